@@ -1,0 +1,49 @@
+// JSON from files nobody vouches for: size and depth limits, no duplicate keys, errors that carry a path.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+
+#include "base/error.h"
+
+namespace kvcal {
+
+/// Keeps the order of keys, as templates, tokenizers and our own files need.
+using Json = nlohmann::ordered_json;
+
+struct JsonLimits {
+  size_t max_bytes = size_t{256} << 20;
+  int max_depth = 128;
+  /// Accept the bare words NaN, Infinity, -Infinity (Python writes them; config.json files contain them).
+  bool allow_non_finite = false;
+};
+
+/// Parses one document. Throws Error with line and column for syntax errors, duplicate keys, depth and size limits.
+/// Invalid UTF-8 is an error.
+Json parse_json(std::string_view text, const JsonLimits& limits = {});
+
+/// Reads and parses a file; errors begin with its path.
+Json read_json_file(const std::filesystem::path& path, const JsonLimits& limits = {});
+
+/// `object[key]` as T; throws Error naming key, found type and value, expected type. `where` prefixes the key in messages
+/// ("text_config."). Integers must be integral and in range; booleans are not integers.
+int64_t get_int(const Json& object, const char* key, std::string_view where = "");
+double get_number(const Json& object, const char* key, std::string_view where = "");
+std::string get_string(const Json& object, const char* key, std::string_view where = "");
+
+/// As above, with a default for a key that is absent or null.
+int64_t get_int_or(const Json& object, const char* key, int64_t fallback, std::string_view where = "");
+double get_number_or(const Json& object, const char* key, double fallback, std::string_view where = "");
+bool get_bool_or(const Json& object, const char* key, bool fallback, std::string_view where = "");
+std::string get_string_or(const Json& object, const char* key, std::string_view fallback, std::string_view where = "");
+
+/// The member when present and not null, else nullptr.
+const Json* find_member(const Json& object, std::string_view key);
+
+/// Canonical form for hashing: keys sorted by bytes, no spaces, shortest round-trip numbers; NaN and infinities as strings.
+std::string canonical_json(const Json& value);
+
+}  // namespace kvcal
