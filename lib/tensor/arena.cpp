@@ -1,0 +1,37 @@
+#include "tensor/arena.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace kvcal {
+
+constexpr size_t kAlignment = 64;
+constexpr int kPoisonByte = 0xFF;  // every float type reads 0xFF... as NaN
+
+Tensor Arena::allocate(const Shape& shape, DType dtype) {
+  Tensor t{nullptr, shape, dtype};
+  const size_t bytes = std::max((t.bytes() + kAlignment - 1) / kAlignment * kAlignment, kAlignment);
+  const auto fits = [&](const Block& b) { return b.storage.tensor().bytes() - b.used >= bytes; };
+  while (current_ < blocks_.size() && !fits(blocks_[current_])) ++current_;
+  if (current_ == blocks_.size()) {
+    const size_t size = std::max(block_bytes_, bytes);
+    blocks_.push_back({Storage({static_cast<int64_t>(size)}, DType::U8)});
+    if (poison_) std::memset(blocks_.back().storage.tensor().data, kPoisonByte, size);
+  }
+  Block& block = blocks_[current_];
+  t.data = static_cast<char*>(block.storage.tensor().data) + block.used;
+  block.used += bytes;
+  in_use_ += bytes;
+  peak_ = std::max(peak_, in_use_);
+  return t;
+}
+
+void Arena::reset() {
+  for (Block& b : blocks_) {
+    if (poison_) std::memset(b.storage.tensor().data, kPoisonByte, b.storage.tensor().bytes());
+    b.used = 0;
+  }
+  current_ = in_use_ = 0;
+}
+
+}  // namespace kvcal

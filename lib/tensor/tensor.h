@@ -1,0 +1,63 @@
+// Tensor: a copyable, contiguous, row-major view. Storage: its move-only owner. Neither knows arithmetic.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "tensor/dtype.h"
+#include "tensor/shape.h"
+
+namespace kvcal {
+
+/// Where the bytes are. Host code may only dereference Host tensors.
+enum class Device : uint8_t { Host, Cuda };
+
+/// View of bytes owned by somebody else (a Storage, an Arena, a mapped file). Null data means "absent".
+struct Tensor {
+  void* data = nullptr;
+  Shape shape;
+  DType dtype = DType::F32;
+  Device device = Device::Host;
+
+  explicit operator bool() const { return data != nullptr; }
+  int64_t dim(int i) const { return shape[i]; }
+  int64_t elements() const { return shape.elements(); }
+  size_t bytes() const { return (static_cast<size_t>(elements()) * static_cast<size_t>(bits_of(dtype)) + 7) / 8; }
+
+  /// Elements as T; asserts that T has the size of the dtype and the tensor is on the host.
+  template <class T>
+  T* as() const {
+    assert(sizeof(T) * 8 == static_cast<size_t>(bits_of(dtype)) && device == Device::Host);
+    return static_cast<T*>(data);
+  }
+
+  /// The same elements with another shape of equal element count.
+  Tensor reshaped(const Shape& s) const;
+
+  /// Rows [from, from + n) of the outermost dimension.
+  Tensor rows(int64_t from, int64_t n) const;
+};
+
+/// "BF16 [1024, 4096]"
+std::string str(const Tensor& tensor);
+
+/// Host memory of one tensor, 64-byte aligned, not initialised.
+class Storage {
+ public:
+  Storage() = default;
+  Storage(const Shape& shape, DType dtype);
+
+  const Tensor& tensor() const { return view_; }
+  explicit operator bool() const { return static_cast<bool>(view_); }
+
+ private:
+  struct Free {
+    void operator()(void* p) const;
+  };
+  std::unique_ptr<void, Free> memory_;
+  Tensor view_;
+};
+
+}  // namespace kvcal
