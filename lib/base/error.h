@@ -31,9 +31,13 @@ auto while_doing(const std::string& what, F&& f) -> decltype(f()) {
   }
 }
 
-/// 'text' with control characters and invalid UTF-8 escaped and the middle of long text cut: safe to print whoever wrote
-/// it.
+/// 'text' with control characters and invalid UTF-8 escaped and the middle of long text cut: safe to print whoever
+/// wrote it.
 std::string quoted(std::string_view text);
+// For std::string arguments: without these, argument-dependent lookup would find std::quoted of <iomanip> and prefer
+// it.
+inline std::string quoted(const std::string& text) { return quoted(std::string_view(text)); }
+inline std::string quoted(std::string& text) { return quoted(std::string_view(text)); }
 
 /// The candidate with the smallest edit distance to `name`, or "" when none is near enough to be a likely typing error.
 std::string nearest_match(std::string_view name, std::span<const std::string> candidates);

@@ -9,7 +9,25 @@
 
 namespace kvcal {
 
-enum class DType : uint8_t { F64, F32, F16, BF16, F8E4M3, F8E5M2, F8E8M0, F4, I64, I32, I16, I8, U64, U32, U16, U8, Bool };
+enum class DType : uint8_t {
+  F64,
+  F32,
+  F16,
+  BF16,
+  F8E4M3,
+  F8E5M2,
+  F8E8M0,
+  F4,
+  I64,
+  I32,
+  I16,
+  I8,
+  U64,
+  U32,
+  U16,
+  U8,
+  Bool
+};
 
 /// Bits per element: 64 for F64 .. 4 for F4 (two packed in a byte).
 int bits_of(DType t);

@@ -1,0 +1,235 @@
+// The op contract: what a model may ask of a device. Public methods check shapes and types once, for every backend;
+// protected virtuals do the work, one file per group and backend.
+//
+// Activations have one dtype throughout: BF16 in Precision::BF16, F32 in Precision::F32. Each op says what it
+// accumulates in and where it rounds. A result for a row never depends on which or how many other rows are in the call,
+// nor on the number of threads (design, Determinism); attention, convolution and the delta rule depend on the rows of
+// their own sequence only. Results live in the batch arena until end_batch(), persistent things in Owned.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "tensor/tensor.h"
+
+namespace kvcal {
+
+/// BF16: what a server computes. F32: the reference for goldens (weights widened, activations float).
+enum class Precision : uint8_t { BF16, F32 };
+
+/// Persistent device memory with its view; copies share it.
+struct Owned {
+  Tensor view;
+  std::shared_ptr<void> memory;
+  operator const Tensor&() const { return view; }
+  explicit operator bool() const { return static_cast<bool>(view); }
+};
+
+/// y = x Wᵀ + b, with W [out, in] in whatever packing the backend likes.
+struct Linear {
+  int64_t in = 0, out = 0;
+  std::shared_ptr<const void> packed;  // the backend's own form of W
+  Owned bias;                          // F32 [out], or absent
+  explicit operator bool() const { return packed != nullptr; }
+};
+
+/// SwiGLU feed-forward: down( silu(gate x) * (up x) ).
+struct SwigluWeights {
+  Linear gate, up, down;  // [ffn, dim], [ffn, dim], [dim, ffn]
+};
+
+/// How a stored norm gain w is used: Plain w, or OnePlus w (Gemma, Qwen3-Next, Qwen3.5).
+enum class Gain : uint8_t { Plain, OnePlus };
+
+/// The rows of one sequence inside a batch: rows [row, row + n_tokens) hold its positions first_position and on.
+struct Span {
+  int64_t row = 0, n_tokens = 0, first_position = 0;
+};
+
+/// Key and value rows of a sequence so far, as attention reads them. Filled by attention() itself.
+struct KvRows {
+  Owned key, value;        // [capacity, n_kv_heads, head_dim_k], [capacity, n_kv_heads, head_dim_v]
+  int64_t n_tokens = 0;    // rows in use
+  int64_t max_tokens = 0;  // capacity asked for at first use: the length of the sequence
+};
+
+/// Last inputs of a causal convolution, oldest first; absent = fresh sequence = zeros.
+struct ConvState {
+  Owned window;  // [kernel - 1, channels], activation dtype
+};
+
+/// Recurrent state of the gated delta rule; absent = fresh sequence = zeros.
+struct DeltaState {
+  Owned s;  // F32 [n_value_heads, head_dim_k, head_dim_v]
+};
+
+/// Rotary embedding of one layer kind.
+struct RopeSpec {
+  int64_t rotary_dim = 0;                // d: even; dims >= d pass through
+  std::vector<float> inverse_frequency;  // [d / 2]
+  float magnitude = 1.0f;                // multiplies cos and sin (yarn, longrope)
+  bool interleaved = false;              // pairs (2i, 2i+1) (GPT-J); else (i, i + d/2) (NeoX)
+  std::vector<int> axis;                 // [d / 2]: which row of the positions turns pair i (mRoPE); empty = row 0
+};
+
+struct AttentionSpec {
+  float scale = 0.0f;  // multiplies q·k
+  int64_t window = 0;  // key j is visible to query i iff i - window < j <= i; 0 = no window
+};
+
+/// Which experts a token goes to.
+struct Routing {
+  Tensor experts;  // I32 [tokens, k]
+  Tensor weights;  // F32 [tokens, k]
+};
+
+enum class GateActivation : uint8_t { Silu, Sigmoid };
+
+class Ops {
+ public:
+  explicit Ops(Precision precision) : precision_(precision) {}
+  virtual ~Ops() = default;
+  Ops(const Ops&) = delete;
+  Ops& operator=(const Ops&) = delete;
+
+  Precision precision() const { return precision_; }
+  DType activation_dtype() const { return precision_ == Precision::BF16 ? DType::BF16 : DType::F32; }
+
+  /// The class of machine whose bytes these are: "avx512_bf16", "avx2", ... (recorded in artifacts).
+  virtual std::string isa() const = 0;
+
+  // ---------------------------------------------------------------- memory
+
+  /// Uninitialised memory until end_batch().
+  virtual Tensor temporary(const Shape& shape, DType dtype) = 0;
+
+  /// Forgets all temporaries. Tests have it fill them with NaN.
+  virtual void end_batch() = 0;
+
+  /// Persistent memory, zeroed.
+  virtual Owned allocate(const Shape& shape, DType dtype) = 0;
+
+  /// Host rows -> temporary; temporary -> host rows (waits for the device). Same dtype and element count.
+  virtual Tensor upload(const Tensor& host) = 0;
+  virtual void download(const Tensor& from, const Tensor& host) = 0;
+
+  // ---------------------------------------------------------------- loading weights (host tensors, F32/BF16/F16/F64)
+
+  /// W [out, in], optional bias [out]. In BF16 W is rounded to bf16; in F32 it is widened.
+  Linear load_linear(const Tensor& weight, const Tensor& bias = {});
+
+  /// A norm's gain [n] as rms_norm wants it. OnePlus: 1 + w in F32. Plain: BF16 in Precision::BF16, else F32.
+  Owned load_gain(const Tensor& weight, Gain kind);
+
+  /// Any small weight, widened to F32 (conv kernels, A_log, dt_bias, gated-norm gains).
+  Owned load_f32(const Tensor& weight);
+
+  // ---------------------------------------------------------------- ops
+
+  /// y[t] = table[ids[t]]; table is a host tensor [vocab, dim]. Rounded to the activation dtype.
+  Tensor embed(const Tensor& table, std::span<const int32_t> ids);
+
+  /// y = x Wᵀ + b over the last dimension: x [.., in] -> [.., out]. Products accumulate in f32; the bias is added in
+  /// f32; one rounding.
+  Tensor linear(const Tensor& x, const Linear& w);
+
+  /// n = x / sqrt(mean(x²) + eps) over the last dimension, in f32. F32 gain: y = round(n · gain). BF16 gain:
+  /// y = round(round(n) · gain).
+  Tensor rms_norm(const Tensor& x, const Tensor& gain, float eps);
+
+  /// y = round(x + y), elementwise, f32 inside.
+  Tensor add(const Tensor& x, const Tensor& y);
+
+  /// y = round( round(silu(gate)) · up ): the reference framework rounds silu's result.
+  Tensor silu_mul(const Tensor& gate, const Tensor& up);
+
+  /// y = round( x · round(σ(gate)) ); gate has the shape of x, or one column per row of x.
+  Tensor sigmoid_mul(const Tensor& x, const Tensor& gate);
+
+  /// Columns [from, from + n) of the last dimension, copied to be contiguous.
+  Tensor columns(const Tensor& x, int64_t from, int64_t n);
+
+  /// The given rows of x [rows, ..], copied.
+  Tensor take_rows(const Tensor& x, std::span<const int64_t> rows);
+
+  /// cos and sin of position · inverse frequency for each row: [tokens, 2, d / 2] in the activation dtype. The angle is
+  /// an f32 product; cos and sin are correctly rounded to f32, multiplied by the magnitude, rounded to the activation
+  /// dtype. positions: [n_axes][tokens], host.
+  Tensor rope_table(std::span<const int32_t> positions, int64_t n_tokens, const RopeSpec& spec);
+
+  /// Rotates x [tokens, heads, head_dim] by a table of rope_table(). f32 inside; one rounding.
+  Tensor rope(const Tensor& x, const Tensor& table, const RopeSpec& spec);
+
+  /// Causal softmax attention with grouped heads: q [tokens, n_heads, Dk], k [tokens, n_kv_heads, Dk],
+  /// v [tokens, n_kv_heads, Dv] -> [tokens, n_heads · Dv]. rows[i] belongs to spans[i]: earlier rows of that sequence
+  /// are read from it and the span's k and v are appended to it; null = the whole sequence is this span. Logits and
+  /// softmax in f32 over key blocks at absolute positions (multiples of 64); in BF16 the probabilities are rounded to
+  /// bf16 before they meet v; one rounding at the end.
+  Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, std::span<const Span> spans,
+                   std::span<KvRows* const> rows, const AttentionSpec& spec);
+
+  /// c[t] = silu( Σ_j w[:, j] · x[t - (kernel-1) + j] ), per channel; x [tokens, channels], w F32 [channels, kernel].
+  /// Inputs before the sequence are zeros, or the state's window; the state is advanced. f32 inside; one rounding.
+  Tensor causal_conv_silu(const Tensor& x, const Tensor& w, std::span<const Span> spans,
+                          std::span<ConvState* const> states);
+
+  /// y = x / sqrt(Σ x² + eps) over the last dimension, f32 inside, rounded.
+  Tensor l2_norm(const Tensor& x, float eps);
+
+  /// β = σ(b), g = -exp(A_log) · softplus(a + dt_bias): F32 [tokens, heads] each, from activations a, b [tokens, heads]
+  /// and F32 A_log, dt_bias [heads].
+  struct DeltaGates {
+    Tensor g, beta;
+  };
+  DeltaGates delta_gates(const Tensor& a, const Tensor& b, const Tensor& a_log, const Tensor& dt_bias);
+
+  /// Gated delta rule. q, k [tokens, n_key_heads, dk] (l2-normalised), v [tokens, n_value_heads, dv], gates as above.
+  /// Value head h uses key head h / (n_value_heads / n_key_heads). Per value head, with S [dk, dv] in f32:
+  ///   S <- e^g S;  e = β (v - kᵀ S);  S <- S + k ⊗ e;  o = (dk^-1/2 q)ᵀ S
+  /// computed in chunks of 64 absolute positions. -> [tokens, n_value_heads, dv], rounded. The states are advanced.
+  Tensor gated_delta_rule(const Tensor& q, const Tensor& k, const Tensor& v, const DeltaGates& gates,
+                          std::span<const Span> spans, std::span<DeltaState* const> states);
+
+  /// y = round( x / sqrt(mean(x²) + eps) · gain · act(z) ) over the last dimension, all f32 inside; gain F32 [n].
+  Tensor gated_rms_norm(const Tensor& x, const Tensor& z, const Tensor& gain, float eps, GateActivation act);
+
+  /// Softmax over all experts in f32, the k largest (ties: lower index), weights divided by their sum if renormalize.
+  Routing route_softmax(const Tensor& logits, int64_t k, bool renormalize);
+
+  /// y[t] = Σ_j weight[t, j] · expert[t, j](x[t]), summed in f32 in order of the expert's index, rounded once.
+  Tensor experts_swiglu(const Tensor& x, const Routing& routing, std::span<const SwigluWeights> experts);
+
+ protected:
+  virtual Linear do_load_linear(const Tensor& weight, const Tensor& bias) = 0;
+  virtual Owned do_load_vector(const Tensor& weight, DType as, float plus) = 0;
+  virtual Tensor do_embed(const Tensor& table, std::span<const int32_t> ids) = 0;
+  virtual Tensor do_linear(const Tensor& x, const Linear& w) = 0;
+  virtual Tensor do_rms_norm(const Tensor& x, const Tensor& gain, float eps) = 0;
+  virtual Tensor do_add(const Tensor& x, const Tensor& y) = 0;
+  virtual Tensor do_silu_mul(const Tensor& gate, const Tensor& up) = 0;
+  virtual Tensor do_sigmoid_mul(const Tensor& x, const Tensor& gate) = 0;
+  virtual Tensor do_columns(const Tensor& x, int64_t from, int64_t n) = 0;
+  virtual Tensor do_take_rows(const Tensor& x, std::span<const int64_t> rows) = 0;
+  virtual Tensor do_rope_table(std::span<const int32_t> positions, int64_t n_tokens, const RopeSpec& spec) = 0;
+  virtual Tensor do_rope(const Tensor& x, const Tensor& table, const RopeSpec& spec) = 0;
+  virtual Tensor do_attention(const Tensor& q, const Tensor& k, const Tensor& v, std::span<const Span> spans,
+                              std::span<KvRows* const> rows, const AttentionSpec& spec) = 0;
+  virtual Tensor do_causal_conv_silu(const Tensor& x, const Tensor& w, std::span<const Span> spans,
+                                     std::span<ConvState* const> states) = 0;
+  virtual Tensor do_l2_norm(const Tensor& x, float eps) = 0;
+  virtual DeltaGates do_delta_gates(const Tensor& a, const Tensor& b, const Tensor& a_log, const Tensor& dt_bias) = 0;
+  virtual Tensor do_gated_delta_rule(const Tensor& q, const Tensor& k, const Tensor& v, const DeltaGates& gates,
+                                     std::span<const Span> spans, std::span<DeltaState* const> states) = 0;
+  virtual Tensor do_gated_rms_norm(const Tensor& x, const Tensor& z, const Tensor& gain, float eps,
+                                   GateActivation act) = 0;
+  virtual Routing do_route_softmax(const Tensor& logits, int64_t k, bool renormalize) = 0;
+  virtual Tensor do_experts_swiglu(const Tensor& x, const Routing& routing, std::span<const SwigluWeights> experts) = 0;
+
+ private:
+  Precision precision_;
+};
+
+}  // namespace kvcal
