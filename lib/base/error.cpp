@@ -66,9 +66,16 @@ std::string printable(std::string_view text) {
 }  // namespace
 
 std::string quoted(std::string_view text) {
-  if (text.size() <= kQuotedLimit) return "'" + printable(text) + "'";
-  return "'" + printable(text.substr(0, kQuotedLimit / 2)) + "..." +
-         printable(text.substr(text.size() - kQuotedLimit / 4)) + "'";
+  std::string out = "'";
+  if (text.size() <= kQuotedLimit) {
+    out += printable(text);
+  } else {
+    out += printable(text.substr(0, kQuotedLimit / 2));
+    out += "...";
+    out += printable(text.substr(text.size() - kQuotedLimit / 4));
+  }
+  out += "'";
+  return out;
 }
 
 std::string nearest_match(std::string_view name, std::span<const std::string> candidates) {

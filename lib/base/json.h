@@ -1,6 +1,7 @@
 // JSON from files nobody vouches for: size and depth limits, no duplicate keys, errors that carry a path.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <nlohmann/json.hpp>
@@ -17,7 +18,11 @@ using Json = nlohmann::ordered_json;
 struct JsonLimits {
   size_t max_bytes = size_t{256} << 20;
   int max_depth = 128;
-  /// Accept the bare words NaN, Infinity, -Infinity (Python writes them; config.json files contain them).
+  /// Values of any kind, so that "[],[],[],..." cannot turn megabytes of text into gigabytes of tree. The largest
+  /// public tokenizer.json files hold about two million.
+  size_t max_values = size_t{8} << 20;
+  /// Accept the bare words NaN, Infinity, -Infinity (Python writes them; config.json files contain them) and
+  /// {"__float__": "Infinity"} (transformers 5 writes that); both become non-finite numbers.
   bool allow_non_finite = false;
 };
 
@@ -28,7 +33,8 @@ Json parse_json(std::string_view text, const JsonLimits& limits = {});
 /// Reads and parses a file; errors begin with its path.
 Json read_json_file(const std::filesystem::path& path, const JsonLimits& limits = {});
 
-/// `object[key]` as T; throws Error naming key, found type and value, expected type. `where` prefixes the key in messages
+/// `object[key]` as T; throws Error naming key, found type and value, expected type. `where` prefixes the key in
+/// messages
 /// ("text_config."). Integers must be integral and in range; booleans are not integers.
 int64_t get_int(const Json& object, const char* key, std::string_view where = "");
 double get_number(const Json& object, const char* key, std::string_view where = "");
@@ -43,7 +49,8 @@ std::string get_string_or(const Json& object, const char* key, std::string_view 
 /// The member when present and not null, else nullptr.
 const Json* find_member(const Json& object, std::string_view key);
 
-/// Canonical form for hashing: keys sorted by bytes, no spaces, shortest round-trip numbers; NaN and infinities as strings.
+/// Canonical form for hashing: keys sorted by bytes, no spaces, shortest round-trip numbers, whole numbers without a
+/// fraction whether they were written 1, 1.0 or 1e0; NaN and infinities as strings.
 std::string canonical_json(const Json& value);
 
 }  // namespace kvcal
