@@ -1,0 +1,302 @@
+"""Makes the architecture goldens: tiny random checkpoints and what the reference framework computes with them.
+
+    python make_arch_goldens.py [CASE...] [--out DIR]     (re)makes the folders tests/arch/golden/<case>
+    python make_arch_goldens.py --check                   makes them again elsewhere and compares
+
+The attention function registered here receives exactly what the KV cache receives: keys and queries after bias, norm
+and rotary embedding, values as projected, before heads are repeated. Format: tests/arch/golden/README.md.
+"""
+
+import argparse
+import json
+import math
+import shutil
+import sys
+import tempfile
+import zlib
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+import transformers
+from safetensors import safe_open
+from safetensors.torch import load_file, save_file
+from transformers import AttentionInterface, AttentionMaskInterface
+from transformers.masking_utils import eager_mask
+
+from arch_cases import CASES, Case
+from json_lines import write_json
+
+GOLDEN = Path(__file__).resolve().parents[1] / "arch" / "golden"
+TRIES = 24  # seeds to choose from: the one where bf16 arithmetic moves the absmax values least
+MAX_MOVEMENT = 0.01
+MIN_COSINE = 0.9995  # between last-position logits in f32 and in bf16
+PRECISIONS = {"f32": torch.float32, "bf16": torch.bfloat16}
+ZERO_CENTRED = ("qwen3_next", "qwen3_5")  # model types whose norms multiply by 1 + w (except linear_attn.norm)
+
+
+# ------------------------------------------------------------------------------------------------ weights
+def draw(name: str, shape: torch.Size, seed: int, zero_centred: bool) -> torch.Tensor:
+    """A random weight of a size that is sensible for its role; depends on the name, the shape and the seed only."""
+    generator = torch.Generator().manual_seed(zlib.crc32(f"{seed}/{name}".encode()))
+
+    def normal(std: float) -> torch.Tensor:
+        return torch.randn(shape, generator=generator) * std
+
+    def uniform(low: float, high: float) -> torch.Tensor:
+        return torch.rand(shape, generator=generator) * (high - low) + low
+
+    fan_in = 1 / math.sqrt(shape[-1])
+    if name.endswith("A_log"):
+        return uniform(0.1, 2.0).log()
+    if name.endswith("dt_bias"):  # the inverse of softplus of a step between 0.01 and 0.5
+        return uniform(math.log(0.01), math.log(0.5)).exp().expm1().log()
+    if "visual." in name or name.startswith("mtp."):
+        return normal(0.05)
+    if name.endswith("norm.weight") or "layernorm" in name:
+        centred = zero_centred and "linear_attn.norm" not in name
+        return uniform(-0.5, 0.5) if centred else uniform(0.5, 1.5)
+    if name.endswith(".bias"):
+        return normal(0.3)
+    if "conv1d" in name:
+        weight = normal(0.4)
+        weight[..., -1] += 0.5
+        return weight
+    if "embed_tokens" in name:
+        return normal(1.0)
+    if "mlp.gate.weight" in name:  # the router: far apart, so that roundings flip no expert
+        return normal(3 * fan_in)
+    if any(role in name for role in ("o_proj", "out_proj", "down_proj")):
+        return normal(0.8 * fan_in)
+    if any(role in name for role in ("q_proj", "k_proj", "lm_head")):
+        return normal(1.5 * fan_in)
+    return normal(fan_in)
+
+
+def write_checkpoint(case: Case, folder: Path, seed: int) -> None:
+    """The model of one case as a Hugging Face folder: config.json and model.safetensors, bf16."""
+    model_class = getattr(transformers, case.model)
+    model = model_class(model_class.config_class(**case.config))
+    zero_centred = model.config.model_type.startswith(ZERO_CENTRED)
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            parameter.copy_(draw(name, parameter.shape, seed, zero_centred))
+    exact = {name: p.detach().clone() for name, p in model.named_parameters() if name.endswith(case.f32_tensors or "-")}
+    model.to(torch.bfloat16).save_pretrained(folder)
+    (folder / "generation_config.json").unlink(missing_ok=True)
+
+    if exact or case.extra_tensors:
+        extra = {name: draw(name, torch.Size(shape), seed, zero_centred).bfloat16()
+                 for name, shape in case.extra_tensors.items()}
+        tensors = load_file(folder / "model.safetensors")
+        save_file(dict(sorted({**tensors, **exact, **extra}.items())), folder / "model.safetensors",
+                  metadata={"format": "pt"})
+    if case.published:
+        config = json.loads((folder / "config.json").read_text())
+        write_json(folder / "config.json", case.published(config))
+
+
+# ------------------------------------------------------------------------------------------------ reference run
+class Capture:
+    """What the attention layers received in one forward pass: {layer: {site: [tokens, heads, head_dim]}}."""
+
+    def __init__(self):
+        self.sites: dict[int, dict[str, torch.Tensor]] = {}
+        self.scaling: dict[int, float] = {}
+        self.visible: dict[int, int] = {}  # keys that the last query may see
+
+    def __call__(self, module, query, key, value, attention_mask, **kwargs):
+        layer = module.layer_idx
+        self.sites[layer] = {site: x[0].transpose(0, 1).contiguous().detach()
+                             for site, x in (("query", query), ("key", key), ("value", value))}
+        self.scaling[layer] = kwargs["scaling"]
+        self.visible[layer] = int((attention_mask[0, 0, -1] == 0).sum())
+        eager = sys.modules[type(module).__module__].eager_attention_forward
+        return eager(module, query, key, value, attention_mask, **kwargs)
+
+
+def load(case: Case, folder: Path, precision: str):
+    """The model as read from its folder. Tensors stored as f32 stay f32 in the bf16 model too, as servers keep them."""
+    model, info = getattr(transformers, case.model).from_pretrained(
+        folder, dtype=PRECISIONS[precision], attn_implementation="golden", experts_implementation="eager",
+        output_loading_info=True)
+    unexpected = {name for name in info["unexpected_keys"] if not name.startswith("mtp.")}
+    if info["missing_keys"] or info["mismatched_keys"] or unexpected:
+        raise RuntimeError(f"{case.name}: the reference does not read its own folder: {info}")
+    parameters = dict(model.named_parameters())
+    with safe_open(folder / "model.safetensors", "pt") as file:
+        for name in file.keys():
+            if name.endswith(case.f32_tensors or "-"):
+                parameters[name].data = file.get_tensor(name).clone()
+    return model.eval()
+
+
+def run(case: Case, folder: Path, precision: str, sequences: list[list[int]]) -> dict:
+    """Captures, hidden states and last-position logits for every sequence, each alone from position 0."""
+    capture, hidden = Capture(), []
+    AttentionInterface.register("golden", capture)
+    AttentionMaskInterface.register("golden", eager_mask)
+    model = load(case, folder, precision)
+    blocks = [m for m in model.modules() if type(m).__name__.endswith("DecoderLayer")]
+    for block in blocks:
+        block.register_forward_hook(lambda m, args, output: hidden.append(output[0]))
+    result = {"sites": [], "hidden": [], "logits": []}
+    for ids in sequences:
+        hidden.clear()
+        capture.sites = {}
+        logits = model(input_ids=torch.tensor([ids]), use_cache=False).logits[0, -1]
+        result["sites"].append(capture.sites)
+        result["hidden"].append(list(hidden))
+        result["logits"].append(logits)
+    return dict(result, scaling=capture.scaling, visible=dict(capture.visible), config=model.config.get_text_config())
+
+
+def absmax(result: dict) -> dict:
+    """{layer: {site: [sequence][head]}}: the largest magnitude of every head in every sequence."""
+    return {str(layer): {site: [sites[layer][site].float().abs().amax(dim=(0, 2)).tolist()
+                                for sites in result["sites"]]
+                         for site in ("key", "value", "query")}
+            for layer in sorted(result["sites"][0])}
+
+
+def movement(exact: dict, rounded: dict) -> float:
+    """The largest relative change of any absmax."""
+    return max(abs(b / a - 1) for layer, sites in exact.items() for site, rows in sites.items()
+               for x, y in zip(rows, rounded[layer][site]) for a, b in zip(x, y))
+
+
+# ------------------------------------------------------------------------------------------------ files
+@dataclass
+class Attempt:
+    """One seed: its sequences, and what the reference computes in both precisions."""
+
+    seed: int
+    sequences: list[list[int]]
+    runs: dict[str, dict]
+    maxima: dict[str, dict]
+
+    @property
+    def moved(self) -> float:
+        return movement(self.maxima["f32"], self.maxima["bf16"])
+
+    @property
+    def cosine(self) -> float:
+        return min(torch.cosine_similarity(a.float(), b.float(), dim=0).item()
+                   for a, b in zip(self.runs["f32"]["logits"], self.runs["bf16"]["logits"]))
+
+
+def attempt(case: Case, folder: Path, seed: int) -> Attempt:
+    """Writes the checkpoint of one seed and runs it."""
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    write_checkpoint(case, folder, seed)
+    generator = torch.Generator().manual_seed(seed)
+    n_tokens = case.config.get("image_token_id", case.config.get("vocab_size"))
+    sequences = [torch.randint(3, n_tokens, (n,), generator=generator).tolist() for n in case.lengths]
+    runs = {precision: run(case, folder, precision, sequences) for precision in PRECISIONS}
+    return Attempt(seed, sequences, runs, {precision: absmax(result) for precision, result in runs.items()})
+
+
+def make(case: Case, folder: Path, seed: int | None) -> dict:
+    """Writes checkpoint and goldens of the given seed, or of the steadiest one under bf16 rounding."""
+    if seed is None:
+        seed = min((attempt(case, folder, s) for s in range(1, TRIES + 1)), key=lambda a: a.moved).seed
+    chosen = attempt(case, folder, seed)
+    if chosen.moved > MAX_MOVEMENT or chosen.cosine < MIN_COSINE:
+        raise RuntimeError(f"{case.name}: bf16 moves absmax by {chosen.moved:.4f}, logits cosine {chosen.cosine:.5f}")
+    return write_golden(case, folder, chosen)
+
+
+def write_golden(case: Case, folder: Path, chosen: Attempt) -> dict:
+    exact = chosen.runs["f32"]
+    caches = sorted(exact["sites"][0])
+    layer = caches[case.full_layer]
+    logits = torch.stack(exact["logits"])
+    if not logits.isfinite().all() or min(torch.pdist(logits)) < 1 or logits.abs().max() > 100:
+        raise RuntimeError(f"{case.name}: the logits are equal, saturated or not finite")
+    tensors = {}
+    for precision, result in chosen.runs.items():
+        for site, x in result["sites"][case.full_sequence][layer].items():
+            tensors[f"{precision}.{site}"] = x
+        tensors[f"{precision}.logits"] = torch.stack(result["logits"])
+    for i, x in enumerate(exact["hidden"][case.full_sequence]):
+        tensors[f"f32.hidden.{i}"] = x
+    save_file({name: x.detach().contiguous() for name, x in sorted(tensors.items())}, folder / "golden.safetensors")
+    config, longest = exact["config"], len(chosen.sequences[-1])
+    golden = {
+        "case": case.name, "note": case.note, "architecture": case.model, "made_by": Path(__file__).name,
+        "torch": torch.__version__.split("+")[0], "transformers": transformers.__version__, "seed": chosen.seed,
+        "n_layers": config.num_hidden_layers, "n_heads": config.num_attention_heads,
+        "n_kv_heads": config.num_key_value_heads,
+        "head_dim": exact["sites"][0][layer]["key"].shape[-1],
+        "layers_with_cache": caches,
+        "softmax_scale": exact["scaling"][layer],
+        "windows": {str(i): exact["visible"][i] for i in caches if exact["visible"][i] < longest},
+        "full_layer": layer, "full_sequence": case.full_sequence,
+        "absmax_moved_by_bf16": chosen.moved, "logits_cosine_of_bf16": chosen.cosine,
+        "sequences": chosen.sequences,
+        "absmax": chosen.maxima,
+    }
+    write_json(folder / "golden.json", golden)
+    return golden
+
+
+def report(golden: dict, folder: Path) -> str:
+    sizes = {path.name: path.stat().st_size for path in folder.iterdir()}
+    with safe_open(folder / "golden.safetensors", "pt") as file:
+        spread = file.get_tensor("f32.logits").std(dim=1).max().item()
+    return (f"{golden['case']:18s} seed {golden['seed']:2d}  caches {str(golden['layers_with_cache']):12s}  windows "
+            f"{str(list(golden['windows'].values())):16s} bf16 moves absmax {100 * golden['absmax_moved_by_bf16']:.2f} %  "
+            f"cosine {golden['logits_cosine_of_bf16']:.5f}  logit sd {spread:4.1f}  "
+            f"weights {sizes['model.safetensors'] // 1024:4d} KiB  golden {sizes['golden.safetensors'] // 1024:4d} KiB")
+
+
+def compare(name: str, old: Path, new: Path) -> list[str]:
+    """Differences between a committed folder and a fresh one: files to the byte, computed values to their precision."""
+    found = [f"{name}/{file} differs" for file in ("config.json", "model.safetensors")
+             if (old / file).read_bytes() != (new / file).read_bytes()]
+    a, b = load_file(old / "golden.safetensors"), load_file(new / "golden.safetensors")
+    if a.keys() != b.keys():
+        return found + [f"{name}: tensors {sorted(a.keys() ^ b.keys())} on one side only"]
+    for key in a:
+        bound = 2e-5 if key.startswith("f32") else 3e-2
+        x, y = a[key].float(), b[key].float()
+        if x.shape != y.shape or (x - y).abs().max() > bound * x.abs().max():
+            found.append(f"{name}: tensor {key} differs")
+    x, y = (json.loads((folder / "golden.json").read_text()) for folder in (old, new))
+    found += [f"{name}: {key} differs" for key in ("seed", "sequences", "windows") if x[key] != y[key]]
+    found += [f"{name}: {p} absmax differs" for p, bound in (("f32", 1e-5), ("bf16", 1e-2))
+              if movement(x["absmax"][p], y["absmax"][p]) > bound]
+    return found
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("cases", nargs="*", metavar="CASE", help="cases to make (default: all)")
+    parser.add_argument("--out", type=Path, default=GOLDEN, help="where the case folders go")
+    parser.add_argument("--check", action="store_true", help="make again in a temporary folder and compare")
+    options = parser.parse_args()
+    unknown = set(options.cases) - {case.name for case in CASES}
+    if unknown:
+        parser.error(f"unknown cases {sorted(unknown)}; there are {', '.join(case.name for case in CASES)}")
+    torch.set_num_threads(1)
+    torch.set_grad_enabled(False)
+    transformers.logging.set_verbosity_error()
+    transformers.logging.disable_progress_bar()
+    differences = []
+    with tempfile.TemporaryDirectory() as scratch:
+        for case in CASES:
+            if options.cases and case.name not in options.cases:
+                continue
+            committed = options.out / case.name
+            folder = Path(scratch) / case.name if options.check else committed
+            seed = json.loads((committed / "golden.json").read_text())["seed"] if options.check else None
+            print(report(make(case, folder, seed), folder), flush=True)
+            if options.check:
+                differences += compare(case.name, committed, folder)
+    print(*differences, sep="\n", end="\n" if differences else "")
+    return 1 if differences else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
