@@ -1,0 +1,12 @@
+// exp, log and pow whose bits do not depend on the C library: frequencies, moments and scales reach files, and equal
+// inputs must give equal bytes on every machine. Only +, -, *, / and bit operations of IEEE double inside; relative
+// error below 1e-15, so that rounding to float is right in practically every case.
+#pragma once
+
+namespace kvcal {
+
+double portable_exp(double x);               // inf above 709.78, 0 below -745; NaN stays NaN
+double portable_log(double x);               // x > 0; -inf at 0, NaN below
+double portable_pow(double base, double y);  // base > 0
+
+}  // namespace kvcal
