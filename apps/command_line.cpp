@@ -1,0 +1,113 @@
+#include "command_line.h"
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <iostream>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/error.h"
+#include "build_info.h"
+#include "help_format.h"
+
+namespace kvcal {
+namespace {
+
+// In the order of --help: the order in which a new user needs them.
+constexpr void (*kVerbs[])(CLI::App&, Job&) = {
+    add_prompts,
+};
+
+constexpr const char* kFooter =
+    "Examples:\n"
+    "  kvcal prompts ./Qwen3-0.6B --prompts chats.jsonl    what the model will be fed\n"
+    "\n"
+    "'kvcal VERB --help' explains a verb and shows examples.\n"
+    "\n"
+    "Exit codes: 0 done; 1 findings; 2 failure or bad usage; 130 interrupted.";
+
+std::vector<std::string> verb_names(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const CLI::App* verb : app.get_subcommands([](const CLI::App*) { return true; }))
+    names.push_back(verb->get_name());
+  return names;
+}
+
+std::vector<std::string> option_names(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const CLI::Option* option : app.get_options()) {
+    for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+    for (const std::string& name : option->get_snames()) names.push_back("-" + name);
+  }
+  return names;
+}
+
+std::string command_of(const CLI::App& app) {
+  return app.get_parent() == nullptr ? "kvcal" : "kvcal " + app.get_name();
+}
+
+[[noreturn]] void fail_usage(const CLI::App& app, const std::string& what) {
+  const std::string verb = app.get_parent() == nullptr ? "" : app.get_name() + ": ";
+  fail(verb + what + "; see '" + command_of(app) + " --help'");
+}
+
+// The first argument that nothing wanted; the rest is usually a consequence of it.
+[[noreturn]] void fail_extra(const CLI::App& app, const std::string& argument) {
+  if (argument.size() < 2 || argument[0] != '-') fail_usage(app, "unexpected argument " + quoted(argument));
+  const std::string name = argument.substr(0, argument.find('='));
+  const std::string nearest = nearest_match(name, option_names(app));
+  fail_usage(app, "unknown option " + quoted(name) + (nearest.empty() ? "" : "; did you mean '" + nearest + "'?"));
+}
+
+[[noreturn]] void fail_parse(const CLI::App& app, const CLI::ParseError& error) {
+  const std::vector<CLI::App*> verbs = const_cast<CLI::App&>(app).get_subcommands();
+  const CLI::App& innermost = verbs.empty() ? app : *verbs.front();
+  for (const CLI::App* level : {&app, &innermost})
+    if (const auto rest = level->remaining(false); !rest.empty()) fail_extra(*level, rest.front());
+  std::string what = error.what();
+  std::replace(what.begin(), what.end(), '\n', ' ');
+  fail_usage(innermost, what);
+}
+
+Job print(std::string text) {
+  return [text = std::move(text)] {
+    std::cout << text;
+    return Exit::Done;
+  };
+}
+
+}  // namespace
+
+Job parse_command_line(int argc, const char* const* argv) {
+  CLI::App app("Measures what a language model puts into its KV cache and writes the scales an FP8 cache needs.",
+               "kvcal");
+  app.formatter(std::make_shared<HelpFormat>());
+  app.set_help_flag("-h,--help", "Explain the program, or a verb");
+  bool version = false;
+  app.add_flag("--version", version, "Version, commit, compiler, backends built in and found");
+  app.footer(kFooter);
+
+  Job chosen;
+  for (const auto add : kVerbs) add(app, chosen);
+
+  // Before CLI11 sees it: it would read on after an unknown verb and complain about something later.
+  const std::vector<std::string> names = verb_names(app);
+  const std::string_view first = argc > 1 ? argv[1] : "";
+  if (argc < 2) fail("no verb given; one of: " + CLI::detail::join(names, ", ") + "; see 'kvcal --help'");
+  if ((first.empty() || first[0] != '-') && std::find(names.begin(), names.end(), first) == names.end())
+    fail_unknown("verb", first, names);
+
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::CallForHelp&) {
+    return print(app.help());
+  } catch (const CLI::ParseError& error) {
+    fail_parse(app, error);
+  }
+  if (version) return print(version_text());
+  if (!chosen) fail_usage(app, "no verb given");
+  return chosen;
+}
+
+}  // namespace kvcal

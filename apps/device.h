@@ -1,0 +1,25 @@
+// Which device computes. The only place that knows which backends were built.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "ops/ops.h"
+
+namespace kvcal {
+
+/// "cpu"; "cuda" or "cuda:1"; "auto": the best that was built and is found. threads: 0 = all processors. Throws Error
+/// for an unknown name, a backend that was not built, or a device that is not there.
+std::unique_ptr<Ops> open_device(const std::string& name, Precision precision, int threads);
+
+struct Backend {
+  std::string name;
+  bool built = false, found = false;
+  std::string note;  // libraries and processor, or why it is missing
+};
+
+/// All backends the program could have. Looks for devices, opens none.
+std::vector<Backend> backends();
+
+}  // namespace kvcal

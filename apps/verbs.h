@@ -1,0 +1,29 @@
+// The verbs of the program. Each is one file, apps/<verb>.cpp, with three parts: the flags as typed, resolve (opens
+// files, checks, may throw), and run. To add one: write the file, declare it here, put it into the table of
+// command_line.cpp and into apps/CMakeLists.txt.
+#pragma once
+
+#include <functional>
+
+namespace CLI {
+class App;
+}
+
+namespace kvcal {
+
+/// What the process returns to the shell; README and --help list the same numbers.
+enum class Exit : int {
+  Done = 0,
+  Findings = 1,       // validate, doctor, diff, a quality gate: the job was done and found something
+  Failure = 2,        // failed, or was not understood
+  Interrupted = 130,  // SIGINT, SIGTERM
+};
+
+/// What a command line asks for, ready to run.
+using Job = std::function<Exit()>;
+
+/// Adds the verb to the command line. When the user chooses it, `chosen` becomes its job; nothing is opened before that
+/// job runs. Results go to standard output, everything else to standard error; errors are thrown.
+void add_prompts(CLI::App& app, Job& chosen);
+
+}  // namespace kvcal
