@@ -1,0 +1,47 @@
+// The table of architectures, and what each one provides.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/json.h"
+#include "checkpoint/weight_binder.h"
+#include "model/block.h"
+#include "model/model_spec.h"
+
+namespace kvcal {
+
+/// A model as its config describes it: knows its layers and how to load each from a checkpoint.
+class Model {
+ public:
+  virtual ~Model() = default;
+  const ModelSpec& spec() const { return spec_; }
+
+  /// `weights` is positioned at the language model: "embed_tokens.weight", "layers.0.…", "norm.weight".
+  virtual std::unique_ptr<Embedding> load_embedding(Ops& op, WeightBinder& weights) const = 0;
+  virtual std::unique_ptr<Block> load_block(int layer, Ops& op, WeightBinder& weights) const = 0;
+  /// `head` is positioned where "lm_head.weight" lives.
+  virtual std::unique_ptr<Head> load_head(Ops& op, WeightBinder& weights, WeightBinder& head) const = 0;
+
+ protected:
+  ModelSpec spec_;
+};
+
+struct Architecture {
+  std::string_view name;                                // as in config.json "architectures"
+  std::unique_ptr<Model> (*parse)(const Json& config);  // throws Error for what it does not know
+};
+
+/// All architectures, in alphabetical order.
+std::span<const Architecture> architectures();
+
+/// The entry for config["architectures"][0]; throws naming it, the nearest and all known ones.
+const Architecture& find_architecture(const Json& config);
+
+/// find_architecture(config).parse(config), with the model's general fields filled in and checked.
+std::unique_ptr<Model> parse_model(const Json& config);
+
+}  // namespace kvcal

@@ -1,0 +1,47 @@
+#include <array>
+
+#include "model/archs/archs.h"
+#include "model/config_reading.h"
+
+namespace kvcal {
+namespace {
+
+constexpr std::array kArchitectures = {
+    Architecture{"LlamaForCausalLM", parse_llama},
+    Architecture{"MistralForCausalLM", parse_mistral},
+    Architecture{"Qwen2ForCausalLM", parse_qwen2},
+    Architecture{"Qwen3ForCausalLM", parse_qwen3},
+    Architecture{"Qwen3NextForCausalLM", parse_qwen3_next},
+    Architecture{"Qwen3_5ForCausalLM", parse_qwen3_5},
+    Architecture{"Qwen3_5ForConditionalGeneration", parse_qwen3_5},
+};
+
+std::string architecture_name(const Json& config) {
+  const Json* list = find_member(config, "architectures");
+  if (!list || !list->is_array() || list->empty() || !(*list)[0].is_string())
+    fail("config.json names no architecture: expected \"architectures\": [\"...\"]");
+  return (*list)[0].get<std::string>();
+}
+
+}  // namespace
+
+std::span<const Architecture> architectures() { return kArchitectures; }
+
+const Architecture& find_architecture(const Json& config) {
+  const std::string name = architecture_name(config);
+  std::vector<std::string> known;
+  for (const Architecture& a : kArchitectures) {
+    if (a.name == name) return a;
+    known.emplace_back(a.name);
+  }
+  fail_unknown("architecture", name, known);
+}
+
+std::unique_ptr<Model> parse_model(const Json& config) {
+  if (!config.is_object()) fail("config.json is not an object");
+  const Architecture& architecture = find_architecture(config);
+  return while_doing("reading the config of a " + std::string(architecture.name),
+                     [&] { return architecture.parse(config); });
+}
+
+}  // namespace kvcal

@@ -1,0 +1,17 @@
+// The parse functions of all architecture files; lib/model/architectures.cpp has the table.
+#pragma once
+
+#include <memory>
+
+#include "model/architecture.h"
+
+namespace kvcal {
+
+std::unique_ptr<Model> parse_llama(const Json& config);
+std::unique_ptr<Model> parse_mistral(const Json& config);
+std::unique_ptr<Model> parse_qwen2(const Json& config);
+std::unique_ptr<Model> parse_qwen3(const Json& config);
+std::unique_ptr<Model> parse_qwen3_5(const Json& config);
+std::unique_ptr<Model> parse_qwen3_next(const Json& config);
+
+}  // namespace kvcal

@@ -1,0 +1,28 @@
+// MistralForCausalLM: Mistral 7B, Nemo, Small. The window covers every layer; absent means the class default 4096, null
+// none (architectures.md 2).
+#include "model/archs/archs.h"
+#include "model/plain_decoder.h"
+#include "model/rope.h"
+
+namespace kvcal {
+namespace {
+
+constexpr DecoderDefaults kDefaults = {32000, 4096, 14336, 32, 32, 8, 0, 131072};
+constexpr int64_t kDefaultWindow = 4096;
+
+}  // namespace
+
+std::unique_ptr<Model> parse_mistral(const Json& config) {
+  const DecoderDims dims = read_decoder_dims(config, kDefaults);
+  const Json& text = text_config(config);
+  // One class, two position rules: the query scaling by position belongs to the Ministral classes.
+  if (find_member(text, "llama_4_scaling")) fail("llama_4_scaling is not supported for MistralForCausalLM");
+  if (const auto types = read_layer_types(text, dims.n_layers, {"full_attention", "sliding_attention"}))
+    fail("layer_types in a MistralForCausalLM config: the reference class ignores them; use the Ministral class");
+  const bool no_window = text.contains("sliding_window") && text["sliding_window"].is_null();
+  const int64_t window = no_window ? 0 : read_size(text, "sliding_window", kDefaultWindow);
+  const std::vector<int64_t> windows(static_cast<size_t>(dims.n_layers), window);
+  return std::make_unique<PlainDecoder>(config, dims, read_rope(text, dims.head_dim, {}), DecoderBiases{}, windows);
+}
+
+}  // namespace kvcal

@@ -1,0 +1,22 @@
+// Qwen2ForCausalLM: Qwen2 and Qwen2.5. Biases on q, k, v, none on o; windows only with use_sliding_window
+// (architectures.md 2).
+#include "model/archs/archs.h"
+#include "model/plain_decoder.h"
+#include "model/rope.h"
+
+namespace kvcal {
+namespace {
+
+constexpr DecoderDefaults kDefaults = {151936, 4096, 22016, 32, 32, 32, 0, 32768};
+
+}  // namespace
+
+std::unique_ptr<Model> parse_qwen2(const Json& config) {
+  const DecoderDims dims = read_decoder_dims(config, kDefaults);
+  const Json& text = text_config(config);
+  const DecoderBiases biases = {Bias::Present, Bias::None, Bias::None};
+  return std::make_unique<PlainDecoder>(config, dims, read_rope(text, dims.head_dim, {}), biases,
+                                        read_qwen_windows(text, dims.n_layers));
+}
+
+}  // namespace kvcal

@@ -1,0 +1,97 @@
+// Qwen3_5ForCausalLM and Qwen3_5ForConditionalGeneration (text part): three gated delta nets to one gated attention,
+// dense SwiGLU, (1 + w) norms everywhere but inside the delta net (architectures.md 1).
+#include <optional>
+
+#include "model/archs/archs.h"
+#include "model/gated_attention.h"
+#include "model/gated_delta_net.h"
+#include "model/hybrid_layers.h"
+#include "model/rope.h"
+
+namespace kvcal {
+namespace {
+
+constexpr DecoderDefaults kDefaults = {248320, 4096, 12288, 32, 16, 4, 256, 32768};
+constexpr RopeDefaults kRopeDefaults = {10000, 0.25};
+
+struct Qwen35Config {
+  DecoderDims dims;
+  RopeSpec rope;
+  DeltaNetDims delta;
+  Bias bias;
+  bool output_gate;
+};
+
+DeltaNetInputs load_inputs(const DeltaNetDims& d, Ops& op, WeightBinder w) {
+  return {load_projection(op, w, "in_proj_qkv", d.channels(), d.hidden),
+          load_projection(op, w, "in_proj_z", d.values(), d.hidden),
+          load_projection(op, w, "in_proj_b", d.n_value_heads, d.hidden),
+          load_projection(op, w, "in_proj_a", d.n_value_heads, d.hidden)};
+}
+
+struct Qwen35Block final : Block {
+  float eps;
+  Owned mixer_norm, ffn_norm;  // [hidden], 1 + w
+  std::optional<GatedAttention> attention;
+  std::optional<GatedDeltaNet> delta;
+  Swiglu mlp;
+
+  Qwen35Block(const Qwen35Config& c, const KvLayout* cache, Ops& op, WeightBinder w)
+      : eps(c.dims.eps),
+        mixer_norm(op.load_gain(w("input_layernorm.weight", {c.dims.hidden}), Gain::OnePlus)),
+        ffn_norm(op.load_gain(w("post_attention_layernorm.weight", {c.dims.hidden}), Gain::OnePlus)),
+        mlp(op, w.at("mlp."), c.dims.hidden, c.dims.ffn) {
+    if (cache) {
+      attention.emplace(c.dims, *cache, c.rope, c.bias, c.output_gate, op, w);
+    } else {
+      delta.emplace(c.delta, load_inputs(c.delta, op, w.at("linear_attn.")), op, w.at("linear_attn."));
+    }
+  }
+
+  Tensor forward(Ops& op, const Tensor& x, const Batch& batch, LayerStates& states, KvTap& tap, Tail tail) override {
+    const Tensor h = op.rms_norm(x, mixer_norm, eps);
+    const Tensor mixed =
+        attention ? attention->forward(op, h, batch, states, tap, tail) : delta->forward(op, h, batch, states);
+    if (tail == Tail::Skip) return x;
+    const Tensor y = op.add(x, mixed);
+    return op.add(y, mlp.forward(op, op.rms_norm(y, ffn_norm, eps)));
+  }
+};
+
+class Qwen35 final : public Model {
+ public:
+  explicit Qwen35(const Json& config) {
+    const Json& text = text_config(config);
+    if (get_bool_or(text, "layer_scale", false)) fail("layer_scale is not supported");
+    c_.dims = read_decoder_dims(config, kDefaults);
+    c_.rope = read_rope(text, c_.dims.head_dim, kRopeDefaults);
+    c_.delta = read_delta_net_dims(text, c_.dims.hidden, c_.dims.eps);
+    c_.bias = get_bool_or(text, "attention_bias", false) ? Bias::Present : Bias::None;
+    c_.output_gate = get_bool_or(text, "attn_output_gate", true);
+    spec_ = general_spec(config, c_.dims);
+    add_hybrid_layers(spec_, text, {c_.dims, c_.rope, c_.delta, c_.bias, c_.output_gate});
+    for (LayerSpec& layer : spec_.layers) layer.parameters += 3 * c_.dims.hidden * c_.dims.ffn;
+    if (find_member(config, "text_config")) spec_.default_prefix = "model.language_model.";
+  }
+
+  std::unique_ptr<Embedding> load_embedding(Ops&, WeightBinder& weights) const override {
+    return load_token_embedding(spec_, weights);
+  }
+  std::unique_ptr<Block> load_block(int layer, Ops& op, WeightBinder& weights) const override {
+    const LayerSpec& l = spec_.layers[static_cast<size_t>(layer)];
+    const KvLayout* cache = l.cache < 0 ? nullptr : &spec_.caches[static_cast<size_t>(l.cache)];
+    return std::make_unique<Qwen35Block>(c_, cache, op, weights.at("layers." + std::to_string(layer) + "."));
+  }
+  std::unique_ptr<Head> load_head(Ops& op, WeightBinder& weights, WeightBinder& head) const override {
+    return load_output_head(spec_, Gain::OnePlus, c_.dims.eps, op, weights, head);
+  }
+
+ private:
+  Qwen35Config c_;
+};
+
+}  // namespace
+
+std::unique_ptr<Model> parse_qwen3_5(const Json& config) { return std::make_unique<Qwen35>(config); }
+
+}  // namespace kvcal

@@ -1,0 +1,152 @@
+// Qwen3NextForCausalLM: three gated delta nets to one gated attention; mixture of experts or dense feed-forward by
+// layer. The delta net's projections are stored interleaved per key head and untangled while loading (architectures.md
+// 1).
+#include <algorithm>
+#include <optional>
+
+#include "model/archs/archs.h"
+#include "model/gated_attention.h"
+#include "model/gated_delta_net.h"
+#include "model/hybrid_layers.h"
+#include "model/rope.h"
+#include "model/sparse_moe.h"
+#include "model/weight_rows.h"
+
+namespace kvcal {
+namespace {
+
+constexpr DecoderDefaults kDefaults = {151936, 2048, 5632, 48, 16, 2, 256, 32768};
+constexpr RopeDefaults kRopeDefaults = {10000, 0.25};
+
+struct Qwen3NextConfig {
+  DecoderDims dims;
+  RopeSpec rope;
+  DeltaNetDims delta;
+  MoeDims moe;
+  Bias bias;
+  std::vector<bool> sparse;  // per layer: experts or dense
+};
+
+// in_proj_qkvz: group g = [ q_g | k_g | v_g (r heads) | z_g (r heads) ]; in_proj_ba: group g = [ b_g (r) | a_g (r) ].
+DeltaNetInputs load_interleaved_inputs(const DeltaNetDims& d, Ops& op, WeightBinder w) {
+  const int64_t n = d.n_key_heads, r = d.n_value_heads / n, values = r * d.value_dim;
+  const int64_t group = 2 * d.key_dim + 2 * values;
+  const Tensor qkvz = w("in_proj_qkvz.weight", {n * group, d.hidden});
+  const Tensor ba = w("in_proj_ba.weight", {2 * d.n_value_heads, d.hidden});
+  std::vector<int64_t> qkv = rows_of_groups(n, group, 0, d.key_dim);
+  for (const auto& part :
+       {rows_of_groups(n, group, d.key_dim, d.key_dim), rows_of_groups(n, group, 2 * d.key_dim, values)})
+    qkv.insert(qkv.end(), part.begin(), part.end());
+  const auto load = [&](const Tensor& t, const std::vector<int64_t>& rows) {
+    return op.load_linear(select_rows(t, rows).tensor());
+  };
+  return {load(qkvz, qkv), load(qkvz, rows_of_groups(n, group, 2 * d.key_dim + values, values)),
+          load(ba, rows_of_groups(n, 2 * r, 0, r)), load(ba, rows_of_groups(n, 2 * r, r, r))};
+}
+
+struct Qwen3NextBlock final : Block {
+  float eps;
+  Owned mixer_norm, ffn_norm;  // [hidden], 1 + w
+  std::optional<GatedAttention> attention;
+  std::optional<GatedDeltaNet> delta;
+  std::optional<SparseMoe> moe;
+  std::optional<Swiglu> mlp;
+
+  Qwen3NextBlock(const Qwen3NextConfig& c, const LayerSpec& layer, const KvLayout* cache, Ops& op, WeightBinder w)
+      : eps(c.dims.eps),
+        mixer_norm(op.load_gain(w("input_layernorm.weight", {c.dims.hidden}), Gain::OnePlus)),
+        ffn_norm(op.load_gain(w("post_attention_layernorm.weight", {c.dims.hidden}), Gain::OnePlus)) {
+    if (cache) {
+      attention.emplace(c.dims, *cache, c.rope, c.bias, true, op, w);
+    } else {
+      delta.emplace(c.delta, load_interleaved_inputs(c.delta, op, w.at("linear_attn.")), op, w.at("linear_attn."));
+    }
+    if (c.sparse[static_cast<size_t>(layer.index)]) {
+      moe.emplace(c.moe, op, w.at("mlp."));
+    } else {
+      mlp.emplace(op, w.at("mlp."), c.dims.hidden, c.dims.ffn);
+    }
+  }
+
+  Tensor forward(Ops& op, const Tensor& x, const Batch& batch, LayerStates& states, KvTap& tap, Tail tail) override {
+    const Tensor h = op.rms_norm(x, mixer_norm, eps);
+    const Tensor mixed =
+        attention ? attention->forward(op, h, batch, states, tap, tail) : delta->forward(op, h, batch, states);
+    if (tail == Tail::Skip) return x;
+    const Tensor y = op.add(x, mixed);
+    const Tensor n = op.rms_norm(y, ffn_norm, eps);
+    return op.add(y, moe ? moe->forward(op, n) : mlp->forward(op, n));
+  }
+};
+
+MoeDims read_moe_dims(const Json& text, int64_t hidden) {
+  MoeDims d{};
+  d.hidden = hidden;
+  d.n_experts = get_int_or(text, "num_experts", 512);
+  d.n_active = get_int_or(text, "num_experts_per_tok", 10);
+  d.ffn = read_size(text, "moe_intermediate_size", 512);
+  d.shared_ffn = get_int_or(text, "shared_expert_intermediate_size", 512);
+  d.renormalize = get_bool_or(text, "norm_topk_prob", true);
+  if (d.n_experts < 0 || d.n_experts > 65536 || d.shared_ffn < 0 || d.shared_ffn >= int64_t{1} << 31)
+    fail("num_experts or shared_expert_intermediate_size is out of range");
+  if (d.n_experts > 0 && (d.n_active < 1 || d.n_active > d.n_experts))
+    fail("num_experts_per_tok " + std::to_string(d.n_active) + " does not fit num_experts " +
+         std::to_string(d.n_experts));
+  return d;
+}
+
+// The reference's rule: every decoder_sparse_step-th layer has experts, mlp_only_layers never.
+std::vector<bool> read_sparse_layers(const Json& text, int64_t n_layers, int64_t n_experts) {
+  const int64_t step = read_size(text, "decoder_sparse_step", 1);
+  std::vector<bool> sparse;
+  for (int64_t i = 0; i < n_layers; ++i) sparse.push_back(n_experts > 0 && (i + 1) % step == 0);
+  if (const Json* dense = find_member(text, "mlp_only_layers")) {
+    if (!dense->is_array()) fail("mlp_only_layers is not a list");
+    for (const Json& i : *dense) {
+      if (!i.is_number_integer() || i.get<int64_t>() < 0 || i.get<int64_t>() >= n_layers)
+        fail("mlp_only_layers holds " + quoted(i.dump()) + ", expected layer numbers below " +
+             std::to_string(n_layers));
+      sparse[i.get<size_t>()] = false;
+    }
+  }
+  return sparse;
+}
+
+class Qwen3Next final : public Model {
+ public:
+  explicit Qwen3Next(const Json& config) {
+    const Json& text = text_config(config);
+    c_.dims = read_decoder_dims(config, kDefaults);
+    c_.rope = read_rope(text, c_.dims.head_dim, kRopeDefaults);
+    c_.delta = read_delta_net_dims(text, c_.dims.hidden, c_.dims.eps);
+    c_.moe = read_moe_dims(text, c_.dims.hidden);
+    c_.bias = get_bool_or(text, "attention_bias", false) ? Bias::Present : Bias::None;
+    c_.sparse = read_sparse_layers(text, c_.dims.n_layers, c_.moe.n_experts);
+    spec_ = general_spec(config, c_.dims);
+    add_hybrid_layers(spec_, text, {c_.dims, c_.rope, c_.delta, c_.bias, true});
+    for (LayerSpec& layer : spec_.layers)
+      layer.parameters += c_.sparse[static_cast<size_t>(layer.index)] ? SparseMoe::parameters(c_.moe)
+                                                                      : 3 * c_.dims.hidden * c_.dims.ffn;
+  }
+
+  std::unique_ptr<Embedding> load_embedding(Ops&, WeightBinder& weights) const override {
+    return load_token_embedding(spec_, weights);
+  }
+  std::unique_ptr<Block> load_block(int layer, Ops& op, WeightBinder& weights) const override {
+    const LayerSpec& l = spec_.layers[static_cast<size_t>(layer)];
+    const KvLayout* cache = l.cache < 0 ? nullptr : &spec_.caches[static_cast<size_t>(l.cache)];
+    return std::make_unique<Qwen3NextBlock>(c_, l, cache, op, weights.at("layers." + std::to_string(layer) + "."));
+  }
+  std::unique_ptr<Head> load_head(Ops& op, WeightBinder& weights, WeightBinder& head) const override {
+    return load_output_head(spec_, Gain::OnePlus, c_.dims.eps, op, weights, head);
+  }
+
+ private:
+  Qwen3NextConfig c_;
+};
+
+}  // namespace
+
+std::unique_ptr<Model> parse_qwen3_next(const Json& config) { return std::make_unique<Qwen3Next>(config); }
+
+}  // namespace kvcal

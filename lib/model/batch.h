@@ -1,0 +1,41 @@
+// A batch: rows of tokens that go through a layer together, and which sequences they belong to.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "ops/ops.h"
+
+namespace kvcal {
+
+/// Consecutive tokens of one prompt inside one sequence. A packed sequence consists of several segments; attention and
+/// recurrent state run through them.
+struct Segment {
+  int64_t sequence = 0;
+  int pass = 0;
+  int64_t prompt = 0;          // index in the prompt list, sorted by id
+  int64_t prompt_offset = 0;   // of the segment's first token within the prompt
+  int64_t first_position = 0;  // of that token within the sequence
+  int64_t row = 0;             // of that token within the batch
+  int64_t n_tokens = 0;
+};
+
+/// Neighbouring segments of one sequence, joined: what attention and recurrence work on.
+struct SequenceSpan {
+  int64_t sequence = 0;
+  Span span;
+  int64_t sequence_tokens = 0;  // length of the whole sequence
+  bool whole = false;           // the span is the whole sequence: nothing has to be kept for later
+};
+
+struct Batch {
+  std::vector<int32_t> ids;        // [tokens]
+  std::vector<int32_t> positions;  // [n_axes][tokens]
+  std::vector<Segment> segments;   // in row order
+  std::vector<SequenceSpan> sequences;
+  std::vector<Span> spans;  // sequences[i].span, as ops take them
+
+  int64_t n_tokens() const { return static_cast<int64_t>(ids.size()); }
+};
+
+}  // namespace kvcal

@@ -1,0 +1,131 @@
+#include "model/config_reading.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "model/rope.h"
+
+namespace kvcal {
+
+const Json& text_config(const Json& config) {
+  const Json* text = find_member(config, "text_config");
+  if (text && !text->is_object()) fail("text_config is not an object");
+  return text ? *text : config;
+}
+
+int64_t read_size(const Json& config, const char* key, std::optional<int64_t> fallback) {
+  constexpr int64_t kLimit = int64_t{1} << 31;
+  const int64_t n = fallback ? get_int_or(config, key, *fallback) : get_int(config, key);
+  if (n < 1 || n >= kLimit)
+    fail(std::string(key) + " is " + std::to_string(n) + ", expected a number from 1 to " + std::to_string(kLimit - 1));
+  return n;
+}
+
+namespace {
+
+void require_silu(const Json& config) {
+  const std::string act = get_string_or(config, "hidden_act", "silu");
+  if (act != "silu" && act != "swish")
+    fail("hidden_act is " + quoted(act) + "; this architecture is read with 'silu' only");
+}
+
+}  // namespace
+
+DecoderDims read_decoder_dims(const Json& config, const DecoderDefaults& defaults) {
+  const Json& text = text_config(config);
+  require_silu(text);
+  DecoderDims d{};
+  d.vocab = read_size(text, "vocab_size", defaults.vocab);
+  d.hidden = read_size(text, "hidden_size", defaults.hidden);
+  d.ffn = read_size(text, "intermediate_size", defaults.ffn);
+  d.n_layers = read_size(text, "num_hidden_layers", defaults.n_layers);
+  d.n_heads = read_size(text, "num_attention_heads", defaults.n_heads);
+  d.n_kv_heads = read_size(text, "num_key_value_heads", defaults.n_kv_heads ? defaults.n_kv_heads : d.n_heads);
+  d.head_dim =
+      read_size(text, "head_dim", defaults.head_dim ? defaults.head_dim : std::max<int64_t>(1, d.hidden / d.n_heads));
+  d.max_positions = read_size(text, "max_position_embeddings", defaults.max_positions);
+  d.eps = static_cast<float>(get_number_or(text, "rms_norm_eps", 1e-6));
+  d.tied_head = get_bool_or(config, "tie_word_embeddings", get_bool_or(text, "tie_word_embeddings", false));
+  if (d.n_heads % d.n_kv_heads != 0)
+    fail("num_attention_heads " + std::to_string(d.n_heads) + " is not a multiple of num_key_value_heads " +
+         std::to_string(d.n_kv_heads));
+  if (!(d.eps > 0) || !std::isfinite(d.eps)) fail("rms_norm_eps is not a positive number");
+  constexpr int64_t kMostLayers = 4096;
+  if (d.n_layers > kMostLayers) fail("num_hidden_layers is " + std::to_string(d.n_layers) + ", expected at most 4096");
+  return d;
+}
+
+std::optional<std::vector<std::string>> read_layer_types(const Json& config, int64_t n_layers,
+                                                         const std::vector<std::string>& known) {
+  const Json* list = find_member(config, "layer_types");
+  if (!list) return std::nullopt;
+  if (!list->is_array() || static_cast<int64_t>(list->size()) != n_layers)
+    fail("layer_types has " + std::to_string(list->is_array() ? list->size() : 0) + " entries, expected " +
+         std::to_string(n_layers) + " (num_hidden_layers)");
+  std::vector<std::string> types;
+  for (const Json& t : *list) {
+    if (!t.is_string()) fail("layer_types holds something that is not a word");
+    types.push_back(t.get<std::string>());
+    if (std::find(known.begin(), known.end(), types.back()) == known.end())
+      fail_unknown("word in layer_types", types.back(), known);
+  }
+  return types;
+}
+
+std::vector<int64_t> read_qwen_windows(const Json& config, int64_t n_layers) {
+  const auto types = read_layer_types(config, n_layers, {"full_attention", "sliding_attention"});
+  std::vector<int64_t> windows(static_cast<size_t>(n_layers), 0);
+  const bool use = get_bool_or(config, "use_sliding_window", false);
+  constexpr int64_t kDefaultWindow = 4096, kDefaultMaxWindowLayers = 28;  // of the reference config classes
+  const bool null_window = config.contains("sliding_window") && config["sliding_window"].is_null();
+  if (!use || null_window) {
+    if (types && std::count(types->begin(), types->end(), "sliding_attention") > 0)
+      fail("layer_types names sliding_attention, but use_sliding_window is off or sliding_window is null");
+    return windows;
+  }
+  const int64_t window = read_size(config, "sliding_window", kDefaultWindow);
+  const int64_t first = get_int_or(config, "max_window_layers", kDefaultMaxWindowLayers);
+  for (int64_t i = 0; i < n_layers; ++i) {
+    const bool slides = types ? (*types)[static_cast<size_t>(i)] == "sliding_attention" : i >= first;
+    if (slides) windows[static_cast<size_t>(i)] = window;
+  }
+  return windows;
+}
+
+ModelSpec general_spec(const Json& config, const DecoderDims& dims) {
+  ModelSpec spec;
+  spec.architecture = config.at("architectures").at(0).get<std::string>();  // parse_model has found it there
+  spec.model_type = get_string_or(config, "model_type", "");
+  spec.vocab = dims.vocab;
+  spec.hidden = dims.hidden;
+  spec.max_positions = dims.max_positions;
+  spec.tied_head = dims.tied_head;
+  spec.widest = std::max({dims.ffn, dims.hidden, dims.n_heads * dims.head_dim});
+  return spec;
+}
+
+void add_attention_layer(ModelSpec& spec, const DecoderDims& dims, const RopeSpec& rope, int64_t window,
+                         int64_t parameters) {
+  const int index = static_cast<int>(spec.layers.size());
+  KvLayout cache;
+  cache.cache = static_cast<int>(spec.caches.size());
+  cache.layer = index;
+  cache.name = "layers." + std::to_string(index) + ".self_attn";
+  cache.n_heads = dims.n_heads;
+  cache.n_kv_heads = dims.n_kv_heads;
+  cache.head_dim_k = cache.head_dim_v = dims.head_dim;
+  cache.rotary_dim = rope.rotary_dim;
+  cache.pair_bound = rope.interleaved ? PairBound::Gptj : PairBound::Neox;
+  cache.softmax_scale = 1 / std::sqrt(static_cast<double>(dims.head_dim));
+  cache.rope_magnitude = static_cast<double>(rope.magnitude);
+  cache.window = window;
+  LayerSpec layer;
+  layer.index = index;
+  layer.cache = cache.cache;
+  layer.parameters = parameters;
+  spec.layers.push_back(layer);
+  spec.caches.push_back(cache);
+  spec.n_position_axes = rope_position_axes(rope);
+}
+
+}  // namespace kvcal

@@ -1,0 +1,51 @@
+// Reading what all decoder families share from config.json, with range checks: a config is an untrusted file.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+#include "model/model_spec.h"
+#include "ops/ops.h"
+
+namespace kvcal {
+
+/// The language model's own object: config["text_config"] of a vision-language wrapper, else the config itself.
+const Json& text_config(const Json& config);
+
+/// A count or size: an integer in [1, 2^31). Absent or null takes the family's default; no default = required.
+int64_t read_size(const Json& config, const char* key, std::optional<int64_t> fallback = std::nullopt);
+
+struct DecoderDims {
+  int64_t vocab, hidden, ffn, n_layers, n_heads, n_kv_heads, head_dim, max_positions;
+  float eps;
+  bool tied_head;
+};
+
+/// A family's defaults for missing keys, as the reference framework's config class has them. n_kv_heads 0 = n_heads,
+/// head_dim 0 = hidden / n_heads.
+struct DecoderDefaults {
+  int64_t vocab, hidden, ffn, n_layers, n_heads, n_kv_heads, head_dim, max_positions;
+};
+
+/// Dimensions and epsilon from the text config; tie_word_embeddings also counts at the outer level. Refuses activations
+/// other than SiLU and head counts that do not divide.
+DecoderDims read_decoder_dims(const Json& config, const DecoderDefaults& defaults);
+
+/// layer_types checked against n_layers and the words a family knows; absent -> nullopt.
+std::optional<std::vector<std::string>> read_layer_types(const Json& config, int64_t n_layers,
+                                                         const std::vector<std::string>& known);
+
+/// Sliding window of every layer (0 = none) by the Qwen2/Qwen3 rule: only with use_sliding_window; layer_types decide,
+/// else layers from max_window_layers on.
+std::vector<int64_t> read_qwen_windows(const Json& config, int64_t n_layers);
+
+/// A spec with the general fields filled in from the config and dims; layers and caches are the family's.
+ModelSpec general_spec(const Json& config, const DecoderDims& dims);
+
+/// Adds an attention layer that owns a grouped-query cache, with every field of its layout set.
+void add_attention_layer(ModelSpec& spec, const DecoderDims& dims, const RopeSpec& rope, int64_t window,
+                         int64_t parameters);
+
+}  // namespace kvcal

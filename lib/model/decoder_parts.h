@@ -1,0 +1,58 @@
+// Pieces that several families share as they are: embedding, head, SwiGLU feed-forward, and the plain pre-norm decoder
+// layer of Llama, Mistral and Qwen2.
+#pragma once
+
+#include <memory>
+
+#include "checkpoint/weight_binder.h"
+#include "model/block.h"
+#include "model/config_reading.h"
+
+namespace kvcal {
+
+/// "embed_tokens.weight" [vocab, hidden], read row by row from the checkpoint.
+std::unique_ptr<Embedding> load_token_embedding(const ModelSpec& spec, WeightBinder& weights);
+
+/// Final norm "norm.weight" and the head: the embedding when tied, else "lm_head.weight" from `head`.
+std::unique_ptr<Head> load_output_head(const ModelSpec& spec, Gain gain, float eps, Ops& op, WeightBinder& weights,
+                                       WeightBinder& head);
+
+/// "NAME.weight" [out, in], with "NAME.bias" [out] when the config says the layer has one.
+enum class Bias : uint8_t { None, Present };
+Linear load_projection(Ops& op, WeightBinder& w, const std::string& name, int64_t out, int64_t in,
+                       Bias bias = Bias::None);
+
+/// gate_proj, up_proj, down_proj of the binder's module.
+struct Swiglu {
+  SwigluWeights w;
+
+  Swiglu(Ops& op, WeightBinder weights, int64_t hidden, int64_t ffn, Bias bias = Bias::None);
+  Tensor forward(Ops& op, const Tensor& x) const;  // [tokens, hidden] -> [tokens, hidden]
+};
+
+/// Which projections of a plain decoder layer carry biases.
+struct DecoderBiases {
+  Bias qkv = Bias::None, o = Bias::None, mlp = Bias::None;
+};
+
+/// h = x + Attn(norm1 x), out = h + MLP(norm2 h): plain-gain RMSNorm, grouped-query attention with RoPE over the first
+/// rotary dimensions, SwiGLU.
+class PlainDecoderBlock final : public Block {
+ public:
+  PlainDecoderBlock(const DecoderDims& dims, const KvLayout& layout, const RopeSpec& rope, const DecoderBiases& biases,
+                    Ops& op, WeightBinder w);
+  Tensor forward(Ops& op, const Tensor& x, const Batch& batch, LayerStates& states, KvTap& tap, Tail tail) override;
+
+ private:
+  const KvLayout& layout_;
+  const RopeSpec& rope_;
+  float eps_;
+  Owned attn_norm_, ffn_norm_;  // [hidden]
+  Linear wq_, wk_, wv_, wo_;    // [n_heads·D, hidden], [n_kv_heads·D, hidden] x2, [hidden, n_heads·D]
+  Swiglu mlp_;
+};
+
+/// Parameters of such a layer: for inspection and the memory plan.
+int64_t plain_decoder_parameters(const DecoderDims& dims, const DecoderBiases& biases);
+
+}  // namespace kvcal

@@ -1,0 +1,29 @@
+// Full attention of Qwen3-Next and Qwen3.5: (1+w) norms on q and k, RoPE over the first quarter of a head, and the
+// output gated by a sigmoid of a second half of the query projection (architectures.md 1.3).
+#pragma once
+
+#include "model/block.h"
+#include "model/decoder_parts.h"
+
+namespace kvcal {
+
+class GatedAttention {
+ public:
+  /// `w` is positioned at the layer; reads self_attn.*. Without `output_gate` q_proj has no gate rows.
+  GatedAttention(const DecoderDims& dims, const KvLayout& layout, const RopeSpec& rope, Bias bias, bool output_gate,
+                 Ops& op, WeightBinder& w);
+
+  /// h [tokens, hidden] (normed) -> the branch's output [tokens, hidden], or h itself after the taps with Tail::Skip.
+  Tensor forward(Ops& op, const Tensor& h, const Batch& batch, LayerStates& states, KvTap& tap, Tail tail) const;
+
+  static int64_t parameters(const DecoderDims& dims, Bias bias, bool output_gate);
+
+ private:
+  const KvLayout& layout_;
+  const RopeSpec& rope_;
+  float eps_;
+  Linear wq_, wgate_, wk_, wv_, wo_;  // [N·D, hidden] x2, [Nkv·D, hidden] x2, [hidden, N·D]
+  Owned q_norm_, k_norm_;             // [D], 1 + w
+};
+
+}  // namespace kvcal

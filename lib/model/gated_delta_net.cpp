@@ -1,0 +1,62 @@
+#include "model/gated_delta_net.h"
+
+namespace kvcal {
+
+constexpr float kL2Epsilon = 1e-6f;  // of the reference kernels, no config key
+
+DeltaNetDims read_delta_net_dims(const Json& config, int64_t hidden, float eps) {
+  DeltaNetDims d{};
+  d.hidden = hidden;
+  d.n_key_heads = read_size(config, "linear_num_key_heads", 16);
+  d.n_value_heads = read_size(config, "linear_num_value_heads", 32);
+  d.key_dim = read_size(config, "linear_key_head_dim", 128);
+  d.value_dim = read_size(config, "linear_value_head_dim", 128);
+  d.conv_kernel = read_size(config, "linear_conv_kernel_dim", 4);
+  d.eps = eps;
+  if (d.n_value_heads % d.n_key_heads != 0)
+    fail("linear_num_value_heads " + std::to_string(d.n_value_heads) + " is not a multiple of linear_num_key_heads " +
+         std::to_string(d.n_key_heads));
+  const std::string gate = get_string_or(config, "output_gate_type", "silu");
+  if (gate == "sigmoid") {
+    d.gate = GateActivation::Sigmoid;
+  } else if (gate != "silu" && gate != "swish") {
+    fail_unknown("output_gate_type", gate, std::vector<std::string>{"sigmoid", "silu", "swish"});
+  }
+  return d;
+}
+
+GatedDeltaNet::GatedDeltaNet(const DeltaNetDims& dims, DeltaNetInputs inputs, Ops& op, WeightBinder w)
+    : dims_(dims),
+      in_(std::move(inputs)),
+      out_(load_projection(op, w, "out_proj", dims.hidden, dims.values())),
+      conv_(op.load_f32(
+          w("conv1d.weight", {dims.channels(), 1, dims.conv_kernel}).reshaped({dims.channels(), dims.conv_kernel}))),
+      a_log_(op.load_f32(w("A_log", {dims.n_value_heads}))),
+      dt_bias_(op.load_f32(w("dt_bias", {dims.n_value_heads}))),
+      norm_(op.load_f32(w("norm.weight", {dims.value_dim}))) {}
+
+Tensor GatedDeltaNet::forward(Ops& op, const Tensor& h, const Batch& batch, LayerStates& states) const {
+  const DeltaNetDims& d = dims_;
+  const int64_t t = batch.n_tokens();
+  const Tensor c = op.causal_conv_silu(op.linear(h, in_.qkv), conv_, batch.spans, states.conv_states(batch));
+  const Tensor q = op.columns(c, 0, d.keys()).reshaped({t, d.n_key_heads, d.key_dim});
+  const Tensor k = op.columns(c, d.keys(), d.keys()).reshaped({t, d.n_key_heads, d.key_dim});
+  const Tensor v = op.columns(c, 2 * d.keys(), d.values()).reshaped({t, d.n_value_heads, d.value_dim});
+  const Ops::DeltaGates gates = op.delta_gates(op.linear(h, in_.a), op.linear(h, in_.b), a_log_, dt_bias_);
+  const Tensor o = op.gated_delta_rule(op.l2_norm(q, kL2Epsilon), op.l2_norm(k, kL2Epsilon), v, gates, batch.spans,
+                                       states.delta_states(batch));
+  const Tensor z = op.linear(h, in_.z).reshaped({t, d.n_value_heads, d.value_dim});
+  const Tensor y = op.gated_rms_norm(o, z, norm_, d.eps, d.gate);
+  return op.linear(y.reshaped({t, d.values()}), out_);
+}
+
+int64_t GatedDeltaNet::parameters(const DeltaNetDims& d) {
+  return d.hidden * (d.channels() + 2 * d.values() + 2 * d.n_value_heads) + d.channels() * d.conv_kernel +
+         2 * d.n_value_heads + d.value_dim;
+}
+
+int64_t GatedDeltaNet::state_bytes(const DeltaNetDims& d) {
+  return (d.conv_kernel - 1) * d.channels() * 2 + d.n_value_heads * d.key_dim * d.value_dim * 4;
+}
+
+}  // namespace kvcal

@@ -1,0 +1,47 @@
+// The linear-attention layer of Qwen3-Next and Qwen3.5: causal convolution, gated delta rule, gated norm
+// (architectures.md 1.4). Owns recurrent state, no KV cache.
+#pragma once
+
+#include "model/block.h"
+#include "model/decoder_parts.h"
+
+namespace kvcal {
+
+struct DeltaNetDims {
+  int64_t hidden, n_key_heads, n_value_heads, key_dim, value_dim, conv_kernel;  // key_dim, value_dim: per head
+  float eps;
+  GateActivation gate = GateActivation::Silu;
+
+  int64_t keys() const { return n_key_heads * key_dim; }
+  int64_t values() const { return n_value_heads * value_dim; }
+  int64_t channels() const { return 2 * keys() + values(); }  // of the convolution: q | k | v
+};
+
+/// linear_* keys of a (text) config, with the families' common defaults.
+DeltaNetDims read_delta_net_dims(const Json& config, int64_t hidden, float eps);
+
+/// The four input projections, however the checkpoint stores them.
+struct DeltaNetInputs {
+  Linear qkv, z, b, a;  // [channels, hidden], [values, hidden], [n_value_heads, hidden] x2
+};
+
+class GatedDeltaNet {
+ public:
+  /// `w` is positioned at linear_attn.; the rest of its tensors are read here.
+  GatedDeltaNet(const DeltaNetDims& dims, DeltaNetInputs inputs, Ops& op, WeightBinder w);
+
+  /// h [tokens, hidden] (normed) -> the branch's output [tokens, hidden]; the sequences' states are advanced.
+  Tensor forward(Ops& op, const Tensor& h, const Batch& batch, LayerStates& states) const;
+
+  static int64_t parameters(const DeltaNetDims& dims);
+  static int64_t state_bytes(const DeltaNetDims& dims);
+
+ private:
+  DeltaNetDims dims_;
+  DeltaNetInputs in_;
+  Linear out_;                    // [hidden, values]
+  Owned conv_, a_log_, dt_bias_;  // F32 [channels, kernel], [n_value_heads] x2
+  Owned norm_;                    // F32 [value_dim]
+};
+
+}  // namespace kvcal

@@ -1,0 +1,31 @@
+#include "model/hybrid_layers.h"
+
+#include <algorithm>
+
+#include "model/gated_attention.h"
+#include "model/rope.h"
+
+namespace kvcal {
+
+void add_hybrid_layers(ModelSpec& spec, const Json& config, const HybridDims& h) {
+  const auto types = read_layer_types(config, h.dims.n_layers, {"full_attention", "linear_attention"});
+  const int64_t interval = read_size(config, "full_attention_interval", 4);
+  const int64_t norms = 2 * h.dims.hidden;
+  for (int64_t i = 0; i < h.dims.n_layers; ++i) {
+    const bool full = types ? (*types)[static_cast<size_t>(i)] == "full_attention" : (i + 1) % interval == 0;
+    if (full) {
+      add_attention_layer(spec, h.dims, h.rope, 0, GatedAttention::parameters(h.dims, h.bias, h.output_gate) + norms);
+      continue;
+    }
+    LayerSpec layer;
+    layer.index = static_cast<int>(i);
+    layer.kind = LayerKind::GatedDeltaNet;
+    layer.parameters = GatedDeltaNet::parameters(h.delta) + norms;
+    layer.state_bytes = GatedDeltaNet::state_bytes(h.delta);
+    spec.layers.push_back(layer);
+  }
+  spec.n_position_axes = rope_position_axes(h.rope);
+  spec.widest = std::max({spec.widest, h.delta.channels(), h.delta.values()});
+}
+
+}  // namespace kvcal

@@ -1,0 +1,22 @@
+// The layer list of Qwen3-Next and Qwen3.5: which layers attend, which are gated delta nets.
+#pragma once
+
+#include "model/config_reading.h"
+#include "model/decoder_parts.h"
+#include "model/gated_delta_net.h"
+
+namespace kvcal {
+
+struct HybridDims {
+  const DecoderDims& dims;
+  const RopeSpec& rope;
+  const DeltaNetDims& delta;
+  Bias bias;
+  bool output_gate;
+};
+
+/// Appends the layers by layer_types, else by full_attention_interval (default 4: layers 3, 7, ...). The parameters are
+/// those of the mixer and the two norms; the caller adds its feed-forward.
+void add_hybrid_layers(ModelSpec& spec, const Json& config, const HybridDims& dims);
+
+}  // namespace kvcal

@@ -1,0 +1,33 @@
+// The one place where anything looks at, or changes, what a server would store.
+#pragma once
+
+#include "model/batch.h"
+#include "tensor/tensor.h"
+
+namespace kvcal {
+
+/// Sees exactly what a serving engine hands to its cache: keys after bias, QK norm and RoPE, values as written, queries
+/// before the softmax scale. Returns the tensor to use from there on: an observer its argument, an evaluator the
+/// quantised one. `cache` indexes ModelSpec::caches.
+class KvTap {
+ public:
+  virtual ~KvTap() = default;
+
+  virtual Tensor query(int cache, const Tensor& q, const Batch& batch) = 0;  // [tokens, n_heads, head_dim_k]
+  virtual Tensor key(int cache, const Tensor& k, const Batch& batch) = 0;    // [tokens, n_kv_heads, head_dim_k]
+  virtual Tensor value(int cache, const Tensor& v, const Batch& batch) = 0;  // [tokens, n_kv_heads, head_dim_v]
+
+  /// After the last batch of a layer. An observer checks here that it saw every token of every site exactly once.
+  virtual void layer_done(int layer) = 0;
+};
+
+/// Looks away: for runs that want logits only.
+class NoTap final : public KvTap {
+ public:
+  Tensor query(int, const Tensor& q, const Batch&) override { return q; }
+  Tensor key(int, const Tensor& k, const Batch&) override { return k; }
+  Tensor value(int, const Tensor& v, const Batch&) override { return v; }
+  void layer_done(int) override {}
+};
+
+}  // namespace kvcal

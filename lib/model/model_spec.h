@@ -1,0 +1,64 @@
+// What a model is, as plain data: its layers and the KV caches they own. Made from config.json by an Architecture.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace kvcal {
+
+/// What mixes tokens in a layer.
+enum class LayerKind : uint8_t { Attention, GatedDeltaNet };
+
+/// The word used in artifacts: "attention", "gated_delta_net".
+std::string_view name_of(LayerKind kind);
+
+/// The word of `inspect`: every gated delta net is a "linear_attention".
+std::string_view inspect_name_of(LayerKind kind);
+
+/// Which channels of a key form rotary pairs, hence which pair norms bound the key at any position.
+enum class PairBound : uint8_t { None, Neox, Gptj };
+std::string_view name_of(PairBound bound);
+
+/// One KV cache. Statistics are keyed by cache, not by layer.
+struct KvLayout {
+  int cache = 0;     // index in ModelSpec::caches
+  int layer = 0;     // owner
+  std::string name;  // module that owns it, without the checkpoint's prefix: "layers.3.self_attn"
+  std::string kind = "gqa";
+  int64_t n_heads = 0, n_kv_heads = 0;  // query heads; key and value heads
+  int64_t head_dim_k = 0, head_dim_v = 0;
+  int64_t rotary_dim = 0;  // first channels of a head that RoPE turns; 0 = no RoPE
+  PairBound pair_bound = PairBound::None;
+  double softmax_scale = 0;
+  double rope_magnitude = 1;  // RoPE lengthens every pair by this (yarn)
+  int64_t window = 0;         // 0 = all positions
+};
+
+struct LayerSpec {
+  int index = 0;
+  LayerKind kind = LayerKind::Attention;
+  int cache = -1;           // index in ModelSpec::caches, -1 = owns none
+  int64_t parameters = 0;   // of the whole layer, feed-forward included
+  int64_t state_bytes = 0;  // recurrent state of one sequence (convolution window in bf16, delta state in f32)
+};
+
+struct ModelSpec {
+  std::string architecture;  // "Qwen3ForCausalLM"
+  std::string model_type;    // config.json's own, outer level
+  int64_t hidden = 0, vocab = 0, max_positions = 0;
+  int64_t n_position_axes = 1;  // 3 for mRoPE
+  bool tied_head = false;
+  int64_t widest = 0;                     // widest activation row of any layer: what Plan reckons with
+  std::string default_prefix = "model.";  // of the language model's tensors, when no checkpoint tells better
+  std::vector<LayerSpec> layers;
+  std::vector<KvLayout> caches;
+
+  int last_cache_layer() const { return caches.empty() ? -1 : caches.back().layer; }
+};
+
+/// Bytes that one token adds to all caches together, with elements of `element_bytes`.
+int64_t kv_bytes_per_token(const ModelSpec& spec, int element_bytes);
+
+}  // namespace kvcal

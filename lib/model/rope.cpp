@@ -1,0 +1,217 @@
+#include "model/rope.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+
+#include "base/portable_math.h"
+
+namespace kvcal {
+namespace {
+
+// The merged parameters: rope_parameters, else rope_scaling, with theta and the rotary share filled in from the top.
+struct Parameters {
+  Json table;  // of the rope type's own keys
+  std::string type;
+  double theta;
+  int64_t rotary_dim;
+  int64_t max_positions;
+};
+
+std::string rope_type(const Json& table) {
+  std::string type = get_string_or(table, "rope_type", "");
+  if (type.empty()) type = get_string_or(table, "type", "default");
+  if (type == "su") return "longrope";
+  if (type == "mrope") return "default";  // the sections stay in the table
+  return type;
+}
+
+Json rope_table(const Json& config) {
+  const Json* table = find_member(config, "rope_parameters");
+  if (!table) table = find_member(config, "rope_scaling");
+  if (!table) return Json::object();
+  if (!table->is_object()) fail("rope_parameters is not an object");
+  if (table->contains("full_attention"))  // by layer kind; the families read here use one set for all
+    fail("rope_parameters by layer kind are not supported for this architecture");
+  return *table;
+}
+
+Parameters read_parameters(const Json& config, int64_t head_dim, const RopeDefaults& defaults) {
+  Parameters p;
+  p.table = rope_table(config);
+  p.type = rope_type(p.table);
+  p.theta = get_number_or(p.table, "rope_theta", get_number_or(config, "rope_theta", defaults.theta));
+  const double share = get_number_or(p.table, "partial_rotary_factor",
+                                     get_number_or(config, "partial_rotary_factor", defaults.partial_rotary_factor));
+  if (!(p.theta > 1)) fail("rope_theta is " + std::to_string(p.theta) + ", expected a number above 1");
+  if (!(share > 0 && share <= 1)) fail("partial_rotary_factor is " + std::to_string(share) + ", expected (0, 1]");
+  p.rotary_dim = static_cast<int64_t>(static_cast<double>(head_dim) * share);
+  if (p.rotary_dim < 2 || p.rotary_dim % 2 != 0)
+    fail("rotary dimension " + std::to_string(p.rotary_dim) + " of head_dim " + std::to_string(head_dim) +
+         " is not a positive even number");
+  p.max_positions = get_int_or(config, "max_position_embeddings", 0);
+  return p;
+}
+
+// base^(2i/d) as the reference computes it: exponent, power and reciprocal each in float32.
+std::vector<float> position_frequencies(double theta, int64_t d) {
+  std::vector<float> f;
+  for (int64_t i = 0; i < d / 2; ++i) {
+    const float exponent = static_cast<float>(2 * i) / static_cast<float>(d);
+    f.push_back(static_cast<float>(portable_pow(theta, static_cast<double>(exponent))));
+  }
+  return f;
+}
+
+std::vector<float> default_frequencies(double theta, int64_t d) {
+  std::vector<float> f = position_frequencies(theta, d);
+  for (float& x : f) x = 1.0f / x;
+  return f;
+}
+
+double factor_of(const Parameters& p) {
+  const double factor = get_number(p.table, "factor", "rope_parameters.");
+  if (!(factor >= 1)) fail("rope_parameters.factor is " + std::to_string(factor) + ", expected a number of at least 1");
+  return factor;
+}
+
+int64_t original_positions(const Parameters& p) {
+  const int64_t n = get_int_or(p.table, "original_max_position_embeddings", p.max_positions);
+  if (n <= 0) fail("rope_parameters.original_max_position_embeddings is missing");
+  return n;
+}
+
+std::vector<float> linear_frequencies(const Parameters& p) {
+  std::vector<float> f = default_frequencies(p.theta, p.rotary_dim);
+  const float factor = static_cast<float>(factor_of(p));
+  for (float& x : f) x /= factor;
+  return f;
+}
+
+// Long wavelengths are stretched by the factor, short ones kept, those between blended (Llama 3.1).
+std::vector<float> llama3_frequencies(const Parameters& p) {
+  std::vector<float> f = default_frequencies(p.theta, p.rotary_dim);
+  const float factor = static_cast<float>(factor_of(p));
+  const double low = get_number(p.table, "low_freq_factor", "rope_parameters.");
+  const double high = get_number(p.table, "high_freq_factor", "rope_parameters.");
+  if (!(low > 0 && high > low)) fail("rope_parameters: expected 0 < low_freq_factor < high_freq_factor");
+  const double original = static_cast<double>(original_positions(p));
+  const float low_wavelength = static_cast<float>(original / low);
+  const float high_wavelength = static_cast<float>(original / high);
+  for (float& x : f) {
+    const float wavelength = static_cast<float>(2 * std::numbers::pi) / x;
+    if (wavelength > low_wavelength) {
+      x /= factor;
+    } else if (!(wavelength < high_wavelength)) {
+      const float smooth =
+          (static_cast<float>(original) / wavelength - static_cast<float>(low)) / static_cast<float>(high - low);
+      x = (1.0f - smooth) * x / factor + smooth * x;
+    }
+  }
+  return f;
+}
+
+double yarn_magnitude(double factor, double mscale) {
+  return factor <= 1 ? 1.0 : 0.1 * mscale * portable_log(factor) + 1.0;
+}
+
+// Plain yarn (not DeepSeek's): the magnitude lengthens both query and key.
+float plain_yarn_magnitude(const Parameters& p, double factor) {
+  if (const Json* given = find_member(p.table, "attention_factor"))
+    return static_cast<float>(given->is_number() ? given->get<double>() : get_number(p.table, "attention_factor"));
+  const double mscale = get_number_or(p.table, "mscale", 0), all = get_number_or(p.table, "mscale_all_dim", 0);
+  if (mscale != 0 && all != 0) return static_cast<float>(yarn_magnitude(factor, mscale) / yarn_magnitude(factor, all));
+  return static_cast<float>(yarn_magnitude(factor, 1));
+}
+
+std::vector<float> yarn_frequencies(const Parameters& p, double factor) {
+  const double d = static_cast<double>(p.rotary_dim), original = static_cast<double>(original_positions(p));
+  const auto correction = [&](double rotations) {
+    return d * portable_log(original / (rotations * 2 * std::numbers::pi)) / (2 * portable_log(p.theta));
+  };
+  const double fast = get_number_or(p.table, "beta_fast", 0), slow = get_number_or(p.table, "beta_slow", 0);
+  double low = correction(fast != 0 ? fast : 32), high = correction(slow != 0 ? slow : 1);
+  if (get_bool_or(p.table, "truncate", true)) {
+    low = std::floor(low);
+    high = std::ceil(high);
+  }
+  low = std::max(low, 0.0);
+  high = std::min(high, d - 1);
+  if (low == high) high += 0.001;
+  std::vector<float> f = position_frequencies(p.theta, p.rotary_dim);
+  for (size_t i = 0; i < f.size(); ++i) {
+    const float ramp =
+        std::clamp((static_cast<float>(i) - static_cast<float>(low)) / static_cast<float>(high - low), 0.0f, 1.0f);
+    const float keep = 1.0f - ramp;
+    f[i] = (1.0f / (static_cast<float>(factor) * f[i])) * (1.0f - keep) + (1.0f / f[i]) * keep;
+  }
+  return f;
+}
+
+// NTK scaling with a fixed base, as servers build their table once (vLLM); the reference framework's base grows with
+// the current length instead.
+std::vector<float> dynamic_frequencies(const Parameters& p) {
+  const double factor = factor_of(p), d = static_cast<double>(p.rotary_dim);
+  // Lmax / Lorig is the factor itself.
+  const double base = p.theta * portable_pow(factor * factor - (factor - 1), d / (d - 2));
+  return default_frequencies(base, p.rotary_dim);
+}
+
+// Which row of positions turns pair i (Qwen-VL): the sections follow each other, or interleave as t h w t h w ...
+std::vector<int> mrope_axes(const Json& table, int64_t pairs) {
+  const Json* sections = find_member(table, "mrope_section");
+  if (!sections) return {};
+  if (!sections->is_array() || sections->size() != 3) fail("mrope_section is not a list of three numbers");
+  std::vector<int64_t> n;
+  for (const Json& s : *sections) {
+    if (!s.is_number_integer() || s.get<int64_t>() < 0 || s.get<int64_t>() > pairs)
+      fail("mrope_section is out of range");
+    n.push_back(s.get<int64_t>());
+  }
+  const bool interleaved = get_bool_or(table, "mrope_interleaved", false);
+  std::vector<int> axes(static_cast<size_t>(pairs), 0);
+  for (int64_t i = 0; i < pairs; ++i) {
+    int& axis = axes[static_cast<size_t>(i)];
+    if (interleaved) {
+      if (i % 3 == 1 && i < 3 * n[1]) axis = 1;
+      if (i % 3 == 2 && i < 3 * n[2]) axis = 2;
+    } else {
+      axis = i < n[0] ? 0 : i < n[0] + n[1] ? 1 : 2;
+    }
+  }
+  return axes;
+}
+
+}  // namespace
+
+RopeSpec read_rope(const Json& config, int64_t head_dim, const RopeDefaults& defaults) {
+  const Parameters p = read_parameters(config, head_dim, defaults);
+  RopeSpec spec;
+  spec.rotary_dim = p.rotary_dim;
+  if (p.type == "default") {
+    spec.inverse_frequency = default_frequencies(p.theta, p.rotary_dim);
+  } else if (p.type == "linear") {
+    spec.inverse_frequency = linear_frequencies(p);
+  } else if (p.type == "llama3") {
+    spec.inverse_frequency = llama3_frequencies(p);
+  } else if (p.type == "yarn") {
+    const double factor = find_member(p.table, "factor")
+                              ? factor_of(p)
+                              : static_cast<double>(p.max_positions) / static_cast<double>(original_positions(p));
+    spec.inverse_frequency = yarn_frequencies(p, factor);
+    spec.magnitude = plain_yarn_magnitude(p, factor);
+  } else if (p.type == "dynamic") {
+    spec.inverse_frequency = dynamic_frequencies(p);
+  } else {
+    const std::vector<std::string> known = {"default", "dynamic", "linear", "llama3", "yarn"};
+    fail_unknown("rope_type", p.type, known);
+  }
+  spec.axis = mrope_axes(p.table, p.rotary_dim / 2);
+  for (const float f : spec.inverse_frequency)
+    if (!std::isfinite(f)) fail("rope_parameters give a frequency that is not finite");
+  return spec;
+}
+
+int64_t rope_position_axes(const RopeSpec& spec) { return spec.axis.empty() ? 1 : 3; }
+
+}  // namespace kvcal

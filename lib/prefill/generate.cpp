@@ -1,0 +1,101 @@
+#include "prefill/generate.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+namespace kvcal {
+
+struct Generator::Run {
+  std::vector<PromptTokens> prompts;  // one: everything fed so far and next
+  Sequence sequence;
+  std::vector<LayerStates> states;  // per layer
+
+  Run(const std::vector<int32_t>& ids, int64_t capacity, size_t n_layers) : states(n_layers) {
+    prompts.push_back({"", ids, 1});
+    sequence.pieces = {{0, 0, capacity}};
+    sequence.n_tokens = capacity;  // never reached in one step, so that all states are kept
+  }
+};
+
+Generator::Generator(const Model& model, Ops& op, ModelWeights& weights, int64_t chunk_tokens)
+    : model_(model), op_(op), chunk_tokens_(std::max(chunk_tokens / kChunkAlignment, int64_t{1}) * kChunkAlignment) {
+  embedding_ = model.load_embedding(op, weights.text);
+  for (const LayerSpec& layer : model.spec().layers)
+    blocks_.push_back(while_doing("loading layer " + std::to_string(layer.index),
+                                  [&] { return model.load_block(layer.index, op, weights.text); }));
+  head_ = model.load_head(op, weights.text, weights.head);
+}
+
+std::vector<float> Generator::feed(Run& run, int64_t first, int64_t n, KvTap& tap) {
+  Batch batch;
+  append_tokens(batch, run.sequence, run.prompts, first, n);
+  finish_batch(batch, model_.spec().n_position_axes);
+  Tensor x = embedding_->forward(op_, batch);
+  for (size_t i = 0; i < blocks_.size(); ++i) x = blocks_[i]->forward(op_, x, batch, run.states[i], tap, Tail::Full);
+  const int64_t last = n - 1;
+  const Tensor logits = head_->forward(op_, op_.take_rows(x, std::span<const int64_t>(&last, 1)));
+  const Storage host({logits.elements()}, logits.dtype);
+  op_.download(logits, host.tensor().reshaped(logits.shape));
+  op_.end_batch();
+  std::vector<float> out(static_cast<size_t>(logits.elements()));
+  convert_to_float(logits.dtype, host.tensor().data, out.data(), out.size());
+  return out;
+}
+
+std::vector<float> Generator::last_logits(const std::vector<int32_t>& ids, const std::vector<int64_t>& steps,
+                                          KvTap& tap) {
+  Run run(ids, static_cast<int64_t>(ids.size()) + 1, blocks_.size());
+  std::vector<float> logits;
+  int64_t first = 0;
+  for (const int64_t n : steps) {
+    logits = feed(run, first, n, tap);
+    first += n;
+  }
+  return logits;
+}
+
+namespace {
+
+int32_t largest(const std::vector<float>& logits) {
+  for (const float x : logits)
+    if (std::isnan(x)) fail("a logit is not a number: the checkpoint or its loading is broken");
+  return static_cast<int32_t>(std::max_element(logits.begin(), logits.end()) - logits.begin());
+}
+
+std::vector<std::pair<int32_t, float>> top_logits(const std::vector<float>& logits, int64_t n) {
+  std::vector<int32_t> order(logits.size());
+  std::iota(order.begin(), order.end(), 0);
+  const auto count = std::min(static_cast<size_t>(std::max<int64_t>(n, 0)), order.size());
+  const auto value = [&](int32_t i) { return logits[static_cast<size_t>(i)]; };
+  std::partial_sort(order.begin(), order.begin() + static_cast<std::ptrdiff_t>(count), order.end(),
+                    [&](int32_t a, int32_t b) { return value(a) != value(b) ? value(a) > value(b) : a < b; });
+  std::vector<std::pair<int32_t, float>> top;
+  for (size_t i = 0; i < count; ++i) top.emplace_back(order[i], value(order[i]));
+  return top;
+}
+
+}  // namespace
+
+Generated Generator::generate(const std::vector<int32_t>& ids, const GenerateOptions& options, KvTap& tap) {
+  if (ids.empty()) fail("there is nothing to continue: the prompt has no tokens");
+  const int64_t n_prompt = static_cast<int64_t>(ids.size());
+  Run run(ids, n_prompt + options.max_new_tokens + 1, blocks_.size());
+  std::vector<float> logits;
+  for (int64_t first = 0; first < n_prompt; first += chunk_tokens_)
+    logits = feed(run, first, std::min(chunk_tokens_, n_prompt - first), tap);
+  Generated result;
+  const int32_t first_token = largest(logits);  // also refuses NaN
+  result.top = top_logits(logits, options.n_top);
+  for (int32_t token = first_token; static_cast<int64_t>(result.output_ids.size()) < options.max_new_tokens;) {
+    result.output_ids.push_back(token);
+    const auto& stop = options.stop_tokens;
+    if (std::find(stop.begin(), stop.end(), token) != stop.end()) break;
+    if (static_cast<int64_t>(result.output_ids.size()) == options.max_new_tokens) break;
+    run.prompts[0].ids.push_back(token);
+    token = largest(feed(run, static_cast<int64_t>(run.prompts[0].ids.size()) - 1, 1, tap));
+  }
+  return result;
+}
+
+}  // namespace kvcal

@@ -1,0 +1,96 @@
+#include "prefill/runner.h"
+
+#include <numeric>
+#include <set>
+
+namespace kvcal {
+
+struct Runner::Stream {
+  SequenceGroup group;
+  std::vector<Batch> batches;
+  ResidualStore residual;
+
+  Stream(const SequenceGroup& g, std::vector<Batch> b, int64_t hidden, DType dtype)
+      : group(g), batches(std::move(b)), residual(rows_of(batches), hidden, dtype) {}
+
+  static int64_t rows_of(const std::vector<Batch>& batches) {
+    return std::accumulate(batches.begin(), batches.end(), int64_t{0},
+                           [](int64_t n, const Batch& b) { return n + b.n_tokens(); });
+  }
+};
+
+namespace {
+
+void finish_sequences(LayerStates& states, const Batch& batch) {
+  for (const SequenceSpan& s : batch.sequences)
+    if (s.span.first_position + s.span.n_tokens == s.sequence_tokens) states.finish(s.sequence);
+}
+
+}  // namespace
+
+void Runner::run(const std::vector<SequenceGroup>& groups, const std::vector<PromptTokens>& prompts) {
+  const ModelSpec& spec = model_.spec();
+  bool logits = false;
+  std::vector<Stream> streams;
+  for (const SequenceGroup& g : groups) {
+    if (g.sequences->empty()) continue;
+    logits = logits || g.until == Until::Logits;
+    streams.emplace_back(g, make_batches(*g.sequences, prompts, chunk_tokens_, spec.n_position_axes), spec.hidden,
+                         op_.activation_dtype());
+  }
+  n_layers_ = logits ? static_cast<int>(spec.layers.size()) : spec.last_cache_layer() + 1;
+  embed(streams);
+  for (int layer = 0; layer < n_layers_; ++layer)
+    while_doing("running layer " + std::to_string(layer), [&] { run_layer(layer, streams); });
+  if (logits) while_doing("running the output head", [&] { run_head(streams); });
+}
+
+void Runner::embed(std::vector<Stream>& streams) {
+  const auto embedding = model_.load_embedding(op_, weights_.text);
+  for (Stream& s : streams) {
+    int64_t row = 0;
+    for (const Batch& batch : s.batches) {
+      s.residual.save(op_, row, embedding->forward(op_, batch));
+      op_.end_batch();
+      row += batch.n_tokens();
+    }
+  }
+}
+
+void Runner::run_layer(int layer, std::vector<Stream>& streams) {
+  const int last_cache = model_.spec().last_cache_layer();
+  const auto block = model_.load_block(layer, op_, weights_.text);
+  std::set<KvTap*> taps;
+  for (Stream& s : streams) {
+    if (s.group.until == Until::LastKv && layer > last_cache) continue;
+    const Tail tail = s.group.until == Until::LastKv && layer == last_cache ? Tail::Skip : Tail::Full;
+    LayerStates states;  // of this layer and group; nothing can outlive them
+    int64_t row = 0;
+    for (const Batch& batch : s.batches) {
+      const Tensor x = s.residual.load(op_, row, batch.n_tokens());
+      const Tensor y = block->forward(op_, x, batch, states, *s.group.tap, tail);
+      if (tail == Tail::Full) s.residual.save(op_, row, y);
+      op_.end_batch();
+      finish_sequences(states, batch);
+      row += batch.n_tokens();
+      if (step_) step_({layer, n_layers_, batch.n_tokens()});
+    }
+    taps.insert(s.group.tap);
+  }
+  for (KvTap* tap : taps) tap->layer_done(layer);
+}
+
+void Runner::run_head(std::vector<Stream>& streams) {
+  const auto head = model_.load_head(op_, weights_.text, weights_.head);
+  for (Stream& s : streams) {
+    if (s.group.until != Until::Logits) continue;
+    int64_t row = 0;
+    for (const Batch& batch : s.batches) {
+      s.group.sink->hidden(op_, s.residual.load(op_, row, batch.n_tokens()), batch, *head);
+      op_.end_batch();
+      row += batch.n_tokens();
+    }
+  }
+}
+
+}  // namespace kvcal

@@ -1,0 +1,72 @@
+// Runs sequences through a model layer by layer: a layer's weights are read once and serve every batch of every pass;
+// between layers lives the residual stream only. A model larger than memory runs this way, and no KV cache ever exists.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "model/architecture.h"
+#include "prefill/batching.h"
+#include "prefill/residual_store.h"
+#include "prefill/sequence_plan.h"
+
+namespace kvcal {
+
+/// How far a group of sequences runs: LastKv ends after the last tap, Logits goes through the head.
+enum class Until : uint8_t { LastKv, Logits };
+
+/// Receives the last hidden states of a group that runs Until::Logits, batch by batch in row order.
+class LogitsSink {
+ public:
+  virtual ~LogitsSink() = default;
+  /// x [tokens, hidden] before the final norm; head.forward(op, rows of x) gives logits.
+  virtual void hidden(Ops& op, const Tensor& x, const Batch& batch, Head& head) = 0;
+};
+
+/// Sequences that share a tap and a destination. The tap may look away (NoTap): warm-ups, sanity sequences.
+struct SequenceGroup {
+  const std::vector<Sequence>* sequences = nullptr;
+  KvTap* tap = nullptr;
+  Until until = Until::LastKv;
+  LogitsSink* sink = nullptr;  // with Until::Logits
+};
+
+/// What the caller hears while a run goes on; called after every batch. May throw to stop the run.
+struct RunStep {
+  int layer = 0, n_layers = 0;  // layer just worked on; layers this run will touch
+  int64_t tokens = 0;           // rows just done
+};
+
+/// Where a model's tensors are: `text` at the language model, `head` where lm_head.weight lives.
+struct ModelWeights {
+  WeightBinder text, head;
+};
+
+class Runner {
+ public:
+  Runner(const Model& model, Ops& op, ModelWeights& weights, int64_t chunk_tokens)
+      : model_(model), op_(op), weights_(weights), chunk_tokens_(chunk_tokens) {}
+
+  void on_step(std::function<void(const RunStep&)> step) { step_ = std::move(step); }
+
+  /// One sweep over the layers for all groups. Errors name the layer.
+  void run(const std::vector<SequenceGroup>& groups, const std::vector<PromptTokens>& prompts);
+
+ private:
+  struct Stream;  // one group with its batches and residual rows
+
+  void run_layer(int layer, std::vector<Stream>& streams);
+  void run_head(std::vector<Stream>& streams);
+  void embed(std::vector<Stream>& streams);
+
+  const Model& model_;
+  Ops& op_;
+  ModelWeights& weights_;
+  int64_t chunk_tokens_;
+  int n_layers_ = 0;
+  std::function<void(const RunStep&)> step_;
+};
+
+}  // namespace kvcal

@@ -1,0 +1,141 @@
+#include "prefill/sequence_plan.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "base/error.h"
+#include "base/sha256.h"
+
+namespace kvcal {
+namespace {
+
+constexpr size_t kSanityPrompts = 4;
+constexpr int64_t kSanityTokens = 64;
+constexpr size_t kWarmupShare = 16;  // a warm-up pass runs one prompt in 16, at least one
+
+// Splitmix64: a few lines whose numbers no library version changes.
+uint64_t next_random(uint64_t& state) {
+  uint64_t z = state += 0x9E3779B97F4A7C15u;
+  z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
+  z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
+  return z ^ (z >> 31);
+}
+
+// Every prompt as often as its weight says.
+std::vector<int64_t> repeated_prompts(const std::vector<PromptTokens>& prompts) {
+  std::vector<int64_t> order;
+  for (size_t i = 0; i < prompts.size(); ++i)
+    order.insert(order.end(), static_cast<size_t>(prompts[i].weight), static_cast<int64_t>(i));
+  return order;
+}
+
+std::vector<int64_t> shuffled(std::vector<int64_t> order, int pass) {
+  uint64_t state = static_cast<uint64_t>(pass);
+  for (size_t i = order.size(); i > 1; --i) std::swap(order[i - 1], order[next_random(state) % i]);
+  return order;
+}
+
+Piece whole(const std::vector<PromptTokens>& prompts, int64_t prompt) {
+  return {prompt, 0, static_cast<int64_t>(prompts[static_cast<size_t>(prompt)].ids.size())};
+}
+
+Sequence single(const Piece& piece, int pass) { return {0, pass, {piece}, piece.n_tokens}; }
+
+// Prompts end to end, each whole, a new sequence where the next would not fit.
+std::vector<Sequence> packed(const std::vector<PromptTokens>& prompts, const std::vector<int64_t>& order, int pass,
+                             int64_t max_length) {
+  std::vector<Sequence> sequences;
+  for (const int64_t p : order) {
+    const Piece piece = whole(prompts, p);
+    if (sequences.empty() || sequences.back().n_tokens + piece.n_tokens > max_length)
+      sequences.push_back({0, pass, {}, 0});
+    sequences.back().pieces.push_back(piece);
+    sequences.back().n_tokens += piece.n_tokens;
+  }
+  return sequences;
+}
+
+void check(const std::vector<PromptTokens>& prompts, const SequenceOptions& options) {
+  if (prompts.empty()) fail("there is no prompt to run");
+  for (size_t i = 0; i < prompts.size(); ++i) {
+    const PromptTokens& p = prompts[i];
+    if (i > 0 && prompts[i - 1].id == p.id) fail("two prompts have the id " + quoted(p.id));
+    if (p.ids.empty()) fail("prompt " + quoted(p.id) + " has no tokens");
+    if (p.weight < 1)
+      fail("prompt " + quoted(p.id) + " has weight " + std::to_string(p.weight) + ", expected 1 or more");
+    if (static_cast<int64_t>(p.ids.size()) > options.max_length)
+      fail("prompt " + quoted(p.id) + " has " + std::to_string(p.ids.size()) +
+           " tokens, more than the maximum length " + std::to_string(options.max_length));
+  }
+  if (options.passes < 1) fail("the number of passes is " + std::to_string(options.passes) + ", expected 1 or more");
+  if (options.n_shards < 1 || options.shard < 0 || options.shard >= options.n_shards)
+    fail("shard " + std::to_string(options.shard) + " of " + std::to_string(options.n_shards) + " does not exist");
+}
+
+std::string digest(const SequencePlan& plan) {
+  Sha256 sha;
+  const auto number = [&](int64_t n) { sha.update(std::to_string(n) + ","); };
+  for (const PromptTokens& p : plan.prompts) {
+    sha.update(p.id + "\n");
+    for (const int32_t id : p.ids) number(id);
+    sha.update("\n");
+  }
+  for (const Sequence& s : plan.measured) {
+    number(s.pass);
+    for (const Piece& p : s.pieces) {
+      number(p.prompt);
+      number(p.offset);
+      number(p.n_tokens);
+    }
+    sha.update("\n");
+  }
+  return sha.hex();
+}
+
+}  // namespace
+
+int64_t SequencePlan::n_tokens() const {
+  return std::accumulate(measured.begin(), measured.end(), int64_t{0},
+                         [](int64_t n, const Sequence& s) { return n + s.n_tokens; });
+}
+
+int64_t SequencePlan::longest() const {
+  int64_t n = 0;
+  for (const Sequence& s : measured) n = std::max(n, s.n_tokens);
+  return n;
+}
+
+SequencePlan plan_sequences(std::vector<PromptTokens> prompts, const SequenceOptions& options) {
+  std::sort(prompts.begin(), prompts.end(), [](const auto& a, const auto& b) { return a.id < b.id; });
+  check(prompts, options);
+  SequencePlan plan;
+  plan.prompts = std::move(prompts);
+  const std::vector<int64_t> order = repeated_prompts(plan.prompts);
+  for (int pass = 1; pass <= options.passes; ++pass) {
+    if (pass == 1) {
+      for (const int64_t p : order) plan.measured.push_back(single(whole(plan.prompts, p), pass));
+      continue;
+    }
+    const auto sequences = packed(plan.prompts, pass == 2 ? order : shuffled(order, pass), pass, options.max_length);
+    plan.measured.insert(plan.measured.end(), sequences.begin(), sequences.end());
+  }
+  for (size_t i = 0; i < plan.measured.size(); ++i) plan.measured[i].id = static_cast<int64_t>(i);
+  plan.sha256 = digest(plan);
+  if (options.n_shards > 1)
+    std::erase_if(plan.measured, [&](const Sequence& s) { return s.id % options.n_shards != options.shard; });
+
+  int64_t next_id = static_cast<int64_t>(order.size()) * options.passes;  // above every measured id
+  for (int pass = 0; pass < options.warmup_passes; ++pass)
+    for (size_t i = 0; i < plan.prompts.size(); i += kWarmupShare)
+      plan.warmup.push_back(single(whole(plan.prompts, static_cast<int64_t>(i)), 0));
+  for (size_t i = 0; options.sanity && i < std::min(plan.prompts.size(), kSanityPrompts); ++i) {
+    Piece piece = whole(plan.prompts, static_cast<int64_t>(i));
+    piece.n_tokens = std::min(piece.n_tokens, kSanityTokens);
+    plan.sanity.push_back(single(piece, 0));
+  }
+  for (auto* list : {&plan.warmup, &plan.sanity})
+    for (Sequence& s : *list) s.id = next_id++;
+  return plan;
+}
+
+}  // namespace kvcal

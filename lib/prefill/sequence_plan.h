@@ -1,0 +1,53 @@
+// From prompts to the list of sequences that a run feeds: every pass, warm-up and sanity sequence, in one fixed order
+// that depends on the prompts alone, not on the order of files.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace kvcal {
+
+/// A tokenised prompt. `weight` repeats it as a whole.
+struct PromptTokens {
+  std::string id;
+  std::vector<int32_t> ids;
+  int64_t weight = 1;
+};
+
+/// Tokens [offset, offset + n_tokens) of a prompt inside a sequence.
+struct Piece {
+  int64_t prompt = 0;  // index in SequencePlan::prompts
+  int64_t offset = 0;
+  int64_t n_tokens = 0;
+};
+
+/// One independent token stream: state starts at zero and attention reaches back to its first token, whatever its
+/// pieces.
+struct Sequence {
+  int64_t id = 0;  // unique within the plan
+  int pass = 0;    // 1, 2, ... measured; 0 warm-up or sanity
+  std::vector<Piece> pieces;
+  int64_t n_tokens = 0;
+};
+
+struct SequenceOptions {
+  int passes = 2;             // 1: each prompt alone; 2: packed end to end; 3..: packed in another seeded order
+  int warmup_passes = 1;      // run and discarded
+  int64_t max_length = 2048;  // longest packed sequence; single prompts were cut to it before
+  bool sanity = true;         // up to 4 prompts, up to 64 tokens each, run to the logits
+  int64_t shard = 0, n_shards = 1;
+};
+
+struct SequencePlan {
+  std::vector<PromptTokens> prompts;  // sorted by id
+  std::vector<Sequence> warmup, measured, sanity;
+  std::string sha256;        // of the measured list before sharding, with all tokens
+  int64_t n_tokens() const;  // measured, all passes
+  int64_t longest() const;   // tokens of the longest measured sequence
+};
+
+/// Throws when there is no prompt with tokens, ids repeat, or a prompt is longer than max_length.
+SequencePlan plan_sequences(std::vector<PromptTokens> prompts, const SequenceOptions& options);
+
+}  // namespace kvcal
