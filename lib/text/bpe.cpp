@@ -1,0 +1,223 @@
+#include "text/bpe.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <queue>
+
+#include "text/component.h"
+#include "text/utf8.h"
+
+namespace kvcal {
+namespace {
+
+constexpr size_t kLongestCachedPiece = 256;    // bytes
+constexpr size_t kCacheEntries = 200'000;      // then the cache starts anew
+constexpr int64_t kLargestId = (1 << 30) - 1;  // ids are int32 further on
+
+uint64_t pair_key(uint32_t left, uint32_t right) { return uint64_t{left} << 32 | right; }
+
+}  // namespace
+
+Bpe::Bpe(const Json& model) {
+  const std::string type = model.contains("type") ? component_type(model, "model") : "BPE";
+  if (type != "BPE") fail_unsupported("model", type, {"BPE"});
+  if (const double dropout = get_number_or(model, "dropout", 0.0); dropout != 0.0)
+    fail("model has dropout " + std::to_string(dropout) + ", expected none: its tokens would be random");
+  continuing_prefix_ = get_string_or(model, "continuing_subword_prefix", "");
+  word_suffix_ = get_string_or(model, "end_of_word_suffix", "");
+  fuse_unk_ = get_bool_or(model, "fuse_unk", false);
+  byte_fallback_ = get_bool_or(model, "byte_fallback", false);
+  ignore_merges_ = get_bool_or(model, "ignore_merges", false);
+  read_vocab(model);
+  read_merges(model);
+  if (const Json* unk = find_member(model, "unk_token")) {
+    const std::string token = get_string(model, "unk_token");
+    unk_ = id_of(token);
+    if (!unk_) fail("unk_token " + quoted(token) + " is not in the vocabulary");
+    static_cast<void>(unk);
+  }
+  for (int b = 0; b < 256; ++b) {
+    char name[8];
+    std::snprintf(name, sizeof name, "<0x%02X>", b);
+    byte_tokens_[b] = id_of(name);
+  }
+}
+
+void Bpe::read_vocab(const Json& model) {
+  const Json* vocab = find_member(model, "vocab");
+  if (!vocab || !vocab->is_object()) fail("model has no vocab object");
+  vocab_.reserve(vocab->size());
+  for (const auto& [token, id] : vocab->items()) {
+    const bool whole = id.is_number_integer() && (id.is_number_unsigned() || id.get<int64_t>() >= 0);
+    if (!whole || id.get<uint64_t>() > static_cast<uint64_t>(kLargestId))
+      fail("vocab entry " + quoted(token) + " has id " + id.dump() + ", expected an integer from 0 to " +
+           std::to_string(kLargestId));
+    const auto n = id.get<uint32_t>();
+    const auto it = vocab_.emplace(token, n).first;
+    // Two names for one id do occur (padding entries); the reference keeps either. The first is as good.
+    tokens_.emplace(n, &it->first);
+    id_limit_ = std::max(id_limit_, size_t{n} + 1);
+  }
+}
+
+void Bpe::read_merges(const Json& model) {
+  const Json& list = component_list(model, "merges");
+  merges_.reserve(list.size());
+  uint32_t rank = 0;
+  for (const Json& entry : list) {
+    if (entry.is_array() && entry.size() == 2 && entry[0].is_string() && entry[1].is_string()) {
+      add_merge(entry[0].get_ref<const std::string&>(), entry[1].get_ref<const std::string&>(), rank++);
+      continue;
+    }
+    if (entry.is_string()) {
+      const std::string& text = entry.get_ref<const std::string&>();
+      if (text.starts_with("#version")) continue;  // the first line of an old merges.txt
+      const size_t space = text.find(' ');
+      if (space != std::string::npos && text.find(' ', space + 1) == std::string::npos) {
+        add_merge(text.substr(0, space), text.substr(space + 1), rank++);
+        continue;
+      }
+    }
+    fail("merge " + std::to_string(rank) + " is " + quoted(entry.dump()) +
+         R"(, expected "left right" or ["left", "right"])");
+  }
+}
+
+void Bpe::add_merge(const std::string& left, const std::string& right, uint32_t rank) {
+  const auto required = [&](const std::string& token) {
+    const auto id = id_of(token);
+    if (!id)
+      fail("merge " + std::to_string(rank) + " needs token " + quoted(token) + ", which is not in the vocabulary");
+    return *id;
+  };
+  const uint32_t l = required(left), r = required(right);
+  if (right.size() < continuing_prefix_.size())
+    fail("merge " + std::to_string(rank) + ": " + quoted(right) + " is shorter than continuing_subword_prefix");
+  merges_[pair_key(l, r)] = {rank, required(left + right.substr(continuing_prefix_.size()))};
+}
+
+std::optional<uint32_t> Bpe::id_of(std::string_view token) const {
+  const auto it = vocab_.find(token);
+  if (it == vocab_.end()) return std::nullopt;
+  return it->second;
+}
+
+const std::string* Bpe::token_of(uint32_t id) const {
+  const auto it = tokens_.find(id);
+  return it == tokens_.end() ? nullptr : it->second;
+}
+
+const Bpe::Merge* Bpe::find_merge(uint32_t left, uint32_t right) const {
+  const auto it = merges_.find(pair_key(left, right));
+  return it == merges_.end() ? nullptr : &it->second;
+}
+
+void Bpe::encode(std::string_view piece, Cache& cache, std::vector<uint32_t>& ids) const {
+  if (piece.empty()) return;
+  if (ignore_merges_)
+    if (const auto whole = id_of(piece)) {
+      ids.push_back(*whole);
+      return;
+    }
+  if (piece.size() > kLongestCachedPiece) {
+    const std::vector<uint32_t> fresh = merge(initial_symbols(piece));
+    ids.insert(ids.end(), fresh.begin(), fresh.end());
+    return;
+  }
+  if (cache.size() >= kCacheEntries) cache.clear();
+  const auto [it, inserted] = cache.try_emplace(std::string(piece));
+  if (inserted) it->second = merge(initial_symbols(piece));
+  ids.insert(ids.end(), it->second.begin(), it->second.end());
+}
+
+bool Bpe::append_bytes(std::string_view symbol, std::vector<uint32_t>& ids) const {
+  for (char c : symbol)
+    if (!byte_tokens_[static_cast<unsigned char>(c)]) return false;
+  for (char c : symbol) ids.push_back(*byte_tokens_[static_cast<unsigned char>(c)]);
+  return true;
+}
+
+// One symbol per character: its token, its bytes, or the unknown token. Characters without any of them vanish, as in
+// the reference; so does its order of an unknown one that waits for a fusion while bytes go ahead of it.
+std::vector<uint32_t> Bpe::initial_symbols(std::string_view piece) const {
+  std::vector<uint32_t> ids;
+  ids.reserve(piece.size());
+  bool unk_waiting = false;
+  std::string decorated;
+  for (size_t i = 0; i < piece.size();) {
+    const size_t n = utf8_length(piece[i]);
+    std::string_view symbol = piece.substr(i, n);
+    if (!continuing_prefix_.empty() || !word_suffix_.empty()) {
+      decorated = (i > 0 ? continuing_prefix_ : "") + std::string(symbol) + (i + n == piece.size() ? word_suffix_ : "");
+      symbol = decorated;
+    }
+    i += n;
+    if (const auto id = id_of(symbol)) {
+      if (unk_waiting) ids.push_back(*unk_);
+      unk_waiting = false;
+      ids.push_back(*id);
+    } else if (byte_fallback_ && append_bytes(symbol, ids)) {
+      continue;
+    } else if (unk_) {
+      if (unk_waiting && !fuse_unk_) ids.push_back(*unk_);
+      unk_waiting = true;
+    }
+  }
+  if (unk_waiting) ids.push_back(*unk_);
+  return ids;
+}
+
+// A symbol of the word while it is merged: a linked list, so that a merge moves nothing.
+struct Bpe::Symbol {
+  uint32_t id;
+  int32_t previous, next;  // -1 at the ends
+  bool alive;
+};
+
+struct Bpe::Candidate {
+  uint32_t rank;
+  int32_t position;  // of the left symbol
+  uint32_t id;       // of the result
+  // The queue gives the largest: lowest rank first, then leftmost.
+  bool operator<(const Candidate& o) const { return rank != o.rank ? rank > o.rank : position > o.position; }
+};
+
+std::vector<uint32_t> Bpe::merge(const std::vector<uint32_t>& symbols) const {
+  const auto n = static_cast<int32_t>(symbols.size());
+  std::vector<Symbol> word(symbols.size());
+  for (int32_t i = 0; i < n; ++i)
+    word[static_cast<size_t>(i)] = {symbols[static_cast<size_t>(i)], i - 1, i + 1 < n ? i + 1 : -1, true};
+  const auto at = [&](int32_t i) -> Symbol& { return word[static_cast<size_t>(i)]; };
+
+  std::vector<Candidate> found;
+  for (int32_t i = 0; i + 1 < n; ++i)
+    if (const Merge* m = find_merge(at(i).id, at(i + 1).id)) found.push_back({m->rank, i, m->id});
+  std::priority_queue<Candidate> queue(std::less<Candidate>{}, std::move(found));
+  const auto offer = [&](int32_t left, int32_t right) {
+    if (left < 0 || right < 0) return;
+    if (const Merge* m = find_merge(at(left).id, at(right).id)) queue.push({m->rank, left, m->id});
+  };
+
+  while (!queue.empty()) {
+    const Candidate c = queue.top();
+    queue.pop();
+    Symbol& left = at(c.position);
+    if (!left.alive || left.next < 0) continue;
+    Symbol& right = at(left.next);
+    // One of the two may have been merged with another neighbour since.
+    const Merge* m = find_merge(left.id, right.id);
+    if (!m || m->id != c.id) continue;
+    left.id = c.id;
+    right.alive = false;
+    left.next = right.next;
+    if (left.next >= 0) at(left.next).previous = c.position;
+    offer(left.previous, c.position);
+    offer(c.position, left.next);
+  }
+
+  std::vector<uint32_t> ids;
+  for (int32_t i = n > 0 ? 0 : -1; i >= 0; i = at(i).next) ids.push_back(at(i).id);
+  return ids;
+}
+
+}  // namespace kvcal

@@ -1,0 +1,154 @@
+#include "text/normalizers.h"
+
+#include <optional>
+
+#include "text/byte_level.h"
+#include "text/component.h"
+#include "text/unicode.h"
+#include "text/utf8.h"
+
+namespace kvcal {
+namespace {
+
+constexpr size_t kLargestText = size_t{256} << 20;  // bytes; a Replace that grows text may be applied again and again
+
+// After a rewrite that keeps the order of characters, the first character still stands for the origin.
+void set_text(Segment& s, std::string text) {
+  s.text = std::move(text);
+  if (s.origin_bytes > 0) s.origin_bytes = s.text.empty() ? 0 : utf8_length(s.text[0]);
+}
+
+class UnicodeForm final : public Normalizer {
+ public:
+  explicit UnicodeForm(NormalForm form) : form_(form) {}
+  void apply(Segment& s) const override {
+    std::string text = to_normal_form(s.text, form_);
+    if (text != s.text) set_text(s, std::move(text));
+  }
+
+ private:
+  NormalForm form_;
+};
+
+class Lowercase final : public Normalizer {
+ public:
+  void apply(Segment& s) const override { set_text(s, to_lower_per_code_point(s.text)); }
+};
+
+class ByteLevelNormalizer final : public Normalizer {
+ public:
+  void apply(Segment& s) const override { set_text(s, to_byte_symbols(s.text)); }
+};
+
+class StripAccents final : public Normalizer {
+ public:
+  void apply(Segment& s) const override {
+    std::string kept;
+    for (size_t i = 0; i < s.text.size();) {
+      const size_t begin = i;
+      if (is_combining_mark(next_code_point(s.text, i))) {
+        if (begin == 0) s.origin_bytes = 0;
+      } else {
+        kept.append(s.text, begin, i - begin);
+      }
+    }
+    set_text(s, std::move(kept));
+  }
+};
+
+class Strip final : public Normalizer {
+ public:
+  Strip(bool left, bool right) : left_(left), right_(right) {}
+  void apply(Segment& s) const override {
+    const size_t begin = left_ ? leading_white_space(s.text) : 0;
+    if (begin > 0) s.origin_bytes = 0;
+    s.text.erase(0, begin);
+    if (right_) s.text.resize(s.text.size() - trailing_white_space(s.text));
+  }
+
+ private:
+  bool left_, right_;
+};
+
+class Prepend final : public Normalizer {
+ public:
+  explicit Prepend(std::string prefix) : prefix_(std::move(prefix)) {}
+  void apply(Segment& s) const override {
+    if (s.text.empty()) return;
+    s.text.insert(0, prefix_);
+    if (s.origin_bytes > 0) s.origin_bytes += prefix_.size();
+  }
+
+ private:
+  std::string prefix_;
+};
+
+class Replace final : public Normalizer {
+ public:
+  Replace(const Pattern& pattern, std::string content) : literal_(pattern.text), content_(std::move(content)) {
+    if (pattern.is_regex) regex_.emplace(pattern.text);
+  }
+
+  void apply(Segment& s) const override {
+    const std::vector<Span> matches = regex_ ? regex_->find_all(s.text) : find_all_literal(s.text, literal_);
+    if (matches.empty() || s.text.empty()) return;
+    if (s.text.size() + matches.size() * content_.size() > kLargestText)
+      fail("Replace would make a text of more than " + std::to_string(kLargestText) + " bytes");
+    std::string out;
+    out.reserve(s.text.size());
+    size_t previous = 0, origin = 0;
+    for (const Span& m : matches) {
+      out.append(s.text, previous, m.begin - previous);
+      // New characters stand where the last replaced one stood.
+      const bool at_origin = m.end == 0 ? s.origin_bytes > 0 : m.end - 1 < s.origin_bytes;
+      origin += std::min(m.begin, s.origin_bytes) - std::min(previous, s.origin_bytes);
+      if (at_origin) origin += content_.size();
+      out += content_;
+      previous = m.end;
+    }
+    origin += s.origin_bytes - std::min(previous, s.origin_bytes);
+    out.append(s.text, previous);
+    s.text = std::move(out);
+    s.origin_bytes = origin;
+  }
+
+ private:
+  std::string literal_;
+  std::string content_;
+  std::optional<Regex> regex_;
+};
+
+class NormalizerSequence final : public Normalizer {
+ public:
+  explicit NormalizerSequence(const Json& list) : steps_(make_steps<Normalizer>(list, make_normalizer)) {}
+  void apply(Segment& s) const override {
+    for (const auto& step : steps_) step->apply(s);
+  }
+
+ private:
+  std::vector<std::unique_ptr<Normalizer>> steps_;
+};
+
+}  // namespace
+
+std::unique_ptr<Normalizer> make_normalizer(const Json& j) {
+  if (j.is_null()) return nullptr;
+  const std::string type = component_type(j, "normalizer");
+  if (type == "NFC") return std::make_unique<UnicodeForm>(NormalForm::NFC);
+  if (type == "NFD") return std::make_unique<UnicodeForm>(NormalForm::NFD);
+  if (type == "NFKC") return std::make_unique<UnicodeForm>(NormalForm::NFKC);
+  if (type == "NFKD") return std::make_unique<UnicodeForm>(NormalForm::NFKD);
+  if (type == "Lowercase") return std::make_unique<Lowercase>();
+  if (type == "StripAccents") return std::make_unique<StripAccents>();
+  if (type == "ByteLevel") return std::make_unique<ByteLevelNormalizer>();
+  if (type == "Strip")
+    return std::make_unique<Strip>(get_bool_or(j, "strip_left", true), get_bool_or(j, "strip_right", true));
+  if (type == "Prepend") return std::make_unique<Prepend>(get_string(j, "prepend"));
+  if (type == "Replace") return std::make_unique<Replace>(get_pattern(j), get_string(j, "content"));
+  if (type == "Sequence") return std::make_unique<NormalizerSequence>(component_list(j, "normalizers"));
+  fail_unsupported("normalizer", type,
+                   {"NFC", "NFD", "NFKC", "NFKD", "Lowercase", "Strip", "StripAccents", "Prepend", "Replace",
+                    "ByteLevel", "Sequence"});
+}
+
+}  // namespace kvcal

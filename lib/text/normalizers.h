@@ -1,0 +1,22 @@
+// The "normalizer" of tokenizer.json: NFC, NFD, NFKC, NFKD, Lowercase, Strip, StripAccents, Prepend, Replace,
+// ByteLevel, Sequence.
+#pragma once
+
+#include <memory>
+
+#include "base/json.h"
+#include "text/segment.h"
+
+namespace kvcal {
+
+class Normalizer {
+ public:
+  virtual ~Normalizer() = default;
+  /// Rewrites segment.text and keeps segment.origin_bytes true; pieces are not there yet.
+  virtual void apply(Segment& segment) const = 0;
+};
+
+/// Throws Error for an unknown or malformed component. A null component gives a null pointer: nothing to do.
+std::unique_ptr<Normalizer> make_normalizer(const Json& component);
+
+}  // namespace kvcal

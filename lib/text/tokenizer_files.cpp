@@ -1,0 +1,71 @@
+// Which files of a checkpoint folder make a tokenizer.
+
+#include "text/tokenizer.h"
+
+namespace kvcal {
+namespace {
+
+namespace fs = std::filesystem;
+
+[[noreturn]] void refuse_folder(const fs::path& folder) {
+  std::error_code ignored;
+  if (!fs::is_directory(folder, ignored)) fail(folder.string() + ": no such folder, expected a checkpoint");
+  const auto has = [&](const char* name) { return fs::exists(folder / name, ignored); };
+  std::string found;
+  if (has("tokenizer.model")) found = "tokenizer.model (SentencePiece)";
+  if (has("tiktoken.model")) found = "tiktoken.model";
+  if (has("vocab.json") && has("merges.txt")) found = "vocab.json and merges.txt";
+  if (has("tekken.json")) found = "tekken.json (Mistral)";
+  std::string message = folder.string() + ": no tokenizer.json";
+  if (!found.empty())
+    message += "; found " + found +
+               ", which only holds the vocabulary. Convert it once with transformers: "
+               "AutoTokenizer.from_pretrained(folder).save_pretrained(folder) writes tokenizer.json";
+  else
+    message += "; is the download complete? Prompts given as input_ids need no tokenizer";
+  fail(message);
+}
+
+// Names that tokenizer_config.json does not give are taken from the older special_tokens_map.json and
+// added_tokens.json.
+void take_older_files(const fs::path& folder, Json& config) {
+  std::error_code ignored;
+  if (const fs::path map = folder / "special_tokens_map.json"; fs::exists(map, ignored)) {
+    const Json j = read_json_file(map);
+    if (!j.is_object()) fail(map.string() + ": expected an object");
+    for (const auto& [key, value] : j.items())
+      if (!find_member(config, key)) config[key] = value;
+  }
+  if (find_member(config, "added_tokens_decoder")) return;
+  if (const fs::path added = folder / "added_tokens.json"; fs::exists(added, ignored)) {
+    const Json j = read_json_file(added);
+    if (!j.is_object()) fail(added.string() + ": expected an object of token: id");
+    Json decoder = Json::object();
+    for (const auto& [token, id] : j.items()) {
+      if (!id.is_number_unsigned()) fail(added.string() + ": id of " + quoted(token) + " is no token id");
+      decoder[id.dump()] = Json{{"content", token}, {"special", false}, {"normalized", true}};
+    }
+    config["added_tokens_decoder"] = decoder;
+  }
+}
+
+}  // namespace
+
+Tokenizer Tokenizer::load(const fs::path& folder) {
+  const fs::path file = folder / "tokenizer.json";
+  std::error_code ignored;
+  if (!fs::exists(file, ignored)) refuse_folder(folder);
+  Json config = Json::object();
+  const fs::path config_file = folder / "tokenizer_config.json";
+  if (fs::exists(config_file, ignored)) {
+    JsonLimits limits;
+    limits.allow_non_finite = true;
+    config = read_json_file(config_file, limits);
+    if (!config.is_object()) fail(config_file.string() + ": expected an object");
+  }
+  take_older_files(folder, config);
+  const Json json = read_json_file(file);
+  return while_doing(file.string(), [&] { return Tokenizer(json, config); });
+}
+
+}  // namespace kvcal
