@@ -1,0 +1,52 @@
+# Thin: every target is one or two commands that can be typed as well. 'make' lists them.
+JOBS := $(shell sh .ci/jobs.sh)
+SOURCES = find apps lib kernels tests \( -name '*.cpp' -o -name '*.h' -o -name '*.cu' -o -name '*.cuh' \) -type f
+
+.PHONY: help packages build demo test format format-check asan tsan clean
+
+help:
+	@echo 'make demo          install what is missing, build, calibrate the two demo models'
+	@echo 'make test          install what is missing, build everything, run all tests'
+	@echo 'make build         build the program: build/release/kvcal'
+	@echo 'make packages      install the Debian packages for building and testing'
+	@echo 'make asan, tsan    unit and parity tests under sanitizers'
+	@echo 'make format        format all sources; format-check only says which differ'
+	@echo 'make clean         remove build/'
+
+packages:
+	@sh .ci/packages.sh build test ci
+
+build/release/build.ninja:
+	@cmake --preset release -DKVCAL_TESTS=OFF
+
+build: | build/release/build.ninja
+	@cmake --build --preset release --parallel $(JOBS) --target kvcal
+
+# Packages first: configuring needs them.
+demo:
+	@sh .ci/packages.sh build
+	@$(MAKE) --no-print-directory build
+	@sh .ci/demo.sh build/release/kvcal
+
+test:
+	@sh .ci/packages.sh build test
+	@grep -qs '^KVCAL_TESTS:BOOL=ON' build/release/CMakeCache.txt && test -f build/release/build.ninja \
+	  || cmake --preset release -DKVCAL_TESTS=ON
+	@cmake --build --preset release --parallel $(JOBS)
+	@ctest --test-dir build/release --output-on-failure --no-label-summary --no-tests=error --parallel $(JOBS)
+
+asan tsan:
+	@sh .ci/packages.sh build test
+	@test -f build/$@/build.ninja || cmake --preset $@
+	@cmake --build --preset $@ --parallel $(JOBS) --target unit_tests
+	@ctest --test-dir build/$@ -L 'unit|parity' --output-on-failure --no-label-summary --no-tests=error \
+	  --parallel $(JOBS)
+
+format:
+	@$(SOURCES) -print0 | xargs -0 clang-format -i
+
+format-check:
+	@$(SOURCES) -print0 | xargs -0 clang-format --dry-run -Werror
+
+clean:
+	rm -rf build
