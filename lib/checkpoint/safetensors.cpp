@@ -173,14 +173,15 @@ const TensorInfo* SafetensorsFile::find(std::string_view name) const {
 }
 
 Tensor SafetensorsFile::tensor(const TensorInfo& info) const {
-  const size_t alignment = std::max<size_t>(static_cast<size_t>(bits_of(info.dtype)) / 8, 1);
-  const std::span<const std::byte> bytes = file_.range(info.offset, info.bytes, alignment);
-  Tensor tensor;
-  // Null means "absent", which an empty tensor at the end of a file is not.
+  // Null means "absent", which an empty tensor is not.
   static std::byte nothing[64];
-  tensor.data = info.bytes == 0 ? nothing : const_cast<std::byte*>(bytes.data());
+  Tensor tensor;
   tensor.shape = info.shape;
   tensor.dtype = info.dtype;
+  tensor.data = nothing;
+  if (info.bytes == 0) return tensor;
+  const size_t alignment = std::max<size_t>(static_cast<size_t>(bits_of(info.dtype)) / 8, 1);
+  tensor.data = const_cast<std::byte*>(file_.range(info.offset, info.bytes, alignment).data());
   return tensor;
 }
 

@@ -1,0 +1,149 @@
+#include "checkpoint/quantization.h"
+
+#include <set>
+
+#include "base/error.h"
+#include "checkpoint/config_file.h"
+
+namespace kvcal {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// A short text for any value: words as they are (untrusted, so cleaned), numbers as JSON.
+std::string word(const Json& value) {
+  if (!value.is_string()) return value.is_primitive() ? value.dump() : "";
+  const std::string safe = quoted(value.get_ref<const std::string&>());
+  return safe.substr(1, safe.size() - 2);
+}
+
+std::string word_at(const Json& object, const char* key) {
+  const Json* value = find_member(object, key);
+  return value ? word(*value) : "";
+}
+
+void append(std::string& list, const std::string& item) {
+  if (!item.empty()) list += (list.empty() ? "" : ", ") + item;
+}
+
+/// "float 8 bits, per tensor" from a compressed-tensors or ModelOpt scheme.
+std::string describe_scheme(const Json& scheme) {
+  if (!scheme.is_object()) return word(scheme);
+  std::string text = word_at(scheme, "type");
+  if (const std::string bits = word_at(scheme, "num_bits"); !bits.empty())
+    text += (text.empty() ? "" : " ") + bits + " bits";
+  const std::string strategy = word_at(scheme, "strategy");
+  append(text, strategy.empty() ? "" : "per " + strategy);
+  if (const Json* dynamic = find_member(scheme, "dynamic"); dynamic && *dynamic == true) append(text, "dynamic");
+  return text.empty() ? "a scheme without known keys" : text;
+}
+
+std::string describe_kv(const Json& quantization) {
+  for (const char* key : {"kv_cache_scheme", "kv_cache_quant_algo", "kv_cache_dtype"})
+    if (const Json* value = find_member(quantization, key)) return describe_scheme(*value);
+  return "";
+}
+
+/// The distinct weight formats of compressed-tensors groups: "float 8 bits, per block".
+void append_groups(std::string& detail, const Json& quantization) {
+  const Json* groups = find_member(quantization, "config_groups");
+  if (!groups || !groups->is_object()) return;
+  std::set<std::string> seen;
+  for (const auto& group : groups->items()) {
+    const Json* weights = group.value().is_object() ? find_member(group.value(), "weights") : nullptr;
+    if (weights && seen.size() < 4 && seen.insert(describe_scheme(*weights)).second)
+      append(detail, "weights " + describe_scheme(*weights));
+  }
+}
+
+std::string describe_detail(const Json& quantization) {
+  std::string detail;
+  for (const char* key : {"quant_algo", "format", "fmt", "checkpoint_format"})
+    append(detail, word_at(quantization, key));
+  if (const Json* block = find_member(quantization, "weight_block_size");
+      block && block->is_array() && block->size() == 2)
+    append(detail, word((*block)[0]) + "x" + word((*block)[1]) + " blocks");
+  for (const char* key : {"bits", "w_bit"})
+    if (const std::string bits = word_at(quantization, key); !bits.empty()) append(detail, bits + " bits");
+  for (const char* key : {"group_size", "q_group_size"})
+    if (const std::string size = word_at(quantization, key); !size.empty()) append(detail, "groups of " + size);
+  append_groups(detail, quantization);
+  return detail;
+}
+
+QuantizationSummary summarise(const Json& given, std::string fallback_method, std::string source) {
+  QuantizationSummary summary;
+  const Json* nested = find_member(given, "quantization");
+  const Json& quantization = nested && nested->is_object() ? *nested : given;
+  summary.source = std::move(source);
+  summary.weights_quantized = quantizes_weights(given);
+  summary.method = word_at(given, "quant_method");
+  if (summary.method.empty()) summary.method = std::move(fallback_method);
+  if (summary.method.empty()) summary.method = find_member(quantization, "quant_algo") ? "modelopt" : "unknown";
+  if (summary.weights_quantized) {
+    summary.detail = describe_detail(quantization);
+  } else {
+    summary.method = "none";
+  }
+  summary.kv_cache = describe_kv(quantization);
+  return summary;
+}
+
+struct Found {
+  const Json* quantization;
+  std::string source;
+};
+
+Found find_in_config(const Json& config, const std::string& source, int depth) {
+  for (const char* key : {"quantization_config", "compression_config", "quantization"})
+    if (const Json* value = find_member(config, key); value && value->is_object()) return {value, source};
+  if (depth == 0) return {nullptr, ""};
+  for (const char* key : {"text_config", "llm_config", "language_config", "thinker_config"})
+    if (const Json* nested = find_member(config, key); nested && nested->is_object())
+      if (Found found = find_in_config(*nested, source + " " + key, depth - 1); found.quantization) return found;
+  return {nullptr, ""};
+}
+
+}  // namespace
+
+QuantizationSummary describe_quantization(const Json& config, const fs::path& folder) {
+  QuantizationSummary summary;
+  summary.method = "none";
+  if (const Found found = find_in_config(config, "config.json", 2); found.quantization)
+    summary = summarise(*found.quantization, "", found.source);
+  constexpr struct {
+    const char* file;
+    const char* method;
+  } kSideFiles[] = {
+      {"hf_quant_config.json", "modelopt"}, {"quantize_config.json", "gptq"}, {"quant_config.json", "awq"}};
+  for (const auto& side : kSideFiles) {
+    std::error_code ignored;
+    if (!fs::is_regular_file(folder / side.file, ignored)) continue;
+    const JsonLimits limits{.max_bytes = size_t{32} << 20, .max_depth = 64, .allow_non_finite = true};
+    const Json json = read_json_file(folder / side.file, limits);
+    const QuantizationSummary beside = summarise(json, side.method, side.file);
+    // config.json goes first, as for the servers; the file beside it fills what that leaves open.
+    if (summary.kv_cache.empty()) summary.kv_cache = beside.kv_cache;
+    if (!summary.weights_quantized && beside.weights_quantized) {
+      const std::string kv_cache = summary.kv_cache;
+      summary = beside;
+      summary.kv_cache = kv_cache;
+    }
+    if (summary.source.empty()) summary.source = beside.source;
+  }
+  return summary;
+}
+
+std::string str(const QuantizationSummary& summary) {
+  std::string text = summary.method;
+  if (!summary.detail.empty()) text += " (" + summary.detail + ")";
+  if (!summary.kv_cache.empty()) text += ", KV cache " + summary.kv_cache;
+  if (!summary.source.empty()) text += "; says " + summary.source;
+  return text;
+}
+
+bool is_plain(const TensorInfo& info) {
+  return info.dtype == DType::BF16 || info.dtype == DType::F16 || info.dtype == DType::F32;
+}
+
+}  // namespace kvcal

@@ -1,0 +1,31 @@
+// How a checkpoint says its weights and its KV cache are quantised, for inspect and for messages.
+#pragma once
+
+#include <filesystem>
+#include <string>
+
+#include "base/json.h"
+#include "checkpoint/safetensors.h"
+
+namespace kvcal {
+
+struct QuantizationSummary {
+  bool weights_quantized = false;
+  std::string method;    // "none", "fp8", "compressed-tensors", "modelopt", "awq", ...; "unknown" when it is not said
+  std::string detail;    // what distinguishes it within the method: "128x128 blocks", "NVFP4", "4 bits, groups of 128"
+  std::string kv_cache;  // what it says about the KV cache, "" when nothing: "FP8", "float 8 bits, per tensor", ...
+  std::string source;    // where it stands: "config.json", "config.json text_config", "hf_quant_config.json", ...
+};
+
+/// Reads quantization_config (or compression_config, quantization) at the top level or in text_config, llm_config,
+/// language_config, thinker_config, then hf_quant_config.json, quantize_config.json and quant_config.json in `folder`.
+/// What it does not understand it calls by the name it finds; only broken JSON is an Error.
+QuantizationSummary describe_quantization(const Json& config, const std::filesystem::path& folder);
+
+/// "fp8 (128x128 blocks), KV cache FP8; says config.json", or "none".
+std::string str(const QuantizationSummary& summary);
+
+/// Whether the stored values are the weights themselves: BF16, F16 or F32.
+bool is_plain(const TensorInfo& info);
+
+}  // namespace kvcal

@@ -1,0 +1,64 @@
+#include "checkpoint/text_prefix.h"
+
+#include "base/error.h"
+
+namespace kvcal {
+namespace {
+
+// Longer ones first: with "model." in front, a wrapper's prefix would otherwise be taken for the plain one.
+constexpr std::string_view kPrefixes[] = {"model.language_model.model.",
+                                          "model.language_model.",
+                                          "language_model.model.",
+                                          "thinker.model.",
+                                          "model.text_model.",
+                                          "model.llm.",
+                                          "llm.model.",
+                                          "language.model.",
+                                          "language_model.",
+                                          "model.model.",
+                                          "model.",
+                                          "backbone.",
+                                          "transformer.",
+                                          ""};
+
+std::string join(std::string_view a, std::string_view b) { return std::string(a) + std::string(b); }
+
+/// The head stands beside the module that the prefix ends with, or at the top.
+std::string find_lm_head(const Checkpoint& checkpoint, std::string_view model) {
+  const size_t dot = model.size() < 2 ? model.npos : model.rfind('.', model.size() - 2);
+  const std::string beside = join(dot == model.npos ? "" : model.substr(0, dot + 1), "lm_head.weight");
+  for (const std::string& name : {beside, std::string("lm_head.weight"), join(model, "lm_head.weight")})
+    if (checkpoint.has(name)) return name;
+  return "";
+}
+
+}  // namespace
+
+TextPrefix detect_prefix(const Checkpoint& checkpoint, std::string_view embedding) {
+  for (const std::string_view prefix : kPrefixes)
+    if (checkpoint.has(join(prefix, embedding))) return {std::string(prefix), find_lm_head(checkpoint, prefix)};
+
+  const SkipRules rules("", 0);
+  std::vector<std::string> found;
+  for (const std::string& name : checkpoint.names())
+    if (name.ends_with(join(".", embedding)) && rules.rule_for(name).empty()) found.push_back(name);
+  const std::string where = "reading " + quoted(checkpoint.folder().string()) + ": ";
+  if (found.empty())
+    fail(where + "no tensor is called " + quoted(embedding) + ", with or without a prefix; is it a language model?");
+  if (found.size() > 1)
+    fail(where + std::to_string(found.size()) + " tensors end in " + quoted(embedding) + ", among them " +
+         quoted(found[0]) + " and " + quoted(found[1]) + "; which is the language model is not known");
+  const std::string model = found[0].substr(0, found[0].size() - embedding.size());
+  return {model, find_lm_head(checkpoint, model)};
+}
+
+std::vector<std::string> language_model_tensors(const Checkpoint& checkpoint, const TextPrefix& prefix,
+                                                const SkipRules& rules) {
+  std::vector<std::string> names;
+  for (const std::string& name : checkpoint.names())
+    if ((name == prefix.lm_head || name.starts_with(prefix.model)) && rules.rule_for(name).empty())
+      names.push_back(name);
+  return names;
+}
+
+}  // namespace kvcal

@@ -1,0 +1,27 @@
+// Where the language model's tensors are in a checkpoint: wrappers and times differ in what they put in front.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "checkpoint/checkpoint.h"
+#include "checkpoint/skip_rules.h"
+
+namespace kvcal {
+
+struct TextPrefix {
+  std::string model;    // in front of "layers.0..." and of the embedding: "model.", "model.language_model.", ...
+  std::string lm_head;  // the output head's full name; "" when there is none (tied to the embedding)
+};
+
+/// Finds the prefix by the presence of <prefix><embedding>: model.language_model., language_model.model., model., none,
+/// and rarer ones; else the only tensor with that ending outside vision, audio and MTP parts. Throws Error when there
+/// is none or the choice is not clear.
+TextPrefix detect_prefix(const Checkpoint& checkpoint, std::string_view embedding = "embed_tokens.weight");
+
+/// The language model's tensors: those with its prefix, and the output head, without what a skip rule names.
+std::vector<std::string> language_model_tensors(const Checkpoint& checkpoint, const TextPrefix& prefix,
+                                                const SkipRules& rules);
+
+}  // namespace kvcal

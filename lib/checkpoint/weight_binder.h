@@ -1,0 +1,59 @@
+// Weights by name and expected shape, with messages that say what is wrong with the checkpoint.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "checkpoint/checkpoint.h"
+#include "checkpoint/skip_rules.h"
+#include "tensor/tensor.h"
+
+namespace kvcal {
+
+/// Hands out tensors below a prefix and remembers, together with all binders made from it, what was asked for. Copies
+/// and sub-binders share that memory and refer to the checkpoint, which must outlive them; all methods may be called
+/// from several threads.
+class WeightBinder {
+ public:
+  explicit WeightBinder(const Checkpoint& checkpoint, std::string prefix = "");
+
+  /// The binder for names below this one's prefix + sub: w.at("layers.3.").
+  WeightBinder at(std::string_view sub) const;
+  const std::string& prefix() const { return prefix_; }
+
+  /// The tensor in its stored dtype (BF16, F16 or F32), a read-only view that lives until release() or the checkpoint's
+  /// end. Throws Error when it is missing (with the nearest name or the quantised tensors found in its place), has
+  /// another shape, or holds a quantised format.
+  Tensor operator()(std::string_view name, const Shape& shape) const;
+
+  /// The same, but a tensor without data when there is none of that name.
+  Tensor optional(std::string_view name, const Shape& shape) const;
+
+  /// Whether the name exists, and what it is (null: no); neither counts as asking for it.
+  bool has(std::string_view name) const { return info(name) != nullptr; }
+  const TensorInfo* info(std::string_view name) const;
+
+  /// Counts a tensor as used without reading it (a tied head that is stored all the same).
+  void claim(std::string_view name) const;
+
+  /// Begins to read everything below the prefix; drops the pages of everything below it (views of it end).
+  void prefetch() const;
+  void release() const;
+  uint64_t bytes() const;  // of everything below the prefix
+
+  /// Everything in the checkpoint that nobody asked for, by the rule that names it, and what no rule names.
+  SkipReport report(const SkipRules& rules) const;
+
+ private:
+  struct Claims;
+  WeightBinder(const Checkpoint& checkpoint, std::string prefix, std::shared_ptr<Claims> claims);
+  Tensor load(const std::string& full, const TensorInfo& found, const Shape& shape) const;
+  [[noreturn]] void fail_missing(const std::string& full) const;
+
+  const Checkpoint* checkpoint_;
+  std::string prefix_;
+  std::shared_ptr<Claims> claims_;
+};
+
+}  // namespace kvcal
