@@ -1,0 +1,81 @@
+// Causal depthwise convolution with SiLU, and its state: the last kernel - 1 inputs of the sequence.
+#include <algorithm>
+#include <vector>
+
+#include "ops/cpu/cpu_backend.h"
+#include "ops/cpu/math.h"
+
+namespace kvcal::cpu {
+namespace {
+
+constexpr int64_t kBlockRows = 32;
+
+/// The inputs that precede a span, [kernel - 1, channels], oldest first; null = zeros.
+template <class T>
+struct Input {
+  const T* before;
+  const T* x;  // [n_tokens, channels]
+  int64_t history, channels;
+
+  /// The row at offset t of the span; t >= -history. Null = zeros.
+  const T* row(int64_t t) const {
+    if (t >= 0) return x + t * channels;
+    return before ? before + (t + history) * channels : nullptr;
+  }
+};
+
+template <class T>
+void convolve_row(const Input<T>& in, int64_t t, const float* w, T* y) {  // w F32 [kernel, channels]
+  for (int64_t c = 0; c < in.channels; c += kLanes) {
+    const int64_t n = in.channels - c;
+    F32x8 sum{};
+    for (int64_t j = 0; j <= in.history; ++j)
+      if (const T* x = in.row(t - in.history + j)) sum += load(w + j * in.channels + c, n) * load(x + c, n);
+    store(y + c, silu(sum), n);
+  }
+}
+
+}  // namespace
+
+Tensor CpuBackend::do_causal_conv_silu(const Tensor& x, const Tensor& w, std::span<const Span> spans,
+                                       std::span<ConvState* const> states) {
+  const int64_t channels = x.dim(1), kernel = w.dim(1), history = kernel - 1;
+  const Tensor y = activation(x.shape);
+  const Tensor by_tap = temporary({kernel, channels}, DType::F32);
+  for (int64_t c = 0; c < channels; ++c)
+    for (int64_t j = 0; j < kernel; ++j) by_tap.as<float>()[j * channels + c] = w.as<float>()[c * kernel + j];
+
+  struct Block {
+    size_t span;
+    int64_t begin, end;
+  };
+  std::vector<Block> blocks;
+  for (size_t s = 0; s < spans.size(); ++s)
+    for (int64_t t = 0; t < spans[s].n_tokens; t += kBlockRows)
+      blocks.push_back({s, t, std::min(t + kBlockRows, spans[s].n_tokens)});
+
+  visit_activation(x.dtype, [&](auto tag) {
+    using T = decltype(tag);
+    const auto input = [&](size_t s) {
+      const ConvState* state = states[s];
+      return Input<T>{state && state->window ? state->window.view.template as<T>() : nullptr,
+                      x.as<T>() + spans[s].row * channels, history, channels};
+    };
+    parallel(static_cast<int64_t>(blocks.size()), [&](int64_t task, Arena&) {
+      const Block& b = blocks[static_cast<size_t>(task)];
+      for (int64_t t = b.begin; t < b.end; ++t)
+        convolve_row(input(b.span), t, by_tap.as<float>(), y.as<T>() + (spans[b.span].row + t) * channels);
+    });
+    for (size_t s = 0; s < spans.size(); ++s) {
+      if (!states[s] || spans[s].n_tokens == 0) continue;
+      const Owned next = allocate({history, channels}, x.dtype);
+      for (int64_t j = 0; j < history; ++j)
+        if (const T* row = input(s).row(spans[s].n_tokens - history + j))
+          std::copy(row, row + channels, next.view.as<T>() + j * channels);
+      states[s]->window = next;
+    }
+  });
+  return y;
+}
+
+}  // namespace kvcal::cpu

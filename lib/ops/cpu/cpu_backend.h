@@ -1,0 +1,118 @@
+// The CPU backend: who owns memory and threads. One .cpp file per group of ops.
+#pragma once
+
+#include <algorithm>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/thread_pool.h"
+#include "ops/cpu/cpu_ops.h"
+#include "ops/cpu/panel_product.h"
+#include "ops/ops.h"
+#include "tensor/arena.h"
+
+namespace kvcal::cpu {
+
+/// A weight cut into panels of at most 4096 x 4096, each packed by its own fixed-shape product. The grid depends on the
+/// weight's shape alone.
+struct PackedWeight {
+  struct Panel {
+    int64_t n0, n, k0, k;  // rows [n0, n0 + n) and columns [k0, k0 + k) of W
+    std::shared_ptr<const PanelProduct> product;
+    size_t offset;  // of its packed form in `memory`
+  };
+  int64_t out, in;
+  int64_t n_blocks, k_blocks;
+  std::vector<Panel> panels;  // [n_blocks][k_blocks]
+  Storage memory;
+
+  /// Whether kFewRows may stand in for kRows in every panel.
+  bool few_rows_agree() const;
+};
+
+/// Rows [row, row + n) of a product: at most `panel` of them, which is kRows or kFewRows; the rest is zeros.
+struct RowPanel {
+  int64_t row, n, panel;
+};
+
+/// x [rows, in] times rows [n0, n0 + n) of W, in scratch: F32 [panel, n], of which the first `n` rows count.
+const float* multiply_panel(const void* x, DType dtype, const RowPanel& rows, const PackedWeight& w, int64_t n_block,
+                            Arena& scratch);
+
+/// Calls f with a value of the element type of activations: float or bf16.
+template <class F>
+void visit_activation(DType dtype, F&& f) {
+  if (dtype == DType::BF16)
+    f(bf16{});
+  else
+    f(float{});
+}
+
+class CpuBackend final : public Ops {
+ public:
+  explicit CpuBackend(const CpuOptions& options);
+
+  std::string isa() const override;
+  Tensor temporary(const Shape& shape, DType dtype) override;
+  void end_batch() override;
+  Owned allocate(const Shape& shape, DType dtype) override;
+  Tensor upload(const Tensor& host) override;
+  void download(const Tensor& from, const Tensor& host) override;
+
+ private:
+  Linear do_load_linear(const Tensor& weight, const Tensor& bias) override;
+  Owned do_load_vector(const Tensor& weight, DType as, float plus) override;
+  Tensor do_embed(const Tensor& table, std::span<const int32_t> ids) override;
+  Tensor do_linear(const Tensor& x, const Linear& w) override;
+  Tensor do_rms_norm(const Tensor& x, const Tensor& gain, float eps) override;
+  Tensor do_add(const Tensor& x, const Tensor& y) override;
+  Tensor do_silu_mul(const Tensor& gate, const Tensor& up) override;
+  Tensor do_sigmoid_mul(const Tensor& x, const Tensor& gate) override;
+  Tensor do_columns(const Tensor& x, int64_t from, int64_t n) override;
+  Tensor do_take_rows(const Tensor& x, std::span<const int64_t> rows) override;
+  Tensor do_rope_table(std::span<const int32_t> positions, int64_t n_tokens, const RopeSpec& spec) override;
+  Tensor do_rope(const Tensor& x, const Tensor& table, const RopeSpec& spec) override;
+  Tensor do_attention(const Tensor& q, const Tensor& k, const Tensor& v, std::span<const Span> spans,
+                      std::span<KvRows* const> rows, const AttentionSpec& spec) override;
+  Tensor do_causal_conv_silu(const Tensor& x, const Tensor& w, std::span<const Span> spans,
+                             std::span<ConvState* const> states) override;
+  Tensor do_l2_norm(const Tensor& x, float eps) override;
+  DeltaGates do_delta_gates(const Tensor& a, const Tensor& b, const Tensor& a_log, const Tensor& dt_bias) override;
+  Tensor do_gated_delta_rule(const Tensor& q, const Tensor& k, const Tensor& v, const DeltaGates& gates,
+                             std::span<const Span> spans, std::span<DeltaState* const> states) override;
+  Tensor do_gated_rms_norm(const Tensor& x, const Tensor& z, const Tensor& gain, float eps,
+                           GateActivation act) override;
+  Routing do_route_softmax(const Tensor& logits, int64_t k, bool renormalize) override;
+  Tensor do_experts_swiglu(const Tensor& x, const Routing& routing, std::span<const SwigluWeights> experts) override;
+
+  /// A temporary of the activation dtype.
+  Tensor activation(const Shape& shape) { return temporary(shape, activation_dtype()); }
+
+  /// fn(task, scratch) on all threads; scratch is empty at the start of each task.
+  template <class F>
+  void parallel(int64_t n_tasks, F&& fn) {
+    pool_.parallel_for(n_tasks, [&](int64_t task, int worker) {
+      Arena& scratch = scratch_[static_cast<size_t>(worker)];
+      scratch.reset();
+      fn(task, scratch);
+    });
+  }
+
+  /// fn(begin, end) over blocks of rows large enough to be worth a task.
+  template <class F>
+  void parallel_rows(int64_t rows, int64_t elements_per_row, F&& fn) {
+    constexpr int64_t kTaskElements = 32768;
+    const int64_t block = std::max<int64_t>(1, kTaskElements / std::max<int64_t>(1, elements_per_row));
+    pool_.parallel_for((rows + block - 1) / block,
+                       [&](int64_t task, int) { fn(task * block, std::min(rows, (task + 1) * block)); });
+  }
+
+  ThreadPool pool_;
+  std::vector<Arena> scratch_;  // one per worker
+  Arena arena_;
+  std::unique_ptr<PanelProducts> products_;
+};
+
+}  // namespace kvcal::cpu

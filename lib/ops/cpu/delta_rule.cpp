@@ -1,0 +1,201 @@
+// Gated delta rule in chunks of 64 absolute positions (the WY form of Yang et al., "Gated Delta Networks", 2024), in
+// f32.
+//
+// Inside a chunk, with G_i the sum of g up to row i, S the state before the chunk, and L the strictly lower part:
+//
+//   A_ij = β_i e^(G_i - G_j) (k_i · k_j), j < i       what row i sees of earlier corrections
+//   (I + A) E = β (V - e^G (K S))                     E: the corrections e_i of the recurrence, by forward substitution
+//   O = e^G (Q S) + [ (Q Kᵀ)_ij e^(G_i - G_j), j <= i ] E
+//   S <- e^(G_last) S + (e^(G_last - G) K)ᵀ E
+//
+// Decays are at most 1: a difference of sums is taken in double before the exponential, and only for j <= i, so that
+// strong decay underflows to zero and nothing overflows. Solving for E directly needs neither the inverse of I + A nor
+// the two products with it.
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "ops/cpu/cpu_backend.h"
+#include "ops/cpu/math.h"
+#include "ops/cpu/small_gemm.h"
+
+namespace kvcal::cpu {
+namespace {
+
+constexpr int64_t kChunk = 64;
+constexpr int64_t kChunkRow = row_stride(kChunk);
+constexpr int64_t kSolveRows = 8;  // rows of E found one by one between two products
+
+struct DeltaHeads {
+  int64_t n_key_heads, n_value_heads, dk, dv;
+};
+
+template <class T>
+struct DeltaInput {
+  const T *q, *k, *v;     // first row of the chunk: [n, n_key_heads, dk] x2, [n, n_value_heads, dv]
+  const float *g, *beta;  // [n, n_value_heads]
+  T* out;                 // [n, n_value_heads, dv]
+};
+
+/// One value head of one sequence; its state stays in scratch from chunk to chunk.
+template <class T>
+class DeltaTask {
+ public:
+  DeltaTask(const DeltaHeads& heads, int64_t value_head, Arena& scratch)
+      : h_(heads), head_(value_head), key_head_(value_head / (heads.n_value_heads / heads.n_key_heads)) {
+    const auto floats = [&](int64_t n) { return scratch.allocate({n}, DType::F32).template as<float>(); };
+    key_row_ = row_stride(h_.dk);
+    value_row_ = row_stride(h_.dv);
+    state_ = floats(h_.dk * value_row_);
+    q_ = floats(kChunk * key_row_);
+    k_ = floats(kChunk * key_row_);
+    k_by_column_ = floats(h_.dk * kChunkRow);
+    corrections_ = floats(kChunk * value_row_);
+    out_ = floats(kChunk * value_row_);
+    a_ = floats(kChunk * kChunkRow);
+    attention_ = floats(kChunk * kChunkRow);
+    std::fill_n(state_, h_.dk * value_row_, 0.0f);
+  }
+
+  void load_state(const float* s) {  // [dk, dv]
+    for (int64_t i = 0; i < h_.dk; ++i) std::copy_n(s + i * h_.dv, h_.dv, state_ + i * value_row_);
+  }
+  void store_state(float* s) const {
+    for (int64_t i = 0; i < h_.dk; ++i) std::copy_n(state_ + i * value_row_, h_.dv, s + i * h_.dv);
+  }
+
+  void chunk(const DeltaInput<T>& in, int64_t n) {
+    load(in, n);
+    const MatrixView k{k_, key_row_}, q{q_, key_row_};
+    small_gemm(n, n, h_.dk, k, k_by_column_, kChunkRow, a_, kChunkRow, false);
+    small_gemm(n, n, h_.dk, q, k_by_column_, kChunkRow, attention_, kChunkRow, false);
+    decay_products(n);
+    small_gemm(n, h_.dv, h_.dk, k, state_, value_row_, corrections_, value_row_, false);
+    small_gemm(n, h_.dv, h_.dk, q, state_, value_row_, out_, value_row_, false);
+    right_hand_side(in, n);
+    solve(n);
+    small_gemm(n, h_.dv, n, {attention_, kChunkRow}, corrections_, value_row_, out_, value_row_, true);
+    update_state(n);
+    for (int64_t i = 0; i < n; ++i) {
+      T* to = in.out + (i * h_.n_value_heads + head_) * h_.dv;
+      for (int64_t c = 0; c < h_.dv; c += kLanes) store(to + c, load8(out_ + i * value_row_ + c), h_.dv - c);
+    }
+  }
+
+ private:
+  void load(const DeltaInput<T>& in, int64_t n) {
+    const float scale = 1.0f / std::sqrt(static_cast<float>(h_.dk));
+    double sum = 0.0;
+    std::fill_n(k_by_column_, h_.dk * kChunkRow, 0.0f);
+    for (int64_t i = 0; i < n; ++i) {
+      const int64_t row = (i * h_.n_key_heads + key_head_) * h_.dk;
+      for (int64_t c = 0; c < h_.dk; c += kLanes) {
+        const int64_t left = h_.dk - c;
+        store8(q_ + i * key_row_ + c, cpu::load(in.q + row + c, left) * scale);
+        store8(k_ + i * key_row_ + c, cpu::load(in.k + row + c, left));
+      }
+      for (int64_t c = 0; c < h_.dk; ++c) k_by_column_[c * kChunkRow + i] = k_[i * key_row_ + c];
+      sum += double{in.g[i * h_.n_value_heads + head_]};
+      decay_sum_[i] = sum;
+      beta_[i] = in.beta[i * h_.n_value_heads + head_];
+    }
+    for (int64_t i = 0; i < n; ++i) {
+      from_start_[i] = exp(splat(static_cast<float>(decay_sum_[i])))[0];
+      to_end_[i] = exp(splat(static_cast<float>(decay_sum_[n - 1] - decay_sum_[i])))[0];
+    }
+  }
+
+  /// The two [n, n] products -> -A (strictly lower) and the decayed attention (lower); zeros above.
+  void decay_products(int64_t n) {
+    for (int64_t i = 0; i < n; ++i) {
+      float decay[kChunk];
+      for (int64_t j = 0; j < kChunk; ++j) decay[j] = j <= i ? static_cast<float>(decay_sum_[i] - decay_sum_[j]) : 0.0f;
+      for (int64_t j = 0; j < kChunk; j += kLanes) store8(decay + j, exp(load8(decay + j)));
+      float *a = a_ + i * kChunkRow, *attention = attention_ + i * kChunkRow;
+      for (int64_t j = 0; j < n; ++j) {
+        a[j] = j < i ? -(beta_[i] * decay[j] * a[j]) : 0.0f;
+        attention[j] = j <= i ? attention[j] * decay[j] : 0.0f;
+      }
+    }
+  }
+
+  void right_hand_side(const DeltaInput<T>& in, int64_t n) {
+    for (int64_t i = 0; i < n; ++i) {
+      const T* v = in.v + (i * h_.n_value_heads + head_) * h_.dv;
+      float *e = corrections_ + i * value_row_, *o = out_ + i * value_row_;
+      for (int64_t c = 0; c < h_.dv; c += kLanes) {
+        const F32x8 value = cpu::load(v + c, h_.dv - c);
+        store8(e + c, (value - load8(e + c) * from_start_[i]) * beta_[i]);
+        store8(o + c, load8(o + c) * from_start_[i]);
+      }
+    }
+  }
+
+  /// E from (I + A) E = R, R and E in corrections_.
+  void solve(int64_t n) {
+    for (int64_t i0 = 0; i0 < n; i0 += kSolveRows) {
+      const int64_t rows = std::min(kSolveRows, n - i0);
+      float* block = corrections_ + i0 * value_row_;
+      small_gemm(rows, h_.dv, i0, {a_ + i0 * kChunkRow, kChunkRow}, corrections_, value_row_, block, value_row_, true);
+      for (int64_t i = 1; i < rows; ++i)
+        small_gemm(1, h_.dv, i, {a_ + (i0 + i) * kChunkRow + i0, kChunkRow}, block, value_row_, block + i * value_row_,
+                   value_row_, true);
+    }
+  }
+
+  void update_state(int64_t n) {
+    for (int64_t i = 0; i < n; ++i)
+      for (int64_t c = 0; c < h_.dk; c += kLanes)
+        store8(k_ + i * key_row_ + c, load8(k_ + i * key_row_ + c) * to_end_[i]);
+    const float decay = from_start_[n - 1];
+    for (int64_t i = 0; i < h_.dk; ++i)
+      for (int64_t c = 0; c < h_.dv; c += kLanes)
+        store8(state_ + i * value_row_ + c, load8(state_ + i * value_row_ + c) * decay);
+    small_gemm(h_.dk, h_.dv, n, {k_, 1, key_row_}, corrections_, value_row_, state_, value_row_, true);
+  }
+
+  const DeltaHeads& h_;
+  int64_t head_, key_head_, key_row_, value_row_;
+  float* state_;                                              // [dk, value_row]
+  float *q_, *k_;                                             // [kChunk, key_row]; q times dk^-1/2
+  float* k_by_column_;                                        // [dk, kChunkRow]
+  float *corrections_, *out_;                                 // [kChunk, value_row]
+  float *a_, *attention_;                                     // [kChunk, kChunkRow]
+  double decay_sum_[kChunk];                                  // G
+  float from_start_[kChunk], to_end_[kChunk], beta_[kChunk];  // e^G, e^(G_last - G), β
+};
+
+}  // namespace
+
+Tensor CpuBackend::do_gated_delta_rule(const Tensor& q, const Tensor& k, const Tensor& v, const DeltaGates& gates,
+                                       std::span<const Span> spans, std::span<DeltaState* const> states) {
+  const DeltaHeads heads{q.dim(1), v.dim(1), q.dim(2), v.dim(2)};
+  const Tensor y = activation(v.shape);
+  for (size_t s = 0; s < spans.size(); ++s)
+    if (states[s] && !states[s]->s) states[s]->s = allocate({heads.n_value_heads, heads.dk, heads.dv}, DType::F32);
+
+  visit_activation(q.dtype, [&](auto tag) {
+    using T = decltype(tag);
+    parallel(static_cast<int64_t>(spans.size()) * heads.n_value_heads, [&](int64_t i, Arena& scratch) {
+      const int64_t head = i % heads.n_value_heads;
+      const auto s = static_cast<size_t>(i / heads.n_value_heads);
+      const Span& span = spans[s];
+      DeltaTask<T> task(heads, head, scratch);
+      float* state = states[s] ? states[s]->s.view.as<float>() + head * heads.dk * heads.dv : nullptr;
+      if (state) task.load_state(state);
+      for (int64_t t = 0; t < span.n_tokens;) {
+        const int64_t n = std::min(kChunk - (span.first_position + t) % kChunk, span.n_tokens - t);
+        const int64_t row = span.row + t, key = row * heads.n_key_heads * heads.dk,
+                      value = row * heads.n_value_heads * heads.dv, gate = row * heads.n_value_heads;
+        task.chunk({q.as<T>() + key, k.as<T>() + key, v.as<T>() + value, gates.g.as<float>() + gate,
+                    gates.beta.as<float>() + gate, y.as<T>() + value},
+                   n);
+        t += n;
+      }
+      if (state) task.store_state(state);
+    });
+  });
+  return y;
+}
+
+}  // namespace kvcal::cpu

@@ -1,0 +1,143 @@
+// Panel products through oneDNN: bf16 x bf16 -> f32 on AMX or AVX-512 BF16.
+#include <omp.h>
+
+#include <algorithm>
+#include <array>
+#include <oneapi/dnnl/dnnl.hpp>
+
+#include "base/error.h"
+#include "ops/cpu/panel_product.h"
+
+namespace kvcal::cpu {
+namespace {
+
+using dnnl::matmul;
+using dnnl::memory;
+
+const dnnl::engine& engine() {
+  static const dnnl::engine e(dnnl::engine::kind::cpu, 0);
+  return e;
+}
+
+/// Work for oneDNN on the calling thread alone, whatever OMP_NUM_THREADS says. A primitive depends on the number of
+/// threads at its creation too.
+class OneThread {
+ public:
+  OneThread() : before_(omp_get_max_threads()) { omp_set_num_threads(1); }
+  ~OneThread() { omp_set_num_threads(before_); }
+  OneThread(const OneThread&) = delete;
+  OneThread& operator=(const OneThread&) = delete;
+
+ private:
+  int before_;  // the setting is the calling thread's own
+};
+
+template <class F>
+auto named(F&& f) {
+  try {
+    return f();
+  } catch (const dnnl::error& e) {
+    fail(std::string("oneDNN: ") + e.what());
+  }
+}
+
+class OneDnnProduct final : public PanelProduct {
+ public:
+  explicit OneDnnProduct(const PanelShape& shape) : PanelProduct(shape), n_(shape.n), k_(shape.k) {
+    const OneThread guard;
+    // The weight's layout is the dense primitive's choice; all others are made to read it.
+    variants_[0] = make(kRows, memory::desc({k_, n_}, memory::data_type::bf16, memory::format_tag::any), false);
+    packed_ = variants_[0].weight;
+    variants_[1] = make(kRows, packed_, true);
+    variants_[2] = make(kFewRows, packed_, false);
+    variants_[3] = make(kFewRows, packed_, true);
+    for (const Variant& v : variants_) scratch_bytes_ = std::max(scratch_bytes_, v.scratch.get_size());
+  }
+
+  size_t packed_bytes() const override { return packed_.get_size(); }
+
+  void pack(const void* w, void* packed) const override {
+    named([&] {
+      const OneThread guard;
+      const memory from({{k_, n_}, memory::data_type::bf16, memory::format_tag::ba}, engine(), const_cast<void*>(w));
+      memory to(packed_, engine(), packed);
+      dnnl::stream stream(engine());
+      dnnl::reorder(from, to).execute(stream, const_cast<memory&>(from), to);
+      stream.wait();
+    });
+  }
+
+  size_t scratch_bytes() const override { return scratch_bytes_; }
+
+  void run(int64_t rows, const void* x, const void* packed, float* y, bool accumulate, void* scratch) const override {
+    named([&] {
+      const OneThread guard;
+      const Variant& v = variants_[(rows == kFewRows ? 2u : 0u) + (accumulate ? 1u : 0u)];
+      dnnl::stream stream(engine());
+      v.primitive.execute(stream, {{DNNL_ARG_SRC, memory(v.source, engine(), const_cast<void*>(x))},
+                                   {DNNL_ARG_WEIGHTS, memory(packed_, engine(), const_cast<void*>(packed))},
+                                   {DNNL_ARG_DST, memory(v.target, engine(), y)},
+                                   {DNNL_ARG_SCRATCHPAD, memory(v.scratch, engine(), scratch)}});
+      stream.wait();
+    });
+  }
+
+ private:
+  struct Variant {
+    memory::desc source, weight, target, scratch;
+    matmul primitive;
+  };
+
+  Variant make(int64_t rows, const memory::desc& weight, bool accumulate) const {
+    return named([&] {
+      Variant v;
+      v.source = memory::desc({rows, k_}, memory::data_type::bf16, memory::dims{shape().x_stride, 1});
+      v.target = memory::desc({rows, n_}, memory::data_type::f32, memory::format_tag::ab);
+      dnnl::primitive_attr attr;
+      attr.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+      if (accumulate) {
+        dnnl::post_ops sum;
+        sum.append_sum(1.0f);
+        attr.set_post_ops(sum);
+      }
+      const matmul::primitive_desc pd(matmul::desc(v.source, weight, v.target), attr, engine());
+      v.weight = pd.weights_desc();
+      v.scratch = pd.scratchpad_desc();
+      v.primitive = matmul(pd);
+      return v;
+    });
+  }
+
+  int64_t n_, k_;
+  std::array<Variant, 4> variants_;  // [dense, few rows] x [overwrite, accumulate]
+  memory::desc packed_;
+  size_t scratch_bytes_ = 0;
+};
+
+class OneDnnProducts final : public PanelProducts {
+ public:
+  explicit OneDnnProducts(std::string isa) : isa_(std::move(isa)) {}
+  std::string isa() const override { return isa_; }
+
+ private:
+  std::shared_ptr<const PanelProduct> make(const PanelShape& shape) override {
+    return std::make_shared<OneDnnProduct>(shape);
+  }
+
+  std::string isa_;
+};
+
+}  // namespace
+
+std::unique_ptr<PanelProducts> make_onednn_products() {
+  switch (dnnl::get_effective_cpu_isa()) {
+    case dnnl::cpu_isa::avx512_core_amx:
+      return std::make_unique<OneDnnProducts>("amx_bf16");
+    case dnnl::cpu_isa::avx512_core_bf16:
+      return std::make_unique<OneDnnProducts>("avx512_bf16");
+    default:
+      return nullptr;
+  }
+}
+
+}  // namespace kvcal::cpu

@@ -1,0 +1,177 @@
+// y = x Wᵀ + b as a grid of fixed-shape panel products.
+//
+// W is cut once, at load, into n_blocks x k_blocks panels by its shape alone; x is cut into panels of kRows rows, and
+// the last, partial one into panels of kFewRows, filled up with zeros. One worker computes one (row panel, block of W's
+// rows), adding the blocks along k in ascending order. So neither the number of rows in a call, nor a row's place
+// among them, nor the number of threads is visible in the result.
+#include <algorithm>
+#include <cstring>
+#include <vector>
+
+#include "ops/cpu/cpu_backend.h"
+#include "ops/cpu/math.h"
+
+namespace kvcal::cpu {
+namespace {
+
+constexpr int64_t kMaxDepth = 4096;  // of k: libraries block poorly beyond
+constexpr int64_t kMaxWidth = 512;   // of n: the f32 result of a panel stays in the second-level cache
+constexpr int64_t kGranule = 64;     // panels but the last are multiples of the libraries' own blocks
+
+struct Cut {
+  int64_t blocks, width;
+};
+
+/// Nearly equal blocks of at most `most`.
+Cut cut(int64_t n, int64_t most) {
+  const int64_t blocks = (n + most - 1) / most;
+  const int64_t width = ((n + blocks - 1) / blocks + kGranule - 1) / kGranule * kGranule;
+  return {(n + width - 1) / width, width};
+}
+
+std::vector<RowPanel> row_panels(int64_t rows, bool few_rows_agree) {
+  std::vector<RowPanel> panels;
+  int64_t row = 0;
+  for (; row + kRows <= rows; row += kRows) panels.push_back({row, kRows, kRows});
+  const int64_t step = few_rows_agree ? kFewRows : kRows;
+  for (; row < rows; row += step) panels.push_back({row, std::min(step, rows - row), step});
+  return panels;
+}
+
+template <class T>
+void finish_row(const float* x, const float* bias, T* y, int64_t n) {
+  for (int64_t i = 0; i < n; i += kLanes) {
+    const int64_t left = n - i;
+    const F32x8 v = load(x + i, left);
+    store(y + i, bias ? v + load(bias + i, left) : v, left);
+  }
+}
+
+}  // namespace
+
+std::shared_ptr<const PanelProduct> PanelProducts::get(const PanelShape& shape) {
+  const std::lock_guard lock(mutex_);
+  auto& product = products_[shape];
+  if (!product) product = make(shape);
+  return product;
+}
+
+bool PanelProduct::few_rows_agree() const {
+  std::call_once(tried_, [this] { agree_ = try_few_rows(); });
+  return agree_;
+}
+
+bool PanelProduct::try_few_rows() const {
+  const Storage x({kRows, shape_.x_stride}, shape_.activation), w({shape_.n, shape_.k}, shape_.activation);
+  uint32_t state = 1;
+  for (const Storage* s : {&x, &w})
+    visit_activation(shape_.activation, [&](auto tag) {
+      using T = decltype(tag);
+      for (int64_t i = 0; i < s->tensor().elements(); ++i) {
+        state = state * 1664525u + 1013904223u;  // a linear congruential generator
+        store(s->tensor().as<T>() + i, splat(static_cast<float>(static_cast<int32_t>(state)) * 0x1p-31f), 1);
+      }
+    });
+  const Storage packed({static_cast<int64_t>(packed_bytes())}, DType::U8);
+  const Storage scratch({static_cast<int64_t>(scratch_bytes())}, DType::U8);
+  const Storage whole({kRows, shape_.n}, DType::F32), part({kFewRows, shape_.n}, DType::F32);
+  pack(w.tensor().data, packed.tensor().data);
+  run(kRows, x.tensor().data, packed.tensor().data, whole.tensor().as<float>(), false, scratch.tensor().data);
+  for (int64_t row = 0; row < kRows; row += kFewRows) {
+    run(kFewRows, x.tensor().rows(row, kFewRows).data, packed.tensor().data, part.tensor().as<float>(), false,
+        scratch.tensor().data);
+    if (std::memcmp(part.tensor().data, whole.tensor().rows(row, kFewRows).data, part.tensor().bytes()) != 0)
+      return false;
+  }
+  return true;
+}
+
+bool PackedWeight::few_rows_agree() const {
+  return std::all_of(panels.begin(), panels.end(), [](const Panel& p) { return p.product->few_rows_agree(); });
+}
+
+Linear CpuBackend::do_load_linear(const Tensor& weight, const Tensor& bias) {
+  const int64_t out = weight.dim(0), in = weight.dim(1);
+  auto packed = std::make_shared<PackedWeight>();
+  packed->out = out;
+  packed->in = in;
+  const Cut n_cut = cut(out, kMaxWidth), k_cut = cut(in, kMaxDepth);
+  packed->n_blocks = n_cut.blocks;
+  packed->k_blocks = k_cut.blocks;
+  size_t bytes = 0;
+  for (int64_t n0 = 0; n0 < out; n0 += n_cut.width)
+    for (int64_t k0 = 0; k0 < in; k0 += k_cut.width) {
+      const int64_t n = std::min(n_cut.width, out - n0), k = std::min(k_cut.width, in - k0);
+      auto product = products_->get({n, k, in, activation_dtype()});
+      packed->panels.push_back({n0, n, k0, k, product, bytes});
+      bytes += (product->packed_bytes() + 63) / 64 * 64;
+    }
+  packed->memory = Storage({static_cast<int64_t>(bytes)}, DType::U8);
+
+  const size_t element = size_of(weight.dtype);
+  parallel(static_cast<int64_t>(packed->panels.size()), [&](int64_t task, Arena& scratch) {
+    const PackedWeight::Panel& p = packed->panels[static_cast<size_t>(task)];
+    const Tensor w = scratch.allocate({p.n, p.k}, activation_dtype());
+    for (int64_t r = 0; r < p.n; ++r) {
+      const void* from = static_cast<const char*>(weight.data) + static_cast<size_t>((p.n0 + r) * in + p.k0) * element;
+      if (w.dtype == DType::BF16)
+        convert_to_bf16(weight.dtype, from, w.as<bf16>() + r * p.k, static_cast<size_t>(p.k));
+      else
+        convert_to_float(weight.dtype, from, w.as<float>() + r * p.k, static_cast<size_t>(p.k));
+    }
+    p.product->pack(w.data, static_cast<char*>(packed->memory.tensor().data) + p.offset);
+  });
+
+  Linear linear{in, out, packed, {}};
+  if (bias) linear.bias = do_load_vector(bias, DType::F32, 0.0f);
+  return linear;
+}
+
+const float* multiply_panel(const void* x, DType dtype, const RowPanel& rows, const PackedWeight& w, int64_t n_block,
+                            Arena& scratch) {
+  const size_t row_bytes = static_cast<size_t>(w.in) * size_of(dtype);
+  const char* source = static_cast<const char*>(x) + static_cast<size_t>(rows.row) * row_bytes;
+  if (rows.n < rows.panel) {
+    const Tensor padded = scratch.allocate({rows.panel, w.in}, dtype);
+    std::memcpy(padded.data, source, static_cast<size_t>(rows.n) * row_bytes);
+    std::memset(static_cast<char*>(padded.data) + static_cast<size_t>(rows.n) * row_bytes, 0,
+                static_cast<size_t>(rows.panel - rows.n) * row_bytes);
+    source = static_cast<const char*>(padded.data);
+  }
+  const PackedWeight::Panel* panels = &w.panels[static_cast<size_t>(n_block * w.k_blocks)];
+  float* y = scratch.allocate({rows.panel, panels[0].n}, DType::F32).as<float>();
+  for (int64_t b = 0; b < w.k_blocks; ++b) {
+    const PackedWeight::Panel& p = panels[b];
+    const Tensor work = scratch.allocate({static_cast<int64_t>(p.product->scratch_bytes())}, DType::U8);
+    p.product->run(rows.panel, source + static_cast<size_t>(p.k0) * size_of(dtype),
+                   static_cast<const char*>(w.memory.tensor().data) + p.offset, y, b > 0, work.data);
+  }
+  return y;
+}
+
+Tensor CpuBackend::do_linear(const Tensor& x, const Linear& linear) {
+  const auto& w = *static_cast<const PackedWeight*>(linear.packed.get());
+  std::vector<int64_t> extents;
+  for (int i = 0; i + 1 < x.shape.rank(); ++i) extents.push_back(x.dim(i));
+  extents.push_back(w.out);
+  const Tensor y = activation(Shape(extents));
+  const int64_t rows = x.elements() / w.in;
+  const std::vector<RowPanel> panels = row_panels(rows, rows % kRows == 0 || w.few_rows_agree());
+  const auto n_panels = static_cast<int64_t>(panels.size());
+  const float* bias = linear.bias ? linear.bias.view.as<float>() : nullptr;
+
+  parallel(n_panels * w.n_blocks, [&](int64_t task, Arena& scratch) {
+    const RowPanel& r = panels[static_cast<size_t>(task % n_panels)];
+    const int64_t n_block = task / n_panels;
+    const PackedWeight::Panel& p = w.panels[static_cast<size_t>(n_block * w.k_blocks)];
+    const float* product = multiply_panel(x.data, x.dtype, r, w, n_block, scratch);
+    visit_activation(y.dtype, [&](auto tag) {
+      auto* to = y.as<decltype(tag)>() + r.row * w.out + p.n0;
+      for (int64_t i = 0; i < r.n; ++i)
+        finish_row(product + i * p.n, bias ? bias + p.n0 : nullptr, to + i * w.out, p.n);
+    });
+  });
+  return y;
+}
+
+}  // namespace kvcal::cpu

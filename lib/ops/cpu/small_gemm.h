@@ -1,0 +1,29 @@
+// Small f32 matrix products for attention and the delta rule.
+//
+// Every element of C is one chain of fused multiply-adds in ascending k, whatever the extents and wherever the element
+// lies. That makes the results of a row independent of its neighbours by construction, without padding.
+#pragma once
+
+#include <cstdint>
+
+namespace kvcal::cpu {
+
+/// A matrix in scratch memory: element (i, j) at data[i * row + j * column].
+struct MatrixView {
+  const float* data;
+  int64_t row, column = 1;
+};
+
+/// Columns of B and C are handled 16 at a time: their rows need room for n rounded up to this, and finite values there.
+constexpr int64_t kColumnBlock = 16;
+constexpr int64_t padded_columns(int64_t n) { return (n + kColumnBlock - 1) / kColumnBlock * kColumnBlock; }
+
+/// Distance of rows for n columns: padded, and not a multiple of the cache's set stride (a power of two would map a
+/// column of blocks to few sets).
+constexpr int64_t row_stride(int64_t n) { return padded_columns(n) + kColumnBlock; }
+
+/// C [m, n] = A [m, k] B [k, n], or C += if accumulate. B and C are row-major with the given row distances.
+void small_gemm(int64_t m, int64_t n, int64_t k, MatrixView a, const float* b, int64_t b_row, float* c, int64_t c_row,
+                bool accumulate);
+
+}  // namespace kvcal::cpu
