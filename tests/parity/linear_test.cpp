@@ -1,0 +1,82 @@
+// linear against a sum in double.
+#include "parity/ops_cases.h"
+
+namespace kvcal::test {
+namespace {
+
+class LinearParity : public testing::TestWithParam<std::tuple<Precision, LinearCase>> {};
+
+TEST_P(LinearParity, EqualsTheSumOfProducts) {
+  const auto& [precision, c] = GetParam();
+  const auto op = cpu(precision);
+  const DType dtype = op->activation_dtype();
+  const Values x = random_values({c.rows, c.in}, dtype, 1, c.fill), w = random_values({c.out, c.in}, dtype, 2);
+  const Values b = random_values({c.out}, DType::F32, 3);
+  const Linear layer = op->load_linear(w, c.bias ? b.tensor() : Tensor{});
+  const Tensor y = op->linear(x, layer);
+  ASSERT_EQ(y.shape, (Shape{c.rows, c.out}));
+  ASSERT_EQ(y.dtype, dtype);
+
+  const std::vector<double> actual = read(y);
+  for (int64_t t = 0; t < c.rows; ++t) {
+    for (int64_t o = 0; o < c.out; ++o) {
+      double sum = c.bias ? b.real[static_cast<size_t>(o)] : 0.0, size = std::fabs(sum);
+      for (int64_t i = 0; i < c.in; ++i) {
+        const double product = x.real[static_cast<size_t>(t * c.in + i)] * w.real[static_cast<size_t>(o * c.in + i)];
+        sum += product;
+        size += std::fabs(product);
+      }
+      // f32 accumulation errs by sqrt(in) ulps of the size of the terms in practice; then one rounding.
+      const double bound = 0x1p-23 * std::sqrt(static_cast<double>(c.in)) * size +
+                           (precision == Precision::BF16 ? 0x1p-8 : 0x1p-24) * std::fabs(sum) + 1e-37;
+      ASSERT_NEAR(actual[static_cast<size_t>(t * c.out + o)], sum, bound) << "row " << t << ", column " << o;
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Cases, LinearParity,
+                         testing::Combine(testing::Values(Precision::F32, Precision::BF16),
+                                          testing::ValuesIn(kLinearCases)));
+
+TEST(LinearParity, KeepsTheLeadingDimensions) {
+  const auto op = cpu(Precision::F32);
+  const Values x = random_values({3, 5, 16}, DType::F32, 1), w = random_values({4, 16}, DType::F32, 2);
+  EXPECT_EQ(op->linear(x, op->load_linear(w)).shape, (Shape{3, 5, 4}));
+}
+
+TEST(LinearParity, ReadsWeightsOfOtherTypesAndUnaligned) {
+  std::vector<double> w64(6 * 8);
+  for (size_t i = 0; i < w64.size(); ++i) w64[i] = std::sin(static_cast<double>(i));
+  std::vector<char> bytes(w64.size() * sizeof(float) + 1);
+  for (size_t i = 0; i < w64.size(); ++i) {
+    const auto f = static_cast<float>(w64[i]);
+    std::memcpy(bytes.data() + 1 + i * sizeof(float), &f, sizeof(f));
+  }
+  for (const Precision p : {Precision::F32, Precision::BF16}) {
+    const auto op = cpu(p);
+    const Values x = random_values({2, 8}, op->activation_dtype(), 1);
+    const std::string expected = bytes_of(op->linear(x, op->load_linear({w64.data(), {6, 8}, DType::F64})));
+    EXPECT_EQ(bytes_of(op->linear(x, op->load_linear({bytes.data() + 1, {6, 8}, DType::F32}))), expected);
+  }
+}
+
+TEST(LinearParity, NonFiniteInputsStayInTheirRow) {
+  for (const Precision p : {Precision::F32, Precision::BF16}) {
+    const auto op = cpu(p);
+    Values x = random_values({3, 40}, op->activation_dtype(), 1);
+    const Values w = random_values({24, 40}, op->activation_dtype(), 2);
+    const double inf = std::numeric_limits<double>::infinity();
+    x.real[40 + 7] = std::nan("");
+    x.real[80 + 9] = inf;
+    x = values({3, 40}, op->activation_dtype(), x.real);
+    const std::vector<double> y = read(op->linear(x, op->load_linear(w)));
+    for (size_t i = 0; i < 24; ++i) {
+      EXPECT_TRUE(std::isfinite(y[i]));
+      EXPECT_TRUE(std::isnan(y[24 + i]));
+      EXPECT_TRUE(std::isinf(y[48 + i])) << y[48 + i];
+    }
+  }
+}
+
+}  // namespace
+}  // namespace kvcal::test

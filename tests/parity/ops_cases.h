@@ -1,0 +1,77 @@
+// Op cases as data: adding a case is adding a line. Extents lie around the edges of blocks: 8 and 16 lanes, panels of
+// 32 and 256 rows, 512 and 4096 columns, chunks of 64 positions.
+#pragma once
+
+#include <cstdint>
+
+#include "parity/op_fixture.h"
+
+namespace kvcal::test {
+
+struct LinearCase {
+  int64_t rows, in, out;
+  Fill fill;
+  bool bias;
+};
+constexpr LinearCase kLinearCases[] = {
+    {1, 64, 64, Fill::Normal, false},      {31, 70, 33, Fill::Normal, true},    {32, 128, 100, Fill::Normal, false},
+    {33, 1, 1, Fill::Normal, true},        {63, 904, 65, Fill::Outliers, true}, {64, 64, 513, Fill::Normal, false},
+    {65, 129, 512, Fill::Denormals, true}, {255, 96, 48, Fill::Normal, true},   {256, 64, 1030, Fill::Normal, false},
+    {257, 100, 24, Fill::Outliers, true},  {5, 3072, 64, Fill::Normal, false},  {3, 5000, 70, Fill::Normal, true},
+    {2, 40, 4097, Fill::Normal, false},    {7, 256, 16, Fill::Zeros, true},     {0, 64, 64, Fill::Normal, true},
+};
+
+struct NormCase {
+  int64_t rows, width;
+  Fill fill;
+};
+constexpr NormCase kNormCases[] = {
+    {1, 1, Fill::Normal},   {7, 7, Fill::Normal},       {3, 8, Fill::Normal},     {2, 9, Fill::Normal},
+    {5, 16, Fill::Zeros},   {7, 255, Fill::Normal},     {7, 257, Fill::Outliers}, {300, 128, Fill::Normal},
+    {3, 4096, Fill::Zeros}, {2, 5000, Fill::Denormals}, {0, 128, Fill::Normal},
+};
+
+struct AttentionCase {
+  int64_t tokens, n_heads, n_kv_heads, key_dim, value_dim, window;
+  Fill fill;
+};
+constexpr AttentionCase kAttentionCases[] = {
+    {1, 1, 1, 8, 8, 0, Fill::Normal},       {31, 4, 2, 16, 16, 0, Fill::Normal},
+    {63, 2, 2, 64, 64, 0, Fill::Normal},    {64, 6, 2, 32, 32, 0, Fill::Outliers},
+    {65, 8, 1, 40, 24, 0, Fill::Normal},    {257, 3, 1, 128, 128, 0, Fill::Normal},
+    {300, 2, 1, 20, 12, 1, Fill::Normal},   {300, 2, 1, 16, 16, 63, Fill::Normal},
+    {300, 4, 2, 16, 16, 64, Fill::Normal},  {300, 2, 1, 16, 16, 65, Fill::Normal},
+    {200, 2, 2, 33, 7, 1000, Fill::Normal}, {70, 16, 2, 256, 256, 0, Fill::Normal},
+    {90, 2, 1, 16, 16, 0, Fill::Zeros},     {0, 2, 1, 16, 16, 0, Fill::Normal},
+};
+
+struct ConvCase {
+  int64_t tokens, channels, kernel;
+  Fill fill;
+};
+constexpr ConvCase kConvCases[] = {
+    {1, 5, 4, Fill::Normal},   {2, 8, 4, Fill::Normal},   {3, 9, 4, Fill::Outliers},  {33, 64, 4, Fill::Normal},
+    {65, 130, 3, Fill::Zeros}, {40, 16, 1, Fill::Normal}, {257, 24, 2, Fill::Normal}, {0, 8, 4, Fill::Normal},
+};
+
+/// decay: the typical g; -60 a step leaves nothing of the state, 0 keeps everything.
+struct DeltaCase {
+  int64_t tokens, n_key_heads, n_value_heads, dk, dv;
+  double decay;
+};
+constexpr DeltaCase kDeltaCases[] = {
+    {1, 1, 1, 2, 2, -0.5},        {2, 1, 2, 8, 16, -0.1},   {63, 2, 2, 16, 16, -0.01},    {64, 1, 1, 32, 24, -1.0},
+    {65, 2, 6, 12, 20, -0.1},     {200, 1, 2, 64, 64, 0.0}, {257, 1, 1, 128, 128, -0.05}, {150, 1, 2, 16, 16, -60.0},
+    {130, 1, 1, 16, 16, -3000.0}, {0, 1, 1, 8, 8, -0.1},
+};
+
+struct MoeCase {
+  int64_t tokens, dim, ffn, n_experts, k;
+  bool renormalize;
+};
+constexpr MoeCase kMoeCases[] = {
+    {1, 32, 16, 4, 1, false},   {5, 40, 24, 8, 2, true},  {70, 64, 48, 3, 2, true},
+    {90, 64, 32, 16, 4, false}, {33, 33, 17, 2, 2, true}, {0, 32, 16, 4, 2, true},
+};
+
+}  // namespace kvcal::test
