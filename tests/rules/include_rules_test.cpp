@@ -1,0 +1,188 @@
+// The tree against its rules, and each rule against samples that break it: a rule that cannot fail guards nothing.
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <string>
+
+#include "rules/rules.h"
+
+namespace kvcal::rules {
+namespace {
+
+const std::vector<SourceFile>& tree() {
+  static const std::vector<SourceFile> files = read_tree(KVCAL_SOURCE_DIR);
+  return files;
+}
+
+void expect_none(const Findings& findings) {
+  for (const std::string& finding : findings) ADD_FAILURE() << finding;
+}
+
+struct Rule {
+  const char* name;
+  Findings (*check)(const SourceFile&);
+};
+
+class EveryFile : public testing::TestWithParam<Rule> {};
+
+TEST_P(EveryFile, KeepsTheRule) {
+  for (const SourceFile& file : tree()) expect_none(GetParam().check(file));
+}
+
+INSTANTIATE_TEST_SUITE_P(Rules, EveryFile,
+                         testing::Values(Rule{"includes", includes},
+                                         Rule{"architecture_names_no_device", architecture_names_no_device},
+                                         Rule{"library_is_silent", library_is_silent},
+                                         Rule{"conditional_compilation", conditional_compilation},
+                                         Rule{"length", length}, Rule{"header_opening", header_opening},
+                                         Rule{"machine_paths", machine_paths}),
+                         [](const auto& rule) { return rule.param.name; });
+
+TEST(Tree, EveryGoldenIsUsed) { expect_none(goldens_are_used(tree())); }
+TEST(Tree, ReadmeListsEveryVerb) { expect_none(readme_lists_verbs(tree())); }
+
+TEST(Tree, WasRead) {
+  EXPECT_GT(tree().size(), 50U);
+  EXPECT_TRUE(
+      std::any_of(tree().begin(), tree().end(), [](const SourceFile& f) { return f.path == "lib/base/error.h"; }));
+}
+
+// ------------------------------------------------------------------ samples
+
+struct Sample {
+  const char* path;
+  std::string text;
+  Findings (*check)(const SourceFile&);
+  size_t n_findings;
+};
+
+std::string include(const char* header) { return std::string("#include \"") + header + "\"\n"; }
+std::string include_system(const char* header) { return std::string("#include <") + header + ">\n"; }
+
+TEST(Sample, IncludesBetweenFolders) {
+  const Sample samples[] = {
+      {"lib/base/error.cpp", include("tensor/tensor.h"), includes, 1},
+      {"lib/tensor/tensor.cpp", include("base/error.h"), includes, 0},
+      {"lib/text/bpe.cpp", include("checkpoint/checkpoint.h"), includes, 1},
+      {"lib/ops/ops.cpp", include("ops/cpu/cpu_ops.h"), includes, 1},
+      {"lib/ops/cpu/norm.cpp", include("ops/ops.h"), includes, 0},
+      {"lib/model/block.cpp", include("ops/cpu/cpu_ops.h"), includes, 1},
+      {"lib/model/archs/qwen3.cpp", include("ops/ops.h") + include("model/block.h"), includes, 0},
+      {"lib/model/archs/qwen3.cpp", include("ops/cpu/cpu_ops.h"), includes, 1},
+      {"lib/model/archs/qwen3.cpp", include("checkpoint/checkpoint.h"), includes, 1},
+      {"lib/model/archs/qwen3.cpp", include("prefill/runner.h"), includes, 1},
+      {"lib/stats/observer.cpp", include("model/kv_tap.h") + include("model/model_spec.h"), includes, 0},
+      {"lib/stats/observer.cpp", include("model/architecture.h"), includes, 1},
+      {"lib/solve/solver.cpp", include("model/block.h"), includes, 1},
+      {"lib/validate/checks.cpp", include("model/architecture.h"), includes, 0},
+      {"lib/artifact/artifact.cpp", include("export/sglang.h"), includes, 1},
+      {"lib/export/sglang.cpp", include("solve/scale.h"), includes, 1},
+      {"lib/prefill/runner.cpp", include("stats/observer.h"), includes, 1},
+      {"lib/prefill/runner.cpp", include("device.h"), includes, 1},
+      {"lib/strange/thing.cpp", include("base/error.h"), includes, 1},
+      {"lib/base/json.cpp", include_system("base/error.h"), includes, 1},
+      {"kernels/norm.cu", include("ops/ops.h"), includes, 0},
+      {"kernels/norm.cu", include("model/block.h"), includes, 1},
+      {"apps/calibrate.cpp", include("prefill/runner.h") + include("verbs.h"), includes, 0},
+      {"apps/calibrate.cpp", include("ops/cpu/cpu_ops.h"), includes, 1},
+      {"apps/device.cpp", include("ops/cpu/cpu_ops.h"), includes, 0},
+  };
+  for (const Sample& s : samples) EXPECT_EQ(s.check({s.path, s.text}).size(), s.n_findings) << s.path << ": " << s.text;
+}
+
+TEST(Sample, Libraries) {
+  const Sample samples[] = {
+      {"lib/ops/cpu/norm.cpp", include_system("cuda_runtime.h"), includes, 1},
+      {"apps/device.cpp", include_system("cuda.h"), includes, 1},
+      {"lib/stats/a.cpp", include_system("cublasLt.h"), includes, 1},
+      {"tests/unit/a_test.cpp", include_system("cub/cub.cuh"), includes, 1},
+      {"kernels/norm.cu", include_system("cuda_runtime.h"), includes, 0},
+      {"lib/base/error.cpp", include_system("CLI/CLI.hpp"), includes, 1},
+      {"apps/main.cpp", include_system("CLI/CLI.hpp"), includes, 0},
+      {"lib/solve/error_model.cpp", include_system("Eigen/Core"), includes, 0},
+      {"lib/solve/error_model.h", include_system("Eigen/Core"), includes, 1},
+      {"lib/stats/histogram.cpp", include_system("Eigen/Core"), includes, 1},
+      {"lib/ops/cpu/gemm.cpp", include_system("oneapi/dnnl/dnnl.hpp"), includes, 0},
+      {"lib/ops/cpu/gemm.h", include_system("dnnl.hpp"), includes, 1},
+      {"lib/model/block.cpp", include_system("dnnl.hpp"), includes, 1},
+      {"lib/text/bpe.cpp", include_system("nlohmann/json.hpp"), includes, 1},
+  };
+  for (const Sample& s : samples) EXPECT_EQ(s.check({s.path, s.text}).size(), s.n_findings) << s.path << ": " << s.text;
+}
+
+TEST(Sample, Code) {
+  const Sample samples[] = {
+      {"lib/model/archs/a.cpp", "if (op.is_cuda()) {}\n", architecture_names_no_device, 1},
+      {"lib/model/archs/a.cpp", "return make_cpu_ops({});\n", architecture_names_no_device, 1},
+      {"lib/model/archs/a.cpp", "CudaOps* ops;\n", architecture_names_no_device, 1},
+      {"lib/model/archs/a.cpp", "// as on a GPU\nx;\n", architecture_names_no_device, 0},
+      {"lib/model/rope.cpp", "CudaOps* ops;\n", architecture_names_no_device, 0},
+      {"lib/base/a.cpp", "std::cout << 1;\n", library_is_silent, 1},
+      {"lib/base/a.cpp", "  fprintf(stderr, \"x\");\n", library_is_silent, 1},
+      {"lib/base/a.cpp", "std::printf(\"x\");\n", library_is_silent, 1},
+      {"lib/base/a.cpp", "std::snprintf(b, n, \"x\");\n", library_is_silent, 0},
+      {"lib/base/a.cpp", "exit(1);\nstd::abort();\n", library_is_silent, 2},
+      {"lib/base/a.cpp", "auto* p = getenv(\"HOME\");\n", library_is_silent, 1},
+      {"lib/base/a.cpp", "// never exit(1)\nf(\"abort()\"); /* std::cerr */\n", library_is_silent, 0},
+      {"lib/base/a.cpp", "auto x = R\"(\" exit(1) )\"; int n = 1'000; exit(2);\n", library_is_silent, 1},
+      {"apps/main.cpp", "std::cout << 1;\n", library_is_silent, 0},
+      {"lib/ops/ops.cpp", "#ifdef KVCAL_CUDA\n#endif\n", conditional_compilation, 1},
+      {"apps/main.cpp", "#if defined(KVCAL_CUDA)\n#endif\n", conditional_compilation, 1},
+      {"apps/device.cpp", "#ifdef KVCAL_CUDA\n#endif\n", conditional_compilation, 0},
+      {"kernels/norm.cu", "#ifdef __CUDACC__\n#endif\n", conditional_compilation, 1},
+      {"kernels/device/vec.cuh", "#ifdef __CUDACC__\n#endif\n", conditional_compilation, 0},
+      {"lib/a/b.h", "// What it is.\n#pragma once\n", header_opening, 0},
+      {"lib/a/b.h", "#pragma once\n", header_opening, 1},
+      {"lib/a/b.h", "// What it is.\n#ifndef A\n", header_opening, 1},
+      {"lib/a/b.h", "", header_opening, 2},
+  };
+  for (const Sample& s : samples) EXPECT_EQ(s.check({s.path, s.text}).size(), s.n_findings) << s.path << ": " << s.text;
+}
+
+TEST(Sample, Length) {
+  const auto lines = [](size_t n) {
+    std::string text;
+    for (size_t i = 0; i < n; ++i) text += "x\n";
+    return text;
+  };
+  EXPECT_TRUE(length({"lib/a/b.cpp", lines(400)}).empty());
+  EXPECT_EQ(length({"lib/a/b.cpp", lines(401)}).size(), 1U);
+  EXPECT_EQ(length({"tests/a.py", lines(601)}).size(), 1U);
+  EXPECT_TRUE(length({"datasets/a.jsonl", lines(601)}).empty());
+}
+
+TEST(Sample, MachinePaths) {
+  // Put together here, so that this file keeps the rule.
+  const std::string slash = "/";
+  EXPECT_EQ(machine_paths({"a.md", "see " + slash + "home" + slash + "me/x\n"}).size(), 1U);
+  EXPECT_EQ(machine_paths({"a.cmake", "set(X \"" + slash + "work" + slash + "main\")\n"}).size(), 1U);
+  EXPECT_TRUE(machine_paths({"a.md", "https://example.org" + slash + "home" + slash + "x\n"}).empty());
+  EXPECT_TRUE(machine_paths({"a.md", "tests" + slash + "work" + slash + "x\n"}).empty());
+  EXPECT_TRUE(machine_paths({"p.jsonl", slash + "home" + slash + "me\n"}).empty());
+}
+
+TEST(Sample, UnusedGolden) {
+  std::vector<SourceFile> sample = {{"tests/arch/golden/README.md", ""},
+                                    {"tests/arch/golden/rope.json", ""},
+                                    {"tests/arch/golden/old.json", ""},
+                                    {"tests/arch/golden/qwen3/golden.json", ""},
+                                    {"tests/arch/golden/empty/config.json", ""},
+                                    {"tests/arch/rope_test.cpp", "read(\"tests/arch/golden/rope.json\")"}};
+  EXPECT_EQ(goldens_are_used(sample).size(), 3U);
+  sample.push_back({"tests/arch/arch_test.cpp", "INSTANTIATE_TEST_SUITE_P(A, B, ValuesIn(golden_cases()));"});
+  const Findings findings = goldens_are_used(sample);
+  ASSERT_EQ(findings.size(), 2U);
+  EXPECT_NE(findings[0].find("golden/empty:"), std::string::npos);
+  EXPECT_NE(findings[1].find("golden/old.json:"), std::string::npos);
+}
+
+TEST(Sample, VerbMissingInReadme) {
+  const std::string verbs =
+      "void add_prompts(CLI::App& app, Job& chosen);\nvoid add_solve(CLI::App& app, Job& chosen);\n";
+  EXPECT_TRUE(readme_lists_verbs({{"README.md", "kvcal prompts\nkvcal solve\n"}, {"apps/verbs.h", verbs}}).empty());
+  EXPECT_EQ(readme_lists_verbs({{"README.md", "kvcal prompts, kvcal solver\n"}, {"apps/verbs.h", verbs}}).size(), 1U);
+  EXPECT_EQ(readme_lists_verbs({{"apps/verbs.h", verbs}}).size(), 1U);
+}
+
+}  // namespace
+}  // namespace kvcal::rules

@@ -1,0 +1,235 @@
+#include "rules/rules.h"
+
+#include <algorithm>
+#include <map>
+#include <regex>
+#include <set>
+#include <string_view>
+
+namespace kvcal::rules {
+namespace {
+
+// Folder -> what its files may include besides the folder itself: folders, or single headers. A folder inside another
+// one is a folder of its own: "ops" does not allow "ops/cpu".
+const std::map<std::string, std::set<std::string>, std::less<>> kMayInclude = {
+    {"base", {}},
+    {"tensor", {"base"}},
+    {"checkpoint", {"base", "tensor"}},
+    {"text", {"base"}},
+    {"ops", {"base", "tensor"}},
+    {"ops/cpu", {"base", "tensor", "ops"}},
+    {"model", {"base", "tensor", "checkpoint", "ops", "model/archs"}},
+    {"model/archs", {"base", "tensor", "checkpoint/weight_binder.h", "ops/ops.h", "model"}},
+    {"prefill", {"base", "tensor", "checkpoint", "text", "ops", "model"}},
+    {"stats", {"base", "tensor", "ops", "model/model_spec.h", "model/kv_tap.h", "model/batch.h"}},
+    {"solve", {"base", "tensor", "stats", "model/model_spec.h", "model/kv_tap.h", "model/batch.h"}},
+    {"artifact", {"base", "model/model_spec.h", "stats", "solve"}},
+    {"export", {"base", "artifact"}},
+    {"validate", {"base", "checkpoint", "model/model_spec.h", "model/architecture.h", "artifact", "export"}},
+    {"evaluate", {"base", "tensor", "text", "ops", "model", "prefill", "stats", "solve", "artifact"}},
+    {"kernels", {"base", "tensor", "ops"}},
+};
+
+// Libraries that are held in one place.
+struct Library {
+  const char* name;
+  std::regex header;
+  std::vector<std::string> folders;  // path prefixes where it may appear
+  bool sources_only;                 // not in headers
+};
+
+const std::vector<Library>& libraries() {
+  static const std::vector<Library> all = {
+      {"CUDA",
+       std::regex(R"((cuda|cu(blas|dnn|rand|solver|sparse)|cub/|thrust/|cutlass/|cute/|nccl|nv(rtc|ml|tx)).*)"),
+       {"kernels/"},
+       false},
+      {"CLI11", std::regex(R"(CLI/.*)"), {"apps/"}, false},
+      {"Eigen", std::regex(R"((unsupported/)?Eigen/.*)"), {"lib/ops/cpu/", "lib/solve/", "lib/evaluate/"}, true},
+      {"oneDNN", std::regex(R"((oneapi/)?dnnl.*)"), {"lib/ops/cpu/"}, true},
+      {"nlohmann/json", std::regex(R"(nlohmann/.*)"), {"lib/base/", "tests/"}, false},
+  };
+  return all;
+}
+
+// Files that may have more than 400 lines, and why.
+const std::map<std::string, std::string, std::less<>> kLongFiles = {};
+
+constexpr size_t kLongLines = 400, kMostLines = 600;
+
+bool is_header(std::string_view path) { return path.ends_with(".h") || path.ends_with(".cuh"); }
+bool is_source(std::string_view path) { return path.ends_with(".cpp") || path.ends_with(".cu"); }
+bool is_code(std::string_view path) { return is_header(path) || is_source(path); }
+
+std::string at(const SourceFile& file, int line, const std::string& what) {
+  return file.path + ":" + std::to_string(line) + ": " + what;
+}
+
+// The folder of a path below lib/ as the table spells it: the longest entry that the path begins with.
+std::string folder_of(std::string_view path) {
+  std::string best;
+  for (const auto& [folder, allowed] : kMayInclude)
+    if (path.starts_with(folder + "/") && folder.size() > best.size()) best = folder;
+  return best;
+}
+
+// For each line of the code that matches: a finding.
+Findings search_code(const SourceFile& file, const std::regex& pattern, const std::string& what) {
+  Findings findings;
+  int number = 0;
+  for (const std::string& line : lines_of(code_only(file.text))) {
+    ++number;
+    std::smatch match;
+    if (std::regex_search(line, match, pattern)) findings.push_back(at(file, number, what + ": " + match.str()));
+  }
+  return findings;
+}
+
+void check_library(const SourceFile& file, const Include& include, Findings& findings) {
+  for (const Library& library : libraries()) {
+    if (!std::regex_match(include.name, library.header)) continue;
+    const bool here = std::any_of(library.folders.begin(), library.folders.end(),
+                                  [&](const std::string& folder) { return file.path.starts_with(folder); });
+    if (!here) findings.push_back(at(file, include.line, std::string(library.name) + " does not belong here"));
+    if (here && library.sources_only && is_header(file.path))
+      findings.push_back(at(file, include.line, std::string(library.name) + " only in .cpp files"));
+  }
+}
+
+void check_ours(const SourceFile& file, const Include& include, Findings& findings) {
+  const bool in_lib = file.path.starts_with("lib/");
+  const std::string from = folder_of(in_lib ? std::string_view(file.path).substr(4) : std::string_view(file.path));
+  const std::string to = folder_of(include.name);
+  if (file.path.starts_with("apps/") && to == "ops/cpu" && file.path != "apps/device.cpp")
+    findings.push_back(at(file, include.line, "only apps/device.cpp knows backends: " + include.name));
+  if (!in_lib && from != "kernels") return;
+  if (from.empty()) {
+    findings.push_back(at(file, include.line, "this folder is not in the table of include rules"));
+  } else if (to.empty()) {
+    findings.push_back(at(file, include.line, "not a header of lib/ with its folder: " + include.name));
+  } else if (to != from && !kMayInclude.at(from).contains(to) && !kMayInclude.at(from).contains(include.name)) {
+    findings.push_back(at(file, include.line, from + " may not include " + include.name));
+  }
+}
+
+const SourceFile* find(const std::vector<SourceFile>& tree, std::string_view path) {
+  const auto found = std::find_if(tree.begin(), tree.end(), [&](const SourceFile& f) { return f.path == path; });
+  return found == tree.end() ? nullptr : &*found;
+}
+
+}  // namespace
+
+Findings includes(const SourceFile& file) {
+  Findings findings;
+  if (!is_code(file.path)) return findings;
+  for (const Include& include : includes_of(file.text)) {
+    if (include.ours)
+      check_ours(file, include, findings);
+    else if (!folder_of(include.name).empty() && include.name.ends_with(".h"))
+      findings.push_back(at(file, include.line, "our own headers stand in quotes: " + include.name));
+    check_library(file, include, findings);
+  }
+  return findings;
+}
+
+Findings architecture_names_no_device(const SourceFile& file) {
+  if (!is_code(file.path) || !file.path.starts_with("lib/model/archs/")) return {};
+  static const std::regex device(R"((^|[^A-Za-z0-9])([Cc]uda|CUDA|[Gg]pu|GPU|[Cc]pu|CPU|[Dd]evice|dnnl)\w*)");
+  return search_code(file, device, "an architecture cannot name a device");
+}
+
+Findings library_is_silent(const SourceFile& file) {
+  if (!is_code(file.path) || !file.path.starts_with("lib/")) return {};
+  static const std::regex loud(
+      R"(\b(std::(cout|cerr|clog)\b|((v?f?printf|v?dprintf|f?puts|f?putc|putchar|perror|_?exit|_Exit|quick_exit|abort|terminate|(secure_)?getenv|setenv)\s*\()))");
+  return search_code(file, loud, "lib/ throws; it does not print, exit or read the environment");
+}
+
+Findings conditional_compilation(const SourceFile& file) {
+  if (!is_code(file.path) || file.path.starts_with("tests/")) return {};
+  static const std::regex cuda(R"(^\s*#\s*(if|ifdef|ifndef|elif)\b.*CUDA)");
+  static const std::regex compiler(R"(^\s*#\s*(if|ifdef|ifndef|elif)\b.*(__CUDA|__NVCC|__GNUC|__clang|__INTEL))");
+  const bool kernels = file.path.starts_with("kernels/");
+  if (kernels && (file.path.starts_with("kernels/device/") || file.path.starts_with("kernels/runtime/"))) return {};
+  if (kernels) return search_code(file, compiler, "the compiler is asked in kernels/device and kernels/runtime only");
+  if (file.path == "apps/device.cpp") return {};
+  return search_code(file, cuda, "only apps/device.cpp tests for CUDA");
+}
+
+Findings length(const SourceFile& file) {
+  if (!is_code(file.path) && !file.path.ends_with(".py") && !file.path.ends_with(".sh")) return {};
+  const size_t n = lines_of(file.text).size();
+  if (n > kMostLines) return {file.path + ": " + std::to_string(n) + " lines, at most 600"};
+  if (n > kLongLines && !kLongFiles.contains(file.path))
+    return {file.path + ": " + std::to_string(n) + " lines; above 400 needs a reason in tests/rules/rules.cpp"};
+  return {};
+}
+
+Findings header_opening(const SourceFile& file) {
+  if (!is_header(file.path)) return {};
+  Findings findings;
+  if (!file.text.starts_with("// ")) findings.push_back(file.path + ": does not begin with what it is for");
+  for (const std::string& line : lines_of(file.text)) {
+    if (line.starts_with("//") || line.empty()) continue;
+    if (line != "#pragma once") findings.push_back(file.path + ": no '#pragma once' after the opening comment");
+    return findings;
+  }
+  findings.push_back(file.path + ": empty");
+  return findings;
+}
+
+Findings machine_paths(const SourceFile& file) {
+  // Prompts and vocabularies are data: whatever people write.
+  if (file.path.ends_with(".jsonl") || file.path.ends_with("tokenizer.json")) return {};
+  static const std::regex folder(R"((^|[^A-Za-z0-9_./~$}-])/(home|root|work|workspace|Users|mnt|srv)/[A-Za-z0-9_.])");
+  Findings findings;
+  int number = 0;
+  for (const std::string& line : lines_of(file.text)) {
+    ++number;
+    // Long lines are data; and the regular expression engine recurses along a line.
+    if (line.size() < 2000 && std::regex_search(line, folder))
+      findings.push_back(at(file, number, "a folder of one machine"));
+  }
+  return findings;
+}
+
+Findings goldens_are_used(const std::vector<SourceFile>& tree) {
+  const std::string golden = "tests/arch/golden/";
+  std::set<std::string> entries, cases;  // cases: folders that the walk over all goldens picks up
+  std::string sources;
+  bool walked = false;
+  for (const SourceFile& file : tree) {
+    if (file.path.starts_with("tests/arch/") && is_code(file.path))
+      walked |=
+          file.text.find("golden_cases()") != std::string::npos && file.text.find("INSTANTIATE_") != std::string::npos;
+    if (file.path.starts_with("tests/") && is_code(file.path)) sources += file.text;
+    if (!file.path.starts_with(golden)) continue;
+    const std::string inside = file.path.substr(golden.size());
+    const std::string entry = inside.substr(0, inside.find('/'));
+    entries.insert(entry);
+    if (inside == entry + "/golden.json") cases.insert(entry);
+  }
+  entries.erase("README.md");
+  Findings findings;
+  for (const std::string& entry : entries) {
+    const bool named =
+        sources.find("\"" + entry + "\"") != std::string::npos || sources.find("/" + entry + "\"") != std::string::npos;
+    if (!named && !(walked && cases.contains(entry))) findings.push_back(golden + entry + ": no test names it");
+  }
+  return findings;
+}
+
+Findings readme_lists_verbs(const std::vector<SourceFile>& tree) {
+  const SourceFile* verbs = find(tree, "apps/verbs.h");
+  const SourceFile* readme = find(tree, "README.md");
+  if (verbs == nullptr || readme == nullptr) return {"README.md or apps/verbs.h is missing"};
+  static const std::regex declaration(R"(\bvoid add_(\w+)\()");
+  const std::string code = code_only(verbs->text);
+  Findings findings;
+  for (auto it = std::sregex_iterator(code.begin(), code.end(), declaration); it != std::sregex_iterator(); ++it)
+    if (!std::regex_search(readme->text, std::regex("kvcal " + (*it)[1].str() + "\\b")))
+      findings.push_back("README.md: does not mention 'kvcal " + (*it)[1].str() + "'");
+  return findings;
+}
+
+}  // namespace kvcal::rules

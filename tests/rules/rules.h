@@ -1,0 +1,42 @@
+// The rules of the tree, each a function from a file to what is wrong with it. They look at text, not at what a
+// compiler makes of it: good enough for code that is not trying to hide.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "rules/source_text.h"
+
+namespace kvcal::rules {
+
+using Findings = std::vector<std::string>;  // "path:line: what", empty when all is well
+
+/// Who may include whom (the table is in rules.cpp), and which libraries may appear where.
+Findings includes(const SourceFile& file);
+
+/// An architecture file cannot name a device.
+Findings architecture_names_no_device(const SourceFile& file);
+
+/// lib/ never prints, exits, aborts or reads the environment.
+Findings library_is_silent(const SourceFile& file);
+
+/// Only apps/device.cpp asks whether CUDA was built; the compiler is asked only in kernels/device and kernels/runtime.
+Findings conditional_compilation(const SourceFile& file);
+
+/// At most 600 lines; above 400 only files that rules.cpp lists with a reason.
+Findings length(const SourceFile& file);
+
+/// A header says what it is for before anything else, then "#pragma once".
+Findings header_opening(const SourceFile& file);
+
+/// No folder of one particular machine.
+Findings machine_paths(const SourceFile& file);
+
+/// Every entry of tests/arch/golden is named by a test source, or is a case (it has a golden.json) and a test is
+/// instantiated over golden_cases().
+Findings goldens_are_used(const std::vector<SourceFile>& tree);
+
+/// README.md names every verb that apps/verbs.h declares, as "kvcal VERB".
+Findings readme_lists_verbs(const std::vector<SourceFile>& tree);
+
+}  // namespace kvcal::rules
