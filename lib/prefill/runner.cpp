@@ -59,6 +59,8 @@ void Runner::embed(std::vector<Stream>& streams) {
 
 void Runner::run_layer(int layer, std::vector<Stream>& streams) {
   const int last_cache = model_.spec().last_cache_layer();
+  const auto tensors_of = [&](int i) { return weights_.text.at("layers." + std::to_string(i) + "."); };
+  if (layer + 1 < n_layers_) tensors_of(layer + 1).prefetch();
   const auto block = model_.load_block(layer, op_, weights_.text);
   std::set<KvTap*> taps;
   for (Stream& s : streams) {
@@ -78,6 +80,7 @@ void Runner::run_layer(int layer, std::vector<Stream>& streams) {
     taps.insert(s.group.tap);
   }
   for (KvTap* tap : taps) tap->layer_done(layer);
+  tensors_of(layer).release();
 }
 
 void Runner::run_head(std::vector<Stream>& streams) {

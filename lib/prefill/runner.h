@@ -9,6 +9,7 @@
 
 #include "model/architecture.h"
 #include "prefill/batching.h"
+#include "prefill/model_weights.h"
 #include "prefill/residual_store.h"
 #include "prefill/sequence_plan.h"
 
@@ -37,11 +38,6 @@ struct SequenceGroup {
 struct RunStep {
   int layer = 0, n_layers = 0;  // layer just worked on; layers this run will touch
   int64_t tokens = 0;           // rows just done
-};
-
-/// Where a model's tensors are: `text` at the language model, `head` where lm_head.weight lives.
-struct ModelWeights {
-  WeightBinder text, head;
 };
 
 class Runner {

@@ -2,7 +2,7 @@
 
 `config` holds keyword arguments of the reference configuration class. `published` turns the config.json that the
 reference framework writes into the older form that published checkpoints use (both forms must be understood); the
-goldens are always computed from the files as they finally lie in the folder.
+goldens are always computed from the files as they finally lie in the folder, except where a case has `served`.
 """
 
 from collections.abc import Callable
@@ -21,6 +21,7 @@ class Case:
     full_sequence: int = 1  # index into lengths: the sequence whose whole tensors are kept
     full_layer: int = -1  # the layer whose Q, K, V are kept; -1: the last one that owns a cache
     published: Callable[[dict], dict] | None = None
+    served: Callable[[dict], dict] | None = None  # config.json as it finally stands, where servers depart from the reference
     f32_tensors: tuple[str, ...] = ()  # name endings stored as f32, as published hybrids do
     extra_tensors: dict[str, tuple[int, ...]] = field(default_factory=dict)  # not part of the language model
 
@@ -36,6 +37,16 @@ def legacy_rope(*, scaling: dict | None) -> Callable[[dict], dict]:
         return config
 
     return rewrite
+
+
+def served_dynamic_base(theta: float, factor: float, dim: int) -> float:
+    """The base vLLM builds its table from: the maximum length is `factor` times the original."""
+    return theta * (factor * factor - (factor - 1)) ** (dim / (dim - 2))
+
+
+def dynamic_rope(theta: float, factor: float) -> Callable[[dict], dict]:
+    """config.json that asks for dynamic scaling, after the goldens were computed with its fixed base."""
+    return lambda config: dict(config, rope_parameters=rope(theta, rope_type="dynamic", factor=factor))
 
 
 def without_head_dim(config: dict) -> dict:
@@ -93,9 +104,10 @@ CASES = (
          dict(DENSE, rope_parameters=rope(1e4, **YARN, beta_fast=16.0, beta_slow=2.0, attention_factor=1.25)),
          "yarn with attention_factor, beta_fast and beta_slow given"),
     Case("llama_dynamic", "LlamaForCausalLM",
-         dict(DENSE, max_position_embeddings=100, rope_parameters=rope(1e4, rope_type="dynamic", factor=4.0)),
-         "dynamic rope: sequence 2 (130 tokens) is longer than max_position_embeddings (100), so the reference "
-         "recomputes the base from that sequence's own length; the shorter ones use the plain base"),
+         dict(DENSE, head_dim=12, rope_parameters=rope(served_dynamic_base(1e4, 4.0, 12))),
+         "dynamic rope by the servers' rule: one base for all positions, as if the context were already `factor` times "
+         "its length (the reference's base grows with the current length); computed as plain rope with that base",
+         served=dynamic_rope(1e4, 4.0)),
     Case("mistral_window", "MistralForCausalLM",
          dict(DENSE, head_dim=16, num_attention_heads=4, hidden_size=56, sliding_window=24, rope_parameters=rope(1e6)),
          "every layer slides over 24 keys (own key included); explicit head_dim; old config form",

@@ -1,0 +1,25 @@
+// Where a checkpoint keeps the tensors of the language model that a config describes.
+#pragma once
+
+#include "checkpoint/checkpoint.h"
+#include "checkpoint/skip_rules.h"
+#include "checkpoint/text_prefix.h"
+#include "checkpoint/weight_binder.h"
+#include "model/model_spec.h"
+
+namespace kvcal {
+
+struct ModelWeights {
+  WeightBinder text;  // at the language model: "embed_tokens.weight", "layers.0.…", "norm.weight"
+  WeightBinder head;  // where "lm_head.weight" lives
+  TextPrefix prefix;
+  SkipRules rules;  // of the whole checkpoint
+
+  SkipReport report() const { return text.report(rules); }
+};
+
+/// Finds the language model. The checkpoint must outlive the result. A head stored beside a tied embedding counts as
+/// used.
+ModelWeights locate_weights(const Checkpoint& checkpoint, const ModelSpec& spec);
+
+}  // namespace kvcal

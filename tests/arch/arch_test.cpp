@@ -1,0 +1,162 @@
+// Every architecture against the reference framework: Q, K, V per head, whole tensors of one layer, the residual stream
+// after every layer, last-position logits; in f32 and in bf16.
+#include <gtest/gtest.h>
+
+#include <numeric>
+
+#include "arch/golden.h"
+#include "harness/compare.h"
+#include "harness/loaded_model.h"
+#include "harness/recording_tap.h"
+#include "harness/tolerances.h"
+
+namespace kvcal {
+namespace {
+
+struct Site3 {
+  const char* name;
+  Site site;
+};
+constexpr Site3 kSites[] = {{"key", Site::Key}, {"value", Site::Value}, {"query", Site::Query}};
+
+class LastLogits final : public LogitsSink {
+ public:
+  std::map<int64_t, std::vector<float>> logits;  // by sequence
+
+  void hidden(Ops& op, const Tensor& x, const Batch& batch, Head& head) override {
+    for (const SequenceSpan& s : batch.sequences) {
+      if (s.span.first_position + s.span.n_tokens != s.sequence_tokens) continue;
+      const int64_t row = s.span.row + s.span.n_tokens - 1;
+      const Tensor y = head.forward(op, op.take_rows(x, std::span<const int64_t>(&row, 1)));
+      std::vector<float>& out = logits[s.sequence];
+      out.resize(static_cast<size_t>(y.elements()));
+      convert_to_float(y.dtype, y.data, out.data(), out.size());
+    }
+  }
+};
+
+std::vector<PromptTokens> prompts_of(const std::vector<std::vector<int32_t>>& ids) {
+  std::vector<PromptTokens> prompts;
+  for (size_t i = 0; i < ids.size(); ++i) prompts.push_back({std::to_string(i), ids[i], 1});
+  return prompts;
+}
+
+std::vector<Sequence> singles(const std::vector<PromptTokens>& prompts) {
+  std::vector<Sequence> sequences;
+  for (size_t i = 0; i < prompts.size(); ++i) {
+    const int64_t n = static_cast<int64_t>(prompts[i].ids.size()), index = static_cast<int64_t>(i);
+    sequences.push_back({index, 1, {{index, 0, n}}, n});
+  }
+  return sequences;
+}
+
+float head_absmax(const Recorded& r, int64_t heads, int64_t head) {
+  const int64_t dim = static_cast<int64_t>(r.values.size()) / (r.n_tokens * heads);
+  float m = 0;
+  for (int64_t t = 0; t < r.n_tokens; ++t)
+    for (int64_t c = 0; c < dim; ++c)
+      m = std::max(m, std::fabs(r.values[static_cast<size_t>((t * heads + head) * dim + c)]));
+  return m;
+}
+
+class ArchTest : public ::testing::TestWithParam<std::string> {
+ protected:
+  struct Result {
+    RecordingTap tap;
+    LastLogits logits;
+  };
+
+  void run(Precision precision, Result& result) {
+    LoadedModel m(golden_.folder, {precision, 2, true});
+    const auto prompts = prompts_of(golden_.sequences());
+    const auto sequences = singles(prompts);
+    Runner runner(*m.model, *m.ops, m.weights, 256);
+    runner.run({{&sequences, &result.tap, Until::Logits, &result.logits}}, prompts);
+    EXPECT_EQ(m.weights.report().unclaimed, std::vector<std::string>{}) << "tensors that nobody asked for";
+    caches_ = m.model->spec().caches;
+  }
+
+  void check(const std::string& precision, Result& result, double absmax_bound, double rms_bound) {
+    for (const KvLayout& c : caches_) check_absmax(precision, c, result.tap, absmax_bound);
+    const int layer = golden_.json.at("full_layer");
+    const int64_t sequence = golden_.json.at("full_sequence");
+    for (const KvLayout& c : caches_) {
+      if (c.layer != layer) continue;
+      for (const Site3& s : kSites)
+        EXPECT_TRUE(close(result.tap.seen[{sequence, c.cache, s.site}].values, golden_.tensor(precision + "." + s.name),
+                          rms_bound))
+            << precision << " " << s.name << " of layer " << layer;
+    }
+  }
+
+  // Per head over all sequences: the maximum of a handful of tokens is at the mercy of single roundings in bf16.
+  void check_absmax(const std::string& precision, const KvLayout& c, RecordingTap& tap, double bound) {
+    const Json& layer = golden_.json.at("absmax").at(precision).at(std::to_string(c.layer));
+    for (const Site3& s : kSites) {
+      const Json& table = layer.at(s.name);  // [sequence][head]
+      const int64_t heads = s.site == Site::Query ? c.n_heads : c.n_kv_heads;
+      for (int64_t h = 0; h < heads; ++h) {
+        double expected = 0, actual = 0;
+        for (size_t i = 0; i < table.size(); ++i) {
+          expected = std::max(expected, table[i].at(static_cast<size_t>(h)).get<double>());
+          const Recorded& seen = tap.seen[{static_cast<int64_t>(i), c.cache, s.site}];
+          actual = std::max(actual, static_cast<double>(head_absmax(seen, heads, h)));
+        }
+        EXPECT_NEAR(actual, expected, bound * expected)
+            << precision << " absmax of " << s.name << ", layer " << c.layer << ", head " << h;
+      }
+    }
+  }
+
+  Golden golden_{GetParam()};
+  std::vector<KvLayout> caches_;
+};
+
+TEST_P(ArchTest, f32_matches_the_reference) {
+  Result result;
+  run(Precision::F32, result);
+  check("f32", result, tolerance::kF32Absmax, tolerance::kF32Rms);
+  const std::vector<float> expected = golden_.tensor("f32.logits");
+  const size_t vocab = expected.size() / result.logits.logits.size();
+  for (const auto& [sequence, logits] : result.logits.logits)
+    EXPECT_TRUE(
+        close(logits, std::span(expected).subspan(static_cast<size_t>(sequence) * vocab, vocab), tolerance::kF32Rms))
+        << "logits of sequence " << sequence;
+}
+
+TEST_P(ArchTest, bf16_matches_the_reference) {
+  Result result;
+  run(Precision::BF16, result);
+  check("bf16", result, tolerance::kBf16Absmax, tolerance::kBf16Rms);
+  const std::vector<float> expected = golden_.tensor("bf16.logits");
+  const size_t vocab = expected.size() / result.logits.logits.size();
+  for (const auto& [sequence, logits] : result.logits.logits)
+    EXPECT_GE(compare(logits, std::span(expected).subspan(static_cast<size_t>(sequence) * vocab, vocab)).cosine,
+              tolerance::kBf16LogitsCosine)
+        << "logits of sequence " << sequence;
+}
+
+TEST_P(ArchTest, residual_stream_matches_after_every_layer) {
+  LoadedModel m(golden_.folder, {Precision::F32, 1, true});
+  const auto ids = golden_.sequences().at(golden_.json.at("full_sequence").get<size_t>());
+  const auto prompts = prompts_of({ids});
+  const auto sequences = singles(prompts);
+  NoTap tap;
+  const Batch batch = make_batches(sequences, prompts, 4096, m.model->spec().n_position_axes).at(0);
+  const auto embedding = m.model->load_embedding(*m.ops, m.weights.text);
+  Tensor x = embedding->forward(*m.ops, batch);
+  for (const LayerSpec& layer : m.model->spec().layers) {
+    LayerStates states;
+    x = m.model->load_block(layer.index, *m.ops, m.weights.text)->forward(*m.ops, x, batch, states, tap, Tail::Full);
+    EXPECT_TRUE(close(std::span(x.as<float>(), static_cast<size_t>(x.elements())),
+                      golden_.tensor("f32.hidden." + std::to_string(layer.index)), tolerance::kF32Rms))
+        << "after layer " << layer.index;
+  }
+}
+
+std::string case_name(const ::testing::TestParamInfo<std::string>& info) { return info.param; }
+
+INSTANTIATE_TEST_SUITE_P(Golden, ArchTest, ::testing::ValuesIn(golden_cases()), case_name);
+
+}  // namespace
+}  // namespace kvcal

@@ -1,0 +1,27 @@
+// Reads tests/arch/golden/<case> (format: the README there).
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+#include "checkpoint/safetensors.h"
+
+namespace kvcal {
+
+struct Golden {
+  explicit Golden(const std::string& name);
+
+  std::filesystem::path folder;
+  Json json;
+  SafetensorsFile file;
+
+  std::vector<std::vector<int32_t>> sequences() const;
+  std::vector<float> tensor(const std::string& name) const;
+};
+
+/// Names of all cases, sorted.
+std::vector<std::string> golden_cases();
+
+}  // namespace kvcal

@@ -1,0 +1,30 @@
+// A checkpoint opened as the program opens it, with a CPU backend.
+#pragma once
+
+#include <memory>
+
+#include "checkpoint/checkpoint.h"
+#include "model/architecture.h"
+#include "ops/cpu/cpu_ops.h"
+#include "prefill/generate.h"
+#include "prefill/model_weights.h"
+#include "prefill/runner.h"
+
+namespace kvcal {
+
+struct LoadedModel {
+  Checkpoint checkpoint;
+  std::unique_ptr<Model> model;
+  ModelWeights weights;
+  std::unique_ptr<Ops> ops;
+
+  LoadedModel(const std::filesystem::path& folder, const CpuOptions& options)
+      : checkpoint(Checkpoint::open(folder)),
+        model(parse_model(checkpoint.config())),
+        weights(locate_weights(checkpoint, model->spec())),
+        ops(make_cpu_ops(options)) {}
+  LoadedModel(const LoadedModel&) = delete;  // the weights refer to the checkpoint beside them
+  LoadedModel& operator=(const LoadedModel&) = delete;
+};
+
+}  // namespace kvcal

@@ -1,0 +1,19 @@
+// Every tolerance of the model-level tests, in one table.
+#pragma once
+
+namespace kvcal::tolerance {
+
+// Against the reference framework, float32 on both sides: sums in another order.
+constexpr double kF32Absmax = 1e-4;  // relative, per head
+constexpr double kF32Rms = 1e-4;     // relative root mean square, whole tensors
+
+// Against the reference framework in bfloat16: other places of rounding.
+constexpr double kBf16Absmax = 1e-2;  // relative, per head: about 2.5 ulp of bf16
+constexpr double kBf16Rms = 2e-2;     // relative root mean square, whole tensors
+constexpr double kBf16LogitsCosine = 0.999;
+
+// Token by token, or cut off the 256 grid, against one shot (design, Contract of a block).
+constexpr double kF32Steps = 1e-4;  // relative root mean square
+constexpr double kBf16Steps = 2e-2;
+
+}  // namespace kvcal::tolerance

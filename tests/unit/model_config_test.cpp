@@ -1,0 +1,169 @@
+// Layer lists and cache layouts from configs: own cases, and the public configs where they lie beside the project.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "model/architecture.h"
+#include "model/config_reading.h"
+
+namespace kvcal {
+namespace {
+
+Json llama(Json changes = Json::object()) {
+  Json config = {{"architectures", {"LlamaForCausalLM"}},
+                 {"model_type", "llama"},
+                 {"vocab_size", 100},
+                 {"hidden_size", 64},
+                 {"intermediate_size", 128},
+                 {"num_hidden_layers", 3},
+                 {"num_attention_heads", 4},
+                 {"num_key_value_heads", 2}};
+  config.update(changes);
+  return config;
+}
+
+std::string refusal(const Json& config) {
+  try {
+    parse_model(config);
+    return "accepted";
+  } catch (const Error& e) {
+    return e.what();
+  }
+}
+
+TEST(Config, head_dim_defaults_to_hidden_by_heads_and_may_differ) {
+  EXPECT_EQ(parse_model(llama())->spec().caches.at(0).head_dim_k, 16);
+  EXPECT_EQ(parse_model(llama({{"head_dim", 32}}))->spec().caches.at(0).head_dim_k, 32);
+  EXPECT_EQ(parse_model(llama({{"head_dim", nullptr}}))->spec().caches.at(0).head_dim_k, 16);
+  EXPECT_EQ(parse_model(llama({{"num_key_value_heads", nullptr}}))->spec().caches.at(0).n_kv_heads, 4);
+}
+
+TEST(Config, every_layer_of_a_dense_model_owns_a_cache) {
+  const ModelSpec spec = parse_model(llama())->spec();
+  ASSERT_EQ(spec.caches.size(), 3u);
+  EXPECT_EQ(spec.caches[2].name, "layers.2.self_attn");
+  EXPECT_EQ(kv_bytes_per_token(spec, 2), 3 * 2 * 32 * 2);
+  EXPECT_EQ(spec.last_cache_layer(), 2);
+}
+
+TEST(Config, windows_follow_each_familys_rule) {
+  const auto windows = [](const Json& config) {
+    std::vector<int64_t> w;
+    const auto model = parse_model(config);
+    for (const KvLayout& c : model->spec().caches) w.push_back(c.window);
+    return w;
+  };
+  using W = std::vector<int64_t>;
+  const auto with = [](const char* cls, Json changes) {
+    Json c = llama(changes);
+    c["architectures"] = {cls};
+    return c;
+  };
+  EXPECT_EQ(windows(with("MistralForCausalLM", Json::object())), (W{4096, 4096, 4096}))
+      << "the class default when the key is absent";
+  EXPECT_EQ(windows(with("MistralForCausalLM", {{"sliding_window", nullptr}})), (W{0, 0, 0}));
+  EXPECT_EQ(windows(with("MistralForCausalLM", {{"sliding_window", 128}})), (W{128, 128, 128}));
+  EXPECT_EQ(windows(with("Qwen2ForCausalLM", {{"sliding_window", 128}})), (W{0, 0, 0})) << "use_sliding_window is off";
+  EXPECT_EQ(windows(with("Qwen2ForCausalLM",
+                         {{"sliding_window", 128}, {"use_sliding_window", true}, {"max_window_layers", 1}})),
+            (W{0, 128, 128}));
+  EXPECT_EQ(windows(with("Qwen3ForCausalLM",
+                         {{"sliding_window", 64},
+                          {"use_sliding_window", true},
+                          {"layer_types", {"sliding_attention", "full_attention", "sliding_attention"}}})),
+            (W{64, 0, 64}));
+}
+
+TEST(Config, hybrid_layers_follow_layer_types_or_the_interval) {
+  Json config = llama({{"architectures", {"Qwen3_5ForCausalLM"}}, {"num_hidden_layers", 8}});
+  const auto layers_with_cache = [](const Json& c) {
+    std::vector<int> layers;
+    const auto model = parse_model(c);
+    for (const KvLayout& cache : model->spec().caches) layers.push_back(cache.layer);
+    return layers;
+  };
+  EXPECT_EQ(layers_with_cache(config), (std::vector<int>{3, 7}));
+  config["full_attention_interval"] = 2;
+  EXPECT_EQ(layers_with_cache(config), (std::vector<int>{1, 3, 5, 7}));
+  config["layer_types"] = std::vector<std::string>(8, "linear_attention");
+  config["layer_types"][5] = "full_attention";
+  EXPECT_EQ(layers_with_cache(config), std::vector<int>{5});
+  EXPECT_EQ(parse_model(config)->spec().layers[0].kind, LayerKind::GatedDeltaNet);
+}
+
+TEST(Config, a_wrapper_is_read_from_its_text_config) {
+  Json text = llama({{"num_hidden_layers", 4}});
+  text.erase("architectures");
+  const Json config = {{"architectures", {"Qwen3_5ForConditionalGeneration"}},
+                       {"model_type", "qwen3_5"},
+                       {"tie_word_embeddings", true},
+                       {"text_config", text}};
+  const ModelSpec spec = parse_model(config)->spec();
+  EXPECT_EQ(spec.model_type, "qwen3_5");
+  EXPECT_EQ(spec.layers.size(), 4u);
+  EXPECT_TRUE(spec.tied_head);
+}
+
+TEST(Config, refusals_name_the_cause) {
+  const auto contains = [](const std::string& text, const std::string& part) {
+    EXPECT_NE(text.find(part), std::string::npos) << text;
+  };
+  contains(refusal(Json{{"architectures", {"LlamaForCausalML"}}}), "did you mean 'LlamaForCausalLM'?");
+  contains(refusal(Json{{"architectures", {"T5ForConditionalGeneration"}}}), "known: LlamaForCausalLM, Mistral");
+  contains(refusal(Json::object()), "names no architecture");
+  contains(refusal(Json::array()), "not an object");
+  contains(refusal(llama({{"num_attention_heads", 3}})), "not a multiple of num_key_value_heads");
+  contains(refusal(llama({{"hidden_act", "gelu"}})), "hidden_act is 'gelu'");
+  contains(refusal(llama({{"num_hidden_layers", 0}})), "num_hidden_layers is 0");
+  contains(refusal(llama({{"num_hidden_layers", 100000}})), "at most 4096");
+  contains(refusal(llama({{"hidden_size", "64"}})), "hidden_size");
+  contains(refusal(llama({{"rms_norm_eps", 0}})), "rms_norm_eps");
+  contains(refusal(llama({{"text_config", 3}})), "text_config is not an object");
+  contains(refusal(llama({{"architectures", {"Qwen3ForCausalLM"}}, {"layer_types", {"full_attention"}}})),
+           "layer_types has 1 entries, expected 3");
+  contains(refusal(llama({{"architectures", {"Qwen3_5ForCausalLM"}},
+                          {"layer_types", {"full_attention", "mamba", "full_attention"}}})),
+           "unknown word in layer_types 'mamba'");
+  contains(
+      refusal(llama({{"architectures", {"Qwen3NextForCausalLM"}}, {"num_experts", 4}, {"num_experts_per_tok", 9}})),
+      "num_experts_per_tok 9 does not fit num_experts 4");
+  contains(refusal(llama({{"architectures", {"Qwen3NextForCausalLM"}}, {"mlp_only_layers", {7}}})), "mlp_only_layers");
+}
+
+// The public configs, where they lie beside the project: ours come out as expected.jsonl says.
+TEST(Config, public_configs_give_the_expected_caches) {
+  const std::filesystem::path root = std::filesystem::path(KVCAL_SOURCE_DIR) / "../shared/configs";
+  if (!std::filesystem::exists(root / "expected.jsonl"))
+    GTEST_SKIP() << "no folder of public configs beside the project";
+  std::ifstream lines(root / "expected.jsonl");
+  int n_checked = 0;
+  for (std::string line; std::getline(lines, line);) {
+    const Json e = parse_json(line);
+    const std::string name = e.at("model");
+    SCOPED_TRACE(name);
+    JsonLimits limits;
+    limits.allow_non_finite = true;
+    std::filesystem::path folder = root / name;
+    if (!std::filesystem::exists(folder / "config.json")) continue;
+    const Json config = read_json_file(folder / "config.json", limits);
+    const Json* classes = find_member(config, "architectures");
+    bool known = false;
+    for (const Architecture& a : architectures())
+      known = known || (classes && classes->is_array() && !classes->empty() && (*classes)[0] == a.name);
+    if (!known) continue;
+    const std::unique_ptr<Model> model = parse_model(config);
+    const ModelSpec& spec = model->spec();
+    std::vector<int> layers;
+    for (const KvLayout& c : spec.caches) layers.push_back(c.layer);
+    EXPECT_EQ(layers, e.at("kv_layers").get<std::vector<int>>());
+    EXPECT_EQ(static_cast<int64_t>(spec.layers.size()), e.at("n_layers").get<int64_t>());
+    EXPECT_EQ(kv_bytes_per_token(spec, 2), e.at("kv_bytes_per_token_bf16").get<int64_t>());
+    EXPECT_EQ(kv_bytes_per_token(spec, 1), e.at("kv_bytes_per_token_fp8").get<int64_t>());
+    ++n_checked;
+  }
+  EXPECT_GE(n_checked, 10);
+}
+
+}  // namespace
+}  // namespace kvcal

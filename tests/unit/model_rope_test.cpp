@@ -1,0 +1,96 @@
+// Frequencies against the reference framework's and against values worked out by hand (tests/arch/golden/rope.json).
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <filesystem>
+#include <set>
+
+#include "model/rope.h"
+
+namespace kvcal {
+namespace {
+
+Json goldens() { return read_json_file(std::filesystem::path(KVCAL_SOURCE_DIR) / "tests/arch/golden/rope.json"); }
+
+RopeSpec spec_of(const Json& flat) {
+  Json config = {{"rope_parameters", flat}};
+  config["max_position_embeddings"] = get_int_or(flat, "max_position_embeddings", 4096);
+  return read_rope(config, get_int(flat, "head_dim"), {});
+}
+
+TEST(Rope, frequencies_equal_the_reference_frameworks) {
+  std::set<std::string> checked;
+  const Json all = goldens();
+  for (const Json& c : all.at("cases")) {
+    const std::string type = c.at("config").at("rope_type");
+    // longrope is not read; dynamic follows the servers' fixed base, which the reference reaches at factor x length.
+    if (type == "longrope" || (type == "dynamic" && get_int_or(c, "seq_len", 0) != 8192)) continue;
+    SCOPED_TRACE(c.at("name").get<std::string>());
+    const RopeSpec spec = spec_of(c.at("config"));
+    const auto expected = c.at("inv_freq").get<std::vector<double>>();
+    ASSERT_EQ(spec.inverse_frequency.size(), expected.size());
+    for (size_t i = 0; i < expected.size(); ++i)
+      EXPECT_NEAR(spec.inverse_frequency[i], expected[i], 3e-7 * expected[i]) << "pair " << i;
+    EXPECT_NEAR(spec.magnitude, c.at("magnitude").get<double>(), 1e-6);
+    checked.insert(type);
+  }
+  EXPECT_EQ(checked, (std::set<std::string>{"default", "dynamic", "linear", "llama3", "yarn"}));
+}
+
+TEST(Rope, frequencies_equal_hand_values) {
+  int n = 0;
+  const Json all = goldens();
+  for (const Json& c : all.at("hand")) {
+    if (!c.contains("inv_freq")) continue;
+    SCOPED_TRACE(c.at("name").get<std::string>());
+    const RopeSpec spec = spec_of(c.at("config"));
+    for (const auto& [index, value] : c.at("inv_freq").items()) {
+      EXPECT_NEAR(spec.inverse_frequency.at(std::stoul(index)), value.get<double>(), 1e-6 * value.get<double>());
+      ++n;
+    }
+  }
+  EXPECT_GT(n, 15);
+}
+
+TEST(Rope, older_spellings_mean_the_same) {
+  const Json modern = {{"rope_parameters", {{"rope_type", "linear"}, {"factor", 2.0}, {"rope_theta", 5000.0}}}};
+  const Json older = {{"rope_theta", 5000.0}, {"rope_scaling", {{"type", "linear"}, {"factor", 2.0}}}};
+  EXPECT_EQ(read_rope(modern, 64, {}).inverse_frequency, read_rope(older, 64, {}).inverse_frequency);
+  const Json partial = {{"partial_rotary_factor", 0.25}, {"rope_scaling", nullptr}};
+  EXPECT_EQ(read_rope(partial, 64, {}).rotary_dim, 16);
+  EXPECT_EQ(read_rope(Json::object(), 256, {1e4, 0.25}).rotary_dim, 64);
+}
+
+TEST(Rope, mrope_sections_choose_the_axis_of_each_pair) {
+  const auto axes = [](Json table, int64_t head_dim) {
+    std::string s;
+    for (const int a : read_rope({{"rope_parameters", table}}, head_dim, {}).axis) s += "THW"[a];
+    return s;
+  };
+  EXPECT_EQ(axes({{"mrope_section", {11, 11, 10}}, {"mrope_interleaved", true}}, 64),
+            "THWTHWTHWTHWTHWTHWTHWTHWTHWTHWTH");
+  EXPECT_EQ(axes({{"type", "mrope"}, {"mrope_section", {2, 3, 3}}}, 16), "TTHHHWWW");
+}
+
+TEST(Rope, refusals_name_the_cause) {
+  const auto message = [](const Json& table) -> std::string {
+    try {
+      read_rope({{"rope_parameters", table}}, 64, {});
+      return "accepted";
+    } catch (const Error& e) {
+      return e.what();
+    }
+  };
+  EXPECT_NE(message({{"rope_type", "yarm"}}).find("unknown rope_type 'yarm'; did you mean 'yarn'?"), std::string::npos);
+  EXPECT_NE(message({{"rope_type", "longrope"}}).find("longrope"), std::string::npos);
+  EXPECT_NE(message({{"rope_type", "linear"}}).find("factor"), std::string::npos);
+  EXPECT_NE(message({{"rope_type", "linear"}, {"factor", 0.5}}).find("factor"), std::string::npos);
+  EXPECT_NE(message({{"rope_type", "yarn"}, {"factor", 4.0}}).find("original_max_position_embeddings"),
+            std::string::npos);
+  EXPECT_NE(message({{"rope_theta", 0.0}}).find("rope_theta"), std::string::npos);
+  EXPECT_NE(message({{"partial_rotary_factor", 2.0}}).find("partial_rotary_factor"), std::string::npos);
+  EXPECT_NE(message({{"mrope_section", {1, 2}}}).find("mrope_section"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace kvcal
