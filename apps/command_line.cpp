@@ -3,6 +3,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <iostream>
+#include <regex>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -60,14 +61,23 @@ std::string command_of(const CLI::App& app) {
   fail_usage(app, "unknown option " + quoted(name) + (nearest.empty() ? "" : "; did you mean '" + nearest + "'?"));
 }
 
+// CLI11's "Could not convert: --threads = x" and "--out: 1 required FILE missing".
+std::string in_our_words(std::string what) {
+  std::replace(what.begin(), what.end(), '\n', ' ');
+  static const std::regex not_converted("Could not convert: (\\S+) = (.*)"),
+      missing("(\\S+): 1 required (\\S+) missing");
+  std::smatch match;
+  if (std::regex_match(what, match, not_converted)) return match[1].str() + ": cannot read " + quoted(match[2].str());
+  if (std::regex_match(what, match, missing)) return match[1].str() + " needs a value, " + match[2].str();
+  return what;
+}
+
 [[noreturn]] void fail_parse(const CLI::App& app, const CLI::ParseError& error) {
   const std::vector<CLI::App*> verbs = const_cast<CLI::App&>(app).get_subcommands();
   const CLI::App& innermost = verbs.empty() ? app : *verbs.front();
   for (const CLI::App* level : {&app, &innermost})
     if (const auto rest = level->remaining(false); !rest.empty()) fail_extra(*level, rest.front());
-  std::string what = error.what();
-  std::replace(what.begin(), what.end(), '\n', ' ');
-  fail_usage(innermost, what);
+  fail_usage(innermost, in_our_words(error.what()));
 }
 
 Job print(std::string text) {
@@ -90,6 +100,7 @@ Job parse_command_line(int argc, const char* const* argv) {
 
   Job chosen;
   for (const auto add : kVerbs) add(app, chosen);
+  for (CLI::App* verb : app.get_subcommands([](CLI::App*) { return true; })) verb->group("Verbs");
 
   // Before CLI11 sees it: it would read on after an unknown verb and complain about something later.
   const std::vector<std::string> names = verb_names(app);

@@ -1,6 +1,7 @@
 #include "device.h"
 
 #include "base/error.h"
+#include "build_info.h"
 #include "ops/cpu/cpu_ops.h"
 
 namespace kvcal {
@@ -11,17 +12,13 @@ bool names_cuda(const std::string& name) {
   return name.starts_with("cuda:") && name.size() > 5 && name.find_first_not_of("0123456789", 5) == std::string::npos;
 }
 
-std::string processor_note() {
-#if defined(__x86_64__)
-  __builtin_cpu_init();
-  if (__builtin_cpu_supports("avx512bw")) return "x86-64, AVX-512";
-  if (__builtin_cpu_supports("avx2")) return "x86-64, AVX2";
-  return "x86-64, no AVX2";
-#elif defined(__aarch64__)
-  return "aarch64";
-#else
-  return "";
-#endif
+Backend cpu_backend() {
+  try {
+    const std::string isa = make_cpu_ops({.precision = Precision::BF16, .threads = 1})->isa();
+    return {.name = "cpu", .built = true, .found = true, .note = isa + "; " + build_info().libraries};
+  } catch (const Error& error) {  // the processor is too old
+    return {.name = "cpu", .built = true, .found = false, .note = error.what()};
+  }
 }
 
 }  // namespace
@@ -35,10 +32,7 @@ std::unique_ptr<Ops> open_device(const std::string& name, Precision precision, i
 }
 
 std::vector<Backend> backends() {
-  return {
-      {.name = "cpu", .built = true, .found = true, .note = processor_note()},
-      {.name = "cuda", .built = false, .found = false, .note = ""},
-  };
+  return {cpu_backend(), {.name = "cuda", .built = false, .found = false, .note = ""}};
 }
 
 }  // namespace kvcal

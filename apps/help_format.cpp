@@ -5,7 +5,6 @@ namespace kvcal {
 HelpFormat::HelpFormat() {
   column_width(30);
   label("Positionals", "Arguments");
-  label("Subcommands", "Verbs");
 }
 
 std::string HelpFormat::make_usage(const CLI::App* app, std::string name) const {

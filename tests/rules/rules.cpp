@@ -219,16 +219,22 @@ Findings goldens_are_used(const std::vector<SourceFile>& tree) {
   return findings;
 }
 
-Findings readme_lists_verbs(const std::vector<SourceFile>& tree) {
+Findings verbs_are_documented(const std::vector<SourceFile>& tree) {
   const SourceFile* verbs = find(tree, "apps/verbs.h");
   const SourceFile* readme = find(tree, "README.md");
-  if (verbs == nullptr || readme == nullptr) return {"README.md or apps/verbs.h is missing"};
+  const SourceFile* manual = find(tree, "apps/kvcal.1");
+  if (verbs == nullptr || readme == nullptr || manual == nullptr)
+    return {"README.md, apps/kvcal.1 or apps/verbs.h is missing"};
   static const std::regex declaration(R"(\bvoid add_(\w+)\()");
   const std::string code = code_only(verbs->text);
   Findings findings;
-  for (auto it = std::sregex_iterator(code.begin(), code.end(), declaration); it != std::sregex_iterator(); ++it)
-    if (!std::regex_search(readme->text, std::regex("kvcal " + (*it)[1].str() + "\\b")))
-      findings.push_back("README.md: does not mention 'kvcal " + (*it)[1].str() + "'");
+  for (auto it = std::sregex_iterator(code.begin(), code.end(), declaration); it != std::sregex_iterator(); ++it) {
+    const std::string verb = (*it)[1];
+    if (!std::regex_search(readme->text, std::regex("kvcal " + verb + "\\b")))
+      findings.push_back("README.md: does not mention 'kvcal " + verb + "'");
+    if (manual->text.find("\n.B " + verb + "\n") == std::string::npos)
+      findings.push_back("apps/kvcal.1: does not describe " + verb);
+  }
   return findings;
 }
 

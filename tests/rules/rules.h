@@ -36,7 +36,7 @@ Findings machine_paths(const SourceFile& file);
 /// instantiated over golden_cases().
 Findings goldens_are_used(const std::vector<SourceFile>& tree);
 
-/// README.md names every verb that apps/verbs.h declares, as "kvcal VERB".
-Findings readme_lists_verbs(const std::vector<SourceFile>& tree);
+/// README.md names every verb that apps/verbs.h declares, as "kvcal VERB", and the manual page describes it.
+Findings verbs_are_documented(const std::vector<SourceFile>& tree);
 
 }  // namespace kvcal::rules

@@ -1,0 +1,87 @@
+// Runs every case below tests/cli (cli_case.h says what a case is). They test the program, not the numerics.
+//   test_cli [--update] [gtest options]      --update: what comes out becomes what is expected
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <set>
+#include <string_view>
+
+#include "cli/cli_case.h"
+
+namespace kvcal::cli {
+namespace {
+
+bool g_update = false;
+
+const Places& places() {
+  static const Places all = {KVCAL_PROGRAM, KVCAL_SOURCE_DIR, KVCAL_BUILD_DIR, KVCAL_CMAKE};
+  return all;
+}
+
+class CaseTest final : public testing::Test {
+ public:
+  explicit CaseTest(Case c) : case_(std::move(c)) {}
+
+  void TestBody() override {
+    const Outcome outcome = run(case_, places());
+    if (g_update) return update(case_, outcome);
+    const Outcome want = expected(case_);
+    EXPECT_EQ(outcome.exit, want.exit);
+    EXPECT_TRUE(matches(want.out, outcome.out)) << "stdout is:\n" << outcome.out << "expected:\n" << want.out;
+    EXPECT_TRUE(matches(want.err, outcome.err)) << "stderr is:\n" << outcome.err << "expected:\n" << want.err;
+  }
+
+ private:
+  Case case_;
+};
+
+TEST(Harness, WildcardsInLines) {
+  EXPECT_TRUE(matches("", ""));
+  EXPECT_FALSE(matches("", "x\n"));
+  EXPECT_FALSE(matches("x\n", ""));
+  EXPECT_TRUE(matches("a*c\n", "abbbc\n"));
+  EXPECT_TRUE(matches("a*c\n", "ac\n"));
+  EXPECT_TRUE(matches("*b*d\n", "abcbd\n"));
+  EXPECT_FALSE(matches("a*c\n", "abcd\n"));
+  EXPECT_FALSE(matches("a\n", "a\nb\n"));
+}
+
+TEST(Harness, WildcardLines) {
+  EXPECT_TRUE(matches("...\n", ""));
+  EXPECT_TRUE(matches("a\n...\nz\n", "a\nz\n"));
+  EXPECT_TRUE(matches("a\n...\nz\n", "a\nz\nb\nz\n"));
+  EXPECT_FALSE(matches("a\n...\nz\n", "a\nz\nb\n"));
+  EXPECT_TRUE(matches("...\nb\n...\n", "a\nb\nc\n"));
+  EXPECT_FALSE(matches("...\nb\n...\n", "a\nc\n"));
+}
+
+// An expectation whose command is gone would look like a test and never run.
+TEST(Harness, EveryExpectationHasItsCommand) {
+  std::set<std::string> stems;
+  for (const Case& c : find_cases(std::filesystem::path(KVCAL_SOURCE_DIR) / "tests/cli")) stems.insert(c.stem.string());
+  EXPECT_FALSE(stems.empty());
+  for (const auto& entry :
+       std::filesystem::recursive_directory_iterator(std::filesystem::path(KVCAL_SOURCE_DIR) / "tests/cli")) {
+    std::filesystem::path path = entry.path();
+    if (path.extension() == ".exit" || path.extension() == ".stdout" || path.extension() == ".stderr")
+      EXPECT_TRUE(stems.contains(path.replace_extension().string())) << entry.path();
+  }
+}
+
+void register_cases() {
+  for (const Case& c : find_cases(std::filesystem::path(KVCAL_SOURCE_DIR) / "tests/cli")) {
+    const size_t slash = c.name.find('/');
+    testing::RegisterTest(("Cli_" + c.name.substr(0, slash)).c_str(), c.name.substr(slash + 1).c_str(), nullptr,
+                          nullptr, __FILE__, __LINE__, [c]() -> testing::Test* { return new CaseTest(c); });
+  }
+}
+
+}  // namespace
+}  // namespace kvcal::cli
+
+int main(int argc, char** argv) {
+  testing::InitGoogleTest(&argc, argv);
+  for (int i = 1; i < argc; ++i) kvcal::cli::g_update |= std::string_view(argv[i]) == "--update";
+  kvcal::cli::register_cases();
+  return RUN_ALL_TESTS();
+}

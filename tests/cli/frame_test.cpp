@@ -1,0 +1,89 @@
+// The parts of apps/ that need no process of their own: tables, the status line, devices, unknown names.
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "base/error.h"
+#include "command_line.h"
+#include "device.h"
+#include "progress.h"
+#include "table.h"
+
+namespace kvcal {
+namespace {
+
+std::string message_of(const std::function<void()>& f) {
+  try {
+    f();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+TEST(Table, AlignsColumnsAndLeavesNoSpacesAtLineEnds) {
+  Table table({{"layer", Table::Align::Right}, {"kind"}, {"bytes", Table::Align::Right}, {"note"}});
+  table.add_row({"3", "attention", "1024", ""});
+  table.add_row({"10", "mla", "9", "shared"});
+  EXPECT_EQ(table.text(),
+            "layer  kind       bytes  note\n"
+            "    3  attention   1024\n"
+            "   10  mla            9  shared\n");
+}
+
+TEST(Table, CountsColumnsOfTheTerminalNotBytes) {
+  EXPECT_EQ(display_width("abc"), 3);
+  EXPECT_EQ(display_width("é"), 1);
+  EXPECT_EQ(display_width("e\xCC\x81"), 1);  // combining accent
+  EXPECT_EQ(display_width("日本"), 4);
+  EXPECT_EQ(display_width("\xFF"), 1);  // no UTF-8
+  Table table({{"a"}, {"b"}});
+  table.add_row({"日本", "x"});
+  table.add_row({"abcd", "y"});
+  EXPECT_EQ(table.text(), "a     b\n日本  x\nabcd  y\n");
+}
+
+TEST(Table, CutsAtCharacters) {
+  EXPECT_EQ(cut_to_width("abcdef", 6), "abcdef");
+  EXPECT_EQ(cut_to_width("abcdefg", 6), "abcde…");
+  EXPECT_EQ(cut_to_width("日本語", 4), "日…");
+  EXPECT_EQ(cut_to_width("ab", 0), "");
+}
+
+TEST(StatusLine, SaysWhereHowFastAndHowLong) {
+  EXPECT_EQ(status_line({"layer 3/24", 250, 1000, "tokens", 10.0}, 80), "layer 3/24 · 25 % · 25 tokens/s · 0:30 left");
+  EXPECT_EQ(status_line({"layer 1/24", 0, 1000, "tokens", 0.0}, 80), "layer 1/24 · 0 %");
+  EXPECT_EQ(status_line({"reading", 2'000'000, 0, "bytes", 2.0}, 80), "reading · 1,000,000 bytes/s");
+  EXPECT_EQ(status_line({"layer 3/24", 250, 1000, "tokens", 10.0}, 14), "layer 3/24 · …");
+}
+
+TEST(StatusLine, Numbers) {
+  EXPECT_EQ(with_separators(0), "0");
+  EXPECT_EQ(with_separators(999), "999");
+  EXPECT_EQ(with_separators(1000), "1,000");
+  EXPECT_EQ(with_separators(-1234567), "-1,234,567");
+  EXPECT_EQ(with_separators(-123), "-123");
+  EXPECT_EQ(duration_text(0), "0:00");
+  EXPECT_EQ(duration_text(59.2), "1:00");
+  EXPECT_EQ(duration_text(3725), "1:02:05");
+}
+
+TEST(Device, CpuIsAlwaysThere) {
+  EXPECT_NE(open_device("cpu", Precision::F32, 1), nullptr);
+  EXPECT_NE(open_device("auto", Precision::BF16, 1), nullptr);
+}
+
+TEST(Device, NamesWhatIsMissing) {
+  EXPECT_NE(message_of([] { open_device("cuda:1", Precision::BF16, 1); }).find("built without CUDA"),
+            std::string::npos);
+  EXPECT_NE(message_of([] { open_device("cudo", Precision::BF16, 1); }).find("did you mean 'cuda'"), std::string::npos);
+  EXPECT_NE(message_of([] { open_device("cuda:x", Precision::BF16, 1); }).find("unknown device"), std::string::npos);
+}
+
+TEST(CommandLine, ParsingOpensNothing) {
+  const char* argv[] = {"kvcal", "prompts", "no/such/model"};
+  EXPECT_TRUE(parse_command_line(3, argv));
+}
+
+}  // namespace
+}  // namespace kvcal
