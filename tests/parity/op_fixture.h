@@ -88,12 +88,13 @@ inline Tolerance one_rounding(Precision p, double inner) {
 inline void expect_close(const char* what, const std::vector<double>& actual, const std::vector<double>& expected,
                          const Tolerance& t) {
   ASSERT_EQ(actual.size(), expected.size()) << what;
+  constexpr double kSubnormal = 0x1p-133;  // spacing of bf16 near zero
   double top = 0.0, worst = 0.0;
   for (const double e : expected) top = std::max(top, std::fabs(e));
   size_t at = 0;
   for (size_t i = 0; i < actual.size(); ++i) {
     if (std::isnan(expected[i]) && std::isnan(actual[i])) continue;
-    const double bound = t.relative * std::fabs(expected[i]) + t.absolute * top + 1e-44;
+    const double bound = t.relative * std::fabs(expected[i]) + t.absolute * top + kSubnormal;
     const double excess = std::isfinite(actual[i]) || actual[i] == expected[i]
                               ? std::fabs(actual[i] - expected[i]) / bound
                               : std::numeric_limits<double>::infinity();
