@@ -3,7 +3,8 @@
 //
 // Values are counted by their bf16 code without the sign: code = bits & 0x7FFF, |x| = the float whose upper half it is;
 // codes 0x7F80 and above are infinity and NaN. Octave o = code >> 7: the exponent field; 0 holds zero and subnormals.
-// Significand m of a code: 128 + (code & 127) in octaves 1..254, (code & 127) in octave 0; |x| = m · 2^(max(o,1) - 134).
+// Significand m of a code: 128 + (code & 127) in octaves 1..254, (code & 127) in octave 0; |x| = m · 2^(max(o,1) -
+// 134).
 #pragma once
 
 #include <array>
@@ -45,24 +46,24 @@ struct OctaveMoments {
 };
 
 struct ChannelStatistics {
-  uint16_t absmax = 0;                // code; key and value only
+  uint16_t absmax = 0;                 // code; key and value only
   std::vector<OctaveMoments> octaves;  // ascending, none empty
 };
 
 struct HeadStatistics {
   MagnitudeHistogram histogram;
-  uint16_t absmax = 0;  // code of the largest finite magnitude
-  Provenance where;     // of that value
+  uint16_t absmax = 0;                                      // code of the largest finite magnitude
+  Provenance where;                                         // of that value
   std::vector<std::pair<uint8_t, uint64_t>> token_octaves;  // tokens by the octave of their largest magnitude
 };
 
 struct SiteStatistics {
   std::vector<HeadStatistics> heads;
   std::vector<ChannelStatistics> channels;  // [heads · width], width = head_dim of the site
-  std::vector<double> pair_norm;            // key only: [n_kv_heads · rotary_dim / 2], largest sqrt(a² + b²) per pair
-  std::vector<uint16_t> position_absmax;    // code by bucket b: positions [2^(b-1), 2^b), bucket 0 is position 0
-  std::vector<uint16_t> prompt_absmax;      // code, [n_passes][n_prompts]
-  uint64_t n_tokens = 0;                    // rows seen
+  std::vector<double> pair_norm;          // key only: [n_kv_heads · rotary_dim / 2], largest sqrt(a² + b²) per pair
+  std::vector<uint16_t> position_absmax;  // code by bucket b: positions [2^(b-1), 2^b), bucket 0 is position 0
+  std::vector<uint16_t> prompt_absmax;    // code, [n_passes][n_prompts]
+  uint64_t n_tokens = 0;                  // rows seen
 };
 
 struct CacheStatistics {

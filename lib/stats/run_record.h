@@ -1,0 +1,27 @@
+// What a statistics file knows beside the numbers: enough that `solve` reproduces the artifact byte for byte.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+#include "stats/statistics.h"
+
+namespace kvcal {
+
+struct RunRecord {
+  Json model;              // the artifact's block, verbatim
+  Json layers_without_kv;  // the same
+  Json calibration;        // the same, without what is derived from the statistics
+  Json sanity;             // mean negative log-likelihood of a few prompts, or null when not run
+  std::string plan_sha256;
+  int n_passes = 0;
+  std::vector<std::string> prompt_ids;  // sorted
+};
+
+struct Statistics {
+  RunRecord run;
+  std::vector<CacheStatistics> caches;  // by cache
+};
+
+}  // namespace kvcal
