@@ -103,6 +103,14 @@ void remove_kv_parts(Json& config) {
     if (config.contains(key)) remove_kv_parts(config[key]);
 }
 
+bool any_group_has_weights(const Json* groups) {
+  if (!groups) return false;
+  if (!groups->is_object()) return !groups->empty();
+  for (const auto& group : groups->items())
+    if (!group.value().is_object() || find_member(group.value(), "weights")) return true;
+  return false;
+}
+
 bool is_empty(const Json* value) { return !value || ((value->is_object() || value->is_array()) && value->empty()); }
 
 }  // namespace
@@ -122,24 +130,18 @@ bool quantizes_weights(const Json& quantization_config) {
   if (!quantization_config.is_object()) return true;
   const Json* nested = find_member(quantization_config, "quantization");
   const Json& quantization = nested && nested->is_object() ? *nested : quantization_config;
-  if (quantization.empty()) return false;
-  const std::string method = [&]() -> std::string {
-    const Json* value = find_member(quantization_config, "quant_method");
-    return value && value->is_string() ? value->get<std::string>() : "";
-  }();
+  const Json* said = find_member(quantization_config, "quant_method");
+  const std::string method = said && said->is_string() ? said->get<std::string>() : "";
+  // Files without a method are told apart by what they hold.
   const Json* groups = find_member(quantization, "config_groups");
-  if (method == "compressed-tensors") {
-    if (is_empty(groups)) return false;
-    if (!groups->is_object()) return true;
-    for (const auto& group : groups->items())
-      if (!group.value().is_object() || find_member(group.value(), "weights")) return true;
-    return false;
-  }
-  if (method == "modelopt" || (method.empty() && (nested || quantization.contains("quant_algo")))) {
+  const bool modelopt = method == "modelopt" || (method.empty() && (nested || quantization.contains("quant_algo")));
+  const bool compressed = method == "compressed-tensors" || (method.empty() && !modelopt && groups);
+  if (modelopt) {
     const Json* algorithm = find_member(quantization, "quant_algo");
     const bool none = !algorithm || *algorithm == "NO_QUANT" || *algorithm == "";
     return !none || !is_empty(groups) || !is_empty(find_member(quantization, "quantized_layers"));
   }
+  if (compressed) return any_group_has_weights(groups);
   for (const auto& member : quantization.items()) {
     const bool about_kv = std::find(std::begin(kKvKeys), std::end(kKvKeys), member.key()) != std::end(kKvKeys);
     if (!about_kv && !member.value().is_null()) return true;

@@ -92,16 +92,21 @@ QuantizationSummary summarise(const Json& given, std::string fallback_method, st
 struct Found {
   const Json* quantization;
   std::string source;
+  std::string method;  // when the object itself does not say
 };
 
 Found find_in_config(const Json& config, const std::string& source, int depth) {
-  for (const char* key : {"quantization_config", "compression_config", "quantization"})
-    if (const Json* value = find_member(config, key); value && value->is_object()) return {value, source};
-  if (depth == 0) return {nullptr, ""};
+  constexpr struct {
+    const char* key;
+    const char* method;
+  } kKeys[] = {{"quantization_config", ""}, {"compression_config", "compressed-tensors"}, {"quantization", "mlx"}};
+  for (const auto& [key, method] : kKeys)
+    if (const Json* value = find_member(config, key); value && value->is_object()) return {value, source, method};
+  if (depth == 0) return {nullptr, "", ""};
   for (const char* key : {"text_config", "llm_config", "language_config", "thinker_config"})
     if (const Json* nested = find_member(config, key); nested && nested->is_object())
       if (Found found = find_in_config(*nested, source + " " + key, depth - 1); found.quantization) return found;
-  return {nullptr, ""};
+  return {nullptr, "", ""};
 }
 
 }  // namespace
@@ -110,7 +115,7 @@ QuantizationSummary describe_quantization(const Json& config, const fs::path& fo
   QuantizationSummary summary;
   summary.method = "none";
   if (const Found found = find_in_config(config, "config.json", 2); found.quantization)
-    summary = summarise(*found.quantization, "", found.source);
+    summary = summarise(*found.quantization, found.method, found.source);
   constexpr struct {
     const char* file;
     const char* method;

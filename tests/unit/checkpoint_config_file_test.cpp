@@ -84,7 +84,9 @@ TEST(ConfigIdentity, KvPartsDoNotMatter) {
            R"(, "quantization_config": {"quant_method": "modelopt", "quant_algo": null, "kv_cache_quant_algo": "FP8",
                 "producer": {"name": "modelopt"}})",
            R"(, "quantization_config": {"quantization": {"quant_algo": null, "kv_cache_quant_algo": "FP8"}})",
-           R"(, "quantization_config": {"kv_cache_scheme": "FP8"})", R"(, "quantization_config": null)",
+           R"(, "quantization_config": {"kv_cache_scheme": "FP8"})",
+           R"(, "compression_config": {"config_groups": {}, "kv_cache_scheme": {}})",
+           R"(, "quantization_config": null)",
            R"(, "kv_cache_scheme": "static", "kv_cache_dtype": "fp8", "kv_cache_quant_algo": "FP8")"})
     EXPECT_EQ(config_sha256(config_with(extra)), plain) << extra;
   EXPECT_EQ(

@@ -27,8 +27,7 @@ TEST(Quantization, FromConfig) {
   EXPECT_EQ(describe(R"({"quantization_config": {"quant_method": "gptq", "bits": 4, "group_size": 128}})", folder),
             "gptq (4 bits, groups of 128); says config.json");
   EXPECT_EQ(describe(R"({"quantization": {"bits": 4, "group_size": 64}})", folder),
-            "unknown (4 bits, groups of 64); says config.json")
-      << "MLX";
+            "mlx (4 bits, groups of 64); says config.json");
 }
 
 TEST(Quantization, KvOnlyIsNoWeightQuantisation) {

@@ -1,12 +1,9 @@
-// Headers that lie, files that are cut, offsets beyond 4 GiB, canonical output.
+// Headers that lie, files that are cut, offsets beyond 4 GiB.
 #include <gtest/gtest.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include <cstring>
-#include <numeric>
 
-#include "base/read_file.h"
 #include "checkpoint/safetensors.h"
 #include "unit/checkpoint_folder.h"
 
@@ -238,46 +235,6 @@ TEST(Safetensors, OffsetsBeyondFourGibibytes) {
   }
 }
 
-TEST(Safetensors, LimitedAddressSpaceFallsBackToReading) {
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-  GTEST_SKIP() << "sanitizers reserve address space of their own";
-#endif
-  TempFolder folder;
-  write_tensors(folder / "x.safetensors", {{"small", DType::F32, {4}}, {"wide", DType::U8, {int64_t{256} << 20}}});
-  struct rlimit before {};
-  ASSERT_EQ(::getrlimit(RLIMIT_AS, &before), 0);
-  std::ifstream statm("/proc/self/statm");
-  uint64_t pages = 0;
-  statm >> pages;
-  struct rlimit small = before;
-  small.rlim_cur = pages * static_cast<uint64_t>(::sysconf(_SC_PAGESIZE)) + (64u << 20);
-  ASSERT_EQ(::setrlimit(RLIMIT_AS, &small), 0);
-  std::string wide;
-  bool mapped = true, read = false;
-  {
-    const SafetensorsFile file(folder / "x.safetensors");
-    mapped = file.file().is_mapped();
-    read = file.tensor(*file.find("small")).bytes() == 16;
-    wide = message_of([&] { file.tensor(*file.find("wide")); });
-  }
-  ASSERT_EQ(::setrlimit(RLIMIT_AS, &before), 0);
-  EXPECT_FALSE(mapped);
-  EXPECT_TRUE(read);
-  expect_contains(wide, "no memory for 268435456 bytes of it");
-}
-
-TEST(Safetensors, AFileThatShrinksIsNoticed) {
-  TempFolder folder;
-  write_tensors(folder / "x.safetensors", {{"a", DType::U8, {8192}}, {"b", DType::U8, {8192}}});
-  for (const auto access : {MappedFile::Access::MapOrRead, MappedFile::Access::ReadOnly}) {
-    write_tensors(folder / "x.safetensors", {{"a", DType::U8, {8192}}, {"b", DType::U8, {8192}}});
-    const SafetensorsFile file(folder / "x.safetensors", access);
-    std::filesystem::resize_file(folder / "x.safetensors", 9000);
-    EXPECT_EQ(message_of([&] { file.tensor(*file.find("a")); }), "no error");
-    expect_contains(message_of([&] { file.tensor(*file.find("b")); }), "has become shorter while in use: 9000 bytes");
-  }
-}
-
 TEST(Safetensors, FilesThatAreNone) {
   TempFolder folder;
   expect_contains(message_of([&] { SafetensorsFile file(folder / "none"); }), "cannot open: no such file or directory");
@@ -285,78 +242,6 @@ TEST(Safetensors, FilesThatAreNone) {
   expect_contains(message_of([&] { SafetensorsFile file("/dev/null"); }), "is not a regular file");
   std::filesystem::create_symlink("loop", folder / "loop");
   expect_contains(message_of([&] { SafetensorsFile file(folder / "loop"); }), "cannot open: too many levels");
-}
-
-TEST(SafetensorsWriter, CanonicalBytes) {
-  TempFolder folder;
-  const auto write = [&](const std::string& name, bool reversed) {
-    SafetensorsWriter writer(folder / name, Existing::Refuse, {{"b", "2"}, {"a", "\"1\"\n"}});
-    if (reversed) {
-      writer.declare("y", DType::U8, {3});
-      writer.declare("x", DType::U16, {2});
-    } else {
-      writer.declare("x", DType::U16, {2});
-      writer.declare("y", DType::U8, {3});
-    }
-    writer.declare("z", DType::F64, {0});
-    const std::byte bytes[] = {std::byte{1}, std::byte{2}, std::byte{3}, std::byte{4}};
-    writer.write("x", std::span(bytes, 1));
-    writer.write("x", std::span(bytes + 1, 3));
-    writer.write("y", std::span(bytes, 3));
-    writer.commit();
-    return read_file(folder / name, 10000);
-  };
-  const std::string header =
-      R"({"__metadata__":{"a":"\"1\"\n","b":"2"},"x":{"dtype":"U16","shape":[2],"data_offsets":[0,4]},)"
-      R"("y":{"dtype":"U8","shape":[3],"data_offsets":[4,7]},"z":{"dtype":"F64","shape":[0],"data_offsets":[7,7]}})";
-  const std::string padded = header + std::string((8 - header.size() % 8) % 8, ' ');
-  const std::string expected = little_endian(padded.size()) + padded + "\x01\x02\x03\x04\x01\x02\x03";
-  EXPECT_EQ(write("one", false), expected);
-  EXPECT_EQ(write("two", true), expected);
-  EXPECT_EQ(SafetensorsFile(folder / "one").metadata().at("a"), "\"1\"\n");
-}
-
-TEST(SafetensorsWriter, RefusesWhatDoesNotFit) {
-  TempFolder folder;
-  const std::byte bytes[8]{};
-  const auto message = [&](auto use) {
-    return message_of([&] {
-      SafetensorsWriter writer(folder / "x", Existing::Refuse);
-      writer.declare("a", DType::U8, {4});
-      writer.declare("b", DType::U8, {2});
-      use(writer);
-    });
-  };
-  EXPECT_EQ(message([&](auto& w) { w.write("b", std::span(bytes, 2)); }),
-            "bytes of tensor 'b' come when 'a' is expected");
-  EXPECT_EQ(message([&](auto& w) { w.write("a", std::span(bytes, 5)); }), "tensor 'a' gets more than its 4 bytes");
-  EXPECT_EQ(message([&](auto& w) { w.write("a", std::span(bytes, 3)), w.commit(); }),
-            "tensor 'a' got 3 of its 4 bytes");
-  EXPECT_EQ(message([&](auto& w) { w.declare("a", DType::U8, {1}), w.commit(); }), "tensor 'a' is declared twice");
-  EXPECT_EQ(message([&](auto& w) { w.write("a", std::span(bytes, 1)), w.declare("c", DType::U8, {1}); }),
-            "tensor 'c' is declared after the first bytes were written");
-  EXPECT_TRUE(std::filesystem::is_empty(folder.path())) << "failures leave nothing behind";
-}
-
-TEST(MappedFile, PrefetchAndDropKeepTheContent) {
-  TempFolder folder;
-  std::string content(100000, '\0');
-  std::iota(content.begin(), content.end(), '\0');
-  folder.write("x", content);
-  for (const auto access : {MappedFile::Access::MapOrRead, MappedFile::Access::ReadOnly}) {
-    const MappedFile file(folder / "x", access);
-    EXPECT_EQ(file.is_mapped(), access == MappedFile::Access::MapOrRead);
-    file.prefetch(0, 100000);
-    file.prefetch(99999, 1);
-    const auto whole = file.range(0, 100000, 64);
-    EXPECT_EQ(std::memcmp(whole.data(), content.data(), content.size()), 0);
-    const auto part = file.range(5000, 10, 1);
-    file.drop(4999, 11);  // holds part, not whole
-    EXPECT_EQ(std::memcmp(whole.data(), content.data(), content.size()), 0);
-    file.drop(0, 100000);
-    EXPECT_EQ(std::memcmp(file.range(5000, 10, 1).data(), content.data() + 5000, 10), 0);
-    static_cast<void>(part);
-  }
 }
 
 }  // namespace
