@@ -1,0 +1,2 @@
+# None of the three may be handed out again for a file.
+kvcal --help <&- >&- 2>&-

@@ -1,0 +1,1 @@
+kvcal --help >/dev/full

@@ -1,0 +1,2 @@
+# The reader of the output leaves at once: no message.
+kvcal --help | true

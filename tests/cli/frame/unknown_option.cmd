@@ -1,0 +1,1 @@
+kvcal prompts MODEL --promts chats.jsonl
