@@ -33,11 +33,6 @@ struct Sequence {
   int64_t n;
 };
 
-template <class T>
-void copy_wide(const T* from, float* to, int64_t n) {
-  for (int64_t i = 0; i < n; i += kLanes) store(to + i, load(from + i, n - i), n - i);
-}
-
 /// Running state of a task's rows.
 struct Rows {
   int64_t n;
@@ -51,36 +46,41 @@ struct Rows {
 
 constexpr int64_t kLogitsRow = row_stride(kKeys);
 
-/// One row's logits -> probabilities against the new maximum; the output so far is rescaled. Key j of the block is
-/// visible iff first <= j < last.
+/// Keys of a block that a row sees: first <= j < last.
+struct Visible {
+  int64_t first, last;
+  bool all() const { return first <= 0 && last >= kKeys; }
+};
+
+/// One row's logits -> probabilities against the new maximum; the output so far is rescaled. NaN anywhere makes the
+/// maximum NaN, and with it everything after.
 template <class T>
-void softmax_row(float* logits, int64_t first, int64_t last, float scale, float& maximum, float& total, float* output,
+void softmax_row(float* logits, Visible visible, float scale, float& maximum, float& total, float* output,
                  int64_t value_dim) {
+  constexpr int kVectors = kKeys / kLanes;
   constexpr I32x8 kIndex = {0, 1, 2, 3, 4, 5, 6, 7};
-  F32x8 s[kKeys / kLanes];
+  F32x8 s[kVectors];
+  for (int b = 0; b < kVectors; ++b) s[b] = load8(logits + b * kLanes) * scale;
+  if (!visible.all())
+    for (int b = 0; b < kVectors; ++b) {
+      const I32x8 j = kIndex + b * kLanes;
+      s[b] =
+          (j >= static_cast<int32_t>(visible.first)) & (j < static_cast<int32_t>(visible.last)) ? s[b] : splat(kNone);
+    }
   F32x8 top = splat(maximum);
-  bool nan = false;
-  for (int64_t b = 0; b < kKeys / kLanes; ++b) {
-    const I32x8 j = kIndex + static_cast<int32_t>(b * kLanes);
-    const I32x8 visible = (j >= static_cast<int32_t>(first)) & (j < static_cast<int32_t>(last));
-    s[b] = visible ? load8(logits + b * kLanes) * scale : splat(kNone);
-    top = s[b] > top ? s[b] : top;
-    const I32x8 bad = s[b] != s[b];
-    for (int i = 0; i < kLanes; ++i) nan |= bad[i] != 0;
-  }
-  float next = top[0];
-  for (int i = 1; i < kLanes; ++i) next = top[i] > next ? top[i] : next;
-  if (nan) next = std::numeric_limits<float>::quiet_NaN();  // a comparison would have dropped it
+  for (int b = 0; b < kVectors; ++b) top = larger(s[b], top);
+  const float next = largest(top);
   F32x8 sums{};
-  for (int64_t b = 0; b < kKeys / kLanes; ++b) {
+  for (int b = 0; b < kVectors; ++b) {
     const F32x8 p = exp(s[b] - next);
     sums += p;
     store8(logits + b * kLanes, rounded_to<T>(p));
   }
   const float correction = exp(splat(maximum - next))[0];
-  maximum = next;
   total = total * correction + sum(sums);
-  for (int64_t i = 0; i < value_dim; i += kLanes) store8(output + i, load8(output + i) * correction);
+  if (maximum != next)  // else the factor is exactly one
+    for (int64_t i = 0; i < value_dim; i += kLanes) store8(output + i, load8(output + i) * correction);
+  maximum = next;
 }
 
 /// One (span, key-value head, block of query positions).
@@ -123,6 +123,9 @@ class AttentionTask {
     rows_.logits = floats(rows_.n * kLogitsRow);
     keys_ = floats(h_.key_dim * kLogitsRow);
     values_ = floats(kKeys * rows_.output_row);
+    key_rows_ = floats(kKeys * rows_.query_row);
+    // Columns beyond the value width are multiplied too, and dropped.
+    std::fill_n(values_, kKeys * rows_.output_row, 0.0f);
     std::fill_n(rows_.output, rows_.n * rows_.output_row, 0.0f);
     std::fill_n(rows_.maximum, rows_.n, kNone);
     std::fill_n(rows_.total, rows_.n, 0.0f);
@@ -134,16 +137,19 @@ class AttentionTask {
   /// Keys transposed, [key_dim, kKeys], and values, [kKeys, value_dim], with zeros beyond the sequence.
   void load_keys(int64_t key0) {
     const int64_t n = std::min(kKeys, sequence_.n - key0);
-    std::fill_n(keys_, h_.key_dim * kLogitsRow, 0.0f);
-    std::fill_n(values_, kKeys * rows_.output_row, 0.0f);
+    if (n < kKeys) {
+      std::fill_n(keys_, h_.key_dim * kLogitsRow, 0.0f);
+      std::fill_n(values_, kKeys * rows_.output_row, 0.0f);
+    }
+    const auto row = [&](int64_t j) { return (key0 + j) * h_.n_kv_heads + kv_head_; };
     for (int64_t j = 0; j < n; ++j) {
-      const int64_t row = (key0 + j) * h_.n_kv_heads + kv_head_;
-      const T* key = sequence_.key + row * h_.key_dim;
-      for (int64_t i = 0; i < h_.key_dim; i += kLanes) {
-        const F32x8 x = load(key + i, h_.key_dim - i);
-        for (int64_t l = 0; l < std::min<int64_t>(kLanes, h_.key_dim - i); ++l) keys_[(i + l) * kLogitsRow + j] = x[l];
-      }
-      copy_wide(sequence_.value + row * h_.value_dim, values_ + j * rows_.output_row, h_.value_dim);
+      copy_wide(sequence_.value + row(j) * h_.value_dim, values_ + j * rows_.output_row, h_.value_dim);
+      copy_wide(sequence_.key + row(j) * h_.key_dim, key_rows_ + j * rows_.query_row, h_.key_dim);
+    }
+    transpose(key_rows_, rows_.query_row, n, h_.key_dim, keys_, kLogitsRow);
+    for (int64_t j = kKeys; j < std::min(2 * kKeys, sequence_.n - key0); ++j) {  // rows lie far apart: fetch the next
+      prefetch(sequence_.key + row(j) * h_.key_dim, h_.key_dim);
+      prefetch(sequence_.value + row(j) * h_.value_dim, h_.value_dim);
     }
   }
 
@@ -154,9 +160,9 @@ class AttentionTask {
                logits, kLogitsRow, false);
     for (int64_t r = 0; r < n_rows; ++r) {
       const int64_t position = first_ + (row0 + r) / h_.group();
-      const int64_t visible = spec_.window > 0 ? std::max<int64_t>(0, position - spec_.window + 1 - key0) : 0;
-      softmax_row<T>(logits + r * kLogitsRow, visible, position - key0 + 1, spec_.scale, rows_.maximum[row0 + r],
-                     rows_.total[row0 + r], output + r * rows_.output_row, padded_columns(h_.value_dim));
+      const Visible visible{spec_.window > 0 ? position - spec_.window + 1 - key0 : 0, position - key0 + 1};
+      softmax_row<T>(logits + r * kLogitsRow, visible, spec_.scale, rows_.maximum[row0 + r], rows_.total[row0 + r],
+                     output + r * rows_.output_row, padded_columns(h_.value_dim));
     }
     small_gemm(n_rows, h_.value_dim, kKeys, {logits, kLogitsRow}, values_, rows_.output_row, output, rows_.output_row,
                true);
@@ -179,8 +185,9 @@ class AttentionTask {
   Arena& scratch_;
   int64_t first_ = 0;
   Rows rows_{};
-  float* keys_ = nullptr;    // [key_dim, kLogitsRow]
-  float* values_ = nullptr;  // [kKeys, value stride]
+  float* keys_ = nullptr;      // [key_dim, kLogitsRow]
+  float* values_ = nullptr;    // [kKeys, value stride]
+  float* key_rows_ = nullptr;  // [kKeys, key stride]
 };
 
 /// Room for n more rows; capacity doubles when the first guess was too small.

@@ -64,8 +64,15 @@ class DeltaTask {
     for (int64_t i = 0; i < h_.dk; ++i) std::copy_n(state_ + i * value_row_, h_.dv, s + i * h_.dv);
   }
 
-  void chunk(const DeltaInput<T>& in, int64_t n) {
+  /// n rows now; n_next rows will follow.
+  void chunk(const DeltaInput<T>& in, int64_t n, int64_t n_next) {
     load(in, n);
+    for (int64_t i = n; i < n + n_next; ++i) {
+      const int64_t key = (i * h_.n_key_heads + key_head_) * h_.dk;
+      prefetch(in.q + key, h_.dk);
+      prefetch(in.k + key, h_.dk);
+      prefetch(in.v + (i * h_.n_value_heads + head_) * h_.dv, h_.dv);
+    }
     const MatrixView k{k_, key_row_}, q{q_, key_row_};
     small_gemm(n, n, h_.dk, k, k_by_column_, kChunkRow, a_, kChunkRow, false);
     small_gemm(n, n, h_.dk, q, k_by_column_, kChunkRow, attention_, kChunkRow, false);
@@ -86,19 +93,17 @@ class DeltaTask {
   void load(const DeltaInput<T>& in, int64_t n) {
     const float scale = 1.0f / std::sqrt(static_cast<float>(h_.dk));
     double sum = 0.0;
-    std::fill_n(k_by_column_, h_.dk * kChunkRow, 0.0f);
     for (int64_t i = 0; i < n; ++i) {
       const int64_t row = (i * h_.n_key_heads + key_head_) * h_.dk;
-      for (int64_t c = 0; c < h_.dk; c += kLanes) {
-        const int64_t left = h_.dk - c;
-        store8(q_ + i * key_row_ + c, cpu::load(in.q + row + c, left) * scale);
-        store8(k_ + i * key_row_ + c, cpu::load(in.k + row + c, left));
-      }
-      for (int64_t c = 0; c < h_.dk; ++c) k_by_column_[c * kChunkRow + i] = k_[i * key_row_ + c];
+      for (int64_t c = 0; c < h_.dk; c += kLanes)
+        store8(q_ + i * key_row_ + c, cpu::load(in.q + row + c, h_.dk - c) * scale);
+      copy_wide(in.k + row, k_ + i * key_row_, h_.dk);
       sum += double{in.g[i * h_.n_value_heads + head_]};
       decay_sum_[i] = sum;
       beta_[i] = in.beta[i * h_.n_value_heads + head_];
     }
+    if (n < kChunk) std::fill_n(k_by_column_, h_.dk * kChunkRow, 0.0f);
+    transpose(k_, key_row_, n, h_.dk, k_by_column_, kChunkRow);
     for (int64_t i = 0; i < n; ++i) {
       from_start_[i] = exp(splat(static_cast<float>(decay_sum_[i])))[0];
       to_end_[i] = exp(splat(static_cast<float>(decay_sum_[n - 1] - decay_sum_[i])))[0];
@@ -189,7 +194,7 @@ Tensor CpuBackend::do_gated_delta_rule(const Tensor& q, const Tensor& k, const T
                       value = row * heads.n_value_heads * heads.dv, gate = row * heads.n_value_heads;
         task.chunk({q.as<T>() + key, k.as<T>() + key, v.as<T>() + value, gates.g.as<float>() + gate,
                     gates.beta.as<float>() + gate, y.as<T>() + value},
-                   n);
+                   n, std::min(kChunk, span.n_tokens - t - n));
         t += n;
       }
       if (state) task.store_state(state);

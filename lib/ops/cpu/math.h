@@ -39,12 +39,15 @@ inline F32x8 load8(const bf16* p) {
 
 inline void store8(float* p, F32x8 v) { std::memcpy(p, &v, sizeof(v)); }
 
-/// As to_bf16(): nearest, ties to even, NaN stays NaN.
-inline void store8(bf16* p, F32x8 v) {
+/// The 32 bits of each lane rounded to bf16 in the upper half: nearest, ties to even, NaN stays NaN, as to_bf16().
+inline U32x8 bf16_bits(F32x8 v) {
   const U32x8 u = std::bit_cast<U32x8>(v);
-  const U32x8 rounded = (u + 0x7FFFu + ((u >> 16) & 1u)) >> 16;
   const I32x8 nan = std::bit_cast<I32x8>(u & 0x7FFFFFFFu) > 0x7F800000;
-  const U16x8 h = __builtin_convertvector(nan ? (u >> 16) | 0x40u : rounded, U16x8);
+  return nan ? u | 0x400000u : u + 0x7FFFu + ((u >> 16) & 1u);
+}
+
+inline void store8(bf16* p, F32x8 v) {
+  const U16x8 h = __builtin_convertvector(bf16_bits(v) >> 16, U16x8);
   std::memcpy(p, &h, sizeof(h));
 }
 
@@ -67,9 +70,17 @@ void store(T* p, F32x8 v, int64_t n) {
 /// The value that would be read back after storing as T.
 template <class T>
 F32x8 rounded_to(F32x8 v) {
-  T stored[kLanes];
-  store8(stored, v);
-  return load8(stored);
+  if constexpr (sizeof(T) == sizeof(bf16)) return std::bit_cast<F32x8>(bf16_bits(v) & 0xFFFF0000u);
+  return v;
+}
+
+/// a where it is larger, else b; NaN if either is.
+inline F32x8 larger(F32x8 a, F32x8 b) { return (a > b) | (a != a) ? a : b; }
+
+inline float largest(F32x8 v) {
+  float top = v[0];
+  for (int i = 1; i < kLanes; ++i) top = v[i] > top || v[i] != v[i] ? v[i] : top;
+  return top;
 }
 
 /// Lanes added in a fixed tree.

@@ -48,7 +48,37 @@ constexpr int kMaxRows = 6;
 using Block = void (*)(int64_t, const float*, int64_t, int64_t, const float*, int64_t, float*, int64_t, bool);
 constexpr Block kBlocks[kMaxRows + 1] = {nullptr, block<1>, block<2>, block<3>, block<4>, block<5>, block<6>};
 
+/// 8 x 8 in registers: interleave rows at distance 1, 2, 4.
+void transpose8(const float* from, int64_t from_row, float* to, int64_t to_row) {
+  F32x8 r[8], s[8];
+  for (int i = 0; i < 8; ++i) r[i] = load8(from + i * from_row);
+  for (int i = 0; i < 8; i += 2) {
+    s[i] = __builtin_shuffle(r[i], r[i + 1], I32x8{0, 8, 2, 10, 4, 12, 6, 14});
+    s[i + 1] = __builtin_shuffle(r[i], r[i + 1], I32x8{1, 9, 3, 11, 5, 13, 7, 15});
+  }
+  for (int i = 0; i < 8; ++i) {
+    const int low = i & ~2, high = i | 2;
+    r[i] = i & 2 ? __builtin_shuffle(s[low], s[high], I32x8{2, 3, 10, 11, 6, 7, 14, 15})
+                 : __builtin_shuffle(s[low], s[high], I32x8{0, 1, 8, 9, 4, 5, 12, 13});
+  }
+  for (int i = 0; i < 8; ++i) {
+    const int low = i & ~4, high = i | 4;
+    const F32x8 t = i & 4 ? __builtin_shuffle(r[low], r[high], I32x8{4, 5, 6, 7, 12, 13, 14, 15})
+                          : __builtin_shuffle(r[low], r[high], I32x8{0, 1, 2, 3, 8, 9, 10, 11});
+    store8(to + i * to_row, t);
+  }
+}
+
 }  // namespace
+
+void transpose(const float* from, int64_t from_row, int64_t rows, int64_t columns, float* to, int64_t to_row) {
+  const int64_t whole_rows = rows / 8 * 8, whole_columns = columns / 8 * 8;
+  for (int64_t i = 0; i < whole_rows; i += 8)
+    for (int64_t j = 0; j < whole_columns; j += 8)
+      transpose8(from + i * from_row + j, from_row, to + j * to_row + i, to_row);
+  for (int64_t i = 0; i < rows; ++i)
+    for (int64_t j = i < whole_rows ? whole_columns : 0; j < columns; ++j) to[j * to_row + i] = from[i * from_row + j];
+}
 
 void small_gemm(int64_t m, int64_t n, int64_t k, MatrixView a, const float* b, int64_t b_row, float* c, int64_t c_row,
                 bool accumulate) {
