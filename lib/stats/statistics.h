@@ -76,4 +76,12 @@ struct CacheStatistics {
 float magnitude_of(uint16_t code);
 float absmax_of(const SiteStatistics& site);  // over heads
 
+/// Shape of a site: its heads, channels per head, and RoPE pairs per head whose norms are kept (0 but for keys).
+int64_t heads_of(const KvLayout& layout, CacheSite site);
+int64_t width_of(const KvLayout& layout, CacheSite site);
+int64_t pairs_of(const KvLayout& layout, CacheSite site);
+
+/// The two channels of a head that RoPE turns as pair `pair`.
+std::pair<int64_t, int64_t> pair_channels(const KvLayout& layout, int64_t pair);
+
 }  // namespace kvcal

@@ -1,0 +1,64 @@
+// Observer: the tap that turns every key, value and query of a run into statistics.
+//
+// Everything counted is an integer or an exact maximum, so the result does not depend on the number of threads, on how
+// sequences were cut into batches, or on the order of batches. Values are rounded to bf16 here, whatever the
+// activations are. Dense tables exist only while their layer runs; layer_done() checks them, encodes them sparsely and
+// frees them. Nothing is sampled: every element of every token counts.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/thread_pool.h"
+#include "model/batch.h"
+#include "model/kv_tap.h"
+#include "model/model_spec.h"
+#include "ops/ops.h"
+#include "stats/run_record.h"
+#include "stats/statistics.h"
+
+namespace kvcal {
+
+/// What a run is going to feed: the observer's measure of completeness.
+struct ObservationPlan {
+  int n_passes = 0;
+  std::vector<std::string> prompt_ids;  // sorted; Segment::prompt is an index into it
+  std::vector<Segment> segments;        // all pieces of all measured sequences, in any order; `row` is not read
+};
+
+class Observer final : public KvTap {
+ public:
+  /// `device` downloads tensors that are not on the host; without one such a tensor is an error. Pool and device must
+  /// outlive the observer. Throws Error when the plan contradicts itself.
+  Observer(const ModelSpec& spec, ObservationPlan plan, ThreadPool& pool, Ops* device = nullptr);
+  ~Observer() override;
+
+  /// Each counts the tensor (BF16 or F32) and returns it. Throws Error for a shape that does not fit the cache, and for
+  /// tokens that are not in the plan.
+  Tensor query(int cache, const Tensor& q, const Batch& batch) override;
+  Tensor key(int cache, const Tensor& k, const Batch& batch) override;
+  Tensor value(int cache, const Tensor& v, const Batch& batch) override;
+
+  /// Throws Error when a site of the layer's caches did not see every planned token exactly once (layer, site,
+  /// expected, actual, which token), or saw infinity or NaN (layer, site, head, prompt, token, position of the first
+  /// one).
+  void layer_done(int layer) override;
+
+  /// The finished statistics; prompt ids and number of passes of `run` are set here. Call once. Throws Error when a
+  /// layer was never finished.
+  Statistics take(RunRecord run);
+
+  /// Upper bound of the memory that the dense tables of the largest layer take, plus an estimate of the encoded
+  /// statistics of all caches.
+  static int64_t bytes_needed(const ModelSpec& spec, int64_t n_tokens, int64_t n_prompts, int n_passes);
+
+ private:
+  struct State;
+  Tensor observe(int cache, CacheSite site, const Tensor& x, const Batch& batch);
+
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace kvcal

@@ -1,0 +1,25 @@
+// The statistics file, *.kvstats: a safetensors container (schemas/stats.v1.md describes it). Equal statistics give
+// equal bytes.
+#pragma once
+
+#include <filesystem>
+#include <string_view>
+
+#include "base/atomic_file.h"
+#include "stats/run_record.h"
+
+namespace kvcal {
+
+constexpr std::string_view kStatisticsFormat = "kvcal-stats";
+constexpr std::string_view kStatisticsVersion = "1.0";
+
+/// Writes the whole file or nothing. Throws Error when the target exists (Existing::Refuse) or cannot be written, and
+/// when the statistics contradict themselves (check_statistics).
+void write_statistics(const std::filesystem::path& path, const Statistics& statistics, Existing existing);
+
+/// Reads a file that nobody vouches for: every shape, offset, code and count is checked before use, and the sums of the
+/// tables against each other. Throws Error beginning with the path. Reads every 1.x; tensors that 1.0 does not know are
+/// ignored in later minor versions and refused in 1.0.
+Statistics read_statistics(const std::filesystem::path& path);
+
+}  // namespace kvcal
