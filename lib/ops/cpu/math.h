@@ -77,10 +77,10 @@ F32x8 rounded_to(F32x8 v) {
 /// a where it is larger, else b; NaN if either is.
 inline F32x8 larger(F32x8 a, F32x8 b) { return (a > b) | (a != a) ? a : b; }
 
-inline float largest(F32x8 v) {
-  float top = v[0];
-  for (int i = 1; i < kLanes; ++i) top = v[i] > top || v[i] != v[i] ? v[i] : top;
-  return top;
+inline float largest(F32x8 v) {  // no branches: which lane wins is not predictable
+  v = larger(v, __builtin_shuffle(v, I32x8{4, 5, 6, 7, 0, 1, 2, 3}));
+  v = larger(v, __builtin_shuffle(v, I32x8{2, 3, 0, 1, 6, 7, 4, 5}));
+  return larger(v, __builtin_shuffle(v, I32x8{1, 0, 3, 2, 5, 4, 7, 6}))[0];
 }
 
 /// Lanes added in a fixed tree.
@@ -97,12 +97,10 @@ inline F32x8 exp(F32x8 x) {
   const F32x8 n = shifted - kRound;
   // ln 2 in two parts; the first has 9 bits, so that its product with n is exact.
   const F32x8 r = (x - n * 0x1.63p-1f) - n * -0x1.bd0106p-13f;
-  F32x8 p = r * (1.0f / 5040) + (1.0f / 720);  // Taylor: |r| <= ln2/2 leaves a remainder of 5e-9
-  p = p * r + (1.0f / 120);
-  p = p * r + (1.0f / 24);
-  p = p * r + (1.0f / 6);
-  p = p * r + 0.5f;
-  p = (p * r) * r + r + 1.0f;
+  // Taylor: |r| <= ln2/2 leaves a remainder of 5e-9. Summed in pairs (Estrin), which is a shorter chain than Horner's.
+  const F32x8 r2 = r * r;
+  const F32x8 low = 0.5f + r * (1.0f / 6), middle = 1.0f / 24 + r * (1.0f / 120), high = 1.0f / 720 + r * (1.0f / 5040);
+  const F32x8 p = 1.0f + (r + r2 * (low + r2 * (middle + r2 * high)));
   // 2^n in two factors, each a normal number, so that subnormal results are rounded once.
   const I32x8 e = std::bit_cast<I32x8>(shifted) - std::bit_cast<I32x8>(splat(kRound));
   const I32x8 half = e >> 1;
