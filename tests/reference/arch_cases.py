@@ -21,7 +21,7 @@ class Case:
     full_sequence: int = 1  # index into lengths: the sequence whose whole tensors are kept
     full_layer: int = -1  # the layer whose Q, K, V are kept; -1: the last one that owns a cache
     published: Callable[[dict], dict] | None = None
-    served: Callable[[dict], dict] | None = None  # config.json as it finally stands, where servers depart from the reference
+    served: Callable[[dict], dict] | None = None  # the final config.json, where servers depart from the reference
     f32_tensors: tuple[str, ...] = ()  # name endings stored as f32, as published hybrids do
     extra_tensors: dict[str, tuple[int, ...]] = field(default_factory=dict)  # not part of the language model
 
@@ -89,8 +89,9 @@ def rope(theta: float, **more) -> dict:
 
 
 CASES = (
-    Case("llama", "LlamaForCausalLM", dict(DENSE, rms_norm_eps=1e-5, rope_parameters=rope(1e4)),
-         "plain rope, grouped queries, head_dim from hidden / heads, untied head; old config form",
+    Case("llama", "LlamaForCausalLM", dict(DENSE, rms_norm_eps=0.03, rope_parameters=rope(1e4)),
+         "plain rope, grouped queries, head_dim from hidden / heads, untied head, an epsilon that is felt; old config "
+         "form",
          published=without_head_dim),
     Case("llama_llama3", "LlamaForCausalLM",
          dict(DENSE, head_dim=16, num_attention_heads=6, num_key_value_heads=3, rms_norm_eps=1e-5, attention_bias=True,
@@ -101,7 +102,7 @@ CASES = (
          "linear rope scaling; old config form with the key `type`",
          published=legacy_rope(scaling=dict(type="linear", factor=4.0))),
     Case("llama_yarn", "LlamaForCausalLM",
-         dict(DENSE, rope_parameters=rope(1e4, **YARN, beta_fast=16.0, beta_slow=2.0, attention_factor=1.25)),
+         dict(DENSE, rope_parameters=rope(1e4, **YARN, beta_fast=4.0, beta_slow=0.25, attention_factor=1.25)),
          "yarn with attention_factor, beta_fast and beta_slow given"),
     Case("llama_dynamic", "LlamaForCausalLM",
          dict(DENSE, head_dim=12, rope_parameters=rope(served_dynamic_base(1e4, 4.0, 12))),
@@ -123,8 +124,8 @@ CASES = (
     Case("qwen2_yarn", "Qwen2ForCausalLM", dict(DENSE, rope_parameters=rope(1e6, **YARN)),
          "yarn as in Qwen2.5's long-context recipe: rope_scaling with the key `type`",
          published=legacy_rope(scaling=dict(type="yarn", factor=4.0, original_max_position_embeddings=64))),
-    Case("qwen3", "Qwen3ForCausalLM", dict(DENSE, head_dim=24, rope_parameters=rope(1e6)),
-         "per-head q and k norm before rope, head_dim explicit, no bias"),
+    Case("qwen3", "Qwen3ForCausalLM", dict(DENSE, head_dim=24, rms_norm_eps=0.02, rope_parameters=rope(1e6)),
+         "per-head q and k norm before rope, head_dim explicit, no bias, an epsilon that is felt"),
     Case("qwen3_window", "Qwen3ForCausalLM",
          dict(DENSE, num_hidden_layers=4, head_dim=16, use_sliding_window=True, sliding_window=20, attention_bias=True,
               layer_types=["sliding_attention", "full_attention"] * 2, rope_parameters=rope(1e6)),
@@ -147,12 +148,13 @@ CASES = (
     Case("qwen3_5_vl", "Qwen3_5ForConditionalGeneration",
          dict(text_config=dict(HYBRID, linear_num_key_heads=2, linear_num_value_heads=6, num_hidden_layers=3,
                                layer_types=["linear_attention", "full_attention", "full_attention"],
-                               rope_parameters=rope(1e7, **MROPE, partial_rotary_factor=0.25, mrope_section=[2, 1, 1])),
+                               rms_norm_eps=0.02, rope_parameters=rope(1e7, **MROPE, partial_rotary_factor=0.25,
+                                                                       mrope_section=[2, 1, 1])),
               vision_config=dict(depth=1, hidden_size=16, intermediate_size=16, num_heads=2, out_hidden_size=48,
                                  num_position_embeddings=16, patch_size=4),
               image_token_id=92, video_token_id=93, vision_start_token_id=94, vision_end_token_id=95),
-         "text_config nesting, model.language_model. prefix, model.visual.* and mtp.* to skip; A_log and the gated norm "
-         "stored as f32",
+         "text_config nesting, model.language_model. prefix, model.visual.* and mtp.* to skip; A_log and the gated "
+         "norm stored as f32; an epsilon that is felt in every norm but the L2 norm of the delta rule (always 1e-6)",
          f32_tensors=("A_log", "linear_attn.norm.weight"),
          extra_tensors={"mtp.fc.weight": (48, 96), "mtp.norm.weight": (48,),
                         "mtp.layers.0.self_attn.k_proj.weight": (64, 48)}),

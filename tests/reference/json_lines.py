@@ -1,4 +1,4 @@
-"""JSON as the goldens are written: indented, but innermost lists of numbers on one line, so that diffs stay readable."""
+"""JSON as the goldens are written: indented, innermost lists of numbers on one line, so that diffs stay readable."""
 
 import json
 import re

@@ -180,6 +180,17 @@ class Attempt:
         return movement(self.maxima["f32"], self.maxima["bf16"])
 
     @property
+    def spread(self) -> float:
+        """The largest relative RMS change of any whole Q, K or V: a router that changes its mind shows here."""
+        return max(((b.float() - a.float()).norm() / a.float().norm()).item()
+                   for exact, rounded in zip(self.runs["f32"]["sites"], self.runs["bf16"]["sites"])
+                   for layer in exact for a, b in ((exact[layer][s], rounded[layer][s]) for s in exact[layer]))
+
+    @property
+    def unsteadiness(self) -> float:
+        return max(self.moved, self.spread / 2)  # tests allow RMS twice what they allow absmax
+
+    @property
     def cosine(self) -> float:
         return min(torch.cosine_similarity(a.float(), b.float(), dim=0).item()
                    for a, b in zip(self.runs["f32"]["logits"], self.runs["bf16"]["logits"]))
@@ -200,7 +211,7 @@ def attempt(case: Case, folder: Path, seed: int) -> Attempt:
 def make(case: Case, folder: Path, seed: int | None) -> dict:
     """Writes checkpoint and goldens of the given seed, or of the steadiest one under bf16 rounding."""
     if seed is None:
-        seed = min((attempt(case, folder, s) for s in range(1, TRIES + 1)), key=lambda a: a.moved).seed
+        seed = min((attempt(case, folder, s) for s in range(1, TRIES + 1)), key=lambda a: a.unsteadiness).seed
     chosen = attempt(case, folder, seed)
     if chosen.moved > MAX_MOVEMENT or chosen.cosine < MIN_COSINE:
         raise RuntimeError(f"{case.name}: bf16 moves absmax by {chosen.moved:.4f}, logits cosine {chosen.cosine:.5f}")

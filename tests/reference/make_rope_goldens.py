@@ -72,7 +72,8 @@ HAND = [
 
 def frequencies(config: LlamaConfig, seq_len: int | None) -> tuple[list[float], float | None]:
     kind = config.rope_parameters["rope_type"]
-    initialise = LlamaRotaryEmbedding.compute_default_rope_parameters if kind == "default" else ROPE_INIT_FUNCTIONS[kind]
+    default = LlamaRotaryEmbedding.compute_default_rope_parameters
+    initialise = default if kind == "default" else ROPE_INIT_FUNCTIONS[kind]
     inv_freq, magnitude = initialise(config) if seq_len is None else initialise(config, seq_len=seq_len)
     return inv_freq.tolist(), float(magnitude)
 

@@ -22,8 +22,8 @@ BF16 = torch.bfloat16
 def library() -> ctypes.CDLL:
     source = Path(__file__).with_name("fused.cpp")
     target = Path(tempfile.mkdtemp(prefix="kvcal-fused-")) / "fused.so"
-    subprocess.check_call([os.environ.get("CXX", "g++"), "-std=c++20", "-O3", "-march=native", "-ffast-math", "-fopenmp",
-                           "-shared", "-fPIC", str(source), "-o", str(target)])
+    subprocess.check_call([os.environ.get("CXX", "g++"), "-std=c++20", "-O3", "-march=native", "-ffast-math",
+                           "-fopenmp", "-shared", "-fPIC", str(source), "-o", str(target)])
     return ctypes.CDLL(str(target))
 
 

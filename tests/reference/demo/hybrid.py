@@ -61,13 +61,14 @@ def attention(p: dict, name: str, config: Qwen3_5TextConfig, x: torch.Tensor, ta
     if quantise is not None:
         k, v = quantise(layer, k, v)
     group = config.num_attention_heads // config.num_key_value_heads
-    out = F.scaled_dot_product_attention(q, k.repeat_interleave(group, 1), v.repeat_interleave(group, 1), is_causal=True)
+    k, v = (y.repeat_interleave(group, 1) for y in (k, v))
+    out = F.scaled_dot_product_attention(q, k, v, is_causal=True)
     out = out.transpose(1, 2) * torch.sigmoid(gate)
     return F.linear(out.reshape(n_batch, n_tokens, -1), p[name + "o_proj.weight"])
 
 
 def delta_rule(q, k, v, log_decay, beta) -> torch.Tensor:
-    """The gated delta rule in chunks; q, k [batch, heads, tokens, dk], v [..., dv], log_decay and beta [..., tokens]."""
+    """The gated delta rule in chunks; q, k [batch, heads, tokens, dk], v [..., dv], log_decay, beta [..., tokens]."""
     n_batch, n_heads, n_tokens, dk = q.shape
     n_chunks = n_tokens // CHUNK
     q, k, v = (x.reshape(n_batch * n_heads, n_chunks, CHUNK, -1) for x in (q, k, v))

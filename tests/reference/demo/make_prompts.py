@@ -29,7 +29,8 @@ QUESTIONS = {"recall 4": 3, "recall 8": 4, "recall 16": 3, "copy 2": 3, "copy 4"
 
 
 def messages(turns: list[chats.Turn], answered: bool) -> list[dict]:
-    spoken = [{"role": role, "content": content} for turn in turns for role, content in zip(("user", "assistant"), turn)]
+    spoken = [{"role": role, "content": content}
+              for turn in turns for role, content in zip(("user", "assistant"), turn)]
     return spoken if answered else spoken[:-1]
 
 

@@ -3,8 +3,8 @@
     python make_twin.py NATURAL STRESSED
 
 K times 2^a needs k_norm times 2^a and q_norm times 2^-a; V times 2^b needs v_proj times 2^b and o_proj times 2^-b. All
-are exact in bf16 because the norms' stored weight is 0 (their gain is 1 + weight), so log-probabilities do not change by
-a bit, but absmax leaves the range that FP8 without a scale can hold. q_norm and k_norm are stored as f32.
+are exact in bf16 because the norms' stored weight is 0 (their gain is 1 + weight), so log-probabilities do not change
+by a bit, but absmax leaves the range that FP8 without a scale can hold. q_norm and k_norm are stored as f32.
 """
 
 import argparse

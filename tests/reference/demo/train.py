@@ -1,7 +1,8 @@
-"""Trains the demo model: two runs on the CPU, the second continuing the first with the full task only.
+r"""Trains the demo model: two runs on the CPU, the second continuing the first with the full task only.
 
     python train.py run1
-    python train.py run2 --init run1 --steps 2000 --minutes 9 --easy 0 --decay 0.9 --mix 0.5,0.3 --lr 0.008 --adam-lr 0.002 --seed 2
+    python train.py run2 --init run1 --steps 2000 --minutes 9 --easy 0 --decay 0.9 --mix 0.5,0.3 \
+        --lr 0.008 --adam-lr 0.002 --seed 2
 
 Muon on the matrices, AdamW on the rest. q_norm and k_norm stay at w = 0, so that (1 + w) * 2^a - 1 is exact in bf16 and
 the stressed twin is the same function. Recall stays at 0 % until the learning rate falls: judge by the end, not the
@@ -37,7 +38,7 @@ def parse_options() -> argparse.Namespace:
     parser.add_argument("--batch", type=int, default=1024, help="tokens per step")
     parser.add_argument("--lr", type=float, default=0.015, help="of Muon")
     parser.add_argument("--adam-lr", type=float, default=4e-3)
-    parser.add_argument("--decay", type=float, default=0.6, help="last part of the run in which the learning rates fall")
+    parser.add_argument("--decay", type=float, default=0.6, help="last part of the run, in which the rates fall")
     parser.add_argument("--easy", type=float, default=0.35, help="first part of the run with easy chats only")
     parser.add_argument("--mix", default="0.35,0.45", help="share of facts and of lines in the full task")
     parser.add_argument("--seed", type=int, default=1)
@@ -71,7 +72,7 @@ class Batches:
 
 @torch.no_grad()
 def initialise(parameters: dict[str, torch.Tensor]) -> None:
-    """Output projections start at zero; decays from slow to fast, because the class defaults forget within two steps."""
+    """Output projections start at zero; decays from slow to fast, as the class defaults forget within two steps."""
     for name, w in parameters.items():
         if w.dim() == 2:
             w.normal_(0, 0.05 if "embed" in name else 0.5 / math.sqrt(w.shape[1]))
