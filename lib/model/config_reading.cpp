@@ -100,7 +100,6 @@ ModelSpec general_spec(const Json& config, const DecoderDims& dims) {
   spec.hidden = dims.hidden;
   spec.max_positions = dims.max_positions;
   spec.tied_head = dims.tied_head;
-  spec.widest = std::max({dims.ffn, dims.hidden, dims.n_heads * dims.head_dim});
   return spec;
 }
 
@@ -123,6 +122,9 @@ void add_attention_layer(ModelSpec& spec, const DecoderDims& dims, const RopeSpe
   layer.index = index;
   layer.cache = cache.cache;
   layer.parameters = parameters;
+  // x, its norm, the projections, their norms and rotations, attention and its output, gate, up, product and down.
+  const int64_t q = dims.n_heads * dims.head_dim, kv = dims.n_kv_heads * dims.head_dim;
+  layer.activations = 7 * dims.hidden + 6 * q + 4 * kv + 3 * dims.ffn + rope.rotary_dim;
   spec.layers.push_back(layer);
   spec.caches.push_back(cache);
   spec.n_position_axes = rope_position_axes(rope);

@@ -1,7 +1,5 @@
 #include "model/hybrid_layers.h"
 
-#include <algorithm>
-
 #include "model/gated_attention.h"
 #include "model/rope.h"
 
@@ -21,11 +19,13 @@ void add_hybrid_layers(ModelSpec& spec, const Json& config, const HybridDims& h)
     layer.index = static_cast<int>(i);
     layer.kind = LayerKind::GatedDeltaNet;
     layer.parameters = GatedDeltaNet::parameters(h.delta) + norms;
+    // As an attention layer, with the convolution's input, output and parts, normed keys, the delta rule and its gate.
+    layer.activations = 7 * h.dims.hidden + 3 * h.dims.ffn + 3 * h.delta.channels() + 2 * h.delta.keys() +
+                        3 * h.delta.values() + 8 * h.delta.n_value_heads;
     layer.state_bytes = GatedDeltaNet::state_bytes(h.delta);
     spec.layers.push_back(layer);
   }
   spec.n_position_axes = rope_position_axes(h.rope);
-  spec.widest = std::max({spec.widest, h.delta.channels(), h.delta.values()});
 }
 
 }  // namespace kvcal

@@ -41,6 +41,7 @@ struct LayerSpec {
   LayerKind kind = LayerKind::Attention;
   int cache = -1;           // index in ModelSpec::caches, -1 = owns none
   int64_t parameters = 0;   // of the whole layer, feed-forward included
+  int64_t activations = 0;  // elements that its forward allocates per token: what Plan sizes the arena by
   int64_t state_bytes = 0;  // recurrent state of one sequence (convolution window in bf16, delta state in f32)
 };
 
@@ -50,7 +51,6 @@ struct ModelSpec {
   int64_t hidden = 0, vocab = 0, max_positions = 0;
   int64_t n_position_axes = 1;  // 3 for mRoPE
   bool tied_head = false;
-  int64_t widest = 0;                     // widest activation row of any layer: what Plan reckons with
   std::string default_prefix = "model.";  // of the language model's tensors, when no checkpoint tells better
   std::vector<LayerSpec> layers;
   std::vector<KvLayout> caches;

@@ -5,6 +5,18 @@
 
 namespace kvcal {
 
+std::vector<Segment> segments_of(const std::vector<Sequence>& sequences) {
+  std::vector<Segment> segments;
+  for (const Sequence& s : sequences) {
+    int64_t position = 0;
+    for (const Piece& p : s.pieces) {
+      segments.push_back({s.id, s.pass, p.prompt, p.offset, position, 0, p.n_tokens});
+      position += p.n_tokens;
+    }
+  }
+  return segments;
+}
+
 void append_tokens(Batch& batch, const Sequence& sequence, const std::vector<PromptTokens>& prompts, int64_t first,
                    int64_t n) {
   const int64_t row = batch.n_tokens(), end = first + n;

@@ -17,6 +17,9 @@ constexpr int64_t kChunkAlignment = 256;
 std::vector<Batch> make_batches(const std::vector<Sequence>& sequences, const std::vector<PromptTokens>& prompts,
                                 int64_t chunk_tokens, int64_t n_position_axes);
 
+/// Every piece of every sequence as a segment (row 0): what a complete run feeds.
+std::vector<Segment> segments_of(const std::vector<Sequence>& sequences);
+
 /// Appends tokens [first, first + n) of a sequence to a batch whose positions are still those of axis 0.
 void append_tokens(Batch& batch, const Sequence& sequence, const std::vector<PromptTokens>& prompts, int64_t first,
                    int64_t n);

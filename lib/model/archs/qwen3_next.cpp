@@ -124,6 +124,9 @@ class Qwen3Next final : public Model {
     c_.sparse = read_sparse_layers(text, c_.dims.n_layers, c_.moe.n_experts);
     spec_ = general_spec(config, c_.dims);
     add_hybrid_layers(spec_, text, {c_.dims, c_.rope, c_.delta, c_.bias, true});
+    // A token's rows in its experts beside the shared expert; the dense width is counted already.
+    const int64_t routed = c_.moe.n_active * (2 * c_.dims.hidden + 3 * c_.moe.ffn) + 3 * c_.moe.shared_ffn;
+    for (LayerSpec& layer : spec_.layers) layer.activations += routed;
     for (LayerSpec& layer : spec_.layers)
       layer.parameters += c_.sparse[static_cast<size_t>(layer.index)] ? SparseMoe::parameters(c_.moe)
                                                                       : 3 * c_.dims.hidden * c_.dims.ffn;

@@ -1,0 +1,122 @@
+#include "prefill/memory_plan.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <fstream>
+
+#include "base/error.h"
+#include "prefill/batching.h"
+
+namespace kvcal {
+namespace {
+
+constexpr uint64_t kProgramBytes = uint64_t{160} << 20;  // measured: libraries, a 150k-entry tokenizer, panel buffers
+constexpr int64_t kUsefulChunk = 4096;                   // rows; more do not make the matrix products faster
+
+uint64_t element_bytes(Precision p) { return p == Precision::BF16 ? 2 : 4; }
+
+// Largest layer's stored bytes and the layer after it, which is being read ahead.
+void add_weights(MemoryPlan& plan, const ModelSpec& spec, const ModelWeights& weights, bool logits, Precision p) {
+  const int last = logits ? static_cast<int>(spec.layers.size()) - 1 : spec.last_cache_layer();
+  uint64_t stored_before = 0;
+  for (int i = 0; i <= last; ++i) {
+    const LayerSpec& layer = spec.layers[static_cast<size_t>(i)];
+    const uint64_t stored = weights.text.at("layers." + std::to_string(i) + ".").bytes();
+    plan.weights = std::max(plan.weights, static_cast<uint64_t>(layer.parameters) * element_bytes(p));
+    plan.mapped = std::max(plan.mapped, stored + stored_before);
+    stored_before = stored;
+  }
+  if (!logits) return;
+  const uint64_t head = static_cast<uint64_t>(spec.vocab) * static_cast<uint64_t>(spec.hidden);
+  plan.weights = std::max(plan.weights, head * element_bytes(p));
+  plan.mapped = std::max(plan.mapped, head * element_bytes(p));
+}
+
+uint64_t state_bytes(const ModelSpec& spec, const std::vector<Batch>& batches, Precision p) {
+  uint64_t recurrent = 0, kv_row = 0, worst = 0;
+  for (const LayerSpec& l : spec.layers) recurrent = std::max(recurrent, static_cast<uint64_t>(l.state_bytes));
+  for (const KvLayout& c : spec.caches)
+    kv_row = std::max(kv_row, static_cast<uint64_t>(c.n_kv_heads * (c.head_dim_k + c.head_dim_v)) * element_bytes(p));
+  for (const Batch& b : batches) {
+    uint64_t rows = 0;
+    for (const SequenceSpan& s : b.sequences) rows += s.whole ? 0 : static_cast<uint64_t>(s.sequence_tokens);
+    worst = std::max(worst, std::max(rows * kv_row, b.sequences.size() * recurrent));
+  }
+  return worst;
+}
+
+MemoryPlan with_chunk(const ModelSpec& spec, const SequencePlan& sequences, const MemoryPlan& base,
+                      int64_t chunk_tokens, Precision p) {
+  MemoryPlan plan = base;
+  plan.chunk_tokens = chunk_tokens;
+  int64_t per_token = 0, rows = 0;
+  for (const LayerSpec& l : spec.layers) per_token = std::max(per_token, l.activations);
+  for (const auto* list : {&sequences.measured, &sequences.warmup, &sequences.sanity}) {
+    int64_t n = 0;
+    for (const Sequence& s : *list) n += s.n_tokens;
+    rows = std::max(rows, std::min(n, chunk_tokens));
+    plan.states = std::max(plan.states, state_bytes(spec, make_batches(*list, sequences.prompts, chunk_tokens, 1), p));
+  }
+  // The sanity sequences' logits: every row of theirs at once.
+  uint64_t logits = 0;
+  for (const Sequence& s : sequences.sanity)
+    logits += static_cast<uint64_t>(s.n_tokens * spec.vocab) * (element_bytes(p) + sizeof(float));
+  plan.activations = std::max(static_cast<uint64_t>(rows * per_token) * element_bytes(p), logits);
+  return plan;
+}
+
+}  // namespace
+
+MemoryPlan plan_memory(const ModelSpec& spec, const ModelWeights& weights, const SequencePlan& sequences,
+                       const MemoryOptions& options) {
+  MemoryPlan base;
+  base.program = kProgramBytes;
+  base.budget = options.budget ? options.budget : available_memory();
+  base.statistics = options.statistics_bytes;
+  add_weights(base, spec, weights, !sequences.sanity.empty(), options.precision);
+  for (const auto* list : {&sequences.measured, &sequences.warmup, &sequences.sanity})
+    for (const Sequence& s : *list)
+      base.residual += static_cast<uint64_t>(s.n_tokens * spec.hidden) * element_bytes(options.precision);
+
+  const int64_t wanted = options.chunk_tokens ? options.chunk_tokens : kUsefulChunk;
+  int64_t chunk = std::max(wanted / kChunkAlignment, int64_t{1}) * kChunkAlignment;
+  MemoryPlan plan = with_chunk(spec, sequences, base, chunk, options.precision);
+  while (plan.total() > plan.budget && chunk > kChunkAlignment && !options.chunk_tokens) {
+    chunk = std::max(chunk / 2 / kChunkAlignment, int64_t{1}) * kChunkAlignment;
+    plan = with_chunk(spec, sequences, base, chunk, options.precision);
+  }
+  if (plan.total() > plan.budget)
+    fail("the run needs " + bytes_text(plan.total()) + " of memory, the budget is " + bytes_text(plan.budget) +
+         " (largest layer " + bytes_text(plan.weights + plan.mapped) + ", residual stream " +
+         bytes_text(plan.residual) + ", one batch of " + std::to_string(chunk) + " tokens " +
+         bytes_text(plan.activations) + ", states " + bytes_text(plan.states) + ", statistics " +
+         bytes_text(plan.statistics) + "); fewer prompts, passes or --chunk-tokens need less");
+  return plan;
+}
+
+uint64_t available_memory() {
+  uint64_t available = 0;
+  std::ifstream meminfo("/proc/meminfo");
+  for (std::string key, unit; meminfo >> key;) {
+    uint64_t kib = 0;
+    meminfo >> kib;
+    if (key == "MemAvailable:") available = kib << 10;
+    std::getline(meminfo, unit);
+  }
+  uint64_t limit = 0, used = 0;
+  std::ifstream maximum("/sys/fs/cgroup/memory.max"), current("/sys/fs/cgroup/memory.current");
+  if (maximum >> limit && current >> used && limit > used) available = std::min(available, limit - used);
+  return available ? available : uint64_t{4} << 30;
+}
+
+std::string bytes_text(uint64_t bytes) {
+  constexpr const char* kUnits[] = {"bytes", "KiB", "MiB", "GiB", "TiB"};
+  double value = static_cast<double>(bytes);
+  int unit = 0;
+  for (; value >= 1024 && unit < 4; ++unit) value /= 1024;
+  char text[32];
+  std::snprintf(text, sizeof text, unit == 0 ? "%.0f %s" : "%.1f %s", value, kUnits[unit]);
+  return text;
+}
+
+}  // namespace kvcal

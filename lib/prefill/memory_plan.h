@@ -1,0 +1,45 @@
+// How much memory a run will take, decided before it begins.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "model/model_spec.h"
+#include "ops/ops.h"
+#include "prefill/model_weights.h"
+#include "prefill/sequence_plan.h"
+
+namespace kvcal {
+
+struct MemoryOptions {
+  uint64_t budget = 0;       // bytes; 0 = what the machine has available
+  int64_t chunk_tokens = 0;  // asked for; 0 = as many as useful and possible
+  Precision precision = Precision::BF16;
+  uint64_t statistics_bytes = 0;  // dense tables of one layer and the encoded result
+};
+
+/// All in bytes.
+struct MemoryPlan {
+  int64_t chunk_tokens = 0;  // rows of a batch, a multiple of 256
+  uint64_t program = 0;      // code, libraries, tokenizer, buffers of fixed size
+  uint64_t weights = 0;      // the largest layer (or the head) in computing form
+  uint64_t mapped = 0;       // pages of that layer and of the next one, as stored
+  uint64_t residual = 0;     // residual stream of all sequences
+  uint64_t activations = 0;  // one batch
+  uint64_t states = 0;       // recurrent states and rows of cut sequences, one layer
+  uint64_t statistics = 0;
+  uint64_t budget = 0;
+  uint64_t total() const { return program + weights + mapped + residual + activations + states + statistics; }
+};
+
+/// Sizes the batches so that the run fits the budget. Throws Error with the numbers when it cannot.
+MemoryPlan plan_memory(const ModelSpec& spec, const ModelWeights& weights, const SequencePlan& sequences,
+                       const MemoryOptions& options);
+
+/// Memory this process may take, from the system's available memory and the control group's limit.
+uint64_t available_memory();
+
+/// "1.5 GiB"
+std::string bytes_text(uint64_t bytes);
+
+}  // namespace kvcal

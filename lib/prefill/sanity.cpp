@@ -1,0 +1,48 @@
+#include "prefill/sanity.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "base/portable_math.h"
+
+namespace kvcal {
+namespace {
+
+// -ln softmax(logits)[target], in double and in index order.
+double negative_log_likelihood(const std::vector<float>& logits, int32_t target) {
+  constexpr double kNegligible = 40;  // e^-40 is below the last bit of any sum here
+  const double largest = *std::max_element(logits.begin(), logits.end());
+  double sum = 0;
+  for (const float x : logits)
+    if (largest - x < kNegligible) sum += portable_exp(x - largest);
+  return largest + portable_log(sum) - logits[static_cast<size_t>(target)];
+}
+
+}  // namespace
+
+void SanityCheck::hidden(Ops& op, const Tensor& x, const Batch& batch, Head& head) {
+  const Tensor logits = head.forward(op, x);  // [tokens, vocab]
+  const Storage host(logits.shape, logits.dtype);
+  op.download(logits, host.tensor());
+  std::vector<float> row(static_cast<size_t>(vocab_));
+  for (const SequenceSpan& s : batch.sequences)
+    for (int64_t t = s.span.row; t + 1 < s.span.row + s.span.n_tokens; ++t) {
+      convert_to_float(logits.dtype, host.tensor().rows(t, 1).data, row.data(), row.size());
+      const double nll = negative_log_likelihood(row, batch.ids[static_cast<size_t>(t + 1)]);
+      if (!std::isfinite(nll))
+        fail("the logits at position " + std::to_string(t - s.span.row) +
+             " of a sanity sequence are not finite: the checkpoint or its loading is broken");
+      sum_ += nll;
+      ++n_tokens_;
+    }
+}
+
+double SanityCheck::uniform_nll() const { return portable_log(static_cast<double>(vocab_)); }
+
+Json SanityCheck::to_json() const {
+  if (n_tokens_ == 0) return nullptr;
+  return {{"mean_nll", mean_nll()}, {"uniform_nll", uniform_nll()}, {"n_tokens", n_tokens_}};
+}
+
+}  // namespace kvcal
