@@ -229,11 +229,11 @@ SequenceRun run_sequence(Ops& op, const std::vector<int64_t>& cuts, int64_t wind
 
 TEST(Determinism, AlignedCutsAndNeighboursAreInvisible) {
   for (const Precision p : kBoth)
-    for (const int64_t window : {0, 1, 63, 100, 256}) {
+    for (const int64_t window : {0, 63, 100}) {
       const SequenceRun whole = run_sequence(*cpu(p, 1), {0, kTokens}, window, 0);
       for (const std::vector<int64_t>& cuts : std::vector<std::vector<int64_t>>{
                {0, 256, 512, kTokens}, {0, 512, kTokens}, {0, 256, kTokens}, {0, kTokens}})
-        for (const int64_t neighbour : {1, 37, 64})
+        for (const int64_t neighbour : {1, 64})
           EXPECT_TRUE(run_sequence(*cpu(p, 3), cuts, window, neighbour).bytes == whole.bytes)
               << cuts.size() - 1 << " chunks, window " << window << ", after " << neighbour << " rows of another";
     }

@@ -104,6 +104,12 @@ TEST_P(DeltaParity, EqualsTheRecurrence) {
   // f32 sums over chunks of 64 and dk; 2e-6 of the largest value was seen.
   expect_close("delta rule", read(y), recur(c, in, expected_state), one_rounding(precision, 1e-5));
   expect_close("state", read(state.s), expected_state, {1e-5, 1e-5});
+
+  // A sequence that keeps no state starts from zeros too, whatever its memory held before.
+  const std::string kept = bytes_of(y);
+  op->end_batch();
+  DeltaState* const none = nullptr;
+  EXPECT_TRUE(bytes_of(op->gated_delta_rule(in.q, in.k, in.v, {in.g, in.beta}, {&span, 1}, {&none, 1})) == kept);
 }
 
 INSTANTIATE_TEST_SUITE_P(Cases, DeltaParity,

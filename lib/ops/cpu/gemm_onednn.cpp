@@ -100,7 +100,11 @@ class OneDnnProduct final : public PanelProduct {
         sum.append_sum(1.0f);
         attr.set_post_ops(sum);
       }
+#if DNNL_VERSION_MAJOR >= 3
+      const matmul::primitive_desc pd(engine(), v.source, weight, v.target, attr);
+#else
       const matmul::primitive_desc pd(matmul::desc(v.source, weight, v.target), attr, engine());
+#endif
       v.weight = pd.weights_desc();
       v.scratch = pd.scratchpad_desc();
       v.primitive = matmul(pd);
@@ -130,14 +134,14 @@ class OneDnnProducts final : public PanelProducts {
 }  // namespace
 
 std::unique_ptr<PanelProducts> make_onednn_products() {
-  switch (dnnl::get_effective_cpu_isa()) {
-    case dnnl::cpu_isa::avx512_core_amx:
-      return std::make_unique<OneDnnProducts>("amx_bf16");
-    case dnnl::cpu_isa::avx512_core_bf16:
-      return std::make_unique<OneDnnProducts>("avx512_bf16");
-    default:
-      return nullptr;
-  }
+  // The values are sets of features, so that later processors contain the earlier ones.
+  const auto isa = static_cast<unsigned>(dnnl::get_effective_cpu_isa());
+  const auto has = [isa](dnnl::cpu_isa wanted) {
+    return (isa & static_cast<unsigned>(wanted)) == static_cast<unsigned>(wanted);
+  };
+  if (has(dnnl::cpu_isa::avx512_core_amx)) return std::make_unique<OneDnnProducts>("amx_bf16");
+  if (has(dnnl::cpu_isa::avx512_core_bf16)) return std::make_unique<OneDnnProducts>("avx512_bf16");
+  return nullptr;
 }
 
 }  // namespace kvcal::cpu
