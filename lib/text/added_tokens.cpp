@@ -88,6 +88,8 @@ void AddedTokens::prepare(const std::function<std::string(const std::string&)>& 
       else
         raw_.add(t.content, id);
     }
+  decoded_.clear();
+  for (const auto& [id, t] : tokens_) decoded_[id] = t.normalized ? normalize(t.content) : t.content;
 }
 
 std::vector<Stretch> AddedTokens::split(std::string_view text, const StringMatcher& matcher) const {
@@ -114,6 +116,11 @@ std::optional<uint32_t> AddedTokens::id_of(const std::string& content) const {
   const auto it = ids_.find(content);
   if (it == ids_.end()) return std::nullopt;
   return it->second;
+}
+
+const std::string* AddedTokens::decoded(uint32_t id) const {
+  const auto it = decoded_.find(id);
+  return it == decoded_.end() ? nullptr : &it->second;
 }
 
 const AddedToken* AddedTokens::find(uint32_t id) const {

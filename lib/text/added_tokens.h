@@ -66,6 +66,8 @@ class AddedTokens {
 
   std::optional<uint32_t> id_of(const std::string& content) const;
   const AddedToken* find(uint32_t id) const;
+  /// What decode puts in the place of the id: the content as the normaliser leaves it, if it is looked for that way.
+  const std::string* decoded(uint32_t id) const;
   bool is_special(const std::string& content) const { return special_contents_.count(content) > 0; }
   /// From now on decode skips this content as a special token.
   void mark_special(const std::string& content) { special_contents_.insert(content); }
@@ -76,6 +78,7 @@ class AddedTokens {
 
   std::unordered_map<std::string, uint32_t> ids_;
   std::unordered_map<uint32_t, AddedToken> tokens_;
+  std::unordered_map<uint32_t, std::string> decoded_;
   std::vector<AddedToken> special_, plain_;  // in the order added: special ones are tried first
   std::unordered_set<std::string> special_contents_;
   uint32_t next_id_ = 0;

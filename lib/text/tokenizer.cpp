@@ -190,8 +190,10 @@ Tokenizer::Encoded Tokenizer::encode(std::string_view bytes, bool add_special_to
 std::string Tokenizer::decode(const std::vector<int32_t>& ids, bool skip_special) const {
   std::vector<std::string> tokens;
   for (int32_t id : ids) {
-    auto token = token_of(id);
-    if (token && !(skip_special && parts_->added.is_special(*token))) tokens.push_back(std::move(*token));
+    if (id < 0) continue;
+    const std::string* token = parts_->added.decoded(static_cast<uint32_t>(id));
+    if (!token) token = parts_->bpe.token_of(static_cast<uint32_t>(id));
+    if (token && !(skip_special && parts_->added.is_special(*token))) tokens.push_back(*token);
   }
   std::string text;
   const bool decoded = parts_->decoder != nullptr;

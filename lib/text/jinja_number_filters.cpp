@@ -1,0 +1,144 @@
+// Filters that make numbers: int, float, round, abs, sum.
+
+#include <charconv>
+#include <cmath>
+#include <map>
+
+#include "text/jinja_runtime.h"
+#include "text/python_text.h"
+
+namespace kvcal::jinja {
+namespace {
+
+// int(text) and float(text) of Python: white space around, an optional sign, underscores between digits.
+std::string number_text(const std::string& text) {
+  std::string s(python::strip(text, python::Side::Both));
+  if (s.starts_with('+') && !s.starts_with("+-")) s.erase(0, 1);
+  const auto digit = [&](size_t i) { return i < s.size() && s[i] >= '0' && s[i] <= '9'; };
+  for (size_t i = 1; i < s.size(); ++i)
+    if (s[i] == '_' && digit(i - 1) && digit(i + 1)) s.erase(i, 1);
+  return s;
+}
+
+bool parse_integer(std::string s, int base, int64_t& out) {
+  const bool negative = s.starts_with('-');
+  if (negative) s.erase(0, 1);
+  for (const auto& [prefix, its_base] : {std::pair{"0x", 16}, {"0o", 8}, {"0b", 2}})
+    if (base == its_base && python::lower(s).starts_with(prefix)) s.erase(0, 2);
+  if (negative) s.insert(0, "-");
+  const auto r = std::from_chars(s.data(), s.data() + s.size(), out, base);
+  if (r.ec == std::errc::result_out_of_range) fail("integer " + quoted(s) + " does not fit 64 bits");
+  return r.ec == std::errc() && r.ptr == s.data() + s.size() && !s.empty();
+}
+
+bool parse_real(const std::string& s, double& out) {
+  const std::string lower = python::lower(s);
+  const std::string_view bare = std::string_view(lower).substr(lower.starts_with('-') ? 1 : 0);
+  if (bare == "infinity" || bare == "inf") return out = lower[0] == '-' ? -INFINITY : INFINITY, true;
+  if (bare == "nan") return out = NAN, true;
+  const auto r = std::from_chars(lower.data(), lower.data() + lower.size(), out);
+  if (r.ec == std::errc::result_out_of_range) return out = 0, false;
+  return r.ec == std::errc() && r.ptr == lower.data() + lower.size();
+}
+
+// A double without its fraction, or nothing when 64 bits do not hold it.
+bool truncated(double d, int64_t& out) {
+  if (std::isnan(d) || std::isinf(d)) return false;
+  if (std::fabs(d) >= 9.2e18) fail("integer " + repr_of_real(d) + " does not fit 64 bits");
+  out = static_cast<int64_t>(d);
+  return true;
+}
+
+Value to_int(Runtime&, const Value& v, Arguments& a) {
+  Bound b("int", a, {"default", "base"});
+  int64_t i = 0;
+  double d = 0;
+  if (v.to_int(i)) return Value::integer(i);
+  if (v.is_undefined()) fail_undefined(v);
+  if (v.as_real() && truncated(*v.as_real(), i)) return Value::integer(i);
+  if (const Text* t = v.as_text()) {
+    const std::string s = number_text(t->text);
+    if (parse_integer(s, static_cast<int>(b.integer_or(1, 10)), i)) return Value::integer(i);
+    if (parse_real(s, d) && truncated(d, i)) return Value::integer(i);
+  }
+  return b.get_or(0, Value::integer(0));
+}
+
+Value to_float(Runtime&, const Value& v, Arguments& a) {
+  Bound b("float", a, {"default"});
+  double d = 0;
+  if (v.to_real(d)) return Value::real(d);
+  if (v.is_undefined()) fail_undefined(v);
+  if (v.as_text() && parse_real(number_text(v.as_text()->text), d)) return Value::real(d);
+  return b.get_or(0, Value::real(0.0));
+}
+
+// round() to `digits` decimals through the shortest exact decimal expansion, halves to even, as Python rounds.
+double round_decimal(double d, int64_t digits) {
+  if (std::isnan(d) || std::isinf(d)) return d;
+  if (digits >= 0 && digits <= 300) {
+    char buffer[700];
+    const auto end =
+        std::to_chars(buffer, buffer + sizeof buffer, d, std::chars_format::fixed, static_cast<int>(digits));
+    double out = d;
+    if (end.ec == std::errc()) std::from_chars(buffer, end.ptr, out);
+    return out;
+  }
+  if (digits > 300) return d;
+  const double scale = std::pow(10.0, static_cast<double>(-digits));
+  return std::nearbyint(d / scale) * scale;
+}
+
+Value round_number(Runtime&, const Value& v, Arguments& a) {
+  Bound b("round", a, {"precision", "method"});
+  const int64_t digits = b.integer_or(0, 0);
+  const std::string method = b.text_or(1, "common");
+  double d = 0;
+  if (v.is_undefined()) fail_undefined(v);
+  if (!v.to_real(d)) fail("needs a number, not " + type_name(v));
+  if (method == "common") {
+    int64_t i = 0;
+    if (v.to_int(i) && digits >= 0) return Value::integer(i);
+    if (v.to_int(i)) return Value::integer(static_cast<int64_t>(round_decimal(d, digits)));
+    return Value::real(round_decimal(d, digits));
+  }
+  if (method != "ceil" && method != "floor") fail("method must be common, ceil or floor");
+  const double scale = std::pow(10.0, static_cast<double>(digits));
+  return Value::real((method == "ceil" ? std::ceil(d * scale) : std::floor(d * scale)) / scale);
+}
+
+Value absolute(Runtime& rt, const Value& v, Arguments& a) {
+  Bound b("abs", a, {});
+  double d = 0;
+  if (v.is_undefined()) fail_undefined(v);
+  if (!v.to_real(d)) fail("bad operand type for abs(): '" + type_name(v) + "'");
+  if (v.as_real()) return Value::real(std::fabs(d));
+  return d < 0 ? rt.negative(v) : rt.negative(rt.negative(v));
+}
+
+Value sum(Runtime& rt, const Value& v, Arguments& a) {
+  Bound b("sum", a, {"attribute", "start"});
+  Value total = b.get_or(1, Value::integer(0));
+  for (const Value& item : iterate(v))
+    total = rt.binary("+", total, b.is_none_or_missing(0) ? item : rt.attribute_path(item, b.at(0)));
+  return total;
+}
+
+const std::map<std::string, Filter, std::less<>> kFilters{
+    {"int", to_int}, {"float", to_float}, {"round", round_number}, {"abs", absolute}, {"sum", sum},
+};
+
+}  // namespace
+
+Filter find_number_filter(std::string_view name) {
+  const auto it = kFilters.find(name);
+  return it == kFilters.end() ? nullptr : it->second;
+}
+
+std::vector<std::string> number_filter_names() {
+  std::vector<std::string> names;
+  for (const auto& [name, filter] : kFilters) names.push_back(name);
+  return names;
+}
+
+}  // namespace kvcal::jinja

@@ -1,0 +1,163 @@
+// Values of the template language: Python's, as far as chat templates can see them.
+//
+// Everything but a namespace is immutable, because the reference runs templates in a sandbox that forbids changing
+// lists and dicts. Containers are shared, never copied.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "base/json.h"
+
+namespace kvcal::jinja {
+
+class Value;
+class Runtime;
+struct Arguments;
+struct LoopState;
+
+using Values = std::vector<Value>;
+
+struct Text {
+  std::string text;     // valid UTF-8
+  bool markup = false;  // came through |safe or |escape: adding plain text to it escapes that text
+};
+
+/// A value that is not there. Printing gives nothing, it is false and empty; any other use is an error with `reason`.
+struct Missing {
+  std::string reason;
+};
+
+enum class SequenceKind { List, Tuple, Range, Generator, View };
+
+struct Sequence {
+  SequenceKind kind = SequenceKind::List;
+  Values items;
+  int depth = 1;                  // of nesting; bounded, so that walking a value cannot exhaust the stack
+  std::string view_name;          // View: "dict_items", ...
+  mutable bool consumed = false;  // Generator: gives its items once
+};
+
+/// Keys keep their order. 1, 1.0 and true are one key, as in Python.
+struct Dict {
+  std::vector<std::pair<Value, Value>> items;
+  std::unordered_map<std::string, size_t> index;  // by key identity
+  int depth = 1;
+
+  const Value* find(const Value& key) const;
+  const Value* find(const char* key) const;
+  void set(const Value& key, Value value);
+};
+
+struct Namespace {
+  std::vector<std::pair<std::string, Value>> attributes;
+  Value* find(std::string_view name);
+};
+
+struct Callable {
+  std::string name;  // for messages
+  std::function<Value(Runtime&, Arguments&)> call;
+};
+
+class Value {
+ public:
+  Value() : data_(Missing{}) {}
+  static Value undefined(std::string reason) { return Value(Missing{std::move(reason)}); }
+  static Value none() { return Value(nullptr); }
+  static Value boolean(bool b) { return Value(b); }
+  static Value integer(int64_t i) { return Value(i); }
+  static Value real(double d) { return Value(d); }
+  static Value text(std::string s, bool markup = false) {
+    return Value(std::make_shared<const Text>(Text{std::move(s), markup}));
+  }
+  /// Throws Error when the nesting gets too deep.
+  static Value sequence(SequenceKind kind, Values items, std::string view_name = "");
+  static Value list(Values items) { return sequence(SequenceKind::List, std::move(items)); }
+  static Value tuple(Values items) { return sequence(SequenceKind::Tuple, std::move(items)); }
+  static Value generator(Values items) { return sequence(SequenceKind::Generator, std::move(items)); }
+  static Value dict(Dict d);
+  static Value name_space(std::shared_ptr<Namespace> n) { return Value(std::move(n)); }
+  static Value callable(std::string name, std::function<Value(Runtime&, Arguments&)> f) {
+    return Value(std::make_shared<const Callable>(Callable{std::move(name), std::move(f)}));
+  }
+  static Value loop(std::shared_ptr<LoopState> l) { return Value(std::move(l)); }
+  static Value from_json(const Json& json);
+
+  template <class T>
+  const T* get() const {
+    return std::get_if<T>(&data_);
+  }
+  const Missing* as_missing() const { return get<Missing>(); }
+  const bool* as_bool() const { return get<bool>(); }
+  const int64_t* as_int() const { return get<int64_t>(); }
+  const double* as_real() const { return get<double>(); }
+  const Text* as_text() const { return pointer<const Text>(); }
+  const Sequence* as_sequence() const { return pointer<const Sequence>(); }
+  const Dict* as_dict() const { return pointer<const Dict>(); }
+  Namespace* as_namespace() const { return pointer<Namespace>(); }
+  const Callable* as_callable() const { return pointer<const Callable>(); }
+  LoopState* as_loop() const { return pointer<LoopState>(); }
+  bool is_none() const { return std::holds_alternative<std::nullptr_t>(data_); }
+  bool is_undefined() const { return as_missing() != nullptr; }
+  bool is_number() const { return as_bool() || as_int() || as_real(); }
+  /// Integer value of an integer or boolean.
+  bool to_int(int64_t& out) const;
+  /// Value of any number as a double.
+  bool to_real(double& out) const;
+
+  bool truthy() const;
+  /// Nesting depth: 0 for what is no container.
+  int depth() const;
+  /// Where it lives, for `is sameas`; null for plain values.
+  const void* address() const;
+
+ private:
+  using Data = std::variant<Missing, std::nullptr_t, bool, int64_t, double, std::shared_ptr<const Text>,
+                            std::shared_ptr<const Sequence>, std::shared_ptr<const Dict>, std::shared_ptr<Namespace>,
+                            std::shared_ptr<const Callable>, std::shared_ptr<LoopState>>;
+  explicit Value(Data data) : data_(std::move(data)) {}
+  template <class T>
+  T* pointer() const {
+    const auto* p = std::get_if<std::shared_ptr<T>>(&data_);
+    return p ? p->get() : nullptr;
+  }
+  Data data_;
+};
+
+/// Python's name of the type ("str", "NoneType") for messages.
+std::string type_name(const Value& v);
+
+/// Python's ==. Different types are unequal, numbers compare by value.
+bool equal(const Value& a, const Value& b);
+
+/// Python's <; throws Error for types without an order.
+bool less(const Value& a, const Value& b);
+
+/// What str() and repr() give. `str` of an undefined value is empty.
+std::string to_str(const Value& v);
+std::string to_repr(const Value& v);
+std::string repr_of_text(std::string_view text);
+std::string repr_of_real(double d);
+
+struct JsonStyle {
+  bool ensure_ascii = false;
+  bool sort_keys = false;
+  bool indented = false;
+  std::string indent;
+  std::string item_separator = ", ";
+  std::string key_separator = ": ";
+};
+/// json.dumps; throws Error for what is not JSON.
+std::string to_json(const Value& v, const JsonStyle& style);
+
+/// The items that a for loop would see; throws Error when the value cannot be iterated. Consumes a generator.
+Values iterate(const Value& v);
+
+}  // namespace kvcal::jinja
