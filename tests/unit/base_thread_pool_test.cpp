@@ -59,14 +59,17 @@ TEST_P(ThreadPoolSizes, LowestFailureWins) {
 
 TEST_P(ThreadPoolSizes, NestedLoopsRunOnTheSameWorker) {
   ThreadPool pool(GetParam());
-  std::atomic<int> n = 0;
-  pool.parallel_for(8, [&](int64_t, int outer) {
+  std::atomic<int> n_begun = 0, n_done = 0;
+  pool.parallel_for(GetParam(), [&](int64_t, int outer) {
+    // As many tasks as workers, each waiting for all: every worker is shown to take part.
+    ++n_begun;
+    while (n_begun < GetParam()) std::this_thread::yield();
     pool.parallel_for(5, [&](int64_t, int inner) {
       EXPECT_EQ(inner, outer);
-      ++n;
+      ++n_done;
     });
   });
-  EXPECT_EQ(n, 40);
+  EXPECT_EQ(n_done, 5 * GetParam());
 }
 
 TEST(ThreadPool, TwoPoolsMayNest) {

@@ -257,6 +257,11 @@ TEST_F(BinderTest, PrefixesOfAllTimes) {
     EXPECT_EQ(detect_prefix(with_head).lm_head, head);
     EXPECT_EQ(detect_prefix(open({{embedding, DType::F32, {2}}})).lm_head, "");
   }
+  EXPECT_EQ(detect_prefix(open({{"model.embed_tokens.weight", DType::F32, {2}},
+                                {"model.language_model.embed_tokens.weight", DType::F32, {2}}}))
+                .model,
+            "model.language_model.")
+      << "the wrapper's part goes before the wrapper";
   EXPECT_EQ(detect_prefix(open({{"backbone.embeddings.weight", DType::F32, {2}}}), "embeddings.weight").model,
             "backbone.");
   expect_contains(message_of([&] {
