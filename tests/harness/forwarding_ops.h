@@ -1,0 +1,64 @@
+// An Ops that passes every call on to another one. Tests derive from it to count, or to do something wrong on purpose.
+#pragma once
+
+#include "ops/ops.h"
+
+namespace kvcal {
+
+class ForwardingOps : public Ops {
+ public:
+  explicit ForwardingOps(Ops& inner) : Ops(inner.precision()), inner_(inner) {}
+
+  std::string isa() const override { return inner_.isa(); }
+  Tensor temporary(const Shape& shape, DType dtype) override { return inner_.temporary(shape, dtype); }
+  void end_batch() override { inner_.end_batch(); }
+  Owned allocate(const Shape& shape, DType dtype) override { return inner_.allocate(shape, dtype); }
+  Tensor upload(const Tensor& host) override { return inner_.upload(host); }
+  void download(const Tensor& from, const Tensor& host) override { inner_.download(from, host); }
+
+ protected:
+  Linear do_load_linear(const Tensor& w, const Tensor& b) override { return inner_.load_linear(w, b); }
+  Owned do_load_vector(const Tensor& w, DType as, float plus) override {
+    if (as == DType::F32 && plus == 0) return inner_.load_f32(w);
+    return inner_.load_gain(w, plus == 0 ? Gain::Plain : Gain::OnePlus);
+  }
+  Tensor do_embed(const Tensor& t, std::span<const int32_t> ids) override { return inner_.embed(t, ids); }
+  Tensor do_linear(const Tensor& x, const Linear& w) override { return inner_.linear(x, w); }
+  Tensor do_rms_norm(const Tensor& x, const Tensor& g, float eps) override { return inner_.rms_norm(x, g, eps); }
+  Tensor do_add(const Tensor& x, const Tensor& y) override { return inner_.add(x, y); }
+  Tensor do_silu_mul(const Tensor& g, const Tensor& u) override { return inner_.silu_mul(g, u); }
+  Tensor do_sigmoid_mul(const Tensor& x, const Tensor& g) override { return inner_.sigmoid_mul(x, g); }
+  Tensor do_columns(const Tensor& x, int64_t from, int64_t n) override { return inner_.columns(x, from, n); }
+  Tensor do_take_rows(const Tensor& x, std::span<const int64_t> rows) override { return inner_.take_rows(x, rows); }
+  Tensor do_rope_table(std::span<const int32_t> p, int64_t n, const RopeSpec& s) override {
+    return inner_.rope_table(p, n, s);
+  }
+  Tensor do_rope(const Tensor& x, const Tensor& t, const RopeSpec& s) override { return inner_.rope(x, t, s); }
+  Tensor do_attention(const Tensor& q, const Tensor& k, const Tensor& v, std::span<const Span> spans,
+                      std::span<KvRows* const> rows, const AttentionSpec& spec) override {
+    return inner_.attention(q, k, v, spans, rows, spec);
+  }
+  Tensor do_causal_conv_silu(const Tensor& x, const Tensor& w, std::span<const Span> spans,
+                             std::span<ConvState* const> states) override {
+    return inner_.causal_conv_silu(x, w, spans, states);
+  }
+  Tensor do_l2_norm(const Tensor& x, float eps) override { return inner_.l2_norm(x, eps); }
+  DeltaGates do_delta_gates(const Tensor& a, const Tensor& b, const Tensor& l, const Tensor& d) override {
+    return inner_.delta_gates(a, b, l, d);
+  }
+  Tensor do_gated_delta_rule(const Tensor& q, const Tensor& k, const Tensor& v, const DeltaGates& gates,
+                             std::span<const Span> spans, std::span<DeltaState* const> states) override {
+    return inner_.gated_delta_rule(q, k, v, gates, spans, states);
+  }
+  Tensor do_gated_rms_norm(const Tensor& x, const Tensor& z, const Tensor& g, float eps, GateActivation act) override {
+    return inner_.gated_rms_norm(x, z, g, eps, act);
+  }
+  Routing do_route_softmax(const Tensor& l, int64_t k, bool r) override { return inner_.route_softmax(l, k, r); }
+  Tensor do_experts_swiglu(const Tensor& x, const Routing& r, std::span<const SwigluWeights> e) override {
+    return inner_.experts_swiglu(x, r, e);
+  }
+
+  Ops& inner_;
+};
+
+}  // namespace kvcal

@@ -1,0 +1,165 @@
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "prefill/batching.h"
+#include "prefill/sequence_plan.h"
+
+namespace kvcal {
+namespace {
+
+std::vector<PromptTokens> prompts(std::vector<int64_t> lengths) {
+  std::vector<PromptTokens> list;
+  for (size_t i = 0; i < lengths.size(); ++i)
+    list.push_back({std::string(1, static_cast<char>('a' + i)),
+                    std::vector<int32_t>(static_cast<size_t>(lengths[i]), static_cast<int32_t>(i)), 1});
+  return list;
+}
+
+std::string refusal(std::vector<PromptTokens> list, const SequenceOptions& options) {
+  try {
+    plan_sequences(std::move(list), options);
+    return "accepted";
+  } catch (const Error& e) {
+    return e.what();
+  }
+}
+
+TEST(SequencePlan, pass_one_is_each_prompt_alone_and_pass_two_packs_whole_prompts) {
+  SequenceOptions options;
+  options.max_length = 100;
+  const SequencePlan plan = plan_sequences(prompts({60, 30, 20, 100, 5}), options);
+  ASSERT_EQ(plan.measured.size(), 5u + 4u);
+  EXPECT_EQ(plan.measured[5].n_tokens, 90);   // a b
+  EXPECT_EQ(plan.measured[6].n_tokens, 20);   // c; d would not fit
+  EXPECT_EQ(plan.measured[7].n_tokens, 100);  // d
+  EXPECT_EQ(plan.measured[8].n_tokens, 5);
+  EXPECT_EQ(plan.n_tokens(), 2 * 215);
+  EXPECT_EQ(plan.longest(), 100);
+}
+
+TEST(SequencePlan, file_order_does_not_matter) {
+  std::vector<PromptTokens> list = prompts({10, 20, 30, 40});
+  const SequencePlan a = plan_sequences(list, {});
+  std::reverse(list.begin(), list.end());
+  const SequencePlan b = plan_sequences(list, {});
+  EXPECT_EQ(a.sha256, b.sha256);
+  list[0].ids[3] ^= 1;
+  EXPECT_NE(plan_sequences(list, {}).sha256, a.sha256);
+}
+
+TEST(SequencePlan, warm_up_and_sanity_do_not_change_the_plan) {
+  SequenceOptions none;
+  none.warmup_passes = 0;
+  none.sanity = false;
+  SequenceOptions some;
+  some.warmup_passes = 3;
+  const SequencePlan a = plan_sequences(prompts({10, 200}), none), b = plan_sequences(prompts({10, 200}), some);
+  EXPECT_EQ(a.sha256, b.sha256);
+  EXPECT_TRUE(a.warmup.empty() && a.sanity.empty());
+  EXPECT_EQ(b.warmup.size(), 3u);
+  ASSERT_EQ(b.sanity.size(), 2u);
+  EXPECT_EQ(b.sanity[1].n_tokens, 64);
+  EXPECT_GE(b.warmup[0].id, static_cast<int64_t>(b.measured.size()));
+}
+
+TEST(SequencePlan, later_passes_take_other_orders_with_the_same_tokens) {
+  SequenceOptions options;
+  options.passes = 4;
+  options.max_length = 50;
+  const SequencePlan plan = plan_sequences(prompts({10, 20, 30, 40, 15, 25, 35}), options);
+  std::vector<std::vector<int64_t>> order(5);
+  std::vector<int64_t> tokens(5, 0);
+  for (const Sequence& s : plan.measured)
+    for (const Piece& p : s.pieces) {
+      order[static_cast<size_t>(s.pass)].push_back(p.prompt);
+      tokens[static_cast<size_t>(s.pass)] += p.n_tokens;
+    }
+  EXPECT_EQ(tokens, (std::vector<int64_t>{0, 175, 175, 175, 175}));
+  EXPECT_EQ(order[1], order[2]);
+  EXPECT_NE(order[2], order[3]);
+  EXPECT_NE(order[3], order[4]);
+}
+
+TEST(SequencePlan, a_weight_repeats_the_prompt_in_every_pass) {
+  std::vector<PromptTokens> list = prompts({10, 20});
+  list[1].weight = 3;
+  EXPECT_EQ(plan_sequences(list, {}).n_tokens(), 2 * (10 + 3 * 20));
+}
+
+TEST(SequencePlan, shards_are_disjoint_and_complete) {
+  SequenceOptions options;
+  const SequencePlan whole = plan_sequences(prompts({10, 20, 30, 40, 50}), options);
+  std::vector<int64_t> ids;
+  options.n_shards = 3;
+  for (options.shard = 0; options.shard < 3; ++options.shard) {
+    const SequencePlan part = plan_sequences(prompts({10, 20, 30, 40, 50}), options);
+    EXPECT_EQ(part.sha256, whole.sha256);
+    for (const Sequence& s : part.measured) ids.push_back(s.id);
+  }
+  std::sort(ids.begin(), ids.end());
+  EXPECT_EQ(ids.size(), whole.measured.size());
+  EXPECT_TRUE(std::adjacent_find(ids.begin(), ids.end()) == ids.end());
+}
+
+TEST(SequencePlan, refusals_name_the_prompt) {
+  EXPECT_NE(refusal({}, {}).find("no prompt"), std::string::npos);
+  EXPECT_NE(refusal(prompts({10, 0}), {}).find("prompt 'b' has no tokens"), std::string::npos);
+  EXPECT_NE(refusal(prompts({3000}), {}).find("more than the maximum length 2048"), std::string::npos);
+  std::vector<PromptTokens> twice = prompts({10, 10});
+  twice[1].id = "a";
+  EXPECT_NE(refusal(twice, {}).find("two prompts have the id 'a'"), std::string::npos);
+  twice[1] = {"c", {1}, 0};
+  EXPECT_NE(refusal(twice, {}).find("weight 0"), std::string::npos);
+}
+
+TEST(Batches, cuts_fall_on_multiples_of_256_positions_and_rows_are_consecutive) {
+  const auto list = prompts({100, 700, 30, 513});
+  SequenceOptions options;
+  options.passes = 1;
+  const SequencePlan plan = plan_sequences(list, options);
+  for (const int64_t chunk : {1, 256, 300, 512, 1024, 100000}) {
+    std::vector<int64_t> next(4, 0);
+    for (const Batch& b : make_batches(plan.measured, plan.prompts, chunk, 3)) {
+      EXPECT_LE(b.n_tokens(), std::max<int64_t>(256, chunk));
+      EXPECT_EQ(b.positions.size(), b.ids.size() * 3);
+      int64_t row = 0;
+      for (size_t i = 0; i < b.sequences.size(); ++i) {
+        const SequenceSpan& s = b.sequences[i];
+        EXPECT_EQ(s.span.row, row);
+        EXPECT_EQ(s.span.first_position % 256, 0);
+        EXPECT_EQ(s.span.first_position, next[static_cast<size_t>(s.sequence)]);
+        next[static_cast<size_t>(s.sequence)] += s.span.n_tokens;
+        for (int64_t t = 0; t < s.span.n_tokens; ++t) {
+          EXPECT_EQ(b.ids[static_cast<size_t>(row + t)], s.sequence);
+          EXPECT_EQ(b.positions[static_cast<size_t>(row + t)], s.span.first_position + t);
+        }
+        row += s.span.n_tokens;
+      }
+    }
+    EXPECT_EQ(next, (std::vector<int64_t>{100, 700, 30, 513})) << "chunk " << chunk;
+  }
+}
+
+TEST(Batches, a_packed_sequence_has_one_span_and_a_segment_for_each_prompt) {
+  SequenceOptions options;
+  options.max_length = 400;
+  const SequencePlan plan = plan_sequences(prompts({100, 250}), options);
+  const std::vector<Sequence> packed = {plan.measured.back()};
+  const auto batches = make_batches(packed, plan.prompts, 256, 1);
+  ASSERT_EQ(batches.size(), 2u);
+  ASSERT_EQ(batches[0].spans.size(), 1u);
+  ASSERT_EQ(batches[0].segments.size(), 2u);
+  EXPECT_FALSE(batches[0].sequences[0].whole);
+  const Segment& second = batches[0].segments[1];
+  EXPECT_EQ(second.prompt, 1);
+  EXPECT_EQ(second.prompt_offset, 0);
+  EXPECT_EQ(second.first_position, 100);
+  EXPECT_EQ(second.n_tokens, 156);
+  EXPECT_EQ(batches[1].segments[0].prompt_offset, 156);
+  EXPECT_EQ(batches[1].segments[0].row, 0);
+}
+
+}  // namespace
+}  // namespace kvcal
