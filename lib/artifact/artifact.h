@@ -1,0 +1,118 @@
+// kv-cache-scales.json: the program's result as plain data, and as text that is equal byte for byte for equal inputs.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+#include "solve/options.h"
+#include "solve/verdict.h"
+
+namespace kvcal {
+
+constexpr const char* kArtifactFormat = "kv-cache-scales";
+constexpr const char* kArtifactVersion = "1.0";
+constexpr const char* kArtifactSchemaFile = "kv-cache-scales.v1.schema.json";  // in schemas/
+
+/// Where the largest magnitude was seen.
+struct ArtifactWhere {
+  int64_t pass = 0;
+  std::string prompt;  // id
+  int64_t token = 0, position = 0, head = 0, channel = 0;
+  bool operator==(const ArtifactWhere&) const = default;
+};
+
+/// Largest over heads (value: and channels), at the scale and at 1.0. Noise: keys only, in nats.
+struct ArtifactError {
+  float at_scale = 0, at_one = 0;  // relative RMS of one round trip
+  float clipped_at_scale = 0, clipped_at_one = 0;
+  float lost_at_scale = 0, lost_at_one = 0;
+  std::optional<float> noise_at_scale, noise_at_one, dominating_at_scale;
+  bool operator==(const ArtifactError&) const = default;
+};
+
+/// Relative growth of the absmax; see solve/convergence.h for the rule.
+struct ArtifactGrowth {
+  std::vector<float> per_pass;
+  std::optional<float> last_quarter, position;
+  bool converged = false;
+  bool operator==(const ArtifactGrowth&) const = default;
+};
+
+struct ArtifactSite {
+  float scale = 0;
+  std::vector<float> scale_per_head;  // granularity head only
+  float absmax = 0;
+  std::optional<float> envelope;       // keys: bound at any position
+  std::optional<bool> uses_envelope;   // keys with an envelope: whether the scale provides for it
+  uint64_t observations = 0;           // tokens
+  std::vector<float> absmax_per_head;  // key, value per KV head; query per query head
+  Verdict verdict = Verdict::Neutral;
+  ArtifactError error;
+  ArtifactWhere where;
+  ArtifactGrowth growth;
+  std::vector<float> absmax_by_position;  // bucket 0: position 0; bucket b: positions 2^(b-1) .. 2^b - 1
+  bool operator==(const ArtifactSite&) const = default;
+};
+
+/// One scale for key and value together.
+struct ArtifactJoint {
+  float scale = 0;
+  Verdict key = Verdict::Neutral, value = Verdict::Neutral;
+  float lost_key = 0, lost_value = 0, noise = 0;
+  Verdict verdict() const { return std::max(key, value); }
+  bool operator==(const ArtifactJoint&) const = default;
+};
+
+struct ArtifactLayer {
+  int index = 0;
+  std::string name;  // with the checkpoint's own prefix: "model.language_model.layers.3.self_attn"
+  std::string kind;  // "gqa"
+  int64_t n_heads = 0, n_kv_heads = 0, head_dim_k = 0, head_dim_v = 0;
+  ArtifactSite key, value, query;
+  ArtifactJoint joint;
+  bool operator==(const ArtifactLayer&) const = default;
+};
+
+struct ArtifactQuantization {
+  std::string dtype;  // number format
+  double max = 0;     // largest magnitude it stores
+  Granularity granularity = Granularity::Tensor;
+  std::string policy;
+  std::optional<double> headroom;    // absmax, pow2
+  std::optional<double> percentile;  // percentile
+  int64_t max_model_len = 0;
+  VerdictLimits limits;
+  bool operator==(const ArtifactQuantization&) const = default;
+};
+
+struct Artifact {
+  std::string model_type;  // the config's own
+  Json model;
+  ArtifactQuantization quantization;
+  std::vector<ArtifactLayer> layers;  // layers that own a cache, ascending
+  Json layers_without_kv;
+  Json calibration;
+  std::vector<float> kv_cache;    // one scale per layer of the model, for --quantization-param-path; empty = left out
+  std::string kv_cache_left_out;  // why, when empty
+  std::optional<int64_t> source_date_epoch;  // seconds; set by the caller when the user asks for a time stamp
+  bool operator==(const Artifact&) const = default;
+};
+
+Json to_json(const Artifact& artifact);
+
+/// The text of the file, ending in a newline.
+std::string artifact_text(const Artifact& artifact);
+
+/// The reverse. Throws Error with the path of the member ("layers[3].key.scale") that is missing, of the wrong type or
+/// out of range; scales must be positive and finite. Reads format version 1.0.
+Artifact artifact_from_json(const Json& json);
+
+/// Reads a file of at most 64 MiB; errors begin with its path.
+Artifact read_artifact(const std::filesystem::path& path);
+
+}  // namespace kvcal

@@ -1,0 +1,20 @@
+// A document against the JSON schema that is shipped with the program.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/json.h"
+
+namespace kvcal {
+
+struct SchemaError {
+  std::string path;     // "layers[3].key.scale"; "" is the document itself
+  std::string message;  // what is wrong there
+};
+
+/// All violations, innermost first; empty when the document is valid. Throws Error when the schema itself is broken.
+std::vector<SchemaError> check_schema(const Json& document, std::string_view schema_text);
+
+}  // namespace kvcal

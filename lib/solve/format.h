@@ -1,0 +1,39 @@
+// The number formats a cache may store, as the grids that values are rounded to.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace kvcal {
+
+/// A symmetric grid: magnitude y lies between multiples of 2^(max(floor(log2 y), min_exponent) - mantissa_bits).
+struct NumberFormat {
+  std::string_view name;
+  int min_exponent = 0, mantissa_bits = 0;
+  double max = 0;                 // largest magnitude that can be stored
+  double smallest_normal = 0;     // from here up one rounding moves a value by at most 1/16 of it
+  double smallest_subnormal = 0;  // smallest magnitude but zero; half of it and below round to zero
+  double default_headroom = 1;    // 2 where room above the largest value costs nothing, 1 where it costs precision
+};
+
+/// fp8_e4m3 (OCP FN: bias 7, max 448), fp8_e4m3fnuz (bias 8, max 240), int8 (symmetric, -127..127). Throws Error for an
+/// unknown name, and for nvfp4, whose block scales cannot be judged from these statistics.
+const NumberFormat& number_format(std::string_view name);
+std::vector<std::string> number_format_names();
+
+/// The nearest value of the grid, ties to the even code; beyond the largest it saturates, infinity included; NaN stays
+/// NaN.
+double round_to(const NumberFormat& format, double y);
+
+/// What comes back when x is stored and read: scale · round_to(x / scale).
+double round_trip(const NumberFormat& format, double x, float scale);
+
+/// The value of an 8-bit code; NaN for codes that mean NaN and for int8's -128, which is never stored.
+double decode(const NumberFormat& format, uint8_t code);
+
+/// The smallest float32 that is not below `scale`. Throws Error when that is not a normal positive number.
+float scale_rounded_up(double scale);
+
+}  // namespace kvcal

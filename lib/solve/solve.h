@@ -1,0 +1,56 @@
+// From the statistics of one cache to its scales, their errors and verdicts.
+//
+// Nothing is clamped or invented: no observations, a head that is zero throughout, an infinity or NaN, more than one
+// value in a million outside the range that was counted, or a scale that is no normal positive float32 is an Error that
+// names layer, site, head and, where it is known, the prompt.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "solve/convergence.h"
+#include "solve/options.h"
+#include "solve/verdict.h"
+#include "stats/run_record.h"
+
+namespace kvcal {
+
+struct SolvedSite {
+  float scale = 0;                    // for the whole site, at either granularity
+  std::vector<float> scale_per_head;  // Granularity::Head only
+  double absmax = 0;
+  std::optional<double> envelope;           // keys with known rotary pairs: bound at any position, at least absmax
+  bool provides_for_envelope = false;       // the scale was computed from the envelope
+  std::vector<HeadError> at_scale, at_one;  // per head; at_scale with scale_per_head where there is one
+  Verdict verdict = Verdict::Neutral;
+  Growth growth;
+};
+
+/// max(key, value): what a file format with one number per layer can carry.
+struct JointScale {
+  float scale = 0;
+  std::vector<HeadError> key, value;  // per head, at that scale
+  Verdict key_verdict = Verdict::Neutral, value_verdict = Verdict::Neutral;
+  bool loses = false;  // a site is inadequate with it, but not with a scale of its own
+};
+
+struct SolvedCache {
+  SolvedSite key, value, query;
+  JointScale joint;
+  SolvedSite& at(CacheSite site);
+  const SolvedSite& at(CacheSite site) const;
+};
+
+SolvedCache solve_cache(const CacheStatistics& cache, const RunRecord& run, const SolveOptions& options);
+
+/// The largest magnitude a key channel can have at any position: norms of rotary pairs, absmax of channels that do not
+/// turn. None where the pairs are not known. One head (>= 0), or all (-1).
+std::optional<double> key_envelope(const CacheStatistics& cache, int64_t head = -1);
+
+/// True when the server may see longer contexts than were measured, so that keys need their envelope.
+bool exceeds_measured_length(const RunRecord& run, const SolveOptions& options);
+
+/// options.max_model_len, or the model's own (RunRecord::model "max_positions").
+int64_t max_model_len_of(const RunRecord& run, const SolveOptions& options);
+
+}  // namespace kvcal
