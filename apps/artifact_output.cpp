@@ -1,0 +1,55 @@
+#include "artifact_output.h"
+
+#include <CLI/CLI.hpp>
+#include <charconv>
+#include <cstdlib>
+#include <iostream>
+
+#include "base/atomic_file.h"
+#include "base/sha256.h"
+#include "result_text.h"
+
+namespace kvcal {
+namespace {
+
+std::optional<int64_t> source_date_epoch() {
+  const char* text = std::getenv("SOURCE_DATE_EPOCH");
+  if (!text) return std::nullopt;
+  int64_t seconds = 0;
+  const std::string_view value = text;
+  const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), seconds);
+  if (error != std::errc() || end != value.data() + value.size() || seconds < 0)
+    fail("SOURCE_DATE_EPOCH is " + quoted(value) + ", expected seconds since 1970");
+  return seconds;
+}
+
+}  // namespace
+
+void ArtifactOutput::add_to(CLI::App& verb) {
+  verb.add_option("-o,--out", path, "Scale file to write")->capture_default_str();
+  verb.add_flag("--force", force, "Replace files that exist");
+  verb.add_flag("--json", json, "One JSON object on standard output instead of the table");
+  verb.add_flag("-q,--quiet", quiet, "No table, no progress, no closing line");
+}
+
+void ArtifactOutput::check() const { check_writable(path, force ? Existing::Replace : Existing::Refuse); }
+
+std::string ArtifactOutput::write(Artifact artifact) const {
+  artifact.source_date_epoch = source_date_epoch();
+  const std::string text = artifact_text(artifact);
+  write_file_atomically(path, text, force ? Existing::Replace : Existing::Refuse);
+  return sha256_hex(text);
+}
+
+void ArtifactOutput::print(const Artifact& artifact, const std::string& sha256, Json more) const {
+  if (json) {
+    more["scales"] = path.string();
+    more["scales_sha256"] = sha256;
+    more.update(result_json(artifact));
+    std::cout << more.dump(2, ' ', false, Json::error_handler_t::replace) << '\n';
+  } else if (!quiet) {
+    std::cout << result_table(artifact) << '\n' << result_advice(artifact);
+  }
+}
+
+}  // namespace kvcal

@@ -1,0 +1,33 @@
+// Where calibrate and solve put their result, and how they tell.
+#pragma once
+
+#include <filesystem>
+#include <string>
+
+#include "artifact/artifact.h"
+
+namespace CLI {
+class App;
+}
+
+namespace kvcal {
+
+struct ArtifactOutput {
+  std::filesystem::path path = "kv-cache-scales.json";
+  bool force = false;
+  bool json = false;
+  bool quiet = false;
+
+  void add_to(CLI::App& verb);
+
+  /// Throws when the file could not be written: before hours of work.
+  void check() const;
+
+  /// Writes the file and returns its SHA-256. A time stamp goes in only with SOURCE_DATE_EPOCH.
+  std::string write(Artifact artifact) const;
+
+  /// The result on standard output: a table and advice, or with --json one object, `more` first.
+  void print(const Artifact& artifact, const std::string& sha256, Json more) const;
+};
+
+}  // namespace kvcal

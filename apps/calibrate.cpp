@@ -1,0 +1,185 @@
+// kvcal calibrate MODEL: the main job. Weights and prompts in, statistics and kv-cache-scales.json out.
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <iostream>
+#include <limits>
+
+#include "artifact/make_artifact.h"
+#include "artifact_output.h"
+#include "base/atomic_file.h"
+#include "base/read_file.h"
+#include "base/sha256.h"
+#include "calibration.h"
+#include "fed_prompts.h"
+#include "progress.h"
+#include "solve_flags.h"
+#include "stats/statistics_file.h"
+#include "verbs.h"
+
+namespace kvcal {
+namespace {
+
+struct CalibrateFlags {
+  std::string model, statistics, memory, precision = "bf16";
+  PromptFlags prompts;
+  CalibrationOptions run;
+  SolveFlags solve;
+  ArtifactOutput output;
+  bool dry_run = false, no_sanity = false;
+};
+
+Precision precision_from_name(const std::string& name) {
+  if (name == "bf16") return Precision::BF16;
+  if (name == "f32") return Precision::F32;
+  fail_unknown("precision", name, std::vector<std::string>{"bf16", "f32"});
+}
+
+// "24GiB", "512 MiB", "8G": binary units whatever the spelling.
+uint64_t bytes_from_text(const std::string& text) {
+  if (text.empty()) return 0;
+  size_t end = 0;
+  double value = 0;
+  try {
+    value = std::stod(text, &end);
+  } catch (const std::exception&) {
+    end = 0;
+  }
+  const size_t unit = text.find_first_not_of(' ', end);
+  const std::string_view units = "KMGT";
+  uint64_t factor = 1;
+  if (unit != std::string::npos) {
+    const size_t power = units.find(static_cast<char>(std::toupper(static_cast<unsigned char>(text[unit]))));
+    const std::string rest = text.substr(unit + 1);
+    if (power == std::string_view::npos || (rest != "" && rest != "iB" && rest != "B" && rest != "ib" && rest != "b"))
+      end = 0;
+    else
+      factor = uint64_t{1} << (10 * (power + 1));
+  }
+  if (end == 0 || !(value > 0) || value * static_cast<double>(factor) > 1e18)
+    fail("--memory is " + quoted(text) + ", expected a size such as 16GiB");
+  return static_cast<uint64_t>(value * static_cast<double>(factor));
+}
+
+CalibrationOptions resolve(const CalibrateFlags& flags) {
+  CalibrationOptions options = flags.run;
+  options.precision = precision_from_name(flags.precision);
+  options.memory = bytes_from_text(flags.memory);
+  options.sequences.max_length = flags.prompts.max_length;
+  options.sequences.sanity = !flags.no_sanity;
+  options.quiet = flags.output.quiet;
+  if (options.sequences.passes < 1)
+    fail("--passes is " + std::to_string(options.sequences.passes) + ", expected 1 or more");
+  if (options.sequences.warmup_passes < 0) fail("--warmup-passes is negative");
+  if (options.threads < 0 || options.threads > 4096) fail("--threads is out of range");
+  if (options.chunk_tokens < 0) fail("--chunk-tokens is negative");
+  return options;
+}
+
+Existing existing(const CalibrateFlags& flags) { return flags.output.force ? Existing::Replace : Existing::Refuse; }
+
+Json plan_json(const CalibrationPlan& plan) {
+  const MemoryPlan& m = plan.memory;
+  return {{"n_prompts", plan.sequences.prompts.size()},
+          {"n_sequences", plan.sequences.measured.size()},
+          {"n_tokens", plan.sequences.n_tokens()},
+          {"longest", plan.sequences.longest()},
+          {"plan_sha256", plan.sequences.sha256},
+          {"chunk_tokens", m.chunk_tokens},
+          {"memory",
+           {{"total", m.total()},
+            {"weights", m.weights},
+            {"file_pages", m.mapped},
+            {"residual", m.residual},
+            {"batch", m.activations},
+            {"states", m.states},
+            {"statistics", m.statistics},
+            {"program", m.program},
+            {"budget", m.budget}}}};
+}
+
+void print_closing_line(const CalibrationPlan& plan, const CalibrationResult& result, const std::string& digests) {
+  char rate[64];
+  std::snprintf(rate, sizeof rate, "%.1f s, %.0f tokens/s", result.seconds,
+                static_cast<double>(result.n_tokens_run) / result.seconds);
+  std::cerr << "kvcal: " << with_separators(static_cast<int64_t>(plan.sequences.prompts.size())) << " prompts, "
+            << with_separators(result.n_tokens) << " tokens in " << result.n_passes << " pass(es), " << rate << "; "
+            << digests << '\n';
+}
+
+Exit run(const CalibrateFlags& flags) {
+  CalibrationOptions options = resolve(flags);
+  const SolveOptions solve = flags.solve.resolve();
+  if (!flags.dry_run) {
+    flags.output.check();
+    if (!flags.statistics.empty()) check_writable(flags.statistics, existing(flags));
+  }
+  OpenedModel model(flags.model);
+  const FedPrompts fed = feed_prompts(flags.model, model.spec().vocab, flags.prompts,
+                                      [&](bool) { return read_prompt_files(flags.prompts); });
+  options.prompts_sha256 = fed.sha256;
+  const CalibrationPlan plan = plan_calibration(model, tokens_of(fed), options);
+  if (!flags.output.quiet) std::cerr << plan_text(plan, model.spec());
+  if (flags.dry_run) {
+    if (flags.output.json) std::cout << plan_json(plan).dump(2) << '\n';
+    return Exit::Done;
+  }
+
+  const CalibrationResult result = calibrate(model, plan, options);
+  model.warn_about_unclaimed(options.sequences.sanity);
+  std::string digests;
+  Json more = plan_json(plan);
+  if (!flags.statistics.empty()) {
+    write_statistics(flags.statistics, result.statistics, existing(flags));
+    const std::string sha256 = sha256_hex(read_file(flags.statistics, std::numeric_limits<size_t>::max()));
+    more["statistics"] = flags.statistics;
+    more["statistics_sha256"] = sha256;
+    digests = "statistics sha256 " + sha256.substr(0, 16) + ", ";
+  }
+  const Artifact artifact = make_artifact(result.statistics, solve);
+  const std::string sha256 = flags.output.write(artifact);
+  more["n_passes"] = result.n_passes;
+  more["seconds"] = result.seconds;
+  flags.output.print(artifact, sha256, more);
+  if (!flags.output.quiet)
+    print_closing_line(plan, result, digests + flags.output.path.string() + " sha256 " + sha256.substr(0, 16));
+  return Exit::Done;
+}
+
+}  // namespace
+
+void add_calibrate(CLI::App& app, Job& chosen) {
+  auto flags = std::make_shared<CalibrateFlags>();
+  CLI::App* verb = app.add_subcommand("calibrate", "Measure K, V and Q over prompts and write the scale file");
+  verb->add_option("MODEL", flags->model, "Checkpoint folder")->required();
+  flags->output.add_to(*verb);
+  verb->add_option("--stats", flags->statistics, "Also save the statistics, for 'kvcal solve'");
+  flags->prompts.add_to(*verb);
+  verb->add_option("--passes", flags->run.sequences.passes,
+                   "Measured passes: 1 each prompt alone, 2 packed end to end, 3.. packed in other orders")
+      ->capture_default_str();
+  verb->add_option("--warmup-passes", flags->run.sequences.warmup_passes,
+                   "Passes over a few prompts that are run and discarded; the result does not depend on them")
+      ->capture_default_str();
+  verb->add_option("--until-stable", flags->run.until_stable,
+                   "Add passes until one raises no absmax by more than PCT %")
+      ->type_name("PCT");
+  verb->add_option("--precision", flags->precision, "bf16: as servers compute; f32: the reference")
+      ->capture_default_str();
+  verb->add_option("--device", flags->run.device, "auto, cpu, cuda, cuda:N")->capture_default_str();
+  verb->add_option("--threads", flags->run.threads, "Threads (default: all processors)");
+  verb->add_option("--chunk-tokens", flags->run.chunk_tokens,
+                   "Tokens of a batch, rounded down to a multiple of 256 (default: by the memory plan)");
+  verb->add_option("--memory", flags->memory, "Memory budget, such as 16GiB (default: what is available)");
+  verb->add_flag("--no-sanity", flags->no_sanity, "Skip the check that the model predicts the prompts at all");
+  verb->add_flag("--dry-run", flags->dry_run, "Print the plan only");
+  verb->add_flag("-v,--verbose", flags->run.verbose, "Print the tokens of every pass");
+  flags->solve.add_to(*verb);
+  verb->footer(
+      "Examples:\n"
+      "  kvcal calibrate ./Qwen3-0.6B --prompts chats.jsonl -o kv-cache-scales.json\n"
+      "  kvcal calibrate ./Qwen3.5-9B --stats run.kvstats --memory 24GiB --dry-run\n"
+      "  kvcal calibrate ./model --policy pow2 --granularity head --max-model-len 131072");
+  verb->callback([flags, &chosen] { chosen = [flags] { return run(*flags); }; });
+}
+
+}  // namespace kvcal

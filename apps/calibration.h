@@ -1,0 +1,49 @@
+// The measuring part of `calibrate`: from an opened model and tokenised prompts to statistics.
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "opened_model.h"
+#include "prefill/memory_plan.h"
+#include "prefill/sanity.h"
+#include "prefill/sequence_plan.h"
+#include "stats/run_record.h"
+
+namespace kvcal {
+
+struct CalibrationOptions {
+  SequenceOptions sequences;
+  Precision precision = Precision::BF16;
+  std::string device = "auto";
+  int threads = 0;           // 0 = all processors
+  int64_t chunk_tokens = 0;  // 0 = by the plan
+  uint64_t memory = 0;       // bytes; 0 = what is available
+  double until_stable = -1;  // percent: adds passes until none moves an absmax by more; below 0 = off
+  std::string prompts_sha256;
+  bool quiet = false, verbose = false;
+};
+
+struct CalibrationResult {
+  Statistics statistics;
+  int64_t n_tokens = 0;      // measured, all passes
+  int64_t n_tokens_run = 0;  // with warm-up and sanity sequences
+  int n_passes = 0;
+  double seconds = 0;  // of the sweeps
+};
+
+/// The sequences and the memory of a run; throws Error when it cannot fit.
+struct CalibrationPlan {
+  SequencePlan sequences;
+  MemoryPlan memory;
+};
+CalibrationPlan plan_calibration(const OpenedModel& model, const std::vector<PromptTokens>& prompts,
+                                 const CalibrationOptions& options);
+
+/// Runs the plan and, with until_stable, further passes. Warnings and progress go to standard error.
+CalibrationResult calibrate(OpenedModel& model, const CalibrationPlan& plan, const CalibrationOptions& options);
+
+/// The plan in readable lines, for standard error.
+std::string plan_text(const CalibrationPlan& plan, const ModelSpec& spec);
+
+}  // namespace kvcal

@@ -1,0 +1,56 @@
+// The prompts of a command line as token ids: what `prompts` shows, `calibrate` and `generate` run.
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "prefill/sequence_plan.h"
+#include "text/chat_template.h"
+#include "text/prompt_set.h"
+#include "text/tokenizer.h"
+
+namespace CLI {
+class App;
+}
+
+namespace kvcal {
+
+/// The options that every verb with prompts has.
+struct PromptFlags {
+  std::vector<std::string> files;  // empty: the prompt set that comes with the program
+  bool skip_bad = false;
+  std::string template_kwargs;  // JSON object
+  std::string date;             // for templates that print today's date
+  int64_t max_length = 2048;
+  int64_t max_prompts = 0, max_tokens = 0;  // 0 = all
+
+  void add_to(CLI::App& verb);
+};
+
+struct FedPrompts {
+  std::optional<Tokenizer> tokenizer;    // none: the folder has no usable one, and all prompts are token ids
+  std::optional<ChatTemplate> chat;      // none: the model has no template
+  std::vector<TokenizedPrompt> prompts;  // sorted by id; those beyond max_prompts and max_tokens are gone
+  std::string sha256;                    // over the sorted canonical records
+  std::vector<std::string> skipped;      // "what: reason"
+  size_t n_truncated = 0, n_replaced = 0;
+};
+
+/// The prompts that are fed; `chat` tells whether the model has a chat template.
+using PromptSource = std::function<PromptSet(bool chat)>;
+
+/// Reads the files of the flags.
+PromptSet read_prompt_files(const PromptFlags& flags);
+
+/// Renders and tokenises what `source` gives. vocab is the number of rows of the model's embedding. Throws Error for a
+/// set without any usable prompt; warnings go to standard error.
+FedPrompts feed_prompts(const std::filesystem::path& model, int64_t vocab, const PromptFlags& flags,
+                        const PromptSource& source);
+
+/// For plan_sequences().
+std::vector<PromptTokens> tokens_of(const FedPrompts& fed);
+
+}  // namespace kvcal

@@ -1,0 +1,103 @@
+// kvcal generate MODEL: greedy text and top logits, the user's check that the model was understood.
+#include "prefill/generate.h"
+
+#include <CLI/CLI.hpp>
+#include <iostream>
+
+#include "device.h"
+#include "fed_prompts.h"
+#include "opened_model.h"
+#include "verbs.h"
+
+namespace kvcal {
+namespace {
+
+struct GenerateFlags {
+  std::string model, device = "auto", precision = "bf16";
+  std::vector<std::string> texts;
+  PromptFlags prompts;
+  GenerateOptions options;
+  int threads = 0;
+  bool json = false, raw = false;
+};
+
+// --prompt TEXT is a user's turn where the model has a chat template, else raw text.
+PromptSet inline_prompts(const GenerateFlags& flags, bool chat) {
+  std::string lines;
+  for (const std::string& text : flags.texts) {
+    const Json record = chat && !flags.raw ? Json{{"messages", Json::array({{{"role", "user"}, {"content", text}}})}}
+                                           : Json{{"text", text}};
+    lines += record.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+  }
+  return parse_prompts(lines, "--prompt");
+}
+
+Json result_json(const TokenizedPrompt& prompt, const Generated& g, const std::string& text) {
+  Json top = Json::array();
+  for (const auto& [token, logit] : g.top) top.push_back({token, logit});
+  return {{"id", prompt.id}, {"output_ids", g.output_ids}, {"text", text}, {"top", top}};
+}
+
+void print_text(const TokenizedPrompt& prompt, const Generated& g, const std::string& text,
+                const std::optional<Tokenizer>& tokenizer) {
+  std::cout << "[" << prompt.id << "] " << prompt.input_ids.size() << " tokens in, " << g.output_ids.size() << " out\n"
+            << text << '\n';
+  if (g.top.empty()) return;
+  std::cout << "first token:";
+  for (const auto& [token, logit] : g.top)
+    std::cout << "  " << quoted(tokenizer ? tokenizer->decode({token}, false) : "?") << " (" << token << ") " << logit;
+  std::cout << "\n";
+}
+
+Exit run(const GenerateFlags& flags) {
+  if (flags.options.max_new_tokens < 1) fail("--max-new-tokens is out of range, expected 1 or more");
+  OpenedModel model(flags.model);
+  const FedPrompts fed = feed_prompts(flags.model, model.spec().vocab, flags.prompts, [&](bool chat) {
+    return flags.texts.empty() ? read_prompt_files(flags.prompts) : inline_prompts(flags, chat);
+  });
+  const Precision precision = flags.precision == "f32" ? Precision::F32 : Precision::BF16;
+  if (flags.precision != "f32" && flags.precision != "bf16")
+    fail_unknown("precision", flags.precision, std::vector<std::string>{"bf16", "f32"});
+  const std::unique_ptr<Ops> op = open_device(flags.device, precision, flags.threads);
+  constexpr int64_t kChunk = 2048;
+  Generator generator(*model.model, *op, model.weights, kChunk);
+  GenerateOptions options = flags.options;
+  options.stop_tokens = end_tokens(model.checkpoint);
+  NoTap tap;
+  for (const TokenizedPrompt& prompt : fed.prompts) {
+    const Generated g = while_doing("generating for prompt " + quoted(prompt.id),
+                                    [&] { return generator.generate(prompt.input_ids, options, tap); });
+    const std::string text = fed.tokenizer ? fed.tokenizer->decode(g.output_ids, true) : "";
+    if (flags.json)
+      std::cout << result_json(prompt, g, text).dump(-1, ' ', false, Json::error_handler_t::replace) << std::endl;
+    else
+      print_text(prompt, g, text, fed.tokenizer);
+  }
+  return Exit::Done;
+}
+
+}  // namespace
+
+void add_generate(CLI::App& app, Job& chosen) {
+  auto flags = std::make_shared<GenerateFlags>();
+  CLI::App* verb = app.add_subcommand("generate", "Continue prompts greedily: the check that the model was understood");
+  verb->add_option("MODEL", flags->model, "Checkpoint folder")->required();
+  verb->add_option("--prompt", flags->texts, "A prompt on the command line (may be repeated)");
+  verb->add_flag("--raw", flags->raw, "Take --prompt as plain text even if the model has a chat template");
+  flags->prompts.add_to(*verb);
+  verb->add_option("--max-new-tokens", flags->options.max_new_tokens, "Tokens to generate at most")
+      ->capture_default_str();
+  verb->add_option("--top", flags->options.n_top, "Logits to list for the first generated token")
+      ->capture_default_str();
+  verb->add_option("--precision", flags->precision, "bf16 or f32")->capture_default_str();
+  verb->add_option("--device", flags->device, "auto, cpu, cuda, cuda:N")->capture_default_str();
+  verb->add_option("--threads", flags->threads, "Threads (default: all processors)");
+  verb->add_flag("--json", flags->json, "One JSON object per prompt on standard output");
+  verb->footer(
+      "Examples:\n"
+      "  kvcal generate ./Qwen3-0.6B --prompt 'What is the capital of France?' --max-new-tokens 16\n"
+      "  kvcal generate ./model --prompts questions.jsonl --json --top 10");
+  verb->callback([flags, &chosen] { chosen = [flags] { return run(*flags); }; });
+}
+
+}  // namespace kvcal

@@ -1,0 +1,272 @@
+// kvcal inspect MODEL: which layers own a KV cache, what it costs, whether it can be calibrated. Works from config.json
+// alone; reads headers of weights where there are any, never tensors.
+#include <CLI/CLI.hpp>
+#include <iostream>
+#include <map>
+#include <optional>
+
+#include "checkpoint/config_file.h"
+#include "checkpoint/kv_scale_names.h"
+#include "checkpoint/quantization.h"
+#include "model/architecture.h"
+#include "prefill/memory_plan.h"
+#include "prefill/model_weights.h"
+#include "progress.h"
+#include "table.h"
+#include "verbs.h"
+
+namespace kvcal {
+namespace {
+
+struct InspectFlags {
+  std::string model;
+  bool json = false;
+};
+
+// What the headers of the weights tell.
+struct Weights {
+  int64_t n_tensors = 0, n_shards = 0, n_parameters = 0;
+  uint64_t bytes = 0;
+  std::map<std::string, int64_t> dtypes;  // tensors by stored type
+  std::vector<std::string> kv_scales;
+  std::string tensor_prefix;
+};
+
+struct Inspection {
+  std::string architecture, model_type, reason;  // reason: why not supported, empty when it is
+  QuantizationSummary quantization;
+  std::unique_ptr<Model> model;    // null when the architecture is not known
+  std::optional<Weights> weights;  // none without weights
+  std::string weights_problem;     // why there are none
+};
+
+Weights read_weights(const std::filesystem::path& folder) {
+  const Checkpoint checkpoint = Checkpoint::open(folder);
+  Weights w;
+  w.n_tensors = static_cast<int64_t>(checkpoint.names().size());
+  w.n_shards = static_cast<int64_t>(checkpoint.n_shards());
+  w.bytes = checkpoint.total_bytes();
+  for (const std::string& name : checkpoint.names()) ++w.dtypes[std::string(name_of(checkpoint.find(name)->dtype))];
+  w.kv_scales = kv_scale_tensors(checkpoint);
+  try {
+    w.tensor_prefix = detect_prefix(checkpoint).model;
+  } catch (const Error&) {  // an unknown architecture may have other names; the rest is still worth telling
+  }
+  return w;
+}
+
+std::string first_architecture(const Json& config) {
+  const Json* list = find_member(config, "architectures");
+  return list && list->is_array() && !list->empty() && (*list)[0].is_string() ? (*list)[0].get<std::string>() : "";
+}
+
+Inspection inspect(const std::string& path) {
+  const ConfigFile file = read_config(path);
+  Inspection i;
+  i.architecture = first_architecture(file.config);
+  i.model_type = get_string_or(file.config, "model_type", "");
+  i.quantization = describe_quantization(file.config, file.folder);
+  try {
+    i.model = parse_model(file.config);
+  } catch (const Error& e) {
+    i.reason = e.what();
+  }
+  try {
+    i.weights = read_weights(file.folder);
+  } catch (const Error& e) {
+    i.weights_problem = e.what();
+  }
+  if (i.reason.empty() && i.quantization.weights_quantized)
+    i.reason = "the weights are quantised (" + str(i.quantization) +
+               "), which is not read yet; calibrate the BF16 checkpoint that it was made from";
+  return i;
+}
+
+int64_t parameters_of(const ModelSpec& spec) {
+  int64_t n = spec.vocab * spec.hidden * (spec.tied_head ? 1 : 2) + spec.hidden;
+  for (const LayerSpec& l : spec.layers) n += l.parameters;
+  return n;
+}
+
+struct MemoryNeeds {
+  uint64_t largest_layer = 0, residual_per_token = 0, activations_per_token = 0, state_per_sequence = 0;
+};
+
+MemoryNeeds memory_needs(const ModelSpec& spec) {
+  MemoryNeeds m;
+  for (const LayerSpec& l : spec.layers) {
+    m.largest_layer = std::max(m.largest_layer, static_cast<uint64_t>(l.parameters) * 2);
+    m.activations_per_token = std::max(m.activations_per_token, static_cast<uint64_t>(l.activations) * 2);
+    m.state_per_sequence = std::max(m.state_per_sequence, static_cast<uint64_t>(l.state_bytes));
+  }
+  m.residual_per_token = static_cast<uint64_t>(spec.hidden) * 2;
+  return m;
+}
+
+Json layers_json(const ModelSpec& spec) {
+  Json layers = Json::array();
+  for (const LayerSpec& l : spec.layers) {
+    Json layer = {{"index", l.index}, {"kind", inspect_name_of(l.kind)}};
+    if (l.cache >= 0) {
+      const KvLayout& c = spec.caches[static_cast<size_t>(l.cache)];
+      layer["n_heads"] = c.n_heads;
+      layer["n_kv_heads"] = c.n_kv_heads;
+      layer["head_dim_k"] = c.head_dim_k;
+      layer["head_dim_v"] = c.head_dim_v;
+      if (c.window) layer["window"] = c.window;
+    }
+    layer["parameters"] = l.parameters;
+    layers.push_back(std::move(layer));
+  }
+  return layers;
+}
+
+Json to_json(const Inspection& i) {
+  Json out = {{"architecture", i.architecture}, {"model_type", i.model_type}, {"supported", i.reason.empty()}};
+  if (!i.reason.empty()) out["reason"] = i.reason;
+  if (i.model) {
+    const ModelSpec& spec = i.model->spec();
+    out["n_layers"] = spec.layers.size();
+    out["kv_bytes_per_token"] = {{"bf16", kv_bytes_per_token(spec, 2)}, {"fp8", kv_bytes_per_token(spec, 1)}};
+  }
+  out["weights_quantization"] = i.quantization.method;
+  if (!i.quantization.detail.empty()) out["weights_quantization_detail"] = i.quantization.detail;
+  if (!i.quantization.kv_cache.empty()) out["kv_cache_quantization"] = i.quantization.kv_cache;
+  if (i.model) {
+    const ModelSpec& spec = i.model->spec();
+    const MemoryNeeds m = memory_needs(spec);
+    out["n_kv_layers"] = spec.caches.size();
+    out["parameters"] = parameters_of(spec);
+    out["max_positions"] = spec.max_positions;
+    out["memory"] = {{"largest_layer_bytes", m.largest_layer},
+                     {"residual_bytes_per_token", m.residual_per_token},
+                     {"activation_bytes_per_chunk_token", m.activations_per_token},
+                     {"state_bytes_per_sequence", m.state_per_sequence}};
+  }
+  if (i.weights) {
+    const Weights& w = *i.weights;
+    out["weights"] = {{"n_tensors", w.n_tensors}, {"n_shards", w.n_shards},   {"bytes", w.bytes},
+                      {"dtypes", w.dtypes},       {"kv_scales", w.kv_scales}, {"tensor_prefix", w.tensor_prefix}};
+  }
+  out["layers"] = i.model ? layers_json(i.model->spec()) : Json::array();
+  return out;
+}
+
+// "0-2, 4-6, 8": neighbouring indexes joined.
+std::string ranges(const std::vector<int>& indexes) {
+  std::string text;
+  for (size_t i = 0; i < indexes.size();) {
+    size_t end = i;
+    while (end + 1 < indexes.size() && indexes[end + 1] == indexes[end] + 1) ++end;
+    text += (text.empty() ? "" : ", ") + std::to_string(indexes[i]);
+    if (end > i) text += "-" + std::to_string(indexes[end]);
+    i = end + 1;
+  }
+  return text;
+}
+
+void print_layers(const ModelSpec& spec) {
+  // One row for all layers that look alike.
+  std::vector<std::pair<std::vector<std::string>, std::vector<int>>> rows;
+  for (const LayerSpec& l : spec.layers) {
+    std::vector<std::string> cells = {std::string(inspect_name_of(l.kind)), "-", "-", "-", "-", "-", "0"};
+    if (l.cache >= 0) {
+      const KvLayout& c = spec.caches[static_cast<size_t>(l.cache)];
+      const int64_t bytes = c.n_kv_heads * (c.head_dim_k + c.head_dim_v);
+      cells = {cells[0],
+               std::to_string(c.n_heads),
+               std::to_string(c.n_kv_heads),
+               std::to_string(c.head_dim_k),
+               std::to_string(c.head_dim_v),
+               c.window ? std::to_string(c.window) : "all",
+               with_separators(2 * bytes)};
+    }
+    cells.push_back(with_separators(l.parameters));
+    const auto same = std::find_if(rows.begin(), rows.end(), [&](const auto& r) { return r.first == cells; });
+    if (same != rows.end()) {
+      same->second.push_back(l.index);
+    } else {
+      rows.push_back({cells, {l.index}});
+    }
+  }
+  using enum Table::Align;
+  Table table({{"layers"},
+               {"kind"},
+               {"q heads", Right},
+               {"kv heads", Right},
+               {"K dim", Right},
+               {"V dim", Right},
+               {"window", Right},
+               {"KV bytes/token", Right},
+               {"parameters", Right}});
+  constexpr int kRangesWidth = 48;
+  for (auto& [cells, indexes] : rows) {
+    cells.insert(cells.begin(), cut_to_width(ranges(indexes), kRangesWidth));
+    table.add_row(cells);
+  }
+  std::cout << table.text() << '\n';
+}
+
+void print_model(const ModelSpec& spec) {
+  const MemoryNeeds m = memory_needs(spec);
+  std::cout << "parameters:    " << with_separators(parameters_of(spec))
+            << " (language model, computed from the config)\n"
+            << "KV cache:      " << spec.caches.size() << " of " << spec.layers.size() << " layers, "
+            << with_separators(kv_bytes_per_token(spec, 2)) << " bytes per token in BF16, "
+            << with_separators(kv_bytes_per_token(spec, 1)) << " in FP8\n"
+            << "memory:        " << bytes_text(m.largest_layer) << " for the largest layer, "
+            << bytes_text(m.residual_per_token) << " per prompt token, " << bytes_text(m.activations_per_token)
+            << " per token of a batch; 'calibrate --dry-run' plans a run\n\n";
+  print_layers(spec);
+}
+
+void print_text(const Inspection& i) {
+  std::cout << "architecture:  " << (i.architecture.empty() ? "-" : quoted(i.architecture)) << ", model_type "
+            << quoted(i.model_type) << '\n'
+            << "calibration:   " << (i.reason.empty() ? "supported" : "not supported: " + i.reason) << '\n';
+  if (i.weights) {
+    const Weights& w = *i.weights;
+    std::cout << "weights:       " << with_separators(w.n_tensors) << " tensors, " << bytes_text(w.bytes) << " in "
+              << w.n_shards << " file(s):";
+    for (const auto& [dtype, n] : w.dtypes) std::cout << ' ' << dtype << " x " << n;
+    std::cout << '\n';
+  } else {
+    std::cout << "weights:       none read: " << i.weights_problem << '\n';
+  }
+  std::cout << "quantisation:  " << str(i.quantization) << '\n';
+  if (i.weights)
+    std::cout << "KV scales:     "
+              << (i.weights->kv_scales.empty()
+                      ? "none in the checkpoint"
+                      : std::to_string(i.weights->kv_scales.size()) + " already in the checkpoint, from " +
+                            quoted(i.weights->kv_scales.front()))
+              << '\n';
+  if (i.model) print_model(i.model->spec());
+}
+
+Exit run(const InspectFlags& flags) {
+  const Inspection i = inspect(flags.model);
+  if (flags.json) {
+    std::cout << to_json(i).dump(2, ' ', false, Json::error_handler_t::replace) << '\n';
+  } else {
+    print_text(i);
+  }
+  return Exit::Done;
+}
+
+}  // namespace
+
+void add_inspect(CLI::App& app, Job& chosen) {
+  auto flags = std::make_shared<InspectFlags>();
+  CLI::App* verb =
+      app.add_subcommand("inspect", "Show which layers own a KV cache, its size, and whether it can be calibrated");
+  verb->add_option("MODEL", flags->model, "Checkpoint folder, or a config.json")->required();
+  verb->add_flag("--json", flags->json, "One JSON object on standard output");
+  verb->footer(
+      "Examples:\n"
+      "  kvcal inspect ./Qwen3-0.6B\n"
+      "  kvcal inspect ./config.json --json | jq .kv_bytes_per_token");
+  verb->callback([flags, &chosen] { chosen = [flags] { return run(*flags); }; });
+}
+
+}  // namespace kvcal

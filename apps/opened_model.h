@@ -1,0 +1,32 @@
+// A checkpoint folder opened for running: config understood, tensors located.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+
+#include "checkpoint/checkpoint.h"
+#include "model/architecture.h"
+#include "prefill/model_weights.h"
+
+namespace kvcal {
+
+struct OpenedModel {
+  Checkpoint checkpoint;
+  std::unique_ptr<Model> model;
+  ModelWeights weights;  // refers to `checkpoint`
+
+  explicit OpenedModel(const std::filesystem::path& folder);
+  OpenedModel(const OpenedModel&) = delete;
+  OpenedModel& operator=(const OpenedModel&) = delete;
+
+  const ModelSpec& spec() const { return model->spec(); }
+
+  /// One warning line per kind of tensor that nobody asked for and no rule names, on standard error. Tensors of layers
+  /// and ends that this run did not need are no surprise.
+  void warn_about_unclaimed(bool ran_to_logits) const;
+};
+
+/// Token ids that end a generation: eos_token_id of generation_config.json, else of config.json.
+std::vector<int32_t> end_tokens(const Checkpoint& checkpoint);
+
+}  // namespace kvcal

@@ -1,0 +1,20 @@
+// An artifact's figures for people and for scripts: what calibrate and solve print.
+#pragma once
+
+#include <string>
+
+#include "artifact/artifact.h"
+
+namespace kvcal {
+
+/// One row per layer and site: absmax, scale, error at the scale and at 1.0, clipped and lost at 1.0, what the last
+/// pass added, verdict.
+std::string result_table(const Artifact& artifact);
+
+/// What the verdicts and figures mean for the user, a few lines; warnings first.
+std::string result_advice(const Artifact& artifact);
+
+/// {"layers": [{"index", "name", "key": {"scale", "absmax", "verdict"}, ...}], "converged", "verdicts": {...}}
+Json result_json(const Artifact& artifact);
+
+}  // namespace kvcal

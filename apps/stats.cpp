@@ -1,0 +1,131 @@
+// kvcal stats FILE: what a statistics file holds.
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <iostream>
+
+#include "progress.h"
+#include "stats/queries.h"
+#include "stats/statistics_file.h"
+#include "table.h"
+#include "verbs.h"
+
+namespace kvcal {
+namespace {
+
+struct StatsFlags {
+  std::string file;
+  bool json = false;
+};
+
+constexpr std::array kQuantiles = {0.5, 0.99, 0.9999};
+
+std::string number(double x) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.4g", x);
+  return text;
+}
+
+Json where_json(const Provenance& w, const RunRecord& run) {
+  return {{"pass", w.pass},   {"prompt", run.prompt_ids.at(static_cast<size_t>(w.prompt))},
+          {"token", w.token}, {"position", w.position},
+          {"head", w.head},   {"channel", w.channel}};
+}
+
+Json head_json(const HeadStatistics& h, const RunRecord& run) {
+  Json quantiles = Json::object();
+  for (const double q : kQuantiles) quantiles[number(q)] = quantile(h, q);
+  return {{"absmax", magnitude_of(h.absmax)},
+          {"observations", h.histogram.observations()},
+          {"zeros", h.histogram.zeros},
+          {"quantiles", quantiles},
+          {"where", where_json(h.where, run)}};
+}
+
+Json site_json(const SiteStatistics& site, const RunRecord& run) {
+  Json heads = Json::array(), passes = Json::array(), positions = Json::array();
+  for (const HeadStatistics& h : site.heads) heads.push_back(head_json(h, run));
+  for (const PassGrowth& g : pass_growth(site, run.n_passes))
+    passes.push_back({{"pass", g.pass}, {"absmax", g.absmax}, {"added", g.added}});
+  for (const uint16_t code : site.position_absmax) positions.push_back(magnitude_of(code));
+  return {{"absmax", absmax_of(site)},
+          {"tokens", site.n_tokens},
+          {"passes", passes},
+          {"heads", heads},
+          {"absmax_by_position", positions}};
+}
+
+Json to_json(const Statistics& s) {
+  Json layers = Json::array();
+  for (const CacheStatistics& c : s.caches) {
+    Json layer = {{"index", c.layout.layer}, {"name", c.layout.name}};
+    for (const CacheSite site : kCacheSites) layer[std::string(name_of(site))] = site_json(c.at(site), s.run);
+    layers.push_back(std::move(layer));
+  }
+  return {{"format", kStatisticsFormat},
+          {"version", kStatisticsVersion},
+          {"model", s.run.model},
+          {"calibration", s.run.calibration},
+          {"sanity", s.run.sanity},
+          {"plan_sha256", s.run.plan_sha256},
+          {"n_passes", s.run.n_passes},
+          {"n_prompts", s.run.prompt_ids.size()},
+          {"layers", layers}};
+}
+
+void add_rows(Table& table, const CacheStatistics& c, CacheSite name, const RunRecord& run) {
+  const SiteStatistics& site = c.at(name);
+  for (size_t h = 0; h < site.heads.size(); ++h) {
+    const HeadStatistics& head = site.heads[h];
+    std::vector<std::string> cells = {std::to_string(c.layout.layer), std::string(name_of(name)), std::to_string(h),
+                                      with_separators(static_cast<int64_t>(head.histogram.observations()))};
+    for (const double q : kQuantiles) cells.push_back(number(static_cast<double>(quantile(head, q))));
+    cells.push_back(number(static_cast<double>(magnitude_of(head.absmax))));
+    const Provenance& w = head.where;
+    cells.push_back("pass " + std::to_string(w.pass) + " " + quoted(run.prompt_ids.at(static_cast<size_t>(w.prompt))) +
+                    " token " + std::to_string(w.token) + " channel " + std::to_string(w.channel));
+    table.add_row(std::move(cells));
+  }
+}
+
+void print_text(const Statistics& s) {
+  std::cout << s.run.prompt_ids.size() << " prompts, " << s.run.n_passes << " pass(es), plan "
+            << s.run.plan_sha256.substr(0, 16) << '\n';
+  using enum Table::Align;
+  Table table({{"layer", Right},
+               {"site"},
+               {"head", Right},
+               {"observations", Right},
+               {"median", Right},
+               {"99 %", Right},
+               {"99.99 %", Right},
+               {"absmax", Right},
+               {"where"}});
+  for (const CacheStatistics& c : s.caches)
+    for (const CacheSite site : kCacheSites) add_rows(table, c, site, s.run);
+  std::cout << table.text();
+}
+
+Exit run(const StatsFlags& flags) {
+  const Statistics statistics = read_statistics(flags.file);
+  if (flags.json)
+    std::cout << to_json(statistics).dump(2, ' ', false, Json::error_handler_t::replace) << '\n';
+  else
+    print_text(statistics);
+  return Exit::Done;
+}
+
+}  // namespace
+
+void add_stats(CLI::App& app, Job& chosen) {
+  auto flags = std::make_shared<StatsFlags>();
+  CLI::App* verb = app.add_subcommand("stats", "Print what a statistics file holds");
+  verb->add_option("FILE", flags->file, "Statistics file (calibrate --stats)")->required();
+  verb->add_flag("--json", flags->json, "One JSON object on standard output");
+  verb->footer(
+      "Examples:\n"
+      "  kvcal stats run.kvstats\n"
+      "  kvcal stats run.kvstats --json | jq '.layers[0].key.absmax'");
+  verb->callback([flags, &chosen] { chosen = [flags] { return run(*flags); }; });
+}
+
+}  // namespace kvcal
