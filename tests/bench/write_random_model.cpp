@@ -1,0 +1,184 @@
+// Writes a checkpoint with random weights and a known shape, for benchmarks and for runs at real size:
+//   write_random_model qwen3-0.6b|qwen3.5-0.8b FOLDER
+// Also FOLDER/prompts.jsonl: 8 prompts of 512 given token ids. Equal arguments give equal files.
+#include <cmath>
+#include <cstdio>
+#include <fstream>
+#include <functional>
+#include <map>
+
+#include "base/json.h"
+#include "checkpoint/safetensors_writer.h"
+
+namespace kvcal {
+namespace {
+
+using Shapes = std::map<std::string, Shape>;
+
+struct Dims {
+  int64_t vocab, hidden, ffn, layers, heads, kv_heads, head_dim;
+};
+
+void add_mlp(Shapes& t, const std::string& layer, const Dims& d) {
+  t[layer + "input_layernorm.weight"] = t[layer + "post_attention_layernorm.weight"] = {d.hidden};
+  t[layer + "mlp.gate_proj.weight"] = t[layer + "mlp.up_proj.weight"] = {d.ffn, d.hidden};
+  t[layer + "mlp.down_proj.weight"] = {d.hidden, d.ffn};
+}
+
+void add_attention(Shapes& t, const std::string& layer, const Dims& d, int64_t q_parts) {
+  const std::string a = layer + "self_attn.";
+  t[a + "q_proj.weight"] = {q_parts * d.heads * d.head_dim, d.hidden};
+  t[a + "k_proj.weight"] = t[a + "v_proj.weight"] = {d.kv_heads * d.head_dim, d.hidden};
+  t[a + "o_proj.weight"] = {d.hidden, d.heads * d.head_dim};
+  t[a + "q_norm.weight"] = t[a + "k_norm.weight"] = {d.head_dim};
+}
+
+void add_delta_net(Shapes& t, const std::string& layer, const Dims& d, int64_t heads, int64_t dim) {
+  const std::string a = layer + "linear_attn.";
+  t[a + "in_proj_qkv.weight"] = {3 * heads * dim, d.hidden};
+  t[a + "in_proj_z.weight"] = {heads * dim, d.hidden};
+  t[a + "in_proj_a.weight"] = t[a + "in_proj_b.weight"] = {heads, d.hidden};
+  t[a + "conv1d.weight"] = {3 * heads * dim, 1, 4};
+  t[a + "A_log"] = t[a + "dt_bias"] = {heads};
+  t[a + "norm.weight"] = {dim};
+  t[a + "out_proj.weight"] = {d.hidden, heads * dim};
+}
+
+struct RandomModel {
+  Json config;
+  Shapes tensors;
+  bool one_plus = false;  // norm gains are 1 + w
+};
+
+Json general_config(const char* architecture, const char* type, const Dims& d) {
+  return {{"architectures", {architecture}},
+          {"model_type", type},
+          {"vocab_size", d.vocab},
+          {"hidden_size", d.hidden},
+          {"intermediate_size", d.ffn},
+          {"num_hidden_layers", d.layers},
+          {"num_attention_heads", d.heads},
+          {"num_key_value_heads", d.kv_heads},
+          {"head_dim", d.head_dim},
+          {"max_position_embeddings", 40960},
+          {"rms_norm_eps", 1e-6},
+          {"hidden_act", "silu"},
+          {"tie_word_embeddings", true},
+          {"torch_dtype", "bfloat16"}};
+}
+
+RandomModel qwen3() {
+  const Dims d = {151936, 1024, 3072, 28, 16, 8, 128};
+  RandomModel m{general_config("Qwen3ForCausalLM", "qwen3", d), {}, false};
+  m.config["rope_theta"] = 1e6;
+  m.tensors["model.embed_tokens.weight"] = {d.vocab, d.hidden};
+  m.tensors["model.norm.weight"] = {d.hidden};
+  for (int64_t i = 0; i < d.layers; ++i) {
+    const std::string layer = "model.layers." + std::to_string(i) + ".";
+    add_mlp(m.tensors, layer, d);
+    add_attention(m.tensors, layer, d, 1);
+  }
+  return m;
+}
+
+RandomModel qwen3_5() {
+  const Dims d = {248320, 1024, 3584, 24, 8, 2, 256};
+  constexpr int64_t kDeltaHeads = 16, kDeltaDim = 128;
+  RandomModel m{general_config("Qwen3_5ForCausalLM", "qwen3_5_text", d), {}, true};
+  m.config["rope_parameters"] = {{"rope_type", "default"}, {"rope_theta", 1e7}, {"partial_rotary_factor", 0.25}};
+  m.config["full_attention_interval"] = 4;
+  for (const char* key : {"linear_num_key_heads", "linear_num_value_heads"}) m.config[key] = kDeltaHeads;
+  for (const char* key : {"linear_key_head_dim", "linear_value_head_dim"}) m.config[key] = kDeltaDim;
+  m.tensors["model.embed_tokens.weight"] = {d.vocab, d.hidden};
+  m.tensors["model.norm.weight"] = {d.hidden};
+  for (int64_t i = 0; i < d.layers; ++i) {
+    const std::string layer = "model.layers." + std::to_string(i) + ".";
+    add_mlp(m.tensors, layer, d);
+    if (i % 4 == 3)
+      add_attention(m.tensors, layer, d, 2);
+    else
+      add_delta_net(m.tensors, layer, d, kDeltaHeads, kDeltaDim);
+  }
+  return m;
+}
+
+// Sum of four uniform numbers: near enough to a normal distribution, and the same everywhere.
+class Random {
+ public:
+  explicit Random(uint64_t seed) : state_(seed * 0x9E3779B97F4A7C15u + 1) {}
+  float normal() {
+    int64_t sum = 0;
+    for (int i = 0; i < 4; ++i) {
+      state_ = state_ * 6364136223846793005u + 1442695040888963407u;
+      sum += static_cast<int64_t>(state_ >> 48) - 32768;
+    }
+    return static_cast<float>(sum) * (1.0f / 37837.2f);  // standard deviation 1
+  }
+
+ private:
+  uint64_t state_;
+};
+
+// Mean and spread by the role that the name tells.
+void fill(const std::string& name, const Shape& shape, bool one_plus, std::vector<bf16>& out) {
+  float mean = 0, spread = 1.0f / std::sqrt(static_cast<float>(shape[-1]));
+  if (name.ends_with("norm.weight")) {
+    mean = one_plus && name.find("linear_attn") == std::string::npos ? 0.0f : 1.0f;
+    spread = 0.1f;
+  } else if (name.ends_with("A_log")) {
+    mean = 0.5f, spread = 0.3f;
+  } else if (name.ends_with("dt_bias")) {
+    mean = -2.0f, spread = 0.5f;
+  } else if (name.ends_with("conv1d.weight")) {
+    spread = 0.5f;
+  } else if (name.ends_with("embed_tokens.weight")) {
+    spread = 0.05f;
+  }
+  Random random(std::hash<std::string>{}(name));
+  out.resize(static_cast<size_t>(shape.elements()));
+  for (bf16& x : out) x = to_bf16(mean + spread * random.normal());
+}
+
+void write_prompts(const std::filesystem::path& path, int64_t vocab) {
+  std::ofstream file(path);
+  Random random(7);
+  for (int p = 0; p < 8; ++p) {
+    Json ids = Json::array();
+    for (int t = 0; t < 512; ++t) ids.push_back(static_cast<int64_t>(std::fabs(random.normal()) * 1e6f) % (vocab - 1));
+    file << Json{{"id", "p" + std::to_string(p)}, {"input_ids", ids}}.dump() << '\n';
+  }
+}
+
+void write(const RandomModel& model, const std::filesystem::path& folder) {
+  std::filesystem::create_directories(folder);
+  std::ofstream(folder / "config.json") << model.config.dump(1) << '\n';
+  write_prompts(folder / "prompts.jsonl", model.config["vocab_size"]);
+  SafetensorsWriter writer(folder / "model.safetensors", Existing::Replace, {{"format", "pt"}});
+  for (const auto& [name, shape] : model.tensors) writer.declare(name, DType::BF16, shape);
+  std::vector<bf16> values;
+  for (const auto& [name, shape] : model.tensors) {
+    fill(name, shape, model.one_plus, values);
+    writer.write(name, std::as_bytes(std::span(values)));
+  }
+  writer.commit();
+}
+
+}  // namespace
+}  // namespace kvcal
+
+int main(int argc, char** argv) {
+  const std::map<std::string, kvcal::RandomModel (*)()> shapes = {{"qwen3-0.6b", kvcal::qwen3},
+                                                                  {"qwen3.5-0.8b", kvcal::qwen3_5}};
+  const auto shape = argc == 3 ? shapes.find(argv[1]) : shapes.end();
+  if (shape == shapes.end()) {
+    std::fprintf(stderr, "usage: write_random_model qwen3-0.6b|qwen3.5-0.8b FOLDER\n");
+    return 2;
+  }
+  try {
+    kvcal::write(shape->second(), argv[2]);
+  } catch (const std::exception& e) {
+    std::fprintf(stderr, "write_random_model: %s\n", e.what());
+    return 2;
+  }
+  return 0;
+}
