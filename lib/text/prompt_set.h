@@ -1,0 +1,98 @@
+// Prompt sets: what a calibration is fed, from JSON lines, JSON arrays or plain text.
+//
+// A record is one JSON object with exactly one kind of content:
+//   {"text": "..."}                                  raw text
+//   {"messages": [{"role","content"}...], "tools"?}  a chat; goes through the model's chat template
+//   {"conversations": [{"from","value"}...]}         the same in ShareGPT's names
+//   {"prompt": "...", "completion": "..."}           raw text, joined
+//   {"input_ids": [1, 2, 3]}                         token ids as they are
+// and optionally "id" (text), "weight" (whole repeat count, at least 1), "tags" (list of texts). Other keys are an
+// error: a misspelt one would silently calibrate something else. Files: .jsonl (one record a line; blank lines are
+// skipped), .json (an array of records, or one record), .txt (the whole file is one prompt, without its last newline),
+// each also with .gz or .zst behind; "-" is JSON lines from standard input. Any other name is read as JSON lines. Order
+// and spread over files do not matter to the ids.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/json.h"
+
+namespace kvcal {
+
+class Tokenizer;
+class ChatTemplate;
+
+enum class PromptKind { Text, Chat, Ids };
+
+struct PromptRecord {
+  std::string id;  // given, or the first 16 hexadecimal digits of the hash of `canonical`; "#2", "#3" for repeats
+  std::string
+      canonical;  // canonical JSON of the content (text | messages, tools | input_ids), the same for every spelling
+  std::string source;  // "file:line", for messages
+  PromptKind kind = PromptKind::Text;
+  std::string text;                // Text
+  Json messages, tools = nullptr;  // Chat
+  std::vector<int32_t> input_ids;  // Ids
+  int64_t weight = 1;
+  std::vector<std::string> tags;
+};
+
+struct PromptSet {
+  std::vector<PromptRecord> records;  // in the order of the files
+  std::vector<std::string> skipped;   // "file:line: reason" of records left out with skip_bad
+  size_t replaced = 0;                // malformed UTF-8 sequences that became U+FFFD
+};
+
+struct PromptLoadOptions {
+  bool skip_bad = false;                     // leave bad records out and say so in `skipped`, instead of throwing
+  bool strict_utf8 = false;                  // malformed UTF-8 is an error
+  size_t max_file_bytes = size_t{4} << 30;   // after decompression
+  size_t max_line_bytes = size_t{64} << 20;  // of one record
+  size_t max_records = 10'000'000;
+};
+
+/// Reads all records. Throws Error "file:line: reason" for the first bad one; always for a file that cannot be read,
+/// two records with the same id and different content, and a set without any record.
+PromptSet load_prompts(const std::vector<std::filesystem::path>& paths, const PromptLoadOptions& options = {});
+
+/// The same from text in memory: JSON lines, or a JSON array when `name` ends with ".json", or plain text for ".txt".
+PromptSet parse_prompts(std::string_view text, const std::string& name, const PromptLoadOptions& options = {});
+
+struct TokenizeOptions {
+  int64_t max_length = 0;  // tokens; longer prompts are cut off behind this many. 0: no limit
+  int64_t vocab_size = 0;  // rows of the model's embedding; every id must be below it. 0: the tokenizer's size
+  bool skip_bad = false;   // leave prompts out that fail or give no token
+  Json template_kwargs = Json::object();  // variables for the chat template
+  std::optional<int64_t> unix_seconds;    // for templates that print the date
+};
+
+struct TokenizedPrompt {
+  std::string id;
+  std::string canonical;  // of the record
+  std::string text;       // what was tokenised: the rendered template, or the raw text; empty for input_ids
+  std::vector<int32_t> input_ids;
+  int64_t n_before_truncation = 0;
+  bool truncated = false;
+  int64_t weight = 1;
+};
+
+struct TokenizedSet {
+  std::vector<TokenizedPrompt> prompts;  // in the order of the records
+  std::vector<std::string> skipped;      // "id (file:line): reason"
+  size_t n_truncated = 0;
+  size_t replaced = 0;  // malformed UTF-8 sequences in texts
+};
+
+/// Chats are rendered (with a generation prompt unless the last message is the assistant's) and encoded without further
+/// special tokens; raw text is encoded with those of the post-processor. `tokenizer` may be null when all records hold
+/// input_ids, `chat_template` when none is a chat. Throws Error naming the prompt, unless skip_bad.
+TokenizedSet tokenize_prompts(const PromptSet& set, const Tokenizer* tokenizer, const ChatTemplate* chat_template,
+                              const TokenizeOptions& options = {});
+
+}  // namespace kvcal
