@@ -54,7 +54,6 @@ class Interpreter {
 
  private:
   Scope& new_scope(Scope* outer) {
-    rt_.charge(sizeof(Scope));
     scopes_.emplace_back();
     scopes_.back().outer = outer;
     return scopes_.back();
@@ -77,6 +76,12 @@ class Interpreter {
     size_t kept_;
     Scope* scope_;
   };
+
+  // A macro is about to refer to the scopes that are open now.
+  void keep_scopes() {
+    rt_.charge(1024);  // they stay until the end, and this is about their size
+    scopes_with_macros_ = scopes_.size();
+  }
 
   void write(std::string_view text) {
     if (out_.size() + text.size() > rt_.limits().max_output_bytes)
@@ -151,7 +156,7 @@ class Interpreter {
       case StmtKind::With:
         return execute_with(s, scope);
       case StmtKind::Macro:
-        scopes_with_macros_ = scopes_.size();
+        keep_scopes();
         scope.set(s.macro->name, make_macro(s.macro, scope));
         break;
       case StmtKind::CallBlock:
@@ -235,7 +240,7 @@ class Interpreter {
 
   void execute_call(const Stmt& s, Scope& scope) {
     const Expr& call = *s.exprs[0];
-    scopes_with_macros_ = scopes_.size();
+    keep_scopes();
     const Value function = evaluate(*call.items[0], scope);
     Arguments arguments = evaluate_arguments(call.call, scope);
     arguments.named.emplace_back("caller", make_macro(s.macro, scope));

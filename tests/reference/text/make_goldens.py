@@ -1,0 +1,82 @@
+#!/usr/bin/env python3
+"""Writes tests/unit/data/text/: what the reference libraries do with our tokenizers and templates.
+
+    python tests/reference/text/make_goldens.py
+
+Needs tokenizers, transformers and jinja2 (their versions stand in the files). Never imports or runs kvcal.
+"""
+
+import json
+import pathlib
+import random
+import sys
+
+import jinja2
+import tokenizers
+import transformers
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent))
+from reference import render, render_chat  # noqa: E402
+from structures import STRUCTURES, strings  # noqa: E402
+from templates import CHATS, CONSTRUCTS, DATE, SHAPES, SPECIAL  # noqa: E402
+
+OUT = pathlib.Path(__file__).resolve().parents[2] / "unit" / "data" / "text"
+VERSIONS = {m.__name__: m.__version__ for m in (tokenizers, transformers, jinja2)}
+N_STRINGS = 40
+
+
+def dump(name, value):
+    path = OUT / name
+    path.write_text(json.dumps(value, ensure_ascii=False, separators=(",", ":")) + "\n", encoding="utf-8")
+    return path.stat().st_size
+
+
+def tokenizer_golden(name, make):
+    tok = make()
+    cases = []
+    for text in strings(random.Random(name), N_STRINGS):
+        ids = tok.encode(text, add_special_tokens=True).ids
+        plain = tok.encode(text, add_special_tokens=False).ids
+        case = {"text": text, "ids": ids, "decoded": tok.decode(ids, skip_special_tokens=False)}
+        if plain != ids:
+            case["plain"] = plain
+        without = tok.decode(ids, skip_special_tokens=True)
+        if without != case["decoded"]:
+            case["decoded_without_special"] = without
+        cases.append(case)
+    return {"made_by": VERSIONS, "tokenizer": json.loads(tok.to_str()), "cases": cases}
+
+
+def template_goldens():
+    cases = []
+    for name, template, variables in CONSTRUCTS:
+        text, error = render(template, variables)
+        case = {"name": name, "template": template}
+        case.update({"text": text} if error is None else {"error": error})
+        if name == "for_recursive":
+            case["variables"] = variables
+        cases.append(case)
+    return {"made_by": VERSIONS, "date": DATE, "variables": CONSTRUCTS[0][2] | {"a": 0, "b": 1}, "cases": cases}
+
+
+def chat_goldens():
+    cases = []
+    for shape, template in SHAPES.items():
+        for chat, messages, tools, generate, extra in CHATS:
+            text, error = render_chat(template, messages, tools, generate, extra)
+            cases.append({"shape": shape, "chat": chat} | ({"text": text} if error is None else {"error": error}))
+    chats = {name: {"messages": m, "tools": t, "add_generation_prompt": g, "extra": x} for name, m, t, g, x in CHATS}
+    return {"made_by": VERSIONS, "date": DATE, "special": SPECIAL, "shapes": SHAPES, "chats": chats, "cases": cases}
+
+
+def main():
+    OUT.mkdir(parents=True, exist_ok=True)
+    for old in OUT.glob("*.json"):
+        old.unlink()
+    total = sum(dump(f"tokenizer_{name}.json", tokenizer_golden(name, make)) for name, make in STRUCTURES.items())
+    total += dump("templates.json", template_goldens()) + dump("chats.json", chat_goldens())
+    print(f"{total} bytes in {OUT}")
+
+
+if __name__ == "__main__":
+    main()
