@@ -239,6 +239,13 @@ TEST(Determinism, AlignedCutsAndNeighboursAreInvisible) {
     }
 }
 
+TEST(Determinism, BlocksLieAtAbsolutePositions) {
+  // After an unaligned cut the next one at a block's edge changes nothing: blocks do not start at the cut.
+  for (const Precision p : kBoth)
+    EXPECT_TRUE(run_sequence(*cpu(p), {0, 61, kTokens}, 0, 1).bytes ==
+                run_sequence(*cpu(p), {0, 61, 256, 320, kTokens}, 0, 1).bytes);
+}
+
 TEST(Determinism, UnalignedCutsAndSingleTokensStayWithinTheTolerance) {
   for (const Precision p : kBoth)
     for (const int64_t window : {0, 100}) {

@@ -52,8 +52,8 @@ struct Visible {
   bool all() const { return first <= 0 && last >= kKeys; }
 };
 
-/// One row's logits -> probabilities against the new maximum; the output so far is rescaled. NaN anywhere makes the
-/// maximum NaN, and with it everything after.
+/// One row's logits -> probabilities against the new maximum; the output so far is rescaled. The maximum may miss a
+/// NaN, but that logit's own probability is NaN, and with it the total and the output.
 template <class T>
 void softmax_row(float* logits, Visible visible, float scale, float& maximum, float& total, float* output,
                  int64_t value_dim) {

@@ -74,8 +74,8 @@ F32x8 rounded_to(F32x8 v) {
   return v;
 }
 
-/// a where it is larger, else b; NaN if either is.
-inline F32x8 larger(F32x8 a, F32x8 b) { return (a > b) | (a != a) ? a : b; }
+/// a where it is larger, else b. NaN may be lost.
+inline F32x8 larger(F32x8 a, F32x8 b) { return a > b ? a : b; }
 
 inline float largest(F32x8 v) {  // no branches: which lane wins is not predictable
   v = larger(v, __builtin_shuffle(v, I32x8{4, 5, 6, 7, 0, 1, 2, 3}));
