@@ -18,7 +18,7 @@
 namespace kvcal {
 
 enum class CacheSite : uint8_t { Key, Value, Query };
-constexpr std::array kCacheSites = {CacheSite::Key, CacheSite::Value, CacheSite::Query};
+inline constexpr std::array kCacheSites = {CacheSite::Key, CacheSite::Value, CacheSite::Query};
 std::string_view name_of(CacheSite site);  // "key", "value", "query"
 
 /// Where a value was seen. Ties between equal magnitudes go to the smallest tuple in this order.

@@ -1,0 +1,169 @@
+#include "stats/observer.h"
+
+#include <algorithm>
+#include <array>
+#include <optional>
+
+#include "base/error.h"
+#include "stats/coverage.h"
+#include "stats/site_tables.h"
+
+namespace kvcal {
+namespace {
+
+/// Estimates for the memory plan, from normally distributed data: a head of 10^7 values fills about 20 octaves of 128
+/// codes, a channel of 10^5 values about 18 octaves.
+constexpr int64_t kCodesPerHead = 20 * 128, kOctavesPerChannel = 18;
+
+struct SiteInProgress {
+  SiteTables tables;
+  Coverage coverage;
+};
+
+bool exists(const KvLayout& layout, CacheSite site) { return heads_of(layout, site) > 0 && width_of(layout, site) > 0; }
+
+std::string label(const KvLayout& layout, CacheSite site) {
+  return "layer " + std::to_string(layout.layer) + ", " + std::string(name_of(site));
+}
+
+void check_tensor(const KvLayout& layout, CacheSite site, const Tensor& x, const Batch& batch) {
+  const Shape expected{batch.n_tokens(), heads_of(layout, site), width_of(layout, site)};
+  if (x.dtype != DType::BF16 && x.dtype != DType::F32) fail("got " + str(x) + ", expected BF16 or F32");
+  if (!(x.shape == expected)) fail("got " + str(x) + ", expected " + str(expected));
+  int64_t row = 0;
+  for (const Segment& s : batch.segments) {
+    if (s.row != row || s.n_tokens < 1)
+      fail("a segment begins at row " + std::to_string(s.row) + " of a batch, expected " + std::to_string(row));
+    row += s.n_tokens;
+  }
+  if (row != batch.n_tokens())
+    fail("the segments of a batch have " + std::to_string(row) + " rows, expected " + std::to_string(batch.n_tokens()));
+}
+
+}  // namespace
+
+struct Observer::State {
+  State(const ModelSpec& spec, ObservationPlan p, ThreadPool& threads, Ops* ops)
+      : caches(spec.caches), plan(std::move(p)), planned(plan), pool(threads), device(ops), sites(spec.caches.size()) {}
+
+  SiteInProgress& at(int cache, CacheSite site) {
+    auto& slot = sites[static_cast<size_t>(cache)][static_cast<size_t>(site)];
+    if (!slot)
+      slot.emplace(SiteInProgress{SiteTables(caches[static_cast<size_t>(cache)], site, plan.n_passes,
+                                             static_cast<int64_t>(plan.prompt_ids.size())),
+                                  Coverage(planned)});
+    return *slot;
+  }
+
+  [[noreturn]] void fail_non_finite(const KvLayout& layout, CacheSite site, const NonFinite& first) const;
+  CacheStatistics finish(const KvLayout& layout);
+
+  std::vector<KvLayout> caches;
+  ObservationPlan plan;
+  PlannedTokens planned;  // of plan
+  ThreadPool& pool;
+  Ops* device;
+  std::vector<std::array<std::optional<SiteInProgress>, kCacheSites.size()>> sites;  // by cache and site
+  std::vector<std::optional<CacheStatistics>> done;
+};
+
+Observer::Observer(const ModelSpec& spec, ObservationPlan plan, ThreadPool& pool, Ops* device)
+    : state_(std::make_unique<State>(spec, std::move(plan), pool, device)) {
+  const std::vector<std::string>& ids = state_->plan.prompt_ids;
+  if (std::adjacent_find(ids.begin(), ids.end(), std::greater_equal<>()) != ids.end())
+    fail("the prompt ids of what to observe are not sorted, or one is there twice");
+  state_->done.resize(spec.caches.size());
+}
+
+Observer::~Observer() = default;
+
+Tensor Observer::query(int cache, const Tensor& q, const Batch& batch) {
+  return observe(cache, CacheSite::Query, q, batch);
+}
+Tensor Observer::key(int cache, const Tensor& k, const Batch& batch) {
+  return observe(cache, CacheSite::Key, k, batch);
+}
+Tensor Observer::value(int cache, const Tensor& v, const Batch& batch) {
+  return observe(cache, CacheSite::Value, v, batch);
+}
+
+Tensor Observer::observe(int cache, CacheSite site, const Tensor& x, const Batch& batch) {
+  State& s = *state_;
+  if (cache < 0 || static_cast<size_t>(cache) >= s.caches.size())
+    fail("cache " + std::to_string(cache) + " does not exist; the model has " + std::to_string(s.caches.size()));
+  const KvLayout& layout = s.caches[static_cast<size_t>(cache)];
+  while_doing("observing " + label(layout, site), [&] {
+    if (s.done[static_cast<size_t>(cache)]) fail("got tokens after the layer was finished");
+    check_tensor(layout, site, x, batch);
+    SiteInProgress& progress = s.at(cache, site);
+    progress.coverage.add(batch);
+    if (x.device == Device::Host) return progress.tables.add(x, batch, s.pool);
+    if (!s.device) fail("got a tensor that is not on the host, without a device to download it");
+    const Storage host(x.shape, x.dtype);
+    s.device->download(x, host.tensor());
+    progress.tables.add(host.tensor(), batch, s.pool);
+  });
+  return x;
+}
+
+void Observer::State::fail_non_finite(const KvLayout& layout, CacheSite site, const NonFinite& first) const {
+  const Provenance& at = first.where;
+  fail(label(layout, site) + ", head " + std::to_string(at.head) + ": " + (first.is_nan ? "NaN" : "infinity") +
+       " in prompt " + quoted(plan.prompt_ids[static_cast<size_t>(at.prompt)]) + ", token " + std::to_string(at.token) +
+       " (pass " + std::to_string(at.pass) + ", position " + std::to_string(at.position) + ", channel " +
+       std::to_string(at.channel) + "); expected finite values: is the checkpoint damaged, or its format misread?");
+}
+
+CacheStatistics Observer::State::finish(const KvLayout& layout) {
+  CacheStatistics result;
+  result.layout = layout;
+  // Coverage of all sites first: it is the more basic fault.
+  for (const CacheSite site : kCacheSites)
+    if (const std::string fault = exists(layout, site) ? at(layout.cache, site).coverage.fault() : ""; !fault.empty())
+      fail(label(layout, site) + ": " + fault + "; this is a bug of this program, please report it");
+  for (const CacheSite site : kCacheSites) {
+    if (!exists(layout, site)) continue;
+    SiteTables& tables = at(layout.cache, site).tables;
+    if (const NonFinite* first = tables.first_non_finite()) fail_non_finite(layout, site, *first);
+    result.at(site) = tables.encode(pool);
+    sites[static_cast<size_t>(layout.cache)][static_cast<size_t>(site)].reset();
+  }
+  return result;
+}
+
+void Observer::layer_done(int layer) {
+  State& s = *state_;
+  for (size_t c = 0; c < s.caches.size(); ++c)
+    if (s.caches[c].layer == layer && !s.done[c]) s.done[c] = s.finish(s.caches[c]);
+}
+
+Statistics Observer::take(RunRecord run) {
+  Statistics statistics;
+  statistics.run = std::move(run);
+  statistics.run.prompt_ids = state_->plan.prompt_ids;
+  statistics.run.n_passes = state_->plan.n_passes;
+  for (size_t c = 0; c < state_->caches.size(); ++c) {
+    if (!state_->done[c]) fail("layer " + std::to_string(state_->caches[c].layer) + " was never finished");
+    statistics.caches.push_back(std::move(*state_->done[c]));
+  }
+  return statistics;
+}
+
+int64_t Observer::bytes_needed(const ModelSpec& spec, int64_t n_tokens, int64_t n_prompts, int n_passes) {
+  std::vector<int64_t> dense(spec.layers.size() + 1);  // a spec read from elsewhere may lack layers: those count last
+  int64_t encoded = 0;
+  for (const KvLayout& layout : spec.caches) {
+    const size_t layer = std::min(static_cast<size_t>(layout.layer), spec.layers.size());
+    for (const CacheSite site : kCacheSites) {
+      const int64_t heads = heads_of(layout, site), channels = heads * width_of(layout, site);
+      dense[layer] += SiteTables::bytes(layout, site) + n_tokens / 8;
+      encoded += heads * kCodesPerHead * static_cast<int64_t>(sizeof(std::pair<uint16_t, uint64_t>)) +
+                 channels * (kOctavesPerChannel * static_cast<int64_t>(sizeof(OctaveMoments)) +
+                             static_cast<int64_t>(sizeof(ChannelStatistics))) +
+                 int64_t{2} * n_passes * n_prompts;
+    }
+  }
+  return *std::max_element(dense.begin(), dense.end()) + encoded;
+}
+
+}  // namespace kvcal

@@ -1,0 +1,43 @@
+// Dense statistics of one site of one cache while its layer runs: the heads' tables and what all heads share.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "base/thread_pool.h"
+#include "model/batch.h"
+#include "stats/head_tables.h"
+#include "stats/statistics.h"
+#include "tensor/tensor.h"
+
+namespace kvcal {
+
+class SiteTables {
+ public:
+  SiteTables(const KvLayout& layout, CacheSite site, int n_passes, int64_t n_prompts);
+
+  /// x [tokens, heads, width] on the host, BF16 or F32 (rounded here). Heads are shared out to the pool's threads.
+  void add(const Tensor& x, const Batch& batch, ThreadPool& pool);
+
+  /// Infinity or NaN with the smallest place over all heads, or null; and how many values were not finite.
+  const NonFinite* first_non_finite() const;
+
+  SiteStatistics encode(ThreadPool& pool);
+
+  static int64_t bytes(const KvLayout& layout, CacheSite site);
+
+ private:
+  void add_maxima(const Batch& batch);
+
+  int64_t width_, n_prompts_;
+  std::vector<HeadTables> heads_;
+  std::vector<uint16_t> row_absmax_;       // [heads][tokens] of the current batch
+  std::vector<uint16_t> position_absmax_;  // by bucket
+  std::vector<uint16_t> prompt_absmax_;    // [n_passes][n_prompts]
+  uint64_t n_tokens_ = 0;
+};
+
+/// Bucket b holds positions [2^(b-1), 2^b); bucket 0 is position 0.
+int position_bucket(int64_t position);
+
+}  // namespace kvcal
