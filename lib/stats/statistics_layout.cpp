@@ -1,0 +1,145 @@
+#include "stats/statistics_layout.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+
+namespace kvcal {
+namespace {
+
+constexpr size_t kPlaceFields = 6, kTokenOctaveFields = 3;
+
+void check_offsets(const std::vector<uint64_t>& offsets, size_t n_entries, const char* name) {
+  if (offsets.front() != 0 || offsets.back() != n_entries || !std::is_sorted(offsets.begin(), offsets.end()))
+    fail(std::string(name) + " does not ascend from 0 to the " + std::to_string(n_entries) + " entries there are");
+}
+
+void check_length(size_t n, size_t expected, const char* name) {
+  if (n != expected)
+    fail(std::string(name) + " has " + std::to_string(n) + " entries, expected " + std::to_string(expected));
+}
+
+void flatten_heads(const SiteStatistics& site, SiteArrays& a) {
+  for (uint64_t h = 0; h < site.heads.size(); ++h) {
+    const HeadStatistics& head = site.heads[h];
+    a.head_offsets.push_back(a.hist_index.size());
+    for (const auto& [code, count] : head.histogram.counts) {
+      a.hist_index.push_back(code);
+      a.hist_count.push_back(count);
+    }
+    a.zero.push_back(head.histogram.zeros);
+    a.under.push_back(head.histogram.under);
+    a.over.push_back(head.histogram.over);
+    a.inf.push_back(head.histogram.infinities);
+    a.nan.push_back(head.histogram.nans);
+    a.absmax.push_back(head.absmax);
+    const Provenance& w = head.where;
+    a.where.insert(a.where.end(), {w.pass, w.prompt, w.token, w.position, w.head, w.channel});
+    for (const auto& [octave, count] : head.token_octaves)
+      a.token_octaves.insert(a.token_octaves.end(), {h, uint64_t{octave}, count});
+  }
+  a.head_offsets.push_back(a.hist_index.size());
+}
+
+void flatten_channels(const SiteStatistics& site, SiteArrays& a) {
+  for (const ChannelStatistics& channel : site.channels) {
+    a.channel_offsets.push_back(a.channel_octave.size());
+    a.channel_absmax.push_back(channel.absmax);
+    for (const OctaveMoments& o : channel.octaves) {
+      a.channel_octave.push_back(o.octave);
+      a.channel_count.push_back(o.count);
+      a.channel_sum_m.push_back(o.sum_m);
+      a.channel_sum_m2.push_back(o.sum_m2);
+      a.channel_signed_sum_m.push_back(o.signed_sum_m);
+    }
+  }
+  a.channel_offsets.push_back(a.channel_octave.size());
+}
+
+void unflatten_heads(const SiteArrays& a, SiteStatistics& site) {
+  check_length(a.hist_count.size(), a.hist_index.size(), "hist_count");
+  check_offsets(a.head_offsets, a.hist_index.size(), "head_offsets");
+  for (size_t h = 0; h < site.heads.size(); ++h) {
+    HeadStatistics& head = site.heads[h];
+    for (size_t i = a.head_offsets[h]; i < a.head_offsets[h + 1]; ++i)
+      head.histogram.counts.emplace_back(a.hist_index[i], a.hist_count[i]);
+    head.histogram.zeros = a.zero[h];
+    head.histogram.under = a.under[h];
+    head.histogram.over = a.over[h];
+    head.histogram.infinities = a.inf[h];
+    head.histogram.nans = a.nan[h];
+    head.absmax = a.absmax[h];
+    const int64_t* w = a.where.data() + h * kPlaceFields;
+    head.where = {w[0], w[1], w[2], w[3], w[4], w[5]};
+  }
+  uint64_t previous = 0;
+  for (size_t i = 0; i < a.token_octaves.size(); i += kTokenOctaveFields) {
+    const uint64_t head = a.token_octaves[i], octave = a.token_octaves[i + 1];
+    if (head < previous || head >= site.heads.size() || octave > 255)
+      fail("token_octaves has head " + std::to_string(head) + ", octave " + std::to_string(octave) +
+           ", expected heads in order below " + std::to_string(site.heads.size()) + " and octaves up to 255");
+    site.heads[head].token_octaves.emplace_back(static_cast<uint8_t>(octave), a.token_octaves[i + 2]);
+    previous = head;
+  }
+}
+
+void unflatten_channels(const SiteArrays& a, const SiteExtents& e, SiteStatistics& site) {
+  const size_t n = a.channel_octave.size();
+  check_length(a.channel_sum_m2.size(), n, "channel_sum_m2");
+  if (!e.is_query) {
+    check_length(a.channel_count.size(), n, "channel_count");
+    check_length(a.channel_sum_m.size(), n, "channel_sum_m");
+    check_length(a.channel_signed_sum_m.size(), n, "channel_signed_sum_m");
+  }
+  check_offsets(a.channel_offsets, n, "channel_offsets");
+  for (size_t c = 0; c < site.channels.size(); ++c) {
+    ChannelStatistics& channel = site.channels[c];
+    if (!e.is_query) channel.absmax = a.channel_absmax[c];
+    channel.octaves.reserve(a.channel_offsets[c + 1] - a.channel_offsets[c]);
+    for (size_t i = a.channel_offsets[c]; i < a.channel_offsets[c + 1]; ++i)
+      channel.octaves.push_back(e.is_query ? OctaveMoments{a.channel_octave[i], 0, 0, a.channel_sum_m2[i], 0}
+                                           : OctaveMoments{a.channel_octave[i], a.channel_count[i], a.channel_sum_m[i],
+                                                           a.channel_sum_m2[i], a.channel_signed_sum_m[i]});
+  }
+}
+
+}  // namespace
+
+std::string tensor_prefix(int64_t cache, CacheSite site) {
+  return "c" + std::to_string(cache) + "." + std::string(name_of(site)) + ".";
+}
+
+bool site_exists(const KvLayout& layout, CacheSite site) {
+  return heads_of(layout, site) > 0 && width_of(layout, site) > 0;
+}
+
+SiteExtents extents_of(const KvLayout& layout, CacheSite site, int64_t n_passes, int64_t n_prompts) {
+  return {heads_of(layout, site),  width_of(layout, site), pairs_of(layout, site), n_passes, n_prompts,
+          site == CacheSite::Query};
+}
+
+SiteArrays flatten(const SiteStatistics& site) {
+  SiteArrays a;
+  flatten_heads(site, a);
+  flatten_channels(site, a);
+  a.pair_norm = site.pair_norm;
+  a.position_absmax = site.position_absmax;
+  a.prompt_absmax = site.prompt_absmax;
+  a.n_tokens = {site.n_tokens};
+  return a;
+}
+
+SiteStatistics unflatten(const SiteArrays& arrays, const SiteExtents& extents) {
+  SiteStatistics site;
+  site.heads.resize(static_cast<size_t>(extents.heads));
+  site.channels.resize(static_cast<size_t>(extents.heads * extents.width));
+  unflatten_heads(arrays, site);
+  unflatten_channels(arrays, extents, site);
+  site.pair_norm = arrays.pair_norm;
+  site.position_absmax = arrays.position_absmax;
+  site.prompt_absmax = arrays.prompt_absmax;
+  site.n_tokens = arrays.n_tokens[0];
+  return site;
+}
+
+}  // namespace kvcal

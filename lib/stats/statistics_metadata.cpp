@@ -1,0 +1,142 @@
+#include "stats/statistics_metadata.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cmath>
+
+#include "base/error.h"
+#include "stats/statistics_file.h"
+
+namespace kvcal {
+namespace {
+
+/// Far above any model, and small enough that products of two cannot overflow.
+constexpr int64_t kMaxExtent = int64_t{1} << 24;
+
+/// "1.x" -> x; throws for anything else.
+int64_t minor_of(const std::string& version) {
+  const std::string_view major = kStatisticsVersion.substr(0, 2);
+  int64_t minor = -1;
+  if (version.starts_with(major)) {
+    const char* end = version.data() + version.size();
+    const auto [stop, error] = std::from_chars(version.data() + major.size(), end, minor);
+    if (error != std::errc() || stop != end) minor = -1;
+  }
+  if (minor < 0) fail("version " + quoted(version) + " of the statistics format; this program reads 1.x");
+  return minor;
+}
+
+int64_t get_extent(const Json& json, const char* key, int64_t least) {
+  const int64_t value = get_int(json, key);
+  if (value < least || value > kMaxExtent)
+    fail("key " + quoted(std::string(key)) + " is " + std::to_string(value) + ", expected " + std::to_string(least) +
+         " to " + std::to_string(kMaxExtent));
+  return value;
+}
+
+double get_finite(const Json& json, const char* key) {
+  const double value = get_number(json, key);
+  if (!std::isfinite(value)) fail("key " + quoted(std::string(key)) + " is not finite");
+  return value;
+}
+
+PairBound pair_bound_of(const std::string& name) {
+  static const std::array<PairBound, 3> all = {PairBound::None, PairBound::Neox, PairBound::Gptj};
+  std::vector<std::string> known;
+  for (const PairBound bound : all) {
+    if (name_of(bound) == name) return bound;
+    known.emplace_back(name_of(bound));
+  }
+  fail_unknown("pair bound", name, known);
+}
+
+KvLayout layout_from_json(const Json& json, int64_t cache) {
+  KvLayout l;
+  if (get_int(json, "cache") != cache)
+    fail("key 'cache' is " + std::to_string(get_int(json, "cache")) + ", expected " + std::to_string(cache));
+  l.cache = static_cast<int>(cache);
+  l.layer = static_cast<int>(get_extent(json, "layer", 0));
+  l.name = get_string(json, "name");
+  l.kind = get_string(json, "kind");
+  l.n_heads = get_extent(json, "n_heads", 0);
+  l.n_kv_heads = get_extent(json, "n_kv_heads", 0);
+  l.head_dim_k = get_extent(json, "head_dim_k", 0);
+  l.head_dim_v = get_extent(json, "head_dim_v", 0);
+  l.rotary_dim = get_extent(json, "rotary_dim", 0);
+  if (l.rotary_dim > l.head_dim_k || l.rotary_dim % 2 != 0)
+    fail("key 'rotary_dim' is " + std::to_string(l.rotary_dim) + ", expected an even number up to head_dim_k, " +
+         std::to_string(l.head_dim_k));
+  l.pair_bound = pair_bound_of(get_string(json, "pair_bound"));
+  l.softmax_scale = get_finite(json, "softmax_scale");
+  l.rope_magnitude = get_finite(json, "rope_magnitude");
+  l.window = get_int(json, "window");
+  if (l.window < 0) fail("key 'window' is " + std::to_string(l.window) + ", expected 0 or more");
+  return l;
+}
+
+Json block(const Json& json, const char* key) {
+  const auto member = json.find(key);
+  if (member == json.end()) fail("key " + quoted(std::string(key)) + " is missing");
+  return *member;
+}
+
+}  // namespace
+
+Json layout_to_json(const KvLayout& l) {
+  return {{"cache", l.cache},
+          {"layer", l.layer},
+          {"name", l.name},
+          {"kind", l.kind},
+          {"n_heads", l.n_heads},
+          {"n_kv_heads", l.n_kv_heads},
+          {"head_dim_k", l.head_dim_k},
+          {"head_dim_v", l.head_dim_v},
+          {"rotary_dim", l.rotary_dim},
+          {"pair_bound", name_of(l.pair_bound)},
+          {"softmax_scale", l.softmax_scale},
+          {"rope_magnitude", l.rope_magnitude},
+          {"window", l.window}};
+}
+
+std::string metadata_of(const Statistics& statistics) {
+  const RunRecord& run = statistics.run;
+  Json json = {{"format", kStatisticsFormat},
+               {"version", kStatisticsVersion},
+               {"model", run.model},
+               {"layers_without_kv", run.layers_without_kv},
+               {"calibration", run.calibration},
+               {"plan_sha256", run.plan_sha256},
+               {"n_passes", run.n_passes},
+               {"sanity", run.sanity},
+               {"caches", Json::array()}};
+  for (const CacheStatistics& cache : statistics.caches) json["caches"].push_back(layout_to_json(cache.layout));
+  try {
+    return json.dump();
+  } catch (const Json::exception&) {
+    fail("the record of the run holds text that is not UTF-8");
+  }
+}
+
+StatisticsMetadata parse_metadata(std::string_view text) {
+  const Json json = parse_json(text, {.max_bytes = size_t{64} << 20, .max_depth = 64, .max_values = size_t{1} << 20});
+  const std::string format = get_string(json, "format");
+  if (format != kStatisticsFormat)
+    fail("format " + quoted(format) + ", expected " + quoted(std::string(kStatisticsFormat)));
+  StatisticsMetadata result;
+  result.minor_version = minor_of(get_string(json, "version"));
+  result.run.model = block(json, "model");
+  result.run.layers_without_kv = block(json, "layers_without_kv");
+  result.run.calibration = block(json, "calibration");
+  result.run.plan_sha256 = get_string(json, "plan_sha256");
+  result.run.n_passes = static_cast<int>(get_extent(json, "n_passes", 0));
+  result.run.sanity = block(json, "sanity");
+  const Json caches = block(json, "caches");
+  if (!caches.is_array()) fail("key 'caches' is no list");
+  for (size_t c = 0; c < caches.size(); ++c)
+    result.layouts.push_back(while_doing("caches[" + std::to_string(c) + "]",
+                                         [&] { return layout_from_json(caches[c], static_cast<int64_t>(c)); }));
+  return result;
+}
+
+}  // namespace kvcal

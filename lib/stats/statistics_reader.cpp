@@ -1,0 +1,115 @@
+// Reading *.kvstats from anybody. The container has checked that every tensor's bytes are in the file; here every
+// tensor is checked against the one shape that the layouts allow, so memory is bounded by the size of the file.
+#include <algorithm>
+#include <cstring>
+#include <set>
+
+#include "base/error.h"
+#include "checkpoint/safetensors.h"
+#include "stats/statistics_checks.h"
+#include "stats/statistics_file.h"
+#include "stats/statistics_layout.h"
+#include "stats/statistics_metadata.h"
+
+namespace kvcal {
+namespace {
+
+bool fits(const Shape& shape, const Shape& expected) {
+  if (shape.rank() != expected.rank()) return false;
+  for (int i = 0; i < shape.rank(); ++i)
+    if (expected[i] != kAnyExtent && expected[i] != shape[i]) return false;
+  return true;
+}
+
+std::string describe(DType dtype, const Shape& shape) {
+  std::string text = str(shape);
+  if (shape[0] == kAnyExtent) text.replace(1, 2, "n");
+  return std::string(name_of(dtype)) + " " + text;
+}
+
+class Reader {
+ public:
+  explicit Reader(const std::filesystem::path& path) : file_(path) {}
+
+  Statistics read();
+
+ private:
+  template <class Array>
+  void read_tensor(const std::string& name, DType dtype, const Shape& expected, Array& out);
+  std::vector<std::string> read_prompt_ids();
+  SiteStatistics read_site(const KvLayout& layout, CacheSite site, const RunRecord& run);
+  void refuse_unknown_tensors() const;
+
+  SafetensorsFile file_;
+  std::set<std::string, std::less<>> used_;
+};
+
+template <class Array>
+void Reader::read_tensor(const std::string& name, DType dtype, const Shape& expected, Array& out) {
+  const TensorInfo* info = file_.find(name);
+  if (!info) fail("tensor " + quoted(name) + " is missing");
+  if (info->dtype != dtype || !fits(info->shape, expected))
+    fail("tensor " + quoted(name) + " is " + str(*info) + ", expected " + describe(dtype, expected));
+  used_.insert(name);
+  out.resize(static_cast<size_t>(info->shape.elements()));
+  if (info->bytes > 0) std::memcpy(out.data(), file_.tensor(*info).data, info->bytes);
+  file_.drop(*info);
+}
+
+std::vector<std::string> Reader::read_prompt_ids() {
+  std::string blob;
+  std::vector<uint64_t> offsets;
+  read_tensor("prompt_ids", DType::U8, {kAnyExtent}, blob);
+  read_tensor("prompt_offsets", DType::U64, {kAnyExtent}, offsets);
+  if (offsets.empty() || offsets.front() != 0 || offsets.back() != blob.size() ||
+      !std::is_sorted(offsets.begin(), offsets.end()))
+    fail("prompt_offsets does not ascend from 0 to the " + std::to_string(blob.size()) + " bytes of prompt_ids");
+  std::vector<std::string> ids;
+  for (size_t i = 1; i < offsets.size(); ++i) ids.push_back(blob.substr(offsets[i - 1], offsets[i] - offsets[i - 1]));
+  return ids;
+}
+
+SiteStatistics Reader::read_site(const KvLayout& layout, CacheSite site, const RunRecord& run) {
+  const SiteExtents extents = extents_of(layout, site, run.n_passes, static_cast<int64_t>(run.prompt_ids.size()));
+  const std::string prefix = tensor_prefix(layout.cache, site);
+  SiteArrays arrays;
+  for_each_tensor(arrays, extents, [&](const char* name, DType dtype, const Shape& shape, auto& array) {
+    read_tensor(prefix + name, dtype, shape, array);
+  });
+  return while_doing("cache " + std::to_string(layout.cache) + ", " + std::string(name_of(site)),
+                     [&] { return unflatten(arrays, extents); });
+}
+
+void Reader::refuse_unknown_tensors() const {
+  for (const TensorInfo& info : file_.tensors())
+    if (!used_.contains(info.name)) fail("tensor " + quoted(info.name) + " does not belong into a statistics file 1.0");
+}
+
+Statistics Reader::read() {
+  const auto metadata = file_.metadata().find("kvcal");
+  if (metadata == file_.metadata().end())
+    fail("has no '__metadata__' entry 'kvcal', so it is no statistics file; is it a checkpoint?");
+  StatisticsMetadata parsed = while_doing("metadata", [&] { return parse_metadata(metadata->second); });
+  Statistics statistics;
+  statistics.run = std::move(parsed.run);
+  statistics.run.prompt_ids = read_prompt_ids();
+  for (const KvLayout& layout : parsed.layouts) {
+    CacheStatistics cache;
+    cache.layout = layout;
+    for (const CacheSite site : kCacheSites)
+      if (site_exists(layout, site)) cache.at(site) = read_site(layout, site, statistics.run);
+    statistics.caches.push_back(std::move(cache));
+  }
+  if (parsed.minor_version == 0) refuse_unknown_tensors();
+  check_statistics(statistics);
+  return statistics;
+}
+
+}  // namespace
+
+Statistics read_statistics(const std::filesystem::path& path) {
+  Reader reader(path);  // its messages begin with the path
+  return while_doing(quoted(path.string()), [&] { return reader.read(); });
+}
+
+}  // namespace kvcal

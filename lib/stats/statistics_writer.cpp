@@ -1,0 +1,74 @@
+// Writing *.kvstats. Tensors come in order of name, and the site's prefix decides that order first, so one site at a
+// time is made flat: twice, once for the sizes and once for the bytes, instead of holding a second copy of everything.
+#include <algorithm>
+#include <span>
+#include <utility>
+
+#include "base/error.h"
+#include "checkpoint/safetensors_writer.h"
+#include "stats/statistics_checks.h"
+#include "stats/statistics_file.h"
+#include "stats/statistics_layout.h"
+#include "stats/statistics_metadata.h"
+
+namespace kvcal {
+namespace {
+
+struct SiteToWrite {
+  std::string prefix;
+  const SiteStatistics* site;
+  SiteExtents extents;
+};
+
+std::vector<SiteToWrite> sites_by_name(const Statistics& statistics) {
+  std::vector<SiteToWrite> sites;
+  const RunRecord& run = statistics.run;
+  for (const CacheStatistics& cache : statistics.caches)
+    for (const CacheSite site : kCacheSites)
+      if (site_exists(cache.layout, site))
+        sites.push_back({tensor_prefix(cache.layout.cache, site), &cache.at(site),
+                         extents_of(cache.layout, site, run.n_passes, static_cast<int64_t>(run.prompt_ids.size()))});
+  std::ranges::sort(sites, {}, &SiteToWrite::prefix);
+  return sites;
+}
+
+/// `shape` with its open extent as the array has it.
+Shape actual(const Shape& shape, size_t n_elements) {
+  if (shape[0] != kAnyExtent) return shape;
+  const auto n = static_cast<int64_t>(n_elements);
+  return shape.rank() == 1 ? Shape{n} : Shape{n / shape[1], shape[1]};
+}
+
+}  // namespace
+
+void write_statistics(const std::filesystem::path& path, const Statistics& statistics, Existing existing) {
+  while_doing("writing " + quoted(path.string()), [&] { check_statistics(statistics); });
+  SafetensorsWriter writer(path, existing, {{"kvcal", metadata_of(statistics)}});
+  const std::vector<SiteToWrite> sites = sites_by_name(statistics);
+  std::string ids;
+  std::vector<uint64_t> offsets = {0};
+  for (const std::string& id : statistics.run.prompt_ids) {
+    ids += id;
+    offsets.push_back(ids.size());
+  }
+
+  for (const SiteToWrite& s : sites) {
+    const SiteArrays arrays = flatten(*s.site);
+    for_each_tensor(arrays, s.extents, [&](const char* name, DType dtype, const Shape& shape, const auto& array) {
+      writer.declare(s.prefix + name, dtype, actual(shape, array.size()));
+    });
+  }
+  writer.declare("prompt_ids", DType::U8, {static_cast<int64_t>(ids.size())});
+  writer.declare("prompt_offsets", DType::U64, {static_cast<int64_t>(offsets.size())});
+  for (const SiteToWrite& s : sites) {
+    const SiteArrays arrays = flatten(*s.site);
+    for_each_tensor(arrays, s.extents, [&](const char* name, DType, const Shape&, const auto& array) {
+      writer.write(s.prefix + name, std::as_bytes(std::span(array)));
+    });
+  }
+  writer.write("prompt_ids", std::as_bytes(std::span(ids)));
+  writer.write("prompt_offsets", std::as_bytes(std::span(offsets)));
+  writer.commit();
+}
+
+}  // namespace kvcal
