@@ -21,6 +21,7 @@ struct PassGrowth {
   float absmax = 0;
   double added = 0;
 };
+/// Throws Error when the table has no whole number of prompts per pass.
 std::vector<PassGrowth> pass_growth(const SiteStatistics& site, int n_passes);
 
 /// Largest |x| of all passes after 1, 2, ... prompts in the order of their ids: flat at the end where it has converged.
