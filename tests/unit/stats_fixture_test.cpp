@@ -1,0 +1,176 @@
+#include "unit/stats_fixture.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+
+#include "base/read_file.h"
+#include "stats/statistics_file.h"
+
+namespace kvcal::stats_test {
+namespace {
+
+uint64_t hash_of(const Spot& s) {
+  uint64_t h = 0x9E3779B97F4A7C15u;
+  for (const int64_t n : {int64_t{s.cache}, static_cast<int64_t>(s.site), s.sequence, s.position, s.head, s.channel}) {
+    h ^= static_cast<uint64_t>(n) + 0x9E3779B97F4A7C15u;
+    h = (h ^ (h >> 30)) * 0xBF58476D1CE4E5B9u;
+    h = (h ^ (h >> 27)) * 0x94D049BB133111EBu;
+    h ^= h >> 31;
+  }
+  return h;
+}
+
+Segment segment(int64_t sequence, int pass, int64_t prompt, int64_t first_position, int64_t n_tokens) {
+  return {sequence, pass, prompt, 0, first_position, 0, n_tokens};
+}
+
+}  // namespace
+
+float mixed_value(const Spot& spot) {
+  const uint64_t h = hash_of(spot);
+  const float sign = h & 1 ? -1.0f : 1.0f;
+  switch (h >> 1 & 31) {
+    case 0:
+      return sign * 0.0f;
+    case 1:
+      return sign * std::ldexp(static_cast<float>(h >> 8 & 127), -133);
+    case 2:
+      return sign * 3.25f;  // equal magnitudes everywhere
+    default:
+      break;
+  }
+  const int exponent = static_cast<int>(h >> 8 & 0xFF) % 24 - 20;
+  return sign * std::ldexp(1.0f + static_cast<float>(h >> 32 & 0xFFFF) / 65536.0f, exponent);
+}
+
+ModelSpec small_spec() {
+  ModelSpec spec;
+  spec.layers.resize(4);
+  for (int c = 0; c < 2; ++c) {
+    KvLayout l;
+    l.cache = c;
+    l.layer = 1 + 2 * c;
+    l.name = "layers." + std::to_string(l.layer) + ".self_attn";
+    l.n_heads = 4;
+    l.n_kv_heads = 2;
+    l.head_dim_k = 24;
+    l.head_dim_v = 16;
+    l.rotary_dim = 16;
+    l.pair_bound = c == 0 ? PairBound::Neox : PairBound::Gptj;
+    l.softmax_scale = 0.20412414523193154;
+    l.rope_magnitude = 1.0;
+    spec.caches.push_back(l);
+  }
+  return spec;
+}
+
+ObservationPlan small_plan() {
+  return {2,
+          {"a", "b", "c"},
+          {segment(0, 1, 0, 0, 300), segment(1, 1, 1, 0, 5), segment(2, 1, 2, 0, 70), segment(3, 2, 1, 0, 5),
+           segment(3, 2, 2, 5, 70), segment(4, 2, 0, 0, 300)}};
+}
+
+std::vector<Batch> batches_of(const ObservationPlan& plan, const RunOptions& options) {
+  std::vector<Segment> pieces;  // cut at multiples of the chunk
+  for (const Segment& s : plan.segments)
+    for (int64_t from = s.first_position, end = from + s.n_tokens; from < end;) {
+      const int64_t to = std::min(end, (from / options.chunk + 1) * options.chunk);
+      Segment piece = s;
+      piece.prompt_offset += from - s.first_position;
+      piece.first_position = from;
+      piece.n_tokens = to - from;
+      pieces.push_back(piece);
+      from = to;
+    }
+  if (options.reversed) std::reverse(pieces.begin(), pieces.end());
+  std::vector<Batch> batches;
+  for (Segment piece : pieces) {
+    if (batches.empty() || batches.back().n_tokens() + piece.n_tokens > options.chunk) batches.emplace_back();
+    Batch& batch = batches.back();
+    piece.row = batch.n_tokens();
+    batch.segments.push_back(piece);
+    batch.ids.resize(batch.ids.size() + static_cast<size_t>(piece.n_tokens));
+  }
+  return batches;
+}
+
+Storage tensor_of(const ModelSpec& spec, int cache, CacheSite site, const Batch& batch, const Values& values,
+                  DType dtype) {
+  const KvLayout& layout = spec.caches[static_cast<size_t>(cache)];
+  const int64_t heads = heads_of(layout, site), width = width_of(layout, site);
+  Storage storage({batch.n_tokens(), heads, width}, dtype);
+  for (const Segment& s : batch.segments)
+    for (int64_t t = 0; t < s.n_tokens; ++t)
+      for (int64_t h = 0; h < heads; ++h)
+        for (int64_t c = 0; c < width; ++c) {
+          const float x = values({cache, site, s.sequence, s.first_position + t, h, c});
+          const int64_t at = ((s.row + t) * heads + h) * width + c;
+          if (dtype == DType::F32)
+            storage.tensor().as<float>()[at] = x;
+          else
+            storage.tensor().as<bf16>()[at] = to_bf16(x);
+        }
+  return storage;
+}
+
+void show(Observer& observer, const ModelSpec& spec, int cache, const Batch& batch, const Values& values, DType dtype) {
+  const auto tensor = [&](CacheSite site) { return tensor_of(spec, cache, site, batch, values, dtype); };
+  const Storage k = tensor(CacheSite::Key), v = tensor(CacheSite::Value), q = tensor(CacheSite::Query);
+  EXPECT_EQ(observer.key(cache, k.tensor(), batch).data, k.tensor().data);
+  EXPECT_EQ(observer.value(cache, v.tensor(), batch).data, v.tensor().data);
+  EXPECT_EQ(observer.query(cache, q.tensor(), batch).data, q.tensor().data);
+}
+
+Statistics observe_run(const ModelSpec& spec, const ObservationPlan& plan, const Values& values,
+                       const RunOptions& options) {
+  ThreadPool pool(options.threads);
+  Observer observer(spec, plan, pool);
+  for (const KvLayout& layout : spec.caches) {
+    for (const Batch& batch : batches_of(plan, options))
+      show(observer, spec, layout.cache, batch, values, options.dtype);
+    observer.layer_done(layout.layer);
+  }
+  return observer.take(small_record());
+}
+
+RunRecord small_record() {
+  RunRecord run;
+  run.model = {{"architecture", "TestForCausalLM"}, {"n_layers", 4}};
+  run.layers_without_kv = Json::array({{{"index", 0}, {"kind", "gated_delta_net"}}});
+  run.calibration = {{"n_prompts", 3}, {"share", 0.1}};
+  run.sanity = nullptr;
+  run.plan_sha256 = std::string(64, '7');
+  return run;
+}
+
+ObservationPlan part_of(ObservationPlan plan, const std::vector<int64_t>& sequences) {
+  std::erase_if(plan.segments, [&](const Segment& s) {
+    return std::find(sequences.begin(), sequences.end(), s.sequence) == sequences.end();
+  });
+  return plan;
+}
+
+std::string message_of(const std::function<void()>& f) {
+  try {
+    f();
+  } catch (const Error& e) {
+    return e.what();
+  }
+  return "";
+}
+
+std::string file_bytes(const Statistics& statistics) {
+  const std::filesystem::path path =
+      std::filesystem::path(testing::TempDir()) / ("stats_bytes_" + std::to_string(::getpid()) + ".kvstats");
+  write_statistics(path, statistics, Existing::Replace);
+  std::string bytes = read_file(path, size_t{1} << 30);
+  std::filesystem::remove(path);
+  return bytes;
+}
+
+}  // namespace kvcal::stats_test
