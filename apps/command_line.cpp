@@ -2,10 +2,11 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <filesystem>
 #include <iostream>
+#include <optional>
 #include <regex>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "base/error.h"
@@ -48,10 +49,17 @@ std::string command_of(const CLI::App& app) {
   return app.get_parent() == nullptr ? "kvcal" : "kvcal " + app.get_name();
 }
 
-[[noreturn]] void fail_usage(const CLI::App& app, const std::string& what) {
+// A required argument is not there.
+class ArgumentMissing final : public Error {
+  using Error::Error;
+};
+
+std::string usage_message(const CLI::App& app, const std::string& what) {
   const std::string verb = app.get_parent() == nullptr ? "" : app.get_name() + ": ";
-  fail(verb + what + "; see '" + command_of(app) + " --help'");
+  return verb + what + "; see '" + command_of(app) + " --help'";
 }
+
+[[noreturn]] void fail_usage(const CLI::App& app, const std::string& what) { fail(usage_message(app, what)); }
 
 // The first argument that nothing wanted; the rest is usually a consequence of it.
 [[noreturn]] void fail_extra(const CLI::App& app, const std::string& argument) {
@@ -75,6 +83,8 @@ std::string in_our_words(std::string what) {
 [[noreturn]] void fail_parse(const CLI::App& app, const CLI::ParseError& error) {
   const std::vector<CLI::App*> verbs = const_cast<CLI::App&>(app).get_subcommands();
   const CLI::App& innermost = verbs.empty() ? app : *verbs.front();
+  if (dynamic_cast<const CLI::RequiredError*>(&error) != nullptr)
+    throw ArgumentMissing(usage_message(innermost, in_our_words(error.what())));
   for (const CLI::App* level : {&app, &innermost})
     if (const auto rest = level->remaining(false); !rest.empty()) fail_extra(*level, rest.front());
   fail_usage(innermost, in_our_words(error.what()));
@@ -87,9 +97,7 @@ Job print(std::string text) {
   };
 }
 
-}  // namespace
-
-Job parse_command_line(int argc, const char* const* argv) {
+Job parse(std::vector<std::string> arguments) {
   CLI::App app("Measures what a language model puts into its KV cache and writes the scales an FP8 cache needs.",
                "kvcal");
   app.formatter(std::make_shared<HelpFormat>());
@@ -104,13 +112,14 @@ Job parse_command_line(int argc, const char* const* argv) {
 
   // Before CLI11 sees it: it would read on after an unknown verb and complain about something later.
   const std::vector<std::string> names = verb_names(app);
-  const std::string_view first = argc > 1 ? argv[1] : "";
-  if (argc < 2) fail("no verb given; one of: " + CLI::detail::join(names, ", ") + "; see 'kvcal --help'");
-  if ((first.empty() || first[0] != '-') && std::find(names.begin(), names.end(), first) == names.end())
+  if (arguments.empty()) fail("no verb given; one of: " + CLI::detail::join(names, ", ") + "; see 'kvcal --help'");
+  const std::string& first = arguments.front();
+  if (!first.starts_with("-") && std::find(names.begin(), names.end(), first) == names.end())
     fail_unknown("verb", first, names);
 
   try {
-    app.parse(argc, argv);
+    std::reverse(arguments.begin(), arguments.end());  // CLI11 takes them from the back
+    app.parse(std::move(arguments));
   } catch (const CLI::CallForHelp&) {
     return print(app.help());
   } catch (const CLI::ParseError& error) {
@@ -119,6 +128,33 @@ Job parse_command_line(int argc, const char* const* argv) {
   if (version) return print(version_text());
   if (!chosen) fail_usage(app, "no verb given");
   return chosen;
+}
+
+// "--prompts a.jsonl MODEL -o out": the option took MODEL as a second file. The last folder among the values that an
+// option did not have to take is put first, where it is an argument.
+std::optional<std::vector<std::string>> with_model_first(std::vector<std::string> arguments) {
+  for (size_t i = arguments.size(); i-- > 2;) {
+    std::error_code ignored;
+    if (arguments[i].starts_with("-") || arguments[i - 1].starts_with("-")) continue;
+    if (!std::filesystem::is_directory(arguments[i], ignored)) continue;
+    std::rotate(arguments.begin() + 1, arguments.begin() + static_cast<std::ptrdiff_t>(i),
+                arguments.begin() + static_cast<std::ptrdiff_t>(i) + 1);
+    return arguments;
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+Job parse_command_line(int argc, const char* const* argv) {
+  const std::vector<std::string> arguments(argv + std::min(argc, 1), argv + argc);
+  try {
+    return parse(arguments);
+  } catch (const ArgumentMissing&) {
+    const std::optional<std::vector<std::string>> better = with_model_first(arguments);
+    if (!better) throw;
+    return parse(*better);
+  }
 }
 
 }  // namespace kvcal

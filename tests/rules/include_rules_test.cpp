@@ -21,6 +21,8 @@ void expect_none(const Findings& findings) {
 struct Rule {
   const char* name;
   Findings (*check)(const SourceFile&);
+
+  friend void PrintTo(const Rule& rule, std::ostream* out) { *out << rule.name; }  // in the test's name
 };
 
 class EveryFile : public testing::TestWithParam<Rule> {};
@@ -73,6 +75,8 @@ TEST(Sample, IncludesBetweenFolders) {
       {"lib/model/archs/qwen3.cpp", include("prefill/runner.h"), includes, 1},
       {"lib/stats/observer.cpp", include("model/kv_tap.h") + include("model/model_spec.h"), includes, 0},
       {"lib/stats/observer.cpp", include("model/architecture.h"), includes, 1},
+      {"lib/stats/file.cpp", include("checkpoint/safetensors.h"), includes, 0},
+      {"lib/stats/file.cpp", include("checkpoint/checkpoint.h"), includes, 1},
       {"lib/solve/solver.cpp", include("model/block.h"), includes, 1},
       {"lib/validate/checks.cpp", include("model/architecture.h"), includes, 0},
       {"lib/artifact/artifact.cpp", include("export/sglang.h"), includes, 1},

@@ -1,0 +1,2 @@
+mkdir empty
+kvcal prompts empty --prompts "$SOURCE/datasets/demo/prompts.jsonl"

@@ -1,0 +1,2 @@
+echo '{"texts": "red"}' >p.jsonl
+kvcal prompts "$SOURCE/datasets/demo/natural" --prompts p.jsonl

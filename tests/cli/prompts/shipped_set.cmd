@@ -1,0 +1,1 @@
+kvcal prompts "$SOURCE/datasets/demo/natural" | tail -n 2

@@ -1,0 +1,1 @@
+kvcal prompts "$SOURCE/datasets/demo/natural" --template-kwargs '[1]'
