@@ -15,7 +15,8 @@
 namespace kvcal {
 
 struct Growth {
-  std::vector<double> per_pass;        // of passes 2, 3, ...: absmax up to this pass / absmax before it - 1
+  // Of passes 2, 3, ...: absmax up to this pass / absmax before it - 1; none where nothing came before.
+  std::vector<std::optional<double>> per_pass;
   std::optional<double> last_quarter;  // the same for the last quarter of the prompts; none where nothing came before
   std::optional<double> position;      // absmax in the last filled position bucket / absmax before it - 1
   bool converged = false;

@@ -28,7 +28,7 @@ std::vector<std::string> number_format_names();
 double round_to(const NumberFormat& format, double y);
 
 /// What comes back when x is stored and read: scale · round_to(x / scale).
-double round_trip(const NumberFormat& format, double x, float scale);
+double round_trip(const NumberFormat& format, double x, double scale);
 
 /// The value of an 8-bit code; NaN for codes that mean NaN and for int8's -128, which is never stored.
 double decode(const NumberFormat& format, uint8_t code);

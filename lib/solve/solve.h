@@ -31,13 +31,12 @@ struct JointScale {
   float scale = 0;
   std::vector<HeadError> key, value;  // per head, at that scale
   Verdict key_verdict = Verdict::Neutral, value_verdict = Verdict::Neutral;
-  bool loses = false;  // a site is inadequate with it, but not with a scale of its own
+  bool loses_key = false, loses_value = false;  // inadequate with it, but not with a scale of its own
 };
 
 struct SolvedCache {
   SolvedSite key, value, query;
   JointScale joint;
-  SolvedSite& at(CacheSite site);
   const SolvedSite& at(CacheSite site) const;
 };
 
@@ -47,10 +46,11 @@ SolvedCache solve_cache(const CacheStatistics& cache, const RunRecord& run, cons
 /// turn. None where the pairs are not known. One head (>= 0), or all (-1).
 std::optional<double> key_envelope(const CacheStatistics& cache, int64_t head = -1);
 
-/// True when the server may see longer contexts than were measured, so that keys need their envelope.
+/// True when the server may see longer contexts than were measured (RunRecord::calibration "longest"), or when either
+/// length is unknown: keys then need their envelope.
 bool exceeds_measured_length(const RunRecord& run, const SolveOptions& options);
 
-/// options.max_model_len, or the model's own (RunRecord::model "max_positions").
+/// options.max_model_len, or the model's own (RunRecord::model "max_positions"); 0 when unknown.
 int64_t max_model_len_of(const RunRecord& run, const SolveOptions& options);
 
 }  // namespace kvcal

@@ -1,0 +1,156 @@
+#include "solve/error_model.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "stats/queries.h"
+
+namespace kvcal {
+namespace {
+
+constexpr size_t kOctaves = 256;
+
+/// What happens to the values of one octave of a head. Energies are Σx².
+struct OctaveEnergy {
+  double total = 0, squared_error = 0, clipped = 0, flushed = 0;
+};
+
+struct HeadModel {
+  std::array<OctaveEnergy, kOctaves> octaves{};
+  HeadError error;
+};
+
+HeadModel model_of(const MagnitudeHistogram& histogram, const NumberFormat& format, double scale) {
+  HeadModel model;
+  double n = static_cast<double>(histogram.zeros + histogram.under + histogram.over);
+  double n_clipped = static_cast<double>(histogram.over);
+  for (const auto& [code, count] : histogram.counts) {
+    const double x = magnitude_of(code), times = static_cast<double>(count), energy = times * x * x;
+    const double difference = round_trip(format, x, scale) - x;
+    OctaveEnergy& octave = model.octaves[code >> 7];
+    n += times;
+    octave.total += energy;
+    octave.squared_error += times * difference * difference;
+    if (x > format.max * scale) {
+      n_clipped += times;
+      octave.clipped += energy;
+    } else if (x < format.smallest_normal * scale) {
+      octave.flushed += energy;
+    }
+  }
+  OctaveEnergy all;
+  for (const OctaveEnergy& octave : model.octaves) {
+    all.total += octave.total;
+    all.squared_error += octave.squared_error;
+    all.clipped += octave.clipped;
+    all.flushed += octave.flushed;
+  }
+  if (n > 0) model.error.clipped = n_clipped / n;
+  if (all.total > 0) {
+    model.error.error = std::sqrt(all.squared_error / all.total);
+    model.error.lost = (all.clipped + all.flushed) / all.total;
+  }
+  return model;
+}
+
+double energy_of(const OctaveMoments& moments) {
+  const double unit = octave_unit(moments.octave);
+  return static_cast<double>(moments.sum_m2) * unit * unit;
+}
+
+/// Share of a channel's energy that is lost. Within an octave the channel is taken to be spread as its head is; where
+/// its own largest value is not clipped, nothing of it is.
+double lost_of(const ChannelStatistics& channel, const HeadModel& head, double largest_stored) {
+  const bool clips = static_cast<double>(magnitude_of(channel.absmax)) > largest_stored;
+  double total = 0, lost = 0;
+  for (const OctaveMoments& moments : channel.octaves) {
+    const OctaveEnergy& octave = head.octaves[moments.octave];
+    const double energy = energy_of(moments);
+    total += energy;
+    if (octave.total > 0) lost += energy * ((clips ? octave.clipped : 0) + octave.flushed) / octave.total;
+  }
+  return total > 0 ? lost / total : 0;
+}
+
+/// e_c² E[k_c²]: the mean squared error of a channel, each octave with the relative error that its head has there.
+double mean_squared_error(const ChannelStatistics& channel, const HeadModel& head, uint64_t n_tokens) {
+  double sum = 0;
+  for (const OctaveMoments& moments : channel.octaves) {
+    const OctaveEnergy& octave = head.octaves[moments.octave];
+    if (octave.total > 0) sum += energy_of(moments) * octave.squared_error / octave.total;
+  }
+  return sum / static_cast<double>(n_tokens);
+}
+
+double mean_square(const ChannelStatistics& channel, uint64_t n_tokens) {
+  double sum = 0;
+  for (const OctaveMoments& moments : channel.octaves) sum += energy_of(moments);
+  return sum / static_cast<double>(n_tokens);
+}
+
+/// The largest part of a sum over channels. RoPE spreads one large channel over the two of its pair, in equal parts
+/// when the pair turns fast, so a pair counts as one.
+double largest_part(std::span<const double> parts, const KvLayout& layout) {
+  std::vector<bool> paired(parts.size(), false);
+  double largest = 0;
+  for (int64_t pair = 0; pair < pairs_of(layout, CacheSite::Key); ++pair) {
+    const auto [a, b] = pair_channels(layout, pair);
+    paired[static_cast<size_t>(a)] = paired[static_cast<size_t>(b)] = true;
+    largest = std::max(largest, parts[static_cast<size_t>(a)] + parts[static_cast<size_t>(b)]);
+  }
+  for (size_t c = 0; c < parts.size(); ++c)
+    if (!paired[c]) largest = std::max(largest, parts[c]);
+  return largest;
+}
+
+/// Fills noise and dominating of one key head from the query heads that read it.
+void add_noise(const CacheStatistics& cache, size_t head, const HeadModel& model, HeadError& error) {
+  const KvLayout& layout = cache.layout;
+  const SiteStatistics &keys = cache.at(CacheSite::Key), &queries = cache.at(CacheSite::Query);
+  if (queries.n_tokens == 0 || keys.n_tokens == 0) return;
+  const auto width = static_cast<size_t>(layout.head_dim_k);
+  std::vector<double> key_error(width), parts(width);
+  for (size_t c = 0; c < width; ++c)
+    key_error[c] = mean_squared_error(keys.channels[head * width + c], model, keys.n_tokens);
+
+  const auto group = static_cast<size_t>(layout.n_heads / layout.n_kv_heads);
+  for (size_t query = head * group; query < (head + 1) * group; ++query) {
+    double sum = 0;
+    for (size_t c = 0; c < width; ++c) {
+      parts[c] = mean_square(queries.channels[query * width + c], queries.n_tokens) * key_error[c];
+      sum += parts[c];
+    }
+    const double noise = layout.softmax_scale * std::sqrt(sum);
+    if (noise > error.noise) {
+      error.noise = noise;
+      error.dominating = largest_part(parts, layout) / sum;
+    }
+  }
+}
+
+}  // namespace
+
+HeadError error_of(const MagnitudeHistogram& histogram, const NumberFormat& format, float scale) {
+  return model_of(histogram, format, scale).error;
+}
+
+std::vector<HeadError> errors_of(const CacheStatistics& cache, CacheSite site, const NumberFormat& format,
+                                 std::span<const float> scales) {
+  const SiteStatistics& statistics = cache.at(site);
+  const auto width = static_cast<size_t>(width_of(cache.layout, site));
+  std::vector<HeadError> errors;
+  for (size_t head = 0; head < statistics.heads.size(); ++head) {
+    const double scale = scales[scales.size() == 1 ? 0 : head];
+    const HeadModel model = model_of(statistics.heads[head].histogram, format, scale);
+    HeadError error = model.error;
+    if (site == CacheSite::Value)
+      for (size_t c = 0; c < width; ++c)
+        error.lost = std::max(error.lost, lost_of(statistics.channels[head * width + c], model, format.max * scale));
+    if (site == CacheSite::Key) add_noise(cache, head, model, error);
+    errors.push_back(error);
+  }
+  return errors;
+}
+
+}  // namespace kvcal

@@ -1,0 +1,56 @@
+#include "solve/options.h"
+
+#include <array>
+#include <cmath>
+
+#include "base/error.h"
+#include "base/number_text.h"
+#include "solve/format.h"
+#include "solve/policies.h"
+
+namespace kvcal {
+namespace {
+
+// Scales a million times too large leave nothing of any format (fp8_e4m3 loses its first bit at 2^14).
+constexpr double kMaxHeadroom = 0x1p20;
+
+std::string text_of(double value) { return std::isfinite(value) ? shortest_double(value) : std::to_string(value); }
+
+void check_limit(const char* name, double value, double largest) {
+  if (!(value >= 0 && value <= largest))
+    fail("limit " + std::string(name) + " is " + text_of(value) + ", expected 0 to " + text_of(largest));
+}
+
+}  // namespace
+
+std::string_view name_of(Granularity granularity) { return granularity == Granularity::Head ? "head" : "tensor"; }
+
+Granularity granularity_from_name(std::string_view name) {
+  if (name == "tensor") return Granularity::Tensor;
+  if (name == "head") return Granularity::Head;
+  static const std::array<std::string, 2> known = {"tensor", "head"};
+  fail_unknown("granularity", name, known);
+}
+
+void check(const SolveOptions& options) {
+  policy_named(options.policy);
+  number_format(options.format);
+  const double headroom = headroom_of(options);
+  if (!(headroom >= 1 && headroom <= kMaxHeadroom))
+    fail("headroom is " + text_of(headroom) + ", expected 1 to 1048576: below 1 the largest values would be clipped");
+  if (!(options.percentile > 0 && options.percentile <= 100))
+    fail("percentile is " + text_of(options.percentile) + ", expected above 0 and at most 100");
+  if (options.max_model_len < 0)
+    fail("max-model-len is " + std::to_string(options.max_model_len) + ", expected a number of tokens");
+  check_limit("clipped", options.limits.clipped, 1);
+  check_limit("lost", options.limits.lost, 1);
+  check_limit("noise", options.limits.noise, 1e6);
+  check_limit("dominating", options.limits.dominating, 1);
+  check_limit("growth", options.limits.growth, 1e6);
+}
+
+double headroom_of(const SolveOptions& options) {
+  return options.headroom.value_or(number_format(options.format).default_headroom);
+}
+
+}  // namespace kvcal

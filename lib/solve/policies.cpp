@@ -1,0 +1,63 @@
+#include "solve/policies.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "base/error.h"
+#include "base/portable_math.h"
+
+namespace kvcal {
+namespace {
+
+constexpr std::array kPolicies = {
+    PolicyEntry{"absmax", absmax_scale, true, "largest magnitude with headroom; nothing measured is clipped"},
+    PolicyEntry{"pow2", pow2_scale, true, "absmax rounded up to a power of two; small drifts leave the file unchanged"},
+    PolicyEntry{"percentile", percentile_scale, false, "clips what lies above a quantile of the magnitudes"},
+    PolicyEntry{"mse", mse_scale, false, "smallest squared error; for int8"},
+    PolicyEntry{"kl", kl_scale, false, "smallest divergence of the distribution; for int8"},
+};
+
+// 8 steps per octave, 4 octaves to each side (design 7).
+constexpr int kStepsPerOctave = 8;
+constexpr int kOctaves = 4;
+// Costs this close are equal: sums of rounding errors carry about that much noise from the values at hand.
+constexpr double kTie = 1e-6;
+
+}  // namespace
+
+std::span<const PolicyEntry> policies() { return kPolicies; }
+
+const PolicyEntry& policy_named(std::string_view name) {
+  const auto found = std::find_if(kPolicies.begin(), kPolicies.end(), [&](const auto& p) { return p.name == name; });
+  if (found == kPolicies.end()) fail_unknown("policy", name, policy_names());
+  return *found;
+}
+
+std::vector<std::string> policy_names() {
+  std::vector<std::string> names;
+  for (const PolicyEntry& p : kPolicies) names.emplace_back(p.name);
+  return names;
+}
+
+std::vector<double> scale_candidates(const PolicyInput& in) {
+  std::array<double, kStepsPerOctave> fractions{};
+  for (int i = 0; i < kStepsPerOctave; ++i)
+    fractions[static_cast<size_t>(i)] = i == 0 ? 1.0 : portable_pow(2.0, static_cast<double>(i) / kStepsPerOctave);
+  std::vector<double> candidates;
+  for (int octave = -kOctaves; octave < kOctaves; ++octave)
+    for (const double fraction : fractions)
+      candidates.push_back(std::ldexp(in.range / in.format.max, octave) * fraction);
+  candidates.push_back(std::ldexp(in.range / in.format.max, kOctaves));
+  return candidates;
+}
+
+double cheapest(std::span<const double> candidates, std::span<const double> costs) {
+  const double least = *std::min_element(costs.begin(), costs.end());
+  double best = candidates.front();
+  for (size_t i = 0; i < candidates.size(); ++i)
+    if (costs[i] <= least * (1 + kTie)) best = candidates[i];
+  return best;
+}
+
+}  // namespace kvcal

@@ -1,0 +1,164 @@
+#include "solve/solve.h"
+
+#include <algorithm>
+#include <map>
+
+#include "base/error.h"
+#include "solve/policies.h"
+
+namespace kvcal {
+namespace {
+
+// Values outside a backend's counting range that a run may have (design 6).
+constexpr double kMaxOutside = 1e-6;
+
+std::string title(const CacheStatistics& cache, CacheSite site) {
+  return "layer " + std::to_string(cache.layout.layer) + " (" + cache.layout.name + "), " + std::string(name_of(site));
+}
+
+/// ", largest value in prompt 'x'" where the head has one.
+std::string seen_in(const HeadStatistics& head, const RunRecord& run) {
+  const auto prompt = static_cast<size_t>(head.where.prompt);
+  if (head.absmax == 0 || prompt >= run.prompt_ids.size()) return "";
+  return "; its largest value is in prompt " + quoted(run.prompt_ids[prompt]);
+}
+
+void check_head(const HeadStatistics& head, const RunRecord& run) {
+  const MagnitudeHistogram& h = head.histogram;
+  const uint64_t n = h.observations();
+  if (n == 0) fail("no observations, so there is nothing to make a scale from");
+  if (h.nans + h.infinities > 0)
+    fail(std::to_string(h.nans) + " NaN and " + std::to_string(h.infinities) + " infinite of " + std::to_string(n) +
+         " values: the checkpoint or its loading is broken" + seen_in(head, run));
+  if (static_cast<double>(h.under + h.over) > kMaxOutside * static_cast<double>(n))
+    fail(std::to_string(h.under) + " values below and " + std::to_string(h.over) +
+         " above the range that was counted, of " + std::to_string(n) + ", expected at most one in a million" +
+         seen_in(head, run));
+  if (head.absmax == 0)
+    fail("all " + std::to_string(n) + " values of " + std::to_string(run.prompt_ids.size()) +
+         " prompts are zero, so there is nothing to make a scale from");
+}
+
+void check_site(const CacheStatistics& cache, CacheSite site, const RunRecord& run) {
+  const SiteStatistics& s = cache.at(site);
+  if (s.n_tokens == 0 || s.heads.empty()) fail(title(cache, site) + ": no observations");
+  for (size_t head = 0; head < s.heads.size(); ++head)
+    while_doing(title(cache, site) + ", head " + std::to_string(head), [&] { check_head(s.heads[head], run); });
+}
+
+MagnitudeHistogram pooled(const SiteStatistics& site) {
+  std::map<uint16_t, uint64_t> counts;
+  MagnitudeHistogram all;
+  for (const HeadStatistics& head : site.heads) {
+    for (const auto& [code, count] : head.histogram.counts) counts[code] += count;
+    all.zeros += head.histogram.zeros;
+    all.under += head.histogram.under;
+    all.over += head.histogram.over;
+  }
+  all.counts.assign(counts.begin(), counts.end());
+  return all;
+}
+
+float chosen_scale(const MagnitudeHistogram& histogram, double range, const SolveOptions& options) {
+  const PolicyInput input = {histogram, number_format(options.format), range, headroom_of(options), options.percentile};
+  return scale_rounded_up(policy_named(options.policy).scale(input));
+}
+
+/// The scales in force: one, or one per head.
+std::span<const float> scales_of(const SolvedSite& site) {
+  return site.scale_per_head.empty() ? std::span(&site.scale, 1) : std::span<const float>(site.scale_per_head);
+}
+
+void solve_scales(const CacheStatistics& cache, CacheSite site, const SolveOptions& options, SolvedSite& out) {
+  const SiteStatistics& s = cache.at(site);
+  const double range = out.provides_for_envelope ? *out.envelope : out.absmax;
+  out.scale = while_doing(title(cache, site), [&] { return chosen_scale(pooled(s), range, options); });
+  if (options.granularity == Granularity::Tensor) return;
+  for (size_t head = 0; head < s.heads.size(); ++head) {
+    const double head_range = out.provides_for_envelope ? *key_envelope(cache, static_cast<int64_t>(head))
+                                                        : static_cast<double>(magnitude_of(s.heads[head].absmax));
+    out.scale_per_head.push_back(while_doing(title(cache, site) + ", head " + std::to_string(head), [&] {
+      return chosen_scale(s.heads[head].histogram, head_range, options);
+    }));
+  }
+}
+
+SolvedSite solve_site(const CacheStatistics& cache, CacheSite site, const RunRecord& run, const SolveOptions& options) {
+  const SiteStatistics& s = cache.at(site);
+  const NumberFormat& format = number_format(options.format);
+  constexpr float kOne = 1;
+  SolvedSite out;
+  out.absmax = absmax_of(s);
+  if (site == CacheSite::Key) out.envelope = key_envelope(cache);
+  out.provides_for_envelope =
+      out.envelope && policy_named(options.policy).uses_headroom && exceeds_measured_length(run, options);
+  solve_scales(cache, site, options, out);
+  out.at_scale = errors_of(cache, site, format, scales_of(out));
+  out.at_one = errors_of(cache, site, format, std::span(&kOne, 1));
+  out.verdict = verdict_of(out.at_scale, out.at_one, options.limits);
+  out.growth = growth_of(s, run, options.limits.growth);
+  return out;
+}
+
+JointScale solve_joint(const CacheStatistics& cache, const SolvedCache& solved, const SolveOptions& options) {
+  const NumberFormat& format = number_format(options.format);
+  JointScale joint;
+  joint.scale = std::max(solved.key.scale, solved.value.scale);
+  joint.key = errors_of(cache, CacheSite::Key, format, std::span(&joint.scale, 1));
+  joint.value = errors_of(cache, CacheSite::Value, format, std::span(&joint.scale, 1));
+  joint.key_verdict = verdict_of(joint.key, solved.key.at_one, options.limits);
+  joint.value_verdict = verdict_of(joint.value, solved.value.at_one, options.limits);
+  const auto lost = [](Verdict with_joint, Verdict with_own) {
+    return with_joint == Verdict::Inadequate && with_own != Verdict::Inadequate;
+  };
+  joint.loses_key = lost(joint.key_verdict, solved.key.verdict);
+  joint.loses_value = lost(joint.value_verdict, solved.value.verdict);
+  return joint;
+}
+
+}  // namespace
+
+const SolvedSite& SolvedCache::at(CacheSite site) const {
+  return site == CacheSite::Key ? key : site == CacheSite::Value ? value : query;
+}
+
+SolvedCache solve_cache(const CacheStatistics& cache, const RunRecord& run, const SolveOptions& options) {
+  check(options);
+  for (const CacheSite site : kCacheSites) check_site(cache, site, run);
+  SolvedCache solved;
+  solved.key = solve_site(cache, CacheSite::Key, run, options);
+  solved.value = solve_site(cache, CacheSite::Value, run, options);
+  solved.query = solve_site(cache, CacheSite::Query, run, options);
+  solved.joint = solve_joint(cache, solved, options);
+  return solved;
+}
+
+std::optional<double> key_envelope(const CacheStatistics& cache, int64_t head) {
+  const KvLayout& layout = cache.layout;
+  const SiteStatistics& keys = cache.at(CacheSite::Key);
+  const int64_t n_pairs = pairs_of(layout, CacheSite::Key);
+  if (n_pairs == 0 || keys.pair_norm.empty()) return std::nullopt;
+  const int64_t first = head < 0 ? 0 : head, last = head < 0 ? layout.n_kv_heads : head + 1;
+  double envelope = 0;
+  for (int64_t h = first; h < last; ++h) {
+    for (int64_t pair = 0; pair < n_pairs; ++pair)
+      envelope = std::max(envelope, keys.pair_norm[static_cast<size_t>(h * n_pairs + pair)]);
+    // Channels that do not turn keep the size they were seen with; those that do are below the norm of their pair.
+    envelope = std::max(envelope, static_cast<double>(magnitude_of(keys.heads[static_cast<size_t>(h)].absmax)));
+  }
+  return envelope;
+}
+
+int64_t max_model_len_of(const RunRecord& run, const SolveOptions& options) {
+  if (options.max_model_len > 0) return options.max_model_len;
+  return run.model.is_object() ? get_int_or(run.model, "max_positions", 0, "model.") : 0;
+}
+
+bool exceeds_measured_length(const RunRecord& run, const SolveOptions& options) {
+  const int64_t allowed = max_model_len_of(run, options);
+  const int64_t seen = run.calibration.is_object() ? get_int_or(run.calibration, "longest", 0, "calibration.") : 0;
+  // Unknown lengths are taken for the worst: providing for more than needed costs nothing.
+  return allowed == 0 || seen == 0 || allowed > seen;
+}
+
+}  // namespace kvcal
