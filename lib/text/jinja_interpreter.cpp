@@ -3,32 +3,10 @@
 #include <algorithm>
 #include <deque>
 
+#include "text/jinja_evaluator.h"
+
 namespace kvcal::jinja {
 namespace {
-
-// Names of one frame: the template, an iteration of a loop, a call of a macro, a block. Lookups go outwards.
-struct Scope {
-  Scope* outer = nullptr;
-  std::vector<std::pair<std::string, Value>> names;
-
-  void set(const std::string& name, Value v) {
-    for (auto& [key, value] : names)
-      if (key == name) {
-        value = std::move(v);
-        return;
-      }
-    names.emplace_back(name, std::move(v));
-  }
-  const Value* find(const std::string& name) const {
-    for (const Scope* s = this; s; s = s->outer)
-      for (const auto& [key, value] : s->names)
-        if (key == name) return &value;
-    return nullptr;
-  }
-};
-
-// Expressions and statements inside each other, macros included: bounds the stack that running a template takes.
-constexpr size_t kDeepestNesting = 1000;
 
 enum class Flow { Next, Break, Continue };
 
@@ -112,24 +90,8 @@ class Interpreter {
     return Flow::Next;
   }
 
-  class Nesting {
-   public:
-    explicit Nesting(Interpreter& in) : in_(in) {
-      if (++in.nesting_ > kDeepestNesting) {
-        --in.nesting_;
-        fail("expressions and blocks inside each other, deeper than " + std::to_string(kDeepestNesting) + " levels");
-      }
-    }
-    ~Nesting() { --in_.nesting_; }
-    Nesting(const Nesting&) = delete;
-    Nesting& operator=(const Nesting&) = delete;
-
-   private:
-    Interpreter& in_;
-  };
-
   Flow execute(const Stmt& s, Scope& scope) {
-    const Nesting guard(*this);
+    const Nesting guard(eval_.nesting());
     rt_.step();
     rt_.line = s.line;
     switch (s.kind) {
@@ -137,7 +99,7 @@ class Interpreter {
         write(s.text);
         break;
       case StmtKind::Print: {
-        const Value v = evaluate(*s.exprs[0], scope);
+        const Value v = eval_.evaluate(*s.exprs[0], scope);
         rt_.line = s.line;
         write(to_str(v));
         break;
@@ -145,10 +107,10 @@ class Interpreter {
       case StmtKind::If:
         return execute_if(s, scope);
       case StmtKind::For:
-        execute_for(s, evaluate(*s.exprs[0], scope), scope, 0);
+        execute_for(s, eval_.evaluate(*s.exprs[0], scope), scope, 0);
         break;
       case StmtKind::Set:
-        assign(*s.target, evaluate(*s.exprs[0], scope), scope);
+        assign(*s.target, eval_.evaluate(*s.exprs[0], scope), scope);
         break;
       case StmtKind::SetBlock:
       case StmtKind::Filter:
@@ -176,7 +138,7 @@ class Interpreter {
 
   Flow execute_if(const Stmt& s, Scope& scope) {
     for (size_t i = 0; i < s.exprs.size(); ++i)
-      if (evaluate(*s.exprs[i], scope).truthy()) return execute(s.branches[i], scope);
+      if (eval_.evaluate(*s.exprs[i], scope).truthy()) return execute(s.branches[i], scope);
     return s.branches.size() > s.exprs.size() ? execute(s.branches.back(), scope) : Flow::Next;
   }
 
@@ -184,7 +146,7 @@ class Interpreter {
     LocalScope inner(*this, &scope);
     Flow flow = Flow::Next;
     Value v = Value::text(captured([&] { flow = execute(s.branches[0], *inner); }));
-    for (const ExprPtr& f : s.filters) v = apply_filter(*f, v, *inner);
+    for (const ExprPtr& f : s.filters) v = eval_.filter(*f, v, *inner);
     if (s.kind == StmtKind::SetBlock)
       assign(*s.target, std::move(v), scope);
     else
@@ -194,7 +156,7 @@ class Interpreter {
 
   Flow execute_with(const Stmt& s, Scope& scope) {
     LocalScope inner(*this, &scope);
-    for (size_t i = 0; i < s.targets.size(); ++i) assign(*s.targets[i], evaluate(*s.exprs[i], scope), *inner);
+    for (size_t i = 0; i < s.targets.size(); ++i) assign(*s.targets[i], eval_.evaluate(*s.exprs[i], scope), *inner);
     return execute(s.branches[0], *inner);
   }
 
@@ -207,7 +169,7 @@ class Interpreter {
       std::erase_if(*items, [&](const Value& v) {
         LocalScope probe(*this, &scope);
         assign(*s.target, v, *probe);
-        return !evaluate(*s.exprs[1], *probe).truthy();
+        return !eval_.evaluate(*s.exprs[1], *probe).truthy();
       });
     if (items->empty()) {
       if (s.branches.size() > 1) {
@@ -241,8 +203,8 @@ class Interpreter {
   void execute_call(const Stmt& s, Scope& scope) {
     const Expr& call = *s.exprs[0];
     keep_scopes();
-    const Value function = evaluate(*call.items[0], scope);
-    Arguments arguments = evaluate_arguments(call.call, scope);
+    const Value function = eval_.evaluate(*call.items[0], scope);
+    Arguments arguments = eval_.arguments(call.call, scope);
     arguments.named.emplace_back("caller", make_macro(s.macro, scope));
     write(to_str(rt_.call(function, arguments)));
   }
@@ -307,14 +269,14 @@ class Interpreter {
     for (size_t i = 0; i < n; ++i) {
       if (given[i]) continue;
       inner.set(m.parameters[i], i < required ? Value::undefined("parameter '" + m.parameters[i] + "' was not provided")
-                                              : evaluate(*m.defaults[i - required], inner));
+                                              : eval_.evaluate(*m.defaults[i - required], inner));
     }
   }
 
   void assign(const Expr& target, Value v, Scope& scope) {
     if (target.kind == ExprKind::Name) return scope.set(target.name, std::move(v));
     if (target.kind == ExprKind::Attribute) {
-      const Value object = lookup(target.items[0]->name, scope);
+      const Value object = eval_.lookup(target.items[0]->name, scope);
       Namespace* n = object.as_namespace();
       if (!n)
         fail("cannot assign attribute '" + target.name + "' of '" + type_name(object) + "', expected a namespace");
@@ -333,134 +295,8 @@ class Interpreter {
     for (size_t i = 0; i < items.size(); ++i) assign(*target.items[i], items[i], scope);
   }
 
-  Value lookup(const std::string& name, const Scope& scope) {
-    if (const Value* v = scope.find(name)) return *v;
-    Value global = find_global(name);
-    return global.is_undefined() ? Value::undefined("'" + name + "' is undefined") : global;
-  }
-
-  Arguments evaluate_arguments(const CallArguments& call, Scope& scope) {
-    Arguments out;
-    for (const ExprPtr& e : call.positional) out.positional.push_back(evaluate(*e, scope));
-    if (call.star)
-      for (Value& v : iterate(evaluate(*call.star, scope))) out.positional.push_back(std::move(v));
-    for (const auto& [name, e] : call.named) out.named.emplace_back(name, evaluate(*e, scope));
-    if (call.double_star) {
-      const Value v = evaluate(*call.double_star, scope);
-      if (!v.as_dict()) fail("** needs a dict, not " + type_name(v));
-      for (const auto& [key, value] : v.as_dict()->items) out.named.emplace_back(to_str(key), value);
-    }
-    return out;
-  }
-
-  Value apply_filter(const Expr& e, const Value& input, Scope& scope) {
-    Arguments arguments = evaluate_arguments(e.call, scope);
-    rt_.line = e.line;
-    return rt_.call_filter(e.name, input, arguments);
-  }
-
-  Value evaluate_compare(const Expr& e, Scope& scope) {
-    Value left = evaluate(*e.items[0], scope);
-    for (size_t i = 0; i < e.ops.size(); ++i) {
-      Value right = evaluate(*e.items[i + 1], scope);
-      if (!rt_.compare(e.ops[i], left, right)) return Value::boolean(false);
-      left = std::move(right);
-    }
-    return Value::boolean(true);
-  }
-
-  Value evaluate_dict(const Expr& e, Scope& scope) {
-    Dict d;
-    for (size_t i = 0; i < e.items.size(); i += 2) {
-      const Value key = evaluate(*e.items[i], scope);
-      d.set(key, evaluate(*e.items[i + 1], scope));
-    }
-    rt_.charge(d.items.size() * sizeof(Value));
-    return Value::dict(std::move(d));
-  }
-
-  Value evaluate_item(const Expr& e, Scope& scope) {
-    const Value object = evaluate(*e.items[0], scope);
-    const Expr& key = *e.items[1];
-    if (key.kind != ExprKind::Slice) return rt_.item(object, evaluate(key, scope));
-    Value bounds[3];
-    for (size_t i = 0; i < 3; ++i) bounds[i] = key.items[i] ? evaluate(*key.items[i], scope) : Value::none();
-    return rt_.slice(object, bounds[0], bounds[1], bounds[2]);
-  }
-
-  Value evaluate_call(const Expr& e, Scope& scope) {
-    const Value function = evaluate(*e.items[0], scope);
-    Arguments arguments = evaluate_arguments(e.call, scope);
-    rt_.line = e.line;
-    if (LoopState* loop = function.as_loop()) {
-      if (!loop->recurse) fail("the loop is called, but it is not marked 'recursive'");
-      return loop->recurse(rt_, arguments);
-    }
-    return rt_.call(function, arguments);
-  }
-
-  Value evaluate_unary(const Expr& e, Scope& scope) {
-    const Value v = evaluate(*e.items[0], scope);
-    if (e.name == "not") return Value::boolean(!v.truthy());
-    if (e.name == "-") return rt_.negative(v);
-    return rt_.negative(rt_.negative(v));
-  }
-
-  Value evaluate(const Expr& e, Scope& scope) {
-    const Nesting guard(*this);
-    rt_.step();
-    rt_.line = e.line;
-    switch (e.kind) {
-      case ExprKind::Constant:
-        return e.constant;
-      case ExprKind::Name:
-        return lookup(e.name, scope);
-      case ExprKind::List:
-      case ExprKind::Tuple: {
-        Values items;
-        for (const ExprPtr& item : e.items) items.push_back(evaluate(*item, scope));
-        return rt_.list(std::move(items), e.kind == ExprKind::List ? SequenceKind::List : SequenceKind::Tuple);
-      }
-      case ExprKind::DictLiteral:
-        return evaluate_dict(e, scope);
-      case ExprKind::Unary:
-        return evaluate_unary(e, scope);
-      case ExprKind::Binary: {
-        const Value left = evaluate(*e.items[0], scope);
-        return rt_.binary(e.name, left, evaluate(*e.items[1], scope));
-      }
-      case ExprKind::And:
-      case ExprKind::Or: {
-        Value left = evaluate(*e.items[0], scope);
-        return left.truthy() == (e.kind == ExprKind::Or) ? left : evaluate(*e.items[1], scope);
-      }
-      case ExprKind::Compare:
-        return evaluate_compare(e, scope);
-      case ExprKind::Conditional:
-        if (evaluate(*e.items[0], scope).truthy()) return evaluate(*e.items[1], scope);
-        if (e.items.size() > 2) return evaluate(*e.items[2], scope);
-        return Value::undefined("the inline if-expression has no else and its condition is false");
-      case ExprKind::Attribute:
-        return rt_.attribute(evaluate(*e.items[0], scope), e.name);
-      case ExprKind::Item:
-        return evaluate_item(e, scope);
-      case ExprKind::Slice:
-        fail("a slice among several subscripts is not supported");
-      case ExprKind::Call:
-        return evaluate_call(e, scope);
-      case ExprKind::Filter:
-        return apply_filter(e, evaluate(*e.items[0], scope), scope);
-      case ExprKind::Test: {
-        const Value v = evaluate(*e.items[0], scope);
-        Arguments arguments = evaluate_arguments(e.call, scope);
-        rt_.line = e.line;
-        return Value::boolean(rt_.call_test(e.name, v, arguments));
-      }
-    }
-    return Value();
-  }
-
   Runtime rt_;
+  Evaluator eval_{rt_};
   std::deque<Scope> scopes_;       // a deque: references stay valid
   size_t scopes_with_macros_ = 0;  // this many of them may be referred to by macros
   size_t depth_ = 0;               // of macros
