@@ -37,7 +37,7 @@ struct ArtifactError {
 
 /// Relative growth of the absmax; see solve/convergence.h for the rule.
 struct ArtifactGrowth {
-  std::vector<float> per_pass;
+  std::vector<std::optional<float>> per_pass;
   std::optional<float> last_quarter, position;
   bool converged = false;
   bool operator==(const ArtifactGrowth&) const = default;
@@ -63,6 +63,7 @@ struct ArtifactSite {
 struct ArtifactJoint {
   float scale = 0;
   Verdict key = Verdict::Neutral, value = Verdict::Neutral;
+  bool loses_key = false, loses_value = false;  // inadequate with this scale, but not with its own
   float lost_key = 0, lost_value = 0, noise = 0;
   Verdict verdict() const { return std::max(key, value); }
   bool operator==(const ArtifactJoint&) const = default;
@@ -109,7 +110,7 @@ Json to_json(const Artifact& artifact);
 std::string artifact_text(const Artifact& artifact);
 
 /// The reverse. Throws Error with the path of the member ("layers[3].key.scale") that is missing, of the wrong type or
-/// out of range; scales must be positive and finite. Reads format version 1.0.
+/// out of range; scales must be positive and finite. Reads versions 1.x; members it does not know are dropped.
 Artifact artifact_from_json(const Json& json);
 
 /// Reads a file of at most 64 MiB; errors begin with its path.

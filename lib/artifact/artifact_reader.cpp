@@ -1,0 +1,278 @@
+// Files come from strangers: every member is looked up with its path, checked for type and range, and nothing is
+// indexed before its size is known.
+#include <cfloat>
+#include <charconv>
+#include <cmath>
+#include <limits>
+
+#include "artifact/artifact.h"
+#include "base/number_text.h"
+
+namespace kvcal {
+namespace {
+
+constexpr size_t kMaxBytes = size_t{64} << 20;
+// Far beyond any model, and small enough that a hostile index cannot make us allocate much.
+constexpr int64_t kMaxLayers = 1 << 20;
+
+/// How base/json.h names a member in its messages.
+std::string member_at(const std::string& path) { return "key " + quoted(path); }
+
+/// An object and the path that leads to it, "layers[3].key.".
+struct Object {
+  const Json& json;
+  std::string where;
+
+  const Json& at(const char* key) const {
+    const Json* member = find_member(json, key);
+    if (member == nullptr) fail(member_at(where + key) + " is missing");
+    return *member;
+  }
+  Object object(const char* key) const {
+    const Json& member = at(key);
+    if (!member.is_object()) fail(member_at(where + key) + " is " + member.type_name() + ", expected an object");
+    return {member, where + key + "."};
+  }
+  const Json& array(const char* key) const {
+    const Json& member = at(key);
+    if (!member.is_array()) fail(member_at(where + key) + " is " + member.type_name() + ", expected an array");
+    return member;
+  }
+  std::string string(const char* key) const { return get_string(json, key, where); }
+  bool boolean(const char* key) const {
+    const Json& member = at(key);
+    if (!member.is_boolean()) fail(member_at(where + key) + " is " + member.type_name() + ", expected true or false");
+    return member.get<bool>();
+  }
+  int64_t count(const char* key, int64_t largest = std::numeric_limits<int64_t>::max()) const {
+    const int64_t value = get_int(json, key, where);
+    if (value < 0 || value > largest)
+      fail(member_at(where + key) + " is " + std::to_string(value) + ", expected 0 to " + std::to_string(largest));
+    return value;
+  }
+};
+
+float float_from(const Json& value, const std::string& path) {
+  if (!value.is_number()) fail(member_at(path) + " is " + value.type_name() + ", expected a number");
+  const double number = value.get<double>();
+  if (!(std::fabs(number) <= static_cast<double>(FLT_MAX))) fail(member_at(path) + " is outside the range of float32");
+  return static_cast<float>(number);
+}
+
+float at_least_zero(const Json& value, const std::string& path) {
+  const float number = float_from(value, path);
+  if (number < 0) fail(member_at(path) + " is " + shortest_float(number) + ", expected at least 0");
+  return number;
+}
+
+float scale_from(const Json& value, const std::string& path) {
+  const float number = float_from(value, path);
+  if (!(number > 0) || !std::isnormal(number))
+    fail(member_at(path) + " is " + shortest_float(number) + ", expected a positive normal float32");
+  return number;
+}
+
+using ReadFloat = float (*)(const Json&, const std::string&);
+
+std::vector<float> floats(const Object& o, const char* key, ReadFloat read) {
+  std::vector<float> out;
+  for (const Json& value : o.array(key))
+    out.push_back(read(value, o.where + key + "[" + std::to_string(out.size()) + "]"));
+  return out;
+}
+
+std::optional<float> optional_float(const Object& o, const char* key, ReadFloat read) {
+  const Json* member = find_member(o.json, key);
+  if (member == nullptr) return std::nullopt;
+  return read(*member, o.where + key);
+}
+
+/// Names in a file become our values; an unknown one is an error with its path.
+template <class F>
+auto named(const Object& o, const char* key, F from_name) {
+  const std::string name = o.string(key);
+  return while_doing(o.where + key, [&] { return from_name(name); });
+}
+
+ArtifactError error_from(const Object& o) {
+  const auto number = [&](const char* key) { return at_least_zero(o.at(key), o.where + key); };
+  ArtifactError e;
+  e.at_scale = number("at_scale");
+  e.at_one = number("at_one");
+  e.clipped_at_scale = number("clipped_at_scale");
+  e.clipped_at_one = number("clipped_at_one");
+  e.lost_at_scale = number("lost_at_scale");
+  e.lost_at_one = number("lost_at_one");
+  e.noise_at_scale = optional_float(o, "noise_at_scale", at_least_zero);
+  e.noise_at_one = optional_float(o, "noise_at_one", at_least_zero);
+  e.dominating_at_scale = optional_float(o, "dominating_at_scale", at_least_zero);
+  return e;
+}
+
+ArtifactWhere where_from(const Object& o) {
+  ArtifactWhere w;
+  w.pass = o.count("pass");
+  w.prompt = o.string("prompt");
+  w.token = o.count("token");
+  w.position = o.count("position");
+  w.head = o.count("head");
+  w.channel = o.count("channel");
+  return w;
+}
+
+ArtifactGrowth growth_from(const Object& o) {
+  ArtifactGrowth g;
+  for (const Json& value : o.array("per_pass")) {
+    const std::string path = o.where + "per_pass[" + std::to_string(g.per_pass.size()) + "]";
+    g.per_pass.push_back(value.is_null() ? std::nullopt : std::optional(at_least_zero(value, path)));
+  }
+  g.last_quarter = optional_float(o, "last_quarter", at_least_zero);
+  g.position = optional_float(o, "position", float_from);
+  g.converged = o.boolean("converged");
+  return g;
+}
+
+ArtifactSite site_from(const Object& o, int64_t n_heads) {
+  ArtifactSite s;
+  s.scale = scale_from(o.at("scale"), o.where + "scale");
+  s.absmax = scale_from(o.at("absmax"), o.where + "absmax");
+  s.envelope = optional_float(o, "envelope", scale_from);
+  if (find_member(o.json, "uses_envelope") != nullptr) s.uses_envelope = o.boolean("uses_envelope");
+  s.observations = static_cast<uint64_t>(o.count("observations"));
+  s.verdict = named(o, "verdict", verdict_from_name);
+  if (find_member(o.json, "scale_per_head") != nullptr) s.scale_per_head = floats(o, "scale_per_head", scale_from);
+  s.absmax_per_head = floats(o, "absmax_per_head", scale_from);
+  const auto n = static_cast<size_t>(n_heads);
+  const auto check_size = [&](const char* key, size_t size) {
+    if (size != n)
+      fail(member_at(o.where + key) + " has " + std::to_string(size) + " numbers, expected " + std::to_string(n) +
+           " (one per head)");
+  };
+  check_size("absmax_per_head", s.absmax_per_head.size());
+  if (!s.scale_per_head.empty()) check_size("scale_per_head", s.scale_per_head.size());
+  s.absmax_by_position = floats(o, "absmax_by_position", at_least_zero);
+  s.error = error_from(o.object("error"));
+  s.where = where_from(o.object("where"));
+  s.growth = growth_from(o.object("growth"));
+  return s;
+}
+
+ArtifactJoint joint_from(const Object& o) {
+  ArtifactJoint j;
+  j.scale = scale_from(o.at("scale"), o.where + "scale");
+  j.key = named(o, "key", verdict_from_name);
+  j.value = named(o, "value", verdict_from_name);
+  j.loses_key = o.boolean("loses_key");
+  j.loses_value = o.boolean("loses_value");
+  j.lost_key = at_least_zero(o.at("lost_key"), o.where + "lost_key");
+  j.lost_value = at_least_zero(o.at("lost_value"), o.where + "lost_value");
+  j.noise = at_least_zero(o.at("noise"), o.where + "noise");
+  if (o.string("verdict") != name_of(j.verdict()))
+    fail(member_at(o.where + "verdict") + " is " + quoted(o.string("verdict")) +
+         ", expected the worse of key and value, '" + std::string(name_of(j.verdict())) + "'");
+  return j;
+}
+
+ArtifactLayer layer_from(const Object& o) {
+  ArtifactLayer l;
+  l.index = static_cast<int>(o.count("index", kMaxLayers));
+  l.name = o.string("name");
+  l.kind = o.string("kind");
+  l.n_heads = o.count("n_heads");
+  l.n_kv_heads = o.count("n_kv_heads");
+  l.head_dim_k = o.count("head_dim_k");
+  l.head_dim_v = o.count("head_dim_v");
+  l.key = site_from(o.object("key"), l.n_kv_heads);
+  l.value = site_from(o.object("value"), l.n_kv_heads);
+  l.query = site_from(o.object("query"), l.n_heads);
+  l.joint = joint_from(o.object("joint"));
+  return l;
+}
+
+ArtifactQuantization quantization_from(const Object& o) {
+  const auto number = [](const Object& in, const char* key) {
+    const double value = get_number(in.json, key, in.where);
+    if (!std::isfinite(value)) fail(member_at(in.where + key) + " is not finite");
+    return value;
+  };
+  ArtifactQuantization q;
+  q.dtype = o.string("dtype");
+  q.max = number(o, "max");
+  q.granularity = named(o, "granularity", granularity_from_name);
+  if (const std::string convention = o.string("convention"); convention != "real = stored * scale")
+    fail(member_at(o.where + "convention") + " is " + quoted(convention) + ", expected 'real = stored * scale'");
+  q.policy = o.string("policy");
+  if (find_member(o.json, "headroom") != nullptr) q.headroom = number(o, "headroom");
+  if (find_member(o.json, "percentile") != nullptr) q.percentile = number(o, "percentile");
+  q.max_model_len = o.count("max_model_len");
+  const Object limits = o.object("limits");
+  q.limits.clipped = number(limits, "clipped");
+  q.limits.lost = number(limits, "lost");
+  q.limits.noise = number(limits, "noise");
+  q.limits.dominating = number(limits, "dominating");
+  q.limits.growth = number(limits, "growth");
+  return q;
+}
+
+std::vector<float> kv_cache_from(const Object& o) {
+  if (const std::string dtype = o.string("dtype"); dtype != "float8_e4m3fn")
+    fail(member_at(o.where + "dtype") + " is " + quoted(dtype) + ", expected 'float8_e4m3fn'");
+  const Object rank = o.object("scaling_factor").object("0");
+  std::vector<float> scales(rank.json.size(), 0.0F);
+  for (const auto& [key, value] : rank.json.items()) {
+    size_t layer = 0;
+    const auto [end, error] = std::from_chars(key.data(), key.data() + key.size(), layer);
+    if (error != std::errc() || end != key.data() + key.size() || layer >= scales.size() || scales[layer] != 0)
+      fail(member_at(rank.where + key) + " is no layer, expected each of 0 to " + std::to_string(scales.size() - 1));
+    scales[layer] = scale_from(value, rank.where + key);
+  }
+  if (scales.empty()) fail(member_at(o.where + "scaling_factor.0") + " has no layers");
+  return scales;
+}
+
+void check_version(const Object& o) {
+  if (const std::string format = o.string("format"); format != kArtifactFormat)
+    fail("format is " + quoted(format) + ", expected '" + kArtifactFormat + "'");
+  // A later minor version adds members that may be ignored (schemas/README.md).
+  if (const std::string version = o.string("version"); !version.starts_with("1."))
+    fail("version is " + quoted(version) + "; this program reads versions 1.x");
+}
+
+}  // namespace
+
+Artifact artifact_from_json(const Json& json) {
+  if (!json.is_object()) fail(std::string("the document is ") + json.type_name() + ", expected an object");
+  const Object o = {json, ""};
+  check_version(o);
+  Artifact a;
+  a.model_type = o.string("model_type");
+  if (find_member(json, "source_date_epoch") != nullptr) a.source_date_epoch = o.count("source_date_epoch");
+  a.model = o.object("model").json;
+  a.quantization = quantization_from(o.object("quantization"));
+  const Json& layers = o.array("layers");
+  for (size_t i = 0; i < layers.size(); ++i) {
+    const std::string path = "layers[" + std::to_string(i) + "]";
+    if (!layers[i].is_object()) fail(member_at(path) + " is " + layers[i].type_name() + ", expected an object");
+    a.layers.push_back(layer_from({layers[i], path + "."}));
+    if (i > 0 && a.layers[i].index <= a.layers[i - 1].index)
+      fail(member_at(path + ".index") + " is " + std::to_string(a.layers[i].index) +
+           ", expected more than that of the layer before");
+  }
+  a.layers_without_kv = o.array("layers_without_kv");
+  a.calibration = o.object("calibration").json;
+  if (find_member(json, "kv_cache") != nullptr)
+    a.kv_cache = kv_cache_from(o.object("kv_cache"));
+  else
+    a.kv_cache_left_out = o.string("kv_cache_left_out");
+  return a;
+}
+
+Artifact read_artifact(const std::filesystem::path& path) {
+  JsonLimits limits;
+  limits.max_bytes = kMaxBytes;
+  limits.max_depth = 32;
+  const Json json = read_json_file(path, limits);
+  return while_doing(quoted(path.string()), [&] { return artifact_from_json(json); });
+}
+
+}  // namespace kvcal

@@ -1,0 +1,129 @@
+#include "artifact/artifact.h"
+#include "artifact/json_text.h"
+
+namespace kvcal {
+namespace {
+
+Json numbers(const std::vector<float>& values) {
+  Json out = Json::array();
+  for (const float v : values) out.push_back(json_number(v));
+  return out;
+}
+
+Json number_or_null(const std::optional<float>& value) { return value ? json_number(*value) : Json(nullptr); }
+
+Json error_json(const ArtifactError& e) {
+  Json out = {{"at_scale", json_number(e.at_scale)},
+              {"at_one", json_number(e.at_one)},
+              {"clipped_at_scale", json_number(e.clipped_at_scale)},
+              {"clipped_at_one", json_number(e.clipped_at_one)},
+              {"lost_at_scale", json_number(e.lost_at_scale)},
+              {"lost_at_one", json_number(e.lost_at_one)}};
+  if (e.noise_at_scale) out["noise_at_scale"] = json_number(*e.noise_at_scale);
+  if (e.noise_at_one) out["noise_at_one"] = json_number(*e.noise_at_one);
+  if (e.dominating_at_scale) out["dominating_at_scale"] = json_number(*e.dominating_at_scale);
+  return out;
+}
+
+Json where_json(const ArtifactWhere& w) {
+  return {{"pass", w.pass},         {"prompt", w.prompt}, {"token", w.token},
+          {"position", w.position}, {"head", w.head},     {"channel", w.channel}};
+}
+
+Json growth_json(const ArtifactGrowth& g) {
+  Json passes = Json::array();
+  for (const auto& pass : g.per_pass) passes.push_back(number_or_null(pass));
+  return {{"per_pass", passes},
+          {"last_quarter", number_or_null(g.last_quarter)},
+          {"position", number_or_null(g.position)},
+          {"converged", g.converged}};
+}
+
+Json site_json(const ArtifactSite& s) {
+  Json out = {{"scale", json_number(s.scale)}, {"absmax", json_number(s.absmax)}};
+  if (s.envelope) out["envelope"] = json_number(*s.envelope);
+  if (s.uses_envelope) out["uses_envelope"] = *s.uses_envelope;
+  out["observations"] = s.observations;
+  out["verdict"] = name_of(s.verdict);
+  if (!s.scale_per_head.empty()) out["scale_per_head"] = numbers(s.scale_per_head);
+  out["absmax_per_head"] = numbers(s.absmax_per_head);
+  out["absmax_by_position"] = numbers(s.absmax_by_position);
+  out["error"] = error_json(s.error);
+  out["where"] = where_json(s.where);
+  out["growth"] = growth_json(s.growth);
+  return out;
+}
+
+Json joint_json(const ArtifactJoint& j) {
+  return {{"scale", json_number(j.scale)},
+          {"verdict", name_of(j.verdict())},
+          {"key", name_of(j.key)},
+          {"value", name_of(j.value)},
+          {"loses_key", j.loses_key},
+          {"loses_value", j.loses_value},
+          {"lost_key", json_number(j.lost_key)},
+          {"lost_value", json_number(j.lost_value)},
+          {"noise", json_number(j.noise)}};
+}
+
+Json layer_json(const ArtifactLayer& l) {
+  return {{"index", l.index},
+          {"name", l.name},
+          {"kind", l.kind},
+          {"n_heads", l.n_heads},
+          {"n_kv_heads", l.n_kv_heads},
+          {"head_dim_k", l.head_dim_k},
+          {"head_dim_v", l.head_dim_v},
+          {"key", site_json(l.key)},
+          {"value", site_json(l.value)},
+          {"query", site_json(l.query)},
+          {"joint", joint_json(l.joint)}};
+}
+
+Json quantization_json(const ArtifactQuantization& q) {
+  Json out = {{"dtype", q.dtype},
+              {"max", q.max},
+              {"granularity", name_of(q.granularity)},
+              {"convention", "real = stored * scale"},
+              {"policy", q.policy}};
+  if (q.headroom) out["headroom"] = *q.headroom;
+  if (q.percentile) out["percentile"] = *q.percentile;
+  out["max_model_len"] = q.max_model_len;
+  out["limits"] = {{"clipped", q.limits.clipped},
+                   {"lost", q.limits.lost},
+                   {"noise", q.limits.noise},
+                   {"dominating", q.limits.dominating},
+                   {"growth", q.limits.growth}};
+  return out;
+}
+
+/// The layout of SGLang's --quantization-param-path (and of vLLM 0.4 to 0.6): tensor-parallel rank, then layer.
+Json kv_cache_json(const std::vector<float>& scales) {
+  Json rank = Json::object();
+  for (size_t layer = 0; layer < scales.size(); ++layer) rank[std::to_string(layer)] = json_number(scales[layer]);
+  return {{"dtype", "float8_e4m3fn"}, {"scaling_factor", {{"0", rank}}}};
+}
+
+}  // namespace
+
+Json to_json(const Artifact& a) {
+  Json layers = Json::array();
+  for (const ArtifactLayer& layer : a.layers) layers.push_back(layer_json(layer));
+  Json out = {{"$schema", kArtifactSchemaFile}, {"format", kArtifactFormat}, {"version", kArtifactVersion}};
+  out["model_type"] = a.model_type;
+  if (a.source_date_epoch) out["source_date_epoch"] = *a.source_date_epoch;
+  out["model"] = a.model;
+  out["quantization"] = quantization_json(a.quantization);
+  out["layers"] = layers;
+  out["layers_without_kv"] = a.layers_without_kv;
+  out["calibration"] = a.calibration;
+  if (a.kv_cache.empty())
+    out["kv_cache_left_out"] = a.kv_cache_left_out;
+  else
+    out["kv_cache"] = kv_cache_json(a.kv_cache);
+  return out;
+}
+
+std::string artifact_text(const Artifact& artifact) { return json_text(to_json(artifact)); }
+
+}  // namespace kvcal

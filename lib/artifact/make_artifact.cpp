@@ -1,0 +1,185 @@
+#include "artifact/make_artifact.h"
+
+#include <algorithm>
+
+#include "solve/format.h"
+#include "solve/policies.h"
+#include "solve/solve.h"
+
+namespace kvcal {
+namespace {
+
+/// The largest of one figure over heads.
+float largest(std::span<const HeadError> heads, double HeadError::*figure) {
+  double worst = 0;
+  for (const HeadError& head : heads) worst = std::max(worst, head.*figure);
+  return static_cast<float>(worst);
+}
+
+ArtifactError error_of_site(const SolvedSite& solved, CacheSite site) {
+  ArtifactError e;
+  e.at_scale = largest(solved.at_scale, &HeadError::error);
+  e.at_one = largest(solved.at_one, &HeadError::error);
+  e.clipped_at_scale = largest(solved.at_scale, &HeadError::clipped);
+  e.clipped_at_one = largest(solved.at_one, &HeadError::clipped);
+  e.lost_at_scale = largest(solved.at_scale, &HeadError::lost);
+  e.lost_at_one = largest(solved.at_one, &HeadError::lost);
+  if (site != CacheSite::Key) return e;
+  e.noise_at_scale = largest(solved.at_scale, &HeadError::noise);
+  e.noise_at_one = largest(solved.at_one, &HeadError::noise);
+  const auto noisiest = std::max_element(solved.at_scale.begin(), solved.at_scale.end(),
+                                         [](const auto& a, const auto& b) { return a.noise < b.noise; });
+  e.dominating_at_scale = static_cast<float>(noisiest->dominating);
+  return e;
+}
+
+ArtifactWhere where_of(const SiteStatistics& site, const RunRecord& run) {
+  const HeadStatistics* best = &site.heads.front();
+  for (const HeadStatistics& head : site.heads)
+    if (head.absmax > best->absmax || (head.absmax == best->absmax && head.where < best->where)) best = &head;
+  const Provenance& w = best->where;
+  if (w.prompt < 0 || static_cast<size_t>(w.prompt) >= run.prompt_ids.size())
+    fail("the statistics place a maximum in prompt " + std::to_string(w.prompt) + " of " +
+         std::to_string(run.prompt_ids.size()));
+  return {w.pass, run.prompt_ids[static_cast<size_t>(w.prompt)], w.token, w.position, w.head, w.channel};
+}
+
+std::optional<float> to_float(const std::optional<double>& value) {
+  return value ? std::optional(static_cast<float>(*value)) : std::nullopt;
+}
+
+ArtifactGrowth growth_from(const Growth& growth) {
+  ArtifactGrowth out;
+  for (const auto& pass : growth.per_pass) out.per_pass.push_back(to_float(pass));
+  out.last_quarter = to_float(growth.last_quarter);
+  out.position = to_float(growth.position);
+  out.converged = growth.converged;
+  return out;
+}
+
+ArtifactSite site_from(const CacheStatistics& cache, CacheSite which, const SolvedSite& solved, const RunRecord& run) {
+  const SiteStatistics& site = cache.at(which);
+  ArtifactSite out;
+  out.scale = solved.scale;
+  out.scale_per_head = solved.scale_per_head;
+  out.absmax = absmax_of(site);
+  out.envelope = to_float(solved.envelope);
+  if (solved.envelope) out.uses_envelope = solved.provides_for_envelope;
+  out.observations = site.n_tokens;
+  for (const HeadStatistics& head : site.heads) out.absmax_per_head.push_back(magnitude_of(head.absmax));
+  out.verdict = solved.verdict;
+  out.error = error_of_site(solved, which);
+  out.where = where_of(site, run);
+  out.growth = growth_from(solved.growth);
+  for (const uint16_t code : site.position_absmax) out.absmax_by_position.push_back(magnitude_of(code));
+  return out;
+}
+
+ArtifactJoint joint_from(const JointScale& joint) {
+  ArtifactJoint out;
+  out.scale = joint.scale;
+  out.key = joint.key_verdict;
+  out.value = joint.value_verdict;
+  out.loses_key = joint.loses_key;
+  out.loses_value = joint.loses_value;
+  out.lost_key = largest(joint.key, &HeadError::lost);
+  out.lost_value = largest(joint.value, &HeadError::lost);
+  out.noise = largest(joint.key, &HeadError::noise);
+  return out;
+}
+
+ArtifactLayer layer_from(const CacheStatistics& cache, const RunRecord& run, const SolveOptions& options) {
+  const KvLayout& layout = cache.layout;
+  const SolvedCache solved = solve_cache(cache, run, options);
+  ArtifactLayer out;
+  out.index = layout.layer;
+  out.name = get_string(run.model, "tensor_prefix", "model.") + layout.name;
+  out.kind = layout.kind;
+  out.n_heads = layout.n_heads;
+  out.n_kv_heads = layout.n_kv_heads;
+  out.head_dim_k = layout.head_dim_k;
+  out.head_dim_v = layout.head_dim_v;
+  out.key = site_from(cache, CacheSite::Key, solved.key, run);
+  out.value = site_from(cache, CacheSite::Value, solved.value, run);
+  out.query = site_from(cache, CacheSite::Query, solved.query, run);
+  out.joint = joint_from(solved.joint);
+  return out;
+}
+
+ArtifactQuantization quantization_from(const RunRecord& run, const SolveOptions& options) {
+  const PolicyEntry& policy = policy_named(options.policy);
+  ArtifactQuantization q;
+  q.dtype = options.format;
+  q.max = number_format(options.format).max;
+  q.granularity = options.granularity;
+  q.policy = options.policy;
+  if (policy.uses_headroom) q.headroom = headroom_of(options);
+  if (options.policy == "percentile") q.percentile = options.percentile;
+  q.max_model_len = max_model_len_of(run, options);
+  q.limits = options.limits;
+  return q;
+}
+
+/// Why the block that SGLang reads cannot be offered, or "".
+std::string reason_against_kv_cache(const Artifact& a) {
+  if (a.quantization.dtype != "fp8_e4m3")
+    return "the layout knows float8_e4m3fn only, these scales are for " + a.quantization.dtype;
+  if (a.model_type.empty()) return "config.json has no model_type, which the layout requires";
+  std::string sites;
+  for (const ArtifactLayer& layer : a.layers)
+    for (const auto& [loses, site] : {std::pair(layer.joint.loses_key, "key"), {layer.joint.loses_value, "value"}})
+      if (loses) sites += (sites.empty() ? "layer " : ", layer ") + std::to_string(layer.index) + " " + site;
+  if (sites.empty()) return "";
+  return "the layout has one scale per layer for key and value, and with the larger of the two these would be lost: " +
+         sites;
+}
+
+void add_kv_cache(const RunRecord& run, Artifact& a) {
+  a.kv_cache_left_out = reason_against_kv_cache(a);
+  if (!a.kv_cache_left_out.empty()) return;
+  a.kv_cache.assign(static_cast<size_t>(get_int(run.model, "n_layers", "model.")), 1.0F);
+  for (const ArtifactLayer& layer : a.layers) a.kv_cache[static_cast<size_t>(layer.index)] = layer.joint.scale;
+}
+
+/// What make_artifact takes from the run record, so that a merged or foreign file fails with a sentence.
+void check_record(const Statistics& statistics) {
+  const RunRecord& run = statistics.run;
+  if (!run.model.is_object()) fail("the statistics do not say which model they are of");
+  if (!run.calibration.is_object())
+    fail("the statistics do not say what was fed: runs of different plans were merged without a new description");
+  if (!run.layers_without_kv.is_array()) fail("the statistics do not say which layers own no cache");
+  if (statistics.caches.empty()) fail("the statistics hold no KV cache: there is nothing to make scales for");
+  constexpr int64_t kMostLayers = 1 << 20;  // a limit for files from strangers, far beyond any model
+  const int64_t n_layers = get_int(run.model, "n_layers", "model.");
+  if (n_layers < 1 || n_layers > kMostLayers) fail("model.n_layers is " + std::to_string(n_layers));
+  int before = -1;
+  for (const CacheStatistics& cache : statistics.caches) {
+    if (cache.layout.layer <= before || cache.layout.layer >= n_layers)
+      fail("the statistics hold a cache of layer " + std::to_string(cache.layout.layer) + " after one of layer " +
+           std::to_string(before) + ", in a model of " + std::to_string(n_layers) + " layers");
+    before = cache.layout.layer;
+  }
+}
+
+}  // namespace
+
+Artifact make_artifact(const Statistics& statistics, const SolveOptions& options) {
+  check(options);
+  check_record(statistics);
+  const RunRecord& run = statistics.run;
+  Artifact a;
+  a.model_type = get_string_or(run.model, "model_type", "", "model.");
+  a.model = run.model;
+  a.quantization = quantization_from(run, options);
+  for (const CacheStatistics& cache : statistics.caches) a.layers.push_back(layer_from(cache, run, options));
+  a.layers_without_kv = run.layers_without_kv;
+  a.calibration = run.calibration;
+  a.calibration["converged"] = std::all_of(a.layers.begin(), a.layers.end(), [](const ArtifactLayer& layer) {
+    return layer.key.growth.converged && layer.value.growth.converged && layer.query.growth.converged;
+  });
+  a.calibration["sanity"] = run.sanity;
+  add_kv_cache(run, a);
+  return a;
+}
+
+}  // namespace kvcal

@@ -1,0 +1,94 @@
+#include "artifact/schema_check.h"
+
+#include <algorithm>
+#include <valijson/adapters/nlohmann_json_adapter.hpp>
+#include <valijson/schema.hpp>
+#include <valijson/schema_parser.hpp>
+#include <valijson/validation_results.hpp>
+#include <valijson/validator.hpp>
+
+namespace kvcal {
+namespace {
+
+using PlainJson = nlohmann::json;  // what the validator's adapter is made for
+using Adapter = valijson::adapters::NlohmannJsonAdapter;
+
+// The standard library's regular expressions recurse once per character; a hostile string could exhaust the stack.
+constexpr size_t kLongestString = 4096;
+
+void append_step(std::string& path, const std::string& member) {
+  if (!path.empty()) path += ".";
+  path += member;
+}
+
+/// "<root>", "[layers]", "[3]", "[key]" as "layers[3].key"; a step into an object is a member even when it is a number.
+std::string path_of(const PlainJson& document, const std::vector<std::string>& context) {
+  std::string path;
+  const PlainJson* here = &document;
+  for (const std::string& step : context) {
+    if (step.size() < 2 || step.front() != '[') continue;  // "<root>"
+    const std::string inside = step.substr(1, step.size() - 2);
+    if (here->is_array()) {
+      path += step;
+      here = &here->at(std::stoul(inside));
+    } else {
+      append_step(path, inside);
+      here = &here->at(inside);
+    }
+  }
+  return path;
+}
+
+/// Says only that a member of this value failed, which has an entry of its own.
+bool repeats_an_inner_error(const std::string& message) {
+  return message.starts_with("Failed to validate against schema associated with property name") ||
+         message.starts_with("Failed to validate item #");
+}
+
+void find_long_strings(const Json& value, const std::string& path, std::vector<SchemaError>& out) {
+  const auto check = [&](const std::string& text, const std::string& where) {
+    if (text.size() > kLongestString)
+      out.push_back({where, "text of " + std::to_string(text.size()) + " bytes, at most " +
+                                std::to_string(kLongestString) + " are read"});
+  };
+  if (value.is_string()) check(value.get_ref<const std::string&>(), path);
+  if (value.is_object())
+    for (const auto& [key, member] : value.items()) {
+      check(key, path);
+      std::string inner = path;
+      append_step(inner, key);
+      find_long_strings(member, inner, out);
+    }
+  if (value.is_array())
+    for (size_t i = 0; i < value.size(); ++i) find_long_strings(value[i], path + "[" + std::to_string(i) + "]", out);
+}
+
+void parse_schema(const PlainJson& json, valijson::Schema& schema) {
+  try {
+    valijson::SchemaParser parser;
+    parser.populateSchema(Adapter(json), schema);
+  } catch (const std::exception& e) {
+    fail(std::string("the schema cannot be used: ") + e.what());
+  }
+}
+
+}  // namespace
+
+std::vector<SchemaError> check_schema(const Json& document, std::string_view schema_text) {
+  std::vector<SchemaError> errors;
+  find_long_strings(document, "", errors);
+  if (!errors.empty()) return errors;
+
+  const PlainJson schema_json = while_doing("the schema", [&] { return PlainJson(parse_json(schema_text)); });
+  valijson::Schema schema;
+  parse_schema(schema_json, schema);
+  const PlainJson plain = document;
+  valijson::ValidationResults results;
+  valijson::Validator().validate(schema, Adapter(plain), &results);
+  for (const auto& error : results)
+    if (!repeats_an_inner_error(error.description))
+      errors.push_back({path_of(plain, error.context), error.description});
+  return errors;
+}
+
+}  // namespace kvcal
