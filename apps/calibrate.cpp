@@ -64,7 +64,6 @@ CalibrationOptions resolve(const CalibrateFlags& flags) {
   CalibrationOptions options = flags.run;
   options.precision = precision_from_name(flags.precision);
   options.memory = bytes_from_text(flags.memory);
-  options.sequences.max_length = flags.prompts.max_length;
   options.sequences.sanity = !flags.no_sanity;
   options.quiet = flags.output.quiet;
   if (options.sequences.passes < 1)
@@ -114,8 +113,12 @@ Exit run(const CalibrateFlags& flags) {
     if (!flags.statistics.empty()) check_writable(flags.statistics, existing(flags));
   }
   OpenedModel model(flags.model);
-  const FedPrompts fed = feed_prompts(flags.model, model.spec().vocab, flags.prompts,
-                                      [&](bool) { return read_prompt_files(flags.prompts); });
+  PromptFlags prompts = flags.prompts;
+  if (prompts.max_length == 0 || prompts.max_length > model.spec().max_positions)
+    prompts.max_length = model.spec().max_positions;
+  options.sequences.max_length = prompts.max_length;
+  const FedPrompts fed =
+      feed_prompts(flags.model, model.spec().vocab, prompts, [&](bool) { return read_prompt_files(prompts); });
   options.prompts_sha256 = fed.sha256;
   const CalibrationPlan plan = plan_calibration(model, tokens_of(fed), options);
   if (!flags.output.quiet) std::cerr << plan_text(plan, model.spec());

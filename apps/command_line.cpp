@@ -18,12 +18,14 @@ namespace {
 
 // In the order of --help: the order in which a new user needs them.
 constexpr void (*kVerbs[])(CLI::App&, Job&) = {
-    add_prompts,
+    add_inspect, add_prompts, add_generate, add_calibrate, add_stats, add_solve, add_validate,
 };
 
 constexpr const char* kFooter =
     "Examples:\n"
-    "  kvcal prompts ./Qwen3-0.6B --prompts chats.jsonl    what the model will be fed\n"
+    "  kvcal inspect ./Qwen3-0.6B                                 which layers own a KV cache, and its size\n"
+    "  kvcal prompts ./Qwen3-0.6B --prompts chats.jsonl           what the model will be fed\n"
+    "  kvcal calibrate ./Qwen3-0.6B -o kv-cache-scales.json       the main job\n"
     "\n"
     "'kvcal VERB --help' explains a verb and shows examples.\n"
     "\n"

@@ -11,6 +11,8 @@
 namespace kvcal {
 namespace {
 
+constexpr const char* kGroup = "Prompts";
+
 bool needs_tokenizer(const PromptSet& set) {
   return std::any_of(set.records.begin(), set.records.end(),
                      [](const PromptRecord& r) { return r.kind != PromptKind::Ids; });
@@ -24,19 +26,6 @@ std::optional<Tokenizer> load_tokenizer(const std::filesystem::path& model, std:
     problem = e.what();
     return std::nullopt;
   }
-}
-
-TokenizeOptions tokenize_options(const PromptFlags& flags, int64_t vocab) {
-  TokenizeOptions options;
-  options.max_length = flags.max_length;
-  options.vocab_size = vocab;
-  options.skip_bad = flags.skip_bad;
-  if (!flags.template_kwargs.empty()) {
-    options.template_kwargs = while_doing("--template-kwargs", [&] { return parse_json(flags.template_kwargs); });
-    if (!options.template_kwargs.is_object()) fail("--template-kwargs is not a JSON object");
-  }
-  if (!flags.date.empty()) options.unix_seconds = parse_date(flags.date);
-  return options;
 }
 
 // The first prompts by id, so that the order of files does not matter.
@@ -72,21 +61,25 @@ void warn(const FedPrompts& fed) {
 
 }  // namespace
 
-void PromptFlags::add_to(CLI::App& verb) {
-  const std::string group = "Prompts";
-  verb.add_option(
-          "-p,--prompts", files,
-          "Prompt files (.jsonl, .json, .txt; '-': standard input; default: the set that comes with the program)")
-      ->group(group)
+void PromptFlags::add_files_to(CLI::App& verb) {
+  verb.add_option("-p,--prompts", files, "Prompt files: .jsonl .json .txt, packed or not, - (default: the shipped set)")
+      ->group(kGroup)
       ->type_name("FILE");
-  verb.add_option("--max-length", max_length, "Longest sequence in tokens; longer prompts are truncated and counted")
-      ->group(group)
+  verb.add_option("--max-length", max_length, "Cut prompts behind this many tokens, 0: never")
+      ->group(kGroup)
+      ->type_name("N")
       ->capture_default_str();
-  verb.add_option("--max-prompts", max_prompts, "Take the first N prompts by id")->group(group);
-  verb.add_option("--max-tokens", max_tokens, "Take prompts by id until N tokens")->group(group);
-  verb.add_flag("--skip-bad", skip_bad, "Leave bad prompts out and count them, instead of stopping")->group(group);
-  verb.add_option("--template-kwargs", template_kwargs, "Variables for the chat template, a JSON object")->group(group);
-  verb.add_option("--date", date, "Today's date for templates that print it, such as 2026-01-31")->group(group);
+  verb.add_option("--template-kwargs", template_kwargs, "JSON object of variables for the chat template")
+      ->group(kGroup)
+      ->type_name("JSON");
+  verb.add_option("--date", date, "Today, for templates that print it: 2026-07-26")->group(kGroup)->type_name("DATE");
+}
+
+void PromptFlags::add_to(CLI::App& verb) {
+  add_files_to(verb);
+  verb.add_option("--max-prompts", max_prompts, "Take the first N prompts by id")->group(kGroup)->type_name("N");
+  verb.add_option("--max-tokens", max_tokens, "Take prompts by id until N tokens")->group(kGroup)->type_name("N");
+  verb.add_flag("--skip-bad", skip_bad, "Leave bad prompts out and count them, instead of stopping")->group(kGroup);
 }
 
 PromptSet read_prompt_files(const PromptFlags& flags) {
@@ -97,9 +90,22 @@ PromptSet read_prompt_files(const PromptFlags& flags) {
   return load_prompts(paths, options);
 }
 
+TokenizeOptions tokenize_options(const PromptFlags& flags, int64_t vocab) {
+  if (flags.max_length < 0) fail("--max-length is " + std::to_string(flags.max_length) + ", expected 0 or more");
+  TokenizeOptions options;
+  options.max_length = flags.max_length;
+  options.vocab_size = vocab;
+  options.skip_bad = flags.skip_bad;
+  if (!flags.template_kwargs.empty()) {
+    options.template_kwargs = while_doing("--template-kwargs", [&] { return parse_json(flags.template_kwargs); });
+    if (!options.template_kwargs.is_object()) fail("--template-kwargs is not a JSON object, such as {\"x\": true}");
+  }
+  if (!flags.date.empty()) options.unix_seconds = while_doing("--date", [&] { return parse_date(flags.date); });
+  return options;
+}
+
 FedPrompts feed_prompts(const std::filesystem::path& model, int64_t vocab, const PromptFlags& flags,
                         const PromptSource& source) {
-  if (flags.max_length < 1) fail("--max-length is " + std::to_string(flags.max_length) + ", expected 1 or more");
   if (flags.max_prompts < 0 || flags.max_tokens < 0) fail("--max-prompts and --max-tokens cannot be negative");
   FedPrompts fed;
   std::string problem;

@@ -28,6 +28,9 @@ struct PromptFlags {
   int64_t max_prompts = 0, max_tokens = 0;  // 0 = all
 
   void add_to(CLI::App& verb);
+
+  /// Which files, and how they become tokens; not which of the prompts are taken.
+  void add_files_to(CLI::App& verb);
 };
 
 struct FedPrompts {
@@ -44,6 +47,9 @@ using PromptSource = std::function<PromptSet(bool chat)>;
 
 /// Reads the files of the flags.
 PromptSet read_prompt_files(const PromptFlags& flags);
+
+/// The flags as the tokeniser wants them, checked.
+TokenizeOptions tokenize_options(const PromptFlags& flags, int64_t vocab);
 
 /// Renders and tokenises what `source` gives. vocab is the number of rows of the model's embedding. Throws Error for a
 /// set without any usable prompt; warnings go to standard error.

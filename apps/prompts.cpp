@@ -2,7 +2,6 @@
 // reason, between the others.
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <cstdlib>
 #include <filesystem>
 #include <iostream>
 #include <optional>
@@ -12,11 +11,8 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "checkpoint/config_file.h"
+#include "fed_prompts.h"
 #include "progress.h"
-#include "shipped_files.h"
-#include "text/chat_template.h"
-#include "text/prompt_set.h"
-#include "text/tokenizer.h"
 #include "verbs.h"
 
 namespace kvcal {
@@ -25,9 +21,8 @@ namespace {
 namespace fs = std::filesystem;
 
 struct PromptsFlags {
-  std::string model, template_kwargs, date;
-  std::vector<std::string> files;
-  int64_t max_length = 2048;
+  std::string model;
+  PromptFlags prompts;
   bool ids = false, json = false;
 };
 
@@ -63,19 +58,11 @@ int64_t vocab_rows(const fs::path& folder) {
   return get_int_or(config, "vocab_size", 0);
 }
 
-std::optional<int64_t> date_for_templates(const std::string& flag) {
-  if (!flag.empty()) return while_doing("--date", [&] { return parse_date(flag); });
-  if (const char* fixed = std::getenv("SOURCE_DATE_EPOCH"))
-    return while_doing("SOURCE_DATE_EPOCH", [&] { return parse_date(fixed); });
-  return std::nullopt;
-}
-
 bool any_of_kind(const PromptSet& set, PromptKind kind) {
   return std::any_of(set.records.begin(), set.records.end(), [&](const PromptRecord& r) { return r.kind == kind; });
 }
 
 PromptsJob resolve(const PromptsFlags& flags) {
-  if (flags.max_length < 0) fail("--max-length is " + std::to_string(flags.max_length) + ", expected 0 or more");
   const fs::path model = flags.model;
   std::error_code ignored;
   if (!fs::is_directory(model, ignored))
@@ -83,16 +70,8 @@ PromptsJob resolve(const PromptsFlags& flags) {
   PromptsJob job;
   job.ids = flags.ids;
   job.json = flags.json;
-  job.options.max_length = flags.max_length;
-  job.options.unix_seconds = date_for_templates(flags.date);
-  if (!flags.template_kwargs.empty()) {
-    job.options.template_kwargs = while_doing("--template-kwargs", [&] { return parse_json(flags.template_kwargs); });
-    if (!job.options.template_kwargs.is_object()) fail("--template-kwargs is not a JSON object, such as {\"x\": true}");
-  }
-  std::vector<fs::path> files(flags.files.begin(), flags.files.end());
-  if (files.empty()) files.push_back(shipped_file("datasets/default.jsonl"));
-  job.set = load_prompts(files, {.skip_bad = true});
-  job.options.vocab_size = vocab_rows(model);
+  job.options = tokenize_options(flags.prompts, vocab_rows(model));
+  job.set = read_prompt_files(flags.prompts);
   const bool chats = any_of_kind(job.set, PromptKind::Chat);
   if (chats || any_of_kind(job.set, PromptKind::Text)) job.tokenizer = Tokenizer::load(model);
   if (chats) job.chat_template = ChatTemplate::load(model);
@@ -242,18 +221,11 @@ Exit run(const PromptsJob& job) {
 
 void add_prompts(CLI::App& app, Job& chosen) {
   auto flags = std::make_shared<PromptsFlags>();
+  flags->prompts.skip_bad = true;  // shown with their reason
   CLI::App* verb = app.add_subcommand("prompts", "Show what the model will be fed: rendered text, token ids, lengths");
   verb->add_option("MODEL", flags->model, "Checkpoint folder; its tokenizer and chat template are used")->required();
-  verb->add_option("-p,--prompts", flags->files,
-                   "Prompt files: .jsonl .json .txt, packed or not, - (default: the shipped set)")
-      ->type_name("FILE");
+  flags->prompts.add_files_to(*verb);
   verb->add_flag("--ids", flags->ids, "Show token ids too");
-  verb->add_option("--max-length", flags->max_length, "Cut prompts behind this many tokens, 0: never")
-      ->type_name("N")
-      ->capture_default_str();
-  verb->add_option("--template-kwargs", flags->template_kwargs, "JSON object of variables for the chat template")
-      ->type_name("JSON");
-  verb->add_option("--date", flags->date, "Today, for templates that print it: 2026-07-26")->type_name("DATE");
   verb->add_flag("--json", flags->json, "One JSON object per prompt: id, text, input_ids, n_tokens; or id, error");
   verb->footer(
       "Examples:\n"

@@ -27,7 +27,8 @@ std::string percent(double share) {
 }
 
 std::string added_by_last_pass(const ArtifactGrowth& growth) {
-  return growth.per_pass.empty() ? "-" : percent(growth.per_pass.back());
+  return growth.per_pass.empty() || !growth.per_pass.back() ? "-"
+                                                            : percent(static_cast<double>(*growth.per_pass.back()));
 }
 
 // The cache's own sites; queries have a scale but no verdict that keeps a layer out of FP8.

@@ -1,0 +1,237 @@
+// Calibration from checkpoint to artifact: equal bytes whatever the threads, chunks, order and warm-ups; the verdicts
+// of the demo models; solve gives what calibrate gave.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <fstream>
+
+#include "artifact/make_artifact.h"
+#include "calibration.h"
+#include "checkpoint/safetensors_writer.h"
+#include "fed_prompts.h"
+#include "stats/statistics_file.h"
+
+namespace kvcal {
+namespace {
+
+namespace fs = std::filesystem;
+
+fs::path source(const std::string& path) { return fs::path(KVCAL_SOURCE_DIR) / path; }
+
+class Scratch {
+ public:
+  Scratch() {
+    std::string name = (fs::temp_directory_path() / "kvcal-e2e-XXXXXX").string();
+    if (!mkdtemp(name.data())) throw std::runtime_error("no scratch folder");
+    path_ = name;
+  }
+  ~Scratch() { fs::remove_all(path_); }
+  const fs::path& path() const { return path_; }
+
+ private:
+  fs::path path_;
+};
+
+std::vector<PromptTokens> prompts_of(const std::vector<int64_t>& lengths, int64_t vocab) {
+  std::vector<PromptTokens> prompts;
+  uint32_t x = 1;
+  for (size_t i = 0; i < lengths.size(); ++i) {
+    PromptTokens p{"p" + std::to_string(i), {}, 1};
+    for (int64_t t = 0; t < lengths[i]; ++t) {
+      x = x * 1664525u + 1013904223u;
+      p.ids.push_back(static_cast<int32_t>((x >> 8) % static_cast<uint32_t>(vocab)));
+    }
+    prompts.push_back(p);
+  }
+  return prompts;
+}
+
+CalibrationOptions quiet() {
+  CalibrationOptions options;
+  options.quiet = true;
+  options.prompts_sha256 = std::string(64, '0');
+  return options;
+}
+
+Statistics measure(const fs::path& folder, std::vector<PromptTokens> prompts, const CalibrationOptions& options) {
+  OpenedModel model(folder);
+  return calibrate(model, plan_calibration(model, prompts, options), options).statistics;
+}
+
+std::string bytes_of(const fs::path& folder, std::vector<PromptTokens> prompts, const CalibrationOptions& options) {
+  return artifact_text(make_artifact(measure(folder, std::move(prompts), options), {}));
+}
+
+void expect_bytes_to_depend_on_nothing(const fs::path& folder, Precision precision) {
+  const auto prompts = prompts_of({1, 63, 65, 257, 700}, 90);
+  CalibrationOptions options = quiet();
+  options.precision = precision;
+  options.threads = 1;
+  options.chunk_tokens = 4096;
+  const std::string base = bytes_of(folder, prompts, options);
+  EXPECT_EQ(bytes_of(folder, prompts, options), base) << "the same run again";
+  options.threads = 2;
+  options.chunk_tokens = 256;
+  EXPECT_EQ(bytes_of(folder, prompts, options), base) << "2 threads, chunks of 256";
+  options.threads = 3;
+  options.chunk_tokens = 700;
+  auto reversed = prompts;
+  std::reverse(reversed.begin(), reversed.end());
+  EXPECT_EQ(bytes_of(folder, reversed, options), base) << "3 threads, chunks of 512, prompts in reverse";
+  for (const int warmup : {0, 3}) {
+    options.sequences.warmup_passes = warmup;
+    EXPECT_EQ(bytes_of(folder, prompts, options), base) << warmup << " warm-up passes";
+  }
+}
+
+// A Llama whose down projection sums over 3,328 channels: more than small shapes ever do.
+fs::path write_wide_model(const fs::path& folder) {
+  const int64_t hidden = 64, ffn = 3328, vocab = 90;
+  const Json config = {{"architectures", {"LlamaForCausalLM"}},
+                       {"model_type", "llama"},
+                       {"vocab_size", vocab},
+                       {"hidden_size", hidden},
+                       {"intermediate_size", ffn},
+                       {"num_hidden_layers", 3},
+                       {"num_attention_heads", 4},
+                       {"num_key_value_heads", 2},
+                       {"tie_word_embeddings", true}};
+  std::ofstream(folder / "config.json") << config.dump();
+  std::map<std::string, Shape> tensors = {{"model.embed_tokens.weight", {vocab, hidden}},
+                                          {"model.norm.weight", {hidden}}};
+  for (int i = 0; i < 3; ++i) {
+    const std::string layer = "model.layers." + std::to_string(i) + ".";
+    for (const char* norm : {"input_layernorm.weight", "post_attention_layernorm.weight"})
+      tensors[layer + norm] = {hidden};
+    for (const char* p : {"q_proj", "o_proj"}) tensors[layer + "self_attn." + p + ".weight"] = {hidden, hidden};
+    for (const char* p : {"k_proj", "v_proj"}) tensors[layer + "self_attn." + p + ".weight"] = {hidden / 2, hidden};
+    for (const char* p : {"gate_proj", "up_proj"}) tensors[layer + "mlp." + p + ".weight"] = {ffn, hidden};
+    tensors[layer + "mlp.down_proj.weight"] = {hidden, ffn};
+  }
+  SafetensorsWriter writer(folder / "model.safetensors", Existing::Refuse);
+  for (const auto& [name, shape] : tensors) writer.declare(name, DType::BF16, shape);
+  uint32_t x = 3;
+  for (const auto& [name, shape] : tensors) {
+    std::vector<bf16> values(static_cast<size_t>(shape.elements()));
+    for (bf16& v : values) {
+      x = x * 1664525u + 1013904223u;
+      const float uniform = static_cast<float>(x >> 8) / 16777216.0f - 0.5f;
+      v = to_bf16(name.ends_with("norm.weight") ? 1 + uniform / 4 : uniform * 0.6f);
+    }
+    writer.write(name, std::as_bytes(std::span(values)));
+  }
+  writer.commit();
+  return folder;
+}
+
+TEST(Bytes, of_the_demo_hybrid_depend_on_nothing_that_must_not_matter) {
+  expect_bytes_to_depend_on_nothing(source("datasets/demo/stressed"), Precision::BF16);
+}
+
+TEST(Bytes, in_f32_too) { expect_bytes_to_depend_on_nothing(source("datasets/demo/natural"), Precision::F32); }
+
+TEST(Bytes, of_long_sums_too) {
+  const Scratch scratch;
+  expect_bytes_to_depend_on_nothing(write_wide_model(scratch.path()), Precision::BF16);
+}
+
+TEST(Solve, from_saved_statistics_gives_the_bytes_of_calibrate) {
+  const Scratch scratch;
+  const Statistics statistics = measure(source("datasets/demo/natural"), prompts_of({40, 100, 300}, 600), quiet());
+  const fs::path file = scratch.path() / "run.kvstats";
+  write_statistics(file, statistics, Existing::Refuse);
+  const Statistics read = read_statistics(file);
+  for (const char* policy : {"absmax", "pow2", "percentile", "mse", "kl"})
+    for (const Granularity granularity : {Granularity::Tensor, Granularity::Head}) {
+      SolveOptions options;
+      options.policy = policy;
+      options.granularity = granularity;
+      EXPECT_EQ(artifact_text(make_artifact(read, options)), artifact_text(make_artifact(statistics, options)))
+          << policy;
+    }
+}
+
+Artifact demo(const char* model) {
+  PromptFlags flags;
+  flags.files = {source("datasets/demo/prompts.jsonl").string()};
+  flags.max_length = 1024;
+  OpenedModel opened(source(std::string("datasets/demo/") + model));
+  const FedPrompts fed = feed_prompts(opened.checkpoint.folder(), opened.spec().vocab, flags,
+                                      [&](bool) { return read_prompt_files(flags); });
+  CalibrationOptions options = quiet();
+  options.sequences.max_length = flags.max_length;
+  options.prompts_sha256 = fed.sha256;
+  return make_artifact(calibrate(opened, plan_calibration(opened, tokens_of(fed), options), options).statistics, {});
+}
+
+TEST(Demo, the_natural_model_is_neutral) {
+  const Artifact a = demo("natural");
+  ASSERT_EQ(a.layers.size(), 2u);
+  EXPECT_EQ(a.layers[0].index, 3);
+  EXPECT_EQ(a.layers[1].index, 7);
+  for (const ArtifactLayer& l : a.layers) {
+    EXPECT_EQ(l.key.verdict, Verdict::Neutral);
+    EXPECT_EQ(l.value.verdict, Verdict::Neutral);
+  }
+  // The training data's own maxima (datasets/demo/README.md); the prompts are a sample of it.
+  EXPECT_NEAR(a.layers[0].key.absmax, 6.62, 0.4);
+  EXPECT_NEAR(a.layers[0].value.absmax, 11.2, 0.6);
+  EXPECT_NEAR(a.layers[1].key.absmax, 6.19, 0.4);
+  EXPECT_NEAR(a.layers[1].value.absmax, 18.2, 0.9);
+  EXPECT_EQ(a.kv_cache.size(), 8u);
+}
+
+TEST(Demo, the_stressed_twin_needs_its_scales) {
+  const Artifact natural = demo("natural"), twin = demo("stressed");
+  ASSERT_EQ(twin.layers.size(), 2u);
+  const float key[] = {128, 1.0f / 32}, value[] = {1.0f / 16384, 1024};
+  for (size_t i = 0; i < 2; ++i) {
+    // The twin is the same function: its maxima are the natural ones times its powers of two.
+    EXPECT_EQ(twin.layers[i].key.absmax, natural.layers[i].key.absmax * key[i]);
+    EXPECT_EQ(twin.layers[i].value.absmax, natural.layers[i].value.absmax * value[i]);
+    EXPECT_EQ(twin.layers[i].value.verdict, Verdict::Needed) << "layer " << twin.layers[i].index;
+  }
+  EXPECT_EQ(twin.layers[0].key.verdict, Verdict::Needed);
+  EXPECT_TRUE(twin.kv_cache.empty()) << "one scale for key and value cannot serve both";
+  EXPECT_FALSE(twin.kv_cache_left_out.empty());
+}
+
+TEST(Convergence, is_denied_where_the_last_prompts_still_raise_the_maximum) {
+  std::vector<PromptTokens> prompts;
+  for (const char* id : {"a", "b", "c"}) prompts.push_back({id, {10, 10, 10}, 1});
+  prompts.push_back({"d", prompts_of({300}, 600)[0].ids, 1});
+  const Artifact never = make_artifact(measure(source("datasets/demo/natural"), prompts, quiet()), {});
+  EXPECT_FALSE(never.layers[0].key.growth.converged);
+  for (const char* id : {"a", "b", "c"}) prompts[static_cast<size_t>(id[0] - 'a')].ids = prompts[3].ids;
+  const Artifact settled = make_artifact(measure(source("datasets/demo/natural"), prompts, quiet()), {});
+  EXPECT_TRUE(settled.layers[0].key.growth.converged);
+}
+
+TEST(UntilStable, adds_passes_and_keeps_the_result_mergeable) {
+  CalibrationOptions options = quiet();
+  options.until_stable = 1000;  // anything is stable enough: exactly the two passes asked for
+  const auto prompts = prompts_of({40, 100, 300, 20, 77}, 600);
+  EXPECT_EQ(measure(source("datasets/demo/natural"), prompts, options).run.n_passes, 2);
+  options.sequences.passes = 1;  // growth needs a second pass
+  const Statistics grown = measure(source("datasets/demo/natural"), prompts, options);
+  EXPECT_EQ(grown.run.n_passes, 2);
+  options.until_stable = -1;
+  options.sequences.passes = 2;
+  const Statistics once = measure(source("datasets/demo/natural"), prompts, options);
+  EXPECT_EQ(artifact_text(make_artifact(grown, {})), artifact_text(make_artifact(once, {})))
+      << "a pass that was added counts as one that was planned";
+}
+
+TEST(Memory, a_budget_that_is_too_small_is_refused_with_the_numbers) {
+  CalibrationOptions options = quiet();
+  options.memory = 1 << 20;
+  try {
+    measure(source("datasets/demo/natural"), prompts_of({40}, 600), options);
+    FAIL() << "accepted";
+  } catch (const Error& e) {
+    EXPECT_NE(std::string(e.what()).find("the budget is 1.0 MiB"), std::string::npos) << e.what();
+  }
+}
+
+}  // namespace
+}  // namespace kvcal
