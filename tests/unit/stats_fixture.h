@@ -2,6 +2,7 @@
 // in any way and still means the same numbers.
 #pragma once
 
+#include <filesystem>
 #include <functional>
 #include <string>
 #include <vector>
@@ -58,6 +59,22 @@ ObservationPlan part_of(ObservationPlan plan, const std::vector<int64_t>& sequen
 
 /// Message of the kvcal::Error that f throws, "" when it throws none.
 std::string message_of(const std::function<void()>& f);
+
+/// A path that no other test process uses; removed with what is there at the end.
+class TemporaryPath {
+ public:
+  TemporaryPath();
+  ~TemporaryPath();
+  TemporaryPath(const TemporaryPath&) = delete;
+  TemporaryPath& operator=(const TemporaryPath&) = delete;
+  operator const std::filesystem::path&() const { return path_; }
+
+ private:
+  std::filesystem::path path_;
+};
+
+/// What an error message says after its path, which it must begin with.
+std::string without_path(const std::string& message, const std::filesystem::path& path);
 
 /// The bytes of a statistics file.
 std::string file_bytes(const Statistics& statistics);

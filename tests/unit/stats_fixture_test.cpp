@@ -164,6 +164,19 @@ std::string message_of(const std::function<void()>& f) {
   return "";
 }
 
+TemporaryPath::TemporaryPath()
+    : path_(std::filesystem::path(testing::TempDir()) / ("stats_test_" + std::to_string(::getpid()) + ".kvstats")) {
+  std::filesystem::remove(path_);
+}
+
+TemporaryPath::~TemporaryPath() { std::filesystem::remove(path_); }
+
+std::string without_path(const std::string& message, const std::filesystem::path& path) {
+  const std::string prefix = quoted(path.string()) + ": ";
+  EXPECT_EQ(message.find(prefix), 0U) << message;
+  return message.substr(std::min(prefix.size(), message.size()));
+}
+
 std::string file_bytes(const Statistics& statistics) {
   const std::filesystem::path path =
       std::filesystem::path(testing::TempDir()) / ("stats_bytes_" + std::to_string(::getpid()) + ".kvstats");
