@@ -1,6 +1,6 @@
 // Had the largest magnitudes settled when the prompts ran out?
 //
-// Rule: a site has converged when neither of two steps raised its absmax by more than limits.growth (5 %):
+// Rule: a site has converged when neither of two steps raised its absmax by more than limits.growth (20 %):
 //   the last quarter of the prompts, in id order, all passes, against the prompts before it;
 //   the last pass, against the passes before it (only where there are at least two).
 // Ids are hashes of the content unless the user gave them, so their order is as good as random. With fewer than two
