@@ -68,8 +68,10 @@ struct Callable {
 
 class Value {
  public:
-  Value() : data_(Missing{}) {}
-  static Value undefined(std::string reason) { return Value(Missing{std::move(reason)}); }
+  Value() : data_(std::shared_ptr<const Missing>()) {}
+  static Value undefined(std::string reason) {
+    return Value(std::make_shared<const Missing>(Missing{std::move(reason)}));
+  }
   static Value none() { return Value(nullptr); }
   static Value boolean(bool b) { return Value(b); }
   static Value integer(int64_t i) { return Value(i); }
@@ -94,7 +96,11 @@ class Value {
   const T* get() const {
     return std::get_if<T>(&data_);
   }
-  const Missing* as_missing() const { return get<Missing>(); }
+  const Missing* as_missing() const {
+    static const Missing no_reason;
+    const auto* p = std::get_if<std::shared_ptr<const Missing>>(&data_);
+    return !p ? nullptr : *p ? p->get() : &no_reason;
+  }
   const bool* as_bool() const { return get<bool>(); }
   const int64_t* as_int() const { return get<int64_t>(); }
   const double* as_real() const { return get<double>(); }
@@ -119,9 +125,9 @@ class Value {
   const void* address() const;
 
  private:
-  using Data = std::variant<Missing, std::nullptr_t, bool, int64_t, double, std::shared_ptr<const Text>,
-                            std::shared_ptr<const Sequence>, std::shared_ptr<const Dict>, std::shared_ptr<Namespace>,
-                            std::shared_ptr<const Callable>, std::shared_ptr<LoopState>>;
+  using Data = std::variant<std::shared_ptr<const Missing>, std::nullptr_t, bool, int64_t, double,
+                            std::shared_ptr<const Text>, std::shared_ptr<const Sequence>, std::shared_ptr<const Dict>,
+                            std::shared_ptr<Namespace>, std::shared_ptr<const Callable>, std::shared_ptr<LoopState>>;
   explicit Value(Data data) : data_(std::move(data)) {}
   template <class T>
   T* pointer() const {
