@@ -63,13 +63,16 @@ void find_long_strings(const Json& value, const std::string& path, std::vector<S
     for (size_t i = 0; i < value.size(); ++i) find_long_strings(value[i], path + "[" + std::to_string(i) + "]", out);
 }
 
-void parse_schema(const PlainJson& json, valijson::Schema& schema) {
+valijson::ValidationResults validate(const PlainJson& document, const PlainJson& schema_json) {
+  valijson::ValidationResults results;
   try {
-    valijson::SchemaParser parser;
-    parser.populateSchema(Adapter(json), schema);
-  } catch (const std::exception& e) {
+    valijson::Schema schema;
+    valijson::SchemaParser().populateSchema(Adapter(schema_json), schema);
+    valijson::Validator().validate(schema, Adapter(document), &results);
+  } catch (const std::exception& e) {  // the validator's own, and std::regex_error
     fail(std::string("the schema cannot be used: ") + e.what());
   }
+  return results;
 }
 
 }  // namespace
@@ -80,12 +83,8 @@ std::vector<SchemaError> check_schema(const Json& document, std::string_view sch
   if (!errors.empty()) return errors;
 
   const PlainJson schema_json = while_doing("the schema", [&] { return PlainJson(parse_json(schema_text)); });
-  valijson::Schema schema;
-  parse_schema(schema_json, schema);
   const PlainJson plain = document;
-  valijson::ValidationResults results;
-  valijson::Validator().validate(schema, Adapter(plain), &results);
-  for (const auto& error : results)
+  for (const auto& error : validate(plain, schema_json))
     if (!repeats_an_inner_error(error.description))
       errors.push_back({path_of(plain, error.context), error.description});
   return errors;

@@ -1,0 +1,204 @@
+// What make_artifact puts into the file, and what it refuses.
+#include <gtest/gtest.h>
+
+#include "artifact/make_artifact.h"
+#include "artifact/provenance.h"
+#include "unit/solve_synthetic.h"
+
+namespace kvcal {
+namespace {
+
+SyntheticRun stressed_run() {
+  SyntheticRun run = ordinary_run();
+  run.key = [plain = run.key](const Provenance& w) mutable { return plain(w) * 128; };
+  run.query = [plain = run.query](const Provenance& w) mutable { return plain(w) / 128; };
+  run.value = [plain = run.value](const Provenance& w) mutable { return plain(w) / 16384; };
+  return run;
+}
+
+TEST(MakeArtifact, TellsWhatWasMeasuredAndWhere) {
+  const Statistics statistics = synthetic_statistics(ordinary_run());
+  const Artifact a = make_artifact(statistics, {});
+  ASSERT_EQ(a.layers.size(), 1U);
+  const ArtifactLayer& layer = a.layers[0];
+  EXPECT_EQ(layer.index, 3);
+  EXPECT_EQ(layer.name, "model.language_model.layers.3.self_attn");
+  EXPECT_EQ(layer.kind, "gqa");
+  EXPECT_EQ(layer.query.absmax_per_head.size(), 4U);
+  EXPECT_EQ(layer.key.absmax_per_head.size(), 2U);
+  EXPECT_EQ(layer.key.observations, 640U);
+  EXPECT_EQ(layer.key.absmax, *std::max_element(layer.key.absmax_per_head.begin(), layer.key.absmax_per_head.end()));
+  EXPECT_EQ(layer.key.absmax_by_position.size(), 10U);  // positions 0 .. 319
+  EXPECT_TRUE(layer.key.envelope && layer.key.error.noise_at_scale);
+  EXPECT_FALSE(layer.value.envelope || layer.value.error.noise_at_scale);
+  EXPECT_EQ(layer.key.uses_envelope, true);
+  EXPECT_FLOAT_EQ(layer.value.scale, layer.value.absmax * 2 / 448);
+
+  // The place of the maximum, found again by hand.
+  const SiteStatistics& site = statistics.caches[0].at(CacheSite::Value);
+  const HeadStatistics& head = site.heads[site.heads[1].absmax > site.heads[0].absmax ? 1 : 0];
+  EXPECT_EQ(layer.value.where.prompt, "prompt-" + std::to_string(100 + head.where.prompt));
+  EXPECT_EQ(layer.value.where.token, head.where.token);
+  EXPECT_EQ(layer.value.where.channel, head.where.channel);
+  EXPECT_EQ(layer.value.where.pass, head.where.pass);
+}
+
+TEST(MakeArtifact, TiesGoToTheSmallestPlace) {
+  SyntheticRun run = ordinary_run();
+  run.value = [](const Provenance& w) {
+    return (w.head == 0 && w.prompt == 4) || (w.head == 1 && w.prompt == 2) ? 2.0F : 1.0F;
+  };
+  const ArtifactWhere where = make_artifact(synthetic_statistics(run), {}).layers[0].value.where;
+  EXPECT_EQ(where.prompt, "prompt-102");
+  EXPECT_EQ(where.head, 1);
+}
+
+TEST(MakeArtifact, WritesDownTheOptions) {
+  const Statistics statistics = synthetic_statistics(ordinary_run());
+  ArtifactQuantization q = make_artifact(statistics, {}).quantization;
+  EXPECT_EQ(q.dtype, "fp8_e4m3");
+  EXPECT_EQ(q.max, 448);
+  EXPECT_EQ(q.headroom, 2);
+  EXPECT_FALSE(q.percentile);
+  EXPECT_EQ(q.max_model_len, 4096);
+  SolveOptions options;
+  options.policy = "percentile";
+  options.format = "fp8_e4m3fnuz";
+  options.percentile = 99.5;
+  options.max_model_len = 100;
+  options.limits.lost = 0.25;
+  q = make_artifact(statistics, options).quantization;
+  EXPECT_FALSE(q.headroom);
+  EXPECT_EQ(q.percentile, 99.5);
+  EXPECT_EQ(q.max, 240);
+  EXPECT_EQ(q.max_model_len, 100);
+  EXPECT_EQ(q.limits.lost, 0.25);
+}
+
+TEST(MakeArtifact, CarriesTheRecordOver) {
+  Statistics statistics = synthetic_statistics(ordinary_run());
+  statistics.run.sanity = {{"mean_nll", 1.5}};
+  const Artifact a = make_artifact(statistics, {});
+  EXPECT_EQ(a.model, statistics.run.model);
+  EXPECT_EQ(a.layers_without_kv, statistics.run.layers_without_kv);
+  EXPECT_EQ(a.model_type, "qwen3_5_text");
+  EXPECT_EQ(a.calibration["n_tokens"], 640);
+  EXPECT_EQ(a.calibration["sanity"], statistics.run.sanity);
+  EXPECT_TRUE(a.calibration["converged"].is_boolean());
+}
+
+TEST(MakeArtifact, OneSiteThatHasNotConvergedIsEnough) {
+  SyntheticRun run = ordinary_run();
+  for (Signal* signal : {&run.key, &run.value, &run.query}) *signal = [](const Provenance&) { return 1.0F; };
+  EXPECT_EQ(make_artifact(synthetic_statistics(run), {}).calibration["converged"], true);
+  run.query = [](const Provenance& w) { return w.prompt == 7 ? 3.0F : 1.0F; };
+  const Artifact a = make_artifact(synthetic_statistics(run), {});
+  EXPECT_EQ(a.calibration["converged"], false);
+  EXPECT_TRUE(a.layers[0].key.growth.converged);
+  EXPECT_EQ(a.layers[0].query.growth.last_quarter, 2.0F);
+}
+
+// ------------------------------------------------------------------ kv_cache
+
+TEST(KvCache, HasEveryLayer) {
+  const Artifact a = make_artifact(synthetic_statistics(ordinary_run()), {});
+  ASSERT_EQ(a.kv_cache.size(), 8U);
+  for (size_t layer = 0; layer < 8; ++layer)
+    EXPECT_EQ(a.kv_cache[layer], layer == 3 ? std::max(a.layers[0].key.scale, a.layers[0].value.scale) : 1.0F);
+  const Json json = to_json(a);
+  EXPECT_EQ(json["kv_cache"]["scaling_factor"]["0"].size(), 8U);
+  EXPECT_EQ(json["kv_cache"]["dtype"], "float8_e4m3fn");
+  EXPECT_FALSE(json.contains("kv_cache_left_out"));
+}
+
+TEST(KvCache, IsLeftOutWhereOneScaleLosesASite) {
+  const Artifact a = make_artifact(synthetic_statistics(stressed_run()), {});
+  EXPECT_EQ(a.layers[0].key.verdict, Verdict::Needed);
+  EXPECT_EQ(a.layers[0].value.verdict, Verdict::Needed);
+  EXPECT_TRUE(a.layers[0].joint.loses_value);
+  EXPECT_TRUE(a.kv_cache.empty());
+  EXPECT_NE(a.kv_cache_left_out.find("layer 3 value"), std::string::npos) << a.kv_cache_left_out;
+  const Json json = to_json(a);
+  EXPECT_FALSE(json.contains("kv_cache"));
+  EXPECT_EQ(json["layers"][0]["joint"]["verdict"], "inadequate");
+}
+
+TEST(KvCache, IsLeftOutForOtherFormatsAndWithoutAModelType) {
+  Statistics statistics = synthetic_statistics(ordinary_run());
+  SolveOptions options;
+  options.format = "int8";
+  EXPECT_NE(make_artifact(statistics, options).kv_cache_left_out.find("int8"), std::string::npos);
+  statistics.run.model["model_type"] = nullptr;
+  EXPECT_NE(make_artifact(statistics, {}).kv_cache_left_out.find("model_type"), std::string::npos);
+}
+
+// ------------------------------------------------------------------ refusals
+
+TEST(MakeArtifact, RefusesRecordsThatLackSomething) {
+  const Statistics good = synthetic_statistics(ordinary_run());
+  const auto refused = [&](const char* expected, auto change) {
+    Statistics statistics = good;
+    change(statistics);
+    try {
+      make_artifact(statistics, {});
+      ADD_FAILURE() << expected;
+    } catch (const Error& e) {
+      EXPECT_NE(std::string(e.what()).find(expected), std::string::npos) << e.what();
+    }
+  };
+  refused("no KV cache", [](Statistics& s) { s.caches.clear(); });
+  refused("which model", [](Statistics& s) { s.run.model = nullptr; });
+  refused("what was fed", [](Statistics& s) { s.run.calibration = nullptr; });
+  refused("own no cache", [](Statistics& s) { s.run.layers_without_kv = nullptr; });
+  refused("n_layers", [](Statistics& s) { s.run.model["n_layers"] = 0; });
+  refused("tensor_prefix", [](Statistics& s) { s.run.model.erase("tensor_prefix"); });
+  refused("layer 9", [](Statistics& s) { s.caches[0].layout.layer = 9; });
+  refused("layer 3 after one of layer 3", [](Statistics& s) { s.caches.push_back(s.caches[0]); });
+  refused("in prompt", [](Statistics& s) {
+    for (HeadStatistics& head : s.caches[0].at(CacheSite::Key).heads) head.where.prompt = 100;
+  });
+  refused("no observations", [](Statistics& s) { s.caches[0].at(CacheSite::Key).n_tokens = 0; });
+}
+
+// ------------------------------------------------------------------ provenance
+
+ModelSpec hybrid() {
+  ModelSpec spec;
+  spec.architecture = "Qwen3_5ForCausalLM";
+  spec.model_type = "qwen3_5_text";
+  spec.max_positions = 32768;
+  for (int i = 0; i < 4; ++i) {
+    LayerSpec layer;
+    layer.index = i;
+    layer.kind = i == 3 ? LayerKind::Attention : LayerKind::GatedDeltaNet;
+    layer.cache = i == 3 ? 0 : -1;
+    spec.layers.push_back(layer);
+  }
+  spec.caches.push_back(small_layout());
+  return spec;
+}
+
+TEST(Provenance, Blocks) {
+  const Json model = model_block(hybrid(), {"model.", std::string(64, '1'), std::string(64, 'f')});
+  EXPECT_EQ(model["n_layers"], 4);
+  EXPECT_EQ(model["n_kv_layers"], 1);
+  EXPECT_EQ(model["max_positions"], 32768);
+  EXPECT_EQ(model["tensor_prefix"], "model.");
+  const Json without = layers_without_kv_block(hybrid());
+  ASSERT_EQ(without.size(), 3U);
+  EXPECT_EQ(without[2]["index"], 2);
+  EXPECT_EQ(without[2]["kind"], "gated_delta_net");
+}
+
+TEST(Provenance, DigestsMustBeDigests) {
+  EXPECT_THROW(model_block(hybrid(), {"model.", "", std::string(64, 'f')}), Error);
+  EXPECT_THROW(model_block(hybrid(), {"model.", std::string(64, 'f'), std::string(64, 'F')}), Error);
+  CalibrationFacts facts;
+  facts.prompts_sha256 = facts.plan_sha256 = std::string(64, '0');
+  EXPECT_EQ(calibration_block(facts)["plan_sha256"], facts.plan_sha256);
+  facts.plan_sha256 = "unknown";
+  EXPECT_THROW(calibration_block(facts), Error);
+}
+
+}  // namespace
+}  // namespace kvcal

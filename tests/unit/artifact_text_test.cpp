@@ -1,0 +1,231 @@
+// The artifact's text: bytes, numbers, order; and reading it back.
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <bit>
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <random>
+
+#include "artifact/artifact.h"
+#include "artifact/json_text.h"
+#include "artifact/make_artifact.h"
+#include "base/number_text.h"
+#include "unit/solve_synthetic.h"
+
+namespace kvcal {
+namespace {
+
+const Statistics& ordinary() {
+  static const Statistics statistics = synthetic_statistics(ordinary_run());
+  return statistics;
+}
+
+TEST(JsonNumber, PrintsAsTheShortestTextOfTheFloatAndReadsBackAsIt) {
+  EXPECT_EQ(json_text(json_number(0.0312F)), "0.0312\n");
+  EXPECT_EQ(json_text(json_number(1)), "1.0\n");
+  EXPECT_EQ(json_text(json_number(847.5F)), "847.5\n");
+  std::mt19937 engine(3);
+  for (int i = 0; i < 200000; ++i) {
+    const auto value = std::bit_cast<float>(static_cast<uint32_t>(engine()));
+    if (!std::isfinite(value)) continue;
+    const std::string text = json_text(json_number(value));
+    ASSERT_EQ(static_cast<float>(parse_json(text).get<double>()), value) << text;
+    if (std::fabs(value) > 1e9F) continue;  // whole numbers have all their digits
+    ASSERT_EQ(text, shortest_float(value) + "\n");
+  }
+  EXPECT_THROW(json_number(INFINITY), Error);
+}
+
+TEST(JsonText, Layout) {
+  const Json value = {{"a", {{"x", 1}, {"y", nullptr}}},
+                      {"b", {1.5, 2.0}},
+                      {"c", {{{"n", 1}}, {{"n", 2}}}},
+                      {"d", Json::array()},
+                      {"e", Json::object()}};
+  EXPECT_EQ(
+      json_text(value),
+      "{\n  \"a\": { \"x\": 1, \"y\": null },\n  \"b\": [1.5, 2.0],\n  \"c\": [\n    { \"n\": 1 },\n    { \"n\": 2 }\n"
+      "  ],\n  \"d\": [],\n  \"e\": {}\n}\n");
+  EXPECT_EQ(parse_json(json_text(value)), value);
+  EXPECT_THROW(json_text(Json("\xFF")), Error);
+  EXPECT_THROW(json_text(Json(std::nan(""))), Error);
+}
+
+TEST(JsonText, ObjectsThatDoNotFitTakeALinePerMember) {
+  Json wide = Json::object();
+  for (int i = 0; i < 12; ++i) wide["member_" + std::to_string(i)] = 123456;
+  const std::string text = json_text(wide);
+  EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 14);
+  EXPECT_EQ(parse_json(text), wide);
+}
+
+TEST(ArtifactText, EqualInputsGiveEqualBytes) {
+  for (const char* policy : {"absmax", "kl"}) {
+    SolveOptions options;
+    options.policy = policy;
+    EXPECT_EQ(artifact_text(make_artifact(ordinary(), options)),
+              artifact_text(make_artifact(synthetic_statistics(ordinary_run()), options)));
+  }
+}
+
+TEST(ArtifactText, MembersAreInFixedOrder) {
+  const Json json = parse_json(artifact_text(make_artifact(ordinary(), {})));
+  std::vector<std::string> keys;
+  for (const auto& member : json.items()) keys.push_back(member.key());
+  EXPECT_EQ(keys, (std::vector<std::string>{"$schema", "format", "version", "model_type", "model", "quantization",
+                                            "layers", "layers_without_kv", "calibration", "kv_cache"}));
+  EXPECT_EQ(json["format"], "kv-cache-scales");
+  EXPECT_EQ(json["version"], "1.0");
+}
+
+TEST(ArtifactText, HasNoTimeUnlessTheCallerGivesOne) {
+  Artifact artifact = make_artifact(ordinary(), {});
+  EXPECT_EQ(artifact_text(artifact).find("epoch"), std::string::npos);
+  artifact.source_date_epoch = 1700000000;
+  EXPECT_NE(artifact_text(artifact).find("\"source_date_epoch\": 1700000000"), std::string::npos);
+}
+
+/// Artifacts of every kind that make_artifact can give.
+std::vector<Artifact> varieties() {
+  std::vector<Artifact> out = {make_artifact(ordinary(), {})};
+  SolveOptions options;
+  options.granularity = Granularity::Head;
+  options.policy = "percentile";
+  options.format = "int8";
+  out.push_back(make_artifact(ordinary(), options));
+  SyntheticRun lonely = ordinary_run();
+  lonely.n_prompts = 1;
+  lonely.n_passes = 1;
+  lonely.layout.pair_bound = PairBound::None;
+  out.push_back(make_artifact(synthetic_statistics(lonely), {}));
+  out.back().source_date_epoch = 5;
+  out.back().calibration["sanity"] = {{"mean_nll", 1.25}, {"uniform_nll", 6.4}, {"n_tokens", 40}};
+  return out;
+}
+
+TEST(ArtifactText, ReadsBackEqual) {
+  for (const Artifact& artifact : varieties()) {
+    const Artifact back = artifact_from_json(parse_json(artifact_text(artifact)));
+    EXPECT_TRUE(back == artifact) << artifact_text(artifact) << artifact_text(back);
+    EXPECT_EQ(artifact_text(back), artifact_text(artifact));
+  }
+}
+
+TEST(ArtifactText, ToJsonIsWhatTheTextSays) {
+  for (const Artifact& artifact : varieties()) EXPECT_EQ(parse_json(artifact_text(artifact)), to_json(artifact));
+}
+
+// ------------------------------------------------------------------ reading
+
+using Change = void (*)(Json&);
+struct Broken {
+  const char* expected;  // in the message
+  Change change;
+};
+
+TEST(ArtifactReader, NamesTheMemberThatIsWrong) {
+  const Json good = to_json(make_artifact(ordinary(), {}));
+  const Broken cases[] = {
+      {"format", [](Json& j) { j["format"] = "kvstats"; }},
+      {"versions 1.x", [](Json& j) { j["version"] = "2.0"; }},
+      {"version", [](Json& j) { j.erase("version"); }},
+      {"'quantization'", [](Json& j) { j.erase("quantization"); }},
+      {"quantization.granularity", [](Json& j) { j["quantization"]["granularity"] = "channel"; }},
+      {"quantization.convention", [](Json& j) { j["quantization"]["convention"] = "stored = real * scale"; }},
+      {"quantization.limits.lost", [](Json& j) { j["quantization"]["limits"]["lost"] = "0.1"; }},
+      {"quantization.max_model_len", [](Json& j) { j["quantization"]["max_model_len"] = -1; }},
+      {"'layers'", [](Json& j) { j["layers"] = "none"; }},
+      {"layers[0]", [](Json& j) { j["layers"][0] = 7; }},
+      {"layers[0].index", [](Json& j) { j["layers"][0]["index"] = -3; }},
+      {"layers[0].index", [](Json& j) { j["layers"][0]["index"] = 1e15; }},
+      {"layers[1].index", [](Json& j) { j["layers"].push_back(j["layers"][0]); }},
+      {"layers[0].key", [](Json& j) { j["layers"][0].erase("key"); }},
+      {"layers[0].key.scale", [](Json& j) { j["layers"][0]["key"].erase("scale"); }},
+      {"layers[0].key.scale", [](Json& j) { j["layers"][0]["key"]["scale"] = 0.0; }},
+      {"layers[0].key.scale", [](Json& j) { j["layers"][0]["key"]["scale"] = -0.5; }},
+      {"layers[0].key.scale", [](Json& j) { j["layers"][0]["key"]["scale"] = 1e60; }},
+      {"layers[0].key.scale", [](Json& j) { j["layers"][0]["key"]["scale"] = 1e-42; }},
+      {"layers[0].key.scale", [](Json& j) { j["layers"][0]["key"]["scale"] = nullptr; }},
+      {"layers[0].value.scale", [](Json& j) { j["layers"][0]["value"]["scale"] = "1.0"; }},
+      {"layers[0].value.verdict", [](Json& j) { j["layers"][0]["value"]["verdict"] = "fine"; }},
+      {"layers[0].value.absmax_per_head", [](Json& j) { j["layers"][0]["value"]["absmax_per_head"].push_back(1.0); }},
+      {"layers[0].query.absmax_per_head[1]", [](Json& j) { j["layers"][0]["query"]["absmax_per_head"][1] = "x"; }},
+      {"layers[0].key.scale_per_head", [](Json& j) { j["layers"][0]["key"]["scale_per_head"] = {1.0}; }},
+      {"layers[0].key.where.prompt", [](Json& j) { j["layers"][0]["key"]["where"]["prompt"] = 3; }},
+      {"layers[0].key.error.lost_at_one", [](Json& j) { j["layers"][0]["key"]["error"]["lost_at_one"] = -0.1; }},
+      {"layers[0].key.growth.converged", [](Json& j) { j["layers"][0]["key"]["growth"]["converged"] = 1; }},
+      {"layers[0].key.growth.per_pass[0]", [](Json& j) { j["layers"][0]["key"]["growth"]["per_pass"][0] = "x"; }},
+      {"layers[0].joint.verdict", [](Json& j) { j["layers"][0]["joint"]["verdict"] = "inadequate"; }},
+      {"layers_without_kv", [](Json& j) { j["layers_without_kv"] = Json::object(); }},
+      {"kv_cache.dtype", [](Json& j) { j["kv_cache"]["dtype"] = "float8_e5m2"; }},
+      {"kv_cache.scaling_factor.0", [](Json& j) { j["kv_cache"]["scaling_factor"].erase("0"); }},
+      {"kv_cache.scaling_factor.0.9",
+       [](Json& j) {
+         j["kv_cache"]["scaling_factor"]["0"].erase("2");
+         j["kv_cache"]["scaling_factor"]["0"]["9"] = 1.0;
+       }},
+      {"kv_cache.scaling_factor.0.1x", [](Json& j) { j["kv_cache"]["scaling_factor"]["0"]["1x"] = 1.0; }},
+      {"kv_cache_left_out", [](Json& j) { j.erase("kv_cache"); }},
+  };
+  for (const Broken& broken : cases) {
+    Json json = good;
+    broken.change(json);
+    try {
+      artifact_from_json(json);
+      ADD_FAILURE() << broken.expected << ": accepted";
+    } catch (const Error& e) {
+      EXPECT_NE(std::string(e.what()).find(broken.expected), std::string::npos) << e.what();
+    }
+  }
+  EXPECT_THROW(artifact_from_json(Json::array()), Error);
+}
+
+TEST(ArtifactReader, LaterMinorVersionsMayHaveMoreMembers) {
+  Json json = to_json(make_artifact(ordinary(), {}));
+  json["version"] = "1.7";
+  json["layers"][0]["key"]["entropy"] = 3.5;
+  EXPECT_EQ(artifact_from_json(json).layers.size(), 1U);
+}
+
+TEST(ArtifactReader, FilesThatAreNoJson) {
+  const auto path = std::filesystem::path(testing::TempDir()) / ("kvcal_artifact_" + std::to_string(::getpid()));
+  const auto read = [&](const std::string& text) {
+    std::ofstream(path, std::ios::binary) << text;
+    try {
+      read_artifact(path);
+      ADD_FAILURE() << "accepted";
+    } catch (const Error& e) {
+      EXPECT_NE(std::string(e.what()).find(path.filename().string()), std::string::npos) << e.what();
+    }
+  };
+  const std::string good = artifact_text(make_artifact(ordinary(), {}));
+  for (const std::string& text :
+       {std::string(), std::string("{"), std::string("[]"), std::string("null"), good.substr(0, good.size() / 2),
+        good + "x", "{\"format\": \"kv-cache-scales\", " + good.substr(1), std::string(100000, '['),
+        std::string("{\"format\": \"kv-cache-scales\", \"version\": \"1.0\", \"model_type\": \"\xC3\x28\"}"),
+        std::string("{\"format\": \"kv-cache-scales\", \"version\": \"1.0\", \"x\": NaN}")})
+    read(text);
+  std::ofstream(path, std::ios::binary) << good;
+  EXPECT_TRUE(read_artifact(path) == make_artifact(ordinary(), {}));
+  std::filesystem::remove(path);
+  EXPECT_THROW(read_artifact(path), Error);
+}
+
+TEST(ArtifactReader, SurvivesTruncationAndFlippedBytes) {
+  const std::string good = artifact_text(make_artifact(ordinary(), {}));
+  std::mt19937 engine(5);
+  for (int i = 0; i < 2000; ++i) {
+    std::string text = good;
+    for (unsigned n = 1 + engine() % 3; n > 0; --n) text[engine() % text.size()] = static_cast<char>(engine());
+    if (i % 4 == 0) text.resize(engine() % text.size());
+    try {
+      artifact_from_json(parse_json(text));
+    } catch (const Error&) {  // refused, or still a valid document
+    }
+  }
+}
+
+}  // namespace
+}  // namespace kvcal
