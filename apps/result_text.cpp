@@ -47,11 +47,14 @@ std::string layers_with(const Artifact& artifact, Verdict verdict) {
   return list;
 }
 
-bool converged(const Artifact& artifact) {
+// "layer 3 query, layer 7 key": sites whose absmax had not settled.
+std::string unsettled_sites(const Artifact& artifact) {
+  std::string list;
   for (const ArtifactLayer& l : artifact.layers)
     for (const NamedSite& s : kSites)
-      if (!(l.*s.site).growth.converged) return false;
-  return true;
+      if (!(l.*s.site).growth.converged)
+        list += (list.empty() ? "layer " : ", layer ") + std::to_string(l.index) + " " + s.name;
+  return list;
 }
 
 }  // namespace
@@ -95,10 +98,9 @@ std::string result_advice(const Artifact& artifact) {
             layers_with(artifact, Verdict::AtRisk) + "; check the model's answers.\n";
   if (!has(Verdict::Inadequate) && !has(Verdict::Needed))
     text += "neutral: scale 1.0 would do as well for every layer; these scales do no harm.\n";
-  if (!converged(artifact))
-    text +=
-        "not converged: the last prompts or the last pass still raised an absmax; more or more varied prompts, or "
-        "--until-stable.\n";
+  if (const std::string sites = unsettled_sites(artifact); !sites.empty())
+    text += "not converged: the last quarter of the prompts or the last pass still raised the absmax of " + sites +
+            "; more, or more varied, prompts settle it.\n";
   if (artifact.kv_cache.empty() && !artifact.kv_cache_left_out.empty())
     text += "kv_cache (for servers that read one scale per layer) is left out: " + artifact.kv_cache_left_out + "\n";
   return text;
@@ -116,7 +118,7 @@ Json result_json(const Artifact& artifact) {
   }
   Json verdicts = Json::object();
   for (const auto& [verdict, n] : count_verdicts(artifact)) verdicts[std::string(name_of(verdict))] = n;
-  return {{"layers", layers}, {"verdicts", verdicts}, {"converged", converged(artifact)}};
+  return {{"layers", layers}, {"verdicts", verdicts}, {"converged", unsettled_sites(artifact).empty()}};
 }
 
 }  // namespace kvcal

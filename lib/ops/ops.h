@@ -117,6 +117,7 @@ class Ops {
   virtual void download(const Tensor& from, const Tensor& host) = 0;
 
   // ---------------------------------------------------------------- loading weights (host tensors, F32/BF16/F16/F64)
+  // The host tensors are read during the call only.
 
   /// W [out, in], optional bias [out]. In BF16 W is rounded to bf16; in F32 it is widened.
   Linear load_linear(const Tensor& weight, const Tensor& bias = {});

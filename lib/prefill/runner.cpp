@@ -62,6 +62,7 @@ void Runner::run_layer(int layer, std::vector<Stream>& streams) {
   const auto tensors_of = [&](int i) { return weights_.text.at("layers." + std::to_string(i) + "."); };
   if (layer + 1 < n_layers_) tensors_of(layer + 1).prefetch();
   const auto block = model_.load_block(layer, op_, weights_.text);
+  tensors_of(layer).release();  // the block holds its own form of them
   std::set<KvTap*> taps;
   for (Stream& s : streams) {
     if (s.group.until == Until::LastKv && layer > last_cache) continue;
@@ -80,11 +81,11 @@ void Runner::run_layer(int layer, std::vector<Stream>& streams) {
     taps.insert(s.group.tap);
   }
   for (KvTap* tap : taps) tap->layer_done(layer);
-  tensors_of(layer).release();
 }
 
 void Runner::run_head(std::vector<Stream>& streams) {
   const auto head = model_.load_head(op_, weights_.text, weights_.head);
+  for (const WeightBinder& table : {weights_.text.at("embed_tokens."), weights_.head.at("lm_head.")}) table.release();
   for (Stream& s : streams) {
     if (s.group.until != Until::Logits) continue;
     int64_t row = 0;

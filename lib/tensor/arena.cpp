@@ -27,6 +27,14 @@ Tensor Arena::allocate(const Shape& shape, DType dtype) {
 }
 
 void Arena::reset() {
+  // One block of the whole size instead of several: what did not fit the gaps of one batch must not add up over batches
+  // of other shapes.
+  if (blocks_.size() > 1) {
+    size_t total = 0;
+    for (const Block& b : blocks_) total += b.storage.tensor().bytes();
+    blocks_.clear();
+    blocks_.push_back({Storage({static_cast<int64_t>(total)}, DType::U8)});
+  }
   for (Block& b : blocks_) {
     if (poison_) std::memset(b.storage.tensor().data, kPoisonByte, b.storage.tensor().bytes());
     b.used = 0;
