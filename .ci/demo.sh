@@ -10,6 +10,7 @@ for model in natural stressed; do
   echo "== datasets/demo/$model"
   "$kvcal" calibrate "datasets/demo/$model" --prompts datasets/demo/prompts.jsonl \
     -o "$out/$model.kv-cache-scales.json" --stats "$out/$model.kvstats" --force
+  "$kvcal" validate "$out/$model.kv-cache-scales.json"
 done
 
 cat <<EOT
