@@ -37,6 +37,7 @@ TEST(Merge, WithARunThatSawNothing) {
   EXPECT_TRUE(file_bytes(merge(nothing, nothing)) == file_bytes(nothing));
   const Values zeros = [](const Spot&) { return 0.0f; };
   EXPECT_TRUE(file_bytes(merge(part({}, zeros), part({2}, zeros))) == file_bytes(part({2}, zeros)));
+  EXPECT_TRUE(file_bytes(merge(part({2}, zeros), part({}, zeros))) == file_bytes(part({2}, zeros)));
 }
 
 // Two prompt sets that know nothing of each other: ids interleave, and one is in both.
