@@ -148,7 +148,7 @@ Value Runtime::attribute(const Value& object, const std::string& name) {
   step();
   if (object.is_undefined()) fail_undefined(object);
   if (name.starts_with("__"))
-    fail("access to attribute '" + name + "' of '" + type_name(object) + "' object is unsafe");
+    return Value::undefined("access to attribute '" + name + "' of '" + type_name(object) + "' object is unsafe");
   if (LoopState* l = object.as_loop()) return loop_attribute(*this, *l, name);
   if (Namespace* n = object.as_namespace()) {
     const Value* v = n->find(name);

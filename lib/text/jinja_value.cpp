@@ -20,7 +20,7 @@ std::string key_identity(const Value& key) {
     return "f" + repr_of_real(*d);
   }
   if (const Text* t = key.as_text()) return "s" + t->text;
-  if (key.is_none()) return "0";
+  if (key.is_none() || key.is_undefined()) return key.is_none() ? "0" : "u";
   const Sequence* s = key.as_sequence();
   if (s && s->kind == SequenceKind::Tuple) {
     std::string all = "t";
