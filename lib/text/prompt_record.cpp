@@ -9,6 +9,14 @@ namespace {
 const std::vector<std::string> kKnownKeys{"text",      "messages", "tools",  "conversations", "prompt", "completion",
                                           "input_ids", "id",       "weight", "tags",          "system"};
 
+// Published sets carry keys of their own ("source", "language"); one that looks like a slip of the pen is an error.
+void check_keys(const Json& json) {
+  for (const auto& [key, value] : json.items())
+    if (std::find(kKnownKeys.begin(), kKnownKeys.end(), key) == kKnownKeys.end() &&
+        !nearest_match(key, kKnownKeys).empty())
+      fail_unknown("key", key, kKnownKeys);
+}
+
 void check_message(const Json& message, size_t i) {
   const std::string where = "messages[" + std::to_string(i) + "]";
   if (!message.is_object()) fail(where + " is " + std::string(message.type_name()) + ", expected an object");
@@ -100,8 +108,7 @@ PromptRecord text_record(std::string text) {
 
 PromptRecord parse_prompt_record(const Json& json) {
   if (!json.is_object()) fail("record is " + std::string(json.type_name()) + ", expected an object");
-  for (const auto& [key, value] : json.items())
-    if (std::find(kKnownKeys.begin(), kKnownKeys.end(), key) == kKnownKeys.end()) fail_unknown("key", key, kKnownKeys);
+  check_keys(json);
   PromptRecord r;
   const std::string key = content_key(json);
   if (find_member(json, "tools") && key != "messages" && key != "conversations") fail("tools without messages");

@@ -6,11 +6,11 @@
 //   {"conversations": [{"from","value"}...]}         the same in ShareGPT's names
 //   {"prompt": "...", "completion": "..."}           raw text, joined
 //   {"input_ids": [1, 2, 3]}                         token ids as they are
-// and optionally "id" (text), "weight" (whole repeat count, at least 1), "tags" (list of texts). Other keys are an
-// error: a misspelt one would silently calibrate something else. Files: .jsonl (one record a line; blank lines are
-// skipped), .json (an array of records, or one record), .txt (the whole file is one prompt, without its last newline),
-// each also with .gz or .zst behind; "-" is JSON lines from standard input. Any other name is read as JSON lines. Order
-// and spread over files do not matter to the ids.
+// and optionally "id" (text), "weight" (whole repeat count, at least 1), "tags" (list of texts). Other keys are left
+// alone, unless they look like a misspelt one of these. Files: .jsonl (one record a line; blank lines are skipped),
+// .json (an array of records, or one record), .txt (the whole file is one prompt, without its last newline), each also
+// with .gz or .zst behind; "-" is JSON lines from standard input. Any other name is read as JSON lines. Order and spread
+// over files do not matter to the ids.
 #pragma once
 
 #include <cstdint>

@@ -56,6 +56,14 @@ struct Broken {
   const char* message;
 };
 
+TEST(PromptSet, KeysOfOtherPeopleAreLeftAlone) {
+  const PromptSet set =
+      parse_prompts(R"({"text": "a", "source": "web", "language": "en", "meta": {"x": 1}})", "p.jsonl");
+  ASSERT_EQ(set.records.size(), 1u);
+  EXPECT_EQ(set.records[0].id, parse_prompts(R"({"text": "a"})", "p.jsonl").records[0].id)
+      << "content alone makes the id";
+}
+
 TEST(PromptSet, BadRecordsNameFileLineAndReason) {
   const Broken broken[] = {
       {"{", "p.jsonl:2: "},
