@@ -71,6 +71,7 @@ PromptsJob resolve(const PromptsFlags& flags) {
   job.ids = flags.ids;
   job.json = flags.json;
   job.options = tokenize_options(flags.prompts, vocab_rows(model));
+  job.options.skip_bad = false;  // so that the reason arrives; feed() goes on with the next prompt
   job.set = read_prompt_files(flags.prompts);
   const bool chats = any_of_kind(job.set, PromptKind::Chat);
   if (chats || any_of_kind(job.set, PromptKind::Text)) job.tokenizer = Tokenizer::load(model);
