@@ -55,6 +55,16 @@ Weights read_weights(const std::filesystem::path& folder) {
   return w;
 }
 
+bool has_weight_files(const std::filesystem::path& folder) {
+  std::error_code ignored;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, ignored)) {
+    const std::string name = entry.path().filename().string();
+    if (name.ends_with(".safetensors") || name.ends_with(".index.json") || name.starts_with("pytorch_model"))
+      return true;
+  }
+  return false;
+}
+
 std::string first_architecture(const Json& config) {
   const Json* list = find_member(config, "architectures");
   return list && list->is_array() && !list->empty() && (*list)[0].is_string() ? (*list)[0].get<std::string>() : "";
@@ -75,6 +85,8 @@ Inspection inspect(const std::string& path) {
     i.weights = read_weights(file.folder);
   } catch (const Error& e) {
     i.weights_problem = e.what();
+    // A config alone says what could be calibrated; weights that are there must also be readable.
+    if (i.reason.empty() && has_weight_files(file.folder)) i.reason = i.weights_problem;
   }
   if (i.reason.empty() && i.quantization.weights_quantized)
     i.reason = "the weights are quantised (" + str(i.quantization) +
@@ -143,6 +155,7 @@ Json to_json(const Inspection& i) {
                      {"activation_bytes_per_chunk_token", m.activations_per_token},
                      {"state_bytes_per_sequence", m.state_per_sequence}};
   }
+  if (!i.weights) out["weights_problem"] = i.weights_problem;
   if (i.weights) {
     const Weights& w = *i.weights;
     out["weights"] = {{"n_tensors", w.n_tensors}, {"n_shards", w.n_shards},   {"bytes", w.bytes},
@@ -204,7 +217,7 @@ void print_layers(const ModelSpec& spec) {
     cells.insert(cells.begin(), cut_to_width(ranges(indexes), kRangesWidth));
     table.add_row(cells);
   }
-  std::cout << table.text() << '\n';
+  std::cout << table.text();
 }
 
 void print_model(const ModelSpec& spec) {

@@ -1,0 +1,3 @@
+mkdir model
+echo '{"architectures": [' >model/config.json
+kvcal inspect model

@@ -1,0 +1,2 @@
+cp "$SOURCE/datasets/demo/natural/config.json" .
+kvcal inspect config.json
