@@ -23,7 +23,15 @@ Backend cpu_backend() {
 
 }  // namespace
 
+void check_threads(int threads) {
+  constexpr int kMost = 4096;  // more than any machine has; a typing error beyond
+  if (threads < 0 || threads > kMost)
+    fail("--threads is " + std::to_string(threads) + ", expected 1 to " + std::to_string(kMost) +
+         ", or 0 for all processors");
+}
+
 std::unique_ptr<Ops> open_device(const std::string& name, Precision precision, int threads) {
+  check_threads(threads);
   if (name == "cpu" || name == "auto") return make_cpu_ops({.precision = precision, .threads = threads});
   if (names_cuda(name))
     fail("device " + quoted(name) + ": this program was built without CUDA; use 'cpu', or build the preset 'cuda'");

@@ -13,6 +13,9 @@ namespace kvcal {
 /// for an unknown name, a backend that was not built, or a device that is not there.
 std::unique_ptr<Ops> open_device(const std::string& name, Precision precision, int threads);
 
+/// Throws Error unless open_device() could be given this number; for verbs that do long work before that.
+void check_threads(int threads);
+
 struct Backend {
   std::string name;
   bool built = false, found = false;

@@ -49,8 +49,17 @@ void print_text(const TokenizedPrompt& prompt, const Generated& g, const std::st
   std::cout << "\n";
 }
 
+void check(const GenerateFlags& flags) {
+  if (flags.options.max_new_tokens < 1)
+    fail("--max-new-tokens is " + std::to_string(flags.options.max_new_tokens) + ", expected 1 or more");
+  if (flags.options.n_top < 0) fail("--top is " + std::to_string(flags.options.n_top) + ", expected 0 or more");
+  check_threads(flags.threads);
+  if (!flags.texts.empty() && !flags.prompts.files.empty())
+    fail("both --prompt and --prompts are given, expected one of them");
+}
+
 Exit run(const GenerateFlags& flags) {
-  if (flags.options.max_new_tokens < 1) fail("--max-new-tokens is out of range, expected 1 or more");
+  check(flags);
   OpenedModel model(flags.model);
   const FedPrompts fed = feed_prompts(flags.model, model.spec().vocab, flags.prompts, [&](bool chat) {
     return flags.texts.empty() ? read_prompt_files(flags.prompts) : inline_prompts(flags, chat);

@@ -1,0 +1,1 @@
+kvcal generate "$SOURCE/datasets/demo/stressed" --prompt 'What is 7 * 8?' --json --top 2

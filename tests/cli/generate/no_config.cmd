@@ -1,0 +1,2 @@
+mkdir model
+kvcal generate model --prompt x
