@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <iostream>
 
+#include "artifact/json_text.h"
 #include "progress.h"
 #include "stats/queries.h"
 #include "stats/statistics_file.h"
@@ -33,8 +34,8 @@ Json where_json(const Provenance& w, const RunRecord& run) {
 
 Json head_json(const HeadStatistics& h, const RunRecord& run) {
   Json quantiles = Json::object();
-  for (const double q : kQuantiles) quantiles[number(q)] = quantile(h, q);
-  return {{"absmax", magnitude_of(h.absmax)},
+  for (const double q : kQuantiles) quantiles[number(q)] = json_number(quantile(h, q));
+  return {{"absmax", json_number(magnitude_of(h.absmax))},
           {"observations", h.histogram.observations()},
           {"zeros", h.histogram.zeros},
           {"quantiles", quantiles},
@@ -45,9 +46,9 @@ Json site_json(const SiteStatistics& site, const RunRecord& run) {
   Json heads = Json::array(), passes = Json::array(), positions = Json::array();
   for (const HeadStatistics& h : site.heads) heads.push_back(head_json(h, run));
   for (const PassGrowth& g : pass_growth(site, run.n_passes))
-    passes.push_back({{"pass", g.pass}, {"absmax", g.absmax}, {"added", g.added}});
-  for (const uint16_t code : site.position_absmax) positions.push_back(magnitude_of(code));
-  return {{"absmax", absmax_of(site)},
+    passes.push_back({{"pass", g.pass}, {"absmax", json_number(g.absmax)}, {"added", g.added}});
+  for (const uint16_t code : site.position_absmax) positions.push_back(json_number(magnitude_of(code)));
+  return {{"absmax", json_number(absmax_of(site))},
           {"tokens", site.n_tokens},
           {"passes", passes},
           {"heads", heads},
@@ -82,13 +83,16 @@ void add_rows(Table& table, const CacheStatistics& c, CacheSite name, const RunR
     cells.push_back(number(static_cast<double>(magnitude_of(head.absmax))));
     const Provenance& w = head.where;
     cells.push_back("pass " + std::to_string(w.pass) + " " + quoted(run.prompt_ids.at(static_cast<size_t>(w.prompt))) +
-                    " token " + std::to_string(w.token) + " channel " + std::to_string(w.channel));
+                    " token " + std::to_string(w.token) + " position " + std::to_string(w.position) + " channel " +
+                    std::to_string(w.channel));
     table.add_row(std::move(cells));
   }
 }
 
 void print_text(const Statistics& s) {
-  std::cout << s.run.prompt_ids.size() << " prompts, " << s.run.n_passes << " pass(es), plan "
+  const Json* architecture = s.run.model.is_object() ? find_member(s.run.model, "architecture") : nullptr;
+  if (architecture && architecture->is_string()) std::cout << quoted(architecture->get<std::string>()) << ", ";
+  std::cout << s.run.prompt_ids.size() << " prompt(s), " << s.run.n_passes << " pass(es), plan "
             << s.run.plan_sha256.substr(0, 16) << '\n';
   using enum Table::Align;
   Table table({{"layer", Right},

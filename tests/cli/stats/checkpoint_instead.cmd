@@ -1,0 +1,1 @@
+kvcal stats "$SOURCE/datasets/demo/natural/model.safetensors"
