@@ -32,7 +32,19 @@ void ArtifactOutput::add_to(CLI::App& verb) {
   verb.add_flag("-q,--quiet", quiet, "No table, no progress, no closing line");
 }
 
-void ArtifactOutput::check() const { check_writable(path, force ? Existing::Replace : Existing::Refuse); }
+void ArtifactOutput::check() const {
+  check_writable(path, force ? Existing::Replace : Existing::Refuse);
+  source_date_epoch();
+}
+
+void ArtifactOutput::check_other(const std::filesystem::path& other, const std::string& name) const {
+  // Through links and "./" too. Absolute first: of files that are not there yet, weakly_canonical leaves "a" as it is.
+  const auto place = [](const std::filesystem::path& p) {
+    return std::filesystem::weakly_canonical(std::filesystem::absolute(p));
+  };
+  if (place(path) == place(other))
+    fail("--out and " + name + " are both " + quoted(path.string()) + ", expected two files");
+}
 
 std::string ArtifactOutput::write(Artifact artifact) const {
   artifact.source_date_epoch = source_date_epoch();

@@ -23,6 +23,9 @@ struct ArtifactOutput {
   /// Throws when the file could not be written: before hours of work.
   void check() const;
 
+  /// Throws when the scales would replace that file; `name` is what the user calls it.
+  void check_other(const std::filesystem::path& other, const std::string& name) const;
+
   /// Writes the file and returns its SHA-256. A time stamp goes in only with SOURCE_DATE_EPOCH.
   std::string write(Artifact artifact) const;
 

@@ -1,5 +1,6 @@
 // kvcal calibrate MODEL: the main job. Weights and prompts in, statistics and kv-cache-scales.json out.
 #include <CLI/CLI.hpp>
+#include <cmath>
 #include <cstdio>
 #include <iostream>
 #include <limits>
@@ -10,6 +11,7 @@
 #include "base/read_file.h"
 #include "base/sha256.h"
 #include "calibration.h"
+#include "device.h"
 #include "fed_prompts.h"
 #include "progress.h"
 #include "solve_flags.h"
@@ -25,6 +27,7 @@ struct CalibrateFlags {
   CalibrationOptions run;
   SolveFlags solve;
   ArtifactOutput output;
+  std::optional<double> until_stable;  // percent
   bool dry_run = false, no_sanity = false;
 };
 
@@ -68,9 +71,16 @@ CalibrationOptions resolve(const CalibrateFlags& flags) {
   options.quiet = flags.output.quiet;
   if (options.sequences.passes < 1)
     fail("--passes is " + std::to_string(options.sequences.passes) + ", expected 1 or more");
-  if (options.sequences.warmup_passes < 0) fail("--warmup-passes is negative");
-  if (options.threads < 0 || options.threads > 4096) fail("--threads is out of range");
-  if (options.chunk_tokens < 0) fail("--chunk-tokens is negative");
+  if (options.sequences.warmup_passes < 0)
+    fail("--warmup-passes is " + std::to_string(options.sequences.warmup_passes) + ", expected 0 or more");
+  check_threads(options.threads);
+  if (options.chunk_tokens < 0)
+    fail("--chunk-tokens is " + std::to_string(options.chunk_tokens) + ", expected 0 (by the plan) or more");
+  if (flags.until_stable) {
+    if (!std::isfinite(*flags.until_stable) || *flags.until_stable < 0)
+      fail("--until-stable is " + std::to_string(*flags.until_stable) + ", expected a percentage, 0 or more");
+    options.until_stable = *flags.until_stable;
+  }
   return options;
 }
 
@@ -110,7 +120,10 @@ Exit run(const CalibrateFlags& flags) {
   const SolveOptions solve = flags.solve.resolve();
   if (!flags.dry_run) {
     flags.output.check();
-    if (!flags.statistics.empty()) check_writable(flags.statistics, existing(flags));
+    if (!flags.statistics.empty()) {
+      check_writable(flags.statistics, existing(flags));
+      flags.output.check_other(flags.statistics, "--stats");
+    }
   }
   OpenedModel model(flags.model);
   PromptFlags prompts = flags.prompts;
@@ -163,8 +176,7 @@ void add_calibrate(CLI::App& app, Job& chosen) {
   verb->add_option("--warmup-passes", flags->run.sequences.warmup_passes,
                    "Passes over a few prompts that are run and discarded; the result does not depend on them")
       ->capture_default_str();
-  verb->add_option("--until-stable", flags->run.until_stable,
-                   "Add passes until one raises no absmax by more than PCT %")
+  verb->add_option("--until-stable", flags->until_stable, "Add passes until one raises no absmax by more than PCT %")
       ->type_name("PCT");
   verb->add_option("--precision", flags->precision, "bf16: as servers compute; f32: the reference")
       ->capture_default_str();

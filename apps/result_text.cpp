@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <map>
 
+#include "artifact/json_text.h"
 #include "table.h"
 
 namespace kvcal {
@@ -47,14 +48,58 @@ std::string layers_with(const Artifact& artifact, Verdict verdict) {
   return list;
 }
 
-// "layer 3 query, layer 7 key": sites whose absmax had not settled.
+// "layer 3 key, layer 7 value, ...": the first few; the file has them all.
+class SiteList {
+ public:
+  void add(const ArtifactLayer& layer, const NamedSite& site, const std::string& remark = "") {
+    constexpr int kShown = 6;
+    if (++n_ > kShown + 1) return;
+    text_ += n_ > 1 ? ", " : "";
+    text_ += n_ > kShown ? "..." : "layer " + std::to_string(layer.index) + " " + site.name + remark;
+  }
+  const std::string& text() const { return text_; }
+
+ private:
+  int n_ = 0;
+  std::string text_;
+};
+
+// Sites whose absmax had not settled.
 std::string unsettled_sites(const Artifact& artifact) {
-  std::string list;
+  SiteList list;
   for (const ArtifactLayer& l : artifact.layers)
     for (const NamedSite& s : kSites)
-      if (!(l.*s.site).growth.converged)
-        list += (list.empty() ? "layer " : ", layer ") + std::to_string(l.index) + " " + s.name;
-  return list;
+      if (!(l.*s.site).growth.converged) list.add(l, s);
+  return list.text();
+}
+
+std::string not_converged_text(const Artifact& artifact) {
+  const std::string sites = unsettled_sites(artifact);
+  if (sites.empty()) return "";
+  if (!artifact.layers.front().key.growth.last_quarter)
+    return "not converged: one prompt has nothing to be compared with; feed more, and varied ones.\n";
+  return "not converged: the last quarter of the prompts or the last pass still raised the absmax of " + sites +
+         "; more, or more varied, prompts settle it.\n";
+}
+
+// Which sites these scales lose, and by what.
+std::string inadequate_text(const Artifact& artifact) {
+  SiteList list;
+  for (const ArtifactLayer& l : artifact.layers)
+    for (const NamedSite& named : {kSites[0], kSites[1]}) {
+      const ArtifactSite& s = l.*named.site;
+      if (s.verdict != Verdict::Inadequate) continue;
+      std::string why = " (clipped " + percent(static_cast<double>(s.error.clipped_at_scale)) + ", lost " +
+                        percent(static_cast<double>(s.error.lost_at_scale));
+      if (s.error.noise_at_scale) why += formatted(", noise %.2f nats", static_cast<double>(*s.error.noise_at_scale));
+      list.add(l, named, why + ")");
+    }
+  // Policies without headroom clip what absmax keeps.
+  const bool clips = !artifact.quantization.headroom;
+  return "inadequate: these scales do not keep " + list.text() + "; " +
+         (clips ? "try --policy absmax, which clips nothing; where it does not help either, keep layer(s) "
+                : "keep layer(s) ") +
+         layers_with(artifact, Verdict::Inadequate) + " in the model's dtype (--kv-cache-dtype-skip-layers).\n";
 }
 
 }  // namespace
@@ -87,20 +132,16 @@ std::string result_advice(const Artifact& artifact) {
   const std::map<Verdict, int> count = count_verdicts(artifact);
   const auto has = [&](Verdict v) { return count.contains(v); };
   std::string text;
-  if (has(Verdict::Inadequate))
-    text += "inadequate: no scale of this granularity keeps layer(s) " + layers_with(artifact, Verdict::Inadequate) +
-            "; keep them in the model's dtype (--kv-cache-dtype-skip-layers).\n";
+  if (has(Verdict::Inadequate)) text += inadequate_text(artifact);
   if (has(Verdict::Needed))
     text += "needed: at scale 1.0 layer(s) " + layers_with(artifact, Verdict::Needed) +
             " would be clipped or flushed; a server must load these scales.\n";
   if (has(Verdict::AtRisk))
-    text += "at_risk: FP8's ordinary rounding is large for the sharp attention of layer(s) " +
+    text += "at_risk: the format's ordinary rounding is large for the sharp attention of layer(s) " +
             layers_with(artifact, Verdict::AtRisk) + "; check the model's answers.\n";
   if (!has(Verdict::Inadequate) && !has(Verdict::Needed))
     text += "neutral: scale 1.0 would do as well for every layer; these scales do no harm.\n";
-  if (const std::string sites = unsettled_sites(artifact); !sites.empty())
-    text += "not converged: the last quarter of the prompts or the last pass still raised the absmax of " + sites +
-            "; more, or more varied, prompts settle it.\n";
+  text += not_converged_text(artifact);
   if (artifact.kv_cache.empty() && !artifact.kv_cache_left_out.empty())
     text += "kv_cache (for servers that read one scale per layer) is left out: " + artifact.kv_cache_left_out + "\n";
   return text;
@@ -112,7 +153,8 @@ Json result_json(const Artifact& artifact) {
     Json layer = {{"index", l.index}, {"name", l.name}};
     for (const NamedSite& named : kSites) {
       const ArtifactSite& s = l.*named.site;
-      layer[named.name] = {{"scale", s.scale}, {"absmax", s.absmax}, {"verdict", name_of(s.verdict)}};
+      layer[named.name] = {
+          {"scale", json_number(s.scale)}, {"absmax", json_number(s.absmax)}, {"verdict", name_of(s.verdict)}};
     }
     layers.push_back(std::move(layer));
   }

@@ -20,8 +20,9 @@ struct SolveVerbFlags {
 
 Exit run(const SolveVerbFlags& flags) {
   const SolveOptions options = flags.solve.resolve();
-  flags.output.check();
   const Statistics statistics = read_statistics(flags.statistics);
+  flags.output.check_other(flags.statistics, "STATS");
+  flags.output.check();
   const Artifact artifact = make_artifact(statistics, options);
   const std::string sha256 = flags.output.write(artifact);
   flags.output.print(artifact, sha256, Json::object());

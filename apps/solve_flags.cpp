@@ -12,7 +12,7 @@ void SolveFlags::add_to(CLI::App& verb) {
   std::string policies_help = "How a scale is chosen";
   for (const PolicyEntry& p : policies()) policies_help += "; " + std::string(p.name) + ": " + std::string(p.summary);
   verb.add_option("--policy", options.policy, policies_help)->group(group)->capture_default_str();
-  verb.add_option("--headroom", headroom,
+  verb.add_option("--headroom", options.headroom,
                   "absmax, pow2: representable maximum / absmax (default: the format's, 2 for FP8)")
       ->group(group);
   verb.add_option("--granularity", granularity, "tensor: one scale per site; head: one per head")
@@ -45,8 +45,8 @@ void SolveFlags::add_to(CLI::App& verb) {
 SolveOptions SolveFlags::resolve() const {
   SolveOptions resolved = options;
   resolved.granularity = granularity_from_name(granularity);
-  if (headroom != 0) resolved.headroom = headroom;
-  if (resolved.max_model_len < 0) fail("--max-model-len is negative");
+  if (resolved.max_model_len < 0)
+    fail("--max-model-len is " + std::to_string(resolved.max_model_len) + ", expected 0 (the model's own) or more");
   check(resolved);
   return resolved;
 }

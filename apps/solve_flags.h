@@ -14,7 +14,6 @@ namespace kvcal {
 struct SolveFlags {
   SolveOptions options;
   std::string granularity = "tensor";
-  double headroom = 0;  // 0 = the format's
 
   void add_to(CLI::App& verb);
 

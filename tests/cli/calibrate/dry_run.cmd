@@ -1,0 +1,2 @@
+kvcal calibrate "$SOURCE/datasets/demo/natural" --prompts "$SOURCE/datasets/demo/prompts.jsonl" --max-prompts 4 --memory 2GiB --dry-run
+ls

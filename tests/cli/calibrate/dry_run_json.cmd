@@ -1,0 +1,1 @@
+kvcal calibrate "$SOURCE/datasets/demo/natural" --prompts "$SOURCE/datasets/demo/prompts.jsonl" --max-prompts 4 --memory 2GiB --dry-run --json -q | grep -e n_tokens -e budget

@@ -1,0 +1,3 @@
+echo mine >run.kvstats
+kvcal calibrate "$SOURCE/datasets/demo/natural" --prompts "$SOURCE/datasets/demo/prompts.jsonl" --stats run.kvstats
+ls

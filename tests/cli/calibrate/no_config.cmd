@@ -1,0 +1,2 @@
+mkdir model
+kvcal calibrate model --prompts "$SOURCE/datasets/demo/prompts.jsonl"

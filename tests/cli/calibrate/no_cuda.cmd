@@ -1,0 +1,1 @@
+kvcal calibrate "$SOURCE/datasets/demo/natural" --prompts "$SOURCE/datasets/demo/prompts.jsonl" --device cuda -q

@@ -1,0 +1,3 @@
+: >empty.jsonl
+kvcal calibrate "$SOURCE/datasets/demo/natural" --prompts empty.jsonl
+ls

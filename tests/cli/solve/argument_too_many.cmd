@@ -1,0 +1,1 @@
+kvcal solve one two

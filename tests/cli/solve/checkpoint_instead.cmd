@@ -1,0 +1,1 @@
+kvcal solve "$SOURCE/datasets/demo/natural/model.safetensors"

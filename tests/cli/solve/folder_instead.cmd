@@ -1,0 +1,2 @@
+mkdir run
+kvcal solve run

@@ -1,0 +1,2 @@
+echo '{"format": "kv-cache-scales"}' >run.json
+kvcal solve run.json

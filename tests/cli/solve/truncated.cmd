@@ -1,0 +1,4 @@
+kvcal calibrate "$SOURCE/datasets/demo/stressed" --prompts "$SOURCE/datasets/demo/prompts.jsonl" --max-prompts 2 -q -o run.json --stats run.kvstats
+truncate -s -1000 run.kvstats
+kvcal solve run.kvstats
+ls
