@@ -1,0 +1,2 @@
+: >run.json
+kvcal validate run.json

@@ -1,0 +1,2 @@
+echo "scale = 1" >run.json
+kvcal validate run.json
