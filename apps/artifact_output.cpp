@@ -1,30 +1,14 @@
 #include "artifact_output.h"
 
 #include <CLI/CLI.hpp>
-#include <charconv>
-#include <cstdlib>
 #include <iostream>
 
 #include "base/atomic_file.h"
 #include "base/sha256.h"
 #include "result_text.h"
+#include "source_date.h"
 
 namespace kvcal {
-namespace {
-
-std::optional<int64_t> source_date_epoch() {
-  const char* text = std::getenv("SOURCE_DATE_EPOCH");
-  if (!text) return std::nullopt;
-  int64_t seconds = 0;
-  const std::string_view value = text;
-  const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), seconds);
-  if (error != std::errc() || end != value.data() + value.size() || seconds < 0)
-    fail("SOURCE_DATE_EPOCH is " + quoted(value) + ", expected seconds since 1970");
-  return seconds;
-}
-
-}  // namespace
-
 void ArtifactOutput::add_to(CLI::App& verb) {
   verb.add_option("-o,--out", path, "Scale file to write")->capture_default_str();
   verb.add_flag("--force", force, "Replace files that exist");

@@ -7,6 +7,7 @@
 #include "base/json.h"
 #include "base/sha256.h"
 #include "shipped_files.h"
+#include "source_date.h"
 
 namespace kvcal {
 namespace {
@@ -100,6 +101,7 @@ TokenizeOptions tokenize_options(const PromptFlags& flags, int64_t vocab) {
     options.template_kwargs = while_doing("--template-kwargs", [&] { return parse_json(flags.template_kwargs); });
     if (!options.template_kwargs.is_object()) fail("--template-kwargs is not a JSON object, such as {\"x\": true}");
   }
+  options.unix_seconds = source_date_epoch();
   if (!flags.date.empty()) options.unix_seconds = while_doing("--date", [&] { return parse_date(flags.date); });
   return options;
 }

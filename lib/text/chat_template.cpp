@@ -2,7 +2,6 @@
 
 #include <charconv>
 #include <chrono>
-#include <cstdlib>
 
 #include "text/jinja_interpreter.h"
 #include "text/jinja_parser.h"
@@ -43,13 +42,6 @@ Json prepared_messages(const Json& messages) {
 }
 
 int64_t current_seconds() {
-  if (const char* fixed = std::getenv("SOURCE_DATE_EPOCH")) {
-    int64_t seconds = 0;
-    const std::string_view text = fixed;
-    const auto r = std::from_chars(text.data(), text.data() + text.size(), seconds);
-    if (r.ec == std::errc() && r.ptr == text.data() + text.size()) return seconds;
-    fail("SOURCE_DATE_EPOCH is " + quoted(text) + ", expected seconds since 1970");
-  }
   using namespace std::chrono;
   return duration_cast<seconds>(system_clock::now().time_since_epoch()).count();
 }

@@ -23,7 +23,7 @@ struct ChatInput {
   Json documents = nullptr;            // list, or null
   bool add_generation_prompt = false;  // end with the header of an assistant turn
   Json extra = Json::object();         // further variables; they win over special tokens
-  /// What strftime_now prints, in seconds since 1970 (UTC). Absent: SOURCE_DATE_EPOCH, else the clock.
+  /// What strftime_now prints, in seconds since 1970 (UTC). Absent: the clock.
   std::optional<int64_t> unix_seconds;
 };
 
