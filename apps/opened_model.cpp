@@ -2,6 +2,8 @@
 
 #include <iostream>
 
+#include "prefill/memory_plan.h"
+
 namespace kvcal {
 
 OpenedModel::OpenedModel(const std::filesystem::path& folder)
@@ -10,7 +12,7 @@ OpenedModel::OpenedModel(const std::filesystem::path& folder)
       weights(while_doing("opening " + quoted(folder.string()),
                           [&] { return locate_weights(checkpoint, model->spec()); })) {}
 
-void OpenedModel::warn_about_unclaimed(bool ran_to_logits) const {
+void OpenedModel::report_tensors(bool ran_to_logits, bool verbose) const {
   SkipRules rules = weights.rules;
   if (!ran_to_logits) {
     SkipRule after{"after the last cache", {weights.prefix.model + "norm.*"}};
@@ -20,6 +22,9 @@ void OpenedModel::warn_about_unclaimed(bool ran_to_logits) const {
     rules.add(std::move(after));
   }
   const SkipReport report = weights.text.report(rules);
+  if (verbose)
+    for (const SkipReport::Skipped& s : report.skipped)
+      std::cerr << "not read: " << s.n_tensors << " tensor(s), " << bytes_text(s.bytes) << ", " << s.rule << '\n';
   if (report.unclaimed.empty()) return;
   constexpr size_t kListed = 8;
   std::string list;

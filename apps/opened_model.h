@@ -22,8 +22,8 @@ struct OpenedModel {
   const ModelSpec& spec() const { return model->spec(); }
 
   /// One warning line per kind of tensor that nobody asked for and no rule names, on standard error. Tensors of layers
-  /// and ends that this run did not need are no surprise.
-  void warn_about_unclaimed(bool ran_to_logits) const;
+  /// and ends that this run did not need are no surprise. verbose: also a line per rule that passed tensors over.
+  void report_tensors(bool ran_to_logits, bool verbose) const;
 };
 
 /// Token ids that end a generation: eos_token_id of generation_config.json, else of config.json.

@@ -9,4 +9,4 @@ length=$((header + ${#more}))
   tail -c +$((9 + header)) $file
   printf "\0\0\0\0"; } >longer
 mv longer $file
-kvcal calibrate model --prompts "$SOURCE/datasets/demo/prompts.jsonl" --max-prompts 1 -q
+kvcal calibrate model --prompts "$SOURCE/datasets/demo/prompts.jsonl" --max-prompts 1 -q -v 2>&1 | grep tensor
