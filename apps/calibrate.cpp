@@ -187,7 +187,8 @@ void add_calibrate(CLI::App& app, Job& chosen) {
   verb->add_option("--memory", flags->memory, "Memory budget, such as 16GiB (default: what is available)");
   verb->add_flag("--no-sanity", flags->no_sanity, "Skip the check that the model predicts the prompts at all");
   verb->add_flag("--dry-run", flags->dry_run, "Print the plan only");
-  verb->add_flag("-v,--verbose", flags->run.verbose, "Print the tokens of every pass, and which tensors were passed over");
+  verb->add_flag("-v,--verbose", flags->run.verbose,
+                 "Print the tokens of every pass, and which tensors were passed over");
   flags->solve.add_to(*verb);
   verb->footer(
       "Examples:\n"
