@@ -98,6 +98,36 @@ TEST(MakeArtifact, OneSiteThatHasNotConvergedIsEnough) {
   EXPECT_EQ(a.layers[0].query.growth.last_quarter, 2.0F);
 }
 
+TEST(MakeArtifact, OneLayerThatHasNotConvergedIsEnough) {
+  SyntheticRun run = ordinary_run();
+  for (Signal* signal : {&run.key, &run.value, &run.query}) *signal = [](const Provenance&) { return 1.0F; };
+  Statistics statistics = synthetic_statistics(run);
+  run.layout = small_layout(7);
+  run.layout.cache = 1;
+  run.value = [](const Provenance& w) { return w.prompt == 7 ? 3.0F : 1.0F; };
+  statistics.caches.push_back(synthetic_cache(run));
+  const Artifact a = make_artifact(statistics, {});
+  ASSERT_EQ(a.layers.size(), 2U);
+  EXPECT_TRUE(a.layers[0].value.growth.converged);
+  EXPECT_EQ(a.calibration["converged"], false);
+  EXPECT_EQ(a.layers[1].name, "model.language_model.layers.7.self_attn");
+}
+
+TEST(MakeArtifact, FiguresAtTheScaleAndAtOne) {
+  const ArtifactLayer layer = make_artifact(synthetic_statistics(stressed_run()), {}).layers[0];
+  const ArtifactError &key = layer.key.error, &value = layer.value.error, &query = layer.query.error;
+  EXPECT_NEAR(key.at_scale, 0.0265, 0.002);
+  EXPECT_EQ(key.clipped_at_scale, 0);
+  EXPECT_GT(key.clipped_at_one, 1e-5);
+  EXPECT_GT(*key.noise_at_one, 1.02F * *key.noise_at_scale);
+  EXPECT_LT(*key.dominating_at_scale, 0.5);
+  EXPECT_NEAR(value.at_scale, 0.0265, 0.002);
+  EXPECT_EQ(value.at_one, 1);
+  EXPECT_LT(value.lost_at_scale, 0.01);
+  EXPECT_EQ(value.lost_at_one, 1);
+  EXPECT_GT(query.lost_at_one, 0.5);
+}
+
 // ------------------------------------------------------------------ kv_cache
 
 TEST(KvCache, HasEveryLayer) {

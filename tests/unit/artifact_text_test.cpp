@@ -94,6 +94,7 @@ std::vector<Artifact> varieties() {
   options.granularity = Granularity::Head;
   options.policy = "percentile";
   options.format = "int8";
+  options.limits = {0.001, 0.02, 0.3, 0.4, 0.5};
   out.push_back(make_artifact(ordinary(), options));
   SyntheticRun lonely = ordinary_run();
   lonely.n_prompts = 1;
