@@ -82,7 +82,7 @@ Json layer_json(const ArtifactLayer& l) {
 
 Json quantization_json(const ArtifactQuantization& q) {
   Json out = {{"dtype", q.dtype},
-              {"max", q.max},
+              {"max", static_cast<int64_t>(q.max)},  // whole in every format
               {"granularity", name_of(q.granularity)},
               {"convention", "real = stored * scale"},
               {"policy", q.policy}};

@@ -31,8 +31,10 @@ bool damaged(const HeadError& e, const VerdictLimits& limits) {
 
 Verdict verdict_of(const HeadError& at_scale, const HeadError& at_one, const VerdictLimits& limits) {
   const bool noisy = at_scale.noise > limits.noise;
-  if (damaged(at_scale, limits) || (noisy && at_scale.dominating > limits.dominating)) return Verdict::Inadequate;
-  if (damaged(at_one, limits)) return Verdict::Needed;
+  if (at_scale.lost > limits.lost || (noisy && at_scale.dominating > limits.dominating)) return Verdict::Inadequate;
+  // A policy may clip a few values on purpose; that is needed as long as 1.0 would do worse.
+  const bool helps = at_one.lost > limits.lost || at_scale.clipped < at_one.clipped;
+  if (damaged(at_one, limits) && helps) return Verdict::Needed;
   return noisy ? Verdict::AtRisk : Verdict::Neutral;
 }
 

@@ -14,8 +14,8 @@ namespace kvcal {
 enum class Verdict : uint8_t {
   Neutral,     // scale 1.0 would do as well
   AtRisk,      // the format's ordinary noise is large for sharp attention (n > limit, no channel dominates): a note
-  Needed,      // at 1.0 values are clipped or lost, at the scale they are not
-  Inadequate,  // still clipped or lost at the scale, or one channel drowns the others: keep the layer in its dtype
+  Needed,      // at 1.0 values are clipped or lost, at the scale they are not (or fewer, where the policy clips)
+  Inadequate,  // energy is still lost at the scale, or one channel drowns the others: keep the layer in its dtype
 };
 std::string_view name_of(Verdict verdict);  // "neutral", "at_risk", "needed", "inadequate"
 Verdict verdict_from_name(std::string_view name);

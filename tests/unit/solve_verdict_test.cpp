@@ -108,8 +108,17 @@ TEST(Verdict, InadequateWhereThePolicyClipsTooMuch) {
   options.policy = "percentile";
   options.percentile = 60;
   const SolvedCache s = solved(ordinary_run(), options);
-  EXPECT_GT(s.value.at_scale[0].clipped, 0.3);
+  EXPECT_GT(s.value.at_scale[0].lost, 0.3);
   EXPECT_EQ(s.value.verdict, Verdict::Inadequate);
+}
+
+TEST(Verdict, ClippingALittleOnPurposeIsNotInadequate) {
+  SolveOptions options;
+  options.policy = "percentile";
+  options.percentile = 99.9;
+  const SolvedCache s = solved(ordinary_run(), options);
+  EXPECT_GT(s.value.at_scale[0].clipped, options.limits.clipped);
+  EXPECT_EQ(s.value.verdict, Verdict::Neutral);
 }
 
 TEST(Verdict, AtRiskForSharpAttentionOfManyChannels) {
@@ -143,7 +152,11 @@ TEST(Verdict, RuleByRule) {
   EXPECT_EQ(verdict_of(good, clipped, limits), Verdict::Needed);
   EXPECT_EQ(verdict_of(good, lost, limits), Verdict::Needed);
   EXPECT_EQ(verdict_of(lost, lost, limits), Verdict::Inadequate);
-  EXPECT_EQ(verdict_of(clipped, clipped, limits), Verdict::Inadequate);
+  EXPECT_EQ(verdict_of(clipped, clipped, limits), Verdict::Neutral);  // no better than 1.0
+  HeadError fewer = clipped;
+  fewer.clipped /= 2;
+  EXPECT_EQ(verdict_of(fewer, clipped, limits), Verdict::Needed);
+  EXPECT_EQ(verdict_of(clipped, good, limits), Verdict::Neutral);
   EXPECT_EQ(verdict_of(lost, good, limits), Verdict::Inadequate);
   EXPECT_EQ(verdict_of(noisy, good, limits), Verdict::AtRisk);
   EXPECT_EQ(verdict_of(noisy, lost, limits), Verdict::Needed);
