@@ -11,6 +11,7 @@
 #include "checkpoint/fingerprint.h"
 #include "device.h"
 #include "prefill/runner.h"
+#include "prefill/weight_check.h"
 #include "progress.h"
 #include "stats/merge.h"
 #include "stats/observer.h"
@@ -152,8 +153,12 @@ class Sweep {
 
 }  // namespace
 
-CalibrationPlan plan_calibration(const OpenedModel& model, const std::vector<PromptTokens>& prompts,
+CalibrationPlan plan_calibration(OpenedModel& model, const std::vector<PromptTokens>& prompts,
                                  const CalibrationOptions& options) {
+  const ModelSpec& spec = model.spec();
+  const bool logits = options.sequences.sanity;
+  check_weights(*model.model, model.weights,
+                logits ? static_cast<int>(spec.layers.size()) : spec.last_cache_layer() + 1, logits);
   CalibrationPlan plan;
   plan.sequences = plan_sequences(prompts, options.sequences);
   MemoryOptions memory;
@@ -171,7 +176,7 @@ CalibrationResult calibrate(OpenedModel& model, const CalibrationPlan& plan, con
   const std::unique_ptr<Ops> op = open_device(options.device, options.precision, options.threads);
   ThreadPool pool(options.threads ? options.threads : available_processors());
   Sweep sweep(model, *op, pool, options, plan.memory.chunk_tokens);
-  SanityCheck sanity(model.spec().vocab);
+  SanityCheck sanity(model.spec().vocab, plan.sequences.prompts);
   CalibrationResult result;
   result.n_passes = options.sequences.passes;
   result.n_tokens = plan.sequences.n_tokens();

@@ -32,12 +32,13 @@ struct CalibrationResult {
   double seconds = 0;  // of the sweeps
 };
 
-/// The sequences and the memory of a run; throws Error when it cannot fit.
+/// The sequences and the memory of a run. Throws Error when it cannot fit, and when a tensor that it needs is missing
+/// or has another shape.
 struct CalibrationPlan {
   SequencePlan sequences;
   MemoryPlan memory;
 };
-CalibrationPlan plan_calibration(const OpenedModel& model, const std::vector<PromptTokens>& prompts,
+CalibrationPlan plan_calibration(OpenedModel& model, const std::vector<PromptTokens>& prompts,
                                  const CalibrationOptions& options);
 
 /// Runs the plan and, with until_stable, further passes. Warnings and progress go to standard error.

@@ -85,6 +85,9 @@ std::string in_our_words(std::string what) {
 [[noreturn]] void fail_parse(const CLI::App& app, const CLI::ParseError& error) {
   const std::vector<CLI::App*> verbs = const_cast<CLI::App&>(app).get_subcommands();
   const CLI::App& innermost = verbs.empty() ? app : *verbs.front();
+  for (const CLI::App* level : {&app, &innermost})
+    for (const std::string& argument : level->remaining(false))
+      if (argument.size() > 1 && argument[0] == '-') fail_extra(*level, argument);
   if (dynamic_cast<const CLI::RequiredError*>(&error) != nullptr)
     throw ArgumentMissing(usage_message(innermost, in_our_words(error.what())));
   for (const CLI::App* level : {&app, &innermost})

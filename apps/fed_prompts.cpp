@@ -50,12 +50,13 @@ std::string digest(const std::vector<TokenizedPrompt>& prompts) {
   return sha.hex();
 }
 
-void warn(const FedPrompts& fed) {
+void warn(const FedPrompts& fed, int64_t max_length) {
   constexpr size_t kShown = 5;
   for (size_t i = 0; i < std::min(fed.skipped.size(), kShown); ++i)
     std::cerr << "kvcal: warning: skipped " << fed.skipped[i] << '\n';
   if (fed.skipped.size() > kShown) std::cerr << "kvcal: warning: skipped " << fed.skipped.size() << " prompts in all\n";
-  if (fed.n_truncated) std::cerr << "kvcal: warning: " << fed.n_truncated << " prompt(s) truncated to --max-length\n";
+  if (fed.n_truncated)
+    std::cerr << "kvcal: warning: " << fed.n_truncated << " prompt(s) truncated to " << max_length << " tokens\n";
   if (fed.n_replaced)
     std::cerr << "kvcal: warning: " << fed.n_replaced << " malformed UTF-8 sequence(s) read as U+FFFD\n";
 }
@@ -124,9 +125,10 @@ FedPrompts feed_prompts(const std::filesystem::path& model, int64_t vocab, const
   fed.sha256 = digest(fed.prompts);
   fed.skipped = set.skipped;
   fed.skipped.insert(fed.skipped.end(), tokenized.skipped.begin(), tokenized.skipped.end());
-  fed.n_truncated = tokenized.n_truncated;
+  fed.n_truncated = static_cast<size_t>(
+      std::count_if(fed.prompts.begin(), fed.prompts.end(), [](const TokenizedPrompt& p) { return p.truncated; }));
   fed.n_replaced = set.replaced + tokenized.replaced;
-  warn(fed);
+  warn(fed, flags.max_length);
   return fed;
 }
 

@@ -56,6 +56,8 @@ void check(const GenerateFlags& flags) {
   check_threads(flags.threads);
   if (!flags.texts.empty() && !flags.prompts.files.empty())
     fail("both --prompt and --prompts are given, expected one of them");
+  if (flags.texts.empty() && flags.prompts.files.empty())
+    fail("no prompt is given, expected --prompt TEXT or --prompts FILE");
 }
 
 Exit run(const GenerateFlags& flags) {

@@ -21,6 +21,12 @@ double negative_log_likelihood(const std::vector<float>& logits, int32_t target)
 
 }  // namespace
 
+const std::string& SanityCheck::prompt_at(const Batch& batch, int64_t row) const {
+  const auto after = std::upper_bound(batch.segments.begin(), batch.segments.end(), row,
+                                      [](int64_t r, const Segment& segment) { return r < segment.row; });
+  return prompts_[static_cast<size_t>((after - 1)->prompt)].id;
+}
+
 void SanityCheck::hidden(Ops& op, const Tensor& x, const Batch& batch, Head& head) {
   const Tensor logits = head.forward(op, x);  // [tokens, vocab]
   const Storage host(logits.shape, logits.dtype);
@@ -31,8 +37,9 @@ void SanityCheck::hidden(Ops& op, const Tensor& x, const Batch& batch, Head& hea
       convert_to_float(logits.dtype, host.tensor().rows(t, 1).data, row.data(), row.size());
       const double nll = negative_log_likelihood(row, batch.ids[static_cast<size_t>(t + 1)]);
       if (!std::isfinite(nll))
-        fail("the logits at position " + std::to_string(t - s.span.row) +
-             " of a sanity sequence are not finite: the checkpoint or its loading is broken");
+        fail("the logits of prompt " + quoted(prompt_at(batch, t)) + " at position " +
+             std::to_string(s.span.first_position + t - s.span.row) +
+             " are not finite: the checkpoint, after its last KV cache, or its loading is broken");
       sum_ += nll;
       ++n_tokens_;
     }

@@ -9,8 +9,8 @@
 // and optionally "id" (text), "weight" (whole repeat count, at least 1), "tags" (list of texts). Other keys are left
 // alone, unless they look like a misspelt one of these. Files: .jsonl (one record a line; blank lines are skipped),
 // .json (an array of records, or one record), .txt (the whole file is one prompt, without its last newline), each also
-// with .gz or .zst behind; "-" is JSON lines from standard input. Any other name is read as JSON lines. Order and spread
-// over files do not matter to the ids.
+// with .gz or .zst behind; "-" is JSON lines from standard input. Any other name is read as JSON lines. Order and
+// spread over files do not matter to the ids.
 #pragma once
 
 #include <cstdint>

@@ -222,6 +222,30 @@ TEST(UntilStable, adds_passes_and_keeps_the_result_mergeable) {
       << "a pass that was added counts as one that was planned";
 }
 
+// The checkpoint with one tensor renamed in the header: as good as missing.
+void copy_with_renamed_tensor(const fs::path& from, const fs::path& to, const std::string& name) {
+  fs::copy(from, to, fs::copy_options::recursive | fs::copy_options::overwrite_existing);
+  std::ifstream in(from / "model.safetensors", std::ios::binary);
+  std::string bytes((std::istreambuf_iterator<char>(in)), {});
+  const size_t at = bytes.find(name);
+  ASSERT_NE(at, std::string::npos);
+  bytes[at + name.size() - 1] = '_';
+  std::ofstream(to / "model.safetensors", std::ios::binary) << bytes;
+}
+
+TEST(Plan, finds_a_missing_tensor_of_the_last_layer_before_anything_runs) {
+  const Scratch scratch;
+  copy_with_renamed_tensor(source("datasets/demo/natural"), scratch.path(), "model.layers.7.mlp.up_proj.weight");
+  OpenedModel model(scratch.path());
+  try {
+    plan_calibration(model, prompts_of({40}, 600), quiet());
+    FAIL() << "accepted";
+  } catch (const Error& e) {
+    EXPECT_NE(std::string(e.what()).find("checking the weights of layer 7"), std::string::npos) << e.what();
+    EXPECT_NE(std::string(e.what()).find("model.layers.7.mlp.up_proj.weight"), std::string::npos) << e.what();
+  }
+}
+
 TEST(Memory, a_budget_that_is_too_small_is_refused_with_the_numbers) {
   CalibrationOptions options = quiet();
   options.memory = 1 << 20;
