@@ -133,6 +133,10 @@ Exit run(const CalibrateFlags& flags) {
   const FedPrompts fed =
       feed_prompts(flags.model, model.spec().vocab, prompts, [&](bool) { return read_prompt_files(prompts); });
   options.prompts_sha256 = fed.sha256;
+  if (options.sequences.sanity && !model.has_head()) {
+    options.sequences.sanity = false;
+    std::cerr << "kvcal: warning: the checkpoint has no output head: the check that it predicts text is skipped\n";
+  }
   const CalibrationPlan plan = plan_calibration(model, tokens_of(fed), options);
   if (!flags.output.quiet) std::cerr << plan_text(plan, model.spec());
   if (flags.dry_run) {

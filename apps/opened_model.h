@@ -21,6 +21,9 @@ struct OpenedModel {
 
   const ModelSpec& spec() const { return model->spec(); }
 
+  /// False for a backbone saved alone, such as an embedding model's: it has a KV cache, but no logits.
+  bool has_head() const { return spec().tied_head || !weights.prefix.lm_head.empty(); }
+
   /// One warning line per kind of tensor that nobody asked for and no rule names, on standard error. Tensors of layers
   /// and ends that this run did not need are no surprise. verbose: also a line per rule that passed tensors over.
   void report_tensors(bool ran_to_logits, bool verbose) const;

@@ -1,1 +1,1 @@
-kvcal generate nowhere
+kvcal generate nowhere --prompt hello

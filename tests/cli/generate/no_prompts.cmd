@@ -1,0 +1,1 @@
+kvcal generate "$SOURCE/datasets/demo/natural"
