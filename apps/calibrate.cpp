@@ -14,6 +14,7 @@
 #include "device.h"
 #include "fed_prompts.h"
 #include "progress.h"
+#include "shard_flag.h"
 #include "solve_flags.h"
 #include "stats/statistics_file.h"
 #include "verbs.h"
@@ -22,7 +23,8 @@ namespace kvcal {
 namespace {
 
 struct CalibrateFlags {
-  std::string model, statistics, memory, precision = "bf16";
+  std::string model, statistics, memory, shard, precision = "bf16";
+  std::string scale_option;  // the first one given, "" for none
   PromptFlags prompts;
   CalibrationOptions run;
   SolveFlags solve;
@@ -63,6 +65,19 @@ uint64_t bytes_from_text(const std::string& text) {
   return static_cast<uint64_t>(value * static_cast<double>(factor));
 }
 
+// A shard has seen a part of the prompts: it gives statistics, and scales only when all are merged.
+void check_shard(const CalibrateFlags& flags, SequenceOptions& sequences) {
+  take_shard(flags.shard, sequences);
+  if (!flags.scale_option.empty())
+    fail(flags.scale_option +
+         " has no effect with --shard, which makes no scales: give it to 'kvcal solve' after "
+         "'kvcal merge'");
+  if (flags.until_stable)
+    fail("--until-stable cannot be used with --shard: a shard does not see when all have settled");
+  if (flags.statistics.empty() && !flags.dry_run)
+    fail("--shard needs --stats FILE, for 'kvcal merge': a shard makes no scales");
+}
+
 CalibrationOptions resolve(const CalibrateFlags& flags) {
   CalibrationOptions options = flags.run;
   options.precision = precision_from_name(flags.precision);
@@ -73,6 +88,7 @@ CalibrationOptions resolve(const CalibrateFlags& flags) {
     fail("--passes is " + std::to_string(options.sequences.passes) + ", expected 1 or more");
   if (options.sequences.warmup_passes < 0)
     fail("--warmup-passes is " + std::to_string(options.sequences.warmup_passes) + ", expected 0 or more");
+  if (!flags.shard.empty()) check_shard(flags, options.sequences);
   check_threads(options.threads);
   if (options.chunk_tokens < 0)
     fail("--chunk-tokens is " + std::to_string(options.chunk_tokens) + ", expected 0 (by the plan) or more");
@@ -119,10 +135,10 @@ Exit run(const CalibrateFlags& flags) {
   CalibrationOptions options = resolve(flags);
   const SolveOptions solve = flags.solve.resolve();
   if (!flags.dry_run) {
-    flags.output.check();
-    if (!flags.statistics.empty()) {
-      check_writable(flags.statistics, existing(flags));
-      flags.output.check_other(flags.statistics, "--stats");
+    if (!flags.statistics.empty()) check_writable(flags.statistics, existing(flags));
+    if (flags.shard.empty()) {
+      flags.output.check();
+      if (!flags.statistics.empty()) flags.output.check_other(flags.statistics, "--stats");
     }
   }
   OpenedModel model(flags.model);
@@ -133,6 +149,7 @@ Exit run(const CalibrateFlags& flags) {
   const FedPrompts fed =
       feed_prompts(flags.model, model.spec().vocab, prompts, [&](bool) { return read_prompt_files(prompts); });
   options.prompts_sha256 = fed.sha256;
+  options.tokenizer_sha256 = tokenizer_sha256(flags.model);
   if (options.sequences.sanity && !model.has_head()) {
     options.sequences.sanity = false;
     std::cerr << "kvcal: warning: the checkpoint has no output head: the check that it predicts text is skipped\n";
@@ -153,15 +170,22 @@ Exit run(const CalibrateFlags& flags) {
     const std::string sha256 = sha256_hex(read_file(flags.statistics, std::numeric_limits<size_t>::max()));
     more["statistics"] = flags.statistics;
     more["statistics_sha256"] = sha256;
-    digests = "statistics sha256 " + sha256.substr(0, 16) + ", ";
+    digests = "statistics sha256 " + sha256.substr(0, 16);
+  }
+  more["n_passes"] = result.n_passes;
+  more["seconds"] = result.seconds;
+  if (!flags.shard.empty()) {
+    if (flags.output.json) std::cout << more.dump(2, ' ', false, Json::error_handler_t::replace) << '\n';
+    if (!flags.output.quiet) print_closing_line(plan, result, "shard " + flags.shard + ", " + digests);
+    return Exit::Done;
   }
   const Artifact artifact = make_artifact(result.statistics, solve);
   const std::string sha256 = flags.output.write(artifact);
-  more["n_passes"] = result.n_passes;
-  more["seconds"] = result.seconds;
   flags.output.print(artifact, sha256, more);
   if (!flags.output.quiet)
-    print_closing_line(plan, result, digests + flags.output.path.string() + " sha256 " + sha256.substr(0, 16));
+    print_closing_line(
+        plan, result,
+        digests + (digests.empty() ? "" : ", ") + flags.output.path.string() + " sha256 " + sha256.substr(0, 16));
   return Exit::Done;
 }
 
@@ -182,6 +206,8 @@ void add_calibrate(CLI::App& app, Job& chosen) {
       ->capture_default_str();
   verb->add_option("--until-stable", flags->until_stable, "Add passes until one raises no absmax by more than PCT %")
       ->type_name("PCT");
+  verb->add_option("--shard", flags->shard, "Run part i of n of the sequences; writes --stats only, for 'kvcal merge'")
+      ->type_name("i/n");
   verb->add_option("--precision", flags->precision, "bf16: as servers compute; f32: the reference")
       ->capture_default_str();
   verb->add_option("--device", flags->run.device, "auto, cpu, cuda, cuda:N")->capture_default_str();
@@ -198,8 +224,12 @@ void add_calibrate(CLI::App& app, Job& chosen) {
       "Examples:\n"
       "  kvcal calibrate ./Qwen3-0.6B --prompts chats.jsonl -o kv-cache-scales.json\n"
       "  kvcal calibrate ./Qwen3.5-9B --stats run.kvstats --memory 24GiB --dry-run\n"
+      "  kvcal calibrate ./model --prompts chats.jsonl --shard 1/2 --stats 1.kvstats\n"
       "  kvcal calibrate ./model --policy pow2 --granularity head --max-model-len 131072");
-  verb->callback([flags, &chosen] { chosen = [flags] { return run(*flags); }; });
+  verb->callback([flags, verb, &chosen] {
+    flags->scale_option = scale_option_given(*verb);
+    chosen = [flags] { return run(*flags); };
+  });
 }
 
 }  // namespace kvcal

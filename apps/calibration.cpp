@@ -46,8 +46,8 @@ RunRecord record_of(const OpenedModel& model, const SequencePlan& plan, const Ca
   calibration.prompts_sha256 = options.prompts_sha256;
   calibration.plan_sha256 = plan.sha256;
   calibration.n_prompts = static_cast<int64_t>(plan.prompts.size());
-  calibration.n_tokens = plan.n_tokens();
-  calibration.longest = plan.longest();
+  calibration.n_tokens = plan.n_tokens_of_all;
+  calibration.longest = plan.longest_of_all;
   calibration.max_length = options.sequences.max_length;
   calibration.passes = n_passes;
   calibration.precision = options.precision == Precision::BF16 ? "bf16" : "f32";
@@ -59,6 +59,8 @@ RunRecord record_of(const OpenedModel& model, const SequencePlan& plan, const Ca
   record.calibration = calibration_block(calibration);
   record.sanity = sanity.to_json();
   record.plan_sha256 = plan.sha256;
+  record.tokenizer_sha256 = options.tokenizer_sha256;
+  if (const SequenceOptions& s = options.sequences; s.n_shards > 1) record.shard = {s.shard + 1, s.n_shards};
   record.n_passes = n_passes;
   record.prompt_ids = ids_of(plan);
   return record;
@@ -205,13 +207,17 @@ CalibrationResult calibrate(OpenedModel& model, const CalibrationPlan& plan, con
 std::string plan_text(const CalibrationPlan& plan, const ModelSpec& spec) {
   const MemoryPlan& m = plan.memory;
   return "plan: " + with_separators(static_cast<int64_t>(plan.sequences.prompts.size())) + " prompts, " +
-         with_separators(static_cast<int64_t>(plan.sequences.measured.size())) + " sequences, " +
-         with_separators(plan.sequences.n_tokens()) + " tokens through " + std::to_string(spec.last_cache_layer() + 1) +
-         " of " + std::to_string(spec.layers.size()) + " layers in batches of " + with_separators(m.chunk_tokens) +
-         "\nplan: " + bytes_text(m.total()) + " of memory (weights " + bytes_text(m.weights) + ", file pages " +
-         bytes_text(m.mapped) + ", residual stream " + bytes_text(m.residual) + ", batch " + bytes_text(m.activations) +
-         ", states " + bytes_text(m.states) + ", statistics " + bytes_text(m.statistics) + ", program " +
-         bytes_text(m.program) + "), budget " + bytes_text(m.budget) + "\n";
+         with_separators(static_cast<int64_t>(plan.sequences.measured.size())) +
+         (static_cast<int64_t>(plan.sequences.measured.size()) < plan.sequences.n_sequences
+              ? " of " + with_separators(plan.sequences.n_sequences)
+              : "") +
+         " sequences, " + with_separators(plan.sequences.n_tokens()) + " tokens through " +
+         std::to_string(spec.last_cache_layer() + 1) + " of " + std::to_string(spec.layers.size()) +
+         " layers in batches of " + with_separators(m.chunk_tokens) + "\nplan: " + bytes_text(m.total()) +
+         " of memory (weights " + bytes_text(m.weights) + ", file pages " + bytes_text(m.mapped) +
+         ", residual stream " + bytes_text(m.residual) + ", batch " + bytes_text(m.activations) + ", states " +
+         bytes_text(m.states) + ", statistics " + bytes_text(m.statistics) + ", program " + bytes_text(m.program) +
+         "), budget " + bytes_text(m.budget) + "\n";
 }
 
 }  // namespace kvcal

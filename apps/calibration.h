@@ -21,6 +21,7 @@ struct CalibrationOptions {
   uint64_t memory = 0;       // bytes; 0 = what is available
   double until_stable = -1;  // percent: adds passes until none moves an absmax by more; below 0 = off
   std::string prompts_sha256;
+  std::string tokenizer_sha256;  // "" without one
   bool quiet = false, verbose = false;
 };
 

@@ -5,6 +5,7 @@
 #include <iostream>
 
 #include "base/json.h"
+#include "base/read_file.h"
 #include "base/sha256.h"
 #include "shipped_files.h"
 #include "source_date.h"
@@ -130,6 +131,13 @@ FedPrompts feed_prompts(const std::filesystem::path& model, int64_t vocab, const
   fed.n_replaced = set.replaced + tokenized.replaced;
   warn(fed, flags.max_length);
   return fed;
+}
+
+std::string tokenizer_sha256(const std::filesystem::path& model) {
+  constexpr size_t kMostBytes = size_t{256} << 20;
+  const std::filesystem::path file = model / "tokenizer.json";
+  std::error_code ignored;
+  return std::filesystem::exists(file, ignored) ? sha256_hex(read_file(file, kMostBytes)) : "";
 }
 
 std::vector<PromptTokens> tokens_of(const FedPrompts& fed) {

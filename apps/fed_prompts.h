@@ -56,6 +56,9 @@ TokenizeOptions tokenize_options(const PromptFlags& flags, int64_t vocab);
 FedPrompts feed_prompts(const std::filesystem::path& model, int64_t vocab, const PromptFlags& flags,
                         const PromptSource& source);
 
+/// Which tokenizer a model folder has: the hash of its tokenizer.json; "" without one.
+std::string tokenizer_sha256(const std::filesystem::path& model);
+
 /// For plan_sequences().
 std::vector<PromptTokens> tokens_of(const FedPrompts& fed);
 

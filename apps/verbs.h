@@ -27,6 +27,7 @@ using Job = std::function<Exit()>;
 void add_calibrate(CLI::App& app, Job& chosen);
 void add_generate(CLI::App& app, Job& chosen);
 void add_inspect(CLI::App& app, Job& chosen);
+void add_merge(CLI::App& app, Job& chosen);
 void add_prompts(CLI::App& app, Job& chosen);
 void add_solve(CLI::App& app, Job& chosen);
 void add_stats(CLI::App& app, Job& chosen);

@@ -144,6 +144,9 @@ void add_kv_cache(const RunRecord& run, Artifact& a) {
 /// What make_artifact takes from the run record, so that a merged or foreign file fails with a sentence.
 void check_record(const Statistics& statistics) {
   const RunRecord& run = statistics.run;
+  if (run.shard)
+    fail("the statistics are shard " + std::to_string(run.shard->index) + " of " + std::to_string(run.shard->count) +
+         " of a run: scales need all of them, see 'kvcal merge'");
   if (!run.model.is_object()) fail("the statistics do not say which model they are of");
   if (!run.calibration.is_object())
     fail("the statistics do not say what was fed: runs of different plans were merged without a new description");

@@ -121,6 +121,12 @@ SequencePlan plan_sequences(std::vector<PromptTokens> prompts, const SequenceOpt
   }
   for (size_t i = 0; i < plan.measured.size(); ++i) plan.measured[i].id = static_cast<int64_t>(i);
   plan.sha256 = digest(plan);
+  plan.n_sequences = static_cast<int64_t>(plan.measured.size());
+  plan.n_tokens_of_all = plan.n_tokens();
+  plan.longest_of_all = plan.longest();
+  if (options.n_shards > plan.n_sequences)
+    fail("the plan has " + std::to_string(plan.n_sequences) + " sequences, too few for " +
+         std::to_string(options.n_shards) + " shards; expected at most one shard per sequence");
   if (options.n_shards > 1)
     std::erase_if(plan.measured, [&](const Sequence& s) { return s.id % options.n_shards != options.shard; });
 

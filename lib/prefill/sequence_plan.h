@@ -32,22 +32,26 @@ struct Sequence {
 };
 
 struct SequenceOptions {
-  int passes = 2;             // 1: each prompt alone; 2: packed end to end; 3..: packed in another seeded order
-  int warmup_passes = 1;      // run and discarded
-  int64_t max_length = 2048;  // longest packed sequence; single prompts were cut to it before
-  bool sanity = true;         // up to 4 prompts, up to 64 tokens each, run to the logits
-  int64_t shard = 0, n_shards = 1;
+  int passes = 2;                   // 1: each prompt alone; 2: packed end to end; 3..: packed in another seeded order
+  int warmup_passes = 1;            // run and discarded
+  int64_t max_length = 2048;        // longest packed sequence; single prompts were cut to it before
+  bool sanity = true;               // up to 4 prompts, up to 64 tokens each, run to the logits
+  int64_t shard = 0, n_shards = 1;  // every n-th measured sequence, from the one with id `shard`
 };
 
 struct SequencePlan {
   std::vector<PromptTokens> prompts;  // sorted by id
   std::vector<Sequence> warmup, measured, sanity;
-  std::string sha256;        // of the measured list before sharding, with all tokens
+  // Of all shards together:
+  std::string sha256;  // of the measured list, with all tokens
+  int64_t n_sequences = 0, n_tokens_of_all = 0, longest_of_all = 0;
+  // Of this shard:
   int64_t n_tokens() const;  // measured, all passes
   int64_t longest() const;   // tokens of the longest measured sequence
 };
 
-/// Throws when there is no prompt with tokens, ids repeat, or a prompt is longer than max_length.
+/// Throws when there is no prompt with tokens, ids repeat, a prompt is longer than max_length, or there are more shards
+/// than sequences. Every shard has all prompts and the sanity sequences; only the measured ones are divided.
 SequencePlan plan_sequences(std::vector<PromptTokens> prompts, const SequenceOptions& options);
 
 }  // namespace kvcal

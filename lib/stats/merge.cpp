@@ -32,6 +32,7 @@ RunRecord merge_records(const RunRecord& a, const RunRecord& b) {
   run.calibration = same_or_null(a.calibration, b.calibration);
   run.sanity = same_or_null(a.sanity, b.sanity);
   run.plan_sha256 = a.plan_sha256 == b.plan_sha256 ? a.plan_sha256 : "";
+  run.tokenizer_sha256 = a.tokenizer_sha256 == b.tokenizer_sha256 ? a.tokenizer_sha256 : "";
   run.n_passes = std::max(a.n_passes, b.n_passes);
   std::ranges::set_union(a.prompt_ids, b.prompt_ids, std::back_inserter(run.prompt_ids));
   return run;

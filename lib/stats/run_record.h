@@ -1,6 +1,7 @@
 // What a statistics file knows beside the numbers: enough that `solve` reproduces the artifact byte for byte.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -9,12 +10,20 @@
 
 namespace kvcal {
 
+/// One of the parts that a sequence plan was cut into.
+struct Shard {
+  int64_t index = 1, count = 1;  // index from 1
+  bool operator==(const Shard&) const = default;
+};
+
 struct RunRecord {
   Json model;              // the artifact's block, verbatim
   Json layers_without_kv;  // the same
   Json calibration;        // the same, without what is derived from the statistics
   Json sanity;             // mean negative log-likelihood of a few prompts, or null when not run
   std::string plan_sha256;
+  std::optional<Shard> shard;    // none: the whole plan; calibration describes the whole plan either way
+  std::string tokenizer_sha256;  // of tokenizer.json; "" without one
   int n_passes = 0;
   std::vector<std::string> prompt_ids;  // sorted
 };

@@ -75,6 +75,19 @@ KvLayout layout_from_json(const Json& json, int64_t cache) {
   return l;
 }
 
+std::optional<Shard> shard_from_json(const Json& json) {
+  const auto member = json.find("shard");
+  if (member == json.end()) return std::nullopt;
+  return while_doing("shard", [&] {
+    Shard shard;
+    shard.count = get_extent(*member, "count", 1);
+    shard.index = get_extent(*member, "index", 1);
+    if (shard.index > shard.count)
+      fail("index is " + std::to_string(shard.index) + " of " + std::to_string(shard.count));
+    return shard;
+  });
+}
+
 Json block(const Json& json, const char* key) {
   const auto member = json.find(key);
   if (member == json.end()) fail("key " + quoted(std::string(key)) + " is missing");
@@ -107,9 +120,11 @@ std::string metadata_of(const Statistics& statistics) {
                {"layers_without_kv", run.layers_without_kv},
                {"calibration", run.calibration},
                {"plan_sha256", run.plan_sha256},
+               {"tokenizer_sha256", run.tokenizer_sha256},
                {"n_passes", run.n_passes},
-               {"sanity", run.sanity},
-               {"caches", Json::array()}};
+               {"sanity", run.sanity}};
+  if (run.shard) json["shard"] = {{"index", run.shard->index}, {"count", run.shard->count}};
+  json["caches"] = Json::array();
   for (const CacheStatistics& cache : statistics.caches) json["caches"].push_back(layout_to_json(cache.layout));
   try {
     return json.dump();
@@ -129,6 +144,8 @@ StatisticsMetadata parse_metadata(std::string_view text) {
   result.run.layers_without_kv = block(json, "layers_without_kv");
   result.run.calibration = block(json, "calibration");
   result.run.plan_sha256 = get_string(json, "plan_sha256");
+  result.run.tokenizer_sha256 = get_string_or(json, "tokenizer_sha256", "");
+  result.run.shard = shard_from_json(json);
   result.run.n_passes = static_cast<int>(get_extent(json, "n_passes", 0));
   result.run.sanity = block(json, "sanity");
   const Json caches = block(json, "caches");

@@ -1,0 +1,81 @@
+// kvcal merge STATS...: statistics of shards or machines, as if run in one piece.
+#include <CLI/CLI.hpp>
+#include <iostream>
+#include <limits>
+
+#include "base/atomic_file.h"
+#include "base/read_file.h"
+#include "base/sha256.h"
+#include "progress.h"
+#include "stats/run_union.h"
+#include "stats/statistics_file.h"
+#include "verbs.h"
+
+namespace kvcal {
+namespace {
+
+struct MergeFlags {
+  std::vector<std::string> files;
+  std::string out;
+  bool force = false, json = false, quiet = false;
+};
+
+void print(const MergeFlags& flags, const Statistics& merged, size_t n_sets) {
+  const std::string sha256 = sha256_hex(read_file(flags.out, std::numeric_limits<size_t>::max()));
+  const int64_t n_tokens = get_int(merged.run.calibration, "n_tokens", "calibration.");
+  const bool packed_apart = n_sets > 1 && merged.run.n_passes > 1;
+  if (flags.json)
+    std::cout << Json{{"statistics", flags.out},
+                      {"statistics_sha256", sha256},
+                      {"n_files", flags.files.size()},
+                      {"n_sets", n_sets},
+                      {"n_prompts", merged.run.prompt_ids.size()},
+                      {"n_tokens", n_tokens},
+                      {"exact_passes", packed_apart ? 1 : merged.run.n_passes},
+                      {"n_passes", merged.run.n_passes}}
+                     .dump(2)
+              << '\n';
+  if (flags.quiet) return;
+  if (packed_apart)
+    std::cerr << "kvcal: " << n_sets << " sets of prompts: pass 1 is exactly that of one run over all of them, later "
+              << "passes packed each set apart\n";
+  std::cerr << "kvcal: " << flags.files.size() << " file(s), "
+            << with_separators(static_cast<int64_t>(merged.run.prompt_ids.size())) << " prompts, "
+            << with_separators(n_tokens) << " tokens; " << flags.out << " sha256 " << sha256.substr(0, 16) << '\n';
+}
+
+Exit run(const MergeFlags& flags) {
+  const Existing existing = flags.force ? Existing::Replace : Existing::Refuse;
+  check_writable(flags.out, existing);
+  RunUnion all;
+  for (const std::string& file : flags.files) all.add(file, read_statistics(file));
+  const Statistics merged = while_doing("merging", [&] { return all.finish(); });
+  write_statistics(flags.out, merged, existing);
+  print(flags, merged, all.n_sets());
+  return Exit::Done;
+}
+
+}  // namespace
+
+void add_merge(CLI::App& app, Job& chosen) {
+  auto flags = std::make_shared<MergeFlags>();
+  CLI::App* verb = app.add_subcommand("merge", "Merge statistics of shards or machines, as if run in one piece");
+  verb->add_option("STATS", flags->files, "Statistics files (calibrate --stats): all shards of a run, or several runs")
+      ->required();
+  verb->add_option("-o,--out", flags->out, "Statistics file to write")->required()->type_name("FILE");
+  verb->add_flag("--force", flags->force, "Replace a file that exists");
+  verb->add_flag("--json", flags->json, "One JSON object on standard output");
+  verb->add_flag("-q,--quiet", flags->quiet, "No closing line");
+  verb->footer(
+      "The shards of one run give the bytes of that run. Runs over different prompts give the statistics of\n"
+      "one run over all of them in pass 1; later passes pack the prompts of one run only, and the file says so.\n"
+      "Runs of other models, tokenizers, precisions, processors or versions are refused.\n"
+      "\n"
+      "Examples:\n"
+      "  kvcal calibrate ./model --prompts chats.jsonl --shard 1/2 --stats 1.kvstats    on one machine\n"
+      "  kvcal calibrate ./model --prompts chats.jsonl --shard 2/2 --stats 2.kvstats    on another\n"
+      "  kvcal merge 1.kvstats 2.kvstats -o run.kvstats && kvcal solve run.kvstats -o kv-cache-scales.json");
+  verb->callback([flags, &chosen] { chosen = [flags] { return run(*flags); }; });
+}
+
+}  // namespace kvcal

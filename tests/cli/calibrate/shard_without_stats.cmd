@@ -1,0 +1,1 @@
+kvcal calibrate M --shard 1/2

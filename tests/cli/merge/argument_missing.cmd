@@ -1,0 +1,1 @@
+kvcal merge -o out.kvstats

@@ -1,0 +1,1 @@
+kvcal merge "$SOURCE/datasets/demo/natural/model.safetensors" -o out.kvstats

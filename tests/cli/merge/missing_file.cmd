@@ -1,0 +1,1 @@
+kvcal merge nowhere.kvstats -o out.kvstats

@@ -1,0 +1,1 @@
+kvcal merge X -o out --josn

@@ -1,0 +1,136 @@
+#include <gtest/gtest.h>
+
+#include "stats/run_union.h"
+#include "stats/statistics_file.h"
+#include "unit/stats_fixture.h"
+
+namespace kvcal::stats_test {
+namespace {
+
+/// Shard i of n of the small plan, or with n = 1 all of it.
+Statistics shard(int64_t i, int64_t n) {
+  std::vector<int64_t> sequences;
+  for (int64_t s = i - 1; s < 5; s += n) sequences.push_back(s);
+  Statistics part = observe_run(small_spec(), part_of(small_plan(), sequences), mixed_value);
+  part.run.model = {{"architecture", "SmallModel"}, {"config_sha256", "c"}, {"weights_fingerprint", "w"}};
+  part.run.calibration = {{"prompts_sha256", "p"}, {"plan_sha256", "plan"},    {"n_prompts", 3}, {"n_tokens", 750},
+                          {"longest", 300},        {"max_length", 300},        {"passes", 2},    {"precision", "bf16"},
+                          {"isa", "avx2"},         {"tool_version", "kvcal 1"}};
+  part.run.plan_sha256 = "plan";
+  part.run.tokenizer_sha256 = "t";
+  if (n > 1) part.run.shard = {i, n};
+  return part;
+}
+
+Statistics with(Statistics run, const std::function<void(RunRecord&)>& change) {
+  change(run.run);
+  return run;
+}
+
+/// What is said about a and b together, and then about finishing.
+std::string message(const std::vector<Statistics>& runs) {
+  return message_of([&] {
+    RunUnion all;
+    const std::string names = "abcdef";
+    for (size_t i = 0; i < runs.size(); ++i) all.add(names.substr(i, 1), runs[i]);
+    all.finish();
+  });
+}
+
+Statistics other_plan(Statistics run) {
+  return with(std::move(run), [](RunRecord& r) { r.plan_sha256 = r.calibration["plan_sha256"] = "other"; });
+}
+
+TEST(RunUnion, OfShardsIsTheWholeRun) {
+  const std::string whole = file_bytes(shard(1, 1));
+  RunUnion all;
+  for (const int64_t i : {2, 3, 1}) all.add("shard", shard(i, 3));
+  EXPECT_TRUE(file_bytes(all.finish()) == whole);
+  RunUnion one;
+  one.add("whole", shard(1, 1));
+  EXPECT_TRUE(file_bytes(one.finish()) == whole);
+}
+
+TEST(RunUnion, NamesTheShardsThatAreMissing) {
+  EXPECT_EQ(message({}), "there are no statistics to merge");
+  EXPECT_EQ(message({shard(2, 3)}), "shards 1/3, 3/3 missing beside 'a'");
+  EXPECT_EQ(message({shard(2, 4), shard(1, 4), shard(4, 4)}), "shard 3/4 missing beside 'a'");
+  EXPECT_EQ(message({shard(1, 2), other_plan(shard(2, 2))}),
+            "shard 1/2 missing beside 'b'; shard 2/2 missing beside 'a'; the files are of 2 different plans: other "
+            "prompts, tokens or options");
+  const std::string many = message({with(shard(1, 2), [](RunRecord& r) { r.shard->count = 1 << 24; })});
+  EXPECT_LT(many.size(), 300u) << many;
+}
+
+TEST(RunUnion, RefusesWhatIsThereTwice) {
+  EXPECT_EQ(message({shard(1, 2), shard(1, 2)}), "shard 1/2 is there twice: 'a' and 'b'");
+  EXPECT_EQ(message({shard(1, 1), shard(1, 1)}),
+            "'b' cannot be merged with 'a': both are the same run, every token would count twice");
+  const std::string mixed = "'b' cannot be merged with 'a': one is a shard of the run that the other holds whole";
+  EXPECT_EQ(message({shard(1, 1), shard(1, 2)}), mixed);
+  EXPECT_EQ(message({shard(1, 2), shard(1, 1)}), mixed);
+  EXPECT_EQ(message({shard(1, 2), shard(2, 3)}),
+            "'b' cannot be merged with 'a': it is shard 2/3, expected one of 2 shards");
+  EXPECT_EQ(message({shard(1, 1), other_plan(shard(1, 1))}),
+            "'a' cannot be merged with 'b': both have the prompt 'a', which would count twice");
+}
+
+TEST(RunUnion, RefusesOtherModelsTokenizersAndPrecisionsByName) {
+  const std::vector<std::pair<std::function<void(RunRecord&)>, std::string>> cases = {
+      {[](RunRecord& r) { r.model["architecture"] = "Other"; },
+       "it is of another model: architecture is 'Other', expected 'SmallModel'"},
+      {[](RunRecord& r) { r.model["config_sha256"] = "x"; },
+       "it is of another model: config_sha256 is 'x', expected 'c'"},
+      {[](RunRecord& r) { r.model["weights_fingerprint"] = "x"; },
+       "it is of another model: weights_fingerprint is 'x', expected 'w'"},
+      {[](RunRecord& r) { r.tokenizer_sha256 = "x"; },
+       "it was made with another tokenizer: tokenizer_sha256 is 'x', expected 't'"},
+      {[](RunRecord& r) { r.calibration["precision"] = "f32"; },
+       "it was computed in another precision, which is 'f32', expected 'bf16'"},
+      {[](RunRecord& r) { r.calibration["isa"] = "amx"; },
+       "it is from another class of processor, which is 'amx', expected 'avx2'"},
+      {[](RunRecord& r) { r.calibration["tool_version"] = "kvcal 2"; },
+       "it is from another version of the program, which is 'kvcal 2', expected 'kvcal 1'"},
+      {[](RunRecord& r) { r.calibration["passes"] = 3; }, "the number of its passes is 3, expected 2"},
+      {[](RunRecord& r) { r.calibration.erase("max_length"); }, "its maximum length is null, expected 300"},
+  };
+  for (const auto& [change, expected] : cases) {
+    EXPECT_EQ(message({shard(1, 2), with(shard(2, 2), change)}), "'b' cannot be merged with 'a': " + expected);
+    EXPECT_EQ(message({shard(1, 1), other_plan(with(shard(1, 1), change))}),
+              "'b' cannot be merged with 'a': " + expected);
+  }
+  EXPECT_EQ(
+      message({shard(1, 2), with(shard(2, 2),
+                                 [](RunRecord& r) {
+                                   r.sanity = {{"mean_nll", 9}};
+                                 })}),
+      "'b' cannot be merged with 'a': the sanity check of the same prompts by the same model is {\"mean_nll\":9}, "
+      "expected " +
+          shard(1, 2).run.sanity.dump());
+  EXPECT_EQ(message({with(shard(1, 2), [](RunRecord& r) { r.calibration = nullptr; })}),
+            "'a': the statistics do not say what was fed");
+}
+
+TEST(RunUnion, RefusesBlocksThatMakeNoSense) {
+  const auto broken = [](const Json& value) {
+    return with(other_plan(shard(1, 1)), [&](RunRecord& r) {
+      r.calibration["n_tokens"] = value;
+      for (std::string& id : r.prompt_ids) id += "2";
+    });
+  };
+  EXPECT_EQ(message({shard(1, 1), broken(-1)}), "calibration.n_tokens is -1");
+  EXPECT_EQ(message({shard(1, 1), broken(int64_t{1} << 60)}), "calibration.n_tokens is 1152921504606846976");
+  EXPECT_NE(message({shard(1, 1), broken("many")}), "");
+  EXPECT_NE(message({shard(1, 1), with(broken(1), [](RunRecord& r) { r.calibration["merged"] = 5; })}), "");
+}
+
+TEST(Shard, IsKeptByTheFile) {
+  const TemporaryPath path;
+  write_statistics(path, shard(2, 3), Existing::Refuse);
+  const Statistics read = read_statistics(path);
+  EXPECT_EQ(read.run.shard, (Shard{2, 3}));
+  EXPECT_EQ(read.run.tokenizer_sha256, "t");
+}
+
+}  // namespace
+}  // namespace kvcal::stats_test
