@@ -2,14 +2,15 @@
 JOBS := $(shell sh .ci/jobs.sh)
 SOURCES = find apps lib kernels tests \( -name '*.cpp' -o -name '*.h' -o -name '*.cu' -o -name '*.cuh' \) -type f
 
-.PHONY: help packages build demo test format format-check asan tsan clean
+.PHONY: help packages build demo test format format-check asan tsan fuzz clean
 
 help:
 	@echo 'make demo          install what is missing, build, calibrate the two demo models'
 	@echo 'make test          install what is missing, build everything, run all tests'
 	@echo 'make build         build the program: build/release/kvcal'
 	@echo 'make packages      install the Debian packages for building and testing'
-	@echo 'make asan, tsan    unit and parity tests under sanitizers'
+	@echo 'make asan, tsan    unit and parity tests, fuzz corpora, under sanitizers'
+	@echo 'make fuzz          build the fuzz programs with clang, run each for FUZZ_SECONDS (60)'
 	@echo 'make format        format all sources; format-check only says which differ'
 	@echo 'make clean         remove build/'
 
@@ -39,8 +40,15 @@ asan tsan:
 	@sh .ci/packages.sh build test
 	@test -f build/$@/build.ninja || cmake --preset $@
 	@cmake --build --preset $@ --parallel $(JOBS) --target unit_tests
-	@ctest --test-dir build/$@ -L 'unit|parity' --output-on-failure --no-label-summary --no-tests=error \
+	@ctest --test-dir build/$@ -L 'unit|parity|fuzz' --output-on-failure --no-label-summary --no-tests=error \
 	  --parallel $(JOBS)
+
+FUZZ_SECONDS = 60
+fuzz:
+	@sh .ci/packages.sh build test fuzz
+	@test -f build/fuzz/build.ninja || cmake --preset fuzz
+	@cmake --build --preset fuzz --parallel $(JOBS) --target fuzzers
+	@sh .ci/fuzz.sh $(FUZZ_SECONDS)
 
 format:
 	@$(SOURCES) -print0 | xargs -0 clang-format -i
