@@ -69,7 +69,7 @@ fs::path find_config(const fs::path& given, fs::path& folder) {
     std::error_code error;
     const bool exists = fs::exists(given, error);
     fail(quoted(given.string()) + ": " +
-         (error    ? error.message()
+         (error    ? errno_text(error.value())
           : exists ? "is neither a folder nor a file"
                    : "no such model folder"));
   }

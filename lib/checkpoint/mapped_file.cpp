@@ -6,16 +6,46 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
+#include <atomic>
 #include <cassert>
 #include <cerrno>
 #include <cstdlib>
 
 #include "base/read_file.h"
+#include "checkpoint/mapped_address.h"
 
 namespace kvcal {
 namespace {
 
 constexpr size_t kCopyAlignment = 64;
+
+/// The mappings, for a signal handler: a slot is filled while Claimed and read while Ready.
+struct Slot {
+  enum State { Free, Claimed, Ready };
+  std::atomic<int> state = Free;
+  const std::byte* begin = nullptr;
+  uint64_t bytes = 0;
+  std::string name;  // quoted
+};
+std::array<Slot, 1024> slots;
+static_assert(std::atomic<int>::is_always_lock_free);
+
+void register_mapping(const std::byte* begin, uint64_t bytes, std::string name) {
+  for (Slot& slot : slots) {
+    int free = Slot::Free;
+    if (!slot.state.compare_exchange_strong(free, Slot::Claimed)) continue;
+    slot.begin = begin;
+    slot.bytes = bytes;
+    slot.name = std::move(name);
+    return slot.state.store(Slot::Ready);
+  }
+}
+
+void unregister_mapping(const std::byte* begin) {
+  for (Slot& slot : slots)
+    if (slot.state.load() == Slot::Ready && slot.begin == begin) return slot.state.store(Slot::Free);
+}
 
 uint64_t page_bytes() {
   static const uint64_t bytes = static_cast<uint64_t>(::sysconf(_SC_PAGESIZE));
@@ -41,11 +71,16 @@ MappedFile::MappedFile(std::filesystem::path path, Access access) : path_(std::m
   if (access == Access::ReadOnly || size_ == 0) return;
   void* map = ::mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, fd_, 0);
   // Refused where the address space is limited (ulimit -v) or the file system cannot: range() then reads copies.
-  if (map != MAP_FAILED) map_ = static_cast<std::byte*>(map);
+  if (map == MAP_FAILED) return;
+  map_ = static_cast<std::byte*>(map);
+  register_mapping(map_, (size_ + page_bytes() - 1) / page_bytes() * page_bytes(), name);  // the last page is whole
 }
 
 MappedFile::~MappedFile() {
-  if (map_) ::munmap(map_, size_);
+  if (map_) {
+    unregister_mapping(map_);
+    ::munmap(map_, size_);
+  }
   if (fd_ >= 0) ::close(fd_);
 }
 
@@ -74,7 +109,8 @@ void MappedFile::read(uint64_t offset, std::span<std::byte> out) const {
 
 std::span<const std::byte> MappedFile::range(uint64_t offset, uint64_t n, size_t alignment) const {
   assert(offset <= size_ && n <= size_ - offset && alignment <= kCopyAlignment);
-  // A read beyond the end of a mapped file is a SIGBUS; this cannot exclude it, but catches what happened so far.
+  // A read beyond the end of a mapped file is a SIGBUS; this cannot exclude it (mapped_address.h is for the rest), but
+  // catches what happened so far.
   refuse_if_shorter(offset + n);
   if (map_ && reinterpret_cast<uintptr_t>(map_ + offset) % alignment == 0) return {map_ + offset, n};
 
@@ -119,6 +155,15 @@ void MappedFile::drop(uint64_t offset, uint64_t n) const {
   const std::lock_guard lock(mutex_);
   for (auto it = copies_.lower_bound({offset, 0}); it != copies_.end() && it->first.first - offset <= n;)
     it = it->first.second <= n - (it->first.first - offset) ? copies_.erase(it) : std::next(it);
+}
+
+std::string_view mapped_file_at(const void* address) noexcept {
+  const auto* at = static_cast<const std::byte*>(address);
+  for (const Slot& slot : slots) {
+    if (slot.state.load() != Slot::Ready) continue;
+    if (at >= slot.begin && at < slot.begin + slot.bytes) return slot.name;
+  }
+  return "";
 }
 
 }  // namespace kvcal

@@ -1,12 +1,17 @@
 // The parts of apps/ that need no process of their own: tables, the status line, devices, unknown names.
 #include <gtest/gtest.h>
+#include <unistd.h>
 
+#include <cstdlib>
+#include <filesystem>
 #include <string>
 
 #include "base/error.h"
+#include "checkpoint/mapped_file.h"
 #include "command_line.h"
 #include "device.h"
 #include "progress.h"
+#include "signals.h"
 #include "table.h"
 
 namespace kvcal {
@@ -78,6 +83,23 @@ TEST(Device, NamesWhatIsMissing) {
             std::string::npos);
   EXPECT_NE(message_of([] { open_device("cudo", Precision::BF16, 1); }).find("did you mean 'cuda'"), std::string::npos);
   EXPECT_NE(message_of([] { open_device("cuda:x", Precision::BF16, 1); }).find("unknown device"), std::string::npos);
+}
+
+// A page of a mapped file that is gone by the time it is read: nothing can check that before.
+TEST(Signals, AMappedFileThatIsCutShortIsOneErrorLine) {
+  const auto read_what_is_gone = [] {
+    handle_signals();
+    std::string path = std::filesystem::temp_directory_path() / "kvcal_cut_XXXXXX";
+    const int fd = mkstemp(path.data());
+    if (fd < 0 || ftruncate(fd, 1 << 20) != 0) std::exit(3);
+    const MappedFile file(path);
+    const std::span<const std::byte> bytes = file.range(0, 1 << 20, 1);
+    if (!file.is_mapped() || ftruncate(fd, 10) != 0 || unlink(path.c_str()) != 0) std::exit(4);
+    std::exit(static_cast<int>(bytes[1 << 19]));
+  };
+  EXPECT_EXIT(read_what_is_gone(), testing::ExitedWithCode(2),
+              "^kvcal: error: '.*/kvcal_cut_.*': a part of it cannot be read any more: it has become shorter while in "
+              "use[^\n]*\n$");
 }
 
 TEST(CommandLine, ParsingOpensNothing) {
