@@ -1,5 +1,6 @@
 // Panel products through oneDNN: bf16 x bf16 -> f32 on AMX or AVX-512 BF16.
 #include <omp.h>
+#include <sys/mman.h>
 
 #include <algorithm>
 #include <array>
@@ -32,6 +33,14 @@ class OneThread {
   int before_;  // the setting is the calling thread's own
 };
 
+/// Where memory for its generated code is refused, oneDNN 2 goes on with a null pointer: asked for before it does.
+void require_room() {
+  constexpr size_t kBytes = size_t{4} << 20;  // a primitive's code takes 256 KiB at a time
+  void* const room = ::mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (room == MAP_FAILED) fail("out of memory: " + std::to_string(kBytes) + " bytes for the code of a matrix product");
+  ::munmap(room, kBytes);
+}
+
 template <class F>
 auto named(F&& f) {
   try {
@@ -57,6 +66,7 @@ class OneDnnProduct final : public PanelProduct {
   size_t packed_bytes() const override { return packed_.get_size(); }
 
   void pack(const void* w, void* packed) const override {
+    require_room();
     named([&] {
       const OneThread guard;
       const memory from({{k_, n_}, memory::data_type::bf16, memory::format_tag::ba}, engine(), const_cast<void*>(w));
@@ -89,6 +99,7 @@ class OneDnnProduct final : public PanelProduct {
   };
 
   Variant make(int64_t rows, const memory::desc& weight, bool accumulate) const {
+    require_room();
     return named([&] {
       Variant v;
       v.source = memory::desc({rows, k_}, memory::data_type::bf16, memory::dims{shape().x_stride, 1});
