@@ -37,7 +37,7 @@ INSTANTIATE_TEST_SUITE_P(Rules, EveryFile,
                                          Rule{"library_is_silent", library_is_silent},
                                          Rule{"conditional_compilation", conditional_compilation},
                                          Rule{"length", length}, Rule{"header_opening", header_opening},
-                                         Rule{"machine_paths", machine_paths}),
+                                         Rule{"machine_paths", machine_paths}, Rule{"no_surprises", no_surprises}),
                          [](const auto& rule) { return rule.param.name; });
 
 TEST(Tree, EveryGoldenIsUsed) { expect_none(goldens_are_used(tree())); }
@@ -135,6 +135,14 @@ TEST(Sample, Code) {
       {"apps/device.cpp", "#ifdef KVCAL_CUDA\n#endif\n", conditional_compilation, 0},
       {"kernels/norm.cu", "#ifdef __CUDACC__\n#endif\n", conditional_compilation, 1},
       {"kernels/device/vec.cuh", "#ifdef __CUDACC__\n#endif\n", conditional_compilation, 0},
+      {"apps/main.cpp", "std::system(\"ls\");\n", no_surprises, 1},
+      {"apps/main.cpp", "FILE* f = popen(x, \"r\");\nexecvp(a, b);\nif (fork() == 0) {}\n", no_surprises, 3},
+      {"apps/main.cpp", "int s = ::socket(AF_INET, 0, 0);\nstd::locale::global(std::locale(\"\"));\n", no_surprises, 2},
+      {"apps/prompts.cpp", "const char* home = std::getenv(\"HOME\");\n", no_surprises, 1},
+      {"apps/source_date.cpp", "const char* t = std::getenv(\"SOURCE_DATE_EPOCH\");\n", no_surprises, 0},
+      {"lib/ops/ops.cpp", "void* p = dlopen(\"x\", 0);\n", no_surprises, 1},
+      {"apps/device.cpp", "void* p = dlopen(\"x\", 0);\n", no_surprises, 0},
+      {"lib/base/a.cpp", "// a file system (or not)\nfile_system(x); connected(); f(\"fork()\");\n", no_surprises, 0},
       {"lib/a/b.h", "// What it is.\n#pragma once\n", header_opening, 0},
       {"lib/a/b.h", "#pragma once\n", header_opening, 1},
       {"lib/a/b.h", "// What it is.\n#ifndef A\n", header_opening, 1},

@@ -20,6 +20,10 @@ Findings architecture_names_no_device(const SourceFile& file);
 /// lib/ never prints, exits, aborts or reads the environment.
 Findings library_is_silent(const SourceFile& file);
 
+/// No shell, no other program, no network, no locale; the environment is read for SOURCE_DATE_EPOCH and TERM, each
+/// in its file; a shared library is opened in apps/device.cpp only.
+Findings no_surprises(const SourceFile& file);
+
 /// Only apps/device.cpp asks whether CUDA was built; the compiler is asked only in kernels/device and kernels/runtime.
 Findings conditional_compilation(const SourceFile& file);
 
