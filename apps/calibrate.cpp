@@ -30,7 +30,7 @@ struct CalibrateFlags {
   SolveFlags solve;
   ArtifactOutput output;
   std::optional<double> until_stable;  // percent
-  bool dry_run = false, no_sanity = false;
+  bool dry_run = false, no_sanity = false, resume = false;
 };
 
 Precision precision_from_name(const std::string& name) {
@@ -84,6 +84,8 @@ CalibrationOptions resolve(const CalibrateFlags& flags) {
   options.memory = bytes_from_text(flags.memory);
   options.sequences.sanity = !flags.no_sanity;
   options.quiet = flags.output.quiet;
+  if (flags.resume)
+    options.resume = (flags.shard.empty() ? flags.output.path.string() : flags.statistics) + ".kvcal-resume";
   if (options.sequences.passes < 1)
     fail("--passes is " + std::to_string(options.sequences.passes) + ", expected 1 or more");
   if (options.sequences.warmup_passes < 0)
@@ -93,6 +95,7 @@ CalibrationOptions resolve(const CalibrateFlags& flags) {
   if (options.chunk_tokens < 0)
     fail("--chunk-tokens is " + std::to_string(options.chunk_tokens) + ", expected 0 (by the plan) or more");
   if (flags.until_stable) {
+    if (flags.resume) fail("--resume and --until-stable do not go together: the passes to come are not planned yet");
     if (!std::isfinite(*flags.until_stable) || *flags.until_stable < 0)
       fail("--until-stable is " + std::to_string(*flags.until_stable) + ", expected a percentage, 0 or more");
     options.until_stable = *flags.until_stable;
@@ -175,12 +178,14 @@ Exit run(const CalibrateFlags& flags) {
   more["n_passes"] = result.n_passes;
   more["seconds"] = result.seconds;
   if (!flags.shard.empty()) {
+    if (result.resume) result.resume->remove();
     if (flags.output.json) std::cout << more.dump(2, ' ', false, Json::error_handler_t::replace) << '\n';
     if (!flags.output.quiet) print_closing_line(plan, result, "shard " + flags.shard + ", " + digests);
     return Exit::Done;
   }
   const Artifact artifact = make_artifact(result.statistics, solve);
   const std::string sha256 = flags.output.write(artifact);
+  if (result.resume) result.resume->remove();
   flags.output.print(artifact, sha256, more);
   if (!flags.output.quiet)
     print_closing_line(
@@ -216,6 +221,9 @@ void add_calibrate(CLI::App& app, Job& chosen) {
                    "Tokens of a batch, rounded down to a multiple of 256 (default: by the memory plan)");
   verb->add_option("--memory", flags->memory, "Memory budget, such as 16GiB (default: what is available)");
   verb->add_flag("--no-sanity", flags->no_sanity, "Skip the check that the model predicts the prompts at all");
+  verb->add_flag("--resume", flags->resume,
+                 "Keep the state after each layer in OUT.kvcal-resume (of a shard: beside its --stats), and go on from "
+                 "there after an interruption");
   verb->add_flag("--dry-run", flags->dry_run, "Print the plan only");
   verb->add_flag("-v,--verbose", flags->run.verbose,
                  "Print the tokens of every pass, and which tensors were passed over");

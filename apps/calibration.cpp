@@ -96,13 +96,33 @@ void print_sequences(const char* title, const std::vector<Sequence>& sequences, 
   std::cerr << title << ": " << with_separators(n) << " sequences, " << with_separators(tokens) << " tokens\n";
 }
 
+// All that the numbers of a run depend on. Threads and chunk sizes are not among it.
+Json identity_of(const RunRecord& record, const CalibrationOptions& options) {
+  const SequenceOptions& s = options.sequences;
+  return {{"model", record.model}, {"calibration", record.calibration}, {"commit", build_info().commit},
+          {"sanity", s.sanity},    {"warmup_passes", s.warmup_passes},  {"shard", s.shard},
+          {"n_shards", s.n_shards}};
+}
+
+std::unique_ptr<ResumeFolder> open_resume(const OpenedModel& model, const SequencePlan& plan,
+                                          const CalibrationOptions& options, const std::string& isa) {
+  if (options.resume.empty()) return nullptr;
+  const RunRecord record = record_of(model, plan, options, isa, options.sequences.passes, SanityCheck(0, plan.prompts));
+  auto folder = std::make_unique<ResumeFolder>(options.resume, identity_of(record, options));
+  if (folder->layers_done() > 0 && !options.quiet)
+    std::cerr << "kvcal: goes on after layer " << folder->layers_done() << " of " << model.spec().layers.size()
+              << ", from " << quoted(options.resume.string()) << '\n';
+  return folder;
+}
+
 // One sweep over the layers for the passes from first_pass on.
 class Sweep {
  public:
   Sweep(OpenedModel& model, Ops& op, ThreadPool& pool, const CalibrationOptions& options, int64_t chunk_tokens)
       : model_(model), op_(op), pool_(pool), options_(options), chunk_tokens_(chunk_tokens) {}
 
-  Statistics run(const SequencePlan& plan, int first_pass, int n_passes, SanityCheck& sanity) {
+  Statistics run(const SequencePlan& plan, int first_pass, int n_passes, SanityCheck& sanity,
+                 ResumeFolder* resume = nullptr) {
     std::vector<Sequence> measured;
     for (const Sequence& s : plan.measured)
       if (s.pass >= first_pass) measured.push_back(s);
@@ -119,11 +139,16 @@ class Sweep {
     const int64_t rows = rows_of(groups);
     tokens_run += rows;
     Progress progress("tokens", rows * (model_.spec().last_cache_layer() + 1), options_.quiet);
-    int64_t done = 0;
+    int64_t done = resume ? rows * resume->layers_done() : 0;
     Runner runner(*model_.model, op_, model_.weights, chunk_tokens_);
+    if (resume) {
+      resume->observe(observer, record_of(model_, plan, options_, op_.isa(), n_passes, SanityCheck(0, plan.prompts)));
+      runner.keep_in(*resume);
+    }
     runner.on_step([&](const RunStep& step) {
       progress.update(done += step.tokens,
                       "layer " + std::to_string(step.layer + 1) + "/" + std::to_string(step.n_layers));
+      if (options_.on_step) options_.on_step(step);
     });
     runner.run(groups, plan.prompts);
     return observer.take(record_of(model_, plan, options_, op_.isa(), n_passes, sanity));
@@ -182,7 +207,8 @@ CalibrationResult calibrate(OpenedModel& model, const CalibrationPlan& plan, con
   CalibrationResult result;
   result.n_passes = options.sequences.passes;
   result.n_tokens = plan.sequences.n_tokens();
-  result.statistics = sweep.run(plan.sequences, 1, result.n_passes, sanity);
+  result.resume = open_resume(model, plan.sequences, options, op->isa());
+  result.statistics = sweep.run(plan.sequences, 1, result.n_passes, sanity, result.resume.get());
   warn_if_suspicious(sanity);
 
   SequenceOptions sequences = options.sequences;

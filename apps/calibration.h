@@ -1,13 +1,16 @@
 // The measuring part of `calibrate`: from an opened model and tokenised prompts to statistics.
 #pragma once
 
+#include <filesystem>
 #include <functional>
+#include <memory>
 #include <string>
 
 #include "opened_model.h"
 #include "prefill/memory_plan.h"
 #include "prefill/sanity.h"
 #include "prefill/sequence_plan.h"
+#include "resume.h"
 #include "stats/run_record.h"
 
 namespace kvcal {
@@ -22,6 +25,8 @@ struct CalibrationOptions {
   double until_stable = -1;  // percent: adds passes until none moves an absmax by more; below 0 = off
   std::string prompts_sha256;
   std::string tokenizer_sha256;  // "" without one
+  std::filesystem::path resume;  // folder that keeps the state after each layer, and goes when the caller removes it
+  std::function<void(const RunStep&)> on_step;  // after every batch; may throw to stop the run
   bool quiet = false, verbose = false;
 };
 
@@ -30,7 +35,8 @@ struct CalibrationResult {
   int64_t n_tokens = 0;      // measured, all passes
   int64_t n_tokens_run = 0;  // with warm-up and sanity sequences
   int n_passes = 0;
-  double seconds = 0;  // of the sweeps
+  double seconds = 0;                    // of the sweeps
+  std::unique_ptr<ResumeFolder> resume;  // with CalibrationOptions::resume: to remove once the results are safe
 };
 
 /// The sequences and the memory of a run. Throws Error when it cannot fit, and when a tensor that it needs is missing

@@ -12,6 +12,7 @@ class ResidualStore {
 
   Tensor load(Ops& op, int64_t row, int64_t n) const { return op.upload(rows_.tensor().rows(row, n)); }
   void save(Ops& op, int64_t row, const Tensor& x) { op.download(x, rows_.tensor().rows(row, x.dim(0))); }
+  const Tensor& rows() const { return rows_.tensor(); }  // [tokens, hidden], all of them
 
  private:
   Storage rows_;  // [tokens, hidden]

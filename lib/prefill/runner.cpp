@@ -39,10 +39,24 @@ void Runner::run(const std::vector<SequenceGroup>& groups, const std::vector<Pro
                          op_.activation_dtype());
   }
   n_layers_ = logits ? static_cast<int>(spec.layers.size()) : spec.last_cache_layer() + 1;
-  embed(streams);
-  for (int layer = 0; layer < n_layers_; ++layer)
+  const int first = store_ ? store_->layers_done() : 0;
+  if (first == 0)
+    embed(streams);
+  else
+    store_->restore(rows_before(first, streams));
+  for (int layer = first; layer < n_layers_; ++layer) {
     while_doing("running layer " + std::to_string(layer), [&] { run_layer(layer, streams); });
+    if (store_ && (layer + 1 < n_layers_ || logits)) store_->save(layer + 1, rows_before(layer + 1, streams));
+  }
   if (logits) while_doing("running the output head", [&] { run_head(streams); });
+}
+
+// Of the groups that this layer, or the head behind the last one, still works on.
+std::vector<Tensor> Runner::rows_before(int layer, const std::vector<Stream>& streams) const {
+  std::vector<Tensor> rows;
+  for (const Stream& s : streams)
+    if (s.group.until == Until::Logits || layer <= model_.spec().last_cache_layer()) rows.push_back(s.residual.rows());
+  return rows;
 }
 
 void Runner::embed(std::vector<Stream>& streams) {

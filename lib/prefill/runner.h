@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "model/architecture.h"
@@ -40,12 +41,29 @@ struct RunStep {
   int64_t tokens = 0;           // rows just done
 };
 
+/// Keeps the rows of a run between two layers, so that a run that was stopped can go on. Nothing else crosses a layer's
+/// end: the states of a layer's sequences live and die inside it.
+class RunStore {
+ public:
+  virtual ~RunStore() = default;
+  /// Layers that need not run again; 0 for a fresh run.
+  virtual int layers_done() const = 0;
+  /// Fills the rows as they were after layers_done() layers, one tensor for each group that still runs, in order of
+  /// groups. Called once, and only when layers_done() > 0.
+  virtual void restore(std::span<const Tensor> rows) = 0;
+  /// After each layer that another follows: the same tensors.
+  virtual void save(int layers_done, std::span<const Tensor> rows) = 0;
+};
+
 class Runner {
  public:
   Runner(const Model& model, Ops& op, ModelWeights& weights, int64_t chunk_tokens)
       : model_(model), op_(op), weights_(weights), chunk_tokens_(chunk_tokens) {}
 
   void on_step(std::function<void(const RunStep&)> step) { step_ = std::move(step); }
+
+  /// Goes on where `store` says, and leaves every layer's end there.
+  void keep_in(RunStore& store) { store_ = &store; }
 
   /// One sweep over the layers for all groups. Errors name the layer.
   void run(const std::vector<SequenceGroup>& groups, const std::vector<PromptTokens>& prompts);
@@ -56,6 +74,7 @@ class Runner {
   void run_layer(int layer, std::vector<Stream>& streams);
   void run_head(std::vector<Stream>& streams);
   void embed(std::vector<Stream>& streams);
+  std::vector<Tensor> rows_before(int layer, const std::vector<Stream>& streams) const;
 
   const Model& model_;
   Ops& op_;
@@ -63,6 +82,7 @@ class Runner {
   int64_t chunk_tokens_;
   int n_layers_ = 0;
   std::function<void(const RunStep&)> step_;
+  RunStore* store_ = nullptr;
 };
 
 }  // namespace kvcal

@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <array>
 #include <optional>
+#include <utility>
 
 #include "base/error.h"
 #include "stats/coverage.h"
 #include "stats/site_tables.h"
+#include "stats/statistics_metadata.h"
 
 namespace kvcal {
 namespace {
@@ -147,6 +149,36 @@ Statistics Observer::take(RunRecord run) {
     statistics.caches.push_back(std::move(*state_->done[c]));
   }
   return statistics;
+}
+
+Statistics Observer::lend_finished(RunRecord run) {
+  Statistics statistics;
+  statistics.run = std::move(run);
+  statistics.run.prompt_ids = state_->plan.prompt_ids;
+  statistics.run.n_passes = state_->plan.n_passes;
+  for (size_t c = 0; c < state_->caches.size() && state_->done[c]; ++c)
+    statistics.caches.push_back(*std::exchange(state_->done[c], std::nullopt));
+  return statistics;
+}
+
+void Observer::restore(Statistics earlier) {
+  State& s = *state_;
+  if (earlier.run.prompt_ids != s.plan.prompt_ids || earlier.run.n_passes != s.plan.n_passes)
+    fail("the statistics are of other prompts or passes");
+  if (earlier.caches.size() > s.caches.size())
+    fail("there are " + std::to_string(earlier.caches.size()) + " caches, the model has " +
+         std::to_string(s.caches.size()));
+  const auto n_tokens = static_cast<uint64_t>(s.planned.n_tokens());
+  for (size_t c = 0; c < earlier.caches.size(); ++c) {
+    CacheStatistics& cache = earlier.caches[c];
+    if (layout_to_json(cache.layout) != layout_to_json(s.caches[c]))
+      fail("cache " + std::to_string(c) + " is another than the model's");
+    for (const CacheSite site : kCacheSites)
+      if (exists(cache.layout, site) && cache.at(site).n_tokens != n_tokens)
+        fail(label(cache.layout, site) + " has " + std::to_string(cache.at(site).n_tokens) + " tokens, expected " +
+             std::to_string(n_tokens));
+    s.done[c] = std::move(cache);
+  }
 }
 
 int64_t Observer::bytes_needed(const ModelSpec& spec, int64_t n_tokens, int64_t n_prompts, int n_passes) {

@@ -46,6 +46,13 @@ class Observer final : public KvTap {
   /// one).
   void layer_done(int layer) override;
 
+  /// Moves the caches finished so far out, for a record of the run up to here; restore() puts them back.
+  Statistics lend_finished(RunRecord run);
+
+  /// Takes the caches of an earlier part of the same run as finished. Throws Error when they are none of this model's
+  /// or of another plan.
+  void restore(Statistics earlier);
+
   /// The finished statistics; prompt ids and number of passes of `run` are set here. Call once. Throws Error when a
   /// layer was never finished.
   Statistics take(RunRecord run);

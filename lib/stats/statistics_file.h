@@ -3,9 +3,13 @@
 #pragma once
 
 #include <filesystem>
+#include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "base/atomic_file.h"
+#include "checkpoint/safetensors_writer.h"
 #include "stats/run_record.h"
 
 namespace kvcal {
@@ -13,13 +17,20 @@ namespace kvcal {
 constexpr std::string_view kStatisticsFormat = "kvcal-stats";
 constexpr std::string_view kStatisticsVersion = "1.0";
 
+/// What a file holds beside statistics: a resume file's rows. Tensor names must sort behind "prompt_offsets".
+struct StatisticsCompany {
+  std::vector<std::pair<std::string, Tensor>> tensors;  // sorted by name; on the host
+  SafetensorsMetadata metadata;                         // beside "kvcal"
+};
+
 /// Writes the whole file or nothing. Throws Error when the target exists (Existing::Refuse) or cannot be written, and
 /// when the statistics contradict themselves (check_statistics).
-void write_statistics(const std::filesystem::path& path, const Statistics& statistics, Existing existing);
+void write_statistics(const std::filesystem::path& path, const Statistics& statistics, Existing existing,
+                      const StatisticsCompany& company = {});
 
 /// Reads a file that nobody vouches for: every shape, offset, code and count is checked before use, and the sums of the
 /// tables against each other. Throws Error beginning with the path. Reads every 1.x; tensors that 1.0 does not know are
-/// ignored in later minor versions and refused in 1.0.
-Statistics read_statistics(const std::filesystem::path& path);
+/// ignored in later minor versions and refused in 1.0, but for those of a company with this prefix.
+Statistics read_statistics(const std::filesystem::path& path, std::string_view company_prefix = "");
 
 }  // namespace kvcal

@@ -31,14 +31,14 @@ class Reader {
  public:
   explicit Reader(const std::filesystem::path& path) : file_(path) {}
 
-  Statistics read();
+  Statistics read(std::string_view company_prefix);
 
  private:
   template <class Array>
   void read_tensor(const std::string& name, DType dtype, const Shape& expected, Array& out);
   std::vector<std::string> read_prompt_ids();
   SiteStatistics read_site(const KvLayout& layout, CacheSite site, const RunRecord& run);
-  void refuse_unknown_tensors() const;
+  void refuse_unknown_tensors(std::string_view company_prefix) const;
 
   SafetensorsFile file_;
   std::set<std::string, std::less<>> used_;
@@ -80,12 +80,13 @@ SiteStatistics Reader::read_site(const KvLayout& layout, CacheSite site, const R
                      [&] { return unflatten(arrays, extents); });
 }
 
-void Reader::refuse_unknown_tensors() const {
+void Reader::refuse_unknown_tensors(std::string_view company_prefix) const {
   for (const TensorInfo& info : file_.tensors())
-    if (!used_.contains(info.name)) fail("tensor " + quoted(info.name) + " does not belong into a statistics file 1.0");
+    if (!used_.contains(info.name) && (company_prefix.empty() || !info.name.starts_with(company_prefix)))
+      fail("tensor " + quoted(info.name) + " does not belong into a statistics file 1.0");
 }
 
-Statistics Reader::read() {
+Statistics Reader::read(std::string_view company_prefix) {
   const auto metadata = file_.metadata().find("kvcal");
   if (metadata == file_.metadata().end())
     fail("has no '__metadata__' entry 'kvcal', so it is no statistics file; is it a checkpoint?");
@@ -100,16 +101,16 @@ Statistics Reader::read() {
       if (site_exists(layout, site)) cache.at(site) = read_site(layout, site, statistics.run);
     statistics.caches.push_back(std::move(cache));
   }
-  if (parsed.minor_version == 0) refuse_unknown_tensors();
+  if (parsed.minor_version == 0) refuse_unknown_tensors(company_prefix);
   check_statistics(statistics);
   return statistics;
 }
 
 }  // namespace
 
-Statistics read_statistics(const std::filesystem::path& path) {
+Statistics read_statistics(const std::filesystem::path& path, std::string_view company_prefix) {
   Reader reader(path);  // its messages begin with the path
-  return while_doing(quoted(path.string()), [&] { return reader.read(); });
+  return while_doing(quoted(path.string()), [&] { return reader.read(company_prefix); });
 }
 
 }  // namespace kvcal

@@ -41,9 +41,12 @@ Shape actual(const Shape& shape, size_t n_elements) {
 
 }  // namespace
 
-void write_statistics(const std::filesystem::path& path, const Statistics& statistics, Existing existing) {
+void write_statistics(const std::filesystem::path& path, const Statistics& statistics, Existing existing,
+                      const StatisticsCompany& company) {
   while_doing("writing " + quoted(path.string()), [&] { check_statistics(statistics); });
-  SafetensorsWriter writer(path, existing, {{"kvcal", metadata_of(statistics)}});
+  SafetensorsMetadata metadata = company.metadata;
+  metadata["kvcal"] = metadata_of(statistics);
+  SafetensorsWriter writer(path, existing, std::move(metadata));
   const std::vector<SiteToWrite> sites = sites_by_name(statistics);
   std::string ids;
   std::vector<uint64_t> offsets = {0};
@@ -60,6 +63,7 @@ void write_statistics(const std::filesystem::path& path, const Statistics& stati
   }
   writer.declare("prompt_ids", DType::U8, {static_cast<int64_t>(ids.size())});
   writer.declare("prompt_offsets", DType::U64, {static_cast<int64_t>(offsets.size())});
+  for (const auto& [name, tensor] : company.tensors) writer.declare(name, tensor.dtype, tensor.shape);
   for (const SiteToWrite& s : sites) {
     const SiteArrays arrays = flatten(*s.site);
     for_each_tensor(arrays, s.extents, [&](const char* name, DType, const Shape&, const auto& array) {
@@ -68,6 +72,7 @@ void write_statistics(const std::filesystem::path& path, const Statistics& stati
   }
   writer.write("prompt_ids", std::as_bytes(std::span(ids)));
   writer.write("prompt_offsets", std::as_bytes(std::span(offsets)));
+  for (const auto& [name, tensor] : company.tensors) writer.write(name, tensor);
   writer.commit();
 }
 

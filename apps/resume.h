@@ -1,0 +1,51 @@
+// The folder that `calibrate --resume` keeps beside its output: after each layer the rows of the run and the statistics
+// so far, in one of two files by turns, so that the last but one is whole while the last is written. A run that was
+// stopped goes on from there and ends in the same bytes.
+#pragma once
+
+#include <filesystem>
+#include <optional>
+
+#include "prefill/runner.h"
+#include "stats/observer.h"
+
+namespace kvcal {
+
+class ResumeFolder final : public RunStore {
+ public:
+  /// `identity` is what the numbers of a run depend on, by name: an object of objects or plain values. Looks into the
+  /// folder, which need not exist. Throws Error when the folder cannot be written or holds another run's files; a
+  /// damaged file is passed over with a warning.
+  ResumeFolder(std::filesystem::path folder, Json identity);
+
+  /// What save() takes statistics from, and where those of the earlier part go.
+  void observe(Observer& observer, RunRecord record);
+
+  int layers_done() const override { return found_ ? found_->layers_done : 0; }
+  void restore(std::span<const Tensor> rows) override;
+  /// A disk that is full ends no run: what could not be kept is a warning.
+  void save(int layers_done, std::span<const Tensor> rows) override;
+
+  /// After the results are written: nothing is left to go on with.
+  void remove();
+
+ private:
+  struct Found {
+    int slot = 0, layers_done = 0;
+    Statistics statistics;
+  };
+  std::filesystem::path file(int slot) const;
+  std::optional<Found> read(int slot) const;
+  void write(int slot, int layers_done, std::span<const Tensor> rows);
+  void remove_temporaries() const;
+
+  std::filesystem::path folder_;
+  Json identity_;
+  std::optional<Found> found_;
+  int newest_ = 1;  // the slot that must stay while the other is written
+  bool warned_ = false;
+  Observer* observer_ = nullptr;
+  RunRecord record_;
+};
+
+}  // namespace kvcal

@@ -1,0 +1,233 @@
+// calibrate --resume: a run that stops at any layer goes on from there and ends in the same bytes, or says why it
+// cannot.
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/resource.h>
+
+#include <fstream>
+
+#include "artifact/make_artifact.h"
+#include "base/read_file.h"
+#include "calibration.h"
+#include "stats/statistics_file.h"
+
+namespace kvcal {
+namespace {
+
+namespace fs = std::filesystem;
+
+class Scratch {
+ public:
+  Scratch() {
+    std::string name = (fs::temp_directory_path() / "kvcal-resume-XXXXXX").string();
+    if (!mkdtemp(name.data())) throw std::runtime_error("no scratch folder");
+    path_ = name;
+  }
+  ~Scratch() { fs::remove_all(path_); }
+  const fs::path& path() const { return path_; }
+
+ private:
+  fs::path path_;
+};
+
+struct Stopped {};
+
+std::vector<PromptTokens> some_prompts() {
+  std::vector<PromptTokens> prompts;
+  uint32_t x = 1;
+  for (const int64_t length : {1, 40, 300, 17}) {
+    PromptTokens p{"p" + std::to_string(length), {}, 1};
+    for (int64_t t = 0; t < length; ++t) {
+      x = x * 1664525u + 1013904223u;
+      p.ids.push_back(static_cast<int32_t>((x >> 8) % 60));
+    }
+    prompts.push_back(p);
+  }
+  return prompts;
+}
+
+class Resume : public testing::TestWithParam<const char*> {
+ protected:
+  fs::path model() const { return fs::path(KVCAL_SOURCE_DIR) / "tests/arch/golden" / GetParam(); }
+  fs::path folder() const { return scratch_.path() / "out.json.kvcal-resume"; }
+  fs::path slot(const char* name) const { return folder() / name; }
+
+  CalibrationOptions options() const {
+    CalibrationOptions o;
+    o.quiet = true;
+    o.prompts_sha256 = std::string(64, '0');
+    o.chunk_tokens = 256;
+    o.threads = 1;
+    o.resume = folder();
+    return o;
+  }
+
+  struct Result {
+    std::string bytes;     // of the statistics file and of the artifact
+    int first_layer = -1;  // that ran
+  };
+
+  Result run(CalibrationOptions o) const {
+    Result result;
+    const auto outer = o.on_step;
+    o.on_step = [&](const RunStep& step) {
+      if (result.first_layer < 0) result.first_layer = step.layer;
+      if (outer) outer(step);
+    };
+    OpenedModel opened(model());
+    const CalibrationResult calibrated = calibrate(opened, plan_calibration(opened, some_prompts(), o), o);
+    const fs::path file = scratch_.path() / "run.kvstats";
+    write_statistics(file, calibrated.statistics, Existing::Replace);
+    result.bytes = read_file(file, size_t{1} << 30) + artifact_text(make_artifact(calibrated.statistics, {}));
+    if (calibrated.resume) calibrated.resume->remove();
+    return result;
+  }
+
+  /// What the run gives that nothing interrupts.
+  std::string whole() const {
+    CalibrationOptions o = options();
+    o.resume.clear();
+    return run(o).bytes;
+  }
+
+  /// Stops in this layer's first batch: layers 0 .. layer - 1 are done.
+  void stop_at(int layer, CalibrationOptions o) const {
+    o.on_step = [layer](const RunStep& step) {
+      if (step.layer == layer) throw Stopped();
+    };
+    EXPECT_THROW(run(o), Stopped);
+  }
+  void stop_at(int layer) const { stop_at(layer, options()); }
+
+  int n_layers() const { return static_cast<int>(OpenedModel(model()).spec().layers.size()); }
+  fs::path newest() const {
+    return fs::last_write_time(slot("a.kvresume")) > fs::last_write_time(slot("b.kvresume")) ? slot("a.kvresume")
+                                                                                             : slot("b.kvresume");
+  }
+
+  Scratch scratch_;
+};
+
+TEST_P(Resume, EveryLayersEndGivesTheSameBytes) {
+  const std::string expected = whole();
+  for (int layer = 1; layer < n_layers(); ++layer) {
+    stop_at(layer);
+    const Result resumed = run(options());
+    EXPECT_EQ(resumed.first_layer, layer);
+    EXPECT_EQ(resumed.bytes == expected, true) << "stopped in layer " << layer;
+    EXPECT_FALSE(fs::exists(folder()));
+  }
+}
+
+TEST_P(Resume, AgainAndAgainWithOtherThreadsAndChunks) {
+  const std::string expected = whole();
+  for (int layer = 1; layer < n_layers(); ++layer) {
+    CalibrationOptions o = options();
+    o.threads = 1 + layer % 3;
+    o.chunk_tokens = layer % 2 ? 512 : 256;
+    stop_at(layer, o);
+  }
+  const Result resumed = run(options());
+  EXPECT_EQ(resumed.first_layer, n_layers() - 1);
+  EXPECT_EQ(resumed.bytes == expected, true);
+}
+
+TEST_P(Resume, StoppedInTheFirstLayerBeginsAgain) {
+  stop_at(0);
+  EXPECT_EQ(run(options()).bytes == whole(), true);
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, Resume, testing::Values("llama", "qwen3_5", "qwen3_next"),
+                         [](const auto& model) { return std::string(model.param); });
+
+class Damaged : public Resume {};
+
+TEST_P(Damaged, TheOtherFileServes) {
+  const std::string expected = whole();
+  const int last = n_layers() - 1;
+  const auto truncate_newest = [&] { fs::resize_file(newest(), fs::file_size(newest()) / 2); };
+  const auto flip_a_row = [&] {
+    std::fstream file(newest(), std::ios::in | std::ios::out | std::ios::binary);
+    file.seekg(-100, std::ios::end);
+    const char byte = static_cast<char>(file.get());
+    file.seekp(-100, std::ios::end);
+    file.put(static_cast<char>(byte ^ 1));
+  };
+  const auto replace_by_text = [&] { std::ofstream(newest()) << "hello"; };
+  for (const std::function<void()>& damage : {std::function<void()>(truncate_newest), std::function<void()>(flip_a_row),
+                                              std::function<void()>(replace_by_text)}) {
+    stop_at(last);
+    damage();
+    testing::internal::CaptureStderr();
+    const Result resumed = run(options());
+    EXPECT_NE(testing::internal::GetCapturedStderr().find("passed over a damaged file"), std::string::npos);
+    EXPECT_EQ(resumed.first_layer, last - 1);
+    EXPECT_EQ(resumed.bytes == expected, true);
+  }
+}
+
+TEST_P(Damaged, BothFilesBeginAgain) {
+  stop_at(2);
+  for (const char* name : {"a.kvresume", "b.kvresume"}) fs::resize_file(slot(name), 20);
+  const Result resumed = run(options());
+  EXPECT_EQ(resumed.first_layer, 0);
+  EXPECT_EQ(resumed.bytes == whole(), true);
+}
+
+TEST_P(Damaged, ATemporaryOfAKilledRunGoes) {
+  stop_at(2);
+  std::ofstream(folder() / ".kvcal-0123456789abcdef.tmp") << "half";
+  run(options());
+  EXPECT_FALSE(fs::exists(folder()));
+}
+
+TEST_P(Damaged, AnotherRunIsRefusedByName) {
+  const auto refusal = [&](const std::function<void(CalibrationOptions&)>& change) {
+    CalibrationOptions o = options();
+    change(o);
+    try {
+      run(o);
+    } catch (const Error& e) {
+      return std::string(e.what());
+    }
+    return std::string();
+  };
+  stop_at(2);
+  EXPECT_NE(refusal([](auto& o) { o.sequences.passes = 3; }).find("calibration.plan_sha256 is"), std::string::npos);
+  EXPECT_NE(refusal([](auto& o) { o.precision = Precision::F32; }).find("calibration.precision is '\"bf16\"' there"),
+            std::string::npos);
+  EXPECT_NE(refusal([](auto& o) { o.prompts_sha256[0] = '1'; }).find("calibration.prompts_sha256"), std::string::npos);
+  const std::string no_sanity = refusal([](auto& o) { o.sequences.sanity = false; });
+  EXPECT_NE(no_sanity.find("sanity is"), std::string::npos) << no_sanity;
+  EXPECT_NE(no_sanity.find("finish that run, or remove"), std::string::npos) << no_sanity;
+  EXPECT_EQ(run(options()).bytes == whole(), true) << "what was refused is still there";
+}
+
+// A limit on file sizes stands in for a full disk: the run ends well, and what was kept before stays.
+TEST_P(Damaged, ADiskThatIsFullEndsNoRun) {
+  signal(SIGXFSZ, SIG_IGN);
+  rlimit before{};
+  getrlimit(RLIMIT_FSIZE, &before);
+  const std::string expected = whole();
+  CalibrationOptions o = options();
+  o.on_step = [&](const RunStep& step) {
+    rlimit full = before;
+    if (step.layer >= 1) full.rlim_cur = 4096;
+    setrlimit(RLIMIT_FSIZE, &full);
+    if (step.layer == 3) throw Stopped();
+  };
+  testing::internal::CaptureStderr();
+  EXPECT_THROW(run(o), Stopped);
+  setrlimit(RLIMIT_FSIZE, &before);
+  const std::string said = testing::internal::GetCapturedStderr();
+  EXPECT_NE(said.find("can be resumed from an earlier layer only"), std::string::npos) << said;
+  const Result resumed = run(options());
+  EXPECT_EQ(resumed.first_layer, 1);
+  EXPECT_EQ(resumed.bytes == expected, true);
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, Damaged, testing::Values("qwen3_5"),
+                         [](const auto& model) { return std::string(model.param); });
+
+}  // namespace
+}  // namespace kvcal
