@@ -105,8 +105,9 @@ std::vector<Stretch> AddedTokens::split(std::string_view text, const StringMatch
     if (t.lstrip) begin = std::max(begin - trailing_white_space(text.substr(0, begin)), done);
     if (t.rstrip) end += leading_white_space(text.substr(end));
     if (done < begin) out.push_back({{done, begin}, std::nullopt});
-    out.push_back({{begin, end}, m->value});
-    done = end;
+    // A token of white space may lie wholly in what the one before has swallowed; then it is gone.
+    if (begin < end) out.push_back({{begin, end}, m->value});
+    done = end;  // may lie before what was swallowed; the reference reads that white space again
   }
   if (done < text.size()) out.push_back({{done, text.size()}, std::nullopt});
   return out;

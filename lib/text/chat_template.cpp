@@ -108,9 +108,13 @@ std::string ChatTemplate::render(const ChatInput& input,
       if (!list->is_null() && !list->is_array())
         fail(std::string(what) + ": expected a list, found " + std::string(list->type_name()));
     set_variable(variables, "messages", Value::from_json(prepared_messages(input.messages)));
-    set_variable(variables, "tools", Value::from_json(input.tools));
-    set_variable(variables, "documents", Value::from_json(input.documents));
-    set_variable(variables, "add_generation_prompt", Value::boolean(input.add_generation_prompt));
+    // Always defined, but what the user gives under these names stays.
+    const auto define = [&](const char* name, Value value, bool given) {
+      if (given || !input.extra.contains(name)) set_variable(variables, name, std::move(value));
+    };
+    define("tools", Value::from_json(input.tools), !input.tools.is_null());
+    define("documents", Value::from_json(input.documents), !input.documents.is_null());
+    define("add_generation_prompt", Value::boolean(input.add_generation_prompt), false);
     const int64_t now = input.unix_seconds ? *input.unix_seconds : current_seconds();
     return jinja::render(chosen->body, variables, jinja::Limits(), now);
   });

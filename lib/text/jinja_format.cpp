@@ -230,7 +230,8 @@ std::string format_percent(std::string_view f, const Value& values) {
     }
     out += convert_percent(s, *v);
   }
-  if (tuple ? used < tuple->items.size() : used == 0 && !values.as_dict() && !values.as_sequence())
+  if (tuple ? used < tuple->items.size()
+            : used == 0 && !values.as_dict() && !values.as_sequence() && !values.is_undefined())
     fail("not all arguments converted during string formatting");
   return out;
 }

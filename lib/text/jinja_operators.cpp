@@ -199,7 +199,7 @@ Value Runtime::slice(const Value& object, const Value& start, const Value& stop,
   }
   const Sequence* s = object.as_sequence();
   if (!s || s->kind == SequenceKind::Generator || s->kind == SequenceKind::View)
-    return Value::undefined("'" + object_name(object) + "' cannot be sliced");
+    fail("'" + object_name(object) + "' cannot be sliced");
   Values out;
   walk(adjust(static_cast<int64_t>(s->items.size()), start, stop, step_value),
        [&](size_t i) { out.push_back(s->items[i]); });

@@ -76,13 +76,19 @@ Value sort_key(Runtime& rt, const Value& item, const Value* attribute, bool case
 
 // Stable in both directions, as Python's sort is. Insertion by merge never calls `less` on broken orders in a way that
 // could run away: std::stable_sort with an inconsistent order is undefined, so keys that cannot be ordered throw first.
-Values sorted(Runtime& rt, const Values& all, const Value* attribute, bool case_sensitive, bool reversed) {
+Values sorted(Runtime& rt, const Values& all, const Value* attribute, bool case_sensitive, bool reversed,
+              bool keys_are_lists = true) {
   std::vector<std::pair<Value, Value>> keyed;
   for (const Value& v : all) keyed.emplace_back(sort_key(rt, v, attribute, case_sensitive), v);
-  for (size_t i = 1; i < keyed.size(); ++i) less(keyed[i].first, keyed[0].first);
+  // A key is a list of attributes in the reference, and lists compare their first unequal entries: undefined equals
+  // undefined there, and less() is not asked.
+  const auto less_key = [&](const Value& x, const Value& y) {
+    return !(keys_are_lists && attribute && x.is_undefined() && y.is_undefined()) && less(x, y);
+  };
+  for (size_t i = 1; i < keyed.size(); ++i) less_key(keyed[i].first, keyed[0].first);
   const auto before = [&](const auto& x, const auto& y) {
     rt.step();
-    return reversed ? less(y.first, x.first) : less(x.first, y.first);
+    return reversed ? less_key(y.first, x.first) : less_key(x.first, y.first);
   };
   std::stable_sort(keyed.begin(), keyed.end(), before);
   Values out;
@@ -179,6 +185,9 @@ Value slice(Runtime& rt, const Value& v, Arguments& a) {
   return rt.list(std::move(out), SequenceKind::Generator);
 }
 
+// map and the select family take whatever is false (none, 0, undefined) as nothing.
+Values iterate_if_true(const Value& v) { return v.truthy() ? iterate(v) : Values(); }
+
 Value map(Runtime& rt, const Value& v, Arguments& a) {
   const auto named = [&](const char* name) -> const Value* {
     for (const auto& [key, value] : a.named)
@@ -190,7 +199,7 @@ Value map(Runtime& rt, const Value& v, Arguments& a) {
     const Value path = *named("attribute");
     const Value* fallback = named("default");
     if (a.named.size() > (fallback ? 2u : 1u)) fail("map: unexpected argument beside attribute and default");
-    for (const Value& item : iterate(v)) {
+    for (const Value& item : iterate_if_true(v)) {
       Value got = rt.attribute_path(item, path);
       out.push_back(got.is_undefined() && fallback ? *fallback : std::move(got));
     }
@@ -199,7 +208,8 @@ Value map(Runtime& rt, const Value& v, Arguments& a) {
     Arguments rest;
     rest.positional.assign(a.positional.begin() + 1, a.positional.end());
     rest.named = a.named;
-    for (const Value& item : iterate(v)) out.push_back(rt.call_filter(a.positional[0].as_text()->text, item, rest));
+    for (const Value& item : iterate_if_true(v))
+      out.push_back(rt.call_filter(a.positional[0].as_text()->text, item, rest));
   }
   return rt.list(std::move(out), SequenceKind::Generator);
 }
@@ -219,7 +229,7 @@ Value choose(Runtime& rt, const Value& v, Arguments& a) {
   rest.positional.assign(a.positional.begin() + static_cast<ptrdiff_t>(used), a.positional.end());
   rest.named = a.named;
   Values out;
-  for (const Value& item : iterate(v)) {
+  for (const Value& item : iterate_if_true(v)) {
     const Value subject = ByAttribute ? rt.attribute_path(item, path) : item;
     const bool holds = test.empty() ? subject.truthy() : rt.call_test(test, subject, rest);
     if (holds == Keep) out.push_back(item);
@@ -239,7 +249,7 @@ Value attr(Runtime& rt, const Value& v, Arguments& a) {
 Value groupby(Runtime& rt, const Value& v, Arguments& a) {
   Bound b("groupby", a, {"attribute", "default", "case_sensitive"});
   const bool case_sensitive = b.flag_or(2, false);
-  const Values all = sorted(rt, iterate(v), &b.at(0), case_sensitive, false);
+  const Values all = sorted(rt, iterate(v), &b.at(0), case_sensitive, false, false);
   Values out, group;
   const auto grouper = [&](const Value& item) { return rt.attribute_path(item, b.at(0)); };
   for (size_t i = 0; i < all.size(); ++i) {

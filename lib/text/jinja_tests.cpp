@@ -19,10 +19,9 @@ void no_argument(Arguments& a) {
   if (!a.positional.empty() || !a.named.empty()) fail("takes no argument");
 }
 
-int64_t modulo(Runtime& rt, const Value& v, int64_t n) {
-  int64_t r = 0;
-  rt.binary("%", v, Value::integer(n)).to_int(r);
-  return r;
+// v % n == remainder, as the language computes it: 2.5 is neither even nor odd.
+bool leaves(Runtime& rt, const Value& v, const Value& n, int64_t remainder) {
+  return equal(rt.binary("%", v, n), Value::integer(remainder));
 }
 
 bool is_sequence(const Value& v) {
@@ -69,14 +68,10 @@ bool is_escaped(const Value& v) { return v.as_text() && v.as_text()->markup; }
 template <int Remainder>
 bool parity(Runtime& rt, const Value& v, Arguments& a) {
   no_argument(a);
-  return modulo(rt, v, 2) == Remainder;
+  return leaves(rt, v, Value::integer(2), Remainder);
 }
 
-bool divisible_by(Runtime& rt, const Value& v, Arguments& a) {
-  int64_t n = 0;
-  if (!only_argument(a).to_int(n)) fail("needs an int");
-  return modulo(rt, v, n) == 0;
-}
+bool divisible_by(Runtime& rt, const Value& v, Arguments& a) { return leaves(rt, v, only_argument(a), 0); }
 
 bool same_as(Runtime&, const Value& v, Arguments& a) {
   const Value& other = only_argument(a);

@@ -6,6 +6,7 @@
 #include "base/json.h"
 #include "text/jinja_runtime.h"
 #include "text/python_text.h"
+#include "text/unicode.h"
 #include "text/utf8.h"
 
 namespace kvcal::jinja {
@@ -150,7 +151,16 @@ Value format(Runtime& rt, const Value& v, Arguments& a) {
 
 Value wordcount(Runtime&, const Value& v, Arguments& a) {
   Bound b("wordcount", a, {});
-  return Value::integer(static_cast<int64_t>(python::split_space(text_of(v), -1).size()));
+  const std::string text = text_of(v);
+  int64_t n = 0;
+  bool inside = false;
+  for (size_t i = 0; i < text.size();) {
+    const char32_t c = next_code_point(text, i);
+    const bool word = c == '_' || python::is_alpha(c) || is_numeric(c);
+    n += word && !inside ? 1 : 0;
+    inside = word;
+  }
+  return Value::integer(n);
 }
 
 Value center(Runtime& rt, const Value& v, Arguments& a) {
@@ -166,6 +176,10 @@ Value center(Runtime& rt, const Value& v, Arguments& a) {
 
 Value truncate(Runtime& rt, const Value& v, Arguments& a) {
   Bound b("truncate", a, {"length", "killwords", "end", "leeway"});
+  if (!v.as_text()) {
+    if (length_of(v) <= b.integer_or(0, 255) + (b.is_none_or_missing(3) ? 5 : b.integer(3))) return v;
+    fail("needs a str, not " + type_name(v));
+  }
   const std::u32string s = to_code_points(text_of(v));
   const int64_t length = b.integer_or(0, 255), leeway = b.is_none_or_missing(3) ? 5 : b.integer(3);
   const std::string end = b.text_or(2, "...");

@@ -1,5 +1,6 @@
 #include "text/post_processor.h"
 
+#include <algorithm>
 #include <limits>
 #include <map>
 #include <string>
@@ -18,6 +19,7 @@ uint32_t as_id(const Json& value, const std::string& what) {
 class Unchanged final : public PostProcessor {
  public:
   std::vector<uint32_t> apply(std::vector<uint32_t> ids, bool) const override { return ids; }
+  bool adds_tokens() const override { return false; }
 };
 
 // BertProcessing and RobertaProcessing: "cls" in front, "sep" behind, each given as [token, id].
@@ -97,10 +99,18 @@ class Template final : public PostProcessor {
 
 class PostProcessorSequence final : public PostProcessor {
  public:
-  explicit PostProcessorSequence(const Json& list) : steps_(make_steps<PostProcessor>(list, make_post_processor)) {}
+  // The reference gives what the first one made, token by token, to the second as texts of their own; no file means
+  // that.
+  explicit PostProcessorSequence(const Json& list) : steps_(make_steps<PostProcessor>(list, make_post_processor)) {
+    if (std::count_if(steps_.begin(), steps_.end(), [](const auto& s) { return s->adds_tokens(); }) > 1)
+      fail("Sequence of several processors that add tokens is not supported");
+  }
   std::vector<uint32_t> apply(std::vector<uint32_t> ids, bool add_special_tokens) const override {
     for (const auto& step : steps_) ids = step->apply(std::move(ids), add_special_tokens);
     return ids;
+  }
+  bool adds_tokens() const override {
+    return std::any_of(steps_.begin(), steps_.end(), [](const auto& s) { return s->adds_tokens(); });
   }
 
  private:

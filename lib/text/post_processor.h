@@ -15,6 +15,8 @@ class PostProcessor {
   virtual ~PostProcessor() = default;
   /// `ids` with what surrounds them; without special tokens only a repeated or missing "$A" of a template shows.
   virtual std::vector<uint32_t> apply(std::vector<uint32_t> ids, bool add_special_tokens) const = 0;
+  /// Whether it ever adds tokens; a Sequence may hold one that does.
+  virtual bool adds_tokens() const { return true; }
 };
 
 /// Throws Error for an unknown or malformed component. A null component gives a null pointer: nothing to do.
