@@ -2,7 +2,7 @@
 JOBS := $(shell sh .ci/jobs.sh)
 SOURCES = find apps lib kernels tests \( -name '*.cpp' -o -name '*.h' -o -name '*.cu' -o -name '*.cuh' \) -type f
 
-.PHONY: help packages build demo test format format-check asan tsan fuzz clean
+.PHONY: help packages build demo test test-text-reference format format-check asan tsan fuzz clean
 
 help:
 	@echo 'make demo          install what is missing, build, calibrate the two demo models'
@@ -11,6 +11,7 @@ help:
 	@echo 'make packages      install the Debian packages for building and testing'
 	@echo 'make asan, tsan    unit and parity tests, fuzz corpora, under sanitizers'
 	@echo 'make fuzz          build the fuzz programs with clang, run each for FUZZ_SECONDS (60)'
+	@echo 'make test-text-reference  compare tokenizers and templates with the Python libraries on generated input'
 	@echo 'make format        format all sources; format-check only says which differ'
 	@echo 'make clean         remove build/'
 
@@ -35,6 +36,13 @@ test:
 	  || cmake --preset release -DKVCAL_TESTS=ON
 	@cmake --build --preset release --parallel $(JOBS)
 	@ctest --test-dir build/release --output-on-failure --no-label-summary --no-tests=error --parallel $(JOBS)
+
+# PYTHON=... uses an environment that has the packages of tests/reference/requirements.txt already.
+test-text-reference:
+	@sh .ci/packages.sh build test
+	@test -f build/release/build.ninja || cmake --preset release -DKVCAL_TESTS=ON
+	@cmake --build --preset release --parallel $(JOBS) --target text_reference_driver
+	@sh tests/reference/text/run.sh build/release/tests/text_reference_driver
 
 asan tsan:
 	@sh .ci/packages.sh build test

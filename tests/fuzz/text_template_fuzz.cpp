@@ -9,6 +9,7 @@
 #include "base/json.h"
 #include "text/jinja_interpreter.h"
 #include "text/jinja_parser.h"
+#include "text/utf8.h"
 
 namespace {
 
@@ -49,8 +50,10 @@ std::optional<std::string> render(const jinja::Block& body) {
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  // ChatTemplate refuses malformed UTF-8 before it parses.
+  const std::string source = repair_utf8({reinterpret_cast<const char*>(data), size}).text;
   try {
-    const jinja::Block body = jinja::parse_template({reinterpret_cast<const char*>(data), size});
+    const jinja::Block body = jinja::parse_template(source);
     const std::optional<std::string> text = render(body);
     if (text && text->size() > small_limits().max_output_bytes) std::abort();
     if (render(body) != text) std::abort();

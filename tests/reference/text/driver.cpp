@@ -1,10 +1,7 @@
 // Answers tests/reference/text/differential.py: one JSON request a line in, one JSON answer a line out.
 //   driver tokenizer FILE    request: a text;  answer: {"ids", "plain", "decoded", "without_special"}
 //   driver template          request: {"template", "variables"};  answer: {"text"} or {"error"}
-// Not part of the build:
-//   g++ -std=c++20 -O2 -Ilib tests/reference/text/driver.cpp BUILD/lib/text/libkvcal_text.a
-//   BUILD/lib/base/libkvcal_base.a
-//       -lonig -lutf8proc -lz -lzstd -o driver
+// Built by make test-text-reference only.
 #include <iostream>
 
 #include "text/jinja_interpreter.h"

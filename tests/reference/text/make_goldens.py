@@ -17,12 +17,14 @@ import transformers
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 from reference import render, render_chat  # noqa: E402
+from random_structures import random_structure  # noqa: E402
 from structures import STRUCTURES, strings  # noqa: E402
 from templates import CHATS, CONSTRUCTS, DATE, SHAPES, SPECIAL  # noqa: E402
 
 OUT = pathlib.Path(__file__).resolve().parents[2] / "unit" / "data" / "text"
 VERSIONS = {m.__name__: m.__version__ for m in (tokenizers, transformers, jinja2)}
 N_STRINGS = 40
+N_RANDOM = 12
 
 
 def dump(name, value):
@@ -31,10 +33,10 @@ def dump(name, value):
     return path.stat().st_size
 
 
-def tokenizer_golden(name, make):
+def tokenizer_golden(name, make, n_strings=N_STRINGS):
     tok = make()
     cases = []
-    for text in strings(random.Random(name), N_STRINGS):
+    for text in strings(random.Random(name), n_strings):
         ids = tok.encode(text, add_special_tokens=True).ids
         plain = tok.encode(text, add_special_tokens=False).ids
         case = {"text": text, "ids": ids, "decoded": tok.decode(ids, skip_special_tokens=False)}
@@ -74,6 +76,10 @@ def main():
     for old in OUT.glob("*.json"):
         old.unlink()
     total = sum(dump(f"tokenizer_{name}.json", tokenizer_golden(name, make)) for name, make in STRUCTURES.items())
+    for i in range(N_RANDOM):
+        json_text = json.dumps(random_structure(random.Random(f"golden {i}")))
+        total += dump(f"tokenizer_random_{i}.json",
+                      tokenizer_golden(f"random_{i}", lambda: tokenizers.Tokenizer.from_str(json_text), 15))
     total += dump("templates.json", template_goldens()) + dump("chats.json", chat_goldens())
     print(f"{total} bytes in {OUT}")
 

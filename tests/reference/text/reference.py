@@ -27,8 +27,10 @@ def render(template, variables):
 def render_chat(template, messages, tools, add_generation_prompt, extra):
     messages = [{k: v for k, v in m.items() if v is not None} for m in messages]
     try:
-        out, _ = ctu.render_jinja_template([messages], tools=tools, documents=None, chat_template=template,
-                                           add_generation_prompt=add_generation_prompt, **{**SPECIAL, **extra})
+        variables = {**SPECIAL, **extra}
+        out, _ = ctu.render_jinja_template([messages], tools=tools, documents=variables.pop("documents", None),
+                                           chat_template=template, add_generation_prompt=add_generation_prompt,
+                                           **variables)
         return out[0], None
     except Exception as e:
         return None, f"{type(e).__name__}: {e}"

@@ -147,6 +147,15 @@ def starcoder():
     return tok
 
 
+def command_r():
+    tok = _train_byte_level(pre_tokenizers.Sequence(
+        [pre_tokenizers.Digits(individual_digits=True),
+         pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True)]), normalizer=normalizers.NFC())
+    _special(tok, "<PAD>", "<UNK>", "<BOS_TOKEN>", "<|START_OF_TURN_TOKEN|>", "<|END_OF_TURN_TOKEN|>")
+    tok.post_processor = _bos(tok, "<BOS_TOKEN>")
+    return tok
+
+
 def falcon():
     tok = _train_byte_level(pre_tokenizers.Sequence(
         [pre_tokenizers.Punctuation(behavior="contiguous"),
@@ -179,6 +188,14 @@ def llama2():
     tok = _train_sentencepiece(normalizers.Sequence([normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")]), None)
     tok.decoder = decoders.Sequence(_SP_DECODER + [decoders.Strip(" ", 1, 0)])
     tok.post_processor = _bos(tok, "<s>")
+    return tok
+
+
+def phi3():
+    """Llama-2's pieces, with added tokens that swallow the white space behind them."""
+    tok = llama2()
+    tok.add_special_tokens([AddedToken(c, special=True, normalized=False, rstrip=True)
+                            for c in ("<|user|>", "<|assistant|>", "<|end|>", "  ")])
     return tok
 
 
@@ -264,7 +281,7 @@ def _behaviors(behavior, invert):
 
 
 STRUCTURES = {f.__name__: f for f in (
-    qwen2, qwen35, llama3, o200k, tekken, deepseek, kimi, bloom, gpt2, starcoder, falcon, llama2, gemma,
+    qwen2, qwen35, llama3, o200k, tekken, deepseek, kimi, bloom, gpt2, starcoder, command_r, falcon, llama2, phi3, gemma,
     metaspace_first, metaspace_always, metaspace_never, lowercase_whitespace, suffix_bpe, prefix_bpe,
     added_token_flags)}
 for _b in ("removed", "isolated", "merged_with_previous", "merged_with_next", "contiguous"):

@@ -4,6 +4,8 @@ All of them are written for this project. CONSTRUCTS are (name, template, variab
 are rendered with each of CHATS.
 """
 
+from shapes import MORE_CHATS, MORE_SHAPES
+
 TOOL = {"type": "function", "function": {"name": "weather", "description": "Weather at <place> & \"time\"",
         "parameters": {"type": "object", "properties": {"place": {"type": "string"}, "days": {"type": "integer"}},
                        "required": ["place"]}}}
@@ -151,6 +153,16 @@ _STATEMENTS = {
     "concat_precedence": "{{ 1 + 2 ~ 3 + 4 }}{{ 2 * 3 ~ 1 }}{{ 'a' ~ -1 | abs }}",
     "unicode_space": "\u00a0 {%- if true %}x{% endif -%} \u00a0y\u2003{{- 1 }}",
     "multi_assign_loop": "{% for m_ in m %}{% set role = m_.role %}{% if role == 'user' %}{% set role = 'U' %}{% endif %}{{ role }}{% endfor %}",
+    "false_input": "{{ none | map('upper') | list }}{{ 0 | select | list }}{{ false | selectattr('a') | list }}",
+    "sort_undefined": "{{ d | sort(attribute='n') }}",
+    "parity": "{{ 2.5 is even }}{{ 2.5 is odd }}{{ 3.0 is odd }}{{ 7.5 is divisibleby 2.5 }}",
+    "wordcount": "{{ '1+1? a_b-c é' | wordcount }}",
+    "truncate_others": "{{ d | truncate(5) }}{{ undef | truncate(5) }}",
+    "percent_others": "{{ 'a' % undef }}{{ 'a' % [1] }}{{ 'a' % {'x': 1} }}",
+    "errors_slice_int": "{{ l[0][1:] }}",
+    "errors_slice_dict": "{{ d[1:] }}",
+    "errors_truncate_int": "{{ a | truncate(5) }}",
+    "errors_groupby_undefined": "{{ 'abc' | groupby('role') | list }}",
     "errors_undefined_attribute": "{{ undef.x }}",
     "errors_call_undefined": "{{ undef() }}",
     "errors_add_none": "{{ 'a' + none }}",
@@ -350,5 +362,7 @@ CHATS = [
     ("parts", [{"role": "user", "content": [{"type": "image"}, {"type": "text", "text": " what is it? "}]}], None, True, {}),
     ("two_users", [{"role": "user", "content": "a"}, {"role": "user", "content": "b"}], None, True, {}),
 ]
+SHAPES |= MORE_SHAPES
+CHATS += MORE_CHATS
 SPECIAL = {"bos_token": "<s>", "eos_token": "</s>"}
 DATE = 1785067200  # 2026-07-26
