@@ -195,7 +195,8 @@ Statistics RunUnion::finish() {
   std::optional<Statistics> all;
   std::string names;
   std::vector<Json> parts;
-  for (auto& [plan, set] : sets_) {
+  for (auto& entry : sets_) {
+    auto& set = entry.second;
     set.sum.run.shard.reset();
     for (Json& part : while_doing(quoted(set.name), [&] { return sets_of(set.calibration, set.sanity); }))
       parts.push_back(std::move(part));

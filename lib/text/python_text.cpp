@@ -95,7 +95,7 @@ std::string_view strip_while(std::string_view text, Side side, In&& in) {
   if (side != Side::Left)
     while (!text.empty()) {
       size_t begin = text.size() - 1;
-      while ((static_cast<unsigned char>(text[begin]) & 0xC0) == 0x80) --begin;
+      while (begin > 0 && (static_cast<unsigned char>(text[begin]) & 0xC0) == 0x80) --begin;
       size_t i = begin;
       if (!in(next_code_point(text, i))) break;
       text.remove_suffix(text.size() - begin);
