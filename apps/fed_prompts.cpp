@@ -93,6 +93,20 @@ PromptSet read_prompt_files(const PromptFlags& flags) {
   return load_prompts(paths, options);
 }
 
+std::string template_mismatch(const PromptSet& set, const ChatTemplate* chat) {
+  const auto count = [&](PromptKind kind) {
+    return std::count_if(set.records.begin(), set.records.end(), [&](const auto& r) { return r.kind == kind; });
+  };
+  const auto n_chats = count(PromptKind::Chat), n_texts = count(PromptKind::Text);
+  if (!chat && n_chats > 0)
+    return std::to_string(n_chats) + " of " + std::to_string(set.records.size()) +
+           " prompts are chats, and the model has no chat template: they cannot be fed; give their texts as \"text\"";
+  if (chat && n_texts > 0 && n_chats == 0)
+    return "the prompts are raw text, and the model has a chat template, which is not used (" + chat->name() +
+           "): a chat model sees other tokens in service; give \"messages\" unless that is meant";
+  return "";
+}
+
 TokenizeOptions tokenize_options(const PromptFlags& flags, int64_t vocab) {
   if (flags.max_length < 0) fail("--max-length is " + std::to_string(flags.max_length) + ", expected 0 or more");
   TokenizeOptions options;
@@ -117,6 +131,9 @@ FedPrompts feed_prompts(const std::filesystem::path& model, int64_t vocab, const
   if (fed.tokenizer) fed.chat = ChatTemplate::load(model);
   const PromptSet set = source(fed.chat.has_value());
   if (!fed.tokenizer && needs_tokenizer(set)) fail(problem);
+  if (const std::string odd = template_mismatch(set, fed.chat ? &*fed.chat : nullptr);
+      !odd.empty() && !flags.raw_on_purpose)
+    std::cerr << "kvcal: warning: " << odd << '\n';
   TokenizedSet tokenized = tokenize_prompts(set, fed.tokenizer ? &*fed.tokenizer : nullptr,
                                             fed.chat ? &*fed.chat : nullptr, tokenize_options(flags, vocab));
   fed.prompts = std::move(tokenized.prompts);

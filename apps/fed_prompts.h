@@ -24,6 +24,7 @@ struct PromptFlags {
   bool skip_bad = false;
   std::string template_kwargs;  // JSON object
   std::string date;             // for templates that print today's date
+  bool raw_on_purpose = false;  // no warning about raw text and a chat template
   int64_t max_length = 2048;
   int64_t max_prompts = 0, max_tokens = 0;  // 0 = all
 
@@ -47,6 +48,10 @@ using PromptSource = std::function<PromptSet(bool chat)>;
 
 /// Reads the files of the flags.
 PromptSet read_prompt_files(const PromptFlags& flags);
+
+/// What is odd about feeding this set to a model with, or without, this template: a set of raw text alone although the
+/// model has a chat template, chats although it has none. Empty when nothing is.
+std::string template_mismatch(const PromptSet& set, const ChatTemplate* chat);
 
 /// The flags as the tokeniser wants them, checked.
 TokenizeOptions tokenize_options(const PromptFlags& flags, int64_t vocab);

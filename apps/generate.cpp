@@ -63,7 +63,9 @@ void check(const GenerateFlags& flags) {
 Exit run(const GenerateFlags& flags) {
   check(flags);
   OpenedModel model(flags.model);
-  const FedPrompts fed = feed_prompts(flags.model, model.spec().vocab, flags.prompts, [&](bool chat) {
+  PromptFlags prompts = flags.prompts;
+  prompts.raw_on_purpose = flags.raw;
+  const FedPrompts fed = feed_prompts(flags.model, model.spec().vocab, prompts, [&](bool chat) {
     return flags.texts.empty() ? read_prompt_files(flags.prompts) : inline_prompts(flags, chat);
   });
   const Precision precision = flags.precision == "f32" ? Precision::F32 : Precision::BF16;

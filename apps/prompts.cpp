@@ -75,7 +75,10 @@ PromptsJob resolve(const PromptsFlags& flags) {
   job.set = read_prompt_files(flags.prompts);
   const bool chats = any_of_kind(job.set, PromptKind::Chat);
   if (chats || any_of_kind(job.set, PromptKind::Text)) job.tokenizer = Tokenizer::load(model);
-  if (chats) job.chat_template = ChatTemplate::load(model);
+  if (job.tokenizer) job.chat_template = ChatTemplate::load(model);
+  if (const std::string odd = template_mismatch(job.set, job.chat_template ? &*job.chat_template : nullptr);
+      !odd.empty())
+    std::cerr << "kvcal: warning: " << odd << '\n';
   return job;
 }
 
@@ -166,10 +169,11 @@ std::string comma_list(const std::vector<std::string>& items) {
 }
 
 void print_sources(const PromptsJob& job, std::ostream& out) {
-  if (any_of_kind(job.set, PromptKind::Chat)) {
+  const bool chats = any_of_kind(job.set, PromptKind::Chat);
+  if (chats || job.chat_template) {
     out << "chat template:   ";
     if (job.chat_template) {
-      out << job.chat_template->name();
+      out << job.chat_template->name() << (chats ? "" : ", not used");
       const std::vector<std::string> variants = job.chat_template->variants();
       if (variants.size() > 1) out << ", one of " << comma_list(variants);
       out << '\n';

@@ -42,6 +42,7 @@ Value integer_operation(const std::string& op, int64_t a, int64_t b) {
   } else if (op == "*") {
     if (__builtin_mul_overflow(a, b, &r)) fail_overflow(op);
   } else if (op == "**") {
+    if (a == 0 && b < 0) fail("zero cannot be raised to a negative power");
     if (b < 0) return Value::real(std::pow(static_cast<double>(a), static_cast<double>(b)));
     r = power(a, b);
   } else {
@@ -58,6 +59,7 @@ Value real_operation(const std::string& op, double a, double b) {
   if (op == "+") return Value::real(a + b);
   if (op == "-") return Value::real(a - b);
   if (op == "*") return Value::real(a * b);
+  if (op == "**" && a == 0 && b < 0) fail("zero cannot be raised to a negative power");
   if (op == "**") return Value::real(std::pow(a, b));
   if (b == 0) fail("float division by zero");
   if (op == "/") return Value::real(a / b);

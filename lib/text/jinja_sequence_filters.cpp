@@ -80,10 +80,10 @@ Values sorted(Runtime& rt, const Values& all, const Value* attribute, bool case_
               bool keys_are_lists = true) {
   std::vector<std::pair<Value, Value>> keyed;
   for (const Value& v : all) keyed.emplace_back(sort_key(rt, v, attribute, case_sensitive), v);
-  // A key is a list of attributes in the reference, and lists compare their first unequal entries: undefined equals
+  // A key of sort is a list in the reference, and lists compare their first unequal entries: undefined equals
   // undefined there, and less() is not asked.
   const auto less_key = [&](const Value& x, const Value& y) {
-    return !(keys_are_lists && attribute && x.is_undefined() && y.is_undefined()) && less(x, y);
+    return !(keys_are_lists && x.is_undefined() && y.is_undefined()) && less(x, y);
   };
   for (size_t i = 1; i < keyed.size(); ++i) less_key(keyed[i].first, keyed[0].first);
   const auto before = [&](const auto& x, const auto& y) {
@@ -111,7 +111,7 @@ Value dictsort(Runtime& rt, const Value& v, Arguments& a) {
   Values pairs;
   for (const auto& [key, value] : d->items) pairs.push_back(Value::tuple({key, value}));
   const Value position = Value::integer(by == "key" ? 0 : 1);
-  return rt.list(sorted(rt, pairs, &position, b.flag_or(0, false), b.flag_or(2, false)));
+  return rt.list(sorted(rt, pairs, &position, b.flag_or(0, false), b.flag_or(2, false), false));
 }
 
 Value unique(Runtime& rt, const Value& v, Arguments& a) {

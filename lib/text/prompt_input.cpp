@@ -15,8 +15,12 @@ namespace {
 
 constexpr size_t kChunk = size_t{1} << 20;
 
+// Text shrinks to a tenth, seldom to a hundredth. What unpacks to more was made to fill memory.
+constexpr size_t kLargestRatio = 100, kAlwaysAccepted = size_t{64} << 20;
+
 void append_bounded(std::string& out, const char* data, size_t n, size_t max_bytes) {
-  if (n > max_bytes - out.size()) fail("unpacks to more than " + std::to_string(max_bytes) + " bytes");
+  if (n > max_bytes - out.size())
+    fail("more than " + std::to_string(max_bytes) + " bytes of prompts; is it a prompt file?");
   out.append(data, n);
 }
 
@@ -34,6 +38,10 @@ struct EndInflate {
     delete z;
   }
 };
+
+size_t unpacked_limit(const std::string& packed, size_t max_bytes) {
+  return std::min(max_bytes, std::max(kAlwaysAccepted, packed.size() * kLargestRatio));
+}
 
 std::string unpack_gzip(const std::string& packed, size_t max_bytes) {
   std::unique_ptr<z_stream, EndInflate> z(new z_stream{});
@@ -83,8 +91,8 @@ std::string read_prompt_file(const std::filesystem::path& path, size_t max_bytes
   std::string bytes = read_file(path, max_bytes);
   const std::string extension = path.extension().string();
   return while_doing(path.string(), [&] {
-    if (extension == ".gz") return unpack_gzip(bytes, max_bytes);
-    if (extension == ".zst") return unpack_zstd(bytes, max_bytes);
+    if (extension == ".gz") return unpack_gzip(bytes, unpacked_limit(bytes, max_bytes));
+    if (extension == ".zst") return unpack_zstd(bytes, unpacked_limit(bytes, max_bytes));
     return std::move(bytes);
   });
 }
