@@ -42,14 +42,24 @@ std::string path_of(const PlainJson& document, const std::vector<std::string>& c
 /// Says only that a member of this value failed, which has an entry of its own.
 bool repeats_an_inner_error(const std::string& message) {
   return message.starts_with("Failed to validate against schema associated with property name") ||
+         message.starts_with("Failed to validate against additional properties schema") ||
          message.starts_with("Failed to validate item #");
+}
+
+/// Name of the member in "Object contains a property that could not be validated ...: 'x'.", else "".
+std::string unknown_member_in(const std::string& message) {
+  if (!message.starts_with("Object contains a property that could not be validated using 'properties'")) return "";
+  const size_t from = message.find(": '"), to = message.rfind('\'');
+  return from == std::string::npos || to < from + 3 ? "" : message.substr(from + 3, to - from - 3);
 }
 
 void find_long_strings(const Json& value, const std::string& path, std::vector<SchemaError>& out) {
   const auto check = [&](const std::string& text, const std::string& where) {
     if (text.size() > kLongestString)
-      out.push_back({where, "text of " + std::to_string(text.size()) + " bytes, at most " +
-                                std::to_string(kLongestString) + " are read"});
+      out.push_back(
+          {where,
+           "text of " + std::to_string(text.size()) + " bytes, at most " + std::to_string(kLongestString) + " are read",
+           ""});
   };
   if (value.is_string()) check(value.get_ref<const std::string&>(), path);
   if (value.is_object())
@@ -86,7 +96,7 @@ std::vector<SchemaError> check_schema(const Json& document, std::string_view sch
   const PlainJson plain = document;
   for (const auto& error : validate(plain, schema_json))
     if (!repeats_an_inner_error(error.description))
-      errors.push_back({path_of(plain, error.context), error.description});
+      errors.push_back({path_of(plain, error.context), error.description, unknown_member_in(error.description)});
   return errors;
 }
 

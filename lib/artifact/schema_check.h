@@ -10,8 +10,9 @@
 namespace kvcal {
 
 struct SchemaError {
-  std::string path;     // "layers[3].key.scale"; "" is the document itself
-  std::string message;  // what is wrong there
+  std::string path;            // "layers[3].key.scale"; "" is the document itself
+  std::string message;         // what is wrong there
+  std::string unknown_member;  // of the value at `path`, where that is what is wrong
 };
 
 /// All violations, innermost first; empty when the document is valid. Throws Error when the schema itself is broken.

@@ -28,7 +28,8 @@ const std::map<std::string, std::set<std::string>, std::less<>> kMayInclude = {
     {"solve", {"base", "tensor", "stats", "model/model_spec.h", "model/kv_tap.h", "model/batch.h"}},
     {"artifact", {"base", "model/model_spec.h", "stats", "solve"}},
     {"export", {"base", "artifact"}},
-    {"validate", {"base", "checkpoint", "model/model_spec.h", "model/architecture.h", "artifact", "export"}},
+    {"validate",
+     {"base", "checkpoint", "model/model_spec.h", "model/architecture.h", "artifact", "export", "solve/format.h"}},
     {"evaluate", {"base", "tensor", "text", "ops", "model", "prefill", "stats", "solve", "artifact"}},
     {"kernels", {"base", "tensor", "ops"}},
 };

@@ -1,0 +1,101 @@
+// Recorded damage and verdicts against the scales.
+#include <algorithm>
+#include <cmath>
+
+#include "validate/checks.h"
+
+namespace kvcal {
+namespace {
+
+/// Limits are compared in double, figures are stored as float32: on the limit either side is right.
+bool above(double figure, double limit) { return figure > limit * (1 + 1e-6); }
+bool below(double figure, double limit) { return figure < limit * (1 - 1e-6); }
+
+struct SiteCheck {
+  const Artifact& a;
+  const ArtifactSite& site;
+  std::string path;
+  Report& report;
+
+  float largest_ratio() const {  // of a head's magnitude to its scale
+    float worst = site.absmax / site.scale;
+    if (!site.scale_per_head.empty()) worst = 0;
+    for (size_t h = 0; h < site.scale_per_head.size(); ++h)
+      worst = std::max(worst, site.absmax_per_head[h] / site.scale_per_head[h]);
+    return worst;
+  }
+
+  bool is_swapped() const {  // S13 stands at the layer
+    const std::string layer = path.substr(0, path.rfind('.'));
+    return std::any_of(report.findings.begin(), report.findings.end(),
+                       [&](const Finding& f) { return f.path == layer; });
+  }
+
+  void damage() const {
+    if (report.has_below(path + ".scale") || report.has_below(path + ".absmax") || is_swapped()) return;
+    const ArtifactError& e = site.error;
+    const double max = a.quantization.max;
+    const auto check = [&](const char* member, double clipped, double largest) {
+      if ((clipped > 0) != (largest > max) && std::fabs(largest / max - 1) > 1e-6)
+        report.add("E01", path + ".error." + member, "the share of clipped values", largest > max ? "more than 0" : "0",
+                   number_text(clipped));
+    };
+    check("clipped_at_scale", e.clipped_at_scale, largest_ratio());
+    check("clipped_at_one", e.clipped_at_one, site.absmax);
+    if (e.clipped_at_one > 0 && e.lost_at_one == 0)
+      report.add("E01", path + ".error.lost_at_one", "the share of energy lost", "more than 0, as values are clipped",
+                 "0");
+  }
+
+  /// The file has the worst head of each figure, so only part of the verdict can be derived again.
+  void verdict() const {
+    const ArtifactError& e = site.error;
+    const VerdictLimits& l = a.quantization.limits;
+    const double noise = e.noise_at_scale.value_or(0);
+    const auto contradicts = [&](const std::string& why) {
+      report.add("E02", path + ".verdict", "the verdict", why, "'" + std::string(name_of(site.verdict)) + "'");
+    };
+    if (above(e.lost_at_scale, l.lost)) {
+      if (site.verdict != Verdict::Inadequate) contradicts("'inadequate': energy is lost at the scale");
+    } else if (site.verdict == Verdict::Inadequate) {
+      if (below(noise, l.noise)) contradicts("not 'inadequate': nothing is lost, and the noise is within its limit");
+    } else if (above(e.lost_at_one, l.lost)) {
+      if (site.verdict != Verdict::Needed) contradicts("'needed': energy is lost at 1.0, and not at the scale");
+    } else if (site.verdict == Verdict::Needed) {
+      if (below(e.clipped_at_one, l.clipped)) contradicts("not 'needed': 1.0 does no damage");
+    } else if ((site.verdict == Verdict::AtRisk && below(noise, l.noise)) ||
+               (site.verdict == Verdict::Neutral && above(noise, l.noise))) {
+      contradicts(noise > l.noise ? "'at_risk' for this noise" : "'neutral' for this noise");
+    }
+  }
+};
+
+void check_joint(const ArtifactLayer& l, const std::string& path, Report& report) {
+  const auto check = [&](const char* member, bool actual, Verdict joint, Verdict own) {
+    const bool expected = joint == Verdict::Inadequate && own != Verdict::Inadequate;
+    if (actual != expected)
+      report.add("E02", path + ".joint." + member, "whether the joint scale loses the site",
+                 expected ? "true" : "false", actual ? "true" : "false");
+  };
+  check("loses_key", l.joint.loses_key, l.joint.key, l.key.verdict);
+  check("loses_value", l.joint.loses_value, l.joint.value, l.value.verdict);
+}
+
+}  // namespace
+
+void check_damage(const Artifact& a, Report& report) {
+  report.evaluated({"E01", "E02"});
+  for (size_t i = 0; i < a.layers.size(); ++i) {
+    const ArtifactLayer& l = a.layers[i];
+    const std::string path = "layers[" + std::to_string(i) + "]";
+    for (const SiteCheck& s :
+         {SiteCheck{a, l.key, path + ".key", report}, SiteCheck{a, l.value, path + ".value", report},
+          SiteCheck{a, l.query, path + ".query", report}}) {
+      s.damage();
+      s.verdict();
+    }
+    if (!report.has_below(path)) check_joint(l, path, report);
+  }
+}
+
+}  // namespace kvcal

@@ -1,0 +1,76 @@
+// Files that are right, and still deserve a word: notes and warnings.
+#include <algorithm>
+#include <cmath>
+
+#include "validate/checks.h"
+
+namespace kvcal {
+namespace {
+
+void check_sinks(const ArtifactSite& site, const std::string& path, Report& report) {
+  constexpr size_t kFirstFour = 3;  // buckets of positions 0, 1, 2 and 3
+  const std::vector<float>& by_position = site.absmax_by_position;
+  if (by_position.size() <= kFirstFour) return;
+  const float later = *std::max_element(by_position.begin() + kFirstFour, by_position.end());
+  if (later > 0 && site.absmax > 8 * later)
+    report.add("K02", path + ".absmax_by_position", "the largest magnitude behind the first four positions",
+               "at least an eighth of " + number_text(site.absmax), number_text(later));
+}
+
+void check_site(const Artifact& a, const ArtifactSite& site, const std::string& path, Report& report) {
+  const VerdictLimits& limits = a.quantization.limits;
+  check_sinks(site, path, report);
+  if (site.growth.position && *site.growth.position > 0.5F)
+    report.add("K05", path + ".growth.position", "the growth at the longest positions", "at most 0.5",
+               number_text(*site.growth.position));
+  if (!site.growth.converged)
+    report.add("K09", path + ".growth", "the growth in the last prompts and the last pass",
+               "known, and at most " + number_text(limits.growth), "more, or nothing to compare with");
+  if (site.error.lost_at_scale > limits.lost)
+    report.add("S16", path + ".error.lost_at_scale", "the share of energy lost at the scale",
+               "at most " + number_text(limits.lost), number_text(site.error.lost_at_scale));
+  if (site.error.noise_at_scale.value_or(0) > limits.noise &&
+      site.error.dominating_at_scale.value_or(0) > limits.dominating)
+    report.add("K03", path + ".error.dominating_at_scale", "the share of one channel in the noise of the logits",
+               "at most " + number_text(limits.dominating), number_text(*site.error.dominating_at_scale));
+}
+
+double median(std::vector<double> values) {
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+void check_outliers(const Artifact& a, const char* name, ArtifactSite ArtifactLayer::*site, Report& report) {
+  std::vector<double> scales;
+  for (const ArtifactLayer& l : a.layers) scales.push_back((l.*site).scale);
+  const double usual = median(scales);
+  for (size_t i = 0; i < scales.size(); ++i)
+    if (scales[i] > 16 * usual || scales[i] < usual / 16)
+      report.add("S24", "layers[" + std::to_string(i) + "]." + name + ".scale", "the scale beside the other layers'",
+                 number_text(usual / 16) + " to " + number_text(usual * 16), number_text(scales[i]));
+}
+
+}  // namespace
+
+void check_quality(const Artifact& a, Report& report) {
+  constexpr size_t kEnoughLayers = 4;
+  report.evaluated({"K02", "K03", "K05", "K09", "S16", "S23"});
+  for (size_t i = 0; i < a.layers.size(); ++i) {
+    const std::string path = "layers[" + std::to_string(i) + "]";
+    check_site(a, a.layers[i].key, path + ".key", report);
+    check_site(a, a.layers[i].value, path + ".value", report);
+    check_site(a, a.layers[i].query, path + ".query", report);
+  }
+  const int64_t longest = get_int(a.calibration, "longest", "calibration.");
+  if (a.quantization.max_model_len / 4 > longest)
+    report.add("S23", "calibration.longest", "the longest sequence that was measured",
+               "at least a quarter of max_model_len, " + std::to_string(a.quantization.max_model_len),
+               std::to_string(longest));
+  if (a.layers.size() < kEnoughLayers) return;
+  report.evaluated({"S24"});
+  check_outliers(a, "key", &ArtifactLayer::key, report);
+  check_outliers(a, "value", &ArtifactLayer::value, report);
+}
+
+}  // namespace kvcal

@@ -1,0 +1,41 @@
+// The groups of checks, in the order in which they make sense: each takes for granted what those before it have found
+// sound. Only validate.cpp calls them.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "artifact/artifact.h"
+#include "validate/finding.h"
+#include "validate/model_identity.h"
+
+namespace kvcal {
+
+/// "0.0312" for a float32 or a number of a file.
+std::string number_text(double x);
+
+/// Format, version, schema, members that nobody knows. What check_numbers found is not said again.
+void check_schema_of(const Json& document, std::string_view schema, Report& report);
+
+/// Scales and magnitudes of any document, sound or not: finite, positive, normal.
+void check_numbers(const Json& document, Report& report);
+
+/// Of a document with the right types: layers complete, unique, in order; one entry per head; the server's block.
+void check_layers(const Json& document, Report& report);
+
+/// Measurements and counts against each other.
+void check_measurements(const Artifact& artifact, Report& report);
+
+/// Scales against what was measured, where that is sound.
+void check_scales(const Artifact& artifact, Report& report);
+
+/// Recorded damage and verdicts, where the scales are sound.
+void check_damage(const Artifact& artifact, Report& report);
+
+/// What is sound, but worth knowing before serving.
+void check_quality(const Artifact& artifact, Report& report);
+
+/// Against the checkpoint that is to be served.
+void check_model(const Artifact& artifact, const ModelIdentity& model, Report& report);
+
+}  // namespace kvcal

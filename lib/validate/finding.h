@@ -1,0 +1,63 @@
+// What a validation found, and which rules it could look at: a rule whose inputs are missing is "not evaluated", never
+// passed.
+#pragma once
+
+#include <cstdint>
+#include <initializer_list>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace kvcal {
+
+enum class Severity : uint8_t { Note, Warning, Error };
+std::string_view name_of(Severity severity);  // "note", "warning", "error"
+
+struct Rule {
+  std::string_view id;
+  Severity severity;
+  std::string_view meaning;  // what is wrong when it fires
+  std::string_view fix;
+  std::string_view needs;  // "": the file alone
+};
+
+/// All rules, by id. S and K rules have the numbers of the catalogue of known FP8-cache failures.
+std::span<const Rule> rules();
+const Rule& rule_named(std::string_view id);  // throws Error for an id that is not in the table
+
+struct Finding {
+  std::string rule;
+  std::string path;  // "layers[3].key.scale"; "" is the document
+  std::string what, expected, actual;
+  size_t line = 0;  // in the file, from 1; 0 = unknown
+};
+
+class Report {
+ public:
+  /// These rules were looked at, whatever came out.
+  void evaluated(std::initializer_list<std::string_view> ids);
+  /// Adds a finding; its rule then counts as evaluated.
+  void add(std::string_view rule, std::string path, std::string what, std::string expected = "",
+           std::string actual = "");
+  /// Why the rules that were not looked at were not: "--model was not given".
+  void not_evaluated(std::initializer_list<std::string_view> ids, const std::string& reason);
+
+  struct Skipped {
+    std::string rule, reason;
+  };
+  std::vector<std::string> evaluated_rules() const;
+  std::vector<Skipped> skipped_rules() const;
+
+  bool has_below(std::string_view path) const;  // a finding whose path begins so
+  bool has_errors() const { return count(Severity::Error) > 0; }
+  size_t count(Severity severity) const;
+
+  std::vector<Finding> findings;
+
+ private:
+  std::vector<std::string_view> evaluated_;
+  std::vector<Skipped> reasons_;
+};
+
+}  // namespace kvcal

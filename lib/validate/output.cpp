@@ -1,0 +1,199 @@
+#include "validate/output.h"
+
+#include <algorithm>
+
+namespace kvcal {
+namespace {
+
+std::string plural(size_t n, const std::string& word) { return std::to_string(n) + " " + word + (n == 1 ? "" : "s"); }
+
+/// "the scale is zero: is -1, expected more than 0".
+std::string sentence(const Finding& f) {
+  std::string text = f.what;
+  if (!f.actual.empty()) text += ": is " + f.actual;
+  if (!f.expected.empty()) text += (f.actual.empty() ? ": expected " : ", expected ") + f.expected;
+  return text;
+}
+
+std::string place(const Finding& f) { return f.path.empty() ? "(document)" : f.path; }
+
+std::string closing_line(const Validated& v) {
+  const Report& r = v.report;
+  std::string counts;
+  for (const Severity s : {Severity::Error, Severity::Warning, Severity::Note})
+    if (const size_t n = r.count(s)) counts += ", " + plural(n, std::string(name_of(s)));
+  return v.file + ": " + (v.passed() ? "valid" : "NOT valid") + counts + "; " +
+         plural(r.evaluated_rules().size(), "rule") + " evaluated, " + std::to_string(r.skipped_rules().size()) +
+         " not\n";
+}
+
+/// A line per reason; of many rules only the number.
+std::string skipped_text(const Report& report) {
+  constexpr size_t kListed = 12;
+  std::vector<std::pair<std::string, std::vector<std::string>>> by_reason;
+  for (const Report::Skipped& s : report.skipped_rules()) {
+    auto same = std::find_if(by_reason.begin(), by_reason.end(), [&](const auto& r) { return r.first == s.reason; });
+    if (same == by_reason.end()) same = by_reason.insert(same, {s.reason, {}});
+    same->second.push_back(s.rule);
+  }
+  std::string text;
+  for (const auto& [reason, ids] : by_reason) {
+    text += "not evaluated (" + reason + "):";
+    if (ids.size() > kListed) text += " " + plural(ids.size(), "rule");
+    for (size_t i = 0; i < ids.size() && ids.size() <= kListed; ++i) text += " " + ids[i];
+    text += "\n";
+  }
+  return text;
+}
+
+/// Of a path as a URI reference: everything but unreserved characters and '/' as %XX.
+std::string uri_of(const std::string& path) {
+  constexpr std::string_view kPlain = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~/";
+  std::string uri = path.starts_with("/") ? "file://" : "";
+  for (const char c : path)
+    if (kPlain.find(c) != std::string_view::npos) {
+      uri += c;
+    } else {
+      constexpr const char* kHex = "0123456789ABCDEF";
+      const auto byte = static_cast<unsigned char>(c);
+      uri += {'%', kHex[byte >> 4], kHex[byte & 15]};
+    }
+  return uri;
+}
+
+Json sarif_rule(const Rule& rule) {
+  Json out = {{"id", rule.id},
+              {"shortDescription", {{"text", rule.meaning}}},
+              {"help", {{"text", rule.fix}}},
+              {"defaultConfiguration", {{"level", name_of(rule.severity)}}}};
+  return out;
+}
+
+Json sarif_result(const Finding& f, const std::string& file) {
+  const Rule& rule = rule_named(f.rule);
+  Json place_json = {
+      {"physicalLocation",
+       {{"artifactLocation", {{"uri", uri_of(file)}}}, {"region", {{"startLine", std::max<size_t>(f.line, 1)}}}}}};
+  if (!f.path.empty()) place_json["logicalLocations"] = Json::array({{{"fullyQualifiedName", f.path}}});
+  return {{"ruleId", f.rule},
+          {"ruleIndex", &rule - rules().data()},
+          {"level", name_of(rule.severity)},
+          {"message", {{"text", place(f) + ": " + sentence(f) + ". " + std::string(rule.fix)}}},
+          {"locations", Json::array({place_json})}};
+}
+
+/// GitHub's escapes: of properties also ':' and ','.
+std::string escaped(const std::string& text, bool property) {
+  std::string out;
+  for (const char c : text) switch (c) {
+      case '%':
+        out += "%25";
+        break;
+      case '\r':
+        out += "%0D";
+        break;
+      case '\n':
+        out += "%0A";
+        break;
+      case ':':
+        out += property ? "%3A" : ":";
+        break;
+      case ',':
+        out += property ? "%2C" : ",";
+        break;
+      default:
+        out += c;
+    }
+  return out;
+}
+
+}  // namespace
+
+std::string text_report(const Validated& v) {
+  std::vector<const Finding*> sorted;
+  for (const Finding& f : v.report.findings) sorted.push_back(&f);
+  std::stable_sort(sorted.begin(), sorted.end(), [](const Finding* a, const Finding* b) {
+    return rule_named(a->rule).severity > rule_named(b->rule).severity;
+  });
+  std::string text, before;
+  for (const Finding* f : sorted) {
+    const Rule& rule = rule_named(f->rule);
+    text += std::string(name_of(rule.severity)) + " " + f->rule + " " + place(*f) +
+            (f->line ? " (line " + std::to_string(f->line) + ")" : "") + ": " + sentence(*f) + "\n";
+    if (f->rule != before) text += "    fix: " + std::string(rule.fix) + "\n";
+    before = f->rule;
+  }
+  return text + skipped_text(v.report) + closing_line(v);
+}
+
+Json json_report(const Validated& v) {
+  Json findings = Json::array(), skipped = Json::array();
+  for (const Finding& f : v.report.findings) {
+    const Rule& rule = rule_named(f.rule);
+    findings.push_back({{"rule", f.rule},
+                        {"severity", name_of(rule.severity)},
+                        {"path", f.path},
+                        {"line", f.line ? Json(f.line) : Json(nullptr)},
+                        {"what", f.what},
+                        {"expected", f.expected},
+                        {"actual", f.actual},
+                        {"fix", rule.fix}});
+  }
+  for (const Report::Skipped& s : v.report.skipped_rules()) skipped.push_back({{"rule", s.rule}, {"reason", s.reason}});
+  return {{"file", v.file},
+          {"valid", v.passed()},
+          {"errors", v.report.count(Severity::Error)},
+          {"warnings", v.report.count(Severity::Warning)},
+          {"notes", v.report.count(Severity::Note)},
+          {"findings", findings},
+          {"evaluated", v.report.evaluated_rules()},
+          {"not_evaluated", skipped}};
+}
+
+Json sarif_report(const Validated& v, const std::string& version) {
+  Json table = Json::array(), results = Json::array(), skipped = Json::array();
+  for (const Rule& rule : rules()) table.push_back(sarif_rule(rule));
+  for (const Finding& f : v.report.findings) results.push_back(sarif_result(f, v.file));
+  for (const Report::Skipped& s : v.report.skipped_rules()) skipped.push_back(s.rule + ": " + s.reason);
+  const Json driver = {{"name", "kvcal"}, {"version", version}, {"rules", table}};
+  const Json run = {{"tool", {{"driver", driver}}},
+                    {"results", results},
+                    {"properties", {{"evaluated", v.report.evaluated_rules()}, {"notEvaluated", skipped}}}};
+  return {{"$schema", "https://json.schemastore.org/sarif-2.1.0.json"}, {"version", "2.1.0"}, {"runs", {run}}};
+}
+
+std::string github_report(const Validated& v) {
+  std::string text;
+  for (const Finding& f : v.report.findings) {
+    const Rule& rule = rule_named(f.rule);
+    text += "::" + std::string(rule.severity == Severity::Note ? "notice" : name_of(rule.severity)) +
+            " file=" + escaped(v.file, true) + ",line=" + std::to_string(std::max<size_t>(f.line, 1)) +
+            ",title=" + escaped(f.rule, true) +
+            "::" + escaped(place(f) + ": " + sentence(f) + ". " + std::string(rule.fix), false) + "\n";
+  }
+  return text + closing_line(v);
+}
+
+std::string rules_text() {
+  std::string text;
+  for (const Rule& rule : rules()) {
+    std::string severity(name_of(rule.severity));
+    severity.resize(9, ' ');
+    text += std::string(rule.id) + "  " + severity + std::string(rule.meaning) +
+            (rule.needs.empty() ? "" : " (needs " + std::string(rule.needs) + ")") + "\n";
+  }
+  return text;
+}
+
+Json rules_json() {
+  Json list = Json::array();
+  for (const Rule& rule : rules())
+    list.push_back({{"rule", rule.id},
+                    {"severity", name_of(rule.severity)},
+                    {"meaning", rule.meaning},
+                    {"fix", rule.fix},
+                    {"needs", rule.needs}});
+  return list;
+}
+
+}  // namespace kvcal

@@ -1,0 +1,28 @@
+// A report for people, programs, code-scanning services and build logs.
+#pragma once
+
+#include <string>
+
+#include "base/json.h"
+#include "validate/finding.h"
+
+namespace kvcal {
+
+struct Validated {
+  std::string file;
+  Report report;
+  bool strict = false;  // warnings count as errors
+  bool passed() const { return !report.has_errors() && !(strict && report.count(Severity::Warning) > 0); }
+};
+
+std::string text_report(const Validated& result);
+Json json_report(const Validated& result);
+/// SARIF 2.1.0, with the table of rules; `version` is the program's.
+Json sarif_report(const Validated& result, const std::string& version);
+/// Workflow commands: "::error file=...,line=...,title=S02::...".
+std::string github_report(const Validated& result);
+/// The table of rules, a line each.
+std::string rules_text();
+Json rules_json();
+
+}  // namespace kvcal
