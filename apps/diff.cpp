@@ -1,0 +1,117 @@
+// kvcal diff A B: what changed between two scale files, and whether it matters.
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <iostream>
+
+#include "artifact/difference.h"
+#include "artifact/json_text.h"
+#include "artifact/make_artifact.h"
+#include "stats/statistics_file.h"
+#include "table.h"
+#include "verbs.h"
+
+namespace kvcal {
+namespace {
+
+struct DiffFlags {
+  std::string a, b;
+  double tolerance = 0;
+  bool json = false;
+};
+
+/// Statistics stand for the scales that the default options give.
+Artifact read(const std::string& file) {
+  if (std::filesystem::path(file).extension() != ".kvstats") return read_artifact(file);
+  const Statistics statistics = read_statistics(file);
+  return while_doing(quoted(file), [&] { return make_artifact(statistics, {}); });
+}
+
+std::string number(double x) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.5g", x);
+  return text;
+}
+
+Json site_json(const SiteDifference& s) {
+  return {{"layer", s.layer},
+          {"site", s.site},
+          {"head", s.head < 0 ? Json(nullptr) : Json(s.head)},
+          {"scale", {json_number(s.scale_a), json_number(s.scale_b)}},
+          {"ratio", static_cast<double>(s.scale_b) / s.scale_a},
+          {"absmax", {json_number(s.absmax_a), json_number(s.absmax_b)}},
+          {"verdict", {name_of(s.verdict_a), name_of(s.verdict_b)}},
+          {"overshoot", {s.overshoot_a, s.overshoot_b}},
+          {"effect", s.effect}};
+}
+
+Json to_json(const DiffFlags& flags, const ArtifactDifference& d) {
+  Json members = Json::array(), sites = Json::array();
+  for (const MemberDifference& m : d.members)
+    members.push_back({{"member", m.member}, {"a", m.a}, {"b", m.b}, {"decides", m.decides}});
+  for (const SiteDifference& s : d.sites) sites.push_back(site_json(s));
+  return {{"a", flags.a},       {"b", flags.b},  {"tolerance", flags.tolerance}, {"within", d.within(flags.tolerance)},
+          {"members", members}, {"sites", sites}};
+}
+
+void print_text(const DiffFlags& flags, const ArtifactDifference& d) {
+  for (const MemberDifference& m : d.members)
+    std::cout << (m.decides ? "! " : "  ") << m.member << ": " << quoted(m.a) << " -> " << quoted(m.b) << '\n';
+  using enum Table::Align;
+  Table table(
+      {{"layer", Right}, {"site"}, {"scale A", Right}, {"scale B", Right}, {"B / A", Right}, {"verdict"}, {"effect"}});
+  size_t n_changed = 0, n_effects = 0;
+  double largest = 0;
+  for (const SiteDifference& s : d.sites) {
+    largest = std::max(largest, s.change());
+    n_effects += !s.effect.empty() || s.verdict_a != s.verdict_b;
+    if (s.scale_a == s.scale_b && s.absmax_a == s.absmax_b && s.verdict_a == s.verdict_b && s.effect.empty()) continue;
+    n_changed += s.scale_a != s.scale_b;
+    const std::string a(name_of(s.verdict_a)), b(name_of(s.verdict_b));
+    table.add_row({std::to_string(s.layer), s.site + (s.head < 0 ? "" : " head " + std::to_string(s.head)),
+                   number(s.scale_a), number(s.scale_b), number(static_cast<double>(s.scale_b) / s.scale_a),
+                   a == b ? a : a + " -> " + b, s.effect.empty() ? "none" : s.effect});
+  }
+  if (n_changed + n_effects > 0) std::cout << table.text() << '\n';
+  std::cout << n_changed << " of " << d.sites.size() << " scales changed, by at most " << number(100 * largest)
+            << " %; " << n_effects << " of them with an effect; "
+            << (d.within(flags.tolerance) ? "within" : "NOT within") << " the tolerance of "
+            << number(100 * flags.tolerance) << " %\n";
+}
+
+Exit run(const DiffFlags& flags) {
+  if (!std::isfinite(flags.tolerance) || flags.tolerance < 0)
+    fail("--tolerance is " + number(flags.tolerance) + ", expected a share, 0 or more, such as 0.05");
+  const ArtifactDifference d = compare(read(flags.a), read(flags.b));
+  if (flags.json)
+    std::cout << to_json(flags, d).dump(2, ' ', false, Json::error_handler_t::replace) << '\n';
+  else
+    print_text(flags, d);
+  return d.within(flags.tolerance) ? Exit::Done : Exit::Findings;
+}
+
+}  // namespace
+
+void add_diff(CLI::App& app, Job& chosen) {
+  auto flags = std::make_shared<DiffFlags>();
+  CLI::App* verb = app.add_subcommand("diff", "What changed between two scale files, and whether it matters");
+  verb->add_option("A", flags->a, "Scale file, or *.kvstats (solved with default options)")->required();
+  verb->add_option("B", flags->b, "The other one")->required();
+  verb->add_option("--tolerance", flags->tolerance, "Largest change of a scale that counts as none, 0.05 = 5 %")
+      ->capture_default_str();
+  verb->add_flag("--json", flags->json, "One JSON object on standard output");
+  verb->footer(
+      "A scale matters where it clips what the other file measured (scale * max < absmax), or is more than 16 times\n"
+      "too large for it (INT8: twice). Exit code 0: the same, or within the tolerance; 1: a scale changed by more, "
+      "has\n"
+      "an effect or another verdict, or the files are of different models, formats, granularities or layers; 2: a\n"
+      "file cannot be read. Other prompts or options are listed, but the numbers decide.\n"
+      "\n"
+      "Examples:\n"
+      "  kvcal diff old.json new.json\n"
+      "  kvcal diff old.json new.json --tolerance 0.05 --json | jq '.sites[] | select(.effect != \"\")'");
+  verb->callback([flags, &chosen] { chosen = [flags] { return run(*flags); }; });
+}
+
+}  // namespace kvcal

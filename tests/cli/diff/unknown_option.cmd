@@ -1,0 +1,1 @@
+kvcal diff A B --josn

@@ -1,0 +1,92 @@
+#include <gtest/gtest.h>
+
+#include "artifact/difference.h"
+#include "artifact/make_artifact.h"
+#include "unit/solve_synthetic.h"
+
+namespace kvcal {
+namespace {
+
+Artifact sample(Granularity granularity = Granularity::Tensor, const char* format = "fp8_e4m3") {
+  static const Statistics statistics = synthetic_statistics(ordinary_run());
+  SolveOptions options;
+  options.granularity = granularity;
+  options.format = format;
+  return make_artifact(statistics, options);
+}
+
+/// The value site when the scale of B is `factor` times that of A (whose headroom is 2).
+SiteDifference value_times(float factor, const char* format = "fp8_e4m3") {
+  const Artifact a = sample(Granularity::Tensor, format);
+  Artifact b = a;
+  b.layers[0].value.scale *= factor;
+  return compare(a, b).sites[1];
+}
+
+TEST(Difference, IsNoneBetweenAFileAndItself) {
+  for (const Granularity g : {Granularity::Tensor, Granularity::Head}) {
+    const ArtifactDifference d = compare(sample(g), sample(g));
+    EXPECT_TRUE(d.members.empty());
+    ASSERT_EQ(d.sites.size(), 3u);
+    EXPECT_TRUE(d.within(0));
+  }
+}
+
+TEST(Difference, HasAnEffectWhereAScaleClipsOrFlushes) {
+  EXPECT_EQ(value_times(1.5f).effect, "");
+  EXPECT_EQ(value_times(0.51f).effect, "");
+  EXPECT_NE(value_times(0.49f).effect.find("B clips what A measured"), std::string::npos);
+  EXPECT_EQ(value_times(7.9f).effect, "") << "overshoot of 15.8";
+  EXPECT_NE(value_times(8.1f).effect.find("B is 16.2 times too large for A"), std::string::npos);
+  EXPECT_NE(value_times(4, "int8").effect.find("B is 4 times too large for A"), std::string::npos);
+}
+
+TEST(Difference, IsMeasuredInBothDirections) {
+  const Artifact a = sample();
+  Artifact b = a;
+  b.layers[0].key.absmax *= 8;  // B has seen more
+  b.layers[0].key.scale *= 8;
+  const SiteDifference d = compare(a, b).sites[0];
+  EXPECT_NE(d.effect.find("A clips what B measured"), std::string::npos) << d.effect;
+  EXPECT_DOUBLE_EQ(d.change(), 7);
+}
+
+TEST(Difference, KeepsToTheTolerance) {
+  const Artifact a = sample();
+  Artifact b = a;
+  b.layers[0].value.scale *= 1.04f;
+  b.quantization.policy = "pow2";
+  const ArtifactDifference d = compare(a, b);
+  EXPECT_FALSE(d.within(0));
+  EXPECT_FALSE(d.within(0.03));
+  EXPECT_TRUE(d.within(0.05)) << "another policy alone decides nothing";
+  b.layers[0].value.verdict = Verdict::Inadequate;
+  EXPECT_FALSE(compare(a, b).within(0.05));
+}
+
+TEST(Difference, OfModelsFormatsAndLayersDecides) {
+  const Artifact a = sample();
+  Artifact other = a;
+  other.model["weights_fingerprint"] = std::string(64, '0');
+  EXPECT_FALSE(compare(a, other).within(1e9));
+  EXPECT_FALSE(compare(a, sample(Granularity::Head)).within(1e9));
+  EXPECT_FALSE(compare(a, sample(Granularity::Tensor, "int8")).within(1e9));
+  Artifact moved = a;
+  moved.layers[0].index = 5;
+  const ArtifactDifference d = compare(a, moved);
+  EXPECT_TRUE(d.sites.empty());
+  EXPECT_EQ(d.members.size(), 2u);
+  EXPECT_FALSE(d.within(1e9));
+}
+
+TEST(Difference, FindsTheHead) {
+  const Artifact a = sample(Granularity::Head);
+  Artifact b = a;
+  b.layers[0].value.scale_per_head[1] *= 0.4f;
+  const SiteDifference d = compare(a, b).sites[1];
+  EXPECT_EQ(d.head, 1);
+  EXPECT_NE(d.effect, "");
+}
+
+}  // namespace
+}  // namespace kvcal
