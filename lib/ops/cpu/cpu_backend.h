@@ -112,6 +112,7 @@ class CpuBackend final : public Ops {
   std::vector<Arena> scratch_;  // one per worker
   Arena arena_;
   std::unique_ptr<PanelProducts> products_;
+  bool pairs_ = false;  // whether pair_gemm.h may be used: the instructions are there, and isa() says so
 };
 
 }  // namespace kvcal::cpu

@@ -27,6 +27,7 @@ CpuBackend::CpuBackend(const CpuOptions& options)
   for (Arena& a : scratch_) a.poison_on_reset(options.poison_temporaries);
 #ifdef KVCAL_ONEDNN
   if (options.precision == Precision::BF16) products_ = make_onednn_products();
+  pairs_ = products_ != nullptr;  // both its ISA classes have AVX-512 BF16
 #endif
   if (!products_) products_ = make_eigen_products();
 }

@@ -10,6 +10,9 @@
 
 #include "ops/cpu/cpu_backend.h"
 #include "ops/cpu/math.h"
+#ifdef KVCAL_AVX512_BF16
+#include "ops/cpu/pair_gemm.h"
+#endif
 
 namespace kvcal::cpu {
 namespace {
@@ -165,6 +168,12 @@ Tensor CpuBackend::do_linear(const Tensor& x, const Linear& linear) {
     const int64_t n_block = task / n_panels;
     const PackedWeight::Panel& p = w.panels[static_cast<size_t>(n_block * w.k_blocks)];
     const float* product = multiply_panel(x.data, x.dtype, r, w, n_block, scratch);
+#ifdef KVCAL_AVX512_BF16
+    if (pairs_ && y.dtype == DType::BF16 && !bias) {
+      for (int64_t i = 0; i < r.n; ++i) narrow(product + i * p.n, p.n, y.as<bf16>() + (r.row + i) * w.out + p.n0);
+      return;
+    }
+#endif
     visit_activation(y.dtype, [&](auto tag) {
       auto* to = y.as<decltype(tag)>() + r.row * w.out + p.n0;
       for (int64_t i = 0; i < r.n; ++i)

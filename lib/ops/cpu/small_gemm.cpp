@@ -1,22 +1,11 @@
 #include "ops/cpu/small_gemm.h"
 
-#include "ops/cpu/math.h"
+#include <cstring>
 
-#ifdef __FMA__
-#include <immintrin.h>
-#endif
+#include "ops/cpu/math.h"
 
 namespace kvcal::cpu {
 namespace {
-
-inline F32x8 multiply_add(F32x8 a, F32x8 b, F32x8 c) {
-#ifdef __FMA__
-  return std::bit_cast<F32x8>(
-      _mm256_fmadd_ps(std::bit_cast<__m256>(a), std::bit_cast<__m256>(b), std::bit_cast<__m256>(c)));
-#else
-  return a * b + c;
-#endif
-}
 
 // C [M, 16]: M x 2 accumulators. 6 rows use 12 of the 16 AVX registers, the most that leaves room for B and A.
 template <int M>
@@ -48,10 +37,11 @@ constexpr int kMaxRows = 6;
 using Block = void (*)(int64_t, const float*, int64_t, int64_t, const float*, int64_t, float*, int64_t, bool);
 constexpr Block kBlocks[kMaxRows + 1] = {nullptr, block<1>, block<2>, block<3>, block<4>, block<5>, block<6>};
 
-/// 8 x 8 in registers: interleave rows at distance 1, 2, 4.
-void transpose8(const float* from, int64_t from_row, float* to, int64_t to_row) {
-  F32x8 r[8], s[8];
-  for (int i = 0; i < 8; ++i) r[i] = load8(from + i * from_row);
+/// 8 x 8 words of 4 bytes in registers: interleave rows at distance 1, 2, 4.
+template <class T>
+void transpose8(const T* from, int64_t from_row, T* to, int64_t to_row) {
+  U32x8 r[8], s[8];
+  for (int i = 0; i < 8; ++i) std::memcpy(&r[i], from + i * from_row, sizeof(r[i]));
   for (int i = 0; i < 8; i += 2) {
     s[i] = __builtin_shuffle(r[i], r[i + 1], I32x8{0, 8, 2, 10, 4, 12, 6, 14});
     s[i + 1] = __builtin_shuffle(r[i], r[i + 1], I32x8{1, 9, 3, 11, 5, 13, 7, 15});
@@ -63,21 +53,30 @@ void transpose8(const float* from, int64_t from_row, float* to, int64_t to_row) 
   }
   for (int i = 0; i < 8; ++i) {
     const int low = i & ~4, high = i | 4;
-    const F32x8 t = i & 4 ? __builtin_shuffle(r[low], r[high], I32x8{4, 5, 6, 7, 12, 13, 14, 15})
+    const U32x8 t = i & 4 ? __builtin_shuffle(r[low], r[high], I32x8{4, 5, 6, 7, 12, 13, 14, 15})
                           : __builtin_shuffle(r[low], r[high], I32x8{0, 1, 2, 3, 8, 9, 10, 11});
-    store8(to + i * to_row, t);
+    std::memcpy(to + i * to_row, &t, sizeof(t));
   }
 }
 
-}  // namespace
-
-void transpose(const float* from, int64_t from_row, int64_t rows, int64_t columns, float* to, int64_t to_row) {
+template <class T>
+void transpose_any(const T* from, int64_t from_row, int64_t rows, int64_t columns, T* to, int64_t to_row) {
   const int64_t whole_rows = rows / 8 * 8, whole_columns = columns / 8 * 8;
   for (int64_t i = 0; i < whole_rows; i += 8)
     for (int64_t j = 0; j < whole_columns; j += 8)
       transpose8(from + i * from_row + j, from_row, to + j * to_row + i, to_row);
   for (int64_t i = 0; i < rows; ++i)
     for (int64_t j = i < whole_rows ? whole_columns : 0; j < columns; ++j) to[j * to_row + i] = from[i * from_row + j];
+}
+
+}  // namespace
+
+void transpose(const float* from, int64_t from_row, int64_t rows, int64_t columns, float* to, int64_t to_row) {
+  transpose_any(from, from_row, rows, columns, to, to_row);
+}
+
+void transpose(const uint32_t* from, int64_t from_row, int64_t rows, int64_t columns, uint32_t* to, int64_t to_row) {
+  transpose_any(from, from_row, rows, columns, to, to_row);
 }
 
 void small_gemm(int64_t m, int64_t n, int64_t k, MatrixView a, const float* b, int64_t b_row, float* c, int64_t c_row,

@@ -37,6 +37,7 @@ void copy_wide(const T* from, float* to, int64_t n) {
 /// to[j][i] = from[i][j] for i < rows, j < columns; rows at the given distances, of which that of `from` covers
 /// padded_columns(columns).
 void transpose(const float* from, int64_t from_row, int64_t rows, int64_t columns, float* to, int64_t to_row);
+void transpose(const uint32_t* from, int64_t from_row, int64_t rows, int64_t columns, uint32_t* to, int64_t to_row);
 
 /// Brings n values nearer. Rows of one head lie thousands of bytes apart, which the processor does not foresee.
 template <class T>

@@ -1,0 +1,155 @@
+// The two products of attention against one block of keys and values, in the two forms a processor may prefer.
+//
+// Both keep a task's queries, load one block of keys and values at a time, and own the rows of logits and of
+// probabilities, in the type that the second product takes. All work on rows [row, row + n) of the task.
+#pragma once
+
+#include <algorithm>
+#include <cstring>
+
+#include "ops/cpu/small_gemm.h"
+#include "tensor/arena.h"
+#ifdef KVCAL_AVX512_BF16
+#include "ops/cpu/pair_gemm.h"
+#endif
+
+namespace kvcal::cpu {
+
+constexpr int64_t kKeys = 64;  // positions of a key block
+constexpr int64_t kLogitsRow = row_stride(kKeys);
+
+/// Key and value rows of one head, `n` of them, kKeys at most; the rest of the block counts as zeros.
+template <class T>
+struct KeyBlock {
+  const T *key, *value;              // of the first position
+  int64_t key_stride, value_stride;  // elements from one position to the next
+  int64_t n;
+};
+
+/// Everything widened to f32.
+template <class T>
+class WideProducts {
+ public:
+  using Probability = float;
+
+  WideProducts(int64_t n_rows, int64_t key_dim, int64_t value_dim, Arena& scratch)
+      : key_dim_(key_dim), value_dim_(value_dim), query_row_(row_stride(key_dim)), output_row_(row_stride(value_dim)) {
+    const auto floats = [&](int64_t n) { return scratch.allocate({n}, DType::F32).template as<float>(); };
+    query_ = floats(n_rows * query_row_);
+    keys_ = floats(key_dim * kLogitsRow);
+    values_ = floats(kKeys * output_row_);
+    key_rows_ = floats(kKeys * query_row_);
+    logits_ = floats(n_rows * kLogitsRow);
+    std::fill_n(values_, kKeys * output_row_, 0.0f);  // columns beyond the value width are multiplied too, and dropped
+  }
+
+  int64_t output_row() const { return output_row_; }
+  void load_query(int64_t row, const T* q) { copy_wide(q, query_ + row * query_row_, key_dim_); }
+
+  void load_keys(const KeyBlock<T>& block) {
+    if (block.n < kKeys) {
+      std::fill_n(keys_, key_dim_ * kLogitsRow, 0.0f);
+      std::fill_n(values_, kKeys * output_row_, 0.0f);
+    }
+    for (int64_t j = 0; j < block.n; ++j) {
+      copy_wide(block.value + j * block.value_stride, values_ + j * output_row_, value_dim_);
+      copy_wide(block.key + j * block.key_stride, key_rows_ + j * query_row_, key_dim_);
+    }
+    transpose(key_rows_, query_row_, block.n, key_dim_, keys_, kLogitsRow);
+  }
+
+  const float* logits(int64_t row) const { return logits_ + row * kLogitsRow; }
+  Probability* probabilities(int64_t row) const { return logits_ + row * kLogitsRow; }  // they replace the logits
+  static void store(Probability* to, F32x8 p) { store8(to, rounded_to<T>(p)); }
+
+  void multiply_keys(int64_t row, int64_t n) const {
+    small_gemm(n, kKeys, key_dim_, {query_ + row * query_row_, query_row_}, keys_, kLogitsRow,
+               logits_ + row * kLogitsRow, kLogitsRow, false);
+  }
+  /// output F32 [n, output_row] += probabilities times values.
+  void add_values(int64_t row, int64_t n, float* output) const {
+    small_gemm(n, value_dim_, kKeys, {logits(row), kLogitsRow}, values_, output_row_, output, output_row_, true);
+  }
+
+ private:
+  int64_t key_dim_, value_dim_, query_row_, output_row_;
+  float* query_;     // [n_rows, query_row_]
+  float* keys_;      // [key_dim, kLogitsRow]
+  float* values_;    // [kKeys, output_row_]
+  float* key_rows_;  // [kKeys, query_row_]
+  float* logits_;    // [n_rows, kLogitsRow]
+};
+
+#ifdef KVCAL_AVX512_BF16
+/// bf16 as it is, in pairs along the summed dimension.
+class PairProducts {
+ public:
+  using Probability = bf16;
+
+  PairProducts(int64_t n_rows, int64_t key_dim, int64_t value_dim, Arena& scratch)
+      : key_dim_(key_dim),
+        value_dim_(value_dim),
+        key_pairs_((key_dim + 1) / 2),
+        query_row_(row_stride(key_pairs_)),
+        output_row_(pair_row_stride(value_dim)) {
+    const auto pairs = [&](int64_t n) { return scratch.allocate({n}, DType::I32).template as<Pair>(); };
+    query_ = pairs(n_rows * query_row_);
+    keys_ = pairs(key_pairs_ * kLogitsRow);
+    values_ = pairs(kKeys / 2 * output_row_);
+    key_rows_ = pairs(kKeys * query_row_);
+    probabilities_ = pairs(n_rows * kProbabilityRow);
+    logits_ = scratch.allocate({n_rows * kLogitsRow}, DType::F32).as<float>();
+    std::fill_n(values_, kKeys / 2 * output_row_, 0u);
+  }
+
+  int64_t output_row() const { return output_row_; }
+  void load_query(int64_t row, const bf16* q) { load_row(q, query_ + row * query_row_); }
+
+  void load_keys(const KeyBlock<bf16>& block) {
+    if (block.n < kKeys) {
+      std::fill_n(keys_, key_pairs_ * kLogitsRow, 0u);
+      std::fill_n(values_, kKeys / 2 * output_row_, 0u);
+    }
+    for (int64_t j = 0; j < block.n; ++j) load_row(block.key + j * block.key_stride, key_rows_ + j * query_row_);
+    transpose(key_rows_, query_row_, block.n, key_pairs_, keys_, kLogitsRow);
+    for (int64_t j = 0; j < block.n; j += 2) {
+      const bf16* row = block.value + j * block.value_stride;
+      interleave(row, j + 1 < block.n ? row + block.value_stride : nullptr, value_dim_, values_ + j / 2 * output_row_);
+    }
+  }
+
+  const float* logits(int64_t row) const { return logits_ + row * kLogitsRow; }
+  Probability* probabilities(int64_t row) const {
+    return reinterpret_cast<bf16*>(probabilities_ + row * kProbabilityRow);
+  }
+  static void store(Probability* to, F32x8 p) { store8(to, p); }
+
+  void multiply_keys(int64_t row, int64_t n) const {
+    pair_gemm({n, kKeys, key_pairs_, query_ + row * query_row_, query_row_, keys_, kLogitsRow,
+               logits_ + row * kLogitsRow, kLogitsRow, false});
+  }
+  /// output F32 [n, output_row] += probabilities times values.
+  void add_values(int64_t row, int64_t n, float* output) const {
+    pair_gemm({n, value_dim_, kKeys / 2, probabilities_ + row * kProbabilityRow, kProbabilityRow, values_, output_row_,
+               output, output_row_, true});
+  }
+
+ private:
+  static constexpr int64_t kProbabilityRow = row_stride(kKeys / 2);
+
+  void load_row(const bf16* from, Pair* to) const {
+    to[key_pairs_ - 1] = 0;  // the second half of the last pair of an odd width
+    std::memcpy(to, from, static_cast<size_t>(key_dim_) * sizeof(bf16));
+  }
+
+  int64_t key_dim_, value_dim_, key_pairs_, query_row_, output_row_;
+  Pair* query_;          // [n_rows, query_row_]
+  Pair* keys_;           // [key_pairs, kLogitsRow]
+  Pair* values_;         // [kKeys / 2, output_row_]
+  Pair* key_rows_;       // [kKeys, query_row_]
+  Pair* probabilities_;  // [n_rows, kProbabilityRow]
+  float* logits_;        // [n_rows, kLogitsRow]
+};
+#endif
+
+}  // namespace kvcal::cpu

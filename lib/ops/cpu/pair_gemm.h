@@ -1,0 +1,43 @@
+// Small products of bf16 matrices into f32, for processors that multiply pairs of bf16 (AVX-512 BF16): twice the rate
+// of small_gemm, and nothing has to be widened first.
+//
+// Every element of C is one chain over the pairs of k in ascending order, whatever the extents and wherever the element
+// lies: as in small_gemm, a row's result does not depend on its neighbours.
+#pragma once
+
+#include <cstdint>
+
+#include "tensor/dtype.h"
+
+namespace kvcal::cpu {
+
+/// Two bf16 that are neighbours along k; the first in the lower half.
+using Pair = uint32_t;
+
+/// Columns are handled 32 at a time: rows of B and C need room for n rounded up to this.
+constexpr int64_t kPairColumns = 32;
+
+/// Distance of rows for n columns: padded, and not a multiple of the cache's set stride.
+constexpr int64_t pair_row_stride(int64_t n) { return (n + kPairColumns - 1) / kPairColumns * kPairColumns + 16; }
+
+/// C F32 [m, n] = A [m, k] B [k, n], or C += if accumulate. A is row-major in pairs, [m, n_pairs]; B has its pairs
+/// along k too, [n_pairs, n]. Row distances in elements of each. Needs AVX-512 BF16.
+struct PairProduct {
+  int64_t m, n, n_pairs;
+  const Pair* a;
+  int64_t a_row;
+  const Pair* b;
+  int64_t b_row;
+  float* c;
+  int64_t c_row;
+  bool accumulate;
+};
+void pair_gemm(const PairProduct& p);
+
+/// Rows x and y, n bf16 each -> n pairs (x[i], y[i]); null y = zeros.
+void interleave(const bf16* x, const bf16* y, int64_t n, Pair* pairs);
+
+/// n floats -> bf16 as the processor rounds: nearest, ties to even; subnormal numbers become zero.
+void narrow(const float* x, int64_t n, bf16* y);
+
+}  // namespace kvcal::cpu
