@@ -24,13 +24,19 @@ struct Input {
   }
 };
 
+/// An input row that is not all zeros, and its weights, both [channels].
 template <class T>
-void convolve_row(const Input<T>& in, int64_t t, const float* w, T* y) {  // w F32 [kernel, channels]
-  for (int64_t c = 0; c < in.channels; c += kLanes) {
-    const int64_t n = in.channels - c;
+struct Tap {
+  const T* x;
+  const float* w;
+};
+
+template <class T>
+void convolve_row(std::span<const Tap<T>> taps, int64_t channels, T* y) {
+  for (int64_t c = 0; c < channels; c += kLanes) {
+    const int64_t n = channels - c;
     F32x8 sum{};
-    for (int64_t j = 0; j <= in.history; ++j)
-      if (const T* x = in.row(t - in.history + j)) sum += load(w + j * in.channels + c, n) * load(x + c, n);
+    for (const Tap<T>& tap : taps) sum += load(tap.w + c, n) * load(tap.x + c, n);
     store(y + c, silu(sum), n);
   }
 }
@@ -63,8 +69,14 @@ Tensor CpuBackend::do_causal_conv_silu(const Tensor& x, const Tensor& w, std::sp
     };
     parallel(static_cast<int64_t>(blocks.size()), [&](int64_t task, Arena&) {
       const Block& b = blocks[static_cast<size_t>(task)];
-      for (int64_t t = b.begin; t < b.end; ++t)
-        convolve_row(input(b.span), t, by_tap.as<float>(), y.as<T>() + (spans[b.span].row + t) * channels);
+      const Input<T> in = input(b.span);
+      std::vector<Tap<T>> taps;
+      for (int64_t t = b.begin; t < b.end; ++t) {
+        taps.clear();
+        for (int64_t j = 0; j < kernel; ++j)
+          if (const T* row = in.row(t - history + j)) taps.push_back({row, by_tap.as<float>() + j * channels});
+        convolve_row<T>(taps, channels, y.as<T>() + (spans[b.span].row + t) * channels);
+      }
     });
     for (size_t s = 0; s < spans.size(); ++s) {
       if (!states[s] || spans[s].n_tokens == 0) continue;
