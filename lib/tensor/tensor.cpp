@@ -4,12 +4,16 @@
 #include <array>
 #include <cstdlib>
 #include <new>
+#ifdef __linux__
+#include <sys/mman.h>
+#endif
 
 #include "base/error.h"
 
 namespace kvcal {
 
 constexpr size_t kAlignment = 64;  // one cache line, one AVX-512 register
+constexpr size_t kHugePage = size_t{2} << 20;
 
 std::string str(const Shape& shape) {
   std::string s = "[";
@@ -43,9 +47,14 @@ void Storage::Free::operator()(void* p) const { std::free(p); }
 Storage::Storage(const Shape& shape, DType dtype) {
   view_.shape = shape;
   view_.dtype = dtype;
-  const size_t bytes = std::max<size_t>((view_.bytes() + kAlignment - 1) / kAlignment * kAlignment, kAlignment);
-  memory_.reset(std::aligned_alloc(kAlignment, bytes));
+  // Large ones in large pages: a layer's weights would otherwise cost thousands of page faults, and misses ever after.
+  const size_t alignment = view_.bytes() >= 8 * kHugePage ? kHugePage : kAlignment;
+  const size_t bytes = std::max<size_t>((view_.bytes() + alignment - 1) / alignment * alignment, alignment);
+  memory_.reset(std::aligned_alloc(alignment, bytes));
   if (!memory_) fail("out of memory: " + std::to_string(bytes) + " bytes for a tensor " + str(view_));
+#ifdef __linux__
+  if (alignment == kHugePage) madvise(memory_.get(), bytes, MADV_HUGEPAGE);  // a wish: may be refused
+#endif
   view_.data = memory_.get();
 }
 
