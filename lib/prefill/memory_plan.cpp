@@ -11,7 +11,7 @@ namespace kvcal {
 namespace {
 
 constexpr uint64_t kProgramBytes = uint64_t{160} << 20;  // measured: libraries, a 150k-entry tokenizer, panel buffers
-constexpr int64_t kUsefulChunk = 4096;                   // rows; more do not make the matrix products faster
+constexpr int64_t kUsefulChunk = 2048;  // rows; more make no product faster, and cost memory and page faults
 
 uint64_t element_bytes(Precision p) { return p == Precision::BF16 ? 2 : 4; }
 
