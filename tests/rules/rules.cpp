@@ -50,7 +50,7 @@ const std::vector<Library>& libraries() {
        false},
       {"CLI11", std::regex(R"(CLI/.*)"), {"apps/"}, false},
       {"Eigen", std::regex(R"((unsupported/)?Eigen/.*)"), {"lib/ops/cpu/", "lib/solve/", "lib/evaluate/"}, true},
-      {"oneDNN", std::regex(R"((oneapi/)?dnnl.*)"), {"lib/ops/cpu/"}, true},
+      {"oneDNN", std::regex(R"((oneapi/)?dnnl.*)"), {"lib/ops/cpu/", "tests/bench/"}, true},
       {"nlohmann/json", std::regex(R"(nlohmann/.*)"), {"lib/base/", "tests/"}, false},
   };
   return all;
