@@ -1,5 +1,5 @@
 // Writes a checkpoint with random weights and a known shape, for benchmarks and for runs at real size:
-//   write_random_model qwen3-0.6b|qwen3.5-0.8b FOLDER
+//   write_random_model qwen3-0.6b|qwen3.5-0.8b|qwen3-8b-4-layers FOLDER
 // Also FOLDER/prompts.jsonl: 8 prompts of 512 given token ids. Equal arguments give equal files.
 #include <cmath>
 #include <cstdio>
@@ -67,8 +67,7 @@ Json general_config(const char* architecture, const char* type, const Dims& d) {
           {"torch_dtype", "bfloat16"}};
 }
 
-RandomModel qwen3() {
-  const Dims d = {151936, 1024, 3072, 28, 16, 8, 128};
+RandomModel qwen3(const Dims& d) {
   RandomModel m{general_config("Qwen3ForCausalLM", "qwen3", d), {}, false};
   m.config["rope_theta"] = 1e6;
   m.tensors["model.embed_tokens.weight"] = {d.vocab, d.hidden};
@@ -80,6 +79,11 @@ RandomModel qwen3() {
   }
   return m;
 }
+
+RandomModel qwen3_0_6b() { return qwen3({151936, 1024, 3072, 28, 16, 8, 128}); }
+
+/// Layers of the size most people serve, and few words: for what a layer costs.
+RandomModel qwen3_8b_4_layers() { return qwen3({8192, 4096, 12288, 4, 32, 8, 128}); }
 
 RandomModel qwen3_5() {
   const Dims d = {248320, 1024, 3584, 24, 8, 2, 256};
@@ -167,11 +171,12 @@ void write(const RandomModel& model, const std::filesystem::path& folder) {
 }  // namespace kvcal
 
 int main(int argc, char** argv) {
-  const std::map<std::string, kvcal::RandomModel (*)()> shapes = {{"qwen3-0.6b", kvcal::qwen3},
-                                                                  {"qwen3.5-0.8b", kvcal::qwen3_5}};
+  const std::map<std::string, kvcal::RandomModel (*)()> shapes = {{"qwen3-0.6b", kvcal::qwen3_0_6b},
+                                                                  {"qwen3.5-0.8b", kvcal::qwen3_5},
+                                                                  {"qwen3-8b-4-layers", kvcal::qwen3_8b_4_layers}};
   const auto shape = argc == 3 ? shapes.find(argv[1]) : shapes.end();
   if (shape == shapes.end()) {
-    std::fprintf(stderr, "usage: write_random_model qwen3-0.6b|qwen3.5-0.8b FOLDER\n");
+    std::fprintf(stderr, "usage: write_random_model qwen3-0.6b|qwen3.5-0.8b|qwen3-8b-4-layers FOLDER\n");
     return 2;
   }
   try {

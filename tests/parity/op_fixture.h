@@ -22,6 +22,11 @@ namespace kvcal::test {
 /// Outliers: one column a thousand times the rest. Denormals: values near 1e-39 among ordinary ones.
 enum class Fill { Normal, Outliers, Zeros, Denormals };
 
+inline const char* name_of(Fill fill) {
+  constexpr const char* kNames[] = {"normal", "outliers", "zeros", "denormals"};
+  return kNames[static_cast<size_t>(fill)];
+}
+
 inline std::unique_ptr<Ops> cpu(Precision precision, int threads = 2, bool poison = true) {
   return make_cpu_ops({precision, threads, poison});
 }
@@ -117,3 +122,8 @@ inline double round_to(Precision p, double x) {
 inline std::vector<KvRows*> no_rows(size_t n) { return std::vector<KvRows*>(n, nullptr); }
 
 }  // namespace kvcal::test
+
+namespace kvcal {
+/// For the names of tests.
+inline void PrintTo(Precision p, std::ostream* out) { *out << (p == Precision::BF16 ? "bf16" : "f32"); }
+}  // namespace kvcal

@@ -3,6 +3,8 @@
 #pragma once
 
 #include <cstdint>
+#include <ostream>
+#include <string>
 
 #include "parity/op_fixture.h"
 
@@ -73,5 +75,31 @@ constexpr MoeCase kMoeCases[] = {
     {1, 32, 16, 4, 1, false},   {5, 40, 24, 8, 2, true},  {70, 64, 48, 3, 2, true},
     {90, 64, 32, 16, 4, false}, {33, 33, 17, 2, 2, true}, {0, 32, 16, 4, 2, true},
 };
+
+// For the names of tests.
+
+inline std::string numbers(std::initializer_list<int64_t> values) {
+  std::string text;
+  for (const int64_t v : values) text += (text.empty() ? "" : " ") + std::to_string(v);
+  return text;
+}
+inline void PrintTo(const LinearCase& c, std::ostream* out) {
+  *out << numbers({c.rows, c.in, c.out}) << ' ' << name_of(c.fill) << (c.bias ? " bias" : "");
+}
+inline void PrintTo(const NormCase& c, std::ostream* out) {
+  *out << numbers({c.rows, c.width}) << ' ' << name_of(c.fill);
+}
+inline void PrintTo(const AttentionCase& c, std::ostream* out) {
+  *out << numbers({c.tokens, c.n_heads, c.n_kv_heads, c.key_dim, c.value_dim, c.window}) << ' ' << name_of(c.fill);
+}
+inline void PrintTo(const ConvCase& c, std::ostream* out) {
+  *out << numbers({c.tokens, c.channels, c.kernel}) << ' ' << name_of(c.fill);
+}
+inline void PrintTo(const DeltaCase& c, std::ostream* out) {
+  *out << numbers({c.tokens, c.n_key_heads, c.n_value_heads, c.dk, c.dv}) << " decay " << c.decay;
+}
+inline void PrintTo(const MoeCase& c, std::ostream* out) {
+  *out << numbers({c.tokens, c.dim, c.ffn, c.n_experts, c.k}) << (c.renormalize ? " renormalized" : "");
+}
 
 }  // namespace kvcal::test
