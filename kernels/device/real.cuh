@@ -1,0 +1,45 @@
+// Activations in kernels: float or bf16 in memory, float in registers.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include "tensor/dtype.h"
+
+namespace kvcal::cuda {
+
+__device__ inline float widen(float x) { return x; }
+__device__ inline float widen(bf16 x) { return __uint_as_float(uint32_t{x.bits} << 16); }
+
+/// One rounding, the same as to_bf16(): nearest, ties to even, NaN stays NaN.
+template <class T>
+__device__ T narrow(float x);
+
+template <>
+__device__ inline float narrow<float>(float x) {
+  return x;
+}
+
+template <>
+__device__ inline bf16 narrow<bf16>(float x) {
+  const uint32_t u = __float_as_uint(x);
+  const bool nan = (u & 0x7FFFFFFFu) > 0x7F800000u;
+  return {static_cast<uint16_t>((nan ? u | 0x400000u : u + 0x7FFFu + ((u >> 16) & 1u)) >> 16)};
+}
+
+/// The value that would be read back after storing as T.
+template <class T>
+__device__ float rounded_to(float x) {
+  return widen(narrow<T>(x));
+}
+
+__device__ inline float sigmoid(float x) { return 1.0f / (1.0f + expf(-x)); }
+__device__ inline float silu(float x) { return x / (1.0f + expf(-x)); }
+
+/// 16 bytes of T: what one thread should read and write at a time.
+template <class T>
+struct alignas(16) Pack {
+  static constexpr int kSize = 16 / sizeof(T);
+  T values[kSize];
+};
+
+}  // namespace kvcal::cuda

@@ -1,0 +1,44 @@
+// Sums and maxima over a warp or a block, in a fixed tree: equal inputs give equal bytes.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include "kernels/device/shared.cuh"
+
+namespace kvcal::cuda {
+
+constexpr int kWarp = 32;
+constexpr unsigned kAllLanes = ~0u;
+
+struct Sum {
+  __device__ float operator()(float a, float b) const { return a + b; }
+};
+struct Maximum {
+  __device__ float operator()(float a, float b) const { return fmaxf(a, b); }
+};
+
+/// Over the lanes of the warp, all of which must be here; every lane gets the result.
+template <class F>
+__device__ float warp_reduce(float x, F f) {
+  for (int lanes = kWarp / 2; lanes > 0; lanes /= 2) x = f(x, __shfl_xor_sync(kAllLanes, x, lanes));
+  return x;
+}
+
+/// Over kThreads threads in dimension x: a warp, or the whole block, all of which must be here; every thread gets the
+/// result.
+template <int kThreads, class F>
+__device__ float row_reduce(float x, F f) {
+  static_assert(kThreads % kWarp == 0);
+  x = warp_reduce(x, f);
+  if constexpr (kThreads > kWarp) {
+    KVCAL_SHARED(float, part, kThreads / kWarp);
+    __syncthreads();  // a call before this one may still be reading
+    if (threadIdx.x % kWarp == 0) part[threadIdx.x / kWarp] = x;
+    __syncthreads();
+    x = part[0];
+    for (int w = 1; w < kThreads / kWarp; ++w) x = f(x, part[w]);
+  }
+  return x;
+}
+
+}  // namespace kvcal::cuda

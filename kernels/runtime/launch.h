@@ -1,0 +1,58 @@
+// How kernels start: always through launch(), never with chevrons, so that the same source runs in the emulator, and
+// so that a failed launch names its kernel and extents.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <cstdint>
+#include <string>
+
+#include "base/error.h"
+#include "kernels/runtime/check.h"
+
+namespace kvcal::cuda {
+
+template <class... P>
+struct Kernel {
+  const char* name;
+  void (*function)(P...);
+};
+
+template <class... P>
+Kernel<P...> named(const char* name, void (*function)(P...)) {
+  return {name, function};
+}
+
+/// KVCAL_KERNEL(add_kernel<T>): the function with its name. Variadic for the commas of template arguments.
+#define KVCAL_KERNEL(...) ::kvcal::cuda::named(#__VA_ARGS__, __VA_ARGS__)
+
+std::string describe_launch(const char* kernel, const dim3& grid, const dim3& block, size_t shared_bytes);
+
+/// Blocks of `per_block` that hold n: an extent of a grid. Throws Error when a grid cannot have so many.
+unsigned n_blocks(int64_t n, int64_t per_block);
+
+/// Runs the kernel on the stream; nothing at all when the grid is empty. Throws Error when it cannot start, or when an
+/// earlier one has failed.
+template <class... P, class... A>
+void launch(const Kernel<P...>& kernel, const dim3& grid, const dim3& block, size_t shared_bytes, cudaStream_t stream,
+            const A&... arguments) {
+  static_assert(sizeof...(P) == sizeof...(A));
+  if (grid.x == 0 || grid.y == 0 || grid.z == 0) return;
+#ifdef __CUDACC__
+  constexpr size_t kUsualSharedBytes = 48 << 10;  // more has to be asked for
+  cudaError_t error = cudaSuccess;
+  if (shared_bytes > kUsualSharedBytes)
+    error = cudaFuncSetAttribute(kernel.function, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                 static_cast<int>(shared_bytes));
+  if (error == cudaSuccess) {
+    kernel.function<<<grid, block, shared_bytes, stream>>>(arguments...);
+    error = cudaGetLastError();
+  }
+#else
+  static_cast<void>(stream);
+  const cudaError_t error = emulator::launch(kernel.name, kernel.function, grid, block, shared_bytes, arguments...);
+#endif
+  if (error != cudaSuccess) check(error, describe_launch(kernel.name, grid, block, shared_bytes));
+}
+
+}  // namespace kvcal::cuda

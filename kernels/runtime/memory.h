@@ -1,0 +1,40 @@
+// Memory of the device: single buffers, and the arena of what lives during one batch.
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include "kernels/runtime/handle.h"
+#include "tensor/tensor.h"
+
+namespace kvcal::cuda {
+
+/// Uninitialised, 256-byte aligned. Throws Error with the size when the device has no room.
+DeviceBytes allocate_bytes(size_t bytes);
+
+/// Bump allocator in blocks that reset() keeps. Work already queued on the stream may go on reading what reset() has
+/// forgotten: later users of the same memory are queued behind it.
+class DeviceArena {
+ public:
+  explicit DeviceArena(cudaStream_t stream, size_t block_bytes = size_t{64} << 20)
+      : stream_(stream), block_bytes_(block_bytes) {}
+
+  Tensor allocate(const Shape& shape, DType dtype);
+
+  /// Forgets every allocation. With poisoning on, fills the blocks with NaN bytes (tests).
+  void reset();
+  void poison_on_reset(bool on) { poison_ = on; }
+
+ private:
+  struct Block {
+    DeviceBytes memory;
+    size_t size = 0, used = 0;
+  };
+  cudaStream_t stream_;
+  size_t block_bytes_;
+  std::vector<Block> blocks_;
+  size_t current_ = 0;
+  bool poison_ = false;
+};
+
+}  // namespace kvcal::cuda

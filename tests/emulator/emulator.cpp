@@ -1,0 +1,237 @@
+#include "emulator/emulator.h"
+
+#include <ucontext.h>
+
+#include <algorithm>
+#include <deque>
+#include <exception>
+#include <memory>
+#include <numeric>
+#include <random>
+#include <stdexcept>
+#include <utility>
+#include <vector>
+
+namespace emulator {
+namespace {
+
+constexpr size_t kWarp = 32;
+constexpr size_t kStackBytes = size_t{256} << 10;
+
+enum class State : uint8_t { Ready, AtBarrier, AtWarp, Done };
+
+struct Copy {
+  void* to;
+  const void* from;
+  size_t bytes, n_valid;
+};
+
+struct Fiber {
+  ucontext_t context;
+  std::unique_ptr<char[]> stack;
+  Extent index;
+  State state = State::Ready;
+  unsigned mask = 0;                     // of the warp operation it waits in
+  std::array<char, kPayload> payload;    // given to publish()
+  std::array<char, kPayload> result;     // the payload when the operation was complete
+  unsigned result_mask = 0;              // lanes of that operation
+  std::vector<Copy> open_copies;         // not committed
+  std::deque<std::vector<Copy>> copies;  // committed groups, oldest first
+};
+
+struct Block {
+  ucontext_t scheduler;
+  std::vector<Fiber> fibers;
+  size_t n_threads = 0, current = 0;
+  Extent grid, extent, index;
+  std::map<const void*, std::vector<std::max_align_t>> shared;
+  std::vector<std::max_align_t> dynamic;
+  const std::function<void()>* thread = nullptr;
+  std::exception_ptr error;
+};
+
+Order g_order = Order::Ascending;
+std::mt19937 g_random(1);
+std::map<std::string, int64_t> g_launches;
+std::unique_ptr<Block> g_kept;  // stacks are reused from launch to launch
+Block* g_block = nullptr;       // of the running launch
+
+Fiber& self() { return g_block->fibers[g_block->current]; }
+
+void wait(State state) {
+  Fiber& fiber = self();
+  fiber.state = state;
+  swapcontext(&fiber.context, &g_block->scheduler);
+}
+
+void fiber_main() {
+  try {
+    (*g_block->thread)();
+    if (!self().copies.empty() || !self().open_copies.empty())
+      throw std::logic_error("a thread ends with asynchronous copies that nobody waited for");
+  } catch (...) {
+    if (!g_block->error) g_block->error = std::current_exception();
+  }
+  wait(State::Done);
+}
+
+std::vector<std::max_align_t> poisoned(size_t bytes) {
+  std::vector<std::max_align_t> memory((bytes + sizeof(std::max_align_t) - 1) / sizeof(std::max_align_t));
+  if (!memory.empty()) std::memset(memory.data(), kPoison, memory.size() * sizeof(std::max_align_t));
+  return memory;
+}
+
+void start_fiber(Fiber& fiber, size_t i, const Extent& block) {
+  if (!fiber.stack) fiber.stack.reset(new char[kStackBytes]);  // not initialised: most of it stays untouched
+  const auto n = static_cast<unsigned>(i);
+  fiber.index = {n % block.x, n / block.x % block.y, n / (block.x * block.y)};
+  fiber.state = State::Ready;
+  fiber.open_copies.clear();
+  fiber.copies.clear();
+  getcontext(&fiber.context);
+  fiber.context.uc_stack.ss_sp = fiber.stack.get();
+  fiber.context.uc_stack.ss_size = kStackBytes;
+  fiber.context.uc_link = nullptr;
+  makecontext(&fiber.context, fiber_main, 0);
+}
+
+/// Completes the warp operations whose lanes have all arrived; whether there was one.
+bool release_warps(Block& b) {
+  bool released = false;
+  for (size_t first = 0; first < b.n_threads; first += kWarp)
+    for (size_t lane = 0; lane < kWarp && first + lane < b.n_threads; ++lane) {
+      if (b.fibers[first + lane].state != State::AtWarp) continue;
+      const unsigned mask = b.fibers[first + lane].mask;
+      bool complete = true;
+      for (size_t l = 0; l < kWarp; ++l) {
+        if (!(mask >> l & 1)) continue;
+        if (first + l >= b.n_threads || b.fibers[first + l].state == State::Done)
+          throw std::logic_error("a warp operation waits for lane " + std::to_string(l) + ", which has ended");
+        complete &= b.fibers[first + l].state == State::AtWarp && b.fibers[first + l].mask == mask;
+      }
+      if (!complete) continue;
+      for (size_t l = 0; l < kWarp; ++l) {
+        if (!(mask >> l & 1)) continue;
+        Fiber& f = b.fibers[first + l];
+        f.result = f.payload;
+        f.result_mask = mask;
+        f.state = State::Ready;
+      }
+      released = true;
+    }
+  return released;
+}
+
+/// All threads wait at the barrier: let them go. Anything else is a deadlock.
+void release_barrier(Block& b) {
+  size_t waiting = 0;
+  for (size_t i = 0; i < b.n_threads; ++i) waiting += b.fibers[i].state == State::AtBarrier;
+  if (waiting != b.n_threads)
+    throw std::logic_error("a barrier that only " + std::to_string(waiting) + " of " + std::to_string(b.n_threads) +
+                           " threads reach");
+  for (size_t i = 0; i < b.n_threads; ++i) b.fibers[i].state = State::Ready;
+}
+
+void run_block(Block& b) {
+  std::vector<size_t> turns(b.n_threads);
+  std::iota(turns.begin(), turns.end(), size_t{0});
+  if (g_order == Order::Descending) std::reverse(turns.begin(), turns.end());
+  for (;;) {
+    if (g_order == Order::Shuffled) std::shuffle(turns.begin(), turns.end(), g_random);
+    for (const size_t i : turns) {
+      if (b.fibers[i].state != State::Ready) continue;
+      b.current = i;
+      swapcontext(&b.scheduler, &b.fibers[i].context);
+      if (b.error) std::rethrow_exception(b.error);
+    }
+    const auto done = [](const Fiber& f) { return f.state == State::Done; };
+    if (std::all_of(b.fibers.begin(), b.fibers.begin() + static_cast<ptrdiff_t>(b.n_threads), done)) return;
+    if (!release_warps(b)) release_barrier(b);
+  }
+}
+
+struct Running {  // so that an exception leaves no launch behind
+  explicit Running(Block& b) { g_block = &b; }
+  ~Running() { g_block = nullptr; }
+};
+
+}  // namespace
+
+void set_order(Order order) {
+  g_order = order;
+  g_random.seed(1);
+}
+
+const std::map<std::string, int64_t>& launches() { return g_launches; }
+
+void run(const std::string& name, Extent grid, Extent block, size_t shared_bytes, const std::function<void()>& thread) {
+  if (g_block) throw std::logic_error("a kernel is launched from a kernel");
+  if (!g_kept) g_kept = std::make_unique<Block>();
+  Block& b = *g_kept;
+  const Running running(b);
+  ++g_launches[name];
+  b.n_threads = block.count();
+  if (b.fibers.size() < b.n_threads) b.fibers.resize(b.n_threads);
+  b.grid = grid;
+  b.extent = block;
+  b.thread = &thread;
+  b.error = nullptr;
+  for (unsigned z = 0; z < grid.z; ++z)
+    for (unsigned y = 0; y < grid.y; ++y)
+      for (unsigned x = 0; x < grid.x; ++x) {
+        b.index = {x, y, z};
+        b.shared.clear();
+        b.dynamic = poisoned(shared_bytes);
+        for (size_t i = 0; i < b.n_threads; ++i) start_fiber(b.fibers[i], i, block);
+        run_block(b);
+      }
+}
+
+Extent thread_index() { return self().index; }
+Extent block_index() { return g_block->index; }
+Extent block_extent() { return g_block->extent; }
+Extent grid_extent() { return g_block->grid; }
+
+void barrier() { wait(State::AtBarrier); }
+
+void* shared_memory(const void* key, size_t bytes) {
+  auto& memory = g_block->shared[key];
+  if (memory.empty()) memory = poisoned(bytes);
+  return memory.data();
+}
+
+void* dynamic_shared_memory() { return g_block->dynamic.data(); }
+
+unsigned lane_index() { return static_cast<unsigned>(g_block->current % kWarp); }
+
+void publish(unsigned mask, const void* value, size_t bytes) {
+  Fiber& fiber = self();
+  if (!(mask >> lane_index() & 1)) throw std::logic_error("a lane takes part in a warp operation that leaves it out");
+  std::memcpy(fiber.payload.data(), value, bytes);
+  fiber.mask = mask;
+  wait(State::AtWarp);
+}
+
+const void* published(unsigned lane) {
+  lane %= kWarp;
+  if (!(self().result_mask >> lane & 1)) return nullptr;
+  return g_block->fibers[g_block->current / kWarp * kWarp + lane].result.data();
+}
+
+void copy_async(void* to, const void* from, size_t bytes, size_t n_valid) {
+  std::memset(to, kPoison, bytes);
+  self().open_copies.push_back({to, from, bytes, n_valid});
+}
+
+void commit_copies() { self().copies.push_back(std::exchange(self().open_copies, {})); }
+
+void wait_copies(size_t pending) {
+  auto& groups = self().copies;
+  for (; groups.size() > pending; groups.pop_front())
+    for (const Copy& c : groups.front()) {
+      if (c.n_valid > 0) std::memcpy(c.to, c.from, c.n_valid);
+      std::memset(static_cast<char*>(c.to) + c.n_valid, 0, c.bytes - c.n_valid);
+    }
+}
+
+}  // namespace emulator

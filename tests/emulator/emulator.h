@@ -1,0 +1,84 @@
+// Runs CUDA kernels on the CPU, so that the same source is tested where there is no GPU.
+//
+// The threads of a block are fibers (ucontext); blocks run one after the other. The scheduler goes through the threads
+// of a block in a given order and lets each run until it waits: for __syncthreads(), or for the other lanes of a warp
+// operation. So a thread never sees what a later one has written unless a barrier lies between, and with the orders
+// ascending, descending and shuffled a missing barrier shows in at least one. Shared memory holds NaN patterns when a
+// block begins. What only hardware has is not here: no races inside a warp between two barriers, no timing; racecheck
+// on a GPU stays the judge.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <functional>
+#include <map>
+#include <string>
+#include <type_traits>
+
+namespace emulator {
+
+struct Extent {
+  unsigned x = 1, y = 1, z = 1;
+  size_t count() const { return size_t{x} * y * z; }
+};
+
+/// In which order the threads of a block get their turn. Tests go through all three.
+enum class Order : uint8_t { Ascending, Descending, Shuffled };
+void set_order(Order order);
+
+/// How often each kernel ran since the program began, by the name it was launched under.
+const std::map<std::string, int64_t>& launches();
+
+/// Limits of the emulated device, those of Hopper: a launch beyond them fails as it would there.
+inline constexpr size_t kMostThreads = 1024, kMostSharedBytes = 232448, kMostGridYZ = 65535;
+inline constexpr int kPoison = 0xFF;  // every float, bf16 and half of such bytes is NaN, every signed integer -1
+
+/// Runs `thread` for each thread of each block; rethrows the first exception that one of them throws. Throws
+/// std::logic_error for a barrier that some threads never reach.
+void run(const std::string& name, Extent grid, Extent block, size_t shared_bytes, const std::function<void()>& thread);
+
+// ---------------------------------------------------------------- for threads of a running block
+
+Extent thread_index();
+Extent block_index();
+Extent block_extent();
+Extent grid_extent();
+
+/// __syncthreads()
+void barrier();
+
+/// The block's memory of one __shared__ variable: the same for equal keys, poisoned when the block began.
+void* shared_memory(const void* key, size_t bytes);
+void* dynamic_shared_memory();
+
+/// Hands `bytes` (at most kPayload) to the other lanes of the warp and waits for all lanes of the mask.
+inline constexpr size_t kPayload = 32;
+void publish(unsigned mask, const void* value, size_t bytes);
+
+/// What `lane` of this thread's warp published. Valid until this thread's next wait. Null: the lane was not in the
+/// mask.
+const void* published(unsigned lane);
+unsigned lane_index();
+
+template <class T>
+T exchange(unsigned mask, const T& value, unsigned source) {
+  static_assert(std::is_trivially_copyable_v<T> && sizeof(T) <= kPayload);
+  publish(mask, &value, sizeof(T));
+  const void* from = published(source);
+  T result = value;  // a lane that takes no part leaves the reader its own value, as the hardware may
+  if (from) std::memcpy(&result, from, sizeof(T));
+  return result;
+}
+
+// ---------------------------------------------------------------- asynchronous copies of one thread
+
+/// The destination is poisoned now and filled when waited for; n_valid bytes are copied, the rest becomes zero.
+void copy_async(void* to, const void* from, size_t bytes, size_t n_valid);
+void commit_copies();
+
+/// Completes all groups but the newest `pending`.
+void wait_copies(size_t pending);
+
+}  // namespace emulator

@@ -1,0 +1,118 @@
+// What kernels/ uses of CUDA, for the emulator: found as <cuda_runtime.h> where tests build the kernels with the host
+// compiler. Names and meanings are CUDA's; nothing is here that kernels/ does not use.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+
+#include "emulator/emulator.h"
+
+#define __global__
+#define __device__
+#define __host__
+#define __forceinline__ inline
+#define __launch_bounds__(...)
+
+// ---------------------------------------------------------------- types
+
+struct dim3 {
+  unsigned x, y, z;
+  constexpr dim3(unsigned a = 1, unsigned b = 1, unsigned c = 1) : x(a), y(b), z(c) {}
+};
+struct alignas(16) uint4 {
+  uint32_t x, y, z, w;
+};
+
+#define threadIdx (emulator::thread_index())
+#define blockIdx (emulator::block_index())
+#define blockDim (emulator::block_extent())
+#define gridDim (emulator::grid_extent())
+
+// ---------------------------------------------------------------- inside kernels
+
+inline void __syncthreads() { emulator::barrier(); }
+inline void __syncwarp(unsigned mask = ~0u) { emulator::publish(mask, "", 0); }
+
+template <class T>
+T __shfl_sync(unsigned mask, T value, int source) {
+  return emulator::exchange(mask, value, static_cast<unsigned>(source));
+}
+template <class T>
+T __shfl_xor_sync(unsigned mask, T value, int lanes) {
+  return emulator::exchange(mask, value, emulator::lane_index() ^ static_cast<unsigned>(lanes));
+}
+
+/// One thread runs at a time, so a plain read and write is atomic.
+template <class T>
+T atomicAdd(T* address, T value) {
+  const T old = *address;
+  *address = old + value;
+  return old;
+}
+template <class T>
+T atomicMax(T* address, T value) {
+  const T old = *address;
+  *address = std::max(old, value);
+  return old;
+}
+
+inline uint32_t __float_as_uint(float x) {
+  uint32_t u;
+  std::memcpy(&u, &x, sizeof(u));
+  return u;
+}
+inline float __uint_as_float(uint32_t u) {
+  float x;
+  std::memcpy(&x, &u, sizeof(x));
+  return x;
+}
+
+// ---------------------------------------------------------------- the host's side: memory is the host's, all is
+// synchronous
+
+enum cudaError_t {
+  cudaSuccess = 0,
+  cudaErrorInvalidValue = 1,
+  cudaErrorMemoryAllocation = 2,
+  cudaErrorInvalidConfiguration = 9
+};
+enum cudaMemcpyKind { cudaMemcpyHostToDevice = 1, cudaMemcpyDeviceToHost = 2, cudaMemcpyDeviceToDevice = 3 };
+using cudaStream_t = struct EmulatedStream*;
+struct cudaDeviceProp {
+  char name[256];
+  int major, minor;
+  size_t sharedMemPerBlockOptin;
+};
+
+const char* cudaGetErrorName(cudaError_t error);
+const char* cudaGetErrorString(cudaError_t error);
+cudaError_t cudaGetDevice(int* device);
+cudaError_t cudaSetDevice(int device);
+cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device);
+cudaError_t cudaStreamCreate(cudaStream_t* stream);
+cudaError_t cudaStreamDestroy(cudaStream_t stream);
+cudaError_t cudaStreamSynchronize(cudaStream_t stream);
+cudaError_t cudaMalloc(void** pointer, size_t bytes);  // poisoned
+cudaError_t cudaFree(void* pointer);
+cudaError_t cudaMemsetAsync(void* to, int value, size_t bytes, cudaStream_t stream);
+cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind kind, cudaStream_t stream);
+cudaError_t cudaMemcpy2DAsync(void* to, size_t to_pitch, const void* from, size_t from_pitch, size_t width,
+                              size_t height, cudaMemcpyKind kind, cudaStream_t stream);
+
+namespace emulator {
+
+/// What a device of the emulated kind would say to a launch of these extents.
+cudaError_t check_launch(const dim3& grid, const dim3& block, size_t shared_bytes);
+
+template <class... P, class... A>
+cudaError_t launch(const char* name, void (*kernel)(P...), const dim3& grid, const dim3& block, size_t shared_bytes,
+                   const A&... arguments) {
+  const cudaError_t error = check_launch(grid, block, shared_bytes);
+  if (error == cudaSuccess)
+    run(name, {grid.x, grid.y, grid.z}, {block.x, block.y, block.z}, shared_bytes, [&] { kernel(P(arguments)...); });
+  return error;
+}
+
+}  // namespace emulator
