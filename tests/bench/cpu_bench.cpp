@@ -4,7 +4,8 @@
 //
 // 1. Every shape of matrix product in the model: `linear`, made of fixed panels, against oneDNN's own choice for the
 //    whole product.
-// 2. The model: seconds of its products alone (from 1, all layers), of a run without and with statistics.
+// 2. The model: seconds of its products alone (from 1, all layers), of a run without and with statistics; its rate in
+//    floating-point operations, those of attention included, as a share of the products' rate.
 // 3. With --threads 2 and more: how products and run scale from one thread.
 // Prints a table with medians and the spread, and ends with one JSON object.
 #include <omp.h>
@@ -172,6 +173,14 @@ double time_run(OpenedModel& model, const Options& o, int threads, bool statisti
   });
 }
 
+/// Of one token in all products, and of all prompts in softmax attention: two products with the visible keys each.
+double attention_flops(const ModelSpec& spec, const Options& o) {
+  double per_pair = 0;
+  for (const KvLayout& c : spec.caches) per_pair += 2.0 * c.n_heads * (c.head_dim_k + c.head_dim_v);
+  const auto length = static_cast<double>(o.prompt);
+  return per_pair * length * (length + 1) / 2 * static_cast<double>(o.tokens / o.prompt);
+}
+
 struct Result {
   double products = 0;  // seconds of all layers' products by themselves
   Times bare, observed;
@@ -181,7 +190,7 @@ Result measure(OpenedModel& model, const Options& o, int threads, Json& json) {
   std::printf("%d thread%s, %lld tokens\n%-16s %5s %24s %24s %7s\n", threads, threads == 1 ? "" : "s",
               static_cast<long long>(o.tokens), "out x in", "times", "panels GFLOP/s", "free choice GFLOP/s", "ratio");
   Result r;
-  double free_total = 0;
+  double free_total = 0, product_flops = 0;
   for (const auto& [shape, count] : product_shapes(model)) {
     const auto [out, in] = shape;
     const ProductTimes t = time_product(o, threads, out, in);
@@ -193,6 +202,7 @@ Result measure(OpenedModel& model, const Options& o, int threads, Json& json) {
     std::printf("%6lld x %-7lld %5d %24s %24s %7.3f\n", static_cast<long long>(out), static_cast<long long>(in), count,
                 rates(t.panels).c_str(), rates(t.free_choice).c_str(), median(t.free_choice) / median(t.panels));
     r.products += count * median(t.panels);
+    product_flops += count * flops * 1e9;
     free_total += count * median(t.free_choice);
   }
   for (int round = 0; round < std::max(3, o.rounds / 2); ++round) {
@@ -203,10 +213,13 @@ Result measure(OpenedModel& model, const Options& o, int threads, Json& json) {
               free_total / r.products);
   std::printf("run without statistics         %s s: products are %.3f of it\n", spread(r.bare).c_str(),
               r.products / median(r.bare));
-  std::printf("run with all statistics        %s s: products are %.3f of it, statistics add %.1f %%\n\n",
+  std::printf("run with all statistics        %s s: products are %.3f of it, statistics add %.1f %%\n",
               spread(r.observed).c_str(), r.products / median(r.observed),
               100 * (median(r.observed) / median(r.bare) - 1));
-  json["threads"][std::to_string(threads)] = {{"products_seconds", r.products},
+  const double rate = r.products / median(r.observed) * (1 + attention_flops(model.spec(), o) / product_flops);
+  std::printf("rate of the model, with statistics, %.3f of the products' rate\n\n", rate);
+  json["threads"][std::to_string(threads)] = {{"rate_of_products", rate},
+                                              {"products_seconds", r.products},
                                               {"panels_of_free_choice", free_total / r.products},
                                               {"run_seconds", median(r.bare)},
                                               {"run_with_statistics_seconds", median(r.observed)}};

@@ -7,7 +7,6 @@
 // sequence it came in, nor on what else is in the batch.
 #include <algorithm>
 #include <cstring>
-#include <limits>
 #include <vector>
 
 #include "ops/cpu/attention_products.h"
@@ -18,7 +17,6 @@ namespace kvcal::cpu {
 namespace {
 
 constexpr int64_t kTargetRows = 256;  // rows of a task: enough to pay for repacking the key block
-constexpr float kNone = -std::numeric_limits<float>::infinity();
 
 struct Heads {
   int64_t n_heads, n_kv_heads, key_dim, value_dim;
@@ -31,48 +29,6 @@ struct Sequence {
   const T *key, *value;
   int64_t n;
 };
-
-/// Of the online softmax of one row.
-struct RowState {
-  float maximum, total;
-};
-
-/// Keys of a block that a row sees: first <= j < last.
-struct Visible {
-  int64_t first, last;
-  bool all() const { return first <= 0 && last >= kKeys; }
-};
-
-/// One row's logits -> probabilities against the new maximum; the output so far is rescaled. The maximum may miss a
-/// NaN, but that logit's own probability is NaN, and with it the total and the output.
-template <class Products>
-void softmax_row(const float* logits, typename Products::Probability* probabilities, Visible visible, float scale,
-                 RowState& state, float* output, int64_t value_dim) {
-  constexpr int kVectors = kKeys / kLanes;
-  constexpr I32x8 kIndex = {0, 1, 2, 3, 4, 5, 6, 7};
-  F32x8 s[kVectors];
-  for (int b = 0; b < kVectors; ++b) s[b] = load8(logits + b * kLanes) * scale;
-  if (!visible.all())
-    for (int b = 0; b < kVectors; ++b) {
-      const I32x8 j = kIndex + b * kLanes;
-      s[b] =
-          (j >= static_cast<int32_t>(visible.first)) & (j < static_cast<int32_t>(visible.last)) ? s[b] : splat(kNone);
-    }
-  F32x8 top = splat(state.maximum);
-  for (int b = 0; b < kVectors; ++b) top = larger(s[b], top);
-  const float next = largest(top);
-  F32x8 sums{};
-  for (int b = 0; b < kVectors; ++b) {
-    const F32x8 p = exp(s[b] - next);
-    sums += p;
-    Products::store(probabilities + b * kLanes, p);
-  }
-  const float correction = exp(splat(state.maximum - next))[0];
-  state.total = state.total * correction + sum(sums);
-  if (state.maximum != next)  // else the factor is exactly one
-    for (int64_t i = 0; i < value_dim; i += kLanes) store8(output + i, load8(output + i) * correction);
-  state.maximum = next;
-}
 
 /// One (span, key-value head, block of query positions).
 template <class T, class Products>
@@ -87,7 +43,7 @@ class AttentionTask {
         n_rows_(n_positions * heads.group()),
         products_(n_rows_, heads.key_dim, heads.value_dim, scratch),
         output_(scratch.allocate({n_rows_ * products_.output_row()}, DType::F32).template as<float>()),
-        rows_(static_cast<size_t>(n_rows_), RowState{kNone, 0.0f}) {
+        rows_(static_cast<size_t>(n_rows_), RowState{}) {
     std::fill_n(output_, n_rows_ * products_.output_row(), 0.0f);
   }
 
@@ -127,10 +83,14 @@ class AttentionTask {
     for (int64_t r = row0; r < row0 + n_rows; ++r) {
       const int64_t position = first + r / h_.group();
       const Visible visible{spec_.window > 0 ? position - spec_.window + 1 - key0 : 0, position - key0 + 1};
-      softmax_row<Products>(products_.logits(r), products_.probabilities(r), visible, spec_.scale,
-                            rows_[static_cast<size_t>(r)], output_row(r), padded_columns(h_.value_dim));
+      const float factor = products_.softmax(r, visible, spec_.scale, rows_[static_cast<size_t>(r)]);
+      if (factor != 1.0f) rescale(output_row(r), factor);
     }
     products_.add_values(row0, n_rows, output_row(row0));
+  }
+
+  void rescale(float* output, float factor) const {
+    for (int64_t i = 0; i < h_.value_dim; i += kLanes) store8(output + i, load8(output + i) * factor);
   }
 
   void finish(T* y) const {

@@ -1,11 +1,13 @@
 // The two products of attention against one block of keys and values, in the two forms a processor may prefer.
 //
 // Both keep a task's queries, load one block of keys and values at a time, and own the rows of logits and of
-// probabilities, in the type that the second product takes. All work on rows [row, row + n) of the task.
+// probabilities, the latter in the type that the second product takes; so they do the softmax between the two as well.
+// All work on rows [row, row + n) of the task.
 #pragma once
 
 #include <algorithm>
 #include <cstring>
+#include <limits>
 
 #include "ops/cpu/small_gemm.h"
 #include "tensor/arena.h"
@@ -26,12 +28,21 @@ struct KeyBlock {
   int64_t n;
 };
 
+/// Keys of a block that a row sees: first <= j < last.
+struct Visible {
+  int64_t first, last;
+  bool all() const { return first <= 0 && last >= kKeys; }
+};
+
+/// Of the online softmax of one row: the largest logit so far, and the sum of the exponentials below it.
+struct RowState {
+  float maximum = -std::numeric_limits<float>::infinity(), total = 0.0f;
+};
+
 /// Everything widened to f32.
 template <class T>
 class WideProducts {
  public:
-  using Probability = float;
-
   WideProducts(int64_t n_rows, int64_t key_dim, int64_t value_dim, Arena& scratch)
       : key_dim_(key_dim), value_dim_(value_dim), query_row_(row_stride(key_dim)), output_row_(row_stride(value_dim)) {
     const auto floats = [&](int64_t n) { return scratch.allocate({n}, DType::F32).template as<float>(); };
@@ -58,17 +69,43 @@ class WideProducts {
     transpose(key_rows_, query_row_, block.n, key_dim_, keys_, kLogitsRow);
   }
 
-  const float* logits(int64_t row) const { return logits_ + row * kLogitsRow; }
-  Probability* probabilities(int64_t row) const { return logits_ + row * kLogitsRow; }  // they replace the logits
-  static void store(Probability* to, F32x8 p) { store8(to, rounded_to<T>(p)); }
-
   void multiply_keys(int64_t row, int64_t n) const {
     small_gemm(n, kKeys, key_dim_, {query_ + row * query_row_, query_row_}, keys_, kLogitsRow,
                logits_ + row * kLogitsRow, kLogitsRow, false);
   }
+  /// A row's logits -> probabilities against the new maximum. Returns the factor for the output so far. The maximum may
+  /// miss a NaN, but that logit's own probability is NaN, and with it the total and the output.
+  float softmax(int64_t row, Visible visible, float scale, RowState& state) const {
+    constexpr int kVectors = kKeys / kLanes;
+    constexpr I32x8 kIndex = {0, 1, 2, 3, 4, 5, 6, 7};
+    float* logits = logits_ + row * kLogitsRow;  // the probabilities take their place
+    F32x8 s[kVectors];
+    for (int b = 0; b < kVectors; ++b) s[b] = load8(logits + b * kLanes) * scale;
+    if (!visible.all())
+      for (int b = 0; b < kVectors; ++b) {
+        const I32x8 j = kIndex + b * kLanes;
+        s[b] = (j >= static_cast<int32_t>(visible.first)) & (j < static_cast<int32_t>(visible.last))
+                   ? s[b]
+                   : splat(-std::numeric_limits<float>::infinity());
+      }
+    F32x8 top = splat(state.maximum);
+    for (int b = 0; b < kVectors; ++b) top = larger(s[b], top);
+    const float next = largest(top);
+    F32x8 sums{};
+    for (int b = 0; b < kVectors; ++b) {
+      const F32x8 p = exp(s[b] - next);
+      sums += p;
+      store8(logits + b * kLanes, rounded_to<T>(p));
+    }
+    const float factor = state.maximum == next ? 1.0f : exp(splat(state.maximum - next))[0];
+    state = {next, state.total * factor + sum(sums)};
+    return factor;
+  }
+
   /// output F32 [n, output_row] += probabilities times values.
   void add_values(int64_t row, int64_t n, float* output) const {
-    small_gemm(n, value_dim_, kKeys, {logits(row), kLogitsRow}, values_, output_row_, output, output_row_, true);
+    small_gemm(n, value_dim_, kKeys, {logits_ + row * kLogitsRow, kLogitsRow}, values_, output_row_, output,
+               output_row_, true);
   }
 
  private:
@@ -84,8 +121,6 @@ class WideProducts {
 /// bf16 as it is, in pairs along the summed dimension.
 class PairProducts {
  public:
-  using Probability = bf16;
-
   PairProducts(int64_t n_rows, int64_t key_dim, int64_t value_dim, Arena& scratch)
       : key_dim_(key_dim),
         value_dim_(value_dim),
@@ -118,16 +153,16 @@ class PairProducts {
     }
   }
 
-  const float* logits(int64_t row) const { return logits_ + row * kLogitsRow; }
-  Probability* probabilities(int64_t row) const {
-    return reinterpret_cast<bf16*>(probabilities_ + row * kProbabilityRow);
-  }
-  static void store(Probability* to, F32x8 p) { store8(to, p); }
-
   void multiply_keys(int64_t row, int64_t n) const {
     pair_gemm({n, kKeys, key_pairs_, query_ + row * query_row_, query_row_, keys_, kLogitsRow,
                logits_ + row * kLogitsRow, kLogitsRow, false});
   }
+  float softmax(int64_t row, Visible visible, float scale, RowState& state) const {
+    const auto below = [](int64_t n) { return n <= 0 ? 0 : n >= kKeys ? ~uint64_t{0} : (uint64_t{1} << n) - 1; };
+    return softmax64(logits_ + row * kLogitsRow, below(visible.last) & ~below(visible.first), scale, state.maximum,
+                     state.total, probabilities_ + row * kProbabilityRow);
+  }
+
   /// output F32 [n, output_row] += probabilities times values.
   void add_values(int64_t row, int64_t n, float* output) const {
     pair_gemm({n, value_dim_, kKeys / 2, probabilities_ + row * kProbabilityRow, kProbabilityRow, values_, output_row_,

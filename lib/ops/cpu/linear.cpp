@@ -114,6 +114,9 @@ Linear CpuBackend::do_load_linear(const Tensor& weight, const Tensor& bias) {
   const size_t element = size_of(weight.dtype);
   parallel(static_cast<int64_t>(packed->panels.size()), [&](int64_t task, Arena& scratch) {
     const PackedWeight::Panel& p = packed->panels[static_cast<size_t>(task)];
+    void* to = static_cast<char*>(packed->memory.tensor().data) + p.offset;
+    if (weight.dtype == activation_dtype() && p.k == in)  // rows as they are stored
+      return p.product->pack(static_cast<const char*>(weight.data) + static_cast<size_t>(p.n0 * in) * element, to);
     const Tensor w = scratch.allocate({p.n, p.k}, activation_dtype());
     for (int64_t r = 0; r < p.n; ++r) {
       const void* from = static_cast<const char*>(weight.data) + static_cast<size_t>((p.n0 + r) * in + p.k0) * element;
@@ -122,7 +125,7 @@ Linear CpuBackend::do_load_linear(const Tensor& weight, const Tensor& bias) {
       else
         convert_to_float(weight.dtype, from, w.as<float>() + r * p.k, static_cast<size_t>(p.k));
     }
-    p.product->pack(w.data, static_cast<char*>(packed->memory.tensor().data) + p.offset);
+    p.product->pack(w.data, to);
   });
 
   Linear linear{in, out, packed, {}};

@@ -1,5 +1,5 @@
-// Small products of bf16 matrices into f32, for processors that multiply pairs of bf16 (AVX-512 BF16): twice the rate
-// of small_gemm, and nothing has to be widened first.
+// Attention's inner loops for processors that multiply pairs of bf16 (AVX-512 BF16): small products of bf16 matrices
+// into f32 at twice the rate of small_gemm, without widening anything first, and the softmax between them.
 //
 // Every element of C is one chain over the pairs of k in ascending order, whatever the extents and wherever the element
 // lies: as in small_gemm, a row's result does not depend on its neighbours.
@@ -36,6 +36,11 @@ void pair_gemm(const PairProduct& p);
 
 /// Rows x and y, n bf16 each -> n pairs (x[i], y[i]); null y = zeros.
 void interleave(const bf16* x, const bf16* y, int64_t n, Pair* pairs);
+
+/// One step of an online softmax over 64 logits, of which those count whose bit is set: x = logit * scale, maximum and
+/// total brought up to date, e^(x - maximum) as bf16 in 32 pairs. Returns e^(old maximum - new): the factor for what
+/// was summed before.
+float softmax64(const float* logits, uint64_t visible, float scale, float& maximum, float& total, Pair* probabilities);
 
 /// n floats -> bf16 as the processor rounds: nearest, ties to even; subnormal numbers become zero.
 void narrow(const float* x, int64_t n, bf16* y);
