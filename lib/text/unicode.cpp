@@ -57,6 +57,19 @@ void order_marks(Codes& codes) {
   }
 }
 
+// Appends decomposed codes, ordered and perhaps composed, and empties them.
+void append_normal(Codes& codes, bool compose, std::string& out) {
+  order_marks(codes);
+  auto n = static_cast<utf8proc_ssize_t>(codes.size());
+  if (compose) {
+    const auto options = static_cast<utf8proc_option_t>(UTF8PROC_COMPOSE | UTF8PROC_STABLE);
+    n = utf8proc_normalize_utf32(codes.data(), n, options);
+    if (n < 0) fail("utf8proc cannot compose: " + std::string(utf8proc_errmsg(n)));
+  }
+  for (utf8proc_ssize_t i = 0; i < n; ++i) append_utf8(out, static_cast<char32_t>(codes[static_cast<size_t>(i)]));
+  codes.clear();
+}
+
 // Below U+0300 nothing composes with what precedes it, and in NFC nothing changes by itself.
 bool is_inert(std::string_view text, NormalForm form) {
   const unsigned char limit = form == NormalForm::NFC ? 0xCC : 0x80;
@@ -90,19 +103,19 @@ std::string to_normal_form(std::string_view text, NormalForm form) {
   if (is_inert(text, form)) return std::string(text);
   const bool compatibility = form == NormalForm::NFKC || form == NormalForm::NFKD;
   const bool compose = form == NormalForm::NFC || form == NormalForm::NFKC;
-  Codes codes;
-  codes.reserve(text.size());
-  for (size_t i = 0; i < text.size();) decompose(next_code_point(text, i), compatibility, codes);
-  order_marks(codes);
-  auto n = static_cast<utf8proc_ssize_t>(codes.size());
-  if (compose) {
-    const auto options = static_cast<utf8proc_option_t>(UTF8PROC_COMPOSE | UTF8PROC_STABLE);
-    n = utf8proc_normalize_utf32(codes.data(), n, options);
-    if (n < 0) fail("utf8proc cannot compose: " + std::string(utf8proc_errmsg(n)));
-  }
   std::string out;
   out.reserve(text.size());
-  for (utf8proc_ssize_t i = 0; i < n; ++i) append_utf8(out, static_cast<char32_t>(codes[static_cast<size_t>(i)]));
+  Codes codes;
+  for (size_t i = 0; i < text.size();) {
+    const char32_t c = next_code_point(text, i);
+    if (contains(unicode_tables::kNotNormalized, c)) {
+      append_normal(codes, compose, out);
+      append_utf8(out, c);
+    } else {
+      decompose(c, compatibility, codes);
+    }
+  }
+  append_normal(codes, compose, out);
   return out;
 }
 
