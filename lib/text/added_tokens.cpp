@@ -83,7 +83,7 @@ void AddedTokens::prepare(const std::function<std::string(const std::string&)>& 
   for (const auto* list : {&special_, &plain_})
     for (const AddedToken& t : *list) {
       const uint32_t id = ids_.at(t.content);
-      if (t.normalized)
+      if (tokens_.at(id).normalized)  // flags of a later addition count
         normalized_.add(normalize(t.content), id);
       else
         raw_.add(t.content, id);

@@ -105,13 +105,19 @@ Tokenizer::Tokenizer(const Json& j, const Json& config) {
   parts_->prepare_added();
 }
 
-// What the configuration names beside tokenizer.json. Flags of tokens that tokenizer.json has are left as they are.
+// What the configuration says beside tokenizer.json: "added_tokens_decoder" adds tokens and changes the flags of those
+// that are there, names ("eos_token") add tokens or make them special, lists only add.
 void Tokenizer::add_configured_tokens(const Json& config) {
-  std::vector<AddedToken> wanted = tokens_of_decoder(member_or_null(config, "added_tokens_decoder"));
+  const auto add = [&](const std::vector<AddedToken>& tokens) {
+    parts_->added.add(tokens, parts_->bpe.size(), [&](const std::string& s) { return parts_->bpe.id_of(s); });
+  };
+  add(tokens_of_decoder(member_or_null(config, "added_tokens_decoder")));
+  std::vector<AddedToken> wanted;
   const auto name_token = [&](const std::string& name, const Json& value) {
     const auto token = configured_token(value);
     if (!token || token->content.empty()) return;
     parts_->special_tokens[name] = token->content;
+    if (parts_->added.id_of(token->content)) parts_->added.mark_special(token->content);
     wanted.push_back(*token);
   };
   for (const char* name : kNamedTokens)
@@ -127,14 +133,8 @@ void Tokenizer::add_configured_tokens(const Json& config) {
         for (const Json& value : *extra)
           if (const auto token = configured_token(value)) wanted.push_back(*token);
     }
-  std::vector<AddedToken> missing;
-  for (const AddedToken& t : wanted) {
-    if (!parts_->added.id_of(t.content))
-      missing.push_back(t);
-    else if (t.special)
-      parts_->added.mark_special(t.content);
-  }
-  parts_->added.add(missing, parts_->bpe.size(), [&](const std::string& s) { return parts_->bpe.id_of(s); });
+  std::erase_if(wanted, [&](const AddedToken& t) { return parts_->added.id_of(t.content).has_value(); });
+  add(wanted);
 }
 
 void Tokenizer::Parts::prepare_added() {

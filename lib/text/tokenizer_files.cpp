@@ -26,17 +26,16 @@ namespace fs = std::filesystem;
   fail(message);
 }
 
-// Names that tokenizer_config.json does not give are taken from the older special_tokens_map.json and
-// added_tokens.json.
+// Older folders keep the special tokens in special_tokens_map.json, which then counts more than tokenizer_config.json,
+// and other added tokens in added_tokens.json. Neither is read where the configuration has "added_tokens_decoder".
 void take_older_files(const fs::path& folder, Json& config) {
+  if (find_member(config, "added_tokens_decoder")) return;
   std::error_code ignored;
   if (const fs::path map = folder / "special_tokens_map.json"; fs::exists(map, ignored)) {
     const Json j = read_json_file(map);
     if (!j.is_object()) fail(map.string() + ": expected an object");
-    for (const auto& [key, value] : j.items())
-      if (!find_member(config, key)) config[key] = value;
+    for (const auto& [key, value] : j.items()) config[key] = value;
   }
-  if (find_member(config, "added_tokens_decoder")) return;
   if (const fs::path added = folder / "added_tokens.json"; fs::exists(added, ignored)) {
     const Json j = read_json_file(added);
     if (!j.is_object()) fail(added.string() + ": expected an object of token: id");
