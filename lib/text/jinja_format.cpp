@@ -1,9 +1,8 @@
-// '%s' % x, '{}'.format(x) and strftime.
+// '%s' % x and '{}'.format(x), which share how numbers are printed.
 
 #include <algorithm>
 #include <cctype>
 #include <charconv>
-#include <chrono>
 #include <cstdio>
 
 #include "text/jinja_runtime.h"
@@ -272,130 +271,6 @@ std::string format_braces(Runtime& rt, std::string_view f, const Arguments& a) {
     out += convert_braces(*v, colon < field.size() ? field.substr(colon + 1) : "");
     if (out.size() > rt.limits().max_output_bytes) rt.charge(out.size());
     i = end + 1;
-  }
-  return out;
-}
-
-std::string format_time(std::string_view f, int64_t unix_seconds) {
-  using namespace std::chrono;
-  const sys_seconds when{seconds(std::clamp<int64_t>(unix_seconds, 0, 253402300799))};  // to the end of year 9999
-  const sys_days day = floor<days>(when);
-  const year_month_day date{day};
-  const hh_mm_ss time{when - day};
-  const auto weekday_index = weekday(day).c_encoding();
-  const int month = static_cast<int>(static_cast<unsigned>(date.month()));
-  const int hour = static_cast<int>(time.hours().count());
-  static const char* const kDays[] = {"Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday"};
-  static const char* const kMonths[] = {"January", "February", "March",     "April",   "May",      "June",
-                                        "July",    "August",   "September", "October", "November", "December"};
-  const auto digits = [](long n, int width) {
-    char buffer[24];
-    std::snprintf(buffer, sizeof buffer, "%0*ld", width, n);
-    return std::string(buffer);
-  };
-  std::string out;
-  for (size_t i = 0; i < f.size(); ++i) {
-    if (f[i] != '%' || i + 1 == f.size()) {
-      out += f[i];
-      continue;
-    }
-    bool pad = true;
-    if (f[i + 1] == '-' && i + 2 < f.size()) pad = false, ++i;  // glibc: no leading zero
-    const int two = pad ? 2 : 1;
-    switch (const char c = f[++i]; c) {
-      case '%':
-        out += '%';
-        break;
-      case 'Y':
-        out += digits(static_cast<int>(date.year()), 4);
-        break;
-      case 'y':
-        out += digits(static_cast<int>(date.year()) % 100, two);
-        break;
-      case 'm':
-        out += digits(month, two);
-        break;
-      case 'd':
-        out += digits(static_cast<unsigned>(date.day()), two);
-        break;
-      case 'e':
-        out += pad && static_cast<unsigned>(date.day()) < 10 ? " " : "",
-            out += digits(static_cast<unsigned>(date.day()), 1);
-        break;
-      case 'B':
-        out += kMonths[month - 1];
-        break;
-      case 'b':
-      case 'h':
-        out += std::string(kMonths[month - 1]).substr(0, 3);
-        break;
-      case 'A':
-        out += kDays[weekday_index];
-        break;
-      case 'a':
-        out += std::string(kDays[weekday_index]).substr(0, 3);
-        break;
-      case 'H':
-        out += digits(hour, two);
-        break;
-      case 'I':
-        out += digits(hour % 12 == 0 ? 12 : hour % 12, two);
-        break;
-      case 'M':
-        out += digits(time.minutes().count(), two);
-        break;
-      case 'S':
-        out += digits(time.seconds().count(), two);
-        break;
-      case 'p':
-        out += hour < 12 ? "AM" : "PM";
-        break;
-      case 'j':
-        out += digits((day - sys_days(date.year() / 1 / 1)).count() + 1, pad ? 3 : 1);
-        break;
-      case 'w':
-        out += digits(weekday_index, 1);
-        break;
-      case 'u':
-        out += digits(weekday_index == 0 ? 7 : weekday_index, 1);
-        break;
-      case 'F':
-        out += format_time("%Y-%m-%d", unix_seconds);
-        break;
-      case 'T':
-        out += format_time("%H:%M:%S", unix_seconds);
-        break;
-      case 'D':
-      case 'x':
-        out += format_time("%m/%d/%y", unix_seconds);
-        break;
-      case 'X':
-        out += format_time("%H:%M:%S", unix_seconds);
-        break;
-      case 'R':
-        out += format_time("%H:%M", unix_seconds);
-        break;
-      case 'c':
-        out += format_time("%a %b %e %H:%M:%S %Y", unix_seconds);
-        break;
-      case 'Z':
-      case 'z':
-        break;  // a time without zone prints nothing
-      case 's':
-        out += std::to_string(unix_seconds);
-        break;
-      case 'f':
-        out += "000000";
-        break;
-      case 'n':
-        out += '\n';
-        break;
-      case 't':
-        out += '\t';
-        break;
-      default:
-        fail(std::string("strftime directive '%") + c + "' is not supported");
-    }
   }
   return out;
 }

@@ -7,6 +7,7 @@
 
 #include "text/jinja_runtime.h"
 #include "text/python_text.h"
+#include "text/unicode.h"
 #include "text/utf8.h"
 
 namespace kvcal::jinja {
@@ -131,8 +132,7 @@ Value all_are(Runtime&, const std::string& s, Arguments& a) {
   return Value::boolean(!codes.empty() && std::all_of(codes.begin(), codes.end(), Property));
 }
 
-bool is_decimal(char32_t c) { return c >= '0' && c <= '9'; }
-bool is_alnum(char32_t c) { return is_decimal(c) || python::is_alpha(c); }
+bool is_alnum(char32_t c) { return is_numeric(c) || python::is_alpha(c); }
 
 template <bool Upper>
 Value has_case(Runtime& rt, const std::string& s, Arguments& a) {
@@ -177,9 +177,9 @@ const std::map<std::string, TextMethod, std::less<>> kTextMethods{
     {"removesuffix", remove_affix<false>},
     {"partition", partition<false>},
     {"rpartition", partition<true>},
-    {"isdigit", all_are<is_decimal>},
-    {"isdecimal", all_are<is_decimal>},
-    {"isnumeric", all_are<is_decimal>},
+    {"isdigit", all_are<python::is_digit>},
+    {"isdecimal", all_are<python::is_decimal>},
+    {"isnumeric", all_are<is_numeric>},
     {"isalpha", all_are<python::is_alpha>},
     {"isalnum", all_are<is_alnum>},
     {"isspace", all_are<python::is_space>},

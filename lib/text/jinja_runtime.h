@@ -119,14 +119,14 @@ std::vector<std::string> test_names();
 /// error when Python has one that is not supported here.
 Value find_method(const Value& object, const std::string& name);
 
-/// range, namespace, dict, joiner, cycler, raise_exception, strftime_now; undefined for other names.
+/// range, namespace, dict, joiner, raise_exception, strftime_now; undefined for other names.
 Value find_global(const std::string& name);
 
 /// '%s of %d' % values, and str.format.
 std::string format_percent(std::string_view format, const Value& values);
 std::string format_braces(Runtime& rt, std::string_view format, const Arguments& arguments);
 
-/// The time as strftime prints it in UTC with C-locale names; throws Error for a directive that is not supported.
+/// The time as strftime prints it in UTC with C-locale names.
 std::string format_time(std::string_view format, int64_t unix_seconds);
 
 }  // namespace kvcal::jinja

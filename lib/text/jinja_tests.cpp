@@ -37,8 +37,9 @@ bool is_iterable(const Value& v) { return is_sequence(v) || v.as_sequence() || v
 bool has_only_case(const Value& v, bool upper) {
   bool any = false;
   for (char32_t c : to_code_points(to_str(v))) {
-    if (upper ? python::is_lower(c) : python::is_upper(c)) return false;
-    any = any || (upper ? python::is_upper(c) : python::is_lower(c));
+    const bool wanted = upper ? python::is_upper(c) : python::is_lower(c);
+    if (!wanted && python::is_cased(c)) return false;
+    any = any || wanted;
   }
   return any;
 }

@@ -1,7 +1,5 @@
 #include "text/python_text.h"
 
-#include <utf8proc.h>
-
 #include <algorithm>
 
 #include "text/unicode.h"
@@ -9,80 +7,6 @@
 
 namespace kvcal::python {
 namespace {
-
-utf8proc_category_t category(char32_t c) { return utf8proc_category(static_cast<utf8proc_int32_t>(c)); }
-
-// Letters whose upper case is more than one code point (SpecialCasing.txt, the ones that occur in prose).
-const char32_t* special_upper(char32_t c) {
-  switch (c) {
-    case 0xDF:
-      return U"SS";
-    case 0x149:
-      return U"\u02BCN";
-    case 0x1F0:
-      return U"J\u030C";
-    case 0x587:
-      return U"\u0535\u0552";
-    case 0xFB00:
-      return U"FF";
-    case 0xFB01:
-      return U"FI";
-    case 0xFB02:
-      return U"FL";
-    case 0xFB03:
-      return U"FFI";
-    case 0xFB04:
-      return U"FFL";
-    case 0xFB05:
-    case 0xFB06:
-      return U"ST";
-    default:
-      return nullptr;
-  }
-}
-
-void append_upper(std::u32string& out, char32_t c) {
-  if (const char32_t* s = special_upper(c))
-    out += s;
-  else
-    out += static_cast<char32_t>(utf8proc_toupper(static_cast<utf8proc_int32_t>(c)));
-}
-
-void append_title(std::u32string& out, char32_t c) {
-  if (const char32_t* s = special_upper(c)) {
-    out += s[0];
-    const bool whole = c == 0x149;  // an apostrophe before the letter
-    for (++s; *s; ++s) out += whole ? *s : static_cast<char32_t>(utf8proc_tolower(static_cast<utf8proc_int32_t>(*s)));
-  } else {
-    out += static_cast<char32_t>(utf8proc_totitle(static_cast<utf8proc_int32_t>(c)));
-  }
-}
-
-bool is_case_ignorable(char32_t c) {
-  const auto k = category(c);
-  return k == UTF8PROC_CATEGORY_MN || k == UTF8PROC_CATEGORY_ME || k == UTF8PROC_CATEGORY_CF ||
-         k == UTF8PROC_CATEGORY_LM || k == UTF8PROC_CATEGORY_SK || c == '\'' || c == '.' || c == ':' || c == 0xB7 ||
-         c == 0x2019;
-}
-
-// A sigma at the end of a word has its own small form.
-bool is_final_sigma(std::u32string_view s, size_t i) {
-  size_t before = i;
-  while (before > 0 && is_case_ignorable(s[before - 1])) --before;
-  if (before == 0 || !is_cased(s[before - 1])) return false;
-  size_t after = i + 1;
-  while (after < s.size() && is_case_ignorable(s[after])) ++after;
-  return after == s.size() || !is_cased(s[after]);
-}
-
-void append_lower(std::u32string& out, std::u32string_view s, size_t i) {
-  if (s[i] == 0x3A3)
-    out += is_final_sigma(s, i) ? char32_t{0x3C2} : char32_t{0x3C3};
-  else if (s[i] == 0x130)
-    out += U"i\u0307";
-  else
-    out += static_cast<char32_t>(utf8proc_tolower(static_cast<utf8proc_int32_t>(s[i])));
-}
 
 template <class In>
 std::string_view strip_while(std::string_view text, Side side, In&& in) {
@@ -110,59 +34,6 @@ bool is_line_end(char32_t c) {
 }  // namespace
 
 bool is_space(char32_t c) { return is_white_space(c) || (c >= 0x1C && c <= 0x1F); }
-
-bool is_printable(char32_t c) {
-  if (c == ' ') return true;
-  const auto k = category(c);
-  return k != UTF8PROC_CATEGORY_CN && k < UTF8PROC_CATEGORY_ZS;
-}
-
-bool is_upper(char32_t c) { return category(c) == UTF8PROC_CATEGORY_LU; }
-bool is_lower(char32_t c) { return category(c) == UTF8PROC_CATEGORY_LL; }
-bool is_cased(char32_t c) { return is_upper(c) || is_lower(c) || category(c) == UTF8PROC_CATEGORY_LT; }
-bool is_alpha(char32_t c) {
-  const auto k = category(c);
-  return k >= UTF8PROC_CATEGORY_LU && k <= UTF8PROC_CATEGORY_LO;
-}
-
-std::string upper(std::string_view text) {
-  std::u32string out;
-  for (char32_t c : to_code_points(text)) append_upper(out, c);
-  return from_code_points(out);
-}
-
-std::string lower(std::string_view text) {
-  const std::u32string s = to_code_points(text);
-  std::u32string out;
-  for (size_t i = 0; i < s.size(); ++i) append_lower(out, s, i);
-  return from_code_points(out);
-}
-
-std::string capitalize(std::string_view text) {
-  const std::u32string s = to_code_points(text);
-  std::u32string out;
-  for (size_t i = 0; i < s.size(); ++i) {
-    if (i == 0)
-      append_title(out, s[i]);
-    else
-      append_lower(out, s, i);
-  }
-  return from_code_points(out);
-}
-
-std::string title(std::string_view text) {
-  const std::u32string s = to_code_points(text);
-  std::u32string out;
-  bool inside = false;
-  for (size_t i = 0; i < s.size(); ++i) {
-    if (inside)
-      append_lower(out, s, i);
-    else
-      append_title(out, s[i]);
-    inside = is_cased(s[i]);
-  }
-  return from_code_points(out);
-}
 
 std::string_view strip(std::string_view text, Side side) { return strip_while(text, side, is_space); }
 

@@ -12,6 +12,8 @@ bool is_space(char32_t c);      // str.isspace: White_Space and U+001C to U+001F
 bool is_printable(char32_t c);  // what repr leaves as it is
 bool is_cased(char32_t c);
 bool is_alpha(char32_t c);
+bool is_decimal(char32_t c);
+bool is_digit(char32_t c);  // decimal, superscript, circled ...
 bool is_upper(char32_t c);
 bool is_lower(char32_t c);
 

@@ -59,8 +59,6 @@ const std::vector<Library>& libraries() {
 // Files that may have more than 400 lines, and why.
 const std::map<std::string, std::string, std::less<>> kLongFiles = {
     {"lib/text/jinja_expression_parser.cpp", "one recursive-descent grammar, read from top to bottom"},
-    {"lib/text/jinja_format.cpp", "Python's % and format() languages, which share how numbers are printed"},
-    {"lib/text/jinja_interpreter.cpp", "one case per kind of node, over one state"},
 };
 
 constexpr size_t kLongLines = 400, kMostLines = 600;
