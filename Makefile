@@ -37,12 +37,15 @@ test:
 	@cmake --build --preset release --parallel $(JOBS)
 	@ctest --test-dir build/release --output-on-failure --no-label-summary --no-tests=error --parallel $(JOBS)
 
-# PYTHON=... uses an environment that has the packages of tests/reference/requirements.txt already.
+# PYTHON=... uses an environment that has the packages of tests/reference/requirements.txt already; STRINGS (of each
+# structure) and TEMPLATES make the run shorter.
+STRINGS = 20000
+TEMPLATES = 2000
 test-text-reference:
 	@sh .ci/packages.sh build test
 	@test -f build/release/build.ninja || cmake --preset release -DKVCAL_TESTS=ON
 	@cmake --build --preset release --parallel $(JOBS) --target text_reference_driver
-	@sh tests/reference/text/run.sh build/release/tests/text_reference_driver
+	@sh tests/reference/text/run.sh build/release/tests/text_reference_driver $(STRINGS) $(TEMPLATES)
 
 asan tsan:
 	@sh .ci/packages.sh build test

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Compares kvcal's tokenizers and templates with the reference libraries on many generated inputs.
 
-    make test-text-reference
+    make test-text-reference [STRINGS=20000] [TEMPLATES=2000]
     python tests/reference/text/differential.py DRIVER [strings per structure, default 20000] [templates, default 2000]
 
 DRIVER is driver.cpp of this folder, built. Prints a table; exits 1 when anything differs. Not counted as differences:

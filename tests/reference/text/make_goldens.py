@@ -14,8 +14,10 @@ import sys
 import jinja2
 import tokenizers
 import transformers
+from tokenizers import normalizers
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
+from folders import folder_goldens  # noqa: E402
 from reference import render, render_chat  # noqa: E402
 from random_structures import random_structure  # noqa: E402
 from structures import STRUCTURES, strings  # noqa: E402
@@ -49,6 +51,18 @@ def tokenizer_golden(name, make, n_strings=N_STRINGS):
     return {"made_by": VERSIONS, "tokenizer": json.loads(tok.to_str()), "cases": cases}
 
 
+def normal_form_goldens():
+    """Marks of every age, alone and between others: the reference's tables know those of Unicode 9 and before."""
+    marks = ["\u0301", "\u0323", "\u0345", "\u3099", "\u0898", "\u08ca", "\u1abf", "\u1aca", "\u1ace", "\u1df6", "\u0c3c",
+             "\U00010efd", "\U00011938", "\U00011935\U00011930", "\U0001e08f", "\U0001e4ef", "\U00016ff0", "\u0f72\u0f71"]
+    letters = ["a", "e", "\u00e9", "\u1e69", "\ufb01", "\u304b", "\u1100\u1161", "\u32ff", "\U0001f16c"]
+    rng = random.Random("normal forms")
+    texts = ["a" + m + n for m in marks for n in marks[:3]] + ["\u0300" + m for m in marks]
+    texts += ["".join(rng.choice(letters if rng.random() < 0.3 else marks) for _ in range(8)) for _ in range(40)]
+    forms = {"NFC": normalizers.NFC(), "NFD": normalizers.NFD(), "NFKC": normalizers.NFKC(), "NFKD": normalizers.NFKD()}
+    return [{"text": t} | {name: form.normalize_str(t) for name, form in forms.items()} for t in texts]
+
+
 def template_goldens():
     cases = []
     for name, template, variables in CONSTRUCTS:
@@ -80,6 +94,8 @@ def main():
         json_text = json.dumps(random_structure(random.Random(f"golden {i}")))
         total += dump(f"tokenizer_random_{i}.json",
                       tokenizer_golden(f"random_{i}", lambda: tokenizers.Tokenizer.from_str(json_text), 15))
+    total += dump("folders.json", {"made_by": VERSIONS, "cases": folder_goldens()})
+    total += dump("normal_forms.json", {"made_by": VERSIONS, "cases": normal_form_goldens()})
     total += dump("templates.json", template_goldens()) + dump("chats.json", chat_goldens())
     print(f"{total} bytes in {OUT}")
 

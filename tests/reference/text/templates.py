@@ -4,6 +4,8 @@ All of them are written for this project. CONSTRUCTS are (name, template, variab
 are rendered with each of CHATS.
 """
 
+import pathlib
+
 from shapes import MORE_CHATS, MORE_SHAPES
 
 TOOL = {"type": "function", "function": {"name": "weather", "description": "Weather at <place> & \"time\"",
@@ -186,7 +188,17 @@ _STATEMENTS = {
 }
 _TREE = [{"v": 1, "c": [{"v": 2, "c": []}, {"v": 3, "c": [{"v": 4, "c": []}]}]}, {"v": 5, "c": []}]
 
-CONSTRUCTS = list(_lists()) + [(k, v, {"a": 0, "b": 1, "d": D, "l": L, "m": M, "t": _TREE})
+
+
+def _lines():
+    """constructs.txt: one template or expression a line, with ⏎ for a line feed."""
+    text = (pathlib.Path(__file__).parent / "constructs.txt").read_text(encoding="utf-8")
+    for i, line in enumerate(text.splitlines()):
+        template = line if "{%" in line or "{{" in line or "{#" in line else "{{ " + line + " }}"
+        yield f"line_{i + 1}", template.replace("⏎", "\n"), {"a": 0, "b": 1, "d": D, "l": L, "m": M}
+
+
+CONSTRUCTS = list(_lists()) + list(_lines()) + [(k, v, {"a": 0, "b": 1, "d": D, "l": L, "m": M, "t": _TREE})
                                for k, v in _STATEMENTS.items()]
 
 SHAPES = {
