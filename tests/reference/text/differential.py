@@ -20,7 +20,7 @@ import sys
 import tempfile
 import warnings
 
-from tokenizers import Tokenizer
+from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 from random_structures import random_structure  # noqa: E402
@@ -65,7 +65,7 @@ def differences(driver, name, tok, texts):
 
 
 def row(name, n, what, different):
-    print(f"{name:<36}{n:>8} {what:<10}{different:>6}", flush=True)
+    print(f"{name:<36}{n:>8} {what:<12}{different:>6}", flush=True)
     return different
 
 
@@ -81,6 +81,27 @@ def compare_random_structures(driver, n_structures, n):
         tok = Tokenizer.from_str(json.dumps(random_structure(rng)))
         different += differences(driver, f"random structure {i}", tok, strings(rng, n))
     return row(f"{n_structures} random structures", n_structures * n, "strings", different)
+
+
+_NORMALIZERS = (normalizers.NFC, normalizers.NFD, normalizers.NFKC, normalizers.NFKD, normalizers.Lowercase,
+                normalizers.StripAccents)
+
+
+def compare_code_points(driver, n):
+    """Every nth code point under every normalizer, alone and between marks that it may have to change places with."""
+    codes = [c for c in range(1, 0x110000, n) if not 0xD800 <= c < 0xE000 and not 0x20000 < c < 0x2F800
+             and not 0x2FA20 < c < 0xE0000 and c < 0xE01F0]
+    forms = ("{0}", "\u0301{0}\u0334", "\u0345{0}a\u0334{0}\u0301", "a{0}\u0323")
+    texts = ["-".join(form.format(chr(c)) for c in codes[i:i + 16] for form in forms) for i in range(0, len(codes), 16)]
+    different = 0
+    for make in _NORMALIZERS:
+        tok = Tokenizer(models.BPE(vocab={c: i for i, c in enumerate(sorted(pre_tokenizers.ByteLevel.alphabet()))},
+                                   merges=[]))
+        tok.normalizer = make()
+        tok.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+        tok.decoder = decoders.ByteLevel()
+        different += differences(driver, make.__name__, tok, texts)
+    return row(f"{len(_NORMALIZERS)} normalizers", len(codes) * len(_NORMALIZERS), "code points", different)
 
 
 def mutated_templates(n):
@@ -138,6 +159,7 @@ def main():
     n_strings = int(sys.argv[2]) if len(sys.argv) > 2 else 20000
     n_templates = int(sys.argv[3]) if len(sys.argv) > 3 else 2000
     different = sum(compare_structure(driver, name, n_strings) for name in STRUCTURES)
+    different += compare_code_points(driver, max(2000 // n_strings, 1))
     different += compare_random_structures(driver, 400, max(n_strings // 200, 1))
     different += compare_templates(driver, "mutated templates", mutated_templates(n_templates))
     different += compare_templates(driver, "random programs", random_programs(n_templates * 5))

@@ -1,6 +1,10 @@
 """More whole chat templates, written for this project with the constructs that public families use."""
 
-MORE_SHAPES = {
+import pathlib
+
+# shapes/*.jinja: whole templates of the length of public ones.
+MORE_SHAPES = {path.stem: path.read_text(encoding="utf-8")
+               for path in sorted((pathlib.Path(__file__).parent / "shapes").glob("*.jinja"))} | {
     "llama31_tools": r"""{{- bos_token }}
 {%- if custom_tools is defined %}{%- set tools = custom_tools %}{%- endif %}
 {%- if not tools_in_user_message is defined %}{%- set tools_in_user_message = true %}{%- endif %}
@@ -281,4 +285,37 @@ MORE_CHATS = [
     ("documents", [{"role": "user", "content": "Who?"}], None, True,
      {"documents": [{"title": "T", "text": "one"}, {"title": "Ü", "text": "two"}], "citation_mode": "accurate",
       "enable_thinking": False, "model_identity": "Someone."}),
+    ("steps", [{"role": "user", "content": "Plan it."},
+               {"role": "assistant", "content": None, "thinking": "First look.\n", "tool_calls": [
+                   {"id": "call00001", "type": "function", "function": {"name": "search", "arguments": {"query": "a \"b\"", "deep": True}}},
+                   {"id": "call00002", "type": "function", "function": {"name": "book", "arguments": {"seats": [1, 2.5, None], "who": {"name": "Ünal"}}}}]},
+               {"role": "tool", "tool_call_id": "call00001", "name": "search", "content": "{\"hits\": 0}"},
+               {"role": "tool", "tool_call_id": "call00002", "name": "book", "content": "a result that is longer than forty letters, and not booked"},
+               {"role": "assistant", "content": "<think>again</think>\n\nOne moment.", "tool_calls": [
+                   {"id": "call00003", "type": "function", "function": {"name": "search", "arguments": {}}}]},
+               {"role": "tool", "tool_call_id": "call00003", "name": "search", "content": "ok"}],
+     [{"type": "function", "function": {"name": "search", "description": "Looks\nfor it", "parameters": {
+         "type": "object", "required": ["query"], "properties": {
+             "query": {"type": "string", "description": "what"}, "deep": {"type": "boolean", "default": False},
+             "kind": {"type": "string", "enum": ["web", "mail"], "default": "web"},
+             "where": {"oneOf": [{"type": "string", "description": "a place"},
+                                 {"type": "object", "properties": {"lat": {"type": "number"}}, "default": {"lat": 0}}]}}}}},
+      {"type": "function", "function": {"name": "book", "description": "", "parameters": {
+          "type": "object", "properties": {
+              "seats": {"type": "array", "items": {"type": "integer"}},
+              "who": {"type": "object", "nullable": True, "properties": {
+                  "name": {"type": "string"}, "tags": {"type": "array", "items": {"type": ["string", "null"]}}}},
+              "plan": {"type": "array", "items": {"type": "object", "properties": {"a": {"type": "array"}}}}}}}}],
+     True, {"enable_thinking": True, "thinking": True}),
+    ("call_id", [{"role": "user", "content": "x"}, {"role": "assistant", "content": "", "tool_calls": [
+        {"id": "1", "type": "function", "function": {"name": "f", "arguments": "{}"}}]}], [], False, {}),
+    ("system_parts", [{"role": "system", "content": [{"type": "text", "text": "Be "}, {"type": "text", "text": "kind."}]},
+                      {"role": "user", "content": [{"type": "text", "text": "What?"}, {"type": "image_url", "image_url": "x"},
+                                                   {"type": "image"}]},
+                      {"role": "assistant", "content": [{"type": "text", "text": "A cat."}]},
+                      {"role": "user", "content": "<think>no</think>"}], None, True, {"add_vision_id": True, "response_format": "json"}),
+    ("thoughts", [{"role": "developer", "content": "Terse."}, {"role": "user", "content": "1"},
+                  {"role": "assistant", "content": "2", "reasoning": " old "}, {"role": "user", "content": "3"},
+                  {"role": "assistant", "content": "4", "reasoning_content": "new\n"}], None, False,
+     {"keep_past_thinking": True, "xml_arguments": True, "reasoning_effort": "low"}),
 ]
