@@ -13,10 +13,10 @@ failed=
 for target in "$@"; do
   learned=build/fuzz/learned/$target findings=build/fuzz/findings/$target
   mkdir -p "$learned" "$findings"
-  dictionary=tests/fuzz/dict/$target.dict
-  [ -f "$dictionary" ] || dictionary=/dev/null
+  dictionary=
+  [ ! -f tests/fuzz/dict/"$target".dict ] || dictionary=-dict=tests/fuzz/dict/$target.dict
   # Limits: an input of at most 16 KiB may neither take more than 10 s nor 1 GiB.
-  if build/fuzz/tests/fuzz/fuzz_"$target" -dict="$dictionary" -max_total_time="$seconds" -max_len=16384 -timeout=10 \
+  if build/fuzz/tests/fuzz/fuzz_"$target" $dictionary -max_total_time="$seconds" -max_len=16384 -timeout=10 \
     -rss_limit_mb=1024 -artifact_prefix="$findings/" -print_final_stats=1 "$learned" tests/fuzz/corpus/"$target" \
     >"$findings/log" 2>&1; then
     echo "fuzz $target: $(awk '/number_of_executed_units/ { print $2 }' "$findings/log") executions, nothing found"
