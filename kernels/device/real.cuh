@@ -35,10 +35,9 @@ __device__ float rounded_to(float x) {
 __device__ inline float sigmoid(float x) { return 1.0f / (1.0f + expf(-x)); }
 __device__ inline float silu(float x) { return x / (1.0f + expf(-x)); }
 
-/// 16 bytes of T: what one thread should read and write at a time.
-template <class T>
-struct alignas(16) Pack {
-  static constexpr int kSize = 16 / sizeof(T);
+/// kSize values of T that one thread reads and writes at a time; 16 bytes are best.
+template <class T, int kSize>
+struct alignas(sizeof(T) * kSize) Pack {
   T values[kSize];
 };
 

@@ -4,11 +4,8 @@
 
 #include <cuda_runtime.h>
 
-#include <cstdint>
-#include <string>
-
-#include "base/error.h"
 #include "kernels/runtime/check.h"
+#include "kernels/runtime/grid.h"
 
 namespace kvcal::cuda {
 
@@ -25,11 +22,6 @@ Kernel<P...> named(const char* name, void (*function)(P...)) {
 
 /// KVCAL_KERNEL(add_kernel<T>): the function with its name. Variadic for the commas of template arguments.
 #define KVCAL_KERNEL(...) ::kvcal::cuda::named(#__VA_ARGS__, __VA_ARGS__)
-
-std::string describe_launch(const char* kernel, const dim3& grid, const dim3& block, size_t shared_bytes);
-
-/// Blocks of `per_block` that hold n: an extent of a grid. Throws Error when a grid cannot have so many.
-unsigned n_blocks(int64_t n, int64_t per_block);
 
 /// Runs the kernel on the stream; nothing at all when the grid is empty. Throws Error when it cannot start, or when an
 /// earlier one has failed.

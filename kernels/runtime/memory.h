@@ -16,7 +16,7 @@ DeviceBytes allocate_bytes(size_t bytes);
 /// forgotten: later users of the same memory are queued behind it.
 class DeviceArena {
  public:
-  explicit DeviceArena(cudaStream_t stream, size_t block_bytes = size_t{64} << 20)
+  explicit DeviceArena(cudaStream_t stream, size_t block_bytes = size_t{16} << 20)
       : stream_(stream), block_bytes_(block_bytes) {}
 
   Tensor allocate(const Shape& shape, DType dtype);

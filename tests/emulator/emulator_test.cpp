@@ -7,6 +7,7 @@
 #include <random>
 #include <vector>
 
+#include "base/error.h"
 #include "kernels/device/mma.cuh"
 #include "kernels/device/real.cuh"
 #include "kernels/device/reduce.cuh"

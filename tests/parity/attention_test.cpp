@@ -36,7 +36,7 @@ class AttentionParity : public testing::TestWithParam<std::tuple<Precision, Atte
 
 TEST_P(AttentionParity, EqualsSoftmaxOverVisibleKeys) {
   const auto& [precision, c] = GetParam();
-  const auto op = cpu(precision);
+  const auto op = backend(precision);
   const DType dtype = op->activation_dtype();
   // Queries with outliers are scaled so that logits stay near one: their rounding is not what is tested.
   const Values q = random_values({c.tokens, c.n_heads, c.key_dim}, dtype, 1, c.fill);
@@ -56,7 +56,7 @@ INSTANTIATE_TEST_SUITE_P(Cases, AttentionParity,
                                           testing::ValuesIn(kAttentionCases)));
 
 TEST(AttentionParity, LargeLogitsDoNotOverflow) {
-  const auto op = cpu(Precision::F32);
+  const auto op = backend(Precision::F32);
   const AttentionCase c{100, 1, 1, 8, 8, 0, Fill::Normal};
   const Values q = random_values({100, 1, 8}, DType::F32, 1, Fill::Normal, 100.0);
   const Values k = random_values({100, 1, 8}, DType::F32, 2, Fill::Normal, 100.0),
@@ -69,7 +69,7 @@ TEST(AttentionParity, LargeLogitsDoNotOverflow) {
 
 TEST(AttentionParity, NanReachesTheRowsThatSeeItAndOnlyLaterOnes) {
   for (const Precision p : {Precision::F32, Precision::BF16}) {
-    const auto op = cpu(p);
+    const auto op = backend(p);
     Values k = random_values({200, 1, 8}, op->activation_dtype(), 2);
     k.real[130 * 8 + 3] = std::nan("");
     k = values({200, 1, 8}, op->activation_dtype(), k.real);

@@ -8,7 +8,7 @@ class LinearParity : public testing::TestWithParam<std::tuple<Precision, LinearC
 
 TEST_P(LinearParity, EqualsTheSumOfProducts) {
   const auto& [precision, c] = GetParam();
-  const auto op = cpu(precision);
+  const auto op = backend(precision);
   const DType dtype = op->activation_dtype();
   const Values x = random_values({c.rows, c.in}, dtype, 1, c.fill), w = random_values({c.out, c.in}, dtype, 2);
   const Values b = random_values({c.out}, DType::F32, 3);
@@ -39,7 +39,7 @@ INSTANTIATE_TEST_SUITE_P(Cases, LinearParity,
                                           testing::ValuesIn(kLinearCases)));
 
 TEST(LinearParity, KeepsTheLeadingDimensions) {
-  const auto op = cpu(Precision::F32);
+  const auto op = backend(Precision::F32);
   const Values x = random_values({3, 5, 16}, DType::F32, 1), w = random_values({4, 16}, DType::F32, 2);
   EXPECT_EQ(op->linear(x, op->load_linear(w)).shape, (Shape{3, 5, 4}));
 }
@@ -53,7 +53,7 @@ TEST(LinearParity, ReadsWeightsOfOtherTypesAndUnaligned) {
     std::memcpy(bytes.data() + 1 + i * sizeof(float), &f, sizeof(f));
   }
   for (const Precision p : {Precision::F32, Precision::BF16}) {
-    const auto op = cpu(p);
+    const auto op = backend(p);
     const Values x = random_values({2, 8}, op->activation_dtype(), 1);
     const std::string expected = bytes_of(op->linear(x, op->load_linear({w64.data(), {6, 8}, DType::F64})));
     EXPECT_EQ(bytes_of(op->linear(x, op->load_linear({bytes.data() + 1, {6, 8}, DType::F32}))), expected);
@@ -62,7 +62,7 @@ TEST(LinearParity, ReadsWeightsOfOtherTypesAndUnaligned) {
 
 TEST(LinearParity, NonFiniteInputsStayInTheirRow) {
   for (const Precision p : {Precision::F32, Precision::BF16}) {
-    const auto op = cpu(p);
+    const auto op = backend(p);
     Values x = random_values({3, 40}, op->activation_dtype(), 1);
     const Values w = random_values({24, 40}, op->activation_dtype(), 2);
     const double inf = std::numeric_limits<double>::infinity();

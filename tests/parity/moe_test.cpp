@@ -8,7 +8,7 @@ class MoeParity : public testing::TestWithParam<std::tuple<Precision, MoeCase>> 
 
 TEST_P(MoeParity, RoutesAndSums) {
   const auto& [precision, c] = GetParam();
-  const auto op = cpu(precision);
+  const auto op = backend(precision);
   const DType dtype = op->activation_dtype();
   const Values x = random_values({c.tokens, c.dim}, dtype, 1),
                logits = random_values({c.tokens, c.n_experts}, dtype, 2);
@@ -28,6 +28,7 @@ TEST_P(MoeParity, RoutesAndSums) {
   const Routing routing = op->route_softmax(logits, c.k, c.renormalize);
   const Tensor y = op->experts_swiglu(x, routing, experts);
 
+  const Storage chosen = on_host(routing.experts);
   std::vector<double> expected, weights;
   for (int64_t t = 0; t < c.tokens; ++t) {
     std::vector<double> p;
@@ -44,7 +45,7 @@ TEST_P(MoeParity, RoutesAndSums) {
     std::vector<double> row(static_cast<size_t>(c.dim), 0.0);
     for (int64_t j = 0; j < c.k; ++j) {
       const int64_t e = order[static_cast<size_t>(j)];
-      ASSERT_EQ(routing.experts.as<int32_t>()[t * c.k + j], e) << "token " << t;
+      ASSERT_EQ(chosen.tensor().as<int32_t>()[t * c.k + j], e) << "token " << t;
       const double w = p[static_cast<size_t>(e)] / (c.renormalize ? kept : total);
       weights.push_back(w);
       const Host& h = host[static_cast<size_t>(e)];
@@ -74,20 +75,22 @@ INSTANTIATE_TEST_SUITE_P(Cases, MoeParity,
                                           testing::ValuesIn(kMoeCases)));
 
 TEST(MoeParity, TiesGoToTheLowerIndex) {
-  const auto op = cpu(Precision::F32);
+  const auto op = backend(Precision::F32);
   const Values logits = values({2, 6}, DType::F32, {1, 2, 2, 0, 2, 1, 0, 0, 0, 0, 0, 0});
   const Routing r = op->route_softmax(logits, 4, true);
-  const std::vector<int32_t> chosen(r.experts.as<int32_t>(), r.experts.as<int32_t>() + 8);
+  const Storage experts = on_host(r.experts);
+  const std::vector<int32_t> chosen(experts.tensor().as<int32_t>(), experts.tensor().as<int32_t>() + 8);
   EXPECT_EQ(chosen, (std::vector<int32_t>{1, 2, 4, 0, 0, 1, 2, 3}));
 }
 
 TEST(MoeParity, NanLogitsGiveNanWeightsAndValidExperts) {
-  const auto op = cpu(Precision::F32);
+  const auto op = backend(Precision::F32);
   const Values logits = values({1, 4}, DType::F32, {1, std::nan(""), 2, 0});
   const Routing r = op->route_softmax(logits, 2, false);
+  const Storage experts = on_host(r.experts), weights = on_host(r.weights);
   for (size_t j = 0; j < 2; ++j) {
-    EXPECT_TRUE(std::isnan(r.weights.as<float>()[j]));
-    EXPECT_LT(r.experts.as<int32_t>()[j], 4);
+    EXPECT_TRUE(std::isnan(weights.tensor().as<float>()[j]));
+    EXPECT_LT(experts.tensor().as<int32_t>()[j], 4);
   }
 }
 

@@ -71,14 +71,26 @@ inline Values random_values(const Shape& shape, DType dtype, uint32_t seed, Fill
   return values(shape, dtype, x);
 }
 
-inline std::vector<double> read(const Tensor& t) {
+/// What this program tests: the CPU backend, or the CUDA backend in the emulator (cpu_backend.cpp, cuda_backend.cpp).
+/// Takes tensors in host memory, as Values are, and fills forgotten temporaries with NaN.
+std::unique_ptr<Ops> backend(Precision precision);
+
+/// A copy of a result of backend(), which may be in device memory.
+Storage on_host(const Tensor& t);
+
+inline std::vector<double> read(const Tensor& result) {
+  const Storage copy = on_host(result);
+  const Tensor& t = copy.tensor();
   std::vector<double> x(static_cast<size_t>(t.elements()));
   for (size_t i = 0; i < x.size(); ++i)
     x[i] = t.dtype == DType::BF16 ? double{to_float(t.as<bf16>()[i])} : double{t.as<float>()[i]};
   return x;
 }
 
-inline std::string bytes_of(const Tensor& t) { return std::string(static_cast<const char*>(t.data), t.bytes()); }
+inline std::string bytes_of(const Tensor& t) {
+  const Storage copy = on_host(t);
+  return std::string(static_cast<const char*>(copy.tensor().data), t.bytes());
+}
 
 /// |actual - expected| <= relative * |expected| + absolute * (largest |expected|), element by element.
 struct Tolerance {

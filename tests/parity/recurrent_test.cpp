@@ -8,7 +8,7 @@ class ConvParity : public testing::TestWithParam<std::tuple<Precision, ConvCase>
 
 TEST_P(ConvParity, EqualsTheCausalSum) {
   const auto& [precision, c] = GetParam();
-  const auto op = cpu(precision);
+  const auto op = backend(precision);
   const Values x = random_values({c.tokens, c.channels}, op->activation_dtype(), 1, c.fill);
   const Values w = random_values({c.channels, c.kernel}, DType::F32, 2);
   const Span span{0, c.tokens, 0};
@@ -94,7 +94,7 @@ class DeltaParity : public testing::TestWithParam<std::tuple<Precision, DeltaCas
 
 TEST_P(DeltaParity, EqualsTheRecurrence) {
   const auto& [precision, c] = GetParam();
-  const auto op = cpu(precision);
+  const auto op = backend(precision);
   const DeltaInputs in = delta_inputs(c, op->activation_dtype());
   const Span span{0, c.tokens, 0};
   DeltaState state;
@@ -117,7 +117,7 @@ INSTANTIATE_TEST_SUITE_P(Cases, DeltaParity,
                                           testing::ValuesIn(kDeltaCases)));
 
 TEST(DeltaParity, PublishedNumbers) {
-  const auto op = cpu(Precision::F32);
+  const auto op = backend(Precision::F32);
   const Values a = values({2, 1}, DType::F32, {.2, -.4}), b = values({2, 1}, DType::F32, {.3, 1.5});
   const Values a_log = values({1}, DType::F32, {.5}), dt_bias = values({1}, DType::F32, {-1});
   const Ops::DeltaGates gates = op->delta_gates(a, b, a_log, dt_bias);
@@ -140,7 +140,7 @@ TEST(DeltaParity, PublishedNumbers) {
 
 TEST(DeltaParity, GatesOverTheWholeRange) {
   for (const Precision p : {Precision::F32, Precision::BF16}) {
-    const auto op = cpu(p);
+    const auto op = backend(p);
     std::vector<double> x;
     for (double e = -120; e <= 120; e += 0.37) x.push_back(e);
     const auto n = static_cast<int64_t>(x.size());

@@ -23,7 +23,7 @@ class RowOps : public testing::TestWithParam<std::tuple<Precision, NormCase>> {
 };
 
 TEST_P(RowOps, RmsNorm) {
-  const auto op = cpu(precision());
+  const auto op = backend(precision());
   const Values x = input(1), w = random_values({c().width}, DType::BF16, 2);
   for (const Gain kind : {Gain::Plain, Gain::OnePlus}) {
     const Owned gain = op->load_gain(w, kind);
@@ -45,7 +45,7 @@ TEST_P(RowOps, RmsNorm) {
 }
 
 TEST_P(RowOps, L2Norm) {
-  const auto op = cpu(precision());
+  const auto op = backend(precision());
   const Values x = input(1);
   std::vector<double> expected = x.real;
   for (int64_t r = 0; r < c().rows; ++r) {
@@ -56,7 +56,7 @@ TEST_P(RowOps, L2Norm) {
 }
 
 TEST_P(RowOps, GatedRmsNorm) {
-  const auto op = cpu(precision());
+  const auto op = backend(precision());
   const Values x = input(1), z = input(2), w = random_values({c().width}, DType::F32, 3);
   for (const GateActivation act : {GateActivation::Silu, GateActivation::Sigmoid}) {
     std::vector<double> expected = x.real;
@@ -74,7 +74,7 @@ TEST_P(RowOps, GatedRmsNorm) {
 }
 
 TEST_P(RowOps, Elementwise) {
-  const auto op = cpu(precision());
+  const auto op = backend(precision());
   const Values x = input(1), y = input(2);
   const Values column = random_values({c().rows, 1}, op->activation_dtype(), 3);
   std::vector<double> sum, silu_mul, gated, row_gated;
@@ -98,16 +98,28 @@ INSTANTIATE_TEST_SUITE_P(Cases, RowOps,
                                           testing::ValuesIn(kNormCases)));
 
 TEST(RowOps, GainOfADtypeRoundsAsItsModelDoes) {
-  const auto op = cpu(Precision::BF16);
+  const auto op = backend(Precision::BF16);
   const Values w = random_values({8}, DType::F32, 1);
   EXPECT_EQ(op->load_gain(w, Gain::Plain).view.dtype, DType::BF16);
   EXPECT_EQ(op->load_gain(w, Gain::OnePlus).view.dtype, DType::F32);
-  EXPECT_EQ(cpu(Precision::F32)->load_gain(w, Gain::Plain).view.dtype, DType::F32);
+  EXPECT_EQ(backend(Precision::F32)->load_gain(w, Gain::Plain).view.dtype, DType::F32);
+}
+
+TEST(RowOps, RowsInsideATensorMayBeginAnywhere) {
+  for (const Precision p : {Precision::F32, Precision::BF16}) {
+    const auto op = backend(p);
+    const Values x = random_values({5, 17}, op->activation_dtype(), 1);
+    const Tensor inside = op->upload(x).rows(1, 4);
+    const int64_t last[] = {3};
+    const std::vector<double> sum = read(op->add(inside, inside)), taken = read(op->take_rows(inside, last));
+    for (size_t i = 0; i < sum.size(); ++i) EXPECT_EQ(sum[i], 2 * x.real[17 + i]);
+    for (size_t i = 0; i < 17; ++i) EXPECT_EQ(taken[i], x.real[4 * 17 + i]);
+  }
 }
 
 TEST(RowOps, CopiesAreExact) {
   for (const Precision p : {Precision::F32, Precision::BF16}) {
-    const auto op = cpu(p);
+    const auto op = backend(p);
     const Values table = random_values({11, 24}, DType::BF16, 1);
     const int32_t ids[] = {3, 0, 10, 3};
     const std::vector<double> y = read(op->embed(table, ids));
@@ -132,7 +144,7 @@ TEST(RowOps, CopiesAreExact) {
 }
 
 TEST(Rope, PublishedNumbers) {
-  const auto op = cpu(Precision::F32);
+  const auto op = backend(Precision::F32);
   const int32_t position = 3;
   const Values x = values({1, 1, 4}, DType::F32, {1, 2, 3, 4});
   RopeSpec spec{4, {1.0f, 0.01f}, 1.0f, false, {}};
@@ -147,7 +159,7 @@ TEST(Rope, PartialAxesMagnitudeAndLargePositions) {
   for (const Precision p : {Precision::F32, Precision::BF16})
     for (const bool interleaved : {false, true})
       for (const int64_t rotary : {0, 2, 22, 40}) {
-        const auto op = cpu(p);
+        const auto op = backend(p);
         RopeSpec spec{rotary, {}, 1.25f, interleaved, {}};
         for (int64_t i = 0; i < rotary / 2; ++i) {
           spec.inverse_frequency.push_back(static_cast<float>(std::pow(1e4, -2.0 * static_cast<double>(i) / 40)));

@@ -1,4 +1,6 @@
-#include "kernels/runtime/launch.h"
+#include "kernels/runtime/grid.h"
+
+#include "base/error.h"
 
 namespace kvcal::cuda {
 namespace {

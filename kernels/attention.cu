@@ -1,0 +1,285 @@
+// Causal softmax attention, a block of 64 keys at absolute positions at a time, with a running maximum and sum per
+// query row (online softmax).
+//
+// Two kernels. tile_attention_kernel: bf16 on tensor cores, 64 query positions of one head a block, after
+// FlashAttention-2 (Dao 2023): each warp has 16 rows, whose probabilities go from the registers of q kᵀ into p v.
+// row_attention_kernel: a warp per query row; f32, and head dimensions that no tile is built for. In both a row meets
+// the same key blocks in the same order whatever else is in the call: a block in which it sees nothing changes nothing.
+#include "kernels/device/mma.cuh"
+#include "kernels/device/real.cuh"
+#include "kernels/device/reduce.cuh"
+#include "kernels/kernels.h"
+#include "kernels/runtime/launch.h"
+#include "kernels/runtime/visit.h"
+
+namespace kvcal::cuda {
+namespace {
+
+constexpr int kKeys = 64;  // keys of a block
+constexpr int kWarps = 4;
+constexpr int kRows = 64;  // query positions of a tile: 16 a warp
+constexpr int kSkew = 8;   // elements between rows in shared memory: the 8 rows of a matrix lie in different banks
+
+__device__ bool visible(int64_t key, int64_t query, int64_t window) {
+  return key <= query && (window == 0 || key > query - window);
+}
+
+/// The first key block that a query at this position sees.
+__device__ int64_t first_block(int64_t query, int64_t window) {
+  const int64_t lowest = window > 0 && query >= window ? query - window + 1 : 0;
+  return lowest / kKeys * kKeys;
+}
+
+/// exp(x - maximum); nothing for what is not visible, also where the maximum is that of nothing yet. NaN stays NaN.
+__device__ float probability(float x, float maximum) { return x == -INFINITY ? 0.0f : expf(x - maximum); }
+
+// ---------------------------------------------------------------- a warp per row
+
+/// Block: kWarps rows (tokens) of one head; per warp in shared memory the query, 64 probabilities and the output.
+template <class T>
+__global__ void row_attention_kernel(const T* __restrict__ q, T* __restrict__ y,
+                                     const AttentionSpan* __restrict__ spans, AttentionShape s) {
+  const AttentionSpan span = spans[blockIdx.z];
+  const int64_t token = int64_t{blockIdx.x} * kWarps + threadIdx.y, head = blockIdx.y;
+  if (token >= span.n_tokens) return;
+  const int lane = static_cast<int>(threadIdx.x);
+  float* query = dynamic_shared<float>() + threadIdx.y * (s.key_dim + kKeys + s.value_dim);
+  float *p = query + s.key_dim, *out = p + kKeys;
+  const int64_t row = (span.row + token) * s.n_heads + head, position = span.first_position + token;
+  const int64_t kv_head = head / (s.n_heads / s.n_kv_heads);
+  for (int64_t d = lane; d < s.key_dim; d += kWarp) query[d] = widen(q[row * s.key_dim + d]);
+  for (int64_t c = lane; c < s.value_dim; c += kWarp) out[c] = 0.0f;
+  __syncwarp();
+
+  float maximum = -INFINITY, total = 0.0f;
+  for (int64_t key0 = first_block(position, s.window); key0 <= position; key0 += kKeys) {
+    float logit[kKeys / kWarp], top = maximum, sum = 0.0f;
+    for (int i = 0; i < kKeys / kWarp; ++i) {
+      const int64_t j = key0 + lane + i * kWarp;
+      logit[i] = -INFINITY;
+      if (!visible(j, position, s.window)) continue;
+      const T* key = static_cast<const T*>(span.key) + (j * s.n_kv_heads + kv_head) * s.key_dim;
+      float dot = 0.0f;
+      for (int64_t d = 0; d < s.key_dim; ++d) dot += query[d] * widen(key[d]);
+      logit[i] = dot * s.scale;
+      top = fmaxf(top, logit[i]);
+    }
+    top = warp_reduce(top, Maximum());
+    for (int i = 0; i < kKeys / kWarp; ++i) {
+      const float x = probability(logit[i], top);
+      sum += x;
+      p[lane + i * kWarp] = rounded_to<T>(x);
+    }
+    __syncwarp();  // p is there
+    const float correction = probability(maximum, top);
+    total = total * correction + warp_reduce(sum, Sum());
+    maximum = top;
+    const int64_t last = position - key0 < kKeys - 1 ? position - key0 : kKeys - 1;
+    for (int64_t c = lane; c < s.value_dim; c += kWarp) {
+      const T* value = static_cast<const T*>(span.value) + (key0 * s.n_kv_heads + kv_head) * s.value_dim + c;
+      float x = out[c] * correction;
+      for (int64_t j = 0; j <= last; ++j) x += p[j] * widen(value[j * s.n_kv_heads * s.value_dim]);
+      out[c] = x;
+    }
+    __syncwarp();  // p is written again
+  }
+  for (int64_t c = lane; c < s.value_dim; c += kWarp) y[row * s.value_dim + c] = narrow<T>(out[c] / total);
+}
+
+// ---------------------------------------------------------------- tiles on tensor cores
+
+/// Begins to copy rows [first, first + 64) of a [n, stride] matrix, `dim` columns, into a tile of kDim columns; what is
+/// outside becomes zero.
+template <int kDim>
+__device__ void load_tile(bf16* tile, const bf16* from, int64_t first, int64_t n, int64_t stride, int dim) {
+  constexpr int kChunks = kDim / 8;  // of 16 bytes
+  for (int i = static_cast<int>(threadIdx.x); i < kKeys * kChunks; i += kWarps * kWarp) {
+    const int row = i / kChunks, column = i % kChunks * 8;
+    bf16* to = tile + row * (kDim + kSkew) + column;
+    const bool inside = first + row < n && column < dim;
+    const bf16* source = inside ? from + (first + row) * stride + column : from;
+    if (dim % 8 == 0) {  // then all rows are aligned
+      copy_async(to, source, inside ? 16 : 0);
+    } else {
+      for (int c = 0; c < 8; ++c) to[c] = inside && column + c < dim ? source[c] : bf16{0};
+    }
+  }
+}
+
+__device__ uint32_t packed(float low, float high) {
+  return narrow<bf16>(low).bits | uint32_t{narrow<bf16>(high).bits} << 16;
+}
+
+/// What a thread knows of its rows g and g + 8 of a warp's 16 (g = lane / 4).
+struct RowPair {
+  float maximum[2] = {-INFINITY, -INFINITY}, total[2] = {0.0f, 0.0f};
+};
+
+/// logits of 16 x 64: tile n, registers as multiply_add has them.
+template <int kDim>
+__device__ void multiply_keys(float (&logits)[kKeys / 8][4], const bf16* queries, const bf16* keys) {
+  const int lane = static_cast<int>(threadIdx.x) % kWarp, warp = static_cast<int>(threadIdx.x) / kWarp;
+  constexpr int kStride = kDim + kSkew;
+  const bf16* query = queries + (warp * 16 + lane % 16) * kStride + lane / 16 * 8;
+  const bf16* key = keys + (lane / 16 * 8 + lane % 8) * kStride + lane / 8 % 2 * 8;
+#pragma unroll
+  for (int n = 0; n < kKeys / 8; ++n)
+    for (int i = 0; i < 4; ++i) logits[n][i] = 0.0f;
+#pragma unroll
+  for (int d = 0; d < kDim; d += 16) {
+    uint32_t a[4];
+    load_matrices(a, query + d);
+#pragma unroll
+    for (int n = 0; n < kKeys / 8; n += 2) {
+      uint32_t b[4];
+      load_matrices(b, key + n * 8 * kStride + d);
+      multiply_add(logits[n], a, {b[0], b[1]});
+      multiply_add(logits[n + 1], a, {b[2], b[3]});
+    }
+  }
+}
+
+/// logits -> probabilities against the new maximum; correction: what the output so far is worth under it.
+__device__ inline void softmax_rows(float (&logits)[kKeys / 8][4], RowPair& rows, float (&correction)[2], int64_t key0,
+                                    int64_t query0, const AttentionShape& s) {
+  const int lane = static_cast<int>(threadIdx.x) % kWarp, g = lane / 4, t = lane % 4;
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    const int64_t query = query0 + g + 8 * half;
+    float top = rows.maximum[half], sum = 0.0f;
+#pragma unroll
+    for (int n = 0; n < kKeys / 8; ++n)
+      for (int i = 2 * half; i < 2 * half + 2; ++i) {
+        const bool seen = visible(key0 + n * 8 + 2 * t + i % 2, query, s.window);
+        logits[n][i] = seen ? logits[n][i] * s.scale : -INFINITY;
+        top = fmaxf(top, logits[n][i]);
+      }
+    for (int lanes = 1; lanes < 4; lanes *= 2) top = fmaxf(top, __shfl_xor_sync(kAllLanes, top, lanes));
+#pragma unroll
+    for (int n = 0; n < kKeys / 8; ++n)
+      for (int i = 2 * half; i < 2 * half + 2; ++i) sum += logits[n][i] = probability(logits[n][i], top);
+    for (int lanes = 1; lanes < 4; lanes *= 2) sum += __shfl_xor_sync(kAllLanes, sum, lanes);
+    correction[half] = probability(rows.maximum[half], top);
+    rows.total[half] = rows.total[half] * correction[half] + sum;
+    rows.maximum[half] = top;
+  }
+}
+
+template <int kDim>
+__device__ void multiply_values(float (&out)[kDim / 8][4], const float (&p)[kKeys / 8][4], const bf16* values) {
+  const int lane = static_cast<int>(threadIdx.x) % kWarp;
+  constexpr int kStride = kDim + kSkew;
+  const bf16* value = values + lane % 16 * kStride + lane / 16 * 8;
+#pragma unroll
+  for (int j = 0; j < kKeys / 16; ++j) {
+    const uint32_t a[4] = {packed(p[2 * j][0], p[2 * j][1]), packed(p[2 * j][2], p[2 * j][3]),
+                           packed(p[2 * j + 1][0], p[2 * j + 1][1]), packed(p[2 * j + 1][2], p[2 * j + 1][3])};
+#pragma unroll
+    for (int n = 0; n < kDim / 8; n += 2) {
+      uint32_t b[4];
+      load_matrices_transposed(b, value + j * 16 * kStride + n * 8);
+      multiply_add(out[n], a, {b[0], b[1]});
+      multiply_add(out[n + 1], a, {b[2], b[3]});
+    }
+  }
+}
+
+/// Block (tile of query positions, head, span). Keys of the next block load while this one's values are multiplied.
+template <int kKeyDim, int kValueDim>
+__global__ void __launch_bounds__(kWarps* kWarp)
+    tile_attention_kernel(const bf16* __restrict__ q, bf16* __restrict__ y, const AttentionSpan* __restrict__ spans,
+                          AttentionShape s) {
+  const AttentionSpan span = spans[blockIdx.z];
+  const int64_t token0 = int64_t{blockIdx.x} * kRows, head = blockIdx.y, kv_head = head / (s.n_heads / s.n_kv_heads);
+  if (token0 >= span.n_tokens) return;
+  bf16* queries = dynamic_shared<bf16>();
+  bf16 *keys = queries + kRows * (kKeyDim + kSkew), *values = keys + kKeys * (kKeyDim + kSkew);
+  const int64_t n_keys = span.first_position + span.n_tokens, position0 = span.first_position + token0;
+  const int64_t last = position0 + kRows - 1 < n_keys - 1 ? position0 + kRows - 1 : n_keys - 1;
+  const auto load_keys = [&](int64_t key0) {
+    load_tile<kKeyDim>(keys, static_cast<const bf16*>(span.key) + kv_head * s.key_dim, key0, n_keys,
+                       s.n_kv_heads * s.key_dim, static_cast<int>(s.key_dim));
+    commit_copies();
+  };
+  const auto load_values = [&](int64_t key0) {
+    load_tile<kValueDim>(values, static_cast<const bf16*>(span.value) + kv_head * s.value_dim, key0, n_keys,
+                         s.n_kv_heads * s.value_dim, static_cast<int>(s.value_dim));
+    commit_copies();
+  };
+  load_tile<kKeyDim>(queries, q + (span.row * s.n_heads + head) * s.key_dim, token0, span.n_tokens,
+                     s.n_heads * s.key_dim, static_cast<int>(s.key_dim));
+  int64_t key0 = first_block(position0, s.window);
+  load_keys(key0);
+  load_values(key0);
+
+  const int lane = static_cast<int>(threadIdx.x) % kWarp, warp = static_cast<int>(threadIdx.x) / kWarp;
+  float out[kValueDim / 8][4] = {};
+  RowPair rows;
+  for (; key0 <= last; key0 += kKeys) {
+    float p[kKeys / 8][4], correction[2];
+    wait_copies<1>();
+    __syncthreads();  // the keys are there
+    multiply_keys<kKeyDim>(p, queries, keys);
+    __syncthreads();  // and nobody needs them any more
+    load_keys(key0 + kKeys);
+    softmax_rows(p, rows, correction, key0, position0 + warp * 16, s);
+#pragma unroll
+    for (int n = 0; n < kValueDim / 8; ++n)
+      for (int i = 0; i < 4; ++i) out[n][i] *= correction[i / 2];
+    wait_copies<1>();
+    __syncthreads();  // the values
+    multiply_values<kValueDim>(out, p, values);
+    __syncthreads();
+    load_values(key0 + kKeys);
+  }
+  wait_copies<0>();
+
+#pragma unroll
+  for (int n = 0; n < kValueDim / 8; ++n)
+    for (int i = 0; i < 4; ++i) {
+      const int64_t token = token0 + warp * 16 + lane / 4 + i / 2 * 8;
+      const int64_t c = n * 8 + lane % 4 * 2 + i % 2;
+      if (token < span.n_tokens && c < s.value_dim)
+        y[((span.row + token) * s.n_heads + head) * s.value_dim + c] = narrow<bf16>(out[n][i] / rows.total[i / 2]);
+    }
+}
+
+template <int kKeyDim, int kValueDim>
+void tile_attention(const void* q, void* y, const AttentionSpan* spans, const AttentionShape& s, cudaStream_t stream) {
+  constexpr size_t kShared = sizeof(bf16) * ((kRows + kKeys) * (kKeyDim + kSkew) + kKeys * (kValueDim + kSkew));
+  launch(KVCAL_KERNEL(tile_attention_kernel<kKeyDim, kValueDim>),
+         dim3(n_blocks(s.longest, kRows), n_blocks(s.n_heads, 1), n_blocks(s.n_spans, 1)), dim3(kWarps * kWarp),
+         kShared, stream, static_cast<const bf16*>(q), static_cast<bf16*>(y), spans, s);
+}
+
+template <class T>
+void row_attention(const void* q, void* y, const AttentionSpan* spans, const AttentionShape& s, cudaStream_t stream) {
+  const size_t shared = sizeof(float) * static_cast<size_t>(kWarps * (s.key_dim + kKeys + s.value_dim));
+  launch(KVCAL_KERNEL(row_attention_kernel<T>),
+         dim3(n_blocks(s.longest, kWarps), n_blocks(s.n_heads, 1), n_blocks(s.n_spans, 1)), dim3(kWarp, kWarps), shared,
+         stream, static_cast<const T*>(q), static_cast<T*>(y), spans, s);
+}
+
+}  // namespace
+
+// ---------------------------------------------------------------- launchers
+
+void attention(DType t, const void* q, void* y, const AttentionSpan* spans, const AttentionShape& s,
+               cudaStream_t stream) {
+  if (s.n_spans == 0) return;
+  const auto fits = [&](int64_t key_dim, int64_t value_dim) {
+    return t == DType::BF16 && s.key_dim <= key_dim && s.value_dim <= value_dim;
+  };
+  if (fits(64, 64))
+    tile_attention<64, 64>(q, y, spans, s, stream);
+  else if (fits(128, 128))
+    tile_attention<128, 128>(q, y, spans, s, stream);
+  else if (fits(192, 128))
+    tile_attention<192, 128>(q, y, spans, s, stream);
+  else if (fits(256, 256))
+    tile_attention<256, 256>(q, y, spans, s, stream);
+  else
+    visit_activation(t, [&](auto tag) { row_attention<decltype(tag)>(q, y, spans, s, stream); });
+}
+
+}  // namespace kvcal::cuda

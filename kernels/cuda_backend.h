@@ -1,0 +1,96 @@
+// The CUDA backend: who owns device memory and the stream. Host code; the kernels are behind kernels.h.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+#include <type_traits>
+
+#include "kernels/cuda_ops.h"
+#include "kernels/runtime/memory.h"
+#include "ops/ops.h"
+
+namespace kvcal::cuda {
+
+class CudaBackend final : public Ops {
+ public:
+  CudaBackend(const CudaOptions& options, std::unique_ptr<Gemm> gemm);
+
+  std::string isa() const override;
+  Tensor temporary(const Shape& shape, DType dtype) override;
+  void end_batch() override;
+  Owned allocate(const Shape& shape, DType dtype) override;
+  Tensor upload(const Tensor& host) override;
+  void download(const Tensor& from, const Tensor& host) override;
+
+ private:
+  Linear do_load_linear(const Tensor& weight, const Tensor& bias) override;
+  Owned do_load_vector(const Tensor& weight, DType as, float plus) override;
+  Tensor do_embed(const Tensor& table, std::span<const int32_t> ids) override;
+  Tensor do_linear(const Tensor& x, const Linear& w) override;
+  Tensor do_rms_norm(const Tensor& x, const Tensor& gain, float eps) override;
+  Tensor do_add(const Tensor& x, const Tensor& y) override;
+  Tensor do_silu_mul(const Tensor& gate, const Tensor& up) override;
+  Tensor do_sigmoid_mul(const Tensor& x, const Tensor& gate) override;
+  Tensor do_columns(const Tensor& x, int64_t from, int64_t n) override;
+  Tensor do_take_rows(const Tensor& x, std::span<const int64_t> rows) override;
+  Tensor do_rope_table(std::span<const int32_t> positions, int64_t n_tokens, const RopeSpec& spec) override;
+  Tensor do_rope(const Tensor& x, const Tensor& table, const RopeSpec& spec) override;
+  Tensor do_attention(const Tensor& q, const Tensor& k, const Tensor& v, std::span<const Span> spans,
+                      std::span<KvRows* const> rows, const AttentionSpec& spec) override;
+  Tensor do_causal_conv_silu(const Tensor& x, const Tensor& w, std::span<const Span> spans,
+                             std::span<ConvState* const> states) override;
+  Tensor do_l2_norm(const Tensor& x, float eps) override;
+  DeltaGates do_delta_gates(const Tensor& a, const Tensor& b, const Tensor& a_log, const Tensor& dt_bias) override;
+  Tensor do_gated_delta_rule(const Tensor& q, const Tensor& k, const Tensor& v, const DeltaGates& gates,
+                             std::span<const Span> spans, std::span<DeltaState* const> states) override;
+  Tensor do_gated_rms_norm(const Tensor& x, const Tensor& z, const Tensor& gain, float eps,
+                           GateActivation act) override;
+  Routing do_route_softmax(const Tensor& logits, int64_t k, bool renormalize) override;
+  Tensor do_experts_swiglu(const Tensor& x, const Routing& routing, std::span<const SwigluWeights> experts) override;
+
+  /// A temporary of the activation dtype.
+  Tensor activation(const Shape& shape) { return temporary(shape, activation_dtype()); }
+
+  /// Queues a copy. One from pageable host memory has read it when the call returns.
+  void copy(void* to, const void* from, size_t bytes, cudaMemcpyKind kind);
+
+  /// A temporary with the bytes of a host array.
+  template <class Range>
+  auto* device_copy(const Range& host) {
+    using T = std::remove_const_t<std::remove_reference_t<decltype(*std::data(host))>>;
+    const size_t bytes = std::size(host) * sizeof(T);
+    const Tensor t = temporary({static_cast<int64_t>(bytes)}, DType::U8);
+    copy(t.data, std::data(host), bytes, cudaMemcpyHostToDevice);
+    return static_cast<const T*>(t.data);
+  }
+
+  /// Converted on the host to `as`, plus a constant, as memory of the device.
+  Owned load(const Tensor& host, DType as, float plus);
+
+  void append(KvRows& rows, const Span& span, const Tensor& k, const Tensor& v);
+  void reserve(KvRows& rows, int64_t n, const Tensor& k, const Tensor& v);
+
+  std::unique_ptr<Gemm> gemm_;
+  Stream stream_;
+  DeviceArena arena_;
+  size_t shared_limit_ = 0;  // bytes of shared memory a block may have
+  std::string isa_;
+};
+
+/// The tensor's memory. Throws Error when it is not on the device.
+void* data_of(const Tensor& t);
+template <class T>
+T* data_as(const Tensor& t) {
+  return static_cast<T*>(data_of(t));
+}
+
+/// Elements of the last dimension, and how many such rows there are.
+inline int64_t width_of(const Tensor& t) { return t.dim(-1); }
+inline int64_t rows_of(const Tensor& t) { return t.dim(-1) > 0 ? t.elements() / t.dim(-1) : 0; }
+
+/// The shape with another extent in front, or at the end.
+Shape with_first(const Shape& shape, int64_t extent);
+Shape with_last(const Shape& shape, int64_t extent);
+
+}  // namespace kvcal::cuda

@@ -1,0 +1,227 @@
+// The factory, memory and weights, and the ops that treat every row alone.
+#include "kernels/cuda_ops.h"
+
+#include <cstring>
+#include <vector>
+
+#include "base/error.h"
+#include "kernels/cuda_backend.h"
+#include "kernels/kernels.h"
+
+namespace kvcal {
+
+std::unique_ptr<Ops> make_cuda_ops(const CudaOptions& options, std::unique_ptr<cuda::Gemm> gemm) {
+  cuda::check(cudaSetDevice(options.device), "opening CUDA device " + std::to_string(options.device));
+  return std::make_unique<cuda::CudaBackend>(options, std::move(gemm));
+}
+
+namespace cuda {
+
+CudaBackend::CudaBackend(const CudaOptions& options, std::unique_ptr<Gemm> gemm)
+    : Ops(options.precision), gemm_(std::move(gemm)), stream_(make_stream()), arena_(stream_.get()) {
+  cudaDeviceProp properties;
+  check(cudaGetDeviceProperties(&properties, options.device), "asking for the properties of the device");
+  shared_limit_ = properties.sharedMemPerBlockOptin;
+  isa_ = "cuda_sm_" + std::to_string(properties.major) + std::to_string(properties.minor);
+  arena_.poison_on_reset(options.poison_temporaries);
+}
+
+std::string CudaBackend::isa() const { return isa_; }
+
+void* data_of(const Tensor& t) {
+  if (t.device != Device::Cuda) fail("got " + str(t) + " in host memory, expected device memory");
+  return t.data;
+}
+
+Shape with_first(const Shape& shape, int64_t extent) {
+  std::vector<int64_t> extents{extent};
+  for (int i = 1; i < shape.rank(); ++i) extents.push_back(shape[i]);
+  return Shape(extents);
+}
+
+Shape with_last(const Shape& shape, int64_t extent) {
+  std::vector<int64_t> extents;
+  for (int i = 0; i + 1 < shape.rank(); ++i) extents.push_back(shape[i]);
+  extents.push_back(extent);
+  return Shape(extents);
+}
+
+// ---------------------------------------------------------------- memory
+
+Tensor CudaBackend::temporary(const Shape& shape, DType dtype) { return arena_.allocate(shape, dtype); }
+
+void CudaBackend::end_batch() { arena_.reset(); }
+
+Owned CudaBackend::allocate(const Shape& shape, DType dtype) {
+  Tensor view{nullptr, shape, dtype, Device::Cuda};
+  auto memory = std::make_shared<DeviceBytes>(allocate_bytes(view.bytes()));
+  view.data = memory->get();
+  check(cudaMemsetAsync(view.data, 0, view.bytes(), stream_.get()), "clearing " + str(view));
+  return {view, std::shared_ptr<void>(memory, view.data)};
+}
+
+void CudaBackend::copy(void* to, const void* from, size_t bytes, cudaMemcpyKind kind) {
+  if (bytes > 0)
+    check(cudaMemcpyAsync(to, from, bytes, kind, stream_.get()), "copying " + std::to_string(bytes) + " bytes");
+}
+
+Tensor CudaBackend::upload(const Tensor& host) {
+  if (host.device != Device::Host) fail("upload: " + str(host) + " is not in host memory");
+  const Tensor t = temporary(host.shape, host.dtype);
+  copy(t.data, host.data, host.bytes(), cudaMemcpyHostToDevice);
+  return t;
+}
+
+void CudaBackend::download(const Tensor& from, const Tensor& host) {
+  if (from.dtype != host.dtype || from.elements() != host.elements())
+    fail("download: " + str(from) + " does not fit " + str(host));
+  copy(host.data, data_of(from), host.bytes(), cudaMemcpyDeviceToHost);
+  check(cudaStreamSynchronize(stream_.get()), "waiting for the device");
+}
+
+// ---------------------------------------------------------------- weights
+
+Owned CudaBackend::load(const Tensor& host, DType as, float plus) {
+  const auto n = static_cast<size_t>(host.elements());
+  const Storage converted(host.shape, as);
+  if (as == DType::BF16) {
+    convert_to_bf16(host.dtype, host.data, converted.tensor().as<bf16>(), n);
+  } else {
+    float* values = converted.tensor().as<float>();
+    convert_to_float(host.dtype, host.data, values, n);
+    if (plus != 0.0f)
+      for (size_t i = 0; i < n; ++i) values[i] = plus + values[i];
+  }
+  const Owned o = allocate(host.shape, as);
+  copy(o.view.data, converted.tensor().data, converted.tensor().bytes(), cudaMemcpyHostToDevice);
+  return o;
+}
+
+Owned CudaBackend::do_load_vector(const Tensor& weight, DType as, float plus) { return load(weight, as, plus); }
+
+Linear CudaBackend::do_load_linear(const Tensor& weight, const Tensor& bias) {
+  Linear linear{
+      weight.dim(1), weight.dim(0), std::make_shared<const Owned>(load(weight, activation_dtype(), 0.0f)), {}};
+  if (bias) linear.bias = load(bias, DType::F32, 0.0f);
+  return linear;
+}
+
+Tensor CudaBackend::do_linear(const Tensor& x, const Linear& w) {
+  const Tensor y = activation(with_last(x.shape, w.out));
+  const int64_t rows = x.elements() / w.in;
+  const float* bias = w.bias ? data_as<float>(w.bias.view) : nullptr;
+  data_of(x);
+  gemm_->multiply(x.reshaped({rows, w.in}), static_cast<const Owned*>(w.packed.get())->view, bias,
+                  y.reshaped({rows, w.out}), stream_.get());
+  return y;
+}
+
+// ---------------------------------------------------------------- copies
+
+Tensor CudaBackend::do_embed(const Tensor& table, std::span<const int32_t> ids) {
+  const int64_t dim = table.dim(1);
+  const Storage rows({static_cast<int64_t>(ids.size()), dim}, activation_dtype());
+  const size_t row_bytes = static_cast<size_t>(dim) * size_of(table.dtype);
+  for (size_t t = 0; t < ids.size(); ++t) {
+    const char* from = static_cast<const char*>(table.data) + static_cast<size_t>(ids[t]) * row_bytes;
+    const Tensor to = rows.tensor().rows(static_cast<int64_t>(t), 1);
+    if (to.dtype == DType::BF16)
+      convert_to_bf16(table.dtype, from, to.as<bf16>(), static_cast<size_t>(dim));
+    else
+      convert_to_float(table.dtype, from, to.as<float>(), static_cast<size_t>(dim));
+  }
+  return upload(rows.tensor());
+}
+
+Tensor CudaBackend::do_columns(const Tensor& x, int64_t from, int64_t n) {
+  const Tensor y = temporary(with_last(x.shape, n), x.dtype);
+  const size_t element = size_of(x.dtype), pitch = static_cast<size_t>(width_of(x)) * element,
+               bytes = static_cast<size_t>(n) * element;
+  if (y.elements() > 0)
+    check(cudaMemcpy2DAsync(y.data, bytes, data_as<char>(x) + static_cast<size_t>(from) * element, pitch, bytes,
+                            static_cast<size_t>(rows_of(x)), cudaMemcpyDeviceToDevice, stream_.get()),
+          "copying columns of " + str(x));
+  return y;
+}
+
+Tensor CudaBackend::do_take_rows(const Tensor& x, std::span<const int64_t> rows) {
+  const Tensor y = temporary(with_first(x.shape, static_cast<int64_t>(rows.size())), x.dtype);
+  if (y.elements() > 0)
+    cuda::take_rows(data_of(x), y.data, device_copy(rows), static_cast<int64_t>(rows.size()),
+                    static_cast<int64_t>(x.bytes()) / x.dim(0), stream_.get());
+  return y;
+}
+
+// ---------------------------------------------------------------- elementwise and norms
+
+Tensor CudaBackend::do_add(const Tensor& x, const Tensor& y) {
+  const Tensor z = activation(x.shape);
+  cuda::add(z.dtype, data_of(x), data_of(y), z.data, z.elements(), stream_.get());
+  return z;
+}
+
+Tensor CudaBackend::do_silu_mul(const Tensor& gate, const Tensor& up) {
+  const Tensor z = activation(gate.shape);
+  cuda::silu_mul(z.dtype, data_of(gate), data_of(up), z.data, z.elements(), stream_.get());
+  return z;
+}
+
+Tensor CudaBackend::do_sigmoid_mul(const Tensor& x, const Tensor& gate) {
+  const Tensor z = activation(x.shape);
+  if (gate.elements() == x.elements())
+    cuda::sigmoid_mul(z.dtype, data_of(x), data_of(gate), z.data, z.elements(), stream_.get());
+  else
+    cuda::sigmoid_mul_rows(z.dtype, data_of(x), data_of(gate), z.data, rows_of(x), width_of(x), stream_.get());
+  return z;
+}
+
+Tensor CudaBackend::do_rms_norm(const Tensor& x, const Tensor& gain, float eps) {
+  const Tensor y = activation(x.shape);
+  cuda::rms_norm(x.dtype, data_of(x), data_of(gain), gain.dtype, eps, y.data, {rows_of(x), width_of(x)}, stream_.get());
+  return y;
+}
+
+Tensor CudaBackend::do_l2_norm(const Tensor& x, float eps) {
+  const Tensor y = activation(x.shape);
+  cuda::l2_norm(x.dtype, data_of(x), eps, y.data, {rows_of(x), width_of(x)}, stream_.get());
+  return y;
+}
+
+Tensor CudaBackend::do_gated_rms_norm(const Tensor& x, const Tensor& z, const Tensor& gain, float eps,
+                                      GateActivation act) {
+  const Tensor y = activation(x.shape);
+  cuda::gated_rms_norm(x.dtype, {data_of(x), data_of(z), data_as<float>(gain), eps, act, y.data},
+                       {rows_of(x), width_of(x)}, stream_.get());
+  return y;
+}
+
+Tensor CudaBackend::do_rope_table(std::span<const int32_t> positions, int64_t n_tokens, const RopeSpec& spec) {
+  const int64_t half = spec.rotary_dim / 2;
+  const Tensor table = activation({n_tokens, 2, half});
+  std::vector<int32_t> axis(spec.axis.begin(), spec.axis.end());
+  axis.resize(static_cast<size_t>(half));  // none given: row 0
+  cuda::rope_table(table.dtype,
+                   {device_copy(positions), device_copy(spec.inverse_frequency), device_copy(axis), spec.magnitude},
+                   table.data, n_tokens, half, stream_.get());
+  return table;
+}
+
+Tensor CudaBackend::do_rope(const Tensor& x, const Tensor& table, const RopeSpec& spec) {
+  const Tensor y = activation(x.shape);
+  cuda::rope(x.dtype, data_of(x), data_of(table), y.data,
+             {x.dim(0), x.dim(1), x.dim(2), spec.rotary_dim / 2, spec.interleaved}, stream_.get());
+  return y;
+}
+
+Ops::DeltaGates CudaBackend::do_delta_gates(const Tensor& a, const Tensor& b, const Tensor& a_log,
+                                            const Tensor& dt_bias) {
+  const DeltaGates gates{temporary(a.shape, DType::F32), temporary(a.shape, DType::F32)};
+  cuda::delta_gates(a.dtype,
+                    {data_of(a), data_of(b), data_as<float>(a_log), data_as<float>(dt_bias), data_as<float>(gates.g),
+                     data_as<float>(gates.beta)},
+                    a.dim(0), a.dim(1), stream_.get());
+  return gates;
+}
+
+}  // namespace cuda
+}  // namespace kvcal

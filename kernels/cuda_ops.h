@@ -1,0 +1,20 @@
+// How the rest of the program gets the CUDA backend.
+#pragma once
+
+#include <memory>
+
+#include "kernels/gemm.h"
+#include "ops/ops.h"
+
+namespace kvcal {
+
+struct CudaOptions {
+  Precision precision = Precision::BF16;
+  int device = 0;
+  bool poison_temporaries = false;  // end_batch() fills the arena with NaN (tests)
+};
+
+/// Throws Error when the device cannot be used.
+std::unique_ptr<Ops> make_cuda_ops(const CudaOptions& options, std::unique_ptr<cuda::Gemm> gemm);
+
+}  // namespace kvcal

@@ -1,0 +1,201 @@
+// Gated delta rule in chunks of 64 absolute positions, in f32: the formulas of lib/ops/cpu/delta_rule.cpp, which has
+// them in its opening comment. One block per (slice of value columns, value head, span): a column of the state depends
+// on no other, so slices are independent, and the state of one stays in shared memory from chunk to chunk.
+#include "base/error.h"
+#include "kernels/device/real.cuh"
+#include "kernels/device/shared.cuh"
+#include "kernels/kernels.h"
+#include "kernels/runtime/launch.h"
+#include "kernels/runtime/visit.h"
+
+namespace kvcal::cuda {
+namespace {
+
+constexpr int kThreads = 256;
+constexpr int kChunk = 64;
+constexpr int kChunkRow = kChunk + 1;  // of the [64, 64] products: columns lie in different banks
+
+struct Scalars {
+  double decay_sum[kChunk];                                // G
+  float from_start[kChunk], to_end[kChunk], beta[kChunk];  // e^G, e^(G_last - G), β
+};
+
+/// The block's shared memory, in this order.
+template <class T>
+struct Layout {
+  Scalars* scalars;
+  float* state;          // [dk, columns]
+  float* corrections;    // [64, columns]: right-hand side, then E
+  float *a, *attention;  // [64, kChunkRow]
+  T *q, *k;              // [64, dk]
+
+  __host__ __device__ static size_t bytes(int dk, int columns) {
+    return sizeof(Scalars) + sizeof(float) * static_cast<size_t>((dk + kChunk) * columns + 2 * kChunk * kChunkRow) +
+           sizeof(T) * static_cast<size_t>(2 * kChunk * dk);
+  }
+  __device__ Layout(void* memory, int dk, int columns) {
+    scalars = static_cast<Scalars*>(memory);
+    state = reinterpret_cast<float*>(scalars + 1);
+    corrections = state + dk * columns;
+    a = corrections + kChunk * columns;
+    attention = a + kChunk * kChunkRow;
+    q = reinterpret_cast<T*>(attention + kChunk * kChunkRow);
+    k = q + kChunk * dk;
+  }
+};
+
+/// Loads rows [row, row + n) of q and k, and what the gates say.
+template <class T>
+__device__ void load_chunk(const Layout<T>& m, const DeltaArrays& arrays, const DeltaShape& s, int64_t row, int n,
+                           int64_t head) {
+  const int dk = static_cast<int>(s.dk);
+  const int64_t key_head = head / (s.n_value_heads / s.n_key_heads);
+  for (int i = static_cast<int>(threadIdx.x); i < n * dk; i += kThreads) {
+    const int64_t from = ((row + i / dk) * s.n_key_heads + key_head) * dk + i % dk;
+    m.q[i] = static_cast<const T*>(arrays.q)[from];
+    m.k[i] = static_cast<const T*>(arrays.k)[from];
+  }
+  if (threadIdx.x == 0) {  // in double and in order: large sums must not cost small ones their digits
+    double sum = 0.0;
+    for (int i = 0; i < n; ++i) {
+      sum += static_cast<double>(arrays.g[(row + i) * s.n_value_heads + head]);
+      m.scalars->decay_sum[i] = sum;
+      m.scalars->beta[i] = arrays.beta[(row + i) * s.n_value_heads + head];
+    }
+  }
+  __syncthreads();
+  for (int i = static_cast<int>(threadIdx.x); i < n; i += kThreads) {
+    const double g = m.scalars->decay_sum[i];
+    m.scalars->from_start[i] = expf(static_cast<float>(g));
+    m.scalars->to_end[i] = expf(static_cast<float>(m.scalars->decay_sum[n - 1] - g));
+  }
+}
+
+/// A (strictly lower) and the decayed q kᵀ (lower). Decay only for j <= i: above it would overflow.
+template <class T>
+__device__ void products(const Layout<T>& m, int dk, int n, float scale) {
+  for (int index = static_cast<int>(threadIdx.x); index < n * n; index += kThreads) {
+    const int i = index / n, j = index % n;
+    if (j > i) continue;
+    float kk = 0.0f, qk = 0.0f;
+    for (int d = 0; d < dk; ++d) {
+      const float key = widen(m.k[j * dk + d]);
+      kk += widen(m.k[i * dk + d]) * key;
+      qk += widen(m.q[i * dk + d]) * key;
+    }
+    const float decay = expf(static_cast<float>(m.scalars->decay_sum[i] - m.scalars->decay_sum[j]));
+    m.a[i * kChunkRow + j] = m.scalars->beta[i] * decay * kk;
+    m.attention[i * kChunkRow + j] = scale * decay * qk;
+  }
+}
+
+/// Row i of x [64, dk] times column c of the state.
+template <class T>
+__device__ float times_state(const T* x, const float* state, int i, int c, int dk, int columns) {
+  float sum = 0.0f;
+  for (int d = 0; d < dk; ++d) sum += widen(x[i * dk + d]) * state[d * columns + c];
+  return sum;
+}
+
+/// (I + A) E = β (V - e^G (K S)): a thread per column goes down the rows.
+template <class T>
+__device__ void solve(const Layout<T>& m, const T* v, int64_t v_stride, int dk, int n, int columns, int used) {
+  for (int index = static_cast<int>(threadIdx.x); index < n * columns; index += kThreads) {
+    const int i = index / columns, c = index % columns;
+    const float value = c < used ? widen(v[i * v_stride + c]) : 0.0f;
+    m.corrections[index] =
+        m.scalars->beta[i] * (value - m.scalars->from_start[i] * times_state(m.k, m.state, i, c, dk, columns));
+  }
+  __syncthreads();
+  for (int c = static_cast<int>(threadIdx.x); c < columns; c += kThreads)
+    for (int i = 1; i < n; ++i) {
+      float e = m.corrections[i * columns + c];
+      for (int j = 0; j < i; ++j) e -= m.a[i * kChunkRow + j] * m.corrections[j * columns + c];
+      m.corrections[i * columns + c] = e;
+    }
+  __syncthreads();
+}
+
+template <class T>
+__device__ void write_output(const Layout<T>& m, T* y, int64_t y_stride, const DeltaShape& s, int n, int columns,
+                             int used, float scale) {
+  const int dk = static_cast<int>(s.dk);
+  for (int index = static_cast<int>(threadIdx.x); index < n * used; index += kThreads) {
+    const int i = index / used, c = index % used;
+    float o = scale * m.scalars->from_start[i] * times_state(m.q, m.state, i, c, dk, columns);
+    for (int j = 0; j <= i; ++j) o += m.attention[i * kChunkRow + j] * m.corrections[j * columns + c];
+    y[i * y_stride + c] = narrow<T>(o);
+  }
+}
+
+template <class T>
+__device__ void advance_state(const Layout<T>& m, int dk, int n, int columns) {
+  const float decay = m.scalars->from_start[n - 1];
+  for (int index = static_cast<int>(threadIdx.x); index < dk * columns; index += kThreads) {
+    const int d = index / columns, c = index % columns;
+    float x = m.state[index] * decay;
+    for (int i = 0; i < n; ++i) x += widen(m.k[i * dk + d]) * m.scalars->to_end[i] * m.corrections[i * columns + c];
+    m.state[index] = x;
+  }
+}
+
+template <class T>
+__global__ void gated_delta_rule_kernel(DeltaArrays arrays, const DeltaSpan* __restrict__ spans, DeltaShape s,
+                                        int columns) {
+  const DeltaSpan span = spans[blockIdx.z];
+  const int64_t head = blockIdx.y, column0 = int64_t{blockIdx.x} * columns;
+  const int dk = static_cast<int>(s.dk);
+  const int used = s.dv - column0 < columns ? static_cast<int>(s.dv - column0) : columns;
+  const Layout<T> m(dynamic_shared<double>(), dk, columns);
+  float* kept = span.state ? span.state + head * s.dk * s.dv + column0 : nullptr;
+  for (int i = static_cast<int>(threadIdx.x); i < dk * columns; i += kThreads)
+    m.state[i] = kept && i % columns < used ? kept[i / columns * s.dv + i % columns] : 0.0f;
+  const float scale = 1.0f / sqrtf(static_cast<float>(dk));
+  const int64_t stride = s.n_value_heads * s.dv;
+  for (int64_t t = 0; t < span.n_tokens;) {
+    const int64_t room = kChunk - (span.first_position + t) % kChunk;
+    const int n = static_cast<int>(room < span.n_tokens - t ? room : span.n_tokens - t);
+    const int64_t at = (span.row + t) * stride + head * s.dv + column0;
+    __syncthreads();  // the state is there, and the previous chunk is no longer needed
+    load_chunk(m, arrays, s, span.row + t, n, head);
+    __syncthreads();
+    products(m, dk, n, scale);
+    solve(m, static_cast<const T*>(arrays.v) + at, stride, dk, n, columns, used);
+    write_output(m, static_cast<T*>(arrays.y) + at, stride, s, n, columns, used, scale);
+    __syncthreads();
+    advance_state(m, dk, n, columns);
+    t += n;
+  }
+  __syncthreads();
+  if (!kept) return;
+  for (int i = static_cast<int>(threadIdx.x); i < dk * columns; i += kThreads)
+    if (i % columns < used) kept[i / columns * s.dv + i % columns] = m.state[i];
+}
+
+/// The widest slice that the device's shared memory takes: products of keys are computed once per slice.
+template <class T>
+int columns_that_fit(const DeltaShape& s, size_t shared_limit) {
+  for (int columns = 64; columns >= 8; columns /= 2)
+    if ((columns < 2 * s.dv || columns == 8) && Layout<T>::bytes(static_cast<int>(s.dk), columns) <= shared_limit)
+      return columns;
+  fail("gated_delta_rule: a head of " + std::to_string(s.dk) + " key channels needs " +
+       std::to_string(Layout<T>::bytes(static_cast<int>(s.dk), 8)) + " bytes of shared memory, the device has " +
+       std::to_string(shared_limit));
+}
+
+}  // namespace
+
+// ---------------------------------------------------------------- launchers
+
+void gated_delta_rule(DType t, const DeltaArrays& arrays, const DeltaSpan* spans, const DeltaShape& s,
+                      size_t shared_limit, cudaStream_t stream) {
+  visit_activation(t, [&](auto tag) {
+    using T = decltype(tag);
+    const int columns = columns_that_fit<T>(s, shared_limit);
+    launch(KVCAL_KERNEL(gated_delta_rule_kernel<T>),
+           dim3(n_blocks(s.dv, columns), n_blocks(s.n_value_heads, 1), n_blocks(s.n_spans, 1)), dim3(kThreads),
+           Layout<T>::bytes(static_cast<int>(s.dk), columns), stream, arrays, spans, s, columns);
+  });
+}
+
+}  // namespace kvcal::cuda

@@ -1,0 +1,142 @@
+// What CudaOps asks of the .cu files: pointers into device memory, extents, a stream. Everything is queued on the
+// stream; nothing waits. `t` is the dtype of activations, BF16 or F32; formulas and roundings are those of ops/ops.h.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <cstdint>
+
+#include "ops/ops.h"
+#include "tensor/dtype.h"
+
+namespace kvcal::cuda {
+
+// ---------------------------------------------------------------- elementwise.cu
+
+void add(DType t, const void* x, const void* y, void* z, int64_t n, cudaStream_t stream);
+void silu_mul(DType t, const void* gate, const void* up, void* z, int64_t n, cudaStream_t stream);
+
+/// gate has n elements, or one for each row of `width` elements of x.
+void sigmoid_mul(DType t, const void* x, const void* gate, void* z, int64_t n, cudaStream_t stream);
+void sigmoid_mul_rows(DType t, const void* x, const void* gate, void* z, int64_t rows, int64_t width,
+                      cudaStream_t stream);
+
+/// to[i] = from[rows[i]], rows of row_bytes bytes; rows are on the device.
+void take_rows(const void* from, void* to, const int64_t* rows, int64_t n_rows, int64_t row_bytes, cudaStream_t stream);
+
+/// a, b [tokens, heads] -> g, beta F32 [tokens, heads]; a_log, dt_bias F32 [heads].
+struct DeltaGateArrays {
+  const void *a, *b;
+  const float *a_log, *dt_bias;
+  float *g, *beta;
+};
+void delta_gates(DType t, const DeltaGateArrays& arrays, int64_t tokens, int64_t heads, cudaStream_t stream);
+
+// ---------------------------------------------------------------- norm.cu
+
+struct Rows {
+  int64_t count, width;
+};
+void rms_norm(DType t, const void* x, const void* gain, DType gain_type, float eps, void* y, const Rows& rows,
+              cudaStream_t stream);
+void l2_norm(DType t, const void* x, float eps, void* y, const Rows& rows, cudaStream_t stream);
+
+struct GatedNorm {
+  const void *x, *z;
+  const float* gain;
+  float eps;
+  GateActivation activation;
+  void* y;
+};
+void gated_rms_norm(DType t, const GatedNorm& norm, const Rows& rows, cudaStream_t stream);
+
+// ---------------------------------------------------------------- rope.cu
+
+/// positions I32 [n_axes, tokens], inverse_frequency F32 [half], axis I32 [half] -> table [tokens, 2, half].
+struct RopeAngles {
+  const int32_t* positions;
+  const float* inverse_frequency;
+  const int32_t* axis;
+  float magnitude;
+};
+void rope_table(DType t, const RopeAngles& angles, void* table, int64_t tokens, int64_t half, cudaStream_t stream);
+
+struct RopeShape {
+  int64_t tokens, heads, head_dim, half;
+  bool interleaved;
+};
+void rope(DType t, const void* x, const void* table, void* y, const RopeShape& shape, cudaStream_t stream);
+
+// ---------------------------------------------------------------- conv.cu
+
+/// One span: its rows, and the inputs before it [kernel - 1, channels] (null = zeros). next: where the window after it
+/// goes (null = not kept).
+struct ConvSpan {
+  int64_t row, n_tokens;
+  const void* before;
+  void* next;
+};
+/// Spans are on the device; `longest` is the largest of their n_tokens. w F32 [channels, kernel].
+struct ConvShape {
+  int64_t n_spans, longest, channels, kernel;
+};
+void causal_conv_silu(DType t, const void* x, const float* w, void* y, const ConvSpan* spans, const ConvShape& shape,
+                      cudaStream_t stream);
+
+// ---------------------------------------------------------------- moe.cu
+
+struct RoutingShape {
+  int64_t tokens, n_experts, k;
+};
+/// logits [tokens, n_experts] -> experts I32, weights F32 [tokens, k].
+void route_softmax(DType t, const void* logits, int32_t* experts, float* weights, const RoutingShape& shape,
+                   bool renormalize, cudaStream_t stream);
+
+/// Slots: the choices (token, j) sorted by expert, then token.
+struct ExpertSort {
+  int32_t* counts;          // [sort_blocks, n_experts], scratch
+  int32_t* offsets;         // [n_experts + 1]: the first slot of each expert
+  int64_t* token_of_slot;   // [tokens * k]
+  int32_t* slot_of_choice;  // [tokens, k]
+};
+int64_t sort_blocks(const RoutingShape& shape);
+void sort_by_expert(const int32_t* experts, const ExpertSort& sort, const RoutingShape& shape, cudaStream_t stream);
+
+/// results F32 [slots, dim] -> y [tokens, dim].
+void combine_experts(DType t, const float* results, const float* weights, const int32_t* slots, void* y,
+                     const RoutingShape& shape, int64_t dim, cudaStream_t stream);
+
+// ---------------------------------------------------------------- attention.cu
+
+/// One span: its rows of the batch, and the keys and values of its sequence from position 0 on.
+struct AttentionSpan {
+  int64_t row, n_tokens, first_position;
+  const void *key, *value;  // [first_position + n_tokens, n_kv_heads, key_dim], [.., value_dim]
+};
+/// Spans are on the device; `longest` is the largest of their n_tokens.
+struct AttentionShape {
+  int64_t n_spans, longest, n_heads, n_kv_heads, key_dim, value_dim, window;
+  float scale;
+};
+void attention(DType t, const void* q, void* y, const AttentionSpan* spans, const AttentionShape& shape,
+               cudaStream_t stream);
+
+// ---------------------------------------------------------------- delta_rule.cu
+
+struct DeltaArrays {
+  const void *q, *k, *v;  // [tokens, n_key_heads, dk] x2, [tokens, n_value_heads, dv]
+  const float *g, *beta;  // [tokens, n_value_heads]
+  void* y;                // as v
+};
+struct DeltaSpan {
+  int64_t row, n_tokens, first_position;
+  float* state;  // [n_value_heads, dk, dv], read and written; null: zeros, not kept
+};
+struct DeltaShape {
+  int64_t n_spans, n_key_heads, n_value_heads, dk, dv;
+};
+/// shared_limit: bytes of shared memory that a block may have on this device.
+void gated_delta_rule(DType t, const DeltaArrays& arrays, const DeltaSpan* spans, const DeltaShape& shape,
+                      size_t shared_limit, cudaStream_t stream);
+
+}  // namespace kvcal::cuda

@@ -1,0 +1,167 @@
+// Mixture of experts: routing, the stable sort of rows by expert, and the weighted sum of what the experts gave.
+#include "kernels/device/real.cuh"
+#include "kernels/device/reduce.cuh"
+#include "kernels/kernels.h"
+#include "kernels/runtime/launch.h"
+#include "kernels/runtime/visit.h"
+
+namespace kvcal::cuda {
+namespace {
+
+constexpr int kThreads = 256;
+constexpr int kRoutingWarps = 4;
+
+struct Choice {
+  float p;
+  int expert;  // -1: none
+};
+
+/// The larger probability, among equals the lower index; NaN is larger than nothing.
+__device__ Choice better(Choice a, Choice b) {
+  if (a.expert < 0 || b.expert < 0) return a.expert < 0 ? b : a;
+  if (a.p > b.p || b.p > a.p) return a.p > b.p ? a : b;
+  return a.expert < b.expert ? a : b;
+}
+
+/// A warp per token; p F32 [n_experts] of each warp in shared memory, -1 where taken.
+template <class T>
+__global__ void route_softmax_kernel(const T* __restrict__ logits, int32_t* __restrict__ experts,
+                                     float* __restrict__ weights, RoutingShape s, bool renormalize) {
+  const int lane = static_cast<int>(threadIdx.x), n = static_cast<int>(s.n_experts);
+  const int64_t token = int64_t{blockIdx.x} * kRoutingWarps + threadIdx.y;
+  if (token >= s.tokens) return;
+  float* p = dynamic_shared<float>() + threadIdx.y * n;
+  logits += token * n;
+  float top = -INFINITY, sum = 0.0f;
+  for (int e = lane; e < n; e += kWarp) top = fmaxf(top, widen(logits[e]));
+  top = warp_reduce(top, Maximum());
+  for (int e = lane; e < n; e += kWarp) sum += p[e] = expf(widen(logits[e]) - top);
+  sum = warp_reduce(sum, Sum());
+  for (int e = lane; e < n; e += kWarp) p[e] /= sum;
+
+  float kept = 0.0f;
+  for (int64_t j = 0; j < s.k; ++j) {
+    Choice best{0.0f, -1};
+    for (int e = lane; e < n; e += kWarp)
+      if (p[e] != -1.0f) best = better(best, {p[e], e});
+    for (int lanes = kWarp / 2; lanes > 0; lanes /= 2)
+      best = better(best, {__shfl_xor_sync(kAllLanes, best.p, lanes), __shfl_xor_sync(kAllLanes, best.expert, lanes)});
+    kept += best.p;
+    if (best.expert % kWarp == lane) p[best.expert] = -1.0f;  // the lane that reads it again
+    if (lane == 0) {
+      experts[token * s.k + j] = best.expert;
+      weights[token * s.k + j] = best.p;
+    }
+  }
+  if (renormalize && lane == 0)
+    for (int64_t j = 0; j < s.k; ++j) weights[token * s.k + j] /= kept;
+}
+
+/// counts[block][expert]: choices of kThreads consecutive (token, j) that fell on the expert.
+__global__ void expert_counts_kernel(const int32_t* __restrict__ experts, int32_t* __restrict__ counts, int64_t n,
+                                     int n_experts) {
+  int32_t* count = dynamic_shared<int32_t>();
+  for (int e = static_cast<int>(threadIdx.x); e < n_experts; e += kThreads) count[e] = 0;
+  __syncthreads();
+  const int64_t i = int64_t{blockIdx.x} * kThreads + threadIdx.x;
+  if (i < n) atomicAdd(&count[experts[i]], 1);
+  __syncthreads();
+  for (int e = static_cast<int>(threadIdx.x); e < n_experts; e += kThreads)
+    counts[int64_t{blockIdx.x} * n_experts + e] = count[e];
+}
+
+/// One block. counts become those of earlier blocks; offsets [n_experts + 1]: where each expert's slots begin.
+__global__ void expert_offsets_kernel(int32_t* __restrict__ counts, int32_t* __restrict__ offsets, int64_t blocks,
+                                      int n_experts) {
+  for (int e = static_cast<int>(threadIdx.x); e < n_experts; e += kThreads) {
+    int32_t sum = 0;
+    for (int64_t b = 0; b < blocks; ++b) {
+      const int32_t count = counts[b * n_experts + e];
+      counts[b * n_experts + e] = sum;
+      sum += count;
+    }
+    offsets[e + 1] = sum;
+  }
+  __syncthreads();
+  if (threadIdx.x != 0) return;
+  offsets[0] = 0;
+  for (int e = 0; e < n_experts; ++e) offsets[e + 1] += offsets[e];
+}
+
+/// The slot of each choice: experts ascending, then choices in order, whatever the blocks do: a stable counting sort.
+__global__ void expert_slots_kernel(const int32_t* __restrict__ experts, const int32_t* __restrict__ earlier,
+                                    const int32_t* __restrict__ offsets, int64_t* __restrict__ token_of_slot,
+                                    int32_t* __restrict__ slot_of_choice, int64_t n, int64_t k, int n_experts) {
+  KVCAL_SHARED(int32_t, block, kThreads);
+  const int64_t i = int64_t{blockIdx.x} * kThreads + threadIdx.x;
+  const int32_t expert = i < n ? experts[i] : -1;
+  block[threadIdx.x] = expert;
+  __syncthreads();
+  if (i >= n) return;
+  int32_t slot = offsets[expert] + earlier[int64_t{blockIdx.x} * n_experts + expert];
+  for (unsigned before = 0; before < threadIdx.x; ++before) slot += block[before] == expert;
+  token_of_slot[slot] = i / k;
+  slot_of_choice[i] = slot;
+}
+
+/// y[token] = sum of weight * result over the token's slots, ascending: in order of the expert's index. A block per
+/// token; the order of its choices in shared memory.
+template <class T>
+__global__ void combine_experts_kernel(const float* __restrict__ results, const float* __restrict__ weights,
+                                       const int32_t* __restrict__ slots, T* __restrict__ y, int k, int64_t dim) {
+  int* order = dynamic_shared<int>();
+  slots += int64_t{blockIdx.x} * k;
+  weights += int64_t{blockIdx.x} * k;
+  for (int j = static_cast<int>(threadIdx.x); j < k; j += kThreads) {
+    int rank = 0;
+    for (int other = 0; other < k; ++other) rank += slots[other] < slots[j];
+    order[rank] = j;
+  }
+  __syncthreads();
+  for (int64_t c = threadIdx.x; c < dim; c += kThreads) {
+    float sum = 0.0f;
+    for (int i = 0; i < k; ++i) sum += weights[order[i]] * results[slots[order[i]] * dim + c];
+    y[int64_t{blockIdx.x} * dim + c] = narrow<T>(sum);
+  }
+}
+
+}  // namespace
+
+// ---------------------------------------------------------------- launchers
+
+void route_softmax(DType t, const void* logits, int32_t* experts, float* weights, const RoutingShape& shape,
+                   bool renormalize, cudaStream_t stream) {
+  const size_t shared = sizeof(float) * static_cast<size_t>(kRoutingWarps * shape.n_experts);
+  visit_activation(t, [&](auto tag) {
+    using T = decltype(tag);
+    launch(KVCAL_KERNEL(route_softmax_kernel<T>), dim3(n_blocks(shape.tokens, kRoutingWarps)),
+           dim3(kWarp, kRoutingWarps), shared, stream, static_cast<const T*>(logits), experts, weights, shape,
+           renormalize);
+  });
+}
+
+int64_t sort_blocks(const RoutingShape& shape) { return n_blocks(shape.tokens * shape.k, kThreads); }
+
+void sort_by_expert(const int32_t* experts, const ExpertSort& sort, const RoutingShape& shape, cudaStream_t stream) {
+  const int64_t n = shape.tokens * shape.k;
+  const auto n_experts = static_cast<int>(shape.n_experts);
+  const dim3 blocks(n_blocks(n, kThreads)), threads(kThreads);
+  launch(KVCAL_KERNEL(expert_counts_kernel), blocks, threads, sizeof(int32_t) * static_cast<size_t>(n_experts), stream,
+         experts, sort.counts, n, n_experts);
+  launch(KVCAL_KERNEL(expert_offsets_kernel), dim3(1), threads, 0, stream, sort.counts, sort.offsets,
+         sort_blocks(shape), n_experts);
+  launch(KVCAL_KERNEL(expert_slots_kernel), blocks, threads, 0, stream, experts, sort.counts, sort.offsets,
+         sort.token_of_slot, sort.slot_of_choice, n, shape.k, n_experts);
+}
+
+void combine_experts(DType t, const float* results, const float* weights, const int32_t* slots, void* y,
+                     const RoutingShape& shape, int64_t dim, cudaStream_t stream) {
+  visit_activation(t, [&](auto tag) {
+    using T = decltype(tag);
+    launch(KVCAL_KERNEL(combine_experts_kernel<T>), dim3(n_blocks(shape.tokens, 1)), dim3(kThreads),
+           sizeof(int) * static_cast<size_t>(shape.k), stream, results, weights, slots, static_cast<T*>(y),
+           static_cast<int>(shape.k), dim);
+  });
+}
+
+}  // namespace kvcal::cuda

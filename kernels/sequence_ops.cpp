@@ -1,0 +1,155 @@
+// The ops that look beyond a row: along a sequence, with the state it keeps, and across the rows of an expert.
+#include <algorithm>
+#include <vector>
+
+#include "kernels/cuda_backend.h"
+#include "kernels/kernels.h"
+
+namespace kvcal::cuda {
+namespace {
+
+int64_t longest(std::span<const Span> spans) {
+  int64_t n = 0;
+  for (const Span& s : spans) n = std::max(n, s.n_tokens);
+  return n;
+}
+
+}  // namespace
+
+// ---------------------------------------------------------------- attention
+
+/// Room for n more rows; capacity doubles when the first guess was too small.
+void CudaBackend::reserve(KvRows& rows, int64_t n, const Tensor& k, const Tensor& v) {
+  const int64_t needed = rows.n_tokens + n, capacity = rows.key ? rows.key.view.dim(0) : 0;
+  if (needed <= capacity) return;
+  const int64_t grown = capacity == 0 ? std::max(rows.max_tokens, needed) : std::max(2 * capacity, needed);
+  const auto grow = [&](Owned& old, const Tensor& like) {
+    const Owned fresh = allocate(with_first(like.shape, grown), like.dtype);
+    if (old) copy(fresh.view.data, old.view.data, old.view.rows(0, rows.n_tokens).bytes(), cudaMemcpyDeviceToDevice);
+    old = fresh;  // freeing waits for the device, so the copy has been made
+  };
+  grow(rows.key, k);
+  grow(rows.value, v);
+}
+
+void CudaBackend::append(KvRows& rows, const Span& span, const Tensor& k, const Tensor& v) {
+  reserve(rows, span.n_tokens, k, v);
+  const auto add_rows = [&](const Owned& to, const Tensor& from) {
+    const Tensor source = from.rows(span.row, span.n_tokens);
+    copy(to.view.rows(rows.n_tokens, span.n_tokens).data, data_of(source), source.bytes(), cudaMemcpyDeviceToDevice);
+  };
+  add_rows(rows.key, k);
+  add_rows(rows.value, v);
+  rows.n_tokens += span.n_tokens;
+}
+
+Tensor CudaBackend::do_attention(const Tensor& q, const Tensor& k, const Tensor& v, std::span<const Span> spans,
+                                 std::span<KvRows* const> rows, const AttentionSpec& spec) {
+  const Tensor y = activation({q.dim(0), q.dim(1) * v.dim(2)});
+  std::vector<AttentionSpan> device_spans;
+  for (size_t i = 0; i < spans.size(); ++i) {
+    const Span& s = spans[i];
+    if (rows[i]) append(*rows[i], s, k, v);
+    if (s.n_tokens == 0) continue;
+    const bool kept = rows[i] != nullptr;
+    device_spans.push_back({s.row, s.n_tokens, s.first_position,
+                            data_of(kept ? rows[i]->key.view : k.rows(s.row, s.n_tokens)),
+                            data_of(kept ? rows[i]->value.view : v.rows(s.row, s.n_tokens))});
+  }
+  const AttentionShape shape{static_cast<int64_t>(device_spans.size()),
+                             longest(spans),
+                             q.dim(1),
+                             k.dim(1),
+                             q.dim(2),
+                             v.dim(2),
+                             spec.window,
+                             spec.scale};
+  cuda::attention(q.dtype, data_of(q), y.data, device_copy(device_spans), shape, stream_.get());
+  return y;
+}
+
+// ---------------------------------------------------------------- convolution and delta rule
+
+Tensor CudaBackend::do_causal_conv_silu(const Tensor& x, const Tensor& w, std::span<const Span> spans,
+                                        std::span<ConvState* const> states) {
+  const Tensor y = activation(x.shape);
+  const int64_t channels = x.dim(1), kernel = w.dim(1);
+  std::vector<ConvSpan> device_spans;
+  std::vector<Owned> next(spans.size());
+  for (size_t i = 0; i < spans.size(); ++i) {
+    if (spans[i].n_tokens == 0) continue;
+    const ConvState* state = states[i];
+    if (state) next[i] = allocate({kernel - 1, channels}, x.dtype);
+    device_spans.push_back({spans[i].row, spans[i].n_tokens,
+                            state && state->window ? data_of(state->window.view) : nullptr,
+                            state ? data_of(next[i].view) : nullptr});
+  }
+  cuda::causal_conv_silu(x.dtype, data_of(x), data_as<float>(w), y.data, device_copy(device_spans),
+                         {static_cast<int64_t>(device_spans.size()), longest(spans), channels, kernel}, stream_.get());
+  for (size_t i = 0; i < spans.size(); ++i)
+    if (next[i]) states[i]->window = next[i];
+  return y;
+}
+
+Tensor CudaBackend::do_gated_delta_rule(const Tensor& q, const Tensor& k, const Tensor& v, const DeltaGates& gates,
+                                        std::span<const Span> spans, std::span<DeltaState* const> states) {
+  const Tensor y = activation(v.shape);
+  const int64_t n_value_heads = v.dim(1), dk = q.dim(2), dv = v.dim(2);
+  std::vector<DeltaSpan> device_spans;
+  for (size_t i = 0; i < spans.size(); ++i) {
+    if (states[i] && !states[i]->s) states[i]->s = allocate({n_value_heads, dk, dv}, DType::F32);
+    if (spans[i].n_tokens == 0) continue;
+    device_spans.push_back({spans[i].row, spans[i].n_tokens, spans[i].first_position,
+                            states[i] ? data_as<float>(states[i]->s.view) : nullptr});
+  }
+  cuda::gated_delta_rule(
+      q.dtype, {data_of(q), data_of(k), data_of(v), data_as<float>(gates.g), data_as<float>(gates.beta), y.data},
+      device_copy(device_spans), {static_cast<int64_t>(device_spans.size()), q.dim(1), n_value_heads, dk, dv},
+      shared_limit_, stream_.get());
+  return y;
+}
+
+// ---------------------------------------------------------------- experts
+
+Routing CudaBackend::do_route_softmax(const Tensor& logits, int64_t k, bool renormalize) {
+  const int64_t tokens = logits.dim(0);
+  const Routing r{temporary({tokens, k}, DType::I32), temporary({tokens, k}, DType::F32)};
+  cuda::route_softmax(logits.dtype, data_of(logits), data_as<int32_t>(r.experts), data_as<float>(r.weights),
+                      {tokens, logits.dim(1), k}, renormalize, stream_.get());
+  return r;
+}
+
+Tensor CudaBackend::do_experts_swiglu(const Tensor& x, const Routing& routing, std::span<const SwigluWeights> experts) {
+  const RoutingShape shape{x.dim(0), static_cast<int64_t>(experts.size()), routing.experts.dim(1)};
+  const int64_t slots = shape.tokens * shape.k, dim = x.dim(1), ffn = experts[0].gate.out;
+  const Tensor y = activation(x.shape);
+  if (slots == 0) return y;
+  const Tensor offsets = temporary({shape.n_experts + 1}, DType::I32), tokens = temporary({slots}, DType::I64),
+               slot_of_choice = temporary({slots}, DType::I32);
+  const ExpertSort sort{data_as<int32_t>(temporary({sort_blocks(shape), shape.n_experts}, DType::I32)),
+                        data_as<int32_t>(offsets), data_as<int64_t>(tokens), data_as<int32_t>(slot_of_choice)};
+  sort_by_expert(data_as<int32_t>(routing.experts), sort, shape, stream_.get());
+  const Tensor rows = activation({slots, dim}), gate = activation({slots, ffn}), up = activation({slots, ffn}),
+               hidden = activation({slots, ffn}), results = temporary({slots, dim}, DType::F32);
+  cuda::take_rows(data_of(x), rows.data, sort.token_of_slot, slots, static_cast<int64_t>(x.bytes()) / x.dim(0),
+                  stream_.get());
+
+  std::vector<int32_t> first(experts.size() + 1);  // the products' extents have to be known here
+  download(offsets, {first.data(), offsets.shape, DType::I32});
+  const auto multiply = [&](const Tensor& from, Linear SwigluWeights::*weight, const Tensor& to) {
+    for (size_t e = 0; e < experts.size(); ++e) {
+      const auto& w = *static_cast<const Owned*>((experts[e].*weight).packed.get());
+      const int64_t n = first[e + 1] - first[e];
+      if (n > 0) gemm_->multiply(from.rows(first[e], n), w.view, nullptr, to.rows(first[e], n), stream_.get());
+    }
+  };
+  multiply(rows, &SwigluWeights::gate, gate);
+  multiply(rows, &SwigluWeights::up, up);
+  cuda::silu_mul(x.dtype, gate.data, up.data, hidden.data, hidden.elements(), stream_.get());
+  multiply(hidden, &SwigluWeights::down, results);
+  combine_experts(x.dtype, data_as<float>(results), data_as<float>(routing.weights), sort.slot_of_choice, y.data, shape,
+                  dim, stream_.get());
+  return y;
+}
+
+}  // namespace kvcal::cuda

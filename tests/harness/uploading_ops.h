@@ -1,0 +1,61 @@
+// Takes tensors of host memory where a backend wants its own: uploads them first. Results stay where they are.
+#pragma once
+
+#include "harness/forwarding_ops.h"
+
+namespace kvcal {
+
+class UploadingOps : public ForwardingOps {
+ public:
+  using ForwardingOps::ForwardingOps;
+
+ protected:
+  Tensor do_linear(const Tensor& x, const Linear& w) override { return ForwardingOps::do_linear(up(x), w); }
+  Tensor do_rms_norm(const Tensor& x, const Tensor& g, float eps) override {
+    return ForwardingOps::do_rms_norm(up(x), up(g), eps);
+  }
+  Tensor do_add(const Tensor& x, const Tensor& y) override { return ForwardingOps::do_add(up(x), up(y)); }
+  Tensor do_silu_mul(const Tensor& g, const Tensor& u) override { return ForwardingOps::do_silu_mul(up(g), up(u)); }
+  Tensor do_sigmoid_mul(const Tensor& x, const Tensor& g) override {
+    return ForwardingOps::do_sigmoid_mul(up(x), up(g));
+  }
+  Tensor do_columns(const Tensor& x, int64_t from, int64_t n) override {
+    return ForwardingOps::do_columns(up(x), from, n);
+  }
+  Tensor do_take_rows(const Tensor& x, std::span<const int64_t> rows) override {
+    return ForwardingOps::do_take_rows(up(x), rows);
+  }
+  Tensor do_rope(const Tensor& x, const Tensor& t, const RopeSpec& s) override {
+    return ForwardingOps::do_rope(up(x), up(t), s);
+  }
+  Tensor do_attention(const Tensor& q, const Tensor& k, const Tensor& v, std::span<const Span> spans,
+                      std::span<KvRows* const> rows, const AttentionSpec& spec) override {
+    return ForwardingOps::do_attention(up(q), up(k), up(v), spans, rows, spec);
+  }
+  Tensor do_causal_conv_silu(const Tensor& x, const Tensor& w, std::span<const Span> spans,
+                             std::span<ConvState* const> states) override {
+    return ForwardingOps::do_causal_conv_silu(up(x), up(w), spans, states);
+  }
+  Tensor do_l2_norm(const Tensor& x, float eps) override { return ForwardingOps::do_l2_norm(up(x), eps); }
+  DeltaGates do_delta_gates(const Tensor& a, const Tensor& b, const Tensor& l, const Tensor& d) override {
+    return ForwardingOps::do_delta_gates(up(a), up(b), up(l), up(d));
+  }
+  Tensor do_gated_delta_rule(const Tensor& q, const Tensor& k, const Tensor& v, const DeltaGates& gates,
+                             std::span<const Span> spans, std::span<DeltaState* const> states) override {
+    return ForwardingOps::do_gated_delta_rule(up(q), up(k), up(v), {up(gates.g), up(gates.beta)}, spans, states);
+  }
+  Tensor do_gated_rms_norm(const Tensor& x, const Tensor& z, const Tensor& g, float eps, GateActivation act) override {
+    return ForwardingOps::do_gated_rms_norm(up(x), up(z), up(g), eps, act);
+  }
+  Routing do_route_softmax(const Tensor& l, int64_t k, bool r) override {
+    return ForwardingOps::do_route_softmax(up(l), k, r);
+  }
+  Tensor do_experts_swiglu(const Tensor& x, const Routing& r, std::span<const SwigluWeights> e) override {
+    return ForwardingOps::do_experts_swiglu(up(x), {up(r.experts), up(r.weights)}, e);
+  }
+
+ private:
+  Tensor up(const Tensor& t) { return t.device == Device::Host ? upload(t) : t; }
+};
+
+}  // namespace kvcal

@@ -1,0 +1,109 @@
+// A sequence in several calls, each beside another sequence, against the same sequence in one call: what is kept of
+// keys, values, convolution windows and recurrent states.
+#include <functional>
+
+#include "parity/op_fixture.h"
+
+namespace kvcal::test {
+namespace {
+
+constexpr int64_t kTokens = 150, kOther = 21;
+
+/// One call: rows of the other sequence, then rows [from, from + n) of the sequence.
+struct Call {
+  int64_t from, n;
+  std::vector<Span> spans() const { return {{0, kOther, 0}, {kOther, n, from}}; }
+
+  /// x [kOther + kTokens, ..] -> the rows of this call.
+  Values rows(const Values& x) const {
+    const Shape& s = x.tensor().shape;
+    const int64_t width = x.tensor().elements() / s[0];
+    std::vector<double> picked(x.real.begin(), x.real.begin() + kOther * width);
+    const auto first = x.real.begin() + (kOther + from) * width;
+    picked.insert(picked.end(), first, first + n * width);
+    return values(s.rank() == 2 ? Shape{kOther + n, s[1]} : Shape{kOther + n, s[1], s[2]}, x.tensor().dtype, picked);
+  }
+};
+
+using Op = std::function<Tensor(const Call&)>;
+
+/// The sequence's own rows of the results of all calls, one after the other.
+std::vector<double> results(const std::vector<Call>& calls, const Op& op) {
+  std::vector<double> all;
+  for (const Call& c : calls) {
+    const std::vector<double> y = read(op(c));
+    all.insert(all.end(), y.begin() + static_cast<ptrdiff_t>(y.size()) / (kOther + c.n) * kOther, y.end());
+  }
+  return all;
+}
+
+/// An input that the calls of an op share.
+std::shared_ptr<const Values> input(const Shape& shape, DType dtype, uint32_t seed, double sigma = 1.0) {
+  return std::make_shared<const Values>(random_values(shape, dtype, seed, Fill::Normal, sigma));
+}
+
+/// make(op) gives the op with fresh states.
+void expect_continues(const char* what, Precision p, const std::function<Op(Ops&)>& make) {
+  const auto op = backend(p);
+  const std::vector<double> whole = results({{0, kTokens}}, make(*op));
+  const std::vector<std::vector<Call>> cuts = {{{0, 64}, {64, 64}, {128, 22}}, {{0, 1}, {1, 2}, {3, 70}, {73, 77}}};
+  for (const auto& calls : cuts) {
+    op->end_batch();
+    // Cuts off the multiples of 64 change the order of sums (design, Contract of a block).
+    expect_close(what, results(calls, make(*op)), whole, {p == Precision::BF16 ? 0x1p-7 : 1e-5, 1e-5});
+  }
+}
+
+TEST(Continuation, Attention) {
+  for (const Precision p : {Precision::F32, Precision::BF16})
+    for (const int64_t window : {0, 40})
+      expect_continues("attention", p, [&](Ops& op) -> Op {
+        const DType t = op.activation_dtype();
+        const auto q = input({kOther + kTokens, 4, 24}, t, 1), k = input({kOther + kTokens, 2, 24}, t, 2),
+                   v = input({kOther + kTokens, 2, 16}, t, 3);
+        const auto kept = std::make_shared<KvRows>();
+        return [=, &op](const Call& c) {
+          KvRows* const rows[] = {nullptr, kept.get()};  // max_tokens is not given: the room has to grow
+          return op.attention(c.rows(*q), c.rows(*k), c.rows(*v), c.spans(), rows, {0.2f, window});
+        };
+      });
+}
+
+TEST(Continuation, Convolution) {
+  for (const Precision p : {Precision::F32, Precision::BF16})
+    expect_continues("convolution", p, [](Ops& op) -> Op {
+      const auto x = input({kOther + kTokens, 130}, op.activation_dtype(), 1);
+      const Owned w = op.load_f32(random_values({130, 4}, DType::F32, 2));
+      const auto kept = std::make_shared<ConvState>();
+      return [=, &op](const Call& c) {
+        ConvState* const states[] = {nullptr, kept.get()};
+        return op.causal_conv_silu(c.rows(*x), w, c.spans(), states);
+      };
+    });
+}
+
+TEST(Continuation, DeltaRule) {
+  for (const Precision p : {Precision::F32, Precision::BF16})
+    expect_continues("delta rule", p, [](Ops& op) -> Op {
+      const DType t = op.activation_dtype();
+      const auto q = input({kOther + kTokens, 1, 16}, t, 1, 0.2), k = input({kOther + kTokens, 1, 16}, t, 2, 0.2),
+                 v = input({kOther + kTokens, 2, 20}, t, 3);
+      std::vector<double> decay, strength;
+      for (int64_t i = 0; i < (kOther + kTokens) * 2; ++i) {
+        decay.push_back(-0.02 * static_cast<double>(i % 7));
+        strength.push_back(0.1 + 0.1 * static_cast<double>(i % 9));
+      }
+      const Shape per_head{kOther + kTokens, 2};
+      const auto g = std::make_shared<const Values>(values(per_head, DType::F32, decay)),
+                 beta = std::make_shared<const Values>(values(per_head, DType::F32, strength));
+      const auto kept = std::make_shared<DeltaState>();
+      return [=, &op](const Call& c) {
+        DeltaState* const states[] = {nullptr, kept.get()};
+        const Values gate = c.rows(*g), rate = c.rows(*beta);
+        return op.gated_delta_rule(c.rows(*q), c.rows(*k), c.rows(*v), {gate, rate}, c.spans(), states);
+      };
+    });
+}
+
+}  // namespace
+}  // namespace kvcal::test

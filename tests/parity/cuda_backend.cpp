@@ -1,0 +1,83 @@
+// The CUDA backend, its kernels running in the emulator, as what the parity tests test.
+//
+// Every test runs with the threads of a block ascending, descending and shuffled: KVCAL_EMULATOR_ORDER says which. A
+// whole run must have launched every kernel of kernels/.
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <regex>
+#include <set>
+
+#include "emulator/emulator.h"
+#include "harness/uploading_ops.h"
+#include "kernels/cuda_ops.h"
+#include "parity/emulated_gemm.h"
+#include "parity/op_fixture.h"
+
+namespace kvcal::test {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// Names of the __global__ functions in the sources of kernels/.
+std::set<std::string> kernels_of_the_tree() {
+  static const std::regex definition(R"(__global__[^;{]*?(\w+_kernel)\s*\()");
+  std::set<std::string> names;
+  for (const auto& entry : fs::directory_iterator(KVCAL_SOURCE_DIR "/kernels")) {
+    if (entry.path().extension() != ".cu") continue;
+    std::ifstream in(entry.path());
+    const std::string text{std::istreambuf_iterator<char>(in), {}};
+    for (auto it = std::sregex_iterator(text.begin(), text.end(), definition); it != std::sregex_iterator(); ++it)
+      names.insert((*it)[1]);
+  }
+  return names;
+}
+
+class Emulation : public testing::Environment {
+ public:
+  void SetUp() override {
+    const char* name = std::getenv("KVCAL_EMULATOR_ORDER");
+    const std::string order = name ? name : "ascending";
+    if (order == "descending")
+      emulator::set_order(emulator::Order::Descending);
+    else if (order == "shuffled")
+      emulator::set_order(emulator::Order::Shuffled);
+    else
+      ASSERT_EQ(order, "ascending") << "KVCAL_EMULATOR_ORDER is ascending, descending or shuffled";
+  }
+
+  void TearDown() override {
+    if (GTEST_FLAG_GET(filter) != "*") return;
+    std::set<std::string> launched;
+    for (const auto& [name, n] : emulator::launches()) launched.insert(name.substr(0, name.find('<')));
+    const std::set<std::string> defined = kernels_of_the_tree();
+    EXPECT_GE(defined.size(), 10U);
+    for (const std::string& name : defined) EXPECT_TRUE(launched.contains(name)) << name << " was never launched";
+  }
+};
+
+const testing::Environment* const kEmulation = testing::AddGlobalTestEnvironment(new Emulation);
+
+/// Owns the backend it passes calls on to.
+class OwningOps final : public UploadingOps {
+ public:
+  explicit OwningOps(std::unique_ptr<Ops> inner) : UploadingOps(*inner), owned_(std::move(inner)) {}
+
+ private:
+  std::unique_ptr<Ops> owned_;
+};
+
+}  // namespace
+
+std::unique_ptr<Ops> backend(Precision precision) {
+  return std::make_unique<OwningOps>(make_cuda_ops({precision, 0, true}, std::make_unique<EmulatedGemm>()));
+}
+
+Storage on_host(const Tensor& t) {
+  Storage copy(t.shape, t.dtype);  // device memory of the emulator is host memory
+  if (t.bytes() > 0) std::memcpy(copy.tensor().data, t.data, t.bytes());
+  return copy;
+}
+
+}  // namespace kvcal::test
