@@ -2,7 +2,7 @@
 JOBS := $(shell sh .ci/jobs.sh)
 SOURCES = find apps lib kernels tests \( -name '*.cpp' -o -name '*.h' -o -name '*.cu' -o -name '*.cuh' \) -type f
 
-.PHONY: help packages build demo test test-text-reference format format-check asan tsan fuzz clean
+.PHONY: help packages build demo test test-text-reference format format-check asan tsan fuzz cuda-compile clean
 
 help:
 	@echo 'make demo          install what is missing, build, calibrate the two demo models'
@@ -12,6 +12,7 @@ help:
 	@echo 'make asan, tsan    unit and parity tests, fuzz corpora, under sanitizers'
 	@echo 'make fuzz          build the fuzz programs with clang, run each for FUZZ_SECONDS (60)'
 	@echo 'make test-text-reference  compare tokenizers and templates with the Python libraries on generated input'
+	@echo 'make cuda-compile  compile the CUDA kernels with nvcc for all architectures (CUDA_ARCHS="sm_90a" for one)'
 	@echo 'make format        format all sources; format-check only says which differ'
 	@echo 'make clean         remove build/'
 
@@ -60,6 +61,9 @@ fuzz:
 	@test -f build/fuzz/build.ninja || cmake --preset fuzz
 	@cmake --build --preset fuzz --parallel $(JOBS) --target fuzzers
 	@sh .ci/fuzz.sh $(FUZZ_SECONDS)
+
+cuda-compile:
+	@sh .ci/cuda_compile.sh $(CUDA_ARCHS)
 
 format:
 	@$(SOURCES) -print0 | xargs -0 clang-format -i
