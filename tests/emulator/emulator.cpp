@@ -95,30 +95,29 @@ void start_fiber(Fiber& fiber, size_t i, const Extent& block) {
   makecontext(&fiber.context, fiber_main, 0);
 }
 
-/// Completes the warp operations whose lanes have all arrived; whether there was one.
-bool release_warps(Block& b) {
+/// Completes the operations of one warp whose lanes have all arrived; whether there was one.
+bool release_warp(Block& b, size_t first) {
   bool released = false;
-  for (size_t first = 0; first < b.n_threads; first += kWarp)
-    for (size_t lane = 0; lane < kWarp && first + lane < b.n_threads; ++lane) {
-      if (b.fibers[first + lane].state != State::AtWarp) continue;
-      const unsigned mask = b.fibers[first + lane].mask;
-      bool complete = true;
-      for (size_t l = 0; l < kWarp; ++l) {
-        if (!(mask >> l & 1)) continue;
-        if (first + l >= b.n_threads || b.fibers[first + l].state == State::Done)
-          throw std::logic_error("a warp operation waits for lane " + std::to_string(l) + ", which has ended");
-        complete &= b.fibers[first + l].state == State::AtWarp && b.fibers[first + l].mask == mask;
-      }
-      if (!complete) continue;
-      for (size_t l = 0; l < kWarp; ++l) {
-        if (!(mask >> l & 1)) continue;
-        Fiber& f = b.fibers[first + l];
-        f.result = f.payload;
-        f.result_mask = mask;
-        f.state = State::Ready;
-      }
-      released = true;
+  for (size_t lane = 0; lane < kWarp && first + lane < b.n_threads; ++lane) {
+    if (b.fibers[first + lane].state != State::AtWarp) continue;
+    const unsigned mask = b.fibers[first + lane].mask;
+    bool complete = true;
+    for (size_t l = 0; l < kWarp; ++l) {
+      if (!(mask >> l & 1)) continue;
+      if (first + l >= b.n_threads || b.fibers[first + l].state == State::Done)
+        throw std::logic_error("a warp operation waits for lane " + std::to_string(l) + ", which has ended");
+      complete &= b.fibers[first + l].state == State::AtWarp && b.fibers[first + l].mask == mask;
     }
+    if (!complete) continue;
+    for (size_t l = 0; l < kWarp; ++l) {
+      if (!(mask >> l & 1)) continue;
+      Fiber& f = b.fibers[first + l];
+      f.result = f.payload;
+      f.result_mask = mask;
+      f.state = State::Ready;
+    }
+    released = true;
+  }
   return released;
 }
 
@@ -132,21 +131,32 @@ void release_barrier(Block& b) {
   for (size_t i = 0; i < b.n_threads; ++i) b.fibers[i].state = State::Ready;
 }
 
-void run_block(Block& b) {
-  std::vector<size_t> turns(b.n_threads);
-  std::iota(turns.begin(), turns.end(), size_t{0});
-  if (g_order == Order::Descending) std::reverse(turns.begin(), turns.end());
-  for (;;) {
-    if (g_order == Order::Shuffled) std::shuffle(turns.begin(), turns.end(), g_random);
-    for (const size_t i : turns) {
-      if (b.fibers[i].state != State::Ready) continue;
-      b.current = i;
-      swapcontext(&b.scheduler, &b.fibers[i].context);
+std::vector<size_t> turns(size_t n) {
+  std::vector<size_t> order(n);
+  std::iota(order.begin(), order.end(), size_t{0});
+  if (g_order == Order::Descending) std::reverse(order.begin(), order.end());
+  if (g_order == Order::Shuffled) std::shuffle(order.begin(), order.end(), g_random);
+  return order;
+}
+
+/// Lets a warp go on for as long as it can without the others: a warp operation is no barrier of the block.
+void run_warp(Block& b, size_t first) {
+  do {
+    for (const size_t lane : turns(std::min(kWarp, b.n_threads - first))) {
+      if (b.fibers[first + lane].state != State::Ready) continue;
+      b.current = first + lane;
+      swapcontext(&b.scheduler, &b.fibers[b.current].context);
       if (b.error) std::rethrow_exception(b.error);
     }
+  } while (release_warp(b, first));
+}
+
+void run_block(Block& b) {
+  for (;;) {
+    for (const size_t warp : turns((b.n_threads + kWarp - 1) / kWarp)) run_warp(b, warp * kWarp);
     const auto done = [](const Fiber& f) { return f.state == State::Done; };
     if (std::all_of(b.fibers.begin(), b.fibers.begin() + static_cast<ptrdiff_t>(b.n_threads), done)) return;
-    if (!release_warps(b)) release_barrier(b);
+    release_barrier(b);
   }
 }
 

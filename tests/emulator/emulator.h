@@ -1,11 +1,11 @@
 // Runs CUDA kernels on the CPU, so that the same source is tested where there is no GPU.
 //
-// The threads of a block are fibers (ucontext); blocks run one after the other. The scheduler goes through the threads
-// of a block in a given order and lets each run until it waits: for __syncthreads(), or for the other lanes of a warp
-// operation. So a thread never sees what a later one has written unless a barrier lies between, and with the orders
-// ascending, descending and shuffled a missing barrier shows in at least one. Shared memory holds NaN patterns when a
-// block begins. What only hardware has is not here: no races inside a warp between two barriers, no timing; racecheck
-// on a GPU stays the judge.
+// The threads of a block are fibers (ucontext); blocks run one after the other. The scheduler goes through the warps of
+// a block in a given order and lets each run as far as it gets without the others: to __syncthreads() or its end; in
+// it, each lane to the next warp operation. So a thread never sees what a later one has written unless a barrier lies
+// between, and with the orders ascending, descending and shuffled a missing barrier shows in at least one. Shared
+// memory holds NaN patterns when a block begins. What only hardware has is not here: no races inside a warp between two
+// barriers, no timing; racecheck on a GPU stays the judge.
 #pragma once
 
 #include <array>

@@ -64,6 +64,28 @@ TEST(Emulator, AMissingBarrierShowsInSomeOrder) {
   emulator::set_order(Order::Ascending);
 }
 
+/// Each warp reads what the next one writes; a warp operation between is no barrier.
+template <bool barrier>
+void next_warp_kernel(float* out) {
+  KVCAL_SHARED(float, value, kThreads);
+  value[threadIdx.x] = 1.0f;
+  const float ones = warp_reduce(1.0f, Sum());
+  if (barrier) __syncthreads();
+  out[threadIdx.x] = ones * value[(threadIdx.x + kWarp) % kThreads];
+}
+
+TEST(Emulator, AWarpOperationIsNoBarrier) {
+  in_every_order([] {
+    const auto right = [](auto kernel) {
+      std::vector<float> out(kThreads);
+      launch(kernel, dim3(1), dim3(kThreads), 0, nullptr, out.data());
+      return out == std::vector<float>(kThreads, 32.0f);
+    };
+    EXPECT_TRUE(right(KVCAL_KERNEL(next_warp_kernel<true>)));
+    EXPECT_FALSE(right(KVCAL_KERNEL(next_warp_kernel<false>)));
+  });
+}
+
 /// Writes one slot per block, reads what the block before may have left.
 void stale_kernel(float* out) {
   KVCAL_SHARED(float, slot, 1);
