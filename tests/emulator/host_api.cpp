@@ -57,7 +57,9 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
 cudaError_t cudaStreamSynchronize(cudaStream_t) { return cudaSuccess; }
 
 cudaError_t cudaMalloc(void** pointer, size_t bytes) {
-  constexpr size_t kAlignment = 256;  // as CUDA promises
+  constexpr size_t kAlignment = 256;                 // as CUDA promises
+  constexpr size_t kDeviceMemory = size_t{8} << 30;  // more than tests need
+  if (bytes > kDeviceMemory) return cudaErrorMemoryAllocation;
   *pointer = std::aligned_alloc(kAlignment, (bytes + kAlignment - 1) / kAlignment * kAlignment);
   if (!*pointer) return cudaErrorMemoryAllocation;
   std::memset(*pointer, emulator::kPoison, bytes);
