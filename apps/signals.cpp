@@ -3,6 +3,7 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <string_view>
 
 #include "base/atomic_file.h"
@@ -15,6 +16,10 @@ namespace {
 
 [[noreturn]] void end_in_signal_handler(Exit exit, std::string_view before, std::string_view name,
                                         std::string_view after) {
+  // Several threads may meet the same lost page at once: the first one speaks for all. No handler interrupts another
+  // on its thread (they block all signals), so whoever waits here is not in the first one's way.
+  static std::atomic_flag ending;
+  while (ending.test_and_set()) pause();
   unlink_temporaries_in_signal_handler();
   end_status_line_in_signal_handler();
   for (const std::string_view part : {before, name, after})
@@ -48,7 +53,7 @@ extern "C" void page_lost_in_signal_handler(int number, siginfo_t* info, void*) 
 void handle(int number, void (*handler)(int)) {
   struct sigaction action {};
   action.sa_handler = handler;
-  sigemptyset(&action.sa_mask);
+  sigfillset(&action.sa_mask);
   sigaction(number, &action, nullptr);
 }
 
@@ -62,7 +67,7 @@ void handle_signals() {
   struct sigaction lost {};
   lost.sa_sigaction = page_lost_in_signal_handler;
   lost.sa_flags = SA_SIGINFO;
-  sigemptyset(&lost.sa_mask);
+  sigfillset(&lost.sa_mask);
   sigaction(SIGBUS, &lost, nullptr);
   // nohup asks to survive the terminal.
   struct sigaction inherited {};
