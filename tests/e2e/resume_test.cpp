@@ -8,54 +8,24 @@
 
 #include "artifact/make_artifact.h"
 #include "base/read_file.h"
-#include "calibration.h"
+#include "e2e/runs.h"
 #include "stats/statistics_file.h"
 
 namespace kvcal {
 namespace {
 
-namespace fs = std::filesystem;
-
-class Scratch {
- public:
-  Scratch() {
-    std::string name = (fs::temp_directory_path() / "kvcal-resume-XXXXXX").string();
-    if (!mkdtemp(name.data())) throw std::runtime_error("no scratch folder");
-    path_ = name;
-  }
-  ~Scratch() { fs::remove_all(path_); }
-  const fs::path& path() const { return path_; }
-
- private:
-  fs::path path_;
-};
-
 struct Stopped {};
 
-std::vector<PromptTokens> some_prompts() {
-  std::vector<PromptTokens> prompts;
-  uint32_t x = 1;
-  for (const int64_t length : {1, 40, 300, 17}) {
-    PromptTokens p{"p" + std::to_string(length), {}, 1};
-    for (int64_t t = 0; t < length; ++t) {
-      x = x * 1664525u + 1013904223u;
-      p.ids.push_back(static_cast<int32_t>((x >> 8) % 60));
-    }
-    prompts.push_back(p);
-  }
-  return prompts;
-}
+std::vector<PromptTokens> some_prompts() { return prompts_of({1, 40, 300, 17}, 60); }
 
 class Resume : public testing::TestWithParam<const char*> {
  protected:
-  fs::path model() const { return fs::path(KVCAL_SOURCE_DIR) / "tests/arch/golden" / GetParam(); }
+  fs::path model() const { return source("tests/arch/golden") / GetParam(); }
   fs::path folder() const { return scratch_.path() / "out.json.kvcal-resume"; }
   fs::path slot(const char* name) const { return folder() / name; }
 
   CalibrationOptions options() const {
-    CalibrationOptions o;
-    o.quiet = true;
-    o.prompts_sha256 = std::string(64, '0');
+    CalibrationOptions o = quiet();
     o.chunk_tokens = 256;
     o.threads = 1;
     o.resume = folder();
