@@ -10,7 +10,7 @@
 #include "kernels/device/reduce.cuh"
 #include "kernels/kernels.h"
 #include "kernels/runtime/launch.h"
-#include "kernels/runtime/visit.h"
+#include "ops/visit_activation.h"
 
 namespace kvcal::cuda {
 namespace {

@@ -10,6 +10,7 @@
 #include "ops/cpu/cpu_ops.h"
 #include "ops/cpu/panel_product.h"
 #include "ops/ops.h"
+#include "ops/visit_activation.h"
 #include "tensor/arena.h"
 
 namespace kvcal::cpu {
@@ -39,15 +40,6 @@ struct RowPanel {
 /// x [rows, in] times rows [n0, n0 + n) of W, in scratch: F32 [panel, n], of which the first `n` rows count.
 const float* multiply_panel(const void* x, DType dtype, const RowPanel& rows, const PackedWeight& w, int64_t n_block,
                             Arena& scratch);
-
-/// Calls f with a value of the element type of activations: float or bf16.
-template <class F>
-void visit_activation(DType dtype, F&& f) {
-  if (dtype == DType::BF16)
-    f(bf16{});
-  else
-    f(float{});
-}
 
 class CpuBackend final : public Ops {
  public:
