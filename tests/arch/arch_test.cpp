@@ -1,9 +1,10 @@
 // Every architecture against the reference framework: Q, K, V per head, whole tensors of one layer, the residual stream
-// after every layer, last-position logits; in f32 and in bf16.
+// after every layer, last-position logits; in f32 and in bf16. On the backend of arch/backend.h.
 #include <gtest/gtest.h>
 
 #include <numeric>
 
+#include "arch/backend.h"
 #include "arch/golden.h"
 #include "harness/compare.h"
 #include "harness/loaded_model.h"
@@ -19,6 +20,14 @@ struct Site3 {
 };
 constexpr Site3 kSites[] = {{"key", Site::Key}, {"value", Site::Value}, {"query", Site::Query}};
 
+std::vector<float> values_of(Ops& op, const Tensor& t) {
+  const Storage host(t.shape, t.dtype);
+  op.download(t, host.tensor());
+  std::vector<float> values(static_cast<size_t>(t.elements()));
+  convert_to_float(t.dtype, host.tensor().data, values.data(), values.size());
+  return values;
+}
+
 class LastLogits final : public LogitsSink {
  public:
   std::map<int64_t, std::vector<float>> logits;  // by sequence
@@ -28,9 +37,7 @@ class LastLogits final : public LogitsSink {
       if (s.span.first_position + s.span.n_tokens != s.sequence_tokens) continue;
       const int64_t row = s.span.row + s.span.n_tokens - 1;
       const Tensor y = head.forward(op, op.take_rows(x, std::span<const int64_t>(&row, 1)));
-      std::vector<float>& out = logits[s.sequence];
-      out.resize(static_cast<size_t>(y.elements()));
-      convert_to_float(y.dtype, y.data, out.data(), out.size());
+      logits[s.sequence] = values_of(op, y);
     }
   }
 };
@@ -67,7 +74,7 @@ class ArchTest : public ::testing::TestWithParam<std::string> {
   };
 
   void run(Precision precision, Result& result) {
-    LoadedModel m(golden_.folder, {precision, 2, true});
+    LoadedModel m(golden_.folder, backend(precision));
     const auto prompts = prompts_of(golden_.sequences());
     const auto sequences = singles(prompts);
     Runner runner(*m.model, *m.ops, m.weights, 256);
@@ -138,7 +145,7 @@ TEST_P(ArchTest, bf16_matches_the_reference) {
 }
 
 TEST_P(ArchTest, residual_stream_matches_after_every_layer) {
-  LoadedModel m(golden_.folder, {Precision::F32, 1, true});
+  LoadedModel m(golden_.folder, backend(Precision::F32));
   const auto ids = golden_.sequences().at(golden_.json.at("full_sequence").get<size_t>());
   const auto prompts = prompts_of({ids});
   const auto sequences = singles(prompts);
@@ -149,8 +156,8 @@ TEST_P(ArchTest, residual_stream_matches_after_every_layer) {
   for (const LayerSpec& layer : m.model->spec().layers) {
     LayerStates states;
     x = m.model->load_block(layer.index, *m.ops, m.weights.text)->forward(*m.ops, x, batch, states, tap, Tail::Full);
-    EXPECT_TRUE(close(std::span(x.as<float>(), static_cast<size_t>(x.elements())),
-                      golden_.tensor("f32.hidden." + std::to_string(layer.index)), tolerance::kF32Rms))
+    EXPECT_TRUE(
+        close(values_of(*m.ops, x), golden_.tensor("f32.hidden." + std::to_string(layer.index)), tolerance::kF32Rms))
         << "after layer " << layer.index;
   }
 }

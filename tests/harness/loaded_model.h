@@ -1,4 +1,4 @@
-// A checkpoint opened as the program opens it, with a CPU backend.
+// A checkpoint opened as the program opens it, with a backend.
 #pragma once
 
 #include <memory>
@@ -19,10 +19,12 @@ struct LoadedModel {
   std::unique_ptr<Ops> ops;
 
   LoadedModel(const std::filesystem::path& folder, const CpuOptions& options)
+      : LoadedModel(folder, make_cpu_ops(options)) {}
+  LoadedModel(const std::filesystem::path& folder, std::unique_ptr<Ops> backend)
       : checkpoint(Checkpoint::open(folder)),
         model(parse_model(checkpoint.config())),
         weights(locate_weights(checkpoint, model->spec())),
-        ops(make_cpu_ops(options)) {}
+        ops(std::move(backend)) {}
   LoadedModel(const LoadedModel&) = delete;  // the weights refer to the checkpoint beside them
   LoadedModel& operator=(const LoadedModel&) = delete;
 };

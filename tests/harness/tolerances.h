@@ -16,4 +16,8 @@ constexpr double kBf16LogitsCosine = 0.999;
 constexpr double kF32Steps = 1e-4;  // relative root mean square
 constexpr double kBf16Steps = 2e-2;
 
+// One op on two backends, the same inputs: sums in another order, and in bf16 a rounding that falls on the other side.
+constexpr double kF32Op = 1e-5;  // relative root mean square
+constexpr double kBf16Op = 4e-3;
+
 }  // namespace kvcal::tolerance

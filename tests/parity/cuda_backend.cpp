@@ -10,9 +10,8 @@
 #include <set>
 
 #include "emulator/emulator.h"
+#include "harness/emulated_ops.h"
 #include "harness/uploading_ops.h"
-#include "kernels/cuda_ops.h"
-#include "parity/emulated_gemm.h"
 #include "parity/op_fixture.h"
 
 namespace kvcal::test {
@@ -70,9 +69,7 @@ class OwningOps final : public UploadingOps {
 
 }  // namespace
 
-std::unique_ptr<Ops> backend(Precision precision) {
-  return std::make_unique<OwningOps>(make_cuda_ops({precision, 0, true}, std::make_unique<EmulatedGemm>()));
-}
+std::unique_ptr<Ops> backend(Precision precision) { return std::make_unique<OwningOps>(emulated_cuda_ops(precision)); }
 
 Storage on_host(const Tensor& t) {
   Storage copy(t.shape, t.dtype);  // device memory of the emulator is host memory

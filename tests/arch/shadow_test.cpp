@@ -1,0 +1,54 @@
+// Every op that an architecture calls, on the CPU backend and on the CUDA backend in the emulator, with the same
+// inputs.
+#include <gtest/gtest.h>
+
+#include "arch/golden.h"
+#include "harness/emulated_ops.h"
+#include "harness/loaded_model.h"
+#include "harness/shadow_ops.h"
+
+namespace kvcal {
+namespace {
+
+class ShadowTest : public ::testing::TestWithParam<std::tuple<std::string, Precision>> {
+ protected:
+  Golden golden_{std::get<0>(GetParam())};
+  Precision precision_ = std::get<1>(GetParam());
+};
+
+TEST_P(ShadowTest, both_backends_agree_op_by_op) {
+  LoadedModel m(golden_.folder, {precision_, 2, true});
+  const auto cuda = test::emulated_cuda_ops(precision_);
+  ShadowOps shadow(*m.ops, *cuda);
+  NoTap tap;
+
+  // A sequence in pieces: what is kept of it is compared, too.
+  Generator generator(*m.model, shadow, m.weights, 4096);
+  std::vector<int32_t> ids = golden_.sequences().back();
+  ids.resize(std::min<size_t>(ids.size(), 128));
+  const auto n = static_cast<int64_t>(ids.size());
+  generator.last_logits(ids, {70, 1, n - 71}, tap);
+
+  // Whole sequences, side by side.
+  std::vector<PromptTokens> prompts;
+  std::vector<Sequence> sequences;
+  for (const int64_t length : {3, 40}) {
+    const auto i = static_cast<int64_t>(prompts.size());
+    prompts.push_back({std::to_string(i), std::vector<int32_t>(ids.begin() + i, ids.begin() + i + length), 1});
+    sequences.push_back({i, 1, {{i, 0, length}}, length});
+  }
+  Runner(*m.model, shadow, m.weights, 256).run({{&sequences, &tap, Until::LastKv, nullptr}}, prompts);
+  EXPECT_GT(shadow.compared, 20 * static_cast<int64_t>(m.model->spec().layers.size()));
+}
+
+std::string case_name(const ::testing::TestParamInfo<std::tuple<std::string, Precision>>& info) {
+  return std::get<0>(info.param) + (std::get<1>(info.param) == Precision::F32 ? "_f32" : "_bf16");
+}
+
+INSTANTIATE_TEST_SUITE_P(Golden, ShadowTest,
+                         ::testing::Combine(::testing::ValuesIn(golden_cases()),
+                                            ::testing::Values(Precision::F32, Precision::BF16)),
+                         case_name);
+
+}  // namespace
+}  // namespace kvcal
