@@ -1,5 +1,6 @@
 #include "emulator/emulator.h"
 
+#include <setjmp.h>
 #include <ucontext.h>
 
 #include <algorithm>
@@ -26,8 +27,37 @@ struct Copy {
   size_t bytes, n_valid;
 };
 
+/// Where a fiber, or the scheduler, goes on. ucontext makes the stack; from then on jumps do without its system calls.
+/// The address sanitizer takes a jump for the end of many functions, so it keeps the slow way.
+class Place {
+ public:
+  void start_at(void (*function)(), char* stack) {
+    getcontext(&context_);
+    context_.uc_stack.ss_sp = stack;
+    context_.uc_stack.ss_size = kStackBytes;
+    context_.uc_link = nullptr;
+    makecontext(&context_, function, 0);
+    visited_ = false;
+  }
+  void leave_for(Place& to) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+    swapcontext(&context_, &to.context_);
+#else
+    visited_ = true;
+    if (_setjmp(jump_) != 0) return;
+    if (to.visited_) _longjmp(to.jump_, 1);
+    setcontext(&to.context_);
+#endif
+  }
+
+ private:
+  ucontext_t context_;
+  jmp_buf jump_;
+  bool visited_ = false;
+};
+
 struct Fiber {
-  ucontext_t context;
+  Place place;
   std::unique_ptr<char[]> stack;
   Extent index;
   State state = State::Ready;
@@ -40,7 +70,7 @@ struct Fiber {
 };
 
 struct Block {
-  ucontext_t scheduler;
+  Place scheduler;
   std::vector<Fiber> fibers;
   size_t n_threads = 0, current = 0;
   Extent grid, extent, index;
@@ -61,18 +91,21 @@ Fiber& self() { return g_block->fibers[g_block->current]; }
 void wait(State state) {
   Fiber& fiber = self();
   fiber.state = state;
-  swapcontext(&fiber.context, &g_block->scheduler);
+  fiber.place.leave_for(g_block->scheduler);
 }
 
+/// Thread after thread: a stack is made once.
 void fiber_main() {
-  try {
-    (*g_block->thread)();
-    if (!self().copies.empty() || !self().open_copies.empty())
-      throw std::logic_error("a thread ends with asynchronous copies that nobody waited for");
-  } catch (...) {
-    if (!g_block->error) g_block->error = std::current_exception();
+  for (;;) {
+    try {
+      (*g_block->thread)();
+      if (!self().copies.empty() || !self().open_copies.empty())
+        throw std::logic_error("a thread ends with asynchronous copies that nobody waited for");
+    } catch (...) {
+      if (!g_block->error) g_block->error = std::current_exception();
+    }
+    wait(State::Done);
   }
-  wait(State::Done);
 }
 
 std::vector<std::max_align_t> poisoned(size_t bytes) {
@@ -82,17 +115,14 @@ std::vector<std::max_align_t> poisoned(size_t bytes) {
 }
 
 void start_fiber(Fiber& fiber, size_t i, const Extent& block) {
-  if (!fiber.stack) fiber.stack.reset(new char[kStackBytes]);  // not initialised: most of it stays untouched
+  const bool fresh = !fiber.stack || fiber.state != State::Done;  // or left in the middle of a thread by an error
+  if (!fiber.stack) fiber.stack.reset(new char[kStackBytes]);     // not initialised: most of it stays untouched
   const auto n = static_cast<unsigned>(i);
   fiber.index = {n % block.x, n / block.x % block.y, n / (block.x * block.y)};
   fiber.state = State::Ready;
   fiber.open_copies.clear();
   fiber.copies.clear();
-  getcontext(&fiber.context);
-  fiber.context.uc_stack.ss_sp = fiber.stack.get();
-  fiber.context.uc_stack.ss_size = kStackBytes;
-  fiber.context.uc_link = nullptr;
-  makecontext(&fiber.context, fiber_main, 0);
+  if (fresh) fiber.place.start_at(fiber_main, fiber.stack.get());
 }
 
 /// Completes the operations of one warp whose lanes have all arrived; whether there was one.
@@ -145,7 +175,7 @@ void run_warp(Block& b, size_t first) {
     for (const size_t lane : turns(std::min(kWarp, b.n_threads - first))) {
       if (b.fibers[first + lane].state != State::Ready) continue;
       b.current = first + lane;
-      swapcontext(&b.scheduler, &b.fibers[b.current].context);
+      b.scheduler.leave_for(b.fibers[b.current].place);
       if (b.error) std::rethrow_exception(b.error);
     }
   } while (release_warp(b, first));
