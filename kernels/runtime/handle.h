@@ -26,12 +26,27 @@ class Handle {
 };
 
 using Stream = Handle<cudaStream_t, cudaStreamDestroy>;
+using Event = Handle<cudaEvent_t, cudaEventDestroy>;
 using DeviceBytes = Handle<void*, cudaFree>;
+using PinnedBytes = Handle<void*, cudaFreeHost>;  // of the host
 
+/// Does not wait for the default stream.
 inline Stream make_stream() {
   cudaStream_t stream;
-  check(cudaStreamCreate(&stream), "creating a stream");
+  check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "creating a stream");
   return Stream(stream);
+}
+
+inline Event make_event() {
+  cudaEvent_t event;
+  check(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "creating an event");
+  return Event(event);
+}
+
+/// Work queued on `later` from here on comes after all that is queued on `earlier`; the host waits for nothing.
+inline void order_after(cudaStream_t later, cudaStream_t earlier, const Event& event) {
+  check(cudaEventRecord(event.get(), earlier), "recording an event");
+  check(cudaStreamWaitEvent(later, event.get(), 0), "letting a stream wait for another");
 }
 
 }  // namespace kvcal::cuda

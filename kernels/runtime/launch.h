@@ -41,8 +41,8 @@ void launch(const Kernel<P...>& kernel, const dim3& grid, const dim3& block, siz
     error = cudaGetLastError();
   }
 #else
-  static_cast<void>(stream);
-  const cudaError_t error = emulator::launch(kernel.name, kernel.function, grid, block, shared_bytes, arguments...);
+  const cudaError_t error =
+      emulator::launch(kernel.name, kernel.function, grid, block, shared_bytes, stream, arguments...);
 #endif
   if (error != cudaSuccess) check(error, describe_launch(kernel.name, grid, block, shared_bytes));
 }

@@ -10,6 +10,13 @@ DeviceBytes allocate_bytes(size_t bytes) {
   return DeviceBytes(pointer);
 }
 
+PinnedBytes allocate_pinned(size_t bytes) {
+  void* pointer = nullptr;
+  check(cudaHostAlloc(&pointer, std::max<size_t>(bytes, 1), cudaHostAllocDefault),
+        "allocating " + std::to_string(bytes) + " bytes of pinned memory");
+  return PinnedBytes(pointer);
+}
+
 Tensor DeviceArena::allocate(const Shape& shape, DType dtype) {
   constexpr size_t kAlignment = 256;
   Tensor t{nullptr, shape, dtype, Device::Cuda};

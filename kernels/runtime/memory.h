@@ -12,6 +12,9 @@ namespace kvcal::cuda {
 /// Uninitialised, 256-byte aligned. Throws Error with the size when the device has no room.
 DeviceBytes allocate_bytes(size_t bytes);
 
+/// Memory of the host that the device reads and writes while the host does something else. Uninitialised. Throws Error.
+PinnedBytes allocate_pinned(size_t bytes);
+
 /// Bump allocator in blocks that reset() keeps. Work already queued on the stream may go on reading what reset() has
 /// forgotten: later users of the same memory are queued behind it.
 class DeviceArena {

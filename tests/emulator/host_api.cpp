@@ -1,6 +1,8 @@
 // CUDA's host functions over host memory.
-#include <cstdlib>
+#include <algorithm>
+#include <vector>
 
+#include "emulator/memory.h"
 #include "include/cuda_runtime.h"
 
 const char* cudaGetErrorName(cudaError_t error) {
@@ -44,48 +46,119 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
   return cudaSuccess;
 }
 
-cudaError_t cudaStreamCreate(cudaStream_t* stream) {
-  *stream = reinterpret_cast<cudaStream_t>(new char);
+cudaError_t cudaMemGetInfo(size_t* free, size_t* total) {
+  *total = emulator::device_memory();
+  *free = *total - std::min(*total, emulator::device_bytes_in_use());
   return cudaSuccess;
 }
+
+cudaError_t cudaDeviceSynchronize() {
+  emulator::synchronize_all();
+  return cudaSuccess;
+}
+
+// ---------------------------------------------------------------- streams and events
+
+cudaError_t cudaStreamCreate(cudaStream_t* stream) {
+  *stream = emulator::new_stream();
+  return cudaSuccess;
+}
+
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) { return cudaStreamCreate(stream); }
 
 cudaError_t cudaStreamDestroy(cudaStream_t stream) {
-  delete reinterpret_cast<char*>(stream);
+  emulator::destroy(stream);
   return cudaSuccess;
 }
 
-cudaError_t cudaStreamSynchronize(cudaStream_t) { return cudaSuccess; }
+cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
+  emulator::synchronize(stream);
+  return cudaSuccess;
+}
+
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
+  emulator::wait(stream, event);
+  return cudaSuccess;
+}
+
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
+  *event = emulator::new_event();
+  return cudaSuccess;
+}
+
+cudaError_t cudaEventDestroy(cudaEvent_t event) {
+  emulator::destroy(event);
+  return cudaSuccess;
+}
+
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
+  emulator::record(event, stream);
+  return cudaSuccess;
+}
+
+cudaError_t cudaEventSynchronize(cudaEvent_t event) {
+  emulator::synchronize(event);
+  return cudaSuccess;
+}
+
+// ---------------------------------------------------------------- memory
 
 cudaError_t cudaMalloc(void** pointer, size_t bytes) {
-  constexpr size_t kAlignment = 256;                 // as CUDA promises
-  constexpr size_t kDeviceMemory = size_t{8} << 30;  // more than tests need
-  if (bytes > kDeviceMemory) return cudaErrorMemoryAllocation;
-  *pointer = std::aligned_alloc(kAlignment, (bytes + kAlignment - 1) / kAlignment * kAlignment);
-  if (!*pointer) return cudaErrorMemoryAllocation;
-  std::memset(*pointer, emulator::kPoison, bytes);
-  return cudaSuccess;
+  *pointer = emulator::allocate_device(bytes);
+  return *pointer ? cudaSuccess : cudaErrorMemoryAllocation;
 }
 
 cudaError_t cudaFree(void* pointer) {
-  std::free(pointer);
+  emulator::synchronize_all();  // as the real one does
+  return !pointer || emulator::free_device(pointer) ? cudaSuccess : cudaErrorInvalidValue;
+}
+
+cudaError_t cudaHostAlloc(void** pointer, size_t bytes, unsigned) {
+  *pointer = emulator::allocate_pinned(bytes);
+  return *pointer ? cudaSuccess : cudaErrorMemoryAllocation;
+}
+
+cudaError_t cudaFreeHost(void* pointer) {
+  emulator::synchronize_all();
+  return !pointer || emulator::free_pinned(pointer) ? cudaSuccess : cudaErrorInvalidValue;
+}
+
+cudaError_t cudaMemsetAsync(void* to, int value, size_t bytes, cudaStream_t stream) {
+  if (bytes == 0) return cudaSuccess;
+  if (!emulator::is_device(to, bytes)) return cudaErrorInvalidValue;
+  emulator::enqueue(stream, [=] { std::memset(to, value, bytes); });
   return cudaSuccess;
 }
 
-cudaError_t cudaMemsetAsync(void* to, int value, size_t bytes, cudaStream_t) {
-  if (bytes > 0) std::memset(to, value, bytes);
-  return cudaSuccess;
-}
-
-cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind, cudaStream_t) {
-  if (bytes > 0) std::memcpy(to, from, bytes);
+cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind kind, cudaStream_t stream) {
+  if (bytes == 0) return cudaSuccess;
+  if (kind != cudaMemcpyDeviceToHost && !emulator::is_device(to, bytes)) return cudaErrorInvalidValue;
+  if (kind != cudaMemcpyHostToDevice && !emulator::is_device(from, bytes)) return cudaErrorInvalidValue;
+  if (kind == cudaMemcpyHostToDevice && !emulator::is_pinned(from, bytes)) {
+    // Pageable memory has been read when the call returns.
+    const auto* const begin = static_cast<const char*>(from);
+    emulator::enqueue(stream, [to, staged = std::vector<char>(begin, begin + bytes)] {
+      std::memcpy(to, staged.data(), staged.size());
+    });
+    return cudaSuccess;
+  }
+  emulator::enqueue(stream, [=] { std::memcpy(to, from, bytes); });
+  // Pageable memory has been written when the call returns.
+  if (kind == cudaMemcpyDeviceToHost && !emulator::is_pinned(to, bytes)) emulator::synchronize(stream);
   return cudaSuccess;
 }
 
 cudaError_t cudaMemcpy2DAsync(void* to, size_t to_pitch, const void* from, size_t from_pitch, size_t width,
-                              size_t height, cudaMemcpyKind, cudaStream_t) {
-  if (width > to_pitch || width > from_pitch) return cudaErrorInvalidValue;
-  for (size_t r = 0; r < height && width > 0; ++r)
-    std::memcpy(static_cast<char*>(to) + r * to_pitch, static_cast<const char*>(from) + r * from_pitch, width);
+                              size_t height, cudaMemcpyKind kind, cudaStream_t stream) {
+  if (width > to_pitch || width > from_pitch || kind != cudaMemcpyDeviceToDevice) return cudaErrorInvalidValue;
+  if (width == 0 || height == 0) return cudaSuccess;
+  if (!emulator::is_device(to, (height - 1) * to_pitch + width) ||
+      !emulator::is_device(from, (height - 1) * from_pitch + width))
+    return cudaErrorInvalidValue;
+  emulator::enqueue(stream, [=] {
+    for (size_t r = 0; r < height; ++r)
+      std::memcpy(static_cast<char*>(to) + r * to_pitch, static_cast<const char*>(from) + r * from_pitch, width);
+  });
   return cudaSuccess;
 }
 

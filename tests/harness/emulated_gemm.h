@@ -10,7 +10,12 @@ namespace kvcal::test {
 
 class EmulatedGemm final : public cuda::Gemm {
  public:
-  void multiply(const Tensor& x, const Tensor& w, const float* bias, const Tensor& y, cudaStream_t) override {
+  void multiply(const Tensor& x, const Tensor& w, const float* bias, const Tensor& y, cudaStream_t stream) override {
+    emulator::enqueue(stream, [=, this] { multiply_now(x, w, bias, y); });
+  }
+
+ private:
+  void multiply_now(const Tensor& x, const Tensor& w, const float* bias, const Tensor& y) {
     Linear weight = cpu_->load_linear(wide(w).tensor());
     if (bias) {
       weight.bias = cpu_->allocate({weight.out}, DType::F32);
@@ -25,7 +30,6 @@ class EmulatedGemm final : public cuda::Gemm {
     cpu_->end_batch();
   }
 
- private:
   /// On the host and in f32: products of bf16 values are exact there.
   static Storage wide(const Tensor& t) {
     Storage copy(t.shape, DType::F32);

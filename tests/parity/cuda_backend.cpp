@@ -1,7 +1,8 @@
 // The CUDA backend, its kernels running in the emulator, as what the parity tests test.
 //
-// Every test runs with the threads of a block ascending, descending and shuffled: KVCAL_EMULATOR_ORDER says which. A
-// whole run must have launched every kernel of kernels/.
+// Every test runs with the threads of a block ascending, descending and shuffled: KVCAL_EMULATOR_ORDER says which.
+// KVCAL_EMULATOR_TIMING=late does all work of the device when somebody waits for it. A whole run must have launched
+// every kernel of kernels/.
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -44,6 +45,10 @@ class Emulation : public testing::Environment {
       emulator::set_order(emulator::Order::Shuffled);
     else
       ASSERT_EQ(order, "ascending") << "KVCAL_EMULATOR_ORDER is ascending, descending or shuffled";
+    if (const char* timing = std::getenv("KVCAL_EMULATOR_TIMING")) {
+      ASSERT_EQ(std::string(timing), "late") << "KVCAL_EMULATOR_TIMING is late, or not set";
+      emulator::set_timing(emulator::Timing::Late);
+    }
   }
 
   void TearDown() override {
@@ -72,6 +77,7 @@ class OwningOps final : public UploadingOps {
 std::unique_ptr<Ops> backend(Precision precision) { return std::make_unique<OwningOps>(emulated_cuda_ops(precision)); }
 
 Storage on_host(const Tensor& t) {
+  emulator::synchronize_all();
   Storage copy(t.shape, t.dtype);  // device memory of the emulator is host memory
   if (t.bytes() > 0) std::memcpy(copy.tensor().data, t.data, t.bytes());
   return copy;

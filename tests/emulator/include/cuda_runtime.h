@@ -6,8 +6,10 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <tuple>
 
 #include "emulator/emulator.h"
+#include "emulator/streams.h"
 
 #define __global__
 #define __device__
@@ -69,8 +71,8 @@ inline float __uint_as_float(uint32_t u) {
   return x;
 }
 
-// ---------------------------------------------------------------- the host's side: memory is the host's, all is
-// synchronous
+// ---------------------------------------------------------------- the host's side: memory is the host's, work is done
+// when emulator::set_timing() says
 
 enum cudaError_t {
   cudaSuccess = 0,
@@ -79,7 +81,9 @@ enum cudaError_t {
   cudaErrorInvalidConfiguration = 9
 };
 enum cudaMemcpyKind { cudaMemcpyHostToDevice = 1, cudaMemcpyDeviceToHost = 2, cudaMemcpyDeviceToDevice = 3 };
-using cudaStream_t = struct EmulatedStream*;
+using cudaStream_t = EmulatedStream*;
+using cudaEvent_t = EmulatedEvent*;
+inline constexpr unsigned cudaStreamNonBlocking = 1, cudaEventDisableTiming = 2, cudaHostAllocDefault = 0;
 struct cudaDeviceProp {
   char name[256];
   int major, minor;
@@ -91,11 +95,21 @@ const char* cudaGetErrorString(cudaError_t error);
 cudaError_t cudaGetDevice(int* device);
 cudaError_t cudaSetDevice(int device);
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device);
+cudaError_t cudaMemGetInfo(size_t* free, size_t* total);
+cudaError_t cudaDeviceSynchronize();
 cudaError_t cudaStreamCreate(cudaStream_t* stream);
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned flags);
 cudaError_t cudaStreamDestroy(cudaStream_t stream);
 cudaError_t cudaStreamSynchronize(cudaStream_t stream);
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned flags = 0);
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags);
+cudaError_t cudaEventDestroy(cudaEvent_t event);
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream);
+cudaError_t cudaEventSynchronize(cudaEvent_t event);
 cudaError_t cudaMalloc(void** pointer, size_t bytes);  // poisoned
 cudaError_t cudaFree(void* pointer);
+cudaError_t cudaHostAlloc(void** pointer, size_t bytes, unsigned flags);  // poisoned
+cudaError_t cudaFreeHost(void* pointer);
 cudaError_t cudaMemsetAsync(void* to, int value, size_t bytes, cudaStream_t stream);
 cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind kind, cudaStream_t stream);
 cudaError_t cudaMemcpy2DAsync(void* to, size_t to_pitch, const void* from, size_t from_pitch, size_t width,
@@ -108,10 +122,13 @@ cudaError_t check_launch(const dim3& grid, const dim3& block, size_t shared_byte
 
 template <class... P, class... A>
 cudaError_t launch(const char* name, void (*kernel)(P...), const dim3& grid, const dim3& block, size_t shared_bytes,
-                   const A&... arguments) {
+                   cudaStream_t stream, const A&... arguments) {
   const cudaError_t error = check_launch(grid, block, shared_bytes);
   if (error == cudaSuccess)
-    run(name, {grid.x, grid.y, grid.z}, {block.x, block.y, block.z}, shared_bytes, [&] { kernel(P(arguments)...); });
+    enqueue(stream, [=, values = std::tuple<P...>(P(arguments)...)] {
+      run(name, {grid.x, grid.y, grid.z}, {block.x, block.y, block.z}, shared_bytes,
+          [&] { std::apply(kernel, values); });
+    });
   return error;
 }
 

@@ -1,0 +1,17 @@
+// Which memory the emulated host functions have handed out: the device's, with its limit, and pinned memory of the
+// host.
+#pragma once
+
+#include <cstddef>
+
+namespace emulator {
+
+void* allocate_device(size_t bytes);             // 256-byte aligned, poisoned; null: the device has no room
+bool free_device(void* memory);                  // whether it was the device's
+bool is_device(const void* from, size_t bytes);  // whether the range lies within one allocation
+
+void* allocate_pinned(size_t bytes);
+bool free_pinned(void* memory);
+bool is_pinned(const void* from, size_t bytes);
+
+}  // namespace emulator
