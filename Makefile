@@ -64,6 +64,7 @@ fuzz:
 
 cuda-compile:
 	@sh .ci/cuda_compile.sh $(CUDA_ARCHS)
+	@sh .ci/cudnn_graphs.sh
 
 format:
 	@$(SOURCES) -print0 | xargs -0 clang-format -i

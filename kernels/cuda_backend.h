@@ -1,12 +1,14 @@
 // The CUDA backend: who owns device memory and the stream. Host code; the kernels are behind kernels.h.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
 #include <type_traits>
 
 #include "kernels/cuda_ops.h"
+#include "kernels/library_attention.h"
 #include "kernels/runtime/memory.h"
 #include "ops/ops.h"
 
@@ -14,9 +16,10 @@ namespace kvcal::cuda {
 
 class CudaBackend final : public Ops {
  public:
-  CudaBackend(const CudaOptions& options, std::unique_ptr<Gemm> gemm);
+  CudaBackend(const CudaOptions& options, std::unique_ptr<Gemm> gemm, std::unique_ptr<AttentionLibrary> attention);
 
   std::string isa() const override;
+  std::vector<std::string> notes() const override;
   Tensor temporary(const Shape& shape, DType dtype) override;
   void end_batch() override;
   Owned allocate(const Shape& shape, DType dtype) override;
@@ -71,7 +74,20 @@ class CudaBackend final : public Ops {
   void append(KvRows& rows, const Span& span, const Tensor& k, const Tensor& v);
   void reserve(KvRows& rows, int64_t n, const Tensor& k, const Tensor& v);
 
+  /// Rows of the batch: q, k, v as attention() has them, y its result.
+  struct AttentionRows {
+    Tensor q, k, v, y;
+  };
+  /// Queues what the library does; gives back the spans that it leaves.
+  std::vector<AttentionSpan> attend_by_library(const AttentionRows& rows, std::vector<AttentionSpan> spans,
+                                               const AttentionShape& shape);
+  bool agrees(const AttentionGroup& group, std::span<const AttentionSpan> spans, const Tensor& q, const Tensor& y,
+              AttentionShape shape);
+
   std::unique_ptr<Gemm> gemm_;
+  std::unique_ptr<AttentionLibrary> attention_;    // null: there is none
+  std::map<AttentionPlan, bool> attention_plans_;  // those met so far: whether the library does them
+  std::vector<std::string> notes_;
   Stream stream_;
   DeviceArena arena_;
   size_t shared_limit_ = 0;  // bytes of shared memory a block may have

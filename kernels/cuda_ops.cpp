@@ -10,15 +10,21 @@
 
 namespace kvcal {
 
-std::unique_ptr<Ops> make_cuda_ops(const CudaOptions& options, std::unique_ptr<cuda::Gemm> gemm) {
+std::unique_ptr<Ops> make_cuda_ops(const CudaOptions& options, std::unique_ptr<cuda::Gemm> gemm,
+                                   std::unique_ptr<cuda::AttentionLibrary> attention) {
   cuda::check(cudaSetDevice(options.device), "opening CUDA device " + std::to_string(options.device));
-  return std::make_unique<cuda::CudaBackend>(options, std::move(gemm));
+  return std::make_unique<cuda::CudaBackend>(options, std::move(gemm), std::move(attention));
 }
 
 namespace cuda {
 
-CudaBackend::CudaBackend(const CudaOptions& options, std::unique_ptr<Gemm> gemm)
-    : Ops(options.precision), gemm_(std::move(gemm)), stream_(make_stream()), arena_(stream_.get()) {
+CudaBackend::CudaBackend(const CudaOptions& options, std::unique_ptr<Gemm> gemm,
+                         std::unique_ptr<AttentionLibrary> attention)
+    : Ops(options.precision),
+      gemm_(std::move(gemm)),
+      attention_(std::move(attention)),
+      stream_(make_stream()),
+      arena_(stream_.get()) {
   cudaDeviceProp properties;
   check(cudaGetDeviceProperties(&properties, options.device), "asking for the properties of the device");
   shared_limit_ = properties.sharedMemPerBlockOptin;
@@ -26,7 +32,17 @@ CudaBackend::CudaBackend(const CudaOptions& options, std::unique_ptr<Gemm> gemm)
   arena_.poison_on_reset(options.poison_temporaries);
 }
 
-std::string CudaBackend::isa() const { return isa_; }
+std::string CudaBackend::isa() const {
+  // Which shapes the library refuses depends on its version and the device alone.
+  const std::string library = attention_ && precision() == Precision::BF16 ? attention_->identity() : "";
+  return library.empty() ? isa_ : isa_ + " " + library;
+}
+
+std::vector<std::string> CudaBackend::notes() const {
+  std::vector<std::string> all = notes_;
+  if (attention_) all.insert(all.end(), attention_->notes().begin(), attention_->notes().end());
+  return all;
+}
 
 void* data_of(const Tensor& t) {
   if (t.device != Device::Cuda) fail("got " + str(t) + " in host memory, expected device memory");

@@ -56,15 +56,17 @@ Tensor CudaBackend::do_attention(const Tensor& q, const Tensor& k, const Tensor&
                             data_of(kept ? rows[i]->key.view : k.rows(s.row, s.n_tokens)),
                             data_of(kept ? rows[i]->value.view : v.rows(s.row, s.n_tokens))});
   }
-  const AttentionShape shape{static_cast<int64_t>(device_spans.size()),
-                             longest(spans),
-                             q.dim(1),
-                             k.dim(1),
-                             q.dim(2),
-                             v.dim(2),
-                             spec.window,
-                             spec.scale};
-  cuda::attention(q.dtype, data_of(q), y.data, device_copy(device_spans), shape, stream_.get());
+  AttentionShape shape{static_cast<int64_t>(device_spans.size()),
+                       longest(spans),
+                       q.dim(1),
+                       k.dim(1),
+                       q.dim(2),
+                       v.dim(2),
+                       spec.window,
+                       spec.scale};
+  device_spans = attend_by_library({q, k, v, y}, std::move(device_spans), shape);
+  shape.n_spans = static_cast<int64_t>(device_spans.size());
+  if (shape.n_spans > 0) cuda::attention(q.dtype, data_of(q), y.data, device_copy(device_spans), shape, stream_.get());
   return y;
 }
 

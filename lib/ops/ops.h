@@ -101,6 +101,9 @@ class Ops {
   /// The class of machine whose bytes these are: "avx512_bf16", "avx2", ... (recorded in artifacts).
   virtual std::string isa() const = 0;
 
+  /// Choices made so far that somebody who asks for details wants to know, a line each.
+  virtual std::vector<std::string> notes() const { return {}; }
+
   // ---------------------------------------------------------------- memory
 
   /// Uninitialised memory until end_batch().

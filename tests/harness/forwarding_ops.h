@@ -10,6 +10,7 @@ class ForwardingOps : public Ops {
   explicit ForwardingOps(Ops& inner) : Ops(inner.precision()), inner_(inner) {}
 
   std::string isa() const override { return inner_.isa(); }
+  std::vector<std::string> notes() const override { return inner_.notes(); }
   Tensor temporary(const Shape& shape, DType dtype) override { return inner_.temporary(shape, dtype); }
   void end_batch() override { inner_.end_batch(); }
   Owned allocate(const Shape& shape, DType dtype) override { return inner_.allocate(shape, dtype); }

@@ -154,8 +154,9 @@ Findings library_is_silent(const SourceFile& file) {
 Findings no_surprises(const SourceFile& file) {
   if (!is_code(file.path) || file.path.starts_with("tests/")) return {};
   static const std::regex outside(
-      R"((\b(system|p(open|close)|exec[lv]p?e?|v?fork|posix_spawnp?|socket|connect|getaddrinfo|setlocale|putenv|setenv)\s*\()|\bstd::locale\b)");
-  static const std::regex environment(R"(\b(secure_)?getenv\s*\()"), library(R"(\bdlopen\s*\()");
+      R"((\b(system|p(open|close)|exec[lv]p?e?|v?fork|posix_spawnp?|socket|connect|getaddrinfo|setlocale|putenv)\s*\()|\bstd::locale\b)");
+  static const std::regex environment(R"(\b(secure_)?getenv\s*\()"), setting(R"(\bsetenv\s*\()"),
+      library(R"(\bdlopen\s*\()");
   Findings findings = search_code(file, outside, "no shell, no other program, no network, no locale");
   const auto only_in = [&](const std::set<std::string>& places, const std::regex& what, const std::string& rule) {
     if (places.contains(file.path)) return;
@@ -163,6 +164,8 @@ Findings no_surprises(const SourceFile& file) {
   };
   only_in({"apps/progress.cpp", "apps/source_date.cpp"}, environment,
           "the environment is read for the time of the file and for the terminal only");
+  only_in({"kernels/cudnn/cudnn_attention.cpp"}, setting,
+          "the environment is set where cuDNN's headers choose a CUDA runtime by it, and nowhere else");
   if (!file.path.starts_with("kernels/"))
     only_in({"apps/device.cpp"}, library, "a shared library is opened in apps/device.cpp only");
   return findings;
