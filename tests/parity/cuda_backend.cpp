@@ -1,9 +1,7 @@
 // The CUDA backend, its kernels running in the emulator, as what the parity tests test.
 //
-// Every test runs with the threads of a block ascending, descending and shuffled: KVCAL_EMULATOR_ORDER says which.
-// KVCAL_EMULATOR_TIMING=late does all work of the device when somebody waits for it. A whole run must have launched
-// every kernel of kernels/.
-#include <cstdlib>
+// Every test runs with the threads of a block ascending, descending and shuffled. A whole run must have launched every
+// kernel of kernels/.
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -12,6 +10,7 @@
 
 #include "emulator/emulator.h"
 #include "harness/emulated_ops.h"
+#include "harness/emulation.h"
 #include "harness/uploading_ops.h"
 #include "parity/op_fixture.h"
 
@@ -34,23 +33,8 @@ std::set<std::string> kernels_of_the_tree() {
   return names;
 }
 
-class Emulation : public testing::Environment {
+class LaunchCount final : public Emulation {
  public:
-  void SetUp() override {
-    const char* name = std::getenv("KVCAL_EMULATOR_ORDER");
-    const std::string order = name ? name : "ascending";
-    if (order == "descending")
-      emulator::set_order(emulator::Order::Descending);
-    else if (order == "shuffled")
-      emulator::set_order(emulator::Order::Shuffled);
-    else
-      ASSERT_EQ(order, "ascending") << "KVCAL_EMULATOR_ORDER is ascending, descending or shuffled";
-    if (const char* timing = std::getenv("KVCAL_EMULATOR_TIMING")) {
-      ASSERT_EQ(std::string(timing), "late") << "KVCAL_EMULATOR_TIMING is late, or not set";
-      emulator::set_timing(emulator::Timing::Late);
-    }
-  }
-
   void TearDown() override {
     if (GTEST_FLAG_GET(filter) != "*") return;
     std::set<std::string> launched;
@@ -61,7 +45,7 @@ class Emulation : public testing::Environment {
   }
 };
 
-const testing::Environment* const kEmulation = testing::AddGlobalTestEnvironment(new Emulation);
+const testing::Environment* const kLaunchCount = testing::AddGlobalTestEnvironment(new LaunchCount);
 
 /// Owns the backend it passes calls on to.
 class OwningOps final : public UploadingOps {
