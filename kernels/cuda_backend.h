@@ -51,6 +51,7 @@ class CudaBackend final : public Ops {
                            GateActivation act) override;
   Routing do_route_softmax(const Tensor& logits, int64_t k, bool renormalize) override;
   Tensor do_experts_swiglu(const Tensor& x, const Routing& routing, std::span<const SwigluWeights> experts) override;
+  void do_accumulate(const Tensor& x, const TapTables& tables, std::span<const TapRows> rows) override;
 
   /// A temporary of the activation dtype.
   Tensor activation(const Shape& shape) { return temporary(shape, activation_dtype()); }
@@ -91,6 +92,7 @@ class CudaBackend final : public Ops {
   Stream stream_;
   DeviceArena arena_;
   size_t shared_limit_ = 0;  // bytes of shared memory a block may have
+  int n_processors_ = 0;     // multiprocessors
   std::string isa_;
 };
 

@@ -28,6 +28,7 @@ CudaBackend::CudaBackend(const CudaOptions& options, std::unique_ptr<Gemm> gemm,
   cudaDeviceProp properties;
   check(cudaGetDeviceProperties(&properties, options.device), "asking for the properties of the device");
   shared_limit_ = properties.sharedMemPerBlockOptin;
+  n_processors_ = properties.multiProcessorCount;
   isa_ = "cuda_sm_" + std::to_string(properties.major) + std::to_string(properties.minor);
   arena_.poison_on_reset(options.poison_temporaries);
 }
@@ -237,6 +238,15 @@ Ops::DeltaGates CudaBackend::do_delta_gates(const Tensor& a, const Tensor& b, co
                      data_as<float>(gates.beta)},
                     a.dim(0), a.dim(1), stream_.get());
   return gates;
+}
+
+// ---------------------------------------------------------------- statistics
+
+void CudaBackend::do_accumulate(const Tensor& x, const TapTables& tables, std::span<const TapRows> rows) {
+  cuda::accumulate(x.dtype,
+                   {data_of(x), static_cast<uint64_t*>(data_of(tables.words)), device_copy(rows),
+                    static_cast<int64_t>(rows.size()), x.dim(0), tables.shape, layout_of(tables.shape)},
+                   n_processors_, stream_.get());
 }
 
 }  // namespace cuda

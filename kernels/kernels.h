@@ -139,4 +139,18 @@ struct DeltaShape {
 void gated_delta_rule(DType t, const DeltaArrays& arrays, const DeltaSpan* spans, const DeltaShape& shape,
                       size_t shared_limit, cudaStream_t stream);
 
+// ---------------------------------------------------------------- statistics.cu
+
+/// x [tokens, heads, width], tables and the descriptions of x's rows, all on the device.
+struct TapCount {
+  const void* x;
+  uint64_t* words;
+  const TapRows* rows;
+  int64_t n_pieces, tokens;  // elements of `rows`, rows of x
+  TapShape shape;
+  TapLayout layout;
+};
+/// n_processors: multiprocessors of the device, for which the rows are divided.
+void accumulate(DType t, const TapCount& job, int n_processors, cudaStream_t stream);
+
 }  // namespace kvcal::cuda

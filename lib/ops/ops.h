@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "ops/tap_tables.h"
 #include "tensor/tensor.h"
 
 namespace kvcal {
@@ -87,6 +88,12 @@ struct Routing {
 };
 
 enum class GateActivation : uint8_t { Silu, Sigmoid };
+
+/// Statistics of one tapped site while its layer runs; the layout of the words is TapLayout.
+struct TapTables {
+  TapShape shape;
+  Owned words;  // U64 [TapLayout::words]
+};
 
 class Ops {
  public:
@@ -206,6 +213,15 @@ class Ops {
   /// y[t] = Σ_j weight[t, j] · expert[t, j](x[t]), summed in f32 in order of the expert's index, rounded once.
   Tensor experts_swiglu(const Tensor& x, const Routing& routing, std::span<const SwigluWeights> experts);
 
+  // ---------------------------------------------------------------- statistics
+
+  /// Tables that have seen nothing.
+  TapTables tap_tables(const TapShape& shape);
+
+  /// Counts x [tokens, heads, width], BF16 or F32 (rounded to bf16), into the tables. `rows` describe the rows of x, in
+  /// order, without gaps.
+  void accumulate(const Tensor& x, const TapTables& tables, std::span<const TapRows> rows);
+
  protected:
   virtual Linear do_load_linear(const Tensor& weight, const Tensor& bias) = 0;
   virtual Owned do_load_vector(const Tensor& weight, DType as, float plus) = 0;
@@ -231,6 +247,7 @@ class Ops {
                                    GateActivation act) = 0;
   virtual Routing do_route_softmax(const Tensor& logits, int64_t k, bool renormalize) = 0;
   virtual Tensor do_experts_swiglu(const Tensor& x, const Routing& routing, std::span<const SwigluWeights> experts) = 0;
+  virtual void do_accumulate(const Tensor& x, const TapTables& tables, std::span<const TapRows> rows) = 0;
 
  private:
   Precision precision_;

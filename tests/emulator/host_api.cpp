@@ -42,7 +42,7 @@ cudaError_t cudaSetDevice(int device) { return device == 0 ? cudaSuccess : cudaE
 
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
   if (device != 0) return cudaErrorInvalidValue;
-  *properties = {"emulated GPU", 9, 0, emulator::kMostSharedBytes};
+  *properties = {"emulated GPU", 9, 0, emulator::kMostSharedBytes, 2};
   return cudaSuccess;
 }
 

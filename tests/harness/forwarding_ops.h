@@ -58,6 +58,9 @@ class ForwardingOps : public Ops {
   Tensor do_experts_swiglu(const Tensor& x, const Routing& r, std::span<const SwigluWeights> e) override {
     return inner_.experts_swiglu(x, r, e);
   }
+  void do_accumulate(const Tensor& x, const TapTables& t, std::span<const TapRows> r) override {
+    inner_.accumulate(x, t, r);
+  }
 
   Ops& inner_;
 };

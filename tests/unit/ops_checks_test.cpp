@@ -128,6 +128,31 @@ TEST_F(OpsChecks, DeltaRuleAndExperts) {
   expect([&] { op->experts_swiglu(make({4, 8}), routing, {experts, 1}); }, {"expert 1 chosen of 1"});
 }
 
+TEST_F(OpsChecks, Accumulate) {
+  const TapShape shape{2, 8, 4, false, false, 3};
+  const TapTables tables = op->tap_tables(shape);
+  const Tensor x = make({5, 2, 8});
+  const auto refused = [&](const Tensor& t, const std::vector<TapRows>& rows, const std::vector<std::string>& parts) {
+    expect([&] { op->accumulate(t, tables, rows); }, parts);
+  };
+  op->accumulate(x, tables, std::vector<TapRows>{{0, 2, 7, 2, 0, 1}, {2, 3, 0, 0, 5, 4}});
+  refused(make({5, 2, 9}), {{0, 5}}, {"accumulate", "F32 [5, 2, 9]", "2 heads of 8"});
+  refused(make({5, 2, 8}, DType::F16), {{0, 5}}, {"F16 [5, 2, 8]", "BF16 or F32"});
+  refused(x, {{0, 4}}, {"are 4 of x F32 [5, 2, 8]"});
+  refused(x, {{0, 3}, {2, 2}}, {"rows 2 to 4", "expected rows from 3"});
+  refused(x, {{0, 5, 0, 3}}, {"in cell 3", "one of 3 cells"});
+  refused(x, {{0, 5, -1}}, {"from position -1"});
+  refused(x, {{0, 5, 0, 0, -1}}, {"ranks from -1"});
+  constexpr int64_t kRanks = (int64_t{1} << kPlaceBits) / 8;  // the last place must stay free
+  op->accumulate(x, tables, std::vector<TapRows>{{0, 5, 0, 0, kRanks - 7, 1}});
+  refused(x, {{0, 5, 0, 0, kRanks - 5, 1}}, {"more places than the tables can tell apart"});
+  refused(x, {{0, 5, 0, 0, 0, kRanks}}, {"in steps of", "more places"});
+  TapTables others = tables;
+  others.shape.cells = 2;
+  expect([&] { op->accumulate(x, others, std::vector<TapRows>{{0, 5}}); }, {"tables U64", "do not fit x"});
+  op->accumulate(make({0, 2, 8}), tables, {});
+}
+
 TEST_F(OpsChecks, EveryOpTakesAnEmptyBatch) {
   const Tensor x = make({0, 8});
   EXPECT_EQ(op->embed(make({3, 8}), {}).shape, (Shape{0, 8}));

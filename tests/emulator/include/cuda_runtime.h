@@ -15,6 +15,8 @@
 #define __device__
 #define __host__
 #define __forceinline__ inline
+#define __noinline__
+#define __grid_constant__
 #define __launch_bounds__(...)
 
 // ---------------------------------------------------------------- types
@@ -46,6 +48,14 @@ T __shfl_xor_sync(unsigned mask, T value, int lanes) {
   return emulator::exchange(mask, value, emulator::lane_index() ^ static_cast<unsigned>(lanes));
 }
 
+inline unsigned __reduce_max_sync(unsigned mask, unsigned value) {
+  emulator::publish(mask, &value, sizeof(value));
+  for (unsigned lane = 0; lane < 32; ++lane)
+    if (const void* from = emulator::published(lane)) value = std::max(value, *static_cast<const unsigned*>(from));
+  return value;
+}
+inline int __clzll(long long x) { return x == 0 ? 64 : __builtin_clzll(static_cast<unsigned long long>(x)); }
+
 /// One thread runs at a time, so a plain read and write is atomic.
 template <class T>
 T atomicAdd(T* address, T value) {
@@ -70,6 +80,11 @@ inline float __uint_as_float(uint32_t u) {
   std::memcpy(&x, &u, sizeof(x));
   return x;
 }
+inline long long __double_as_longlong(double x) {
+  long long u;
+  std::memcpy(&u, &x, sizeof(u));
+  return u;
+}
 
 // ---------------------------------------------------------------- the host's side: memory is the host's, work is done
 // when emulator::set_timing() says
@@ -88,6 +103,7 @@ struct cudaDeviceProp {
   char name[256];
   int major, minor;
   size_t sharedMemPerBlockOptin;
+  int multiProcessorCount;
 };
 
 const char* cudaGetErrorName(cudaError_t error);
