@@ -1,6 +1,7 @@
 #include "stats/head_tables.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <new>
 
@@ -50,6 +51,8 @@ template <class T>
 SparseZeros<T>::SparseZeros(int64_t n) : memory_(static_cast<T*>(std::calloc(static_cast<size_t>(n), sizeof(T)))) {
   if (!memory_) throw std::bad_alloc();
 }
+template class SparseZeros<uint64_t>;
+template class SparseZeros<int64_t>;
 
 HeadTables::HeadTables(const KvLayout& layout, CacheSite site, int64_t head)
     : site_(site),
@@ -124,7 +127,7 @@ uint16_t HeadTables::finite_row(const uint16_t* row, const Provenance& at) {
     if (code < kInfinity) continue;
     Provenance here = at;
     here.channel = c;
-    if (!non_finite_ || here < non_finite_->where) non_finite_ = {here, code > kInfinity};
+    keep_non_finite({here, code > kInfinity});
   }
   return row_maximum(scratch_.data(), width_);
 }
@@ -133,9 +136,36 @@ uint16_t HeadTables::finite_row(const uint16_t* row, const Provenance& at) {
 void HeadTables::place(const uint16_t* row, uint16_t code, Provenance at) {
   const auto first = std::find_if(row, row + width_, [code](uint16_t bits) { return magnitude_code(bits) == code; });
   at.channel = first - row;
-  if (!seen_ || code > absmax_ || at < where_) where_ = at;
-  absmax_ = code;
+  keep_absmax(code, at);
+}
+
+void HeadTables::keep_absmax(uint16_t code, const Provenance& at) {
+  if (!seen_ || code > absmax_ || (code == absmax_ && at < where_)) where_ = at;
+  absmax_ = std::max(absmax_, code);
   seen_ = true;
+}
+
+void HeadTables::keep_non_finite(const NonFinite& found) {
+  if (!non_finite_ || found.where < non_finite_->where) non_finite_ = found;
+}
+
+void HeadTables::add(const CountedHead& counted) {
+  for (int64_t c = 0; c < kCodes; ++c)
+    if (counted.codes[c] != 0) histogram_.data()[c] += counted.codes[c];
+  for (size_t o = 0; o < token_octaves_.size(); ++o) token_octaves_[o] += counted.token_octaves[o];
+  for (size_t c = 0; c < channel_absmax_.size(); ++c)
+    channel_absmax_[c] = std::max(channel_absmax_[c], static_cast<int16_t>(counted.channel_absmax[c]));
+  for (size_t p = 0; p < pair_squares_.size(); ++p)
+    pair_squares_[p] = std::max(pair_squares_[p], std::bit_cast<double>(counted.pairs[p]));
+  const int64_t words = n_moments(site_) * width_;
+  for (int64_t octave = 0; octave < kFiniteOctaves; ++octave) {
+    if (!octave_used(octave)) continue;
+    const uint64_t* from = counted.moments + octave * counted.octave_words;
+    int64_t* to = moments_.data() + octave * words;
+    for (int64_t i = 0; i < words; ++i) to[i] += static_cast<int64_t>(from[i]);
+  }
+  if (counted.absmax) keep_absmax(*counted.absmax, counted.where);
+  if (counted.non_finite) keep_non_finite(*counted.non_finite);
 }
 
 bool HeadTables::octave_used(int64_t octave) const {

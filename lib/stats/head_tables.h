@@ -39,6 +39,16 @@ struct NonFinite {
   bool is_nan = false;
 };
 
+/// What a device counted of one head, in the words of ops/tap_tables.h.
+struct CountedHead {
+  const uint64_t *codes, *token_octaves, *channel_absmax, *pairs;
+  const uint64_t* moments;   // [sums, width] of octave 0
+  int64_t octave_words = 0;  // from one octave to the next
+  std::optional<uint16_t> absmax;
+  Provenance where;
+  std::optional<NonFinite> non_finite;
+};
+
 class HeadTables {
  public:
   HeadTables(const KvLayout& layout, CacheSite site, int64_t head);
@@ -46,6 +56,9 @@ class HeadTables {
   /// Counts the rows of one segment: row i is the bf16 bits at rows + i * stride, [width]. row_absmax[i] becomes the
   /// row's largest finite code.
   void add(const Segment& segment, const uint16_t* rows, int64_t stride, uint16_t* row_absmax);
+
+  /// Adds what was counted elsewhere.
+  void add(const CountedHead& counted);
 
   /// The sparse form.
   HeadStatistics encode_head() const;
@@ -64,6 +77,8 @@ class HeadTables {
   void maxima_of_row(const uint16_t* row);
   uint16_t finite_row(const uint16_t* row, const Provenance& at);
   void place(const uint16_t* row, uint16_t code, Provenance at);
+  void keep_absmax(uint16_t code, const Provenance& at);
+  void keep_non_finite(const NonFinite& found);
   void unpack();
   void unpack_row(int64_t row);
   bool octave_used(int64_t octave) const;

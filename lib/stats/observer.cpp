@@ -7,6 +7,8 @@
 
 #include "base/error.h"
 #include "stats/coverage.h"
+#include "stats/device_tables.h"
+#include "stats/row_ranks.h"
 #include "stats/site_tables.h"
 #include "stats/statistics_metadata.h"
 
@@ -20,6 +22,12 @@ constexpr int64_t kCodesPerHead = 20 * 128, kOctavesPerChannel = 18;
 struct SiteInProgress {
   SiteTables tables;
   Coverage coverage;
+  std::optional<DeviceTables> on_device;  // of tensors that are not on the host
+
+  void fold() {
+    if (on_device) on_device->fold_into(tables);
+    on_device.reset();
+  }
 };
 
 bool exists(const KvLayout& layout, CacheSite site) { return heads_of(layout, site) > 0 && width_of(layout, site) > 0; }
@@ -53,8 +61,16 @@ struct Observer::State {
     if (!slot)
       slot.emplace(SiteInProgress{SiteTables(caches[static_cast<size_t>(cache)], site, plan.n_passes,
                                              static_cast<int64_t>(plan.prompt_ids.size())),
-                                  Coverage(planned)});
+                                  Coverage(planned), std::nullopt});
     return *slot;
+  }
+
+  DeviceTables& on_device(SiteInProgress& progress, const KvLayout& layout, CacheSite site) {
+    if (!device) fail("got a tensor that is not on the host, without a device that counts it");
+    if (!ranks) ranks.emplace(plan);
+    const int64_t n_cells = plan.n_passes * static_cast<int64_t>(plan.prompt_ids.size());
+    if (!progress.on_device) progress.on_device.emplace(*device, layout, site, *ranks, n_cells);
+    return *progress.on_device;
   }
 
   [[noreturn]] void fail_non_finite(const KvLayout& layout, CacheSite site, const NonFinite& first) const;
@@ -65,6 +81,7 @@ struct Observer::State {
   PlannedTokens planned;  // of plan
   ThreadPool& pool;
   Ops* device;
+  std::optional<RowRanks> ranks;                                                     // once a tensor is not on the host
   std::vector<std::array<std::optional<SiteInProgress>, kCacheSites.size()>> sites;  // by cache and site
   std::vector<std::optional<CacheStatistics>> done;
 };
@@ -100,10 +117,7 @@ Tensor Observer::observe(int cache, CacheSite site, const Tensor& x, const Batch
     SiteInProgress& progress = s.at(cache, site);
     progress.coverage.add(batch);
     if (x.device == Device::Host) return progress.tables.add(x, batch, s.pool);
-    if (!s.device) fail("got a tensor that is not on the host, without a device to download it");
-    const Storage host(x.shape, x.dtype);
-    s.device->download(x, host.tensor());
-    progress.tables.add(host.tensor(), batch, s.pool);
+    s.on_device(progress, layout, site).add(x, batch);
   });
   return x;
 }
@@ -125,7 +139,9 @@ CacheStatistics Observer::State::finish(const KvLayout& layout) {
       fail(label(layout, site) + ": " + fault + "; this is a bug of this program, please report it");
   for (const CacheSite site : kCacheSites) {
     if (!exists(layout, site)) continue;
-    SiteTables& tables = at(layout.cache, site).tables;
+    SiteInProgress& progress = at(layout.cache, site);
+    progress.fold();
+    SiteTables& tables = progress.tables;
     if (const NonFinite* first = tables.first_non_finite()) fail_non_finite(layout, site, *first);
     result.at(site) = tables.encode(pool);
     sites[static_cast<size_t>(layout.cache)][static_cast<size_t>(site)].reset();
@@ -196,6 +212,16 @@ int64_t Observer::bytes_needed(const ModelSpec& spec, int64_t n_tokens, int64_t 
     }
   }
   return *std::max_element(dense.begin(), dense.end()) + encoded;
+}
+
+int64_t Observer::device_bytes_needed(const ModelSpec& spec, int64_t n_prompts, int n_passes) {
+  std::vector<int64_t> dense(spec.layers.size() + 1);
+  for (const KvLayout& layout : spec.caches)
+    for (const CacheSite site : kCacheSites)
+      if (exists(layout, site))
+        dense[std::min(static_cast<size_t>(layout.layer), spec.layers.size())] +=
+            DeviceTables::bytes(layout, site, n_passes * n_prompts);
+  return *std::max_element(dense.begin(), dense.end());
 }
 
 }  // namespace kvcal

@@ -30,8 +30,8 @@ struct ObservationPlan {
 
 class Observer final : public KvTap {
  public:
-  /// `device` downloads tensors that are not on the host; without one such a tensor is an error. Pool and device must
-  /// outlive the observer. Throws Error when the plan contradicts itself.
+  /// `device` counts tensors that are not on the host, in its own memory until their layer is done; without one such a
+  /// tensor is an error. Pool and device must outlive the observer. Throws Error when the plan contradicts itself.
   Observer(const ModelSpec& spec, ObservationPlan plan, ThreadPool& pool, Ops* device = nullptr);
   ~Observer() override;
 
@@ -60,6 +60,10 @@ class Observer final : public KvTap {
   /// Upper bound of the memory that the dense tables of the largest layer take, plus an estimate of the encoded
   /// statistics of all caches.
   static int64_t bytes_needed(const ModelSpec& spec, int64_t n_tokens, int64_t n_prompts, int n_passes);
+
+  /// Memory of the device for the tables of the largest layer, where tensors are on one. The host needs the above too,
+  /// when a layer is done.
+  static int64_t device_bytes_needed(const ModelSpec& spec, int64_t n_prompts, int n_passes);
 
  private:
   struct State;

@@ -44,6 +44,17 @@ void SiteTables::add(const Tensor& x, const Batch& batch, ThreadPool& pool) {
   n_tokens_ += static_cast<uint64_t>(n_tokens);
 }
 
+void SiteTables::add(const CountedSite& counted) {
+  for (size_t h = 0; h < heads_.size(); ++h) heads_[h].add(counted.heads[h]);
+  const auto raise = [](std::vector<uint16_t>& to, const std::vector<uint16_t>& from) {
+    if (to.size() < from.size()) to.resize(from.size());
+    for (size_t i = 0; i < from.size(); ++i) to[i] = std::max(to[i], from[i]);
+  };
+  raise(position_absmax_, counted.position_absmax);
+  raise(prompt_absmax_, counted.prompt_absmax);
+  n_tokens_ += counted.n_tokens;
+}
+
 void SiteTables::add_maxima(const Batch& batch) {
   const int64_t n_tokens = batch.n_tokens();
   uint16_t* absmax = row_absmax_.data();  // row 0 becomes the maximum over heads

@@ -12,12 +12,22 @@
 
 namespace kvcal {
 
+/// What a device counted of one site.
+struct CountedSite {
+  std::vector<CountedHead> heads;
+  std::vector<uint16_t> position_absmax, prompt_absmax;  // as in SiteStatistics
+  uint64_t n_tokens = 0;
+};
+
 class SiteTables {
  public:
   SiteTables(const KvLayout& layout, CacheSite site, int n_passes, int64_t n_prompts);
 
   /// x [tokens, heads, width] on the host, BF16 or F32 (rounded here). Heads are shared out to the pool's threads.
   void add(const Tensor& x, const Batch& batch, ThreadPool& pool);
+
+  /// Adds what was counted elsewhere, of the same site and prompts.
+  void add(const CountedSite& counted);
 
   /// Infinity or NaN with the smallest place over all heads, or null; and how many values were not finite.
   const NonFinite* first_non_finite() const;

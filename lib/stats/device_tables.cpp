@@ -1,0 +1,111 @@
+#include "stats/device_tables.h"
+
+#include <algorithm>
+
+namespace kvcal {
+namespace {
+
+TapShape shape_of(const KvLayout& layout, CacheSite site, int64_t n_cells) {
+  return {heads_of(layout, site),   width_of(layout, site),
+          pairs_of(layout, site),   layout.pair_bound == PairBound::Gptj,
+          site == CacheSite::Query, n_cells};
+}
+
+/// The tables' words on the host. Of the moments, which are most of them, only the octaves that were seen.
+class FetchedWords {
+ public:
+  FetchedWords(Ops& device, const TapTables& tables)
+      : shape_(tables.shape), at_(layout_of(shape_)), words_(at_.words), device_(device), from_(tables.words) {
+    fetch(0, at_.moments);
+    const int64_t octave_words = shape_.heads * shape_.sums() * shape_.width;
+    for (int64_t first = 0; first < kTapOctaves; ++first) {
+      int64_t end = first;
+      while (end < kTapOctaves && seen(end)) ++end;
+      if (end == first) continue;
+      fetch(at_.moments + first * octave_words, (end - first) * octave_words);
+      first = end;
+    }
+  }
+
+  const TapShape& shape() const { return shape_; }
+  const TapLayout& at() const { return at_; }
+  const uint64_t* from(int64_t word) const { return words_.data() + word; }
+
+ private:
+  bool seen(int64_t octave) const {
+    for (int64_t h = 0; h < shape_.heads; ++h) {
+      const uint64_t* codes = from(at_.codes + h * kTapCodes + octave * 128);
+      if (std::any_of(codes, codes + 128, [](uint64_t n) { return n != 0; })) return true;
+    }
+    return false;
+  }
+
+  void fetch(int64_t first, int64_t n) {
+    if (n > 0) device_.download(from_.rows(first, n), {words_.data() + first, {n}, DType::U64});
+  }
+
+  TapShape shape_;
+  TapLayout at_;
+  SparseZeros<uint64_t> words_;
+  Ops& device_;
+  Tensor from_;
+};
+
+Provenance provenance(const RowRanks& ranks, uint64_t place, int64_t head, int64_t width) {
+  Provenance at = ranks.row_of(static_cast<int64_t>(place) / width);
+  at.head = head;
+  at.channel = static_cast<int64_t>(place) % width;
+  return at;
+}
+
+CountedHead head_of(const FetchedWords& words, const RowRanks& ranks, int64_t head) {
+  const TapShape& s = words.shape();
+  const TapLayout& at = words.at();
+  CountedHead counted;
+  counted.codes = words.from(at.codes + head * kTapCodes);
+  counted.token_octaves = words.from(at.token_octaves + head * 256);
+  counted.channel_absmax = words.from(at.channel_absmax + (s.energy_only ? 0 : head * s.width));
+  counted.pairs = words.from(at.pairs + head * s.pairs);
+  counted.moments = words.from(at.moments + head * s.sums() * s.width);
+  counted.octave_words = s.heads * s.sums() * s.width;
+  if (const uint64_t absmax = *words.from(at.absmax + head); absmax != 0) {
+    constexpr uint64_t kLastPlace = (uint64_t{1} << kPlaceBits) - 1;
+    counted.absmax = static_cast<uint16_t>(absmax >> kPlaceBits);
+    counted.where = provenance(ranks, kLastPlace - (absmax & kLastPlace), head, s.width);
+  }
+  if (const uint64_t found = ~*words.from(at.non_finite + head); found != ~uint64_t{0})
+    counted.non_finite = NonFinite{provenance(ranks, found >> 1, head, s.width), (found & 1) != 0};
+  return counted;
+}
+
+}  // namespace
+
+DeviceTables::DeviceTables(Ops& device, const KvLayout& layout, CacheSite site, const RowRanks& ranks, int64_t n_cells)
+    : device_(device), ranks_(ranks), tables_(device.tap_tables(shape_of(layout, site, n_cells))) {}
+
+int64_t DeviceTables::bytes(const KvLayout& layout, CacheSite site, int64_t n_cells) {
+  return layout_of(shape_of(layout, site, n_cells)).words * static_cast<int64_t>(sizeof(uint64_t));
+}
+
+void DeviceTables::add(const Tensor& x, const Batch& batch) {
+  std::vector<TapRows> rows;
+  for (const Segment& s : batch.segments) {
+    rows.push_back(ranks_.describe(s));
+    n_buckets_ = std::max(n_buckets_, int64_t{position_bucket(s.first_position + s.n_tokens - 1)} + 1);
+  }
+  device_.accumulate(x, tables_, rows);
+  n_tokens_ += static_cast<uint64_t>(batch.n_tokens());
+}
+
+void DeviceTables::fold_into(SiteTables& site) const {
+  const FetchedWords words(device_, tables_);
+  const TapLayout& at = words.at();
+  const auto codes = [&](int64_t from, int64_t n) {
+    return std::vector<uint16_t>(words.from(from), words.from(from) + n);
+  };
+  CountedSite counted{{}, codes(at.positions, n_buckets_), codes(at.cells, words.shape().cells), n_tokens_};
+  for (int64_t h = 0; h < words.shape().heads; ++h) counted.heads.push_back(head_of(words, ranks_, h));
+  site.add(counted);
+}
+
+}  // namespace kvcal

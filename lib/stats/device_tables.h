@@ -1,0 +1,36 @@
+// Statistics of one site while its layer runs on a device: counted there (Ops::accumulate), fetched once, and added to
+// the tables of the host, which give them their form. Nothing here waits for the device before fold_into().
+#pragma once
+
+#include <cstdint>
+
+#include "model/batch.h"
+#include "ops/ops.h"
+#include "stats/row_ranks.h"
+#include "stats/site_tables.h"
+
+namespace kvcal {
+
+class DeviceTables {
+ public:
+  /// Device and ranks must outlive the tables.
+  DeviceTables(Ops& device, const KvLayout& layout, CacheSite site, const RowRanks& ranks, int64_t n_cells);
+
+  /// Queues the counting of x [tokens, heads, width], which is on the device.
+  void add(const Tensor& x, const Batch& batch);
+
+  /// Waits for the device and adds what was counted.
+  void fold_into(SiteTables& site) const;
+
+  /// Memory of the device.
+  static int64_t bytes(const KvLayout& layout, CacheSite site, int64_t n_cells);
+
+ private:
+  Ops& device_;
+  const RowRanks& ranks_;
+  TapTables tables_;
+  int64_t n_buckets_ = 0;  // of positions, as far as rows came by
+  uint64_t n_tokens_ = 0;
+};
+
+}  // namespace kvcal
