@@ -6,6 +6,7 @@
 #include <span>
 #include <string>
 #include <type_traits>
+#include <vector>
 
 #include "kernels/cuda_ops.h"
 #include "kernels/library_attention.h"
@@ -53,6 +54,11 @@ class CudaBackend final : public Ops {
   Tensor do_experts_swiglu(const Tensor& x, const Routing& routing, std::span<const SwigluWeights> experts) override;
   void do_accumulate(const Tensor& x, const TapTables& tables, std::span<const TapRows> rows) override;
 
+  LinearGroup do_load_linears(std::span<const HostLinear> weights) override;
+  SumAndNorm do_add_rms_norm(const Tensor& x, const Tensor& y, const Tensor& gain, float eps) override;
+  Tensor do_swiglu(const Tensor& x, const SwigluWeights& w) override;
+  std::vector<Tensor> do_project_heads(const Tensor& x, const LinearGroup& w, const HeadsSpec& spec) override;
+
   /// A temporary of the activation dtype.
   Tensor activation(const Shape& shape) { return temporary(shape, activation_dtype()); }
 
@@ -71,7 +77,10 @@ class CudaBackend final : public Ops {
 
   /// Converted on the host to `as`, plus a constant, as memory of the device.
   Owned load(const Tensor& host, DType as, float plus);
+  void load_into(const Tensor& device, const Tensor& host, float plus);
 
+  void multiply_experts(const Tensor& x, std::span<const SwigluWeights> experts, Linear SwigluWeights::*weight,
+                        std::span<const int32_t> first, const Tensor& to);
   void append(KvRows& rows, const Span& span, const Tensor& k, const Tensor& v);
   void reserve(KvRows& rows, int64_t n, const Tensor& k, const Tensor& v);
 

@@ -98,10 +98,10 @@ void CudaBackend::download(const Tensor& from, const Tensor& host) {
 
 // ---------------------------------------------------------------- weights
 
-Owned CudaBackend::load(const Tensor& host, DType as, float plus) {
+void CudaBackend::load_into(const Tensor& device, const Tensor& host, float plus) {
   const auto n = static_cast<size_t>(host.elements());
-  const Storage converted(host.shape, as);
-  if (as == DType::BF16) {
+  const Storage converted(host.shape, device.dtype);
+  if (device.dtype == DType::BF16) {
     convert_to_bf16(host.dtype, host.data, converted.tensor().as<bf16>(), n);
   } else {
     float* values = converted.tensor().as<float>();
@@ -109,8 +109,12 @@ Owned CudaBackend::load(const Tensor& host, DType as, float plus) {
     if (plus != 0.0f)
       for (size_t i = 0; i < n; ++i) values[i] = plus + values[i];
   }
+  copy(device.data, converted.tensor().data, converted.tensor().bytes(), cudaMemcpyHostToDevice);
+}
+
+Owned CudaBackend::load(const Tensor& host, DType as, float plus) {
   const Owned o = allocate(host.shape, as);
-  copy(o.view.data, converted.tensor().data, converted.tensor().bytes(), cudaMemcpyHostToDevice);
+  load_into(o.view, host, plus);
   return o;
 }
 

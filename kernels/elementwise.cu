@@ -46,6 +46,19 @@ __global__ void sigmoid_mul_rows_kernel(const T* __restrict__ x, const T* __rest
   if (i < n) z[i] = narrow<T>(SigmoidMul<T>()(widen(x[i]), widen(gate[i / width])));
 }
 
+/// One pack a thread; a pack lies in one row.
+template <class T, int kSize>
+__global__ void silu_mul_halves_kernel(const T* __restrict__ gate_up, T* __restrict__ z, int64_t n, int64_t width) {
+  using Values = Pack<T, kSize>;
+  const int64_t first = (int64_t{blockIdx.x} * kThreads + threadIdx.x) * kSize;
+  if (first >= n) return;
+  const T* gate = gate_up + first / width * 2 * width + first % width;
+  const auto a = *reinterpret_cast<const Values*>(gate), b = *reinterpret_cast<const Values*>(gate + width);
+  Values c;
+  for (int i = 0; i < kSize; ++i) c.values[i] = narrow<T>(SiluMul<T>()(widen(a.values[i]), widen(b.values[i])));
+  *reinterpret_cast<Values*>(z + first) = c;
+}
+
 /// A row of `units` units of U, one block row of threads each.
 template <class U>
 __global__ void take_rows_kernel(const U* __restrict__ from, U* __restrict__ to, const int64_t* __restrict__ rows,
@@ -108,6 +121,21 @@ void silu_mul(DType t, const void* gate, const void* up, void* z, int64_t n, cud
   visit_activation(t, [&](auto tag) {
     using T = decltype(tag);
     map<T>(gate, up, z, n, SiluMul<T>(), stream);
+  });
+}
+
+void silu_mul_halves(DType t, const void* gate_up, void* z, int64_t rows, int64_t width, cudaStream_t stream) {
+  visit_activation(t, [&](auto tag) {
+    using T = decltype(tag);
+    const auto start = [&]<int kSize>() {
+      launch(KVCAL_KERNEL(silu_mul_halves_kernel<T, kSize>), dim3(n_blocks(rows * width, kThreads * kSize)),
+             dim3(kThreads), 0, stream, static_cast<const T*>(gate_up), static_cast<T*>(z), rows * width, width);
+    };
+    constexpr int kVector = 16 / sizeof(T);
+    if (width % kVector == 0 && aligned(gate_up, z))
+      start.template operator()<kVector>();
+    else
+      start.template operator()<1>();
   });
 }
 

@@ -16,6 +16,9 @@ namespace kvcal::cuda {
 void add(DType t, const void* x, const void* y, void* z, int64_t n, cudaStream_t stream);
 void silu_mul(DType t, const void* gate, const void* up, void* z, int64_t n, cudaStream_t stream);
 
+/// gate_up [rows, 2 width]: the gates of a row, then what they multiply.
+void silu_mul_halves(DType t, const void* gate_up, void* z, int64_t rows, int64_t width, cudaStream_t stream);
+
 /// gate has n elements, or one for each row of `width` elements of x.
 void sigmoid_mul(DType t, const void* x, const void* gate, void* z, int64_t n, cudaStream_t stream);
 void sigmoid_mul_rows(DType t, const void* x, const void* gate, void* z, int64_t rows, int64_t width,
@@ -39,6 +42,13 @@ struct Rows {
 };
 void rms_norm(DType t, const void* x, const void* gain, DType gain_type, float eps, void* y, const Rows& rows,
               cudaStream_t stream);
+struct AddedNorm {
+  const void *x, *y, *gain;
+  DType gain_type;
+  float eps;
+  void *sum, *normed;
+};
+void add_rms_norm(DType t, const AddedNorm& norm, const Rows& rows, cudaStream_t stream);
 void l2_norm(DType t, const void* x, float eps, void* y, const Rows& rows, cudaStream_t stream);
 
 struct GatedNorm {
@@ -66,6 +76,30 @@ struct RopeShape {
   bool interleaved;
 };
 void rope(DType t, const void* x, const void* table, void* y, const RopeShape& shape, cudaStream_t stream);
+
+// ---------------------------------------------------------------- heads.cu
+
+/// Heads [first_head, first_head + n_heads) of a row, in columns from first_column on -> to [tokens, n_heads,
+/// head_dim].
+struct HeadsArrays {
+  int64_t first_head = 0, n_heads = 0, first_column = 0, head_dim = 0;
+  const void* gain = nullptr;  // null: no norm
+  bool turned = false;
+  void* to = nullptr;
+  bool vectors = false;  // set by project_heads()
+};
+constexpr int kMostHeadsParts = 4;
+struct HeadsParts {
+  HeadsArrays part[kMostHeadsParts];
+};
+/// Rows of `columns` elements with `heads` heads in all; table [tokens, 2, half].
+struct HeadsShape {
+  int64_t tokens, columns, heads, half;
+  bool interleaved;
+  float eps;
+};
+void project_heads(DType t, const void* from, const void* table, DType gain_type, HeadsParts parts,
+                   const HeadsShape& shape, cudaStream_t stream);
 
 // ---------------------------------------------------------------- conv.cu
 

@@ -1,5 +1,5 @@
 // Rotary position embedding: a table of cosines and sines per token, then the rotation.
-#include "kernels/device/real.cuh"
+#include "kernels/device/row.cuh"
 #include "kernels/kernels.h"
 #include "kernels/runtime/launch.h"
 #include "ops/visit_activation.h"
@@ -39,8 +39,8 @@ __global__ void rope_kernel(const T* __restrict__ x, const T* __restrict__ table
   const T* cosine = table + row / s.heads * 2 * s.half;
   const int64_t first = s.interleaved ? 2 * item : item, second = s.interleaved ? first + 1 : item + s.half;
   const float a = widen(x[first]), b = widen(x[second]), c = widen(cosine[item]), d = widen(cosine[s.half + item]);
-  y[first] = narrow<T>(a * c - b * d);
-  y[second] = narrow<T>(b * c + a * d);
+  y[first] = narrow<T>(turned_first(a, b, c, d));
+  y[second] = narrow<T>(turned_second(a, b, c, d));
 }
 
 }  // namespace

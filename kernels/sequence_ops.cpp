@@ -1,4 +1,4 @@
-// The ops that look beyond a row: along a sequence, with the state it keeps, and across the rows of an expert.
+// The ops that look beyond a row: along a sequence, with the state it keeps.
 #include <algorithm>
 #include <vector>
 
@@ -108,49 +108,6 @@ Tensor CudaBackend::do_gated_delta_rule(const Tensor& q, const Tensor& k, const 
       q.dtype, {data_of(q), data_of(k), data_of(v), data_as<float>(gates.g), data_as<float>(gates.beta), y.data},
       device_copy(device_spans), {static_cast<int64_t>(device_spans.size()), q.dim(1), n_value_heads, dk, dv},
       shared_limit_, stream_.get());
-  return y;
-}
-
-// ---------------------------------------------------------------- experts
-
-Routing CudaBackend::do_route_softmax(const Tensor& logits, int64_t k, bool renormalize) {
-  const int64_t tokens = logits.dim(0);
-  const Routing r{temporary({tokens, k}, DType::I32), temporary({tokens, k}, DType::F32)};
-  cuda::route_softmax(logits.dtype, data_of(logits), data_as<int32_t>(r.experts), data_as<float>(r.weights),
-                      {tokens, logits.dim(1), k}, renormalize, stream_.get());
-  return r;
-}
-
-Tensor CudaBackend::do_experts_swiglu(const Tensor& x, const Routing& routing, std::span<const SwigluWeights> experts) {
-  const RoutingShape shape{x.dim(0), static_cast<int64_t>(experts.size()), routing.experts.dim(1)};
-  const int64_t slots = shape.tokens * shape.k, dim = x.dim(1), ffn = experts[0].gate.out;
-  const Tensor y = activation(x.shape);
-  if (slots == 0) return y;
-  const Tensor offsets = temporary({shape.n_experts + 1}, DType::I32), tokens = temporary({slots}, DType::I64),
-               slot_of_choice = temporary({slots}, DType::I32);
-  const ExpertSort sort{data_as<int32_t>(temporary({sort_blocks(shape), shape.n_experts}, DType::I32)),
-                        data_as<int32_t>(offsets), data_as<int64_t>(tokens), data_as<int32_t>(slot_of_choice)};
-  sort_by_expert(data_as<int32_t>(routing.experts), sort, shape, stream_.get());
-  const Tensor rows = activation({slots, dim}), gate = activation({slots, ffn}), up = activation({slots, ffn}),
-               hidden = activation({slots, ffn}), results = temporary({slots, dim}, DType::F32);
-  cuda::take_rows(data_of(x), rows.data, sort.token_of_slot, slots, static_cast<int64_t>(x.bytes()) / x.dim(0),
-                  stream_.get());
-
-  std::vector<int32_t> first(experts.size() + 1);  // the products' extents have to be known here
-  download(offsets, {first.data(), offsets.shape, DType::I32});
-  const auto multiply = [&](const Tensor& from, Linear SwigluWeights::*weight, const Tensor& to) {
-    for (size_t e = 0; e < experts.size(); ++e) {
-      const auto& w = *static_cast<const Owned*>((experts[e].*weight).packed.get());
-      const int64_t n = first[e + 1] - first[e];
-      if (n > 0) gemm_->multiply(from.rows(first[e], n), w.view, nullptr, to.rows(first[e], n), stream_.get());
-    }
-  };
-  multiply(rows, &SwigluWeights::gate, gate);
-  multiply(rows, &SwigluWeights::up, up);
-  cuda::silu_mul(x.dtype, gate.data, up.data, hidden.data, hidden.elements(), stream_.get());
-  multiply(hidden, &SwigluWeights::down, results);
-  combine_experts(x.dtype, data_as<float>(results), data_as<float>(routing.weights), sort.slot_of_choice, y.data, shape,
-                  dim, stream_.get());
   return y;
 }
 

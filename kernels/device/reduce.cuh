@@ -17,28 +17,33 @@ struct Maximum {
   __device__ float operator()(float a, float b) const { return fmaxf(a, b); }
 };
 
-/// Over the lanes of the warp, all of which must be here; every lane gets the result.
-template <class F>
+/// Over kLanes neighbouring lanes of the warp, all of which must be here; every one gets the result.
+template <int kLanes = kWarp, class F>
 __device__ float warp_reduce(float x, F f) {
-  for (int lanes = kWarp / 2; lanes > 0; lanes /= 2) x = f(x, __shfl_xor_sync(kAllLanes, x, lanes));
+  static_assert(kLanes == kWarp || kLanes == kWarp / 2);
+  const unsigned thread = threadIdx.y * blockDim.x + threadIdx.x;
+  const unsigned mask = kLanes == kWarp ? kAllLanes : 0xFFFFu << (thread & unsigned{kLanes});
+  for (int lanes = kLanes / 2; lanes > 0; lanes /= 2) x = f(x, __shfl_xor_sync(mask, x, lanes));
   return x;
 }
 
-/// Over kThreads threads in dimension x: a warp, or the whole block, all of which must be here; every thread gets the
-/// result.
+/// Over kThreads threads in dimension x: half a warp, a warp, or the whole block, all of which must be here; every
+/// thread gets the result.
 template <int kThreads, class F>
 __device__ float row_reduce(float x, F f) {
-  static_assert(kThreads % kWarp == 0);
-  x = warp_reduce(x, f);
-  if constexpr (kThreads > kWarp) {
+  if constexpr (kThreads <= kWarp) {
+    return warp_reduce<kThreads>(x, f);
+  } else {
+    static_assert(kThreads % kWarp == 0);
+    x = warp_reduce(x, f);
     KVCAL_SHARED(float, part, kThreads / kWarp);
     __syncthreads();  // a call before this one may still be reading
     if (threadIdx.x % kWarp == 0) part[threadIdx.x / kWarp] = x;
     __syncthreads();
     x = part[0];
     for (int w = 1; w < kThreads / kWarp; ++w) x = f(x, part[w]);
+    return x;
   }
-  return x;
 }
 
 }  // namespace kvcal::cuda

@@ -37,19 +37,29 @@ std::unique_ptr<Head> load_output_head(const ModelSpec& spec, Gain gain, float e
                                       op.load_linear(table));
 }
 
-Linear load_projection(Ops& op, WeightBinder& w, const std::string& name, int64_t out, int64_t in, Bias bias) {
+HostLinear projection(WeightBinder& w, const std::string& name, int64_t out, int64_t in, Bias bias) {
   const Tensor weight = w(name + ".weight", {out, in});
-  return op.load_linear(weight, bias == Bias::Present ? w(name + ".bias", {out}) : Tensor{});
+  return {weight, bias == Bias::Present ? w(name + ".bias", {out}) : Tensor{}};
+}
+
+Linear load_projection(Ops& op, WeightBinder& w, const std::string& name, int64_t out, int64_t in, Bias bias) {
+  const HostLinear p = projection(w, name, out, in, bias);
+  return op.load_linear(p.weight, p.bias);
+}
+
+LinearGroup load_qkv(Ops& op, WeightBinder& w, const DecoderDims& d, Bias bias) {
+  const HostLinear parts[] = {projection(w, "self_attn.q_proj", d.n_heads * d.head_dim, d.hidden, bias),
+                              projection(w, "self_attn.k_proj", d.n_kv_heads * d.head_dim, d.hidden, bias),
+                              projection(w, "self_attn.v_proj", d.n_kv_heads * d.head_dim, d.hidden, bias)};
+  return op.load_linears(parts);
 }
 
 Swiglu::Swiglu(Ops& op, WeightBinder weights, int64_t hidden, int64_t ffn, Bias bias)
-    : w{load_projection(op, weights, "gate_proj", ffn, hidden, bias),
-        load_projection(op, weights, "up_proj", ffn, hidden, bias),
-        load_projection(op, weights, "down_proj", hidden, ffn, bias)} {}
+    : w(op.load_swiglu(projection(weights, "gate_proj", ffn, hidden, bias),
+                       projection(weights, "up_proj", ffn, hidden, bias),
+                       projection(weights, "down_proj", hidden, ffn, bias))) {}
 
-Tensor Swiglu::forward(Ops& op, const Tensor& x) const {
-  return op.linear(op.silu_mul(op.linear(x, w.gate), op.linear(x, w.up)), w.down);
-}
+Tensor Swiglu::forward(Ops& op, const Tensor& x) const { return op.swiglu(x, w); }
 
 PlainDecoderBlock::PlainDecoderBlock(const DecoderDims& dims, const KvLayout& layout, const RopeSpec& rope,
                                      const DecoderBiases& biases, Ops& op, WeightBinder w)
@@ -58,28 +68,23 @@ PlainDecoderBlock::PlainDecoderBlock(const DecoderDims& dims, const KvLayout& la
       eps_(dims.eps),
       attn_norm_(op.load_gain(w("input_layernorm.weight", {dims.hidden}), Gain::Plain)),
       ffn_norm_(op.load_gain(w("post_attention_layernorm.weight", {dims.hidden}), Gain::Plain)),
-      wq_(load_projection(op, w, "self_attn.q_proj", dims.n_heads * dims.head_dim, dims.hidden, biases.qkv)),
-      wk_(load_projection(op, w, "self_attn.k_proj", dims.n_kv_heads * dims.head_dim, dims.hidden, biases.qkv)),
-      wv_(load_projection(op, w, "self_attn.v_proj", dims.n_kv_heads * dims.head_dim, dims.hidden, biases.qkv)),
+      qkv_(load_qkv(op, w, dims, biases.qkv)),
       wo_(load_projection(op, w, "self_attn.o_proj", dims.hidden, dims.n_heads * dims.head_dim, biases.o)),
       mlp_(op, w.at("mlp."), dims.hidden, dims.ffn, biases.mlp) {}
 
 Tensor PlainDecoderBlock::forward(Ops& op, const Tensor& x, const Batch& batch, LayerStates& states, KvTap& tap,
                                   Tail tail) {
-  const int64_t t = batch.n_tokens();
   const KvLayout& s = layout_;
-  const Tensor turns = op.rope_table(batch.positions, t, rope_);
-  Tensor h = op.rms_norm(x, attn_norm_, eps_);
-  Tensor q = op.rope(op.linear(h, wq_).reshaped({t, s.n_heads, s.head_dim_k}), turns, rope_);
-  Tensor k = op.rope(op.linear(h, wk_).reshaped({t, s.n_kv_heads, s.head_dim_k}), turns, rope_);
-  Tensor v = op.linear(h, wv_).reshaped({t, s.n_kv_heads, s.head_dim_v});
-  q = tap.query(s.cache, q, batch);
-  k = tap.key(s.cache, k, batch);
-  v = tap.value(s.cache, v, batch);
+  const Tensor turns = op.rope_table(batch.positions, batch.n_tokens(), rope_);
+  const HeadsPart parts[] = {{s.head_dim_k, {}, true}, {s.head_dim_k, {}, true}, {s.head_dim_v, {}, false}};
+  const auto heads = op.project_heads(op.rms_norm(x, attn_norm_, eps_), qkv_, {parts, eps_, turns, rope_});
+  const Tensor q = tap.query(s.cache, heads[0], batch), k = tap.key(s.cache, heads[1], batch),
+               v = tap.value(s.cache, heads[2], batch);
   if (tail == Tail::Skip) return x;
   const AttentionSpec attention{static_cast<float>(s.softmax_scale), s.window};
-  const Tensor y = op.add(x, op.linear(op.attention(q, k, v, batch.spans, states.kv_rows(batch), attention), wo_));
-  return op.add(y, mlp_.forward(op, op.rms_norm(y, ffn_norm_, eps_)));
+  const Tensor o = op.attention(q, k, v, batch.spans, states.kv_rows(batch), attention);
+  const auto [y, normed] = op.add_rms_norm(x, op.linear(o, wo_), ffn_norm_, eps_);
+  return op.add(y, mlp_.forward(op, normed));
 }
 
 int64_t plain_decoder_parameters(const DecoderDims& d, const DecoderBiases& biases) {

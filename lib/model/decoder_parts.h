@@ -19,8 +19,12 @@ std::unique_ptr<Head> load_output_head(const ModelSpec& spec, Gain gain, float e
 
 /// "NAME.weight" [out, in], with "NAME.bias" [out] when the config says the layer has one.
 enum class Bias : uint8_t { None, Present };
+HostLinear projection(WeightBinder& w, const std::string& name, int64_t out, int64_t in, Bias bias = Bias::None);
 Linear load_projection(Ops& op, WeightBinder& w, const std::string& name, int64_t out, int64_t in,
                        Bias bias = Bias::None);
+
+/// "self_attn.q_proj", ".k_proj", ".v_proj" of a layer: [n_heads·D, hidden], [n_kv_heads·D, hidden] x2.
+LinearGroup load_qkv(Ops& op, WeightBinder& w, const DecoderDims& dims, Bias bias);
 
 /// gate_proj, up_proj, down_proj of the binder's module.
 struct Swiglu {
@@ -48,7 +52,8 @@ class PlainDecoderBlock final : public Block {
   const RopeSpec& rope_;
   float eps_;
   Owned attn_norm_, ffn_norm_;  // [hidden]
-  Linear wq_, wk_, wv_, wo_;    // [n_heads·D, hidden], [n_kv_heads·D, hidden] x2, [hidden, n_heads·D]
+  LinearGroup qkv_;
+  Linear wo_;  // [hidden, n_heads·D]
   Swiglu mlp_;
 };
 

@@ -22,8 +22,9 @@ class GatedAttention {
   const KvLayout& layout_;
   const RopeSpec& rope_;
   float eps_;
-  Linear wq_, wgate_, wk_, wv_, wo_;  // [N·D, hidden] x2, [Nkv·D, hidden] x2, [hidden, N·D]
-  Owned q_norm_, k_norm_;             // [D], 1 + w
+  LinearGroup qkv_;        // [N·D, hidden], [Nkv·D, hidden] x2
+  Linear wgate_, wo_;      // [N·D, hidden], [hidden, N·D]
+  Owned q_norm_, k_norm_;  // [D], 1 + w
 };
 
 }  // namespace kvcal

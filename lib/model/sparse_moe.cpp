@@ -9,8 +9,8 @@ std::vector<SwigluWeights> load_fused_experts(const MoeDims& d, Ops& op, WeightB
   std::vector<SwigluWeights> experts;
   for (int64_t e = 0; e < d.n_experts; ++e) {
     const Tensor both = gate_up.rows(e, 1).reshaped({2 * d.ffn, d.hidden});
-    experts.push_back({op.load_linear(both.rows(0, d.ffn)), op.load_linear(both.rows(d.ffn, d.ffn)),
-                       op.load_linear(down.rows(e, 1).reshaped({d.hidden, d.ffn}))});
+    experts.push_back(op.load_swiglu({both.rows(0, d.ffn), {}}, {both.rows(d.ffn, d.ffn), {}},
+                                     {down.rows(e, 1).reshaped({d.hidden, d.ffn}), {}}));
   }
   return experts;
 }

@@ -1,118 +1,16 @@
 // The checks of the op contract: once for all backends. A message names the op and the tensors that do not fit.
-#include "ops/ops.h"
-
-#include <algorithm>
-
-#include "base/error.h"
+#include "ops/op_check.h"
 
 namespace kvcal {
-namespace {
-
-/// Precedes every message with the op's name.
-class Check {
- public:
-  Check(const char* op, DType activation) : op_(op), activation_(activation) {}
-
-  void require(bool ok, const std::string& message) const {
-    if (!ok) fail(std::string(op_) + ": " + message);
-  }
-
-  void activation(const char* name, const Tensor& t) const {
-    require(t.dtype == activation_,
-            std::string(name) + " " + str(t) + " is not of the activation dtype " + std::string(name_of(activation_)));
-    require(t.shape.rank() >= 1, std::string(name) + " " + str(t) + " has no rows");
-  }
-
-  void rank(const char* name, const Tensor& t, int rank) const {
-    require(t.shape.rank() == rank, std::string(name) + " " + str(t) + " should have rank " + std::to_string(rank));
-  }
-
-  void same_shape(const char* a_name, const Tensor& a, const char* b_name, const Tensor& b) const {
-    require(a.shape == b.shape,
-            std::string(a_name) + " " + str(a) + " and " + b_name + " " + str(b) + " differ in shape");
-  }
-
-  /// v is a vector with one value for each column of x.
-  void fits_columns(const char* v_name, const Tensor& v, const char* x_name, const Tensor& x) const {
-    require(v.shape.rank() == 1 && v.dim(0) == x.dim(-1),
-            std::string(v_name) + " " + str(v) + " does not fit rows of " + x_name + " " + str(x));
-  }
-
-  void f32(const char* name, const Tensor& t) const {
-    require(t.dtype == DType::F32, std::string(name) + " " + str(t) + " should be F32");
-  }
-
-  void real(const char* name, const Tensor& t) const {
-    const bool ok = t.dtype == DType::F32 || t.dtype == DType::BF16 || t.dtype == DType::F16 || t.dtype == DType::F64;
-    require(ok, std::string(name) + " " + str(t) + " should be F32, BF16, F16 or F64");
-  }
-
-  void host(const char* name, const Tensor& t) const {
-    require(t.device == Device::Host, std::string(name) + " " + str(t) + " should be in host memory");
-  }
-
-  /// Each row of x belongs to exactly one span; a span that continues a sequence has its state. carried[i]: whether the
-  /// state of spans[i] holds earlier tokens.
-  void spans(const Tensor& x, std::span<const Span> spans, size_t n_states) const {
-    require(spans.size() == n_states,
-            std::to_string(spans.size()) + " spans, but " + std::to_string(n_states) + " states");
-    std::vector<Span> sorted(spans.begin(), spans.end());
-    std::sort(sorted.begin(), sorted.end(),
-              [](const Span& a, const Span& b) { return a.row != b.row ? a.row < b.row : a.n_tokens < b.n_tokens; });
-    int64_t next = 0;
-    for (const Span& s : sorted) {
-      require(s.row == next && s.n_tokens >= 0 && s.first_position >= 0,
-              "a span of rows " + std::to_string(s.row) + " to " + std::to_string(s.row + s.n_tokens) +
-                  " at position " + std::to_string(s.first_position) + ", expected one from row " +
-                  std::to_string(next) + " (rows of " + str(x) + " must be covered once)");
-      next += s.n_tokens;
-    }
-    require(next == x.dim(0), "the spans cover " + std::to_string(next) + " rows of " + str(x));
-  }
-
-  /// No sequence may be advanced twice in one call.
-  template <class State>
-  void distinct(std::span<State* const> states) const {
-    std::vector<const State*> sorted(states.begin(), states.end());
-    std::sort(sorted.begin(), sorted.end());
-    for (size_t i = 1; i < sorted.size(); ++i)
-      require(sorted[i] == nullptr || sorted[i] != sorted[i - 1], "two spans share one state");
-  }
-
-  void fresh(bool has_state, const Span& span) const {
-    require(has_state || span.first_position == 0, "a span starts at position " + std::to_string(span.first_position) +
-                                                       ", but nothing was kept of what precedes");
-  }
-
-  void state(const char* name, const Tensor& t, const Shape& shape, DType dtype) const {
-    require(t.shape == shape && t.dtype == dtype,
-            std::string(name) + " " + str(t) + " should be " + std::string(name_of(dtype)) + " " + str(shape));
-  }
-
- private:
-  const char* op_;
-  DType activation_;
-};
-
-}  // namespace
 
 Linear Ops::load_linear(const Tensor& weight, const Tensor& bias) {
-  const Check c("load_linear", activation_dtype());
-  c.rank("weight", weight, 2);
-  c.real("weight", weight);
-  c.host("weight", weight);
-  c.require(weight.elements() > 0, "weight " + str(weight) + " is empty");
-  if (bias) {
-    c.real("bias", bias);
-    c.host("bias", bias);
-    c.require(bias.shape.rank() == 1 && bias.dim(0) == weight.dim(0),
-              "bias " + str(bias) + " does not fit weight " + str(weight));
-  }
+  const OpCheck c("load_linear", activation_dtype());
+  c.linear({weight, bias});
   return do_load_linear(weight, bias);
 }
 
 Owned Ops::load_gain(const Tensor& weight, Gain kind) {
-  const Check c("load_gain", activation_dtype());
+  const OpCheck c("load_gain", activation_dtype());
   c.rank("weight", weight, 1);
   c.real("weight", weight);
   c.host("weight", weight);
@@ -121,14 +19,14 @@ Owned Ops::load_gain(const Tensor& weight, Gain kind) {
 }
 
 Owned Ops::load_f32(const Tensor& weight) {
-  const Check c("load_f32", activation_dtype());
+  const OpCheck c("load_f32", activation_dtype());
   c.real("weight", weight);
   c.host("weight", weight);
   return do_load_vector(weight, DType::F32, 0.0f);
 }
 
 Tensor Ops::embed(const Tensor& table, std::span<const int32_t> ids) {
-  const Check c("embed", activation_dtype());
+  const OpCheck c("embed", activation_dtype());
   c.rank("table", table, 2);
   c.real("table", table);
   c.host("table", table);
@@ -139,7 +37,7 @@ Tensor Ops::embed(const Tensor& table, std::span<const int32_t> ids) {
 }
 
 Tensor Ops::linear(const Tensor& x, const Linear& w) {
-  const Check c("linear", activation_dtype());
+  const OpCheck c("linear", activation_dtype());
   c.activation("x", x);
   c.require(static_cast<bool>(w), "the weight is not loaded");
   c.require(x.dim(-1) == w.in,
@@ -148,15 +46,14 @@ Tensor Ops::linear(const Tensor& x, const Linear& w) {
 }
 
 Tensor Ops::rms_norm(const Tensor& x, const Tensor& gain, float eps) {
-  const Check c("rms_norm", activation_dtype());
+  const OpCheck c("rms_norm", activation_dtype());
   c.activation("x", x);
-  c.require(gain.dtype == DType::F32 || gain.dtype == DType::BF16, "gain " + str(gain) + " should be F32 or BF16");
-  c.fits_columns("gain", gain, "x", x);
+  c.gain(gain, "x", x);
   return do_rms_norm(x, gain, eps);
 }
 
 Tensor Ops::add(const Tensor& x, const Tensor& y) {
-  const Check c("add", activation_dtype());
+  const OpCheck c("add", activation_dtype());
   c.activation("x", x);
   c.activation("y", y);
   c.same_shape("x", x, "y", y);
@@ -164,7 +61,7 @@ Tensor Ops::add(const Tensor& x, const Tensor& y) {
 }
 
 Tensor Ops::silu_mul(const Tensor& gate, const Tensor& up) {
-  const Check c("silu_mul", activation_dtype());
+  const OpCheck c("silu_mul", activation_dtype());
   c.activation("gate", gate);
   c.activation("up", up);
   c.same_shape("gate", gate, "up", up);
@@ -172,7 +69,7 @@ Tensor Ops::silu_mul(const Tensor& gate, const Tensor& up) {
 }
 
 Tensor Ops::sigmoid_mul(const Tensor& x, const Tensor& gate) {
-  const Check c("sigmoid_mul", activation_dtype());
+  const OpCheck c("sigmoid_mul", activation_dtype());
   c.activation("x", x);
   c.activation("gate", gate);
   bool per_row = gate.shape.rank() == x.shape.rank() && gate.dim(-1) == 1;
@@ -183,7 +80,7 @@ Tensor Ops::sigmoid_mul(const Tensor& x, const Tensor& gate) {
 }
 
 Tensor Ops::columns(const Tensor& x, int64_t from, int64_t n) {
-  const Check c("columns", activation_dtype());
+  const OpCheck c("columns", activation_dtype());
   c.require(x.shape.rank() >= 1 && bits_of(x.dtype) >= 8, "x " + str(x) + " has no columns that can be copied");
   c.require(from >= 0 && n >= 0 && from + n <= x.dim(-1),
             "columns " + std::to_string(from) + " to " + std::to_string(from + n) + " are not all in x " + str(x));
@@ -191,7 +88,7 @@ Tensor Ops::columns(const Tensor& x, int64_t from, int64_t n) {
 }
 
 Tensor Ops::take_rows(const Tensor& x, std::span<const int64_t> rows) {
-  const Check c("take_rows", activation_dtype());
+  const OpCheck c("take_rows", activation_dtype());
   c.require(x.shape.rank() >= 1 && bits_of(x.dtype) >= 8, "x " + str(x) + " has no rows that can be copied");
   for (const int64_t r : rows)
     c.require(r >= 0 && r < x.dim(0), "row " + std::to_string(r) + " is outside x " + str(x));
@@ -199,7 +96,7 @@ Tensor Ops::take_rows(const Tensor& x, std::span<const int64_t> rows) {
 }
 
 Tensor Ops::rope_table(std::span<const int32_t> positions, int64_t n_tokens, const RopeSpec& spec) {
-  const Check c("rope_table", activation_dtype());
+  const OpCheck c("rope_table", activation_dtype());
   c.require(n_tokens >= 0, std::to_string(n_tokens) + " tokens");
   const int64_t half = spec.rotary_dim / 2;
   c.require(
@@ -220,19 +117,16 @@ Tensor Ops::rope_table(std::span<const int32_t> positions, int64_t n_tokens, con
 }
 
 Tensor Ops::rope(const Tensor& x, const Tensor& table, const RopeSpec& spec) {
-  const Check c("rope", activation_dtype());
+  const OpCheck c("rope", activation_dtype());
   c.activation("x", x);
   c.rank("x", x, 3);
-  c.activation("table", table);
-  c.require(table.shape == Shape{x.dim(0), 2, spec.rotary_dim / 2} && spec.rotary_dim <= x.dim(2),
-            "table " + str(table) + " with rotary dimension " + std::to_string(spec.rotary_dim) + " does not fit x " +
-                str(x));
+  c.rope_table(table, spec, "x", x);
   return do_rope(x, table, spec);
 }
 
 Tensor Ops::attention(const Tensor& q, const Tensor& k, const Tensor& v, std::span<const Span> spans,
                       std::span<KvRows* const> rows, const AttentionSpec& spec) {
-  const Check c("attention", activation_dtype());
+  const OpCheck c("attention", activation_dtype());
   c.activation("q", q);
   c.activation("k", k);
   c.activation("v", v);
@@ -261,7 +155,7 @@ Tensor Ops::attention(const Tensor& q, const Tensor& k, const Tensor& v, std::sp
 
 Tensor Ops::causal_conv_silu(const Tensor& x, const Tensor& w, std::span<const Span> spans,
                              std::span<ConvState* const> states) {
-  const Check c("causal_conv_silu", activation_dtype());
+  const OpCheck c("causal_conv_silu", activation_dtype());
   c.activation("x", x);
   c.rank("x", x, 2);
   c.f32("w", w);
@@ -278,12 +172,12 @@ Tensor Ops::causal_conv_silu(const Tensor& x, const Tensor& w, std::span<const S
 }
 
 Tensor Ops::l2_norm(const Tensor& x, float eps) {
-  Check("l2_norm", activation_dtype()).activation("x", x);
+  OpCheck("l2_norm", activation_dtype()).activation("x", x);
   return do_l2_norm(x, eps);
 }
 
 Ops::DeltaGates Ops::delta_gates(const Tensor& a, const Tensor& b, const Tensor& a_log, const Tensor& dt_bias) {
-  const Check c("delta_gates", activation_dtype());
+  const OpCheck c("delta_gates", activation_dtype());
   c.activation("a", a);
   c.rank("a", a, 2);
   c.activation("b", b);
@@ -297,7 +191,7 @@ Ops::DeltaGates Ops::delta_gates(const Tensor& a, const Tensor& b, const Tensor&
 
 Tensor Ops::gated_delta_rule(const Tensor& q, const Tensor& k, const Tensor& v, const DeltaGates& gates,
                              std::span<const Span> spans, std::span<DeltaState* const> states) {
-  const Check c("gated_delta_rule", activation_dtype());
+  const OpCheck c("gated_delta_rule", activation_dtype());
   c.activation("q", q);
   c.activation("k", k);
   c.activation("v", v);
@@ -321,7 +215,7 @@ Tensor Ops::gated_delta_rule(const Tensor& q, const Tensor& k, const Tensor& v, 
 }
 
 Tensor Ops::gated_rms_norm(const Tensor& x, const Tensor& z, const Tensor& gain, float eps, GateActivation act) {
-  const Check c("gated_rms_norm", activation_dtype());
+  const OpCheck c("gated_rms_norm", activation_dtype());
   c.activation("x", x);
   c.activation("z", z);
   c.same_shape("x", x, "z", z);
@@ -331,7 +225,7 @@ Tensor Ops::gated_rms_norm(const Tensor& x, const Tensor& z, const Tensor& gain,
 }
 
 Routing Ops::route_softmax(const Tensor& logits, int64_t k, bool renormalize) {
-  const Check c("route_softmax", activation_dtype());
+  const OpCheck c("route_softmax", activation_dtype());
   c.activation("logits", logits);
   c.rank("logits", logits, 2);
   c.require(k >= 1 && k <= logits.dim(1), std::to_string(k) + " experts of logits " + str(logits));
@@ -339,7 +233,7 @@ Routing Ops::route_softmax(const Tensor& logits, int64_t k, bool renormalize) {
 }
 
 Tensor Ops::experts_swiglu(const Tensor& x, const Routing& routing, std::span<const SwigluWeights> experts) {
-  const Check c("experts_swiglu", activation_dtype());
+  const OpCheck c("experts_swiglu", activation_dtype());
   c.activation("x", x);
   c.rank("x", x, 2);
   c.require(routing.experts.dtype == DType::I32, "experts " + str(routing.experts) + " should be I32");

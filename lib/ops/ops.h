@@ -37,9 +37,21 @@ struct Linear {
   explicit operator bool() const { return packed != nullptr; }
 };
 
+/// A weight [out, in] and its bias [out], or none, in host memory.
+struct HostLinear {
+  Tensor weight, bias;
+};
+
+/// Projections of one input: y_i = x W_iᵀ + b_i.
+struct LinearGroup {
+  std::vector<Linear> parts;
+  Linear all;  // the parts' rows one after the other, where the backend keeps them as one weight; else absent
+};
+
 /// SwiGLU feed-forward: down( silu(gate x) * (up x) ).
 struct SwigluWeights {
   Linear gate, up, down;  // [ffn, dim], [ffn, dim], [dim, ffn]
+  Linear gate_up{};       // [2 ffn, dim]: both, where the backend keeps them as one weight; else absent
 };
 
 /// How a stored norm gain w is used: Plain w, or OnePlus w (Gemma, Qwen3-Next, Qwen3.5).
@@ -74,6 +86,19 @@ struct RopeSpec {
   float magnitude = 1.0f;                // multiplies cos and sin (yarn, longrope)
   bool interleaved = false;              // pairs (2i, 2i+1) (GPT-J); else (i, i + d/2) (NeoX)
   std::vector<int> axis;                 // [d / 2]: which row of the positions turns pair i (mRoPE); empty = row 0
+};
+
+/// Heads that one part of a projection consists of, and what becomes of them.
+struct HeadsPart {
+  int64_t head_dim;
+  Tensor gain;  // rms_norm of every head with this gain [head_dim], unless absent
+  bool turned;  // then rope
+};
+struct HeadsSpec {
+  std::span<const HeadsPart> parts;
+  float eps;
+  Tensor table;  // of rope_table()
+  const RopeSpec& rope;
 };
 
 struct AttentionSpec {
@@ -131,6 +156,11 @@ class Ops {
 
   /// W [out, in], optional bias [out]. In BF16 W is rounded to bf16; in F32 it is widened.
   Linear load_linear(const Tensor& weight, const Tensor& bias = {});
+
+  /// Weights that multiply the same x.
+  LinearGroup load_linears(std::span<const HostLinear> weights);
+
+  SwigluWeights load_swiglu(const HostLinear& gate, const HostLinear& up, const HostLinear& down);
 
   /// A norm's gain [n] as rms_norm wants it. OnePlus: 1 + w in F32. Plain: BF16 in Precision::BF16, else F32.
   Owned load_gain(const Tensor& weight, Gain kind);
@@ -222,6 +252,23 @@ class Ops {
   /// order, without gaps.
   void accumulate(const Tensor& x, const TapTables& tables, std::span<const TapRows> rows);
 
+  // ---------------------------------------------------------------- ops that belong together
+  // Each is the composition of the ops above that its comment gives, with all their roundings; a backend may do it in
+  // one pass over the data.
+
+  /// sum = add(x, y), normed = rms_norm(sum, gain, eps).
+  struct SumAndNorm {
+    Tensor sum, normed;
+  };
+  SumAndNorm add_rms_norm(const Tensor& x, const Tensor& y, const Tensor& gain, float eps);
+
+  /// linear(silu_mul(linear(x, gate), linear(x, up)), down).
+  Tensor swiglu(const Tensor& x, const SwigluWeights& w);
+
+  /// For every part: linear(x [tokens, in], part) as [tokens, heads, head_dim], then rms_norm and rope as the part
+  /// wants.
+  std::vector<Tensor> project_heads(const Tensor& x, const LinearGroup& w, const HeadsSpec& spec);
+
  protected:
   virtual Linear do_load_linear(const Tensor& weight, const Tensor& bias) = 0;
   virtual Owned do_load_vector(const Tensor& weight, DType as, float plus) = 0;
@@ -248,6 +295,12 @@ class Ops {
   virtual Routing do_route_softmax(const Tensor& logits, int64_t k, bool renormalize) = 0;
   virtual Tensor do_experts_swiglu(const Tensor& x, const Routing& routing, std::span<const SwigluWeights> experts) = 0;
   virtual void do_accumulate(const Tensor& x, const TapTables& tables, std::span<const TapRows> rows) = 0;
+
+  // Compositions, unless a backend knows better (fused.cpp).
+  virtual LinearGroup do_load_linears(std::span<const HostLinear> weights);
+  virtual SumAndNorm do_add_rms_norm(const Tensor& x, const Tensor& y, const Tensor& gain, float eps);
+  virtual Tensor do_swiglu(const Tensor& x, const SwigluWeights& w);
+  virtual std::vector<Tensor> do_project_heads(const Tensor& x, const LinearGroup& w, const HeadsSpec& spec);
 
  private:
   Precision precision_;

@@ -61,6 +61,14 @@ class ForwardingOps : public Ops {
   void do_accumulate(const Tensor& x, const TapTables& t, std::span<const TapRows> r) override {
     inner_.accumulate(x, t, r);
   }
+  LinearGroup do_load_linears(std::span<const HostLinear> w) override { return inner_.load_linears(w); }
+  SumAndNorm do_add_rms_norm(const Tensor& x, const Tensor& y, const Tensor& g, float eps) override {
+    return inner_.add_rms_norm(x, y, g, eps);
+  }
+  Tensor do_swiglu(const Tensor& x, const SwigluWeights& w) override { return inner_.swiglu(x, w); }
+  std::vector<Tensor> do_project_heads(const Tensor& x, const LinearGroup& w, const HeadsSpec& s) override {
+    return inner_.project_heads(x, w, s);
+  }
 
   Ops& inner_;
 };

@@ -26,8 +26,7 @@ class ShadowOps final : public ForwardingOps {
 
  protected:
   Linear do_load_linear(const Tensor& w, const Tensor& b) override {
-    const auto both = std::make_shared<const Both>(Both{inner_.load_linear(w, b), subject_.load_linear(w, b)});
-    return {both->reference.in, both->reference.out, both, both->reference.bias};
+    return pair(inner_.load_linear(w, b), subject_.load_linear(w, b));
   }
   Owned do_load_vector(const Tensor& w, DType as, float plus) override {
     const auto load = [&](Ops& op) {
@@ -128,18 +127,54 @@ class ShadowOps final : public ForwardingOps {
   Tensor do_experts_swiglu(const Tensor& x, const Routing& r, std::span<const SwigluWeights> e) override {
     std::vector<SwigluWeights> reference, subject;
     for (const SwigluWeights& w : e) {
-      reference.push_back({both(w.gate).reference, both(w.up).reference, both(w.down).reference});
-      subject.push_back({both(w.gate).subject, both(w.up).subject, both(w.down).subject});
+      reference.push_back(of(w, &Both::reference));
+      subject.push_back(of(w, &Both::subject));
     }
     return same("experts_swiglu", inner_.experts_swiglu(x, r, reference),
                 subject_.experts_swiglu(up(x), {up(r.experts), up(r.weights)}, subject));
+  }
+  LinearGroup do_load_linears(std::span<const HostLinear> w) override {
+    const LinearGroup reference = inner_.load_linears(w), subject = subject_.load_linears(w);
+    LinearGroup group;
+    for (size_t i = 0; i < w.size(); ++i) group.parts.push_back(pair(reference.parts[i], subject.parts[i]));
+    group.all = pair(reference.all, subject.all);
+    return group;
+  }
+  SumAndNorm do_add_rms_norm(const Tensor& x, const Tensor& y, const Tensor& g, float eps) override {
+    const SumAndNorm reference = inner_.add_rms_norm(x, y, g, eps),
+                     result = subject_.add_rms_norm(up(x), up(y), vector(g), eps);
+    return {same("add_rms_norm sum", reference.sum, result.sum),
+            same("add_rms_norm normed", reference.normed, result.normed)};
+  }
+  Tensor do_swiglu(const Tensor& x, const SwigluWeights& w) override {
+    return same("swiglu", inner_.swiglu(x, of(w, &Both::reference)), subject_.swiglu(up(x), of(w, &Both::subject)));
+  }
+  std::vector<Tensor> do_project_heads(const Tensor& x, const LinearGroup& w, const HeadsSpec& s) override {
+    LinearGroup reference{{}, both(w.all).reference}, subject{{}, both(w.all).subject};
+    for (const Linear& l : w.parts) {
+      reference.parts.push_back(both(l).reference);
+      subject.parts.push_back(both(l).subject);
+    }
+    std::vector<HeadsPart> parts(s.parts.begin(), s.parts.end());
+    for (HeadsPart& p : parts)
+      if (p.gain) p.gain = vector(p.gain);
+    const std::vector<Tensor> expected = inner_.project_heads(x, reference, s),
+                              heads = subject_.project_heads(up(x), subject, {parts, s.eps, up(s.table), s.rope});
+    for (size_t i = 0; i < expected.size(); ++i) same("project_heads", expected[i], heads[i]);
+    return expected;
   }
 
  private:
   struct Both {
     Linear reference, subject;
   };
+  static Linear pair(const Linear& reference, const Linear& subject) {
+    return {subject.in, subject.out, std::make_shared<const Both>(Both{reference, subject}), reference.bias};
+  }
   static const Both& both(const Linear& l) { return *static_cast<const Both*>(l.packed.get()); }
+  static SwigluWeights of(const SwigluWeights& w, Linear Both::*which) {
+    return {both(w.gate).*which, both(w.up).*which, both(w.down).*which, both(w.gate_up).*which};
+  }
 
   /// The subject's states before an op: those of the reference, so that errors do not add up.
   template <class State>

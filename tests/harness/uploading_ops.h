@@ -53,6 +53,13 @@ class UploadingOps : public ForwardingOps {
   Tensor do_experts_swiglu(const Tensor& x, const Routing& r, std::span<const SwigluWeights> e) override {
     return ForwardingOps::do_experts_swiglu(up(x), {up(r.experts), up(r.weights)}, e);
   }
+  SumAndNorm do_add_rms_norm(const Tensor& x, const Tensor& y, const Tensor& g, float eps) override {
+    return ForwardingOps::do_add_rms_norm(up(x), up(y), up(g), eps);
+  }
+  Tensor do_swiglu(const Tensor& x, const SwigluWeights& w) override { return ForwardingOps::do_swiglu(up(x), w); }
+  std::vector<Tensor> do_project_heads(const Tensor& x, const LinearGroup& w, const HeadsSpec& s) override {
+    return ForwardingOps::do_project_heads(up(x), w, s);
+  }
 
  private:
   Tensor up(const Tensor& t) { return t.device == Device::Host ? upload(t) : t; }

@@ -67,13 +67,16 @@ constexpr DeltaCase kDeltaCases[] = {
     {130, 1, 1, 16, 16, -3000.0}, {0, 1, 1, 8, 8, -0.1},
 };
 
+/// skewed: nearly all tokens choose expert 1, and none the last one.
 struct MoeCase {
   int64_t tokens, dim, ffn, n_experts, k;
   bool renormalize;
+  bool skewed = false;
 };
 constexpr MoeCase kMoeCases[] = {
-    {1, 32, 16, 4, 1, false},   {5, 40, 24, 8, 2, true},  {70, 64, 48, 3, 2, true},
-    {90, 64, 32, 16, 4, false}, {33, 33, 17, 2, 2, true}, {0, 32, 16, 4, 2, true},
+    {1, 32, 16, 4, 1, false},        {5, 40, 24, 8, 2, true},        {70, 64, 48, 3, 2, true},
+    {90, 64, 32, 16, 4, false},      {33, 33, 17, 2, 2, true},       {0, 32, 16, 4, 2, true},
+    {600, 8, 16, 5, 1, false, true}, {70, 16, 8, 40, 3, true, true}, {1, 8, 8, 300, 8, true, true},
 };
 
 // For the names of tests.
@@ -99,7 +102,8 @@ inline void PrintTo(const DeltaCase& c, std::ostream* out) {
   *out << numbers({c.tokens, c.n_key_heads, c.n_value_heads, c.dk, c.dv}) << " decay " << c.decay;
 }
 inline void PrintTo(const MoeCase& c, std::ostream* out) {
-  *out << numbers({c.tokens, c.dim, c.ffn, c.n_experts, c.k}) << (c.renormalize ? " renormalized" : "");
+  *out << numbers({c.tokens, c.dim, c.ffn, c.n_experts, c.k}) << (c.renormalize ? " renormalized" : "")
+       << (c.skewed ? " skewed" : "");
 }
 
 }  // namespace kvcal::test

@@ -14,8 +14,7 @@ namespace {
 const std::map<std::string, std::set<std::string>, std::less<>> kMayInclude = {
     {"base", {}},
     {"tensor", {"base"}},
-    {"checkpoint", {"base", "tensor", "checkpoint/formats"}},
-    {"checkpoint/formats", {"base", "tensor", "checkpoint"}},
+    {"checkpoint", {"base", "tensor"}},
     {"text", {"base"}},
     {"ops", {"base", "tensor"}},
     {"ops/cpu", {"base", "tensor", "ops"}},

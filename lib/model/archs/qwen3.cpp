@@ -14,8 +14,9 @@ struct Qwen3Block final : Block {
   const RopeSpec& rope;
   float eps;
   Owned attn_norm, ffn_norm;  // [hidden]
-  Linear wq, wk, wv, wo;      // [n_heads·D, hidden], [n_kv_heads·D, hidden] x2, [hidden, n_heads·D]
-  Owned q_norm, k_norm;       // [D]
+  LinearGroup qkv;
+  Linear wo;             // [hidden, n_heads·D]
+  Owned q_norm, k_norm;  // [D]
   Swiglu mlp;
 
   Qwen3Block(const DecoderDims& d, const KvLayout& layout, const RopeSpec& r, Bias bias, Ops& op, WeightBinder w)
@@ -24,28 +25,23 @@ struct Qwen3Block final : Block {
         eps(d.eps),
         attn_norm(op.load_gain(w("input_layernorm.weight", {d.hidden}), Gain::Plain)),
         ffn_norm(op.load_gain(w("post_attention_layernorm.weight", {d.hidden}), Gain::Plain)),
-        wq(load_projection(op, w, "self_attn.q_proj", d.n_heads * d.head_dim, d.hidden, bias)),
-        wk(load_projection(op, w, "self_attn.k_proj", d.n_kv_heads * d.head_dim, d.hidden, bias)),
-        wv(load_projection(op, w, "self_attn.v_proj", d.n_kv_heads * d.head_dim, d.hidden, bias)),
+        qkv(load_qkv(op, w, d, bias)),
         wo(load_projection(op, w, "self_attn.o_proj", d.hidden, d.n_heads * d.head_dim, bias)),
         q_norm(op.load_gain(w("self_attn.q_norm.weight", {d.head_dim}), Gain::Plain)),
         k_norm(op.load_gain(w("self_attn.k_norm.weight", {d.head_dim}), Gain::Plain)),
         mlp(op, w.at("mlp."), d.hidden, d.ffn) {}
 
   Tensor forward(Ops& op, const Tensor& x, const Batch& batch, LayerStates& states, KvTap& tap, Tail tail) override {
-    const int64_t t = batch.n_tokens();
-    const Tensor turns = op.rope_table(batch.positions, t, rope);
-    Tensor h = op.rms_norm(x, attn_norm, eps);
-    Tensor q = op.linear(h, wq).reshaped({t, s.n_heads, s.head_dim_k});
-    Tensor k = op.linear(h, wk).reshaped({t, s.n_kv_heads, s.head_dim_k});
-    Tensor v = op.linear(h, wv).reshaped({t, s.n_kv_heads, s.head_dim_v});
-    q = tap.query(s.cache, op.rope(op.rms_norm(q, q_norm, eps), turns, rope), batch);
-    k = tap.key(s.cache, op.rope(op.rms_norm(k, k_norm, eps), turns, rope), batch);
-    v = tap.value(s.cache, v, batch);
+    const Tensor turns = op.rope_table(batch.positions, batch.n_tokens(), rope);
+    const HeadsPart parts[] = {{s.head_dim_k, q_norm, true}, {s.head_dim_k, k_norm, true}, {s.head_dim_v, {}, false}};
+    const auto heads = op.project_heads(op.rms_norm(x, attn_norm, eps), qkv, {parts, eps, turns, rope});
+    const Tensor q = tap.query(s.cache, heads[0], batch), k = tap.key(s.cache, heads[1], batch),
+                 v = tap.value(s.cache, heads[2], batch);
     if (tail == Tail::Skip) return x;
     const AttentionSpec attention{static_cast<float>(s.softmax_scale), s.window};
-    const Tensor y = op.add(x, op.linear(op.attention(q, k, v, batch.spans, states.kv_rows(batch), attention), wo));
-    return op.add(y, mlp.forward(op, op.rms_norm(y, ffn_norm, eps)));
+    const Tensor o = op.attention(q, k, v, batch.spans, states.kv_rows(batch), attention);
+    const auto [y, normed] = op.add_rms_norm(x, op.linear(o, wo), ffn_norm, eps);
+    return op.add(y, mlp.forward(op, normed));
   }
 };
 

@@ -53,8 +53,8 @@ struct Qwen35Block final : Block {
     const Tensor mixed =
         attention ? attention->forward(op, h, batch, states, tap, tail) : delta->forward(op, h, batch, states);
     if (tail == Tail::Skip) return x;
-    const Tensor y = op.add(x, mixed);
-    return op.add(y, mlp.forward(op, op.rms_norm(y, ffn_norm, eps)));
+    const auto [y, normed] = op.add_rms_norm(x, mixed, ffn_norm, eps);
+    return op.add(y, mlp.forward(op, normed));
   }
 };
 

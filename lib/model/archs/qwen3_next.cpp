@@ -73,9 +73,8 @@ struct Qwen3NextBlock final : Block {
     const Tensor mixed =
         attention ? attention->forward(op, h, batch, states, tap, tail) : delta->forward(op, h, batch, states);
     if (tail == Tail::Skip) return x;
-    const Tensor y = op.add(x, mixed);
-    const Tensor n = op.rms_norm(y, ffn_norm, eps);
-    return op.add(y, moe ? moe->forward(op, n) : mlp->forward(op, n));
+    const auto [y, normed] = op.add_rms_norm(x, mixed, ffn_norm, eps);
+    return op.add(y, moe ? moe->forward(op, normed) : mlp->forward(op, normed));
   }
 };
 

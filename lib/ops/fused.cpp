@@ -1,0 +1,91 @@
+// Ops that belong together: their checks, and the compositions that define them.
+#include "ops/op_check.h"
+
+namespace kvcal {
+
+LinearGroup Ops::load_linears(std::span<const HostLinear> weights) {
+  const OpCheck c("load_linears", activation_dtype());
+  c.require(!weights.empty(), "no weights");
+  for (const HostLinear& w : weights) {
+    c.linear(w);
+    c.require(w.weight.dim(1) == weights[0].weight.dim(1),
+              "weights " + str(weights[0].weight) + " and " + str(w.weight) + " do not multiply the same x");
+  }
+  return do_load_linears(weights);
+}
+
+SwigluWeights Ops::load_swiglu(const HostLinear& gate, const HostLinear& up, const HostLinear& down) {
+  const HostLinear both[] = {gate, up};
+  const LinearGroup group = load_linears(both);
+  return {group.parts[0], group.parts[1], load_linear(down.weight, down.bias), group.all};
+}
+
+Ops::SumAndNorm Ops::add_rms_norm(const Tensor& x, const Tensor& y, const Tensor& gain, float eps) {
+  const OpCheck c("add_rms_norm", activation_dtype());
+  c.activation("x", x);
+  c.activation("y", y);
+  c.same_shape("x", x, "y", y);
+  c.gain(gain, "x", x);
+  return do_add_rms_norm(x, y, gain, eps);
+}
+
+Tensor Ops::swiglu(const Tensor& x, const SwigluWeights& w) {
+  const OpCheck c("swiglu", activation_dtype());
+  c.activation("x", x);
+  c.require(w.gate && w.up && w.down, "a weight is not loaded");
+  c.require(x.dim(-1) == w.gate.in && w.up.in == w.gate.in && w.up.out == w.gate.out && w.down.in == w.gate.out,
+            "x " + str(x) + " does not fit gate " + str(Shape{w.gate.out, w.gate.in}) + ", up " +
+                str(Shape{w.up.out, w.up.in}) + ", down " + str(Shape{w.down.out, w.down.in}));
+  return do_swiglu(x, w);
+}
+
+std::vector<Tensor> Ops::project_heads(const Tensor& x, const LinearGroup& w, const HeadsSpec& spec) {
+  const OpCheck c("project_heads", activation_dtype());
+  c.activation("x", x);
+  c.rank("x", x, 2);
+  c.require(w.parts.size() == spec.parts.size(),
+            std::to_string(w.parts.size()) + " weights, but " + std::to_string(spec.parts.size()) + " kinds of heads");
+  for (size_t i = 0; i < w.parts.size(); ++i) {
+    const Linear& l = w.parts[i];
+    const HeadsPart& part = spec.parts[i];
+    c.require(l && l.in == x.dim(1) && part.head_dim > 0 && l.out % part.head_dim == 0,
+              "weight " + std::to_string(i) + " " + str(Shape{l.out, l.in}) + " does not fit x " + str(x) +
+                  " and heads of " + std::to_string(part.head_dim));
+    const Tensor heads{nullptr, {x.dim(0), l.out / part.head_dim, part.head_dim}, x.dtype};
+    if (part.gain) c.gain(part.gain, "heads", heads);
+    if (part.turned) c.rope_table(spec.table, spec.rope, "heads", heads);
+  }
+  return do_project_heads(x, w, spec);
+}
+
+// ---------------------------------------------------------------- compositions
+
+LinearGroup Ops::do_load_linears(std::span<const HostLinear> weights) {
+  LinearGroup group;
+  for (const HostLinear& w : weights) group.parts.push_back(do_load_linear(w.weight, w.bias));
+  return group;
+}
+
+Ops::SumAndNorm Ops::do_add_rms_norm(const Tensor& x, const Tensor& y, const Tensor& gain, float eps) {
+  const Tensor sum = do_add(x, y);
+  return {sum, do_rms_norm(sum, gain, eps)};
+}
+
+Tensor Ops::do_swiglu(const Tensor& x, const SwigluWeights& w) {
+  return do_linear(do_silu_mul(do_linear(x, w.gate), do_linear(x, w.up)), w.down);
+}
+
+std::vector<Tensor> Ops::do_project_heads(const Tensor& x, const LinearGroup& w, const HeadsSpec& spec) {
+  std::vector<Tensor> heads;
+  for (size_t i = 0; i < w.parts.size(); ++i) {
+    const HeadsPart& part = spec.parts[i];
+    const Linear& l = w.parts[i];
+    Tensor y = do_linear(x, l).reshaped({x.dim(0), l.out / part.head_dim, part.head_dim});
+    if (part.gain) y = do_rms_norm(y, part.gain, spec.eps);
+    if (part.turned) y = do_rope(y, spec.table, spec.rope);
+    heads.push_back(y);
+  }
+  return heads;
+}
+
+}  // namespace kvcal
