@@ -88,9 +88,9 @@ Inspection inspect(const std::string& path) {
     // A config alone says what could be calibrated; weights that are there must also be readable.
     if (i.reason.empty() && has_weight_files(file.folder)) i.reason = i.weights_problem;
   }
-  if (i.reason.empty() && i.quantization.weights_quantized)
+  if (i.reason.empty() && !is_readable(i.quantization))
     i.reason = "the weights are quantised (" + str(i.quantization) +
-               "), which is not read yet; calibrate the BF16 checkpoint that it was made from";
+               "), which is not read; calibrate the BF16 checkpoint that it was made from";
   return i;
 }
 

@@ -46,8 +46,8 @@ struct PackedSums {
   Word word;
 
   __device__ static Word of(unsigned m, bool negative) {
-    const unsigned f = m % kOctaveCodes;
-    return (1u | f << kSum) + (Word{f * f} << kSquare) + (Word{negative ? m : 0} << kNegative);
+    const unsigned f = m % kOctaveCodes, high = negative ? m << (kNegative - 32) : 0;
+    return Word{f * f} * (1u << kSquare) + (Word{high} << 32 | (f * (1u << kSum) + 1));  // no field meets another
   }
   __device__ Word count() const { return word & ((Word{1} << kSum) - 1); }
   __device__ Word sum() const { return word >> kSum & ((Word{1} << (kSquare - kSum)) - 1); }

@@ -1,5 +1,6 @@
 #include "checkpoint/quantization.h"
 
+#include <algorithm>
 #include <set>
 
 #include "base/error.h"
@@ -71,10 +72,15 @@ std::string describe_detail(const Json& quantization) {
   return detail;
 }
 
+/// ModelOpt's own file keeps everything in a member of this name.
+const Json& unwrapped(const Json& given) {
+  const Json* nested = given.is_object() ? find_member(given, "quantization") : nullptr;
+  return nested && nested->is_object() ? *nested : given;
+}
+
 QuantizationSummary summarise(const Json& given, std::string fallback_method, std::string source) {
   QuantizationSummary summary;
-  const Json* nested = find_member(given, "quantization");
-  const Json& quantization = nested && nested->is_object() ? *nested : given;
+  const Json& quantization = unwrapped(given);
   summary.source = std::move(source);
   summary.weights_quantized = quantizes_weights(given);
   summary.method = word_at(given, "quant_method");
@@ -109,23 +115,36 @@ Found find_in_config(const Json& config, const std::string& source, int depth) {
   return {nullptr, "", ""};
 }
 
+constexpr struct {
+  const char* file;
+  const char* method;
+} kSideFiles[] = {{"hf_quant_config.json", "modelopt"}, {"quantize_config.json", "gptq"}, {"quant_config.json", "awq"}};
+
+/// Null when there is no such file.
+Json read_side_file(const fs::path& path) {
+  std::error_code ignored;
+  if (!fs::is_regular_file(path, ignored)) return nullptr;
+  return read_json_file(path, {.max_bytes = size_t{32} << 20, .max_depth = 64, .allow_non_finite = true});
+}
+
 }  // namespace
+
+Json find_quantization(const Json& config, const fs::path& folder) {
+  const Found found = find_in_config(config, "config.json", 2);
+  if (found.quantization && quantizes_weights(*found.quantization)) return unwrapped(*found.quantization);
+  for (const auto& side : kSideFiles)
+    if (const Json json = read_side_file(folder / side.file); quantizes_weights(json)) return unwrapped(json);
+  return nullptr;
+}
 
 QuantizationSummary describe_quantization(const Json& config, const fs::path& folder) {
   QuantizationSummary summary;
   summary.method = "none";
   if (const Found found = find_in_config(config, "config.json", 2); found.quantization)
     summary = summarise(*found.quantization, found.method, found.source);
-  constexpr struct {
-    const char* file;
-    const char* method;
-  } kSideFiles[] = {
-      {"hf_quant_config.json", "modelopt"}, {"quantize_config.json", "gptq"}, {"quant_config.json", "awq"}};
   for (const auto& side : kSideFiles) {
-    std::error_code ignored;
-    if (!fs::is_regular_file(folder / side.file, ignored)) continue;
-    const JsonLimits limits{.max_bytes = size_t{32} << 20, .max_depth = 64, .allow_non_finite = true};
-    const Json json = read_json_file(folder / side.file, limits);
+    const Json json = read_side_file(folder / side.file);
+    if (json.is_null()) continue;
     const QuantizationSummary beside = summarise(json, side.method, side.file);
     // config.json goes first, as for the servers; the file beside it fills what that leaves open.
     if (summary.kv_cache.empty()) summary.kv_cache = beside.kv_cache;
@@ -137,6 +156,12 @@ QuantizationSummary describe_quantization(const Json& config, const fs::path& fo
     if (summary.source.empty()) summary.source = beside.source;
   }
   return summary;
+}
+
+bool is_readable(const QuantizationSummary& summary) {
+  if (!summary.weights_quantized) return true;
+  constexpr std::string_view kMethods[] = {"fp8", "compressed-tensors", "modelopt", "awq", "gptq", "mxfp4", "unknown"};
+  return std::find(std::begin(kMethods), std::end(kMethods), summary.method) != std::end(kMethods);
 }
 
 std::string str(const QuantizationSummary& summary) {

@@ -22,8 +22,16 @@ struct QuantizationSummary {
 /// What it does not understand it calls by the name it finds; only broken JSON is an Error.
 QuantizationSummary describe_quantization(const Json& config, const std::filesystem::path& folder);
 
+/// The object itself: the one of config.json that says something about weights, else that of a file beside it; null
+/// when there is none. A member `quantization` that holds everything is stepped into.
+Json find_quantization(const Json& config, const std::filesystem::path& folder);
+
 /// "fp8 (128x128 blocks), KV cache FP8; says config.json", or "none".
 std::string str(const QuantizationSummary& summary);
+
+/// Whether weights of this method are read (checkpoint/formats/); true also where nothing is said, since the tensors
+/// decide. Single tensors may still be refused: 3 bits, sparse ones.
+bool is_readable(const QuantizationSummary& summary);
 
 /// Whether the stored values are the weights themselves: BF16, F16 or F32.
 bool is_plain(const TensorInfo& info);

@@ -1,17 +1,25 @@
 #include "checkpoint/weight_binder.h"
 
+#include <algorithm>
 #include <map>
 #include <mutex>
 #include <set>
 
 #include "base/error.h"
+#include "base/thread_pool.h"
+#include "checkpoint/formats/stored_weight.h"
 #include "checkpoint/quantization.h"
 
 namespace kvcal {
 
-struct WeightBinder::Claims {
+struct WeightBinder::Shared {
+  explicit Shared(const Checkpoint& checkpoint) : facts(read_quantization_facts(checkpoint)) {}
+
+  const QuantizationFacts facts;
   std::mutex mutex;
-  std::set<std::string, std::less<>> names;
+  std::set<std::string, std::less<>> claimed;
+  std::multimap<std::string, Storage, std::less<>> decoded;  // until release()
+  std::unique_ptr<ThreadPool> pool;                          // for decoding; made when first needed
 };
 
 namespace {
@@ -36,13 +44,14 @@ std::string quantized_twin(const Checkpoint& checkpoint, std::string_view full) 
 }  // namespace
 
 WeightBinder::WeightBinder(const Checkpoint& checkpoint, std::string prefix)
-    : WeightBinder(checkpoint, std::move(prefix), std::make_shared<Claims>()) {}
+    : WeightBinder(checkpoint, std::move(prefix), std::make_shared<Shared>(checkpoint), false) {}
 
-WeightBinder::WeightBinder(const Checkpoint& checkpoint, std::string prefix, std::shared_ptr<Claims> claims)
-    : checkpoint_(&checkpoint), prefix_(std::move(prefix)), claims_(std::move(claims)) {}
+WeightBinder::WeightBinder(const Checkpoint& checkpoint, std::string prefix, std::shared_ptr<Shared> shared,
+                           bool shapes_only)
+    : checkpoint_(&checkpoint), prefix_(std::move(prefix)), shared_(std::move(shared)), shapes_only_(shapes_only) {}
 
 WeightBinder WeightBinder::at(std::string_view sub) const {
-  return {*checkpoint_, prefix_ + std::string(sub), claims_};
+  return {*checkpoint_, prefix_ + std::string(sub), shared_, shapes_only_};
 }
 
 const TensorInfo* WeightBinder::info(std::string_view name) const {
@@ -52,6 +61,8 @@ const TensorInfo* WeightBinder::info(std::string_view name) const {
 Tensor WeightBinder::operator()(std::string_view name, const Shape& shape) const {
   const std::string full = prefix_ + std::string(name);
   const TensorInfo* found = checkpoint_->find(full);
+  if (found && is_plain(*found)) return load(full, *found, shape);
+  if (const Tensor decoded = decode(full, shape)) return decoded;
   if (!found) fail_missing(full);
   return load(full, *found, shape);
 }
@@ -59,33 +70,70 @@ Tensor WeightBinder::operator()(std::string_view name, const Shape& shape) const
 Tensor WeightBinder::optional(std::string_view name, const Shape& shape) const {
   const std::string full = prefix_ + std::string(name);
   const TensorInfo* found = checkpoint_->find(full);
+  if (found && is_plain(*found)) return load(full, *found, shape);
+  if (const Tensor decoded = decode(full, shape)) return decoded;
   return found ? load(full, *found, shape) : Tensor{};
 }
 
+WeightBinder WeightBinder::shapes_only() const { return {*checkpoint_, prefix_, shared_, true}; }
+
+bool WeightBinder::may_decode() const {
+  return describe_quantization(checkpoint_->config(), checkpoint_->folder()).weights_quantized;
+}
+
 void WeightBinder::claim(std::string_view name) const {
-  const std::lock_guard lock(claims_->mutex);
-  claims_->names.insert(prefix_ + std::string(name));
+  const std::lock_guard lock(shared_->mutex);
+  shared_->claimed.insert(prefix_ + std::string(name));
 }
 
 Tensor WeightBinder::load(const std::string& full, const TensorInfo& found, const Shape& shape) const {
   if (!is_plain(found))
     fail(reading(*checkpoint_) + "tensor " + quoted(full) + " is " + str(found) + ", a quantised weight; its format, " +
-         weight_format(*checkpoint_) + ", is not read yet: use the BF16 checkpoint");
+         weight_format(*checkpoint_) + ", is not read: use the BF16 checkpoint that it was made from");
   if (!(found.shape == shape))
     fail(reading(*checkpoint_) + "tensor " + quoted(full) + " has shape " + str(found.shape) + ", expected " +
          str(shape) + "; is config.json from another checkpoint?");
   {
-    const std::lock_guard lock(claims_->mutex);
-    claims_->names.insert(full);
+    const std::lock_guard lock(shared_->mutex);
+    shared_->claimed.insert(full);
   }
   return while_doing("tensor " + quoted(full), [&] { return checkpoint_->tensor(full); });
+}
+
+// Nothing when no known format holds the weight.
+Tensor WeightBinder::decode(const std::string& full, const Shape& shape) const {
+  constexpr int kMostThreads = 16;
+  constexpr int64_t kPieces = 4;  // for each thread, so that none waits long for another
+  const WeightRequest request{*checkpoint_, shared_->facts, full, shape};
+  const std::string reading_folder = "reading " + quoted(checkpoint_->folder().string());
+  const std::optional<StoredWeight> stored = while_doing(reading_folder, [&] { return find_stored_weight(request); });
+  if (!stored) return {};
+  Storage memory(shape, DType::BF16);
+  const Tensor view = memory.tensor();
+  ThreadPool* pool = nullptr;
+  {
+    const std::lock_guard lock(shared_->mutex);
+    shared_->claimed.insert(stored->parts.begin(), stored->parts.end());
+    shared_->decoded.emplace(full, std::move(memory));
+    if (!shared_->pool) shared_->pool = std::make_unique<ThreadPool>(std::min(available_processors(), kMostThreads));
+    pool = shared_->pool.get();
+  }
+  if (shapes_only_) return view;
+  const int64_t rows = request.experts() * request.out();
+  const int64_t piece = std::max<int64_t>((rows + kPieces * pool->n_threads() - 1) / (kPieces * pool->n_threads()), 64);
+  while_doing(reading_folder, [&] {
+    pool->parallel_for((rows + piece - 1) / piece, [&](int64_t i, int) {
+      stored->decode({i * piece, std::min(piece, rows - i * piece)}, view.as<bf16>() + i * piece * request.in());
+    });
+  });
+  return view;
 }
 
 void WeightBinder::fail_missing(const std::string& full) const {
   const std::string missing = reading(*checkpoint_) + "tensor " + quoted(full) + " is missing";
   if (const std::string twin = quantized_twin(*checkpoint_, full); !twin.empty())
     fail(missing + ", but " + quoted(twin) + " is there: a quantised weight; its format, " +
-         weight_format(*checkpoint_) + ", is not read yet: use the BF16 checkpoint");
+         weight_format(*checkpoint_) + ", is not read: use the BF16 checkpoint that it was made from");
   // Only the siblings are compared: a checkpoint may have hundreds of thousands of names.
   const std::span<const std::string> siblings = checkpoint_->names_below(prefix_);
   if (siblings.empty())
@@ -97,15 +145,20 @@ void WeightBinder::fail_missing(const std::string& full) const {
 }
 
 void WeightBinder::prefetch() const { checkpoint_->prefetch(checkpoint_->names_below(prefix_)); }
-void WeightBinder::release() const { checkpoint_->drop(checkpoint_->names_below(prefix_)); }
+void WeightBinder::release() const {
+  checkpoint_->drop(checkpoint_->names_below(prefix_));
+  const std::lock_guard lock(shared_->mutex);
+  std::erase_if(shared_->decoded, [&](const auto& entry) { return entry.first.starts_with(prefix_); });
+}
+
 uint64_t WeightBinder::bytes() const { return checkpoint_->bytes_of(checkpoint_->names_below(prefix_)); }
 
 SkipReport WeightBinder::report(const SkipRules& rules) const {
   SkipReport report;
   std::map<std::string, SkipReport::Skipped, std::less<>> by_rule;
-  const std::lock_guard lock(claims_->mutex);
+  const std::lock_guard lock(shared_->mutex);
   for (const std::string& name : checkpoint_->names()) {
-    if (claims_->names.contains(name)) {
+    if (shared_->claimed.contains(name)) {
       ++report.n_claimed;
       continue;
     }

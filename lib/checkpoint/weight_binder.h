@@ -22,9 +22,10 @@ class WeightBinder {
   WeightBinder at(std::string_view sub) const;
   const std::string& prefix() const { return prefix_; }
 
-  /// The tensor in its stored dtype (BF16, F16 or F32), a read-only view that lives until release() or the checkpoint's
-  /// end. Throws Error when it is missing (with the nearest name or the quantised tensors found in its place), has
-  /// another shape, or holds a quantised format.
+  /// The tensor in its stored dtype (BF16, F16 or F32), or as BF16 when it is stored in a quantised format
+  /// (checkpoint/formats/): a read-only view that lives until release() or the checkpoint's end. Throws Error when it
+  /// is missing (with the nearest name or the quantised tensors found in its place), has another shape, or is stored in
+  /// a way that is not known.
   Tensor operator()(std::string_view name, const Shape& shape) const;
 
   /// The same, but a tensor without data when there is none of that name.
@@ -37,6 +38,13 @@ class WeightBinder {
   /// Counts a tensor as used without reading it (a tied head that is stored all the same).
   void claim(std::string_view name) const;
 
+  /// The same checkpoint and memory of names, but quantised weights are found and checked only: their tensors have the
+  /// right shape and no meaning.
+  WeightBinder shapes_only() const;
+
+  /// Whether a weight of this checkpoint may have to be decoded, which takes memory for its BF16 form.
+  bool may_decode() const;
+
   /// Begins to read everything below the prefix; drops the pages of everything below it (views of it end).
   void prefetch() const;
   void release() const;
@@ -46,14 +54,16 @@ class WeightBinder {
   SkipReport report(const SkipRules& rules) const;
 
  private:
-  struct Claims;
-  WeightBinder(const Checkpoint& checkpoint, std::string prefix, std::shared_ptr<Claims> claims);
+  struct Shared;
+  WeightBinder(const Checkpoint& checkpoint, std::string prefix, std::shared_ptr<Shared> shared, bool shapes_only);
   Tensor load(const std::string& full, const TensorInfo& found, const Shape& shape) const;
+  Tensor decode(const std::string& full, const Shape& shape) const;
   [[noreturn]] void fail_missing(const std::string& full) const;
 
   const Checkpoint* checkpoint_;
   std::string prefix_;
-  std::shared_ptr<Claims> claims_;
+  std::shared_ptr<Shared> shared_;
+  bool shapes_only_ = false;
 };
 
 }  // namespace kvcal

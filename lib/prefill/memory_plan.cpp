@@ -18,11 +18,14 @@ uint64_t element_bytes(Precision p) { return p == Precision::BF16 ? 2 : 4; }
 // Largest layer's stored bytes and the layer after it, which is being read ahead.
 void add_weights(MemoryPlan& plan, const ModelSpec& spec, const ModelWeights& weights, bool logits, Precision p) {
   const int last = logits ? static_cast<int>(spec.layers.size()) - 1 : spec.last_cache_layer();
+  const bool decodes = weights.text.may_decode();
   uint64_t stored_before = 0;
   for (int i = 0; i <= last; ++i) {
     const LayerSpec& layer = spec.layers[static_cast<size_t>(i)];
     const uint64_t stored = weights.text.at("layers." + std::to_string(i) + ".").bytes();
-    plan.weights = std::max(plan.weights, static_cast<uint64_t>(layer.parameters) * element_bytes(p));
+    const uint64_t parameters = static_cast<uint64_t>(layer.parameters);
+    const uint64_t decoded = decodes ? parameters * size_of(DType::BF16) : 0;  // until the layer has its own form
+    plan.weights = std::max(plan.weights, parameters * element_bytes(p) + decoded);
     plan.mapped = std::max(plan.mapped, stored + stored_before);
     stored_before = stored;
   }

@@ -63,12 +63,13 @@ class BindingOps final : public Ops {
 
 void check_weights(const Model& model, ModelWeights& weights, int n_layers, bool with_head) {
   BindingOps op;
-  model.load_embedding(op, weights.text);
-  for (int i = 0; i < n_layers; ++i)
-    while_doing("checking the weights of layer " + std::to_string(i),
-                [&] { return model.load_block(i, op, weights.text); });
-  if (with_head)
-    while_doing("checking the output head", [&] { return model.load_head(op, weights.text, weights.head); });
+  WeightBinder text = weights.text.shapes_only(), head = weights.head.shapes_only();
+  model.load_embedding(op, text);
+  for (int i = 0; i < n_layers; ++i) {
+    while_doing("checking the weights of layer " + std::to_string(i), [&] { return model.load_block(i, op, text); });
+    text.at("layers." + std::to_string(i) + ".").release();
+  }
+  if (with_head) while_doing("checking the output head", [&] { return model.load_head(op, text, head); });
 }
 
 }  // namespace kvcal

@@ -14,7 +14,8 @@ namespace {
 const std::map<std::string, std::set<std::string>, std::less<>> kMayInclude = {
     {"base", {}},
     {"tensor", {"base"}},
-    {"checkpoint", {"base", "tensor"}},
+    {"checkpoint", {"base", "tensor", "checkpoint/formats"}},
+    {"checkpoint/formats", {"base", "tensor", "checkpoint"}},
     {"text", {"base"}},
     {"ops", {"base", "tensor"}},
     {"ops/cpu", {"base", "tensor", "ops"}},

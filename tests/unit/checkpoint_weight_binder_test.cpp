@@ -75,27 +75,40 @@ TEST_F(BinderTest, MissingTensor) {
 
 TEST_F(BinderTest, QuantisedWeights) {
   const std::string config = R"({"quantization_config": {"quant_method": "fp8", "weight_block_size": [128, 128]}})";
-  const Checkpoint checkpoint = open({{"a.weight", DType::F8E4M3, {4, 8}},
-                                      {"b.qweight", DType::I32, {4, 8}},
-                                      {"c.weight_packed", DType::U8, {4, 4}},
-                                      {"experts.down_proj_blocks", DType::U8, {2, 2, 2, 16}}},
+  const Checkpoint checkpoint = open({{"a.weight", DType::U8, {4, 8}},
+                                      {"b.qweight", DType::U8, {4, 8}},
+                                      {"c.weight", DType::F8E4M3, {4, 8}},
+                                      {"c.weight_scale_inv", DType::F32, {1, 1}},
+                                      {"d.weight", DType::F8E4M3, {4, 8}}},
                                      config);
   const WeightBinder w(checkpoint);
-  EXPECT_EQ(message_of([&] {
-              w("a.weight", {4, 8});
-            }),
-            reading() +
-                "tensor 'a.weight' is F8_E4M3 [4, 8], a quantised weight; its format, fp8 (128x128 blocks), is not "
-                "read yet: use the BF16 checkpoint");
+  EXPECT_EQ(
+      message_of([&] {
+        w("a.weight", {4, 8});
+      }),
+      reading() +
+          "tensor 'a.weight' is U8 [4, 8], a quantised weight; its format, fp8 (128x128 blocks), is not read: use "
+          "the BF16 checkpoint that it was made from");
   EXPECT_EQ(message_of([&] {
               w("b.weight", {4, 8});
             }),
             reading() +
                 "tensor 'b.weight' is missing, but 'b.qweight' is there: a quantised weight; its format, fp8 "
-                "(128x128 blocks), is not read yet: use the BF16 checkpoint");
-  expect_contains(message_of([&] { w("c.weight", {4, 8}); }), "but 'c.weight_packed' is there");
-  expect_contains(message_of([&] { w("experts.down_proj", {2, 2, 64}); }), "but 'experts.down_proj_blocks' is there");
+                "(128x128 blocks), is not read: use the BF16 checkpoint that it was made from");
+  EXPECT_EQ(str(w("c.weight", {4, 8})), "BF16 [4, 8]");
+  EXPECT_TRUE(w.optional("c.weight", {4, 8}));
+  expect_contains(message_of([&] { w("d.weight", {4, 8}); }), reading() + "weight 'd.weight' is stored as FP8, but ");
   EXPECT_FALSE(w.optional("b.weight", {4, 8}));
+}
+
+TEST_F(BinderTest, ShapesOnlyDecodesNothing) {
+  std::vector<TestTensor> tensors = {{"a.weight", DType::F8E4M3, {4, 8}}, {"a.weight_scale", DType::F32, {5}}};
+  const Checkpoint checkpoint = open(tensors);
+  expect_contains(message_of([&] { WeightBinder(checkpoint).shapes_only()("a.weight", {4, 8}); }), "are F32 [5]");
+  tensors[1].shape = {1};  // its bytes are a NaN or not: nobody looks
+  const Checkpoint again = open(tensors);
+  const WeightBinder shapes = WeightBinder(again).shapes_only();
+  EXPECT_EQ(str(shapes.at("a.")("weight", {4, 8})), "BF16 [4, 8]");
 }
 
 TEST_F(BinderTest, ReleasedTensorsCanBeReadAgain) {

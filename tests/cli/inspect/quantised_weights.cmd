@@ -1,2 +1,4 @@
 sed 's/^{/{"quantization_config": {"quant_method": "fp8", "weight_block_size": [128, 128]},/' "$SOURCE/datasets/demo/natural/config.json" >config.json
 kvcal inspect config.json | grep -e calibration -e quantisation
+sed 's/"fp8"/"bitsandbytes"/' config.json >other.json
+kvcal inspect other.json | grep -e calibration -e quantisation

@@ -1,0 +1,43 @@
+// MXFP4: E2M1 values, two to a byte, low half first, with a power of two for 32 columns. compressed-tensors has it as
+// weight_packed and weight_scale; gpt-oss as NAME_blocks [.., in / 32, 16] and NAME_scales (architectures.md 8.3, 8.7).
+#include "checkpoint/formats/scale_grid.h"
+#include "tensor/small_floats.h"
+
+namespace kvcal {
+namespace {
+
+constexpr std::string_view kFormat = "MXFP4";
+constexpr int64_t kGroup = 32;
+
+/// The weight's shape with its columns divided, and 16 bytes for each group when there is a fourth extent.
+Shape columns_divided(const WeightRequest& request, int64_t by, bool blocks = false) {
+  std::vector<int64_t> extents;
+  if (request.shape.rank() == 3) extents.push_back(request.experts());
+  extents.push_back(request.out());
+  extents.push_back(request.in() / by);
+  if (blocks) extents.push_back(kGroup / 2);
+  return Shape(extents);
+}
+
+}  // namespace
+
+std::optional<StoredWeight> find_mxfp4(const WeightRequest& request) {
+  const TensorInfo* packed = find_typed(request, request.beside("_packed"), {DType::U8});
+  const TensorInfo* blocks = find_typed(request, request.beside("_blocks"), {DType::U8});
+  if ((!packed && !blocks) || request.in() % kGroup) return std::nullopt;
+  const std::string scales_name = request.beside(blocks ? "_scales" : "_scale");
+  const TensorInfo& found = blocks ? *blocks : *packed;
+  check_shape(request, found, columns_divided(request, blocks ? kGroup : 2, blocks != nullptr), kFormat);
+  check_shape(request, need_companion(request, scales_name, kFormat), columns_divided(request, kGroup), kFormat);
+  const ScaleGrid grid{request.out(), request.in(), 1, kGroup, request.out(), request.in() / kGroup};
+  const auto decode = [&checkpoint = request.checkpoint, grid, name = found.name, scales_name](WeightRows rows,
+                                                                                               bf16* to) {
+    const auto* bytes = static_cast<const uint8_t*>(checkpoint.tensor(name).data);
+    const std::array<float, 16>& values = e2m1_values();
+    write_scaled(grid, read_scales(checkpoint, scales_name), rows, to,
+                 [&](int64_t r, int64_t c) { return values[bytes[(r * grid.in + c) / 2] >> (c % 2 * 4) & 15]; });
+  };
+  return StoredWeight{kFormat, {found.name, scales_name}, decode};
+}
+
+}  // namespace kvcal

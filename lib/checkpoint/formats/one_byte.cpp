@@ -1,0 +1,56 @@
+// One byte an element, with scales: FP8 (per tensor, row, group or block; fp8, compressed-tensors, ModelOpt), MXFP8
+// (E8M0 scales of 32) and INT8 with or without zero points (architectures.md 8.2 to 8.4).
+#include "checkpoint/formats/scale_grid.h"
+#include "tensor/small_floats.h"
+
+namespace kvcal {
+namespace {
+
+std::string scales_of(const WeightRequest& request) {
+  // DeepSeek's name is the inverse of what it holds: both are multiplied.
+  const std::string inverse = request.beside("_scale_inv");
+  return request.checkpoint.has(inverse) ? inverse : request.beside("_scale");
+}
+
+/// The value of every byte.
+std::array<float, 256> values_of(DType dtype) {
+  if (dtype == DType::F8E4M3) return e4m3_values();
+  if (dtype == DType::F8E5M2) return e5m2_values();
+  std::array<float, 256> values{};
+  for (size_t code = 0; code < 256; ++code) values[code] = static_cast<float>(static_cast<int8_t>(code));
+  return values;
+}
+
+}  // namespace
+
+std::optional<StoredWeight> find_one_byte(const WeightRequest& request) {
+  const TensorInfo* found = find_typed(request, request.name, {DType::F8E4M3, DType::F8E5M2, DType::I8});
+  if (!found) return std::nullopt;
+  const std::string_view format = found->dtype == DType::I8 ? "INT8" : "FP8";
+  check_shape(request, *found, request.shape, format);
+  const std::string scales_name = scales_of(request);
+  const ScaleGrid grid = grid_of(request, need_companion(request, scales_name, format), format);
+  StoredWeight stored{format, {request.name, scales_name}, {}};
+  std::string zeros_name;
+  if (const TensorInfo* zeros = find_typed(request, request.beside("_zero_point"), {DType::I8})) {
+    zeros_name = zeros->name;
+    check_shape(request, *zeros, request.checkpoint.find(scales_name)->shape, format);
+    stored.parts.push_back(zeros_name);
+  }
+  stored.decode = [&checkpoint = request.checkpoint, grid, name = request.name, scales_name, zeros_name](
+                      WeightRows rows, bf16* to) {
+    const Tensor weight = checkpoint.tensor(name);
+    const auto* bytes = static_cast<const uint8_t*>(weight.data);
+    const std::array<float, 256> values = values_of(weight.dtype);
+    const std::vector<float> scales = read_scales(checkpoint, scales_name);
+    if (zeros_name.empty())
+      return write_scaled(grid, scales, rows, to, [&](int64_t r, int64_t c) { return values[bytes[r * grid.in + c]]; });
+    const int8_t* zeros = checkpoint.tensor(zeros_name).as<int8_t>();
+    write_scaled(grid, scales, rows, to, [&](int64_t r, int64_t c) {
+      return values[bytes[r * grid.in + c]] - static_cast<float>(zeros[grid.index(r, c)]);
+    });
+  };
+  return stored;
+}
+
+}  // namespace kvcal

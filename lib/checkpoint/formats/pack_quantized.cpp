@@ -1,0 +1,86 @@
+// compressed-tensors "pack-quantized": integers of 1 to 8 bits as one stream of bits in words of 32, lowest bits first,
+// along the rows; zero points likewise along the columns (architectures.md 8.3).
+#include "base/error.h"
+#include "checkpoint/formats/scale_grid.h"
+
+namespace kvcal {
+namespace {
+
+constexpr std::string_view kFormat = "pack-quantized";
+
+int64_t words_for(int64_t n, int64_t bits) { return (n * bits + 31) / 32; }
+
+/// Bits of an element, from how many words n of them take; 0 when no number fits. The usual ones first: few elements
+/// leave a choice.
+int bits_by_words(int64_t words, int64_t n) {
+  for (const int bits : {4, 8, 2, 3, 5, 6, 7, 1})
+    if (words_for(n, bits) == words) return bits;
+  return 0;
+}
+
+/// Element i of a stream whose words are `stride` apart.
+int element(const uint32_t* words, int64_t stride, int64_t i, int bits) {
+  const int64_t first = i * bits, word = first / 32, shift = first % 32;
+  uint64_t both = words[word * stride];
+  if (shift + bits > 32) both |= uint64_t{words[(word + 1) * stride]} << 32;
+  return static_cast<int>(both >> shift & ((1u << bits) - 1));
+}
+
+Shape with_experts(const WeightRequest& request, int64_t rows, int64_t columns) {
+  return request.shape.rank() == 3 ? Shape{request.experts(), rows, columns} : Shape{rows, columns};
+}
+
+struct Names {
+  std::string packed, scales, zeros, order;  // the last two may be empty
+};
+
+void decode(const Checkpoint& checkpoint, const ScaleGrid& grid, int bits, const Names& names, WeightRows rows,
+            bf16* to) {
+  const auto words_of = [&](const std::string& name) {
+    return static_cast<const uint32_t*>(name.empty() ? nullptr : checkpoint.tensor(name).data);
+  };
+  const uint32_t *words = words_of(names.packed), *zeros = words_of(names.zeros);
+  const int64_t row_words = words_for(grid.in, bits), expert_zeros = words_for(grid.n_rows, bits) * grid.n_columns;
+  const std::vector<float> scales = read_scales(checkpoint, names.scales);
+  const std::vector<int64_t> groups = read_groups(checkpoint, names.order, grid.in, grid.columns, grid.n_columns);
+  for (int64_t r = rows.first; r < rows.first + rows.n; ++r) {
+    const int64_t expert = r / grid.out, scale_row = r % grid.out / grid.rows;
+    const float* row_scales = scales.data() + (expert * grid.n_rows + scale_row) * grid.n_columns;
+    for (int64_t c = 0; c < grid.in; ++c) {
+      const int64_t g = groups[static_cast<size_t>(c)];
+      // Both are stored with half of the range added; a symmetric weight has its zero point there.
+      const int zero =
+          zeros ? element(zeros + expert * expert_zeros + g, grid.n_columns, scale_row, bits) : 1 << (bits - 1);
+      *to++ = to_bf16(static_cast<float>(element(words + r * row_words, 1, c, bits) - zero) * row_scales[g]);
+    }
+  }
+}
+
+}  // namespace
+
+std::optional<StoredWeight> find_pack_quantized(const WeightRequest& request) {
+  const TensorInfo* packed = find_typed(request, request.beside("_packed"), {DType::I32});
+  if (!packed) return std::nullopt;
+  const int64_t out = request.out(), in = request.in();
+  const int bits = packed->shape.rank() > 0 ? bits_by_words(packed->shape[-1], in) : 0;
+  check_shape(request, *packed, with_experts(request, out, words_for(in, bits ? bits : 4)), kFormat);
+  const TensorInfo& scales = need_companion(request, request.beside("_scale"), kFormat);
+  const ScaleGrid grid = grid_of(request, scales, kFormat);
+  Names names{packed->name, scales.name, "", ""};
+  StoredWeight stored{kFormat, {packed->name, scales.name}, {}};
+  if (const TensorInfo* zeros = find_typed(request, request.beside("_zero_point"), {DType::I32})) {
+    check_shape(request, *zeros, with_experts(request, words_for(grid.n_rows, bits), grid.n_columns), kFormat);
+    stored.parts.push_back(names.zeros = zeros->name);
+  }
+  if (const TensorInfo* order = find_typed(request, request.beside("_g_idx"), {DType::I32, DType::I64})) {
+    check_shape(request, *order, {in}, kFormat);
+    stored.parts.push_back(names.order = order->name);
+  }
+  if (request.checkpoint.has(request.beside("_shape"))) stored.parts.push_back(request.beside("_shape"));
+  stored.decode = [&checkpoint = request.checkpoint, grid, bits, names](WeightRows rows, bf16* to) {
+    decode(checkpoint, grid, bits, names, rows, to);
+  };
+  return stored;
+}
+
+}  // namespace kvcal

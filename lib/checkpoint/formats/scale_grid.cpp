@@ -1,0 +1,80 @@
+#include "checkpoint/formats/scale_grid.h"
+
+#include <cmath>
+
+#include "base/error.h"
+#include "tensor/small_floats.h"
+
+namespace kvcal {
+namespace {
+
+int64_t blocks_in(int64_t n, int64_t size) { return (n + size - 1) / size; }
+
+/// Extents of one expert's scales: without the experts in front, and without the ones between ModelOpt's four.
+std::vector<int64_t> extents_of(const WeightRequest& request, const TensorInfo& scales) {
+  std::vector<int64_t> extents;
+  for (int i = 0; i < scales.shape.rank(); ++i) extents.push_back(scales.shape[i]);
+  if (request.shape.rank() == 3 && !extents.empty() && extents[0] == request.experts()) extents.erase(extents.begin());
+  if (extents.size() == 4 && extents[1] == 1 && extents[3] == 1) return {extents[0], extents[2]};
+  if (extents.size() == 1) extents.push_back(1);
+  return extents;
+}
+
+}  // namespace
+
+ScaleGrid grid_of(const WeightRequest& request, const TensorInfo& scales, std::string_view format) {
+  const int64_t out = request.out(), in = request.in(), n = scales.shape.elements();
+  const auto grid = [&](int64_t rows, int64_t columns) {
+    return ScaleGrid{out, in, rows, columns, blocks_in(out, rows), blocks_in(in, columns)};
+  };
+  if (n == request.experts()) return grid(out, in);
+  if (n == 1) return ScaleGrid{request.experts() * out, in, request.experts() * out, in, 1, 1};
+  const std::vector<int64_t> extents = extents_of(request, scales);
+  if (extents.size() == 2 && n == request.experts() * extents[0] * extents[1]) {
+    const auto [a, b] = std::pair(extents[0], extents[1]);
+    if (a == out && b > 0 && in % b == 0) return grid(1, in / b);
+    for (const auto& [rows, columns] : request.facts.blocks)
+      if (a == blocks_in(out, rows) && b == blocks_in(in, columns)) return grid(rows, columns);
+  }
+  fail("weight " + quoted(request.name) + " " + str(request.shape) + " is stored as " + std::string(format) +
+       ", but its scales " + quoted(scales.name) + " are " + str(scales) +
+       ": neither one, nor one a row, nor groups of columns, nor blocks of the size in config.json");
+}
+
+std::vector<float> read_scales(const Checkpoint& checkpoint, const std::string& name) {
+  const Tensor t = checkpoint.tensor(name);
+  std::vector<float> scales(static_cast<size_t>(t.elements()));
+  const auto* bytes = static_cast<const uint8_t*>(t.data);
+  if (t.dtype == DType::F8E4M3) {
+    for (size_t i = 0; i < scales.size(); ++i) scales[i] = e4m3_values()[bytes[i]];
+  } else if (t.dtype == DType::U8 || t.dtype == DType::F8E8M0) {
+    for (size_t i = 0; i < scales.size(); ++i) scales[i] = e8m0_value(bytes[i]);
+  } else {
+    while_doing("scales " + quoted(name), [&] { convert_to_float(t.dtype, t.data, scales.data(), scales.size()); });
+  }
+  for (size_t i = 0; i < scales.size(); ++i)
+    if (!std::isfinite(scales[i]))
+      fail("scale " + std::to_string(i) + " of " + quoted(name) + " is " + std::to_string(scales[i]) +
+           ", expected a finite number; is the checkpoint damaged?");
+  return scales;
+}
+
+std::vector<int64_t> read_groups(const Checkpoint& checkpoint, const std::string& name, int64_t columns,
+                                 int64_t group_size, int64_t n_groups) {
+  std::vector<int64_t> groups(static_cast<size_t>(columns));
+  if (name.empty()) {
+    for (int64_t c = 0; c < columns; ++c) groups[static_cast<size_t>(c)] = c / group_size;
+    return groups;
+  }
+  const Tensor t = checkpoint.tensor(name);
+  for (int64_t c = 0; c < columns; ++c) {
+    const int64_t g = t.dtype == DType::I64 ? t.as<int64_t>()[c] : t.as<int32_t>()[c];
+    if (g < 0 || g >= n_groups)
+      fail("column " + std::to_string(c) + " is in group " + std::to_string(g) + " by " + quoted(name) +
+           ", but there are " + std::to_string(n_groups) + " groups of scales; is the checkpoint damaged?");
+    groups[static_cast<size_t>(c)] = g;
+  }
+  return groups;
+}
+
+}  // namespace kvcal

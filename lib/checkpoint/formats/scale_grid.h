@@ -1,0 +1,50 @@
+// Scales of a weight [experts · out, in]: one for each rectangle of rows and columns.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+#include "checkpoint/formats/stored_weight.h"
+
+namespace kvcal {
+
+/// How a tensor of scales lies over the weight. Scale (r, c) of expert e belongs to the rows [r · rows, (r + 1) · rows)
+/// and columns [c · columns, (c + 1) · columns) of that expert; the last of each may be cut off.
+struct ScaleGrid {
+  int64_t out, in;            // of one expert
+  int64_t rows, columns;      // of a rectangle
+  int64_t n_rows, n_columns;  // rectangles of one expert
+
+  int64_t index(int64_t row, int64_t column) const {  // row counts through all experts
+    return (row / out * n_rows + row % out / rows) * n_columns + column / columns;
+  }
+  int64_t size(int64_t experts) const { return experts * n_rows * n_columns; }
+};
+
+/// The grid of a tensor of scales, by its shape: one for all, one a row, groups along a row, or blocks of a size that
+/// the facts name; for experts with their number in front, or one for all of an expert. Throws Error naming the tensor
+/// when it fits none.
+ScaleGrid grid_of(const WeightRequest& request, const TensorInfo& scales, std::string_view format);
+
+/// A tensor of F32, BF16, F16, F8_E4M3 or (as powers of two) U8 and F8_E8M0 as floats. Throws Error naming the tensor
+/// when one is not finite.
+std::vector<float> read_scales(const Checkpoint& checkpoint, const std::string& name);
+
+/// The group of every column: the tensor `name` (g_idx), or columns / group_size when the name is empty. Throws Error
+/// naming the tensor when one is not below n_groups.
+std::vector<int64_t> read_groups(const Checkpoint& checkpoint, const std::string& name, int64_t columns,
+                                 int64_t group_size, int64_t n_groups);
+
+/// to = round(value(row, column) · scale) for the given rows.
+template <class Value>
+void write_scaled(const ScaleGrid& grid, const std::vector<float>& scales, WeightRows rows, bf16* to, Value value) {
+  for (int64_t r = rows.first; r < rows.first + rows.n; ++r)
+    for (int64_t begin = 0; begin < grid.in; begin += grid.columns) {
+      const float scale = scales[static_cast<size_t>(grid.index(r, begin))];
+      const int64_t end = std::min(begin + grid.columns, grid.in);
+      for (int64_t c = begin; c < end; ++c) *to++ = to_bf16(value(r, c) * scale);
+    }
+}
+
+}  // namespace kvcal

@@ -1,0 +1,77 @@
+// Weights that a checkpoint stores in fewer bits: which tensors stand for one weight, and what they mean. Which format
+// it is, the tensors beside a weight tell; a config says only what they leave open.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "checkpoint/checkpoint.h"
+#include "tensor/dtype.h"
+#include "tensor/shape.h"
+
+namespace kvcal {
+
+/// What the tensors do not tell themselves, from the quantisation object of config.json or of the file beside it.
+struct QuantizationFacts {
+  std::vector<std::array<int64_t, 2>>
+      blocks;                  // sizes [out, in] that scales of blocks may have; 128 x 128 is always one
+  bool zeros_less_one = true;  // GPTQ: zero points are stored less one (checkpoint_format is not gptq_v2)
+};
+QuantizationFacts read_quantization_facts(const Checkpoint& checkpoint);
+
+/// A weight as a model asks for it.
+struct WeightRequest {
+  const Checkpoint& checkpoint;
+  const QuantizationFacts& facts;
+  std::string name;  // of the plain weight: "model.layers.0.mlp.up_proj.weight", "….mlp.experts.gate_up_proj"
+  Shape shape;       // [out, in], or [experts, out, in]
+
+  int64_t experts() const { return shape.rank() == 3 ? shape[0] : 1; }
+  int64_t out() const { return shape[-2]; }
+  int64_t in() const { return shape[-1]; }
+  /// The name of a tensor beside it: beside("_scale") is "….weight_scale"; module("qweight") is "….qweight".
+  std::string beside(std::string_view suffix) const { return name + std::string(suffix); }
+  std::string module(std::string_view tensor) const;
+};
+
+/// Rows [first, first + n) of the weight seen as [experts · out, in].
+struct WeightRows {
+  int64_t first, n;
+};
+
+struct StoredWeight {
+  std::string_view format;         // "FP8", "AWQ", ...
+  std::vector<std::string> parts;  // full names of the tensors that hold it
+  /// Writes rows of the weight: products in f32, rounded to bf16 once. Several threads may call it. Throws Error for a
+  /// scale that is no finite number and a group index that does not exist.
+  std::function<void(WeightRows, bf16*)> decode;
+};
+
+/// Finds out how the weight is stored. Reads shapes only; nothing when its tensors fit no known format. Throws Error
+/// naming the tensor whose companion is missing or has another shape.
+std::optional<StoredWeight> find_stored_weight(const WeightRequest& request);
+
+/// One of each file of this folder: nothing unless the weight is stored in that way.
+std::optional<StoredWeight> find_awq(const WeightRequest& request);
+std::optional<StoredWeight> find_gptq(const WeightRequest& request);
+std::optional<StoredWeight> find_mxfp4(const WeightRequest& request);
+std::optional<StoredWeight> find_nvfp4(const WeightRequest& request);
+std::optional<StoredWeight> find_one_byte(const WeightRequest& request);
+std::optional<StoredWeight> find_pack_quantized(const WeightRequest& request);
+
+/// The tensor's description when it is there with one of the dtypes; null otherwise.
+const TensorInfo* find_typed(const WeightRequest& request, const std::string& name,
+                             std::initializer_list<DType> dtypes);
+
+/// The tensor beside a weight that its format cannot do without. Throws Error.
+const TensorInfo& need_companion(const WeightRequest& request, const std::string& name, std::string_view format);
+
+/// Throws Error unless the tensor has the shape.
+void check_shape(const WeightRequest& request, const TensorInfo& found, const Shape& expected, std::string_view format);
+
+}  // namespace kvcal

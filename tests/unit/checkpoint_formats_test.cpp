@@ -1,0 +1,164 @@
+// Quantised weight formats: the weights of the goldens bit for bit, and what is said of malformed ones.
+#include <gtest/gtest.h>
+
+#include <cstring>
+
+#include "checkpoint/formats/stored_weight.h"
+#include "checkpoint/weight_binder.h"
+#include "tensor/small_floats.h"
+#include "unit/checkpoint_folder.h"
+
+namespace kvcal {
+namespace {
+
+namespace fs = std::filesystem;
+
+fs::path goldens() { return fs::path(KVCAL_SOURCE_DIR) / "tests/unit/data/formats"; }
+
+std::vector<std::string> golden_cases() {
+  std::vector<std::string> cases;
+  for (const auto& entry : fs::directory_iterator(goldens())) cases.push_back(entry.path().filename().string());
+  std::sort(cases.begin(), cases.end());
+  return cases;
+}
+
+class Format : public testing::TestWithParam<std::string> {};
+
+TEST_P(Format, GivesTheGoldenWeights) {
+  const Checkpoint checkpoint = Checkpoint::open(goldens() / GetParam());
+  const SafetensorsFile expected(goldens() / GetParam() / "expected.safetensors");
+  const WeightBinder weights(checkpoint);
+  for (const TensorInfo& info : expected.tensors()) {
+    const Tensor actual = weights(info.name, info.shape), golden = expected.tensor(info);
+    ASSERT_EQ(str(actual), str(golden));
+    for (int64_t i = 0; i < golden.elements(); ++i)
+      ASSERT_EQ(actual.as<bf16>()[i].bits, golden.as<bf16>()[i].bits)
+          << "element " << i << ": " << to_float(actual.as<bf16>()[i]) << ", expected "
+          << to_float(golden.as<bf16>()[i]);
+  }
+  const SkipReport report = weights.report(SkipRules("model.layers.", 1));
+  EXPECT_TRUE(report.unclaimed.empty()) << report.unclaimed.front() << " was not used";
+}
+
+TEST_P(Format, RowsMayBeDecodedInAnyPieces) {
+  const Checkpoint checkpoint = Checkpoint::open(goldens() / GetParam());
+  const SafetensorsFile expected(goldens() / GetParam() / "expected.safetensors");
+  const QuantizationFacts facts = read_quantization_facts(checkpoint);
+  const TensorInfo& info = expected.tensors().front();
+  const WeightRequest request{checkpoint, facts, info.name, info.shape};
+  const auto stored = find_stored_weight(request);
+  ASSERT_TRUE(stored);
+  const int64_t rows = request.experts() * request.out(), in = request.in();
+  std::vector<bf16> pieces(static_cast<size_t>(rows * in));
+  for (int64_t first = 0; first < rows; first += 5)
+    stored->decode({first, std::min<int64_t>(5, rows - first)}, pieces.data() + first * in);
+  EXPECT_EQ(std::memcmp(pieces.data(), expected.tensor(info).data, pieces.size() * sizeof(bf16)), 0);
+}
+
+INSTANTIATE_TEST_SUITE_P(Golden, Format, testing::ValuesIn(golden_cases()),
+                         [](const auto& golden) { return golden.param; });
+
+// ------------------------------------------------------------------------------------------------ malformed
+
+class Malformed : public testing::Test {
+ protected:
+  /// What is said when up_proj [16, 64] is asked for.
+  std::string refusal(const std::vector<TestTensor>& tensors, const std::string& quantization = "{}") {
+    folder_.write("config.json", R"({"quantization_config": )" + quantization + "}");
+    write_tensors(folder_ / "model.safetensors", tensors);
+    const Checkpoint checkpoint = Checkpoint::open(folder_.path());
+    const WeightBinder weights(checkpoint);
+    return message_of([&] { weights("up_proj.weight", {16, 64}); });
+  }
+  TempFolder folder_;
+};
+
+TEST_F(Malformed, MissingCompanion) {
+  expect_contains(refusal({{"up_proj.weight", DType::F8E4M3, {16, 64}}}),
+                  "weight 'up_proj.weight' is stored as FP8, but 'up_proj.weight_scale' is missing");
+  expect_contains(refusal({{"up_proj.weight_packed", DType::I32, {16, 8}}}), "'up_proj.weight_scale' is missing");
+  expect_contains(refusal({{"up_proj.qweight", DType::I32, {64, 2}}}), "as AWQ, but 'up_proj.scales' is missing");
+  expect_contains(refusal({{"up_proj.qweight", DType::I32, {8, 16}}, {"up_proj.scales", DType::F16, {1, 16}}}),
+                  "as GPTQ, but 'up_proj.qzeros' is missing");
+  expect_contains(
+      refusal({{"up_proj.weight_packed", DType::U8, {16, 32}}, {"up_proj.weight_global_scale", DType::F32, {1}}}),
+      "as NVFP4, but 'up_proj.weight_scale' is missing");
+  expect_contains(refusal({{"up_proj.weight_packed", DType::U8, {16, 32}}}),
+                  "as MXFP4, but 'up_proj.weight_scale' is missing");
+}
+
+TEST_F(Malformed, WrongShapes) {
+  expect_contains(refusal({{"up_proj.weight", DType::F8E4M3, {16, 60}}}),
+                  "'up_proj.weight' is F8_E4M3 [16, 60], expected the shape [16, 64]");
+  expect_contains(refusal({{"up_proj.weight", DType::F8E4M3, {16, 64}}, {"up_proj.weight_scale", DType::F32, {3, 5}}}),
+                  "its scales 'up_proj.weight_scale' are F32 [3, 5]: neither one, nor one a row");
+  expect_contains(refusal({{"up_proj.weight_packed", DType::I32, {16, 11}}}),
+                  "'up_proj.weight_packed' is I32 [16, 11], expected the shape [16, 8]");
+  expect_contains(refusal({{"up_proj.qweight", DType::I32, {7, 16}}}), "expected the shape [8, 16]");
+  expect_contains(refusal({{"up_proj.qweight", DType::I32, {8, 16}},
+                           {"up_proj.scales", DType::F16, {2, 16}},
+                           {"up_proj.qzeros", DType::I32, {2, 3}}}),
+                  "'up_proj.qzeros' is I32 [2, 3], expected the shape [2, 2]");
+  expect_contains(refusal({{"up_proj.weight_packed", DType::I32, {16, 8}},
+                           {"up_proj.weight_scale", DType::F32, {16, 2}},
+                           {"up_proj.weight_g_idx", DType::I32, {63}}}),
+                  "'up_proj.weight_g_idx' is I32 [63], expected the shape [64]");
+  expect_contains(
+      refusal({{"up_proj.weight_packed", DType::U8, {16, 32}}, {"up_proj.weight_scale", DType::U8, {16, 3}}}),
+      "'up_proj.weight_scale' is U8 [16, 3], expected the shape [16, 2]");
+}
+
+TEST_F(Malformed, ThreeBitsOfGptq) {
+  expect_contains(refusal({{"up_proj.qweight", DType::I32, {6, 16}}}), "GPTQ with 3 bits, which is not read");
+}
+
+TEST_F(Malformed, UnknownFormatIsNamed) {
+  expect_contains(refusal({{"up_proj.weight", DType::U8, {512, 1}}}, R"({"quant_method": "bitsandbytes", "bits": 4})"),
+                  "a quantised weight; its format, bitsandbytes (4 bits), is not read");
+}
+
+TEST_F(Malformed, ScalesAndGroupsOutOfRange) {
+  /// One word of one tensor is `word`, all others are zero.
+  const auto with = [&](const std::string& name, uint32_t word) {
+    const std::vector<TestTensor> tensors = {{"up_proj.weight_packed", DType::I32, {16, 8}},
+                                             {"up_proj.weight_scale", DType::F32, {16, 2}},
+                                             {"up_proj.weight_g_idx", DType::I32, {64}}};
+    folder_.write("config.json", "{}");
+    SafetensorsWriter writer(folder_ / "model.safetensors", Existing::Replace);
+    for (const TestTensor& t : tensors) writer.declare(t.name, t.dtype, t.shape);
+    for (const TestTensor& t : {tensors[2], tensors[0], tensors[1]}) {
+      std::vector<uint32_t> words(static_cast<size_t>(t.shape.elements()));
+      if (t.name == name) words[5] = word;
+      writer.write(t.name, std::as_bytes(std::span(words)));
+    }
+    writer.commit();
+    const Checkpoint checkpoint = Checkpoint::open(folder_.path());
+    const WeightBinder weights(checkpoint);
+    return message_of([&] { weights("up_proj.weight", {16, 64}); });
+  };
+  EXPECT_EQ(with("", 0), "no error");
+  expect_contains(with("up_proj.weight_scale", 0x7FC00000),
+                  "scale 5 of 'up_proj.weight_scale' is nan, expected a finite number");
+  expect_contains(with("up_proj.weight_g_idx", 2),
+                  "column 5 is in group 2 by 'up_proj.weight_g_idx', but there are 2 groups of scales");
+  expect_contains(with("up_proj.weight_g_idx", 0xFFFFFFFF), "column 5 is in group -1");
+}
+
+TEST(SmallFloats, Corners) {
+  EXPECT_EQ(e4m3_values()[0x7E], 448.0f);
+  EXPECT_EQ(e4m3_values()[0x01], 0x1p-9f);
+  EXPECT_EQ(e4m3_values()[0x08], 0x1p-6f);
+  EXPECT_TRUE(std::isnan(e4m3_values()[0x7F]) && std::isnan(e4m3_values()[0xFF]));
+  EXPECT_EQ(e4m3_values()[0xB8], -1.0f);
+  EXPECT_EQ(e5m2_values()[0x7B], 57344.0f);
+  EXPECT_TRUE(std::isinf(e5m2_values()[0xFC]) && e5m2_values()[0xFC] < 0);
+  EXPECT_EQ(e5m2_values()[0x01], 0x1p-16f);
+  // 0x3A, low half first: -1 and 1.5; scale byte 125 is a quarter (architectures.md 10).
+  EXPECT_EQ(e2m1_values()[0xA] * e8m0_value(125), -0.25f);
+  EXPECT_EQ(e2m1_values()[0x3] * e8m0_value(125), 0.375f);
+  EXPECT_EQ(e8m0_value(0), 0x1p-127f);
+  EXPECT_TRUE(std::isnan(e8m0_value(255)));
+}
+
+}  // namespace
+}  // namespace kvcal
