@@ -1,6 +1,7 @@
 // Writes a checkpoint with random weights and a known shape, for benchmarks and for runs at real size:
-//   write_random_model qwen3-0.6b|qwen3.5-0.8b|qwen3-8b-4-layers FOLDER
-// Also FOLDER/prompts.jsonl: 8 prompts of 512 given token ids. Equal arguments give equal files.
+//   write_random_model SHAPE FOLDER [PROMPTS LENGTH]
+// Also FOLDER/prompts.jsonl: 8 prompts of 512 given token ids, or as told. Equal arguments give equal files. Shapes
+// that end in "-layers" have the layers of a large model, and few of them: for what a layer costs.
 #include <cmath>
 #include <cstdio>
 #include <fstream>
@@ -8,6 +9,7 @@
 #include <map>
 
 #include "base/json.h"
+#include "base/thread_pool.h"
 #include "checkpoint/safetensors_writer.h"
 
 namespace kvcal {
@@ -25,12 +27,12 @@ void add_mlp(Shapes& t, const std::string& layer, const Dims& d) {
   t[layer + "mlp.down_proj.weight"] = {d.hidden, d.ffn};
 }
 
-void add_attention(Shapes& t, const std::string& layer, const Dims& d, int64_t q_parts) {
+void add_attention(Shapes& t, const std::string& layer, const Dims& d, int64_t q_parts, bool norms = true) {
   const std::string a = layer + "self_attn.";
   t[a + "q_proj.weight"] = {q_parts * d.heads * d.head_dim, d.hidden};
   t[a + "k_proj.weight"] = t[a + "v_proj.weight"] = {d.kv_heads * d.head_dim, d.hidden};
   t[a + "o_proj.weight"] = {d.hidden, d.heads * d.head_dim};
-  t[a + "q_norm.weight"] = t[a + "k_norm.weight"] = {d.head_dim};
+  if (norms) t[a + "q_norm.weight"] = t[a + "k_norm.weight"] = {d.head_dim};
 }
 
 void add_delta_net(Shapes& t, const std::string& layer, const Dims& d, int64_t heads, int64_t dim) {
@@ -67,23 +69,86 @@ Json general_config(const char* architecture, const char* type, const Dims& d) {
           {"torch_dtype", "bfloat16"}};
 }
 
-RandomModel qwen3(const Dims& d) {
-  RandomModel m{general_config("Qwen3ForCausalLM", "qwen3", d), {}, false};
+/// A decoder of equal layers; with norms on queries and keys it is a Qwen3, without a Llama.
+RandomModel decoder(const Dims& d, bool norms) {
+  RandomModel m{norms ? general_config("Qwen3ForCausalLM", "qwen3", d) : general_config("LlamaForCausalLM", "llama", d),
+                {},
+                false};
   m.config["rope_theta"] = 1e6;
   m.tensors["model.embed_tokens.weight"] = {d.vocab, d.hidden};
   m.tensors["model.norm.weight"] = {d.hidden};
   for (int64_t i = 0; i < d.layers; ++i) {
     const std::string layer = "model.layers." + std::to_string(i) + ".";
     add_mlp(m.tensors, layer, d);
-    add_attention(m.tensors, layer, d, 1);
+    add_attention(m.tensors, layer, d, 1, norms);
   }
   return m;
 }
 
-RandomModel qwen3_0_6b() { return qwen3({151936, 1024, 3072, 28, 16, 8, 128}); }
+constexpr int64_t kFewWords = 8192;  // no table of words where layers are what counts
 
-/// Layers of the size most people serve, and few words: for what a layer costs.
-RandomModel qwen3_8b_4_layers() { return qwen3({8192, 4096, 12288, 4, 32, 8, 128}); }
+RandomModel qwen3_0_6b() { return decoder({151936, 1024, 3072, 28, 16, 8, 128}, true); }
+RandomModel qwen3_8b_4_layers() { return decoder({kFewWords, 4096, 12288, 4, 32, 8, 128}, true); }
+RandomModel llama_70b_2_layers() { return decoder({kFewWords, 8192, 28672, 2, 64, 8, 128}, false); }
+RandomModel toy_dense() { return decoder({256, 64, 96, 2, 4, 2, 16}, true); }
+
+struct MoeDims {
+  int64_t experts, active, ffn, key_heads, value_heads, delta_dim;
+};
+
+void add_experts(Shapes& t, const std::string& layer, const Dims& d, const MoeDims& moe) {
+  t[layer + "input_layernorm.weight"] = t[layer + "post_attention_layernorm.weight"] = {d.hidden};
+  const std::string mlp = layer + "mlp.";
+  t[mlp + "gate.weight"] = {moe.experts, d.hidden};
+  t[mlp + "shared_expert_gate.weight"] = {1, d.hidden};
+  const auto add_expert = [&](const std::string& expert) {
+    t[expert + "gate_proj.weight"] = t[expert + "up_proj.weight"] = {moe.ffn, d.hidden};
+    t[expert + "down_proj.weight"] = {d.hidden, moe.ffn};
+  };
+  add_expert(mlp + "shared_expert.");
+  for (int64_t e = 0; e < moe.experts; ++e) add_expert(mlp + "experts." + std::to_string(e) + ".");
+}
+
+/// Three delta nets to one attention, with experts: the layers of a Qwen3-Next.
+RandomModel hybrid_moe(const Dims& d, const MoeDims& moe) {
+  RandomModel m{general_config("Qwen3NextForCausalLM", "qwen3_next", d), {}, true};
+  m.config["rope_theta"] = 1e7;
+  m.config["partial_rotary_factor"] = 0.25;
+  m.config["full_attention_interval"] = 4;
+  m.config["linear_num_key_heads"] = moe.key_heads;
+  m.config["linear_num_value_heads"] = moe.value_heads;
+  for (const char* key : {"linear_key_head_dim", "linear_value_head_dim"}) m.config[key] = moe.delta_dim;
+  m.config["num_experts"] = moe.experts;
+  m.config["num_experts_per_tok"] = moe.active;
+  for (const char* key : {"moe_intermediate_size", "shared_expert_intermediate_size"}) m.config[key] = moe.ffn;
+  m.config["decoder_sparse_step"] = 1;
+  m.config["norm_topk_prob"] = true;
+  m.config["mlp_only_layers"] = Json::array();
+  m.tensors["model.embed_tokens.weight"] = {d.vocab, d.hidden};
+  m.tensors["model.norm.weight"] = {d.hidden};
+  const int64_t keys = moe.key_heads * moe.delta_dim, values = moe.value_heads * moe.delta_dim;
+  for (int64_t i = 0; i < d.layers; ++i) {
+    const std::string layer = "model.layers." + std::to_string(i) + ".", delta = layer + "linear_attn.";
+    add_experts(m.tensors, layer, d, moe);
+    if (i % 4 == 3) {
+      add_attention(m.tensors, layer, d, 2);
+      continue;
+    }
+    m.tensors[delta + "in_proj_qkvz.weight"] = {2 * keys + 2 * values, d.hidden};
+    m.tensors[delta + "in_proj_ba.weight"] = {2 * moe.value_heads, d.hidden};
+    m.tensors[delta + "conv1d.weight"] = {2 * keys + values, 1, 4};
+    m.tensors[delta + "A_log"] = m.tensors[delta + "dt_bias"] = {moe.value_heads};
+    m.tensors[delta + "norm.weight"] = {moe.delta_dim};
+    m.tensors[delta + "out_proj.weight"] = {d.hidden, values};
+  }
+  return m;
+}
+
+/// Extents of Qwen3.5-35B-A3B.
+RandomModel qwen3_5_35b_a3b_4_layers() {
+  return hybrid_moe({kFewWords, 2048, 5632, 4, 16, 2, 256}, {256, 8, 512, 16, 32, 128});
+}
+RandomModel toy_hybrid_moe() { return hybrid_moe({256, 64, 96, 4, 4, 2, 16}, {4, 2, 32, 2, 4, 16}); }
 
 RandomModel qwen3_5() {
   const Dims d = {248320, 1024, 3584, 24, 8, 2, 256};
@@ -124,7 +189,7 @@ class Random {
 };
 
 // Mean and spread by the role that the name tells.
-void fill(const std::string& name, const Shape& shape, bool one_plus, std::vector<bf16>& out) {
+void fill(const std::string& name, const Shape& shape, bool one_plus, ThreadPool& pool, std::vector<bf16>& out) {
   float mean = 0, spread = 1.0f / std::sqrt(static_cast<float>(shape[-1]));
   if (name.ends_with("norm.weight")) {
     mean = one_plus && name.find("linear_attn") == std::string::npos ? 0.0f : 1.0f;
@@ -138,30 +203,42 @@ void fill(const std::string& name, const Shape& shape, bool one_plus, std::vecto
   } else if (name.ends_with("embed_tokens.weight")) {
     spread = 0.05f;
   }
-  Random random(std::hash<std::string>{}(name));
   out.resize(static_cast<size_t>(shape.elements()));
-  for (bf16& x : out) x = to_bf16(mean + spread * random.normal());
+  constexpr size_t kBlock = 1 << 20;  // each with its own numbers, so that threads share the work
+  const size_t seed = std::hash<std::string>{}(name);
+  pool.parallel_for(static_cast<int64_t>((out.size() + kBlock - 1) / kBlock), [&](int64_t block, int) {
+    Random random(seed + static_cast<size_t>(block));
+    const size_t first = static_cast<size_t>(block) * kBlock;
+    for (size_t i = first; i < std::min(out.size(), first + kBlock); ++i)
+      out[i] = to_bf16(mean + spread * random.normal());
+  });
 }
 
-void write_prompts(const std::filesystem::path& path, int64_t vocab) {
+struct Prompts {
+  int64_t count = 8, length = 512;
+};
+
+void write_prompts(const std::filesystem::path& path, int64_t vocab, const Prompts& prompts) {
   std::ofstream file(path);
   Random random(7);
-  for (int p = 0; p < 8; ++p) {
+  for (int64_t p = 0; p < prompts.count; ++p) {
     Json ids = Json::array();
-    for (int t = 0; t < 512; ++t) ids.push_back(static_cast<int64_t>(std::fabs(random.normal()) * 1e6f) % (vocab - 1));
+    for (int64_t t = 0; t < prompts.length; ++t)
+      ids.push_back(static_cast<int64_t>(std::fabs(random.normal()) * 1e6f) % (vocab - 1));
     file << Json{{"id", "p" + std::to_string(p)}, {"input_ids", ids}}.dump() << '\n';
   }
 }
 
-void write(const RandomModel& model, const std::filesystem::path& folder) {
+void write(const RandomModel& model, const std::filesystem::path& folder, const Prompts& prompts) {
   std::filesystem::create_directories(folder);
   std::ofstream(folder / "config.json") << model.config.dump(1) << '\n';
-  write_prompts(folder / "prompts.jsonl", model.config["vocab_size"]);
+  write_prompts(folder / "prompts.jsonl", model.config["vocab_size"], prompts);
   SafetensorsWriter writer(folder / "model.safetensors", Existing::Replace, {{"format", "pt"}});
   for (const auto& [name, shape] : model.tensors) writer.declare(name, DType::BF16, shape);
   std::vector<bf16> values;
+  ThreadPool pool(available_processors());
   for (const auto& [name, shape] : model.tensors) {
-    fill(name, shape, model.one_plus, values);
+    fill(name, shape, model.one_plus, pool, values);
     writer.write(name, std::as_bytes(std::span(values)));
   }
   writer.commit();
@@ -171,16 +248,25 @@ void write(const RandomModel& model, const std::filesystem::path& folder) {
 }  // namespace kvcal
 
 int main(int argc, char** argv) {
-  const std::map<std::string, kvcal::RandomModel (*)()> shapes = {{"qwen3-0.6b", kvcal::qwen3_0_6b},
-                                                                  {"qwen3.5-0.8b", kvcal::qwen3_5},
-                                                                  {"qwen3-8b-4-layers", kvcal::qwen3_8b_4_layers}};
-  const auto shape = argc == 3 ? shapes.find(argv[1]) : shapes.end();
-  if (shape == shapes.end()) {
-    std::fprintf(stderr, "usage: write_random_model qwen3-0.6b|qwen3.5-0.8b|qwen3-8b-4-layers FOLDER\n");
+  const std::map<std::string, kvcal::RandomModel (*)()> shapes = {
+      {"qwen3-0.6b", kvcal::qwen3_0_6b},
+      {"qwen3.5-0.8b", kvcal::qwen3_5},
+      {"qwen3-8b-4-layers", kvcal::qwen3_8b_4_layers},
+      {"llama-70b-2-layers", kvcal::llama_70b_2_layers},
+      {"qwen3.5-35b-a3b-4-layers", kvcal::qwen3_5_35b_a3b_4_layers},
+      {"toy-dense", kvcal::toy_dense},
+      {"toy-hybrid-moe", kvcal::toy_hybrid_moe}};
+  const auto shape = argc == 3 || argc == 5 ? shapes.find(argv[1]) : shapes.end();
+  kvcal::Prompts prompts;
+  if (argc == 5) prompts = {std::atoll(argv[3]), std::atoll(argv[4])};
+  if (shape == shapes.end() || prompts.count < 1 || prompts.length < 1) {
+    std::fprintf(stderr, "usage: write_random_model SHAPE FOLDER [PROMPTS LENGTH]; shapes:");
+    for (const auto& [name, make] : shapes) std::fprintf(stderr, " %s", name.c_str());
+    std::fprintf(stderr, "\n");
     return 2;
   }
   try {
-    kvcal::write(shape->second(), argv[2]);
+    kvcal::write(shape->second(), argv[2], prompts);
   } catch (const std::exception& e) {
     std::fprintf(stderr, "write_random_model: %s\n", e.what());
     return 2;

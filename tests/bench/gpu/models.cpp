@@ -1,0 +1,267 @@
+// P1, P3, P9, P10, P11, P17: whole layers of a model, through the Runner as calibrate uses it.
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <random>
+
+#include "base/thread_pool.h"
+#include "bench/gpu/bench.h"
+#include "kernels/runtime/check.h"
+#include "opened_model.h"
+#include "prefill/runner.h"
+#include "stats/observer.h"
+
+namespace kvcal::bench {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct Sizes {
+  int64_t length, tokens, chunk;  // of a prompt; of the shorter of two runs; of a batch
+};
+Sizes sizes(const Options& o) { return o.toy ? Sizes{70, 70, 256} : Sizes{2048, 131072, 65536}; }
+
+SequencePlan random_plan(const ModelSpec& spec, int64_t tokens, int64_t length) {
+  std::minstd_rand random(2);
+  std::vector<PromptTokens> prompts;
+  for (int64_t at = 0; at < tokens; at += length) {
+    PromptTokens p{"prompt-" + std::to_string(100000000 + at), {}, 1};
+    for (int64_t i = 0; i < length; ++i)
+      p.ids.push_back(static_cast<int32_t>(random() % static_cast<uint64_t>(spec.vocab)));
+    prompts.push_back(std::move(p));
+  }
+  SequenceOptions options;
+  options.passes = 1;
+  options.warmup_passes = 0;
+  options.sanity = false;
+  options.max_length = length;
+  return plan_sequences(std::move(prompts), options);
+}
+
+/// Those of write_random_model.
+std::vector<PromptTokens> given_prompts(const std::string& folder) {
+  std::ifstream in(fs::path(folder) / "prompts.jsonl");
+  std::vector<PromptTokens> prompts;
+  for (std::string line; std::getline(in, line);) {
+    const Json prompt = parse_json(line);
+    prompts.push_back({prompt["id"], prompt["input_ids"].get<std::vector<int32_t>>(), 1});
+  }
+  return prompts;
+}
+
+/// Who looks at keys, values and queries: nobody, or the observer with all its statistics.
+enum class Taps : uint8_t { None, All };
+
+struct Peak {
+  size_t device_bytes = 0;
+};
+
+size_t used_device_bytes() {
+  size_t free = 0, total = 0;
+  return cudaMemGetInfo(&free, &total) == cudaSuccess ? total - free : 0;
+}
+
+/// Seconds of one sweep over the layers.
+double run(OpenedModel& model, Ops& op, ThreadPool& pool, const SequencePlan& plan, int64_t chunk, Taps taps,
+           Peak* peak = nullptr) {
+  std::vector<std::string> ids;
+  for (const PromptTokens& p : plan.prompts) ids.push_back(p.id);
+  NoTap away;
+  Observer observer(model.spec(), {1, ids, segments_of(plan.measured)}, pool, &op);
+  KvTap* tap = taps == Taps::All ? static_cast<KvTap*>(&observer) : &away;
+  Runner runner(*model.model, op, model.weights, chunk);
+  if (peak)
+    runner.on_step([&](const RunStep&) { peak->device_bytes = std::max(peak->device_bytes, used_device_bytes()); });
+  return seconds_of([&] { runner.run({{&plan.measured, tap, Until::LastKv, nullptr}}, plan.prompts); });
+}
+
+// ---------------------------------------------------------------- operations of a model
+
+/// In the matrix products that one token meets. The last layer ends after its query, key and value.
+double product_flops(const OpenedModel& model) {
+  const Json& config = model.checkpoint.config();
+  const double active = config.value("num_experts_per_tok", 1.0), experts = config.value("num_experts", 1.0);
+  const std::string last = ".layers." + std::to_string(model.spec().last_cache_layer()) + ".";
+  double elements = 0;
+  for (const std::string& name : model.checkpoint.names()) {
+    const Shape& shape = model.checkpoint.tensor(name).shape;
+    if (name.find(".layers.") == std::string::npos || shape.rank() != 2 || !name.ends_with("weight")) continue;
+    const bool runs = name.find(last) == std::string::npos || name.find("q_proj") != std::string::npos ||
+                      name.find("k_proj") != std::string::npos || name.find("v_proj") != std::string::npos;
+    const double share = name.find(".experts.") == std::string::npos ? 1.0 : active / experts;
+    if (runs) elements += share * static_cast<double>(shape.elements());
+  }
+  return 2.0 * elements;
+}
+
+/// Of one token in what mixes tokens, causal attention's half counted; the last layer's is not run.
+double mixing_flops(const OpenedModel& model, int64_t length) {
+  double flops = 0;
+  for (const KvLayout& c : model.spec().caches)
+    if (c.layer != model.spec().last_cache_layer())
+      flops += static_cast<double>(c.n_heads * (c.head_dim_k + c.head_dim_v)) * static_cast<double>(length + 1);
+  const Json& config = model.checkpoint.config();
+  for (const LayerSpec& l : model.spec().layers) {
+    if (l.kind != LayerKind::GatedDeltaNet) continue;
+    // The chunked form, chunks of 64: three products with the state, five inside the chunk, an inverse.
+    const double d = config.value("linear_key_head_dim", 128.0), heads = config.value("linear_num_value_heads", 32.0);
+    flops += heads * (6 * d * d + 10 * 64 * d + 3000);
+  }
+  return flops;
+}
+
+// ---------------------------------------------------------------- files
+
+std::vector<fs::path> weight_files(const std::string& folder) {
+  std::vector<fs::path> files;
+  for (const auto& entry : fs::directory_iterator(folder))
+    if (entry.path().extension() == ".safetensors") files.push_back(entry.path());
+  return files;
+}
+
+/// Out of the page cache, as far as the system follows.
+double forget(const std::string& folder) {
+  double bytes = 0;
+  for (const fs::path& path : weight_files(folder)) {
+    const int file = open(path.c_str(), O_RDONLY);
+    fdatasync(file);
+    posix_fadvise(file, 0, 0, POSIX_FADV_DONTNEED);
+    close(file);
+    bytes += static_cast<double>(fs::file_size(path));
+  }
+  return bytes;
+}
+
+double processor_seconds() {
+  rusage u{};
+  getrusage(RUSAGE_SELF, &u);
+  const auto seconds = [](const timeval& t) {
+    return static_cast<double>(t.tv_sec) + 1e-6 * static_cast<double>(t.tv_usec);
+  };
+  return seconds(u.ru_utime) + seconds(u.ru_stime);
+}
+
+/// What a plain loader does: maps the files and copies them out.
+void copy_mapped(const std::string& folder) {
+  std::vector<char> to(size_t{16} << 20);
+  for (const fs::path& path : weight_files(folder)) {
+    const int file = open(path.c_str(), O_RDONLY);
+    const size_t size = fs::file_size(path);
+    void* from = mmap(nullptr, size, PROT_READ, MAP_PRIVATE, file, 0);
+    for (size_t at = 0; from != MAP_FAILED && at < size; at += to.size())
+      std::memcpy(to.data(), static_cast<const char*>(from) + at, std::min(to.size(), size - at));
+    if (from != MAP_FAILED) munmap(from, size);
+    close(file);
+  }
+}
+
+// ---------------------------------------------------------------- one model
+
+struct Times {
+  Values one, two, two_again, observed;  // seconds of n tokens, of 2 n, of 2 n again, of 2 n with all statistics
+};
+
+Values per_round(const Values& a, const Values& b, const std::function<double(double, double)>& f) {
+  Values v;
+  for (size_t i = 0; i < a.size(); ++i) v.push_back(f(a[i], b[i]));
+  return v;
+}
+
+void print_rates(const std::string& name, OpenedModel& model, const Times& t, const Sizes& s) {
+  const double per_token = product_flops(model) + mixing_flops(model, s.length);
+  const auto tokens = static_cast<double>(s.tokens);
+  // What 2 n tokens take longer than n: layers at work, with nothing of loading.
+  print("P1", name, "TFLOP/s",
+        per_round(t.one, t.two, [&](double one, double two) { return 1e-12 * per_token * tokens / (two - one); }),
+        {{"model", name}, {"tokens", 2 * s.tokens}, {"flops_per_token", per_token}, {"seconds", t.two}});
+  const auto percent = [](double bare, double more) { return 100 * (more / bare - 1); };
+  print("P3", name + ", everything", "% of a run", per_round(t.two, t.observed, percent),
+        {{"model", name}, {"seconds", t.observed}, {"same_again_percent", per_round(t.two, t.two_again, percent)}});
+}
+
+void print_loading(const std::string& name, const std::string& folder, OpenedModel& model, Ops& op, ThreadPool& pool,
+                   const Options& o, const Times& t) {
+  const Sizes s = sizes(o);
+  const SequencePlan few = random_plan(model.spec(), s.length, s.length),
+                     many = random_plan(model.spec(), 2 * s.tokens, s.length);
+  Values loading, processor, mapped, waiting;
+  double bytes = 0;
+  for (int round = 0; round < o.rounds; ++round) {
+    bytes = forget(folder);
+    double before = processor_seconds();
+    loading.push_back(run(model, op, pool, few, s.chunk, Taps::None));
+    processor.push_back((processor_seconds() - before) / (1e-9 * bytes));
+    forget(folder);
+    before = processor_seconds();
+    copy_mapped(folder);
+    mapped.push_back((processor_seconds() - before) / (1e-9 * bytes));
+    forget(folder);
+    const double cold = run(model, op, pool, many, s.chunk, Taps::None);
+    waiting.push_back(100 * (1 - 2 * (median(t.two) - median(t.one)) / cold));
+  }
+  print("P9", name, "GB/s", rates(1e-9 * bytes, loading), {{"model", name}, {"bytes", bytes}});
+  print("P10", name, "% of a run", waiting, {{"model", name}, {"tokens", 2 * s.tokens}});
+  print("P11", name, "of a mapping loader's processor time",
+        per_round(mapped, processor, [](double a, double b) { return b / a; }),
+        {{"model", name}, {"seconds_per_gb", processor}, {"mapped_seconds_per_gb", mapped}});
+}
+
+void bench_model(const Options& o, const std::string& folder) {
+  const std::string name = fs::path(folder).filename().string();
+  const Sizes s = sizes(o);
+  const size_t before = used_device_bytes();
+  OpenedModel model(folder);
+  const auto op = make_ops();
+  ThreadPool pool(available_processors());
+  const SequencePlan one = random_plan(model.spec(), s.tokens, s.length),
+                     two = random_plan(model.spec(), 2 * s.tokens, s.length);
+  Peak peak;
+  run(model, *op, pool, two, s.chunk, Taps::All, &peak);
+  Times t;
+  for (int round = 0; round < o.rounds; ++round) {
+    t.one.push_back(run(model, *op, pool, one, s.chunk, Taps::None));
+    t.two.push_back(run(model, *op, pool, two, s.chunk, Taps::None));
+    t.observed.push_back(run(model, *op, pool, two, s.chunk, Taps::All));
+    t.two_again.push_back(run(model, *op, pool, two, s.chunk, Taps::None));
+  }
+  print_rates(name, model, t, s);
+  print_loading(name, folder, model, *op, pool, o, t);
+  rusage u{};
+  getrusage(RUSAGE_SELF, &u);
+  print("P17", name + ", device memory", "bytes",
+        {static_cast<double>(peak.device_bytes - std::min(before, peak.device_bytes))},
+        {{"model", name}, {"host_bytes", 1024 * static_cast<double>(u.ru_maxrss)}, {"notes", op->notes()}});
+}
+
+}  // namespace
+
+void bench_observed(const Options& o) {
+  for (const std::string& folder : o.models) {
+    OpenedModel model(folder);
+    const auto op = make_ops();
+    ThreadPool pool(available_processors());
+    SequenceOptions options;
+    options.passes = 1;
+    options.warmup_passes = 0;
+    options.sanity = false;
+    options.max_length = model.spec().max_positions;
+    const SequencePlan plan = plan_sequences(given_prompts(folder), options);
+    const int64_t chunk = sizes(o).chunk;
+    run(model, *op, pool, plan, chunk, Taps::All);
+    Values seconds;
+    for (int i = 0; i < o.rounds; ++i) seconds.push_back(run(model, *op, pool, plan, chunk, Taps::All));
+    print("P13", fs::path(folder).filename().string() + ", all statistics", "s", seconds,
+          {{"tokens", plan.n_tokens()}});
+  }
+}
+
+void bench_models(const Options& o) {
+  for (const std::string& folder : o.models) bench_model(o, folder);
+}
+
+}  // namespace kvcal::bench
