@@ -35,7 +35,7 @@ struct Provenance {
 struct MagnitudeHistogram {
   std::vector<std::pair<uint16_t, uint64_t>> counts;  // codes 1 .. 0x7F7F
   uint64_t zeros = 0, infinities = 0, nans = 0;
-  uint64_t under = 0, over = 0;  // outside a backend's range; always 0 on the CPU
+  uint64_t under = 0, over = 0;  // outside a backend's range; 0 where it counts every code, as all do so far
   uint64_t observations() const;
 };
 
