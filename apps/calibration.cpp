@@ -225,6 +225,8 @@ CalibrationResult calibrate(OpenedModel& model, const CalibrationPlan& plan, con
     result.statistics.run = added.run;  // of the longer plan
     result.n_tokens = longer.n_tokens();
   }
+  if (options.verbose)
+    for (const std::string& note : op->notes()) std::cerr << note << '\n';
   result.n_tokens_run = sweep.tokens_run;
   result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return result;

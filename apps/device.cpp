@@ -1,15 +1,129 @@
 #include "device.h"
 
+#include <dlfcn.h>
+
+#include <charconv>
+#include <filesystem>
+#include <iostream>
+
 #include "base/error.h"
 #include "build_info.h"
+#include "ops/backend_library.h"
 #include "ops/cpu/cpu_ops.h"
 
 namespace kvcal {
 namespace {
 
-bool names_cuda(const std::string& name) {
-  if (name == "cuda") return true;
-  return name.starts_with("cuda:") && name.size() > 5 && name.find_first_not_of("0123456789", 5) == std::string::npos;
+namespace fs = std::filesystem;
+
+constexpr char kCudaLibrary[] = "libkvcal_cuda.so", kDriver[] = "libcuda.so.1";
+
+/// "cuda" is 0, "cuda:3" is 3; -1: not a name of a CUDA device.
+int cuda_index(const std::string& name) {
+  if (name == "cuda") return 0;
+  if (!name.starts_with("cuda:")) return -1;
+  const char *first = name.data() + 5, *last = name.data() + name.size();
+  int index = -1;
+  const auto [end, error] = std::from_chars(first, last, index);
+  return error == std::errc() && end == last && index >= 0 && *first != '-' ? index : -1;
+}
+
+// ---------------------------------------------------------------- the driver: what devices there are
+
+void* open_library(const std::string& file) {
+  void* library = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (!library) fail(dlerror());
+  return library;
+}
+
+template <class F>
+F* find(void* library, const char* name) {
+  void* symbol = dlsym(library, name);
+  if (!symbol) fail(dlerror());
+  return reinterpret_cast<F*>(symbol);
+}
+
+struct CudaDevices {
+  int count = 0;
+  std::string first;  // name of device 0
+};
+
+/// Asks the driver alone: that costs little where there is none, while opening the library below loads cuBLASLt. Throws
+/// Error when there is no device.
+CudaDevices cuda_devices() {
+  void* driver = while_doing("no NVIDIA driver", [] { return open_library(kDriver); });
+  CudaDevices found;
+  const int error = find<int(unsigned)>(driver, "cuInit")(0);
+  constexpr int kNoDevice = 100;  // CUDA_ERROR_NO_DEVICE
+  if (error != 0 && error != kNoDevice)
+    fail("the NVIDIA driver cannot start: error " + std::to_string(error) + " of cuInit");
+  if (error == 0) find<int(int*)>(driver, "cuDeviceGetCount")(&found.count);
+  if (found.count == 0) fail("the NVIDIA driver shows no GPU; does CUDA_VISIBLE_DEVICES hide it?");
+  int device = 0;
+  char name[256] = "";
+  if (find<int(int*, int)>(driver, "cuDeviceGet")(&device, 0) == 0)
+    find<int(char*, int, int)>(driver, "cuDeviceGetName")(name, sizeof name, device);
+  found.first = name;
+  return found;
+}
+
+// ---------------------------------------------------------------- the backend, a library of ours
+
+/// Beside the program (a build), or where an installation has it: these two, wherever both were moved.
+fs::path cuda_library(bool installed) {
+  std::error_code error;
+  const fs::path folder = fs::read_symlink("/proc/self/exe", error).parent_path();
+  return installed ? (folder / build_info().libraries_from_bin / kCudaLibrary).lexically_normal()
+                   : folder / kCudaLibrary;
+}
+
+/// Empty when there is none.
+fs::path find_cuda_library() {
+  std::error_code error;
+  for (const bool installed : {false, true})
+    if (fs::exists(cuda_library(installed), error)) return cuda_library(installed);
+  return {};
+}
+
+std::unique_ptr<Ops> open_cuda(const fs::path& file, Precision precision, int device) {
+  const BackendLibrary& library = *while_doing("opening " + quoted(file.string()), [&] {
+    return find<decltype(kvcal_cuda_backend)>(open_library(file.string()), "kvcal_cuda_backend")();
+  });
+  const std::string interface = backend_interface(), other = library.interface;
+  if (other != interface)
+    fail(quoted(file.string()) + " is of another build: its interface is " + quoted(other) + ", the program's " +
+         quoted(interface) + "; build both from the same sources");
+  return library.open(precision, device);
+}
+
+std::unique_ptr<Ops> open_named_cuda(Precision precision, int device) {
+  const fs::path file = find_cuda_library();
+  if (file.empty())
+    fail("this program was built without CUDA, or parted from its library: there is neither " +
+         quoted(cuda_library(false).string()) + " nor " + quoted(cuda_library(true).string()) +
+         "; use 'cpu', or build the preset 'cuda'");
+  const CudaDevices devices = cuda_devices();
+  if (device >= devices.count)
+    fail("there " + std::string(devices.count == 1 ? "is 1 GPU" : "are " + std::to_string(devices.count) + " GPUs") +
+         ", counted from 0; CUDA_VISIBLE_DEVICES changes what is counted");
+  return open_cuda(file, precision, device);
+}
+
+/// Null where there is no GPU, or nothing was built for it. One that is there and cannot be used is worth a warning.
+std::unique_ptr<Ops> open_first_cuda(Precision precision) {
+  const fs::path file = find_cuda_library();
+  if (file.empty()) return nullptr;
+  try {
+    cuda_devices();
+  } catch (const Error&) {
+    return nullptr;
+  }
+  try {
+    return open_cuda(file, precision, 0);
+  } catch (const Error& error) {
+    std::cerr << "kvcal: warning: the GPU is not used: " << error.what() << '\n';
+    return nullptr;
+  }
 }
 
 Backend cpu_backend() {
@@ -18,6 +132,17 @@ Backend cpu_backend() {
     return {.name = "cpu", .built = true, .found = true, .note = isa + "; " + build_info().libraries};
   } catch (const Error& error) {  // the processor is too old
     return {.name = "cpu", .built = true, .found = false, .note = error.what()};
+  }
+}
+
+Backend cuda_backend() {
+  if (find_cuda_library().empty()) return {.name = "cuda", .built = false, .found = false, .note = ""};
+  try {
+    const CudaDevices devices = cuda_devices();
+    const std::string others = devices.count == 1 ? "" : " and " + std::to_string(devices.count - 1) + " more";
+    return {.name = "cuda", .built = true, .found = true, .note = devices.first + others};
+  } catch (const Error& error) {
+    return {.name = "cuda", .built = true, .found = false, .note = error.what()};
   }
 }
 
@@ -32,15 +157,16 @@ void check_threads(int threads) {
 
 std::unique_ptr<Ops> open_device(const std::string& name, Precision precision, int threads) {
   check_threads(threads);
-  if (name == "cpu" || name == "auto") return make_cpu_ops({.precision = precision, .threads = threads});
-  if (names_cuda(name))
-    fail("device " + quoted(name) + ": this program was built without CUDA; use 'cpu', or build the preset 'cuda'");
-  const std::string known[] = {"auto", "cpu", "cuda", "cuda:N"};
-  fail_unknown("device", name, known);
+  const int cuda = cuda_index(name);
+  if (cuda >= 0) return while_doing("device " + quoted(name), [&] { return open_named_cuda(precision, cuda); });
+  if (name != "cpu" && name != "auto") {
+    const std::string known[] = {"auto", "cpu", "cuda", "cuda:N"};
+    fail_unknown("device", name, known);
+  }
+  std::unique_ptr<Ops> op = name == "auto" ? open_first_cuda(precision) : nullptr;
+  return op ? std::move(op) : make_cpu_ops({.precision = precision, .threads = threads});
 }
 
-std::vector<Backend> backends() {
-  return {cpu_backend(), {.name = "cuda", .built = false, .found = false, .note = ""}};
-}
+std::vector<Backend> backends() { return {cpu_backend(), cuda_backend()}; }
 
 }  // namespace kvcal

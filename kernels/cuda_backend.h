@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "kernels/cuda_ops.h"
+#include "kernels/gemm.h"
 #include "kernels/library_attention.h"
 #include "kernels/runtime/memory.h"
 #include "ops/ops.h"
@@ -81,6 +82,9 @@ class CudaBackend final : public Ops {
 
   void multiply_experts(const Tensor& x, std::span<const SwigluWeights> experts, Linear SwigluWeights::*weight,
                         std::span<const int32_t> first, const Tensor& to);
+  /// How a bias is kept: BF16 where that is exact.
+  DType bias_type(const Tensor& host) const;
+
   void append(KvRows& rows, const Span& span, const Tensor& k, const Tensor& v);
   void reserve(KvRows& rows, int64_t n, const Tensor& k, const Tensor& v);
 

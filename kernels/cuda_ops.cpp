@@ -1,19 +1,21 @@
 // The factory, memory and weights, and the ops that treat every row alone.
 #include "kernels/cuda_ops.h"
 
-#include <cstring>
+#include <algorithm>
+#include <cmath>
 #include <vector>
 
 #include "base/error.h"
+#include "kernels/cublaslt_gemm.h"
 #include "kernels/cuda_backend.h"
 #include "kernels/kernels.h"
+#include "kernels/runtime/device.h"
 
 namespace kvcal {
 
-std::unique_ptr<Ops> make_cuda_ops(const CudaOptions& options, std::unique_ptr<cuda::Gemm> gemm,
-                                   std::unique_ptr<cuda::AttentionLibrary> attention) {
-  cuda::check(cudaSetDevice(options.device), "opening CUDA device " + std::to_string(options.device));
-  return std::make_unique<cuda::CudaBackend>(options, std::move(gemm), std::move(attention));
+std::unique_ptr<Ops> make_cuda_ops(const CudaOptions& options, std::unique_ptr<cuda::AttentionLibrary> attention) {
+  cuda::use_device(options.device);
+  return std::make_unique<cuda::CudaBackend>(options, std::make_unique<cuda::CublasLtGemm>(), std::move(attention));
 }
 
 namespace cuda {
@@ -31,6 +33,7 @@ CudaBackend::CudaBackend(const CudaOptions& options, std::unique_ptr<Gemm> gemm,
   n_processors_ = properties.multiProcessorCount;
   isa_ = "cuda_sm_" + std::to_string(properties.major) + std::to_string(properties.minor);
   arena_.poison_on_reset(options.poison_temporaries);
+  probe(stream_.get());
 }
 
 std::string CudaBackend::isa() const {
@@ -41,6 +44,7 @@ std::string CudaBackend::isa() const {
 
 std::vector<std::string> CudaBackend::notes() const {
   std::vector<std::string> all = notes_;
+  for (const std::string& note : gemm_->notes()) all.push_back(note);
   if (attention_) all.insert(all.end(), attention_->notes().begin(), attention_->notes().end());
   return all;
 }
@@ -120,19 +124,28 @@ Owned CudaBackend::load(const Tensor& host, DType as, float plus) {
 
 Owned CudaBackend::do_load_vector(const Tensor& weight, DType as, float plus) { return load(weight, as, plus); }
 
+/// BF16 where that is exact: the library adds to bf16 results no other bias.
+DType CudaBackend::bias_type(const Tensor& bias) const {
+  const auto n = static_cast<size_t>(bias.elements());
+  std::vector<float> values(n);
+  convert_to_float(bias.dtype, bias.data, values.data(), n);
+  const bool exact =
+      std::all_of(values.begin(), values.end(), [](float x) { return std::isnan(x) || round_to_bf16(x) == x; });
+  return exact && precision() == Precision::BF16 ? DType::BF16 : DType::F32;
+}
+
 Linear CudaBackend::do_load_linear(const Tensor& weight, const Tensor& bias) {
   Linear linear{
       weight.dim(1), weight.dim(0), std::make_shared<const Owned>(load(weight, activation_dtype(), 0.0f)), {}};
-  if (bias) linear.bias = load(bias, DType::F32, 0.0f);
+  if (bias) linear.bias = load(bias, bias_type(bias), 0.0f);
   return linear;
 }
 
 Tensor CudaBackend::do_linear(const Tensor& x, const Linear& w) {
   const Tensor y = activation(with_last(x.shape, w.out));
   const int64_t rows = x.elements() / w.in;
-  const float* bias = w.bias ? data_as<float>(w.bias.view) : nullptr;
   data_of(x);
-  gemm_->multiply(x.reshaped({rows, w.in}), static_cast<const Owned*>(w.packed.get())->view, bias,
+  gemm_->multiply(x.reshaped({rows, w.in}), static_cast<const Owned*>(w.packed.get())->view, w.bias.view,
                   y.reshaped({rows, w.out}), stream_.get());
   return y;
 }

@@ -4,7 +4,6 @@
 #include <memory>
 
 #include "kernels/attention_library.h"
-#include "kernels/gemm.h"
 #include "ops/ops.h"
 
 namespace kvcal {
@@ -15,8 +14,9 @@ struct CudaOptions {
   bool poison_temporaries = false;  // end_batch() fills the arena with NaN (tests)
 };
 
-/// attention may be null: own kernels do all of it. Throws Error when the device cannot be used.
-std::unique_ptr<Ops> make_cuda_ops(const CudaOptions& options, std::unique_ptr<cuda::Gemm> gemm,
+/// attention may be null: own kernels do all of it. Throws Error when the device cannot be used: too old a driver or
+/// device, no kernels for it, no memory.
+std::unique_ptr<Ops> make_cuda_ops(const CudaOptions& options,
                                    std::unique_ptr<cuda::AttentionLibrary> attention = nullptr);
 
 }  // namespace kvcal

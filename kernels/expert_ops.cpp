@@ -52,7 +52,7 @@ void CudaBackend::multiply_experts(const Tensor& x, std::span<const SwigluWeight
   const ExpertRows slots{first};
   for (size_t e = 0; e < experts.size(); ++e)
     if (first[e + 1] > first[e])
-      gemm_->multiply(slots.of(x, e), static_cast<const Owned*>((experts[e].*weight).packed.get())->view, nullptr,
+      gemm_->multiply(slots.of(x, e), static_cast<const Owned*>((experts[e].*weight).packed.get())->view, {},
                       slots.of(to, e), stream_.get());
 }
 

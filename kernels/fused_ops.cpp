@@ -12,11 +12,14 @@ LinearGroup CudaBackend::do_load_linears(std::span<const HostLinear> weights) {
   const int64_t in = weights[0].weight.dim(1);
   int64_t out = 0;
   bool biased = false;
+  DType bias_dtype = activation_dtype();
   for (const HostLinear& w : weights) {
     out += w.weight.dim(0);
-    biased |= static_cast<bool>(w.bias);
+    if (!w.bias) continue;
+    biased = true;
+    if (bias_type(w.bias) == DType::F32) bias_dtype = DType::F32;
   }
-  const Owned weight = allocate({out, in}, activation_dtype()), bias = biased ? allocate({out}, DType::F32) : Owned{};
+  const Owned weight = allocate({out, in}, activation_dtype()), bias = biased ? allocate({out}, bias_dtype) : Owned{};
   const auto part = [&](int64_t from, int64_t n, bool with_bias) {
     Linear linear{in, n, std::make_shared<const Owned>(Owned{weight.view.rows(from, n), weight.memory}), {}};
     if (with_bias) linear.bias = {bias.view.rows(from, n), bias.memory};

@@ -11,6 +11,11 @@
 
 namespace kvcal::cuda {
 
+// ---------------------------------------------------------------- probe.cu
+
+/// Throws Error where this library has no kernels for the device.
+void probe(cudaStream_t stream);
+
 // ---------------------------------------------------------------- elementwise.cu
 
 void add(DType t, const void* x, const void* y, void* z, int64_t n, cudaStream_t stream);

@@ -25,6 +25,7 @@ class Handle {
   H h_;
 };
 
+using Event = Handle<cudaEvent_t, cudaEventDestroy>;
 using Stream = Handle<cudaStream_t, cudaStreamDestroy>;
 using Event = Handle<cudaEvent_t, cudaEventDestroy>;
 using DeviceBytes = Handle<void*, cudaFree>;
@@ -40,6 +41,13 @@ inline Stream make_stream() {
 inline Event make_event() {
   cudaEvent_t event;
   check(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "creating an event");
+  return Event(event);
+}
+
+/// One whose time can be asked for.
+inline Event make_timer() {
+  cudaEvent_t event;
+  check(cudaEventCreate(&event), "creating an event");
   return Event(event);
 }
 

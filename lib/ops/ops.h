@@ -33,7 +33,7 @@ struct Owned {
 struct Linear {
   int64_t in = 0, out = 0;
   std::shared_ptr<const void> packed;  // the backend's own form of W
-  Owned bias;                          // F32 [out], or absent
+  Owned bias;                          // [out], F32 or what is as exact; or absent
   explicit operator bool() const { return packed != nullptr; }
 };
 

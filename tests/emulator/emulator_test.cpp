@@ -261,7 +261,7 @@ TEST(Runtime, ErrorsNameKernelExtentsAndDevice) {
             "memory on device 0 (emulated GPU): invalid configuration argument (cudaErrorInvalidConfiguration)");
   EXPECT_EQ(message_of([] { allocate_bytes(size_t{1} << 60); }),
             "allocating 1152921504606846976 bytes on device 0 (emulated GPU): out of memory "
-            "(cudaErrorMemoryAllocation)");
+            "(cudaErrorMemoryAllocation); 8192 of 8192 MiB are free, perhaps another program uses the device");
   EXPECT_NE(message_of([] { n_blocks(int64_t{1} << 40, 32); }).find("smaller batches"), std::string::npos);
   EXPECT_EQ(n_blocks(0, 32), 0U);
   EXPECT_EQ(n_blocks(33, 32), 2U);

@@ -1,36 +1,69 @@
 // CUDA's host functions over host memory.
 #include <algorithm>
+#include <cstdlib>
 #include <vector>
 
 #include "emulator/memory.h"
 #include "include/cuda_runtime.h"
 
+namespace {
+
+constexpr int kRuntime = 13000;  // CUDA 13.0
+
+/// What is wrong with the device: programs under test are told by their environment.
+bool device_is(const char* state) {
+  const char* told = std::getenv("KVCAL_EMULATED_DEVICE");
+  return told && std::strcmp(told, state) == 0;
+}
+
+struct ErrorText {
+  cudaError_t error;
+  const char *name, *text;
+};
+constexpr ErrorText kErrors[] = {
+    {cudaSuccess, "cudaSuccess", "no error"},
+    {cudaErrorInvalidValue, "cudaErrorInvalidValue", "invalid argument"},
+    {cudaErrorMemoryAllocation, "cudaErrorMemoryAllocation", "out of memory"},
+    {cudaErrorInvalidConfiguration, "cudaErrorInvalidConfiguration", "invalid configuration argument"},
+    {cudaErrorInsufficientDriver, "cudaErrorInsufficientDriver",
+     "CUDA driver version is insufficient for CUDA runtime version"},
+    {cudaErrorNoDevice, "cudaErrorNoDevice", "no CUDA-capable device is detected"},
+    {cudaErrorInvalidDevice, "cudaErrorInvalidDevice", "invalid device ordinal"},
+    {cudaErrorNoKernelImageForDevice, "cudaErrorNoKernelImageForDevice",
+     "no kernel image is available for execution on the device"},
+    {cudaErrorNotReady, "cudaErrorNotReady", "device not ready"},
+};
+
+}  // namespace
+
 const char* cudaGetErrorName(cudaError_t error) {
-  switch (error) {
-    case cudaSuccess:
-      return "cudaSuccess";
-    case cudaErrorInvalidValue:
-      return "cudaErrorInvalidValue";
-    case cudaErrorMemoryAllocation:
-      return "cudaErrorMemoryAllocation";
-    case cudaErrorInvalidConfiguration:
-      return "cudaErrorInvalidConfiguration";
-  }
+  for (const ErrorText& e : kErrors)
+    if (e.error == error) return e.name;
   return "unknown";
 }
 
 const char* cudaGetErrorString(cudaError_t error) {
-  switch (error) {
-    case cudaSuccess:
-      return "no error";
-    case cudaErrorInvalidValue:
-      return "invalid argument";
-    case cudaErrorMemoryAllocation:
-      return "out of memory";
-    case cudaErrorInvalidConfiguration:
-      return "invalid configuration argument";
-  }
+  for (const ErrorText& e : kErrors)
+    if (e.error == error) return e.text;
   return "unknown error";
+}
+
+// ---------------------------------------------------------------- devices
+
+cudaError_t cudaDriverGetVersion(int* version) {
+  *version = device_is("with old driver") ? 12020 : kRuntime;
+  return cudaSuccess;
+}
+
+cudaError_t cudaRuntimeGetVersion(int* version) {
+  *version = kRuntime;
+  return cudaSuccess;
+}
+
+cudaError_t cudaGetDeviceCount(int* n) {
+  *n = 1;
+  if (device_is("with old driver")) return cudaErrorInsufficientDriver;
+  return device_is("hidden") ? cudaErrorNoDevice : cudaSuccess;
 }
 
 cudaError_t cudaGetDevice(int* device) {
@@ -38,17 +71,18 @@ cudaError_t cudaGetDevice(int* device) {
   return cudaSuccess;
 }
 
-cudaError_t cudaSetDevice(int device) { return device == 0 ? cudaSuccess : cudaErrorInvalidValue; }
+cudaError_t cudaSetDevice(int device) { return device == 0 ? cudaSuccess : cudaErrorInvalidDevice; }
 
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
-  if (device != 0) return cudaErrorInvalidValue;
-  *properties = {"emulated GPU", 9, 0, emulator::kMostSharedBytes, 2};
+  if (device != 0) return cudaErrorInvalidDevice;
+  *properties = {"emulated GPU", device_is("old") ? 7 : 9, 0, emulator::kMostSharedBytes, 2};
   return cudaSuccess;
 }
 
 cudaError_t cudaMemGetInfo(size_t* free, size_t* total) {
   *total = emulator::device_memory();
   *free = *total - std::min(*total, emulator::device_bytes_in_use());
+  if (device_is("full")) *free = size_t{1} << 20;
   return cudaSuccess;
 }
 
@@ -86,6 +120,8 @@ cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
   return cudaSuccess;
 }
 
+cudaError_t cudaEventCreate(cudaEvent_t* event) { return cudaEventCreateWithFlags(event, 0); }
+
 cudaError_t cudaEventDestroy(cudaEvent_t event) {
   emulator::destroy(event);
   return cudaSuccess;
@@ -101,9 +137,17 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event) {
   return cudaSuccess;
 }
 
+cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t from, cudaEvent_t to) {
+  if (!emulator::is_done(from) || !emulator::is_done(to)) return cudaErrorNotReady;
+  if (emulator::time_of(from) < 0.0 || emulator::time_of(to) < 0.0) return cudaErrorInvalidValue;  // never recorded
+  *milliseconds = static_cast<float>(emulator::time_of(to) - emulator::time_of(from));
+  return cudaSuccess;
+}
+
 // ---------------------------------------------------------------- memory
 
 cudaError_t cudaMalloc(void** pointer, size_t bytes) {
+  if (device_is("full") && bytes > size_t{1} << 20) return cudaErrorMemoryAllocation;
   *pointer = emulator::allocate_device(bytes);
   return *pointer ? cudaSuccess : cudaErrorMemoryAllocation;
 }
@@ -166,6 +210,7 @@ namespace emulator {
 
 cudaError_t check_launch(const dim3& grid, const dim3& block, size_t shared_bytes) {
   const size_t threads = size_t{block.x} * block.y * block.z;
+  if (device_is("of another make")) return cudaErrorNoKernelImageForDevice;
   const bool ok = threads > 0 && threads <= kMostThreads && shared_bytes <= kMostSharedBytes && grid.x > 0 &&
                   grid.x <= 0x7FFFFFFFu && grid.y > 0 && grid.y <= kMostGridYZ && grid.z > 0 && grid.z <= kMostGridYZ;
   return ok ? cudaSuccess : cudaErrorInvalidConfiguration;

@@ -28,10 +28,13 @@ struct EmulatedStream {
 struct EmulatedEvent {
   std::shared_ptr<Queue> queue;  // null: never recorded
   uint64_t position = 0;
+  std::shared_ptr<double> time = std::make_shared<double>(-1.0);  // outlives the event while it is queued
 };
 
 namespace emulator {
 namespace {
+
+double g_now = 0.0;  // milliseconds
 
 std::recursive_mutex g_mutex;  // reader threads queue copies while the main thread queues kernels
 Timing g_timing = Timing::Immediate;
@@ -117,7 +120,14 @@ void destroy(EmulatedEvent* event) { delete event; }
 
 void record(EmulatedEvent* event, EmulatedStream* stream) {
   const std::lock_guard lock(g_mutex);
-  if (!stream) synchronize_all();
+  event->time = std::make_shared<double>(-1.0);
+  const auto stamp = [time = event->time] { *time = g_now; };
+  if (stream) {
+    add(stream->queue, {stamp, nullptr, 0});
+  } else {
+    synchronize_all();
+    stamp();
+  }
   event->queue = stream ? stream->queue : nullptr;
   event->position = stream ? stream->queue->n_queued : 0;
 }
@@ -135,6 +145,16 @@ void synchronize(EmulatedEvent* event) {
 bool is_done(EmulatedEvent* event) {
   const std::lock_guard lock(g_mutex);
   return !event->queue || event->queue->n_done >= event->position;
+}
+
+void pass_time(double milliseconds) {
+  const std::lock_guard lock(g_mutex);
+  g_now += milliseconds;
+}
+
+double time_of(EmulatedEvent* event) {
+  const std::lock_guard lock(g_mutex);
+  return *event->time;
 }
 
 }  // namespace emulator

@@ -35,6 +35,11 @@ void wait(EmulatedStream* stream,
 void synchronize(EmulatedEvent* event);
 bool is_done(EmulatedEvent* event);
 
+/// The clock of the device, in milliseconds, stands still but for work that says how long it takes, so that times are
+/// the same in every run. time_of: when the event was reached; below 0: it was not.
+void pass_time(double milliseconds);
+double time_of(EmulatedEvent* event);
+
 // ---------------------------------------------------------------- memory
 
 /// Bytes that the emulated device has, and that are in use; what was the most in use since set_device_memory().

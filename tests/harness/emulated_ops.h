@@ -3,14 +3,11 @@
 
 #include <memory>
 
-#include "harness/emulated_gemm.h"
 #include "kernels/cuda_ops.h"
 
 namespace kvcal::test {
 
 /// Temporaries that end_batch() forgets are filled with NaN.
-inline std::unique_ptr<Ops> emulated_cuda_ops(Precision precision) {
-  return make_cuda_ops({precision, 0, true}, std::make_unique<EmulatedGemm>());
-}
+inline std::unique_ptr<Ops> emulated_cuda_ops(Precision precision) { return make_cuda_ops({precision, 0, true}); }
 
 }  // namespace kvcal::test

@@ -20,8 +20,8 @@ struct Dims {
 class Both {
  public:
   explicit Both(Fault fault, Precision precision = Precision::BF16) : log{fault, {}} {
-    with_ = make_cuda_ops({precision, 0, true}, nullptr, std::make_unique<StandInAttention>(log));
-    without_ = make_cuda_ops({precision, 0, true}, nullptr);
+    with_ = make_cuda_ops({precision, 0, true}, std::make_unique<StandInAttention>(log));
+    without_ = make_cuda_ops({precision, 0, true});
   }
 
   /// states: kept rows of spans that go on in a later call; null for the others.

@@ -1,0 +1,23 @@
+// What surrounds the library's matrix products: a product for what it refuses, and the means to judge its algorithms.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <cstdint>
+
+#include "tensor/tensor.h"
+
+namespace kvcal::cuda {
+
+/// The contract of Gemm::multiply for any extents and any address a value may have. Slow: one thread sums one result,
+/// in ascending order.
+void simple_product(const Tensor& x, const Tensor& w, const Tensor& bias, const Tensor& y, cudaStream_t stream);
+
+/// BF16 from F32, one rounding.
+void round_values(const float* from, bf16* to, int64_t n, cudaStream_t stream);
+
+/// Adds to *sum, which is on the device, a number of the bits and their order; for equal bytes it is equal, and for
+/// others with a chance of 2^-64.
+void add_checksum(const Tensor& t, unsigned long long* sum, cudaStream_t stream);
+
+}  // namespace kvcal::cuda

@@ -1,0 +1,24 @@
+// A backend in a shared library of its own, opened when it is asked for: what the library exports.
+#pragma once
+
+#include <memory>
+
+#include "ops/ops.h"
+
+namespace kvcal {
+
+/// Names the text of the headers that a program and its libraries both compile: with another one they would read each
+/// other's objects wrongly.
+const char* backend_interface();
+
+struct BackendLibrary {
+  const char* interface;  // backend_interface() of the library's build; always first, so that it can always be read
+
+  /// Throws Error when the device cannot be used.
+  std::unique_ptr<Ops> (*open)(Precision precision, int device);
+};
+
+/// The one symbol of libkvcal_cuda.so.
+extern "C" const BackendLibrary* kvcal_cuda_backend();
+
+}  // namespace kvcal
