@@ -1,44 +1,73 @@
 #!/bin/sh
 # cuda_compile.sh [ARCH...]: compiles kernels/ with nvcc for the given architectures (all that are supported, if none),
-# links nothing. Takes an installed toolkit, else nvcc's PyPI wheels into build/nvcc.
+# links nothing; one file and architecture at a time on each processor. Takes an installed toolkit unless KVCAL_NVCC=pypi,
+# else nvcc's PyPI wheels into build/nvcc. Without toolkit and without network it says so and leaves (exit code 0).
 set -eu
 cd "$(dirname "$0")/.."
 out=build/cuda-compile
 mkdir -p "$out"
+packages='nvidia-cuda-nvcc==13.0.* nvidia-nvvm==13.0.* nvidia-cuda-crt==13.0.* nvidia-cuda-runtime==13.0.* nvidia-cuda-cccl==13.0.*'
 
-# Prints the folder that holds bin/nvcc and include/.
-toolkit() {
-  if command -v nvcc >/dev/null 2>&1; then
-    dirname "$(dirname "$(command -v nvcc)")"
-  elif [ -x /usr/local/cuda/bin/nvcc ]; then
-    echo /usr/local/cuda
-  else
-    if [ ! -x build/nvcc/nvidia/cu13/bin/nvcc ]; then
-      echo 'cuda-compile: no CUDA toolkit; fetching nvcc from PyPI (about 104 MB)' >&2
-      python3 -m pip install --quiet --target build/nvcc 'nvidia-cuda-nvcc==13.0.*' 'nvidia-nvvm==13.0.*' \
-        'nvidia-cuda-crt==13.0.*' 'nvidia-cuda-runtime==13.0.*' 'nvidia-cuda-cccl==13.0.*' >&2
+# The folder that holds bin/nvcc and include/, in `cuda`.
+find_toolkit() {
+  if [ "${KVCAL_NVCC:-}" != pypi ]; then
+    if command -v nvcc >/dev/null 2>&1; then
+      cuda=$(dirname "$(dirname "$(command -v nvcc)")")
+      return
+    elif [ -x /usr/local/cuda/bin/nvcc ]; then
+      cuda=/usr/local/cuda
+      return
     fi
-    echo build/nvcc/nvidia/cu13
+  fi
+  cuda=build/nvcc/nvidia/cu13
+  [ ! -f build/nvcc/complete ] || return 0
+  echo 'cuda-compile: no CUDA toolkit; fetching nvcc from PyPI (about 104 MB)'
+  rm -rf build/nvcc
+  # shellcheck disable=SC2086  # a list
+  if python3 -m pip install --quiet --no-deps --only-binary=:all: --target build/nvcc $packages; then
+    touch build/nvcc/complete
+  elif python3 -m pip download --quiet --no-deps --dest build/nvcc/probe nvidia-cuda-crt >/dev/null 2>&1; then
+    echo 'cuda-compile: PyPI answers, but not with nvcc' >&2
+    exit 2
+  else
+    echo 'cuda-compile: SKIPPED: neither a CUDA toolkit nor PyPI can be reached; the kernels were not compiled by nvcc'
+    exit 0
   fi
 }
 
-cuda=$(toolkit)
+find_toolkit
 [ -x "$cuda/bin/nvcc" ] || { echo "cuda-compile: no nvcc in $cuda/bin" >&2; exit 2; }
+# Headers of cuBLASLt are no part of nvcc's wheels; without them the host's part that uses it is not checked.
+blas=
+[ ! -f "$cuda/include/cublasLt.h" ] || blas=yes
 [ $# -gt 0 ] || set -- sm_80 sm_90a sm_100 sm_120 compute_80
-codes=
-for code in "$@"; do codes="$codes -gencode arch=compute_${code#*_},code=$code"; done
 
-flags='-std=c++20 -I. -Ilib -Xcompiler -Wall,-Wextra'
+ccache=
+command -v ccache >/dev/null 2>&1 && ccache=ccache
+export CCACHE_BASEDIR="${CCACHE_BASEDIR:-$PWD}" CCACHE_NOHASHDIR=1
+
+# job nvcc SOURCE ARCH, job host SOURCE: what xargs runs.
+cat >"$out/job.sh" <<EOF
+set -eu
+if [ "\$1" = host ]; then
+  # The host's part, against the real headers: the emulator's must not promise what CUDA does not have.
+  exec "${CXX:-g++}" -std=c++20 -fsyntax-only -Wall -Wextra -I. -Ilib -isystem "$cuda/include" "\$2"
+fi
+# As in CMakeLists.txt: nothing is fused that the source does not fuse.
+exec $ccache "$cuda/bin/nvcc" -std=c++20 -O3 --fmad=false -I. -Ilib -Xcompiler -Wall,-Wextra -Werror all-warnings \\
+  --generate-code "arch=compute_\${3#*_},code=\$3" -c "\$2" -o "$out/\$(basename "\$2" .cu).\$3.o"
+EOF
+
 start=$(date +%s)
-for source in kernels/*.cu; do
-  object=$out/$(basename "$source" .cu).o
-  echo "nvcc $source"
-  # shellcheck disable=SC2086  # lists of options
-  "$cuda/bin/nvcc" $flags $codes --threads "$(sh .ci/jobs.sh)" -Werror all-warnings -c "$source" -o "$object"
-done
-# The host's part, against the real headers: the emulator's must not promise what CUDA does not have.
-for source in kernels/*.cpp kernels/runtime/*.cpp; do
-  echo "host $source"
-  "${CXX:-g++}" -std=c++20 -fsyntax-only -Wall -Wextra -I. -Ilib -isystem "$cuda/include" "$source"
-done
+{
+  # The largest first: the last ones to end are then small.
+  for source in $(ls -S kernels/*.cu); do
+    for arch in "$@"; do echo "nvcc $source $arch"; done
+  done
+  for source in kernels/*.cpp kernels/runtime/*.cpp; do
+    [ -n "$blas" ] || ! grep -q 'cublaslt' "$source" || continue
+    echo "host $source"
+  done
+} | xargs -P "$(sh .ci/jobs.sh)" -L 1 sh "$out/job.sh"
+[ -n "$blas" ] || echo "cuda-compile: no cublasLt.h in $cuda/include: what uses cuBLASLt was not checked"
 echo "cuda-compile: ok for $*, $(($(date +%s) - start)) s"

@@ -1,0 +1,86 @@
+// Calibration with --device cuda, from a checkpoint to the bytes of the artifact, against the same run on the
+// processor. The program lies beside a libkvcal_cuda.so whose device is the emulator: runs are of a few hundred tokens.
+#include <gtest/gtest.h>
+
+#include "artifact/make_artifact.h"
+#include "device.h"
+#include "e2e/runs.h"
+#include "harness/tolerances.h"
+
+namespace kvcal {
+namespace {
+
+CalibrationOptions on(const std::string& device) {
+  CalibrationOptions options = quiet();
+  options.device = device;
+  return options;
+}
+
+Artifact artifact_of(const std::string& golden, const CalibrationOptions& options) {
+  // 300 is cut at position 256 by the smallest chunks.
+  const auto prompts = prompts_of({1, 40, 65, 300}, 90);
+  return make_artifact(measure(source("tests/arch/golden/" + golden), prompts, options), {});
+}
+
+void expect_near(const ArtifactSite& actual, const ArtifactSite& expected, const std::string& what) {
+  EXPECT_NEAR(actual.scale, expected.scale, tolerance::kBf16Absmax * static_cast<double>(expected.scale)) << what;
+  EXPECT_EQ(actual.observations, expected.observations) << what;
+  ASSERT_EQ(actual.absmax_per_head.size(), expected.absmax_per_head.size()) << what;
+  for (size_t h = 0; h < expected.absmax_per_head.size(); ++h)
+    EXPECT_NEAR(actual.absmax_per_head[h], expected.absmax_per_head[h],
+                tolerance::kBf16Absmax * static_cast<double>(expected.absmax_per_head[h]))
+        << what << ", head " << h;
+}
+
+class CudaRun : public testing::TestWithParam<const char*> {};
+
+TEST_P(CudaRun, GivesTheScalesOfTheProcessor) {
+  const Artifact cuda = artifact_of(GetParam(), on("cuda")), cpu = artifact_of(GetParam(), on("cpu"));
+  EXPECT_TRUE(cuda.calibration.at("isa").get<std::string>().starts_with("cuda_sm_90")) << cuda.calibration.at("isa");
+  ASSERT_EQ(cuda.layers.size(), cpu.layers.size());
+  for (size_t i = 0; i < cpu.layers.size(); ++i) {
+    expect_near(cuda.layers[i].key, cpu.layers[i].key, cpu.layers[i].name + " key");
+    expect_near(cuda.layers[i].value, cpu.layers[i].value, cpu.layers[i].name + " value");
+    expect_near(cuda.layers[i].query, cpu.layers[i].query, cpu.layers[i].name + " query");
+  }
+}
+
+TEST_P(CudaRun, GivesEqualBytesAgainAndInOtherChunks) {
+  CalibrationOptions options = on("cuda:0");
+  options.chunk_tokens = 4096;
+  const std::string base = artifact_text(artifact_of(GetParam(), options));
+  EXPECT_EQ(artifact_text(artifact_of(GetParam(), options)), base) << "the same run again";
+  options.chunk_tokens = 256;
+  options.threads = 1;
+  EXPECT_EQ(artifact_text(artifact_of(GetParam(), options)), base) << "chunks of 256";
+}
+
+INSTANTIATE_TEST_SUITE_P(Dense, CudaRun, testing::Values("qwen3", "qwen2"));
+INSTANTIATE_TEST_SUITE_P(Hybrid, CudaRun, testing::Values("qwen3_5", "qwen3_next"));
+
+TEST(CudaRun, InF32IsWithinTheSumsOrder) {
+  CalibrationOptions options = on("auto");
+  options.precision = Precision::F32;
+  const Artifact cuda = artifact_of("qwen3", options);
+  EXPECT_TRUE(cuda.calibration.at("isa").get<std::string>().starts_with("cuda")) << "auto takes the GPU";
+  options.device = "cpu";
+  const Artifact cpu = artifact_of("qwen3", options);
+  for (size_t i = 0; i < cpu.layers.size(); ++i)
+    // The taps round to bf16: a value on the edge falls to either side.
+    EXPECT_NEAR(cuda.layers[i].key.absmax, cpu.layers[i].key.absmax, 0x1p-7 * cpu.layers[i].key.absmax);
+}
+
+// An Error that the library throws is one to the program.
+TEST(CudaRun, ErrorsCross) {
+  const auto op = open_device("cuda", Precision::BF16, 1);
+  const Storage values({4, 8}, DType::BF16);
+  try {
+    op->download(op->upload(values.tensor()), Storage({4, 9}, DType::BF16).tensor());
+    FAIL() << "accepted";
+  } catch (const Error& e) {
+    EXPECT_NE(std::string(e.what()).find("does not fit"), std::string::npos) << e.what();
+  }
+}
+
+}  // namespace
+}  // namespace kvcal
