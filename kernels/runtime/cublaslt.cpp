@@ -1,6 +1,7 @@
 #include "kernels/runtime/cublaslt.h"
 
 #include <algorithm>
+#include <span>
 
 #include "base/error.h"
 #include "kernels/runtime/check.h"
@@ -23,12 +24,13 @@ void set(cublasLtMatmulPreference_t preference, cublasLtMatmulPreferenceAttribut
              "describing what is asked of a product");
 }
 
+/// 0, every attribute's default, where an algorithm does not have it.
 int32_t config(const Algorithm& algorithm, cublasLtMatmulAlgoConfigAttributes_t attribute) {
   int32_t value = 0;
   size_t written = 0;
-  check_call(cublasLtMatmulAlgoConfigGetAttribute(&algorithm.algo, attribute, &value, sizeof(value), &written),
-             "reading an algorithm");
-  return value;
+  const cublasStatus_t status =
+      cublasLtMatmulAlgoConfigGetAttribute(&algorithm.algo, attribute, &value, sizeof(value), &written);
+  return status == CUBLAS_STATUS_SUCCESS ? value : 0;
 }
 
 cudaDataType type_of(DType dtype) { return dtype == DType::BF16 ? CUDA_R_16BF : CUDA_R_32F; }
@@ -52,12 +54,12 @@ CublasLtOperation operation(const ProductShape& shape) {
   return owned;
 }
 
-CublasLtPreference preference(const ProductShape& shape, size_t most_workspace) {
+CublasLtPreference preference(const ProductShape& shape, size_t most_workspace, uint32_t reductions) {
   cublasLtMatmulPreference_t made = nullptr;
   check_call(cublasLtMatmulPreferenceCreate(&made), "describing what is asked of a product");
   CublasLtPreference owned(made);
   set(made, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, uint64_t{most_workspace});
-  set(made, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, uint32_t{CUBLASLT_REDUCTION_SCHEME_NONE});
+  set(made, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, reductions);
   const uint32_t in = alignment_of_rows(shape.in, shape.x), out = alignment_of_rows(shape.out, shape.y);
   set(made, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, in);
   set(made, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, in);
@@ -110,10 +112,16 @@ Product::Rows Product::rows(int64_t count) const {
 }
 
 std::vector<Algorithm> Product::proposals(const Rows& rows, size_t most_workspace) const {
+  std::vector<Algorithm> found = proposals(rows, most_workspace, CUBLASLT_REDUCTION_SCHEME_NONE);
+  // Should the library take "none" for nothing at all, it is asked for everything, and what splits sums is left out.
+  return found.empty() ? proposals(rows, most_workspace, CUBLASLT_REDUCTION_SCHEME_MASK) : found;
+}
+
+std::vector<Algorithm> Product::proposals(const Rows& rows, size_t most_workspace, uint32_t reductions) const {
   constexpr int kAsked = 16;  // a few of them split the sums or are the same kernel with another launch
   std::array<cublasLtMatmulHeuristicResult_t, kAsked> results{};
   int n = 0;
-  const CublasLtPreference asked = preference(shape_, most_workspace);
+  const CublasLtPreference asked = preference(shape_, most_workspace, reductions);
   const cublasStatus_t status =
       cublasLtMatmulAlgoGetHeuristic(library_, operation_.get(), w_.get(), rows.x.get(), rows.y.get(), rows.y.get(),
                                      asked.get(), kAsked, results.data(), &n);
@@ -121,14 +129,11 @@ std::vector<Algorithm> Product::proposals(const Rows& rows, size_t most_workspac
   if (status != CUBLAS_STATUS_SUCCESS)
     fail_cublaslt(status, "asking for algorithms for " + str(shape_) + " with " + std::to_string(rows.count) + " rows");
   std::vector<Algorithm> found;
-  for (int i = 0; i < n; ++i) {
-    const Algorithm a{results[static_cast<size_t>(i)].algo, results[static_cast<size_t>(i)].workspaceSize};
-    if (results[static_cast<size_t>(i)].state != CUBLAS_STATUS_SUCCESS || a.workspace > most_workspace) continue;
-    // The mask asks for this; a library that hears it only half would cost equal bytes.
-    if (config(a, CUBLASLT_ALGO_CONFIG_SPLITK_NUM) > 1 ||
-        config(a, CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME) != CUBLASLT_REDUCTION_SCHEME_NONE)
-      continue;
-    found.push_back(a);
+  for (const cublasLtMatmulHeuristicResult_t& r : std::span(results).first(static_cast<size_t>(n))) {
+    const Algorithm a{r.algo, r.workspaceSize};
+    const bool whole_sums = config(a, CUBLASLT_ALGO_CONFIG_SPLITK_NUM) <= 1 &&
+                            config(a, CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME) == CUBLASLT_REDUCTION_SCHEME_NONE;
+    if (r.state == CUBLAS_STATUS_SUCCESS && a.workspace <= most_workspace && whole_sums) found.push_back(a);
   }
   return found;
 }

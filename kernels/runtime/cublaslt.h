@@ -89,6 +89,8 @@ class Product {
            cudaStream_t stream) const;
 
  private:
+  std::vector<Algorithm> proposals(const Rows& rows, size_t most_workspace, uint32_t reductions) const;
+
   cublasLtHandle_t library_;
   ProductShape shape_;
   CublasLtOperation operation_;
