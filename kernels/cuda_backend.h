@@ -12,6 +12,7 @@
 #include "kernels/gemm.h"
 #include "kernels/library_attention.h"
 #include "kernels/runtime/memory.h"
+#include "kernels/runtime/weight_loader.h"
 #include "ops/ops.h"
 
 namespace kvcal::cuda {
@@ -27,6 +28,7 @@ class CudaBackend final : public Ops {
   Owned allocate(const Shape& shape, DType dtype) override;
   Tensor upload(const Tensor& host) override;
   void download(const Tensor& from, const Tensor& host) override;
+  WeightReader* reader() override { return &loader_; }
 
  private:
   Linear do_load_linear(const Tensor& weight, const Tensor& bias) override;
@@ -76,7 +78,10 @@ class CudaBackend final : public Ops {
     return static_cast<const T*>(t.data);
   }
 
-  /// Converted on the host to `as`, plus a constant, as memory of the device.
+  /// Persistent memory.
+  Owned uninitialised(const Shape& shape, DType dtype);
+
+  /// Converted on the host to `as`, plus a constant, as memory of the device; read later when the loader collects.
   Owned load(const Tensor& host, DType as, float plus);
   void load_into(const Tensor& device, const Tensor& host, float plus);
 
@@ -104,6 +109,7 @@ class CudaBackend final : public Ops {
   std::vector<std::string> notes_;
   Stream stream_;
   DeviceArena arena_;
+  WeightLoader loader_;
   size_t shared_limit_ = 0;  // bytes of shared memory a block may have
   int n_processors_ = 0;     // multiprocessors
   std::string isa_;

@@ -26,7 +26,8 @@ CudaBackend::CudaBackend(const CudaOptions& options, std::unique_ptr<Gemm> gemm,
       gemm_(std::move(gemm)),
       attention_(std::move(attention)),
       stream_(make_stream()),
-      arena_(stream_.get()) {
+      arena_(stream_.get()),
+      loader_(options.device, stream_.get(), options.loader) {
   cudaDeviceProp properties;
   check(cudaGetDeviceProperties(&properties, options.device), "asking for the properties of the device");
   shared_limit_ = properties.sharedMemPerBlockOptin;
@@ -73,12 +74,17 @@ Tensor CudaBackend::temporary(const Shape& shape, DType dtype) { return arena_.a
 
 void CudaBackend::end_batch() { arena_.reset(); }
 
-Owned CudaBackend::allocate(const Shape& shape, DType dtype) {
+Owned CudaBackend::uninitialised(const Shape& shape, DType dtype) {
   Tensor view{nullptr, shape, dtype, Device::Cuda};
   auto memory = std::make_shared<DeviceBytes>(allocate_bytes(view.bytes()));
   view.data = memory->get();
-  check(cudaMemsetAsync(view.data, 0, view.bytes(), stream_.get()), "clearing " + str(view));
   return {view, std::shared_ptr<void>(memory, view.data)};
+}
+
+Owned CudaBackend::allocate(const Shape& shape, DType dtype) {
+  Owned o = uninitialised(shape, dtype);
+  check(cudaMemsetAsync(o.view.data, 0, o.view.bytes(), stream_.get()), "clearing " + str(o.view));
+  return o;
 }
 
 void CudaBackend::copy(void* to, const void* from, size_t bytes, cudaMemcpyKind kind) {
@@ -103,6 +109,7 @@ void CudaBackend::download(const Tensor& from, const Tensor& host) {
 // ---------------------------------------------------------------- weights
 
 void CudaBackend::load_into(const Tensor& device, const Tensor& host, float plus) {
+  if (loader_.collecting()) return loader_.add(host, device, plus);
   const auto n = static_cast<size_t>(host.elements());
   const Storage converted(host.shape, device.dtype);
   if (device.dtype == DType::BF16) {
@@ -117,7 +124,7 @@ void CudaBackend::load_into(const Tensor& device, const Tensor& host, float plus
 }
 
 Owned CudaBackend::load(const Tensor& host, DType as, float plus) {
-  const Owned o = allocate(host.shape, as);
+  const Owned o = uninitialised(host.shape, as);
   load_into(o.view, host, plus);
   return o;
 }

@@ -92,6 +92,12 @@ void Checkpoint::drop(std::span<const std::string> names) const {
     if (const Place* place = place_of(name)) shards_[place->shard]->drop(*place->info);
 }
 
+std::optional<FileRegion> Checkpoint::locate(const void* address, size_t bytes) const {
+  for (const auto& shard : shards_)
+    if (const auto offset = shard->file().offset_of(address, bytes)) return FileRegion{&shard->file(), *offset};
+  return std::nullopt;
+}
+
 void Checkpoint::read(std::string_view name, uint64_t offset, std::span<std::byte> out) const {
   const Place& place = need(name);
   if (offset > place.info->bytes || out.size() > place.info->bytes - offset)

@@ -14,7 +14,7 @@
 
 namespace kvcal {
 
-class Checkpoint {
+class Checkpoint : public FileLocator {
  public:
   /// Reads config.json and every shard's header; no tensor is read. Throws Error for everything that is wrong with
   /// them: see config_file.h, weight_files.h, safetensors.h; a tensor in two shards, or listed in the index but absent.
@@ -45,6 +45,9 @@ class Checkpoint {
   /// ignored.
   void prefetch(std::span<const std::string> names) const;
   void drop(std::span<const std::string> names) const;
+
+  /// The shard whose mapping holds these bytes.
+  std::optional<FileRegion> locate(const void* address, size_t bytes) const override;
 
   /// Copies bytes [offset, offset + out.size()) of a tensor without mapping it.
   void read(std::string_view name, uint64_t offset, std::span<std::byte> out) const;

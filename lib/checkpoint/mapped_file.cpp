@@ -11,6 +11,7 @@
 #include <cassert>
 #include <cerrno>
 #include <cstdlib>
+#include <vector>
 
 #include "base/read_file.h"
 #include "checkpoint/mapped_address.h"
@@ -73,6 +74,8 @@ MappedFile::MappedFile(std::filesystem::path path, Access access) : path_(std::m
   // Refused where the address space is limited (ulimit -v) or the file system cannot: range() then reads copies.
   if (map == MAP_FAILED) return;
   map_ = static_cast<std::byte*>(map);
+  // For other people's files that cannot be written, mincore() says that all is there.
+  tells_residency_ = info.st_uid == ::geteuid() || ::faccessat(AT_FDCWD, path_.c_str(), W_OK, AT_EACCESS) == 0;
   register_mapping(map_, (size_ + page_bytes() - 1) / page_bytes() * page_bytes(), name);  // the last page is whole
 }
 
@@ -105,6 +108,20 @@ void MappedFile::read(uint64_t offset, std::span<std::byte> out) const {
     offset += static_cast<uint64_t>(n);
     out = out.subspan(static_cast<size_t>(n));
   }
+}
+
+bool MappedFile::is_cached(uint64_t offset, uint64_t n) const {
+  if (!tells_residency_ || n == 0 || offset >= size_ || n > size_ - offset) return false;
+  const uint64_t begin = offset / page_bytes() * page_bytes(), end = offset + n;
+  std::vector<unsigned char> pages((end - begin + page_bytes() - 1) / page_bytes());
+  if (::mincore(map_ + begin, end - begin, pages.data()) != 0) return false;
+  return std::all_of(pages.begin(), pages.end(), [](unsigned char page) { return (page & 1) != 0; });
+}
+
+std::optional<uint64_t> MappedFile::offset_of(const void* address, size_t bytes) const {
+  const auto at = reinterpret_cast<uintptr_t>(address), begin = reinterpret_cast<uintptr_t>(map_);
+  if (!map_ || at < begin || at - begin > size_ || bytes > size_ - (at - begin)) return std::nullopt;
+  return at - begin;
 }
 
 std::span<const std::byte> MappedFile::range(uint64_t offset, uint64_t n, size_t alignment) const {

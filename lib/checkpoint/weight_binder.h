@@ -50,6 +50,9 @@ class WeightBinder {
   void release() const;
   uint64_t bytes() const;  // of everything below the prefix
 
+  /// Tells which memory of tensors is a part of which file.
+  const FileLocator& files() const { return *checkpoint_; }
+
   /// Everything in the checkpoint that nobody asked for, by the rule that names it, and what no rule names.
   SkipReport report(const SkipRules& rules) const;
 

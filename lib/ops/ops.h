@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "ops/tap_tables.h"
+#include "ops/weight_reader.h"
 #include "tensor/tensor.h"
 
 namespace kvcal {
@@ -152,7 +153,10 @@ class Ops {
   virtual void download(const Tensor& from, const Tensor& host) = 0;
 
   // ---------------------------------------------------------------- loading weights (host tensors, F32/BF16/F16/F64)
-  // The host tensors are read during the call only.
+  // The host tensors are read during the call only, or as reader() says.
+
+  /// What reads weights in the background; null: the backend cannot.
+  virtual WeightReader* reader() { return nullptr; }
 
   /// W [out, in], optional bias [out]. In BF16 W is rounded to bf16; in F32 it is widened.
   Linear load_linear(const Tensor& weight, const Tensor& bias = {});

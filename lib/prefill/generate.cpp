@@ -4,6 +4,8 @@
 #include <cmath>
 #include <numeric>
 
+#include "prefill/block_loader.h"
+
 namespace kvcal {
 
 struct Generator::Run {
@@ -22,9 +24,10 @@ Generator::Generator(const Model& model, Ops& op, ModelWeights& weights, int64_t
     : model_(model), op_(op), chunk_tokens_(std::max(chunk_tokens / kChunkAlignment, int64_t{1}) * kChunkAlignment) {
   embedding_ = model.load_embedding(op, weights.text);
   for (const LayerSpec& layer : model.spec().layers)
-    blocks_.push_back(while_doing("loading layer " + std::to_string(layer.index),
-                                  [&] { return model.load_block(layer.index, op, weights.text); }));
-  head_ = model.load_head(op, weights.text, weights.head);
+    blocks_.push_back(while_doing("loading layer " + std::to_string(layer.index), [&] {
+      return load_now(op, weights, [&] { return model.load_block(layer.index, op, weights.text); });
+    }));
+  head_ = load_now(op, weights, [&] { return model.load_head(op, weights.text, weights.head); });
 }
 
 std::vector<float> Generator::feed(Run& run, int64_t first, int64_t n, KvTap& tap) {

@@ -40,14 +40,12 @@ void Runner::run(const std::vector<SequenceGroup>& groups, const std::vector<Pro
   }
   n_layers_ = logits ? static_cast<int>(spec.layers.size()) : spec.last_cache_layer() + 1;
   const int first = store_ ? store_->layers_done() : 0;
+  BlockLoader blocks(model_, op_, weights_, first, n_layers_);
   if (first == 0)
     embed(streams);
   else
     store_->restore(rows_before(first, streams));
-  for (int layer = first; layer < n_layers_; ++layer) {
-    while_doing("running layer " + std::to_string(layer), [&] { run_layer(layer, streams); });
-    if (store_ && (layer + 1 < n_layers_ || logits)) store_->save(layer + 1, rows_before(layer + 1, streams));
-  }
+  run_layers(first, blocks, streams, logits);
   if (logits) while_doing("running the output head", [&] { run_head(streams); });
 }
 
@@ -71,12 +69,18 @@ void Runner::embed(std::vector<Stream>& streams) {
   }
 }
 
-void Runner::run_layer(int layer, std::vector<Stream>& streams) {
+void Runner::run_layers(int first, BlockLoader& blocks, std::vector<Stream>& streams, bool logits) {
+  for (int layer = first; layer < n_layers_; ++layer) {
+    while_doing("running layer " + std::to_string(layer), [&] {
+      const auto block = blocks.take(layer);
+      run_block(layer, *block, streams);
+    });
+    if (store_ && (layer + 1 < n_layers_ || logits)) store_->save(layer + 1, rows_before(layer + 1, streams));
+  }
+}
+
+void Runner::run_block(int layer, Block& block, std::vector<Stream>& streams) {
   const int last_cache = model_.spec().last_cache_layer();
-  const auto tensors_of = [&](int i) { return weights_.text.at("layers." + std::to_string(i) + "."); };
-  if (layer + 1 < n_layers_) tensors_of(layer + 1).prefetch();
-  const auto block = model_.load_block(layer, op_, weights_.text);
-  tensors_of(layer).release();  // the block holds its own form of them
   std::set<KvTap*> taps;
   for (Stream& s : streams) {
     if (s.group.until == Until::LastKv && layer > last_cache) continue;
@@ -85,7 +89,7 @@ void Runner::run_layer(int layer, std::vector<Stream>& streams) {
     int64_t row = 0;
     for (const Batch& batch : s.batches) {
       const Tensor x = s.residual.load(op_, row, batch.n_tokens());
-      const Tensor y = block->forward(op_, x, batch, states, *s.group.tap, tail);
+      const Tensor y = block.forward(op_, x, batch, states, *s.group.tap, tail);
       if (tail == Tail::Full) s.residual.save(op_, row, y);
       op_.end_batch();
       finish_sequences(states, batch);
@@ -98,7 +102,7 @@ void Runner::run_layer(int layer, std::vector<Stream>& streams) {
 }
 
 void Runner::run_head(std::vector<Stream>& streams) {
-  const auto head = model_.load_head(op_, weights_.text, weights_.head);
+  const auto head = load_now(op_, weights_, [&] { return model_.load_head(op_, weights_.text, weights_.head); });
   for (const WeightBinder& table : {weights_.text.at("embed_tokens."), weights_.head.at("lm_head.")}) table.release();
   for (Stream& s : streams) {
     if (s.group.until != Until::Logits) continue;

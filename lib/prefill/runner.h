@@ -10,6 +10,7 @@
 
 #include "model/architecture.h"
 #include "prefill/batching.h"
+#include "prefill/block_loader.h"
 #include "prefill/model_weights.h"
 #include "prefill/residual_store.h"
 #include "prefill/sequence_plan.h"
@@ -71,7 +72,8 @@ class Runner {
  private:
   struct Stream;  // one group with its batches and residual rows
 
-  void run_layer(int layer, std::vector<Stream>& streams);
+  void run_layers(int first, BlockLoader& blocks, std::vector<Stream>& streams, bool logits);
+  void run_block(int layer, Block& block, std::vector<Stream>& streams);
   void run_head(std::vector<Stream>& streams);
   void embed(std::vector<Stream>& streams);
   std::vector<Tensor> rows_before(int layer, const std::vector<Stream>& streams) const;

@@ -1,0 +1,261 @@
+#include "kernels/runtime/weight_loader.h"
+
+#include <algorithm>
+#include <cassert>
+#include <cstring>
+#include <system_error>
+#include <tuple>
+
+#include "base/error.h"
+#include "kernels/runtime/memory.h"
+
+namespace kvcal::cuda {
+namespace {
+
+constexpr uint64_t kSector = DirectFile::kAlignment;
+
+uint64_t sector_of(uint64_t offset) { return offset / kSector * kSector; }
+
+/// Pinned memory need not begin at a sector's multiple.
+std::byte* aligned(void* memory) {
+  const auto address = reinterpret_cast<uintptr_t>(memory);
+  return reinterpret_cast<std::byte*>((address + kSector - 1) / kSector * kSector);
+}
+
+}  // namespace
+
+WeightLoader::WeightLoader(int device, cudaStream_t compute, const LoaderOptions& options)
+    : device_(device),
+      compute_(compute),
+      options_(options),
+      copies_(make_stream()),
+      freed_(make_event()),
+      loaded_(make_event()) {
+  assert(options.readers > 0 && options.slots > 0 && options.slot_bytes > 0 && options.slot_bytes % (2 * kSector) == 0);
+}
+
+WeightLoader::~WeightLoader() {
+  cancel();
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  job_posted_.notify_all();
+  for (std::thread& t : threads_) t.join();
+  static_cast<void>(cudaStreamSynchronize(copies_.get()));  // before the ring goes
+}
+
+// ---------------------------------------------------------------- what is wanted
+
+void WeightLoader::collect(const FileLocator& files) {
+  cancel();
+  files_ = &files;
+}
+
+WeightLoader::Piece WeightLoader::Piece::part(uint64_t first, uint64_t n) const {
+  Piece p = *this;
+  p.from += first;
+  p.bytes = n;
+  p.to += first / size_of(stored) * size_of(as);
+  return p;
+}
+
+const DirectFile& WeightLoader::direct(const SourceFile& file) {
+  for (const auto& [source, opened] : opened_)
+    if (source == &file) return *opened;
+  opened_.emplace_back(&file, std::make_unique<DirectFile>(file, options_.direct));
+  return *opened_.back().second;
+}
+
+void WeightLoader::add(const Tensor& host, const Tensor& to, float plus) {
+  Piece p;
+  p.bytes = host.bytes();
+  p.stored = host.dtype;
+  p.as = to.dtype;
+  p.plus = plus;
+  p.to = static_cast<char*>(to.data);
+  if (p.bytes == 0) return;
+  if (p.plain()) p.stored = p.as = DType::U8;  // may be cut anywhere
+  if (const auto region = files_->locate(host.data, host.bytes())) {
+    p.file = &direct(*region->file);
+    p.from = region->offset;
+  } else {
+    auto kept = std::make_shared<Storage>(Shape{static_cast<int64_t>(p.bytes)}, DType::U8);
+    std::memcpy(kept->tensor().data, host.data, p.bytes);
+    p.memory = std::move(kept);
+  }
+  wanted_.push_back(std::move(p));
+}
+
+// A piece that has slots to itself: half a slot holds what is read, the other half what it becomes.
+void WeightLoader::add_alone(std::deque<Job>& jobs, const Piece& piece) const {
+  const uint64_t half = options_.slot_bytes / 2 - kSector;  // less the sector that the beginning may lie in
+  const uint64_t step = half / std::max(size_of(piece.stored), size_of(piece.as)) * size_of(piece.stored);
+  for (uint64_t at = 0; at < piece.bytes; at += step) {
+    const Piece part = piece.part(at, std::min(step, piece.bytes - at));
+    jobs.push_back({part.from, part.from + part.bytes, {part}});
+  }
+}
+
+// Extends the last job if the piece begins where that ends, or in the same sector or the next: what lies between is
+// read for nothing, but with no request of its own.
+void WeightLoader::add_to_extent(std::deque<Job>& jobs, const Piece& piece) const {
+  for (uint64_t at = 0; at < piece.bytes;) {
+    const uint64_t from = piece.from + at;
+    Job* job = jobs.empty() ? nullptr : &jobs.back();
+    const bool same = job && job->pieces.front().file == piece.file && job->pieces.front().plain();
+    if (!same || from < job->begin || from > job->end + kSector || from >= sector_of(job->begin) + options_.slot_bytes)
+      job = &jobs.emplace_back(Job{from, from, {}});
+    const uint64_t room = sector_of(job->begin) + options_.slot_bytes - from, n = std::min(room, piece.bytes - at);
+    job->pieces.push_back(piece.part(at, n));
+    job->end = std::max(job->end, from + n);
+    at += n;
+  }
+}
+
+std::deque<WeightLoader::Job> WeightLoader::make_jobs() {
+  const auto place = [](const Piece& p) { return std::tuple(!p.file, !p.plain(), p.file, p.from); };
+  std::stable_sort(wanted_.begin(), wanted_.end(), [&](const Piece& a, const Piece& b) { return place(a) < place(b); });
+  std::deque<Job> jobs;
+  for (const Piece& p : wanted_)
+    if (p.file && p.plain())
+      add_to_extent(jobs, p);
+    else
+      add_alone(jobs, p);
+  wanted_.clear();
+  return jobs;
+}
+
+// ---------------------------------------------------------------- reading
+
+void WeightLoader::start() {
+  files_ = nullptr;
+  std::deque<Job> jobs = make_jobs();
+  if (jobs.empty()) return;
+  start_threads();
+  order_after(copies_.get(), compute_, freed_);
+  {
+    const std::lock_guard lock(mutex_);
+    outstanding_ = jobs.size();
+    jobs_ = std::move(jobs);
+  }
+  job_posted_.notify_all();
+}
+
+void WeightLoader::start_threads() {
+  if (!threads_.empty()) return;
+  for (int i = 0; i < options_.slots; ++i) {
+    ring_.push_back({allocate_pinned(options_.slot_bytes + kSector), make_event()});
+    free_.push_back(static_cast<size_t>(i));
+  }
+  try {
+    while (threads_.size() < static_cast<size_t>(options_.readers)) threads_.emplace_back([this] { read_jobs(); });
+  } catch (const std::system_error& e) {  // fewer are slower, not wrong
+    if (threads_.empty()) fail(std::string("starting a thread that reads weights: ") + e.what());
+  }
+}
+
+void WeightLoader::read_jobs() {
+  const cudaError_t chosen = cudaSetDevice(device_);
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    job_posted_.wait(lock, [&] { return stopping_ || !jobs_.empty(); });
+    if (stopping_) return;
+    const Job job = std::move(jobs_.front());
+    jobs_.pop_front();
+    slot_freed_.wait(lock, [&] { return !free_.empty(); });
+    const size_t slot = free_.front();
+    free_.pop_front();
+    const bool wanted = !error_;  // after a failure the rest is only counted
+    lock.unlock();
+    std::exception_ptr error;
+    try {
+      check(chosen, "opening the device in a thread that reads weights");
+      if (wanted) run(job, ring_[slot]);
+    } catch (...) {
+      error = std::current_exception();
+    }
+    lock.lock();
+    if (error && !error_) error_ = error;
+    free_.push_back(slot);
+    slot_freed_.notify_one();
+    if (--outstanding_ == 0) all_done_.notify_all();
+  }
+}
+
+void WeightLoader::run(const Job& job, Slot& slot) {
+  check(cudaEventSynchronize(slot.copied.get()), "waiting for a copy of weights");
+  std::byte* const memory = aligned(slot.memory.get());
+  const Piece& first = job.pieces.front();
+  if (!first.plain()) {
+    convert(first, memory);
+    copy(first.to, memory, first.elements() * size_of(first.as));
+  } else if (!first.file) {
+    std::memcpy(memory, first.memory->tensor().as<uint8_t>() + first.from, first.bytes);
+    copy(first.to, memory, first.bytes);
+  } else {
+    const std::byte* const begin = first.file->read(job.begin, job.end, memory);
+    for (const Piece& p : job.pieces) copy(p.to, begin + (p.from - job.begin), p.bytes);
+  }
+  check(cudaEventRecord(slot.copied.get(), copies_.get()), "recording a copy of weights");
+}
+
+void WeightLoader::convert(const Piece& piece, std::byte* out) const {
+  std::byte* const raw = out + options_.slot_bytes / 2;
+  const std::byte* const stored = piece.file ? piece.file->read(piece.from, piece.from + piece.bytes, raw)
+                                             : piece.memory->tensor().as<std::byte>() + piece.from;
+  std::memmove(raw, stored, piece.bytes);  // to where every type may begin
+  const uint64_t n = piece.elements();
+  if (piece.as == DType::BF16) return convert_to_bf16(piece.stored, raw, reinterpret_cast<bf16*>(out), n);
+  auto* const values = reinterpret_cast<float*>(out);
+  convert_to_float(piece.stored, raw, values, n);
+  if (piece.plus != 0)
+    for (uint64_t i = 0; i < n; ++i) values[i] = piece.plus + values[i];
+}
+
+void WeightLoader::copy(char* to, const std::byte* from, uint64_t bytes) {
+  check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, copies_.get()), "copying weights to the device");
+}
+
+// ---------------------------------------------------------------- the end
+
+void WeightLoader::wait_for_readers() {
+  std::unique_lock lock(mutex_);
+  all_done_.wait(lock, [&] { return outstanding_ == 0; });
+}
+
+void WeightLoader::close_files() {
+  for (const auto& [source, opened] : opened_) bytes_read_ += opened->bytes_read();
+  opened_.clear();
+}
+
+void WeightLoader::finish() {
+  if (collecting()) start();
+  wait_for_readers();
+  close_files();
+  order_after(compute_, copies_.get(), loaded_);
+  if (const std::exception_ptr error = std::exchange(error_, nullptr)) std::rethrow_exception(error);
+}
+
+void WeightLoader::cancel() noexcept {
+  {
+    const std::lock_guard lock(mutex_);
+    outstanding_ -= jobs_.size();
+    jobs_.clear();
+  }
+  wait_for_readers();
+  close_files();
+  if (cudaEventRecord(loaded_.get(), copies_.get()) == cudaSuccess)  // of copies that were begun
+    static_cast<void>(cudaStreamWaitEvent(compute_, loaded_.get(), 0));
+  error_ = nullptr;
+  files_ = nullptr;
+  wanted_.clear();
+}
+
+uint64_t WeightLoader::bytes_read() const {
+  uint64_t bytes = bytes_read_;
+  for (const auto& [source, opened] : opened_) bytes += opened->bytes_read();
+  return bytes;
+}
+
+}  // namespace kvcal::cuda

@@ -1,0 +1,106 @@
+// Weights from files to the device: reader threads, a ring of pinned memory, a stream of its own for the copies.
+#pragma once
+
+#include <condition_variable>
+#include <deque>
+#include <exception>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "kernels/runtime/direct_file.h"
+#include "kernels/runtime/handle.h"
+#include "ops/weight_reader.h"
+#include "tensor/tensor.h"
+
+namespace kvcal::cuda {
+
+struct LoaderOptions {
+  int readers = 6;                           // threads; the result does not depend on it
+  int slots = 8;                             // of the ring
+  uint64_t slot_bytes = uint64_t{16} << 20;  // a multiple of 8 KiB: the most that is read at once
+  bool direct = true;                        // past the page cache, where the file system allows it
+};
+
+/// Reads what add() was given in the order of the files, neighbours together, each byte once (whole sectors at the
+/// ends). Copies begin when the work queued on the compute stream before start() is done, so that they may overwrite
+/// the memory of a layer freed before; work queued there after finish() comes after the copies. The host waits for the
+/// disk in finish(), never for the device.
+class WeightLoader final : public WeightReader {
+ public:
+  WeightLoader(int device, cudaStream_t compute, const LoaderOptions& options);
+  ~WeightLoader() override;
+
+  void collect(const FileLocator& files) override;
+  void start() override;
+  void finish() override;
+  void cancel() noexcept override;
+
+  bool collecting() const { return files_ != nullptr; }
+
+  /// Wants plus + host, converted to the dtype of `to`, at `to` on the device. Memory that is of no file is copied now.
+  void add(const Tensor& host, const Tensor& to, float plus);
+
+  /// Bytes read from files so far.
+  uint64_t bytes_read() const;
+
+ private:
+  /// A tensor, or a part of one, that goes to the device.
+  struct Piece {
+    const DirectFile* file = nullptr;  // null: `memory` holds it
+    std::shared_ptr<const Storage> memory;
+    uint64_t from = 0, bytes = 0;  // in the file or the memory
+    DType stored = DType::BF16, as = DType::BF16;
+    float plus = 0;
+    char* to = nullptr;
+
+    bool plain() const { return stored == as && plus == 0; }
+    uint64_t elements() const { return bytes / size_of(stored); }
+    Piece part(uint64_t first, uint64_t n) const;  // bytes, as stored
+  };
+  /// What a slot takes: bytes [begin, end) of one file for several pieces; or one piece to convert, or from memory.
+  struct Job {
+    uint64_t begin = 0, end = 0;
+    std::vector<Piece> pieces;
+  };
+  struct Slot {
+    PinnedBytes memory;
+    Event copied;
+  };
+
+  const DirectFile& direct(const SourceFile& file);
+  std::deque<Job> make_jobs();
+  void add_alone(std::deque<Job>& jobs, const Piece& piece) const;
+  void add_to_extent(std::deque<Job>& jobs, const Piece& piece) const;
+  void start_threads();
+  void read_jobs();
+  void run(const Job& job, Slot& slot);
+  void convert(const Piece& piece, std::byte* out) const;
+  void copy(char* to, const std::byte* from, uint64_t bytes);
+  void wait_for_readers();
+  void close_files();
+
+  const int device_;
+  const cudaStream_t compute_;
+  const LoaderOptions options_;
+  Stream copies_;
+  Event freed_, loaded_;
+  std::vector<Slot> ring_;
+  const FileLocator* files_ = nullptr;  // while collecting
+  std::vector<Piece> wanted_;
+  std::vector<std::pair<const SourceFile*, std::unique_ptr<DirectFile>>> opened_;
+  uint64_t bytes_read_ = 0;  // from files that are closed again
+
+  std::mutex mutex_;
+  std::condition_variable job_posted_, slot_freed_, all_done_;
+  std::deque<Job> jobs_;      // guarded by mutex_, as are the next four
+  std::deque<size_t> free_;   // slots, in the order in which they were given back
+  size_t outstanding_ = 0;    // jobs that are not done
+  std::exception_ptr error_;  // of the first that failed
+  bool stopping_ = false;
+  std::vector<std::thread> threads_;
+};
+
+}  // namespace kvcal::cuda
