@@ -28,6 +28,8 @@ class CudaBackend final : public Ops {
   Owned allocate(const Shape& shape, DType dtype) override;
   Tensor upload(const Tensor& host) override;
   void download(const Tensor& from, const Tensor& host) override;
+  Mark mark() override;
+  void download_at(const Mark& mark, const Tensor& from, const Tensor& host) override;
   WeightReader* reader() override { return &loader_; }
 
  private:
@@ -108,6 +110,7 @@ class CudaBackend final : public Ops {
   std::map<AttentionPlan, bool> attention_plans_;  // those met so far: whether the library does them
   std::vector<std::string> notes_;
   Stream stream_;
+  Stream fetching_;  // of download_at(): beside the work on stream_
   DeviceArena arena_;
   WeightLoader loader_;
   size_t shared_limit_ = 0;  // bytes of shared memory a block may have

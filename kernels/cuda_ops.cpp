@@ -26,6 +26,7 @@ CudaBackend::CudaBackend(const CudaOptions& options, std::unique_ptr<Gemm> gemm,
       gemm_(std::move(gemm)),
       attention_(std::move(attention)),
       stream_(make_stream()),
+      fetching_(make_stream()),
       arena_(stream_.get()),
       loader_(options.device, stream_.get(), options.loader) {
   cudaDeviceProp properties;
@@ -104,6 +105,23 @@ void CudaBackend::download(const Tensor& from, const Tensor& host) {
     fail("download: " + str(from) + " does not fit " + str(host));
   copy(host.data, data_of(from), host.bytes(), cudaMemcpyDeviceToHost);
   check(cudaStreamSynchronize(stream_.get()), "waiting for the device");
+}
+
+Ops::Mark CudaBackend::mark() {
+  auto event = std::make_shared<Event>(make_event());
+  check(cudaEventRecord(event->get(), stream_.get()), "recording an event");
+  return event;
+}
+
+void CudaBackend::download_at(const Mark& mark, const Tensor& from, const Tensor& host) {
+  if (!mark || from.dtype != host.dtype || from.elements() != host.elements())
+    fail("download_at: " + str(from) + " does not fit " + str(host) + ", or has no mark");
+  const cudaStream_t stream = fetching_.get();
+  check(cudaStreamWaitEvent(stream, static_cast<const Event*>(mark.get())->get(), 0), "waiting for a mark");
+  if (host.bytes() > 0)
+    check(cudaMemcpyAsync(host.data, data_of(from), host.bytes(), cudaMemcpyDeviceToHost, stream),
+          "copying " + str(from) + " to the host");
+  check(cudaStreamSynchronize(stream), "waiting for the device");
 }
 
 // ---------------------------------------------------------------- weights

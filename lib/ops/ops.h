@@ -152,6 +152,16 @@ class Ops {
   virtual Tensor upload(const Tensor& host) = 0;
   virtual void download(const Tensor& from, const Tensor& host) = 0;
 
+  /// A point in the order of work: behind all that was queued so far. Null where nothing is ever queued.
+  using Mark = std::shared_ptr<const void>;
+  virtual Mark mark() { return nullptr; }
+
+  /// download() of what nothing behind the mark changes; waits only for what is before it.
+  virtual void download_at(const Mark& mark, const Tensor& from, const Tensor& host) {
+    static_cast<void>(mark);
+    download(from, host);
+  }
+
   // ---------------------------------------------------------------- loading weights (host tensors, F32/BF16/F16/F64)
   // The host tensors are read during the call only, or as reader() says.
 

@@ -14,8 +14,13 @@ TapShape shape_of(const KvLayout& layout, CacheSite site, int64_t n_cells) {
 /// The tables' words on the host. Of the moments, which are most of them, only the octaves that were seen.
 class FetchedWords {
  public:
-  FetchedWords(Ops& device, const TapTables& tables)
-      : shape_(tables.shape), at_(layout_of(shape_)), words_(at_.words), device_(device), from_(tables.words) {
+  FetchedWords(Ops& device, const Ops::Mark& closed, const TapTables& tables)
+      : shape_(tables.shape),
+        at_(layout_of(shape_)),
+        words_(at_.words),
+        device_(device),
+        closed_(closed),
+        from_(tables.words) {
     fetch(0, at_.moments);
     const int64_t octave_words = shape_.heads * shape_.sums() * shape_.width;
     for (int64_t first = 0; first < kTapOctaves; ++first) {
@@ -41,13 +46,14 @@ class FetchedWords {
   }
 
   void fetch(int64_t first, int64_t n) {
-    if (n > 0) device_.download(from_.rows(first, n), {words_.data() + first, {n}, DType::U64});
+    if (n > 0) device_.download_at(closed_, from_.rows(first, n), {words_.data() + first, {n}, DType::U64});
   }
 
   TapShape shape_;
   TapLayout at_;
   SparseZeros<uint64_t> words_;
   Ops& device_;
+  Ops::Mark closed_;
   Tensor from_;
 };
 
@@ -97,15 +103,15 @@ void DeviceTables::add(const Tensor& x, const Batch& batch) {
   n_tokens_ += static_cast<uint64_t>(batch.n_tokens());
 }
 
-void DeviceTables::fold_into(SiteTables& site) const {
-  const FetchedWords words(device_, tables_);
+void DeviceTables::fold_into(SiteTables& site, ThreadPool& pool) const {
+  const FetchedWords words(device_, closed_, tables_);
   const TapLayout& at = words.at();
   const auto codes = [&](int64_t from, int64_t n) {
     return std::vector<uint16_t>(words.from(from), words.from(from) + n);
   };
   CountedSite counted{{}, codes(at.positions, n_buckets_), codes(at.cells, words.shape().cells), n_tokens_};
   for (int64_t h = 0; h < words.shape().heads; ++h) counted.heads.push_back(head_of(words, ranks_, h));
-  site.add(counted);
+  site.add(counted, pool);
 }
 
 }  // namespace kvcal

@@ -1,9 +1,11 @@
 // Statistics of one site while its layer runs on a device: counted there (Ops::accumulate), fetched once, and added to
-// the tables of the host, which give them their form. Nothing here waits for the device before fold_into().
+// the tables of the host, which give them their form. Nothing here waits for the device before fold_into(), and that
+// waits only for what was queued before close(): the device goes on with the next layer meanwhile.
 #pragma once
 
 #include <cstdint>
 
+#include "base/thread_pool.h"
 #include "model/batch.h"
 #include "ops/ops.h"
 #include "stats/row_ranks.h"
@@ -19,8 +21,11 @@ class DeviceTables {
   /// Queues the counting of x [tokens, heads, width], which is on the device.
   void add(const Tensor& x, const Batch& batch);
 
-  /// Waits for the device and adds what was counted.
-  void fold_into(SiteTables& site) const;
+  /// The last tensor was added.
+  void close() { closed_ = device_.mark(); }
+
+  /// After close(): adds what was counted.
+  void fold_into(SiteTables& site, ThreadPool& pool) const;
 
   /// Memory of the device.
   static int64_t bytes(const KvLayout& layout, CacheSite site, int64_t n_cells);
@@ -29,6 +34,7 @@ class DeviceTables {
   Ops& device_;
   const RowRanks& ranks_;
   TapTables tables_;
+  Ops::Mark closed_;
   int64_t n_buckets_ = 0;  // of positions, as far as rows came by
   uint64_t n_tokens_ = 0;
 };

@@ -20,14 +20,9 @@ namespace {
 constexpr int64_t kCodesPerHead = 20 * 128, kOctavesPerChannel = 18;
 
 struct SiteInProgress {
-  SiteTables tables;
   Coverage coverage;
-  std::optional<DeviceTables> on_device;  // of tensors that are not on the host
-
-  void fold() {
-    if (on_device) on_device->fold_into(tables);
-    on_device.reset();
-  }
+  std::optional<SiteTables> on_host;
+  std::optional<DeviceTables> on_device;  // of tensors that are not on the host, until these are added to on_host
 };
 
 bool exists(const KvLayout& layout, CacheSite site) { return heads_of(layout, site) > 0 && width_of(layout, site) > 0; }
@@ -58,23 +53,30 @@ struct Observer::State {
 
   SiteInProgress& at(int cache, CacheSite site) {
     auto& slot = sites[static_cast<size_t>(cache)][static_cast<size_t>(site)];
-    if (!slot)
-      slot.emplace(SiteInProgress{SiteTables(caches[static_cast<size_t>(cache)], site, plan.n_passes,
-                                             static_cast<int64_t>(plan.prompt_ids.size())),
-                                  Coverage(planned), std::nullopt});
+    if (!slot) slot.emplace(SiteInProgress{Coverage(planned), std::nullopt, std::nullopt});
     return *slot;
   }
 
-  DeviceTables& on_device(SiteInProgress& progress, const KvLayout& layout, CacheSite site) {
+  int64_t n_prompts() const { return static_cast<int64_t>(plan.prompt_ids.size()); }
+
+  SiteTables& on_host(const KvLayout& layout, CacheSite site) {
+    SiteInProgress& progress = at(layout.cache, site);
+    if (!progress.on_host) progress.on_host.emplace(layout, site, plan.n_passes, n_prompts());
+    return *progress.on_host;
+  }
+
+  DeviceTables& on_device(const KvLayout& layout, CacheSite site) {
     if (!device) fail("got a tensor that is not on the host, without a device that counts it");
     if (!ranks) ranks.emplace(plan);
-    const int64_t n_cells = plan.n_passes * static_cast<int64_t>(plan.prompt_ids.size());
-    if (!progress.on_device) progress.on_device.emplace(*device, layout, site, *ranks, n_cells);
+    SiteInProgress& progress = at(layout.cache, site);
+    if (!progress.on_device) progress.on_device.emplace(*device, layout, site, *ranks, plan.n_passes * n_prompts());
     return *progress.on_device;
   }
 
   [[noreturn]] void fail_non_finite(const KvLayout& layout, CacheSite site, const NonFinite& first) const;
+  bool close(const KvLayout& layout);
   CacheStatistics finish(const KvLayout& layout);
+  void finish_closed();
 
   std::vector<KvLayout> caches;
   ObservationPlan plan;
@@ -83,6 +85,8 @@ struct Observer::State {
   Ops* device;
   std::optional<RowRanks> ranks;                                                     // once a tensor is not on the host
   std::vector<std::array<std::optional<SiteInProgress>, kCacheSites.size()>> sites;  // by cache and site
+  std::vector<bool> closed;                                                          // by cache: its layer is done
+  std::vector<size_t> waiting;  // closed caches that were counted on the device and not yet fetched
   std::vector<std::optional<CacheStatistics>> done;
 };
 
@@ -91,6 +95,7 @@ Observer::Observer(const ModelSpec& spec, ObservationPlan plan, ThreadPool& pool
   const std::vector<std::string>& ids = state_->plan.prompt_ids;
   if (std::adjacent_find(ids.begin(), ids.end(), std::greater_equal<>()) != ids.end())
     fail("the prompt ids of what to observe are not sorted, or one is there twice");
+  state_->closed.resize(spec.caches.size());
   state_->done.resize(spec.caches.size());
 }
 
@@ -112,12 +117,13 @@ Tensor Observer::observe(int cache, CacheSite site, const Tensor& x, const Batch
     fail("cache " + std::to_string(cache) + " does not exist; the model has " + std::to_string(s.caches.size()));
   const KvLayout& layout = s.caches[static_cast<size_t>(cache)];
   while_doing("observing " + label(layout, site), [&] {
-    if (s.done[static_cast<size_t>(cache)]) fail("got tokens after the layer was finished");
+    if (s.closed[static_cast<size_t>(cache)]) fail("got tokens after the layer was finished");
     check_tensor(layout, site, x, batch);
-    SiteInProgress& progress = s.at(cache, site);
-    progress.coverage.add(batch);
-    if (x.device == Device::Host) return progress.tables.add(x, batch, s.pool);
-    s.on_device(progress, layout, site).add(x, batch);
+    s.at(cache, site).coverage.add(batch);
+    if (x.device == Device::Host)
+      s.on_host(layout, site).add(x, batch, s.pool);
+    else
+      s.on_device(layout, site).add(x, batch);
   });
   return x;
 }
@@ -130,18 +136,30 @@ void Observer::State::fail_non_finite(const KvLayout& layout, CacheSite site, co
        std::to_string(at.channel) + "); expected finite values: is the checkpoint damaged, or its format misread?");
 }
 
-CacheStatistics Observer::State::finish(const KvLayout& layout) {
-  CacheStatistics result;
-  result.layout = layout;
+/// Nothing more comes for this cache. True when the device has counted some of it.
+bool Observer::State::close(const KvLayout& layout) {
   // Coverage of all sites first: it is the more basic fault.
   for (const CacheSite site : kCacheSites)
     if (const std::string fault = exists(layout, site) ? at(layout.cache, site).coverage.fault() : ""; !fault.empty())
       fail(label(layout, site) + ": " + fault + "; this is a bug of this program, please report it");
+  closed[static_cast<size_t>(layout.cache)] = true;
+  bool counted = false;
+  for (const CacheSite site : kCacheSites)
+    if (exists(layout, site) && at(layout.cache, site).on_device) {
+      at(layout.cache, site).on_device->close();
+      counted = true;
+    }
+  return counted;
+}
+
+CacheStatistics Observer::State::finish(const KvLayout& layout) {
+  CacheStatistics result;
+  result.layout = layout;
   for (const CacheSite site : kCacheSites) {
     if (!exists(layout, site)) continue;
     SiteInProgress& progress = at(layout.cache, site);
-    progress.fold();
-    SiteTables& tables = progress.tables;
+    SiteTables& tables = on_host(layout, site);
+    if (progress.on_device) progress.on_device->fold_into(tables, pool);
     if (const NonFinite* first = tables.first_non_finite()) fail_non_finite(layout, site, *first);
     result.at(site) = tables.encode(pool);
     sites[static_cast<size_t>(layout.cache)][static_cast<size_t>(site)].reset();
@@ -149,13 +167,24 @@ CacheStatistics Observer::State::finish(const KvLayout& layout) {
   return result;
 }
 
+void Observer::State::finish_closed() {
+  for (const size_t c : std::exchange(waiting, {})) done[c] = finish(caches[c]);
+}
+
 void Observer::layer_done(int layer) {
   State& s = *state_;
-  for (size_t c = 0; c < s.caches.size(); ++c)
-    if (s.caches[c].layer == layer && !s.done[c]) s.done[c] = s.finish(s.caches[c]);
+  s.finish_closed();  // of the layer before, while the device works on this one
+  for (size_t c = 0; c < s.caches.size(); ++c) {
+    if (s.caches[c].layer != layer || s.closed[c]) continue;
+    if (s.close(s.caches[c]))
+      s.waiting.push_back(c);
+    else
+      s.done[c] = s.finish(s.caches[c]);
+  }
 }
 
 Statistics Observer::take(RunRecord run) {
+  state_->finish_closed();
   Statistics statistics;
   statistics.run = std::move(run);
   statistics.run.prompt_ids = state_->plan.prompt_ids;
@@ -168,6 +197,7 @@ Statistics Observer::take(RunRecord run) {
 }
 
 Statistics Observer::lend_finished(RunRecord run) {
+  state_->finish_closed();
   Statistics statistics;
   statistics.run = std::move(run);
   statistics.run.prompt_ids = state_->plan.prompt_ids;
@@ -193,6 +223,7 @@ void Observer::restore(Statistics earlier) {
       if (exists(cache.layout, site) && cache.at(site).n_tokens != n_tokens)
         fail(label(cache.layout, site) + " has " + std::to_string(cache.at(site).n_tokens) + " tokens, expected " +
              std::to_string(n_tokens));
+    s.closed[c] = true;
     s.done[c] = std::move(cache);
   }
 }
@@ -221,7 +252,12 @@ int64_t Observer::device_bytes_needed(const ModelSpec& spec, int64_t n_prompts, 
       if (exists(layout, site))
         dense[std::min(static_cast<size_t>(layout.layer), spec.layers.size())] +=
             DeviceTables::bytes(layout, site, n_passes * n_prompts);
-  return *std::max_element(dense.begin(), dense.end());
+  int64_t before = 0, most = 0;  // a layer's tables are fetched when the next one is done
+  for (const int64_t bytes : dense) {
+    most = std::max(most, before + bytes);
+    if (bytes > 0) before = bytes;
+  }
+  return most;
 }
 
 }  // namespace kvcal

@@ -30,7 +30,7 @@ struct ObservationPlan {
 
 class Observer final : public KvTap {
  public:
-  /// `device` counts tensors that are not on the host, in its own memory until their layer is done; without one such a
+  /// `device` counts tensors that are not on the host, in its own memory; without one such a
   /// tensor is an error. Pool and device must outlive the observer. Throws Error when the plan contradicts itself.
   Observer(const ModelSpec& spec, ObservationPlan plan, ThreadPool& pool, Ops* device = nullptr);
   ~Observer() override;
@@ -43,7 +43,8 @@ class Observer final : public KvTap {
 
   /// Throws Error when a site of the layer's caches did not see every planned token exactly once (layer, site,
   /// expected, actual, which token), or saw infinity or NaN (layer, site, head, prompt, token, position of the first
-  /// one).
+  /// one). What a device has counted is looked at when the next layer is done, or by take(): until then it goes on
+  /// working.
   void layer_done(int layer) override;
 
   /// Moves the caches finished so far out, for a record of the run up to here; restore() puts them back.
@@ -61,8 +62,8 @@ class Observer final : public KvTap {
   /// statistics of all caches.
   static int64_t bytes_needed(const ModelSpec& spec, int64_t n_tokens, int64_t n_prompts, int n_passes);
 
-  /// Memory of the device for the tables of the largest layer, where tensors are on one. The host needs the above too,
-  /// when a layer is done.
+  /// Memory of the device for the tables of a layer and of the one before, where tensors are on one. The host needs the
+  /// above too.
   static int64_t device_bytes_needed(const ModelSpec& spec, int64_t n_prompts, int n_passes);
 
  private:

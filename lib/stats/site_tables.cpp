@@ -44,8 +44,11 @@ void SiteTables::add(const Tensor& x, const Batch& batch, ThreadPool& pool) {
   n_tokens_ += static_cast<uint64_t>(n_tokens);
 }
 
-void SiteTables::add(const CountedSite& counted) {
-  for (size_t h = 0; h < heads_.size(); ++h) heads_[h].add(counted.heads[h]);
+void SiteTables::add(const CountedSite& counted, ThreadPool& pool) {
+  pool.parallel_for(static_cast<int64_t>(heads_.size()), [&](int64_t head, int) {
+    const auto h = static_cast<size_t>(head);
+    heads_[h].add(counted.heads[h]);
+  });
   const auto raise = [](std::vector<uint16_t>& to, const std::vector<uint16_t>& from) {
     if (to.size() < from.size()) to.resize(from.size());
     for (size_t i = 0; i < from.size(); ++i) to[i] = std::max(to[i], from[i]);

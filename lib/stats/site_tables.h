@@ -27,7 +27,7 @@ class SiteTables {
   void add(const Tensor& x, const Batch& batch, ThreadPool& pool);
 
   /// Adds what was counted elsewhere, of the same site and prompts.
-  void add(const CountedSite& counted);
+  void add(const CountedSite& counted, ThreadPool& pool);
 
   /// Infinity or NaN with the smallest place over all heads, or null; and how many values were not finite.
   const NonFinite* first_non_finite() const;

@@ -16,6 +16,10 @@ class ForwardingOps : public Ops {
   Owned allocate(const Shape& shape, DType dtype) override { return inner_.allocate(shape, dtype); }
   Tensor upload(const Tensor& host) override { return inner_.upload(host); }
   void download(const Tensor& from, const Tensor& host) override { inner_.download(from, host); }
+  Mark mark() override { return inner_.mark(); }
+  void download_at(const Mark& mark, const Tensor& from, const Tensor& host) override {
+    inner_.download_at(mark, from, host);
+  }
 
  protected:
   Linear do_load_linear(const Tensor& w, const Tensor& b) override { return inner_.load_linear(w, b); }

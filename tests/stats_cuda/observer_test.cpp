@@ -9,6 +9,7 @@
 #include "harness/emulated_ops.h"
 #include "harness/emulation.h"
 #include "harness/forwarding_ops.h"
+#include "ops/cpu/cpu_ops.h"
 #include "unit/stats_fixture.h"
 
 namespace kvcal::stats_test {
@@ -28,14 +29,18 @@ class WatchedOps final : public ForwardingOps {
     return o;
   }
   void download(const Tensor& from, const Tensor& host) override {
-    ++downloads;
+    ++waits;
     inner_.download(from, host);
   }
-  bool all_freed() const {
-    return std::all_of(held.begin(), held.end(), [](const auto& memory) { return memory.expired(); });
+  void download_at(const Mark& mark, const Tensor& from, const Tensor& host) override {
+    ++downloads;
+    inner_.download_at(mark, from, host);
+  }
+  int64_t n_held() const {
+    return std::count_if(held.begin(), held.end(), [](const auto& memory) { return !memory.expired(); });
   }
 
-  int64_t allocated = 0, downloads = 0;
+  int64_t allocated = 0, downloads = 0, waits = 0;
   std::vector<std::weak_ptr<void>> held;
 };
 
@@ -169,31 +174,54 @@ TEST(DeviceObserver, RepeatedPromptsInOnePass) {
 
 // ------------------------------------------------------------------ memory, waiting, faults
 
-TEST(DeviceObserver, WaitsForTheDeviceOnlyWhenALayerIsDone) {
+TEST(DeviceObserver, FetchesALayerWhenTheNextOneIsDone) {
   const auto device = test::emulated_cuda_ops(Precision::BF16);
   WatchedOps watched(*device);
-  ModelSpec spec = small_spec();
-  spec.caches[1].layer = 1;
+  const ModelSpec spec = small_spec();
   ThreadPool pool(1);
   Observer observer(spec, small_plan(), pool, &watched);
-  for (const KvLayout& layout : spec.caches)
+  const auto show_layer = [&](int cache) {
     for (const Batch& batch : batches_of(small_plan(), {.chunk = 64}))
-      show_on_device(observer, watched, spec, layout.cache, batch, mixed_value, DType::BF16);
-  EXPECT_EQ(watched.downloads, 0);
-  EXPECT_EQ(watched.allocated, Observer::device_bytes_needed(spec, 3, 2));
+      show_on_device(observer, watched, spec, cache, batch, mixed_value, DType::BF16);
+  };
+  show_layer(0);
   observer.layer_done(1);
+  EXPECT_EQ(watched.downloads, 0);
+  show_layer(1);
+  EXPECT_EQ(watched.downloads, 0);
+  EXPECT_EQ(watched.n_held(), 6);  // three sites of two layers
+  EXPECT_EQ(watched.allocated, Observer::device_bytes_needed(spec, 3, 2));
+  observer.layer_done(3);
   EXPECT_GT(watched.downloads, 0);
-  EXPECT_TRUE(watched.all_freed());
+  EXPECT_EQ(watched.n_held(), 3);
+  EXPECT_TRUE(file_bytes(observer.take(small_record())) == file_bytes(host_run(spec, small_plan(), mixed_value)));
+  EXPECT_EQ(watched.n_held(), 0);
+  EXPECT_EQ(watched.waits, 0);
 }
 
-TEST(DeviceObserver, NeedsTheMemoryOfItsLargestLayer) {
-  ModelSpec one = small_spec(), two = small_spec();
+// What a resumable run saves after a layer is complete.
+TEST(DeviceObserver, LendsTheLayerThatIsJustDone) {
+  const auto device = test::emulated_cuda_ops(Precision::BF16);
+  const ModelSpec spec = small_spec();
+  ThreadPool pool(1);
+  Observer observer(spec, small_plan(), pool, device.get());
+  for (const Batch& batch : batches_of(small_plan(), {}))
+    show_on_device(observer, *device, spec, 0, batch, mixed_value, DType::BF16);
+  observer.layer_done(1);
+  EXPECT_EQ(observer.lend_finished(small_record()).caches.size(), 1U);
+}
+
+TEST(DeviceObserver, NeedsTheMemoryOfTwoLayers) {
+  ModelSpec one = small_spec(), both = small_spec(), apart = small_spec();
   one.caches.resize(1);
-  two.caches[1].layer = 1;
+  both.caches[1].layer = 1;
   const int64_t a = Observer::device_bytes_needed(one, 3, 2);
-  EXPECT_EQ(Observer::device_bytes_needed(small_spec(), 3, 2), a);
-  EXPECT_EQ(Observer::device_bytes_needed(two, 3, 2), 2 * a);
   EXPECT_EQ(Observer::device_bytes_needed(one, 5, 2), a + 8 * 3 * 2 * 2);
+  EXPECT_EQ(Observer::device_bytes_needed(both, 3, 2), 2 * a);
+  EXPECT_EQ(Observer::device_bytes_needed(small_spec(), 3, 2), 2 * a);
+  apart.caches.push_back(apart.caches[0]);
+  apart.caches.back().layer = 2;
+  EXPECT_EQ(Observer::device_bytes_needed(apart, 3, 2), 2 * a);
 }
 
 std::string fault(Ops* device, const Values& values, const std::function<void(std::vector<Batch>&)>& change) {
@@ -207,6 +235,7 @@ std::string fault(Ops* device, const Values& values, const std::function<void(st
     for (const Batch& batch : batches)
       show_on_device(observer, device ? *device : *host, spec, 0, batch, values, DType::BF16);
     observer.layer_done(1);
+    observer.take({});
   });
 }
 
