@@ -49,6 +49,7 @@ export CCACHE_BASEDIR="${CCACHE_BASEDIR:-$PWD}" CCACHE_NOHASHDIR=1
 # job nvcc SOURCE ARCH, job host SOURCE: what xargs runs.
 cat >"$out/job.sh" <<EOF
 set -eu
+echo "\$*"
 if [ "\$1" = host ]; then
   # The host's part, against the real headers: the emulator's must not promise what CUDA does not have.
   exec "${CXX:-g++}" -std=c++20 -fsyntax-only -Wall -Wextra -I. -Ilib -isystem "$cuda/include" "\$2"

@@ -1,4 +1,4 @@
-# Both backends go on with the same tokens, and the details say how the products were computed.
+# Both backends go on with the same tokens, and a GPU with the same bytes each time.
 generate() {
   "$BUILD/tests/emulated/kvcal" generate "$SOURCE/datasets/demo/natural" --prompt 'one two' --raw --max-new-tokens 6 --json --top 0 "$@" 2>/dev/null
 }
