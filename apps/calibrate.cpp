@@ -107,22 +107,24 @@ Existing existing(const CalibrateFlags& flags) { return flags.output.force ? Exi
 
 Json plan_json(const CalibrationPlan& plan) {
   const MemoryPlan& m = plan.memory;
-  return {{"n_prompts", plan.sequences.prompts.size()},
-          {"n_sequences", plan.sequences.measured.size()},
-          {"n_tokens", plan.sequences.n_tokens()},
-          {"longest", plan.sequences.longest()},
-          {"plan_sha256", plan.sequences.sha256},
-          {"chunk_tokens", m.chunk_tokens},
-          {"memory",
-           {{"total", m.total()},
-            {"weights", m.weights},
-            {"file_pages", m.mapped},
-            {"residual", m.residual},
-            {"batch", m.activations},
-            {"states", m.states},
-            {"statistics", m.statistics},
-            {"program", m.program},
-            {"budget", m.budget}}}};
+  Json json = {{"n_prompts", plan.sequences.prompts.size()},
+               {"n_sequences", plan.sequences.measured.size()},
+               {"n_tokens", plan.sequences.n_tokens()},
+               {"longest", plan.sequences.longest()},
+               {"plan_sha256", plan.sequences.sha256},
+               {"chunk_tokens", m.chunk_tokens},
+               {"memory",
+                {{"total", m.total()},
+                 {"weights", m.weights},
+                 {"file_pages", m.mapped},
+                 {"residual", m.residual},
+                 {"batch", m.activations},
+                 {"states", m.states},
+                 {"statistics", m.statistics},
+                 {"program", m.program},
+                 {"budget", m.budget}}}};
+  if (m.on_device) json["memory"]["host"] = m.host;
+  return json;
 }
 
 void print_closing_line(const CalibrationPlan& plan, const CalibrationResult& result, const std::string& digests) {

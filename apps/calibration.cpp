@@ -118,8 +118,8 @@ std::unique_ptr<ResumeFolder> open_resume(const OpenedModel& model, const Sequen
 // One sweep over the layers for the passes from first_pass on.
 class Sweep {
  public:
-  Sweep(OpenedModel& model, Ops& op, ThreadPool& pool, const CalibrationOptions& options, int64_t chunk_tokens)
-      : model_(model), op_(op), pool_(pool), options_(options), chunk_tokens_(chunk_tokens) {}
+  Sweep(OpenedModel& model, Ops& op, ThreadPool& pool, const CalibrationOptions& options, const MemoryPlan& memory)
+      : model_(model), op_(op), pool_(pool), options_(options), memory_(memory) {}
 
   Statistics run(const SequencePlan& plan, int first_pass, int n_passes, SanityCheck& sanity,
                  ResumeFolder* resume = nullptr) {
@@ -140,7 +140,7 @@ class Sweep {
     tokens_run += rows;
     Progress progress("tokens", rows * (model_.spec().last_cache_layer() + 1), options_.quiet);
     int64_t done = resume ? rows * resume->layers_done() : 0;
-    Runner runner(*model_.model, op_, model_.weights, chunk_tokens_);
+    Runner runner(*model_.model, op_, model_.weights, memory_);
     if (resume) {
       resume->observe(observer, record_of(model_, plan, options_, op_.isa(), n_passes, SanityCheck(0, plan.prompts)));
       runner.keep_in(*resume);
@@ -175,7 +175,7 @@ class Sweep {
   Ops& op_;
   ThreadPool& pool_;
   const CalibrationOptions& options_;
-  int64_t chunk_tokens_;
+  const MemoryPlan& memory_;
 };
 
 }  // namespace
@@ -192,6 +192,10 @@ CalibrationPlan plan_calibration(OpenedModel& model, const std::vector<PromptTok
   memory.budget = options.memory;
   memory.chunk_tokens = options.chunk_tokens;
   memory.precision = options.precision;
+  plan.op = open_device(options.device, options.precision, options.threads);
+  memory.device = plan.op->device_memory();
+  memory.device_statistics_bytes = static_cast<uint64_t>(
+      Observer::device_bytes_needed(model.spec(), static_cast<int64_t>(prompts.size()), options.sequences.passes));
   memory.statistics_bytes = static_cast<uint64_t>(Observer::bytes_needed(
       model.spec(), plan.sequences.n_tokens(), static_cast<int64_t>(prompts.size()), options.sequences.passes));
   plan.memory = plan_memory(model.spec(), model.weights, plan.sequences, memory);
@@ -200,9 +204,9 @@ CalibrationPlan plan_calibration(OpenedModel& model, const std::vector<PromptTok
 
 CalibrationResult calibrate(OpenedModel& model, const CalibrationPlan& plan, const CalibrationOptions& options) {
   const auto start = std::chrono::steady_clock::now();
-  const std::unique_ptr<Ops> op = open_device(options.device, options.precision, options.threads);
+  Ops* const op = plan.op.get();
   ThreadPool pool(options.threads ? options.threads : available_processors());
-  Sweep sweep(model, *op, pool, options, plan.memory.chunk_tokens);
+  Sweep sweep(model, *op, pool, options, plan.memory);
   SanityCheck sanity(model.spec().vocab, plan.sequences.prompts);
   CalibrationResult result;
   result.n_passes = options.sequences.passes;
@@ -241,11 +245,13 @@ std::string plan_text(const CalibrationPlan& plan, const ModelSpec& spec) {
               : "") +
          " sequences, " + with_separators(plan.sequences.n_tokens()) + " tokens through " +
          std::to_string(spec.last_cache_layer() + 1) + " of " + std::to_string(spec.layers.size()) +
-         " layers in batches of " + with_separators(m.chunk_tokens) + "\nplan: " + bytes_text(m.total()) +
-         " of memory (weights " + bytes_text(m.weights) + ", file pages " + bytes_text(m.mapped) +
-         ", residual stream " + bytes_text(m.residual) + ", batch " + bytes_text(m.activations) + ", states " +
-         bytes_text(m.states) + ", statistics " + bytes_text(m.statistics) + ", program " + bytes_text(m.program) +
-         "), budget " + bytes_text(m.budget) + "\n";
+         " layers in batches of " + with_separators(m.chunk_tokens) + "\nplan: " + bytes_text(m.total()) + " of " +
+         (m.on_device ? "the device's " : "") + "memory (weights " + bytes_text(m.weights) +
+         (m.on_device ? "" : ", file pages " + bytes_text(m.mapped)) + ", residual stream " + bytes_text(m.residual) +
+         (m.residual_place == ResidualPlace::Host ? " of two batches, the rest in the host's memory" : "") +
+         ", batch " + bytes_text(m.activations) + ", states " + bytes_text(m.states) + ", statistics " +
+         bytes_text(m.statistics) + ", program " + bytes_text(m.program) + "), budget " + bytes_text(m.budget) +
+         (m.on_device ? "; of the host's " + bytes_text(m.host) : "") + "\n";
 }
 
 }  // namespace kvcal

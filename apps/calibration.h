@@ -44,6 +44,7 @@ struct CalibrationResult {
 struct CalibrationPlan {
   SequencePlan sequences;
   MemoryPlan memory;
+  std::unique_ptr<Ops> op;  // the device that will run
 };
 CalibrationPlan plan_calibration(OpenedModel& model, const std::vector<PromptTokens>& prompts,
                                  const CalibrationOptions& options);

@@ -3,6 +3,7 @@
 
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <type_traits>
@@ -11,7 +12,9 @@
 #include "kernels/cuda_ops.h"
 #include "kernels/gemm.h"
 #include "kernels/library_attention.h"
+#include "kernels/runtime/device_heap.h"
 #include "kernels/runtime/memory.h"
+#include "kernels/runtime/pinned_staging.h"
 #include "kernels/runtime/weight_loader.h"
 #include "ops/ops.h"
 
@@ -31,6 +34,9 @@ class CudaBackend final : public Ops {
   Mark mark() override;
   void download_at(const Mark& mark, const Tensor& from, const Tensor& host) override;
   WeightReader* reader() override { return &loader_; }
+  DeviceMemory device_memory() const override;
+  void reserve(const MemoryReserve& bytes) override;
+  std::unique_ptr<ResidualRows> residual_rows(const ResidualShape& shape, ResidualPlace place) override;
 
  private:
   Linear do_load_linear(const Tensor& weight, const Tensor& bias) override;
@@ -70,13 +76,16 @@ class CudaBackend final : public Ops {
   /// Queues a copy. One from pageable host memory has read it when the call returns.
   void copy(void* to, const void* from, size_t bytes, cudaMemcpyKind kind);
 
+  /// The same to the device without waiting for it.
+  void copy_small(void* to, const void* from, size_t bytes);
+
   /// A temporary with the bytes of a host array.
   template <class Range>
   auto* device_copy(const Range& host) {
     using T = std::remove_const_t<std::remove_reference_t<decltype(*std::data(host))>>;
     const size_t bytes = std::size(host) * sizeof(T);
     const Tensor t = temporary({static_cast<int64_t>(bytes)}, DType::U8);
-    copy(t.data, std::data(host), bytes, cudaMemcpyHostToDevice);
+    copy_small(t.data, std::data(host), bytes);
     return static_cast<const T*>(t.data);
   }
 
@@ -112,6 +121,8 @@ class CudaBackend final : public Ops {
   Stream stream_;
   Stream fetching_;  // of download_at(): beside the work on stream_
   DeviceArena arena_;
+  PinnedStaging staging_;
+  std::optional<DeviceHeap> heap_;  // once reserved
   WeightLoader loader_;
   size_t shared_limit_ = 0;  // bytes of shared memory a block may have
   int n_processors_ = 0;     // multiprocessors

@@ -28,6 +28,7 @@ CudaBackend::CudaBackend(const CudaOptions& options, std::unique_ptr<Gemm> gemm,
       stream_(make_stream()),
       fetching_(make_stream()),
       arena_(stream_.get()),
+      staging_(stream_.get()),
       loader_(options.device, stream_.get(), options.loader) {
   cudaDeviceProp properties;
   check(cudaGetDeviceProperties(&properties, options.device), "asking for the properties of the device");
@@ -70,23 +71,6 @@ Shape with_last(const Shape& shape, int64_t extent) {
 }
 
 // ---------------------------------------------------------------- memory
-
-Tensor CudaBackend::temporary(const Shape& shape, DType dtype) { return arena_.allocate(shape, dtype); }
-
-void CudaBackend::end_batch() { arena_.reset(); }
-
-Owned CudaBackend::uninitialised(const Shape& shape, DType dtype) {
-  Tensor view{nullptr, shape, dtype, Device::Cuda};
-  auto memory = std::make_shared<DeviceBytes>(allocate_bytes(view.bytes()));
-  view.data = memory->get();
-  return {view, std::shared_ptr<void>(memory, view.data)};
-}
-
-Owned CudaBackend::allocate(const Shape& shape, DType dtype) {
-  Owned o = uninitialised(shape, dtype);
-  check(cudaMemsetAsync(o.view.data, 0, o.view.bytes(), stream_.get()), "clearing " + str(o.view));
-  return o;
-}
 
 void CudaBackend::copy(void* to, const void* from, size_t bytes, cudaMemcpyKind kind) {
   if (bytes > 0)

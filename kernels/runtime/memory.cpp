@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "base/error.h"
+
 namespace kvcal::cuda {
 
 DeviceBytes allocate_bytes(size_t bytes) {
@@ -18,10 +20,14 @@ PinnedBytes allocate_pinned(size_t bytes) {
 }
 
 Tensor DeviceArena::allocate(const Shape& shape, DType dtype) {
-  constexpr size_t kAlignment = 256;
   Tensor t{nullptr, shape, dtype, Device::Cuda};
-  const size_t bytes = (std::max<size_t>(t.bytes(), 1) + kAlignment - 1) / kAlignment * kAlignment;
+  const size_t bytes = padded_bytes(t.bytes());
   while (current_ < blocks_.size() && blocks_[current_].size - blocks_[current_].used < bytes) ++current_;
+  if (current_ == blocks_.size() && reserved_ > 0)
+    fail("a batch needs " + std::to_string(bytes) + " bytes for " + str(t) + ", but " + std::to_string(in_use_) +
+         " of the " + std::to_string(reserved_) +
+         " that the memory plan took for batches are in use; the plan counts too little for this model: take a smaller "
+         "--chunk-tokens");
   if (current_ == blocks_.size()) {
     const size_t size = std::max(bytes, block_bytes_);
     blocks_.push_back({allocate_bytes(size), size, 0});
@@ -29,7 +35,16 @@ Tensor DeviceArena::allocate(const Shape& shape, DType dtype) {
   Block& block = blocks_[current_];
   t.data = static_cast<char*>(block.memory.get()) + block.used;
   block.used += bytes;
+  in_use_ += bytes;
+  peak_ = std::max(peak_, in_use_);
   return t;
+}
+
+void DeviceArena::reserve(size_t bytes) {
+  blocks_.clear();
+  current_ = in_use_ = peak_ = 0;
+  reserved_ = padded_bytes(bytes);
+  blocks_.push_back({allocate_bytes(reserved_), reserved_, 0});
 }
 
 void DeviceArena::reset() {
@@ -37,7 +52,7 @@ void DeviceArena::reset() {
     if (poison_) check(cudaMemsetAsync(b.memory.get(), 0xFF, b.size, stream_), "filling temporary memory");
     b.used = 0;
   }
-  current_ = 0;
+  current_ = in_use_ = 0;
 }
 
 }  // namespace kvcal::cuda

@@ -9,6 +9,11 @@
 
 namespace kvcal::cuda {
 
+constexpr size_t kAlignment = 256;  // of every tensor on a device
+
+/// What an allocation of n bytes takes of an arena or a heap.
+constexpr size_t padded_bytes(size_t n) { return ((n > 0 ? n : 1) + kAlignment - 1) / kAlignment * kAlignment; }
+
 /// Uninitialised, 256-byte aligned. Throws Error with the size when the device has no room.
 DeviceBytes allocate_bytes(size_t bytes);
 
@@ -24,6 +29,14 @@ class DeviceArena {
 
   Tensor allocate(const Shape& shape, DType dtype);
 
+  /// Takes that much at once and no more from then on: allocate() throws Error when it is used up. Forgets every
+  /// allocation.
+  void reserve(size_t bytes);
+  size_t reserved() const { return reserved_; }
+
+  /// The most that was in use before a reset(), or is now.
+  size_t peak() const { return peak_; }
+
   /// Forgets every allocation. With poisoning on, fills the blocks with NaN bytes (tests).
   void reset();
   void poison_on_reset(bool on) { poison_ = on; }
@@ -36,7 +49,7 @@ class DeviceArena {
   cudaStream_t stream_;
   size_t block_bytes_;
   std::vector<Block> blocks_;
-  size_t current_ = 0;
+  size_t current_ = 0, in_use_ = 0, peak_ = 0, reserved_ = 0;
   bool poison_ = false;
 };
 

@@ -50,6 +50,7 @@ WeightLoader::~WeightLoader() {
 void WeightLoader::collect(const FileLocator& files) {
   cancel();
   files_ = &files;
+  ++n_collected_;
 }
 
 WeightLoader::Piece WeightLoader::Piece::part(uint64_t first, uint64_t n) const {

@@ -43,6 +43,9 @@ class WeightLoader final : public WeightReader {
   /// Wants plus + host, converted to the dtype of `to`, at `to` on the device. Memory that is of no file is copied now.
   void add(const Tensor& host, const Tensor& to, float plus);
 
+  /// How often collect() was called.
+  uint64_t n_collected() const { return n_collected_; }
+
   /// Bytes read from files so far.
   uint64_t bytes_read() const;
 
@@ -91,6 +94,7 @@ class WeightLoader final : public WeightReader {
   const FileLocator* files_ = nullptr;  // while collecting
   std::vector<Piece> wanted_;
   std::vector<std::pair<const SourceFile*, std::unique_ptr<DirectFile>>> opened_;
+  uint64_t n_collected_ = 0;
   uint64_t bytes_read_ = 0;  // from files that are closed again
 
   std::mutex mutex_;

@@ -13,13 +13,13 @@ std::vector<KvRows*> LayerStates::kv_rows(const Batch& batch) {
 
 std::vector<ConvState*> LayerStates::conv_states(const Batch& batch) {
   std::vector<ConvState*> states;
-  for (const SequenceSpan& s : batch.sequences) states.push_back(&own(s.sequence).conv);
+  for (const SequenceSpan& s : batch.sequences) states.push_back(s.whole ? nullptr : &own(s.sequence).conv);
   return states;
 }
 
 std::vector<DeltaState*> LayerStates::delta_states(const Batch& batch) {
   std::vector<DeltaState*> states;
-  for (const SequenceSpan& s : batch.sequences) states.push_back(&own(s.sequence).delta);
+  for (const SequenceSpan& s : batch.sequences) states.push_back(s.whole ? nullptr : &own(s.sequence).delta);
   return states;
 }
 

@@ -121,6 +121,26 @@ struct TapTables {
   Owned words;  // U64 [TapLayout::words]
 };
 
+/// A device's own memory; nothing for a backend that computes in the host's.
+struct DeviceMemory {
+  bool own = false;
+  uint64_t free_bytes = 0;                             // now, beside what reserve() took
+  uint64_t temporaries_peak = 0, persistent_peak = 0;  // the most in use of what reserve() took
+};
+
+/// What a run takes of it before it begins: room for the temporaries of one batch, and for everything persistent.
+struct MemoryReserve {
+  uint64_t temporaries = 0, persistent = 0;
+};
+
+/// The residual stream of some sequences: which of a device's memory and the host's holds it.
+enum class ResidualPlace : uint8_t { Device, Host };
+struct ResidualShape {
+  int64_t n_tokens = 0, hidden = 0;
+  int64_t most_rows = 0;  // of one batch
+};
+class ResidualRows;
+
 class Ops {
  public:
   explicit Ops(Precision precision) : precision_(precision) {}
@@ -147,6 +167,15 @@ class Ops {
 
   /// Persistent memory, zeroed.
   virtual Owned allocate(const Shape& shape, DType dtype) = 0;
+
+  virtual DeviceMemory device_memory() const { return {}; }
+
+  /// Takes the memory of a run at once. From then on temporaries and persistent memory beyond it are an Error. Throws
+  /// Error when the device has not so much, or when persistent memory of an earlier reserve is still in use.
+  virtual void reserve(const MemoryReserve&) {}
+
+  /// Room for the residual stream, in the activation dtype. Backends that compute in the host's memory know one place.
+  virtual std::unique_ptr<ResidualRows> residual_rows(const ResidualShape& shape, ResidualPlace place);
 
   /// Host rows -> temporary; temporary -> host rows (waits for the device). Same dtype and element count.
   virtual Tensor upload(const Tensor& host) = 0;

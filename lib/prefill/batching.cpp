@@ -43,7 +43,7 @@ void finish_batch(Batch& batch, int64_t n_position_axes) {
 }
 
 std::vector<Batch> make_batches(const std::vector<Sequence>& sequences, const std::vector<PromptTokens>& prompts,
-                                int64_t chunk_tokens, int64_t n_position_axes) {
+                                int64_t chunk_tokens, int64_t n_position_axes, Cut cut) {
   const int64_t capacity = std::max(chunk_tokens / kChunkAlignment, int64_t{1}) * kChunkAlignment;
   std::vector<Batch> batches;
   Batch current;
@@ -53,6 +53,7 @@ std::vector<Batch> make_batches(const std::vector<Sequence>& sequences, const st
     batches.push_back(std::exchange(current, {}));
   };
   for (const Sequence& s : sequences) {
+    if (cut == Cut::LongOnly && s.n_tokens > capacity - current.n_tokens()) close();
     for (int64_t first = 0; first < s.n_tokens;) {
       const int64_t left = s.n_tokens - first, room = capacity - current.n_tokens();
       const int64_t n = left <= room ? left : room / kChunkAlignment * kChunkAlignment;

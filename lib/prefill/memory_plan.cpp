@@ -5,7 +5,7 @@
 #include <fstream>
 
 #include "base/error.h"
-#include "prefill/batching.h"
+#include "prefill/device_plan.h"
 
 namespace kvcal {
 namespace {
@@ -72,6 +72,7 @@ MemoryPlan with_chunk(const ModelSpec& spec, const SequencePlan& sequences, cons
 
 MemoryPlan plan_memory(const ModelSpec& spec, const ModelWeights& weights, const SequencePlan& sequences,
                        const MemoryOptions& options) {
+  if (options.device.own) return plan_device_memory(spec, sequences, options);
   MemoryPlan base;
   base.program = kProgramBytes;
   base.budget = options.budget ? options.budget : available_memory();

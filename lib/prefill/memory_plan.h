@@ -6,6 +6,7 @@
 
 #include "model/model_spec.h"
 #include "ops/ops.h"
+#include "prefill/batching.h"
 #include "prefill/model_weights.h"
 #include "prefill/sequence_plan.h"
 
@@ -15,7 +16,9 @@ struct MemoryOptions {
   uint64_t budget = 0;       // bytes; 0 = what the machine has available
   int64_t chunk_tokens = 0;  // asked for; 0 = as many as useful and possible
   Precision precision = Precision::BF16;
-  uint64_t statistics_bytes = 0;  // dense tables of one layer and the encoded result
+  uint64_t statistics_bytes = 0;         // dense tables of one layer and the encoded result
+  DeviceMemory device;                   // what Ops::device_memory() says; the budget is then of it
+  uint64_t device_statistics_bytes = 0;  // tables of one layer there
 };
 
 /// All in bytes.
@@ -29,10 +32,16 @@ struct MemoryPlan {
   uint64_t states = 0;       // recurrent states and rows of cut sequences, one layer
   uint64_t statistics = 0;
   uint64_t budget = 0;
+  bool on_device = false;  // all of the above is of a device's memory; `program` what its libraries may take
+  ResidualPlace residual_place = ResidualPlace::Device;  // Host: `residual` is the room for two batches
+  uint64_t host = 0;                                     // with a device: pinned memory of the host
+  MemoryReserve reserve() const { return {activations, weights + residual + states + statistics}; }
+  Cut cut() const { return on_device ? Cut::LongOnly : Cut::Anywhere; }
   uint64_t total() const { return program + weights + mapped + residual + activations + states + statistics; }
 };
 
-/// Sizes the batches so that the run fits the budget. Throws Error with the numbers when it cannot.
+/// Sizes the batches so that the run fits the budget. On a device the residual stream stays there as long as that
+/// leaves room for useful batches, else in pinned memory of the host. Throws Error with the numbers when it cannot.
 MemoryPlan plan_memory(const ModelSpec& spec, const ModelWeights& weights, const SequencePlan& sequences,
                        const MemoryOptions& options);
 

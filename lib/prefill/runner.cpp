@@ -1,25 +1,45 @@
 #include "prefill/runner.h"
 
-#include <numeric>
+#include <algorithm>
 #include <set>
+
+#include "ops/residual_rows.h"
 
 namespace kvcal {
 
 struct Runner::Stream {
   SequenceGroup group;
   std::vector<Batch> batches;
-  ResidualStore residual;
+  std::unique_ptr<ResidualRows> residual;
 
-  Stream(const SequenceGroup& g, std::vector<Batch> b, int64_t hidden, DType dtype)
-      : group(g), batches(std::move(b)), residual(rows_of(batches), hidden, dtype) {}
+  Stream(const SequenceGroup& g, std::vector<Batch> b, int64_t hidden, Ops& op, ResidualPlace place)
+      : group(g), batches(std::move(b)) {
+    ResidualShape shape{0, hidden, 0};
+    for (const Batch& batch : batches) {
+      shape.n_tokens += batch.n_tokens();
+      shape.most_rows = std::max(shape.most_rows, batch.n_tokens());
+    }
+    residual = op.residual_rows(shape, place);
+  }
 
-  static int64_t rows_of(const std::vector<Batch>& batches) {
-    return std::accumulate(batches.begin(), batches.end(), int64_t{0},
-                           [](int64_t n, const Batch& b) { return n + b.n_tokens(); });
+  /// Rows [row, row + n) for the ops, those of the batch after it already on their way. After the last comes the first,
+  /// of the next layer.
+  Tensor load(size_t i, int64_t row) const {
+    const int64_t n = batches[i].n_tokens();
+    const Tensor x = residual->load(row, n);
+    const bool last = i + 1 == batches.size();
+    if (batches.size() > 1) residual->expect(last ? 0 : row + n, batches[last ? 0 : i + 1].n_tokens());
+    return x;
   }
 };
 
 namespace {
+
+std::vector<Tensor> on_host(const std::vector<ResidualRows*>& rows) {
+  std::vector<Tensor> tensors;
+  for (ResidualRows* r : rows) tensors.push_back(r->on_host());
+  return tensors;
+}
 
 void finish_sequences(LayerStates& states, const Batch& batch) {
   for (const SequenceSpan& s : batch.sequences)
@@ -32,11 +52,12 @@ void Runner::run(const std::vector<SequenceGroup>& groups, const std::vector<Pro
   const ModelSpec& spec = model_.spec();
   bool logits = false;
   std::vector<Stream> streams;
+  if (plan_.on_device) op_.reserve(plan_.reserve());
   for (const SequenceGroup& g : groups) {
     if (g.sequences->empty()) continue;
     logits = logits || g.until == Until::Logits;
-    streams.emplace_back(g, make_batches(*g.sequences, prompts, chunk_tokens_, spec.n_position_axes), spec.hidden,
-                         op_.activation_dtype());
+    streams.emplace_back(g, make_batches(*g.sequences, prompts, plan_.chunk_tokens, spec.n_position_axes, plan_.cut()),
+                         spec.hidden, op_, plan_.residual_place);
   }
   n_layers_ = logits ? static_cast<int>(spec.layers.size()) : spec.last_cache_layer() + 1;
   const int first = store_ ? store_->layers_done() : 0;
@@ -44,17 +65,27 @@ void Runner::run(const std::vector<SequenceGroup>& groups, const std::vector<Pro
   if (first == 0)
     embed(streams);
   else
-    store_->restore(rows_before(first, streams));
+    restore(first, streams);
   run_layers(first, blocks, streams, logits);
   if (logits) while_doing("running the output head", [&] { run_head(streams); });
 }
 
 // Of the groups that this layer, or the head behind the last one, still works on.
-std::vector<Tensor> Runner::rows_before(int layer, const std::vector<Stream>& streams) const {
-  std::vector<Tensor> rows;
+std::vector<ResidualRows*> Runner::rows_before(int layer, const std::vector<Stream>& streams) const {
+  std::vector<ResidualRows*> rows;
   for (const Stream& s : streams)
-    if (s.group.until == Until::Logits || layer <= model_.spec().last_cache_layer()) rows.push_back(s.residual.rows());
+    if (s.group.until == Until::Logits || layer <= model_.spec().last_cache_layer()) rows.push_back(s.residual.get());
   return rows;
+}
+
+void Runner::restore(int layer, const std::vector<Stream>& streams) {
+  const std::vector<ResidualRows*> rows = rows_before(layer, streams);
+  store_->restore(on_host(rows));
+  for (ResidualRows* r : rows) r->take_host();
+}
+
+void Runner::save(int layer, const std::vector<Stream>& streams) {
+  store_->save(layer, on_host(rows_before(layer, streams)));
 }
 
 void Runner::embed(std::vector<Stream>& streams) {
@@ -62,7 +93,7 @@ void Runner::embed(std::vector<Stream>& streams) {
   for (Stream& s : streams) {
     int64_t row = 0;
     for (const Batch& batch : s.batches) {
-      s.residual.save(op_, row, embedding->forward(op_, batch));
+      s.residual->save(row, embedding->forward(op_, batch));
       op_.end_batch();
       row += batch.n_tokens();
     }
@@ -75,7 +106,7 @@ void Runner::run_layers(int first, BlockLoader& blocks, std::vector<Stream>& str
       const auto block = blocks.take(layer);
       run_block(layer, *block, streams);
     });
-    if (store_ && (layer + 1 < n_layers_ || logits)) store_->save(layer + 1, rows_before(layer + 1, streams));
+    if (store_ && (layer + 1 < n_layers_ || logits)) save(layer + 1, streams);
   }
 }
 
@@ -87,10 +118,11 @@ void Runner::run_block(int layer, Block& block, std::vector<Stream>& streams) {
     const Tail tail = s.group.until == Until::LastKv && layer == last_cache ? Tail::Skip : Tail::Full;
     LayerStates states;  // of this layer and group; nothing can outlive them
     int64_t row = 0;
-    for (const Batch& batch : s.batches) {
-      const Tensor x = s.residual.load(op_, row, batch.n_tokens());
+    for (size_t i = 0; i < s.batches.size(); ++i) {
+      const Batch& batch = s.batches[i];
+      const Tensor x = s.load(i, row);
       const Tensor y = block.forward(op_, x, batch, states, *s.group.tap, tail);
-      if (tail == Tail::Full) s.residual.save(op_, row, y);
+      if (tail == Tail::Full) s.residual->save(row, y);
       op_.end_batch();
       finish_sequences(states, batch);
       row += batch.n_tokens();
@@ -108,7 +140,7 @@ void Runner::run_head(std::vector<Stream>& streams) {
     if (s.group.until != Until::Logits) continue;
     int64_t row = 0;
     for (const Batch& batch : s.batches) {
-      s.group.sink->hidden(op_, s.residual.load(op_, row, batch.n_tokens()), batch, *head);
+      s.group.sink->hidden(op_, s.residual->load(row, batch.n_tokens()), batch, *head);
       op_.end_batch();
       row += batch.n_tokens();
     }

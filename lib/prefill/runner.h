@@ -11,8 +11,8 @@
 #include "model/architecture.h"
 #include "prefill/batching.h"
 #include "prefill/block_loader.h"
+#include "prefill/memory_plan.h"
 #include "prefill/model_weights.h"
-#include "prefill/residual_store.h"
 #include "prefill/sequence_plan.h"
 
 namespace kvcal {
@@ -58,8 +58,13 @@ class RunStore {
 
 class Runner {
  public:
+  /// Memory grows as it is needed.
   Runner(const Model& model, Ops& op, ModelWeights& weights, int64_t chunk_tokens)
-      : model_(model), op_(op), weights_(weights), chunk_tokens_(chunk_tokens) {}
+      : model_(model), op_(op), weights_(weights), plan_{.chunk_tokens = chunk_tokens} {}
+
+  /// Keeps to the plan: what it says of a device's memory is taken before anything runs.
+  Runner(const Model& model, Ops& op, ModelWeights& weights, const MemoryPlan& plan)
+      : model_(model), op_(op), weights_(weights), plan_(plan) {}
 
   void on_step(std::function<void(const RunStep&)> step) { step_ = std::move(step); }
 
@@ -76,12 +81,14 @@ class Runner {
   void run_block(int layer, Block& block, std::vector<Stream>& streams);
   void run_head(std::vector<Stream>& streams);
   void embed(std::vector<Stream>& streams);
-  std::vector<Tensor> rows_before(int layer, const std::vector<Stream>& streams) const;
+  std::vector<ResidualRows*> rows_before(int layer, const std::vector<Stream>& streams) const;
+  void restore(int layer, const std::vector<Stream>& streams);
+  void save(int layer, const std::vector<Stream>& streams);
 
   const Model& model_;
   Ops& op_;
   ModelWeights& weights_;
-  int64_t chunk_tokens_;
+  MemoryPlan plan_;
   int n_layers_ = 0;
   std::function<void(const RunStep&)> step_;
   RunStore* store_ = nullptr;

@@ -1,0 +1,142 @@
+#include "prefill/device_plan.h"
+
+#include <algorithm>
+#include <array>
+
+#include "base/error.h"
+
+namespace kvcal {
+namespace {
+
+constexpr uint64_t kMiB = uint64_t{1} << 20;
+constexpr uint64_t kLibraryBytes =
+    384 * kMiB;                              // kernels loaded on first use, workspaces of matrix products and attention
+constexpr uint64_t kRingBytes = 160 * kMiB;  // pinned: the ring of the weight loader, arrays on their way
+constexpr uint64_t kHostBytes = 160 * kMiB;  // the program itself
+
+// Rows of a batch. A dense layer's products reach their rate with fewer than 64 Ki; 256 Ki give each of 256 experts, 8
+// active, 8 Ki rows. Below 16 Ki the device idles between kernels: then the residual stream rather leaves it.
+constexpr int64_t kMostRows = 256 << 10, kFewRows = 16 << 10;
+
+// Every tensor is padded to 256 bytes; small arrays of a batch: spans, offsets, positions.
+constexpr uint64_t kPaddingBytes = kMiB, kSmallBytes = kMiB / 4, kSmallBytesPerToken = 64;
+
+uint64_t element_bytes(Precision p) { return p == Precision::BF16 ? 2 : 4; }
+
+/// What does not depend on the size of the batches.
+struct Run {
+  const ModelSpec& spec;
+  const SequencePlan& sequences;
+  const MemoryOptions& options;
+  uint64_t element;
+
+  Run(const ModelSpec& s, const SequencePlan& q, const MemoryOptions& o)
+      : spec(s), sequences(q), options(o), element(element_bytes(o.precision)) {}
+
+  std::array<const std::vector<Sequence>*, 3> groups() const {
+    return {&sequences.measured, &sequences.warmup, &sequences.sanity};
+  }
+  bool logits() const { return !sequences.sanity.empty(); }
+};
+
+/// Two layers, one of which is loading, or the head alone.
+uint64_t weight_bytes(const Run& run) {
+  const size_t n_layers = run.logits() ? run.spec.layers.size() : static_cast<size_t>(run.spec.last_cache_layer() + 1);
+  uint64_t layer = 0;
+  for (size_t i = 0; i < n_layers; ++i)
+    layer = std::max(layer, static_cast<uint64_t>(run.spec.layers[i].parameters) * run.element);
+  const uint64_t head = run.logits() ? static_cast<uint64_t>(run.spec.vocab * run.spec.hidden) * run.element : 0;
+  return std::max(2 * (layer + kPaddingBytes), head + kPaddingBytes);
+}
+
+/// Only a sequence that is longer than a batch has states, and there is one at a time: its rows, or its recurrent state
+/// with the next window of the convolution beside the last.
+uint64_t state_bytes(const Run& run, int64_t chunk_tokens) {
+  uint64_t recurrent = 0, kv_row = 0, worst = 0;
+  for (const LayerSpec& l : run.spec.layers) recurrent = std::max(recurrent, static_cast<uint64_t>(l.state_bytes));
+  for (const KvLayout& c : run.spec.caches)
+    kv_row = std::max(kv_row, static_cast<uint64_t>(c.n_kv_heads * (c.head_dim_k + c.head_dim_v)) * run.element);
+  for (const auto* list : run.groups())
+    for (const Sequence& s : *list)
+      if (s.n_tokens > chunk_tokens)
+        worst = std::max(worst, std::max(static_cast<uint64_t>(s.n_tokens) * kv_row, 4 * recurrent) + kPaddingBytes);
+  return worst;
+}
+
+/// What the largest batch of any group allocates; of the sanity sequences also the logits.
+uint64_t activation_bytes(const Run& run, int64_t rows) {
+  int64_t per_token = 0;
+  for (const LayerSpec& l : run.spec.layers) per_token = std::max(per_token, l.activations);
+  uint64_t logits = 0;
+  for (const Sequence& s : run.sequences.sanity)
+    logits += static_cast<uint64_t>(s.n_tokens * run.spec.vocab) * (run.element + sizeof(float));
+  const uint64_t layer =
+      static_cast<uint64_t>(rows) * (static_cast<uint64_t>(per_token) * run.element + kSmallBytesPerToken);
+  return std::max(layer, logits) + kSmallBytes;
+}
+
+MemoryPlan with_chunk(const Run& run, int64_t chunk_tokens, ResidualPlace place) {
+  MemoryPlan plan;
+  plan.on_device = true;
+  plan.residual_place = place;
+  plan.chunk_tokens = chunk_tokens;
+  plan.budget = run.options.device.free_bytes;
+  if (run.options.budget) plan.budget = std::min(plan.budget, run.options.budget);
+  plan.program = kLibraryBytes;
+  plan.host = kRingBytes + kHostBytes + run.options.statistics_bytes;
+  plan.weights = weight_bytes(run);
+  plan.states = state_bytes(run, chunk_tokens);
+  plan.statistics = run.options.device_statistics_bytes;
+  if (plan.statistics) plan.statistics += kPaddingBytes;
+  int64_t most = 0;
+  for (const auto* list : run.groups()) {
+    int64_t n = 0;
+    for (const Sequence& s : *list) n += s.n_tokens;
+    const uint64_t row = static_cast<uint64_t>(run.spec.hidden) * run.element;
+    const int64_t rows = std::min(n, chunk_tokens);
+    most = std::max(most, rows);
+    plan.residual += static_cast<uint64_t>(place == ResidualPlace::Device ? n : 2 * rows) * row + (n ? 1024 : 0);
+    if (place == ResidualPlace::Host) plan.host += static_cast<uint64_t>(n) * row;
+  }
+  plan.activations = activation_bytes(run, most);
+  return plan;
+}
+
+bool fits(const MemoryPlan& plan) { return plan.total() <= plan.budget; }
+
+[[noreturn]] void refuse(const MemoryPlan& plan) {
+  fail("the run needs " + bytes_text(plan.total()) + " of the device's memory, the budget is " +
+       bytes_text(plan.budget) + " (two layers " + bytes_text(plan.weights) + ", residual stream " +
+       bytes_text(plan.residual) + (plan.residual_place == ResidualPlace::Host ? " of two batches" : "") +
+       ", one batch of " + std::to_string(plan.chunk_tokens) + " tokens " + bytes_text(plan.activations) + ", states " +
+       bytes_text(plan.states) + ", statistics " + bytes_text(plan.statistics) + ", libraries " +
+       bytes_text(plan.program) + "); fewer --chunk-tokens or shorter sequences need less");
+}
+
+}  // namespace
+
+MemoryPlan plan_device_memory(const ModelSpec& spec, const SequencePlan& sequences, const MemoryOptions& options) {
+  const Run run(spec, sequences, options);
+  const int64_t asked = std::max(options.chunk_tokens / kChunkAlignment, int64_t{1}) * kChunkAlignment;
+  const int64_t first = options.chunk_tokens ? asked : kMostRows;
+  const auto least = [&](int64_t rows) { return options.chunk_tokens ? asked : rows; };
+  const auto largest = [&](ResidualPlace place, int64_t fewest) {
+    MemoryPlan plan = with_chunk(run, first, place);
+    for (int64_t chunk = first; !fits(plan) && chunk > fewest;) plan = with_chunk(run, chunk /= 2, place);
+    return plan;
+  };
+  MemoryPlan plan = largest(ResidualPlace::Device, least(kFewRows));
+  if (fits(plan)) return plan;
+  plan = largest(ResidualPlace::Host, least(kChunkAlignment));
+  if (const MemoryPlan small = largest(ResidualPlace::Device, least(kChunkAlignment));
+      fits(small) && (!fits(plan) || plan.chunk_tokens <= small.chunk_tokens))
+    return small;
+  if (!fits(plan)) refuse(plan);
+  if (const uint64_t available = available_memory(); plan.host > available)
+    fail("the residual stream does not fit the device's memory beside the rest, and in the host's it needs " +
+         bytes_text(plan.host) + ", of which " + bytes_text(available) +
+         " are available; fewer prompts or passes need less");
+  return plan;
+}
+
+}  // namespace kvcal

@@ -1,0 +1,115 @@
+// The plan for a device of its own memory, with numbers made by hand.
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+#include "prefill/device_plan.h"
+
+namespace kvcal {
+namespace {
+
+constexpr uint64_t kMiB = uint64_t{1} << 20, kGiB = uint64_t{1} << 30;
+
+// Hidden 1024, a layer of 100 Mi parameters, 10,000 elements per token; one cache of 4 heads of 128.
+ModelSpec some_model() {
+  ModelSpec spec;
+  spec.hidden = 1024;
+  spec.vocab = 1000;
+  for (int i = 0; i < 3; ++i) {
+    LayerSpec layer;
+    layer.index = i;
+    layer.cache = i;
+    layer.parameters = 100 << 20;
+    layer.activations = 10'000;
+    spec.layers.push_back(layer);
+    KvLayout cache;
+    cache.cache = cache.layer = i;
+    cache.n_kv_heads = 4;
+    cache.head_dim_k = cache.head_dim_v = 128;
+    spec.caches.push_back(cache);
+  }
+  return spec;
+}
+
+SequencePlan sequences(int64_t n, int64_t n_tokens) {
+  SequencePlan plan;
+  for (int64_t i = 0; i < n; ++i) plan.measured.push_back({i, 1, {{i, 0, n_tokens}}, n_tokens});
+  return plan;
+}
+
+MemoryOptions device(uint64_t free) {
+  MemoryOptions options;
+  options.device.own = true;
+  options.device.free_bytes = free;
+  return options;
+}
+
+TEST(DevicePlan, NumbersByHand) {
+  const MemoryPlan plan = plan_device_memory(some_model(), sequences(512, 2048), device(139 * kGiB));
+  EXPECT_EQ(plan.chunk_tokens, 262'144);
+  EXPECT_TRUE(plan.on_device);
+  EXPECT_EQ(plan.residual_place, ResidualPlace::Device);
+  EXPECT_EQ(plan.weights, 2 * (200 * kMiB + kMiB));
+  EXPECT_EQ(plan.residual, uint64_t{512} * 2048 * 1024 * 2 + 1024);
+  EXPECT_EQ(plan.activations, uint64_t{262'144} * (10'000 * 2 + 64) + kMiB / 4);
+  EXPECT_EQ(plan.states, 0U);  // no sequence is cut
+  EXPECT_EQ(plan.program, 384 * kMiB);
+  EXPECT_EQ(plan.budget, 139 * kGiB);
+  EXPECT_EQ(plan.reserve().temporaries, plan.activations);
+  EXPECT_EQ(plan.reserve().persistent, plan.weights + plan.residual);
+}
+
+TEST(DevicePlan, SmallerBatchesBeforeTheResidualStreamLeavesTheDeviceAndLargerOnesAfter) {
+  const ModelSpec spec = some_model();
+  const SequencePlan run = sequences(512, 2048);  // residual stream: 2 GiB; 64 Ki rows: 1.22 GiB
+  MemoryPlan plan = plan_device_memory(spec, run, device(4 * kGiB + 100 * kMiB));
+  EXPECT_EQ(plan.chunk_tokens, 65'536);
+  EXPECT_EQ(plan.residual_place, ResidualPlace::Device);
+  plan = plan_device_memory(spec, run, device(3 * kGiB - 100 * kMiB));  // not even 16 Ki rows beside the stream
+  EXPECT_EQ(plan.residual_place, ResidualPlace::Host);
+  EXPECT_EQ(plan.chunk_tokens, 65'536);
+  EXPECT_EQ(plan.residual, uint64_t{2} * 65'536 * 2048 + 1024);
+  EXPECT_GE(plan.host, 2 * kGiB);
+}
+
+TEST(DevicePlan, TheBudgetBoundsTheDeviceAndALongSequenceHasStates) {
+  MemoryOptions options = device(139 * kGiB);
+  options.budget = 4 * kGiB + 100 * kMiB;
+  EXPECT_EQ(plan_device_memory(some_model(), sequences(512, 2048), options).chunk_tokens, 65'536);
+  options = device(139 * kGiB);
+  options.chunk_tokens = 1000;
+  const MemoryPlan plan = plan_device_memory(some_model(), sequences(2, 5000), options);
+  EXPECT_EQ(plan.chunk_tokens, 768);
+  EXPECT_EQ(plan.states, uint64_t{5000} * 4 * 256 * 2 + kMiB);
+}
+
+TEST(DevicePlan, ARefusalHasTheNumbers) {
+  try {
+    plan_device_memory(some_model(), sequences(512, 2048), device(700 * kMiB));
+    FAIL() << "fits";
+  } catch (const Error& e) {
+    EXPECT_STREQ(
+        e.what(),
+        "the run needs 792.1 MiB of the device's memory, the budget is 700.0 MiB (two layers 402.0 MiB, residual "
+        "stream 1.0 MiB of two batches, one batch of 256 tokens 5.1 MiB, states 0 bytes, statistics 0 bytes, "
+        "libraries 384.0 MiB); fewer --chunk-tokens or shorter sequences need less");
+  }
+}
+
+TEST(DevicePlan, OnlySequencesThatNoBatchHoldsAreCut) {
+  std::vector<PromptTokens> prompts;
+  std::vector<Sequence> list;
+  for (const int64_t n : {300, 300, 700, 100}) {
+    const auto i = static_cast<int64_t>(prompts.size());
+    prompts.push_back({std::to_string(i), std::vector<int32_t>(static_cast<size_t>(n)), 1});
+    list.push_back({i, 1, {{i, 0, n}}, n});
+  }
+  std::vector<std::vector<int64_t>> rows;  // of each batch's sequences
+  for (const Batch& b : make_batches(list, prompts, 512, 1, Cut::LongOnly)) {
+    rows.emplace_back();
+    for (const SequenceSpan& s : b.sequences) rows.back().push_back(s.span.n_tokens);
+  }
+  EXPECT_EQ(rows, (std::vector<std::vector<int64_t>>{{300}, {300}, {512}, {188, 100}}));
+}
+
+}  // namespace
+}  // namespace kvcal
