@@ -30,6 +30,12 @@ __device__ int64_t first_block(int64_t query, int64_t window) {
   return lowest / kKeys * kKeys;
 }
 
+/// A logit from a product.
+__device__ float logit_of(float dot, const AttentionShape& s) {
+  const float x = dot * s.scale;
+  return s.softcap > 0.0f ? s.softcap * tanhf(x / s.softcap) : x;
+}
+
 /// exp(x - maximum); nothing for what is not visible, also where the maximum is that of nothing yet. NaN stays NaN.
 __device__ float probability(float x, float maximum) { return x == -INFINITY ? 0.0f : expf(x - maximum); }
 
@@ -51,7 +57,8 @@ __global__ void row_attention_kernel(const T* __restrict__ q, T* __restrict__ y,
   for (int64_t c = lane; c < s.value_dim; c += kWarp) out[c] = 0.0f;
   __syncwarp();
 
-  float maximum = -INFINITY, total = 0.0f;
+  // A sink is a first key without a value.
+  float maximum = s.sinks ? s.sinks[head] : -INFINITY, total = s.sinks ? 1.0f : 0.0f;
   for (int64_t key0 = first_block(position, s.window); key0 <= position; key0 += kKeys) {
     float logit[kKeys / kWarp], top = maximum, sum = 0.0f;
     for (int i = 0; i < kKeys / kWarp; ++i) {
@@ -61,7 +68,7 @@ __global__ void row_attention_kernel(const T* __restrict__ q, T* __restrict__ y,
       const T* key = static_cast<const T*>(span.key) + (j * s.n_kv_heads + kv_head) * s.key_dim;
       float dot = 0.0f;
       for (int64_t d = 0; d < s.key_dim; ++d) dot += query[d] * widen(key[d]);
-      logit[i] = dot * s.scale;
+      logit[i] = logit_of(dot, s);
       top = fmaxf(top, logit[i]);
     }
     top = warp_reduce(top, Maximum());
@@ -106,7 +113,7 @@ __device__ void load_tile(bf16* tile, const bf16* from, int64_t first, int64_t n
   }
 }
 
-__device__ uint32_t packed(float low, float high) {
+__device__ inline uint32_t packed(float low, float high) {
   return narrow<bf16>(low).bits | uint32_t{narrow<bf16>(high).bits} << 16;
 }
 
@@ -151,7 +158,7 @@ __device__ inline void softmax_rows(float (&logits)[kKeys / 8][4], RowPair& rows
     for (int n = 0; n < kKeys / 8; ++n)
       for (int i = 2 * half; i < 2 * half + 2; ++i) {
         const bool seen = visible(key0 + n * 8 + 2 * t + i % 2, query, s.window);
-        logits[n][i] = seen ? logits[n][i] * s.scale : -INFINITY;
+        logits[n][i] = seen ? logit_of(logits[n][i], s) : -INFINITY;
         top = fmaxf(top, logits[n][i]);
       }
     for (int lanes = 1; lanes < 4; lanes *= 2) top = fmaxf(top, __shfl_xor_sync(kAllLanes, top, lanes));
@@ -184,13 +191,16 @@ __device__ void multiply_values(float (&out)[kDim / 8][4], const float (&p)[kKey
   }
 }
 
-/// Block (tile of query positions, head, span). Keys of the next block load while this one's values are multiplied.
+/// Block (tile of query positions, head and slice of kValueDim value columns, span). Keys of the next block load while
+/// this one's values are multiplied.
 template <int kKeyDim, int kValueDim>
 __global__ void __launch_bounds__(kWarps* kWarp)
     tile_attention_kernel(const bf16* __restrict__ q, bf16* __restrict__ y, const AttentionSpan* __restrict__ spans,
                           AttentionShape s) {
   const AttentionSpan span = spans[blockIdx.z];
-  const int64_t token0 = int64_t{blockIdx.x} * kRows, head = blockIdx.y, kv_head = head / (s.n_heads / s.n_kv_heads);
+  const int64_t slices = (s.value_dim + kValueDim - 1) / kValueDim;
+  const int64_t token0 = int64_t{blockIdx.x} * kRows, head = blockIdx.y / slices;
+  const int64_t value0 = blockIdx.y % slices * kValueDim, kv_head = head / (s.n_heads / s.n_kv_heads);
   if (token0 >= span.n_tokens) return;
   bf16* queries = dynamic_shared<bf16>();
   bf16 *keys = queries + kRows * (kKeyDim + kSkew), *values = keys + kKeys * (kKeyDim + kSkew);
@@ -202,8 +212,8 @@ __global__ void __launch_bounds__(kWarps* kWarp)
     commit_copies();
   };
   const auto load_values = [&](int64_t key0) {
-    load_tile<kValueDim>(values, static_cast<const bf16*>(span.value) + kv_head * s.value_dim, key0, n_keys,
-                         s.n_kv_heads * s.value_dim, static_cast<int>(s.value_dim));
+    load_tile<kValueDim>(values, static_cast<const bf16*>(span.value) + kv_head * s.value_dim + value0, key0, n_keys,
+                         s.n_kv_heads * s.value_dim, static_cast<int>(s.value_dim - value0));
     commit_copies();
   };
   load_tile<kKeyDim>(queries, q + (span.row * s.n_heads + head) * s.key_dim, token0, span.n_tokens,
@@ -215,6 +225,10 @@ __global__ void __launch_bounds__(kWarps* kWarp)
   const int lane = static_cast<int>(threadIdx.x) % kWarp, warp = static_cast<int>(threadIdx.x) / kWarp;
   float out[kValueDim / 8][4] = {};
   RowPair rows;
+  for (int half = 0; s.sinks && half < 2; ++half) {  // a sink is a first key without a value
+    rows.maximum[half] = s.sinks[head];
+    rows.total[half] = 1.0f;
+  }
   for (; key0 <= last; key0 += kKeys) {
     float p[kKeys / 8][4], correction[2];
     wait_copies<1>();
@@ -238,18 +252,22 @@ __global__ void __launch_bounds__(kWarps* kWarp)
   for (int n = 0; n < kValueDim / 8; ++n)
     for (int i = 0; i < 4; ++i) {
       const int64_t token = token0 + warp * 16 + lane / 4 + i / 2 * 8;
-      const int64_t c = n * 8 + lane % 4 * 2 + i % 2;
+      const int64_t c = value0 + n * 8 + lane % 4 * 2 + i % 2;
       if (token < span.n_tokens && c < s.value_dim)
         y[((span.row + token) * s.n_heads + head) * s.value_dim + c] = narrow<bf16>(out[n][i] / rows.total[i / 2]);
     }
 }
 
 template <int kKeyDim, int kValueDim>
+constexpr size_t kTileShared = sizeof(bf16) * ((kRows + kKeys) * (kKeyDim + kSkew) + kKeys * (kValueDim + kSkew));
+
+template <int kKeyDim, int kValueDim>
 void tile_attention(const void* q, void* y, const AttentionSpan* spans, const AttentionShape& s, cudaStream_t stream) {
-  constexpr size_t kShared = sizeof(bf16) * ((kRows + kKeys) * (kKeyDim + kSkew) + kKeys * (kValueDim + kSkew));
+  constexpr size_t kShared = kTileShared<kKeyDim, kValueDim>;
+  const int64_t slices = (s.value_dim + kValueDim - 1) / kValueDim;
   launch(KVCAL_KERNEL(tile_attention_kernel<kKeyDim, kValueDim>),
-         dim3(n_blocks(s.longest, kRows), n_blocks(s.n_heads, 1), n_blocks(s.n_spans, 1)), dim3(kWarps * kWarp),
-         kShared, stream, static_cast<const bf16*>(q), static_cast<bf16*>(y), spans, s);
+         dim3(n_blocks(s.longest, kRows), n_blocks(s.n_heads * slices, 1), n_blocks(s.n_spans, 1)),
+         dim3(kWarps * kWarp), kShared, stream, static_cast<const bf16*>(q), static_cast<bf16*>(y), spans, s);
 }
 
 template <class T>
@@ -278,6 +296,8 @@ void attention(DType t, const void* q, void* y, const AttentionSpan* spans, cons
     tile_attention<192, 128>(q, y, spans, s, stream);
   else if (fits(256, 256))
     tile_attention<256, 256>(q, y, spans, s, stream);
+  else if (fits(512, 512) && kTileShared<512, 256> <= s.shared_limit)
+    tile_attention<512, 256>(q, y, spans, s, stream);
   else
     visit_activation(t, [&](auto tag) { row_attention<decltype(tag)>(q, y, spans, s, stream); });
 }

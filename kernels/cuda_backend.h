@@ -59,6 +59,10 @@ class CudaBackend final : public Ops {
   DeltaGates do_delta_gates(const Tensor& a, const Tensor& b, const Tensor& a_log, const Tensor& dt_bias) override;
   Tensor do_gated_delta_rule(const Tensor& q, const Tensor& k, const Tensor& v, const DeltaGates& gates,
                              std::span<const Span> spans, std::span<DeltaState* const> states) override;
+  Tensor do_ssd(const SsmInputs& in, const SsmWeights& w, std::span<const Span> spans,
+                std::span<SsmState* const> states) override;
+  Tensor do_selective_scan(const SsmInputs& in, const SsmWeights& w, std::span<const Span> spans,
+                           std::span<SsmState* const> states) override;
   Tensor do_gated_rms_norm(const Tensor& x, const Tensor& z, const Tensor& gain, float eps,
                            GateActivation act) override;
   Routing do_route_softmax(const Tensor& logits, int64_t k, bool renormalize) override;
@@ -69,6 +73,10 @@ class CudaBackend final : public Ops {
   SumAndNorm do_add_rms_norm(const Tensor& x, const Tensor& y, const Tensor& gain, float eps) override;
   Tensor do_swiglu(const Tensor& x, const SwigluWeights& w) override;
   std::vector<Tensor> do_project_heads(const Tensor& x, const LinearGroup& w, const HeadsSpec& spec) override;
+
+  /// Spans of rows with the state each advances, made where there is none; [n_heads, dk, dv] or [channels, n_state].
+  template <class State>
+  std::vector<float*> states_of(std::span<const Span> spans, std::span<State* const> states, const Shape& shape);
 
   /// A temporary of the activation dtype.
   Tensor activation(const Shape& shape) { return temporary(shape, activation_dtype()); }

@@ -75,10 +75,8 @@ __global__ void delta_gates_kernel(const T* __restrict__ a, const T* __restrict_
   const int64_t i = int64_t{blockIdx.x} * kThreads + threadIdx.x;
   if (i >= n) return;
   const int64_t h = i % heads;
-  const double shifted = static_cast<double>(widen(a[i]) + dt_bias[h]);
-  // Beyond 20 the reference framework's softplus is x.
-  const double softplus = shifted > 20.0 ? shifted : log1p(exp(shifted));
-  g[i] = static_cast<float>(-exp(static_cast<double>(a_log[h])) * softplus);
+  const double step = softplus(static_cast<double>(widen(a[i]) + dt_bias[h]));
+  g[i] = static_cast<float>(-exp(static_cast<double>(a_log[h])) * step);
   beta[i] = sigmoid(widen(b[i]));
 }
 

@@ -19,11 +19,14 @@ struct Head {
   __device__ void read(float (&v)[kPack], int64_t first, int64_t n) const {
     read_pack(v, x, first, n, vectors);
     if (!gain) return;
-    for (int j = 0; j < n; ++j) v[j] = rounded_to<T>(with_gain<T>(v[j] * inverse, gain[first + j]));
+#pragma unroll
+    for (int j = 0; j < kPack; ++j)  // the bound is a constant: the pack stays in registers
+      if (j < n) v[j] = rounded_to<T>(with_gain<T>(v[j] * inverse, gain[first + j]));
   }
 
   /// Pairs [first, first + n).
-  __device__ void read_pairs(float (&a)[kPack], float (&b)[kPack], int64_t first, int64_t n, const HeadsShape& s) const {
+  __device__ void read_pairs(float (&a)[kPack], float (&b)[kPack], int64_t first, int64_t n,
+                             const HeadsShape& s) const {
     if (!s.interleaved) {
       read(a, first, n);
       read(b, s.half + first, n);
@@ -33,6 +36,7 @@ struct Head {
     const int64_t n_low = 2 * n < kPack ? 2 * n : kPack;
     read(low, 2 * first, n_low);
     read(high, 2 * first + n_low, 2 * n - n_low);
+#pragma unroll
     for (int j = 0; j < kPack; ++j) {
       a[j] = j < kPack / 2 ? low[2 * j] : high[2 * j - kPack];
       b[j] = j < kPack / 2 ? low[2 * j + 1] : high[2 * j + 1 - kPack];
@@ -48,7 +52,9 @@ __device__ void write_pairs(const float (&a)[kPack], const float (&b)[kPack], T*
     write_pack(b, y, s.half + first, n, vectors);
     return;
   }
-  for (int j = 0; j < n; ++j) {
+#pragma unroll
+  for (int j = 0; j < kPack; ++j) {
+    if (j >= n) break;
     y[2 * (first + j)] = narrow<T>(a[j]);
     y[2 * (first + j) + 1] = narrow<T>(b[j]);
   }
@@ -92,8 +98,8 @@ __global__ void heads_kernel(const T* __restrict__ from, const T* __restrict__ t
 
 // ---------------------------------------------------------------- launcher
 
-void project_heads(DType t, const void* from, const void* table, DType gain_type, HeadsParts parts,
-                   const HeadsShape& s, cudaStream_t stream) {
+void project_heads(DType t, const void* from, const void* table, DType gain_type, HeadsParts parts, const HeadsShape& s,
+                   cudaStream_t stream) {
   int64_t widest = 0;
   for (HeadsArrays& p : parts.part) {
     p.vectors = s.columns % kPack == 0 && p.first_column % kPack == 0 && (!p.turned || s.half % kPack == 0) &&

@@ -155,28 +155,59 @@ struct AttentionSpan {
 /// Spans are on the device; `longest` is the largest of their n_tokens.
 struct AttentionShape {
   int64_t n_spans, longest, n_heads, n_kv_heads, key_dim, value_dim, window;
-  float scale;
+  float scale, softcap = 0.0f;
+  const float* sinks = nullptr;  // [n_heads]
+  size_t shared_limit = 0;       // bytes of shared memory that a block may have
 };
 void attention(DType t, const void* q, void* y, const AttentionSpan* spans, const AttentionShape& shape,
                cudaStream_t stream);
 
-// ---------------------------------------------------------------- delta_rule.cu
+// ---------------------------------------------------------------- recurrence.cu, recurrence_tiles.cu
 
-struct DeltaArrays {
+/// Gated delta rule (rate: β), or state-space duality (rate: Δ; q, k, v are C, B, x).
+struct RecurrenceArrays {
   const void *q, *k, *v;  // [tokens, n_key_heads, dk] x2, [tokens, n_value_heads, dv]
-  const float *g, *beta;  // [tokens, n_value_heads]
+  const float *g, *rate;  // [tokens, n_value_heads]
+  const float* skip;      // D [n_value_heads], or null
   void* y;                // as v
 };
-struct DeltaSpan {
+struct RecurrenceSpan {
   int64_t row, n_tokens, first_position;
   float* state;  // [n_value_heads, dk, dv], read and written; null: zeros, not kept
 };
-struct DeltaShape {
+struct RecurrenceShape {
   int64_t n_spans, n_key_heads, n_value_heads, dk, dv;
+  float scale;     // of q
+  bool corrected;  // the delta rule
 };
 /// shared_limit: bytes of shared memory that a block may have on this device.
-void gated_delta_rule(DType t, const DeltaArrays& arrays, const DeltaSpan* spans, const DeltaShape& shape,
+void recurrence(DType t, const RecurrenceArrays& arrays, const RecurrenceSpan* spans, const RecurrenceShape& shape,
+                size_t shared_limit, cudaStream_t stream);
+
+/// The same in bf16 on tensor cores; false when it does not take these shapes.
+bool recurrence_tiles(const RecurrenceArrays& arrays, const RecurrenceSpan* spans, const RecurrenceShape& shape,
                       size_t shared_limit, cudaStream_t stream);
+
+/// dt [tokens, heads] -> g, rate F32 [tokens, heads]; a_log, dt_bias F32 [heads].
+void ssd_gates(DType t, const void* dt, const float* a_log, const float* dt_bias, float* g, float* rate, int64_t tokens,
+               int64_t heads, cudaStream_t stream);
+
+// ---------------------------------------------------------------- selective_scan.cu
+
+struct ScanArrays {
+  const void *x, *dt, *b, *c;        // [tokens, channels] x2, [tokens, n_state] x2
+  const float *a_log, *dt_bias, *d;  // [channels, n_state], [channels] x2
+  void* y;                           // as x
+};
+struct ScanSpan {
+  int64_t row, n_tokens;
+  float* state;  // [channels, n_state], read and written; null: zeros, not kept
+};
+struct ScanShape {
+  int64_t n_spans, channels, n_state;
+};
+void selective_scan(DType t, const ScanArrays& arrays, const ScanSpan* spans, const ScanShape& shape,
+                    cudaStream_t stream);
 
 // ---------------------------------------------------------------- statistics.cu
 

@@ -12,7 +12,9 @@ __device__ void scale_row(const T* x, const G* gain, T* y, int64_t width, float 
   each_pack<kRowThreads>(width, [&](int64_t i, int64_t n) {
     float v[kPack];
     read_pack(v, x, i, n, vectors);
-    for (int j = 0; j < n; ++j) v[j] = with_gain<T>(v[j] * inverse, gain[i + j]);
+#pragma unroll
+    for (int j = 0; j < kPack; ++j)  // the bound is a constant: the pack stays in registers
+      if (j < n) v[j] = with_gain<T>(v[j] * inverse, gain[i + j]);
     write_pack(v, y, i, n, vectors);
   });
 }
@@ -81,7 +83,9 @@ __global__ void gated_rms_norm_kernel(const T* __restrict__ x, const T* __restri
     float v[kPack], gate[kPack];
     read_pack(v, x, i, n, vectors);
     read_pack(gate, z, i, n, vectors);
-    for (int j = 0; j < n; ++j) v[j] *= inverse * gain[i + j] * (use_silu ? silu(gate[j]) : sigmoid(gate[j]));
+#pragma unroll
+    for (int j = 0; j < kPack; ++j)
+      if (j < n) v[j] *= inverse * gain[i + j] * (use_silu ? silu(gate[j]) : sigmoid(gate[j]));
     write_pack(v, y + row * width, i, n, vectors);
   });
 }
@@ -132,10 +136,9 @@ void gated_rms_norm(DType t, const GatedNorm& norm, const Rows& rows, cudaStream
   visit_activation(t, [&](auto tag) {
     using T = decltype(tag);
     with_row_threads(rows.count, rows.width, [&]<int kRowThreads>(const dim3& grid, const dim3& block) {
-      launch(KVCAL_KERNEL(gated_rms_norm_kernel<T, kRowThreads>), grid, block, 0, stream,
-             static_cast<const T*>(norm.x), static_cast<const T*>(norm.z), norm.gain, static_cast<T*>(norm.y),
-             rows.count, rows.width, norm.eps, norm.activation == GateActivation::Silu,
-             rows_in_vectors(rows.width, norm.x, norm.z, norm.y));
+      launch(KVCAL_KERNEL(gated_rms_norm_kernel<T, kRowThreads>), grid, block, 0, stream, static_cast<const T*>(norm.x),
+             static_cast<const T*>(norm.z), norm.gain, static_cast<T*>(norm.y), rows.count, rows.width, norm.eps,
+             norm.activation == GateActivation::Silu, rows_in_vectors(rows.width, norm.x, norm.z, norm.y));
     });
   });
 }

@@ -1,5 +1,6 @@
 // The ops that look beyond a row: along a sequence, with the state it keeps.
 #include <algorithm>
+#include <cmath>
 #include <vector>
 
 #include "kernels/cuda_backend.h"
@@ -63,8 +64,12 @@ Tensor CudaBackend::do_attention(const Tensor& q, const Tensor& k, const Tensor&
                        q.dim(2),
                        v.dim(2),
                        spec.window,
-                       spec.scale};
-  device_spans = attend_by_library({q, k, v, y}, std::move(device_spans), shape);
+                       spec.scale,
+                       spec.softcap,
+                       spec.sinks ? data_as<float>(spec.sinks) : nullptr,
+                       shared_limit_};
+  if (spec.softcap == 0.0f && !spec.sinks)
+    device_spans = attend_by_library({q, k, v, y}, std::move(device_spans), shape);
   shape.n_spans = static_cast<int64_t>(device_spans.size());
   if (shape.n_spans > 0) cuda::attention(q.dtype, data_of(q), y.data, device_copy(device_spans), shape, stream_.get());
   return y;
@@ -93,21 +98,72 @@ Tensor CudaBackend::do_causal_conv_silu(const Tensor& x, const Tensor& w, std::s
   return y;
 }
 
+template <class State>
+std::vector<float*> CudaBackend::states_of(std::span<const Span> spans, std::span<State* const> states,
+                                           const Shape& shape) {
+  std::vector<float*> memory(spans.size());
+  for (size_t i = 0; i < spans.size(); ++i) {
+    if (!states[i]) continue;
+    if (!states[i]->s) states[i]->s = allocate(shape, DType::F32);
+    memory[i] = data_as<float>(states[i]->s.view);
+  }
+  return memory;
+}
+
+namespace {
+
+std::vector<RecurrenceSpan> recurrence_spans(std::span<const Span> spans, const std::vector<float*>& states) {
+  std::vector<RecurrenceSpan> used;
+  for (size_t i = 0; i < spans.size(); ++i)
+    if (spans[i].n_tokens > 0) used.push_back({spans[i].row, spans[i].n_tokens, spans[i].first_position, states[i]});
+  return used;
+}
+
+}  // namespace
+
 Tensor CudaBackend::do_gated_delta_rule(const Tensor& q, const Tensor& k, const Tensor& v, const DeltaGates& gates,
                                         std::span<const Span> spans, std::span<DeltaState* const> states) {
   const Tensor y = activation(v.shape);
-  const int64_t n_value_heads = v.dim(1), dk = q.dim(2), dv = v.dim(2);
-  std::vector<DeltaSpan> device_spans;
-  for (size_t i = 0; i < spans.size(); ++i) {
-    if (states[i] && !states[i]->s) states[i]->s = allocate({n_value_heads, dk, dv}, DType::F32);
-    if (spans[i].n_tokens == 0) continue;
-    device_spans.push_back({spans[i].row, spans[i].n_tokens, spans[i].first_position,
-                            states[i] ? data_as<float>(states[i]->s.view) : nullptr});
-  }
-  cuda::gated_delta_rule(
-      q.dtype, {data_of(q), data_of(k), data_of(v), data_as<float>(gates.g), data_as<float>(gates.beta), y.data},
-      device_copy(device_spans), {static_cast<int64_t>(device_spans.size()), q.dim(1), n_value_heads, dk, dv},
-      shared_limit_, stream_.get());
+  const int64_t dk = q.dim(2), dv = v.dim(2);
+  const auto used = recurrence_spans(spans, states_of(spans, states, {v.dim(1), dk, dv}));
+  const float scale = 1.0f / std::sqrt(static_cast<float>(dk));
+  recurrence(q.dtype,
+             {data_of(q), data_of(k), data_of(v), data_as<float>(gates.g), data_as<float>(gates.beta), nullptr, y.data},
+             device_copy(used), {static_cast<int64_t>(used.size()), q.dim(1), v.dim(1), dk, dv, scale, true},
+             shared_limit_, stream_.get());
+  return y;
+}
+
+// ---------------------------------------------------------------- state spaces
+
+Tensor CudaBackend::do_ssd(const SsmInputs& in, const SsmWeights& w, std::span<const Span> spans,
+                           std::span<SsmState* const> states) {
+  const Tensor y = activation(in.x.shape), g = temporary(in.dt.shape, DType::F32),
+               step = temporary(in.dt.shape, DType::F32);
+  const int64_t heads = in.x.dim(1), n_state = in.b.dim(2), dim = in.x.dim(2);
+  ssd_gates(in.dt.dtype, data_of(in.dt), data_as<float>(w.a_log), data_as<float>(w.dt_bias), data_as<float>(g),
+            data_as<float>(step), in.dt.dim(0), heads, stream_.get());
+  const auto used = recurrence_spans(spans, states_of(spans, states, {heads, n_state, dim}));
+  recurrence(in.x.dtype,
+             {data_of(in.c), data_of(in.b), data_of(in.x), data_as<float>(g), data_as<float>(step), data_as<float>(w.d),
+              y.data},
+             device_copy(used), {static_cast<int64_t>(used.size()), in.b.dim(1), heads, n_state, dim, 1.0f, false},
+             shared_limit_, stream_.get());
+  return y;
+}
+
+Tensor CudaBackend::do_selective_scan(const SsmInputs& in, const SsmWeights& w, std::span<const Span> spans,
+                                      std::span<SsmState* const> states) {
+  const Tensor y = activation(in.x.shape);
+  const int64_t channels = in.x.dim(1), n_state = in.b.dim(1);
+  const std::vector<float*> memory = states_of(spans, states, {channels, n_state});
+  std::vector<ScanSpan> used;
+  for (size_t i = 0; i < spans.size(); ++i)
+    if (spans[i].n_tokens > 0) used.push_back({spans[i].row, spans[i].n_tokens, memory[i]});
+  cuda::selective_scan(in.x.dtype,
+                       {data_of(in.x), data_of(in.dt), data_of(in.b), data_of(in.c), data_as<float>(w.a_log),
+                        data_as<float>(w.dt_bias), data_as<float>(w.d), y.data},
+                       device_copy(used), {static_cast<int64_t>(used.size()), channels, n_state}, stream_.get());
   return y;
 }
 

@@ -35,6 +35,9 @@ __device__ float rounded_to(float x) {
 __device__ inline float sigmoid(float x) { return 1.0f / (1.0f + expf(-x)); }
 __device__ inline float silu(float x) { return x / (1.0f + expf(-x)); }
 
+/// ln(1 + e^x); beyond 20 the reference framework's is x.
+__device__ inline double softplus(double x) { return x > 20.0 ? x : log1p(exp(x)); }
+
 /// kSize values of T that one thread reads and writes at a time; 16 bytes are best.
 template <class T, int kSize>
 struct alignas(sizeof(T) * kSize) Pack {

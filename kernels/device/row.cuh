@@ -77,7 +77,9 @@ __device__ float with_gain(float normed, G gain) {
 }
 
 /// The pair (a, b) turned by an angle with this cosine and sine. Written with fmaf, so that every kernel rounds alike.
-__device__ inline float turned_first(float a, float b, float cosine, float sine) { return fmaf(a, cosine, -(b * sine)); }
+__device__ inline float turned_first(float a, float b, float cosine, float sine) {
+  return fmaf(a, cosine, -(b * sine));
+}
 __device__ inline float turned_second(float a, float b, float cosine, float sine) { return fmaf(b, cosine, a * sine); }
 
 /// Threads that share a row of this width.

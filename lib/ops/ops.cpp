@@ -137,6 +137,8 @@ Tensor Ops::attention(const Tensor& q, const Tensor& k, const Tensor& v, std::sp
             "q " + str(q) + " does not fit k " + str(k));
   c.require(k.dim(0) == v.dim(0) && k.dim(1) == v.dim(1), "k " + str(k) + " does not fit v " + str(v));
   c.require(spec.window >= 0, "window " + std::to_string(spec.window));
+  c.require(spec.softcap >= 0.0f, "softcap " + std::to_string(spec.softcap));
+  if (spec.sinks) c.state("sinks", spec.sinks, {q.dim(1)}, DType::F32);
   c.spans(q, spans, rows.size());
   c.distinct(rows);
   for (size_t i = 0; i < spans.size(); ++i) {

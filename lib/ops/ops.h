@@ -80,6 +80,23 @@ struct DeltaState {
   Owned s;  // F32 [n_value_heads, head_dim_k, head_dim_v]
 };
 
+/// Recurrent state of ssd or selective_scan; absent = fresh sequence = zeros.
+struct SsmState {
+  Owned s;  // F32 [n_heads, n_state, head_dim], or [channels, n_state]
+};
+
+/// What a state-space layer sees of its tokens, after the convolution.
+struct SsmInputs {
+  Tensor x, dt, b, c;
+};
+
+/// Its parameters, F32.
+struct SsmWeights {
+  Tensor a_log, dt_bias, d;
+};
+
+constexpr int64_t kMostScanStates = 256;  // n_state of a selective scan
+
 /// Rotary embedding of one layer kind.
 struct RopeSpec {
   int64_t rotary_dim = 0;                // d: even; dims >= d pass through
@@ -103,8 +120,10 @@ struct HeadsSpec {
 };
 
 struct AttentionSpec {
-  float scale = 0.0f;  // multiplies q·k
-  int64_t window = 0;  // key j is visible to query i iff i - window < j <= i; 0 = no window
+  float scale = 0.0f;    // multiplies q·k
+  int64_t window = 0;    // key j is visible to query i iff i - window < j <= i; 0 = no window
+  float softcap = 0.0f;  // c: logits become c tanh(logit / c); 0 = they stay
+  Tensor sinks{};        // F32 [n_heads]: a logit of each head that takes its share of the softmax and has no value
 };
 
 /// Which experts a token goes to.
@@ -277,6 +296,19 @@ class Ops {
   Tensor gated_delta_rule(const Tensor& q, const Tensor& k, const Tensor& v, const DeltaGates& gates,
                           std::span<const Span> spans, std::span<DeltaState* const> states);
 
+  /// State-space duality (Mamba-2). x [tokens, heads, head_dim], dt [tokens, heads], b, c [tokens, groups, n_state];
+  /// a_log, dt_bias, d [heads]. Head h uses group h / (heads / groups). Per head, with S [n_state, head_dim] in f32:
+  ///   Δ = softplus(dt + dt_bias);  S <- e^(-exp(a_log) Δ) S + b ⊗ Δ x;  y = cᵀ S + d x
+  /// computed in chunks of 64 absolute positions. -> as x, rounded. The states are advanced.
+  Tensor ssd(const SsmInputs& in, const SsmWeights& w, std::span<const Span> spans, std::span<SsmState* const> states);
+
+  /// Selective scan (Mamba-1). x, dt [tokens, channels], b, c [tokens, n_state]; a_log [channels, n_state], dt_bias, d
+  /// [channels]. Per channel, with S [n_state] in f32, token after token:
+  ///   Δ = softplus(dt + dt_bias);  S <- e^(-exp(a_log) Δ) S + Δ b x;  y = c · S + d x
+  /// -> as x, rounded. The states are advanced.
+  Tensor selective_scan(const SsmInputs& in, const SsmWeights& w, std::span<const Span> spans,
+                        std::span<SsmState* const> states);
+
   /// y = round( x / sqrt(mean(x²) + eps) · gain · act(z) ) over the last dimension, all f32 inside; gain F32 [n].
   Tensor gated_rms_norm(const Tensor& x, const Tensor& z, const Tensor& gain, float eps, GateActivation act);
 
@@ -333,6 +365,10 @@ class Ops {
   virtual DeltaGates do_delta_gates(const Tensor& a, const Tensor& b, const Tensor& a_log, const Tensor& dt_bias) = 0;
   virtual Tensor do_gated_delta_rule(const Tensor& q, const Tensor& k, const Tensor& v, const DeltaGates& gates,
                                      std::span<const Span> spans, std::span<DeltaState* const> states) = 0;
+  virtual Tensor do_ssd(const SsmInputs& in, const SsmWeights& w, std::span<const Span> spans,
+                        std::span<SsmState* const> states) = 0;
+  virtual Tensor do_selective_scan(const SsmInputs& in, const SsmWeights& w, std::span<const Span> spans,
+                                   std::span<SsmState* const> states) = 0;
   virtual Tensor do_gated_rms_norm(const Tensor& x, const Tensor& z, const Tensor& gain, float eps,
                                    GateActivation act) = 0;
   virtual Routing do_route_softmax(const Tensor& logits, int64_t k, bool renormalize) = 0;

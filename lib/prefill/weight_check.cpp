@@ -50,6 +50,13 @@ class BindingOps final : public Ops {
   }
   Routing do_route_softmax(const Tensor&, int64_t, bool) override { return {}; }
   Tensor do_experts_swiglu(const Tensor&, const Routing&, std::span<const SwigluWeights>) override { return never(); }
+  Tensor do_ssd(const SsmInputs&, const SsmWeights&, std::span<const Span>, std::span<SsmState* const>) override {
+    return never();
+  }
+  Tensor do_selective_scan(const SsmInputs&, const SsmWeights&, std::span<const Span>,
+                           std::span<SsmState* const>) override {
+    return never();
+  }
   void do_accumulate(const Tensor&, const TapTables&, std::span<const TapRows>) override { never(); }
 
  private:

@@ -55,6 +55,14 @@ class ForwardingOps : public Ops {
                              std::span<const Span> spans, std::span<DeltaState* const> states) override {
     return inner_.gated_delta_rule(q, k, v, gates, spans, states);
   }
+  Tensor do_ssd(const SsmInputs& in, const SsmWeights& w, std::span<const Span> spans,
+                std::span<SsmState* const> states) override {
+    return inner_.ssd(in, w, spans, states);
+  }
+  Tensor do_selective_scan(const SsmInputs& in, const SsmWeights& w, std::span<const Span> spans,
+                           std::span<SsmState* const> states) override {
+    return inner_.selective_scan(in, w, spans, states);
+  }
   Tensor do_gated_rms_norm(const Tensor& x, const Tensor& z, const Tensor& g, float eps, GateActivation act) override {
     return inner_.gated_rms_norm(x, z, g, eps, act);
   }

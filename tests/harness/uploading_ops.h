@@ -30,7 +30,9 @@ class UploadingOps : public ForwardingOps {
   }
   Tensor do_attention(const Tensor& q, const Tensor& k, const Tensor& v, std::span<const Span> spans,
                       std::span<KvRows* const> rows, const AttentionSpec& spec) override {
-    return ForwardingOps::do_attention(up(q), up(k), up(v), spans, rows, spec);
+    AttentionSpec own = spec;
+    if (spec.sinks) own.sinks = up(spec.sinks);
+    return ForwardingOps::do_attention(up(q), up(k), up(v), spans, rows, own);
   }
   Tensor do_causal_conv_silu(const Tensor& x, const Tensor& w, std::span<const Span> spans,
                              std::span<ConvState* const> states) override {
@@ -43,6 +45,14 @@ class UploadingOps : public ForwardingOps {
   Tensor do_gated_delta_rule(const Tensor& q, const Tensor& k, const Tensor& v, const DeltaGates& gates,
                              std::span<const Span> spans, std::span<DeltaState* const> states) override {
     return ForwardingOps::do_gated_delta_rule(up(q), up(k), up(v), {up(gates.g), up(gates.beta)}, spans, states);
+  }
+  Tensor do_ssd(const SsmInputs& in, const SsmWeights& w, std::span<const Span> spans,
+                std::span<SsmState* const> states) override {
+    return ForwardingOps::do_ssd(up(in), up(w), spans, states);
+  }
+  Tensor do_selective_scan(const SsmInputs& in, const SsmWeights& w, std::span<const Span> spans,
+                           std::span<SsmState* const> states) override {
+    return ForwardingOps::do_selective_scan(up(in), up(w), spans, states);
   }
   Tensor do_gated_rms_norm(const Tensor& x, const Tensor& z, const Tensor& g, float eps, GateActivation act) override {
     return ForwardingOps::do_gated_rms_norm(up(x), up(z), up(g), eps, act);
@@ -62,6 +72,8 @@ class UploadingOps : public ForwardingOps {
   }
 
  private:
+  SsmInputs up(const SsmInputs& in) { return {up(in.x), up(in.dt), up(in.b), up(in.c)}; }
+  SsmWeights up(const SsmWeights& w) { return {up(w.a_log), up(w.dt_bias), up(w.d)}; }
   Tensor up(const Tensor& t) { return t.device == Device::Host ? upload(t) : t; }
 };
 

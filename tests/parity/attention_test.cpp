@@ -4,7 +4,8 @@
 namespace kvcal::test {
 namespace {
 
-std::vector<double> attend(const AttentionCase& c, const Values& q, const Values& k, const Values& v, double scale) {
+std::vector<double> attend(const AttentionCase& c, const Values& q, const Values& k, const Values& v, double scale,
+                           const Values& sinks = {}) {
   std::vector<double> y(static_cast<size_t>(c.tokens * c.n_heads * c.value_dim));
   for (int64_t i = 0; i < c.tokens; ++i)
     for (int64_t h = 0; h < c.n_heads; ++h) {
@@ -17,10 +18,12 @@ std::vector<double> attend(const AttentionCase& c, const Values& q, const Values
         for (int64_t d = 0; d < c.key_dim; ++d)
           dot += q.real[static_cast<size_t>((i * c.n_heads + h) * c.key_dim + d)] *
                  k.real[static_cast<size_t>((j * c.n_kv_heads + g) * c.key_dim + d)];
-        weight.push_back(dot * scale);
+        const double logit = dot * scale;
+        weight.push_back(c.softcap > 0.0f ? c.softcap * std::tanh(logit / c.softcap) : logit);
       }
       const double top = *std::max_element(weight.begin(), weight.end());
       for (double& w : weight) total += w = std::exp(w - top);
+      if (c.sinks) total += std::exp(sinks.real[static_cast<size_t>(h)] - top);
       for (int64_t d = 0; d < c.value_dim; ++d) {
         double sum = 0.0;
         for (int64_t j = first; j <= i; ++j)
@@ -44,16 +47,31 @@ TEST_P(AttentionParity, EqualsSoftmaxOverVisibleKeys) {
   const Values v = random_values({c.tokens, c.n_kv_heads, c.value_dim}, dtype, 3, c.fill);
   const auto scale = static_cast<float>((c.fill == Fill::Outliers ? 1e-3 : 1.0) / std::sqrt(double(c.key_dim)));
   const Span span{0, c.tokens, 0};
-  const Tensor y = op->attention(q, k, v, {&span, 1}, no_rows(1), {scale, c.window});
+  const Values sinks = random_values({c.n_heads}, DType::F32, 4, Fill::Normal, 2.0);
+  const AttentionSpec spec{scale, c.window, c.softcap, c.sinks ? sinks.tensor() : Tensor{}};
+  const Tensor y = op->attention(q, k, v, {&span, 1}, no_rows(1), spec);
   ASSERT_EQ(y.shape, (Shape{c.tokens, c.n_heads * c.value_dim}));
   // f32: logits of a few units carry 1e-6. bf16: probabilities are rounded (2^-9 each, averaging out), then the result.
-  expect_close("attention", read(y), attend(c, q, k, v, double{scale}),
+  expect_close("attention", read(y), attend(c, q, k, v, double{scale}, sinks),
                one_rounding(precision, precision == Precision::BF16 ? 2e-3 : 3e-6));
 }
 
 INSTANTIATE_TEST_SUITE_P(Cases, AttentionParity,
                          testing::Combine(testing::Values(Precision::F32, Precision::BF16),
                                           testing::ValuesIn(kAttentionCases)));
+
+TEST(AttentionParity, SinksTakeTheirShare) {  // the specification's numbers
+  for (const Precision p : {Precision::F32, Precision::BF16}) {
+    const auto op = backend(p);
+    const DType t = op->activation_dtype();
+    const Values q = values({2, 1, 1}, t, {1, 1}), k = values({2, 1, 1}, t, {1, 2}),
+                 v = values({2, 1, 2}, t, {1, 0, 0, 1}), sinks = values({1}, DType::F32, {0.5});
+    const Span span{0, 2, 0};
+    const std::vector<double> y = read(op->attention(q, k, v, {&span, 1}, no_rows(1), {1.0f, 0, 0.0f, sinks}));
+    expect_close("attention", {y[2], y[3]}, {.231223898, .628531719},
+                 one_rounding(p, p == Precision::BF16 ? 2e-3 : 1e-6));
+  }
+}
 
 TEST(AttentionParity, LargeLogitsDoNotOverflow) {
   const auto op = backend(Precision::F32);

@@ -82,6 +82,54 @@ TEST(Continuation, Convolution) {
     });
 }
 
+TEST(Continuation, AttentionWithSinks) {
+  for (const Precision p : {Precision::F32, Precision::BF16})
+    expect_continues("attention", p, [](Ops& op) -> Op {
+      const DType t = op.activation_dtype();
+      const auto q = input({kOther + kTokens, 4, 24}, t, 1), k = input({kOther + kTokens, 2, 24}, t, 2),
+                 v = input({kOther + kTokens, 2, 16}, t, 3), sinks = input({4}, DType::F32, 4);
+      const auto kept = std::make_shared<KvRows>();
+      return [=, &op](const Call& c) {
+        KvRows* const rows[] = {nullptr, kept.get()};
+        return op.attention(c.rows(*q), c.rows(*k), c.rows(*v), c.spans(), rows, {0.2f, 40, 2.0f, *sinks});
+      };
+    });
+}
+
+TEST(Continuation, StateSpaceDuality) {
+  for (const Precision p : {Precision::F32, Precision::BF16})
+    expect_continues("ssd", p, [](Ops& op) -> Op {
+      const DType t = op.activation_dtype();
+      const int64_t rows = kOther + kTokens;
+      const auto x = input({rows, 2, 24}, t, 1), dt = input({rows, 2}, t, 2), b = input({rows, 1, 16}, t, 3, 0.5),
+                 c = input({rows, 1, 16}, t, 4, 0.5), a_log = input({2}, DType::F32, 5),
+                 bias = input({2}, DType::F32, 6), d = input({2}, DType::F32, 7);
+      const auto kept = std::make_shared<SsmState>();
+      return [=, &op](const Call& call) {
+        SsmState* const states[] = {nullptr, kept.get()};
+        const Values own[] = {call.rows(*x), call.rows(*dt), call.rows(*b), call.rows(*c)};
+        return op.ssd({own[0], own[1], own[2], own[3]}, {*a_log, *bias, *d}, call.spans(), states);
+      };
+    });
+}
+
+TEST(Continuation, SelectiveScan) {
+  for (const Precision p : {Precision::F32, Precision::BF16})
+    expect_continues("selective scan", p, [](Ops& op) -> Op {
+      const DType t = op.activation_dtype();
+      const int64_t rows = kOther + kTokens;
+      const auto x = input({rows, 20}, t, 1), dt = input({rows, 20}, t, 2), b = input({rows, 16}, t, 3),
+                 c = input({rows, 16}, t, 4), a_log = input({20, 16}, DType::F32, 5), bias = input({20}, DType::F32, 6),
+                 d = input({20}, DType::F32, 7);
+      const auto kept = std::make_shared<SsmState>();
+      return [=, &op](const Call& call) {
+        SsmState* const states[] = {nullptr, kept.get()};
+        const Values own[] = {call.rows(*x), call.rows(*dt), call.rows(*b), call.rows(*c)};
+        return op.selective_scan({own[0], own[1], own[2], own[3]}, {*a_log, *bias, *d}, call.spans(), states);
+      };
+    });
+}
+
 TEST(Continuation, DeltaRule) {
   for (const Precision p : {Precision::F32, Precision::BF16})
     expect_continues("delta rule", p, [](Ops& op) -> Op {

@@ -27,8 +27,13 @@ std::set<std::string> kernels_of_the_tree() {
     if (entry.path().extension() != ".cu") continue;
     std::ifstream in(entry.path());
     const std::string text{std::istreambuf_iterator<char>(in), {}};
-    for (auto it = std::sregex_iterator(text.begin(), text.end(), definition); it != std::sregex_iterator(); ++it)
+    int64_t found = 0, marked = 0;
+    for (auto it = std::sregex_iterator(text.begin(), text.end(), definition); it != std::sregex_iterator(); ++it) {
       names.insert((*it)[1]);
+      ++found;
+    }
+    for (size_t at = text.find("__global__"); at != std::string::npos; at = text.find("__global__", at + 1)) ++marked;
+    EXPECT_EQ(found, marked) << entry.path() << " has kernels whose names do not end in _kernel";
   }
   return names;
 }

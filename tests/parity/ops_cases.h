@@ -36,15 +36,30 @@ constexpr NormCase kNormCases[] = {
 struct AttentionCase {
   int64_t tokens, n_heads, n_kv_heads, key_dim, value_dim, window;
   Fill fill;
+  float softcap = 0.0f;
+  bool sinks = false;
 };
 constexpr AttentionCase kAttentionCases[] = {
-    {1, 1, 1, 8, 8, 0, Fill::Normal},       {31, 4, 2, 16, 16, 0, Fill::Normal},
-    {63, 2, 2, 64, 64, 0, Fill::Normal},    {64, 6, 2, 32, 32, 0, Fill::Outliers},
-    {65, 8, 1, 40, 24, 0, Fill::Normal},    {257, 3, 1, 128, 128, 0, Fill::Normal},
-    {300, 2, 1, 20, 12, 1, Fill::Normal},   {300, 2, 1, 16, 16, 63, Fill::Normal},
-    {300, 4, 2, 16, 16, 64, Fill::Normal},  {300, 2, 1, 16, 16, 65, Fill::Normal},
-    {200, 2, 2, 33, 7, 1000, Fill::Normal}, {70, 16, 2, 256, 256, 0, Fill::Normal},
-    {90, 2, 1, 16, 16, 0, Fill::Zeros},     {0, 2, 1, 16, 16, 0, Fill::Normal},
+    {1, 1, 1, 8, 8, 0, Fill::Normal},
+    {31, 4, 2, 16, 16, 0, Fill::Normal},
+    {63, 2, 2, 64, 64, 0, Fill::Normal},
+    {64, 6, 2, 32, 32, 0, Fill::Outliers},
+    {65, 8, 1, 40, 24, 0, Fill::Normal},
+    {257, 3, 1, 128, 128, 0, Fill::Normal},
+    {300, 2, 1, 20, 12, 1, Fill::Normal},
+    {300, 2, 1, 16, 16, 63, Fill::Normal},
+    {300, 4, 2, 16, 16, 64, Fill::Normal},
+    {300, 2, 1, 16, 16, 65, Fill::Normal},
+    {200, 2, 2, 33, 7, 1000, Fill::Normal},
+    {70, 16, 2, 256, 256, 0, Fill::Normal},
+    {90, 2, 1, 16, 16, 0, Fill::Zeros},
+    {0, 2, 1, 16, 16, 0, Fill::Normal},
+    {65, 4, 2, 64, 64, 0, Fill::Normal, 1.5f},
+    {130, 4, 2, 64, 64, 40, Fill::Normal, 0.0f, true},
+    {100, 2, 1, 40, 24, 0, Fill::Normal, 50.0f, true},
+    {70, 2, 1, 512, 512, 0, Fill::Normal, 2.0f, true},
+    {66, 1, 1, 320, 264, 0, Fill::Normal},
+    {40, 2, 2, 520, 8, 7, Fill::Normal, 3.0f, true},
 };
 
 struct ConvCase {
@@ -62,10 +77,26 @@ struct DeltaCase {
   double decay;
 };
 constexpr DeltaCase kDeltaCases[] = {
-    {1, 1, 1, 2, 2, -0.5},        {2, 1, 2, 8, 16, -0.1},   {63, 2, 2, 16, 16, -0.01},    {64, 1, 1, 32, 24, -1.0},
-    {65, 2, 6, 12, 20, -0.1},     {200, 1, 2, 64, 64, 0.0}, {257, 1, 1, 128, 128, -0.05}, {150, 1, 2, 16, 16, -60.0},
-    {130, 1, 1, 16, 16, -3000.0}, {0, 1, 1, 8, 8, -0.1},
+    {1, 1, 1, 2, 2, -0.5},      {2, 1, 2, 8, 16, -0.1},    {63, 2, 2, 16, 16, -0.01},    {64, 1, 1, 32, 24, -1.0},
+    {65, 2, 6, 12, 20, -0.1},   {200, 1, 2, 64, 64, 0.0},  {257, 1, 1, 128, 128, -0.05}, {150, 1, 2, 16, 16, -60.0},
+    {129, 1, 1, 72, 136, -0.2}, {70, 1, 3, 96, 40, -0.01}, {66, 1, 1, 200, 16, -0.1},    {130, 1, 1, 16, 16, -3000.0},
+    {0, 1, 1, 8, 8, -0.1},
 };
+
+struct SsdCase {
+  int64_t tokens, heads, groups, head_dim, n_state;
+  double a_log;  // typical; large: a state that is forgotten at once
+};
+constexpr SsdCase kSsdCases[] = {
+    {1, 1, 1, 2, 2, 0.0},       {63, 2, 1, 16, 16, -2.0},   {64, 4, 2, 8, 24, -1.0},
+    {65, 3, 3, 12, 20, 0.0},    {200, 2, 1, 64, 128, -4.0}, {130, 1, 1, 72, 64, -30.0},
+    {70, 2, 1, 128, 256, -3.0}, {150, 2, 1, 16, 16, 8.0},   {0, 1, 1, 8, 8, 0.0},
+};
+
+struct ScanCase {
+  int64_t tokens, channels, n_state;
+};
+constexpr ScanCase kScanCases[] = {{1, 1, 1}, {17, 130, 16}, {100, 5, 7}, {33, 40, 20}, {16, 128, 16}, {0, 8, 16}};
 
 /// skewed: nearly all tokens choose expert 1, and none the last one.
 struct MoeCase {
@@ -94,6 +125,8 @@ inline void PrintTo(const NormCase& c, std::ostream* out) {
 }
 inline void PrintTo(const AttentionCase& c, std::ostream* out) {
   *out << numbers({c.tokens, c.n_heads, c.n_kv_heads, c.key_dim, c.value_dim, c.window}) << ' ' << name_of(c.fill);
+  if (c.softcap > 0.0f) *out << " softcap " << c.softcap;
+  if (c.sinks) *out << " sinks";
 }
 inline void PrintTo(const ConvCase& c, std::ostream* out) {
   *out << numbers({c.tokens, c.channels, c.kernel}) << ' ' << name_of(c.fill);
@@ -101,6 +134,10 @@ inline void PrintTo(const ConvCase& c, std::ostream* out) {
 inline void PrintTo(const DeltaCase& c, std::ostream* out) {
   *out << numbers({c.tokens, c.n_key_heads, c.n_value_heads, c.dk, c.dv}) << " decay " << c.decay;
 }
+inline void PrintTo(const SsdCase& c, std::ostream* out) {
+  *out << numbers({c.tokens, c.heads, c.groups, c.head_dim, c.n_state}) << " a_log " << c.a_log;
+}
+inline void PrintTo(const ScanCase& c, std::ostream* out) { *out << numbers({c.tokens, c.channels, c.n_state}); }
 inline void PrintTo(const MoeCase& c, std::ostream* out) {
   *out << numbers({c.tokens, c.dim, c.ffn, c.n_experts, c.k}) << (c.renormalize ? " renormalized" : "")
        << (c.skewed ? " skewed" : "");

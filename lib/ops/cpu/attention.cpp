@@ -51,6 +51,8 @@ class AttentionTask {
   void run(const T* q, T* y, int64_t first) {
     const int64_t group = h_.group(), last = first + n_rows_ / group - 1;
     for (int64_t r = 0; r < n_rows_; ++r) products_.load_query(r, q + head_row(r) * h_.key_dim);
+    for (int64_t r = 0; r < n_rows_ && spec_.sinks; ++r)  // a sink is a first key without a value
+      rows_[static_cast<size_t>(r)] = {spec_.sinks.as<float>()[head_row(r) % h_.n_heads], 1.0f};
     const int64_t lowest = spec_.window > 0 ? std::max<int64_t>(0, first - spec_.window + 1) : 0;
     for (int64_t key0 = lowest / kKeys * kKeys; key0 <= last; key0 += kKeys) {
       // Positions that see a key of this block: a contiguous range, as rows are in order of position.
@@ -80,10 +82,13 @@ class AttentionTask {
 
   void key_block(int64_t key0, int64_t first, int64_t row0, int64_t n_rows) {
     products_.multiply_keys(row0, n_rows);
+    const bool capped = spec_.softcap > 0.0f;
+    if (capped) products_.cap(row0, n_rows, spec_.scale, spec_.softcap);
+    const float scale = capped ? 1.0f : spec_.scale;
     for (int64_t r = row0; r < row0 + n_rows; ++r) {
       const int64_t position = first + r / h_.group();
       const Visible visible{spec_.window > 0 ? position - spec_.window + 1 - key0 : 0, position - key0 + 1};
-      const float factor = products_.softmax(r, visible, spec_.scale, rows_[static_cast<size_t>(r)]);
+      const float factor = products_.softmax(r, visible, scale, rows_[static_cast<size_t>(r)]);
       if (factor != 1.0f) rescale(output_row(r), factor);
     }
     products_.add_values(row0, n_rows, output_row(row0));

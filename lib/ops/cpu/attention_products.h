@@ -39,6 +39,18 @@ struct RowState {
   float maximum = -std::numeric_limits<float>::infinity(), total = 0.0f;
 };
 
+/// logits -> c tanh(logit · scale / c), rows at distance kLogitsRow. tanh by its sign: the exponential never overflows.
+inline void cap_logits(float* logits, int64_t n_rows, float scale, float softcap) {
+  const float factor = scale / softcap;
+  for (int64_t r = 0; r < n_rows; ++r)
+    for (int64_t j = 0; j < kKeys; j += kLanes) {
+      float* at = logits + r * kLogitsRow + j;
+      const F32x8 x = load8(at) * factor, size = x < 0.0f ? -x : x, e = exp(size * -2.0f);
+      const F32x8 y = (1.0f - e) / (1.0f + e) * softcap;
+      store8(at, x < 0.0f ? -y : y);
+    }
+}
+
 /// Everything widened to f32.
 template <class T>
 class WideProducts {
@@ -72,6 +84,9 @@ class WideProducts {
   void multiply_keys(int64_t row, int64_t n) const {
     small_gemm(n, kKeys, key_dim_, {query_ + row * query_row_, query_row_}, keys_, kLogitsRow,
                logits_ + row * kLogitsRow, kLogitsRow, false);
+  }
+  void cap(int64_t row, int64_t n, float scale, float softcap) const {
+    cap_logits(logits_ + row * kLogitsRow, n, scale, softcap);
   }
   /// A row's logits -> probabilities against the new maximum. Returns the factor for the output so far. The maximum may
   /// miss a NaN, but that logit's own probability is NaN, and with it the total and the output.
@@ -156,6 +171,9 @@ class PairProducts {
   void multiply_keys(int64_t row, int64_t n) const {
     pair_gemm({n, kKeys, key_pairs_, query_ + row * query_row_, query_row_, keys_, kLogitsRow,
                logits_ + row * kLogitsRow, kLogitsRow, false});
+  }
+  void cap(int64_t row, int64_t n, float scale, float softcap) const {
+    cap_logits(logits_ + row * kLogitsRow, n, scale, softcap);
   }
   float softmax(int64_t row, Visible visible, float scale, RowState& state) const {
     const auto below = [](int64_t n) { return n <= 0 ? 0 : n >= kKeys ? ~uint64_t{0} : (uint64_t{1} << n) - 1; };

@@ -73,11 +73,19 @@ class CpuBackend final : public Ops {
   DeltaGates do_delta_gates(const Tensor& a, const Tensor& b, const Tensor& a_log, const Tensor& dt_bias) override;
   Tensor do_gated_delta_rule(const Tensor& q, const Tensor& k, const Tensor& v, const DeltaGates& gates,
                              std::span<const Span> spans, std::span<DeltaState* const> states) override;
+  Tensor do_ssd(const SsmInputs& in, const SsmWeights& w, std::span<const Span> spans,
+                std::span<SsmState* const> states) override;
+  Tensor do_selective_scan(const SsmInputs& in, const SsmWeights& w, std::span<const Span> spans,
+                           std::span<SsmState* const> states) override;
   Tensor do_gated_rms_norm(const Tensor& x, const Tensor& z, const Tensor& gain, float eps,
                            GateActivation act) override;
   Routing do_route_softmax(const Tensor& logits, int64_t k, bool renormalize) override;
   Tensor do_experts_swiglu(const Tensor& x, const Routing& routing, std::span<const SwigluWeights> experts) override;
   void do_accumulate(const Tensor& x, const TapTables& tables, std::span<const TapRows> rows) override;
+
+  /// What gated_delta_rule and ssd have in common (recurrence.cpp).
+  template <class Heads, class Tensors, class State>
+  void recur(const Heads& heads, const Tensors& tensors, std::span<const Span> spans, std::span<State* const> states);
 
   /// A temporary of the activation dtype.
   Tensor activation(const Shape& shape) { return temporary(shape, activation_dtype()); }

@@ -1,6 +1,7 @@
-// Gated delta rule in chunks of 64 absolute positions, in f32: the formulas of lib/ops/cpu/delta_rule.cpp, which has
-// them in its opening comment. One block per (slice of value columns, value head, span): a column of the state depends
-// on no other, so slices are independent, and the state of one stays in shared memory from chunk to chunk.
+// Gated delta rule and state-space duality (Mamba-2) in chunks of 64 absolute positions, in f32: the formulas of
+// lib/ops/cpu/recurrence.cpp, which has them in its opening comment. For what recurrence_tiles.cu does not take: f32,
+// odd widths, small shared memory. One block per (slice of value columns, value head, span): a column of the state
+// depends on no other, so slices are independent, and the state of one stays in shared memory from chunk to chunk.
 #include "base/error.h"
 #include "kernels/device/real.cuh"
 #include "kernels/device/shared.cuh"
@@ -17,7 +18,7 @@ constexpr int kChunkRow = kChunk + 1;  // of the [64, 64] products: columns lie 
 
 struct Scalars {
   double decay_sum[kChunk];                                // G
-  float from_start[kChunk], to_end[kChunk], beta[kChunk];  // e^G, e^(G_last - G), β
+  float from_start[kChunk], to_end[kChunk], rate[kChunk];  // e^G, e^(G_last - G), β or Δ
 };
 
 /// The block's shared memory, in this order.
@@ -46,8 +47,8 @@ struct Layout {
 
 /// Loads rows [row, row + n) of q and k, and what the gates say.
 template <class T>
-__device__ void load_chunk(const Layout<T>& m, const DeltaArrays& arrays, const DeltaShape& s, int64_t row, int n,
-                           int64_t head) {
+__device__ void load_chunk(const Layout<T>& m, const RecurrenceArrays& arrays, const RecurrenceShape& s, int64_t row,
+                           int n, int64_t head) {
   const int dk = static_cast<int>(s.dk);
   const int64_t key_head = head / (s.n_value_heads / s.n_key_heads);
   for (int i = static_cast<int>(threadIdx.x); i < n * dk; i += kThreads) {
@@ -60,7 +61,7 @@ __device__ void load_chunk(const Layout<T>& m, const DeltaArrays& arrays, const 
     for (int i = 0; i < n; ++i) {
       sum += static_cast<double>(arrays.g[(row + i) * s.n_value_heads + head]);
       m.scalars->decay_sum[i] = sum;
-      m.scalars->beta[i] = arrays.beta[(row + i) * s.n_value_heads + head];
+      m.scalars->rate[i] = arrays.rate[(row + i) * s.n_value_heads + head];
     }
   }
   __syncthreads();
@@ -84,7 +85,7 @@ __device__ void products(const Layout<T>& m, int dk, int n, float scale) {
       qk += widen(m.q[i * dk + d]) * key;
     }
     const float decay = expf(static_cast<float>(m.scalars->decay_sum[i] - m.scalars->decay_sum[j]));
-    m.a[i * kChunkRow + j] = m.scalars->beta[i] * decay * kk;
+    m.a[i * kChunkRow + j] = m.scalars->rate[i] * decay * kk;
     m.attention[i * kChunkRow + j] = scale * decay * qk;
   }
 }
@@ -97,17 +98,18 @@ __device__ float times_state(const T* x, const float* state, int i, int c, int d
   return sum;
 }
 
-/// (I + A) E = β (V - e^G (K S)): a thread per column goes down the rows.
+/// (I + A) E = β (V - e^G (K S)): a thread per column goes down the rows. Without corrections E = Δ V.
 template <class T>
-__device__ void solve(const Layout<T>& m, const T* v, int64_t v_stride, int dk, int n, int columns, int used) {
+__device__ void solve(const Layout<T>& m, const T* v, int64_t v_stride, const RecurrenceShape& s, int n, int columns,
+                      int used) {
   for (int index = static_cast<int>(threadIdx.x); index < n * columns; index += kThreads) {
     const int i = index / columns, c = index % columns;
-    const float value = c < used ? widen(v[i * v_stride + c]) : 0.0f;
-    m.corrections[index] =
-        m.scalars->beta[i] * (value - m.scalars->from_start[i] * times_state(m.k, m.state, i, c, dk, columns));
+    float e = c < used ? widen(v[i * v_stride + c]) : 0.0f;
+    if (s.corrected) e -= m.scalars->from_start[i] * times_state(m.k, m.state, i, c, static_cast<int>(s.dk), columns);
+    m.corrections[index] = m.scalars->rate[i] * e;
   }
   __syncthreads();
-  for (int c = static_cast<int>(threadIdx.x); c < columns; c += kThreads)
+  for (int c = static_cast<int>(threadIdx.x); s.corrected && c < columns; c += kThreads)
     for (int i = 1; i < n; ++i) {
       float e = m.corrections[i * columns + c];
       for (int j = 0; j < i; ++j) e -= m.a[i * kChunkRow + j] * m.corrections[j * columns + c];
@@ -117,14 +119,15 @@ __device__ void solve(const Layout<T>& m, const T* v, int64_t v_stride, int dk, 
 }
 
 template <class T>
-__device__ void write_output(const Layout<T>& m, T* y, int64_t y_stride, const DeltaShape& s, int n, int columns,
-                             int used, float scale) {
+__device__ void write_output(const Layout<T>& m, const T* v, T* y, int64_t stride, const RecurrenceShape& s, int n,
+                             int columns, int used, float skip) {
   const int dk = static_cast<int>(s.dk);
   for (int index = static_cast<int>(threadIdx.x); index < n * used; index += kThreads) {
     const int i = index / used, c = index % used;
-    float o = scale * m.scalars->from_start[i] * times_state(m.q, m.state, i, c, dk, columns);
+    float o = s.scale * m.scalars->from_start[i] * times_state(m.q, m.state, i, c, dk, columns);
     for (int j = 0; j <= i; ++j) o += m.attention[i * kChunkRow + j] * m.corrections[j * columns + c];
-    y[i * y_stride + c] = narrow<T>(o);
+    if (skip != 0.0f) o += skip * widen(v[i * stride + c]);
+    y[i * stride + c] = narrow<T>(o);
   }
 }
 
@@ -140,9 +143,9 @@ __device__ void advance_state(const Layout<T>& m, int dk, int n, int columns) {
 }
 
 template <class T>
-__global__ void gated_delta_rule_kernel(DeltaArrays arrays, const DeltaSpan* __restrict__ spans, DeltaShape s,
-                                        int columns) {
-  const DeltaSpan span = spans[blockIdx.z];
+__global__ void recurrence_kernel(RecurrenceArrays arrays, const RecurrenceSpan* __restrict__ spans, RecurrenceShape s,
+                                  int columns) {
+  const RecurrenceSpan span = spans[blockIdx.z];
   const int64_t head = blockIdx.y, column0 = int64_t{blockIdx.x} * columns;
   const int dk = static_cast<int>(s.dk);
   const int used = s.dv - column0 < columns ? static_cast<int>(s.dv - column0) : columns;
@@ -150,7 +153,7 @@ __global__ void gated_delta_rule_kernel(DeltaArrays arrays, const DeltaSpan* __r
   float* kept = span.state ? span.state + head * s.dk * s.dv + column0 : nullptr;
   for (int i = static_cast<int>(threadIdx.x); i < dk * columns; i += kThreads)
     m.state[i] = kept && i % columns < used ? kept[i / columns * s.dv + i % columns] : 0.0f;
-  const float scale = 1.0f / sqrtf(static_cast<float>(dk));
+  const float skip = arrays.skip ? arrays.skip[head] : 0.0f;
   const int64_t stride = s.n_value_heads * s.dv;
   for (int64_t t = 0; t < span.n_tokens;) {
     const int64_t room = kChunk - (span.first_position + t) % kChunk;
@@ -159,9 +162,10 @@ __global__ void gated_delta_rule_kernel(DeltaArrays arrays, const DeltaSpan* __r
     __syncthreads();  // the state is there, and the previous chunk is no longer needed
     load_chunk(m, arrays, s, span.row + t, n, head);
     __syncthreads();
-    products(m, dk, n, scale);
-    solve(m, static_cast<const T*>(arrays.v) + at, stride, dk, n, columns, used);
-    write_output(m, static_cast<T*>(arrays.y) + at, stride, s, n, columns, used, scale);
+    products(m, dk, n, s.scale);
+    const T* v = static_cast<const T*>(arrays.v) + at;
+    solve(m, v, stride, s, n, columns, used);
+    write_output(m, v, static_cast<T*>(arrays.y) + at, stride, s, n, columns, used, skip);
     __syncthreads();
     advance_state(m, dk, n, columns);
     t += n;
@@ -172,13 +176,26 @@ __global__ void gated_delta_rule_kernel(DeltaArrays arrays, const DeltaSpan* __r
     if (i % columns < used) kept[i / columns * s.dv + i % columns] = m.state[i];
 }
 
+/// Δ = softplus(dt + dt_bias), g = -exp(A_log) Δ; in double, as the gates of the delta rule.
+template <class T>
+__global__ void ssd_gates_kernel(const T* __restrict__ dt, const float* __restrict__ a_log,
+                                 const float* __restrict__ dt_bias, float* __restrict__ g, float* __restrict__ rate,
+                                 int64_t n, int64_t heads) {
+  const int64_t i = int64_t{blockIdx.x} * kThreads + threadIdx.x;
+  if (i >= n) return;
+  const int64_t h = i % heads;
+  const double step = softplus(static_cast<double>(widen(dt[i]) + dt_bias[h]));
+  rate[i] = static_cast<float>(step);
+  g[i] = static_cast<float>(-exp(static_cast<double>(a_log[h])) * step);
+}
+
 /// The widest slice that the device's shared memory takes: products of keys are computed once per slice.
 template <class T>
-int columns_that_fit(const DeltaShape& s, size_t shared_limit) {
+int columns_that_fit(const RecurrenceShape& s, size_t shared_limit) {
   for (int columns = 64; columns >= 8; columns /= 2)
     if ((columns < 2 * s.dv || columns == 8) && Layout<T>::bytes(static_cast<int>(s.dk), columns) <= shared_limit)
       return columns;
-  fail("gated_delta_rule: a head of " + std::to_string(s.dk) + " key channels needs " +
+  fail("recurrence: a head of " + std::to_string(s.dk) + " key channels needs " +
        std::to_string(Layout<T>::bytes(static_cast<int>(s.dk), 8)) + " bytes of shared memory, the device has " +
        std::to_string(shared_limit));
 }
@@ -187,14 +204,25 @@ int columns_that_fit(const DeltaShape& s, size_t shared_limit) {
 
 // ---------------------------------------------------------------- launchers
 
-void gated_delta_rule(DType t, const DeltaArrays& arrays, const DeltaSpan* spans, const DeltaShape& s,
-                      size_t shared_limit, cudaStream_t stream) {
+void recurrence(DType t, const RecurrenceArrays& arrays, const RecurrenceSpan* spans, const RecurrenceShape& s,
+                size_t shared_limit, cudaStream_t stream) {
+  if (s.n_spans == 0 || s.dv == 0) return;
+  if (t == DType::BF16 && recurrence_tiles(arrays, spans, s, shared_limit, stream)) return;
   visit_activation(t, [&](auto tag) {
     using T = decltype(tag);
     const int columns = columns_that_fit<T>(s, shared_limit);
-    launch(KVCAL_KERNEL(gated_delta_rule_kernel<T>),
+    launch(KVCAL_KERNEL(recurrence_kernel<T>),
            dim3(n_blocks(s.dv, columns), n_blocks(s.n_value_heads, 1), n_blocks(s.n_spans, 1)), dim3(kThreads),
            Layout<T>::bytes(static_cast<int>(s.dk), columns), stream, arrays, spans, s, columns);
+  });
+}
+
+void ssd_gates(DType t, const void* dt, const float* a_log, const float* dt_bias, float* g, float* rate, int64_t tokens,
+               int64_t heads, cudaStream_t stream) {
+  visit_activation(t, [&](auto tag) {
+    using T = decltype(tag);
+    launch(KVCAL_KERNEL(ssd_gates_kernel<T>), dim3(n_blocks(tokens * heads, kThreads)), dim3(kThreads), 0, stream,
+           static_cast<const T*>(dt), a_log, dt_bias, g, rate, tokens * heads, heads);
   });
 }
 
