@@ -2,8 +2,8 @@
 // inputs.
 #include <gtest/gtest.h>
 
+#include "arch/backend.h"
 #include "arch/golden.h"
-#include "harness/emulated_ops.h"
 #include "harness/loaded_model.h"
 #include "harness/shadow_ops.h"
 
@@ -18,7 +18,7 @@ class ShadowTest : public ::testing::TestWithParam<std::tuple<std::string, Preci
 
 TEST_P(ShadowTest, both_backends_agree_op_by_op) {
   LoadedModel m(golden_.folder, {precision_, 2, true});
-  const auto cuda = test::emulated_cuda_ops(precision_);
+  const auto cuda = backend(precision_);
   ShadowOps shadow(*m.ops, *cuda);
   NoTap tap;
 

@@ -11,6 +11,7 @@
 # --rehearse: the same with the emulator's programs at toy sizes, BUILD being a build folder with tests; no measurement.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
+cd "$here/../.."
 rehearse=
 build=build/gpu
 results=tests/bench/results
@@ -45,10 +46,10 @@ python=${PYTHON:-python3}
 
 if [ -n "$rehearse" ]; then
   device=emulator driver=none
-  bench=$build/tests/bench/gpu_bench_emulated writer=$build/tests/bench/write_random_model kvcal=$build/kvcal
+  bench=$build/tests/bench/gpu_bench_emulated writer=$build/tests/bench/write_random_model kvcal=$build/tests/emulated/kvcal
   parity=$build/tests/parity/test_parity_cuda arch=$build/tests/arch/test_arch_cuda
-  toy='--toy --rounds 1' peer_options='--toy --device cpu' shapes='toy-dense toy-hybrid-moe' prompts='4 70' kvcal_device=cpu
-  filter='--gtest_filter=RowOps*:*Linear*/0'
+  toy='--toy --rounds 1' peer_options='--toy --device cpu' shapes='toy-dense toy-hybrid-moe' prompts='4 70'
+  filter='--gtest_filter=RowOps*:Rope*'
 else
   # The program's own libraries lie beside it; CUDA's come from the system, else from torch.
   libraries=$build/lib
@@ -60,7 +61,7 @@ print(":".join(g for p in u.find_spec("nvidia").submodule_search_locations for g
   driver=$(nvidia-smi --query-gpu=driver_version --format=csv,noheader | head -n 1)
   bench=$build/bin/gpu_bench writer=$build/bin/write_random_model kvcal=$build/bin/kvcal
   parity=$build/bin/test_parity_gpu arch=$build/bin/test_arch_gpu
-  toy='' peer_options='' prompts='128 2048' kvcal_device=cuda filter=
+  toy='' peer_options='' prompts='128 2048' filter=
   shapes='qwen3-8b-4-layers llama-70b-2-layers qwen3.5-35b-a3b-4-layers'
 fi
 
@@ -121,7 +122,7 @@ tests() {
     [ -z "$rehearse" ] || break # the other's emulated cases are tests of their own
   done
   sanitize memcheck parity "$parity" --gtest_brief=1
-  sanitize racecheck 'small kernels' "$parity" --gtest_brief=1 --gtest_filter='*RmsNorm*:*Attention*:*Delta*:*Conv*:*Moe*:*Route*'
+  sanitize racecheck 'small kernels' "$parity" --gtest_brief=1 --gtest_filter='*Attention*:*ConvParity*:*DeltaParity*:*MoeParity*:*RowOps*:Statistics*'
   sanitize memcheck architectures "$arch" --gtest_brief=1
 }
 
@@ -169,7 +170,7 @@ for part in $parts; do
       first=${first%% *}
       if [ -x "$kvcal" ]; then
         measure whole_run "$bench" whole_run $toy --model "$first" --command "$kvcal calibrate $first --prompts $first/prompts.jsonl \
---passes 1 --warmup-passes 0 --no-sanity --max-length 2048 --device $kvcal_device --quiet --force -o $scratch/scales.json"
+--passes 1 --warmup-passes 0 --no-sanity --max-length 2048 --device cuda --quiet --force -o $scratch/scales.json"
       else
         line P2 'whole run' "no program $kvcal"
       fi

@@ -36,6 +36,15 @@ Values rates(double amount, const Values& seconds) {
   return v;
 }
 
+Owned on_device(Ops& op, const Tensor& host) {
+  const Owned kept = op.allocate(host.shape, host.dtype);
+  wait_for_device();  // it is cleared on another stream
+  cuda::check(cudaMemcpyAsync(kept.view.data, host.data, host.bytes(), cudaMemcpyHostToDevice, nullptr),
+              "filling a tensor");
+  wait_for_device();
+  return kept;
+}
+
 Owned random_tensor(Ops& op, const Shape& shape, uint32_t seed, float sigma) {
   const Storage host(shape, DType::BF16);
   std::minstd_rand random(seed + 1);
@@ -51,13 +60,7 @@ Owned random_tensor(Ops& op, const Shape& shape, uint32_t seed, float sigma) {
     for (int k = 0; k < 4; ++k) sum += static_cast<float>(random() & 0xFFFFFF) * 0x1p-24f;
     x[i] = to_bf16(sum * 1.7320508f * sigma + 1e-6f);
   }
-  const Owned kept = op.allocate(shape, DType::BF16);
-  wait_for_device();  // it is cleared on another stream
-  cuda::check(
-      cudaMemcpyAsync(kept.view.data, host.tensor().data, host.tensor().bytes(), cudaMemcpyHostToDevice, nullptr),
-      "filling a tensor");
-  wait_for_device();
-  return kept;
+  return on_device(op, host.tensor());
 }
 
 namespace {

@@ -40,6 +40,9 @@ Values rounds_of(const Options& o, const std::function<void()>& work);
 /// amount / seconds, of each round.
 Values rates(double amount, const Values& seconds);
 
+/// A copy on the device that stays.
+Owned on_device(Ops& op, const Tensor& host);
+
 /// Random bf16 rows on the device, persistent; never zeros.
 Owned random_tensor(Ops& op, const Shape& shape, uint32_t seed, float sigma = 1.0f);
 
