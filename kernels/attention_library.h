@@ -33,7 +33,8 @@ class AttentionLibrary {
  public:
   virtual ~AttentionLibrary() = default;
 
-  /// "cudnn 9.19.0"; empty where the library cannot be used. Opens it. Part of what says whose bytes a result has.
+  /// "cudnn-9.19.0"; empty where the library cannot be used. Opens it. Part of Ops::isa(), with its letters: those of
+  /// the artifact's schema.
   virtual std::string identity() = 0;
 
   /// Queues the call; false, and a note why, when the library has no plan for it.

@@ -42,7 +42,7 @@ CudaBackend::CudaBackend(const CudaOptions& options, std::unique_ptr<Gemm> gemm,
 std::string CudaBackend::isa() const {
   // Which shapes the library refuses depends on its version and the device alone.
   const std::string library = attention_ && precision() == Precision::BF16 ? attention_->identity() : "";
-  return library.empty() ? isa_ : isa_ + " " + library;
+  return library.empty() ? isa_ : isa_ + "-" + library;
 }
 
 std::vector<std::string> CudaBackend::notes() const {

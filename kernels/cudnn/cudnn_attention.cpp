@@ -32,7 +32,7 @@ constexpr int kOldest = 91000;  // before it, windows and the bottom right diago
 enum Name : int64_t { kQ = 1, kK, kV, kY, kQueryCounts, kKeyCounts, kQOffsets, kKOffsets, kVOffsets, kYOffsets };
 
 std::string version_text(size_t version) {
-  return "cudnn " + std::to_string(version / 10000) + "." + std::to_string(version / 100 % 100) + "." +
+  return "cudnn-" + std::to_string(version / 10000) + "." + std::to_string(version / 100 % 100) + "." +
          std::to_string(version % 100);
 }
 

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <ostream>
+#include <regex>
 #include <string>
 
 #include "base/error.h"
@@ -24,6 +25,17 @@ class CudnnGraph : public testing::TestWithParam<AttentionPlan> {
     }
   }
 };
+
+TEST(CudnnAttention, SaysWithoutAGpuThatItIsNotUsed) {
+  const auto library = make_cudnn_attention();
+  const std::string identity = library->identity();
+  if (identity.empty()) {
+    ASSERT_EQ(library->notes().size(), 1U);
+    EXPECT_NE(library->notes()[0].find("cuDNN is not used: "), std::string::npos) << library->notes()[0];
+  } else {
+    EXPECT_TRUE(std::regex_match(identity, std::regex("cudnn-[0-9.]+"))) << identity;
+  }
+}
 
 TEST_P(CudnnGraph, IsAccepted) { EXPECT_EQ(check_cudnn_graph(GetParam(), 90), ""); }
 

@@ -150,7 +150,7 @@ TEST(LibraryAttention, ARefusedPlanIsNotAskedForAgain) {
 }
 
 TEST(LibraryAttention, IsPartOfWhatSaysWhoseBytesAResultHas) {
-  EXPECT_EQ(Both(Fault::None).isa(), "cuda_sm_90 stand-in 1");
+  EXPECT_EQ(Both(Fault::None).isa(), "cuda_sm_90-stand-in-1");
   EXPECT_EQ(Both(Fault::Missing).isa(), "cuda_sm_90");
 }
 

@@ -24,7 +24,7 @@ class StandInAttention final : public cuda::AttentionLibrary {
   using Fault = StandInLog::Fault;
   explicit StandInAttention(StandInLog& log) : log_(log) {}
 
-  std::string identity() override { return log_.fault == Fault::Missing ? "" : "stand-in 1"; }
+  std::string identity() override { return log_.fault == Fault::Missing ? "" : "stand-in-1"; }
 
   bool attend(const cuda::AttentionPlan& p, const cuda::AttentionCall& c, cudaStream_t stream) override {
     if (log_.fault == Fault::Refuses) {
