@@ -47,7 +47,7 @@ const std::vector<Library>& libraries() {
   static const std::vector<Library> all = {
       {"CUDA",
        std::regex(R"((cuda|cu(blas|dnn|rand|solver|sparse)|cub/|thrust/|cutlass/|cute/|nccl|nv(rtc|ml|tx)).*)"),
-       {"kernels/"},
+       {"kernels/", "tests/bench/probes/"},
        false},
       {"CLI11", std::regex(R"(CLI/.*)"), {"apps/"}, false},
       {"Eigen", std::regex(R"((unsupported/)?Eigen/.*)"), {"lib/ops/cpu/", "lib/solve/", "lib/evaluate/"}, true},
