@@ -18,10 +18,14 @@ class LeakyOps final : public ForwardingOps {
  protected:
   Tensor do_gated_delta_rule(const Tensor& q, const Tensor& k, const Tensor& v, const DeltaGates& gates,
                              std::span<const Span> spans, std::span<DeltaState* const> states) override {
-    for (DeltaState* s : states)
-      if (!s->s && left_.s && left_.s.view.shape == Shape{v.dim(1), q.dim(2), v.dim(2)}) *s = left_;
-    const Tensor o = inner_.gated_delta_rule(q, k, v, gates, spans, states);
-    if (!states.empty()) left_ = *states.back();
+    std::vector<DeltaState> of_whole(states.size());  // a sequence that is not cut brings none
+    std::vector<DeltaState*> all;
+    for (size_t i = 0; i < states.size(); ++i) {
+      all.push_back(states[i] ? states[i] : &of_whole[i]);
+      if (!all[i]->s && left_.s && left_.s.view.shape == Shape{v.dim(1), q.dim(2), v.dim(2)}) *all[i] = left_;
+    }
+    const Tensor o = inner_.gated_delta_rule(q, k, v, gates, spans, all);
+    if (!all.empty()) left_ = *all.back();
     return o;
   }
 
