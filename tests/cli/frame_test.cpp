@@ -10,21 +10,13 @@
 #include "checkpoint/mapped_file.h"
 #include "command_line.h"
 #include "device.h"
+#include "harness/message_of.h"
 #include "progress.h"
 #include "signals.h"
 #include "table.h"
 
 namespace kvcal {
 namespace {
-
-std::string message_of(const std::function<void()>& f) {
-  try {
-    f();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "no error";
-}
 
 TEST(Table, AlignsColumnsAndLeavesNoSpacesAtLineEnds) {
   Table table({{"layer", Table::Align::Right}, {"kind"}, {"bytes", Table::Align::Right}, {"note"}});

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "harness/message_of.h"
 #include "kernels/device/mma.cuh"
 #include "kernels/device/real.cuh"
 #include "kernels/device/reduce.cuh"
@@ -244,15 +245,6 @@ TEST(Device, Bf16IsRoundedAsOnTheHost) {
   std::vector<bf16> y(x.size());
   launch(KVCAL_KERNEL(convert_kernel), dim3(1), dim3(static_cast<unsigned>(x.size())), 0, nullptr, x.data(), y.data());
   for (size_t i = 0; i < x.size(); ++i) EXPECT_EQ(y[i].bits, to_bf16(x[i]).bits) << x[i];
-}
-
-std::string message_of(const std::function<void()>& f) {
-  try {
-    f();
-  } catch (const Error& e) {
-    return e.what();
-  }
-  return "no error";
 }
 
 TEST(Runtime, ErrorsNameKernelExtentsAndDevice) {

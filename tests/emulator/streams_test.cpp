@@ -26,6 +26,19 @@ class Streams : public testing::Test {
     check(cudaMemcpyAsync(to, from, sizeof(float), kind, stream), "copying");
   }
 
+  /// Whether the second stream reads what the first clears before it is cleared. waits: it has been told to wait.
+  bool overtakes(bool waits) {
+    float* const a = floats(1);
+    float* const b = floats(1);
+    const Event ready = make_event();
+    check(cudaMemsetAsync(a, 0, sizeof(float), one_.get()), "clearing");
+    check(cudaEventRecord(ready.get(), one_.get()), "recording");
+    if (waits) check(cudaStreamWaitEvent(two_.get(), ready.get()), "waiting");
+    copy(b, a, two_.get());
+    check(cudaStreamSynchronize(two_.get()), "waiting");
+    return std::isnan(*b);
+  }
+
   const Stream one_ = make_stream(), two_ = make_stream();
   std::vector<DeviceBytes> kept_;
 };
@@ -44,15 +57,7 @@ TEST_F(Streams, LateWorkIsDoneWhenItIsWaitedFor) {
 TEST_F(Streams, AStreamThatForgotToWaitForAnotherReadsWhatWasThereBefore) {
   emulator::set_timing(emulator::Timing::Late);
   for (const bool waits : {false, true}) {
-    float* const a = floats(1);
-    float* const b = floats(1);
-    const Event ready = make_event();
-    check(cudaMemsetAsync(a, 0, sizeof(float), one_.get()), "clearing");
-    check(cudaEventRecord(ready.get(), one_.get()), "recording");
-    if (waits) check(cudaStreamWaitEvent(two_.get(), ready.get()), "waiting");
-    copy(b, a, two_.get());
-    check(cudaStreamSynchronize(two_.get()), "waiting");
-    EXPECT_EQ(std::isnan(*b), !waits);
+    EXPECT_EQ(overtakes(waits), !waits);
     check(cudaStreamSynchronize(one_.get()), "waiting");
   }
 }
@@ -76,17 +81,7 @@ TEST_F(Streams, AtRandomTimesStreamsOvertakeEachOtherButNoEvent) {
   int overtaken = 0;
   for (const bool waits : {false, true}) {
     overtaken = 0;
-    for (int i = 0; i < 64; ++i) {
-      float* const a = floats(1);
-      float* const b = floats(1);
-      const Event ready = make_event();
-      check(cudaMemsetAsync(a, 0, sizeof(float), one_.get()), "clearing");
-      check(cudaEventRecord(ready.get(), one_.get()), "recording");
-      if (waits) check(cudaStreamWaitEvent(two_.get(), ready.get()), "waiting");
-      copy(b, a, two_.get());
-      check(cudaStreamSynchronize(two_.get()), "waiting");
-      overtaken += std::isnan(*b);
-    }
+    for (int i = 0; i < 64; ++i) overtaken += overtakes(waits);
     if (!waits) {
       EXPECT_GT(overtaken, 4);
       EXPECT_LT(overtaken, 60);

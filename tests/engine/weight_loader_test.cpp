@@ -14,6 +14,7 @@
 
 #include "base/error.h"
 #include "checkpoint/mapped_file.h"
+#include "harness/message_of.h"
 #include "kernels/runtime/memory.h"
 
 namespace kvcal::cuda {
@@ -216,15 +217,6 @@ TEST_F(WeightLoaderTest, WhatIsNotCachedIsReadPastTheCache) {
   EXPECT_LE(loader.bytes_read(), kBytes + 2 * DirectFile::kAlignment);
   check(cudaStreamSynchronize(compute_.get()), "waiting");
   EXPECT_EQ(std::memcmp(there.data, host.data, host.bytes()), 0);
-}
-
-std::string message_of(const std::function<void()>& f) {
-  try {
-    f();
-  } catch (const Error& e) {
-    return e.what();
-  }
-  return "no error";
 }
 
 TEST_F(WeightLoaderTest, AFileCutShortIsAnErrorThatNamesItAndTheLoaderGoesOn) {

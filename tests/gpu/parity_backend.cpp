@@ -5,20 +5,7 @@
 #include "parity/op_fixture.h"
 
 namespace kvcal::test {
-namespace {
-
-/// Owns the backend it passes calls on to.
-class OwningOps final : public UploadingOps {
- public:
-  explicit OwningOps(std::unique_ptr<Ops> inner) : UploadingOps(*inner), owned_(std::move(inner)) {}
-
- private:
-  std::unique_ptr<Ops> owned_;
-};
-
-}  // namespace
-
-std::unique_ptr<Ops> backend(Precision precision) { return std::make_unique<OwningOps>(gpu_ops(precision)); }
+std::unique_ptr<Ops> backend(Precision precision) { return std::make_unique<OwningUploadingOps>(gpu_ops(precision)); }
 
 Storage on_host(const Tensor& t) {
   Storage copy(t.shape, t.dtype);

@@ -1,6 +1,8 @@
 // Takes tensors of host memory where a backend wants its own: uploads them first. Results stay where they are.
 #pragma once
 
+#include <memory>
+
 #include "harness/forwarding_ops.h"
 
 namespace kvcal {
@@ -75,6 +77,15 @@ class UploadingOps : public ForwardingOps {
   SsmInputs up(const SsmInputs& in) { return {up(in.x), up(in.dt), up(in.b), up(in.c)}; }
   SsmWeights up(const SsmWeights& w) { return {up(w.a_log), up(w.dt_bias), up(w.d)}; }
   Tensor up(const Tensor& t) { return t.device == Device::Host ? upload(t) : t; }
+};
+
+/// The same, with the backend it passes calls on to.
+class OwningUploadingOps final : public UploadingOps {
+ public:
+  explicit OwningUploadingOps(std::unique_ptr<Ops> inner) : UploadingOps(*inner), owned_(std::move(inner)) {}
+
+ private:
+  std::unique_ptr<Ops> owned_;
 };
 
 }  // namespace kvcal

@@ -52,18 +52,11 @@ class LaunchCount final : public Emulation {
 
 const testing::Environment* const kLaunchCount = testing::AddGlobalTestEnvironment(new LaunchCount);
 
-/// Owns the backend it passes calls on to.
-class OwningOps final : public UploadingOps {
- public:
-  explicit OwningOps(std::unique_ptr<Ops> inner) : UploadingOps(*inner), owned_(std::move(inner)) {}
-
- private:
-  std::unique_ptr<Ops> owned_;
-};
-
 }  // namespace
 
-std::unique_ptr<Ops> backend(Precision precision) { return std::make_unique<OwningOps>(emulated_cuda_ops(precision)); }
+std::unique_ptr<Ops> backend(Precision precision) {
+  return std::make_unique<OwningUploadingOps>(emulated_cuda_ops(precision));
+}
 
 Storage on_host(const Tensor& t) {
   emulator::synchronize_all();

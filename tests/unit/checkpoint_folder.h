@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "base/error.h"
 #include "checkpoint/safetensors_writer.h"
+#include "harness/message_of.h"
 
 namespace kvcal {
 
@@ -71,17 +71,6 @@ inline void write_tensors(const std::filesystem::path& path, const std::vector<T
   }
   for (const auto& [name, bytes] : contents) writer.write(name, std::as_bytes(std::span(bytes.data(), bytes.size())));
   writer.commit();
-}
-
-/// The message of the Error that f throws, or "no error".
-template <class F>
-std::string message_of(F&& f) {
-  try {
-    f();
-  } catch (const Error& e) {
-    return e.what();
-  }
-  return "no error";
 }
 
 inline void expect_contains(const std::string& text, const std::string& part) {
