@@ -59,12 +59,9 @@ const TensorInfo* WeightBinder::info(std::string_view name) const {
 }
 
 Tensor WeightBinder::operator()(std::string_view name, const Shape& shape) const {
-  const std::string full = prefix_ + std::string(name);
-  const TensorInfo* found = checkpoint_->find(full);
-  if (found && is_plain(*found)) return load(full, *found, shape);
-  if (const Tensor decoded = decode(full, shape)) return decoded;
-  if (!found) fail_missing(full);
-  return load(full, *found, shape);
+  const Tensor found = optional(name, shape);
+  if (!found) fail_missing(prefix_ + std::string(name));
+  return found;
 }
 
 Tensor WeightBinder::optional(std::string_view name, const Shape& shape) const {
@@ -77,9 +74,7 @@ Tensor WeightBinder::optional(std::string_view name, const Shape& shape) const {
 
 WeightBinder WeightBinder::shapes_only() const { return {*checkpoint_, prefix_, shared_, true}; }
 
-bool WeightBinder::may_decode() const {
-  return describe_quantization(checkpoint_->config(), checkpoint_->folder()).weights_quantized;
-}
+bool WeightBinder::may_decode() const { return shared_->facts.weights_quantized; }
 
 void WeightBinder::claim(std::string_view name) const {
   const std::lock_guard lock(shared_->mutex);
@@ -122,8 +117,9 @@ Tensor WeightBinder::decode(const std::string& full, const Shape& shape) const {
   const int64_t rows = request.experts() * request.out();
   const int64_t piece = std::max<int64_t>((rows + kPieces * pool->n_threads() - 1) / (kPieces * pool->n_threads()), 64);
   while_doing(reading_folder, [&] {
+    const DecodeRows decode_rows = stored->open();
     pool->parallel_for((rows + piece - 1) / piece, [&](int64_t i, int) {
-      stored->decode({i * piece, std::min(piece, rows - i * piece)}, view.as<bf16>() + i * piece * request.in());
+      decode_rows({i * piece, std::min(piece, rows - i * piece)}, view.as<bf16>() + i * piece * request.in());
     });
   });
   return view;

@@ -49,9 +49,10 @@ TEST_P(Format, RowsMayBeDecodedInAnyPieces) {
   const auto stored = find_stored_weight(request);
   ASSERT_TRUE(stored);
   const int64_t rows = request.experts() * request.out(), in = request.in();
+  const DecodeRows decode = stored->open();
   std::vector<bf16> pieces(static_cast<size_t>(rows * in));
   for (int64_t first = 0; first < rows; first += 5)
-    stored->decode({first, std::min<int64_t>(5, rows - first)}, pieces.data() + first * in);
+    decode({first, std::min<int64_t>(5, rows - first)}, pieces.data() + first * in);
   EXPECT_EQ(std::memcmp(pieces.data(), expected.tensor(info).data, pieces.size() * sizeof(bf16)), 0);
 }
 
@@ -106,6 +107,13 @@ TEST_F(Malformed, WrongShapes) {
   expect_contains(
       refusal({{"up_proj.weight_packed", DType::U8, {16, 32}}, {"up_proj.weight_scale", DType::U8, {16, 3}}}),
       "'up_proj.weight_scale' is U8 [16, 3], expected the shape [16, 2]");
+}
+
+TEST_F(Malformed, GroupsOfAwqThatDoNotDivideTheInputs) {
+  expect_contains(refusal({{"up_proj.qweight", DType::I32, {64, 2}},
+                           {"up_proj.scales", DType::F16, {3, 16}},
+                           {"up_proj.qzeros", DType::I32, {3, 2}}}),
+                  "its scales 'up_proj.scales' are F16 [3, 16]: no groups of equal size");
 }
 
 TEST_F(Malformed, ThreeBitsOfGptq) {

@@ -1,5 +1,6 @@
 // AWQ (gemm version): 4-bit values stored transposed, [in, out / 8], eight outputs to a word in the order 0 2 4 6 1 3 5
 // 7, with zero points packed alike (architectures.md 8.5).
+#include "base/error.h"
 #include "checkpoint/formats/scale_grid.h"
 
 namespace kvcal {
@@ -19,26 +20,29 @@ std::optional<StoredWeight> find_awq(const WeightRequest& request) {
     return std::nullopt;
   const TensorInfo& scales = need_companion(request, request.module("scales"), kFormat);
   const int64_t n_groups = scales.shape.rank() == 2 ? scales.shape[0] : 0;
-  if (n_groups < 1 || in % n_groups) check_shape(request, scales, {in / 128, out}, kFormat);
+  if (n_groups < 1 || in % n_groups)
+    fail("weight " + quoted(request.name) + " " + str(request.shape) + " is stored as AWQ, but its scales " +
+         quoted(scales.name) + " are " + str(scales) + ": no groups of equal size along the inputs");
   check_shape(request, scales, {n_groups, out}, kFormat);
   const TensorInfo& zeros = need_companion(request, request.module("qzeros"), kFormat);
   check_shape(request, zeros, {n_groups, out / kPerWord}, kFormat);
-  const auto decode = [&checkpoint = request.checkpoint, out, in, group = in / n_groups, packed = packed->name,
-                       scales_name = scales.name, zeros_name = zeros.name](WeightRows rows, bf16* to) {
+  const auto open = [&checkpoint = request.checkpoint, out, in, group = in / n_groups, packed = packed->name,
+                     scales_name = scales.name, zeros_name = zeros.name]() -> DecodeRows {
     const auto* words = static_cast<const uint32_t*>(checkpoint.tensor(packed).data);
     const auto* zero_words = static_cast<const uint32_t*>(checkpoint.tensor(zeros_name).data);
-    const std::vector<float> factors = read_scales(checkpoint, scales_name);
-    const int64_t row_words = out / kPerWord;
-    for (int64_t k = 0; k < in; ++k)
-      for (int64_t i = 0; i < rows.n; ++i) {
-        const int64_t n = rows.first + i, g = k / group;
-        const int shift = kShiftOfOutput[static_cast<size_t>(n % kPerWord)];
-        const int q = words[k * row_words + n / kPerWord] >> shift & 15;
-        const int zero = zero_words[g * row_words + n / kPerWord] >> shift & 15;
-        to[i * in + k] = to_bf16(static_cast<float>(q - zero) * factors[static_cast<size_t>(g * out + n)]);
-      }
+    return [=, factors = read_scales(checkpoint, scales_name)](WeightRows rows, bf16* to) {
+      const int64_t row_words = out / kPerWord;
+      for (int64_t k = 0; k < in; ++k)
+        for (int64_t i = 0; i < rows.n; ++i) {
+          const int64_t n = rows.first + i, g = k / group;
+          const int shift = kShiftOfOutput[static_cast<size_t>(n % kPerWord)];
+          const int q = words[k * row_words + n / kPerWord] >> shift & 15;
+          const int zero = zero_words[g * row_words + n / kPerWord] >> shift & 15;
+          to[i * in + k] = to_bf16(static_cast<float>(q - zero) * factors[static_cast<size_t>(g * out + n)]);
+        }
+    };
   };
-  return StoredWeight{kFormat, {packed->name, scales.name, zeros.name}, decode};
+  return StoredWeight{kFormat, {packed->name, scales.name, zeros.name}, open};
 }
 
 }  // namespace kvcal

@@ -40,23 +40,24 @@ std::optional<StoredWeight> find_gptq(const WeightRequest& request) {
     stored.parts.push_back(order_name = order->name);
   }
   const uint32_t added = request.facts.zeros_less_one ? 1 : 0;
-  stored.decode = [&checkpoint = request.checkpoint, out, in, bits, n_groups, added, packed = packed->name,
-                   scales_name = scales.name, zeros_name = zeros.name, order_name](WeightRows rows, bf16* to) {
+  stored.open = [&checkpoint = request.checkpoint, out, in, bits, n_groups, added, packed = packed->name,
+                 scales_name = scales.name, zeros_name = zeros.name, order_name]() -> DecodeRows {
     const auto* words = static_cast<const uint32_t*>(checkpoint.tensor(packed).data);
     const auto* zero_words = static_cast<const uint32_t*>(checkpoint.tensor(zeros_name).data);
-    const std::vector<float> factors = read_scales(checkpoint, scales_name);
-    const std::vector<int64_t> groups =
-        read_groups(checkpoint, order_name, in, (in + n_groups - 1) / n_groups, n_groups);
-    const int64_t per_word = 32 / bits, zero_row = (out * bits + 31) / 32;
-    const uint32_t mask = bits == 32 ? ~0u : (1u << bits) - 1;
-    for (int64_t k = 0; k < in; ++k)
-      for (int64_t i = 0; i < rows.n; ++i) {
-        const int64_t n = rows.first + i, g = groups[static_cast<size_t>(k)];
-        const uint32_t q = words[k / per_word * out + n] >> (k % per_word * bits) & mask;
-        const uint32_t zero = (zero_words[g * zero_row + n / per_word] >> (n % per_word * bits) & mask) + added;
-        to[i * in + k] = to_bf16(static_cast<float>(static_cast<int>(q) - static_cast<int>(zero)) *
-                                 factors[static_cast<size_t>(g * out + n)]);
-      }
+    return [=, factors = read_scales(checkpoint, scales_name),
+            groups = read_groups(checkpoint, order_name, in, (in + n_groups - 1) / n_groups, n_groups)](WeightRows rows,
+                                                                                                        bf16* to) {
+      const int64_t per_word = 32 / bits, zero_row = (out * bits + 31) / 32;
+      const uint32_t mask = (1u << bits) - 1;
+      for (int64_t k = 0; k < in; ++k)
+        for (int64_t i = 0; i < rows.n; ++i) {
+          const int64_t n = rows.first + i, g = groups[static_cast<size_t>(k)];
+          const uint32_t q = words[k / per_word * out + n] >> (k % per_word * bits) & mask;
+          const uint32_t zero = (zero_words[g * zero_row + n / per_word] >> (n % per_word * bits) & mask) + added;
+          to[i * in + k] = to_bf16(static_cast<float>(static_cast<int>(q) - static_cast<int>(zero)) *
+                                   factors[static_cast<size_t>(g * out + n)]);
+        }
+    };
   };
   return stored;
 }

@@ -30,14 +30,13 @@ std::optional<StoredWeight> find_mxfp4(const WeightRequest& request) {
   check_shape(request, found, columns_divided(request, blocks ? kGroup : 2, blocks != nullptr), kFormat);
   check_shape(request, need_companion(request, scales_name, kFormat), columns_divided(request, kGroup), kFormat);
   const ScaleGrid grid{request.out(), request.in(), 1, kGroup, request.out(), request.in() / kGroup};
-  const auto decode = [&checkpoint = request.checkpoint, grid, name = found.name, scales_name](WeightRows rows,
-                                                                                               bf16* to) {
+  const auto open = [&checkpoint = request.checkpoint, grid, name = found.name, scales_name]() -> DecodeRows {
     const auto* bytes = static_cast<const uint8_t*>(checkpoint.tensor(name).data);
-    const std::array<float, 16>& values = e2m1_values();
-    write_scaled(grid, read_scales(checkpoint, scales_name), rows, to,
-                 [&](int64_t r, int64_t c) { return values[bytes[(r * grid.in + c) / 2] >> (c % 2 * 4) & 15]; });
+    return [grid, bytes, scales = read_scales(checkpoint, scales_name)](WeightRows rows, bf16* to) {
+      write_scaled(grid, scales, rows, to, [&](int64_t r, int64_t c) { return e2m1_at(bytes, r * grid.in + c); });
+    };
   };
-  return StoredWeight{kFormat, {found.name, scales_name}, decode};
+  return StoredWeight{kFormat, {found.name, scales_name}, open};
 }
 
 }  // namespace kvcal

@@ -47,16 +47,18 @@ std::optional<StoredWeight> find_nvfp4(const WeightRequest& request) {
     check_shape(request, *input, {request.in()}, kFormat);
     stored.parts.push_back(input_name = input->name);
   }
-  stored.decode = [&checkpoint = request.checkpoint, grid, divide, packed = packed->name, scales_name = scales.name,
-                   global_name, input_name](WeightRows rows, bf16* to) {
+  stored.open = [&checkpoint = request.checkpoint, grid, divide, packed = packed->name, scales_name = scales.name,
+                 global_name, input_name]() -> DecodeRows {
     const auto* bytes = static_cast<const uint8_t*>(checkpoint.tensor(packed).data);
-    const std::vector<float> joined = joined_scales(checkpoint, scales_name, global_name, divide);
-    const std::array<float, 16>& values = e2m1_values();
-    const auto value = [&](int64_t r, int64_t c) { return values[bytes[(r * grid.in + c) / 2] >> (c % 2 * 4) & 15]; };
-    if (input_name.empty()) return write_scaled(grid, joined, rows, to, value);
-    const std::vector<float> input = read_scales(checkpoint, input_name);
-    write_scaled(grid, joined, rows, to,
-                 [&](int64_t r, int64_t c) { return value(r, c) * input[static_cast<size_t>(c)]; });
+    std::vector<float> input;
+    if (!input_name.empty()) input = read_scales(checkpoint, input_name);
+    return [grid, bytes, input, joined = joined_scales(checkpoint, scales_name, global_name, divide)](WeightRows rows,
+                                                                                                      bf16* to) {
+      const auto value = [&](int64_t r, int64_t c) { return e2m1_at(bytes, r * grid.in + c); };
+      if (input.empty()) return write_scaled(grid, joined, rows, to, value);
+      write_scaled(grid, joined, rows, to,
+                   [&](int64_t r, int64_t c) { return value(r, c) * input[static_cast<size_t>(c)]; });
+    };
   };
   return stored;
 }

@@ -37,18 +37,17 @@ std::optional<StoredWeight> find_one_byte(const WeightRequest& request) {
     check_shape(request, *zeros, request.checkpoint.find(scales_name)->shape, format);
     stored.parts.push_back(zeros_name);
   }
-  stored.decode = [&checkpoint = request.checkpoint, grid, name = request.name, scales_name, zeros_name](
-                      WeightRows rows, bf16* to) {
+  stored.open = [&checkpoint = request.checkpoint, grid, name = request.name, scales_name, zeros_name]() -> DecodeRows {
     const Tensor weight = checkpoint.tensor(name);
     const auto* bytes = static_cast<const uint8_t*>(weight.data);
-    const std::array<float, 256> values = values_of(weight.dtype);
-    const std::vector<float> scales = read_scales(checkpoint, scales_name);
-    if (zeros_name.empty())
-      return write_scaled(grid, scales, rows, to, [&](int64_t r, int64_t c) { return values[bytes[r * grid.in + c]]; });
-    const int8_t* zeros = checkpoint.tensor(zeros_name).as<int8_t>();
-    write_scaled(grid, scales, rows, to, [&](int64_t r, int64_t c) {
-      return values[bytes[r * grid.in + c]] - static_cast<float>(zeros[grid.index(r, c)]);
-    });
+    const int8_t* zeros = zeros_name.empty() ? nullptr : checkpoint.tensor(zeros_name).as<int8_t>();
+    return [grid, bytes, zeros, values = values_of(weight.dtype), scales = read_scales(checkpoint, scales_name)](
+               WeightRows rows, bf16* to) {
+      const auto value = [&](int64_t r, int64_t c) { return values[bytes[r * grid.in + c]]; };
+      if (!zeros) return write_scaled(grid, scales, rows, to, value);
+      write_scaled(grid, scales, rows, to,
+                   [&](int64_t r, int64_t c) { return value(r, c) - static_cast<float>(zeros[grid.index(r, c)]); });
+    };
   };
   return stored;
 }

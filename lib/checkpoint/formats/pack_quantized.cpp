@@ -34,26 +34,27 @@ struct Names {
   std::string packed, scales, zeros, order;  // the last two may be empty
 };
 
-void decode(const Checkpoint& checkpoint, const ScaleGrid& grid, int bits, const Names& names, WeightRows rows,
-            bf16* to) {
+DecodeRows open(const Checkpoint& checkpoint, const ScaleGrid& grid, int bits, const Names& names) {
   const auto words_of = [&](const std::string& name) {
     return static_cast<const uint32_t*>(name.empty() ? nullptr : checkpoint.tensor(name).data);
   };
   const uint32_t *words = words_of(names.packed), *zeros = words_of(names.zeros);
   const int64_t row_words = words_for(grid.in, bits), expert_zeros = words_for(grid.n_rows, bits) * grid.n_columns;
-  const std::vector<float> scales = read_scales(checkpoint, names.scales);
-  const std::vector<int64_t> groups = read_groups(checkpoint, names.order, grid.in, grid.columns, grid.n_columns);
-  for (int64_t r = rows.first; r < rows.first + rows.n; ++r) {
-    const int64_t expert = r / grid.out, scale_row = r % grid.out / grid.rows;
-    const float* row_scales = scales.data() + (expert * grid.n_rows + scale_row) * grid.n_columns;
-    for (int64_t c = 0; c < grid.in; ++c) {
-      const int64_t g = groups[static_cast<size_t>(c)];
-      // Both are stored with half of the range added; a symmetric weight has its zero point there.
-      const int zero =
-          zeros ? element(zeros + expert * expert_zeros + g, grid.n_columns, scale_row, bits) : 1 << (bits - 1);
-      *to++ = to_bf16(static_cast<float>(element(words + r * row_words, 1, c, bits) - zero) * row_scales[g]);
+  return [=, scales = read_scales(checkpoint, names.scales),
+          groups = read_groups(checkpoint, names.order, grid.in, grid.columns, grid.n_columns)](WeightRows rows,
+                                                                                                bf16* to) {
+    for (int64_t r = rows.first; r < rows.first + rows.n; ++r) {
+      const int64_t expert = r / grid.out, scale_row = r % grid.out / grid.rows;
+      const float* row_scales = scales.data() + (expert * grid.n_rows + scale_row) * grid.n_columns;
+      for (int64_t c = 0; c < grid.in; ++c) {
+        const int64_t g = groups[static_cast<size_t>(c)];
+        // Both are stored with half of the range added; a symmetric weight has its zero point there.
+        const int zero =
+            zeros ? element(zeros + expert * expert_zeros + g, grid.n_columns, scale_row, bits) : 1 << (bits - 1);
+        *to++ = to_bf16(static_cast<float>(element(words + r * row_words, 1, c, bits) - zero) * row_scales[g]);
+      }
     }
-  }
+  };
 }
 
 }  // namespace
@@ -77,9 +78,7 @@ std::optional<StoredWeight> find_pack_quantized(const WeightRequest& request) {
     stored.parts.push_back(names.order = order->name);
   }
   if (request.checkpoint.has(request.beside("_shape"))) stored.parts.push_back(request.beside("_shape"));
-  stored.decode = [&checkpoint = request.checkpoint, grid, bits, names](WeightRows rows, bf16* to) {
-    decode(checkpoint, grid, bits, names, rows, to);
-  };
+  stored.open = [&checkpoint = request.checkpoint, grid, bits, names] { return open(checkpoint, grid, bits, names); };
   return stored;
 }
 

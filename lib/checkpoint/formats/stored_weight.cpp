@@ -26,6 +26,7 @@ void add_block(QuantizationFacts& facts, const Json* size) {
 QuantizationFacts read_quantization_facts(const Checkpoint& checkpoint) {
   QuantizationFacts facts;
   const Json quantization = find_quantization(checkpoint.config(), checkpoint.folder());
+  facts.weights_quantized = !quantization.is_null();
   if (quantization.is_object()) {
     add_block(facts, find_member(quantization, "weight_block_size"));
     if (const Json* groups = find_member(quantization, "config_groups"); groups && groups->is_object())

@@ -18,6 +18,7 @@ namespace kvcal {
 
 /// What the tensors do not tell themselves, from the quantisation object of config.json or of the file beside it.
 struct QuantizationFacts {
+  bool weights_quantized = false;              // whether there is such an object that speaks of weights
   std::vector<std::array<int64_t, 2>>
       blocks;                  // sizes [out, in] that scales of blocks may have; 128 x 128 is always one
   bool zeros_less_one = true;  // GPTQ: zero points are stored less one (checkpoint_format is not gptq_v2)
@@ -44,12 +45,15 @@ struct WeightRows {
   int64_t first, n;
 };
 
+/// Writes rows of a weight: products in f32, rounded to bf16 once. Several threads may call it.
+using DecodeRows = std::function<void(WeightRows, bf16*)>;
+
 struct StoredWeight {
   std::string_view format;         // "FP8", "AWQ", ...
   std::vector<std::string> parts;  // full names of the tensors that hold it
-  /// Writes rows of the weight: products in f32, rounded to bf16 once. Several threads may call it. Throws Error for a
-  /// scale that is no finite number and a group index that does not exist.
-  std::function<void(WeightRows, bf16*)> decode;
+  /// Reads the scales, once for all rows. Throws Error for one that is no finite number and for a group index that does
+  /// not exist.
+  std::function<DecodeRows()> open;
 };
 
 /// Finds out how the weight is stored. Reads shapes only; nothing when its tensors fit no known format. Throws Error
