@@ -22,12 +22,6 @@ namespace {
 
 constexpr int kMostPasses = 16;  // where --until-stable gives up
 
-int64_t tokens_of(const std::vector<Sequence>& sequences) {
-  int64_t n = 0;
-  for (const Sequence& s : sequences) n += s.n_tokens;
-  return n;
-}
-
 std::vector<std::string> ids_of(const SequencePlan& plan) {
   std::vector<std::string> ids;
   for (const PromptTokens& p : plan.prompts) ids.push_back(p.id);

@@ -4,6 +4,7 @@
 #include <array>
 
 #include "base/error.h"
+#include "prefill/footprint.h"
 
 namespace kvcal {
 namespace {
@@ -20,8 +21,6 @@ constexpr int64_t kMostRows = 256 << 10, kFewRows = 16 << 10;
 
 // Every tensor is padded to 256 bytes; small arrays of a batch: spans, offsets, positions.
 constexpr uint64_t kPaddingBytes = kMiB, kSmallBytes = kMiB / 4, kSmallBytesPerToken = 64;
-
-uint64_t element_bytes(Precision p) { return p == Precision::BF16 ? 2 : 4; }
 
 /// What does not depend on the size of the batches.
 struct Run {
@@ -52,10 +51,9 @@ uint64_t weight_bytes(const Run& run) {
 /// Only a sequence that is longer than a batch has states, and there is one at a time: its rows, or its recurrent state
 /// with the next window of the convolution beside the last.
 uint64_t state_bytes(const Run& run, int64_t chunk_tokens) {
-  uint64_t recurrent = 0, kv_row = 0, worst = 0;
-  for (const LayerSpec& l : run.spec.layers) recurrent = std::max(recurrent, static_cast<uint64_t>(l.state_bytes));
-  for (const KvLayout& c : run.spec.caches)
-    kv_row = std::max(kv_row, static_cast<uint64_t>(c.n_kv_heads * (c.head_dim_k + c.head_dim_v)) * run.element);
+  const uint64_t recurrent = largest_recurrent_state(run.spec),
+                 kv_row = largest_kv_row(run.spec, run.options.precision);
+  uint64_t worst = 0;
   for (const auto* list : run.groups())
     for (const Sequence& s : *list)
       if (s.n_tokens > chunk_tokens)
@@ -65,14 +63,10 @@ uint64_t state_bytes(const Run& run, int64_t chunk_tokens) {
 
 /// What the largest batch of any group allocates; of the sanity sequences also the logits.
 uint64_t activation_bytes(const Run& run, int64_t rows) {
-  int64_t per_token = 0;
-  for (const LayerSpec& l : run.spec.layers) per_token = std::max(per_token, l.activations);
-  uint64_t logits = 0;
-  for (const Sequence& s : run.sequences.sanity)
-    logits += static_cast<uint64_t>(s.n_tokens * run.spec.vocab) * (run.element + sizeof(float));
-  const uint64_t layer =
-      static_cast<uint64_t>(rows) * (static_cast<uint64_t>(per_token) * run.element + kSmallBytesPerToken);
-  return std::max(layer, logits) + kSmallBytes;
+  const uint64_t per_token = static_cast<uint64_t>(most_activations(run.spec)) * run.element + kSmallBytesPerToken;
+  return std::max(static_cast<uint64_t>(rows) * per_token,
+                  sanity_logits(run.spec, run.sequences, run.options.precision)) +
+         kSmallBytes;
 }
 
 MemoryPlan with_chunk(const Run& run, int64_t chunk_tokens, ResidualPlace place) {
@@ -90,8 +84,7 @@ MemoryPlan with_chunk(const Run& run, int64_t chunk_tokens, ResidualPlace place)
   if (plan.statistics) plan.statistics += kPaddingBytes;
   int64_t most = 0;
   for (const auto* list : run.groups()) {
-    int64_t n = 0;
-    for (const Sequence& s : *list) n += s.n_tokens;
+    const int64_t n = tokens_of(*list);
     const uint64_t row = static_cast<uint64_t>(run.spec.hidden) * run.element;
     const int64_t rows = std::min(n, chunk_tokens);
     most = std::max(most, rows);

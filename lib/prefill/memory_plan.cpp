@@ -6,14 +6,13 @@
 
 #include "base/error.h"
 #include "prefill/device_plan.h"
+#include "prefill/footprint.h"
 
 namespace kvcal {
 namespace {
 
 constexpr uint64_t kProgramBytes = uint64_t{160} << 20;  // measured: libraries, a 150k-entry tokenizer, panel buffers
 constexpr int64_t kUsefulChunk = 2048;  // rows; more make no product faster, and cost memory and page faults
-
-uint64_t element_bytes(Precision p) { return p == Precision::BF16 ? 2 : 4; }
 
 // Largest layer's stored bytes and the layer after it, which is being read ahead.
 void add_weights(MemoryPlan& plan, const ModelSpec& spec, const ModelWeights& weights, bool logits, Precision p) {
@@ -36,10 +35,8 @@ void add_weights(MemoryPlan& plan, const ModelSpec& spec, const ModelWeights& we
 }
 
 uint64_t state_bytes(const ModelSpec& spec, const std::vector<Batch>& batches, Precision p) {
-  uint64_t recurrent = 0, kv_row = 0, worst = 0;
-  for (const LayerSpec& l : spec.layers) recurrent = std::max(recurrent, static_cast<uint64_t>(l.state_bytes));
-  for (const KvLayout& c : spec.caches)
-    kv_row = std::max(kv_row, static_cast<uint64_t>(c.n_kv_heads * (c.head_dim_k + c.head_dim_v)) * element_bytes(p));
+  const uint64_t recurrent = largest_recurrent_state(spec), kv_row = largest_kv_row(spec, p);
+  uint64_t worst = 0;
   for (const Batch& b : batches) {
     uint64_t rows = 0;
     for (const SequenceSpan& s : b.sequences) rows += s.whole ? 0 : static_cast<uint64_t>(s.sequence_tokens);
@@ -52,19 +49,13 @@ MemoryPlan with_chunk(const ModelSpec& spec, const SequencePlan& sequences, cons
                       int64_t chunk_tokens, Precision p) {
   MemoryPlan plan = base;
   plan.chunk_tokens = chunk_tokens;
-  int64_t per_token = 0, rows = 0;
-  for (const LayerSpec& l : spec.layers) per_token = std::max(per_token, l.activations);
+  int64_t rows = 0;
   for (const auto* list : {&sequences.measured, &sequences.warmup, &sequences.sanity}) {
-    int64_t n = 0;
-    for (const Sequence& s : *list) n += s.n_tokens;
-    rows = std::max(rows, std::min(n, chunk_tokens));
+    rows = std::max(rows, std::min(tokens_of(*list), chunk_tokens));
     plan.states = std::max(plan.states, state_bytes(spec, make_batches(*list, sequences.prompts, chunk_tokens, 1), p));
   }
-  // The sanity sequences' logits: every row of theirs at once.
-  uint64_t logits = 0;
-  for (const Sequence& s : sequences.sanity)
-    logits += static_cast<uint64_t>(s.n_tokens * spec.vocab) * (element_bytes(p) + sizeof(float));
-  plan.activations = std::max(static_cast<uint64_t>(rows * per_token) * element_bytes(p), logits);
+  plan.activations = std::max(static_cast<uint64_t>(rows * most_activations(spec)) * element_bytes(p),
+                              sanity_logits(spec, sequences, p));
   return plan;
 }
 

@@ -94,10 +94,12 @@ std::string digest(const SequencePlan& plan) {
 
 }  // namespace
 
-int64_t SequencePlan::n_tokens() const {
-  return std::accumulate(measured.begin(), measured.end(), int64_t{0},
+int64_t tokens_of(const std::vector<Sequence>& sequences) {
+  return std::accumulate(sequences.begin(), sequences.end(), int64_t{0},
                          [](int64_t n, const Sequence& s) { return n + s.n_tokens; });
 }
+
+int64_t SequencePlan::n_tokens() const { return tokens_of(measured); }
 
 int64_t SequencePlan::longest() const {
   int64_t n = 0;

@@ -31,6 +31,8 @@ struct Sequence {
   int64_t n_tokens = 0;
 };
 
+int64_t tokens_of(const std::vector<Sequence>& sequences);
+
 struct SequenceOptions {
   int passes = 2;                   // 1: each prompt alone; 2: packed end to end; 3..: packed in another seeded order
   int warmup_passes = 1;            // run and discarded

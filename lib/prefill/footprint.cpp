@@ -1,0 +1,33 @@
+#include "prefill/footprint.h"
+
+#include <algorithm>
+
+namespace kvcal {
+
+uint64_t element_bytes(Precision precision) { return precision == Precision::BF16 ? 2 : 4; }
+
+int64_t most_activations(const ModelSpec& spec) {
+  int64_t most = 0;
+  for (const LayerSpec& l : spec.layers) most = std::max(most, l.activations);
+  return most;
+}
+
+uint64_t largest_recurrent_state(const ModelSpec& spec) {
+  uint64_t largest = 0;
+  for (const LayerSpec& l : spec.layers) largest = std::max(largest, static_cast<uint64_t>(l.state_bytes));
+  return largest;
+}
+
+uint64_t largest_kv_row(const ModelSpec& spec, Precision precision) {
+  uint64_t largest = 0;
+  for (const KvLayout& c : spec.caches)
+    largest = std::max(largest,
+                       static_cast<uint64_t>(c.n_kv_heads * (c.head_dim_k + c.head_dim_v)) * element_bytes(precision));
+  return largest;
+}
+
+uint64_t sanity_logits(const ModelSpec& spec, const SequencePlan& sequences, Precision precision) {
+  return static_cast<uint64_t>(tokens_of(sequences.sanity) * spec.vocab) * (element_bytes(precision) + sizeof(float));
+}
+
+}  // namespace kvcal

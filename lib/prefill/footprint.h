@@ -1,0 +1,25 @@
+// What a run takes of memory wherever it is: the parts that the plans of the host and of a device count alike.
+#pragma once
+
+#include <cstdint>
+
+#include "model/model_spec.h"
+#include "ops/ops.h"
+#include "prefill/sequence_plan.h"
+
+namespace kvcal {
+
+/// Bytes of an activation, and of a weight in computing form.
+uint64_t element_bytes(Precision precision);
+
+/// Elements that a token's activations take in the layer that takes most.
+int64_t most_activations(const ModelSpec& spec);
+
+/// Bytes of the largest recurrent state of a sequence, and of a token's rows in the largest cache.
+uint64_t largest_recurrent_state(const ModelSpec& spec);
+uint64_t largest_kv_row(const ModelSpec& spec, Precision precision);
+
+/// Bytes of the sanity sequences' logits: every row of theirs at once, as computed and as F32.
+uint64_t sanity_logits(const ModelSpec& spec, const SequencePlan& sequences, Precision precision);
+
+}  // namespace kvcal
