@@ -18,7 +18,7 @@ namespace kvcal {
 
 /// What the tensors do not tell themselves, from the quantisation object of config.json or of the file beside it.
 struct QuantizationFacts {
-  bool weights_quantized = false;              // whether there is such an object that speaks of weights
+  bool weights_quantized = false;  // whether there is such an object that speaks of weights
   std::vector<std::array<int64_t, 2>>
       blocks;                  // sizes [out, in] that scales of blocks may have; 128 x 128 is always one
   bool zeros_less_one = true;  // GPTQ: zero points are stored less one (checkpoint_format is not gptq_v2)
