@@ -45,7 +45,7 @@ class CudaBackend final : public Ops {
   Tensor do_linear(const Tensor& x, const Linear& w) override;
   Tensor do_rms_norm(const Tensor& x, const Tensor& gain, float eps) override;
   Tensor do_add(const Tensor& x, const Tensor& y) override;
-  Tensor do_silu_mul(const Tensor& gate, const Tensor& up) override;
+  Tensor do_glu(const Tensor& gate, const Tensor& up, Activation act) override;
   Tensor do_sigmoid_mul(const Tensor& x, const Tensor& gate) override;
   Tensor do_columns(const Tensor& x, int64_t from, int64_t n) override;
   Tensor do_take_rows(const Tensor& x, std::span<const int64_t> rows) override;
@@ -53,8 +53,8 @@ class CudaBackend final : public Ops {
   Tensor do_rope(const Tensor& x, const Tensor& table, const RopeSpec& spec) override;
   Tensor do_attention(const Tensor& q, const Tensor& k, const Tensor& v, std::span<const Span> spans,
                       std::span<KvRows* const> rows, const AttentionSpec& spec) override;
-  Tensor do_causal_conv_silu(const Tensor& x, const Tensor& w, std::span<const Span> spans,
-                             std::span<ConvState* const> states) override;
+  Tensor do_causal_conv(const Tensor& x, const ConvWeights& w, std::span<const Span> spans,
+                        std::span<ConvState* const> states) override;
   Tensor do_l2_norm(const Tensor& x, float eps) override;
   DeltaGates do_delta_gates(const Tensor& a, const Tensor& b, const Tensor& a_log, const Tensor& dt_bias) override;
   Tensor do_gated_delta_rule(const Tensor& q, const Tensor& k, const Tensor& v, const DeltaGates& gates,
@@ -63,15 +63,14 @@ class CudaBackend final : public Ops {
                 std::span<SsmState* const> states) override;
   Tensor do_selective_scan(const SsmInputs& in, const SsmWeights& w, std::span<const Span> spans,
                            std::span<SsmState* const> states) override;
-  Tensor do_gated_rms_norm(const Tensor& x, const Tensor& z, const Tensor& gain, float eps,
-                           GateActivation act) override;
-  Routing do_route_softmax(const Tensor& logits, int64_t k, bool renormalize) override;
-  Tensor do_experts_swiglu(const Tensor& x, const Routing& routing, std::span<const SwigluWeights> experts) override;
+  Tensor do_gated_rms_norm(const Tensor& x, const Tensor& z, const GatedNormSpec& spec) override;
+  Routing do_route(const Tensor& logits, const RoutingSpec& spec) override;
+  Tensor do_experts(const Tensor& x, const Routing& routing, std::span<const GluWeights> experts) override;
   void do_accumulate(const Tensor& x, const TapTables& tables, std::span<const TapRows> rows) override;
 
   LinearGroup do_load_linears(std::span<const HostLinear> weights) override;
   SumAndNorm do_add_rms_norm(const Tensor& x, const Tensor& y, const Tensor& gain, float eps) override;
-  Tensor do_swiglu(const Tensor& x, const SwigluWeights& w) override;
+  Tensor do_glu_mlp(const Tensor& x, const GluWeights& w) override;
   std::vector<Tensor> do_project_heads(const Tensor& x, const LinearGroup& w, const HeadsSpec& spec) override;
 
   /// Spans of rows with the state each advances, made where there is none; [n_heads, dk, dv] or [channels, n_state].
@@ -104,7 +103,7 @@ class CudaBackend final : public Ops {
   Owned load(const Tensor& host, DType as, float plus);
   void load_into(const Tensor& device, const Tensor& host, float plus);
 
-  void multiply_experts(const Tensor& x, std::span<const SwigluWeights> experts, Linear SwigluWeights::*weight,
+  void multiply_experts(const Tensor& x, std::span<const GluWeights> experts, Linear GluWeights::*weight,
                         std::span<const int32_t> first, const Tensor& to);
   /// How a bias is kept: BF16 where that is exact.
   DType bias_type(const Tensor& host) const;

@@ -203,7 +203,8 @@ Tensor CudaBackend::do_add(const Tensor& x, const Tensor& y) {
   return z;
 }
 
-Tensor CudaBackend::do_silu_mul(const Tensor& gate, const Tensor& up) {
+Tensor CudaBackend::do_glu(const Tensor& gate, const Tensor& up, Activation act) {
+  if (act != Activation::Silu) fail("glu: this activation is not supported on a GPU");
   const Tensor z = activation(gate.shape);
   cuda::silu_mul(z.dtype, data_of(gate), data_of(up), z.data, z.elements(), stream_.get());
   return z;
@@ -230,10 +231,11 @@ Tensor CudaBackend::do_l2_norm(const Tensor& x, float eps) {
   return y;
 }
 
-Tensor CudaBackend::do_gated_rms_norm(const Tensor& x, const Tensor& z, const Tensor& gain, float eps,
-                                      GateActivation act) {
+Tensor CudaBackend::do_gated_rms_norm(const Tensor& x, const Tensor& z, const GatedNormSpec& spec) {
+  if (spec.order != GateOrder::AfterNorm || spec.n_groups != 1)
+    fail("gated_rms_norm: groups and a gate before the norm are not supported on a GPU");
   const Tensor y = activation(x.shape);
-  cuda::gated_rms_norm(x.dtype, {data_of(x), data_of(z), data_as<float>(gain), eps, act, y.data},
+  cuda::gated_rms_norm(x.dtype, {data_of(x), data_of(z), data_as<float>(spec.gain), spec.eps, spec.act, y.data},
                        {rows_of(x), width_of(x)}, stream_.get());
   return y;
 }

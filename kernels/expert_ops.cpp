@@ -38,7 +38,11 @@ struct ExpertBuffers {
 
 }  // namespace
 
-Routing CudaBackend::do_route_softmax(const Tensor& logits, int64_t k, bool renormalize) {
+Routing CudaBackend::do_route(const Tensor& logits, const RoutingSpec& spec) {
+  const int64_t k = spec.k;
+  const bool renormalize = spec.renormalize;
+  if (spec.scoring != Scoring::Softmax || spec.bias || spec.n_groups > 1 || spec.scale != 1.0f)
+    fail("route: only softmax over all experts is supported on a GPU");
   const int64_t tokens = logits.dim(0);
   const Routing r{temporary({tokens, k}, DType::I32), temporary({tokens, k}, DType::F32)};
   cuda::route_softmax(logits.dtype, data_of(logits), data_as<int32_t>(r.experts), data_as<float>(r.weights),
@@ -47,8 +51,8 @@ Routing CudaBackend::do_route_softmax(const Tensor& logits, int64_t k, bool reno
 }
 
 /// x times the weight of every expert, for the rows that are its own.
-void CudaBackend::multiply_experts(const Tensor& x, std::span<const SwigluWeights> experts,
-                                   Linear SwigluWeights::*weight, std::span<const int32_t> first, const Tensor& to) {
+void CudaBackend::multiply_experts(const Tensor& x, std::span<const GluWeights> experts, Linear GluWeights::*weight,
+                                   std::span<const int32_t> first, const Tensor& to) {
   const ExpertRows slots{first};
   for (size_t e = 0; e < experts.size(); ++e)
     if (first[e + 1] > first[e])
@@ -56,7 +60,7 @@ void CudaBackend::multiply_experts(const Tensor& x, std::span<const SwigluWeight
                       slots.of(to, e), stream_.get());
 }
 
-Tensor CudaBackend::do_experts_swiglu(const Tensor& x, const Routing& routing, std::span<const SwigluWeights> experts) {
+Tensor CudaBackend::do_experts(const Tensor& x, const Routing& routing, std::span<const GluWeights> experts) {
   const RoutingShape shape{x.dim(0), static_cast<int64_t>(experts.size()), routing.experts.dim(1)};
   const int64_t slots = shape.tokens * shape.k, dim = x.dim(1), ffn = experts[0].gate.out;
   const Tensor y = activation(x.shape);
@@ -72,16 +76,16 @@ Tensor CudaBackend::do_experts_swiglu(const Tensor& x, const Routing& routing, s
 
   std::vector<int32_t> first(experts.size() + 1);  // the products' extents have to be known here: one wait a call
   download(offsets, {first.data(), offsets.shape, DType::I32});
-  if (std::all_of(experts.begin(), experts.end(), [](const SwigluWeights& e) { return bool{e.gate_up}; })) {
-    multiply_experts(b.rows, experts, &SwigluWeights::gate_up, first, b.both);
+  if (std::all_of(experts.begin(), experts.end(), [](const GluWeights& e) { return bool{e.gate_up}; })) {
+    multiply_experts(b.rows, experts, &GluWeights::gate_up, first, b.both);
     cuda::silu_mul_halves(x.dtype, b.both.data, b.hidden.data, slots, ffn, stream_.get());
   } else {
     const Tensor gate{b.both.data, b.hidden.shape, x.dtype, Device::Cuda}, up = activation(b.hidden.shape);
-    multiply_experts(b.rows, experts, &SwigluWeights::gate, first, gate);
-    multiply_experts(b.rows, experts, &SwigluWeights::up, first, up);
+    multiply_experts(b.rows, experts, &GluWeights::gate, first, gate);
+    multiply_experts(b.rows, experts, &GluWeights::up, first, up);
     cuda::silu_mul(x.dtype, gate.data, up.data, b.hidden.data, b.hidden.elements(), stream_.get());
   }
-  multiply_experts(b.hidden, experts, &SwigluWeights::down, first, b.results);
+  multiply_experts(b.hidden, experts, &GluWeights::down, first, b.results);
   combine_experts(x.dtype, data_as<float>(b.results), data_as<float>(routing.weights), sort.slot_of_choice, y.data,
                   shape, dim, stream_.get());
   return y;

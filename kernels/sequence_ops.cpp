@@ -77,8 +77,10 @@ Tensor CudaBackend::do_attention(const Tensor& q, const Tensor& k, const Tensor&
 
 // ---------------------------------------------------------------- convolution and delta rule
 
-Tensor CudaBackend::do_causal_conv_silu(const Tensor& x, const Tensor& w, std::span<const Span> spans,
-                                        std::span<ConvState* const> states) {
+Tensor CudaBackend::do_causal_conv(const Tensor& x, const ConvWeights& weights, std::span<const Span> spans,
+                                   std::span<ConvState* const> states) {
+  if (weights.bias || !weights.silu) fail("causal_conv: only SiLU without bias is supported on a GPU");
+  const Tensor& w = weights.w;
   const Tensor y = activation(x.shape);
   const int64_t channels = x.dim(1), kernel = w.dim(1);
   std::vector<ConvSpan> device_spans;

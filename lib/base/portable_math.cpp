@@ -93,4 +93,19 @@ double portable_pow(double base, double y) {
   return exp_of_sum(product, error + y * l.low);
 }
 
+double portable_erfc(double x) {
+  constexpr double kTwoBySqrtPi = 1.1283791670955126, kSqrtPi = 1.7724538509055160;
+  if (x != x) return x;
+  if (x < 0) return 2 - portable_erfc(-x);
+  if (x > 27) return 0;
+  if (x < 2) {  // the series of erf: x Σ (2x²)^n / (1·3·5...(2n+1)), all terms positive
+    double term = x, sum = x;
+    for (int n = 1; n < 60; ++n) sum += term *= 2 * x * x / (2 * n + 1);
+    return 1 - kTwoBySqrtPi * portable_exp(-x * x) * sum;
+  }
+  double tail = x;  // continued fraction x + (1/2)/(x + 1/(x + (3/2)/(x + ...)))
+  for (int n = 80; n >= 1; --n) tail = x + 0.5 * n / tail;
+  return portable_exp(-x * x) / (kSqrtPi * tail);
+}
+
 }  // namespace kvcal

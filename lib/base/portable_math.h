@@ -8,5 +8,6 @@ namespace kvcal {
 double portable_exp(double x);               // inf above 709.78, 0 below -745; NaN stays NaN
 double portable_log(double x);               // x > 0; -inf at 0, NaN below
 double portable_pow(double base, double y);  // base > 0
+double portable_erfc(double x);              // 1 - erf(x), relative error below 1e-13
 
 }  // namespace kvcal

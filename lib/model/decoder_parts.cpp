@@ -54,12 +54,12 @@ LinearGroup load_qkv(Ops& op, WeightBinder& w, const DecoderDims& d, Bias bias) 
   return op.load_linears(parts);
 }
 
-Swiglu::Swiglu(Ops& op, WeightBinder weights, int64_t hidden, int64_t ffn, Bias bias)
-    : w(op.load_swiglu(projection(weights, "gate_proj", ffn, hidden, bias),
-                       projection(weights, "up_proj", ffn, hidden, bias),
-                       projection(weights, "down_proj", hidden, ffn, bias))) {}
+GluMlp::GluMlp(Ops& op, WeightBinder weights, int64_t hidden, int64_t ffn, Bias bias)
+    : w(op.load_glu(projection(weights, "gate_proj", ffn, hidden, bias),
+                    projection(weights, "up_proj", ffn, hidden, bias),
+                    projection(weights, "down_proj", hidden, ffn, bias))) {}
 
-Tensor Swiglu::forward(Ops& op, const Tensor& x) const { return op.swiglu(x, w); }
+Tensor GluMlp::forward(Ops& op, const Tensor& x) const { return op.glu_mlp(x, w); }
 
 PlainDecoderBlock::PlainDecoderBlock(const DecoderDims& dims, const KvLayout& layout, const RopeSpec& rope,
                                      const DecoderBiases& biases, Ops& op, WeightBinder w)

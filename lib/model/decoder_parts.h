@@ -27,10 +27,10 @@ Linear load_projection(Ops& op, WeightBinder& w, const std::string& name, int64_
 LinearGroup load_qkv(Ops& op, WeightBinder& w, const DecoderDims& dims, Bias bias);
 
 /// gate_proj, up_proj, down_proj of the binder's module.
-struct Swiglu {
-  SwigluWeights w;
+struct GluMlp {
+  GluWeights w;
 
-  Swiglu(Ops& op, WeightBinder weights, int64_t hidden, int64_t ffn, Bias bias = Bias::None);
+  GluMlp(Ops& op, WeightBinder weights, int64_t hidden, int64_t ffn, Bias bias = Bias::None);
   Tensor forward(Ops& op, const Tensor& x) const;  // [tokens, hidden] -> [tokens, hidden]
 };
 
@@ -54,7 +54,7 @@ class PlainDecoderBlock final : public Block {
   Owned attn_norm_, ffn_norm_;  // [hidden]
   LinearGroup qkv_;
   Linear wo_;  // [hidden, n_heads·D]
-  Swiglu mlp_;
+  GluMlp mlp_;
 };
 
 /// Parameters of such a layer: for inspection and the memory plan.

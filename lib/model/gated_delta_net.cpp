@@ -38,7 +38,7 @@ GatedDeltaNet::GatedDeltaNet(const DeltaNetDims& dims, DeltaNetInputs inputs, Op
 Tensor GatedDeltaNet::forward(Ops& op, const Tensor& h, const Batch& batch, LayerStates& states) const {
   const DeltaNetDims& d = dims_;
   const int64_t t = batch.n_tokens();
-  const Tensor c = op.causal_conv_silu(op.linear(h, in_.qkv), conv_, batch.spans, states.conv_states(batch));
+  const Tensor c = op.causal_conv(op.linear(h, in_.qkv), {conv_}, batch.spans, states.conv_states(batch));
   const Tensor q = op.columns(c, 0, d.keys()).reshaped({t, d.n_key_heads, d.key_dim});
   const Tensor k = op.columns(c, d.keys(), d.keys()).reshaped({t, d.n_key_heads, d.key_dim});
   const Tensor v = op.columns(c, 2 * d.keys(), d.values()).reshaped({t, d.n_value_heads, d.value_dim});
@@ -46,7 +46,7 @@ Tensor GatedDeltaNet::forward(Ops& op, const Tensor& h, const Batch& batch, Laye
   const Tensor o = op.gated_delta_rule(op.l2_norm(q, kL2Epsilon), op.l2_norm(k, kL2Epsilon), v, gates, batch.spans,
                                        states.delta_states(batch));
   const Tensor z = op.linear(h, in_.z).reshaped({t, d.n_value_heads, d.value_dim});
-  const Tensor y = op.gated_rms_norm(o, z, norm_, d.eps, d.gate);
+  const Tensor y = op.gated_rms_norm(o, z, {norm_, d.eps, d.gate});
   return op.linear(y.reshaped({t, d.values()}), out_);
 }
 

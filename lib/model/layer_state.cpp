@@ -11,6 +11,12 @@ std::vector<KvRows*> LayerStates::kv_rows(const Batch& batch) {
   return rows;
 }
 
+std::vector<SsmState*> LayerStates::ssm_states(const Batch& batch) {
+  std::vector<SsmState*> states;
+  for (const SequenceSpan& s : batch.sequences) states.push_back(s.whole ? nullptr : &own(s.sequence).ssm);
+  return states;
+}
+
 std::vector<ConvState*> LayerStates::conv_states(const Batch& batch) {
   std::vector<ConvState*> states;
   for (const SequenceSpan& s : batch.sequences) states.push_back(s.whole ? nullptr : &own(s.sequence).conv);

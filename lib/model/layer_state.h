@@ -15,6 +15,7 @@ struct LayerState {
   KvRows kv;
   ConvState conv;
   DeltaState delta;
+  SsmState ssm;
 };
 
 /// The states of one layer, by sequence. Lives outside the per-batch arena; one object per layer, so that nothing can
@@ -31,6 +32,7 @@ class LayerStates {
   std::vector<KvRows*> kv_rows(const Batch& batch);
   std::vector<ConvState*> conv_states(const Batch& batch);
   std::vector<DeltaState*> delta_states(const Batch& batch);
+  std::vector<SsmState*> ssm_states(const Batch& batch);
 
  private:
   std::unordered_map<int64_t, LayerState> states_;

@@ -8,12 +8,39 @@ std::string_view name_of(LayerKind kind) {
       return "attention";
     case LayerKind::GatedDeltaNet:
       return "gated_delta_net";
+    case LayerKind::KimiDeltaAttention:
+      return "kimi_delta_attention";
+    case LayerKind::LightningAttention:
+      return "lightning_attention";
+    case LayerKind::Mamba:
+      return "mamba";
+    case LayerKind::Mamba2:
+      return "mamba2";
+    case LayerKind::ShortConv:
+      return "short_conv";
+    case LayerKind::FeedForward:
+      return "feed_forward";
   }
   return "";
 }
 
 std::string_view inspect_name_of(LayerKind kind) {
-  return kind == LayerKind::GatedDeltaNet ? "linear_attention" : name_of(kind);
+  switch (kind) {
+    case LayerKind::Attention:
+      return "attention";
+    case LayerKind::GatedDeltaNet:
+    case LayerKind::KimiDeltaAttention:
+    case LayerKind::LightningAttention:
+      return "linear_attention";
+    case LayerKind::Mamba:
+    case LayerKind::Mamba2:
+      return "mamba";
+    case LayerKind::ShortConv:
+      return "conv";
+    case LayerKind::FeedForward:
+      return "mlp";
+  }
+  return "";
 }
 
 std::string_view name_of(PairBound bound) {

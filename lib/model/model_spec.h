@@ -9,12 +9,21 @@
 namespace kvcal {
 
 /// What mixes tokens in a layer.
-enum class LayerKind : uint8_t { Attention, GatedDeltaNet };
+enum class LayerKind : uint8_t {
+  Attention,
+  GatedDeltaNet,
+  KimiDeltaAttention,
+  LightningAttention,
+  Mamba,
+  Mamba2,
+  ShortConv,
+  FeedForward,  // nothing
+};
 
-/// The word used in artifacts: "attention", "gated_delta_net".
+/// The word used in artifacts: "attention", "gated_delta_net", "mamba2", ...
 std::string_view name_of(LayerKind kind);
 
-/// The word of `inspect`: every gated delta net is a "linear_attention".
+/// The word of `inspect`: "attention", "linear_attention", "mamba", "conv" or "mlp".
 std::string_view inspect_name_of(LayerKind kind);
 
 /// Which channels of a key form rotary pairs, hence which pair norms bound the key at any position.
@@ -23,10 +32,10 @@ std::string_view name_of(PairBound bound);
 
 /// One KV cache. Statistics are keyed by cache, not by layer.
 struct KvLayout {
-  int cache = 0;     // index in ModelSpec::caches
-  int layer = 0;     // owner
-  std::string name;  // module that owns it, without the checkpoint's prefix: "layers.3.self_attn"
-  std::string kind = "gqa";
+  int cache = 0;                        // index in ModelSpec::caches
+  int layer = 0;                        // owner
+  std::string name;                     // module that owns it, without the checkpoint's prefix: "layers.3.self_attn"
+  std::string kind = "gqa";             // or "mla": one row [latent | rope part] for all heads, no values of its own
   int64_t n_heads = 0, n_kv_heads = 0;  // query heads; key and value heads
   int64_t head_dim_k = 0, head_dim_v = 0;
   int64_t rotary_dim = 0;  // first channels of a head that RoPE turns; 0 = no RoPE
@@ -34,12 +43,14 @@ struct KvLayout {
   double softmax_scale = 0;
   double rope_magnitude = 1;  // RoPE lengthens every pair by this (yarn)
   int64_t window = 0;         // 0 = all positions
+  int64_t latent_dim = 0;     // of "mla": the first columns of the row, which are its values; else 0
 };
 
 struct LayerSpec {
   int index = 0;
   LayerKind kind = LayerKind::Attention;
   int cache = -1;           // index in ModelSpec::caches, -1 = owns none
+  int shares_cache = -1;    // the cache of an earlier layer that it reads instead, -1 = none
   int64_t parameters = 0;   // of the whole layer, feed-forward included
   int64_t activations = 0;  // elements that its forward allocates per token: what Plan sizes the arena by
   int64_t state_bytes = 0;  // recurrent state of one sequence (convolution window in bf16, delta state in f32)

@@ -3,22 +3,22 @@
 namespace kvcal {
 namespace {
 
-std::vector<SwigluWeights> load_fused_experts(const MoeDims& d, Ops& op, WeightBinder& w) {
+std::vector<GluWeights> load_fused_experts(const MoeDims& d, Ops& op, WeightBinder& w) {
   const Tensor gate_up = w("experts.gate_up_proj", {d.n_experts, 2 * d.ffn, d.hidden});
   const Tensor down = w("experts.down_proj", {d.n_experts, d.hidden, d.ffn});
-  std::vector<SwigluWeights> experts;
+  std::vector<GluWeights> experts;
   for (int64_t e = 0; e < d.n_experts; ++e) {
     const Tensor both = gate_up.rows(e, 1).reshaped({2 * d.ffn, d.hidden});
-    experts.push_back(op.load_swiglu({both.rows(0, d.ffn), {}}, {both.rows(d.ffn, d.ffn), {}},
-                                     {down.rows(e, 1).reshaped({d.hidden, d.ffn}), {}}));
+    experts.push_back(op.load_glu({both.rows(0, d.ffn), {}}, {both.rows(d.ffn, d.ffn), {}},
+                                  {down.rows(e, 1).reshaped({d.hidden, d.ffn}), {}}));
   }
   return experts;
 }
 
-std::vector<SwigluWeights> load_single_experts(const MoeDims& d, Ops& op, WeightBinder& w) {
-  std::vector<SwigluWeights> experts;
+std::vector<GluWeights> load_single_experts(const MoeDims& d, Ops& op, WeightBinder& w) {
+  std::vector<GluWeights> experts;
   for (int64_t e = 0; e < d.n_experts; ++e)
-    experts.push_back(Swiglu(op, w.at("experts." + std::to_string(e) + "."), d.hidden, d.ffn).w);
+    experts.push_back(GluMlp(op, w.at("experts." + std::to_string(e) + "."), d.hidden, d.ffn).w);
   return experts;
 }
 
@@ -34,8 +34,8 @@ SparseMoe::SparseMoe(const MoeDims& dims, Ops& op, WeightBinder w)
 }
 
 Tensor SparseMoe::forward(Ops& op, const Tensor& x) const {
-  const Routing routing = op.route_softmax(op.linear(x, router_), dims_.n_active, dims_.renormalize);
-  const Tensor routed = op.experts_swiglu(x, routing, experts_);
+  const Routing routing = op.route(op.linear(x, router_), {.k = dims_.n_active, .renormalize = dims_.renormalize});
+  const Tensor routed = op.experts(x, routing, experts_);
   if (!shared_) return routed;
   return op.add(routed, op.sigmoid_mul(shared_->forward(op, x), op.linear(x, shared_gate_)));
 }

@@ -25,9 +25,9 @@ class SparseMoe {
 
  private:
   MoeDims dims_;
-  Linear router_;                       // [n_experts, hidden]
-  std::vector<SwigluWeights> experts_;  // [ffn, hidden] x2, [hidden, ffn]
-  std::optional<Swiglu> shared_;
+  Linear router_;                    // [n_experts, hidden]
+  std::vector<GluWeights> experts_;  // [ffn, hidden] x2, [hidden, ffn]
+  std::optional<GluMlp> shared_;
   Linear shared_gate_;  // [1, hidden]
 };
 

@@ -14,10 +14,14 @@ LinearGroup Ops::load_linears(std::span<const HostLinear> weights) {
   return do_load_linears(weights);
 }
 
-SwigluWeights Ops::load_swiglu(const HostLinear& gate, const HostLinear& up, const HostLinear& down) {
+GluWeights Ops::load_glu(const HostLinear& gate, const HostLinear& up, const HostLinear& down, Activation act) {
   const HostLinear both[] = {gate, up};
   const LinearGroup group = load_linears(both);
-  return {group.parts[0], group.parts[1], load_linear(down.weight, down.bias), group.all};
+  return {group.parts[0], group.parts[1], load_linear(down.weight, down.bias), group.all, act};
+}
+
+GluWeights Ops::load_mlp(const HostLinear& up, const HostLinear& down, Activation act) {
+  return {{}, load_linear(up.weight, up.bias), load_linear(down.weight, down.bias), {}, act};
 }
 
 Ops::SumAndNorm Ops::add_rms_norm(const Tensor& x, const Tensor& y, const Tensor& gain, float eps) {
@@ -29,14 +33,15 @@ Ops::SumAndNorm Ops::add_rms_norm(const Tensor& x, const Tensor& y, const Tensor
   return do_add_rms_norm(x, y, gain, eps);
 }
 
-Tensor Ops::swiglu(const Tensor& x, const SwigluWeights& w) {
-  const OpCheck c("swiglu", activation_dtype());
+Tensor Ops::glu_mlp(const Tensor& x, const GluWeights& w) {
+  const OpCheck c("glu_mlp", activation_dtype());
   c.activation("x", x);
-  c.require(w.gate && w.up && w.down, "a weight is not loaded");
-  c.require(x.dim(-1) == w.gate.in && w.up.in == w.gate.in && w.up.out == w.gate.out && w.down.in == w.gate.out,
-            "x " + str(x) + " does not fit gate " + str(Shape{w.gate.out, w.gate.in}) + ", up " +
-                str(Shape{w.up.out, w.up.in}) + ", down " + str(Shape{w.down.out, w.down.in}));
-  return do_swiglu(x, w);
+  c.require(w.up && w.down, "a weight is not loaded");
+  c.require(
+      x.dim(-1) == w.up.in && w.down.in == w.up.out && (!w.gate || (w.gate.in == w.up.in && w.gate.out == w.up.out)),
+      "x " + str(x) + " does not fit gate " + str(Shape{w.gate.out, w.gate.in}) + ", up " +
+          str(Shape{w.up.out, w.up.in}) + ", down " + str(Shape{w.down.out, w.down.in}));
+  return do_glu_mlp(x, w);
 }
 
 std::vector<Tensor> Ops::project_heads(const Tensor& x, const LinearGroup& w, const HeadsSpec& spec) {
@@ -71,8 +76,9 @@ Ops::SumAndNorm Ops::do_add_rms_norm(const Tensor& x, const Tensor& y, const Ten
   return {sum, do_rms_norm(sum, gain, eps)};
 }
 
-Tensor Ops::do_swiglu(const Tensor& x, const SwigluWeights& w) {
-  return do_linear(do_silu_mul(do_linear(x, w.gate), do_linear(x, w.up)), w.down);
+Tensor Ops::do_glu_mlp(const Tensor& x, const GluWeights& w) {
+  const Tensor up = do_linear(x, w.up);
+  return do_linear(w.gate ? do_glu(do_linear(x, w.gate), up, w.act) : do_activate(up, w.act), w.down);
 }
 
 std::vector<Tensor> Ops::do_project_heads(const Tensor& x, const LinearGroup& w, const HeadsSpec& spec) {

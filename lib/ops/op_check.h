@@ -34,6 +34,14 @@ class OpCheck {
             std::string(a_name) + " " + str(a) + " and " + b_name + " " + str(b) + " differ in shape");
   }
 
+  /// y has the shape of x, or one column for each of its rows.
+  void same_shape_or_column(const char* y_name, const Tensor& y, const char* x_name, const Tensor& x) const {
+    bool column = y.shape.rank() == x.shape.rank() && y.dim(-1) == 1;
+    for (int i = 0; column && i + 1 < x.shape.rank(); ++i) column = y.dim(i) == x.dim(i);
+    require(column || y.shape == x.shape, std::string(y_name) + " " + str(y) + " has neither the shape of " + x_name +
+                                              " " + str(x) + " nor one column for each of its rows");
+  }
+
   /// v is a vector with one value for each column of x.
   void fits_columns(const char* v_name, const Tensor& v, const char* x_name, const Tensor& x) const {
     require(v.shape.rank() == 1 && v.dim(0) == x.dim(-1),
@@ -68,6 +76,14 @@ class OpCheck {
   void gain(const Tensor& gain, const char* x_name, const Tensor& x) const {
     require(gain.dtype == DType::F32 || gain.dtype == DType::BF16, "gain " + str(gain) + " should be F32 or BF16");
     fits_columns("gain", gain, x_name, x);
+  }
+
+  /// q [tokens, n_heads, head_dim]
+  void attention(const Tensor& q, const AttentionSpec& spec) const {
+    require(spec.window >= 0, "window " + std::to_string(spec.window));
+    require(spec.chunk >= 0, "chunk " + std::to_string(spec.chunk));
+    require(spec.softcap >= 0.0f, "softcap " + std::to_string(spec.softcap));
+    if (spec.sinks) state("sinks", spec.sinks, {q.dim(1)}, DType::F32);
   }
 
   /// x [tokens, heads, head_dim]

@@ -48,7 +48,7 @@ Tensor Ops::linear(const Tensor& x, const Linear& w) {
 Tensor Ops::rms_norm(const Tensor& x, const Tensor& gain, float eps) {
   const OpCheck c("rms_norm", activation_dtype());
   c.activation("x", x);
-  c.gain(gain, "x", x);
+  if (gain) c.gain(gain, "x", x);
   return do_rms_norm(x, gain, eps);
 }
 
@@ -60,22 +60,19 @@ Tensor Ops::add(const Tensor& x, const Tensor& y) {
   return do_add(x, y);
 }
 
-Tensor Ops::silu_mul(const Tensor& gate, const Tensor& up) {
-  const OpCheck c("silu_mul", activation_dtype());
+Tensor Ops::glu(const Tensor& gate, const Tensor& up, Activation act) {
+  const OpCheck c("glu", activation_dtype());
   c.activation("gate", gate);
   c.activation("up", up);
   c.same_shape("gate", gate, "up", up);
-  return do_silu_mul(gate, up);
+  return do_glu(gate, up, act);
 }
 
 Tensor Ops::sigmoid_mul(const Tensor& x, const Tensor& gate) {
   const OpCheck c("sigmoid_mul", activation_dtype());
   c.activation("x", x);
   c.activation("gate", gate);
-  bool per_row = gate.shape.rank() == x.shape.rank() && gate.dim(-1) == 1;
-  for (int i = 0; per_row && i + 1 < x.shape.rank(); ++i) per_row = gate.dim(i) == x.dim(i);
-  c.require(per_row || gate.shape == x.shape,
-            "gate " + str(gate) + " has neither the shape of x " + str(x) + " nor one column for each of its rows");
+  c.same_shape_or_column("gate", gate, "x", x);
   return do_sigmoid_mul(x, gate);
 }
 
@@ -136,9 +133,7 @@ Tensor Ops::attention(const Tensor& q, const Tensor& k, const Tensor& v, std::sp
   c.require(q.dim(0) == k.dim(0) && q.dim(2) == k.dim(2) && k.dim(1) > 0 && q.dim(1) % k.dim(1) == 0,
             "q " + str(q) + " does not fit k " + str(k));
   c.require(k.dim(0) == v.dim(0) && k.dim(1) == v.dim(1), "k " + str(k) + " does not fit v " + str(v));
-  c.require(spec.window >= 0, "window " + std::to_string(spec.window));
-  c.require(spec.softcap >= 0.0f, "softcap " + std::to_string(spec.softcap));
-  if (spec.sinks) c.state("sinks", spec.sinks, {q.dim(1)}, DType::F32);
+  c.attention(q, spec);
   c.spans(q, spans, rows.size());
   c.distinct(rows);
   for (size_t i = 0; i < spans.size(); ++i) {
@@ -155,14 +150,39 @@ Tensor Ops::attention(const Tensor& q, const Tensor& k, const Tensor& v, std::sp
   return do_attention(q, k, v, spans, rows, spec);
 }
 
-Tensor Ops::causal_conv_silu(const Tensor& x, const Tensor& w, std::span<const Span> spans,
-                             std::span<ConvState* const> states) {
-  const OpCheck c("causal_conv_silu", activation_dtype());
+Tensor Ops::attend_kept(const Tensor& q, std::span<const Span> spans, std::span<const KvRows* const> rows,
+                        const AttentionSpec& spec) {
+  const OpCheck c("attend_kept", activation_dtype());
+  c.activation("q", q);
+  c.rank("q", q, 3);
+  c.attention(q, spec);
+  c.spans(q, spans, rows.size());
+  for (size_t i = 0; i < spans.size(); ++i) {
+    const int64_t needed = spans[i].first_position + spans[i].n_tokens;
+    c.require(rows[i] && rows[i]->key && rows[i]->n_tokens >= needed,
+              "rows of " + std::to_string(needed) + " positions are needed, " +
+                  std::to_string(rows[i] ? rows[i]->n_tokens : 0) + " are kept");
+    const Tensor &key = rows[i]->key.view, &value = rows[i]->value.view;
+    c.require(key.dtype == q.dtype && value.dtype == q.dtype && key.dim(2) == q.dim(2) && key.dim(1) > 0 &&
+                  q.dim(1) % key.dim(1) == 0 && value.dim(1) == key.dim(1),
+              "kept keys " + str(key) + " and values " + str(value) + " do not fit q " + str(q));
+  }
+  return do_attend_kept(q, spans, rows, spec);
+}
+
+Tensor Ops::causal_conv(const Tensor& x, const ConvWeights& weights, std::span<const Span> spans,
+                        std::span<ConvState* const> states) {
+  const OpCheck c("causal_conv", activation_dtype());
+  const Tensor& w = weights.w;
   c.activation("x", x);
   c.rank("x", x, 2);
   c.f32("w", w);
   c.rank("w", w, 2);
   c.require(w.dim(0) == x.dim(1) && w.dim(1) >= 1, "w " + str(w) + " does not fit x " + str(x));
+  if (weights.bias) {
+    c.f32("bias", weights.bias);
+    c.fits_columns("bias", weights.bias, "x", x);
+  }
   c.spans(x, spans, states.size());
   c.distinct(states);
   for (size_t i = 0; i < spans.size(); ++i) {
@@ -170,7 +190,7 @@ Tensor Ops::causal_conv_silu(const Tensor& x, const Tensor& w, std::span<const S
     c.fresh(kept, spans[i]);
     if (kept) c.state("window", states[i]->window.view, {w.dim(1) - 1, x.dim(1)}, x.dtype);
   }
-  return do_causal_conv_silu(x, w, spans, states);
+  return do_causal_conv(x, weights, spans, states);
 }
 
 Tensor Ops::l2_norm(const Tensor& x, float eps) {
@@ -191,6 +211,21 @@ Ops::DeltaGates Ops::delta_gates(const Tensor& a, const Tensor& b, const Tensor&
   return do_delta_gates(a, b, a_log, dt_bias);
 }
 
+Ops::DeltaGates Ops::channel_delta_gates(const Tensor& a, const Tensor& b, const Tensor& a_log, const Tensor& dt_bias) {
+  const OpCheck c("channel_delta_gates", activation_dtype());
+  c.activation("a", a);
+  c.rank("a", a, 2);
+  c.activation("b", b);
+  c.rank("b", b, 2);
+  c.f32("a_log", a_log);
+  c.f32("dt_bias", dt_bias);
+  c.require(a.dim(0) == b.dim(0) && b.dim(1) > 0 && a.dim(1) % b.dim(1) == 0,
+            "a " + str(a) + " does not fit b " + str(b));
+  c.fits_columns("a_log", a_log, "b", b);
+  c.fits_columns("dt_bias", dt_bias, "a", a);
+  return do_channel_delta_gates(a, b, a_log, dt_bias);
+}
+
 Tensor Ops::gated_delta_rule(const Tensor& q, const Tensor& k, const Tensor& v, const DeltaGates& gates,
                              std::span<const Span> spans, std::span<DeltaState* const> states) {
   const OpCheck c("gated_delta_rule", activation_dtype());
@@ -204,8 +239,9 @@ Tensor Ops::gated_delta_rule(const Tensor& q, const Tensor& k, const Tensor& v, 
             "v " + str(v) + " does not fit k " + str(k));
   c.f32("g", gates.g);
   c.f32("beta", gates.beta);
-  c.require(gates.g.shape == Shape{v.dim(0), v.dim(1)}, "g " + str(gates.g) + " does not fit v " + str(v));
-  c.same_shape("g", gates.g, "beta", gates.beta);
+  const Shape by_head{v.dim(0), v.dim(1)}, by_channel{v.dim(0), v.dim(1), k.dim(2)};
+  c.require(gates.g.shape == by_head || gates.g.shape == by_channel, "g " + str(gates.g) + " does not fit v " + str(v));
+  c.require(gates.beta.shape == by_head, "beta " + str(gates.beta) + " does not fit v " + str(v));
   c.spans(v, spans, states.size());
   c.distinct(states);
   for (size_t i = 0; i < spans.size(); ++i) {
@@ -216,51 +252,38 @@ Tensor Ops::gated_delta_rule(const Tensor& q, const Tensor& k, const Tensor& v, 
   return do_gated_delta_rule(q, k, v, gates, spans, states);
 }
 
-Tensor Ops::gated_rms_norm(const Tensor& x, const Tensor& z, const Tensor& gain, float eps, GateActivation act) {
+Tensor Ops::gated_rms_norm(const Tensor& x, const Tensor& z, const GatedNormSpec& spec) {
   const OpCheck c("gated_rms_norm", activation_dtype());
   c.activation("x", x);
   c.activation("z", z);
   c.same_shape("x", x, "z", z);
-  c.f32("gain", gain);
-  c.fits_columns("gain", gain, "x", x);
-  return do_gated_rms_norm(x, z, gain, eps, act);
+  c.f32("gain", spec.gain);
+  c.fits_columns("gain", spec.gain, "x", x);
+  c.require(spec.n_groups >= 1 && x.dim(-1) % spec.n_groups == 0,
+            std::to_string(spec.n_groups) + " groups of rows of x " + str(x));
+  return do_gated_rms_norm(x, z, spec);
 }
 
-Routing Ops::route_softmax(const Tensor& logits, int64_t k, bool renormalize) {
-  const OpCheck c("route_softmax", activation_dtype());
-  c.activation("logits", logits);
-  c.rank("logits", logits, 2);
-  c.require(k >= 1 && k <= logits.dim(1), std::to_string(k) + " experts of logits " + str(logits));
-  return do_route_softmax(logits, k, renormalize);
-}
+// ---------------------------------------------------------------- not every backend has these
 
-Tensor Ops::experts_swiglu(const Tensor& x, const Routing& routing, std::span<const SwigluWeights> experts) {
-  const OpCheck c("experts_swiglu", activation_dtype());
-  c.activation("x", x);
-  c.rank("x", x, 2);
-  c.require(routing.experts.dtype == DType::I32, "experts " + str(routing.experts) + " should be I32");
-  c.f32("weights", routing.weights);
-  c.rank("experts", routing.experts, 2);
-  c.same_shape("experts", routing.experts, "weights", routing.weights);
-  c.require(routing.experts.dim(0) == x.dim(0), "experts " + str(routing.experts) + " do not fit x " + str(x));
-  c.require(!experts.empty(), "no experts");
-  const int64_t ffn = experts[0].gate.out, dim = x.dim(1);
-  for (size_t e = 0; e < experts.size(); ++e) {
-    const auto fits = [](const Linear& l, int64_t out, int64_t in) { return l && l.out == out && l.in == in; };
-    c.require(fits(experts[e].gate, ffn, dim) && fits(experts[e].up, ffn, dim) && fits(experts[e].down, dim, ffn),
-              "expert " + std::to_string(e) + " has gate " + str(Shape{experts[e].gate.out, experts[e].gate.in}) +
-                  ", up " + str(Shape{experts[e].up.out, experts[e].up.in}) + ", down " +
-                  str(Shape{experts[e].down.out, experts[e].down.in}) + "; does not fit x " + str(x) +
-                  " or the first expert");
-    c.require(!experts[e].gate.bias && !experts[e].up.bias && !experts[e].down.bias, "experts with bias");
-  }
-  if (routing.experts.device == Device::Host)
-    for (int64_t i = 0; i < routing.experts.elements(); ++i) {
-      const int32_t e = routing.experts.as<int32_t>()[i];
-      c.require(e >= 0 && static_cast<size_t>(e) < experts.size(),
-                "expert " + std::to_string(e) + " chosen of " + std::to_string(experts.size()));
-    }
-  return do_experts_swiglu(x, routing, experts);
+namespace {
+
+[[noreturn]] void unsupported(const char* op) { fail(std::string(op) + " is not supported on this device"); }
+
+}  // namespace
+
+Tensor Ops::do_linear_per_head(const Tensor&, std::span<const Linear>) { unsupported("linear_per_head"); }
+Tensor Ops::do_layer_norm(const Tensor&, const Tensor&, const Tensor&, float) { unsupported("layer_norm"); }
+Tensor Ops::do_scale(const Tensor&, float) { unsupported("scale"); }
+Tensor Ops::do_mul(const Tensor&, const Tensor&) { unsupported("mul"); }
+Tensor Ops::do_activate(const Tensor&, Activation) { unsupported("activate"); }
+Tensor Ops::do_softcap(const Tensor&, float) { unsupported("softcap"); }
+Tensor Ops::do_join(const Tensor&, const Tensor&) { unsupported("join"); }
+Tensor Ops::do_attend_kept(const Tensor&, std::span<const Span>, std::span<const KvRows* const>, const AttentionSpec&) {
+  unsupported("attend_kept");
+}
+Ops::DeltaGates Ops::do_channel_delta_gates(const Tensor&, const Tensor&, const Tensor&, const Tensor&) {
+  unsupported("channel_delta_gates");
 }
 
 }  // namespace kvcal

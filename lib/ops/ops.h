@@ -49,10 +49,19 @@ struct LinearGroup {
   Linear all;  // the parts' rows one after the other, where the backend keeps them as one weight; else absent
 };
 
-/// SwiGLU feed-forward: down( silu(gate x) * (up x) ).
-struct SwigluWeights {
-  Linear gate, up, down;  // [ffn, dim], [ffn, dim], [dim, ffn]
+/// What a feed-forward does to its gate, or to its only projection.
+///   Silu      x σ(x)
+///   Gelu      x Φ(x), with the exact error function
+///   GeluTanh  0.5 x (1 + tanh(√(2/π) (x + 0.044715 x³)))
+///   Relu2     max(x, 0)²
+///   Clamped   in glu() only: g = min(gate, 7), u = clamp(up, -7, 7): g σ(1.702 g) (u + 1) (gpt-oss)
+enum class Activation : uint8_t { Silu, Gelu, GeluTanh, Relu2, Clamped };
+
+/// Gated feed-forward: down( glu(gate x, up x) ); without a gate the plain one: down( act(up x) ).
+struct GluWeights {
+  Linear gate, up, down;  // [ffn, dim] or absent, [ffn, dim], [dim, ffn]
   Linear gate_up{};       // [2 ffn, dim]: both, where the backend keeps them as one weight; else absent
+  Activation act = Activation::Silu;
 };
 
 /// How a stored norm gain w is used: Plain w, or OnePlus w (Gemma, Qwen3-Next, Qwen3.5).
@@ -78,6 +87,13 @@ struct ConvState {
 /// Recurrent state of the gated delta rule; absent = fresh sequence = zeros.
 struct DeltaState {
   Owned s;  // F32 [n_value_heads, head_dim_k, head_dim_v]
+};
+
+/// A causal convolution, one filter for each channel: F32.
+struct ConvWeights {
+  Tensor w;          // [channels, kernel]
+  Tensor bias{};     // [channels], or absent
+  bool silu = true;  // what follows it; else nothing
 };
 
 /// Recurrent state of ssd or selective_scan; absent = fresh sequence = zeros.
@@ -124,6 +140,7 @@ struct AttentionSpec {
   int64_t window = 0;    // key j is visible to query i iff i - window < j <= i; 0 = no window
   float softcap = 0.0f;  // c: logits become c tanh(logit / c); 0 = they stay
   Tensor sinks{};        // F32 [n_heads]: a logit of each head that takes its share of the softmax and has no value
+  int64_t chunk = 0;     // key j is visible to query i only if j / chunk == i / chunk; 0 = one chunk
 };
 
 /// Which experts a token goes to.
@@ -132,7 +149,31 @@ struct Routing {
   Tensor weights;  // F32 [tokens, k]
 };
 
+/// How experts are chosen and weighted. score = softmax over all logits, or σ of each.
+enum class Scoring : uint8_t { Softmax, Sigmoid };
+struct RoutingSpec {
+  int64_t k = 1;
+  Scoring scoring = Scoring::Softmax;
+  bool renormalize = false;  // weights are divided by max(their sum, least_sum)
+  float least_sum = 0.0f;
+  float scale = 1.0f;  // then multiplied by this
+  Tensor bias{};       // F32 [n_experts]: added to the scores for the choice, not in the weights; or absent
+  // Experts in n_groups equal groups: only those of the k_groups best are in the choice. A group is as good as the sum
+  // of its group_best best biased scores.
+  int64_t n_groups = 1, k_groups = 1, group_best = 2;
+};
+
 enum class GateActivation : uint8_t { Silu, Sigmoid };
+
+/// Norm and gate of a recurrent layer's output. Whether the gate multiplies the normed row, or what is normed.
+enum class GateOrder : uint8_t { AfterNorm, BeforeNorm };
+struct GatedNormSpec {
+  Tensor gain;  // F32 [n]
+  float eps = 0.0f;
+  GateActivation act = GateActivation::Silu;
+  GateOrder order = GateOrder::AfterNorm;
+  int64_t n_groups = 1;  // parts of a row that are normed alone
+};
 
 /// Statistics of one tapped site while its layer runs; the layout of the words is TapLayout.
 struct TapTables {
@@ -222,7 +263,11 @@ class Ops {
   /// Weights that multiply the same x.
   LinearGroup load_linears(std::span<const HostLinear> weights);
 
-  SwigluWeights load_swiglu(const HostLinear& gate, const HostLinear& up, const HostLinear& down);
+  GluWeights load_glu(const HostLinear& gate, const HostLinear& up, const HostLinear& down,
+                      Activation act = Activation::Silu);
+
+  /// The same without a gate.
+  GluWeights load_mlp(const HostLinear& up, const HostLinear& down, Activation act);
 
   /// A norm's gain [n] as rms_norm wants it. OnePlus: 1 + w in F32. Plain: BF16 in Precision::BF16, else F32.
   Owned load_gain(const Tensor& weight, Gain kind);
@@ -239,21 +284,43 @@ class Ops {
   /// f32; one rounding.
   Tensor linear(const Tensor& x, const Linear& w);
 
+  /// A linear for each head: x [tokens, heads, in] -> [tokens, heads, out]; roundings as linear().
+  Tensor linear_per_head(const Tensor& x, std::span<const Linear> heads);
+
   /// n = x / sqrt(mean(x²) + eps) over the last dimension, in f32. F32 gain: y = round(n · gain). BF16 gain:
-  /// y = round(round(n) · gain).
+  /// y = round(round(n) · gain). No gain: y = round(n).
   Tensor rms_norm(const Tensor& x, const Tensor& gain, float eps);
+
+  /// y = round( (x - mean) / sqrt(variance + eps) · gain + bias ) over the last dimension, all f32 inside. gain F32
+  /// [n], or [m, n] for rows that take turns (heads with gains of their own), or absent; bias F32 [n] or absent.
+  Tensor layer_norm(const Tensor& x, const Tensor& gain, const Tensor& bias, float eps);
+
+  /// y = round(x · factor).
+  Tensor scale(const Tensor& x, float factor);
+
+  /// y = round(x · y); y has the shape of x, or one column per row of x; activation dtype or F32.
+  Tensor mul(const Tensor& x, const Tensor& y);
+
+  /// y = round(act(x)).
+  Tensor activate(const Tensor& x, Activation act);
+
+  /// y = round(c tanh(x / c)).
+  Tensor softcap(const Tensor& x, float c);
 
   /// y = round(x + y), elementwise, f32 inside.
   Tensor add(const Tensor& x, const Tensor& y);
 
-  /// y = round( round(silu(gate)) · up ): the reference framework rounds silu's result.
-  Tensor silu_mul(const Tensor& gate, const Tensor& up);
+  /// y = round( round(act(gate)) · up ): the reference framework rounds the activation's result. Clamped rounds once.
+  Tensor glu(const Tensor& gate, const Tensor& up, Activation act = Activation::Silu);
 
   /// y = round( x · round(σ(gate)) ); gate has the shape of x, or one column per row of x.
   Tensor sigmoid_mul(const Tensor& x, const Tensor& gate);
 
   /// Columns [from, from + n) of the last dimension, copied to be contiguous.
   Tensor columns(const Tensor& x, int64_t from, int64_t n);
+
+  /// [a | b] in the last dimension. b may have one head where a has several: a [tokens, heads, n], b [tokens, 1, m].
+  Tensor join(const Tensor& a, const Tensor& b);
 
   /// The given rows of x [rows, ..], copied.
   Tensor take_rows(const Tensor& x, std::span<const int64_t> rows);
@@ -274,10 +341,15 @@ class Ops {
   Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, std::span<const Span> spans,
                    std::span<KvRows* const> rows, const AttentionSpec& spec);
 
-  /// c[t] = silu( Σ_j w[:, j] · x[t - (kernel-1) + j] ), per channel; x [tokens, channels], w F32 [channels, kernel].
-  /// Inputs before the sequence are zeros, or the state's window; the state is advanced. f32 inside; one rounding.
-  Tensor causal_conv_silu(const Tensor& x, const Tensor& w, std::span<const Span> spans,
-                          std::span<ConvState* const> states);
+  /// Attention of a layer without a cache of its own: q [tokens, n_heads, Dk] meets the rows that another layer has
+  /// kept, which hold at least every position up to the span's last. Otherwise as attention().
+  Tensor attend_kept(const Tensor& q, std::span<const Span> spans, std::span<const KvRows* const> rows,
+                     const AttentionSpec& spec);
+
+  /// c[t] = act( Σ_j w[:, j] · x[t - (kernel-1) + j] + bias ), per channel; x [tokens, channels]. Inputs before the
+  /// sequence are zeros, or the state's window; the state is advanced. f32 inside; one rounding.
+  Tensor causal_conv(const Tensor& x, const ConvWeights& w, std::span<const Span> spans,
+                     std::span<ConvState* const> states);
 
   /// y = x / sqrt(Σ x² + eps) over the last dimension, f32 inside, rounded.
   Tensor l2_norm(const Tensor& x, float eps);
@@ -289,10 +361,15 @@ class Ops {
   };
   DeltaGates delta_gates(const Tensor& a, const Tensor& b, const Tensor& a_log, const Tensor& dt_bias);
 
+  /// The same with a decay for every channel of a key (Kimi delta attention): a [tokens, heads · dk], b [tokens,
+  /// heads], a_log [heads], dt_bias [heads · dk] -> g [tokens, heads, dk], beta [tokens, heads].
+  DeltaGates channel_delta_gates(const Tensor& a, const Tensor& b, const Tensor& a_log, const Tensor& dt_bias);
+
   /// Gated delta rule. q, k [tokens, n_key_heads, dk] (l2-normalised), v [tokens, n_value_heads, dv], gates as above.
   /// Value head h uses key head h / (n_value_heads / n_key_heads). Per value head, with S [dk, dv] in f32:
   ///   S <- e^g S;  e = β (v - kᵀ S);  S <- S + k ⊗ e;  o = (dk^-1/2 q)ᵀ S
-  /// computed in chunks of 64 absolute positions. -> [tokens, n_value_heads, dv], rounded. The states are advanced.
+  /// with e^g for each row of S where the gates are by channel, computed in chunks of 64 absolute positions. ->
+  /// [tokens, n_value_heads, dv], rounded. The states are advanced.
   Tensor gated_delta_rule(const Tensor& q, const Tensor& k, const Tensor& v, const DeltaGates& gates,
                           std::span<const Span> spans, std::span<DeltaState* const> states);
 
@@ -309,14 +386,15 @@ class Ops {
   Tensor selective_scan(const SsmInputs& in, const SsmWeights& w, std::span<const Span> spans,
                         std::span<SsmState* const> states);
 
-  /// y = round( x / sqrt(mean(x²) + eps) · gain · act(z) ) over the last dimension, all f32 inside; gain F32 [n].
-  Tensor gated_rms_norm(const Tensor& x, const Tensor& z, const Tensor& gain, float eps, GateActivation act);
+  /// AfterNorm: y = round( n(x) · gain · act(z) ), BeforeNorm: y = round( n(x · act(z)) · gain ), over the last
+  /// dimension in equal groups, with n(x) = x / sqrt(mean(x²) + eps); all f32 inside.
+  Tensor gated_rms_norm(const Tensor& x, const Tensor& z, const GatedNormSpec& spec);
 
-  /// Softmax over all experts in f32, the k largest (ties: lower index), weights divided by their sum if renormalize.
-  Routing route_softmax(const Tensor& logits, int64_t k, bool renormalize);
+  /// The k best experts of each row of logits [tokens, n_experts], best first (ties: lower index), all in f32.
+  Routing route(const Tensor& logits, const RoutingSpec& spec);
 
   /// y[t] = Σ_j weight[t, j] · expert[t, j](x[t]), summed in f32 in order of the expert's index, rounded once.
-  Tensor experts_swiglu(const Tensor& x, const Routing& routing, std::span<const SwigluWeights> experts);
+  Tensor experts(const Tensor& x, const Routing& routing, std::span<const GluWeights> experts);
 
   // ---------------------------------------------------------------- statistics
 
@@ -337,8 +415,8 @@ class Ops {
   };
   SumAndNorm add_rms_norm(const Tensor& x, const Tensor& y, const Tensor& gain, float eps);
 
-  /// linear(silu_mul(linear(x, gate), linear(x, up)), down).
-  Tensor swiglu(const Tensor& x, const SwigluWeights& w);
+  /// linear(glu(linear(x, gate), linear(x, up), act), down), or linear(activate(linear(x, up), act), down).
+  Tensor glu_mlp(const Tensor& x, const GluWeights& w);
 
   /// For every part: linear(x [tokens, in], part) as [tokens, heads, head_dim], then rms_norm and rope as the part
   /// wants.
@@ -351,7 +429,14 @@ class Ops {
   virtual Tensor do_linear(const Tensor& x, const Linear& w) = 0;
   virtual Tensor do_rms_norm(const Tensor& x, const Tensor& gain, float eps) = 0;
   virtual Tensor do_add(const Tensor& x, const Tensor& y) = 0;
-  virtual Tensor do_silu_mul(const Tensor& gate, const Tensor& up) = 0;
+  virtual Tensor do_linear_per_head(const Tensor& x, std::span<const Linear> heads);
+  virtual Tensor do_layer_norm(const Tensor& x, const Tensor& gain, const Tensor& bias, float eps);
+  virtual Tensor do_scale(const Tensor& x, float factor);
+  virtual Tensor do_mul(const Tensor& x, const Tensor& y);
+  virtual Tensor do_activate(const Tensor& x, Activation act);
+  virtual Tensor do_softcap(const Tensor& x, float c);
+  virtual Tensor do_join(const Tensor& a, const Tensor& b);
+  virtual Tensor do_glu(const Tensor& gate, const Tensor& up, Activation act) = 0;
   virtual Tensor do_sigmoid_mul(const Tensor& x, const Tensor& gate) = 0;
   virtual Tensor do_columns(const Tensor& x, int64_t from, int64_t n) = 0;
   virtual Tensor do_take_rows(const Tensor& x, std::span<const int64_t> rows) = 0;
@@ -359,26 +444,29 @@ class Ops {
   virtual Tensor do_rope(const Tensor& x, const Tensor& table, const RopeSpec& spec) = 0;
   virtual Tensor do_attention(const Tensor& q, const Tensor& k, const Tensor& v, std::span<const Span> spans,
                               std::span<KvRows* const> rows, const AttentionSpec& spec) = 0;
-  virtual Tensor do_causal_conv_silu(const Tensor& x, const Tensor& w, std::span<const Span> spans,
-                                     std::span<ConvState* const> states) = 0;
+  virtual Tensor do_attend_kept(const Tensor& q, std::span<const Span> spans, std::span<const KvRows* const> rows,
+                                const AttentionSpec& spec);
+  virtual Tensor do_causal_conv(const Tensor& x, const ConvWeights& w, std::span<const Span> spans,
+                                std::span<ConvState* const> states) = 0;
   virtual Tensor do_l2_norm(const Tensor& x, float eps) = 0;
   virtual DeltaGates do_delta_gates(const Tensor& a, const Tensor& b, const Tensor& a_log, const Tensor& dt_bias) = 0;
+  virtual DeltaGates do_channel_delta_gates(const Tensor& a, const Tensor& b, const Tensor& a_log,
+                                            const Tensor& dt_bias);
   virtual Tensor do_gated_delta_rule(const Tensor& q, const Tensor& k, const Tensor& v, const DeltaGates& gates,
                                      std::span<const Span> spans, std::span<DeltaState* const> states) = 0;
   virtual Tensor do_ssd(const SsmInputs& in, const SsmWeights& w, std::span<const Span> spans,
                         std::span<SsmState* const> states) = 0;
   virtual Tensor do_selective_scan(const SsmInputs& in, const SsmWeights& w, std::span<const Span> spans,
                                    std::span<SsmState* const> states) = 0;
-  virtual Tensor do_gated_rms_norm(const Tensor& x, const Tensor& z, const Tensor& gain, float eps,
-                                   GateActivation act) = 0;
-  virtual Routing do_route_softmax(const Tensor& logits, int64_t k, bool renormalize) = 0;
-  virtual Tensor do_experts_swiglu(const Tensor& x, const Routing& routing, std::span<const SwigluWeights> experts) = 0;
+  virtual Tensor do_gated_rms_norm(const Tensor& x, const Tensor& z, const GatedNormSpec& spec) = 0;
+  virtual Routing do_route(const Tensor& logits, const RoutingSpec& spec) = 0;
+  virtual Tensor do_experts(const Tensor& x, const Routing& routing, std::span<const GluWeights> experts) = 0;
   virtual void do_accumulate(const Tensor& x, const TapTables& tables, std::span<const TapRows> rows) = 0;
 
   // Compositions, unless a backend knows better (fused.cpp).
   virtual LinearGroup do_load_linears(std::span<const HostLinear> weights);
   virtual SumAndNorm do_add_rms_norm(const Tensor& x, const Tensor& y, const Tensor& gain, float eps);
-  virtual Tensor do_swiglu(const Tensor& x, const SwigluWeights& w);
+  virtual Tensor do_glu_mlp(const Tensor& x, const GluWeights& w);
   virtual std::vector<Tensor> do_project_heads(const Tensor& x, const LinearGroup& w, const HeadsSpec& spec);
 
  private:

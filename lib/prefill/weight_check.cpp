@@ -25,7 +25,14 @@ class BindingOps final : public Ops {
   Tensor do_linear(const Tensor&, const Linear&) override { return never(); }
   Tensor do_rms_norm(const Tensor&, const Tensor&, float) override { return never(); }
   Tensor do_add(const Tensor&, const Tensor&) override { return never(); }
-  Tensor do_silu_mul(const Tensor&, const Tensor&) override { return never(); }
+  Tensor do_linear_per_head(const Tensor&, std::span<const Linear>) override { return never(); }
+  Tensor do_layer_norm(const Tensor&, const Tensor&, const Tensor&, float) override { return never(); }
+  Tensor do_scale(const Tensor&, float) override { return never(); }
+  Tensor do_mul(const Tensor&, const Tensor&) override { return never(); }
+  Tensor do_activate(const Tensor&, Activation) override { return never(); }
+  Tensor do_softcap(const Tensor&, float) override { return never(); }
+  Tensor do_join(const Tensor&, const Tensor&) override { return never(); }
+  Tensor do_glu(const Tensor&, const Tensor&, Activation) override { return never(); }
   Tensor do_sigmoid_mul(const Tensor&, const Tensor&) override { return never(); }
   Tensor do_columns(const Tensor&, int64_t, int64_t) override { return never(); }
   Tensor do_take_rows(const Tensor&, std::span<const int64_t>) override { return never(); }
@@ -35,21 +42,24 @@ class BindingOps final : public Ops {
                       const AttentionSpec&) override {
     return never();
   }
-  Tensor do_causal_conv_silu(const Tensor&, const Tensor&, std::span<const Span>,
-                             std::span<ConvState* const>) override {
+  Tensor do_attend_kept(const Tensor&, std::span<const Span>, std::span<const KvRows* const>,
+                        const AttentionSpec&) override {
+    return never();
+  }
+  Tensor do_causal_conv(const Tensor&, const ConvWeights&, std::span<const Span>,
+                        std::span<ConvState* const>) override {
     return never();
   }
   Tensor do_l2_norm(const Tensor&, float) override { return never(); }
   DeltaGates do_delta_gates(const Tensor&, const Tensor&, const Tensor&, const Tensor&) override { return {}; }
+  DeltaGates do_channel_delta_gates(const Tensor&, const Tensor&, const Tensor&, const Tensor&) override { return {}; }
   Tensor do_gated_delta_rule(const Tensor&, const Tensor&, const Tensor&, const DeltaGates&, std::span<const Span>,
                              std::span<DeltaState* const>) override {
     return never();
   }
-  Tensor do_gated_rms_norm(const Tensor&, const Tensor&, const Tensor&, float, GateActivation) override {
-    return never();
-  }
-  Routing do_route_softmax(const Tensor&, int64_t, bool) override { return {}; }
-  Tensor do_experts_swiglu(const Tensor&, const Routing&, std::span<const SwigluWeights>) override { return never(); }
+  Tensor do_gated_rms_norm(const Tensor&, const Tensor&, const GatedNormSpec&) override { return never(); }
+  Routing do_route(const Tensor&, const RoutingSpec&) override { return {}; }
+  Tensor do_experts(const Tensor&, const Routing&, std::span<const GluWeights>) override { return never(); }
   Tensor do_ssd(const SsmInputs&, const SsmWeights&, std::span<const Span>, std::span<SsmState* const>) override {
     return never();
   }

@@ -31,7 +31,18 @@ class ForwardingOps : public Ops {
   Tensor do_linear(const Tensor& x, const Linear& w) override { return inner_.linear(x, w); }
   Tensor do_rms_norm(const Tensor& x, const Tensor& g, float eps) override { return inner_.rms_norm(x, g, eps); }
   Tensor do_add(const Tensor& x, const Tensor& y) override { return inner_.add(x, y); }
-  Tensor do_silu_mul(const Tensor& g, const Tensor& u) override { return inner_.silu_mul(g, u); }
+  Tensor do_linear_per_head(const Tensor& x, std::span<const Linear> w) override {
+    return inner_.linear_per_head(x, w);
+  }
+  Tensor do_layer_norm(const Tensor& x, const Tensor& g, const Tensor& b, float eps) override {
+    return inner_.layer_norm(x, g, b, eps);
+  }
+  Tensor do_scale(const Tensor& x, float factor) override { return inner_.scale(x, factor); }
+  Tensor do_mul(const Tensor& x, const Tensor& y) override { return inner_.mul(x, y); }
+  Tensor do_activate(const Tensor& x, Activation act) override { return inner_.activate(x, act); }
+  Tensor do_softcap(const Tensor& x, float c) override { return inner_.softcap(x, c); }
+  Tensor do_join(const Tensor& a, const Tensor& b) override { return inner_.join(a, b); }
+  Tensor do_glu(const Tensor& g, const Tensor& u, Activation act) override { return inner_.glu(g, u, act); }
   Tensor do_sigmoid_mul(const Tensor& x, const Tensor& g) override { return inner_.sigmoid_mul(x, g); }
   Tensor do_columns(const Tensor& x, int64_t from, int64_t n) override { return inner_.columns(x, from, n); }
   Tensor do_take_rows(const Tensor& x, std::span<const int64_t> rows) override { return inner_.take_rows(x, rows); }
@@ -43,13 +54,20 @@ class ForwardingOps : public Ops {
                       std::span<KvRows* const> rows, const AttentionSpec& spec) override {
     return inner_.attention(q, k, v, spans, rows, spec);
   }
-  Tensor do_causal_conv_silu(const Tensor& x, const Tensor& w, std::span<const Span> spans,
-                             std::span<ConvState* const> states) override {
-    return inner_.causal_conv_silu(x, w, spans, states);
+  Tensor do_attend_kept(const Tensor& q, std::span<const Span> spans, std::span<const KvRows* const> rows,
+                        const AttentionSpec& spec) override {
+    return inner_.attend_kept(q, spans, rows, spec);
+  }
+  Tensor do_causal_conv(const Tensor& x, const ConvWeights& w, std::span<const Span> spans,
+                        std::span<ConvState* const> states) override {
+    return inner_.causal_conv(x, w, spans, states);
   }
   Tensor do_l2_norm(const Tensor& x, float eps) override { return inner_.l2_norm(x, eps); }
   DeltaGates do_delta_gates(const Tensor& a, const Tensor& b, const Tensor& l, const Tensor& d) override {
     return inner_.delta_gates(a, b, l, d);
+  }
+  DeltaGates do_channel_delta_gates(const Tensor& a, const Tensor& b, const Tensor& l, const Tensor& d) override {
+    return inner_.channel_delta_gates(a, b, l, d);
   }
   Tensor do_gated_delta_rule(const Tensor& q, const Tensor& k, const Tensor& v, const DeltaGates& gates,
                              std::span<const Span> spans, std::span<DeltaState* const> states) override {
@@ -63,12 +81,12 @@ class ForwardingOps : public Ops {
                            std::span<SsmState* const> states) override {
     return inner_.selective_scan(in, w, spans, states);
   }
-  Tensor do_gated_rms_norm(const Tensor& x, const Tensor& z, const Tensor& g, float eps, GateActivation act) override {
-    return inner_.gated_rms_norm(x, z, g, eps, act);
+  Tensor do_gated_rms_norm(const Tensor& x, const Tensor& z, const GatedNormSpec& spec) override {
+    return inner_.gated_rms_norm(x, z, spec);
   }
-  Routing do_route_softmax(const Tensor& l, int64_t k, bool r) override { return inner_.route_softmax(l, k, r); }
-  Tensor do_experts_swiglu(const Tensor& x, const Routing& r, std::span<const SwigluWeights> e) override {
-    return inner_.experts_swiglu(x, r, e);
+  Routing do_route(const Tensor& l, const RoutingSpec& spec) override { return inner_.route(l, spec); }
+  Tensor do_experts(const Tensor& x, const Routing& r, std::span<const GluWeights> e) override {
+    return inner_.experts(x, r, e);
   }
   void do_accumulate(const Tensor& x, const TapTables& t, std::span<const TapRows> r) override {
     inner_.accumulate(x, t, r);
@@ -77,7 +95,7 @@ class ForwardingOps : public Ops {
   SumAndNorm do_add_rms_norm(const Tensor& x, const Tensor& y, const Tensor& g, float eps) override {
     return inner_.add_rms_norm(x, y, g, eps);
   }
-  Tensor do_swiglu(const Tensor& x, const SwigluWeights& w) override { return inner_.swiglu(x, w); }
+  Tensor do_glu_mlp(const Tensor& x, const GluWeights& w) override { return inner_.glu_mlp(x, w); }
   std::vector<Tensor> do_project_heads(const Tensor& x, const LinearGroup& w, const HeadsSpec& s) override {
     return inner_.project_heads(x, w, s);
   }

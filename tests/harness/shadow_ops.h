@@ -49,8 +49,34 @@ class ShadowOps final : public ForwardingOps {
   Tensor do_add(const Tensor& x, const Tensor& y) override {
     return same("add", inner_.add(x, y), subject_.add(up(x), up(y)));
   }
-  Tensor do_silu_mul(const Tensor& g, const Tensor& u) override {
-    return same("silu_mul", inner_.silu_mul(g, u), subject_.silu_mul(up(g), up(u)));
+  Tensor do_linear_per_head(const Tensor& x, std::span<const Linear> heads) override {
+    std::vector<Linear> reference, subject;
+    for (const Linear& w : heads) {
+      reference.push_back(both(w).reference);
+      subject.push_back(both(w).subject);
+    }
+    return same("linear_per_head", inner_.linear_per_head(x, reference), subject_.linear_per_head(up(x), subject));
+  }
+  Tensor do_layer_norm(const Tensor& x, const Tensor& g, const Tensor& b, float eps) override {
+    return same("layer_norm", inner_.layer_norm(x, g, b, eps), subject_.layer_norm(up(x), vector(g), vector(b), eps));
+  }
+  Tensor do_scale(const Tensor& x, float factor) override {
+    return same("scale", inner_.scale(x, factor), subject_.scale(up(x), factor));
+  }
+  Tensor do_mul(const Tensor& x, const Tensor& y) override {
+    return same("mul", inner_.mul(x, y), subject_.mul(up(x), up(y)));
+  }
+  Tensor do_activate(const Tensor& x, Activation act) override {
+    return same("activate", inner_.activate(x, act), subject_.activate(up(x), act));
+  }
+  Tensor do_softcap(const Tensor& x, float c) override {
+    return same("softcap", inner_.softcap(x, c), subject_.softcap(up(x), c));
+  }
+  Tensor do_join(const Tensor& a, const Tensor& b) override {
+    return same("join", inner_.join(a, b), subject_.join(up(a), up(b)));
+  }
+  Tensor do_glu(const Tensor& g, const Tensor& u, Activation act) override {
+    return same("glu", inner_.glu(g, u, act), subject_.glu(up(g), up(u), act));
   }
   Tensor do_sigmoid_mul(const Tensor& x, const Tensor& g) override {
     return same("sigmoid_mul", inner_.sigmoid_mul(x, g), subject_.sigmoid_mul(up(x), up(g)));
@@ -72,7 +98,7 @@ class ShadowOps final : public ForwardingOps {
     const Copies<KvRows> copies(rows, [&](const KvRows& r) {
       return KvRows{kept(r.key), kept(r.value), r.n_tokens, r.max_tokens};
     });
-    const Tensor y = subject_.attention(up(q), up(k), up(v), spans, copies.pointers, spec);
+    const Tensor y = subject_.attention(up(q), up(k), up(v), spans, copies.pointers, on_subject(spec));
     const Tensor reference = inner_.attention(q, k, v, spans, rows, spec);
     for (size_t i = 0; i < rows.size(); ++i)
       if (rows[i]) {
@@ -84,14 +110,23 @@ class ShadowOps final : public ForwardingOps {
       }
     return same("attention", reference, y);
   }
-  Tensor do_causal_conv_silu(const Tensor& x, const Tensor& w, std::span<const Span> spans,
-                             std::span<ConvState* const> states) override {
+  Tensor do_attend_kept(const Tensor& q, std::span<const Span> spans, std::span<const KvRows* const> rows,
+                        const AttentionSpec& spec) override {
+    std::vector<KvRows> copies;
+    for (const KvRows* r : rows) copies.push_back({kept(r->key), kept(r->value), r->n_tokens, r->max_tokens});
+    std::vector<const KvRows*> pointers;
+    for (const KvRows& r : copies) pointers.push_back(&r);
+    return same("attend_kept", inner_.attend_kept(q, spans, rows, spec),
+                subject_.attend_kept(up(q), spans, pointers, on_subject(spec)));
+  }
+  Tensor do_causal_conv(const Tensor& x, const ConvWeights& w, std::span<const Span> spans,
+                        std::span<ConvState* const> states) override {
     const Copies<ConvState> copies(states, [&](const ConvState& s) { return ConvState{kept(s.window)}; });
-    const Tensor y = subject_.causal_conv_silu(up(x), vector(w), spans, copies.pointers);
-    const Tensor reference = inner_.causal_conv_silu(x, w, spans, states);
+    const Tensor y = subject_.causal_conv(up(x), {vector(w.w), vector(w.bias), w.silu}, spans, copies.pointers);
+    const Tensor reference = inner_.causal_conv(x, w, spans, states);
     for (size_t i = 0; i < states.size(); ++i)
       if (states[i]) same("convolution window", states[i]->window, copies.states[i].window);
-    return same("causal_conv_silu", reference, y);
+    return same("causal_conv", reference, y);
   }
   Tensor do_l2_norm(const Tensor& x, float eps) override {
     return same("l2_norm", inner_.l2_norm(x, eps), subject_.l2_norm(up(x), eps));
@@ -100,6 +135,12 @@ class ShadowOps final : public ForwardingOps {
     const DeltaGates reference = inner_.delta_gates(a, b, l, d),
                      gates = subject_.delta_gates(up(a), up(b), vector(l), vector(d));
     return {same("delta_gates g", reference.g, gates.g), same("delta_gates beta", reference.beta, gates.beta)};
+  }
+  DeltaGates do_channel_delta_gates(const Tensor& a, const Tensor& b, const Tensor& l, const Tensor& d) override {
+    const DeltaGates reference = inner_.channel_delta_gates(a, b, l, d),
+                     gates = subject_.channel_delta_gates(up(a), up(b), vector(l), vector(d));
+    return {same("channel_delta_gates g", reference.g, gates.g),
+            same("channel_delta_gates beta", reference.beta, gates.beta)};
   }
   Tensor do_gated_delta_rule(const Tensor& q, const Tensor& k, const Tensor& v, const DeltaGates& gates,
                              std::span<const Span> spans, std::span<DeltaState* const> states) override {
@@ -111,27 +152,29 @@ class ShadowOps final : public ForwardingOps {
       if (states[i]) same("delta state", states[i]->s, copies.states[i].s);
     return same("gated_delta_rule", reference, y);
   }
-  Tensor do_gated_rms_norm(const Tensor& x, const Tensor& z, const Tensor& g, float eps, GateActivation act) override {
-    return same("gated_rms_norm", inner_.gated_rms_norm(x, z, g, eps, act),
-                subject_.gated_rms_norm(up(x), up(z), vector(g), eps, act));
+  Tensor do_gated_rms_norm(const Tensor& x, const Tensor& z, const GatedNormSpec& spec) override {
+    GatedNormSpec on = spec;
+    on.gain = vector(spec.gain);
+    return same("gated_rms_norm", inner_.gated_rms_norm(x, z, spec), subject_.gated_rms_norm(up(x), up(z), on));
   }
-  Routing do_route_softmax(const Tensor& l, int64_t k, bool renormalize) override {
-    const Routing reference = inner_.route_softmax(l, k, renormalize),
-                  routing = subject_.route_softmax(up(l), k, renormalize);
+  Routing do_route(const Tensor& l, const RoutingSpec& spec) override {
+    RoutingSpec on = spec;
+    on.bias = vector(spec.bias);
+    const Routing reference = inner_.route(l, spec), routing = subject_.route(up(l), on);
     const Storage experts = down(routing.experts);
     for (int64_t i = 0; i < reference.experts.elements(); ++i)
-      EXPECT_EQ(experts.tensor().as<int32_t>()[i], reference.experts.as<int32_t>()[i]) << "route_softmax, choice " << i;
-    same("route_softmax", reference.weights, routing.weights);
+      EXPECT_EQ(experts.tensor().as<int32_t>()[i], reference.experts.as<int32_t>()[i]) << "route, choice " << i;
+    same("route", reference.weights, routing.weights);
     return reference;
   }
-  Tensor do_experts_swiglu(const Tensor& x, const Routing& r, std::span<const SwigluWeights> e) override {
-    std::vector<SwigluWeights> reference, subject;
-    for (const SwigluWeights& w : e) {
+  Tensor do_experts(const Tensor& x, const Routing& r, std::span<const GluWeights> e) override {
+    std::vector<GluWeights> reference, subject;
+    for (const GluWeights& w : e) {
       reference.push_back(of(w, &Both::reference));
       subject.push_back(of(w, &Both::subject));
     }
-    return same("experts_swiglu", inner_.experts_swiglu(x, r, reference),
-                subject_.experts_swiglu(up(x), {up(r.experts), up(r.weights)}, subject));
+    return same("experts", inner_.experts(x, r, reference),
+                subject_.experts(up(x), {up(r.experts), up(r.weights)}, subject));
   }
   LinearGroup do_load_linears(std::span<const HostLinear> w) override {
     const LinearGroup reference = inner_.load_linears(w), subject = subject_.load_linears(w);
@@ -146,8 +189,8 @@ class ShadowOps final : public ForwardingOps {
     return {same("add_rms_norm sum", reference.sum, result.sum),
             same("add_rms_norm normed", reference.normed, result.normed)};
   }
-  Tensor do_swiglu(const Tensor& x, const SwigluWeights& w) override {
-    return same("swiglu", inner_.swiglu(x, of(w, &Both::reference)), subject_.swiglu(up(x), of(w, &Both::subject)));
+  Tensor do_glu_mlp(const Tensor& x, const GluWeights& w) override {
+    return same("glu_mlp", inner_.glu_mlp(x, of(w, &Both::reference)), subject_.glu_mlp(up(x), of(w, &Both::subject)));
   }
   std::vector<Tensor> do_project_heads(const Tensor& x, const LinearGroup& w, const HeadsSpec& s) override {
     LinearGroup reference{{}, both(w.all).reference}, subject{{}, both(w.all).subject};
@@ -172,8 +215,14 @@ class ShadowOps final : public ForwardingOps {
     return {subject.in, subject.out, std::make_shared<const Both>(Both{reference, subject}), reference.bias};
   }
   static const Both& both(const Linear& l) { return *static_cast<const Both*>(l.packed.get()); }
-  static SwigluWeights of(const SwigluWeights& w, Linear Both::*which) {
-    return {both(w.gate).*which, both(w.up).*which, both(w.down).*which, both(w.gate_up).*which};
+  static GluWeights of(const GluWeights& w, Linear Both::*which) {
+    const auto part = [&](const Linear& l) { return l ? both(l).*which : Linear{}; };
+    return {part(w.gate), part(w.up), part(w.down), part(w.gate_up), w.act};
+  }
+  AttentionSpec on_subject(const AttentionSpec& spec) const {
+    AttentionSpec on = spec;
+    on.sinks = vector(spec.sinks);
+    return on;
   }
 
   /// The subject's states before an op: those of the reference, so that errors do not add up.
@@ -192,7 +241,7 @@ class ShadowOps final : public ForwardingOps {
 
   Tensor up(const Tensor& t) { return subject_.upload(t); }
   Owned kept(const Owned& o) { return o ? Owned{up(o), nullptr} : Owned{}; }
-  const Tensor& vector(const Tensor& t) const { return vectors_.at(t.data).view; }
+  Tensor vector(const Tensor& t) const { return t ? vectors_.at(t.data).view : Tensor{}; }
   Storage down(const Tensor& t) {
     Storage host(t.shape, t.dtype);
     subject_.download(t, host.tensor());

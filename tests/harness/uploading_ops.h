@@ -17,7 +17,20 @@ class UploadingOps : public ForwardingOps {
     return ForwardingOps::do_rms_norm(up(x), up(g), eps);
   }
   Tensor do_add(const Tensor& x, const Tensor& y) override { return ForwardingOps::do_add(up(x), up(y)); }
-  Tensor do_silu_mul(const Tensor& g, const Tensor& u) override { return ForwardingOps::do_silu_mul(up(g), up(u)); }
+  Tensor do_linear_per_head(const Tensor& x, std::span<const Linear> w) override {
+    return ForwardingOps::do_linear_per_head(up(x), w);
+  }
+  Tensor do_layer_norm(const Tensor& x, const Tensor& g, const Tensor& b, float eps) override {
+    return ForwardingOps::do_layer_norm(up(x), up(g), up(b), eps);
+  }
+  Tensor do_scale(const Tensor& x, float factor) override { return ForwardingOps::do_scale(up(x), factor); }
+  Tensor do_mul(const Tensor& x, const Tensor& y) override { return ForwardingOps::do_mul(up(x), up(y)); }
+  Tensor do_activate(const Tensor& x, Activation act) override { return ForwardingOps::do_activate(up(x), act); }
+  Tensor do_softcap(const Tensor& x, float c) override { return ForwardingOps::do_softcap(up(x), c); }
+  Tensor do_join(const Tensor& a, const Tensor& b) override { return ForwardingOps::do_join(up(a), up(b)); }
+  Tensor do_glu(const Tensor& g, const Tensor& u, Activation act) override {
+    return ForwardingOps::do_glu(up(g), up(u), act);
+  }
   Tensor do_sigmoid_mul(const Tensor& x, const Tensor& g) override {
     return ForwardingOps::do_sigmoid_mul(up(x), up(g));
   }
@@ -32,17 +45,22 @@ class UploadingOps : public ForwardingOps {
   }
   Tensor do_attention(const Tensor& q, const Tensor& k, const Tensor& v, std::span<const Span> spans,
                       std::span<KvRows* const> rows, const AttentionSpec& spec) override {
-    AttentionSpec own = spec;
-    if (spec.sinks) own.sinks = up(spec.sinks);
-    return ForwardingOps::do_attention(up(q), up(k), up(v), spans, rows, own);
+    return ForwardingOps::do_attention(up(q), up(k), up(v), spans, rows, up(spec));
   }
-  Tensor do_causal_conv_silu(const Tensor& x, const Tensor& w, std::span<const Span> spans,
-                             std::span<ConvState* const> states) override {
-    return ForwardingOps::do_causal_conv_silu(up(x), up(w), spans, states);
+  Tensor do_attend_kept(const Tensor& q, std::span<const Span> spans, std::span<const KvRows* const> rows,
+                        const AttentionSpec& spec) override {
+    return ForwardingOps::do_attend_kept(up(q), spans, rows, up(spec));
+  }
+  Tensor do_causal_conv(const Tensor& x, const ConvWeights& w, std::span<const Span> spans,
+                        std::span<ConvState* const> states) override {
+    return ForwardingOps::do_causal_conv(up(x), {up(w.w), up(w.bias), w.silu}, spans, states);
   }
   Tensor do_l2_norm(const Tensor& x, float eps) override { return ForwardingOps::do_l2_norm(up(x), eps); }
   DeltaGates do_delta_gates(const Tensor& a, const Tensor& b, const Tensor& l, const Tensor& d) override {
     return ForwardingOps::do_delta_gates(up(a), up(b), up(l), up(d));
+  }
+  DeltaGates do_channel_delta_gates(const Tensor& a, const Tensor& b, const Tensor& l, const Tensor& d) override {
+    return ForwardingOps::do_channel_delta_gates(up(a), up(b), up(l), up(d));
   }
   Tensor do_gated_delta_rule(const Tensor& q, const Tensor& k, const Tensor& v, const DeltaGates& gates,
                              std::span<const Span> spans, std::span<DeltaState* const> states) override {
@@ -56,19 +74,23 @@ class UploadingOps : public ForwardingOps {
                            std::span<SsmState* const> states) override {
     return ForwardingOps::do_selective_scan(up(in), up(w), spans, states);
   }
-  Tensor do_gated_rms_norm(const Tensor& x, const Tensor& z, const Tensor& g, float eps, GateActivation act) override {
-    return ForwardingOps::do_gated_rms_norm(up(x), up(z), up(g), eps, act);
+  Tensor do_gated_rms_norm(const Tensor& x, const Tensor& z, const GatedNormSpec& spec) override {
+    GatedNormSpec own = spec;
+    own.gain = up(spec.gain);
+    return ForwardingOps::do_gated_rms_norm(up(x), up(z), own);
   }
-  Routing do_route_softmax(const Tensor& l, int64_t k, bool r) override {
-    return ForwardingOps::do_route_softmax(up(l), k, r);
+  Routing do_route(const Tensor& l, const RoutingSpec& spec) override {
+    RoutingSpec own = spec;
+    own.bias = up(spec.bias);
+    return ForwardingOps::do_route(up(l), own);
   }
-  Tensor do_experts_swiglu(const Tensor& x, const Routing& r, std::span<const SwigluWeights> e) override {
-    return ForwardingOps::do_experts_swiglu(up(x), {up(r.experts), up(r.weights)}, e);
+  Tensor do_experts(const Tensor& x, const Routing& r, std::span<const GluWeights> e) override {
+    return ForwardingOps::do_experts(up(x), {up(r.experts), up(r.weights)}, e);
   }
   SumAndNorm do_add_rms_norm(const Tensor& x, const Tensor& y, const Tensor& g, float eps) override {
     return ForwardingOps::do_add_rms_norm(up(x), up(y), up(g), eps);
   }
-  Tensor do_swiglu(const Tensor& x, const SwigluWeights& w) override { return ForwardingOps::do_swiglu(up(x), w); }
+  Tensor do_glu_mlp(const Tensor& x, const GluWeights& w) override { return ForwardingOps::do_glu_mlp(up(x), w); }
   std::vector<Tensor> do_project_heads(const Tensor& x, const LinearGroup& w, const HeadsSpec& s) override {
     return ForwardingOps::do_project_heads(up(x), w, s);
   }
@@ -76,7 +98,12 @@ class UploadingOps : public ForwardingOps {
  private:
   SsmInputs up(const SsmInputs& in) { return {up(in.x), up(in.dt), up(in.b), up(in.c)}; }
   SsmWeights up(const SsmWeights& w) { return {up(w.a_log), up(w.dt_bias), up(w.d)}; }
-  Tensor up(const Tensor& t) { return t.device == Device::Host ? upload(t) : t; }
+  AttentionSpec up(const AttentionSpec& spec) {
+    AttentionSpec own = spec;
+    own.sinks = up(spec.sinks);
+    return own;
+  }
+  Tensor up(const Tensor& t) { return t && t.device == Device::Host ? upload(t) : t; }
 };
 
 /// The same, with the backend it passes calls on to.

@@ -77,7 +77,7 @@ TEST(Continuation, Convolution) {
       const auto kept = std::make_shared<ConvState>();
       return [=, &op](const Call& c) {
         ConvState* const states[] = {nullptr, kept.get()};
-        return op.causal_conv_silu(c.rows(*x), w, c.spans(), states);
+        return op.causal_conv(c.rows(*x), {w}, c.spans(), states);
       };
     });
 }

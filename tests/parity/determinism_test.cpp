@@ -43,21 +43,21 @@ std::string hybrid_layer(Ops& op, int64_t tokens) {
   Tensor y =
       keep(op.attention(keep(op.rope(q, table, rope)), keep(op.rope(k, table, rope)), v, spans, rows, {0.2f, 0}));
   y = keep(op.add(x, op.linear(y, layer(dim, dim, 6))));
-  const Tensor c = keep(op.causal_conv_silu(y, op.load_f32(random_values({dim, 4}, DType::F32, 7)), spans, windows));
+  const Tensor c = keep(op.causal_conv(y, {op.load_f32(random_values({dim, 4}, DType::F32, 7))}, spans, windows));
   const Tensor ql = op.l2_norm(split(op.columns(c, 0, 48), 2), 1e-6f),
                kl = op.l2_norm(split(op.columns(c, 48, 48), 2), 1e-6f);
   const Tensor a = op.linear(y, layer(heads, dim, 8)), b = op.linear(y, layer(heads, dim, 9));
   const Ops::DeltaGates gates = op.delta_gates(a, b, op.load_f32(random_values({heads}, DType::F32, 10)),
                                                op.load_f32(random_values({heads}, DType::F32, 11)));
   const Tensor o = keep(op.gated_delta_rule(ql, kl, split(c, heads), gates, spans, states));
-  keep(op.gated_rms_norm(o, split(c, heads), op.load_f32(random_values({head_dim}, DType::F32, 12)), 1e-6f,
-                         GateActivation::Silu));
+  keep(op.gated_rms_norm(o, split(c, heads),
+                         {op.load_f32(random_values({head_dim}, DType::F32, 12)), 1e-6f, GateActivation::Silu}));
   const Tensor gate = op.linear(y, layer(ffn, dim, 13)), up = op.linear(y, layer(ffn, dim, 14));
-  y = keep(op.linear(op.silu_mul(gate, up), layer(dim, ffn, 15)));
-  std::vector<SwigluWeights> experts;
+  y = keep(op.linear(op.glu(gate, up), layer(dim, ffn, 15)));
+  std::vector<GluWeights> experts;
   for (uint32_t e = 0; e < 6; ++e)
     experts.push_back({layer(40, dim, 20 + e), layer(40, dim, 30 + e), layer(dim, 40, 40 + e)});
-  keep(op.experts_swiglu(y, op.route_softmax(op.linear(y, layer(6, dim, 16)), 2, true), experts));
+  keep(op.experts(y, op.route(op.linear(y, layer(6, dim, 16)), {.k = 2, .renormalize = true}), experts));
   for (const DeltaState& s : delta) keep(s.s);
   for (const ConvState& s : conv) keep(s.window);
   return all;
@@ -140,7 +140,7 @@ TEST(Determinism, RowOpsAndExpertsIgnoreTheCompanyOfARow) {
     const Values x = random_values({kRows, kDim}, dtype, 1), z = random_values({kRows, kDim}, dtype, 2);
     const Owned gain = op->load_gain(random_values({kDim}, DType::BF16, 3), Gain::OnePlus);
     const Linear router = op->load_linear(random_values({9, kDim}, dtype, 4));
-    std::vector<SwigluWeights> experts;
+    std::vector<GluWeights> experts;
     for (uint32_t e = 0; e < 9; ++e)
       experts.push_back({op->load_linear(random_values({50, kDim}, dtype, 10 + e, Fill::Normal, 0.2)),
                          op->load_linear(random_values({50, kDim}, dtype, 20 + e, Fill::Normal, 0.2)),
@@ -149,10 +149,10 @@ TEST(Determinism, RowOpsAndExpertsIgnoreTheCompanyOfARow) {
         [&](const Tensor& a, const Tensor&) { return op->rms_norm(a, gain, 1e-6f); },
         [&](const Tensor& a, const Tensor&) { return op->l2_norm(a, 1e-6f); },
         [&](const Tensor& a, const Tensor& b) { return op->add(a, b); },
-        [&](const Tensor& a, const Tensor& b) { return op->silu_mul(a, b); },
+        [&](const Tensor& a, const Tensor& b) { return op->glu(a, b); },
         [&](const Tensor& a, const Tensor& b) { return op->sigmoid_mul(a, b); },
         [&](const Tensor& a, const Tensor&) {
-          return op->experts_swiglu(a, op->route_softmax(op->linear(a, router), 3, true), experts);
+          return op->experts(a, op->route(op->linear(a, router), {.k = 3, .renormalize = true}), experts);
         }};
     for (size_t i = 0; i < ops.size(); ++i) {
       const Tensor whole = ops[i](x, z);
@@ -210,10 +210,9 @@ SequenceRun run_sequence(Ops& op, const std::vector<int64_t>& cuts, int64_t wind
     DeltaState* const deltas[] = {&other_delta, &delta, nullptr};
     const auto take = [&](const Values& x) { return op.take_rows(x, rows); };
     const Tensor ql = op.l2_norm(take(k), 1e-6f), kl = op.l2_norm(take(v), 1e-6f);
-    const Tensor results[] = {
-        op.attention(take(q), take(k), take(v), spans, kvs, {0.3f, window}),
-        op.causal_conv_silu(take(v4).reshaped({n + neighbour + 5, kHeads * kDim}), w, spans, convs),
-        op.gated_delta_rule(ql, kl, take(v4), {take(gv), take(bv)}, spans, deltas)};
+    const Tensor results[] = {op.attention(take(q), take(k), take(v), spans, kvs, {0.3f, window}),
+                              op.causal_conv(take(v4).reshaped({n + neighbour + 5, kHeads * kDim}), {w}, spans, convs),
+                              op.gated_delta_rule(ql, kl, take(v4), {take(gv), take(bv)}, spans, deltas)};
     std::vector<double>* const reals[] = {&run.attention, &run.conv, &run.delta};
     for (size_t i = 0; i < 3; ++i) {
       const Tensor mine = results[i].rows(neighbour, n);

@@ -43,7 +43,7 @@ TEST(Fused, AddAndNormOfRowsInsideATensor) {  // which begin at addresses that v
   }
 }
 
-TEST(Fused, Swiglu) {
+TEST(Fused, GluMlp) {
   for (const Precision p : kPrecisions)
     for (const int64_t ffn : {1, 20, 24, 64, 300})
       for (const bool biased : {false, true}) {
@@ -57,8 +57,8 @@ TEST(Fused, Swiglu) {
         const auto with = [&](const Values& w, const Values& b) {
           return HostLinear{w.tensor(), biased ? b.tensor() : Tensor{}};
         };
-        const SwigluWeights w = op->load_swiglu(with(gate, gate_bias), with(up, up_bias), {down.tensor(), {}});
-        const Tensor y = op->swiglu(x, w);
+        const GluWeights w = op->load_glu(with(gate, gate_bias), with(up, up_bias), {down.tensor(), {}});
+        const Tensor y = op->glu_mlp(x, w);
         EXPECT_EQ(y.shape, (Shape{5, 40}));
         // One product with all rows, as a backend that has them in one weight makes it, or two.
         Tensor g = op->linear(x, w.gate), u = op->linear(x, w.up);
@@ -67,7 +67,7 @@ TEST(Fused, Swiglu) {
           g = op->columns(product, 0, ffn);
           u = op->columns(product, ffn, ffn);
         }
-        EXPECT_TRUE(bytes_of(y) == bytes_of(op->linear(op->silu_mul(g, u), w.down)));
+        EXPECT_TRUE(bytes_of(y) == bytes_of(op->linear(op->glu(g, u), w.down)));
         const Linear alone = op->load_linear(gate, biased ? gate_bias.tensor() : Tensor{});
         expect_close("gate", read(g), read(op->linear(x, alone)), {p == Precision::BF16 ? 0x1p-7 : 1e-6, 1e-6});
       }

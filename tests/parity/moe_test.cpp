@@ -23,18 +23,18 @@ TEST_P(MoeParity, RoutesAndSums) {
     Values gate, up, down;
   };
   std::vector<Host> host;
-  std::vector<SwigluWeights> experts, apart;
+  std::vector<GluWeights> experts, apart;
   for (int64_t e = 0; e < c.n_experts; ++e) {
     const auto seed = static_cast<uint32_t>(10 * e + 3);
     host.push_back({random_values({c.ffn, c.dim}, dtype, seed, Fill::Normal, 0.2),
                     random_values({c.ffn, c.dim}, dtype, seed + 1, Fill::Normal, 0.2),
                     random_values({c.dim, c.ffn}, dtype, seed + 2, Fill::Normal, 0.2)});
     const Host& h = host.back();
-    experts.push_back(op->load_swiglu({h.gate, {}}, {h.up, {}}, {h.down, {}}));
+    experts.push_back(op->load_glu({h.gate, {}}, {h.up, {}}, {h.down, {}}));
     apart.push_back({op->load_linear(h.gate), op->load_linear(h.up), op->load_linear(h.down)});
   }
-  const Routing routing = op->route_softmax(logits, c.k, c.renormalize);
-  const Tensor y = op->experts_swiglu(x, routing, experts);
+  const Routing routing = op->route(logits, {.k = c.k, .renormalize = c.renormalize});
+  const Tensor y = op->experts(x, routing, experts);
 
   const Storage chosen = on_host(routing.experts);
   std::vector<double> expected, weights;
@@ -75,7 +75,7 @@ TEST_P(MoeParity, RoutesAndSums) {
   }
   expect_close("weights", read(routing.weights), weights, {1e-6, 1e-6});
   // bf16: roundings of gate, up and hidden may differ by an ulp each where the sum lies between two values.
-  const Tensor y_apart = op->experts_swiglu(x, routing, apart);
+  const Tensor y_apart = op->experts(x, routing, apart);
   for (const Tensor& result : {y, y_apart})
     expect_close("experts", read(result), expected,
                  one_rounding(precision, precision == Precision::BF16 ? 4e-3 : 2e-6));
@@ -88,7 +88,7 @@ INSTANTIATE_TEST_SUITE_P(Cases, MoeParity,
 TEST(MoeParity, TiesGoToTheLowerIndex) {
   const auto op = backend(Precision::F32);
   const Values logits = values({2, 6}, DType::F32, {1, 2, 2, 0, 2, 1, 0, 0, 0, 0, 0, 0});
-  const Routing r = op->route_softmax(logits, 4, true);
+  const Routing r = op->route(logits, {.k = 4, .renormalize = true});
   const Storage experts = on_host(r.experts);
   const std::vector<int32_t> chosen(experts.tensor().as<int32_t>(), experts.tensor().as<int32_t>() + 8);
   EXPECT_EQ(chosen, (std::vector<int32_t>{1, 2, 4, 0, 0, 1, 2, 3}));
@@ -97,7 +97,7 @@ TEST(MoeParity, TiesGoToTheLowerIndex) {
 TEST(MoeParity, NanLogitsGiveNanWeightsAndValidExperts) {
   const auto op = backend(Precision::F32);
   const Values logits = values({1, 4}, DType::F32, {1, std::nan(""), 2, 0});
-  const Routing r = op->route_softmax(logits, 2, false);
+  const Routing r = op->route(logits, {.k = 2, .renormalize = false});
   const Storage experts = on_host(r.experts), weights = on_host(r.weights);
   for (size_t j = 0; j < 2; ++j) {
     EXPECT_TRUE(std::isnan(weights.tensor().as<float>()[j]));

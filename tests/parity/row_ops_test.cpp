@@ -68,7 +68,7 @@ TEST_P(RowOps, GatedRmsNorm) {
         at(expected, r, i) *= w.real[static_cast<size_t>(i)] * gate / rms;
       }
     }
-    expect_close("gated_rms_norm", read(op->gated_rms_norm(x, z, op->load_f32(w), 1e-6f, act)), expected,
+    expect_close("gated_rms_norm", read(op->gated_rms_norm(x, z, {op->load_f32(w), 1e-6f, act})), expected,
                  one_rounding(precision(), 1e-6));
   }
 }
@@ -77,18 +77,18 @@ TEST_P(RowOps, Elementwise) {
   const auto op = backend(precision());
   const Values x = input(1), y = input(2);
   const Values column = random_values({c().rows, 1}, op->activation_dtype(), 3);
-  std::vector<double> sum, silu_mul, gated, row_gated;
+  std::vector<double> sum, glu, gated, row_gated;
   for (size_t i = 0; i < x.real.size(); ++i) {
     const double a = x.real[i], b = y.real[i];
     sum.push_back(a + b);
-    silu_mul.push_back(round_to(precision(), a * sigmoid(a)) * b);
+    glu.push_back(round_to(precision(), a * sigmoid(a)) * b);
     gated.push_back(a * round_to(precision(), sigmoid(b)));
     row_gated.push_back(a * round_to(precision(), sigmoid(column.real[i / static_cast<size_t>(c().width)])));
   }
   // The inner rounding of the reference framework may fall on the other side: one more ulp.
   const Tolerance two = precision() == Precision::BF16 ? Tolerance{0x1p-7 * 1.01, 1e-38} : Tolerance{1e-6, 1e-38};
   expect_close("add", read(op->add(x, y)), sum, one_rounding(precision(), 0));
-  expect_close("silu_mul", read(op->silu_mul(x, y)), silu_mul, two);
+  expect_close("glu", read(op->glu(x, y)), glu, two);
   expect_close("sigmoid_mul", read(op->sigmoid_mul(x, y)), gated, two);
   expect_close("sigmoid_mul by row", read(op->sigmoid_mul(x, column)), row_gated, two);
 }

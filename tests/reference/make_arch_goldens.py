@@ -24,7 +24,7 @@ from safetensors.torch import load_file, save_file
 from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.masking_utils import eager_mask
 
-from arch_cases import CASES, Case
+from cases import CASES, Case
 from json_lines import write_json
 
 GOLDEN = Path(__file__).resolve().parents[1] / "arch" / "golden"
@@ -36,16 +36,27 @@ ZERO_CENTRED = ("qwen3_next", "qwen3_5")  # model types whose norms multiply by 
 
 
 # ------------------------------------------------------------------------------------------------ weights
-def draw(name: str, shape: torch.Size, seed: int, zero_centred: bool) -> torch.Tensor:
-    """A random weight of a size that is sensible for its role; depends on the name, the shape and the seed only."""
-    generator = torch.Generator().manual_seed(zlib.crc32(f"{seed}/{name}".encode()))
+class Draw:
+    """Random values of one weight; they depend on its name, its shape and the seed only."""
 
-    def normal(std: float) -> torch.Tensor:
-        return torch.randn(shape, generator=generator) * std
+    def __init__(self, name: str, shape: torch.Size, seed: int):
+        self.shape = shape
+        self.generator = torch.Generator().manual_seed(zlib.crc32(f"{seed}/{name}".encode()))
 
-    def uniform(low: float, high: float) -> torch.Tensor:
-        return torch.rand(shape, generator=generator) * (high - low) + low
+    def normal(self, std: float) -> torch.Tensor:
+        return torch.randn(self.shape, generator=self.generator) * std
 
+    def uniform(self, low: float, high: float) -> torch.Tensor:
+        return torch.rand(self.shape, generator=self.generator) * (high - low) + low
+
+
+def draw(case: Case, name: str, shape: torch.Size, seed: int, zero_centred: bool) -> torch.Tensor:
+    """A random weight of a size that is sensible for its role."""
+    own = case.weights(name, Draw(name, shape, seed)) if case.weights else None
+    if own is not None:
+        return own
+    source = Draw(name, shape, seed)
+    normal, uniform = source.normal, source.uniform
     fan_in = 1 / math.sqrt(shape[-1])
     if name.endswith("A_log"):
         return uniform(0.1, 2.0).log()
@@ -80,13 +91,13 @@ def write_checkpoint(case: Case, folder: Path, seed: int) -> None:
     zero_centred = model.config.model_type.startswith(ZERO_CENTRED)
     with torch.no_grad():
         for name, parameter in model.named_parameters():
-            parameter.copy_(draw(name, parameter.shape, seed, zero_centred))
+            parameter.copy_(draw(case, name, parameter.shape, seed, zero_centred))
     exact = {name: p.detach().clone() for name, p in model.named_parameters() if name.endswith(case.f32_tensors or "-")}
     model.to(torch.bfloat16).save_pretrained(folder)
     (folder / "generation_config.json").unlink(missing_ok=True)
 
     if exact or case.extra_tensors:
-        extra = {name: draw(name, torch.Size(shape), seed, zero_centred).bfloat16()
+        extra = {name: draw(case, name, torch.Size(shape), seed, zero_centred).bfloat16()
                  for name, shape in case.extra_tensors.items()}
         tensors = load_file(folder / "model.safetensors")
         save_file(dict(sorted({**tensors, **exact, **extra}.items())), folder / "model.safetensors",

@@ -39,12 +39,12 @@ TEST_F(OpsChecks, RowOpsNameBothTensors) {
   expect([&] { op->rms_norm(x, w, 1e-6f); }, {"rms_norm", "F32 [5]", "F32 [3, 8]"});
   expect([&] { op->rms_norm(b16, w, 1e-6f); }, {"rms_norm", "BF16 [3, 8]", "activation dtype F32"});
   expect([&] { op->add(x, other); }, {"add", "F32 [3, 8]", "F32 [3, 9]"});
-  expect([&] { op->silu_mul(x, other); }, {"silu_mul", "[3, 9]"});
+  expect([&] { op->glu(x, other); }, {"glu", "[3, 9]"});
   expect([&] { op->sigmoid_mul(x, make({4, 1})); }, {"sigmoid_mul", "[4, 1]", "[3, 8]"});
   expect([&] { op->columns(x, 6, 3); }, {"columns", "6 to 9", "[3, 8]"});
   const int64_t rows[] = {3};
   expect([&] { op->take_rows(x, rows); }, {"take_rows", "row 3"});
-  expect([&] { op->gated_rms_norm(x, other, w, 1e-6f, GateActivation::Silu); }, {"gated_rms_norm", "[3, 9]"});
+  expect([&] { op->gated_rms_norm(x, other, {w, 1e-6f}); }, {"gated_rms_norm", "[3, 9]"});
 }
 
 TEST_F(OpsChecks, WeightsAndIds) {
@@ -71,9 +71,9 @@ TEST_F(OpsChecks, SpansCoverTheRowsOnce) {
   const Tensor x = make({6, 8}), w = make({8, 4});
   ConvState a, b;
   const auto conv = [&](std::vector<Span> spans, std::vector<ConvState*> states) {
-    return [&, spans, states] { op->causal_conv_silu(x, w, spans, states); };
+    return [&, spans, states] { op->causal_conv(x, {w}, spans, states); };
   };
-  expect(conv({{0, 6, 0}}, {}), {"causal_conv_silu", "1 spans", "0 states"});
+  expect(conv({{0, 6, 0}}, {}), {"causal_conv", "1 spans", "0 states"});
   expect(conv({{0, 5, 0}}, {&a}), {"cover 5 rows", "[6, 8]"});
   expect(conv({{0, 4, 0}, {3, 3, 0}}, {&a, &b}), {"expected one from row 4"});
   expect(conv({{0, 3, 0}, {3, 3, 0}}, {&a, &a}), {"share one state"});
@@ -119,13 +119,13 @@ TEST_F(OpsChecks, DeltaRuleAndExperts) {
       },
       {"gated_delta_rule", "v F32 [4, 3, 6]", "k F32 [4, 2, 8]"});
   expect([&] { op->delta_gates(make({4, 3}), make({4, 3}), make({2}), make({3})); }, {"delta_gates", "a_log F32 [2]"});
-  expect([&] { op->route_softmax(make({4, 3}), 4, true); }, {"route_softmax", "4 experts"});
+  expect([&] { op->route(make({4, 3}), {.k = 4, .renormalize = true}); }, {"route", "4 experts"});
   const Linear up = op->load_linear(make({5, 8})), down = op->load_linear(make({8, 5}));
-  const SwigluWeights experts[] = {{up, up, down}, {up, up, up}};
+  const GluWeights experts[] = {{up, up, down}, {up, up, up}};
   const Routing routing{make({4, 1}, DType::I32), make({4, 1})};
-  expect([&] { op->experts_swiglu(make({4, 8}), routing, experts); }, {"expert 1", "[5, 8]"});
+  expect([&] { op->experts(make({4, 8}), routing, experts); }, {"expert 1", "[5, 8]"});
   routing.experts.as<int32_t>()[2] = 1;
-  expect([&] { op->experts_swiglu(make({4, 8}), routing, {experts, 1}); }, {"expert 1 chosen of 1"});
+  expect([&] { op->experts(make({4, 8}), routing, {experts, 1}); }, {"expert 1 chosen of 1"});
 }
 
 TEST_F(OpsChecks, Accumulate) {
@@ -160,7 +160,7 @@ TEST_F(OpsChecks, EveryOpTakesAnEmptyBatch) {
   EXPECT_EQ(op->columns(x, 2, 3).shape, (Shape{0, 3}));
   EXPECT_EQ(op->take_rows(x, {}).shape, (Shape{0, 8}));
   EXPECT_EQ(op->attention(make({0, 2, 8}), make({0, 1, 8}), make({0, 1, 8}), {}, {}, {1.0f, 0}).shape, (Shape{0, 16}));
-  EXPECT_EQ(op->causal_conv_silu(x, make({8, 4}), {}, {}).shape, (Shape{0, 8}));
+  EXPECT_EQ(op->causal_conv(x, {make({8, 4})}, {}, {}).shape, (Shape{0, 8}));
 }
 
 TEST(OpsIsa, IsNamed) {

@@ -17,7 +17,7 @@ struct Qwen3Block final : Block {
   LinearGroup qkv;
   Linear wo;             // [hidden, n_heads·D]
   Owned q_norm, k_norm;  // [D]
-  Swiglu mlp;
+  GluMlp mlp;
 
   Qwen3Block(const DecoderDims& d, const KvLayout& layout, const RopeSpec& r, Bias bias, Ops& op, WeightBinder w)
       : s(layout),

@@ -34,7 +34,7 @@ struct Qwen35Block final : Block {
   Owned mixer_norm, ffn_norm;  // [hidden], 1 + w
   std::optional<GatedAttention> attention;
   std::optional<GatedDeltaNet> delta;
-  Swiglu mlp;
+  GluMlp mlp;
 
   Qwen35Block(const Qwen35Config& c, const KvLayout* cache, Ops& op, WeightBinder w)
       : eps(c.dims.eps),

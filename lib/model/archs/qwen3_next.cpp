@@ -50,7 +50,7 @@ struct Qwen3NextBlock final : Block {
   std::optional<GatedAttention> attention;
   std::optional<GatedDeltaNet> delta;
   std::optional<SparseMoe> moe;
-  std::optional<Swiglu> mlp;
+  std::optional<GluMlp> mlp;
 
   Qwen3NextBlock(const Qwen3NextConfig& c, const LayerSpec& layer, const KvLayout* cache, Ops& op, WeightBinder w)
       : eps(c.dims.eps),

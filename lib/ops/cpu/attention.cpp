@@ -7,6 +7,7 @@
 // sequence it came in, nor on what else is in the batch.
 #include <algorithm>
 #include <cstring>
+#include <limits>
 #include <vector>
 
 #include "ops/cpu/attention_products.h"
@@ -53,11 +54,10 @@ class AttentionTask {
     for (int64_t r = 0; r < n_rows_; ++r) products_.load_query(r, q + head_row(r) * h_.key_dim);
     for (int64_t r = 0; r < n_rows_ && spec_.sinks; ++r)  // a sink is a first key without a value
       rows_[static_cast<size_t>(r)] = {spec_.sinks.as<float>()[head_row(r) % h_.n_heads], 1.0f};
-    const int64_t lowest = spec_.window > 0 ? std::max<int64_t>(0, first - spec_.window + 1) : 0;
-    for (int64_t key0 = lowest / kKeys * kKeys; key0 <= last; key0 += kKeys) {
+    for (int64_t key0 = first_key(first) / kKeys * kKeys; key0 <= last; key0 += kKeys) {
       // Positions that see a key of this block: a contiguous range, as rows are in order of position.
       const int64_t from = std::max(first, key0);
-      const int64_t to = spec_.window > 0 ? std::min(last, key0 + kKeys - 1 + spec_.window - 1) : last;
+      const int64_t to = std::min(last, last_position(key0 + kKeys - 1));
       if (from > to) continue;
       load_keys(key0);
       key_block(key0, first, (from - first) * group, (to - from + 1) * group);
@@ -66,6 +66,16 @@ class AttentionTask {
   }
 
  private:
+  /// The first key that a position sees, and the last position that sees a key.
+  int64_t first_key(int64_t position) const {
+    const int64_t windowed = spec_.window > 0 ? std::max<int64_t>(0, position - spec_.window + 1) : 0;
+    return spec_.chunk > 0 ? std::max(windowed, position / spec_.chunk * spec_.chunk) : windowed;
+  }
+  int64_t last_position(int64_t key) const {
+    const int64_t windowed = spec_.window > 0 ? key + spec_.window - 1 : std::numeric_limits<int64_t>::max();
+    return spec_.chunk > 0 ? std::min(windowed, (key / spec_.chunk + 1) * spec_.chunk - 1) : windowed;
+  }
+
   /// Of the task's row r, in [positions, n_heads].
   int64_t head_row(int64_t r) const { return r / h_.group() * h_.n_heads + kv_head_ * h_.group() + r % h_.group(); }
 
@@ -87,7 +97,7 @@ class AttentionTask {
     const float scale = capped ? 1.0f : spec_.scale;
     for (int64_t r = row0; r < row0 + n_rows; ++r) {
       const int64_t position = first + r / h_.group();
-      const Visible visible{spec_.window > 0 ? position - spec_.window + 1 - key0 : 0, position - key0 + 1};
+      const Visible visible{first_key(position) - key0, position - key0 + 1};
       const float factor = products_.softmax(r, visible, scale, rows_[static_cast<size_t>(r)]);
       if (factor != 1.0f) rescale(output_row(r), factor);
     }
@@ -146,7 +156,28 @@ void append(Ops& ops, KvRows& rows, const Span& span, const Tensor& k, const Ten
 
 Tensor CpuBackend::do_attention(const Tensor& q, const Tensor& k, const Tensor& v, std::span<const Span> spans,
                                 std::span<KvRows* const> rows, const AttentionSpec& spec) {
-  const Heads heads{q.dim(1), k.dim(1), q.dim(2), v.dim(2)};
+  std::vector<KeysAndValues> sequences;
+  for (size_t s = 0; s < spans.size(); ++s) {
+    const Span& span = spans[s];
+    if (rows[s]) append(*this, *rows[s], span, k, v);
+    sequences.push_back(
+        rows[s] ? KeysAndValues{rows[s]->key, rows[s]->value, rows[s]->n_tokens}
+                : KeysAndValues{k.rows(span.row, span.n_tokens), v.rows(span.row, span.n_tokens), span.n_tokens});
+  }
+  return attend(q, spans, sequences, {k.dim(1), v.dim(2)}, spec);
+}
+
+Tensor CpuBackend::do_attend_kept(const Tensor& q, std::span<const Span> spans, std::span<const KvRows* const> rows,
+                                  const AttentionSpec& spec) {
+  std::vector<KeysAndValues> sequences;
+  for (const KvRows* kept : rows) sequences.push_back({kept->key, kept->value, kept->n_tokens});
+  if (rows.empty()) return activation({q.dim(0), 0});
+  return attend(q, spans, sequences, {rows[0]->key.view.dim(1), rows[0]->value.view.dim(2)}, spec);
+}
+
+Tensor CpuBackend::attend(const Tensor& q, std::span<const Span> spans, std::span<const KeysAndValues> sequences,
+                          const KeyValueHeads& kv, const AttentionSpec& spec) {
+  const Heads heads{q.dim(1), kv.n_heads, q.dim(2), kv.value_dim};
   const Tensor y = activation({q.dim(0), heads.n_heads * heads.value_dim});
   struct Task {
     size_t span;
@@ -155,7 +186,6 @@ Tensor CpuBackend::do_attention(const Tensor& q, const Tensor& k, const Tensor& 
   std::vector<Task> tasks;
   const int64_t block = std::clamp<int64_t>(kTargetRows / heads.group(), 16, 128);
   for (size_t s = 0; s < spans.size(); ++s) {
-    if (rows[s]) append(*this, *rows[s], spans[s], k, v);
     const int64_t end = spans[s].first_position + spans[s].n_tokens;
     for (int64_t at = spans[s].first_position; at < end; at = (at / block + 1) * block)
       for (int64_t head = 0; head < heads.n_kv_heads; ++head)
@@ -168,11 +198,8 @@ Tensor CpuBackend::do_attention(const Tensor& q, const Tensor& k, const Tensor& 
     parallel(static_cast<int64_t>(tasks.size()), [&](int64_t i, Arena& scratch) {
       const Task& task = tasks[static_cast<size_t>(i)];
       const Span& span = spans[task.span];
-      const KvRows* kept = rows[task.span];
-      const Sequence<T> sequence =
-          kept ? Sequence<T>{kept->key.view.as<T>(), kept->value.view.as<T>(), kept->n_tokens}
-               : Sequence<T>{k.as<T>() + span.row * heads.n_kv_heads * heads.key_dim,
-                             v.as<T>() + span.row * heads.n_kv_heads * heads.value_dim, span.n_tokens};
+      const KeysAndValues& from = sequences[task.span];
+      const Sequence<T> sequence{from.key.as<T>(), from.value.as<T>(), from.n_tokens};
       const int64_t row = span.row + task.begin - span.first_position;
       AttentionTask<T, Products>(heads, spec, sequence, task.kv_head, task.end - task.begin, scratch)
           .run(q.as<T>() + row * heads.n_heads * heads.key_dim, y.as<T>() + row * heads.n_heads * heads.value_dim,

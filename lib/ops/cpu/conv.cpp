@@ -1,4 +1,4 @@
-// Causal depthwise convolution with SiLU, and its state: the last kernel - 1 inputs of the sequence.
+// Causal depthwise convolution, and its state: the last kernel - 1 inputs of the sequence.
 #include <algorithm>
 #include <vector>
 
@@ -32,19 +32,22 @@ struct Tap {
 };
 
 template <class T>
-void convolve_row(std::span<const Tap<T>> taps, int64_t channels, T* y) {
+void convolve_row(std::span<const Tap<T>> taps, const ConvWeights& weights, T* y) {
+  const int64_t channels = weights.w.dim(0);
   for (int64_t c = 0; c < channels; c += kLanes) {
     const int64_t n = channels - c;
     F32x8 sum{};
     for (const Tap<T>& tap : taps) sum += load(tap.w + c, n) * load(tap.x + c, n);
-    store(y + c, silu(sum), n);
+    if (weights.bias) sum += load(weights.bias.as<float>() + c, n);
+    store(y + c, weights.silu ? silu(sum) : sum, n);
   }
 }
 
 }  // namespace
 
-Tensor CpuBackend::do_causal_conv_silu(const Tensor& x, const Tensor& w, std::span<const Span> spans,
-                                       std::span<ConvState* const> states) {
+Tensor CpuBackend::do_causal_conv(const Tensor& x, const ConvWeights& weights, std::span<const Span> spans,
+                                  std::span<ConvState* const> states) {
+  const Tensor& w = weights.w;
   const int64_t channels = x.dim(1), kernel = w.dim(1), history = kernel - 1;
   const Tensor y = activation(x.shape);
   const Tensor by_tap = temporary({kernel, channels}, DType::F32);
@@ -75,7 +78,7 @@ Tensor CpuBackend::do_causal_conv_silu(const Tensor& x, const Tensor& w, std::sp
         taps.clear();
         for (int64_t j = 0; j < kernel; ++j)
           if (const T* row = in.row(t - history + j)) taps.push_back({row, by_tap.as<float>() + j * channels});
-        convolve_row<T>(taps, channels, y.as<T>() + (spans[b.span].row + t) * channels);
+        convolve_row<T>(taps, weights, y.as<T>() + (spans[b.span].row + t) * channels);
       }
     });
     for (size_t s = 0; s < spans.size(); ++s) {

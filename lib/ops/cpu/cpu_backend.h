@@ -59,7 +59,14 @@ class CpuBackend final : public Ops {
   Tensor do_linear(const Tensor& x, const Linear& w) override;
   Tensor do_rms_norm(const Tensor& x, const Tensor& gain, float eps) override;
   Tensor do_add(const Tensor& x, const Tensor& y) override;
-  Tensor do_silu_mul(const Tensor& gate, const Tensor& up) override;
+  Tensor do_linear_per_head(const Tensor& x, std::span<const Linear> heads) override;
+  Tensor do_layer_norm(const Tensor& x, const Tensor& gain, const Tensor& bias, float eps) override;
+  Tensor do_scale(const Tensor& x, float factor) override;
+  Tensor do_mul(const Tensor& x, const Tensor& y) override;
+  Tensor do_activate(const Tensor& x, Activation act) override;
+  Tensor do_softcap(const Tensor& x, float c) override;
+  Tensor do_join(const Tensor& a, const Tensor& b) override;
+  Tensor do_glu(const Tensor& gate, const Tensor& up, Activation act) override;
   Tensor do_sigmoid_mul(const Tensor& x, const Tensor& gate) override;
   Tensor do_columns(const Tensor& x, int64_t from, int64_t n) override;
   Tensor do_take_rows(const Tensor& x, std::span<const int64_t> rows) override;
@@ -67,8 +74,10 @@ class CpuBackend final : public Ops {
   Tensor do_rope(const Tensor& x, const Tensor& table, const RopeSpec& spec) override;
   Tensor do_attention(const Tensor& q, const Tensor& k, const Tensor& v, std::span<const Span> spans,
                       std::span<KvRows* const> rows, const AttentionSpec& spec) override;
-  Tensor do_causal_conv_silu(const Tensor& x, const Tensor& w, std::span<const Span> spans,
-                             std::span<ConvState* const> states) override;
+  Tensor do_attend_kept(const Tensor& q, std::span<const Span> spans, std::span<const KvRows* const> rows,
+                        const AttentionSpec& spec) override;
+  Tensor do_causal_conv(const Tensor& x, const ConvWeights& w, std::span<const Span> spans,
+                        std::span<ConvState* const> states) override;
   Tensor do_l2_norm(const Tensor& x, float eps) override;
   DeltaGates do_delta_gates(const Tensor& a, const Tensor& b, const Tensor& a_log, const Tensor& dt_bias) override;
   Tensor do_gated_delta_rule(const Tensor& q, const Tensor& k, const Tensor& v, const DeltaGates& gates,
@@ -77,11 +86,21 @@ class CpuBackend final : public Ops {
                 std::span<SsmState* const> states) override;
   Tensor do_selective_scan(const SsmInputs& in, const SsmWeights& w, std::span<const Span> spans,
                            std::span<SsmState* const> states) override;
-  Tensor do_gated_rms_norm(const Tensor& x, const Tensor& z, const Tensor& gain, float eps,
-                           GateActivation act) override;
-  Routing do_route_softmax(const Tensor& logits, int64_t k, bool renormalize) override;
-  Tensor do_experts_swiglu(const Tensor& x, const Routing& routing, std::span<const SwigluWeights> experts) override;
+  Tensor do_gated_rms_norm(const Tensor& x, const Tensor& z, const GatedNormSpec& spec) override;
+  Routing do_route(const Tensor& logits, const RoutingSpec& spec) override;
+  Tensor do_experts(const Tensor& x, const Routing& routing, std::span<const GluWeights> experts) override;
   void do_accumulate(const Tensor& x, const TapTables& tables, std::span<const TapRows> rows) override;
+
+  /// Keys and values of one sequence, position 0 first: [>= n_tokens, n_kv_heads, ..].
+  struct KeysAndValues {
+    Tensor key, value;
+    int64_t n_tokens;
+  };
+  struct KeyValueHeads {
+    int64_t n_heads, value_dim;
+  };
+  Tensor attend(const Tensor& q, std::span<const Span> spans, std::span<const KeysAndValues> sequences,
+                const KeyValueHeads& kv, const AttentionSpec& spec);
 
   /// What gated_delta_rule and ssd have in common (recurrence.cpp).
   template <class Heads, class Tensors, class State>
@@ -108,6 +127,10 @@ class CpuBackend final : public Ops {
     pool_.parallel_for((rows + block - 1) / block,
                        [&](int64_t task, int) { fn(task * block, std::min(rows, (task + 1) * block)); });
   }
+
+  /// f of every element.
+  template <class F>
+  Tensor map(const Tensor& x, F&& f);
 
   ThreadPool pool_;
   std::vector<Arena> scratch_;  // one per worker

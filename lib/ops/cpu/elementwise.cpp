@@ -1,8 +1,21 @@
 // Elementwise ops: f32 inside, 8 values at a time.
+#include "ops/cpu/activations.h"
 #include "ops/cpu/cpu_backend.h"
 #include "ops/cpu/math.h"
 
 namespace kvcal::cpu {
+
+template <class F>
+Tensor CpuBackend::map(const Tensor& x, F&& f) {
+  const Tensor z = activation(x.shape);
+  visit_activation(z.dtype, [&](auto tag) {
+    using T = decltype(tag);
+    parallel_rows(x.elements(), 1, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; i += kLanes) store(z.as<T>() + i, f(load(x.as<T>() + i, end - i)), end - i);
+    });
+  });
+  return z;
+}
 
 Tensor CpuBackend::do_add(const Tensor& x, const Tensor& y) {
   const Tensor z = activation(x.shape);
@@ -16,12 +29,45 @@ Tensor CpuBackend::do_add(const Tensor& x, const Tensor& y) {
   return z;
 }
 
-Tensor CpuBackend::do_silu_mul(const Tensor& gate, const Tensor& up) {
+Tensor CpuBackend::do_scale(const Tensor& x, float factor) {
+  return map(x, [factor](F32x8 v) { return v * factor; });
+}
+
+Tensor CpuBackend::do_softcap(const Tensor& x, float c) {
+  return map(x, [c](F32x8 v) { return tanh(v / c) * c; });
+}
+
+Tensor CpuBackend::do_activate(const Tensor& x, Activation act) {
+  return visit_act(act, [&](auto f) { return map(x, f); });
+}
+
+Tensor CpuBackend::do_mul(const Tensor& x, const Tensor& y) {
+  const Tensor z = activation(x.shape);
+  const int64_t width = x.dim(-1), rows = width > 0 ? x.elements() / width : 0;
+  const bool per_row = y.elements() != x.elements();
+  visit_activation(z.dtype, [&](auto tag) {
+    using T = decltype(tag);
+    visit_activation(y.dtype, [&](auto y_tag) {
+      using Y = decltype(y_tag);
+      parallel_rows(rows, width, [&](int64_t begin, int64_t end) {
+        for (int64_t r = begin; r < end; ++r)
+          for (int64_t i = 0; i < width; i += kLanes) {
+            const int64_t at = r * width + i, left = width - i;
+            const F32x8 f = per_row ? splat(load(y.as<Y>() + r, 1)[0]) : load(y.as<Y>() + at, left);
+            store(z.as<T>() + at, load(x.as<T>() + at, left) * f, left);
+          }
+      });
+    });
+  });
+  return z;
+}
+
+Tensor CpuBackend::do_glu(const Tensor& gate, const Tensor& up, Activation act) {
   const Tensor z = activation(gate.shape);
   visit_activation(z.dtype, [&](auto tag) {
     using T = decltype(tag);
     parallel_rows(gate.elements(), 1, [&](int64_t begin, int64_t end) {
-      silu_mul_row(gate.as<T>() + begin, up.as<T>() + begin, z.as<T>() + begin, end - begin);
+      glu_row(gate.as<T>() + begin, up.as<T>() + begin, z.as<T>() + begin, end - begin, act);
     });
   });
   return z;

@@ -186,4 +186,21 @@ Tensor CpuBackend::do_linear(const Tensor& x, const Linear& linear) {
   return y;
 }
 
+Tensor CpuBackend::do_linear_per_head(const Tensor& x, std::span<const Linear> heads) {
+  const int64_t tokens = x.dim(0), n_heads = x.dim(1), in = x.dim(2), out = heads[0].out;
+  const Tensor y = activation({tokens, n_heads, out});
+  const size_t element = size_of(x.dtype);
+  for (int64_t h = 0; h < n_heads; ++h) {
+    const Tensor part =
+        do_linear(do_columns(x.reshaped({tokens, n_heads * in}), h * in, in), heads[static_cast<size_t>(h)]);
+    parallel_rows(tokens, out, [&](int64_t begin, int64_t end) {
+      for (int64_t t = begin; t < end; ++t)
+        std::memcpy(static_cast<char*>(y.data) + static_cast<size_t>((t * n_heads + h) * out) * element,
+                    static_cast<const char*>(part.data) + static_cast<size_t>(t * out) * element,
+                    static_cast<size_t>(out) * element);
+    });
+  }
+  return y;
+}
+
 }  // namespace kvcal::cpu

@@ -127,13 +127,6 @@ inline F32x8 exp(F32x8 x) {
 inline F32x8 sigmoid(F32x8 x) { return 1.0f / (1.0f + exp(-x)); }
 inline F32x8 silu(F32x8 x) { return x / (1.0f + exp(-x)); }
 
-/// z = round(round(silu(gate)) * up), n elements: the reference framework rounds silu's result.
-template <class T>
-void silu_mul_row(const T* gate, const T* up, T* z, int64_t n) {
-  for (int64_t i = 0; i < n; i += kLanes)
-    store(z + i, rounded_to<T>(silu(load(gate + i, n - i))) * load(up + i, n - i), n - i);
-}
-
 // ---------------------------------------------------------------- scalar functions in double, for few values
 
 /// ln(1 + e^x), the whole range; x beyond 20, where the reference framework returns x too.

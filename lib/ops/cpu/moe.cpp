@@ -1,4 +1,4 @@
-// Mixture of experts: routing, and the experts' products over the rows that chose them.
+// Mixture of experts: the experts' products over the rows that chose them.
 //
 // Rows are gathered by expert ("slots": expert ascending, then token ascending). Experts are worked through in groups
 // of bounded size; after each group its weighted results are added to the f32 sums, every token's own experts in
@@ -7,6 +7,7 @@
 #include <cstring>
 #include <vector>
 
+#include "ops/cpu/activations.h"
 #include "ops/cpu/cpu_backend.h"
 #include "ops/cpu/math.h"
 
@@ -39,60 +40,6 @@ std::vector<Slot> sorted_slots(const Routing& routing) {
   return slots;
 }
 
-/// Probabilities of one row: softmax in f32.
-template <class T>
-void softmax(const T* logits, float* p, int64_t n) {
-  float top = load(logits, 1)[0];
-  for (int64_t i = 1; i < n; ++i) {
-    const float x = load(logits + i, 1)[0];
-    top = x > top ? x : top;
-  }
-  F32x8 sums{};
-  for (int64_t i = 0; i < n; i += kLanes) {
-    F32x8 e = exp(load(logits + i, n - i) - top);
-    for (int64_t l = n - i; l < kLanes; ++l) e[l] = 0.0f;
-    sums += e;
-    store(p + i, e, n - i);
-  }
-  const float total = sum(sums);
-  for (int64_t i = 0; i < n; i += kLanes) store(p + i, load(p + i, n - i) / total, n - i);
-}
-
-}  // namespace
-
-Routing CpuBackend::do_route_softmax(const Tensor& logits, int64_t k, bool renormalize) {
-  const int64_t rows = logits.dim(0), n = logits.dim(1);
-  const Routing r{temporary({rows, k}, DType::I32), temporary({rows, k}, DType::F32)};
-  visit_activation(logits.dtype, [&](auto tag) {
-    using T = decltype(tag);
-    parallel_rows(rows, n * (k + 4), [&](int64_t begin, int64_t end) {
-      std::vector<float> p(static_cast<size_t>(n));
-      for (int64_t t = begin; t < end; ++t) {
-        softmax(logits.as<T>() + t * n, p.data(), n);
-        int32_t* experts = r.experts.as<int32_t>() + t * k;
-        float* weights = r.weights.as<float>() + t * k;
-        float total = 0.0f;
-        for (int64_t j = 0; j < k; ++j) {
-          // Taken ones are marked with -1; a NaN is larger than nothing and is taken when only such are left.
-          size_t best = 0;
-          while (p[best] == -1.0f) ++best;
-          for (size_t e = best + 1; e < p.size(); ++e)
-            if (p[e] > p[best]) best = e;
-          experts[j] = static_cast<int32_t>(best);
-          weights[j] = p[best];
-          total += p[best];
-          p[best] = -1.0f;
-        }
-        if (renormalize)
-          for (int64_t j = 0; j < k; ++j) weights[j] /= total;
-      }
-    });
-  });
-  return r;
-}
-
-namespace {
-
 /// Buffers for the slots of one group.
 struct ExpertBuffers {
   Tensor rows;     // [slots, dim]: x of each slot's token
@@ -113,32 +60,40 @@ std::vector<SlotPanel> slot_panels(std::span<const Slot> slots) {
   return panels;
 }
 
-/// hidden = silu_mul(gate, up) for one block of their rows; both are rounded to T first, as results of linear are.
+/// hidden = glu(gate, up), or activate(up), for one block of their rows; both are rounded to T first, as results of
+/// linear are.
 template <class T>
-void hidden_block(const SlotPanel& p, const SwigluWeights& expert, int64_t block, const ExpertBuffers& b,
-                  Arena& scratch) {
+void hidden_block(const SlotPanel& p, const GluWeights& expert, int64_t block, const ExpertBuffers& b, Arena& scratch) {
   const RowPanel rows{p.first, p.last - p.first, kFewRows};
-  const PackedWeight &gate = weight_of(expert.gate), &up = weight_of(expert.up);
-  const PackedWeight::Panel& columns = gate.panels[static_cast<size_t>(block * gate.k_blocks)];
-  const auto rounded = [&](const float* from) {
+  const PackedWeight& first = weight_of(expert.up);
+  const PackedWeight::Panel& columns = first.panels[static_cast<size_t>(block * first.k_blocks)];
+  const auto projected = [&](const Linear& l) {
+    const float* from = multiply_panel(b.rows.data, b.rows.dtype, rows, weight_of(l), block, scratch);
     T* to = scratch.allocate({rows.n, columns.n}, b.rows.dtype).template as<T>();
-    for (int64_t i = 0; i < rows.n * columns.n; i += kLanes) {
-      const int64_t left = rows.n * columns.n - i;
-      store(to + i, load(from + i, left), left);
-    }
+    const float* bias = l.bias ? l.bias.view.as<float>() + columns.n0 : nullptr;
+    for (int64_t i = 0; i < rows.n; ++i)
+      for (int64_t c = 0; c < columns.n; c += kLanes) {
+        const int64_t at = i * columns.n + c, left = columns.n - c;
+        const F32x8 v = load(from + at, left);
+        store(to + at, bias ? v + load(bias + c, left) : v, left);
+      }
     return to;
   };
-  const T* g = rounded(multiply_panel(b.rows.data, b.rows.dtype, rows, gate, block, scratch));
-  const T* u = rounded(multiply_panel(b.rows.data, b.rows.dtype, rows, up, block, scratch));
-  for (int64_t i = 0; i < rows.n; ++i)
-    silu_mul_row(g + i * columns.n, u + i * columns.n, b.hidden.as<T>() + (p.first + i) * b.hidden.dim(1) + columns.n0,
-                 columns.n);
+  const T* up = projected(expert.up);
+  const T* gate = expert.gate ? projected(expert.gate) : nullptr;
+  for (int64_t i = 0; i < rows.n; ++i) {
+    T* to = b.hidden.as<T>() + (p.first + i) * b.hidden.dim(1) + columns.n0;
+    if (gate)
+      glu_row(gate + i * columns.n, up + i * columns.n, to, columns.n, expert.act);
+    else
+      activate_row(up + i * columns.n, to, columns.n, expert.act);
+  }
 }
 
 }  // namespace
 
-Tensor CpuBackend::do_experts_swiglu(const Tensor& x, const Routing& routing, std::span<const SwigluWeights> experts) {
-  const int64_t tokens = x.dim(0), dim = x.dim(1), ffn = experts[0].gate.out;
+Tensor CpuBackend::do_experts(const Tensor& x, const Routing& routing, std::span<const GluWeights> experts) {
+  const int64_t tokens = x.dim(0), dim = x.dim(1), ffn = experts[0].up.out;
   const Tensor y = activation(x.shape), sums = temporary({tokens, dim}, DType::F32);
   std::memset(sums.data, 0, sums.bytes());
   const std::vector<Slot> slots = sorted_slots(routing);
@@ -156,22 +111,28 @@ Tensor CpuBackend::do_experts_swiglu(const Tensor& x, const Routing& routing, st
           std::copy_n(x.as<T>() + group[static_cast<size_t>(i)].token * dim, dim, buffers.rows.as<T>() + i * dim);
       });
       // All experts have one shape, so their grids agree.
-      const int64_t gate_blocks = weight_of(experts[0].gate).n_blocks,
-                    down_blocks = weight_of(experts[0].down).n_blocks;
-      parallel(n_panels * gate_blocks, [&](int64_t task, Arena& scratch) {
-        const SlotPanel& p = panels[static_cast<size_t>(task / gate_blocks)];
-        hidden_block<T>(p, experts[static_cast<size_t>(p.expert)], task % gate_blocks, buffers, scratch);
+      const int64_t up_blocks = weight_of(experts[0].up).n_blocks, down_blocks = weight_of(experts[0].down).n_blocks;
+      parallel(n_panels * up_blocks, [&](int64_t task, Arena& scratch) {
+        const SlotPanel& p = panels[static_cast<size_t>(task / up_blocks)];
+        hidden_block<T>(p, experts[static_cast<size_t>(p.expert)], task % up_blocks, buffers, scratch);
       });
       parallel(n_panels * down_blocks, [&](int64_t task, Arena& scratch) {
         const SlotPanel& p = panels[static_cast<size_t>(task / down_blocks)];
-        const PackedWeight& down = weight_of(experts[static_cast<size_t>(p.expert)].down);
+        const Linear& linear = experts[static_cast<size_t>(p.expert)].down;
+        const PackedWeight& down = weight_of(linear);
         const int64_t block = task % down_blocks;
         const PackedWeight::Panel& columns = down.panels[static_cast<size_t>(block * down.k_blocks)];
         const float* product =
             multiply_panel(buffers.hidden.data, x.dtype, {p.first, p.last - p.first, kFewRows}, down, block, scratch);
-        for (int64_t i = p.first; i < p.last; ++i)
-          std::copy_n(product + (i - p.first) * columns.n, columns.n,
-                      buffers.results.as<float>() + i * dim + columns.n0);
+        const float* bias = linear.bias ? linear.bias.view.as<float>() + columns.n0 : nullptr;
+        for (int64_t i = p.first; i < p.last; ++i) {
+          float* to = buffers.results.as<float>() + i * dim + columns.n0;
+          const float* from = product + (i - p.first) * columns.n;
+          for (int64_t c = 0; c < columns.n; c += kLanes) {
+            const F32x8 v = load(from + c, columns.n - c);
+            store(to + c, bias ? v + load(bias + c, columns.n - c) : v, columns.n - c);
+          }
+        }
       });
       // One worker per range of columns goes through the slots in order: ascending experts for every token.
       constexpr int64_t kColumns = 256;

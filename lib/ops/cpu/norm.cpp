@@ -1,5 +1,6 @@
 // Norms over the last dimension. A row's sum of squares is always taken in 16 lanes that are added in a fixed tree.
 #include <cmath>
+#include <vector>
 
 #include "ops/cpu/cpu_backend.h"
 #include "ops/cpu/math.h"
@@ -18,6 +19,13 @@ float sum_of_squares(const T* x, int64_t n) {
     odd += b * b;
   }
   return sum(even + odd);
+}
+
+template <class T>
+float sum_of(const T* x, int64_t n) {
+  F32x8 total{};
+  for (int64_t i = 0; i < n; i += kLanes) total += load(x + i, n - i);
+  return sum(total);
 }
 
 /// 1 / sqrt(mean + eps): sqrt and division are correctly rounded everywhere.
@@ -40,7 +48,9 @@ Tensor CpuBackend::do_rms_norm(const Tensor& x, const Tensor& gain, float eps) {
         for (int64_t i = 0; i < n; i += kLanes) {
           const int64_t left = n - i;
           const F32x8 normed = load(from + i, left) * inverse;
-          if (gain.dtype == DType::F32)
+          if (!gain)
+            store(to + i, normed, left);
+          else if (gain.dtype == DType::F32)
             store(to + i, normed * load(gain.as<float>() + i, left), left);
           else
             store(to + i, rounded_to<T>(normed) * load(gain.as<bf16>() + i, left), left);
@@ -67,21 +77,54 @@ Tensor CpuBackend::do_l2_norm(const Tensor& x, float eps) {
   return y;
 }
 
-Tensor CpuBackend::do_gated_rms_norm(const Tensor& x, const Tensor& z, const Tensor& gain, float eps,
-                                     GateActivation act) {
+Tensor CpuBackend::do_layer_norm(const Tensor& x, const Tensor& gain, const Tensor& bias, float eps) {
   const Tensor y = activation(x.shape);
-  const int64_t n = x.dim(-1), rows = n > 0 ? x.elements() / n : 0;
+  const int64_t n = x.dim(-1), rows = n > 0 ? x.elements() / n : 0, turns = gain ? gain.elements() / n : 1;
   visit_activation(x.dtype, [&](auto tag) {
     using T = decltype(tag);
     parallel_rows(rows, n, [&](int64_t begin, int64_t end) {
+      std::vector<float> centred(static_cast<size_t>(n));
       for (int64_t r = begin; r < end; ++r) {
         const T* from = x.as<T>() + r * n;
-        const float inverse = inverse_rms(sum_of_squares(from, n), n, eps);
+        const float mean = sum_of(from, n) / static_cast<float>(n);
+        for (int64_t i = 0; i < n; i += kLanes) store(centred.data() + i, load(from + i, n - i) - mean, n - i);
+        const float inverse = inverse_rms(sum_of_squares(centred.data(), n), n, eps);
+        const float* w = gain ? gain.as<float>() + r % turns * n : nullptr;
         for (int64_t i = 0; i < n; i += kLanes) {
           const int64_t left = n - i;
-          const F32x8 gate = load(z.as<T>() + r * n + i, left);
-          const F32x8 scaled = load(from + i, left) * inverse * load(gain.as<float>() + i, left);
-          store(y.as<T>() + r * n + i, scaled * (act == GateActivation::Silu ? silu(gate) : sigmoid(gate)), left);
+          F32x8 v = load(centred.data() + i, left) * inverse;
+          if (w) v = v * load(w + i, left);
+          if (bias) v = v + load(bias.as<float>() + i, left);
+          store(y.as<T>() + r * n + i, v, left);
+        }
+      }
+    });
+  });
+  return y;
+}
+
+Tensor CpuBackend::do_gated_rms_norm(const Tensor& x, const Tensor& z, const GatedNormSpec& spec) {
+  const Tensor y = activation(x.shape);
+  const int64_t width = x.dim(-1), n = width / spec.n_groups, rows = n > 0 ? x.elements() / n : 0;
+  const bool gate_first = spec.order == GateOrder::BeforeNorm;
+  visit_activation(x.dtype, [&](auto tag) {
+    using T = decltype(tag);
+    parallel_rows(rows, n, [&](int64_t begin, int64_t end) {
+      std::vector<float> values(static_cast<size_t>(n));
+      for (int64_t r = begin; r < end; ++r) {
+        const float* gain = spec.gain.as<float>() + r % spec.n_groups * n;
+        const auto gate = [&](int64_t i) {
+          const F32x8 v = load(z.as<T>() + r * n + i, n - i);
+          return spec.act == GateActivation::Silu ? silu(v) : sigmoid(v);
+        };
+        for (int64_t i = 0; i < n; i += kLanes) {
+          const F32x8 v = load(x.as<T>() + r * n + i, n - i);
+          store(values.data() + i, gate_first ? v * gate(i) : v, n - i);
+        }
+        const float inverse = inverse_rms(sum_of_squares(values.data(), n), n, spec.eps);
+        for (int64_t i = 0; i < n; i += kLanes) {
+          const F32x8 scaled = load(values.data() + i, n - i) * inverse * load(gain + i, n - i);
+          store(y.as<T>() + r * n + i, gate_first ? scaled : scaled * gate(i), n - i);
         }
       }
     });

@@ -95,7 +95,7 @@ void bench_experts(const Options& o) {
       w.tensor().as<bf16>()[i] = to_bf16(static_cast<float>(random() % 2001) * 1e-4f - 0.0999f);
     return op->load_linear(w.tensor());
   };
-  std::vector<SwigluWeights> experts;
+  std::vector<GluWeights> experts;
   for (int64_t e = 0; e < n_experts; ++e) {
     const auto seed = static_cast<uint32_t>(3 * e + 1);
     experts.push_back({load(ffn, dim, seed), load(ffn, dim, seed + 1), load(dim, ffn, seed + 2)});
@@ -115,12 +115,12 @@ void bench_experts(const Options& o) {
     }
     const Owned logits = on_device(*op, made.tensor());
     const Values of_experts = rounds_of(o, [&] {
-      const Routing routing = op->route_softmax(logits, k, true);
-      op->experts_swiglu(x, routing, experts);
+      const Routing routing = op->route(logits, {.k = k, .renormalize = true});
+      op->experts(x, routing, experts);
       op->end_batch();
     });
     const Values of_routing = rounds_of(o, [&] {
-      op->route_softmax(logits, k, true);
+      op->route(logits, {.k = k, .renormalize = true});
       op->end_batch();
     });
     const Values of_dense = rounds_of(o, [&] {

@@ -1,0 +1,12 @@
+"""The tiny models whose goldens make_arch_goldens.py writes: one entry per case, saying what it varies.
+
+`config` holds keyword arguments of the reference configuration class. `published` turns the config.json that the
+reference framework writes into the older form that published checkpoints use (both forms must be understood); the
+goldens are always computed from the files as they finally lie in the folder, except where a case has `served`.
+"""
+
+from cases import llama_qwen, qwen_hybrid
+from cases.case import Case
+
+FAMILIES = (llama_qwen, qwen_hybrid)
+CASES: tuple[Case, ...] = tuple(case for family in FAMILIES for case in family.CASES)

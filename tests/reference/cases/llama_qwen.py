@@ -1,0 +1,72 @@
+"""Llama, Mistral, Qwen2, Qwen3: plain decoders."""
+
+from collections.abc import Callable
+
+from cases.case import DENSE, LLAMA3, YARN, Case, legacy_rope, rope
+
+
+def served_dynamic_base(theta: float, factor: float, dim: int) -> float:
+    """The base vLLM builds its table from: the maximum length is `factor` times the original."""
+    return theta * (factor * factor - (factor - 1)) ** (dim / (dim - 2))
+
+
+def dynamic_rope(theta: float, factor: float) -> Callable[[dict], dict]:
+    """config.json that asks for dynamic scaling, after the goldens were computed with its fixed base."""
+    return lambda config: dict(config, rope_parameters=rope(theta, rope_type="dynamic", factor=factor))
+
+
+def without_head_dim(config: dict) -> dict:
+    """Llama-2 as published: head_dim is hidden_size / num_attention_heads and not in the file."""
+    del config["head_dim"]
+    return legacy_rope(scaling=None)(config)
+
+
+def qwen2_by_window_layers(config: dict) -> dict:
+    """Qwen2 as published: no layer_types, the layers from max_window_layers on slide."""
+    del config["layer_types"]
+    return legacy_rope(scaling=None)(config)
+
+
+CASES = (
+    Case("llama", "LlamaForCausalLM", dict(DENSE, rms_norm_eps=0.03, rope_parameters=rope(1e4)),
+         "plain rope, grouped queries, head_dim from hidden / heads, untied head, an epsilon that is felt; old config "
+         "form",
+         published=without_head_dim),
+    Case("llama_llama3", "LlamaForCausalLM",
+         dict(DENSE, head_dim=16, num_attention_heads=6, num_key_value_heads=3, rms_norm_eps=1e-5, attention_bias=True,
+              mlp_bias=True, tie_word_embeddings=True, rope_parameters=rope(5e5, **LLAMA3)),
+         "llama3 rope scaling, biases everywhere, tied head, heads * head_dim != hidden; old config form",
+         published=legacy_rope(scaling=LLAMA3)),
+    Case("llama_linear", "LlamaForCausalLM", dict(DENSE, rope_parameters=rope(1e4, rope_type="linear", factor=4.0)),
+         "linear rope scaling; old config form with the key `type`",
+         published=legacy_rope(scaling=dict(type="linear", factor=4.0))),
+    Case("llama_yarn", "LlamaForCausalLM",
+         dict(DENSE, rope_parameters=rope(1e4, **YARN, beta_fast=4.0, beta_slow=0.25, attention_factor=1.25)),
+         "yarn with attention_factor, beta_fast and beta_slow given"),
+    Case("llama_dynamic", "LlamaForCausalLM",
+         dict(DENSE, head_dim=12, rope_parameters=rope(served_dynamic_base(1e4, 4.0, 12))),
+         "dynamic rope by the servers' rule: one base for all positions, as if the context were already `factor` times "
+         "its length (the reference's base grows with the current length); computed as plain rope with that base",
+         served=dynamic_rope(1e4, 4.0)),
+    Case("mistral_window", "MistralForCausalLM",
+         dict(DENSE, head_dim=16, num_attention_heads=4, hidden_size=56, sliding_window=24, rope_parameters=rope(1e6)),
+         "every layer slides over 24 keys (own key included); explicit head_dim; old config form",
+         published=legacy_rope(scaling=None)),
+    Case("qwen2", "Qwen2ForCausalLM", dict(DENSE, tie_word_embeddings=True, rope_parameters=rope(1e6)),
+         "biases on q, k, v only; tied; sliding_window set while use_sliding_window is false",
+         published=lambda config: dict(config, sliding_window=16, max_window_layers=1)),
+    Case("qwen2_window", "Qwen2ForCausalLM",
+         dict(DENSE, num_hidden_layers=4, use_sliding_window=True, sliding_window=20, max_window_layers=2,
+              rope_parameters=rope(1e6)),
+         "layers 2 and 3 slide over 20 keys by max_window_layers; no layer_types in the file",
+         published=qwen2_by_window_layers),
+    Case("qwen2_yarn", "Qwen2ForCausalLM", dict(DENSE, rope_parameters=rope(1e6, **YARN)),
+         "yarn as in Qwen2.5's long-context recipe: rope_scaling with the key `type`",
+         published=legacy_rope(scaling=dict(type="yarn", factor=4.0, original_max_position_embeddings=64))),
+    Case("qwen3", "Qwen3ForCausalLM", dict(DENSE, head_dim=24, rms_norm_eps=0.02, rope_parameters=rope(1e6)),
+         "per-head q and k norm before rope, head_dim explicit, no bias, an epsilon that is felt"),
+    Case("qwen3_window", "Qwen3ForCausalLM",
+         dict(DENSE, num_hidden_layers=4, head_dim=16, use_sliding_window=True, sliding_window=20, attention_bias=True,
+              layer_types=["sliding_attention", "full_attention"] * 2, rope_parameters=rope(1e6)),
+         "layer_types alternate (layers 0 and 2 slide over 20 keys), biases on q, k, v, o"),
+)
