@@ -1,48 +1,170 @@
 #include "model/sparse_moe.h"
 
+#include "model/weight_rows.h"
+
 namespace kvcal {
 namespace {
 
-std::vector<GluWeights> load_fused_experts(const MoeDims& d, Ops& op, WeightBinder& w) {
-  const Tensor gate_up = w("experts.gate_up_proj", {d.n_experts, 2 * d.ffn, d.hidden});
-  const Tensor down = w("experts.down_proj", {d.n_experts, d.hidden, d.ffn});
-  std::vector<GluWeights> experts;
+using Experts = std::vector<GluWeights>;
+
+HostLinear without_bias(const Tensor& weight) { return {weight, {}}; }
+
+GluWeights load_expert(const MoeDims& d, Ops& op, const Tensor& gate_up, const Tensor& down) {
+  return op.load_glu(without_bias(gate_up.rows(0, d.ffn)), without_bias(gate_up.rows(d.ffn, d.ffn)), without_bias(down),
+                     d.act);
+}
+
+// A 3-D tensor of all experts, as [out, in] or transposed: the stored shape tells, unless both are the same.
+class FusedWeight {
+ public:
+  FusedWeight(WeightBinder& w, const char* name, const Shape& plain, bool transposed) : transposed_(transposed) {
+    const Shape turned{plain[0], plain[2], plain[1]};
+    if (const TensorInfo* found = w.info(name); found && !(plain == turned)) {
+      if (found->shape == turned) transposed_ = true;
+      if (found->shape == plain) transposed_ = false;
+    }
+    all_ = w(name, transposed_ ? turned : plain);
+  }
+
+  /// [out, in] of one expert; lives until the next call.
+  Tensor expert(int64_t e) {
+    const Tensor one = all_.rows(e, 1).reshaped({all_.dim(1), all_.dim(2)});
+    if (!transposed_) return one;
+    turned_ = transposed(one);
+    return turned_.tensor();
+  }
+
+ private:
+  bool transposed_;
+  Tensor all_;
+  Storage turned_;
+};
+
+Experts load_fused_experts(const MoeDims& d, const MoeNames& names, Ops& op, WeightBinder& w) {
+  FusedWeight gate_up(w, names.gate_up, {d.n_experts, 2 * d.ffn, d.hidden}, names.transposed);
+  FusedWeight down(w, names.fused_down, {d.n_experts, d.hidden, d.ffn}, names.transposed);
+  Experts experts;
+  for (int64_t e = 0; e < d.n_experts; ++e) experts.push_back(load_expert(d, op, gate_up.expert(e), down.expert(e)));
+  return experts;
+}
+
+Experts load_single_experts(const MoeDims& d, const MoeNames& names, Ops& op, WeightBinder& w) {
+  Experts experts;
   for (int64_t e = 0; e < d.n_experts; ++e) {
-    const Tensor both = gate_up.rows(e, 1).reshaped({2 * d.ffn, d.hidden});
-    experts.push_back(op.load_glu({both.rows(0, d.ffn), {}}, {both.rows(d.ffn, d.ffn), {}},
-                                  {down.rows(e, 1).reshaped({d.hidden, d.ffn}), {}}));
+    WeightBinder one = w.at(names.experts + std::to_string(e) + ".");
+    const HostLinear down = projection(one, names.down, d.hidden, d.ffn);
+    if (!d.gated) {
+      experts.push_back(op.load_mlp(projection(one, names.up, d.ffn, d.hidden), down, d.act));
+    } else if (one.has("gate_up_proj.weight")) {
+      experts.push_back(load_expert(d, op, one("gate_up_proj.weight", {2 * d.ffn, d.hidden}), down.weight));
+    } else {
+      experts.push_back(op.load_glu(projection(one, names.gate, d.ffn, d.hidden),
+                                    projection(one, names.up, d.ffn, d.hidden), down, d.act));
+    }
   }
   return experts;
 }
 
-std::vector<GluWeights> load_single_experts(const MoeDims& d, Ops& op, WeightBinder& w) {
-  std::vector<GluWeights> experts;
-  for (int64_t e = 0; e < d.n_experts; ++e)
-    experts.push_back(GluMlp(op, w.at("experts." + std::to_string(e) + "."), d.hidden, d.ffn).w);
-  return experts;
+bool is_fused(const MoeNames& names, const WeightBinder& w) {
+  for (const char* stored : {"", "_packed", "_blocks"})
+    if (w.has(std::string(names.gate_up) + stored)) return true;
+  return false;
 }
+
+GluWeights load_shared_expert(const MoeDims& d, Ops& op, WeightBinder w) {
+  const HostLinear up = projection(w, "up_proj", d.shared_ffn, d.hidden),
+                   down = projection(w, "down_proj", d.hidden, d.shared_ffn);
+  if (!d.gated) return op.load_mlp(up, down, d.act);
+  return op.load_glu(projection(w, "gate_proj", d.shared_ffn, d.hidden), up, down, d.act);
+}
+
+constexpr int64_t matrices(const MoeDims& d) { return d.gated ? 3 : 2; }
 
 }  // namespace
 
-SparseMoe::SparseMoe(const MoeDims& dims, Ops& op, WeightBinder w)
-    : dims_(dims),
-      router_(load_projection(op, w, "gate", dims.n_experts, dims.hidden)),
-      experts_(w.has("experts.gate_up_proj") ? load_fused_experts(dims, op, w) : load_single_experts(dims, op, w)) {
-  if (dims.shared_ffn == 0) return;
-  shared_.emplace(op, w.at("shared_expert."), dims.hidden, dims.shared_ffn);
-  shared_gate_ = load_projection(op, w, "shared_expert_gate", 1, dims.hidden);
+MoeParts load_moe(const MoeDims& d, const MoeNames& names, Ops& op, WeightBinder w) {
+  MoeParts parts;
+  parts.router = load_projection(op, w, names.router, d.n_experts, d.hidden);
+  if (names.choice_bias) parts.choice_bias = op.load_f32(w(names.choice_bias, {d.n_experts}));
+  parts.experts = is_fused(names, w) ? load_fused_experts(d, names, op, w) : load_single_experts(d, names, op, w);
+  if (d.shared_ffn > 0) parts.shared = load_shared_expert(d, op, w.at(names.shared));
+  if (d.shared_gate) parts.shared_gate = load_projection(op, w, names.shared_gate, 1, d.hidden);
+  return parts;
+}
+
+SparseMoe::SparseMoe(const MoeDims& dims, MoeParts parts) : routing_(dims.routing), parts_(std::move(parts)) {
+  routing_.bias = parts_.choice_bias;
 }
 
 Tensor SparseMoe::forward(Ops& op, const Tensor& x) const {
-  const Routing routing = op.route(op.linear(x, router_), {.k = dims_.n_active, .renormalize = dims_.renormalize});
-  const Tensor routed = op.experts(x, routing, experts_);
-  if (!shared_) return routed;
-  return op.add(routed, op.sigmoid_mul(shared_->forward(op, x), op.linear(x, shared_gate_)));
+  const Routing routing = op.route(op.linear(x, parts_.router), routing_);
+  const Tensor routed = op.experts(x, routing, parts_.experts);
+  if (!parts_.shared.up) return routed;
+  Tensor shared = op.glu_mlp(x, parts_.shared);
+  if (parts_.shared_gate) shared = op.sigmoid_mul(shared, op.linear(x, parts_.shared_gate));
+  return op.add(routed, shared);
 }
 
-int64_t SparseMoe::parameters(const MoeDims& d) {
-  const int64_t shared = d.shared_ffn ? 3 * d.hidden * d.shared_ffn + d.hidden : 0;
-  return d.n_experts * (3 * d.hidden * d.ffn + d.hidden) + shared;
+int64_t moe_parameters(const MoeDims& d) {
+  const int64_t routed = d.n_experts * (matrices(d) * d.hidden * d.ffn + d.hidden);
+  return routed + matrices(d) * d.hidden * d.shared_ffn + (d.shared_gate ? d.hidden : 0);
+}
+
+void count_moe_layer(LayerSpec& layer, const MoeDims& d, int64_t dense_ffn) {
+  layer.parameters += moe_parameters(d) - 3 * d.hidden * dense_ffn;
+  // Logits; for each choice of a token its index and weight, its row in and (F32) out, gate and up (twice where the
+  // backend has them as one weight), their product; the sum in F32; the shared expert.
+  layer.activations += d.n_experts + d.routing.k * (3 * d.hidden + 4 * d.ffn + 16) + 3 * d.hidden - 3 * dense_ffn;
+  if (d.shared_ffn > 0) layer.activations += 3 * d.shared_ffn + 3 * d.hidden;
+}
+
+void check_moe_dims(const MoeDims& d, const char* active) {
+  if (d.n_experts < 0 || d.n_experts > 65536)
+    fail("the number of experts is " + std::to_string(d.n_experts) + ", expected one from 0 to 65536");
+  if (d.shared_ffn < 0 || d.shared_ffn >= int64_t{1} << 31)
+    fail("the width of the shared expert, " + std::to_string(d.shared_ffn) + ", is out of range");
+  constexpr double kMostWeights = 1e15;  // of a layer; sums of what follows from it stay far from overflow
+  if (static_cast<double>(d.n_experts) * static_cast<double>(d.hidden) * static_cast<double>(d.ffn) > kMostWeights)
+    fail(std::to_string(d.n_experts) + " experts of " + std::to_string(d.hidden) + " x " + std::to_string(d.ffn) +
+         " weights are too large");
+  const RoutingSpec& r = d.routing;
+  if (d.n_experts > 0 && (r.k < 1 || r.k > d.n_experts))
+    fail(std::string(active) + " " + std::to_string(r.k) + " does not fit num_experts " + std::to_string(d.n_experts));
+  const int64_t groups = r.n_groups, in_group = groups > 0 ? d.n_experts / groups : 0;
+  if (groups == 1 && r.k_groups == 1) return;
+  if (groups < 1 || d.n_experts % groups != 0 || r.k_groups < 1 || r.k_groups > groups || in_group < r.group_best ||
+      r.k > in_group * r.k_groups)
+    fail("n_group " + std::to_string(groups) + " and topk_group " + std::to_string(r.k_groups) + " do not fit " +
+         std::to_string(d.n_experts) + " experts, " + std::to_string(r.k) + " of them active");
+}
+
+MoeDims read_qwen_moe_dims(const Json& text, int64_t hidden, const MoeDefaults& defaults) {
+  MoeDims d{};
+  d.hidden = hidden;
+  d.n_experts = get_int_or(text, "num_experts", get_int_or(text, "num_local_experts", defaults.n_experts));
+  d.ffn = read_size(text, "moe_intermediate_size", defaults.ffn);
+  if (defaults.shared_ffn > 0) d.shared_ffn = get_int_or(text, "shared_expert_intermediate_size", defaults.shared_ffn);
+  d.shared_gate = d.shared_ffn > 0;
+  d.routing.k = get_int_or(text, "num_experts_per_tok", defaults.n_active);
+  d.routing.renormalize = get_bool_or(text, "norm_topk_prob", defaults.renormalize);
+  check_moe_dims(d);
+  return d;
+}
+
+std::vector<bool> read_sparse_layers(const Json& text, int64_t n_layers, int64_t n_experts) {
+  const int64_t step = read_size(text, "decoder_sparse_step", 1);
+  std::vector<bool> sparse;
+  for (int64_t i = 0; i < n_layers; ++i) sparse.push_back(n_experts > 0 && (i + 1) % step == 0);
+  if (const Json* dense = find_member(text, "mlp_only_layers")) {
+    if (!dense->is_array()) fail("mlp_only_layers is not a list");
+    for (const Json& i : *dense) {
+      if (!i.is_number_integer() || i.get<int64_t>() < 0 || i.get<int64_t>() >= n_layers)
+        fail("mlp_only_layers holds " + quoted(i.dump()) + ", expected layer numbers below " +
+             std::to_string(n_layers));
+      sparse[i.get<size_t>()] = false;
+    }
+  }
+  return sparse;
 }
 
 }  // namespace kvcal

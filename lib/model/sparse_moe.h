@@ -1,34 +1,83 @@
-// Mixture of SwiGLU experts with softmax routing and a gated shared expert (Qwen2-MoE to Qwen3.5-MoE; architectures.md
-// 0.7 variant A, 1.5).
+// Mixture of experts: a router, experts of one shape, and perhaps a shared expert that every token goes through. What
+// families do differently (routing, names, who is stored how) is data here; a family with another way to store its
+// weights loads MoeParts itself (architectures.md 0.7, 1.5, 3.4).
 #pragma once
-
-#include <optional>
 
 #include "model/decoder_parts.h"
 
 namespace kvcal {
 
 struct MoeDims {
-  int64_t hidden, n_experts, n_active, ffn, shared_ffn;  // shared_ffn 0 = no shared expert
-  bool renormalize;
+  int64_t hidden, n_experts, ffn;
+  int64_t shared_ffn = 0;    // of all shared experts together; 0 = none
+  bool shared_gate = false;  // the shared expert's output is multiplied by the sigmoid of a projection
+  RoutingSpec routing{};     // without its bias, which every layer has for itself
+  Activation act = Activation::Silu;
+  bool gated = true;  // experts are gated; else down( act(up x) )
 };
+
+/// What a layer's mixture is made of.
+struct MoeParts {
+  Linear router;                    // [n_experts, hidden]
+  Owned choice_bias{};              // F32 [n_experts], RoutingSpec::bias; or absent
+  std::vector<GluWeights> experts;  // [ffn, hidden] x2, [hidden, ffn]
+  GluWeights shared{};              // or absent
+  Linear shared_gate{};             // [1, hidden], or absent
+};
+
+/// Where a family keeps them, below its module. Experts are read one by one ("experts.0.gate_proj.weight"), with gate
+/// and up in one ("experts.0.gate_up_proj.weight" [2·ffn, hidden]), or all in one: gate_up [E, 2·ffn, hidden], rows
+/// gate then up, and fused_down [E, hidden, ffn]; transposed, [E, hidden, 2·ffn] and [E, ffn, hidden], where the family
+/// has it so. A shape that fits one form only decides itself.
+struct MoeNames {
+  const char* router = "gate";
+  const char* choice_bias = nullptr;
+  const char* experts = "experts.";
+  const char* gate = "gate_proj";
+  const char* up = "up_proj";
+  const char* down = "down_proj";
+  const char* gate_up = "experts.gate_up_proj";
+  const char* fused_down = "experts.down_proj";
+  bool transposed = false;
+  const char* shared = "shared_experts.";
+  const char* shared_gate = "shared_expert_gate";
+};
+
+/// `w` is positioned at the module: "mlp.", "block_sparse_moe.", ...
+MoeParts load_moe(const MoeDims& dims, const MoeNames& names, Ops& op, WeightBinder w);
 
 class SparseMoe {
  public:
-  /// `w` is positioned at mlp.; experts are read one by one ("experts.0.gate_proj.weight") or fused
-  /// ("experts.gate_up_proj" [E, 2·ffn, hidden], rows gate then up; "experts.down_proj" [E, hidden, ffn]).
-  SparseMoe(const MoeDims& dims, Ops& op, WeightBinder w);
+  SparseMoe(const MoeDims& dims, MoeParts parts);
 
   Tensor forward(Ops& op, const Tensor& x) const;  // [tokens, hidden] -> [tokens, hidden]
 
-  static int64_t parameters(const MoeDims& dims);
-
  private:
-  MoeDims dims_;
-  Linear router_;                    // [n_experts, hidden]
-  std::vector<GluWeights> experts_;  // [ffn, hidden] x2, [hidden, ffn]
-  std::optional<GluMlp> shared_;
-  Linear shared_gate_;  // [1, hidden]
+  RoutingSpec routing_;
+  MoeParts parts_;
 };
+
+/// Of a layer's mixture, without biases of its projections.
+int64_t moe_parameters(const MoeDims& dims);
+
+/// Turns a layer that was counted with a dense SwiGLU of `dense_ffn` into one with a mixture instead.
+void count_moe_layer(LayerSpec& layer, const MoeDims& dims, int64_t dense_ffn);
+
+/// A family's class defaults.
+struct MoeDefaults {
+  int64_t n_experts, n_active, ffn, shared_ffn = 0;
+  bool renormalize = true;
+};
+
+/// Softmax routing as Qwen's classes have it: num_experts (or num_local_experts), num_experts_per_tok,
+/// moe_intermediate_size, shared_expert_intermediate_size where the default is not 0 (with its gate), norm_topk_prob.
+/// No experts at all is a dense model.
+MoeDims read_qwen_moe_dims(const Json& text, int64_t hidden, const MoeDefaults& defaults);
+
+/// Refuses sizes out of range and more active experts than there are. `active` is the config's key for their number.
+void check_moe_dims(const MoeDims& dims, const char* active = "num_experts_per_tok");
+
+/// Per layer, by Qwen's rule: every decoder_sparse_step-th layer has experts, mlp_only_layers never.
+std::vector<bool> read_sparse_layers(const Json& text, int64_t n_layers, int64_t n_experts);
 
 }  // namespace kvcal

@@ -1,9 +1,24 @@
 #include "model/weight_rows.h"
 
+#include <algorithm>
 #include <array>
+#include <cassert>
 #include <cstring>
 
 namespace kvcal {
+namespace {
+
+// In squares that stay in the cache, whichever side is read along its rows.
+template <class T>
+void turn(const T* from, int64_t rows, int64_t columns, T* to) {
+  constexpr int64_t kSquare = 32;
+  for (int64_t r0 = 0; r0 < rows; r0 += kSquare)
+    for (int64_t c0 = 0; c0 < columns; c0 += kSquare)
+      for (int64_t r = r0; r < std::min(rows, r0 + kSquare); ++r)
+        for (int64_t c = c0; c < std::min(columns, c0 + kSquare); ++c) to[c * rows + r] = from[r * columns + c];
+}
+
+}  // namespace
 
 Storage select_rows(const Tensor& weight, const std::vector<int64_t>& rows) {
   std::array<int64_t, Shape::kMaxRank> extents{};
@@ -14,6 +29,17 @@ Storage select_rows(const Tensor& weight, const std::vector<int64_t>& rows) {
   for (size_t i = 0; i < rows.size(); ++i)
     std::memcpy(static_cast<char*>(out.tensor().data) + i * bytes,
                 static_cast<const char*>(weight.data) + static_cast<size_t>(rows[i]) * bytes, bytes);
+  return out;
+}
+
+Storage transposed(const Tensor& weight) {
+  const int64_t rows = weight.dim(0), columns = weight.dim(1);
+  Storage out({columns, rows}, weight.dtype);
+  const size_t bytes = size_of(weight.dtype);
+  if (bytes == 2) turn(static_cast<const uint16_t*>(weight.data), rows, columns, out.tensor().as<uint16_t>());
+  if (bytes == 4) turn(static_cast<const uint32_t*>(weight.data), rows, columns, out.tensor().as<uint32_t>());
+  if (bytes == 8) turn(static_cast<const uint64_t*>(weight.data), rows, columns, out.tensor().as<uint64_t>());
+  assert(bytes == 2 || bytes == 4 || bytes == 8);
   return out;
 }
 

@@ -1,7 +1,6 @@
 // Qwen3NextForCausalLM: three gated delta nets to one gated attention; mixture of experts or dense feed-forward by
 // layer. The delta net's projections are stored interleaved per key head and untangled while loading (architectures.md
 // 1).
-#include <algorithm>
 #include <optional>
 
 #include "model/archs/archs.h"
@@ -17,6 +16,8 @@ namespace {
 
 constexpr DecoderDefaults kDefaults = {151936, 2048, 5632, 48, 16, 2, 256, 32768};
 constexpr RopeDefaults kRopeDefaults = {10000, 0.25};
+constexpr MoeDefaults kMoeDefaults = {512, 10, 512, 512, true};
+constexpr MoeNames kMoeNames = {.shared = "shared_expert."};
 
 struct Qwen3NextConfig {
   DecoderDims dims;
@@ -62,7 +63,7 @@ struct Qwen3NextBlock final : Block {
       delta.emplace(c.delta, load_interleaved_inputs(c.delta, op, w.at("linear_attn.")), op, w.at("linear_attn."));
     }
     if (c.sparse[static_cast<size_t>(layer.index)]) {
-      moe.emplace(c.moe, op, w.at("mlp."));
+      moe.emplace(c.moe, load_moe(c.moe, kMoeNames, op, w.at("mlp.")));
     } else {
       mlp.emplace(op, w.at("mlp."), c.dims.hidden, c.dims.ffn);
     }
@@ -78,39 +79,6 @@ struct Qwen3NextBlock final : Block {
   }
 };
 
-MoeDims read_moe_dims(const Json& text, int64_t hidden) {
-  MoeDims d{};
-  d.hidden = hidden;
-  d.n_experts = get_int_or(text, "num_experts", 512);
-  d.n_active = get_int_or(text, "num_experts_per_tok", 10);
-  d.ffn = read_size(text, "moe_intermediate_size", 512);
-  d.shared_ffn = get_int_or(text, "shared_expert_intermediate_size", 512);
-  d.renormalize = get_bool_or(text, "norm_topk_prob", true);
-  if (d.n_experts < 0 || d.n_experts > 65536 || d.shared_ffn < 0 || d.shared_ffn >= int64_t{1} << 31)
-    fail("num_experts or shared_expert_intermediate_size is out of range");
-  if (d.n_experts > 0 && (d.n_active < 1 || d.n_active > d.n_experts))
-    fail("num_experts_per_tok " + std::to_string(d.n_active) + " does not fit num_experts " +
-         std::to_string(d.n_experts));
-  return d;
-}
-
-// The reference's rule: every decoder_sparse_step-th layer has experts, mlp_only_layers never.
-std::vector<bool> read_sparse_layers(const Json& text, int64_t n_layers, int64_t n_experts) {
-  const int64_t step = read_size(text, "decoder_sparse_step", 1);
-  std::vector<bool> sparse;
-  for (int64_t i = 0; i < n_layers; ++i) sparse.push_back(n_experts > 0 && (i + 1) % step == 0);
-  if (const Json* dense = find_member(text, "mlp_only_layers")) {
-    if (!dense->is_array()) fail("mlp_only_layers is not a list");
-    for (const Json& i : *dense) {
-      if (!i.is_number_integer() || i.get<int64_t>() < 0 || i.get<int64_t>() >= n_layers)
-        fail("mlp_only_layers holds " + quoted(i.dump()) + ", expected layer numbers below " +
-             std::to_string(n_layers));
-      sparse[i.get<size_t>()] = false;
-    }
-  }
-  return sparse;
-}
-
 class Qwen3Next final : public Model {
  public:
   explicit Qwen3Next(const Json& config) {
@@ -118,17 +86,15 @@ class Qwen3Next final : public Model {
     c_.dims = read_decoder_dims(config, kDefaults);
     c_.rope = read_rope(text, c_.dims.head_dim, kRopeDefaults);
     c_.delta = read_delta_net_dims(text, c_.dims.hidden, c_.dims.eps);
-    c_.moe = read_moe_dims(text, c_.dims.hidden);
+    c_.moe = read_qwen_moe_dims(text, c_.dims.hidden, kMoeDefaults);
     c_.bias = get_bool_or(text, "attention_bias", false) ? Bias::Present : Bias::None;
     c_.sparse = read_sparse_layers(text, c_.dims.n_layers, c_.moe.n_experts);
     spec_ = general_spec(config, c_.dims);
     add_hybrid_layers(spec_, text, {c_.dims, c_.rope, c_.delta, c_.bias, true});
-    // A token's rows in its experts beside the shared expert; the dense width is counted already.
-    const int64_t routed = c_.moe.n_active * (2 * c_.dims.hidden + 3 * c_.moe.ffn) + 3 * c_.moe.shared_ffn;
-    for (LayerSpec& layer : spec_.layers) layer.activations += routed;
-    for (LayerSpec& layer : spec_.layers)
-      layer.parameters += c_.sparse[static_cast<size_t>(layer.index)] ? SparseMoe::parameters(c_.moe)
-                                                                      : 3 * c_.dims.hidden * c_.dims.ffn;
+    for (LayerSpec& layer : spec_.layers) {
+      layer.parameters += 3 * c_.dims.hidden * c_.dims.ffn;
+      if (c_.sparse[static_cast<size_t>(layer.index)]) count_moe_layer(layer, c_.moe, c_.dims.ffn);
+    }
   }
 
   std::unique_ptr<Embedding> load_embedding(Ops&, WeightBinder& weights) const override {
