@@ -40,7 +40,7 @@ struct Inspection {
   std::string weights_problem;     // why there are none
 };
 
-Weights read_weights(const std::filesystem::path& folder) {
+Weights read_weights(const std::filesystem::path& folder, const std::string& embedding) {
   const Checkpoint checkpoint = Checkpoint::open(folder);
   Weights w;
   w.n_tensors = static_cast<int64_t>(checkpoint.names().size());
@@ -49,7 +49,7 @@ Weights read_weights(const std::filesystem::path& folder) {
   for (const std::string& name : checkpoint.names()) ++w.dtypes[std::string(name_of(checkpoint.find(name)->dtype))];
   w.kv_scales = kv_scale_tensors(checkpoint);
   try {
-    w.tensor_prefix = detect_prefix(checkpoint).model;
+    w.tensor_prefix = detect_prefix(checkpoint, embedding).model;
   } catch (const Error&) {  // an unknown architecture may have other names; the rest is still worth telling
   }
   return w;
@@ -82,7 +82,7 @@ Inspection inspect(const std::string& path) {
     i.reason = e.what();
   }
   try {
-    i.weights = read_weights(file.folder);
+    i.weights = read_weights(file.folder, (i.model ? i.model->spec() : ModelSpec{}).embedding);
   } catch (const Error& e) {
     i.weights_problem = e.what();
     // A config alone says what could be calibrated; weights that are there must also be readable.

@@ -103,8 +103,8 @@ ModelSpec general_spec(const Json& config, const DecoderDims& dims) {
   return spec;
 }
 
-void add_attention_layer(ModelSpec& spec, const DecoderDims& dims, const RopeSpec& rope, int64_t window,
-                         int64_t parameters) {
+KvLayout& add_attention_layer(ModelSpec& spec, const DecoderDims& dims, const RopeSpec& rope, int64_t window,
+                              int64_t parameters) {
   const int index = static_cast<int>(spec.layers.size());
   KvLayout cache;
   cache.cache = static_cast<int>(spec.caches.size());
@@ -114,7 +114,7 @@ void add_attention_layer(ModelSpec& spec, const DecoderDims& dims, const RopeSpe
   cache.n_kv_heads = dims.n_kv_heads;
   cache.head_dim_k = cache.head_dim_v = dims.head_dim;
   cache.rotary_dim = rope.rotary_dim;
-  cache.pair_bound = rope.interleaved ? PairBound::Gptj : PairBound::Neox;
+  if (rope.rotary_dim > 0) cache.pair_bound = rope.interleaved ? PairBound::Gptj : PairBound::Neox;
   cache.softmax_scale = 1 / std::sqrt(static_cast<double>(dims.head_dim));
   cache.rope_magnitude = static_cast<double>(rope.magnitude);
   cache.window = window;
@@ -128,6 +128,7 @@ void add_attention_layer(ModelSpec& spec, const DecoderDims& dims, const RopeSpe
   spec.layers.push_back(layer);
   spec.caches.push_back(cache);
   spec.n_position_axes = rope_position_axes(rope);
+  return spec.caches.back();
 }
 
 }  // namespace kvcal

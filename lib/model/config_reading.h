@@ -44,8 +44,9 @@ std::vector<int64_t> read_qwen_windows(const Json& config, int64_t n_layers);
 /// A spec with the general fields filled in from the config and dims; layers and caches are the family's.
 ModelSpec general_spec(const Json& config, const DecoderDims& dims);
 
-/// Adds an attention layer that owns a grouped-query cache, with every field of its layout set.
-void add_attention_layer(ModelSpec& spec, const DecoderDims& dims, const RopeSpec& rope, int64_t window,
-                         int64_t parameters);
+/// Adds an attention layer that owns a grouped-query cache, with every field of its layout set; RoPE of no dimension is
+/// none. -> the layout, for what is different in a family; valid until the next layer is added.
+KvLayout& add_attention_layer(ModelSpec& spec, const DecoderDims& dims, const RopeSpec& rope, int64_t window,
+                              int64_t parameters);
 
 }  // namespace kvcal

@@ -5,36 +5,45 @@ namespace {
 
 class TokenEmbedding final : public Embedding {
  public:
-  explicit TokenEmbedding(const Tensor& table) : table_(table) {}
-  Tensor forward(Ops& op, const Batch& batch) override { return op.embed(table_, batch.ids); }
+  TokenEmbedding(const Tensor& table, float factor) : table_(table), factor_(factor) {}
+  Tensor forward(Ops& op, const Batch& batch) override {
+    const Tensor rows = op.embed(table_, batch.ids);
+    return factor_ == 1 ? rows : op.scale(rows, factor_);
+  }
 
  private:
   Tensor table_;  // [vocab, hidden], host
+  float factor_;
 };
 
 class OutputHead final : public Head {
  public:
-  OutputHead(Owned norm, float eps, Linear head) : norm_(std::move(norm)), eps_(eps), head_(std::move(head)) {}
-  Tensor forward(Ops& op, const Tensor& x) override { return op.linear(op.rms_norm(x, norm_, eps_), head_); }
+  OutputHead(Owned norm, float eps, Linear head, float factor)
+      : norm_(std::move(norm)), eps_(eps), head_(std::move(head)), factor_(factor) {}
+  Tensor forward(Ops& op, const Tensor& x) override {
+    const Tensor logits = op.linear(op.rms_norm(x, norm_, eps_), head_);
+    return factor_ == 1 ? logits : op.scale(logits, factor_);
+  }
 
  private:
   Owned norm_;  // [hidden]
   float eps_;
   Linear head_;  // [vocab, hidden]
+  float factor_;
 };
 
 }  // namespace
 
-std::unique_ptr<Embedding> load_token_embedding(const ModelSpec& spec, WeightBinder& weights) {
-  return std::make_unique<TokenEmbedding>(weights("embed_tokens.weight", {spec.vocab, spec.hidden}));
+std::unique_ptr<Embedding> load_token_embedding(const ModelSpec& spec, WeightBinder& weights, float factor) {
+  return std::make_unique<TokenEmbedding>(weights(spec.embedding, {spec.vocab, spec.hidden}), factor);
 }
 
 std::unique_ptr<Head> load_output_head(const ModelSpec& spec, Gain gain, float eps, Ops& op, WeightBinder& weights,
-                                       WeightBinder& head) {
-  const Tensor table = spec.tied_head ? weights("embed_tokens.weight", {spec.vocab, spec.hidden})
+                                       WeightBinder& head, float factor) {
+  const Tensor table = spec.tied_head ? weights(spec.embedding, {spec.vocab, spec.hidden})
                                       : head("lm_head.weight", {spec.vocab, spec.hidden});
-  return std::make_unique<OutputHead>(op.load_gain(weights("norm.weight", {spec.hidden}), gain), eps,
-                                      op.load_linear(table));
+  return std::make_unique<OutputHead>(op.load_gain(weights(spec.final_norm, {spec.hidden}), gain), eps,
+                                      op.load_linear(table), factor);
 }
 
 HostLinear projection(WeightBinder& w, const std::string& name, int64_t out, int64_t in, Bias bias) {

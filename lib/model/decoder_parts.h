@@ -10,12 +10,13 @@
 
 namespace kvcal {
 
-/// "embed_tokens.weight" [vocab, hidden], read row by row from the checkpoint.
-std::unique_ptr<Embedding> load_token_embedding(const ModelSpec& spec, WeightBinder& weights);
+/// spec.embedding [vocab, hidden], read row by row from the checkpoint; rows are multiplied by the factor.
+std::unique_ptr<Embedding> load_token_embedding(const ModelSpec& spec, WeightBinder& weights, float factor = 1);
 
-/// Final norm "norm.weight" and the head: the embedding when tied, else "lm_head.weight" from `head`.
+/// spec.final_norm and the head: the embedding when tied, else "lm_head.weight" from `head`; logits are multiplied by
+/// the factor.
 std::unique_ptr<Head> load_output_head(const ModelSpec& spec, Gain gain, float eps, Ops& op, WeightBinder& weights,
-                                       WeightBinder& head);
+                                       WeightBinder& head, float factor = 1);
 
 /// "NAME.weight" [out, in], with "NAME.bias" [out] when the config says the layer has one.
 enum class Bias : uint8_t { None, Present };

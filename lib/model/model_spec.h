@@ -63,6 +63,7 @@ struct ModelSpec {
   int64_t n_position_axes = 1;  // 3 for mRoPE
   bool tied_head = false;
   std::string default_prefix = "model.";  // of the language model's tensors, when no checkpoint tells better
+  std::string embedding = "embed_tokens.weight", final_norm = "norm.weight";  // their names below the prefix
   std::vector<LayerSpec> layers;
   std::vector<KvLayout> caches;
 

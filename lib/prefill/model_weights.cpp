@@ -4,7 +4,7 @@ namespace kvcal {
 
 ModelWeights locate_weights(const Checkpoint& checkpoint, const ModelSpec& spec) {
   constexpr std::string_view kHead = "lm_head.weight";
-  const TextPrefix prefix = detect_prefix(checkpoint);
+  const TextPrefix prefix = detect_prefix(checkpoint, spec.embedding);
   const WeightBinder all(checkpoint);
   const std::string head =
       prefix.lm_head.ends_with(kHead) ? prefix.lm_head.substr(0, prefix.lm_head.size() - kHead.size()) : std::string();

@@ -100,7 +100,7 @@ ModelIdentity identify_model(const std::filesystem::path& folder) {
   return while_doing("opening " + quoted(folder.string()), [&] {
     ModelIdentity model;
     model.spec = parse_model(checkpoint.config())->spec();
-    const TextPrefix prefix = detect_prefix(checkpoint);
+    const TextPrefix prefix = detect_prefix(checkpoint, model.spec.embedding);
     model.tensor_prefix = prefix.model;
     model.config_sha256 = config_sha256(checkpoint.config());
     const SkipRules rules(prefix.model + "layers.", static_cast<int64_t>(model.spec.layers.size()));
