@@ -7,6 +7,10 @@ namespace kvcal {
 namespace {
 
 constexpr std::array kArchitectures = {
+    Architecture{"Gemma2ForCausalLM", parse_gemma2},
+    Architecture{"Gemma3ForCausalLM", parse_gemma3},
+    Architecture{"Gemma3ForConditionalGeneration", parse_gemma3},
+    Architecture{"GemmaForCausalLM", parse_gemma},
     Architecture{"LlamaForCausalLM", parse_llama},
     Architecture{"MistralForCausalLM", parse_mistral},
     Architecture{"Qwen2ForCausalLM", parse_qwen2},

@@ -23,17 +23,36 @@ int64_t read_size(const Json& config, const char* key, std::optional<int64_t> fa
 
 namespace {
 
-void require_silu(const Json& config) {
-  const std::string act = get_string_or(config, "hidden_act", "silu");
-  if (act != "silu" && act != "swish")
-    fail("hidden_act is " + quoted(act) + "; this architecture is read with 'silu' only");
+struct ActivationWord {
+  std::string_view word;
+  Activation act;
+};
+constexpr ActivationWord kActivationWords[] = {
+    {"silu", Activation::Silu},         {"swish", Activation::Silu},
+    {"gelu", Activation::Gelu},         {"gelu_pytorch_tanh", Activation::GeluTanh},
+    {"gelu_new", Activation::GeluTanh}, {"gelu_tanh", Activation::GeluTanh},
+    {"relu2", Activation::Relu2},
+};
+
+void require_activation(const Json& config, const DecoderDefaults& family) {
+  const Json* given = find_member(config, family.act_key);
+  if (!given) return;
+  const std::string act = get_string(config, family.act_key);
+  std::string_view usual;
+  for (const auto& [word, meaning] : kActivationWords) {
+    if (meaning != family.act) continue;
+    if (word == act) return;
+    if (usual.empty()) usual = word;
+  }
+  fail(std::string(family.act_key) + " is " + quoted(act) + "; this architecture is read with " +
+       quoted(std::string(usual)) + " only");
 }
 
 }  // namespace
 
 DecoderDims read_decoder_dims(const Json& config, const DecoderDefaults& defaults) {
   const Json& text = text_config(config);
-  require_silu(text);
+  require_activation(text, defaults);
   DecoderDims d{};
   d.vocab = read_size(text, "vocab_size", defaults.vocab);
   d.hidden = read_size(text, "hidden_size", defaults.hidden);
@@ -44,12 +63,13 @@ DecoderDims read_decoder_dims(const Json& config, const DecoderDefaults& default
   d.head_dim =
       read_size(text, "head_dim", defaults.head_dim ? defaults.head_dim : std::max<int64_t>(1, d.hidden / d.n_heads));
   d.max_positions = read_size(text, "max_position_embeddings", defaults.max_positions);
-  d.eps = static_cast<float>(get_number_or(text, "rms_norm_eps", 1e-6));
-  d.tied_head = get_bool_or(config, "tie_word_embeddings", get_bool_or(text, "tie_word_embeddings", false));
+  d.eps = static_cast<float>(get_number_or(text, defaults.eps_key, defaults.eps));
+  d.tied_head =
+      get_bool_or(config, "tie_word_embeddings", get_bool_or(text, "tie_word_embeddings", defaults.tied_head));
   if (d.n_heads % d.n_kv_heads != 0)
     fail("num_attention_heads " + std::to_string(d.n_heads) + " is not a multiple of num_key_value_heads " +
          std::to_string(d.n_kv_heads));
-  if (!(d.eps > 0) || !std::isfinite(d.eps)) fail("rms_norm_eps is not a positive number");
+  if (!(d.eps > 0) || !std::isfinite(d.eps)) fail(std::string(defaults.eps_key) + " is not a positive number");
   constexpr int64_t kMostLayers = 4096;
   if (d.n_layers > kMostLayers) fail("num_hidden_layers is " + std::to_string(d.n_layers) + ", expected at most 4096");
   return d;
@@ -88,6 +108,16 @@ std::vector<int64_t> read_qwen_windows(const Json& config, int64_t n_layers) {
   for (int64_t i = 0; i < n_layers; ++i) {
     const bool slides = types ? (*types)[static_cast<size_t>(i)] == "sliding_attention" : i >= first;
     if (slides) windows[static_cast<size_t>(i)] = window;
+  }
+  return windows;
+}
+
+std::vector<int64_t> read_periodic_windows(const Json& config, int64_t n_layers, int64_t window, int64_t period) {
+  const auto types = read_layer_types(config, n_layers, {"full_attention", "sliding_attention"});
+  std::vector<int64_t> windows;
+  for (int64_t i = 0; i < n_layers; ++i) {
+    const bool slides = types ? (*types)[static_cast<size_t>(i)] == "sliding_attention" : (i + 1) % period != 0;
+    windows.push_back(slides ? window : 0);
   }
   return windows;
 }

@@ -24,13 +24,18 @@ struct DecoderDims {
 };
 
 /// A family's defaults for missing keys, as the reference framework's config class has them. n_kv_heads 0 = n_heads,
-/// head_dim 0 = hidden / n_heads.
+/// head_dim 0 = hidden / n_heads. What follows the sizes is what the family computes with, and how it spells it.
 struct DecoderDefaults {
   int64_t vocab, hidden, ffn, n_layers, n_heads, n_kv_heads, head_dim, max_positions;
+  bool tied_head = false;
+  Activation act = Activation::Silu;
+  const char* act_key = "hidden_act";
+  const char* eps_key = "rms_norm_eps";
+  double eps = 1e-6;
 };
 
 /// Dimensions and epsilon from the text config; tie_word_embeddings also counts at the outer level. Refuses activations
-/// other than SiLU and head counts that do not divide.
+/// other than the family's and head counts that do not divide.
 DecoderDims read_decoder_dims(const Json& config, const DecoderDefaults& defaults);
 
 /// layer_types checked against n_layers and the words a family knows; absent -> nullopt.
@@ -43,6 +48,10 @@ std::vector<int64_t> read_qwen_windows(const Json& config, int64_t n_layers);
 
 /// A spec with the general fields filled in from the config and dims; layers and caches are the family's.
 ModelSpec general_spec(const Json& config, const DecoderDims& dims);
+
+/// Windows by layer_types: `window` where the word is sliding_attention, else 0. Without layer_types every layer slides
+/// but each `period`-th.
+std::vector<int64_t> read_periodic_windows(const Json& config, int64_t n_layers, int64_t window, int64_t period);
 
 /// Adds an attention layer that owns a grouped-query cache, with every field of its layout set; RoPE of no dimension is
 /// none. -> the layout, for what is different in a family; valid until the next layer is added.

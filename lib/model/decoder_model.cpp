@@ -13,7 +13,7 @@ std::unique_ptr<Block> DecoderModel::load_block(int layer, Ops& op, WeightBinder
 }
 
 std::unique_ptr<Head> DecoderModel::load_head(Ops& op, WeightBinder& weights, WeightBinder& head) const {
-  return load_output_head(spec_, final_gain_, final_eps_, op, weights, head, logits_factor_);
+  return load_output_head(spec_, final_gain_, final_eps_, op, weights, head, logits_);
 }
 
 }  // namespace kvcal

@@ -19,7 +19,8 @@ class DecoderModel : public Model {
 
   Gain final_gain_ = Gain::Plain;
   float final_eps_ = 0;
-  float embedding_factor_ = 1, logits_factor_ = 1;
+  float embedding_factor_ = 1;
+  LogitsEnd logits_;
 };
 
 }  // namespace kvcal

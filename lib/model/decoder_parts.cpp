@@ -18,18 +18,18 @@ class TokenEmbedding final : public Embedding {
 
 class OutputHead final : public Head {
  public:
-  OutputHead(Owned norm, float eps, Linear head, float factor)
-      : norm_(std::move(norm)), eps_(eps), head_(std::move(head)), factor_(factor) {}
+  OutputHead(Norm norm, const LogitsEnd& end, Linear head)
+      : norm_(std::move(norm)), end_(end), head_(std::move(head)) {}
   Tensor forward(Ops& op, const Tensor& x) override {
-    const Tensor logits = op.linear(op.rms_norm(x, norm_, eps_), head_);
-    return factor_ == 1 ? logits : op.scale(logits, factor_);
+    Tensor logits = op.linear(norm_.forward(op, x), head_);
+    if (end_.factor != 1) logits = op.scale(logits, end_.factor);
+    return end_.cap > 0 ? op.softcap(logits, end_.cap) : logits;
   }
 
  private:
-  Owned norm_;  // [hidden]
-  float eps_;
+  Norm norm_;  // [hidden]
+  LogitsEnd end_;
   Linear head_;  // [vocab, hidden]
-  float factor_;
 };
 
 }  // namespace
@@ -38,12 +38,17 @@ std::unique_ptr<Embedding> load_token_embedding(const ModelSpec& spec, WeightBin
   return std::make_unique<TokenEmbedding>(weights(spec.embedding, {spec.vocab, spec.hidden}), factor);
 }
 
-std::unique_ptr<Head> load_output_head(const ModelSpec& spec, Gain gain, float eps, Ops& op, WeightBinder& weights,
-                                       WeightBinder& head, float factor) {
+std::unique_ptr<Head> load_output_head(const ModelSpec& spec, Norm norm, const LogitsEnd& end, Ops& op,
+                                       WeightBinder& weights, WeightBinder& head) {
   const Tensor table = spec.tied_head ? weights(spec.embedding, {spec.vocab, spec.hidden})
                                       : head("lm_head.weight", {spec.vocab, spec.hidden});
-  return std::make_unique<OutputHead>(op.load_gain(weights(spec.final_norm, {spec.hidden}), gain), eps,
-                                      op.load_linear(table), factor);
+  return std::make_unique<OutputHead>(std::move(norm), end, op.load_linear(table));
+}
+
+std::unique_ptr<Head> load_output_head(const ModelSpec& spec, Gain gain, float eps, Ops& op, WeightBinder& weights,
+                                       WeightBinder& head, const LogitsEnd& end) {
+  const Norm norm{Norm::Kind::Rms, eps, op.load_gain(weights(spec.final_norm, {spec.hidden}), gain), {}};
+  return load_output_head(spec, norm, end, op, weights, head);
 }
 
 HostLinear projection(WeightBinder& w, const std::string& name, int64_t out, int64_t in, Bias bias) {
@@ -63,10 +68,10 @@ LinearGroup load_qkv(Ops& op, WeightBinder& w, const DecoderDims& d, Bias bias) 
   return op.load_linears(parts);
 }
 
-GluMlp::GluMlp(Ops& op, WeightBinder weights, int64_t hidden, int64_t ffn, Bias bias)
+GluMlp::GluMlp(Ops& op, WeightBinder weights, int64_t hidden, int64_t ffn, Bias bias, Activation act)
     : w(op.load_glu(projection(weights, "gate_proj", ffn, hidden, bias),
                     projection(weights, "up_proj", ffn, hidden, bias),
-                    projection(weights, "down_proj", hidden, ffn, bias))) {}
+                    projection(weights, "down_proj", hidden, ffn, bias), act)) {}
 
 Tensor GluMlp::forward(Ops& op, const Tensor& x) const { return op.glu_mlp(x, w); }
 

@@ -13,10 +13,28 @@ namespace kvcal {
 /// spec.embedding [vocab, hidden], read row by row from the checkpoint; rows are multiplied by the factor.
 std::unique_ptr<Embedding> load_token_embedding(const ModelSpec& spec, WeightBinder& weights, float factor = 1);
 
-/// spec.final_norm and the head: the embedding when tied, else "lm_head.weight" from `head`; logits are multiplied by
-/// the factor.
+/// A norm over the last dimension: of the root mean square, or layer norm.
+struct Norm {
+  enum class Kind : uint8_t { Rms, Layer };
+  Kind kind = Kind::Rms;
+  float eps = 0;
+  Owned gain, bias;  // bias: of layer norm, or absent
+
+  Tensor forward(Ops& op, const Tensor& x) const {
+    return kind == Kind::Rms ? op.rms_norm(x, gain, eps) : op.layer_norm(x, gain, bias, eps);
+  }
+};
+
+/// What becomes of the logits: times the factor, then c tanh(logits / c) unless the cap is 0.
+struct LogitsEnd {
+  float factor = 1, cap = 0;
+};
+
+/// spec.final_norm and the head: the embedding when tied, else "lm_head.weight" from `head`.
 std::unique_ptr<Head> load_output_head(const ModelSpec& spec, Gain gain, float eps, Ops& op, WeightBinder& weights,
-                                       WeightBinder& head, float factor = 1);
+                                       WeightBinder& head, const LogitsEnd& end = {});
+std::unique_ptr<Head> load_output_head(const ModelSpec& spec, Norm norm, const LogitsEnd& end, Ops& op,
+                                       WeightBinder& weights, WeightBinder& head);
 
 /// "NAME.weight" [out, in], with "NAME.bias" [out] when the config says the layer has one.
 enum class Bias : uint8_t { None, Present };
@@ -31,7 +49,8 @@ LinearGroup load_qkv(Ops& op, WeightBinder& w, const DecoderDims& dims, Bias bia
 struct GluMlp {
   GluWeights w;
 
-  GluMlp(Ops& op, WeightBinder weights, int64_t hidden, int64_t ffn, Bias bias = Bias::None);
+  GluMlp(Ops& op, WeightBinder weights, int64_t hidden, int64_t ffn, Bias bias = Bias::None,
+         Activation act = Activation::Silu);
   Tensor forward(Ops& op, const Tensor& x) const;  // [tokens, hidden] -> [tokens, hidden]
 };
 

@@ -13,7 +13,7 @@ namespace {
 struct Parameters {
   Json table;  // of the rope type's own keys
   std::string type;
-  double theta;
+  double theta, share;
   int64_t rotary_dim;
   int64_t max_positions;
 };
@@ -31,7 +31,7 @@ Json rope_table(const Json& config) {
   if (!table) table = find_member(config, "rope_scaling");
   if (!table) return Json::object();
   if (!table->is_object()) fail("rope_parameters is not an object");
-  if (table->contains("full_attention"))  // by layer kind; the families read here use one set for all
+  if (table->contains("full_attention"))  // a family that has them by layer kind takes them apart first
     fail("rope_parameters by layer kind are not supported for this architecture");
   return *table;
 }
@@ -45,7 +45,8 @@ Parameters read_parameters(const Json& config, int64_t head_dim, const RopeDefau
                                      get_number_or(config, "partial_rotary_factor", defaults.partial_rotary_factor));
   if (!(p.theta > 1)) fail("rope_theta is " + std::to_string(p.theta) + ", expected a number above 1");
   if (!(share > 0 && share <= 1)) fail("partial_rotary_factor is " + std::to_string(share) + ", expected (0, 1]");
-  p.rotary_dim = static_cast<int64_t>(static_cast<double>(head_dim) * share);
+  p.share = share;
+  p.rotary_dim = p.type == "proportional" ? head_dim : static_cast<int64_t>(static_cast<double>(head_dim) * share);
   if (p.rotary_dim < 2 || p.rotary_dim % 2 != 0)
     fail("rotary dimension " + std::to_string(p.rotary_dim) + " of head_dim " + std::to_string(head_dim) +
          " is not a positive even number");
@@ -66,6 +67,14 @@ std::vector<float> position_frequencies(double theta, int64_t d) {
 std::vector<float> default_frequencies(double theta, int64_t d) {
   std::vector<float> f = position_frequencies(theta, d);
   for (float& x : f) x = 1.0f / x;
+  return f;
+}
+
+// Pairs span the whole head; those beyond the rotary share stand still (Gemma-4). Servers know no factor here.
+std::vector<float> proportional_frequencies(const Parameters& p) {
+  std::vector<float> f = default_frequencies(p.theta, p.rotary_dim);
+  const auto turned = static_cast<size_t>(p.share * static_cast<double>(p.rotary_dim) / 2);
+  std::fill(f.begin() + static_cast<std::ptrdiff_t>(std::min(turned, f.size())), f.end(), 0.0f);
   return f;
 }
 
@@ -202,14 +211,27 @@ RopeSpec read_rope(const Json& config, int64_t head_dim, const RopeDefaults& def
     spec.magnitude = plain_yarn_magnitude(p, factor);
   } else if (p.type == "dynamic") {
     spec.inverse_frequency = dynamic_frequencies(p);
+  } else if (p.type == "proportional") {
+    spec.inverse_frequency = proportional_frequencies(p);
   } else {
-    const std::vector<std::string> known = {"default", "dynamic", "linear", "llama3", "yarn"};
+    const std::vector<std::string> known = {"default", "dynamic", "linear", "llama3", "proportional", "yarn"};
     fail_unknown("rope_type", p.type, known);
   }
   spec.axis = mrope_axes(p.table, p.rotary_dim / 2);
   for (const float f : spec.inverse_frequency)
     if (!std::isfinite(f)) fail("rope_parameters give a frequency that is not finite");
   return spec;
+}
+
+std::optional<Json> rope_config_of_kind(const Json& config, const std::string& kind) {
+  const Json* table = find_member(config, "rope_parameters");
+  if (!table || !table->is_object()) return std::nullopt;
+  const bool by_kind = table->contains("full_attention") || table->contains("sliding_attention");
+  if (!by_kind) return std::nullopt;
+  Json of_kind = Json::object();
+  if (const Json* found = find_member(*table, kind)) of_kind["rope_parameters"] = *found;
+  if (const Json* n = find_member(config, "max_position_embeddings")) of_kind["max_position_embeddings"] = *n;
+  return of_kind;
 }
 
 int64_t rope_position_axes(const RopeSpec& spec) { return spec.axis.empty() ? 1 : 3; }

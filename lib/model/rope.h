@@ -1,6 +1,9 @@
 // Rotary position embedding as config.json describes it, turned into frequencies.
 #pragma once
 
+#include <optional>
+#include <string>
+
 #include "base/json.h"
 #include "ops/ops.h"
 
@@ -13,10 +16,15 @@ struct RopeDefaults {
 };
 
 /// Reads `rope_parameters` or the older `rope_scaling` and top-level keys of a (text) config and computes the inverse
-/// frequencies for heads of `head_dim` channels. Types: default, linear, llama3, yarn, dynamic; mRoPE sections choose
+/// frequencies for heads of `head_dim` channels. Types: default, linear, llama3, yarn, dynamic, proportional (turns the
+/// whole head, most pairs by no angle); mRoPE sections choose
 /// the position row of each pair. Frequencies follow the reference framework's float32 arithmetic. Throws for unknown
 /// types, missing parameters and parameters out of range.
 RopeSpec read_rope(const Json& config, int64_t head_dim, const RopeDefaults& defaults);
+
+/// The rope parameters of one layer kind as a config that read_rope() takes: from rope_parameters {"full_attention":
+/// {..}, "sliding_attention": {..}}, or nullopt where they are not by kind.
+std::optional<Json> rope_config_of_kind(const Json& config, const std::string& kind);
 
 /// Rows of positions that the config's RoPE needs: 3 with mRoPE sections, else 1.
 int64_t rope_position_axes(const RopeSpec& spec);

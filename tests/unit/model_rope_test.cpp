@@ -52,6 +52,30 @@ TEST(Rope, frequencies_equal_hand_values) {
   EXPECT_GT(n, 15);
 }
 
+// architectures.md 10: a head of 512 channels, a quarter of its pairs turning.
+TEST(Rope, proportional_pairs_span_the_head_and_the_rest_stand_still) {
+  const RopeSpec spec = spec_of(
+      {{"rope_type", "proportional"}, {"head_dim", 512}, {"rope_theta", 1e6}, {"partial_rotary_factor", 0.25}});
+  EXPECT_EQ(spec.rotary_dim, 512);
+  ASSERT_EQ(spec.inverse_frequency.size(), 256u);
+  EXPECT_NEAR(spec.inverse_frequency[1], 0.947463526, 1e-7);
+  EXPECT_NEAR(spec.inverse_frequency[63], 0.0333762469, 1e-8);
+  for (size_t i = 64; i < 256; ++i) EXPECT_EQ(spec.inverse_frequency[i], 0.0f) << "pair " << i;
+}
+
+TEST(Rope, parameters_by_layer_kind_are_taken_apart) {
+  const Json config = {{"max_position_embeddings", 64},
+                       {"rope_parameters",
+                        {{"sliding_attention", {{"rope_theta", 100.0}}},
+                         {"full_attention", {{"rope_type", "linear"}, {"factor", 2.0}, {"rope_theta", 5000.0}}}}}};
+  const Json flat = {{"rope_theta", 100.0}};
+  EXPECT_EQ(read_rope(*rope_config_of_kind(config, "sliding_attention"), 8, {}).inverse_frequency,
+            read_rope(flat, 8, {}).inverse_frequency);
+  EXPECT_NE(read_rope(*rope_config_of_kind(config, "full_attention"), 8, {}).inverse_frequency,
+            read_rope(flat, 8, {}).inverse_frequency);
+  EXPECT_FALSE(rope_config_of_kind(flat, "full_attention").has_value());
+}
+
 TEST(Rope, older_spellings_mean_the_same) {
   const Json modern = {{"rope_parameters", {{"rope_type", "linear"}, {"factor", 2.0}, {"rope_theta", 5000.0}}}};
   const Json older = {{"rope_theta", 5000.0}, {"rope_scaling", {{"type", "linear"}, {"factor", 2.0}}}};

@@ -7,6 +7,9 @@
 
 namespace kvcal {
 
+std::unique_ptr<Model> parse_gemma(const Json& config);
+std::unique_ptr<Model> parse_gemma2(const Json& config);
+std::unique_ptr<Model> parse_gemma3(const Json& config);
 std::unique_ptr<Model> parse_llama(const Json& config);
 std::unique_ptr<Model> parse_mistral(const Json& config);
 std::unique_ptr<Model> parse_qwen2(const Json& config);

@@ -1,0 +1,26 @@
+#include "model/gemma_parts.h"
+
+#include <cmath>
+
+#include "base/error.h"
+#include "tensor/dtype.h"
+
+namespace kvcal {
+
+float read_cap(const Json& config, const char* key, double fallback) {
+  if (!config.contains(key)) return static_cast<float>(fallback);
+  if (config[key].is_null()) return 0;
+  const float cap = static_cast<float>(get_number(config, key));
+  if (!(cap > 0) || !std::isfinite(cap)) fail(std::string(key) + " is not a positive number");
+  return cap;
+}
+
+float in_activation_type(const Ops& op, float x) { return op.precision() == Precision::BF16 ? round_to_bf16(x) : x; }
+
+void refuse_bidirectional(const Json& config) {
+  const Json* given = find_member(config, "use_bidirectional_attention");
+  if (!given || *given == false || *given == "vision") return;  // "vision": among the tokens of an image only
+  fail("use_bidirectional_attention is " + given->dump() + ": every token sees all others, there is no KV cache");
+}
+
+}  // namespace kvcal

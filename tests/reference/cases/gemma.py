@@ -1,0 +1,88 @@
+"""Gemma 1 to 3: scaled embeddings, (1 + w) norms, norms of what a branch adds, soft-caps, layers that slide."""
+
+from cases.case import Case, rope
+
+GEMMA = dict(vocab_size=96, hidden_size=40, intermediate_size=64, num_hidden_layers=3, num_attention_heads=4,
+             num_key_value_heads=2, head_dim=16, max_position_embeddings=512, bos_token_id=2, eos_token_id=1,
+             pad_token_id=0)
+LENGTHS = (7, 65)
+
+
+def small_embeddings(name: str, draw):
+    """Embeddings are multiplied by sqrt(hidden): drawn small, so that layers still matter; and heads tied to them."""
+    return draw.normal(0.3) if "embed_tokens" in name else None
+
+
+def gemma_as_published(config: dict) -> dict:
+    """Gemma 1 as published: the activation by its misleading old name, rope_theta at the top."""
+    rope = config.pop("rope_parameters")
+    config.update(hidden_act="gelu", rope_theta=rope["rope_theta"])
+    return config
+
+
+def gemma2_as_published(config: dict) -> dict:
+    """Gemma 2 as published: no layer_types, both names of the activation, rope_theta at the top."""
+    rope = config.pop("rope_parameters")
+    del config["layer_types"]
+    config.update(hidden_act="gelu_pytorch_tanh", rope_theta=rope["rope_theta"])
+    return config
+
+
+def gemma3_old_rope(config: dict) -> dict:
+    """Gemma 3 as published: a pattern instead of layer_types, one rope base for sliding layers, one for the others."""
+    rope = config.pop("rope_parameters")
+    scaling = {k: v for k, v in rope["full_attention"].items() if k != "rope_theta"}
+    del config["layer_types"]
+    config.update(sliding_window_pattern=2, rope_theta=rope["full_attention"]["rope_theta"],
+                  rope_local_base_freq=rope["sliding_attention"]["rope_theta"],
+                  rope_scaling=None if scaling["rope_type"] == "default" else scaling)
+    return config
+
+
+def gemma3_4b_as_published(config: dict) -> dict:
+    """The text_config of gemma-3-4b lacks what equals the class's defaults: layer_types, query scale. (It also
+    lacks the sizes of heads, which here are smaller than the defaults.)"""
+    text = config["text_config"]
+    for key in ("layer_types", "query_pre_attn_scalar", "attn_logit_softcapping", "final_logit_softcapping",
+                "hidden_activation", "rms_norm_eps", "tie_word_embeddings"):
+        text.pop(key, None)
+    rope = text.pop("rope_parameters")
+    text["rope_scaling"] = dict(factor=rope["full_attention"]["factor"], rope_type="linear")
+    return config
+
+
+CASES = (
+    Case("gemma", "GemmaForCausalLM", dict(GEMMA, num_key_value_heads=1, rms_norm_eps=0.02, rope_parameters=rope(1e4)),
+         "embeddings times sqrt(hidden), (1 + w) norms, gated GELU (tanh) under the name 'gelu', one key head, tied; "
+         "old config form",
+         lengths=LENGTHS, published=gemma_as_published, weights=small_embeddings),
+    Case("gemma2", "Gemma2ForCausalLM",
+         dict(GEMMA, num_hidden_layers=4, query_pre_attn_scalar=24, sliding_window=20, attn_logit_softcapping=2.5,
+              final_logit_softcapping=8.0, rope_parameters=rope(1e4)),
+         "layers 0 and 2 slide over 20 keys without layer_types, soft-caps that are felt in attention and logits, "
+         "query_pre_attn_scalar is not head_dim, norms of what a branch adds; old config form",
+         lengths=LENGTHS, published=gemma2_as_published, weights=small_embeddings),
+    Case("gemma3", "Gemma3ForCausalLM",
+         dict(GEMMA, num_hidden_layers=4, query_pre_attn_scalar=24, sliding_window=20, attention_bias=True,
+              layer_types=["sliding_attention", "full_attention"] * 2,
+              rope_parameters=dict(sliding_attention=rope(1e3), full_attention=rope(1e6, rope_type="linear", factor=8.0))),
+         "q and k norms (1 + w), rope of its own for each layer kind, nested; biases on q, k, v, o",
+         lengths=LENGTHS, weights=small_embeddings),
+    Case("gemma3_old", "Gemma3ForCausalLM",
+         dict(GEMMA, num_hidden_layers=3, sliding_window=12,
+              layer_types=["sliding_attention", "full_attention", "sliding_attention"],
+              rope_parameters=dict(sliding_attention=rope(1e4), full_attention=rope(1e6))),
+         "sliding_window_pattern, rope_local_base_freq and rope_theta instead of the nested form",
+         lengths=LENGTHS, published=gemma3_old_rope, weights=small_embeddings),
+    Case("gemma3_vl", "Gemma3ForConditionalGeneration",
+         dict(text_config=dict(GEMMA, hidden_size=32, intermediate_size=48, num_hidden_layers=6, num_attention_heads=2,
+                               num_key_value_heads=1, query_pre_attn_scalar=256, sliding_window=24,
+                               rope_parameters=dict(sliding_attention=rope(1e4),
+                                                    full_attention=rope(1e6, rope_type="linear", factor=8.0))),
+              vision_config=dict(hidden_size=16, intermediate_size=16, num_hidden_layers=1, num_attention_heads=2,
+                                 image_size=16, patch_size=8, model_type="siglip_vision_model"),
+              image_token_id=92, boi_token_index=93, eoi_token_index=94, mm_tokens_per_image=4),
+         "text_config as published for gemma-3-4b, without query scale, epsilon and layer_types: the class's defaults (a "
+         "scale of 1/16, every sixth layer full); tower and projector to skip",
+         lengths=LENGTHS, published=gemma3_4b_as_published, weights=small_embeddings),
+)
