@@ -13,11 +13,16 @@ constexpr std::array kArchitectures = {
     Architecture{"GemmaForCausalLM", parse_gemma},
     Architecture{"LlamaForCausalLM", parse_llama},
     Architecture{"MistralForCausalLM", parse_mistral},
+    Architecture{"MixtralForCausalLM", parse_mixtral},
     Architecture{"Qwen2ForCausalLM", parse_qwen2},
+    Architecture{"Qwen2MoeForCausalLM", parse_qwen2_moe},
     Architecture{"Qwen3ForCausalLM", parse_qwen3},
+    Architecture{"Qwen3MoeForCausalLM", parse_qwen3_moe},
     Architecture{"Qwen3NextForCausalLM", parse_qwen3_next},
     Architecture{"Qwen3_5ForCausalLM", parse_qwen3_5},
     Architecture{"Qwen3_5ForConditionalGeneration", parse_qwen3_5},
+    Architecture{"Qwen3_5MoeForCausalLM", parse_qwen3_5_moe},
+    Architecture{"Qwen3_5MoeForConditionalGeneration", parse_qwen3_5_moe},
 };
 
 std::string architecture_name(const Json& config) {

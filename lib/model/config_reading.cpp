@@ -92,18 +92,23 @@ std::optional<std::vector<std::string>> read_layer_types(const Json& config, int
   return types;
 }
 
+int64_t read_used_window(const Json& config) {
+  constexpr int64_t kDefaultWindow = 4096;  // of the reference config classes
+  const bool null_window = config.contains("sliding_window") && config["sliding_window"].is_null();
+  if (!get_bool_or(config, "use_sliding_window", false) || null_window) return 0;
+  return read_size(config, "sliding_window", kDefaultWindow);
+}
+
 std::vector<int64_t> read_qwen_windows(const Json& config, int64_t n_layers) {
   const auto types = read_layer_types(config, n_layers, {"full_attention", "sliding_attention"});
   std::vector<int64_t> windows(static_cast<size_t>(n_layers), 0);
-  const bool use = get_bool_or(config, "use_sliding_window", false);
-  constexpr int64_t kDefaultWindow = 4096, kDefaultMaxWindowLayers = 28;  // of the reference config classes
-  const bool null_window = config.contains("sliding_window") && config["sliding_window"].is_null();
-  if (!use || null_window) {
+  constexpr int64_t kDefaultMaxWindowLayers = 28;  // of the reference config classes
+  const int64_t window = read_used_window(config);
+  if (window == 0) {
     if (types && std::count(types->begin(), types->end(), "sliding_attention") > 0)
       fail("layer_types names sliding_attention, but use_sliding_window is off or sliding_window is null");
     return windows;
   }
-  const int64_t window = read_size(config, "sliding_window", kDefaultWindow);
   const int64_t first = get_int_or(config, "max_window_layers", kDefaultMaxWindowLayers);
   for (int64_t i = 0; i < n_layers; ++i) {
     const bool slides = types ? (*types)[static_cast<size_t>(i)] == "sliding_attention" : i >= first;

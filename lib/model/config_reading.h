@@ -46,6 +46,9 @@ std::optional<std::vector<std::string>> read_layer_types(const Json& config, int
 /// else layers from max_window_layers on.
 std::vector<int64_t> read_qwen_windows(const Json& config, int64_t n_layers);
 
+/// The window of models that have it with use_sliding_window only; 0 = none.
+int64_t read_used_window(const Json& config);
+
 /// A spec with the general fields filled in from the config and dims; layers and caches are the family's.
 ModelSpec general_spec(const Json& config, const DecoderDims& dims);
 

@@ -92,6 +92,11 @@ MoeParts load_moe(const MoeDims& d, const MoeNames& names, Ops& op, WeightBinder
   return parts;
 }
 
+std::string moe_module(const WeightBinder& layer, const MoeNames& names) {
+  const std::string module = "block_sparse_moe.";
+  return layer.has(module + names.router + ".weight") ? module : "mlp.";
+}
+
 SparseMoe::SparseMoe(const MoeDims& dims, MoeParts parts) : routing_(dims.routing), parts_(std::move(parts)) {
   routing_.bias = parts_.choice_bias;
 }

@@ -46,6 +46,9 @@ struct MoeNames {
 /// `w` is positioned at the module: "mlp.", "block_sparse_moe.", ...
 MoeParts load_moe(const MoeDims& dims, const MoeNames& names, Ops& op, WeightBinder w);
 
+/// "block_sparse_moe." or "mlp.": where a layer has its router. The reference framework has renamed the former.
+std::string moe_module(const WeightBinder& layer, const MoeNames& names);
+
 class SparseMoe {
  public:
   SparseMoe(const MoeDims& dims, MoeParts parts);

@@ -12,9 +12,13 @@ std::unique_ptr<Model> parse_gemma2(const Json& config);
 std::unique_ptr<Model> parse_gemma3(const Json& config);
 std::unique_ptr<Model> parse_llama(const Json& config);
 std::unique_ptr<Model> parse_mistral(const Json& config);
+std::unique_ptr<Model> parse_mixtral(const Json& config);
 std::unique_ptr<Model> parse_qwen2(const Json& config);
+std::unique_ptr<Model> parse_qwen2_moe(const Json& config);
 std::unique_ptr<Model> parse_qwen3(const Json& config);
 std::unique_ptr<Model> parse_qwen3_5(const Json& config);
+std::unique_ptr<Model> parse_qwen3_5_moe(const Json& config);
+std::unique_ptr<Model> parse_qwen3_moe(const Json& config);
 std::unique_ptr<Model> parse_qwen3_next(const Json& config);
 
 }  // namespace kvcal

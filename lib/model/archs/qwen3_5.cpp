@@ -1,5 +1,6 @@
-// Qwen3_5ForCausalLM and Qwen3_5ForConditionalGeneration (text part): three gated delta nets to one gated attention,
-// dense SwiGLU, (1 + w) norms everywhere but inside the delta net (architectures.md 1).
+// Qwen3_5ForCausalLM and Qwen3_5ForConditionalGeneration (text part), and their Moe classes: three gated delta nets to
+// one gated attention, (1 + w) norms everywhere but inside the delta net; SwiGLU, or in every layer a mixture of
+// experts (architectures.md 1).
 #include <optional>
 
 #include "model/archs/archs.h"
@@ -7,11 +8,15 @@
 #include "model/gated_delta_net.h"
 #include "model/hybrid_layers.h"
 #include "model/rope.h"
+#include "model/sparse_moe.h"
 
 namespace kvcal {
 namespace {
 
 constexpr DecoderDefaults kDefaults = {248320, 4096, 12288, 32, 16, 4, 256, 32768};
+constexpr DecoderDefaults kMoeDecoderDefaults = {248320, 2048, 1, 40, 16, 2, 256, 32768};  // has no dense width
+constexpr MoeDefaults kMoeDefaults = {256, 8, 512, 512, true};
+constexpr MoeNames kMoeNames = {.shared = "shared_expert."};
 constexpr RopeDefaults kRopeDefaults = {10000, 0.25};
 
 struct Qwen35Config {
@@ -20,6 +25,7 @@ struct Qwen35Config {
   DeltaNetDims delta;
   Bias bias;
   bool output_gate;
+  std::optional<MoeDims> moe;
 };
 
 DeltaNetInputs load_inputs(const DeltaNetDims& d, Ops& op, WeightBinder w) {
@@ -34,17 +40,22 @@ struct Qwen35Block final : Block {
   Owned mixer_norm, ffn_norm;  // [hidden], 1 + w
   std::optional<GatedAttention> attention;
   std::optional<GatedDeltaNet> delta;
-  GluMlp mlp;
+  std::optional<GluMlp> mlp;
+  std::optional<SparseMoe> moe;
 
   Qwen35Block(const Qwen35Config& c, const KvLayout* cache, Ops& op, WeightBinder w)
       : eps(c.dims.eps),
         mixer_norm(op.load_gain(w("input_layernorm.weight", {c.dims.hidden}), Gain::OnePlus)),
-        ffn_norm(op.load_gain(w("post_attention_layernorm.weight", {c.dims.hidden}), Gain::OnePlus)),
-        mlp(op, w.at("mlp."), c.dims.hidden, c.dims.ffn) {
+        ffn_norm(op.load_gain(w("post_attention_layernorm.weight", {c.dims.hidden}), Gain::OnePlus)) {
     if (cache) {
       attention.emplace(c.dims, *cache, c.rope, c.bias, c.output_gate, op, w);
     } else {
       delta.emplace(c.delta, load_inputs(c.delta, op, w.at("linear_attn.")), op, w.at("linear_attn."));
+    }
+    if (c.moe) {
+      moe.emplace(*c.moe, load_moe(*c.moe, kMoeNames, op, w.at("mlp.")));
+    } else {
+      mlp.emplace(op, w.at("mlp."), c.dims.hidden, c.dims.ffn);
     }
   }
 
@@ -54,23 +65,28 @@ struct Qwen35Block final : Block {
         attention ? attention->forward(op, h, batch, states, tap, tail) : delta->forward(op, h, batch, states);
     if (tail == Tail::Skip) return x;
     const auto [y, normed] = op.add_rms_norm(x, mixed, ffn_norm, eps);
-    return op.add(y, mlp.forward(op, normed));
+    return op.add(y, moe ? moe->forward(op, normed) : mlp->forward(op, normed));
   }
 };
 
 class Qwen35 final : public Model {
  public:
-  explicit Qwen35(const Json& config) {
+  Qwen35(const Json& config, bool sparse) {
     const Json& text = text_config(config);
     if (get_bool_or(text, "layer_scale", false)) fail("layer_scale is not supported");
-    c_.dims = read_decoder_dims(config, kDefaults);
+    c_.dims = read_decoder_dims(config, sparse ? kMoeDecoderDefaults : kDefaults);
     c_.rope = read_rope(text, c_.dims.head_dim, kRopeDefaults);
     c_.delta = read_delta_net_dims(text, c_.dims.hidden, c_.dims.eps);
     c_.bias = get_bool_or(text, "attention_bias", false) ? Bias::Present : Bias::None;
     c_.output_gate = get_bool_or(text, "attn_output_gate", true);
     spec_ = general_spec(config, c_.dims);
     add_hybrid_layers(spec_, text, {c_.dims, c_.rope, c_.delta, c_.bias, c_.output_gate});
-    for (LayerSpec& layer : spec_.layers) layer.parameters += 3 * c_.dims.hidden * c_.dims.ffn;
+    if (sparse) c_.moe = read_qwen_moe_dims(text, c_.dims.hidden, kMoeDefaults);
+    if (sparse && c_.moe->n_experts == 0) fail("num_experts is 0 in a mixture of experts");
+    for (LayerSpec& layer : spec_.layers) {
+      layer.parameters += 3 * c_.dims.hidden * c_.dims.ffn;
+      if (c_.moe) count_moe_layer(layer, *c_.moe, c_.dims.ffn);
+    }
     if (find_member(config, "text_config")) spec_.default_prefix = "model.language_model.";
   }
 
@@ -92,6 +108,7 @@ class Qwen35 final : public Model {
 
 }  // namespace
 
-std::unique_ptr<Model> parse_qwen3_5(const Json& config) { return std::make_unique<Qwen35>(config); }
+std::unique_ptr<Model> parse_qwen3_5(const Json& config) { return std::make_unique<Qwen35>(config, false); }
+std::unique_ptr<Model> parse_qwen3_5_moe(const Json& config) { return std::make_unique<Qwen35>(config, true); }
 
 }  // namespace kvcal

@@ -17,6 +17,8 @@ class Case:
     full_layer: int = -1  # the layer whose Q, K, V are kept; -1: the last one that owns a cache
     published: Callable[[dict], dict] | None = None
     served: Callable[[dict], dict] | None = None  # the final config.json, where servers depart from the reference
+    published_tensors: Callable[[dict], dict] | None = None  # the tensors as published, where servers read both forms
+    served_tensors: Callable[[dict], dict] | None = None  # the final tensors: the same values in a form servers read
     f32_tensors: tuple[str, ...] = ()  # name endings stored as f32, as published hybrids do
     weights: Callable[[str, "Draw"], object] | None = None  # a family's own draws; None from it: the common rule
     extra_tensors: dict[str, tuple[int, ...]] = field(default_factory=dict)  # not part of the language model

@@ -1,0 +1,68 @@
+#include "model/moe_decoder.h"
+
+namespace kvcal {
+namespace {
+
+struct MoeDecoderBlock final : Block {
+  float eps, residual;
+  Owned attn_norm, ffn_norm;  // [hidden]
+  SelfAttention attention;
+  std::optional<SparseMoe> moe;
+  std::optional<GluMlp> mlp;
+
+  MoeDecoderBlock(const MoeDecoderConfig& c, const KvLayout& layout, Ops& op, WeightBinder w)
+      : eps(c.dims.eps),
+        residual(c.multipliers ? c.multipliers->residual : 1),
+        attn_norm(op.load_gain(w("input_layernorm.weight", {c.dims.hidden}), Gain::Plain)),
+        ffn_norm(op.load_gain(w("post_attention_layernorm.weight", {c.dims.hidden}), Gain::Plain)),
+        attention(c.dims, layout, c.rope, c.attention, op, w) {
+    if (c.sparse[static_cast<size_t>(layout.layer)]) {
+      moe.emplace(c.moe, c.load(c.moe, op, w));
+    } else {
+      mlp.emplace(op, w.at("mlp."), c.dims.hidden, c.dims.ffn);
+    }
+  }
+
+  Tensor forward(Ops& op, const Tensor& x, const Batch& batch, LayerStates& states, KvTap& tap, Tail tail) override {
+    const Tensor mixed = attention.forward(op, op.rms_norm(x, attn_norm, eps), batch, states, tap, tail);
+    if (tail == Tail::Skip) return x;
+    const auto [y, normed] = op.add_rms_norm(x, scaled(op, mixed, residual), ffn_norm, eps);
+    return op.add(y, scaled(op, moe ? moe->forward(op, normed) : mlp->forward(op, normed), residual));
+  }
+};
+
+}  // namespace
+
+void make_uniform(MoeDecoderConfig& c) {
+  c.sparse.assign(static_cast<size_t>(c.dims.n_layers), true);
+  c.windows.assign(static_cast<size_t>(c.dims.n_layers), 0);
+}
+
+MoeDecoder::MoeDecoder(const Json& config, MoeDecoderConfig c) : c_(std::move(c)) {
+  const DecoderDims& d = c_.dims;
+  spec_ = general_spec(config, d);
+  final_eps_ = d.eps;
+  const int64_t dense = attention_parameters(d, c_.attention) + 3 * d.hidden * d.ffn + 2 * d.hidden;
+  for (size_t i = 0; i < c_.windows.size(); ++i) {
+    KvLayout& cache = add_attention_layer(spec_, d, c_.rope, c_.windows[i], dense);
+    // A weighted norm behind RoPE changes the length of a pair.
+    if (c_.attention.norm == QkNorm::PerHeadAfterRope) cache.pair_bound = PairBound::None;
+    LayerSpec& layer = spec_.layers.back();
+    if (c_.sparse[i]) {
+      count_moe_layer(layer, c_.moe, d.ffn);
+      layer.parameters += c_.moe_extra_parameters;
+    }
+    if (!c_.multipliers) continue;
+    cache.softmax_scale = c_.multipliers->attention;
+    layer.activations += 2 * d.hidden;
+  }
+  if (!c_.multipliers) return;
+  embedding_factor_ = c_.multipliers->embedding;
+  logits_.factor = c_.multipliers->logits;
+}
+
+std::unique_ptr<Block> MoeDecoder::make_block(const LayerSpec&, const KvLayout* cache, Ops& op, WeightBinder w) const {
+  return std::make_unique<MoeDecoderBlock>(c_, *cache, op, w);
+}
+
+}  // namespace kvcal

@@ -1,0 +1,70 @@
+#include "model/self_attention.h"
+
+namespace kvcal {
+
+SelfAttention::SelfAttention(const DecoderDims& d, const KvLayout& layout, const RopeSpec& rope,
+                             const AttentionForm& form, Ops& op, WeightBinder& w)
+    : layout_(layout),
+      rope_(rope),
+      eps_(d.eps),
+      norm_(form.norm),
+      qkv_(load_qkv(op, w, d, form.qkv)),
+      wo_(load_projection(op, w, "self_attn.o_proj", d.hidden, d.n_heads * d.head_dim, form.o)) {
+  const auto load_norm = [&](const char* name, int64_t heads) {
+    const int64_t n = form.norm == QkNorm::WholeRow ? heads * d.head_dim : d.head_dim;
+    return op.load_gain(w("self_attn." + std::string(name) + ".weight", {n}), Gain::Plain);
+  };
+  if (form.norm != QkNorm::None) {
+    q_norm_ = load_norm(form.q_norm, d.n_heads);
+    k_norm_ = load_norm(form.k_norm, d.n_kv_heads);
+  }
+  if (form.sinks) sinks_ = op.load_f32(w("self_attn.sinks", {d.n_heads}));
+}
+
+std::vector<Tensor> SelfAttention::project(Ops& op, const Tensor& h, const Batch& batch) const {
+  const int64_t dim = layout_.head_dim_k, n = batch.n_tokens();
+  const Tensor turns = op.rope_table(batch.positions, n, rope_);
+  if (norm_ == QkNorm::WholeRow) {
+    const auto normed = [&](size_t part, const Tensor& gain) {
+      const Tensor row = op.rms_norm(op.linear(h, qkv_.parts[part]), gain, eps_);
+      return op.rope(row.reshaped({n, row.dim(1) / dim, dim}), turns, rope_);
+    };
+    const Tensor v = op.linear(h, qkv_.parts[2]);
+    return {normed(0, q_norm_), normed(1, k_norm_), v.reshaped({n, v.dim(1) / dim, dim})};
+  }
+  const bool before = norm_ == QkNorm::PerHead;
+  const Tensor none;
+  const HeadsPart parts[] = {
+      {dim, before ? q_norm_ : none, true}, {dim, before ? k_norm_ : none, true}, {layout_.head_dim_v, none, false}};
+  std::vector<Tensor> heads = op.project_heads(h, qkv_, {parts, eps_, turns, rope_});
+  if (norm_ == QkNorm::PerHeadAfterRope) {
+    heads[0] = op.rms_norm(heads[0], q_norm_, eps_);
+    heads[1] = op.rms_norm(heads[1], k_norm_, eps_);
+  }
+  return heads;
+}
+
+Tensor SelfAttention::forward(Ops& op, const Tensor& h, const Batch& batch, LayerStates& states, KvTap& tap,
+                              Tail tail) const {
+  const std::vector<Tensor> heads = project(op, h, batch);
+  const Tensor q = tap.query(layout_.cache, heads[0], batch), k = tap.key(layout_.cache, heads[1], batch),
+               v = tap.value(layout_.cache, heads[2], batch);
+  if (tail == Tail::Skip) return h;
+  AttentionSpec spec{static_cast<float>(layout_.softmax_scale), layout_.window};
+  spec.sinks = sinks_;
+  return op.linear(op.attention(q, k, v, batch.spans, states.kv_rows(batch), spec), wo_);
+}
+
+int64_t attention_parameters(const DecoderDims& d, const AttentionForm& form) {
+  const int64_t q = d.n_heads * d.head_dim, kv = d.n_kv_heads * d.head_dim;
+  int64_t n = d.hidden * (2 * q + 2 * kv);
+  if (form.qkv == Bias::Present) n += q + 2 * kv;
+  if (form.o == Bias::Present) n += d.hidden;
+  if (form.norm == QkNorm::WholeRow)
+    n += q + kv;
+  else if (form.norm != QkNorm::None)
+    n += 2 * d.head_dim;
+  return n + (form.sinks ? d.n_heads : 0);
+}
+
+}  // namespace kvcal

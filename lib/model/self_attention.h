@@ -1,0 +1,45 @@
+// Grouped-query attention with what families vary beside its sizes: biases, norms of queries and keys, sinks.
+#pragma once
+
+#include "model/block.h"
+#include "model/decoder_parts.h"
+
+namespace kvcal {
+
+/// Plain-gain RMSNorm of queries and keys: over each head or over all heads of a token together before RoPE, or over
+/// each head after it.
+enum class QkNorm : uint8_t { None, PerHead, WholeRow, PerHeadAfterRope };
+
+struct AttentionForm {
+  Bias qkv = Bias::None, o = Bias::None;
+  QkNorm norm = QkNorm::None;
+  const char* q_norm = "q_norm";
+  const char* k_norm = "k_norm";
+  bool sinks = false;  // "sinks" [n_heads]
+};
+
+class SelfAttention {
+ public:
+  /// `w` is positioned at the layer; reads self_attn.*.
+  SelfAttention(const DecoderDims& dims, const KvLayout& layout, const RopeSpec& rope, const AttentionForm& form,
+                Ops& op, WeightBinder& w);
+
+  /// h [tokens, hidden] (normed) -> the branch's output [tokens, hidden], or h itself after the taps with Tail::Skip.
+  Tensor forward(Ops& op, const Tensor& h, const Batch& batch, LayerStates& states, KvTap& tap, Tail tail) const;
+
+ private:
+  std::vector<Tensor> project(Ops& op, const Tensor& h, const Batch& batch) const;
+
+  const KvLayout& layout_;
+  const RopeSpec& rope_;
+  float eps_;
+  QkNorm norm_;
+  LinearGroup qkv_;        // [N·D, hidden], [Nkv·D, hidden] x2
+  Linear wo_;              // [hidden, N·D]
+  Owned q_norm_, k_norm_;  // [D], or [N·D] and [Nkv·D], or absent
+  Owned sinks_;            // F32 [N], or absent
+};
+
+int64_t attention_parameters(const DecoderDims& dims, const AttentionForm& form);
+
+}  // namespace kvcal

@@ -1,0 +1,110 @@
+// Mixtures of experts as config.json describes them: which layers are sparse, what a layer counts for, what is refused.
+#include <gtest/gtest.h>
+
+#include "model/architecture.h"
+#include "model/config_reading.h"
+
+namespace kvcal {
+namespace {
+
+Json moe(const char* architecture, const Json& changes = Json::object()) {
+  Json config = {{"architectures", {architecture}}, {"vocab_size", 100},        {"hidden_size", 64},
+                 {"intermediate_size", 128},        {"num_hidden_layers", 4},   {"num_attention_heads", 4},
+                 {"num_key_value_heads", 2},        {"num_experts_per_tok", 2}, {"moe_intermediate_size", 32}};
+  config.update(changes);
+  return config;
+}
+
+std::string refusal(const Json& config) {
+  try {
+    parse_model(config);
+    return "accepted";
+  } catch (const Error& e) {
+    return e.what();
+  }
+}
+
+void expect_refusal(const Json& config, const std::string& part) {
+  const std::string message = refusal(config);
+  EXPECT_NE(message.find(part), std::string::npos) << message;
+}
+
+std::vector<int64_t> windows_of(const Json& config) {
+  std::vector<int64_t> windows;
+  const auto model = parse_model(config);
+  for (const KvLayout& c : model->spec().caches) windows.push_back(c.window);
+  return windows;
+}
+
+std::vector<int64_t> parameters_of(const Json& config) {
+  std::vector<int64_t> parameters;
+  const auto model = parse_model(config);
+  for (const LayerSpec& l : model->spec().layers) parameters.push_back(l.parameters);
+  return parameters;
+}
+
+// By hand: q 64·64, k and v 64·32 each, o 64·64, two norms of 64, q and k norms of 16.
+constexpr int64_t kAttention = 64 * (64 + 32 + 32 + 64), kNorms = 2 * 64 + 2 * 16;
+constexpr int64_t kExperts = 8 * (3 * 64 * 32 + 64), kDense = 3 * 64 * 128;
+
+TEST(MoeConfig, sparse_layers_follow_the_step_and_the_list_of_dense_ones) {
+  const Json config = moe("Qwen3MoeForCausalLM", {{"num_experts", 8}, {"head_dim", 16}});
+  const int64_t sparse = kAttention + kNorms + kExperts, dense = kAttention + kNorms + kDense;
+  using P = std::vector<int64_t>;
+  EXPECT_EQ(parameters_of(config), (P{sparse, sparse, sparse, sparse}));
+  Json other = config;
+  other["decoder_sparse_step"] = 2;
+  EXPECT_EQ(parameters_of(other), (P{dense, sparse, dense, sparse}));
+  other["mlp_only_layers"] = {3};
+  EXPECT_EQ(parameters_of(other), (P{dense, sparse, dense, dense}));
+  other["mlp_only_layers"] = {4};
+  expect_refusal(other, "mlp_only_layers holds '4', expected layer numbers below 4");
+}
+
+// Room for a token: a layer with experts does not count the dense width, a dense one no experts.
+TEST(MoeConfig, activations_are_those_of_the_layers_own_feed_forward) {
+  const auto activations = [](const Json& config, size_t layer) {
+    return parse_model(config)->spec().layers.at(layer).activations;
+  };
+  const Json config = moe("Qwen3MoeForCausalLM", {{"num_experts", 8}, {"mlp_only_layers", {0}}});
+  Json wide = config;
+  wide["intermediate_size"] = 128 + 1000;
+  EXPECT_EQ(activations(wide, 0) - activations(config, 0), 3 * 1000);
+  EXPECT_EQ(activations(wide, 1), activations(config, 1));
+  Json many = config;
+  many["num_experts_per_tok"] = 4;
+  EXPECT_EQ(activations(many, 0), activations(config, 0));
+  EXPECT_GE(activations(many, 1) - activations(config, 1), 2 * (2 * 64 + 3 * 32));
+}
+
+TEST(MoeConfig, windows_follow_each_familys_rule) {
+  using W = std::vector<int64_t>;
+  const Json slides = {{"num_experts", 8}, {"sliding_window", 16}, {"use_sliding_window", true}};
+  EXPECT_EQ(windows_of(moe("Qwen3MoeForCausalLM", slides)), (W{16, 16, 16, 16}));
+  EXPECT_EQ(windows_of(moe("Qwen3MoeForCausalLM", {{"num_experts", 8}, {"sliding_window", 16}})), (W{0, 0, 0, 0}));
+  EXPECT_EQ(windows_of(moe("Qwen2MoeForCausalLM", slides)), (W{16, 0, 16, 0})) << "every second layer";
+  Json fewer = moe("Qwen2MoeForCausalLM", slides);
+  fewer["max_window_layers"] = 2;
+  EXPECT_EQ(windows_of(fewer), (W{16, 0, 0, 0}));
+  EXPECT_EQ(windows_of(moe("MixtralForCausalLM")), (W{0, 0, 0, 0})) << "no window by default";
+  EXPECT_EQ(windows_of(moe("MixtralForCausalLM", {{"sliding_window", 16}})), (W{16, 16, 16, 16}));
+}
+
+TEST(MoeConfig, older_and_newer_names_of_the_number_of_experts) {
+  const Json old_name = moe("Qwen3MoeForCausalLM", {{"num_experts", 8}});
+  const Json new_name = moe("Qwen3MoeForCausalLM", {{"num_local_experts", 8}});
+  EXPECT_EQ(parameters_of(old_name), parameters_of(new_name));
+}
+
+TEST(MoeConfig, refusals_name_the_cause) {
+  expect_refusal(moe("Qwen3MoeForCausalLM", {{"num_experts", 1}}), "num_experts_per_tok 2 does not fit num_experts 1");
+  expect_refusal(moe("Qwen3MoeForCausalLM", {{"num_experts", -1}}), "the number of experts is -1");
+  expect_refusal(moe("Qwen3MoeForCausalLM", {{"num_experts", 65536}, {"moe_intermediate_size", 2147483647}}),
+                 "weights are too large");
+  expect_refusal(moe("Qwen2MoeForCausalLM", {{"num_experts", 8}, {"hidden_act", "gelu"}}), "hidden_act is 'gelu'");
+  expect_refusal(moe("Qwen3_5MoeForCausalLM", {{"num_experts", 0}}), "num_experts is 0");
+  expect_refusal(moe("MixtralForCausalLM", {{"num_local_experts", 0}}), "num_local_experts is 0");
+}
+
+}  // namespace
+}  // namespace kvcal
