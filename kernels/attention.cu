@@ -20,15 +20,15 @@ constexpr int kWarps = 4;
 constexpr int kRows = 64;  // query positions of a tile: 16 a warp
 constexpr int kSkew = 8;   // elements between rows in shared memory: the 8 rows of a matrix lie in different banks
 
-__device__ bool visible(int64_t key, int64_t query, int64_t window) {
-  return key <= query && (window == 0 || key > query - window);
+/// The first key that a query at this position sees; the last is its own.
+__device__ int64_t first_key(int64_t query, const AttentionShape& s) {
+  const int64_t windowed = s.window > 0 && query >= s.window ? query - s.window + 1 : 0;
+  const int64_t chunk = s.chunk > 0 ? query / s.chunk * s.chunk : 0;
+  return windowed > chunk ? windowed : chunk;
 }
 
-/// The first key block that a query at this position sees.
-__device__ int64_t first_block(int64_t query, int64_t window) {
-  const int64_t lowest = window > 0 && query >= window ? query - window + 1 : 0;
-  return lowest / kKeys * kKeys;
-}
+/// The first key block of which it sees something.
+__device__ int64_t first_block(int64_t query, const AttentionShape& s) { return first_key(query, s) / kKeys * kKeys; }
 
 /// A logit from a product.
 __device__ float logit_of(float dot, const AttentionShape& s) {
@@ -59,12 +59,13 @@ __global__ void row_attention_kernel(const T* __restrict__ q, T* __restrict__ y,
 
   // A sink is a first key without a value.
   float maximum = s.sinks ? s.sinks[head] : -INFINITY, total = s.sinks ? 1.0f : 0.0f;
-  for (int64_t key0 = first_block(position, s.window); key0 <= position; key0 += kKeys) {
+  const int64_t first = first_key(position, s);
+  for (int64_t key0 = first_block(position, s); key0 <= position; key0 += kKeys) {
     float logit[kKeys / kWarp], top = maximum, sum = 0.0f;
     for (int i = 0; i < kKeys / kWarp; ++i) {
       const int64_t j = key0 + lane + i * kWarp;
       logit[i] = -INFINITY;
-      if (!visible(j, position, s.window)) continue;
+      if (j < first || j > position) continue;
       const T* key = static_cast<const T*>(span.key) + (j * s.n_kv_heads + kv_head) * s.key_dim;
       float dot = 0.0f;
       for (int64_t d = 0; d < s.key_dim; ++d) dot += query[d] * widen(key[d]);
@@ -152,13 +153,13 @@ __device__ inline void softmax_rows(float (&logits)[kKeys / 8][4], RowPair& rows
   const int lane = static_cast<int>(threadIdx.x) % kWarp, g = lane / 4, t = lane % 4;
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
-    const int64_t query = query0 + g + 8 * half;
+    const int64_t query = query0 + g + 8 * half, first = first_key(query, s);
     float top = rows.maximum[half], sum = 0.0f;
 #pragma unroll
     for (int n = 0; n < kKeys / 8; ++n)
       for (int i = 2 * half; i < 2 * half + 2; ++i) {
-        const bool seen = visible(key0 + n * 8 + 2 * t + i % 2, query, s.window);
-        logits[n][i] = seen ? logit_of(logits[n][i], s) : -INFINITY;
+        const int64_t key = key0 + n * 8 + 2 * t + i % 2;
+        logits[n][i] = key >= first && key <= query ? logit_of(logits[n][i], s) : -INFINITY;
         top = fmaxf(top, logits[n][i]);
       }
     for (int lanes = 1; lanes < 4; lanes *= 2) top = fmaxf(top, __shfl_xor_sync(kAllLanes, top, lanes));
@@ -218,7 +219,7 @@ __global__ void __launch_bounds__(kWarps* kWarp)
   };
   load_tile<kKeyDim>(queries, q + (span.row * s.n_heads + head) * s.key_dim, token0, span.n_tokens,
                      s.n_heads * s.key_dim, static_cast<int>(s.key_dim));
-  int64_t key0 = first_block(position0, s.window);
+  int64_t key0 = first_block(position0, s);
   load_keys(key0);
   load_values(key0);
 

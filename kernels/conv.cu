@@ -1,4 +1,4 @@
-// Causal depthwise convolution with SiLU, and its state: the last kernel - 1 inputs of the sequence.
+// Causal depthwise convolution, and its state: the last kernel - 1 inputs of the sequence.
 #include "kernels/device/real.cuh"
 #include "kernels/kernels.h"
 #include "kernels/runtime/launch.h"
@@ -20,17 +20,19 @@ __device__ T input_at(const ConvSpan& span, const T* x, int64_t t, int64_t histo
 
 /// Block (channels, rows of a span, span).
 template <class T>
-__global__ void causal_conv_silu_kernel(const T* __restrict__ x, const float* __restrict__ w, T* __restrict__ y,
-                                        const ConvSpan* __restrict__ spans, ConvShape s) {
+__global__ void causal_conv_kernel(const T* __restrict__ x, ConvFilters filters, T* __restrict__ y,
+                                   const ConvSpan* __restrict__ spans, ConvShape s) {
   const ConvSpan span = spans[blockIdx.z];
   const int64_t c = int64_t{blockIdx.x} * kChannels + threadIdx.x, history = s.kernel - 1;
   if (c >= s.channels) return;
   const int64_t first = int64_t{blockIdx.y} * kRows;
+  const float bias = filters.bias ? filters.bias[c] : 0.0f;
   for (int64_t t = first; t < span.n_tokens && t < first + kRows; ++t) {
     float sum = 0.0f;
     for (int64_t j = 0; j < s.kernel; ++j)
-      sum += w[c * s.kernel + j] * widen(input_at(span, x, t - history + j, history, s.channels, c));
-    y[(span.row + t) * s.channels + c] = narrow<T>(silu(sum));
+      sum += filters.w[c * s.kernel + j] * widen(input_at(span, x, t - history + j, history, s.channels, c));
+    sum += bias;
+    y[(span.row + t) * s.channels + c] = narrow<T>(filters.silu ? silu(sum) : sum);
   }
 }
 
@@ -49,13 +51,13 @@ __global__ void conv_window_kernel(const T* __restrict__ x, const ConvSpan* __re
 
 // ---------------------------------------------------------------- launchers
 
-void causal_conv_silu(DType t, const void* x, const float* w, void* y, const ConvSpan* spans, const ConvShape& shape,
-                      cudaStream_t stream) {
+void causal_conv(DType t, const void* x, const ConvFilters& filters, void* y, const ConvSpan* spans,
+                 const ConvShape& shape, cudaStream_t stream) {
   const unsigned columns = n_blocks(shape.channels, kChannels), n_spans = n_blocks(shape.n_spans, 1);
   visit_activation(t, [&](auto tag) {
     using T = decltype(tag);
-    launch(KVCAL_KERNEL(causal_conv_silu_kernel<T>), dim3(columns, n_blocks(shape.longest, kRows), n_spans),
-           dim3(kChannels), 0, stream, static_cast<const T*>(x), w, static_cast<T*>(y), spans, shape);
+    launch(KVCAL_KERNEL(causal_conv_kernel<T>), dim3(columns, n_blocks(shape.longest, kRows), n_spans), dim3(kChannels),
+           0, stream, static_cast<const T*>(x), filters, static_cast<T*>(y), spans, shape);
     launch(KVCAL_KERNEL(conv_window_kernel<T>), dim3(columns, n_spans), dim3(kChannels), 0, stream,
            static_cast<const T*>(x), spans, shape);
   });

@@ -44,7 +44,14 @@ class CudaBackend final : public Ops {
   Tensor do_embed(const Tensor& table, std::span<const int32_t> ids) override;
   Tensor do_linear(const Tensor& x, const Linear& w) override;
   Tensor do_rms_norm(const Tensor& x, const Tensor& gain, float eps) override;
+  Tensor do_linear_per_head(const Tensor& x, std::span<const Linear> heads) override;
+  Tensor do_layer_norm(const Tensor& x, const Tensor& gain, const Tensor& bias, float eps) override;
   Tensor do_add(const Tensor& x, const Tensor& y) override;
+  Tensor do_scale(const Tensor& x, float factor) override;
+  Tensor do_mul(const Tensor& x, const Tensor& y) override;
+  Tensor do_activate(const Tensor& x, Activation act) override;
+  Tensor do_softcap(const Tensor& x, float c) override;
+  Tensor do_join(const Tensor& a, const Tensor& b) override;
   Tensor do_glu(const Tensor& gate, const Tensor& up, Activation act) override;
   Tensor do_sigmoid_mul(const Tensor& x, const Tensor& gate) override;
   Tensor do_columns(const Tensor& x, int64_t from, int64_t n) override;
@@ -53,6 +60,8 @@ class CudaBackend final : public Ops {
   Tensor do_rope(const Tensor& x, const Tensor& table, const RopeSpec& spec) override;
   Tensor do_attention(const Tensor& q, const Tensor& k, const Tensor& v, std::span<const Span> spans,
                       std::span<KvRows* const> rows, const AttentionSpec& spec) override;
+  Tensor do_attend_kept(const Tensor& q, std::span<const Span> spans, std::span<const KvRows* const> rows,
+                        const AttentionSpec& spec) override;
   Tensor do_causal_conv(const Tensor& x, const ConvWeights& w, std::span<const Span> spans,
                         std::span<ConvState* const> states) override;
   Tensor do_l2_norm(const Tensor& x, float eps) override;
@@ -111,10 +120,11 @@ class CudaBackend final : public Ops {
   void append(KvRows& rows, const Span& span, const Tensor& k, const Tensor& v);
   void reserve(KvRows& rows, int64_t n, const Tensor& k, const Tensor& v);
 
-  /// Rows of the batch: q, k, v as attention() has them, y its result.
+  /// Rows of the batch: q, k, v as attention() has them, y its result. Of kept keys and values only the extents count.
   struct AttentionRows {
     Tensor q, k, v, y;
   };
+  Tensor attend(const AttentionRows& rows, std::vector<AttentionSpan> spans, const AttentionSpec& spec, bool kept);
   /// Queues what the library does; gives back the spans that it leaves.
   std::vector<AttentionSpan> attend_by_library(const AttentionRows& rows, std::vector<AttentionSpan> spans,
                                                const AttentionShape& shape);

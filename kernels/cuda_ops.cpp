@@ -1,4 +1,4 @@
-// The factory, memory and weights, and the ops that treat every row alone.
+// The factory, memory and weights, copies, statistics.
 #include "kernels/cuda_ops.h"
 
 #include <algorithm>
@@ -193,79 +193,6 @@ Tensor CudaBackend::do_take_rows(const Tensor& x, std::span<const int64_t> rows)
     cuda::take_rows(data_of(x), y.data, device_copy(rows), static_cast<int64_t>(rows.size()),
                     static_cast<int64_t>(x.bytes()) / x.dim(0), stream_.get());
   return y;
-}
-
-// ---------------------------------------------------------------- elementwise and norms
-
-Tensor CudaBackend::do_add(const Tensor& x, const Tensor& y) {
-  const Tensor z = activation(x.shape);
-  cuda::add(z.dtype, data_of(x), data_of(y), z.data, z.elements(), stream_.get());
-  return z;
-}
-
-Tensor CudaBackend::do_glu(const Tensor& gate, const Tensor& up, Activation act) {
-  if (act != Activation::Silu) fail("glu: this activation is not supported on a GPU");
-  const Tensor z = activation(gate.shape);
-  cuda::silu_mul(z.dtype, data_of(gate), data_of(up), z.data, z.elements(), stream_.get());
-  return z;
-}
-
-Tensor CudaBackend::do_sigmoid_mul(const Tensor& x, const Tensor& gate) {
-  const Tensor z = activation(x.shape);
-  if (gate.elements() == x.elements())
-    cuda::sigmoid_mul(z.dtype, data_of(x), data_of(gate), z.data, z.elements(), stream_.get());
-  else
-    cuda::sigmoid_mul_rows(z.dtype, data_of(x), data_of(gate), z.data, rows_of(x), width_of(x), stream_.get());
-  return z;
-}
-
-Tensor CudaBackend::do_rms_norm(const Tensor& x, const Tensor& gain, float eps) {
-  const Tensor y = activation(x.shape);
-  cuda::rms_norm(x.dtype, data_of(x), data_of(gain), gain.dtype, eps, y.data, {rows_of(x), width_of(x)}, stream_.get());
-  return y;
-}
-
-Tensor CudaBackend::do_l2_norm(const Tensor& x, float eps) {
-  const Tensor y = activation(x.shape);
-  cuda::l2_norm(x.dtype, data_of(x), eps, y.data, {rows_of(x), width_of(x)}, stream_.get());
-  return y;
-}
-
-Tensor CudaBackend::do_gated_rms_norm(const Tensor& x, const Tensor& z, const GatedNormSpec& spec) {
-  if (spec.order != GateOrder::AfterNorm || spec.n_groups != 1)
-    fail("gated_rms_norm: groups and a gate before the norm are not supported on a GPU");
-  const Tensor y = activation(x.shape);
-  cuda::gated_rms_norm(x.dtype, {data_of(x), data_of(z), data_as<float>(spec.gain), spec.eps, spec.act, y.data},
-                       {rows_of(x), width_of(x)}, stream_.get());
-  return y;
-}
-
-Tensor CudaBackend::do_rope_table(std::span<const int32_t> positions, int64_t n_tokens, const RopeSpec& spec) {
-  const int64_t half = spec.rotary_dim / 2;
-  const Tensor table = activation({n_tokens, 2, half});
-  std::vector<int32_t> axis(spec.axis.begin(), spec.axis.end());
-  axis.resize(static_cast<size_t>(half));  // none given: row 0
-  cuda::rope_table(table.dtype,
-                   {device_copy(positions), device_copy(spec.inverse_frequency), device_copy(axis), spec.magnitude},
-                   table.data, n_tokens, half, stream_.get());
-  return table;
-}
-
-Tensor CudaBackend::do_rope(const Tensor& x, const Tensor& table, const RopeSpec& spec) {
-  const Tensor y = activation(x.shape);
-  cuda::rope(x.dtype, data_of(x), data_of(table), y.data,
-             {x.dim(0), x.dim(1), x.dim(2), spec.rotary_dim / 2, spec.interleaved}, stream_.get());
-  return y;
-}
-
-Ops::DeltaGates CudaBackend::do_delta_gates(const Tensor& a, const Tensor& b, const Tensor& a_log,
-                                            const Tensor& dt_bias) {
-  const DeltaGates gates{temporary(a.shape, DType::F32), temporary(a.shape, DType::F32)};
-  cuda::delta_gates(a.dtype,
-                    {data_of(a), data_of(b), data_as<float>(a_log), data_as<float>(dt_bias), data_as<float>(gates.g),
-                     data_as<float>(gates.beta)},
-                    a.dim(0), a.dim(1), stream_.get());
-  return gates;
 }
 
 // ---------------------------------------------------------------- statistics

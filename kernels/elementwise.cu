@@ -1,8 +1,6 @@
-// Ops that treat every element, or row, alone. They move bytes: each thread reads and writes 16 at a time,
-// where rows begin at such addresses.
-#include "kernels/device/real.cuh"
+// Ops that treat every element, or row, alone, and copies of rows. They move bytes.
+#include "kernels/device/map.cuh"
 #include "kernels/kernels.h"
-#include "kernels/runtime/launch.h"
 #include "ops/visit_activation.h"
 
 namespace kvcal::cuda {
@@ -13,51 +11,23 @@ constexpr int kThreads = 256;
 struct Add {
   __device__ float operator()(float x, float y) const { return x + y; }
 };
-
-/// The reference framework rounds silu's result, and the sigmoid, before the product.
-template <class T>
-struct SiluMul {
-  __device__ float operator()(float gate, float up) const { return rounded_to<T>(silu(gate)) * up; }
+struct Multiply {
+  __device__ float operator()(float x, float y) const { return x * y; }
 };
+struct Scale {
+  float factor;
+  __device__ float operator()(float x) const { return x * factor; }
+};
+struct Softcap {
+  float c;
+  __device__ float operator()(float x) const { return c * tanhf(x / c); }
+};
+
+/// The reference framework rounds the sigmoid before the product.
 template <class T>
 struct SigmoidMul {
   __device__ float operator()(float x, float gate) const { return x * rounded_to<T>(sigmoid(gate)); }
 };
-
-/// z[i] = f(x[i], y[i]); one pack a thread, the last thread takes what is left.
-template <class T, int kSize, class F>
-__global__ void map_kernel(const T* __restrict__ x, const T* __restrict__ y, T* __restrict__ z, int64_t n, F f) {
-  using Values = Pack<T, kSize>;
-  const int64_t first = (int64_t{blockIdx.x} * kThreads + threadIdx.x) * kSize;
-  if (first + kSize > n) {
-    for (int64_t i = first; i < n; ++i) z[i] = narrow<T>(f(widen(x[i]), widen(y[i])));
-    return;
-  }
-  const auto a = *reinterpret_cast<const Values*>(x + first), b = *reinterpret_cast<const Values*>(y + first);
-  Values c;
-  for (int i = 0; i < kSize; ++i) c.values[i] = narrow<T>(f(widen(a.values[i]), widen(b.values[i])));
-  *reinterpret_cast<Values*>(z + first) = c;
-}
-
-template <class T>
-__global__ void sigmoid_mul_rows_kernel(const T* __restrict__ x, const T* __restrict__ gate, T* __restrict__ z,
-                                        int64_t n, int64_t width) {
-  const int64_t i = int64_t{blockIdx.x} * kThreads + threadIdx.x;
-  if (i < n) z[i] = narrow<T>(SigmoidMul<T>()(widen(x[i]), widen(gate[i / width])));
-}
-
-/// One pack a thread; a pack lies in one row.
-template <class T, int kSize>
-__global__ void silu_mul_halves_kernel(const T* __restrict__ gate_up, T* __restrict__ z, int64_t n, int64_t width) {
-  using Values = Pack<T, kSize>;
-  const int64_t first = (int64_t{blockIdx.x} * kThreads + threadIdx.x) * kSize;
-  if (first >= n) return;
-  const T* gate = gate_up + first / width * 2 * width + first % width;
-  const auto a = *reinterpret_cast<const Values*>(gate), b = *reinterpret_cast<const Values*>(gate + width);
-  Values c;
-  for (int i = 0; i < kSize; ++i) c.values[i] = narrow<T>(SiluMul<T>()(widen(a.values[i]), widen(b.values[i])));
-  *reinterpret_cast<Values*>(z + first) = c;
-}
 
 /// A row of `units` units of U, one block row of threads each.
 template <class U>
@@ -65,6 +35,14 @@ __global__ void take_rows_kernel(const U* __restrict__ from, U* __restrict__ to,
                                  int64_t units) {
   const int64_t i = blockIdx.x;
   for (int64_t u = threadIdx.x; u < units; u += blockDim.x) to[i * units + u] = from[rows[i] * units + u];
+}
+
+/// Rows of n units of a, each followed by m units of a row of b.
+template <class U>
+__global__ void join_kernel(const U* __restrict__ a, const U* __restrict__ b, U* __restrict__ to, int64_t rows,
+                            int64_t n, int64_t m, int64_t sharing) {
+  const int64_t i = int64_t{blockIdx.x} * kThreads + threadIdx.x, row = i / (n + m), column = i % (n + m);
+  if (row < rows) to[i] = column < n ? a[row * n + column] : b[row / sharing * m + column - n];
 }
 
 /// In double, as the CPU does it: few values, whose sum over a chunk goes into an exponential.
@@ -86,20 +64,6 @@ bool aligned(const P*... pointers) {
   return ((reinterpret_cast<uintptr_t>(pointers) % 16 == 0) && ...);
 }
 
-template <class T, int kSize, class F>
-void map_packs(const void* x, const void* y, void* z, int64_t n, F f, cudaStream_t stream) {
-  launch(KVCAL_KERNEL(map_kernel<T, kSize, F>), dim3(n_blocks(n, kThreads * kSize)), dim3(kThreads), 0, stream,
-         static_cast<const T*>(x), static_cast<const T*>(y), static_cast<T*>(z), n, f);
-}
-
-template <class T, class F>
-void map(const void* x, const void* y, void* z, int64_t n, F f, cudaStream_t stream) {
-  if (aligned(x, y, z))
-    map_packs<T, 16 / sizeof(T)>(x, y, z, n, f, stream);
-  else
-    map_packs<T, 1>(x, y, z, n, f, stream);
-}
-
 template <class U>
 void take(const void* from, void* to, const int64_t* rows, int64_t n_rows, int64_t row_bytes, cudaStream_t stream) {
   const int64_t units = row_bytes / static_cast<int64_t>(sizeof(U));
@@ -107,50 +71,47 @@ void take(const void* from, void* to, const int64_t* rows, int64_t n_rows, int64
          static_cast<const U*>(from), static_cast<U*>(to), rows, units);
 }
 
+template <class U>
+void join_units(const Joined& j, cudaStream_t stream) {
+  const int64_t n = j.a_bytes / static_cast<int64_t>(sizeof(U)), m = j.b_bytes / static_cast<int64_t>(sizeof(U));
+  launch(KVCAL_KERNEL(join_kernel<U>), dim3(n_blocks(j.rows * (n + m), kThreads)), dim3(kThreads), 0, stream,
+         static_cast<const U*>(j.a), static_cast<const U*>(j.b), static_cast<U*>(j.to), j.rows, n, m, j.sharing);
+}
+
 }  // namespace
 
 // ---------------------------------------------------------------- launchers
 
 void add(DType t, const void* x, const void* y, void* z, int64_t n, cudaStream_t stream) {
-  visit_activation(t, [&](auto tag) { map<decltype(tag)>(x, y, z, n, Add(), stream); });
+  visit_activation(t, [&]<class T>(T) { map_pair<T, T>(x, y, z, n, Add(), stream); });
 }
 
-void silu_mul(DType t, const void* gate, const void* up, void* z, int64_t n, cudaStream_t stream) {
-  visit_activation(t, [&](auto tag) {
-    using T = decltype(tag);
-    map<T>(gate, up, z, n, SiluMul<T>(), stream);
+void scale(DType t, const void* x, float factor, void* z, int64_t n, cudaStream_t stream) {
+  visit_activation(t, [&]<class T>(T) { map<T>(x, z, n, Scale{factor}, stream); });
+}
+
+void softcap(DType t, const void* x, float c, void* z, int64_t n, cudaStream_t stream) {
+  visit_activation(t, [&]<class T>(T) { map<T>(x, z, n, Softcap{c}, stream); });
+}
+
+void mul(DType t, const void* x, const void* y, DType y_type, void* z, int64_t n, cudaStream_t stream) {
+  visit_activation(t, [&]<class T>(T) {
+    visit_activation(y_type, [&]<class Y>(Y) { map_pair<T, Y>(x, y, z, n, Multiply(), stream); });
   });
 }
 
-void silu_mul_halves(DType t, const void* gate_up, void* z, int64_t rows, int64_t width, cudaStream_t stream) {
-  visit_activation(t, [&](auto tag) {
-    using T = decltype(tag);
-    const auto start = [&]<int kSize>() {
-      launch(KVCAL_KERNEL(silu_mul_halves_kernel<T, kSize>), dim3(n_blocks(rows * width, kThreads * kSize)),
-             dim3(kThreads), 0, stream, static_cast<const T*>(gate_up), static_cast<T*>(z), rows * width, width);
-    };
-    constexpr int kVector = 16 / sizeof(T);
-    if (width % kVector == 0 && aligned(gate_up, z))
-      start.template operator()<kVector>();
-    else
-      start.template operator()<1>();
+void mul_rows(DType t, const void* x, const void* y, DType y_type, void* z, const Rows& rows, cudaStream_t stream) {
+  visit_activation(t, [&]<class T>(T) {
+    visit_activation(y_type, [&]<class Y>(Y) { map_rows<T, Y>(x, y, z, rows, Multiply(), stream); });
   });
 }
 
 void sigmoid_mul(DType t, const void* x, const void* gate, void* z, int64_t n, cudaStream_t stream) {
-  visit_activation(t, [&](auto tag) {
-    using T = decltype(tag);
-    map<T>(x, gate, z, n, SigmoidMul<T>(), stream);
-  });
+  visit_activation(t, [&]<class T>(T) { map_pair<T, T>(x, gate, z, n, SigmoidMul<T>(), stream); });
 }
 
-void sigmoid_mul_rows(DType t, const void* x, const void* gate, void* z, int64_t rows, int64_t width,
-                      cudaStream_t stream) {
-  visit_activation(t, [&](auto tag) {
-    using T = decltype(tag);
-    launch(KVCAL_KERNEL(sigmoid_mul_rows_kernel<T>), dim3(n_blocks(rows * width, kThreads)), dim3(kThreads), 0, stream,
-           static_cast<const T*>(x), static_cast<const T*>(gate), static_cast<T*>(z), rows * width, width);
-  });
+void sigmoid_mul_rows(DType t, const void* x, const void* gate, void* z, const Rows& rows, cudaStream_t stream) {
+  visit_activation(t, [&]<class T>(T) { map_rows<T, T>(x, gate, z, rows, SigmoidMul<T>(), stream); });
 }
 
 void take_rows(const void* from, void* to, const int64_t* rows, int64_t n_rows, int64_t row_bytes,
@@ -161,6 +122,13 @@ void take_rows(const void* from, void* to, const int64_t* rows, int64_t n_rows, 
     take<uint16_t>(from, to, rows, n_rows, row_bytes, stream);
   else
     take<uint8_t>(from, to, rows, n_rows, row_bytes, stream);
+}
+
+void join(const Joined& j, cudaStream_t stream) {
+  if (j.a_bytes % 16 == 0 && j.b_bytes % 16 == 0 && aligned(j.a, j.b, j.to))
+    join_units<uint4>(j, stream);
+  else
+    join_units<uint16_t>(j, stream);  // what every activation dtype is made of
 }
 
 void delta_gates(DType t, const DeltaGateArrays& arrays, int64_t tokens, int64_t heads, cudaStream_t stream) {

@@ -39,14 +39,13 @@ struct ExpertBuffers {
 }  // namespace
 
 Routing CudaBackend::do_route(const Tensor& logits, const RoutingSpec& spec) {
-  const int64_t k = spec.k;
-  const bool renormalize = spec.renormalize;
-  if (spec.scoring != Scoring::Softmax || spec.bias || spec.n_groups > 1 || spec.scale != 1.0f)
-    fail("route: only softmax over all experts is supported on a GPU");
   const int64_t tokens = logits.dim(0);
-  const Routing r{temporary({tokens, k}, DType::I32), temporary({tokens, k}, DType::F32)};
-  cuda::route_softmax(logits.dtype, data_of(logits), data_as<int32_t>(r.experts), data_as<float>(r.weights),
-                      {tokens, logits.dim(1), k}, renormalize, stream_.get());
+  const Routing r{temporary({tokens, spec.k}, DType::I32), temporary({tokens, spec.k}, DType::F32)};
+  cuda::route(
+      logits.dtype, data_of(logits), data_as<int32_t>(r.experts), data_as<float>(r.weights),
+      {tokens, logits.dim(1), spec.k, spec.scoring == Scoring::Softmax, spec.renormalize, spec.least_sum, spec.scale,
+       spec.bias ? data_as<float>(spec.bias) : nullptr, spec.n_groups, spec.k_groups, spec.group_best},
+      stream_.get());
   return r;
 }
 
@@ -78,12 +77,12 @@ Tensor CudaBackend::do_experts(const Tensor& x, const Routing& routing, std::spa
   download(offsets, {first.data(), offsets.shape, DType::I32});
   if (std::all_of(experts.begin(), experts.end(), [](const GluWeights& e) { return bool{e.gate_up}; })) {
     multiply_experts(b.rows, experts, &GluWeights::gate_up, first, b.both);
-    cuda::silu_mul_halves(x.dtype, b.both.data, b.hidden.data, slots, ffn, stream_.get());
+    cuda::glu_halves(x.dtype, b.both.data, experts[0].act, b.hidden.data, {slots, ffn}, stream_.get());
   } else {
     const Tensor gate{b.both.data, b.hidden.shape, x.dtype, Device::Cuda}, up = activation(b.hidden.shape);
     multiply_experts(b.rows, experts, &GluWeights::gate, first, gate);
     multiply_experts(b.rows, experts, &GluWeights::up, first, up);
-    cuda::silu_mul(x.dtype, gate.data, up.data, b.hidden.data, b.hidden.elements(), stream_.get());
+    cuda::glu(x.dtype, gate.data, up.data, experts[0].act, b.hidden.data, b.hidden.elements(), stream_.get());
   }
   multiply_experts(b.hidden, experts, &GluWeights::down, first, b.results);
   combine_experts(x.dtype, data_as<float>(b.results), data_as<float>(routing.weights), sort.slot_of_choice, y.data,

@@ -47,7 +47,7 @@ Ops::SumAndNorm CudaBackend::do_add_rms_norm(const Tensor& x, const Tensor& y, c
 Tensor CudaBackend::do_glu_mlp(const Tensor& x, const GluWeights& w) {
   if (!w.gate_up) return Ops::do_glu_mlp(x, w);
   const Tensor both = do_linear(x, w.gate_up), hidden = activation(with_last(x.shape, w.gate.out));
-  cuda::silu_mul_halves(x.dtype, both.data, hidden.data, rows_of(hidden), w.gate.out, stream_.get());
+  cuda::glu_halves(x.dtype, both.data, w.act, hidden.data, {rows_of(hidden), w.gate.out}, stream_.get());
   return do_linear(hidden, w.down);
 }
 

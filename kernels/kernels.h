@@ -16,21 +16,34 @@ namespace kvcal::cuda {
 /// Throws Error where this library has no kernels for the device.
 void probe(cudaStream_t stream);
 
+/// Rows of `width` elements.
+struct Rows {
+  int64_t count, width;
+};
+
 // ---------------------------------------------------------------- elementwise.cu
 
 void add(DType t, const void* x, const void* y, void* z, int64_t n, cudaStream_t stream);
-void silu_mul(DType t, const void* gate, const void* up, void* z, int64_t n, cudaStream_t stream);
+void scale(DType t, const void* x, float factor, void* z, int64_t n, cudaStream_t stream);
+void softcap(DType t, const void* x, float c, void* z, int64_t n, cudaStream_t stream);
 
-/// gate_up [rows, 2 width]: the gates of a row, then what they multiply.
-void silu_mul_halves(DType t, const void* gate_up, void* z, int64_t rows, int64_t width, cudaStream_t stream);
-
-/// gate has n elements, or one for each row of `width` elements of x.
+/// y has n elements, or one for each row of x.
+void mul(DType t, const void* x, const void* y, DType y_type, void* z, int64_t n, cudaStream_t stream);
+void mul_rows(DType t, const void* x, const void* y, DType y_type, void* z, const Rows& rows, cudaStream_t stream);
 void sigmoid_mul(DType t, const void* x, const void* gate, void* z, int64_t n, cudaStream_t stream);
-void sigmoid_mul_rows(DType t, const void* x, const void* gate, void* z, int64_t rows, int64_t width,
-                      cudaStream_t stream);
+void sigmoid_mul_rows(DType t, const void* x, const void* gate, void* z, const Rows& rows, cudaStream_t stream);
 
 /// to[i] = from[rows[i]], rows of row_bytes bytes; rows are on the device.
 void take_rows(const void* from, void* to, const int64_t* rows, int64_t n_rows, int64_t row_bytes, cudaStream_t stream);
+
+/// Row r of the result: row r of a, then row r / sharing of b.
+struct Joined {
+  const void *a, *b;
+  void* to;
+  int64_t rows, a_bytes, b_bytes;  // bytes of a row
+  int64_t sharing;
+};
+void join(const Joined& joined, cudaStream_t stream);
 
 /// a, b [tokens, heads] -> g, beta F32 [tokens, heads]; a_log, dt_bias F32 [heads].
 struct DeltaGateArrays {
@@ -40,11 +53,17 @@ struct DeltaGateArrays {
 };
 void delta_gates(DType t, const DeltaGateArrays& arrays, int64_t tokens, int64_t heads, cudaStream_t stream);
 
+// ---------------------------------------------------------------- glu.cu
+
+void activate(DType t, const void* x, Activation act, void* z, int64_t n, cudaStream_t stream);
+void glu(DType t, const void* gate, const void* up, Activation act, void* z, int64_t n, cudaStream_t stream);
+
+/// gate_up has rows of 2 width: the gates of a row, then what they multiply.
+void glu_halves(DType t, const void* gate_up, Activation act, void* z, const Rows& rows, cudaStream_t stream);
+
 // ---------------------------------------------------------------- norm.cu
 
-struct Rows {
-  int64_t count, width;
-};
+/// gain: null, or of gain_type.
 void rms_norm(DType t, const void* x, const void* gain, DType gain_type, float eps, void* y, const Rows& rows,
               cudaStream_t stream);
 struct AddedNorm {
@@ -56,11 +75,24 @@ struct AddedNorm {
 void add_rms_norm(DType t, const AddedNorm& norm, const Rows& rows, cudaStream_t stream);
 void l2_norm(DType t, const void* x, float eps, void* y, const Rows& rows, cudaStream_t stream);
 
+/// gain [turns, width] for rows that take turns, and bias [width], or null.
+struct LayerNorm {
+  const void* x;
+  const float *gain, *bias;
+  int64_t turns;
+  float eps;
+  void* y;
+};
+void layer_norm(DType t, const LayerNorm& norm, const Rows& rows, cudaStream_t stream);
+
+/// Rows are those that are normed alone: of a part of a row of the tensor, where it has groups. gain [n_groups, width].
 struct GatedNorm {
   const void *x, *z;
   const float* gain;
+  int64_t n_groups;
   float eps;
   GateActivation activation;
+  GateOrder order;
   void* y;
 };
 void gated_rms_norm(DType t, const GatedNorm& norm, const Rows& rows, cudaStream_t stream);
@@ -115,21 +147,32 @@ struct ConvSpan {
   const void* before;
   void* next;
 };
-/// Spans are on the device; `longest` is the largest of their n_tokens. w F32 [channels, kernel].
+/// Spans are on the device; `longest` is the largest of their n_tokens.
 struct ConvShape {
   int64_t n_spans, longest, channels, kernel;
 };
-void causal_conv_silu(DType t, const void* x, const float* w, void* y, const ConvSpan* spans, const ConvShape& shape,
-                      cudaStream_t stream);
+/// w F32 [channels, kernel], bias F32 [channels] or null.
+struct ConvFilters {
+  const float *w, *bias;
+  bool silu;
+};
+void causal_conv(DType t, const void* x, const ConvFilters& filters, void* y, const ConvSpan* spans,
+                 const ConvShape& shape, cudaStream_t stream);
 
-// ---------------------------------------------------------------- moe.cu
+// ---------------------------------------------------------------- routing.cu
 
 struct RoutingShape {
   int64_t tokens, n_experts, k;
+  bool softmax = true, renormalize = false;
+  float least_sum = 0.0f, scale = 1.0f;
+  const float* bias = nullptr;  // [n_experts]
+  int64_t n_groups = 1, k_groups = 1, group_best = 1;
+  int64_t shared_floats = 0;  // of a token; set by route()
 };
 /// logits [tokens, n_experts] -> experts I32, weights F32 [tokens, k].
-void route_softmax(DType t, const void* logits, int32_t* experts, float* weights, const RoutingShape& shape,
-                   bool renormalize, cudaStream_t stream);
+void route(DType t, const void* logits, int32_t* experts, float* weights, RoutingShape shape, cudaStream_t stream);
+
+// ---------------------------------------------------------------- moe.cu
 
 /// Slots: the choices (token, j) sorted by expert, then token.
 struct ExpertSort {
@@ -158,6 +201,8 @@ struct AttentionShape {
   float scale, softcap = 0.0f;
   const float* sinks = nullptr;  // [n_heads]
   size_t shared_limit = 0;       // bytes of shared memory that a block may have
+  int64_t chunk = 0;             // keys of other chunks of so many positions are not seen; 0: one chunk
+  bool kept = false;             // key and value are what another layer has kept, none of this batch's rows
 };
 void attention(DType t, const void* q, void* y, const AttentionSpan* spans, const AttentionShape& shape,
                cudaStream_t stream);

@@ -21,14 +21,15 @@ int64_t power_of_two_from(int64_t n) {
 
 bool aligned(const void* p) { return reinterpret_cast<uintptr_t>(p) % kAlignment == 0; }
 
-bool begins(const AttentionSpan& s) { return s.first_position == 0; }
+/// Whether the keys of the span are rows of the batch.
+bool begins(const AttentionSpan& s, const AttentionShape& shape) { return s.first_position == 0 && !shape.kept; }
 
 /// How many spans from `first` on lie one behind the other and begin here.
-size_t run_of(std::span<const AttentionSpan> spans, size_t first) {
+size_t run_of(std::span<const AttentionSpan> spans, size_t first, const AttentionShape& shape) {
   size_t n = 1;
   while (first + n < spans.size()) {
     const AttentionSpan &last = spans[first + n - 1], &next = spans[first + n];
-    if (!begins(next) || next.n_tokens < kFewest || next.row != last.row + last.n_tokens) break;
+    if (!begins(next, shape) || next.n_tokens < kFewest || next.row != last.row + last.n_tokens) break;
     ++n;
   }
   return n;
@@ -49,7 +50,7 @@ AttentionPlan plan_of(std::span<const AttentionSpan> spans, const AttentionShape
           s.value_dim,
           s.window,
           s.scale,
-          !begins(spans[0])};
+          !begins(spans[0], s)};
 }
 
 /// Where in a group's tables what lies: two arrays of int32 counts, then four of n + 1 offsets.
@@ -69,10 +70,10 @@ std::vector<AttentionGroup> attention_groups(std::span<const AttentionSpan> span
   for (size_t i = 0; i < spans.size();) {
     if (spans[i].n_tokens < kFewest) {
       ++i;
-    } else if (!begins(spans[i])) {
+    } else if (!begins(spans[i], shape)) {
       add(i++, 1);
     } else {
-      for (size_t left = run_of(spans, i); left > 0;) {
+      for (size_t left = run_of(spans, i, shape); left > 0;) {
         const size_t n = std::min<size_t>(std::bit_floor(left), kMostSequences);
         add(i, n);
         i += n;

@@ -1,6 +1,6 @@
-// Mixture of experts: routing, the stable sort of rows by expert, and the weighted sum of what the experts gave.
+// Mixture of experts: the stable sort of rows by expert, and the weighted sum of what the experts gave.
 #include "kernels/device/real.cuh"
-#include "kernels/device/reduce.cuh"
+#include "kernels/device/shared.cuh"
 #include "kernels/kernels.h"
 #include "kernels/runtime/launch.h"
 #include "ops/visit_activation.h"
@@ -9,53 +9,6 @@ namespace kvcal::cuda {
 namespace {
 
 constexpr int kThreads = 256;
-constexpr int kRoutingWarps = 4;
-
-struct Choice {
-  float p;
-  int expert;  // -1: none
-};
-
-/// The larger probability, among equals the lower index; NaN is larger than nothing.
-__device__ Choice better(Choice a, Choice b) {
-  if (a.expert < 0 || b.expert < 0) return a.expert < 0 ? b : a;
-  if (a.p > b.p || b.p > a.p) return a.p > b.p ? a : b;
-  return a.expert < b.expert ? a : b;
-}
-
-/// A warp per token; p F32 [n_experts] of each warp in shared memory, -1 where taken.
-template <class T>
-__global__ void route_softmax_kernel(const T* __restrict__ logits, int32_t* __restrict__ experts,
-                                     float* __restrict__ weights, RoutingShape s, bool renormalize) {
-  const int lane = static_cast<int>(threadIdx.x), n = static_cast<int>(s.n_experts);
-  const int64_t token = int64_t{blockIdx.x} * kRoutingWarps + threadIdx.y;
-  if (token >= s.tokens) return;
-  float* p = dynamic_shared<float>() + threadIdx.y * n;
-  logits += token * n;
-  float top = -INFINITY, sum = 0.0f;
-  for (int e = lane; e < n; e += kWarp) top = fmaxf(top, widen(logits[e]));
-  top = warp_reduce(top, Maximum());
-  for (int e = lane; e < n; e += kWarp) sum += p[e] = expf(widen(logits[e]) - top);
-  sum = warp_reduce(sum, Sum());
-  for (int e = lane; e < n; e += kWarp) p[e] /= sum;
-
-  float kept = 0.0f;
-  for (int64_t j = 0; j < s.k; ++j) {
-    Choice best{0.0f, -1};
-    for (int e = lane; e < n; e += kWarp)
-      if (p[e] != -1.0f) best = better(best, {p[e], e});
-    for (int lanes = kWarp / 2; lanes > 0; lanes /= 2)
-      best = better(best, {__shfl_xor_sync(kAllLanes, best.p, lanes), __shfl_xor_sync(kAllLanes, best.expert, lanes)});
-    kept += best.p;
-    if (best.expert % kWarp == lane) p[best.expert] = -1.0f;  // the lane that reads it again
-    if (lane == 0) {
-      experts[token * s.k + j] = best.expert;
-      weights[token * s.k + j] = best.p;
-    }
-  }
-  if (renormalize && lane == 0)
-    for (int64_t j = 0; j < s.k; ++j) weights[token * s.k + j] /= kept;
-}
 
 /// counts[block][expert]: choices of kThreads consecutive (token, j) that fell on the expert.
 __global__ void expert_counts_kernel(const int32_t* __restrict__ experts, int32_t* __restrict__ counts, int64_t n,
@@ -128,17 +81,6 @@ __global__ void combine_experts_kernel(const float* __restrict__ results, const 
 }  // namespace
 
 // ---------------------------------------------------------------- launchers
-
-void route_softmax(DType t, const void* logits, int32_t* experts, float* weights, const RoutingShape& shape,
-                   bool renormalize, cudaStream_t stream) {
-  const size_t shared = sizeof(float) * static_cast<size_t>(kRoutingWarps * shape.n_experts);
-  visit_activation(t, [&](auto tag) {
-    using T = decltype(tag);
-    launch(KVCAL_KERNEL(route_softmax_kernel<T>), dim3(n_blocks(shape.tokens, kRoutingWarps)),
-           dim3(kWarp, kRoutingWarps), shared, stream, static_cast<const T*>(logits), experts, weights, shape,
-           renormalize);
-  });
-}
 
 int64_t sort_blocks(const RoutingShape& shape) { return n_blocks(shape.tokens * shape.k, kThreads); }
 

@@ -14,7 +14,7 @@ __device__ void scale_row(const T* x, const G* gain, T* y, int64_t width, float 
     read_pack(v, x, i, n, vectors);
 #pragma unroll
     for (int j = 0; j < kPack; ++j)  // the bound is a constant: the pack stays in registers
-      if (j < n) v[j] = with_gain<T>(v[j] * inverse, gain[i + j]);
+      if (j < n) v[j] = gain ? with_gain<T>(v[j] * inverse, gain[i + j]) : v[j] * inverse;
     write_pack(v, y, i, n, vectors);
   });
 }
@@ -70,22 +70,78 @@ __global__ void l2_norm_kernel(const T* __restrict__ x, T* __restrict__ y, int64
   });
 }
 
+/// The values are read three times, not kept: what was read before is near.
+template <class T, int kRowThreads>
+__global__ void layer_norm_kernel(const T* __restrict__ x, const float* __restrict__ gain,
+                                  const float* __restrict__ bias, T* __restrict__ y, int64_t n_rows, int64_t width,
+                                  int64_t turns, float eps, bool vectors) {
+  const int64_t row = row_of_thread();
+  if (row >= n_rows) return;
+  x += row * width;
+  if (gain) gain += row % turns * width;
+  float sum = 0.0f, squares = 0.0f;
+  each_pack<kRowThreads>(width, [&](int64_t i, int64_t n) {
+    float v[kPack];
+    read_pack(v, x, i, n, vectors);
+    for (const float e : v) sum += e;
+  });
+  const float mean = row_reduce<kRowThreads>(sum, Sum()) / static_cast<float>(width);
+  each_pack<kRowThreads>(width, [&](int64_t i, int64_t n) {
+    float v[kPack];
+    read_pack(v, x, i, n, vectors);
+#pragma unroll
+    for (int j = 0; j < kPack; ++j)
+      if (j < n) squares += (v[j] - mean) * (v[j] - mean);
+  });
+  const float inverse = inverse_rms(row_reduce<kRowThreads>(squares, Sum()), width, eps);
+  each_pack<kRowThreads>(width, [&](int64_t i, int64_t n) {
+    float v[kPack];
+    read_pack(v, x, i, n, vectors);
+#pragma unroll
+    for (int j = 0; j < kPack; ++j) {
+      if (j >= n) break;
+      v[j] = (v[j] - mean) * inverse;
+      if (gain) v[j] *= gain[i + j];
+      if (bias) v[j] += bias[i + j];
+    }
+    write_pack(v, y + row * width, i, n, vectors);
+  });
+}
+
+struct Gate {
+  bool silu, first;  // first: it multiplies what is normed
+  __device__ float operator()(float x) const { return silu ? cuda::silu(x) : sigmoid(x); }
+};
+
 template <class T, int kRowThreads>
 __global__ void gated_rms_norm_kernel(const T* __restrict__ x, const T* __restrict__ z, const float* __restrict__ gain,
-                                      T* __restrict__ y, int64_t n_rows, int64_t width, float eps, bool use_silu,
-                                      bool vectors) {
+                                      T* __restrict__ y, int64_t n_rows, int64_t width, int64_t n_groups, float eps,
+                                      Gate gate, bool vectors) {
   const int64_t row = row_of_thread();
   if (row >= n_rows) return;
   x += row * width;
   z += row * width;
-  const float inverse = inverse_rms(sum_of_squares<kRowThreads>(x, width, vectors), width, eps);
+  gain += row % n_groups * width;
+  float squares = 0.0f;
   each_pack<kRowThreads>(width, [&](int64_t i, int64_t n) {
-    float v[kPack], gate[kPack];
+    float v[kPack], g[kPack];
     read_pack(v, x, i, n, vectors);
-    read_pack(gate, z, i, n, vectors);
+    if (gate.first) read_pack(g, z, i, n, vectors);
+#pragma unroll
+    for (int j = 0; j < kPack; ++j) {
+      if (gate.first) v[j] *= gate(g[j]);
+      squares += v[j] * v[j];
+    }
+  });
+  const float inverse = inverse_rms(row_reduce<kRowThreads>(squares, Sum()), width, eps);
+  each_pack<kRowThreads>(width, [&](int64_t i, int64_t n) {
+    float v[kPack], g[kPack];
+    read_pack(v, x, i, n, vectors);
+    read_pack(g, z, i, n, vectors);
 #pragma unroll
     for (int j = 0; j < kPack; ++j)
-      if (j < n) v[j] *= inverse * gain[i + j] * (use_silu ? silu(gate[j]) : sigmoid(gate[j]));
+      if (j < n)
+        v[j] = gate.first ? v[j] * gate(g[j]) * inverse * gain[i + j] : v[j] * inverse * gain[i + j] * gate(g[j]);
     write_pack(v, y + row * width, i, n, vectors);
   });
 }
@@ -132,13 +188,25 @@ void l2_norm(DType t, const void* x, float eps, void* y, const Rows& rows, cudaS
   });
 }
 
+void layer_norm(DType t, const LayerNorm& norm, const Rows& rows, cudaStream_t stream) {
+  visit_activation(t, [&](auto tag) {
+    using T = decltype(tag);
+    with_row_threads(rows.count, rows.width, [&]<int kRowThreads>(const dim3& grid, const dim3& block) {
+      launch(KVCAL_KERNEL(layer_norm_kernel<T, kRowThreads>), grid, block, 0, stream, static_cast<const T*>(norm.x),
+             norm.gain, norm.bias, static_cast<T*>(norm.y), rows.count, rows.width, norm.turns, norm.eps,
+             rows_in_vectors(rows.width, norm.x, norm.y));
+    });
+  });
+}
+
 void gated_rms_norm(DType t, const GatedNorm& norm, const Rows& rows, cudaStream_t stream) {
+  const Gate gate{norm.activation == GateActivation::Silu, norm.order == GateOrder::BeforeNorm};
   visit_activation(t, [&](auto tag) {
     using T = decltype(tag);
     with_row_threads(rows.count, rows.width, [&]<int kRowThreads>(const dim3& grid, const dim3& block) {
       launch(KVCAL_KERNEL(gated_rms_norm_kernel<T, kRowThreads>), grid, block, 0, stream, static_cast<const T*>(norm.x),
-             static_cast<const T*>(norm.z), norm.gain, static_cast<T*>(norm.y), rows.count, rows.width, norm.eps,
-             norm.activation == GateActivation::Silu, rows_in_vectors(rows.width, norm.x, norm.z, norm.y));
+             static_cast<const T*>(norm.z), norm.gain, static_cast<T*>(norm.y), rows.count, rows.width, norm.n_groups,
+             norm.eps, gate, rows_in_vectors(rows.width, norm.x, norm.z, norm.y));
     });
   });
 }

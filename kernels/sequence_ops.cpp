@@ -46,7 +46,6 @@ void CudaBackend::append(KvRows& rows, const Span& span, const Tensor& k, const 
 
 Tensor CudaBackend::do_attention(const Tensor& q, const Tensor& k, const Tensor& v, std::span<const Span> spans,
                                  std::span<KvRows* const> rows, const AttentionSpec& spec) {
-  const Tensor y = activation({q.dim(0), q.dim(1) * v.dim(2)});
   std::vector<AttentionSpan> device_spans;
   for (size_t i = 0; i < spans.size(); ++i) {
     const Span& s = spans[i];
@@ -57,32 +56,50 @@ Tensor CudaBackend::do_attention(const Tensor& q, const Tensor& k, const Tensor&
                             data_of(kept ? rows[i]->key.view : k.rows(s.row, s.n_tokens)),
                             data_of(kept ? rows[i]->value.view : v.rows(s.row, s.n_tokens))});
   }
-  AttentionShape shape{static_cast<int64_t>(device_spans.size()),
-                       longest(spans),
-                       q.dim(1),
-                       k.dim(1),
-                       q.dim(2),
-                       v.dim(2),
+  return attend({q, k, v, activation({q.dim(0), q.dim(1) * v.dim(2)})}, device_spans, spec, false);
+}
+
+Tensor CudaBackend::do_attend_kept(const Tensor& q, std::span<const Span> spans, std::span<const KvRows* const> rows,
+                                   const AttentionSpec& spec) {
+  if (rows.empty()) return activation({q.dim(0), 0});
+  std::vector<AttentionSpan> device_spans;
+  for (size_t i = 0; i < spans.size(); ++i)
+    if (spans[i].n_tokens > 0)
+      device_spans.push_back({spans[i].row, spans[i].n_tokens, spans[i].first_position, data_of(rows[i]->key.view),
+                              data_of(rows[i]->value.view)});
+  const Tensor &k = rows[0]->key.view, &v = rows[0]->value.view;
+  return attend({q, k, v, activation({q.dim(0), q.dim(1) * v.dim(2)})}, device_spans, spec, true);
+}
+
+Tensor CudaBackend::attend(const AttentionRows& rows, std::vector<AttentionSpan> spans, const AttentionSpec& spec,
+                           bool kept) {
+  AttentionShape shape{static_cast<int64_t>(spans.size()),
+                       0,
+                       rows.q.dim(1),
+                       rows.k.dim(1),
+                       rows.q.dim(2),
+                       rows.v.dim(2),
                        spec.window,
                        spec.scale,
                        spec.softcap,
                        spec.sinks ? data_as<float>(spec.sinks) : nullptr,
-                       shared_limit_};
-  if (spec.softcap == 0.0f && !spec.sinks)
-    device_spans = attend_by_library({q, k, v, y}, std::move(device_spans), shape);
-  shape.n_spans = static_cast<int64_t>(device_spans.size());
-  if (shape.n_spans > 0) cuda::attention(q.dtype, data_of(q), y.data, device_copy(device_spans), shape, stream_.get());
-  return y;
+                       shared_limit_,
+                       spec.chunk,
+                       kept};
+  for (const AttentionSpan& s : spans) shape.longest = std::max(shape.longest, s.n_tokens);
+  if (spec.softcap == 0.0f && !spec.sinks && spec.chunk == 0) spans = attend_by_library(rows, std::move(spans), shape);
+  shape.n_spans = static_cast<int64_t>(spans.size());
+  if (shape.n_spans > 0)
+    cuda::attention(rows.q.dtype, data_of(rows.q), rows.y.data, device_copy(spans), shape, stream_.get());
+  return rows.y;
 }
 
 // ---------------------------------------------------------------- convolution and delta rule
 
 Tensor CudaBackend::do_causal_conv(const Tensor& x, const ConvWeights& weights, std::span<const Span> spans,
                                    std::span<ConvState* const> states) {
-  if (weights.bias || !weights.silu) fail("causal_conv: only SiLU without bias is supported on a GPU");
-  const Tensor& w = weights.w;
   const Tensor y = activation(x.shape);
-  const int64_t channels = x.dim(1), kernel = w.dim(1);
+  const int64_t channels = x.dim(1), kernel = weights.w.dim(1);
   std::vector<ConvSpan> device_spans;
   std::vector<Owned> next(spans.size());
   for (size_t i = 0; i < spans.size(); ++i) {
@@ -93,8 +110,10 @@ Tensor CudaBackend::do_causal_conv(const Tensor& x, const ConvWeights& weights, 
                             state && state->window ? data_of(state->window.view) : nullptr,
                             state ? data_of(next[i].view) : nullptr});
   }
-  cuda::causal_conv_silu(x.dtype, data_of(x), data_as<float>(w), y.data, device_copy(device_spans),
-                         {static_cast<int64_t>(device_spans.size()), longest(spans), channels, kernel}, stream_.get());
+  cuda::causal_conv(x.dtype, data_of(x),
+                    {data_as<float>(weights.w), weights.bias ? data_as<float>(weights.bias) : nullptr, weights.silu},
+                    y.data, device_copy(device_spans),
+                    {static_cast<int64_t>(device_spans.size()), longest(spans), channels, kernel}, stream_.get());
   for (size_t i = 0; i < spans.size(); ++i)
     if (next[i]) states[i]->window = next[i];
   return y;

@@ -10,7 +10,8 @@ std::vector<double> attend(const AttentionCase& c, const Values& q, const Values
   for (int64_t i = 0; i < c.tokens; ++i)
     for (int64_t h = 0; h < c.n_heads; ++h) {
       const int64_t g = h / (c.n_heads / c.n_kv_heads);
-      const int64_t first = c.window > 0 ? std::max<int64_t>(0, i - c.window + 1) : 0;
+      const int64_t windowed = c.window > 0 ? std::max<int64_t>(0, i - c.window + 1) : 0;
+      const int64_t first = c.chunk > 0 ? std::max(windowed, i - i % c.chunk) : windowed;
       std::vector<double> weight;
       double total = 0.0;
       for (int64_t j = first; j <= i; ++j) {
@@ -48,7 +49,7 @@ TEST_P(AttentionParity, EqualsSoftmaxOverVisibleKeys) {
   const auto scale = static_cast<float>((c.fill == Fill::Outliers ? 1e-3 : 1.0) / std::sqrt(double(c.key_dim)));
   const Span span{0, c.tokens, 0};
   const Values sinks = random_values({c.n_heads}, DType::F32, 4, Fill::Normal, 2.0);
-  const AttentionSpec spec{scale, c.window, c.softcap, c.sinks ? sinks.tensor() : Tensor{}};
+  const AttentionSpec spec{scale, c.window, c.softcap, c.sinks ? sinks.tensor() : Tensor{}, c.chunk};
   const Tensor y = op->attention(q, k, v, {&span, 1}, no_rows(1), spec);
   ASSERT_EQ(y.shape, (Shape{c.tokens, c.n_heads * c.value_dim}));
   // f32: logits of a few units carry 1e-6. bf16: probabilities are rounded (2^-9 each, averaging out), then the result.
@@ -59,6 +60,34 @@ TEST_P(AttentionParity, EqualsSoftmaxOverVisibleKeys) {
 INSTANTIATE_TEST_SUITE_P(Cases, AttentionParity,
                          testing::Combine(testing::Values(Precision::F32, Precision::BF16),
                                           testing::ValuesIn(kAttentionCases)));
+
+TEST(AttentionParity, RowsThatAnotherLayerKeptAreRowsOfItsOwn) {
+  for (const Precision p : {Precision::F32, Precision::BF16})
+    for (const AttentionCase& c : {AttentionCase{150, 4, 2, 24, 16, 0, Fill::Normal},
+                                   AttentionCase{150, 2, 2, 64, 64, 40, Fill::Normal, 0.0f, true, 70}}) {
+      const auto op = backend(p);
+      const DType t = op->activation_dtype();
+      constexpr int64_t kOther = 21;
+      const int64_t rows = kOther + c.tokens;
+      const Values q = random_values({rows, c.n_heads, c.key_dim}, t, 1),
+                   k = random_values({rows, c.n_kv_heads, c.key_dim}, t, 2),
+                   v = random_values({rows, c.n_kv_heads, c.value_dim}, t, 3),
+                   sinks = random_values({c.n_heads}, DType::F32, 4);
+      const AttentionSpec spec{0.2f, c.window, c.softcap, c.sinks ? sinks.tensor() : Tensor{}, c.chunk};
+      const Span spans[] = {{0, kOther, 0}, {kOther, c.tokens, 0}};
+      KvRows kept[2];
+      KvRows* const all[] = {&kept[0], &kept[1]};
+      const std::string expected = bytes_of(op->attention(q, k, v, spans, all, spec));
+      const KvRows* const again[] = {&kept[0], &kept[1]};
+      EXPECT_TRUE(bytes_of(op->attend_kept(q, spans, again, spec)) == expected);
+
+      // Later queries alone, and a sequence without any.
+      const Span last[] = {{0, 0, 0}, {0, 22, 128}};
+      const Tensor y = op->attend_kept(q.tensor().rows(kOther + 128, 22), last, again, spec);
+      EXPECT_EQ(y.shape, (Shape{22, c.n_heads * c.value_dim}));
+      EXPECT_TRUE(bytes_of(y) == expected.substr(expected.size() - y.bytes()));
+    }
+}
 
 TEST(AttentionParity, SinksTakeTheirShare) {  // the specification's numbers
   for (const Precision p : {Precision::F32, Precision::BF16}) {

@@ -23,8 +23,8 @@ namespace fs = std::filesystem;
 std::set<std::string> kernels_of_the_tree() {
   static const std::regex definition(R"(__global__[^;{]*?(\w+_kernel)\s*\()");
   std::set<std::string> names;
-  for (const auto& entry : fs::directory_iterator(KVCAL_SOURCE_DIR "/kernels")) {
-    if (entry.path().extension() != ".cu") continue;
+  for (const auto& entry : fs::recursive_directory_iterator(KVCAL_SOURCE_DIR "/kernels")) {
+    if (entry.path().extension() != ".cu" && entry.path().extension() != ".cuh") continue;
     std::ifstream in(entry.path());
     const std::string text{std::istreambuf_iterator<char>(in), {}};
     int64_t found = 0, marked = 0;

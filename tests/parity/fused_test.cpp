@@ -43,34 +43,50 @@ TEST(Fused, AddAndNormOfRowsInsideATensor) {  // which begin at addresses that v
   }
 }
 
+constexpr Activation kActivations[] = {Activation::Silu, Activation::Gelu, Activation::GeluTanh, Activation::Relu2,
+                                       Activation::Clamped};
+
 TEST(Fused, GluMlp) {
   for (const Precision p : kPrecisions)
     for (const int64_t ffn : {1, 20, 24, 64, 300})
-      for (const bool biased : {false, true}) {
-        SCOPED_TRACE(ffn);
-        const auto op = backend(p);
-        const DType t = op->activation_dtype();
-        const Values x = random_values({5, 40}, t, 1), both = random_values({2 * ffn, 40}, t, 2),
-                     down = random_values({40, ffn}, t, 3), bias = random_values({2 * ffn}, DType::F32, 4);
-        const Values gate = slice(both, 0, ffn), up = slice(both, ffn, ffn), gate_bias = slice(bias, 0, ffn),
-                     up_bias = slice(bias, ffn, ffn);
-        const auto with = [&](const Values& w, const Values& b) {
-          return HostLinear{w.tensor(), biased ? b.tensor() : Tensor{}};
-        };
-        const GluWeights w = op->load_glu(with(gate, gate_bias), with(up, up_bias), {down.tensor(), {}});
-        const Tensor y = op->glu_mlp(x, w);
-        EXPECT_EQ(y.shape, (Shape{5, 40}));
-        // One product with all rows, as a backend that has them in one weight makes it, or two.
-        Tensor g = op->linear(x, w.gate), u = op->linear(x, w.up);
-        if (w.gate_up) {
-          const Tensor product = op->linear(x, w.gate_up);
-          g = op->columns(product, 0, ffn);
-          u = op->columns(product, ffn, ffn);
+      for (const Activation act : kActivations)
+        for (const bool biased : {false, true}) {
+          SCOPED_TRACE(ffn);
+          const auto op = backend(p);
+          const DType t = op->activation_dtype();
+          const Values x = random_values({5, 40}, t, 1), both = random_values({2 * ffn, 40}, t, 2),
+                       down = random_values({40, ffn}, t, 3), bias = random_values({2 * ffn}, DType::F32, 4);
+          const Values gate = slice(both, 0, ffn), up = slice(both, ffn, ffn), gate_bias = slice(bias, 0, ffn),
+                       up_bias = slice(bias, ffn, ffn);
+          const auto with = [&](const Values& w, const Values& b) {
+            return HostLinear{w.tensor(), biased ? b.tensor() : Tensor{}};
+          };
+          const GluWeights w = op->load_glu(with(gate, gate_bias), with(up, up_bias), {down.tensor(), {}}, act);
+          const Tensor y = op->glu_mlp(x, w);
+          EXPECT_EQ(y.shape, (Shape{5, 40}));
+          // One product with all rows, as a backend that has them in one weight makes it, or two.
+          Tensor g = op->linear(x, w.gate), u = op->linear(x, w.up);
+          if (w.gate_up) {
+            const Tensor product = op->linear(x, w.gate_up);
+            g = op->columns(product, 0, ffn);
+            u = op->columns(product, ffn, ffn);
+          }
+          EXPECT_TRUE(bytes_of(y) == bytes_of(op->linear(op->glu(g, u, act), w.down)));
+          const Linear alone = op->load_linear(gate, biased ? gate_bias.tensor() : Tensor{});
+          expect_close("gate", read(g), read(op->linear(x, alone)), {p == Precision::BF16 ? 0x1p-7 : 1e-6, 1e-6});
         }
-        EXPECT_TRUE(bytes_of(y) == bytes_of(op->linear(op->glu(g, u), w.down)));
-        const Linear alone = op->load_linear(gate, biased ? gate_bias.tensor() : Tensor{});
-        expect_close("gate", read(g), read(op->linear(x, alone)), {p == Precision::BF16 ? 0x1p-7 : 1e-6, 1e-6});
-      }
+}
+
+TEST(Fused, MlpWithoutAGate) {
+  for (const Precision p : kPrecisions)
+    for (const Activation act : {Activation::Gelu, Activation::Relu2}) {
+      const auto op = backend(p);
+      const DType t = op->activation_dtype();
+      const Values x = random_values({5, 40}, t, 1), up = random_values({24, 40}, t, 2),
+                   down = random_values({40, 24}, t, 3), bias = random_values({24}, DType::F32, 4);
+      const GluWeights w = op->load_mlp({up, bias}, {down, {}}, act);
+      EXPECT_TRUE(bytes_of(op->glu_mlp(x, w)) == bytes_of(op->linear(op->activate(op->linear(x, w.up), act), w.down)));
+    }
 }
 
 struct HeadsCase {

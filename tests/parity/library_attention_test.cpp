@@ -13,7 +13,7 @@ namespace {
 using Fault = StandInLog::Fault;
 
 struct Dims {
-  int64_t n_heads = 2, n_kv_heads = 1, key_dim = 16, value_dim = 16, window = 0;
+  int64_t n_heads = 2, n_kv_heads = 1, key_dim = 16, value_dim = 16, window = 0, chunk = 0;
 };
 
 /// Attention over the spans by a backend with this stand-in, and by one without a library.
@@ -37,12 +37,24 @@ class Both {
     other_states.resize(spans.size());
     const auto run = [&](Ops& op, std::vector<KvRows*>& kept) {
       UploadingOps up(op);
-      return read(up.attention(q, k, v, spans, kept, {0.15f, d.window}));
+      return read(up.attention(q, k, v, spans, kept, {0.15f, d.window, 0.0f, {}, d.chunk}));
     };
     // Two results in bf16, each with probabilities rounded to bf16.
     expect_close("attention", run(*with_, states), run(*without_, other_states), {0x1p-7, 4e-3});
     with_->end_batch();
     without_->end_batch();
+  }
+
+  /// Of other queries over what the states of two earlier calls hold.
+  void expect_equal_over(const std::vector<Span>& spans, const std::vector<const KvRows*>& kept,
+                         const std::vector<const KvRows*>& other_kept) {
+    const int64_t tokens = spans.back().row + spans.back().n_tokens;
+    const Values q = random_values({tokens, 2, 16}, with_->activation_dtype(), 99);
+    const auto run = [&](Ops& op, const std::vector<const KvRows*>& rows) {
+      UploadingOps up(op);
+      return read(up.attend_kept(q, spans, rows, {0.15f}));
+    };
+    expect_close("attend_kept", run(*with_, kept), run(*without_, other_kept), {0x1p-7, 4e-3});
   }
 
   std::vector<std::string> notes() const { return with_->notes(); }
@@ -99,6 +111,7 @@ TEST(LibraryAttention, IsNotOfferedWhatItCannotDo) {
   both.expect_equal(one_after_the_other({80}), {2, 2, 20, 20, 0});
   both.expect_equal(one_after_the_other({80}), {2, 2, 192, 64, 0});
   both.expect_equal(one_after_the_other({80}), {2, 2, 264, 264, 0});
+  both.expect_equal(one_after_the_other({80}), {2, 1, 16, 16, 0, 70});
   Both f32(Fault::None, Precision::F32);
   f32.expect_equal(one_after_the_other({80}), {});
   EXPECT_TRUE(both.log.plans.empty());
@@ -123,6 +136,18 @@ TEST(LibraryAttention, ContinuesASequence) {
     EXPECT_EQ(both.log.plans[2].most_keys, 256);
     EXPECT_TRUE(both.notes().empty());
   }
+}
+
+TEST(LibraryAttention, RowsThatAnotherLayerKeptAreNoneOfTheBatch) {
+  Both both(Fault::None);
+  KvRows kept[2], other[2];
+  both.expect_equal({{0, 128, 0}, {128, 70, 0}}, {}, {&kept[0], &kept[1]}, {&other[0], &other[1]});
+  both.log.plans.clear();
+  both.expect_equal_over({{0, 128, 0}, {128, 70, 0}}, {&kept[0], &kept[1]}, {&other[0], &other[1]});
+  both.expect_equal_over({{0, 64, 64}, {64, 70, 0}}, {&kept[0], &kept[1]}, {&other[0], &other[1]});
+  ASSERT_EQ(both.log.plans.size(), 4U);
+  for (const cuda::AttentionPlan& p : both.log.plans) EXPECT_TRUE(p.continued && p.n_sequences == 1);
+  EXPECT_TRUE(both.notes().empty());
 }
 
 TEST(LibraryAttention, AWrongFirstResultEndsAPlan) {

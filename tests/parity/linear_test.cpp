@@ -38,6 +38,42 @@ INSTANTIATE_TEST_SUITE_P(Cases, LinearParity,
                          testing::Combine(testing::Values(Precision::F32, Precision::BF16),
                                           testing::ValuesIn(kLinearCases)));
 
+struct HeadsCase {
+  int64_t tokens, heads, in, out;
+};
+constexpr HeadsCase kHeadsCases[] = {{1, 1, 8, 8},    {5, 3, 7, 9},      {65, 4, 64, 40}, {129, 2, 128, 136},
+                                     {64, 5, 16, 64}, {130, 3, 200, 24}, {0, 2, 8, 8}};
+
+TEST(LinearParity, EachHeadHasItsOwnWeight) {
+  for (const Precision p : {Precision::F32, Precision::BF16})
+    for (const HeadsCase& c : kHeadsCases)
+      for (const bool biased : {false, true}) {
+        SCOPED_TRACE(numbers({c.tokens, c.heads, c.in, c.out}));
+        const auto op = backend(p);
+        const DType t = op->activation_dtype();
+        const Values x = random_values({c.tokens, c.heads, c.in}, t, 1),
+                     w = random_values({c.heads, c.out, c.in}, t, 2),
+                     bias = random_values({c.heads, c.out}, DType::F32, 3);
+        std::vector<Linear> heads;
+        std::vector<double> expected(static_cast<size_t>(c.tokens * c.heads * c.out));
+        for (int64_t h = 0; h < c.heads; ++h) {
+          heads.push_back(op->load_linear(w.tensor().rows(h, 1).reshaped({c.out, c.in}),
+                                          biased ? bias.tensor().rows(h, 1).reshaped({c.out}) : Tensor{}));
+          for (int64_t r = 0; r < c.tokens; ++r)
+            for (int64_t o = 0; o < c.out; ++o) {
+              double& sum = expected[static_cast<size_t>((r * c.heads + h) * c.out + o)];
+              if (biased) sum = bias.real[static_cast<size_t>(h * c.out + o)];
+              for (int64_t i = 0; i < c.in; ++i)
+                sum += x.real[static_cast<size_t>((r * c.heads + h) * c.in + i)] *
+                       w.real[static_cast<size_t>((h * c.out + o) * c.in + i)];
+            }
+        }
+        const Tensor y = op->linear_per_head(x, heads);
+        EXPECT_EQ(y.shape, (Shape{c.tokens, c.heads, c.out}));
+        expect_close("linear_per_head", read(y), expected, one_rounding(p, 2e-6));
+      }
+}
+
 TEST(LinearParity, KeepsTheLeadingDimensions) {
   const auto op = backend(Precision::F32);
   const Values x = random_values({3, 5, 16}, DType::F32, 1), w = random_values({4, 16}, DType::F32, 2);

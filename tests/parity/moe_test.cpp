@@ -85,25 +85,5 @@ INSTANTIATE_TEST_SUITE_P(Cases, MoeParity,
                          testing::Combine(testing::Values(Precision::F32, Precision::BF16),
                                           testing::ValuesIn(kMoeCases)));
 
-TEST(MoeParity, TiesGoToTheLowerIndex) {
-  const auto op = backend(Precision::F32);
-  const Values logits = values({2, 6}, DType::F32, {1, 2, 2, 0, 2, 1, 0, 0, 0, 0, 0, 0});
-  const Routing r = op->route(logits, {.k = 4, .renormalize = true});
-  const Storage experts = on_host(r.experts);
-  const std::vector<int32_t> chosen(experts.tensor().as<int32_t>(), experts.tensor().as<int32_t>() + 8);
-  EXPECT_EQ(chosen, (std::vector<int32_t>{1, 2, 4, 0, 0, 1, 2, 3}));
-}
-
-TEST(MoeParity, NanLogitsGiveNanWeightsAndValidExperts) {
-  const auto op = backend(Precision::F32);
-  const Values logits = values({1, 4}, DType::F32, {1, std::nan(""), 2, 0});
-  const Routing r = op->route(logits, {.k = 2, .renormalize = false});
-  const Storage experts = on_host(r.experts), weights = on_host(r.weights);
-  for (size_t j = 0; j < 2; ++j) {
-    EXPECT_TRUE(std::isnan(weights.tensor().as<float>()[j]));
-    EXPECT_LT(experts.tensor().as<int32_t>()[j], 4);
-  }
-}
-
 }  // namespace
 }  // namespace kvcal::test

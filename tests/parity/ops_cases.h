@@ -38,6 +38,7 @@ struct AttentionCase {
   Fill fill;
   float softcap = 0.0f;
   bool sinks = false;
+  int64_t chunk = 0;
 };
 constexpr AttentionCase kAttentionCases[] = {
     {1, 1, 1, 8, 8, 0, Fill::Normal},
@@ -60,15 +61,32 @@ constexpr AttentionCase kAttentionCases[] = {
     {70, 2, 1, 512, 512, 0, Fill::Normal, 2.0f, true},
     {66, 1, 1, 320, 264, 0, Fill::Normal},
     {40, 2, 2, 520, 8, 7, Fill::Normal, 3.0f, true},
+    {300, 2, 1, 16, 16, 0, Fill::Normal, 0.0f, false, 1},
+    {200, 2, 1, 64, 64, 0, Fill::Normal, 0.0f, false, 64},
+    {300, 4, 2, 24, 24, 0, Fill::Normal, 0.0f, false, 100},
+    {150, 2, 1, 128, 128, 40, Fill::Normal, 0.0f, true, 70},
+    {130, 2, 2, 40, 24, 70, Fill::Normal, 2.0f, false, 65},
+    {90, 1, 1, 520, 8, 0, Fill::Normal, 0.0f, false, 33},
+    {65, 2, 1, 16, 16, 0, Fill::Normal, 0.0f, false, 8192},
 };
 
 struct ConvCase {
   int64_t tokens, channels, kernel;
   Fill fill;
+  bool biased = false, silu = true;
 };
 constexpr ConvCase kConvCases[] = {
-    {1, 5, 4, Fill::Normal},   {2, 8, 4, Fill::Normal},   {3, 9, 4, Fill::Outliers},  {33, 64, 4, Fill::Normal},
-    {65, 130, 3, Fill::Zeros}, {40, 16, 1, Fill::Normal}, {257, 24, 2, Fill::Normal}, {0, 8, 4, Fill::Normal},
+    {1, 5, 4, Fill::Normal},
+    {2, 8, 4, Fill::Normal},
+    {3, 9, 4, Fill::Outliers},
+    {33, 64, 4, Fill::Normal},
+    {65, 130, 3, Fill::Zeros},
+    {40, 16, 1, Fill::Normal},
+    {257, 24, 2, Fill::Normal},
+    {0, 8, 4, Fill::Normal},
+    {33, 64, 4, Fill::Normal, true},
+    {70, 9, 3, Fill::Outliers, true, false},
+    {5, 130, 1, Fill::Normal, false, false},
 };
 
 /// decay: the typical g; -60 a step leaves nothing of the state, 0 keeps everything.
@@ -127,9 +145,11 @@ inline void PrintTo(const AttentionCase& c, std::ostream* out) {
   *out << numbers({c.tokens, c.n_heads, c.n_kv_heads, c.key_dim, c.value_dim, c.window}) << ' ' << name_of(c.fill);
   if (c.softcap > 0.0f) *out << " softcap " << c.softcap;
   if (c.sinks) *out << " sinks";
+  if (c.chunk > 0) *out << " chunk " << c.chunk;
 }
 inline void PrintTo(const ConvCase& c, std::ostream* out) {
-  *out << numbers({c.tokens, c.channels, c.kernel}) << ' ' << name_of(c.fill);
+  *out << numbers({c.tokens, c.channels, c.kernel}) << ' ' << name_of(c.fill) << (c.biased ? " biased" : "")
+       << (c.silu ? "" : " linear");
 }
 inline void PrintTo(const DeltaCase& c, std::ostream* out) {
   *out << numbers({c.tokens, c.n_key_heads, c.n_value_heads, c.dk, c.dv}) << " decay " << c.decay;

@@ -10,20 +10,21 @@ TEST_P(ConvParity, EqualsTheCausalSum) {
   const auto& [precision, c] = GetParam();
   const auto op = backend(precision);
   const Values x = random_values({c.tokens, c.channels}, op->activation_dtype(), 1, c.fill);
-  const Values w = random_values({c.channels, c.kernel}, DType::F32, 2);
+  const Values w = random_values({c.channels, c.kernel}, DType::F32, 2),
+               bias = random_values({c.channels}, DType::F32, 3);
   const Span span{0, c.tokens, 0};
   ConvState* const none = nullptr;
-  const Tensor y = op->causal_conv(x, {w}, {&span, 1}, {&none, 1});
+  const Tensor y = op->causal_conv(x, {w, c.biased ? bias.tensor() : Tensor{}, c.silu}, {&span, 1}, {&none, 1});
   std::vector<double> expected;
   for (int64_t t = 0; t < c.tokens; ++t)
     for (int64_t ch = 0; ch < c.channels; ++ch) {
-      double sum = 0.0;
+      double sum = c.biased ? bias.real[static_cast<size_t>(ch)] : 0.0;
       for (int64_t j = 0; j < c.kernel; ++j) {
         const int64_t from = t - (c.kernel - 1) + j;
         if (from >= 0)
           sum += w.real[static_cast<size_t>(ch * c.kernel + j)] * x.real[static_cast<size_t>(from * c.channels + ch)];
       }
-      expected.push_back(sum * sigmoid(sum));
+      expected.push_back(c.silu ? sum * sigmoid(sum) : sum);
     }
   expect_close("conv", read(y), expected, one_rounding(precision, 1e-6));  // a handful of f32 operations
 }

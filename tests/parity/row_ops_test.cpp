@@ -44,6 +44,70 @@ TEST_P(RowOps, RmsNorm) {
   }
 }
 
+TEST_P(RowOps, RmsNormWithoutGain) {
+  const auto op = backend(precision());
+  const Values x = input(1);
+  std::vector<double> expected = x.real;
+  for (int64_t r = 0; r < c().rows; ++r) {
+    const double rms = std::sqrt(squares(x, r) / static_cast<double>(c().width) + 1e-6);
+    for (int64_t i = 0; i < c().width; ++i) at(expected, r, i) /= rms;
+  }
+  expect_close("rms_norm", read(op->rms_norm(x, {}, 1e-6f)), expected, one_rounding(precision(), 5e-7));
+}
+
+/// turns: rows of the gain; 0 = no gain.
+std::vector<double> layer_norm(const NormCase& c, const Values& x, const Values& gain, int64_t turns,
+                               const Values* bias) {
+  std::vector<double> y = x.real;
+  for (int64_t r = 0; r < c.rows; ++r) {
+    double* row = y.data() + r * c.width;
+    double mean = 0.0, variance = 0.0;
+    for (int64_t i = 0; i < c.width; ++i) mean += row[i] / static_cast<double>(c.width);
+    for (int64_t i = 0; i < c.width; ++i) variance += std::pow(row[i] - mean, 2) / static_cast<double>(c.width);
+    for (int64_t i = 0; i < c.width; ++i) {
+      row[i] = (row[i] - mean) / std::sqrt(variance + 1e-5);
+      if (turns > 0) row[i] *= gain.real[static_cast<size_t>(r % turns * c.width + i)];
+      if (bias) row[i] += bias->real[static_cast<size_t>(i)];
+    }
+  }
+  return y;
+}
+
+TEST_P(RowOps, LayerNorm) {
+  const auto op = backend(precision());
+  const Values x = input(1), gain = random_values({c().width}, DType::F32, 2),
+               bias = random_values({c().width}, DType::F32, 3);
+  // One column of outliers: the others' distance to the mean has its f32 digits.
+  const Tolerance bound = one_rounding(precision(), 2e-6);
+  const auto norm = [&](const Tensor& g, const Tensor& b) { return read(op->layer_norm(x, g, b, 1e-5f)); };
+  expect_close("layer_norm", norm(gain, bias), layer_norm(c(), x, gain, 1, &bias), bound);
+  expect_close("without bias", norm(gain, {}), layer_norm(c(), x, gain, 1, nullptr), bound);
+  expect_close("without gain", norm({}, bias), layer_norm(c(), x, gain, 0, &bias), bound);
+  expect_close("with neither", norm({}, {}), layer_norm(c(), x, gain, 0, nullptr), bound);
+}
+
+TEST(RowOps, LayerNormOfHeadsWithGainsOfTheirOwn) {
+  for (const Precision p : {Precision::F32, Precision::BF16})
+    for (const int64_t width : {7, 64, 136}) {
+      const auto op = backend(p);
+      const Values x = random_values({5, 3, width}, op->activation_dtype(), 1),
+                   gain = random_values({3, width}, DType::F32, 2);
+      expect_close("layer_norm", read(op->layer_norm(x, gain, {}, 1e-5f)),
+                   layer_norm({15, width, Fill::Normal}, x, gain, 3, nullptr), one_rounding(p, 1e-6));
+    }
+}
+
+TEST(RowOps, NormsOfRowsFarFromZero) {  // the mean is taken away before anything is squared
+  for (const Precision p : {Precision::F32, Precision::BF16}) {
+    const auto op = backend(p);
+    Values x = random_values({4, 200}, op->activation_dtype(), 1);
+    for (double& v : x.real) v = std::round(8.0 * v) + 1000.0;
+    x = values({4, 200}, op->activation_dtype(), x.real);
+    expect_close("layer_norm", read(op->layer_norm(x, {}, {}, 1e-5f)),
+                 layer_norm({4, 200, Fill::Normal}, x, x, 0, nullptr), one_rounding(p, 2e-5));
+  }
+}
+
 TEST_P(RowOps, L2Norm) {
   const auto op = backend(precision());
   const Values x = input(1);
@@ -58,19 +122,30 @@ TEST_P(RowOps, L2Norm) {
 TEST_P(RowOps, GatedRmsNorm) {
   const auto op = backend(precision());
   const Values x = input(1), z = input(2), w = random_values({c().width}, DType::F32, 3);
-  for (const GateActivation act : {GateActivation::Silu, GateActivation::Sigmoid}) {
-    std::vector<double> expected = x.real;
-    for (int64_t r = 0; r < c().rows; ++r) {
-      const double rms = std::sqrt(squares(x, r) / static_cast<double>(c().width) + 1e-6);
-      for (int64_t i = 0; i < c().width; ++i) {
-        const double g = z.real[static_cast<size_t>(r * c().width + i)];
-        const double gate = sigmoid(g) * (act == GateActivation::Silu ? g : 1.0);
-        at(expected, r, i) *= w.real[static_cast<size_t>(i)] * gate / rms;
+  for (const GateActivation act : {GateActivation::Silu, GateActivation::Sigmoid})
+    for (const GateOrder order : {GateOrder::AfterNorm, GateOrder::BeforeNorm})
+      for (const int64_t groups : {1, 2, 3, 8}) {
+        if (c().width % groups != 0) continue;
+        const int64_t n = c().width / groups;
+        std::vector<double> expected = x.real;
+        for (int64_t r = 0; r < c().rows * groups; ++r) {
+          double* row = expected.data() + r * n;
+          std::vector<double> gate;
+          double sum = 0.0;
+          for (int64_t i = 0; i < n; ++i) {
+            const double g = z.real[static_cast<size_t>(r * n + i)];
+            gate.push_back(sigmoid(g) * (act == GateActivation::Silu ? g : 1.0));
+            if (order == GateOrder::BeforeNorm) row[i] *= gate.back();
+            sum += row[i] * row[i];
+          }
+          for (int64_t i = 0; i < n; ++i) {
+            row[i] *= w.real[static_cast<size_t>(r % groups * n + i)] / std::sqrt(sum / static_cast<double>(n) + 1e-6);
+            if (order == GateOrder::AfterNorm) row[i] *= gate[static_cast<size_t>(i)];
+          }
+        }
+        expect_close("gated_rms_norm", read(op->gated_rms_norm(x, z, {op->load_f32(w), 1e-6f, act, order, groups})),
+                     expected, one_rounding(precision(), 1e-6));
       }
-    }
-    expect_close("gated_rms_norm", read(op->gated_rms_norm(x, z, {op->load_f32(w), 1e-6f, act})), expected,
-                 one_rounding(precision(), 1e-6));
-  }
 }
 
 TEST_P(RowOps, Elementwise) {

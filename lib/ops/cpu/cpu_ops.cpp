@@ -93,7 +93,9 @@ Tensor CpuBackend::do_embed(const Tensor& table, std::span<const int32_t> ids) {
 }
 
 Tensor CpuBackend::do_join(const Tensor& a, const Tensor& b) {
-  const int64_t n = a.dim(-1), m = b.dim(-1), rows = n > 0 ? a.elements() / n : 0;
+  const int64_t n = a.dim(-1), m = b.dim(-1);
+  int64_t rows = 1;
+  for (int i = 0; i + 1 < a.shape.rank(); ++i) rows *= a.dim(i);
   const int64_t repeats = b.elements() > 0 ? rows * m / b.elements() : 1;  // rows of a that share one of b
   std::vector<int64_t> extents;
   for (int i = 0; i + 1 < a.shape.rank(); ++i) extents.push_back(a.dim(i));
@@ -104,8 +106,9 @@ Tensor CpuBackend::do_join(const Tensor& a, const Tensor& b) {
   parallel_rows(rows, n + m, [&](int64_t begin, int64_t end) {
     for (int64_t r = begin; r < end; ++r) {
       char* to = static_cast<char*>(y.data) + static_cast<size_t>(r) * (left + right);
-      std::memcpy(to, static_cast<const char*>(a.data) + static_cast<size_t>(r) * left, left);
-      std::memcpy(to + left, static_cast<const char*>(b.data) + static_cast<size_t>(r / repeats) * right, right);
+      if (left > 0) std::memcpy(to, static_cast<const char*>(a.data) + static_cast<size_t>(r) * left, left);
+      if (right > 0)
+        std::memcpy(to + left, static_cast<const char*>(b.data) + static_cast<size_t>(r / repeats) * right, right);
     }
   });
   return y;

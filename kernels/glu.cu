@@ -1,0 +1,83 @@
+// Activations of feed-forwards, alone and as the gate of a product.
+#include "kernels/device/map.cuh"
+#include "kernels/kernels.h"
+#include "ops/visit_activation.h"
+
+namespace kvcal::cuda {
+namespace {
+
+struct Silu {
+  __device__ float operator()(float x) const { return silu(x); }
+};
+struct Gelu {
+  __device__ float operator()(float x) const { return 0.5f * x * erfcf(x * -0.70710678f); }
+};
+/// 0.5 (1 + tanh(u)) is σ(2u).
+struct GeluTanh {
+  __device__ float operator()(float x) const { return x * sigmoid(1.5957691216057308f * (x + 0.044715f * x * x * x)); }
+};
+struct Relu2 {
+  __device__ float operator()(float x) const {
+    const float y = x < 0.0f ? 0.0f : x;  // NaN stays
+    return y * y;
+  }
+};
+
+/// The reference framework rounds the activation's result before the product.
+template <class T, class Act>
+struct Glu {
+  Act act;
+  __device__ float operator()(float gate, float up) const { return rounded_to<T>(act(gate)) * up; }
+};
+
+struct ClampedGlu {
+  __device__ float operator()(float gate, float up) const {
+    constexpr float kLimit = 7.0f, kAlpha = 1.702f;  // of gpt-oss
+    const float g = gate > kLimit ? kLimit : gate, u = up > kLimit ? kLimit : up < -kLimit ? -kLimit : up;
+    return g * sigmoid(kAlpha * g) * (u + 1.0f);
+  }
+};
+
+/// f(functor) for an activation other than Clamped.
+template <class F>
+void visit_act(Activation act, F&& f) {
+  switch (act) {
+    case Activation::Gelu:
+      return f(Gelu());
+    case Activation::GeluTanh:
+      return f(GeluTanh());
+    case Activation::Relu2:
+      return f(Relu2());
+    default:
+      return f(Silu());
+  }
+}
+
+/// f(T, functor of gate and up)
+template <class F>
+void visit_glu(DType t, Activation act, F&& f) {
+  visit_activation(t, [&]<class T>(T tag) {
+    if (act == Activation::Clamped)
+      f(tag, ClampedGlu());
+    else
+      visit_act(act, [&]<class Act>(Act a) { f(tag, Glu<T, Act>{a}); });
+  });
+}
+
+}  // namespace
+
+// ---------------------------------------------------------------- launchers
+
+void activate(DType t, const void* x, Activation act, void* z, int64_t n, cudaStream_t stream) {
+  visit_activation(t, [&]<class T>(T) { visit_act(act, [&](auto f) { map<T>(x, z, n, f, stream); }); });
+}
+
+void glu(DType t, const void* gate, const void* up, Activation act, void* z, int64_t n, cudaStream_t stream) {
+  visit_glu(t, act, [&]<class T>(T, auto f) { map_pair<T, T>(gate, up, z, n, f, stream); });
+}
+
+void glu_halves(DType t, const void* gate_up, Activation act, void* z, const Rows& rows, cudaStream_t stream) {
+  visit_glu(t, act, [&]<class T>(T, auto f) { map_halves<T>(gate_up, z, rows, f, stream); });
+}
+
+}  // namespace kvcal::cuda

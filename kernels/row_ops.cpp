@@ -1,0 +1,148 @@
+// The ops that treat every row alone.
+#include <vector>
+
+#include "kernels/cuda_backend.h"
+#include "kernels/kernels.h"
+
+namespace kvcal::cuda {
+
+// ---------------------------------------------------------------- elementwise
+
+Tensor CudaBackend::do_add(const Tensor& x, const Tensor& y) {
+  const Tensor z = activation(x.shape);
+  cuda::add(z.dtype, data_of(x), data_of(y), z.data, z.elements(), stream_.get());
+  return z;
+}
+
+Tensor CudaBackend::do_scale(const Tensor& x, float factor) {
+  const Tensor y = activation(x.shape);
+  cuda::scale(y.dtype, data_of(x), factor, y.data, y.elements(), stream_.get());
+  return y;
+}
+
+Tensor CudaBackend::do_softcap(const Tensor& x, float c) {
+  const Tensor y = activation(x.shape);
+  cuda::softcap(y.dtype, data_of(x), c, y.data, y.elements(), stream_.get());
+  return y;
+}
+
+Tensor CudaBackend::do_activate(const Tensor& x, Activation act) {
+  const Tensor y = activation(x.shape);
+  cuda::activate(y.dtype, data_of(x), act, y.data, y.elements(), stream_.get());
+  return y;
+}
+
+Tensor CudaBackend::do_mul(const Tensor& x, const Tensor& y) {
+  const Tensor z = activation(x.shape);
+  if (y.elements() == x.elements())
+    cuda::mul(z.dtype, data_of(x), data_of(y), y.dtype, z.data, z.elements(), stream_.get());
+  else
+    cuda::mul_rows(z.dtype, data_of(x), data_of(y), y.dtype, z.data, {rows_of(x), width_of(x)}, stream_.get());
+  return z;
+}
+
+Tensor CudaBackend::do_glu(const Tensor& gate, const Tensor& up, Activation act) {
+  const Tensor z = activation(gate.shape);
+  cuda::glu(z.dtype, data_of(gate), data_of(up), act, z.data, z.elements(), stream_.get());
+  return z;
+}
+
+Tensor CudaBackend::do_sigmoid_mul(const Tensor& x, const Tensor& gate) {
+  const Tensor z = activation(x.shape);
+  if (gate.elements() == x.elements())
+    cuda::sigmoid_mul(z.dtype, data_of(x), data_of(gate), z.data, z.elements(), stream_.get());
+  else
+    cuda::sigmoid_mul_rows(z.dtype, data_of(x), data_of(gate), z.data, {rows_of(x), width_of(x)}, stream_.get());
+  return z;
+}
+
+/// Each head's columns, multiplied and put back.
+Tensor CudaBackend::do_linear_per_head(const Tensor& x, std::span<const Linear> heads) {
+  const int64_t tokens = x.dim(0), n = x.dim(1), in = x.dim(2), out = heads[0].out;
+  const Tensor y = activation({tokens, n, out}), all = x.reshaped({tokens, n * in});
+  if (y.elements() == 0) return y;
+  const size_t element = size_of(y.dtype), row = static_cast<size_t>(out) * element;
+  for (int64_t h = 0; h < n; ++h) {
+    const Tensor own = do_linear(do_columns(all, h * in, in), heads[static_cast<size_t>(h)]);
+    check(cudaMemcpy2DAsync(static_cast<char*>(y.data) + static_cast<size_t>(h) * row, static_cast<size_t>(n) * row,
+                            own.data, row, row, static_cast<size_t>(tokens), cudaMemcpyDeviceToDevice, stream_.get()),
+          "copying a head to " + str(y));
+  }
+  return y;
+}
+
+/// b may have one head where a has several.
+Tensor CudaBackend::do_join(const Tensor& a, const Tensor& b) {
+  const Tensor y = activation(with_last(a.shape, width_of(a) + width_of(b)));
+  const auto bytes = [](const Tensor& t) { return width_of(t) * static_cast<int64_t>(size_of(t.dtype)); };
+  const int64_t rows = width_of(y) > 0 ? y.elements() / width_of(y) : 0;
+  const int64_t sharing = a.shape.rank() == 3 && b.dim(1) == 1 ? a.dim(1) : 1;
+  cuda::join({data_of(a), data_of(b), y.data, rows, bytes(a), bytes(b), sharing}, stream_.get());
+  return y;
+}
+
+// ---------------------------------------------------------------- norms
+
+Tensor CudaBackend::do_rms_norm(const Tensor& x, const Tensor& gain, float eps) {
+  const Tensor y = activation(x.shape);
+  cuda::rms_norm(x.dtype, data_of(x), gain ? data_of(gain) : nullptr, gain ? gain.dtype : x.dtype, eps, y.data,
+                 {rows_of(x), width_of(x)}, stream_.get());
+  return y;
+}
+
+Tensor CudaBackend::do_layer_norm(const Tensor& x, const Tensor& gain, const Tensor& bias, float eps) {
+  const Tensor y = activation(x.shape);
+  const auto floats = [](const Tensor& t) -> const float* { return t ? data_as<float>(t) : nullptr; };
+  const int64_t turns = gain && gain.shape.rank() == 2 ? gain.dim(0) : 1;
+  cuda::layer_norm(x.dtype, {data_of(x), floats(gain), floats(bias), turns, eps, y.data}, {rows_of(x), width_of(x)},
+                   stream_.get());
+  return y;
+}
+
+Tensor CudaBackend::do_l2_norm(const Tensor& x, float eps) {
+  const Tensor y = activation(x.shape);
+  cuda::l2_norm(x.dtype, data_of(x), eps, y.data, {rows_of(x), width_of(x)}, stream_.get());
+  return y;
+}
+
+Tensor CudaBackend::do_gated_rms_norm(const Tensor& x, const Tensor& z, const GatedNormSpec& spec) {
+  const Tensor y = activation(x.shape);
+  const int64_t width = width_of(x) / spec.n_groups;
+  cuda::gated_rms_norm(
+      x.dtype,
+      {data_of(x), data_of(z), data_as<float>(spec.gain), spec.n_groups, spec.eps, spec.act, spec.order, y.data},
+      {width > 0 ? x.elements() / width : 0, width}, stream_.get());
+  return y;
+}
+
+// ---------------------------------------------------------------- rotary embedding, gates
+
+Tensor CudaBackend::do_rope_table(std::span<const int32_t> positions, int64_t n_tokens, const RopeSpec& spec) {
+  const int64_t half = spec.rotary_dim / 2;
+  const Tensor table = activation({n_tokens, 2, half});
+  std::vector<int32_t> axis(spec.axis.begin(), spec.axis.end());
+  axis.resize(static_cast<size_t>(half));  // none given: row 0
+  cuda::rope_table(table.dtype,
+                   {device_copy(positions), device_copy(spec.inverse_frequency), device_copy(axis), spec.magnitude},
+                   table.data, n_tokens, half, stream_.get());
+  return table;
+}
+
+Tensor CudaBackend::do_rope(const Tensor& x, const Tensor& table, const RopeSpec& spec) {
+  const Tensor y = activation(x.shape);
+  cuda::rope(x.dtype, data_of(x), data_of(table), y.data,
+             {x.dim(0), x.dim(1), x.dim(2), spec.rotary_dim / 2, spec.interleaved}, stream_.get());
+  return y;
+}
+
+Ops::DeltaGates CudaBackend::do_delta_gates(const Tensor& a, const Tensor& b, const Tensor& a_log,
+                                            const Tensor& dt_bias) {
+  const DeltaGates gates{temporary(a.shape, DType::F32), temporary(a.shape, DType::F32)};
+  cuda::delta_gates(a.dtype,
+                    {data_of(a), data_of(b), data_as<float>(a_log), data_as<float>(dt_bias), data_as<float>(gates.g),
+                     data_as<float>(gates.beta)},
+                    a.dim(0), a.dim(1), stream_.get());
+  return gates;
+}
+
+}  // namespace kvcal::cuda
