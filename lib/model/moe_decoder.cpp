@@ -41,6 +41,7 @@ void make_uniform(MoeDecoderConfig& c) {
 MoeDecoder::MoeDecoder(const Json& config, MoeDecoderConfig c) : c_(std::move(c)) {
   const DecoderDims& d = c_.dims;
   spec_ = general_spec(config, d);
+  spec_.default_prefix = c_.default_prefix;
   final_eps_ = d.eps;
   const int64_t dense = attention_parameters(d, c_.attention) + 3 * d.hidden * d.ffn + 2 * d.hidden;
   for (size_t i = 0; i < c_.windows.size(); ++i) {

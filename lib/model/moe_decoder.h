@@ -21,6 +21,7 @@ struct MoeDecoderConfig {
   std::vector<int64_t> windows;      // per layer, 0 = none
   int64_t moe_extra_parameters = 0;  // of a sparse layer, beyond moe_parameters()
   std::optional<Multipliers> multipliers;
+  std::string default_prefix = "model.";  // ModelSpec::default_prefix
 };
 
 /// All layers sparse, none with a window.

@@ -14,32 +14,6 @@ GluWeights load_expert(const MoeDims& d, Ops& op, const Tensor& gate_up, const T
                      d.act);
 }
 
-// A 3-D tensor of all experts, as [out, in] or transposed: the stored shape tells, unless both are the same.
-class FusedWeight {
- public:
-  FusedWeight(WeightBinder& w, const char* name, const Shape& plain, bool transposed) : transposed_(transposed) {
-    const Shape turned{plain[0], plain[2], plain[1]};
-    if (const TensorInfo* found = w.info(name); found && !(plain == turned)) {
-      if (found->shape == turned) transposed_ = true;
-      if (found->shape == plain) transposed_ = false;
-    }
-    all_ = w(name, transposed_ ? turned : plain);
-  }
-
-  /// [out, in] of one expert; lives until the next call.
-  Tensor expert(int64_t e) {
-    const Tensor one = all_.rows(e, 1).reshaped({all_.dim(1), all_.dim(2)});
-    if (!transposed_) return one;
-    turned_ = transposed(one);
-    return turned_.tensor();
-  }
-
- private:
-  bool transposed_;
-  Tensor all_;
-  Storage turned_;
-};
-
 Experts load_fused_experts(const MoeDims& d, const MoeNames& names, Ops& op, WeightBinder& w) {
   FusedWeight gate_up(w, names.gate_up, {d.n_experts, 2 * d.ffn, d.hidden}, names.transposed);
   FusedWeight down(w, names.fused_down, {d.n_experts, d.hidden, d.ffn}, names.transposed);
@@ -90,6 +64,23 @@ MoeParts load_moe(const MoeDims& d, const MoeNames& names, Ops& op, WeightBinder
   if (d.shared_ffn > 0) parts.shared = load_shared_expert(d, op, w.at(names.shared));
   if (d.shared_gate) parts.shared_gate = load_projection(op, w, names.shared_gate, 1, d.hidden);
   return parts;
+}
+
+FusedWeight::FusedWeight(const WeightBinder& w, const char* name, const Shape& plain, bool transposed)
+    : transposed_(transposed) {
+  const Shape turned{plain[0], plain[2], plain[1]};
+  if (const TensorInfo* found = w.info(name); found && !(plain == turned)) {
+    if (found->shape == turned) transposed_ = true;
+    if (found->shape == plain) transposed_ = false;
+  }
+  all_ = w(name, transposed_ ? turned : plain);
+}
+
+Tensor FusedWeight::expert(int64_t e) {
+  const Tensor one = all_.rows(e, 1).reshaped({all_.dim(1), all_.dim(2)});
+  if (!transposed_) return one;
+  turned_ = transposed(one);
+  return turned_.tensor();
 }
 
 std::string moe_module(const WeightBinder& layer, const MoeNames& names) {

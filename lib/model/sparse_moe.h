@@ -43,6 +43,21 @@ struct MoeNames {
   const char* shared_gate = "shared_expert_gate";
 };
 
+/// A 3-D tensor of all experts, [E, out, in] or [E, in, out] (transposed): the stored shape tells, unless both are the
+/// same.
+class FusedWeight {
+ public:
+  FusedWeight(const WeightBinder& w, const char* name, const Shape& plain, bool transposed);
+
+  /// [out, in] of one expert; lives until the next call.
+  Tensor expert(int64_t e);
+
+ private:
+  bool transposed_;
+  Tensor all_;
+  Storage turned_;
+};
+
 /// `w` is positioned at the module: "mlp.", "block_sparse_moe.", ...
 MoeParts load_moe(const MoeDims& dims, const MoeNames& names, Ops& op, WeightBinder w);
 

@@ -254,7 +254,7 @@ class NarrowestChoice:
                 best = self.original[0](x.float(), k + 1, dim=-1).values
                 last, next = best[..., -2], best[..., -1]
                 gap = (last - next) / torch.maximum(last.abs(), next.abs())
-                self.gap = min(self.gap, gap[next > -math.inf].min().item())
+                self.gap = min([self.gap, *gap[next > -math.inf].flatten().tolist()])
             return self.original[0](x, k, *args, **kwargs)
 
         torch.topk = torch.Tensor.topk = topk

@@ -110,7 +110,7 @@ TEST(Config, refusals_name_the_cause) {
     EXPECT_NE(text.find(part), std::string::npos) << text;
   };
   contains(refusal(Json{{"architectures", {"LlamaForCausalML"}}}), "did you mean 'LlamaForCausalLM'?");
-  contains(refusal(Json{{"architectures", {"T5ForConditionalGeneration"}}}), "LlamaForCausalLM, Mistral");
+  contains(refusal(Json{{"architectures", {"T5ForConditionalGeneration"}}}), ", LlamaForCausalLM, ");
   contains(refusal(Json::object()), "names no architecture");
   contains(refusal(Json::array()), "not an object");
   contains(refusal(llama({{"num_attention_heads", 3}})), "not a multiple of num_key_value_heads");

@@ -96,6 +96,61 @@ TEST(MoeConfig, older_and_newer_names_of_the_number_of_experts) {
   EXPECT_EQ(parameters_of(old_name), parameters_of(new_name));
 }
 
+TEST(MoeConfig, gpt_oss_slides_by_layer_types_or_every_second_layer) {
+  using W = std::vector<int64_t>;
+  const Json config = moe("GptOssForCausalLM", {{"num_local_experts", 4}, {"head_dim", 16}});
+  EXPECT_EQ(windows_of(config), (W{128, 0, 128, 0}));
+  Json other = config;
+  other["sliding_window"] = 32;
+  other["layer_types"] = {"full_attention", "full_attention", "sliding_attention", "full_attention"};
+  EXPECT_EQ(windows_of(other), (W{0, 0, 32, 0}));
+  other["sliding_window"] = nullptr;
+  expect_refusal(other, "layer 2 slides, but sliding_window is null");
+}
+
+// The class's default is yarn with factor 32: its magnitude is 0.1 ln 32 + 1.
+TEST(MoeConfig, gpt_oss_without_rope_keys_has_its_classs_yarn) {
+  const Json config = moe("GptOssForCausalLM", {{"num_local_experts", 4}});
+  EXPECT_NEAR(parse_model(config)->spec().caches.at(0).rope_magnitude, 1.34657359, 1e-6);
+}
+
+TEST(MoeConfig, minimax_turns_rotary_dim_channels) {
+  const Json config = moe("MiniMaxM2ForCausalLM", {{"num_local_experts", 4}, {"head_dim", 32}});
+  EXPECT_EQ(parse_model(config)->spec().caches.at(0).rotary_dim, 32);
+  Json half = config;
+  half["rotary_dim"] = 16;
+  EXPECT_EQ(parse_model(half)->spec().caches.at(0).rotary_dim, 16);
+}
+
+TEST(MoeConfig, granites_attention_multiplier_is_the_softmax_scale) {
+  const Json config = moe("GraniteMoeForCausalLM", {{"num_local_experts", 4}, {"attention_multiplier", 0.0078125}});
+  EXPECT_EQ(parse_model(config)->spec().caches.at(0).softmax_scale, 0.0078125);
+  expect_refusal(moe("GraniteMoeForCausalLM", {{"num_local_experts", 4}, {"logits_scaling", 0}}),
+                 "logits_scaling is 0");
+}
+
+TEST(MoeConfig, the_first_layers_of_glm_and_the_outer_ones_of_ernie_are_dense) {
+  const auto sparse = [](const Json& config) {
+    std::vector<bool> more;  // than the dense width takes
+    for (const int64_t n : parameters_of(config)) more.push_back(n > 64 * 1000);
+    return more;
+  };
+  using S = std::vector<bool>;
+  const Json glm = moe("Glm4MoeForCausalLM", {{"n_routed_experts", 8}, {"head_dim", 16}});
+  EXPECT_EQ(sparse(glm), (S{false, true, true, true}));
+  Json all = glm;
+  all["first_k_dense_replace"] = 0;
+  EXPECT_EQ(sparse(all), (S{true, true, true, true}));
+  all["first_k_dense_replace"] = 9;
+  EXPECT_EQ(sparse(all), (S{false, false, false, false}));
+  const Json ernie = moe("Ernie4_5_MoeForCausalLM", {{"moe_num_experts", 8}, {"moe_k", 2}});
+  EXPECT_EQ(sparse(ernie), (S{false, true, true, true}));
+  Json some = ernie;
+  some["moe_layer_end_index"] = 2;
+  some["moe_layer_interval"] = 2;
+  EXPECT_EQ(sparse(some), (S{false, true, false, false}));
+}
+
 TEST(MoeConfig, refusals_name_the_cause) {
   expect_refusal(moe("Qwen3MoeForCausalLM", {{"num_experts", 1}}), "num_experts_per_tok 2 does not fit num_experts 1");
   expect_refusal(moe("Qwen3MoeForCausalLM", {{"num_experts", -1}}), "the number of experts is -1");
@@ -104,6 +159,18 @@ TEST(MoeConfig, refusals_name_the_cause) {
   expect_refusal(moe("Qwen2MoeForCausalLM", {{"num_experts", 8}, {"hidden_act", "gelu"}}), "hidden_act is 'gelu'");
   expect_refusal(moe("Qwen3_5MoeForCausalLM", {{"num_experts", 0}}), "num_experts is 0");
   expect_refusal(moe("MixtralForCausalLM", {{"num_local_experts", 0}}), "num_local_experts is 0");
+  expect_refusal(moe("Glm4MoeForCausalLM", {{"n_routed_experts", 8}, {"n_group", 3}}), "n_group 3 and topk_group 1");
+  expect_refusal(moe("Glm4MoeForCausalLM", {{"n_routed_experts", 8}, {"n_group", 4}, {"num_experts_per_tok", 3}}),
+                 "do not fit 8 experts, 3 of them active");
+  expect_refusal(moe("GptOssForCausalLM", {{"num_local_experts", 4}, {"swiglu_limit", 10}}), "swiglu_limit");
+  expect_refusal(moe("OlmoeForCausalLM", {{"clip_qkv", 8.0}}), "clip_qkv is 8.0");
+  expect_refusal(moe("MiniMaxM2ForCausalLM", {{"num_local_experts", 4}, {"attn_type_list", {1, 0}}}),
+                 "attn_type_list holds 0");
+  expect_refusal(moe("MiniMaxM2ForCausalLM", {{"num_local_experts", 4}, {"qk_norm_type", "per_head"}}),
+                 "qk_norm_type is 'per_head'");
+  expect_refusal(moe("MiniMaxM2ForCausalLM", {{"num_local_experts", 4}, {"scoring_func", "softmax"}}), "scoring_func");
+  expect_refusal(moe("Ernie4_5_MoeForCausalLM", {{"moe_num_experts", 4}}), "moe_k 6 does not fit num_experts 4");
+  expect_refusal(moe("Ernie4_5_MoeForCausalLM", {{"use_bias", true}}), "use_bias is not supported");
 }
 
 }  // namespace

@@ -54,8 +54,8 @@ TEST(Rope, frequencies_equal_hand_values) {
 
 // architectures.md 10: a head of 512 channels, a quarter of its pairs turning.
 TEST(Rope, proportional_pairs_span_the_head_and_the_rest_stand_still) {
-  const RopeSpec spec = spec_of(
-      {{"rope_type", "proportional"}, {"head_dim", 512}, {"rope_theta", 1e6}, {"partial_rotary_factor", 0.25}});
+  const RopeSpec spec =
+      spec_of({{"rope_type", "proportional"}, {"head_dim", 512}, {"rope_theta", 1e6}, {"partial_rotary_factor", 0.25}});
   EXPECT_EQ(spec.rotary_dim, 512);
   ASSERT_EQ(spec.inverse_frequency.size(), 256u);
   EXPECT_NEAR(spec.inverse_frequency[1], 0.947463526, 1e-7);

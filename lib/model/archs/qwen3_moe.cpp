@@ -1,5 +1,7 @@
 // Qwen3MoeForCausalLM: attention of Qwen3, a mixture of experts in every layer but those that mlp_only_layers and
 // decoder_sparse_step leave dense (architectures.md 2). A sliding window, where it is used, covers every layer.
+// Qwen3VLMoeForConditionalGeneration, the language model: the same with mRoPE, without windows, with fused experts that
+// are published transposed.
 #include "model/archs/archs.h"
 #include "model/moe_decoder.h"
 #include "model/rope.h"
@@ -9,22 +11,43 @@ namespace {
 
 constexpr DecoderDefaults kDefaults = {151936, 2048, 6144, 24, 32, 4, 0, 32768};
 constexpr MoeDefaults kMoeDefaults = {128, 8, 768, 0, false};
+constexpr DecoderDefaults kVlDefaults = {151936, 2048, 5632, 24, 16, 16, 0, 128000};
+constexpr MoeDefaults kVlMoeDefaults = {60, 4, 1408, 0, true};
+constexpr RopeDefaults kVlRopeDefaults = {500000};
 
 MoeParts load(const MoeDims& dims, Ops& op, WeightBinder layer) { return load_moe(dims, {}, op, layer.at("mlp.")); }
+
+MoeParts load_transposed(const MoeDims& dims, Ops& op, WeightBinder layer) {
+  return load_moe(dims, {.transposed = true}, op, layer.at("mlp."));
+}
+
+MoeDecoderConfig read(const Json& config, const DecoderDefaults& defaults, const RopeDefaults& rope_defaults,
+                      const MoeDefaults& moe_defaults) {
+  const Json& text = text_config(config);
+  MoeDecoderConfig c;
+  c.dims = read_decoder_dims(config, defaults);
+  c.rope = read_rope(text, c.dims.head_dim, rope_defaults);
+  const Bias bias = get_bool_or(text, "attention_bias", false) ? Bias::Present : Bias::None;
+  c.attention = {bias, bias, QkNorm::PerHead};
+  c.moe = read_qwen_moe_dims(text, c.dims.hidden, moe_defaults);
+  c.sparse = read_sparse_layers(text, c.dims.n_layers, c.moe.n_experts);
+  c.windows.assign(c.sparse.size(), 0);
+  return c;
+}
 
 }  // namespace
 
 std::unique_ptr<Model> parse_qwen3_moe(const Json& config) {
-  const Json& text = text_config(config);
-  MoeDecoderConfig c;
-  c.dims = read_decoder_dims(config, kDefaults);
-  c.rope = read_rope(text, c.dims.head_dim, {});
-  const Bias bias = get_bool_or(text, "attention_bias", false) ? Bias::Present : Bias::None;
-  c.attention = {bias, bias, QkNorm::PerHead};
-  c.moe = read_qwen_moe_dims(text, c.dims.hidden, kMoeDefaults);
+  MoeDecoderConfig c = read(config, kDefaults, {}, kMoeDefaults);
   c.load = load;
-  c.sparse = read_sparse_layers(text, c.dims.n_layers, c.moe.n_experts);
-  c.windows.assign(c.sparse.size(), read_used_window(text));
+  c.windows.assign(c.sparse.size(), read_used_window(text_config(config)));
+  return std::make_unique<MoeDecoder>(config, std::move(c));
+}
+
+std::unique_ptr<Model> parse_qwen3_vl_moe(const Json& config) {
+  MoeDecoderConfig c = read(config, kVlDefaults, kVlRopeDefaults, kVlMoeDefaults);
+  c.load = load_transposed;
+  c.default_prefix = "model.language_model.";
   return std::make_unique<MoeDecoder>(config, std::move(c));
 }
 

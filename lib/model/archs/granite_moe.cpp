@@ -1,0 +1,54 @@
+// GraniteMoeForCausalLM and GraniteMoeSharedForCausalLM: Llama's layers with multipliers on embeddings, softmax,
+// branches and logits; experts in every layer, and in the second class a shared one (architectures.md 5.3, 7). Choosing
+// the best logits and the softmax over them alone is the softmax over all, renormalised.
+#include "model/archs/archs.h"
+#include "model/moe_decoder.h"
+#include "model/rope.h"
+
+namespace kvcal {
+namespace {
+
+constexpr DecoderDefaults kDefaults = {32000, 4096, 11008, 32, 32, 0, 0, 2048};
+constexpr int64_t kDefaultExperts = 8, kDefaultActive = 2;
+
+// As published, and as the reference framework names them by now.
+constexpr MoeNames kPublished = {
+    .router = "router.layer", .gate_up = "input_linear.weight", .fused_down = "output_linear.weight"};
+constexpr MoeNames kRenamed = {.router = "router"};
+
+MoeParts load(const MoeDims& d, Ops& op, WeightBinder layer) {
+  WeightBinder w = layer.at("block_sparse_moe."), shared = layer.at("shared_mlp.");
+  MoeDims routed = d;
+  routed.shared_ffn = 0;
+  MoeParts parts = load_moe(routed, w.has("router.layer.weight") ? kPublished : kRenamed, op, w);
+  if (d.shared_ffn == 0) return parts;
+  const Tensor both = shared("input_linear.weight", {2 * d.shared_ffn, d.hidden});
+  parts.shared = op.load_glu({both.rows(0, d.shared_ffn), {}}, {both.rows(d.shared_ffn, d.shared_ffn), {}},
+                             projection(shared, "output_linear", d.hidden, d.shared_ffn));
+  return parts;
+}
+
+std::unique_ptr<Model> parse(const Json& config, bool shared) {
+  const Json& text = text_config(config);
+  MoeDecoderConfig c;
+  c.dims = read_decoder_dims(config, kDefaults);
+  c.rope = read_rope(text, c.dims.head_dim, {});
+  c.attention.qkv = c.attention.o = get_bool_or(text, "attention_bias", false) ? Bias::Present : Bias::None;
+  c.moe.hidden = c.dims.hidden;
+  c.moe.n_experts = read_size(text, "num_local_experts", kDefaultExperts);
+  c.moe.ffn = c.dims.ffn;
+  if (shared) c.moe.shared_ffn = get_int_or(text, "shared_intermediate_size", 0);
+  c.moe.routing = {.k = get_int_or(text, "num_experts_per_tok", kDefaultActive), .renormalize = true};
+  check_moe_dims(c.moe);
+  c.load = load;
+  make_uniform(c);
+  c.multipliers = read_multipliers(text);
+  return std::make_unique<MoeDecoder>(config, std::move(c));
+}
+
+}  // namespace
+
+std::unique_ptr<Model> parse_granite_moe(const Json& config) { return parse(config, false); }
+std::unique_ptr<Model> parse_granite_moe_shared(const Json& config) { return parse(config, true); }
+
+}  // namespace kvcal

@@ -1,0 +1,45 @@
+// OlmoeForCausalLM: norms over all heads of q together, and of k, before RoPE; experts in every layer by softmax scores
+// (architectures.md 14.14). No published checkpoint clips q, k and v.
+#include "model/archs/archs.h"
+#include "model/moe_decoder.h"
+#include "model/rope.h"
+
+namespace kvcal {
+namespace {
+
+constexpr DecoderDefaults kDefaults = {.vocab = 50304,
+                                       .hidden = 2048,
+                                       .ffn = 2048,
+                                       .n_layers = 16,
+                                       .n_heads = 16,
+                                       .n_kv_heads = 0,
+                                       .head_dim = 0,
+                                       .max_positions = 4096,
+                                       .eps = 1e-5};
+constexpr int64_t kDefaultExperts = 64, kDefaultActive = 8;
+
+MoeParts load(const MoeDims& dims, Ops& op, WeightBinder layer) { return load_moe(dims, {}, op, layer.at("mlp.")); }
+
+}  // namespace
+
+std::unique_ptr<Model> parse_olmoe(const Json& config) {
+  const Json& text = text_config(config);
+  if (const Json* clip = find_member(text, "clip_qkv"))
+    fail("clip_qkv is " + clip->dump() + "; q, k and v are read without it only");
+  MoeDecoderConfig c;
+  c.dims = read_decoder_dims(config, kDefaults);
+  c.rope = read_rope(text, c.dims.head_dim, {});
+  c.attention.qkv = c.attention.o = get_bool_or(text, "attention_bias", false) ? Bias::Present : Bias::None;
+  c.attention.norm = QkNorm::WholeRow;
+  c.moe.hidden = c.dims.hidden;
+  c.moe.n_experts = get_int_or(text, "num_experts", get_int_or(text, "num_local_experts", kDefaultExperts));
+  c.moe.ffn = c.dims.ffn;
+  c.moe.routing = {.k = get_int_or(text, "num_experts_per_tok", kDefaultActive),
+                   .renormalize = get_bool_or(text, "norm_topk_prob", false)};
+  check_moe_dims(c.moe);
+  c.load = load;
+  make_uniform(c);
+  return std::make_unique<MoeDecoder>(config, std::move(c));
+}
+
+}  // namespace kvcal
