@@ -92,6 +92,10 @@ def mxfp4_blocks(tensors: dict) -> dict:
     return out
 
 
+def transposed_experts(tensors: dict) -> dict:
+    return {name: t.transpose(1, 2).contiguous() if ".mlp.experts." in name else t for name, t in tensors.items()}
+
+
 def gpt_oss_as_published(config: dict) -> dict:
     rope = config.pop("rope_parameters")
     config["rope_theta"] = rope.pop("rope_theta")
@@ -150,6 +154,16 @@ QWEN35 = dict(HYBRID, hidden_size=32, linear_num_key_heads=2, linear_num_value_h
 del QWEN35["intermediate_size"]
 VISION = dict(depth=1, hidden_size=16, intermediate_size=16, num_heads=2, out_hidden_size=32,
               num_position_embeddings=16, patch_size=4)
+
+
+def qwen3_vl(**text) -> dict:
+    tower = dict(VISION, deepstack_visual_indexes=[0])
+    return dict(text_config=dict(dict(SMALL, head_dim=16, num_experts=5, num_experts_per_tok=2,
+                                      moe_intermediate_size=24, rms_norm_eps=0.02, tie_word_embeddings=False,
+                                      rope_parameters=rope(5e6, **MROPE, mrope_section=[4, 2, 2])), **text),
+                vision_config=tower, image_token_id=92, video_token_id=93, vision_start_token_id=94,
+                vision_end_token_id=95, tie_word_embeddings=False)
+
 
 CASES = (
     Case("qwen3_moe", "Qwen3MoeForCausalLM",
@@ -230,15 +244,11 @@ CASES = (
               attention_bias=True, rms_norm_eps=0.02, rope_parameters=rope(1e4)),
          "norms over whole rows of q and k, weights not renormalised, biases; old rope keys", LENGTHS,
          weights=far_apart, published=published_rope),
-    Case("qwen3_vl_moe", "Qwen3VLMoeForConditionalGeneration",
-         dict(text_config=dict(SMALL, head_dim=16, num_experts=5, num_experts_per_tok=2, moe_intermediate_size=24,
-                               mlp_only_layers=[1], rms_norm_eps=0.02, tie_word_embeddings=False,
-                               rope_parameters=rope(5e6, **MROPE, mrope_section=[4, 2, 2])),
-              vision_config=dict(depth=1, hidden_size=16, intermediate_size=16, num_heads=2, out_hidden_size=32,
-                                 num_position_embeddings=16, patch_size=4, deepstack_visual_indexes=[0]),
-              image_token_id=92, video_token_id=93, vision_start_token_id=94, vision_end_token_id=95,
-              tie_word_embeddings=False),
-         "text_config, fused transposed experts, layer 1 dense, mrope", LENGTHS, weights=far_apart),
+    Case("qwen3_vl_moe", "Qwen3VLMoeForConditionalGeneration", qwen3_vl(num_hidden_layers=3, mlp_only_layers=[1]),
+         "text_config, fused experts transposed as published, layer 1 dense, mrope", LENGTHS, weights=far_apart,
+         published_tensors=transposed_experts),
+    Case("qwen3_vl_moe_saved", "Qwen3VLMoeForConditionalGeneration", qwen3_vl(num_hidden_layers=2),
+         "fused experts as save_pretrained writes them by now", LENGTHS, weights=far_apart),
     Case("hunyuan_moe", "HunYuanMoEV1ForCausalLM",
          dict(SMALL, head_dim=16, num_experts=5, moe_topk=2, rms_norm_eps=0.02,
               rope_parameters=rope(1e4, rope_type="dynamic", factor=1.0, alpha=50.0)),
