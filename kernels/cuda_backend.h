@@ -11,6 +11,7 @@
 
 #include "kernels/cuda_ops.h"
 #include "kernels/gemm.h"
+#include "kernels/kernels.h"
 #include "kernels/library_attention.h"
 #include "kernels/runtime/device_heap.h"
 #include "kernels/runtime/memory.h"
@@ -112,8 +113,17 @@ class CudaBackend final : public Ops {
   Owned load(const Tensor& host, DType as, float plus);
   void load_into(const Tensor& device, const Tensor& host, float plus);
 
-  void multiply_experts(const Tensor& x, std::span<const GluWeights> experts, Linear GluWeights::*weight,
-                        std::span<const int32_t> first, const Tensor& to);
+  void multiply_groups(GroupedProduct p, std::span<const Linear* const> weights);
+  /// Rows by expert, all on the device: expert e has [first[e], first[e + 1]) of the rows x[row_of[r]] (null: x[r]).
+  struct ExpertRows {
+    Tensor x;
+    const int32_t* first;
+    const int64_t* row_of;
+  };
+  void multiply_experts(const ExpertRows& rows, std::span<const GluWeights> experts, Linear GluWeights::*weight,
+                        const Tensor& to);
+  Tensor hidden_of_experts(const ExpertRows& rows, int64_t slots, std::span<const GluWeights> experts);
+
   /// How a bias is kept: BF16 where that is exact.
   DType bias_type(const Tensor& host) const;
 

@@ -188,6 +188,30 @@ void sort_by_expert(const int32_t* experts, const ExpertSort& sort, const Routin
 void combine_experts(DType t, const float* results, const float* weights, const int32_t* slots, void* y,
                      const RoutingShape& shape, int64_t dim, cudaStream_t stream);
 
+// ---------------------------------------------------------------- grouped_product.cu
+
+/// A weight [out, in] and its bias [out], F32 or BF16, or null.
+struct GroupWeight {
+  const void *w, *bias;
+  bool bias_bf16;
+};
+/// y[r] = x[r] w_gᵀ + bias_g for the rows r of every group g. Row r of group g begins at x + row_of[r] x_stride +
+/// g x_group and y + r y_stride + g y_group.
+struct GroupedProduct {
+  const void* x;
+  void* y;
+  DType t, y_type;             // BF16 or F32; F32, or as t
+  const GroupWeight* weights;  // [n_groups]
+  int64_t n_groups, in, out;
+  int64_t rows;                                  // of all groups together; of each, where first is null
+  const int32_t* first;                          // [n_groups + 1]: group g has rows [first[g], first[g + 1])
+  const int64_t* row_of;                         // [rows]; null: r itself
+  int64_t x_stride, x_group, y_stride, y_group;  // elements
+  bool vectors;                                  // 16 bytes of a row can be read at once everywhere
+  bool pairs;                                    // and two values of y written
+};
+void grouped_product(const GroupedProduct& product, cudaStream_t stream);
+
 // ---------------------------------------------------------------- attention.cu
 
 /// One span: its rows of the batch, and the keys and values of its sequence from position 0 on.

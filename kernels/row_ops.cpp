@@ -56,21 +56,6 @@ Tensor CudaBackend::do_sigmoid_mul(const Tensor& x, const Tensor& gate) {
   return z;
 }
 
-/// Each head's columns, multiplied and put back.
-Tensor CudaBackend::do_linear_per_head(const Tensor& x, std::span<const Linear> heads) {
-  const int64_t tokens = x.dim(0), n = x.dim(1), in = x.dim(2), out = heads[0].out;
-  const Tensor y = activation({tokens, n, out}), all = x.reshaped({tokens, n * in});
-  if (y.elements() == 0) return y;
-  const size_t element = size_of(y.dtype), row = static_cast<size_t>(out) * element;
-  for (int64_t h = 0; h < n; ++h) {
-    const Tensor own = do_linear(do_columns(all, h * in, in), heads[static_cast<size_t>(h)]);
-    check(cudaMemcpy2DAsync(static_cast<char*>(y.data) + static_cast<size_t>(h) * row, static_cast<size_t>(n) * row,
-                            own.data, row, row, static_cast<size_t>(tokens), cudaMemcpyDeviceToDevice, stream_.get()),
-          "copying a head to " + str(y));
-  }
-  return y;
-}
-
 /// b may have one head where a has several.
 Tensor CudaBackend::do_join(const Tensor& a, const Tensor& b) {
   const Tensor y = activation(with_last(a.shape, width_of(a) + width_of(b)));

@@ -121,11 +121,25 @@ struct MoeCase {
   int64_t tokens, dim, ffn, n_experts, k;
   bool renormalize;
   bool skewed = false;
+  Activation act = Activation::Silu;
+  bool gated = true, biased = false;
 };
 constexpr MoeCase kMoeCases[] = {
-    {1, 32, 16, 4, 1, false},        {5, 40, 24, 8, 2, true},        {70, 64, 48, 3, 2, true},
-    {90, 64, 32, 16, 4, false},      {33, 33, 17, 2, 2, true},       {0, 32, 16, 4, 2, true},
-    {600, 8, 16, 5, 1, false, true}, {70, 16, 8, 40, 3, true, true}, {1, 8, 8, 300, 8, true, true},
+    {1, 32, 16, 4, 1, false},
+    {5, 40, 24, 8, 2, true},
+    {70, 64, 48, 3, 2, true},
+    {90, 64, 32, 16, 4, false},
+    {33, 33, 17, 2, 2, true},
+    {0, 32, 16, 4, 2, true},
+    {600, 8, 16, 5, 1, false, true},
+    {70, 16, 8, 40, 3, true, true},
+    {1, 8, 8, 300, 8, true, true},
+    {130, 136, 72, 2, 2, true},
+    {600, 16, 8, 2, 1, false, true, Activation::GeluTanh},
+    {20, 40, 24, 5, 2, true, false, Activation::Clamped, true, true},
+    {20, 33, 17, 5, 2, true, false, Activation::Gelu, true, true},
+    {20, 40, 24, 5, 2, true, false, Activation::Relu2, false, false},
+    {20, 40, 24, 5, 2, true, false, Activation::Gelu, false, true},
 };
 
 // For the names of tests.
@@ -160,7 +174,8 @@ inline void PrintTo(const SsdCase& c, std::ostream* out) {
 inline void PrintTo(const ScanCase& c, std::ostream* out) { *out << numbers({c.tokens, c.channels, c.n_state}); }
 inline void PrintTo(const MoeCase& c, std::ostream* out) {
   *out << numbers({c.tokens, c.dim, c.ffn, c.n_experts, c.k}) << (c.renormalize ? " renormalized" : "")
-       << (c.skewed ? " skewed" : "");
+       << (c.skewed ? " skewed" : "") << (c.biased ? " biased" : "") << (c.gated ? "" : " without gates")
+       << " activation " << static_cast<int>(c.act);
 }
 
 }  // namespace kvcal::test
