@@ -41,7 +41,8 @@ std::span<const Architecture> architectures();
 /// The entry for config["architectures"][0]; throws naming it, the nearest and all known ones.
 const Architecture& find_architecture(const Json& config);
 
-/// find_architecture(config).parse(config), with the model's general fields filled in and checked.
-std::unique_ptr<Model> parse_model(const Json& config);
+/// find_architecture(config).parse(config), with the model's general fields filled in and checked. `max_model_len` is
+/// the longest context that the server will allow (0: the config's own limit): some models rotate differently by it.
+std::unique_ptr<Model> parse_model(const Json& config, int64_t max_model_len = 0);
 
 }  // namespace kvcal

@@ -9,29 +9,46 @@ namespace {
 constexpr std::array kArchitectures = {
     Architecture{"Ernie4_5ForCausalLM", parse_ernie4_5},
     Architecture{"Ernie4_5_MoeForCausalLM", parse_ernie4_5_moe},
+    Architecture{"Exaone4ForCausalLM", parse_exaone4},
     Architecture{"Gemma2ForCausalLM", parse_gemma2},
     Architecture{"Gemma3ForCausalLM", parse_gemma3},
     Architecture{"Gemma3ForConditionalGeneration", parse_gemma3},
     Architecture{"GemmaForCausalLM", parse_gemma},
+    Architecture{"Glm4ForCausalLM", parse_glm4},
     Architecture{"Glm4MoeForCausalLM", parse_glm4_moe},
+    Architecture{"GlmForCausalLM", parse_glm},
     Architecture{"GptOssForCausalLM", parse_gpt_oss},
+    Architecture{"GraniteForCausalLM", parse_granite},
     Architecture{"GraniteMoeForCausalLM", parse_granite_moe},
     Architecture{"GraniteMoeSharedForCausalLM", parse_granite_moe_shared},
+    Architecture{"HunYuanDenseV1ForCausalLM", parse_hunyuan_dense},
     Architecture{"LlamaForCausalLM", parse_llama},
+    Architecture{"LlavaForConditionalGeneration", parse_llava},
     Architecture{"MiniMaxM2ForCausalLM", parse_minimax_m2},
+    Architecture{"Ministral3ForCausalLM", parse_ministral3},
+    Architecture{"MinistralForCausalLM", parse_ministral},
+    Architecture{"Mistral3ForConditionalGeneration", parse_mistral3},
     Architecture{"MistralForCausalLM", parse_mistral},
     Architecture{"MixtralForCausalLM", parse_mixtral},
+    Architecture{"Olmo2ForCausalLM", parse_olmo2},
+    Architecture{"Olmo3ForCausalLM", parse_olmo3},
     Architecture{"OlmoeForCausalLM", parse_olmoe},
+    Architecture{"Phi3ForCausalLM", parse_phi3},
     Architecture{"Qwen2ForCausalLM", parse_qwen2},
     Architecture{"Qwen2MoeForCausalLM", parse_qwen2_moe},
+    Architecture{"Qwen2VLForConditionalGeneration", parse_qwen2_vl},
+    Architecture{"Qwen2_5_VLForConditionalGeneration", parse_qwen2_vl},
     Architecture{"Qwen3ForCausalLM", parse_qwen3},
     Architecture{"Qwen3MoeForCausalLM", parse_qwen3_moe},
     Architecture{"Qwen3NextForCausalLM", parse_qwen3_next},
+    Architecture{"Qwen3VLForConditionalGeneration", parse_qwen3_vl},
     Architecture{"Qwen3VLMoeForConditionalGeneration", parse_qwen3_vl_moe},
     Architecture{"Qwen3_5ForCausalLM", parse_qwen3_5},
     Architecture{"Qwen3_5ForConditionalGeneration", parse_qwen3_5},
     Architecture{"Qwen3_5MoeForCausalLM", parse_qwen3_5_moe},
     Architecture{"Qwen3_5MoeForConditionalGeneration", parse_qwen3_5_moe},
+    Architecture{"SeedOssForCausalLM", parse_seed_oss},
+    Architecture{"SmolLM3ForCausalLM", parse_smollm3},
 };
 
 std::string architecture_name(const Json& config) {
@@ -55,8 +72,12 @@ const Architecture& find_architecture(const Json& config) {
   fail_unknown("architecture", name, known);
 }
 
-std::unique_ptr<Model> parse_model(const Json& config) {
-  if (!config.is_object()) fail("config.json is not an object");
+std::unique_ptr<Model> parse_model(const Json& given, int64_t max_model_len) {
+  if (!given.is_object()) fail("config.json is not an object");
+  Json config = given;
+  Json& text = find_member(config, "text_config") ? config["text_config"] : config;
+  if (text.is_object()) text.erase(kServedPositions);
+  if (text.is_object() && max_model_len > 0) text[kServedPositions] = max_model_len;
   const Architecture& architecture = find_architecture(config);
   return while_doing("reading the config of a " + std::string(architecture.name),
                      [&] { return architecture.parse(config); });

@@ -99,6 +99,21 @@ int64_t read_used_window(const Json& config) {
   return read_size(config, "sliding_window", kDefaultWindow);
 }
 
+std::vector<int64_t> read_windows(const Json& config, int64_t n_layers, int64_t fallback) {
+  const auto types = read_layer_types(config, n_layers, {"full_attention", "sliding_attention"});
+  const bool none = config.contains("sliding_window") ? config["sliding_window"].is_null() : fallback == 0;
+  const int64_t window = none ? 0 : read_size(config, "sliding_window", fallback);
+  std::vector<int64_t> windows(static_cast<size_t>(n_layers), window);
+  if (!types) return windows;
+  for (size_t i = 0; i < windows.size(); ++i) {
+    if ((*types)[i] == "full_attention")
+      windows[i] = 0;
+    else if (none)
+      fail("layer_types names sliding_attention, but there is no sliding_window");
+  }
+  return windows;
+}
+
 std::vector<int64_t> read_qwen_windows(const Json& config, int64_t n_layers) {
   const auto types = read_layer_types(config, n_layers, {"full_attention", "sliding_attention"});
   std::vector<int64_t> windows(static_cast<size_t>(n_layers), 0);
@@ -162,7 +177,7 @@ KvLayout& add_attention_layer(ModelSpec& spec, const DecoderDims& dims, const Ro
   layer.activations = 7 * dims.hidden + 6 * q + 4 * kv + 3 * dims.ffn + rope.rotary_dim;
   spec.layers.push_back(layer);
   spec.caches.push_back(cache);
-  spec.n_position_axes = rope_position_axes(rope);
+  spec.n_position_axes = std::max(spec.n_position_axes, rope_position_axes(rope));
   return spec.caches.back();
 }
 

@@ -14,6 +14,9 @@ namespace kvcal {
 /// The language model's own object: config["text_config"] of a vision-language wrapper, else the config itself.
 const Json& text_config(const Json& config);
 
+/// Key of a text config that parse_model writes: the longest context that the server will allow, where it was told.
+constexpr const char* kServedPositions = "max_model_len";
+
 /// A count or size: an integer in [1, 2^31). Absent or null takes the family's default; no default = required.
 int64_t read_size(const Json& config, const char* key, std::optional<int64_t> fallback = std::nullopt);
 
@@ -41,6 +44,10 @@ DecoderDims read_decoder_dims(const Json& config, const DecoderDefaults& default
 /// layer_types checked against n_layers and the words a family knows; absent -> nullopt.
 std::optional<std::vector<std::string>> read_layer_types(const Json& config, int64_t n_layers,
                                                          const std::vector<std::string>& known);
+
+/// The window (0 = none) of each layer: of those that layer_types calls sliding_attention. Without layer_types all
+/// layers have it. Absent `sliding_window` takes the default; null means none anywhere, and then no layer may slide.
+std::vector<int64_t> read_windows(const Json& config, int64_t n_layers, int64_t fallback);
 
 /// Sliding window of every layer (0 = none) by the Qwen2/Qwen3 rule: only with use_sliding_window; layer_types decide,
 /// else layers from max_window_layers on.

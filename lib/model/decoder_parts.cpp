@@ -75,30 +75,42 @@ GluMlp::GluMlp(Ops& op, WeightBinder weights, int64_t hidden, int64_t ffn, Bias 
 
 Tensor GluMlp::forward(Ops& op, const Tensor& x) const { return op.glu_mlp(x, w); }
 
-PlainDecoderBlock::PlainDecoderBlock(const DecoderDims& dims, const KvLayout& layout, const RopeSpec& rope,
-                                     const DecoderBiases& biases, Ops& op, WeightBinder w)
-    : layout_(layout),
-      rope_(rope),
-      eps_(dims.eps),
-      attn_norm_(op.load_gain(w("input_layernorm.weight", {dims.hidden}), Gain::Plain)),
-      ffn_norm_(op.load_gain(w("post_attention_layernorm.weight", {dims.hidden}), Gain::Plain)),
-      qkv_(load_qkv(op, w, dims, biases.qkv)),
-      wo_(load_projection(op, w, "self_attn.o_proj", dims.hidden, dims.n_heads * dims.head_dim, biases.o)),
-      mlp_(op, w.at("mlp."), dims.hidden, dims.ffn, biases.mlp) {}
+GluWeights load_fused_glu(Ops& op, WeightBinder& w, const std::string& name, int64_t hidden, int64_t ffn) {
+  const Tensor both = w(name + ".weight", {2 * ffn, hidden});
+  return op.load_glu({both.rows(0, ffn), {}}, {both.rows(ffn, ffn), {}}, projection(w, "down_proj", hidden, ffn));
+}
+
+Tensor attend(Ops& op, const KvLayout& s, std::span<const Tensor> qkv, const Batch& batch, LayerStates& states,
+              KvTap& tap, Tail tail) {
+  const Tensor q = tap.query(s.cache, qkv[0], batch), k = tap.key(s.cache, qkv[1], batch),
+               v = tap.value(s.cache, qkv[2], batch);
+  if (tail == Tail::Skip) return {};
+  const AttentionSpec attention{static_cast<float>(s.softmax_scale), s.window};
+  return op.attention(q, k, v, batch.spans, states.kv_rows(batch), attention);
+}
+
+DecoderWeights load_decoder_weights(const DecoderDims& d, const DecoderBiases& biases, Ops& op, WeightBinder& w) {
+  return {op.load_gain(w("input_layernorm.weight", {d.hidden}), Gain::Plain),
+          op.load_gain(w("post_attention_layernorm.weight", {d.hidden}), Gain::Plain), load_qkv(op, w, d, biases.qkv),
+          load_projection(op, w, "self_attn.o_proj", d.hidden, d.n_heads * d.head_dim, biases.o),
+          GluMlp(op, w.at("mlp."), d.hidden, d.ffn, biases.mlp).w};
+}
+
+PlainDecoderBlock::PlainDecoderBlock(const KvLayout& layout, const RopeSpec& rope, float eps, DecoderWeights weights)
+    : layout_(layout), rope_(rope), eps_(eps), w_(std::move(weights)) {}
 
 Tensor PlainDecoderBlock::forward(Ops& op, const Tensor& x, const Batch& batch, LayerStates& states, KvTap& tap,
                                   Tail tail) {
   const KvLayout& s = layout_;
-  const Tensor turns = op.rope_table(batch.positions, batch.n_tokens(), rope_);
-  const HeadsPart parts[] = {{s.head_dim_k, {}, true}, {s.head_dim_k, {}, true}, {s.head_dim_v, {}, false}};
-  const auto heads = op.project_heads(op.rms_norm(x, attn_norm_, eps_), qkv_, {parts, eps_, turns, rope_});
-  const Tensor q = tap.query(s.cache, heads[0], batch), k = tap.key(s.cache, heads[1], batch),
-               v = tap.value(s.cache, heads[2], batch);
-  if (tail == Tail::Skip) return x;
-  const AttentionSpec attention{static_cast<float>(s.softmax_scale), s.window};
-  const Tensor o = op.attention(q, k, v, batch.spans, states.kv_rows(batch), attention);
-  const auto [y, normed] = op.add_rms_norm(x, op.linear(o, wo_), ffn_norm_, eps_);
-  return op.add(y, mlp_.forward(op, normed));
+  const bool turned = s.rotary_dim > 0;
+  const Tensor turns = turned ? op.rope_table(batch.positions, batch.n_tokens(), rope_) : Tensor{};
+  const HeadsPart parts[] = {
+      {s.head_dim_k, w_.q_norm, turned}, {s.head_dim_k, w_.k_norm, turned}, {s.head_dim_v, {}, false}};
+  const auto heads = op.project_heads(op.rms_norm(x, w_.attn_norm, eps_), w_.qkv, {parts, eps_, turns, rope_});
+  const Tensor o = attend(op, s, heads, batch, states, tap, tail);
+  if (!o) return x;
+  const auto [y, normed] = op.add_rms_norm(x, op.linear(o, w_.wo), w_.ffn_norm, eps_);
+  return op.add(y, op.glu_mlp(normed, w_.mlp));
 }
 
 int64_t plain_decoder_parameters(const DecoderDims& d, const DecoderBiases& biases) {

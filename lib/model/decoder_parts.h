@@ -54,27 +54,44 @@ struct GluMlp {
   Tensor forward(Ops& op, const Tensor& x) const;  // [tokens, hidden] -> [tokens, hidden]
 };
 
+/// "NAME.weight": gate rows, then up rows: [2 ffn, hidden], and "down_proj.weight" of the binder's module.
+GluWeights load_fused_glu(Ops& op, WeightBinder& w, const std::string& name, int64_t hidden, int64_t ffn);
+
+/// The taps, then attention over the layer's cache. q [tokens, n_heads, D], k, v [tokens, n_kv_heads, D] ->
+/// [tokens, n_heads·D], or an absent tensor with Tail::Skip.
+Tensor attend(Ops& op, const KvLayout& layout, std::span<const Tensor> qkv, const Batch& batch, LayerStates& states,
+              KvTap& tap, Tail tail);
+
 /// Which projections of a plain decoder layer carry biases.
 struct DecoderBiases {
   Bias qkv = Bias::None, o = Bias::None, mlp = Bias::None;
 };
 
-/// h = x + Attn(norm1 x), out = h + MLP(norm2 h): plain-gain RMSNorm, grouped-query attention with RoPE over the first
-/// rotary dimensions, SwiGLU.
+/// The weights of a plain decoder layer.
+struct DecoderWeights {
+  Owned attn_norm, ffn_norm;  // [hidden]
+  LinearGroup qkv;            // [n_heads·D, hidden], [n_kv_heads·D, hidden] x2
+  Linear wo;                  // [hidden, n_heads·D]
+  GluWeights mlp;
+  Owned q_norm{}, k_norm{};  // [D], before RoPE; or absent
+};
+
+/// By the names that most checkpoints use: input_layernorm, self_attn.q_proj, ..., post_attention_layernorm,
+/// mlp.gate_proj, ... Without norms of q and k.
+DecoderWeights load_decoder_weights(const DecoderDims& dims, const DecoderBiases& biases, Ops& op, WeightBinder& w);
+
+/// h = x + Attn(norm1 x), out = h + MLP(norm2 h): plain-gain RMSNorm, grouped-query attention, RoPE over the first
+/// rotary dimensions of the layout (none: no RoPE), SwiGLU.
 class PlainDecoderBlock final : public Block {
  public:
-  PlainDecoderBlock(const DecoderDims& dims, const KvLayout& layout, const RopeSpec& rope, const DecoderBiases& biases,
-                    Ops& op, WeightBinder w);
+  PlainDecoderBlock(const KvLayout& layout, const RopeSpec& rope, float eps, DecoderWeights weights);
   Tensor forward(Ops& op, const Tensor& x, const Batch& batch, LayerStates& states, KvTap& tap, Tail tail) override;
 
  private:
   const KvLayout& layout_;
   const RopeSpec& rope_;
   float eps_;
-  Owned attn_norm_, ffn_norm_;  // [hidden]
-  LinearGroup qkv_;
-  Linear wo_;  // [hidden, n_heads·D]
-  GluMlp mlp_;
+  DecoderWeights w_;
 };
 
 /// Parameters of such a layer: for inspection and the memory plan.

@@ -60,10 +60,13 @@ struct ModelSpec {
   std::string architecture;  // "Qwen3ForCausalLM"
   std::string model_type;    // config.json's own, outer level
   int64_t hidden = 0, vocab = 0, max_positions = 0;
+  int64_t rope_switch = 0;  // a server that allows more tokens than this turns by other frequencies; 0 = no such rule
   int64_t n_position_axes = 1;  // 3 for mRoPE
   bool tied_head = false;
   std::string default_prefix = "model.";  // of the language model's tensors, when no checkpoint tells better
   std::string embedding = "embed_tokens.weight", final_norm = "norm.weight";  // their names below the prefix
+  std::vector<int32_t> placeholders;  // tokens that stand for rows of an encoder: image, video
+  int64_t n_deepstack = 0;            // streams of that encoder, added to the residual after layers 0, 1, ...
   std::vector<LayerSpec> layers;
   std::vector<KvLayout> caches;
 

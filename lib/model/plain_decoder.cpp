@@ -2,26 +2,25 @@
 
 namespace kvcal {
 
+AttentionModel::AttentionModel(const Json& config, const DecoderDims& dims) : dims_(dims) {
+  spec_ = general_spec(config, dims);
+  final_eps_ = dims.eps;
+}
+
+std::unique_ptr<Block> AttentionModel::make_block(const LayerSpec&, const KvLayout* cache, Ops& op,
+                                                  WeightBinder w) const {
+  return load_layer(*cache, op, w);
+}
+
 PlainDecoder::PlainDecoder(const Json& config, const DecoderDims& dims, const RopeSpec& rope,
                            const DecoderBiases& biases, const std::vector<int64_t>& windows)
-    : dims_(dims), rope_(rope), biases_(biases) {
-  spec_ = general_spec(config, dims);
+    : AttentionModel(config, dims), rope_(rope), biases_(biases) {
   for (const int64_t window : windows)
     add_attention_layer(spec_, dims, rope, window, plain_decoder_parameters(dims, biases));
 }
 
-std::unique_ptr<Embedding> PlainDecoder::load_embedding(Ops&, WeightBinder& weights) const {
-  return load_token_embedding(spec_, weights);
-}
-
-std::unique_ptr<Block> PlainDecoder::load_block(int layer, Ops& op, WeightBinder& weights) const {
-  const size_t i = static_cast<size_t>(layer);
-  return std::make_unique<PlainDecoderBlock>(dims_, spec_.caches[i], rope_, biases_, op,
-                                             weights.at("layers." + std::to_string(layer) + "."));
-}
-
-std::unique_ptr<Head> PlainDecoder::load_head(Ops& op, WeightBinder& weights, WeightBinder& head) const {
-  return load_output_head(spec_, Gain::Plain, dims_.eps, op, weights, head);
+std::unique_ptr<Block> PlainDecoder::load_layer(const KvLayout& cache, Ops& op, WeightBinder w) const {
+  return std::make_unique<PlainDecoderBlock>(cache, rope_, dims_.eps, load_decoder_weights(dims_, biases_, op, w));
 }
 
 }  // namespace kvcal

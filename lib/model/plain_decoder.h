@@ -1,23 +1,33 @@
-// A model made of PlainDecoderBlocks: what Llama, Mistral and Qwen2 have in common beside the layer itself.
+// Decoders whose layers all attend: what they have in common, and the plainest of them.
 #pragma once
 
-#include "model/architecture.h"
-#include "model/decoder_parts.h"
+#include "model/decoder_model.h"
 
 namespace kvcal {
 
-class PlainDecoder final : public Model {
+class AttentionModel : public DecoderModel {
+ protected:
+  AttentionModel(const Json& config, const DecoderDims& dims);
+
+  /// `w` is positioned at the layer that owns the cache.
+  virtual std::unique_ptr<Block> load_layer(const KvLayout& cache, Ops& op, WeightBinder w) const = 0;
+
+  DecoderDims dims_;
+
+ private:
+  std::unique_ptr<Block> make_block(const LayerSpec& layer, const KvLayout* cache, Ops& op, WeightBinder w) const final;
+};
+
+/// PlainDecoderBlocks under the usual names: Llama, Mistral, Qwen2 and their like.
+class PlainDecoder final : public AttentionModel {
  public:
   /// One window per layer, 0 = none.
   PlainDecoder(const Json& config, const DecoderDims& dims, const RopeSpec& rope, const DecoderBiases& biases,
                const std::vector<int64_t>& windows);
 
-  std::unique_ptr<Embedding> load_embedding(Ops& op, WeightBinder& weights) const override;
-  std::unique_ptr<Block> load_block(int layer, Ops& op, WeightBinder& weights) const override;
-  std::unique_ptr<Head> load_head(Ops& op, WeightBinder& weights, WeightBinder& head) const override;
-
  private:
-  DecoderDims dims_;
+  std::unique_ptr<Block> load_layer(const KvLayout& cache, Ops& op, WeightBinder w) const override;
+
   RopeSpec rope_;
   DecoderBiases biases_;
 };

@@ -5,6 +5,7 @@
 #include <numbers>
 
 #include "base/portable_math.h"
+#include "model/config_reading.h"
 
 namespace kvcal {
 namespace {
@@ -16,6 +17,7 @@ struct Parameters {
   double theta, share;
   int64_t rotary_dim;
   int64_t max_positions;
+  int64_t served_positions;  // what a server allows
 };
 
 std::string rope_type(const Json& table) {
@@ -51,6 +53,10 @@ Parameters read_parameters(const Json& config, int64_t head_dim, const RopeDefau
     fail("rotary dimension " + std::to_string(p.rotary_dim) + " of head_dim " + std::to_string(head_dim) +
          " is not a positive even number");
   p.max_positions = get_int_or(config, "max_position_embeddings", 0);
+  p.served_positions = get_int_or(config, kServedPositions, p.max_positions);
+  if (!p.table.contains("original_max_position_embeddings"))  // Phi-3 has it at the top
+    if (const Json* original = find_member(config, "original_max_position_embeddings"))
+      p.table["original_max_position_embeddings"] = *original;
   return p;
 }
 
@@ -158,12 +164,46 @@ std::vector<float> yarn_frequencies(const Parameters& p, double factor) {
 }
 
 // NTK scaling with a fixed base, as servers build their table once (vLLM); the reference framework's base grows with
-// the current length instead.
+// the current length instead. Hunyuan gives the stretch itself, alpha.
 std::vector<float> dynamic_frequencies(const Parameters& p) {
-  const double factor = factor_of(p), d = static_cast<double>(p.rotary_dim);
+  const double d = static_cast<double>(p.rotary_dim), alpha = get_number_or(p.table, "alpha", 0);
+  if (d < 4) fail("dynamic rope needs a rotary dimension of at least 4");
+  if (alpha != 0) {
+    if (!(alpha > 0)) fail("rope_parameters.alpha is " + std::to_string(alpha) + ", expected a positive number");
+    return default_frequencies(p.theta * portable_pow(alpha, d / (d - 2)), p.rotary_dim);
+  }
+  const double factor = factor_of(p);
   // Lmax / Lorig is the factor itself.
   const double base = p.theta * portable_pow(factor * factor - (factor - 1), d / (d - 2));
   return default_frequencies(base, p.rotary_dim);
+}
+
+std::vector<float> longrope_frequencies(const Parameters& p) {
+  const char* key = p.served_positions > original_positions(p) ? "long_factor" : "short_factor";
+  const Json* list = find_member(p.table, key);
+  std::vector<float> f = position_frequencies(p.theta, p.rotary_dim);
+  if (!list || !list->is_array() || list->size() != f.size())
+    fail(std::string("rope_parameters.") + key + " is not a list of " + std::to_string(f.size()) + " numbers");
+  for (size_t i = 0; i < f.size(); ++i) {
+    const Json& factor = (*list)[i];
+    if (!factor.is_number() || !(factor.get<double>() > 0))
+      fail(std::string("rope_parameters.") + key + " holds " + quoted(factor.dump()) + ", expected positive numbers");
+    f[i] = 1.0f / (factor.get<float>() * f[i]);
+  }
+  return f;
+}
+
+// The same for both lists, unless the config gives one for each.
+float longrope_magnitude(const Parameters& p) {
+  // Servers read neither; the reference framework does. A config that has them would be served differently.
+  for (const char* ignored : {"attention_factor", "factor"})
+    if (find_member(p.table, ignored)) fail(std::string("longrope with ") + ignored + " is not supported");
+  const double original = static_cast<double>(original_positions(p));
+  const char* key = static_cast<double>(p.served_positions) > original ? "long_mscale" : "short_mscale";
+  if (find_member(p.table, key)) return static_cast<float>(get_number(p.table, key, "rope_parameters."));
+  const double stretch = static_cast<double>(p.max_positions) / original;
+  if (stretch <= 1 || original <= 1) return 1.0f;
+  return static_cast<float>(std::sqrt(1 + portable_log(stretch) / portable_log(original)));
 }
 
 // Which row of positions turns pair i (Qwen-VL): the sections follow each other, or interleave as t h w t h w ...
@@ -211,10 +251,14 @@ RopeSpec read_rope(const Json& config, int64_t head_dim, const RopeDefaults& def
     spec.magnitude = plain_yarn_magnitude(p, factor);
   } else if (p.type == "dynamic") {
     spec.inverse_frequency = dynamic_frequencies(p);
+  } else if (p.type == "longrope") {
+    spec.inverse_frequency = longrope_frequencies(p);
+    spec.magnitude = longrope_magnitude(p);
   } else if (p.type == "proportional") {
     spec.inverse_frequency = proportional_frequencies(p);
   } else {
-    const std::vector<std::string> known = {"default", "dynamic", "linear", "llama3", "proportional", "yarn"};
+    const std::vector<std::string> known = {"default",  "dynamic",      "linear", "llama3",
+                                            "longrope", "proportional", "yarn"};
     fail_unknown("rope_type", p.type, known);
   }
   spec.axis = mrope_axes(p.table, p.rotary_dim / 2);
@@ -232,6 +276,11 @@ std::optional<Json> rope_config_of_kind(const Json& config, const std::string& k
   if (const Json* found = find_member(*table, kind)) of_kind["rope_parameters"] = *found;
   if (const Json* n = find_member(config, "max_position_embeddings")) of_kind["max_position_embeddings"] = *n;
   return of_kind;
+}
+
+int64_t longrope_switch(const Json& config, int64_t head_dim) {
+  const Parameters p = read_parameters(config, head_dim, {});
+  return p.type == "longrope" ? original_positions(p) : 0;
 }
 
 int64_t rope_position_axes(const RopeSpec& spec) { return spec.axis.empty() ? 1 : 3; }

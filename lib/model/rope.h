@@ -16,15 +16,19 @@ struct RopeDefaults {
 };
 
 /// Reads `rope_parameters` or the older `rope_scaling` and top-level keys of a (text) config and computes the inverse
-/// frequencies for heads of `head_dim` channels. Types: default, linear, llama3, yarn, dynamic, proportional (turns the
-/// whole head, most pairs by no angle); mRoPE sections choose
-/// the position row of each pair. Frequencies follow the reference framework's float32 arithmetic. Throws for unknown
-/// types, missing parameters and parameters out of range.
+/// frequencies for heads of `head_dim` channels. Types: default, linear, llama3, yarn, dynamic (with factor or alpha),
+/// longrope, proportional (turns the whole head, most pairs by no angle); mRoPE sections choose the position row of
+/// each pair. Frequencies follow the reference framework's float32 arithmetic. Throws for unknown types, missing
+/// parameters and parameters out of range.
 RopeSpec read_rope(const Json& config, int64_t head_dim, const RopeDefaults& defaults);
 
 /// The rope parameters of one layer kind as a config that read_rope() takes: from rope_parameters {"full_attention":
 /// {..}, "sliding_attention": {..}}, or nullopt where they are not by kind.
 std::optional<Json> rope_config_of_kind(const Json& config, const std::string& kind);
+
+/// longrope has two lists of frequencies: a server takes the long one for all positions when it allows more than this
+/// many tokens. 0 for other types. The limit is what parse_model was told, by default the config's own.
+int64_t longrope_switch(const Json& config, int64_t head_dim);
 
 /// Rows of positions that the config's RoPE needs: 3 with mRoPE sections, else 1.
 int64_t rope_position_axes(const RopeSpec& spec);

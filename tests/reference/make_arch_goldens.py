@@ -239,7 +239,8 @@ class Attempt:
 
 def draw_sequences(case: Case, seed: int) -> list[list[int]]:
     generator = torch.Generator().manual_seed(seed)
-    n_tokens = case.config.get("image_token_id", case.config.get("vocab_size"))
+    config = case.config  # a wrapper has no vocab_size of its own, and placeholder tokens need an image
+    n_tokens = config.get("image_token_id", config.get("image_token_index", config.get("vocab_size")))
     return [torch.randint(3, n_tokens, (n,), generator=generator).tolist() for n in case.lengths]
 
 

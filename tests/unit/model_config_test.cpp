@@ -110,7 +110,7 @@ TEST(Config, refusals_name_the_cause) {
     EXPECT_NE(text.find(part), std::string::npos) << text;
   };
   contains(refusal(Json{{"architectures", {"LlamaForCausalML"}}}), "did you mean 'LlamaForCausalLM'?");
-  contains(refusal(Json{{"architectures", {"T5ForConditionalGeneration"}}}), ", LlamaForCausalLM, ");
+  contains(refusal(Json{{"architectures", {"T5ForConditionalGeneration"}}}), "MistralForCausalLM, M");
   contains(refusal(Json::object()), "names no architecture");
   contains(refusal(Json::array()), "not an object");
   contains(refusal(llama({{"num_attention_heads", 3}})), "not a multiple of num_key_value_heads");
@@ -129,6 +129,88 @@ TEST(Config, refusals_name_the_cause) {
       refusal(llama({{"architectures", {"Qwen3NextForCausalLM"}}, {"num_experts", 4}, {"num_experts_per_tok", 9}})),
       "num_experts_per_tok 9 does not fit num_experts 4");
   contains(refusal(llama({{"architectures", {"Qwen3NextForCausalLM"}}, {"mlp_only_layers", {7}}})), "mlp_only_layers");
+}
+
+TEST(Config, dense_families_choose_windows_and_rotation_by_layer) {
+  struct Layer {
+    int64_t window, rotary_dim;
+    bool operator==(const Layer&) const = default;
+  };
+  const auto layers = [](const char* cls, Json changes) {
+    Json c = llama({{"num_hidden_layers", 4}});
+    c.update(changes);
+    c["architectures"] = {cls};
+    std::vector<Layer> out;
+    const auto model = parse_model(c);
+    for (const KvLayout& cache : model->spec().caches) out.push_back({cache.window, cache.rotary_dim});
+    return out;
+  };
+  using L = std::vector<Layer>;
+  EXPECT_EQ(layers("SmolLM3ForCausalLM", Json::object()), (L{{0, 16}, {0, 16}, {0, 16}, {0, 0}}));
+  EXPECT_EQ(layers("SmolLM3ForCausalLM", {{"no_rope_layers", {0, 1, 1, 1}}}), (L{{0, 0}, {0, 16}, {0, 16}, {0, 16}}))
+      << "1 means that it rotates";
+  EXPECT_EQ(layers("Exaone4ForCausalLM", {{"sliding_window_pattern", "LLG"}, {"sliding_window", 8}}),
+            (L{{8, 16}, {8, 16}, {0, 0}, {8, 16}}));
+  EXPECT_EQ(layers("Exaone4ForCausalLM", {{"sliding_window_pattern", 2}, {"sliding_window", 8}}),
+            (L{{8, 16}, {0, 0}, {8, 16}, {0, 0}}));
+  EXPECT_EQ(layers("Exaone4ForCausalLM", {{"sliding_window", nullptr}}), (L(4, {0, 16})));
+  EXPECT_EQ(layers("Olmo3ForCausalLM", Json::object()), (L{{4096, 16}, {4096, 16}, {4096, 16}, {0, 16}}));
+  EXPECT_EQ(layers("MinistralForCausalLM", {{"sliding_window", 8}}), (L(4, {8, 16})));
+  EXPECT_EQ(layers("Phi3ForCausalLM", {{"partial_rotary_factor", 0.75}}), (L(4, {0, 12})));
+  EXPECT_EQ(layers("GlmForCausalLM", {{"head_dim", 16}}), (L(4, {0, 8})));
+}
+
+TEST(Config, longrope_goes_by_what_the_server_allows) {
+  Json config = llama({{"architectures", {"Phi3ForCausalLM"}},
+                       {"max_position_embeddings", 128},
+                       {"original_max_position_embeddings", 32},
+                       {"rope_scaling",
+                        {{"type", "longrope"},
+                         {"short_factor", std::vector<double>(8, 1.0)},
+                         {"long_factor", std::vector<double>(8, 4.0)},
+                         {"short_mscale", 1.25},
+                         {"long_mscale", 1.5}}}});
+  const auto magnitude = [&](int64_t max_model_len) {
+    return parse_model(config, max_model_len)->spec().caches.at(0).rope_magnitude;
+  };
+  EXPECT_EQ(magnitude(0), 1.5) << "the config's own limit";
+  EXPECT_EQ(magnitude(33), 1.5);
+  EXPECT_EQ(magnitude(32), 1.25);
+  config[kServedPositions] = 1;  // a file cannot choose
+  EXPECT_EQ(magnitude(0), 1.5);
+  EXPECT_EQ(parse_model(config)->spec().rope_switch, 32);
+  EXPECT_EQ(parse_model(llama())->spec().rope_switch, 0);
+}
+
+TEST(Config, dense_families_refuse_by_name) {
+  const auto refused = [](const char* cls, Json changes) {
+    Json c = llama(changes);
+    c["architectures"] = {cls};
+    return refusal(c);
+  };
+  const auto contains = [](const std::string& text, const std::string& part) {
+    EXPECT_NE(text.find(part), std::string::npos) << text;
+  };
+  contains(refused("Phi3ForCausalLM", {{"attention_bias", true}}), "attention_bias is not supported");
+  contains(refused("Phi3ForCausalLM", {{"rope_scaling", {{"type", "longrope"}}}}),
+           "rope_parameters.original_max_position_embeddings is missing");
+  contains(refused("SmolLM3ForCausalLM", {{"no_rope_layers", {1}}}), "no_rope_layers has 1 entries, expected 3");
+  contains(refused("SmolLM3ForCausalLM", {{"no_rope_layers", {1, 2, 1}}}), "no_rope_layers holds '2'");
+  contains(refused("SmolLM3ForCausalLM", {{"layer_types", {"sliding_attention", "full_attention", "full_attention"}}}),
+           "use_sliding_window is off");
+  contains(refused("GraniteForCausalLM", {{"logits_scaling", 0}}), "logits_scaling is 0");
+  contains(refused("Exaone4ForCausalLM", {{"sliding_window_pattern", "LLX"}}), "sliding_window_pattern is 'LLX'");
+  contains(refused("Exaone4ForCausalLM", {{"layer_types", std::vector<std::string>(3, "full_attention")}}),
+           "no layer slides");
+  contains(refused("MinistralForCausalLM",
+                   {{"sliding_window", nullptr}, {"layer_types", std::vector<std::string>(3, "sliding_attention")}}),
+           "there is no sliding_window");
+  contains(
+      refused("MinistralForCausalLM", {{"layer_types", {"full_attention", "chunked_attention", "full_attention"}}}),
+      "unknown word in layer_types 'chunked_attention'");
+  contains(refused("Ministral3ForCausalLM", {{"rope_parameters", {{"rope_type", "default"}}}}), "llama_4_scaling_beta");
+  contains(refused("HunYuanDenseV1ForCausalLM", {{"use_cla", true}}), "use_cla");
+  contains(refused("HunYuanDenseV1ForCausalLM", {{"use_qk_norm", false}}), "use_qk_norm");
 }
 
 // The public configs, where they lie beside the project: ours come out as expected.jsonl says.

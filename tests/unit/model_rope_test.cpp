@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <set>
 
+#include "model/config_reading.h"
 #include "model/rope.h"
 
 namespace kvcal {
@@ -12,9 +13,10 @@ namespace {
 
 Json goldens() { return read_json_file(std::filesystem::path(KVCAL_SOURCE_DIR) / "tests/arch/golden/rope.json"); }
 
-RopeSpec spec_of(const Json& flat) {
+RopeSpec spec_of(const Json& flat, int64_t served = 0) {
   Json config = {{"rope_parameters", flat}};
   config["max_position_embeddings"] = get_int_or(flat, "max_position_embeddings", 4096);
+  if (served > 0) config[kServedPositions] = served;
   return read_rope(config, get_int(flat, "head_dim"), {});
 }
 
@@ -23,10 +25,13 @@ TEST(Rope, frequencies_equal_the_reference_frameworks) {
   const Json all = goldens();
   for (const Json& c : all.at("cases")) {
     const std::string type = c.at("config").at("rope_type");
-    // longrope is not read; dynamic follows the servers' fixed base, which the reference reaches at factor x length.
-    if (type == "longrope" || (type == "dynamic" && get_int_or(c, "seq_len", 0) != 8192)) continue;
+    // dynamic follows the servers' fixed base, which the reference reaches at factor x length; servers ignore
+    // longrope's attention_factor, so it is refused.
+    if (type == "dynamic" && get_int_or(c, "seq_len", 0) != 8192) continue;
+    if (type == "longrope" && c.at("config").contains("attention_factor")) continue;
     SCOPED_TRACE(c.at("name").get<std::string>());
-    const RopeSpec spec = spec_of(c.at("config"));
+    // The reference chooses longrope's list by the current length, servers by the longest they allow.
+    const RopeSpec spec = spec_of(c.at("config"), type == "longrope" ? get_int_or(c, "seq_len", 1) : 0);
     const auto expected = c.at("inv_freq").get<std::vector<double>>();
     ASSERT_EQ(spec.inverse_frequency.size(), expected.size());
     for (size_t i = 0; i < expected.size(); ++i)
@@ -34,7 +39,7 @@ TEST(Rope, frequencies_equal_the_reference_frameworks) {
     EXPECT_NEAR(spec.magnitude, c.at("magnitude").get<double>(), 1e-6);
     checked.insert(type);
   }
-  EXPECT_EQ(checked, (std::set<std::string>{"default", "dynamic", "linear", "llama3", "yarn"}));
+  EXPECT_EQ(checked, (std::set<std::string>{"default", "dynamic", "linear", "llama3", "longrope", "yarn"}));
 }
 
 TEST(Rope, frequencies_equal_hand_values) {
@@ -106,7 +111,22 @@ TEST(Rope, refusals_name_the_cause) {
     }
   };
   EXPECT_NE(message({{"rope_type", "yarm"}}).find("unknown rope_type 'yarm'; did you mean 'yarn'?"), std::string::npos);
-  EXPECT_NE(message({{"rope_type", "longrope"}}).find("longrope"), std::string::npos);
+  EXPECT_NE(message({{"rope_type", "longrope"}}).find("original_max_position_embeddings"), std::string::npos);
+  const Json longrope = {{"rope_type", "longrope"}, {"original_max_position_embeddings", 64}};
+  const auto with = [&](const char* key, const Json& value) {
+    Json table = longrope;
+    table[key] = value;
+    return message(table);
+  };
+  EXPECT_NE(message(longrope).find("short_factor is not a list of 32 numbers"), std::string::npos);
+  EXPECT_NE(with("short_factor", Json::array({1, 2})).find("not a list of 32"), std::string::npos);
+  EXPECT_NE(with("short_factor", std::vector<int>(32, 0)).find("holds '0'"), std::string::npos);
+  Json given = longrope;
+  given["short_factor"] = std::vector<int>(32, 1);
+  EXPECT_EQ(message(given), "accepted");
+  given["attention_factor"] = 1.5;
+  EXPECT_NE(message(given).find("longrope with attention_factor"), std::string::npos);
+  EXPECT_NE(message({{"rope_type", "dynamic"}, {"alpha", -1.0}}).find("alpha"), std::string::npos);
   EXPECT_NE(message({{"rope_type", "linear"}}).find("factor"), std::string::npos);
   EXPECT_NE(message({{"rope_type", "linear"}, {"factor", 0.5}}).find("factor"), std::string::npos);
   EXPECT_NE(message({{"rope_type", "yarn"}, {"factor", 4.0}}).find("original_max_position_embeddings"),

@@ -15,8 +15,7 @@ constexpr int64_t kDefaultWindow = 4096;
 std::unique_ptr<Model> parse_mistral(const Json& config) {
   const DecoderDims dims = read_decoder_dims(config, kDefaults);
   const Json& text = text_config(config);
-  // One class, two position rules: the query scaling by position belongs to the Ministral classes.
-  if (find_member(text, "llama_4_scaling")) fail("llama_4_scaling is not supported for MistralForCausalLM");
+  if (find_member(text, "llama_4_scaling")) return parse_ministral3(config);
   if (const auto types = read_layer_types(text, dims.n_layers, {"full_attention", "sliding_attention"}))
     fail("layer_types in a MistralForCausalLM config: the reference class ignores them; use the Ministral class");
   const bool no_window = text.contains("sliding_window") && text["sliding_window"].is_null();

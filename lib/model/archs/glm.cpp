@@ -1,0 +1,102 @@
+// GlmForCausalLM and Glm4ForCausalLM: interleaved RoPE over half of a head, gate and up in one tensor, biases on q, k,
+// v. GLM-4-0414 (Glm4) also norms what attention and feed-forward return (architectures.md 7). The older ChatGLM files
+// of the same models are another class with other names.
+#include "model/archs/archs.h"
+#include "model/plain_decoder.h"
+#include "model/rope.h"
+
+namespace kvcal {
+namespace {
+
+constexpr DecoderDefaults kDefaults = {.vocab = 151552,
+                                       .hidden = 4096,
+                                       .ffn = 13696,
+                                       .n_layers = 40,
+                                       .n_heads = 32,
+                                       .n_kv_heads = 2,
+                                       .head_dim = 128,
+                                       .max_positions = 131072,
+                                       .eps = 1.5625e-7};
+constexpr RopeDefaults kRopeDefaults = {10000, 0.5};
+
+DecoderWeights load_glm_weights(const DecoderDims& d, Bias qkv, Ops& op, WeightBinder& w) {
+  WeightBinder mlp = w.at("mlp.");
+  return {op.load_gain(w("input_layernorm.weight", {d.hidden}), Gain::Plain),
+          op.load_gain(w("post_attention_layernorm.weight", {d.hidden}), Gain::Plain), load_qkv(op, w, d, qkv),
+          load_projection(op, w, "self_attn.o_proj", d.hidden, d.n_heads * d.head_dim),
+          load_fused_glu(op, mlp, "gate_up_proj", d.hidden, d.ffn)};
+}
+
+struct Glm4Block final : Block {
+  const KvLayout& s;
+  const RopeSpec& rope;
+  float eps;
+  DecoderWeights w;
+  Owned after_attn, after_ffn;  // [hidden]
+
+  Glm4Block(const DecoderDims& d, const KvLayout& layout, const RopeSpec& r, Bias bias, Ops& op, WeightBinder weights)
+      : s(layout),
+        rope(r),
+        eps(d.eps),
+        w(load_glm_weights(d, bias, op, weights)),
+        after_attn(op.load_gain(weights("post_self_attn_layernorm.weight", {d.hidden}), Gain::Plain)),
+        after_ffn(op.load_gain(weights("post_mlp_layernorm.weight", {d.hidden}), Gain::Plain)) {}
+
+  Tensor forward(Ops& op, const Tensor& x, const Batch& batch, LayerStates& states, KvTap& tap, Tail tail) override {
+    const Tensor turns = op.rope_table(batch.positions, batch.n_tokens(), rope);
+    const HeadsPart parts[] = {{s.head_dim_k, {}, true}, {s.head_dim_k, {}, true}, {s.head_dim_v, {}, false}};
+    const auto heads = op.project_heads(op.rms_norm(x, w.attn_norm, eps), w.qkv, {parts, eps, turns, rope});
+    const Tensor o = attend(op, s, heads, batch, states, tap, tail);
+    if (!o) return x;
+    const Tensor attended = op.rms_norm(op.linear(o, w.wo), after_attn, eps);
+    const auto [y, normed] = op.add_rms_norm(x, attended, w.ffn_norm, eps);
+    return op.add(y, op.rms_norm(op.glu_mlp(normed, w.mlp), after_ffn, eps));
+  }
+};
+
+class GlmBase : public AttentionModel {
+ protected:
+  explicit GlmBase(const Json& config) : AttentionModel(config, read_decoder_dims(config, kDefaults)) {
+    const Json& text = text_config(config);
+    rope_ = read_rope(text, dims_.head_dim, kRopeDefaults);
+    rope_.interleaved = true;
+    bias_ = get_bool_or(text, "attention_bias", true) ? Bias::Present : Bias::None;
+    for (int64_t i = 0; i < dims_.n_layers; ++i)
+      add_attention_layer(spec_, dims_, rope_, 0, plain_decoder_parameters(dims_, {bias_, Bias::None, Bias::None}));
+  }
+
+  RopeSpec rope_;
+  Bias bias_ = Bias::Present;
+};
+
+class Glm final : public GlmBase {
+ public:
+  explicit Glm(const Json& config) : GlmBase(config) {}
+
+ private:
+  std::unique_ptr<Block> load_layer(const KvLayout& cache, Ops& op, WeightBinder w) const override {
+    return std::make_unique<PlainDecoderBlock>(cache, rope_, dims_.eps, load_glm_weights(dims_, bias_, op, w));
+  }
+};
+
+class Glm4 final : public GlmBase {
+ public:
+  explicit Glm4(const Json& config) : GlmBase(config) {
+    for (LayerSpec& layer : spec_.layers) {
+      layer.parameters += 2 * dims_.hidden;
+      layer.activations += 2 * dims_.hidden;
+    }
+  }
+
+ private:
+  std::unique_ptr<Block> load_layer(const KvLayout& cache, Ops& op, WeightBinder w) const override {
+    return std::make_unique<Glm4Block>(dims_, cache, rope_, bias_, op, w);
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<Model> parse_glm(const Json& config) { return std::make_unique<Glm>(config); }
+std::unique_ptr<Model> parse_glm4(const Json& config) { return std::make_unique<Glm4>(config); }
+
+}  // namespace kvcal

@@ -1,0 +1,22 @@
+// MinistralForCausalLM: Mistral whose layer_types choose the layers with a window; without them all have it
+// (architectures.md 2).
+#include "model/archs/archs.h"
+#include "model/plain_decoder.h"
+#include "model/rope.h"
+
+namespace kvcal {
+namespace {
+
+constexpr DecoderDefaults kDefaults = {32000, 4096, 14336, 32, 32, 8, 0, 131072};
+constexpr int64_t kDefaultWindow = 4096;
+
+}  // namespace
+
+std::unique_ptr<Model> parse_ministral(const Json& config) {
+  const DecoderDims dims = read_decoder_dims(config, kDefaults);
+  const Json& text = text_config(config);
+  return std::make_unique<PlainDecoder>(config, dims, read_rope(text, dims.head_dim, {}), DecoderBiases{},
+                                        read_windows(text, dims.n_layers, kDefaultWindow));
+}
+
+}  // namespace kvcal

@@ -1,0 +1,61 @@
+// Phi3ForCausalLM: Phi-3, 3.5, 4 and 4-mini. A Llama layer with q, k, v in one tensor and gate, up in another; rope
+// over a part of the head; longrope by the servers' rule: the long list for all positions when the server's limit
+// exceeds the original context (the reference framework decides by the current length); a window on every layer, absent
+// = none (architectures.md 0.5, 7).
+#include "model/archs/archs.h"
+#include "model/plain_decoder.h"
+#include "model/rope.h"
+
+namespace kvcal {
+namespace {
+
+constexpr DecoderDefaults kDefaults = {.vocab = 32064,
+                                       .hidden = 3072,
+                                       .ffn = 8192,
+                                       .n_layers = 32,
+                                       .n_heads = 32,
+                                       .n_kv_heads = 0,
+                                       .head_dim = 0,
+                                       .max_positions = 4096,
+                                       .eps = 1e-5};
+
+class Phi3 final : public AttentionModel {
+ public:
+  explicit Phi3(const Json& config) : AttentionModel(config, read_decoder_dims(config, kDefaults)) {
+    const Json& text = text_config(config);
+    for (const char* bias : {"attention_bias", "mlp_bias", "lm_head_bias"})
+      if (get_bool_or(text, bias, false)) fail(std::string(bias) + " is not supported for Phi3ForCausalLM");
+    rope_ = read_rope(text, dims_.head_dim, {});
+    for (const int64_t window : read_windows(text, dims_.n_layers, 0))
+      add_attention_layer(spec_, dims_, rope_, window, plain_decoder_parameters(dims_, {}));
+    spec_.rope_switch = longrope_switch(text, dims_.head_dim);
+  }
+
+ private:
+  // self_attn.qkv_proj rows: q | k | v.
+  LinearGroup load_fused_qkv(Ops& op, WeightBinder& w) const {
+    const int64_t q = dims_.n_heads * dims_.head_dim, kv = dims_.n_kv_heads * dims_.head_dim;
+    const Tensor all = w("self_attn.qkv_proj.weight", {q + 2 * kv, dims_.hidden});
+    const HostLinear parts[] = {{all.rows(0, q), {}}, {all.rows(q, kv), {}}, {all.rows(q + kv, kv), {}}};
+    return op.load_linears(parts);
+  }
+
+  std::unique_ptr<Block> load_layer(const KvLayout& cache, Ops& op, WeightBinder w) const override {
+    const DecoderDims& d = dims_;
+    WeightBinder mlp = w.at("mlp.");
+    DecoderWeights weights = {op.load_gain(w("input_layernorm.weight", {d.hidden}), Gain::Plain),
+                              op.load_gain(w("post_attention_layernorm.weight", {d.hidden}), Gain::Plain),
+                              load_fused_qkv(op, w),
+                              load_projection(op, w, "self_attn.o_proj", d.hidden, d.n_heads * d.head_dim),
+                              load_fused_glu(op, mlp, "gate_up_proj", d.hidden, d.ffn)};
+    return std::make_unique<PlainDecoderBlock>(cache, rope_, d.eps, std::move(weights));
+  }
+
+  RopeSpec rope_;
+};
+
+}  // namespace
+
+std::unique_ptr<Model> parse_phi3(const Json& config) { return std::make_unique<Phi3>(config); }
+
+}  // namespace kvcal

@@ -1,0 +1,85 @@
+// Qwen2VL-, Qwen2_5_VL- and Qwen3VLForConditionalGeneration, the language model: Qwen2 and Qwen3 whose pairs of
+// channels turn by three rows of positions (mRoPE). Configs are nested in text_config or, as published for the first
+// two, flat. What Qwen3-VL's tower returns beside the rows of its images is added to the residual stream after the
+// first layers (architectures.md 6).
+#include "model/archs/archs.h"
+#include "model/plain_decoder.h"
+#include "model/rope.h"
+
+namespace kvcal {
+namespace {
+
+constexpr DecoderDefaults kQwen2Defaults = {.vocab = 152064,
+                                            .hidden = 8192,
+                                            .ffn = 29568,
+                                            .n_layers = 80,
+                                            .n_heads = 64,
+                                            .n_kv_heads = 8,
+                                            .head_dim = 0,
+                                            .max_positions = 32768,
+                                            .eps = 1e-5};
+constexpr RopeDefaults kQwen2Rope = {1000000};
+constexpr int64_t kQwen2MaxWindowLayers = 80;
+constexpr DecoderDefaults kQwen3Defaults = {151936, 4096, 22016, 32, 32, 32, 128, 128000};
+constexpr RopeDefaults kQwen3Rope = {500000};
+
+// The classes always turn by sections, also where the config is silent.
+Json with_sections(const Json& text, const std::vector<int>& sections, bool interleaved) {
+  Json out = text;
+  const char* key = find_member(text, "rope_parameters") ? "rope_parameters" : "rope_scaling";
+  Json& table = out[key];
+  if (table.is_null()) table = Json::object();
+  if (!table.is_object()) fail(std::string(key) + " is not an object");
+  if (!find_member(table, "mrope_section")) table["mrope_section"] = sections;
+  if (get_bool_or(table, "mrope_interleaved", interleaved) != interleaved)
+    fail(std::string("mrope_interleaved is ") + (interleaved ? "false" : "true") + "; this class has it otherwise");
+  table["mrope_interleaved"] = interleaved;
+  return out;
+}
+
+// Older files say it inside, and the outer class forwards it.
+Json with_tied_head(const Json& config) {
+  Json out = config;
+  out["tie_word_embeddings"] = get_bool_or(config, "tie_word_embeddings", false) ||
+                               get_bool_or(text_config(config), "tie_word_embeddings", false);
+  return out;
+}
+
+class Qwen3Vl final : public AttentionModel {
+ public:
+  explicit Qwen3Vl(const Json& config) : AttentionModel(config, read_decoder_dims(config, kQwen3Defaults)) {
+    const Json& text = text_config(config);
+    rope_ = read_rope(with_sections(text, {24, 20, 20}, true), dims_.head_dim, kQwen3Rope);
+    const Bias bias = get_bool_or(text, "attention_bias", false) ? Bias::Present : Bias::None;
+    biases_ = {bias, bias, Bias::None};
+    const int64_t parameters = plain_decoder_parameters(dims_, biases_) + 2 * dims_.head_dim;
+    for (int64_t i = 0; i < dims_.n_layers; ++i) add_attention_layer(spec_, dims_, rope_, 0, parameters);
+  }
+
+ private:
+  std::unique_ptr<Block> load_layer(const KvLayout& cache, Ops& op, WeightBinder w) const override {
+    DecoderWeights weights = load_decoder_weights(dims_, biases_, op, w);
+    weights.q_norm = op.load_gain(w("self_attn.q_norm.weight", {dims_.head_dim}), Gain::Plain);
+    weights.k_norm = op.load_gain(w("self_attn.k_norm.weight", {dims_.head_dim}), Gain::Plain);
+    return std::make_unique<PlainDecoderBlock>(cache, rope_, dims_.eps, std::move(weights));
+  }
+
+  RopeSpec rope_;
+  DecoderBiases biases_;
+};
+
+}  // namespace
+
+std::unique_ptr<Model> parse_qwen2_vl(const Json& given) {
+  const Json config = with_tied_head(given);
+  const DecoderDims dims = read_decoder_dims(config, kQwen2Defaults);
+  Json text = text_config(config);
+  if (!find_member(text, "max_window_layers")) text["max_window_layers"] = kQwen2MaxWindowLayers;
+  const RopeSpec rope = read_rope(with_sections(text, {16, 24, 24}, false), dims.head_dim, kQwen2Rope);
+  const DecoderBiases biases = {Bias::Present, Bias::None, Bias::None};
+  return std::make_unique<PlainDecoder>(config, dims, rope, biases, read_qwen_windows(text, dims.n_layers));
+}
+
+std::unique_ptr<Model> parse_qwen3_vl(const Json& config) { return std::make_unique<Qwen3Vl>(config); }
+
+}  // namespace kvcal
