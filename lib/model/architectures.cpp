@@ -22,6 +22,7 @@ constexpr std::array kArchitectures = {
     Architecture{"GraniteMoeForCausalLM", parse_granite_moe},
     Architecture{"GraniteMoeSharedForCausalLM", parse_granite_moe_shared},
     Architecture{"HunYuanDenseV1ForCausalLM", parse_hunyuan_dense},
+    Architecture{"HunYuanMoEV1ForCausalLM", parse_hunyuan_moe},
     Architecture{"LlamaForCausalLM", parse_llama},
     Architecture{"LlavaForConditionalGeneration", parse_llava},
     Architecture{"MiniMaxM2ForCausalLM", parse_minimax_m2},

@@ -1,14 +1,13 @@
 #include "model/multipliers.h"
 
-#include <cmath>
-
 namespace kvcal {
 namespace {
 
 double read_multiplier(const Json& text, const char* key) {
   const double m = get_number_or(text, key, 1);
-  if (!(m > 0) || !std::isfinite(m))
-    fail(std::string(key) + " is " + std::to_string(m) + ", expected a number above 0");
+  constexpr double kMost = 1e30;  // it and its inverse are floats
+  if (!(m > 1 / kMost && m < kMost))
+    fail(std::string(key) + " is " + std::to_string(m) + ", expected a positive number");
   return m;
 }
 

@@ -122,6 +122,13 @@ TEST(MoeConfig, minimax_turns_rotary_dim_channels) {
   EXPECT_EQ(parse_model(half)->spec().caches.at(0).rotary_dim, 16);
 }
 
+TEST(MoeConfig, a_norm_behind_rope_leaves_no_bound_on_pairs) {
+  Json config = moe("HunYuanMoEV1ForCausalLM", {{"num_experts", 8}, {"moe_topk", 2}});
+  EXPECT_EQ(parse_model(config)->spec().caches.at(0).pair_bound, PairBound::None);
+  config["use_qk_norm"] = false;
+  EXPECT_EQ(parse_model(config)->spec().caches.at(0).pair_bound, PairBound::Neox);
+}
+
 TEST(MoeConfig, granites_attention_multiplier_is_the_softmax_scale) {
   const Json config = moe("GraniteMoeForCausalLM", {{"num_local_experts", 4}, {"attention_multiplier", 0.0078125}});
   EXPECT_EQ(parse_model(config)->spec().caches.at(0).softmax_scale, 0.0078125);
@@ -163,6 +170,18 @@ TEST(MoeConfig, refusals_name_the_cause) {
   expect_refusal(moe("Glm4MoeForCausalLM", {{"n_routed_experts", 8}, {"n_group", 4}, {"num_experts_per_tok", 3}}),
                  "do not fit 8 experts, 3 of them active");
   expect_refusal(moe("GptOssForCausalLM", {{"num_local_experts", 4}, {"swiglu_limit", 10}}), "swiglu_limit");
+  const Json hunyuan = moe("HunYuanMoEV1ForCausalLM", {{"num_experts", 8}, {"moe_topk", {2, 2, 2, 2}}});
+  EXPECT_EQ(refusal(hunyuan), "accepted");
+  Json other = hunyuan;
+  other["moe_topk"] = {2, 2, 4, 2};
+  expect_refusal(other, "moe_topk differs from layer to layer");
+  other["moe_topk"] = {2, 2};
+  expect_refusal(other, "moe_topk has 2 entries, expected 4");
+  other["moe_topk"] = 1;
+  expect_refusal(other, "moe_topk is 1");
+  other = hunyuan;
+  other["use_cla"] = true;
+  expect_refusal(other, "use_cla is not supported");
   expect_refusal(moe("OlmoeForCausalLM", {{"clip_qkv", 8.0}}), "clip_qkv is 8.0");
   expect_refusal(moe("MiniMaxM2ForCausalLM", {{"num_local_experts", 4}, {"attn_type_list", {1, 0}}}),
                  "attn_type_list holds 0");

@@ -21,6 +21,7 @@ std::unique_ptr<Model> parse_granite(const Json& config);
 std::unique_ptr<Model> parse_granite_moe(const Json& config);
 std::unique_ptr<Model> parse_granite_moe_shared(const Json& config);
 std::unique_ptr<Model> parse_hunyuan_dense(const Json& config);
+std::unique_ptr<Model> parse_hunyuan_moe(const Json& config);
 std::unique_ptr<Model> parse_llama(const Json& config);
 std::unique_ptr<Model> parse_llava(const Json& config);
 std::unique_ptr<Model> parse_minimax_m2(const Json& config);

@@ -2,6 +2,7 @@
 // D^-1/2), of both branches before they join the residual stream, and a divisor of the output logits (architectures.md
 // 5.3, 7).
 #include "model/archs/archs.h"
+#include "model/multipliers.h"
 #include "model/plain_decoder.h"
 #include "model/rope.h"
 
@@ -30,12 +31,6 @@ struct GraniteBlock final : Block {
   }
 };
 
-float read_multiplier(const Json& text, const char* key) {
-  const double m = get_number_or(text, key, 1.0);
-  if (!(m > 0 && m < 1e30)) fail(std::string(key) + " is " + std::to_string(m) + ", expected a positive number");
-  return static_cast<float>(m);
-}
-
 class Granite final : public AttentionModel {
  public:
   explicit Granite(const Json& config) : AttentionModel(config, read_decoder_dims(config, kDefaults)) {
@@ -43,13 +38,13 @@ class Granite final : public AttentionModel {
     rope_ = read_rope(text, dims_.head_dim, {});
     const Bias attention = get_bool_or(text, "attention_bias", false) ? Bias::Present : Bias::None;
     biases_ = {attention, attention, get_bool_or(text, "mlp_bias", false) ? Bias::Present : Bias::None};
-    embedding_factor_ = read_multiplier(text, "embedding_multiplier");
-    residual_ = read_multiplier(text, "residual_multiplier");
-    logits_.factor = 1.0f / read_multiplier(text, "logits_scaling");
-    const double softmax_scale = static_cast<double>(read_multiplier(text, "attention_multiplier"));
+    const Multipliers multipliers = read_multipliers(text);
+    embedding_factor_ = multipliers.embedding;
+    residual_ = multipliers.residual;
+    logits_.factor = multipliers.logits;
     for (int64_t i = 0; i < dims_.n_layers; ++i)
       add_attention_layer(spec_, dims_, rope_, 0, plain_decoder_parameters(dims_, biases_)).softmax_scale =
-          softmax_scale;
+          multipliers.attention;
     for (LayerSpec& layer : spec_.layers) layer.activations += 2 * dims_.hidden;  // the scaled branches
   }
 
