@@ -80,6 +80,8 @@ class CpuBackend final : public Ops {
                         std::span<ConvState* const> states) override;
   Tensor do_l2_norm(const Tensor& x, float eps) override;
   DeltaGates do_delta_gates(const Tensor& a, const Tensor& b, const Tensor& a_log, const Tensor& dt_bias) override;
+  DeltaGates do_channel_delta_gates(const Tensor& a, const Tensor& b, const Tensor& a_log,
+                                    const Tensor& dt_bias) override;
   Tensor do_gated_delta_rule(const Tensor& q, const Tensor& k, const Tensor& v, const DeltaGates& gates,
                              std::span<const Span> spans, std::span<DeltaState* const> states) override;
   Tensor do_ssd(const SsmInputs& in, const SsmWeights& w, std::span<const Span> spans,
@@ -105,6 +107,10 @@ class CpuBackend final : public Ops {
   /// What gated_delta_rule and ssd have in common (recurrence.cpp).
   template <class Heads, class Tensors, class State>
   void recur(const Heads& heads, const Tensors& tensors, std::span<const Span> spans, std::span<State* const> states);
+
+  /// gated_delta_rule with gates by channel (channel_delta.cpp).
+  Tensor channel_delta_rule(const Tensor& q, const Tensor& k, const Tensor& v, const DeltaGates& gates,
+                            std::span<const Span> spans, std::span<DeltaState* const> states);
 
   /// A temporary of the activation dtype.
   Tensor activation(const Shape& shape) { return temporary(shape, activation_dtype()); }

@@ -219,6 +219,7 @@ void CpuBackend::recur(const Heads& heads, const Tensors& t, std::span<const Spa
 
 Tensor CpuBackend::do_gated_delta_rule(const Tensor& q, const Tensor& k, const Tensor& v, const DeltaGates& gates,
                                        std::span<const Span> spans, std::span<DeltaState* const> states) {
+  if (gates.g.shape.rank() == 3) return channel_delta_rule(q, k, v, gates, spans, states);
   const float scale = 1.0f / std::sqrt(static_cast<float>(q.dim(2)));
   const RecurrentHeads heads{q.dim(1), v.dim(1), q.dim(2), v.dim(2), scale, true};
   const RecurrentTensors tensors{q, k, v, gates.g, gates.beta, {}, activation(v.shape)};
