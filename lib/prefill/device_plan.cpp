@@ -57,7 +57,8 @@ uint64_t state_bytes(const Run& run, int64_t chunk_tokens) {
   for (const auto* list : run.groups())
     for (const Sequence& s : *list)
       if (s.n_tokens > chunk_tokens)
-        worst = std::max(worst, std::max(static_cast<uint64_t>(s.n_tokens) * kv_row, 4 * recurrent) + kPaddingBytes);
+        worst = std::max(
+            worst, layer_states(run.spec, static_cast<uint64_t>(s.n_tokens) * kv_row, 4 * recurrent) + kPaddingBytes);
   return worst;
 }
 

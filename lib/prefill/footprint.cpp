@@ -26,6 +26,12 @@ uint64_t largest_kv_row(const ModelSpec& spec, Precision precision) {
   return largest;
 }
 
+uint64_t layer_states(const ModelSpec& spec, uint64_t rows, uint64_t recurrent) {
+  const auto has_both = [](const LayerSpec& l) { return l.cache >= 0 && l.state_bytes > 0; };
+  const bool both = std::any_of(spec.layers.begin(), spec.layers.end(), has_both);
+  return both ? rows + recurrent : std::max(rows, recurrent);
+}
+
 uint64_t sanity_logits(const ModelSpec& spec, const SequencePlan& sequences, Precision precision) {
   return static_cast<uint64_t>(tokens_of(sequences.sanity) * spec.vocab) * (element_bytes(precision) + sizeof(float));
 }

@@ -19,6 +19,10 @@ int64_t most_activations(const ModelSpec& spec);
 uint64_t largest_recurrent_state(const ModelSpec& spec);
 uint64_t largest_kv_row(const ModelSpec& spec, Precision precision);
 
+/// What the states of a layer take, given what the rows of the largest cache and the largest recurrent states do: the
+/// more of the two, or both where a layer has a cache beside a recurrent state.
+uint64_t layer_states(const ModelSpec& spec, uint64_t rows, uint64_t recurrent);
+
 /// Bytes of the sanity sequences' logits: every row of theirs at once, as computed and as F32.
 uint64_t sanity_logits(const ModelSpec& spec, const SequencePlan& sequences, Precision precision);
 

@@ -40,7 +40,7 @@ uint64_t state_bytes(const ModelSpec& spec, const std::vector<Batch>& batches, P
   for (const Batch& b : batches) {
     uint64_t rows = 0;
     for (const SequenceSpan& s : b.sequences) rows += s.whole ? 0 : static_cast<uint64_t>(s.sequence_tokens);
-    worst = std::max(worst, std::max(rows * kv_row, b.sequences.size() * recurrent));
+    worst = std::max(worst, layer_states(spec, rows * kv_row, b.sequences.size() * recurrent));
   }
   return worst;
 }
