@@ -86,7 +86,8 @@ def draw(case: Case, name: str, shape: torch.Size, seed: int, zero_centred: bool
 
 def stored_tensors(model) -> dict[str, torch.Tensor]:
     """Parameters, and the buffers that checkpoints hold (the bias of a router's choice)."""
-    buffers = {name: b for name, b in model.named_buffers() if name.endswith("e_score_correction_bias")}
+    biases = ("e_score_correction_bias", "expert_bias")
+    buffers = {name: b for name, b in model.named_buffers() if name.endswith(biases)}
     return {**dict(model.named_parameters()), **buffers}
 
 
@@ -137,10 +138,11 @@ class Capture:
     def __init__(self):
         self.sites: dict[int, dict[str, torch.Tensor]] = {}
         self.scaling: dict[int, float] = {}
+        self.layer = -1  # that is running: a module that several layers share does not know
         self.visible: dict[int, int] = {}  # keys that the last query may see
 
     def __call__(self, module, query, key, value, attention_mask, **kwargs):
-        layer = module.layer_idx
+        layer = self.layer
         self.sites[layer] = {site: x[0].transpose(0, 1).contiguous().detach()
                              for site, x in (("query", query), ("key", key), ("value", value))}
         self.scaling[layer] = kwargs["scaling"]
@@ -172,15 +174,21 @@ def load(case: Case, folder: Path, precision: str):
     return model.eval()
 
 
+def rows_of(output) -> torch.Tensor:
+    """What a layer of the only sequence returns: [tokens, hidden], alone or first of several things."""
+    rows = output[0] if isinstance(output, tuple) else output
+    return rows.reshape(rows.shape[-2:])
+
+
 def run(case: Case, folder: Path, precision: str, sequences: list[list[int]]) -> dict:
     """Captures, hidden states and last-position logits for every sequence, each alone from position 0."""
     capture, hidden = Capture(), []
     AttentionInterface.register("golden", capture)
     AttentionMaskInterface.register("golden", eager_mask)
     model = load(case, folder, precision)
-    blocks = [m for m in model.modules() if type(m).__name__.endswith("DecoderLayer")]
-    for block in blocks:
-        block.register_forward_hook(lambda m, args, output: hidden.append(output[0]))
+    for i, block in enumerate(model.get_decoder().layers):
+        block.register_forward_pre_hook(lambda m, args, i=i: setattr(capture, "layer", i))
+        block.register_forward_hook(lambda m, args, output: hidden.append(rows_of(output)))
     result = {"sites": [], "hidden": [], "logits": []}
     for ids in sequences:
         hidden.clear()
