@@ -7,9 +7,11 @@ namespace kvcal {
 namespace {
 
 constexpr std::array kArchitectures = {
+    Architecture{"BambaForCausalLM", parse_bamba},
     Architecture{"Ernie4_5ForCausalLM", parse_ernie4_5},
     Architecture{"Ernie4_5_MoeForCausalLM", parse_ernie4_5_moe},
     Architecture{"Exaone4ForCausalLM", parse_exaone4},
+    Architecture{"FalconH1ForCausalLM", parse_falcon_h1},
     Architecture{"Gemma2ForCausalLM", parse_gemma2},
     Architecture{"Gemma3ForCausalLM", parse_gemma3},
     Architecture{"Gemma3ForConditionalGeneration", parse_gemma3},
@@ -20,9 +22,14 @@ constexpr std::array kArchitectures = {
     Architecture{"GptOssForCausalLM", parse_gpt_oss},
     Architecture{"GraniteForCausalLM", parse_granite},
     Architecture{"GraniteMoeForCausalLM", parse_granite_moe},
+    Architecture{"GraniteMoeHybridForCausalLM", parse_granite_moe_hybrid},
     Architecture{"GraniteMoeSharedForCausalLM", parse_granite_moe_shared},
     Architecture{"HunYuanDenseV1ForCausalLM", parse_hunyuan_dense},
     Architecture{"HunYuanMoEV1ForCausalLM", parse_hunyuan_moe},
+    Architecture{"JambaForCausalLM", parse_jamba},
+    Architecture{"Lfm2ForCausalLM", parse_lfm2},
+    Architecture{"Lfm2MoeForCausalLM", parse_lfm2_moe},
+    Architecture{"Lfm2VlForConditionalGeneration", parse_lfm2},
     Architecture{"LlamaForCausalLM", parse_llama},
     Architecture{"LlavaForConditionalGeneration", parse_llava},
     Architecture{"MiniMaxM2ForCausalLM", parse_minimax_m2},
@@ -31,6 +38,7 @@ constexpr std::array kArchitectures = {
     Architecture{"Mistral3ForConditionalGeneration", parse_mistral3},
     Architecture{"MistralForCausalLM", parse_mistral},
     Architecture{"MixtralForCausalLM", parse_mixtral},
+    Architecture{"NemotronHForCausalLM", parse_nemotron_h},
     Architecture{"Olmo2ForCausalLM", parse_olmo2},
     Architecture{"Olmo3ForCausalLM", parse_olmo3},
     Architecture{"OlmoeForCausalLM", parse_olmoe},
@@ -50,6 +58,7 @@ constexpr std::array kArchitectures = {
     Architecture{"Qwen3_5MoeForConditionalGeneration", parse_qwen3_5_moe},
     Architecture{"SeedOssForCausalLM", parse_seed_oss},
     Architecture{"SmolLM3ForCausalLM", parse_smollm3},
+    Architecture{"Zamba2ForCausalLM", parse_zamba2},
 };
 
 std::string architecture_name(const Json& config) {

@@ -15,8 +15,8 @@ GluWeights load_expert(const MoeDims& d, Ops& op, const Tensor& gate_up, const T
 }
 
 Experts load_fused_experts(const MoeDims& d, const MoeNames& names, Ops& op, WeightBinder& w) {
-  FusedWeight gate_up(w, names.gate_up, {d.n_experts, 2 * d.ffn, d.hidden}, names.transposed);
-  FusedWeight down(w, names.fused_down, {d.n_experts, d.hidden, d.ffn}, names.transposed);
+  FusedWeight gate_up(w, names.gate_up, {d.n_experts, 2 * d.ffn, d.expert_width()}, names.transposed);
+  FusedWeight down(w, names.fused_down, {d.n_experts, d.expert_width(), d.ffn}, names.transposed);
   Experts experts;
   for (int64_t e = 0; e < d.n_experts; ++e) experts.push_back(load_expert(d, op, gate_up.expert(e), down.expert(e)));
   return experts;
@@ -24,16 +24,17 @@ Experts load_fused_experts(const MoeDims& d, const MoeNames& names, Ops& op, Wei
 
 Experts load_single_experts(const MoeDims& d, const MoeNames& names, Ops& op, WeightBinder& w) {
   Experts experts;
+  const int64_t width = d.expert_width();
   for (int64_t e = 0; e < d.n_experts; ++e) {
     WeightBinder one = w.at(names.experts + std::to_string(e) + ".");
-    const HostLinear down = projection(one, names.down, d.hidden, d.ffn);
+    const HostLinear down = projection(one, names.down, width, d.ffn);
     if (!d.gated) {
-      experts.push_back(op.load_mlp(projection(one, names.up, d.ffn, d.hidden), down, d.act));
+      experts.push_back(op.load_mlp(projection(one, names.up, d.ffn, width), down, d.act));
     } else if (one.has("gate_up_proj.weight")) {
-      experts.push_back(load_expert(d, op, one("gate_up_proj.weight", {2 * d.ffn, d.hidden}), down.weight));
+      experts.push_back(load_expert(d, op, one("gate_up_proj.weight", {2 * d.ffn, width}), down.weight));
     } else {
-      experts.push_back(op.load_glu(projection(one, names.gate, d.ffn, d.hidden),
-                                    projection(one, names.up, d.ffn, d.hidden), down, d.act));
+      experts.push_back(
+          op.load_glu(projection(one, names.gate, d.ffn, width), projection(one, names.up, d.ffn, width), down, d.act));
     }
   }
   return experts;
@@ -61,6 +62,10 @@ MoeParts load_moe(const MoeDims& d, const MoeNames& names, Ops& op, WeightBinder
   parts.router = load_projection(op, w, names.router, d.n_experts, d.hidden);
   if (names.choice_bias) parts.choice_bias = op.load_f32(w(names.choice_bias, {d.n_experts}));
   parts.experts = is_fused(names, w) ? load_fused_experts(d, names, op, w) : load_single_experts(d, names, op, w);
+  if (d.latent > 0) {
+    parts.to_latent = load_projection(op, w, names.to_latent, d.latent, d.hidden);
+    parts.from_latent = load_projection(op, w, names.from_latent, d.hidden, d.latent);
+  }
   if (d.shared_ffn > 0) parts.shared = load_shared_expert(d, op, w.at(names.shared));
   if (d.shared_gate) parts.shared_gate = load_projection(op, w, names.shared_gate, 1, d.hidden);
   return parts;
@@ -94,7 +99,8 @@ SparseMoe::SparseMoe(const MoeDims& dims, MoeParts parts) : routing_(dims.routin
 
 Tensor SparseMoe::forward(Ops& op, const Tensor& x) const {
   const Routing routing = op.route(op.linear(x, parts_.router), routing_);
-  const Tensor routed = op.experts(x, routing, parts_.experts);
+  Tensor routed = op.experts(parts_.to_latent ? op.linear(x, parts_.to_latent) : x, routing, parts_.experts);
+  if (parts_.from_latent) routed = op.linear(routed, parts_.from_latent);
   if (!parts_.shared.up) return routed;
   Tensor shared = op.glu_mlp(x, parts_.shared);
   if (parts_.shared_gate) shared = op.sigmoid_mul(shared, op.linear(x, parts_.shared_gate));
@@ -102,15 +108,16 @@ Tensor SparseMoe::forward(Ops& op, const Tensor& x) const {
 }
 
 int64_t moe_parameters(const MoeDims& d) {
-  const int64_t routed = d.n_experts * (matrices(d) * d.hidden * d.ffn + d.hidden);
-  return routed + matrices(d) * d.hidden * d.shared_ffn + (d.shared_gate ? d.hidden : 0);
+  const int64_t routed = d.n_experts * (matrices(d) * d.expert_width() * d.ffn + d.hidden);
+  return routed + 2 * d.hidden * d.latent + matrices(d) * d.hidden * d.shared_ffn + (d.shared_gate ? d.hidden : 0);
 }
 
 void count_moe_layer(LayerSpec& layer, const MoeDims& d, int64_t dense_ffn) {
   layer.parameters += moe_parameters(d) - 3 * d.hidden * dense_ffn;
   // Logits; for each choice of a token its index and weight, its row in and (F32) out, gate and up (twice where the
   // backend has them as one weight), their product; the sum in F32; the shared expert.
-  layer.activations += d.n_experts + d.routing.k * (3 * d.hidden + 4 * d.ffn + 16) + 3 * d.hidden - 3 * dense_ffn;
+  layer.activations +=
+      d.n_experts + d.routing.k * (3 * d.expert_width() + 4 * d.ffn + 16) + 3 * d.hidden + 2 * d.latent - 3 * dense_ffn;
   if (d.shared_ffn > 0) layer.activations += 3 * d.shared_ffn + 3 * d.hidden;
 }
 

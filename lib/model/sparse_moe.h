@@ -13,16 +13,20 @@ struct MoeDims {
   bool shared_gate = false;  // the shared expert's output is multiplied by the sigmoid of a projection
   RoutingSpec routing{};     // without its bias, which every layer has for itself
   Activation act = Activation::Silu;
-  bool gated = true;  // experts are gated; else down( act(up x) )
+  bool gated = true;   // experts are gated; else down( act(up x) )
+  int64_t latent = 0;  // width of a projection that routed experts work on, projected back; 0 = on the input itself
+
+  int64_t expert_width() const { return latent ? latent : hidden; }
 };
 
 /// What a layer's mixture is made of.
 struct MoeParts {
-  Linear router;                    // [n_experts, hidden]
-  Owned choice_bias{};              // F32 [n_experts], RoutingSpec::bias; or absent
-  std::vector<GluWeights> experts;  // [ffn, hidden] x2, [hidden, ffn]
-  GluWeights shared{};              // or absent
-  Linear shared_gate{};             // [1, hidden], or absent
+  Linear router;                      // [n_experts, hidden]
+  Owned choice_bias{};                // F32 [n_experts], RoutingSpec::bias; or absent
+  std::vector<GluWeights> experts;    // [ffn, expert_width] x2, [expert_width, ffn]
+  Linear to_latent{}, from_latent{};  // [latent, hidden], [hidden, latent], or absent
+  GluWeights shared{};                // or absent
+  Linear shared_gate{};               // [1, hidden], or absent
 };
 
 /// Where a family keeps them, below its module. Experts are read one by one ("experts.0.gate_proj.weight"), with gate
@@ -39,6 +43,7 @@ struct MoeNames {
   const char* gate_up = "experts.gate_up_proj";
   const char* fused_down = "experts.down_proj";
   bool transposed = false;
+  const char *to_latent = "fc1_latent_proj", *from_latent = "fc2_latent_proj";
   const char* shared = "shared_experts.";
   const char* shared_gate = "shared_expert_gate";
 };

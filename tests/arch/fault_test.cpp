@@ -10,7 +10,7 @@
 namespace kvcal {
 namespace {
 
-// Continues a fresh sequence from whatever sequence ran before it.
+// Continues a fresh sequence from whatever sequence ran before it, in every kind of recurrent state.
 class LeakyOps final : public ForwardingOps {
  public:
   using ForwardingOps::ForwardingOps;
@@ -18,19 +18,44 @@ class LeakyOps final : public ForwardingOps {
  protected:
   Tensor do_gated_delta_rule(const Tensor& q, const Tensor& k, const Tensor& v, const DeltaGates& gates,
                              std::span<const Span> spans, std::span<DeltaState* const> states) override {
-    std::vector<DeltaState> of_whole(states.size());  // a sequence that is not cut brings none
-    std::vector<DeltaState*> all;
-    for (size_t i = 0; i < states.size(); ++i) {
-      all.push_back(states[i] ? states[i] : &of_whole[i]);
-      if (!all[i]->s && left_.s && left_.s.view.shape == Shape{v.dim(1), q.dim(2), v.dim(2)}) *all[i] = left_;
-    }
-    const Tensor o = inner_.gated_delta_rule(q, k, v, gates, spans, all);
-    if (!all.empty()) left_ = *all.back();
-    return o;
+    return leak(delta_, states, &DeltaState::s, {v.dim(1), q.dim(2), v.dim(2)},
+                [&](std::span<DeltaState* const> all) { return inner_.gated_delta_rule(q, k, v, gates, spans, all); });
+  }
+  Tensor do_ssd(const SsmInputs& in, const SsmWeights& w, std::span<const Span> spans,
+                std::span<SsmState* const> states) override {
+    return leak(ssm_, states, &SsmState::s, {in.x.dim(1), in.b.dim(2), in.x.dim(2)},
+                [&](std::span<SsmState* const> all) { return inner_.ssd(in, w, spans, all); });
+  }
+  Tensor do_selective_scan(const SsmInputs& in, const SsmWeights& w, std::span<const Span> spans,
+                           std::span<SsmState* const> states) override {
+    return leak(ssm_, states, &SsmState::s, {in.x.dim(1), in.b.dim(1)},
+                [&](std::span<SsmState* const> all) { return inner_.selective_scan(in, w, spans, all); });
+  }
+  Tensor do_causal_conv(const Tensor& x, const ConvWeights& w, std::span<const Span> spans,
+                        std::span<ConvState* const> states) override {
+    if (w.silu) return inner_.causal_conv(x, w, spans, states);  // other layers have more than this to leak
+    return leak(conv_, states, &ConvState::window, {w.w.dim(1) - 1, x.dim(1)},
+                [&](std::span<ConvState* const> all) { return inner_.causal_conv(x, w, spans, all); });
   }
 
  private:
-  DeltaState left_;
+  template <class State, class Run>
+  static Tensor leak(State& left, std::span<State* const> states, Owned State::*kept, const Shape& shape,
+                     const Run& run) {
+    std::vector<State> of_whole(states.size());  // a sequence that is not cut brings none
+    std::vector<State*> all;
+    for (size_t i = 0; i < states.size(); ++i) {
+      all.push_back(states[i] ? states[i] : &of_whole[i]);
+      if (!(all[i]->*kept) && left.*kept && (left.*kept).view.shape == shape) *all[i] = left;
+    }
+    const Tensor result = run(all);
+    if (!all.empty()) left = *all.back();
+    return result;
+  }
+
+  DeltaState delta_;
+  SsmState ssm_;
+  ConvState conv_;
 };
 
 class CountingOps final : public ForwardingOps {
@@ -68,8 +93,10 @@ std::map<RecordingTap::Key, Recorded> record(Ops& op, LoadedModel& m, const std:
   return std::move(tap.seen);
 }
 
-TEST(Fault, state_kept_between_sequences_is_caught) {
-  LoadedModel m(Golden("qwen3_5_long").folder, {Precision::BF16, 1, true});
+class Fault : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(Fault, state_kept_between_sequences_is_caught) {
+  LoadedModel m(Golden(GetParam()).folder, {Precision::BF16, 1, true});
   const SequencePlan plan = plan_sequences(prompts(), {});
   const std::vector<Sequence> last = {plan.measured.back()};
   const auto alone = record(*m.ops, m, last, plan.prompts);
@@ -83,6 +110,10 @@ TEST(Fault, state_kept_between_sequences_is_caught) {
   LeakyOps leaky(*m.ops);
   EXPECT_GT(compare_with_alone(leaky), 0);
 }
+
+// Delta rule, Mamba-2, Mamba-1, short convolution.
+INSTANTIATE_TEST_SUITE_P(EachKindOfState, Fault, ::testing::Values("qwen3_5_long", "bamba", "jamba", "lfm2"),
+                         [](const auto& info) { return std::string(info.param); });
 
 TEST(Fed, every_token_of_every_pass_goes_through_every_layer) {
   LoadedModel m(Golden("llama").folder, {Precision::BF16, 2, true});

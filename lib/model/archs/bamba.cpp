@@ -1,0 +1,85 @@
+// BambaForCausalLM: Mamba-2 layers, and attention with RoPE over half a head at attn_layer_indices; dense SwiGLU
+// (architectures.md 5.4).
+#include <algorithm>
+
+#include "model/archs/archs.h"
+#include "model/attention_mixer.h"
+#include "model/decoder_model.h"
+#include "model/mamba2.h"
+#include "model/rope.h"
+
+namespace kvcal {
+namespace {
+
+constexpr DecoderDefaults kDefaults = {128000,           4096,         14336,          32,  32, 8, 0, 262144, false,
+                                       Activation::Silu, "hidden_act", "rms_norm_eps", 1e-5};
+constexpr RopeDefaults kRopeDefaults = {10000, 0.5};
+
+std::vector<bool> read_attention_layers(const Json& config, int64_t n_layers) {
+  std::vector<bool> attends(static_cast<size_t>(n_layers), false);
+  const Json* list = find_member(config, "attn_layer_indices");
+  if (!list) return attends;
+  if (!list->is_array()) fail("attn_layer_indices is not a list");
+  for (const Json& i : *list) {
+    if (!i.is_number_integer() || i.get<int64_t>() < 0 || i.get<int64_t>() >= n_layers)
+      fail("attn_layer_indices holds " + quoted(i.dump()) + ", expected layer numbers below " +
+           std::to_string(n_layers));
+    attends[i.get<size_t>()] = true;
+  }
+  return attends;
+}
+
+class Bamba final : public DecoderModel {
+ public:
+  explicit Bamba(const Json& config) : dims_(read_decoder_dims(config, kDefaults)) {
+    final_eps_ = dims_.eps;
+    rope_ = read_rope(config, dims_.head_dim, kRopeDefaults);
+    // The reference turns half of every head, whatever the file says; so a file that says otherwise is another model.
+    if (const int64_t d = get_int_or(config, "attn_rotary_emb", rope_.rotary_dim);
+        rope_.rotary_dim != dims_.head_dim / 2 || d != rope_.rotary_dim)
+      fail("RoPE over " + std::to_string(std::max(d, rope_.rotary_dim)) + " of " + std::to_string(dims_.head_dim) +
+           " dimensions of a head; this architecture turns half of them");
+    mamba_ = read_mamba2_dims(config, dims_.hidden, dims_.eps);
+    const Bias bias = get_bool_or(config, "attention_bias", false) ? Bias::Present : Bias::None;
+    attention_ = {.qkv = bias, .o = bias};
+    mlp_bias_ = get_bool_or(config, "mlp_bias", false) ? Bias::Present : Bias::None;
+    spec_ = general_spec(config, dims_);
+    spec_.final_norm = "final_layernorm.weight";
+    const int64_t dense = 2 * dims_.hidden + 3 * dims_.hidden * dims_.ffn;
+    for (const bool attends : read_attention_layers(config, dims_.n_layers)) {
+      if (attends) {
+        add_attention_layer(spec_, dims_, rope_, 0, AttentionMixer::parameters(dims_, attention_) + dense);
+      } else {
+        add_recurrent_layer(spec_, LayerKind::Mamba2, Mamba2::size(mamba_), dims_.ffn);
+      }
+      if (mlp_bias_ == Bias::Present) spec_.layers.back().parameters += 2 * dims_.ffn + dims_.hidden;
+    }
+  }
+
+ private:
+  std::unique_ptr<Block> make_block(const LayerSpec&, const KvLayout* cache, Ops& op, WeightBinder w) const override {
+    const int64_t n = dims_.hidden;
+    MixerBlockNorms norms{op.load_gain(w("input_layernorm.weight", {n}), Gain::Plain),
+                          op.load_gain(w("pre_ff_layernorm.weight", {n}), Gain::Plain), dims_.eps};
+    std::unique_ptr<Mixer> mixer;
+    if (cache) {
+      mixer = std::make_unique<AttentionMixer>(dims_, *cache, rope_, attention_, op, w.at("self_attn."));
+    } else {
+      mixer = std::make_unique<Mamba2>(mamba_, op, w.at("mamba."));
+    }
+    FeedForward ffn{GluMlp(op, w.at("feed_forward."), n, dims_.ffn, mlp_bias_).w};
+    return std::make_unique<MixerBlock>(std::move(norms), std::move(mixer), std::move(ffn));
+  }
+
+  DecoderDims dims_;
+  RopeSpec rope_;
+  Mamba2Dims mamba_{};
+  AttentionVariant attention_;
+  Bias mlp_bias_ = Bias::None;
+};
+
+}  // namespace
+
+std::unique_ptr<Model> parse_bamba(const Json& config) { return std::make_unique<Bamba>(config); }
+
+}  // namespace kvcal

@@ -1,0 +1,203 @@
+// NemotronHForCausalLM (Nemotron-H, Nemotron Nano 2, Nemotron 3): one norm and one mixer a layer: Mamba-2, attention
+// without RoPE, squared-ReLU feed-forward, or experts without gates (architectures.md 5.2). Servers do not clamp Δ at
+// time_step_min as the reference does, and count the shared expert's width once for each of n_shared_experts.
+#include <algorithm>
+#include <map>
+
+#include "model/archs/archs.h"
+#include "model/attention_mixer.h"
+#include "model/decoder_model.h"
+#include "model/mamba2.h"
+
+namespace kvcal {
+namespace {
+
+constexpr DecoderDefaults kDefaults = {
+    131072, 4096, 21504, 4, 32, 8, 128, 4096, false, Activation::Silu, "hidden_act", "layer_norm_epsilon", 1e-5};
+constexpr const char* kWords[] = {"linear_attention", "full_attention", "mlp", "moe"};
+
+struct Block1 final : Block {
+  Owned norm;  // [hidden]
+  float eps;
+  std::unique_ptr<Mixer> mixer;  // or null:
+  FeedForward ffn;
+
+  Block1(Owned n, float e, std::unique_ptr<Mixer> m, FeedForward f)
+      : norm(std::move(n)), eps(e), mixer(std::move(m)), ffn(std::move(f)) {}
+
+  Tensor forward(Ops& op, const Tensor& x, const Batch& batch, LayerStates& states, KvTap& tap, Tail tail) override {
+    const Tensor h = op.rms_norm(x, norm, eps);
+    const Tensor y = mixer ? mixer->forward(op, h, batch, states, tap, tail) : ffn.forward(op, h);
+    return tail == Tail::Skip ? x : op.add(x, y);
+  }
+};
+
+// layers_block_type has the words; hybrid_override_pattern a letter for each. Their number is that of the layers.
+std::vector<std::string> read_words(const Json& config) {
+  std::vector<std::string> known(std::begin(kWords), std::end(kWords));
+  if (auto words = read_mixer_words(config, {"layers_block_type", "layer_types"}, known)) return *words;
+  constexpr std::string_view kLetters = "M*-E";
+  const std::string pattern = get_string_or(config, "hybrid_override_pattern", "ME*-");  // the class default
+  std::vector<std::string> words;
+  for (const char letter : pattern) {
+    const size_t i = kLetters.find(letter);
+    if (i == kLetters.npos)
+      fail("hybrid_override_pattern holds " + quoted(std::string(1, letter)) + "; known are M, *, - and E");
+    words.push_back(known[i]);
+  }
+  return words;
+}
+
+// One width, or one for each feed-forward layer.
+std::vector<int64_t> read_widths(const Json& config, int64_t n) {
+  const Json* list = find_member(config, "intermediate_size");
+  if (!list || !list->is_array())
+    return std::vector<int64_t>(static_cast<size_t>(n), read_size(config, "intermediate_size", kDefaults.ffn));
+  if (list->size() != 1 && static_cast<int64_t>(list->size()) != n)
+    fail("intermediate_size has " + std::to_string(list->size()) + " entries, expected 1 or " + std::to_string(n) +
+         ", the number of feed-forward layers");
+  std::vector<int64_t> widths;
+  for (const Json& width : *list) widths.push_back(read_size(Json{{"intermediate_size", width}}, "intermediate_size"));
+  widths.resize(static_cast<size_t>(n), widths[0]);
+  return widths;
+}
+
+DecoderDims read_dims(const Json& config, int64_t n_layers) {
+  Json plain = config;  // what the other families spell otherwise
+  plain["num_hidden_layers"] = n_layers;
+  plain["intermediate_size"] = 1;
+  if (!find_member(config, "head_dim") && find_member(config, "attention_head_dim"))
+    plain["head_dim"] = config["attention_head_dim"];
+  return read_decoder_dims(plain, kDefaults);
+}
+
+Mamba2Dims read_mamba(const Json& config, const DecoderDims& dims) {
+  const auto either = [&](const char* key, const char* older, int64_t fallback) {
+    return read_size(config, find_member(config, older) ? older : key, fallback);
+  };
+  Mamba2Dims d{};
+  d.hidden = dims.hidden;
+  d.n_heads = read_size(config, "mamba_num_heads", 128);
+  d.head_dim = read_size(config, "mamba_head_dim", 64);
+  d.n_groups = either("n_groups", "mamba_n_groups", 8);
+  d.n_state = read_size(config, "ssm_state_size", 128);
+  d.conv_kernel = either("conv_kernel", "mamba_d_conv", 4);
+  d.eps = dims.eps;
+  d.conv_bias = get_bool_or(config, "mamba_conv_bias", get_bool_or(config, "use_conv_bias", true));
+  d.in_bias = d.out_bias = get_bool_or(config, "use_bias", false) ? Bias::Present : Bias::None;
+  check_mamba2_dims(d);
+  return d;
+}
+
+MoeDims read_moe(const Json& config, int64_t hidden) {
+  MoeDims d{};
+  d.hidden = hidden;
+  d.n_experts = read_size(config, "n_routed_experts", 8);
+  d.ffn = read_size(config, "moe_intermediate_size", 7688);
+  const int64_t n_shared = get_int_or(config, "n_shared_experts", 1);
+  if (n_shared < 0 || n_shared > 65536) fail("n_shared_experts is out of range");
+  d.shared_ffn = n_shared * read_size(config, "moe_shared_expert_intermediate_size", 7688);
+  if (find_member(config, "moe_latent_size")) d.latent = read_size(config, "moe_latent_size");
+  d.act = Activation::Relu2;
+  d.gated = false;
+  d.routing.k = get_int_or(config, "num_experts_per_tok", 2);
+  d.routing.scoring = Scoring::Sigmoid;
+  d.routing.renormalize = get_bool_or(config, "norm_topk_prob", true);
+  d.routing.scale = read_factor(config, "routed_scaling_factor");
+  d.routing.n_groups = get_int_or(config, "n_group", 1);
+  d.routing.k_groups = get_int_or(config, "topk_group", 1);
+  check_moe_dims(d);
+  check_product("a latent projection", {d.hidden, d.latent});
+  return d;
+}
+
+void refuse_variants(const Json& config) {
+  if (get_string_or(config, "mlp_hidden_act", "relu2") != "relu2")
+    fail("mlp_hidden_act is " + quoted(get_string_or(config, "mlp_hidden_act", "")) +
+         "; this architecture is read with 'relu2' only");
+  if (get_string_or(config, "mamba_hidden_act", "silu") != "silu")
+    fail("mamba_hidden_act is " + quoted(get_string_or(config, "mamba_hidden_act", "")) +
+         "; this architecture is read with 'silu' only");
+  if (get_bool_or(config, "attention_bias", false)) fail("attention_bias: no checkpoint of this architecture has any");
+}
+
+class NemotronH final : public DecoderModel {
+ public:
+  explicit NemotronH(const Json& config) : words_(read_words(config)) {
+    refuse_variants(config);
+    dims_ = read_dims(config, static_cast<int64_t>(words_.size()));
+    final_eps_ = dims_.eps;
+    mamba_ = read_mamba(config, dims_);
+    if (has("moe")) moe_ = read_moe(config, dims_.hidden);
+    mlp_bias_ = get_bool_or(config, "mlp_bias", false) ? Bias::Present : Bias::None;
+    if (mlp_bias_ == Bias::Present && has("moe")) fail("mlp_bias with experts is not supported");
+    widths_ = read_widths(config, std::count(words_.begin(), words_.end(), "mlp"));
+    spec_ = general_spec(config, dims_);
+    spec_.default_prefix = "backbone.";
+    spec_.embedding = "embeddings.weight";
+    spec_.final_norm = "norm_f.weight";
+    const int64_t window = find_member(config, "sliding_window") ? read_size(config, "sliding_window") : 0;
+    for (const std::string& word : words_) add_layer(word, window);
+  }
+
+ private:
+  bool has(const char* word) const { return std::find(words_.begin(), words_.end(), word) != words_.end(); }
+
+  void add_layer(const std::string& word, int64_t window) {
+    if (word == "full_attention") {
+      DecoderDims alone = dims_;
+      alone.ffn = 0;
+      KvLayout& cache =
+          add_attention_layer(spec_, alone, no_rope_, window, AttentionMixer::parameters(dims_, {}) + dims_.hidden);
+      cache.name = "layers." + std::to_string(cache.layer) + ".mixer";
+      return;
+    }
+    MixerSize size;
+    if (word == "linear_attention") size = Mamba2::size(mamba_);
+    add_recurrent_layer(spec_, word == "linear_attention" ? LayerKind::Mamba2 : LayerKind::FeedForward, size, 0);
+    LayerSpec& layer = spec_.layers.back();
+    layer.parameters -= dims_.hidden;  // one norm only
+    layer.activations -= 3 * dims_.hidden;
+    if (word == "moe") count_moe_layer(layer, moe_, 0);
+    if (word != "mlp") return;
+    const int64_t width = widths_[width_of_layer_.size()];
+    width_of_layer_[layer.index] = width;
+    layer.parameters += 2 * dims_.hidden * width + (mlp_bias_ == Bias::Present ? width + dims_.hidden : 0);
+    layer.activations += 2 * width;
+  }
+
+  std::unique_ptr<Block> make_block(const LayerSpec& layer, const KvLayout* cache, Ops& op,
+                                    WeightBinder w) const override {
+    Owned norm = op.load_gain(w("norm.weight", {dims_.hidden}), Gain::Plain);
+    WeightBinder module = w.at("mixer.");
+    std::unique_ptr<Mixer> mixer;
+    FeedForward ffn;
+    if (cache) {
+      mixer = std::make_unique<AttentionMixer>(dims_, *cache, no_rope_, AttentionVariant{}, op, module);
+    } else if (layer.kind == LayerKind::Mamba2) {
+      mixer = std::make_unique<Mamba2>(mamba_, op, module);
+    } else if (const auto width = width_of_layer_.find(layer.index); width != width_of_layer_.end()) {
+      ffn.dense =
+          op.load_mlp(projection(module, "up_proj", width->second, dims_.hidden, mlp_bias_),
+                      projection(module, "down_proj", dims_.hidden, width->second, mlp_bias_), Activation::Relu2);
+    } else {
+      ffn.moe.emplace(moe_, load_moe(moe_, {.choice_bias = "gate.e_score_correction_bias"}, op, module));
+    }
+    return std::make_unique<Block1>(std::move(norm), dims_.eps, std::move(mixer), std::move(ffn));
+  }
+
+  std::vector<std::string> words_;
+  DecoderDims dims_{};
+  RopeSpec no_rope_;
+  Mamba2Dims mamba_{};
+  MoeDims moe_{};
+  Bias mlp_bias_ = Bias::None;
+  std::vector<int64_t> widths_;            // of the feed-forward layers, in order
+  std::map<int, int64_t> width_of_layer_;  // by layer
+};
+
+}  // namespace
+
+std::unique_ptr<Model> parse_nemotron_h(const Json& config) { return std::make_unique<NemotronH>(config); }
+
+}  // namespace kvcal

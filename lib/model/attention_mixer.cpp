@@ -1,0 +1,53 @@
+#include "model/attention_mixer.h"
+
+namespace kvcal {
+namespace {
+
+LinearGroup load_heads(const DecoderDims& d, Bias bias, Ops& op, WeightBinder& w) {
+  const HostLinear parts[] = {projection(w, "q_proj", d.n_heads * d.head_dim, d.hidden, bias),
+                              projection(w, "k_proj", d.n_kv_heads * d.head_dim, d.hidden, bias),
+                              projection(w, "v_proj", d.n_kv_heads * d.head_dim, d.hidden, bias)};
+  return op.load_linears(parts);
+}
+
+Owned load_norm(const DecoderDims& d, const char* name, Ops& op, WeightBinder& w) {
+  return name ? op.load_gain(w(std::string(name) + ".weight", {d.head_dim}), Gain::Plain) : Owned{};
+}
+
+}  // namespace
+
+AttentionMixer::AttentionMixer(const DecoderDims& d, const KvLayout& layout, const RopeSpec& rope,
+                               const AttentionVariant& v, Ops& op, WeightBinder w)
+    : layout_(layout),
+      rope_(rope),
+      eps_(d.eps),
+      key_factor_(v.key_factor),
+      qkv_(load_heads(d, v.qkv, op, w)),
+      wo_(load_projection(op, w, v.out, d.hidden, d.n_heads * d.head_dim, v.o)),
+      q_norm_(load_norm(d, v.q_norm, op, w)),
+      k_norm_(load_norm(d, v.k_norm, op, w)) {}
+
+Tensor AttentionMixer::forward(Ops& op, const Tensor& h, const Batch& batch, LayerStates& states, KvTap& tap,
+                               Tail tail) const {
+  const KvLayout& s = layout_;
+  const bool turned = rope_.rotary_dim > 0, scaled = key_factor_ != 1;
+  const Tensor turns = turned ? op.rope_table(batch.positions, batch.n_tokens(), rope_) : Tensor{};
+  const HeadsPart parts[] = {
+      {s.head_dim_k, q_norm_, turned}, {s.head_dim_k, k_norm_, turned && !scaled}, {s.head_dim_v, {}, false}};
+  auto heads = op.project_heads(h, qkv_, {parts, eps_, turns, rope_});
+  if (scaled) heads[1] = op.scale(heads[1], key_factor_);
+  if (scaled && turned) heads[1] = op.rope(heads[1], turns, rope_);
+  const Tensor q = tap.query(s.cache, heads[0], batch), k = tap.key(s.cache, heads[1], batch),
+               v = tap.value(s.cache, heads[2], batch);
+  if (tail == Tail::Skip) return h;
+  const AttentionSpec attention{static_cast<float>(s.softmax_scale), s.window};
+  return op.linear(op.attention(q, k, v, batch.spans, states.kv_rows(batch), attention), wo_);
+}
+
+int64_t AttentionMixer::parameters(const DecoderDims& d, const AttentionVariant& v) {
+  const int64_t q = d.n_heads * d.head_dim, kv = d.n_kv_heads * d.head_dim;
+  const int64_t biases = (v.qkv == Bias::Present ? q + 2 * kv : 0) + (v.o == Bias::Present ? d.hidden : 0);
+  return d.hidden * 2 * (q + kv) + biases + (v.q_norm ? 2 * d.head_dim : 0);
+}
+
+}  // namespace kvcal
