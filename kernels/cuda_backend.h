@@ -67,6 +67,8 @@ class CudaBackend final : public Ops {
                         std::span<ConvState* const> states) override;
   Tensor do_l2_norm(const Tensor& x, float eps) override;
   DeltaGates do_delta_gates(const Tensor& a, const Tensor& b, const Tensor& a_log, const Tensor& dt_bias) override;
+  DeltaGates do_channel_delta_gates(const Tensor& a, const Tensor& b, const Tensor& a_log,
+                                    const Tensor& dt_bias) override;
   Tensor do_gated_delta_rule(const Tensor& q, const Tensor& k, const Tensor& v, const DeltaGates& gates,
                              std::span<const Span> spans, std::span<DeltaState* const> states) override;
   Tensor do_ssd(const SsmInputs& in, const SsmWeights& w, std::span<const Span> spans,

@@ -261,6 +261,16 @@ bool recurrence_tiles(const RecurrenceArrays& arrays, const RecurrenceSpan* span
 void ssd_gates(DType t, const void* dt, const float* a_log, const float* dt_bias, float* g, float* rate, int64_t tokens,
                int64_t heads, cudaStream_t stream);
 
+// ---------------------------------------------------------------- channel_delta_rule.cu
+
+/// The delta rule with g [tokens, n_value_heads, dk].
+void channel_delta_rule(DType t, const RecurrenceArrays& arrays, const RecurrenceSpan* spans,
+                        const RecurrenceShape& shape, size_t shared_limit, cudaStream_t stream);
+
+/// a [tokens, heads, dk], b [tokens, heads] -> g as a, beta as b; a_log [heads], dt_bias [heads, dk].
+void channel_delta_gates(DType t, const DeltaGateArrays& arrays, int64_t tokens, int64_t heads, int64_t dk,
+                         cudaStream_t stream);
+
 // ---------------------------------------------------------------- selective_scan.cu
 
 struct ScanArrays {

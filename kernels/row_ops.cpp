@@ -130,4 +130,15 @@ Ops::DeltaGates CudaBackend::do_delta_gates(const Tensor& a, const Tensor& b, co
   return gates;
 }
 
+Ops::DeltaGates CudaBackend::do_channel_delta_gates(const Tensor& a, const Tensor& b, const Tensor& a_log,
+                                                    const Tensor& dt_bias) {
+  const int64_t tokens = b.dim(0), heads = b.dim(1), dk = a.dim(1) / heads;
+  const DeltaGates gates{temporary({tokens, heads, dk}, DType::F32), temporary(b.shape, DType::F32)};
+  cuda::channel_delta_gates(a.dtype,
+                            {data_of(a), data_of(b), data_as<float>(a_log), data_as<float>(dt_bias),
+                             data_as<float>(gates.g), data_as<float>(gates.beta)},
+                            tokens, heads, dk, stream_.get());
+  return gates;
+}
+
 }  // namespace kvcal::cuda

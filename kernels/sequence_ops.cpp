@@ -148,10 +148,11 @@ Tensor CudaBackend::do_gated_delta_rule(const Tensor& q, const Tensor& k, const 
   const int64_t dk = q.dim(2), dv = v.dim(2);
   const auto used = recurrence_spans(spans, states_of(spans, states, {v.dim(1), dk, dv}));
   const float scale = 1.0f / std::sqrt(static_cast<float>(dk));
-  recurrence(q.dtype,
-             {data_of(q), data_of(k), data_of(v), data_as<float>(gates.g), data_as<float>(gates.beta), nullptr, y.data},
-             device_copy(used), {static_cast<int64_t>(used.size()), q.dim(1), v.dim(1), dk, dv, scale, true},
-             shared_limit_, stream_.get());
+  const auto rule = gates.g.shape.rank() == 3 ? channel_delta_rule : recurrence;
+  rule(q.dtype,
+       {data_of(q), data_of(k), data_of(v), data_as<float>(gates.g), data_as<float>(gates.beta), nullptr, y.data},
+       device_copy(used), {static_cast<int64_t>(used.size()), q.dim(1), v.dim(1), dk, dv, scale, true}, shared_limit_,
+       stream_.get());
   return y;
 }
 

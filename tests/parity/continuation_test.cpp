@@ -56,7 +56,8 @@ void expect_continues(const char* what, Precision p, const std::function<Op(Ops&
 
 TEST(Continuation, Attention) {
   for (const Precision p : {Precision::F32, Precision::BF16})
-    for (const int64_t window : {0, 40})
+    for (const AttentionSpec& spec :
+         {AttentionSpec{0.2f}, AttentionSpec{0.2f, 40}, AttentionSpec{0.2f, 0, 0.0f, {}, 70}})
       expect_continues("attention", p, [&](Ops& op) -> Op {
         const DType t = op.activation_dtype();
         const auto q = input({kOther + kTokens, 4, 24}, t, 1), k = input({kOther + kTokens, 2, 24}, t, 2),
@@ -64,7 +65,7 @@ TEST(Continuation, Attention) {
         const auto kept = std::make_shared<KvRows>();
         return [=, &op](const Call& c) {
           KvRows* const rows[] = {nullptr, kept.get()};  // max_tokens is not given: the room has to grow
-          return op.attention(c.rows(*q), c.rows(*k), c.rows(*v), c.spans(), rows, {0.2f, window});
+          return op.attention(c.rows(*q), c.rows(*k), c.rows(*v), c.spans(), rows, spec);
         };
       });
 }
@@ -130,27 +131,30 @@ TEST(Continuation, SelectiveScan) {
     });
 }
 
+void expect_delta_rule_continues(Precision p, bool by_channel) {
+  expect_continues("delta rule", p, [by_channel](Ops& op) -> Op {
+    const DType t = op.activation_dtype();
+    const auto q = input({kOther + kTokens, 1, 16}, t, 1, 0.2), k = input({kOther + kTokens, 1, 16}, t, 2, 0.2),
+               v = input({kOther + kTokens, 2, 20}, t, 3);
+    std::vector<double> decay, strength;
+    const int64_t rows = (kOther + kTokens) * 2;
+    for (int64_t i = 0; i < (by_channel ? rows * 16 : rows); ++i) decay.push_back(-0.02 * static_cast<double>(i % 7));
+    for (int64_t i = 0; i < rows; ++i) strength.push_back(0.1 + 0.1 * static_cast<double>(i % 9));
+    const Shape per_head{kOther + kTokens, 2}, per_channel{kOther + kTokens, 2, 16};
+    const auto g = std::make_shared<const Values>(values(by_channel ? per_channel : per_head, DType::F32, decay)),
+               beta = std::make_shared<const Values>(values(per_head, DType::F32, strength));
+    const auto kept = std::make_shared<DeltaState>();
+    return [=, &op](const Call& c) {
+      DeltaState* const states[] = {nullptr, kept.get()};
+      const Values gate = c.rows(*g), rate = c.rows(*beta);
+      return op.gated_delta_rule(c.rows(*q), c.rows(*k), c.rows(*v), {gate, rate}, c.spans(), states);
+    };
+  });
+}
+
 TEST(Continuation, DeltaRule) {
   for (const Precision p : {Precision::F32, Precision::BF16})
-    expect_continues("delta rule", p, [](Ops& op) -> Op {
-      const DType t = op.activation_dtype();
-      const auto q = input({kOther + kTokens, 1, 16}, t, 1, 0.2), k = input({kOther + kTokens, 1, 16}, t, 2, 0.2),
-                 v = input({kOther + kTokens, 2, 20}, t, 3);
-      std::vector<double> decay, strength;
-      for (int64_t i = 0; i < (kOther + kTokens) * 2; ++i) {
-        decay.push_back(-0.02 * static_cast<double>(i % 7));
-        strength.push_back(0.1 + 0.1 * static_cast<double>(i % 9));
-      }
-      const Shape per_head{kOther + kTokens, 2};
-      const auto g = std::make_shared<const Values>(values(per_head, DType::F32, decay)),
-                 beta = std::make_shared<const Values>(values(per_head, DType::F32, strength));
-      const auto kept = std::make_shared<DeltaState>();
-      return [=, &op](const Call& c) {
-        DeltaState* const states[] = {nullptr, kept.get()};
-        const Values gate = c.rows(*g), rate = c.rows(*beta);
-        return op.gated_delta_rule(c.rows(*q), c.rows(*k), c.rows(*v), {gate, rate}, c.spans(), states);
-      };
-    });
+    for (const bool by_channel : {false, true}) expect_delta_rule_continues(p, by_channel);
 }
 
 }  // namespace

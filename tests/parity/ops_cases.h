@@ -89,16 +89,34 @@ constexpr ConvCase kConvCases[] = {
     {5, 130, 1, Fill::Normal, false, false},
 };
 
-/// decay: the typical g; -60 a step leaves nothing of the state, 0 keeps everything.
+/// by_channel: a g for every channel of a key. decay: the typical g; -60 a step leaves nothing of the state, 0 keeps
+/// everything.
 struct DeltaCase {
   int64_t tokens, n_key_heads, n_value_heads, dk, dv;
   double decay;
+  bool by_channel = false;
 };
 constexpr DeltaCase kDeltaCases[] = {
-    {1, 1, 1, 2, 2, -0.5},      {2, 1, 2, 8, 16, -0.1},    {63, 2, 2, 16, 16, -0.01},    {64, 1, 1, 32, 24, -1.0},
-    {65, 2, 6, 12, 20, -0.1},   {200, 1, 2, 64, 64, 0.0},  {257, 1, 1, 128, 128, -0.05}, {150, 1, 2, 16, 16, -60.0},
-    {129, 1, 1, 72, 136, -0.2}, {70, 1, 3, 96, 40, -0.01}, {66, 1, 1, 200, 16, -0.1},    {130, 1, 1, 16, 16, -3000.0},
+    {1, 1, 1, 2, 2, -0.5},
+    {2, 1, 2, 8, 16, -0.1},
+    {63, 2, 2, 16, 16, -0.01},
+    {64, 1, 1, 32, 24, -1.0},
+    {65, 2, 6, 12, 20, -0.1},
+    {200, 1, 2, 64, 64, 0.0},
+    {257, 1, 1, 128, 128, -0.05},
+    {150, 1, 2, 16, 16, -60.0},
+    {129, 1, 1, 72, 136, -0.2},
+    {70, 1, 3, 96, 40, -0.01},
+    {66, 1, 1, 200, 16, -0.1},
+    {130, 1, 1, 16, 16, -3000.0},
     {0, 1, 1, 8, 8, -0.1},
+    {1, 1, 1, 2, 2, -0.5, true},
+    {65, 2, 6, 12, 20, -0.1, true},
+    {64, 1, 2, 64, 72, -1.0, true},
+    {150, 2, 2, 128, 16, -0.05, true},
+    {130, 1, 1, 16, 16, -60.0, true},
+    {130, 1, 1, 33, 9, -3000.0, true},
+    {0, 1, 1, 8, 8, -0.1, true},
 };
 
 struct SsdCase {
@@ -166,7 +184,8 @@ inline void PrintTo(const ConvCase& c, std::ostream* out) {
        << (c.silu ? "" : " linear");
 }
 inline void PrintTo(const DeltaCase& c, std::ostream* out) {
-  *out << numbers({c.tokens, c.n_key_heads, c.n_value_heads, c.dk, c.dv}) << " decay " << c.decay;
+  *out << numbers({c.tokens, c.n_key_heads, c.n_value_heads, c.dk, c.dv}) << " decay " << c.decay
+       << (c.by_channel ? " by channel" : "");
 }
 inline void PrintTo(const SsdCase& c, std::ostream* out) {
   *out << numbers({c.tokens, c.heads, c.groups, c.head_dim, c.n_state}) << " a_log " << c.a_log;

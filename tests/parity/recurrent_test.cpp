@@ -55,13 +55,14 @@ DeltaInputs delta_inputs(const DeltaCase& c, DType dtype) {
   std::mt19937 random(4);
   std::uniform_real_distribution<double> uniform(0.0, 1.0);
   std::vector<double> g, beta;
-  for (int64_t i = 0; i < c.tokens * c.n_value_heads; ++i) {
-    // Strong and weak decay side by side: a sum of g that is large must not cost the small ones their digits.
+  const int64_t rows = c.tokens * c.n_value_heads;
+  for (int64_t i = 0; i < rows; ++i) beta.push_back(uniform(random));
+  // Strong and weak decay side by side: a sum of g that is large must not cost the small ones their digits.
+  for (int64_t i = 0; i < (c.by_channel ? rows * c.dk : rows); ++i)
     g.push_back(c.decay * (i % 3 == 0 ? 1e-3 : 2.0) * uniform(random));
-    beta.push_back(uniform(random));
-  }
-  in.g = values({c.tokens, c.n_value_heads}, DType::F32, g);
-  in.beta = values({c.tokens, c.n_value_heads}, DType::F32, beta);
+  const Shape by_head{c.tokens, c.n_value_heads};
+  in.g = values(c.by_channel ? Shape{c.tokens, c.n_value_heads, c.dk} : by_head, DType::F32, g);
+  in.beta = values(by_head, DType::F32, beta);
   return in;
 }
 
@@ -76,9 +77,12 @@ std::vector<double> recur(const DeltaCase& c, const DeltaInputs& in, std::vector
       const double *q = at(in.q, t * c.n_key_heads + kh, c.dk), *k = at(in.k, t * c.n_key_heads + kh, c.dk);
       const double* v = at(in.v, t * c.n_value_heads + h, c.dv);
       double* s = state.data() + h * c.dk * c.dv;
-      const double g = in.g.real[static_cast<size_t>(t * c.n_value_heads + h)];
+      const auto gate = [&](int64_t channel) {
+        const int64_t i = t * c.n_value_heads + h;
+        return in.g.real[static_cast<size_t>(c.by_channel ? i * c.dk + channel : i)];
+      };
       const double beta = in.beta.real[static_cast<size_t>(t * c.n_value_heads + h)];
-      for (int64_t i = 0; i < c.dk * c.dv; ++i) s[i] *= std::exp(g);
+      for (int64_t i = 0; i < c.dk * c.dv; ++i) s[i] *= std::exp(gate(i / c.dv));
       for (int64_t j = 0; j < c.dv; ++j) {
         double predicted = 0.0, out = 0.0;
         for (int64_t i = 0; i < c.dk; ++i) predicted += k[i] * s[i * c.dv + j];
@@ -157,6 +161,29 @@ TEST(DeltaParity, GatesOverTheWholeRange) {
     expect_close("g", read(gates.g), g, {1e-7, 1e-45});
     expect_close("beta", read(gates.beta), beta, {4e-7, 1e-38});  // e^-x overflows beyond 88: beta is zero there
   }
+}
+
+TEST(DeltaParity, GatesByChannel) {
+  constexpr int64_t kTokens = 9, kHeads = 3;
+  for (const Precision p : {Precision::F32, Precision::BF16})
+    for (const int64_t dk : {1, 20, 128}) {
+      const auto op = backend(p);
+      const Values a = random_values({kTokens, kHeads * dk}, op->activation_dtype(), 1, Fill::Outliers),
+                   b = random_values({kTokens, kHeads}, op->activation_dtype(), 2),
+                   a_log = random_values({kHeads}, DType::F32, 3),
+                   dt_bias = random_values({kHeads * dk}, DType::F32, 4);
+      const Ops::DeltaGates gates = op->channel_delta_gates(a, b, a_log, dt_bias);
+      EXPECT_EQ(gates.g.shape, (Shape{kTokens, kHeads, dk}));
+      std::vector<double> g, beta;
+      for (size_t i = 0; i < a.real.size(); ++i) {
+        const size_t channel = i % static_cast<size_t>(kHeads * dk);
+        const double y = a.real[i] + dt_bias.real[channel];
+        g.push_back(-std::exp(a_log.real[channel / static_cast<size_t>(dk)]) * (y > 20 ? y : std::log1p(std::exp(y))));
+      }
+      for (const double x : b.real) beta.push_back(sigmoid(x));
+      expect_close("g", read(gates.g), g, {1e-7, 1e-45});
+      expect_close("beta", read(gates.beta), beta, {4e-7, 1e-38});
+    }
 }
 
 }  // namespace

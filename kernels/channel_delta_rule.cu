@@ -1,0 +1,244 @@
+// Gated delta rule with a decay for every channel of a key (Kimi delta attention), in chunks of 64 absolute positions:
+// recurrence.cu with e^g a vector. In a chunk, with G_i [dk] the sum of g up to row i and ⊙ along dk:
+//
+//   A_ij = β_i Σ_d k_id k_jd e^(G_id - G_jd), j < i;   (I + A) E = β (V - (e^G ⊙ K) S)
+//   O = (e^G ⊙ Q) S + [ Σ_d q_id k_jd e^(G_id - G_jd), j <= i ] E;   S <- e^(G_last) S + (e^(G_last - G) ⊙ K)ᵀ E
+//
+// In f32, plain. One block per (slice of value columns, value head, span).
+#include "base/error.h"
+#include "kernels/device/real.cuh"
+#include "kernels/device/shared.cuh"
+#include "kernels/kernels.h"
+#include "kernels/runtime/launch.h"
+#include "ops/visit_activation.h"
+
+namespace kvcal::cuda {
+namespace {
+
+constexpr int kThreads = 256;
+constexpr int kChunk = 64;
+constexpr int kChunkRow = kChunk + 1;  // of the [64, 64] products: columns lie in different banks
+
+/// First the sum G, in double: large sums must not cost small ones their digits. Then what is made of it.
+union Decay {
+  double sum;
+  struct {
+    float from_start, to_end;  // e^G, e^(G_last - G)
+  } factor;
+};
+
+/// The block's shared memory, in this order.
+template <class T>
+struct Layout {
+  Decay* decay;          // [64, dk]
+  float* state;          // [dk, columns]
+  float* corrections;    // [64, columns]: right-hand side, then E
+  float *a, *attention;  // [64, kChunkRow]
+  float* rate;           // [64]
+  T *q, *k;              // [64, dk]
+
+  __host__ __device__ static size_t bytes(int dk, int columns) {
+    return sizeof(Decay) * static_cast<size_t>(kChunk * dk) +
+           sizeof(float) * static_cast<size_t>((dk + kChunk) * columns + 2 * kChunk * kChunkRow + kChunk) +
+           sizeof(T) * static_cast<size_t>(2 * kChunk * dk);
+  }
+  __device__ Layout(void* memory, int dk, int columns) {
+    decay = static_cast<Decay*>(memory);
+    state = reinterpret_cast<float*>(decay + kChunk * dk);
+    corrections = state + dk * columns;
+    a = corrections + kChunk * columns;
+    attention = a + kChunk * kChunkRow;
+    rate = attention + kChunk * kChunkRow;
+    q = reinterpret_cast<T*>(rate + kChunk);
+    k = q + kChunk * dk;
+  }
+};
+
+/// Where a block is.
+struct Place {
+  int64_t head, key_head, column0;
+  int dk, columns, used;  // used: columns that there are
+};
+
+template <class T>
+__device__ void load_chunk(const Layout<T>& m, const RecurrenceArrays& arrays, const RecurrenceShape& s,
+                           const Place& at, int64_t row, int n) {
+  for (int i = static_cast<int>(threadIdx.x); i < n * at.dk; i += kThreads) {
+    const int64_t from = ((row + i / at.dk) * s.n_key_heads + at.key_head) * at.dk + i % at.dk;
+    m.q[i] = static_cast<const T*>(arrays.q)[from];
+    m.k[i] = static_cast<const T*>(arrays.k)[from];
+  }
+  for (int i = static_cast<int>(threadIdx.x); i < n; i += kThreads)
+    m.rate[i] = arrays.rate[(row + i) * s.n_value_heads + at.head];
+  for (int d = static_cast<int>(threadIdx.x); d < at.dk; d += kThreads) {
+    double sum = 0.0;
+    for (int i = 0; i < n; ++i) {
+      sum += static_cast<double>(arrays.g[((row + i) * s.n_value_heads + at.head) * at.dk + d]);
+      m.decay[i * at.dk + d].sum = sum;
+    }
+  }
+  __syncthreads();
+}
+
+/// A (strictly lower) and the decayed q kᵀ (lower). Decay only for j <= i: above it would overflow.
+template <class T>
+__device__ void products(const Layout<T>& m, int dk, int n, float scale) {
+  for (int index = static_cast<int>(threadIdx.x); index < n * n; index += kThreads) {
+    const int i = index / n, j = index % n;
+    if (j > i) continue;
+    float kk = 0.0f, qk = 0.0f;
+    for (int d = 0; d < dk; ++d) {
+      const float decay = expf(static_cast<float>(m.decay[i * dk + d].sum - m.decay[j * dk + d].sum));
+      const float key = decay * widen(m.k[j * dk + d]);
+      kk += widen(m.k[i * dk + d]) * key;
+      qk += widen(m.q[i * dk + d]) * key;
+    }
+    m.a[i * kChunkRow + j] = m.rate[i] * kk;
+    m.attention[i * kChunkRow + j] = scale * qk;
+  }
+  __syncthreads();
+}
+
+/// Sums become factors, a channel a thread.
+template <class T>
+__device__ void make_factors(const Layout<T>& m, int dk, int n) {
+  for (int d = static_cast<int>(threadIdx.x); d < dk; d += kThreads) {
+    const double last = m.decay[(n - 1) * dk + d].sum;
+    for (int i = 0; i < n; ++i) {
+      Decay& decay = m.decay[i * dk + d];
+      const double sum = decay.sum;
+      decay.factor = {expf(static_cast<float>(sum)), expf(static_cast<float>(last - sum))};
+    }
+  }
+  __syncthreads();
+}
+
+/// Row i of e^G ⊙ x, x [64, dk], times column c of the state.
+template <class T>
+__device__ float times_state(const Layout<T>& m, const T* x, int i, int c, const Place& at) {
+  float sum = 0.0f;
+  for (int d = 0; d < at.dk; ++d)
+    sum += widen(x[i * at.dk + d]) * m.decay[i * at.dk + d].factor.from_start * m.state[d * at.columns + c];
+  return sum;
+}
+
+template <class T>
+__device__ void solve(const Layout<T>& m, const T* v, int64_t v_stride, const Place& at, int n) {
+  for (int index = static_cast<int>(threadIdx.x); index < n * at.columns; index += kThreads) {
+    const int i = index / at.columns, c = index % at.columns;
+    const float x = c < at.used ? widen(v[i * v_stride + c]) : 0.0f;
+    m.corrections[index] = m.rate[i] * (x - times_state(m, m.k, i, c, at));
+  }
+  __syncthreads();
+  for (int c = static_cast<int>(threadIdx.x); c < at.columns; c += kThreads)
+    for (int i = 1; i < n; ++i) {
+      float e = m.corrections[i * at.columns + c];
+      for (int j = 0; j < i; ++j) e -= m.a[i * kChunkRow + j] * m.corrections[j * at.columns + c];
+      m.corrections[i * at.columns + c] = e;
+    }
+  __syncthreads();
+}
+
+template <class T>
+__device__ void write_output(const Layout<T>& m, T* y, int64_t stride, float scale, const Place& at, int n) {
+  for (int index = static_cast<int>(threadIdx.x); index < n * at.used; index += kThreads) {
+    const int i = index / at.used, c = index % at.used;
+    float o = scale * times_state(m, m.q, i, c, at);
+    for (int j = 0; j <= i; ++j) o += m.attention[i * kChunkRow + j] * m.corrections[j * at.columns + c];
+    y[i * stride + c] = narrow<T>(o);
+  }
+  __syncthreads();
+}
+
+template <class T>
+__device__ void advance_state(const Layout<T>& m, const Place& at, int n) {
+  for (int index = static_cast<int>(threadIdx.x); index < at.dk * at.columns; index += kThreads) {
+    const int d = index / at.columns, c = index % at.columns;
+    float x = m.state[index] * m.decay[(n - 1) * at.dk + d].factor.from_start;
+    for (int i = 0; i < n; ++i)
+      x += widen(m.k[i * at.dk + d]) * m.decay[i * at.dk + d].factor.to_end * m.corrections[i * at.columns + c];
+    m.state[index] = x;
+  }
+  __syncthreads();
+}
+
+template <class T>
+__global__ void channel_delta_rule_kernel(RecurrenceArrays arrays, const RecurrenceSpan* __restrict__ spans,
+                                          RecurrenceShape s, int columns) {
+  const RecurrenceSpan span = spans[blockIdx.z];
+  Place at{blockIdx.y, 0, int64_t{blockIdx.x} * columns, static_cast<int>(s.dk), columns, columns};
+  at.key_head = at.head / (s.n_value_heads / s.n_key_heads);
+  if (s.dv - at.column0 < columns) at.used = static_cast<int>(s.dv - at.column0);
+  const Layout<T> m(dynamic_shared<double>(), at.dk, columns);
+  float* kept = span.state ? span.state + at.head * s.dk * s.dv + at.column0 : nullptr;
+  for (int i = static_cast<int>(threadIdx.x); i < at.dk * columns; i += kThreads)
+    m.state[i] = kept && i % columns < at.used ? kept[i / columns * s.dv + i % columns] : 0.0f;
+  const int64_t stride = s.n_value_heads * s.dv;
+  for (int64_t t = 0; t < span.n_tokens;) {
+    const int64_t room = kChunk - (span.first_position + t) % kChunk;
+    const int n = static_cast<int>(room < span.n_tokens - t ? room : span.n_tokens - t);
+    const int64_t value = (span.row + t) * stride + at.head * s.dv + at.column0;
+    load_chunk(m, arrays, s, at, span.row + t, n);
+    products(m, at.dk, n, s.scale);
+    make_factors(m, at.dk, n);
+    solve(m, static_cast<const T*>(arrays.v) + value, stride, at, n);
+    write_output(m, static_cast<T*>(arrays.y) + value, stride, s.scale, at, n);
+    advance_state(m, at, n);
+    t += n;
+  }
+  if (!kept) return;
+  for (int i = static_cast<int>(threadIdx.x); i < at.dk * columns; i += kThreads)
+    if (i % columns < at.used) kept[i / columns * s.dv + i % columns] = m.state[i];
+}
+
+/// In double, as the CPU does it, the sum too.
+template <class T>
+__global__ void channel_delta_gates_kernel(const T* __restrict__ a, const T* __restrict__ b,
+                                           const float* __restrict__ a_log, const float* __restrict__ dt_bias,
+                                           float* __restrict__ g, float* __restrict__ beta, int64_t tokens,
+                                           int64_t heads, int64_t dk) {
+  const int64_t i = int64_t{blockIdx.x} * kThreads + threadIdx.x, channel = i % (heads * dk);
+  if (i >= tokens * heads * dk) return;
+  const double step = softplus(static_cast<double>(widen(a[i])) + static_cast<double>(dt_bias[channel]));
+  g[i] = static_cast<float>(-exp(static_cast<double>(a_log[channel / dk])) * step);
+  if (i % dk == 0) beta[i / dk] = sigmoid(widen(b[i / dk]));
+}
+
+/// The widest slice that the device's shared memory takes: products of keys are computed once per slice.
+template <class T>
+int columns_that_fit(const RecurrenceShape& s, size_t shared_limit) {
+  for (int columns = 64; columns >= 8; columns /= 2)
+    if ((columns < 2 * s.dv || columns == 8) && Layout<T>::bytes(static_cast<int>(s.dk), columns) <= shared_limit)
+      return columns;
+  fail("delta rule: a head of " + std::to_string(s.dk) + " key channels with decays of their own needs " +
+       std::to_string(Layout<T>::bytes(static_cast<int>(s.dk), 8)) + " bytes of shared memory, the device has " +
+       std::to_string(shared_limit));
+}
+
+}  // namespace
+
+// ---------------------------------------------------------------- launchers
+
+void channel_delta_rule(DType t, const RecurrenceArrays& arrays, const RecurrenceSpan* spans, const RecurrenceShape& s,
+                        size_t shared_limit, cudaStream_t stream) {
+  if (s.n_spans == 0 || s.dv == 0) return;
+  visit_activation(t, [&](auto tag) {
+    using T = decltype(tag);
+    const int columns = columns_that_fit<T>(s, shared_limit);
+    launch(KVCAL_KERNEL(channel_delta_rule_kernel<T>),
+           dim3(n_blocks(s.dv, columns), n_blocks(s.n_value_heads, 1), n_blocks(s.n_spans, 1)), dim3(kThreads),
+           Layout<T>::bytes(static_cast<int>(s.dk), columns), stream, arrays, spans, s, columns);
+  });
+}
+
+void channel_delta_gates(DType t, const DeltaGateArrays& arrays, int64_t tokens, int64_t heads, int64_t dk,
+                         cudaStream_t stream) {
+  visit_activation(t, [&](auto tag) {
+    using T = decltype(tag);
+    launch(KVCAL_KERNEL(channel_delta_gates_kernel<T>), dim3(n_blocks(tokens * heads * dk, kThreads)), dim3(kThreads),
+           0, stream, static_cast<const T*>(arrays.a), static_cast<const T*>(arrays.b), arrays.a_log, arrays.dt_bias,
+           arrays.g, arrays.beta, tokens, heads, dk);
+  });
+}
+
+}  // namespace kvcal::cuda
