@@ -146,7 +146,7 @@ Exit run(const CalibrateFlags& flags) {
       if (!flags.statistics.empty()) flags.output.check_other(flags.statistics, "--stats");
     }
   }
-  OpenedModel model(flags.model);
+  OpenedModel model(flags.model, solve.max_model_len);
   PromptFlags prompts = flags.prompts;
   if (prompts.max_length == 0 || prompts.max_length > model.spec().max_positions)
     prompts.max_length = model.spec().max_positions;
@@ -159,7 +159,10 @@ Exit run(const CalibrateFlags& flags) {
     options.sequences.sanity = false;
     std::cerr << "kvcal: warning: the checkpoint has no output head: the check that it predicts text is skipped\n";
   }
-  const CalibrationPlan plan = plan_calibration(model, tokens_of(fed), options);
+  if (!model.spec().placeholders.empty() && !has_encoder_rows(fed) && !flags.output.quiet)
+    std::cerr << "kvcal: warning: the model takes images, and no prompt brings any: ranges on image tokens are not "
+                 "measured\n";
+  const CalibrationPlan plan = plan_calibration(model, tokens_of(fed, model.spec()), options);
   if (!flags.output.quiet) std::cerr << plan_text(plan, model.spec());
   if (flags.dry_run) {
     if (flags.output.json) std::cout << plan_json(plan).dump(2) << '\n';

@@ -44,6 +44,7 @@ RunRecord record_of(const OpenedModel& model, const SequencePlan& plan, const Ca
   calibration.longest = plan.longest_of_all;
   calibration.max_length = options.sequences.max_length;
   calibration.passes = n_passes;
+  if (!model.spec().placeholders.empty()) calibration.encoder_tokens = plan.n_encoder_tokens_of_all;
   calibration.precision = options.precision == Precision::BF16 ? "bf16" : "f32";
   calibration.isa = isa;
   calibration.tool_version = std::string("kvcal ") + build_info().version;

@@ -7,6 +7,7 @@
 #include "base/json.h"
 #include "base/read_file.h"
 #include "base/sha256.h"
+#include "prefill/encoder_file.h"
 #include "shipped_files.h"
 #include "source_date.h"
 
@@ -157,9 +158,19 @@ std::string tokenizer_sha256(const std::filesystem::path& model) {
   return std::filesystem::exists(file, ignored) ? sha256_hex(read_file(file, kMostBytes)) : "";
 }
 
-std::vector<PromptTokens> tokens_of(const FedPrompts& fed) {
+bool has_encoder_rows(const FedPrompts& fed) {
+  return std::any_of(fed.prompts.begin(), fed.prompts.end(), [](const auto& p) { return !p.embeddings.empty(); });
+}
+
+std::vector<PromptTokens> tokens_of(const FedPrompts& fed, const ModelSpec& spec) {
   std::vector<PromptTokens> tokens;
-  for (const TokenizedPrompt& p : fed.prompts) tokens.push_back({p.id, p.input_ids, p.weight});
+  for (const TokenizedPrompt& p : fed.prompts) {
+    tokens.push_back({p.id, p.input_ids, p.weight});
+    if (p.embeddings.empty()) continue;
+    tokens.back().encoder_sha256 = p.embeddings_sha256;
+    tokens.back().encoder =
+        while_doing("prompt " + quoted(p.id), [&] { return read_encoder_file(p.embeddings, p.input_ids, spec); });
+  }
   return tokens;
 }
 

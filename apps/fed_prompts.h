@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "model/model_spec.h"
 #include "prefill/sequence_plan.h"
 #include "text/chat_template.h"
 #include "text/prompt_set.h"
@@ -64,7 +65,10 @@ FedPrompts feed_prompts(const std::filesystem::path& model, int64_t vocab, const
 /// Which tokenizer a model folder has: the hash of its tokenizer.json; "" without one.
 std::string tokenizer_sha256(const std::filesystem::path& model);
 
-/// For plan_sequences().
-std::vector<PromptTokens> tokens_of(const FedPrompts& fed);
+/// Whether a prompt brings what an encoder made of images.
+bool has_encoder_rows(const FedPrompts& fed);
+
+/// For plan_sequences(), with the embeddings that prompts bring, checked against the model.
+std::vector<PromptTokens> tokens_of(const FedPrompts& fed, const ModelSpec& spec);
 
 }  // namespace kvcal

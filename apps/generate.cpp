@@ -68,6 +68,8 @@ Exit run(const GenerateFlags& flags) {
   const FedPrompts fed = feed_prompts(flags.model, model.spec().vocab, prompts, [&](bool chat) {
     return flags.texts.empty() ? read_prompt_files(flags.prompts) : inline_prompts(flags, chat);
   });
+  for (const TokenizedPrompt& prompt : fed.prompts)
+    if (!prompt.embeddings.empty()) fail("prompt " + quoted(prompt.id) + " has embeddings, which only calibrate takes");
   const Precision precision = flags.precision == "f32" ? Precision::F32 : Precision::BF16;
   if (flags.precision != "f32" && flags.precision != "bf16")
     fail_unknown("precision", flags.precision, std::vector<std::string>{"bf16", "f32"});

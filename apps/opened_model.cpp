@@ -6,9 +6,10 @@
 
 namespace kvcal {
 
-OpenedModel::OpenedModel(const std::filesystem::path& folder)
+OpenedModel::OpenedModel(const std::filesystem::path& folder, int64_t max_model_len)
     : checkpoint(Checkpoint::open(folder)),
-      model(while_doing("opening " + quoted(folder.string()), [&] { return parse_model(checkpoint.config()); })),
+      model(while_doing("opening " + quoted(folder.string()),
+                        [&] { return parse_model(checkpoint.config(), max_model_len); })),
       weights(while_doing("opening " + quoted(folder.string()),
                           [&] { return locate_weights(checkpoint, model->spec()); })) {}
 

@@ -15,7 +15,8 @@ struct OpenedModel {
   std::unique_ptr<Model> model;
   ModelWeights weights;  // refers to `checkpoint`
 
-  explicit OpenedModel(const std::filesystem::path& folder);
+  /// max_model_len: what the server will allow; 0: the model's own limit.
+  explicit OpenedModel(const std::filesystem::path& folder, int64_t max_model_len = 0);
   OpenedModel(const OpenedModel&) = delete;
   OpenedModel& operator=(const OpenedModel&) = delete;
 

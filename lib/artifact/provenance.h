@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "base/json.h"
@@ -30,9 +31,10 @@ struct CalibrationFacts {
   int64_t longest = 0;     // tokens of the longest measured sequence, packed ones included
   int64_t max_length = 0;  // --max-length
   int passes = 0;
-  std::string precision;     // "bf16" or "f32"
-  std::string isa;           // instruction set class that the numbers hold for: "avx512"
-  std::string tool_version;  // "kvcal 0.1.0"
+  std::optional<int64_t> encoder_tokens;  // of a model with an encoder: tokens of images and videos among n_tokens
+  std::string precision;                  // "bf16" or "f32"
+  std::string isa;                        // instruction set class that the numbers hold for: "avx512"
+  std::string tool_version;               // "kvcal 0.1.0"
 };
 Json calibration_block(const CalibrationFacts& facts);
 

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "model/encoder_rows.h"
 #include "ops/ops.h"
 
 namespace kvcal {
@@ -33,7 +34,8 @@ struct Batch {
   std::vector<int32_t> positions;  // [n_axes][tokens]
   std::vector<Segment> segments;   // in row order
   std::vector<SequenceSpan> sequences;
-  std::vector<Span> spans;  // sequences[i].span, as ops take them
+  std::vector<Span> spans;            // sequences[i].span, as ops take them
+  std::vector<EncodedToken> encoded;  // rows that an encoder made, not the embedding
 
   int64_t n_tokens() const { return static_cast<int64_t>(ids.size()); }
 };

@@ -142,6 +142,16 @@ std::vector<int64_t> read_periodic_windows(const Json& config, int64_t n_layers,
   return windows;
 }
 
+void read_encoder_inputs(const Json& config, ModelSpec& spec) {
+  spec.placeholders.clear();
+  if (!find_member(config, "vision_config")) return;
+  for (const char* key : {"image_token_id", "image_token_index", "video_token_id"}) {
+    if (!find_member(config, key)) continue;
+    const int64_t id = get_int(config, key);
+    if (id >= 0 && id < spec.vocab) spec.placeholders.push_back(static_cast<int32_t>(id));
+  }
+}
+
 ModelSpec general_spec(const Json& config, const DecoderDims& dims) {
   ModelSpec spec;
   spec.architecture = config.at("architectures").at(0).get<std::string>();  // parse_model has found it there

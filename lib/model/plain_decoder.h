@@ -19,7 +19,7 @@ class AttentionModel : public DecoderModel {
 };
 
 /// PlainDecoderBlocks under the usual names: Llama, Mistral, Qwen2 and their like.
-class PlainDecoder final : public AttentionModel {
+class PlainDecoder : public AttentionModel {
  public:
   /// One window per layer, 0 = none.
   PlainDecoder(const Json& config, const DecoderDims& dims, const RopeSpec& rope, const DecoderBiases& biases,

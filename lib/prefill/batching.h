@@ -24,11 +24,11 @@ std::vector<Batch> make_batches(const std::vector<Sequence>& sequences, const st
 /// Every piece of every sequence as a segment (row 0): what a complete run feeds.
 std::vector<Segment> segments_of(const std::vector<Sequence>& sequences);
 
-/// Appends tokens [first, first + n) of a sequence to a batch whose positions are still those of axis 0.
+/// Appends tokens [first, first + n) of a sequence to a batch whose positions are still in the order of tokens.
 void append_tokens(Batch& batch, const Sequence& sequence, const std::vector<PromptTokens>& prompts, int64_t first,
                    int64_t n);
 
-/// Fills spans and repeats the positions for every axis: call once, after the last append_tokens.
+/// Fills spans and puts the positions in the order of axes: call once, after the last append_tokens.
 void finish_batch(Batch& batch, int64_t n_position_axes);
 
 }  // namespace kvcal

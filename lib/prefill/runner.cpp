@@ -4,6 +4,7 @@
 #include <set>
 
 #include "ops/residual_rows.h"
+#include "prefill/encoder_file.h"
 
 namespace kvcal {
 
@@ -93,7 +94,7 @@ void Runner::embed(std::vector<Stream>& streams) {
   for (Stream& s : streams) {
     int64_t row = 0;
     for (const Batch& batch : s.batches) {
-      s.residual->save(row, embedding->forward(op_, batch));
+      s.residual->save(row, with_encoder_rows(op_, embedding->forward(op_, batch), batch));
       op_.end_batch();
       row += batch.n_tokens();
     }
@@ -122,7 +123,7 @@ void Runner::run_block(int layer, Block& block, std::vector<Stream>& streams) {
       const Batch& batch = s.batches[i];
       const Tensor x = s.load(i, row);
       const Tensor y = block.forward(op_, x, batch, states, *s.group.tap, tail);
-      if (tail == Tail::Full) s.residual->save(row, y);
+      if (tail == Tail::Full) s.residual->save(row, with_deepstack(op_, y, batch, layer));
       op_.end_batch();
       finish_sequences(states, batch);
       row += batch.n_tokens();

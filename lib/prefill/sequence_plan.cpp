@@ -78,6 +78,7 @@ std::string digest(const SequencePlan& plan) {
   for (const PromptTokens& p : plan.prompts) {
     sha.update(p.id + "\n");
     for (const int32_t id : p.ids) number(id);
+    sha.update(p.encoder_sha256);
     sha.update("\n");
   }
   for (const Sequence& s : plan.measured) {
@@ -90,6 +91,17 @@ std::string digest(const SequencePlan& plan) {
     sha.update("\n");
   }
   return sha.hex();
+}
+
+int64_t encoder_tokens_of(const SequencePlan& plan) {
+  int64_t n = 0;
+  for (const Sequence& s : plan.measured)
+    for (const Piece& piece : s.pieces) {
+      const PromptTokens& p = plan.prompts[static_cast<size_t>(piece.prompt)];
+      for (int64_t i = piece.offset; p.encoder && i < piece.offset + piece.n_tokens; ++i)
+        n += p.encoder->row_of[static_cast<size_t>(i)] >= 0 ? 1 : 0;
+    }
+  return n;
 }
 
 }  // namespace
@@ -125,6 +137,7 @@ SequencePlan plan_sequences(std::vector<PromptTokens> prompts, const SequenceOpt
   plan.sha256 = digest(plan);
   plan.n_sequences = static_cast<int64_t>(plan.measured.size());
   plan.n_tokens_of_all = plan.n_tokens();
+  plan.n_encoder_tokens_of_all = encoder_tokens_of(plan);
   plan.longest_of_all = plan.longest();
   if (options.n_shards > plan.n_sequences)
     fail("the plan has " + std::to_string(plan.n_sequences) + " sequences, too few for " +

@@ -3,8 +3,11 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
+
+#include "model/encoder_rows.h"
 
 namespace kvcal {
 
@@ -13,6 +16,8 @@ struct PromptTokens {
   std::string id;
   std::vector<int32_t> ids;
   int64_t weight = 1;
+  std::shared_ptr<const EncoderRows> encoder{};  // of a prompt with images
+  std::string encoder_sha256{};                  // of their file
 };
 
 /// Tokens [offset, offset + n_tokens) of a prompt inside a sequence.
@@ -47,6 +52,7 @@ struct SequencePlan {
   // Of all shards together:
   std::string sha256;  // of the measured list, with all tokens
   int64_t n_sequences = 0, n_tokens_of_all = 0, longest_of_all = 0;
+  int64_t n_encoder_tokens_of_all = 0;  // among them: what an encoder made of images
   // Of this shard:
   int64_t n_tokens() const;  // measured, all passes
   int64_t longest() const;   // tokens of the longest measured sequence

@@ -149,8 +149,27 @@ std::optional<double> key_envelope(const CacheStatistics& cache, int64_t head) {
   return envelope;
 }
 
+namespace {
+
+// A server that allows this many tokens must turn keys as the run did.
+void check_longrope(const RunRecord& run, int64_t max_model_len) {
+  const Json* longrope = run.model.is_object() ? find_member(run.model, "longrope") : nullptr;
+  if (!longrope) return;
+  const int64_t original = get_int(*longrope, "original_positions", "model.longrope.");
+  const std::string measured = get_string(*longrope, "list", "model.longrope.");
+  if ((max_model_len > original) != (measured == "long"))
+    fail("--max-model-len " + std::to_string(max_model_len) + " does not fit statistics of the " + measured +
+         " list of rotary frequencies, which servers take for contexts " + (measured == "long" ? "above " : "up to ") +
+         std::to_string(original) + " tokens; calibrate with it");
+}
+
+}  // namespace
+
 int64_t max_model_len_of(const RunRecord& run, const SolveOptions& options) {
-  if (options.max_model_len > 0) return options.max_model_len;
+  if (options.max_model_len > 0) {
+    check_longrope(run, options.max_model_len);
+    return options.max_model_len;
+  }
   return run.model.is_object() ? get_int_or(run.model, "max_positions", 0, "model.") : 0;
 }
 

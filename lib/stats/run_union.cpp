@@ -73,6 +73,7 @@ std::vector<Json> sets_of(const Json& calibration, const Json& sanity) {
   Json set = Json::object();
   for (const char* key : {"plan_sha256", "prompts_sha256", "n_prompts", "n_tokens", "longest"})
     set[key] = member_of(calibration, key);
+  if (calibration.contains("encoder_tokens")) set["encoder_tokens"] = calibration["encoder_tokens"];
   set["sanity"] = sanity;
   return {set};
 }
@@ -113,10 +114,12 @@ std::string united_hash(const std::vector<Json>& sets, const char* key) {
 void describe(std::vector<Json> sets, Json calibration, RunRecord& run) {
   std::sort(sets.begin(), sets.end(),
             [](const Json& a, const Json& b) { return member_of(a, "plan_sha256") < member_of(b, "plan_sha256"); });
-  int64_t n_prompts = 0, n_tokens = 0, longest = 0;
+  int64_t n_prompts = 0, n_tokens = 0, encoder_tokens = -1, longest = 0;
   for (const Json& set : sets) {
     n_prompts += count_of(set, "n_prompts");
     n_tokens += count_of(set, "n_tokens");
+    if (set.contains("encoder_tokens"))
+      encoder_tokens = std::max<int64_t>(encoder_tokens, 0) + count_of(set, "encoder_tokens");
     longest = std::max(longest, count_of(set, "longest"));
   }
   run.plan_sha256 = united_hash(sets, "plan_sha256");
@@ -124,6 +127,7 @@ void describe(std::vector<Json> sets, Json calibration, RunRecord& run) {
   calibration["plan_sha256"] = run.plan_sha256;
   calibration["n_prompts"] = n_prompts;
   calibration["n_tokens"] = n_tokens;
+  if (encoder_tokens >= 0) calibration["encoder_tokens"] = encoder_tokens;
   calibration["longest"] = longest;
   run.sanity = united_sanity(sets);
   calibration["merged"] = {{"exact_passes", 1}, {"sets", sets}};

@@ -1,13 +1,16 @@
 #include "text/prompt_record.h"
 
 #include <algorithm>
+#include <fstream>
 #include <limits>
+
+#include "base/sha256.h"
 
 namespace kvcal {
 namespace {
 
 const std::vector<std::string> kKnownKeys{"text",      "messages", "tools",  "conversations", "prompt", "completion",
-                                          "input_ids", "id",       "weight", "tags",          "system"};
+                                          "input_ids", "id",       "weight", "tags",          "system", "embeddings"};
 
 // Published sets carry keys of their own ("source", "language"); one that looks like a slip of the pen is an error.
 void check_keys(const Json& json) {
@@ -90,6 +93,7 @@ std::string canonical_of(const PromptRecord& r) {
   Json j = Json::object();
   if (r.kind == PromptKind::Text) j["text"] = r.text;
   if (r.kind == PromptKind::Ids) j["input_ids"] = r.input_ids;
+  if (!r.embeddings_sha256.empty()) j["embeddings"] = r.embeddings_sha256;
   if (r.kind == PromptKind::Chat) {
     j["messages"] = r.messages;
     if (!r.tools.is_null()) j["tools"] = r.tools;
@@ -97,7 +101,27 @@ std::string canonical_of(const PromptRecord& r) {
   return canonical_json(j);
 }
 
+std::string sha256_of_file(const std::filesystem::path& path) {
+  std::error_code ignored;
+  if (!std::filesystem::is_regular_file(path, ignored)) fail("embeddings " + quoted(path.string()) + " is no file");
+  std::ifstream in(path, std::ios::binary);
+  if (!in) fail("embeddings " + quoted(path.string()) + " cannot be opened");
+  Sha256 sha;
+  std::vector<char> block(size_t{1} << 20);
+  while (in.read(block.data(), static_cast<std::streamsize>(block.size())) || in.gcount() > 0)
+    sha.update(std::string_view(block.data(), static_cast<size_t>(in.gcount())));
+  if (in.bad()) fail("embeddings " + quoted(path.string()) + " cannot be read");
+  return sha.hex();
+}
+
 }  // namespace
+
+void locate_embeddings(PromptRecord& record, const std::filesystem::path& folder) {
+  if (record.embeddings.empty()) return;
+  record.embeddings = folder / record.embeddings;
+  record.embeddings_sha256 = sha256_of_file(record.embeddings);
+  record.canonical = canonical_of(record);
+}
 
 PromptRecord text_record(std::string text) {
   PromptRecord r;
@@ -112,6 +136,7 @@ PromptRecord parse_prompt_record(const Json& json) {
   PromptRecord r;
   const std::string key = content_key(json);
   if (find_member(json, "tools") && key != "messages" && key != "conversations") fail("tools without messages");
+  if (find_member(json, "embeddings") && key != "input_ids") fail("embeddings without input_ids");
   if (find_member(json, "completion") && key != "prompt") fail("completion without prompt");
   if (find_member(json, "system") && key != "conversations") fail("system without conversations");
   if (key == "text") {
@@ -123,6 +148,7 @@ PromptRecord parse_prompt_record(const Json& json) {
   } else if (key == "input_ids") {
     r.kind = PromptKind::Ids;
     r.input_ids = read_ids(json["input_ids"]);
+    r.embeddings = get_string_or(json, "embeddings", "");
   } else {
     read_chat(json, key, r);
   }

@@ -21,6 +21,7 @@ class Collector {
   explicit Collector(const PromptLoadOptions& options) : options_(options) {}
 
   void add_file(std::string_view bytes, const std::string& name, std::string extension) {
+    folder_ = std::filesystem::path(name).parent_path();
     if (extension == ".txt") return add_text_file(bytes, name);
     if (extension == ".json") return add_array(bytes, name);
     size_t line = 0;
@@ -67,6 +68,7 @@ class Collector {
       fail(source + ": more than " + std::to_string(options_.max_records) + " prompts");
     try {
       PromptRecord r = make();
+      locate_embeddings(r, folder_);
       r.source = source;
       set_.records.push_back(std::move(r));
     } catch (const Error& e) {
@@ -117,6 +119,7 @@ class Collector {
   }
 
   PromptLoadOptions options_;
+  std::filesystem::path folder_;  // of the file being read
   PromptSet set_;
 };
 
@@ -136,7 +139,7 @@ class PromptTokenizer {
       : tokenizer_(tokenizer), template_(chat_template), options_(options) {}
 
   TokenizedPrompt run(const PromptRecord& r, size_t& replaced) const {
-    TokenizedPrompt out{r.id, r.canonical, "", {}, 0, false, r.weight};
+    TokenizedPrompt out{r.id, r.canonical, "", {}, 0, false, r.weight, r.embeddings, r.embeddings_sha256};
     if (r.kind == PromptKind::Ids) {
       out.input_ids = r.input_ids;
     } else {
@@ -149,6 +152,9 @@ class PromptTokenizer {
     check(out.input_ids);
     out.n_before_truncation = static_cast<int64_t>(out.input_ids.size());
     if (options_.max_length > 0 && out.n_before_truncation > options_.max_length) {
+      if (!r.embeddings.empty())
+        fail("has " + std::to_string(out.n_before_truncation) + " tokens, more than the maximum length " +
+             std::to_string(options_.max_length) + ", and a prompt with embeddings is not cut");
       out.input_ids.resize(static_cast<size_t>(options_.max_length));
       out.truncated = true;
     }

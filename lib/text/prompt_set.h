@@ -5,7 +5,9 @@
 //   {"messages": [{"role","content"}...], "tools"?}  a chat; goes through the model's chat template
 //   {"conversations": [{"from","value"}...]}         the same in ShareGPT's names
 //   {"prompt": "...", "completion": "..."}           raw text, joined
-//   {"input_ids": [1, 2, 3]}                         token ids as they are
+//   {"input_ids": [1, 2, 3]}                         token ids as they are; with "embeddings" (a safetensors file, its
+//                                                    path from the prompt file's folder) what an encoder made of the
+//                                                    images among them
 // and optionally "id" (text), "weight" (whole repeat count, at least 1), "tags" (list of texts). Other keys are left
 // alone, unless they look like a misspelt one of these. Files: .jsonl (one record a line; blank lines are skipped),
 // .json (an array of records, or one record), .txt (the whole file is one prompt, without its last newline), each also
@@ -36,9 +38,11 @@ struct PromptRecord {
       canonical;  // canonical JSON of the content (text | messages, tools | input_ids), the same for every spelling
   std::string source;  // "file:line", for messages
   PromptKind kind = PromptKind::Text;
-  std::string text;                // Text
-  Json messages, tools = nullptr;  // Chat
-  std::vector<int32_t> input_ids;  // Ids
+  std::string text;                  // Text
+  Json messages, tools = nullptr;    // Chat
+  std::vector<int32_t> input_ids;    // Ids
+  std::filesystem::path embeddings;  // of Ids; as given until the record's file is known
+  std::string embeddings_sha256;     // of that file's bytes
   int64_t weight = 1;
   std::vector<std::string> tags;
 };
@@ -80,6 +84,8 @@ struct TokenizedPrompt {
   int64_t n_before_truncation = 0;
   bool truncated = false;
   int64_t weight = 1;
+  std::filesystem::path embeddings{};
+  std::string embeddings_sha256{};
 };
 
 struct TokenizedSet {

@@ -67,6 +67,8 @@ const char* const kRefused[] = {
     R"({"input_ids": [1.5]})",
     R"({"input_ids": [2147483648]})",
     R"({"input_ids": 5})",
+    R"({"text": "a", "embeddings": "e.safetensors"})",
+    R"({"input_ids": [1], "embeddings": 5})",
     R"({"messages": []})",
     R"({"messages": "a"})",
     R"({"messages": [5]})",

@@ -4,6 +4,7 @@
 
 #include <fstream>
 
+#include "base/sha256.h"
 #include "text/chat_template.h"
 #include "text/prompt_set.h"
 #include "text/tokenizer.h"
@@ -74,6 +75,8 @@ TEST(PromptSet, BadRecordsNameFileLineAndReason) {
       {"{\"text\": \"a\", \"input_ids\": [1]}", "both \"text\" and \"input_ids\""},
       {"{\"input_ids\": [1, -2]}", "input_ids[1] is '-2'"},
       {"{\"input_ids\": [1.5]}", "input_ids[0]"},
+      {"{\"text\": \"a\", \"embeddings\": \"e\"}", "embeddings without input_ids"},
+      {"{\"input_ids\": [1], \"embeddings\": 5}", "embeddings"},
       {"{\"input_ids\": [99999999999]}", "expected a token id"},
       {"{\"messages\": []}", "messages is empty"},
       {"{\"messages\": [{\"content\": \"a\"}]}", "messages[0] has no \"role\""},
@@ -140,6 +143,42 @@ TEST(PromptSet, PackedFiles) {
   EXPECT_THROW(load_prompts({folder / "cut.jsonl.zst"}), Error);
   EXPECT_THROW(load_prompts({folder / "bad.jsonl.gz"}), Error);
   EXPECT_THROW(load_prompts({folder / "absent.jsonl"}), Error);
+  fs::remove_all(folder);
+}
+
+TEST(PromptSet, EmbeddingsLieBesideTheirFileAndCountByContent) {
+  const fs::path folder = fs::path(testing::TempDir()) / "kvcal_text_embeddings";
+  fs::create_directories(folder / "sub");
+  const auto record = [&](const std::string& bytes) {
+    std::ofstream(folder / "sub/e.safetensors", std::ios::binary) << bytes;
+    std::ofstream(folder / "p.jsonl") << R"({"input_ids": [1, 2], "embeddings": "sub/e.safetensors"})";
+    return load_prompts({folder / "p.jsonl"}).records.at(0);
+  };
+  const PromptRecord one = record("one"), other = record("two");
+  EXPECT_EQ(one.embeddings, folder / "sub/e.safetensors");
+  EXPECT_EQ(one.canonical, R"({"embeddings":")" + sha256_hex("one") + R"(","input_ids":[1,2]})");
+  EXPECT_NE(one.id, other.id) << "the same tokens with another picture";
+  EXPECT_NE(one.id, parse_prompts(R"({"input_ids": [1, 2]})", "p.jsonl").records.at(0).id);
+
+  TokenizeOptions options;
+  options.vocab_size = 9;
+  options.max_length = 1;
+  const auto message = [](const auto& act) {
+    try {
+      act();
+      return std::string("accepted");
+    } catch (const Error& e) {
+      return std::string(e.what());
+    }
+  };
+  EXPECT_NE(message([&] {
+              tokenize_prompts(load_prompts({folder / "p.jsonl"}), nullptr, nullptr, options);
+            }).find("a prompt with embeddings is not cut"),
+            std::string::npos);
+  fs::remove(folder / "sub/e.safetensors");
+  EXPECT_NE(message([&] { load_prompts({folder / "p.jsonl"}); }).find("e.safetensors' is no file"), std::string::npos);
+  std::ofstream(folder / "p.jsonl") << R"({"input_ids": [1], "embeddings": "sub"})";
+  EXPECT_NE(message([&] { load_prompts({folder / "p.jsonl"}); }).find("sub' is no file"), std::string::npos);
   fs::remove_all(folder);
 }
 

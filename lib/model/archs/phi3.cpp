@@ -29,6 +29,7 @@ class Phi3 final : public AttentionModel {
     for (const int64_t window : read_windows(text, dims_.n_layers, 0))
       add_attention_layer(spec_, dims_, rope_, window, plain_decoder_parameters(dims_, {}));
     spec_.rope_switch = longrope_switch(text, dims_.head_dim);
+    spec_.above_rope_switch = get_int_or(text, kServedPositions, dims_.max_positions) > spec_.rope_switch;
   }
 
  private:

@@ -87,6 +87,7 @@ class Qwen35 final : public Model {
       layer.parameters += 3 * c_.dims.hidden * c_.dims.ffn;
       if (c_.moe) count_moe_layer(layer, *c_.moe, c_.dims.ffn);
     }
+    read_encoder_inputs(config, spec_);
     if (find_member(config, "text_config")) spec_.default_prefix = "model.language_model.";
   }
 

@@ -45,6 +45,20 @@ Json with_tied_head(const Json& config) {
   return out;
 }
 
+// One stream for each layer of the tower in deepstack_visual_indexes; three by the class's default.
+int64_t read_n_deepstack(const Json& config, int64_t n_layers) {
+  constexpr int64_t kDefault = 3;
+  const Json* vision = find_member(config, "vision_config");
+  if (!vision) return 0;
+  const Json* indexes = find_member(*vision, "deepstack_visual_indexes");
+  if (indexes && !indexes->is_array()) fail("deepstack_visual_indexes is not a list");
+  const int64_t n = indexes ? static_cast<int64_t>(indexes->size()) : kDefault;
+  if (n > n_layers)
+    fail("deepstack_visual_indexes has " + std::to_string(n) + " entries, but there are " + std::to_string(n_layers) +
+         " layers to add them behind");
+  return n;
+}
+
 class Qwen3Vl final : public AttentionModel {
  public:
   explicit Qwen3Vl(const Json& config) : AttentionModel(config, read_decoder_dims(config, kQwen3Defaults)) {
@@ -54,6 +68,10 @@ class Qwen3Vl final : public AttentionModel {
     biases_ = {bias, bias, Bias::None};
     const int64_t parameters = plain_decoder_parameters(dims_, biases_) + 2 * dims_.head_dim;
     for (int64_t i = 0; i < dims_.n_layers; ++i) add_attention_layer(spec_, dims_, rope_, 0, parameters);
+    read_encoder_inputs(config, spec_);
+    spec_.n_deepstack = read_n_deepstack(config, dims_.n_layers);
+    for (int64_t i = 0; i < spec_.n_deepstack; ++i)
+      spec_.layers[static_cast<size_t>(i)].activations += 2 * dims_.hidden;  // the stream and the sum
   }
 
  private:
@@ -68,6 +86,15 @@ class Qwen3Vl final : public AttentionModel {
   DecoderBiases biases_;
 };
 
+class Qwen2Vl final : public PlainDecoder {
+ public:
+  Qwen2Vl(const Json& config, const DecoderDims& dims, const RopeSpec& rope, const DecoderBiases& biases,
+          const std::vector<int64_t>& windows)
+      : PlainDecoder(config, dims, rope, biases, windows) {
+    read_encoder_inputs(config, spec_);
+  }
+};
+
 }  // namespace
 
 std::unique_ptr<Model> parse_qwen2_vl(const Json& given) {
@@ -77,7 +104,7 @@ std::unique_ptr<Model> parse_qwen2_vl(const Json& given) {
   if (!find_member(text, "max_window_layers")) text["max_window_layers"] = kQwen2MaxWindowLayers;
   const RopeSpec rope = read_rope(with_sections(text, {16, 24, 24}, false), dims.head_dim, kQwen2Rope);
   const DecoderBiases biases = {Bias::Present, Bias::None, Bias::None};
-  return std::make_unique<PlainDecoder>(config, dims, rope, biases, read_qwen_windows(text, dims.n_layers));
+  return std::make_unique<Qwen2Vl>(config, dims, rope, biases, read_qwen_windows(text, dims.n_layers));
 }
 
 std::unique_ptr<Model> parse_qwen3_vl(const Json& config) { return std::make_unique<Qwen3Vl>(config); }

@@ -1,0 +1,28 @@
+// What an encoder of images or videos made of a prompt: rows in place of the embeddings of its placeholder tokens.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "tensor/tensor.h"
+
+namespace kvcal {
+
+struct EncoderRows {
+  Tensor embeddings;               // [n, hidden], host: for the placeholder tokens in order
+  std::vector<Tensor> deepstack;   // [n, hidden] each: added to the residual stream after layers 0, 1, ...
+  std::vector<int32_t> positions;  // [n_axes][n_tokens] of the prompt, from 0
+  int64_t n_axes = 0;
+  std::vector<int32_t> row_of;         // [n_tokens]: row of the tensors, -1 for a token with an embedding of its own
+  std::shared_ptr<const void> memory;  // of the tensors
+};
+
+/// A row of a batch that an encoder made.
+struct EncodedToken {
+  int64_t row = 0;  // of the batch
+  const EncoderRows* from = nullptr;
+  int64_t index = 0;  // row of its tensors
+};
+
+}  // namespace kvcal
