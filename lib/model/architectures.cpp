@@ -32,6 +32,7 @@ constexpr std::array kArchitectures = {
     Architecture{"Lfm2VlForConditionalGeneration", parse_lfm2},
     Architecture{"LlamaForCausalLM", parse_llama},
     Architecture{"LlavaForConditionalGeneration", parse_llava},
+    Architecture{"MiniMaxForCausalLM", parse_minimax},
     Architecture{"MiniMaxM2ForCausalLM", parse_minimax_m2},
     Architecture{"Ministral3ForCausalLM", parse_ministral3},
     Architecture{"MinistralForCausalLM", parse_ministral},

@@ -188,5 +188,16 @@ TEST(HybridConfig, falcon_has_a_cache_and_a_state_in_every_layer) {
   expect_refusal(with({{"attn_rotary_emb", 32}}), "attn_rotary_emb is 32, expected at most 16");
 }
 
+TEST(HybridConfig, minimaxs_layers_are_words_or_take_turns) {
+  const auto with = [](Json changes) { return model("MiniMaxForCausalLM", changes); };
+  EXPECT_EQ(cache_layers(with(Json::object())), (Layers{0, 2}));
+  const Json types = {"linear_attention", "linear_attention", "linear_attention", "full_attention"};
+  EXPECT_EQ(kinds(with({{"layer_types", types}})),
+            "lightning_attention lightning_attention lightning_attention attention ");
+  EXPECT_EQ(spec_of(with({{"layer_types", types}})).layers[0].state_bytes, 4 * 16 * 16 * 4);
+  expect_refusal(with({{"layer_types", {"full_attention"}}}), "layer_types has 1 entries, expected 4");
+  expect_refusal(with({{"layer_types", {"full_attention", "conv", "conv", "conv"}}}), "'conv'");
+}
+
 }  // namespace
 }  // namespace kvcal

@@ -30,6 +30,7 @@ std::unique_ptr<Model> parse_lfm2(const Json& config);
 std::unique_ptr<Model> parse_lfm2_moe(const Json& config);
 std::unique_ptr<Model> parse_llama(const Json& config);
 std::unique_ptr<Model> parse_llava(const Json& config);
+std::unique_ptr<Model> parse_minimax(const Json& config);
 std::unique_ptr<Model> parse_minimax_m2(const Json& config);
 std::unique_ptr<Model> parse_ministral(const Json& config);
 std::unique_ptr<Model> parse_ministral3(const Json& config);

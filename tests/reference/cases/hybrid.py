@@ -2,6 +2,8 @@
 
 import math
 
+import torch
+
 from cases.case import Case, rope
 
 SMALL = dict(vocab_size=96, hidden_size=32, num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=512,
@@ -72,6 +74,24 @@ def nemotron_ultra_as_published(config: dict) -> dict:
     return older_words("layers_block_type")(config)
 
 
+def exact_decays(tensors: dict) -> dict:
+    """The tables of lightning attention as the reference computes them, not rounded to bf16."""
+    heads, layers, block = SMALL["num_attention_heads"], MINIMAX["num_hidden_layers"], MINIMAX["block_size"]
+    steps = torch.arange(block) + 1
+    gaps = steps[:, None] - steps[None, :]
+    for layer in range(layers):
+        prefix = f"model.layers.{layer}.self_attn."
+        if prefix + "slope_rate" not in tensors:
+            continue
+        slope = (1 / 2 ** (8 / heads)) ** (torch.arange(heads) + 1) * (1 - layer / (layers - 1 + 1e-5) + 1e-5)
+        slope = slope[:, None, None]
+        tensors[prefix + "slope_rate"] = slope
+        tensors[prefix + "query_decay"] = torch.exp(-slope * steps[:, None])
+        tensors[prefix + "key_decay"] = torch.exp(-slope * (block - steps[:, None]))
+        tensors[prefix + "diagonal_decay"] = torch.exp(torch.where(gaps >= 0, -slope * gaps, -math.inf))[None]
+    return tensors
+
+
 def lfm2_as_published(config: dict) -> dict:
     """LFM2 as published: the attention layers by number, the older keys of width and tying."""
     words = config.pop("layer_types")
@@ -95,6 +115,8 @@ LFM2 = dict(intermediate_size=48, num_hidden_layers=4, conv_L_cache=3, block_aut
             layer_types=["conv", "full_attention", "conv", "full_attention"], norm_eps=1e-5)
 ZAMBA2 = dict(num_key_value_heads=4, intermediate_size=40, n_mamba_heads=8, mamba_d_state=12, mamba_d_conv=4,
               mamba_expand=2, chunk_size=64, time_step_min=1e-9, adapter_rank=6)
+MINIMAX = dict(num_hidden_layers=3, intermediate_size=24, head_dim=12, num_local_experts=4, num_experts_per_tok=2,
+               block_size=32)
 CLAMP = "the reference clamps the step from below at time_step_min, servers at 0: here it is too small to be felt"
 
 CASES = (
@@ -166,4 +188,11 @@ CASES = (
                 layers_block_type=["hybrid", "linear_attention", "hybrid"]),
            "one shared block without adapters on attention and without rope, biases, untied; the first layer is hybrid; "
            + CLAMP),
+    hybrid("minimax", "MiniMaxForCausalLM",
+           dict(MINIMAX, layer_types=["linear_attention", "full_attention", "linear_attention"],
+                full_attn_alpha_factor=1.2, full_attn_beta_factor=0.9, linear_attn_alpha_factor=1.1,
+                linear_attn_beta_factor=0.8, mlp_alpha_factor=0.7, mlp_beta_factor=1.3, rope_parameters=rope(1e6)),
+           "lightning attention with its fixed decays, mixture of experts, residuals behind the norms with factors; the "
+           "decay tables of the file are in f32, and nobody else needs them",
+           published_tensors=exact_decays),
 )

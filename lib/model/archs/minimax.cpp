@@ -1,0 +1,199 @@
+// MiniMaxForCausalLM (MiniMax-Text-01): lightning attention, which is a state space whose decay is a constant of head
+// and layer, beside softmax attention; experts in every layer; residuals are taken behind the norms, with factors. The
+// checkpoint's decay tables are not needed. Softmax layers turn whole heads, as the reference does.
+#include <cmath>
+
+#include "base/portable_math.h"
+#include "model/archs/archs.h"
+#include "model/attention_mixer.h"
+#include "model/decoder_model.h"
+#include "model/multipliers.h"
+#include "model/rope.h"
+#include "model/weight_rows.h"
+
+namespace kvcal {
+namespace {
+
+constexpr DecoderDefaults kDefaults = {
+    32000, 4096, 14336, 32, 32, 8, 0, 131072, false, Activation::Silu, "hidden_act", "rms_norm_eps", 1e-5};
+constexpr RopeDefaults kRopeDefaults = {1000000, 1};
+constexpr MoeNames kNames = {.gate = "w1", .up = "w3", .down = "w2"};
+constexpr float kInnerEpsilon = 1e-6f;  // of the norm behind lightning attention: of the reference, no config key
+
+// S <- e^-slope S + k ⊗ v, o = qᵀ S: ssd() with a step of 1 and nothing skipped.
+class LightningAttention final : public Mixer {
+ public:
+  LightningAttention(const DecoderDims& dims, int64_t layer, Ops& op, WeightBinder w);
+
+  Tensor forward(Ops& op, const Tensor& h, const Batch& batch, LayerStates& states, KvTap& tap,
+                 Tail tail) const override;
+
+  static MixerSize size(const DecoderDims& dims);
+
+ private:
+  int64_t n_heads_, head_dim_;
+  Linear q_, k_, v_, gate_, out_;  // [N·D, hidden] x4, [hidden, N·D]
+  Owned norm_;                     // [N·D]
+  Owned a_log_, dt_bias_, skip_;   // F32 [N]
+};
+
+LightningAttention::LightningAttention(const DecoderDims& d, int64_t layer, Ops& op, WeightBinder w)
+    : n_heads_(d.n_heads),
+      head_dim_(d.head_dim),
+      gate_(load_projection(op, w, "output_gate", d.n_heads * d.head_dim, d.hidden)),
+      out_(load_projection(op, w, "out_proj", d.hidden, d.n_heads * d.head_dim)),
+      norm_(op.load_gain(w("norm.weight", {d.n_heads * d.head_dim}), Gain::Plain)) {
+  const Tensor qkv = w("qkv_proj.weight", {3 * d.n_heads * d.head_dim, d.hidden});  // per head q, k, v
+  Linear* parts[] = {&q_, &k_, &v_};
+  for (int64_t i = 0; i < 3; ++i) {
+    const Storage rows = select_rows(qkv, rows_of_groups(d.n_heads, 3 * d.head_dim, i * d.head_dim, d.head_dim));
+    *parts[i] = op.load_linear(rows.tensor());
+  }
+  const Storage rates({d.n_heads}, DType::F32), steps({d.n_heads}, DType::F32), zeros({d.n_heads}, DType::F32);
+  const double share = 1 - static_cast<double>(layer) / (static_cast<double>(d.n_layers - 1) + 1e-5) + 1e-5;
+  for (int64_t h = 0; h < d.n_heads; ++h) {
+    // The slope of head h is 2^(-8 (h+1) / N), times the layer's share.
+    const double log2_slope = -8.0 * static_cast<double>(h + 1) / static_cast<double>(d.n_heads);
+    rates.tensor().as<float>()[h] = static_cast<float>(log2_slope * portable_log(2) + portable_log(share));
+    steps.tensor().as<float>()[h] = 0.54132485f;  // ln(e - 1): softplus of it is 1
+    zeros.tensor().as<float>()[h] = 0;
+  }
+  a_log_ = op.load_f32(rates.tensor());
+  dt_bias_ = op.load_f32(steps.tensor());
+  skip_ = op.load_f32(zeros.tensor());
+}
+
+Tensor LightningAttention::forward(Ops& op, const Tensor& h, const Batch& batch, LayerStates& states, KvTap&,
+                                   Tail) const {
+  const int64_t t = batch.n_tokens();
+  const auto heads = [&](const Linear& w) {
+    return op.activate(op.linear(h, w), Activation::Silu).reshaped({t, n_heads_, head_dim_});
+  };
+  const Tensor no_step = op.scale(op.columns(h, 0, n_heads_), 0);
+  const Tensor o = op.ssd({heads(v_), no_step, heads(k_), heads(q_)}, {a_log_, dt_bias_, skip_}, batch.spans,
+                          states.ssm_states(batch));
+  const Tensor normed = op.rms_norm(o.reshaped({t, n_heads_ * head_dim_}), norm_, kInnerEpsilon);
+  return op.linear(op.sigmoid_mul(normed, op.linear(h, gate_)), out_);
+}
+
+MixerSize LightningAttention::size(const DecoderDims& d) {
+  const int64_t n = d.n_heads * d.head_dim;
+  MixerSize s;
+  s.parameters = 5 * n * d.hidden + n;
+  s.activations = 10 * n + 6 * d.n_heads;  // projections, activated; the scan with its decays, normed, gated
+  s.state_bytes = n * d.head_dim * 4;
+  return s;
+}
+
+struct Factors {
+  float alpha = 1, beta = 1;  // of the residual and of the branch
+};
+
+struct MiniMaxBlock final : Block {
+  float eps;
+  Owned norm, ffn_norm;  // [hidden]
+  Factors mixed, fed;
+  std::unique_ptr<Mixer> mixer;
+  SparseMoe moe;
+
+  MiniMaxBlock(const DecoderDims& d, Factors m, Factors f, std::unique_ptr<Mixer> mix, SparseMoe experts, Ops& op,
+               WeightBinder& w)
+      : eps(d.eps),
+        norm(op.load_gain(w("input_layernorm.weight", {d.hidden}), Gain::Plain)),
+        ffn_norm(op.load_gain(w("post_attention_layernorm.weight", {d.hidden}), Gain::Plain)),
+        mixed(m),
+        fed(f),
+        mixer(std::move(mix)),
+        moe(std::move(experts)) {}
+
+  static Tensor sum(Ops& op, const Tensor& x, const Tensor& y, const Factors& f) {
+    return op.add(scaled(op, x, f.alpha), scaled(op, y, f.beta));
+  }
+
+  Tensor forward(Ops& op, const Tensor& x, const Batch& batch, LayerStates& states, KvTap& tap, Tail tail) override {
+    const Tensor h = op.rms_norm(x, norm, eps);
+    const Tensor y = mixer->forward(op, h, batch, states, tap, tail);
+    if (tail == Tail::Skip) return x;
+    const Tensor n = op.rms_norm(sum(op, h, y, mixed), ffn_norm, eps);
+    return sum(op, n, moe.forward(op, n), fed);
+  }
+};
+
+Factors read_factors(const Json& config, const std::string& branch) {
+  return {read_factor(config, (branch + "_alpha_factor").c_str()),
+          read_factor(config, (branch + "_beta_factor").c_str())};
+}
+
+MoeDims read_moe(const Json& config, const DecoderDims& dims) {
+  MoeDims d{};
+  d.hidden = dims.hidden;
+  d.ffn = dims.ffn;
+  d.n_experts = read_size(config, "num_local_experts", 8);
+  d.routing.k = get_int_or(config, "num_experts_per_tok", 2);
+  d.routing.renormalize = true;
+  check_moe_dims(d);
+  return d;
+}
+
+class MiniMax final : public DecoderModel {
+ public:
+  explicit MiniMax(const Json& config)
+      : dims_(read_decoder_dims(config, kDefaults)),
+        moe_(read_moe(config, dims_)),
+        full_(read_factors(config, "full_attn")),
+        linear_(read_factors(config, "linear_attn")),
+        fed_(read_factors(config, "mlp")) {
+    final_eps_ = dims_.eps;
+    rope_ = read_rope(config, dims_.head_dim, kRopeDefaults);
+    if (dims_.n_heads > dims_.hidden) fail("num_attention_heads is above hidden_size");
+    check_product("a state", {dims_.n_heads, dims_.head_dim, dims_.head_dim});
+    check_product("a projection", {dims_.n_heads, dims_.head_dim, dims_.hidden});
+    const int64_t window = find_member(config, "sliding_window") ? read_size(config, "sliding_window") : 0;
+    auto words = read_mixer_words(config, {"layer_types"}, {"full_attention", "linear_attention"});
+    if (!words) {
+      words.emplace();
+      for (int64_t i = 0; i < dims_.n_layers; ++i) words->push_back(i % 2 == 0 ? "full_attention" : "linear_attention");
+    }
+    if (static_cast<int64_t>(words->size()) != dims_.n_layers)
+      fail("layer_types has " + std::to_string(words->size()) + " entries, expected " + std::to_string(dims_.n_layers) +
+           " (num_hidden_layers)");
+    spec_ = general_spec(config, dims_);
+    const int64_t parameters = AttentionMixer::parameters(dims_, {}) + 2 * dims_.hidden + 3 * dims_.hidden * dims_.ffn;
+    for (const std::string& word : *words) {
+      if (word == "full_attention") {
+        add_attention_layer(spec_, dims_, rope_, window, parameters);
+      } else {
+        add_recurrent_layer(spec_, LayerKind::LightningAttention, LightningAttention::size(dims_), dims_.ffn);
+      }
+      count_moe_layer(spec_.layers.back(), moe_, dims_.ffn);
+      spec_.layers.back().activations += 4 * dims_.hidden;
+    }
+  }
+
+ private:
+  std::unique_ptr<Block> make_block(const LayerSpec& layer, const KvLayout* cache, Ops& op,
+                                    WeightBinder w) const override {
+    std::unique_ptr<Mixer> mixer;
+    if (cache) {
+      mixer = std::make_unique<AttentionMixer>(dims_, *cache, rope_, AttentionVariant{}, op, w.at("self_attn."));
+    } else {
+      mixer = std::make_unique<LightningAttention>(dims_, layer.index, op, w.at("self_attn."));
+      for (const char* table : {"slope_rate", "query_decay", "key_decay", "diagonal_decay"})
+        if (const std::string name = std::string("self_attn.") + table; w.has(name)) w.claim(name);
+    }
+    return std::make_unique<MiniMaxBlock>(dims_, cache ? full_ : linear_, fed_, std::move(mixer),
+                                          SparseMoe(moe_, load_moe(moe_, kNames, op, w.at(moe_module(w, kNames)))), op,
+                                          w);
+  }
+
+  DecoderDims dims_;
+  RopeSpec rope_;
+  MoeDims moe_;
+  Factors full_, linear_, fed_;
+};
+
+}  // namespace
+
+std::unique_ptr<Model> parse_minimax(const Json& config) { return std::make_unique<MiniMax>(config); }
+
+}  // namespace kvcal
