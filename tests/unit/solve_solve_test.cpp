@@ -76,6 +76,20 @@ TEST(Envelope, CountsWhenTheServerAllowsMoreThanWasMeasured) {
   EXPECT_FALSE(solved(s, options).value.provides_for_envelope);
 }
 
+TEST(Envelope, ALimitOfTheOtherListOfFrequenciesIsRefused) {
+  Statistics s = synthetic_statistics(paired_run(1));
+  SolveOptions options;
+  options.max_model_len = 4096;
+  s.run.model["longrope"] = {{"original_positions", 4096}, {"list", "short"}};
+  EXPECT_EQ(max_model_len_of(s.run, options), 4096);
+  options.max_model_len = 4097;
+  EXPECT_THROW(max_model_len_of(s.run, options), Error);
+  s.run.model["longrope"]["list"] = "long";
+  EXPECT_EQ(max_model_len_of(s.run, options), 4097);
+  options.max_model_len = 4096;
+  EXPECT_THROW(max_model_len_of(s.run, options), Error);
+}
+
 TEST(Envelope, IsNoConcernOfPoliciesThatLookAtTheDistribution) {
   const Statistics s = synthetic_statistics(paired_run(1));
   SolveOptions options;
