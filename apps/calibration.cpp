@@ -65,7 +65,7 @@ RunRecord record_of(const OpenedModel& model, const SequencePlan& plan, const Ca
 double last_growth(const Statistics& statistics) {
   double growth = 0;
   for (const CacheStatistics& c : statistics.caches)
-    for (const CacheSite site : kCacheSites)
+    for (const CacheSite site : sites_of(c.layout))
       growth = std::max(growth, pass_growth(c.at(site), statistics.run.n_passes).back().added);
   return growth;
 }

@@ -115,10 +115,15 @@ MemoryNeeds memory_needs(const ModelSpec& spec) {
   return m;
 }
 
+std::string_view kind_of(const LayerSpec& layer, const ModelSpec& spec) {
+  const bool mla = layer.cache >= 0 && spec.caches[static_cast<size_t>(layer.cache)].is_mla();
+  return mla ? "mla" : inspect_name_of(layer.kind);
+}
+
 Json layers_json(const ModelSpec& spec) {
   Json layers = Json::array();
   for (const LayerSpec& l : spec.layers) {
-    Json layer = {{"index", l.index}, {"kind", inspect_name_of(l.kind)}};
+    Json layer = {{"index", l.index}, {"kind", kind_of(l, spec)}};
     if (l.cache >= 0) {
       const KvLayout& c = spec.caches[static_cast<size_t>(l.cache)];
       layer["n_heads"] = c.n_heads;
@@ -182,10 +187,10 @@ void print_layers(const ModelSpec& spec) {
   // One row for all layers that look alike.
   std::vector<std::pair<std::vector<std::string>, std::vector<int>>> rows;
   for (const LayerSpec& l : spec.layers) {
-    std::vector<std::string> cells = {std::string(inspect_name_of(l.kind)), "-", "-", "-", "-", "-", "0"};
+    std::vector<std::string> cells = {std::string(kind_of(l, spec)), "-", "-", "-", "-", "-", "0"};
     if (l.cache >= 0) {
       const KvLayout& c = spec.caches[static_cast<size_t>(l.cache)];
-      const int64_t bytes = c.n_kv_heads * (c.head_dim_k + c.head_dim_v);
+      const int64_t bytes = c.n_kv_heads * (c.head_dim_k + (c.is_mla() ? 0 : c.head_dim_v));
       cells = {cells[0],
                std::to_string(c.n_heads),
                std::to_string(c.n_kv_heads),

@@ -1,6 +1,6 @@
 #include "result_text.h"
 
-#include <array>
+#include <algorithm>
 #include <cstdio>
 #include <map>
 
@@ -9,13 +9,6 @@
 
 namespace kvcal {
 namespace {
-
-struct NamedSite {
-  const char* name;
-  const ArtifactSite ArtifactLayer::*site;
-};
-constexpr std::array<NamedSite, 3> kSites = {
-    {{"key", &ArtifactLayer::key}, {"value", &ArtifactLayer::value}, {"query", &ArtifactLayer::query}}};
 
 std::string formatted(const char* format, double value) {
   char text[32];
@@ -36,14 +29,14 @@ std::string added_by_last_pass(const ArtifactGrowth& growth) {
 std::map<Verdict, int> count_verdicts(const Artifact& artifact) {
   std::map<Verdict, int> count;
   for (const ArtifactLayer& l : artifact.layers)
-    for (const ArtifactSite* s : {&l.key, &l.value}) ++count[s->verdict];
+    for (const NamedSite& s : cached_sites(l)) ++count[s.site->verdict];
   return count;
 }
 
 std::string layers_with(const Artifact& artifact, Verdict verdict) {
   std::string list;
   for (const ArtifactLayer& l : artifact.layers)
-    if (l.key.verdict == verdict || l.value.verdict == verdict)
+    if (std::ranges::any_of(cached_sites(l), [&](const NamedSite& s) { return s.site->verdict == verdict; }))
       list += (list.empty() ? "" : ", ") + std::to_string(l.index);
   return list;
 }
@@ -68,15 +61,15 @@ class SiteList {
 std::string unsettled_sites(const Artifact& artifact) {
   SiteList list;
   for (const ArtifactLayer& l : artifact.layers)
-    for (const NamedSite& s : kSites)
-      if (!(l.*s.site).growth.converged) list.add(l, s);
+    for (const NamedSite& s : sites_of(l))
+      if (!s.site->growth.converged) list.add(l, s);
   return list.text();
 }
 
 std::string not_converged_text(const Artifact& artifact) {
   const std::string sites = unsettled_sites(artifact);
   if (sites.empty()) return "";
-  if (!artifact.layers.front().key.growth.last_quarter)
+  if (!cached_sites(artifact.layers.front())[0].site->growth.last_quarter)
     return "not converged: one prompt has nothing to be compared with; feed more, and varied ones.\n";
   return "not converged: the last quarter of the prompts or the last pass still raised the absmax of " + sites +
          "; more, or more varied, prompts settle it.\n";
@@ -86,8 +79,8 @@ std::string not_converged_text(const Artifact& artifact) {
 std::string inadequate_text(const Artifact& artifact) {
   SiteList list;
   for (const ArtifactLayer& l : artifact.layers)
-    for (const NamedSite& named : {kSites[0], kSites[1]}) {
-      const ArtifactSite& s = l.*named.site;
+    for (const NamedSite& named : cached_sites(l)) {
+      const ArtifactSite& s = *named.site;
       if (s.verdict != Verdict::Inadequate) continue;
       std::string why = " (clipped " + percent(static_cast<double>(s.error.clipped_at_scale)) + ", lost " +
                         percent(static_cast<double>(s.error.lost_at_scale));
@@ -100,6 +93,18 @@ std::string inadequate_text(const Artifact& artifact) {
          (clips ? "try --policy absmax, which clips nothing; where it does not help either, keep layer(s) "
                 : "keep layer(s) ") +
          layers_with(artifact, Verdict::Inadequate) + " in the model's dtype (--kv-cache-dtype-skip-layers).\n";
+}
+
+// The parts of an MLA row, below it: they share its scale.
+void add_parts(Table& table, const ArtifactParts& parts) {
+  const auto add = [&](const char* name, float absmax, const ArtifactError& e) {
+    table.add_row({"", name, formatted("%.4g", static_cast<double>(absmax)), "",
+                   percent(static_cast<double>(e.at_scale)), percent(static_cast<double>(e.at_one)),
+                   percent(static_cast<double>(e.clipped_at_one)), percent(static_cast<double>(e.lost_at_one)), "",
+                   ""});
+  };
+  add("- latent part", parts.absmax_latent, parts.error_latent);
+  add("- rope part", parts.absmax_rope, parts.error_rope);
 }
 
 }  // namespace
@@ -117,13 +122,14 @@ std::string result_table(const Artifact& artifact) {
                {"last pass", Right},
                {"verdict"}});
   for (const ArtifactLayer& l : artifact.layers)
-    for (const NamedSite& named : kSites) {
-      const ArtifactSite& s = l.*named.site;
+    for (const NamedSite& named : sites_of(l)) {
+      const ArtifactSite& s = *named.site;
       table.add_row({std::to_string(l.index), named.name, formatted("%.4g", static_cast<double>(s.absmax)),
                      formatted("%.5g", static_cast<double>(s.scale)), percent(static_cast<double>(s.error.at_scale)),
                      percent(static_cast<double>(s.error.at_one)), percent(static_cast<double>(s.error.clipped_at_one)),
                      percent(static_cast<double>(s.error.lost_at_one)), added_by_last_pass(s.growth),
                      std::string(name_of(s.verdict))});
+      if (s.parts) add_parts(table, *s.parts);
     }
   return table.text();
 }
@@ -151,8 +157,8 @@ Json result_json(const Artifact& artifact) {
   Json layers = Json::array();
   for (const ArtifactLayer& l : artifact.layers) {
     Json layer = {{"index", l.index}, {"name", l.name}};
-    for (const NamedSite& named : kSites) {
-      const ArtifactSite& s = l.*named.site;
+    for (const NamedSite& named : sites_of(l)) {
+      const ArtifactSite& s = *named.site;
       layer[named.name] = {
           {"scale", json_number(s.scale)}, {"absmax", json_number(s.absmax)}, {"verdict", name_of(s.verdict)}};
     }

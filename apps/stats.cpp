@@ -2,6 +2,7 @@
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <iostream>
+#include <span>
 
 #include "artifact/json_text.h"
 #include "progress.h"
@@ -42,9 +43,9 @@ Json head_json(const HeadStatistics& h, const RunRecord& run) {
           {"where", where_json(h.where, run)}};
 }
 
-Json site_json(const SiteStatistics& site, const RunRecord& run) {
+Json site_json(const SiteStatistics& site, std::span<const HeadStatistics> heads_shown, const RunRecord& run) {
   Json heads = Json::array(), passes = Json::array(), positions = Json::array();
-  for (const HeadStatistics& h : site.heads) heads.push_back(head_json(h, run));
+  for (const HeadStatistics& h : heads_shown) heads.push_back(head_json(h, run));
   for (const PassGrowth& g : pass_growth(site, run.n_passes))
     passes.push_back({{"pass", g.pass}, {"absmax", json_number(g.absmax)}, {"added", g.added}});
   for (const uint16_t code : site.position_absmax) positions.push_back(json_number(magnitude_of(code)));
@@ -59,7 +60,13 @@ Json to_json(const Statistics& s) {
   Json layers = Json::array();
   for (const CacheStatistics& c : s.caches) {
     Json layer = {{"index", c.layout.layer}, {"name", c.layout.name}};
-    for (const CacheSite site : kCacheSites) layer[std::string(name_of(site))] = site_json(c.at(site), s.run);
+    for (const CacheSite site : sites_of(c.layout))
+      layer[std::string(name_of(site))] = site_json(c.at(site), c.at(site).heads, s.run);
+    if (c.layout.is_mla()) {  // and both parts together
+      const SiteStatistics row = latent_row(c);
+      const HeadStatistics whole = pooled(row);
+      layer["row"] = site_json(row, std::span(&whole, 1), s.run);
+    }
     layers.push_back(std::move(layer));
   }
   return {{"format", kStatisticsFormat},
@@ -73,11 +80,11 @@ Json to_json(const Statistics& s) {
           {"layers", layers}};
 }
 
-void add_rows(Table& table, const CacheStatistics& c, CacheSite name, const RunRecord& run) {
-  const SiteStatistics& site = c.at(name);
-  for (size_t h = 0; h < site.heads.size(); ++h) {
-    const HeadStatistics& head = site.heads[h];
-    std::vector<std::string> cells = {std::to_string(c.layout.layer), std::string(name_of(name)), std::to_string(h),
+void add_rows(Table& table, int layer, std::string_view site, std::span<const HeadStatistics> heads,
+              const RunRecord& run) {
+  for (size_t h = 0; h < heads.size(); ++h) {
+    const HeadStatistics& head = heads[h];
+    std::vector<std::string> cells = {std::to_string(layer), std::string(site), std::to_string(h),
                                       with_separators(static_cast<int64_t>(head.histogram.observations()))};
     for (const double q : kQuantiles) cells.push_back(number(static_cast<double>(quantile(head, q))));
     cells.push_back(number(static_cast<double>(magnitude_of(head.absmax))));
@@ -104,8 +111,14 @@ void print_text(const Statistics& s) {
                {"99.99 %", Right},
                {"absmax", Right},
                {"where"}});
-  for (const CacheStatistics& c : s.caches)
-    for (const CacheSite site : kCacheSites) add_rows(table, c, site, s.run);
+  for (const CacheStatistics& c : s.caches) {
+    for (const CacheSite site : sites_of(c.layout))
+      add_rows(table, c.layout.layer, name_of(site), c.at(site).heads, s.run);
+    if (c.layout.is_mla()) {
+      const HeadStatistics row = pooled(latent_row(c));
+      add_rows(table, c.layout.layer, "row", std::span(&row, 1), s.run);
+    }
+  }
   std::cout << table.text();
 }
 

@@ -26,7 +26,8 @@ struct ArtifactWhere {
   bool operator==(const ArtifactWhere&) const = default;
 };
 
-/// Largest over heads (value: and channels), at the scale and at 1.0. Noise: keys only, in nats.
+/// Largest over heads (value: and channels; latent: parts), at the scale and at 1.0. Noise: keys and latent rows only,
+/// in nats.
 struct ArtifactError {
   float at_scale = 0, at_one = 0;  // relative RMS of one round trip
   float clipped_at_scale = 0, clipped_at_one = 0;
@@ -43,14 +44,22 @@ struct ArtifactGrowth {
   bool operator==(const ArtifactGrowth&) const = default;
 };
 
+/// The two parts of an MLA row under the row's scale.
+struct ArtifactParts {
+  float absmax_latent = 0, absmax_rope = 0;
+  ArtifactError error_latent, error_rope;
+  bool operator==(const ArtifactParts&) const = default;
+};
+
 struct ArtifactSite {
   float scale = 0;
   std::vector<float> scale_per_head;  // granularity head only
   float absmax = 0;
-  std::optional<float> envelope;       // keys: bound at any position
-  std::optional<bool> uses_envelope;   // keys with an envelope: whether the scale provides for it
+  std::optional<ArtifactParts> parts;  // latent only
+  std::optional<float> envelope;       // keys, latent: bound at any position
+  std::optional<bool> uses_envelope;   // where there is an envelope: whether the scale provides for it
   uint64_t observations = 0;           // tokens
-  std::vector<float> absmax_per_head;  // key, value per KV head; query per query head
+  std::vector<float> absmax_per_head;  // key, value, latent per KV head; query per query head
   Verdict verdict = Verdict::Neutral;
   ArtifactError error;
   ArtifactWhere where;
@@ -72,12 +81,26 @@ struct ArtifactJoint {
 struct ArtifactLayer {
   int index = 0;
   std::string name;  // with the checkpoint's own prefix: "model.language_model.layers.3.self_attn"
-  std::string kind;  // "gqa"
+  std::string kind;  // "gqa", "mla"
   int64_t n_heads = 0, n_kv_heads = 0, head_dim_k = 0, head_dim_v = 0;
   ArtifactSite key, value, query;
   ArtifactJoint joint;
+  ArtifactSite latent;  // "mla": instead of key, value and joint
+  bool is_mla() const { return kind == "mla"; }
   bool operator==(const ArtifactLayer&) const = default;
 };
+
+/// A site that a layer has, by the name of its member.
+struct NamedSite {
+  const char* name;
+  const ArtifactSite* site;
+};
+
+/// What the layer keeps in its cache: key and value, or latent.
+std::vector<NamedSite> cached_sites(const ArtifactLayer& layer);
+
+/// These, and query.
+std::vector<NamedSite> sites_of(const ArtifactLayer& layer);
 
 struct ArtifactQuantization {
   std::string dtype;  // number format
@@ -103,6 +126,9 @@ struct Artifact {
   std::optional<int64_t> source_date_epoch;  // seconds; set by the caller when the user asks for a time stamp
   bool operator==(const Artifact&) const = default;
 };
+
+/// Every site of every layer has.
+bool converged(const Artifact& artifact);
 
 Json to_json(const Artifact& artifact);
 

@@ -132,10 +132,20 @@ ArtifactGrowth growth_from(const Object& o) {
   return g;
 }
 
-ArtifactSite site_from(const Object& o, int64_t n_heads) {
+ArtifactParts parts_from(const Object& o) {
+  ArtifactParts p;
+  p.absmax_latent = scale_from(o.at("absmax_latent"), o.where + "absmax_latent");
+  p.absmax_rope = scale_from(o.at("absmax_rope"), o.where + "absmax_rope");
+  p.error_latent = error_from(o.object("error_latent"));
+  p.error_rope = error_from(o.object("error_rope"));
+  return p;
+}
+
+ArtifactSite site_from(const Object& o, int64_t n_heads, bool has_parts = false) {
   ArtifactSite s;
   s.scale = scale_from(o.at("scale"), o.where + "scale");
   s.absmax = scale_from(o.at("absmax"), o.where + "absmax");
+  if (has_parts) s.parts = parts_from(o);
   s.envelope = optional_float(o, "envelope", scale_from);
   if (find_member(o.json, "uses_envelope") != nullptr) s.uses_envelope = o.boolean("uses_envelope");
   s.observations = static_cast<uint64_t>(o.count("observations"));
@@ -182,9 +192,13 @@ ArtifactLayer layer_from(const Object& o) {
   l.n_kv_heads = o.count("n_kv_heads");
   l.head_dim_k = o.count("head_dim_k");
   l.head_dim_v = o.count("head_dim_v");
+  l.query = site_from(o.object("query"), l.n_heads);
+  if (l.is_mla()) {
+    l.latent = site_from(o.object("latent"), l.n_kv_heads, true);
+    return l;
+  }
   l.key = site_from(o.object("key"), l.n_kv_heads);
   l.value = site_from(o.object("value"), l.n_kv_heads);
-  l.query = site_from(o.object("query"), l.n_heads);
   l.joint = joint_from(o.object("joint"));
   return l;
 }

@@ -41,6 +41,10 @@ Json growth_json(const ArtifactGrowth& g) {
 
 Json site_json(const ArtifactSite& s) {
   Json out = {{"scale", json_number(s.scale)}, {"absmax", json_number(s.absmax)}};
+  if (s.parts) {
+    out["absmax_latent"] = json_number(s.parts->absmax_latent);
+    out["absmax_rope"] = json_number(s.parts->absmax_rope);
+  }
   if (s.envelope) out["envelope"] = json_number(*s.envelope);
   if (s.uses_envelope) out["uses_envelope"] = *s.uses_envelope;
   out["observations"] = s.observations;
@@ -49,6 +53,10 @@ Json site_json(const ArtifactSite& s) {
   out["absmax_per_head"] = numbers(s.absmax_per_head);
   out["absmax_by_position"] = numbers(s.absmax_by_position);
   out["error"] = error_json(s.error);
+  if (s.parts) {
+    out["error_latent"] = error_json(s.parts->error_latent);
+    out["error_rope"] = error_json(s.parts->error_rope);
+  }
   out["where"] = where_json(s.where);
   out["growth"] = growth_json(s.growth);
   return out;
@@ -67,17 +75,16 @@ Json joint_json(const ArtifactJoint& j) {
 }
 
 Json layer_json(const ArtifactLayer& l) {
-  return {{"index", l.index},
-          {"name", l.name},
-          {"kind", l.kind},
-          {"n_heads", l.n_heads},
-          {"n_kv_heads", l.n_kv_heads},
-          {"head_dim_k", l.head_dim_k},
-          {"head_dim_v", l.head_dim_v},
-          {"key", site_json(l.key)},
-          {"value", site_json(l.value)},
-          {"query", site_json(l.query)},
-          {"joint", joint_json(l.joint)}};
+  Json out = {{"index", l.index},
+              {"name", l.name},
+              {"kind", l.kind},
+              {"n_heads", l.n_heads},
+              {"n_kv_heads", l.n_kv_heads},
+              {"head_dim_k", l.head_dim_k},
+              {"head_dim_v", l.head_dim_v}};
+  for (const NamedSite& s : sites_of(l)) out[s.name] = site_json(*s.site);
+  if (!l.is_mla()) out["joint"] = joint_json(l.joint);
+  return out;
 }
 
 Json quantization_json(const ArtifactQuantization& q) {
@@ -105,6 +112,23 @@ Json kv_cache_json(const std::vector<float>& scales) {
 }
 
 }  // namespace
+
+std::vector<NamedSite> cached_sites(const ArtifactLayer& layer) {
+  if (layer.is_mla()) return {{"latent", &layer.latent}};
+  return {{"key", &layer.key}, {"value", &layer.value}};
+}
+
+std::vector<NamedSite> sites_of(const ArtifactLayer& layer) {
+  std::vector<NamedSite> sites = cached_sites(layer);
+  sites.push_back({"query", &layer.query});
+  return sites;
+}
+
+bool converged(const Artifact& a) {
+  return std::ranges::all_of(a.layers, [](const ArtifactLayer& layer) {
+    return std::ranges::all_of(sites_of(layer), [](const NamedSite& s) { return s.site->growth.converged; });
+  });
+}
 
 Json to_json(const Artifact& a) {
   Json layers = Json::array();

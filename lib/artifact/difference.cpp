@@ -82,6 +82,17 @@ void compare_members(const Artifact& a, const Artifact& b, std::vector<MemberDif
   add("kv_cache", a.kv_cache.empty() ? "left out" : "there", b.kv_cache.empty() ? "left out" : "there", true);
 }
 
+void compare_layers(const ArtifactLayer& a, const ArtifactLayer& b, const ArtifactQuantization& qa,
+                    const ArtifactQuantization& qb, ArtifactDifference& d) {
+  if (a.is_mla() != b.is_mla()) {
+    d.members.push_back({"layer " + std::to_string(a.index) + " kind", a.kind, b.kind, true});
+    return;
+  }
+  const std::vector<NamedSite> in_a = sites_of(a), in_b = sites_of(b);
+  for (size_t s = 0; s < in_a.size(); ++s)
+    d.sites.push_back(compare_sites(a.index, in_a[s].name, *in_a[s].site, *in_b[s].site, qa, qb));
+}
+
 }  // namespace
 
 double SiteDifference::change() const { return std::fabs(static_cast<double>(scale_b) / scale_a - 1); }
@@ -104,12 +115,7 @@ ArtifactDifference compare(const Artifact& a, const Artifact& b) {
       d.members.push_back({"layer " + std::to_string(l.index), "there", "missing", true});
       continue;
     }
-    const auto add = [&](const char* name, const ArtifactSite& x, const ArtifactSite& y) {
-      d.sites.push_back(compare_sites(l.index, name, x, y, a.quantization, b.quantization));
-    };
-    add("key", l.key, other->second->key);
-    add("value", l.value, other->second->value);
-    add("query", l.query, other->second->query);
+    compare_layers(l, *other->second, a.quantization, b.quantization, d);
     others.erase(other);
   }
   for (const auto& [index, layer] : others)

@@ -16,7 +16,7 @@ namespace kvcal {
 /// One site of a layer; where both files have scales per head, its head with the largest change.
 struct SiteDifference {
   int layer = 0;
-  std::string site;  // "key", "value", "query"
+  std::string site;  // "key", "value" or "latent", "query"
   int head = -1;     // -1: the whole site
   float scale_a = 0, scale_b = 0, absmax_a = 0, absmax_b = 0;
   Verdict verdict_a = Verdict::Neutral, verdict_b = Verdict::Neutral;

@@ -5,6 +5,7 @@
 #include "solve/format.h"
 #include "solve/policies.h"
 #include "solve/solve.h"
+#include "stats/queries.h"
 
 namespace kvcal {
 namespace {
@@ -24,7 +25,7 @@ ArtifactError error_of_site(const SolvedSite& solved, CacheSite site) {
   e.clipped_at_one = largest(solved.at_one, &HeadError::clipped);
   e.lost_at_scale = largest(solved.at_scale, &HeadError::lost);
   e.lost_at_one = largest(solved.at_one, &HeadError::lost);
-  if (site != CacheSite::Key) return e;
+  if (site != CacheSite::Key && site != CacheSite::Latent) return e;
   e.noise_at_scale = largest(solved.at_scale, &HeadError::noise);
   e.noise_at_one = largest(solved.at_one, &HeadError::noise);
   const auto noisiest = std::max_element(solved.at_scale.begin(), solved.at_scale.end(),
@@ -34,10 +35,7 @@ ArtifactError error_of_site(const SolvedSite& solved, CacheSite site) {
 }
 
 ArtifactWhere where_of(const SiteStatistics& site, const RunRecord& run) {
-  const HeadStatistics* best = &site.heads.front();
-  for (const HeadStatistics& head : site.heads)
-    if (head.absmax > best->absmax || (head.absmax == best->absmax && head.where < best->where)) best = &head;
-  const Provenance& w = best->where;
+  const Provenance& w = largest_head(site).where;
   if (w.prompt < 0 || static_cast<size_t>(w.prompt) >= run.prompt_ids.size())
     fail("the statistics place a maximum in prompt " + std::to_string(w.prompt) + " of " +
          std::to_string(run.prompt_ids.size()));
@@ -57,8 +55,7 @@ ArtifactGrowth growth_from(const Growth& growth) {
   return out;
 }
 
-ArtifactSite site_from(const CacheStatistics& cache, CacheSite which, const SolvedSite& solved, const RunRecord& run) {
-  const SiteStatistics& site = cache.at(which);
+ArtifactSite site_from(const SiteStatistics& site, CacheSite which, const SolvedSite& solved, const RunRecord& run) {
   ArtifactSite out;
   out.scale = solved.scale;
   out.scale_per_head = solved.scale_per_head;
@@ -72,6 +69,22 @@ ArtifactSite site_from(const CacheStatistics& cache, CacheSite which, const Solv
   out.where = where_of(site, run);
   out.growth = growth_from(solved.growth);
   for (const uint16_t code : site.position_absmax) out.absmax_by_position.push_back(magnitude_of(code));
+  return out;
+}
+
+ArtifactError error_of_part(const SolvedSite& row, size_t part) {
+  SolvedSite alone;
+  alone.at_scale = {row.at_scale[part]};
+  alone.at_one = {row.at_one[part]};
+  return error_of_site(alone, CacheSite::Query);  // without noise, which is of the whole row
+}
+
+/// The row is one head, whose parts have figures of their own.
+ArtifactSite latent_from(const CacheStatistics& cache, const SolvedSite& solved, const RunRecord& run) {
+  const SiteStatistics row = latent_row(cache);
+  ArtifactSite out = site_from(row, CacheSite::Latent, solved, run);
+  out.parts = {out.absmax_per_head[0], out.absmax_per_head[1], error_of_part(solved, 0), error_of_part(solved, 1)};
+  out.absmax_per_head = {out.absmax};
   return out;
 }
 
@@ -99,9 +112,13 @@ ArtifactLayer layer_from(const CacheStatistics& cache, const RunRecord& run, con
   out.n_kv_heads = layout.n_kv_heads;
   out.head_dim_k = layout.head_dim_k;
   out.head_dim_v = layout.head_dim_v;
-  out.key = site_from(cache, CacheSite::Key, solved.key, run);
-  out.value = site_from(cache, CacheSite::Value, solved.value, run);
-  out.query = site_from(cache, CacheSite::Query, solved.query, run);
+  out.query = site_from(cache.at(CacheSite::Query), CacheSite::Query, solved.query, run);
+  if (layout.is_mla()) {
+    out.latent = latent_from(cache, solved.latent, run);
+    return out;
+  }
+  out.key = site_from(cache.at(CacheSite::Key), CacheSite::Key, solved.key, run);
+  out.value = site_from(cache.at(CacheSite::Value), CacheSite::Value, solved.value, run);
   out.joint = joint_from(solved.joint);
   return out;
 }
@@ -125,6 +142,8 @@ std::string reason_against_kv_cache(const Artifact& a) {
   if (a.quantization.dtype != "fp8_e4m3")
     return "the layout knows float8_e4m3fn only, these scales are for " + a.quantization.dtype;
   if (a.model_type.empty()) return "config.json has no model_type, which the layout requires";
+  if (std::ranges::any_of(a.layers, &ArtifactLayer::is_mla))
+    return "servers that read the layout store an MLA cache without dividing by its scale";
   std::string sites;
   for (const ArtifactLayer& layer : a.layers)
     for (const auto& [loses, site] : {std::pair(layer.joint.loses_key, "key"), {layer.joint.loses_value, "value"}})
@@ -177,9 +196,7 @@ Artifact make_artifact(const Statistics& statistics, const SolveOptions& options
   for (const CacheStatistics& cache : statistics.caches) a.layers.push_back(layer_from(cache, run, options));
   a.layers_without_kv = run.layers_without_kv;
   a.calibration = run.calibration;
-  a.calibration["converged"] = std::all_of(a.layers.begin(), a.layers.end(), [](const ArtifactLayer& layer) {
-    return layer.key.growth.converged && layer.value.growth.converged && layer.query.growth.converged;
-  });
+  a.calibration["converged"] = converged(a);
   a.calibration["sanity"] = run.sanity;
   add_kv_cache(run, a);
   return a;

@@ -43,7 +43,8 @@ std::string path_of(const PlainJson& document, const std::vector<std::string>& c
 bool repeats_an_inner_error(const std::string& message) {
   return message.starts_with("Failed to validate against schema associated with property name") ||
          message.starts_with("Failed to validate against additional properties schema") ||
-         message.starts_with("Failed to validate item #");
+         message.starts_with("Failed to validate item #") ||
+         message.starts_with("Failed to validate against a conditional schema");
 }
 
 /// Name of the member in "Object contains a property that could not be validated ...: 'x'.", else "".

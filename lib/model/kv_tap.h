@@ -17,6 +17,10 @@ class KvTap {
   virtual Tensor key(int cache, const Tensor& k, const Batch& batch) = 0;    // [tokens, n_kv_heads, head_dim_k]
   virtual Tensor value(int cache, const Tensor& v, const Batch& batch) = 0;  // [tokens, n_kv_heads, head_dim_v]
 
+  /// MLA: the row that stands for key and value, [tokens, 1, head_dim_k]. The query is then the absorbed one that
+  /// decoding compares with it; it is shown only, what comes back is not used.
+  virtual Tensor latent(int cache, const Tensor& row, const Batch& batch) = 0;
+
   /// After the last batch of a layer. An observer checks here that it saw every token of every site exactly once.
   virtual void layer_done(int layer) = 0;
 };
@@ -27,6 +31,7 @@ class NoTap final : public KvTap {
   Tensor query(int, const Tensor& q, const Batch&) override { return q; }
   Tensor key(int, const Tensor& k, const Batch&) override { return k; }
   Tensor value(int, const Tensor& v, const Batch&) override { return v; }
+  Tensor latent(int, const Tensor& row, const Batch&) override { return row; }
   void layer_done(int) override {}
 };
 

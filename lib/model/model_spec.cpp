@@ -57,7 +57,8 @@ std::string_view name_of(PairBound bound) {
 
 int64_t kv_bytes_per_token(const ModelSpec& spec, int element_bytes) {
   int64_t bytes = 0;
-  for (const KvLayout& c : spec.caches) bytes += c.n_kv_heads * (c.head_dim_k + c.head_dim_v) * element_bytes;
+  for (const KvLayout& c : spec.caches)
+    bytes += c.n_kv_heads * (c.head_dim_k + (c.is_mla() ? 0 : c.head_dim_v)) * element_bytes;
   return bytes;
 }
 

@@ -38,12 +38,14 @@ struct KvLayout {
   std::string kind = "gqa";             // or "mla": one row [latent | rope part] for all heads, no values of its own
   int64_t n_heads = 0, n_kv_heads = 0;  // query heads; key and value heads
   int64_t head_dim_k = 0, head_dim_v = 0;
-  int64_t rotary_dim = 0;  // first channels of a head that RoPE turns; 0 = no RoPE
+  int64_t rotary_dim = 0;  // first channels of a head ("mla": of the rope part) that RoPE turns; 0 = no RoPE
   PairBound pair_bound = PairBound::None;
   double softmax_scale = 0;
   double rope_magnitude = 1;  // RoPE lengthens every pair by this (yarn)
   int64_t window = 0;         // 0 = all positions
   int64_t latent_dim = 0;     // of "mla": the first columns of the row, which are its values; else 0
+
+  bool is_mla() const { return kind == "mla"; }
 };
 
 struct LayerSpec {
@@ -53,6 +55,8 @@ struct LayerSpec {
   int shares_cache = -1;    // the cache of an earlier layer that it reads instead, -1 = none
   int64_t parameters = 0;   // of the whole layer, feed-forward included
   int64_t activations = 0;  // elements that its forward allocates per token: what Plan sizes the arena by
+  int64_t copies = 0;       // elements of weights that are loaded once more, in another order
+  int64_t kept_row = 0;     // elements that attention keeps of a token, where that is not the row of its cache
   int64_t state_bytes = 0;  // recurrent state of one sequence (convolution window in bf16, delta state in f32)
 };
 
@@ -74,7 +78,7 @@ struct ModelSpec {
   int last_cache_layer() const { return caches.empty() ? -1 : caches.back().layer; }
 };
 
-/// Bytes that one token adds to all caches together, with elements of `element_bytes`.
+/// Bytes that one token adds to all caches together, with elements of `element_bytes`. An MLA row holds its values.
 int64_t kv_bytes_per_token(const ModelSpec& spec, int element_bytes);
 
 }  // namespace kvcal

@@ -43,7 +43,8 @@ uint64_t weight_bytes(const Run& run) {
   const size_t n_layers = run.logits() ? run.spec.layers.size() : static_cast<size_t>(run.spec.last_cache_layer() + 1);
   uint64_t layer = 0;
   for (size_t i = 0; i < n_layers; ++i)
-    layer = std::max(layer, static_cast<uint64_t>(run.spec.layers[i].parameters) * run.element);
+    layer =
+        std::max(layer, static_cast<uint64_t>(run.spec.layers[i].parameters + run.spec.layers[i].copies) * run.element);
   const uint64_t head = run.logits() ? static_cast<uint64_t>(run.spec.vocab * run.spec.hidden) * run.element : 0;
   return std::max(2 * (layer + kPaddingBytes), head + kPaddingBytes);
 }

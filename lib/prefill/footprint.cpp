@@ -23,6 +23,8 @@ uint64_t largest_kv_row(const ModelSpec& spec, Precision precision) {
   for (const KvLayout& c : spec.caches)
     largest = std::max(largest,
                        static_cast<uint64_t>(c.n_kv_heads * (c.head_dim_k + c.head_dim_v)) * element_bytes(precision));
+  for (const LayerSpec& l : spec.layers)
+    largest = std::max(largest, static_cast<uint64_t>(l.kept_row) * element_bytes(precision));
   return largest;
 }
 

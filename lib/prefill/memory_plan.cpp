@@ -22,7 +22,7 @@ void add_weights(MemoryPlan& plan, const ModelSpec& spec, const ModelWeights& we
   for (int i = 0; i <= last; ++i) {
     const LayerSpec& layer = spec.layers[static_cast<size_t>(i)];
     const uint64_t stored = weights.text.at("layers." + std::to_string(i) + ".").bytes();
-    const uint64_t parameters = static_cast<uint64_t>(layer.parameters);
+    const uint64_t parameters = static_cast<uint64_t>(layer.parameters + layer.copies);
     const uint64_t decoded = decodes ? parameters * size_of(DType::BF16) : 0;  // until the layer has its own form
     plan.weights = std::max(plan.weights, parameters * element_bytes(p) + decoded);
     plan.mapped = std::max(plan.mapped, stored + stored_before);

@@ -94,8 +94,11 @@ double mean_square(const ChannelStatistics& channel, uint64_t n_tokens) {
 double largest_part(std::span<const double> parts, const KvLayout& layout) {
   std::vector<bool> paired(parts.size(), false);
   double largest = 0;
-  for (int64_t pair = 0; pair < pairs_of(layout, CacheSite::Key); ++pair) {
-    const auto [a, b] = pair_channels(layout, pair);
+  const int64_t n_pairs = pairs_of(layout, layout.is_mla() ? CacheSite::Rope : CacheSite::Key);
+  for (int64_t pair = 0; pair < n_pairs; ++pair) {
+    auto [a, b] = pair_channels(layout, pair);
+    a += layout.latent_dim;
+    b += layout.latent_dim;
     paired[static_cast<size_t>(a)] = paired[static_cast<size_t>(b)] = true;
     largest = std::max(largest, parts[static_cast<size_t>(a)] + parts[static_cast<size_t>(b)]);
   }
@@ -104,15 +107,14 @@ double largest_part(std::span<const double> parts, const KvLayout& layout) {
   return largest;
 }
 
-/// Fills noise and dominating of one key head from the query heads that read it.
-void add_noise(const CacheStatistics& cache, size_t head, const HeadModel& model, HeadError& error) {
+/// Fills noise and dominating of one key head, whose channels have these squared errors, from the query heads that read
+/// it.
+void add_noise(const CacheStatistics& cache, size_t head, std::span<const double> key_error, HeadError& error) {
   const KvLayout& layout = cache.layout;
-  const SiteStatistics &keys = cache.at(CacheSite::Key), &queries = cache.at(CacheSite::Query);
-  if (queries.n_tokens == 0 || keys.n_tokens == 0) return;
+  const SiteStatistics& queries = cache.at(CacheSite::Query);
+  if (queries.n_tokens == 0) return;
   const auto width = static_cast<size_t>(layout.head_dim_k);
-  std::vector<double> key_error(width), parts(width);
-  for (size_t c = 0; c < width; ++c)
-    key_error[c] = mean_squared_error(keys.channels[head * width + c], model, keys.n_tokens);
+  std::vector<double> parts(width);
 
   const auto group = static_cast<size_t>(layout.n_heads / layout.n_kv_heads);
   for (size_t query = head * group; query < (head + 1) * group; ++query) {
@@ -129,6 +131,25 @@ void add_noise(const CacheStatistics& cache, size_t head, const HeadModel& model
   }
 }
 
+/// Appends e_c² E[k_c²] of the channels of a key head, or of a part of a row.
+void append_errors(std::span<const ChannelStatistics> channels, const HeadModel& model, uint64_t n_tokens,
+                   std::vector<double>& errors) {
+  for (const ChannelStatistics& channel : channels) errors.push_back(mean_squared_error(channel, model, n_tokens));
+}
+
+std::vector<HeadError> errors_of_row(const CacheStatistics& cache, const NumberFormat& format, double scale) {
+  std::vector<HeadError> errors;
+  std::vector<double> channel_errors;
+  for (const CacheSite part : {CacheSite::Latent, CacheSite::Rope}) {
+    const SiteStatistics& site = cache.at(part);
+    const HeadModel model = model_of(site.heads.at(0).histogram, format, scale);
+    append_errors(site.channels, model, site.n_tokens, channel_errors);
+    errors.push_back(model.error);
+  }
+  for (HeadError& error : errors) add_noise(cache, 0, channel_errors, error);
+  return errors;
+}
+
 }  // namespace
 
 HeadError error_of(const MagnitudeHistogram& histogram, const NumberFormat& format, float scale) {
@@ -137,6 +158,7 @@ HeadError error_of(const MagnitudeHistogram& histogram, const NumberFormat& form
 
 std::vector<HeadError> errors_of(const CacheStatistics& cache, CacheSite site, const NumberFormat& format,
                                  std::span<const float> scales) {
+  if (site == CacheSite::Latent) return errors_of_row(cache, format, scales[0]);
   const SiteStatistics& statistics = cache.at(site);
   const auto width = static_cast<size_t>(width_of(cache.layout, site));
   std::vector<HeadError> errors;
@@ -147,7 +169,12 @@ std::vector<HeadError> errors_of(const CacheStatistics& cache, CacheSite site, c
     if (site == CacheSite::Value)
       for (size_t c = 0; c < width; ++c)
         error.lost = std::max(error.lost, lost_of(statistics.channels[head * width + c], model, format.max * scale));
-    if (site == CacheSite::Key) add_noise(cache, head, model, error);
+    if (site == CacheSite::Key && statistics.n_tokens > 0) {
+      std::vector<double> channel_errors;
+      append_errors(std::span(statistics.channels).subspan(head * width, width), model, statistics.n_tokens,
+                    channel_errors);
+      add_noise(cache, head, channel_errors, error);
+    }
     errors.push_back(error);
   }
   return errors;

@@ -20,8 +20,9 @@ struct HeadError {
   double error = 0;    // sqrt(Σ(r-x)² / Σx²)
   double clipped = 0;  // share of values with |x| > max · scale
   double lost = 0;  // share of energy clipped or below smallest_normal · scale; the worst of the head and its channels
-  // Keys only: n = softmax_scale · sqrt(Σ_c E[q_c²] e_c² E[k_c²]) in nats, for the worst query head of the group: an
-  // upper bound, as an offset common to all keys cancels in the softmax.
+  // Keys and latent rows only: n = softmax_scale · sqrt(Σ_c E[q_c²] e_c² E[k_c²]) in nats, for the worst query head of
+  // the group: an upper bound, as an offset common to all keys cancels in the softmax. Both parts of a row have that of
+  // the whole row.
   double noise = 0;
   double dominating = 0;  // share of n² from the largest channel; two channels that RoPE turns into each other are one
 };
@@ -29,7 +30,8 @@ struct HeadError {
 /// Error, clipped and lost of a head alone, without its channels.
 HeadError error_of(const MagnitudeHistogram& histogram, const NumberFormat& format, float scale);
 
-/// Every head of a site; `scales` has one entry for all heads, or one per head.
+/// Every head of a site; `scales` has one entry for all heads, or one per head. Latent: of the whole row, its two
+/// parts, with one scale.
 std::vector<HeadError> errors_of(const CacheStatistics& cache, CacheSite site, const NumberFormat& format,
                                  std::span<const float> scales);
 

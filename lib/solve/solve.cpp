@@ -1,10 +1,10 @@
 #include "solve/solve.h"
 
 #include <algorithm>
-#include <map>
 
 #include "base/error.h"
 #include "solve/policies.h"
+#include "stats/queries.h"
 
 namespace kvcal {
 namespace {
@@ -46,19 +46,6 @@ void check_site(const CacheStatistics& cache, CacheSite site, const RunRecord& r
     while_doing(title(cache, site) + ", head " + std::to_string(head), [&] { check_head(s.heads[head], run); });
 }
 
-MagnitudeHistogram pooled(const SiteStatistics& site) {
-  std::map<uint16_t, uint64_t> counts;
-  MagnitudeHistogram all;
-  for (const HeadStatistics& head : site.heads) {
-    for (const auto& [code, count] : head.histogram.counts) counts[code] += count;
-    all.zeros += head.histogram.zeros;
-    all.under += head.histogram.under;
-    all.over += head.histogram.over;
-  }
-  all.counts.assign(counts.begin(), counts.end());
-  return all;
-}
-
 float chosen_scale(const MagnitudeHistogram& histogram, double range, const SolveOptions& options) {
   const PolicyInput input = {histogram, number_format(options.format), range, headroom_of(options), options.percentile};
   return scale_rounded_up(policy_named(options.policy).scale(input));
@@ -69,11 +56,15 @@ std::span<const float> scales_of(const SolvedSite& site) {
   return site.scale_per_head.empty() ? std::span(&site.scale, 1) : std::span<const float>(site.scale_per_head);
 }
 
-void solve_scales(const CacheStatistics& cache, CacheSite site, const SolveOptions& options, SolvedSite& out) {
-  const SiteStatistics& s = cache.at(site);
+void solve_scales(const CacheStatistics& cache, CacheSite site, const SiteStatistics& s, const SolveOptions& options,
+                  SolvedSite& out) {
   const double range = out.provides_for_envelope ? *out.envelope : out.absmax;
-  out.scale = while_doing(title(cache, site), [&] { return chosen_scale(pooled(s), range, options); });
+  out.scale = while_doing(title(cache, site), [&] { return chosen_scale(pooled(s).histogram, range, options); });
   if (options.granularity == Granularity::Tensor) return;
+  if (site == CacheSite::Latent) {  // one head; what looks like two are its parts
+    out.scale_per_head = {out.scale};
+    return;
+  }
   for (size_t head = 0; head < s.heads.size(); ++head) {
     const double head_range = out.provides_for_envelope ? *key_envelope(cache, static_cast<int64_t>(head))
                                                         : static_cast<double>(magnitude_of(s.heads[head].absmax));
@@ -84,15 +75,17 @@ void solve_scales(const CacheStatistics& cache, CacheSite site, const SolveOptio
 }
 
 SolvedSite solve_site(const CacheStatistics& cache, CacheSite site, const RunRecord& run, const SolveOptions& options) {
-  const SiteStatistics& s = cache.at(site);
+  std::optional<SiteStatistics> row;
+  if (site == CacheSite::Latent) row = latent_row(cache);
+  const SiteStatistics& s = row ? *row : cache.at(site);
   const NumberFormat& format = number_format(options.format);
   constexpr float kOne = 1;
   SolvedSite out;
   out.absmax = absmax_of(s);
-  if (site == CacheSite::Key) out.envelope = key_envelope(cache);
+  if (site == CacheSite::Key || site == CacheSite::Latent) out.envelope = key_envelope(cache);
   out.provides_for_envelope =
       out.envelope && policy_named(options.policy).uses_headroom && exceeds_measured_length(run, options);
-  solve_scales(cache, site, options, out);
+  solve_scales(cache, site, s, options, out);
   out.at_scale = errors_of(cache, site, format, scales_of(out));
   out.at_one = errors_of(cache, site, format, std::span(&kOne, 1));
   out.verdict = verdict_of(out.at_scale, out.at_one, options.limits);
@@ -119,13 +112,29 @@ JointScale solve_joint(const CacheStatistics& cache, const SolvedCache& solved, 
 }  // namespace
 
 const SolvedSite& SolvedCache::at(CacheSite site) const {
-  return site == CacheSite::Key ? key : site == CacheSite::Value ? value : query;
+  switch (site) {
+    case CacheSite::Key:
+      return key;
+    case CacheSite::Value:
+      return value;
+    case CacheSite::Query:
+      return query;
+    case CacheSite::Latent:
+    case CacheSite::Rope:
+      break;
+  }
+  return latent;
 }
 
 SolvedCache solve_cache(const CacheStatistics& cache, const RunRecord& run, const SolveOptions& options) {
   check(options);
-  for (const CacheSite site : kCacheSites) check_site(cache, site, run);
+  for (const CacheSite site : sites_of(cache.layout)) check_site(cache, site, run);
   SolvedCache solved;
+  if (cache.layout.is_mla()) {
+    solved.latent = solve_site(cache, CacheSite::Latent, run, options);
+    solved.query = solve_site(cache, CacheSite::Query, run, options);
+    return solved;
+  }
   solved.key = solve_site(cache, CacheSite::Key, run, options);
   solved.value = solve_site(cache, CacheSite::Value, run, options);
   solved.query = solve_site(cache, CacheSite::Query, run, options);
@@ -135,11 +144,12 @@ SolvedCache solve_cache(const CacheStatistics& cache, const RunRecord& run, cons
 
 std::optional<double> key_envelope(const CacheStatistics& cache, int64_t head) {
   const KvLayout& layout = cache.layout;
-  const SiteStatistics& keys = cache.at(CacheSite::Key);
-  const int64_t n_pairs = pairs_of(layout, CacheSite::Key);
+  const CacheSite turned = layout.is_mla() ? CacheSite::Rope : CacheSite::Key;
+  const SiteStatistics& keys = cache.at(turned);
+  const int64_t n_pairs = pairs_of(layout, turned);
   if (n_pairs == 0 || keys.pair_norm.empty()) return std::nullopt;
   const int64_t first = head < 0 ? 0 : head, last = head < 0 ? layout.n_kv_heads : head + 1;
-  double envelope = 0;
+  double envelope = layout.is_mla() ? static_cast<double>(absmax_of(cache.at(CacheSite::Latent))) : 0;
   for (int64_t h = first; h < last; ++h) {
     for (int64_t pair = 0; pair < n_pairs; ++pair)
       envelope = std::max(envelope, keys.pair_norm[static_cast<size_t>(h * n_pairs + pair)]);

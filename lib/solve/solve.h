@@ -19,9 +19,10 @@ struct SolvedSite {
   float scale = 0;                    // for the whole site, at either granularity
   std::vector<float> scale_per_head;  // Granularity::Head only
   double absmax = 0;
-  std::optional<double> envelope;           // keys with known rotary pairs: bound at any position, at least absmax
-  bool provides_for_envelope = false;       // the scale was computed from the envelope
-  std::vector<HeadError> at_scale, at_one;  // per head; at_scale with scale_per_head where there is one
+  std::optional<double> envelope;      // keys and rows with known rotary pairs: bound at any position, at least absmax
+  bool provides_for_envelope = false;  // the scale was computed from the envelope
+  // Per head; at_scale with scale_per_head where there is one. Of a latent row: its latent part, its rope part.
+  std::vector<HeadError> at_scale, at_one;
   Verdict verdict = Verdict::Neutral;
   Growth growth;
 };
@@ -36,14 +37,15 @@ struct JointScale {
 
 struct SolvedCache {
   SolvedSite key, value, query;
-  JointScale joint;
+  JointScale joint;   // of key and value
+  SolvedSite latent;  // of "mla", instead of key, value and joint: the whole row
   const SolvedSite& at(CacheSite site) const;
 };
 
 SolvedCache solve_cache(const CacheStatistics& cache, const RunRecord& run, const SolveOptions& options);
 
-/// The largest magnitude a key channel can have at any position: norms of rotary pairs, absmax of channels that do not
-/// turn. None where the pairs are not known. One head (>= 0), or all (-1).
+/// The largest magnitude a key channel, or one of a latent row, can have at any position: norms of rotary pairs, absmax
+/// of channels that do not turn. None where the pairs are not known. One head (>= 0), or all (-1).
 std::optional<double> key_envelope(const CacheStatistics& cache, int64_t head = -1);
 
 /// True when the server may see longer contexts than were measured (RunRecord::calibration "longest"), or when either

@@ -143,7 +143,7 @@ SiteStatistics merge_sites(const Side& a, const SiteStatistics& x, const Side& b
 void check_same_shape(const CacheStatistics& a, const CacheStatistics& b) {
   const std::string first = layout_to_json(a.layout).dump(), second = layout_to_json(b.layout).dump();
   if (first != second) fail("cannot merge statistics of different caches: " + first + " and " + second);
-  for (const CacheSite site : kCacheSites) {
+  for (const CacheSite site : sites_of(a.layout)) {
     const SiteStatistics &x = a.at(site), &y = b.at(site);
     if (x.heads.size() != y.heads.size() || x.channels.size() != y.channels.size())
       fail("cannot merge statistics of cache " + std::to_string(a.layout.cache) + ": its " +
@@ -169,7 +169,7 @@ Statistics merge(const Statistics& a, const Statistics& b) {
     check_same_shape(a.caches[c], b.caches[c]);
     CacheStatistics cache;
     cache.layout = a.caches[c].layout;
-    for (const CacheSite site : kCacheSites)
+    for (const CacheSite site : sites_of(cache.layout))
       cache.at(site) = merge_sites(first, a.caches[c].at(site), second, b.caches[c].at(site), result.run);
     result.caches.push_back(std::move(cache));
   }

@@ -27,12 +27,18 @@ struct SiteInProgress {
 
 bool exists(const KvLayout& layout, CacheSite site) { return heads_of(layout, site) > 0 && width_of(layout, site) > 0; }
 
+/// Where a site's channels begin in what the tap is shown, and how many it is shown: parts of a row come together.
+int64_t first_column(const KvLayout& layout, CacheSite site) { return site == CacheSite::Rope ? layout.latent_dim : 0; }
+int64_t shown_width(const KvLayout& layout, CacheSite site) {
+  return site == CacheSite::Latent || site == CacheSite::Rope ? layout.head_dim_k : width_of(layout, site);
+}
+
 std::string label(const KvLayout& layout, CacheSite site) {
   return "layer " + std::to_string(layout.layer) + ", " + std::string(name_of(site));
 }
 
 void check_tensor(const KvLayout& layout, CacheSite site, const Tensor& x, const Batch& batch) {
-  const Shape expected{batch.n_tokens(), heads_of(layout, site), width_of(layout, site)};
+  const Shape expected{batch.n_tokens(), heads_of(layout, site), shown_width(layout, site)};
   if (x.dtype != DType::BF16 && x.dtype != DType::F32) fail("got " + str(x) + ", expected BF16 or F32");
   if (!(x.shape == expected)) fail("got " + str(x) + ", expected " + str(expected));
   int64_t row = 0;
@@ -83,9 +89,9 @@ struct Observer::State {
   PlannedTokens planned;  // of plan
   ThreadPool& pool;
   Ops* device;
-  std::optional<RowRanks> ranks;                                                     // once a tensor is not on the host
-  std::vector<std::array<std::optional<SiteInProgress>, kCacheSites.size()>> sites;  // by cache and site
-  std::vector<bool> closed;                                                          // by cache: its layer is done
+  std::optional<RowRanks> ranks;                                              // once a tensor is not on the host
+  std::vector<std::array<std::optional<SiteInProgress>, kCacheSites>> sites;  // by cache and site
+  std::vector<bool> closed;                                                   // by cache: its layer is done
   std::vector<size_t> waiting;  // closed caches that were counted on the device and not yet fetched
   std::vector<std::optional<CacheStatistics>> done;
 };
@@ -102,30 +108,39 @@ Observer::Observer(const ModelSpec& spec, ObservationPlan plan, ThreadPool& pool
 Observer::~Observer() = default;
 
 Tensor Observer::query(int cache, const Tensor& q, const Batch& batch) {
-  return observe(cache, CacheSite::Query, q, batch);
+  observe(cache, CacheSite::Query, q, batch);
+  return q;
 }
 Tensor Observer::key(int cache, const Tensor& k, const Batch& batch) {
-  return observe(cache, CacheSite::Key, k, batch);
+  observe(cache, CacheSite::Key, k, batch);
+  return k;
 }
 Tensor Observer::value(int cache, const Tensor& v, const Batch& batch) {
-  return observe(cache, CacheSite::Value, v, batch);
+  observe(cache, CacheSite::Value, v, batch);
+  return v;
+}
+Tensor Observer::latent(int cache, const Tensor& row, const Batch& batch) {
+  observe(cache, CacheSite::Latent, row, batch);
+  observe(cache, CacheSite::Rope, row, batch);
+  return row;
 }
 
-Tensor Observer::observe(int cache, CacheSite site, const Tensor& x, const Batch& batch) {
+void Observer::observe(int cache, CacheSite site, const Tensor& x, const Batch& batch) {
   State& s = *state_;
   if (cache < 0 || static_cast<size_t>(cache) >= s.caches.size())
     fail("cache " + std::to_string(cache) + " does not exist; the model has " + std::to_string(s.caches.size()));
   const KvLayout& layout = s.caches[static_cast<size_t>(cache)];
   while_doing("observing " + label(layout, site), [&] {
     if (s.closed[static_cast<size_t>(cache)]) fail("got tokens after the layer was finished");
+    if (!exists(layout, site)) fail("a cache of kind " + quoted(layout.kind) + " has none");
     check_tensor(layout, site, x, batch);
+    const int64_t from = first_column(layout, site), width = width_of(layout, site);
     s.at(cache, site).coverage.add(batch);
     if (x.device == Device::Host)
-      s.on_host(layout, site).add(x, batch, s.pool);
+      s.on_host(layout, site).add(x, batch, s.pool, from);
     else
-      s.on_device(layout, site).add(x, batch);
+      s.on_device(layout, site).add(width == x.dim(2) ? x : s.device->columns(x, from, width), batch);
   });
-  return x;
 }
 
 void Observer::State::fail_non_finite(const KvLayout& layout, CacheSite site, const NonFinite& first) const {
@@ -139,12 +154,12 @@ void Observer::State::fail_non_finite(const KvLayout& layout, CacheSite site, co
 /// Nothing more comes for this cache. True when the device has counted some of it.
 bool Observer::State::close(const KvLayout& layout) {
   // Coverage of all sites first: it is the more basic fault.
-  for (const CacheSite site : kCacheSites)
+  for (const CacheSite site : sites_of(layout))
     if (const std::string fault = exists(layout, site) ? at(layout.cache, site).coverage.fault() : ""; !fault.empty())
       fail(label(layout, site) + ": " + fault + "; this is a bug of this program, please report it");
   closed[static_cast<size_t>(layout.cache)] = true;
   bool counted = false;
-  for (const CacheSite site : kCacheSites)
+  for (const CacheSite site : sites_of(layout))
     if (exists(layout, site) && at(layout.cache, site).on_device) {
       at(layout.cache, site).on_device->close();
       counted = true;
@@ -155,7 +170,7 @@ bool Observer::State::close(const KvLayout& layout) {
 CacheStatistics Observer::State::finish(const KvLayout& layout) {
   CacheStatistics result;
   result.layout = layout;
-  for (const CacheSite site : kCacheSites) {
+  for (const CacheSite site : sites_of(layout)) {
     if (!exists(layout, site)) continue;
     SiteInProgress& progress = at(layout.cache, site);
     SiteTables& tables = on_host(layout, site);
@@ -219,7 +234,7 @@ void Observer::restore(Statistics earlier) {
     CacheStatistics& cache = earlier.caches[c];
     if (layout_to_json(cache.layout) != layout_to_json(s.caches[c]))
       fail("cache " + std::to_string(c) + " is another than the model's");
-    for (const CacheSite site : kCacheSites)
+    for (const CacheSite site : sites_of(cache.layout))
       if (exists(cache.layout, site) && cache.at(site).n_tokens != n_tokens)
         fail(label(cache.layout, site) + " has " + std::to_string(cache.at(site).n_tokens) + " tokens, expected " +
              std::to_string(n_tokens));
@@ -233,7 +248,7 @@ int64_t Observer::bytes_needed(const ModelSpec& spec, int64_t n_tokens, int64_t 
   int64_t encoded = 0;
   for (const KvLayout& layout : spec.caches) {
     const size_t layer = std::min(static_cast<size_t>(layout.layer), spec.layers.size());
-    for (const CacheSite site : kCacheSites) {
+    for (const CacheSite site : sites_of(layout)) {
       const int64_t heads = heads_of(layout, site), channels = heads * width_of(layout, site);
       dense[layer] += SiteTables::bytes(layout, site) + n_tokens / 8;
       encoded += heads * kCodesPerHead * static_cast<int64_t>(sizeof(std::pair<uint16_t, uint64_t>)) +
@@ -248,7 +263,7 @@ int64_t Observer::bytes_needed(const ModelSpec& spec, int64_t n_tokens, int64_t 
 int64_t Observer::device_bytes_needed(const ModelSpec& spec, int64_t n_prompts, int n_passes) {
   std::vector<int64_t> dense(spec.layers.size() + 1);
   for (const KvLayout& layout : spec.caches)
-    for (const CacheSite site : kCacheSites)
+    for (const CacheSite site : sites_of(layout))
       if (exists(layout, site))
         dense[std::min(static_cast<size_t>(layout.layer), spec.layers.size())] +=
             DeviceTables::bytes(layout, site, n_passes * n_prompts);

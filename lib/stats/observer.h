@@ -1,4 +1,4 @@
-// Observer: the tap that turns every key, value and query of a run into statistics.
+// Observer: the tap that turns every key, value, latent row and query of a run into statistics.
 //
 // Everything counted is an integer or an exact maximum, so the result does not depend on the number of threads, on how
 // sequences were cut into batches, or on the order of batches. Values are rounded to bf16 here, whatever the
@@ -40,6 +40,7 @@ class Observer final : public KvTap {
   Tensor query(int cache, const Tensor& q, const Batch& batch) override;
   Tensor key(int cache, const Tensor& k, const Batch& batch) override;
   Tensor value(int cache, const Tensor& v, const Batch& batch) override;
+  Tensor latent(int cache, const Tensor& row, const Batch& batch) override;
 
   /// Throws Error when a site of the layer's caches did not see every planned token exactly once (layer, site,
   /// expected, actual, which token), or saw infinity or NaN (layer, site, head, prompt, token, position of the first
@@ -68,7 +69,7 @@ class Observer final : public KvTap {
 
  private:
   struct State;
-  Tensor observe(int cache, CacheSite site, const Tensor& x, const Batch& batch);
+  void observe(int cache, CacheSite site, const Tensor& x, const Batch& batch);
 
   std::unique_ptr<State> state_;
 };

@@ -15,22 +15,6 @@ constexpr float kSmallestBin = 0x1p-24f;
 
 uint64_t finite_values(const MagnitudeHistogram& h) { return h.observations() - h.infinities - h.nans; }
 
-/// The code counts of all heads together.
-HeadStatistics all_heads(const SiteStatistics& site) {
-  HeadStatistics all;
-  std::vector<uint64_t> codes(size_t{1} << 15);
-  for (const HeadStatistics& head : site.heads) {
-    for (const auto& [code, count] : head.histogram.counts) codes[code] += count;
-    all.histogram.zeros += head.histogram.zeros;
-    all.histogram.under += head.histogram.under;
-    all.histogram.over += head.histogram.over;
-    all.absmax = std::max(all.absmax, head.absmax);
-  }
-  for (size_t c = 0; c < codes.size(); ++c)
-    if (codes[c] != 0) all.histogram.counts.emplace_back(static_cast<uint16_t>(c), codes[c]);
-  return all;
-}
-
 /// Length of a row of prompt_absmax.
 size_t prompts_of(const SiteStatistics& site, int n_passes) {
   if (n_passes < 1 || site.prompt_absmax.size() % static_cast<size_t>(n_passes) != 0)
@@ -60,7 +44,33 @@ float quantile(const HeadStatistics& head, double q) {
   return magnitude_of(head.absmax);
 }
 
-float quantile(const SiteStatistics& site, double q) { return quantile(all_heads(site), q); }
+float quantile(const SiteStatistics& site, double q) { return quantile(pooled(site), q); }
+
+const HeadStatistics& largest_head(const SiteStatistics& site) {
+  return *std::ranges::min_element(site.heads, [](const HeadStatistics& a, const HeadStatistics& b) {
+    return a.absmax != b.absmax ? a.absmax > b.absmax : a.where < b.where;
+  });
+}
+
+HeadStatistics pooled(const SiteStatistics& site) {
+  HeadStatistics all;
+  MagnitudeHistogram& h = all.histogram;
+  std::vector<uint64_t> codes(size_t{1} << 15);
+  for (const HeadStatistics& head : site.heads) {
+    for (const auto& [code, count] : head.histogram.counts) codes[code] += count;
+    h.zeros += head.histogram.zeros;
+    h.infinities += head.histogram.infinities;
+    h.nans += head.histogram.nans;
+    h.under += head.histogram.under;
+    h.over += head.histogram.over;
+  }
+  for (size_t c = 0; c < codes.size(); ++c)
+    if (codes[c] != 0) h.counts.emplace_back(static_cast<uint16_t>(c), codes[c]);
+  if (site.heads.empty()) return all;
+  all.absmax = largest_head(site).absmax;
+  all.where = largest_head(site).where;
+  return all;
+}
 
 std::vector<PassGrowth> pass_growth(const SiteStatistics& site, int n_passes) {
   std::vector<PassGrowth> growth;

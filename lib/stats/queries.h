@@ -14,6 +14,12 @@ namespace kvcal {
 float quantile(const HeadStatistics& head, double q);
 float quantile(const SiteStatistics& site, double q);  // over all heads
 
+/// The head with the largest magnitude; of equals the one whose place is the smallest. The site must have heads.
+const HeadStatistics& largest_head(const SiteStatistics& site);
+
+/// All heads as one: counts, absmax and its place.
+HeadStatistics pooled(const SiteStatistics& site);
+
 /// What a pass brought: largest |x| of passes 1 .. pass together, and how much the pass added to that of the passes
 /// before it, as a share (0.03 = 3 %). Pass 1 adds 0; a first non-zero maximum in a later pass adds infinity.
 struct PassGrowth {

@@ -20,23 +20,23 @@ int64_t SiteTables::bytes(const KvLayout& layout, CacheSite site) {
   return heads_of(layout, site) * HeadTables::bytes(layout, site);
 }
 
-void SiteTables::add(const Tensor& x, const Batch& batch, ThreadPool& pool) {
-  const auto n_heads = static_cast<int64_t>(heads_.size()), n_tokens = batch.n_tokens(), stride = n_heads * width_;
+void SiteTables::add(const Tensor& x, const Batch& batch, ThreadPool& pool, int64_t from) {
+  const auto n_heads = static_cast<int64_t>(heads_.size()), n_tokens = batch.n_tokens(), stride = n_heads * x.dim(2);
   row_absmax_.resize(static_cast<size_t>(n_heads * n_tokens));
   pool.parallel_for(n_heads, [&](int64_t h, int) {
     std::vector<uint16_t> rounded;  // [n, width], this head's rows of one segment
     for (const Segment& s : batch.segments) {
       uint16_t* absmax = row_absmax_.data() + h * n_tokens + s.row;
-      const int64_t first = s.row * stride + h * width_;
+      const int64_t first = s.row * stride + h * x.dim(2) + from;
       if (x.dtype == DType::BF16) {
         heads_[static_cast<size_t>(h)].add(s, x.as<uint16_t>() + first, stride, absmax);
         continue;
       }
       rounded.resize(static_cast<size_t>(s.n_tokens * width_));
-      const float* from = x.as<float>() + first;
+      const float* values = x.as<float>() + first;
       for (int64_t t = 0; t < s.n_tokens; ++t)
         for (int64_t c = 0; c < width_; ++c)
-          rounded[static_cast<size_t>(t * width_ + c)] = to_bf16(from[t * stride + c]).bits;
+          rounded[static_cast<size_t>(t * width_ + c)] = to_bf16(values[t * stride + c]).bits;
       heads_[static_cast<size_t>(h)].add(s, rounded.data(), width_, absmax);
     }
   });

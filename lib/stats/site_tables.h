@@ -23,8 +23,9 @@ class SiteTables {
  public:
   SiteTables(const KvLayout& layout, CacheSite site, int n_passes, int64_t n_prompts);
 
-  /// x [tokens, heads, width] on the host, BF16 or F32 (rounded here). Heads are shared out to the pool's threads.
-  void add(const Tensor& x, const Batch& batch, ThreadPool& pool);
+  /// x [tokens, heads, at least from + width] on the host, BF16 or F32 (rounded here); of every head the channels from
+  /// `from` on. Heads are shared out to the pool's threads.
+  void add(const Tensor& x, const Batch& batch, ThreadPool& pool, int64_t from = 0);
 
   /// Adds what was counted elsewhere, of the same site and prompts.
   void add(const CountedSite& counted, ThreadPool& pool);

@@ -9,6 +9,7 @@
 
 #include <array>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -17,9 +18,14 @@
 
 namespace kvcal {
 
-enum class CacheSite : uint8_t { Key, Value, Query };
-inline constexpr std::array kCacheSites = {CacheSite::Key, CacheSite::Value, CacheSite::Query};
-std::string_view name_of(CacheSite site);  // "key", "value", "query"
+/// Latent and Rope are the two parts of an MLA cache's row [latent | rope part], which have nothing in common but their
+/// scale; latent_row() puts them together.
+enum class CacheSite : uint8_t { Key, Value, Query, Latent, Rope };
+inline constexpr size_t kCacheSites = 5;
+std::string_view name_of(CacheSite site);  // "key", "value", "query", "latent", "rope"
+
+/// What a cache of this kind shows: key, value, query; of "mla": latent, rope, query.
+std::span<const CacheSite> sites_of(const KvLayout& layout);
 
 /// Where a value was seen. Ties between equal magnitudes go to the smallest tuple in this order.
 struct Provenance {
@@ -46,7 +52,7 @@ struct OctaveMoments {
 };
 
 struct ChannelStatistics {
-  uint16_t absmax = 0;                 // code; key and value only
+  uint16_t absmax = 0;                 // code; 0 for queries
   std::vector<OctaveMoments> octaves;  // ascending, none empty
 };
 
@@ -60,7 +66,7 @@ struct HeadStatistics {
 struct SiteStatistics {
   std::vector<HeadStatistics> heads;
   std::vector<ChannelStatistics> channels;  // [heads · width], width = head_dim of the site
-  std::vector<double> pair_norm;          // key only: [n_kv_heads · rotary_dim / 2], largest sqrt(a² + b²) per pair
+  std::vector<double> pair_norm;          // key, rope: [n_kv_heads · rotary_dim / 2], largest sqrt(a² + b²) per pair
   std::vector<uint16_t> position_absmax;  // code by bucket b: positions [2^(b-1), 2^b), bucket 0 is position 0
   std::vector<uint16_t> prompt_absmax;    // code, [n_passes][n_prompts]
   uint64_t n_tokens = 0;                  // rows seen
@@ -68,20 +74,25 @@ struct SiteStatistics {
 
 struct CacheStatistics {
   KvLayout layout;
-  std::array<SiteStatistics, 3> sites;  // by CacheSite
+  std::array<SiteStatistics, kCacheSites> sites;  // by CacheSite; empty where the kind has no such site
   SiteStatistics& at(CacheSite s) { return sites[static_cast<size_t>(s)]; }
   const SiteStatistics& at(CacheSite s) const { return sites[static_cast<size_t>(s)]; }
 };
 
+/// The whole row of an MLA cache: its "heads" are the two parts, its channels (and their places) those of the row, its
+/// other maxima those of both.
+SiteStatistics latent_row(const CacheStatistics& cache);
+
 float magnitude_of(uint16_t code);
 float absmax_of(const SiteStatistics& site);  // over heads
 
-/// Shape of a site: its heads, channels per head, and RoPE pairs per head whose norms are kept (0 but for keys).
+/// Shape of a site: its heads (0 where the kind of cache has no such site), channels per head, and RoPE pairs per head
+/// whose norms are kept (0 but for keys and rope parts).
 int64_t heads_of(const KvLayout& layout, CacheSite site);
 int64_t width_of(const KvLayout& layout, CacheSite site);
 int64_t pairs_of(const KvLayout& layout, CacheSite site);
 
-/// The two channels of a head that RoPE turns as pair `pair`.
+/// The two channels of a key head, or of a rope part, that RoPE turns as pair `pair`.
 std::pair<int64_t, int64_t> pair_channels(const KvLayout& layout, int64_t pair);
 
 }  // namespace kvcal

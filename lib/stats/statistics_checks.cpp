@@ -286,7 +286,7 @@ void check_statistics(const Statistics& statistics) {
     const CacheStatistics& cache = statistics.caches[c];
     uint64_t n_tokens = 0;
     bool first = true;
-    for (const CacheSite site : kCacheSites) {
+    for (const CacheSite site : sites_of(cache.layout)) {
       if (!site_exists(cache.layout, site)) continue;
       while_doing("cache " + std::to_string(c) + ", " + std::string(name_of(site)), [&] {
         SiteCheck(cache, site, statistics.run).check();

@@ -51,6 +51,15 @@ PairBound pair_bound_of(const std::string& name) {
   fail_unknown("pair bound", name, known);
 }
 
+/// The parts of an MLA row.
+void read_latent(const Json& json, KvLayout& l) {
+  l.latent_dim = get_extent(json, "latent_dim", 1);
+  if (l.n_kv_heads != 1 || l.latent_dim >= l.head_dim_k || l.head_dim_v != l.latent_dim)
+    fail("a cache of kind 'mla' has " + std::to_string(l.n_kv_heads) + " heads, head_dim_k " +
+         std::to_string(l.head_dim_k) + ", head_dim_v " + std::to_string(l.head_dim_v) + ", latent_dim " +
+         std::to_string(l.latent_dim) + ", expected one head whose values are the latent part of its row");
+}
+
 KvLayout layout_from_json(const Json& json, int64_t cache) {
   KvLayout l;
   if (get_int(json, "cache") != cache)
@@ -59,14 +68,17 @@ KvLayout layout_from_json(const Json& json, int64_t cache) {
   l.layer = static_cast<int>(get_extent(json, "layer", 0));
   l.name = get_string(json, "name");
   l.kind = get_string(json, "kind");
+  if (l.kind != "gqa" && !l.is_mla()) fail("key 'kind' is " + quoted(l.kind) + ", expected 'gqa' or 'mla'");
   l.n_heads = get_extent(json, "n_heads", 0);
   l.n_kv_heads = get_extent(json, "n_kv_heads", 0);
   l.head_dim_k = get_extent(json, "head_dim_k", 0);
   l.head_dim_v = get_extent(json, "head_dim_v", 0);
+  if (l.is_mla()) read_latent(json, l);
   l.rotary_dim = get_extent(json, "rotary_dim", 0);
-  if (l.rotary_dim > l.head_dim_k || l.rotary_dim % 2 != 0)
-    fail("key 'rotary_dim' is " + std::to_string(l.rotary_dim) + ", expected an even number up to head_dim_k, " +
-         std::to_string(l.head_dim_k));
+  const int64_t turnable = l.head_dim_k - l.latent_dim;
+  if (l.rotary_dim > turnable || l.rotary_dim % 2 != 0)
+    fail("key 'rotary_dim' is " + std::to_string(l.rotary_dim) + ", expected an even number up to " +
+         (l.is_mla() ? "the width of the rope part, " : "head_dim_k, ") + std::to_string(turnable));
   l.pair_bound = pair_bound_of(get_string(json, "pair_bound"));
   l.softmax_scale = get_finite(json, "softmax_scale");
   l.rope_magnitude = get_finite(json, "rope_magnitude");
@@ -97,19 +109,21 @@ Json block(const Json& json, const char* key) {
 }  // namespace
 
 Json layout_to_json(const KvLayout& l) {
-  return {{"cache", l.cache},
-          {"layer", l.layer},
-          {"name", l.name},
-          {"kind", l.kind},
-          {"n_heads", l.n_heads},
-          {"n_kv_heads", l.n_kv_heads},
-          {"head_dim_k", l.head_dim_k},
-          {"head_dim_v", l.head_dim_v},
-          {"rotary_dim", l.rotary_dim},
-          {"pair_bound", name_of(l.pair_bound)},
-          {"softmax_scale", l.softmax_scale},
-          {"rope_magnitude", l.rope_magnitude},
-          {"window", l.window}};
+  Json json = {{"cache", l.cache},
+               {"layer", l.layer},
+               {"name", l.name},
+               {"kind", l.kind},
+               {"n_heads", l.n_heads},
+               {"n_kv_heads", l.n_kv_heads},
+               {"head_dim_k", l.head_dim_k},
+               {"head_dim_v", l.head_dim_v},
+               {"rotary_dim", l.rotary_dim},
+               {"pair_bound", name_of(l.pair_bound)},
+               {"softmax_scale", l.softmax_scale},
+               {"rope_magnitude", l.rope_magnitude},
+               {"window", l.window}};
+  if (l.is_mla()) json["latent_dim"] = l.latent_dim;
+  return json;
 }
 
 std::string metadata_of(const Statistics& statistics) {

@@ -97,7 +97,7 @@ Statistics Reader::read(std::string_view company_prefix) {
   for (const KvLayout& layout : parsed.layouts) {
     CacheStatistics cache;
     cache.layout = layout;
-    for (const CacheSite site : kCacheSites)
+    for (const CacheSite site : sites_of(layout))
       if (site_exists(layout, site)) cache.at(site) = read_site(layout, site, statistics.run);
     statistics.caches.push_back(std::move(cache));
   }

@@ -24,7 +24,7 @@ std::vector<SiteToWrite> sites_by_name(const Statistics& statistics) {
   std::vector<SiteToWrite> sites;
   const RunRecord& run = statistics.run;
   for (const CacheStatistics& cache : statistics.caches)
-    for (const CacheSite site : kCacheSites)
+    for (const CacheSite site : sites_of(cache.layout))
       if (site_exists(cache.layout, site))
         sites.push_back({tensor_prefix(cache.layout.cache, site), &cache.at(site),
                          extents_of(cache.layout, site, run.n_passes, static_cast<int64_t>(run.prompt_ids.size()))});

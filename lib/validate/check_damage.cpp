@@ -35,16 +35,28 @@ struct SiteCheck {
     if (report.has_below(path + ".scale") || report.has_below(path + ".absmax") || is_swapped()) return;
     const ArtifactError& e = site.error;
     const double max = a.quantization.max;
-    const auto check = [&](const char* member, double clipped, double largest) {
+    const auto check = [&](const std::string& member, double clipped, double largest) {
       if ((clipped > 0) != (largest > max) && std::fabs(largest / max - 1) > 1e-6)
-        report.add("E01", path + ".error." + member, "the share of clipped values", largest > max ? "more than 0" : "0",
+        report.add("E01", path + "." + member, "the share of clipped values", largest > max ? "more than 0" : "0",
                    number_text(clipped));
     };
-    check("clipped_at_scale", e.clipped_at_scale, largest_ratio());
-    check("clipped_at_one", e.clipped_at_one, site.absmax);
+    check("error.clipped_at_scale", e.clipped_at_scale, largest_ratio());
+    check("error.clipped_at_one", e.clipped_at_one, site.absmax);
     if (e.clipped_at_one > 0 && e.lost_at_one == 0)
       report.add("E01", path + ".error.lost_at_one", "the share of energy lost", "more than 0, as values are clipped",
                  "0");
+    if (!site.parts) return;
+    check("error_latent.clipped_at_one", site.parts->error_latent.clipped_at_one, site.parts->absmax_latent);
+    check("error_rope.clipped_at_one", site.parts->error_rope.clipped_at_one, site.parts->absmax_rope);
+    worst_part("lost_at_scale", &ArtifactError::lost_at_scale);
+    worst_part("lost_at_one", &ArtifactError::lost_at_one);
+  }
+
+  void worst_part(const std::string& member, float ArtifactError::*figure) const {
+    const float worst = std::max(site.parts->error_latent.*figure, site.parts->error_rope.*figure);
+    if (site.error.*figure != worst)
+      report.add("E01", path + ".error." + member, "the figure of the worse part", number_text(worst),
+                 number_text(site.error.*figure));
   }
 
   /// The file has the worst head of each figure, so only part of the verdict can be derived again.
@@ -88,13 +100,12 @@ void check_damage(const Artifact& a, Report& report) {
   for (size_t i = 0; i < a.layers.size(); ++i) {
     const ArtifactLayer& l = a.layers[i];
     const std::string path = "layers[" + std::to_string(i) + "]";
-    for (const SiteCheck& s :
-         {SiteCheck{a, l.key, path + ".key", report}, SiteCheck{a, l.value, path + ".value", report},
-          SiteCheck{a, l.query, path + ".query", report}}) {
+    for (const NamedSite& named : sites_of(l)) {
+      const SiteCheck s{a, *named.site, path + "." + named.name, report};
       s.damage();
       s.verdict();
     }
-    if (!report.has_below(path)) check_joint(l, path, report);
+    if (!l.is_mla() && !report.has_below(path)) check_joint(l, path, report);
   }
 }
 

@@ -1,6 +1,8 @@
 // Layers, heads and the server's block of a document whose types are right.
+#include <algorithm>
 #include <cmath>
 #include <map>
+#include <vector>
 
 #include "validate/checks.h"
 
@@ -78,11 +80,24 @@ void check_heads(const Json& site, const std::string& path, size_t n_heads, bool
                std::to_string(scales->size()));
 }
 
+const std::vector<const char*> kOfGqa = {"key", "value", "query"}, kOfMla = {"latent", "query"};
+
+bool is_mla(const Json& layer) { return layer["kind"] == "mla"; }
+
+/// The values of an MLA row are its first columns, and its rope part the others.
+void check_row(const Json& layer, const std::string& path, Report& report) {
+  const int64_t row = get_int(layer, "head_dim_k"), values = get_int(layer, "head_dim_v");
+  if (values >= row)
+    report.add("R12", path, "the width of the latent part", "less than that of the row, " + std::to_string(row),
+               std::to_string(values));
+}
+
 void check_all_heads(const Json& document, Report& report) {
   const bool per_head = document["quantization"]["granularity"] == "head";
   for (size_t i = 0; i < document["layers"].size(); ++i) {
     const Json& layer = document["layers"][i];
-    for (const char* site : {"key", "value", "query"}) {
+    if (is_mla(layer)) check_row(layer, at("layers", i, "head_dim_v"), report);
+    for (const char* site : is_mla(layer) ? kOfMla : kOfGqa) {
       const int64_t n = get_int(layer, site == std::string_view("query") ? "n_heads" : "n_kv_heads");
       check_heads(layer[site], at("layers", i, site), static_cast<size_t>(n), per_head, report);
     }
@@ -97,6 +112,9 @@ void check_server_block(const Json& document, Report& report) {
   if (document["quantization"]["dtype"] != "fp8_e4m3")
     report.add("R10", "kv_cache", "the number format of the block", "fp8_e4m3",
                quoted(document["quantization"]["dtype"].get<std::string>()));
+  if (std::ranges::any_of(document["layers"], is_mla))
+    return report.add("R10", "kv_cache", "the block in a file of MLA caches", "none, as its servers cannot use it",
+                      "there");
   std::map<std::string, double> expected;
   for (const Json& layer : document["layers_without_kv"]) expected[layer["index"].dump()] = 1.0;
   for (const Json& layer : document["layers"]) expected[layer["index"].dump()] = layer["joint"]["scale"].get<double>();
@@ -113,7 +131,7 @@ void check_server_block(const Json& document, Report& report) {
 }  // namespace
 
 void check_layers(const Json& document, Report& report) {
-  report.evaluated({"L01", "L02", "L03", "L04", "L05", "R05", "R06", "R10", "S17"});
+  report.evaluated({"L01", "L02", "L03", "L04", "L05", "R05", "R06", "R10", "R12", "S17"});
   std::map<int64_t, std::string> seen;
   check_indexes(document, seen, report);
   check_complete(document, seen, report);

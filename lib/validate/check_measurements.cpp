@@ -27,6 +27,10 @@ struct SiteCheck {
     if (largest != site.absmax)
       report.add("R02", path + ".absmax", "the largest magnitude", number_text(largest) + ", the largest of the heads",
                  number_text(site.absmax));
+    if (site.parts)
+      if (const float larger = std::max(site.parts->absmax_latent, site.parts->absmax_rope); larger != site.absmax)
+        report.add("R02", path + ".absmax", "the largest magnitude", number_text(larger) + ", the larger of both parts",
+                   number_text(site.absmax));
     if (report.has_below(path + ".absmax")) return;
     const auto top = std::max_element(site.absmax_by_position.begin(), site.absmax_by_position.end());
     if (top == site.absmax_by_position.end() || *top != site.absmax)
@@ -54,6 +58,11 @@ struct SiteCheck {
     if (site.absmax_per_head[static_cast<size_t>(w.head)] != site.absmax)
       report.add("R03", path + ".where.head", "the head of the largest magnitude",
                  "one that has " + number_text(site.absmax), std::to_string(w.head));
+    if (site.parts)
+      if (const float part = w.channel < layer.head_dim_v ? site.parts->absmax_latent : site.parts->absmax_rope;
+          part != site.absmax)
+        report.add("R03", path + ".where.channel", "the channel of the largest magnitude",
+                   "one of the part that has " + number_text(site.absmax), std::to_string(w.channel));
     const size_t bucket = bucket_of(w.position);
     if (bucket >= site.absmax_by_position.size() || site.absmax_by_position[bucket] < site.absmax)
       report.add("R03", path + ".where.position", "the position of the largest magnitude",
@@ -96,9 +105,7 @@ void check_calibration(const Artifact& a, Report& report) {
   const std::string inner = get_string(a.model, "model_type", "model.");
   if (a.model_type != inner)
     report.add("C05", "model_type", "the model type", quoted(inner) + ", as in 'model'", quoted(a.model_type));
-  const bool settled = std::all_of(a.layers.begin(), a.layers.end(), [](const ArtifactLayer& l) {
-    return l.key.growth.converged && l.value.growth.converged && l.query.growth.converged;
-  });
+  const bool settled = converged(a);
   if (get_bool_or(a.calibration, "converged", settled, "calibration.") != settled)
     report.add("E03", "calibration.converged", "whether all sites have settled", settled ? "true" : "false",
                settled ? "false" : "true");
@@ -112,9 +119,8 @@ void check_measurements(const Artifact& a, Report& report) {
   for (size_t i = 0; i < a.layers.size(); ++i) {
     const ArtifactLayer& l = a.layers[i];
     const std::string path = "layers[" + std::to_string(i) + "]";
-    for (const SiteCheck& s :
-         {SiteCheck{a, l, l.key, path + ".key", report}, SiteCheck{a, l, l.value, path + ".value", report},
-          SiteCheck{a, l, l.query, path + ".query", report}}) {
+    for (const NamedSite& named : sites_of(l)) {
+      const SiteCheck s{a, l, *named.site, path + "." + named.name, report};
       s.maxima();
       s.place();
       s.growth();

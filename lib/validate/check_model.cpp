@@ -40,6 +40,7 @@ void check_shape(const ArtifactLayer& l, const KvLayout& layout, const ModelIden
   const auto number = [&](const char* member, int64_t expected, int64_t actual) {
     compare("M06", path + "." + member, "the layer's shape", std::to_string(expected), std::to_string(actual), report);
   };
+  compare("M06", path + ".kind", "the kind of cache", layout.kind, l.kind, report);
   number("n_heads", layout.n_heads, l.n_heads);
   number("n_kv_heads", layout.n_kv_heads, l.n_kv_heads);
   number("head_dim_k", layout.head_dim_k, l.head_dim_k);

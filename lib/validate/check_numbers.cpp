@@ -50,7 +50,7 @@ void check_site(const Json& site, const std::string& path, Report& report) {
   const auto magnitude = [&](const Json& value, const std::string& at) { check_magnitude(value, at, false, report); };
   if (const Json* value = find_member(site, "scale")) scale(*value, path + ".scale");
   each(site, "scale_per_head", path, scale);
-  for (const char* key : {"absmax", "envelope"})
+  for (const char* key : {"absmax", "absmax_latent", "absmax_rope", "envelope"})
     if (const Json* value = find_member(site, key)) magnitude(*value, path + "." + key);
   each(site, "absmax_per_head", path, magnitude);
   each(site, "absmax_by_position", path,
@@ -72,7 +72,7 @@ void check_pair(const Json& layer, const std::string& path, Report& report) {
 }
 
 void check_layer(const Json& layer, const std::string& path, Report& report) {
-  for (const char* key : {"key", "value", "query"})
+  for (const char* key : {"key", "value", "latent", "query"})
     if (const Json* site = find_member(layer, key); site && site->is_object())
       check_site(*site, path + "." + key, report);
   if (const Json* joint = find_member(layer, "joint"); joint && joint->is_object())

@@ -41,36 +41,41 @@ double median(std::vector<double> values) {
   return *middle;
 }
 
-void check_outliers(const Artifact& a, const char* name, ArtifactSite ArtifactLayer::*site, Report& report) {
+/// Sites of one name, "key", "value" or "latent", against each other.
+void check_outliers(const Artifact& a, std::string_view name, Report& report) {
+  constexpr size_t kEnoughLayers = 4;
   std::vector<double> scales;
-  for (const ArtifactLayer& l : a.layers) scales.push_back((l.*site).scale);
+  std::vector<size_t> layers;
+  for (size_t i = 0; i < a.layers.size(); ++i)
+    for (const NamedSite& s : cached_sites(a.layers[i]))
+      if (s.name == name) {
+        scales.push_back(s.site->scale);
+        layers.push_back(i);
+      }
+  if (layers.size() < kEnoughLayers) return;
+  report.evaluated({"S24"});
   const double usual = median(scales);
   for (size_t i = 0; i < scales.size(); ++i)
     if (scales[i] > 16 * usual || scales[i] < usual / 16)
-      report.add("S24", "layers[" + std::to_string(i) + "]." + name + ".scale", "the scale beside the other layers'",
-                 number_text(usual / 16) + " to " + number_text(usual * 16), number_text(scales[i]));
+      report.add("S24", "layers[" + std::to_string(layers[i]) + "]." + std::string(name) + ".scale",
+                 "the scale beside the other layers'", number_text(usual / 16) + " to " + number_text(usual * 16),
+                 number_text(scales[i]));
 }
 
 }  // namespace
 
 void check_quality(const Artifact& a, Report& report) {
-  constexpr size_t kEnoughLayers = 4;
   report.evaluated({"K02", "K03", "K05", "K09", "S16", "S23"});
   for (size_t i = 0; i < a.layers.size(); ++i) {
     const std::string path = "layers[" + std::to_string(i) + "]";
-    check_site(a, a.layers[i].key, path + ".key", report);
-    check_site(a, a.layers[i].value, path + ".value", report);
-    check_site(a, a.layers[i].query, path + ".query", report);
+    for (const NamedSite& s : sites_of(a.layers[i])) check_site(a, *s.site, path + "." + s.name, report);
   }
   const int64_t longest = get_int(a.calibration, "longest", "calibration.");
   if (a.quantization.max_model_len / 4 > longest)
     report.add("S23", "calibration.longest", "the longest sequence that was measured",
                "at least a quarter of max_model_len, " + std::to_string(a.quantization.max_model_len),
                std::to_string(longest));
-  if (a.layers.size() < kEnoughLayers) return;
-  report.evaluated({"S24"});
-  check_outliers(a, "key", &ArtifactLayer::key, report);
-  check_outliers(a, "value", &ArtifactLayer::value, report);
+  for (const char* name : {"key", "value", "latent"}) check_outliers(a, name, report);
 }
 
 }  // namespace kvcal

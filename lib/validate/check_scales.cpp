@@ -93,6 +93,10 @@ bool swapped(const ArtifactLayer& l, const ArtifactQuantization& q) {
 }
 
 void check_layer(const ArtifactLayer& l, const ArtifactQuantization& q, const std::string& path, Report& report) {
+  if (l.is_mla()) {
+    for (const NamedSite& s : sites_of(l)) check_site(*s.site, q, path + "." + s.name, report);
+    return;
+  }
   if (swapped(l, q)) {
     report.add("S13", path, "the scales of key and value", "each to fit its own largest magnitude",
                number_text(l.key.scale) + " and " + number_text(l.value.scale));
@@ -107,8 +111,9 @@ void check_layer(const ArtifactLayer& l, const ArtifactQuantization& q, const st
 }
 
 bool all_one(const Artifact& a) {
-  return std::all_of(a.layers.begin(), a.layers.end(),
-                     [](const ArtifactLayer& l) { return l.key.scale == 1 && l.value.scale == 1; });
+  return std::ranges::all_of(a.layers, [](const ArtifactLayer& l) {
+    return std::ranges::all_of(cached_sites(l), [](const NamedSite& s) { return s.site->scale == 1; });
+  });
 }
 
 }  // namespace

@@ -56,6 +56,7 @@ constexpr std::array kRules = {
     Rule{"R09", Error, "the bound at any position is below what was measured", kAgain, ""},
     Rule{"R10", Error, "kv_cache does not have the joint scale of every layer, and 1.0 for the others", kAgain, ""},
     Rule{"R11", Error, "sites were not observed equally often", kAgain, ""},
+    Rule{"R12", Error, "the widths of an MLA row contradict each other", kAgain, ""},
     Rule{"S01", Error, "a scale that is not a finite float32", "calibrate again", ""},
     Rule{"S02", Error, "a scale that is zero or negative", "calibrate again; servers divide by it", ""},
     Rule{"S03", Error, "the smallest step of float32 as a scale: an observer saw only zeros", "calibrate again", ""},

@@ -22,6 +22,7 @@ class DownloadingTap final : public KvTap {
   Tensor query(int cache, const Tensor& q, const Batch& b) override { return record(cache, q, b, &KvTap::query); }
   Tensor key(int cache, const Tensor& k, const Batch& b) override { return record(cache, k, b, &KvTap::key); }
   Tensor value(int cache, const Tensor& v, const Batch& b) override { return record(cache, v, b, &KvTap::value); }
+  Tensor latent(int cache, const Tensor& x, const Batch& b) override { return record(cache, x, b, &KvTap::latent); }
   void layer_done(int) override {}
 
   RecordingTap inner;

@@ -11,7 +11,7 @@
 
 namespace kvcal {
 
-enum class Site : uint8_t { Query, Key, Value };
+enum class Site : uint8_t { Query, Key, Value, Latent };
 
 /// Rows of one site in position order, as stored bytes and as floats.
 struct Recorded {
@@ -27,6 +27,7 @@ class RecordingTap final : public KvTap {
   Tensor query(int cache, const Tensor& q, const Batch& b) override { return record(cache, Site::Query, q, b); }
   Tensor key(int cache, const Tensor& k, const Batch& b) override { return record(cache, Site::Key, k, b); }
   Tensor value(int cache, const Tensor& v, const Batch& b) override { return record(cache, Site::Value, v, b); }
+  Tensor latent(int cache, const Tensor& x, const Batch& b) override { return record(cache, Site::Latent, x, b); }
   void layer_done(int layer) override { layers_done.push_back(layer); }
 
   std::map<Key, Recorded> seen;

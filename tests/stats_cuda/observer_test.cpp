@@ -47,9 +47,14 @@ class WatchedOps final : public ForwardingOps {
 /// Shows a batch as the device's tensors, which are gone when the batch is.
 void show_on_device(Observer& observer, Ops& device, const ModelSpec& spec, int cache, const Batch& batch,
                     const Values& values, DType dtype) {
-  for (const CacheSite site : kCacheSites) {
-    const KvLayout& layout = spec.caches[static_cast<size_t>(cache)];
-    if (heads_of(layout, site) == 0 || width_of(layout, site) == 0) continue;
+  const KvLayout& layout = spec.caches[static_cast<size_t>(cache)];
+  for (const CacheSite site : sites_of(layout)) {
+    if (heads_of(layout, site) == 0 || width_of(layout, site) == 0 || site == CacheSite::Rope) continue;
+    if (site == CacheSite::Latent) {  // both parts
+      const Tensor rows = device.upload(rows_of(spec, cache, batch, values, dtype).tensor());
+      EXPECT_EQ(observer.latent(cache, rows, batch).data, rows.data);
+      continue;
+    }
     const Tensor x = device.upload(tensor_of(spec, cache, site, batch, values, dtype).tensor());
     const Tensor used = site == CacheSite::Key     ? observer.key(cache, x, batch)
                         : site == CacheSite::Value ? observer.value(cache, x, batch)
@@ -100,6 +105,11 @@ TEST(DeviceObserver, GivesTheBytesOfTheHost) {
         expect_same_bytes(small_spec(), small_plan(), mixed_value,
                           {.chunk = chunk, .reversed = reversed, .dtype = dtype});
   expect_same_bytes(small_spec(), small_plan(), mixed_value, {.chunk = 7, .reversed = true});
+}
+
+TEST(DeviceObserver, PartsOfLatentRows) {
+  for (const DType dtype : {DType::BF16, DType::F32})
+    expect_same_bytes(latent_spec(), small_plan(), mixed_value, {.chunk = 64, .reversed = true, .dtype = dtype});
 }
 
 TEST(DeviceObserver, ValuesFromOneEndToTheOther) {

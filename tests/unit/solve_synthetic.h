@@ -37,7 +37,7 @@ using Signal = std::function<float(const Provenance& where)>;
 struct SyntheticRun {
   KvLayout layout = small_layout();
   int n_prompts = 8, n_passes = 2, tokens_per_prompt = 40;
-  Signal key, value, query;
+  Signal key, value, query, latent, rope;
 };
 
 /// Normal numbers of the given standard deviation, the same on every machine.
@@ -147,8 +147,8 @@ class SiteCounter {
 inline CacheStatistics synthetic_cache(const SyntheticRun& run) {
   CacheStatistics cache;
   cache.layout = run.layout;
-  const Signal* signals[] = {&run.key, &run.value, &run.query};
-  for (const CacheSite which : kCacheSites) {
+  const Signal* signals[] = {&run.key, &run.value, &run.query, &run.latent, &run.rope};
+  for (const CacheSite which : sites_of(run.layout)) {
     SiteCounter counter(run, which);
     std::vector<float> row(static_cast<size_t>(heads_of(run.layout, which) * width_of(run.layout, which)));
     for (int64_t pass = 1; pass <= run.n_passes; ++pass)
@@ -204,6 +204,20 @@ inline Statistics synthetic_statistics(const SyntheticRun& run) {
   Statistics statistics = {synthetic_record(run), {synthetic_cache(run)}};
   check_statistics(statistics);
   return statistics;
+}
+
+/// An MLA layer: four query heads, rows of 16 latent and 8 rope channels, the latter thirty times larger.
+inline SyntheticRun latent_run() {
+  SyntheticRun run;
+  run.layout.kind = "mla";
+  run.layout.n_kv_heads = 1;
+  run.layout.head_dim_k = 24;
+  run.layout.head_dim_v = run.layout.latent_dim = 16;
+  run.layout.pair_bound = PairBound::Gptj;
+  run.latent = gaussian(0.125, 1);
+  run.rope = gaussian(4, 2);
+  run.query = gaussian(0.5, 3);
+  return run;
 }
 
 /// A layer whose numbers are unremarkable: absmax about 4, ordinary noise.

@@ -40,7 +40,7 @@ TEST(StatisticsFile, RoundTripKeepsEveryByte) {
   EXPECT_EQ(layout.pair_bound, PairBound::Gptj);
   EXPECT_EQ(layout.softmax_scale, 0.20412414523193154);
   for (size_t c = 0; c < 2; ++c)
-    for (const CacheSite kind : kCacheSites) {
+    for (const CacheSite kind : sites_of(layout)) {
       const SiteStatistics &a = sample().caches[c].at(kind), &b = read.caches[c].at(kind);
       EXPECT_EQ(a.n_tokens, b.n_tokens);
       EXPECT_EQ(a.pair_norm, b.pair_norm);

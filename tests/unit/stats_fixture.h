@@ -27,6 +27,9 @@ float mixed_value(const Spot& spot);
 /// Two caches (layers 1 and 3): 4 query heads, 2 key heads; the first pairs channels neox-wise, the second gptj-wise.
 ModelSpec small_spec();
 
+/// One MLA cache (layer 2): 4 query heads, rows of 16 latent and 8 rope channels.
+ModelSpec latent_spec();
+
 /// Three prompts of 300, 5 and 70 tokens: pass 1 each alone (sequences 0, 1, 2), pass 2 packed as b+c and a (3, 4).
 ObservationPlan small_plan();
 
@@ -44,7 +47,10 @@ std::vector<Batch> batches_of(const ObservationPlan& plan, const RunOptions& opt
 Storage tensor_of(const ModelSpec& spec, int cache, CacheSite site, const Batch& batch, const Values& values,
                   DType dtype);
 
-/// Shows a batch's keys, values and queries of one cache.
+/// The rows [latent | rope part] of an MLA cache.
+Storage rows_of(const ModelSpec& spec, int cache, const Batch& batch, const Values& values, DType dtype);
+
+/// Shows a batch's keys, values (or rows) and queries of one cache.
 void show(Observer& observer, const ModelSpec& spec, int cache, const Batch& batch, const Values& values,
           DType dtype = DType::BF16);
 

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <filesystem>
 
 #include "base/read_file.h"
@@ -68,6 +69,20 @@ ModelSpec small_spec() {
   return spec;
 }
 
+ModelSpec latent_spec() {
+  ModelSpec spec = small_spec();
+  spec.caches.erase(spec.caches.begin());
+  KvLayout& l = spec.caches[0];
+  l.cache = 0;
+  l.layer = 2;
+  l.name = "layers.2.self_attn";
+  l.kind = "mla";
+  l.n_kv_heads = 1;
+  l.latent_dim = l.head_dim_v = 16;
+  l.rotary_dim = 8;
+  return spec;
+}
+
 ObservationPlan small_plan() {
   return {2,
           {"a", "b", "c"},
@@ -118,9 +133,31 @@ Storage tensor_of(const ModelSpec& spec, int cache, CacheSite site, const Batch&
   return storage;
 }
 
+Storage rows_of(const ModelSpec& spec, int cache, const Batch& batch, const Values& values, DType dtype) {
+  const KvLayout& layout = spec.caches[static_cast<size_t>(cache)];
+  Storage rows({batch.n_tokens(), 1, layout.head_dim_k}, dtype);
+  int64_t from = 0;
+  for (const CacheSite part : {CacheSite::Latent, CacheSite::Rope}) {
+    const Storage tensor = tensor_of(spec, cache, part, batch, values, dtype);
+    const auto width = static_cast<size_t>(width_of(layout, part)) * size_of(dtype);
+    for (int64_t t = 0; t < batch.n_tokens(); ++t)
+      std::memcpy(static_cast<std::byte*>(rows.tensor().rows(t, 1).data) + static_cast<size_t>(from) * size_of(dtype),
+                  tensor.tensor().rows(t, 1).data, width);
+    from += width_of(layout, part);
+  }
+  return rows;
+}
+
 void show(Observer& observer, const ModelSpec& spec, int cache, const Batch& batch, const Values& values, DType dtype) {
   const auto tensor = [&](CacheSite site) { return tensor_of(spec, cache, site, batch, values, dtype); };
-  const Storage k = tensor(CacheSite::Key), v = tensor(CacheSite::Value), q = tensor(CacheSite::Query);
+  const Storage q = tensor(CacheSite::Query);
+  if (spec.caches[static_cast<size_t>(cache)].is_mla()) {
+    const Storage rows = rows_of(spec, cache, batch, values, dtype);
+    EXPECT_EQ(observer.latent(cache, rows.tensor(), batch).data, rows.tensor().data);
+    EXPECT_EQ(observer.query(cache, q.tensor(), batch).data, q.tensor().data);
+    return;
+  }
+  const Storage k = tensor(CacheSite::Key), v = tensor(CacheSite::Value);
   EXPECT_EQ(observer.key(cache, k.tensor(), batch).data, k.tensor().data);
   EXPECT_EQ(observer.value(cache, v.tensor(), batch).data, v.tensor().data);
   EXPECT_EQ(observer.query(cache, q.tensor(), batch).data, q.tensor().data);

@@ -161,7 +161,7 @@ TEST_P(AgainstBruteForce, PairNorms) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Sites, AgainstBruteForce,
-                         testing::Combine(testing::Values(0, 1), testing::ValuesIn(kCacheSites)),
+                         testing::Combine(testing::Values(0, 1), testing::ValuesIn(sites_of(KvLayout{}))),
                          [](const auto& param) {
                            return std::string(name_of(std::get<1>(param.param))) +
                                   std::to_string(std::get<0>(param.param));
@@ -214,7 +214,7 @@ TEST(Observer, LongRunsDoNotOverflow) {
   constexpr int64_t kSequences = 7, kTokens = 5000;
   for (int64_t i = 0; i < kSequences; ++i) plan.segments.push_back({i, 1, 0, 0, 0, 0, kTokens});
   const Statistics s = observe_run(spec, plan, [](const Spot&) { return -255.0f; }, {.chunk = kTokens});
-  for (const CacheSite kind : kCacheSites) {
+  for (const CacheSite kind : sites_of(KvLayout{})) {
     const SiteStatistics& site = s.caches[0].at(kind);
     const OctaveMoments& o = site.channels[5].octaves.at(0);
     constexpr int64_t kRows = kSequences * kTokens;

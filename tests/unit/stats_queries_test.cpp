@@ -83,7 +83,7 @@ TEST(PassGrowth, TellsWhatEachPassAdded) {
 
 TEST(Moments, AreThoseOfTheValues) {
   const ModelSpec spec = small_spec();
-  for (const CacheSite kind : kCacheSites) {
+  for (const CacheSite kind : sites_of(sample().caches[0].layout)) {
     const SiteStatistics& site = sample().caches[1].at(kind);
     const int64_t width = width_of(spec.caches[1], kind);
     for (size_t i = 0; i < site.channels.size(); ++i) {

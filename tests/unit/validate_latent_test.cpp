@@ -1,0 +1,63 @@
+// Rules of validate for files of MLA models.
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <set>
+
+#include "unit/validate_fixture.h"
+#include "validate/checks.h"
+
+namespace kvcal {
+namespace {
+
+const Json& sound_rows() {
+  static const Json json = [] {
+    SyntheticRun run = latent_run();
+    run.n_prompts = 12;
+    Statistics s = synthetic_statistics(run);
+    s.run.model["max_positions"] = 1024;
+    return to_json(make_artifact(s, solve_options()));
+  }();
+  return json;
+}
+
+std::set<std::string> rules_for(const std::function<void(Json& file, Json& latent)>& change) {
+  Json json = sound_rows();
+  change(json, json["layers"][0]["latent"]);
+  std::set<std::string> ids;
+  for (const Finding& f : validate_artifact(json.dump(1), shipped_schema()).findings) ids.insert(f.rule);
+  return ids;
+}
+
+using Ids = std::set<std::string>;
+
+TEST(ValidateLatent, ASoundFileHasNoFindings) {
+  EXPECT_EQ(rules_for([](Json&, Json&) {}), Ids{});
+}
+
+TEST(ValidateLatent, DamageGivesItsRule) {
+  EXPECT_EQ(rules_for([](Json&, Json& l) { l["scale"] = 0; }), Ids{"S02"});
+  EXPECT_EQ(rules_for([](Json&, Json& l) { l["scale"] = l["scale"].get<double>() * 3; }), Ids{"R01"});
+  EXPECT_EQ(rules_for([](Json&, Json& l) { l["scale"] = l["scale"].get<double>() / 5; }), Ids{"S14"});
+  EXPECT_EQ(rules_for([](Json&, Json& l) { l["absmax_rope"] = l["absmax_rope"].get<double>() * 2; }), (Ids{"R02"}));
+  EXPECT_EQ(rules_for([](Json&, Json& l) { l["absmax_latent"] = 0; }), Ids{"N02"});
+  EXPECT_EQ(rules_for([](Json&, Json& l) { l.erase("absmax_latent"); }), Ids{"A02"});
+  EXPECT_EQ(rules_for([](Json&, Json& l) { l["where"]["channel"] = 2; }), Ids{"R03"});
+  EXPECT_EQ(rules_for([](Json&, Json& l) { l["where"]["channel"] = 24; }), Ids{"R03"});
+  EXPECT_EQ(rules_for([](Json&, Json& l) { l["error_latent"]["clipped_at_one"] = 0.5; }), Ids{"E01"});
+  EXPECT_EQ(rules_for([](Json&, Json& l) { l["error_rope"]["lost_at_scale"] = 0.09; }), Ids{"E01"});
+  EXPECT_EQ(rules_for([](Json&, Json& l) { l["verdict"] = "inadequate"; }), Ids{"E02"});
+  EXPECT_EQ(rules_for([](Json& f, Json&) { f["layers"][0]["head_dim_v"] = 24; }), (Ids{"R12"}));
+  EXPECT_EQ(rules_for([](Json& f, Json&) { f["layers"][0]["n_kv_heads"] = 2; }), Ids{"A02"});
+  EXPECT_EQ(rules_for([](Json& f, Json&) { f["layers"][0].erase("latent"); }), Ids{"A02"});
+  EXPECT_EQ(rules_for([](Json& f, Json& l) {
+              f.erase("kv_cache_left_out");
+              Json scales = Json::object();
+              for (int i = 0; i < 8; ++i) scales[std::to_string(i)] = i == 3 ? l["scale"].get<double>() : 1.0;
+              f["kv_cache"] = {{"dtype", "float8_e4m3fn"}, {"scaling_factor", {{"0", scales}}}};
+            }),
+            Ids{"R10"});
+}
+
+}  // namespace
+}  // namespace kvcal
