@@ -8,6 +8,8 @@ namespace {
 
 constexpr std::array kArchitectures = {
     Architecture{"BambaForCausalLM", parse_bamba},
+    Architecture{"DeepseekV2ForCausalLM", parse_deepseek_v2},
+    Architecture{"DeepseekV3ForCausalLM", parse_deepseek_v3},
     Architecture{"Ernie4_5ForCausalLM", parse_ernie4_5},
     Architecture{"Ernie4_5_MoeForCausalLM", parse_ernie4_5_moe},
     Architecture{"Exaone4ForCausalLM", parse_exaone4},
@@ -18,6 +20,7 @@ constexpr std::array kArchitectures = {
     Architecture{"GemmaForCausalLM", parse_gemma},
     Architecture{"Glm4ForCausalLM", parse_glm4},
     Architecture{"Glm4MoeForCausalLM", parse_glm4_moe},
+    Architecture{"Glm4MoeLiteForCausalLM", parse_glm4_moe_lite},
     Architecture{"GlmForCausalLM", parse_glm},
     Architecture{"GptOssForCausalLM", parse_gpt_oss},
     Architecture{"GraniteForCausalLM", parse_granite},
@@ -27,6 +30,7 @@ constexpr std::array kArchitectures = {
     Architecture{"HunYuanDenseV1ForCausalLM", parse_hunyuan_dense},
     Architecture{"HunYuanMoEV1ForCausalLM", parse_hunyuan_moe},
     Architecture{"JambaForCausalLM", parse_jamba},
+    Architecture{"KimiK25ForConditionalGeneration", parse_kimi_k25},
     Architecture{"Lfm2ForCausalLM", parse_lfm2},
     Architecture{"Lfm2MoeForCausalLM", parse_lfm2_moe},
     Architecture{"Lfm2VlForConditionalGeneration", parse_lfm2},
@@ -62,6 +66,19 @@ constexpr std::array kArchitectures = {
     Architecture{"Zamba2ForCausalLM", parse_zamba2},
 };
 
+/// Near relatives of what is read, whose caches are others.
+struct Refusal {
+  std::string_view name, reason;
+};
+constexpr std::string_view kIndexer = "its sparse attention chooses rows by an indexer, which has a cache of its own";
+constexpr std::array kRefusals = {
+    Refusal{"DeepseekV32ForCausalLM", kIndexer},
+    Refusal{"DeepseekV4ForCausalLM", "its attention keeps compressed entries beside a window of latent rows"},
+    Refusal{"GlmMoeDsaForCausalLM", kIndexer},
+    Refusal{"LongcatFlashForCausalLM", "its layers own two latent caches each"},
+    Refusal{"MiniCPM3ForCausalLM", "its latent attention with scaled residuals is not read"},
+};
+
 std::string architecture_name(const Json& config) {
   const Json* list = find_member(config, "architectures");
   if (!list || !list->is_array() || list->empty() || !(*list)[0].is_string())
@@ -80,6 +97,8 @@ const Architecture& find_architecture(const Json& config) {
     if (a.name == name) return a;
     known.emplace_back(a.name);
   }
+  for (const Refusal& r : kRefusals)
+    if (r.name == name) fail("architecture " + quoted(name) + " is not supported: " + std::string(r.reason));
   fail_unknown("architecture", name, known);
 }
 

@@ -267,6 +267,30 @@ RopeSpec read_rope(const Json& config, int64_t head_dim, const RopeDefaults& def
   return spec;
 }
 
+LatentRope read_latent_rope(const Json& config, int64_t rope_dim) {
+  const Json table = rope_table(config);
+  std::string type = rope_type(table);
+  Json as_yarn = config;
+  if (type == "deepseek_yarn") {  // what servers call it
+    type = "yarn";
+    as_yarn["rope_parameters"] = table;
+    as_yarn["rope_parameters"]["rope_type"] = type;
+  }
+  if (type != "default" && type != "yarn") fail_unknown("rope_type", type, std::vector<std::string>{"default", "yarn"});
+  LatentRope rope;
+  rope.spec = read_rope(as_yarn, rope_dim, {});
+  rope.spec.interleaved = get_bool_or(config, "rope_interleave", true);
+  if (rope.spec.rotary_dim != rope_dim || !rope.spec.axis.empty())
+    fail("the rope part of MLA is turned as a whole by one position");
+  if (type != "yarn") return rope;
+  const double factor = get_number(table, "factor", "rope_parameters.");
+  const double all = yarn_magnitude(factor, get_number_or(table, "mscale_all_dim", 0));
+  rope.spec.magnitude = static_cast<float>(yarn_magnitude(factor, get_number_or(table, "mscale", 1)) / all *
+                                           get_number_or(table, "attn_factor", 1));
+  rope.softmax_factor = all * all;
+  return rope;
+}
+
 std::optional<Json> rope_config_of_kind(const Json& config, const std::string& kind) {
   const Json* table = find_member(config, "rope_parameters");
   if (!table || !table->is_object()) return std::nullopt;

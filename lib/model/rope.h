@@ -22,6 +22,14 @@ struct RopeDefaults {
 /// parameters and parameters out of range.
 RopeSpec read_rope(const Json& config, int64_t head_dim, const RopeDefaults& defaults);
 
+/// RoPE of the rope part of MLA (DeepSeek): pairs side by side unless `rope_interleave` is off; types default and yarn,
+/// of which part of the magnitude is in the softmax scale instead.
+struct LatentRope {
+  RopeSpec spec;
+  double softmax_factor = 1;
+};
+LatentRope read_latent_rope(const Json& config, int64_t rope_dim);
+
 /// The rope parameters of one layer kind as a config that read_rope() takes: from rope_parameters {"full_attention":
 /// {..}, "sliding_attention": {..}}, or nullopt where they are not by kind.
 std::optional<Json> rope_config_of_kind(const Json& config, const std::string& kind);

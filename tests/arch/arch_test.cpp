@@ -18,7 +18,12 @@ struct Site3 {
   const char* name;
   Site site;
 };
-constexpr Site3 kSites[] = {{"key", Site::Key}, {"value", Site::Value}, {"query", Site::Query}};
+constexpr Site3 kGqaSites[] = {{"key", Site::Key}, {"value", Site::Value}, {"query", Site::Query}};
+constexpr Site3 kMlaSites[] = {{"latent", Site::Latent}, {"query", Site::Query}};
+
+std::span<const Site3> sites_of(const KvLayout& c) {
+  return c.is_mla() ? std::span<const Site3>(kMlaSites) : std::span<const Site3>(kGqaSites);
+}
 
 std::vector<float> values_of(Ops& op, const Tensor& t) {
   const Storage host(t.shape, t.dtype);
@@ -89,7 +94,7 @@ class ArchTest : public ::testing::TestWithParam<std::string> {
     const int64_t sequence = golden_.json.at("full_sequence");
     for (const KvLayout& c : caches_) {
       if (c.layer != layer) continue;
-      for (const Site3& s : kSites)
+      for (const Site3& s : sites_of(c))
         EXPECT_TRUE(close(result.tap.seen[{sequence, c.cache, s.site}].values, golden_.tensor(precision + "." + s.name),
                           rms_bound))
             << precision << " " << s.name << " of layer " << layer;
@@ -100,7 +105,7 @@ class ArchTest : public ::testing::TestWithParam<std::string> {
   // % of the truth may be two ulps, or 1.6 %, apart.
   void check_absmax(const KvLayout& c, RecordingTap& tap, double bound) {
     const Json& layer = golden_.json.at("absmax").at("f32").at(std::to_string(c.layer));
-    for (const Site3& s : kSites) {
+    for (const Site3& s : sites_of(c)) {
       const Json& table = layer.at(s.name);  // [sequence][head]
       const int64_t heads = s.site == Site::Query ? c.n_heads : c.n_kv_heads;
       for (int64_t h = 0; h < heads; ++h) {

@@ -4,7 +4,8 @@
     python make_arch_goldens.py --check                   makes them again elsewhere and compares
 
 The attention function registered here receives exactly what the KV cache receives: keys and queries after bias, norm
-and rotary embedding, values as projected, before heads are repeated. Format: tests/arch/golden/README.md.
+and rotary embedding, values as projected, before heads are repeated; for MLA see latent_rows.py. Format:
+tests/arch/golden/README.md.
 """
 
 import argparse
@@ -24,6 +25,7 @@ from safetensors.torch import load_file, save_file
 from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.masking_utils import eager_mask
 
+import latent_rows
 from cases import CASES, Case
 from json_lines import write_json
 
@@ -143,8 +145,11 @@ class Capture:
 
     def __call__(self, module, query, key, value, attention_mask, **kwargs):
         layer = self.layer
-        self.sites[layer] = {site: x[0].transpose(0, 1).contiguous().detach()
-                             for site, x in (("query", query), ("key", key), ("value", value))}
+        if latent_rows.is_latent(module):
+            self.sites[layer] = latent_rows.sites(module, query, key)
+        else:
+            self.sites[layer] = {site: x[0].transpose(0, 1).contiguous().detach()
+                                 for site, x in (("query", query), ("key", key), ("value", value))}
         self.scaling[layer] = kwargs["scaling"]
         self.visible[layer] = int((attention_mask[0, 0, -1] == 0).sum())
         eager = sys.modules[type(module).__module__].eager_attention_forward
@@ -171,6 +176,7 @@ def load(case: Case, folder: Path, precision: str):
         for name in file.keys():
             if name.endswith(case.f32_tensors or "-"):
                 loaded[name if name in loaded else by_place[place(name)]].data = file.get_tensor(name).clone()
+    latent_rows.prepare(model)
     return model.eval()
 
 
@@ -204,7 +210,7 @@ def absmax(result: dict) -> dict:
     """{layer: {site: [sequence][head]}}: the largest magnitude of every head in every sequence."""
     return {str(layer): {site: [sites[layer][site].float().abs().amax(dim=(0, 2)).tolist()
                                 for sites in result["sites"]]
-                         for site in ("key", "value", "query")}
+                         for site in ("key", "value", "latent", "query") if site in result["sites"][0][layer]}
             for layer in sorted(result["sites"][0])}
 
 
@@ -312,6 +318,7 @@ def write_golden(case: Case, folder: Path, chosen: Attempt) -> dict:
     exact = chosen.runs["f32"]
     caches = sorted(exact["sites"][0])
     layer = caches[case.full_layer]
+    row = next(exact["sites"][0][layer][site] for site in ("key", "latent") if site in exact["sites"][0][layer])
     logits = torch.stack(exact["logits"])
     if not logits.isfinite().all() or min(torch.pdist(logits)) < 1 or logits.abs().max() > 100:
         raise RuntimeError(f"{case.name}: the logits are equal, saturated or not finite")
@@ -328,8 +335,8 @@ def write_golden(case: Case, folder: Path, chosen: Attempt) -> dict:
         "case": case.name, "note": case.note, "architecture": case.model, "made_by": Path(__file__).name,
         "torch": torch.__version__.split("+")[0], "transformers": transformers.__version__, "seed": chosen.seed,
         "n_layers": config.num_hidden_layers, "n_heads": config.num_attention_heads,
-        "n_kv_heads": config.num_key_value_heads,
-        "head_dim": exact["sites"][0][layer]["key"].shape[-1],
+        "n_kv_heads": row.shape[1],
+        "head_dim": row.shape[2],
         "layers_with_cache": caches,
         "softmax_scale": exact["scaling"][layer],
         "windows": {str(i): exact["visible"][i] for i in caches if exact["visible"][i] < longest},

@@ -25,6 +25,10 @@ class TwoObservers final : public KvTap {
     device_.value(cache, ops_.upload(v), batch);
     return host_.value(cache, v, batch);
   }
+  Tensor latent(int cache, const Tensor& row, const Batch& batch) override {
+    device_.latent(cache, ops_.upload(row), batch);
+    return host_.latent(cache, row, batch);
+  }
   void layer_done(int layer) override {
     host_.layer_done(layer);
     device_.layer_done(layer);
@@ -64,7 +68,7 @@ TEST_P(ObservedModel, GivesEqualStatistics) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Golden, ObservedModel,
-                         testing::Combine(testing::Values("llama", "qwen3", "qwen3_5", "qwen3_next"),
+                         testing::Combine(testing::Values("deepseek_v3", "llama", "qwen3", "qwen3_5", "qwen3_next"),
                                           testing::Values(Precision::BF16, Precision::F32)),
                          [](const auto& param) {
                            return std::get<0>(param.param) +

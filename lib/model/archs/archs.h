@@ -8,6 +8,8 @@
 namespace kvcal {
 
 std::unique_ptr<Model> parse_bamba(const Json& config);
+std::unique_ptr<Model> parse_deepseek_v2(const Json& config);
+std::unique_ptr<Model> parse_deepseek_v3(const Json& config);
 std::unique_ptr<Model> parse_ernie4_5(const Json& config);
 std::unique_ptr<Model> parse_ernie4_5_moe(const Json& config);
 std::unique_ptr<Model> parse_exaone4(const Json& config);
@@ -18,6 +20,7 @@ std::unique_ptr<Model> parse_gemma3(const Json& config);
 std::unique_ptr<Model> parse_glm(const Json& config);
 std::unique_ptr<Model> parse_glm4(const Json& config);
 std::unique_ptr<Model> parse_glm4_moe(const Json& config);
+std::unique_ptr<Model> parse_glm4_moe_lite(const Json& config);
 std::unique_ptr<Model> parse_gpt_oss(const Json& config);
 std::unique_ptr<Model> parse_granite(const Json& config);
 std::unique_ptr<Model> parse_granite_moe(const Json& config);
@@ -26,6 +29,7 @@ std::unique_ptr<Model> parse_granite_moe_shared(const Json& config);
 std::unique_ptr<Model> parse_hunyuan_dense(const Json& config);
 std::unique_ptr<Model> parse_hunyuan_moe(const Json& config);
 std::unique_ptr<Model> parse_jamba(const Json& config);
+std::unique_ptr<Model> parse_kimi_k25(const Json& config);
 std::unique_ptr<Model> parse_lfm2(const Json& config);
 std::unique_ptr<Model> parse_lfm2_moe(const Json& config);
 std::unique_ptr<Model> parse_llama(const Json& config);

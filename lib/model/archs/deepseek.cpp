@@ -1,0 +1,201 @@
+// DeepseekV2ForCausalLM (V2, V2-Lite), DeepseekV3ForCausalLM (V3, R1, Kimi-K2), KimiK25ForConditionalGeneration (text
+// part) and Glm4MoeLiteForCausalLM (GLM-4.7-Flash): latent attention, dense layers first, then mixtures of experts with
+// a shared one (architectures.md 3).
+//
+// Where servers and the reference differ: the norms of the latents use rms_norm_eps; norm_topk_prob and moe_layer_freq
+// count in V2 too. Head counts and head_dim of the config mean nothing here.
+#include <algorithm>
+#include <optional>
+
+#include "model/archs/archs.h"
+#include "model/decoder_model.h"
+#include "model/latent_attention.h"
+#include "model/sparse_moe.h"
+
+namespace kvcal {
+namespace {
+
+/// What a class assumes where the config is silent.
+struct Family {
+  DecoderDefaults dims;
+  LatentDims latent;  // ranks and widths
+  struct {
+    int64_t n, n_active, ffn, n_shared, first_layer;
+  } experts;
+  struct {
+    const char* scoring;
+    const char* method;
+    bool renormalize;
+    double scale;
+  } routing;
+};
+
+constexpr LatentDims kLatent = {.q_rank = 1536, .kv_rank = 512, .nope = 128, .rope = 64, .value = 128};
+constexpr LatentDims kGlmLatent = {.q_rank = 768, .kv_rank = 512, .nope = 192, .rope = 64, .value = 256};
+constexpr DecoderDefaults kGlmDims = {154880,           2048,         10240,          47,  20, 0, 0, 202752, false,
+                                      Activation::Silu, "hidden_act", "rms_norm_eps", 1e-5};
+
+constexpr Family kV2 = {
+    {102400, 4096, 11008, 32, 32, 0, 0, 2048}, kLatent, {64, 0, 1407, 2, 0}, {"softmax", "greedy", false, 1.0}};
+constexpr Family kV3 = {
+    {129280, 7168, 18432, 61, 128, 0, 0, 4096}, kLatent, {256, 8, 2048, 1, 3}, {"sigmoid", "noaux_tc", true, 2.5}};
+constexpr Family kGlm = {kGlmDims, kGlmLatent, {64, 4, 1536, 1, 1}, {"sigmoid", "noaux_tc", true, 1.8}};
+
+struct DeepseekConfig {
+  DecoderDims dims;
+  LatentDims latent;
+  LatentRope rope;
+  MoeDims moe{};
+  MoeNames names;
+  std::vector<bool> sparse;  // by layer
+};
+
+/// The config without head counts and widths that published files fill with anything.
+Json without_head_sizes(Json config) {
+  Json& text = find_member(config, "text_config") ? config["text_config"] : config;
+  for (const char* key : {"num_key_value_heads", "head_dim"}) text.erase(key);
+  return config;
+}
+
+int64_t number_of_experts(const Json& text, int64_t fallback) {
+  for (const char* key : {"n_routed_experts", "num_local_experts", "num_experts"})
+    if (text.contains(key)) return text[key].is_null() ? 0 : get_int(text, key);
+  return fallback;
+}
+
+/// How the config spells its routing: scoring_func, topk_method, n_group, topk_group.
+void read_routing(const Json& text, const Family& f, DeepseekConfig& c) {
+  RoutingSpec& r = c.moe.routing;
+  r.k = f.experts.n_active > 0 ? get_int_or(text, "num_experts_per_tok", f.experts.n_active)
+                               : get_int(text, "num_experts_per_tok");
+  const std::string scoring = get_string_or(text, "scoring_func", f.routing.scoring);
+  if (scoring != "softmax" && scoring != "sigmoid")
+    fail_unknown("scoring_func", scoring, std::vector<std::string>{"sigmoid", "softmax"});
+  r.scoring = scoring == "sigmoid" ? Scoring::Sigmoid : Scoring::Softmax;
+  r.renormalize = get_bool_or(text, "norm_topk_prob", f.routing.renormalize);
+  r.least_sum = 1e-20f;
+  r.scale = static_cast<float>(get_number_or(text, "routed_scaling_factor", f.routing.scale));
+  r.n_groups = get_int_or(text, "n_group", 1);
+  r.k_groups = get_int_or(text, "topk_group", 1);
+  const std::string method = get_string_or(text, "topk_method", f.routing.method);
+  if (method == "noaux_tc") {
+    c.names.choice_bias = "gate.e_score_correction_bias";
+    r.group_best = 2;
+  } else if (method == "group_limited_greedy" || method == "greedy") {
+    r.group_best = 1;
+    if (method == "greedy" && r.n_groups != 1)
+      fail("topk_method is 'greedy' with n_group " + std::to_string(r.n_groups) +
+           ": servers and the reference route differently there, so it is not supported");
+  } else {
+    fail_unknown("topk_method", method, std::vector<std::string>{"greedy", "group_limited_greedy", "noaux_tc"});
+  }
+}
+
+void read_experts(const Json& text, const Family& f, DeepseekConfig& c) {
+  c.moe.hidden = c.dims.hidden;
+  c.moe.n_experts = number_of_experts(text, f.experts.n);
+  if (c.moe.n_experts == 0) return;
+  c.moe.ffn = read_size(text, "moe_intermediate_size", f.experts.ffn);
+  const bool no_shared = text.contains("n_shared_experts") && text["n_shared_experts"].is_null();
+  const int64_t n_shared = no_shared ? 0 : get_int_or(text, "n_shared_experts", f.experts.n_shared);
+  if (n_shared < 0 || n_shared > 1024) fail("n_shared_experts is " + std::to_string(n_shared) + ", expected 0 to 1024");
+  c.moe.shared_ffn = n_shared * c.moe.ffn;
+  read_routing(text, f, c);
+  check_moe_dims(c.moe);
+}
+
+/// Which layers have experts: mlp_layer_types, else all from first_k_dense_replace on, or every moe_layer_freq-th.
+std::vector<bool> read_mixed_layers(const Json& text, const Family& f, const DeepseekConfig& c) {
+  const int64_t first = get_int_or(text, "first_k_dense_replace", f.experts.first_layer),
+                step = read_size(text, "moe_layer_freq", 1);
+  std::vector<bool> sparse;
+  for (int64_t i = 0; i < c.dims.n_layers; ++i) sparse.push_back(c.moe.n_experts > 0 && i >= first && i % step == 0);
+  const Json* words = find_member(text, "mlp_layer_types");
+  if (!words) return sparse;
+  if (!words->is_array() || words->size() != sparse.size())
+    fail("mlp_layer_types has " + std::to_string(words->is_array() ? words->size() : 0) + " entries, expected " +
+         std::to_string(sparse.size()) + " (num_hidden_layers)");
+  for (size_t i = 0; i < sparse.size(); ++i) {
+    const std::string word = (*words)[i].is_string() ? (*words)[i].get<std::string>() : (*words)[i].dump();
+    if (word != "dense" && word != "sparse")
+      fail_unknown("word in mlp_layer_types", word, std::vector<std::string>{"dense", "sparse"});
+    sparse[i] = word == "sparse";
+  }
+  if (c.moe.n_experts == 0 && std::ranges::count(sparse, true) > 0)
+    fail("mlp_layer_types has sparse layers, but there are no experts");
+  return sparse;
+}
+
+struct DeepseekBlock final : Block {
+  float eps;
+  Owned attn_norm, ffn_norm;  // [hidden]
+  LatentAttention attention;
+  std::optional<GluMlp> mlp;
+  std::optional<SparseMoe> moe;
+
+  DeepseekBlock(const DeepseekConfig& c, const LayerSpec& layer, const KvLayout& cache, Ops& op, WeightBinder w)
+      : eps(c.dims.eps),
+        attn_norm(op.load_gain(w("input_layernorm.weight", {c.dims.hidden}), Gain::Plain)),
+        ffn_norm(op.load_gain(w("post_attention_layernorm.weight", {c.dims.hidden}), Gain::Plain)),
+        attention(c.latent, cache, c.rope.spec, op, w.at("self_attn.")) {
+    if (c.sparse[static_cast<size_t>(layer.index)]) {
+      moe.emplace(c.moe, load_moe(c.moe, c.names, op, w.at("mlp.")));
+    } else {
+      mlp.emplace(op, w.at("mlp."), c.dims.hidden, c.dims.ffn);
+    }
+  }
+
+  Tensor forward(Ops& op, const Tensor& x, const Batch& batch, LayerStates& states, KvTap& tap, Tail tail) override {
+    const Tensor mixed = attention.forward(op, op.rms_norm(x, attn_norm, eps), batch, states, tap, tail);
+    if (tail == Tail::Skip) return x;
+    const auto [y, normed] = op.add_rms_norm(x, mixed, ffn_norm, eps);
+    return op.add(y, moe ? moe->forward(op, normed) : mlp->forward(op, normed));
+  }
+};
+
+class Deepseek final : public DecoderModel {
+ public:
+  Deepseek(const Json& config, const Family& f) {
+    const Json& text = text_config(config);
+    for (const char* key : {"index_topk", "index_n_heads"})
+      if (find_member(text, key))
+        fail("the config has " + quoted(std::string(key)) + ": sparse attention with an indexer is not supported");
+    if (get_bool_or(text, "mlp_bias", false)) fail("mlp_bias is not supported");
+    c_.dims = read_decoder_dims(without_head_sizes(config), f.dims);
+    c_.latent = read_latent_dims(text, c_.dims, f.latent);
+    c_.rope = read_latent_rope(text, c_.latent.rope);
+    read_experts(text, f, c_);
+    c_.sparse = read_mixed_layers(text, f, c_);
+    spec_ = general_spec(config, c_.dims);
+    for (int64_t i = 0; i < c_.dims.n_layers; ++i) {
+      add_latent_layer(spec_, c_.latent, c_.rope, c_.dims.ffn);
+      if (c_.sparse[static_cast<size_t>(i)]) count_moe_layer(spec_.layers.back(), c_.moe, c_.dims.ffn);
+    }
+    if (find_member(config, "text_config")) spec_.default_prefix = "language_model.model.";
+    final_eps_ = c_.dims.eps;
+  }
+
+ private:
+  std::unique_ptr<Block> make_block(const LayerSpec& layer, const KvLayout* cache, Ops& op,
+                                    WeightBinder w) const override {
+    return std::make_unique<DeepseekBlock>(c_, layer, *cache, op, std::move(w));
+  }
+
+  DeepseekConfig c_;
+};
+
+}  // namespace
+
+std::unique_ptr<Model> parse_deepseek_v2(const Json& config) { return std::make_unique<Deepseek>(config, kV2); }
+std::unique_ptr<Model> parse_deepseek_v3(const Json& config) { return std::make_unique<Deepseek>(config, kV3); }
+std::unique_ptr<Model> parse_glm4_moe_lite(const Json& config) { return std::make_unique<Deepseek>(config, kGlm); }
+
+std::unique_ptr<Model> parse_kimi_k25(const Json& config) {
+  if (!find_member(config, "text_config")) fail("text_config is missing");
+  const std::string type = get_string(text_config(config), "model_type", "text_config.");
+  if (type != "kimi_k2" && type != "deepseek_v3")
+    fail_unknown("model_type of text_config", type, std::vector<std::string>{"deepseek_v3", "kimi_k2"});
+  return parse_deepseek_v3(config);
+}
+
+}  // namespace kvcal

@@ -1,0 +1,53 @@
+// Multi-head latent attention (MLA): all heads share one cached row [normed latent | roped key part], from which their
+// keys and values are made (architectures.md 3.3).
+//
+// Prefill expands the row that the tap returned into keys [W_UK c | k_pe] and values W_UV c of every head. Decoding in
+// a server folds W_UK into the query instead; that absorbed query is what the tap is shown.
+#pragma once
+
+#include "model/decoder_parts.h"
+#include "model/rope.h"
+
+namespace kvcal {
+
+struct LatentDims {
+  int64_t hidden = 0, n_heads = 0;
+  int64_t q_rank = 0;  // of the queries' own latent; 0 = queries are projected directly
+  int64_t kv_rank = 0, nope = 0, rope = 0, value = 0;
+  float eps = 0;           // of the latents' norms: rms_norm_eps, as servers have it (the reference: always 1e-6)
+  Bias bias = Bias::None;  // of the projections to the latents, and of the output
+
+  int64_t qk() const { return nope + rope; }
+};
+
+/// kv_lora_rank, q_lora_rank, qk_nope_head_dim, qk_rope_head_dim, v_head_dim, attention_bias; of `defaults` the widths
+/// and ranks are read.
+LatentDims read_latent_dims(const Json& text, const DecoderDims& dims, const LatentDims& defaults);
+
+class LatentAttention {
+ public:
+  /// `w` is positioned at the module ("self_attn."). RoPE of no dimension is none. Layout and rope must outlive it.
+  LatentAttention(const LatentDims& dims, const KvLayout& layout, const RopeSpec& rope, Ops& op, WeightBinder w);
+
+  /// h [tokens, hidden], normed -> what is added to the residual stream.
+  Tensor forward(Ops& op, const Tensor& h, const Batch& batch, LayerStates& states, KvTap& tap, Tail tail) const;
+
+ private:
+  Tensor project_queries(Ops& op, const Tensor& h) const;
+  Tensor rotated(Ops& op, const Tensor& x, const Tensor& turns) const;
+
+  LatentDims dims_;
+  const KvLayout& layout_;
+  const RopeSpec& rope_;
+  Linear q_a_, q_b_;  // [q_rank, hidden], [n_heads·qk, q_rank]; q_b_ alone: [n_heads·qk, hidden]
+  Linear kv_a_;       // [kv_rank + rope, hidden]
+  Owned q_norm_, kv_norm_;
+  Linear k_b_, v_b_;                // [n_heads·nope, kv_rank], [n_heads·value, kv_rank]
+  std::vector<Linear> absorbed_k_;  // of every head: [kv_rank, nope]
+  Linear wo_;                       // [hidden, n_heads·value]
+};
+
+/// Adds a layer whose attention is this one, with a dense SwiGLU of `ffn` and two norms beside it. -> its layout.
+KvLayout& add_latent_layer(ModelSpec& spec, const LatentDims& dims, const LatentRope& rope, int64_t ffn);
+
+}  // namespace kvcal

@@ -1,0 +1,58 @@
+"""DeepSeek-V2, V3 and GLM-4.7-Flash: latent rows instead of keys and values, absorbed queries (architectures.md 3)."""
+
+from cases.case import Case, legacy_rope, rope
+
+MLA = dict(vocab_size=96, hidden_size=32, intermediate_size=64, moe_intermediate_size=16, num_hidden_layers=3,
+           num_attention_heads=4, num_key_value_heads=4, kv_lora_rank=24, q_lora_rank=40, qk_nope_head_dim=12,
+           qk_rope_head_dim=8, v_head_dim=20, n_routed_experts=8, num_experts_per_tok=2, max_position_embeddings=512,
+           bos_token_id=None, eos_token_id=2, pad_token_id=None)
+YARN = dict(rope_type="yarn", factor=40.0, beta_fast=32, beta_slow=1, original_max_position_embeddings=64)
+TWO = (7, 65)
+
+
+def draws(name: str, draw):
+    """Latents of unequal channels, a rope part of another size, biases that change the choice of experts."""
+    if name.endswith("kv_a_layernorm.weight"):
+        return draw.uniform(0.2, 2.0)
+    if name.endswith("e_score_correction_bias"):
+        return draw.uniform(-0.3, 0.3)
+    return None
+
+
+def published_v2(config: dict) -> dict:
+    scaling = {**config["rope_parameters"], "type": "yarn"}
+    for key in ("rope_theta", "rope_type"):
+        scaling.pop(key)
+    config = legacy_rope(scaling=scaling)(config)
+    return dict(config, moe_layer_freq=1, scoring_func="softmax")
+
+
+def published_v3(config: dict) -> dict:
+    return dict(legacy_rope(scaling=None)(config), moe_layer_freq=1, scoring_func="sigmoid", topk_method="noaux_tc",
+                ep_size=1, num_key_value_heads=3)
+
+
+CASES = (
+    Case("deepseek_v2_lite", "DeepseekV2ForCausalLM",
+         dict(MLA, q_lora_rank=None, n_shared_experts=2, first_k_dense_replace=1, topk_method="greedy",
+              rope_parameters=rope(10000.0, **YARN, mscale=0.707, mscale_all_dim=0.707)),
+         "queries without a latent of their own, yarn of which only the softmax scale sees a magnitude, greedy softmax "
+         "routing without renormalisation, config as published", lengths=TWO, published=published_v2, weights=draws),
+    Case("deepseek_v2", "DeepseekV2ForCausalLM",
+         dict(MLA, n_shared_experts=1, first_k_dense_replace=0, topk_method="group_limited_greedy", n_group=4,
+              topk_group=2, routed_scaling_factor=2.5, attention_bias=True, tie_word_embeddings=True,
+              rope_parameters=rope(10000.0, **YARN, mscale=1.0, mscale_all_dim=0.5)),
+         "groups by their best expert, biases, magnitude of yarn in rotations and in the softmax scale, tied head",
+         lengths=TWO, weights=draws),
+    Case("deepseek_v3", "DeepseekV3ForCausalLM",
+         dict(MLA, n_shared_experts=1, first_k_dense_replace=1, n_group=4, topk_group=2, routed_scaling_factor=2.5,
+              rope_parameters=rope(10000.0)),
+         "sigmoid routing with a bias, groups by their two best, renormalised; config as published, with a meaningless "
+         "number of KV heads", lengths=TWO, published=published_v3, weights=draws,
+         f32_tensors=("e_score_correction_bias",)),
+    Case("glm4_moe_lite", "Glm4MoeLiteForCausalLM",
+         dict(MLA, n_shared_experts=1, n_group=1, topk_group=1, routed_scaling_factor=1.8, rms_norm_eps=1e-2,
+              mlp_layer_types=["dense", "sparse", "dense"], rope_parameters=rope(1000000.0)),
+         "rms_norm_eps in the norms of both latents too, as servers have it; dense layers by a list", lengths=TWO,
+         weights=draws, f32_tensors=("e_score_correction_bias",)),
+)
