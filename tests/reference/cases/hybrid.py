@@ -178,8 +178,8 @@ CASES = (
            f32_tensors=("expert_bias",)),
     hybrid("zamba2", "Zamba2ForCausalLM",
            dict(ZAMBA2, num_mem_blocks=2, use_shared_attention_adapter=True, use_mem_rope=True, mamba_ngroups=2,
-                layers_block_type=["linear_attention", "hybrid", "linear_attention", "hybrid", "hybrid"],
-                num_hidden_layers=5, rope_parameters=rope(1e4)),
+                layers_block_type=["linear_attention", "hybrid", "hybrid", "hybrid"], num_hidden_layers=4,
+                rope_parameters=rope(1e4)),
            "two shared blocks, the first used twice, with adapters on attention and feed-forward and rope; Mamba-2 in "
            "every layer; older words; " + CLAMP,
            published=older_words("layers_block_type")),
