@@ -181,13 +181,18 @@ CalibrationPlan plan_calibration(OpenedModel& model, const std::vector<PromptTok
   const bool logits = options.sequences.sanity;
   check_weights(*model.model, model.weights,
                 logits ? static_cast<int>(spec.layers.size()) : spec.last_cache_layer() + 1, logits);
+  return plan_calibration(model, prompts, options, open_device(options.device, options.precision, options.threads));
+}
+
+CalibrationPlan plan_calibration(OpenedModel& model, const std::vector<PromptTokens>& prompts,
+                                 const CalibrationOptions& options, std::unique_ptr<Ops> device) {
   CalibrationPlan plan;
   plan.sequences = plan_sequences(prompts, options.sequences);
   MemoryOptions memory;
   memory.budget = options.memory;
   memory.chunk_tokens = options.chunk_tokens;
   memory.precision = options.precision;
-  plan.op = open_device(options.device, options.precision, options.threads);
+  plan.op = std::move(device);
   memory.device = plan.op->device_memory();
   memory.device_statistics_bytes = static_cast<uint64_t>(
       Observer::device_bytes_needed(model.spec(), static_cast<int64_t>(prompts.size()), options.sequences.passes));

@@ -49,6 +49,10 @@ struct CalibrationPlan {
 CalibrationPlan plan_calibration(OpenedModel& model, const std::vector<PromptTokens>& prompts,
                                  const CalibrationOptions& options);
 
+/// The same on a device that is open; options.device says nothing then.
+CalibrationPlan plan_calibration(OpenedModel& model, const std::vector<PromptTokens>& prompts,
+                                 const CalibrationOptions& options, std::unique_ptr<Ops> device);
+
 /// Runs the plan and, with until_stable, further passes. Warnings and progress go to standard error.
 CalibrationResult calibrate(OpenedModel& model, const CalibrationPlan& plan, const CalibrationOptions& options);
 

@@ -20,7 +20,7 @@ namespace kvcal::cuda {
 struct LoaderOptions {
   int readers = 6;                           // threads; the result does not depend on it
   int slots = 8;                             // of the ring
-  uint64_t slot_bytes = uint64_t{16} << 20;  // a multiple of 8 KiB: the most that is read at once
+  uint64_t slot_bytes = uint64_t{16} << 20;  // a multiple of 8 KiB, two at least: the most that is read at once
   bool direct = true;                        // past the page cache, where the file system allows it
 };
 
