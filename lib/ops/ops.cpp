@@ -264,26 +264,4 @@ Tensor Ops::gated_rms_norm(const Tensor& x, const Tensor& z, const GatedNormSpec
   return do_gated_rms_norm(x, z, spec);
 }
 
-// ---------------------------------------------------------------- not every backend has these
-
-namespace {
-
-[[noreturn]] void unsupported(const char* op) { fail(std::string(op) + " is not supported on this device"); }
-
-}  // namespace
-
-Tensor Ops::do_linear_per_head(const Tensor&, std::span<const Linear>) { unsupported("linear_per_head"); }
-Tensor Ops::do_layer_norm(const Tensor&, const Tensor&, const Tensor&, float) { unsupported("layer_norm"); }
-Tensor Ops::do_scale(const Tensor&, float) { unsupported("scale"); }
-Tensor Ops::do_mul(const Tensor&, const Tensor&) { unsupported("mul"); }
-Tensor Ops::do_activate(const Tensor&, Activation) { unsupported("activate"); }
-Tensor Ops::do_softcap(const Tensor&, float) { unsupported("softcap"); }
-Tensor Ops::do_join(const Tensor&, const Tensor&) { unsupported("join"); }
-Tensor Ops::do_attend_kept(const Tensor&, std::span<const Span>, std::span<const KvRows* const>, const AttentionSpec&) {
-  unsupported("attend_kept");
-}
-Ops::DeltaGates Ops::do_channel_delta_gates(const Tensor&, const Tensor&, const Tensor&, const Tensor&) {
-  unsupported("channel_delta_gates");
-}
-
 }  // namespace kvcal

@@ -429,13 +429,13 @@ class Ops {
   virtual Tensor do_linear(const Tensor& x, const Linear& w) = 0;
   virtual Tensor do_rms_norm(const Tensor& x, const Tensor& gain, float eps) = 0;
   virtual Tensor do_add(const Tensor& x, const Tensor& y) = 0;
-  virtual Tensor do_linear_per_head(const Tensor& x, std::span<const Linear> heads);
-  virtual Tensor do_layer_norm(const Tensor& x, const Tensor& gain, const Tensor& bias, float eps);
-  virtual Tensor do_scale(const Tensor& x, float factor);
-  virtual Tensor do_mul(const Tensor& x, const Tensor& y);
-  virtual Tensor do_activate(const Tensor& x, Activation act);
-  virtual Tensor do_softcap(const Tensor& x, float c);
-  virtual Tensor do_join(const Tensor& a, const Tensor& b);
+  virtual Tensor do_linear_per_head(const Tensor& x, std::span<const Linear> heads) = 0;
+  virtual Tensor do_layer_norm(const Tensor& x, const Tensor& gain, const Tensor& bias, float eps) = 0;
+  virtual Tensor do_scale(const Tensor& x, float factor) = 0;
+  virtual Tensor do_mul(const Tensor& x, const Tensor& y) = 0;
+  virtual Tensor do_activate(const Tensor& x, Activation act) = 0;
+  virtual Tensor do_softcap(const Tensor& x, float c) = 0;
+  virtual Tensor do_join(const Tensor& a, const Tensor& b) = 0;
   virtual Tensor do_glu(const Tensor& gate, const Tensor& up, Activation act) = 0;
   virtual Tensor do_sigmoid_mul(const Tensor& x, const Tensor& gate) = 0;
   virtual Tensor do_columns(const Tensor& x, int64_t from, int64_t n) = 0;
@@ -445,13 +445,13 @@ class Ops {
   virtual Tensor do_attention(const Tensor& q, const Tensor& k, const Tensor& v, std::span<const Span> spans,
                               std::span<KvRows* const> rows, const AttentionSpec& spec) = 0;
   virtual Tensor do_attend_kept(const Tensor& q, std::span<const Span> spans, std::span<const KvRows* const> rows,
-                                const AttentionSpec& spec);
+                                const AttentionSpec& spec) = 0;
   virtual Tensor do_causal_conv(const Tensor& x, const ConvWeights& w, std::span<const Span> spans,
                                 std::span<ConvState* const> states) = 0;
   virtual Tensor do_l2_norm(const Tensor& x, float eps) = 0;
   virtual DeltaGates do_delta_gates(const Tensor& a, const Tensor& b, const Tensor& a_log, const Tensor& dt_bias) = 0;
   virtual DeltaGates do_channel_delta_gates(const Tensor& a, const Tensor& b, const Tensor& a_log,
-                                            const Tensor& dt_bias);
+                                            const Tensor& dt_bias) = 0;
   virtual Tensor do_gated_delta_rule(const Tensor& q, const Tensor& k, const Tensor& v, const DeltaGates& gates,
                                      std::span<const Span> spans, std::span<DeltaState* const> states) = 0;
   virtual Tensor do_ssd(const SsmInputs& in, const SsmWeights& w, std::span<const Span> spans,
