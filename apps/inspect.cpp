@@ -132,6 +132,7 @@ Json layers_json(const ModelSpec& spec) {
       layer["head_dim_v"] = c.head_dim_v;
       if (c.window) layer["window"] = c.window;
     }
+    if (l.shares_cache >= 0) layer["shares_kv_with"] = spec.caches[static_cast<size_t>(l.shares_cache)].layer;
     layer["parameters"] = l.parameters;
     layers.push_back(std::move(layer));
   }

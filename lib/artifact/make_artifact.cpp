@@ -158,6 +158,12 @@ void add_kv_cache(const RunRecord& run, Artifact& a) {
   if (!a.kv_cache_left_out.empty()) return;
   a.kv_cache.assign(static_cast<size_t>(get_int(run.model, "n_layers", "model.")), 1.0F);
   for (const ArtifactLayer& layer : a.layers) a.kv_cache[static_cast<size_t>(layer.index)] = layer.joint.scale;
+  const auto n_layers = static_cast<int64_t>(a.kv_cache.size());
+  for (const Json& layer : a.layers_without_kv) {  // who reads another layer's rows reads them with its scale
+    const int64_t owner = get_int_or(layer, "shares_kv_with", -1), index = get_int_or(layer, "index", -1);
+    if (owner >= 0 && owner < n_layers && index >= 0 && index < n_layers)
+      a.kv_cache[static_cast<size_t>(index)] = a.kv_cache[static_cast<size_t>(owner)];
+  }
 }
 
 /// What make_artifact takes from the run record, so that a merged or foreign file fails with a sentence.

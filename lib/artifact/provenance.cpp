@@ -26,8 +26,12 @@ Json model_block(const ModelSpec& spec, const ModelFacts& facts) {
 
 Json layers_without_kv_block(const ModelSpec& spec) {
   Json out = Json::array();
-  for (const LayerSpec& layer : spec.layers)
-    if (layer.cache < 0) out.push_back({{"index", layer.index}, {"kind", name_of(layer.kind)}});
+  for (const LayerSpec& layer : spec.layers) {
+    if (layer.cache >= 0) continue;
+    out.push_back({{"index", layer.index}, {"kind", name_of(layer.kind)}});
+    if (layer.shares_cache >= 0)
+      out.back()["shares_kv_with"] = spec.caches[static_cast<size_t>(layer.shares_cache)].layer;
+  }
   return out;
 }
 

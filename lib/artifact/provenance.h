@@ -19,7 +19,7 @@ struct ModelFacts {
 };
 Json model_block(const ModelSpec& spec, const ModelFacts& facts);
 
-/// "layers_without_kv": [{"index", "kind"}], ascending.
+/// "layers_without_kv": [{"index", "kind", "shares_kv_with"?}], ascending; the layer whose cache it reads.
 Json layers_without_kv_block(const ModelSpec& spec);
 
 /// "calibration": what was fed, and how it was computed. Only what can change the numbers.

@@ -2,10 +2,12 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <unordered_map>
 #include <vector>
 
 #include "model/batch.h"
+#include "model/model_spec.h"
 #include "ops/ops.h"
 
 namespace kvcal {
@@ -19,23 +21,51 @@ struct LayerState {
 };
 
 /// The states of one layer, by sequence. Lives outside the per-batch arena; one object per layer, so that nothing can
-/// flow from one layer, pass or warm-up into another.
+/// flow from one layer, pass or warm-up into another, but for the rows of a cache that a later layer shares.
 class LayerStates {
  public:
+  /// Shared: rows of all sequences are kept, also of whole and finished ones.
+  enum class Rows : uint8_t { OfCutSequences, Shared };
+
+  /// `owner`: the states of the layer whose rows this one reads; must outlive these.
+  explicit LayerStates(Rows rows = Rows::OfCutSequences, const LayerStates* owner = nullptr)
+      : rows_(rows), owner_(owner) {}
+
   /// The state of a sequence, fresh at its first use.
   LayerState& own(int64_t sequence) { return states_[sequence]; }
 
   /// Frees a sequence's state once its last chunk is through.
-  void finish(int64_t sequence) { states_.erase(sequence); }
+  void finish(int64_t sequence) {
+    if (rows_ != Rows::Shared) states_.erase(sequence);
+  }
 
   /// For each span of the batch its key/value rows; null where the span is a whole sequence and nothing is kept.
   std::vector<KvRows*> kv_rows(const Batch& batch);
+  /// For each span the rows that the owner of the cache has kept.
+  std::vector<const KvRows*> owner_rows(const Batch& batch) const;
   std::vector<ConvState*> conv_states(const Batch& batch);
   std::vector<DeltaState*> delta_states(const Batch& batch);
   std::vector<SsmState*> ssm_states(const Batch& batch);
 
  private:
+  Rows rows_;
+  const LayerStates* owner_;
   std::unordered_map<int64_t, LayerState> states_;
+};
+
+/// The states of a run through all layers: a layer's live from begin() to end(), or to the end of the last layer that
+/// shares its cache.
+class RunStates {
+ public:
+  explicit RunStates(const ModelSpec& spec) : spec_(spec) {}
+
+  /// Layers begin in ascending order. The same again without an end() between.
+  LayerStates& begin(int layer);
+  void end(int layer);
+
+ private:
+  const ModelSpec& spec_;
+  std::map<int, LayerStates> layers_;
 };
 
 }  // namespace kvcal

@@ -1,5 +1,7 @@
 #include "model/model_spec.h"
 
+#include <algorithm>
+
 namespace kvcal {
 
 std::string_view name_of(LayerKind kind) {
@@ -53,6 +55,25 @@ std::string_view name_of(PairBound bound) {
       return "gptj";
   }
   return "";
+}
+
+int ModelSpec::last_reader(int cache) const {
+  int last = caches[static_cast<size_t>(cache)].layer;
+  for (const LayerSpec& l : layers)
+    if (l.shares_cache == cache) last = std::max(last, l.index);
+  return last;
+}
+
+int ModelSpec::n_sharing(int cache) const {
+  return static_cast<int>(
+      std::count_if(layers.begin(), layers.end(), [&](const LayerSpec& l) { return l.shares_cache == cache; }));
+}
+
+int ModelSpec::last_cache_layer() const {
+  int last = caches.empty() ? -1 : caches.back().layer;
+  for (const LayerSpec& l : layers)
+    if (l.shares_cache >= 0) last = std::max(last, l.index);
+  return last;
 }
 
 int64_t kv_bytes_per_token(const ModelSpec& spec, int element_bytes) {

@@ -75,7 +75,12 @@ struct ModelSpec {
   std::vector<LayerSpec> layers;
   std::vector<KvLayout> caches;
 
-  int last_cache_layer() const { return caches.empty() ? -1 : caches.back().layer; }
+  /// The last layer that owns a cache or reads one: nothing is to be seen after it.
+  int last_cache_layer() const;
+
+  /// The last layer that reads a cache's rows: its owner, unless others share it; and how many of those there are.
+  int last_reader(int cache) const;
+  int n_sharing(int cache) const;
 };
 
 /// Bytes that one token adds to all caches together, with elements of `element_bytes`. An MLA row holds its values.

@@ -81,7 +81,7 @@ MemoryPlan with_chunk(const Run& run, int64_t chunk_tokens, ResidualPlace place)
   plan.program = kLibraryBytes;
   plan.host = kRingBytes + kHostBytes + run.options.statistics_bytes;
   plan.weights = weight_bytes(run);
-  plan.states = state_bytes(run, chunk_tokens);
+  plan.states = state_bytes(run, chunk_tokens) + shared_rows(run.spec, run.sequences, run.options.precision);
   plan.statistics = run.options.device_statistics_bytes;
   if (plan.statistics) plan.statistics += kPaddingBytes;
   int64_t most = 0;

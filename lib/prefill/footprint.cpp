@@ -34,6 +34,20 @@ uint64_t layer_states(const ModelSpec& spec, uint64_t rows, uint64_t recurrent) 
   return both ? rows + recurrent : std::max(rows, recurrent);
 }
 
+uint64_t shared_rows(const ModelSpec& spec, const SequencePlan& sequences, Precision precision) {
+  constexpr uint64_t kPadding = 512;  // of a sequence's keys and values on a device
+  uint64_t row = 0, n_caches = 0;
+  for (const KvLayout& c : spec.caches)
+    if (spec.n_sharing(c.cache) > 0) {
+      row += static_cast<uint64_t>(c.n_kv_heads * (c.head_dim_k + c.head_dim_v)) * element_bytes(precision);
+      ++n_caches;
+    }
+  uint64_t bytes = 0;
+  for (const auto* list : {&sequences.measured, &sequences.warmup, &sequences.sanity})
+    bytes += static_cast<uint64_t>(tokens_of(*list)) * row + list->size() * n_caches * kPadding;
+  return bytes;
+}
+
 uint64_t sanity_logits(const ModelSpec& spec, const SequencePlan& sequences, Precision precision) {
   return static_cast<uint64_t>(tokens_of(sequences.sanity) * spec.vocab) * (element_bytes(precision) + sizeof(float));
 }

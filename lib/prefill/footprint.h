@@ -23,6 +23,9 @@ uint64_t largest_kv_row(const ModelSpec& spec, Precision precision);
 /// more of the two, or both where a layer has a cache beside a recurrent state.
 uint64_t layer_states(const ModelSpec& spec, uint64_t rows, uint64_t recurrent);
 
+/// Bytes of the rows that layers keep for later ones that share their cache: of all sequences of the run, together.
+uint64_t shared_rows(const ModelSpec& spec, const SequencePlan& sequences, Precision precision);
+
 /// Bytes of the sanity sequences' logits: every row of theirs at once, as computed and as F32.
 uint64_t sanity_logits(const ModelSpec& spec, const SequencePlan& sequences, Precision precision);
 

@@ -11,9 +11,9 @@ namespace kvcal {
 struct Generator::Run {
   std::vector<PromptTokens> prompts;  // one: everything fed so far and next
   Sequence sequence;
-  std::vector<LayerStates> states;  // per layer
+  RunStates states;
 
-  Run(const std::vector<int32_t>& ids, int64_t capacity, size_t n_layers) : states(n_layers) {
+  Run(const std::vector<int32_t>& ids, int64_t capacity, const ModelSpec& spec) : states(spec) {
     prompts.push_back({"", ids, 1});
     sequence.pieces = {{0, 0, capacity}};
     sequence.n_tokens = capacity;  // never reached in one step, so that all states are kept
@@ -35,7 +35,8 @@ std::vector<float> Generator::feed(Run& run, int64_t first, int64_t n, KvTap& ta
   append_tokens(batch, run.sequence, run.prompts, first, n);
   finish_batch(batch, model_.spec().n_position_axes);
   Tensor x = embedding_->forward(op_, batch);
-  for (size_t i = 0; i < blocks_.size(); ++i) x = blocks_[i]->forward(op_, x, batch, run.states[i], tap, Tail::Full);
+  for (size_t i = 0; i < blocks_.size(); ++i)
+    x = blocks_[i]->forward(op_, x, batch, run.states.begin(static_cast<int>(i)), tap, Tail::Full);
   const int64_t last = n - 1;
   const Tensor logits = head_->forward(op_, op_.take_rows(x, std::span<const int64_t>(&last, 1)));
   const Storage host({logits.elements()}, logits.dtype);
@@ -48,7 +49,7 @@ std::vector<float> Generator::feed(Run& run, int64_t first, int64_t n, KvTap& ta
 
 std::vector<float> Generator::last_logits(const std::vector<int32_t>& ids, const std::vector<int64_t>& steps,
                                           KvTap& tap) {
-  Run run(ids, static_cast<int64_t>(ids.size()) + 1, blocks_.size());
+  Run run(ids, static_cast<int64_t>(ids.size()) + 1, model_.spec());
   std::vector<float> logits;
   int64_t first = 0;
   for (const int64_t n : steps) {
@@ -83,7 +84,7 @@ std::vector<std::pair<int32_t, float>> top_logits(const std::vector<float>& logi
 Generated Generator::generate(const std::vector<int32_t>& ids, const GenerateOptions& options, KvTap& tap) {
   if (ids.empty()) fail("there is nothing to continue: the prompt has no tokens");
   const int64_t n_prompt = static_cast<int64_t>(ids.size());
-  Run run(ids, n_prompt + options.max_new_tokens + 1, blocks_.size());
+  Run run(ids, n_prompt + options.max_new_tokens + 1, model_.spec());
   std::vector<float> logits;
   for (int64_t first = 0; first < n_prompt; first += chunk_tokens_)
     logits = feed(run, first, std::min(chunk_tokens_, n_prompt - first), tap);

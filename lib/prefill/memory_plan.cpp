@@ -54,6 +54,7 @@ MemoryPlan with_chunk(const ModelSpec& spec, const SequencePlan& sequences, cons
     rows = std::max(rows, std::min(tokens_of(*list), chunk_tokens));
     plan.states = std::max(plan.states, state_bytes(spec, make_batches(*list, sequences.prompts, chunk_tokens, 1), p));
   }
+  plan.states += shared_rows(spec, sequences, p);
   plan.activations = std::max(static_cast<uint64_t>(rows * most_activations(spec)) * element_bytes(p),
                               sanity_logits(spec, sequences, p));
   return plan;

@@ -29,7 +29,7 @@ struct MemoryPlan {
   uint64_t mapped = 0;       // pages of that layer and of the next one, as stored
   uint64_t residual = 0;     // residual stream of all sequences
   uint64_t activations = 0;  // one batch
-  uint64_t states = 0;       // recurrent states and rows of cut sequences, one layer
+  uint64_t states = 0;       // recurrent states and rows of cut sequences, one layer; rows that later layers share
   uint64_t statistics = 0;
   uint64_t budget = 0;
   bool on_device = false;  // all of the above is of a device's memory; `program` what its libraries may take

@@ -12,10 +12,11 @@ struct Runner::Stream {
   SequenceGroup group;
   std::vector<Batch> batches;
   std::unique_ptr<ResidualRows> residual;
+  RunStates states;
 
-  Stream(const SequenceGroup& g, std::vector<Batch> b, int64_t hidden, Ops& op, ResidualPlace place)
-      : group(g), batches(std::move(b)) {
-    ResidualShape shape{0, hidden, 0};
+  Stream(const SequenceGroup& g, std::vector<Batch> b, const ModelSpec& spec, Ops& op, ResidualPlace place)
+      : group(g), batches(std::move(b)), states(spec) {
+    ResidualShape shape{0, spec.hidden, 0};
     for (const Batch& batch : batches) {
       shape.n_tokens += batch.n_tokens();
       shape.most_rows = std::max(shape.most_rows, batch.n_tokens());
@@ -58,7 +59,7 @@ void Runner::run(const std::vector<SequenceGroup>& groups, const std::vector<Pro
     if (g.sequences->empty()) continue;
     logits = logits || g.until == Until::Logits;
     streams.emplace_back(g, make_batches(*g.sequences, prompts, plan_.chunk_tokens, spec.n_position_axes, plan_.cut()),
-                         spec.hidden, op_, plan_.residual_place);
+                         spec, op_, plan_.residual_place);
   }
   n_layers_ = logits ? static_cast<int>(spec.layers.size()) : spec.last_cache_layer() + 1;
   const int first = store_ ? store_->layers_done() : 0;
@@ -107,8 +108,15 @@ void Runner::run_layers(int first, BlockLoader& blocks, std::vector<Stream>& str
       const auto block = blocks.take(layer);
       run_block(layer, *block, streams);
     });
-    if (store_ && (layer + 1 < n_layers_ || logits)) save(layer + 1, streams);
+    if (store_ && (layer + 1 < n_layers_ || logits) && !rows_cross(layer)) save(layer + 1, streams);
   }
+}
+
+/// Whether a later layer reads rows of this or an earlier one: a stopped run then begins again at the owner of them.
+bool Runner::rows_cross(int layer) const {
+  const ModelSpec& spec = model_.spec();
+  return std::any_of(spec.caches.begin(), spec.caches.end(),
+                     [&](const KvLayout& c) { return c.layer <= layer && spec.last_reader(c.cache) > layer; });
 }
 
 void Runner::run_block(int layer, Block& block, std::vector<Stream>& streams) {
@@ -117,7 +125,7 @@ void Runner::run_block(int layer, Block& block, std::vector<Stream>& streams) {
   for (Stream& s : streams) {
     if (s.group.until == Until::LastKv && layer > last_cache) continue;
     const Tail tail = s.group.until == Until::LastKv && layer == last_cache ? Tail::Skip : Tail::Full;
-    LayerStates states;  // of this layer and group; nothing can outlive them
+    LayerStates& states = s.states.begin(layer);
     int64_t row = 0;
     for (size_t i = 0; i < s.batches.size(); ++i) {
       const Batch& batch = s.batches[i];
@@ -129,6 +137,7 @@ void Runner::run_block(int layer, Block& block, std::vector<Stream>& streams) {
       row += batch.n_tokens();
       if (step_) step_({layer, n_layers_, batch.n_tokens()});
     }
+    s.states.end(layer);
     taps.insert(s.group.tap);
   }
   for (KvTap* tap : taps) tap->layer_done(layer);

@@ -1,5 +1,6 @@
 // Runs sequences through a model layer by layer: a layer's weights are read once and serve every batch of every pass;
-// between layers lives the residual stream only. A model larger than memory runs this way, and no KV cache ever exists.
+// between layers lives the residual stream only. A model larger than memory runs this way, and no KV cache ever exists
+// but of layers whose rows others read.
 #pragma once
 
 #include <cstdint>
@@ -42,8 +43,8 @@ struct RunStep {
   int64_t tokens = 0;           // rows just done
 };
 
-/// Keeps the rows of a run between two layers, so that a run that was stopped can go on. Nothing else crosses a layer's
-/// end: the states of a layer's sequences live and die inside it.
+/// Keeps the rows of a run between two layers, so that a run that was stopped can go on. It is asked to only where
+/// nothing else crosses a layer's end: not between the owner of a cache and the last layer that shares it.
 class RunStore {
  public:
   virtual ~RunStore() = default;
@@ -52,7 +53,7 @@ class RunStore {
   /// Fills the rows as they were after layers_done() layers, one tensor for each group that still runs, in order of
   /// groups. Called once, and only when layers_done() > 0.
   virtual void restore(std::span<const Tensor> rows) = 0;
-  /// After each layer that another follows: the same tensors.
+  /// After a layer that another follows: the same tensors.
   virtual void save(int layers_done, std::span<const Tensor> rows) = 0;
 };
 
@@ -82,6 +83,7 @@ class Runner {
   void run_head(std::vector<Stream>& streams);
   void embed(std::vector<Stream>& streams);
   std::vector<ResidualRows*> rows_before(int layer, const std::vector<Stream>& streams) const;
+  bool rows_cross(int layer) const;
   void restore(int layer, const std::vector<Stream>& streams);
   void save(int layer, const std::vector<Stream>& streams);
 

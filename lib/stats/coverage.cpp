@@ -80,6 +80,12 @@ void Coverage::add(const Batch& batch) {
   }
 }
 
+void Coverage::reset() {
+  std::fill(seen_.begin(), seen_.end(), false);
+  n_rows_ = 0;
+  repeated_.reset();
+}
+
 std::string Coverage::fault() const {
   const auto missing = std::find(seen_.begin(), seen_.end(), false);
   if (missing == seen_.end() && !repeated_) return "";

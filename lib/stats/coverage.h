@@ -44,6 +44,9 @@ class Coverage {
   /// What is missing or came twice, or "" when every planned token came once.
   std::string fault() const;
 
+  /// Begins anew: the same tokens come again, of a layer that shares the cache.
+  void reset();
+
  private:
   const PlannedTokens& planned_;
   std::vector<bool> seen_;  // by token number

@@ -33,6 +33,14 @@ int64_t shown_width(const KvLayout& layout, CacheSite site) {
   return site == CacheSite::Latent || site == CacheSite::Rope ? layout.head_dim_k : width_of(layout, site);
 }
 
+/// The layers that read a cache, ascending: its owner and those that share it.
+std::vector<int> readers_of(const ModelSpec& spec, int cache) {
+  std::vector<int> readers = {spec.caches[static_cast<size_t>(cache)].layer};
+  for (const LayerSpec& l : spec.layers)
+    if (l.shares_cache == cache) readers.push_back(l.index);
+  return readers;
+}
+
 std::string label(const KvLayout& layout, CacheSite site) {
   return "layer " + std::to_string(layout.layer) + ", " + std::string(name_of(site));
 }
@@ -55,7 +63,9 @@ void check_tensor(const KvLayout& layout, CacheSite site, const Tensor& x, const
 
 struct Observer::State {
   State(const ModelSpec& spec, ObservationPlan p, ThreadPool& threads, Ops* ops)
-      : caches(spec.caches), plan(std::move(p)), planned(plan), pool(threads), device(ops), sites(spec.caches.size()) {}
+      : caches(spec.caches), plan(std::move(p)), planned(plan), pool(threads), device(ops), sites(spec.caches.size()) {
+    for (const KvLayout& c : caches) readers.push_back(readers_of(spec, c.cache));
+  }
 
   SiteInProgress& at(int cache, CacheSite site) {
     auto& slot = sites[static_cast<size_t>(cache)][static_cast<size_t>(site)];
@@ -80,11 +90,19 @@ struct Observer::State {
   }
 
   [[noreturn]] void fail_non_finite(const KvLayout& layout, CacheSite site, const NonFinite& first) const;
+  void check_coverage(const KvLayout& layout, int layer);
   bool close(const KvLayout& layout);
   CacheStatistics finish(const KvLayout& layout);
   void finish_closed();
 
+  /// Tokens that a site must have seen in the end.
+  uint64_t expected_tokens(size_t cache, CacheSite site) const {
+    const auto n = static_cast<uint64_t>(planned.n_tokens());
+    return site == CacheSite::Query ? n * readers[cache].size() : n;
+  }
+
   std::vector<KvLayout> caches;
+  std::vector<std::vector<int>> readers;  // by cache: layers
   ObservationPlan plan;
   PlannedTokens planned;  // of plan
   ThreadPool& pool;
@@ -151,12 +169,15 @@ void Observer::State::fail_non_finite(const KvLayout& layout, CacheSite site, co
        std::to_string(at.channel) + "); expected finite values: is the checkpoint damaged, or its format misread?");
 }
 
-/// Nothing more comes for this cache. True when the device has counted some of it.
-bool Observer::State::close(const KvLayout& layout) {
-  // Coverage of all sites first: it is the more basic fault.
+void Observer::State::check_coverage(const KvLayout& layout, int layer) {
+  const std::string reader = layer == layout.layer ? "" : " in layer " + std::to_string(layer);
   for (const CacheSite site : sites_of(layout))
     if (const std::string fault = exists(layout, site) ? at(layout.cache, site).coverage.fault() : ""; !fault.empty())
-      fail(label(layout, site) + ": " + fault + "; this is a bug of this program, please report it");
+      fail(label(layout, site) + reader + ": " + fault + "; this is a bug of this program, please report it");
+}
+
+/// Nothing more comes for this cache. True when the device has counted some of it.
+bool Observer::State::close(const KvLayout& layout) {
   closed[static_cast<size_t>(layout.cache)] = true;
   bool counted = false;
   for (const CacheSite site : sites_of(layout))
@@ -190,7 +211,13 @@ void Observer::layer_done(int layer) {
   State& s = *state_;
   s.finish_closed();  // of the layer before, while the device works on this one
   for (size_t c = 0; c < s.caches.size(); ++c) {
-    if (s.caches[c].layer != layer || s.closed[c]) continue;
+    const std::vector<int>& readers = s.readers[c];
+    if (s.closed[c] || std::find(readers.begin(), readers.end(), layer) == readers.end()) continue;
+    s.check_coverage(s.caches[c], layer);  // before what was seen: it is the more basic fault
+    if (layer != readers.back()) {
+      s.at(static_cast<int>(c), CacheSite::Query).coverage.reset();
+      continue;
+    }
     if (s.close(s.caches[c]))
       s.waiting.push_back(c);
     else
@@ -229,15 +256,14 @@ void Observer::restore(Statistics earlier) {
   if (earlier.caches.size() > s.caches.size())
     fail("there are " + std::to_string(earlier.caches.size()) + " caches, the model has " +
          std::to_string(s.caches.size()));
-  const auto n_tokens = static_cast<uint64_t>(s.planned.n_tokens());
   for (size_t c = 0; c < earlier.caches.size(); ++c) {
     CacheStatistics& cache = earlier.caches[c];
     if (layout_to_json(cache.layout) != layout_to_json(s.caches[c]))
       fail("cache " + std::to_string(c) + " is another than the model's");
     for (const CacheSite site : sites_of(cache.layout))
-      if (exists(cache.layout, site) && cache.at(site).n_tokens != n_tokens)
+      if (exists(cache.layout, site) && cache.at(site).n_tokens != s.expected_tokens(c, site))
         fail(label(cache.layout, site) + " has " + std::to_string(cache.at(site).n_tokens) + " tokens, expected " +
-             std::to_string(n_tokens));
+             std::to_string(s.expected_tokens(c, site)));
     s.closed[c] = true;
     s.done[c] = std::move(cache);
   }
@@ -247,10 +273,12 @@ int64_t Observer::bytes_needed(const ModelSpec& spec, int64_t n_tokens, int64_t 
   std::vector<int64_t> dense(spec.layers.size() + 1);  // a spec read from elsewhere may lack layers: those count last
   int64_t encoded = 0;
   for (const KvLayout& layout : spec.caches) {
-    const size_t layer = std::min(static_cast<size_t>(layout.layer), spec.layers.size());
+    const size_t first = std::min(static_cast<size_t>(layout.layer), spec.layers.size());
+    const size_t last = std::max(first, static_cast<size_t>(readers_of(spec, layout.cache).back()));
     for (const CacheSite site : sites_of(layout)) {
       const int64_t heads = heads_of(layout, site), channels = heads * width_of(layout, site);
-      dense[layer] += SiteTables::bytes(layout, site) + n_tokens / 8;
+      for (size_t layer = first; layer <= std::min(last, spec.layers.size()); ++layer)
+        dense[layer] += SiteTables::bytes(layout, site) + n_tokens / 8;
       encoded += heads * kCodesPerHead * static_cast<int64_t>(sizeof(std::pair<uint16_t, uint64_t>)) +
                  channels * (kOctavesPerChannel * static_cast<int64_t>(sizeof(OctaveMoments)) +
                              static_cast<int64_t>(sizeof(ChannelStatistics))) +
@@ -262,11 +290,13 @@ int64_t Observer::bytes_needed(const ModelSpec& spec, int64_t n_tokens, int64_t 
 
 int64_t Observer::device_bytes_needed(const ModelSpec& spec, int64_t n_prompts, int n_passes) {
   std::vector<int64_t> dense(spec.layers.size() + 1);
-  for (const KvLayout& layout : spec.caches)
+  for (const KvLayout& layout : spec.caches) {
+    const size_t first = std::min(static_cast<size_t>(layout.layer), spec.layers.size());
+    const size_t last = std::min(static_cast<size_t>(readers_of(spec, layout.cache).back()), spec.layers.size());
     for (const CacheSite site : sites_of(layout))
-      if (exists(layout, site))
-        dense[std::min(static_cast<size_t>(layout.layer), spec.layers.size())] +=
-            DeviceTables::bytes(layout, site, n_passes * n_prompts);
+      for (size_t layer = first; exists(layout, site) && layer <= last; ++layer)
+        dense[layer] += DeviceTables::bytes(layout, site, n_passes * n_prompts);
+  }
   int64_t before = 0, most = 0;  // a layer's tables are fetched when the next one is done
   for (const int64_t bytes : dense) {
     most = std::max(most, before + bytes);

@@ -44,8 +44,9 @@ class Observer final : public KvTap {
 
   /// Throws Error when a site of the layer's caches did not see every planned token exactly once (layer, site,
   /// expected, actual, which token), or saw infinity or NaN (layer, site, head, prompt, token, position of the first
-  /// one). What a device has counted is looked at when the next layer is done, or by take(): until then it goes on
-  /// working.
+  /// one). A cache that other layers share is finished with the last of them; each of them brings every query again,
+  /// and all of them count. What a device has counted is looked at when the next layer is done, or by take(): until
+  /// then it goes on working.
   void layer_done(int layer) override;
 
   /// Moves the caches finished so far out, for a record of the run up to here; restore() puts them back.

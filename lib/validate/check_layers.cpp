@@ -118,6 +118,10 @@ void check_server_block(const Json& document, Report& report) {
   std::map<std::string, double> expected;
   for (const Json& layer : document["layers_without_kv"]) expected[layer["index"].dump()] = 1.0;
   for (const Json& layer : document["layers"]) expected[layer["index"].dump()] = layer["joint"]["scale"].get<double>();
+  for (const Json& layer : document["layers_without_kv"])
+    if (const Json* owner = find_member(layer, "shares_kv_with"))
+      if (const auto found = expected.find(owner->dump()); found != expected.end())
+        expected[layer["index"].dump()] = found->second;
   for (const auto& [layer, scale] : expected)
     if (const Json* there = find_member(scales, layer); !there)
       report.add("R10", path, "the scale of layer " + layer, number_text(scale), "none");

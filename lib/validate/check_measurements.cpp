@@ -111,6 +111,14 @@ void check_calibration(const Artifact& a, Report& report) {
                settled ? "false" : "true");
 }
 
+/// Layers whose queries meet the layer's cache: itself and those that share it.
+uint64_t n_readers(const Artifact& a, const ArtifactLayer& layer) {
+  return 1 + static_cast<uint64_t>(
+                 std::count_if(a.layers_without_kv.begin(), a.layers_without_kv.end(), [&](const Json& other) {
+                   return get_int_or(other, "shares_kv_with", -1, "layers_without_kv[].") == layer.index;
+                 }));
+}
+
 }  // namespace
 
 void check_measurements(const Artifact& a, Report& report) {
@@ -124,7 +132,7 @@ void check_measurements(const Artifact& a, Report& report) {
       s.maxima();
       s.place();
       s.growth();
-      s.observations(n_tokens);
+      s.observations(&s.site == &l.query ? n_tokens * n_readers(a, l) : n_tokens);
     }
   }
   check_calibration(a, report);

@@ -86,6 +86,7 @@ class ArchTest : public ::testing::TestWithParam<std::string> {
     runner.run({{&sequences, &result.tap, Until::Logits, &result.logits}}, prompts);
     EXPECT_EQ(m.weights.report().unclaimed, std::vector<std::string>{}) << "tensors that nobody asked for";
     caches_ = m.model->spec().caches;
+    for (const KvLayout& c : caches_) n_sharing_.push_back(m.model->spec().n_sharing(c.cache));
   }
 
   void check(const std::string& precision, Result& result, double absmax_bound, double rms_bound) {
@@ -112,8 +113,13 @@ class ArchTest : public ::testing::TestWithParam<std::string> {
         double expected = 0, actual = 0;
         for (size_t i = 0; i < table.size(); ++i) {
           expected = std::max(expected, table[i].at(static_cast<size_t>(h)).get<double>());
-          const Recorded& seen = tap.seen[{static_cast<int64_t>(i), c.cache, s.site}];
-          actual = std::max(actual, static_cast<double>(head_absmax(seen, heads, h)));
+          const auto sequence = static_cast<int64_t>(i);
+          const auto look = [&](Site site) {
+            actual = std::max(actual, static_cast<double>(head_absmax(tap.seen[{sequence, c.cache, site}], heads, h)));
+          };
+          look(s.site);
+          for (int n = 1; s.site == Site::Query && n <= n_sharing_[static_cast<size_t>(c.cache)]; ++n)
+            look(query_of_reader(n));
         }
         EXPECT_NEAR(actual, expected, bound * expected)
             << "absmax of " << s.name << ", layer " << c.layer << ", head " << h;
@@ -123,6 +129,7 @@ class ArchTest : public ::testing::TestWithParam<std::string> {
 
   Golden golden_{GetParam()};
   std::vector<KvLayout> caches_;
+  std::vector<int> n_sharing_;  // by cache
 };
 
 TEST_P(ArchTest, f32_matches_the_reference) {
@@ -149,6 +156,34 @@ TEST_P(ArchTest, bf16_matches_the_reference) {
         << "logits of sequence " << sequence;
 }
 
+// Of goldens that say so: heads, widths, windows and scales of every cache, and who shares one.
+TEST_P(ArchTest, layouts_match_the_reference) {
+  const auto model = parse_model(Checkpoint::open(golden_.folder).config());
+  const ModelSpec& spec = model->spec();
+  EXPECT_EQ(static_cast<int>(spec.layers.size()), golden_.json.at("n_layers").get<int>());
+  std::vector<int> layers;
+  for (const KvLayout& c : spec.caches) layers.push_back(c.layer);
+  EXPECT_EQ(layers, golden_.json.at("layers_with_cache").get<std::vector<int>>());
+  if (!golden_.json.contains("layouts")) return;
+  const int64_t longest = static_cast<int64_t>(golden_.sequences().back().size());
+  for (const KvLayout& c : spec.caches) {
+    const Json& l = golden_.json.at("layouts").at(std::to_string(c.layer));
+    EXPECT_EQ(c.n_heads, l.at("n_heads").get<int64_t>()) << "layer " << c.layer;
+    EXPECT_EQ(c.n_kv_heads, l.at("n_kv_heads").get<int64_t>()) << "layer " << c.layer;
+    EXPECT_EQ(c.head_dim_k, l.at("head_dim_k").get<int64_t>()) << "layer " << c.layer;
+    EXPECT_EQ(c.head_dim_v, l.at("head_dim_v").get<int64_t>()) << "layer " << c.layer;
+    EXPECT_NEAR(c.softmax_scale, l.at("softmax_scale").get<double>(), 1e-9) << "layer " << c.layer;
+    std::vector<int> sharing;
+    for (const LayerSpec& reader : spec.layers)
+      if (reader.shares_cache == c.cache) sharing.push_back(reader.index);
+    EXPECT_EQ(sharing, l.at("shared_by").get<std::vector<int>>()) << "layer " << c.layer;
+    const Json* visible = find_member(golden_.json.at("windows"), std::to_string(c.layer));  // or of a chunk
+    if (c.window > 0) {
+      EXPECT_EQ(visible ? visible->get<int64_t>() : longest, std::min(c.window, longest)) << "layer " << c.layer;
+    }
+  }
+}
+
 TEST_P(ArchTest, residual_stream_matches_after_every_layer) {
   LoadedModel m(golden_.folder, backend(Precision::F32));
   const auto ids = golden_.sequences().at(golden_.json.at("full_sequence").get<size_t>());
@@ -158,9 +193,11 @@ TEST_P(ArchTest, residual_stream_matches_after_every_layer) {
   const Batch batch = make_batches(sequences, prompts, 4096, m.model->spec().n_position_axes).at(0);
   const auto embedding = m.model->load_embedding(*m.ops, m.weights.text);
   Tensor x = embedding->forward(*m.ops, batch);
+  RunStates states(m.model->spec());
   for (const LayerSpec& layer : m.model->spec().layers) {
-    LayerStates states;
-    x = m.model->load_block(layer.index, *m.ops, m.weights.text)->forward(*m.ops, x, batch, states, tap, Tail::Full);
+    const auto block = m.model->load_block(layer.index, *m.ops, m.weights.text);
+    x = block->forward(*m.ops, x, batch, states.begin(layer.index), tap, Tail::Full);
+    states.end(layer.index);
     EXPECT_TRUE(
         close(values_of(*m.ops, x), golden_.tensor("f32.hidden." + std::to_string(layer.index)), tolerance::kF32Rms))
         << "after layer " << layer.index;

@@ -87,9 +87,9 @@ def draw(case: Case, name: str, shape: torch.Size, seed: int, zero_centred: bool
 
 
 def stored_tensors(model) -> dict[str, torch.Tensor]:
-    """Parameters, and the buffers that checkpoints hold (the bias of a router's choice)."""
-    biases = ("e_score_correction_bias", "expert_bias")
-    buffers = {name: b for name, b in model.named_buffers() if name.endswith(biases)}
+    """Parameters, and the buffers that checkpoints hold (the bias of a router's choice, a layer's factor)."""
+    stored = ("e_score_correction_bias", "expert_bias", "layer_scalar")
+    buffers = {name: b for name, b in model.named_buffers() if name.endswith(stored)}
     return {**dict(model.named_parameters()), **buffers}
 
 
@@ -135,25 +135,46 @@ def write_checkpoint(case: Case, folder: Path, seed: int) -> None:
 
 # ------------------------------------------------------------------------------------------------ reference run
 class Capture:
-    """What the attention layers received in one forward pass: {layer: {site: [tokens, heads, head_dim]}}."""
+    """What the attention layers received in one forward pass: {layer: {site: [tokens, heads, head_dim]}}. A layer that
+    reads another's keys and values has no sites of its own; its queries are the other's further ones."""
 
     def __init__(self):
         self.sites: dict[int, dict[str, torch.Tensor]] = {}
+        self.further_queries: dict[int, list[torch.Tensor]] = {}
+        self.readers: dict[int, list[int]] = {}  # of a layer's keys, beside itself
         self.scaling: dict[int, float] = {}
         self.layer = -1  # that is running: a module that several layers share does not know
         self.visible: dict[int, int] = {}  # keys that the last query may see
+        self.stored: dict[int, int] = {}  # where the keys of a layer lie
+
+    def start(self):
+        for table in (self.sites, self.further_queries, self.readers, self.stored):
+            table.clear()
 
     def __call__(self, module, query, key, value, attention_mask, **kwargs):
-        layer = self.layer
-        if latent_rows.is_latent(module):
-            self.sites[layer] = latent_rows.sites(module, query, key)
+        latent = latent_rows.is_latent(module)
+        sites = latent_rows.sites(module, query, key) if latent else {
+            site: x[0].transpose(0, 1).contiguous().detach()
+            for site, x in (("query", query), ("key", key), ("value", value))}
+        if getattr(module, "is_kv_shared_layer", False):
+            owner = max(layer for layer, at in self.stored.items() if at == key.data_ptr())
+            self.readers.setdefault(owner, []).append(self.layer)
+            self.further_queries.setdefault(owner, []).append(sites["query"])
         else:
-            self.sites[layer] = {site: x[0].transpose(0, 1).contiguous().detach()
-                                 for site, x in (("query", query), ("key", key), ("value", value))}
-        self.scaling[layer] = kwargs["scaling"]
-        self.visible[layer] = int((attention_mask[0, 0, -1] == 0).sum())
+            layer = self.layer
+            self.sites[layer] = sites
+            self.stored[layer] = key.data_ptr()
+            self.scaling[layer] = kwargs["scaling"]
+            self.visible[layer] = int((attention_mask[0, 0, -1] == 0).sum())
         eager = sys.modules[type(module).__module__].eager_attention_forward
         return eager(module, query, key, value, attention_mask, **kwargs)
+
+    def layouts(self) -> dict:
+        """{layer: its geometry} of the layers that own a cache of keys and values."""
+        return {str(layer): {"n_heads": sites["query"].shape[1], "n_kv_heads": sites["key"].shape[1],
+                             "head_dim_k": sites["key"].shape[2], "head_dim_v": sites["value"].shape[2],
+                             "softmax_scale": self.scaling[layer], "shared_by": self.readers.get(layer, [])}
+                for layer, sites in sorted(self.sites.items()) if "value" in sites}
 
 
 def place(name: str) -> tuple[str, ...]:
@@ -195,21 +216,27 @@ def run(case: Case, folder: Path, precision: str, sequences: list[list[int]]) ->
     for i, block in enumerate(model.get_decoder().layers):
         block.register_forward_pre_hook(lambda m, args, i=i: setattr(capture, "layer", i))
         block.register_forward_hook(lambda m, args, output: hidden.append(rows_of(output)))
-    result = {"sites": [], "hidden": [], "logits": []}
+    result = {"sites": [], "further_queries": [], "hidden": [], "logits": []}
     for ids in sequences:
         hidden.clear()
-        capture.sites = {}
+        capture.start()
         logits = model(input_ids=torch.tensor([ids]), use_cache=False).logits[0, -1]
-        result["sites"].append(capture.sites)
+        result["sites"].append(dict(capture.sites))
+        result["further_queries"].append(dict(capture.further_queries))
         result["hidden"].append(list(hidden))
         result["logits"].append(logits)
-    return dict(result, scaling=capture.scaling, visible=dict(capture.visible), config=model.config.get_text_config())
+    return dict(result, scaling=capture.scaling, visible=dict(capture.visible), layouts=capture.layouts(),
+                config=model.config.get_text_config())
 
 
 def absmax(result: dict) -> dict:
     """{layer: {site: [sequence][head]}}: the largest magnitude of every head in every sequence."""
-    return {str(layer): {site: [sites[layer][site].float().abs().amax(dim=(0, 2)).tolist()
-                                for sites in result["sites"]]
+    def of_sequence(i: int, layer: int, site: str) -> list[float]:
+        further = result["further_queries"][i].get(layer, []) if site == "query" else []
+        seen = torch.stack([x.float().abs().amax(dim=(0, 2)) for x in (result["sites"][i][layer][site], *further)])
+        return seen.amax(dim=0).tolist()
+
+    return {str(layer): {site: [of_sequence(i, layer, site) for i in range(len(result["sites"]))]
                          for site in ("key", "value", "latent", "query") if site in result["sites"][0][layer]}
             for layer in sorted(result["sites"][0])}
 
@@ -339,6 +366,7 @@ def write_golden(case: Case, folder: Path, chosen: Attempt) -> dict:
         "head_dim": row.shape[2],
         "layers_with_cache": caches,
         "softmax_scale": exact["scaling"][layer],
+        "layouts": exact["layouts"],
         "windows": {str(i): exact["visible"][i] for i in caches if exact["visible"][i] < longest},
         "full_layer": layer, "full_sequence": case.full_sequence,
         "absmax_moved_by_bf16": chosen.moved, "logits_cosine_of_bf16": chosen.cosine,

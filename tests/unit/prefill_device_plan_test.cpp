@@ -43,6 +43,19 @@ MemoryOptions device(uint64_t free) {
   return options;
 }
 
+// Layer 2 reads the rows of layer 1: a run keeps those of all its tokens.
+TEST(DevicePlan, RowsThatLayersShareCount) {
+  ModelSpec spec = some_model();
+  spec.layers[2].cache = -1;
+  spec.layers[2].shares_cache = 1;
+  spec.caches.pop_back();
+  EXPECT_EQ(spec.last_cache_layer(), 2);
+  const MemoryPlan plan = plan_device_memory(spec, sequences(512, 2048), device(139 * kGiB));
+  const uint64_t rows = uint64_t{512} * 2048 * 4 * 256 * 2, padding = 512 * 512;
+  EXPECT_EQ(plan.states, rows + padding);
+  EXPECT_EQ(plan.reserve().persistent, plan.weights + plan.residual + plan.states);
+}
+
 TEST(DevicePlan, NumbersByHand) {
   const MemoryPlan plan = plan_device_memory(some_model(), sequences(512, 2048), device(139 * kGiB));
   EXPECT_EQ(plan.chunk_tokens, 262'144);

@@ -8,6 +8,7 @@
 #include <set>
 
 #include "stats/observer.h"
+#include "stats/statistics_checks.h"
 #include "unit/stats_fixture.h"
 
 namespace kvcal::stats_test {
@@ -253,6 +254,63 @@ class ObserverFaults : public testing::Test {
   ObservationPlan plan_ = small_plan();
   ThreadPool pool_{2};
 };
+
+// Layer 2 reads the cache of layer 1.
+class SharedCache : public testing::Test {
+ protected:
+  SharedCache() {
+    for (int i = 0; i < 4; ++i) {
+      LayerSpec layer;
+      layer.index = i;
+      layer.cache = i == 1 ? 0 : i == 3 ? 1 : -1;
+      if (i == 2) layer.shares_cache = 0;
+      spec_.layers.push_back(layer);
+    }
+  }
+
+  void show_queries(Observer& observer, const std::vector<Batch>& batches) const {
+    const Values doubled = [](const Spot& spot) { return 2 * mixed_value(spot); };
+    for (const Batch& batch : batches) {
+      const Storage q = tensor_of(spec_, 0, CacheSite::Query, batch, doubled, DType::BF16);
+      observer.query(0, q.tensor(), batch);
+    }
+  }
+
+  ModelSpec spec_ = small_spec();
+  ObservationPlan plan_ = small_plan();
+  std::vector<Batch> batches_ = batches_of(plan_, {.chunk = 64});
+  ThreadPool pool_{2};
+};
+
+TEST_F(SharedCache, QueriesOfEveryReaderCountForItsOwner) {
+  Observer observer(spec_, plan_, pool_);
+  for (const Batch& batch : batches_) show(observer, spec_, 0, batch, mixed_value);
+  observer.layer_done(1);
+  show_queries(observer, batches_);
+  observer.layer_done(2);
+  for (const Batch& batch : batches_) show(observer, spec_, 1, batch, mixed_value);
+  observer.layer_done(3);
+  const Statistics together = observer.take(small_record());
+  const CacheStatistics alone = observe_run(small_spec(), plan_, mixed_value).caches[0];
+  const CacheStatistics& shared = together.caches[0];
+  const uint64_t n = alone.at(CacheSite::Key).n_tokens;
+  EXPECT_EQ(shared.at(CacheSite::Key).n_tokens, n);
+  EXPECT_EQ(shared.at(CacheSite::Value).n_tokens, n);
+  EXPECT_EQ(shared.at(CacheSite::Query).n_tokens, 2 * n);
+  EXPECT_EQ(absmax_of(shared.at(CacheSite::Query)), 2 * absmax_of(alone.at(CacheSite::Query)));
+  EXPECT_EQ(absmax_of(shared.at(CacheSite::Key)), absmax_of(alone.at(CacheSite::Key)));
+  check_statistics(together);
+}
+
+TEST_F(SharedCache, AReaderThatMissesATokenIsNamed) {
+  Observer observer(spec_, plan_, pool_);
+  for (const Batch& batch : batches_) show(observer, spec_, 0, batch, mixed_value);
+  observer.layer_done(1);
+  batches_.erase(batches_.begin() + 1);
+  show_queries(observer, batches_);
+  const std::string message = message_of([&] { observer.layer_done(2); });
+  EXPECT_NE(message.find("layer 1, query in layer 2: saw 686 tokens, expected 750"), std::string::npos) << message;
+}
 
 TEST_F(ObserverFaults, MissingBatch) {
   const std::string message = run([](auto& batches) { batches.erase(batches.begin() + 1); });
