@@ -8,6 +8,8 @@ namespace {
 
 constexpr std::array kArchitectures = {
     Architecture{"BambaForCausalLM", parse_bamba},
+    Architecture{"Cohere2ForCausalLM", parse_cohere2},
+    Architecture{"CohereForCausalLM", parse_cohere},
     Architecture{"DeepseekV2ForCausalLM", parse_deepseek_v2},
     Architecture{"DeepseekV3ForCausalLM", parse_deepseek_v3},
     Architecture{"Ernie4_5ForCausalLM", parse_ernie4_5},
@@ -17,6 +19,8 @@ constexpr std::array kArchitectures = {
     Architecture{"Gemma2ForCausalLM", parse_gemma2},
     Architecture{"Gemma3ForCausalLM", parse_gemma3},
     Architecture{"Gemma3ForConditionalGeneration", parse_gemma3},
+    Architecture{"Gemma4ForCausalLM", parse_gemma4},
+    Architecture{"Gemma4ForConditionalGeneration", parse_gemma4},
     Architecture{"GemmaForCausalLM", parse_gemma},
     Architecture{"Glm4ForCausalLM", parse_glm4},
     Architecture{"Glm4MoeForCausalLM", parse_glm4_moe},
@@ -34,6 +38,8 @@ constexpr std::array kArchitectures = {
     Architecture{"Lfm2ForCausalLM", parse_lfm2},
     Architecture{"Lfm2MoeForCausalLM", parse_lfm2_moe},
     Architecture{"Lfm2VlForConditionalGeneration", parse_lfm2},
+    Architecture{"Llama4ForCausalLM", parse_llama4},
+    Architecture{"Llama4ForConditionalGeneration", parse_llama4},
     Architecture{"LlamaForCausalLM", parse_llama},
     Architecture{"LlavaForConditionalGeneration", parse_llava},
     Architecture{"MiniMaxForCausalLM", parse_minimax},
@@ -63,17 +69,22 @@ constexpr std::array kArchitectures = {
     Architecture{"Qwen3_5MoeForConditionalGeneration", parse_qwen3_5_moe},
     Architecture{"SeedOssForCausalLM", parse_seed_oss},
     Architecture{"SmolLM3ForCausalLM", parse_smollm3},
+    Architecture{"Starcoder2ForCausalLM", parse_starcoder2},
     Architecture{"Zamba2ForCausalLM", parse_zamba2},
 };
 
-/// Near relatives of what is read, whose caches are others.
+/// Near relatives of what is read, whose caches or layers are others.
 struct Refusal {
   std::string_view name, reason;
 };
 constexpr std::string_view kIndexer = "its sparse attention chooses rows by an indexer, which has a cache of its own";
+constexpr std::string_view kGemma3n =
+    "its layers mix four streams (AltUp), with low-rank branches (LAuReL) and sparse activations";
 constexpr std::array kRefusals = {
     Refusal{"DeepseekV32ForCausalLM", kIndexer},
     Refusal{"DeepseekV4ForCausalLM", "its attention keeps compressed entries beside a window of latent rows"},
+    Refusal{"Gemma3nForCausalLM", kGemma3n},
+    Refusal{"Gemma3nForConditionalGeneration", kGemma3n},
     Refusal{"GlmMoeDsaForCausalLM", kIndexer},
     Refusal{"LongcatFlashForCausalLM", "its layers own two latent caches each"},
     Refusal{"MiniCPM3ForCausalLM", "its latent attention with scaled residuals is not read"},

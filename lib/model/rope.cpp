@@ -109,7 +109,7 @@ std::vector<float> llama3_frequencies(const Parameters& p) {
   const float factor = static_cast<float>(factor_of(p));
   const double low = get_number(p.table, "low_freq_factor", "rope_parameters.");
   const double high = get_number(p.table, "high_freq_factor", "rope_parameters.");
-  if (!(low > 0 && high > low)) fail("rope_parameters: expected 0 < low_freq_factor < high_freq_factor");
+  if (!(low > 0 && high >= low)) fail("rope_parameters: expected 0 < low_freq_factor <= high_freq_factor");
   const double original = static_cast<double>(original_positions(p));
   const float low_wavelength = static_cast<float>(original / low);
   const float high_wavelength = static_cast<float>(original / high);
@@ -118,8 +118,10 @@ std::vector<float> llama3_frequencies(const Parameters& p) {
     if (wavelength > low_wavelength) {
       x /= factor;
     } else if (!(wavelength < high_wavelength)) {
-      const float smooth =
-          (static_cast<float>(original) / wavelength - static_cast<float>(low)) / static_cast<float>(high - low);
+      // Equal factors (Llama 4) leave nothing between; what is at the limit itself is stretched, as servers do.
+      const float smooth = high > low ? (static_cast<float>(original) / wavelength - static_cast<float>(low)) /
+                                            static_cast<float>(high - low)
+                                      : 0.0f;
       x = (1.0f - smooth) * x / factor + smooth * x;
     }
   }

@@ -66,6 +66,51 @@ TEST(GemmaConfig, missing_keys_of_gemma_3_4b_are_the_classes_defaults) {
   EXPECT_EQ(spec.caches[6].window, 1024);
 }
 
+Json gemma4(Json changes = Json::object()) {
+  return gemma("Gemma4ForCausalLM", [&] {
+    Json c = {{"global_head_dim", 64}, {"hidden_size_per_layer_input", 0}};
+    c.update(changes);
+    return c;
+  }());
+}
+
+TEST(GemmaConfig, layers_of_gemma_4_have_heads_by_kind_and_the_last_one_is_full) {
+  const auto model = parse_model(gemma4({{"attention_k_eq_v", true}, {"num_global_key_value_heads", 1}}));
+  const ModelSpec& spec = model->spec();
+  ASSERT_EQ(spec.caches.size(), 7u);
+  for (const KvLayout& c : spec.caches) {
+    const bool full = c.layer == 5 || c.layer == 6;
+    EXPECT_EQ(c.head_dim_k, full ? 64 : 32) << "layer " << c.layer;
+    EXPECT_EQ(c.n_kv_heads, full ? 1 : 2) << "layer " << c.layer;
+    EXPECT_EQ(c.window, full ? 0 : 512) << "layer " << c.layer;
+    EXPECT_EQ(c.softmax_scale, 1);
+  }
+  EXPECT_EQ(parse_model(gemma4({{"num_global_key_value_heads", 1}}))->spec().caches[5].n_kv_heads, 2)
+      << "only where keys are values";
+}
+
+TEST(GemmaConfig, layers_of_gemma_4_share_the_last_cache_of_their_kind) {
+  const auto model = parse_model(gemma4({{"num_hidden_layers", 9}, {"num_kv_shared_layers", 3}}));
+  const ModelSpec& spec = model->spec();
+  ASSERT_EQ(spec.caches.size(), 6u);
+  EXPECT_EQ(spec.layers[6].cache, -1);
+  EXPECT_EQ(spec.layers[6].shares_cache, 4);
+  EXPECT_EQ(spec.layers[7].shares_cache, 4);
+  EXPECT_EQ(spec.layers[8].shares_cache, 5);  // full
+  EXPECT_EQ(spec.last_reader(4), 7);
+  EXPECT_EQ(spec.n_sharing(4), 2);
+  EXPECT_EQ(spec.last_reader(3), 3);
+  EXPECT_EQ(spec.last_cache_layer(), 8);
+}
+
+TEST(GemmaConfig, per_layer_config_says_what_the_older_keys_said) {
+  const Json newer = {{"5", {{"head_dim", 64}}}, {"6", {{"head_dim", 64}}}};
+  const auto a = parse_model(gemma4()), b = parse_model(gemma4({{"per_layer_config", newer}, {"global_head_dim", 8}}));
+  ASSERT_EQ(a->spec().caches.size(), b->spec().caches.size());
+  for (size_t i = 0; i < a->spec().caches.size(); ++i)
+    EXPECT_EQ(a->spec().caches[i].head_dim_k, b->spec().caches[i].head_dim_k) << "cache " << i;
+}
+
 TEST(GemmaConfig, refusals_name_the_cause) {
   const auto expect = [](const Json& config, const std::string& part) {
     const std::string message = refusal(config);
@@ -79,6 +124,15 @@ TEST(GemmaConfig, refusals_name_the_cause) {
   expect(gemma("Gemma3ForCausalLM", {{"use_bidirectional_attention", true}}), "there is no KV cache");
   expect(gemma("Gemma3ForCausalLM", {{"num_hidden_layers", 1}, {"layer_types", {"chunked_attention"}}}),
          "unknown word in layer_types 'chunked_attention'");
+  expect(gemma4({{"use_bidirectional_attention", "all"}}), "there is no KV cache");
+  expect(gemma4({{"num_kv_shared_layers", 7}}), "num_kv_shared_layers is 7 of 7 layers");
+  expect(gemma4({{"num_kv_shared_layers", 4}}), "leaves no layer of full_attention that owns a KV cache");
+  expect(gemma4({{"per_layer_config", {{"5", {{"sliding_window", 3}}}}}}), "unknown key 'sliding_window'");
+  expect(gemma4({{"per_layer_config", {{"5", {{"head_dim", 64}}}}}}), "heads of different widths");
+  expect(gemma4({{"enable_moe_block", true}, {"num_experts", 2}, {"moe_intermediate_size", 8}, {"top_k_experts", 3}}),
+         "top_k_experts 3");
+  expect(gemma4({{"rope_parameters", {{"rope_theta", 10000.0}}}}), "rope_parameters are not by layer kind");
+  expect(gemma("Gemma3nForConditionalGeneration"), "its layers mix four streams");
 }
 
 }  // namespace

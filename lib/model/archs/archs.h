@@ -8,6 +8,8 @@
 namespace kvcal {
 
 std::unique_ptr<Model> parse_bamba(const Json& config);
+std::unique_ptr<Model> parse_cohere(const Json& config);
+std::unique_ptr<Model> parse_cohere2(const Json& config);
 std::unique_ptr<Model> parse_deepseek_v2(const Json& config);
 std::unique_ptr<Model> parse_deepseek_v3(const Json& config);
 std::unique_ptr<Model> parse_ernie4_5(const Json& config);
@@ -17,6 +19,7 @@ std::unique_ptr<Model> parse_falcon_h1(const Json& config);
 std::unique_ptr<Model> parse_gemma(const Json& config);
 std::unique_ptr<Model> parse_gemma2(const Json& config);
 std::unique_ptr<Model> parse_gemma3(const Json& config);
+std::unique_ptr<Model> parse_gemma4(const Json& config);
 std::unique_ptr<Model> parse_glm(const Json& config);
 std::unique_ptr<Model> parse_glm4(const Json& config);
 std::unique_ptr<Model> parse_glm4_moe(const Json& config);
@@ -33,6 +36,7 @@ std::unique_ptr<Model> parse_kimi_k25(const Json& config);
 std::unique_ptr<Model> parse_lfm2(const Json& config);
 std::unique_ptr<Model> parse_lfm2_moe(const Json& config);
 std::unique_ptr<Model> parse_llama(const Json& config);
+std::unique_ptr<Model> parse_llama4(const Json& config);
 std::unique_ptr<Model> parse_llava(const Json& config);
 std::unique_ptr<Model> parse_minimax(const Json& config);
 std::unique_ptr<Model> parse_minimax_m2(const Json& config);
@@ -58,6 +62,7 @@ std::unique_ptr<Model> parse_qwen3_vl(const Json& config);
 std::unique_ptr<Model> parse_qwen3_vl_moe(const Json& config);
 std::unique_ptr<Model> parse_seed_oss(const Json& config);
 std::unique_ptr<Model> parse_smollm3(const Json& config);
+std::unique_ptr<Model> parse_starcoder2(const Json& config);
 std::unique_ptr<Model> parse_zamba2(const Json& config);
 
 }  // namespace kvcal

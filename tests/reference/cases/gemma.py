@@ -1,4 +1,4 @@
-"""Gemma 1 to 3: scaled embeddings, (1 + w) norms, norms of what a branch adds, soft-caps, layers that slide."""
+"""Gemma: scaled embeddings, norms of what a branch adds, soft-caps, layers that slide, caches that layers share."""
 
 from cases.case import Case, rope
 
@@ -51,6 +51,39 @@ def gemma3_4b_as_published(config: dict) -> dict:
     return config
 
 
+SLIDING, FULL = "sliding_attention", "full_attention"
+GEMMA4 = dict(GEMMA, hidden_size=32, intermediate_size=48, head_dim=8, sliding_window=20, hidden_size_per_layer_input=0,
+              rope_parameters={SLIDING: rope(1e4), FULL: rope(1e6, rope_type="proportional", partial_rotary_factor=0.25)})
+
+
+def gemma4_weights(name: str, draw):
+    """Norms of plain gains; routers far apart; scales that are felt."""
+    if "norm" in name:
+        return draw.uniform(0.5, 1.5)
+    if name.endswith(("layer_scalar", "router.scale")):
+        return draw.uniform(0.7, 1.3)
+    if name.endswith("per_expert_scale"):
+        return draw.uniform(0.5, 2.0)
+    if name.endswith("router.proj.weight"):
+        return draw.normal(3.0)
+    if "embed_tokens" in name:
+        return draw.normal(0.3)
+    if "q_proj" in name:  # logits are not divided by sqrt(head_dim), and q and k are normed
+        return draw.normal(draw.shape[-1] ** -0.5)
+    if "q_norm" in name:
+        return draw.uniform(0.2, 0.5)
+    return None
+
+
+def gemma4_two_keys(config: dict) -> dict:
+    """Gemma 4 as published: global_head_dim and num_global_key_value_heads instead of per_layer_config."""
+    text = config.get("text_config", config)
+    for geometry in list(text.pop("per_layer_config").values())[:1]:
+        text["global_head_dim"] = geometry["head_dim"]
+        text["num_global_key_value_heads"] = geometry.get("num_key_value_heads")
+    return config
+
+
 CASES = (
     Case("gemma", "GemmaForCausalLM", dict(GEMMA, num_key_value_heads=1, rms_norm_eps=0.02, rope_parameters=rope(1e4)),
          "embeddings times sqrt(hidden), (1 + w) norms, gated GELU (tanh) under the name 'gelu', one key head, tied; "
@@ -85,4 +118,24 @@ CASES = (
          "text_config as published for gemma-3-4b, without query scale, epsilon and layer_types: the class's defaults (a "
          "scale of 1/16, every sixth layer full); tower and projector to skip",
          lengths=LENGTHS, published=gemma3_4b_as_published, weights=small_embeddings),
+    Case("gemma4", "Gemma4ForCausalLM",
+         dict(GEMMA4, hidden_size=40, num_hidden_layers=5, layer_types=[SLIDING, FULL, SLIDING, SLIDING, FULL], global_head_dim=16,
+              num_kv_shared_layers=2,
+              use_double_wide_mlp=True, hidden_size_per_layer_input=8, vocab_size_per_layer_input=96,
+              final_logit_softcapping=8.0),
+         "layers 3 and 4 read the caches of layers 2 and 1 and are twice as wide, full layers have wider heads, "
+         "embeddings by layer, values normed, a softmax scale of 1; per_layer_config as saved now",
+         lengths=LENGTHS, weights=gemma4_weights),
+    Case("gemma4_k_eq_v", "Gemma4ForConditionalGeneration",
+         dict(text_config=dict(GEMMA4, num_hidden_layers=3, layer_types=[SLIDING, FULL, FULL], global_head_dim=16,
+                               num_global_key_value_heads=1, attention_k_eq_v=True, attention_bias=True,
+                               use_bidirectional_attention="vision"),
+              vision_config=None, audio_config=None, image_token_id=92),
+         "full layers take the raw keys as values and have fewer and wider heads; text_config; keys as published",
+         lengths=LENGTHS, weights=gemma4_weights, published=gemma4_two_keys),
+    Case("gemma4_moe", "Gemma4ForCausalLM",
+         dict(GEMMA4, num_hidden_layers=3, layer_types=[SLIDING, SLIDING, FULL], global_head_dim=8,
+              enable_moe_block=True, num_experts=4, top_k_experts=2, moe_intermediate_size=16),
+         "experts beside the dense feed-forward, a router with a gain and a scale of every expert, fused expert tensors",
+         lengths=LENGTHS, weights=gemma4_weights),
 )

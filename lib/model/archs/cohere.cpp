@@ -1,0 +1,123 @@
+// CohereForCausalLM (Command-R) and Cohere2ForCausalLM: attention and feed-forward side by side behind one layer norm
+// without bias, interleaved RoPE, logits times a factor. Command-R+ norms every head of q and k with gains of its own;
+// Cohere2's sliding layers turn, its full ones do not (architectures.md 7).
+#include <cmath>
+
+#include "model/archs/archs.h"
+#include "model/decoder_model.h"
+#include "model/rope.h"
+
+namespace kvcal {
+namespace {
+
+constexpr DecoderDefaults kDefaults = {
+    256000, 8192, 22528, 40, 64, 0, 0, 8192, true, Activation::Silu, "hidden_act", "layer_norm_eps", 1e-5};
+constexpr double kDefaultLogitScale = 0.0625;
+constexpr int64_t kDefaultWindow = 4096, kDefaultPeriod = 4;
+
+struct CohereConfig {
+  DecoderDims dims;
+  RopeSpec rope;
+  Bias bias;
+  bool qk_norm, turns_only_sliding;
+
+  bool turns(const KvLayout& layout) const { return !turns_only_sliding || layout.window > 0; }
+};
+
+struct CohereBlock final : Block {
+  const CohereConfig& c;
+  const KvLayout& s;
+  Owned norm;            // [hidden]
+  Owned q_norm, k_norm;  // [n_heads, D], [n_kv_heads, D], or absent
+  LinearGroup qkv;
+  Linear wo;  // [hidden, n_heads·D]
+  GluMlp mlp;
+
+  CohereBlock(const CohereConfig& config, const KvLayout& layout, Ops& op, WeightBinder w)
+      : c(config),
+        s(layout),
+        norm(op.load_f32(w("input_layernorm.weight", {c.dims.hidden}))),
+        qkv(load_qkv(op, w, c.dims, c.bias)),
+        wo(load_projection(op, w, "self_attn.o_proj", c.dims.hidden, c.dims.n_heads * c.dims.head_dim, c.bias)),
+        mlp(op, w.at("mlp."), c.dims.hidden, c.dims.ffn) {
+    if (!c.qk_norm) return;
+    q_norm = op.load_f32(w("self_attn.q_norm.weight", {c.dims.n_heads, c.dims.head_dim}));
+    k_norm = op.load_f32(w("self_attn.k_norm.weight", {c.dims.n_kv_heads, c.dims.head_dim}));
+  }
+
+  Tensor forward(Ops& op, const Tensor& x, const Batch& batch, LayerStates& states, KvTap& tap, Tail tail) override {
+    const float eps = c.dims.eps;
+    const bool turned = c.turns(s), at_once = turned && !c.qk_norm;
+    const Tensor turns = turned ? op.rope_table(batch.positions, batch.n_tokens(), c.rope) : Tensor{};
+    const HeadsPart parts[] = {{s.head_dim_k, {}, at_once}, {s.head_dim_k, {}, at_once}, {s.head_dim_v, {}, false}};
+    const Tensor h = op.layer_norm(x, norm, {}, eps);
+    auto heads = op.project_heads(h, qkv, {parts, eps, turns, c.rope});
+    if (c.qk_norm) {
+      heads[0] = op.rope(op.layer_norm(heads[0], q_norm, {}, eps), turns, c.rope);
+      heads[1] = op.rope(op.layer_norm(heads[1], k_norm, {}, eps), turns, c.rope);
+    }
+    const Tensor q = tap.query(s.cache, heads[0], batch), k = tap.key(s.cache, heads[1], batch),
+                 v = tap.value(s.cache, heads[2], batch);
+    if (tail == Tail::Skip) return x;
+    const AttentionSpec attention{static_cast<float>(s.softmax_scale), s.window};
+    const Tensor o = op.attention(q, k, v, batch.spans, states.kv_rows(batch), attention);
+    return op.add(op.add(x, op.linear(o, wo)), mlp.forward(op, h));
+  }
+};
+
+class Cohere final : public DecoderModel {
+ public:
+  Cohere(const Json& config, bool second) {
+    const Json& text = text_config(config);
+    c_.dims = read_decoder_dims(config, kDefaults);
+    c_.rope = read_rope(text, c_.dims.head_dim, {second ? 1e4 : 5e5});
+    c_.rope.interleaved = true;
+    c_.bias = get_bool_or(text, "attention_bias", false) ? Bias::Present : Bias::None;
+    c_.qk_norm = !second && get_bool_or(text, "use_qk_norm", false);
+    c_.turns_only_sliding = second;
+    logits_.factor = read_logit_scale(text);
+    spec_ = general_spec(config, c_.dims);
+    add_layers(second ? read_windows(text) : std::vector<int64_t>(static_cast<size_t>(c_.dims.n_layers), 0));
+  }
+
+  std::unique_ptr<Head> load_head(Ops& op, WeightBinder& weights, WeightBinder& head) const override {
+    const Norm norm{Norm::Kind::Layer, c_.dims.eps, op.load_f32(weights(spec_.final_norm, {spec_.hidden})), {}};
+    return load_output_head(spec_, norm, logits_, op, weights, head);
+  }
+
+ private:
+  std::unique_ptr<Block> make_block(const LayerSpec&, const KvLayout* cache, Ops& op, WeightBinder w) const override {
+    return std::make_unique<CohereBlock>(c_, *cache, op, w);
+  }
+
+  static float read_logit_scale(const Json& text) {
+    if (text.contains("logit_scale") && text["logit_scale"].is_null()) return 1;
+    const double scale = get_number_or(text, "logit_scale", kDefaultLogitScale);
+    if (!(scale > 0) || !std::isfinite(scale)) fail("logit_scale is not a positive number");
+    return static_cast<float>(scale);
+  }
+
+  std::vector<int64_t> read_windows(const Json& text) const {
+    if (text.contains("sliding_window") && text["sliding_window"].is_null())
+      fail("sliding_window is null: which layers turn by RoPE is then not known");
+    return read_periodic_windows(text, c_.dims.n_layers, read_size(text, "sliding_window", kDefaultWindow),
+                                 read_size(text, "sliding_window_pattern", kDefaultPeriod));
+  }
+
+  void add_layers(const std::vector<int64_t>& windows) {
+    const DecoderDims& d = c_.dims;
+    int64_t parameters = plain_decoder_parameters(d, {c_.bias, c_.bias, Bias::None}) - d.hidden;  // one norm
+    if (c_.qk_norm) parameters += (d.n_heads + d.n_kv_heads) * d.head_dim;
+    for (const int64_t window : windows)
+      add_attention_layer(spec_, d, c_.turns_only_sliding && window == 0 ? RopeSpec{} : c_.rope, window, parameters);
+  }
+
+  CohereConfig c_;
+};
+
+}  // namespace
+
+std::unique_ptr<Model> parse_cohere(const Json& config) { return std::make_unique<Cohere>(config, false); }
+std::unique_ptr<Model> parse_cohere2(const Json& config) { return std::make_unique<Cohere>(config, true); }
+
+}  // namespace kvcal

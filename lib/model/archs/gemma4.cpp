@@ -1,0 +1,188 @@
+// Gemma4ForCausalLM and the text part of Gemma4ForConditionalGeneration: full layers with heads of their own width and
+// number, the last layers without caches of their own, embeddings by layer, experts (architectures.md 4.3). The factor
+// of proportional RoPE is ignored as servers do; the reference divides by it.
+#include <algorithm>
+#include <cmath>
+
+#include "model/archs/archs.h"
+#include "model/gemma4_block.h"
+#include "model/gemma_parts.h"
+#include "model/rope.h"
+
+namespace kvcal {
+namespace {
+
+constexpr DecoderDefaults kDefaults = {
+    262144, 2304, 9216, 30, 8, 4, 256, 131072, true, Activation::GeluTanh, "hidden_activation"};
+constexpr int64_t kDefaultGlobalHeadDim = 512, kDefaultWindow = 512, kDefaultPeriod = 6, kDefaultPerLayerDim = 256,
+                  kDefaultPerLayerVocab = 262144;
+
+const Json& default_ropes() {
+  static const Json ropes = {
+      {"sliding_attention", {{"rope_type", "default"}, {"rope_theta", 10000.0}}},
+      {"full_attention", {{"rope_type", "proportional"}, {"partial_rotary_factor", 0.25}, {"rope_theta", 1000000.0}}}};
+  return ropes;
+}
+
+RopeSpec read_rope_of(const Json& text, const char* kind, int64_t head_dim) {
+  Json config = text;
+  if (!find_member(text, "rope_parameters")) config["rope_parameters"] = default_ropes();
+  const auto of_kind = rope_config_of_kind(config, kind);
+  if (!of_kind) fail("rope_parameters are not by layer kind");
+  return read_rope(*of_kind, head_dim, {});
+}
+
+int64_t read_optional_size(const Json& config, const char* key, int64_t fallback) {
+  const int64_t n = get_int_or(config, key, fallback);
+  if (n < 0 || n >= int64_t{1} << 31) fail(std::string(key) + " is " + std::to_string(n) + ", which is out of range");
+  return n;
+}
+
+// Layers that attend to everything; the last one always does.
+std::vector<bool> read_full_layers(const Json& text, int64_t n_layers) {
+  std::vector<bool> full;
+  for (const int64_t window : read_periodic_windows(text, n_layers, 1, kDefaultPeriod)) full.push_back(window == 0);
+  full.back() = true;
+  return full;
+}
+
+// Newer saves list what differs by layer; older ones have two keys for all full layers.
+void read_geometry(const Json& text, const DecoderDims& dims, bool k_eq_v, Gemma4Layer& layer) {
+  layer.head_dim = dims.head_dim;
+  layer.n_kv_heads = dims.n_kv_heads;
+  if (const Json* table = find_member(text, "per_layer_config")) {
+    if (!table->is_object()) fail("per_layer_config is not an object");
+    const Json* own = find_member(*table, std::to_string(layer.index));
+    if (!own) return;
+    if (!own->is_object()) fail("per_layer_config[" + std::to_string(layer.index) + "] is not an object");
+    for (const auto& [key, value] : own->items())
+      if (key != "head_dim" && key != "num_key_value_heads")
+        fail("unknown key " + quoted(key) + " in per_layer_config");
+    layer.head_dim = read_size(*own, "head_dim", dims.head_dim);
+    layer.n_kv_heads = read_size(*own, "num_key_value_heads", dims.n_kv_heads);
+  } else if (layer.full) {
+    const bool null_width = text.contains("global_head_dim") && text["global_head_dim"].is_null();
+    layer.head_dim = null_width ? dims.head_dim : read_size(text, "global_head_dim", kDefaultGlobalHeadDim);
+    if (k_eq_v) layer.n_kv_heads = read_size(text, "num_global_key_value_heads", dims.n_kv_heads);
+  }
+  if (dims.n_heads % layer.n_kv_heads != 0)
+    fail("num_attention_heads " + std::to_string(dims.n_heads) + " is not a multiple of the " +
+         std::to_string(layer.n_kv_heads) + " key heads of layer " + std::to_string(layer.index));
+}
+
+// The last layer of the same kind before the shared ones.
+int owner_of(const std::vector<Gemma4Layer>& before, bool full, int64_t first_shared) {
+  for (auto l = before.begin() + first_shared; l != before.begin();)
+    if ((--l)->full == full) return l->index;
+  fail(std::string("num_kv_shared_layers leaves no layer of ") + (full ? "full" : "sliding") +
+       "_attention that owns a KV cache");
+}
+
+std::vector<Gemma4Layer> read_layers(const Json& text, const DecoderDims& dims) {
+  const int64_t n_shared = read_optional_size(text, "num_kv_shared_layers", 0);
+  if (n_shared >= dims.n_layers)
+    fail("num_kv_shared_layers is " + std::to_string(n_shared) + " of " + std::to_string(dims.n_layers) + " layers");
+  const int64_t first_shared = dims.n_layers - n_shared;
+  const bool k_eq_v = get_bool_or(text, "attention_k_eq_v", false),
+             wide = get_bool_or(text, "use_double_wide_mlp", false);
+  const std::vector<bool> full = read_full_layers(text, dims.n_layers);
+  std::vector<Gemma4Layer> layers;
+  for (int64_t i = 0; i < dims.n_layers; ++i) {
+    Gemma4Layer l{};
+    l.index = static_cast<int>(i);
+    l.full = full[static_cast<size_t>(i)];
+    const bool shares = i >= first_shared;
+    l.owner = shares ? owner_of(layers, l.full, first_shared) : l.index;
+    l.keys_as_values = k_eq_v && l.full;
+    l.ffn = dims.ffn * (wide && shares ? 2 : 1);
+    read_geometry(text, dims, k_eq_v, l);
+    const Gemma4Layer& owner = shares ? layers[static_cast<size_t>(l.owner)] : l;
+    if (owner.head_dim != l.head_dim || owner.n_kv_heads != l.n_kv_heads)
+      fail("layer " + std::to_string(i) + " shares the cache of layer " + std::to_string(owner.index) +
+           ", but its heads are of another shape");
+    layers.push_back(l);
+  }
+  return layers;
+}
+
+std::optional<MoeDims> read_moe(const Json& text, int64_t hidden) {
+  if (!get_bool_or(text, "enable_moe_block", get_bool_or(text, "use_second_mlp_block", false))) return std::nullopt;
+  MoeDims d{hidden, read_size(text, "num_experts"), 0};
+  const char* ffn = find_member(text, "moe_intermediate_size") ? "moe_intermediate_size" : "expert_intermediate_size";
+  d.ffn = read_size(text, ffn);
+  d.routing.k = read_size(text, "top_k_experts");
+  d.routing.renormalize = true;
+  d.act = Activation::GeluTanh;
+  check_moe_dims(d, "top_k_experts");
+  return d;
+}
+
+class Gemma4 final : public Model {
+ public:
+  explicit Gemma4(const Json& config) {
+    const Json& text = text_config(config);
+    refuse_bidirectional(text);
+    c_.dims = read_decoder_dims(config, kDefaults);
+    c_.bias = get_bool_or(text, "attention_bias", false) ? Bias::Present : Bias::None;
+    c_.attention_cap = read_cap(text, "attn_logit_softcapping", 0);
+    c_.per_layer_dim = read_optional_size(text, "hidden_size_per_layer_input", kDefaultPerLayerDim);
+    c_.per_layer_vocab = read_size(text, "vocab_size_per_layer_input", kDefaultPerLayerVocab);
+    if (c_.per_layer_vocab * c_.dims.n_layers >= int64_t{1} << 31)
+      fail("vocab_size_per_layer_input is " + std::to_string(c_.per_layer_vocab) + ", which is out of range");
+    c_.moe = read_moe(text, c_.dims.hidden);
+    layers_ = read_layers(text, c_.dims);
+    logits_end_.cap = read_cap(text, "final_logit_softcapping", 0);
+    spec_ = general_spec(config, c_.dims);
+    add_layers(text);
+    if (find_member(config, "text_config")) spec_.default_prefix = "model.language_model.";
+  }
+
+  std::unique_ptr<Embedding> load_embedding(Ops& op, WeightBinder& weights) const override {
+    return load_token_embedding(spec_, weights, in_activation_type(op, std::sqrt(static_cast<float>(spec_.hidden))));
+  }
+  std::unique_ptr<Block> load_block(int layer, Ops& op, WeightBinder& weights) const override {
+    const LayerSpec& l = spec_.layers[static_cast<size_t>(layer)];
+    const int cache = l.cache >= 0 ? l.cache : l.shares_cache;
+    return load_gemma4_block(c_, layers_[static_cast<size_t>(layer)], spec_.caches[static_cast<size_t>(cache)], op,
+                             weights);
+  }
+  std::unique_ptr<Head> load_head(Ops& op, WeightBinder& weights, WeightBinder& head) const override {
+    const Norm norm{Norm::Kind::Rms, c_.dims.eps, op.load_f32(weights("norm.weight", {spec_.hidden})), {}};
+    return load_output_head(spec_, norm, logits_end_, op, weights, head);
+  }
+
+ private:
+  void add_layers(const Json& text) {
+    const int64_t window = read_size(text, "sliding_window", kDefaultWindow);
+    for (const Gemma4Layer& l : layers_) {
+      RopeSpec& rope = l.full ? c_.full_rope : c_.sliding_rope;
+      if (rope.rotary_dim == 0) rope = read_rope_of(text, l.full ? "full_attention" : "sliding_attention", l.head_dim);
+      if (l.head_dim != of_kind(l.full).head_dim) fail("layers of one kind have heads of different widths");
+      DecoderDims dims = c_.dims;
+      dims.head_dim = l.head_dim;
+      dims.n_kv_heads = l.n_kv_heads;
+      dims.ffn = l.ffn;
+      add_attention_layer(spec_, dims, rope, l.full ? 0 : window, gemma4_parameters(c_, l)).softmax_scale = 1;
+      LayerSpec& added = spec_.layers.back();
+      added.activations += gemma4_extra_activations(c_);
+      if (l.owner == l.index) continue;
+      spec_.caches.pop_back();
+      added.cache = -1;
+      added.shares_cache = spec_.layers[static_cast<size_t>(l.owner)].cache;
+    }
+  }
+
+  const Gemma4Layer& of_kind(bool full) const {
+    return *std::find_if(layers_.begin(), layers_.end(), [&](const Gemma4Layer& l) { return l.full == full; });
+  }
+
+  Gemma4Config c_;
+  std::vector<Gemma4Layer> layers_;
+  LogitsEnd logits_end_;
+};
+
+}  // namespace
+
+std::unique_ptr<Model> parse_gemma4(const Json& config) { return std::make_unique<Gemma4>(config); }
+
+}  // namespace kvcal
