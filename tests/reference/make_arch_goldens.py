@@ -213,7 +213,8 @@ def run(case: Case, folder: Path, precision: str, sequences: list[list[int]]) ->
     AttentionInterface.register("golden", capture)
     AttentionMaskInterface.register("golden", eager_mask)
     model = load(case, folder, precision)
-    for i, block in enumerate(model.get_decoder().layers):
+    decoder = model.get_decoder()
+    for i, block in enumerate(decoder.layers if hasattr(decoder, "layers") else decoder.model.layers):
         block.register_forward_pre_hook(lambda m, args, i=i: setattr(capture, "layer", i))
         block.register_forward_hook(lambda m, args, output: hidden.append(rows_of(output)))
     result = {"sites": [], "further_queries": [], "hidden": [], "logits": []}

@@ -27,9 +27,9 @@ def default_layers(config: dict) -> dict:
 
 CASES = (
     Case("llama4", "Llama4ForCausalLM",
-         dict(LLAMA4, rope_parameters=rope(5e5, **dict(LLAMA3, low_freq_factor=1.0, high_freq_factor=1.0))),
-         "experts on every layer, in fused transposed tensors, beside a shared one; layers 0 to 2 turn, norm q and k and "
-         "see chunks of 24; layer 3 has no rope and scales its queries by position; llama3 rope with equal factors",
+         dict(LLAMA4, moe_layers=[0, 3], rope_parameters=rope(5e5, **dict(LLAMA3, low_freq_factor=1.0, high_freq_factor=1.0))),
+         "experts on layers 0 and 3, in fused transposed tensors, beside a shared one; layers 0 to 2 turn, norm q and "
+         "k and see chunks of 24; layer 3 has no rope and scales its queries by position; llama3 rope with equal factors",
          lengths=LENGTHS, published=default_layers, weights=far_apart),
     Case("llama4_dense", "Llama4ForCausalLM",
          dict(LLAMA4, num_hidden_layers=3, interleave_moe_layer_step=2, no_rope_layers=[1, 0, 1], use_qk_norm=False,
