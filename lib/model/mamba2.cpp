@@ -7,7 +7,7 @@ namespace {
 
 int64_t read_head_dim(const Json& config, int64_t inner, int64_t n_heads) {
   const Json* given = find_member(config, "mamba_d_head");
-  const bool automatic = !given || (given->is_string() && *given == "auto");
+  const bool automatic = !given || (given->is_string() && given->get_ref<const std::string&>() == "auto");
   const int64_t head_dim = automatic ? std::max<int64_t>(1, inner / n_heads) : read_size(config, "mamba_d_head");
   if (head_dim * n_heads != inner)
     fail("mamba_n_heads " + std::to_string(n_heads) + " of width " + std::to_string(head_dim) +
