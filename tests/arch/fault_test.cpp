@@ -113,7 +113,7 @@ TEST_P(Fault, state_kept_between_sequences_is_caught) {
 
 // Delta rule, Mamba-2, Mamba-1, short convolution.
 INSTANTIATE_TEST_SUITE_P(EachKindOfState, Fault, ::testing::Values("qwen3_5_long", "bamba", "jamba", "lfm2"),
-                         [](const auto& info) { return std::string(info.param); });
+                         [](const auto& kind) { return std::string(kind.param); });
 
 TEST(Fed, every_token_of_every_pass_goes_through_every_layer) {
   LoadedModel m(Golden("llama").folder, {Precision::BF16, 2, true});

@@ -117,7 +117,8 @@ Artifact demo(const char* model) {
   CalibrationOptions options = quiet();
   options.sequences.max_length = flags.max_length;
   options.prompts_sha256 = fed.sha256;
-  return make_artifact(calibrate(opened, plan_calibration(opened, tokens_of(fed), options), options).statistics, {});
+  return make_artifact(
+      calibrate(opened, plan_calibration(opened, tokens_of(fed, opened.spec()), options), options).statistics, {});
 }
 
 TEST(Demo, the_natural_model_is_neutral) {
