@@ -239,7 +239,7 @@ class ShadowOps final : public ForwardingOps {
     std::vector<State*> pointers;
   };
 
-  Tensor up(const Tensor& t) { return subject_.upload(t); }
+  Tensor up(const Tensor& t) { return t ? subject_.upload(t) : t; }
   Owned kept(const Owned& o) { return o ? Owned{up(o), nullptr} : Owned{}; }
   Tensor vector(const Tensor& t) const { return t ? vectors_.at(t.data).view : Tensor{}; }
   Storage down(const Tensor& t) {

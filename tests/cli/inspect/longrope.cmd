@@ -1,4 +1,4 @@
-# Refused: its factors change at a length that only the server knows.
+# Two lists of factors, each as long as the rotary pairs: any other length is refused.
 cat >config.json <<"EOF"
 {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 64, "intermediate_size": 128,
  "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 100, "rms_norm_eps": 1e-5,
