@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "stats/observer.h"
+#include "stats/statistics_checks.h"
 #include "unit/stats_fixture.h"
 
 namespace kvcal::stats_test {
