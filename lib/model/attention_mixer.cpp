@@ -37,11 +37,8 @@ Tensor AttentionMixer::forward(Ops& op, const Tensor& h, const Batch& batch, Lay
   auto heads = op.project_heads(h, qkv_, {parts, eps_, turns, rope_});
   if (scaled) heads[1] = op.scale(heads[1], key_factor_);
   if (scaled && turned) heads[1] = op.rope(heads[1], turns, rope_);
-  const Tensor q = tap.query(s.cache, heads[0], batch), k = tap.key(s.cache, heads[1], batch),
-               v = tap.value(s.cache, heads[2], batch);
-  if (tail == Tail::Skip) return h;
-  const AttentionSpec attention{static_cast<float>(s.softmax_scale), s.window};
-  return op.linear(op.attention(q, k, v, batch.spans, states.kv_rows(batch), attention), wo_);
+  const Tensor o = attend(op, s, heads, batch, states, tap, tail);
+  return o ? op.linear(o, wo_) : h;
 }
 
 int64_t AttentionMixer::parameters(const DecoderDims& d, const AttentionVariant& v) {

@@ -81,12 +81,13 @@ GluWeights load_fused_glu(Ops& op, WeightBinder& w, const std::string& name, int
 }
 
 Tensor attend(Ops& op, const KvLayout& s, std::span<const Tensor> qkv, const Batch& batch, LayerStates& states,
-              KvTap& tap, Tail tail) {
+              KvTap& tap, Tail tail, AttentionSpec more) {
   const Tensor q = tap.query(s.cache, qkv[0], batch), k = tap.key(s.cache, qkv[1], batch),
                v = tap.value(s.cache, qkv[2], batch);
   if (tail == Tail::Skip) return {};
-  const AttentionSpec attention{static_cast<float>(s.softmax_scale), s.window};
-  return op.attention(q, k, v, batch.spans, states.kv_rows(batch), attention);
+  more.scale = static_cast<float>(s.softmax_scale);
+  more.window = s.window;
+  return op.attention(q, k, v, batch.spans, states.kv_rows(batch), more);
 }
 
 DecoderWeights load_decoder_weights(const DecoderDims& d, const DecoderBiases& biases, Ops& op, WeightBinder& w) {

@@ -58,9 +58,10 @@ struct GluMlp {
 GluWeights load_fused_glu(Ops& op, WeightBinder& w, const std::string& name, int64_t hidden, int64_t ffn);
 
 /// The taps, then attention over the layer's cache. q [tokens, n_heads, D], k, v [tokens, n_kv_heads, D] ->
-/// [tokens, n_heads·D], or an absent tensor with Tail::Skip.
+/// [tokens, n_heads·D], or an absent tensor with Tail::Skip. Scale and window are the layout's; `more` has what else a
+/// family wants: soft-cap, sinks, chunks.
 Tensor attend(Ops& op, const KvLayout& layout, std::span<const Tensor> qkv, const Batch& batch, LayerStates& states,
-              KvTap& tap, Tail tail);
+              KvTap& tap, Tail tail, AttentionSpec more = {});
 
 /// Which projections of a plain decoder layer carry biases.
 struct DecoderBiases {

@@ -46,11 +46,8 @@ Tensor GatedAttention::forward(Ops& op, const Tensor& h, const Batch& batch, Lay
   const Tensor turns = op.rope_table(batch.positions, batch.n_tokens(), rope_);
   const HeadsPart parts[] = {{s.head_dim_k, q_norm_, true}, {s.head_dim_k, k_norm_, true}, {s.head_dim_v, {}, false}};
   const auto heads = op.project_heads(h, qkv_, {parts, eps_, turns, rope_});
-  const Tensor q = tap.query(s.cache, heads[0], batch), k = tap.key(s.cache, heads[1], batch),
-               v = tap.value(s.cache, heads[2], batch);
-  if (tail == Tail::Skip) return h;
-  const AttentionSpec attention{static_cast<float>(s.softmax_scale), s.window};
-  Tensor o = op.attention(q, k, v, batch.spans, states.kv_rows(batch), attention);
+  Tensor o = attend(op, s, heads, batch, states, tap, tail);
+  if (!o) return h;
   if (wgate_) o = op.sigmoid_mul(o, op.linear(h, wgate_));
   return op.linear(o, wo_);
 }

@@ -47,12 +47,8 @@ std::vector<Tensor> SelfAttention::project(Ops& op, const Tensor& h, const Batch
 Tensor SelfAttention::forward(Ops& op, const Tensor& h, const Batch& batch, LayerStates& states, KvTap& tap,
                               Tail tail) const {
   const std::vector<Tensor> heads = project(op, h, batch);
-  const Tensor q = tap.query(layout_.cache, heads[0], batch), k = tap.key(layout_.cache, heads[1], batch),
-               v = tap.value(layout_.cache, heads[2], batch);
-  if (tail == Tail::Skip) return h;
-  AttentionSpec spec{static_cast<float>(layout_.softmax_scale), layout_.window};
-  spec.sinks = sinks_;
-  return op.linear(op.attention(q, k, v, batch.spans, states.kv_rows(batch), spec), wo_);
+  const Tensor o = attend(op, layout_, heads, batch, states, tap, tail, {.sinks = sinks_});
+  return o ? op.linear(o, wo_) : h;
 }
 
 int64_t attention_parameters(const DecoderDims& d, const AttentionForm& form) {

@@ -56,11 +56,8 @@ struct CohereBlock final : Block {
       heads[0] = op.rope(op.layer_norm(heads[0], q_norm, {}, eps), turns, c.rope);
       heads[1] = op.rope(op.layer_norm(heads[1], k_norm, {}, eps), turns, c.rope);
     }
-    const Tensor q = tap.query(s.cache, heads[0], batch), k = tap.key(s.cache, heads[1], batch),
-                 v = tap.value(s.cache, heads[2], batch);
-    if (tail == Tail::Skip) return x;
-    const AttentionSpec attention{static_cast<float>(s.softmax_scale), s.window};
-    const Tensor o = op.attention(q, k, v, batch.spans, states.kv_rows(batch), attention);
+    const Tensor o = attend(op, s, heads, batch, states, tap, tail);
+    if (!o) return x;
     return op.add(op.add(x, op.linear(o, wo)), mlp.forward(op, h));
   }
 };

@@ -81,11 +81,9 @@ struct GemmaBlock final : Block {
     const Tensor turns = op.rope_table(batch.positions, batch.n_tokens(), rope);
     const HeadsPart parts[] = {{s.head_dim_k, q_norm, true}, {s.head_dim_k, k_norm, true}, {s.head_dim_v, {}, false}};
     const auto heads = op.project_heads(op.rms_norm(x, attn_norm, eps), qkv, {parts, eps, turns, rope});
-    const Tensor q = tap.query(s.cache, heads[0], batch), k = tap.key(s.cache, heads[1], batch),
-                 v = tap.value(s.cache, heads[2], batch);
-    if (tail == Tail::Skip) return x;
-    const AttentionSpec attention{static_cast<float>(s.softmax_scale), s.window, c.attention_cap};
-    const Tensor o = op.linear(op.attention(q, k, v, batch.spans, states.kv_rows(batch), attention), wo);
+    const Tensor attended = attend(op, s, heads, batch, states, tap, tail, {.softcap = c.attention_cap});
+    if (!attended) return x;
+    const Tensor o = op.linear(attended, wo);
     const Tensor mixed = attn_out_norm ? op.rms_norm(o, attn_out_norm, eps) : o;
     const auto [y, normed] = op.add_rms_norm(x, mixed, ffn_norm, eps);
     const Tensor z = mlp.forward(op, normed);

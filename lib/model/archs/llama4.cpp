@@ -99,12 +99,8 @@ struct Llama4Block final : Block {
     auto heads = op.project_heads(op.rms_norm(x, attn_norm, eps), qkv, {parts, eps, turns, c.rope});
     for (int i = 0; i < 2 && kind.turns && c.qk_norm; ++i) heads[i] = op.rms_norm(heads[i], {}, eps);
     if (!kind.turns && c.tuned) heads[0] = tuned(op, heads[0], batch);
-    const Tensor q = tap.query(s.cache, heads[0], batch), k = tap.key(s.cache, heads[1], batch),
-                 v = tap.value(s.cache, heads[2], batch);
-    if (tail == Tail::Skip) return x;
-    AttentionSpec attention{static_cast<float>(s.softmax_scale)};
-    if (kind.chunked) attention.chunk = c.chunk;
-    const Tensor o = op.attention(q, k, v, batch.spans, states.kv_rows(batch), attention);
+    const Tensor o = attend(op, s, heads, batch, states, tap, tail, {.chunk = kind.chunked ? c.chunk : 0});
+    if (!o) return x;
     const auto [y, normed] = op.add_rms_norm(x, op.linear(o, wo), ffn_norm, eps);
     return op.add(y, moe ? moe->forward(op, normed) : mlp->forward(op, normed));
   }

@@ -36,11 +36,8 @@ struct Starcoder2Block final : Block {
     const Tensor turns = op.rope_table(batch.positions, batch.n_tokens(), rope);
     const HeadsPart parts[] = {{s.head_dim_k, {}, true}, {s.head_dim_k, {}, true}, {s.head_dim_v, {}, false}};
     const auto heads = op.project_heads(attn_norm.forward(op, x), qkv, {parts, attn_norm.eps, turns, rope});
-    const Tensor q = tap.query(s.cache, heads[0], batch), k = tap.key(s.cache, heads[1], batch),
-                 v = tap.value(s.cache, heads[2], batch);
-    if (tail == Tail::Skip) return x;
-    const AttentionSpec attention{static_cast<float>(s.softmax_scale), s.window};
-    const Tensor o = op.attention(q, k, v, batch.spans, states.kv_rows(batch), attention);
+    const Tensor o = attend(op, s, heads, batch, states, tap, tail);
+    if (!o) return x;
     const Tensor y = op.add(x, op.linear(o, wo));
     return op.add(y, op.glu_mlp(ffn_norm.forward(op, y), mlp));
   }

@@ -95,13 +95,10 @@ Tensor SharedBlock::forward(Ops& op, const Tensor& x, const Tensor& embedded, co
     const Tensor y = w.forward(op, n).reshaped({t, count, s.head_dim_k});
     return turned && turns ? op.rope(y, turns, rope) : y;
   };
-  const Tensor query = tap.query(s.cache, heads(q, s.n_heads, true), batch),
-               key = tap.key(s.cache, heads(k, s.n_kv_heads, true), batch),
-               value = tap.value(s.cache, heads(v, s.n_kv_heads, false), batch);
-  if (tail == Tail::Skip) return {};
-  const AttentionSpec spec{static_cast<float>(s.softmax_scale)};
-  const Tensor o = op.linear(op.attention(query, key, value, batch.spans, states.kv_rows(batch), spec), wo);
-  const Tensor m = op.rms_norm(o, ffn_norm, eps);
+  const Tensor qkv[] = {heads(q, s.n_heads, true), heads(k, s.n_kv_heads, true), heads(v, s.n_kv_heads, false)};
+  const Tensor o = attend(op, s, qkv, batch, states, tap, tail);
+  if (!o) return {};
+  const Tensor m = op.rms_norm(op.linear(o, wo), ffn_norm, eps);
   return op.linear(op.linear(op.glu(gate.forward(op, m), up.forward(op, m), Activation::Gelu), down), out);
 }
 
