@@ -28,9 +28,14 @@ const std::map<std::string, std::set<std::string>, std::less<>> kMayInclude = {
       "checkpoint/safetensors_writer.h"}},
     {"solve", {"base", "tensor", "stats", "model/model_spec.h", "model/kv_tap.h", "model/batch.h"}},
     {"artifact", {"base", "model/model_spec.h", "stats", "solve"}},
-    {"export", {"base", "artifact"}},
+    // Knows checkpoints and servers: reads a model's own files and writes the ones that a server loads.
+    {"export", {"base", "tensor", "checkpoint", "model/model_spec.h", "model/architecture.h", "artifact"}},
     {"validate",
-     {"base", "checkpoint", "model/model_spec.h", "model/architecture.h", "artifact", "export", "solve/format.h"}},
+     {"base", "checkpoint", "model/model_spec.h", "model/architecture.h", "artifact", "export", "solve/format.h",
+      "stats"}},
+    {"doctor", {"base", "checkpoint", "model/model_spec.h", "model/architecture.h", "artifact", "export"}},
+    {"capacity", {"base", "tensor", "checkpoint", "model/model_spec.h", "model/architecture.h"}},
+    {"report", {"base", "model/model_spec.h", "stats", "solve", "artifact"}},
     {"evaluate", {"base", "tensor", "text", "ops", "model", "prefill", "stats", "solve", "artifact"}},
     {"kernels", {"base", "tensor", "ops"}},
 };
