@@ -12,6 +12,7 @@ help:
 	@echo 'make asan, tsan    unit and parity tests, fuzz corpora, under sanitizers'
 	@echo 'make fuzz          build the fuzz programs with clang, run each for FUZZ_SECONDS (60)'
 	@echo 'make test-text-reference  compare tokenizers and templates with the Python libraries on generated input'
+	@echo 'make test-plugins  what the server plug-ins decide without a server, in Python'
 	@echo 'make cuda-compile  compile the CUDA kernels with nvcc for all architectures (CUDA_ARCHS="sm_90a" for one)'
 	@echo 'make format        format all sources; format-check only says which differ'
 	@echo 'make clean         remove build/'
@@ -47,6 +48,9 @@ test-text-reference:
 	@test -f build/release/build.ninja || cmake --preset release -DKVCAL_TESTS=ON
 	@cmake --build --preset release --parallel $(JOBS) --target text_reference_driver
 	@sh tests/reference/text/run.sh build/release/tests/text_reference_driver $(STRINGS) $(TEMPLATES)
+
+test-plugins: build
+	@KVCAL=$(CURDIR)/build/release/kvcal $(or $(PYTHON),python3) tests/plugins/test_plugins.py
 
 asan tsan:
 	@sh .ci/packages.sh build test
