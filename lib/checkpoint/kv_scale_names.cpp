@@ -25,6 +25,8 @@ constexpr Spelling kSpellings[] = {
     {".v_proj.output_scale", Site::Value},
     {".q_proj.output_scale", Site::Query},
     {".prob_output_scale", Site::Probability},
+    {".attn_mqa.k_scale", Site::Key},
+    {".attn_mqa.v_scale", Site::Value},
     {".attn.k_scale", Site::Key},
     {".attn.v_scale", Site::Value},
     {".attn.q_scale", Site::Query},
@@ -71,6 +73,7 @@ bool parse_kv_scale_name(std::string_view tensor, KvScaleName& out) {
     out.site = spelling.site;
     out.zero_point = zero_point;
     out.attention = tensor.substr(0, name.size() - spelling.suffix.size());
+    out.spelling = spelling.suffix;
     out.layer = layer_of(out.attention);
     return true;
   }

@@ -10,13 +10,15 @@
 namespace kvcal {
 
 /// What the name of a scale tensor says. Spellings: <attention>.k_scale, .attn.k_scale, .k_proj.k_scale,
-/// .k_cache.scale, .k_proj.output_scale, .kv_scale, the same for v, q and prob, and *_zero_point of each.
+/// .k_cache.scale, .k_proj.output_scale, .kv_scale, .attn_mqa.k_scale, the same for v, q and prob, and *_zero_point of
+/// each.
 struct KvScaleName {
   enum class Site { Key, Value, Query, KeyAndValue, Probability };
   Site site;
   bool zero_point = false;
   int64_t layer = -1;          // the number after ".layers." (or ".blocks.", ".h."); -1 when there is none
   std::string_view attention;  // the name up to the attention module: "model.layers.3.self_attn"
+  std::string_view spelling;   // the rest as of a scale: ".k_proj.k_scale"
 };
 
 /// False when the name is no KV-cache (or query, probability) scale. Weight scales such as k_proj.weight_scale are
