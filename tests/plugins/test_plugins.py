@@ -142,9 +142,11 @@ class Geometry(WithFolder):
         self.refuses(r"no scales for m \(layer 1\)", plugin.layer_for, self.file, "m", 1)
 
     def test_layers_left_over(self):
-        plugin.check_all_used(self.file, {0, 2}, 0, 4)
-        plugin.check_all_used(self.file, {2}, 2, 4)  # a pipeline stage checks its own
-        self.refuses(r"for layers \[2\]", plugin.check_all_used, self.file, {0}, 0, 4)
+        plugin.check_all_used(self.file, {0, 2}, 0, 4, 4)
+        plugin.check_all_used(self.file, {2}, 2, 4, 4)  # a pipeline stage checks its own
+        plugin.check_all_used(self.file, {0}, 0, 2, 4)
+        self.refuses(r"for layers \[2\]", plugin.check_all_used, self.file, {0}, 0, 4, 4)
+        self.refuses(r"for layers \[2\]", plugin.check_all_used, self.file, {0}, 0, 2, 2)  # beyond the model's last
 
     def test_names(self):
         self.assertEqual(plugin.layer_index("language_model.model.layers.12.self_attn.attn"), 12)

@@ -161,9 +161,10 @@ def check_geometry(layer, cache, tp_sizes):
     )
 
 
-def check_all_used(file, used, first, end):
-    """`used`: indexes set on this rank, which has the layers first <= i < end."""
-    missing = sorted(i for i in file.layers if first <= i < end and i not in used)
+def check_all_used(file, used, first, end, n_layers):
+    """`used`: indexes set on this rank, which has the layers first <= i < end of n_layers."""
+    is_last = end >= n_layers  # answers for layers that do not exist, too
+    missing = sorted(i for i in file.layers if first <= i and (i < end or is_last) and i not in used)
     if missing:
         raise ScaleError(f"{file.path} has scales for layers {missing}, which keep no KV cache in this server")
 
@@ -393,7 +394,8 @@ def _install(model, kv_cache_dtype):
         _pin(module, {site: factor * layer.scale[site] for site in "kv"}, device)
         used.add(layer.index)
         log.debug("kv-cache-scales: %s k %r v %r", name, module.k_scale_float, module.v_scale_float)
-    check_all_used(file, used, getattr(model, "start_layer", 0), getattr(model, "end_layer", max(file.layers) + 1))
+    n_layers = config.num_hidden_layers
+    check_all_used(file, used, getattr(model, "start_layer", 0), getattr(model, "end_layer", n_layers), n_layers)
     if parallel.tp_rank == 0:
         log.info(LOG_LINE, len(used), file.path, file.sha256[:12], "tensor", weights)
 

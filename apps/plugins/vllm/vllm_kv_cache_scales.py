@@ -164,9 +164,10 @@ def check_geometry(layer, cache, tp_sizes):
     )
 
 
-def check_all_used(file, used, first, end):
-    """`used`: indexes set on this rank, which has the layers first <= i < end."""
-    missing = sorted(i for i in file.layers if first <= i < end and i not in used)
+def check_all_used(file, used, first, end, n_layers):
+    """`used`: indexes set on this rank, which has the layers first <= i < end of n_layers."""
+    is_last = end >= n_layers  # answers for layers that do not exist, too
+    missing = sorted(i for i in file.layers if first <= i and (i < end or is_last) and i not in used)
     if missing:
         raise ScaleError(f"{file.path} has scales for layers {missing}, which keep no KV cache in this server")
 
@@ -398,7 +399,6 @@ def _install(model, vllm_config, model_config):
     folder = local_folder(model_config.model, model_config.revision, vllm_config.load_config.download_dir)
     weights = check_weights(file, folder, allow_other_weights)
     factor = _platform_factor(file)
-    parallel = vllm_config.parallel_config
     tp_rank, tp_size = _tensor_parallel()
     used, left_alone, per_head = set(), set(), 0
     for name, module in _caches(model):
@@ -415,10 +415,10 @@ def _install(model, vllm_config, model_config):
         _pin(module)
         used.add(layer.index)
         log.debug("kv-cache-scales: %s %s", name, module._kv_cache_scales)
-    first, end = model_config.get_layers_start_end_indices(parallel)
+    first, end = model_config.get_layers_start_end_indices(vllm_config.parallel_config)
     if not used:
         raise ScaleError("no layer of this rank has an FP8 cache: serve with --kv-cache-dtype fp8")
-    check_all_used(file, used | left_alone, first, end if parallel.pipeline_parallel_size > 1 else max(file.layers) + 1)
+    check_all_used(file, used | left_alone, first, end, model_config.get_total_num_hidden_layers())
     if tp_rank == 0:
         granularity = "head" if per_head else "tensor"
         log.info(LOG_LINE, len(used), file.path, file.sha256[:12], granularity, weights)
