@@ -4,8 +4,9 @@
 //
 // 1. Every shape of matrix product in the model: `linear`, made of fixed panels, against oneDNN's own choice for the
 //    whole product.
-// 2. The model: seconds of its products alone (from 1, all layers), of a run without and with statistics; its rate in
-//    floating-point operations, those of attention included, as a share of the products' rate.
+// 2. The model: seconds of its products alone (from 1; what a token meets of each), of a run without and with
+//    statistics; its rate in floating-point operations, those of attention and delta nets included, as a share of the
+//    products' rate.
 // 3. With --threads 2 and more: how products and run scale from one thread.
 // Prints a table with medians and the spread, and ends with one JSON object.
 #include <omp.h>
@@ -14,13 +15,13 @@
 #include <chrono>
 #include <cstdio>
 #include <cstring>
-#include <map>
 #include <oneapi/dnnl/dnnl.hpp>
 #include <random>
 
 #include "base/error.h"
 #include "base/json.h"
 #include "base/thread_pool.h"
+#include "bench/model_work.h"
 #include "opened_model.h"
 #include "ops/cpu/cpu_ops.h"
 #include "prefill/runner.h"
@@ -130,18 +131,6 @@ ProductTimes time_product(const Options& o, int threads, int64_t out, int64_t in
   return t;
 }
 
-/// Shapes [out, in] of the products of all layers, with how many of each there are. The last layer's tail, behind its
-/// keys and values, is not run.
-std::map<std::pair<int64_t, int64_t>, int> product_shapes(const OpenedModel& model) {
-  std::map<std::pair<int64_t, int64_t>, int> shapes;
-  for (const std::string& name : model.checkpoint.names()) {
-    const Shape& shape = model.checkpoint.tensor(name).shape;
-    if (name.find(".layers.") != std::string::npos && name.ends_with(".weight") && shape.rank() == 2)
-      ++shapes[{shape[0], shape[1]}];
-  }
-  return shapes;
-}
-
 std::vector<PromptTokens> random_prompts(const Options& o, int64_t vocab) {
   std::mt19937 random(2);
   std::vector<PromptTokens> prompts;
@@ -173,37 +162,29 @@ double time_run(OpenedModel& model, const Options& o, int threads, bool statisti
   });
 }
 
-/// Of one token in all products, and of all prompts in softmax attention: two products with the visible keys each.
-double attention_flops(const ModelSpec& spec, const Options& o) {
-  double per_pair = 0;
-  for (const KvLayout& c : spec.caches) per_pair += 2.0 * c.n_heads * (c.head_dim_k + c.head_dim_v);
-  const auto length = static_cast<double>(o.prompt);
-  return per_pair * length * (length + 1) / 2 * static_cast<double>(o.tokens / o.prompt);
-}
-
 struct Result {
-  double products = 0;  // seconds of all layers' products by themselves
+  double products = 0;  // seconds of all products that are run, by themselves
   Times bare, observed;
 };
 
 Result measure(OpenedModel& model, const Options& o, int threads, Json& json) {
-  std::printf("%d thread%s, %lld tokens\n%-16s %5s %24s %24s %7s\n", threads, threads == 1 ? "" : "s",
+  std::printf("%d thread%s, %lld tokens\n%-16s %7s %24s %24s %7s\n", threads, threads == 1 ? "" : "s",
               static_cast<long long>(o.tokens), "out x in", "times", "panels GFLOP/s", "free choice GFLOP/s", "ratio");
   Result r;
   double free_total = 0, product_flops = 0;
-  for (const auto& [shape, count] : product_shapes(model)) {
-    const auto [out, in] = shape;
-    const ProductTimes t = time_product(o, threads, out, in);
-    const double flops = 2e-9 * static_cast<double>(o.tokens * out * in);
+  for (const bench::ModelProduct& p : bench::products_of(model)) {
+    const ProductTimes t = time_product(o, threads, p.out, p.in);
+    const double flops = 2e-9 * static_cast<double>(o.tokens * p.out * p.in);
     const auto rates = [&](Times times) {
       for (double& s : times) s = flops / s;
       return spread(times);
     };
-    std::printf("%6lld x %-7lld %5d %24s %24s %7.3f\n", static_cast<long long>(out), static_cast<long long>(in), count,
-                rates(t.panels).c_str(), rates(t.free_choice).c_str(), median(t.free_choice) / median(t.panels));
-    r.products += count * median(t.panels);
-    product_flops += count * flops * 1e9;
-    free_total += count * median(t.free_choice);
+    std::printf("%6lld x %-7lld %7.2f %24s %24s %7.3f\n", static_cast<long long>(p.out), static_cast<long long>(p.in),
+                p.per_token, rates(t.panels).c_str(), rates(t.free_choice).c_str(),
+                median(t.free_choice) / median(t.panels));
+    r.products += p.per_token * median(t.panels);
+    product_flops += p.flops();
+    free_total += p.per_token * median(t.free_choice);
   }
   for (int round = 0; round < std::max(3, o.rounds / 2); ++round) {
     r.bare.push_back(time_run(model, o, threads, false));
@@ -216,7 +197,7 @@ Result measure(OpenedModel& model, const Options& o, int threads, Json& json) {
   std::printf("run with all statistics        %s s: products are %.3f of it, statistics add %.1f %%\n",
               spread(r.observed).c_str(), r.products / median(r.observed),
               100 * (median(r.observed) / median(r.bare) - 1));
-  const double rate = r.products / median(r.observed) * (1 + attention_flops(model.spec(), o) / product_flops);
+  const double rate = r.products / median(r.observed) * (1 + bench::mixing_flops(model, o.prompt) / product_flops);
   std::printf("rate of the model, with statistics, %.3f of the products' rate\n\n", rate);
   json["threads"][std::to_string(threads)] = {{"rate_of_products", rate},
                                               {"products_seconds", r.products},

@@ -3,7 +3,7 @@
 #
 # Tests and measures the CUDA backend on the GPU of this machine; run it from the top of the sources. BUILD holds the
 # programs (tests/bench/gpu/pack.sh makes it where nvcc is: build/gpu). Parts, and their order when none is named, the
-# most important first: tests ceilings models attention peers delta experts whole_run probes. The whole set of tests must
+# most important first: tests ceilings models attention peers delta state_space experts whole_run probes. The whole set of tests must
 # pass before anything is measured; the ceilings (P0) are measured in every run, since results mean nothing without. What
 # is left when the limit (580 s) comes is listed as not run: ask for it by name in another call. Writes
 # FOLDER/DATE-DEVICE-TIME.json (tests/bench/results) and prints a table.
@@ -23,12 +23,12 @@ while [ $# -gt 0 ]; do
     --folder) build=$2; shift ;;
     --results) results=$2; shift ;;
     --limit) limit=$2; shift ;;
-    tests | ceilings | models | attention | peers | delta | experts | whole_run | probes) parts="$parts $1" ;;
+    tests | ceilings | models | attention | peers | delta | state_space | experts | whole_run | probes) parts="$parts $1" ;;
     *) sed -n '2,12s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
   esac
   shift
 done
-[ -n "$parts" ] || parts='tests ceilings models attention peers delta experts whole_run probes'
+[ -n "$parts" ] || parts='tests ceilings models attention peers delta state_space experts whole_run probes'
 case " $parts " in
   *' ceilings '*) ;;
   ' tests ' | ' probes ' | ' tests probes ') ;; # nothing is compared with anything
@@ -48,7 +48,7 @@ if [ -n "$rehearse" ]; then
   device=emulator driver=none
   bench=$build/tests/bench/gpu_bench_emulated writer=$build/tests/bench/write_random_model kvcal=$build/tests/emulated/kvcal
   parity=$build/tests/parity/test_parity_cuda arch=$build/tests/arch/test_arch_cuda
-  toy='--toy --rounds 1' peer_options='--toy --device cpu' shapes='toy-dense toy-hybrid-moe' prompts='4 70'
+  toy='--toy --rounds 1' peer_options='--toy --device cpu' shapes='toy-dense toy-hybrid-moe toy-latent-moe' prompts='4 70'
   filter='--gtest_filter=RowOps*:Rope*'
 else
   # The program's own libraries lie beside it; CUDA's come from the system, else from torch.
@@ -62,7 +62,7 @@ print(":".join(g for p in u.find_spec("nvidia").submodule_search_locations for g
   bench=$build/bin/gpu_bench writer=$build/bin/write_random_model kvcal=$build/bin/kvcal
   parity=$build/bin/test_parity_gpu arch=$build/bin/test_arch_gpu
   toy='' peer_options='' prompts='128 2048' filter=
-  shapes='qwen3-8b-4-layers llama-70b-2-layers qwen3.5-35b-a3b-4-layers'
+  shapes='qwen3-8b-4-layers llama-70b-2-layers qwen3.5-35b-a3b-4-layers glm-4.7-flash-3-layers deepseek-v3-2-layers'
 fi
 
 # line ID NAME WHY: what was not run. passed ID NAME: a set of tests.
@@ -126,16 +126,11 @@ tests() {
   sanitize memcheck architectures "$arch" --gtest_brief=1
 }
 
-models=
-model_options=
-write_models() {
-  [ -z "$models" ] || return 0
-  for shape in $shapes; do
-    # shellcheck disable=SC2086  # two numbers
-    "$writer" "$shape" "$scratch/$shape" $prompts || failed "writing $shape failed"
-    models="$models $scratch/$shape"
-    model_options="$model_options --model $scratch/$shape"
-  done
+# write_model SHAPE: once.
+write_model() {
+  [ -d "$scratch/$1" ] && return
+  # shellcheck disable=SC2086  # two numbers
+  "$writer" "$1" "$scratch/$1" $prompts || failed "writing $1 failed"
 }
 
 peers() {
@@ -144,7 +139,11 @@ peers() {
     line P13a 'lean loop' "no torch and transformers in $python"
     return
   fi
-  write_models
+  model_options=
+  for shape in $shapes; do
+    write_model "$shape"
+    model_options="$model_options --model $scratch/$shape"
+  done
   # shellcheck disable=SC2086  # lists of options
   measure 'torch attention' "$python" "$here/gpu/peers.py" attention $peer_options
   # shellcheck disable=SC2086
@@ -158,16 +157,16 @@ for part in $parts; do
     tests) tests ;;
     ceilings) measure ceilings "$bench" ceilings $toy --disk "$scratch" ;;
     models)
-      write_models
-      for model in $models; do measure "models, $(basename "$model")" "$bench" models $toy --model "$model"; done
-      for name in GLM-4.7-Flash DeepSeek-V3; do line P1 "layers of $name" 'this version does not have the architecture'; done
+      for shape in $shapes; do
+        write_model "$shape"
+        measure "models, $shape" "$bench" models $toy --model "$scratch/$shape"
+      done
       ;;
-    attention | delta | experts) measure "$part" "$bench" "$part" $toy ;;
+    attention | delta | state_space | experts) measure "$part" "$bench" "$part" $toy ;;
     peers) peers ;;
     whole_run)
-      write_models
-      first=${models# }
-      first=${first%% *}
+      write_model "${shapes%% *}"
+      first=$scratch/${shapes%% *}
       if [ -x "$kvcal" ]; then
         measure whole_run "$bench" whole_run $toy --model "$first" --command "$kvcal calibrate $first --prompts $first/prompts.jsonl \
 --passes 1 --warmup-passes 0 --no-sanity --max-length 2048 --device cuda --quiet --force -o $scratch/scales.json"

@@ -150,6 +150,74 @@ RandomModel qwen3_5_35b_a3b_4_layers() {
 }
 RandomModel toy_hybrid_moe() { return hybrid_moe({256, 64, 96, 4, 4, 2, 16}, {4, 2, 32, 2, 4, 16}); }
 
+struct LatentMoeDims {
+  int64_t vocab, hidden, ffn, layers, heads, q_rank, kv_rank, nope, rope, value;  // ffn: of dense layers
+  int64_t experts, active, expert_ffn, mixed_step;  // every mixed_step-th layer, from the first on, has experts
+};
+
+void add_latent_attention(Shapes& t, const std::string& layer, const LatentMoeDims& d) {
+  const std::string a = layer + "self_attn.";
+  t[a + "q_a_proj.weight"] = {d.q_rank, d.hidden};
+  t[a + "q_a_layernorm.weight"] = {d.q_rank};
+  t[a + "q_b_proj.weight"] = {d.heads * (d.nope + d.rope), d.q_rank};
+  t[a + "kv_a_proj_with_mqa.weight"] = {d.kv_rank + d.rope, d.hidden};
+  t[a + "kv_a_layernorm.weight"] = {d.kv_rank};
+  t[a + "kv_b_proj.weight"] = {d.heads * (d.nope + d.value), d.kv_rank};
+  t[a + "o_proj.weight"] = {d.hidden, d.heads * d.value};
+}
+
+Json latent_moe_config(const LatentMoeDims& d) {
+  Json c = general_config("DeepseekV3ForCausalLM", "deepseek_v3",
+                          {d.vocab, d.hidden, d.ffn, d.layers, d.heads, d.heads, d.nope + d.rope});
+  c["rope_theta"] = 1e4;
+  c["q_lora_rank"] = d.q_rank;
+  c["kv_lora_rank"] = d.kv_rank;
+  c["qk_nope_head_dim"] = d.nope;
+  c["qk_rope_head_dim"] = d.rope;
+  c["v_head_dim"] = d.value;
+  c["n_routed_experts"] = d.experts;
+  c["num_experts_per_tok"] = d.active;
+  c["moe_intermediate_size"] = d.expert_ffn;
+  c["n_shared_experts"] = c["n_group"] = c["topk_group"] = 1;
+  c["first_k_dense_replace"] = 0;
+  c["moe_layer_freq"] = d.mixed_step;
+  return c;
+}
+
+/// Latent attention with experts: the layers of a DeepSeek-V3 or a GLM-4.7-Flash.
+RandomModel latent_moe(const LatentMoeDims& d) {
+  RandomModel m{latent_moe_config(d), {}, false};
+  m.tensors["model.embed_tokens.weight"] = {d.vocab, d.hidden};
+  m.tensors["model.norm.weight"] = {d.hidden};
+  const auto add_glu = [&](const std::string& at, int64_t ffn) {
+    m.tensors[at + "gate_proj.weight"] = m.tensors[at + "up_proj.weight"] = {ffn, d.hidden};
+    m.tensors[at + "down_proj.weight"] = {d.hidden, ffn};
+  };
+  for (int64_t i = 0; i < d.layers; ++i) {
+    const std::string layer = "model.layers." + std::to_string(i) + ".", mlp = layer + "mlp.";
+    m.tensors[layer + "input_layernorm.weight"] = m.tensors[layer + "post_attention_layernorm.weight"] = {d.hidden};
+    add_latent_attention(m.tensors, layer, d);
+    if (i % d.mixed_step != 0) {
+      add_glu(mlp, d.ffn);
+      continue;
+    }
+    m.tensors[mlp + "gate.weight"] = {d.experts, d.hidden};
+    m.tensors[mlp + "gate.e_score_correction_bias"] = {d.experts};
+    add_glu(mlp + "shared_experts.", d.expert_ffn);
+    for (int64_t e = 0; e < d.experts; ++e) add_glu(mlp + "experts." + std::to_string(e) + ".", d.expert_ffn);
+  }
+  return m;
+}
+
+/// The layer behind the last experts is dense: of it only queries and latent rows are computed.
+RandomModel deepseek_v3_2_layers() {
+  return latent_moe({kFewWords, 7168, 18432, 2, 128, 1536, 512, 128, 64, 128, 256, 8, 2048, 2});
+}
+RandomModel glm_4_7_flash_3_layers() {
+  return latent_moe({kFewWords, 2048, 10240, 3, 20, 768, 512, 192, 64, 256, 64, 4, 1536, 1});
+}
+RandomModel toy_latent_moe() { return latent_moe({256, 64, 96, 2, 4, 32, 32, 16, 8, 16, 4, 2, 32, 2}); }
+
 RandomModel qwen3_5() {
   const Dims d = {248320, 1024, 3584, 24, 8, 2, 256};
   constexpr int64_t kDeltaHeads = 16, kDeltaDim = 128;
@@ -196,6 +264,8 @@ void fill(const std::string& name, const Shape& shape, bool one_plus, ThreadPool
     spread = 0.1f;
   } else if (name.ends_with("A_log")) {
     mean = 0.5f, spread = 0.3f;
+  } else if (name.ends_with("e_score_correction_bias")) {
+    spread = 0.01f;
   } else if (name.ends_with("dt_bias")) {
     mean = -2.0f, spread = 0.5f;
   } else if (name.ends_with("conv1d.weight")) {
@@ -254,7 +324,10 @@ int main(int argc, char** argv) {
       {"qwen3-8b-4-layers", kvcal::qwen3_8b_4_layers},
       {"llama-70b-2-layers", kvcal::llama_70b_2_layers},
       {"qwen3.5-35b-a3b-4-layers", kvcal::qwen3_5_35b_a3b_4_layers},
+      {"glm-4.7-flash-3-layers", kvcal::glm_4_7_flash_3_layers},
+      {"deepseek-v3-2-layers", kvcal::deepseek_v3_2_layers},
       {"toy-dense", kvcal::toy_dense},
+      {"toy-latent-moe", kvcal::toy_latent_moe},
       {"toy-hybrid-moe", kvcal::toy_hybrid_moe}};
   const auto shape = argc == 3 || argc == 5 ? shapes.find(argv[1]) : shapes.end();
   kvcal::Prompts prompts;

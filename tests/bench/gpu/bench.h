@@ -51,13 +51,14 @@ void print(const std::string& id, const std::string& name, const std::string& un
 void print_not_run(const std::string& id, const std::string& name, const std::string& why);
 
 // One function for each group of benchmarks.
-void bench_ceilings(const Options& o);    // P0
-void bench_models(const Options& o);      // P1, P3, P9, P10, P11, P17
-void bench_observed(const Options& o);    // one side of P13: the prompts beside the model, all statistics
-void bench_whole_run(const Options& o);   // P2
-void bench_attention(const Options& o);   // P4
-void bench_delta_rule(const Options& o);  // P5, P6
-void bench_experts(const Options& o);     // P7, P8
+void bench_ceilings(const Options& o);     // P0
+void bench_models(const Options& o);       // P1, P3, P9, P10, P11, P17
+void bench_observed(const Options& o);     // one side of P13: the prompts beside the model, all statistics
+void bench_whole_run(const Options& o);    // P2
+void bench_attention(const Options& o);    // P4
+void bench_delta_rule(const Options& o);   // P5
+void bench_state_space(const Options& o);  // P6
+void bench_experts(const Options& o);      // P7, P8
 
 /// Lines of results on standard input, and facts of the machine -> the file of results. `check`: of such a file.
 int collect(const std::vector<std::string>& arguments);

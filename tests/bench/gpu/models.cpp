@@ -11,6 +11,7 @@
 
 #include "base/thread_pool.h"
 #include "bench/gpu/bench.h"
+#include "bench/model_work.h"
 #include "kernels/runtime/check.h"
 #include "opened_model.h"
 #include "prefill/runner.h"
@@ -54,8 +55,30 @@ std::vector<PromptTokens> given_prompts(const std::string& folder) {
   return prompts;
 }
 
-/// Who looks at keys, values and queries: nobody, or the observer with all its statistics.
-enum class Taps : uint8_t { None, All };
+/// Who looks on: nobody, the observer at keys and values (or latent rows), or at queries too.
+enum class Taps : uint8_t { None, Cached, All };
+
+/// A model whose caches have no queries, as far as an observer can tell.
+ModelSpec without_queries(ModelSpec spec) {
+  for (KvLayout& c : spec.caches) c.n_heads = 0;
+  return spec;
+}
+
+/// Does not show queries to an observer that expects none.
+class CachedOnly final : public KvTap {
+ public:
+  explicit CachedOnly(KvTap& observer) : observer_(observer) {}
+  Tensor query(int, const Tensor& q, const Batch&) override { return q; }
+  Tensor key(int cache, const Tensor& k, const Batch& batch) override { return observer_.key(cache, k, batch); }
+  Tensor value(int cache, const Tensor& v, const Batch& batch) override { return observer_.value(cache, v, batch); }
+  Tensor latent(int cache, const Tensor& row, const Batch& batch) override {
+    return observer_.latent(cache, row, batch);
+  }
+  void layer_done(int layer) override { observer_.layer_done(layer); }
+
+ private:
+  KvTap& observer_;
+};
 
 struct Peak {
   size_t device_bytes = 0;
@@ -66,52 +89,30 @@ size_t used_device_bytes() {
   return cudaMemGetInfo(&free, &total) == cudaSuccess ? total - free : 0;
 }
 
+/// Batches of so many rows, in memory that grows as it is needed.
+MemoryPlan growing(int64_t chunk) { return {.chunk_tokens = chunk}; }
+
 /// Seconds of one sweep over the layers.
-double run(OpenedModel& model, Ops& op, ThreadPool& pool, const SequencePlan& plan, int64_t chunk, Taps taps,
+double run(OpenedModel& model, Ops& op, ThreadPool& pool, const SequencePlan& plan, const MemoryPlan& memory, Taps taps,
            Peak* peak = nullptr) {
   std::vector<std::string> ids;
   for (const PromptTokens& p : plan.prompts) ids.push_back(p.id);
   NoTap away;
-  Observer observer(model.spec(), {1, ids, segments_of(plan.measured)}, pool, &op);
-  KvTap* tap = taps == Taps::All ? static_cast<KvTap*>(&observer) : &away;
-  Runner runner(*model.model, op, model.weights, chunk);
+  Observer observer(taps == Taps::Cached ? without_queries(model.spec()) : model.spec(),
+                    {1, ids, segments_of(plan.measured)}, pool, &op);
+  CachedOnly cached(observer);
+  KvTap* const tap_of[] = {&away, &cached, &observer};
+  KvTap* tap = tap_of[static_cast<size_t>(taps)];
+  Runner runner(*model.model, op, model.weights, memory);
   if (peak)
     runner.on_step([&](const RunStep&) { peak->device_bytes = std::max(peak->device_bytes, used_device_bytes()); });
   return seconds_of([&] { runner.run({{&plan.measured, tap, Until::LastKv, nullptr}}, plan.prompts); });
 }
 
-// ---------------------------------------------------------------- operations of a model
-
-/// In the matrix products that one token meets. The last layer ends after its query, key and value.
-double product_flops(const OpenedModel& model) {
-  const Json& config = model.checkpoint.config();
-  const double active = config.value("num_experts_per_tok", 1.0), experts = config.value("num_experts", 1.0);
-  const std::string last = ".layers." + std::to_string(model.spec().last_cache_layer()) + ".";
-  double elements = 0;
-  for (const std::string& name : model.checkpoint.names()) {
-    const Shape& shape = model.checkpoint.tensor(name).shape;
-    if (name.find(".layers.") == std::string::npos || shape.rank() != 2 || !name.ends_with("weight")) continue;
-    const bool runs = name.find(last) == std::string::npos || name.find("q_proj") != std::string::npos ||
-                      name.find("k_proj") != std::string::npos || name.find("v_proj") != std::string::npos;
-    const double share = name.find(".experts.") == std::string::npos ? 1.0 : active / experts;
-    if (runs) elements += share * static_cast<double>(shape.elements());
-  }
-  return 2.0 * elements;
-}
-
-/// Of one token in what mixes tokens, causal attention's half counted; the last layer's is not run.
-double mixing_flops(const OpenedModel& model, int64_t length) {
-  double flops = 0;
-  for (const KvLayout& c : model.spec().caches)
-    if (c.layer != model.spec().last_cache_layer())
-      flops += static_cast<double>(c.n_heads * (c.head_dim_k + c.head_dim_v)) * static_cast<double>(length + 1);
-  const Json& config = model.checkpoint.config();
-  for (const LayerSpec& l : model.spec().layers) {
-    if (l.kind != LayerKind::GatedDeltaNet) continue;
-    // The chunked form, chunks of 64: three products with the state, five inside the chunk, an inverse.
-    const double d = config.value("linear_key_head_dim", 128.0), heads = config.value("linear_num_value_heads", 32.0);
-    flops += heads * (6 * d * d + 10 * 64 * d + 3000);
-  }
+/// Operations of one token in the layers that are run.
+double flops_per_token(const OpenedModel& model, int64_t length) {
+  double flops = mixing_flops(model, length);
+  for (const ModelProduct& p : products_of(model)) flops += p.flops();
   return flops;
 }
 
@@ -163,7 +164,8 @@ void copy_mapped(const std::string& folder) {
 // ---------------------------------------------------------------- one model
 
 struct Times {
-  Values one, two, two_again, observed;  // seconds of n tokens, of 2 n, of 2 n again, of 2 n with all statistics
+  // Seconds of n tokens, of 2 n, of 2 n again, of 2 n with statistics of keys and values, of 2 n with all.
+  Values one, two, two_again, cached, observed;
 };
 
 Values per_round(const Values& a, const Values& b, const std::function<double(double, double)>& f) {
@@ -173,13 +175,15 @@ Values per_round(const Values& a, const Values& b, const std::function<double(do
 }
 
 void print_rates(const std::string& name, OpenedModel& model, const Times& t, const Sizes& s) {
-  const double per_token = product_flops(model) + mixing_flops(model, s.length);
+  const double per_token = flops_per_token(model, s.length);
   const auto tokens = static_cast<double>(s.tokens);
   // What 2 n tokens take longer than n: layers at work, with nothing of loading.
   print("P1", name, "TFLOP/s",
         per_round(t.one, t.two, [&](double one, double two) { return 1e-12 * per_token * tokens / (two - one); }),
         {{"model", name}, {"tokens", 2 * s.tokens}, {"flops_per_token", per_token}, {"seconds", t.two}});
   const auto percent = [](double bare, double more) { return 100 * (more / bare - 1); };
+  print("P3", name + ", keys and values", "% of a run", per_round(t.two, t.cached, percent),
+        {{"model", name}, {"seconds", t.cached}, {"same_again_percent", per_round(t.two, t.two_again, percent)}});
   print("P3", name + ", everything", "% of a run", per_round(t.two, t.observed, percent),
         {{"model", name}, {"seconds", t.observed}, {"same_again_percent", per_round(t.two, t.two_again, percent)}});
 }
@@ -194,14 +198,14 @@ void print_loading(const std::string& name, const std::string& folder, OpenedMod
   for (int round = 0; round < o.rounds; ++round) {
     bytes = forget(folder);
     double before = processor_seconds();
-    loading.push_back(run(model, op, pool, few, s.chunk, Taps::None));
+    loading.push_back(run(model, op, pool, few, growing(s.chunk), Taps::None));
     processor.push_back((processor_seconds() - before) / (1e-9 * bytes));
     forget(folder);
     before = processor_seconds();
     copy_mapped(folder);
     mapped.push_back((processor_seconds() - before) / (1e-9 * bytes));
     forget(folder);
-    const double cold = run(model, op, pool, many, s.chunk, Taps::None);
+    const double cold = run(model, op, pool, many, growing(s.chunk), Taps::None);
     waiting.push_back(100 * (1 - 2 * (median(t.two) - median(t.one)) / cold));
   }
   print("P9", name, "GB/s", rates(1e-9 * bytes, loading), {{"model", name}, {"bytes", bytes}});
@@ -211,31 +215,53 @@ void print_loading(const std::string& name, const std::string& folder, OpenedMod
         {{"model", name}, {"seconds_per_gb", processor}, {"mapped_seconds_per_gb", mapped}});
 }
 
+/// The most that a run which keeps to its plan takes of the device, against what the plan says.
+void print_memory(const std::string& name, OpenedModel& model, const Sizes& s) {
+  const size_t before = used_device_bytes();
+  const auto op = make_ops();
+  ThreadPool pool(available_processors());
+  const SequencePlan sequences = random_plan(model.spec(), 2 * s.tokens, s.length);
+  const auto n_prompts = static_cast<int64_t>(sequences.prompts.size());
+  MemoryOptions options;
+  options.chunk_tokens = s.chunk;
+  options.device = op->device_memory();
+  options.device_statistics_bytes = static_cast<uint64_t>(Observer::device_bytes_needed(model.spec(), n_prompts, 1));
+  const MemoryPlan plan = plan_memory(model.spec(), model.weights, sequences, options);
+  Peak peak;
+  run(model, *op, pool, sequences, plan, Taps::All, &peak);
+  rusage u{};
+  getrusage(RUSAGE_SELF, &u);
+  print("P17", name + ", device memory", "of the plan's bytes",
+        {static_cast<double>(peak.device_bytes - std::min(before, peak.device_bytes)) /
+         static_cast<double>(plan.total())},
+        {{"model", name},
+         {"device_bytes", peak.device_bytes},
+         {"planned_bytes", plan.total()},
+         {"host_bytes", 1024 * static_cast<double>(u.ru_maxrss)},
+         {"planned_host_bytes", plan.host},
+         {"notes", op->notes()}});
+}
+
 void bench_model(const Options& o, const std::string& folder) {
   const std::string name = fs::path(folder).filename().string();
   const Sizes s = sizes(o);
-  const size_t before = used_device_bytes();
   OpenedModel model(folder);
+  print_memory(name, model, s);
   const auto op = make_ops();
   ThreadPool pool(available_processors());
   const SequencePlan one = random_plan(model.spec(), s.tokens, s.length),
                      two = random_plan(model.spec(), 2 * s.tokens, s.length);
-  Peak peak;
-  run(model, *op, pool, two, s.chunk, Taps::All, &peak);
+  run(model, *op, pool, two, growing(s.chunk), Taps::All);
   Times t;
   for (int round = 0; round < o.rounds; ++round) {
-    t.one.push_back(run(model, *op, pool, one, s.chunk, Taps::None));
-    t.two.push_back(run(model, *op, pool, two, s.chunk, Taps::None));
-    t.observed.push_back(run(model, *op, pool, two, s.chunk, Taps::All));
-    t.two_again.push_back(run(model, *op, pool, two, s.chunk, Taps::None));
+    t.one.push_back(run(model, *op, pool, one, growing(s.chunk), Taps::None));
+    t.two.push_back(run(model, *op, pool, two, growing(s.chunk), Taps::None));
+    t.cached.push_back(run(model, *op, pool, two, growing(s.chunk), Taps::Cached));
+    t.observed.push_back(run(model, *op, pool, two, growing(s.chunk), Taps::All));
+    t.two_again.push_back(run(model, *op, pool, two, growing(s.chunk), Taps::None));
   }
   print_rates(name, model, t, s);
   print_loading(name, folder, model, *op, pool, o, t);
-  rusage u{};
-  getrusage(RUSAGE_SELF, &u);
-  print("P17", name + ", device memory", "bytes",
-        {static_cast<double>(peak.device_bytes - std::min(before, peak.device_bytes))},
-        {{"model", name}, {"host_bytes", 1024 * static_cast<double>(u.ru_maxrss)}, {"notes", op->notes()}});
 }
 
 }  // namespace
@@ -252,9 +278,9 @@ void bench_observed(const Options& o) {
     options.max_length = model.spec().max_positions;
     const SequencePlan plan = plan_sequences(given_prompts(folder), options);
     const int64_t chunk = sizes(o).chunk;
-    run(model, *op, pool, plan, chunk, Taps::All);
+    run(model, *op, pool, plan, growing(chunk), Taps::All);
     Values seconds;
-    for (int i = 0; i < o.rounds; ++i) seconds.push_back(run(model, *op, pool, plan, chunk, Taps::All));
+    for (int i = 0; i < o.rounds; ++i) seconds.push_back(run(model, *op, pool, plan, growing(chunk), Taps::All));
     print("P13", fs::path(folder).filename().string() + ", all statistics", "s", seconds,
           {{"tokens", plan.n_tokens()}});
   }
