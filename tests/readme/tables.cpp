@@ -1,0 +1,28 @@
+#include "readme/tables.h"
+
+#include <array>
+
+#include "base/error.h"
+
+namespace kvcal::readme {
+
+std::span<const Table> tables() {
+  static constexpr std::array kTables = {Table{"models", table_of_models},
+                                         Table{"weight formats", table_of_weight_formats}};
+  return kTables;
+}
+
+std::string with_tables(std::string text) {
+  for (const Table& table : tables()) {
+    const std::string name = table.name, begin = "<!-- table of " + name + " -->\n",
+                      end = "<!-- end of table of " + name + " -->\n";
+    const size_t from = text.find(begin), to = text.find(end);
+    if (from == std::string::npos || to == std::string::npos || to < from)
+      fail("README.md does not have the lines " + quoted(begin.substr(0, begin.size() - 1)) + " and " +
+           quoted(end.substr(0, end.size() - 1)) + " in this order");
+    text.replace(from, to + end.size() - from, begin + table.make() + end);
+  }
+  return text;
+}
+
+}  // namespace kvcal::readme
