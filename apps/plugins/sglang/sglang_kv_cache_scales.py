@@ -413,7 +413,12 @@ def _platform_factor(file):
 def _caches(model):
     from sglang.srt.layers.radix_attention import AttentionType, RadixAttention
 
-    for name, module in model.named_modules():
+    modules = list(model.named_modules())
+    for owner, module in model.named_modules():  # the Transformers fallback keeps its attention in a plain dict
+        fallback = vars(module).get("attention_instances")
+        if isinstance(fallback, dict):
+            modules += [(f"{owner}.attention_instances.{key}".lstrip("."), m) for key, m in fallback.items()]
+    for name, module in modules:
         if not isinstance(module, RadixAttention) or module.attn_type == AttentionType.ENCODER_ONLY:
             continue
         if module.is_cross_attention:

@@ -359,10 +359,11 @@ def register():
             return model
 
     def refuse_scales(load_model):
-        def refusing(self, vllm_config, *args, **kwargs):
-            if not isinstance(self, KvCacheScalesLoader) and "kv_cache_scales" in (vllm_config.additional_config or {}):
+        def refusing(self, vllm_config, model_config, prefix=""):
+            named = "kv_cache_scales" in (vllm_config.additional_config or {})
+            if named and not isinstance(self, KvCacheScalesLoader) and not _is_draft(vllm_config, model_config):
                 raise ScaleError(f"additional_config names a scale file: serve with --load-format {LOAD_FORMAT}")
-            return load_model(self, vllm_config, *args, **kwargs)
+            return load_model(self, vllm_config=vllm_config, model_config=model_config, prefix=prefix)
 
         return refusing
 
