@@ -1,14 +1,15 @@
-// Gated delta rule with a decay for every channel of a key (Kimi delta attention), in chunks of 64 absolute positions:
-// recurrence.cu with e^g a vector. In a chunk, with G_i [dk] the sum of g up to row i and ⊙ along dk:
+// Gated delta rule with a decay for every channel of a key (Kimi delta attention), in chunks of 64 absolute positions,
+// or of 32 where the device has little shared memory: recurrence.cu with e^g a vector. In a chunk, with G_i [dk] the
+// sum of g up to row i and ⊙ along dk:
 //
 //   A_ij = β_i Σ_d k_id k_jd e^(G_id - G_jd), j < i;   (I + A) E = β (V - (e^G ⊙ K) S)
 //   O = (e^G ⊙ Q) S + [ Σ_d q_id k_jd e^(G_id - G_jd), j <= i ] E;   S <- e^(G_last) S + (e^(G_last - G) ⊙ K)ᵀ E
 //
 // In f32, plain. One block per (slice of value columns, value head, span).
-#include "base/error.h"
 #include "kernels/device/real.cuh"
 #include "kernels/device/shared.cuh"
 #include "kernels/kernels.h"
+#include "kernels/recurrence_tile.h"
 #include "kernels/runtime/launch.h"
 #include "ops/visit_activation.h"
 
@@ -16,8 +17,6 @@ namespace kvcal::cuda {
 namespace {
 
 constexpr int kThreads = 256;
-constexpr int kChunk = 64;
-constexpr int kChunkRow = kChunk + 1;  // of the [64, 64] products: columns lie in different banks
 
 /// First the sum G, in double: large sums must not cost small ones their digits. Then what is made of it.
 union Decay {
@@ -30,27 +29,29 @@ union Decay {
 /// The block's shared memory, in this order.
 template <class T>
 struct Layout {
-  Decay* decay;          // [64, dk]
+  int width;             // of a row of the products: columns of them lie in different banks
+  Decay* decay;          // [rows, dk]
   float* state;          // [dk, columns]
-  float* corrections;    // [64, columns]: right-hand side, then E
-  float *a, *attention;  // [64, kChunkRow]
-  float* rate;           // [64]
-  T *q, *k;              // [64, dk]
+  float* corrections;    // [rows, columns]: right-hand side, then E
+  float *a, *attention;  // [rows, width]
+  float* rate;           // [rows]
+  T *q, *k;              // [rows, dk]
 
-  __host__ __device__ static size_t bytes(int dk, int columns) {
-    return sizeof(Decay) * static_cast<size_t>(kChunk * dk) +
-           sizeof(float) * static_cast<size_t>((dk + kChunk) * columns + 2 * kChunk * kChunkRow + kChunk) +
-           sizeof(T) * static_cast<size_t>(2 * kChunk * dk);
+  __host__ __device__ static size_t bytes(int dk, const RecurrenceTile& t) {
+    return sizeof(Decay) * static_cast<size_t>(t.rows * dk) +
+           sizeof(float) * static_cast<size_t>((dk + t.rows) * t.columns + 2 * t.rows * (t.rows + 1) + t.rows) +
+           sizeof(T) * static_cast<size_t>(2 * t.rows * dk);
   }
-  __device__ Layout(void* memory, int dk, int columns) {
+  __device__ Layout(void* memory, int dk, const RecurrenceTile& t) {
+    width = t.rows + 1;
     decay = static_cast<Decay*>(memory);
-    state = reinterpret_cast<float*>(decay + kChunk * dk);
-    corrections = state + dk * columns;
-    a = corrections + kChunk * columns;
-    attention = a + kChunk * kChunkRow;
-    rate = attention + kChunk * kChunkRow;
-    q = reinterpret_cast<T*>(rate + kChunk);
-    k = q + kChunk * dk;
+    state = reinterpret_cast<float*>(decay + t.rows * dk);
+    corrections = state + dk * t.columns;
+    a = corrections + t.rows * t.columns;
+    attention = a + t.rows * width;
+    rate = attention + t.rows * width;
+    q = reinterpret_cast<T*>(rate + t.rows);
+    k = q + t.rows * dk;
   }
 };
 
@@ -93,8 +94,8 @@ __device__ void products(const Layout<T>& m, int dk, int n, float scale) {
       kk += widen(m.k[i * dk + d]) * key;
       qk += widen(m.q[i * dk + d]) * key;
     }
-    m.a[i * kChunkRow + j] = m.rate[i] * kk;
-    m.attention[i * kChunkRow + j] = scale * qk;
+    m.a[i * m.width + j] = m.rate[i] * kk;
+    m.attention[i * m.width + j] = scale * qk;
   }
   __syncthreads();
 }
@@ -113,7 +114,7 @@ __device__ void make_factors(const Layout<T>& m, int dk, int n) {
   __syncthreads();
 }
 
-/// Row i of e^G ⊙ x, x [64, dk], times column c of the state.
+/// Row i of e^G ⊙ x, x [rows, dk], times column c of the state.
 template <class T>
 __device__ float times_state(const Layout<T>& m, const T* x, int i, int c, const Place& at) {
   float sum = 0.0f;
@@ -133,7 +134,7 @@ __device__ void solve(const Layout<T>& m, const T* v, int64_t v_stride, const Pl
   for (int c = static_cast<int>(threadIdx.x); c < at.columns; c += kThreads)
     for (int i = 1; i < n; ++i) {
       float e = m.corrections[i * at.columns + c];
-      for (int j = 0; j < i; ++j) e -= m.a[i * kChunkRow + j] * m.corrections[j * at.columns + c];
+      for (int j = 0; j < i; ++j) e -= m.a[i * m.width + j] * m.corrections[j * at.columns + c];
       m.corrections[i * at.columns + c] = e;
     }
   __syncthreads();
@@ -144,7 +145,7 @@ __device__ void write_output(const Layout<T>& m, T* y, int64_t stride, float sca
   for (int index = static_cast<int>(threadIdx.x); index < n * at.used; index += kThreads) {
     const int i = index / at.used, c = index % at.used;
     float o = scale * times_state(m, m.q, i, c, at);
-    for (int j = 0; j <= i; ++j) o += m.attention[i * kChunkRow + j] * m.corrections[j * at.columns + c];
+    for (int j = 0; j <= i; ++j) o += m.attention[i * m.width + j] * m.corrections[j * at.columns + c];
     y[i * stride + c] = narrow<T>(o);
   }
   __syncthreads();
@@ -164,18 +165,19 @@ __device__ void advance_state(const Layout<T>& m, const Place& at, int n) {
 
 template <class T>
 __global__ void channel_delta_rule_kernel(RecurrenceArrays arrays, const RecurrenceSpan* __restrict__ spans,
-                                          RecurrenceShape s, int columns) {
+                                          RecurrenceShape s, RecurrenceTile tile) {
   const RecurrenceSpan span = spans[blockIdx.z];
+  const int columns = tile.columns;
   Place at{blockIdx.y, 0, int64_t{blockIdx.x} * columns, static_cast<int>(s.dk), columns, columns};
   at.key_head = at.head / (s.n_value_heads / s.n_key_heads);
   if (s.dv - at.column0 < columns) at.used = static_cast<int>(s.dv - at.column0);
-  const Layout<T> m(dynamic_shared<double>(), at.dk, columns);
+  const Layout<T> m(dynamic_shared<double>(), at.dk, tile);
   float* kept = span.state ? span.state + at.head * s.dk * s.dv + at.column0 : nullptr;
   for (int i = static_cast<int>(threadIdx.x); i < at.dk * columns; i += kThreads)
     m.state[i] = kept && i % columns < at.used ? kept[i / columns * s.dv + i % columns] : 0.0f;
   const int64_t stride = s.n_value_heads * s.dv;
   for (int64_t t = 0; t < span.n_tokens;) {
-    const int64_t room = kChunk - (span.first_position + t) % kChunk;
+    const int64_t room = tile.rows - (span.first_position + t) % tile.rows;
     const int n = static_cast<int>(room < span.n_tokens - t ? room : span.n_tokens - t);
     const int64_t value = (span.row + t) * stride + at.head * s.dv + at.column0;
     load_chunk(m, arrays, s, at, span.row + t, n);
@@ -204,17 +206,6 @@ __global__ void channel_delta_gates_kernel(const T* __restrict__ a, const T* __r
   if (i % dk == 0) beta[i / dk] = sigmoid(widen(b[i / dk]));
 }
 
-/// The widest slice that the device's shared memory takes: products of keys are computed once per slice.
-template <class T>
-int columns_that_fit(const RecurrenceShape& s, size_t shared_limit) {
-  for (int columns = 64; columns >= 8; columns /= 2)
-    if ((columns < 2 * s.dv || columns == 8) && Layout<T>::bytes(static_cast<int>(s.dk), columns) <= shared_limit)
-      return columns;
-  fail("delta rule: a head of " + std::to_string(s.dk) + " key channels with decays of their own needs " +
-       std::to_string(Layout<T>::bytes(static_cast<int>(s.dk), 8)) + " bytes of shared memory, the device has " +
-       std::to_string(shared_limit));
-}
-
 }  // namespace
 
 // ---------------------------------------------------------------- launchers
@@ -224,10 +215,11 @@ void channel_delta_rule(DType t, const RecurrenceArrays& arrays, const Recurrenc
   if (s.n_spans == 0 || s.dv == 0) return;
   visit_activation(t, [&](auto tag) {
     using T = decltype(tag);
-    const int columns = columns_that_fit<T>(s, shared_limit);
+    const auto bytes = [&](const RecurrenceTile& part) { return Layout<T>::bytes(static_cast<int>(s.dk), part); };
+    const RecurrenceTile tile = tile_that_fits(s, shared_limit, bytes);
     launch(KVCAL_KERNEL(channel_delta_rule_kernel<T>),
-           dim3(n_blocks(s.dv, columns), n_blocks(s.n_value_heads, 1), n_blocks(s.n_spans, 1)), dim3(kThreads),
-           Layout<T>::bytes(static_cast<int>(s.dk), columns), stream, arrays, spans, s, columns);
+           dim3(n_blocks(s.dv, tile.columns), n_blocks(s.n_value_heads, 1), n_blocks(s.n_spans, 1)), dim3(kThreads),
+           bytes(tile), stream, arrays, spans, s, tile);
   });
 }
 

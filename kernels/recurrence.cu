@@ -1,11 +1,12 @@
-// Gated delta rule and state-space duality (Mamba-2) in chunks of 64 absolute positions, in f32: the formulas of
-// lib/ops/cpu/recurrence.cpp, which has them in its opening comment. For what recurrence_tiles.cu does not take: f32,
-// odd widths, small shared memory. One block per (slice of value columns, value head, span): a column of the state
-// depends on no other, so slices are independent, and the state of one stays in shared memory from chunk to chunk.
-#include "base/error.h"
+// Gated delta rule and state-space duality (Mamba-2) in chunks of 64 absolute positions (32 where shared memory is
+// short), in f32: the formulas of lib/ops/cpu/recurrence.cpp, which has them in its opening comment. For what
+// recurrence_tiles.cu does not take: f32, odd widths, small shared memory. One block per (slice of value columns, value
+// head, span): a column of the state depends on no other, so slices are independent, and the state of one stays in
+// shared memory from chunk to chunk.
 #include "kernels/device/real.cuh"
 #include "kernels/device/shared.cuh"
 #include "kernels/kernels.h"
+#include "kernels/recurrence_tile.h"
 #include "kernels/runtime/launch.h"
 #include "ops/visit_activation.h"
 
@@ -13,35 +14,37 @@ namespace kvcal::cuda {
 namespace {
 
 constexpr int kThreads = 256;
-constexpr int kChunk = 64;
-constexpr int kChunkRow = kChunk + 1;  // of the [64, 64] products: columns lie in different banks
+constexpr int kMostRows = 64;  // of a chunk
 
 struct Scalars {
-  double decay_sum[kChunk];                                // G
-  float from_start[kChunk], to_end[kChunk], rate[kChunk];  // e^G, e^(G_last - G), β or Δ
+  double decay_sum[kMostRows];                                      // G
+  float from_start[kMostRows], to_end[kMostRows], rate[kMostRows];  // e^G, e^(G_last - G), β or Δ
 };
 
 /// The block's shared memory, in this order.
 template <class T>
 struct Layout {
   Scalars* scalars;
+  int width;             // of a row of the products: columns of them lie in different banks
   float* state;          // [dk, columns]
-  float* corrections;    // [64, columns]: right-hand side, then E
-  float *a, *attention;  // [64, kChunkRow]
-  T *q, *k;              // [64, dk]
+  float* corrections;    // [rows, columns]: right-hand side, then E
+  float *a, *attention;  // [rows, width]
+  T *q, *k;              // [rows, dk]
 
-  __host__ __device__ static size_t bytes(int dk, int columns) {
-    return sizeof(Scalars) + sizeof(float) * static_cast<size_t>((dk + kChunk) * columns + 2 * kChunk * kChunkRow) +
-           sizeof(T) * static_cast<size_t>(2 * kChunk * dk);
+  __host__ __device__ static size_t bytes(int dk, const RecurrenceTile& t) {
+    return sizeof(Scalars) +
+           sizeof(float) * static_cast<size_t>((dk + t.rows) * t.columns + 2 * t.rows * (t.rows + 1)) +
+           sizeof(T) * static_cast<size_t>(2 * t.rows * dk);
   }
-  __device__ Layout(void* memory, int dk, int columns) {
+  __device__ Layout(void* memory, int dk, const RecurrenceTile& t) {
+    width = t.rows + 1;
     scalars = static_cast<Scalars*>(memory);
     state = reinterpret_cast<float*>(scalars + 1);
-    corrections = state + dk * columns;
-    a = corrections + kChunk * columns;
-    attention = a + kChunk * kChunkRow;
-    q = reinterpret_cast<T*>(attention + kChunk * kChunkRow);
-    k = q + kChunk * dk;
+    corrections = state + dk * t.columns;
+    a = corrections + t.rows * t.columns;
+    attention = a + t.rows * width;
+    q = reinterpret_cast<T*>(attention + t.rows * width);
+    k = q + t.rows * dk;
   }
 };
 
@@ -85,12 +88,12 @@ __device__ void products(const Layout<T>& m, int dk, int n, float scale) {
       qk += widen(m.q[i * dk + d]) * key;
     }
     const float decay = expf(static_cast<float>(m.scalars->decay_sum[i] - m.scalars->decay_sum[j]));
-    m.a[i * kChunkRow + j] = m.scalars->rate[i] * decay * kk;
-    m.attention[i * kChunkRow + j] = scale * decay * qk;
+    m.a[i * m.width + j] = m.scalars->rate[i] * decay * kk;
+    m.attention[i * m.width + j] = scale * decay * qk;
   }
 }
 
-/// Row i of x [64, dk] times column c of the state.
+/// Row i of x [rows, dk] times column c of the state.
 template <class T>
 __device__ float times_state(const T* x, const float* state, int i, int c, int dk, int columns) {
   float sum = 0.0f;
@@ -112,7 +115,7 @@ __device__ void solve(const Layout<T>& m, const T* v, int64_t v_stride, const Re
   for (int c = static_cast<int>(threadIdx.x); s.corrected && c < columns; c += kThreads)
     for (int i = 1; i < n; ++i) {
       float e = m.corrections[i * columns + c];
-      for (int j = 0; j < i; ++j) e -= m.a[i * kChunkRow + j] * m.corrections[j * columns + c];
+      for (int j = 0; j < i; ++j) e -= m.a[i * m.width + j] * m.corrections[j * columns + c];
       m.corrections[i * columns + c] = e;
     }
   __syncthreads();
@@ -125,7 +128,7 @@ __device__ void write_output(const Layout<T>& m, const T* v, T* y, int64_t strid
   for (int index = static_cast<int>(threadIdx.x); index < n * used; index += kThreads) {
     const int i = index / used, c = index % used;
     float o = s.scale * m.scalars->from_start[i] * times_state(m.q, m.state, i, c, dk, columns);
-    for (int j = 0; j <= i; ++j) o += m.attention[i * kChunkRow + j] * m.corrections[j * columns + c];
+    for (int j = 0; j <= i; ++j) o += m.attention[i * m.width + j] * m.corrections[j * columns + c];
     if (skip != 0.0f) o += skip * widen(v[i * stride + c]);
     y[i * stride + c] = narrow<T>(o);
   }
@@ -144,19 +147,20 @@ __device__ void advance_state(const Layout<T>& m, int dk, int n, int columns) {
 
 template <class T>
 __global__ void recurrence_kernel(RecurrenceArrays arrays, const RecurrenceSpan* __restrict__ spans, RecurrenceShape s,
-                                  int columns) {
+                                  RecurrenceTile tile) {
+  const int columns = tile.columns;
   const RecurrenceSpan span = spans[blockIdx.z];
   const int64_t head = blockIdx.y, column0 = int64_t{blockIdx.x} * columns;
   const int dk = static_cast<int>(s.dk);
   const int used = s.dv - column0 < columns ? static_cast<int>(s.dv - column0) : columns;
-  const Layout<T> m(dynamic_shared<double>(), dk, columns);
+  const Layout<T> m(dynamic_shared<double>(), dk, tile);
   float* kept = span.state ? span.state + head * s.dk * s.dv + column0 : nullptr;
   for (int i = static_cast<int>(threadIdx.x); i < dk * columns; i += kThreads)
     m.state[i] = kept && i % columns < used ? kept[i / columns * s.dv + i % columns] : 0.0f;
   const float skip = arrays.skip ? arrays.skip[head] : 0.0f;
   const int64_t stride = s.n_value_heads * s.dv;
   for (int64_t t = 0; t < span.n_tokens;) {
-    const int64_t room = kChunk - (span.first_position + t) % kChunk;
+    const int64_t room = tile.rows - (span.first_position + t) % tile.rows;
     const int n = static_cast<int>(room < span.n_tokens - t ? room : span.n_tokens - t);
     const int64_t at = (span.row + t) * stride + head * s.dv + column0;
     __syncthreads();  // the state is there, and the previous chunk is no longer needed
@@ -189,17 +193,6 @@ __global__ void ssd_gates_kernel(const T* __restrict__ dt, const float* __restri
   g[i] = static_cast<float>(-exp(static_cast<double>(a_log[h])) * step);
 }
 
-/// The widest slice that the device's shared memory takes: products of keys are computed once per slice.
-template <class T>
-int columns_that_fit(const RecurrenceShape& s, size_t shared_limit) {
-  for (int columns = 64; columns >= 8; columns /= 2)
-    if ((columns < 2 * s.dv || columns == 8) && Layout<T>::bytes(static_cast<int>(s.dk), columns) <= shared_limit)
-      return columns;
-  fail("recurrence: a head of " + std::to_string(s.dk) + " key channels needs " +
-       std::to_string(Layout<T>::bytes(static_cast<int>(s.dk), 8)) + " bytes of shared memory, the device has " +
-       std::to_string(shared_limit));
-}
-
 }  // namespace
 
 // ---------------------------------------------------------------- launchers
@@ -210,10 +203,11 @@ void recurrence(DType t, const RecurrenceArrays& arrays, const RecurrenceSpan* s
   if (t == DType::BF16 && recurrence_tiles(arrays, spans, s, shared_limit, stream)) return;
   visit_activation(t, [&](auto tag) {
     using T = decltype(tag);
-    const int columns = columns_that_fit<T>(s, shared_limit);
+    const auto bytes = [&](const RecurrenceTile& part) { return Layout<T>::bytes(static_cast<int>(s.dk), part); };
+    const RecurrenceTile tile = tile_that_fits(s, shared_limit, bytes);
     launch(KVCAL_KERNEL(recurrence_kernel<T>),
-           dim3(n_blocks(s.dv, columns), n_blocks(s.n_value_heads, 1), n_blocks(s.n_spans, 1)), dim3(kThreads),
-           Layout<T>::bytes(static_cast<int>(s.dk), columns), stream, arrays, spans, s, columns);
+           dim3(n_blocks(s.dv, tile.columns), n_blocks(s.n_value_heads, 1), n_blocks(s.n_spans, 1)), dim3(kThreads),
+           bytes(tile), stream, arrays, spans, s, tile);
   });
 }
 

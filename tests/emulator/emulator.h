@@ -33,6 +33,7 @@ const std::map<std::string, int64_t>& launches();
 
 /// Limits of the emulated device, those of Hopper: a launch beyond them fails as it would there.
 inline constexpr size_t kMostThreads = 1024, kMostSharedBytes = 232448, kMostGridYZ = 65535;
+inline constexpr size_t kSmallSharedBytes = 101376;  // of a "small" one: GPUs of workstations (sm_86, sm_89, sm_120)
 inline constexpr int kPoison = 0xFF;  // every float, bf16 and half of such bytes is NaN, every signed integer -1
 
 /// Runs `thread` for each thread of each block; rethrows the first exception that one of them throws. Throws

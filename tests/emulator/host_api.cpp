@@ -16,6 +16,10 @@ bool device_is(const char* state) {
   return told && std::strcmp(told, state) == 0;
 }
 
+size_t shared_bytes_of_a_block() {
+  return device_is("small") ? emulator::kSmallSharedBytes : emulator::kMostSharedBytes;
+}
+
 struct ErrorText {
   cudaError_t error;
   const char *name, *text;
@@ -75,7 +79,7 @@ cudaError_t cudaSetDevice(int device) { return device == 0 ? cudaSuccess : cudaE
 
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
   if (device != 0) return cudaErrorInvalidDevice;
-  *properties = {"emulated GPU", device_is("old") ? 7 : 9, 0, emulator::kMostSharedBytes, 2};
+  *properties = {"emulated GPU", device_is("old") ? 7 : 9, 0, shared_bytes_of_a_block(), 2};
   return cudaSuccess;
 }
 
@@ -211,7 +215,7 @@ namespace emulator {
 cudaError_t check_launch(const dim3& grid, const dim3& block, size_t shared_bytes) {
   const size_t threads = size_t{block.x} * block.y * block.z;
   if (device_is("of another make")) return cudaErrorNoKernelImageForDevice;
-  const bool ok = threads > 0 && threads <= kMostThreads && shared_bytes <= kMostSharedBytes && grid.x > 0 &&
+  const bool ok = threads > 0 && threads <= kMostThreads && shared_bytes <= shared_bytes_of_a_block() && grid.x > 0 &&
                   grid.x <= 0x7FFFFFFFu && grid.y > 0 && grid.y <= kMostGridYZ && grid.z > 0 && grid.z <= kMostGridYZ;
   return ok ? cudaSuccess : cudaErrorInvalidConfiguration;
 }
