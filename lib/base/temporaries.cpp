@@ -1,0 +1,159 @@
+#include "base/temporaries.h"
+
+#include <fcntl.h>
+#include <linux/fs.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <array>
+#include <atomic>
+#include <cerrno>
+#include <climits>
+#include <cstdio>
+#include <cstring>
+#include <random>
+
+#include "base/atomic_file.h"
+#include "base/error.h"
+#include "base/read_file.h"
+
+namespace kvcal {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// Names of temporaries for the signal handler, which may neither lock nor allocate. A slot is filled while Claimed and
+/// read while Ready.
+struct Slot {
+  enum State { Free, Claimed, Ready };
+  std::atomic<int> state = Free;
+  std::array<char, PATH_MAX> path{};
+};
+std::array<Slot, 32> slots;
+static_assert(std::atomic<int>::is_always_lock_free);
+
+/// What the kernel's getdents64 writes.
+struct RawEntry {
+  uint64_t inode;
+  int64_t offset;
+  uint16_t bytes;
+  uint8_t type;
+  char name[];
+};
+
+bool is_dot_name(const char* name) {
+  return name[0] == '.' && (name[1] == '\0' || (name[1] == '.' && name[2] == '\0'));
+}
+
+/// opendir and nftw allocate, so the kernel is asked itself. Deeper than any model folder is left alone.
+void remove_folder_in_signal_handler(int parent, const char* name, int levels) noexcept {
+  const int folder = ::openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+  if (folder < 0) return;
+  alignas(RawEntry) char buffer[2048];
+  for (;;) {
+    const long n = ::syscall(SYS_getdents64, folder, buffer, sizeof buffer);
+    if (n <= 0) break;
+    for (long at = 0; at < n;) {
+      const auto* entry = reinterpret_cast<const RawEntry*>(buffer + at);
+      at += entry->bytes;
+      if (is_dot_name(entry->name) || ::unlinkat(folder, entry->name, 0) == 0) continue;
+      if (levels > 0) remove_folder_in_signal_handler(folder, entry->name, levels - 1);
+    }
+  }
+  ::close(folder);
+  ::unlinkat(parent, name, AT_REMOVEDIR);
+}
+
+}  // namespace
+
+fs::path temporary_name(const fs::path& folder) {
+  std::random_device entropy;
+  char name[40];
+  std::snprintf(name, sizeof name, ".kvcal-%08x%08x.tmp", entropy(), entropy());
+  return folder / name;
+}
+
+fs::path folder_of(const fs::path& path) { return path.has_parent_path() ? path.parent_path() : fs::path("."); }
+
+int register_temporary(const fs::path& path) {
+  const std::string& text = path.native();
+  if (text.size() + 1 > PATH_MAX) return -1;
+  for (size_t i = 0; i < slots.size(); ++i) {
+    int free = Slot::Free;
+    if (!slots[i].state.compare_exchange_strong(free, Slot::Claimed)) continue;
+    std::memcpy(slots[i].path.data(), text.c_str(), text.size() + 1);
+    slots[i].state.store(Slot::Ready);
+    return static_cast<int>(i);
+  }
+  return -1;
+}
+
+void release_temporary(int slot) {
+  if (slot >= 0) slots[static_cast<size_t>(slot)].state.store(Slot::Free);
+}
+
+std::string write_failure(int error) {
+  switch (error) {
+    case ENOENT:
+      return errno_text(error) + "; does the folder exist?";
+    case EDQUOT:
+    case ENOSPC:
+      return errno_text(error) + "; is the disk full?";
+    default:
+      return errno_text(error);
+  }
+}
+
+[[noreturn]] void fail_write(const fs::path& path, const std::string& reason) {
+  fail("cannot write " + quoted(path.string()) + ": " + reason);
+}
+
+[[noreturn]] void fail_exists(const fs::path& path, const char* when) {
+  fail_write(path, std::string("it ") + when + "; use --force to replace it");
+}
+
+bool sync_descriptor(int fd) { return ::fsync(fd) == 0 || errno == EINVAL || errno == ENOTSUP || errno == ENOSYS; }
+
+void sync_folder(const fs::path& folder) {
+  // After the rename: a failure here loses nothing that could still be saved.
+  const int fd = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (fd < 0) return;
+  static_cast<void>(sync_descriptor(fd));
+  ::close(fd);
+}
+
+bool rename_to_new(const char* from, const char* to) {
+#ifdef SYS_renameat2
+  if (::syscall(SYS_renameat2, AT_FDCWD, from, AT_FDCWD, to, RENAME_NOREPLACE) == 0) return true;
+  if (errno != EINVAL && errno != ENOSYS) return false;
+#endif
+  if (::link(from, to) == 0) {  // network file systems without renameat2
+    ::unlink(from);
+    return true;
+  }
+  if (errno != EPERM && errno != EOPNOTSUPP) return false;
+  struct stat info {};
+  if (::lstat(to, &info) == 0) {
+    errno = EEXIST;
+    return false;
+  }
+  return ::rename(from, to) == 0;
+}
+
+bool exchange_names(const char* a, const char* b) {
+#ifdef SYS_renameat2
+  return ::syscall(SYS_renameat2, AT_FDCWD, a, AT_FDCWD, b, RENAME_EXCHANGE) == 0;
+#else
+  errno = ENOSYS;
+  return false;
+#endif
+}
+
+void unlink_temporaries_in_signal_handler() noexcept {
+  for (Slot& slot : slots)
+    if (slot.state.load() == Slot::Ready && ::unlink(slot.path.data()) != 0 && errno == EISDIR)
+      remove_folder_in_signal_handler(AT_FDCWD, slot.path.data(), 8);
+}
+
+}  // namespace kvcal

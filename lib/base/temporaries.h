@@ -1,0 +1,38 @@
+// What AtomicFile and AtomicFolder share: temporary names that no signal leaves behind, and lasting renames.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <string_view>
+
+namespace kvcal {
+
+/// A name nobody uses, in `folder`; it hides files from listings and says whose they are.
+std::filesystem::path temporary_name(const std::filesystem::path& folder);
+
+/// The folder that a path stands in.
+std::filesystem::path folder_of(const std::filesystem::path& path);
+
+/// Remembers a temporary file or folder for unlink_temporaries_in_signal_handler() until it is released. -1 when all
+/// slots are taken or the name is too long: it is then merely not removed on a signal.
+int register_temporary(const std::filesystem::path& path);
+void release_temporary(int slot);
+
+/// "no space left on device; is the disk full?"
+std::string write_failure(int error);
+[[noreturn]] void fail_write(const std::filesystem::path& path, const std::string& reason);
+[[noreturn]] void fail_exists(const std::filesystem::path& path, const char* when);
+
+/// fsync; file systems that do not know it are not the user's problem.
+bool sync_descriptor(int fd);
+
+/// After a rename: a failure here loses nothing that could still be saved.
+void sync_folder(const std::filesystem::path& folder);
+
+/// rename that fails with EEXIST instead of replacing.
+bool rename_to_new(const char* from, const char* to);
+
+/// Gives each the other's name in one step; false with errno where the file system cannot.
+bool exchange_names(const char* a, const char* b);
+
+}  // namespace kvcal
