@@ -2,10 +2,6 @@
 #include <algorithm>
 #include <map>
 
-#include "checkpoint/checkpoint.h"
-#include "checkpoint/fingerprint.h"
-#include "checkpoint/text_prefix.h"
-#include "model/architecture.h"
 #include "validate/checks.h"
 
 namespace kvcal {
@@ -94,20 +90,6 @@ void check_model(const Artifact& a, const ModelIdentity& model, Report& report) 
   check_identity(a, model, report);
   check_layers_with(a, model, report);
   check_layers_without(a, model, report);
-}
-
-ModelIdentity identify_model(const std::filesystem::path& folder) {
-  const Checkpoint checkpoint = Checkpoint::open(folder);
-  return while_doing("opening " + quoted(folder.string()), [&] {
-    ModelIdentity model;
-    model.spec = parse_model(checkpoint.config())->spec();
-    const TextPrefix prefix = detect_prefix(checkpoint, model.spec.embedding);
-    model.tensor_prefix = prefix.model;
-    model.config_sha256 = config_sha256(checkpoint.config());
-    const SkipRules rules(prefix.model + "layers.", static_cast<int64_t>(model.spec.layers.size()));
-    model.weights_fingerprint = weights_fingerprint(checkpoint, language_model_tensors(checkpoint, prefix, rules));
-    return model;
-  });
 }
 
 }  // namespace kvcal

@@ -6,8 +6,8 @@
 #include <string_view>
 
 #include "artifact/artifact.h"
+#include "export/model_identity.h"
 #include "validate/finding.h"
-#include "validate/model_identity.h"
 
 namespace kvcal {
 

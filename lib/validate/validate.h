@@ -4,8 +4,8 @@
 #include <string>
 #include <string_view>
 
+#include "export/model_identity.h"
 #include "validate/finding.h"
-#include "validate/model_identity.h"
 
 namespace kvcal {
 

@@ -9,6 +9,7 @@
 namespace kvcal {
 
 struct ModelIdentity {
+  std::filesystem::path folder;  // where config.json and the weights are
   ModelSpec spec;
   std::string tensor_prefix;
   std::string config_sha256, weights_fingerprint;

@@ -1,0 +1,196 @@
+#include "export/checkpoint_target.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <map>
+
+#include "base/number_text.h"
+#include "base/read_file.h"
+#include "checkpoint/checkpoint.h"
+#include "checkpoint/kv_scale_names.h"
+#include "export/serve.h"
+#include "export/stored_scales.h"
+
+namespace kvcal {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr size_t kConfigBytes = size_t{32} << 20;
+
+std::string title(ServerKind kind) {
+  return std::string(kind == ServerKind::Vllm ? "vLLM " : "SGLang ") +
+         str(verified_server(kind)).substr(kind == ServerKind::Vllm ? 5 : 7);
+}
+
+[[noreturn]] void fail_unloadable(const ExportInput& input, const ServerSupport& support) {
+  std::string message = title(support.server.kind) + " loads no KV scales from a checkpoint of " +
+                        std::string(support.architecture) + " (" + input.carrier.method + "): " + support.why_not;
+  if (!support.plugin.empty()) message += "; " + plugin_advice(support, input);
+  if (support.json && support.server.kind == ServerKind::Sglang) message += "; or '--to sglang-json'";
+  fail(message);
+}
+
+ScaleSpelling own_convention(KvCarrier carrier, ScaleSpelling otherwise) {
+  if (carrier == KvCarrier::ModelOpt) return ScaleSpelling::Projection;
+  return carrier == KvCarrier::Quark ? ScaleSpelling::Output : otherwise;
+}
+
+Shape shape_of(const Naming& naming, size_t n) {
+  if (naming.per_head == PerHead::Yes) return Shape{static_cast<int64_t>(n), 1, 1};
+  // As ModelOpt and Quark write them, and as compressed-tensors does.
+  return naming.spelling == ScaleSpelling::Projection || naming.spelling == ScaleSpelling::Output ? Shape{} : Shape{1};
+}
+
+/// The value as a server will hold it. bf16 is exact in float16 within its range.
+float rounded_for(const Naming& naming, float scale, const std::string& name) {
+  if (!naming.rounded) return scale;
+  const float rounded = bf16_rounded_up(scale);
+  if (naming.half_precision && (rounded < 0x1p-14F || rounded > 65504.0F))
+    fail(quoted(name) + " is " + shortest_float(scale) +
+         ", which a float16 model cannot hold: the server keeps scales in the model's dtype; use a checkpoint whose "
+         "dtype is bfloat16, or one without quantised weights");
+  return rounded;
+}
+
+Json scheme(PerHead per_head) {
+  return {{"num_bits", 8},
+          {"type", "float"},
+          {"strategy", per_head == PerHead::Yes ? "attn_head" : "tensor"},
+          {"symmetric", true},
+          {"dynamic", false}};
+}
+
+std::map<std::string, std::vector<float>> by_name(const ExportPlan& plan) {
+  std::map<std::string, std::vector<float>> all;
+  for (const PlannedScale& s : plan.scales) all[s.name] = s.values;
+  return all;
+}
+
+void compare_tensor(const Checkpoint& written, const std::string& name, const std::vector<float>& planned) {
+  const TensorInfo* info = written.find(name);
+  if (!info) fail("the tensor " + quoted(name) + " is not in what was written");
+  if (info->dtype != DType::F32 || info->bytes != planned.size() * sizeof(float))
+    fail("the tensor " + quoted(name) + " was written as " + str(*info));
+  std::vector<float> found(planned.size());
+  written.read(name, 0, std::as_writable_bytes(std::span(found)));
+  if (std::memcmp(found.data(), planned.data(), info->bytes) != 0)
+    fail("the tensor " + quoted(name) + " holds another value than was meant");
+}
+
+}  // namespace
+
+void check_carrier(const ExportInput& input) {
+  const Checkpoint checkpoint = Checkpoint::open(input.model.folder);
+  const std::vector<std::string> there = kv_scale_tensors(checkpoint);
+  if (there.empty()) return;
+  fail(quoted(input.model.folder.string()) + ": has " + std::to_string(there.size()) +
+       " KV scale tensors already, the first " + quoted(there[0]) +
+       "; two of one name would be loaded in any order: export into the checkpoint without them ('kvcal export --undo' "
+       "for one that was changed in place)");
+}
+
+Naming naming_for(const ExportInput& input, ServerKind server, KvCarrier carrier) {
+  Naming naming;
+  naming.support = server_support(verified_server(server), input.model.spec.architecture, carrier);
+  if (!naming.support.loads) fail_unloadable(input, naming.support);
+  naming.spelling = own_convention(carrier, naming.support.write);
+  if (!loads(effect_of(naming.support, naming.spelling, 'k'))) naming.spelling = naming.support.write;
+  naming.query = input.options.query && server == ServerKind::Vllm && loads(naming.support.query);
+  naming.half_precision = input.carrier.half_precision;
+  naming.rounded = carrier == KvCarrier::Fp8 || carrier == KvCarrier::ModelOpt || carrier == KvCarrier::Quark;
+  return naming;
+}
+
+void add_tensors(const std::vector<LayerScales>& scales, const Naming& naming, ExportPlan& plan) {
+  const auto add = [&](const LayerScales& layer, const char* site, const std::string& name, std::vector<float> values) {
+    for (float& value : values) value = rounded_for(naming, value, name);
+    plan.tensors.push_back({name, shape_of(naming, values.size()), values});
+    plan.scales.push_back({layer.layer, site, name, std::move(values)});
+  };
+  for (const LayerScales& layer : scales) {
+    add(layer, "key", layer.module + scale_suffix(naming.spelling, 'k'), layer.key);
+    add(layer, "value", layer.module + scale_suffix(naming.spelling, 'v'), layer.value);
+    // Every other spelling of it is dropped without a word.
+    if (naming.query) add(layer, "query", layer.module + scale_suffix(ScaleSpelling::Attention, 'q'), layer.query);
+  }
+}
+
+TextFile edited_config(const ExportInput& input, const std::vector<std::string>& path,
+                       const std::vector<JsonMember>& members) {
+  const fs::path config = input.model.folder / "config.json";
+  const std::string text = read_file(config, kConfigBytes);
+  return {"config.json", while_doing(quoted(config.string()), [&] { return set_json_members(text, path, members); })};
+}
+
+TextFile compressed_tensors_config(const ExportInput& input, PerHead per_head) {
+  if (!input.carrier.path.empty() && input.carrier.kind == KvCarrier::CompressedTensors) {
+    std::vector<JsonMember> members = {{"kv_cache_scheme", scheme(per_head)}};
+    // vLLM looks up head counts only where this key is.
+    if (!find_member(input.carrier.config, "config_groups")) members.push_back({"config_groups", Json::object()});
+    return edited_config(input, input.carrier.path, members);
+  }
+  // What llm-compressor writes for a cache alone, with the five keys of a scheme that every reader knows.
+  const Json block = {
+      {"quant_method", "compressed-tensors"}, {"format", "dense"},       {"quantization_status", "compressed"},
+      {"config_groups", Json::object()},      {"ignore", Json::array()}, {"global_compression_ratio", nullptr},
+      {"kv_cache_scheme", scheme(per_head)},  {"version", "0.18.0"}};
+  return edited_config(input, {}, {{"quantization_config", block}});
+}
+
+std::vector<TextFile> modelopt_configs(const ExportInput& input, const char* algorithm) {
+  if (!input.carrier.weights_quantized)
+    fail(
+        "this ModelOpt checkpoint has no quant_algo: its weights are not quantised, and vLLM and SGLang refuse such a "
+        "config; export into the original checkpoint with '--to vllm' or '--to sglang'");
+  std::vector<TextFile> files;
+  const bool nvfp4 = std::string_view(algorithm) == "NVFP4";
+  const Json inline_scheme = nvfp4 ? Json("NVFP4") : Json{{"dynamic", false}, {"num_bits", 8}, {"type", "float"}};
+  if (!input.carrier.path.empty()) {
+    std::vector<std::string> path = input.carrier.path;
+    const Json* nested = find_member(input.carrier.config, "quantization");
+    const bool old_form = nested && nested->is_object();
+    if (old_form) path.emplace_back("quantization");
+    files.push_back(edited_config(
+        input, path,
+        {old_form ? JsonMember{"kv_cache_quant_algo", algorithm} : JsonMember{"kv_cache_scheme", inline_scheme}}));
+  }
+  const fs::path beside = input.model.folder / "hf_quant_config.json";
+  std::error_code ignored;
+  if (fs::is_regular_file(beside, ignored)) {
+    const std::vector<std::string> path = {"quantization"};
+    const std::vector<JsonMember> members = {{"kv_cache_quant_algo", algorithm}};
+    files.push_back({"hf_quant_config.json", while_doing(quoted(beside.string()), [&] {
+                       return set_json_members(read_file(beside, kConfigBytes), path, members);
+                     })});
+  }
+  return files;
+}
+
+void read_back_folder(const ExportInput& input, const ExportPlan& plan, const fs::path& written) {
+  const Checkpoint checkpoint = Checkpoint::open(written);
+  const std::map<std::string, std::vector<float>> planned = by_name(plan);
+  const StoredScales stored = read_stored_scales(checkpoint, input.model.spec);
+  if (!stored.unlisted.empty())
+    fail("the index does not name the scale " + quoted(stored.unlisted.front().tensor) +
+         ", so servers would pass over it");
+  using Owner = StoredScale::Owner;
+  for (const StoredScale& scale : stored.tensors)
+    if (!planned.contains(scale.tensor) || (scale.owner != Owner::Cache && scale.owner != Owner::SharedKv))
+      fail("what was written has a KV scale that nobody meant: " + quoted(scale.tensor));
+  for (const auto& [name, values] : planned) compare_tensor(checkpoint, name, values);
+  const ModelIdentity identity = identify_model(written);
+  if (identity.weights_fingerprint != input.model.weights_fingerprint)
+    fail("what was written has other weights than the model; is something rewriting it?");
+  // Quark says what it does to the cache among the things it does to weights.
+  if (input.carrier.kind != KvCarrier::Quark && identity.config_sha256 != input.model.config_sha256)
+    fail("the config that was written differs from the model's in more than its KV cache");
+}
+
+void add_evidence(const Naming& naming, Serving& serving) {
+  serving.notes.push_back("known from: " + naming.support.source +
+                          "; the attention backend applies it: " + naming.support.backend);
+}
+
+}  // namespace kvcal

@@ -1,0 +1,47 @@
+// What the targets that write scales into a checkpoint folder have in common.
+#pragma once
+
+#include "export/exporter.h"
+#include "export/json_edit.h"
+#include "export/layer_scales.h"
+
+namespace kvcal {
+
+/// How a server finds the scales of this model in this checkpoint.
+struct Naming {
+  ServerSupport support;
+  ScaleSpelling spelling = ScaleSpelling::Attention;
+  bool query = false;
+  bool rounded = false;         // the server keeps them in the model's dtype
+  bool half_precision = false;  // which is float16
+  PerHead per_head = PerHead::No;
+};
+
+/// By the table of servers; the checkpoint's own convention where the server takes it. Throws Error, with the plug-in
+/// or the target that helps, when nothing in a checkpoint reaches the cache of this class.
+Naming naming_for(const ExportInput& input, ServerKind server, KvCarrier carrier);
+
+/// Throws Error when the checkpoint's weight format makes no parameters for scales, or when it has KV scales already.
+void check_carrier(const ExportInput& input);
+
+/// Tensors of all modules: one element each, in the shape that the convention has, or [heads, 1, 1].
+void add_tensors(const std::vector<LayerScales>& scales, const Naming& naming, ExportPlan& plan);
+
+/// config.json with these members set in the object at `path`.
+TextFile edited_config(const ExportInput& input, const std::vector<std::string>& path,
+                       const std::vector<JsonMember>& members);
+
+/// The members that say "FP8 KV cache, static, per tensor" (or per head) in the words of compressed-tensors.
+TextFile compressed_tensors_config(const ExportInput& input, PerHead per_head);
+
+/// Both places where a ModelOpt checkpoint speaks of its cache. Throws when it does not quantise weights.
+std::vector<TextFile> modelopt_configs(const ExportInput& input, const char* algorithm);
+
+/// Opens the written folder and compares: the tensors are the planned ones, to the bit, and the only KV scales; weights
+/// and config are still those of the model.
+void read_back_folder(const ExportInput& input, const ExportPlan& plan, const std::filesystem::path& written);
+
+/// The note that says where all this is known from.
+void add_evidence(const Naming& naming, Serving& serving);
+
+}  // namespace kvcal

@@ -1,0 +1,75 @@
+// The table of export targets, and what each one provides: scales of an artifact as files that one server loads.
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "artifact/artifact.h"
+#include "export/carrier.h"
+#include "export/model_identity.h"
+#include "export/overlay.h"
+
+namespace kvcal {
+
+/// What the user decides about an export.
+struct ExportOptions {
+  bool query = true;                    // write scales of queries where the server takes them
+  int64_t tensor_parallel = 1;          // sglang-json: ranks
+  bool nvfp4 = false;                   // modelopt: global scales of an NVFP4 cache
+  std::vector<int> skip_layers;         // layers that the server is told to keep in the model's dtype
+  bool skip_inadequate = false;         // those, and all whose verdict is inadequate
+  bool allow_inadequate = false;        // write them all the same
+  std::vector<ModelIdentity> also_for;  // scales: checkpoints that hold the same model with other weights
+};
+
+struct ExportInput {
+  const Artifact& artifact;
+  const ModelIdentity& model;
+  const Carrier& carrier;  // of that model's checkpoint
+  const ExportOptions& options;
+  std::filesystem::path scales, out;  // as the user named them, for commands
+};
+
+/// How to serve the result.
+struct Serving {
+  std::vector<std::string> commands;  // for a shell
+  std::vector<std::string> notes;     // conditions, what is not loaded and why, what helps
+  std::string snippet;                // Python: the scales that a server really uses; "" where none can be asked
+};
+
+/// What a module will load for one site.
+struct PlannedScale {
+  int layer = 0;
+  std::string site;  // "key", "value", "query", "joint"
+  std::string name;  // tensor or member
+  std::vector<float> values;
+};
+
+/// An export in memory: nothing has been written.
+struct ExportPlan {
+  std::vector<PlannedScale> scales;
+  std::vector<TextFile> files;  // of the folder, or the only one (its name is not used) for a target of one file
+  std::vector<ScaleTensor> tensors;
+  Serving serving;
+};
+
+struct Exporter {
+  std::string_view name;
+  std::string_view what;  // one line for --help
+  bool writes_folder = true;
+  /// Throws Error for what this target cannot carry, with a way out.
+  ExportPlan (*plan)(const ExportInput&);
+  /// Reads what was written (a folder, or a file) with nothing but its own content to go by and compares it with the
+  /// plan. Throws Error where they differ.
+  void (*read_back)(const ExportInput&, const ExportPlan&, const std::filesystem::path& written);
+};
+
+/// In the order of --help.
+std::span<const Exporter> exporters();
+const Exporter& find_exporter(std::string_view name);
+
+}  // namespace kvcal

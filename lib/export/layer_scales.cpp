@@ -1,0 +1,192 @@
+#include "export/layer_scales.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <map>
+
+#include "base/number_text.h"
+
+namespace kvcal {
+namespace {
+
+const char* const kOtherModel =
+    "; scales of another copy of the same model (an FP8 or AWQ one) are accepted when the scale file lists it: "
+    "'kvcal export SCALES --model MEASURED --to scales --also-for CHECKPOINT -o NEW', else calibrate this one";
+
+bool lists(const Artifact& artifact, const std::string& fingerprint) {
+  const Json* others = find_member(artifact.model, "also_valid_for");
+  return others && others->is_array() && std::ranges::any_of(*others, [&](const Json& other) {
+           return other.is_string() && other.get_ref<const std::string&>() == fingerprint;
+         });
+}
+
+void check_same(const std::string& what, const std::string& of_scales, const std::string& of_model) {
+  if (of_scales != of_model)
+    fail("the scales are for " + what + " " + quoted(of_scales) + ", the checkpoint has " + quoted(of_model) +
+         "; were they made for this model?");
+}
+
+void check_identity(const Artifact& artifact, const ModelIdentity& model) {
+  check_same("architecture", get_string(artifact.model, "architecture", "model."), model.spec.architecture);
+  check_same("model_type", artifact.model_type, model.spec.model_type);
+  const std::string fingerprint = get_string(artifact.model, "weights_fingerprint", "model.");
+  if (lists(artifact, model.weights_fingerprint)) return;
+  const auto shown = [](const std::string& hash) { return hash.substr(0, 12); };
+  if (fingerprint != model.weights_fingerprint)
+    fail("the scales were measured with other weights (fingerprint " + shown(fingerprint) + ", the checkpoint's is " +
+         shown(model.weights_fingerprint) + ")" + kOtherModel);
+  const std::string config = get_string(artifact.model, "config_sha256", "model.");
+  if (config != model.config_sha256)
+    fail("the scales were measured with another config.json (sha256 " + shown(config) + ", the checkpoint's is " +
+         shown(model.config_sha256) + "); rope, norm and scaling keys change what is cached: calibrate this one");
+}
+
+void check_layer(const ArtifactLayer& l, const KvLayout& layout, const ModelIdentity& model) {
+  const std::string where = "layer " + std::to_string(l.index);
+  check_same(where + " named", l.name, model.tensor_prefix + layout.name);
+  check_same(where + " of kind", l.kind, layout.kind);
+  const auto shape = [](int64_t q, int64_t kv, int64_t k, int64_t v) {
+    return std::to_string(q) + " query and " + std::to_string(kv) + " KV heads of " + std::to_string(k) + " and " +
+           std::to_string(v);
+  };
+  check_same(where + " with", shape(l.n_heads, l.n_kv_heads, l.head_dim_k, l.head_dim_v),
+             shape(layout.n_heads, layout.n_kv_heads, layout.head_dim_k, layout.head_dim_v));
+}
+
+/// Whose cache a layer reads: its own, an owner's, or none.
+int owner_of(const ModelSpec& spec, const LayerSpec& layer) {
+  if (layer.cache >= 0) return layer.index;
+  return layer.shares_cache >= 0 ? spec.caches[static_cast<size_t>(layer.shares_cache)].layer : -1;
+}
+
+/// "layers.3.self_attn" of layer 3 for layer 7: "layers.7.self_attn".
+std::string module_of(const KvLayout& layout, int layer) {
+  const std::string from = "." + std::to_string(layout.layer) + ".";
+  const size_t at = layout.name.find(from);
+  if (at == layout.name.npos) fail("no layer number in the name " + quoted(layout.name));
+  return layout.name.substr(0, at) + "." + std::to_string(layer) + "." + layout.name.substr(at + from.size());
+}
+
+void check_positive(const LayerScales& scales) {
+  const auto check = [&](const char* site, const std::vector<float>& values) {
+    for (const float value : values)
+      if (!(value > 0) || !std::isfinite(value))
+        fail("layer " + std::to_string(scales.layer) + " " + site + ": the scale is " + shortest_float(value) +
+             ", expected a positive number; servers would load it without a word");
+  };
+  check("key", scales.key);
+  check("value", scales.value);
+  check("query", scales.query);
+}
+
+std::vector<float> values_of(const ArtifactSite& site, PerHead per_head) {
+  if (per_head == PerHead::No) return {site.scale};
+  if (site.scale_per_head.empty()) fail("the scale file has no scales per head");
+  return site.scale_per_head;
+}
+
+}  // namespace
+
+void check_fits(const Artifact& artifact, const ModelIdentity& model) {
+  check_identity(artifact, model);
+  std::map<int, const KvLayout*> layouts;
+  for (const KvLayout& layout : model.spec.caches) layouts[layout.layer] = &layout;
+  for (const ArtifactLayer& layer : artifact.layers) {
+    const auto layout = layouts.find(layer.index);
+    if (layout == layouts.end())
+      fail("the scale file has scales for layer " + std::to_string(layer.index) +
+           ", which owns no cache in this model; a server would refuse the whole folder");
+    check_layer(layer, *layout->second, model);
+    layouts.erase(layout);
+  }
+  if (layouts.empty()) return;
+  std::vector<int> missing;
+  for (const auto& [layer, layout] : layouts) missing.push_back(layer);
+  fail("the scale file has no scales for layer(s) " + layer_list(missing) +
+       ", which a server would run at 1.0 without a word; calibrate the whole model");
+}
+
+std::vector<LayerScales> layer_scales(const Artifact& artifact, const ModelIdentity& model, PerHead per_head) {
+  std::map<int, const ArtifactLayer*> by_layer;
+  for (const ArtifactLayer& layer : artifact.layers) by_layer[layer.index] = &layer;
+  std::vector<LayerScales> all;
+  for (const LayerSpec& spec : model.spec.layers) {
+    const int owner = owner_of(model.spec, spec);
+    if (owner < 0) continue;
+    const ArtifactLayer& layer = *by_layer.at(owner);
+    if (layer.is_mla()) continue;
+    const int cache = spec.cache >= 0 ? spec.cache : spec.shares_cache;
+    LayerScales scales;
+    scales.layer = spec.index;
+    scales.owner = owner;
+    scales.module = model.tensor_prefix + module_of(model.spec.caches[static_cast<size_t>(cache)], spec.index);
+    scales.key = values_of(layer.key, per_head);
+    scales.value = values_of(layer.value, per_head);
+    scales.query = values_of(layer.query, per_head);
+    check_positive(scales);
+    all.push_back(std::move(scales));
+  }
+  return all;
+}
+
+std::vector<int> skipped_layers(const Artifact& artifact, const ExportOptions& options) {
+  std::vector<int> layers = options.skip_layers;
+  if (options.skip_inadequate)
+    for (const ArtifactLayer& layer : artifact.layers)
+      if (std::ranges::any_of(cached_sites(layer),
+                              [](const NamedSite& s) { return s.site->verdict == Verdict::Inadequate; }))
+        layers.push_back(layer.index);
+  std::ranges::sort(layers);
+  layers.erase(std::unique(layers.begin(), layers.end()), layers.end());
+  for (const int layer : layers)
+    if (std::ranges::find(artifact.layers, layer, &ArtifactLayer::index) == artifact.layers.end())
+      fail("--skip-layers names layer " + std::to_string(layer) + ", which owns no cache");
+  return layers;
+}
+
+void check_verdicts(const Artifact& artifact, const ExportOptions& options) {
+  if (options.allow_inadequate) return;
+  const std::vector<int> skipped = skipped_layers(artifact, options);
+  std::vector<int> inadequate;
+  ExportOptions all;
+  all.skip_inadequate = true;
+  for (const int layer : skipped_layers(artifact, all))
+    if (!std::ranges::binary_search(skipped, layer)) inadequate.push_back(layer);
+  if (inadequate.empty()) return;
+  fail("the scales of layer(s) " + layer_list(inadequate) +
+       " are inadequate: the cache would lose a head or a channel; keep these layers in the model's dtype with "
+       "'--skip-layers inadequate' (vLLM), or accept the loss with --allow-inadequate");
+}
+
+void check_format(const Artifact& artifact, std::initializer_list<std::string_view> formats, const std::string& why) {
+  const std::string& format = artifact.quantization.dtype;
+  if (std::ranges::find(formats, format) != formats.end()) return;
+  fail("the scales are for " + format + ": " + why + "; solve again: 'kvcal solve STATS --dtype " +
+       std::string(*formats.begin()) + "'");
+}
+
+void check_per_tensor(const Artifact& artifact, const std::string& who) {
+  if (artifact.quantization.granularity == Granularity::Head)
+    fail("the scale file has one scale per head, " + who +
+         " takes one per layer; solve again: 'kvcal solve STATS --granularity tensor'");
+}
+
+std::string layer_list(const std::vector<int>& layers) {
+  std::string text;
+  for (size_t i = 0; i < layers.size();) {
+    size_t last = i;
+    while (last + 1 < layers.size() && layers[last + 1] == layers[last] + 1) ++last;
+    text += (text.empty() ? "" : ", ") + std::to_string(layers[i]);
+    if (last > i) text += "-" + std::to_string(layers[last]);
+    i = last + 1;
+  }
+  return text;
+}
+
+float bf16_rounded_up(float scale) {
+  const auto bits = std::bit_cast<uint32_t>(scale);
+  return std::bit_cast<float>((bits + 0xFFFFu) & 0xFFFF0000u);
+}
+
+}  // namespace kvcal

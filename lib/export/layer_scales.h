@@ -1,0 +1,48 @@
+// The scales of an artifact by attention module, and the reasons for which they must not be written.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "export/exporter.h"
+
+namespace kvcal {
+
+/// One value each, or one per head.
+struct LayerScales {
+  int layer = 0, owner = 0;  // owner: the layer whose cache it reads, itself unless it shares one
+  std::string module;        // with the checkpoint's prefix: "model.layers.3.self_attn"
+  std::vector<float> key, value, query;
+};
+
+enum class PerHead : bool { No, Yes };
+
+/// Of every attention module, by layer. A module that reads another layer's cache has that layer's scales, since both
+/// vLLM and SGLang give it a scale of its own to read with (vLLM kv_sharing_target_layer_name, SGLang
+/// models/gemma4_causal.py). Layers with latent attention are not among them.
+std::vector<LayerScales> layer_scales(const Artifact& artifact, const ModelIdentity& model, PerHead per_head);
+
+/// Throws Error, each with a way out, when the artifact is of another model (fingerprint not listed in also_valid_for,
+/// config, layers, names, shapes), lacks a layer that owns a cache, or has one that owns none.
+void check_fits(const Artifact& artifact, const ModelIdentity& model);
+
+/// Throws when a layer's verdict is inadequate and the options neither skip nor allow it.
+void check_verdicts(const Artifact& artifact, const ExportOptions& options);
+
+/// Layers that the server is to keep in the model's dtype.
+std::vector<int> skipped_layers(const Artifact& artifact, const ExportOptions& options);
+
+/// Throws unless the artifact's number format is one of these.
+void check_format(const Artifact& artifact, std::initializer_list<std::string_view> formats, const std::string& why);
+
+/// Throws unless its granularity is one scale per tensor.
+void check_per_tensor(const Artifact& artifact, const std::string& who);
+
+/// "0-2, 5"
+std::string layer_list(const std::vector<int>& layers);
+
+/// The smallest bf16 value that is not below: servers that keep scales in the model's dtype then clip nothing. It is
+/// exact in float16 too.
+float bf16_rounded_up(float scale);
+
+}  // namespace kvcal

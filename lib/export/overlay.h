@@ -1,0 +1,59 @@
+// A model folder with more in it: the publisher's files, linked or copied, some of them with another text, and one more
+// shard of scales. The original folder is only read.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "tensor/shape.h"
+
+namespace kvcal {
+
+/// The shard that an export adds, and the note it leaves about itself.
+constexpr const char* kScaleShard = "model-kv-scales.safetensors";
+constexpr const char* kExportRecord = "kvcal-export.json";
+
+/// A file by its path within the folder.
+struct TextFile {
+  std::string name;
+  std::string text;
+};
+
+/// Stored as F32.
+struct ScaleTensor {
+  std::string name;
+  Shape shape;
+  std::vector<float> values;  // as many as the shape has elements
+};
+
+struct Overlay {
+  std::filesystem::path source;
+  std::vector<TextFile> files;  // instead of the publisher's, or in addition
+  std::vector<ScaleTensor> tensors;
+};
+
+/// What becomes of weight files. Everything else is copied, so that nobody edits the original through the export.
+enum class Weights {
+  Link,  // a hard link, else a symbolic one (another file system, a file of another owner)
+  Copy,
+};
+
+struct OverlayReport {
+  size_t hard_linked = 0, symlinked = 0, copied = 0, written = 0;
+  std::vector<std::string> left_out;  // why, after a colon
+};
+
+/// Fills an empty folder. Left out: version control and download bookkeeping, and consolidated.* weights, which vLLM
+/// would load instead of the others where params.json stands beside them. Throws Error: disk full, no permission, a
+/// file that is neither file nor folder.
+OverlayReport fill_overlay(const Overlay& overlay, const std::filesystem::path& into, Weights weights);
+
+/// Only what is not the publisher's: the files and the shard of scales.
+OverlayReport fill_additions(const Overlay& overlay, const std::filesystem::path& into);
+
+/// The text of the weights' index with the tensors in it, and its name; a new one where there is none. Servers ignore
+/// a shard that the index does not name.
+TextFile index_with(const std::filesystem::path& source, const std::vector<ScaleTensor>& tensors);
+
+}  // namespace kvcal

@@ -1,0 +1,30 @@
+// kvcal-export.json: what an export says about itself, in the folder that it made.
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+
+namespace kvcal {
+
+struct RecordedFile {
+  std::string name;
+  std::string sha256;    // "" for the shard of scales
+  std::string original;  // in place: where the publisher's file is kept; "" when there was none
+};
+
+struct ExportRecord {
+  std::string target, tool_version, scales_sha256;
+  bool in_place = false;
+  std::vector<RecordedFile> files;  // all that the publisher did not write, but for this one
+};
+
+std::string record_text(const ExportRecord& record);
+
+/// Of that folder; none when it has no such file. Throws Error when it is broken, or names files outside the folder.
+std::optional<ExportRecord> read_record(const std::filesystem::path& folder);
+
+}  // namespace kvcal

@@ -1,0 +1,62 @@
+// --to scales: the scale file again, valid for more checkpoints of the same model (--also-for): an FP8 or AWQ copy
+// caches what the original caches, within its weights' own rounding.
+#include <algorithm>
+
+#include "export/layer_scales.h"
+#include "export/targets.h"
+
+namespace kvcal {
+namespace {
+
+void check_same_model(const ModelIdentity& measured, const ModelIdentity& other) {
+  const auto name = quoted(other.folder.string());
+  const auto check = [&](const std::string& what, const std::string& a, const std::string& b) {
+    if (a != b) fail(name + " is no copy of the model: " + what + " " + quoted(b) + ", expected " + quoted(a));
+  };
+  check("architecture", measured.spec.architecture, other.spec.architecture);
+  check("model_type", measured.spec.model_type, other.spec.model_type);
+  const auto caches = [](const ModelIdentity& model) {
+    std::string text = std::to_string(model.spec.layers.size()) + " layers";
+    for (const KvLayout& c : model.spec.caches)
+      text += " " + model.tensor_prefix + c.name + ":" + c.kind + ":" + std::to_string(c.n_heads) + ":" +
+              std::to_string(c.n_kv_heads) + ":" + std::to_string(c.head_dim_k) + ":" + std::to_string(c.head_dim_v);
+    return text;
+  };
+  check("layers and caches", caches(measured), caches(other));
+}
+
+Artifact extended(const ExportInput& input) {
+  Artifact artifact = input.artifact;
+  Json& also = artifact.model["also_valid_for"];
+  if (!also.is_array()) also = Json::array();
+  const std::string own = get_string(artifact.model, "weights_fingerprint", "model.");
+  for (const ModelIdentity& other : input.options.also_for) {
+    check_same_model(input.model, other);
+    const Json fingerprint = other.weights_fingerprint;
+    if (other.weights_fingerprint != own && std::ranges::find(also, fingerprint) == also.end())
+      also.push_back(fingerprint);
+  }
+  return artifact;
+}
+
+ExportPlan plan(const ExportInput& input) {
+  ExportPlan result;
+  result.files = {{"", artifact_text(extended(input))}};
+  result.serving.notes = {
+      "the numbers are unchanged; weights that were quantised differently cache slightly different "
+      "values, for which the headroom is there"};
+  return result;
+}
+
+void read_back(const ExportInput& input, const ExportPlan&, const std::filesystem::path& written) {
+  if (read_artifact(written) != extended(input)) fail("the file that was written reads back differently");
+}
+
+}  // namespace
+
+Exporter scale_file_exporter() {
+  return {"scales", "the scale file, valid for more checkpoints of the same model: --also-for CHECKPOINT", false, plan,
+          read_back};
+}
+
+}  // namespace kvcal

@@ -1,0 +1,23 @@
+// The words that go with an export: commands for a shell, and how to look at what a server really uses.
+#pragma once
+
+#include <string>
+
+#include "export/exporter.h"
+
+namespace kvcal {
+
+/// A path or argument as a shell reads it: in single quotes where it has more than plain characters.
+std::string shell_word(const std::string& text);
+
+/// "the plug-in vllm-kv-cache-scales (apps/plugins) reads the scale file itself: vllm serve ..."
+std::string plugin_advice(const ServerSupport& support, const ExportInput& input);
+
+std::string vllm_command(const ExportInput& input, const std::string& kv_cache_dtype);
+std::string sglang_command(const std::string& model, const std::string& kv_cache_dtype);
+
+/// Python that prints the scales of every attention layer of the server's own objects, after loading.
+std::string vllm_snippet(const ExportInput& input, const std::string& kv_cache_dtype);
+std::string sglang_snippet();
+
+}  // namespace kvcal

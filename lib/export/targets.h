@@ -1,0 +1,20 @@
+// One function per target, each in its own file; only the table in exporters.cpp calls them.
+#pragma once
+
+#include "export/exporter.h"
+
+namespace kvcal {
+
+Exporter vllm_exporter();
+Exporter sglang_exporter();
+Exporter sglang_json_exporter();
+Exporter modelopt_exporter();
+Exporter tgi_exporter();
+Exporter quark_exporter();
+Exporter plain_json_exporter();
+Exporter scale_file_exporter();
+
+/// config.json of a Quark checkpoint whose key and value projections are quantised into the cache.
+TextFile quark_config(const ExportInput& input);
+
+}  // namespace kvcal

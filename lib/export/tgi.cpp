@@ -1,0 +1,36 @@
+// --to tgi: <attention>.k_scale and .v_scale without a config block, which TGI reads with any weights, while its
+// compressed-tensors loader fails on a config without weight groups. Rules: text-generation-inference,
+// layers/attention.
+#include <algorithm>
+
+#include "export/checkpoint_target.h"
+#include "export/serve.h"
+#include "export/targets.h"
+
+namespace kvcal {
+namespace {
+
+ExportPlan plan(const ExportInput& input) {
+  check_format(input.artifact, {"fp8_e4m3"}, "TGI takes fp8_e4m3");
+  check_per_tensor(input.artifact, "TGI");
+  check_carrier(input);
+  if (std::ranges::any_of(input.artifact.layers, &ArtifactLayer::is_mla))
+    fail("TGI reads no scales for latent attention (MLA)");
+  ExportPlan result;
+  add_tensors(layer_scales(input.artifact, input.model, PerHead::No), Naming{}, result);
+  result.serving.commands = {"text-generation-launcher --model-id " + shell_word(input.out.string()) +
+                             " --kv-cache-dtype fp8_e4m3fn"};
+  result.serving.notes = {
+      "TGI logs 'Using FP8 KV cache scales' when it has them, with flashinfer or paged attention; else it ignores them",
+      "this folder is for TGI alone: vLLM 0.25 and later refuse scales without a quantization_config"};
+  return result;
+}
+
+}  // namespace
+
+Exporter tgi_exporter() {
+  return {"tgi", "the tensors alone, without a config block, for text-generation-inference", true, plan,
+          read_back_folder};
+}
+
+}  // namespace kvcal

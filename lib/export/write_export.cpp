@@ -1,0 +1,189 @@
+#include "export/write_export.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "base/atomic_folder.h"
+#include "base/read_file.h"
+#include "base/sha256.h"
+#include "checkpoint/checkpoint.h"
+#include "checkpoint/kv_scale_names.h"
+#include "export/folder_files.h"
+#include "export/record.h"
+
+namespace kvcal {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr size_t kTextBytes = size_t{512} << 20;
+constexpr const char* kOriginalSuffix = ".kvcal-original";
+
+fs::path place_of(const fs::path& path) {
+  fs::path place = fs::weakly_canonical(fs::absolute(path));
+  return place.has_filename() ? place : place.parent_path();
+}
+
+bool is_within(const fs::path& inner, const fs::path& outer) {
+  return std::mismatch(outer.begin(), outer.end(), inner.begin(), inner.end()).first == outer.end();
+}
+
+/// Never deletes what an export did not make.
+void check_target(const ExportInput& input, const WriteOptions& options) {
+  const fs::path source = place_of(input.model.folder), out = place_of(input.out);
+  const std::string name = quoted(input.out.string());
+  if (out == source) fail(name + " is the model's own folder; choose a new one, or change it with --in-place");
+  if (is_within(out, source)) fail(name + " is inside the model's folder; choose a place beside it");
+  if (is_within(source, out)) fail(name + " has the model's folder in it; choose a place beside it");
+  std::error_code ignored;
+  if (!options.force || !fs::is_directory(out, ignored) || fs::is_empty(out, ignored)) return;
+  const std::optional<ExportRecord> earlier = read_record(out);
+  if (!earlier) fail(name + " is no export (no " + kExportRecord + " in it): --force does not delete other folders");
+  if (earlier->in_place) fail(name + " is a model that was changed in place: --force does not delete models");
+}
+
+ExportRecord record_of(const Exporter& exporter, const ExportPlan& plan, const WriteOptions& options) {
+  ExportRecord record;
+  record.target = exporter.name;
+  record.tool_version = options.tool_version;
+  record.scales_sha256 = options.scales_sha256;
+  record.in_place = options.in_place;
+  for (const TextFile& file : plan.files) record.files.push_back({file.name, sha256_hex(file.text), ""});
+  return record;
+}
+
+/// The overlay with the index and the record among its files, so that all of it is text but the shard.
+Overlay whole_overlay(const Exporter& exporter, const ExportInput& input, ExportPlan plan,
+                      const WriteOptions& options) {
+  if (!plan.tensors.empty()) plan.files.push_back(index_with(input.model.folder, plan.tensors));
+  ExportRecord record = record_of(exporter, plan, options);
+  std::error_code ignored;
+  if (options.in_place)
+    for (RecordedFile& file : record.files)
+      if (fs::exists(input.model.folder / file.name, ignored)) file.original = file.name + kOriginalSuffix;
+  if (!plan.tensors.empty()) record.files.push_back({kScaleShard, "", ""});
+  plan.files.push_back({kExportRecord, record_text(record)});
+  return {input.model.folder, std::move(plan.files), std::move(plan.tensors)};
+}
+
+/// Every file of the folder under its own name (hard links), but for those whose name `renamed` changes, or removes:
+/// "".
+void fill_twin(const fs::path& source, const fs::path& into, const std::map<std::string, std::string>& renamed) {
+  for (const FolderEntry& entry : folder_entries(source)) {
+    const auto other = renamed.find(entry.name.string());
+    const fs::path name = other == renamed.end() ? entry.name : fs::path(other->second);
+    if (name.empty()) continue;
+    if (entry.is_folder)
+      make_folder(into / name);
+    else
+      twin_file(entry.path, into / name);
+  }
+}
+
+void check_backups(const fs::path& folder, const std::map<std::string, std::string>& renamed) {
+  for (const auto& [name, backup] : renamed) {
+    std::error_code ignored;
+    if (fs::exists(folder / backup, ignored))
+      fail(quoted((folder / backup).string()) + " exists: is it from an export that was not undone?");
+  }
+}
+
+OverlayReport fill_in_place(const Overlay& overlay, const fs::path& into) {
+  std::map<std::string, std::string> renamed;
+  for (const TextFile& file : overlay.files) renamed[file.name] = file.name + kOriginalSuffix;
+  check_backups(overlay.source, renamed);
+  fill_twin(overlay.source, into, renamed);
+  return fill_additions(overlay, into);
+}
+
+/// Messages speak of the target, not of the temporary folder beside it.
+template <class F>
+auto speaking_of(const fs::path& temporary, const fs::path& target, F&& f) -> decltype(f()) {
+  try {
+    return f();
+  } catch (const Error& e) {
+    std::string message = e.what();
+    for (size_t at; (at = message.find(temporary.string())) != message.npos;)
+      message.replace(at, temporary.string().size(), target.string());
+    throw Error(message);
+  }
+}
+
+OverlayReport write_folder(const Exporter& exporter, const ExportInput& input, const ExportPlan& plan,
+                           const WriteOptions& options) {
+  if (!options.in_place) check_target(input, options);
+  const fs::path target = options.in_place ? fs::canonical(input.model.folder) : input.out;
+  const bool replace = options.in_place || options.force;
+  AtomicFolder folder(target, replace ? Existing::Replace : Existing::Refuse);
+  return speaking_of(folder.path(), target, [&] {
+    const Overlay overlay = whole_overlay(exporter, input, plan, options);
+    OverlayReport report = options.in_place
+                               ? fill_in_place(overlay, folder.path())
+                               : fill_overlay(overlay, folder.path(), options.copy ? Weights::Copy : Weights::Link);
+    while_doing("reading back what was written", [&] { exporter.read_back(input, plan, folder.path()); });
+    folder.commit();
+    return report;
+  });
+}
+
+OverlayReport write_single_file(const Exporter& exporter, const ExportInput& input, const ExportPlan& plan,
+                                const WriteOptions& options) {
+  const Existing existing = options.force ? Existing::Replace : Existing::Refuse;
+  // What the name already stands for is never lost to a file that does not read back.
+  const fs::path folder = input.out.has_parent_path() ? input.out.parent_path() : fs::path(".");
+  check_writable(input.out, existing);
+  AtomicFolder trial(folder / (input.out.filename().string() + ".kvcal-check"), Existing::Refuse);
+  const fs::path copy = trial.path() / "file";
+  speaking_of(copy, input.out, [&] {
+    write_file_atomically(copy, plan.files.front().text, Existing::Refuse);
+    while_doing("reading back what was written", [&] { exporter.read_back(input, plan, copy); });
+  });
+  write_file_atomically(input.out, plan.files.front().text, existing);
+  OverlayReport report;
+  report.written = 1;
+  return report;
+}
+
+void check_unchanged(const fs::path& folder, const ExportRecord& record) {
+  for (const RecordedFile& file : record.files)
+    if (!file.sha256.empty() && sha256_hex(read_file(folder / file.name, kTextBytes)) != file.sha256)
+      fail(quoted((folder / file.name).string()) +
+           " was changed since the export; keep your change elsewhere and use --force to lose it here");
+}
+
+}  // namespace
+
+OverlayReport write_export(const Exporter& exporter, const ExportInput& input, const ExportPlan& plan,
+                           const WriteOptions& options) {
+  if (exporter.writes_folder) return write_folder(exporter, input, plan, options);
+  return write_single_file(exporter, input, plan, options);
+}
+
+std::string undo_export(const fs::path& given, bool force) {
+  std::error_code error;
+  const fs::path folder = fs::canonical(given, error);
+  if (error) fail(quoted(given.string()) + ": no such model folder");
+  const std::optional<ExportRecord> record = read_record(folder);
+  if (!record || !record->in_place)
+    fail(quoted(given.string()) + ": is no model that was changed in place (no " + kExportRecord +
+         " that says so); an export into a folder of its own is undone by deleting that folder");
+  if (!force) check_unchanged(folder, *record);
+  std::map<std::string, std::string> renamed = {{kExportRecord, ""}};
+  for (const RecordedFile& file : record->files) {
+    renamed[file.name] = "";
+    if (file.original.empty()) continue;
+    std::error_code ignored;
+    if (!fs::exists(folder / file.original, ignored))
+      fail(quoted((folder / file.original).string()) + " is missing, so the original cannot be restored");
+    renamed[file.original] = file.name;
+  }
+  AtomicFolder twin(folder, Existing::Replace);
+  speaking_of(twin.path(), folder, [&] {
+    fill_twin(folder, twin.path(), renamed);
+    twin.commit();
+  });
+  return record->target;
+}
+
+}  // namespace kvcal

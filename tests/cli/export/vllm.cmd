@@ -1,0 +1,4 @@
+kvcal calibrate "$SOURCE/datasets/demo/natural" --prompts "$SOURCE/datasets/demo/prompts.jsonl" --max-prompts 4 -q -o s.json
+kvcal export s.json --model "$SOURCE/datasets/demo/natural" -o out
+ls out
+kvcal validate s.json --model out
