@@ -26,7 +26,7 @@ from transformers.masking_utils import eager_mask
 
 import latent_rows
 from cases import CASES, Case
-from golden_checkpoint import config_of, draw_all, stored_tensors, write_checkpoint
+from golden_checkpoint import config_of, draw_all, rewrite_tensors, stored_tensors, write_checkpoint
 from json_lines import write_json
 
 GOLDEN = Path(__file__).resolve().parents[1] / "arch" / "golden"
@@ -46,6 +46,7 @@ class Capture:
         self.further_queries: dict[int, list[torch.Tensor]] = {}
         self.readers: dict[int, list[int]] = {}  # of a layer's keys, beside itself
         self.scaling: dict[int, float] = {}
+        self.value_widths: dict[int, int] = {}
         self.layer = -1  # that is running: a module that several layers share does not know
         self.visible: dict[int, int] = {}  # keys that the last query may see
         self.stored: dict[int, int] = {}  # where the keys of a layer lie
@@ -68,16 +69,21 @@ class Capture:
             self.sites[layer] = sites
             self.stored[layer] = key.data_ptr()
             self.scaling[layer] = kwargs["scaling"]
+            self.value_widths[layer] = module.kv_lora_rank if latent else value.shape[-1]
             self.visible[layer] = int((attention_mask[0, 0, -1] == 0).sum())
         eager = sys.modules[type(module).__module__].eager_attention_forward
         return eager(module, query, key, value, attention_mask, **kwargs)
 
     def layouts(self) -> dict:
-        """{layer: its geometry} of the layers that own a cache of keys and values."""
-        return {str(layer): {"n_heads": sites["query"].shape[1], "n_kv_heads": sites["key"].shape[1],
-                             "head_dim_k": sites["key"].shape[2], "head_dim_v": sites["value"].shape[2],
-                             "softmax_scale": self.scaling[layer], "shared_by": self.readers.get(layer, [])}
-                for layer, sites in sorted(self.sites.items()) if "value" in sites}
+        """{layer: its geometry} of the layers that own a cache: of keys and values, or of rows whose first columns are
+        the values."""
+        found = {}
+        for layer, sites in sorted(self.sites.items()):
+            row = sites["latent"] if "latent" in sites else sites["key"]
+            found[str(layer)] = {"n_heads": sites["query"].shape[1], "n_kv_heads": row.shape[1],
+                                 "head_dim_k": row.shape[2], "head_dim_v": self.value_widths[layer],
+                                 "softmax_scale": self.scaling[layer], "shared_by": self.readers.get(layer, [])}
+        return found
 
 
 def place(name: str) -> tuple[str, ...]:
