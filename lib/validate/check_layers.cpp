@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <set>
 #include <vector>
 
 #include "validate/checks.h"
@@ -53,6 +54,20 @@ void check_count(const Json& document, Report& report) {
   if (const int64_t n = get_int(document["model"], "n_kv_layers"); n != expected)
     report.add("L04", "model.n_kv_layers", "the number of layers with scales", std::to_string(expected),
                std::to_string(n));
+}
+
+/// A layer without scales that reads another's cache reads it with that layer's scales.
+void check_sharing(const Json& document, Report& report) {
+  std::set<int64_t> owners;
+  for (const Json& layer : document["layers"]) owners.insert(get_int(layer, "index"));
+  for (size_t i = 0; i < document["layers_without_kv"].size(); ++i) {
+    const Json& layer = document["layers_without_kv"][i];
+    if (!find_member(layer, "shares_kv_with")) continue;
+    const int64_t owner = get_int(layer, "shares_kv_with");
+    if (!owners.contains(owner) || owner >= get_int(layer, "index"))
+      report.add("L06", at("layers_without_kv", i, "shares_kv_with"), "the layer whose cache it uses",
+                 "an earlier one with scales", std::to_string(owner));
+  }
 }
 
 void check_names(const Json& document, Report& report) {
@@ -135,11 +150,12 @@ void check_server_block(const Json& document, Report& report) {
 }  // namespace
 
 void check_layers(const Json& document, Report& report) {
-  report.evaluated({"L01", "L02", "L03", "L04", "L05", "R05", "R06", "R10", "R12", "S17"});
+  report.evaluated({"L01", "L02", "L03", "L04", "L05", "L06", "R05", "R06", "R10", "R12", "S17"});
   std::map<int64_t, std::string> seen;
   check_indexes(document, seen, report);
   check_complete(document, seen, report);
   check_count(document, report);
+  check_sharing(document, report);
   check_names(document, report);
   check_all_heads(document, report);
   check_server_block(document, report);

@@ -78,8 +78,14 @@ void check_layers_without(const Artifact& a, const ModelIdentity& model, Report&
     if (index < 0 || index >= static_cast<int64_t>(model.spec.layers.size())) continue;  // S07, M03
     const LayerSpec& spec = model.spec.layers[static_cast<size_t>(index)];
     if (spec.cache >= 0) continue;  // S07
-    compare("M07", "layers_without_kv[" + std::to_string(i) + "].kind", "what mixes tokens in the layer",
-            std::string(name_of(spec.kind)), get_string(layer, "kind", "layers_without_kv[]."), report);
+    const std::string path = "layers_without_kv[" + std::to_string(i) + "].";
+    compare("M07", path + "kind", "what mixes tokens in the layer", std::string(name_of(spec.kind)),
+            get_string(layer, "kind", "layers_without_kv[]."), report);
+    const Json* owner = find_member(layer, "shares_kv_with");
+    const bool shares = spec.shares_cache >= 0;
+    compare("M07", path + "shares_kv_with", "the layer whose cache it uses",
+            shares ? std::to_string(model.spec.caches[static_cast<size_t>(spec.shares_cache)].layer) : "none",
+            owner ? owner->dump() : "none", report);
   }
 }
 

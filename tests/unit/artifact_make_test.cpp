@@ -220,6 +220,19 @@ TEST(Provenance, Blocks) {
   EXPECT_EQ(without[2]["kind"], "gated_delta_net");
 }
 
+TEST(Provenance, ALayerThatSharesACacheNamesItsOwner) {
+  ModelSpec spec = hybrid();
+  LayerSpec reader;
+  reader.index = 4;
+  reader.kind = LayerKind::Attention;
+  reader.shares_cache = 0;
+  spec.layers.push_back(reader);
+  const Json without = layers_without_kv_block(spec);
+  ASSERT_EQ(without.size(), 4U);
+  EXPECT_EQ(without[3], (Json{{"index", 4}, {"kind", "attention"}, {"shares_kv_with", 3}}));
+  for (size_t i = 0; i < 3; ++i) EXPECT_FALSE(without[i].contains("shares_kv_with")) << i;
+}
+
 TEST(Provenance, DigestsMustBeDigests) {
   EXPECT_THROW(model_block(hybrid(), {"model.", "", std::string(64, 'f')}), Error);
   EXPECT_THROW(model_block(hybrid(), {"model.", std::string(64, 'f'), std::string(64, 'F')}), Error);

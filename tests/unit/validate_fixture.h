@@ -59,4 +59,22 @@ inline const Json& sound(Granularity granularity = Granularity::Tensor) {
   return granularity == Granularity::Tensor ? tensor : head;
 }
 
+/// The model that sound() is of.
+inline ModelIdentity its_model() {
+  const Statistics statistics = sound_statistics();
+  ModelIdentity model;
+  model.spec.architecture = "Qwen3_5ForCausalLM";
+  model.spec.model_type = "qwen3_5_text";
+  model.spec.layers.resize(8);
+  for (int i = 0; i < 8; ++i) model.spec.layers[static_cast<size_t>(i)] = {i, LayerKind::GatedDeltaNet};
+  for (const CacheStatistics& c : statistics.caches) {
+    model.spec.layers[static_cast<size_t>(c.layout.layer)] = {c.layout.layer, LayerKind::Attention, c.layout.cache};
+    model.spec.caches.push_back(c.layout);
+  }
+  model.tensor_prefix = "model.language_model.";
+  model.config_sha256 = std::string(64, 'a');
+  model.weights_fingerprint = std::string(64, 'b');
+  return model;
+}
+
 }  // namespace kvcal

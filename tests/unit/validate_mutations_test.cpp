@@ -139,6 +139,7 @@ void structure_cases(std::vector<Case>& cases) {
   add("layers swapped", {"L02"}, [](Json& j) { std::swap(layer(j, 1), layer(j, 3)); });
   add("indexes swapped", {"L02", "L05", "R10"}, [](Json& j) { std::swap(layer(j, 1)["index"], layer(j, 3)["index"]); });
   add("count of layers", {"L04"}, [](Json& j) { j["model"]["n_kv_layers"] = 4; });
+  add("shares nobody's cache", {"L06"}, [](Json& j) { j["layers_without_kv"][2]["shares_kv_with"] = 2; });
   add("another prefix", {"L05"}, [](Json& j) { j["model"]["tensor_prefix"] = "model."; });
   add("server block changed", {"R10"}, [](Json& j) { j["kv_cache"]["scaling_factor"]["0"]["4"] = 1.0; });
   add("server block short", {"R10"}, [](Json& j) { j["kv_cache"]["scaling_factor"]["0"].erase("7"); });
@@ -283,23 +284,6 @@ TEST(Validate, CallsTextThatIsCutNoDocument) {
     EXPECT_EQ(ids_of(validate_artifact(text.substr(0, n), shipped_schema())), Ids{"A01"}) << n;
   for (const std::string other : {"scale = 1", "{} {}", "{\"a\": 1, \"a\": 2}", "\xff\xfe", "[[[["})
     EXPECT_EQ(ids_of(validate_artifact(other, shipped_schema())), Ids{"A01"}) << other;
-}
-
-ModelIdentity its_model() {
-  const Statistics statistics = sound_statistics();
-  ModelIdentity model;
-  model.spec.architecture = "Qwen3_5ForCausalLM";
-  model.spec.model_type = "qwen3_5_text";
-  model.spec.layers.resize(8);
-  for (int i = 0; i < 8; ++i) model.spec.layers[static_cast<size_t>(i)] = {i, LayerKind::GatedDeltaNet};
-  for (const CacheStatistics& c : statistics.caches) {
-    model.spec.layers[static_cast<size_t>(c.layout.layer)] = {c.layout.layer, LayerKind::Attention, c.layout.cache};
-    model.spec.caches.push_back(c.layout);
-  }
-  model.tensor_prefix = "model.language_model.";
-  model.config_sha256 = std::string(64, 'a');
-  model.weights_fingerprint = std::string(64, 'b');
-  return model;
 }
 
 Ids against(const std::function<void(ModelIdentity&, Json&)>& change) {
