@@ -20,6 +20,7 @@ namespace {
 
 struct InspectFlags {
   std::string model;
+  int64_t max_model_len = 0;  // 0 = the model's own
   bool json = false;
 };
 
@@ -70,14 +71,14 @@ std::string first_architecture(const Json& config) {
   return list && list->is_array() && !list->empty() && (*list)[0].is_string() ? (*list)[0].get<std::string>() : "";
 }
 
-Inspection inspect(const std::string& path) {
+Inspection inspect(const std::string& path, int64_t max_model_len) {
   const ConfigFile file = read_config(path);
   Inspection i;
   i.architecture = first_architecture(file.config);
   i.model_type = get_string_or(file.config, "model_type", "");
   i.quantization = describe_quantization(file.config, file.folder);
   try {
-    i.model = parse_model(file.config);
+    i.model = parse_model(file.config, max_model_len);
   } catch (const Error& e) {
     i.reason = e.what();
   }
@@ -156,6 +157,8 @@ Json to_json(const Inspection& i) {
     out["n_kv_layers"] = spec.caches.size();
     out["parameters"] = parameters_of(spec);
     out["max_positions"] = spec.max_positions;
+    if (spec.rope_switch > 0)
+      out["longrope"] = {{"original_positions", spec.rope_switch}, {"list", spec.above_rope_switch ? "long" : "short"}};
     out["memory"] = {{"largest_layer_bytes", m.largest_layer},
                      {"residual_bytes_per_token", m.residual_per_token},
                      {"activation_bytes_per_chunk_token", m.activations_per_token},
@@ -232,8 +235,12 @@ void print_model(const ModelSpec& spec) {
             << " (language model, computed from the config)\n"
             << "KV cache:      " << spec.caches.size() << " of " << spec.layers.size() << " layers, "
             << with_separators(kv_bytes_per_token(spec, 2)) << " bytes per token in BF16, "
-            << with_separators(kv_bytes_per_token(spec, 1)) << " in FP8\n"
-            << "memory:        " << bytes_text(m.largest_layer) << " for the largest layer, "
+            << with_separators(kv_bytes_per_token(spec, 1)) << " in FP8\n";
+  if (spec.rope_switch > 0)
+    std::cout << "longrope:      the " << (spec.above_rope_switch ? "long" : "short")
+              << " list of frequencies, as the server allows " << (spec.above_rope_switch ? "more than " : "at most ")
+              << with_separators(spec.rope_switch) << " tokens\n";
+  std::cout << "memory:        " << bytes_text(m.largest_layer) << " for the largest layer, "
             << bytes_text(m.residual_per_token) << " per prompt token, " << bytes_text(m.activations_per_token)
             << " per token of a batch; 'calibrate --dry-run' plans a run\n\n";
   print_layers(spec);
@@ -264,7 +271,9 @@ void print_text(const Inspection& i) {
 }
 
 Exit run(const InspectFlags& flags) {
-  const Inspection i = inspect(flags.model);
+  if (flags.max_model_len < 0)
+    fail("--max-model-len is " + std::to_string(flags.max_model_len) + ", expected 0 (the model's own) or more");
+  const Inspection i = inspect(flags.model, flags.max_model_len);
   if (flags.json) {
     std::cout << to_json(i).dump(2, ' ', false, Json::error_handler_t::replace) << '\n';
   } else {
@@ -280,6 +289,8 @@ void add_inspect(CLI::App& app, Job& chosen) {
   CLI::App* verb =
       app.add_subcommand("inspect", "Show which layers own a KV cache, its size, and whether it can be calibrated");
   verb->add_option("MODEL", flags->model, "Checkpoint folder, or a config.json")->required();
+  verb->add_option("--max-model-len", flags->max_model_len,
+                   "Longest context the server will allow; longrope goes by it (default: the model's)");
   verb->add_flag("--json", flags->json, "One JSON object on standard output");
   verb->footer(
       "Examples:\n"
