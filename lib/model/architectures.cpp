@@ -35,6 +35,7 @@ constexpr std::array kArchitectures = {
     Architecture{"HunYuanMoEV1ForCausalLM", parse_hunyuan_moe},
     Architecture{"JambaForCausalLM", parse_jamba},
     Architecture{"KimiK25ForConditionalGeneration", parse_kimi_k25},
+    Architecture{"KimiLinearForCausalLM", parse_kimi_linear},
     Architecture{"Lfm2ForCausalLM", parse_lfm2},
     Architecture{"Lfm2MoeForCausalLM", parse_lfm2_moe},
     Architecture{"Lfm2VlForConditionalGeneration", parse_lfm2},
@@ -81,13 +82,21 @@ constexpr std::string_view kIndexer = "its sparse attention chooses rows by an i
 constexpr std::string_view kGemma3n =
     "its layers mix four streams (AltUp), with low-rank branches (LAuReL) and sparse activations";
 constexpr std::array kRefusals = {
+    Refusal{"DeciLMForCausalLM", "its layers have attention of unequal heads, linear layers in its place, or none"},
     Refusal{"DeepseekV32ForCausalLM", kIndexer},
     Refusal{"DeepseekV4ForCausalLM", "its attention keeps compressed entries beside a window of latent rows"},
     Refusal{"Gemma3nForCausalLM", kGemma3n},
     Refusal{"Gemma3nForConditionalGeneration", kGemma3n},
     Refusal{"GlmMoeDsaForCausalLM", kIndexer},
+    Refusal{"KimiK3ForConditionalGeneration",
+            "its layers add attention over earlier blocks' residuals, its experts work in a latent space"},
     Refusal{"LongcatFlashForCausalLM", "its layers own two latent caches each"},
     Refusal{"MiniCPM3ForCausalLM", "its latent attention with scaled residuals is not read"},
+    Refusal{"MiniMaxM1ForCausalLM", "its names, keys and residuals are not those of MiniMaxForCausalLM, which is read"},
+    Refusal{"MiniMaxText01ForCausalLM",
+            "of MiniMax-Text-01 the form of MiniMaxForCausalLM is read (MiniMax-Text-01-hf)"},
+    Refusal{"PhiMoEForCausalLM", "its experts are chosen one after the other (SparseMixer), with layer norms"},
+    Refusal{"PhimoeForCausalLM", "its experts are chosen one after the other (SparseMixer), with layer norms"},
 };
 
 std::string architecture_name(const Json& config) {

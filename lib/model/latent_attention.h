@@ -5,7 +5,7 @@
 // a server folds W_UK into the query instead; that absorbed query is what the tap is shown.
 #pragma once
 
-#include "model/decoder_parts.h"
+#include "model/mixer.h"
 #include "model/rope.h"
 
 namespace kvcal {
@@ -24,13 +24,13 @@ struct LatentDims {
 /// and ranks are read.
 LatentDims read_latent_dims(const Json& text, const DecoderDims& dims, const LatentDims& defaults);
 
-class LatentAttention {
+class LatentAttention final : public Mixer {
  public:
   /// `w` is positioned at the module ("self_attn."). RoPE of no dimension is none. Layout and rope must outlive it.
   LatentAttention(const LatentDims& dims, const KvLayout& layout, const RopeSpec& rope, Ops& op, WeightBinder w);
 
-  /// h [tokens, hidden], normed -> what is added to the residual stream.
-  Tensor forward(Ops& op, const Tensor& h, const Batch& batch, LayerStates& states, KvTap& tap, Tail tail) const;
+  Tensor forward(Ops& op, const Tensor& h, const Batch& batch, LayerStates& states, KvTap& tap,
+                 Tail tail) const override;
 
  private:
   Tensor project_queries(Ops& op, const Tensor& h) const;

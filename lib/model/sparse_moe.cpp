@@ -1,5 +1,7 @@
 #include "model/sparse_moe.h"
 
+#include <algorithm>
+
 #include "model/weight_rows.h"
 
 namespace kvcal {
@@ -167,6 +169,27 @@ std::vector<bool> read_sparse_layers(const Json& text, int64_t n_layers, int64_t
       sparse[i.get<size_t>()] = false;
     }
   }
+  return sparse;
+}
+
+std::vector<bool> read_late_sparse_layers(const Json& text, int64_t n_layers, int64_t n_experts, int64_t first) {
+  first = get_int_or(text, "first_k_dense_replace", first);
+  const int64_t step = read_size(text, "moe_layer_freq", 1);
+  std::vector<bool> sparse;
+  for (int64_t i = 0; i < n_layers; ++i) sparse.push_back(n_experts > 0 && i >= first && i % step == 0);
+  const Json* words = find_member(text, "mlp_layer_types");
+  if (!words) return sparse;
+  if (!words->is_array() || words->size() != sparse.size())
+    fail("mlp_layer_types has " + std::to_string(words->is_array() ? words->size() : 0) + " entries, expected " +
+         std::to_string(sparse.size()) + " (num_hidden_layers)");
+  for (size_t i = 0; i < sparse.size(); ++i) {
+    const std::string word = (*words)[i].is_string() ? (*words)[i].get<std::string>() : (*words)[i].dump();
+    if (word != "dense" && word != "sparse")
+      fail_unknown("word in mlp_layer_types", word, std::vector<std::string>{"dense", "sparse"});
+    sparse[i] = word == "sparse";
+  }
+  if (n_experts == 0 && std::ranges::count(sparse, true) > 0)
+    fail("mlp_layer_types has sparse layers, but there are no experts");
   return sparse;
 }
 

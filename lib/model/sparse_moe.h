@@ -103,4 +103,8 @@ void check_moe_dims(const MoeDims& dims, const char* active = "num_experts_per_t
 /// Per layer, by Qwen's rule: every decoder_sparse_step-th layer has experts, mlp_only_layers never.
 std::vector<bool> read_sparse_layers(const Json& text, int64_t n_layers, int64_t n_experts);
 
+/// Per layer, by DeepSeek's rule: as mlp_layer_types says ("dense", "sparse"), else every moe_layer_freq-th of those
+/// from first_k_dense_replace (default `first`) on.
+std::vector<bool> read_late_sparse_layers(const Json& text, int64_t n_layers, int64_t n_experts, int64_t first);
+
 }  // namespace kvcal

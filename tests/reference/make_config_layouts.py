@@ -16,34 +16,19 @@ from pathlib import Path
 import torch
 import transformers
 
+from config_parts import L, F, S, model, run, sizes
+from kimi_configs import KIMI
+
 FOLDER = Path(__file__).resolve().parents[1] / "unit" / "data" / "configs"
-
-
-def sizes(vocab, hidden, ffn, layers, heads, kv=None, **more) -> dict:
-    out = dict(vocab_size=vocab, hidden_size=hidden, intermediate_size=ffn, num_hidden_layers=layers,
-               num_attention_heads=heads, **more)
-    return out if kv is None else dict(out, num_key_value_heads=kv)
-
-
-def model(architecture: str, model_type: str, *parts: dict, **more) -> dict:
-    out = dict(architectures=[architecture], model_type=model_type)
-    for part in parts:
-        out.update(part)
-    return dict(out, **more)
-
-
-def run(first, last, kv, head_dim, window=0, rotary=None):
-    """Caches of layers first..last: key-value heads, head width, window (0: none), rotary channels (0: no rope)."""
-    return [first, last, kv, head_dim, window, head_dim if rotary is None else rotary]
 
 
 LLAMA3_ROPE = dict(rope_type="llama3", factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0,
                    original_max_position_embeddings=8192)
 YARN8 = dict(rope_type="yarn", factor=8.0, original_max_position_embeddings=8192, attention_factor=1.2079441541679836)
-S, F, L = "sliding_attention", "full_attention", "linear_attention"
 
 # name: (config, layout by hand or None, why it is here)
 CONFIGS = {
+    **KIMI,
     "llama_2_7b": (
         model("LlamaForCausalLM", "llama", sizes(32000, 4096, 11008, 32, 32), max_position_embeddings=4096,
               rms_norm_eps=1e-5, rope_scaling=None, num_key_value_heads=None),
@@ -278,7 +263,13 @@ CONFIGS = {
         model("DeciLMForCausalLM", "nemotron-nas", sizes(128256, 8192, 28672, 2, 64), block_configs=[
             dict(attention=dict(n_heads_in_group=8, no_op=False, replace_with_linear=False)),
             dict(attention=dict(n_heads_in_group=None, no_op=True, replace_with_linear=False))]),
-        "unknown architecture 'DeciLMForCausalLM'", "layers without attention"),
+        "'DeciLMForCausalLM' is not supported: its layers have attention of unequal heads", "layers without attention"),
+    "phi_3_5_moe": (
+        model("PhiMoEForCausalLM", "phimoe", sizes(32064, 4096, 6400, 32, 32, 8), num_local_experts=16),
+        "'PhiMoEForCausalLM' is not supported: its experts are chosen one after the other", "another router"),
+    "minimax_m1": (
+        model("MiniMaxM1ForCausalLM", "minimax_m1", sizes(200064, 6144, 9216, 8, 64, 8, head_dim=128),
+              attn_type_list=[0] * 7 + [1]), "'MiniMaxM1ForCausalLM' is not supported", "keys and names of its own"),
     "orion_14b": (model("OrionForCausalLM", "orion", sizes(84608, 5120, 15360, 40, 40)),
                   "unknown architecture 'OrionForCausalLM'", "layer norms with biases"),
     "no_class": (dict(model_type="llama", **sizes(32000, 256, 512, 2, 4)), "names no architecture",
@@ -345,7 +336,8 @@ def expectation(name: str) -> dict:
     runs = merged(known) if known else reference_layout(config)
     text = config.get("text_config", config)
     layers = text.get("num_hidden_layers", 32)
-    bytes_bf16 = sum((last - first + 1) * 2 * kv * dim * 2 for first, last, kv, dim, _, _ in runs)
+    parts = 1 if text.get("kv_lora_rank") else 2  # a row holds its values
+    bytes_bf16 = sum((last - first + 1) * parts * kv * dim * 2 for first, last, kv, dim, _, _ in runs)
     return dict(out, by="hand" if known else "reference", n_layers=layers, runs=runs, kv_bytes_per_token_bf16=bytes_bf16)
 
 

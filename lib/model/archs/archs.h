@@ -33,6 +33,7 @@ std::unique_ptr<Model> parse_hunyuan_dense(const Json& config);
 std::unique_ptr<Model> parse_hunyuan_moe(const Json& config);
 std::unique_ptr<Model> parse_jamba(const Json& config);
 std::unique_ptr<Model> parse_kimi_k25(const Json& config);
+std::unique_ptr<Model> parse_kimi_linear(const Json& config);
 std::unique_ptr<Model> parse_lfm2(const Json& config);
 std::unique_ptr<Model> parse_lfm2_moe(const Json& config);
 std::unique_ptr<Model> parse_llama(const Json& config);

@@ -4,9 +4,6 @@
 //
 // Where servers and the reference differ: the norms of the latents use rms_norm_eps; norm_topk_prob and moe_layer_freq
 // count in V2 too. Head counts and head_dim of the config mean nothing here.
-#include <algorithm>
-#include <optional>
-
 #include "model/archs/archs.h"
 #include "model/decoder_model.h"
 #include "model/latent_attention.h"
@@ -104,55 +101,6 @@ void read_experts(const Json& text, const Family& f, DeepseekConfig& c) {
   check_moe_dims(c.moe);
 }
 
-/// Which layers have experts: mlp_layer_types, else all from first_k_dense_replace on, or every moe_layer_freq-th.
-std::vector<bool> read_mixed_layers(const Json& text, const Family& f, const DeepseekConfig& c) {
-  const int64_t first = get_int_or(text, "first_k_dense_replace", f.experts.first_layer),
-                step = read_size(text, "moe_layer_freq", 1);
-  std::vector<bool> sparse;
-  for (int64_t i = 0; i < c.dims.n_layers; ++i) sparse.push_back(c.moe.n_experts > 0 && i >= first && i % step == 0);
-  const Json* words = find_member(text, "mlp_layer_types");
-  if (!words) return sparse;
-  if (!words->is_array() || words->size() != sparse.size())
-    fail("mlp_layer_types has " + std::to_string(words->is_array() ? words->size() : 0) + " entries, expected " +
-         std::to_string(sparse.size()) + " (num_hidden_layers)");
-  for (size_t i = 0; i < sparse.size(); ++i) {
-    const std::string word = (*words)[i].is_string() ? (*words)[i].get<std::string>() : (*words)[i].dump();
-    if (word != "dense" && word != "sparse")
-      fail_unknown("word in mlp_layer_types", word, std::vector<std::string>{"dense", "sparse"});
-    sparse[i] = word == "sparse";
-  }
-  if (c.moe.n_experts == 0 && std::ranges::count(sparse, true) > 0)
-    fail("mlp_layer_types has sparse layers, but there are no experts");
-  return sparse;
-}
-
-struct DeepseekBlock final : Block {
-  float eps;
-  Owned attn_norm, ffn_norm;  // [hidden]
-  LatentAttention attention;
-  std::optional<GluMlp> mlp;
-  std::optional<SparseMoe> moe;
-
-  DeepseekBlock(const DeepseekConfig& c, const LayerSpec& layer, const KvLayout& cache, Ops& op, WeightBinder w)
-      : eps(c.dims.eps),
-        attn_norm(op.load_gain(w("input_layernorm.weight", {c.dims.hidden}), Gain::Plain)),
-        ffn_norm(op.load_gain(w("post_attention_layernorm.weight", {c.dims.hidden}), Gain::Plain)),
-        attention(c.latent, cache, c.rope.spec, op, w.at("self_attn.")) {
-    if (c.sparse[static_cast<size_t>(layer.index)]) {
-      moe.emplace(c.moe, load_moe(c.moe, c.names, op, w.at("mlp.")));
-    } else {
-      mlp.emplace(op, w.at("mlp."), c.dims.hidden, c.dims.ffn);
-    }
-  }
-
-  Tensor forward(Ops& op, const Tensor& x, const Batch& batch, LayerStates& states, KvTap& tap, Tail tail) override {
-    const Tensor mixed = attention.forward(op, op.rms_norm(x, attn_norm, eps), batch, states, tap, tail);
-    if (tail == Tail::Skip) return x;
-    const auto [y, normed] = op.add_rms_norm(x, mixed, ffn_norm, eps);
-    return op.add(y, moe ? moe->forward(op, normed) : mlp->forward(op, normed));
-  }
-};
-
 class Deepseek final : public DecoderModel {
  public:
   Deepseek(const Json& config, const Family& f) {
@@ -165,7 +113,7 @@ class Deepseek final : public DecoderModel {
     c_.latent = read_latent_dims(text, c_.dims, f.latent);
     c_.rope = read_latent_rope(text, c_.latent.rope);
     read_experts(text, f, c_);
-    c_.sparse = read_mixed_layers(text, f, c_);
+    c_.sparse = read_late_sparse_layers(text, c_.dims.n_layers, c_.moe.n_experts, f.experts.first_layer);
     spec_ = general_spec(config, c_.dims);
     for (int64_t i = 0; i < c_.dims.n_layers; ++i) {
       add_latent_layer(spec_, c_.latent, c_.rope, c_.dims.ffn);
@@ -178,7 +126,17 @@ class Deepseek final : public DecoderModel {
  private:
   std::unique_ptr<Block> make_block(const LayerSpec& layer, const KvLayout* cache, Ops& op,
                                     WeightBinder w) const override {
-    return std::make_unique<DeepseekBlock>(c_, layer, *cache, op, std::move(w));
+    const int64_t n = c_.dims.hidden;
+    MixerBlockNorms norms{op.load_gain(w("input_layernorm.weight", {n}), Gain::Plain),
+                          op.load_gain(w("post_attention_layernorm.weight", {n}), Gain::Plain), c_.dims.eps};
+    FeedForward ffn;
+    if (c_.sparse[static_cast<size_t>(layer.index)]) {
+      ffn.moe.emplace(c_.moe, load_moe(c_.moe, c_.names, op, w.at("mlp.")));
+    } else {
+      ffn.dense = GluMlp(op, w.at("mlp."), n, c_.dims.ffn).w;
+    }
+    auto attention = std::make_unique<LatentAttention>(c_.latent, *cache, c_.rope.spec, op, w.at("self_attn."));
+    return std::make_unique<MixerBlock>(std::move(norms), std::move(attention), std::move(ffn));
   }
 
   DeepseekConfig c_;
