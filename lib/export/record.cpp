@@ -44,23 +44,25 @@ std::string record_text(const ExportRecord& record) {
                     {"files", files}});
 }
 
+ExportRecord record_from_json(const Json& json) {
+  if (!json.is_object() || get_string_or(json, "format", "") != kFormat) fail("is no record of an export");
+  ExportRecord record;
+  record.target = get_string(json, "target");
+  record.tool_version = get_string(json, "tool_version");
+  record.scales_sha256 = get_string(json, "scales_sha256");
+  record.in_place = get_bool_or(json, "in_place", false);
+  const Json* files = find_member(json, "files");
+  if (!files || !files->is_array()) fail("has no list 'files'");
+  for (const Json& file : *files) record.files.push_back(file_from(file));
+  return record;
+}
+
 std::optional<ExportRecord> read_record(const fs::path& folder) {
   const fs::path path = folder / kExportRecord;
   std::error_code ignored;
   if (!fs::is_regular_file(path, ignored)) return std::nullopt;
   const Json json = read_json_file(path, {.max_bytes = size_t{1} << 20, .max_depth = 8});
-  return while_doing(quoted(path.string()), [&] {
-    if (!json.is_object() || get_string_or(json, "format", "") != kFormat) fail("is no record of an export");
-    ExportRecord record;
-    record.target = get_string(json, "target");
-    record.tool_version = get_string(json, "tool_version");
-    record.scales_sha256 = get_string(json, "scales_sha256");
-    record.in_place = get_bool_or(json, "in_place", false);
-    const Json* files = find_member(json, "files");
-    if (!files || !files->is_array()) fail("has no list 'files'");
-    for (const Json& file : *files) record.files.push_back(file_from(file));
-    return record;
-  });
+  return while_doing(quoted(path.string()), [&] { return record_from_json(json); });
 }
 
 }  // namespace kvcal

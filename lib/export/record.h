@@ -24,7 +24,10 @@ struct ExportRecord {
 
 std::string record_text(const ExportRecord& record);
 
-/// Of that folder; none when it has no such file. Throws Error when it is broken, or names files outside the folder.
+/// Throws Error when it is none, or names files outside of its folder.
+ExportRecord record_from_json(const Json& json);
+
+/// Of that folder; none when it has no such file. Throws Error when it is broken.
 std::optional<ExportRecord> read_record(const std::filesystem::path& folder);
 
 }  // namespace kvcal

@@ -170,6 +170,29 @@ TEST(ExportReadBack, SeesAWrongValueAWrongConfigAndAStrangeTensor) {
                   "in more than its KV cache");
 }
 
+TEST(ExportReadBack, WhatDoesNotReadBackGetsNoName) {
+  const Exported llama("llama");
+  const ModelIdentity identity = llama.model();
+  const Artifact artifact = artifact_for(identity);
+  const Carrier carrier;
+  const ExportOptions options;
+  const ExportInput input = {artifact, identity, carrier, options, "s.json", llama.out()};
+  const auto before = content_of(llama.folder());
+  for (const char* target : {"vllm", "json"}) {
+    Exporter exporter = find_exporter(target);
+    const ExportPlan plan = exporter.plan(input);
+    exporter.read_back = [](const ExportInput&, const ExportPlan&, const fs::path& written) {
+      ASSERT_TRUE(fs::exists(written));
+      fail("wrong");
+    };
+    EXPECT_EQ(message_of([&] { write_export(exporter, input, plan, {}); }), "reading back what was written: wrong");
+    if (!exporter.writes_folder) continue;
+    EXPECT_EQ(message_of([&] { write_export(exporter, input, plan, {.in_place = true}); }),
+              "reading back what was written: wrong");
+  }
+  EXPECT_EQ(content_of(llama.folder()), before);
+}
+
 TEST(ExportScaleFile, ListsOtherCheckpointsOfTheModel) {
   const Exported llama("llama"), other("llama"), foreign("qwen2");
   Json quantised = parse_json(other.config());
