@@ -5,6 +5,7 @@
 #include <map>
 #include <optional>
 
+#include "capacity/weight_bytes.h"
 #include "checkpoint/config_file.h"
 #include "checkpoint/kv_scale_names.h"
 #include "checkpoint/quantization.h"
@@ -93,12 +94,6 @@ Inspection inspect(const std::string& path, int64_t max_model_len) {
     i.reason = "the weights are quantised (" + str(i.quantization) +
                "), which is not read; calibrate the BF16 checkpoint that it was made from";
   return i;
-}
-
-int64_t parameters_of(const ModelSpec& spec) {
-  int64_t n = spec.vocab * spec.hidden * (spec.tied_head ? 1 : 2) + spec.hidden;
-  for (const LayerSpec& l : spec.layers) n += l.parameters;
-  return n;
 }
 
 struct MemoryNeeds {

@@ -30,6 +30,7 @@ void add_export(CLI::App& app, Job& chosen);
 void add_generate(CLI::App& app, Job& chosen);
 void add_inspect(CLI::App& app, Job& chosen);
 void add_merge(CLI::App& app, Job& chosen);
+void add_plan(CLI::App& app, Job& chosen);
 void add_prompts(CLI::App& app, Job& chosen);
 void add_solve(CLI::App& app, Job& chosen);
 void add_stats(CLI::App& app, Job& chosen);

@@ -1,0 +1,248 @@
+// kvcal plan MODEL --gpu-memory G: what fits, and whether an FP8 cache buys anything. Works from config.json alone.
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <functional>
+#include <iostream>
+#include <optional>
+
+#include "capacity/advice.h"
+#include "capacity/assumptions.h"
+#include "capacity/size_text.h"
+#include "model/architecture.h"
+#include "progress.h"
+#include "table.h"
+#include "verbs.h"
+
+namespace kvcal {
+namespace {
+
+struct PlanFlags {
+  std::string model, gpu_memory, weights, allowance = "3GiB";
+  std::optional<int64_t> gpus, tp;
+  double utilization = 0.9;
+  Load load;
+  bool json = false;
+};
+
+struct Planned {
+  std::unique_ptr<Model> model;
+  Capacity capacity;
+  Load load;
+  Recommendation recommendation;
+  const ModelSpec& spec() const { return model->spec(); }
+};
+
+// One of the two alone means one tensor-parallel group.
+Deployment deployment_of(const PlanFlags& flags) {
+  Deployment d;
+  d.gpu_memory = parse_size("--gpu-memory", flags.gpu_memory);
+  d.allowance = parse_size("--allowance", flags.allowance);
+  d.gpus = flags.gpus.value_or(flags.tp.value_or(1));
+  d.tp = flags.tp.value_or(d.gpus);
+  d.utilization = flags.utilization;
+  return d;
+}
+
+WeightBytes weights_of(const PlanFlags& flags, const ConfigFile& file, const ModelSpec& spec) {
+  if (!flags.weights.empty())
+    return {.bytes = parse_size("--weights", flags.weights),
+            .source = WeightSource::Given,
+            .format = "as given",
+            .parameters = static_cast<uint64_t>(parameters_of(spec)),
+            .in_eight_bits = true};
+  try {
+    return measure_weights(file, spec);
+  } catch (const Error& e) {
+    fail(std::string(e.what()) + "; --weights SIZE says how much memory they take");
+  }
+}
+
+Planned resolve(const PlanFlags& flags) {
+  const Deployment deployment = deployment_of(flags);
+  const ConfigFile file = read_config(flags.model);
+  std::unique_ptr<Model> model = parse_model(file.config);
+  const WeightBytes weights = weights_of(flags, file, model->spec());
+  Capacity capacity = capacity_of(model->spec(), deployment, weights);
+  Recommendation recommendation = recommend(model->spec(), capacity, flags.load);
+  return {std::move(model), std::move(capacity), flags.load, std::move(recommendation)};
+}
+
+std::vector<int64_t> contexts_of(const Planned& p) {
+  return p.load.context ? std::vector<int64_t>{*p.load.context} : usual_contexts(p.spec());
+}
+
+std::string factor_text(double factor) {
+  char text[16];
+  std::snprintf(text, sizeof text, "x%.2f", factor);
+  return text;
+}
+
+void print_memory(const Planned& p) {
+  const Deployment& d = p.capacity.deployment;
+  const Budget& b = p.capacity.budget;
+  const WeightBytes& w = p.capacity.weights;
+  std::cout << "model:       " << quoted(p.spec().architecture) << ", " << p.spec().layers.size() << " layers, "
+            << p.spec().caches.size() << " with a KV cache; weights " << gib_text(static_cast<int64_t>(w.bytes)) << " ("
+            << w.format << ", from "
+            << (w.source == WeightSource::Given ? "the command line" : "the " + std::string(name_of(w.source))) << ")\n"
+            << "machine:     " << d.gpus << " x " << gib_text(static_cast<int64_t>(d.gpu_memory))
+            << ", tensor parallel " << d.tp
+            << (d.replicas() > 1 ? ", " + std::to_string(d.replicas()) + " replicas" : "") << '\n'
+            << "a GPU:       " << gib_text(b.usable) << " usable - " << gib_text(b.weights) << " weights - "
+            << gib_text(b.allowance) << " allowance = " << gib_text(b.cache()) << " for the cache\n";
+}
+
+void print_costs(const Planned& p) {
+  std::cout << "a token:    ";
+  const char* separator = " ";
+  for (const KvFormat format : kKvFormats) {
+    const SequenceCost& cost = p.capacity.at(format).cost();
+    std::cout << separator << with_separators(cost.bytes_per_token()) << " bytes in "
+              << (format == KvFormat::BF16  ? "BF16"
+                  : format == KvFormat::FP8 ? "FP8"
+                                            : "NVFP4");
+    if (cost.bytes_per_late_token() != cost.bytes_per_token())
+      std::cout << " (" << with_separators(cost.bytes_per_late_token()) << " beyond the windows)";
+    separator = ", ";
+  }
+  const int64_t state = p.capacity.at(KvFormat::BF16).cost().state_bytes;
+  std::cout << ", on each GPU of a group\n";
+  if (state > 0) std::cout << "a sequence:  " << gib_text(state) << " of recurrent state beside that\n";
+}
+
+void print_sequences(const Planned& p) {
+  using enum Table::Align;
+  Table table({{"context", Right},
+               {"BF16", Right},
+               {"FP8", Right},
+               {"NVFP4", Right},
+               {"a sequence in BF16", Right},
+               {"in FP8", Right},
+               {"smaller by", Right}});
+  for (const int64_t context : contexts_of(p)) {
+    std::vector<std::string> cells = {with_separators(context)};
+    for (const KvFormat format : kKvFormats) cells.push_back(with_separators(p.capacity.at(format).sequences(context)));
+    for (const KvFormat format : {KvFormat::BF16, KvFormat::FP8})
+      cells.push_back(gib_text(p.capacity.at(format).cost().bytes(context)));
+    cells.push_back(factor_text(gain_of_fp8(p.capacity, context)));
+    table.add_row(cells);
+  }
+  std::cout << "\nsequences at a time:\n" << table.text();
+}
+
+std::vector<int64_t> concurrencies_of(const Planned& p) {
+  return p.load.concurrency ? std::vector<int64_t>{*p.load.concurrency} : std::vector<int64_t>{1, 8, 32, 128, 256};
+}
+
+void print_contexts(const Planned& p) {
+  const int64_t longest = longest_context(p.spec());
+  using enum Table::Align;
+  Table table({{"sequences", Right}, {"BF16", Right}, {"FP8", Right}, {"NVFP4", Right}});
+  for (const int64_t n : concurrencies_of(p)) {
+    std::vector<std::string> cells = {with_separators(n)};
+    for (const KvFormat format : kKvFormats)
+      cells.push_back(with_separators(p.capacity.at(format).context(n, longest)));
+    table.add_row(cells);
+  }
+  std::cout << "\nlongest context, of at most " << with_separators(longest) << " tokens:\n" << table.text();
+}
+
+void print_text(const Planned& p) {
+  print_memory(p);
+  print_costs(p);
+  if (p.recommendation.advice != Advice::WeightsDoNotFit) {
+    print_sequences(p);
+    print_contexts(p);
+  }
+  std::cout << "\n" << name_of(p.recommendation.advice) << ": " << p.recommendation.text << ".\n";
+  for (const std::string& remark : p.recommendation.remarks) std::cout << "- " << remark << ".\n";
+  std::cout << "\nassumptions:\n";
+  for (const Assumption& a : assumptions_of(p.spec(), p.capacity))
+    std::cout << "  " << a.name << ": " << a.text << (a.option.empty() ? "" : " (" + a.option + ")") << '\n';
+}
+
+Json per_format(const Planned& p, const std::function<Json(const Fit&)>& value) {
+  Json out = Json::object();
+  for (const KvFormat format : kKvFormats) out[std::string(name_of(format))] = value(p.capacity.at(format));
+  return out;
+}
+
+Json tables_json(const Planned& p) {
+  Json sequences = Json::array(), contexts = Json::array();
+  for (const int64_t context : contexts_of(p))
+    sequences.push_back({{"context", context},
+                         {"sequences", per_format(p, [&](const Fit& f) { return f.sequences(context); })},
+                         {"bytes_per_sequence", per_format(p, [&](const Fit& f) { return f.cost().bytes(context); })}});
+  const int64_t longest = longest_context(p.spec());
+  for (const int64_t n : concurrencies_of(p))
+    contexts.push_back(
+        {{"concurrency", n}, {"context", per_format(p, [&](const Fit& f) { return f.context(n, longest); })}});
+  return {{"sequences", sequences}, {"contexts", contexts}};
+}
+
+Json to_json(const Planned& p) {
+  const Capacity& c = p.capacity;
+  const WeightBytes& w = c.weights;
+  Json assumptions = Json::array();
+  for (const Assumption& a : assumptions_of(p.spec(), c))
+    assumptions.push_back({{"name", a.name}, {"text", a.text}, {"option", a.option}});
+  Json out = {{"architecture", p.spec().architecture},
+              {"max_positions", p.spec().max_positions},
+              {"gpu_memory", c.deployment.gpu_memory},
+              {"gpus", c.deployment.gpus},
+              {"tp", c.deployment.tp},
+              {"utilization", c.deployment.utilization},
+              {"weights",
+               {{"bytes", w.bytes}, {"source", name_of(w.source)}, {"format", w.format}, {"parameters", w.parameters}}},
+              {"per_gpu",
+               {{"usable", c.budget.usable},
+                {"weights", c.budget.weights},
+                {"allowance", c.budget.allowance},
+                {"cache", c.budget.cache()}}},
+              {"kv_bytes_per_token", per_format(p, [](const Fit& f) { return f.cost().bytes_per_token(); })},
+              {"kv_bytes_per_token_beyond_windows",
+               per_format(p, [](const Fit& f) { return f.cost().bytes_per_late_token(); })},
+              {"state_bytes_per_sequence", c.at(KvFormat::BF16).cost().state_bytes}};
+  out.update(tables_json(p));
+  out["advice"] = {{"name", name_of(p.recommendation.advice)},
+                   {"text", p.recommendation.text},
+                   {"remarks", p.recommendation.remarks}};
+  out["assumptions"] = assumptions;
+  return out;
+}
+
+Exit run(const PlanFlags& flags) {
+  const Planned planned = resolve(flags);
+  if (flags.json)
+    std::cout << to_json(planned).dump(2, ' ', false, Json::error_handler_t::replace) << '\n';
+  else
+    print_text(planned);
+  return Exit::Done;
+}
+
+}  // namespace
+
+void add_plan(CLI::App& app, Job& chosen) {
+  auto flags = std::make_shared<PlanFlags>();
+  CLI::App* verb = app.add_subcommand("plan", "Plan contexts and concurrency, BF16 against an FP8 cache");
+  verb->add_option("MODEL", flags->model, "Checkpoint folder, or a config.json")->required();
+  verb->add_option("--gpu-memory", flags->gpu_memory, "Memory of one GPU with its unit: 80GiB, 80GB")->required();
+  verb->add_option("--gpus", flags->gpus, "GPUs (default: those of one group)");
+  verb->add_option("--tp", flags->tp, "GPUs of a tensor-parallel group (default: all)");
+  verb->add_option("--concurrency", flags->load.concurrency, "Sequences to be served at a time");
+  verb->add_option("--context", flags->load.context, "Tokens of each, prompt and answer");
+  verb->add_option("--gpu-memory-utilization", flags->utilization,
+                   "Share of a GPU that the server takes (default: 0.9)");
+  verb->add_option("--allowance", flags->allowance, "Of that for activations and runtime, on each GPU (default: 3GiB)");
+  verb->add_option("--weights", flags->weights,
+                   "What the weights take, all GPUs together (default: measured or estimated)");
+  verb->add_flag("--json", flags->json, "One JSON object on standard output");
+  verb->footer(
+      "Examples:\n"
+      "  kvcal plan ./Qwen3.5-35B-A3B --gpu-memory 128GB --context 200000\n"
+      "  kvcal plan ./Llama-3.1-70B --gpu-memory 80GiB --gpus 4 --concurrency 64 --context 32768\n"
+      "  kvcal plan ./config.json --gpu-memory 24GiB --json | jq .advice.name");
+  verb->callback([flags, &chosen] { chosen = [flags] { return run(*flags); }; });
+}
+
+}  // namespace kvcal

@@ -1,0 +1,107 @@
+#include "capacity/assumptions.h"
+
+#include <algorithm>
+#include <cstdio>
+
+#include "capacity/size_text.h"
+
+namespace kvcal {
+namespace {
+
+std::string decimal(const char* format, double value) {
+  char text[32];
+  std::snprintf(text, sizeof text, format, value);
+  return text;
+}
+
+std::string weights_text(const WeightBytes& w) {
+  switch (w.source) {
+    case WeightSource::Headers:
+      return "as the files of the checkpoint have them, everything in them (also vision towers and draft heads); F32 "
+             "of an "
+             "unquantised checkpoint is loaded in 16 bits";
+    case WeightSource::Index:
+      return "as the index of the checkpoint says; its files are not here";
+    case WeightSource::Config:
+      return "estimated from the config: " + decimal("%.4g", static_cast<double>(w.parameters) / 1e9) +
+             " billion parameters of the language model, " +
+             (w.bits == 16
+                  ? "all in 16 bits"
+                  : decimal("%.3g", w.bits) + " bits each with their scales, embedding, head and norms in 16") +
+             "; no vision tower, no draft head, and nothing that the quantisation left out";
+    case WeightSource::Given:
+      return "as given";
+  }
+  return "";
+}
+
+void add_machine(const Capacity& c, std::vector<Assumption>& out) {
+  const Deployment& d = c.deployment;
+  out.push_back(
+      {"utilization",
+       "the server takes " + decimal("%.3g", d.utilization) + " of each GPU's memory, the usual default being 0.9",
+       "--gpu-memory-utilization"});
+  out.push_back({"allowance",
+                 gib_text(static_cast<int64_t>(d.allowance)) +
+                     " of that on each GPU are for activations of a prefill chunk, CUDA graphs, communication and the "
+                     "runtime: a round figure, not computed from the model",
+                 "--allowance"});
+  out.push_back({"weights", weights_text(c.weights), "--weights"});
+  if (d.tp > 1)
+    out.push_back({"tensor_parallel",
+                   "weights and recurrent state divide evenly among the GPUs of a group (norms, routers and MLA's down "
+                   "projections "
+                   "are copied in truth: under 1 % mostly); key-value heads divide, or are copied where there are "
+                   "fewer than GPUs; "
+                   "an MLA row is on every GPU",
+                   "--tp"});
+  if (d.replicas() > 1)
+    out.push_back({"replicas",
+                   std::to_string(d.replicas()) + " groups of " + std::to_string(d.tp) +
+                       " GPUs serve side by side, each with the whole model, and share the sequences evenly",
+                   "--gpus"});
+}
+
+void add_cache(const ModelSpec& spec, const Capacity& c, std::vector<Assumption>& out) {
+  const bool windows =
+      std::any_of(spec.caches.begin(), spec.caches.end(), [](const KvLayout& k) { return k.window > 0; });
+  const bool mla = std::any_of(spec.caches.begin(), spec.caches.end(), [](const KvLayout& k) { return k.is_mla(); });
+  const bool shares =
+      std::any_of(spec.layers.begin(), spec.layers.end(), [](const LayerSpec& l) { return l.shares_cache >= 0; });
+  if (windows)
+    out.push_back(
+        {"windows",
+         "a layer with a sliding window keeps its window and no more; servers whose cache manager for hybrid models "
+         "is off keep every position",
+         ""});
+  if (shares) out.push_back({"sharing", "a layer that reads another layer's cache keeps none of its own", ""});
+  if (c.at(KvFormat::BF16).cost().state_bytes > 0)
+    out.push_back({"state",
+                   "one recurrent state for each sequence, in F32 with convolution windows in BF16, whatever the "
+                   "format of the KV "
+                   "cache; servers that keep it in BF16 need about half of that",
+                   ""});
+  out.push_back(
+      {"nvfp4",
+       std::string("4 bits and a scale of 8 bits for every 16 elements of a head; few servers and GPUs have it") +
+           (mla ? ", and none is known to have it for MLA" : ""),
+       ""});
+}
+
+}  // namespace
+
+std::vector<Assumption> assumptions_of(const ModelSpec& spec, const Capacity& c) {
+  std::vector<Assumption> out;
+  add_machine(c, out);
+  add_cache(spec, c, out);
+  out.push_back(
+      {"pages",
+       "nothing is lost to pages that are not full, and no prefix is shared; every sequence has its full length", ""});
+  out.push_back({"extras",
+                 "no draft model, no cache of a draft head, no sparse-attention index, no adapters; layers that attend "
+                 "within chunks (Llama 4) keep all positions",
+                 ""});
+  return out;
+}
+
+}  // namespace kvcal

@@ -1,0 +1,120 @@
+#include "capacity/cache_cost.h"
+
+#include <algorithm>
+#include <string>
+
+#include "base/error.h"
+
+namespace kvcal {
+namespace {
+
+int64_t element_bytes(int64_t width, KvFormat format) {
+  constexpr int64_t kBlock = 16;  // elements that share a scale in NVFP4
+  switch (format) {
+    case KvFormat::BF16:
+      return 2 * width;
+    case KvFormat::FP8:
+      return width;
+    case KvFormat::NVFP4:
+      return (width + 1) / 2 + (width + kBlock - 1) / kBlock;
+  }
+  return 0;
+}
+
+int64_t heads_per_gpu(const KvLayout& c, int64_t tp) { return std::max<int64_t>(1, c.n_kv_heads / tp); }
+
+int64_t row_bytes(const KvLayout& c, KvFormat format, int64_t tp) {
+  if (c.is_mla()) return element_bytes(c.head_dim_k, format);
+  return heads_per_gpu(c, tp) * (element_bytes(c.head_dim_k, format) + element_bytes(c.head_dim_v, format));
+}
+
+// Layers are fewer than a thousand kinds, so that sums of such products stay within 64 bits.
+int64_t times(int64_t a, int64_t b) {
+  constexpr int64_t kMost = 1'000'000'000'000'000;
+  if (b != 0 && a > kMost / b)
+    fail("one sequence would keep more than 10^15 bytes; are the sizes in the config right?");
+  return a * b;
+}
+
+bool divides(const KvLayout& c, int64_t tp) {
+  if (c.n_heads % tp != 0) return false;
+  return c.is_mla() || (c.n_kv_heads >= tp ? c.n_kv_heads % tp == 0 : tp % c.n_kv_heads == 0);
+}
+
+bool divides_all(const ModelSpec& spec, int64_t tp) {
+  return std::all_of(spec.caches.begin(), spec.caches.end(), [&](const KvLayout& c) { return divides(c, tp); });
+}
+
+std::string possible_sizes(const ModelSpec& spec) {
+  constexpr int64_t kMostGpus = 256;
+  std::string list;
+  for (int64_t tp = 1; tp <= kMostGpus; ++tp)
+    if (divides_all(spec, tp)) list += (list.empty() ? "" : ", ") + std::to_string(tp);
+  return list;
+}
+
+}  // namespace
+
+std::string_view name_of(KvFormat format) {
+  switch (format) {
+    case KvFormat::BF16:
+      return "bf16";
+    case KvFormat::FP8:
+      return "fp8";
+    case KvFormat::NVFP4:
+      return "nvfp4";
+  }
+  return "";
+}
+
+int64_t SequenceCost::bytes_per_token() const {
+  int64_t bytes = 0;
+  for (const CacheCost& c : caches) bytes += times(c.row_bytes, c.n_layers);
+  return bytes;
+}
+
+int64_t SequenceCost::bytes_per_late_token() const {
+  int64_t bytes = 0;
+  for (const CacheCost& c : caches) bytes += c.window == 0 ? times(c.row_bytes, c.n_layers) : 0;
+  return bytes;
+}
+
+int64_t SequenceCost::bytes(int64_t context) const {
+  int64_t bytes = state_bytes;
+  for (const CacheCost& c : caches) {
+    const int64_t kept = c.window > 0 ? std::min(context, c.window) : context;
+    bytes += times(times(c.row_bytes, c.n_layers), kept);
+  }
+  return bytes;
+}
+
+SequenceCost cost_of_sequence(const ModelSpec& spec, KvFormat format, int64_t tp) {
+  SequenceCost cost;
+  for (const KvLayout& c : spec.caches) {
+    const int64_t row = row_bytes(c, format, tp);
+    const auto same = std::find_if(cost.caches.begin(), cost.caches.end(), [&](const CacheCost& other) {
+      return other.row_bytes == row && other.window == c.window && other.is_mla == c.is_mla();
+    });
+    if (same != cost.caches.end())
+      ++same->n_layers;
+    else
+      cost.caches.push_back({1, row, c.window, c.is_mla()});
+  }
+  for (const LayerSpec& layer : spec.layers) cost.state_bytes += (layer.state_bytes + tp - 1) / tp;
+  return cost;
+}
+
+void check_tensor_parallel(const ModelSpec& spec, int64_t tp) {
+  for (const KvLayout& c : spec.caches)
+    if (!divides(c, tp))
+      fail("tensor parallel over " + std::to_string(tp) + " GPUs: layer " + std::to_string(c.layer) + " has " +
+           std::to_string(c.n_heads) + " query heads and " + std::to_string(c.n_kv_heads) +
+           " key-value heads, which servers cannot divide so; possible: " + possible_sizes(spec));
+}
+
+bool copies_heads(const ModelSpec& spec, int64_t tp) {
+  return std::any_of(spec.caches.begin(), spec.caches.end(),
+                     [&](const KvLayout& c) { return !c.is_mla() && c.n_kv_heads < tp; });
+}
+
+}  // namespace kvcal

@@ -1,0 +1,53 @@
+// What one sequence keeps on one GPU: rows of KV caches, which grow with it, and recurrent state, which does not.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "model/model_spec.h"
+
+namespace kvcal {
+
+enum class KvFormat : uint8_t {
+  BF16,
+  FP8,    // one byte; its scales belong to the layer
+  NVFP4,  // half a byte, and one byte of scale for every 16 elements of a head
+};
+inline constexpr std::array kKvFormats = {KvFormat::BF16, KvFormat::FP8, KvFormat::NVFP4};
+std::string_view name_of(KvFormat format);  // "bf16", "fp8", "nvfp4"
+
+/// Layers whose caches cost the same.
+struct CacheCost {
+  int64_t n_layers = 0;
+  int64_t row_bytes = 0;  // one token in one of these layers
+  int64_t window = 0;     // tokens that are kept at most; 0: all
+  bool is_mla = false;
+};
+
+struct SequenceCost {
+  std::vector<CacheCost> caches;  // in the order of the layers
+  int64_t state_bytes = 0;        // recurrent state of all layers, whatever the length
+
+  /// One more token, as long as no window is full; and behind all windows.
+  int64_t bytes_per_token() const;
+  int64_t bytes_per_late_token() const;
+
+  /// Everything that a sequence of this many tokens keeps. Throws Error when that is beyond any machine.
+  int64_t bytes(int64_t context) const;
+};
+
+/// On each of `tp` GPUs: key-value heads are divided among them; where there are fewer heads than GPUs each has one, a
+/// copy. The row of an MLA cache belongs to all heads: every GPU has it whole. Recurrent state, F32 with convolution
+/// windows in BF16, is divided. Layers that read another's cache add nothing.
+SequenceCost cost_of_sequence(const ModelSpec& spec, KvFormat format, int64_t tp);
+
+/// Throws Error where servers cannot divide the heads: `tp` must divide the query heads of every layer, and either
+/// divide its key-value heads or be a multiple of them. The message lists the sizes that can be had.
+void check_tensor_parallel(const ModelSpec& spec, int64_t tp);
+
+/// Whether some cache has fewer key-value heads than there are GPUs, so that these keep copies.
+bool copies_heads(const ModelSpec& spec, int64_t tp);
+
+}  // namespace kvcal

@@ -1,0 +1,67 @@
+#include "capacity/fit.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/error.h"
+
+namespace kvcal {
+
+void check(const Deployment& d, const ModelSpec& spec) {
+  constexpr int64_t kMostGpus = int64_t{1} << 20;
+  if (d.gpus < 1 || d.gpus > kMostGpus) fail("--gpus is " + std::to_string(d.gpus) + ", expected at least 1");
+  if (d.tp < 1 || d.gpus % d.tp != 0)
+    fail("--tp is " + std::to_string(d.tp) + " and --gpus " + std::to_string(d.gpus) +
+         ": the GPUs must be a whole number of tensor-parallel groups");
+  if (!(d.utilization > 0 && d.utilization <= 1))
+    fail("--gpu-memory-utilization is " + std::to_string(d.utilization) + ", expected more than 0 and at most 1");
+  check_tensor_parallel(spec, d.tp);
+}
+
+Budget budget_of(const Deployment& d, const WeightBytes& weights) {
+  Budget b;
+  b.usable = static_cast<int64_t>(std::floor(static_cast<double>(d.gpu_memory) * d.utilization));
+  const auto tp = static_cast<uint64_t>(d.tp);
+  b.weights = static_cast<int64_t>((weights.bytes + tp - 1) / tp);
+  b.allowance = static_cast<int64_t>(d.allowance);
+  return b;
+}
+
+Fit::Fit(const Deployment& deployment, const Budget& budget, SequenceCost cost)
+    : replicas_(deployment.replicas()), bytes_(std::max<int64_t>(0, budget.cache())), cost_(std::move(cost)) {}
+
+int64_t Fit::sequences(int64_t context) const {
+  const int64_t bytes = std::max<int64_t>(1, cost_.bytes(context));
+  return bytes_ / bytes * replicas_;
+}
+
+int64_t Fit::context(int64_t concurrency, int64_t longest) const {
+  int64_t fits = 0, too_long = longest + 1;
+  while (too_long - fits > 1) {
+    const int64_t middle = fits + (too_long - fits) / 2;
+    (holds(concurrency, middle) ? fits : too_long) = middle;
+  }
+  return fits;
+}
+
+Capacity capacity_of(const ModelSpec& spec, const Deployment& deployment, const WeightBytes& weights) {
+  check(deployment, spec);
+  Capacity c = {deployment, weights, budget_of(deployment, weights), {}};
+  for (const KvFormat format : kKvFormats)
+    c.fits.emplace_back(deployment, c.budget, cost_of_sequence(spec, format, deployment.tp));
+  return c;
+}
+
+int64_t longest_context(const ModelSpec& spec) {
+  return spec.max_positions > 0 ? spec.max_positions : int64_t{1} << 20;
+}
+
+std::vector<int64_t> usual_contexts(const ModelSpec& spec) {
+  const int64_t longest = longest_context(spec);
+  std::vector<int64_t> contexts;
+  for (int64_t context = 4096; context < longest; context *= 2) contexts.push_back(context);
+  contexts.push_back(longest);
+  return contexts;
+}
+
+}  // namespace kvcal

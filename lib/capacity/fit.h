@@ -1,0 +1,70 @@
+// How many sequences of which length fit the GPUs.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "capacity/cache_cost.h"
+#include "capacity/weight_bytes.h"
+#include "model/model_spec.h"
+
+namespace kvcal {
+
+/// The server and its machine, as far as memory goes.
+struct Deployment {
+  uint64_t gpu_memory = 0;                 // bytes of one GPU
+  int64_t gpus = 1, tp = 1;                // gpus / tp replicas of the model
+  double utilization = 0.9;                // share of a GPU that the server takes
+  uint64_t allowance = uint64_t{3} << 30;  // of it for activations and the runtime, on each GPU
+  int64_t replicas() const { return gpus / tp; }
+};
+
+/// Throws Error: no GPUs, tp that does not divide them or the heads, utilization outside (0, 1].
+void check(const Deployment& deployment, const ModelSpec& spec);
+
+/// Memory of one GPU.
+struct Budget {
+  int64_t usable = 0, weights = 0, allowance = 0;
+  int64_t cache() const { return usable - weights - allowance; }  // negative: the weights alone do not fit
+};
+Budget budget_of(const Deployment& deployment, const WeightBytes& weights);
+
+/// Answers for one number format of the cache. Sequences are counted over all replicas.
+class Fit {
+ public:
+  Fit(const Deployment& deployment, const Budget& budget, SequenceCost cost);
+
+  const SequenceCost& cost() const { return cost_; }
+
+  /// Sequences of `context` tokens each that fit at a time.
+  int64_t sequences(int64_t context) const;
+
+  /// The longest context of which `concurrency` sequences fit, at most `longest`; 0 when none does.
+  int64_t context(int64_t concurrency, int64_t longest) const;
+
+  bool holds(int64_t concurrency, int64_t context) const { return sequences(context) >= concurrency; }
+
+ private:
+  int64_t replicas_, bytes_;  // of cache on a GPU, not negative
+  SequenceCost cost_;
+};
+
+/// Everything that a plan rests on.
+struct Capacity {
+  Deployment deployment;
+  WeightBytes weights;
+  Budget budget;
+  std::vector<Fit> fits;  // by KvFormat
+  const Fit& at(KvFormat format) const { return fits[static_cast<size_t>(format)]; }
+};
+
+/// Throws what check() throws.
+Capacity capacity_of(const ModelSpec& spec, const Deployment& deployment, const WeightBytes& weights);
+
+/// Where the table has its rows: powers of two from 4,096 up to the model's limit, and that limit.
+std::vector<int64_t> usual_contexts(const ModelSpec& spec);
+
+/// The model's limit, or 2^20 where the config names none.
+int64_t longest_context(const ModelSpec& spec);
+
+}  // namespace kvcal

@@ -1,0 +1,1 @@
+kvcal plan nowhere --gpu-memory 80GiB

@@ -1,0 +1,1 @@
+kvcal plan --gpu-mem 80GiB .
