@@ -133,7 +133,8 @@ TEST_P(Resume, AShardGoesOnAsItselfAndAsNoOther) {
   EXPECT_EQ(resumed.bytes == run(uninterrupted).bytes, true);
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, Resume, testing::Values("llama", "qwen3_5", "qwen3_next", "gemma4"),
+INSTANTIATE_TEST_SUITE_P(Models, Resume,
+                         testing::Values("llama", "qwen3_5", "qwen3_next", "gemma4", "deepseek_v3", "kimi_linear"),
                          [](const auto& model) { return std::string(model.param); });
 
 class Damaged : public Resume {};
