@@ -26,6 +26,7 @@ using Job = std::function<Exit()>;
 /// job runs. Results go to standard output, everything else to standard error; errors are thrown.
 void add_calibrate(CLI::App& app, Job& chosen);
 void add_diff(CLI::App& app, Job& chosen);
+void add_doctor(CLI::App& app, Job& chosen);
 void add_export(CLI::App& app, Job& chosen);
 void add_generate(CLI::App& app, Job& chosen);
 void add_inspect(CLI::App& app, Job& chosen);

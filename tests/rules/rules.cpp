@@ -33,7 +33,7 @@ const std::map<std::string, std::set<std::string>, std::less<>> kMayInclude = {
     {"validate",
      {"base", "checkpoint", "model/model_spec.h", "model/architecture.h", "artifact", "export", "solve/format.h",
       "stats"}},
-    {"doctor", {"base", "checkpoint", "model/model_spec.h", "model/architecture.h", "artifact", "export"}},
+    {"doctor", {"base", "tensor", "checkpoint", "model/model_spec.h", "model/architecture.h", "artifact", "export"}},
     {"capacity", {"base", "tensor", "checkpoint", "model/model_spec.h", "model/architecture.h"}},
     {"report", {"base", "model/model_spec.h", "stats", "solve", "artifact"}},
     {"evaluate", {"base", "tensor", "text", "ops", "model", "prefill", "stats", "solve", "artifact"}},

@@ -1,0 +1,145 @@
+// kvcal doctor INPUT...: what went wrong with an FP8 KV cache, from logs, commands, configurations and outputs.
+#include <CLI/CLI.hpp>
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+#include <memory>
+
+#include "base/read_file.h"
+#include "doctor/diagnose.h"
+#include "doctor/input_kind.h"
+#include "verbs.h"
+
+namespace kvcal {
+namespace {
+
+constexpr size_t kMostOutputFileBytes = size_t{64} << 20, kMostCommandFileBytes = size_t{1} << 20;
+
+struct DoctorFlags {
+  std::vector<std::string> inputs, logs, models, scales, outputs, commands, command_files;
+  std::string server;
+  bool json = false, list = false;
+};
+
+Doctor::Source reading(std::istream& stream, std::string head) {
+  return [&stream, head = std::move(head), given = false](char* buffer, size_t bytes) mutable -> size_t {
+    if (!given) {
+      given = true;
+      if (!head.empty() && head.size() <= bytes) return head.copy(buffer, head.size());
+    }
+    stream.read(buffer, static_cast<std::streamsize>(bytes));
+    if (stream.bad()) fail("reading failed: " + errno_text(errno));
+    return static_cast<size_t>(stream.gcount());
+  };
+}
+
+void add_log(Doctor& doctor, const std::string& name) {
+  if (name == "-") {
+    doctor.add_log("standard input", reading(std::cin, ""));
+    return;
+  }
+  std::ifstream file(name, std::ios::binary);
+  if (!file || std::filesystem::is_directory(name))
+    fail(quoted(name) + ": cannot be read: " + errno_text(errno == 0 ? EISDIR : errno));
+  doctor.add_log(name, reading(file, ""));
+}
+
+// The beginning of a file that can be read twice; pipes are logs.
+InputKind kind_of_file(const std::string& name) {
+  if (name == "-" || !std::filesystem::is_regular_file(name)) return InputKind::Log;
+  std::ifstream file(name, std::ios::binary);
+  std::string head(kHeadBytes, '\0');
+  file.read(head.data(), static_cast<std::streamsize>(head.size()));
+  head.resize(static_cast<size_t>(file.gcount()));
+  return kind_of_input(head, file.eof());
+}
+
+void add_input(Doctor& doctor, const std::string& name) {
+  if (name != "-" && std::filesystem::is_directory(name)) return doctor.add_checkpoint(name);
+  switch (kind_of_file(name)) {
+    case InputKind::Log:
+      return add_log(doctor, name);
+    case InputKind::Command:
+      return doctor.add_command(name, read_file(name, kMostCommandFileBytes));
+    case InputKind::Config:
+      return doctor.add_checkpoint(name);
+    case InputKind::ScaleFile:
+      return doctor.add_scale_file(name);
+    case InputKind::Output:
+      return doctor.add_output(name, read_file(name, kMostOutputFileBytes));
+  }
+}
+
+Diagnosis examine(const DoctorFlags& flags) {
+  Doctor doctor;
+  if (!flags.server.empty()) doctor.add_server(parse_engine(flags.server));
+  for (const std::string& text : flags.commands) doctor.add_command("--command", text);
+  for (const std::string& file : flags.command_files) doctor.add_command(file, read_file(file, kMostCommandFileBytes));
+  for (const std::string& path : flags.models) doctor.add_checkpoint(path);
+  for (const std::string& file : flags.scales) doctor.add_scale_file(file);
+  for (const std::string& file : flags.inputs) add_input(doctor, file);
+  for (const std::string& file : flags.logs) add_log(doctor, file);
+  for (const std::string& file : flags.outputs) doctor.add_output(file, read_file(file, kMostOutputFileBytes));
+  return doctor.diagnose();
+}
+
+std::string dump(const Json& json) { return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n"; }
+
+Exit run(const DoctorFlags& flags) {
+  if (flags.list) {
+    std::cout << (flags.json ? dump(catalogue_json()) : catalogue_text());
+    return Exit::Done;
+  }
+  const bool any = !flags.inputs.empty() || !flags.logs.empty() || !flags.models.empty() || !flags.scales.empty() ||
+                   !flags.outputs.empty() || !flags.commands.empty() || !flags.command_files.empty();
+  if (!any) fail("doctor: nothing to look at; give it a log, a command, a model folder; see 'kvcal doctor --help'");
+  const Diagnosis diagnosis = examine(flags);
+  std::cout << (flags.json ? dump(diagnosis_json(diagnosis)) : diagnosis_text(diagnosis));
+  return diagnosis.findings.empty() ? Exit::Done : Exit::Findings;
+}
+
+}  // namespace
+
+void add_doctor(CLI::App& app, Job& chosen) {
+  auto flags = std::make_shared<DoctorFlags>();
+  CLI::App* verb =
+      app.add_subcommand("doctor", "Explain a server's FP8 KV-cache trouble from logs, options and outputs");
+  verb->add_option(
+      "INPUT", flags->inputs,
+      "Logs ('-': standard input), model folders, config.json, scale files, commands: told apart by content");
+  verb->add_option("--log", flags->logs, "A server's log, whatever it looks like")
+      ->type_name("FILE")
+      ->allow_extra_args(false);
+  verb->add_option("--command", flags->commands, "The command that started the server")
+      ->type_name("TEXT")
+      ->allow_extra_args(false);
+  verb->add_option("--command-file", flags->command_files, "A file with that command")
+      ->type_name("FILE")
+      ->allow_extra_args(false);
+  verb->add_option("--model", flags->models, "Checkpoint folder or config.json that was served")
+      ->type_name("MODEL")
+      ->allow_extra_args(false);
+  verb->add_option("--scales", flags->scales, "kv-cache-scales.json that was to be used")
+      ->type_name("FILE")
+      ->allow_extra_args(false);
+  verb->add_option("--output", flags->outputs, "Text that the model wrote: loops, '!!!!'")
+      ->type_name("FILE")
+      ->allow_extra_args(false);
+  verb->add_option("--server", flags->server, "vllm@0.33.0, sglang@0.5.23, where the log does not say")
+      ->type_name("NAME");
+  verb->add_flag("--json", flags->json, "One JSON object");
+  verb->add_flag("--list", flags->list, "Print the catalogue of lines and rules");
+  verb->footer(
+      "A finding has what it was seen in, how sure that is, what it does not prove, and what to do. Lines that "
+      "servers\n"
+      "print always are notes. Exit code 0: no findings; 1: findings; 2: an input cannot be read.\n"
+      "\n"
+      "Examples:\n"
+      "  kvcal doctor server.log\n"
+      "  journalctl -u vllm | kvcal doctor - --model ./Qwen3.5-35B-A3B\n"
+      "  kvcal doctor --command 'vllm serve ./GLM-4.7-Flash --kv-cache-dtype fp8' --output answer.txt\n"
+      "  kvcal doctor server.log ./export kv-cache-scales.json --json | jq '.explanations[0]'");
+  verb->callback([flags, &chosen] { chosen = [flags] { return run(*flags); }; });
+}
+
+}  // namespace kvcal

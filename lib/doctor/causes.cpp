@@ -1,0 +1,94 @@
+#include "doctor/causes.h"
+
+#include <algorithm>
+#include <array>
+
+namespace kvcal {
+namespace {
+
+struct CauseLine {
+  Cause cause;
+  std::string_view name, title;
+};
+
+constexpr std::array kCauses = {
+    CauseLine{Cause::None, "none", "nothing known matches"},
+    CauseLine{Cause::RuntimeScalesOfHybrid, "runtime-scales-of-hybrid",
+              "the server measured its KV scales through recurrent layers that were not initialised"},
+    CauseLine{Cause::RuntimeScalesFrozen, "runtime-scales-frozen",
+              "the server froze its KV scales after its first forward pass"},
+    CauseLine{Cause::RuntimeScalesIgnored, "runtime-scales-ignored",
+              "the server ignored the order to measure KV scales and uses 1.0"},
+    CauseLine{Cause::OptionUnknown, "option-unknown", "the command uses an option that this server does not have"},
+    CauseLine{Cause::ScalesMissing, "scales-missing", "the FP8 cache runs at scale 1.0 because there are no scales"},
+    CauseLine{Cause::ScalesNotLoaded, "scales-not-loaded", "there are KV scales, but they do not reach the cache"},
+    CauseLine{Cause::ScalesRefused, "scales-refused", "the server refuses the scales, or how they are declared"},
+    CauseLine{Cause::ScalesStale, "scales-stale",
+              "the scales are not, or are no longer, those of the model being served"},
+    CauseLine{Cause::ScalesInvalid, "scales-invalid", "some scales are no usable numbers"},
+    CauseLine{Cause::PluginMissing, "plugin-missing", "the plug-in that was to set the scales did not"},
+    CauseLine{Cause::LatentAttention, "latent-attention",
+              "FP8 caches of MLA models: this backend, or its scale handling"},
+    CauseLine{Cause::FormatUnsupported, "format-unsupported",
+              "this server or GPU does not have the cache type asked for"},
+    CauseLine{Cause::KeyOutliers, "key-outliers", "outlier channels in the keys, which no scale can help"},
+    CauseLine{Cause::KernelDefect, "kernel-defect", "a known defect of this server version and backend"},
+    CauseLine{Cause::NanLogits, "nan-logits", "the model computes NaN, for a reason that is not in these inputs"},
+    CauseLine{Cause::NotTheCache, "not-the-cache",
+              "it only looks like the KV cache: weights, attention backend or kernels"},
+    CauseLine{Cause::CacheTransfer, "cache-transfer", "the cache is not what the other server wrote"},
+};
+
+const CauseLine& line_of(Cause cause) { return kCauses.at(static_cast<size_t>(cause)); }
+
+constexpr int kSaysSoItself = 9;
+
+}  // namespace
+
+std::string_view name_of(Cause cause) { return line_of(cause).name; }
+std::string_view title_of(Cause cause) { return line_of(cause).title; }
+
+std::string_view name_of(Gravity gravity) {
+  constexpr std::array<std::string_view, 4> kNames = {"note", "warning", "error", "fatal"};
+  return kNames.at(static_cast<size_t>(gravity));
+}
+
+std::string_view name_of(Confidence confidence) {
+  constexpr std::array<std::string_view, 4> kNames = {"established", "computed", "reported", "inferred"};
+  return kNames.at(static_cast<size_t>(confidence));
+}
+
+std::string_view name_of(Likelihood likelihood) {
+  constexpr std::array<std::string_view, 3> kNames = {"possible", "likely", "certain"};
+  return kNames.at(static_cast<size_t>(likelihood));
+}
+
+Likelihood likelihood_of(const Explanation& explanation) {
+  const bool certain =
+      explanation.best->weight >= kSaysSoItself && explanation.best->confidence == Confidence::Established;
+  if (certain) return Likelihood::Certain;
+  return explanation.score >= 6 ? Likelihood::Likely : Likelihood::Possible;
+}
+
+std::vector<Explanation> explain(const std::vector<Sign>& signs) {
+  std::vector<Explanation> found;
+  for (const Sign& sign : signs) {
+    const Entry& entry = *sign.entry;
+    if (entry.cause == Cause::None) continue;
+    auto same = std::find_if(found.begin(), found.end(), [&](const Explanation& e) { return e.cause == entry.cause; });
+    if (same == found.end()) same = found.insert(same, Explanation{entry.cause, 0, {}, &entry});
+    // The strongest counts in full, the others as support.
+    const int strongest = std::max(same->best->weight, entry.weight);
+    same->score += same->because.empty() ? entry.weight : 1 + (strongest - same->best->weight);
+    if (entry.weight > same->best->weight) same->best = &entry;
+    const bool first = same->best == &entry;
+    same->because.insert(first ? same->because.begin() : same->because.end(), std::string(entry.id));
+  }
+  std::stable_sort(found.begin(), found.end(), [](const Explanation& a, const Explanation& b) {
+    const bool a_says = a.best->weight >= kSaysSoItself, b_says = b.best->weight >= kSaysSoItself;
+    return a_says != b_says ? a_says : a.score > b.score;
+  });
+  return found;
+}
+
+}  // namespace kvcal

@@ -1,0 +1,31 @@
+// From findings to the most likely explanation.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "doctor/entry.h"
+
+namespace kvcal {
+
+/// How far the findings carry an explanation.
+enum class Likelihood : uint8_t { Possible, Likely, Certain };
+std::string_view name_of(Likelihood likelihood);  // "possible", "likely", "certain"
+
+struct Explanation {
+  Cause cause = Cause::None;
+  int score = 0;
+  std::vector<std::string> because;  // ids, the weightiest first
+  const Entry* best = nullptr;       // of these: its fix is the explanation's
+};
+
+std::string_view name_of(Cause cause);   // "scales-missing": for programs
+std::string_view title_of(Cause cause);  // a sentence
+Likelihood likelihood_of(const Explanation& explanation);
+
+/// The causes that findings speak for, the most likely first. A finding that says so itself (9) beats any number of
+/// hints; hints of one cause add up.
+std::vector<Explanation> explain(const std::vector<Sign>& signs);
+
+}  // namespace kvcal

@@ -1,0 +1,289 @@
+// C and S: the checkpoint, its quantization_config and its scales; and a scale file beside them.
+#include <algorithm>
+#include <array>
+
+#include "doctor/rules.h"
+#include "export/server_support.h"
+
+namespace kvcal {
+namespace {
+
+using enum Gravity;
+using enum Confidence;
+
+constexpr std::string_view kExport = "kvcal export kv-cache-scales.json --model {model} --to vllm (or sglang)";
+constexpr std::string_view kCalibrate =
+    "kvcal calibrate {model} --prompts YOURS.jsonl -o kv-cache-scales.json, then kvcal export";
+
+Found in_checkpoint(const Facts& f, std::string detail) {
+  return {true, std::move(detail), {{f.checkpoint->path, 0, "", 1, 0}}};
+}
+
+Found in_scales(const Facts& f, std::string detail) {
+  return {true, std::move(detail), {{f.scales->path, 0, "", 1, 0}}};
+}
+
+std::string count(size_t n, const std::string& what) { return std::to_string(n) + " " + what + (n == 1 ? "" : "s"); }
+
+bool uses_plugin(const Facts& f) { return f.flag_value("load-format") == "kv_cache_scales" || f.seen("LG70"); }
+
+// Without a scheme and without scale tensors nothing can arrive from this checkpoint.
+Found no_scales_anywhere(const Facts& f) {
+  const CheckpointFacts& c = *f.checkpoint;
+  if (!cache_is_static_fp8(f) || c.n_scales() > 0 || !c.unlisted_scale_files.empty() || uses_plugin(f)) return {};
+  if (f.flag("calculate-kv-scales") != nullptr) return {};  // F01 to F04 say what becomes of that
+  if (!c.has_tensors && c.has_kv_scheme) return {};
+  std::string detail = c.has_tensors ? "no scale tensors" : "";
+  if (c.method.empty())
+    detail += std::string(detail.empty() ? "" : ", ") + "no quantization_config: the server prints no warning";
+  return in_checkpoint(f, detail);
+}
+
+Found unlisted_file(const Facts& f) {
+  const std::vector<std::string>& files = f.checkpoint->unlisted_scale_files;
+  return files.empty() ? Found{} : in_checkpoint(f, files.front() + " is not in the index");
+}
+
+Found no_config_for_scales(const Facts& f) {
+  const CheckpointFacts& c = *f.checkpoint;
+  if (c.n_scales() == 0 || !c.method.empty() || f.is(Engine::Sglang)) return {};
+  return in_checkpoint(f, count(c.n_scales(), "scale tensor") + ", no quantization_config");
+}
+
+Found latent_scales_of_sglang(const Facts& f) {
+  const CheckpointFacts& c = *f.checkpoint;
+  const bool wrong = f.is(Engine::Sglang) && f.model.latent == Answer::Yes && c.n_scales() > c.n_unit;
+  return wrong ? in_checkpoint(f, count(c.n_scales() - c.n_unit, "scale") + " other than 1.0") : Found{};
+}
+
+Found unequal_latent_scales(const Facts& f) {
+  const CheckpointFacts& c = *f.checkpoint;
+  const bool unequal = f.model.latent == Answer::Yes && c.n_unequal_pairs > 0;
+  return unequal ? in_checkpoint(f, count(c.n_unequal_pairs, "layer")) : Found{};
+}
+
+// By export's table of servers, where it knows the class. A config without quantization is C20's, and MLA in SGLang,
+// where scales do arrive, C22's.
+Found nowhere_to_load(const Facts& f) {
+  constexpr EngineVersion kLatentBroken = {0, 25, 0};
+  const bool latent = f.model.latent == Answer::Yes;
+  if (f.checkpoint->n_scales() == 0 || f.checkpoint->method.empty() || uses_plugin(f)) return {};
+  if (latent && (f.is(Engine::Sglang) || f.before(kLatentBroken) == Answer::Yes)) return {};
+  if (!f.is(Engine::Vllm) && !f.is(Engine::Sglang)) return {};
+  try {
+    const ServerKind kind = f.is(Engine::Vllm) ? ServerKind::Vllm : ServerKind::Sglang;
+    const KvCarrier carrier = carrier_of(f.checkpoint->declaration, kind);
+    const ServerSupport support = server_support(verified_server(kind), f.model.architecture, carrier);
+    if (support.loads || !support.served) return {};
+    return in_checkpoint(f, f.model.architecture + ": " + support.why_not);
+  } catch (const kvcal::Error&) {
+    return {};  // a class that the table does not have
+  }
+}
+
+Found per_head_strategy(const Facts& f) {
+  if (f.checkpoint->kv_strategy != "attn_head") return {};
+  return in_checkpoint(f, f.backend.empty() ? "" : "backend in the log: " + f.backend);
+}
+
+Found dynamic_scheme(const Facts& f) {
+  return f.checkpoint->kv_dynamic ? in_checkpoint(f, f.checkpoint->kv_scheme) : Found{};
+}
+
+Found block_weights(const Facts& f) { return f.checkpoint->block_fp8 ? in_checkpoint(f, "") : Found{}; }
+
+Found joint_names(const Facts& f) {
+  return f.checkpoint->n_joint == 0 ? Found{} : in_checkpoint(f, count(f.checkpoint->n_joint, "tensor"));
+}
+
+Found scheme_unused(const Facts& f) {
+  const bool unused =
+      (f.checkpoint->has_kv_scheme || f.checkpoint->n_scales() > 0) && cache_is_quantised(f) == Answer::No;
+  return unused ? in_checkpoint(f, "") : Found{};
+}
+
+Found invalid_scales(const Facts& f) {
+  const CheckpointFacts& c = *f.checkpoint;
+  return c.n_invalid == 0 ? Found{} : in_checkpoint(f, count(c.n_invalid, "tensor") + ", first " + c.invalid_example);
+}
+
+Found half_pairs(const Facts& f) {
+  const CheckpointFacts& c = *f.checkpoint;
+  return c.n_half_pairs == 0 ? Found{} : in_checkpoint(f, count(c.n_half_pairs, "layer") + ", first " + c.pair_example);
+}
+
+Found unit_scales(const Facts& f) {
+  const CheckpointFacts& c = *f.checkpoint;
+  const bool all = c.n_scales() > 0 && c.n_unit == c.n_scales() && cache_is_quantised(f) != Answer::No;
+  return all ? in_checkpoint(f, c.method == "modelopt" ? "older ModelOpt writes 1.0 wherever 448 is enough" : "")
+             : Found{};
+}
+
+Found key_bias(const Facts& f, double above, double up_to) {
+  const CheckpointFacts& c = *f.checkpoint;
+  if (c.largest_key_bias <= above || c.largest_key_bias > up_to || cache_is_quantised(f) == Answer::No) return {};
+  return in_checkpoint(f, c.largest_key_bias_name + " reaches " + std::to_string(static_cast<int>(c.largest_key_bias)));
+}
+Found large_key_bias(const Facts& f) { return key_bias(f, 100, 1e30); }
+Found notable_key_bias(const Facts& f) { return key_bias(f, 30, 100); }
+
+Found bias_by_name(const Facts& f) {
+  const bool measured = f.checkpoint && f.checkpoint->has_tensors;
+  if (measured || f.model.key_bias != Answer::Yes || cache_is_quantised(f) != Answer::Yes) return {};
+  return {true, f.model_path, {}};
+}
+
+Found other_weights(const Facts& f) {
+  const ScaleFacts& s = *f.scales;
+  const auto listed = [&](const std::string& print) {
+    return std::find(s.also_valid_for.begin(), s.also_valid_for.end(), print) != s.also_valid_for.end();
+  };
+  if (!s.is_artifact || listed(f.checkpoint_fingerprint)) return {};
+  const bool weights =
+      !f.checkpoint_fingerprint.empty() && !s.fingerprint.empty() && f.checkpoint_fingerprint != s.fingerprint;
+  const bool config =
+      !f.checkpoint_config_sha256.empty() && !s.config_sha256.empty() && f.checkpoint_config_sha256 != s.config_sha256;
+  if (!weights && !config) return {};
+  Found found = in_scales(f, weights && config ? "weights and config.json differ"
+                             : weights         ? "weights differ"
+                                               : "config.json differs");
+  found.evidence.push_back({f.checkpoint->path, 0, "", 1, 0});
+  return found;
+}
+
+Found other_model_type(const Facts& f) {
+  const bool differs =
+      !f.scales->model_type.empty() && !f.model.model_type.empty() && f.scales->model_type != f.model.model_type;
+  return differs ? in_scales(f, "'" + f.scales->model_type + "', the checkpoint '" + f.model.model_type + "'")
+                 : Found{};
+}
+
+Found invalid_scale_file(const Facts& f) {
+  return f.scales->n_invalid == 0 ? Found{} : in_scales(f, count(f.scales->n_invalid, "scale"));
+}
+
+Found short_calibration(const Facts& f) {
+  const std::string given = f.flag_value(f.is(Engine::Sglang) ? "context-length" : "max-model-len");
+  const int64_t length = given.empty() ? 0 : std::atoll(given.c_str());
+  if (f.scales->longest <= 0 || length <= 4 * f.scales->longest) return {};
+  return in_scales(
+      f, "longest prompt " + std::to_string(f.scales->longest) + " tokens, served up to " + std::to_string(length));
+}
+
+Found file_goes_nowhere(const Facts& f) {
+  const bool given = f.flag("quantization-param-path") != nullptr || uses_plugin(f);
+  const bool inside = f.checkpoint && (f.checkpoint->n_scales() > 0 || !f.checkpoint->has_tensors);
+  if (given || inside || !f.checkpoint || cache_is_quantised(f) != Answer::Yes) return {};
+  return in_scales(f, "");
+}
+
+constexpr CombinationRule kRules[] = {
+    {{"F08", Warning, Established, "the cache is FP8 and no scales can arrive: 1.0 in every layer, without a word",
+      "damage: 1.0 is right wherever magnitudes stay below 448", kCalibrate,
+      "vllm 0.33.0 layers/attention/attention.py", Cause::ScalesMissing, 6},
+     kFlags | kCheckpoint,
+     no_scales_anywhere},
+    {{"C15", Error, Established, "a file with scales is not named in model.safetensors.index.json: no server reads it",
+      "", kExport, "vllm 0.33.0 filter_duplicate_safetensors_files", Cause::ScalesNotLoaded, 9},
+     kTensors,
+     unlisted_file},
+    {{"C20", Fatal, Established, "scale tensors without a quantization_config: vLLM 0.25 and later refuse the folder",
+      "", kExport, "vllm 0.33.0 models/utils.py, by running it", Cause::ScalesRefused, 7},
+     kTensors,
+     no_config_for_scales},
+    {{"C16", Error, Established, "the scales of this checkpoint reach no cache of this model class",
+      "damage: the server then uses 1.0, which is right wherever magnitudes stay below 448",
+      "the plug-ins in apps/plugins set them: --load-format kv_cache_scales",
+      "vllm 0.33.0, sglang 0.5.23, by running or reading their loaders", Cause::ScalesNotLoaded, 8},
+     kTensors | kKnownServer,
+     nowhere_to_load},
+    {{"C22", Error, Established,
+      "SGLang writes an MLA cache without dividing by the scale and multiplies when it reads", "",
+      "serve this model with scales of 1.0 in SGLang", "sglang 0.5.23 memory_pool.py; issue 34765",
+      Cause::LatentAttention, 9},
+     kTensors | kKnownServer,
+     latent_scales_of_sglang},
+    {{"C05", Error, Established, "key and value scales differ, but an MLA model has one latent row for both", "",
+      kExport, "vllm change 37054", Cause::LatentAttention, 7},
+     kTensors,
+     unequal_latent_scales},
+    {{"C11", Note, Established, "one scale per head: vLLM needs FlashAttention 3 for it, SGLang ignores it", "",
+      "kvcal export ... --granularity tensor", "vllm 0.33.0 v1/attention/backend.py"},
+     kCheckpoint,
+     per_head_strategy},
+    {{"C12", Warning, Inferred, "kv_cache_scheme says dynamic: that is not the static FP8 cache that scales are for",
+      "", kExport, "vllm 0.33.0 torch_utils.py; sglang 0.5.23", Cause::ScalesNotLoaded, 3},
+     kCheckpoint,
+     dynamic_scheme},
+    {{"C13", Note, Established,
+      "block-wise FP8 weights: no input_scale is right, because activations are scaled as they come",
+      "that activation scales were absorbed, or that their quantisation should be switched off", "",
+      "compressed-tensors quant_scheme.py FP8_BLOCK"},
+     kCheckpoint,
+     block_weights},
+    {{"C17", Warning, Established, "old-style kv_scale: with compressed-tensors only keys get it, values stay at 1.0",
+      "", kExport, "vllm 0.33.0, by running it", Cause::ScalesNotLoaded, 5},
+     kTensors,
+     joint_names},
+    {{"C18", Note, Established, "the checkpoint's scales are not used: the cache is not quantised", "", "",
+      "vllm 0.33.0 layers/attention/attention.py"},
+     kFlags | kCheckpoint,
+     scheme_unused},
+    {{"S02", Error, Established,
+      "a scale is zero, negative, not finite, or the floor of an observer that saw only zeros", "",
+      "calibrate again; kvcal validate EXPORT names every layer",
+      "llm-compressor 1928, 2853; vllm loads them without a word", Cause::ScalesInvalid, 9},
+     kTensors,
+     invalid_scales},
+    {{"S06", Error, Established, "a layer has a key scale or a value scale, but not both", "", kExport,
+      "vllm 0.33.0 kv_cache.py", Cause::ScalesInvalid, 7},
+     kTensors,
+     half_pairs},
+    {{"S08", Note, Established, "all scales are 1.0", "that they were not measured, or that they are wrong",
+      "kvcal calibrate {model} shows whether 1.0 is enough", "modelopt 20"},
+     kTensors,
+     unit_scales},
+    {{"C02", Error, Computed,
+      "a bias alone makes a key channel beyond 100: FP8 costs more than 0.2 nat of logits, whatever the scale",
+      "that this breaks outputs: kvcal evaluate measures it", "--kv-cache-dtype auto, or keep these layers in bf16",
+      "vllm change 11906: Qwen2-7B", Cause::KeyOutliers, 7},
+     kTensors,
+     large_key_bias},
+    {{"C03", Warning, Computed, "a bias makes a key channel beyond 30", "that this breaks outputs",
+      "kvcal evaluate {model} --scales S", "vllm change 11906", Cause::KeyOutliers, 4},
+     kTensors,
+     notable_key_bias},
+    {{"C02b", Warning, Reported, "this family has key biases; some of its models lose badly with an FP8 cache",
+      "that this model does", "kvcal doctor --model {model} reads the biases; kvcal evaluate measures",
+      "vllm change 11906; Qwen3 issue 840", Cause::KeyOutliers, 4},
+     kFlags | kModel,
+     bias_by_name},
+    {{"S22", Error, Established, "the scales were calibrated on another checkpoint",
+      "that they are too small: only calibration tells", kCalibrate, "weights fingerprint of the scale file",
+      Cause::ScalesStale, 9},
+     kScales | kCheckpoint,
+     other_weights},
+    {{"S22b", Error, Established, "the scale file is for another model type: SGLang refuses it", "", kCalibrate,
+      "sglang 0.5.23 weight_utils.py", Cause::ScalesStale, 8},
+     kScales | kCheckpoint,
+     other_model_type},
+    {{"S02b", Error, Established, "the scale file has a scale that is zero, negative or not finite", "",
+      "calibrate again; kvcal validate names the layers", "", Cause::ScalesInvalid, 9},
+     kScales,
+     invalid_scale_file},
+    {{"S23", Warning, Inferred, "contexts are served that are far longer than any calibration prompt",
+      "that magnitudes grow with position", "calibrate with longer prompts, or --max-model-len", "vllm issue 52793",
+      Cause::ScalesStale, 2},
+     kScales | kFlags,
+     short_calibration},
+    {{"F30", Warning, Established, "nothing gives the server this scale file: no server has an option for one", "",
+      kExport, "vllm 0.33.0, sglang 0.5.23", Cause::ScalesNotLoaded, 7},
+     kScales | kFlags | kTensors,
+     file_goes_nowhere},
+};
+
+}  // namespace
+
+std::span<const CombinationRule> checkpoint_rules() { return kRules; }
+
+}  // namespace kvcal

@@ -1,0 +1,105 @@
+#include <algorithm>
+#include <array>
+
+#include "checkpoint/quantization.h"
+#include "doctor/checkpoint_facts.h"
+
+namespace kvcal {
+namespace {
+
+Answer answer(bool yes) { return yes ? Answer::Yes : Answer::No; }
+
+// The part that describes the language model, where a wrapper holds several.
+const Json& text_config(const Json& config) {
+  for (const char* key : {"text_config", "llm_config", "language_config", "thinker_config"})
+    if (const Json* inner = find_member(config, key); inner != nullptr && inner->is_object())
+      return text_config(*inner);
+  return config;
+}
+
+bool has_any(const Json& config, std::initializer_list<const char*> keys) {
+  return std::any_of(keys.begin(), keys.end(), [&](const char* key) { return find_member(config, key) != nullptr; });
+}
+
+bool has_recurrent_layer(const Json& config) {
+  for (const char* key : {"layer_types", "layers_block_type"}) {
+    const Json* types = find_member(config, key);
+    if (types == nullptr || !types->is_array()) continue;
+    for (const Json& type : *types) {
+      if (!type.is_string()) continue;
+      const std::string& name = type.get_ref<const std::string&>();
+      for (const char* recurrent : {"linear", "mamba", "ssm", "recurrent", "conv", "hybrid"})
+        if (name.find(recurrent) != std::string::npos) return true;
+    }
+  }
+  return false;
+}
+
+// Families whose config names no kinds of layers, or not in every version.
+bool is_hybrid_type(const std::string& type) {
+  constexpr std::array kTypes = {
+      "jamba",      "bamba",   "falcon_h1",    "nemotron_h",  "zamba2",           "granitemoehybrid",
+      "qwen3_next", "qwen3_5", "qwen3_5_text", "qwen3_5_moe", "qwen3_5_moe_text", "kimi_linear"};
+  return std::find(kTypes.begin(), kTypes.end(), type) != kTypes.end();
+}
+
+bool is_integer(const Json* value) { return value != nullptr && value->is_number_integer(); }
+
+int64_t integer_or_zero(const Json& config, const char* key) {
+  const Json* value = find_member(config, key);
+  return is_integer(value) ? value->get<int64_t>() : 0;
+}
+
+std::string string_or_empty(const Json& config, const char* key) {
+  const Json* value = find_member(config, key);
+  return value != nullptr && value->is_string() ? value->get<std::string>() : "";
+}
+
+// Qwen 2 and 2.5 have biases on q, k, v without saying so.
+bool has_key_bias(const Json& config, const std::string& type) {
+  const Json* said = find_member(config, "attention_bias");
+  if (said != nullptr && said->is_boolean()) return said->get<bool>();
+  return type.starts_with("qwen2");
+}
+
+}  // namespace
+
+void take_config(const Json& config, ModelFacts& model) {
+  if (!config.is_object()) return;
+  const Json& text = text_config(config);
+  model.from_config = true;
+  model.model_type = string_or_empty(text, "model_type");
+  if (model.model_type.empty()) model.model_type = string_or_empty(config, "model_type");
+  const Json* architectures = find_member(config, "architectures");
+  if (architectures != nullptr && architectures->is_array() && !architectures->empty() &&
+      architectures->front().is_string())
+    model.architecture = architectures->front().get<std::string>();
+  model.hybrid = answer(has_recurrent_layer(text) || is_hybrid_type(model.model_type) ||
+                        is_hybrid_type(string_or_empty(config, "model_type")) ||
+                        has_any(text, {"hybrid_override_pattern", "full_attention_interval", "attn_layer_period"}));
+  model.latent = answer(integer_or_zero(text, "kv_lora_rank") > 0);
+  model.multimodal = answer(has_any(config, {"vision_config", "audio_config", "visual", "thinker_config"}));
+  model.key_bias = answer(has_key_bias(text, model.model_type));
+  const Json* window = find_member(text, "sliding_window");
+  const Json* use = find_member(text, "use_sliding_window");
+  model.sliding = answer(is_integer(window) && !(use != nullptr && use->is_boolean() && !use->get<bool>()));
+  model.n_heads = integer_or_zero(text, "num_attention_heads");
+  model.head_dim = integer_or_zero(text, "head_dim");
+}
+
+void take_quantization(const Json& config, const std::filesystem::path& folder, CheckpointFacts& checkpoint) {
+  KvDeclaration& said = checkpoint.declaration = read_kv_declaration(config, folder);
+  checkpoint.method = said.method;
+  checkpoint.has_kv_scheme = said.declares_cache();
+  checkpoint.kv_scheme = said.algorithm;
+  if (said.scheme) {
+    checkpoint.kv_scheme = said.scheme->dump(-1, ' ', false, Json::error_handler_t::replace);
+    checkpoint.kv_strategy = scheme_text(*said.scheme, "strategy");
+    const Json* dynamic = said.scheme->is_object() ? find_member(*said.scheme, "dynamic") : nullptr;
+    checkpoint.kv_dynamic = dynamic != nullptr && dynamic->is_boolean() && dynamic->get<bool>();
+  }
+  const Json weights = find_quantization(config, folder);
+  checkpoint.block_fp8 = weights.is_object() && find_member(weights, "weight_block_size") != nullptr;
+}
+
+}  // namespace kvcal

@@ -1,0 +1,112 @@
+#include "doctor/diagnose.h"
+
+#include <algorithm>
+
+#include "doctor/checkpoint_facts.h"
+#include "doctor/log_reader.h"
+#include "doctor/output_text.h"
+
+namespace kvcal {
+namespace {
+
+constexpr size_t kChunkBytes = size_t{256} << 10;
+
+void add_sign(std::vector<Sign>& signs, Sign sign) {
+  const auto same =
+      std::find_if(signs.begin(), signs.end(), [&](const Sign& s) { return s.entry->id == sign.entry->id; });
+  if (same == signs.end()) {
+    signs.push_back(std::move(sign));
+    return;
+  }
+  if (same->detail.empty()) same->detail = std::move(sign.detail);
+  same->evidence.insert(same->evidence.end(), sign.evidence.begin(), sign.evidence.end());
+}
+
+std::vector<Sign> all_signs(const Facts& facts, std::vector<Diagnosis::NotEvaluated>& not_evaluated) {
+  std::vector<Sign> signs;
+  for (const auto& [id, sign] : facts.lines) add_sign(signs, sign);
+  for (const auto rules : {flag_rules(), server_rules(), checkpoint_rules(), log_rules(), output_rules()})
+    for (const CombinationRule& rule : rules) {
+      if (std::string missing = missing_inputs(rule.needs, facts); !missing.empty()) {
+        not_evaluated.push_back({std::string(rule.entry.id), std::move(missing)});
+        continue;
+      }
+      Found found = rule.when(facts);
+      if (found.holds) add_sign(signs, {&rule.entry, std::move(found.detail), std::move(found.evidence)});
+    }
+  return signs;
+}
+
+// What a log line says alone is taken back where something else in the inputs says better.
+bool is_superseded(const Sign& sign, const Facts& facts) {
+  const std::string_view id = sign.entry->id;
+  // An old command in a log, and the server says that it does not know the option: the line is enough.
+  return id == "LG7b" && facts.seen("LG7");
+}
+
+}  // namespace
+
+void Doctor::add_server(const NamedEngine& server) {
+  facts_.server = server.server;
+  facts_.version = server.version;
+  facts_.version_from = {"--server", 0, "", 1, 0};
+}
+
+void Doctor::add_log(const std::string& name, const Source& source) {
+  LogReader reader(name, facts_);
+  std::string buffer(kChunkBytes, '\0');
+  while (const size_t n = source(buffer.data(), buffer.size())) reader.feed({buffer.data(), n});
+  reader.finish();
+  inputs_.push_back({name, "log", reader.n_lines(), reader.n_bytes()});
+}
+
+void Doctor::add_command(const std::string& name, std::string_view text) {
+  const std::optional<ServeCommand> command = find_serve_command(text);
+  if (!command)
+    fail(name + ": starts no server: expected vllm serve ..., python -m sglang.launch_server ... or llama-server ...");
+  const Evidence from = {name, 0, excerpt(command_without(*command, {}), 0), 1, 0};
+  if (facts_.server == Engine::Unknown) facts_.server = command->server;
+  facts_.command = command;
+  facts_.command_from = from;
+  for (const auto& [flag, value] : command->flags) facts_.flags.insert_or_assign(flag, Flag{value, from});
+  for (const auto& [key, value] : command->environment) facts_.environment.insert_or_assign(key, value);
+  if (!command->model.empty()) facts_.model_path = command->model;
+  inputs_.push_back({name, "command", 0, text.size()});
+}
+
+void Doctor::add_checkpoint(const std::filesystem::path& path) {
+  take_checkpoint(path, facts_);
+  inputs_.push_back({path.string(), "checkpoint", 0, 0});
+}
+
+void Doctor::add_scale_file(const std::filesystem::path& path) {
+  take_scale_file(path, facts_);
+  inputs_.push_back({path.string(), "scale file", 0, 0});
+}
+
+void Doctor::add_output(const std::string& name, std::string_view text) {
+  facts_.has_output = true;
+  for (OutputTrouble& trouble : examine_output(text)) {
+    trouble.file = name;
+    facts_.output.push_back(std::move(trouble));
+  }
+  inputs_.push_back({name, "output", 0, text.size()});
+}
+
+Diagnosis Doctor::diagnose() {
+  identify_weights(facts_);
+  take_model_name(facts_.model_path, facts_.model);
+  Diagnosis diagnosis;
+  diagnosis.inputs = inputs_;
+  for (Sign& sign : all_signs(facts_, diagnosis.not_evaluated)) {
+    if (is_superseded(sign, facts_)) continue;
+    (sign.entry->gravity == Gravity::Note ? diagnosis.notes : diagnosis.findings).push_back(std::move(sign));
+  }
+  std::stable_sort(diagnosis.findings.begin(), diagnosis.findings.end(),
+                   [](const Sign& a, const Sign& b) { return a.entry->gravity > b.entry->gravity; });
+  diagnosis.explanations = explain(diagnosis.findings);
+  diagnosis.facts = facts_;
+  return diagnosis;
+}
+
+}  // namespace kvcal

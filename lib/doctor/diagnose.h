@@ -1,0 +1,68 @@
+// A diagnosis: give the doctor whatever there is, in any order, then ask.
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/json.h"
+#include "doctor/causes.h"
+#include "doctor/facts.h"
+#include "doctor/rules.h"
+
+namespace kvcal {
+
+struct InputSummary {
+  std::string name, kind;  // "log", "checkpoint", "scale file", "command", "output"
+  size_t n_lines = 0;      // of logs
+  uint64_t n_bytes = 0;
+};
+
+struct Diagnosis {
+  std::vector<InputSummary> inputs;
+  Facts facts;
+  std::vector<Sign> findings;  // warnings and worse, the gravest first
+  std::vector<Sign> notes;     // what is so also where all is well
+  std::vector<Explanation> explanations;
+  struct NotEvaluated {
+    std::string id, missing;
+  };
+  std::vector<NotEvaluated> not_evaluated;
+};
+
+class Doctor {
+ public:
+  /// Fills a buffer, returns how many bytes; 0 at the end.
+  using Source = std::function<size_t(char* buffer, size_t bytes)>;
+
+  /// What the user says of the server; it counts more than what is found.
+  void add_server(const NamedEngine& server);
+  /// Any size, read once.
+  void add_log(const std::string& name, const Source& source);
+  /// A command line as typed. Throws Error when it starts no server.
+  void add_command(const std::string& name, std::string_view text);
+  void add_checkpoint(const std::filesystem::path& path);
+  void add_scale_file(const std::filesystem::path& path);
+  void add_output(const std::string& name, std::string_view text);
+
+  Diagnosis diagnose();
+
+ private:
+  Facts facts_;
+  std::vector<InputSummary> inputs_;
+};
+
+/// For people. `Entry::fix` has its {model} and {command} filled in.
+std::string diagnosis_text(const Diagnosis& diagnosis);
+Json diagnosis_json(const Diagnosis& diagnosis);
+/// The catalogue: a line per entry, or as JSON.
+std::string catalogue_text();
+Json catalogue_json();
+
+/// The fix of an entry with {model} and {command} filled in; {command} is the serve command without the options that
+/// harm.
+std::string fix_text(const Entry& entry, const Facts& facts);
+
+}  // namespace kvcal

@@ -1,0 +1,213 @@
+#include <array>
+
+#include "doctor/diagnose.h"
+#include "doctor/lines.h"
+
+namespace kvcal {
+namespace {
+
+// Options that {command} is shown without.
+const std::vector<std::string> kHarmful = {"calculate-kv-scales", "kv-cache-scales-path", "quantization-param-path"};
+
+void replace_all(std::string& text, std::string_view what, const std::string& with) {
+  for (size_t at = text.find(what); at != std::string::npos; at = text.find(what, at + with.size()))
+    text.replace(at, what.size(), with);
+}
+
+// Paths and commands come from logs and files of strangers: nothing in them may steer a terminal.
+std::string without_controls(std::string text) {
+  for (size_t i = 0; i < text.size(); ++i) {
+    const auto c = static_cast<unsigned char>(text[i]);
+    const bool c1 = c == 0xC2 && i + 1 < text.size() && static_cast<unsigned char>(text[i + 1]) < 0xA0;
+    if (c < 0x20 || c == 0x7F || c1) text[i] = '?';
+  }
+  return text;
+}
+
+// What quoted() makes safe, without its quotation marks.
+std::string safe(const std::string& text) {
+  const std::string safe_text = quoted(text);
+  return safe_text.substr(1, safe_text.size() - 2);
+}
+
+std::string place(const Evidence& e) {
+  std::string text = e.file.empty() ? "" : e.file + (e.line > 0 ? ":" + std::to_string(e.line) : "");
+  if (e.count > 1)
+    text += " (" + std::to_string(e.count) + " times" +
+            (e.n_ranks > 1 ? ", " + std::to_string(e.n_ranks) + " ranks" : "") + ")";
+  if (!e.text.empty()) text += (text.empty() ? "" : " ") + quoted(e.text);
+  return text;
+}
+
+std::string evidence_text(const Sign& sign) {
+  constexpr size_t kShown = 4;
+  std::string text;
+  for (size_t i = 0; i < sign.evidence.size() && i < kShown; ++i)
+    if (const std::string where = place(sign.evidence[i]); !where.empty()) text += "  seen: " + where + "\n";
+  if (sign.evidence.size() > kShown)
+    text += "  seen in " + std::to_string(sign.evidence.size() - kShown) + " more places\n";
+  return text;
+}
+
+std::string sentence(const Sign& sign) {
+  return std::string(sign.entry->meaning) + (sign.detail.empty() ? "" : " (" + safe(sign.detail) + ")");
+}
+
+std::string finding_text(const Sign& sign, const Facts& facts) {
+  const Entry& e = *sign.entry;
+  std::string text = std::string(name_of(e.gravity)) + " " + std::string(e.id) + ": " + sentence(sign) + "\n";
+  text += evidence_text(sign);
+  text += "  confidence: " + std::string(name_of(e.confidence)) +
+          (e.source.empty() ? "" : "; " + std::string(e.source)) + "\n";
+  if (!e.not_proved.empty()) text += "  does not prove: " + std::string(e.not_proved) + "\n";
+  if (!e.fix.empty()) text += "  fix: " + fix_text(e, facts) + "\n";
+  return text + "\n";
+}
+
+std::string note_text(const Sign& sign) {
+  const Entry& e = *sign.entry;
+  std::string text = "  " + std::string(e.id) + ": " + sentence(sign) + "\n";
+  if (!e.not_proved.empty()) text += "    does not prove: " + std::string(e.not_proved) + "\n";
+  for (const Evidence& evidence : sign.evidence)
+    if (!evidence.file.empty()) return text + "    seen: " + place(evidence) + "\n";
+  return text;
+}
+
+std::string inputs_text(const Diagnosis& d) {
+  std::string text;
+  for (const InputSummary& input : d.inputs) {
+    text += input.name + ": " + input.kind;
+    if (input.kind == "log") text += ", " + std::to_string(input.n_lines) + " lines";
+    text += "\n";
+  }
+  if (d.facts.server != Engine::Unknown) {
+    text += "server: " + std::string(name_of(d.facts.server));
+    text +=
+        d.facts.version ? " " + str(*d.facts.version) + "\n" : ", version unknown (--server vllm@0.33.0 would say)\n";
+  }
+  return text + "\n";
+}
+
+std::string joined(const std::vector<std::string>& words) {
+  std::string text;
+  for (const std::string& word : words) text += (text.empty() ? "" : ", ") + word;
+  return text;
+}
+
+std::string explanation_text(const Diagnosis& d) {
+  if (d.explanations.empty())
+    return d.findings.empty()
+               ? "Nothing known matches.\n"
+               : "Nothing known explains this: compare with --kv-cache-dtype auto, nothing else changed.\n";
+  const Explanation& top = d.explanations.front();
+  std::string text = "Most likely: " + std::string(title_of(top.cause)) + " [" +
+                     std::string(name_of(likelihood_of(top))) + "; " + joined(top.because) + "]\n";
+  if (!top.best->fix.empty()) text += "  do: " + fix_text(*top.best, d.facts) + "\n";
+  for (size_t i = 1; i < d.explanations.size(); ++i) {
+    const Explanation& e = d.explanations[i];
+    text += "Also: " + std::string(title_of(e.cause)) + " [" + std::string(name_of(likelihood_of(e))) + "; " +
+            joined(e.because) + "]\n";
+  }
+  return text;
+}
+
+Json json_of(const Evidence& e) {
+  Json json = Json::object();
+  json["file"] = e.file;
+  if (e.line > 0) json["line"] = e.line;
+  if (!e.text.empty()) json["text"] = safe(e.text);
+  json["count"] = e.count;
+  if (e.n_ranks > 0) json["ranks"] = e.n_ranks;
+  return json;
+}
+
+Json json_of(const Entry& e) {
+  Json json = {{"id", e.id},           {"severity", name_of(e.gravity)}, {"confidence", name_of(e.confidence)},
+               {"meaning", e.meaning}, {"does_not_prove", e.not_proved}, {"fix", e.fix},
+               {"source", e.source}};
+  if (e.cause != Cause::None) json["cause"] = name_of(e.cause);
+  return json;
+}
+
+Json json_of(const Sign& sign, const Facts& facts) {
+  Json json = json_of(*sign.entry);
+  json["fix"] = fix_text(*sign.entry, facts);
+  json["detail"] = safe(sign.detail);
+  json["evidence"] = Json::array();
+  for (const Evidence& e : sign.evidence) json["evidence"].push_back(json_of(e));
+  return json;
+}
+
+Json json_of(const Explanation& e, const Facts& facts) {
+  return {{"cause", name_of(e.cause)},
+          {"title", title_of(e.cause)},
+          {"likelihood", name_of(likelihood_of(e))},
+          {"because", e.because},
+          {"fix", fix_text(*e.best, facts)}};
+}
+
+std::vector<const Entry*> catalogue() {
+  std::vector<const Entry*> entries;
+  for (const auto lines : {vllm_lines(), vllm_load_lines(), sglang_lines(), other_lines()})
+    for (const LogLine& line : lines) entries.push_back(&line.entry);
+  for (const auto rules : {flag_rules(), server_rules(), checkpoint_rules(), log_rules(), output_rules()})
+    for (const CombinationRule& rule : rules) entries.push_back(&rule.entry);
+  return entries;
+}
+
+}  // namespace
+
+std::string fix_text(const Entry& entry, const Facts& facts) {
+  std::string text(entry.fix);
+  const std::string model = facts.model_path.empty() ? "MODEL" : facts.model_path;
+  replace_all(text, "{model}", model);
+  replace_all(text, "{command}",
+              facts.command ? command_without(*facts.command, kHarmful) : "the serve command without it");
+  return without_controls(text);
+}
+
+std::string diagnosis_text(const Diagnosis& d) {
+  std::string text = inputs_text(d);
+  for (const Sign& sign : d.findings) text += finding_text(sign, d.facts);
+  if (!d.notes.empty()) text += "Seen, and no finding:\n";
+  for (const Sign& sign : d.notes) text += note_text(sign);
+  if (!d.notes.empty()) text += "\n";
+  text += explanation_text(d);
+  if (!d.not_evaluated.empty())
+    text += std::to_string(d.not_evaluated.size()) + " rules not evaluated: inputs missing; --json names them\n";
+  return text;
+}
+
+Json diagnosis_json(const Diagnosis& d) {
+  Json json = Json::object();
+  json["inputs"] = Json::array();
+  for (const InputSummary& i : d.inputs)
+    json["inputs"].push_back({{"name", i.name}, {"kind", i.kind}, {"lines", i.n_lines}, {"bytes", i.n_bytes}});
+  json["server"] = d.facts.server == Engine::Unknown ? Json() : Json(name_of(d.facts.server));
+  json["version"] = d.facts.version ? Json(str(*d.facts.version)) : Json();
+  json["findings"] = Json::array();
+  for (const Sign& sign : d.findings) json["findings"].push_back(json_of(sign, d.facts));
+  json["notes"] = Json::array();
+  for (const Sign& sign : d.notes) json["notes"].push_back(json_of(sign, d.facts));
+  json["explanations"] = Json::array();
+  for (const Explanation& e : d.explanations) json["explanations"].push_back(json_of(e, d.facts));
+  json["not_evaluated"] = Json::array();
+  for (const auto& skipped : d.not_evaluated)
+    json["not_evaluated"].push_back({{"id", skipped.id}, {"missing", skipped.missing}});
+  return json;
+}
+
+std::string catalogue_text() {
+  std::string text;
+  for (const Entry* e : catalogue())
+    text += std::string(e->id) + "  " + std::string(name_of(e->gravity)) + "  " + std::string(e->meaning) + "\n";
+  return text;
+}
+
+Json catalogue_json() {
+  Json json = Json::array();
+  for (const Entry* e : catalogue()) json.push_back(json_of(*e));
+  return json;
+}
+
+}  // namespace kvcal

@@ -1,0 +1,32 @@
+// Which server, and which of its versions: a log line or an option means something in a window of versions only.
+#pragma once
+
+#include <compare>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace kvcal {
+
+enum class Engine : uint8_t { Unknown, Vllm, Sglang, LlamaCpp };
+std::string_view name_of(Engine server);  // "vLLM", "SGLang", ...
+
+struct EngineVersion {
+  int major = 0, minor = 0, patch = 0;
+  auto operator<=>(const EngineVersion&) const = default;
+};
+std::string str(const EngineVersion& version);
+
+/// "v0.17.1rc1.dev88", "0.33", "0.6.6.post1": the leading numbers, of which there must be two. Nothing for development
+/// builds that count from 0.1.dev.
+std::optional<EngineVersion> parse_version(std::string_view text);
+
+/// "vllm@0.33.0", "sglang": what a user says. Throws Error for another server or what is no version.
+struct NamedEngine {
+  Engine server = Engine::Unknown;
+  std::optional<EngineVersion> version;
+};
+NamedEngine parse_engine(const std::string& text);
+
+}  // namespace kvcal

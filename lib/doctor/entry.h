@@ -1,0 +1,73 @@
+// The words of a diagnosis: what the catalogue says of a log line or of a combination of facts, and where it was seen.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace kvcal {
+
+/// A note is worth knowing and no finding: a server prints it, or it is so, also where all is well.
+enum class Gravity : uint8_t { Note, Warning, Error, Fatal };
+
+/// Where the meaning of an entry comes from: read in the server's source or a merged change; computed; reported by
+/// users only; our inference.
+enum class Confidence : uint8_t { Established, Computed, Reported, Inferred };
+
+/// What may have gone wrong. causes.cpp has a title and the next step for each.
+enum class Cause : uint8_t {
+  None,
+  RuntimeScalesOfHybrid,
+  RuntimeScalesFrozen,
+  RuntimeScalesIgnored,
+  OptionUnknown,
+  ScalesMissing,
+  ScalesNotLoaded,
+  ScalesRefused,
+  ScalesStale,
+  ScalesInvalid,
+  PluginMissing,
+  LatentAttention,
+  FormatUnsupported,
+  KeyOutliers,
+  KernelDefect,
+  NanLogits,
+  NotTheCache,
+  CacheTransfer,
+};
+
+std::string_view name_of(Gravity gravity);        // "note", "warning", "error", "fatal"
+std::string_view name_of(Confidence confidence);  // "established", "computed", "reported", "inferred"
+
+/// One entry of the catalogue. `cause` with `weight` (1 a hint .. 9 says so itself) is what it speaks for.
+struct Entry {
+  std::string_view id = "";  // numbers of the catalogue of known failures: LG, L, F, C, B, E, ...
+  Gravity gravity = Gravity::Note;
+  Confidence confidence = Confidence::Established;
+  std::string_view meaning = "";
+  std::string_view not_proved = "";  // what must not be concluded from it
+  std::string_view fix = "";         // "": nothing to do. {model}, {command}: of the diagnosis, see fix_text
+  std::string_view source = "";      // package, version, file, or issue numbers
+  Cause cause = Cause::None;
+  int weight = 0;
+};
+
+/// Where something was seen. `text` is one line, shortened, as found: untrusted.
+struct Evidence {
+  std::string file;  // "": no file, but what several of them say together
+  size_t line = 0;   // from 1; 0: no line
+  std::string text;
+  size_t count = 1;    // times in this file
+  size_t n_ranks = 0;  // ranks that printed it, where the lines say so
+};
+
+/// An entry that applies, with what it was seen in.
+struct Sign {
+  const Entry* entry = nullptr;
+  std::string detail;  // what is particular here: "k_scale of 12 layers"; may be empty
+  std::vector<Evidence> evidence;
+};
+
+}  // namespace kvcal

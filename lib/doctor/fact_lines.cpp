@@ -1,0 +1,185 @@
+#include "doctor/fact_lines.h"
+
+#include <algorithm>
+#include <array>
+
+namespace kvcal {
+namespace {
+
+void set_server(Facts& facts, Engine server) {
+  if (facts.server == Engine::Unknown) facts.server = server;
+}
+
+// The version after the needle, over what stands between: "vLLM version: v0.17.1".
+void take_version(Facts& facts, std::string_view rest, Engine server, const Evidence& from) {
+  while (!rest.empty() && (rest.front() == ' ' || rest.front() == ':')) rest.remove_prefix(1);
+  const std::optional<EngineVersion> version = parse_version(rest);
+  if (!version) return;
+  set_server(facts, server);
+  if (facts.version || facts.server != server) return;
+  facts.version = version;
+  facts.version_from = from;
+}
+
+template <Engine server, size_t length>
+void version_after(Facts& facts, std::string_view line, size_t at, const Evidence& from) {
+  take_version(facts, line.substr(std::min(line.size(), at + length)), server, from);
+}
+
+void set_flag(Facts& facts, const std::string& name, const std::string& value, const Evidence& from) {
+  facts.flags.emplace(name, Flag{value, from});
+}
+
+void take_command(Facts& facts, std::string_view line, size_t at, const Evidence& from) {
+  const size_t begin = line.rfind('\n', at);
+  const std::optional<ServeCommand> command =
+      find_serve_command(line.substr(begin == std::string_view::npos ? 0 : begin + 1));
+  if (!command || command->words.size() < 2) return;
+  // Prose names programs too: a command has an option or a model.
+  if (command->flags.empty() && command->model.empty()) return;
+  set_server(facts, command->server);
+  if (!facts.command) {
+    facts.command = command;
+    facts.command_from = from;
+  }
+  for (const auto& [name, value] : command->flags) set_flag(facts, name, value, from);
+  for (const auto& [name, value] : command->environment) facts.environment.emplace(name, value);
+  if (facts.model_path.empty()) facts.model_path = command->model;
+}
+
+// Options that a server prints as a Python object. Only what the rules read.
+constexpr std::array<std::string_view, 22> kPrinted = {
+    "kv_cache_dtype",
+    "calculate_kv_scales",
+    "quantization_param_path",
+    "enforce_eager",
+    "attention_backend",
+    "enable_prefix_caching",
+    "tensor_parallel_size",
+    "speculative_config",
+    "enable_sleep_mode",
+    "quantization",
+    "max_model_len",
+    "kv_transfer_config",
+    "enable_lora",
+    "load_format",
+    "additional_config",
+    "kv_cache_dtype_skip_layers",
+    "speculative_algorithm",
+    "tp_size",
+    "context_length",
+    "disable_radix_cache",
+    "model_path",
+    "model",
+};
+
+void take_printed(Facts& facts, std::string_view text, const Evidence& from) {
+  for (const std::string_view key : kPrinted) {
+    const std::optional<std::string> value = printed_value(text, key);
+    if (!value || *value == "False" || (key == "kv_cache_dtype" && value->empty())) continue;
+    if (key == "model" || key == "model_path") {
+      if (facts.model_path.empty()) facts.model_path = *value;
+    } else {
+      set_flag(facts, flag_name(key), *value == "True" ? "" : *value, from);
+    }
+  }
+  facts.flags.emplace("", Flag{"", from});  // the options are known, even where all have their defaults
+}
+
+void take_vllm_arguments(Facts& facts, std::string_view line, size_t at, const Evidence& from) {
+  set_server(facts, Engine::Vllm);
+  take_printed(facts, line.substr(at), from);
+}
+
+void take_sglang_arguments(Facts& facts, std::string_view line, size_t at, const Evidence& from) {
+  set_server(facts, Engine::Sglang);
+  take_printed(facts, line.substr(at), from);
+}
+
+// "--kv-cache-dtype fp8" in a list of arguments: a line that begins with the option, quotes and dashes aside.
+void take_listed_option(Facts& facts, std::string_view line, size_t at, const Evidence& from) {
+  if (line.substr(0, at).find_first_not_of(" -'\"[,") != std::string_view::npos) return;
+  std::string_view rest = line.substr(at);
+  const size_t end = rest.find_first_of(" =,'\"");
+  const std::string name = flag_name(rest.substr(0, end));
+  rest.remove_prefix(std::min(rest.size(), end));
+  const size_t value = rest.find_first_not_of(" =,'\"");
+  std::string_view word = value == std::string_view::npos ? std::string_view() : rest.substr(value);
+  word = word.substr(0, word.find_first_of(" ,'\"]"));
+  if (word.starts_with("-")) word = {};
+  set_flag(facts, name, std::string(word), from);
+}
+
+void take_backend(Facts& facts, std::string_view name, const Evidence& from) {
+  const size_t end = name.find_first_not_of("ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_");
+  if (!facts.backend.empty() || end == 0) return;
+  facts.backend = name.substr(0, end);
+  facts.backend_from = from;
+}
+
+void backend_after(Facts& facts, std::string_view line, size_t at, const Evidence& from) {
+  take_backend(facts, line.substr(line.find('.', at) + 1), from);
+}
+
+// "Using FLASHMLA attention backend out of potential backends"
+void backend_before(Facts& facts, std::string_view line, size_t at, const Evidence& from) {
+  constexpr std::string_view kUsing = "Using ";
+  const size_t begin = line.rfind(kUsing, at);
+  if (begin != std::string_view::npos) take_backend(facts, line.substr(begin + kUsing.size()), from);
+}
+
+void dtype_of_vllm(Facts& facts, std::string_view line, size_t at, const Evidence&) {
+  constexpr std::string_view kUsing = "Using ";
+  const size_t begin = line.rfind(kUsing, at);
+  if (begin == std::string_view::npos || !facts.logged_dtype.empty()) return;
+  facts.logged_dtype =
+      line.substr(begin + kUsing.size(), line.find(' ', begin + kUsing.size()) - begin - kUsing.size());
+  set_server(facts, Engine::Vllm);
+}
+
+void dtype_of_sglang(Facts& facts, std::string_view line, size_t at, const Evidence&) {
+  const size_t begin = line.find(':', at);
+  if (begin == std::string_view::npos || !facts.logged_dtype.empty()) return;
+  const size_t from = std::min(line.size(), begin + 2);
+  facts.logged_dtype = line.substr(from, line.find_first_of(" ,", from) - from);
+  set_server(facts, Engine::Sglang);
+}
+
+void names_sglang(Facts& facts, std::string_view, size_t, const Evidence&) { set_server(facts, Engine::Sglang); }
+
+constexpr std::array kFacts = {
+    FactLine{"vLLM API server version", version_after<Engine::Vllm, 23>},
+    FactLine{"vLLM server version", version_after<Engine::Vllm, 19>},
+    FactLine{"vLLM version", version_after<Engine::Vllm, 12>},
+    FactLine{"LLM engine (v", version_after<Engine::Vllm, 12>},
+    FactLine{"█ version ", version_after<Engine::Vllm, 12>},
+    FactLine{"vLLM 0.", version_after<Engine::Vllm, 5>},
+    FactLine{"vLLM v0.", version_after<Engine::Vllm, 5>},
+    FactLine{"vllm==", version_after<Engine::Vllm, 6>},
+    FactLine{"sglang==", version_after<Engine::Sglang, 8>},
+    FactLine{"sglang: 0.", version_after<Engine::Sglang, 7>},
+    FactLine{"SGLang version", version_after<Engine::Sglang, 14>},
+    FactLine{"SGLang v0.", version_after<Engine::Sglang, 7>},
+    FactLine{"vllm serve ", take_command},
+    FactLine{"vllm.entrypoints.", take_command},
+    FactLine{"sglang.launch_server ", take_command},
+    FactLine{"sglang serve ", take_command},
+    FactLine{"llama-server ", take_command},
+    FactLine{"llama-cli ", take_command},
+    FactLine{"non-default args:", take_vllm_arguments},
+    FactLine{"server_args=", take_sglang_arguments},
+    FactLine{"--kv-cache-dtype", take_listed_option},
+    FactLine{"--calculate-kv-scales", take_listed_option},
+    FactLine{"--quantization-param-path", take_listed_option},
+    FactLine{"Using AttentionBackendEnum.", backend_after},
+    FactLine{" attention backend out of potential backends", backend_before},
+    FactLine{"data type to store kv cache", dtype_of_vllm},
+    FactLine{"Using KV cache dtype:", dtype_of_sglang},
+    FactLine{"Load weight begin. avail mem=", names_sglang},
+};
+
+}  // namespace
+
+std::span<const FactLine> fact_lines() { return kFacts; }
+
+}  // namespace kvcal

@@ -1,0 +1,110 @@
+// What all inputs together say about one server run. The rules read it; each input fills in its part.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "doctor/engine.h"
+#include "doctor/entry.h"
+#include "doctor/output_text.h"
+#include "doctor/serve_command.h"
+#include "export/kv_declaration.h"
+
+namespace kvcal {
+
+enum class Answer : uint8_t { Unknown, No, Yes };
+
+/// An option in effect, and where that was read.
+struct Flag {
+  std::string value;
+  Evidence from;
+};
+
+/// The model's structure, from config.json or, with less certainty, from its name.
+struct ModelFacts {
+  std::string model_type, architecture;
+  bool from_config = false;
+  Answer hybrid = Answer::Unknown;      // recurrent layers beside attention
+  Answer latent = Answer::Unknown;      // MLA: one latent row instead of keys and values
+  Answer multimodal = Answer::Unknown;  // image or audio input
+  Answer key_bias = Answer::Unknown;    // K projection with a bias and no norm: outlier channels
+  Answer sliding = Answer::Unknown;
+  int64_t n_heads = 0, head_dim = 0;  // 0: unknown
+};
+
+/// quantization_config, and what the checkpoint's tensors say. Only from a checkpoint or config.json.
+struct CheckpointFacts {
+  std::string path;
+  std::string method;  // "", "fp8", "compressed-tensors", "modelopt", ...
+  KvDeclaration declaration;
+  bool has_kv_scheme = false;
+  std::string kv_scheme;  // as JSON
+  std::string kv_strategy;
+  bool kv_dynamic = false;
+  bool block_fp8 = false;
+
+  bool has_tensors = false;  // the following were looked at
+  size_t n_key_scales = 0, n_value_scales = 0, n_unit = 0, n_invalid = 0, n_joint = 0, n_per_head = 0;
+  std::string invalid_example, pair_example;  // names of tensors
+  size_t n_unequal_pairs = 0, n_half_pairs = 0;
+  std::vector<std::string> unlisted_scale_files;  // with scales, but not in the index
+  double largest_key_bias = 0;                    // over all k_proj.bias
+  std::string largest_key_bias_name;
+  size_t n_scales() const { return n_key_scales + n_value_scales + n_joint; }
+};
+
+/// A kv-cache-scales.json or a server's scale JSON.
+struct ScaleFacts {
+  std::string path;
+  bool is_artifact = false;
+  size_t n_layers = 0, n_unit = 0, n_invalid = 0;
+  std::string model_type, architecture, fingerprint, config_sha256;
+  int64_t longest = 0;  // tokens of the longest calibration prompt; 0: unknown
+  std::vector<std::string> also_valid_for;
+};
+
+struct Facts {
+  Engine server = Engine::Unknown;
+  std::optional<EngineVersion> version;
+  Evidence version_from;
+  std::optional<ServeCommand> command;
+  Evidence command_from;
+  std::map<std::string, Flag, std::less<>> flags;
+  std::map<std::string, std::string, std::less<>> environment;
+  std::string backend;  // attention backend that the log names: "FLASHINFER"
+  Evidence backend_from;
+  std::string logged_dtype;  // of the KV cache, as the server prints it
+  ModelFacts model;
+  std::string model_path;
+  std::optional<CheckpointFacts> checkpoint;
+  std::string checkpoint_fingerprint, checkpoint_config_sha256;  // only when a scale file is there to compare
+  std::optional<ScaleFacts> scales;
+  std::map<std::string_view, Sign> lines;  // log lines of the catalogue, by id
+  std::vector<OutputTrouble> output;
+  bool has_log = false, has_output = false;
+
+  bool seen(std::string_view line_id) const { return lines.contains(line_id); }
+  const Flag* flag(std::string_view name) const;
+  std::string flag_value(std::string_view name) const;  // "" when it is not given
+  bool is(Engine s) const { return server == s; }
+  /// Unknown without a version: Yes or No only where a version is known.
+  Answer before(const EngineVersion& limit) const;
+};
+
+/// "fp8", "fp8_e4m3", "nvfp4", ...: what the options, the log or, under auto, the checkpoint ask for; "" when nothing
+/// does.
+std::string cache_dtype(const Facts& facts);
+/// Whether the KV cache holds quantised values. No needs evidence too: a command or a log that would say so.
+Answer cache_is_quantised(const Facts& facts);
+bool cache_is_static_fp8(const Facts& facts);
+
+/// Whether the command's options or its dump are known at all.
+bool knows_flags(const Facts& facts);
+
+/// Fills in what a model's name gives away where config.json has not been read.
+void take_model_name(const std::string& name, ModelFacts& model);
+
+}  // namespace kvcal

@@ -1,0 +1,261 @@
+// F: options of the serve command, alone and with the model and the server's version.
+#include <algorithm>
+#include <array>
+
+#include "doctor/rules.h"
+
+namespace kvcal {
+namespace {
+
+using enum Gravity;
+using enum Confidence;
+
+// vLLM's wheels were read: 0.17.1 has no guard for hybrids, 0.19.1 has it; 0.27.0 has the option, 0.28.0 has not.
+constexpr EngineVersion kGuard = {0, 19, 0}, kCalculateGone = {0, 28, 0}, kPathGone = {0, 7, 0};
+constexpr EngineVersion kWakeFixed = {0, 30, 0};
+
+constexpr std::string_view kCalibrate =
+    "kvcal calibrate {model} --prompts YOURS.jsonl -o kv-cache-scales.json, then kvcal export";
+
+bool calculates(const Facts& f) { return f.flag("calculate-kv-scales") != nullptr && !f.is(Engine::Sglang); }
+
+Found calculate_gone(const Facts& f) {
+  if (!calculates(f) || f.before(kCalculateGone) != Answer::No) return {};
+  return found_in_flags(f, {"calculate-kv-scales"}, "vLLM " + str(*f.version));
+}
+
+Found calculate_ignored(const Facts& f) {
+  const bool guarded = f.before(kGuard) == Answer::No && f.before(kCalculateGone) == Answer::Yes;
+  if (!calculates(f) || f.model.hybrid != Answer::Yes || !guarded || f.seen("LG5")) return {};
+  return found_in_flags(f, {"calculate-kv-scales"}, "vLLM " + str(*f.version));
+}
+
+Found calculate_on_hybrid(const Facts& f) {
+  if (!calculates(f) || f.model.hybrid != Answer::Yes || f.before(kGuard) == Answer::No || f.seen("LG5")) return {};
+  std::string detail =
+      f.version ? "vLLM " + str(*f.version) : "version unknown: from 0.19 on the option is ignored for such models";
+  if (!f.model.from_config) detail += "; hybrid by the model's name, which --model MODEL would confirm";
+  return found_in_flags(f, {"calculate-kv-scales", "kv-cache-dtype"}, detail);
+}
+
+Found calculate_on_others(const Facts& f) {
+  if (!calculates(f) || f.model.hybrid == Answer::Yes || f.before(kCalculateGone) == Answer::No || f.seen("LG5"))
+    return {};
+  std::string detail =
+      f.model.multimodal == Answer::Yes ? "images reach other ranges than the text that came first" : "";
+  if (f.model.hybrid == Answer::Unknown) detail = "give --model MODEL: a hybrid model is worse off";
+  return found_in_flags(f, {"calculate-kv-scales", "kv-cache-dtype"}, detail);
+}
+
+Found scales_path(const Facts& f) {
+  return f.flag("kv-cache-scales-path") == nullptr || f.seen("F05") ? Found{}
+                                                                    : found_in_flags(f, {"kv-cache-scales-path"});
+}
+
+Found parameter_path_of_vllm(const Facts& f) {
+  const bool gone = f.is(Engine::Vllm) && f.before(kPathGone) != Answer::Yes;
+  return f.flag("quantization-param-path") == nullptr || !gone ? Found{}
+                                                               : found_in_flags(f, {"quantization-param-path"});
+}
+
+Found parameter_path_of_sglang(const Facts& f) {
+  const bool here =
+      f.flag("quantization-param-path") != nullptr && f.is(Engine::Sglang) && cache_dtype(f) == "fp8_e4m3";
+  return here ? found_in_flags(f, {"quantization-param-path"}) : Found{};
+}
+
+Found parameter_path_not_read(const Facts& f) {
+  const bool here =
+      f.flag("quantization-param-path") != nullptr && f.is(Engine::Sglang) && cache_dtype(f) != "fp8_e4m3";
+  return here ? found_in_flags(f, {"quantization-param-path", "kv-cache-dtype"}) : Found{};
+}
+
+Found e5m2_with_scales(const Facts& f) {
+  const bool refused = f.flag_value("kv-cache-dtype") == "fp8_e5m2" && f.is(Engine::Vllm) &&
+                       (f.checkpoint->has_kv_scheme || f.checkpoint->method == "fp8");
+  return refused ? found_in_flags(f, {"kv-cache-dtype"}, "checkpoint: " + f.checkpoint->method) : Found{};
+}
+
+Found e5m2_with_outliers(const Facts& f) {
+  const bool reported = f.flag_value("kv-cache-dtype") == "fp8_e5m2" && f.model.key_bias == Answer::Yes &&
+                        f.model.multimodal == Answer::Yes;
+  return reported ? found_in_flags(f, {"kv-cache-dtype"}) : Found{};
+}
+
+// Choices of vLLM 0.33.0 and SGLang 0.5.23. Platforms register more for vLLM.
+constexpr std::array<std::string_view, 23> kVllmTypes = {"auto",
+                                                         "float16",
+                                                         "bfloat16",
+                                                         "fp8",
+                                                         "fp8_e4m3",
+                                                         "fp8_e5m2",
+                                                         "fp8_inc",
+                                                         "fp8_ds_mla",
+                                                         "nvfp4_ds_mla",
+                                                         "turboquant_k8v4",
+                                                         "turboquant_4bit_nc",
+                                                         "turboquant_k3v4_nc",
+                                                         "turboquant_3bit_nc",
+                                                         "octave_k3v4",
+                                                         "octave_k3v3",
+                                                         "octave_k3v3_compact",
+                                                         "ultraquant_4bit",
+                                                         "int4_per_token_head",
+                                                         "int8_per_token_head",
+                                                         "fp8_per_token_head",
+                                                         "nvfp4",
+                                                         "nvfp4_4over6",
+                                                         ""};
+constexpr std::array<std::string_view, 9> kSglangTypes = {"auto",     "fp8_e5m2", "fp8_e4m3",       "mxfp8", "bf16",
+                                                          "bfloat16", "nvfp4",    "fp4_mx_block16", ""};
+
+Found unknown_type(const Facts& f) {
+  const std::string type = f.flag_value("kv-cache-dtype");
+  const auto in = [&](const auto& types) { return std::find(types.begin(), types.end(), type) != types.end(); };
+  const bool wrong = (f.is(Engine::Vllm) && !in(kVllmTypes)) || (f.is(Engine::Sglang) && !in(kSglangTypes));
+  if (!wrong) return {};
+  const std::string where = f.is(Engine::Vllm) ? "vLLM 0.33.0: fp8 or fp8_e4m3" : "SGLang 0.5.23: fp8_e4m3";
+  return found_in_flags(f, {"kv-cache-dtype"}, "'" + type + "' is no choice; " + where);
+}
+
+Found per_token_head(const Facts& f) {
+  const bool ignored = cache_dtype(f).ends_with("_per_token_head") && f.checkpoint->n_scales() > 0;
+  return ignored ? found_in_flags(f, {"kv-cache-dtype"}) : Found{};
+}
+
+Found eager(const Facts& f) {
+  return f.flag("enforce-eager") == nullptr ? Found{} : found_in_flags(f, {"enforce-eager"});
+}
+
+Found speculative(const Facts& f) {
+  const bool here = (f.flag("speculative-config") != nullptr || f.flag("speculative-algorithm") != nullptr) &&
+                    cache_is_quantised(f) == Answer::Yes;
+  return here ? found_in_flags(f, {"speculative-config", "speculative-algorithm"}) : Found{};
+}
+
+Found sleeping(const Facts& f) {
+  const bool resets = f.is(Engine::Vllm) && f.before(kWakeFixed) != Answer::No;
+  if (f.flag("enable-sleep-mode") == nullptr || !resets || !cache_is_static_fp8(f)) return {};
+  return found_in_flags(f, {"enable-sleep-mode"},
+                        f.version ? "vLLM " + str(*f.version) : "version unknown: mended in 0.30");
+}
+
+Found sliding(const Facts& f) {
+  const bool here = f.model.sliding == Answer::Yes && cache_is_quantised(f) == Answer::Yes && f.is(Engine::Vllm) &&
+                    f.flag("kv-cache-dtype-skip-layers") == nullptr;
+  return here ? found_in_flags(f, {"kv-cache-dtype"}) : Found{};
+}
+
+Found llama_needs_flash(const Facts& f) {
+  std::string type = f.flag_value("cache-type-v");
+  if (type.empty()) type = f.flag_value("ctv");
+  const std::string flash = f.flag("flash-attn") != nullptr ? f.flag_value("flash-attn") : f.flag_value("fa");
+  const bool off = flash == "off" || flash == "0";
+  const bool quantised = !type.empty() && type != "f16" && type != "f32" && type != "bf16";
+  return quantised && off ? found_in_flags(f, {"cache-type-v", "ctv", "flash-attn", "fa"}) : Found{};
+}
+
+Found llama_rotation_off(const Facts& f) {
+  const auto off = f.environment.find("LLAMA_ATTN_ROT_DISABLE");
+  const bool here = off != f.environment.end() && off->second != "0" && cache_is_quantised(f) == Answer::Yes;
+  return here ? Found{true, "LLAMA_ATTN_ROT_DISABLE=" + off->second, {f.command_from}} : Found{};
+}
+
+constexpr CombinationRule kRules[] = {
+    {{"F01", Fatal, Established, "--calculate-kv-scales no longer exists: the server does not start", "",
+      "remove it: {command}; then calibrate and export", "vllm 0.28.0 has no such option; change 49389",
+      Cause::OptionUnknown, 9},
+     kFlags,
+     calculate_gone},
+    {{"F02", Warning, Established, "--calculate-kv-scales is ignored for a hybrid model: its KV scales are 1.0",
+      "damage: 1.0 is right wherever magnitudes stay below 448", "remove it: {command}",
+      "vllm 0.19.1 to 0.27.0 model_executor/models/config.py", Cause::RuntimeScalesIgnored, 7},
+     kFlags | kModel,
+     calculate_ignored},
+    {{"F03", Error, Established,
+      "scales are measured while the recurrent layers' state is uninitialised, then frozen: garbage from the first "
+      "request on",
+      "that FP8 as such hurts this model: without the option its scales are 1.0, which served Qwen3.5 well",
+      "remove it: {command}", "vllm issue 37554, change 37565; vllm 0.17.1 has no guard", Cause::RuntimeScalesOfHybrid,
+      8},
+     kFlags | kModel,
+     calculate_on_hybrid},
+    {{"F04", Error, Established,
+      "scales are frozen from the first forward pass (a warm-up or the first request): later keys beyond 2.24 times "
+      "and "
+      "values beyond 4.48 times what it saw are clipped, differently after every restart",
+      "that clipping happened, or that it made NaN: clipped values are finite",
+      "remove it: {command}; calibrate before serving", "vllm changes 11906, 37201", Cause::RuntimeScalesFrozen, 8},
+     kFlags,
+     calculate_on_others},
+    {{"F05", Fatal, Established, "--kv-cache-scales-path is an option of no released vLLM or SGLang", "",
+      "remove it: {command}; kvcal export kv-cache-scales.json --model {model} --to vllm",
+      "absent in vllm 0.6.6 to 0.33.0, sglang 0.5.23", Cause::OptionUnknown, 4},
+     kFlags,
+     scales_path},
+    {{"F06", Fatal, Established, "--quantization-param-path was removed from vLLM in 0.7", "",
+      "remove it: {command}; kvcal export kv-cache-scales.json --model {model} --to vllm", "vllm change 11906",
+      Cause::OptionUnknown, 8},
+     kFlags | kKnownServer,
+     parameter_path_of_vllm},
+    {{"F07", Warning, Established, "--quantization-param-path works for some model classes and attention backends only",
+      "that it fails here: LG52 and LG53 in the log say whether the file was read",
+      "prefer scales in the checkpoint: kvcal export kv-cache-scales.json --model {model} --to sglang",
+      "sglang issues 18818, 20705; sglang 0.5.23", Cause::ScalesNotLoaded, 3},
+     kFlags | kKnownServer,
+     parameter_path_of_sglang},
+    {{"F07b", Error, Established,
+      "--quantization-param-path is read with --kv-cache-dtype fp8_e4m3 only: scales stay 1.0", "",
+      "--kv-cache-dtype fp8_e4m3", "sglang 0.5.23 load_model_utils.py", Cause::ScalesNotLoaded, 8},
+     kFlags | kKnownServer,
+     parameter_path_not_read},
+    {{"F09", Fatal, Established, "fp8_e5m2 cannot be combined with a checkpoint that carries FP8 KV scales", "",
+      "--kv-cache-dtype fp8_e4m3", "vllm 0.33.0 model_executor/layers/attention/attention.py", Cause::ScalesRefused, 9},
+     kFlags | kCheckpoint,
+     e5m2_with_scales},
+    {{"F10", Error, Reported, "E5M2 keys were reported to corrupt Qwen2-VL and Qwen2.5-VL", "the cause: none was found",
+      "--kv-cache-dtype auto, or fp8_e4m3 with calibrated scales", "vllm issue 41343", Cause::KeyOutliers, 6},
+     kFlags | kModel,
+     e5m2_with_outliers},
+    {{"F27", Fatal, Established, "the server has no cache type of this name", "another version may have it",
+      "vLLM: --kv-cache-dtype fp8; SGLang: --kv-cache-dtype fp8_e4m3", "vllm 0.33.0, sglang 0.5.23",
+      Cause::FormatUnsupported, 7},
+     kFlags | kKnownServer,
+     unknown_type},
+    {{"F12", Note, Established, "the checkpoint's scales are not used: this cache type makes its own while serving", "",
+      "", "vllm 0.33.0 kv_cache.py"},
+     kFlags | kTensors,
+     per_token_head},
+    {{"F14", Note, Inferred, "--enforce-eager makes decoding slower and changes no numbers", "",
+      "remove it in production", ""},
+     kFlags,
+     eager},
+    {{"F16", Note, Reported, "with an FP8 cache fewer drafted tokens are accepted; outputs are not affected", "", "",
+      "vllm issues 55557, 49262"},
+     kFlags,
+     speculative},
+    {{"F18", Error, Established, "waking from sleep sets every KV scale to 1.0, whatever was loaded",
+      "that the server has slept since it started", "do not use sleep mode with scales, or vLLM 0.30 or later",
+      "vllm 0.17.1 to 0.28.0 gpu_model_runner.py init_fp8_kv_scales", Cause::ScalesStale, 4},
+     kFlags | kKnownServer,
+     sleeping},
+    {{"F22", Fatal, Established, "a quantised V cache needs flash attention", "", "--flash-attn on", "llama.cpp",
+      Cause::FormatUnsupported, 8},
+     kFlags,
+     llama_needs_flash},
+    {{"F23", Warning, Established, "keys are quantised without the rotation that spreads their outliers",
+      "that this model has outliers", "unset LLAMA_ATTN_ROT_DISABLE; --cache-type-k q8_0", "llama.cpp change 21038",
+      Cause::KeyOutliers, 5},
+     kFlags,
+     llama_rotation_off},
+    {{"F26", Note, Established, "layers with a sliding window gain little from an FP8 cache", "",
+      "--kv-cache-dtype-skip-layers sliding_window", "vllm change 33695"},
+     kFlags | kModel,
+     sliding},
+};
+
+}  // namespace
+
+std::span<const CombinationRule> flag_rules() { return kRules; }
+
+}  // namespace kvcal

@@ -1,0 +1,65 @@
+#include "doctor/input_kind.h"
+
+#include <array>
+
+#include "base/json.h"
+#include "doctor/serve_command.h"
+
+namespace kvcal {
+namespace {
+
+constexpr size_t kMostCommandBytes = size_t{64} << 10;
+
+InputKind kind_of_json(std::string_view text) {
+  try {
+    JsonLimits limits;
+    limits.allow_non_finite = true;
+    const Json json = parse_json(text, limits);
+    const auto has = [&](const char* key) { return json.is_object() && json.contains(key); };
+    if (has("kv_cache") || (has("format") && has("layers"))) return InputKind::ScaleFile;
+    if (has("choices")) return InputKind::Output;
+    if (has("model_type") || has("architectures")) return InputKind::Config;
+  } catch (const Error&) {
+    // Logs may begin with a brace, and hold one JSON object per line.
+  }
+  return InputKind::Log;
+}
+
+// Skips what scripts have in front: comments, settings, exports, empty lines.
+std::string_view first_command(std::string_view text) {
+  while (!text.empty()) {
+    const size_t end = text.find('\n');
+    std::string_view line = text.substr(0, end);
+    line.remove_prefix(std::min(line.size(), line.find_first_not_of(" \t\r")));
+    bool skip = line.empty();
+    for (const std::string_view start : {"#", "set ", "export ", "cd ", "source ", "$"})
+      skip |= line.starts_with(start);
+    if (!skip) return text.substr(static_cast<size_t>(line.data() - text.data()));
+    if (end == std::string_view::npos) break;
+    text.remove_prefix(end + 1);
+  }
+  return {};
+}
+
+bool is_command(std::string_view text) {
+  const std::string_view command = first_command(text);
+  const size_t line = std::min(command.find('\n'), command.size());
+  const size_t logs = std::min(text.find(" INFO "), text.find(" WARNING "));
+  return find_serve_command(command.substr(0, line)).has_value() && logs == std::string_view::npos;
+}
+
+}  // namespace
+
+std::string_view name_of(InputKind kind) {
+  constexpr std::array<std::string_view, 5> kNames = {"log", "command", "config", "scale file", "output"};
+  return kNames.at(static_cast<size_t>(kind));
+}
+
+InputKind kind_of_input(std::string_view head, bool whole) {
+  const size_t first = head.find_first_not_of(" \t\r\n");
+  if (first == std::string_view::npos) return InputKind::Log;
+  if (head[first] == '{' && whole) return kind_of_json(head);
+  return whole && head.size() <= kMostCommandBytes && is_command(head) ? InputKind::Command : InputKind::Log;
+}
+
+}  // namespace kvcal

@@ -1,0 +1,18 @@
+// What is this file? By its first bytes, since people hand over what they have.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+namespace kvcal {
+
+enum class InputKind : uint8_t { Log, Command, Config, ScaleFile, Output };
+std::string_view name_of(InputKind kind);
+
+/// `head` is the beginning of the file, `whole` whether that is all of it. JSON is recognised when it is whole: a
+/// config.json by model_type or architectures, scales by their format or kv_cache, an API's answer by choices. A short
+/// text whose first line that is no comment starts a server is a command; everything else is a log.
+constexpr size_t kHeadBytes = size_t{1} << 20;
+InputKind kind_of_input(std::string_view head, bool whole);
+
+}  // namespace kvcal

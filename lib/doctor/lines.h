@@ -1,0 +1,25 @@
+// The catalogue of log lines, as data: one table per server. CONTRIBUTING says how to add a line.
+#pragma once
+
+#include <span>
+#include <string_view>
+
+#include "doctor/entry.h"
+
+namespace kvcal {
+
+/// A line is recognised by `needle`, a part of it that has no arguments, with single spaces; and, where that is not
+/// special enough, by `also`, which must be in the same line. `unless` must not be in it.
+struct LogLine {
+  std::string_view needle;
+  Entry entry;
+  std::string_view also = "";
+  std::string_view unless = "";
+};
+
+std::span<const LogLine> vllm_lines();
+std::span<const LogLine> vllm_load_lines();  // what stops or goes wrong while scales are loaded
+std::span<const LogLine> sglang_lines();
+std::span<const LogLine> other_lines();
+
+}  // namespace kvcal

@@ -1,0 +1,39 @@
+// From a log to facts: lines of the catalogue, the server and its version, its command or the options it prints.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "doctor/facts.h"
+#include "doctor/log_scanner.h"
+
+namespace kvcal {
+
+class LogReader {
+ public:
+  /// `file` is how evidence names the log. Facts of an earlier input are kept: the first one counts.
+  LogReader(std::string file, Facts& facts);
+
+  void feed(std::string_view bytes) { scanner_.feed(bytes); }
+  void finish();
+
+  size_t n_lines() const { return scanner_.n_lines(); }
+  uint64_t n_bytes() const { return scanner_.n_bytes(); }
+
+ private:
+  void take(const FoundLine& line);
+  void take_line(const FoundLine& line, size_t index);
+
+  std::string file_;
+  Facts& facts_;
+  LogScanner scanner_;
+  std::map<std::string_view, std::vector<bool>> ranks_;  // by id: which ranks printed it
+};
+
+/// About 150 characters of a line around a place in it.
+std::string excerpt(std::string_view line, size_t at);
+
+/// Of "(Worker_TP3_EP3 pid=219)" or "[2026-09-01 10:00:00 TP3]": 3; -1 where the line names no rank.
+int rank_of(std::string_view line);
+
+}  // namespace kvcal

@@ -1,0 +1,89 @@
+// L and P: log lines together with what is known of the checkpoint and the command.
+#include "doctor/rules.h"
+
+namespace kvcal {
+namespace {
+
+using enum Gravity;
+using enum Confidence;
+
+constexpr std::string_view kCalibrate =
+    "kvcal calibrate {model} --prompts YOURS.jsonl -o kv-cache-scales.json, then kvcal export";
+
+Found lines_of(const Facts& f, std::initializer_list<std::string_view> ids, std::string detail = "") {
+  Found found = {true, std::move(detail), {}};
+  for (const std::string_view id : ids)
+    if (const auto sign = f.lines.find(id); sign != f.lines.end())
+      found.evidence.insert(found.evidence.end(), sign->second.evidence.begin(), sign->second.evidence.end());
+  return found;
+}
+
+Found not_loaded(const Facts& f) {
+  const CheckpointFacts& c = *f.checkpoint;
+  if (!f.seen("LG2") || c.n_scales() == c.n_unit) return {};
+  return lines_of(f, {"LG2"}, std::to_string(c.n_scales() - c.n_unit) + " scales of the checkpoint are not 1.0");
+}
+
+Found not_loaded_from_file(const Facts& f) {
+  if (!f.seen("LG2") || f.scales->n_layers == 0 || f.seen("LG70")) return {};
+  return lines_of(f, {"LG2"}, "the scale file has " + std::to_string(f.scales->n_layers) + " layers");
+}
+
+Found latent_names(const Facts& f) {
+  const auto sign = f.lines.find("LG12b");
+  if (sign == f.lines.end() || f.is(Engine::Sglang) || f.model.latent != Answer::Yes) return {};
+  return lines_of(f, {"LG12b"});
+}
+
+Found silence(const Facts& f) {
+  const bool fp8 = cache_is_static_fp8(f) && f.is(Engine::Vllm);
+  const bool spoke = f.seen("LG2") || f.seen("LG70") || f.seen("LG12") || f.seen("LG12b");
+  const bool known = f.checkpoint && (f.checkpoint->has_tensors || f.checkpoint->method.empty());
+  return fp8 && !spoke && !known ? lines_of(f, {"LG1"}) : Found{};
+}
+
+Found plugin_silent(const Facts& f) {
+  if (f.flag_value("load-format") != "kv_cache_scales" || f.seen("LG70") || f.seen("LG72")) return {};
+  return found_in_flags(f, {"load-format"});
+}
+
+constexpr CombinationRule kRules[] = {
+    {{"L01", Error, Established,
+      "the checkpoint has scales, and the server runs at least one layer at 1.0: they were not loaded",
+      "that all layers are at 1.0",
+      "kvcal export kv-cache-scales.json --model {model} --to vllm; kvcal validate EXPORT", "vllm 0.33.0 kv_cache.py",
+      Cause::ScalesNotLoaded, 9},
+     kLog | kTensors,
+     not_loaded},
+    {{"L01b", Error, Established,
+      "there is a scale file, but the server runs at least one layer at 1.0: it was not given the scales",
+      "that all layers are at 1.0", "kvcal export kv-cache-scales.json --model {model} --to vllm, and serve the export",
+      "vllm 0.33.0 kv_cache.py", Cause::ScalesNotLoaded, 7},
+     kLog | kScales,
+     not_loaded_from_file},
+    {{"L07", Error, Established,
+      "the names of an MLA model's scales are rewritten twice, so that none arrives (vLLM 0.25 and later)",
+      "damage: 1.0 is right wherever magnitudes stay below 448", "the plug-in in apps/plugins/vllm sets them",
+      "vllm change 44589; vllm 0.33.0, by running it", Cause::ScalesNotLoaded, 9},
+     kLog | kModel,
+     latent_names},
+    {{"L03", Note, Established,
+      "no line tells whether scales were loaded: vLLM prints none for compressed-tensors and for unquantised "
+      "checkpoints",
+      "that scales are there, or that they are missing", "kvcal doctor --model MODEL looks into the checkpoint",
+      "vllm 0.33.0, by running it"},
+     kLog | kFlags,
+     silence},
+    {{"P01", Error, Established, "the command asks for the plug-in, but its line is not in the log: no scales were set",
+      "that the server runs: without the plug-in it refuses to start; and a log that is cut short has no line either",
+      "pip install ./apps/plugins/vllm in the server's environment, and no VLLM_PLUGINS list without it",
+      "apps/plugins/vllm", Cause::PluginMissing, 7},
+     kLog | kFlags,
+     plugin_silent},
+};
+
+}  // namespace
+
+std::span<const CombinationRule> log_rules() { return kRules; }
+
+}  // namespace kvcal

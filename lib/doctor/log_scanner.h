@@ -1,0 +1,65 @@
+// Reads a log of any size once, in constant memory, and hands out the lines in which a needle was found.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "doctor/line_matcher.h"
+
+namespace kvcal {
+
+/// A line, or the piece of a very long one that ends with or after the needle; of a needle broken over two lines, both.
+struct FoundLine {
+  size_t number;                      // of the first line it stands in, from 1
+  std::string_view text;              // normalised, at most 2 * kMostLineBytes
+  std::span<const uint16_t> needles;  // without repetition
+};
+
+/// What terminals, containers and hosts do to a line is undone before matching: colours and other escape sequences go,
+/// carriage returns and NUL bytes (UTF-16) go, runs of spaces, tabs and control characters count as one space, and a
+/// needle may be broken by one line end, between words or within one. A line that ends in a backslash goes on in the
+/// next.
+class LogScanner {
+ public:
+  static constexpr size_t kMostLineBytes = size_t{16} << 10;
+
+  LogScanner(const LineMatcher& matcher, std::function<void(const FoundLine&)> found)
+      : matcher_(matcher), found_(std::move(found)) {}
+
+  void feed(std::string_view bytes);
+  void finish();
+
+  size_t n_lines() const { return n_lines_; }
+  uint64_t n_bytes() const { return n_bytes_; }
+
+ private:
+  enum class Escape : uint8_t { None, Started, Sequence, Text };
+
+  void take(unsigned char byte);
+  void take_escape(unsigned char byte);
+  void take_text(unsigned char byte);
+  void append(unsigned char byte);
+  void step(unsigned char byte);
+  void end_line();
+  void end_piece();
+  void note(LineMatcher::State state);
+  void deliver();
+
+  const LineMatcher& matcher_;
+  std::function<void(const FoundLine&)> found_;
+  std::string line_, previous_;  // pieces; previous_ is the end of the line before, for needles that began there
+  std::vector<uint16_t> needles_;
+  size_t n_lines_ = 0, first_line_ = 1;
+  uint64_t n_bytes_ = 0;
+  LineMatcher::State state_ = LineMatcher::kStart;
+  LineMatcher::State glued_ = LineMatcher::kStart;  // as if the last line end were not there
+  size_t since_line_end_ = 0;                       // bytes matched since then
+  Escape escape_ = Escape::None;
+  bool at_line_start_ = true, pending_space_ = false, spans_lines_ = false, line_has_bytes_ = false;
+};
+
+}  // namespace kvcal

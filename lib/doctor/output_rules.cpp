@@ -1,0 +1,64 @@
+// E: what a sample of the model's output shows.
+#include "doctor/rules.h"
+
+namespace kvcal {
+namespace {
+
+using enum Gravity;
+using enum Confidence;
+using Kind = OutputTrouble::Kind;
+
+std::string shown(const std::string& unit) {
+  constexpr size_t kMost = 48;
+  return unit.size() <= kMost ? unit : unit.substr(0, kMost) + "...";
+}
+
+Found trouble(const Facts& f, Kind kind, bool exclamation_marks) {
+  Found found;
+  for (const OutputTrouble& t : f.output) {
+    if (t.kind != kind || (kind == Kind::OneCharacter && (t.unit == "!") != exclamation_marks)) continue;
+    found.holds = true;
+    found.evidence.push_back({t.file, t.line, shown(t.unit), 1, 0});
+    if (t.n_repeats > 0) found.detail = std::to_string(t.n_repeats) + " times, from byte " + std::to_string(t.at_byte);
+  }
+  return found;
+}
+
+Found exclamation_marks(const Facts& f) { return trouble(f, Kind::OneCharacter, true); }
+Found one_character(const Facts& f) { return trouble(f, Kind::OneCharacter, false); }
+Found loop(const Facts& f) { return trouble(f, Kind::Loop, false); }
+Found soup(const Facts& f) { return trouble(f, Kind::Soup, false); }
+
+constexpr std::string_view kCompare =
+    "run the same prompt at temperature 0 with --kv-cache-dtype auto and nothing else changed";
+
+constexpr CombinationRule kRules[] = {
+    {{"E02", Error, Established,
+      "one character for ever: where token 0 is '!' (byte-level BPE: Qwen, Llama 3, GLM), the logits are probably NaN",
+      "that the FP8 cache is to blame: NVFP4 layouts, scales of weights, fp16 overflow and other faults look the same",
+      "run the same prompt with --kv-cache-dtype auto, then with VLLM_COMPUTE_NANS_IN_LOGITS=1",
+      "vllm issues 49011, 50283; transformers 33312", Cause::NanLogits, 3},
+     kOutput,
+     exclamation_marks},
+    {{"E02b", Error, Inferred, "one character for ever: another token than '!'", "the cause", kCompare,
+      "vllm issue 39407", Cause::None, 0},
+     kOutput,
+     one_character},
+    {{"E03", Error, Inferred, "the output repeats itself",
+      "a loss of precision: sampling settings, prompts and weights do it too, and a fixed onset points to a boundary "
+      "of pages "
+      "or graphs first",
+      kCompare, "ik_llama.cpp 2136; vllm issues 37554, 39407", Cause::None, 0},
+     kOutput,
+     loop},
+    {{"E12", Warning, Inferred, "scripts change inside words, or characters are none: token soup",
+      "the cause; a text that teaches scripts looks like it", kCompare, "vllm issues 34759, 38652", Cause::None, 0},
+     kOutput,
+     soup},
+};
+
+}  // namespace
+
+std::span<const CombinationRule> output_rules() { return kRules; }
+
+}  // namespace kvcal

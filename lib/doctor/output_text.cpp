@@ -1,0 +1,156 @@
+#include "doctor/output_text.h"
+
+#include <algorithm>
+#include <array>
+#include <optional>
+
+namespace kvcal {
+namespace {
+
+constexpr size_t kMostPeriod = 256;
+
+bool is_letter(unsigned char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c >= 0x80; }
+
+// Characters that people repeat on purpose: rulers, indentation, leaders, tables, padding.
+bool is_ornament(unsigned char c) {
+  return c <= ' ' || std::string_view("-_=*#.~+|:/\\<>0").find(static_cast<char>(c)) != std::string_view::npos;
+}
+
+// How often a unit of this length must follow itself before it is a loop. Short units need more: "ha ha ha ha".
+size_t needed_repeats(size_t period) { return period <= 2 ? 16 : period <= 8 ? 12 : period <= 32 ? 5 : 4; }
+
+bool can_loop(std::string_view unit) {
+  if (unit.size() == 1) return !is_ornament(static_cast<unsigned char>(unit[0]));
+  if (std::count(unit.begin(), unit.end(), unit[0]) == static_cast<std::ptrdiff_t>(unit.size())) return false;
+  // A character of several bytes, again and again, begins with a lead byte.
+  if ((static_cast<unsigned char>(unit[0]) & 0xC0) == 0x80) return false;
+  return std::any_of(unit.begin(), unit.end(), [](char c) { return is_letter(static_cast<unsigned char>(c)); });
+}
+
+struct Run {
+  size_t begin = 0, length = 0, period = 0;
+};
+
+// The longest stretch in which every byte equals the one `period` before it, if it is long enough for a loop.
+std::optional<Run> longest_run(std::string_view text, size_t period) {
+  std::optional<Run> best;
+  size_t equal = 0;
+  const auto close = [&](size_t end) {
+    const size_t length = equal + period;
+    if (equal == 0 || length < needed_repeats(period) * period || (best && length <= best->length)) return;
+    const size_t begin = end - length;
+    if (can_loop(text.substr(begin, period))) best = Run{begin, length, period};
+  };
+  for (size_t i = period; i < text.size(); ++i) {
+    if (text[i] == text[i - period]) {
+      ++equal;
+    } else {
+      if (equal != 0) close(i);
+      equal = 0;
+    }
+  }
+  close(text.size());
+  return best;
+}
+
+OutputTrouble trouble_of(std::string_view text, const Run& run, OutputTrouble::Kind kind) {
+  OutputTrouble trouble;
+  trouble.kind = kind;
+  trouble.at_byte = run.begin;
+  trouble.n_bytes = run.length;
+  trouble.line =
+      1 + static_cast<size_t>(std::count(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(run.begin), '\n'));
+  trouble.unit = text.substr(run.begin, run.period);
+  trouble.n_repeats = run.period == 0 ? 0 : run.length / run.period;
+  return trouble;
+}
+
+enum Script : uint8_t {
+  kLatin,
+  kCyrillic,
+  kArabic,
+  kIndic,
+  kThai,
+  kHangul,
+  kHan,
+  kKana,
+  kHebrew,
+  kBroken,
+  kScripts,
+  kNone
+};
+
+Script script_of(uint32_t c) {
+  if ((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= 0xC0 && c < 0x250)) return kLatin;
+  if (c >= 0x400 && c < 0x530) return kCyrillic;
+  if (c >= 0x590 && c < 0x600) return kHebrew;
+  if (c >= 0x600 && c < 0x780) return kArabic;
+  if (c >= 0x900 && c < 0xE00) return kIndic;
+  if (c >= 0xE00 && c < 0xE80) return kThai;
+  if (c >= 0x3040 && c < 0x3100) return kKana;
+  if (c >= 0x4E00 && c < 0xA000) return kHan;
+  if (c >= 0xAC00 && c < 0xD7B0) return kHangul;
+  return c == 0xFFFD ? kBroken : kNone;
+}
+
+// One character and how many bytes it took; bytes that are no UTF-8 count as U+FFFD.
+uint32_t next_character(std::string_view text, size_t& at) {
+  const auto byte = static_cast<unsigned char>(text[at++]);
+  if (byte < 0x80) return byte;
+  const size_t more = byte >= 0xF0 ? 3 : byte >= 0xE0 ? 2 : byte >= 0xC2 ? 1 : 0;
+  if (more == 0 || at + more > text.size()) return 0xFFFD;
+  uint32_t c = byte & (0x3Fu >> more);
+  for (size_t k = 0; k < more; ++k) {
+    const auto next = static_cast<unsigned char>(text[at + k]);
+    if ((next & 0xC0) != 0x80) return 0xFFFD;
+    c = c << 6 | (next & 0x3F);
+  }
+  at += more;
+  return c;
+}
+
+// Scripts that change inside words, and characters that are none: what decoding noise looks like. Texts in several
+// languages change scripts between words, Japanese between Han and kana.
+bool is_soup(std::string_view text) {
+  std::array<size_t, kScripts> seen{};
+  size_t letters = 0, changes = 0;
+  Script last = kNone;
+  for (size_t at = 0; at < text.size();) {
+    const Script script = script_of(next_character(text, at));
+    if (script != kNone) {
+      ++letters;
+      ++seen[script];
+      const bool japanese = (script == kHan || script == kKana) && (last == kHan || last == kKana);
+      if (last != kNone && last != script && !japanese) ++changes;
+    }
+    last = script;
+  }
+  if (letters < 40) return false;
+  const auto scripts = std::count_if(seen.begin(), seen.end(), [&](size_t n) { return n * 100 >= letters * 3; });
+  return (scripts >= 4 && changes * 20 >= letters) || seen[kBroken] * 10 >= letters;
+}
+
+}  // namespace
+
+std::vector<OutputTrouble> examine_output(std::string_view text) {
+  const size_t skipped = text.size() > kMostOutputBytes ? text.size() - kMostOutputBytes : 0;
+  const std::string_view end = text.substr(skipped);
+  const size_t lines_before =
+      static_cast<size_t>(std::count(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(skipped), '\n'));
+  std::vector<OutputTrouble> troubles;
+  if (const auto run = longest_run(end, 1))
+    troubles.push_back(trouble_of(end, *run, OutputTrouble::Kind::OneCharacter));
+  std::optional<Run> loop;
+  for (size_t period = 2; period <= kMostPeriod; ++period)
+    // A multiple of a period repeats as well: the shortest one that reaches as far is the unit.
+    if (const auto run = longest_run(end, period); run && (!loop || run->length > loop->length + period)) loop = run;
+  if (loop) troubles.push_back(trouble_of(end, *loop, OutputTrouble::Kind::Loop));
+  if (is_soup(end)) troubles.push_back(trouble_of(end, {0, end.size(), 0}, OutputTrouble::Kind::Soup));
+  for (OutputTrouble& trouble : troubles) {
+    trouble.at_byte += skipped;
+    trouble.line += lines_before;
+  }
+  return troubles;
+}
+
+}  // namespace kvcal

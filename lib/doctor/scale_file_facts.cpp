@@ -1,0 +1,75 @@
+#include <cmath>
+
+#include "artifact/artifact.h"
+#include "doctor/checkpoint_facts.h"
+
+namespace kvcal {
+namespace {
+
+std::string text_at(const Json& object, const char* key) {
+  const Json* value = find_member(object, key);
+  return value != nullptr && value->is_string() ? value->get<std::string>() : "";
+}
+
+void count_scale(const Json* scale, ScaleFacts& facts) {
+  if (scale == nullptr || !scale->is_number()) return;
+  const double value = scale->get<double>();
+  facts.n_invalid += !std::isfinite(value) || value <= 0;
+  facts.n_unit += value == 1.0;
+}
+
+void take_artifact(const Json& json, ScaleFacts& facts) {
+  facts.is_artifact = true;
+  const Json empty = Json::object();
+  const Json* model = find_member(json, "model");
+  const Json& identity = model != nullptr && model->is_object() ? *model : empty;
+  facts.architecture = text_at(identity, "architecture");
+  facts.fingerprint = text_at(identity, "weights_fingerprint");
+  facts.config_sha256 = text_at(identity, "config_sha256");
+  if (const Json* also = find_member(identity, "also_valid_for"); also != nullptr && also->is_array())
+    for (const Json& other : *also)
+      if (other.is_string()) facts.also_valid_for.push_back(other.get<std::string>());
+  const Json* calibration = find_member(json, "calibration");
+  const Json* longest =
+      calibration != nullptr && calibration->is_object() ? find_member(*calibration, "longest") : nullptr;
+  if (longest != nullptr && longest->is_number_integer()) facts.longest = longest->get<int64_t>();
+  const Json* layers = find_member(json, "layers");
+  if (layers == nullptr || !layers->is_array()) return;
+  facts.n_layers = layers->size();
+  for (const Json& layer : *layers)
+    for (const char* site : {"key", "value", "latent"})
+      if (const Json* found = layer.is_object() ? find_member(layer, site) : nullptr; found && found->is_object())
+        count_scale(find_member(*found, "scale"), facts);
+}
+
+// {"kv_cache": {"scaling_factor": {"0": {"0": 0.03, ...}}}}
+bool take_server_json(const Json& json, ScaleFacts& facts) {
+  const Json* cache = find_member(json, "kv_cache");
+  const Json* ranks = cache != nullptr && cache->is_object() ? find_member(*cache, "scaling_factor") : nullptr;
+  if (ranks == nullptr || !ranks->is_object() || ranks->empty() || !ranks->begin()->is_object()) return false;
+  const Json& layers = *ranks->begin();
+  facts.n_layers = layers.size();
+  for (const Json& scale : layers) count_scale(&scale, facts);
+  return true;
+}
+
+}  // namespace
+
+void take_scale_file(const std::filesystem::path& path, Facts& facts) {
+  JsonLimits limits;
+  limits.max_bytes = size_t{64} << 20;
+  limits.allow_non_finite = true;
+  const Json json = read_json_file(path, limits);
+  ScaleFacts found;
+  found.path = path.string();
+  if (!json.is_object()) fail(quoted(path.string()) + ": not a scale file: no JSON object");
+  found.model_type = text_at(json, "model_type");
+  if (text_at(json, "format") == kArtifactFormat)
+    take_artifact(json, found);
+  else if (!take_server_json(json, found))
+    fail(quoted(path.string()) +
+         ": not a scale file: has neither \"format\": \"kv-cache-scales\" nor kv_cache.scaling_factor");
+  facts.scales = std::move(found);
+}
+
+}  // namespace kvcal

@@ -1,0 +1,37 @@
+// A server's command line, as typed into a shell, written into a file, or printed into a log.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "doctor/engine.h"
+
+namespace kvcal {
+
+struct ServeCommand {
+  Engine server = Engine::Unknown;
+  std::vector<std::string> words;            // from the program on; the environment in front is apart
+  std::map<std::string, std::string> flags;  // "kv-cache-dtype" -> "fp8"; a switch has ""; the first one counts
+  std::map<std::string, std::string> environment;
+  std::string model;  // "" when it is not said
+};
+
+/// The first command in `text` that starts a server: vllm serve, python -m vllm.entrypoints..., python -m
+/// sglang.launch_server, sglang serve, llama-server, llama-cli. Quotes, backslashes and line continuations are read as
+/// a shell does; nothing is expanded. The command ends with its line, or at ; | & # and the like.
+std::optional<ServeCommand> find_serve_command(std::string_view text);
+
+/// "kv-cache-dtype" of "--kv_cache_dtype".
+std::string flag_name(std::string_view word);
+
+/// The command again, fit for a shell, without these options and their values.
+std::string command_without(const ServeCommand& command, const std::vector<std::string>& flags);
+
+/// The value of a key in what Python prints of dictionaries and data classes: 'key': 'value', key='value', key=value.
+/// Nothing when it is not there or None.
+std::optional<std::string> printed_value(std::string_view text, std::string_view key);
+
+}  // namespace kvcal

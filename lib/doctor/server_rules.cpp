@@ -1,0 +1,178 @@
+// B: attention backends and versions of servers that are known to go wrong.
+#include "doctor/rules.h"
+
+namespace kvcal {
+namespace {
+
+using enum Gravity;
+using enum Confidence;
+
+std::string backend_of(const Facts& f) {
+  for (const char* name : {"attention-backend", "decode-attention-backend"})
+    if (const Flag* flag = f.flag(name); flag != nullptr && !flag->value.empty()) {
+      const size_t dot = flag->value.find('.');
+      return dot == std::string::npos ? flag->value : flag->value.substr(dot + 1);
+    }
+  return f.backend;
+}
+
+Found with_backend(const Facts& f) {
+  Found found = found_in_flags(f, {"attention-backend", "kv-cache-dtype"}, backend_of(f));
+  if (!f.backend.empty() && f.flag("attention-backend") == nullptr) found.evidence.push_back(f.backend_from);
+  return found;
+}
+
+bool has_scales(const Facts& f) { return f.checkpoint && f.checkpoint->n_scales() > f.checkpoint->n_unit; }
+
+bool looks_broken(const Facts& f) { return !f.output.empty() || f.seen("E02"); }
+
+Found cutlass(const Facts& f) {
+  const bool here =
+      f.is(Engine::Vllm) && backend_of(f) == "CUTLASS_MLA" && cache_is_quantised(f) == Answer::Yes && !f.seen("LG47");
+  return here ? with_backend(f) : Found{};
+}
+
+Found flash_attn_mla(const Facts& f) {
+  const bool here = f.is(Engine::Vllm) && backend_of(f) == "FLASH_ATTN_MLA" && cache_is_quantised(f) == Answer::Yes &&
+                    !f.seen("LG25");
+  return here ? with_backend(f) : Found{};
+}
+
+Found heads_not_native(const Facts& f) {
+  if (f.model.latent != Answer::Yes || f.model.n_heads == 0 || cache_is_quantised(f) != Answer::Yes) return {};
+  std::string tp = f.flag_value("tensor-parallel-size");
+  if (tp.empty()) tp = f.flag_value("tp-size");
+  if (tp.empty()) tp = f.flag_value("tp");
+  const int64_t ranks = tp.empty() ? 1 : std::max<int64_t>(1, std::atoll(tp.c_str()));
+  const int64_t heads = f.model.n_heads / ranks;
+  if (heads == 16 || heads == 64 || heads == 128) return {};
+  return found_in_flags(f, {"kv-cache-dtype", "tensor-parallel-size"}, std::to_string(heads) + " heads per rank");
+}
+
+Found latent_and_broken(const Facts& f) {
+  if (f.model.latent != Answer::Yes || cache_is_quantised(f) != Answer::Yes || !looks_broken(f)) return {};
+  return with_backend(f);
+}
+
+Found scales_on_plain_cache(const Facts& f) {
+  constexpr EngineVersion kFixed = {0, 19, 0};
+  const std::string backend = backend_of(f);
+  const bool reads = backend.starts_with("FLASHINFER") || f.model.latent == Answer::Yes;
+  const bool here = f.is(Engine::Vllm) && has_scales(f) && cache_is_quantised(f) == Answer::No && reads &&
+                    f.before(kFixed) == Answer::Yes;
+  return here ? with_backend(f) : Found{};
+}
+
+Found host_copies(const Facts& f) {
+  constexpr EngineVersion kFixed = {0, 20, 0};
+  const bool here = f.is(Engine::Vllm) && f.checkpoint && f.checkpoint->method == "compressed-tensors" &&
+                    has_scales(f) && cache_is_quantised(f) == Answer::Yes && backend_of(f) == "FLASHINFER" &&
+                    f.before(kFixed) == Answer::Yes;
+  return here ? with_backend(f) : Found{};
+}
+
+Found long_context_of_fa3(const Facts& f) {
+  constexpr EngineVersion kFixed = {0, 19, 1};
+  const bool flash = backend_of(f) == "FLASH_ATTN" || backend_of(f) == "FLASH_ATTN_VLLM_V1";
+  const int64_t length = std::atoll(f.flag_value("max-model-len").c_str());
+  const bool here =
+      f.is(Engine::Vllm) && flash && length > 32768 && cache_is_static_fp8(f) && f.before(kFixed) == Answer::Yes;
+  return here ? with_backend(f) : Found{};
+}
+
+Found nvfp4_hybrid(const Facts& f) {
+  const bool here = cache_dtype(f).starts_with("nvfp4") && f.model.hybrid == Answer::Yes;
+  return here ? found_in_flags(f, {"kv-cache-dtype"}) : Found{};
+}
+
+Found sglang_triton(const Facts& f) {
+  const bool here = f.is(Engine::Sglang) && backend_of(f) == "triton" && cache_is_static_fp8(f) && has_scales(f) &&
+                    f.before({0, 5, 9}) == Answer::Yes;
+  return here ? with_backend(f) : Found{};
+}
+
+Found cache_not_quantised(const Facts& f) {
+  if (cache_is_quantised(f) != Answer::No) return {};
+  Found found = {true, "", {}};
+  if (f.command) found.evidence.push_back(f.command_from);
+  return found;
+}
+
+Found not_the_cache(const Facts& f) {
+  if (cache_is_quantised(f) != Answer::No || !looks_broken(f)) return {};
+  return cache_not_quantised(f);
+}
+
+constexpr CombinationRule kRules[] = {
+    {{"B04", Fatal, Established,
+      "CUTLASS_MLA takes an FP8 cache only with scales of 1.0, and stops at the first other one",
+      "that scales other than 1.0 are loaded", "--attention-backend FLASHMLA, FLASHINFER_MLA or TRITON_MLA",
+      "vllm 0.33.0 mla/cutlass_mla.py", Cause::LatentAttention, 6},
+     kFlags | kKnownServer,
+     cutlass},
+    {{"B15", Fatal, Established, "FLASH_ATTN_MLA takes no FP8 cache", "",
+      "--attention-backend FLASHMLA, FLASHINFER_MLA or TRITON_MLA", "vllm 0.33.0 mla/flashattn_mla.py",
+      Cause::LatentAttention, 8},
+     kFlags | kKnownServer,
+     flash_attn_mla},
+    {{"C07", Warning, Established,
+      "FP8 decode kernels for MLA are made for 16, 64 or 128 heads per rank; others are padded or folded, in some "
+      "builds wrongly",
+      "that this build is wrong",
+      "compare one prompt with --kv-cache-dtype auto, with --attention-backend TRITON_MLA, and with another "
+      "--tensor-parallel-size",
+      "vllm issues 46952, 38652; sglang 22372", Cause::LatentAttention, 5},
+     kFlags | kModel,
+     heads_not_native},
+    {{"B16", Error, Reported,
+      "broken output of an MLA model with an FP8 cache: reported for some backends, never explained",
+      "that scales are the cause: at 1.0 on both sides they cannot be, and MLA with FP8 works elsewhere",
+      "compare one prompt with --kv-cache-dtype auto and with another --attention-backend, same length",
+      "vllm issue 38652, open", Cause::LatentAttention, 6},
+     kFlags | kModel,
+     latent_and_broken},
+    {{"F13", Error, Established, "scales of the checkpoint are applied to a cache that is not quantised", "",
+      "vLLM 0.19.1 or later, or --kv-cache-dtype fp8", "vllm change 37054", Cause::KernelDefect, 8},
+     kFlags | kTensors | kKnownServer,
+     scales_on_plain_cache},
+    {{"B17", Error, Established, "with compressed-tensors scales FlashInfer reads host copies that nobody set: garbage",
+      "", "vLLM 0.20 or later, or --attention-backend FLASH_ATTN", "vllm change 39418", Cause::KernelDefect, 9},
+     kFlags | kTensors | kKnownServer,
+     host_copies},
+    {{"B01", Warning, Established,
+      "FP8 attention on Hopper loses long contexts: 91 to 13 percent of needles at 128k in 0.10.2",
+      "that the GPU is a Hopper, or that this version is bad: 0.10.2 was, 0.19.1 is not", "vLLM 0.19.1 or later",
+      "vLLM blog of 2026-04-22; flash-attention change 104", Cause::KernelDefect, 4},
+     kFlags | kKnownServer,
+     long_context_of_fa3},
+    {{"B05", Error, Inferred, "in early versions the Triton backend did not apply KV scales",
+      "that this version is one of them: the release that mended it was not checked",
+      "update SGLang, or another --attention-backend", "sglang change 18882", Cause::KernelDefect, 6},
+     kFlags | kTensors | kKnownServer,
+     sglang_triton},
+    {{"B08", Error, Reported,
+      "an NVFP4 cache and recurrent state overlapped on consumer Blackwell: every other request is '!'",
+      "that this GPU is one of them", "--kv-cache-dtype fp8", "vllm issues 46329, 49818, 49011", Cause::KernelDefect,
+      6},
+     kFlags | kModel,
+     nvfp4_hybrid},
+    {{"W01", Note, Established, "the KV cache is not quantised here: its scales cannot be what is wrong", "", "",
+      "options of the serve command"},
+     kFlags,
+     cache_not_quantised},
+    {{"W02", Warning, Inferred,
+      "output is broken although the KV cache is not quantised: look at the weights' format, the attention backend and "
+      "tensor parallelism",
+      "which of them it is; FP8_BLOCK weights without input_scale are right",
+      "compare one prompt with another --attention-backend, with --tensor-parallel-size 1, and with unquantised "
+      "weights",
+      "vllm issue 39407: with every weight dequantised the same garbage", Cause::NotTheCache, 7},
+     kFlags,
+     not_the_cache},
+};
+
+}  // namespace
+
+std::span<const CombinationRule> server_rules() { return kRules; }
+
+}  // namespace kvcal
