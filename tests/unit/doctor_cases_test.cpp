@@ -1,0 +1,105 @@
+// Composed cases: inputs, the findings they must give, and the explanation on top.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "doctor_fixture.h"
+
+namespace kvcal {
+namespace {
+
+const std::filesystem::path kCases = KVCAL_SOURCE_DIR "/tests/unit/data/doctor/cases";
+
+std::vector<std::filesystem::path> case_files() {
+  std::vector<std::filesystem::path> files;
+  for (const auto& entry : std::filesystem::directory_iterator(kCases))
+    if (entry.path().extension() == ".case") files.push_back(entry.path());
+  std::sort(files.begin(), files.end());
+  return files;
+}
+
+// A folder as a checkpoint: config.json, and tensors where the case has some.
+void write_checkpoint(const std::filesystem::path& folder, const Sections& sections) {
+  std::filesystem::remove_all(folder);
+  std::filesystem::create_directories(folder);
+  write_text(folder / "config.json", sections.at("config"));
+  if (!sections.contains("tensors")) return;
+  write_text(folder / "model.safetensors", safetensors_of(sections.at("tensors")));
+  if (!sections.contains("unlisted")) return;
+  write_text(folder / "extra.safetensors", safetensors_of(sections.at("unlisted")));
+  Json map = Json::object();
+  std::istringstream in(sections.at("tensors"));
+  for (std::string line; std::getline(in, line);) map[line.substr(0, line.find(' '))] = "model.safetensors";
+  write_text(folder / "model.safetensors.index.json", Json{{"weight_map", map}}.dump());
+}
+
+Diagnosis run_case(const Sections& sections, const std::filesystem::path& scratch) {
+  Doctor doctor;
+  if (sections.contains("server")) doctor.add_server(parse_engine(words_of(sections.at("server")).at(0)));
+  if (sections.contains("command")) doctor.add_command("command", sections.at("command"));
+  if (sections.contains("config")) {
+    write_checkpoint(scratch / "model", sections);
+    const bool folder = sections.contains("tensors");
+    doctor.add_checkpoint(folder ? scratch / "model" : scratch / "model" / "config.json");
+  }
+  if (sections.contains("scales")) {
+    write_text(scratch / "scales.json", sections.at("scales"));
+    doctor.add_scale_file(scratch / "scales.json");
+  }
+  if (sections.contains("log")) doctor.add_log("server.log", reading(sections.at("log")));
+  if (sections.contains("output")) doctor.add_output("output", sections.at("output"));
+  return doctor.diagnose();
+}
+
+std::vector<std::string> sorted_ids(const std::vector<Sign>& signs) {
+  std::vector<std::string> ids;
+  for (const Sign& sign : signs) ids.emplace_back(sign.entry->id);
+  std::sort(ids.begin(), ids.end());
+  return ids;
+}
+
+std::string joined(const std::vector<std::string>& words) {
+  std::string text;
+  for (const std::string& word : words) text += (text.empty() ? "" : " ") + word;
+  return text;
+}
+
+class DoctorCase : public testing::TestWithParam<std::filesystem::path> {};
+
+TEST_P(DoctorCase, HasItsFindingsAndItsExplanation) {
+  const Sections sections = sections_of(read_file(GetParam(), 1 << 20));
+  const std::filesystem::path scratch =
+      std::filesystem::path(testing::TempDir()) / ("doctor_" + GetParam().stem().string());
+  std::filesystem::create_directories(scratch);
+  const Diagnosis d = run_case(sections, scratch);
+  std::vector<std::string> expected = words_of(sections.at("findings"));
+  std::sort(expected.begin(), expected.end());
+  EXPECT_EQ(joined(sorted_ids(d.findings)), joined(expected)) << diagnosis_text(d);
+  const std::string top = d.explanations.empty() ? "none" : std::string(name_of(d.explanations.front().cause));
+  EXPECT_EQ(top, words_of(sections.at("top")).at(0)) << diagnosis_text(d);
+  if (sections.contains("notes"))
+    for (const std::string& id : words_of(sections.at("notes"))) {
+      const std::vector<std::string> notes = sorted_ids(d.notes);
+      EXPECT_NE(std::find(notes.begin(), notes.end(), id), notes.end()) << id << "\n" << diagnosis_text(d);
+    }
+  if (sections.contains("says")) {
+    const std::string text = diagnosis_text(d);
+    std::istringstream lines(sections.at("says"));
+    for (std::string line; std::getline(lines, line);)
+      EXPECT_NE(text.find(line), std::string::npos) << line << "\n" << text;
+  }
+  std::filesystem::remove_all(scratch);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, DoctorCase, testing::ValuesIn(case_files()),
+                         [](const auto& tested) { return tested.param.stem().string(); });
+
+TEST(DoctorCases, AreMany) {
+  EXPECT_GE(case_files().size(), 52u);
+  size_t clean = 0;
+  for (const auto& file : case_files()) clean += file.stem().string().starts_with("clean_");
+  EXPECT_GE(clean, 10u);
+}
+
+}  // namespace
+}  // namespace kvcal
