@@ -1,0 +1,1 @@
+mkdir d; kvcal doctor --log d

@@ -1,0 +1,1 @@
+kvcal doctor --help | tail -5

@@ -1,0 +1,2 @@
+printf '!!!!!!!!!!!!!!!!!!!!!!!!!!!!!!!!' > answer.txt
+kvcal doctor --output answer.txt --json

@@ -1,0 +1,1 @@
+kvcal doctor --command 'ls -l'

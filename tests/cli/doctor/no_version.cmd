@@ -1,0 +1,1 @@
+kvcal doctor --server vllm@new x

@@ -1,0 +1,1 @@
+printf 'INFO all is well\n' | kvcal doctor -

@@ -1,0 +1,1 @@
+kvcal doctor --server vlmm@0.3 x
