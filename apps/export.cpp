@@ -172,7 +172,8 @@ Exit run(const ExportFlags& flags) {
   const Carrier carrier = carrier_of(read_config(model.folder).config, model.folder);
   const ExportOptions options = options_of(flags);
   if (exporter.name != "scales") check_verdicts(artifact, options);
-  const std::filesystem::path out = flags.in_place ? flags.model : flags.out.empty() ? "OUT" : flags.out;
+  const std::filesystem::path named = flags.out.empty() ? "OUT" : flags.out;
+  const std::filesystem::path out = flags.in_place ? model.folder : named;
   const ExportInput input = {artifact, model, carrier, options, flags.scales, out};
   const ExportPlan plan = exporter.plan(input);
   OverlayReport report;

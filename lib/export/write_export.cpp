@@ -7,8 +7,7 @@
 #include "base/atomic_folder.h"
 #include "base/read_file.h"
 #include "base/sha256.h"
-#include "checkpoint/checkpoint.h"
-#include "checkpoint/kv_scale_names.h"
+#include "checkpoint/config_file.h"
 #include "export/folder_files.h"
 #include "export/record.h"
 
@@ -161,9 +160,7 @@ OverlayReport write_export(const Exporter& exporter, const ExportInput& input, c
 }
 
 std::string undo_export(const fs::path& given, bool force) {
-  std::error_code error;
-  const fs::path folder = fs::canonical(given, error);
-  if (error) fail(quoted(given.string()) + ": no such model folder");
+  const fs::path folder = fs::canonical(read_config(given).folder);  // of a cache: its snapshot
   const std::optional<ExportRecord> record = read_record(folder);
   if (!record || !record->in_place)
     fail(quoted(given.string()) + ": is no model that was changed in place (no " + kExportRecord +
