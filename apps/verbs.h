@@ -33,6 +33,7 @@ void add_inspect(CLI::App& app, Job& chosen);
 void add_merge(CLI::App& app, Job& chosen);
 void add_plan(CLI::App& app, Job& chosen);
 void add_prompts(CLI::App& app, Job& chosen);
+void add_report(CLI::App& app, Job& chosen);
 void add_solve(CLI::App& app, Job& chosen);
 void add_stats(CLI::App& app, Job& chosen);
 void add_validate(CLI::App& app, Job& chosen);

@@ -1,0 +1,89 @@
+// kvcal report S -o report.html: one self-contained page, from statistics or from a scale file.
+#include "report/report.h"
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <iostream>
+#include <optional>
+
+#include "artifact/make_artifact.h"
+#include "base/atomic_file.h"
+#include "build_info.h"
+#include "solve_flags.h"
+#include "stats/statistics_file.h"
+#include "verbs.h"
+
+namespace kvcal {
+namespace {
+
+struct ReportFlags {
+  std::string input;
+  std::filesystem::path output = "report.html";
+  bool force = false, quiet = false;
+  SolveFlags solve;
+  std::string solving_option;  // the first of them that was given
+};
+
+// A scale file is JSON; everything else must be statistics.
+bool is_scale_file(const std::filesystem::path& path) { return path.extension() == ".json"; }
+
+struct Opened {
+  std::optional<Statistics> statistics;
+  Artifact artifact;
+};
+
+Opened open(const ReportFlags& flags) {
+  if (is_scale_file(flags.input)) {
+    if (!flags.solving_option.empty())
+      fail(flags.solving_option + " chooses how scales are solved from statistics; " + quoted(flags.input) +
+           " has its scales already");
+    return {std::nullopt, read_artifact(flags.input)};
+  }
+  const SolveOptions options = flags.solve.resolve();
+  Statistics statistics = read_statistics(flags.input);
+  Artifact artifact = make_artifact(statistics, options);
+  return {std::move(statistics), std::move(artifact)};
+}
+
+Exit run(const ReportFlags& flags) {
+  const Existing existing = flags.force ? Existing::Replace : Existing::Refuse;
+  std::error_code ignored;
+  if (std::filesystem::equivalent(flags.input, flags.output, ignored))
+    fail("the page " + quoted(flags.output.string()) + " would replace what it is made from");
+  check_writable(flags.output, existing);
+  const Opened opened = open(flags);
+  ReportInput input = {opened.artifact, opened.statistics ? &*opened.statistics : nullptr,
+                       std::filesystem::path(flags.input).filename().string(),
+                       std::string("kvcal ") + build_info().version};
+  const std::string page = report_html(input);
+  write_file_atomically(flags.output, page, existing);
+  if (!flags.quiet) std::cerr << "kvcal: " << flags.output.string() << ", " << (page.size() + 1023) / 1024 << " KiB\n";
+  return Exit::Done;
+}
+
+}  // namespace
+
+void add_report(CLI::App& app, Job& chosen) {
+  auto flags = std::make_shared<ReportFlags>();
+  CLI::App* verb =
+      app.add_subcommand("report", "Write a page with plots: verdicts, heads, magnitudes, growth, outliers");
+  verb->add_option("FILE", flags->input, "Statistics (calibrate --stats), or a scale file (.json)")->required();
+  verb->add_option("-o,--output", flags->output, "Page to write (default: report.html)");
+  verb->add_flag("--force", flags->force, "Replace an existing page");
+  verb->add_flag("-q,--quiet", flags->quiet, "Nothing on standard error but errors");
+  const std::vector<CLI::Option*> own = verb->get_options();
+  flags->solve.add_to(*verb);
+  verb->footer(
+      "Examples:\n"
+      "  kvcal report run.kvstats -o report.html\n"
+      "  kvcal report run.kvstats --policy pow2 -o pow2.html\n"
+      "  kvcal report kv-cache-scales.json -o report.html");
+  verb->callback([flags, own, verb, &chosen] {
+    for (const CLI::Option* option : verb->get_options())
+      if (option->count() > 0 && std::find(own.begin(), own.end(), option) == own.end())
+        flags->solving_option = option->get_name();
+    chosen = [flags] { return run(*flags); };
+  });
+}
+
+}  // namespace kvcal

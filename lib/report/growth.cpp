@@ -1,0 +1,147 @@
+// Whether the largest magnitudes had settled: over positions, prompts and passes.
+#include <algorithm>
+
+#include "report/growth_geometry.h"
+#include "report/markup.h"
+#include "report/sections.h"
+#include "stats/queries.h"
+
+namespace kvcal {
+
+std::vector<Point> growth_curve(std::span<const float> values, const Field& field, size_t most) {
+  const float all = values.empty() ? 0 : *std::max_element(values.begin(), values.end());
+  if (!(all > 0)) return {};
+  const size_t n = std::min(values.size(), most);
+  std::vector<Point> points;
+  size_t read = 0;
+  float largest = 0;
+  for (size_t i = 0; i < n; ++i) {
+    for (const size_t end = (i + 1) * values.size() / n; read < end; ++read) largest = std::max(largest, values[read]);
+    const double place = n == 1 ? 1 : static_cast<double>(i) / static_cast<double>(n - 1);
+    points.push_back(
+        {field.left + field.width * place, field.top + field.height * (1 - static_cast<double>(largest / all))});
+  }
+  return points;
+}
+
+namespace {
+
+constexpr size_t kMostPoints = 40;
+
+struct Curve {
+  std::string name;
+  std::vector<float> values;
+  bool converged = false;
+};
+
+std::string path_of(const std::vector<Point>& points) {
+  std::string d;
+  for (const Point& p : points) d += (d.empty() ? "M" : "L") + coordinate(p.x) + " " + coordinate(p.y);
+  return d;
+}
+
+std::string frame(const Field& f, const std::string& from, const std::string& to) {
+  std::string body;
+  for (const double share : {0.0, 0.5, 1.0}) {
+    const double y = f.top + f.height * (1 - share);
+    body += svg_line(share == 0 ? "axis" : "rule", f.left, y, f.left + f.width, y);
+    body += svg_text("a e", f.left - 3, y + 3, share == 0 ? "0" : share == 1 ? "1" : "0.5");
+  }
+  return body + svg_text("a", f.left, f.top + f.height + 13, from) +
+         svg_text("a e", f.left + f.width, f.top + f.height + 13, to);
+}
+
+std::string chart(const std::string& title, const std::vector<Curve>& curves, const std::string& from,
+                  const std::string& to) {
+  const Field f;
+  std::string body = frame(f, from, to);
+  size_t n_open = 0, n_drawn = 0;
+  for (const Curve& c : curves) {
+    const std::vector<Point> points = growth_curve(c.values, f, kMostPoints);
+    if (points.size() < 2) continue;
+    ++n_drawn;
+    n_open += c.converged ? 0 : 1;
+    body += std::string("<path class=\"curve") + (c.converged ? "" : " open") + "\" d=\"" + path_of(points) +
+            "\"><title>" + escaped(c.name) + "</title></path>";
+  }
+  if (n_drawn == 0) return "";
+  const std::string words = title + ": " + std::to_string(n_drawn) +
+                            " curves of the largest magnitude so far, relative to the last, " + std::to_string(n_open) +
+                            " of them not settled; the table below has the figures";
+  return "<figure><figcaption>" + title + "</figcaption>" +
+         drawing(f.left + f.width + 8, f.top + f.height + 18, words, body) + "</figure>\n";
+}
+
+std::string last_bucket(const std::vector<Curve>& curves) {
+  size_t most = 0;
+  for (const Curve& c : curves) most = std::max(most, c.values.size());
+  return most < 2 ? "position 0" : "below position " + grouped(uint64_t{1} << std::min<size_t>(most - 1, 62));
+}
+
+std::vector<Curve> position_curves(const Artifact& artifact, const std::string& site) {
+  std::vector<Curve> curves;
+  for (const ArtifactLayer& layer : artifact.layers)
+    for (const NamedSite& s : sites_of(layer))
+      if (s.name == site)
+        curves.push_back({site_title(layer, site), s.site->absmax_by_position, s.site->growth.converged});
+  return curves;
+}
+
+std::vector<Curve> prompt_curves(const ReportInput& input, const std::string& site) {
+  std::vector<Curve> curves;
+  for (const ArtifactLayer& layer : input.artifact.layers) {
+    const CacheStatistics* cache = cache_of(input, layer);
+    for (const NamedSite& s : sites_of(layer))
+      if (cache && s.name == site)
+        curves.push_back({site_title(layer, site),
+                          absmax_by_prompts(measured_site(*cache, site), input.statistics->run.n_passes),
+                          s.site->growth.converged});
+  }
+  return curves;
+}
+
+std::string charts(const ReportInput& input) {
+  std::string out;
+  for (const char* site : {"key", "value", "latent", "query"}) {
+    const std::vector<Curve> positions = position_curves(input.artifact, site);
+    out += chart(std::string(site) + " over positions", positions, "position 0", last_bucket(positions));
+    const std::vector<Curve> prompts = prompt_curves(input, site);
+    const size_t n = prompts.empty() ? 0 : prompts.front().values.size();
+    out += chart(std::string(site) + " over prompts", prompts, "1 prompt", std::to_string(n) + " prompts");
+  }
+  return out;
+}
+
+std::string share_text(const std::optional<float>& share) {
+  return share ? percent_text(static_cast<double>(*share)) : "-";
+}
+
+std::string passes_text(const ArtifactGrowth& growth) {
+  std::string text;
+  for (const auto& pass : growth.per_pass) text += (text.empty() ? "" : ", ") + share_text(pass);
+  return text.empty() ? "-" : text;
+}
+
+}  // namespace
+
+std::string growth_section(const ReportInput& input) {
+  HtmlTable table("What the last part of the data added to the largest magnitude",
+                  {{"layer", true},
+                   {"site"},
+                   {"passes 2, 3, ...", true},
+                   {"last quarter of the prompts", true},
+                   {"last positions", true},
+                   {"settled"}});
+  for (const ArtifactLayer& layer : input.artifact.layers)
+    for (const NamedSite& s : sites_of(layer)) {
+      const ArtifactGrowth& g = s.site->growth;
+      table.add_row({std::to_string(layer.index), s.name, passes_text(g), share_text(g.last_quarter),
+                     share_text(g.position), g.converged ? "yes" : "<strong>no</strong>"});
+    }
+  return "<p>The largest magnitude so far, relative to where it ended: flat at the right where it has settled. Dashed "
+         "curves had not. "
+         "Positions are in powers of two.</p>\n<div class=\"grid\">\n" +
+         charts(input) + "</div>\n" + table.html();
+}
+
+}  // namespace kvcal

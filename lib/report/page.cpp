@@ -1,0 +1,78 @@
+// The frame of the page: head, contents, sections in order.
+#include "report/markup.h"
+#include "report/sections.h"
+#include "stats/queries.h"
+
+namespace kvcal {
+namespace {
+
+struct Part {
+  const char* id;
+  const char* title;
+  std::string (*make)(const ReportInput&);
+};
+
+constexpr Part kParts[] = {
+    {"summary", "Summary", summary_section},
+    {"layers", "Layers", layers_section},
+    {"heads", "Heads", heat_map_section},
+    {"histograms", "Magnitudes", histogram_section},
+    {"growth", "Growth", growth_section},
+    {"outliers", "Outliers", outlier_section},
+    {"provenance", "Provenance", provenance_section},
+};
+
+std::string architecture_of(const Artifact& artifact) {
+  const Json* name = artifact.model.is_object() ? find_member(artifact.model, "architecture") : nullptr;
+  return name && name->is_string() ? name->get<std::string>() : "a model without a name";
+}
+
+std::string head(const std::string& title) {
+  return "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\"/>\n"
+         "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"/>\n"
+         "<meta name=\"color-scheme\" content=\"light dark\"/>\n<title>" +
+         escaped(title) + "</title>\n<style>\n" + style_sheet() + "</style>\n</head>\n";
+}
+
+}  // namespace
+
+std::string report_html(const ReportInput& input) {
+  const std::string title = "KV cache of " + architecture_of(input.artifact);
+  std::string contents, body;
+  for (const Part& part : kParts) {
+    const std::string made = part.make(input);
+    if (made.empty()) continue;
+    contents += std::string("<li><a href=\"#") + part.id + "\">" + part.title + "</a></li>";
+    body += section(part.id, part.title, made);
+  }
+  return head(title) + "<body>\n<header><h1>" + escaped(title) + "</h1>\n<p class=\"source\">from " +
+         escaped(input.source) + "</p></header>\n<nav aria-label=\"Contents\"><ul>" + contents +
+         "</ul></nav>\n<main>\n" + body + "</main>\n<footer>written by " + escaped(input.tool_version) +
+         "</footer>\n</body>\n</html>\n";
+}
+
+std::string verdict_badge(Verdict verdict) {
+  constexpr const char* kSigns[] = {"\u2713", "~", "!", "\u2717"};  // by severity
+  const std::string name(name_of(verdict));
+  return "<span class=\"v " + name + "\">" + kSigns[static_cast<size_t>(verdict)] + " " + name + "</span>";
+}
+
+std::string site_title(const ArtifactLayer& layer, std::string_view site) {
+  return "layer " + std::to_string(layer.index) + " " + std::string(site);
+}
+
+const CacheStatistics* cache_of(const ReportInput& input, const ArtifactLayer& layer) {
+  if (!input.statistics) return nullptr;
+  for (const CacheStatistics& c : input.statistics->caches)
+    if (c.layout.layer == layer.index) return &c;
+  return nullptr;
+}
+
+SiteStatistics measured_site(const CacheStatistics& cache, std::string_view site) {
+  if (site == "latent") return latent_row(cache);
+  for (const CacheSite s : sites_of(cache.layout))
+    if (name_of(s) == site) return cache.at(s);
+  return {};
+}
+
+}  // namespace kvcal

@@ -1,0 +1,52 @@
+// What was measured, with what, and how the scales were chosen.
+#include "report/markup.h"
+#include "report/sections.h"
+
+namespace kvcal {
+namespace {
+
+std::string value_text(const Json& value) {
+  return escaped(value.is_string() ? value.get_ref<const std::string&>()
+                                   : value.dump(-1, ' ', false, Json::error_handler_t::replace));
+}
+
+std::string entry(const std::string& name, const std::string& markup) {
+  return "<dt>" + escaped(name) + "</dt><dd>" + markup + "</dd>\n";
+}
+
+// All members of a block, as the file has them: a newer version may say more.
+std::string entries(const Json& block) {
+  std::string out;
+  if (block.is_object())
+    for (const auto& member : block.items()) out += entry(member.key(), value_text(member.value()));
+  return out;
+}
+
+std::string list(const char* title, const std::string& items) {
+  return items.empty() ? "" : std::string("<h3>") + title + "</h3>\n<dl>\n" + items + "</dl>\n";
+}
+
+std::string quantization_entries(const ArtifactQuantization& q) {
+  std::string out = entry("dtype", escaped(q.dtype)) + entry("largest storable", figure_text(q.max)) +
+                    entry("granularity", escaped(name_of(q.granularity))) + entry("policy", escaped(q.policy));
+  if (q.headroom) out += entry("headroom", figure_text(*q.headroom));
+  if (q.percentile) out += entry("percentile", figure_text(*q.percentile));
+  if (q.max_model_len > 0) out += entry("max_model_len", grouped(static_cast<uint64_t>(q.max_model_len)));
+  return out + entry("limits of verdicts", "clipped " + figure_text(q.limits.clipped) + ", lost " +
+                                               figure_text(q.limits.lost) + ", noise " + figure_text(q.limits.noise) +
+                                               ", dominating " + figure_text(q.limits.dominating) + ", growth " +
+                                               figure_text(q.limits.growth));
+}
+
+}  // namespace
+
+std::string provenance_section(const ReportInput& input) {
+  const Artifact& a = input.artifact;
+  return list("Model", entry("model_type", escaped(a.model_type)) + entries(a.model)) +
+         list("Measurement", entries(a.calibration)) + list("Scales", quantization_entries(a.quantization)) +
+         (input.statistics && input.statistics->run.sanity.is_object()
+              ? list("Sanity of the model", entries(input.statistics->run.sanity))
+              : "");
+}
+
+}  // namespace kvcal

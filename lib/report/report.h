@@ -1,0 +1,21 @@
+// The report: one HTML page that needs no network and no script, from a scale file or from the statistics behind it.
+#pragma once
+
+#include <string>
+
+#include "artifact/artifact.h"
+#include "stats/run_record.h"
+
+namespace kvcal {
+
+struct ReportInput {
+  const Artifact& artifact;
+  const Statistics* statistics = nullptr;  // what the artifact was solved from; null: a scale file alone
+  std::string source;                      // what the user calls the file
+  std::string tool_version;                // of the program that writes the page
+};
+
+/// The whole page. Equal inputs give equal bytes; what strangers wrote is escaped.
+std::string report_html(const ReportInput& input);
+
+}  // namespace kvcal

@@ -1,0 +1,4 @@
+kvcal calibrate "$SOURCE/datasets/demo/stressed" --prompts "$SOURCE/datasets/demo/prompts.jsonl" --max-prompts 4 -q -o scales.json --stats run.kvstats >log
+
+kvcal report scales.json -o page.html -q
+grep -o '<section id="[a-z]*">' page.html
