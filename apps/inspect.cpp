@@ -9,6 +9,8 @@
 #include "checkpoint/config_file.h"
 #include "checkpoint/kv_scale_names.h"
 #include "checkpoint/quantization.h"
+#include "export/kv_declaration.h"
+#include "export/server_support.h"
 #include "model/architecture.h"
 #include "prefill/memory_plan.h"
 #include "prefill/model_weights.h"
@@ -37,9 +39,10 @@ struct Weights {
 struct Inspection {
   std::string architecture, model_type, reason;  // reason: why not supported, empty when it is
   QuantizationSummary quantization;
-  std::unique_ptr<Model> model;    // null when the architecture is not known
-  std::optional<Weights> weights;  // none without weights
-  std::string weights_problem;     // why there are none
+  std::vector<ServerSupport> servers;  // what each does with KV scales of this checkpoint; empty when not calibrated
+  std::unique_ptr<Model> model;        // null when the architecture is not known
+  std::optional<Weights> weights;      // none without weights
+  std::string weights_problem;         // why there are none
 };
 
 Weights read_weights(const std::filesystem::path& folder, const std::string& embedding) {
@@ -72,6 +75,18 @@ std::string first_architecture(const Json& config) {
   return list && list->is_array() && !list->empty() && (*list)[0].is_string() ? (*list)[0].get<std::string>() : "";
 }
 
+/// As this checkpoint stands, but that one without a quantization_config gets the exporter's.
+std::vector<ServerSupport> support_of(const ConfigFile& file, const ModelSpec& spec) {
+  const KvDeclaration declared = read_kv_declaration(file.config, file.folder);
+  std::vector<ServerSupport> all;
+  for (const ServerKind kind : {ServerKind::Vllm, ServerKind::Sglang}) {
+    KvCarrier carrier = carrier_of(declared, kind);
+    if (carrier == KvCarrier::None) carrier = KvCarrier::CompressedTensors;
+    all.push_back(server_support(verified_server(kind), spec.architecture, carrier));
+  }
+  return all;
+}
+
 Inspection inspect(const std::string& path, int64_t max_model_len) {
   const ConfigFile file = read_config(path);
   Inspection i;
@@ -80,6 +95,7 @@ Inspection inspect(const std::string& path, int64_t max_model_len) {
   i.quantization = describe_quantization(file.config, file.folder);
   try {
     i.model = parse_model(file.config, max_model_len);
+    i.servers = support_of(file, i.model->spec());
   } catch (const Error& e) {
     i.reason = e.what();
   }
@@ -135,6 +151,21 @@ Json layers_json(const ModelSpec& spec) {
   return layers;
 }
 
+Json servers_json(const std::vector<ServerSupport>& servers) {
+  Json list = Json::array();
+  for (const ServerSupport& s : servers)
+    list.push_back({{"server", str(s.server)},
+                    {"loads_checkpoint_scales", s.loads},
+                    {"tensor_suffix", s.loads ? Json(scale_suffix(s.write, 'k')) : Json(nullptr)},
+                    {"why_not", s.why_not},
+                    {"query_scale", name_of(s.query)},
+                    {"side_file", s.json},
+                    {"plugin", s.plugin},
+                    {"backend_applies", s.backend},
+                    {"source", s.source}});
+  return list;
+}
+
 Json to_json(const Inspection& i) {
   Json out = {{"architecture", i.architecture}, {"model_type", i.model_type}, {"supported", i.reason.empty()}};
   if (!i.reason.empty()) out["reason"] = i.reason;
@@ -165,6 +196,7 @@ Json to_json(const Inspection& i) {
     out["weights"] = {{"n_tensors", w.n_tensors}, {"n_shards", w.n_shards},   {"bytes", w.bytes},
                       {"dtypes", w.dtypes},       {"kv_scales", w.kv_scales}, {"tensor_prefix", w.tensor_prefix}};
   }
+  if (!i.servers.empty()) out["servers"] = servers_json(i.servers);
   out["layers"] = i.model ? layers_json(i.model->spec()) : Json::array();
   return out;
 }
@@ -241,6 +273,17 @@ void print_model(const ModelSpec& spec) {
   print_layers(spec);
 }
 
+void print_servers(const std::vector<ServerSupport>& servers) {
+  for (const ServerSupport& s : servers) {
+    std::cout << (&s == &servers.front() ? "servers:       " : "               ") << str(s.server) << ' ';
+    if (s.loads)
+      std::cout << "loads scales named *" << scale_suffix(s.write, 'k') << '\n';
+    else
+      std::cout << "loads no scales from a checkpoint: " << s.why_not
+                << (s.plugin.empty() ? "" : "; the plug-in " + s.plugin + " hands them over") << '\n';
+  }
+}
+
 void print_text(const Inspection& i) {
   std::cout << "architecture:  " << (i.architecture.empty() ? "-" : quoted(i.architecture)) << ", model_type "
             << quoted(i.model_type) << '\n'
@@ -262,6 +305,7 @@ void print_text(const Inspection& i) {
                       : std::to_string(i.weights->kv_scales.size()) + " already in the checkpoint, from " +
                             quoted(i.weights->kv_scales.front()))
               << '\n';
+  print_servers(i.servers);
   if (i.model) print_model(i.model->spec());
 }
 

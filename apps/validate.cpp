@@ -16,13 +16,15 @@
 #include "shipped_files.h"
 #include "stats/statistics_file.h"
 #include "validate/output.h"
+#include "validate/validate_folder.h"
 #include "verbs.h"
 
 namespace kvcal {
 namespace {
 
 struct ValidateFlags {
-  std::string file, model, format = "text";
+  std::string file, model, scales, statistics, format = "text";
+  std::vector<std::string> servers;
   bool json = false, strict = false, list_rules = false;
 };
 
@@ -79,6 +81,33 @@ void print(const Validated& result, const std::string& format) {
     std::cout << (format == "github" ? github_report(result) : text_report(result));
 }
 
+std::vector<Server> servers_of(const ValidateFlags& flags) {
+  std::vector<Server> servers;
+  for (const std::string& name : flags.servers) servers.push_back(parse_server(name));
+  return servers;
+}
+
+Validated validated_folder(const ValidateFlags& flags, const std::string& schema) {
+  if (!flags.model.empty()) fail("validate: FILE is a checkpoint folder, which is its own --model");
+  if (!flags.scales.empty() && !flags.statistics.empty()) fail("validate: --scales and --stats exclude each other");
+  FolderChecks checks{servers_of(flags), flags.scales, flags.statistics};
+  if (checks.servers.empty()) checks.servers = {verified_server(ServerKind::Vllm), verified_server(ServerKind::Sglang)};
+  FolderReport found = validate_folder(flags.file, schema, checks);
+  return {flags.file, std::move(found.report), flags.strict, std::move(found.served)};
+}
+
+Validated validated_file(const ValidateFlags& flags, const std::string& schema) {
+  if (!flags.scales.empty() || !flags.statistics.empty())
+    fail("validate: --scales and --stats compare with a checkpoint folder; " + quoted(flags.file) + " is none");
+  std::optional<ModelIdentity> model;
+  if (!flags.model.empty()) model = identify_model(flags.model);
+  const std::vector<Server> servers = servers_of(flags);
+  Report report = report_on(flags.file, schema, model ? &*model : nullptr);
+  if (!report.has_errors() && !servers.empty() && std::filesystem::path(flags.file).extension() != ".kvstats")
+    check_as_side_file(read_file(flags.file, kMostArtifactBytes), servers, report);
+  return {flags.file, std::move(report), flags.strict, {}};
+}
+
 Exit run(const ValidateFlags& flags) {
   const std::string format = flags.json ? "json" : flags.format;
   check_format(format);
@@ -89,9 +118,9 @@ Exit run(const ValidateFlags& flags) {
   if (flags.file.empty()) fail("validate: FILE is required; see 'kvcal validate --help'");
   constexpr size_t kSchemaBytes = size_t{1} << 20;
   const std::string schema = read_file(shipped_file(std::string("schemas/") + kArtifactSchemaFile), kSchemaBytes);
-  std::optional<ModelIdentity> model;
-  if (!flags.model.empty()) model = identify_model(flags.model);
-  const Validated result = {flags.file, report_on(flags.file, schema, model ? &*model : nullptr), flags.strict};
+  std::error_code ignored;
+  const bool folder = std::filesystem::is_directory(flags.file, ignored);
+  const Validated result = folder ? validated_folder(flags, schema) : validated_file(flags, schema);
   print(result, format);
   return result.passed() ? Exit::Done : Exit::Findings;
 }
@@ -100,10 +129,19 @@ Exit run(const ValidateFlags& flags) {
 
 void add_validate(CLI::App& app, Job& chosen) {
   auto flags = std::make_shared<ValidateFlags>();
-  CLI::App* verb = app.add_subcommand("validate", "Check a scale or statistics file, and whether it fits a model");
-  verb->add_option("FILE", flags->file, "kv-cache-scales.json, or a statistics file");
+  CLI::App* verb =
+      app.add_subcommand("validate", "Check a scale file, a statistics file or a checkpoint with KV scales");
+  verb->add_option("FILE", flags->file,
+                   "kv-cache-scales.json, a statistics file, or a checkpoint folder with KV scales");
   verb->add_option("--model", flags->model, "Checkpoint folder that the scales are to be served with")
       ->type_name("MODEL");
+  verb->add_option("--server", flags->servers,
+                   "Server that is to use it, as in vllm@0.33 or sglang@0.5.23; for a folder both")
+      ->type_name("SERVER");
+  verb->add_option("--scales", flags->scales, "Scale file that the scales of a folder should be those of")
+      ->type_name("FILE");
+  verb->add_option("--stats", flags->statistics, "Statistics file to judge the scales of a folder by")
+      ->type_name("FILE");
   verb->add_option("--format", flags->format, "text, json, sarif (code scanning), github (annotations)")
       ->capture_default_str();
   verb->add_flag("--json", flags->json, "Same as --format json");
@@ -116,7 +154,9 @@ void add_validate(CLI::App& app, Job& chosen) {
       "Examples:\n"
       "  kvcal validate kv-cache-scales.json --model ./Qwen3-0.6B && echo fit to serve\n"
       "  kvcal validate kv-cache-scales.json --strict --format github\n"
-      "  kvcal validate run.kvstats --json | jq '.findings[].rule'");
+      "  kvcal validate run.kvstats --json | jq '.findings[].rule'\n"
+      "  kvcal validate ./Qwen3-0.6B-kv --scales kv-cache-scales.json --server vllm@0.33\n"
+      "  kvcal validate ./third-party-fp8-kv --stats run.kvstats");
   verb->callback([flags, &chosen] { chosen = [flags] { return run(*flags); }; });
 }
 

@@ -245,6 +245,13 @@ Effect effect_of(const ServerSupport& s, ScaleSpelling spelling, char site) {
   return vllm_effect(s, loader, spelling);
 }
 
+Effect effect_of_orphan(const ServerSupport& s) {
+  const LoaderLine& loader = loader_named(s.server.kind, s.loader);
+  // vLLM's latent classes look names up one by one; all others walk the tree of modules, and stop where it ends.
+  if (s.server.kind == ServerKind::Vllm) return loader.name == "latent" ? Effect::Warned : Effect::Refused;
+  return loader.other == Effect::Crash || loader.bare == Effect::Crash ? Effect::Crash : loader.other;
+}
+
 std::string scale_tensor(const ServerSupport& support, std::string_view attention, char site) {
   return std::string(attention) + scale_suffix(support.write, site);
 }

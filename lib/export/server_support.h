@@ -95,6 +95,9 @@ ServerSupport server_support(const Server& server, std::string_view architecture
 /// What becomes of a tensor whose name has this spelling. `site` is k, v or q.
 Effect effect_of(const ServerSupport& support, ScaleSpelling spelling, char site);
 
+/// What becomes of a scale whose module the model does not have.
+Effect effect_of_orphan(const ServerSupport& support);
+
 /// The tensor to write for a site of an attention module such as "model.layers.3.self_attn".
 std::string scale_tensor(const ServerSupport& support, std::string_view attention, char site);
 

@@ -96,7 +96,7 @@ void check_calibration(const Artifact& a, Report& report) {
   const auto count = [&](const char* key) { return get_int(a.calibration, key, "calibration."); };
   const auto at_most = [&](const char* member, int64_t limit, const char* whose) {
     if (count(member) > limit)
-      report.add("C05", std::string("calibration.") + member, std::string("calibration.") + member,
+      report.add("R13", std::string("calibration.") + member, std::string("calibration.") + member,
                  "at most " + std::to_string(limit) + ", " + whose, std::to_string(count(member)));
   };
   at_most("n_prompts", count("n_tokens"), "the number of tokens");
@@ -104,7 +104,7 @@ void check_calibration(const Artifact& a, Report& report) {
   at_most("longest", count("max_length"), "the limit of a sequence");
   const std::string inner = get_string(a.model, "model_type", "model.");
   if (a.model_type != inner)
-    report.add("C05", "model_type", "the model type", quoted(inner) + ", as in 'model'", quoted(a.model_type));
+    report.add("R13", "model_type", "the model type", quoted(inner) + ", as in 'model'", quoted(a.model_type));
   const bool settled = converged(a);
   if (get_bool_or(a.calibration, "converged", settled, "calibration.") != settled)
     report.add("E03", "calibration.converged", "whether all sites have settled", settled ? "true" : "false",
@@ -122,7 +122,7 @@ uint64_t n_readers(const Artifact& a, const ArtifactLayer& layer) {
 }  // namespace
 
 void check_measurements(const Artifact& a, Report& report) {
-  report.evaluated({"C05", "E03", "R02", "R03", "R04", "R09", "R11"});
+  report.evaluated({"E03", "R02", "R03", "R04", "R09", "R11", "R13"});
   const auto n_tokens = static_cast<uint64_t>(get_int(a.calibration, "n_tokens", "calibration."));
   for (size_t i = 0; i < a.layers.size(); ++i) {
     const ArtifactLayer& l = a.layers[i];

@@ -30,7 +30,8 @@ struct Finding {
   std::string rule;
   std::string path;  // "layers[3].key.scale"; "" is the document
   std::string what, expected, actual;
-  size_t line = 0;  // in the file, from 1; 0 = unknown
+  size_t line = 0;   // in the file, from 1; 0 = unknown
+  std::string file;  // where it stands when that is not the file that was named: a shard, config.json, a scale file
 };
 
 class Report {
@@ -40,6 +41,9 @@ class Report {
   /// Adds a finding; its rule then counts as evaluated.
   void add(std::string_view rule, std::string path, std::string what, std::string expected = "",
            std::string actual = "");
+  void add(Finding finding);
+  /// Everything of another report, as found in `file`.
+  void merge(const Report& other, const std::string& file);
   /// Why the rules that were not looked at were not: "--model was not given".
   void not_evaluated(std::initializer_list<std::string_view> ids, const std::string& reason);
 

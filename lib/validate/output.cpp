@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "validate/validate_folder.h"
+
 namespace kvcal {
 namespace {
 
@@ -15,7 +17,13 @@ std::string sentence(const Finding& f) {
   return text;
 }
 
-std::string place(const Finding& f) { return f.path.empty() ? "(document)" : f.path; }
+std::string place(const Finding& f, const Validated& v) {
+  if (!f.path.empty()) return f.path;
+  return v.served.empty() ? "(document)" : "(checkpoint)";
+}
+
+/// The file that a finding is about.
+const std::string& file_of(const Finding& f, const Validated& v) { return f.file.empty() ? v.file : f.file; }
 
 std::string closing_line(const Validated& v) {
   const Report& r = v.report;
@@ -69,16 +77,16 @@ Json sarif_rule(const Rule& rule) {
   return out;
 }
 
-Json sarif_result(const Finding& f, const std::string& file) {
+Json sarif_result(const Finding& f, const Validated& v) {
   const Rule& rule = rule_named(f.rule);
-  Json place_json = {
-      {"physicalLocation",
-       {{"artifactLocation", {{"uri", uri_of(file)}}}, {"region", {{"startLine", std::max<size_t>(f.line, 1)}}}}}};
+  Json place_json = {{"physicalLocation",
+                      {{"artifactLocation", {{"uri", uri_of(file_of(f, v))}}},
+                       {"region", {{"startLine", std::max<size_t>(f.line, 1)}}}}}};
   if (!f.path.empty()) place_json["logicalLocations"] = Json::array({{{"fullyQualifiedName", f.path}}});
   return {{"ruleId", f.rule},
           {"ruleIndex", &rule - rules().data()},
           {"level", name_of(rule.severity)},
-          {"message", {{"text", place(f) + ": " + sentence(f) + ". " + std::string(rule.fix)}}},
+          {"message", {{"text", place(f, v) + ": " + sentence(f) + ". " + std::string(rule.fix)}}},
           {"locations", Json::array({place_json})}};
 }
 
@@ -118,12 +126,13 @@ std::string text_report(const Validated& v) {
   std::string text, before;
   for (const Finding* f : sorted) {
     const Rule& rule = rule_named(f->rule);
-    text += std::string(name_of(rule.severity)) + " " + f->rule + " " + place(*f) +
-            (f->line ? " (line " + std::to_string(f->line) + ")" : "") + ": " + sentence(*f) + "\n";
+    text += std::string(name_of(rule.severity)) + " " + f->rule + " " + place(*f, v) +
+            (f->line ? " (line " + std::to_string(f->line) + ")" : "") + ": " + sentence(*f) +
+            (f->file.empty() ? "" : " [" + f->file + "]") + "\n";
     if (f->rule != before) text += "    fix: " + std::string(rule.fix) + "\n";
     before = f->rule;
   }
-  return text + skipped_text(v.report) + closing_line(v);
+  return text + skipped_text(v.report) + served_text(v.served) + closing_line(v);
 }
 
 Json json_report(const Validated& v) {
@@ -132,6 +141,7 @@ Json json_report(const Validated& v) {
     const Rule& rule = rule_named(f.rule);
     findings.push_back({{"rule", f.rule},
                         {"severity", name_of(rule.severity)},
+                        {"file", file_of(f, v)},
                         {"path", f.path},
                         {"line", f.line ? Json(f.line) : Json(nullptr)},
                         {"what", f.what},
@@ -140,20 +150,22 @@ Json json_report(const Validated& v) {
                         {"fix", rule.fix}});
   }
   for (const Report::Skipped& s : v.report.skipped_rules()) skipped.push_back({{"rule", s.rule}, {"reason", s.reason}});
-  return {{"file", v.file},
-          {"valid", v.passed()},
-          {"errors", v.report.count(Severity::Error)},
-          {"warnings", v.report.count(Severity::Warning)},
-          {"notes", v.report.count(Severity::Note)},
-          {"findings", findings},
-          {"evaluated", v.report.evaluated_rules()},
-          {"not_evaluated", skipped}};
+  Json report = {{"file", v.file},
+                 {"valid", v.passed()},
+                 {"errors", v.report.count(Severity::Error)},
+                 {"warnings", v.report.count(Severity::Warning)},
+                 {"notes", v.report.count(Severity::Note)},
+                 {"findings", findings},
+                 {"evaluated", v.report.evaluated_rules()},
+                 {"not_evaluated", skipped}};
+  if (!v.served.empty()) report["servers"] = served_json(v.served);
+  return report;
 }
 
 Json sarif_report(const Validated& v, const std::string& version) {
   Json table = Json::array(), results = Json::array(), skipped = Json::array();
   for (const Rule& rule : rules()) table.push_back(sarif_rule(rule));
-  for (const Finding& f : v.report.findings) results.push_back(sarif_result(f, v.file));
+  for (const Finding& f : v.report.findings) results.push_back(sarif_result(f, v));
   for (const Report::Skipped& s : v.report.skipped_rules()) skipped.push_back(s.rule + ": " + s.reason);
   const Json driver = {{"name", "kvcal"}, {"version", version}, {"rules", table}};
   const Json run = {{"tool", {{"driver", driver}}},
@@ -167,9 +179,9 @@ std::string github_report(const Validated& v) {
   for (const Finding& f : v.report.findings) {
     const Rule& rule = rule_named(f.rule);
     text += "::" + std::string(rule.severity == Severity::Note ? "notice" : name_of(rule.severity)) +
-            " file=" + escaped(v.file, true) + ",line=" + std::to_string(std::max<size_t>(f.line, 1)) +
+            " file=" + escaped(file_of(f, v), true) + ",line=" + std::to_string(std::max<size_t>(f.line, 1)) +
             ",title=" + escaped(f.rule, true) +
-            "::" + escaped(place(f) + ": " + sentence(f) + ". " + std::string(rule.fix), false) + "\n";
+            "::" + escaped(place(f, v) + ": " + sentence(f) + ". " + std::string(rule.fix), false) + "\n";
   }
   return text + closing_line(v);
 }

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "base/json.h"
+#include "export/served_scales.h"
 #include "validate/finding.h"
 
 namespace kvcal {
@@ -11,7 +12,8 @@ namespace kvcal {
 struct Validated {
   std::string file;
   Report report;
-  bool strict = false;  // warnings count as errors
+  bool strict = false;               // warnings count as errors
+  std::vector<ServedScales> served;  // of a checkpoint folder: what each server uses
   bool passed() const { return !report.has_errors() && !(strict && report.count(Severity::Warning) > 0); }
 };
 

@@ -10,6 +10,10 @@ namespace {
 constexpr std::string_view kAgain = "calibrate or solve again; do not edit scale files by hand";
 constexpr std::string_view kOwn = "use scales that were calibrated on this checkpoint";
 constexpr std::string_view kModel = "--model";
+constexpr std::string_view kFolder = "a checkpoint folder";
+constexpr std::string_view kServer = "--server";
+constexpr std::string_view kKeep = "keep this layer's cache in the model's dtype";
+constexpr std::string_view kExport = "export the scales again with kvcal export";
 using enum Severity;
 
 constexpr std::array kRules = {
@@ -20,11 +24,33 @@ constexpr std::array kRules = {
     Rule{"A05", Note, "a member of a later minor version, which is ignored", "use a newer kvcal to have it checked",
          ""},
     Rule{"A06", Error, "contradicts itself, so that the program cannot read it", kAgain, ""},
-    Rule{"C05", Error, "the runs or counts of the calibration contradict each other", kAgain, ""},
+    Rule{"C01", Error, "the bias of keys alone is clipped at this scale",
+         "calibrate; keep the cache in BF16 if in doubt", kFolder},
+    Rule{"C02", Error, "a bias of keys above 100, which drowns the other channels whatever the scale", kKeep, kFolder},
+    Rule{"C03", Warning, "a bias of keys above 30", "evaluate before use", kFolder},
+    Rule{"C04", Note, "a hybrid: only its attention layers have a KV cache", "nothing; expect scales for those alone",
+         kFolder},
+    Rule{"C05", Error, "key and value of latent attention differ, which is one row with one scale",
+         "write equal scales, measured on the whole row", kFolder},
     Rule{"C08", Error, "a layer that reads another layer's cache has scales of its own", kOwn, kModel},
+    Rule{"C10", Note, "layers have heads of different widths", "check the backend that the server chooses", kFolder},
+    Rule{"C11", Warning, "scales per head: only attention backends that take them will start",
+         "FlashAttention 3, or strategy tensor", kFolder},
+    Rule{"C12", Warning, "the declared KV scheme is not static FP8", "num_bits 8, type float, dynamic false", kFolder},
+    Rule{"C13", Note, "block FP8 weights without input scales, as they should be", "nothing: activations are dynamic",
+         kFolder},
+    Rule{"C14", Error, "static activation scales are declared, but not there", "export the weights again", kFolder},
+    Rule{"C15", Error, "scales in a file that the index does not name: servers pass over it",
+         "add its tensors to model.safetensors.index.json", kFolder},
+    Rule{"C16", Error, "the server does not take scales of this name for this class", kExport, kFolder},
+    Rule{"C17", Warning, "kv_scale, one for key and value, is deprecated", "write k_scale and v_scale", kFolder},
+    Rule{"C19", Note, "the model sees images or sound, the calibration saw none", "calibrate with such prompts",
+         kFolder},
     Rule{"E01", Error, "the recorded damage contradicts the scale and the largest magnitude", kAgain, ""},
     Rule{"E02", Error, "the verdict contradicts the recorded damage and the limits", kAgain, ""},
     Rule{"E03", Error, "convergence contradicts the recorded growth", kAgain, ""},
+    Rule{"F08", Warning, "no KV scales: with an FP8 cache servers use 1.0 in every layer, most without a word",
+         "calibrate and export", kFolder},
     Rule{"K01", Error, "a site without observations", "more prompts; a layer that is never observed is a fault", ""},
     Rule{"K02", Note, "the first four positions set the scale (attention sinks)", "harmless in FP8", ""},
     Rule{"K03", Warning, "one key channel drowns the others, whatever the scale",
@@ -58,6 +84,7 @@ constexpr std::array kRules = {
     Rule{"R10", Error, "kv_cache does not have the joint scale of every layer, and 1.0 for the others", kAgain, ""},
     Rule{"R11", Error, "sites were not observed equally often", kAgain, ""},
     Rule{"R12", Error, "the widths of an MLA row contradict each other", kAgain, ""},
+    Rule{"R13", Error, "the runs or counts of the calibration contradict each other", kAgain, ""},
     Rule{"S01", Error, "a scale that is not a finite float32", "calibrate again", ""},
     Rule{"S02", Error, "a scale that is zero or negative", "calibrate again; servers divide by it", ""},
     Rule{"S03", Error, "the smallest step of float32 as a scale: an observer saw only zeros", "calibrate again", ""},
@@ -76,14 +103,32 @@ constexpr std::array kRules = {
     Rule{"S16", Warning, "much of a head's or channel's energy is clipped or flushed at this scale",
          "keep this layer's cache in the model's dtype, or solve with --granularity head", ""},
     Rule{"S17", Error, "neither one scale nor one per head", kAgain, ""},
+    Rule{"S19", Error, "fewer scales than KV heads: looks cut for tensor parallelism",
+         "gather the ranks: servers cut themselves", kFolder},
+    Rule{"S20", Error, "two names for the same scale, with different values", "keep one", kFolder},
+    Rule{"S21", Error, "a scale in a dtype that holds it badly", "write F32", kFolder},
     Rule{"S23", Note, "calibrated on contexts shorter than a quarter of what the server may see",
          "add long prompts, or lower --max-model-len", ""},
     Rule{"S24", Warning, "a scale far from those of the other layers", "look at the layer; keep it in BF16 if in doubt",
          "at least four layers with a cache"},
+    Rule{"S25", Note, "no scales for queries: servers with FP8 attention take 1.0",
+         "only matters if |q| exceeds 448 or is tiny", kFolder},
     Rule{"T01", Error, "not a statistics file that the program can read", "copy the file again, or calibrate again",
          "a statistics file"},
     Rule{"T02", Error, "no scales can be solved from the statistics", "merge all shards, or calibrate again",
          "a statistics file"},
+    Rule{"V01", Error, "the server does not start with this", kExport, kFolder},
+    Rule{"V02", Warning, "no scale of a checkpoint reaches the cache of this class in this server",
+         "the plug-in of apps/plugins hands it the scale file", kFolder},
+    Rule{"V03", Note, "--kv-cache-dtype auto does not make the cache FP8 here",
+         "serve with --kv-cache-dtype fp8 (SGLang: fp8_e4m3)", kFolder},
+    Rule{"V04", Note, "the server holds the scale in the model's dtype, which is less than what was written",
+         "write values that the dtype holds, rounded up", kFolder},
+    Rule{"V05", Note, "this version was not verified", "read back the scales inside the server", kServer},
+    Rule{"V06", Warning, "not the scale of the scale file", kExport, kFolder},
+    Rule{"V07", Error, "the server applies this scale on one side only", "scale 1.0, or the model's dtype", kFolder},
+    Rule{"V08", Warning, "the server does not read a scale file for this class",
+         "export to the checkpoint, or the plug-in", kServer},
 };
 
 }  // namespace
@@ -106,7 +151,21 @@ void Report::evaluated(std::initializer_list<std::string_view> ids) {
 
 void Report::add(std::string_view rule, std::string path, std::string what, std::string expected, std::string actual) {
   evaluated({rule});
-  findings.push_back({std::string(rule), std::move(path), std::move(what), std::move(expected), std::move(actual)});
+  findings.push_back(
+      {std::string(rule), std::move(path), std::move(what), std::move(expected), std::move(actual), 0, ""});
+}
+
+void Report::add(Finding finding) {
+  evaluated({finding.rule});
+  findings.push_back(std::move(finding));
+}
+
+void Report::merge(const Report& other, const std::string& file) {
+  evaluated_.insert(evaluated_.end(), other.evaluated_.begin(), other.evaluated_.end());
+  for (Finding finding : other.findings) {
+    finding.file = file;
+    findings.push_back(std::move(finding));
+  }
 }
 
 void Report::not_evaluated(std::initializer_list<std::string_view> ids, const std::string& reason) {

@@ -7,7 +7,7 @@
 namespace kvcal::readme {
 
 std::span<const Table> tables() {
-  static constexpr std::array kTables = {Table{"models", table_of_models},
+  static constexpr std::array kTables = {Table{"models", table_of_models}, Table{"servers", table_of_servers},
                                          Table{"weight formats", table_of_weight_formats}};
   return kTables;
 }

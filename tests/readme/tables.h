@@ -15,6 +15,7 @@ struct Table {
 std::span<const Table> tables();
 
 std::string table_of_models();
+std::string table_of_servers();
 std::string table_of_weight_formats();
 
 /// The text with every table as it is made now. Throws Error when a marker is missing.

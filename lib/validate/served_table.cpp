@@ -1,0 +1,88 @@
+// The table at the end of a report on a folder: what each server uses, layer by layer.
+#include <algorithm>
+
+#include "validate/checks.h"
+#include "validate/validate_folder.h"
+
+namespace kvcal {
+namespace {
+
+std::string short_text(const std::vector<float>& scales) {
+  if (scales.empty()) return "-";
+  std::string text = number_text(scales[0]);
+  if (scales.size() > 1) text += " .. (" + std::to_string(scales.size()) + " heads)";
+  return text;
+}
+
+std::string cell_of(const ServedLayer& l) {
+  const std::string value = l.value.empty() ? "" : ", " + short_text(l.value);
+  return short_text(l.key) + value + (l.note.empty() ? "" : " (" + l.note + ")");
+}
+
+using Row = std::vector<std::string>;
+
+std::string padded(const std::vector<Row>& rows) {
+  std::vector<size_t> widths(rows[0].size(), 0);
+  for (const Row& row : rows)
+    for (size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
+  std::string text;
+  for (const Row& row : rows) {
+    for (size_t i = 0; i < row.size(); ++i)
+      text += (i ? "  " : "") + (i + 1 < row.size() ? row[i] + std::string(widths[i] - row[i].size(), ' ') : row[i]);
+    text += "\n";
+  }
+  return text;
+}
+
+/// The layers of a server that starts, else none: all servers know the same caches.
+const ServedScales* any_started(const std::vector<ServedScales>& served) {
+  const auto found = std::find_if(served.begin(), served.end(), [](const ServedScales& s) { return s.stops.empty(); });
+  return found == served.end() ? nullptr : &*found;
+}
+
+}  // namespace
+
+std::string served_text(const std::vector<ServedScales>& served) {
+  if (served.empty()) return "";
+  std::string text;
+  for (const ServedScales& s : served)
+    if (!s.stops.empty()) text += str(s.server) + " does not start: " + s.stops.front().reason + "\n";
+  const ServedScales* first = any_started(served);
+  if (!first) return text;
+  std::vector<Row> rows = {{"layer", "module"}};
+  for (const ServedScales& s : served)
+    if (s.stops.empty()) rows[0].push_back(str(s.server) + " uses (key, value)");
+  for (size_t i = 0; i < first->layers.size(); ++i) {
+    rows.push_back({std::to_string(first->layers[i].layer), first->layers[i].module});
+    for (const ServedScales& s : served)
+      if (s.stops.empty()) rows.back().push_back(cell_of(s.layers[i]));
+  }
+  return text + padded(rows);
+}
+
+Json served_json(const std::vector<ServedScales>& served) {
+  Json list = Json::array();
+  for (const ServedScales& s : served) {
+    Json layers = Json::array(), stops = Json::array();
+    for (const ServedLayer& l : s.layers)
+      layers.push_back({{"index", l.layer},
+                        {"name", l.module},
+                        {"key", l.key},
+                        {"value", l.value},
+                        {"key_loaded", l.key_loaded},
+                        {"value_loaded", l.value_loaded},
+                        {"note", l.note}});
+    for (const ServedScales::Stop& stop : s.stops)
+      stops.push_back({{"tensor", stop.tensor}, {"file", stop.file}, {"reason", stop.reason}});
+    list.push_back({{"server", str(s.server)},
+                    {"starts", s.stops.empty()},
+                    {"stops", stops},
+                    {"auto_is_fp8", s.auto_is_fp8},
+                    {"source", s.support.source},
+                    {"backend_applies", s.support.backend},
+                    {"layers", layers}});
+  }
+  return list;
+}
+
+}  // namespace kvcal

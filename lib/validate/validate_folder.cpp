@@ -1,0 +1,82 @@
+#include "validate/validate_folder.h"
+
+#include "artifact/make_artifact.h"
+#include "base/read_file.h"
+#include "model/architecture.h"
+#include "stats/statistics_file.h"
+#include "validate/folder.h"
+#include "validate/validate.h"
+
+namespace kvcal {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// The scale file, itself checked against this checkpoint; nothing when it is not sound enough to compare with.
+std::optional<Reference> reference_of(const FolderChecks& checks, std::string_view schema, const ModelIdentity& model,
+                                      Report& report) {
+  if (!checks.statistics.empty()) {
+    Reference r;
+    r.statistics = read_statistics(checks.statistics);
+    r.artifact = make_artifact(*r.statistics, {});
+    report.merge(validate_artifact(artifact_text(r.artifact), schema, &model), checks.statistics.string());
+    for (Finding& f : report.findings) f.line = 0;  // of a file that nobody has
+    return r;
+  }
+  if (checks.scales.empty()) return std::nullopt;
+  const std::string text = read_file(checks.scales, kMostArtifactBytes);
+  const Report own = validate_artifact(text, schema, &model);
+  report.merge(own, checks.scales.string());
+  if (own.has_errors()) return std::nullopt;
+  return Reference{artifact_from_json(parse_json(text)), std::nullopt};
+}
+
+/// Rules of scale files were not looked at where none was given.
+void explain_the_rest(const FolderChecks& checks, Report& report) {
+  report.not_evaluated({"V08"}, "of scale files only");
+  if (checks.scales.empty()) report.not_evaluated({"V06"}, "--scales was not given");
+  if (!checks.scales.empty() || !checks.statistics.empty()) return;
+  for (const Rule& rule : rules())
+    if (rule.needs != "a statistics file" || rule.id == "C19")
+      report.not_evaluated({rule.id}, "--scales or --stats was not given");
+}
+
+}  // namespace
+
+FolderReport validate_folder(const fs::path& folder, std::string_view schema, const FolderChecks& checks) {
+  const Checkpoint checkpoint = Checkpoint::open(folder);
+  FolderReport result;
+  const ModelIdentity model = identify_model(folder);
+  FolderUnderTest f{checkpoint, model.spec, read_stored_scales(checkpoint, model.spec), {}};
+  for (const Server& server : checks.servers)
+    f.served.push_back(served_scales(f.stored, model.spec, checkpoint.config(), server));
+  check_stored_numbers(f, result.report);
+  check_stored_layers(f, result.report);
+  check_declaration(f, result.report);
+  check_key_bias(f, result.report);
+  check_servers(f, result.report);
+  if (const auto reference = reference_of(checks, schema, model, result.report))
+    check_against(f, *reference, result.report);
+  explain_the_rest(checks, result.report);
+  result.served = std::move(f.served);
+  return result;
+}
+
+void check_as_side_file(std::string_view text, const std::vector<Server>& servers, Report& report) {
+  if (servers.empty()) return;
+  report.evaluated({"V05", "V08"});
+  const Artifact a = artifact_from_json(parse_json(text));
+  const std::string architecture = get_string_or(a.model, "architecture", "");
+  for (const Server& server : servers) {
+    for (const std::string& note : version_notes(server)) report.add("V05", "", note);
+    const std::string name = str(server) + " " + architecture;
+    if (server.kind == ServerKind::Vllm)
+      report.add("V08", "", name, "no flag takes a scale file since 0.7");
+    else if (!server_support(server, architecture, KvCarrier::None).json)
+      report.add("V08", "", name, "RuntimeError: the class does not support loading scaling factors");
+    else if (a.kv_cache.empty())
+      report.add("V08", "kv_cache", name, "a block kv_cache", a.kv_cache_left_out);
+  }
+}
+
+}  // namespace kvcal

@@ -1,0 +1,36 @@
+// Is a checkpoint folder with KV scales, of whatever producer, fit to be served: by itself, by what was measured, and
+// by what each server makes of it?
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "export/served_scales.h"
+#include "validate/finding.h"
+
+namespace kvcal {
+
+struct FolderChecks {
+  std::vector<Server> servers;
+  std::filesystem::path scales, statistics;  // what to compare with; empty = nothing
+};
+
+struct FolderReport {
+  Report report;
+  std::vector<ServedScales> served;  // by server
+};
+
+/// Checks the folder; findings name the file they are about. `schema` is that of scale files. Throws Error for a folder
+/// that cannot be read as a checkpoint, and for a file to compare with that cannot be read at all.
+FolderReport validate_folder(const std::filesystem::path& folder, std::string_view schema, const FolderChecks& checks);
+
+/// What a scale file is as --quantization-param-path of the servers: rule V08.
+void check_as_side_file(std::string_view text, const std::vector<Server>& servers, Report& report);
+
+/// A line per layer and the value that each server uses; "" without servers.
+std::string served_text(const std::vector<ServedScales>& served);
+Json served_json(const std::vector<ServedScales>& served);
+
+}  // namespace kvcal

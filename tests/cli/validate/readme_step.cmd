@@ -1,0 +1,10 @@
+# The step that README shows for a plain shell, as it stands there.
+sed -n '/<!-- shell step -->/,/<!-- end of shell step -->/s/^    //p' "$SOURCE/README.md" >step.sh
+wc -l <step.sh | tr -d ' '
+head -n 8 "$SOURCE/datasets/demo/prompts.jsonl" >prompts.jsonl
+MODEL="$SOURCE/datasets/demo/stressed" PROMPTS=prompts.jsonl sh -eu step.sh || echo exit $?
+ls
+grep '"rule"' servers.json | sort -u
+# A file that is not sound stops it.
+sed 's/"scale": 0\./"scale": 9./' kv-cache-scales.json >damaged.json
+kvcal validate damaged.json --model "$SOURCE/datasets/demo/stressed" --strict >/dev/null || echo stopped

@@ -1,0 +1,56 @@
+// What loads where: the lines of the table of servers, classes that load alike together.
+#include "export/server_table.h"
+#include "readme/tables.h"
+
+namespace kvcal::readme {
+namespace {
+
+std::string code(const std::string& text) { return "`" + text + "`"; }
+
+/// The classes of a loader; in bold where the server's loader was executed.
+std::string classes_of(ServerKind kind, std::string_view loader) {
+  std::string text;
+  for (const ClassLine& line : class_lines(kind)) {
+    if (line.loader != loader) continue;
+    std::string name(line.architecture);
+    for (const std::string_view end : {"ForConditionalGeneration", "ForCausalLM"})
+      if (name.ends_with(end))
+        name = name.substr(0, name.size() - end.size()) + (end == "ForConditionalGeneration" ? " (VL)" : "");
+    text += (text.empty() ? "" : ", ") + (line.run ? "**" + name + "**" : name);
+  }
+  return text;
+}
+
+std::string effect_text(const ServerSupport& s, char site) {
+  const ScaleSpelling spelling = site == 'q' ? ScaleSpelling::Attention : s.write;
+  return std::string(name_of(effect_of(s, spelling, site)));
+}
+
+std::string_view any_class(ServerKind kind, std::string_view loader) {
+  for (const ClassLine& line : class_lines(kind))
+    if (line.loader == loader) return line.architecture;
+  return "";
+}
+
+std::string row(ServerKind kind, const LoaderLine& loader) {
+  const Server server = verified_server(kind);
+  const auto with = [&](KvCarrier carrier) { return server_support(server, any_class(kind, loader.name), carrier); };
+  const ServerSupport plain = with(KvCarrier::CompressedTensors);
+  const std::string write = plain.loads ? code(scale_suffix(plain.write, 'k')) : "nothing: " + plain.why_not;
+  return "| " + str(server) + " | " + classes_of(kind, loader.name) + " | " + write + " | " + effect_text(plain, 'k') +
+         " | " + effect_text(with(KvCarrier::ModelOpt), 'k') + " | " + effect_text(with(KvCarrier::None), 'k') + " | " +
+         effect_text(plain, 'q') + " |\n";
+}
+
+}  // namespace
+
+std::string table_of_servers() {
+  std::string text =
+      "| server | classes | write behind the attention module's name | in compressed-tensors | in fp8, ModelOpt | "
+      "without a quantization_config | `.q_scale` |\n|---|---|---|---|---|---|---|\n";
+  for (const ServerKind kind : {ServerKind::Vllm, ServerKind::Sglang})
+    for (const LoaderLine& loader : loader_lines(kind)) text += row(kind, loader);
+  return text;
+}
+
+}  // namespace kvcal::readme
