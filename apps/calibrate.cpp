@@ -30,7 +30,7 @@ struct CalibrateFlags {
   SolveFlags solve;
   ArtifactOutput output;
   std::optional<double> until_stable;  // percent
-  bool dry_run = false, no_sanity = false, resume = false;
+  bool dry_run = false, no_sanity = false, resume = false, emulate_activations = false;
 };
 
 Precision precision_from_name(const std::string& name) {
@@ -127,6 +127,13 @@ Json plan_json(const CalibrationPlan& plan) {
   return json;
 }
 
+void print_emulation(const CalibrateFlags& flags, const CalibrationOptions& options) {
+  if (options.activation_quant.empty() || flags.output.quiet) return;
+  std::cerr << "kvcal: activations were rounded as the server does (" << options.activation_quant
+            << "); 'kvcal diff WITHOUT.json " << flags.output.path.string()
+            << "' with the scales of a run without --emulate-activation-quant shows by how much each range moves\n";
+}
+
 void print_closing_line(const CalibrationPlan& plan, const CalibrationResult& result, const std::string& digests) {
   char rate[64];
   std::snprintf(rate, sizeof rate, "%.1f s, %.0f tokens/s", result.seconds,
@@ -147,6 +154,9 @@ Exit run(const CalibrateFlags& flags) {
     }
   }
   OpenedModel model(flags.model, solve.max_model_len);
+  if (flags.emulate_activations)
+    options.activation_quant =
+        while_doing("--emulate-activation-quant", [&] { return model.weights.text.emulate_activations(); });
   PromptFlags prompts = flags.prompts;
   if (prompts.max_length == 0 || prompts.max_length > model.spec().max_positions)
     prompts.max_length = model.spec().max_positions;
@@ -192,6 +202,7 @@ Exit run(const CalibrateFlags& flags) {
   const std::string sha256 = flags.output.write(artifact);
   if (result.resume) result.resume->remove();
   flags.output.print(artifact, sha256, more);
+  print_emulation(flags, options);
   if (!flags.output.quiet)
     print_closing_line(
         plan, result,
@@ -220,6 +231,9 @@ void add_calibrate(CLI::App& app, Job& chosen) {
       ->type_name("i/n");
   verb->add_option("--precision", flags->precision, "bf16: as servers compute; f32: the reference")
       ->capture_default_str();
+  verb->add_flag("--emulate-activation-quant", flags->emulate_activations,
+                 "Round the inputs of FP8 weights as their server does: by token, by group or with the checkpoint's "
+                 "static scales; 'kvcal diff' with a run without it shows by how much ranges move");
   verb->add_option("--device", flags->run.device, "auto, cpu, cuda, cuda:N")->capture_default_str();
   verb->add_option("--threads", flags->run.threads, "Threads (default: all processors)");
   verb->add_option("--chunk-tokens", flags->run.chunk_tokens,
@@ -238,6 +252,7 @@ void add_calibrate(CLI::App& app, Job& chosen) {
       "  kvcal calibrate ./Qwen3-0.6B --prompts chats.jsonl -o kv-cache-scales.json\n"
       "  kvcal calibrate ./Qwen3.5-9B --stats run.kvstats --memory 24GiB --dry-run\n"
       "  kvcal calibrate ./model --prompts chats.jsonl --shard 1/2 --stats 1.kvstats\n"
+      "  kvcal calibrate ./Qwen3-8B-FP8 --emulate-activation-quant -o as-served.json\n"
       "  kvcal calibrate ./model --policy pow2 --granularity head --max-model-len 131072");
   verb->callback([flags, verb, &chosen] {
     flags->scale_option = scale_option_given(*verb);

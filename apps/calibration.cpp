@@ -47,6 +47,7 @@ RunRecord record_of(const OpenedModel& model, const SequencePlan& plan, const Ca
   if (!model.spec().placeholders.empty()) calibration.encoder_tokens = plan.n_encoder_tokens_of_all;
   calibration.precision = options.precision == Precision::BF16 ? "bf16" : "f32";
   calibration.isa = isa;
+  calibration.activation_quant = options.activation_quant;
   calibration.tool_version = std::string("kvcal ") + build_info().version;
   RunRecord record;
   record.model = model_block(model.spec(), facts);
@@ -198,7 +199,10 @@ CalibrationPlan plan_calibration(OpenedModel& model, const std::vector<PromptTok
       Observer::device_bytes_needed(model.spec(), static_cast<int64_t>(prompts.size()), options.sequences.passes));
   memory.statistics_bytes = static_cast<uint64_t>(Observer::bytes_needed(
       model.spec(), plan.sequences.n_tokens(), static_cast<int64_t>(prompts.size()), options.sequences.passes));
-  plan.memory = plan_memory(model.spec(), model.weights, plan.sequences, memory);
+  ModelSpec spec = model.spec();
+  if (!options.activation_quant.empty())  // rounded copies of the inputs; an input is some other op's output
+    for (LayerSpec& layer : spec.layers) layer.activations *= 2;
+  plan.memory = plan_memory(spec, model.weights, plan.sequences, memory);
   return plan;
 }
 

@@ -25,6 +25,7 @@ struct CalibrationOptions {
   double until_stable = -1;  // percent: adds passes until none moves an absmax by more; below 0 = off
   std::string prompts_sha256;
   std::string tokenizer_sha256;  // "" without one
+  std::string activation_quant;  // what WeightBinder::emulate_activations() said; "" = activations are not rounded
   std::filesystem::path resume;  // folder that keeps the state after each layer, and goes when the caller removes it
   std::function<void(const RunStep&)> on_step;  // after every batch; may throw to stop the run
   bool quiet = false, verbose = false;

@@ -59,8 +59,14 @@ void print_text(const DiffFlags& flags, const ArtifactDifference& d) {
   for (const MemberDifference& m : d.members)
     std::cout << (m.decides ? "! " : "  ") << m.member << ": " << quoted(m.a) << " -> " << quoted(m.b) << '\n';
   using enum Table::Align;
-  Table table(
-      {{"layer", Right}, {"site"}, {"scale A", Right}, {"scale B", Right}, {"B / A", Right}, {"verdict"}, {"effect"}});
+  Table table({{"layer", Right},
+               {"site"},
+               {"scale A", Right},
+               {"scale B", Right},
+               {"B / A", Right},
+               {"absmax B / A", Right},
+               {"verdict"},
+               {"effect"}});
   size_t n_changed = 0, n_effects = 0;
   double largest = 0;
   for (const SiteDifference& s : d.sites) {
@@ -71,6 +77,7 @@ void print_text(const DiffFlags& flags, const ArtifactDifference& d) {
     const std::string a(name_of(s.verdict_a)), b(name_of(s.verdict_b));
     table.add_row({std::to_string(s.layer), s.site + (s.head < 0 ? "" : " head " + std::to_string(s.head)),
                    number(s.scale_a), number(s.scale_b), number(static_cast<double>(s.scale_b) / s.scale_a),
+                   number(static_cast<double>(s.absmax_b) / static_cast<double>(s.absmax_a)),
                    a == b ? a : a + " -> " + b, s.effect.empty() ? "none" : s.effect});
   }
   if (n_changed + n_effects > 0) std::cout << table.text() << '\n';

@@ -44,6 +44,7 @@ class CudaBackend final : public Ops {
   Owned do_load_vector(const Tensor& weight, DType as, float plus) override;
   Tensor do_embed(const Tensor& table, std::span<const int32_t> ids) override;
   Tensor do_linear(const Tensor& x, const Linear& w) override;
+  Tensor do_round_input(const Tensor& x, const InputRounding& rounding) override;
   Tensor do_rms_norm(const Tensor& x, const Tensor& gain, float eps) override;
   Tensor do_linear_per_head(const Tensor& x, std::span<const Linear> heads) override;
   Tensor do_layer_norm(const Tensor& x, const Tensor& gain, const Tensor& bias, float eps) override;

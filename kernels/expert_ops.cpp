@@ -121,7 +121,8 @@ Tensor CudaBackend::do_experts(const Tensor& x, const Routing& routing, std::spa
   sort_by_expert(data_as<int32_t>(routing.experts), sort, shape, stream_.get());
   const Tensor hidden = hidden_of_experts({x, sort.offsets, sort.token_of_slot}, slots, experts),
                results = temporary({slots, dim}, DType::F32);
-  multiply_experts({hidden, sort.offsets, nullptr}, experts, &GluWeights::down, results);
+  multiply_experts({round_input(hidden, experts[0].down.input), sort.offsets, nullptr}, experts, &GluWeights::down,
+                   results);
   combine_experts(x.dtype, data_as<float>(results), data_as<float>(routing.weights), sort.slot_of_choice, y.data, shape,
                   dim, stream_.get());
   return y;

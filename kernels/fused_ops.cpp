@@ -48,7 +48,7 @@ Tensor CudaBackend::do_glu_mlp(const Tensor& x, const GluWeights& w) {
   if (!w.gate_up) return Ops::do_glu_mlp(x, w);
   const Tensor both = do_linear(x, w.gate_up), hidden = activation(with_last(x.shape, w.gate.out));
   cuda::glu_halves(x.dtype, both.data, w.act, hidden.data, {rows_of(hidden), w.gate.out}, stream_.get());
-  return do_linear(hidden, w.down);
+  return do_linear(round_input(hidden, w.down.input), w.down);
 }
 
 namespace {

@@ -61,6 +61,10 @@ void glu(DType t, const void* gate, const void* up, Activation act, void* z, int
 /// gate_up has rows of 2 width: the gates of a row, then what they multiply.
 void glu_halves(DType t, const void* gate_up, Activation act, void* z, const Rows& rows, cudaStream_t stream);
 
+// ---------------------------------------------------------------- input_rounding.cu
+
+void round_input(DType t, const void* x, const InputRounding& rounding, void* y, const Rows& rows, cudaStream_t stream);
+
 // ---------------------------------------------------------------- norm.cu
 
 /// gain: null, or of gain_type.

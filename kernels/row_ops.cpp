@@ -66,6 +66,12 @@ Tensor CudaBackend::do_join(const Tensor& a, const Tensor& b) {
   return y;
 }
 
+Tensor CudaBackend::do_round_input(const Tensor& x, const InputRounding& rounding) {
+  const Tensor y = activation(x.shape);
+  cuda::round_input(x.dtype, data_of(x), rounding, y.data, {rows_of(x), width_of(x)}, stream_.get());
+  return y;
+}
+
 // ---------------------------------------------------------------- norms
 
 Tensor CudaBackend::do_rms_norm(const Tensor& x, const Tensor& gain, float eps) {

@@ -77,7 +77,7 @@ void compare_members(const Artifact& a, const Artifact& b, std::vector<MemberDif
   add("quantization.percentile", number(p.percentile), number(q.percentile), false);
   add("quantization.max_model_len", std::to_string(p.max_model_len), std::to_string(q.max_model_len), false);
   for (const char* key : {"prompts_sha256", "plan_sha256", "n_prompts", "n_tokens", "longest", "passes", "precision",
-                          "isa", "tool_version", "converged"})
+                          "activation_quant", "isa", "tool_version", "converged"})
     add(std::string("calibration.") + key, text_of(a.calibration, key), text_of(b.calibration, key), false);
   add("kv_cache", a.kv_cache.empty() ? "left out" : "there", b.kv_cache.empty() ? "left out" : "there", true);
 }

@@ -48,6 +48,7 @@ Json calibration_block(const CalibrationFacts& facts) {
                 {"precision", facts.precision},
                 {"isa", facts.isa},
                 {"tool_version", facts.tool_version}};
+  if (!facts.activation_quant.empty()) block["activation_quant"] = facts.activation_quant;
   if (facts.encoder_tokens) block["encoder_tokens"] = *facts.encoder_tokens;
   return block;
 }

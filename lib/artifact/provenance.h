@@ -34,6 +34,7 @@ struct CalibrationFacts {
   std::optional<int64_t> encoder_tokens;  // of a model with an encoder: tokens of images and videos among n_tokens
   std::string precision;                  // "bf16" or "f32"
   std::string isa;                        // instruction set class that the numbers hold for: "avx512"
+  std::string activation_quant;           // rounding of activations that was emulated: "fp8_token"; "" = none
   std::string tool_version;               // "kvcal 0.1.0"
 };
 Json calibration_block(const CalibrationFacts& facts);

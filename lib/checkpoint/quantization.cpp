@@ -160,7 +160,11 @@ QuantizationSummary describe_quantization(const Json& config, const fs::path& fo
 
 bool is_readable(const QuantizationSummary& summary) {
   if (!summary.weights_quantized) return true;
-  constexpr std::string_view kMethods[] = {"fp8", "compressed-tensors", "modelopt", "awq", "gptq", "mxfp4", "unknown"};
+  // INT4 of ModelOpt is made for TensorRT-LLM alone (formats/modelopt_int4.cpp).
+  for (const char* algorithm : {"INT4_AWQ", "W4A16_AWQ", "W4A8_AWQ"})
+    if (summary.method == "modelopt" && summary.detail.find(algorithm) != std::string::npos) return false;
+  constexpr std::string_view kMethods[] = {"fp8",   "fbgemm_fp8", "compressed-tensors", "modelopt", "awq", "gptq",
+                                           "mxfp4", "unknown"};
   return std::find(std::begin(kMethods), std::end(kMethods), summary.method) != std::end(kMethods);
 }
 

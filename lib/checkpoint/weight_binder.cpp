@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/thread_pool.h"
+#include "checkpoint/activation_scheme.h"
 #include "checkpoint/formats/stored_weight.h"
 #include "checkpoint/quantization.h"
 
@@ -19,6 +20,9 @@ struct WeightBinder::Shared {
   std::mutex mutex;
   std::set<std::string, std::less<>> claimed;
   std::multimap<std::string, Storage, std::less<>> decoded;  // until release()
+  std::optional<ActivationScheme> activations;               // where their rounding is emulated
+  std::set<std::string, std::less<>> asked, unasked;         // weights whose inputs somebody has asked for; decoded
+                                                             // ones of which nobody has
   std::unique_ptr<ThreadPool> pool;                          // for decoding; made when first needed
 };
 
@@ -76,6 +80,33 @@ WeightBinder WeightBinder::shapes_only() const { return {*checkpoint_, prefix_, 
 
 bool WeightBinder::may_decode() const { return shared_->facts.weights_quantized; }
 
+std::string WeightBinder::emulate_activations() const {
+  const ActivationScheme scheme = read_activation_scheme(*checkpoint_);
+  const std::lock_guard lock(shared_->mutex);
+  shared_->activations = scheme;
+  return scheme.name;
+}
+
+InputRounding WeightBinder::inputs_of(std::string_view name) const {
+  const std::lock_guard lock(shared_->mutex);
+  if (!shared_->activations) return {};
+  const std::string full = prefix_ + std::string(name);
+  shared_->asked.insert(full);
+  shared_->unasked.erase(full);
+  const InputRounding rounding = while_doing("reading " + quoted(checkpoint_->folder().string()),
+                                             [&] { return input_rounding(*checkpoint_, *shared_->activations, full); });
+  if (rounding.scale > 0) shared_->claimed.insert(input_scale_name(*checkpoint_, full));
+  return rounding;
+}
+
+void WeightBinder::check_inputs_asked() const {
+  const std::lock_guard lock(shared_->mutex);
+  const auto first = shared_->unasked.lower_bound(prefix_);
+  if (first != shared_->unasked.end() && first->starts_with(prefix_))
+    fail(reading(*checkpoint_) + "the rounding of the inputs of " + quoted(*first) +
+         " is not emulated for this architecture");
+}
+
 void WeightBinder::claim(std::string_view name) const {
   const std::lock_guard lock(shared_->mutex);
   shared_->claimed.insert(prefix_ + std::string(name));
@@ -110,6 +141,7 @@ Tensor WeightBinder::decode(const std::string& full, const Shape& shape) const {
     const std::lock_guard lock(shared_->mutex);
     shared_->claimed.insert(stored->parts.begin(), stored->parts.end());
     shared_->decoded.emplace(full, std::move(memory));
+    if (shared_->activations && !shared_->asked.contains(full)) shared_->unasked.insert(full);
     if (!shared_->pool) shared_->pool = std::make_unique<ThreadPool>(std::min(available_processors(), kMostThreads));
     pool = shared_->pool.get();
   }

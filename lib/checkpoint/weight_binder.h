@@ -7,6 +7,7 @@
 
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/skip_rules.h"
+#include "tensor/input_rounding.h"
 #include "tensor/tensor.h"
 
 namespace kvcal {
@@ -34,6 +35,17 @@ class WeightBinder {
   /// Whether the name exists, and what it is (null: no); neither counts as asking for it.
   bool has(std::string_view name) const { return info(name) != nullptr; }
   const TensorInfo* info(std::string_view name) const;
+
+  /// From now on, for this and all binders of the same checkpoint, inputs_of() says how its server rounds activations.
+  /// The scheme's name, "fp8_token" for one. Throws Error where there is none, or none that is known.
+  std::string emulate_activations() const;
+
+  /// How a server rounds what it multiplies with the weight of this name; none unless emulate_activations().
+  InputRounding inputs_of(std::string_view name) const;
+
+  /// With emulate_activations(): throws Error when a quantised weight below the prefix was read and inputs_of() it was
+  /// not asked.
+  void check_inputs_asked() const;
 
   /// Counts a tensor as used without reading it (a tied head that is stored all the same).
   void claim(std::string_view name) const;

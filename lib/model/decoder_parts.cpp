@@ -53,12 +53,16 @@ std::unique_ptr<Head> load_output_head(const ModelSpec& spec, Gain gain, float e
 
 HostLinear projection(WeightBinder& w, const std::string& name, int64_t out, int64_t in, Bias bias) {
   const Tensor weight = w(name + ".weight", {out, in});
-  return {weight, bias == Bias::Present ? w(name + ".bias", {out}) : Tensor{}};
+  return {weight, bias == Bias::Present ? w(name + ".bias", {out}) : Tensor{}, w.inputs_of(name + ".weight")};
 }
 
 Linear load_projection(Ops& op, WeightBinder& w, const std::string& name, int64_t out, int64_t in, Bias bias) {
   const HostLinear p = projection(w, name, out, in, bias);
-  return op.load_linear(p.weight, p.bias);
+  return op.load_linear(p.weight, p.bias, p.input);
+}
+
+void share_input(Linear& a, Linear& b) {
+  if (alike(a.input, b.input)) a.input = b.input = common(a.input, b.input);
 }
 
 LinearGroup load_qkv(Ops& op, WeightBinder& w, const DecoderDims& d, Bias bias) {
@@ -76,8 +80,8 @@ GluMlp::GluMlp(Ops& op, WeightBinder weights, int64_t hidden, int64_t ffn, Bias 
 Tensor GluMlp::forward(Ops& op, const Tensor& x) const { return op.glu_mlp(x, w); }
 
 GluWeights load_fused_glu(Ops& op, WeightBinder& w, const std::string& name, int64_t hidden, int64_t ffn) {
-  const Tensor both = w(name + ".weight", {2 * ffn, hidden});
-  return op.load_glu({both.rows(0, ffn), {}}, {both.rows(ffn, ffn), {}}, projection(w, "down_proj", hidden, ffn));
+  const HostLinear both = projection(w, name, 2 * ffn, hidden);
+  return op.load_glu(both.rows(0, ffn), both.rows(ffn, ffn), projection(w, "down_proj", hidden, ffn));
 }
 
 Tensor attend(Ops& op, const KvLayout& s, std::span<const Tensor> qkv, const Batch& batch, LayerStates& states,

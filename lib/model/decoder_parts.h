@@ -42,6 +42,9 @@ HostLinear projection(WeightBinder& w, const std::string& name, int64_t out, int
 Linear load_projection(Ops& op, WeightBinder& w, const std::string& name, int64_t out, int64_t in,
                        Bias bias = Bias::None);
 
+/// Servers keep both as one weight: of two static scales of their common input the larger serves both.
+void share_input(Linear& a, Linear& b);
+
 /// "self_attn.q_proj", ".k_proj", ".v_proj" of a layer: [n_heads·D, hidden], [n_kv_heads·D, hidden] x2.
 LinearGroup load_qkv(Ops& op, WeightBinder& w, const DecoderDims& dims, Bias bias);
 

@@ -8,13 +8,14 @@ namespace {
 // q_proj holds per head [ q_h (D rows) | gate_h (D rows) ]; part 0 is q, part 1 the gate.
 struct QueryPart {
   Storage weight, bias;
+  InputRounding input;
 
-  QueryPart(const HostLinear& both, const DecoderDims& d, int64_t part) {
+  QueryPart(const HostLinear& both, const DecoderDims& d, int64_t part) : input(both.input) {
     const auto rows = rows_of_groups(d.n_heads, 2 * d.head_dim, part * d.head_dim, d.head_dim);
     weight = select_rows(both.weight, rows);
     if (both.bias) bias = select_rows(both.bias, rows);
   }
-  HostLinear linear() const { return {weight.tensor(), bias.tensor()}; }
+  HostLinear linear() const { return {weight.tensor(), bias.tensor(), input}; }
 };
 
 }  // namespace
@@ -37,7 +38,8 @@ GatedAttention::GatedAttention(const DecoderDims& d, const KvLayout& layout, con
                               projection(w, "self_attn.k_proj", d.n_kv_heads * d.head_dim, d.hidden, bias),
                               projection(w, "self_attn.v_proj", d.n_kv_heads * d.head_dim, d.hidden, bias)};
   qkv_ = op.load_linears(parts);
-  wgate_ = op.load_linear(gate.weight.tensor(), gate.bias.tensor());
+  // Servers keep the gate with queries, keys and values as one weight.
+  wgate_ = op.load_linear(gate.weight.tensor(), gate.bias.tensor(), qkv_.parts[0].input);
 }
 
 Tensor GatedAttention::forward(Ops& op, const Tensor& h, const Batch& batch, LayerStates& states, KvTap& tap,

@@ -146,7 +146,8 @@ class LayerEmbedding {
     inputs_ = model("embed_tokens.weight", {c.dims.vocab, hidden});
     // Row id · n_layers + layer of the table as [vocab · n_layers, p].
     table_ = model("embed_tokens_per_layer.weight", {vocab_, all}).reshaped({vocab_ * n_layers_, p});
-    projection_ = op.load_linear(model("per_layer_model_projection.weight", {all, hidden}).rows(layer * p, p));
+    const HostLinear part = projection(model, "per_layer_model_projection", all, hidden).rows(layer * p, p);
+    projection_ = op.load_linear(part.weight, part.bias, part.input);
     norm_ = gain(op, model, "per_layer_projection_norm", p);
     gate_ = load_projection(op, w, "per_layer_input_gate", p, hidden);
     out_ = load_projection(op, w, "per_layer_projection", hidden, p);

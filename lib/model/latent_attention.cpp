@@ -11,8 +11,9 @@ namespace {
 /// kv_b_proj holds for each head `nope` rows that make its keys, then `value` rows that make its values.
 struct ExpansionWeights {
   Storage keys, values;
+  InputRounding input;
 
-  ExpansionWeights(const LatentDims& d, WeightBinder& w) {
+  ExpansionWeights(const LatentDims& d, WeightBinder& w) : input(w.inputs_of("kv_b_proj.weight")) {
     const Tensor all = w("kv_b_proj.weight", {d.n_heads * (d.nope + d.value), d.kv_rank});
     keys = select_rows(all, rows_of_groups(d.n_heads, d.nope + d.value, 0, d.nope));
     values = select_rows(all, rows_of_groups(d.n_heads, d.nope + d.value, d.nope, d.value));
@@ -76,10 +77,12 @@ LatentAttention::LatentAttention(const LatentDims& d, const KvLayout& layout, co
     q_b_ = load_projection(op, w, "q_proj", q, d.hidden);
   }
   kv_a_ = load_projection(op, w, "kv_a_proj_with_mqa", d.kv_rank + d.rope, d.hidden, d.bias);
+  if (q_a_) share_input(q_a_, kv_a_);
   kv_norm_ = op.load_gain(w("kv_a_layernorm.weight", {d.kv_rank}), Gain::Plain);
   const ExpansionWeights expansion(d, w);
-  k_b_ = op.load_linear(expansion.keys.tensor());
-  v_b_ = op.load_linear(expansion.values.tensor());
+  // Prefill rounds the latent of a quantised kv_b_proj; decoding multiplies by the absorbed weights as they are.
+  k_b_ = op.load_linear(expansion.keys.tensor(), {}, expansion.input);
+  v_b_ = op.load_linear(expansion.values.tensor(), {}, expansion.input);
   for (int64_t h = 0; h < d.n_heads; ++h)
     absorbed_k_.push_back(op.load_linear(transposed(expansion.keys.tensor().rows(h * d.nope, d.nope)).tensor()));
   wo_ = load_projection(op, w, "o_proj", d.hidden, d.n_heads * d.value, d.bias);

@@ -55,7 +55,8 @@ float read_factor(const Json& config, const char* key, float fallback) {
 }
 
 Linear load_rows(Ops& op, const HostLinear& all, int64_t from, int64_t n) {
-  return op.load_linear(all.weight.rows(from, n), all.bias ? all.bias.rows(from, n) : Tensor{});
+  const HostLinear part = all.rows(from, n);
+  return op.load_linear(part.weight, part.bias, part.input);
 }
 
 MixerBlock::MixerBlock(MixerBlockNorms norms, std::unique_ptr<Mixer> mixer, FeedForward ffn)

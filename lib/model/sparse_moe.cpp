@@ -9,18 +9,15 @@ namespace {
 
 using Experts = std::vector<GluWeights>;
 
-HostLinear without_bias(const Tensor& weight) { return {weight, {}}; }
-
-GluWeights load_expert(const MoeDims& d, Ops& op, const Tensor& gate_up, const Tensor& down) {
-  return op.load_glu(without_bias(gate_up.rows(0, d.ffn)), without_bias(gate_up.rows(d.ffn, d.ffn)), without_bias(down),
-                     d.act);
+GluWeights load_expert(const MoeDims& d, Ops& op, const HostLinear& gate_up, const HostLinear& down) {
+  return op.load_glu(gate_up.rows(0, d.ffn), gate_up.rows(d.ffn, d.ffn), down, d.act);
 }
 
 Experts load_fused_experts(const MoeDims& d, const MoeNames& names, Ops& op, WeightBinder& w) {
   FusedWeight gate_up(w, names.gate_up, {d.n_experts, 2 * d.ffn, d.expert_width()}, names.transposed);
   FusedWeight down(w, names.fused_down, {d.n_experts, d.expert_width(), d.ffn}, names.transposed);
   Experts experts;
-  for (int64_t e = 0; e < d.n_experts; ++e) experts.push_back(load_expert(d, op, gate_up.expert(e), down.expert(e)));
+  for (int64_t e = 0; e < d.n_experts; ++e) experts.push_back(load_expert(d, op, gate_up.linear(e), down.linear(e)));
   return experts;
 }
 
@@ -33,7 +30,7 @@ Experts load_single_experts(const MoeDims& d, const MoeNames& names, Ops& op, We
     if (!d.gated) {
       experts.push_back(op.load_mlp(projection(one, names.up, d.ffn, width), down, d.act));
     } else if (one.has("gate_up_proj.weight")) {
-      experts.push_back(load_expert(d, op, one("gate_up_proj.weight", {2 * d.ffn, width}), down.weight));
+      experts.push_back(load_expert(d, op, projection(one, "gate_up_proj", 2 * d.ffn, width), down));
     } else {
       experts.push_back(
           op.load_glu(projection(one, names.gate, d.ffn, width), projection(one, names.up, d.ffn, width), down, d.act));
@@ -46,6 +43,21 @@ bool is_fused(const MoeNames& names, const WeightBinder& w) {
   for (const char* stored : {"", "_packed", "_blocks"})
     if (w.has(std::string(names.gate_up) + stored)) return true;
   return false;
+}
+
+/// As vLLM's kernels of experts: of static scales the largest serves all.
+void share_inputs(std::vector<GluWeights>& experts) {
+  if (experts.empty()) return;
+  InputRounding up = experts[0].up.input, down = experts[0].down.input;
+  for (const GluWeights& e : experts) {
+    up = common(up, e.up.input);
+    down = common(down, e.down.input);
+  }
+  for (GluWeights& e : experts) {
+    for (Linear* first : {&e.gate, &e.up, &e.gate_up})
+      if (alike(first->input, up)) first->input = up;
+    if (alike(e.down.input, down)) e.down.input = down;
+  }
 }
 
 GluWeights load_shared_expert(const MoeDims& d, Ops& op, WeightBinder w) {
@@ -64,6 +76,7 @@ MoeParts load_moe(const MoeDims& d, const MoeNames& names, Ops& op, WeightBinder
   parts.router = load_projection(op, w, names.router, d.n_experts, d.hidden);
   if (names.choice_bias) parts.choice_bias = op.load_f32(w(names.choice_bias, {d.n_experts}));
   parts.experts = is_fused(names, w) ? load_fused_experts(d, names, op, w) : load_single_experts(d, names, op, w);
+  share_inputs(parts.experts);
   if (d.latent > 0) {
     parts.to_latent = load_projection(op, w, names.to_latent, d.latent, d.hidden);
     parts.from_latent = load_projection(op, w, names.from_latent, d.hidden, d.latent);
@@ -81,6 +94,7 @@ FusedWeight::FusedWeight(const WeightBinder& w, const char* name, const Shape& p
     if (found->shape == plain) transposed_ = false;
   }
   all_ = w(name, transposed_ ? turned : plain);
+  input_ = w.inputs_of(name);
 }
 
 Tensor FusedWeight::expert(int64_t e) {

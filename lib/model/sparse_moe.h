@@ -56,10 +56,12 @@ class FusedWeight {
 
   /// [out, in] of one expert; lives until the next call.
   Tensor expert(int64_t e);
+  HostLinear linear(int64_t e) { return {expert(e), {}, input_}; }
 
  private:
   bool transposed_;
   Tensor all_;
+  InputRounding input_;  // of every expert
   Storage turned_;
 };
 

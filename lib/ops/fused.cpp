@@ -2,6 +2,21 @@
 #include "ops/op_check.h"
 
 namespace kvcal {
+namespace {
+
+/// Servers that keep the weights as one have one rounding for all.
+InputRounding common_input(const OpCheck& c, std::span<const HostLinear> weights) {
+  InputRounding input = weights[0].input;
+  for (const HostLinear& w : weights) {
+    c.require(alike(input, w.input),
+              "inputs of weights that multiply the same x are to be rounded in different ways; servers keep these "
+              "weights as one and refuse that");
+    input = common(input, w.input);
+  }
+  return input;
+}
+
+}  // namespace
 
 LinearGroup Ops::load_linears(std::span<const HostLinear> weights) {
   const OpCheck c("load_linears", activation_dtype());
@@ -11,17 +26,21 @@ LinearGroup Ops::load_linears(std::span<const HostLinear> weights) {
     c.require(w.weight.dim(1) == weights[0].weight.dim(1),
               "weights " + str(weights[0].weight) + " and " + str(w.weight) + " do not multiply the same x");
   }
-  return do_load_linears(weights);
+  LinearGroup group = do_load_linears(weights);
+  const InputRounding input = common_input(c, weights);
+  for (Linear& part : group.parts) part.input = input;
+  if (group.all) group.all.input = input;
+  return group;
 }
 
 GluWeights Ops::load_glu(const HostLinear& gate, const HostLinear& up, const HostLinear& down, Activation act) {
   const HostLinear both[] = {gate, up};
   const LinearGroup group = load_linears(both);
-  return {group.parts[0], group.parts[1], load_linear(down.weight, down.bias), group.all, act};
+  return {group.parts[0], group.parts[1], load_linear(down.weight, down.bias, down.input), group.all, act};
 }
 
 GluWeights Ops::load_mlp(const HostLinear& up, const HostLinear& down, Activation act) {
-  return {{}, load_linear(up.weight, up.bias), load_linear(down.weight, down.bias), {}, act};
+  return {{}, load_linear(up.weight, up.bias, up.input), load_linear(down.weight, down.bias, down.input), {}, act};
 }
 
 Ops::SumAndNorm Ops::add_rms_norm(const Tensor& x, const Tensor& y, const Tensor& gain, float eps) {
@@ -41,7 +60,7 @@ Tensor Ops::glu_mlp(const Tensor& x, const GluWeights& w) {
       x.dim(-1) == w.up.in && w.down.in == w.up.out && (!w.gate || (w.gate.in == w.up.in && w.gate.out == w.up.out)),
       "x " + str(x) + " does not fit gate " + str(Shape{w.gate.out, w.gate.in}) + ", up " +
           str(Shape{w.up.out, w.up.in}) + ", down " + str(Shape{w.down.out, w.down.in}));
-  return do_glu_mlp(x, w);
+  return do_glu_mlp(round_input(x, w.up.input), w);
 }
 
 std::vector<Tensor> Ops::project_heads(const Tensor& x, const LinearGroup& w, const HeadsSpec& spec) {
@@ -60,7 +79,7 @@ std::vector<Tensor> Ops::project_heads(const Tensor& x, const LinearGroup& w, co
     if (part.gain) c.gain(part.gain, "heads", heads);
     if (part.turned) c.rope_table(spec.table, spec.rope, "heads", heads);
   }
-  return do_project_heads(x, w, spec);
+  return do_project_heads(w.parts.empty() ? x : round_input(x, w.parts[0].input), w, spec);
 }
 
 // ---------------------------------------------------------------- compositions
@@ -78,7 +97,8 @@ Ops::SumAndNorm Ops::do_add_rms_norm(const Tensor& x, const Tensor& y, const Ten
 
 Tensor Ops::do_glu_mlp(const Tensor& x, const GluWeights& w) {
   const Tensor up = do_linear(x, w.up);
-  return do_linear(w.gate ? do_glu(do_linear(x, w.gate), up, w.act) : do_activate(up, w.act), w.down);
+  const Tensor hidden = w.gate ? do_glu(do_linear(x, w.gate), up, w.act) : do_activate(up, w.act);
+  return do_linear(round_input(hidden, w.down.input), w.down);
 }
 
 std::vector<Tensor> Ops::do_project_heads(const Tensor& x, const LinearGroup& w, const HeadsSpec& spec) {

@@ -3,10 +3,12 @@
 
 namespace kvcal {
 
-Linear Ops::load_linear(const Tensor& weight, const Tensor& bias) {
+Linear Ops::load_linear(const Tensor& weight, const Tensor& bias, const InputRounding& input) {
   const OpCheck c("load_linear", activation_dtype());
   c.linear({weight, bias});
-  return do_load_linear(weight, bias);
+  Linear linear = do_load_linear(weight, bias);
+  linear.input = input;
+  return linear;
 }
 
 Owned Ops::load_gain(const Tensor& weight, Gain kind) {
@@ -42,7 +44,13 @@ Tensor Ops::linear(const Tensor& x, const Linear& w) {
   c.require(static_cast<bool>(w), "the weight is not loaded");
   c.require(x.dim(-1) == w.in,
             "x " + str(x) + " does not fit weight " + str(Shape{w.out, w.in}) + " (output, input width)");
-  return do_linear(x, w);
+  return do_linear(round_input(x, w.input), w);
+}
+
+Tensor Ops::round_input(const Tensor& x, const InputRounding& rounding) {
+  if (!rounding) return x;
+  OpCheck("round_input", activation_dtype()).activation("x", x);
+  return do_round_input(x, rounding);
 }
 
 Tensor Ops::rms_norm(const Tensor& x, const Tensor& gain, float eps) {

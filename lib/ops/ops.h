@@ -15,6 +15,7 @@
 
 #include "ops/tap_tables.h"
 #include "ops/weight_reader.h"
+#include "tensor/input_rounding.h"
 #include "tensor/tensor.h"
 
 namespace kvcal {
@@ -30,17 +31,23 @@ struct Owned {
   explicit operator bool() const { return static_cast<bool>(view); }
 };
 
-/// y = x Wᵀ + b, with W [out, in] in whatever packing the backend likes.
+/// y = x Wᵀ + b, with W [out, in] in whatever packing the backend likes. Every op that takes one rounds x as `input`
+/// says before it multiplies; layers that share an input in one op share its rounding.
 struct Linear {
   int64_t in = 0, out = 0;
   std::shared_ptr<const void> packed;  // the backend's own form of W
   Owned bias;                          // [out], F32 or what is as exact; or absent
+  InputRounding input{};
   explicit operator bool() const { return packed != nullptr; }
 };
 
 /// A weight [out, in] and its bias [out], or none, in host memory.
 struct HostLinear {
   Tensor weight, bias;
+  InputRounding input{};
+  HostLinear rows(int64_t first, int64_t n) const {
+    return {weight.rows(first, n), bias ? bias.rows(first, n) : Tensor{}, input};
+  }
 };
 
 /// Projections of one input: y_i = x W_iᵀ + b_i.
@@ -258,9 +265,9 @@ class Ops {
   virtual WeightReader* reader() { return nullptr; }
 
   /// W [out, in], optional bias [out]. In BF16 W is rounded to bf16; in F32 it is widened.
-  Linear load_linear(const Tensor& weight, const Tensor& bias = {});
+  Linear load_linear(const Tensor& weight, const Tensor& bias = {}, const InputRounding& input = {});
 
-  /// Weights that multiply the same x.
+  /// Weights that multiply the same x, rounded as all of them want it; of static scales the largest.
   LinearGroup load_linears(std::span<const HostLinear> weights);
 
   GluWeights load_glu(const HostLinear& gate, const HostLinear& up, const HostLinear& down,
@@ -284,7 +291,12 @@ class Ops {
   /// f32; one rounding.
   Tensor linear(const Tensor& x, const Linear& w);
 
-  /// A linear for each head: x [tokens, heads, in] -> [tokens, heads, out]; roundings as linear().
+  /// y = round( e4m3(x / scale) · scale ), with the scales that the rounding describes (tensor/input_rounding.h); x
+  /// itself where it is none. A static scale's inverse multiplies, a dynamic scale divides.
+  Tensor round_input(const Tensor& x, const InputRounding& rounding);
+
+  /// A linear for each head: x [tokens, heads, in] -> [tokens, heads, out]; roundings as linear(). No weight has an
+  /// input rounding.
   Tensor linear_per_head(const Tensor& x, std::span<const Linear> heads);
 
   /// n = x / sqrt(mean(x²) + eps) over the last dimension, in f32. F32 gain: y = round(n · gain). BF16 gain:
@@ -423,10 +435,12 @@ class Ops {
   std::vector<Tensor> project_heads(const Tensor& x, const LinearGroup& w, const HeadsSpec& spec);
 
  protected:
+  // Inputs of these are rounded already; what is between two products of one op they round themselves.
   virtual Linear do_load_linear(const Tensor& weight, const Tensor& bias) = 0;
   virtual Owned do_load_vector(const Tensor& weight, DType as, float plus) = 0;
   virtual Tensor do_embed(const Tensor& table, std::span<const int32_t> ids) = 0;
   virtual Tensor do_linear(const Tensor& x, const Linear& w) = 0;
+  virtual Tensor do_round_input(const Tensor& x, const InputRounding& rounding) = 0;
   virtual Tensor do_rms_norm(const Tensor& x, const Tensor& gain, float eps) = 0;
   virtual Tensor do_add(const Tensor& x, const Tensor& y) = 0;
   virtual Tensor do_linear_per_head(const Tensor& x, std::span<const Linear> heads) = 0;

@@ -41,6 +41,8 @@ Tensor Ops::experts(const Tensor& x, const Routing& routing, std::span<const Glu
               "expert " + std::to_string(e) + " has gate " + str(Shape{w.gate.out, w.gate.in}) + ", up " +
                   str(Shape{w.up.out, w.up.in}) + ", down " + str(Shape{w.down.out, w.down.in}) + "; does not fit x " +
                   str(x) + " or the first expert");
+    c.require(w.up.input == experts[0].up.input && w.down.input == experts[0].down.input,
+              "inputs of expert " + std::to_string(e) + " are rounded otherwise than those of the first");
   }
   if (routing.experts.device == Device::Host)
     for (int64_t i = 0; i < routing.experts.elements(); ++i) {
@@ -48,7 +50,7 @@ Tensor Ops::experts(const Tensor& x, const Routing& routing, std::span<const Glu
       c.require(e >= 0 && static_cast<size_t>(e) < experts.size(),
                 "expert " + std::to_string(e) + " chosen of " + std::to_string(experts.size()));
     }
-  return do_experts(x, routing, experts);
+  return do_experts(round_input(x, experts[0].up.input), routing, experts);
 }
 
 }  // namespace kvcal

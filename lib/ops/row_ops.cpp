@@ -11,6 +11,7 @@ Tensor Ops::linear_per_head(const Tensor& x, std::span<const Linear> heads) {
             std::to_string(heads.size()) + " weights for the heads of x " + str(x));
   for (const Linear& w : heads) {
     c.require(static_cast<bool>(w), "a weight is not loaded");
+    c.require(!w.input, "a weight has an input rounding");
     c.require(w.in == x.dim(2) && w.out == heads[0].out,
               "x " + str(x) + " does not fit weight " + str(Shape{w.out, w.in}) + ", or it differs from the first");
   }

@@ -23,6 +23,7 @@ class BindingOps final : public Ops {
   Owned do_load_vector(const Tensor& weight, DType, float) override { return {weight, nullptr}; }
   Tensor do_embed(const Tensor&, std::span<const int32_t>) override { return never(); }
   Tensor do_linear(const Tensor&, const Linear&) override { return never(); }
+  Tensor do_round_input(const Tensor&, const InputRounding&) override { return never(); }
   Tensor do_rms_norm(const Tensor&, const Tensor&, float) override { return never(); }
   Tensor do_add(const Tensor&, const Tensor&) override { return never(); }
   Tensor do_linear_per_head(const Tensor&, std::span<const Linear>) override { return never(); }
@@ -84,7 +85,9 @@ void check_weights(const Model& model, ModelWeights& weights, int n_layers, bool
   model.load_embedding(op, text);
   for (int i = 0; i < n_layers; ++i) {
     while_doing("checking the weights of layer " + std::to_string(i), [&] { return model.load_block(i, op, text); });
-    text.at("layers." + std::to_string(i) + ".").release();
+    const WeightBinder layer = text.at("layers." + std::to_string(i) + ".");
+    layer.check_inputs_asked();
+    layer.release();
   }
   if (with_head) while_doing("checking the output head", [&] { return model.load_head(op, text, head); });
 }

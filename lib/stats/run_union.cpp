@@ -10,7 +10,10 @@
 namespace kvcal {
 namespace {
 
-std::string text_of(const Json& value) { return value.is_string() ? quoted(value.get<std::string>()) : value.dump(); }
+std::string text_of(const Json& value) {
+  if (value.is_null()) return "none";
+  return value.is_string() ? quoted(value.get<std::string>()) : value.dump();
+}
 
 const Json& member_of(const Json& block, const char* key) {
   static const Json none;
@@ -42,6 +45,7 @@ void check_same_kind(const std::string& name, const RunRecord& run, const std::s
                first.tokenizer_sha256);
   const std::pair<const char*, const char*> facts[] = {
       {"precision", "it was computed in another precision, which"},
+      {"activation_quant", "the rounding of activations that it emulates"},
       {"isa", "it is from another class of processor, which"},
       {"tool_version", "it is from another version of the program, which"},
       {"passes", "the number of its passes"},

@@ -28,7 +28,8 @@ class ForwardingOps : public Ops {
     return inner_.load_gain(w, plus == 0 ? Gain::Plain : Gain::OnePlus);
   }
   Tensor do_embed(const Tensor& t, std::span<const int32_t> ids) override { return inner_.embed(t, ids); }
-  Tensor do_linear(const Tensor& x, const Linear& w) override { return inner_.linear(x, w); }
+  Tensor do_linear(const Tensor& x, const Linear& w) override { return inner_.linear(x, of_rounded(w)); }
+  Tensor do_round_input(const Tensor& x, const InputRounding& r) override { return inner_.round_input(x, r); }
   Tensor do_rms_norm(const Tensor& x, const Tensor& g, float eps) override { return inner_.rms_norm(x, g, eps); }
   Tensor do_add(const Tensor& x, const Tensor& y) override { return inner_.add(x, y); }
   Tensor do_linear_per_head(const Tensor& x, std::span<const Linear> w) override {
@@ -86,7 +87,9 @@ class ForwardingOps : public Ops {
   }
   Routing do_route(const Tensor& l, const RoutingSpec& spec) override { return inner_.route(l, spec); }
   Tensor do_experts(const Tensor& x, const Routing& r, std::span<const GluWeights> e) override {
-    return inner_.experts(x, r, e);
+    std::vector<GluWeights> experts(e.begin(), e.end());
+    for (GluWeights& w : experts) w = of_rounded(std::move(w));
+    return inner_.experts(x, r, experts);
   }
   void do_accumulate(const Tensor& x, const TapTables& t, std::span<const TapRows> r) override {
     inner_.accumulate(x, t, r);
@@ -95,12 +98,25 @@ class ForwardingOps : public Ops {
   SumAndNorm do_add_rms_norm(const Tensor& x, const Tensor& y, const Tensor& g, float eps) override {
     return inner_.add_rms_norm(x, y, g, eps);
   }
-  Tensor do_glu_mlp(const Tensor& x, const GluWeights& w) override { return inner_.glu_mlp(x, w); }
+  Tensor do_glu_mlp(const Tensor& x, const GluWeights& w) override { return inner_.glu_mlp(x, of_rounded(w)); }
   std::vector<Tensor> do_project_heads(const Tensor& x, const LinearGroup& w, const HeadsSpec& s) override {
-    return inner_.project_heads(x, w, s);
+    LinearGroup group = w;
+    for (Linear& part : group.parts) part = of_rounded(std::move(part));
+    return inner_.project_heads(x, group, s);
   }
 
   Ops& inner_;
+
+ private:
+  /// The weight of an input that has been rounded on the way here.
+  static Linear of_rounded(Linear w) {
+    w.input = {};
+    return w;
+  }
+  static GluWeights of_rounded(GluWeights w) {
+    for (Linear* first : {&w.gate, &w.up, &w.gate_up}) first->input = {};
+    return w;
+  }
 };
 
 }  // namespace kvcal

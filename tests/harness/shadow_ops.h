@@ -43,6 +43,9 @@ class ShadowOps final : public ForwardingOps {
   Tensor do_linear(const Tensor& x, const Linear& w) override {
     return same("linear", inner_.linear(x, both(w).reference), subject_.linear(up(x), both(w).subject));
   }
+  Tensor do_round_input(const Tensor& x, const InputRounding& r) override {
+    return same("round_input", inner_.round_input(x, r), subject_.round_input(up(x), r));
+  }
   Tensor do_rms_norm(const Tensor& x, const Tensor& g, float eps) override {
     return same("rms_norm", inner_.rms_norm(x, g, eps), subject_.rms_norm(up(x), vector(g), eps));
   }
@@ -211,13 +214,16 @@ class ShadowOps final : public ForwardingOps {
   struct Both {
     Linear reference, subject;
   };
-  static Linear pair(const Linear& reference, const Linear& subject) {
+  static Linear pair(Linear reference, Linear subject) {
+    reference.input = subject.input = {};  // has been rounded when it comes here
     return {subject.in, subject.out, std::make_shared<const Both>(Both{reference, subject}), reference.bias};
   }
   static const Both& both(const Linear& l) { return *static_cast<const Both*>(l.packed.get()); }
   static GluWeights of(const GluWeights& w, Linear Both::*which) {
     const auto part = [&](const Linear& l) { return l ? both(l).*which : Linear{}; };
-    return {part(w.gate), part(w.up), part(w.down), part(w.gate_up), w.act};
+    GluWeights own = {part(w.gate), part(w.up), part(w.down), part(w.gate_up), w.act};
+    own.down.input = w.down.input;
+    return own;
   }
   AttentionSpec on_subject(const AttentionSpec& spec) const {
     AttentionSpec on = spec;

@@ -13,6 +13,9 @@ class UploadingOps : public ForwardingOps {
 
  protected:
   Tensor do_linear(const Tensor& x, const Linear& w) override { return ForwardingOps::do_linear(up(x), w); }
+  Tensor do_round_input(const Tensor& x, const InputRounding& r) override {
+    return ForwardingOps::do_round_input(up(x), r);
+  }
   Tensor do_rms_norm(const Tensor& x, const Tensor& g, float eps) override {
     return ForwardingOps::do_rms_norm(up(x), up(g), eps);
   }

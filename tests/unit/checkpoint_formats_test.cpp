@@ -120,6 +120,18 @@ TEST_F(Malformed, ThreeBitsOfGptq) {
   expect_contains(refusal({{"up_proj.qweight", DType::I32, {6, 16}}}), "GPTQ with 3 bits, which is not read");
 }
 
+TEST_F(Malformed, Int4OfModelOptIsNamed) {
+  const std::string way_out = "use the BF16 checkpoint that it was made from, or an AWQ, GPTQ or compressed-tensors";
+  const TestTensor weight{"up_proj.weight", DType::U8, {8, 64}}, scales{"up_proj.weight_scale", DType::F32, {16, 2}};
+  const std::string plain = refusal({weight, scales});
+  expect_contains(plain,
+                  "weight 'up_proj.weight' [16, 64] is stored as U8 [8, 64]: INT4 of ModelOpt (INT4_AWQ, W4A16_AWQ)");
+  expect_contains(plain, way_out);
+  const std::string a8 = refusal({weight, scales, {"up_proj.weight_scale_2", DType::F32, {}}});
+  expect_contains(a8, "INT4 of ModelOpt (W4A8_AWQ)");
+  expect_contains(a8, way_out);
+}
+
 TEST_F(Malformed, UnknownFormatIsNamed) {
   expect_contains(refusal({{"up_proj.weight", DType::U8, {512, 1}}}, R"({"quant_method": "bitsandbytes", "bits": 4})"),
                   "a quantised weight; its format, bitsandbytes (4 bits), is not read");

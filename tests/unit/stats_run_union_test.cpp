@@ -92,7 +92,9 @@ TEST(RunUnion, RefusesOtherModelsTokenizersAndPrecisionsByName) {
       {[](RunRecord& r) { r.calibration["tool_version"] = "kvcal 2"; },
        "it is from another version of the program, which is 'kvcal 2', expected 'kvcal 1'"},
       {[](RunRecord& r) { r.calibration["passes"] = 3; }, "the number of its passes is 3, expected 2"},
-      {[](RunRecord& r) { r.calibration.erase("max_length"); }, "its maximum length is null, expected 300"},
+      {[](RunRecord& r) { r.calibration.erase("max_length"); }, "its maximum length is none, expected 300"},
+      {[](RunRecord& r) { r.calibration["activation_quant"] = "fp8_token"; },
+       "the rounding of activations that it emulates is 'fp8_token', expected none"},
   };
   for (const auto& [change, expected] : cases) {
     EXPECT_EQ(message({shard(1, 2), with(shard(2, 2), change)}), "'b' cannot be merged with 'a': " + expected);

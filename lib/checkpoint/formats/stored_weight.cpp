@@ -71,6 +71,7 @@ void check_shape(const WeightRequest& request, const TensorInfo& found, const Sh
 
 std::optional<StoredWeight> find_stored_weight(const WeightRequest& request) {
   if (request.shape.rank() != 2 && request.shape.rank() != 3) return std::nullopt;
+  refuse_modelopt_int4(request);
   for (const auto find : {find_one_byte, find_pack_quantized, find_nvfp4, find_mxfp4, find_awq, find_gptq})
     if (std::optional<StoredWeight> stored = find(request)) return stored;
   return std::nullopt;

@@ -60,6 +60,9 @@ struct StoredWeight {
 /// naming the tensor whose companion is missing or has another shape.
 std::optional<StoredWeight> find_stored_weight(const WeightRequest& request);
 
+/// Throws Error for a format that no server but its own reads.
+void refuse_modelopt_int4(const WeightRequest& request);
+
 /// One of each file of this folder: nothing unless the weight is stored in that way.
 std::optional<StoredWeight> find_awq(const WeightRequest& request);
 std::optional<StoredWeight> find_gptq(const WeightRequest& request);

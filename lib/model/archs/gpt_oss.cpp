@@ -25,13 +25,14 @@ constexpr int64_t kDefaultExperts = 128, kDefaultActive = 4, kDefaultWindow = 12
 // Gate or up of one expert: every second row of weight [2·ffn, hidden] and bias [2·ffn].
 struct EverySecondRow {
   Storage weight, bias;
+  InputRounding input;
 
-  EverySecondRow(const Tensor& both, const Tensor& biases, int64_t first) {
-    const auto rows = rows_of_groups(both.dim(0) / 2, 2, first, 1);
-    weight = select_rows(both, rows);
+  EverySecondRow(const HostLinear& both, const Tensor& biases, int64_t first) : input(both.input) {
+    const auto rows = rows_of_groups(biases.dim(0) / 2, 2, first, 1);
+    weight = select_rows(both.weight, rows);
     bias = select_rows(biases, rows);
   }
-  HostLinear linear() const { return {weight.tensor(), bias.tensor()}; }
+  HostLinear linear() const { return {weight.tensor(), bias.tensor(), input}; }
 };
 
 MoeParts load(const MoeDims& d, Ops& op, WeightBinder layer) {
@@ -45,9 +46,11 @@ MoeParts load(const MoeDims& d, Ops& op, WeightBinder layer) {
   WeightBinder router = w;
   parts.router = load_projection(op, router, "router", d.n_experts, d.hidden, Bias::Present);
   for (int64_t e = 0; e < d.n_experts; ++e) {
-    const Tensor both = gate_up.expert(e), biases = gate_up_bias.rows(e, 1).reshaped({2 * d.ffn});
+    const HostLinear both = gate_up.linear(e);
+    const Tensor biases = gate_up_bias.rows(e, 1).reshaped({2 * d.ffn});
     const EverySecondRow gate(both, biases, 0), up(both, biases, 1);
-    const HostLinear out = {down.expert(e), down_bias.rows(e, 1).reshaped({d.hidden})};
+    HostLinear out = down.linear(e);
+    out.bias = down_bias.rows(e, 1).reshaped({d.hidden});
     parts.experts.push_back(op.load_glu(gate.linear(), up.linear(), out, Activation::Clamped));
   }
   return parts;

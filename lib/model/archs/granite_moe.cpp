@@ -22,8 +22,8 @@ MoeParts load(const MoeDims& d, Ops& op, WeightBinder layer) {
   routed.shared_ffn = 0;
   MoeParts parts = load_moe(routed, w.has("router.layer.weight") ? kPublished : kRenamed, op, w);
   if (d.shared_ffn == 0) return parts;
-  const Tensor both = shared("input_linear.weight", {2 * d.shared_ffn, d.hidden});
-  parts.shared = op.load_glu({both.rows(0, d.shared_ffn), {}}, {both.rows(d.shared_ffn, d.shared_ffn), {}},
+  const HostLinear both = projection(shared, "input_linear", 2 * d.shared_ffn, d.hidden);
+  parts.shared = op.load_glu(both.rows(0, d.shared_ffn), both.rows(d.shared_ffn, d.shared_ffn),
                              projection(shared, "output_linear", d.hidden, d.shared_ffn));
   return parts;
 }

@@ -38,7 +38,7 @@ MoeDims read_moe(const Json& config, int64_t hidden, int64_t ffn) {
 // "input_linear": gate rows, then up rows.
 GluWeights load_shared_mlp(const MoeDims& d, Ops& op, WeightBinder w) {
   const HostLinear both = projection(w, "input_linear", 2 * d.shared_ffn, d.hidden);
-  return op.load_glu({both.weight.rows(0, d.shared_ffn), {}}, {both.weight.rows(d.shared_ffn, d.shared_ffn), {}},
+  return op.load_glu(both.rows(0, d.shared_ffn), both.rows(d.shared_ffn, d.shared_ffn),
                      projection(w, "output_linear", d.hidden, d.shared_ffn));
 }
 

@@ -43,11 +43,11 @@ LightningAttention::LightningAttention(const DecoderDims& d, int64_t layer, Ops&
       gate_(load_projection(op, w, "output_gate", d.n_heads * d.head_dim, d.hidden)),
       out_(load_projection(op, w, "out_proj", d.hidden, d.n_heads * d.head_dim)),
       norm_(op.load_gain(w("norm.weight", {d.n_heads * d.head_dim}), Gain::Plain)) {
-  const Tensor qkv = w("qkv_proj.weight", {3 * d.n_heads * d.head_dim, d.hidden});  // per head q, k, v
+  const HostLinear qkv = projection(w, "qkv_proj", 3 * d.n_heads * d.head_dim, d.hidden);  // per head q, k, v
   Linear* parts[] = {&q_, &k_, &v_};
   for (int64_t i = 0; i < 3; ++i) {
-    const Storage rows = select_rows(qkv, rows_of_groups(d.n_heads, 3 * d.head_dim, i * d.head_dim, d.head_dim));
-    *parts[i] = op.load_linear(rows.tensor());
+    const Storage rows = select_rows(qkv.weight, rows_of_groups(d.n_heads, 3 * d.head_dim, i * d.head_dim, d.head_dim));
+    *parts[i] = op.load_linear(rows.tensor(), {}, qkv.input);
   }
   const Storage rates({d.n_heads}, DType::F32), steps({d.n_heads}, DType::F32), zeros({d.n_heads}, DType::F32);
   const double share = 1 - static_cast<double>(layer) / (static_cast<double>(d.n_layers - 1) + 1e-5) + 1e-5;

@@ -36,8 +36,8 @@ class Phi3 final : public AttentionModel {
   // self_attn.qkv_proj rows: q | k | v.
   LinearGroup load_fused_qkv(Ops& op, WeightBinder& w) const {
     const int64_t q = dims_.n_heads * dims_.head_dim, kv = dims_.n_kv_heads * dims_.head_dim;
-    const Tensor all = w("self_attn.qkv_proj.weight", {q + 2 * kv, dims_.hidden});
-    const HostLinear parts[] = {{all.rows(0, q), {}}, {all.rows(q, kv), {}}, {all.rows(q + kv, kv), {}}};
+    const HostLinear all = projection(w, "self_attn.qkv_proj", q + 2 * kv, dims_.hidden);
+    const HostLinear parts[] = {all.rows(0, q), all.rows(q, kv), all.rows(q + kv, kv)};
     return op.load_linears(parts);
   }
 

@@ -32,14 +32,14 @@ struct Qwen3NextConfig {
 DeltaNetInputs load_interleaved_inputs(const DeltaNetDims& d, Ops& op, WeightBinder w) {
   const int64_t n = d.n_key_heads, r = d.n_value_heads / n, values = r * d.value_dim;
   const int64_t group = 2 * d.key_dim + 2 * values;
-  const Tensor qkvz = w("in_proj_qkvz.weight", {n * group, d.hidden});
-  const Tensor ba = w("in_proj_ba.weight", {2 * d.n_value_heads, d.hidden});
+  const HostLinear qkvz = projection(w, "in_proj_qkvz", n * group, d.hidden);
+  const HostLinear ba = projection(w, "in_proj_ba", 2 * d.n_value_heads, d.hidden);
   std::vector<int64_t> qkv = rows_of_groups(n, group, 0, d.key_dim);
   for (const auto& part :
        {rows_of_groups(n, group, d.key_dim, d.key_dim), rows_of_groups(n, group, 2 * d.key_dim, values)})
     qkv.insert(qkv.end(), part.begin(), part.end());
-  const auto load = [&](const Tensor& t, const std::vector<int64_t>& rows) {
-    return op.load_linear(select_rows(t, rows).tensor());
+  const auto load = [&](const HostLinear& all, const std::vector<int64_t>& rows) {
+    return op.load_linear(select_rows(all.weight, rows).tensor(), {}, all.input);
   };
   return {load(qkvz, qkv), load(qkvz, rows_of_groups(n, group, 2 * d.key_dim + values, values)),
           load(ba, rows_of_groups(n, 2 * r, 0, r)), load(ba, rows_of_groups(n, 2 * r, r, r))};

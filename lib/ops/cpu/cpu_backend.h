@@ -57,6 +57,7 @@ class CpuBackend final : public Ops {
   Owned do_load_vector(const Tensor& weight, DType as, float plus) override;
   Tensor do_embed(const Tensor& table, std::span<const int32_t> ids) override;
   Tensor do_linear(const Tensor& x, const Linear& w) override;
+  Tensor do_round_input(const Tensor& x, const InputRounding& rounding) override;
   Tensor do_rms_norm(const Tensor& x, const Tensor& gain, float eps) override;
   Tensor do_add(const Tensor& x, const Tensor& y) override;
   Tensor do_linear_per_head(const Tensor& x, std::span<const Linear> heads) override;
@@ -103,6 +104,9 @@ class CpuBackend final : public Ops {
   };
   Tensor attend(const Tensor& q, std::span<const Span> spans, std::span<const KeysAndValues> sequences,
                 const KeyValueHeads& kv, const AttentionSpec& spec);
+
+  /// round_input() of the first rows of x, to y: x itself, or another tensor of its shape.
+  void round_rows(const Tensor& x, const Tensor& y, int64_t rows, const InputRounding& rounding);
 
   /// What gated_delta_rule and ssd have in common (recurrence.cpp).
   template <class Heads, class Tensors, class State>

@@ -116,6 +116,8 @@ Tensor CpuBackend::do_experts(const Tensor& x, const Routing& routing, std::span
         const SlotPanel& p = panels[static_cast<size_t>(task / up_blocks)];
         hidden_block<T>(p, experts[static_cast<size_t>(p.expert)], task % up_blocks, buffers, scratch);
       });
+      if (const InputRounding& input = experts[0].down.input)
+        round_rows(buffers.hidden, buffers.hidden, static_cast<int64_t>(group.size()), input);
       parallel(n_panels * down_blocks, [&](int64_t task, Arena& scratch) {
         const SlotPanel& p = panels[static_cast<size_t>(task / down_blocks)];
         const Linear& linear = experts[static_cast<size_t>(p.expert)].down;

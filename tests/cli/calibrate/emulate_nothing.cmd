@@ -1,0 +1,1 @@
+kvcal calibrate "$SOURCE/datasets/demo/natural" --emulate-activation-quant
