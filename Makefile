@@ -13,6 +13,7 @@ help:
 	@echo 'make fuzz          build the fuzz programs with clang, run each for FUZZ_SECONDS (60)'
 	@echo 'make test-text-reference  compare tokenizers and templates with the Python libraries on generated input'
 	@echo 'make test-plugins  what the server plug-ins decide without a server, in Python'
+	@echo 'make test-loaders  read exports and plug-ins with the loading code of the servers; installs them, about 20 GB'
 	@echo 'make cuda-compile  compile the CUDA kernels with nvcc for all architectures (CUDA_ARCHS="sm_90a" for one)'
 	@echo 'make format        format all sources; format-check only says which differ'
 	@echo 'make clean         remove build/'
@@ -51,6 +52,10 @@ test-text-reference:
 
 test-plugins: build
 	@KVCAL=$(CURDIR)/build/release/kvcal $(or $(PYTHON),python3) tests/plugins/test_plugins.py
+
+# LOADERS=... names the folder with setup.sh and the checkers, REF=... where the servers are installed.
+test-loaders: build
+	@sh tests/loaders/run.sh $(CURDIR)/build/release/kvcal
 
 asan tsan:
 	@sh .ci/packages.sh build test

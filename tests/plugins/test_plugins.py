@@ -13,7 +13,9 @@ import struct
 import subprocess
 import sys
 import tempfile
+import types
 import unittest
+from unittest import mock
 
 SOURCE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 GOLDEN = os.path.join(SOURCE, "tests", "arch", "golden")
@@ -171,6 +173,27 @@ class Geometry(WithFolder):
         self.refuses("this model is unknown", plugin.check_architecture, self.file, None)
 
 
+class MlaInSglang(unittest.TestCase):
+    """Which settings let a latent row have a scale; the server's context is a stand-in."""
+
+    def check(self, scale, backends, deterministic):
+        space = types.SimpleNamespace
+        context = types.ModuleType("sglang.srt.runtime_context")
+        context.attention_backends = lambda: backends
+        context.get_exec = lambda: space(deterministic=space(enable_deterministic_inference=deterministic))
+        with mock.patch.dict(sys.modules, {context.__name__: context}):
+            PLUGINS["sglang"]._check_mla(plugin.Layer(0, "mla", 4, 1, 576, 512, {"k": scale, "v": scale, "q": 1.0}, {}))
+
+    def test_scale_one_is_harmless(self):
+        self.check(1.0, ("flashmla", "flashmla"), False)
+
+    def test_only_where_the_row_is_divided(self):
+        self.check(0.5, ("triton", "triton"), True)
+        for backends, deterministic in ((("triton", "triton"), False), (("triton", "flashmla"), True), (("fa3", None), True)):
+            with self.assertRaisesRegex(PLUGINS["sglang"].ScaleError, "MLA with scale 0.5"):
+                self.check(0.5, backends, deterministic)
+
+
 class Heads(unittest.TestCase):
     def test_even_split(self):
         cut = plugin.heads_of_rank
@@ -211,7 +234,8 @@ class Weights(WithFolder):
         self.checkpoint(base)
         first = self.fingerprint()
         same = ("model.layers.0.self_attn.k_scale", "model.layers.0.self_attn.k_proj.k_zero_point", "model.layers.2.mlp.weight",
-                "model.vision_tower.patch", "model.layers.0.self_attn.rotary_emb.inv_freq", "other.weight", "model.layers.0.mlp.input_scale")
+                "model.vision_tower.patch", "model.layers.0.self_attn.rotary_emb.inv_freq", "other.weight", "model.layers.0.mlp.input_scale",
+                "model.layers.0.self_attn.q.scale", "model.layers.0.self_attn.v_cache.scale", "model.inv_freq", "model.mtp.fc.weight")
         for name in same:
             self.checkpoint({**base, name: b"1"})
             self.assertEqual(self.fingerprint(), first, name)
@@ -223,6 +247,10 @@ class Weights(WithFolder):
         self.checkpoint({**base, "model.embed_tokens.weight": bytes(changed)})
         self.assertEqual(self.fingerprint(), first)
         changed[4095] ^= 1
+        self.checkpoint({**base, "model.embed_tokens.weight": bytes(changed)})
+        self.assertNotEqual(self.fingerprint(), first)
+        changed[4095] ^= 1
+        changed[-4096] ^= 1
         self.checkpoint({**base, "model.embed_tokens.weight": bytes(changed)})
         self.assertNotEqual(self.fingerprint(), first)
         for renamed in ("lm_head.weight", "model.layers.0.mlp.weight"):

@@ -1,0 +1,30 @@
+"""collect.py OUT CASES RESULTS...: what run_cases.py found, as the file to be committed; one line per case."""
+
+import json
+import os
+import sys
+
+
+def main(out, cases_path, *paths):
+    with open(cases_path) as file:
+        current = {f"{c['server']} {c['name']}" for c in json.load(file)}
+    found = {}
+    for path in paths:
+        if os.path.exists(path):
+            with open(path) as file:
+                found |= {key: value for key, value in json.load(file).items() if key in current}
+    rows = []
+    for key in sorted(found):
+        result = found[key]
+        keep = ("server", "case", "verdict", "architecture", "spelling", "effect", "message")
+        rows.append({k: result[k] for k in keep if result.get(k)} | ({} if result["as_wanted"] else {"as_wanted": False}))
+    lines = ",\n".join("  " + json.dumps(row) for row in rows)
+    os.makedirs(os.path.dirname(out), exist_ok=True)
+    with open(out, "w") as file:
+        file.write('{\n "results": [\n' + lines + "\n ]\n}\n")
+    servers = sorted({row["server"] for row in rows})
+    print(f"{out}: {len(rows)} cases of {', '.join(servers)}")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

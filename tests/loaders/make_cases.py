@@ -1,0 +1,235 @@
+"""make_cases.py KVCAL GOLDENS OUT [EXPORTS]: what run_cases.py shall run, into OUT/cases.json.
+
+Plug-in cases: copies of golden checkpoints and those of make_models.py in OUT/models, with scales that KVCAL calibrates.
+Exports: the folders of make_exports.sh, EXPORTS/<model>/<target>, with what the server must find in <target>.expect.json.
+"""
+
+import json
+import os
+import shutil
+import struct
+import subprocess
+import sys
+
+SOURCE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+# Keys of the publishers' config.json that the reference framework no longer writes and SGLang reads.
+PUBLISHED = {
+    "qwen3_5": {"full_attention_interval": 4},
+    "qwen3_5_moe": {"full_attention_interval": 4},
+    "qwen3_next": {"full_attention_interval": 4},
+}
+VLLM = "llama_llama3 qwen3 qwen3_moe qwen3_5 qwen3_5_vl qwen3_next gemma3 gemma4 gpt_oss falcon_h1 granite_hybrid mixtral seed_oss"
+SGLANG_MORE = """gemma gemma2 gemma3_vl granite granite_moe granite_moe_shared olmo2 olmo3 olmoe qwen2 qwen2_moe qwen2_vl
+qwen2_5_vl qwen3_vl qwen3_vl_moe qwen3_5_moe mistral_window ministral ministral3 mistral3 phi3_window exaone4 glm glm4 glm4_moe
+starcoder2 cohere cohere2 ernie4_5 ernie4_5_moe minimax_m2 llava hunyuan_dense hunyuan_moe lfm2 lfm2_moe jamba"""
+SGLANG = "llama_llama3 qwen3 qwen3_moe qwen3_5 gemma3 llama4 falcon_h1 granite_hybrid nemotron_h mixtral"
+
+
+class Workshop:
+    def __init__(self, kvcal, goldens, out):
+        self.kvcal, self.goldens, self.out, self.cases = kvcal, goldens, out, []
+
+    def model(self, name):
+        """A folder without the golden's own files, with the keys that its publisher writes."""
+        folder = os.path.join(self.out, "models", name)
+        if not os.path.exists(folder):
+            os.makedirs(folder)
+            for file in os.listdir(os.path.join(self.goldens, name)):
+                if not file.startswith("golden"):
+                    shutil.copy(os.path.join(self.goldens, name, file), folder)
+            self.edit(os.path.join(folder, "config.json"), lambda config: config.update(PUBLISHED.get(name, {})))
+        return folder
+
+    def edit(self, path, change, to=None):
+        with open(path) as file:
+            root = json.load(file)
+        change(root)
+        with open(to or path, "w") as file:
+            json.dump(root, file, indent=1)
+        return to or path
+
+    def scales(self, name, *flags):
+        path = os.path.join(self.out, "scales", "-".join([name, *(f.strip("-") for f in flags)]) + ".json")
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        if not os.path.exists(path):
+            tokens = [[(7 * i + 3 * j) % 90 + 3 for i in range(96)] for j in range(3)]
+            prompts = os.path.join(self.out, "prompts.jsonl")
+            with open(prompts, "w") as file:
+                file.writelines(json.dumps({"input_ids": t}) + "\n" for t in tokens)
+            command = [self.kvcal, "calibrate", self.model(name), "--prompts", prompts, "--no-sanity", "-q", "-o", path]
+            subprocess.run(command + list(flags), check=True)
+        return path
+
+    def changed(self, name, label, change):
+        return self.edit(self.scales(name), change, os.path.join(self.out, "scales", f"{name}-{label}.json"))
+
+    def expectation(self, scales, query, names=None):
+        """What the checker must find, from the scale file by rules written here once more. `names`: the server's, by layer."""
+        with open(scales) as file:
+            root = json.load(file)
+        layers = {}
+        for layer in root["layers"]:
+            row = layer.get("latent")
+            sites = {"k": row or layer["key"], "v": row or layer["value"]} | ({"q": layer["query"]} if query else {})
+            layers[layer["index"]] = {s: x.get("scale_per_head", x["scale"]) for s, x in sites.items()}
+        for layer in root["layers_without_kv"]:
+            if "shares_kv_with" in layer:
+                layers[layer["index"]] = layers[layer["shares_kv_with"]]
+        layers = {(names or {}).get(index, index): sites for index, sites in layers.items()}
+        path = scales.removesuffix(".json") + (".expect_kvq" if query else ".expect_kv")
+        with open(path, "w") as file:
+            json.dump({"layers": layers}, file)
+        return path
+
+    def add(self, server, name, folder, flags=(), env=None, files=(), **more):
+        case = {"server": server, "name": name, "dir": folder, "flags": list(flags), "env": env or {}, "files": list(files)}
+        self.cases.append(case | more)
+
+    def plugin(self, server, name, folder, scales, flags=(), env=None, options=None, names=None, **more):
+        """A case with the plug-in; the scales are expected exactly unless `want` says otherwise."""
+        if server == "vllm":
+            given = {"path": scales, **options} if options else scales
+            own = {"KVCAL_CHECK_LOAD_FORMAT": "kv_cache_scales"}
+            own["KVCAL_CHECK_ADDITIONAL_CONFIG"] = json.dumps({"kv_cache_scales": given})
+        else:
+            own = {"KV_CACHE_SCALES": scales} | ({"KV_CACHE_SCALES_ALLOW_OTHER_WEIGHTS": "1"} if options else {})
+        own["KVCAL_CHECK_PLUGINS"] = "kv_cache_scales"
+        expect = ["--expect", self.expectation(scales, server == "vllm", names)]
+        logic = os.path.join(SOURCE, "apps", "plugins", server, server + "_kv_cache_scales.py")
+        self.add(server, "plugin/" + name, folder, expect + list(flags), own | (env or {}), [scales, logic], **more)
+
+
+def overlay(folder, out, tensors, scheme):
+    """`folder` with KV scales {name: [numbers]} in a second shard, as a compressed-tensors producer would write it."""
+    shutil.rmtree(out, ignore_errors=True)
+    shutil.copytree(folder, out)
+    header, data = {}, b""
+    for name, numbers in tensors.items():
+        header[name] = {"dtype": "F32", "shape": [len(numbers), 1, 1] if len(numbers) > 1 else [1]}
+        header[name]["data_offsets"] = [len(data), len(data) + 4 * len(numbers)]
+        data += struct.pack(f"<{len(numbers)}f", *numbers)
+    text = json.dumps(header).encode()
+    with open(os.path.join(out, "kv_scales.safetensors"), "wb") as file:
+        file.write(struct.pack("<Q", len(text)) + text + data)
+    with open(os.path.join(out, "model.safetensors"), "rb") as file:
+        names = json.loads(file.read(int.from_bytes(file.read(8), "little")))
+    weights = {n: "model.safetensors" for n in names if n != "__metadata__"}
+    with open(os.path.join(out, "model.safetensors.index.json"), "w") as file:
+        json.dump({"metadata": {}, "weight_map": weights | dict.fromkeys(tensors, "kv_scales.safetensors")}, file)
+    kv = {"num_bits": 8, "type": "float", "strategy": scheme, "symmetric": True, "dynamic": False}
+    with open(os.path.join(out, "config.json")) as file:
+        config = json.load(file)
+    config["quantization_config"] = {
+        "quant_method": "compressed-tensors", "format": "dense", "quantization_status": "compressed",
+        "config_groups": {}, "ignore": [], "kv_cache_scheme": kv,
+    }
+    with open(os.path.join(out, "config.json"), "w") as file:
+        json.dump(config, file, indent=1)
+    return out
+
+
+def plugin_cases(shop):
+    for server, names in (("vllm", VLLM.split()), ("sglang", SGLANG.split())):
+        for name in names:
+            shop.plugin(server, name, shop.model(name), shop.scales(name))
+        shop.plugin(server, "awq", shop.model("llama_awq"), shop.scales("llama_awq"))
+        refusals(shop, server)
+    shop.plugin("vllm", "mla", shop.model("mla"), shop.scales("mla"))
+    # The checker does not see the attention of SGLang's Transformers fallback; the plug-in refuses unless it sets every layer.
+    for name in ("seed_oss", "smollm3"):
+        blind = "^differs: BAD expected scales .*no such attention layer"
+        shop.plugin("sglang", name, shop.model(name), shop.scales(name), want=blind)
+    # Two blocks take turns on layers 1 to 3; the server numbers their caches block by block.
+    turns = {1: "model.attn.0", 3: "model.attn.1", 2: "model.attn.2"}
+    shop.plugin("vllm", "zamba2", shop.model("zamba2"), shop.scales("zamba2"), names=turns)
+    llama, heads = shop.model("llama_llama3"), shop.scales("llama_llama3", "--granularity", "head")
+    names = [f"model.layers.{i}.self_attn.{s}_scale" for i in range(3) for s in "kv"]
+    per_tensor = overlay(llama, os.path.join(shop.out, "models", "llama_other_scales"), dict.fromkeys(names, [0.75]), "tensor")
+    per_head = overlay(llama, os.path.join(shop.out, "models", "llama_heads"), dict.fromkeys(names, [0.75] * 3), "attn_head")
+    for server in ("vllm", "sglang"):  # the file wins over the checkpoint
+        shop.plugin(server, "over checkpoint scales", per_tensor, shop.scales("llama_llama3"))
+    shop.plugin("vllm", "per head", per_head, heads)
+
+
+def refusals(shop, server):
+    name = "llama_llama3"
+    model, scales = shop.model(name), shop.scales(name)
+    fewer = shop.changed(name, "fewer", lambda r: r["layers"].pop())
+    more = shop.changed(name, "more", lambda r: r["layers"].append({**r["layers"][2], "index": 3}))
+    heads = shop.changed(name, "heads", lambda r: r["layers"][1].update(n_kv_heads=1))
+    widths = shop.changed(name, "widths", lambda r: r["layers"][1].update(head_dim_v=8))
+    other = shop.changed(name, "other", lambda r: r["model"].update(weights_fingerprint="0" * 64))
+    row = shop.changed("mla", "one", lambda r: [layer["latent"].update(scale=1.0) for layer in r["layers"]])
+
+    def refuse(label, want, folder=model, file=scales, **given):
+        shop.plugin(server, label, folder, file, want="^refused: .*" + want, **given)
+
+    refuse("missing layer", "has no scales for .*layer 2", file=fewer)
+    refuse("unknown layer", r"has scales for layers \[3\]", file=more)
+    refuse("other heads", "query and 3 KV heads", file=heads)
+    refuse("other widths", "16 and 16 wide", file=widths)
+    refuse("other model", "is for LlamaForCausalLM, this model is Qwen3ForCausalLM", folder=shop.model("qwen3"))
+    refuse("other weights", "have the fingerprint", file=other)
+    refuse("awq copy", "have the fingerprint", folder=shop.model("llama_awq"))
+    refuse("auto cache dtype", "cache is auto", flags=["--kv-cache-dtype", "auto"])
+    with open(shop.scales("llama_awq")) as file:
+        awq = json.load(file)["model"]["weights_fingerprint"]
+    listed = shop.changed(name, "listed", lambda r: r["model"].update(also_valid_for=[awq]))
+    shop.plugin(server, "awq copy, listed", shop.model("llama_awq"), listed)
+    shop.plugin(server, "other weights, allowed", model, other, options={"allow_other_weights": True})
+    if server == "vllm":
+        refuse("absent plug-in", "Load format `kv_cache_scales` is not supported", env={"KVCAL_CHECK_PLUGINS": ""})
+        refuse("other load format", "serve with --load-format kv_cache_scales", env={"KVCAL_CHECK_LOAD_FORMAT": "auto"})
+        refuse("bfloat16 cache", "cache is bfloat16", flags=["--kv-cache-dtype", "bfloat16"])
+    else:
+        shop.plugin(server, "absent plug-in", model, scales, env={"KVCAL_CHECK_PLUGINS": ""}, want="^differs: .*defaulted")
+        refuse("mla", "is MLA with scale", folder=shop.model("mla"), file=shop.scales("mla"))
+        shop.plugin(server, "mla, scale 1", shop.model("mla"), row)
+
+
+def spelling_cases(shop):
+    """Checkpoint scales under each name, in a compressed-tensors overlay: what lib/export/server_table.cpp claims."""
+    suffixes = {"attention": ".{}_scale", "projection": ".{}_proj.{}_scale", "native": ".attn.{}_scale"}
+    for server, names in (("vllm", VLLM.split() + ["mla"]), ("sglang", SGLANG.split() + SGLANG_MORE.split() + ["mla"])):
+        for name in names:
+            folder, scales = shop.model(name), shop.scales(name)
+            with open(scales) as file:
+                root = json.load(file)
+            for spelling, suffix in suffixes.items():
+                if server == "vllm" and spelling != "attention" and name not in ("llama_llama3", "qwen3_5", "mla"):
+                    continue  # one table of patterns for all classes
+                written = {}
+                for layer in root["layers"]:
+                    for site, member in (("k", "key"), ("v", "value")):
+                        written[layer["name"] + suffix.format(site, site)] = [layer.get("latent", layer.get(member))["scale"]]
+                path = os.path.join(shop.out, "overlays", name, spelling)
+                if not os.path.exists(path):
+                    overlay(folder, path, written, "tensor")
+                says = {"architecture": root["model"]["architecture"], "spelling": spelling}
+                shop.add(server, f"spelling/{name}/{spelling}", path, says=says, want="^(ok|differs|refused)")
+
+
+def export_cases(shop, exports):
+    """What make_exports.sh made: each target for the server it is meant for, and "vllm" for SGLang as well, to see."""
+    for model in sorted(os.listdir(exports)):
+        for target, server in (("vllm", "vllm"), ("vllm-head", "vllm"), ("sglang", "sglang"), ("vllm", "sglang")):
+            folder = os.path.join(exports, model, target)
+            expect = folder + ".expect.json"
+            if os.path.exists(os.path.join(folder, "config.json")):
+                expected = {"flags": ["--expect", expect], "files": [expect]} if os.path.exists(expect) else {}
+                more = {} if target.startswith(server) else {"want": ""}
+                shop.add(server, f"export/{model}/{target}", folder, **expected, **more)
+
+
+def main(kvcal, goldens, out, exports=None):
+    shop = Workshop(kvcal, goldens, out)
+    plugin_cases(shop)
+    spelling_cases(shop)
+    if exports and os.path.isdir(exports):
+        export_cases(shop, exports)
+    with open(os.path.join(out, "cases.json"), "w") as file:
+        json.dump(shop.cases, file, indent=1)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,42 @@
+#!/bin/sh
+# run.sh KVCAL: the servers' own loading code on exports and with the plug-ins; 'make test-loaders' calls it.
+#
+# Needs network, python 3.11 and about 20 GB the first time (REF, by default ~/.cache/kvcal-loaders), and LOADERS: the
+# folder with setup.sh, check_vllm.py and check_sglang.py. Results go to tests/loaders/results/<date>.json; what was run
+# before with the same input is not run again as long as build/loaders lies there.
+set -eu
+kvcal=$1
+here=$(cd "$(dirname "$0")" && pwd)
+source=$(cd "$here/../.." && pwd)
+LOADERS=$(cd "${LOADERS:-$source/../shared/loaders}" && pwd)
+REF=${REF:-$HOME/.cache/kvcal-loaders}
+out=$source/build/loaders
+export REF KVCAL_LOADERS="$LOADERS" KVCAL_VLLM_VENV="$REF/vllm" KVCAL_SGLANG_VENV="$REF/sglang" KVCAL_CUDA_STUBS="$REF/stubs"
+export PYTHONDONTWRITEBYTECODE=1
+mkdir -p "$out/models"
+
+sh -c 'cd "$1" && exec bash ./setup.sh' setup "$LOADERS"
+for server in vllm sglang; do # from a copy: pip leaves its build folder beside the sources
+  rm -rf "$out/package" && cp -r "$source/apps/plugins/$server" "$out/package"
+  "$REF/tools/bin/uv" pip install -q --reinstall --no-deps --python "$REF/$server/bin/python" "$out/package"
+done
+
+"$REF/vllm/bin/python" "$here/make_models.py" "$source/tests/arch/golden" "$out/models"
+sh "$here/make_exports.sh" "$kvcal" "$source" "$out/exports"
+for model in natural stressed; do
+  demo=$out/exports/demo_$model
+  mkdir -p "$demo"
+  "$kvcal" calibrate "$source/datasets/demo/$model" --prompts "$source/datasets/demo/prompts.jsonl" -q --force -o "$demo/scales.json"
+  for target in vllm sglang; do
+    "$kvcal" export "$demo/scales.json" --model "$source/datasets/demo/$model" --to "$target" -o "$demo/$target" --force
+  done
+done
+"$REF/vllm/bin/python" "$here/make_cases.py" "$kvcal" "$source/tests/arch/golden" "$out" "$out/exports"
+
+failed=0
+VLLM_LOGGING_LEVEL=ERROR "$REF/vllm/bin/python" "$here/test_vllm_ranks.py" || failed=1
+for server in vllm sglang; do
+  python3 "$here/run_cases.py" "$server" "$out/cases.json" "$out/$server.json" || failed=1
+done
+python3 "$here/collect.py" "$here/results/$(date -u +%Y-%m-%d).json" "$out/cases.json" "$out/vllm.json" "$out/sglang.json"
+exit $failed
