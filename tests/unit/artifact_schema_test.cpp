@@ -62,7 +62,7 @@ TEST(Schema, AcceptsTheBlocksOfProvenance) {
   spec.layers[1].cache = 0;
   spec.caches.resize(1);
   CalibrationFacts facts = {std::string(64, '0'), std::string(64, '1'), 4, 100, 40, 2048, 2, 12, "bf16", "avx512",
-                            "kvcal 0.1.0"};
+                            "fp8_token",          "kvcal 0.1.0"};
   Json json = good();
   json["model"] = model_block(spec, {"", std::string(64, '2'), std::string(64, '3')});
   json["layers_without_kv"] = layers_without_kv_block(spec);

@@ -100,11 +100,12 @@ TEST_F(ActivationSchemeTest, OfOneWeight) {
   writer.declare("experts.down_proj_activation_scale", DType::F32, {3});
   const std::vector<std::byte> many(128);
   const auto bytes = [](const std::vector<float>& v) { return std::as_bytes(std::span(v)); };
+  writer.write("a.input_scale", bytes(one));  // in the order of names
   writer.write("a.weight", std::span(many).first(32));
-  writer.write("a.input_scale", bytes(one));
   writer.write("b.weight", many);
-  for (const char* name : {"c.weight", "d.weight", "e.weight"}) writer.write(name, std::span(many).first(32));
+  writer.write("c.weight", std::span(many).first(32));
   writer.write("d.activation_scale", bytes(zero));
+  for (const char* name : {"d.weight", "e.weight"}) writer.write(name, std::span(many).first(32));
   writer.write("experts.down_proj", std::span(many).first(96));
   writer.write("experts.down_proj_activation_scale", bytes(each));
   writer.commit();
