@@ -171,14 +171,24 @@ void check_towers(const FolderUnderTest& f, const Artifact& a, Report& report) {
         {"C19", "", "tokens of images or sound in the calibration", "some", "none", 0, f.path_of("config.json")});
 }
 
+/// Latent rows are no loss: no server takes their scale from a checkpoint.
+void check_presence(const FolderUnderTest& f, const Artifact& a, Report& report) {
+  const auto n = std::ranges::count_if(a.layers, [](const ArtifactLayer& l) { return !l.is_mla(); });
+  if (n > 0 && f.stored.tensors.empty())
+    report.add({"V09", "", "the scales of keys and values", "those of " + std::to_string(n) + " layers", "none", 0,
+                f.path_of("config.json")});
+}
+
 }  // namespace
 
 void check_against(const FolderUnderTest& f, const Reference& reference, Report& report) {
   report.evaluated({"C19", "S09", "S10", "S11", "S13", "S14", "S15"});
-  if (reference.statistics)
+  if (reference.statistics) {
     report.evaluated({"S16"});
-  else
-    report.evaluated({"V06"});
+  } else {
+    report.evaluated({"V06", "V09"});
+    check_presence(f, reference.artifact, report);
+  }
   check_towers(f, reference.artifact, report);
   Comparison comparison(f, reference, report);
   for (const ArtifactLayer& l : reference.artifact.layers)

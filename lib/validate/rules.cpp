@@ -129,6 +129,7 @@ constexpr std::array kRules = {
     Rule{"V07", Error, "the server applies this scale on one side only", "scale 1.0, or the model's dtype", kFolder},
     Rule{"V08", Warning, "the server does not read a scale file for this class",
          "export to the checkpoint, or the plug-in", kServer},
+    Rule{"V09", Error, "nothing of the scale file is in the checkpoint", kExport, kFolder},
 };
 
 }  // namespace

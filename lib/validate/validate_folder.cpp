@@ -34,7 +34,7 @@ std::optional<Reference> reference_of(const FolderChecks& checks, std::string_vi
 /// Rules of scale files were not looked at where none was given.
 void explain_the_rest(const FolderChecks& checks, Report& report) {
   report.not_evaluated({"V08"}, "of scale files only");
-  if (checks.scales.empty()) report.not_evaluated({"V06"}, "--scales was not given");
+  if (checks.scales.empty()) report.not_evaluated({"V06", "V09"}, "--scales was not given");
   if (!checks.scales.empty() || !checks.statistics.empty()) return;
   for (const Rule& rule : rules())
     if (rule.needs != "a statistics file" || rule.id == "C19")

@@ -209,6 +209,15 @@ TEST(ValidateFolder, ComparesWithWhatWasMeasured) {
   }
 }
 
+TEST(ValidateFolder, NothingOfTheScaleFileIsAnError) {
+  Compared compared;
+  const Checkpoint checkpoint = Checkpoint::open(compared.folder / "model");
+  const StoredScales none;
+  Report report;
+  check_against({checkpoint, compared.spec, none, {}}, {compared.artifact, std::nullopt}, report);
+  EXPECT_EQ(ids_of(report), Ids{"V09"}) << shown(report);
+}
+
 TEST(ValidateFolder, SaysByHowMuchAndHowManyAreClipped) {
   Compared compared;
   const Report report = compared.against(true, [](float&, float& v) { v /= 4; });  // half of what is needed
@@ -244,7 +253,7 @@ TEST(ValidateFolder, JudgesAScaleFileAsASideFile) {
 }
 
 TEST(ValidateFolder, HasACaseForEveryRuleOfFolders) {
-  Ids seen = {"C08", "C10", "C19", "V08"};  // below, and above
+  Ids seen = {"C08", "C10", "C19", "V08", "V09"};  // below, and above
   for (const FolderCase& c : folder_cases()) seen.insert(c.expected.begin(), c.expected.end());
   for (const ComparedCase& c : compared_cases()) seen.insert(c.expected.begin(), c.expected.end());
   for (const Rule& rule : rules())
