@@ -8,9 +8,9 @@ trap 'exit 130' INT TERM
 
 git clone -q . "$scratch/kvcal"
 cd "$scratch/kvcal"
-# Lets ccache, where there is one, see that the clone's files are the ones it knows.
-CCACHE_BASEDIR=$PWD CCACHE_NOHASHDIR=1
-export CCACHE_BASEDIR CCACHE_NOHASHDIR
+# Lets ccache see that the clone's files and options are the ones it knows from the build with warnings as errors.
+CCACHE_BASEDIR=$PWD CCACHE_NOHASHDIR=1 KVCAL_WERROR=ON
+export CCACHE_BASEDIR CCACHE_NOHASHDIR KVCAL_WERROR
 
 make demo
 start=$(date +%s)
