@@ -14,11 +14,13 @@ using Owner = StoredScale::Owner;
 
 constexpr float kEpsilonOfFloat = 1.1920929e-07F;
 
-const char* rule_of(float scale) {
+/// measured: whether the magnitudes are known, which then tell whether a scale is too small or too large.
+const char* rule_of(float scale, bool measured) {
   if (!std::isfinite(scale)) return "S01";
   if (!(scale > 0)) return "S02";
   if (scale < FLT_MIN) return "N01";
   if (std::fabs(scale / kEpsilonOfFloat - 1) < 1e-3F) return "S03";
+  if (measured) return nullptr;
   if (scale < 1e-5F) return "S04";
   return scale > 64 ? "S05" : nullptr;
 }
@@ -29,9 +31,9 @@ bool badly_held(const StoredScale& s, float scale) {
   return small || (half && scale < 6.2e-5F);
 }
 
-void check_value(const FolderUnderTest& f, const StoredScale& s, Report& report) {
+void check_value(const FolderUnderTest& f, const StoredScale& s, bool measured, Report& report) {
   for (const float scale : s.values) {
-    const char* rule = badly_held(s, scale) ? "S21" : rule_of(scale);
+    const char* rule = badly_held(s, scale) ? "S21" : rule_of(scale, measured);
     if (!rule) continue;
     report.add({rule, s.tensor, std::string(rule_named(rule).meaning), "", number_text(scale), 0, f.path_of(s.file)});
     return;
@@ -54,7 +56,8 @@ void check_count(const FolderUnderTest& f, const StoredScale& s, Report& report)
 std::vector<const StoredScale*> plausible(const FolderUnderTest& f, Site site) {
   std::vector<const StoredScale*> found;
   for (const StoredScale& s : f.stored.tensors)
-    if (s.owner == Owner::Cache && s.site == site && !s.zero_point && s.values.size() == 1 && !rule_of(s.values[0]))
+    if (s.owner == Owner::Cache && s.site == site && !s.zero_point && s.values.size() == 1 &&
+        !rule_of(s.values[0], false))
       found.push_back(&s);
   return found;
 }
@@ -87,11 +90,11 @@ void check_ones(const FolderUnderTest& f, Report& report) {
 
 }  // namespace
 
-void check_stored_numbers(const FolderUnderTest& f, Report& report) {
+void check_stored_numbers(const FolderUnderTest& f, bool measured, Report& report) {
   report.evaluated({"N01", "S01", "S02", "S03", "S04", "S05", "S08", "S17", "S19", "S21", "S24"});
   for (const StoredScale& s : f.stored.tensors) {
     if (s.zero_point) continue;
-    check_value(f, s, report);
+    check_value(f, s, measured, report);
     if (s.owner == Owner::Cache && s.site != Site::Probability) check_count(f, s, report);
   }
   check_outliers(f, Site::Key, report);

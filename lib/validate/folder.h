@@ -29,8 +29,9 @@ struct Reference {
   std::optional<Statistics> statistics;
 };
 
-/// Each scale by itself and among the others: finite, positive, plausible, of a shape and dtype that servers read.
-void check_stored_numbers(const FolderUnderTest& f, Report& report);
+/// Each scale by itself and among the others: finite, positive, of a shape and dtype that servers read; plausible,
+/// unless there is something measured that tells (check_against).
+void check_stored_numbers(const FolderUnderTest& f, bool measured, Report& report);
 
 /// The set of layers: each cache has one key and one value, nothing else has any.
 void check_stored_layers(const FolderUnderTest& f, Report& report);

@@ -1,9 +1,13 @@
-model="$SOURCE/datasets/demo/natural"
-kvcal calibrate "$model" --prompts "$SOURCE/datasets/demo/prompts.jsonl" --max-prompts 4 -q -o s.json --stats s.kvstats >all
-for target in vllm sglang; do
-  kvcal export s.json --model "$model" --to $target -o $target >all
-  kvcal validate $target --scales s.json --server vllm@0.33 --server sglang@0.5.23 | tail -n 1
-  kvcal validate $target --stats s.kvstats | tail -n 1
+for kind in natural stressed; do
+  model="$SOURCE/datasets/demo/$kind"
+  kvcal calibrate "$model" --prompts "$SOURCE/datasets/demo/prompts.jsonl" -q -o s.json --stats s.kvstats --force >all 2>&1
+  for target in vllm sglang; do
+    kvcal export s.json --model "$model" --to $target -o $kind-$target >all
+    kvcal validate $kind-$target --scales s.json --server vllm@0.33 --server sglang@0.5.23 | tail -n 1
+    kvcal validate $kind-$target --stats s.kvstats | tail -n 1
+  done
 done
+# Alone, nothing explains the stressed model's scales.
+kvcal validate stressed-vllm | grep -o '^error S0[45]'
 kvcal export s.json --model "$model" --to tgi -o tgi >all
-kvcal validate tgi --server vllm@0.33 | grep -c 'does not start'
+kvcal validate tgi --scales s.json --server vllm@0.33 | grep -c 'does not start'
