@@ -21,4 +21,9 @@ std::string shortest(T value) {
 std::string shortest_double(double value) { return shortest(value); }
 std::string shortest_float(float value) { return shortest(value); }
 
+std::string float_text(float value) {
+  if (std::isfinite(value)) return shortest(value);
+  return std::isnan(value) ? "NaN" : value > 0 ? "infinity" : "-infinity";
+}
+
 }  // namespace kvcal

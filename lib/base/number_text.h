@@ -10,4 +10,7 @@ namespace kvcal {
 std::string shortest_double(double value);
 std::string shortest_float(float value);
 
+/// The same for messages, where a number may also be "NaN", "infinity" or "-infinity".
+std::string float_text(float value);
+
 }  // namespace kvcal

@@ -48,7 +48,7 @@ float rounded_for(const Naming& naming, float scale, const std::string& name) {
   if (!naming.rounded) return scale;
   const float rounded = bf16_rounded_up(scale);
   if (naming.half_precision && (rounded < 0x1p-14F || rounded > 65504.0F))
-    fail(quoted(name) + " is " + shortest_float(scale) +
+    fail(quoted(name) + " is " + float_text(scale) +
          ", which a float16 model cannot hold: the server keeps scales in the model's dtype; use a checkpoint whose "
          "dtype is bfloat16, or one without quantised weights");
   return rounded;

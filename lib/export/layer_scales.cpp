@@ -72,7 +72,7 @@ void check_positive(const LayerScales& scales) {
   const auto check = [&](const char* site, const std::vector<float>& values) {
     for (const float value : values)
       if (!(value > 0) || !std::isfinite(value))
-        fail("layer " + std::to_string(scales.layer) + " " + site + ": the scale is " + shortest_float(value) +
+        fail("layer " + std::to_string(scales.layer) + " " + site + ": the scale is " + float_text(value) +
              ", expected a positive number; servers would load it without a word");
   };
   check("key", scales.key);

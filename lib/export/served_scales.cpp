@@ -150,7 +150,7 @@ class Loading {
 
   static std::string text(const std::optional<std::vector<float>>& scale) {
     if (!scale) return "no scale";
-    return "the scale " + (std::isfinite(scale->at(0)) ? shortest_float(scale->at(0)) : std::to_string(scale->at(0)));
+    return "the scale " + float_text(scale->at(0));
   }
 
   const StoredScales& stored_;
