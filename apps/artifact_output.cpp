@@ -5,6 +5,7 @@
 
 #include "base/atomic_file.h"
 #include "base/sha256.h"
+#include "json_output.h"
 #include "result_text.h"
 #include "source_date.h"
 
@@ -42,7 +43,7 @@ void ArtifactOutput::print(const Artifact& artifact, const std::string& sha256, 
     more["scales"] = path.string();
     more["scales_sha256"] = sha256;
     more.update(result_json(artifact));
-    std::cout << more.dump(2, ' ', false, Json::error_handler_t::replace) << '\n';
+    std::cout << json_output(more);
   } else if (!quiet) {
     std::cout << result_table(artifact) << '\n' << result_advice(artifact);
   }

@@ -13,6 +13,7 @@
 #include "calibration.h"
 #include "device.h"
 #include "fed_prompts.h"
+#include "json_output.h"
 #include "progress.h"
 #include "shard_flag.h"
 #include "solve_flags.h"
@@ -194,7 +195,7 @@ Exit run(const CalibrateFlags& flags) {
   more["seconds"] = result.seconds;
   if (!flags.shard.empty()) {
     if (result.resume) result.resume->remove();
-    if (flags.output.json) std::cout << more.dump(2, ' ', false, Json::error_handler_t::replace) << '\n';
+    if (flags.output.json) std::cout << json_output(more);
     if (!flags.output.quiet) print_closing_line(plan, result, "shard " + flags.shard + ", " + digests);
     return Exit::Done;
   }

@@ -8,6 +8,7 @@
 #include "artifact/difference.h"
 #include "artifact/json_text.h"
 #include "artifact/make_artifact.h"
+#include "json_output.h"
 #include "stats/statistics_file.h"
 #include "table.h"
 #include "verbs.h"
@@ -92,7 +93,7 @@ Exit run(const DiffFlags& flags) {
     fail("--tolerance is " + number(flags.tolerance) + ", expected a share, 0 or more, such as 0.05");
   const ArtifactDifference d = compare(read(flags.a), read(flags.b));
   if (flags.json)
-    std::cout << to_json(flags, d).dump(2, ' ', false, Json::error_handler_t::replace) << '\n';
+    std::cout << json_output(to_json(flags, d));
   else
     print_text(flags, d);
   return d.within(flags.tolerance) ? Exit::Done : Exit::Findings;

@@ -8,6 +8,7 @@
 #include "base/read_file.h"
 #include "doctor/diagnose.h"
 #include "doctor/input_kind.h"
+#include "json_output.h"
 #include "verbs.h"
 
 namespace kvcal {
@@ -83,18 +84,16 @@ Diagnosis examine(const DoctorFlags& flags) {
   return doctor.diagnose();
 }
 
-std::string dump(const Json& json) { return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n"; }
-
 Exit run(const DoctorFlags& flags) {
   if (flags.list) {
-    std::cout << (flags.json ? dump(catalogue_json()) : catalogue_text());
+    std::cout << (flags.json ? json_output(catalogue_json()) : catalogue_text());
     return Exit::Done;
   }
   const bool any = !flags.inputs.empty() || !flags.logs.empty() || !flags.models.empty() || !flags.scales.empty() ||
                    !flags.outputs.empty() || !flags.commands.empty() || !flags.command_files.empty();
   if (!any) fail("doctor: nothing to look at; give it a log, a command, a model folder; see 'kvcal doctor --help'");
   const Diagnosis diagnosis = examine(flags);
-  std::cout << (flags.json ? dump(diagnosis_json(diagnosis)) : diagnosis_text(diagnosis));
+  std::cout << (flags.json ? json_output(diagnosis_json(diagnosis)) : diagnosis_text(diagnosis));
   return diagnosis.findings.empty() ? Exit::Done : Exit::Findings;
 }
 

@@ -15,6 +15,7 @@
 #include "export/exporter.h"
 #include "export/layer_scales.h"
 #include "export/write_export.h"
+#include "json_output.h"
 #include "verbs.h"
 
 namespace kvcal {
@@ -115,7 +116,7 @@ void print_json(const ExportFlags& flags, const ExportInput& input, const Export
                      {"files", report_json(report)},    {"commands", plan.serving.commands},
                      {"notes", plan.serving.notes},     {"skip_layers", skipped_layers(input.artifact, input.options)},
                      {"snippet", plan.serving.snippet}, {"scales", scales_json(plan)}};
-  std::cout << json.dump(2, ' ', false, Json::error_handler_t::replace) << '\n';
+  std::cout << json_output(json);
 }
 
 std::string files_text(const ExportFlags& flags, const OverlayReport& report) {
@@ -151,8 +152,7 @@ Exit undo(const ExportFlags& flags) {
   if (flags.model.empty()) fail("--undo needs --model, the folder that was changed in place");
   const std::string target = undo_export(flags.model, flags.force);
   if (flags.json)
-    std::cout << Json{{"undone", target}, {"model", flags.model}}.dump(2, ' ', false, Json::error_handler_t::replace)
-              << '\n';
+    std::cout << json_output({{"undone", target}, {"model", flags.model}});
   else
     std::cout << quoted(flags.model) << ": the export for " << target << " is undone\n";
   return Exit::Done;

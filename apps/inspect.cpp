@@ -11,6 +11,7 @@
 #include "checkpoint/quantization.h"
 #include "export/kv_declaration.h"
 #include "export/server_support.h"
+#include "json_output.h"
 #include "model/architecture.h"
 #include "prefill/memory_plan.h"
 #include "prefill/model_weights.h"
@@ -314,7 +315,7 @@ Exit run(const InspectFlags& flags) {
     fail("--max-model-len is " + std::to_string(flags.max_model_len) + ", expected 0 (the model's own) or more");
   const Inspection i = inspect(flags.model, flags.max_model_len);
   if (flags.json) {
-    std::cout << to_json(i).dump(2, ' ', false, Json::error_handler_t::replace) << '\n';
+    std::cout << json_output(to_json(i));
   } else {
     print_text(i);
   }

@@ -8,6 +8,7 @@
 #include "capacity/advice.h"
 #include "capacity/assumptions.h"
 #include "capacity/size_text.h"
+#include "json_output.h"
 #include "model/architecture.h"
 #include "progress.h"
 #include "table.h"
@@ -214,7 +215,7 @@ Json to_json(const Planned& p) {
 Exit run(const PlanFlags& flags) {
   const Planned planned = resolve(flags);
   if (flags.json)
-    std::cout << to_json(planned).dump(2, ' ', false, Json::error_handler_t::replace) << '\n';
+    std::cout << json_output(to_json(planned));
   else
     print_text(planned);
   return Exit::Done;

@@ -5,6 +5,7 @@
 #include <span>
 
 #include "artifact/json_text.h"
+#include "json_output.h"
 #include "progress.h"
 #include "stats/queries.h"
 #include "stats/statistics_file.h"
@@ -125,7 +126,7 @@ void print_text(const Statistics& s) {
 Exit run(const StatsFlags& flags) {
   const Statistics statistics = read_statistics(flags.file);
   if (flags.json)
-    std::cout << to_json(statistics).dump(2, ' ', false, Json::error_handler_t::replace) << '\n';
+    std::cout << json_output(to_json(statistics));
   else
     print_text(statistics);
   return Exit::Done;

@@ -13,6 +13,7 @@
 #include "artifact/make_artifact.h"
 #include "base/read_file.h"
 #include "build_info.h"
+#include "json_output.h"
 #include "shipped_files.h"
 #include "stats/statistics_file.h"
 #include "validate/output.h"
@@ -72,11 +73,10 @@ void check_format(const std::string& format) {
 }
 
 void print(const Validated& result, const std::string& format) {
-  const auto dump = [](const Json& json) { return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n"; };
   if (format == "json")
-    std::cout << dump(json_report(result));
+    std::cout << json_output(json_report(result));
   else if (format == "sarif")
-    std::cout << dump(sarif_report(result, build_info().version));
+    std::cout << json_output(sarif_report(result, build_info().version));
   else
     std::cout << (format == "github" ? github_report(result) : text_report(result));
 }

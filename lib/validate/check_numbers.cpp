@@ -8,8 +8,8 @@
 namespace kvcal {
 
 std::string number_text(double x) {
-  if (!std::isfinite(x)) return std::isnan(x) ? "NaN" : x > 0 ? "infinity" : "-infinity";
-  return std::fabs(x) <= static_cast<double>(FLT_MAX) ? shortest_float(static_cast<float>(x)) : shortest_double(x);
+  const bool beyond_float = std::isfinite(x) && std::fabs(x) > static_cast<double>(FLT_MAX);
+  return beyond_float ? shortest_double(x) : float_text(static_cast<float>(x));
 }
 
 namespace {
