@@ -27,7 +27,7 @@ struct ExportFlags {
   std::string scales, model, target = "vllm", out, granularity, skip_layers;
   std::vector<std::string> also_for;
   int64_t tensor_parallel = 1;
-  bool no_query = false, nvfp4 = false, allow_inadequate = false;
+  bool no_query = false, nvfp4 = false, allow_inadequate = false, replace_scales = false;
   bool copy = false, in_place = false, undo = false, force = false, json = false, dry_run = false;
 };
 
@@ -80,6 +80,7 @@ ExportOptions options_of(const ExportFlags& flags) {
   options.tensor_parallel = flags.tensor_parallel;
   options.nvfp4 = flags.nvfp4;
   options.allow_inadequate = flags.allow_inadequate;
+  options.replace_scales = flags.replace_scales;
   read_skip_layers(flags.skip_layers, options);
   for (const std::string& folder : flags.also_for) options.also_for.push_back(identify_model(folder));
   return options;
@@ -209,6 +210,8 @@ void add_options(CLI::App& verb, ExportFlags& flags) {
                   "verdict")
       ->type_name("LAYERS");
   verb.add_flag("--allow-inadequate", flags.allow_inadequate, "Write scales whose verdict is inadequate all the same");
+  verb.add_flag("--replace-scales", flags.replace_scales,
+                "KV scales that the checkpoint has already give way; shards with such are copied without them");
   verb.add_option("--tp", flags.tensor_parallel, "sglang-json: tensor-parallel size")->type_name("N");
   verb.add_flag("--nvfp4", flags.nvfp4, "modelopt: global scales of an NVFP4 cache");
   verb.add_option("--also-for", flags.also_for, "scales: a checkpoint with the same model in other weights; repeatable")

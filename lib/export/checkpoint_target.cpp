@@ -81,14 +81,14 @@ void compare_tensor(const Checkpoint& written, const std::string& name, const st
 
 }  // namespace
 
-void check_carrier(const ExportInput& input) {
-  const Checkpoint checkpoint = Checkpoint::open(input.model.folder);
-  const std::vector<std::string> there = kv_scale_tensors(checkpoint);
-  if (there.empty()) return;
-  fail(quoted(input.model.folder.string()) + ": has " + std::to_string(there.size()) +
-       " KV scale tensors already, the first " + quoted(there[0]) +
-       "; two of one name would be loaded in any order: export into the checkpoint without them ('kvcal export --undo' "
-       "for one that was changed in place)");
+std::vector<std::string> replaced_scales(const ExportInput& input) {
+  std::vector<std::string> there = kv_scale_tensors(Checkpoint::open(input.model.folder));
+  if (there.empty() || input.options.replace_scales) return there;
+  fail(
+      quoted(input.model.folder.string()) + ": has " + std::to_string(there.size()) +
+      " KV scale tensors already, the first " + quoted(there[0]) +
+      "; with --replace-scales they give way, and shards that hold them are copied without them (an export in place is "
+      "taken back with 'kvcal export --undo')");
 }
 
 Naming naming_for(const ExportInput& input, ServerKind server, KvCarrier carrier) {

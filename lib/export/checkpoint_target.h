@@ -21,8 +21,9 @@ struct Naming {
 /// or the target that helps, when nothing in a checkpoint reaches the cache of this class.
 Naming naming_for(const ExportInput& input, ServerKind server, KvCarrier carrier);
 
-/// Throws Error when the checkpoint's weight format makes no parameters for scales, or when it has KV scales already.
-void check_carrier(const ExportInput& input);
+/// The KV scales that the checkpoint has already, all of which give way to the new ones. Throws Error when there are
+/// some and nobody said that they may.
+std::vector<std::string> replaced_scales(const ExportInput& input);
 
 /// Tensors of all modules: one element each, in the shape that the convention has, or [heads, 1, 1].
 void add_tensors(const std::vector<LayerScales>& scales, const Naming& naming, ExportPlan& plan);

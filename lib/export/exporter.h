@@ -23,6 +23,7 @@ struct ExportOptions {
   std::vector<int> skip_layers;         // layers that the server is told to keep in the model's dtype
   bool skip_inadequate = false;         // those, and all whose verdict is inadequate
   bool allow_inadequate = false;        // write them all the same
+  bool replace_scales = false;          // KV scales that the checkpoint has give way
   std::vector<ModelIdentity> also_for;  // scales: checkpoints that hold the same model with other weights
 };
 
@@ -54,6 +55,7 @@ struct ExportPlan {
   std::vector<PlannedScale> scales;
   std::vector<TextFile> files;  // of the folder, or the only one (its name is not used) for a target of one file
   std::vector<ScaleTensor> tensors;
+  std::vector<std::string> dropped;  // tensors of the checkpoint that do not come along
   Serving serving;
 };
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <vector>
 
 namespace kvcal {
@@ -164,12 +165,56 @@ Edit appended(std::string_view text, const ObjectPlace& place, const Style& styl
   return {place.open + 1, place.close, out + (style.newline.empty() ? "" : style.newline + outer)};
 }
 
+/// Each member that goes takes one comma with it: the one before, where a member before it stays, else the one after.
+std::vector<Edit> removals(const ObjectPlace& place, const std::set<std::string, std::less<>>& keys) {
+  const std::vector<Member>& members = place.members;
+  const auto goes = [&](const Member& m) { return keys.contains(m.key); };
+  if (std::ranges::all_of(members, goes)) return {{place.open + 1, place.close, ""}};
+  std::vector<Edit> edits;
+  bool one_stays = false;
+  for (size_t i = 0; i < members.size(); ++i) {
+    if (!goes(members[i]))
+      one_stays = true;
+    else if (one_stays)
+      edits.push_back({members[i - 1].value_end, members[i].value_end, ""});
+    else
+      edits.push_back({members[i].key_begin, members[i + 1].key_begin, ""});
+  }
+  return edits;
+}
+
+Json parsed_object(std::string_view text) {
+  Json json = parse_json(text, kLimits);
+  if (!json.is_object()) fail("is JSON but no object");
+  return json;
+}
+
+/// Nothing is written that does not say what was meant.
+std::string checked(std::string text, const Json& expected) {
+  if (canonical_json(parse_json(text, kLimits)) != canonical_json(expected))
+    fail("cannot be edited as text: the result would not be what was meant");
+  return text;
+}
+
 }  // namespace
+
+std::string remove_json_members(std::string_view text, std::span<const std::string> path,
+                                std::span<const std::string> keys) {
+  Json expected = parsed_object(text);
+  const std::set<std::string, std::less<>> gone(keys.begin(), keys.end());
+  std::string result = applied(text, removals(find_object(text, path), gone));
+  Json* object = &expected;
+  for (const std::string& key : path) object = &(*object)[key];
+  Json kept = Json::object();
+  for (const auto& [key, value] : object->items())
+    if (!gone.contains(key)) kept.get_ref<Json::object_t&>().emplace_back(key, value);
+  *object = std::move(kept);
+  return checked(std::move(result), expected);
+}
 
 std::string set_json_members(std::string_view text, std::span<const std::string> path,
                              std::span<const JsonMember> members) {
-  Json expected = parse_json(text, kLimits);
-  if (!expected.is_object()) fail("is JSON but no object");
+  Json expected = parsed_object(text);
   const ObjectPlace place = find_object(text, path);
   const Style style = style_of(text, find_object(text, {}));
   std::map<std::string, size_t, std::less<>> there;
@@ -194,9 +239,7 @@ std::string set_json_members(std::string_view text, std::span<const std::string>
   Json* object = &expected;
   for (const std::string& key : path) object = &(*object)[key];
   for (const JsonMember& member : members) (*object)[member.key] = member.value;
-  if (canonical_json(parse_json(result, kLimits)) != canonical_json(expected))
-    fail("cannot be edited as text: the result would not be what was meant");
-  return result;
+  return checked(std::move(result), expected);
 }
 
 }  // namespace kvcal

@@ -21,4 +21,8 @@ struct JsonMember {
 std::string set_json_members(std::string_view text, std::span<const std::string> path,
                              std::span<const JsonMember> members);
 
+/// The text without these members of the object at `path`; keys that it does not have change nothing. Throws as above.
+std::string remove_json_members(std::string_view text, std::span<const std::string> path,
+                                std::span<const std::string> keys);
+
 }  // namespace kvcal

@@ -42,11 +42,11 @@ ExportPlan plan(const ExportInput& input) {
   const bool nvfp4 = input.options.nvfp4;
   if (!nvfp4) check_format(input.artifact, {"fp8_e4m3"}, "ModelOpt's convention is fp8_e4m3");
   check_per_tensor(input.artifact, "ModelOpt's convention");
-  check_carrier(input);
   Naming naming = naming_for(input, ServerKind::Vllm, KvCarrier::ModelOpt);
   naming.spelling = ScaleSpelling::Projection;
   naming.query = false;
   ExportPlan result;
+  result.dropped = replaced_scales(input);
   add_tensors(nvfp4 ? global_scales(input) : layer_scales(input.artifact, input.model, PerHead::No), naming, result);
   result.files = modelopt_configs(input, nvfp4 ? "NVFP4" : "FP8");
   const char* dtype = nvfp4 ? "nvfp4" : "fp8_e4m3";

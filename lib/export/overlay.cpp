@@ -12,6 +12,7 @@
 #include "checkpoint/weight_files.h"
 #include "export/folder_files.h"
 #include "export/json_edit.h"
+#include "export/thin_shard.h"
 
 namespace kvcal {
 namespace {
@@ -33,11 +34,12 @@ std::vector<JsonMember> entries_of(const std::vector<ScaleTensor>& tensors) {
 }
 
 /// Servers read every *.safetensors of a folder without an index, but only with one is it said which belong together.
-TextFile new_index(const fs::path& shard, const std::vector<ScaleTensor>& tensors) {
+TextFile new_index(const fs::path& shard, const std::vector<ScaleTensor>& tensors, const TensorNames& dropped) {
   const SafetensorsFile file(shard);
   uint64_t bytes = bytes_of(tensors);
   std::set<std::pair<std::string, std::string>> sorted;
   for (const TensorInfo& info : file.tensors()) {
+    if (dropped.contains(info.name)) continue;
     bytes += info.bytes;
     sorted.insert({info.name, shard.filename().string()});
   }
@@ -49,16 +51,28 @@ TextFile new_index(const fs::path& shard, const std::vector<ScaleTensor>& tensor
           Json{{"metadata", {{"total_size", bytes}}}, {"weight_map", map}}.dump(2) + "\n"};
 }
 
-TextFile extended_index(const WeightFiles& weights, const std::vector<ScaleTensor>& tensors) {
+uint64_t bytes_of(const fs::path& shard, const TensorNames& names) {
+  const SafetensorsFile file(shard);
+  uint64_t bytes = 0;
+  for (const TensorInfo& info : file.tensors()) bytes += names.contains(info.name) ? info.bytes : 0;
+  return bytes;
+}
+
+TextFile extended_index(const WeightFiles& weights, const std::vector<ScaleTensor>& tensors,
+                        const TensorNames& dropped) {
+  uint64_t lost = 0;
+  if (!dropped.empty())
+    for (const fs::path& shard : weights.shards) lost += bytes_of(shard, dropped);
   return while_doing(quoted(weights.index_path.string()), [&] {
     const std::string original = read_file(weights.index_path, kIndexBytes);
-    const std::vector<std::string> map = {"weight_map"}, metadata = {"metadata"};
-    std::string text = set_json_members(original, map, entries_of(tensors));
+    const std::vector<std::string> map = {"weight_map"}, metadata = {"metadata"}, gone(dropped.begin(), dropped.end());
+    std::string text = gone.empty() ? original : remove_json_members(original, map, gone);
+    text = set_json_members(text, map, entries_of(tensors));
     const Json json = parse_json(original, {.max_bytes = kIndexBytes, .max_depth = 16});
     const Json* about = find_member(json, "metadata");
     const Json* size = about && about->is_object() ? find_member(*about, "total_size") : nullptr;
     if (size && size->is_number_integer()) {
-      const std::vector<JsonMember> total = {{"total_size", size->get<uint64_t>() + bytes_of(tensors)}};
+      const std::vector<JsonMember> total = {{"total_size", size->get<uint64_t>() + bytes_of(tensors) - lost}};
       text = set_json_members(text, metadata, total);
     }
     return TextFile{weights.index_path.filename().string(), text};
@@ -86,20 +100,34 @@ std::string why_left_out(const fs::path& name) {
   if (first == ".git" || first == ".cache") return "bookkeeping of a download";
   if (first.rfind("consolidated", 0) == 0)
     return "the same weights in the maker's own format, which vLLM would load instead, without scales";
+  if (name.filename().string().ends_with(kOriginalSuffix)) return "kept there by an export in place";
   return "";
 }
 
 }  // namespace
 
-TextFile index_with(const fs::path& source, const std::vector<ScaleTensor>& tensors) {
+TextFile index_with(const fs::path& source, const std::vector<ScaleTensor>& tensors,
+                    const std::vector<std::string>& dropped) {
   const WeightFiles weights = find_weight_files(source);
-  return weights.index_path.empty() ? new_index(weights.shards.front(), tensors) : extended_index(weights, tensors);
+  const TensorNames gone(dropped.begin(), dropped.end());
+  return weights.index_path.empty() ? new_index(weights.shards.front(), tensors, gone)
+                                    : extended_index(weights, tensors, gone);
+}
+
+std::vector<std::string> thinned_shards(const fs::path& source, const std::vector<std::string>& dropped) {
+  std::vector<std::string> names;
+  if (dropped.empty()) return names;
+  const TensorNames gone(dropped.begin(), dropped.end());
+  for (const fs::path& shard : find_weight_files(source).shards)
+    if (holds_any(shard, gone)) names.push_back(shard.filename().string());
+  return names;
 }
 
 OverlayReport fill_overlay(const Overlay& overlay, const fs::path& into, Weights weights) {
   OverlayReport report = fill_additions(overlay, into);
   std::set<std::string> replaced = {kScaleShard, kExportRecord};
   for (const TextFile& file : overlay.files) replaced.insert(file.name);
+  for (const std::string& shard : thinned_shards(overlay.source, overlay.dropped)) replaced.insert(shard);
   for (const FolderEntry& entry : folder_entries(overlay.source)) {
     if (replaced.contains(entry.name.string())) continue;
     if (const std::string why = why_left_out(entry.name); !why.empty()) {
@@ -127,6 +155,11 @@ OverlayReport fill_additions(const Overlay& overlay, const fs::path& into) {
   if (!overlay.tensors.empty()) write_shard(into / kScaleShard, overlay.tensors);
   OverlayReport report;
   report.written = overlay.files.size() + (overlay.tensors.empty() ? 0 : 1);
+  const TensorNames gone(overlay.dropped.begin(), overlay.dropped.end());
+  for (const std::string& shard : thinned_shards(overlay.source, overlay.dropped)) {
+    // One of scales alone, as an earlier export left it, has nothing that stays; its name may be taken already.
+    if (copy_without(overlay.source / shard, gone, into / shard)) ++report.written;
+  }
   return report;
 }
 

@@ -14,6 +14,9 @@ namespace kvcal {
 constexpr const char* kScaleShard = "model-kv-scales.safetensors";
 constexpr const char* kExportRecord = "kvcal-export.json";
 
+/// In place: appended to the name of a file that another one stands for now.
+constexpr const char* kOriginalSuffix = ".kvcal-original";
+
 /// A file by its path within the folder.
 struct TextFile {
   std::string name;
@@ -31,6 +34,7 @@ struct Overlay {
   std::filesystem::path source;
   std::vector<TextFile> files;  // instead of the publisher's, or in addition
   std::vector<ScaleTensor> tensors;
+  std::vector<std::string> dropped;  // tensors of the publisher's shards that do not come along
 };
 
 /// What becomes of weight files. Everything else is copied, so that nobody edits the original through the export.
@@ -44,16 +48,20 @@ struct OverlayReport {
   std::vector<std::string> left_out;  // why, after a colon
 };
 
-/// Fills an empty folder. Left out: version control and download bookkeeping, and consolidated.* weights, which vLLM
-/// would load instead of the others where params.json stands beside them. Throws Error: disk full, no permission, a
-/// file that is neither file nor folder.
+/// Fills an empty folder. Left out: version control and download bookkeeping, consolidated.* weights, which vLLM would
+/// load instead of the others where params.json stands beside them, and what an export in place keeps of the original.
+/// Throws Error: disk full, no permission, a file that is neither file nor folder.
 OverlayReport fill_overlay(const Overlay& overlay, const std::filesystem::path& into, Weights weights);
 
-/// Only what is not the publisher's: the files and the shard of scales.
+/// Only what is not the publisher's: the files, the shard of scales, and shards that lose a tensor.
 OverlayReport fill_additions(const Overlay& overlay, const std::filesystem::path& into);
 
-/// The text of the weights' index with the tensors in it, and its name; a new one where there is none. Servers ignore
-/// a shard that the index does not name.
-TextFile index_with(const std::filesystem::path& source, const std::vector<ScaleTensor>& tensors);
+/// Names of the shards that hold a dropped tensor.
+std::vector<std::string> thinned_shards(const std::filesystem::path& source, const std::vector<std::string>& dropped);
+
+/// The text of the weights' index with the tensors in it and without the dropped ones, and its name; a new one where
+/// there is none. Servers ignore a shard that the index does not name.
+TextFile index_with(const std::filesystem::path& source, const std::vector<ScaleTensor>& tensors,
+                    const std::vector<std::string>& dropped);
 
 }  // namespace kvcal

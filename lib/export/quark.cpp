@@ -26,11 +26,11 @@ ExportPlan plan(const ExportInput& input) {
          ", and servers take Quark's names only where its config is; use '--to vllm' or '--to sglang'");
   check_format(input.artifact, {"fp8_e4m3"}, "Quark's convention is fp8_e4m3, and servers double it for fnuz");
   check_per_tensor(input.artifact, "Quark's convention");
-  check_carrier(input);
   Naming naming = naming_for(input, ServerKind::Vllm, KvCarrier::Quark);
   naming.spelling = ScaleSpelling::Output;
   naming.query = false;
   ExportPlan result;
+  result.dropped = replaced_scales(input);
   add_tensors(layer_scales(input.artifact, input.model, PerHead::No), naming, result);
   result.files = {quark_config(input)};
   result.serving.commands = {vllm_command(input, "fp8"), sglang_command(input.out.string(), "fp8_e4m3")};

@@ -12,7 +12,7 @@ namespace kvcal {
 
 struct RecordedFile {
   std::string name;
-  std::string sha256;    // "" for the shard of scales
+  std::string sha256;    // "" for shards
   std::string original;  // in place: where the publisher's file is kept; "" when there was none
 };
 

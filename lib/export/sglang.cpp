@@ -32,10 +32,10 @@ ExportPlan plan(const ExportInput& input) {
                "SGLang takes fp8_e4m3, and doubles scales itself where the format is fnuz");
   check_per_tensor(input.artifact, "SGLang");
   check_no_skipping(input);
-  check_carrier(input);
   const KvCarrier carrier = input.carrier.kind == KvCarrier::None ? KvCarrier::CompressedTensors : input.carrier.kind;
   const Naming naming = naming_for(input, ServerKind::Sglang, carrier);
   ExportPlan result;
+  result.dropped = replaced_scales(input);
   add_tensors(layer_scales(input.artifact, input.model, PerHead::No), naming, result);
   result.files = configs(input);
   result.serving.commands = {sglang_command(input.out.string(), "fp8_e4m3")};

@@ -13,10 +13,10 @@ namespace {
 ExportPlan plan(const ExportInput& input) {
   check_format(input.artifact, {"fp8_e4m3"}, "TGI takes fp8_e4m3");
   check_per_tensor(input.artifact, "TGI");
-  check_carrier(input);
   if (std::ranges::any_of(input.artifact.layers, &ArtifactLayer::is_mla))
     fail("TGI reads no scales for latent attention (MLA)");
   ExportPlan result;
+  result.dropped = replaced_scales(input);
   add_tensors(layer_scales(input.artifact, input.model, PerHead::No), Naming{}, result);
   result.serving.commands = {"text-generation-launcher --model-id " + shell_word(input.out.string()) +
                              " --kv-cache-dtype fp8_e4m3fn"};

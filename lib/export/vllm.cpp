@@ -75,7 +75,6 @@ void add_notes(const ExportInput& input, const Naming& naming, Serving& serving)
 
 ExportPlan plan(const ExportInput& input) {
   check_number_format(input);
-  check_carrier(input);
   const PerHead per_head = granularity_of(input);
   if (per_head == PerHead::Yes) check_per_head(input);
   const KvCarrier carrier = per_head == PerHead::Yes                ? KvCarrier::PerHead
@@ -84,6 +83,7 @@ ExportPlan plan(const ExportInput& input) {
   Naming naming = naming_for(input, ServerKind::Vllm, carrier);
   naming.per_head = per_head;
   ExportPlan result;
+  result.dropped = replaced_scales(input);
   add_tensors(layer_scales(input.artifact, input.model, per_head), naming, result);
   result.files = configs(input);
   result.serving.commands = {vllm_command(input, "fp8")};

@@ -17,7 +17,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr size_t kTextBytes = size_t{512} << 20;
-constexpr const char* kOriginalSuffix = ".kvcal-original";
 
 fs::path place_of(const fs::path& path) {
   fs::path place = fs::weakly_canonical(fs::absolute(path));
@@ -55,15 +54,18 @@ ExportRecord record_of(const Exporter& exporter, const ExportPlan& plan, const W
 /// The overlay with the index and the record among its files, so that all of it is text but the shard.
 Overlay whole_overlay(const Exporter& exporter, const ExportInput& input, ExportPlan plan,
                       const WriteOptions& options) {
-  if (!plan.tensors.empty()) plan.files.push_back(index_with(input.model.folder, plan.tensors));
+  const fs::path& source = input.model.folder;
+  if (!plan.tensors.empty()) plan.files.push_back(index_with(source, plan.tensors, plan.dropped));
   ExportRecord record = record_of(exporter, plan, options);
+  if (!plan.tensors.empty()) record.files.push_back({kScaleShard, "", ""});
+  for (const std::string& shard : thinned_shards(source, plan.dropped))
+    if (shard != kScaleShard) record.files.push_back({shard, "", ""});
   std::error_code ignored;
   if (options.in_place)
     for (RecordedFile& file : record.files)
-      if (fs::exists(input.model.folder / file.name, ignored)) file.original = file.name + kOriginalSuffix;
-  if (!plan.tensors.empty()) record.files.push_back({kScaleShard, "", ""});
+      if (fs::exists(source / file.name, ignored)) file.original = file.name + kOriginalSuffix;
   plan.files.push_back({kExportRecord, record_text(record)});
-  return {input.model.folder, std::move(plan.files), std::move(plan.tensors)};
+  return {source, std::move(plan.files), std::move(plan.tensors), std::move(plan.dropped)};
 }
 
 /// Every file of the folder under its own name (hard links), but for those whose name `renamed` changes, or removes:
@@ -90,7 +92,9 @@ void check_backups(const fs::path& folder, const std::map<std::string, std::stri
 
 OverlayReport fill_in_place(const Overlay& overlay, const fs::path& into) {
   std::map<std::string, std::string> renamed;
-  for (const TextFile& file : overlay.files) renamed[file.name] = file.name + kOriginalSuffix;
+  const auto changes = [&](const std::string& name) { renamed[name] = name + kOriginalSuffix; };
+  for (const TextFile& file : overlay.files) changes(file.name);
+  for (const std::string& shard : thinned_shards(overlay.source, overlay.dropped)) changes(shard);
   check_backups(overlay.source, renamed);
   fill_twin(overlay.source, into, renamed);
   return fill_additions(overlay, into);
@@ -166,7 +170,8 @@ std::string undo_export(const fs::path& given, bool force) {
     fail(quoted(given.string()) + ": is no model that was changed in place (no " + kExportRecord +
          " that says so); an export into a folder of its own is undone by deleting that folder");
   if (!force) check_unchanged(folder, *record);
-  std::map<std::string, std::string> renamed = {{kExportRecord, ""}};
+  std::map<std::string, std::string> renamed = {{kExportRecord, ""},
+                                                {std::string(kExportRecord) + kOriginalSuffix, kExportRecord}};
   for (const RecordedFile& file : record->files) {
     renamed[file.name] = "";
     if (file.original.empty()) continue;

@@ -66,6 +66,26 @@ TEST(JsonEdit, SeveralAtOnce) {
             "{\n \"b\": 7,\n \"a\": 8,\n \"z\": 9,\n \"y\": 6\n}");
 }
 
+std::string without(const std::string& text, const std::vector<std::string>& keys) {
+  const std::vector<std::string> path = {"m"};
+  return remove_json_members(text, path, keys);
+}
+
+TEST(JsonEdit, RemovesMembersWithTheirCommas) {
+  const std::string text =
+      "{\n  \"m\": {\n    \"a\": 1,\n    \"b\": [2, 3],\n    \"c\": \"x,y\"\n  },\n  \"n\": 1\n}\n";
+  const auto lines = [](const std::string& inner) { return "{\n  \"m\": {" + inner + "},\n  \"n\": 1\n}\n"; };
+  EXPECT_EQ(without(text, {"a"}), lines("\n    \"b\": [2, 3],\n    \"c\": \"x,y\"\n  "));
+  EXPECT_EQ(without(text, {"b"}), lines("\n    \"a\": 1,\n    \"c\": \"x,y\"\n  "));
+  EXPECT_EQ(without(text, {"c", "b"}), lines("\n    \"a\": 1\n  "));
+  EXPECT_EQ(without(text, {"a", "c"}), lines("\n    \"b\": [2, 3]\n  "));
+  EXPECT_EQ(without(text, {"a", "b"}), lines("\n    \"c\": \"x,y\"\n  "));
+  EXPECT_EQ(without(text, {"a", "b", "c", "d"}), lines(""));
+  EXPECT_EQ(without(text, {"n", "d"}), text);
+  EXPECT_EQ(without("{\"m\":{}}", {"a"}), "{\"m\":{}}");
+  EXPECT_THROW(without("{\"n\":{}}", {"a"}), Error);
+}
+
 TEST(JsonEdit, RefusesWhatIsNotSound) {
   EXPECT_NE(message_of([] { set("{\"kv\": 1, \"a\": 2, \"kv\": 3}"); }).find("'kv' appears twice"), std::string::npos);
   EXPECT_NE(message_of([] { set("{\"a\": 1,}"); }).find("not valid JSON"), std::string::npos);

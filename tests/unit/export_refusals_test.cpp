@@ -121,6 +121,7 @@ TEST(ExportRefuses, ACheckpointThatHasScales) {
   std::filesystem::remove_all(llama.source());
   std::filesystem::rename(llama.out(), llama.source());
   expect_contains(refusal(llama, "vllm"), "has 9 KV scale tensors already");
+  expect_contains(refusal(llama, "vllm"), "--replace-scales");
 }
 
 TEST(ExportRefuses, ScalesThatFloat16CannotHold) {
