@@ -58,7 +58,7 @@ test-loaders: build
 	@sh tests/loaders/run.sh $(CURDIR)/build/release/kvcal
 
 asan tsan:
-	@sh .ci/packages.sh build test
+	@sh .ci/packages.sh build test fuzz
 	@test -f build/$@/build.ninja || cmake --preset $@
 	@cmake --build --preset $@ --parallel $(JOBS) --target unit_tests
 	@ctest --test-dir build/$@ -L 'unit|parity|fuzz' --output-on-failure --no-label-summary --no-tests=error \
@@ -67,8 +67,8 @@ asan tsan:
 FUZZ_SECONDS = 60
 fuzz:
 	@sh .ci/packages.sh build test fuzz
-	@test -f build/fuzz/build.ninja || cmake --preset fuzz
-	@cmake --build --preset fuzz --parallel $(JOBS) --target fuzzers
+	@test -f build/asan/build.ninja || cmake --preset asan
+	@cmake --build --preset asan --parallel $(JOBS) --target fuzzers
 	@sh .ci/fuzz.sh $(FUZZ_SECONDS)
 
 cuda-compile:

@@ -99,9 +99,8 @@ class WideProducts {
     if (!visible.all())
       for (int b = 0; b < kVectors; ++b) {
         const I32x8 j = kIndex + b * kLanes;
-        s[b] = (j >= static_cast<int32_t>(visible.first)) & (j < static_cast<int32_t>(visible.last))
-                   ? s[b]
-                   : splat(-std::numeric_limits<float>::infinity());
+        const I32x8 seen = (j >= static_cast<int32_t>(visible.first)) & (j < static_cast<int32_t>(visible.last));
+        s[b] = seen ? s[b] : splat(-std::numeric_limits<float>::infinity());
       }
     F32x8 top = splat(state.maximum);
     for (int b = 0; b < kVectors; ++b) top = larger(s[b], top);

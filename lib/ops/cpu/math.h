@@ -92,9 +92,9 @@ inline F32x8 multiply_add(F32x8 a, F32x8 b, F32x8 c) {
 inline F32x8 larger(F32x8 a, F32x8 b) { return a > b ? a : b; }
 
 inline float largest(F32x8 v) {  // no branches: which lane wins is not predictable
-  v = larger(v, __builtin_shuffle(v, I32x8{4, 5, 6, 7, 0, 1, 2, 3}));
-  v = larger(v, __builtin_shuffle(v, I32x8{2, 3, 0, 1, 6, 7, 4, 5}));
-  return larger(v, __builtin_shuffle(v, I32x8{1, 0, 3, 2, 5, 4, 7, 6}))[0];
+  v = larger(v, __builtin_shufflevector(v, v, 4, 5, 6, 7, 0, 1, 2, 3));
+  v = larger(v, __builtin_shufflevector(v, v, 2, 3, 0, 1, 6, 7, 4, 5));
+  return larger(v, __builtin_shufflevector(v, v, 1, 0, 3, 2, 5, 4, 7, 6))[0];
 }
 
 /// Lanes added in a fixed tree.

@@ -43,18 +43,18 @@ void transpose8(const T* from, int64_t from_row, T* to, int64_t to_row) {
   U32x8 r[8], s[8];
   for (int i = 0; i < 8; ++i) std::memcpy(&r[i], from + i * from_row, sizeof(r[i]));
   for (int i = 0; i < 8; i += 2) {
-    s[i] = __builtin_shuffle(r[i], r[i + 1], I32x8{0, 8, 2, 10, 4, 12, 6, 14});
-    s[i + 1] = __builtin_shuffle(r[i], r[i + 1], I32x8{1, 9, 3, 11, 5, 13, 7, 15});
+    s[i] = __builtin_shufflevector(r[i], r[i + 1], 0, 8, 2, 10, 4, 12, 6, 14);
+    s[i + 1] = __builtin_shufflevector(r[i], r[i + 1], 1, 9, 3, 11, 5, 13, 7, 15);
   }
   for (int i = 0; i < 8; ++i) {
     const int low = i & ~2, high = i | 2;
-    r[i] = i & 2 ? __builtin_shuffle(s[low], s[high], I32x8{2, 3, 10, 11, 6, 7, 14, 15})
-                 : __builtin_shuffle(s[low], s[high], I32x8{0, 1, 8, 9, 4, 5, 12, 13});
+    r[i] = i & 2 ? __builtin_shufflevector(s[low], s[high], 2, 3, 10, 11, 6, 7, 14, 15)
+                 : __builtin_shufflevector(s[low], s[high], 0, 1, 8, 9, 4, 5, 12, 13);
   }
   for (int i = 0; i < 8; ++i) {
     const int low = i & ~4, high = i | 4;
-    const U32x8 t = i & 4 ? __builtin_shuffle(r[low], r[high], I32x8{4, 5, 6, 7, 12, 13, 14, 15})
-                          : __builtin_shuffle(r[low], r[high], I32x8{0, 1, 2, 3, 8, 9, 10, 11});
+    const U32x8 t = i & 4 ? __builtin_shufflevector(r[low], r[high], 4, 5, 6, 7, 12, 13, 14, 15)
+                          : __builtin_shufflevector(r[low], r[high], 0, 1, 2, 3, 8, 9, 10, 11);
     std::memcpy(to + i * to_row, &t, sizeof(t));
   }
 }
