@@ -15,6 +15,8 @@ namespace kvcal {
 constexpr size_t kAlignment = 64;  // one cache line, one AVX-512 register
 constexpr size_t kHugePage = size_t{2} << 20;
 
+static size_t rounded_up(size_t bytes, size_t to) { return (bytes + to - 1) / to * to; }
+
 std::string str(const Shape& shape) {
   std::string s = "[";
   for (int i = 0; i < shape.rank(); ++i) s += (i ? ", " : "") + std::to_string(shape[i]);
@@ -47,9 +49,12 @@ void Storage::Free::operator()(void* p) const { std::free(p); }
 Storage::Storage(const Shape& shape, DType dtype) {
   view_.shape = shape;
   view_.dtype = dtype;
-  // Large ones in large pages: a layer's weights would otherwise cost thousands of page faults, and misses ever after.
-  const size_t alignment = view_.bytes() >= 8 * kHugePage ? kHugePage : kAlignment;
-  const size_t bytes = std::max<size_t>((view_.bytes() + alignment - 1) / alignment * alignment, alignment);
+  // A layer's weights would otherwise cost thousands of page faults, and misses ever after; an expert's are small, but
+  // there are hundreds. Only where rounding up wastes no more than an eighth.
+  const size_t needed = view_.bytes();
+  const bool large_pages = needed > 0 && rounded_up(needed, kHugePage) - needed <= needed / 8;
+  const size_t alignment = large_pages ? kHugePage : kAlignment;
+  const size_t bytes = std::max(rounded_up(needed, alignment), alignment);
   memory_.reset(std::aligned_alloc(alignment, bytes));
   if (!memory_) fail("out of memory: " + std::to_string(bytes) + " bytes for a tensor " + str(view_));
 #ifdef __linux__
