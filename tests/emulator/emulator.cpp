@@ -40,7 +40,7 @@ class Place {
     visited_ = false;
   }
   void leave_for(Place& to) {
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#ifdef KVCAL_SANITIZED
     swapcontext(&context_, &to.context_);
 #else
     visited_ = true;

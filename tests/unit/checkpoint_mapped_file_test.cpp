@@ -16,7 +16,7 @@ namespace kvcal {
 namespace {
 
 TEST(MappedFile, LimitedAddressSpaceFallsBackToReading) {
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#ifdef KVCAL_SANITIZED
   GTEST_SKIP() << "sanitizers reserve address space of their own";
 #endif
   TempFolder folder;

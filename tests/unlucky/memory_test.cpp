@@ -184,7 +184,7 @@ Ended run(std::vector<std::string> arguments, const fs::path& out) {
 class Memory : public testing::TestWithParam<Kind> {};
 
 TEST_P(Memory, AModelOfFourTimesTheBudgetTakesWhatThePlanSays) {
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#ifdef KVCAL_SANITIZED
   GTEST_SKIP() << "sanitizers take memory of their own";
 #endif
   const Folder folder;
@@ -217,7 +217,7 @@ INSTANTIATE_TEST_SUITE_P(
     });
 
 TEST(Program, IsSmall) {
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || !defined(NDEBUG)
+#if defined(KVCAL_SANITIZED) || !defined(NDEBUG)
   GTEST_SKIP() << "a release build only";
 #endif
   EXPECT_LT(fs::file_size(KVCAL_PROGRAM), uintmax_t{15} << 20);
