@@ -5,9 +5,8 @@
 #include "arch/backend.h"
 #include "arch/golden.h"
 #include "harness/compare.h"
-#include "harness/loaded_model.h"
-#include "harness/recording_tap.h"
 #include "harness/tolerances.h"
+#include "harness/whole_run.h"
 
 namespace kvcal {
 namespace {
@@ -19,14 +18,6 @@ std::vector<std::string> cases() {
   for (const auto& entry : std::filesystem::directory_iterator(root())) names.push_back(entry.path().filename());
   std::sort(names.begin(), names.end());
   return names;
-}
-
-std::vector<float> values_of(Ops& op, const Tensor& t) {
-  const Storage host(t.shape, t.dtype);
-  op.download(t, host.tensor());
-  std::vector<float> values(static_cast<size_t>(t.elements()));
-  convert_to_float(t.dtype, host.tensor().data, values.data(), values.size());
-  return values;
 }
 
 class Activations : public ::testing::TestWithParam<std::string> {

@@ -7,9 +7,8 @@
 #include "arch/backend.h"
 #include "arch/golden.h"
 #include "harness/compare.h"
-#include "harness/loaded_model.h"
-#include "harness/recording_tap.h"
 #include "harness/tolerances.h"
+#include "harness/whole_run.h"
 
 namespace kvcal {
 namespace {
@@ -25,43 +24,6 @@ std::span<const Site3> sites_of(const KvLayout& c) {
   return c.is_mla() ? std::span<const Site3>(kMlaSites) : std::span<const Site3>(kGqaSites);
 }
 
-std::vector<float> values_of(Ops& op, const Tensor& t) {
-  const Storage host(t.shape, t.dtype);
-  op.download(t, host.tensor());
-  std::vector<float> values(static_cast<size_t>(t.elements()));
-  convert_to_float(t.dtype, host.tensor().data, values.data(), values.size());
-  return values;
-}
-
-class LastLogits final : public LogitsSink {
- public:
-  std::map<int64_t, std::vector<float>> logits;  // by sequence
-
-  void hidden(Ops& op, const Tensor& x, const Batch& batch, Head& head) override {
-    for (const SequenceSpan& s : batch.sequences) {
-      if (s.span.first_position + s.span.n_tokens != s.sequence_tokens) continue;
-      const int64_t row = s.span.row + s.span.n_tokens - 1;
-      const Tensor y = head.forward(op, op.take_rows(x, std::span<const int64_t>(&row, 1)));
-      logits[s.sequence] = values_of(op, y);
-    }
-  }
-};
-
-std::vector<PromptTokens> prompts_of(const std::vector<std::vector<int32_t>>& ids) {
-  std::vector<PromptTokens> prompts;
-  for (size_t i = 0; i < ids.size(); ++i) prompts.push_back({std::to_string(i), ids[i], 1});
-  return prompts;
-}
-
-std::vector<Sequence> singles(const std::vector<PromptTokens>& prompts) {
-  std::vector<Sequence> sequences;
-  for (size_t i = 0; i < prompts.size(); ++i) {
-    const int64_t n = static_cast<int64_t>(prompts[i].ids.size()), index = static_cast<int64_t>(i);
-    sequences.push_back({index, 1, {{index, 0, n}}, n});
-  }
-  return sequences;
-}
-
 float head_absmax(const Recorded& r, int64_t heads, int64_t head) {
   const int64_t dim = static_cast<int64_t>(r.values.size()) / (r.n_tokens * heads);
   float m = 0;
@@ -73,23 +35,15 @@ float head_absmax(const Recorded& r, int64_t heads, int64_t head) {
 
 class ArchTest : public ::testing::TestWithParam<std::string> {
  protected:
-  struct Result {
-    RecordingTap tap;
-    LastLogits logits;
-  };
-
-  void run(Precision precision, Result& result) {
+  void run(Precision precision, WholeRun& result) {
     LoadedModel m(golden_.folder, backend(precision));
-    const auto prompts = prompts_of(golden_.sequences());
-    const auto sequences = singles(prompts);
-    Runner runner(*m.model, *m.ops, m.weights, 256);
-    runner.run({{&sequences, &result.tap, Until::Logits, &result.logits}}, prompts);
+    result.run(m, golden_.sequences());
     EXPECT_EQ(m.weights.report().unclaimed, std::vector<std::string>{}) << "tensors that nobody asked for";
     caches_ = m.model->spec().caches;
     for (const KvLayout& c : caches_) n_sharing_.push_back(m.model->spec().n_sharing(c.cache));
   }
 
-  void check(const std::string& precision, Result& result, double absmax_bound, double rms_bound) {
+  void check(const std::string& precision, WholeRun& result, double absmax_bound, double rms_bound) {
     for (const KvLayout& c : caches_) check_absmax(c, result.tap, absmax_bound);
     const int layer = golden_.json.at("full_layer");
     const int64_t sequence = golden_.json.at("full_sequence");
@@ -133,7 +87,7 @@ class ArchTest : public ::testing::TestWithParam<std::string> {
 };
 
 TEST_P(ArchTest, f32_matches_the_reference) {
-  Result result;
+  WholeRun result;
   run(Precision::F32, result);
   check("f32", result, tolerance::kF32Absmax, tolerance::kF32Rms);
   const std::vector<float> expected = golden_.tensor("f32.logits");
@@ -145,7 +99,7 @@ TEST_P(ArchTest, f32_matches_the_reference) {
 }
 
 TEST_P(ArchTest, bf16_matches_the_reference) {
-  Result result;
+  WholeRun result;
   run(Precision::BF16, result);
   check("bf16", result, tolerance::kBf16Absmax, tolerance::kBf16Rms);
   const std::vector<float> expected = golden_.tensor("bf16.logits");

@@ -14,8 +14,8 @@ def is_latent(module) -> bool:
 def prepare(model) -> None:
     """Norms of latents use the config's epsilon, as servers do (the reference has its class default there), and keep
     their output."""
-    eps = model.config.get_text_config().rms_norm_eps
     for module in filter(is_latent, model.modules()):
+        eps = model.config.get_text_config().rms_norm_eps
         for name in ("q_a_layernorm", "kv_a_layernorm"):
             if getattr(module, name) is not None:
                 getattr(module, name).variance_epsilon = eps

@@ -1,0 +1,174 @@
+"""Random models with experts, and with latent rows: {class: how to draw one}."""
+
+from cases.llama4 import far_apart as llama4_apart
+from cases.mla import draws as latent_draws
+from cases.moe import far_apart, gpt_oss_weights
+from dense import multipliers, qwen_windows
+from dice import Dice
+
+
+def mixtral(r: Dice):
+    s = r.sizes()
+    return dict(s, **r.tied(), **r.experts("num_local_experts", "num_experts_per_tok", None),
+                **r.some(sliding_window=(None, r.window())), rope_parameters=r.rope(r.width(s)))
+
+
+def sparse_layers(r: Dice, n: int) -> dict:
+    return r.some(decoder_sparse_step=(1, 2, 3), mlp_only_layers=([], [0], [n - 1], list(range(n))[:2]))
+
+
+def qwen2_moe(r: Dice):
+    s = r.sizes()
+    n = s["num_hidden_layers"]
+    return dict(s, **r.tied(), **qwen_windows(r, n), **sparse_layers(r, n),
+                **r.experts("num_experts", "num_experts_per_tok", "moe_intermediate_size"),
+                shared_expert_intermediate_size=r.choice((16, 40)),
+                **r.some(norm_topk_prob=(True, False), qkv_bias=(True, False)), rope_parameters=r.rope(r.width(s)))
+
+
+def qwen3_moe(r: Dice):
+    s = r.sizes()
+    return dict(s, **r.tied(), **sparse_layers(r, s["num_hidden_layers"]),
+                **r.experts("num_experts", "num_experts_per_tok", "moe_intermediate_size"),
+                **r.some(norm_topk_prob=(True, False), attention_bias=(True, False)),
+                **r.choice((dict(), dict(use_sliding_window=True, sliding_window=r.window()), dict(sliding_window=9))),
+                rope_parameters=r.rope(r.width(s)))
+
+
+def late_layers(r: Dice, n: int) -> dict:
+    return dict(first_k_dense_replace=r.randint(0, n))
+
+
+def scaled_routing(r: Dice) -> dict:
+    return r.some(0.7, norm_topk_prob=(True, False), routed_scaling_factor=(1.0, 1.5, 2.5))
+
+
+def glm4_moe(r: Dice):
+    s = r.sizes(explicit=True, head_dims=(8, 16, 24))
+    return dict(s, **r.tied(), **late_layers(r, s["num_hidden_layers"]), **scaled_routing(r),
+                **r.groups("n_routed_experts", "num_experts_per_tok"), moe_intermediate_size=r.choice((12, 17)),
+                n_shared_experts=r.choice((1, 2)), **r.some(attention_bias=(True, False), use_qk_norm=(True, False)),
+                rope_parameters=r.rope(s["head_dim"], share=r.choice((0.5, 1.0))))
+
+
+def minimax_m2(r: Dice):
+    s = r.sizes(explicit=True, head_dims=(8, 16, 24))
+    return dict(s, **r.tied(), **r.experts("num_local_experts", "num_experts_per_tok", None),
+                rope_parameters=r.rope(s["head_dim"], share=r.choice((0.5, 1.0))))
+
+
+def gpt_oss(r: Dice):
+    s = r.sizes(explicit=True)
+    out = dict(s, **r.tied(), **r.experts("num_local_experts", "num_experts_per_tok", None), sliding_window=r.window(),
+               **r.some(attention_bias=(True, False)), rope_parameters=r.rope(s["head_dim"]))
+    if r.flag():
+        out["layer_types"] = r.layer_types(s["num_hidden_layers"])
+    return out
+
+
+def olmoe(r: Dice):
+    s = r.sizes(explicit=False)
+    return dict(s, **r.tied(), **r.experts("num_experts", "num_experts_per_tok", None),
+                **r.some(norm_topk_prob=(True, False), attention_bias=(True, False), clip_qkv=(None, 0.7, 8.0)),
+                rope_parameters=r.rope(r.width(s)))
+
+
+def hunyuan_moe(r: Dice):
+    s = r.sizes(head_dims=(8, 12, 16), explicit=True)
+    rope = r.rope(r.width(s), types=("default", "linear", "dynamic"))
+    if rope["rope_type"] == "dynamic" and r.flag(0.8):
+        rope["alpha"] = 50.0
+    n = r.randint(2, 6)
+    return dict(s, **r.tied(), num_experts=n, moe_topk=r.randint(2, min(n, 3)), **r.some(attention_bias=(True, False)),
+                rope_parameters=rope)
+
+
+def granite_moe(r: Dice):
+    s = r.sizes(explicit=False)
+    return dict(s, **r.tied(), **r.experts("num_local_experts", "num_experts_per_tok", None), **multipliers(r),
+                **r.some(attention_bias=(True, False)), rope_parameters=r.rope(r.width(s)))
+
+
+def granite_moe_shared(r: Dice):
+    return dict(granite_moe(r), **r.some(shared_intermediate_size=(0, 24, 40)))
+
+
+def ernie4_5_moe(r: Dice):
+    s = r.sizes(layers=(2, 6))
+    n = s["num_hidden_layers"]
+    return dict(s, **r.tied(), **r.experts("moe_num_experts", "moe_k", "moe_intermediate_size"),
+                moe_num_shared_experts=r.choice((1, 2)), **r.some(use_bias=(False, True)),
+                **r.some(moe_layer_start_index=(0, 1, n - 1), moe_layer_end_index=(-1, n - 1, n // 2),
+                         moe_layer_interval=(1, 2), moe_norm_min=(1e-12, 0.7)), rope_parameters=r.rope(r.width(s)))
+
+
+def llama4(r: Dice):
+    s = r.sizes(layers=(2, 6), explicit=True, head_dims=(8, 16))
+    n = s["num_hidden_layers"]
+    out = dict(s, **r.tied(), intermediate_size_mlp=r.choice((24, 50)), num_local_experts=r.choice((1, 2, 4)),
+               num_experts_per_tok=1, attention_chunk_size=r.choice((8, 16, 24)), floor_scale=r.choice((4, 16)),
+               attn_scale=0.3, pad_token_id=0,
+               **r.some(use_qk_norm=(True, False), attn_temperature_tuning=(True, False), attention_bias=(True, False),
+                        interleave_moe_layer_step=(1, 2, 3), no_rope_layer_interval=(2, 3, 4)),
+               rope_parameters=r.rope(s["head_dim"], types=("default", "llama3", "linear")))
+    if r.flag():
+        out["no_rope_layers"] = [r.randrange(2) for _ in range(n)]
+    if r.flag(0.3):
+        out["moe_layers"] = sorted(r.sample(range(n), r.randint(0, n)))
+    return out
+
+
+def latent(r: Dice, eps="rms_norm_eps") -> dict:
+    s = r.sizes(layers=(1, 4), explicit=True, kv=False, eps=eps)
+    s.pop("head_dim")
+    return dict(s, num_key_value_heads=s["num_attention_heads"], kv_lora_rank=r.choice((8, 20, 24)),
+                q_lora_rank=r.choice((None, 12, 40)), qk_nope_head_dim=r.choice((4, 12, 16)),
+                qk_rope_head_dim=r.choice((4, 8, 12)), v_head_dim=r.choice((8, 12, 20)),
+                moe_intermediate_size=r.choice((12, 17)))
+
+
+def latent_rope(r: Dice) -> dict:
+    rope = r.rope(8, types=("default", "yarn"))
+    for key in ("attention_factor", "truncate"):
+        rope.pop(key, None)
+    if rope["rope_type"] == "yarn":
+        rope.setdefault("original_max_position_embeddings", 64)
+        rope.update(r.choice(({}, dict(mscale=1.0, mscale_all_dim=1.0), dict(mscale=0.7, mscale_all_dim=0.5))))
+    return rope
+
+
+def deepseek_v2(r: Dice):
+    s = latent(r)
+    out = dict(s, **r.tied(), **late_layers(r, s["num_hidden_layers"]), n_shared_experts=r.choice((1, 2)),
+               **r.some(attention_bias=(True, False), routed_scaling_factor=(1.0, 2.5)),
+               **r.groups("n_routed_experts", "num_experts_per_tok"), rope_parameters=latent_rope(r))
+    return dict(out, topk_method="greedy" if out["n_group"] == 1 else "group_limited_greedy")
+
+
+def deepseek_v3(r: Dice):
+    s = latent(r)
+    return dict(s, **r.tied(), **late_layers(r, s["num_hidden_layers"]), n_shared_experts=r.choice((1, 2)),
+                **r.some(attention_bias=(True, False), rope_interleave=(True, False)), **scaled_routing(r),
+                **r.groups("n_routed_experts", "num_experts_per_tok"), rope_parameters=latent_rope(r))
+
+
+def glm4_moe_lite(r: Dice):
+    s = latent(r)
+    n = s["num_hidden_layers"]
+    out = dict(s, **r.tied(), n_shared_experts=r.choice((1, 2)), **r.some(attention_bias=(True, False)),
+               **scaled_routing(r), **r.groups("n_routed_experts", "num_experts_per_tok"), rope_parameters=latent_rope(r))
+    return dict(out, mlp_layer_types=[r.choice(("dense", "sparse")) for _ in range(n)]) if r.flag() else out
+
+
+CLASSES = {
+    "MixtralForCausalLM": mixtral, "Qwen2MoeForCausalLM": qwen2_moe, "Qwen3MoeForCausalLM": qwen3_moe,
+    "Glm4MoeForCausalLM": glm4_moe, "MiniMaxM2ForCausalLM": minimax_m2, "GptOssForCausalLM": gpt_oss,
+    "OlmoeForCausalLM": olmoe, "HunYuanMoEV1ForCausalLM": hunyuan_moe, "GraniteMoeForCausalLM": granite_moe,
+    "GraniteMoeSharedForCausalLM": granite_moe_shared, "Ernie4_5_MoeForCausalLM": ernie4_5_moe,
+    "Llama4ForCausalLM": llama4, "DeepseekV2ForCausalLM": deepseek_v2, "DeepseekV3ForCausalLM": deepseek_v3,
+    "Glm4MoeLiteForCausalLM": glm4_moe_lite,
+}
+WEIGHTS = {name: far_apart for name in CLASSES} | {
+    "GptOssForCausalLM": gpt_oss_weights, "Llama4ForCausalLM": llama4_apart, "DeepseekV2ForCausalLM": latent_draws,
+    "DeepseekV3ForCausalLM": latent_draws, "Glm4MoeLiteForCausalLM": latent_draws,
+}

@@ -1,0 +1,84 @@
+"""What the reference framework makes of a model folder: caches, Q, K, V of every layer, last logits, parameters."""
+
+import json
+import shutil
+
+import torch
+import transformers
+from safetensors.torch import load_file, save_file
+from transformers import AttentionInterface, AttentionMaskInterface
+from transformers.masking_utils import eager_mask
+from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
+
+from golden_checkpoint import config_of, draw_all, stored_tensors
+from json_lines import write_json
+from make_arch_goldens import Capture, NarrowestChoice, load
+
+
+def servers_dynamic_rope() -> None:
+    """One base for all positions, as servers have it: as if the context were `factor` times its length already."""
+    theirs = ROPE_INIT_FUNCTIONS["dynamic"]
+
+    def fixed(config, device=None, seq_len=None, layer_type=None):
+        table = config.rope_parameters[layer_type] if layer_type is not None else config.rope_parameters
+        return theirs(config, device, int(config.max_position_embeddings * table["factor"]), layer_type)
+
+    ROPE_INIT_FUNCTIONS["dynamic"] = fixed
+
+
+def write_model(case, folder, seed, rewrite) -> int:
+    """Weights in f32 and config.json, which `rewrite` may describe otherwise. -> parameters of the language model"""
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    model = getattr(transformers, case.model)(config_of(case)).eval()
+    draw_all(case, model, seed)
+    model.save_pretrained(folder)
+    config = json.loads((folder / "config.json").read_text())
+    write_json(folder / "config.json", rewrite(config, model.config))
+    if case.published_tensors:
+        tensors = case.published_tensors(load_file(folder / "model.safetensors"))
+        save_file({name: t.contiguous() for name, t in tensors.items()}, folder / "model.safetensors",
+                  metadata={"format": "pt"})
+    return parameters_of(model)
+
+
+def parameters_of(model) -> int:
+    """Of the language model, without the biases of routers' choices, which kvcal does not count."""
+    decoder, head = model.get_decoder(), model.get_output_embeddings()
+    tensors = {**stored_tensors(decoder), "head": head.weight}
+    distinct = {id(t): t for name, t in tensors.items() if not name.endswith(("score_correction_bias", "expert_bias"))}
+    return sum(t.numel() for t in distinct.values())
+
+
+def layers_of(model):
+    decoder = model.get_decoder()
+    return decoder.layers if hasattr(decoder, "layers") else decoder.model.layers
+
+
+def run(case, folder, sequences) -> dict:
+    """{"tensors": {name as driver.cpp has it: tensor}, "layouts": {layer: as golden.json has it, with "window"},
+    "cached": {layer: [key heads, rows, width]} of the framework's own cache, "choice": how narrow a router chose}"""
+    capture, tensors = Capture(), {}
+    AttentionInterface.register("golden", capture)
+    AttentionMaskInterface.register("golden", eager_mask)
+    model = load(case, folder, "f32")
+    for i, block in enumerate(layers_of(model)):
+        block.register_forward_pre_hook(lambda m, args, i=i: setattr(capture, "layer", i))
+    with NarrowestChoice() as choice:
+        for n, ids in enumerate(sequences):
+            capture.start()
+            out = model(input_ids=torch.tensor([ids]), use_cache=True)
+            cache, tensors[f"{n}.logits"] = out.past_key_values, out.logits[0, -1]
+            for layer, sites in capture.sites.items():
+                tensors |= {f"{n}.{layer}.{site}": x for site, x in sites.items()}
+            for layer, queries in capture.further_queries.items():
+                tensors |= {f"{n}.{layer}.query{i}": q for i, q in enumerate(queries, 1)}
+    layouts = capture.layouts()
+    for layer, visible in capture.visible.items():
+        layouts[str(layer)]["visible"] = visible
+    kept = {i: layer.keys for i, layer in enumerate(cache.layers) if getattr(layer, "keys", None) is not None}
+    config = model.config.get_text_config()
+    return dict(tensors=tensors, layouts=layouts, choice=choice.gap, vocab=config.vocab_size, hidden=config.hidden_size,
+                chunked=hasattr(config, "attention_chunk_size"),  # of whose layers no window is reported
+                tied=model.get_output_embeddings().weight is model.get_input_embeddings().weight,
+                n_layers=len(layers_of(model)), cached={str(i): list(k.shape[1:]) for i, k in kept.items() if k.numel()})

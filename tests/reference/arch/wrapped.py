@@ -1,0 +1,117 @@
+"""Random language models inside wrappers with vision towers, fed with text: {class: how to draw one}."""
+
+from cases.gemma import gemma4_weights, small_embeddings
+from cases.llama4 import far_apart as llama4_apart
+from cases.moe import far_apart
+from cases.vision import IDS, QWEN2_TOWER, QWEN25_TOWER, QWEN3_TOWER, TINY_TOWER
+from dense import gemma3, gemma4, llama, ministral3, mistral, qwen2, qwen3, qwen_windows
+from dice import Dice
+from hybrid import lfm2, qwen3_5, qwen3_5_moe
+from moe import llama4, qwen3_moe
+
+SIGLIP = dict(hidden_size=16, intermediate_size=16, num_hidden_layers=1, num_attention_heads=2, image_size=16, patch_size=8)
+
+
+def wrapper(r: Dice, text: dict, vision, **ids) -> dict:
+    """Whether the head is tied stands outside in most files, in some inside, in some nowhere."""
+    tied = {key: text.pop(key) for key in ("tie_word_embeddings",) if key in text}
+    if r.flag(0.3):
+        text.update(tied)
+    text.pop("pad_token_id", None)
+    return dict(text_config=text, vision_config=vision, **tied, **ids)
+
+
+def sections(r: Dice, head_dim: int, interleaved: bool) -> dict:
+    pairs = head_dim // 2
+    b = r.randint(1, max(1, pairs // 3))
+    c = r.randint(1, max(1, pairs // 3))
+    rope = r.rope(head_dim, types=("default", "default", "yarn"))
+    return dict(rope, mrope_section=[pairs - b - c, b, c], **(dict(mrope_interleaved=True) if interleaved else {}))
+
+
+def qwen2_vl(r: Dice, tower=QWEN2_TOWER):
+    text = dict(r.sizes(explicit=False), **r.tied())
+    text.update(qwen_windows(r, text["num_hidden_layers"]), rope_parameters=sections(r, r.width(text), False))
+    return wrapper(r, text, dict(tower, **{key: text["hidden_size"] for key in ("hidden_size", "out_hidden_size")
+                                           if tower.get(key) == 48}), **IDS)
+
+
+def qwen2_5_vl(r: Dice):
+    return qwen2_vl(r, QWEN25_TOWER)
+
+
+def qwen3_vl(r: Dice):
+    text = qwen3(r)
+    text.update(num_hidden_layers=r.randint(3, 5), head_dim=r.choice((8, 16, 24)))
+    for key in ("use_sliding_window", "sliding_window", "max_window_layers", "layer_types"):
+        text.pop(key, None)
+    text["rope_parameters"] = sections(r, text["head_dim"], True)
+    return wrapper(r, text, dict(QWEN3_TOWER, out_hidden_size=text["hidden_size"]), **IDS)
+
+
+def qwen3_vl_moe(r: Dice):
+    text = qwen3_moe(r)
+    text.update(num_hidden_layers=r.randint(3, 5), head_dim=r.choice((8, 16, 24)))
+    for key in ("use_sliding_window", "sliding_window", "mlp_only_layers"):
+        text.pop(key, None)
+    text["rope_parameters"] = sections(r, text["head_dim"], True)
+    return wrapper(r, text, dict(QWEN3_TOWER, out_hidden_size=text["hidden_size"]), **IDS)
+
+
+def qwen3_5_vl(r: Dice, draw=qwen3_5):
+    text = draw(r)
+    vision = dict(depth=1, hidden_size=16, intermediate_size=16, num_heads=2, out_hidden_size=text["hidden_size"],
+                  num_position_embeddings=16, patch_size=4)
+    return wrapper(r, text, vision, **IDS)
+
+
+def qwen3_5_moe_vl(r: Dice):
+    return qwen3_5_vl(r, qwen3_5_moe)
+
+
+def inside(r: Dice, **draws) -> dict:
+    name = r.choice(list(draws))
+    return dict(draws[name](r), model_type=name)
+
+
+def mistral3(r: Dice):
+    return wrapper(r, inside(r, mistral=mistral, ministral3=ministral3), dict(TINY_TOWER, model_type="pixtral", head_dim=8),
+                   image_token_index=92)
+
+
+def llava(r: Dice):
+    return wrapper(r, inside(r, llama=llama, mistral=mistral, qwen2=qwen2, qwen3=qwen3),
+                   dict(TINY_TOWER, model_type="clip_vision_model", projection_dim=16, vocab_size=32), image_token_index=92)
+
+
+def gemma3_vl(r: Dice):
+    """Without a cap on logits: servers apply it in the wrapper too, the framework does not."""
+    return wrapper(r, dict(gemma3(r), final_logit_softcapping=None), dict(SIGLIP, model_type="siglip_vision_model"), image_token_id=92, boi_token_index=93,
+                   eoi_token_index=94, mm_tokens_per_image=4)
+
+
+def gemma4_vl(r: Dice):
+    return wrapper(r, gemma4(r), None, audio_config=None, image_token_id=92)
+
+
+def llama4_vl(r: Dice):
+    vision = dict(hidden_size=16, intermediate_size=64, num_hidden_layers=1, num_attention_heads=2, image_size=16,
+                  patch_size=8, vision_output_dim=16, projector_input_dim=16, projector_output_dim=16)
+    return wrapper(r, llama4(r), vision, image_token_index=92)
+
+
+def lfm2_vl(r: Dice):
+    return wrapper(r, lfm2(r), dict(SIGLIP, model_type="siglip2_vision_model", num_patches=4), image_token_id=92)
+
+
+CLASSES = {
+    "Qwen2VLForConditionalGeneration": qwen2_vl, "Qwen2_5_VLForConditionalGeneration": qwen2_5_vl,
+    "Qwen3VLForConditionalGeneration": qwen3_vl, "Qwen3VLMoeForConditionalGeneration": qwen3_vl_moe,
+    "Qwen3_5ForConditionalGeneration": qwen3_5_vl, "Qwen3_5MoeForConditionalGeneration": qwen3_5_moe_vl,
+    "Mistral3ForConditionalGeneration": mistral3, "LlavaForConditionalGeneration": llava,
+    "Gemma3ForConditionalGeneration": gemma3_vl, "Gemma4ForConditionalGeneration": gemma4_vl,
+    "Llama4ForConditionalGeneration": llama4_vl, "Lfm2VlForConditionalGeneration": lfm2_vl,
+}
+WEIGHTS = {"Qwen3VLMoeForConditionalGeneration": far_apart, "Qwen3_5ForConditionalGeneration": far_apart,
+           "Qwen3_5MoeForConditionalGeneration": far_apart, "Gemma3ForConditionalGeneration": small_embeddings,
+           "Gemma4ForConditionalGeneration": gemma4_weights, "Llama4ForConditionalGeneration": llama4_apart}
