@@ -16,6 +16,7 @@ namespace {
 struct Generation {
   DecoderDefaults defaults;
   bool branch_norms, qk_norm;
+  bool caps_attention;               // else attn_logit_softcapping means nothing
   double attention_cap, logits_cap;  // where the config is silent; 0 = none
   int64_t period;                    // every period-th layer attends to everything; 1 = all of them
 };
@@ -24,13 +25,26 @@ constexpr Generation kFirst = {
     {256000, 3072, 24576, 28, 16, 16, 256, 8192, true, Activation::GeluTanh, "hidden_activation"},
     false,
     false,
+    false,
     0,
     0,
     1};
 constexpr Generation kSecond = {
-    {256000, 2304, 9216, 26, 8, 4, 256, 8192, true, Activation::GeluTanh, "hidden_activation"}, true, false, 50, 30, 2};
+    {256000, 2304, 9216, 26, 8, 4, 256, 8192, true, Activation::GeluTanh, "hidden_activation"},
+    true,
+    false,
+    true,
+    50,
+    30,
+    2};
 constexpr Generation kThird = {
-    {262208, 2304, 9216, 26, 8, 4, 256, 131072, true, Activation::GeluTanh, "hidden_activation"}, true, true, 0, 0, 6};
+    {262208, 2304, 9216, 26, 8, 4, 256, 131072, true, Activation::GeluTanh, "hidden_activation"},
+    true,
+    true,
+    false,
+    0,
+    0,
+    6};
 constexpr double kDefaultQueryScalar = 256;
 constexpr int64_t kDefaultWindow = 4096;
 
@@ -133,7 +147,7 @@ class Gemma final : public DecoderModel {
     c_.bias = get_bool_or(text, "attention_bias", false) ? Bias::Present : Bias::None;
     c_.branch_norms = g.branch_norms;
     c_.qk_norm = g.qk_norm;
-    c_.attention_cap = g.branch_norms ? read_cap(text, "attn_logit_softcapping", g.attention_cap) : 0;
+    c_.attention_cap = g.caps_attention ? read_cap(text, "attn_logit_softcapping", g.attention_cap) : 0;
     c_.full_rope = read_rope_of(text, c_.dims, g, false);
     c_.sliding_rope = read_rope_of(text, c_.dims, g, true);
     final_gain_ = Gain::OnePlus;

@@ -97,9 +97,11 @@ CASES = (
          lengths=LENGTHS, published=gemma2_as_published, weights=small_embeddings),
     Case("gemma3", "Gemma3ForCausalLM",
          dict(GEMMA, num_hidden_layers=4, query_pre_attn_scalar=24, sliding_window=20, attention_bias=True,
+              attn_logit_softcapping=2.5,
               layer_types=["sliding_attention", "full_attention"] * 2,
               rope_parameters=dict(sliding_attention=rope(1e3), full_attention=rope(1e6, rope_type="linear", factor=8.0))),
-         "q and k norms (1 + w), rope of its own for each layer kind, nested; biases on q, k, v, o",
+         "q and k norms (1 + w), rope of its own for each layer kind, nested; biases on q, k, v, o; a cap of the attention's "
+         "logits that means nothing in this class",
          lengths=LENGTHS, weights=small_embeddings),
     Case("gemma3_old", "Gemma3ForCausalLM",
          dict(GEMMA, num_hidden_layers=3, sliding_window=12,
