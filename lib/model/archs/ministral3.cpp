@@ -99,7 +99,7 @@ class Ministral3 final : public AttentionModel {
     const Json text = with_default_rope(text_config(config));
     if (find_member(text, "layer_types"))
       fail("layer_types in a Ministral3 config: the reference class ignores them; use the Ministral class");
-    rope_ = read_rope(text, dims_.head_dim, {1e6});
+    rope_ = read_rope(text, dims_.head_dim, {});
     growth_ = read_growth(text);
     for (const int64_t window : read_windows(text, dims_.n_layers, 0))
       add_attention_layer(spec_, dims_, rope_, window, plain_decoder_parameters(dims_, {}));

@@ -25,6 +25,12 @@ def flat(config: dict) -> dict:
     return config
 
 
+def without_base(config: dict) -> dict:
+    """A rope table without rope_theta: the common default then, not that of the class's own table."""
+    del config["text_config"]["rope_parameters"]["rope_theta"]
+    return config
+
+
 def nested_old_rope(config: dict) -> dict:
     text = config["text_config"]
     table = text.pop("rope_parameters")
@@ -60,7 +66,8 @@ CASES = (
                                                     original_max_position_embeddings=16, llama_4_scaling_beta=0.3)),
               vision_config=dict(TINY_TOWER, model_type="pixtral", head_dim=8), image_token_index=92,
               tie_word_embeddings=True),
-         "Ministral 3 inside: queries that grow with the position; tied", lengths=TWO),
+         "Ministral 3 inside: queries that grow with the position, a rope table without its base; tied", lengths=TWO,
+         published=without_base),
     Case("llava", "LlavaForConditionalGeneration",
          dict(text_config=dict(TEXT, model_type="llama", rope_parameters=rope(1e4)),
               vision_config=dict(TINY_TOWER, model_type="clip_vision_model", projection_dim=16, vocab_size=32),
