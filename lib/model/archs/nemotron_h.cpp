@@ -68,7 +68,9 @@ DecoderDims read_dims(const Json& config, int64_t n_layers) {
   plain["intermediate_size"] = 1;
   if (!find_member(config, "head_dim") && find_member(config, "attention_head_dim"))
     plain["head_dim"] = config["attention_head_dim"];
-  return read_decoder_dims(plain, kDefaults);
+  DecoderDims dims = read_decoder_dims(plain, kDefaults);
+  dims.tied_head = false;  // servers and the reference load lm_head whatever tie_word_embeddings says
+  return dims;
 }
 
 Mamba2Dims read_mamba(const Json& config, const DecoderDims& dims) {

@@ -127,10 +127,10 @@ CASES = (
            "without rope; letters instead of words; " + CLAMP,
            published=nemotron_as_published),
     hybrid("nemotron_h_moe", "NemotronHForCausalLM",
-           dict(NEMOTRON, **NEMOTRON_MOE, moe_latent_size=20,
+           dict(NEMOTRON, **NEMOTRON_MOE, moe_latent_size=20, tie_word_embeddings=True,
                 layers_block_type=["linear_attention", "moe", "full_attention", "linear_attention", "moe"]),
            "experts without gates in a latent space, 2 of 4 groups chosen by biased sigmoids, a shared expert; the last "
-           "layers own no cache; words, no number of layers; " + CLAMP,
+           "layers own no cache; words, no number of layers; a head of its own whatever tie_word_embeddings says; " + CLAMP,
            published=nemotron_ultra_as_published, f32_tensors=("e_score_correction_bias",)),
     hybrid("bamba", "BambaForCausalLM",
            dict(MAMBA2, intermediate_size=56, num_hidden_layers=4, attn_layer_indices=[1, 3], mamba_n_groups=2,
