@@ -48,6 +48,12 @@ void require_activation(const Json& config, const DecoderDefaults& family) {
        quoted(std::string(usual)) + " only");
 }
 
+// Absent means the family's default, if it has one; null what other sizes give.
+int64_t read_derived_size(const Json& text, const char* key, int64_t family, int64_t derived) {
+  const bool by_family = family != 0 && !text.contains(key);
+  return read_size(text, key, by_family ? family : derived);
+}
+
 }  // namespace
 
 DecoderDims read_decoder_dims(const Json& config, const DecoderDefaults& defaults) {
@@ -59,9 +65,8 @@ DecoderDims read_decoder_dims(const Json& config, const DecoderDefaults& default
   d.ffn = read_size(text, "intermediate_size", defaults.ffn);
   d.n_layers = read_size(text, "num_hidden_layers", defaults.n_layers);
   d.n_heads = read_size(text, "num_attention_heads", defaults.n_heads);
-  d.n_kv_heads = read_size(text, "num_key_value_heads", defaults.n_kv_heads ? defaults.n_kv_heads : d.n_heads);
-  d.head_dim =
-      read_size(text, "head_dim", defaults.head_dim ? defaults.head_dim : std::max<int64_t>(1, d.hidden / d.n_heads));
+  d.n_kv_heads = read_derived_size(text, "num_key_value_heads", defaults.n_kv_heads, d.n_heads);
+  d.head_dim = read_derived_size(text, "head_dim", defaults.head_dim, std::max<int64_t>(1, d.hidden / d.n_heads));
   d.max_positions = read_size(text, "max_position_embeddings", defaults.max_positions);
   d.eps = static_cast<float>(get_number_or(text, defaults.eps_key, defaults.eps));
   d.tied_head =

@@ -56,6 +56,9 @@ CONFIGS = {
     "mistral_nemo": (
         model("MistralForCausalLM", "mistral", sizes(131072, 5120, 14336, 40, 32, 8, head_dim=128),
               sliding_window=None, rope_theta=1e6), None, "head_dim is not hidden / heads; null is no window"),
+    "smollm3_null_heads": (
+        model("SmolLM3ForCausalLM", "smollm3", sizes(128256, 1024, 2048, 5, 16), num_key_value_heads=None), None,
+        "null is as many as heads also where the class has a default of its own (4)"),
     "mistral_layer_types": (
         model("MistralForCausalLM", "mistral", sizes(32000, 256, 512, 2, 4, 2), layer_types=[S, F]),
         "use the Ministral class", "layer_types that the class ignores"),
