@@ -50,7 +50,8 @@ def qwen3_vl(r: Dice):
 
 
 def qwen3_vl_moe(r: Dice):
-    text = qwen3_moe(r)
+    """Renormalised: the framework always does, servers go by norm_topk_prob."""
+    text = dict(qwen3_moe(r), norm_topk_prob=True)
     text.update(num_hidden_layers=r.randint(3, 5), head_dim=r.choice((8, 16, 24)))
     for key in ("use_sliding_window", "sliding_window", "mlp_only_layers"):
         text.pop(key, None)
