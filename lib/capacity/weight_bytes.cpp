@@ -101,7 +101,7 @@ int64_t attention_weights(const ModelSpec& spec) {
 }  // namespace
 
 int64_t parameters_of(const ModelSpec& spec) {
-  int64_t n = spec.vocab * spec.hidden * (spec.tied_head ? 1 : 2) + spec.hidden;
+  int64_t n = spec.vocab * spec.hidden * (spec.tied_head ? 1 : 2) + spec.hidden + spec.table_parameters;
   for (const LayerSpec& l : spec.layers) n += l.parameters;
   return n;
 }

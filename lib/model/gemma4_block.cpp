@@ -224,7 +224,7 @@ int64_t gemma4_parameters(const Gemma4Config& c, const Gemma4Layer& l) {
   const int64_t kv_parts = !owns ? 0 : l.keys_as_values ? 1 : 2;
   int64_t n = 2 * hidden * q + kv_parts * hidden * kv + 3 * hidden * l.ffn + 4 * hidden + 1;
   n += (owns ? 2 : 1) * l.head_dim + (biased ? q + kv_parts * kv + hidden : 0);
-  if (c.per_layer_dim > 0) n += 3 * hidden * c.per_layer_dim + hidden + c.per_layer_dim;
+  if (c.per_layer_dim > 0) n += 3 * hidden * c.per_layer_dim + hidden + (l.index == 0 ? c.per_layer_dim : 0);
   if (c.moe) n += moe_parameters(*c.moe) + 4 * hidden + c.moe->n_experts;
   return n;
 }

@@ -133,6 +133,7 @@ class Gemma4 final : public Model {
     layers_ = read_layers(text, c_.dims);
     logits_end_.cap = read_cap(text, "final_logit_softcapping", 0);
     spec_ = general_spec(config, c_.dims);
+    spec_.table_parameters = c_.per_layer_vocab * c_.per_layer_dim * c_.dims.n_layers;
     add_layers(text);
     if (find_member(config, "text_config")) spec_.default_prefix = "model.language_model.";
   }

@@ -47,8 +47,8 @@ ABSMAX, RMS = 1e-4, 1e-4  # tests/harness/tolerances.h
 NARROW = 1e-4  # relative gap of a router's choice below which rounding may turn it
 LENGTHS = (5, 41)
 # Whose number of parameters is known to be another: Zamba2's shared blocks are counted in every layer that uses them,
-# Gemma 4's embeddings by layer and the bias of Starcoder2's last norm not at all.
-COUNTED_OTHERWISE = ("Zamba2ForCausalLM", "Gemma4ForCausalLM", "Gemma4ForConditionalGeneration", "Starcoder2ForCausalLM")
+# the bias of Starcoder2's last norm not at all.
+COUNTED_OTHERWISE = ("Zamba2ForCausalLM", "Starcoder2ForCausalLM")
 
 
 class Refused(Exception):
