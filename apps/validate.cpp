@@ -26,6 +26,7 @@ namespace {
 struct ValidateFlags {
   std::string file, model, scales, statistics, format = "text";
   std::vector<std::string> servers;
+  int64_t n_ranks = 0;
   bool json = false, strict = false, list_rules = false;
 };
 
@@ -48,6 +49,7 @@ Report validate_statistics(const std::string& file, const std::string& schema, c
   try {
     report = validate_artifact(artifact_text(make_artifact(*statistics, {})), schema, model);
     for (Finding& f : report.findings) f.line = 0;  // of a file that nobody has
+    check_rotation(*statistics, report);
     report.evaluated({"T01", "T02"});
   } catch (const Error& e) {
     report.add("T02", "", e.what());
@@ -90,7 +92,7 @@ std::vector<Server> servers_of(const ValidateFlags& flags) {
 Validated validated_folder(const ValidateFlags& flags, const std::string& schema) {
   if (!flags.model.empty()) fail("validate: FILE is a checkpoint folder, which is its own --model");
   if (!flags.scales.empty() && !flags.statistics.empty()) fail("validate: --scales and --stats exclude each other");
-  FolderChecks checks{servers_of(flags), flags.scales, flags.statistics};
+  FolderChecks checks{servers_of(flags), flags.scales, flags.statistics, flags.n_ranks};
   if (checks.servers.empty()) checks.servers = {verified_server(ServerKind::Vllm), verified_server(ServerKind::Sglang)};
   FolderReport found = validate_folder(flags.file, schema, checks);
   return {flags.file, std::move(found.report), flags.strict, std::move(found.served)};
@@ -103,8 +105,11 @@ Validated validated_file(const ValidateFlags& flags, const std::string& schema) 
   if (!flags.model.empty()) model = identify_model(flags.model);
   const std::vector<Server> servers = servers_of(flags);
   Report report = report_on(flags.file, schema, model ? &*model : nullptr);
-  if (!report.has_errors() && !servers.empty() && std::filesystem::path(flags.file).extension() != ".kvstats")
-    check_as_side_file(read_file(flags.file, kMostArtifactBytes), servers, report);
+  if (!report.has_errors() && std::filesystem::path(flags.file).extension() != ".kvstats") {
+    const std::string text = read_file(flags.file, kMostArtifactBytes);
+    check_as_side_file(text, servers, report);
+    if (flags.n_ranks > 0) check_ranks(text, flags.n_ranks, report);
+  }
   return {flags.file, std::move(report), flags.strict, {}};
 }
 
@@ -142,6 +147,9 @@ void add_validate(CLI::App& app, Job& chosen) {
       ->type_name("FILE");
   verb->add_option("--stats", flags->statistics, "Statistics file to judge the scales of a folder by")
       ->type_name("FILE");
+  verb->add_option("--tp", flags->n_ranks, "Ranks that are to share the heads, for scales per head")
+      ->type_name("N")
+      ->check(CLI::Range(1, 4096));
   verb->add_option("--format", flags->format, "text, json, sarif (code scanning), github (annotations)")
       ->capture_default_str();
   verb->add_flag("--json", flags->json, "Same as --format json");

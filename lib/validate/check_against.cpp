@@ -60,6 +60,21 @@ const char* cause_of(double scale, double absmax, double max) {
   return absmax > max * scale * (1 + kSlack) ? "S14" : absmax > 0.9 * max * scale ? "S15" : nullptr;
 }
 
+/// Of producers that measured one part of what the scale is for: their scale is exactly that part's, and clips the
+/// rest.
+bool is_tight(double scale, double absmax, double max) { return std::fabs(max * scale / absmax - 1) < 1.5 * kBf16; }
+
+/// The scale is the tight one of some rank's heads, of 2, 4, 8, ... ranks that share them evenly.
+bool is_of_one_rank(double scale, const std::vector<float>& heads, double max) {
+  for (size_t ranks = 2; ranks <= heads.size(); ranks *= 2) {
+    if (heads.size() % ranks != 0) return false;
+    const auto n = static_cast<std::ptrdiff_t>(heads.size() / ranks);
+    for (auto first = heads.begin(); first != heads.end(); first += n)
+      if (is_tight(scale, *std::max_element(first, first + n), max)) return true;
+  }
+  return false;
+}
+
 class Comparison {
  public:
   Comparison(const FolderUnderTest& f, const Reference& r, Report& report)
@@ -120,6 +135,7 @@ class Comparison {
   /// True when something was found.
   bool value(const StoredScale& s, double scale, double absmax, const Measured& m) {
     const char* rule = cause_of(scale, absmax, max_);
+    if (rule && rule == std::string_view("S14")) rule = cause_of_clipping(s, scale, *m.site);
     if (rule) {
       add(rule, s, "at least " + number_text(absmax / max_), damage(scale, absmax, m));
     } else if (m.statistics && flushed_share(*m.statistics, scale * smallest()) > 0.01) {
@@ -131,6 +147,12 @@ class Comparison {
     if (const int known = convention_of(absmax / scale); known != 0)
       add("S11", s, number_text(max_), std::to_string(known));
     return rule != nullptr;
+  }
+
+  const char* cause_of_clipping(const StoredScale& s, double scale, const ArtifactSite& site) const {
+    if (site.parts && is_tight(scale, site.parts->absmax_latent, max_)) return "C06";
+    if (!site.parts && s.values.size() == 1 && is_of_one_rank(scale, site.absmax_per_head, max_)) return "K08";
+    return "S14";
   }
 
   /// Half the smallest subnormal: below, a value rounds to zero.
@@ -182,7 +204,7 @@ void check_presence(const FolderUnderTest& f, const Artifact& a, Report& report)
 }  // namespace
 
 void check_against(const FolderUnderTest& f, const Reference& reference, Report& report) {
-  report.evaluated({"C19", "S09", "S10", "S11", "S13", "S14", "S15"});
+  report.evaluated({"C06", "C19", "K08", "S09", "S10", "S11", "S13", "S14", "S15"});
   if (reference.statistics) {
     report.evaluated({"S16"});
   } else {

@@ -39,7 +39,13 @@ void check_shape(const ArtifactLayer& l, const KvLayout& layout, const ModelIden
   compare("M06", path + ".kind", "the kind of cache", layout.kind, l.kind, report);
   number("n_heads", layout.n_heads, l.n_heads);
   number("n_kv_heads", layout.n_kv_heads, l.n_kv_heads);
-  number("head_dim_k", layout.head_dim_k, l.head_dim_k);
+  if (!layout.is_mla() || !l.is_mla())
+    number("head_dim_k", layout.head_dim_k, l.head_dim_k);
+  else if (l.head_dim_k != layout.head_dim_k)
+    report.add("C06", path + ".head_dim_k", "the width of the row that was measured",
+               std::to_string(layout.head_dim_v) + " latent and " +
+                   std::to_string(layout.head_dim_k - layout.head_dim_v) + " rotated channels",
+               std::to_string(l.head_dim_k));
   number("head_dim_v", layout.head_dim_v, l.head_dim_v);
 }
 
@@ -92,7 +98,7 @@ void check_layers_without(const Artifact& a, const ModelIdentity& model, Report&
 }  // namespace
 
 void check_model(const Artifact& a, const ModelIdentity& model, Report& report) {
-  report.evaluated({"C08", "M01", "M02", "M03", "M05", "M06", "M07", "S07"});
+  report.evaluated({"C06", "C08", "M01", "M02", "M03", "M05", "M06", "M07", "S07"});
   check_identity(a, model, report);
   check_layers_with(a, model, report);
   check_layers_without(a, model, report);

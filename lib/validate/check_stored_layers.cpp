@@ -17,10 +17,23 @@ bool has_cache_scales(const FolderUnderTest& f) {
                      [](const StoredScale& s) { return s.owner == Owner::Cache && !s.zero_point; });
 }
 
+/// Servers give such a layer a scale of its own to read with: it must be the one that the cache was written with.
+void check_reader(const FolderUnderTest& f, const StoredScale& s, Report& report) {
+  if (s.zero_point || s.site == Site::Query || s.site == Site::Probability) return;
+  const int cache = f.spec.layers[static_cast<size_t>(s.layer)].shares_cache;
+  const auto written = f.stored.of(cache, s.site);
+  if (!written.empty() && written[0]->values == s.values) return;
+  const auto text = [](const std::vector<float>& values) { return values.empty() ? "none" : number_text(values[0]); };
+  report.add({"C08", s.tensor, "the scale to read with",
+              written.empty() ? "none: the cache it reads has none" : text(written[0]->values) + ", as written with",
+              text(s.values), 0, f.path_of(s.file)});
+}
+
 void check_owner(const FolderUnderTest& f, const StoredScale& s, Report& report) {
   if (s.owner == Owner::Cache || s.owner == Owner::Draft) return;
-  report.add({s.owner == Owner::SharedKv ? "C08" : "S07", s.tensor, "the module that the scale is for",
-              "one that owns a KV cache", std::string(name_of(s.owner)), 0, f.path_of(s.file)});
+  if (s.owner == Owner::SharedKv) return check_reader(f, s, report);
+  report.add({"S07", s.tensor, "the module that the scale is for", "one that owns a KV cache",
+              std::string(name_of(s.owner)), 0, f.path_of(s.file)});
 }
 
 /// Two spellings of one site; which of them wins depends on the loader.

@@ -30,7 +30,7 @@ struct Reference {
 };
 
 /// Each scale by itself and among the others: finite, positive, of a shape and dtype that servers read; plausible,
-/// unless there is something measured that tells (check_against).
+/// unless it is known that it was measured.
 void check_stored_numbers(const FolderUnderTest& f, bool measured, Report& report);
 
 /// The set of layers: each cache has one key and one value, nothing else has any.
@@ -41,6 +41,9 @@ void check_declaration(const FolderUnderTest& f, Report& report);
 
 /// Keys whose bias alone is too large for FP8; reads those tensors.
 void check_key_bias(const FolderUnderTest& f, Report& report);
+
+/// Scales per head against the ranks that will share the heads.
+void check_ranks(const FolderUnderTest& f, int64_t n_ranks, Report& report);
 
 /// What each server makes of it.
 void check_servers(const FolderUnderTest& f, Report& report);

@@ -14,6 +14,7 @@ constexpr std::string_view kFolder = "a checkpoint folder";
 constexpr std::string_view kServer = "--server";
 constexpr std::string_view kKeep = "keep this layer's cache in the model's dtype";
 constexpr std::string_view kExport = "export the scales again with kvcal export";
+constexpr std::string_view kCompare = "compare with what was measured: --scales or --stats";
 using enum Severity;
 
 constexpr std::array kRules = {
@@ -32,7 +33,9 @@ constexpr std::array kRules = {
          kFolder},
     Rule{"C05", Error, "key and value of latent attention differ, which is one row with one scale",
          "write equal scales, measured on the whole row", kFolder},
-    Rule{"C08", Error, "a layer that reads another layer's cache has scales of its own", kOwn, kModel},
+    Rule{"C06", Error, "the measured width is not that of the whole latent row: one scale serves both of its parts",
+         "measure the whole row: latent part and rope part", kModel},
+    Rule{"C08", Error, "a layer that reads another layer's cache has scales that are not that layer's", kOwn, kModel},
     Rule{"C10", Note, "layers have heads of different widths", "check the backend that the server chooses", kFolder},
     Rule{"C11", Warning, "scales per head: only attention backends that take them will start",
          "FlashAttention 3, or strategy tensor", kFolder},
@@ -57,6 +60,11 @@ constexpr std::array kRules = {
          "keep this layer's cache in the model's dtype", ""},
     Rule{"K05", Note, "magnitudes still grow at the longest positions", "calibrate with longer prompts", ""},
     Rule{"K06", Error, "a measured magnitude is not finite", "mend the model first: it is broken without FP8", ""},
+    Rule{"K07", Warning,
+         "keys look measured before their rotation: their largest values are then up to 1.41 times too small",
+         "measure what the cache stores: keys after RoPE", "a statistics file"},
+    Rule{"K08", Error, "the scale covers the heads of one tensor-parallel rank only",
+         "take the largest of all ranks, or calibrate again", kFolder},
     Rule{"K09", Note, "the largest magnitudes had not settled when the prompts ran out", "more prompts", ""},
     Rule{"L01", Error, "a layer is there twice", kAgain, ""},
     Rule{"L02", Error, "layers are not in ascending order", kAgain, ""},
@@ -88,8 +96,8 @@ constexpr std::array kRules = {
     Rule{"S01", Error, "a scale that is not a finite float32", "calibrate again", ""},
     Rule{"S02", Error, "a scale that is zero or negative", "calibrate again; servers divide by it", ""},
     Rule{"S03", Error, "the smallest step of float32 as a scale: an observer saw only zeros", "calibrate again", ""},
-    Rule{"S04", Error, "a scale so small that nothing measured explains it", "calibrate again", ""},
-    Rule{"S05", Error, "a scale so large that nothing measured explains it", "calibrate again", ""},
+    Rule{"S04", Warning, "a scale so small that only a measurement could tell that it is right", kCompare, kFolder},
+    Rule{"S05", Warning, "a scale so large that only a measurement could tell that it is right", kCompare, kFolder},
     Rule{"S06", Error, "one of key and value has no scale", "calibrate again; a server would copy the other one", ""},
     Rule{"S07", Error, "not the layers that own a cache in this model", kOwn, kModel},
     Rule{"S08", Warning, "every scale is 1.0", "calibrate; or leave the scales out", ""},
@@ -103,6 +111,8 @@ constexpr std::array kRules = {
     Rule{"S16", Warning, "much of a head's or channel's energy is clipped or flushed at this scale",
          "keep this layer's cache in the model's dtype, or solve with --granularity head", ""},
     Rule{"S17", Error, "neither one scale nor one per head", kAgain, ""},
+    Rule{"S18", Error, "scales per head, and their heads cannot be dealt to that many ranks",
+         "another --tensor-parallel-size, or one scale per layer", "--tp"},
     Rule{"S19", Error, "fewer scales than KV heads: looks cut for tensor parallelism",
          "gather the ranks: servers cut themselves", kFolder},
     Rule{"S20", Error, "two names for the same scale, with different values", "keep one", kFolder},

@@ -2,6 +2,7 @@
 
 #include "artifact/make_artifact.h"
 #include "base/read_file.h"
+#include "export/record.h"
 #include "model/architecture.h"
 #include "stats/statistics_file.h"
 #include "validate/folder.h"
@@ -18,6 +19,7 @@ std::optional<Reference> reference_of(const FolderChecks& checks, std::string_vi
   if (!checks.statistics.empty()) {
     Reference r;
     r.statistics = read_statistics(checks.statistics);
+    check_rotation(*r.statistics, report);
     r.artifact = make_artifact(*r.statistics, {});
     report.merge(validate_artifact(artifact_text(r.artifact), schema, &model), checks.statistics.string());
     for (Finding& f : report.findings) f.line = 0;  // of a file that nobody has
@@ -31,8 +33,15 @@ std::optional<Reference> reference_of(const FolderChecks& checks, std::string_vi
   return Reference{artifact_from_json(parse_json(text)), std::nullopt};
 }
 
+/// Whether what made the scales is known: then their size alone says nothing against them. kvcal exports measurements.
+bool is_measured(const fs::path& folder, const FolderChecks& checks) {
+  return !checks.scales.empty() || !checks.statistics.empty() || read_record(folder).has_value();
+}
+
 /// Rules of scale files were not looked at where none was given.
 void explain_the_rest(const FolderChecks& checks, Report& report) {
+  report.not_evaluated({"S04", "S05"}, "the scales come from a measurement");
+  if (checks.n_ranks == 0) report.not_evaluated({"S18"}, "--tp was not given");
   report.not_evaluated({"V08"}, "of scale files only");
   if (checks.scales.empty()) report.not_evaluated({"V06", "V09"}, "--scales was not given");
   if (!checks.scales.empty() || !checks.statistics.empty()) return;
@@ -50,10 +59,11 @@ FolderReport validate_folder(const fs::path& folder, std::string_view schema, co
   FolderUnderTest f{checkpoint, model.spec, read_stored_scales(checkpoint, model.spec), {}};
   for (const Server& server : checks.servers)
     f.served.push_back(served_scales(f.stored, model.spec, checkpoint.config(), server));
-  check_stored_numbers(f, !checks.scales.empty() || !checks.statistics.empty(), result.report);
+  check_stored_numbers(f, is_measured(folder, checks), result.report);
   check_stored_layers(f, result.report);
   check_declaration(f, result.report);
   check_key_bias(f, result.report);
+  if (checks.n_ranks > 0) check_ranks(f, checks.n_ranks, result.report);
   check_servers(f, result.report);
   if (const auto reference = reference_of(checks, schema, model, result.report))
     check_against(f, *reference, result.report);

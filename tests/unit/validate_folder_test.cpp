@@ -28,10 +28,11 @@ std::string shown(const Report& report) {
   return out;
 }
 
-FolderReport judged(const ScaleFolder& f, const std::vector<std::string>& servers) {
+FolderReport judged(const ScaleFolder& f, const std::vector<std::string>& servers, int64_t n_ranks = 0) {
   const TempFolder folder;
   f.write(folder);
   FolderChecks checks;
+  checks.n_ranks = n_ranks;
   for (const std::string& name : servers) checks.servers.push_back(parse_server(name));
   return validate_folder(folder / "model", shipped_schema(), checks);
 }
@@ -252,13 +253,51 @@ TEST(ValidateFolder, JudgesAScaleFileAsASideFile) {
   EXPECT_EQ(ids("Qwen3ForCausalLM", "vllm"), Ids{"V08"});
 }
 
+TEST(ValidateFolder, NamesTheRankWhoseHeadsWereMeasured) {
+  Compared own;
+  const std::vector<float> heads = own.artifact.layers[1].key.absmax_per_head;
+  ASSERT_EQ(heads.size(), 2u);
+  const float smaller = std::min(heads[0], heads[1]), larger = std::max(heads[0], heads[1]);
+  ASSERT_LT(smaller, 0.98F * larger);
+  EXPECT_EQ(ids_of(own.against(false, [&](float& k, float&) { k = smaller / 448; })), Ids{"K08"});
+  Compared rounded;  // as a producer that writes bf16 leaves it
+  EXPECT_EQ(ids_of(rounded.against(true, [&](float& k, float&) { k = smaller / 448 * 1.004F; })), Ids{"K08"});
+  Compared smaller_still;
+  EXPECT_EQ(ids_of(smaller_still.against(false, [&](float& k, float&) { k = smaller / 448 * 0.98F; })), Ids{"S14"});
+  Compared of_all;
+  EXPECT_EQ(ids_of(of_all.against(false, [&](float& k, float&) { k = larger / 448; })), Ids{"S15"});
+}
+
+TEST(ValidateFolder, DealsHeadsToRanks) {
+  const auto ids = [](const ScaleFolder& f, int64_t n_ranks) { return ids_of(judged(f, {"vllm"}, n_ranks).report); };
+  const ScaleFolder heads = attn_head_folder("LlamaForCausalLM", "llama");  // two KV heads
+  EXPECT_EQ(ids(heads, 3), (Ids{"C11", "S18", "S25"}));
+  for (const int64_t n_ranks : {0, 1, 2, 4, 8}) EXPECT_EQ(ids(heads, n_ranks), (Ids{"C11", "S25"})) << n_ranks;
+  EXPECT_EQ(ids(llm_compressor_folder("LlamaForCausalLM", "llama"), 3), Ids{"S25"});
+}
+
+TEST(ValidateFolder, TakesTheSizeOfAnExportedScaleForMeasured) {
+  ScaleFolder f = llm_compressor_folder("LlamaForCausalLM", "llama");
+  for (int layer = 0; layer < 4; ++layer) {
+    set_scale(attention_of(layer) + ".k_scale", 3e-6F)(f);
+    set_scale(attention_of(layer) + ".v_scale", 80)(f);
+  }
+  const Report alone = judged(f, {"vllm"}).report;
+  EXPECT_EQ(ids_of(alone), (Ids{"S04", "S05", "S25"}));
+  EXPECT_FALSE(alone.has_errors());
+  f.files["kvcal-export.json"] =
+      R"({"format": "kvcal-export", "version": "1.0", "target": "vllm", "tool_version": "0.1",
+                                     "scales_sha256": "", "in_place": false, "files": []})";
+  EXPECT_EQ(ids_of(judged(f, {"vllm"}).report), Ids{"S25"});
+}
+
 TEST(ValidateFolder, HasACaseForEveryRuleOfFolders) {
-  Ids seen = {"C08", "C10", "C19", "V08", "V09"};  // below, and above
+  Ids seen = {"C08", "C10", "C19", "K08", "V08", "V09"};  // below, and above
   for (const FolderCase& c : folder_cases()) seen.insert(c.expected.begin(), c.expected.end());
   for (const ComparedCase& c : compared_cases()) seen.insert(c.expected.begin(), c.expected.end());
   for (const Rule& rule : rules())
     EXPECT_TRUE(rule.needs.empty() || rule.needs == "--model" || rule.needs == "a statistics file" ||
-                rule.needs.starts_with("at least") || seen.contains(std::string(rule.id)))
+                rule.needs == "--tp" || rule.needs.starts_with("at least") || seen.contains(std::string(rule.id)))
         << rule.id;
 }
 
@@ -267,9 +306,15 @@ TEST(ValidateFolder, KnowsLayersThatShareAndTowersThatWereNotFed) {
   const TempFolder folder;
   f.write(folder);
   const ModelSpec spec = identify_model(folder / "model").spec;
-  for (const LayerSpec& l : spec.layers)
+  int reader = -1;
+  for (const LayerSpec& l : spec.layers) {
+    if (l.shares_cache >= 0) reader = l.index;
+    const int owner = l.shares_cache >= 0 ? spec.caches[static_cast<size_t>(l.shares_cache)].layer : l.index;
     for (const char* site : {".k_scale", ".v_scale"})
-      f.tensors[attention_of(l.index) + site] = f32_tensor(Shape{1}, {0.01F});
+      f.tensors[attention_of(l.index) + site] = f32_tensor(Shape{1}, {0.01F + 0.001F * static_cast<float>(owner)});
+  }
+  EXPECT_EQ(ids_of(judged(f, {}).report), (Ids{"C04", "C10", "S25"}));  // as exported: the owner's
+  f.tensors[attention_of(reader) + ".k_scale"] = f32_tensor(Shape{1}, {0.5F});
   EXPECT_EQ(ids_of(judged(f, {}).report), (Ids{"C04", "C08", "C10", "S25"}));
 
   Compared compared;

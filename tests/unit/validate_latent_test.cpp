@@ -4,11 +4,15 @@
 #include <functional>
 #include <set>
 
+#include "unit/scale_folder.h"
 #include "unit/validate_fixture.h"
 #include "validate/checks.h"
+#include "validate/folder.h"
 
 namespace kvcal {
 namespace {
+
+using Ids = std::set<std::string>;
 
 const Json& sound_rows() {
   static const Json json = [] {
@@ -29,10 +33,58 @@ std::set<std::string> rules_for(const std::function<void(Json& file, Json& laten
   return ids;
 }
 
-using Ids = std::set<std::string>;
-
 TEST(ValidateLatent, ASoundFileHasNoFindings) {
   EXPECT_EQ(rules_for([](Json&, Json&) {}), Ids{});
+}
+
+/// The model of sound_rows(): one MLA cache of rows [16 | 8].
+ModelIdentity its_latent_model() {
+  const SyntheticRun run = latent_run();
+  ModelIdentity model = its_model();
+  for (LayerSpec& l : model.spec.layers) l.cache = -1, l.kind = LayerKind::GatedDeltaNet;
+  model.spec.caches = {run.layout};
+  model.spec.layers[static_cast<size_t>(run.layout.layer)] = {run.layout.layer, LayerKind::Attention, 0};
+  return model;
+}
+
+TEST(ValidateLatent, ComparesTheWidthOfTheRowWithTheModel) {
+  const auto rules_against = [](const std::function<void(ModelIdentity&)>& change) {
+    ModelIdentity model = its_latent_model();
+    change(model);
+    std::set<std::string> ids;
+    for (const Finding& f : validate_artifact(sound_rows().dump(), shipped_schema(), &model).findings)
+      ids.insert(f.rule);
+    return ids;
+  };
+  EXPECT_EQ(rules_against([](ModelIdentity&) {}), Ids{});
+  EXPECT_EQ(rules_against([](ModelIdentity& m) { m.spec.caches[0].head_dim_k = 32; }), Ids{"C06"});
+  EXPECT_EQ(rules_against([](ModelIdentity& m) { m.spec.caches[0].head_dim_v = 20; }), Ids{"M06"});
+}
+
+/// What is found for a scale of the row in a folder.
+Ids rules_for_stored(const std::function<float(const ArtifactSite&)>& scale) {
+  const TempFolder folder;
+  llm_compressor_folder().write(folder);
+  const Checkpoint checkpoint = Checkpoint::open(folder / "model");
+  const Artifact artifact = artifact_from_json(sound_rows());
+  const ModelSpec spec = its_latent_model().spec;
+  StoredScale key;
+  key.owner = StoredScale::Owner::Cache;
+  key.cache = spec.caches[0].cache;
+  key.values = {scale(artifact.layers[0].latent)};
+  StoredScales stored;
+  stored.tensors = {key};
+  Report report;
+  check_against({checkpoint, spec, stored, {}}, {artifact, std::nullopt}, report);
+  Ids ids;
+  for (const Finding& f : report.findings) ids.insert(f.rule);
+  return ids;
+}
+
+TEST(ValidateLatent, NamesAScaleOfTheLatentPartAlone) {
+  EXPECT_EQ(rules_for_stored([](const ArtifactSite& s) { return s.parts->absmax_latent / 448; }), Ids{"C06"});
+  EXPECT_EQ(rules_for_stored([](const ArtifactSite& s) { return s.parts->absmax_latent / 448 * 0.98F; }), Ids{"S14"});
+  EXPECT_EQ(rules_for_stored([](const ArtifactSite& s) { return s.scale; }), Ids{});
 }
 
 TEST(ValidateLatent, DamageGivesItsRule) {

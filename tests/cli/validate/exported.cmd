@@ -7,7 +7,9 @@ for kind in natural stressed; do
     kvcal validate $kind-$target --stats s.kvstats | tail -n 1
   done
 done
-# Alone, nothing explains the stressed model's scales.
-kvcal validate stressed-vllm | grep -o '^error S0[45]'
+# Alone, the record of the export says that the stressed model's scales were measured; without it nothing does.
+kvcal validate stressed-vllm | tail -n 1
+rm stressed-vllm/kvcal-export.json
+kvcal validate stressed-vllm | grep -o '^[a-z]* S0[45]'
 kvcal export s.json --model "$model" --to tgi -o tgi >all
 kvcal validate tgi --scales s.json --server vllm@0.33 | grep -c 'does not start'
