@@ -18,7 +18,7 @@ constexpr size_t kMostOutputFileBytes = size_t{64} << 20, kMostCommandFileBytes 
 
 struct DoctorFlags {
   std::vector<std::string> inputs, logs, models, scales, outputs, commands, command_files;
-  std::string server;
+  std::string server, gpu;
   bool json = false, list = false;
 };
 
@@ -55,8 +55,13 @@ InputKind kind_of_file(const std::string& name) {
   return kind_of_input(head, file.eof());
 }
 
+bool is_adapter(const std::filesystem::path& folder) {
+  return std::filesystem::exists(folder / "adapter_config.json") && !std::filesystem::exists(folder / "config.json");
+}
+
 void add_input(Doctor& doctor, const std::string& name) {
-  if (name != "-" && std::filesystem::is_directory(name)) return doctor.add_checkpoint(name);
+  if (name != "-" && std::filesystem::is_directory(name))
+    return is_adapter(name) ? doctor.add_adapter(name) : doctor.add_checkpoint(name);
   switch (kind_of_file(name)) {
     case InputKind::Log:
       return add_log(doctor, name);
@@ -64,6 +69,8 @@ void add_input(Doctor& doctor, const std::string& name) {
       return doctor.add_command(name, read_file(name, kMostCommandFileBytes));
     case InputKind::Config:
       return doctor.add_checkpoint(name);
+    case InputKind::Adapter:
+      return doctor.add_adapter(name);
     case InputKind::ScaleFile:
       return doctor.add_scale_file(name);
     case InputKind::Output:
@@ -74,6 +81,7 @@ void add_input(Doctor& doctor, const std::string& name) {
 Diagnosis examine(const DoctorFlags& flags) {
   Doctor doctor;
   if (!flags.server.empty()) doctor.add_server(parse_engine(flags.server));
+  if (!flags.gpu.empty()) doctor.add_gpu(flags.gpu);
   for (const std::string& text : flags.commands) doctor.add_command("--command", text);
   for (const std::string& file : flags.command_files) doctor.add_command(file, read_file(file, kMostCommandFileBytes));
   for (const std::string& path : flags.models) doctor.add_checkpoint(path);
@@ -105,11 +113,12 @@ void add_doctor(CLI::App& app, Job& chosen) {
       app.add_subcommand("doctor", "Explain a server's FP8 KV-cache trouble from logs, options and outputs");
   verb->add_option(
       "INPUT", flags->inputs,
-      "Logs ('-': standard input), model folders, config.json, scale files, commands: told apart by content");
+      "Logs ('-': standard input), model folders, config.json, LoRA adapters, scale files, commands: told apart by "
+      "content");
   verb->add_option("--log", flags->logs, "A server's log, whatever it looks like")
       ->type_name("FILE")
       ->allow_extra_args(false);
-  verb->add_option("--command", flags->commands, "The command that started the server")
+  verb->add_option("--command", flags->commands, "The command that started the server; of prefill and decode, both")
       ->type_name("TEXT")
       ->allow_extra_args(false);
   verb->add_option("--command-file", flags->command_files, "A file with that command")
@@ -125,6 +134,8 @@ void add_doctor(CLI::App& app, Job& chosen) {
       ->type_name("FILE")
       ->allow_extra_args(false);
   verb->add_option("--server", flags->server, "vllm@0.33.0, sglang@0.5.23, where the log does not say")
+      ->type_name("NAME");
+  verb->add_option("--gpu", flags->gpu, "H100, 'RTX 5090', sm_90, MI300X, gfx942, where the log does not say")
       ->type_name("NAME");
   verb->add_flag("--json", flags->json, "One JSON object");
   verb->add_flag("--list", flags->list, "Print the catalogue of lines and rules");

@@ -9,6 +9,7 @@
 #include "checkpoint/kv_scale_names.h"
 #include "checkpoint/text_prefix.h"
 #include "checkpoint/weight_files.h"
+#include "export/stored_scales.h"
 #include "model/architecture.h"
 
 namespace kvcal {
@@ -87,6 +88,45 @@ void take_key_biases(const Checkpoint& checkpoint, CheckpointFacts& facts) {
   }
 }
 
+bool is_power_of_two(float x) {
+  int exponent = 0;
+  return x > 0 && std::frexp(x, &exponent) == 0.5F;
+}
+
+// Scales of weights: activations' beside them, and blocks' that are no powers of two. A few tensors tell.
+void take_weight_scales(const Checkpoint& checkpoint, CheckpointFacts& facts) {
+  size_t n_looked_at = 0;
+  for (const std::string& name : checkpoint.names()) {
+    facts.has_input_scales |= name.ends_with(".input_scale");
+    const bool of_block = name.ends_with(".weight_scale_inv") || name.ends_with(".weight_scale");
+    if (!facts.block_fp8 || !of_block || !facts.uneven_block_scale.empty() || ++n_looked_at > 64) continue;
+    const std::vector<float> values = values_of(checkpoint, *checkpoint.find(name));
+    if (!std::all_of(values.begin(), values.end(), is_power_of_two)) facts.uneven_block_scale = name;
+  }
+}
+
+// Servers give a layer that reads another's cache a scale of its own to read with.
+void take_readers(const Checkpoint& checkpoint, CheckpointFacts& facts) {
+  const ModelSpec spec = parse_model(checkpoint.config())->spec();
+  const StoredScales stored = read_stored_scales(checkpoint, spec);
+  for (const StoredScale& s : stored.tensors) {
+    if (s.owner != StoredScale::Owner::SharedKv || s.zero_point) continue;
+    if (s.site != Site::Key && s.site != Site::Value) continue;
+    const auto written = stored.of(spec.layers[static_cast<size_t>(s.layer)].shares_cache, s.site);
+    if (!written.empty() && written[0]->values == s.values) continue;
+    if (facts.n_readers_differ++ == 0) facts.reader_example = s.tensor;
+  }
+}
+
+// transformers keeps its own cache quantised when generation_config.json says so.
+void take_generation(const std::filesystem::path& folder, CheckpointFacts& facts) {
+  const std::filesystem::path path = folder / "generation_config.json";
+  if (!std::filesystem::is_regular_file(path)) return;
+  const Json json = read_json_file(path, {.max_bytes = size_t{1} << 20});
+  const Json* implementation = json.is_object() ? find_member(json, "cache_implementation") : nullptr;
+  facts.quantised_cache = implementation != nullptr && *implementation == "quantized";
+}
+
 // Files of tensors that the index does not name hold scales that no server sees.
 void take_unlisted_files(const std::filesystem::path& folder, CheckpointFacts& facts) {
   const WeightFiles files = find_weight_files(folder);
@@ -127,6 +167,13 @@ void take_checkpoint(const std::filesystem::path& path, Facts& facts) {
   const Checkpoint checkpoint = Checkpoint::open(path);
   take_tensors(checkpoint, found);
   take_key_biases(checkpoint, found);
+  take_weight_scales(checkpoint, found);
+  take_generation(path, found);
+  try {
+    take_readers(checkpoint, found);
+  } catch (const Error&) {
+    // An architecture that the program does not know: which layers share a cache is then not known either.
+  }
   take_unlisted_files(file.folder, found);
 }
 

@@ -17,6 +17,9 @@ void take_config(const Json& config, ModelFacts& model);
 /// What a quantization_config, or a file beside it, says about weights and KV cache.
 void take_quantization(const Json& config, const std::filesystem::path& folder, CheckpointFacts& checkpoint);
 
+/// A LoRA adapter's folder, or its adapter_config.json. Throws Error when it is none.
+void take_adapter(const std::filesystem::path& path, Facts& facts);
+
 /// A kv-cache-scales.json, or the JSON that --quantization-param-path reads. Throws Error when it is neither.
 void take_scale_file(const std::filesystem::path& path, Facts& facts);
 

@@ -129,7 +129,9 @@ Found notable_key_bias(const Facts& f) { return key_bias(f, 30, 100); }
 
 Found bias_by_name(const Facts& f) {
   const bool measured = f.checkpoint && f.checkpoint->has_tensors;
-  if (measured || f.model.key_bias != Answer::Yes || cache_is_quantised(f) != Answer::Yes) return {};
+  const std::string dtype = cache_dtype(f);
+  const bool fp8 = dtype.starts_with("fp8") || dtype.find("float8") != std::string::npos;
+  if (measured || f.model.key_bias != Answer::Yes || !fp8) return {};
   return {true, f.model_path, {}};
 }
 
@@ -177,6 +179,40 @@ Found file_goes_nowhere(const Facts& f) {
   return in_scales(f, "");
 }
 
+Found heads_not_dealt(const Facts& f) {
+  const int64_t heads = f.model.n_kv_heads, ranks = n_ranks(f);
+  if (f.checkpoint->n_per_head == 0 || heads == 0 || heads % ranks == 0 || ranks % heads == 0) return {};
+  return in_checkpoint(f, std::to_string(heads) + " heads, " + std::to_string(ranks) + " ranks");
+}
+
+Found narrow_rows(const Facts& f) {
+  const int64_t measured = f.scales->latent_width, width = f.model.latent_width;
+  if (measured == 0 || width == 0 || measured == width) return {};
+  return in_scales(f, std::to_string(measured) + " of " + std::to_string(width) + " columns");
+}
+
+Found readers_differ(const Facts& f) {
+  const CheckpointFacts& c = *f.checkpoint;
+  return c.n_readers_differ == 0 ? Found{}
+                                 : in_checkpoint(f, count(c.n_readers_differ, "scale") + ", first " + c.reader_example);
+}
+
+Found widths_differ(const Facts& f) {
+  return f.model.head_widths_differ == Answer::Yes ? in_checkpoint(f, "") : Found{};
+}
+
+Found no_activation_scales(const Facts& f) {
+  const CheckpointFacts& c = *f.checkpoint;
+  return c.static_activations && !c.has_input_scales ? in_checkpoint(f, c.method) : Found{};
+}
+
+Found quantised_by_transformers(const Facts& f) {
+  const bool here = f.checkpoint->quantised_cache && f.checkpoint->largest_key_bias > 0;
+  return here ? in_checkpoint(f, f.checkpoint->largest_key_bias_name) : Found{};
+}
+
+Found only_format_noise(const Facts& f) { return f.scales->only_format_noise ? in_scales(f, "") : Found{}; }
+
 constexpr CombinationRule kRules[] = {
     {{"F08", Warning, Established, "the cache is FP8 and no scales can arrive: 1.0 in every layer, without a word",
       "damage: 1.0 is right wherever magnitudes stay below 448", kCalibrate,
@@ -207,6 +243,37 @@ constexpr CombinationRule kRules[] = {
       kExport, "vllm change 37054", Cause::LatentAttention, 7},
      kTensors,
      unequal_latent_scales},
+    {{"C06", Error, Established, "the scale file was measured on rows of another width than this MLA model's cache has",
+      "", kCalibrate, "vllm change 42956", Cause::ScalesStale, 8},
+     kScales | kCheckpoint,
+     narrow_rows},
+    {{"C08", Error, Established,
+      "a layer that reads another layer's cache has a scale of its own: what it reads is off by their quotient", "",
+      kExport, "vllm 0.33.0 layers/attention/attention.py; vllm issue 49262", Cause::ScalesInvalid, 8},
+     kTensors,
+     readers_differ},
+    {{"C10", Note, Established, "heads have different widths in different layers, which decides the attention backend",
+      "that anything is wrong", "", "vllm 0.33.0 model_executor/models/config.py"},
+     kCheckpoint,
+     widths_differ},
+    {{"C14", Error, Inferred, "static scales of activations are declared, but no tensor has them",
+      "anything about the KV cache: these are scales of the weights' inputs", "quantise the weights again", "",
+      Cause::NotTheCache, 6},
+     kTensors,
+     no_activation_scales},
+    {{"F25", Error, Reported,
+      "generation_config.json asks transformers for a low-bit cache, and this model's keys have a bias: every answer "
+      "of "
+      "Qwen2.5 was reported broken",
+      "that a server reads it: vLLM and SGLang do not", "remove \"cache_implementation\" from generation_config.json",
+      "transformers issue 35185", Cause::KeyOutliers, 6},
+     kTensors,
+     quantised_by_transformers},
+    {{"E11", Note, Computed,
+      "at these scales the cache has the error of its format and no more: other scales cannot help",
+      "that the model tolerates this error", "where it does not: keep layers in bf16", "2.65 % of one E4M3 rounding"},
+     kScales,
+     only_format_noise},
     {{"C11", Note, Established, "one scale per head: vLLM needs FlashAttention 3 for it, SGLang ignores it", "",
       "kvcal export ... --granularity tensor", "vllm 0.33.0 v1/attention/backend.py"},
      kCheckpoint,
@@ -258,6 +325,11 @@ constexpr CombinationRule kRules[] = {
       "vllm change 11906; Qwen3 issue 840", Cause::KeyOutliers, 4},
      kFlags | kModel,
      bias_by_name},
+    {{"S18", Error, Established, "scales per head, and their KV heads cannot be dealt to that many ranks", "",
+      "another --tensor-parallel-size, or kvcal export ... --granularity tensor",
+      "vllm 0.33.0 compressed_tensors.py: total_num_kv_heads", Cause::ScalesRefused, 8},
+     kTensors | kFlags,
+     heads_not_dealt},
     {{"S22", Error, Established, "the scales were calibrated on another checkpoint",
       "that they are too small: only calibration tells", kCalibrate, "weights fingerprint of the scale file",
       Cause::ScalesStale, 9},

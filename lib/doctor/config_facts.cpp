@@ -84,7 +84,16 @@ void take_config(const Json& config, ModelFacts& model) {
   const Json* use = find_member(text, "use_sliding_window");
   model.sliding = answer(is_integer(window) && !(use != nullptr && use->is_boolean() && !use->get<bool>()));
   model.n_heads = integer_or_zero(text, "num_attention_heads");
+  model.n_kv_heads = integer_or_zero(text, "num_key_value_heads");
   model.head_dim = integer_or_zero(text, "head_dim");
+  const int64_t global = integer_or_zero(text, "global_head_dim");  // Gemma 4
+  model.head_widths_differ = answer(global > 0 && model.head_dim > 0 && global != model.head_dim);
+  model.sparse = answer(integer_or_zero(text, "index_topk") > 0);
+  if (model.latent != Answer::Yes) return;
+  const int64_t rotated = integer_or_zero(text, "qk_rope_head_dim");
+  model.latent_width = integer_or_zero(text, "kv_lora_rank") + rotated;
+  model.prefill_width_k = integer_or_zero(text, "qk_nope_head_dim") + rotated;
+  model.prefill_width_v = integer_or_zero(text, "v_head_dim");
 }
 
 void take_quantization(const Json& config, const std::filesystem::path& folder, CheckpointFacts& checkpoint) {
@@ -99,7 +108,9 @@ void take_quantization(const Json& config, const std::filesystem::path& folder, 
     checkpoint.kv_dynamic = dynamic != nullptr && dynamic->is_boolean() && dynamic->get<bool>();
   }
   const Json weights = find_quantization(config, folder);
-  checkpoint.block_fp8 = weights.is_object() && find_member(weights, "weight_block_size") != nullptr;
+  if (!weights.is_object()) return;
+  checkpoint.block_fp8 = find_member(weights, "weight_block_size") != nullptr;
+  checkpoint.static_activations = string_or_empty(weights, "activation_scheme") == "static";
 }
 
 }  // namespace kvcal

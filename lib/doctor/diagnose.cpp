@@ -5,6 +5,7 @@
 #include "doctor/checkpoint_facts.h"
 #include "doctor/log_reader.h"
 #include "doctor/output_text.h"
+#include "doctor/response_text.h"
 
 namespace kvcal {
 namespace {
@@ -25,7 +26,7 @@ void add_sign(std::vector<Sign>& signs, Sign sign) {
 std::vector<Sign> all_signs(const Facts& facts, std::vector<Diagnosis::NotEvaluated>& not_evaluated) {
   std::vector<Sign> signs;
   for (const auto& [id, sign] : facts.lines) add_sign(signs, sign);
-  for (const auto rules : {flag_rules(), server_rules(), checkpoint_rules(), log_rules(), output_rules()})
+  for (const auto rules : {flag_rules(), server_rules(), gpu_rules(), checkpoint_rules(), log_rules(), output_rules()})
     for (const CombinationRule& rule : rules) {
       if (std::string missing = missing_inputs(rule.needs, facts); !missing.empty()) {
         not_evaluated.push_back({std::string(rule.entry.id), std::move(missing)});
@@ -52,6 +53,12 @@ void Doctor::add_server(const NamedEngine& server) {
   facts_.version_from = {"--server", 0, "", 1, 0};
 }
 
+void Doctor::add_gpu(const std::string& text) {
+  facts_.gpu = parse_gpu(text);
+  if (!facts_.gpu) fail("--gpu " + quoted(text) + ": expected a GPU such as H100, 'RTX 5090', sm_90, MI300X or gfx942");
+  facts_.gpu_from = {"--gpu", 0, text, 1, 0};
+}
+
 void Doctor::add_log(const std::string& name, const Source& source) {
   LogReader reader(name, facts_);
   std::string buffer(kChunkBytes, '\0');
@@ -68,6 +75,7 @@ void Doctor::add_command(const std::string& name, std::string_view text) {
   if (facts_.server == Engine::Unknown) facts_.server = command->server;
   facts_.command = command;
   facts_.command_from = from;
+  facts_.commands.emplace_back(*command, from);
   for (const auto& [flag, value] : command->flags) facts_.flags.insert_or_assign(flag, Flag{value, from});
   for (const auto& [key, value] : command->environment) facts_.environment.insert_or_assign(key, value);
   if (!command->model.empty()) facts_.model_path = command->model;
@@ -79,6 +87,11 @@ void Doctor::add_checkpoint(const std::filesystem::path& path) {
   inputs_.push_back({path.string(), "checkpoint", 0, 0});
 }
 
+void Doctor::add_adapter(const std::filesystem::path& path) {
+  take_adapter(path, facts_);
+  inputs_.push_back({path.string(), "adapter", 0, 0});
+}
+
 void Doctor::add_scale_file(const std::filesystem::path& path) {
   take_scale_file(path, facts_);
   inputs_.push_back({path.string(), "scale file", 0, 0});
@@ -86,10 +99,14 @@ void Doctor::add_scale_file(const std::filesystem::path& path) {
 
 void Doctor::add_output(const std::string& name, std::string_view text) {
   facts_.has_output = true;
-  for (OutputTrouble& trouble : examine_output(text)) {
-    trouble.file = name;
-    facts_.output.push_back(std::move(trouble));
-  }
+  std::vector<ResponseText> responses = responses_in(text);
+  if (responses.empty()) responses.push_back({std::string(text), {}});
+  for (const ResponseText& response : responses)
+    for (OutputTrouble& trouble : examine_output(response.text)) {
+      trouble.file = name;
+      trouble.at_token = token_at(response, trouble.at_byte);
+      facts_.output.push_back(std::move(trouble));
+    }
   inputs_.push_back({name, "output", 0, text.size()});
 }
 

@@ -15,7 +15,7 @@
 namespace kvcal {
 
 struct InputSummary {
-  std::string name, kind;  // "log", "checkpoint", "scale file", "command", "output"
+  std::string name, kind;  // "log", "checkpoint", "adapter", "scale file", "command", "output"
   size_t n_lines = 0;      // of logs
   uint64_t n_bytes = 0;
 };
@@ -39,11 +39,15 @@ class Doctor {
 
   /// What the user says of the server; it counts more than what is found.
   void add_server(const NamedEngine& server);
+  /// Throws Error for a GPU that is not known.
+  void add_gpu(const std::string& text);
   /// Any size, read once.
   void add_log(const std::string& name, const Source& source);
   /// A command line as typed. Throws Error when it starts no server.
   void add_command(const std::string& name, std::string_view text);
   void add_checkpoint(const std::filesystem::path& path);
+  /// A LoRA adapter's folder, or its adapter_config.json.
+  void add_adapter(const std::filesystem::path& path);
   void add_scale_file(const std::filesystem::path& path);
   void add_output(const std::string& name, std::string_view text);
 

@@ -150,7 +150,7 @@ std::vector<const Entry*> catalogue() {
   std::vector<const Entry*> entries;
   for (const auto lines : {vllm_lines(), vllm_load_lines(), sglang_lines(), other_lines()})
     for (const LogLine& line : lines) entries.push_back(&line.entry);
-  for (const auto rules : {flag_rules(), server_rules(), checkpoint_rules(), log_rules(), output_rules()})
+  for (const auto rules : {flag_rules(), server_rules(), gpu_rules(), checkpoint_rules(), log_rules(), output_rules()})
     for (const CombinationRule& rule : rules) entries.push_back(&rule.entry);
   return entries;
 }

@@ -9,7 +9,7 @@
 namespace kvcal {
 
 std::string_view name_of(Engine server) {
-  constexpr std::array<std::string_view, 4> kNames = {"unknown server", "vLLM", "SGLang", "llama.cpp"};
+  constexpr std::array<std::string_view, 5> kNames = {"unknown server", "vLLM", "SGLang", "llama.cpp", "LMDeploy"};
   return kNames.at(static_cast<size_t>(server));
 }
 
@@ -40,8 +40,9 @@ NamedEngine parse_engine(const std::string& text) {
   if (name == "vllm") named.server = Engine::Vllm;
   if (name == "sglang") named.server = Engine::Sglang;
   if (name == "llama.cpp") named.server = Engine::LlamaCpp;
+  if (name == "lmdeploy") named.server = Engine::LmDeploy;
   if (named.server == Engine::Unknown)
-    fail_unknown("server", name, std::vector<std::string>{"vllm", "sglang", "llama.cpp"});
+    fail_unknown("server", name, std::vector<std::string>{"vllm", "sglang", "llama.cpp", "lmdeploy"});
   if (at == std::string::npos) return named;
   named.version = parse_version(std::string_view(text).substr(at + 1));
   if (!named.version) fail("--server " + quoted(text) + ": expected a version such as vllm@0.33.0");

@@ -9,7 +9,7 @@
 
 namespace kvcal {
 
-enum class Engine : uint8_t { Unknown, Vllm, Sglang, LlamaCpp };
+enum class Engine : uint8_t { Unknown, Vllm, Sglang, LlamaCpp, LmDeploy };
 std::string_view name_of(Engine server);  // "vLLM", "SGLang", ...
 
 struct EngineVersion {

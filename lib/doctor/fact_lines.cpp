@@ -48,7 +48,7 @@ void take_command(Facts& facts, std::string_view line, size_t at, const Evidence
 }
 
 // Options that a server prints as a Python object. Only what the rules read.
-constexpr std::array<std::string_view, 22> kPrinted = {
+constexpr std::array<std::string_view, 23> kPrinted = {
     "kv_cache_dtype",
     "calculate_kv_scales",
     "quantization_param_path",
@@ -69,6 +69,7 @@ constexpr std::array<std::string_view, 22> kPrinted = {
     "tp_size",
     "context_length",
     "disable_radix_cache",
+    "disaggregation_mode",
     "model_path",
     "model",
 };
@@ -145,6 +146,21 @@ void dtype_of_sglang(Facts& facts, std::string_view line, size_t at, const Evide
   set_server(facts, Engine::Sglang);
 }
 
+// "...,device_name=NVIDIA_H100_80GB_HBM3,dtype=fp8_w8a8.json": names of kernel settings that were not found.
+void take_gpu(Facts& facts, std::string_view line, size_t at, const Evidence& from) {
+  std::string_view name = line.substr(line.find('=', at) + 1);
+  name = name.substr(0, name.find_first_of(",. "));
+  if (facts.gpu) return;
+  facts.gpu = parse_gpu(name);
+  facts.gpu_from = from;
+}
+
+void names_rocm(Facts& facts, std::string_view, size_t, const Evidence& from) {
+  if (facts.gpu) return;
+  facts.gpu = Gpu{.name = "ROCm", .rocm = true, .capability = 0, .gfx = ""};
+  facts.gpu_from = from;
+}
+
 void names_sglang(Facts& facts, std::string_view, size_t, const Evidence&) { set_server(facts, Engine::Sglang); }
 
 constexpr std::array kFacts = {
@@ -164,6 +180,7 @@ constexpr std::array kFacts = {
     FactLine{"vllm.entrypoints.", take_command},
     FactLine{"sglang.launch_server ", take_command},
     FactLine{"sglang serve ", take_command},
+    FactLine{"lmdeploy serve api_server ", take_command},
     FactLine{"llama-server ", take_command},
     FactLine{"llama-cli ", take_command},
     FactLine{"non-default args:", take_vllm_arguments},
@@ -176,6 +193,8 @@ constexpr std::array kFacts = {
     FactLine{"data type to store kv cache", dtype_of_vllm},
     FactLine{"Using KV cache dtype:", dtype_of_sglang},
     FactLine{"Load weight begin. avail mem=", names_sglang},
+    FactLine{"device_name=", take_gpu},
+    FactLine{"Automatically detected platform rocm", names_rocm},
 };
 
 }  // namespace

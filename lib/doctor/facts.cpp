@@ -86,6 +86,7 @@ std::string cache_dtype(const Facts& facts) {
   for (const char* name : {"kv-cache-dtype", "cache-type-k", "ctk"})
     if (const Flag* flag = facts.flag(name); flag != nullptr && flag->value != "auto" && !flag->value.empty())
       return flag->value;
+  if (const std::string bits = facts.flag_value("quant-policy"); bits == "4" || bits == "8") return "int" + bits;
   if (!facts.logged_dtype.empty()) return facts.logged_dtype;
   return declared_dtype(facts);
 }
@@ -99,6 +100,11 @@ Answer cache_is_quantised(const Facts& facts) {
 bool cache_is_static_fp8(const Facts& facts) {
   const std::string dtype = cache_dtype(facts);
   return dtype == "fp8" || dtype == "fp8_e4m3" || dtype == "torch.float8_e4m3fn";
+}
+
+bool has_calibrated_scales(const Facts& facts) {
+  const bool inside = facts.checkpoint && facts.checkpoint->n_scales() > facts.checkpoint->n_unit;
+  return inside || (facts.scales && facts.scales->n_unit < facts.scales->n_sites);
 }
 
 void take_model_name(const std::string& name, ModelFacts& model) {

@@ -9,6 +9,7 @@
 
 #include "doctor/engine.h"
 #include "doctor/entry.h"
+#include "doctor/gpu.h"
 #include "doctor/output_text.h"
 #include "doctor/serve_command.h"
 #include "export/kv_declaration.h"
@@ -32,7 +33,11 @@ struct ModelFacts {
   Answer multimodal = Answer::Unknown;  // image or audio input
   Answer key_bias = Answer::Unknown;    // K projection with a bias and no norm: outlier channels
   Answer sliding = Answer::Unknown;
-  int64_t n_heads = 0, head_dim = 0;  // 0: unknown
+  Answer head_widths_differ = Answer::Unknown;        // by layer
+  Answer sparse = Answer::Unknown;                    // attention over an index of tokens (DeepSeek-V3.2)
+  int64_t n_heads = 0, n_kv_heads = 0, head_dim = 0;  // 0: unknown
+  int64_t latent_width = 0;                           // of an MLA row: latent and rotated part
+  int64_t prefill_width_k = 0, prefill_width_v = 0;   // of an MLA head before it is absorbed
 };
 
 /// quantization_config, and what the checkpoint's tensors say. Only from a checkpoint or config.json.
@@ -45,13 +50,19 @@ struct CheckpointFacts {
   std::string kv_strategy;
   bool kv_dynamic = false;
   bool block_fp8 = false;
+  bool static_activations = false;
+  bool quantised_cache = false;  // generation_config.json asks transformers for one
 
   bool has_tensors = false;  // the following were looked at
   size_t n_key_scales = 0, n_value_scales = 0, n_unit = 0, n_invalid = 0, n_joint = 0, n_per_head = 0;
   std::string invalid_example, pair_example;  // names of tensors
   size_t n_unequal_pairs = 0, n_half_pairs = 0;
   std::vector<std::string> unlisted_scale_files;  // with scales, but not in the index
-  double largest_key_bias = 0;                    // over all k_proj.bias
+  size_t n_readers_differ = 0;                    // layers that read another's cache with another scale
+  std::string reader_example;
+  bool has_input_scales = false;
+  std::string uneven_block_scale;  // name of the first block scale of weights that is no power of two
+  double largest_key_bias = 0;     // over all k_proj.bias
   std::string largest_key_bias_name;
   size_t n_scales() const { return n_key_scales + n_value_scales + n_joint; }
 };
@@ -60,10 +71,18 @@ struct CheckpointFacts {
 struct ScaleFacts {
   std::string path;
   bool is_artifact = false;
-  size_t n_layers = 0, n_unit = 0, n_invalid = 0;
+  size_t n_layers = 0, n_sites = 0, n_unit = 0, n_invalid = 0;
   std::string model_type, architecture, fingerprint, config_sha256;
-  int64_t longest = 0;  // tokens of the longest calibration prompt; 0: unknown
+  int64_t latent_width = 0;        // of MLA rows; 0: none
+  bool only_format_noise = false;  // at these scales nothing is clipped or flushed, anywhere
+  int64_t longest = 0;             // tokens of the longest calibration prompt; 0: unknown
   std::vector<std::string> also_valid_for;
+};
+
+/// A LoRA adapter's adapter_config.json.
+struct AdapterFacts {
+  std::string path;
+  std::string cache_targets;  // which of its targets write the cache: "k_proj, v_proj"; "": none
 };
 
 struct Facts {
@@ -72,6 +91,10 @@ struct Facts {
   Evidence version_from;
   std::optional<ServeCommand> command;
   Evidence command_from;
+  std::vector<std::pair<ServeCommand, Evidence>> commands;  // that the user gave, in order: prefill and decode are two
+  std::optional<Gpu> gpu;
+  Evidence gpu_from;
+  std::optional<AdapterFacts> adapter;
   std::map<std::string, Flag, std::less<>> flags;
   std::map<std::string, std::string, std::less<>> environment;
   std::string backend;  // attention backend that the log names: "FLASHINFER"
@@ -100,6 +123,9 @@ std::string cache_dtype(const Facts& facts);
 /// Whether the KV cache holds quantised values. No needs evidence too: a command or a log that would say so.
 Answer cache_is_quantised(const Facts& facts);
 bool cache_is_static_fp8(const Facts& facts);
+
+/// Whether calibrated scales other than 1.0 are known: of the checkpoint or of a scale file.
+bool has_calibrated_scales(const Facts& facts);
 
 /// Whether the command's options or its dump are known at all.
 bool knows_flags(const Facts& facts);

@@ -133,6 +133,61 @@ Found speculative(const Facts& f) {
   return here ? found_in_flags(f, {"speculative-config", "speculative-algorithm"}) : Found{};
 }
 
+// The proposer names the target's layer to read from, and copies no scale.
+Found draft_reads_at_one(const Facts& f) {
+  const std::string config = f.flag_value("speculative-config");
+  const bool gemma = f.model.model_type.starts_with("gemma4") && config.find("mtp") != std::string::npos;
+  const bool here = f.is(Engine::Vllm) && gemma && has_calibrated_scales(f) && cache_is_quantised(f) == Answer::Yes;
+  return here ? found_in_flags(f, {"speculative-config", "kv-cache-dtype"}) : Found{};
+}
+
+// "prefill" or "decode" of a pair of servers; "" for one that does both.
+std::string role_of(const ServeCommand& command) {
+  const auto value = [&](const char* name) {
+    const auto found = command.flags.find(name);
+    return found == command.flags.end() ? std::string() : found->second;
+  };
+  const std::string transfer = value("kv-transfer-config"), mode = value("disaggregation-mode");
+  if (mode == "prefill" || transfer.find("kv_producer") != std::string::npos) return "prefill";
+  return mode == "decode" || transfer.find("kv_consumer") != std::string::npos ? "decode" : "";
+}
+
+std::string option_of(const ServeCommand& command, const char* name, const char* otherwise) {
+  const auto found = command.flags.find(name);
+  return found == command.flags.end() || found->second.empty() ? otherwise : found->second;
+}
+
+// What two servers of a pair must agree on so that one can read the other's cache.
+Found pair_differs(const Facts& f) {
+  for (const auto& [prefill, from] : f.commands)
+    for (const auto& [decode, also_from] : f.commands) {
+      if (role_of(prefill) != "prefill" || role_of(decode) != "decode" || prefill.server != decode.server) continue;
+      for (const auto& [name, otherwise] :
+           {std::pair{"kv-cache-dtype", "auto"}, std::pair{"quantization-param-path", "none"}}) {
+        const std::string one = option_of(prefill, name, otherwise), other = option_of(decode, name, otherwise);
+        if (one != other) return {true, std::string("--") + name + ": " + one + " and " + other, {from, also_from}};
+      }
+    }
+  return {};
+}
+
+Found adapter_beyond_scales(const Facts& f) {
+  if (f.adapter->cache_targets.empty() || !has_calibrated_scales(f) || cache_is_quantised(f) == Answer::No) return {};
+  return {true, f.adapter->cache_targets, {{f.adapter->path, 0, "", 1, 0}}};
+}
+
+Found adapter_not_in_key(const Facts& f) {
+  const bool lora = f.flag("enable-lora") != nullptr || f.flag("lora-modules") != nullptr;
+  const bool outside = f.flag_value("kv-transfer-config").find("LMCacheMP") != std::string::npos;
+  return lora && outside ? found_in_flags(f, {"enable-lora", "lora-modules", "kv-transfer-config"}) : Found{};
+}
+
+Found four_bits_of_lmdeploy(const Facts& f) {
+  const bool qwen = f.model.model_type.starts_with("qwen") || f.model.key_bias == Answer::Yes;
+  const bool here = f.is(Engine::LmDeploy) && f.flag_value("quant-policy") == "4" && qwen;
+  return here ? found_in_flags(f, {"quant-policy"}) : Found{};
+}
+
 Found sleeping(const Facts& f) {
   const bool resets = f.is(Engine::Vllm) && f.before(kWakeFixed) != Answer::No;
   if (f.flag("enable-sleep-mode") == nullptr || !resets || !cache_is_static_fp8(f)) return {};
@@ -234,6 +289,31 @@ constexpr CombinationRule kRules[] = {
       "vllm issues 55557, 49262"},
      kFlags,
      speculative},
+    {{"F15", Warning, Established,
+      "the draft layers read the target's cache, and do so with scale 1.0: fewer drafted tokens are accepted",
+      "that outputs are wrong: drafts are checked by the target", "serve without the draft, and compare the throughput",
+      "vllm 0.33.0 v1/spec_decode/gemma4.py; vllm issue 49262", Cause::KernelDefect, 3},
+     kFlags | kModel | kKnownServer,
+     draft_reads_at_one},
+    {{"F19", Fatal, Established, "prefill and decode servers do not store the cache in the same way", "",
+      "give both the same --kv-cache-dtype, and the same scales",
+      "sglang 0.5.23 srt/disaggregation/common/conn.py; LMCache issue 2495", Cause::CacheTransfer, 9},
+     kFlags,
+     pair_differs},
+    {{"F20", Warning, Inferred, "the adapter changes what the cache stores; the scales were measured without it",
+      "that it exceeds them: a headroom of 2 is usual", "kvcal calibrate on the model with the adapter merged into it",
+      "", Cause::ScalesStale, 3},
+     kAdapter,
+     adapter_beyond_scales},
+    {{"F21", Warning, Reported, "adapters share cached blocks outside the server: their key has no adapter in it",
+      "that two adapters have met", "send a cache_salt for each adapter, or serve without the connector",
+      "vllm issue 44250; vllm 0.33.0 kv_connector/v1/lmcache_mp_connector.py", Cause::CacheTransfer, 5},
+     kFlags,
+     adapter_not_in_key},
+    {{"F24", Error, Established, "LMDeploy's 4-bit cache was measured to break Qwen models: 40 % of answers to none",
+      "that this one breaks", "--quant-policy 8", "lmdeploy issues 2822, 3752, 4743", Cause::KeyOutliers, 8},
+     kFlags | kModel | kKnownServer,
+     four_bits_of_lmdeploy},
     {{"F18", Error, Established, "waking from sleep sets every KV scale to 1.0, whatever was loaded",
       "that the server has slept since it started", "do not use sleep mode with scales, or vLLM 0.30 or later",
       "vllm 0.17.1 to 0.28.0 gpu_model_runner.py init_fp8_kv_scales", Cause::ScalesStale, 4},

@@ -18,6 +18,7 @@ InputKind kind_of_json(std::string_view text) {
     const auto has = [&](const char* key) { return json.is_object() && json.contains(key); };
     if (has("kv_cache") || (has("format") && has("layers"))) return InputKind::ScaleFile;
     if (has("choices")) return InputKind::Output;
+    if (has("target_modules")) return InputKind::Adapter;
     if (has("model_type") || has("architectures")) return InputKind::Config;
   } catch (const Error&) {
     // Logs may begin with a brace, and hold one JSON object per line.
@@ -51,7 +52,7 @@ bool is_command(std::string_view text) {
 }  // namespace
 
 std::string_view name_of(InputKind kind) {
-  constexpr std::array<std::string_view, 5> kNames = {"log", "command", "config", "scale file", "output"};
+  constexpr std::array<std::string_view, 6> kNames = {"log", "command", "config", "scale file", "output", "adapter"};
   return kNames.at(static_cast<size_t>(kind));
 }
 

@@ -6,11 +6,12 @@
 
 namespace kvcal {
 
-enum class InputKind : uint8_t { Log, Command, Config, ScaleFile, Output };
+enum class InputKind : uint8_t { Log, Command, Config, ScaleFile, Output, Adapter };
 std::string_view name_of(InputKind kind);
 
 /// `head` is the beginning of the file, `whole` whether that is all of it. JSON is recognised when it is whole: a
-/// config.json by model_type or architectures, scales by their format or kv_cache, an API's answer by choices. A short
+/// config.json by model_type or architectures, scales by their format or kv_cache, an API's answer by choices, a LoRA
+/// adapter by target_modules. A short
 /// text whose first line that is no comment starts a server is a command; everything else is a log.
 constexpr size_t kHeadBytes = size_t{1} << 20;
 InputKind kind_of_input(std::string_view head, bool whole);

@@ -118,7 +118,7 @@ constexpr LogLine kLines[] = {
      .entry = {.id = "LG16",
                .meaning = "the KV cache is FP8",
                .not_proved = "anything about scales",
-               .source = "sglang 0.5, model_runner"}},
+               .source = "sglang 0.5.8 to 0.5.12 srt/model_executor/model_runner.py; later ones print no such line"}},
     {.needle = "Checkpoint has k_scale but KV cache dtype is not FP8",
      .entry = {.id = "LG62",
                .meaning = "the checkpoint's scales are not used, rightly: the cache is not FP8",

@@ -29,6 +29,21 @@ Found one_character(const Facts& f) { return trouble(f, Kind::OneCharacter, fals
 Found loop(const Facts& f) { return trouble(f, Kind::Loop, false); }
 Found soup(const Facts& f) { return trouble(f, Kind::Soup, false); }
 
+// Loops of several answers that begin at the same token. Different prompts give different texts: within a few tokens of
+// each other is chance, at the very same one is a boundary.
+Found same_onset(const Facts& f) {
+  for (size_t i = 0; i < f.output.size(); ++i)
+    for (size_t k = 0; k < i; ++k) {
+      const OutputTrouble &a = f.output[k], &b = f.output[i];
+      const bool loops = a.kind != Kind::Soup && b.kind != Kind::Soup;
+      if (!loops || a.at_token < 1 || a.at_token != b.at_token || a.file == b.file) continue;
+      return {true,
+              "token " + std::to_string(a.at_token),
+              {{a.file, a.line, shown(a.unit), 1, 0}, {b.file, b.line, shown(b.unit), 1, 0}}};
+    }
+  return {};
+}
+
 constexpr std::string_view kCompare =
     "run the same prompt at temperature 0 with --kv-cache-dtype auto and nothing else changed";
 
@@ -51,6 +66,12 @@ constexpr CombinationRule kRules[] = {
       kCompare, "ik_llama.cpp 2136; vllm issues 37554, 39407", Cause::None, 0},
      kOutput,
      loop},
+    {{"E04", Warning, Inferred, "answers to different prompts begin to loop at the same token",
+      "a loss of precision, which would begin anywhere: pages, windows, graphs and chunks end at fixed tokens",
+      "--enforce-eager and --no-enable-prefix-caching, one after the other, with the same prompts", "ik_llama.cpp 2136",
+      Cause::KernelDefect, 5},
+     kOutput,
+     same_onset},
     {{"E12", Warning, Inferred, "scripts change inside words, or characters are none: token soup",
       "the cause; a text that teaches scripts looks like it", kCompare, "vllm issues 34759, 38652", Cause::None, 0},
      kOutput,

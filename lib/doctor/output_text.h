@@ -17,6 +17,7 @@ struct OutputTrouble {
   size_t n_bytes = 0;  // how far it goes
   std::string unit;    // what repeats; "" for soup
   size_t n_repeats = 0;
+  int64_t at_token = -1;  // where it begins, when the response has its tokens
 };
 
 /// At most one trouble of each kind, the longest. Looks at the last `kMostOutputBytes` of the sample: loops end a text.

@@ -14,8 +14,34 @@ std::string text_at(const Json& object, const char* key) {
 void count_scale(const Json* scale, ScaleFacts& facts) {
   if (scale == nullptr || !scale->is_number()) return;
   const double value = scale->get<double>();
+  ++facts.n_sites;
   facts.n_invalid += !std::isfinite(value) || value <= 0;
   facts.n_unit += value == 1.0;
+}
+
+// At its scale the site is a plain FP8 round trip: nothing clipped, hardly any energy below the normal numbers.
+bool is_format_noise(const Json& site) {
+  const Json* error = find_member(site, "error");
+  if (error == nullptr || !error->is_object()) return false;
+  const auto number = [&](const char* key) {
+    const Json* value = find_member(*error, key);
+    return value != nullptr && value->is_number() ? value->get<double>() : 1.0;
+  };
+  constexpr double kOfFormat = 0.0265, kSpread = 0.0035;  // of one E4M3 rounding, and how far data move it
+  return std::fabs(number("at_scale") - kOfFormat) < kSpread && number("clipped_at_scale") == 0;
+}
+
+void take_layer(const Json& layer, ScaleFacts& facts) {
+  if (!layer.is_object()) return;
+  for (const char* name : {"key", "value", "latent"}) {
+    const Json* site = find_member(layer, name);
+    if (site == nullptr || !site->is_object()) continue;
+    count_scale(find_member(*site, "scale"), facts);
+    facts.only_format_noise &= is_format_noise(*site);
+    const Json* width = find_member(layer, "head_dim_k");
+    if (name == std::string_view("latent") && width != nullptr && width->is_number_integer())
+      facts.latent_width = width->get<int64_t>();
+  }
 }
 
 void take_artifact(const Json& json, ScaleFacts& facts) {
@@ -36,10 +62,9 @@ void take_artifact(const Json& json, ScaleFacts& facts) {
   const Json* layers = find_member(json, "layers");
   if (layers == nullptr || !layers->is_array()) return;
   facts.n_layers = layers->size();
-  for (const Json& layer : *layers)
-    for (const char* site : {"key", "value", "latent"})
-      if (const Json* found = layer.is_object() ? find_member(layer, site) : nullptr; found && found->is_object())
-        count_scale(find_member(*found, "scale"), facts);
+  facts.only_format_noise = !layers->empty();
+  for (const Json& layer : *layers) take_layer(layer, facts);
+  facts.only_format_noise &= facts.n_sites > 0;
 }
 
 // {"kv_cache": {"scaling_factor": {"0": {"0": 0.03, ...}}}}

@@ -70,6 +70,7 @@ constexpr std::array kPrograms = {
     Program{"vllm.entrypoints.", Engine::Vllm},
     Program{"sglang.launch_server ", Engine::Sglang},
     Program{"sglang serve ", Engine::Sglang},
+    Program{"lmdeploy serve api_server ", Engine::LmDeploy},
     Program{"llama-server ", Engine::LlamaCpp},
     Program{"llama-cli ", Engine::LlamaCpp},
 };
@@ -144,9 +145,11 @@ std::optional<ServeCommand> find_serve_command(std::string_view text) {
   const size_t begin = line == std::string_view::npos ? 0 : line + 1;
   read_environment(text.substr(begin, at - begin), command);
   command.words = read_words(text.substr(at));
-  // "vllm serve MODEL": the program has two words, and the model comes next.
-  const bool two_words = first->needle.find(" serve ") != std::string_view::npos;
-  if (two_words && command.words.size() > 2 && is_value(command.words[2])) command.model = command.words[2];
+  // "vllm serve MODEL": the program has two words, or three, and the model comes next.
+  const auto n_words = static_cast<size_t>(std::count(first->needle.begin(), first->needle.end(), ' '));
+  const bool model_next = first->needle.find(" serve ") != std::string_view::npos;
+  if (model_next && command.words.size() > n_words && is_value(command.words[n_words]))
+    command.model = command.words[n_words];
   read_flags(command);
   return command;
 }

@@ -20,8 +20,9 @@ struct ServeCommand {
 };
 
 /// The first command in `text` that starts a server: vllm serve, python -m vllm.entrypoints..., python -m
-/// sglang.launch_server, sglang serve, llama-server, llama-cli. Quotes, backslashes and line continuations are read as
-/// a shell does; nothing is expanded. The command ends with its line, or at ; | & # and the like.
+/// sglang.launch_server, sglang serve, lmdeploy serve api_server, llama-server, llama-cli. Quotes, backslashes and line
+/// continuations are read as a shell does; nothing is expanded. The command ends with its line, or at ; | & # and the
+/// like.
 std::optional<ServeCommand> find_serve_command(std::string_view text);
 
 /// "kv-cache-dtype" of "--kv_cache_dtype".

@@ -7,21 +7,6 @@ namespace {
 using enum Gravity;
 using enum Confidence;
 
-std::string backend_of(const Facts& f) {
-  for (const char* name : {"attention-backend", "decode-attention-backend"})
-    if (const Flag* flag = f.flag(name); flag != nullptr && !flag->value.empty()) {
-      const size_t dot = flag->value.find('.');
-      return dot == std::string::npos ? flag->value : flag->value.substr(dot + 1);
-    }
-  return f.backend;
-}
-
-Found with_backend(const Facts& f) {
-  Found found = found_in_flags(f, {"attention-backend", "kv-cache-dtype"}, backend_of(f));
-  if (!f.backend.empty() && f.flag("attention-backend") == nullptr) found.evidence.push_back(f.backend_from);
-  return found;
-}
-
 bool has_scales(const Facts& f) { return f.checkpoint && f.checkpoint->n_scales() > f.checkpoint->n_unit; }
 
 bool looks_broken(const Facts& f) { return !f.output.empty() || f.seen("E02"); }
@@ -29,29 +14,25 @@ bool looks_broken(const Facts& f) { return !f.output.empty() || f.seen("E02"); }
 Found cutlass(const Facts& f) {
   const bool here =
       f.is(Engine::Vllm) && backend_of(f) == "CUTLASS_MLA" && cache_is_quantised(f) == Answer::Yes && !f.seen("LG47");
-  return here ? with_backend(f) : Found{};
+  return here ? found_with_backend(f) : Found{};
 }
 
 Found flash_attn_mla(const Facts& f) {
   const bool here = f.is(Engine::Vllm) && backend_of(f) == "FLASH_ATTN_MLA" && cache_is_quantised(f) == Answer::Yes &&
                     !f.seen("LG25");
-  return here ? with_backend(f) : Found{};
+  return here ? found_with_backend(f) : Found{};
 }
 
 Found heads_not_native(const Facts& f) {
   if (f.model.latent != Answer::Yes || f.model.n_heads == 0 || cache_is_quantised(f) != Answer::Yes) return {};
-  std::string tp = f.flag_value("tensor-parallel-size");
-  if (tp.empty()) tp = f.flag_value("tp-size");
-  if (tp.empty()) tp = f.flag_value("tp");
-  const int64_t ranks = tp.empty() ? 1 : std::max<int64_t>(1, std::atoll(tp.c_str()));
-  const int64_t heads = f.model.n_heads / ranks;
+  const int64_t heads = f.model.n_heads / n_ranks(f);
   if (heads == 16 || heads == 64 || heads == 128) return {};
   return found_in_flags(f, {"kv-cache-dtype", "tensor-parallel-size"}, std::to_string(heads) + " heads per rank");
 }
 
 Found latent_and_broken(const Facts& f) {
   if (f.model.latent != Answer::Yes || cache_is_quantised(f) != Answer::Yes || !looks_broken(f)) return {};
-  return with_backend(f);
+  return found_with_backend(f);
 }
 
 Found scales_on_plain_cache(const Facts& f) {
@@ -60,7 +41,7 @@ Found scales_on_plain_cache(const Facts& f) {
   const bool reads = backend.starts_with("FLASHINFER") || f.model.latent == Answer::Yes;
   const bool here = f.is(Engine::Vllm) && has_scales(f) && cache_is_quantised(f) == Answer::No && reads &&
                     f.before(kFixed) == Answer::Yes;
-  return here ? with_backend(f) : Found{};
+  return here ? found_with_backend(f) : Found{};
 }
 
 Found host_copies(const Facts& f) {
@@ -68,7 +49,7 @@ Found host_copies(const Facts& f) {
   const bool here = f.is(Engine::Vllm) && f.checkpoint && f.checkpoint->method == "compressed-tensors" &&
                     has_scales(f) && cache_is_quantised(f) == Answer::Yes && backend_of(f) == "FLASHINFER" &&
                     f.before(kFixed) == Answer::Yes;
-  return here ? with_backend(f) : Found{};
+  return here ? found_with_backend(f) : Found{};
 }
 
 Found long_context_of_fa3(const Facts& f) {
@@ -77,7 +58,7 @@ Found long_context_of_fa3(const Facts& f) {
   const int64_t length = std::atoll(f.flag_value("max-model-len").c_str());
   const bool here =
       f.is(Engine::Vllm) && flash && length > 32768 && cache_is_static_fp8(f) && f.before(kFixed) == Answer::Yes;
-  return here ? with_backend(f) : Found{};
+  return here ? found_with_backend(f) : Found{};
 }
 
 Found nvfp4_hybrid(const Facts& f) {
@@ -87,8 +68,14 @@ Found nvfp4_hybrid(const Facts& f) {
 
 Found sglang_triton(const Facts& f) {
   const bool here = f.is(Engine::Sglang) && backend_of(f) == "triton" && cache_is_static_fp8(f) && has_scales(f) &&
-                    f.before({0, 5, 9}) == Answer::Yes;
-  return here ? with_backend(f) : Found{};
+                    f.before({0, 5, 10}) == Answer::Yes;
+  return here ? found_with_backend(f) : Found{};
+}
+
+Found sglang_queries(const Facts& f) {
+  const bool here = f.is(Engine::Sglang) && backend_of(f) == "trtllm_mha" && cache_is_static_fp8(f) &&
+                    f.before({0, 5, 14}) == Answer::Yes;
+  return here ? found_with_backend(f) : Found{};
 }
 
 Found cache_not_quantised(const Facts& f) {
@@ -145,11 +132,18 @@ constexpr CombinationRule kRules[] = {
       "vLLM blog of 2026-04-22; flash-attention change 104", Cause::KernelDefect, 4},
      kFlags | kKnownServer,
      long_context_of_fa3},
-    {{"B05", Error, Inferred, "in early versions the Triton backend did not apply KV scales",
-      "that this version is one of them: the release that mended it was not checked",
-      "update SGLang, or another --attention-backend", "sglang change 18882", Cause::KernelDefect, 6},
+    {{"B05", Error, Established, "before 0.5.10 the Triton backend of SGLang did not apply KV scales", "",
+      "SGLang 0.5.10 or later, or another --attention-backend",
+      "sglang 0.5.9 has no k_scale in triton_backend.py, 0.5.10 has; change 18882", Cause::KernelDefect, 8},
      kFlags | kTensors | kKnownServer,
      sglang_triton},
+    {{"B05b", Error, Established,
+      "before 0.5.14 SGLang's trtllm_mha casts queries to FP8 without a scale: a drop in quality",
+      "that queries exceed 448, or are tiny", "SGLang 0.5.14 or later, or another --attention-backend",
+      "sglang 0.5.13 trtllm_mha_backend.py has q_scale = 1.0, 0.5.14 measures it; change 28144", Cause::KernelDefect,
+      5},
+     kFlags | kKnownServer,
+     sglang_queries},
     {{"B08", Error, Reported,
       "an NVFP4 cache and recurrent state overlapped on consumer Blackwell: every other request is '!'",
       "that this GPU is one of them", "--kv-cache-dtype fp8", "vllm issues 46329, 49818, 49011", Cause::KernelDefect,

@@ -2,7 +2,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <set>
 
+#include "doctor/rules.h"
 #include "doctor_fixture.h"
 
 namespace kvcal {
@@ -23,6 +25,7 @@ void write_checkpoint(const std::filesystem::path& folder, const Sections& secti
   std::filesystem::remove_all(folder);
   std::filesystem::create_directories(folder);
   write_text(folder / "config.json", sections.at("config"));
+  if (sections.contains("generation")) write_text(folder / "generation_config.json", sections.at("generation"));
   if (!sections.contains("tensors")) return;
   write_text(folder / "model.safetensors", safetensors_of(sections.at("tensors")));
   if (!sections.contains("unlisted")) return;
@@ -36,18 +39,29 @@ void write_checkpoint(const std::filesystem::path& folder, const Sections& secti
 Diagnosis run_case(const Sections& sections, const std::filesystem::path& scratch) {
   Doctor doctor;
   if (sections.contains("server")) doctor.add_server(parse_engine(words_of(sections.at("server")).at(0)));
-  if (sections.contains("command")) doctor.add_command("command", sections.at("command"));
+  if (sections.contains("gpu")) {
+    std::string name = sections.at("gpu");
+    name.pop_back();
+    doctor.add_gpu(name);
+  }
+  for (const char* name : {"command", "command2"})
+    if (sections.contains(name)) doctor.add_command(name, sections.at(name));
   if (sections.contains("config")) {
     write_checkpoint(scratch / "model", sections);
     const bool folder = sections.contains("tensors");
     doctor.add_checkpoint(folder ? scratch / "model" : scratch / "model" / "config.json");
+  }
+  if (sections.contains("adapter")) {
+    write_text(scratch / "adapter_config.json", sections.at("adapter"));
+    doctor.add_adapter(scratch);
   }
   if (sections.contains("scales")) {
     write_text(scratch / "scales.json", sections.at("scales"));
     doctor.add_scale_file(scratch / "scales.json");
   }
   if (sections.contains("log")) doctor.add_log("server.log", reading(sections.at("log")));
-  if (sections.contains("output")) doctor.add_output("output", sections.at("output"));
+  for (const char* name : {"output", "output2"})
+    if (sections.contains(name)) doctor.add_output(name, sections.at(name));
   return doctor.diagnose();
 }
 
@@ -95,10 +109,22 @@ INSTANTIATE_TEST_SUITE_P(All, DoctorCase, testing::ValuesIn(case_files()),
                          [](const auto& tested) { return tested.param.stem().string(); });
 
 TEST(DoctorCases, AreMany) {
-  EXPECT_GE(case_files().size(), 52u);
+  EXPECT_GE(case_files().size(), 140u);
   size_t clean = 0;
   for (const auto& file : case_files()) clean += file.stem().string().starts_with("clean_");
-  EXPECT_GE(clean, 10u);
+  EXPECT_GE(clean, 50u);
+}
+
+TEST(DoctorCases, HaveEveryRule) {
+  std::set<std::string> seen;
+  for (const auto& file : case_files()) {
+    const Sections sections = sections_of(read_file(file, 1 << 20));
+    for (const char* name : {"findings", "notes"})
+      if (sections.contains(name))
+        for (const std::string& id : words_of(sections.at(name))) seen.insert(id);
+  }
+  for (const auto rules : {flag_rules(), server_rules(), gpu_rules(), checkpoint_rules(), log_rules(), output_rules()})
+    for (const CombinationRule& rule : rules) EXPECT_TRUE(seen.contains(std::string(rule.entry.id))) << rule.entry.id;
 }
 
 }  // namespace

@@ -1,8 +1,10 @@
 """Writes tests/unit/data/doctor/lines.tsv: log lines as the servers' own sources print them.
 
-    pip download --no-deps vllm==0.33.0 sglang==0.5.23 vllm==0.26.0 vllm==0.19.1 vllm==0.6.6.post1 nvidia-modelopt \
-        flashinfer-python
-    python3 server_lines.py *.whl > ../../unit/data/doctor/lines.tsv
+    for p in vllm==0.33.0 sglang==0.5.23 vllm==0.26.0 vllm==0.19.1 vllm==0.10.2 vllm==0.6.6.post1 sglang==0.5.8 \
+        nvidia-modelopt==0.47.0 flashinfer-python==0.7.2.post1; do pip download --no-deps $p; done
+    python3 server_lines.py *.whl > ../../unit/data/doctor/lines.tsv      # a Python that has torch
+
+What Python, argparse and torch print by themselves, and the plug-ins of this tree, is made by running them.
 
 A message is addressed by file, function and its number among the messages of that function (calls of a logger,
 warnings, raised exceptions, texts appended to a list of reasons), or where a function has many by a word or two of it.
@@ -10,9 +12,14 @@ Its whole text comes from the syntax tree, and the arguments below are filled in
 the patterns that are tested with them. The ids say which entries of the catalogue must recognise the line ("-": none),
 from reading what the code does.
 """
+import argparse
 import ast
+import contextlib
+import io
+import pathlib
 import re
 import sys
+import traceback
 import zipfile
 
 V, S = "vllm-0.33.0", "sglang-0.5.23"
@@ -61,6 +68,12 @@ LINES = [
     (V, Q + "modelopt.py", "*", "w1_weight_scale_2", [], "LG22"),
     (V, "v1/attention/backends/triton_attn.py", "*", "fp8e4nv", ["cuda:0", "8.6", "bfloat16"], "LG24"),
     (V, MLA + "triton_mla.py", "*", "fp8e4nv", ["cuda:0", "8.6", "bfloat16"], "LG24"),
+    (V, "v1/attention/backend.py", "validate_configuration", "sinks", [], "C09"),
+    (V, "v1/attention/backend.py", "validate_configuration", "sliding", [], "-"),
+    (V, "model_executor/models/config.py", "verify_and_update_config", "per-layer FA3/FA4", ["[256, 512]"], "LG23"),
+    (V, "utils/torch_utils.py", "*", "Unknown kv_cache_quant_algo", ["INT3", "['FP8']"], "LG46"),
+    (V, CT, "*", "Skipping CompressedTensors config group", ["LlamaAttention"], "LG49"),
+    (V, "utils/deep_gemm.py", "*", "E8M0 enabled", [], "-"),
     (S, "srt/model_executor/model_runner_components/load_model_utils.py", "load_kv_cache_scales", 0, ["/s.json"], "LG52"),
     (S, "srt/model_executor/model_runner_components/load_model_utils.py", "load_kv_cache_scales", 1, ["X"], "LG15"),
     (S, "srt/model_executor/model_runner_components/load_model_utils.py", "load_kv_cache_scales", 2, [], "LG14"),
@@ -82,6 +95,8 @@ LINES = [
     (S, "srt/layers/attention/trtllm_mla_backend.py", "*", "has k_scale", ["0.5", "torch.bfloat16"], "LG62"),
     (S, "srt/disaggregation/common/conn.py", "*", "cache dtype mismatch", ["auto", "fp8_e4m3"], "LG63"),
     (S, "srt/layers/moe/moe_runner/triton_utils/fused_moe_triton_config.py", "*", "Using default MoE", ["/x.json"], "LG21"),
+    ("sglang-0.5.8", "srt/model_executor/model_runner.py", "*", "Using KV cache dtype", ["torch.float8_e4m3fn"], "LG16"),
+    ("sglang-0.5.8", "srt/model_executor/model_runner.py", "*", "Using KV cache dtype", ["torch.bfloat16"], "-"),
     ("vllm-0.19.1", "config/cache.py", "_warn_deprecated_calculate_kv_scales", 0, [], "LG6"),
     ("vllm-0.26.0", "config/cache.py", "_warn_deprecated_calculate_kv_scales", 0, [], "LG6"),
     ("vllm-0.19.1", "model_executor/models/config.py", "verify_and_update_config", "hybrid model '", ["Qwen/Qwen3.5-35B-A3B"],
@@ -96,6 +111,8 @@ LINES = [
     ("nvidia_modelopt-0.47.0", "torch/export/quant_utils.py", "*", "activations detected", [], "LG17"),
     ("nvidia_modelopt-0.47.0", "torch/export/quant_utils.py", "*", "activation detected", ["0.7"], "LG17"),
     ("flashinfer_python-0.7.2.post1", "jit/core.py", "*", "sm75", ["[]"], "LG19"),
+    ("flashinfer_python-0.7.2.post1", "compilation_context.py", "*", "SM 12.1+", [], "LG18"),
+    ("flashinfer_python-0.7.2.post1", "compilation_context.py", "*", "SM 120", [], "LG18"),
 ]
 PACKAGES = {"nvidia_modelopt": "modelopt", "flashinfer_python": "flashinfer"}
 
@@ -118,7 +135,7 @@ def messages(function):
     for node in ast.walk(function):
         text = None
         if isinstance(node, ast.Call) and node.args:
-            text = template(node.args[0])
+            text = next((t for t in map(template, node.args[:2]) if t), None)  # the logger may come first
             if not re.search(r"info|warn|error|debug|append|Error|Exception|log", ast.unparse(node.func)):
                 text = None
         elif isinstance(node, ast.Assign) and getattr(node.targets[0], "id", "") in ("msg", "message"):
@@ -144,6 +161,53 @@ def fill(text, arguments):
     return " ".join(filled.split())
 
 
+def refusal(arguments, **option):
+    """What argparse prints about these arguments."""
+    parser, printed = argparse.ArgumentParser(prog="server"), io.StringIO()
+    if option:
+        parser.add_argument("--kv-cache-dtype", **option)
+    with contextlib.redirect_stderr(printed), contextlib.suppress(SystemExit):
+        parser.parse_args(arguments)
+    return printed.getvalue().splitlines()[-1]
+
+
+def raised(action):
+    """The last line of the traceback."""
+    try:
+        action()
+    except Exception as error:
+        return traceback.format_exception_only(error)[-1].strip()
+
+
+def set_scale_of_module():
+    import torch
+    module = torch.nn.Module()
+    module.k_scale = torch.nn.Parameter(torch.tensor(1.0))
+    module.k_scale = 0.5
+
+
+def made_by_running(kv_cache_source):
+    """Lines that no server's source has as they are printed."""
+    yield "argparse", "unknown option", "LG7", refusal(["--calculate-kv-scales"])
+    yield "argparse", "unknown option", "LG7b", refusal(["--quantization-param-path", "s.json"])
+    yield "argparse", "unknown option", "F05 LG7b", refusal(["--kv-cache-scales-path", "s.json"])
+    yield "argparse", "unknown option", "-", refusal(["--log-requests"])
+    yield "argparse", "choices", "LG51", refusal(["--kv-cache-dtype", "fp8"], choices=["auto", "fp8_e4m3"])
+    yield "python", "KeyError", "LG36", raised(lambda: {}["layers.41.self_attn.qkv_proj.k_scale"])
+    yield "python", "KeyError", "LG36", raised(lambda: {}["model.layers.0.self_attn.q_scale"])
+    yield "python", "KeyError", "-", raised(lambda: {}["model.layers.0.self_attn.qkv_proj.weight"])
+    yield "python", "AttributeError", "LG59", raised(lambda: (1.0).expand)
+    yield "torch", "Module.__setattr__", "LG58", raised(set_scale_of_module)
+    yield V, Q + "kv_cache.py", "LG37", next(x.strip() for x in kv_cache_source.splitlines() if "assert layer.k_scale >" in x)
+    tree = pathlib.Path(__file__).resolve().parents[3]
+    plugin = (tree / "apps/plugins/vllm/vllm_kv_cache_scales.py").read_text()
+    strings = [n.value for n in ast.walk(ast.parse(plugin)) if isinstance(n, ast.Constant) and isinstance(n.value, str)]
+    used = next(s for s in strings if "attention layers use the scales of" in s)
+    other = next(s for s in strings if "allow_other_weights" in s and s.startswith("kv-cache-scales:"))
+    yield "apps/plugins", "vllm", "LG70", fill(used, ["32", "/s.json", "40989c7d", "tensor", "equal"])
+    yield "apps/plugins", "vllm", "LG71", fill(other, ["the weights differ"])
+
+
 def main(wheels):
     archives = {}
     for wheel in wheels:
@@ -160,6 +224,9 @@ def main(wheels):
         except (IndexError, StopIteration):
             sys.exit(f"{package} {path} {function}: no message {number!r} in {found[:20]}")
         print(package, path, function, ids, fill(text, arguments), sep="\t")
+    with archives[V].open(f"vllm/{Q}kv_cache.py") as file:
+        for package, path, ids, text in made_by_running(file.read().decode()):
+            print(package, path, "", ids, text, sep="\t")
 
 
 if __name__ == "__main__":

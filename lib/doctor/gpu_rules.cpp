@@ -1,0 +1,159 @@
+// B and F: what goes wrong on some GPUs only.
+#include <cstdlib>
+
+#include "doctor/rules.h"
+
+namespace kvcal {
+namespace {
+
+using enum Gravity;
+using enum Confidence;
+
+bool is_blackwell(const Gpu& gpu) { return gpu.capability >= 100 && gpu.capability < 130; }
+
+/// The options, and the GPU with where that was said.
+Found on_gpu(const Facts& f, Found found, const std::string& detail = "") {
+  found.detail = f.gpu->name + (detail.empty() ? "" : "; " + detail);
+  found.evidence.push_back(f.gpu_from);
+  return found;
+}
+
+std::string version_text(const Facts& f) { return f.version ? "vLLM " + str(*f.version) : "version unknown"; }
+
+std::string environment(const Facts& f, const char* name) {
+  const auto found = f.environment.find(name);
+  return found == f.environment.end() ? "" : found->second;
+}
+
+// ROCM_AITER_MLA lists fp8_e5m2, the other backends for MLA do not (0.24.0 to 0.33.0).
+Found e5m2_on_rocm(const Facts& f) {
+  const bool aiter = backend_of(f) == "ROCM_AITER_MLA" || environment(f, "VLLM_ROCM_USE_AITER") == "1";
+  const bool here = f.is(Engine::Vllm) && f.gpu->rocm && f.model.latent == Answer::Yes && !aiter &&
+                    f.flag_value("kv-cache-dtype") == "fp8_e5m2" && !f.seen("LG28");
+  return here ? on_gpu(f, found_in_flags(f, {"kv-cache-dtype"})) : Found{};
+}
+
+Found draft_on_ada(const Facts& f) {
+  const bool draft = f.flag("speculative-config") != nullptr &&
+                     f.flag_value("speculative-config").find("kv_cache_dtype") == std::string::npos;
+  const bool here = f.is(Engine::Vllm) && draft && f.gpu->capability == 89 && f.checkpoint->has_kv_scheme &&
+                    cache_is_quantised(f) == Answer::Yes;
+  return here ? on_gpu(f, found_in_flags(f, {"speculative-config"}), version_text(f)) : Found{};
+}
+
+// The kernel's source is in the wheels. By how many powers of two P may lag behind in FP8, beside an offset of 8: 4 in
+// 0.23.0 to 0.26.0, but 0 in 0.20.0, 0.75 in 0.28.0 and 0.29.0, 0 from 0.30.0 on.
+Found saturating_probabilities(const Facts& f) {
+  constexpr EngineVersion kFrom = {0, 23, 0}, kFixed = {0, 28, 0};
+  const std::string backend = backend_of(f);
+  const bool flash =
+      backend == "FLASH_ATTN" || f.flag_value("attention-config").find("FLASH_ATTN") != std::string::npos;
+  const bool here = f.is(Engine::Vllm) && flash && f.gpu->capability >= 100 && f.gpu->capability < 110 &&
+                    cache_is_static_fp8(f) && f.before(kFrom) != Answer::Yes && f.before(kFixed) != Answer::No;
+  return here ? on_gpu(f, found_with_backend(f), version_text(f)) : Found{};
+}
+
+Found triton_before_ada(const Facts& f) {
+  const std::string backend = backend_of(f);
+  const bool triton = backend.starts_with("TRITON") || backend == "triton";
+  const bool here =
+      triton && f.gpu->capability > 0 && f.gpu->capability < 89 && cache_is_static_fp8(f) && !f.seen("LG24");
+  return here ? on_gpu(f, found_with_backend(f)) : Found{};
+}
+
+Found fnuz_bytes(const Facts& f) {
+  constexpr EngineVersion kChecked = {0, 33, 0};
+  const bool here = f.is(Engine::Vllm) && f.gpu->gfx == "gfx942" && f.model.sparse == Answer::Yes &&
+                    cache_is_quantised(f) == Answer::Yes && f.before(kChecked) != Answer::No;
+  return here ? on_gpu(f, found_in_flags(f, {"kv-cache-dtype"}), version_text(f)) : Found{};
+}
+
+Found uneven_blocks(const Facts& f) {
+  const CheckpointFacts& c = *f.checkpoint;
+  const bool off = environment(f, "VLLM_USE_DEEP_GEMM") == "0" || environment(f, "VLLM_USE_DEEP_GEMM_E8M0") == "0" ||
+                   environment(f, "SGLANG_ENABLE_JIT_DEEPGEMM") == "0" ||
+                   environment(f, "SGLANG_ENABLE_JIT_DEEPGEMM") == "false";
+  const bool here = is_blackwell(*f.gpu) && c.block_fp8 && !c.uneven_block_scale.empty() && !off;
+  return here ? on_gpu(f, {true, "", {{c.path, 0, "", 1, 0}}}, c.uneven_block_scale) : Found{};
+}
+
+Found shuffled_blocks(const Facts& f) {
+  const bool here = f.is(Engine::Sglang) && f.gpu->gfx == "gfx950" && f.checkpoint->block_fp8;
+  return here ? on_gpu(f, {true, "", {{f.checkpoint->path, 0, "", 1, 0}}}) : Found{};
+}
+
+// fa2 is FlashInfer's choice where neither Hopper's nor datacenter Blackwell's kernels exist.
+Found wide_keys_of_fa2(const Facts& f) {
+  const int capability = f.gpu->capability;
+  const bool fa2 = capability > 0 && (capability < 90 || capability >= 120);
+  const bool here = fa2 && f.model.prefill_width_k == 192 && f.model.prefill_width_v == 128 &&
+                    cache_is_quantised(f) == Answer::Yes &&
+                    (backend_of(f).starts_with("FLASHINFER") || backend_of(f).starts_with("flashinfer"));
+  return here ? on_gpu(f, found_with_backend(f)) : Found{};
+}
+
+constexpr std::string_view kCompare =
+    "run the same prompt at temperature 0 with --kv-cache-dtype auto and nothing else changed";
+
+constexpr CombinationRule kRules[] = {
+    {{"F11", Fatal, Reported, "on AMD only the AITER backend takes an E5M2 cache of an MLA model",
+      "that AITER is not there: vLLM may choose it by itself", "--kv-cache-dtype fp8_e4m3, or VLLM_ROCM_USE_AITER=1",
+      "vllm issue 52793; vllm 0.24.0 to 0.33.0 v1/attention/backends/mla", Cause::FormatUnsupported, 6},
+     kFlags | kModel | kGpu,
+     e5m2_on_rocm},
+    {{"F17", Error, Reported, "the draft model's cache is made FP8 as well, and was reported to crash on this GPU",
+      "that it crashes here: the version that mended it was not found",
+      "--speculative-config '{..., \"kv_cache_dtype\": \"bfloat16\"}' (vLLM 0.33), or no draft",
+      "vllm issue 44879; vllm 0.33.0 config/speculative.py", Cause::FormatUnsupported, 5},
+     kFlags | kCheckpoint | kGpu,
+     draft_on_ada},
+    {{"B02", Error, Established,
+      "FlashAttention 4 of these versions lets the probabilities of an FP8 attention reach 2^12, and clips them at "
+      "448: "
+      "worse the longer the context",
+      "that attention runs in FP8 here: with 16-bit queries it does not",
+      "vLLM 0.33, or --attention-backend TRITON_ATTN",
+      "vllm 0.23.0 to 0.26.0 vllm_flash_attn/cute/flash_fwd_sm100.py; flash-attention issue 2716", Cause::KernelDefect,
+      6},
+     kFlags | kKnownServer | kGpu,
+     saturating_probabilities},
+    {{"B03", Fatal, Established, "Triton needs compute capability 8.9 for this FP8 cache: the server does not start",
+      "", "--kv-cache-dtype auto, or --attention-backend FLASHINFER",
+      "vllm 0.33.0 v1/attention/backends/triton_attn.py, mla/triton_mla.py", Cause::FormatUnsupported, 8},
+     kFlags | kGpu,
+     triton_before_ada},
+    {{"B07", Fatal, Reported,
+      "MI300's FP8 has another bias: sparse attention that reads its cache as the other format gets half of every "
+      "value",
+      "that this version does: 0.33.0 asks the platform, in which release that began was not checked",
+      "vLLM 0.33, or --kv-cache-dtype auto", "vllm change 45720; vllm 0.33.0 v1/attention/ops/rocm_aiter_mla_sparse.py",
+      Cause::KernelDefect, 5},
+     kFlags | kModel | kKnownServer | kGpu,
+     fnuz_bytes},
+    {{"B09", Warning, Reported,
+      "DeepGEMM on this GPU takes powers of two as scales of weights; this checkpoint has others, which are rounded, "
+      "or "
+      "in some versions misread",
+      "anything about the KV cache, or damage: reports go from 12 points of GSM8K to none",
+      "VLLM_USE_DEEP_GEMM=0 (SGLang: SGLANG_ENABLE_JIT_DEEPGEMM=0), and compare",
+      "sglang issue 28662; vllm issue 38083", Cause::NotTheCache, 5},
+     kTensors | kGpu,
+     uneven_blocks},
+    {{"B10", Fatal, Established,
+      "block-wise FP8 matrix products go wrong on this GPU with ROCm before 7.2: NaN for long prompts",
+      "that ROCm is that old; anything about the KV cache", "ROCm 7.2 or later",
+      "sglang 0.5.23 srt/layers/quantization/fp8_utils.py; sglang issue 28685", Cause::NotTheCache, 5},
+     kCheckpoint | kKnownServer | kGpu,
+     shuffled_blocks},
+    {{"B11", Error, Reported, "FlashInfer's fa2 kernels were reported wrong for FP8 with keys of 192 and values of 128",
+      "that this version has the fault: none was found in which it is mended", kCompare, "flashinfer issue 4976",
+      Cause::KernelDefect, 5},
+     kFlags | kModel | kGpu,
+     wide_keys_of_fa2},
+};
+
+}  // namespace
+
+std::span<const CombinationRule> gpu_rules() { return kRules; }
+
+}  // namespace kvcal
