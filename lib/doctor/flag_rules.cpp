@@ -10,9 +10,10 @@ namespace {
 using enum Gravity;
 using enum Confidence;
 
-// vLLM's wheels were read: 0.17.1 has no guard for hybrids, 0.19.1 has it; 0.27.0 has the option, 0.28.0 has not.
+// vLLM's wheels were read: 0.18.1 has no guard for hybrids, 0.19.0 has it; 0.27.0 has the option, 0.28.0 has not; 0.28.0
+// resets scales when it wakes, 0.29.0 does not.
 constexpr EngineVersion kGuard = {0, 19, 0}, kCalculateGone = {0, 28, 0}, kPathGone = {0, 7, 0};
-constexpr EngineVersion kWakeFixed = {0, 30, 0};
+constexpr EngineVersion kWakeFixed = {0, 29, 0};
 
 constexpr std::string_view kCalibrate =
     "kvcal calibrate {model} --prompts YOURS.jsonl -o kv-cache-scales.json, then kvcal export";
@@ -192,7 +193,7 @@ Found sleeping(const Facts& f) {
   const bool resets = f.is(Engine::Vllm) && f.before(kWakeFixed) != Answer::No;
   if (f.flag("enable-sleep-mode") == nullptr || !resets || !cache_is_static_fp8(f)) return {};
   return found_in_flags(f, {"enable-sleep-mode"},
-                        f.version ? "vLLM " + str(*f.version) : "version unknown: mended in 0.30");
+                        f.version ? "vLLM " + str(*f.version) : "version unknown: mended in 0.29");
 }
 
 Found sliding(const Facts& f) {
@@ -315,7 +316,7 @@ constexpr CombinationRule kRules[] = {
      kFlags | kModel | kKnownServer,
      four_bits_of_lmdeploy},
     {{"F18", Error, Established, "waking from sleep sets every KV scale to 1.0, whatever was loaded",
-      "that the server has slept since it started", "do not use sleep mode with scales, or vLLM 0.30 or later",
+      "that the server has slept since it started", "do not use sleep mode with scales, or vLLM 0.29 or later",
       "vllm 0.17.1 to 0.28.0 gpu_model_runner.py init_fp8_kv_scales", Cause::ScalesStale, 4},
      kFlags | kKnownServer,
      sleeping},
