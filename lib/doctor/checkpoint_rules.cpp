@@ -153,7 +153,9 @@ Found other_weights(const Facts& f) {
   return found;
 }
 
+// Of a wrapper, such as a vision model, scale files have the outer type, facts the text model's: the class tells.
 Found other_model_type(const Facts& f) {
+  if (!f.scales->architecture.empty() && f.scales->architecture == f.model.architecture) return {};
   const bool differs =
       !f.scales->model_type.empty() && !f.model.model_type.empty() && f.scales->model_type != f.model.model_type;
   return differs ? in_scales(f, "'" + f.scales->model_type + "', the checkpoint '" + f.model.model_type + "'")

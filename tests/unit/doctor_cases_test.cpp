@@ -96,6 +96,11 @@ TEST_P(DoctorCase, HasItsFindingsAndItsExplanation) {
       const std::vector<std::string> notes = sorted_ids(d.notes);
       EXPECT_NE(std::find(notes.begin(), notes.end(), id), notes.end()) << id << "\n" << diagnosis_text(d);
     }
+  if (sections.contains("absent"))
+    for (const std::string& id : words_of(sections.at("absent"))) {
+      const std::vector<std::string> notes = sorted_ids(d.notes);
+      EXPECT_EQ(std::find(notes.begin(), notes.end(), id), notes.end()) << id << "\n" << diagnosis_text(d);
+    }
   if (sections.contains("says")) {
     const std::string text = diagnosis_text(d);
     std::istringstream lines(sections.at("says"));

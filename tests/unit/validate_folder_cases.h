@@ -48,6 +48,8 @@ inline std::vector<FolderCase> number_cases() {
   add("epsilon", {"S03"}, set_scale(key, 1.1920929e-07F));
   add("tiny", {"S04"}, set_scale(key, 5e-6F));
   add("huge", {"S05"}, set_scale(key, 100));
+  add("as small as may be", {"S24"}, set_scale(key, 1.1e-5F));
+  add("as large as may be", {"S24"}, set_scale(key, 64));
   add("outlier", {"S24"}, set_scale(key, 1));
   add("all ones", {"S08"}, [](ScaleFolder& f) {
     for (auto& [name, t] : f.tensors)
@@ -174,6 +176,14 @@ inline std::vector<FolderCase> model_folder_cases() {
   const ScaleFolder qwen2 = llm_compressor_folder("Qwen2ForCausalLM", "qwen2");
   return {
       {"a bias of 3.9", qwen2, {}, {"C01", "S25"}, bias(3.9F)},  // 448 * 0.0086 = 3.855
+      {"a bias of 30",
+       qwen2,
+       {},
+       {"S24", "S25"},
+       [=](ScaleFolder& f) {
+         bias(30)(f);
+         set_scale(kFirst + ".k_scale", 0.3F)(f);
+       }},
       {"a bias of 50",
        qwen2,
        {},

@@ -193,6 +193,8 @@ const std::vector<ComparedCase>& compared_cases() {
       {"a quarter", false, {"S14"}, [](float& k, float&) { k *= 0.25F; }},
       {"a quarter, by statistics", true, {"S14"}, [](float& k, float&) { k *= 0.25F; }},
       {"no headroom", true, {"S15"}, [](float&, float& v) { v *= 0.52F; }},
+      {"little headroom", true, {"S15"}, [](float&, float& v) { v *= 0.5F / 0.91F; }},
+      {"enough headroom", true, {}, [](float&, float& v) { v *= 0.5F / 0.89F; }},
       {"swapped", false, {"S13"}, [](float& k, float& v) { std::swap(k, v); }},
       {"raw maxima", false, {"S10"}, [](float& k, float&) { k *= 224; }},
       {"inverted", false, {"S09"}, [](float& k, float&) { k = 448 / (k * 224); }},
@@ -264,6 +266,10 @@ TEST(ValidateFolder, NamesTheRankWhoseHeadsWereMeasured) {
   EXPECT_EQ(ids_of(rounded.against(true, [&](float& k, float&) { k = smaller / 448 * 1.004F; })), Ids{"K08"});
   Compared smaller_still;
   EXPECT_EQ(ids_of(smaller_still.against(false, [&](float& k, float&) { k = smaller / 448 * 0.98F; })), Ids{"S14"});
+  Compared of_six;  // two ranks of three heads
+  of_six.artifact.layers[1].key.absmax_per_head = {0.5F * smaller, smaller, 0.6F * smaller, larger, 1, 1};
+  EXPECT_EQ(ids_of(of_six.against(false, [&](float& k, float&) { k = smaller / 448; })), Ids{"K08"});
+  EXPECT_EQ(ids_of(Compared().against(false, [&](float& k, float&) { k = 0.5F * smaller / 448; })), Ids{"S14"});
   Compared of_all;
   EXPECT_EQ(ids_of(of_all.against(false, [&](float& k, float&) { k = larger / 448; })), Ids{"S15"});
 }
