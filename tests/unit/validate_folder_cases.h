@@ -144,6 +144,17 @@ inline std::vector<FolderCase> tool_cases() {
              if (layer || site[1] == 'v')
                f.tensors[attention_of(layer) + site] = f32_tensor(Shape{4}, {0.01F, 0.01F, 0.01F, 0.01F});
        }},
+      {"attn_head, three of four heads",
+       attn_head_folder(llama, "llama"),
+       {},
+       {"C11", "S17", "S25"},
+       [](ScaleFolder& f) {
+         f.config["num_key_value_heads"] = 4;
+         for (const char* site : {".k_scale", ".v_scale"})
+           for (int layer = 0; layer < 4; ++layer)
+             f.tensors[attention_of(layer) + site] = f32_tensor(Shape{4}, {0.01F, 0.01F, 0.01F, 0.01F});
+         f.tensors[kFirst + ".k_scale"] = f32_tensor(Shape{3}, {0.01F, 0.01F, 0.01F});
+       }},
       {"ModelOpt, KV alone", modelopt_folder(true, llama, "llama"), {"vllm"}, {"S25", "V01"}, nothing},
       {"ModelOpt, FP8 weights", modelopt_folder(true, llama, "llama"), {"vllm"}, {"S25", "V04"}, quantized},
       {"ModelOpt, FP8 weights, SGLang", modelopt_folder(true, llama, "llama"), {"sglang"}, {"S25"}, quantized},

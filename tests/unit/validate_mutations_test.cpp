@@ -195,12 +195,18 @@ void relation_cases(std::vector<Case>& cases) {
   add("more prompts than tokens", {"R13"}, [](Json& j) { j["calibration"]["n_prompts"] = 100000; });
   add("longer than the limit", {"R13"}, [](Json& j) { j["calibration"]["max_length"] = 10; });
   add("other model type", {"R13"}, [](Json& j) { j["model_type"] = "llama"; });
-  add("sinks", {"K02"}, [](Json& j) {
-    Json& site = layer(j, 1)["value"];
-    for (size_t b = 0; b < site["absmax_by_position"].size(); ++b)
-      site["absmax_by_position"][b] = b ? 0.1 : site["absmax"].get<double>();
-    site["where"]["position"] = 0;
-  });
+  const auto sinks = [](double times) {  // the first position has so much more than the others
+    return [times](Json& j) {
+      Json& site = layer(j, 1)["value"];
+      const double absmax = site["absmax"].get<double>();
+      for (size_t b = 0; b < site["absmax_by_position"].size(); ++b)
+        site["absmax_by_position"][b] = b ? absmax / times : absmax;
+      site["where"]["position"] = 0;
+    };
+  };
+  add("sinks", {"K02"}, sinks(20));
+  add("sinks above the limit", {"K02"}, sinks(8.1));
+  add("sinks below the limit", {}, sinks(7.9));
   add("one channel", {"K03"}, [](Json& j) {
     Json& key = layer(j, 1)["key"];
     key["verdict"] = "inadequate";
@@ -208,7 +214,8 @@ void relation_cases(std::vector<Case>& cases) {
     key["error"]["dominating_at_scale"] = 0.9;
     layer(j, 1)["joint"]["key"] = layer(j, 1)["joint"]["verdict"] = "inadequate";
   });
-  add("long contexts", {"K05"}, [](Json& j) { layer(j, 1)["value"]["growth"]["position"] = 0.8; });
+  add("long contexts", {"K05"}, [](Json& j) { layer(j, 1)["value"]["growth"]["position"] = 0.51; });
+  add("as long as may be", {}, [](Json& j) { layer(j, 1)["value"]["growth"]["position"] = 0.5; });
   add("not converged", {"K09"}, [](Json& j) {
     layer(j, 1)["value"]["growth"]["last_quarter"] = 0.9;
     layer(j, 1)["value"]["growth"]["converged"] = j["calibration"]["converged"] = false;
@@ -219,7 +226,10 @@ void relation_cases(std::vector<Case>& cases) {
     value["error"]["lost_at_scale"] = 0.4;
     layer(j, 1)["joint"]["value"] = layer(j, 1)["joint"]["verdict"] = "inadequate";
   });
-  add("short prompts", {"S23"}, [](Json& j) { j["quantization"]["max_model_len"] = 131072; });
+  add("short prompts", {"S23"},
+      [](Json& j) { j["quantization"]["max_model_len"] = 4 * j["calibration"]["longest"].get<int64_t>() + 4; });
+  add("just long enough", {},
+      [](Json& j) { j["quantization"]["max_model_len"] = 4 * j["calibration"]["longest"].get<int64_t>() + 3; });
   add("another target", {"S12"}, [](Json& j) {
     j["quantization"]["dtype"] = "fp8_e4m3fnuz";
     j["quantization"]["max"] = 240;
