@@ -188,6 +188,20 @@ void read_back_folder(const ExportInput& input, const ExportPlan& plan, const fs
     fail("the config that was written differs from the model's in more than its KV cache");
 }
 
+void add_sglang_command(const ExportInput& input, const Naming& naming, const char* dtype, Serving& serving) {
+  const ServerSupport sglang =
+      server_support(verified_server(ServerKind::Sglang), input.model.spec.architecture, naming.support.carrier);
+  const Effect effect = effect_of(sglang, naming.spelling, 'k');
+  if (sglang.loads && loads(effect))
+    serving.commands.push_back(sglang_command(input.out.string(), dtype));
+  else if (sglang.loads)
+    serving.notes.push_back("not for " + title(ServerKind::Sglang) + ": its " + std::string(sglang.architecture) +
+                            " takes other names ('" + scale_suffix(naming.spelling, 'k') +
+                            "': " + std::string(name_of(effect)) + "); use '--to sglang'");
+  else
+    serving.notes.push_back("not for " + title(ServerKind::Sglang) + ": " + sglang.why_not);
+}
+
 void add_evidence(const Naming& naming, Serving& serving) {
   serving.notes.push_back("known from: " + naming.support.source +
                           "; the attention backend applies it: " + naming.support.backend);

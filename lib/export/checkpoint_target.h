@@ -42,6 +42,10 @@ std::vector<TextFile> modelopt_configs(const ExportInput& input, const char* alg
 /// and config are still those of the model.
 void read_back_folder(const ExportInput& input, const ExportPlan& plan, const std::filesystem::path& written);
 
+/// How SGLang is started with a folder whose names follow the checkpoint's own convention, and no query scales; a note
+/// instead of a command where its class does not take these names.
+void add_sglang_command(const ExportInput& input, const Naming& naming, const char* dtype, Serving& serving);
+
 /// The note that says where all this is known from.
 void add_evidence(const Naming& naming, Serving& serving);
 

@@ -50,13 +50,14 @@ ExportPlan plan(const ExportInput& input) {
   add_tensors(nvfp4 ? global_scales(input) : layer_scales(input.artifact, input.model, PerHead::No), naming, result);
   result.files = modelopt_configs(input, nvfp4 ? "NVFP4" : "FP8");
   const char* dtype = nvfp4 ? "nvfp4" : "fp8_e4m3";
-  result.serving.commands = {vllm_command(input, dtype), sglang_command(input.out.string(), dtype)};
+  result.serving.commands = {vllm_command(input, dtype)};
   result.serving.snippet = vllm_snippet(input, dtype);
   result.serving.notes = {"TensorRT-LLM accepts the folder; with an FP8 cache it uses 1.0 whatever is written",
                           "the values are exact in bfloat16, rounded up: vLLM keeps them in the model's dtype"};
   if (nvfp4)
     result.serving.notes.emplace_back(
         "global scales of absmax / 448; SGLang multiplies them by 6 on SM100, which costs range and clips nothing");
+  add_sglang_command(input, naming, dtype, result.serving);
   add_evidence(naming, result.serving);
   return result;
 }

@@ -33,11 +33,12 @@ ExportPlan plan(const ExportInput& input) {
   result.dropped = replaced_scales(input);
   add_tensors(layer_scales(input.artifact, input.model, PerHead::No), naming, result);
   result.files = {quark_config(input)};
-  result.serving.commands = {vllm_command(input, "fp8"), sglang_command(input.out.string(), "fp8_e4m3")};
+  result.serving.commands = {vllm_command(input, "fp8")};
   result.serving.snippet = vllm_snippet(input, "fp8");
   result.serving.notes = {"without --kv-cache-dtype the cache stays in the model's dtype and the scales are not used",
                           "the values are exact in bfloat16, rounded up: vLLM keeps them in the model's dtype",
                           "read in the server's sources, not run"};
+  add_sglang_command(input, naming, "fp8_e4m3", result.serving);
   add_evidence(naming, result.serving);
   return result;
 }

@@ -157,6 +157,25 @@ TEST(ExportModelopt, VllmIntoModeloptKeepsTheConventionAndAddsQueries) {
   EXPECT_FALSE(scales.contains("model.layers.0.self_attn.q_proj.q_scale"));
 }
 
+TEST(ExportModelopt, NamesSglangOnlyWhereItTakesTheNames) {
+  const auto serving_of = [](const char* golden) {
+    const Exported model(golden);
+    model.quantise(kModelOpt);
+    return model.write("modelopt").serving;
+  };
+  EXPECT_EQ(serving_of("llama").commands.size(), 2u);
+  for (const auto& [golden, why] :
+       {std::pair("qwen2", "left out with a warning); use '--to sglang'"),
+        std::pair("mixtral", "crash); use '--to sglang'"),
+        std::pair("qwen3", "gives its attention (RadixAttention) no quantisation config")}) {
+    const Serving serving = serving_of(golden);
+    EXPECT_EQ(serving.commands.size(), 1u) << golden;
+    EXPECT_TRUE(std::ranges::any_of(serving.notes, [&](const std::string& note) {
+      return note.starts_with("not for SGLang") && note.find(why) != note.npos;
+    })) << golden;
+  }
+}
+
 TEST(ExportSglang, NamesByClass) {
   const Exported llama("llama"), qwen2("qwen2"), next("qwen3_next");
   llama.write("sglang");
