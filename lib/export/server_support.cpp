@@ -82,14 +82,19 @@ std::string plugin_of(const ServerSupport& s) {
 
 /// What was read in the backends of the verified releases; the loaders were run without a forward pass.
 std::string backend_of(const ServerSupport& s) {
-  if (!s.loader.starts_with("latent"))
-    return s.carrier == KvCarrier::PerHead ? "only FlashAttention 3 and later takes scales per head (run: vLLM "
-                                             "0.33.0 refuses the others)"
-                                           : "not verified";
-  return s.server.kind == ServerKind::Vllm
-             ? "read: FLASHMLA, FLASHINFER_MLA, TRITON_MLA, TOKENSPEED_MLA, ROCM_AITER_MLA apply a scale; CUTLASS_MLA "
-               "raises, flashinfer_mla_sparse_sm90 and *_ds_mla ignore it"
-             : "read: only the Triton backend divides by the scale on writing";
+  const bool vllm = s.server.kind == ServerKind::Vllm, latent = s.loader.starts_with("latent");
+  if (!s.served) return "not verified";
+  if (latent && vllm)
+    return "read: FLASHMLA, FLASHINFER_MLA, TRITON_MLA, TOKENSPEED_MLA, ROCM_AITER_MLA apply a scale; CUTLASS_MLA "
+           "raises, flashinfer_mla_sparse_sm90 and *_ds_mla ignore it";
+  if (latent) return "read: only the Triton backend divides by the scale on writing";
+  if (s.carrier == KvCarrier::PerHead)
+    return "only FlashAttention 3 and later takes scales per head (run: vLLM 0.33.0 refuses the others)";
+  // vllm/v1/attention/backends/{flash_attn,flashinfer,triton_attn}.py; sglang/srt/layers/attention/flash*_backend.py,
+  // triton_backend.py and the pool they write to, mem_cache/memory_pool.py
+  return vllm ? "read: FLASH_ATTN, FLASHINFER and TRITON_ATTN take it on writing and on reading; of others not verified"
+              : "read: FlashAttention 3 (heads up to 256 wide), FlashInfer and Triton take it on writing and on "
+                "reading; of others not verified";
 }
 
 bool has(Spellings set, ScaleSpelling spelling) { return (set & set_of(spelling)) != 0; }

@@ -1,23 +1,16 @@
-"""make_cases.py KVCAL GOLDENS OUT [EXPORTS]: what run_cases.py shall run, into OUT/cases.json.
+"""make_cases.py EXPORTS OUT: what run_cases.py shall run, into OUT/cases.json.
 
-Plug-in cases: copies of golden checkpoints and those of make_models.py in OUT/models, with scales that KVCAL calibrates.
 Exports: the folders of make_exports.sh, EXPORTS/<model>/<target>, with what the server must find in <target>.expect.json.
+Plug-in and spelling cases: the checkpoints that these were made from, with their scale files or what is made of them.
 """
 
 import json
 import os
 import shutil
 import struct
-import subprocess
 import sys
 
 SOURCE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-# Keys of the publishers' config.json that the reference framework no longer writes and SGLang reads.
-PUBLISHED = {
-    "qwen3_5": {"full_attention_interval": 4},
-    "qwen3_5_moe": {"full_attention_interval": 4},
-    "qwen3_next": {"full_attention_interval": 4},
-}
 VLLM = "llama_llama3 qwen3 qwen3_moe qwen3_5 qwen3_5_vl qwen3_next gemma3 gemma4 gpt_oss falcon_h1 granite_hybrid mixtral seed_oss"
 SGLANG_MORE = """gemma gemma2 gemma3_vl granite granite_moe granite_moe_shared olmo2 olmo3 olmoe qwen2 qwen2_moe qwen2_vl
 qwen2_5_vl qwen3_vl qwen3_vl_moe qwen3_5_moe mistral_window ministral ministral3 mistral3 phi3_window exaone4 glm glm4 glm4_moe
@@ -25,20 +18,34 @@ starcoder2 cohere cohere2 ernie4_5 ernie4_5_moe minimax_m2 llava hunyuan_dense h
 SGLANG = "llama_llama3 qwen3 qwen3_moe qwen3_5 gemma3 llama4 falcon_h1 granite_hybrid nemotron_h mixtral"
 
 
+# Models that a server does not take for other reasons than scales. make_models.py has variants of some.
+NOT_SERVED = {
+    "gemma4_k_eq_v": ("vllm", "sglang"),  # its vision_config is null
+    "gemma4": ("sglang",),  # heads of two widths in a text-only config
+    "gemma3_vl": ("vllm",),  # with images only Triton takes an FP8 cache, and heads of 32 at least
+    "llama4": ("vllm",),  # its experts' layers are at no regular distance
+    "olmoe": ("sglang",),  # norms of keys as wide as those of queries
+    "qwen2_5_vl": ("vllm",), "qwen2_5_vl_heads": ("vllm",),  # a window in some layers
+    "qwen3_5_vl": ("sglang",), "qwen3_5_moe_vl": ("sglang",),  # attention at no regular distance
+}
+# Classes and weight formats that the checker cannot load, with what it says; nothing is known of their scales.
+LIMITS = {
+    ("sglang", "quark"): "not supported between instances of 'int' and 'NoneType'",  # asks for the GPU's capability
+    ("sglang", "Exaone4ForCausalLM"): "attention backends in .* is required",
+    ("sglang", "Qwen3NextForCausalLM"): "CHECKER LIMIT",
+}
+EXPORTS = (("vllm", "vllm"), ("sglang", "sglang"), ("modelopt", "vllm"), ("modelopt", "sglang"), ("quark", "vllm"),
+           ("quark", "sglang"), ("vllm-head", "vllm"), ("vllm", "sglang"))  # target and server
+
+
 class Workshop:
-    def __init__(self, kvcal, goldens, out):
-        self.kvcal, self.goldens, self.out, self.cases = kvcal, goldens, out, []
+    """Models and their scales are those that make_exports.sh left in EXPORTS/.inputs."""
+
+    def __init__(self, exports, out):
+        self.exports, self.out, self.cases = exports, out, []
 
     def model(self, name):
-        """A folder without the golden's own files, with the keys that its publisher writes."""
-        folder = os.path.join(self.out, "models", name)
-        if not os.path.exists(folder):
-            os.makedirs(folder)
-            for file in os.listdir(os.path.join(self.goldens, name)):
-                if not file.startswith("golden"):
-                    shutil.copy(os.path.join(self.goldens, name, file), folder)
-            self.edit(os.path.join(folder, "config.json"), lambda config: config.update(PUBLISHED.get(name, {})))
-        return folder
+        return os.path.join(self.exports, ".inputs", name, "model")
 
     def edit(self, path, change, to=None):
         with open(path) as file:
@@ -48,19 +55,11 @@ class Workshop:
             json.dump(root, file, indent=1)
         return to or path
 
-    def scales(self, name, *flags):
-        path = os.path.join(self.out, "scales", "-".join([name, *(f.strip("-") for f in flags)]) + ".json")
-        os.makedirs(os.path.dirname(path), exist_ok=True)
-        if not os.path.exists(path):
-            tokens = [[(7 * i + 3 * j) % 90 + 3 for i in range(96)] for j in range(3)]
-            prompts = os.path.join(self.out, "prompts.jsonl")
-            with open(prompts, "w") as file:
-                file.writelines(json.dumps({"input_ids": t}) + "\n" for t in tokens)
-            command = [self.kvcal, "calibrate", self.model(name), "--prompts", prompts, "--no-sanity", "-q", "-o", path]
-            subprocess.run(command + list(flags), check=True)
-        return path
+    def scales(self, name, kind="scales"):
+        return os.path.join(self.exports, ".inputs", name, kind + ".json")
 
     def changed(self, name, label, change):
+        os.makedirs(os.path.join(self.out, "scales"), exist_ok=True)
         return self.edit(self.scales(name), change, os.path.join(self.out, "scales", f"{name}-{label}.json"))
 
     def expectation(self, scales, query, names=None):
@@ -142,10 +141,10 @@ def plugin_cases(shop):
     # Two blocks take turns on layers 1 to 3; the server numbers their caches block by block.
     turns = {1: "model.attn.0", 3: "model.attn.1", 2: "model.attn.2"}
     shop.plugin("vllm", "zamba2", shop.model("zamba2"), shop.scales("zamba2"), names=turns)
-    llama, heads = shop.model("llama_llama3"), shop.scales("llama_llama3", "--granularity", "head")
+    llama, heads = shop.model("llama_llama3"), shop.scales("llama_llama3", "heads")
     names = [f"model.layers.{i}.self_attn.{s}_scale" for i in range(3) for s in "kv"]
-    per_tensor = overlay(llama, os.path.join(shop.out, "models", "llama_other_scales"), dict.fromkeys(names, [0.75]), "tensor")
-    per_head = overlay(llama, os.path.join(shop.out, "models", "llama_heads"), dict.fromkeys(names, [0.75] * 3), "attn_head")
+    per_tensor = overlay(llama, os.path.join(shop.out, "overlays", "llama_other_scales"), dict.fromkeys(names, [0.75]), "tensor")
+    per_head = overlay(llama, os.path.join(shop.out, "overlays", "llama_heads"), dict.fromkeys(names, [0.75] * 3), "attn_head")
     for server in ("vllm", "sglang"):  # the file wins over the checkpoint
         shop.plugin(server, "over checkpoint scales", per_tensor, shop.scales("llama_llama3"))
     shop.plugin("vllm", "per head", per_head, heads)
@@ -205,28 +204,98 @@ def spelling_cases(shop):
                 path = os.path.join(shop.out, "overlays", name, spelling)
                 if not os.path.exists(path):
                     overlay(folder, path, written, "tensor")
-                says = {"architecture": root["model"]["architecture"], "spelling": spelling}
+                says = {"architecture": root["model"]["architecture"], "carrier": "compressed-tensors", "spelling": spelling}
                 shop.add(server, f"spelling/{name}/{spelling}", path, says=says, want="^(ok|differs|refused)")
 
 
-def export_cases(shop, exports):
-    """What make_exports.sh made: each target for the server it is meant for, and "vllm" for SGLang as well, to see."""
-    for model in sorted(os.listdir(exports)):
-        for target, server in (("vllm", "vllm"), ("vllm-head", "vllm"), ("sglang", "sglang"), ("vllm", "sglang")):
-            folder = os.path.join(exports, model, target)
-            expect = folder + ".expect.json"
-            if os.path.exists(os.path.join(folder, "config.json")):
-                expected = {"flags": ["--expect", expect], "files": [expect]} if os.path.exists(expect) else {}
-                more = {} if target.startswith(server) else {"want": ""}
-                shop.add(server, f"export/{model}/{target}", folder, **expected, **more)
+SPELLINGS = (("_proj.output_scale", "output"), ("_proj.k_scale", "projection"), (".attn.k_scale", "native"),
+             (".k_scale", "attention"))  # the first that fits
 
 
-def main(kvcal, goldens, out, exports=None):
-    shop = Workshop(kvcal, goldens, out)
+def carrier_of(config):
+    """The weight format as lib/export/server_support.cpp calls it; its name_of(KvCarrier)."""
+    quantization = config.get("quantization_config") or config.get("text_config", {}).get("quantization_config") or {}
+    method = quantization.get("quant_method", "none")
+    per_head = (quantization.get("kv_cache_scheme") or {}) if method == "compressed-tensors" else {}
+    return method + (", per head" if per_head.get("strategy") == "attn_head" else "")
+
+
+def spelling_of(folder):
+    with open(os.path.join(folder, "model.safetensors.index.json")) as file:
+        names = json.load(file)["weight_map"]
+    return next(spelling for suffix, spelling in SPELLINGS if any(name.endswith(suffix) for name in names))
+
+
+def export_cases(shop):
+    """What make_exports.sh made, each target for the server it is meant for: the scales must be in use as they were meant.
+
+    SGLang also gets what was made for vLLM, with query scales, and by ModelOpt's and Quark's conventions, and may refuse it:
+    what it does with it is held against the table. A variant of every class comes before the second of any.
+    """
+    found, seen = [], set()
+    for model in sorted(os.listdir(os.path.join(shop.exports, ".inputs"))):
+        with open(shop.scales(model)) as file:
+            root = json.load(file)
+        architecture = root["model"]["architecture"]
+        with open(os.path.join(shop.model(model), "config.json")) as file:
+            quantised = carrier_of(json.load(file))
+        # No attention backend of vLLM takes other widths; make_models.py has variants of these goldens that have them.
+        odd = any(layer["head_dim_k"] % 8 for layer in root["layers"])
+        for order, (target, server) in enumerate(EXPORTS):
+            if odd and server == "vllm" or server in NOT_SERVED.get(model, ()):
+                continue
+            key = (target, server, architecture, quantised)
+            found.append(((key in seen, order), model, target, server, (architecture, quantised)))
+            seen.add(key)
+    for _, model, target, server, what in sorted(found):
+        export_case(shop, os.path.join(shop.exports, model, target), server, f"export/{model}/{target}", *what)
+
+
+def export_case(shop, folder, server, name, architecture, carrier):
+    says, expect = {"architecture": architecture}, folder + ".expect.json"
+    meant = server == "vllm" or os.path.basename(folder) == "sglang"
+    if os.path.exists(folder + ".refused"):
+        if meant:
+            if "-" not in os.path.basename(folder):  # scales per head are refused for other reasons as well
+                says["carrier"] = carrier if carrier != "none" else "compressed-tensors"
+            with open(folder + ".refused") as file:
+                shop.add(server, name, folder, says=says, not_exported=file.read().strip())
+        return
+    if not os.path.exists(expect):
+        return
+    with open(os.path.join(folder, "config.json")) as file:
+        says |= {"carrier": carrier_of(json.load(file)), "spelling": spelling_of(folder)}
+    more = {} if meant else {"want": "^(ok|differs|refused)"}
+    for what in (architecture, carrier):
+        if (server, what) in LIMITS:
+            more = {"want": LIMITS[server, what]}
+    if not meant and os.path.basename(folder) == "vllm":
+        says["with_query"] = True
+    shop.add(server, name, folder, ["--expect", expect], files=[expect], says=says, **more)
+
+
+def broken_cases(shop):
+    """Exports with wrong numbers: a checker that takes them proves nothing."""
+    with open(os.path.join(shop.exports, "llama_llama3", "vllm.expect.json")) as file:
+        layers = json.load(file)["layers"]
+    expect = os.path.join(shop.exports, "llama_llama3", "sglang.expect.json")
+    for label, change in (("doubled", lambda k, v: (2 * k, 2 * v)), ("swapped", lambda k, v: (v, k))):
+        written = {}
+        for index, sites in layers.items():
+            for site, number in zip("kv", change(sites["k"][0], sites["v"][0])):
+                written[f"model.layers.{index}.self_attn.{site}_scale"] = [number]
+        folder = overlay(shop.model("llama_llama3"), os.path.join(shop.out, "overlays", "broken", label), written, "tensor")
+        for server in ("vllm", "sglang"):
+            want = r"^differs: BAD .*\[[0-9.e-]+\], expected"
+            shop.add(server, "broken/" + label, folder, ["--expect", expect], files=[expect], want=want)
+
+
+def main(exports, out):
+    shop = Workshop(exports, out)
+    export_cases(shop)
+    broken_cases(shop)
     plugin_cases(shop)
     spelling_cases(shop)
-    if exports and os.path.isdir(exports):
-        export_cases(shop, exports)
     with open(os.path.join(out, "cases.json"), "w") as file:
         json.dump(shop.cases, file, indent=1)
 

@@ -1,33 +1,25 @@
-# sh make_exports.sh KVCAL SOURCE OUT [CASE...]: calibrates every tiny golden checkpoint (or those named) and exports it
-# for every target that applies:
+# sh make_exports.sh KVCAL SOURCE OUT MADE [CASE...]: calibrates every tiny golden checkpoint and those of make_models.py in
+# the folder MADE (or those named) and exports each for every target that applies:
 #   OUT/.inputs/CASE/model/         the checkpoint alone, with the keys that its publisher's config has
 #   OUT/.inputs/CASE/scales.json    and heads.json, one scale per head
-#   OUT/CASE/TARGET/                the export: vllm, vllm-head, sglang
+#   OUT/CASE/TARGET/                the export: vllm, vllm-head, sglang; modelopt and quark into such checkpoints
 #   OUT/CASE/TARGET.expect.json     what the server's loader must give, as its checker reads it
 #   OUT/CASE/TARGET.refused         instead of both: why the target does not apply
 #   OUT/CASE/sglang-json.json, json.json
 # Fails when a golden that can be calibrated is exported nowhere.
 set -eu
-kvcal=$1 source=$2 out=$3
-shift 3
+kvcal=$1 source=$2 out=$3 made=$4
+shift 4
 golden=$source/tests/arch/golden
-[ $# -gt 0 ] || set -- $(ls "$golden")
+[ $# -gt 0 ] || set -- $(ls "$golden") $(ls "$made")
 
-# make_inputs CASE: the checkpoint without the golden's own files, and its sequences as prompts.
+# make_inputs FOLDER: the checkpoint as its publisher would have written it, and the golden's sequences as prompts.
 make_inputs() {
-  python3 - "$golden/$1" "$inputs" <<'PY'
-import json, os, shutil, sys
-golden, out = sys.argv[1:]
-os.makedirs(out + "/model", exist_ok=True)
-shutil.copy(golden + "/model.safetensors", out + "/model")
-config = json.load(open(golden + "/config.json"))
-# Keys of publishers' configs that the reference framework no longer writes and SGLang reads.
-if config["model_type"] in ("qwen3_5_text", "qwen3_next"):
-    config.setdefault("full_attention_interval", 4)
-with open(out + "/model/config.json", "w") as file:
-    json.dump(config, file, indent=2)
-with open(out + "/prompts.jsonl", "w") as file:
-    for ids in json.load(open(golden + "/golden.json"))["sequences"]:
+  python3 "$source/tests/loaders/published.py" "$1" "$inputs/model"
+  python3 - "$1/golden.json" "$inputs/prompts.jsonl" <<'PY'
+import json, sys
+with open(sys.argv[2], "w") as file:
+    for ids in json.load(open(sys.argv[1]))["sequences"]:
         file.write(json.dumps({"input_ids": ids}) + "\n")
 PY
 }
@@ -56,19 +48,32 @@ export_to() {
 }
 
 for case in "$@"; do
-  [ -e "$golden/$case/model.safetensors" ] || continue
-  place=$out/$case inputs=$out/.inputs/$case
+  folder=$golden/$case place=$out/$case inputs=$out/.inputs/$case
+  [ ! -e "$made/$case" ] || folder=$made/$case
+  [ -e "$folder/model.safetensors" ] || continue
   mkdir -p "$place"
-  make_inputs "$case"
-  "$kvcal" calibrate "$inputs/model" --prompts "$inputs/prompts.jsonl" --no-sanity -q --force \
-    -o "$inputs/scales.json" --stats "$inputs/run.kvstats"
-  "$kvcal" solve "$inputs/run.kvstats" --granularity head -q --force -o "$inputs/heads.json"
+  make_inputs "$folder"
+  if grep -q '"quant_method": "quark"' "$folder/config.json"; then
+    # kvcal reads no weights of Quark: the scales are those of the plain weights, made valid for this checkpoint too.
+    plain=$out/.inputs/llama_256
+    for file in scales heads; do
+      "$kvcal" export "$plain/$file.json" --model "$plain/model" --to scales --also-for "$inputs/model" --force \
+        -o "$inputs/$file.json" >/dev/null
+    done
+  else
+    "$kvcal" calibrate "$inputs/model" --prompts "$inputs/prompts.jsonl" --no-sanity -q --force \
+      -o "$inputs/scales.json" --stats "$inputs/run.kvstats"
+    "$kvcal" solve "$inputs/run.kvstats" --granularity head -q --force -o "$inputs/heads.json"
+  fi
   exported=0
   export_to vllm scales.json vllm
   export_to vllm-head heads.json vllm
   export_to sglang scales.json sglang
   export_to sglang-json.json scales.json sglang-json
   export_to json.json scales.json json
+  for method in modelopt quark; do
+    ! grep -q "\"quant_method\": \"$method\"" "$folder/config.json" || export_to $method scales.json $method
+  done
   [ $exported -gt 0 ] || { echo "make_exports: $case was exported nowhere" >&2; exit 1; }
   echo "$case: $exported exports"
 done

@@ -13,7 +13,7 @@ REF=${REF:-$HOME/.cache/kvcal-loaders}
 out=$source/build/loaders
 export REF KVCAL_LOADERS="$LOADERS" KVCAL_VLLM_VENV="$REF/vllm" KVCAL_SGLANG_VENV="$REF/sglang" KVCAL_CUDA_STUBS="$REF/stubs"
 export PYTHONDONTWRITEBYTECODE=1
-mkdir -p "$out/models"
+mkdir -p "$out"
 
 sh -c 'cd "$1" && exec bash ./setup.sh' setup "$LOADERS"
 for server in vllm sglang; do # from a copy: pip leaves its build folder beside the sources
@@ -21,17 +21,9 @@ for server in vllm sglang; do # from a copy: pip leaves its build folder beside 
   "$REF/tools/bin/uv" pip install -q --reinstall --no-deps --python "$REF/$server/bin/python" "$out/package"
 done
 
-"$REF/vllm/bin/python" "$here/make_models.py" "$source/tests/arch/golden" "$out/models"
-sh "$here/make_exports.sh" "$kvcal" "$source" "$out/exports"
-for model in natural stressed; do
-  demo=$out/exports/demo_$model
-  mkdir -p "$demo"
-  "$kvcal" calibrate "$source/datasets/demo/$model" --prompts "$source/datasets/demo/prompts.jsonl" -q --force -o "$demo/scales.json"
-  for target in vllm sglang; do
-    "$kvcal" export "$demo/scales.json" --model "$source/datasets/demo/$model" --to "$target" -o "$demo/$target" --force
-  done
-done
-"$REF/vllm/bin/python" "$here/make_cases.py" "$kvcal" "$source/tests/arch/golden" "$out" "$out/exports"
+"$REF/vllm/bin/python" "$here/make_models.py" "$source/tests/arch/golden" "$out/made"
+sh "$here/make_exports.sh" "$kvcal" "$source" "$out/exports" "$out/made"
+"$REF/vllm/bin/python" "$here/make_cases.py" "$out/exports" "$out"
 
 failed=0
 VLLM_LOGGING_LEVEL=ERROR "$REF/vllm/bin/python" "$here/test_vllm_ranks.py" || failed=1

@@ -9,6 +9,7 @@ a case must match, beside or instead of success.
 """
 
 import hashlib
+import importlib
 import json
 import os
 import re
@@ -45,7 +46,7 @@ def message_of(log):
 def effect_of(verdict, log):
     """What became of a scale tensor, in the words of lib/export/server_support.cpp; None where the run does not tell."""
     if verdict == "refused":
-        if not re.search(r"^REFUSED.*(scale|_proj)", log, re.MULTILINE):
+        if not re.search(r"^REFUSED.*([kvq]|output)_scale", log, re.MULTILINE):
             return None  # the server does not take the model itself
         return "crash" if re.search(r"^REFUSED at [^:]*: (KeyError|AssertionError)", log, re.MULTILINE) else "refused"
     if verdict == "ok":
@@ -56,15 +57,46 @@ def effect_of(verdict, log):
     return "left out with a warning" if warned else "left out without a word"
 
 
+def leave_telling(path):
+    """What os._exit becomes in a child: it first writes down which modules it has."""
+    leave = os._exit
+
+    def exit_(code):
+        with open(path, "w") as file:
+            file.write("\n".join(sys.modules))
+        leave(code)
+
+    os._exit = exit_
+
+
+def import_too(path):
+    """What a child had to import, the next need not: imports are most of a case's time."""
+    if os.path.exists(path):
+        with open(path) as file:
+            names = file.read().split()
+        for name in names:
+            if name not in sys.modules and name.split(".")[0] in ("vllm", "sglang", "transformers", "compressed_tensors"):
+                try:
+                    importlib.import_module(name)
+                except Exception:  # made by the child, not by a file
+                    pass
+        os.remove(path)
+
+
 def run(case, checker, folder):
     """Forks; the child leaves by the checker's own _exit. Returns (verdict, message, effect, seconds)."""
-    began, log = time.monotonic(), os.path.join(folder, f"{case['name'].replace('/', '_')}.log")
+    if "not_exported" in case:
+        why = case["not_exported"].removeprefix("kvcal: error: ")
+        return "not exported", re.sub(r"; the plug-in .*", "", why, flags=re.DOTALL)[:400], None, 0
+    began, modules = time.monotonic(), os.path.join(folder, case["server"] + ".modules")
+    log = os.path.join(folder, "logs", f"{case['server']}_{case['name'].replace('/', '_')}.log")
     sys.stdout.flush()
     child = os.fork()
     if child == 0:
         out = os.open(log, os.O_CREAT | os.O_TRUNC | os.O_WRONLY)
         os.dup2(out, 1)
         os.dup2(out, 2)
+        leave_telling(modules)
         os.environ.update(case.get("env", {}))
         os.environ["VLLM_PLUGINS"] = os.environ.get("KVCAL_CHECK_PLUGINS", "")
         try:
@@ -78,6 +110,7 @@ def run(case, checker, folder):
         if time.monotonic() - began > SECONDS:
             os.kill(child, 9)
         time.sleep(0.2)
+    import_too(modules)
     code = os.waitstatus_to_exitcode(done[1])
     with open(log, errors="replace") as file:
         text = file.read()
@@ -95,23 +128,25 @@ def main(server, cases_path, results_path):
     if os.path.exists(results_path):
         with open(results_path) as file:
             results = json.load(file)
+    os.makedirs(os.path.join(os.path.dirname(os.path.abspath(results_path)), "logs"), exist_ok=True)
     waiting = []
     for case in cases:
         key, case_sha256 = f"{server} {case['name']}", input_sha256(case)
         if results.get(key, {}).get("input") != case_sha256:
             waiting.append((key, case_sha256, case))
     print(f"{server}: {len(cases)} cases, {len(cases) - len(waiting)} of them known", flush=True)
-    if waiting:
+    waiting.sort(key=lambda entry: "not_exported" not in entry[2])
+    if any("not_exported" not in case for _, _, case in waiting):
         checker.preload("90")
     version = __import__("importlib.metadata").metadata.version(server)
     for key, case_sha256, case in waiting:
         verdict, message, effect, seconds = run(case, checker, os.path.dirname(os.path.abspath(results_path)))
         said = f"{verdict}: {message}"
-        as_wanted = bool(re.search(case["want"], said)) if "want" in case else verdict == "ok"
+        as_wanted = bool(re.search(case["want"], said)) if "want" in case else verdict in ("ok", "not exported")
         results[key] = {
             "server": f"{server} {version}", "case": case["name"], "verdict": verdict, "message": message,
             "as_wanted": as_wanted, "input": case_sha256,
-        } | ({"effect": effect, **case["says"]} if "says" in case else {})
+        } | case.get("says", {}) | ({"effect": effect} if effect and "says" in case else {})
         with open(results_path, "w") as file:
             json.dump(results, file, indent=1, sort_keys=True)
         print(f"{'ok' if as_wanted else 'NOT AS WANTED'} {seconds} s {key}: {said[:600]}", flush=True)

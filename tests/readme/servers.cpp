@@ -39,7 +39,7 @@ std::string row(ServerKind kind, const LoaderLine& loader) {
   const std::string write = plain.loads ? code(scale_suffix(plain.write, 'k')) : "nothing: " + plain.why_not;
   return "| " + str(server) + " | " + classes_of(kind, loader.name) + " | " + write + " | " + effect_text(plain, 'k') +
          " | " + effect_text(with(KvCarrier::ModelOpt), 'k') + " | " + effect_text(with(KvCarrier::None), 'k') + " | " +
-         effect_text(plain, 'q') + " |\n";
+         effect_text(plain, 'q') + " | " + plain.backend + " |\n";
 }
 
 }  // namespace
@@ -47,7 +47,7 @@ std::string row(ServerKind kind, const LoaderLine& loader) {
 std::string table_of_servers() {
   std::string text =
       "| server | classes | write behind the attention module's name | in compressed-tensors | in fp8, ModelOpt | "
-      "without a quantization_config | `.q_scale` |\n|---|---|---|---|---|---|---|\n";
+      "without a quantization_config | `.q_scale` | backend applies it |\n|---|---|---|---|---|---|---|---|\n";
   for (const ServerKind kind : {ServerKind::Vllm, ServerKind::Sglang})
     for (const LoaderLine& loader : loader_lines(kind)) text += row(kind, loader);
   return text;
