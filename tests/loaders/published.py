@@ -19,6 +19,8 @@ def published_config(config):
     kind = text.get("model_type", "")
     if kind.startswith(("qwen3_5", "qwen3_next")) and "layer_types" in text:
         text.setdefault("full_attention_interval", text["layer_types"].index("full_attention") + 1)
+    if kind == "qwen3_vl_moe_text":
+        text.setdefault("norm_topk_prob", True)
     if kind == "qwen2_vl":
         config["vision_config"].setdefault("in_chans", config["vision_config"]["in_channels"])
     if "vision_use_head" in config.get("vision_config", {}):
