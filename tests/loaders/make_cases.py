@@ -23,8 +23,10 @@ NOT_SERVED = {
     "gemma4_k_eq_v": ("vllm", "sglang"),  # its vision_config is null
     "gemma4": ("sglang",),  # heads of two widths in a text-only config
     "gemma3_vl": ("vllm",),  # with images only Triton takes an FP8 cache, and heads of 32 at least
-    "llama4": ("vllm",),  # its experts' layers are at no regular distance
+    "llama4": ("vllm",), "llama4_dense": ("vllm",),  # its experts' layers are at no regular distance
     "olmoe": ("sglang",),  # norms of keys as wide as those of queries
+    "qwen2_vl_heads": ("vllm",), "qwen3_next_dense": ("vllm",),  # configs lack what vLLM reads
+    "qwen3_window": ("vllm",),
     "qwen2_5_vl": ("vllm",), "qwen2_5_vl_heads": ("vllm",),  # a window in some layers
     "qwen3_5_vl": ("sglang",), "qwen3_5_moe_vl": ("sglang",),  # attention at no regular distance
 }
