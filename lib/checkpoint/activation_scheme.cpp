@@ -125,6 +125,8 @@ ActivationScheme read_activation_scheme(const Checkpoint& checkpoint) {
     if (method == "fbgemm_fp8") return of_fbgemm(q);
     if (method == "compressed-tensors") return of_compressed_tensors(q);
     if (method == "modelopt") return of_modelopt(q);
+    if (method.find("auto-round") != std::string::npos && get_int_or(q, "act_bits", 16) >= 16)
+      fail_nothing(method + " quantises weights alone");
     if (method == "awq" || method == "gptq" || method == "mxfp4") fail_nothing(method + " quantises weights alone");
     fail_unknown_rounding(method);
   });

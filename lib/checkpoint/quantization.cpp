@@ -4,6 +4,7 @@
 #include <set>
 
 #include "base/error.h"
+#include "checkpoint/checkpoint.h"
 #include "checkpoint/config_file.h"
 
 namespace kvcal {
@@ -59,7 +60,7 @@ void append_groups(std::string& detail, const Json& quantization) {
 
 std::string describe_detail(const Json& quantization) {
   std::string detail;
-  for (const char* key : {"quant_algo", "format", "fmt", "checkpoint_format"})
+  for (const char* key : {"quant_algo", "format", "fmt", "checkpoint_format", "packing_format"})
     append(detail, word_at(quantization, key));
   if (const Json* block = find_member(quantization, "weight_block_size");
       block && block->is_array() && block->size() == 2)
@@ -78,6 +79,46 @@ const Json& unwrapped(const Json& given) {
   return nested && nested->is_object() ? *nested : given;
 }
 
+constexpr std::string_view kAutoRound[] = {"auto-round", "auto_round", "intel/auto-round", "inc"};
+
+template <size_t N>
+bool is_one_of(const std::string_view (&words)[N], std::string_view word) {
+  return std::find(std::begin(words), std::end(words), word) != std::end(words);
+}
+
+/// Formats whose tensors may be taken for those of another, or whose weights are in none that has a plain name.
+std::string name_unread(const std::string& method, const Json& q) {
+  constexpr std::string_view kMethods[] = {"aqlm",   "bitblas",     "bitnet",   "bitsandbytes", "eetq",   "exl2",
+                                           "exl3",   "fouroversix", "fp_quant", "gguf",         "higgs",  "hqq",
+                                           "marlin", "metal",       "mlx",      "owq",          "quanto", "quip",
+                                           "sinq",   "spqr",        "svdquant", "torchao",      "vptq",   "w4afp8"};
+  constexpr std::string_view kAwqVersions[] = {"gemv", "gemv_fast", "marlin"};
+  constexpr std::string_view kGptqFormats[] = {"marlin", "bitblas"};
+  constexpr std::string_view kSparse[] = {"sparse-bitmask", "sparse-24-bitmask", "marlin-24"};
+  if (is_one_of(kMethods, method)) return method;
+  if (method == "awq") {
+    if (word_at(q, "backend") == "llm-awq") return "AWQ llm-awq";
+    if (const std::string version = word_at(q, "version"); is_one_of(kAwqVersions, version)) return "AWQ " + version;
+    for (const char* key : {"bits", "w_bit"})
+      if (const std::string bits = word_at(q, key); !bits.empty() && bits != "4") return "AWQ with " + bits + " bits";
+  }
+  if (is_one_of(kAutoRound, method) && word_at(q, "packing_format").ends_with("awq") && word_at(q, "bits") != "4")
+    return "AWQ with " + word_at(q, "bits") + " bits";
+  if (method == "gptq") {
+    if (const std::string format = word_at(q, "checkpoint_format"); is_one_of(kGptqFormats, format))
+      return "GPTQ " + format;
+    if (const Json* marlin = find_member(q, "is_marlin_format"); marlin && *marlin == true) return "GPTQ marlin";
+  }
+  if (method == "compressed-tensors") {
+    const Json* sparsity = find_member(q, "sparsity_config");
+    for (const Json* said : {&q, sparsity})
+      if (said && said->is_object() && is_one_of(kSparse, word_at(*said, "format")))
+        return "compressed-tensors " + word_at(*said, "format");
+  }
+  if (method == "modelopt" && word_at(q, "quant_algo") == "NVFP4_SVD") return "ModelOpt NVFP4_SVD";
+  return "";
+}
+
 QuantizationSummary summarise(const Json& given, std::string fallback_method, std::string source) {
   QuantizationSummary summary;
   const Json& quantization = unwrapped(given);
@@ -86,6 +127,7 @@ QuantizationSummary summarise(const Json& given, std::string fallback_method, st
   summary.method = word_at(given, "quant_method");
   if (summary.method.empty()) summary.method = std::move(fallback_method);
   if (summary.method.empty()) summary.method = find_member(quantization, "quant_algo") ? "modelopt" : "unknown";
+  summary.unread = name_unread(summary.method, quantization);  // sparse weights may be of full precision
   if (summary.weights_quantized) {
     summary.detail = describe_detail(quantization);
   } else {
@@ -159,13 +201,15 @@ QuantizationSummary describe_quantization(const Json& config, const fs::path& fo
 }
 
 bool is_readable(const QuantizationSummary& summary) {
+  if (!summary.unread.empty()) return false;
   if (!summary.weights_quantized) return true;
   // INT4 of ModelOpt is made for TensorRT-LLM alone (formats/modelopt_int4.cpp).
   for (const char* algorithm : {"INT4_AWQ", "W4A16_AWQ", "W4A8_AWQ"})
     if (summary.method == "modelopt" && summary.detail.find(algorithm) != std::string::npos) return false;
-  constexpr std::string_view kMethods[] = {"fp8",   "fbgemm_fp8", "compressed-tensors", "modelopt", "awq", "gptq",
-                                           "mxfp4", "unknown"};
-  return std::find(std::begin(kMethods), std::end(kMethods), summary.method) != std::end(kMethods);
+  constexpr std::string_view kMethods[] = {
+      "fp8",   "fbgemm_fp8", "compressed-tensors", "modelopt",  "modelopt_fp4",   "awq",    "gptq", "mxfp4",
+      "mxfp8", "quark",      "w8a8_fp8",           "w8a8_int8", "blockwise_int8", "unknown"};
+  return is_one_of(kMethods, summary.method) || is_one_of(kAutoRound, summary.method);
 }
 
 std::string str(const QuantizationSummary& summary) {
@@ -174,6 +218,15 @@ std::string str(const QuantizationSummary& summary) {
   if (!summary.kv_cache.empty()) text += ", KV cache " + summary.kv_cache;
   if (!summary.source.empty()) text += "; says " + summary.source;
   return text;
+}
+
+std::string stored_name(const Checkpoint& checkpoint, std::string_view weight) {
+  constexpr std::string_view kWeight = ".weight";
+  if (checkpoint.has(weight)) return std::string(weight);
+  const std::string stem(weight.ends_with(kWeight) ? weight.substr(0, weight.size() - kWeight.size()) : weight);
+  for (const char* suffix : {".qweight", ".weight_packed", "_packed", "_blocks"})
+    if (checkpoint.has(stem + suffix)) return stem + suffix;
+  return "";
 }
 
 bool is_plain(const TensorInfo& info) {

@@ -93,6 +93,8 @@ FusedWeight::FusedWeight(const WeightBinder& w, const char* name, const Shape& p
     if (found->shape == turned) transposed_ = true;
     if (found->shape == plain) transposed_ = false;
   }
+  // Packed bytes are laid in several ways, which their format knows: it gives the plain one.
+  if (const TensorInfo* found = w.info(name); found && found->dtype == DType::U8) transposed_ = false;
   all_ = w(name, transposed_ ? turned : plain);
   input_ = w.inputs_of(name);
 }

@@ -55,7 +55,7 @@ std::string refused() {
                              "gptq",  "higgs",      "hqq",        "mlx",          "modelopt",
                              "mxfp4", "quanto",     "quark",      "spqr",         "torchao",
                              "vptq"})
-    if (!is_readable({true, method, "", "", ""})) names.insert("`" + std::string(method) + "`");
+    if (!is_readable({true, method, "", "", "", ""})) names.insert("`" + std::string(method) + "`");
   return list(names);
 }
 

@@ -115,7 +115,9 @@ def integer_weight(shape, bits: int, group: int, symmetric: bool):
 def make_pack_quantized() -> None:
     for case, bits, shape, group, symmetric in (
             ("pack_int4", 4, (24, 96), 32, True), ("pack_int4_asymmetric", 4, (20, 96), 32, False),
-            ("pack_int8", 8, (24, 50), 50, True), ("pack_int3_asymmetric", 3, (24, 96), 48, False)):
+            ("pack_int8", 8, (24, 50), 50, True), ("pack_int3_asymmetric", 3, (24, 96), 48, False),
+            # as many words for 24 elements as with 8 bits
+            ("pack_int7_few", 7, (8, 24), 24, False)):
         exact, scale, zero = integer_weight(shape, bits, group, symmetric)
         args = dict(num_bits=bits, type="int", symmetric=symmetric,
                     **(dict(strategy="channel") if group == shape[1] else dict(strategy="group", group_size=group)))
@@ -196,6 +198,37 @@ def make_mx() -> None:
           {name: (E2M1[experts] * spread(torch.exp2(scales.float() - 127), 1, 32, (16, 64))).bfloat16()})
 
 
+def make_modelopt() -> None:
+    """Layouts of nvidia-modelopt 0.47: MXFP4 by the plain name, SmoothQuant's factors of the inputs, experts of Llama 4."""
+    codes, exponents = fp4_codes((24, 96), 19), integers(110, 130, (24, 3), 20).to(torch.uint8)
+    write("mxfp4_modelopt", {"quant_method": "modelopt", "quant_algo": "W4A8_MXFP4_FP8"},
+          {NAME: packed_halves(codes), NAME + "_scale": exponents},
+          {NAME: (E2M1[codes] * spread(torch.exp2(exponents.float() - 127), 1, 32, (24, 96))).bfloat16()})
+    q, scale = integers(-128, 128, (24, 40), 21).to(torch.int8), weights(24, seed=22).abs() + 0.01
+    before = torch.rand(40, generator=torch.Generator().manual_seed(23)) + 0.5
+    write("int8_modelopt_smoothquant", {"quant_method": "modelopt", "quant_algo": "W8A8_SQ_PER_CHANNEL"},
+          {NAME: q, NAME + "_scale": scale, MODULE + "pre_quant_scale": before},
+          {NAME: (q.float() * before * scale[:, None]).bfloat16()})
+    # [experts, in, out], packed along the inputs; the weight is [experts, out, in]
+    name, codes = "model.layers.0.feed_forward.experts.gate_up_proj", fp4_codes((3, 64, 24), 24)
+    scale = (torch.rand((3, 4, 24), generator=torch.Generator().manual_seed(25)) * 400 + 10).to(torch.float8_e4m3fn)
+    second = torch.tensor(0.000731)
+    real = (scale.float() * second).repeat_interleave(16, 1)
+    write("nvfp4_modelopt_llama4", {"quant_method": "modelopt", "quant_algo": "NVFP4"},
+          {name: packed_halves(codes.transpose(1, 2)).transpose(1, 2), name + "_weight_scale": scale,
+           name + "_weight_scale_2": second}, {name: (E2M1[codes] * real).bfloat16().transpose(1, 2)})
+
+
+def make_fbgemm() -> None:
+    """Transposed experts of Llama 4, [experts, in, out]: scales of the outputs, in two layouts."""
+    for case, name, scale_shape in (("fbgemm_gate_up", "gate_up_proj", (3, 1, 24)), ("fbgemm_down", "down_proj", (3, 24, 1))):
+        name = "model.layers.0.feed_forward.experts." + name
+        scale = torch.rand(scale_shape, generator=torch.Generator().manual_seed(26)) * 0.01 + 0.001
+        stored = (weights(3, 16, 24, seed=27) * 500).clamp(-448, 448).to(torch.float8_e4m3fn)
+        write(case, {"quant_method": "fbgemm_fp8", "activation_scale_ub": 1200.0}, {name: stored, name + "_scale": scale},
+              {name: (stored.float() * scale.reshape(3, 1, 24)).bfloat16()})
+
+
 # ------------------------------------------------------------------------------------------------ awq, gptq
 def words32(values: torch.Tensor) -> torch.Tensor:
     return torch.where(values >= 2**31, values - 2**32, values).to(torch.int32)
@@ -239,6 +272,33 @@ def make_gptq() -> None:
                      "checkpoint_format": version}, tensors, {NAME: full.T.bfloat16()})
 
 
+def bit_stream(values: torch.Tensor, bits: int, axis: int) -> torch.Tensor:
+    """Elements one after the other along an axis, the lowest bits first; one may straddle two words."""
+    values = values.long().movedim(axis, -1)
+    stream = (values[..., None] >> torch.arange(bits) & 1).flatten(-2).reshape(*values.shape[:-1], -1, 32)
+    return words32((stream << torch.arange(32)).sum(-1)).movedim(-1, axis)
+
+
+def make_gptq_streams() -> None:
+    """3 bits; AutoRound's packing, whose zero points are as they are; groups of which the last is cut off."""
+    round_ = {"quant_method": "auto-round", "data_type": "int", "sym": False}
+    for case, bits, inputs, group, less, config in (
+            ("gptq_int3", 3, 96, 32, 1, {"quant_method": "gptq", "desc_act": False}),
+            ("gptq_cut_group", 4, 96, 64, 1, {"quant_method": "gptq", "desc_act": False}),
+            ("auto_round", 4, 96, 32, 0, round_ | {"packing_format": "auto_round"}),
+            ("auto_round_gptqmodel", 2, 96, 96, 0, round_ | {"packing_format": "auto_round:gptqmodel"}),
+            ("auto_round_gptq", 5, 96, 32, 1, round_ | {"packing_format": "auto_round:auto_gptq"})):
+        outputs, n_groups = 32, -(-inputs // group)
+        q, zero = integers(0, 1 << bits, (inputs, outputs), 28), integers(less, 1 << bits, (n_groups, outputs), 29)
+        scale = (torch.rand((n_groups, outputs), generator=torch.Generator().manual_seed(30)) * 0.01).half()
+        groups = torch.arange(inputs) // group
+        write(case, config | {"bits": bits, "group_size": group},
+              {MODULE + "qweight": bit_stream(q, bits, 0), MODULE + "qzeros": bit_stream(zero - less, bits, 1),
+               MODULE + "scales": scale},
+              {NAME: ((q - zero[groups]).float() * scale.float()[groups]).T.bfloat16()})
+
+
 if __name__ == "__main__":
-    for make in (make_fp8, make_pack_quantized, make_pack_ordered, make_int8, make_nvfp4, make_mx, make_awq, make_gptq):
+    for make in (make_fp8, make_pack_quantized, make_pack_ordered, make_int8, make_nvfp4, make_mx, make_modelopt,
+                 make_fbgemm, make_awq, make_gptq, make_gptq_streams):
         make()

@@ -61,6 +61,13 @@ TEST_F(ActivationSchemeTest, OfCompressedTensors) {
   expect_contains(scheme(compressed("null")), "compressed-tensors with quantised weights alone");
 }
 
+TEST_F(ActivationSchemeTest, OfAutoRound) {
+  expect_contains(scheme(R"({"quant_method": "auto-round", "bits": 4, "packing_format": "auto_round:auto_gptq"})"),
+                  "auto-round quantises weights alone, so servers do not round activations");
+  expect_contains(scheme(R"({"quant_method": "auto-round", "bits": 8, "data_type": "fp", "act_bits": 8})"),
+                  "the rounding of activations by 'auto-round' is not emulated");
+}
+
 TEST_F(ActivationSchemeTest, OfModelOpt) {
   const auto algorithm = [&](const std::string& name) {
     return scheme(R"({"quant_method": "modelopt", "quant_algo": ")" + name + "\"}");

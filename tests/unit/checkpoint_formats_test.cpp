@@ -116,8 +116,15 @@ TEST_F(Malformed, GroupsOfAwqThatDoNotDivideTheInputs) {
                   "its scales 'up_proj.scales' are F16 [3, 16]: no groups of equal size");
 }
 
-TEST_F(Malformed, ThreeBitsOfGptq) {
-  expect_contains(refusal({{"up_proj.qweight", DType::I32, {6, 16}}}), "GPTQ with 3 bits, which is not read");
+TEST_F(Malformed, GroupsOfGptqThatNothingSays) {
+  const std::vector<TestTensor> tensors = {{"up_proj.qweight", DType::I32, {8, 16}},
+                                           {"up_proj.scales", DType::F32, {3, 16}},
+                                           {"up_proj.qzeros", DType::I32, {3, 2}}};
+  expect_contains(refusal(tensors, R"({"quant_method": "gptq", "group_size": 32})"),
+                  "its scales 'up_proj.scales' are F32 [3, 16]: no groups of equal size along the inputs, nor of the");
+  EXPECT_EQ(refusal(tensors, R"({"quant_method": "gptq", "group_size": 24})"), "no error");
+  EXPECT_EQ(refusal(tensors, R"({"quant_method": "gptq", "group_size": 32, "dynamic": {"+:up": {"group_size": 30}}})"),
+            "no error");
 }
 
 TEST_F(Malformed, Int4OfModelOptIsNamed) {
@@ -132,9 +139,65 @@ TEST_F(Malformed, Int4OfModelOptIsNamed) {
   expect_contains(a8, way_out);
 }
 
+TEST_F(Malformed, FormatsThatAreNotReadAreNamed) {
+  const TestTensor bytes{"up_proj.weight", DType::I8, {16, 64}}, scales{"up_proj.weight_scale", DType::F32, {16}};
+  const std::vector<TestTensor> awq = {{"up_proj.qweight", DType::I32, {64, 2}},
+                                       {"up_proj.scales", DType::F16, {1, 16}},
+                                       {"up_proj.qzeros", DType::I32, {1, 2}}};
+  const struct {
+    const char *quantization, *named;
+    std::vector<TestTensor> tensors;
+  } kCases[] = {
+      {R"({"quant_method": "bitsandbytes"})", "bitsandbytes", {bytes, {"up_proj.SCB", DType::F32, {16}}}},
+      {R"({"quant_method": "hqq"})", "hqq", {{"up_proj.W_q", DType::U8, {8, 64}}}},
+      {R"({"quant_method": "quanto"})", "quanto", {{"up_proj.weight._data", DType::I8, {16, 64}}}},
+      {R"({"quant_method": "torchao"})", "torchao", {bytes, scales}},
+      {R"({"quant_method": "awq", "version": "gemv"})", "AWQ gemv", awq},
+      {R"({"quant_method": "awq", "w_bit": 8})", "AWQ with 8 bits", awq},
+      {R"({"quant_method": "auto-round", "bits": 3, "packing_format": "auto_round:auto_awq"})", "AWQ with 3 bits", awq},
+      {R"({"quant_method": "gptq", "checkpoint_format": "marlin"})", "GPTQ marlin", {{"up_proj.B", DType::I32, {8}}}},
+      {R"({"quant_method": "compressed-tensors", "format": "dense", "sparsity_config": {"format": "sparse-bitmask"}})",
+       "compressed-tensors sparse-bitmask",
+       {{"up_proj.weight.compressed", DType::BF16, {99}}}},
+      {R"({"quant_method": "compressed-tensors", "format": "marlin-24", "config_groups": {"g": {"weights": {}}}})",
+       "compressed-tensors marlin-24",
+       {{"up_proj.weight_packed", DType::I32, {2, 32}}}},
+      {R"({"quant_method": "compressed-tensors", "format": "float-quantized", "config_groups": {"g": {"weights": {}}},
+           "sparsity_config": {"format": "sparse-24-bitmask"}})",
+       "compressed-tensors sparse-24-bitmask",
+       {{"up_proj.weight.bitmask", DType::U8, {16, 8}}}},
+      {R"({"quant_method": "modelopt", "quant_algo": "NVFP4"})",
+       "SVDQuant",
+       {bytes, {"up_proj.svdquant_lora_a", DType::BF16, {4, 64}}}},
+  };
+  for (const auto& c : kCases) {
+    const std::string message = refusal(c.tensors, c.quantization);
+    expect_contains(message, "weight 'up_proj.weight' is stored as ");
+    expect_contains(message, c.named);
+    expect_contains(message, "which is not read; use the BF16 checkpoint that it was made from, or an FP8, AWQ, GPTQ");
+  }
+  EXPECT_EQ(refusal({{"up_proj.weight", DType::BF16, {16, 64}}}, kCases[0].quantization), "no error");
+  expect_contains(refusal({{"up_proj.bias", DType::BF16, {16}}}, kCases[0].quantization), "is missing");
+  EXPECT_EQ(refusal({bytes, scales}, R"({"quant_method": "some_int8"})"), "no error") << "tensors decide";
+}
+
+TEST_F(Malformed, ColumnsOfInt8InAnOrder) {
+  expect_contains(refusal({{"up_proj.weight", DType::I8, {16, 64}},
+                           {"up_proj.weight_scale", DType::F32, {16, 2}},
+                           {"up_proj.weight_g_idx", DType::I32, {64}}}),
+                  "INT8 with groups of columns in an order, 'up_proj.weight_g_idx', which is not read");
+}
+
+TEST_F(Malformed, FactorsOfInputsThatDoNotFit) {
+  expect_contains(refusal({{"up_proj.weight", DType::F8E4M3, {16, 64}},
+                           {"up_proj.weight_scale", DType::F32, {}},
+                           {"up_proj.pre_quant_scale", DType::F32, {16}}}),
+                  "'up_proj.pre_quant_scale' is F32 [16], expected the shape [64]");
+}
+
 TEST_F(Malformed, UnknownFormatIsNamed) {
-  expect_contains(refusal({{"up_proj.weight", DType::U8, {512, 1}}}, R"({"quant_method": "bitsandbytes", "bits": 4})"),
-                  "a quantised weight; its format, bitsandbytes (4 bits), is not read");
+  expect_contains(refusal({{"up_proj.weight", DType::U8, {512, 1}}}, R"({"quant_method": "new", "bits": 4})"),
+                  "a quantised weight; its format, new (4 bits), is not read");
 }
 
 TEST_F(Malformed, ScalesAndGroupsOutOfRange) {

@@ -55,6 +55,23 @@ TEST(Quantization, FromFilesBesideConfig) {
   expect_contains(message_of([&] { describe("{}", folder); }), "hf_quant_config.json': not valid JSON");
 }
 
+TEST(Quantization, Readable) {
+  TempFolder folder;
+  const auto readable = [&](const std::string& quantization) {
+    return is_readable(
+        describe_quantization(parse_json(R"({"quantization_config": )" + quantization + "}"), folder.path()));
+  };
+  for (const char* read : {R"({"quant_method": "awq", "bits": 4, "version": "gemm"})", R"({"quant_method": "quark"})",
+                           R"({"quant_method": "auto-round", "bits": 3, "packing_format": "auto_round:auto_gptq"})",
+                           R"({"quant_method": "gptq", "bits": 3, "checkpoint_format": "gptq_v2"})"})
+    EXPECT_TRUE(readable(read)) << read;
+  for (const char* not_read :
+       {R"({"quant_method": "awq", "version": "gemv"})", R"({"quant_method": "gptq", "is_marlin_format": true})",
+        R"({"quant_method": "hqq"})", R"({"quant_method": "modelopt", "quant_algo": "NVFP4_SVD"})",
+        R"({"quant_method": "compressed-tensors", "sparsity_config": {"format": "sparse-bitmask"}})"})
+    EXPECT_FALSE(readable(not_read)) << not_read;
+}
+
 TEST(Quantization, StrangeValuesAreSurvived) {
   TempFolder folder;
   for (

@@ -1,5 +1,6 @@
 // MXFP4: E2M1 values, two to a byte, low half first, with a power of two for 32 columns. compressed-tensors has it as
-// weight_packed and weight_scale; gpt-oss as NAME_blocks [.., in / 32, 16] and NAME_scales (architectures.md 8.3, 8.7).
+// weight_packed and weight_scale; gpt-oss as NAME_blocks [.., in / 32, 16] and NAME_scales; ModelOpt and Quark as
+// weight and weight_scale (architectures.md 8.3, 8.7).
 #include "checkpoint/formats/scale_grid.h"
 #include "tensor/small_floats.h"
 
@@ -24,19 +25,26 @@ Shape columns_divided(const WeightRequest& request, int64_t by, bool blocks = fa
 std::optional<StoredWeight> find_mxfp4(const WeightRequest& request) {
   const TensorInfo* packed = find_typed(request, request.beside("_packed"), {DType::U8});
   const TensorInfo* blocks = find_typed(request, request.beside("_blocks"), {DType::U8});
+  // Bytes by the plain name may be anything: their scales tell.
+  if (!packed && !blocks && find_typed(request, request.beside("_scale"), {DType::U8, DType::F8E8M0}))
+    packed = find_typed(request, request.name, {DType::U8});
   if ((!packed && !blocks) || request.in() % kGroup) return std::nullopt;
   const std::string scales_name = request.beside(blocks ? "_scales" : "_scale");
   const TensorInfo& found = blocks ? *blocks : *packed;
   check_shape(request, found, columns_divided(request, blocks ? kGroup : 2, blocks != nullptr), kFormat);
   check_shape(request, need_companion(request, scales_name, kFormat), columns_divided(request, kGroup), kFormat);
   const ScaleGrid grid{request.out(), request.in(), 1, kGroup, request.out(), request.in() / kGroup};
-  const auto open = [&checkpoint = request.checkpoint, grid, name = found.name, scales_name]() -> DecodeRows {
+  StoredWeight stored{kFormat, {found.name, scales_name}, {}};
+  const InputFactors inputs = find_input_factors(request, stored);
+  stored.open = [&checkpoint = request.checkpoint, grid, inputs, name = found.name, scales_name]() -> DecodeRows {
     const auto* bytes = static_cast<const uint8_t*>(checkpoint.tensor(name).data);
-    return [grid, bytes, scales = read_scales(checkpoint, scales_name)](WeightRows rows, bf16* to) {
-      write_scaled(grid, scales, rows, to, [&](int64_t r, int64_t c) { return e2m1_at(bytes, r * grid.in + c); });
+    return [grid, bytes, scales = read_scales(checkpoint, scales_name), factors = inputs.read(checkpoint)](
+               WeightRows rows, bf16* to) {
+      write_scaled(grid, scales, factors, rows, to,
+                   [&](int64_t r, int64_t c) { return e2m1_at(bytes, r * grid.in + c); });
     };
   };
-  return StoredWeight{kFormat, {found.name, scales_name}, open};
+  return stored;
 }
 
 }  // namespace kvcal

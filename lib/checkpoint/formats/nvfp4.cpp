@@ -25,6 +25,24 @@ std::vector<float> joined_scales(const Checkpoint& checkpoint, const std::string
   return scales;
 }
 
+/// ModelOpt's experts of Llama 4: packed along the inputs as all others, then laid as [experts, in / 2, out] with
+/// scales [experts, in / 16, out].
+bool is_turned(const WeightRequest& request, const TensorInfo& packed, const TensorInfo& scales) {
+  constexpr int64_t kGroup = 16;
+  return request.shape.rank() == 3 && request.in() >= kGroup &&
+         packed.shape == Shape{request.experts(), request.in() / 2, request.out()} &&
+         scales.shape == Shape{request.experts(), request.in() / kGroup, request.out()};
+}
+
+/// [experts, a, b] as [experts, b, a].
+std::vector<float> turned(const std::vector<float>& from, int64_t a, int64_t b) {
+  std::vector<float> to(from.size());
+  const int64_t each = a * b;
+  for (int64_t i = 0; i < static_cast<int64_t>(from.size()); ++i)
+    to[static_cast<size_t>(i / each * each + i % b * a + i % each / b)] = from[static_cast<size_t>(i)];
+  return to;
+}
+
 }  // namespace
 
 std::optional<StoredWeight> find_nvfp4(const WeightRequest& request) {
@@ -34,30 +52,29 @@ std::optional<StoredWeight> find_nvfp4(const WeightRequest& request) {
   const std::string global_name = request.beside(divide ? "_global_scale" : "_scale_2");
   if (!packed || !request.checkpoint.has(global_name)) return std::nullopt;
   if (request.in() % 2) return std::nullopt;
-  check_shape(request, *packed, halved(request), kFormat);
   const TensorInfo& scales = need_companion(request, request.beside("_scale"), kFormat);
-  const ScaleGrid grid = grid_of(request, scales, kFormat);
+  const bool turn = is_turned(request, *packed, scales);
+  if (!turn) check_shape(request, *packed, halved(request), kFormat);
+  const int64_t out = request.out(), in = request.in(), n_groups = turn ? scales.shape[1] : 0;
+  const ScaleGrid grid = turn ? ScaleGrid{out, in, 1, in / n_groups, out, n_groups} : grid_of(request, scales, kFormat);
   const TensorInfo& global = need_companion(request, global_name, kFormat);
   if (const int64_t n = global.shape.elements(); n != 1 && n != request.experts())
     check_shape(request, global, {request.experts()}, kFormat);
   StoredWeight stored{kFormat, {packed->name, scales.name, global_name}, {}};
-  // ModelOpt's AWQ variant: a factor for every input, which servers multiply the activations by.
-  std::string input_name;
-  if (const TensorInfo* input = request.checkpoint.find(request.module("pre_quant_scale"))) {
-    check_shape(request, *input, {request.in()}, kFormat);
-    stored.parts.push_back(input_name = input->name);
-  }
-  stored.open = [&checkpoint = request.checkpoint, grid, divide, packed = packed->name, scales_name = scales.name,
-                 global_name, input_name]() -> DecodeRows {
+  const InputFactors inputs = find_input_factors(request, stored);
+  stored.open = [&checkpoint = request.checkpoint, grid, divide, turn, inputs, packed = packed->name,
+                 scales_name = scales.name, global_name]() -> DecodeRows {
     const auto* bytes = static_cast<const uint8_t*>(checkpoint.tensor(packed).data);
-    std::vector<float> input;
-    if (!input_name.empty()) input = read_scales(checkpoint, input_name);
-    return [grid, bytes, input, joined = joined_scales(checkpoint, scales_name, global_name, divide)](WeightRows rows,
-                                                                                                      bf16* to) {
-      const auto value = [&](int64_t r, int64_t c) { return e2m1_at(bytes, r * grid.in + c); };
-      if (input.empty()) return write_scaled(grid, joined, rows, to, value);
-      write_scaled(grid, joined, rows, to,
-                   [&](int64_t r, int64_t c) { return value(r, c) * input[static_cast<size_t>(c)]; });
+    std::vector<float> joined = joined_scales(checkpoint, scales_name, global_name, divide);
+    if (turn) joined = turned(joined, grid.n_columns, grid.n_rows);
+    return [grid, bytes, turn, joined, factors = inputs.read(checkpoint)](WeightRows rows, bf16* to) {
+      if (!turn)
+        return write_scaled(grid, joined, factors, rows, to,
+                            [&](int64_t r, int64_t c) { return e2m1_at(bytes, r * grid.in + c); });
+      write_scaled(grid, joined, factors, rows, to, [&](int64_t r, int64_t c) {
+        const int64_t byte = (r / grid.out * (grid.in / 2) + c / 2) * grid.out + r % grid.out;
+        return e2m1_at(bytes, 2 * byte + c % 2);
+      });
     };
   };
   return stored;

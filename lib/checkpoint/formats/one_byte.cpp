@@ -1,5 +1,6 @@
 // One byte an element, with scales: FP8 (per tensor, row, group or block; fp8, compressed-tensors, ModelOpt), MXFP8
 // (E8M0 scales of 32) and INT8 with or without zero points (architectures.md 8.2 to 8.4).
+#include "base/error.h"
 #include "checkpoint/formats/scale_grid.h"
 #include "tensor/small_floats.h"
 
@@ -37,15 +38,21 @@ std::optional<StoredWeight> find_one_byte(const WeightRequest& request) {
     check_shape(request, *zeros, request.checkpoint.find(scales_name)->shape, format);
     stored.parts.push_back(zeros_name);
   }
-  stored.open = [&checkpoint = request.checkpoint, grid, name = request.name, scales_name, zeros_name]() -> DecodeRows {
+  const InputFactors inputs = find_input_factors(request, stored);
+  if (const TensorInfo* order = request.checkpoint.find(request.beside("_g_idx")))
+    fail("weight " + quoted(request.name) + " is stored as " + std::string(format) +
+         " with groups of columns in an order, " + quoted(order->name) +
+         ", which is not read; use the BF16 checkpoint that it was made from");
+  stored.open = [&checkpoint = request.checkpoint, grid, inputs, name = request.name, scales_name,
+                 zeros_name]() -> DecodeRows {
     const Tensor weight = checkpoint.tensor(name);
     const auto* bytes = static_cast<const uint8_t*>(weight.data);
     const int8_t* zeros = zeros_name.empty() ? nullptr : checkpoint.tensor(zeros_name).as<int8_t>();
-    return [grid, bytes, zeros, values = values_of(weight.dtype), scales = read_scales(checkpoint, scales_name)](
-               WeightRows rows, bf16* to) {
+    return [grid, bytes, zeros, values = values_of(weight.dtype), scales = read_scales(checkpoint, scales_name),
+            factors = inputs.read(checkpoint)](WeightRows rows, bf16* to) {
       const auto value = [&](int64_t r, int64_t c) { return values[bytes[r * grid.in + c]]; };
-      if (!zeros) return write_scaled(grid, scales, rows, to, value);
-      write_scaled(grid, scales, rows, to,
+      if (!zeros) return write_scaled(grid, scales, factors, rows, to, value);
+      write_scaled(grid, scales, factors, rows, to,
                    [&](int64_t r, int64_t c) { return value(r, c) - static_cast<float>(zeros[grid.index(r, c)]); });
     };
   };

@@ -1,6 +1,7 @@
 // compressed-tensors "pack-quantized": integers of 1 to 8 bits as one stream of bits in words of 32, lowest bits first,
 // along the rows; zero points likewise along the columns (architectures.md 8.3).
 #include "base/error.h"
+#include "checkpoint/formats/bit_stream.h"
 #include "checkpoint/formats/scale_grid.h"
 
 namespace kvcal {
@@ -8,22 +9,14 @@ namespace {
 
 constexpr std::string_view kFormat = "pack-quantized";
 
-int64_t words_for(int64_t n, int64_t bits) { return (n * bits + 31) / 32; }
-
-/// Bits of an element, from how many words n of them take; 0 when no number fits. The usual ones first: few elements
-/// leave a choice.
-int bits_by_words(int64_t words, int64_t n) {
+/// Bits of an element, from how many words n of them take; 0 when no number fits. Few elements leave a choice: what
+/// config.json says goes first, then what is usual.
+int bits_by_words(const QuantizationFacts& facts, int64_t words, int64_t n) {
+  for (const int bits : facts.bits)
+    if (words_for(n, bits) == words) return bits;
   for (const int bits : {4, 8, 2, 3, 5, 6, 7, 1})
     if (words_for(n, bits) == words) return bits;
   return 0;
-}
-
-/// Element i of a stream whose words are `stride` apart.
-int element(const uint32_t* words, int64_t stride, int64_t i, int bits) {
-  const int64_t first = i * bits, word = first / 32, shift = first % 32;
-  uint64_t both = words[word * stride];
-  if (shift + bits > 32) both |= uint64_t{words[(word + 1) * stride]} << 32;
-  return static_cast<int>(both >> shift & ((1u << bits) - 1));
 }
 
 Shape with_experts(const WeightRequest& request, int64_t rows, int64_t columns) {
@@ -49,9 +42,9 @@ DecodeRows open(const Checkpoint& checkpoint, const ScaleGrid& grid, int bits, c
       for (int64_t c = 0; c < grid.in; ++c) {
         const int64_t g = groups[static_cast<size_t>(c)];
         // Both are stored with half of the range added; a symmetric weight has its zero point there.
-        const int zero =
-            zeros ? element(zeros + expert * expert_zeros + g, grid.n_columns, scale_row, bits) : 1 << (bits - 1);
-        *to++ = to_bf16(static_cast<float>(element(words + r * row_words, 1, c, bits) - zero) * row_scales[g]);
+        const int zero = zeros ? stream_element(zeros + expert * expert_zeros + g, grid.n_columns, scale_row, bits)
+                               : 1 << (bits - 1);
+        *to++ = to_bf16(static_cast<float>(stream_element(words + r * row_words, 1, c, bits) - zero) * row_scales[g]);
       }
     }
   };
@@ -63,7 +56,7 @@ std::optional<StoredWeight> find_pack_quantized(const WeightRequest& request) {
   const TensorInfo* packed = find_typed(request, request.beside("_packed"), {DType::I32});
   if (!packed) return std::nullopt;
   const int64_t out = request.out(), in = request.in();
-  const int bits = packed->shape.rank() > 0 ? bits_by_words(packed->shape[-1], in) : 0;
+  const int bits = packed->shape.rank() > 0 ? bits_by_words(request.facts, packed->shape[-1], in) : 0;
   check_shape(request, *packed, with_experts(request, out, words_for(in, bits ? bits : 4)), kFormat);
   const TensorInfo& scales = need_companion(request, request.beside("_scale"), kFormat);
   const ScaleGrid grid = grid_of(request, scales, kFormat);

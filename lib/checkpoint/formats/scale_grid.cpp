@@ -33,6 +33,9 @@ ScaleGrid grid_of(const WeightRequest& request, const TensorInfo& scales, std::s
   if (extents.size() == 2 && n == request.experts() * extents[0] * extents[1]) {
     const auto [a, b] = std::pair(extents[0], extents[1]);
     if (a == out && b > 0 && in % b == 0) return grid(1, in / b);
+    if (a == 1 && b == in) return grid(out, 1);
+    // Transposed experts of Llama 4 in fbgemm_fp8: a scale for each output of down_proj, laid as if it were not.
+    if (request.shape.rank() == 3 && a == in && b == 1) return grid(out, 1);
     for (const auto& [rows, columns] : request.facts.blocks)
       if (a == blocks_in(out, rows) && b == blocks_in(in, columns)) return grid(rows, columns);
   }
@@ -57,6 +60,18 @@ std::vector<float> read_scales(const Checkpoint& checkpoint, const std::string& 
       fail("scale " + std::to_string(i) + " of " + quoted(name) + " is " + std::to_string(scales[i]) +
            ", expected a finite number; is the checkpoint damaged?");
   return scales;
+}
+
+InputFactors find_input_factors(const WeightRequest& request, StoredWeight& stored) {
+  const TensorInfo* found = request.checkpoint.find(request.module("pre_quant_scale"));
+  if (!found) return {};
+  check_shape(request, *found, {request.in()}, stored.format);
+  stored.parts.push_back(found->name);
+  return {found->name};
+}
+
+std::vector<float> InputFactors::read(const Checkpoint& checkpoint) const {
+  return name.empty() ? std::vector<float>{} : read_scales(checkpoint, name);
 }
 
 std::vector<int64_t> read_groups(const Checkpoint& checkpoint, const std::string& name, int64_t columns,

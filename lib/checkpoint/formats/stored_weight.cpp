@@ -21,24 +21,65 @@ void add_block(QuantizationFacts& facts, const Json* size) {
   facts.blocks.push_back(block);
 }
 
+template <class Use>
+void for_each_object(const Json* members, Use use) {
+  if (!members || !members->is_object()) return;
+  for (const auto& member : members->items())
+    if (member.value().is_object()) use(member.value());
+}
+
+/// 0 when it is no integer.
+int64_t int_at(const Json& object, const char* key) {
+  const Json* value = find_member(object, key);
+  return value && value->is_number_integer() ? value->get<int64_t>() : 0;
+}
+
+std::string word_at(const Json& object, const char* key) {
+  const Json* value = find_member(object, key);
+  return value && value->is_string() ? value->get<std::string>() : "";
+}
+
+/// Of integers a number, which may be -1 (one group); of AutoRound's FP8 the extents of a block.
+void add_group_size(QuantizationFacts& facts, const Json& object) {
+  add_block(facts, find_member(object, "group_size"));
+  if (const int64_t size = int_at(object, "group_size"); size > 0 && size <= kMostBlock)
+    facts.group_sizes.push_back(size);
+}
+
+bool stores_zeros_less_one(const Json& quantization) {
+  const std::string packing = word_at(quantization, "packing_format");  // AutoRound's
+  return word_at(quantization, "checkpoint_format") != "gptq_v2" && packing != "auto_round" &&
+         packing != "auto_round:gptqmodel";
+}
+
 }  // namespace
 
 QuantizationFacts read_quantization_facts(const Checkpoint& checkpoint) {
   QuantizationFacts facts;
   const Json quantization = find_quantization(checkpoint.config(), checkpoint.folder());
   facts.weights_quantized = !quantization.is_null();
+  facts.unread = describe_quantization(checkpoint.config(), checkpoint.folder()).unread;
   if (quantization.is_object()) {
     add_block(facts, find_member(quantization, "weight_block_size"));
-    if (const Json* groups = find_member(quantization, "config_groups"); groups && groups->is_object())
-      for (const auto& group : groups->items())
-        if (group.value().is_object())
-          if (const Json* weights = find_member(group.value(), "weights"); weights && weights->is_object())
-            add_block(facts, find_member(*weights, "block_structure"));
-    if (const Json* format = find_member(quantization, "checkpoint_format"))
-      facts.zeros_less_one = *format != "gptq_v2";
+    for_each_object(find_member(quantization, "config_groups"), [&](const Json& group) {
+      const Json* weights = find_member(group, "weights");
+      if (!weights || !weights->is_object()) return;
+      add_block(facts, find_member(*weights, "block_structure"));
+      if (const int64_t bits = int_at(*weights, "num_bits"); bits >= 1 && bits <= 8)
+        facts.bits.push_back(static_cast<int>(bits));
+    });
+    add_group_size(facts, quantization);
+    for (const char* overrides : {"dynamic", "extra_config"})
+      for_each_object(find_member(quantization, overrides), [&](const Json& one) { add_group_size(facts, one); });
+    facts.zeros_less_one = stores_zeros_less_one(quantization);
   }
   facts.blocks.push_back({128, 128});
   return facts;
+}
+
+std::string WeightRequest::beside(std::string_view suffix) const {
+  const std::string modelopt = name + "_weight" + std::string(suffix);  // ModelOpt's, of all experts in one tensor
+  return !name.ends_with(".weight") && checkpoint.has(modelopt) ? modelopt : name + std::string(suffix);
 }
 
 std::string WeightRequest::module(std::string_view tensor) const {
@@ -71,6 +112,7 @@ void check_shape(const WeightRequest& request, const TensorInfo& found, const Sh
 
 std::optional<StoredWeight> find_stored_weight(const WeightRequest& request) {
   if (request.shape.rank() != 2 && request.shape.rank() != 3) return std::nullopt;
+  refuse_unread_format(request);
   refuse_modelopt_int4(request);
   for (const auto find : {find_one_byte, find_pack_quantized, find_nvfp4, find_mxfp4, find_awq, find_gptq})
     if (std::optional<StoredWeight> stored = find(request)) return stored;

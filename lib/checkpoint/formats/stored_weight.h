@@ -21,7 +21,11 @@ struct QuantizationFacts {
   bool weights_quantized = false;  // whether there is such an object that speaks of weights
   std::vector<std::array<int64_t, 2>>
       blocks;                  // sizes [out, in] that scales of blocks may have; 128 x 128 is always one
-  bool zeros_less_one = true;  // GPTQ: zero points are stored less one (checkpoint_format is not gptq_v2)
+  bool zeros_less_one = true;  // GPTQ: zero points are stored less one (neither gptq_v2 nor AutoRound's own packing)
+  std::string unread;          // the format's name when no file of this folder reads it: "bitsandbytes", "AWQ gemv"
+  std::vector<int> bits;       // of packed integers, 1 to 8, as config_groups has them
+  std::vector<int64_t>
+      group_sizes;  // above 0: of the whole model and of single modules, where GPTQ and AutoRound say so
 };
 QuantizationFacts read_quantization_facts(const Checkpoint& checkpoint);
 
@@ -35,8 +39,9 @@ struct WeightRequest {
   int64_t experts() const { return shape.rank() == 3 ? shape[0] : 1; }
   int64_t out() const { return shape[-2]; }
   int64_t in() const { return shape[-1]; }
-  /// The name of a tensor beside it: beside("_scale") is "….weight_scale"; module("qweight") is "….qweight".
-  std::string beside(std::string_view suffix) const { return name + std::string(suffix); }
+  /// The name of a tensor beside it: beside("_scale") is "….weight_scale", or "….gate_up_proj_scale" of all experts, or
+  /// "….gate_up_proj_weight_scale" where that is there; module("qweight") is "….qweight".
+  std::string beside(std::string_view suffix) const;
   std::string module(std::string_view tensor) const;
 };
 
@@ -59,6 +64,9 @@ struct StoredWeight {
 /// Finds out how the weight is stored. Reads shapes only; nothing when its tensors fit no known format. Throws Error
 /// naming the tensor whose companion is missing or has another shape.
 std::optional<StoredWeight> find_stored_weight(const WeightRequest& request);
+
+/// Throws Error when config.json names a format that is not read, and the weight is there in it.
+void refuse_unread_format(const WeightRequest& request);
 
 /// Throws Error for a format that no server but its own reads.
 void refuse_modelopt_int4(const WeightRequest& request);
