@@ -1,6 +1,7 @@
 #include "checkpoint/text_prefix.h"
 
 #include "base/error.h"
+#include "checkpoint/quantization.h"
 
 namespace kvcal {
 namespace {
@@ -28,15 +29,18 @@ std::string find_lm_head(const Checkpoint& checkpoint, std::string_view model) {
   const size_t dot = model.size() < 2 ? model.npos : model.rfind('.', model.size() - 2);
   const std::string beside = join(dot == model.npos ? "" : model.substr(0, dot + 1), "lm_head.weight");
   for (const std::string& name : {beside, std::string("lm_head.weight"), join(model, "lm_head.weight")})
-    if (checkpoint.has(name)) return name;
+    if (!stored_name(checkpoint, name).empty()) return name;
   return "";
 }
 
 }  // namespace
 
+std::string TextPrefix::head_module() const { return lm_head.substr(0, lm_head.rfind('.') + 1); }
+
 TextPrefix detect_prefix(const Checkpoint& checkpoint, std::string_view embedding) {
   for (const std::string_view prefix : kPrefixes)
-    if (checkpoint.has(join(prefix, embedding))) return {std::string(prefix), find_lm_head(checkpoint, prefix)};
+    if (!stored_name(checkpoint, join(prefix, embedding)).empty())
+      return {std::string(prefix), find_lm_head(checkpoint, prefix)};
 
   const SkipRules rules("", 0);
   std::vector<std::string> found;
@@ -55,8 +59,10 @@ TextPrefix detect_prefix(const Checkpoint& checkpoint, std::string_view embeddin
 std::vector<std::string> language_model_tensors(const Checkpoint& checkpoint, const TextPrefix& prefix,
                                                 const SkipRules& rules) {
   std::vector<std::string> names;
+  const std::string head = prefix.head_module(), bias = head + "bias";
   for (const std::string& name : checkpoint.names())
-    if ((name == prefix.lm_head || name.starts_with(prefix.model)) && rules.rule_for(name).empty())
+    if (((!head.empty() && name.starts_with(head) && name != bias) || name.starts_with(prefix.model)) &&
+        rules.rule_for(name).empty())
       names.push_back(name);
   return names;
 }

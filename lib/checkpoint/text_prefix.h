@@ -12,12 +12,14 @@ namespace kvcal {
 
 struct TextPrefix {
   std::string model;    // in front of "layers.0..." and of the embedding: "model.", "model.language_model.", ...
-  std::string lm_head;  // the output head's full name; "" when there is none (tied to the embedding)
+  std::string lm_head;  // the output head's full name, plain also where it is stored in parts (….lm_head.qweight); ""
+                        // when there is none (tied to the embedding)
+  std::string head_module() const;  // "lm_head.": what the head's tensors begin with; "" when there is none
 };
 
-/// Finds the prefix by the presence of <prefix><embedding>: model.language_model., language_model.model., model., none,
-/// and rarer ones; else the only tensor with that ending outside vision, audio and MTP parts. Throws Error when there
-/// is none or the choice is not clear.
+/// Finds the prefix by the presence of <prefix><embedding>, plain or quantised: model.language_model.,
+/// language_model.model., model., none, and rarer ones; else the only tensor with that ending outside vision, audio and
+/// MTP parts. Throws Error when there is none or the choice is not clear.
 TextPrefix detect_prefix(const Checkpoint& checkpoint, std::string_view embedding = "embed_tokens.weight");
 
 /// The language model's tensors: those with its prefix, and the output head, without what a skip rule names.

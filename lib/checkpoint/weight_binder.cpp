@@ -36,15 +36,6 @@ std::string weight_format(const Checkpoint& checkpoint) {
                                    : "one that config.json does not name";
 }
 
-/// "x.qweight" and the like in place of "x.weight": the name of a tensor that a quantised format stores instead, or "".
-std::string quantized_twin(const Checkpoint& checkpoint, std::string_view full) {
-  constexpr std::string_view kWeight = ".weight";
-  std::string stem(full.ends_with(kWeight) ? full.substr(0, full.size() - kWeight.size()) : full);
-  for (const char* suffix : {".qweight", ".weight_packed", "_packed", "_blocks"})
-    if (checkpoint.has(stem + suffix)) return stem + suffix;
-  return "";
-}
-
 }  // namespace
 
 WeightBinder::WeightBinder(const Checkpoint& checkpoint, std::string prefix)
@@ -159,7 +150,7 @@ Tensor WeightBinder::decode(const std::string& full, const Shape& shape) const {
 
 void WeightBinder::fail_missing(const std::string& full) const {
   const std::string missing = reading(*checkpoint_) + "tensor " + quoted(full) + " is missing";
-  if (const std::string twin = quantized_twin(*checkpoint_, full); !twin.empty())
+  if (const std::string twin = stored_name(*checkpoint_, full); !twin.empty())
     fail(missing + ", but " + quoted(twin) + " is there: a quantised weight; its format, " +
          weight_format(*checkpoint_) + ", is not read: use the BF16 checkpoint that it was made from");
   // Only the siblings are compared: a checkpoint may have hundreds of thousands of names.

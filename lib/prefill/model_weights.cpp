@@ -8,7 +8,8 @@ ModelWeights locate_weights(const Checkpoint& checkpoint, const ModelSpec& spec)
   const WeightBinder all(checkpoint);
   const std::string head =
       prefix.lm_head.ends_with(kHead) ? prefix.lm_head.substr(0, prefix.lm_head.size() - kHead.size()) : std::string();
-  if (spec.tied_head && !prefix.lm_head.empty()) all.claim(prefix.lm_head);
+  if (spec.tied_head && !prefix.lm_head.empty())
+    for (const std::string& name : checkpoint.names_below(prefix.head_module())) all.claim(name);
   return {all.at(prefix.model), all.at(head), prefix,
           SkipRules(prefix.model + "layers.", static_cast<int64_t>(spec.layers.size()))};
 }

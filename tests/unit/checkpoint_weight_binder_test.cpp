@@ -288,6 +288,18 @@ TEST_F(BinderTest, PrefixesOfAllTimes) {
       "2 tensors end in 'embed_tokens.weight'");
 }
 
+TEST_F(BinderTest, PrefixOfQuantisedEmbeddingAndHead) {
+  const Checkpoint checkpoint = open({{"model.language_model.embed_tokens.weight_packed", DType::I32, {2}},
+                                      {"model.language_model.layers.0.x.weight", DType::F32, {2}},
+                                      {"lm_head.qweight", DType::I32, {2}},
+                                      {"lm_head.scales", DType::F16, {2}}});
+  const TextPrefix prefix = detect_prefix(checkpoint);
+  EXPECT_EQ(prefix.model, "model.language_model.");
+  EXPECT_EQ(prefix.lm_head, "lm_head.weight");
+  EXPECT_EQ(prefix.head_module(), "lm_head.");
+  EXPECT_EQ(language_model_tensors(checkpoint, prefix, SkipRules("model.language_model.layers.", 1)).size(), 4u);
+}
+
 TEST_F(BinderTest, LanguageModelTensors) {
   const Checkpoint checkpoint = open({{"model.embed_tokens.weight", DType::F32, {2}},
                                       {"model.layers.0.x.weight", DType::F32, {2}},
