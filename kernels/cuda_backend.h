@@ -41,9 +41,11 @@ class CudaBackend final : public Ops {
 
  private:
   Linear do_load_linear(const Tensor& weight, const Tensor& bias) override;
+  Linear do_load_linear_f32(const Tensor& weight, const Tensor& bias) override;
   Owned do_load_vector(const Tensor& weight, DType as, float plus) override;
   Tensor do_embed(const Tensor& table, std::span<const int32_t> ids) override;
   Tensor do_linear(const Tensor& x, const Linear& w) override;
+  Tensor do_linear_f32(const Tensor& x, const Linear& w) override;
   Tensor do_round_input(const Tensor& x, const InputRounding& rounding) override;
   Tensor do_rms_norm(const Tensor& x, const Tensor& gain, float eps) override;
   Tensor do_linear_per_head(const Tensor& x, std::span<const Linear> heads) override;
@@ -116,6 +118,8 @@ class CudaBackend final : public Ops {
   Owned load(const Tensor& host, DType as, float plus);
   void load_into(const Tensor& device, const Tensor& host, float plus);
 
+  /// y = x Wᵀ + b, x and y as Gemm wants them.
+  void multiply(const Tensor& x, const Linear& w, const Tensor& y);
   void multiply_groups(GroupedProduct p, std::span<const Linear* const> weights);
   /// Rows by expert, all on the device: expert e has [first[e], first[e + 1]) of the rows x[row_of[r]] (null: x[r]).
   struct ExpertRows {
@@ -165,6 +169,9 @@ template <class T>
 T* data_as(const Tensor& t) {
   return static_cast<T*>(data_of(t));
 }
+
+/// W of a weight that this backend has loaded.
+inline const Tensor& weight_of(const Linear& l) { return static_cast<const Owned*>(l.packed.get())->view; }
 
 /// Elements of the last dimension, and how many such rows there are.
 inline int64_t width_of(const Tensor& t) { return t.dim(-1); }

@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "kernels/cublaslt_gemm.h"
 #include "kernels/cuda_backend.h"
+#include "kernels/gemm_kernels.h"
 #include "kernels/kernels.h"
 #include "kernels/runtime/device.h"
 
@@ -150,12 +151,34 @@ Linear CudaBackend::do_load_linear(const Tensor& weight, const Tensor& bias) {
   return linear;
 }
 
-Tensor CudaBackend::do_linear(const Tensor& x, const Linear& w) {
-  const Tensor y = activation(with_last(x.shape, w.out));
+Linear CudaBackend::do_load_linear_f32(const Tensor& weight, const Tensor& bias) {
+  const DType as = weight.dtype == DType::BF16 ? activation_dtype() : DType::F32;
+  Linear linear{weight.dim(1), weight.dim(0), std::make_shared<const Owned>(load(weight, as, 0.0f)), {}};
+  if (bias) linear.bias = load(bias, DType::F32, 0.0f);
+  return linear;
+}
+
+void CudaBackend::multiply(const Tensor& x, const Linear& w, const Tensor& y) {
   const int64_t rows = x.elements() / w.in;
   data_of(x);
-  gemm_->multiply(x.reshaped({rows, w.in}), static_cast<const Owned*>(w.packed.get())->view, w.bias.view,
-                  y.reshaped({rows, w.out}), stream_.get());
+  gemm_->multiply(x.reshaped({rows, w.in}), weight_of(w), w.bias.view, y.reshaped({rows, w.out}), stream_.get());
+}
+
+Tensor CudaBackend::do_linear(const Tensor& x, const Linear& w) {
+  const Tensor y = activation(with_last(x.shape, w.out));
+  multiply(x, w, y);
+  return y;
+}
+
+Tensor CudaBackend::do_linear_f32(const Tensor& x, const Linear& w) {
+  const Tensor y = temporary(with_last(x.shape, w.out), DType::F32);
+  if (weight_of(w).dtype == x.dtype) {
+    multiply(x, w, y);
+    return y;
+  }
+  const Tensor wide = temporary(x.shape, DType::F32);
+  widen_values(static_cast<const bf16*>(data_of(x)), data_as<float>(wide), x.elements(), stream_.get());
+  multiply(wide, w, y);
   return y;
 }
 

@@ -23,8 +23,6 @@ Routing CudaBackend::do_route(const Tensor& logits, const RoutingSpec& spec) {
 
 namespace {
 
-const Tensor& weight_of(const Linear& l) { return static_cast<const Owned*>(l.packed.get())->view; }
-
 bool in_vectors(const void* begin, int64_t elements, DType t) {
   return reinterpret_cast<uintptr_t>(begin) % 16 == 0 && static_cast<size_t>(elements) * size_of(t) % 16 == 0;
 }

@@ -51,6 +51,11 @@ __global__ void round_values_kernel(const float* __restrict__ from, bf16* __rest
     to[i] = narrow<bf16>(from[i]);
 }
 
+__global__ void widen_values_kernel(const bf16* __restrict__ from, float* __restrict__ to, int64_t n) {
+  for (int64_t i = int64_t{blockIdx.x} * kThreads + threadIdx.x; i < n; i += int64_t{gridDim.x} * kThreads)
+    to[i] = widen(from[i]);
+}
+
 /// A bijection of 64 bits that leaves no pattern (splitmix64's), so that one changed unit always changes the sum.
 __device__ unsigned long long scrambled(unsigned long long z) {
   z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9ULL;
@@ -93,6 +98,11 @@ void simple_product(const Tensor& x, const Tensor& w, const Tensor& bias, const 
 
 void round_values(const float* from, bf16* to, int64_t n, cudaStream_t stream) {
   launch(KVCAL_KERNEL(round_values_kernel), dim3(n_blocks(n, kThreads * kPerThread)), dim3(kThreads), 0, stream, from,
+         to, n);
+}
+
+void widen_values(const bf16* from, float* to, int64_t n, cudaStream_t stream) {
+  launch(KVCAL_KERNEL(widen_values_kernel), dim3(n_blocks(n, kThreads * kPerThread)), dim3(kThreads), 0, stream, from,
          to, n);
 }
 

@@ -16,6 +16,9 @@ void simple_product(const Tensor& x, const Tensor& w, const Tensor& bias, const 
 /// BF16 from F32, one rounding.
 void round_values(const float* from, bf16* to, int64_t n, cudaStream_t stream);
 
+/// F32 from BF16.
+void widen_values(const bf16* from, float* to, int64_t n, cudaStream_t stream);
+
 /// Adds to *sum, which is on the device, a number of the bits and their order; for equal bytes it is equal, and for
 /// others with a chance of 2^-64.
 void add_checksum(const Tensor& t, unsigned long long* sum, cudaStream_t stream);

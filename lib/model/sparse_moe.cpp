@@ -67,13 +67,21 @@ GluWeights load_shared_expert(const MoeDims& d, Ops& op, WeightBinder w) {
   return op.load_glu(projection(w, "gate_proj", d.shared_ffn, d.hidden), up, down, d.act);
 }
 
+Linear load_router(const MoeDims& d, const MoeNames& names, Ops& op, WeightBinder& w) {
+  const HostLinear router = projection(w, names.router, d.n_experts, d.hidden);
+  const bool in_f32 =
+      d.logits == RouterLogits::F32 || (d.logits == RouterLogits::AsStored && router.weight.dtype == DType::F32);
+  return in_f32 ? op.load_linear_f32(router.weight, router.bias, router.input)
+                : op.load_linear(router.weight, router.bias, router.input);
+}
+
 constexpr int64_t matrices(const MoeDims& d) { return d.gated ? 3 : 2; }
 
 }  // namespace
 
 MoeParts load_moe(const MoeDims& d, const MoeNames& names, Ops& op, WeightBinder w) {
   MoeParts parts;
-  parts.router = load_projection(op, w, names.router, d.n_experts, d.hidden);
+  parts.router = load_router(d, names, op, w);
   if (names.choice_bias) parts.choice_bias = op.load_f32(w(names.choice_bias, {d.n_experts}));
   parts.experts = is_fused(names, w) ? load_fused_experts(d, names, op, w) : load_single_experts(d, names, op, w);
   share_inputs(parts.experts);
@@ -106,6 +114,10 @@ Tensor FusedWeight::expert(int64_t e) {
   return turned_.tensor();
 }
 
+Routing route(Ops& op, const Tensor& x, const Linear& router, const RoutingSpec& spec) {
+  return op.route(router.f32_result ? op.linear_f32(x, router) : op.linear(x, router), spec);
+}
+
 std::string moe_module(const WeightBinder& layer, const MoeNames& names) {
   const std::string module = "block_sparse_moe.";
   return layer.has(module + names.router + ".weight") ? module : "mlp.";
@@ -116,7 +128,7 @@ SparseMoe::SparseMoe(const MoeDims& dims, MoeParts parts) : routing_(dims.routin
 }
 
 Tensor SparseMoe::forward(Ops& op, const Tensor& x) const {
-  const Routing routing = op.route(op.linear(x, parts_.router), routing_);
+  const Routing routing = route(op, x, parts_.router, routing_);
   Tensor routed = op.experts(parts_.to_latent ? op.linear(x, parts_.to_latent) : x, routing, parts_.experts);
   if (parts_.from_latent) routed = op.linear(routed, parts_.from_latent);
   if (!parts_.shared.up) return routed;
@@ -132,10 +144,13 @@ int64_t moe_parameters(const MoeDims& d) {
 
 void count_moe_layer(LayerSpec& layer, const MoeDims& d, int64_t dense_ffn) {
   layer.parameters += moe_parameters(d) - 3 * d.hidden * dense_ffn;
-  // Logits; for each choice of a token its index and weight, its row in and (F32) out, gate and up (twice where the
+  // For each choice of a token its index and weight, its row in and (F32) out, gate and up (twice where the
   // backend has them as one weight), their product; the sum in F32; the shared expert.
   layer.activations +=
-      d.n_experts + d.routing.k * (3 * d.expert_width() + 4 * d.ffn + 16) + 3 * d.hidden + 2 * d.latent - 3 * dense_ffn;
+      d.routing.k * (3 * d.expert_width() + 4 * d.ffn + 16) + 3 * d.hidden + 2 * d.latent - 3 * dense_ffn;
+  const bool f32_logits = d.logits != RouterLogits::Activations;
+  layer.activations += f32_logits ? 2 * d.n_experts + 2 * d.hidden : d.n_experts;  // with the input in F32
+  if (f32_logits) layer.copies += d.n_experts * d.hidden;                          // the router in F32
   if (d.shared_ffn > 0) layer.activations += 3 * d.shared_ffn + 3 * d.hidden;
 }
 

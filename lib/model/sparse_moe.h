@@ -7,11 +7,16 @@
 
 namespace kvcal {
 
+/// What a router's logits are rounded to before they are scores: activations, or nothing (F32), or nothing where the
+/// router itself is stored in F32. As the reference framework's class has it; where servers differ, the family says so.
+enum class RouterLogits : uint8_t { Activations, AsStored, F32 };
+
 struct MoeDims {
   int64_t hidden, n_experts, ffn;
   int64_t shared_ffn = 0;    // of all shared experts together; 0 = none
   bool shared_gate = false;  // the shared expert's output is multiplied by the sigmoid of a projection
   RoutingSpec routing{};     // without its bias, which every layer has for itself
+  RouterLogits logits = RouterLogits::Activations;
   Activation act = Activation::Silu;
   bool gated = true;   // experts are gated; else down( act(up x) )
   int64_t latent = 0;  // width of a projection that routed experts work on, projected back; 0 = on the input itself
@@ -67,6 +72,9 @@ class FusedWeight {
 
 /// `w` is positioned at the module: "mlp.", "block_sparse_moe.", ...
 MoeParts load_moe(const MoeDims& dims, const MoeNames& names, Ops& op, WeightBinder w);
+
+/// Where the tokens x [tokens, hidden] go.
+Routing route(Ops& op, const Tensor& x, const Linear& router, const RoutingSpec& spec);
 
 /// "block_sparse_moe." or "mlp.": where a layer has its router. The reference framework has renamed the former.
 std::string moe_module(const WeightBinder& layer, const MoeNames& names);

@@ -73,6 +73,14 @@ class OpCheck {
             "bias " + str(w.bias) + " does not fit weight " + str(w.weight));
   }
 
+  void input_of(const Tensor& x, const Linear& w, bool f32_result) const {
+    activation("x", x);
+    require(static_cast<bool>(w), "the weight is not loaded");
+    require(w.f32_result == f32_result, "the weight was not loaded for this op");
+    require(x.dim(-1) == w.in,
+            "x " + str(x) + " does not fit weight " + str(Shape{w.out, w.in}) + " (output, input width)");
+  }
+
   void gain(const Tensor& gain, const char* x_name, const Tensor& x) const {
     require(gain.dtype == DType::F32 || gain.dtype == DType::BF16, "gain " + str(gain) + " should be F32 or BF16");
     fits_columns("gain", gain, x_name, x);

@@ -11,6 +11,15 @@ Linear Ops::load_linear(const Tensor& weight, const Tensor& bias, const InputRou
   return linear;
 }
 
+Linear Ops::load_linear_f32(const Tensor& weight, const Tensor& bias, const InputRounding& input) {
+  const OpCheck c("load_linear_f32", activation_dtype());
+  c.linear({weight, bias});
+  Linear linear = do_load_linear_f32(weight, bias);
+  linear.input = input;
+  linear.f32_result = true;
+  return linear;
+}
+
 Owned Ops::load_gain(const Tensor& weight, Gain kind) {
   const OpCheck c("load_gain", activation_dtype());
   c.rank("weight", weight, 1);
@@ -40,11 +49,14 @@ Tensor Ops::embed(const Tensor& table, std::span<const int32_t> ids) {
 
 Tensor Ops::linear(const Tensor& x, const Linear& w) {
   const OpCheck c("linear", activation_dtype());
-  c.activation("x", x);
-  c.require(static_cast<bool>(w), "the weight is not loaded");
-  c.require(x.dim(-1) == w.in,
-            "x " + str(x) + " does not fit weight " + str(Shape{w.out, w.in}) + " (output, input width)");
+  c.input_of(x, w, false);
   return do_linear(round_input(x, w.input), w);
+}
+
+Tensor Ops::linear_f32(const Tensor& x, const Linear& w) {
+  const OpCheck c("linear_f32", activation_dtype());
+  c.input_of(x, w, true);
+  return do_linear_f32(round_input(x, w.input), w);
 }
 
 Tensor Ops::round_input(const Tensor& x, const InputRounding& rounding) {

@@ -38,6 +38,7 @@ struct Linear {
   std::shared_ptr<const void> packed;  // the backend's own form of W
   Owned bias;                          // [out], F32 or what is as exact; or absent
   InputRounding input{};
+  bool f32_result = false;  // for linear_f32() only; else for every other op
   explicit operator bool() const { return packed != nullptr; }
 };
 
@@ -267,6 +268,9 @@ class Ops {
   /// W [out, in], optional bias [out]. In BF16 W is rounded to bf16; in F32 it is widened.
   Linear load_linear(const Tensor& weight, const Tensor& bias = {}, const InputRounding& input = {});
 
+  /// W for linear_f32(): a BF16 weight stays so in BF16, of any other it is F32.
+  Linear load_linear_f32(const Tensor& weight, const Tensor& bias = {}, const InputRounding& input = {});
+
   /// Weights that multiply the same x, rounded as all of them want it; of static scales the largest.
   LinearGroup load_linears(std::span<const HostLinear> weights);
 
@@ -290,6 +294,9 @@ class Ops {
   /// y = x Wᵀ + b over the last dimension: x [.., in] -> [.., out]. Products accumulate in f32; the bias is added in
   /// f32; one rounding.
   Tensor linear(const Tensor& x, const Linear& w);
+
+  /// linear() without its rounding: y is F32. Where W is F32 its products with x are of f32 numbers.
+  Tensor linear_f32(const Tensor& x, const Linear& w);
 
   /// y = round( e4m3(x / scale) · scale ), with the scales that the rounding describes (tensor/input_rounding.h); x
   /// itself where it is none. A static scale's inverse multiplies, a dynamic scale divides.
@@ -402,7 +409,8 @@ class Ops {
   /// dimension in equal groups, with n(x) = x / sqrt(mean(x²) + eps); all f32 inside.
   Tensor gated_rms_norm(const Tensor& x, const Tensor& z, const GatedNormSpec& spec);
 
-  /// The k best experts of each row of logits [tokens, n_experts], best first (ties: lower index), all in f32.
+  /// The k best experts of each row of logits [tokens, n_experts], activations or F32, best first (ties: lower index),
+  /// all in f32.
   Routing route(const Tensor& logits, const RoutingSpec& spec);
 
   /// y[t] = Σ_j weight[t, j] · expert[t, j](x[t]), summed in f32 in order of the expert's index, rounded once.
@@ -437,9 +445,11 @@ class Ops {
  protected:
   // Inputs of these are rounded already; what is between two products of one op they round themselves.
   virtual Linear do_load_linear(const Tensor& weight, const Tensor& bias) = 0;
+  virtual Linear do_load_linear_f32(const Tensor& weight, const Tensor& bias) = 0;
   virtual Owned do_load_vector(const Tensor& weight, DType as, float plus) = 0;
   virtual Tensor do_embed(const Tensor& table, std::span<const int32_t> ids) = 0;
   virtual Tensor do_linear(const Tensor& x, const Linear& w) = 0;
+  virtual Tensor do_linear_f32(const Tensor& x, const Linear& w) = 0;
   virtual Tensor do_round_input(const Tensor& x, const InputRounding& rounding) = 0;
   virtual Tensor do_rms_norm(const Tensor& x, const Tensor& gain, float eps) = 0;
   virtual Tensor do_add(const Tensor& x, const Tensor& y) = 0;

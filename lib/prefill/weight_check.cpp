@@ -20,9 +20,11 @@ class BindingOps final : public Ops {
   Linear do_load_linear(const Tensor& weight, const Tensor&) override {
     return {weight.dim(1), weight.dim(0), std::make_shared<int>(0), {}};
   }
+  Linear do_load_linear_f32(const Tensor& weight, const Tensor& bias) override { return do_load_linear(weight, bias); }
   Owned do_load_vector(const Tensor& weight, DType, float) override { return {weight, nullptr}; }
   Tensor do_embed(const Tensor&, std::span<const int32_t>) override { return never(); }
   Tensor do_linear(const Tensor&, const Linear&) override { return never(); }
+  Tensor do_linear_f32(const Tensor&, const Linear&) override { return never(); }
   Tensor do_round_input(const Tensor&, const InputRounding&) override { return never(); }
   Tensor do_rms_norm(const Tensor&, const Tensor&, float) override { return never(); }
   Tensor do_add(const Tensor&, const Tensor&) override { return never(); }

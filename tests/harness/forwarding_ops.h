@@ -23,12 +23,14 @@ class ForwardingOps : public Ops {
 
  protected:
   Linear do_load_linear(const Tensor& w, const Tensor& b) override { return inner_.load_linear(w, b); }
+  Linear do_load_linear_f32(const Tensor& w, const Tensor& b) override { return inner_.load_linear_f32(w, b); }
   Owned do_load_vector(const Tensor& w, DType as, float plus) override {
     if (as == DType::F32 && plus == 0) return inner_.load_f32(w);
     return inner_.load_gain(w, plus == 0 ? Gain::Plain : Gain::OnePlus);
   }
   Tensor do_embed(const Tensor& t, std::span<const int32_t> ids) override { return inner_.embed(t, ids); }
   Tensor do_linear(const Tensor& x, const Linear& w) override { return inner_.linear(x, of_rounded(w)); }
+  Tensor do_linear_f32(const Tensor& x, const Linear& w) override { return inner_.linear_f32(x, of_rounded(w)); }
   Tensor do_round_input(const Tensor& x, const InputRounding& r) override { return inner_.round_input(x, r); }
   Tensor do_rms_norm(const Tensor& x, const Tensor& g, float eps) override { return inner_.rms_norm(x, g, eps); }
   Tensor do_add(const Tensor& x, const Tensor& y) override { return inner_.add(x, y); }

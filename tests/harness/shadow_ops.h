@@ -28,6 +28,9 @@ class ShadowOps final : public ForwardingOps {
   Linear do_load_linear(const Tensor& w, const Tensor& b) override {
     return pair(inner_.load_linear(w, b), subject_.load_linear(w, b));
   }
+  Linear do_load_linear_f32(const Tensor& w, const Tensor& b) override {
+    return pair(inner_.load_linear_f32(w, b), subject_.load_linear_f32(w, b));
+  }
   Owned do_load_vector(const Tensor& w, DType as, float plus) override {
     const auto load = [&](Ops& op) {
       if (as == DType::F32 && plus == 0) return op.load_f32(w);
@@ -42,6 +45,9 @@ class ShadowOps final : public ForwardingOps {
   }
   Tensor do_linear(const Tensor& x, const Linear& w) override {
     return same("linear", inner_.linear(x, both(w).reference), subject_.linear(up(x), both(w).subject));
+  }
+  Tensor do_linear_f32(const Tensor& x, const Linear& w) override {
+    return same("linear_f32", inner_.linear_f32(x, both(w).reference), subject_.linear_f32(up(x), both(w).subject));
   }
   Tensor do_round_input(const Tensor& x, const InputRounding& r) override {
     return same("round_input", inner_.round_input(x, r), subject_.round_input(up(x), r));

@@ -13,6 +13,7 @@ class UploadingOps : public ForwardingOps {
 
  protected:
   Tensor do_linear(const Tensor& x, const Linear& w) override { return ForwardingOps::do_linear(up(x), w); }
+  Tensor do_linear_f32(const Tensor& x, const Linear& w) override { return ForwardingOps::do_linear_f32(up(x), w); }
   Tensor do_round_input(const Tensor& x, const InputRounding& r) override {
     return ForwardingOps::do_round_input(up(x), r);
   }

@@ -124,11 +124,16 @@ TEST(Determinism, LinearIgnoresTheCompanyOfARow) {
                            Shape2{3, 8200}, Shape2{600, 1024}}) {
       const auto op = cpu(p);
       const Values x = random_values({kRows, s.in}, op->activation_dtype(), 1, Fill::Outliers);
-      const Linear w = op->load_linear(random_values({s.out, s.in}, op->activation_dtype(), 2));
-      const Tensor whole = op->linear(x, w);
-      for (const auto& rows : compositions(kRows))
-        ASSERT_TRUE(bytes_of(op->linear(op->take_rows(x, rows), w)) == bytes_of(op->take_rows(whole, rows)))
-            << s.out << " x " << s.in << ", " << rows.size() << " rows from " << rows[0];
+      const Linear w = op->load_linear(random_values({s.out, s.in}, op->activation_dtype(), 2)),
+                   f32 = op->load_linear_f32(random_values({s.out, s.in}, DType::F32, 2));
+      const Tensor whole = op->linear(x, w), whole_f32 = op->linear_f32(x, f32);
+      for (const auto& rows : compositions(kRows)) {
+        const Tensor taken = op->take_rows(x, rows);
+        const std::string what = std::to_string(s.out) + " x " + std::to_string(s.in) + ", " +
+                                 std::to_string(rows.size()) + " rows from " + std::to_string(rows[0]);
+        ASSERT_TRUE(bytes_of(op->linear(taken, w)) == bytes_of(op->take_rows(whole, rows))) << what;
+        ASSERT_TRUE(bytes_of(op->linear_f32(taken, f32)) == bytes_of(op->take_rows(whole_f32, rows))) << what;
+      }
     }
 }
 

@@ -6,17 +6,18 @@ namespace {
 
 class LinearParity : public testing::TestWithParam<std::tuple<Precision, LinearCase>> {};
 
-TEST_P(LinearParity, EqualsTheSumOfProducts) {
-  const auto& [precision, c] = GetParam();
-  const auto op = backend(precision);
-  const DType dtype = op->activation_dtype();
-  const Values x = random_values({c.rows, c.in}, dtype, 1, c.fill), w = random_values({c.out, c.in}, dtype, 2);
-  const Values b = random_values({c.out}, DType::F32, 3);
-  const Linear layer = op->load_linear(w, c.bias ? b.tensor() : Tensor{});
-  const Tensor y = op->linear(x, layer);
-  ASSERT_EQ(y.shape, (Shape{c.rows, c.out}));
-  ASSERT_EQ(y.dtype, dtype);
+struct LinearInputs {
+  Values x, w, b;
+};
 
+LinearInputs inputs_of(const LinearCase& c, DType activation, DType weight) {
+  return {random_values({c.rows, c.in}, activation, 1, c.fill), random_values({c.out, c.in}, weight, 2),
+          random_values({c.out}, DType::F32, 3)};
+}
+
+void expect_products(const LinearCase& c, const LinearInputs& in, const Tensor& y) {
+  ASSERT_EQ(y.shape, (Shape{c.rows, c.out}));
+  const auto& [x, w, b] = in;
   const std::vector<double> actual = read(y);
   for (int64_t t = 0; t < c.rows; ++t) {
     for (int64_t o = 0; o < c.out; ++o) {
@@ -28,9 +29,30 @@ TEST_P(LinearParity, EqualsTheSumOfProducts) {
       }
       // f32 accumulation errs by sqrt(in) ulps of the size of the terms in practice; then one rounding.
       const double bound = 0x1p-23 * std::sqrt(static_cast<double>(c.in)) * size +
-                           (precision == Precision::BF16 ? 0x1p-8 : 0x1p-24) * std::fabs(sum) + 1e-37;
+                           (y.dtype == DType::BF16 ? 0x1p-8 : 0x1p-24) * std::fabs(sum) + 1e-37;
       ASSERT_NEAR(actual[static_cast<size_t>(t * c.out + o)], sum, bound) << "row " << t << ", column " << o;
     }
+  }
+}
+
+TEST_P(LinearParity, EqualsTheSumOfProducts) {
+  const auto& [precision, c] = GetParam();
+  const auto op = backend(precision);
+  const LinearInputs in = inputs_of(c, op->activation_dtype(), op->activation_dtype());
+  const Tensor y = op->linear(in.x, op->load_linear(in.w, c.bias ? in.b.tensor() : Tensor{}));
+  ASSERT_EQ(y.dtype, op->activation_dtype());
+  expect_products(c, in, y);
+}
+
+TEST_P(LinearParity, KeepsTheSumInF32) {
+  const auto& [precision, c] = GetParam();
+  for (const DType weight : {DType::BF16, DType::F32}) {
+    SCOPED_TRACE(name_of(weight));
+    const auto op = backend(precision);
+    const LinearInputs in = inputs_of(c, op->activation_dtype(), weight);
+    const Tensor y = op->linear_f32(in.x, op->load_linear_f32(in.w, c.bias ? in.b.tensor() : Tensor{}));
+    ASSERT_EQ(y.dtype, DType::F32);
+    expect_products(c, in, y);
   }
 }
 

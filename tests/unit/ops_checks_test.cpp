@@ -67,6 +67,14 @@ TEST_F(OpsChecks, Rope) {
   expect([&] { op->rope(make({2, 1, 2}), table, spec); }, {"rope", "[2, 1, 2]"});
 }
 
+TEST_F(OpsChecks, WeightsAreForTheOpTheyWereLoadedFor) {
+  const Linear rounded = op->load_linear(make({5, 8})), in_f32 = op->load_linear_f32(make({5, 8}));
+  EXPECT_NO_THROW(op->linear_f32(make({4, 8}), in_f32));
+  expect([&] { op->linear_f32(make({4, 8}), rounded); }, {"linear_f32", "not loaded for this op"});
+  expect([&] { op->linear(make({4, 8}), in_f32); }, {"linear", "not loaded for this op"});
+  expect([&] { op->linear_f32(make({4, 7}), in_f32); }, {"linear_f32", "[4, 7]", "[5, 8]"});
+}
+
 TEST_F(OpsChecks, SpansCoverTheRowsOnce) {
   const Tensor x = make({6, 8}), w = make({8, 4});
   ConvState a, b;
@@ -120,6 +128,7 @@ TEST_F(OpsChecks, DeltaRuleAndExperts) {
       {"gated_delta_rule", "v F32 [4, 3, 6]", "k F32 [4, 2, 8]"});
   expect([&] { op->delta_gates(make({4, 3}), make({4, 3}), make({2}), make({3})); }, {"delta_gates", "a_log F32 [2]"});
   expect([&] { op->route(make({4, 3}), {.k = 4, .renormalize = true}); }, {"route", "4 experts"});
+  expect([&] { op->route(make({4, 3}, DType::I32), {.k = 1}); }, {"route", "logits I32 [4, 3]", "F32"});
   const Linear up = op->load_linear(make({5, 8})), down = op->load_linear(make({8, 5}));
   const GluWeights experts[] = {{up, up, down}, {up, up, up}};
   const Routing routing{make({4, 1}, DType::I32), make({4, 1})};

@@ -3,7 +3,8 @@
 // a shared one (architectures.md 3).
 //
 // Where servers and the reference differ: the norms of the latents use rms_norm_eps; norm_topk_prob and moe_layer_freq
-// count in V2 too. Head counts and head_dim of the config mean nothing here.
+// count in V2 too. vLLM rounds the router's logits to bf16 unless moe_router_dtype, or the experts' form, asks for f32;
+// here they are never rounded, as in the reference. Head counts and head_dim of the config mean nothing here.
 #include "model/archs/archs.h"
 #include "model/decoder_model.h"
 #include "model/latent_attention.h"
@@ -98,6 +99,7 @@ void read_experts(const Json& text, const Family& f, DeepseekConfig& c) {
   if (n_shared < 0 || n_shared > 1024) fail("n_shared_experts is " + std::to_string(n_shared) + ", expected 0 to 1024");
   c.moe.shared_ffn = n_shared * c.moe.ffn;
   read_routing(text, f, c);
+  c.moe.logits = RouterLogits::F32;
   check_moe_dims(c.moe);
 }
 

@@ -58,6 +58,7 @@ MoeDims read_moe(const Json& text, int64_t hidden) {
   d.shared_ffn = d.ffn * shared;
   d.routing.k = get_int_or(text, "moe_k", 6);
   d.routing.renormalize = true;
+  d.logits = RouterLogits::F32;
   d.routing.least_sum = static_cast<float>(get_number_or(text, "moe_norm_min", 1e-12));
   check_moe_dims(d, "moe_k");
   return d;

@@ -36,6 +36,7 @@ MoeDims read_moe(const Json& text, int64_t hidden) {
   r.scale = static_cast<float>(get_number_or(text, "routed_scaling_factor", 1));
   r.n_groups = get_int_or(text, "n_group", 1);
   r.k_groups = get_int_or(text, "topk_group", 1);
+  d.logits = RouterLogits::F32;
   check_moe_dims(d);
   return d;
 }

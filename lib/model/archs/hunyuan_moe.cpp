@@ -52,6 +52,7 @@ MoeDims read_moe(const Json& text, const DecoderDims& dims) {
   if (d.ffn < 1 || d.ffn >= int64_t{1} << 31 || shared < 0 || shared > kMostShared)
     fail("moe_intermediate_size or num_shared_expert is out of range");
   d.shared_ffn = dims.ffn * shared;
+  d.logits = RouterLogits::F32;
   d.routing = {.k = read_uniform(text, "moe_topk", dims.n_layers, 1), .renormalize = true};
   check_moe_dims(d, "moe_topk");
   if (d.routing.k == 1) fail("moe_topk is 1; servers and the reference framework differ there in the expert's weight");

@@ -2,8 +2,9 @@
 // mixtures of experts (architectures.md 5.8). Published tensors and keys have names of their own (block_sparse_moe, w1,
 // num_experts_per_token, layers counted from 1); the reference framework writes some of them, and others while it runs.
 //
-// Where servers and the reference differ: the norm of the latent uses rms_norm_eps, and moe_layer_freq counts. The keys
-// head_dim, num_key_value_heads and rope_* mean nothing here. What Kimi-K3 adds under this class is refused by name.
+// Where servers and the reference differ: the norm of the latent uses rms_norm_eps, and moe_layer_freq counts. The
+// keys head_dim, num_key_value_heads and rope_* mean nothing here. SGLang rounds the router's logits to bf16, vLLM and
+// the reference do not. What Kimi-K3 adds under this class is refused by name.
 #include <algorithm>
 
 #include "model/archs/archs.h"
@@ -102,6 +103,7 @@ MoeDims read_experts(const Json& config, int64_t hidden) {
   if (scoring != "sigmoid") fail_unknown("moe_router_activation_func", scoring, std::vector<std::string>{"sigmoid"});
   d.routing.scoring = Scoring::Sigmoid;
   d.routing.renormalize = get_bool_or(config, "norm_topk_prob", true);
+  d.logits = RouterLogits::F32;
   d.routing.least_sum = 1e-20f;
   d.routing.scale = read_factor(config, "routed_scaling_factor", 2.446f);
   d.routing.n_groups = get_int_or(config, "n_group", 1);

@@ -1,5 +1,6 @@
 // MiniMaxM2ForCausalLM: norms over all heads of q together, and of k, before RoPE over a part of each head; experts in
-// every layer, chosen by biased sigmoid scores (architectures.md 7).
+// every layer, chosen by biased sigmoid scores (architectures.md 7). Routers are published in F32, and then their
+// logits are not rounded; vLLM makes any router F32.
 #include "model/archs/archs.h"
 #include "model/moe_decoder.h"
 #include "model/rope.h"
@@ -51,6 +52,7 @@ std::unique_ptr<Model> parse_minimax_m2(const Json& config) {
   c.moe.ffn = c.dims.ffn;
   c.moe.routing = {
       .k = get_int_or(text, "num_experts_per_tok", kDefaultActive), .scoring = Scoring::Sigmoid, .renormalize = true};
+  c.moe.logits = RouterLogits::AsStored;
   check_moe_dims(c.moe);
   c.load = load;
   make_uniform(c);

@@ -102,6 +102,7 @@ MoeDims read_moe(const Json& config, int64_t hidden) {
   if (find_member(config, "moe_latent_size")) d.latent = read_size(config, "moe_latent_size");
   d.act = Activation::Relu2;
   d.gated = false;
+  d.logits = RouterLogits::F32;
   d.routing.k = get_int_or(config, "num_experts_per_tok", 2);
   d.routing.scoring = Scoring::Sigmoid;
   d.routing.renormalize = get_bool_or(config, "norm_topk_prob", true);

@@ -28,6 +28,8 @@ struct PackedWeight {
   std::vector<Panel> panels;  // [n_blocks][k_blocks]
   Storage memory;
 
+  DType dtype() const { return panels[0].product->shape().activation; }
+
   /// Whether kFewRows may stand in for kRows in every panel.
   bool few_rows_agree() const;
 };
@@ -54,9 +56,11 @@ class CpuBackend final : public Ops {
 
  private:
   Linear do_load_linear(const Tensor& weight, const Tensor& bias) override;
+  Linear do_load_linear_f32(const Tensor& weight, const Tensor& bias) override;
   Owned do_load_vector(const Tensor& weight, DType as, float plus) override;
   Tensor do_embed(const Tensor& table, std::span<const int32_t> ids) override;
   Tensor do_linear(const Tensor& x, const Linear& w) override;
+  Tensor do_linear_f32(const Tensor& x, const Linear& w) override;
   Tensor do_round_input(const Tensor& x, const InputRounding& rounding) override;
   Tensor do_rms_norm(const Tensor& x, const Tensor& gain, float eps) override;
   Tensor do_add(const Tensor& x, const Tensor& y) override;
@@ -93,6 +97,10 @@ class CpuBackend final : public Ops {
   Routing do_route(const Tensor& logits, const RoutingSpec& spec) override;
   Tensor do_experts(const Tensor& x, const Routing& routing, std::span<const GluWeights> experts) override;
   void do_accumulate(const Tensor& x, const TapTables& tables, std::span<const TapRows> rows) override;
+
+  /// W as panels of the given dtype; x, which has the panels' dtype, times such a W.
+  Linear pack(const Tensor& weight, const Tensor& bias, DType as);
+  Tensor multiply(const Tensor& x, const Linear& w, DType result);
 
   /// Keys and values of one sequence, position 0 first: [>= n_tokens, n_kv_heads, ..].
   struct KeysAndValues {
@@ -145,7 +153,8 @@ class CpuBackend final : public Ops {
   ThreadPool pool_;
   std::vector<Arena> scratch_;  // one per worker
   Arena arena_;
-  std::unique_ptr<PanelProducts> products_;
+  std::unique_ptr<PanelProducts> products_;      // of activations
+  std::unique_ptr<PanelProducts> f32_products_;  // where linear_f32() has an F32 weight
   bool pairs_ = false;  // whether pair_gemm.h may be used: the instructions are there, and isa() says so
 };
 

@@ -30,6 +30,7 @@ CpuBackend::CpuBackend(const CpuOptions& options)
   pairs_ = products_ != nullptr;  // both its ISA classes have AVX-512 BF16
 #endif
   if (!products_) products_ = make_eigen_products();
+  f32_products_ = make_eigen_products();
 }
 
 std::string CpuBackend::isa() const { return products_->isa(); }

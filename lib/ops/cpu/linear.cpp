@@ -94,6 +94,15 @@ bool PackedWeight::few_rows_agree() const {
 }
 
 Linear CpuBackend::do_load_linear(const Tensor& weight, const Tensor& bias) {
+  return pack(weight, bias, activation_dtype());
+}
+
+Linear CpuBackend::do_load_linear_f32(const Tensor& weight, const Tensor& bias) {
+  return pack(weight, bias, weight.dtype == DType::BF16 ? activation_dtype() : DType::F32);
+}
+
+Linear CpuBackend::pack(const Tensor& weight, const Tensor& bias, DType as) {
+  PanelProducts& products = as == activation_dtype() ? *products_ : *f32_products_;
   const int64_t out = weight.dim(0), in = weight.dim(1);
   auto packed = std::make_shared<PackedWeight>();
   packed->out = out;
@@ -105,7 +114,7 @@ Linear CpuBackend::do_load_linear(const Tensor& weight, const Tensor& bias) {
   for (int64_t n0 = 0; n0 < out; n0 += n_cut.width)
     for (int64_t k0 = 0; k0 < in; k0 += k_cut.width) {
       const int64_t n = std::min(n_cut.width, out - n0), k = std::min(k_cut.width, in - k0);
-      auto product = products_->get({n, k, in, activation_dtype()});
+      auto product = products.get({n, k, in, as});
       packed->panels.push_back({n0, n, k0, k, product, bytes});
       bytes += (product->packed_bytes() + 63) / 64 * 64;
     }
@@ -115,9 +124,9 @@ Linear CpuBackend::do_load_linear(const Tensor& weight, const Tensor& bias) {
   parallel(static_cast<int64_t>(packed->panels.size()), [&](int64_t task, Arena& scratch) {
     const PackedWeight::Panel& p = packed->panels[static_cast<size_t>(task)];
     void* to = static_cast<char*>(packed->memory.tensor().data) + p.offset;
-    if (weight.dtype == activation_dtype() && p.k == in)  // rows as they are stored
+    if (weight.dtype == as && p.k == in)  // rows as they are stored
       return p.product->pack(static_cast<const char*>(weight.data) + static_cast<size_t>(p.n0 * in) * element, to);
-    const Tensor w = scratch.allocate({p.n, p.k}, activation_dtype());
+    const Tensor w = scratch.allocate({p.n, p.k}, as);
     for (int64_t r = 0; r < p.n; ++r) {
       const void* from = static_cast<const char*>(weight.data) + static_cast<size_t>((p.n0 + r) * in + p.k0) * element;
       if (w.dtype == DType::BF16)
@@ -155,12 +164,24 @@ const float* multiply_panel(const void* x, DType dtype, const RowPanel& rows, co
   return y;
 }
 
-Tensor CpuBackend::do_linear(const Tensor& x, const Linear& linear) {
+Tensor CpuBackend::do_linear(const Tensor& x, const Linear& w) { return multiply(x, w, activation_dtype()); }
+
+Tensor CpuBackend::do_linear_f32(const Tensor& x, const Linear& w) {
+  const bool f32_weight = static_cast<const PackedWeight*>(w.packed.get())->dtype() == DType::F32;
+  if (!f32_weight || x.dtype == DType::F32) return multiply(x, w, DType::F32);
+  const Tensor wide = temporary(x.shape, DType::F32);
+  parallel_rows(x.elements(), 1, [&](int64_t begin, int64_t end) {
+    convert_to_float(x.dtype, x.as<bf16>() + begin, wide.as<float>() + begin, static_cast<size_t>(end - begin));
+  });
+  return multiply(wide, w, DType::F32);
+}
+
+Tensor CpuBackend::multiply(const Tensor& x, const Linear& linear, DType result) {
   const auto& w = *static_cast<const PackedWeight*>(linear.packed.get());
   std::vector<int64_t> extents;
   for (int i = 0; i + 1 < x.shape.rank(); ++i) extents.push_back(x.dim(i));
   extents.push_back(w.out);
-  const Tensor y = activation(Shape(extents));
+  const Tensor y = temporary(Shape(extents), result);
   const int64_t rows = x.elements() / w.in;
   const std::vector<RowPanel> panels = row_panels(rows, rows % kRows == 0 || w.few_rows_agree());
   const auto n_panels = static_cast<int64_t>(panels.size());

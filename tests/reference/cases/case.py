@@ -21,6 +21,7 @@ class Case:
     served_tensors: Callable[[dict], dict] | None = None  # the final tensors: the same values in a form servers read
     f32_tensors: tuple[str, ...] = ()  # name endings stored as f32, as published hybrids do
     weights: Callable[[str, "Draw"], object] | None = None  # a family's own draws; None from it: the common rule
+    close: bool = False  # routers of close_choices(): a router in f32 must be felt
     extra_tensors: dict[str, tuple[int, ...]] = field(default_factory=dict)  # not part of the language model
 
 
@@ -35,6 +36,16 @@ def legacy_rope(*, scaling: dict | None) -> Callable[[dict], dict]:
         return config
 
     return rewrite
+
+
+def close_choices(name: str, draw):
+    """Routers whose logits lie close together, far from zero: f32 tells them apart, bf16 often does not."""
+    fan_in = draw.shape[-1] ** -0.5
+    if name.endswith(("router.weight", "gate.weight", "gate.wg.weight")):
+        return draw.normal(0.2 * fan_in) + draw.normal(3 * fan_in)[:1]
+    if name.endswith("e_score_correction_bias"):
+        return draw.uniform(-0.03, 0.03)
+    return None
 
 
 def rope(theta: float, **more) -> dict:

@@ -4,7 +4,7 @@ import math
 
 import torch
 
-from cases.case import Case, rope
+from cases.case import Case, close_choices, rope
 
 SMALL = dict(vocab_size=96, hidden_size=32, num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=512,
              bos_token_id=None, eos_token_id=2, pad_token_id=None)
@@ -39,6 +39,11 @@ def hybrid_weights(name: str, draw):
 
 def hybrid(name: str, model: str, config: dict, note: str, **more) -> Case:
     return Case(name, model, dict(SMALL, **config), note, weights=hybrid_weights, **more)
+
+
+def close_hybrid_choices(name: str, draw):
+    own = close_choices(name, draw)
+    return own if own is not None else hybrid_weights(name, draw)
 
 
 def bamba_as_published(config: dict) -> dict:
@@ -132,6 +137,11 @@ CASES = (
            "experts without gates in a latent space, 2 of 4 groups chosen by biased sigmoids, a shared expert; the last "
            "layers own no cache; words, no number of layers; a head of its own whatever tie_word_embeddings says; " + CLAMP,
            published=nemotron_ultra_as_published, f32_tensors=("e_score_correction_bias",)),
+    Case("nemotron_h_moe_close", "NemotronHForCausalLM",
+         dict(SMALL, **NEMOTRON, **dict(NEMOTRON_MOE, n_group=1, topk_group=1),
+              layers_block_type=["linear_attention", "moe", "full_attention"]),
+         "router logits in f32, so close together that in bf16 many tokens would choose otherwise; " + CLAMP,
+         weights=close_hybrid_choices, close=True, f32_tensors=("e_score_correction_bias",), lengths=(7, 65)),
     hybrid("bamba", "BambaForCausalLM",
            dict(MAMBA2, intermediate_size=56, num_hidden_layers=4, attn_layer_indices=[1, 3], mamba_n_groups=2,
                 rope_parameters=rope(1e4)),

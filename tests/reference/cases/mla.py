@@ -1,6 +1,6 @@
 """DeepSeek-V2, V3 and GLM-4.7-Flash: latent rows instead of keys and values, absorbed queries (architectures.md 3)."""
 
-from cases.case import Case, legacy_rope, rope
+from cases.case import Case, close_choices, legacy_rope, rope
 
 MLA = dict(vocab_size=96, hidden_size=32, intermediate_size=64, moe_intermediate_size=16, num_hidden_layers=3,
            num_attention_heads=4, num_key_value_heads=4, kv_lora_rank=24, q_lora_rank=40, qk_nope_head_dim=12,
@@ -32,6 +32,13 @@ def published_v3(config: dict) -> dict:
                 ep_size=1, num_key_value_heads=3)
 
 
+def close(name: str, model: str, config: dict) -> Case:
+    return Case(name + "_close", model, dict(config, num_hidden_layers=2, n_shared_experts=1, first_k_dense_replace=0),
+                "router logits in f32, so close together that in bf16 many tokens would choose otherwise", lengths=TWO,
+                weights=lambda name, draw: draws(name, draw) if "layernorm" in name else close_choices(name, draw),
+                close=True, f32_tensors=("e_score_correction_bias",))
+
+
 CASES = (
     Case("deepseek_v2_lite", "DeepseekV2ForCausalLM",
          dict(MLA, q_lora_rank=None, n_shared_experts=2, first_k_dense_replace=1, topk_method="greedy",
@@ -55,4 +62,9 @@ CASES = (
               mlp_layer_types=["dense", "sparse", "dense"], rope_parameters=rope(1000000.0)),
          "rms_norm_eps in the norms of both latents too, as servers have it; dense layers by a list", lengths=TWO,
          weights=draws, f32_tensors=("e_score_correction_bias",)),
+    close("deepseek_v2", "DeepseekV2ForCausalLM",
+          dict(MLA, topk_method="greedy", routed_scaling_factor=8.0, rope_parameters=rope(10000.0))),
+    close("deepseek_v3", "DeepseekV3ForCausalLM", dict(MLA, n_group=1, topk_group=1, rope_parameters=rope(10000.0))),
+    close("glm4_moe_lite", "Glm4MoeLiteForCausalLM",
+          dict(MLA, mlp_layer_types=["sparse", "sparse"], rope_parameters=rope(1000000.0))),
 )

@@ -4,7 +4,7 @@ import re
 
 import torch
 
-from cases.case import MROPE, Case, rope
+from cases.case import MROPE, Case, close_choices, rope
 from cases.qwen_hybrid import HYBRID
 
 SMALL = dict(vocab_size=96, hidden_size=32, intermediate_size=40, num_hidden_layers=3, num_attention_heads=4,
@@ -165,6 +165,13 @@ def qwen3_vl(**text) -> dict:
                 vision_end_token_id=95, tie_word_embeddings=False)
 
 
+def close(name: str, model: str, config: dict, f32_tensors: tuple[str, ...]) -> Case:
+    form = "; the router is stored in F32" if "gate.weight" in f32_tensors else ""
+    return Case(name + "_close", model, dict(SMALL, num_hidden_layers=2, **config),
+                "router logits in f32, so close together that in bf16 many tokens would choose otherwise" + form,
+                LENGTHS, weights=close_choices, close=True, f32_tensors=f32_tensors)
+
+
 CASES = (
     Case("qwen3_moe", "Qwen3MoeForCausalLM",
          dict(SMALL, num_hidden_layers=4, head_dim=16, num_experts=6, num_experts_per_tok=2, moe_intermediate_size=24,
@@ -275,4 +282,15 @@ CASES = (
               tie_word_embeddings=True, rope_parameters=rope(5e5)),
          "softmax routing with a biased choice, a least sum that is felt, two shared experts, layers 0 and 3 dense, tied",
          LENGTHS, weights=far_apart, f32_tensors=BIASED),
+    close("glm4_moe", "Glm4MoeForCausalLM",
+          dict(head_dim=16, n_routed_experts=8, num_experts_per_tok=2, n_shared_experts=1, moe_intermediate_size=16,
+               first_k_dense_replace=0, rope_parameters=rope(1e4, partial_rotary_factor=0.5)), BIASED),
+    close("minimax_m2", "MiniMaxM2ForCausalLM",
+          dict(head_dim=16, intermediate_size=24, num_local_experts=8, num_experts_per_tok=2,
+               rope_parameters=rope(5e6, partial_rotary_factor=0.5)), (*BIASED, "gate.weight")),
+    close("ernie4_5_moe", "Ernie4_5_MoeForCausalLM",
+          dict(moe_num_experts=8, moe_k=2, moe_intermediate_size=24, moe_num_shared_experts=1, moe_layer_start_index=0,
+               rope_parameters=rope(5e5)), (*BIASED, "gate.weight")),
+    close("hunyuan_moe", "HunYuanMoEV1ForCausalLM",
+          dict(head_dim=16, num_experts=8, moe_topk=2, rope_parameters=rope(1e4)), ()),
 )
