@@ -58,7 +58,7 @@ CASES = (
          "fused qkv and gate_up, longrope with its long list (every sequence is longer than the original context, and "
          "the server's limit is the config's), three quarters of a head rotate, tied; old config form",
          lengths=TWO, published=phi3_as_published),
-    Case("phi3_window", "Phi3ForCausalLM", dict(SMALL, sliding_window=20, rope_parameters=rope(1e4)),
+    Case("phi3_window", "Phi3ForCausalLM", dict(SMALL, sliding_window=20, rms_norm_eps=0.02, rope_parameters=rope(1e4)),
          "every layer slides over 20 keys, plain rope, as many queries as the config says", lengths=TWO),
     Case("olmo2", "Olmo2ForCausalLM", dict(DENSE, rms_norm_eps=0.02, rope_parameters=rope(5e5)),
          "norms behind attention and feed-forward only; q and k normed over all heads together; an epsilon that is "
@@ -76,7 +76,7 @@ CASES = (
                                                                                     factor=4.0))),
          "rope_parameters by kind of layer with different bases, explicit layer_types, biases", lengths=TWO),
     Case("smollm3", "SmolLM3ForCausalLM",
-         dict(DENSE, num_hidden_layers=4, no_rope_layers=[1, 1, 0, 1], rope_parameters=rope(5e4)),
+         dict(DENSE, num_hidden_layers=4, no_rope_layers=[1, 1, 0, 1], rms_norm_eps=0.02, rope_parameters=rope(5e4)),
          "layer 2 has no rope (0 means none); tied by the class's default; old config form",
          lengths=TWO, published=smollm3_as_published),
     Case("smollm3_window", "SmolLM3ForCausalLM",
@@ -101,7 +101,7 @@ CASES = (
               layer_types=["sliding_attention", "full_attention", "sliding_attention"]),
          "layer_types choose the window", lengths=TWO),
     Case("ministral3", "Ministral3ForCausalLM",
-         dict(DENSE, head_dim=16, tie_word_embeddings=True,
+         dict(DENSE, head_dim=16, tie_word_embeddings=True, rms_norm_eps=0.02,
               rope_parameters=rope(1e6, rope_type="yarn", factor=16.0, original_max_position_embeddings=16,
                                    max_position_embeddings=256, beta_fast=32.0, beta_slow=1.0, mscale=1.0,
                                    mscale_all_dim=1.0, llama_4_scaling_beta=0.3)),
@@ -117,7 +117,7 @@ CASES = (
          lengths=TWO,
          published=lambda config: dict(legacy_rope(scaling=None)(dict(config, partial_rotary_factor=0.5)))),
     Case("exaone4", "Exaone4ForCausalLM",
-         dict(DENSE, num_hidden_layers=4, sliding_window=20, rope_parameters=rope(1e6)),
+         dict(DENSE, num_hidden_layers=4, sliding_window=20, rms_norm_eps=0.02, rope_parameters=rope(1e6)),
          "three layers slide over 20 keys and rotate, the fourth sees all and does not; q and k normed by head; norms "
          "behind attention and feed-forward; the pattern as letters",
          lengths=TWO, served=exaone4_as_published),

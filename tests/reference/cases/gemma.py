@@ -91,13 +91,13 @@ CASES = (
          lengths=LENGTHS, published=gemma_as_published, weights=small_embeddings),
     Case("gemma2", "Gemma2ForCausalLM",
          dict(GEMMA, num_hidden_layers=4, query_pre_attn_scalar=24, sliding_window=20, attn_logit_softcapping=2.5,
-              final_logit_softcapping=8.0, rope_parameters=rope(1e4)),
+              final_logit_softcapping=8.0, rms_norm_eps=0.02, rope_parameters=rope(1e4)),
          "layers 0 and 2 slide over 20 keys without layer_types, soft-caps that are felt in attention and logits, "
          "query_pre_attn_scalar is not head_dim, norms of what a branch adds; old config form",
          lengths=LENGTHS, published=gemma2_as_published, weights=small_embeddings),
     Case("gemma3", "Gemma3ForCausalLM",
          dict(GEMMA, num_hidden_layers=4, query_pre_attn_scalar=24, sliding_window=20, attention_bias=True,
-              attn_logit_softcapping=2.5,
+              attn_logit_softcapping=2.5, rms_norm_eps=0.02,
               layer_types=["sliding_attention", "full_attention"] * 2,
               rope_parameters=dict(sliding_attention=rope(1e3), full_attention=rope(1e6, rope_type="linear", factor=8.0))),
          "q and k norms (1 + w), rope of its own for each layer kind, nested; biases on q, k, v, o; a cap of the attention's "
@@ -124,7 +124,7 @@ CASES = (
          dict(GEMMA4, hidden_size=40, num_hidden_layers=5, layer_types=[SLIDING, FULL, SLIDING, SLIDING, FULL], global_head_dim=16,
               num_kv_shared_layers=2,
               use_double_wide_mlp=True, hidden_size_per_layer_input=8, vocab_size_per_layer_input=96,
-              final_logit_softcapping=8.0),
+              final_logit_softcapping=8.0, rms_norm_eps=0.02),
          "layers 3 and 4 read the caches of layers 2 and 1 and are twice as wide, full layers have wider heads, "
          "embeddings by layer, values normed, a softmax scale of 1; per_layer_config as saved now",
          lengths=LENGTHS, weights=gemma4_weights),

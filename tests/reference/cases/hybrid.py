@@ -112,7 +112,7 @@ NEMOTRON = dict(head_dim=12, intermediate_size=56, mamba_num_heads=8, mamba_head
 NEMOTRON_MOE = dict(n_routed_experts=8, num_experts_per_tok=2, moe_intermediate_size=24, n_group=4, topk_group=2,
                     moe_shared_expert_intermediate_size=40, routed_scaling_factor=2.5)
 FALCON = dict(mamba_d_ssm=48, mamba_n_heads=6, mamba_d_head=8, mamba_d_state=12, mamba_n_groups=2, mamba_d_conv=4,
-              mamba_chunk_size=64, intermediate_size=56, num_hidden_layers=3)
+              mamba_chunk_size=64, intermediate_size=56, num_hidden_layers=3, rms_norm_eps=0.02)
 MULTIPLIERS = dict(embedding_multiplier=1.5, lm_head_multiplier=0.75, key_multiplier=0.625, attention_in_multiplier=1.25,
                    attention_out_multiplier=0.8, ssm_in_multiplier=1.3, ssm_out_multiplier=0.7,
                    mlp_multipliers=[0.9, 0.6], ssm_multipliers=[0.8, 1.2, 0.7, 1.4, 0.6])
@@ -121,13 +121,13 @@ LFM2 = dict(intermediate_size=48, num_hidden_layers=4, conv_L_cache=3, block_aut
 ZAMBA2 = dict(num_key_value_heads=4, intermediate_size=40, n_mamba_heads=8, mamba_d_state=12, mamba_d_conv=4,
               mamba_expand=2, chunk_size=64, time_step_min=1e-9, adapter_rank=6)
 MINIMAX = dict(num_hidden_layers=3, intermediate_size=24, head_dim=12, num_local_experts=4, num_experts_per_tok=2,
-               block_size=32)
+               block_size=32, rms_norm_eps=0.02)
 CLAMP = "the reference clamps the step from below at time_step_min, servers at 0: here it is too small to be felt"
 
 CASES = (
     hybrid("nemotron_h", "NemotronHForCausalLM",
            dict(NEMOTRON, layers_block_type=["linear_attention", "mlp", "full_attention", "linear_attention", "mlp",
-                                             "full_attention"]),
+                                             "full_attention"], layer_norm_epsilon=0.02),
            "one norm and one mixer a layer: Mamba-2 with norms of 2 groups, squared-ReLU feed-forwards, attention "
            "without rope; letters instead of words; " + CLAMP,
            published=nemotron_as_published),
@@ -144,14 +144,14 @@ CASES = (
          weights=close_hybrid_choices, close=True, f32_tensors=("e_score_correction_bias",), lengths=(7, 65)),
     hybrid("bamba", "BambaForCausalLM",
            dict(MAMBA2, intermediate_size=56, num_hidden_layers=4, attn_layer_indices=[1, 3], mamba_n_groups=2,
-                rope_parameters=rope(1e4)),
+                rms_norm_eps=0.02, rope_parameters=rope(1e4)),
            "Mamba-2 and attention with rope over half a head, by layer numbers; old config form",
            published=bamba_as_published),
     hybrid("granite_hybrid", "GraniteMoeHybridForCausalLM",
            dict(MAMBA2, num_hidden_layers=4, num_local_experts=0, num_experts_per_tok=0, shared_intermediate_size=56,
                 layer_types=["linear_attention", "full_attention", "linear_attention", "full_attention"],
                 embedding_multiplier=3, attention_multiplier=0.2, residual_multiplier=0.6, logits_scaling=2,
-                rms_norm_eps=1e-5, tie_word_embeddings=True),
+                rms_norm_eps=0.02, tie_word_embeddings=True),
            "dense Granite 4: Mamba-2 and attention without rope, factors on embeddings, attention, both branches and "
            "logits; older words for the layers; tied",
            published=granite_as_published),
@@ -174,7 +174,7 @@ CASES = (
     hybrid("jamba", "JambaForCausalLM",
            dict(intermediate_size=40, num_hidden_layers=4, attn_layer_period=2, attn_layer_offset=1, num_experts=4,
                 num_experts_per_tok=2, expert_layer_period=2, expert_layer_offset=1, mamba_d_state=6, mamba_d_conv=4,
-                mamba_dt_rank=5),
+                mamba_dt_rank=5, rms_norm_eps=0.02),
            "Mamba-1 with norms on step, B and C; attention without rope; every second layer a mixture whose weights are "
            "not renormalised"),
     hybrid("lfm2", "Lfm2ForCausalLM", dict(LFM2, rope_parameters=rope(1e6), norm_eps=0.02),

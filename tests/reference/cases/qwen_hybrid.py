@@ -22,7 +22,7 @@ def qwen3_next_as_published(config: dict) -> dict:
 CASES = (
     Case("qwen3_next", "Qwen3NextForCausalLM",
          dict(HYBRID, **MOE, hidden_size=40, linear_num_key_heads=2, linear_num_value_heads=4, mlp_only_layers=[1],
-              rope_parameters=rope(1e7, partial_rotary_factor=0.25)),
+              rms_norm_eps=0.02, rope_parameters=rope(1e7, partial_rotary_factor=0.25)),
          "layer 1 dense, the others mixture of experts with a shared expert; interleaved qkvz and ba; gated attention, "
          "partial rotary (8 of 32); old config form with full_attention_interval",
          published=qwen3_next_as_published),
