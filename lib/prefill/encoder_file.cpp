@@ -55,7 +55,7 @@ void check_names(const SafetensorsFile& file, int64_t n_deepstack) {
 
 std::shared_ptr<const EncoderRows> read(const std::filesystem::path& path, std::span<const int32_t> ids,
                                         const ModelSpec& spec) {
-  if (spec.placeholders.empty()) fail("the model takes no embeddings of images or videos");
+  if (spec.placeholders.empty()) fail("a " + spec.architecture + " is read without embeddings of images or videos");
   auto rows = std::make_shared<EncoderRows>();
   int64_t n = 0;
   for (const int32_t id : ids) {

@@ -113,7 +113,11 @@ TEST(Embeddings, refusals_name_the_cause) {
   contains(message(picture.folder / "golden.safetensors", picture.ids, spec), "unknown tensor");
   ModelSpec text = spec;
   text.placeholders.clear();
-  contains(message(file, picture.ids, text), "takes no embeddings");
+  contains(message(file, picture.ids, text), "a Qwen3VLForConditionalGeneration is read without embeddings");
+  for (const char* name : {"qwen3_vl_moe", "gemma3_vl"}) {
+    const auto unread = parse_model(Checkpoint::open(Golden(name).folder).config());
+    contains(message(file, picture.ids, unread->spec()), "a " + unread->spec().architecture + " is read without");
+  }
   contains(message(file, {1, 2, 3}, spec), "no placeholder token");
   std::vector<int32_t> fewer = picture.ids;
   fewer[6] = 1;
