@@ -47,9 +47,11 @@ CASES = (
          "routing without renormalisation, config as published", lengths=TWO, published=published_v2, weights=draws),
     Case("deepseek_v2", "DeepseekV2ForCausalLM",
          dict(MLA, n_shared_experts=1, first_k_dense_replace=0, topk_method="group_limited_greedy", n_group=4,
+              num_experts_per_tok=3,
               topk_group=2, routed_scaling_factor=2.5, attention_bias=True, tie_word_embeddings=True,
               rope_parameters=rope(10000.0, **YARN, mscale=1.0, mscale_all_dim=0.5)),
-         "groups by their best expert, biases, magnitude of yarn in rotations and in the softmax scale, tied head",
+         "groups by their best expert, fewer than active experts, or they would not matter; biases, magnitude of yarn in "
+         "rotations and in the softmax scale, tied head",
          lengths=TWO, weights=draws),
     Case("deepseek_v3", "DeepseekV3ForCausalLM",
          dict(MLA, n_shared_experts=1, first_k_dense_replace=1, n_group=4, topk_group=2, routed_scaling_factor=2.5,
