@@ -10,8 +10,8 @@ namespace {
 using enum Gravity;
 using enum Confidence;
 
-// vLLM's wheels were read: 0.18.1 has no guard for hybrids, 0.19.0 has it; 0.27.0 has the option, 0.28.0 has not; 0.28.0
-// resets scales when it wakes, 0.29.0 does not.
+// vLLM's wheels were read: 0.18.1 has no guard for hybrids, 0.19.0 has it; 0.27.0 has the option, 0.28.0 has not;
+// 0.28.0 resets scales when it wakes, 0.29.0 does not.
 constexpr EngineVersion kGuard = {0, 19, 0}, kCalculateGone = {0, 28, 0}, kPathGone = {0, 7, 0};
 constexpr EngineVersion kWakeFixed = {0, 29, 0};
 

@@ -27,7 +27,7 @@ struct DecoderDims {
 };
 
 /// A family's defaults for missing keys, as the reference framework's config class has them. n_kv_heads 0 = n_heads,
-/// head_dim 0 = hidden / n_heads; a null in the config means the same. What follows the sizes is what the family computes with, and how it spells it.
+/// head_dim 0 = hidden / n_heads; null in a config means the same. After the sizes: what the family computes, and how.
 struct DecoderDefaults {
   int64_t vocab, hidden, ffn, n_layers, n_heads, n_kv_heads, head_dim, max_positions;
   bool tied_head = false;

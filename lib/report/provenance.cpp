@@ -42,8 +42,8 @@ std::string quantization_entries(const ArtifactQuantization& q) {
 
 std::string provenance_section(const ReportInput& input) {
   const Artifact& a = input.artifact;
-  return list("Model", entries(a.model)) +
-         list("Measurement", entries(a.calibration)) + list("Scales", quantization_entries(a.quantization)) +
+  return list("Model", entries(a.model)) + list("Measurement", entries(a.calibration)) +
+         list("Scales", quantization_entries(a.quantization)) +
          (input.statistics && input.statistics->run.sanity.is_object()
               ? list("Sanity of the model", entries(input.statistics->run.sanity))
               : "");
