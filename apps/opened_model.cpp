@@ -16,7 +16,8 @@ OpenedModel::OpenedModel(const std::filesystem::path& folder, int64_t max_model_
 void OpenedModel::report_tensors(bool ran_to_logits, bool verbose) const {
   SkipRules rules = weights.rules;
   if (!ran_to_logits) {
-    SkipRule after{"after the last cache", {weights.prefix.model + "norm.*"}};
+    const std::string norm = spec().final_norm.substr(0, spec().final_norm.rfind('.'));
+    SkipRule after{"after the last cache", {weights.prefix.model + norm + ".*"}};
     if (!weights.prefix.lm_head.empty()) after.patterns.push_back(weights.prefix.head_module() + "*");
     for (int i = spec().last_cache_layer() + 1; i < static_cast<int>(spec().layers.size()); ++i)
       after.patterns.push_back(weights.prefix.model + "layers." + std::to_string(i) + ".*");

@@ -1,5 +1,5 @@
-# sh make_exports.sh KVCAL SOURCE OUT MADE [CASE...]: calibrates every tiny golden checkpoint and those of make_models.py in
-# the folder MADE (or those named) and exports each for every target that applies:
+# sh make_exports.sh KVCAL SOURCE OUT MADE [CASE...]: calibrates every tiny golden checkpoint, those of make_models.py in
+# the folder MADE and the demo models (or those named) and exports each for every target that applies:
 #   OUT/.inputs/CASE/model/         the checkpoint alone, with the keys that its publisher's config has
 #   OUT/.inputs/CASE/scales.json    and heads.json, one scale per head
 #   OUT/CASE/TARGET/                the export: vllm, vllm-head, sglang; modelopt and quark into such checkpoints
@@ -11,11 +11,17 @@ set -eu
 kvcal=$1 source=$2 out=$3 made=$4
 shift 4
 golden=$source/tests/arch/golden
-[ $# -gt 0 ] || set -- $(ls "$golden") $(ls "$made")
+[ $# -gt 0 ] || set -- $(ls "$golden") $(ls "$made") demo_natural demo_stressed
 
-# make_inputs FOLDER: the checkpoint as its publisher would have written it, and the golden's sequences as prompts.
+# make_inputs FOLDER: the checkpoint as its publisher would have written it, and the golden's sequences, or the demo's, as
+# prompts.
 make_inputs() {
   python3 "$source/tests/loaders/published.py" "$1" "$inputs/model"
+  if [ ! -e "$1/golden.json" ]; then
+    cp "$1"/tokenizer* "$inputs/model"
+    cp "$source/datasets/demo/prompts.jsonl" "$inputs/prompts.jsonl"
+    return
+  fi
   python3 - "$1/golden.json" "$inputs/prompts.jsonl" <<'PY'
 import json, sys
 with open(sys.argv[2], "w") as file:
@@ -50,6 +56,7 @@ export_to() {
 for case in "$@"; do
   folder=$golden/$case place=$out/$case inputs=$out/.inputs/$case
   [ ! -e "$made/$case" ] || folder=$made/$case
+  case $case in demo_*) folder=$source/datasets/demo/${case#demo_} ;; esac
   [ -e "$folder/model.safetensors" ] || continue
   mkdir -p "$place"
   make_inputs "$folder"
