@@ -45,6 +45,17 @@ uint64_t state_bytes(const ModelSpec& spec, const std::vector<Batch>& batches, P
   return worst;
 }
 
+/// What encoders made of the prompts: read row by row from the mapped files, the streams behind the embeddings too.
+uint64_t encoder_bytes(const std::vector<PromptTokens>& prompts) {
+  uint64_t bytes = 0;
+  for (const PromptTokens& p : prompts) {
+    if (!p.encoder) continue;
+    bytes += p.encoder->embeddings.bytes();
+    for (const Tensor& stream : p.encoder->deepstack) bytes += stream.bytes();
+  }
+  return bytes;
+}
+
 MemoryPlan with_chunk(const ModelSpec& spec, const SequencePlan& sequences, const MemoryPlan& base,
                       int64_t chunk_tokens, Precision p) {
   MemoryPlan plan = base;
@@ -70,6 +81,7 @@ MemoryPlan plan_memory(const ModelSpec& spec, const ModelWeights& weights, const
   base.budget = options.budget ? options.budget : available_memory();
   base.statistics = options.statistics_bytes;
   add_weights(base, spec, weights, !sequences.sanity.empty(), options.precision);
+  base.mapped += encoder_bytes(sequences.prompts);
   for (const auto* list : {&sequences.measured, &sequences.warmup, &sequences.sanity})
     for (const Sequence& s : *list)
       base.residual += static_cast<uint64_t>(s.n_tokens * spec.hidden) * element_bytes(options.precision);

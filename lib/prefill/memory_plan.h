@@ -26,7 +26,7 @@ struct MemoryPlan {
   int64_t chunk_tokens = 0;  // rows of a batch, a multiple of 256
   uint64_t program = 0;      // code, libraries, tokenizer, buffers of fixed size
   uint64_t weights = 0;      // the largest layer (or the head) in computing form
-  uint64_t mapped = 0;       // pages of that layer and of the next one, as stored
+  uint64_t mapped = 0;       // pages of that layer and of the next one, and of embeddings of images, as stored
   uint64_t residual = 0;     // residual stream of all sequences
   uint64_t activations = 0;  // one batch
   uint64_t states = 0;       // recurrent states and rows of cut sequences, one layer; rows that later layers share

@@ -12,6 +12,7 @@
 #include "harness/recording_tap.h"
 #include "harness/tolerances.h"
 #include "prefill/encoder_file.h"
+#include "prefill/memory_plan.h"
 
 namespace kvcal {
 namespace {
@@ -90,6 +91,22 @@ TEST(Embeddings, positions_of_a_packed_sequence_go_on_behind_an_image) {
   EXPECT_EQ(batch.encoded.size(), 24u);
   EXPECT_EQ(batch.encoded.front().row, 5);
   EXPECT_EQ(batch.encoded.back().index, 23);
+}
+
+TEST(Embeddings, the_memory_plan_counts_the_files) {
+  const Picture picture;
+  LoadedModel m(Golden("qwen3_vl").folder, backend(Precision::F32));
+  const PromptTokens with = picture.prompt("picture", m.model->spec());
+  const auto mapped = [&](const PromptTokens& prompt) {
+    const SequencePlan sequences = plan_sequences({prompt}, {});
+    MemoryOptions options;
+    options.budget = uint64_t{8} << 30;
+    return plan_memory(m.model->spec(), m.weights, sequences, options).mapped;
+  };
+  uint64_t rows = 0;
+  const SafetensorsFile file(picture.folder / "picture.safetensors");
+  for (const TensorInfo& info : file.tensors()) rows += info.name == "positions" ? 0 : info.bytes;
+  EXPECT_EQ(mapped(with), mapped({"text", picture.ids, 1}) + rows);
 }
 
 TEST(Embeddings, refusals_name_the_cause) {
