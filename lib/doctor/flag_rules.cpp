@@ -15,9 +15,6 @@ using enum Confidence;
 constexpr EngineVersion kGuard = {0, 19, 0}, kCalculateGone = {0, 28, 0}, kPathGone = {0, 7, 0};
 constexpr EngineVersion kWakeFixed = {0, 29, 0};
 
-constexpr std::string_view kCalibrate =
-    "kvcal calibrate {model} --prompts YOURS.jsonl -o kv-cache-scales.json, then kvcal export";
-
 bool calculates(const Facts& f) { return f.flag("calculate-kv-scales") != nullptr && !f.is(Engine::Sglang); }
 
 Found calculate_gone(const Facts& f) {

@@ -7,9 +7,6 @@ namespace {
 using enum Gravity;
 using enum Confidence;
 
-constexpr std::string_view kCalibrate =
-    "kvcal calibrate {model} --prompts YOURS.jsonl -o kv-cache-scales.json, then kvcal export";
-
 Found lines_of(const Facts& f, std::initializer_list<std::string_view> ids, std::string detail = "") {
   Found found = {true, std::move(detail), {}};
   for (const std::string_view id : ids)

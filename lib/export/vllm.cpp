@@ -3,6 +3,7 @@
 // base_config.py (get_cache_scale_mapper), executed on tiny checkpoints.
 #include <algorithm>
 
+#include "checkpoint/config_file.h"
 #include "export/checkpoint_target.h"
 #include "export/serve.h"
 #include "export/targets.h"
@@ -18,6 +19,17 @@ PerHead granularity_of(const ExportInput& input) {
   return input.artifact.quantization.granularity == Granularity::Head ? PerHead::Yes : PerHead::No;
 }
 
+/// Whether vLLM lets the tokens of an image see each other in both directions (is_mm_prefix_lm of its configs): few
+/// backends can, and none of them with scales per head but FlashAttention 4.
+bool sees_images_whole(const ExportInput& input) {
+  const std::string& architecture = input.model.spec.architecture;
+  if (architecture == "Gemma3ForConditionalGeneration") return true;
+  if (architecture != "Gemma4ForConditionalGeneration") return false;
+  const Json config = read_config(input.model.folder).config;
+  const Json* text = find_member(config, "text_config");
+  return text && get_string_or(*text, "use_bidirectional_attention", "") == "vision";
+}
+
 void check_per_head(const ExportInput& input) {
   if (!is_compressed(input.carrier))
     fail("a checkpoint quantised with " + input.carrier.method +
@@ -28,6 +40,10 @@ void check_per_head(const ExportInput& input) {
       fail("layers " + std::to_string(input.artifact.layers.front().index) + " and " + std::to_string(layer.index) +
            " have different numbers of KV heads, and vLLM slices scales per head by one number for all; solve again: "
            "'kvcal solve STATS --granularity tensor'");
+  if (sees_images_whole(input))
+    fail("vLLM lets the tokens of an image see each other in " + input.model.spec.architecture +
+         ", and finds no attention backend that does so with scales per head; solve again: 'kvcal solve STATS "
+         "--granularity tensor'");
 }
 
 /// vLLM doubles what it loads on processors with the FNUZ format (gfx94x), except for compressed-tensors.

@@ -300,7 +300,6 @@ class Interpreter {
   std::deque<Scope> scopes_;       // a deque: references stay valid
   size_t scopes_with_macros_ = 0;  // this many of them may be referred to by macros
   size_t depth_ = 0;               // of macros
-  size_t nesting_ = 0;             // of everything
   std::string out_;
 };
 

@@ -26,7 +26,7 @@ NOT_SERVED = {
     "llama4": ("vllm",), "llama4_dense": ("vllm",),  # its experts' layers are at no regular distance
     "olmoe": ("sglang",),  # norms of keys as wide as those of queries
     "qwen2_vl_heads": ("vllm",), "qwen3_next_dense": ("vllm",),  # configs lack what vLLM reads
-    "qwen3_window": ("vllm",),
+    "qwen3_window": ("vllm",), "qwen3_vl_moe_saved": ("vllm",),  # experts as only the reference framework saves them
     "qwen2_5_vl": ("vllm",), "qwen2_5_vl_heads": ("vllm",),  # a window in some layers
     "qwen3_5_vl": ("sglang",), "qwen3_5_moe_vl": ("sglang",),  # attention at no regular distance
 }

@@ -87,6 +87,7 @@ TEST(ExportRefuses, ScalesPerHeadWhereOneIsTaken) {
   const ModelSpec spec = gemma.model().spec;
   ASSERT_NE(spec.caches.front().n_kv_heads, spec.caches.back().n_kv_heads);
   expect_contains(refusal(gemma, "vllm", make_per_head), "different numbers of KV heads");
+  expect_contains(refusal(Exported("gemma3_vl"), "vllm", make_per_head), "see each other");
 }
 
 TEST(ExportRefuses, InadequateLayersUnlessSkippedOrAllowed) {

@@ -170,9 +170,10 @@ TEST(ExportModelopt, NamesSglangOnlyWhereItTakesTheNames) {
         std::pair("qwen3", "gives its attention (RadixAttention) no quantisation config")}) {
     const Serving serving = serving_of(golden);
     EXPECT_EQ(serving.commands.size(), 1u) << golden;
-    EXPECT_TRUE(std::ranges::any_of(serving.notes, [&](const std::string& note) {
-      return note.starts_with("not for SGLang") && note.find(why) != note.npos;
-    })) << golden;
+    const auto says_why = [reason = why](const std::string& note) {
+      return note.starts_with("not for SGLang") && note.find(reason) != note.npos;
+    };
+    EXPECT_TRUE(std::ranges::any_of(serving.notes, says_why)) << golden;
   }
 }
 
