@@ -112,8 +112,7 @@ void take_readers(const Checkpoint& checkpoint, CheckpointFacts& facts) {
   for (const StoredScale& s : stored.tensors) {
     if (s.owner != StoredScale::Owner::SharedKv || s.zero_point) continue;
     if (s.site != Site::Key && s.site != Site::Value) continue;
-    const auto written = stored.of(spec.layers[static_cast<size_t>(s.layer)].shares_cache, s.site);
-    if (!written.empty() && written[0]->values == s.values) continue;
+    if (stored.reads_as_written(s, spec)) continue;
     if (facts.n_readers_differ++ == 0) facts.reader_example = s.tensor;
   }
 }

@@ -112,6 +112,11 @@ std::vector<const StoredScale*> StoredScales::of(int cache, KvScaleName::Site si
   return found;
 }
 
+bool StoredScales::reads_as_written(const StoredScale& reader, const ModelSpec& spec) const {
+  const auto written = of(spec.layers[static_cast<size_t>(reader.layer)].shares_cache, reader.site);
+  return !written.empty() && written[0]->values == reader.values;
+}
+
 StoredScales read_stored_scales(const Checkpoint& checkpoint, const ModelSpec& spec) {
   StoredScales all;
   all.declaration = read_kv_declaration(checkpoint.config(), checkpoint.folder());

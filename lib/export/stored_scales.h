@@ -50,6 +50,9 @@ struct StoredScales {
 
   /// The scales of a site of a cache, without zero points: none, one, or several spellings.
   std::vector<const StoredScale*> of(int cache, KvScaleName::Site site) const;
+
+  /// Whether a layer that reads another's cache (Owner::SharedKv) reads with the scale that it was written with.
+  bool reads_as_written(const StoredScale& reader, const ModelSpec& spec) const;
 };
 
 /// Reads all of them. Throws Error for a folder whose tensors cannot be read, or whose text prefix is not clear.

@@ -20,9 +20,8 @@ bool has_cache_scales(const FolderUnderTest& f) {
 /// Servers give such a layer a scale of its own to read with: it must be the one that the cache was written with.
 void check_reader(const FolderUnderTest& f, const StoredScale& s, Report& report) {
   if (s.zero_point || s.site == Site::Query || s.site == Site::Probability) return;
-  const int cache = f.spec.layers[static_cast<size_t>(s.layer)].shares_cache;
-  const auto written = f.stored.of(cache, s.site);
-  if (!written.empty() && written[0]->values == s.values) return;
+  if (f.stored.reads_as_written(s, f.spec)) return;
+  const auto written = f.stored.of(f.spec.layers[static_cast<size_t>(s.layer)].shares_cache, s.site);
   const auto text = [](const std::vector<float>& values) { return values.empty() ? "none" : number_text(values[0]); };
   report.add({"C08", s.tensor, "the scale to read with",
               written.empty() ? "none: the cache it reads has none" : text(written[0]->values) + ", as written with",
