@@ -105,7 +105,8 @@ Validated validated_file(const ValidateFlags& flags, const std::string& schema) 
   if (!flags.model.empty()) model = identify_model(flags.model);
   const std::vector<Server> servers = servers_of(flags);
   Report report = report_on(flags.file, schema, model ? &*model : nullptr);
-  if (!report.has_errors() && std::filesystem::path(flags.file).extension() != ".kvstats") {
+  const bool asks_more = !servers.empty() || flags.n_ranks > 0;
+  if (asks_more && !report.has_errors() && std::filesystem::path(flags.file).extension() != ".kvstats") {
     const std::string text = read_file(flags.file, kMostArtifactBytes);
     check_as_side_file(text, servers, report);
     if (flags.n_ranks > 0) check_ranks(text, flags.n_ranks, report);

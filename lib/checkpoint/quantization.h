@@ -37,8 +37,8 @@ std::string str(const QuantizationSummary& summary);
 /// decide. Single tensors may still be refused: 3 bits, sparse ones.
 bool is_readable(const QuantizationSummary& summary);
 
-/// The tensor that stands for a weight "x.weight": that one, or in its place "x.qweight", "x.weight_packed" and the
-/// like;
+/// The tensor that stands for a weight "x.weight" in a checkpoint:
+/// that one, or in its place "x.qweight", "x.weight_packed" and the like;
 /// "" when there is none.
 std::string stored_name(const Checkpoint& checkpoint, std::string_view weight);
 

@@ -12,7 +12,6 @@
 #include "checkpoint/weight_files.h"
 #include "export/folder_files.h"
 #include "export/json_edit.h"
-#include "export/thin_shard.h"
 
 namespace kvcal {
 namespace {
@@ -106,20 +105,17 @@ std::string why_left_out(const fs::path& name) {
 
 }  // namespace
 
-TextFile index_with(const fs::path& source, const std::vector<ScaleTensor>& tensors,
-                    const std::vector<std::string>& dropped) {
+TextFile index_with(const fs::path& source, const std::vector<ScaleTensor>& tensors, const TensorNames& dropped) {
   const WeightFiles weights = find_weight_files(source);
-  const TensorNames gone(dropped.begin(), dropped.end());
-  return weights.index_path.empty() ? new_index(weights.shards.front(), tensors, gone)
-                                    : extended_index(weights, tensors, gone);
+  return weights.index_path.empty() ? new_index(weights.shards.front(), tensors, dropped)
+                                    : extended_index(weights, tensors, dropped);
 }
 
-std::vector<std::string> thinned_shards(const fs::path& source, const std::vector<std::string>& dropped) {
+std::vector<std::string> thinned_shards(const fs::path& source, const TensorNames& dropped) {
   std::vector<std::string> names;
   if (dropped.empty()) return names;
-  const TensorNames gone(dropped.begin(), dropped.end());
   for (const fs::path& shard : find_weight_files(source).shards)
-    if (holds_any(shard, gone)) names.push_back(shard.filename().string());
+    if (holds_any(shard, dropped)) names.push_back(shard.filename().string());
   return names;
 }
 
@@ -127,7 +123,7 @@ OverlayReport fill_overlay(const Overlay& overlay, const fs::path& into, Weights
   OverlayReport report = fill_additions(overlay, into);
   std::set<std::string> replaced = {kScaleShard, kExportRecord};
   for (const TextFile& file : overlay.files) replaced.insert(file.name);
-  for (const std::string& shard : thinned_shards(overlay.source, overlay.dropped)) replaced.insert(shard);
+  replaced.insert(overlay.thinned.begin(), overlay.thinned.end());
   for (const FolderEntry& entry : folder_entries(overlay.source)) {
     if (replaced.contains(entry.name.string())) continue;
     if (const std::string why = why_left_out(entry.name); !why.empty()) {
@@ -155,10 +151,9 @@ OverlayReport fill_additions(const Overlay& overlay, const fs::path& into) {
   if (!overlay.tensors.empty()) write_shard(into / kScaleShard, overlay.tensors);
   OverlayReport report;
   report.written = overlay.files.size() + (overlay.tensors.empty() ? 0 : 1);
-  const TensorNames gone(overlay.dropped.begin(), overlay.dropped.end());
-  for (const std::string& shard : thinned_shards(overlay.source, overlay.dropped)) {
+  for (const std::string& shard : overlay.thinned) {
     // One of scales alone, as an earlier export left it, has nothing that stays; its name may be taken already.
-    if (copy_without(overlay.source / shard, gone, into / shard)) ++report.written;
+    if (copy_without(overlay.source / shard, overlay.dropped, into / shard)) ++report.written;
   }
   return report;
 }

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "export/thin_shard.h"
 #include "tensor/shape.h"
 
 namespace kvcal {
@@ -34,7 +35,8 @@ struct Overlay {
   std::filesystem::path source;
   std::vector<TextFile> files;  // instead of the publisher's, or in addition
   std::vector<ScaleTensor> tensors;
-  std::vector<std::string> dropped;  // tensors of the publisher's shards that do not come along
+  TensorNames dropped;               // tensors of the publisher's shards that do not come along
+  std::vector<std::string> thinned;  // the shards that hold some of them
 };
 
 /// What becomes of weight files. Everything else is copied, so that nobody edits the original through the export.
@@ -57,11 +59,11 @@ OverlayReport fill_overlay(const Overlay& overlay, const std::filesystem::path& 
 OverlayReport fill_additions(const Overlay& overlay, const std::filesystem::path& into);
 
 /// Names of the shards that hold a dropped tensor.
-std::vector<std::string> thinned_shards(const std::filesystem::path& source, const std::vector<std::string>& dropped);
+std::vector<std::string> thinned_shards(const std::filesystem::path& source, const TensorNames& dropped);
 
 /// The text of the weights' index with the tensors in it and without the dropped ones, and its name; a new one where
 /// there is none. Servers ignore a shard that the index does not name.
 TextFile index_with(const std::filesystem::path& source, const std::vector<ScaleTensor>& tensors,
-                    const std::vector<std::string>& dropped);
+                    const TensorNames& dropped);
 
 }  // namespace kvcal

@@ -55,17 +55,19 @@ ExportRecord record_of(const Exporter& exporter, const ExportPlan& plan, const W
 Overlay whole_overlay(const Exporter& exporter, const ExportInput& input, ExportPlan plan,
                       const WriteOptions& options) {
   const fs::path& source = input.model.folder;
-  if (!plan.tensors.empty()) plan.files.push_back(index_with(source, plan.tensors, plan.dropped));
+  TensorNames dropped(plan.dropped.begin(), plan.dropped.end());
+  if (!plan.tensors.empty()) plan.files.push_back(index_with(source, plan.tensors, dropped));
   ExportRecord record = record_of(exporter, plan, options);
   if (!plan.tensors.empty()) record.files.push_back({kScaleShard, "", ""});
-  for (const std::string& shard : thinned_shards(source, plan.dropped))
+  std::vector<std::string> thinned = thinned_shards(source, dropped);
+  for (const std::string& shard : thinned)
     if (shard != kScaleShard) record.files.push_back({shard, "", ""});
   std::error_code ignored;
   if (options.in_place)
     for (RecordedFile& file : record.files)
       if (fs::exists(source / file.name, ignored)) file.original = file.name + kOriginalSuffix;
   plan.files.push_back({kExportRecord, record_text(record)});
-  return {source, std::move(plan.files), std::move(plan.tensors), std::move(plan.dropped)};
+  return {source, std::move(plan.files), std::move(plan.tensors), std::move(dropped), std::move(thinned)};
 }
 
 /// Every file of the folder under its own name (hard links), but for those whose name `renamed` changes, or removes:
@@ -94,7 +96,7 @@ OverlayReport fill_in_place(const Overlay& overlay, const fs::path& into) {
   std::map<std::string, std::string> renamed;
   const auto changes = [&](const std::string& name) { renamed[name] = name + kOriginalSuffix; };
   for (const TextFile& file : overlay.files) changes(file.name);
-  for (const std::string& shard : thinned_shards(overlay.source, overlay.dropped)) changes(shard);
+  for (const std::string& shard : overlay.thinned) changes(shard);
   check_backups(overlay.source, renamed);
   fill_twin(overlay.source, into, renamed);
   return fill_additions(overlay, into);
