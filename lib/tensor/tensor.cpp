@@ -1,21 +1,11 @@
 #include "tensor/tensor.h"
 
-#include <algorithm>
 #include <array>
-#include <cstdlib>
-#include <new>
-#ifdef __linux__
-#include <sys/mman.h>
-#endif
 
 #include "base/error.h"
+#include "tensor/block_pool.h"
 
 namespace kvcal {
-
-constexpr size_t kAlignment = 64;  // one cache line, one AVX-512 register
-constexpr size_t kHugePage = size_t{2} << 20;
-
-static size_t rounded_up(size_t bytes, size_t to) { return (bytes + to - 1) / to * to; }
 
 std::string str(const Shape& shape) {
   std::string s = "[";
@@ -44,23 +34,15 @@ Tensor Tensor::rows(int64_t from, int64_t n) const {
   return t;
 }
 
-void Storage::Free::operator()(void* p) const { std::free(p); }
+void FreeBlock::operator()(void* memory) const { block_pool().give_back({memory, bytes}); }
 
 Storage::Storage(const Shape& shape, DType dtype) {
   view_.shape = shape;
   view_.dtype = dtype;
-  // A layer's weights would otherwise cost thousands of page faults, and misses ever after; an expert's are small, but
-  // there are hundreds. Only where rounding up wastes no more than an eighth.
-  const size_t needed = view_.bytes();
-  const bool large_pages = needed > 0 && rounded_up(needed, kHugePage) - needed <= needed / 8;
-  const size_t alignment = large_pages ? kHugePage : kAlignment;
-  const size_t bytes = std::max(rounded_up(needed, alignment), alignment);
-  memory_.reset(std::aligned_alloc(alignment, bytes));
-  if (!memory_) fail("out of memory: " + std::to_string(bytes) + " bytes for a tensor " + str(view_));
-#ifdef __linux__
-  if (alignment == kHugePage) madvise(memory_.get(), bytes, MADV_HUGEPAGE);  // a wish: may be refused
-#endif
-  view_.data = memory_.get();
+  const BlockPool::Block block = block_pool().take(view_.bytes());
+  if (!block.memory) fail("out of memory: " + std::to_string(block.bytes) + " bytes for a tensor " + str(view_));
+  memory_ = {block.memory, FreeBlock{block.bytes}};
+  view_.data = block.memory;
 }
 
 }  // namespace kvcal

@@ -43,7 +43,12 @@ struct Tensor {
 /// "BF16 [1024, 4096]"
 std::string str(const Tensor& tensor);
 
-/// Host memory of one tensor, 64-byte aligned, not initialised.
+struct FreeBlock {
+  size_t bytes = 0;
+  void operator()(void* memory) const;
+};
+
+/// Host memory of one tensor, 64-byte aligned, not initialised. Throws Error when there is none.
 class Storage {
  public:
   Storage() = default;
@@ -53,10 +58,7 @@ class Storage {
   explicit operator bool() const { return static_cast<bool>(view_); }
 
  private:
-  struct Free {
-    void operator()(void* p) const;
-  };
-  std::unique_ptr<void, Free> memory_;
+  std::unique_ptr<void, FreeBlock> memory_;
   Tensor view_;
 };
 
