@@ -1,4 +1,5 @@
 // Rotary position embedding: a table of cosines and sines per token, then the rotation.
+#include <algorithm>
 #include <cstring>
 
 #include "ops/cpu/cpu_backend.h"
@@ -11,10 +12,14 @@ namespace {
 template <class T>
 void rotate(const T* x, T* y, const T* cosine, const T* sine, int64_t half, bool interleaved) {
   if (interleaved) {
-    for (int64_t i = 0; i < half; ++i) {
-      const F32x8 pair = load(x + 2 * i, 2);
-      const float a = pair[0], b = pair[1], c = load(cosine + i, 1)[0], s = load(sine + i, 1)[0];
-      store(y + 2 * i, F32x8{a * c - b * s, b * c + a * s}, 2);
+    for (int64_t i = 0; i < half; i += kLanes / 2) {
+      const int64_t n = half - i;
+      const F32x8 c4 = load(cosine + i, std::min<int64_t>(n, kLanes / 2)),
+                  s4 = load(sine + i, std::min<int64_t>(n, kLanes / 2)), x4 = load(x + 2 * i, 2 * n);
+      const F32x8 c = __builtin_shufflevector(c4, c4, 0, 0, 1, 1, 2, 2, 3, 3),
+                  s = __builtin_shufflevector(s4, -s4, 8, 0, 9, 1, 10, 2, 11, 3),
+                  turned = __builtin_shufflevector(x4, x4, 1, 0, 3, 2, 5, 4, 7, 6);
+      store(y + 2 * i, x4 * c + turned * s, 2 * n);
     }
     return;
   }
