@@ -15,7 +15,7 @@
 
 namespace kvcal::cpu {
 
-/// A weight cut into panels of at most 4096 x 4096, each packed by its own fixed-shape product. The grid depends on the
+/// A weight cut into panels of at most 256 x 4096, each packed by its own fixed-shape product. The grid depends on the
 /// weight's shape alone.
 struct PackedWeight {
   struct Panel {
@@ -30,14 +30,17 @@ struct PackedWeight {
 
   DType dtype() const { return panels[0].product->shape().activation; }
 
-  /// Whether kFewRows may stand in for kRows in every panel.
-  bool few_rows_agree() const;
+  /// Whether panels of the two row counts give the same bytes.
+  bool agree(int64_t rows, int64_t others) const;
 };
 
-/// Rows [row, row + n) of a product: at most `panel` of them, which is kRows or kFewRows; the rest is zeros.
+/// Rows [row, row + n) of a product: at most `panel` of them, which is one of kPanelRows; the rest is zeros.
 struct RowPanel {
   int64_t row, n, panel;
 };
+
+/// Rows [first, last) in panels that give the bytes of panels of `like` rows, the largest that fit first.
+std::vector<RowPanel> row_panels(int64_t first, int64_t last, const PackedWeight& w, int64_t like);
 
 /// x [rows, in] times rows [n0, n0 + n) of W, in scratch: F32 [panel, n], of which the first `n` rows count.
 const float* multiply_panel(const void* x, DType dtype, const RowPanel& rows, const PackedWeight& w, int64_t n_block,
@@ -156,6 +159,7 @@ class CpuBackend final : public Ops {
   std::unique_ptr<PanelProducts> products_;      // of activations
   std::unique_ptr<PanelProducts> f32_products_;  // where linear_f32() has an F32 weight
   bool pairs_ = false;  // whether pair_gemm.h may be used: the instructions are there, and isa() says so
+  bool tiles_ = false;  // whether tile_gemm may be
 };
 
 }  // namespace kvcal::cpu

@@ -21,8 +21,8 @@ class EigenProduct final : public PanelProduct {
   size_t packed_bytes() const override { return static_cast<size_t>(n_ * k_) * size_of(shape().activation); }
   void pack(const void* w, void* packed) const override { std::memcpy(packed, w, packed_bytes()); }
 
-  size_t scratch_bytes() const override {
-    return shape().activation == DType::BF16 ? static_cast<size_t>((n_ + kRows) * k_) * sizeof(float) : 0;
+  size_t scratch_bytes(int64_t rows, bool) const override {
+    return shape().activation == DType::BF16 ? static_cast<size_t>((n_ + rows) * k_) * sizeof(float) : 0;
   }
 
   void run(int64_t rows, const void* x, const void* packed, float* y, bool accumulate, void* scratch) const override {

@@ -53,14 +53,12 @@ auto named(F&& f) {
 class OneDnnProduct final : public PanelProduct {
  public:
   explicit OneDnnProduct(const PanelShape& shape) : PanelProduct(shape), n_(shape.n), k_(shape.k) {
-    const OneThread guard;
     // The weight's layout is the dense primitive's choice; all others are made to read it.
-    variants_[0] = make(kRows, memory::desc({k_, n_}, memory::data_type::bf16, memory::format_tag::any), false);
-    packed_ = variants_[0].weight;
-    variants_[1] = make(kRows, packed_, true);
-    variants_[2] = make(kFewRows, packed_, false);
-    variants_[3] = make(kFewRows, packed_, true);
-    for (const Variant& v : variants_) scratch_bytes_ = std::max(scratch_bytes_, v.scratch.get_size());
+    Variant& dense = variants_[0];
+    std::call_once(dense.made, [&] {
+      make(dense, kRows, memory::desc({k_, n_}, memory::data_type::bf16, memory::format_tag::any), false);
+    });
+    packed_ = dense.weight;
   }
 
   size_t packed_bytes() const override { return packed_.get_size(); }
@@ -77,12 +75,14 @@ class OneDnnProduct final : public PanelProduct {
     });
   }
 
-  size_t scratch_bytes() const override { return scratch_bytes_; }
+  size_t scratch_bytes(int64_t rows, bool accumulate) const override {
+    return variant(rows, accumulate).scratch.get_size();
+  }
 
   void run(int64_t rows, const void* x, const void* packed, float* y, bool accumulate, void* scratch) const override {
     named([&] {
       const OneThread guard;
-      const Variant& v = variants_[(rows == kFewRows ? 2u : 0u) + (accumulate ? 1u : 0u)];
+      const Variant& v = variant(rows, accumulate);
       dnnl::stream stream(engine());
       v.primitive.execute(stream, {{DNNL_ARG_SRC, memory(v.source, engine(), const_cast<void*>(x))},
                                    {DNNL_ARG_WEIGHTS, memory(packed_, engine(), const_cast<void*>(packed))},
@@ -94,14 +94,21 @@ class OneDnnProduct final : public PanelProduct {
 
  private:
   struct Variant {
+    std::once_flag made;
     memory::desc source, weight, target, scratch;
     matmul primitive;
   };
 
-  Variant make(int64_t rows, const memory::desc& weight, bool accumulate) const {
+  const Variant& variant(int64_t rows, bool accumulate) const {
+    Variant& v = variants_[2 * panel_rows_index(rows) + (accumulate ? 1 : 0)];
+    std::call_once(v.made, [&] { make(v, rows, packed_, accumulate); });
+    return v;
+  }
+
+  void make(Variant& v, int64_t rows, const memory::desc& weight, bool accumulate) const {
+    const OneThread guard;
     require_room();
-    return named([&] {
-      Variant v;
+    named([&] {
       v.source = memory::desc({rows, k_}, memory::data_type::bf16, memory::dims{shape().x_stride, 1});
       v.target = memory::desc({rows, n_}, memory::data_type::f32, memory::format_tag::ab);
       dnnl::primitive_attr attr;
@@ -119,14 +126,12 @@ class OneDnnProduct final : public PanelProduct {
       v.weight = pd.weights_desc();
       v.scratch = pd.scratchpad_desc();
       v.primitive = matmul(pd);
-      return v;
     });
   }
 
   int64_t n_, k_;
-  std::array<Variant, 4> variants_;  // [dense, few rows] x [overwrite, accumulate]
+  mutable std::array<Variant, 2 * kPanelRows.size()> variants_;  // [row counts][overwrite, accumulate]
   memory::desc packed_;
-  size_t scratch_bytes_ = 0;
 };
 
 class OneDnnProducts final : public PanelProducts {

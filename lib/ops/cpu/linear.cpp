@@ -1,24 +1,21 @@
 // y = x Wᵀ + b as a grid of fixed-shape panel products.
 //
 // W is cut once, at load, into n_blocks x k_blocks panels by its shape alone; x is cut into panels of kRows rows, and
-// the last, partial one into panels of kFewRows, filled up with zeros. One worker computes one (row panel, block of W's
-// rows), adding the blocks along k in ascending order. So neither the number of rows in a call, nor a row's place
-// among them, nor the number of threads is visible in the result.
+// the rest into smaller ones where those give the same bytes, filled up with zeros. One worker computes one (row panel,
+// block of W's rows), adding the blocks along k in ascending order. So neither the number of rows in a call, nor a
+// row's place among them, nor the number of threads is visible in the result.
 #include <algorithm>
 #include <cstring>
 #include <vector>
 
 #include "ops/cpu/cpu_backend.h"
-#include "ops/cpu/math.h"
-#ifdef KVCAL_AVX512_BF16
-#include "ops/cpu/pair_gemm.h"
-#endif
+#include "ops/cpu/finish_rows.h"
 
 namespace kvcal::cpu {
 namespace {
 
 constexpr int64_t kMaxDepth = 4096;  // of k: libraries block poorly beyond
-constexpr int64_t kMaxWidth = 512;   // of n: the f32 result of a panel stays in the second-level cache
+constexpr int64_t kMaxWidth = 256;   // of n: a panel and its f32 result stay in the second-level cache
 constexpr int64_t kGranule = 64;     // panels but the last are multiples of the libraries' own blocks
 
 struct Cut {
@@ -32,24 +29,6 @@ Cut cut(int64_t n, int64_t most) {
   return {(n + width - 1) / width, width};
 }
 
-std::vector<RowPanel> row_panels(int64_t rows, bool few_rows_agree) {
-  std::vector<RowPanel> panels;
-  int64_t row = 0;
-  for (; row + kRows <= rows; row += kRows) panels.push_back({row, kRows, kRows});
-  const int64_t step = few_rows_agree ? kFewRows : kRows;
-  for (; row < rows; row += step) panels.push_back({row, std::min(step, rows - row), step});
-  return panels;
-}
-
-template <class T>
-void finish_row(const float* x, const float* bias, T* y, int64_t n) {
-  for (int64_t i = 0; i < n; i += kLanes) {
-    const int64_t left = n - i;
-    const F32x8 v = load(x + i, left);
-    store(y + i, bias ? v + load(bias + i, left) : v, left);
-  }
-}
-
 }  // namespace
 
 std::shared_ptr<const PanelProduct> PanelProducts::get(const PanelShape& shape) {
@@ -59,13 +38,15 @@ std::shared_ptr<const PanelProduct> PanelProducts::get(const PanelShape& shape) 
   return product;
 }
 
-bool PanelProduct::few_rows_agree() const {
-  std::call_once(tried_, [this] { agree_ = try_few_rows(); });
-  return agree_;
+bool PanelProduct::agrees_with_few(int64_t rows) const {
+  if (rows == kFewRows) return true;
+  const size_t i = panel_rows_index(rows);
+  std::call_once(tried_[i], [&] { agrees_[i] = try_few(rows); });
+  return agrees_[i];
 }
 
-bool PanelProduct::try_few_rows() const {
-  const Storage x({kRows, shape_.x_stride}, shape_.activation), w({shape_.n, shape_.k}, shape_.activation);
+bool PanelProduct::try_few(int64_t rows) const {
+  const Storage x({rows, shape_.x_stride}, shape_.activation), w({shape_.n, shape_.k}, shape_.activation);
   uint32_t state = 1;
   for (const Storage* s : {&x, &w})
     visit_activation(shape_.activation, [&](auto tag) {
@@ -76,21 +57,42 @@ bool PanelProduct::try_few_rows() const {
       }
     });
   const Storage packed({static_cast<int64_t>(packed_bytes())}, DType::U8);
-  const Storage scratch({static_cast<int64_t>(scratch_bytes())}, DType::U8);
-  const Storage whole({kRows, shape_.n}, DType::F32), part({kFewRows, shape_.n}, DType::F32);
   pack(w.tensor().data, packed.tensor().data);
-  run(kRows, x.tensor().data, packed.tensor().data, whole.tensor().as<float>(), false, scratch.tensor().data);
-  for (int64_t row = 0; row < kRows; row += kFewRows) {
-    run(kFewRows, x.tensor().rows(row, kFewRows).data, packed.tensor().data, part.tensor().as<float>(), false,
+  const Storage whole({rows, shape_.n}, DType::F32), part({kFewRows, shape_.n}, DType::F32);
+  const auto multiply = [&](int64_t first, int64_t n, const Storage& y, bool accumulate) {
+    const Storage scratch({static_cast<int64_t>(scratch_bytes(n, accumulate))}, DType::U8);
+    run(n, x.tensor().rows(first, n).data, packed.tensor().data, y.tensor().as<float>(), accumulate,
         scratch.tensor().data);
+  };
+  const bool one_of_several = shape_.k < shape_.x_stride;  // panels along k: the others add to it
+  multiply(0, rows, whole, false);
+  if (one_of_several) multiply(0, rows, whole, true);
+  for (int64_t row = 0; row < rows; row += kFewRows) {
+    multiply(row, kFewRows, part, false);
+    if (one_of_several) multiply(row, kFewRows, part, true);
     if (std::memcmp(part.tensor().data, whole.tensor().rows(row, kFewRows).data, part.tensor().bytes()) != 0)
       return false;
   }
   return true;
 }
 
-bool PackedWeight::few_rows_agree() const {
-  return std::all_of(panels.begin(), panels.end(), [](const Panel& p) { return p.product->few_rows_agree(); });
+bool PackedWeight::agree(int64_t rows, int64_t others) const {
+  return rows == others || std::all_of(panels.begin(), panels.end(), [&](const Panel& p) {
+           return p.product->agrees_with_few(rows) && p.product->agrees_with_few(others);
+         });
+}
+
+std::vector<RowPanel> row_panels(int64_t first, int64_t last, const PackedWeight& w, int64_t like) {
+  std::vector<RowPanel> panels;
+  int64_t row = first, smallest = like;
+  for (const int64_t size : kPanelRows) {
+    const bool last_size = size == kFewRows;
+    if (row == last || (!last_size && last - row < size) || !w.agree(size, like)) continue;
+    smallest = size;
+    for (; last - row >= size; row += size) panels.push_back({row, size, size});
+  }
+  for (; row < last; row += smallest) panels.push_back({row, std::min(smallest, last - row), smallest});
+  return panels;
 }
 
 Linear CpuBackend::do_load_linear(const Tensor& weight, const Tensor& bias) {
@@ -157,7 +159,8 @@ const float* multiply_panel(const void* x, DType dtype, const RowPanel& rows, co
   float* y = scratch.allocate({rows.panel, panels[0].n}, DType::F32).as<float>();
   for (int64_t b = 0; b < w.k_blocks; ++b) {
     const PackedWeight::Panel& p = panels[b];
-    const Tensor work = scratch.allocate({static_cast<int64_t>(p.product->scratch_bytes())}, DType::U8);
+    const size_t room = p.product->scratch_bytes(rows.panel, b > 0);
+    const Tensor work = scratch.allocate({static_cast<int64_t>(room)}, DType::U8);
     p.product->run(rows.panel, source + static_cast<size_t>(p.k0) * size_of(dtype),
                    static_cast<const char*>(w.memory.tensor().data) + p.offset, y, b > 0, work.data);
   }
@@ -183,7 +186,7 @@ Tensor CpuBackend::multiply(const Tensor& x, const Linear& linear, DType result)
   extents.push_back(w.out);
   const Tensor y = temporary(Shape(extents), result);
   const int64_t rows = x.elements() / w.in;
-  const std::vector<RowPanel> panels = row_panels(rows, rows % kRows == 0 || w.few_rows_agree());
+  const std::vector<RowPanel> panels = row_panels(0, rows, w, kRows);
   const auto n_panels = static_cast<int64_t>(panels.size());
   const float* bias = linear.bias ? linear.bias.view.as<float>() : nullptr;
 
@@ -192,16 +195,9 @@ Tensor CpuBackend::multiply(const Tensor& x, const Linear& linear, DType result)
     const int64_t n_block = task / n_panels;
     const PackedWeight::Panel& p = w.panels[static_cast<size_t>(n_block * w.k_blocks)];
     const float* product = multiply_panel(x.data, x.dtype, r, w, n_block, scratch);
-#ifdef KVCAL_AVX512_BF16
-    if (pairs_ && y.dtype == DType::BF16 && !bias) {
-      for (int64_t i = 0; i < r.n; ++i) narrow(product + i * p.n, p.n, y.as<bf16>() + (r.row + i) * w.out + p.n0);
-      return;
-    }
-#endif
     visit_activation(y.dtype, [&](auto tag) {
-      auto* to = y.as<decltype(tag)>() + r.row * w.out + p.n0;
-      for (int64_t i = 0; i < r.n; ++i)
-        finish_row(product + i * p.n, bias ? bias + p.n0 : nullptr, to + i * w.out, p.n);
+      finish_rows(product, r.n, p.n, bias ? bias + p.n0 : nullptr, y.as<decltype(tag)>() + r.row * w.out + p.n0, w.out,
+                  pairs_);
     });
   });
   return y;

@@ -9,12 +9,13 @@
 
 #include "ops/cpu/activations.h"
 #include "ops/cpu/cpu_backend.h"
-#include "ops/cpu/math.h"
+#include "ops/cpu/finish_rows.h"
 
 namespace kvcal::cpu {
 namespace {
 
 constexpr int64_t kGroupSlots = 4096;
+constexpr int64_t kTaskSlots = kRows;
 
 struct Slot {
   int32_t expert;
@@ -22,8 +23,9 @@ struct Slot {
   float weight;
 };
 
-/// Slots [first, last) of one expert, at most kFewRows of them.
-struct SlotPanel {
+/// Slots [first, last) of one expert, at most kTaskSlots of them: the work of one task with one block of the expert's
+/// weights, which stays in the cache from panel to panel.
+struct ExpertRows {
   int32_t expert;
   int64_t first, last;
 };
@@ -47,46 +49,67 @@ struct ExpertBuffers {
   Tensor results;  // F32 [slots, dim]
 };
 
-/// Panels of at most kFewRows slots that share an expert.
-std::vector<SlotPanel> slot_panels(std::span<const Slot> slots) {
-  std::vector<SlotPanel> panels;
+std::vector<ExpertRows> rows_of_experts(std::span<const Slot> slots) {
+  std::vector<ExpertRows> rows;
   const auto n = static_cast<int64_t>(slots.size());
   for (int64_t i = 0; i < n; ++i) {
     const int32_t expert = slots[static_cast<size_t>(i)].expert;
-    if (panels.empty() || panels.back().expert != expert || i - panels.back().first == kFewRows)
-      panels.push_back({expert, i, i});
-    panels.back().last = i + 1;
+    if (rows.empty() || rows.back().expert != expert || i - rows.back().first == kTaskSlots)
+      rows.push_back({expert, i, i});
+    rows.back().last = i + 1;
   }
-  return panels;
+  return rows;
+}
+
+/// f(panel) for the panels of rows by w, which have all of the scratch memory each.
+template <class F>
+void for_each_panel(const ExpertRows& rows, const PackedWeight& w, Arena& scratch, F&& f) {
+  for (const RowPanel& panel : row_panels(rows.first, rows.last, w, kFewRows)) {
+    scratch.reset();
+    f(panel);
+  }
+}
+
+/// One block of a weight's rows.
+struct WeightBlock {
+  const PackedWeight& weight;
+  int64_t block, first, n;  // which, its first row, its rows
+  const float* bias;        // of these rows; null = none
+};
+
+WeightBlock weight_block(const Linear& linear, int64_t block) {
+  const PackedWeight& weight = weight_of(linear);
+  const PackedWeight::Panel& panel = weight.panels[static_cast<size_t>(block * weight.k_blocks)];
+  return {weight, block, panel.n0, panel.n, linear.bias ? linear.bias.view.as<float>() + panel.n0 : nullptr};
+}
+
+/// x [panel.n, in] times the block -> `to`, its rows `to_row` elements apart.
+template <class T>
+void project(const Tensor& x, const RowPanel& panel, const WeightBlock& w, T* to, int64_t to_row, bool pairs,
+             Arena& scratch) {
+  const float* product = multiply_panel(x.data, x.dtype, panel, w.weight, w.block, scratch);
+  finish_rows(product, panel.n, w.n, w.bias, to, to_row, pairs);
 }
 
 /// hidden = glu(gate, up), or activate(up), for one block of their rows; both are rounded to T first, as results of
 /// linear are.
 template <class T>
-void hidden_block(const SlotPanel& p, const GluWeights& expert, int64_t block, const ExpertBuffers& b, Arena& scratch) {
-  const RowPanel rows{p.first, p.last - p.first, kFewRows};
-  const PackedWeight& first = weight_of(expert.up);
-  const PackedWeight::Panel& columns = first.panels[static_cast<size_t>(block * first.k_blocks)];
+void hidden_block(const RowPanel& panel, const GluWeights& expert, int64_t block, const ExpertBuffers& b, bool pairs,
+                  Arena& scratch) {
+  const WeightBlock first = weight_block(expert.up, block);
   const auto projected = [&](const Linear& l) {
-    const float* from = multiply_panel(b.rows.data, b.rows.dtype, rows, weight_of(l), block, scratch);
-    T* to = scratch.allocate({rows.n, columns.n}, b.rows.dtype).template as<T>();
-    const float* bias = l.bias ? l.bias.view.as<float>() + columns.n0 : nullptr;
-    for (int64_t i = 0; i < rows.n; ++i)
-      for (int64_t c = 0; c < columns.n; c += kLanes) {
-        const int64_t at = i * columns.n + c, left = columns.n - c;
-        const F32x8 v = load(from + at, left);
-        store(to + at, bias ? v + load(bias + c, left) : v, left);
-      }
+    T* to = scratch.allocate({panel.n, first.n}, b.rows.dtype).template as<T>();
+    project(b.rows, panel, weight_block(l, block), to, first.n, pairs, scratch);
     return to;
   };
   const T* up = projected(expert.up);
   const T* gate = expert.gate ? projected(expert.gate) : nullptr;
-  for (int64_t i = 0; i < rows.n; ++i) {
-    T* to = b.hidden.as<T>() + (p.first + i) * b.hidden.dim(1) + columns.n0;
+  for (int64_t i = 0; i < panel.n; ++i) {
+    T* to = b.hidden.as<T>() + (panel.row + i) * b.hidden.dim(1) + first.first;
     if (gate)
-      glu_row(gate + i * columns.n, up + i * columns.n, to, columns.n, expert.act);
+      glu_row(gate + i * first.n, up + i * first.n, to, first.n, expert.act);
     else
-      activate_row(up + i * columns.n, to, columns.n, expert.act);
+      activate_row(up + i * first.n, to, first.n, expert.act);
   }
 }
 
@@ -104,37 +127,30 @@ Tensor CpuBackend::do_experts(const Tensor& x, const Routing& routing, std::span
     using T = decltype(tag);
     for (size_t begin = 0; begin < slots.size(); begin += kGroupSlots) {
       const std::span<const Slot> group(slots.data() + begin, std::min<size_t>(kGroupSlots, slots.size() - begin));
-      const std::vector<SlotPanel> panels = slot_panels(group);
-      const auto n_panels = static_cast<int64_t>(panels.size());
+      const std::vector<ExpertRows> rows = rows_of_experts(group);
+      const auto n_rows = static_cast<int64_t>(rows.size());
       parallel_rows(static_cast<int64_t>(group.size()), dim, [&](int64_t from, int64_t to) {
         for (int64_t i = from; i < to; ++i)
           std::copy_n(x.as<T>() + group[static_cast<size_t>(i)].token * dim, dim, buffers.rows.as<T>() + i * dim);
       });
       // All experts have one shape, so their grids agree.
       const int64_t up_blocks = weight_of(experts[0].up).n_blocks, down_blocks = weight_of(experts[0].down).n_blocks;
-      parallel(n_panels * up_blocks, [&](int64_t task, Arena& scratch) {
-        const SlotPanel& p = panels[static_cast<size_t>(task / up_blocks)];
-        hidden_block<T>(p, experts[static_cast<size_t>(p.expert)], task % up_blocks, buffers, scratch);
+      parallel(n_rows * up_blocks, [&](int64_t task, Arena& scratch) {
+        const ExpertRows& r = rows[static_cast<size_t>(task / up_blocks)];
+        const GluWeights& expert = experts[static_cast<size_t>(r.expert)];
+        for_each_panel(r, weight_of(expert.up), scratch, [&](const RowPanel& panel) {
+          hidden_block<T>(panel, expert, task % up_blocks, buffers, pairs_, scratch);
+        });
       });
       if (const InputRounding& input = experts[0].down.input)
         round_rows(buffers.hidden, buffers.hidden, static_cast<int64_t>(group.size()), input);
-      parallel(n_panels * down_blocks, [&](int64_t task, Arena& scratch) {
-        const SlotPanel& p = panels[static_cast<size_t>(task / down_blocks)];
-        const Linear& linear = experts[static_cast<size_t>(p.expert)].down;
-        const PackedWeight& down = weight_of(linear);
-        const int64_t block = task % down_blocks;
-        const PackedWeight::Panel& columns = down.panels[static_cast<size_t>(block * down.k_blocks)];
-        const float* product =
-            multiply_panel(buffers.hidden.data, x.dtype, {p.first, p.last - p.first, kFewRows}, down, block, scratch);
-        const float* bias = linear.bias ? linear.bias.view.as<float>() + columns.n0 : nullptr;
-        for (int64_t i = p.first; i < p.last; ++i) {
-          float* to = buffers.results.as<float>() + i * dim + columns.n0;
-          const float* from = product + (i - p.first) * columns.n;
-          for (int64_t c = 0; c < columns.n; c += kLanes) {
-            const F32x8 v = load(from + c, columns.n - c);
-            store(to + c, bias ? v + load(bias + c, columns.n - c) : v, columns.n - c);
-          }
-        }
+      parallel(n_rows * down_blocks, [&](int64_t task, Arena& scratch) {
+        const ExpertRows& r = rows[static_cast<size_t>(task / down_blocks)];
+        const WeightBlock down = weight_block(experts[static_cast<size_t>(r.expert)].down, task % down_blocks);
+        for_each_panel(r, down.weight, scratch, [&](const RowPanel& panel) {
+          project(buffers.hidden, panel, down, buffers.results.as<float>() + panel.row * dim + down.first, dim, pairs_,
+                  scratch);
+        });
       });
       // One worker per range of columns goes through the slots in order: ascending experts for every token.
       constexpr int64_t kColumns = 256;

@@ -1,7 +1,9 @@
 // The fixed-shape product that `linear` is made of. oneDNN's and Eigen's result for a row may depend on the shape of
-// the whole call (blocking, choice of kernel); so a call always has one of two row counts, filled up with zero rows.
+// the whole call (blocking, choice of kernel); so a call always has one of a few row counts, filled up with zero rows.
 #pragma once
 
+#include <algorithm>
+#include <array>
 #include <compare>
 #include <cstddef>
 #include <cstdint>
@@ -14,8 +16,14 @@
 
 namespace kvcal::cpu {
 
-/// Rows of a panel: dense products, and products of few rows (experts, ends of batches, generation).
-constexpr int64_t kRows = 256, kFewRows = 32;
+/// Row counts of a panel: from dense products down to those of few rows (experts, ends of batches, generation).
+constexpr std::array<int64_t, 4> kPanelRows = {256, 128, 64, 32};
+constexpr int64_t kRows = kPanelRows.front(), kFewRows = kPanelRows.back();
+
+/// Of a row count in kPanelRows.
+constexpr size_t panel_rows_index(int64_t rows) {
+  return static_cast<size_t>(std::find(kPanelRows.begin(), kPanelRows.end(), rows) - kPanelRows.begin());
+}
 
 /// x [rows, k], its rows x_stride elements apart, and W [n, k], both of the activation dtype.
 struct PanelShape {
@@ -38,21 +46,21 @@ class PanelProduct {
   /// w [n, k], contiguous -> packed.
   virtual void pack(const void* w, void* packed) const = 0;
 
-  virtual size_t scratch_bytes() const = 0;
-  /// x: `rows` (kRows or kFewRows) rows. y F32 [rows, n] is overwritten, or added to if accumulate. Runs on the calling
+  virtual size_t scratch_bytes(int64_t rows, bool accumulate) const = 0;
+  /// x: `rows` rows, one of kPanelRows. y F32 [rows, n] is overwritten, or added to if accumulate. Runs on the calling
   /// thread alone.
   virtual void run(int64_t rows, const void* x, const void* packed, float* y, bool accumulate, void* scratch) const = 0;
 
-  /// Whether kRows and kFewRows give the same bytes for a row: tried once, on made-up data, because no library promises
-  /// it. Where they do not, dense products take kRows only.
-  bool few_rows_agree() const;
+  /// Whether panels of `rows` and of kFewRows give the same bytes for a row: tried once, on made-up data, because no
+  /// library promises it.
+  bool agrees_with_few(int64_t rows) const;
 
  private:
-  bool try_few_rows() const;
+  bool try_few(int64_t rows) const;
 
   PanelShape shape_;
-  mutable std::once_flag tried_;
-  mutable bool agree_ = false;
+  mutable std::array<std::once_flag, kPanelRows.size()> tried_;
+  mutable std::array<bool, kPanelRows.size()> agrees_{};
 };
 
 /// Makes panel products and keeps them, one for each shape.
