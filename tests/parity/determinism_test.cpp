@@ -144,9 +144,10 @@ TEST(Determinism, RowOpsAndExpertsIgnoreTheCompanyOfARow) {
     const DType dtype = op->activation_dtype();
     const Values x = random_values({kRows, kDim}, dtype, 1), z = random_values({kRows, kDim}, dtype, 2);
     const Owned gain = op->load_gain(random_values({kDim}, DType::BF16, 3), Gain::OnePlus);
-    const Linear router = op->load_linear(random_values({9, kDim}, dtype, 4));
+    // 336 rows for an expert: more than the largest panel.
+    const Linear router = op->load_linear(random_values({5, kDim}, dtype, 4));
     std::vector<GluWeights> experts;
-    for (uint32_t e = 0; e < 9; ++e)
+    for (uint32_t e = 0; e < 5; ++e)
       experts.push_back({op->load_linear(random_values({50, kDim}, dtype, 10 + e, Fill::Normal, 0.2)),
                          op->load_linear(random_values({50, kDim}, dtype, 20 + e, Fill::Normal, 0.2)),
                          op->load_linear(random_values({kDim, 50}, dtype, 30 + e, Fill::Normal, 0.2))});
@@ -178,11 +179,12 @@ struct SequenceRun {
   std::vector<double> attention, conv, delta;
 };
 
-constexpr int64_t kTokens = 700, kHeads = 4, kKvHeads = 2, kDim = 16;
+constexpr int64_t kTokens = 700, kHeads = 4, kKvHeads = 2;
+constexpr int64_t kDims[] = {16, 32};  // of a head: with 32, attention's products fill whole tiles where there are some
 
-SequenceRun run_sequence(Ops& op, const std::vector<int64_t>& cuts, int64_t window, int64_t neighbour) {
+SequenceRun run_sequence(Ops& op, const std::vector<int64_t>& cuts, int64_t window, int64_t neighbour, int64_t dim) {
   const DType dtype = op.activation_dtype();
-  const auto heads = [&](int64_t n, uint32_t seed) { return random_values({kTokens + 128, n, kDim}, dtype, seed); };
+  const auto heads = [&](int64_t n, uint32_t seed) { return random_values({kTokens + 128, n, dim}, dtype, seed); };
   const Values q = heads(kHeads, 1), k = heads(kKvHeads, 2), v = heads(kKvHeads, 3), v4 = heads(kHeads, 4);
   const Values g0 = random_values({kTokens + 128, kHeads}, DType::F32, 5),
                b0 = random_values({kTokens + 128, kHeads}, DType::F32, 6);
@@ -191,7 +193,7 @@ SequenceRun run_sequence(Ops& op, const std::vector<int64_t>& cuts, int64_t wind
   for (double& x : beta) x = sigmoid(x);
   const Values gv = values({kTokens + 128, kHeads}, DType::F32, g),
                bv = values({kTokens + 128, kHeads}, DType::F32, beta);
-  const Values w = random_values({kHeads * kDim, 4}, DType::F32, 7);
+  const Values w = random_values({kHeads * dim, 4}, DType::F32, 7);
 
   KvRows kv;
   kv.max_tokens = 100;  // too small on purpose: it must grow
@@ -216,7 +218,7 @@ SequenceRun run_sequence(Ops& op, const std::vector<int64_t>& cuts, int64_t wind
     const auto take = [&](const Values& x) { return op.take_rows(x, rows); };
     const Tensor ql = op.l2_norm(take(k), 1e-6f), kl = op.l2_norm(take(v), 1e-6f);
     const Tensor results[] = {op.attention(take(q), take(k), take(v), spans, kvs, {0.3f, window}),
-                              op.causal_conv(take(v4).reshaped({n + neighbour + 5, kHeads * kDim}), {w}, spans, convs),
+                              op.causal_conv(take(v4).reshaped({n + neighbour + 5, kHeads * dim}), {w}, spans, convs),
                               op.gated_delta_rule(ql, kl, take(v4), {take(gv), take(bv)}, spans, deltas)};
     std::vector<double>* const reals[] = {&run.attention, &run.conv, &run.delta};
     for (size_t i = 0; i < 3; ++i) {
@@ -233,32 +235,35 @@ SequenceRun run_sequence(Ops& op, const std::vector<int64_t>& cuts, int64_t wind
 
 TEST(Determinism, AlignedCutsAndNeighboursAreInvisible) {
   for (const Precision p : kBoth)
-    for (const int64_t window : {0, 63, 100}) {
-      const SequenceRun whole = run_sequence(*cpu(p, 1), {0, kTokens}, window, 0);
-      for (const std::vector<int64_t>& cuts : std::vector<std::vector<int64_t>>{
-               {0, 256, 512, kTokens}, {0, 512, kTokens}, {0, 256, kTokens}, {0, kTokens}})
-        for (const int64_t neighbour : {1, 64})
-          EXPECT_TRUE(run_sequence(*cpu(p, 3), cuts, window, neighbour).bytes == whole.bytes)
-              << cuts.size() - 1 << " chunks, window " << window << ", after " << neighbour << " rows of another";
-    }
+    for (const int64_t dim : kDims)
+      for (const int64_t window : {0, 63, 100}) {
+        const SequenceRun whole = run_sequence(*cpu(p, 1), {0, kTokens}, window, 0, dim);
+        for (const std::vector<int64_t>& cuts : std::vector<std::vector<int64_t>>{
+                 {0, 256, 512, kTokens}, {0, 512, kTokens}, {0, 256, kTokens}, {0, kTokens}})
+          for (const int64_t neighbour : {1, 64})
+            EXPECT_TRUE(run_sequence(*cpu(p, 3), cuts, window, neighbour, dim).bytes == whole.bytes)
+                << cuts.size() - 1 << " chunks, window " << window << ", after " << neighbour << " rows of another, "
+                << dim << " wide";
+      }
 }
 
 TEST(Determinism, BlocksLieAtAbsolutePositions) {
   // After an unaligned cut the next one at a block's edge changes nothing: blocks do not start at the cut.
   for (const Precision p : kBoth)
-    EXPECT_TRUE(run_sequence(*cpu(p), {0, 61, kTokens}, 0, 1).bytes ==
-                run_sequence(*cpu(p), {0, 61, 256, 320, kTokens}, 0, 1).bytes);
+    for (const int64_t dim : kDims)
+      EXPECT_TRUE(run_sequence(*cpu(p), {0, 61, kTokens}, 0, 1, dim).bytes ==
+                  run_sequence(*cpu(p), {0, 61, 256, 320, kTokens}, 0, 1, dim).bytes);
 }
 
 TEST(Determinism, UnalignedCutsAndSingleTokensStayWithinTheTolerance) {
   for (const Precision p : kBoth)
-    for (const int64_t window : {0, 100}) {
-      const SequenceRun whole = run_sequence(*cpu(p), {0, kTokens}, window, 0);
+    for (const auto& [window, dim] : {std::pair{0, kDims[0]}, {0, kDims[1]}, {100, kDims[1]}}) {
+      const SequenceRun whole = run_sequence(*cpu(p), {0, kTokens}, window, 0, dim);
       std::vector<int64_t> one_by_one = {0, 61};
       while (one_by_one.back() < 140) one_by_one.push_back(one_by_one.back() + 1);
       one_by_one.push_back(333);
       one_by_one.push_back(kTokens);
-      const SequenceRun cut = run_sequence(*cpu(p), one_by_one, window, 3);
+      const SequenceRun cut = run_sequence(*cpu(p), one_by_one, window, 3, dim);
       // The design's bound for unaligned cuts: relative RMS 1e-4 in f32, 2e-2 in bf16.
       const auto relative_rms = [](const std::vector<double>& a, const std::vector<double>& b) {
         double error = 0.0, size = 0.0;
@@ -269,9 +274,9 @@ TEST(Determinism, UnalignedCutsAndSingleTokensStayWithinTheTolerance) {
         return std::sqrt(error / size);
       };
       const double bound = p == Precision::F32 ? 1e-4 : 2e-2;
-      EXPECT_LE(relative_rms(cut.attention, whole.attention), bound);
       EXPECT_LE(relative_rms(cut.delta, whole.delta), bound);
-      EXPECT_TRUE(cut.conv == whole.conv);  // the same sum, wherever the cut
+      EXPECT_TRUE(cut.conv == whole.conv);                              // the same sum, wherever the cut
+      EXPECT_TRUE(cut.attention == whole.attention) << dim << " wide";  // its key blocks do not start at the cut
     }
 }
 

@@ -208,7 +208,13 @@ Tensor CpuBackend::attend(const Tensor& q, std::span<const Span> spans, std::spa
   };
 #ifdef KVCAL_AVX512_BF16
   if (pairs_ && q.dtype == DType::BF16) {
-    run.template operator()<bf16, PairProducts>();
+#ifdef KVCAL_AMX
+    if (tiles_) {
+      run.template operator()<bf16, PairProducts<tile_gemm>>();
+      return y;
+    }
+#endif
+    run.template operator()<bf16, PairProducts<pair_gemm>>();
     return y;
   }
 #endif

@@ -132,7 +132,8 @@ class WideProducts {
 };
 
 #ifdef KVCAL_AVX512_BF16
-/// bf16 as it is, in pairs along the summed dimension.
+/// bf16 as it is, in pairs along the summed dimension. Gemm: pair_gemm or tile_gemm.
+template <void (*Gemm)(const PairProduct&)>
 class PairProducts {
  public:
   PairProducts(int64_t n_rows, int64_t key_dim, int64_t value_dim, Arena& scratch)
@@ -168,8 +169,8 @@ class PairProducts {
   }
 
   void multiply_keys(int64_t row, int64_t n) const {
-    pair_gemm({n, kKeys, key_pairs_, query_ + row * query_row_, query_row_, keys_, kLogitsRow,
-               logits_ + row * kLogitsRow, kLogitsRow, false});
+    Gemm({n, kKeys, key_pairs_, query_ + row * query_row_, query_row_, keys_, kLogitsRow, logits_ + row * kLogitsRow,
+          kLogitsRow, false});
   }
   void cap(int64_t row, int64_t n, float scale, float softcap) const {
     cap_logits(logits_ + row * kLogitsRow, n, scale, softcap);
@@ -182,8 +183,8 @@ class PairProducts {
 
   /// output F32 [n, output_row] += probabilities times values.
   void add_values(int64_t row, int64_t n, float* output) const {
-    pair_gemm({n, value_dim_, kKeys / 2, probabilities_ + row * kProbabilityRow, kProbabilityRow, values_, output_row_,
-               output, output_row_, true});
+    Gemm({n, value_dim_, kKeys / 2, probabilities_ + row * kProbabilityRow, kProbabilityRow, values_, output_row_,
+          output, output_row_, true});
   }
 
  private:

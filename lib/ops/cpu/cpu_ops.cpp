@@ -28,6 +28,7 @@ CpuBackend::CpuBackend(const CpuOptions& options)
 #ifdef KVCAL_ONEDNN
   if (options.precision == Precision::BF16) products_ = make_onednn_products();
   pairs_ = products_ != nullptr;  // both its ISA classes have AVX-512 BF16
+  tiles_ = pairs_ && products_->isa() == "amx_bf16";
 #endif
   if (!products_) products_ = make_eigen_products();
   f32_products_ = make_eigen_products();

@@ -34,6 +34,12 @@ struct PairProduct {
 };
 void pair_gemm(const PairProduct& p);
 
+/// The same on tiles, which add two products of a pair before they add them to the chain. Needs AMX BF16 and the
+/// system's leave to use it, which oneDNN asks for. Products whose n_pairs is no multiple of kTilePairs go to
+/// pair_gemm.
+constexpr int64_t kTilePairs = 16;
+void tile_gemm(const PairProduct& p);
+
 /// Rows x and y, n bf16 each -> n pairs (x[i], y[i]); null y = zeros.
 void interleave(const bf16* x, const bf16* y, int64_t n, Pair* pairs);
 
