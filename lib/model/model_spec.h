@@ -56,6 +56,7 @@ struct LayerSpec {
   int64_t parameters = 0;   // of the whole layer, feed-forward included
   int64_t activations = 0;  // elements that its forward allocates per token: what Plan sizes the arena by
   int64_t copies = 0;       // elements of weights that are loaded once more, in another order, or wider
+  double expert_share = 1;  // of a batch's rows, those that one expert gets on average; 1 = there are no experts
   int64_t kept_row = 0;     // elements that attention keeps of a token, where that is not the row of its cache
   int64_t state_bytes = 0;  // recurrent state of one sequence (convolution window in bf16, delta state in f32)
 };

@@ -142,8 +142,13 @@ int64_t moe_parameters(const MoeDims& d) {
   return routed + 2 * d.hidden * d.latent + matrices(d) * d.hidden * d.shared_ffn + (d.shared_gate ? d.hidden : 0);
 }
 
+double expert_share(const MoeDims& d) {
+  return d.n_experts > 0 ? static_cast<double>(d.routing.k) / static_cast<double>(d.n_experts) : 1.0;
+}
+
 void count_moe_layer(LayerSpec& layer, const MoeDims& d, int64_t dense_ffn) {
   layer.parameters += moe_parameters(d) - 3 * d.hidden * dense_ffn;
+  layer.expert_share = expert_share(d);
   // For each choice of a token its index and weight, its row in and (F32) out, gate and up (twice where the
   // backend has them as one weight), their product; the sum in F32; the shared expert.
   layer.activations +=

@@ -93,6 +93,9 @@ class SparseMoe {
 /// Of a layer's mixture, without biases of its projections.
 int64_t moe_parameters(const MoeDims& dims);
 
+/// Of a batch's rows, those that one expert gets on average.
+double expert_share(const MoeDims& dims);
+
 /// Turns a layer that was counted with a dense SwiGLU of `dense_ffn` into one with a mixture instead.
 void count_moe_layer(LayerSpec& layer, const MoeDims& dims, int64_t dense_ffn);
 

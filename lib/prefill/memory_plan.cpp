@@ -12,7 +12,10 @@ namespace kvcal {
 namespace {
 
 constexpr uint64_t kProgramBytes = uint64_t{160} << 20;  // measured: libraries, a 150k-entry tokenizer, panel buffers
-constexpr int64_t kUsefulChunk = 2048;  // rows; more make no product faster, and cost memory and page faults
+
+// More rows make no dense product faster, and cost memory. An expert should get as many as a panel of the product has:
+// every batch reads all experts anew. Mixtures of very many would take too much memory for that.
+constexpr int64_t kUsefulRows = 2048, kExpertRows = 256, kMostRows = 8192;
 
 // Largest layer's stored bytes and the layer after it, which is being read ahead.
 void add_weights(MemoryPlan& plan, const ModelSpec& spec, const ModelWeights& weights, bool logits, Precision p) {
@@ -86,7 +89,7 @@ MemoryPlan plan_memory(const ModelSpec& spec, const ModelWeights& weights, const
     for (const Sequence& s : *list)
       base.residual += static_cast<uint64_t>(s.n_tokens * spec.hidden) * element_bytes(options.precision);
 
-  const int64_t wanted = options.chunk_tokens ? options.chunk_tokens : kUsefulChunk;
+  const int64_t wanted = options.chunk_tokens ? options.chunk_tokens : useful_rows(spec);
   int64_t chunk = std::max(wanted / kChunkAlignment, int64_t{1}) * kChunkAlignment;
   MemoryPlan plan = with_chunk(spec, sequences, base, chunk, options.precision);
   while (plan.total() > plan.budget && chunk > kChunkAlignment && !options.chunk_tokens) {
@@ -100,6 +103,12 @@ MemoryPlan plan_memory(const ModelSpec& spec, const ModelWeights& weights, const
          bytes_text(plan.activations) + ", states " + bytes_text(plan.states) + ", statistics " +
          bytes_text(plan.statistics) + "); fewer prompts, passes or --chunk-tokens need less");
   return plan;
+}
+
+int64_t useful_rows(const ModelSpec& spec) {
+  double rows = kUsefulRows;
+  for (const LayerSpec& layer : spec.layers) rows = std::max(rows, kExpertRows / layer.expert_share);
+  return static_cast<int64_t>(std::min<double>(rows, kMostRows));
 }
 
 uint64_t available_memory() {

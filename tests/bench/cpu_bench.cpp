@@ -24,6 +24,7 @@
 #include "bench/model_work.h"
 #include "opened_model.h"
 #include "ops/cpu/cpu_ops.h"
+#include "prefill/memory_plan.h"
 #include "prefill/runner.h"
 #include "stats/observer.h"
 
@@ -33,7 +34,7 @@ namespace {
 struct Options {
   std::string model;
   int threads = available_processors();
-  int64_t tokens = 4096, prompt = 512, chunk = 2048;
+  int64_t tokens = 4096, prompt = 512, chunk = 0;  // chunk: as a run would have it
   int rounds = 5;
 };
 
@@ -226,8 +227,9 @@ Options parse(int argc, char** argv) {
 }
 
 int run(int argc, char** argv) {
-  const Options o = parse(argc, argv);
+  Options o = parse(argc, argv);
   OpenedModel model(o.model);
+  o.chunk = useful_rows(model.spec());
   Json json{{"model", o.model}, {"isa", make_cpu_ops({.threads = 1})->isa()}, {"tokens", o.tokens}};
   const Result all = measure(model, o, o.threads, json);
   if (o.threads > 1) {

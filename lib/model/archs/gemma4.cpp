@@ -8,6 +8,7 @@
 #include "model/gemma4_block.h"
 #include "model/gemma_parts.h"
 #include "model/rope.h"
+#include "model/sparse_moe.h"
 
 namespace kvcal {
 namespace {
@@ -166,6 +167,7 @@ class Gemma4 final : public Model {
       add_attention_layer(spec_, dims, rope, l.full ? 0 : window, gemma4_parameters(c_, l)).softmax_scale = 1;
       LayerSpec& added = spec_.layers.back();
       added.activations += gemma4_extra_activations(c_);
+      if (c_.moe) added.expert_share = expert_share(*c_.moe);
       if (l.owner == l.index) continue;
       spec_.caches.pop_back();
       added.cache = -1;

@@ -104,6 +104,8 @@ class CpuBackend final : public Ops {
   /// W as panels of the given dtype; x, which has the panels' dtype, times such a W.
   Linear pack(const Tensor& weight, const Tensor& bias, DType as);
   Tensor multiply(const Tensor& x, const Linear& w, DType result);
+  /// The same into columns [y_column, y_column + w.out) of y, whose rows are y_row elements apart.
+  void multiply(const Tensor& x, const Linear& w, const Tensor& y, int64_t y_column, int64_t y_row);
 
   /// Keys and values of one sequence, position 0 first: [>= n_tokens, n_kv_heads, ..].
   struct KeysAndValues {

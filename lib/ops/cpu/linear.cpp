@@ -179,14 +179,18 @@ Tensor CpuBackend::do_linear_f32(const Tensor& x, const Linear& w) {
   return multiply(wide, w, DType::F32);
 }
 
-Tensor CpuBackend::multiply(const Tensor& x, const Linear& linear, DType result) {
-  const auto& w = *static_cast<const PackedWeight*>(linear.packed.get());
+Tensor CpuBackend::multiply(const Tensor& x, const Linear& w, DType result) {
   std::vector<int64_t> extents;
   for (int i = 0; i + 1 < x.shape.rank(); ++i) extents.push_back(x.dim(i));
   extents.push_back(w.out);
   const Tensor y = temporary(Shape(extents), result);
-  const int64_t rows = x.elements() / w.in;
-  const std::vector<RowPanel> panels = row_panels(0, rows, w, kRows);
+  multiply(x, w, y, 0, w.out);
+  return y;
+}
+
+void CpuBackend::multiply(const Tensor& x, const Linear& linear, const Tensor& y, int64_t y_column, int64_t y_row) {
+  const auto& w = *static_cast<const PackedWeight*>(linear.packed.get());
+  const std::vector<RowPanel> panels = row_panels(0, x.elements() / w.in, w, kRows);
   const auto n_panels = static_cast<int64_t>(panels.size());
   const float* bias = linear.bias ? linear.bias.view.as<float>() : nullptr;
 
@@ -196,27 +200,18 @@ Tensor CpuBackend::multiply(const Tensor& x, const Linear& linear, DType result)
     const PackedWeight::Panel& p = w.panels[static_cast<size_t>(n_block * w.k_blocks)];
     const float* product = multiply_panel(x.data, x.dtype, r, w, n_block, scratch);
     visit_activation(y.dtype, [&](auto tag) {
-      finish_rows(product, r.n, p.n, bias ? bias + p.n0 : nullptr, y.as<decltype(tag)>() + r.row * w.out + p.n0, w.out,
-                  pairs_);
+      finish_rows(product, r.n, p.n, bias ? bias + p.n0 : nullptr,
+                  y.as<decltype(tag)>() + r.row * y_row + y_column + p.n0, y_row, pairs_);
     });
   });
-  return y;
 }
 
 Tensor CpuBackend::do_linear_per_head(const Tensor& x, std::span<const Linear> heads) {
   const int64_t tokens = x.dim(0), n_heads = x.dim(1), in = x.dim(2), out = heads[0].out;
   const Tensor y = activation({tokens, n_heads, out});
-  const size_t element = size_of(x.dtype);
-  for (int64_t h = 0; h < n_heads; ++h) {
-    const Tensor part =
-        do_linear(do_columns(x.reshaped({tokens, n_heads * in}), h * in, in), heads[static_cast<size_t>(h)]);
-    parallel_rows(tokens, out, [&](int64_t begin, int64_t end) {
-      for (int64_t t = begin; t < end; ++t)
-        std::memcpy(static_cast<char*>(y.data) + static_cast<size_t>((t * n_heads + h) * out) * element,
-                    static_cast<const char*>(part.data) + static_cast<size_t>(t * out) * element,
-                    static_cast<size_t>(out) * element);
-    });
-  }
+  for (int64_t h = 0; h < n_heads; ++h)
+    multiply(do_columns(x.reshaped({tokens, n_heads * in}), h * in, in), heads[static_cast<size_t>(h)], y, h * out,
+             n_heads * out);
   return y;
 }
 
