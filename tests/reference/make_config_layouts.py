@@ -115,6 +115,15 @@ CONFIGS = {
         [run(*r) for first in range(0, 34, 6) for r in
          ([(first, min(first + 4, 33), 4, 256, 1024)] + ([(first + 5, first + 5, 4, 256)] if first + 5 < 34 else []))],
         "head counts, head_dim and layer_types are the class defaults; every sixth layer is full"),
+    "gemma_4_padded_layers": (
+        model("Gemma4ForCausalLM", "gemma4_text", sizes(262144, 512, 1024, 12, 8, 4, head_dim=64),
+              layer_types=([S] * 5 + [F]) * 2, sliding_window=512, hidden_size_per_layer_input=0,
+              rope_parameters={S: dict(rope_type="default", rope_theta=1e4),
+                               F: dict(rope_type="proportional", rope_theta=1e6, partial_rotary_factor=0.25)},
+              per_layer_config={"05": dict(head_dim=128, num_key_value_heads=2),
+                                "11": dict(head_dim=128, num_key_value_heads=2)}),
+        [run(0, 4, 4, 64, 512), run(5, 5, 2, 128), run(6, 10, 4, 64, 512), run(11, 11, 2, 128)],
+        "layers of their own under numbers with leading zeros, as the reference saves ten layers and more"),
     "phi_3_mini_4k": (
         model("Phi3ForCausalLM", "phi3", sizes(32064, 3072, 8192, 32, 32, 32), max_position_embeddings=4096,
               original_max_position_embeddings=4096, rope_scaling=None, sliding_window=2047),

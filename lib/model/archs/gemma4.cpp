@@ -2,6 +2,7 @@
 // number, the last layers without caches of their own, embeddings by layer, experts (architectures.md 4.3). The factor
 // of proportional RoPE is ignored as servers do; the reference divides by it.
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 
 #include "model/archs/archs.h"
@@ -47,21 +48,41 @@ std::vector<bool> read_full_layers(const Json& text, int64_t n_layers) {
   return full;
 }
 
-// Newer saves list what differs by layer; older ones have two keys for all full layers.
-void read_geometry(const Json& text, const DecoderDims& dims, bool k_eq_v, Gemma4Layer& layer) {
+// Entries of per_layer_config by layer, null where there is none; the reference pads their keys with zeros ("05").
+std::vector<const Json*> read_own_entries(const Json& text, int64_t n_layers) {
+  std::vector<const Json*> entries(static_cast<size_t>(n_layers), nullptr);
+  const Json* table = find_member(text, "per_layer_config");
+  if (!table) return entries;
+  if (!table->is_object()) fail("per_layer_config is not an object");
+  for (const auto& member : table->get_ref<const Json::object_t&>()) {
+    const std::string& key = member.first;
+    int64_t layer = -1;
+    const auto parsed = std::from_chars(key.data(), key.data() + key.size(), layer);
+    if (parsed.ec != std::errc() || parsed.ptr != key.data() + key.size() || layer < 0 || layer >= n_layers)
+      fail("per_layer_config has the key " + quoted(key) + ", expected a layer number below " +
+           std::to_string(n_layers));
+    const Json*& entry = entries[static_cast<size_t>(layer)];
+    if (entry) fail("per_layer_config has layer " + std::to_string(layer) + " twice");
+    if (!member.second.is_object()) fail("per_layer_config[" + std::to_string(layer) + "] is not an object");
+    entry = &member.second;
+  }
+  return entries;
+}
+
+void read_own_geometry(const Json& own, const DecoderDims& dims, Gemma4Layer& layer) {
+  for (const auto& [key, value] : own.items())
+    if (key != "head_dim" && key != "num_key_value_heads") fail("unknown key " + quoted(key) + " in per_layer_config");
+  layer.head_dim = read_size(own, "head_dim", dims.head_dim);
+  layer.n_kv_heads = read_size(own, "num_key_value_heads", dims.n_kv_heads);
+}
+
+// Newer saves list what differs by layer (`own`, or null); older ones have two keys for all full layers.
+void read_geometry(const Json& text, const DecoderDims& dims, bool k_eq_v, const Json* own, Gemma4Layer& layer) {
   layer.head_dim = dims.head_dim;
   layer.n_kv_heads = dims.n_kv_heads;
-  if (const Json* table = find_member(text, "per_layer_config")) {
-    if (!table->is_object()) fail("per_layer_config is not an object");
-    const Json* own = find_member(*table, std::to_string(layer.index));
-    if (!own) return;
-    if (!own->is_object()) fail("per_layer_config[" + std::to_string(layer.index) + "] is not an object");
-    for (const auto& [key, value] : own->items())
-      if (key != "head_dim" && key != "num_key_value_heads")
-        fail("unknown key " + quoted(key) + " in per_layer_config");
-    layer.head_dim = read_size(*own, "head_dim", dims.head_dim);
-    layer.n_kv_heads = read_size(*own, "num_key_value_heads", dims.n_kv_heads);
-  } else if (layer.full) {
+  if (own) {
+    read_own_geometry(*own, dims, layer);
+  } else if (layer.full && !find_member(text, "per_layer_config")) {
     const bool null_width = text.contains("global_head_dim") && text["global_head_dim"].is_null();
     layer.head_dim = null_width ? dims.head_dim : read_size(text, "global_head_dim", kDefaultGlobalHeadDim);
     if (k_eq_v) layer.n_kv_heads = read_size(text, "num_global_key_value_heads", dims.n_kv_heads);
@@ -87,6 +108,7 @@ std::vector<Gemma4Layer> read_layers(const Json& text, const DecoderDims& dims) 
   const bool k_eq_v = get_bool_or(text, "attention_k_eq_v", false),
              wide = get_bool_or(text, "use_double_wide_mlp", false);
   const std::vector<bool> full = read_full_layers(text, dims.n_layers);
+  const std::vector<const Json*> own = read_own_entries(text, dims.n_layers);
   std::vector<Gemma4Layer> layers;
   for (int64_t i = 0; i < dims.n_layers; ++i) {
     Gemma4Layer l{};
@@ -96,7 +118,7 @@ std::vector<Gemma4Layer> read_layers(const Json& text, const DecoderDims& dims) 
     l.owner = shares ? owner_of(layers, l.full, first_shared) : l.index;
     l.keys_as_values = k_eq_v && l.full;
     l.ffn = dims.ffn * (wide && shares ? 2 : 1);
-    read_geometry(text, dims, k_eq_v, l);
+    read_geometry(text, dims, k_eq_v, own[static_cast<size_t>(i)], l);
     const Gemma4Layer& owner = shares ? layers[static_cast<size_t>(l.owner)] : l;
     if (owner.head_dim != l.head_dim || owner.n_kv_heads != l.n_kv_heads)
       fail("layer " + std::to_string(i) + " shares the cache of layer " + std::to_string(owner.index) +
