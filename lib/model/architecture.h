@@ -38,7 +38,7 @@ struct Architecture {
 /// All architectures, in alphabetical order.
 std::span<const Architecture> architectures();
 
-/// The entry for config["architectures"][0]; throws naming it, the nearest and all known ones.
+/// The entry for config["architectures"][0]; throws naming it and, where that is known, what it is instead.
 const Architecture& find_architecture(const Json& config);
 
 /// find_architecture(config).parse(config), with the model's general fields filled in and checked. `max_model_len` is

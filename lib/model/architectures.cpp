@@ -2,6 +2,7 @@
 
 #include "model/archs/archs.h"
 #include "model/config_reading.h"
+#include "model/refusals.h"
 
 namespace kvcal {
 namespace {
@@ -74,35 +75,16 @@ constexpr std::array kArchitectures = {
     Architecture{"Zamba2ForCausalLM", parse_zamba2},
 };
 
-/// Near relatives of what is read, whose caches or layers are others.
-struct Refusal {
-  std::string_view name, reason;
-};
-constexpr std::string_view kIndexer = "its sparse attention chooses rows by an indexer, which has a cache of its own";
-constexpr std::string_view kGemma3n =
-    "its layers mix four streams (AltUp), with low-rank branches (LAuReL) and sparse activations";
-constexpr std::array kRefusals = {
-    Refusal{"DeciLMForCausalLM", "its layers have attention of unequal heads, linear layers in its place, or none"},
-    Refusal{"DeepseekV32ForCausalLM", kIndexer},
-    Refusal{"DeepseekV4ForCausalLM", "its attention keeps compressed entries beside a window of latent rows"},
-    Refusal{"Gemma3nForCausalLM", kGemma3n},
-    Refusal{"Gemma3nForConditionalGeneration", kGemma3n},
-    Refusal{"GlmMoeDsaForCausalLM", kIndexer},
-    Refusal{"KimiK3ForConditionalGeneration",
-            "its layers add attention over earlier blocks' residuals, its experts work in a latent space"},
-    Refusal{"LongcatFlashForCausalLM", "its layers own two latent caches each"},
-    Refusal{"MiniCPM3ForCausalLM", "its latent attention with scaled residuals is not read"},
-    Refusal{"MiniMaxM1ForCausalLM", "its names, keys and residuals are not those of MiniMaxForCausalLM, which is read"},
-    Refusal{"MiniMaxText01ForCausalLM",
-            "of MiniMax-Text-01 the form of MiniMaxForCausalLM is read (MiniMax-Text-01-hf)"},
-    Refusal{"PhiMoEForCausalLM", "its experts are chosen one after the other (SparseMixer), with layer norms"},
-    Refusal{"PhimoeForCausalLM", "its experts are chosen one after the other (SparseMixer), with layer norms"},
-};
+std::vector<std::string_view> known_names() {
+  std::vector<std::string_view> names;
+  for (const Architecture& a : kArchitectures) names.push_back(a.name);
+  return names;
+}
 
 std::string architecture_name(const Json& config) {
   const Json* list = find_member(config, "architectures");
   if (!list || !list->is_array() || list->empty() || !(*list)[0].is_string())
-    fail("config.json names no architecture: expected \"architectures\": [\"...\"]");
+    refuse_without_architecture(config, known_names());
   return (*list)[0].get<std::string>();
 }
 
@@ -112,14 +94,9 @@ std::span<const Architecture> architectures() { return kArchitectures; }
 
 const Architecture& find_architecture(const Json& config) {
   const std::string name = architecture_name(config);
-  std::vector<std::string> known;
-  for (const Architecture& a : kArchitectures) {
+  for (const Architecture& a : kArchitectures)
     if (a.name == name) return a;
-    known.emplace_back(a.name);
-  }
-  for (const Refusal& r : kRefusals)
-    if (r.name == name) fail("architecture " + quoted(name) + " is not supported: " + std::string(r.reason));
-  fail_unknown("architecture", name, known);
+  refuse_architecture(config, name, known_names());
 }
 
 std::unique_ptr<Model> parse_model(const Json& given, int64_t max_model_len) {
@@ -129,8 +106,11 @@ std::unique_ptr<Model> parse_model(const Json& given, int64_t max_model_len) {
   if (text.is_object()) text.erase(kServedPositions);
   if (text.is_object() && max_model_len > 0) text[kServedPositions] = max_model_len;
   const Architecture& architecture = find_architecture(config);
-  return while_doing("reading the config of a " + std::string(architecture.name),
-                     [&] { return architecture.parse(config); });
+  return while_doing("reading the config of a " + std::string(architecture.name), [&] {
+    std::unique_ptr<Model> model = architecture.parse(config);
+    refuse_unread_keys(config, model->spec());
+    return model;
+  });
 }
 
 }  // namespace kvcal

@@ -59,6 +59,8 @@ int64_t read_derived_size(const Json& text, const char* key, int64_t family, int
 DecoderDims read_decoder_dims(const Json& config, const DecoderDefaults& defaults) {
   const Json& text = text_config(config);
   require_activation(text, defaults);
+  if (const Json* own = find_member(text, "per_layer_config"); own && !own->empty() && !defaults.layers_differ)
+    fail("per_layer_config gives layers sizes of their own, which is not read for this architecture");
   DecoderDims d{};
   d.vocab = read_size(text, "vocab_size", defaults.vocab);
   d.hidden = read_size(text, "hidden_size", defaults.hidden);

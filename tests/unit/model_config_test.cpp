@@ -110,7 +110,9 @@ TEST(Config, refusals_name_the_cause) {
     EXPECT_NE(text.find(part), std::string::npos) << text;
   };
   contains(refusal(Json{{"architectures", {"LlamaForCausalML"}}}), "did you mean 'LlamaForCausalLM'?");
-  contains(refusal(Json{{"architectures", {"T5ForConditionalGeneration"}}}), "MistralForCausalLM, M");
+  contains(refusal(Json{{"architectures", {"Olmo9ForCausalLM"}}, {"model_type", "olmo9"}}),
+           "unknown architecture 'Olmo9ForCausalLM', model_type 'olmo9'; README lists the");
+  EXPECT_LT(refusal(Json{{"architectures", {"Olmo9ForCausalLM"}}}).size(), 120u) << "no list of all that are read";
   contains(refusal(Json::object()), "names no architecture");
   contains(refusal(Json::array()), "not an object");
   contains(refusal(llama({{"num_attention_heads", 3}})), "not a multiple of num_key_value_heads");

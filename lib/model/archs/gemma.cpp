@@ -106,6 +106,7 @@ struct GemmaBlock final : Block {
 };
 
 std::vector<int64_t> read_windows(const Json& text, int64_t n_layers, const Generation& g) {
+  if (g.period == 1) return std::vector<int64_t>(static_cast<size_t>(n_layers), 0);
   int64_t period = g.period;
   for (const char* key : {"_sliding_window_pattern", "sliding_window_pattern"})
     if (g.period > 2) period = read_size(text, key, period);

@@ -15,7 +15,8 @@ namespace kvcal {
 namespace {
 
 constexpr DecoderDefaults kDefaults = {
-    262144, 2304, 9216, 30, 8, 4, 256, 131072, true, Activation::GeluTanh, "hidden_activation"};
+    262144,         2304, 9216, 30, 8, 4, 256, 131072, true, Activation::GeluTanh, "hidden_activation",
+    "rms_norm_eps", 1e-6, true};
 constexpr int64_t kDefaultGlobalHeadDim = 512, kDefaultWindow = 512, kDefaultPeriod = 6, kDefaultPerLayerDim = 256,
                   kDefaultPerLayerVocab = 262144;
 

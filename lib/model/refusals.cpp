@@ -1,0 +1,192 @@
+#include "model/refusals.h"
+
+#include <algorithm>
+#include <array>
+#include <string>
+#include <vector>
+
+#include "model/config_reading.h"
+
+namespace kvcal {
+namespace {
+
+/// Near relatives of what is read, whose caches or layers are others, and models without a KV cache.
+struct Refusal {
+  std::string_view name, reason;
+};
+constexpr std::string_view kIndexer = "its sparse attention chooses rows by an indexer, which has a cache of its own";
+constexpr std::string_view kGemma3n =
+    "its layers mix four streams (AltUp), with low-rank branches (LAuReL) and sparse activations";
+constexpr std::string_view kStateOnly = "its layers keep recurrent state only, there is no KV cache to calibrate";
+constexpr std::array kRefusals = {
+    Refusal{"DeciLMForCausalLM", "its layers have attention of unequal heads, linear layers in its place, or none"},
+    Refusal{"DeepseekV32ForCausalLM", kIndexer},
+    Refusal{"DeepseekV4ForCausalLM", "its attention keeps compressed entries beside a window of latent rows"},
+    Refusal{"FalconMambaForCausalLM", kStateOnly},
+    Refusal{"Gemma3nForCausalLM", kGemma3n},
+    Refusal{"Gemma3nForConditionalGeneration", kGemma3n},
+    Refusal{"GlmMoeDsaForCausalLM", kIndexer},
+    Refusal{"GraniteSWAForCausalLM", "its heads have sinks and its layers RoPE bases of their own"},
+    Refusal{"KimiK3ForConditionalGeneration",
+            "its layers add attention over earlier blocks' residuals, its experts work in a latent space"},
+    Refusal{"LongcatFlashForCausalLM", "its layers own two latent caches each"},
+    Refusal{"Mamba2ForCausalLM", kStateOnly},
+    Refusal{"MambaForCausalLM", kStateOnly},
+    Refusal{"MiniCPM3ForCausalLM", "its latent attention with scaled residuals is not read"},
+    Refusal{"MiniMaxM1ForCausalLM", "its names, keys and residuals are not those of MiniMaxForCausalLM, which is read"},
+    Refusal{"MiniMaxText01ForCausalLM",
+            "of MiniMax-Text-01 the form of MiniMaxForCausalLM is read (MiniMax-Text-01-hf)"},
+    Refusal{"PhiMoEForCausalLM", "its experts are chosen one after the other (SparseMixer), with layer norms"},
+    Refusal{"PhimoeForCausalLM", "its experts are chosen one after the other (SparseMixer), with layer norms"},
+    Refusal{"Rwkv6ForCausalLM", kStateOnly},
+    Refusal{"RWKV7ForCausalLM", kStateOnly},
+    Refusal{"RwkvForCausalLM", kStateOnly},
+    Refusal{"xLSTMForCausalLM", kStateOnly},
+};
+
+/// What a part of a class name says of a model that generates no text of its own.
+struct Role {
+  std::string_view part, reason;
+};
+constexpr std::string_view kScores =
+    "it scores or classifies texts and generates none, so it is served without a KV cache";
+constexpr std::string_view kEncoder = "it is an encoder, in which every token sees all others: there is no KV cache";
+constexpr std::string_view kDraft =
+    "it is a draft head for speculative decoding: calibrate the model that it drafts for";
+constexpr Role kRoles[] = {
+    {"ForSequenceClassification", kScores},
+    {"ForTokenClassification", kScores},
+    {"ForQuestionAnswering", kScores},
+    {"ForMultipleChoice", kScores},
+    {"ForSequenceScoring", kScores},
+    {"RewardModel", kScores},
+    {"ForMaskedLM", kEncoder},
+    {"BertModel", kEncoder},
+    {"RobertaModel", kEncoder},
+    {"Eagle", kDraft},
+    {"EAGLE", kDraft},
+    {"Medusa", kDraft},
+    {"MTPModel", kDraft},
+    {"Speculator", kDraft},
+    {"DraftModel", kDraft},
+};
+
+constexpr std::string_view kHeads[] = {"ForCausalLM", "ForConditionalGeneration"};
+
+/// "Qwen3Moe" of "Qwen3MoeForCausalLM"; "" of a name without such an end.
+std::string_view stem_of(std::string_view name) {
+  for (const std::string_view head : kHeads)
+    if (name.ends_with(head)) return name.substr(0, name.size() - head.size());
+  return "";
+}
+
+/// Letters and digits in lower case: "qwen3moe" of "Qwen3Moe" and of "qwen3_moe".
+std::string folded(std::string_view text) {
+  std::string out;
+  for (const char c : text)
+    if (std::isalnum(static_cast<unsigned char>(c)))
+      out += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return out;
+}
+
+std::string digits_of(std::string_view text) {
+  std::string out;
+  std::copy_if(text.begin(), text.end(), std::back_inserter(out), [](char c) { return c >= '0' && c <= '9'; });
+  return out;
+}
+
+/// A likely typing error. A name whose numbers differ is another generation, however near it is.
+std::string misspelt(std::string_view name, std::span<const std::string_view> known) {
+  std::vector<std::string> candidates;
+  for (const std::string_view k : known)
+    if (digits_of(k) == digits_of(name) && stem_of(k) != "") candidates.emplace_back(k);
+  const std::string near = nearest_match(name, candidates);
+  const bool alike = !near.empty() && (stem_of(name).empty() || folded(stem_of(name)) == folded(stem_of(near)));
+  return alike ? near : "";
+}
+
+/// The class whose base this is: a model saved without its output head, as embedding models are.
+std::string headed(std::string_view name, std::span<const std::string_view> known) {
+  for (const std::string_view end : {"TextModel", "Model"}) {
+    if (!name.ends_with(end)) continue;
+    const std::string_view stem = name.substr(0, name.size() - end.size());
+    for (const std::string_view k : known)
+      if (stem_of(k) == stem) return std::string(k);
+  }
+  return "";
+}
+
+[[noreturn]] void refuse(std::string_view name, std::string_view reason) {
+  fail("architecture " + quoted(name) + " is not supported: " + std::string(reason));
+}
+
+bool says(const Json& config, const char* key, bool value) {
+  const Json* given = find_member(config, key);
+  return given && *given == value;
+}
+
+/// Of layer_types, a word for a kind of layer that the model, as it was read, does not have; "" when there is none.
+std::string unread_word(const Json& words, const ModelSpec& spec) {
+  const auto has_cache = [&](auto f) { return std::any_of(spec.caches.begin(), spec.caches.end(), f); };
+  const bool slides = has_cache([](const KvLayout& c) { return c.window > 0; });
+  const bool sees_all = has_cache([](const KvLayout& c) { return c.window == 0; });
+  const bool recurs = std::any_of(spec.layers.begin(), spec.layers.end(), [](const LayerSpec& l) {
+    return l.kind != LayerKind::Attention || l.state_bytes > 0;
+  });
+  for (const Json& given : words) {
+    const std::string word = given.is_string() ? given.get<std::string>() : given.dump();
+    if (word == "chunked_attention") continue;  // its chunks are not in the layout
+    if (!(word == "sliding_attention" ? slides : word == "full_attention" ? sees_all : recurs)) return quoted(word);
+  }
+  return "";
+}
+
+}  // namespace
+
+void refuse_without_architecture(const Json& config, std::span<const std::string_view> known) {
+  std::string message = "config.json names no architecture: expected \"architectures\": [\"...\"]";
+  const Json* given = find_member(config, "model_type");
+  if (!given || !given->is_string()) fail(message);
+  const std::string type = given->get<std::string>();
+  message += "; its model_type is " + quoted(type);
+  const std::string stem = folded(type.ends_with("_text") ? type.substr(0, type.size() - 5) : type);
+  std::string_view fits;  // of two, the later one is the wrapper of the other
+  for (const std::string_view k : known)
+    if (folded(stem_of(k)) == stem && (fits.empty() || find_member(config, "text_config"))) fits = k;
+  fail(message + (fits.empty() ? ", which suggests none of the classes that are read"
+                               : ": add " + quoted(fits) + " if that is what it is"));
+}
+
+void refuse_architecture(const Json& config, std::string_view name, std::span<const std::string_view> known) {
+  for (const Refusal& r : kRefusals)
+    if (r.name == name) refuse(name, r.reason);
+  for (const Role& role : kRoles)
+    if (name.find(role.part) != name.npos && name.find("_VL") == name.npos) refuse(name, role.reason);
+  if (says(config, "is_encoder_decoder", true))
+    refuse(
+        name,
+        "it is an encoder with a decoder (is_encoder_decoder), whose decoder also caches what it sees of the encoder");
+  if (const std::string whole = headed(name, known); !whole.empty())
+    refuse(name,
+           "it is " + whole + " without its output head, as embedding models are; such a model generates nothing");
+  const std::string type = get_string_or(config, "model_type", "");
+  const std::string near = misspelt(name, known);
+  fail("unknown architecture " + quoted(name) + (type.empty() ? "" : ", model_type " + quoted(type)) +
+       (near.empty() ? "" : "; did you mean '" + near + "'?") + "; README lists the " + std::to_string(known.size()) +
+       " that are read");
+}
+
+void refuse_unread_keys(const Json& config, const ModelSpec& spec) {
+  const Json& text = text_config(config);
+  for (const Json* level : {&config, &text})
+    if (says(*level, "is_causal", false) || says(*level, "use_bidirectional_attention", true))
+      fail(
+          std::string(says(*level, "is_causal", false) ? "is_causal is false" : "use_bidirectional_attention is true") +
+          ": every token sees all others, there is no KV cache");
+  const Json* words = find_member(text, "layer_types");
+  if (!words || !words->is_array()) return;
+  if (const std::string word = unread_word(*words, spec); !word.empty())
+    fail("layer_types names " + word + ", but this class has one kind of layers and reads no layer_types");
+}
+
+}  // namespace kvcal

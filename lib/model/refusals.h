@@ -1,0 +1,22 @@
+// Models that are not read, each with a reason that says what it is instead of only that its name is unknown.
+#pragma once
+
+#include <span>
+#include <string_view>
+
+#include "base/json.h"
+#include "model/model_spec.h"
+
+namespace kvcal {
+
+/// Throws for a config that names no architecture; says which one its model_type suggests, of the `known` ones.
+[[noreturn]] void refuse_without_architecture(const Json& config, std::span<const std::string_view> known);
+
+/// Throws for the architecture `name`, which is none of the `known` ones.
+[[noreturn]] void refuse_architecture(const Json& config, std::string_view name,
+                                      std::span<const std::string_view> known);
+
+/// Refuses keys that change a model of any class, where what its family has read (`spec`) shows nothing of them.
+void refuse_unread_keys(const Json& config, const ModelSpec& spec);
+
+}  // namespace kvcal
