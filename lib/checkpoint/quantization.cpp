@@ -148,8 +148,10 @@ Found find_in_config(const Json& config, const std::string& source, int depth) {
     const char* key;
     const char* method;
   } kKeys[] = {{"quantization_config", ""}, {"compression_config", "compressed-tensors"}, {"quantization", "mlx"}};
+  const Json* own = find_member(config, "quantization");  // MLX writes it twice, in both cases without a method
   for (const auto& [key, method] : kKeys)
-    if (const Json* value = find_member(config, key); value && value->is_object()) return {value, source, method};
+    if (const Json* value = find_member(config, key); value && value->is_object())
+      return {value, source, own && own->is_object() ? "mlx" : method};
   if (depth == 0) return {nullptr, "", ""};
   for (const char* key : {"text_config", "llm_config", "language_config", "thinker_config"})
     if (const Json* nested = find_member(config, key); nested && nested->is_object())

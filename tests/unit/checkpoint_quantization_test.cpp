@@ -28,6 +28,10 @@ TEST(Quantization, FromConfig) {
             "gptq (4 bits, groups of 128); says config.json");
   EXPECT_EQ(describe(R"({"quantization": {"bits": 4, "group_size": 64}})", folder),
             "mlx (4 bits, groups of 64); says config.json");
+  const Json twice = parse_json(R"({"quantization": {"bits": 4, "group_size": 64},
+                                    "quantization_config": {"bits": 4, "group_size": 64}})");
+  EXPECT_EQ(str(describe_quantization(twice, folder.path())), "mlx (4 bits, groups of 64); says config.json");
+  EXPECT_FALSE(is_readable(describe_quantization(twice, folder.path()))) << "MLX writes the same under both keys";
 }
 
 TEST(Quantization, KvOnlyIsNoWeightQuantisation) {
