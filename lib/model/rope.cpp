@@ -28,13 +28,23 @@ std::string rope_type(const Json& table) {
   return type;
 }
 
+// The newer key or the older one. Where both say something, classes differ in what they make of it.
+const Json* find_rope_table(const Json& config) {
+  const Json* newer = find_member(config, "rope_parameters");
+  const Json* older = find_member(config, "rope_scaling");
+  if (!newer || newer->empty()) return older ? older : newer;
+  if (older && !older->empty() && canonical_json(*older) != canonical_json(*newer))
+    fail(
+        "rope_scaling and rope_parameters are both given and differ: leave the one that is meant, with its rope_theta");
+  return newer;
+}
+
 Json rope_table(const Json& config) {
-  const Json* table = find_member(config, "rope_parameters");
-  if (!table) table = find_member(config, "rope_scaling");
+  const Json* table = find_rope_table(config);
   if (!table) return Json::object();
   if (!table->is_object()) fail("rope_parameters is not an object");
-  if (table->contains("full_attention"))  // a family that has them by layer kind takes them apart first
-    fail("rope_parameters by layer kind are not supported for this architecture");
+  for (const auto& member : table->items())  // a family that has them by layer kind takes them apart first
+    if (member.value().is_object()) fail("rope_parameters by layer kind are not supported for this architecture");
   return *table;
 }
 
@@ -275,6 +285,7 @@ LatentRope read_latent_rope(const Json& config, int64_t rope_dim) {
   Json as_yarn = config;
   if (type == "deepseek_yarn") {  // what servers call it
     type = "yarn";
+    as_yarn.erase("rope_scaling");
     as_yarn["rope_parameters"] = table;
     as_yarn["rope_parameters"]["rope_type"] = type;
   }
@@ -294,7 +305,7 @@ LatentRope read_latent_rope(const Json& config, int64_t rope_dim) {
 }
 
 std::optional<Json> rope_config_of_kind(const Json& config, const std::string& kind) {
-  const Json* table = find_member(config, "rope_parameters");
+  const Json* table = find_rope_table(config);
   if (!table || !table->is_object()) return std::nullopt;
   const bool by_kind = table->contains("full_attention") || table->contains("sliding_attention");
   if (!by_kind) return std::nullopt;

@@ -291,6 +291,19 @@ CONFIGS = {
         "add 'Qwen3_5ForConditionalGeneration' if that", "model_type alone, of a wrapper"),
     "no_class_of_gpt2": (dict(model_type="gpt2", n_embd=768), "its model_type is 'gpt2', which suggests none",
                          "model_type alone, of what is not read"),
+    "qwen3_two_ropes": (
+        model("Qwen3ForCausalLM", "qwen3", sizes(151936, 256, 512, 2, 4, 2),
+              rope_parameters=dict(rope_type="default", rope_theta=1e6),
+              rope_scaling=dict(rope_type="yarn", factor=4.0, original_max_position_embeddings=32768)),
+        "rope_scaling and rope_parameters are both given and differ", "scaling added to a config in the newer form"),
+    "qwen3_one_rope_twice": (
+        model("Qwen3ForCausalLM", "qwen3", sizes(151936, 256, 512, 2, 4, 2, head_dim=64),
+              rope_parameters=dict(rope_type="default", rope_theta=1e6),
+              rope_scaling=dict(rope_theta=1e6, rope_type="default")), None, "the same under both keys"),
+    "qwen3_rope_of_a_kind": (
+        model("Qwen3ForCausalLM", "qwen3", sizes(151936, 256, 512, 2, 4, 2),
+              rope_parameters={S: dict(rope_type="default", rope_theta=1e6)}),
+        "rope_parameters by layer kind are not supported", "a kind alone, and not the one that all have"),
     "llama_sliding_words": (
         model("LlamaForCausalLM", "llama", sizes(32000, 256, 512, 2, 4, 2), sliding_window=128, layer_types=[S, F]),
         "layer_types names 'sliding_attention'", "servers slide by layer_types, the reference ignores them"),
