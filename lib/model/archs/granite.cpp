@@ -35,6 +35,8 @@ class Granite final : public AttentionModel {
  public:
   explicit Granite(const Json& config) : AttentionModel(config, read_decoder_dims(config, kDefaults)) {
     const Json& text = text_config(config);
+    if (find_member(text, "layer_rope_theta") || get_bool_or(text, "attention_sinks", false))
+      fail("layer_rope_theta and attention_sinks are of GraniteSWAForCausalLM, which is not read");
     rope_ = read_rope(text, dims_.head_dim, {});
     const Bias attention = get_bool_or(text, "attention_bias", false) ? Bias::Present : Bias::None;
     biases_ = {attention, attention, get_bool_or(text, "mlp_bias", false) ? Bias::Present : Bias::None};
