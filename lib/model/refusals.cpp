@@ -26,6 +26,7 @@ constexpr std::array kRefusals = {
     Refusal{"Gemma3nForCausalLM", kGemma3n},
     Refusal{"Gemma3nForConditionalGeneration", kGemma3n},
     Refusal{"GlmMoeDsaForCausalLM", kIndexer},
+    Refusal{"GraniteMoeSWAForCausalLM", "its heads have sinks and its layers RoPE bases of their own"},
     Refusal{"GraniteSWAForCausalLM", "its heads have sinks and its layers RoPE bases of their own"},
     Refusal{"KimiK3ForConditionalGeneration",
             "its layers add attention over earlier blocks' residuals, its experts work in a latent space"},
@@ -36,6 +37,7 @@ constexpr std::array kRefusals = {
     Refusal{"MiniMaxM1ForCausalLM", "its names, keys and residuals are not those of MiniMaxForCausalLM, which is read"},
     Refusal{"MiniMaxText01ForCausalLM",
             "of MiniMax-Text-01 the form of MiniMaxForCausalLM is read (MiniMax-Text-01-hf)"},
+    Refusal{"NemotronHPuzzleForCausalLM", "its layers have experts and heads of unequal numbers"},
     Refusal{"PhiMoEForCausalLM", "its experts are chosen one after the other (SparseMixer), with layer norms"},
     Refusal{"PhimoeForCausalLM", "its experts are chosen one after the other (SparseMixer), with layer norms"},
     Refusal{"Rwkv6ForCausalLM", kStateOnly},
@@ -183,6 +185,7 @@ void refuse_unread_keys(const Json& config, const ModelSpec& spec) {
       fail(
           std::string(says(*level, "is_causal", false) ? "is_causal is false" : "use_bidirectional_attention is true") +
           ": every token sees all others, there is no KV cache");
+  if (find_member(text, "block_configs")) fail("block_configs gives layers sizes of their own, which is not read");
   const Json* words = find_member(text, "layer_types");
   if (!words || !words->is_array()) return;
   if (const std::string word = unread_word(*words, spec); !word.empty())

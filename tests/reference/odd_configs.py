@@ -55,6 +55,11 @@ ODD = {
               is_encoder_decoder=True), "it is an encoder with a decoder", "cross-attention"),
     "bert_base": (model("BertForMaskedLM", "bert", sizes(30522, 768, 3072, 12, 12)), "it is an encoder", "no cache"),
     "mamba_130m": (model("MambaForCausalLM", "mamba", state_size=16), "recurrent state only", "no cache"),
+    "nemotron_h_blocks": (
+        model("NemotronHForCausalLM", "nemotron_h", sizes(131072, 256, 512, 2, 4, 2, head_dim=64),
+              hybrid_override_pattern="M*", mamba_num_heads=8, mamba_head_dim=64, n_groups=2,
+              block_configs=[dict(block_type="mamba"), dict(block_type="attention", num_key_value_heads=1)]),
+        "block_configs gives layers sizes of their own", "a pruned model whose layers differ"),
     "granite_with_sinks": (
         model("GraniteForCausalLM", "granite", sizes(49152, 256, 512, 2, 4, 2), attention_sinks=True),
         "attention_sinks are of GraniteSWAForCausalLM", "keys that a server reads in this class too"),
