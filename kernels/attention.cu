@@ -20,11 +20,17 @@ constexpr int kWarps = 4;
 constexpr int kRows = 64;  // query positions of a tile: 16 a warp
 constexpr int kSkew = 8;   // elements between rows in shared memory: the 8 rows of a matrix lie in different banks
 
-/// The first key that a query at this position sees; the last is its own.
+/// The first key that a query at this position sees.
 __device__ int64_t first_key(int64_t query, const AttentionShape& s) {
   const int64_t windowed = s.window > 0 && query >= s.window ? query - s.window + 1 : 0;
   const int64_t chunk = s.chunk > 0 ? query / s.chunk * s.chunk : 0;
   return windowed > chunk ? windowed : chunk;
+}
+
+/// The last one: its own, unless it sees to the end of a block. Of a position behind the span: whatever is no row.
+__device__ int64_t last_key(int64_t query, const AttentionSpan& span, const AttentionShape& s) {
+  const int64_t token = query - span.first_position;
+  return s.last_keys && token < span.n_tokens ? s.last_keys[span.row + token] : query;
 }
 
 /// The first key block of which it sees something.
@@ -59,13 +65,13 @@ __global__ void row_attention_kernel(const T* __restrict__ q, T* __restrict__ y,
 
   // A sink is a first key without a value.
   float maximum = s.sinks ? s.sinks[head] : -INFINITY, total = s.sinks ? 1.0f : 0.0f;
-  const int64_t first = first_key(position, s);
-  for (int64_t key0 = first_block(position, s); key0 <= position; key0 += kKeys) {
+  const int64_t first = first_key(position, s), last = last_key(position, span, s);
+  for (int64_t key0 = first_block(position, s); key0 <= last; key0 += kKeys) {
     float logit[kKeys / kWarp], top = maximum, sum = 0.0f;
     for (int i = 0; i < kKeys / kWarp; ++i) {
       const int64_t j = key0 + lane + i * kWarp;
       logit[i] = -INFINITY;
-      if (j < first || j > position) continue;
+      if (j < first || j > last) continue;
       const T* key = static_cast<const T*>(span.key) + (j * s.n_kv_heads + kv_head) * s.key_dim;
       float dot = 0.0f;
       for (int64_t d = 0; d < s.key_dim; ++d) dot += query[d] * widen(key[d]);
@@ -82,11 +88,11 @@ __global__ void row_attention_kernel(const T* __restrict__ q, T* __restrict__ y,
     const float correction = probability(maximum, top);
     total = total * correction + warp_reduce(sum, Sum());
     maximum = top;
-    const int64_t last = position - key0 < kKeys - 1 ? position - key0 : kKeys - 1;
+    const int64_t behind = last - key0 < kKeys - 1 ? last - key0 : kKeys - 1;
     for (int64_t c = lane; c < s.value_dim; c += kWarp) {
       const T* value = static_cast<const T*>(span.value) + (key0 * s.n_kv_heads + kv_head) * s.value_dim + c;
       float x = out[c] * correction;
-      for (int64_t j = 0; j <= last; ++j) x += p[j] * widen(value[j * s.n_kv_heads * s.value_dim]);
+      for (int64_t j = 0; j <= behind; ++j) x += p[j] * widen(value[j * s.n_kv_heads * s.value_dim]);
       out[c] = x;
     }
     __syncwarp();  // p is written again
@@ -121,6 +127,7 @@ __device__ inline uint32_t packed(float low, float high) {
 /// What a thread knows of its rows g and g + 8 of a warp's 16 (g = lane / 4).
 struct RowPair {
   float maximum[2] = {-INFINITY, -INFINITY}, total[2] = {0.0f, 0.0f};
+  int last[2] = {};  // key that they see
 };
 
 /// logits of 16 x 64: tile n, registers as multiply_add has them.
@@ -159,7 +166,7 @@ __device__ inline void softmax_rows(float (&logits)[kKeys / 8][4], RowPair& rows
     for (int n = 0; n < kKeys / 8; ++n)
       for (int i = 2 * half; i < 2 * half + 2; ++i) {
         const int64_t key = key0 + n * 8 + 2 * t + i % 2;
-        logits[n][i] = key >= first && key <= query ? logit_of(logits[n][i], s) : -INFINITY;
+        logits[n][i] = key >= first && key <= rows.last[half] ? logit_of(logits[n][i], s) : -INFINITY;
         top = fmaxf(top, logits[n][i]);
       }
     for (int lanes = 1; lanes < 4; lanes *= 2) top = fmaxf(top, __shfl_xor_sync(kAllLanes, top, lanes));
@@ -206,7 +213,8 @@ __global__ void __launch_bounds__(kWarps* kWarp)
   bf16* queries = dynamic_shared<bf16>();
   bf16 *keys = queries + kRows * (kKeyDim + kSkew), *values = keys + kKeys * (kKeyDim + kSkew);
   const int64_t n_keys = span.first_position + span.n_tokens, position0 = span.first_position + token0;
-  const int64_t last = position0 + kRows - 1 < n_keys - 1 ? position0 + kRows - 1 : n_keys - 1;
+  const int64_t last_query = position0 + kRows - 1 < n_keys - 1 ? position0 + kRows - 1 : n_keys - 1;
+  const int64_t last = last_key(last_query, span, s);
   const auto load_keys = [&](int64_t key0) {
     load_tile<kKeyDim>(keys, static_cast<const bf16*>(span.key) + kv_head * s.key_dim, key0, n_keys,
                        s.n_kv_heads * s.key_dim, static_cast<int>(s.key_dim));
@@ -226,6 +234,8 @@ __global__ void __launch_bounds__(kWarps* kWarp)
   const int lane = static_cast<int>(threadIdx.x) % kWarp, warp = static_cast<int>(threadIdx.x) / kWarp;
   float out[kValueDim / 8][4] = {};
   RowPair rows;
+  for (int half = 0; half < 2; ++half)
+    rows.last[half] = static_cast<int>(last_key(position0 + warp * 16 + lane / 4 + 8 * half, span, s));
   for (int half = 0; s.sinks && half < 2; ++half) {  // a sink is a first key without a value
     rows.maximum[half] = s.sinks[head];
     rows.total[half] = 1.0f;

@@ -227,10 +227,11 @@ struct AttentionSpan {
 struct AttentionShape {
   int64_t n_spans, longest, n_heads, n_kv_heads, key_dim, value_dim, window;
   float scale, softcap = 0.0f;
-  const float* sinks = nullptr;  // [n_heads]
-  size_t shared_limit = 0;       // bytes of shared memory that a block may have
-  int64_t chunk = 0;             // keys of other chunks of so many positions are not seen; 0: one chunk
-  bool kept = false;             // key and value are what another layer has kept, none of this batch's rows
+  const float* sinks = nullptr;        // [n_heads]
+  size_t shared_limit = 0;             // bytes of shared memory that a block may have
+  int64_t chunk = 0;                   // keys of other chunks of so many positions are not seen; 0: one chunk
+  bool kept = false;                   // key and value are what another layer has kept, none of this batch's rows
+  const int32_t* last_keys = nullptr;  // [rows of the batch]: as in AttentionSpec, on the device; or null
 };
 void attention(DType t, const void* q, void* y, const AttentionSpan* spans, const AttentionShape& shape,
                cudaStream_t stream);

@@ -85,9 +85,11 @@ Tensor CudaBackend::attend(const AttentionRows& rows, std::vector<AttentionSpan>
                        spec.sinks ? data_as<float>(spec.sinks) : nullptr,
                        shared_limit_,
                        spec.chunk,
-                       kept};
+                       kept,
+                       spec.last_keys.empty() ? nullptr : device_copy(spec.last_keys)};
   for (const AttentionSpan& s : spans) shape.longest = std::max(shape.longest, s.n_tokens);
-  if (spec.softcap == 0.0f && !spec.sinks && spec.chunk == 0) spans = attend_by_library(rows, std::move(spans), shape);
+  if (spec.softcap == 0.0f && !spec.sinks && spec.chunk == 0 && !shape.last_keys)
+    spans = attend_by_library(rows, std::move(spans), shape);
   shape.n_spans = static_cast<int64_t>(spans.size());
   if (shape.n_spans > 0)
     cuda::attention(rows.q.dtype, data_of(rows.q), rows.y.data, device_copy(spans), shape, stream_.get());

@@ -91,7 +91,26 @@ class OpCheck {
     require(spec.window >= 0, "window " + std::to_string(spec.window));
     require(spec.chunk >= 0, "chunk " + std::to_string(spec.chunk));
     require(spec.softcap >= 0.0f, "softcap " + std::to_string(spec.softcap));
+    require(spec.chunk == 0 || spec.last_keys.empty(), "chunks together with last keys");
     if (spec.sinks) state("sinks", spec.sinks, {q.dim(1)}, DType::F32);
+  }
+
+  /// Of spans that cover the rows of q.
+  void last_keys(const Tensor& q, std::span<const Span> spans, std::span<const int32_t> last) const {
+    if (last.empty()) return;
+    require(static_cast<int64_t>(last.size()) == q.dim(0), std::to_string(last.size()) + " last keys for q " + str(q));
+    for (const Span& s : spans) {
+      int64_t least = s.first_position;
+      for (int64_t t = 0; t < s.n_tokens; ++t) {
+        const int64_t at = last[static_cast<size_t>(s.row + t)];
+        least = std::max(least, s.first_position + t);
+        require(at >= least && at < s.first_position + s.n_tokens,
+                "the last key of row " + std::to_string(s.row + t) + " is " + std::to_string(at) + ", expected " +
+                    std::to_string(least) + " to " + std::to_string(s.first_position + s.n_tokens - 1) +
+                    " (from its own position and that of the row before to the end of its span)");
+        least = at;
+      }
+    }
   }
 
   /// x [tokens, heads, head_dim]

@@ -155,6 +155,7 @@ Tensor Ops::attention(const Tensor& q, const Tensor& k, const Tensor& v, std::sp
   c.require(k.dim(0) == v.dim(0) && k.dim(1) == v.dim(1), "k " + str(k) + " does not fit v " + str(v));
   c.attention(q, spec);
   c.spans(q, spans, rows.size());
+  c.last_keys(q, spans, spec.last_keys);
   c.distinct(rows);
   for (size_t i = 0; i < spans.size(); ++i) {
     const KvRows* kept = rows[i];
@@ -177,6 +178,7 @@ Tensor Ops::attend_kept(const Tensor& q, std::span<const Span> spans, std::span<
   c.rank("q", q, 3);
   c.attention(q, spec);
   c.spans(q, spans, rows.size());
+  c.last_keys(q, spans, spec.last_keys);
   for (size_t i = 0; i < spans.size(); ++i) {
     const int64_t needed = spans[i].first_position + spans[i].n_tokens;
     c.require(rows[i] && rows[i]->key && rows[i]->n_tokens >= needed,

@@ -149,6 +149,10 @@ struct AttentionSpec {
   float softcap = 0.0f;  // c: logits become c tanh(logit / c); 0 = they stay
   Tensor sinks{};        // F32 [n_heads]: a logit of each head that takes its share of the softmax and has no value
   int64_t chunk = 0;     // key j is visible to query i only if j / chunk == i / chunk; 0 = one chunk
+  // Host, [tokens]: the query of row t sees keys up to position last_keys[t] instead of its own. At least its own, at
+  // most the last of its span, and never less than the row before: rows that all see to the end of their block. Not
+  // together with chunks. Empty = the own.
+  std::span<const int32_t> last_keys{};
 };
 
 /// Which experts a token goes to.

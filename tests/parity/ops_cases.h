@@ -39,6 +39,9 @@ struct AttentionCase {
   float softcap = 0.0f;
   bool sinks = false;
   int64_t chunk = 0;
+  int64_t block = 0, block_end = 0;  // rows [block, block_end) all see each other
+
+  int64_t last_key(int64_t row) const { return row >= block && row < block_end ? block_end - 1 : row; }
 };
 constexpr AttentionCase kAttentionCases[] = {
     {1, 1, 1, 8, 8, 0, Fill::Normal},
@@ -68,6 +71,13 @@ constexpr AttentionCase kAttentionCases[] = {
     {130, 2, 2, 40, 24, 70, Fill::Normal, 2.0f, false, 65},
     {90, 1, 1, 520, 8, 0, Fill::Normal, 0.0f, false, 33},
     {65, 2, 1, 16, 16, 0, Fill::Normal, 0.0f, false, 8192},
+    {20, 2, 1, 8, 8, 0, Fill::Normal, 0.0f, false, 0, 0, 20},
+    {300, 4, 2, 16, 16, 0, Fill::Normal, 0.0f, false, 0, 5, 261},
+    {300, 4, 2, 64, 64, 40, Fill::Outliers, 0.0f, false, 0, 63, 129},
+    {200, 4, 1, 128, 128, 0, Fill::Normal, 0.0f, true, 0, 64, 192},
+    {150, 2, 1, 256, 256, 7, Fill::Normal, 3.0f, false, 0, 100, 150},
+    {130, 2, 1, 520, 8, 30, Fill::Normal, 0.0f, false, 0, 3, 129},
+    {130, 2, 2, 24, 40, 0, Fill::Zeros, 0.0f, false, 0, 60, 110},
 };
 
 struct ConvCase {
@@ -178,6 +188,7 @@ inline void PrintTo(const AttentionCase& c, std::ostream* out) {
   if (c.softcap > 0.0f) *out << " softcap " << c.softcap;
   if (c.sinks) *out << " sinks";
   if (c.chunk > 0) *out << " chunk " << c.chunk;
+  if (c.block_end > 0) *out << " block " << c.block << " to " << c.block_end;
 }
 inline void PrintTo(const ConvCase& c, std::ostream* out) {
   *out << numbers({c.tokens, c.channels, c.kernel}) << ' ' << name_of(c.fill) << (c.biased ? " biased" : "")

@@ -48,29 +48,33 @@ class AttentionTask {
     std::fill_n(output_, n_rows_ * products_.output_row(), 0.0f);
   }
 
-  /// q, y: rows of the batch that hold positions first, first + 1, ...
-  void run(const T* q, T* y, int64_t first) {
+  /// q, y: rows of the batch that hold positions first, first + 1, ... last_keys: of those, or null.
+  void run(const T* q, T* y, int64_t first, const int32_t* last_keys) {
     const int64_t group = h_.group(), last = first + n_rows_ / group - 1;
+    first_ = first;
+    last_keys_ = last_keys;
     for (int64_t r = 0; r < n_rows_; ++r) products_.load_query(r, q + head_row(r) * h_.key_dim);
     for (int64_t r = 0; r < n_rows_ && spec_.sinks; ++r)  // a sink is a first key without a value
       rows_[static_cast<size_t>(r)] = {spec_.sinks.as<float>()[head_row(r) % h_.n_heads], 1.0f};
-    for (int64_t key0 = first_key(first) / kKeys * kKeys; key0 <= last; key0 += kKeys) {
+    int64_t from = first;
+    for (int64_t key0 = first_key(first) / kKeys * kKeys; key0 <= last_key(last); key0 += kKeys) {
       // Positions that see a key of this block: a contiguous range, as rows are in order of position.
-      const int64_t from = std::max(first, key0);
+      while (last_key(from) < key0) ++from;
       const int64_t to = std::min(last, last_position(key0 + kKeys - 1));
       if (from > to) continue;
       load_keys(key0);
-      key_block(key0, first, (from - first) * group, (to - from + 1) * group);
+      key_block(key0, (from - first) * group, (to - from + 1) * group);
     }
     finish(y);
   }
 
  private:
-  /// The first key that a position sees, and the last position that sees a key.
+  /// The first and the last key that a position sees, and the last position that sees a key.
   int64_t first_key(int64_t position) const {
     const int64_t windowed = spec_.window > 0 ? std::max<int64_t>(0, position - spec_.window + 1) : 0;
     return spec_.chunk > 0 ? std::max(windowed, position / spec_.chunk * spec_.chunk) : windowed;
   }
+  int64_t last_key(int64_t position) const { return last_keys_ ? last_keys_[position - first_] : position; }
   int64_t last_position(int64_t key) const {
     const int64_t windowed = spec_.window > 0 ? key + spec_.window - 1 : std::numeric_limits<int64_t>::max();
     return spec_.chunk > 0 ? std::min(windowed, (key / spec_.chunk + 1) * spec_.chunk - 1) : windowed;
@@ -90,14 +94,14 @@ class AttentionTask {
     }
   }
 
-  void key_block(int64_t key0, int64_t first, int64_t row0, int64_t n_rows) {
+  void key_block(int64_t key0, int64_t row0, int64_t n_rows) {
     products_.multiply_keys(row0, n_rows);
     const bool capped = spec_.softcap > 0.0f;
     if (capped) products_.cap(row0, n_rows, spec_.scale, spec_.softcap);
     const float scale = capped ? 1.0f : spec_.scale;
     for (int64_t r = row0; r < row0 + n_rows; ++r) {
-      const int64_t position = first + r / h_.group();
-      const Visible visible{first_key(position) - key0, position - key0 + 1};
+      const int64_t position = first_ + r / h_.group();
+      const Visible visible{first_key(position) - key0, last_key(position) - key0 + 1};
       const float factor = products_.softmax(r, visible, scale, rows_[static_cast<size_t>(r)]);
       if (factor != 1.0f) rescale(output_row(r), factor);
     }
@@ -121,6 +125,8 @@ class AttentionTask {
   const AttentionSpec& spec_;
   const Sequence<T>& sequence_;
   int64_t kv_head_, n_rows_;
+  int64_t first_ = 0;                   // position of row 0
+  const int32_t* last_keys_ = nullptr;  // from that position on
   Products products_;
   float* output_;  // [n_rows, output_row]
   std::vector<RowState> rows_;
@@ -203,7 +209,7 @@ Tensor CpuBackend::attend(const Tensor& q, std::span<const Span> spans, std::spa
       const int64_t row = span.row + task.begin - span.first_position;
       AttentionTask<T, Products>(heads, spec, sequence, task.kv_head, task.end - task.begin, scratch)
           .run(q.as<T>() + row * heads.n_heads * heads.key_dim, y.as<T>() + row * heads.n_heads * heads.value_dim,
-               task.begin);
+               task.begin, spec.last_keys.empty() ? nullptr : spec.last_keys.data() + row);
     });
   };
 #ifdef KVCAL_AVX512_BF16
