@@ -68,8 +68,7 @@ Exit run(const GenerateFlags& flags) {
   const FedPrompts fed = feed_prompts(flags.model, model.spec().vocab, prompts, [&](bool chat) {
     return flags.texts.empty() ? read_prompt_files(flags.prompts) : inline_prompts(flags, chat);
   });
-  for (const TokenizedPrompt& prompt : fed.prompts)
-    if (!prompt.embeddings.empty()) fail("prompt " + quoted(prompt.id) + " has embeddings, which only calibrate takes");
+  const std::vector<PromptTokens> tokens = tokens_of(fed, model.spec());
   const Precision precision = flags.precision == "f32" ? Precision::F32 : Precision::BF16;
   if (flags.precision != "f32" && flags.precision != "bf16")
     fail_unknown("precision", flags.precision, std::vector<std::string>{"bf16", "f32"});
@@ -79,9 +78,10 @@ Exit run(const GenerateFlags& flags) {
   GenerateOptions options = flags.options;
   options.stop_tokens = end_tokens(model.checkpoint);
   NoTap tap;
-  for (const TokenizedPrompt& prompt : fed.prompts) {
+  for (size_t i = 0; i < tokens.size(); ++i) {
+    const TokenizedPrompt& prompt = fed.prompts[i];
     const Generated g = while_doing("generating for prompt " + quoted(prompt.id),
-                                    [&] { return generator.generate(prompt.input_ids, options, tap); });
+                                    [&] { return generator.generate(tokens[i], options, tap); });
     const std::string text = fed.tokenizer ? fed.tokenizer->decode(g.output_ids, true) : "";
     if (flags.json)
       std::cout << result_json(prompt, g, text).dump(-1, ' ', false, Json::error_handler_t::replace) << std::endl;

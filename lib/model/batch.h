@@ -36,6 +36,8 @@ struct Batch {
   std::vector<SequenceSpan> sequences;
   std::vector<Span> spans;            // sequences[i].span, as ops take them
   std::vector<EncodedToken> encoded;  // rows that an encoder made, not the embedding
+  // [tokens]: position in its sequence of the last key that each row sees where images are seen whole. Empty: its own.
+  std::vector<int32_t> last_keys;
 
   int64_t n_tokens() const { return static_cast<int64_t>(ids.size()); }
 };

@@ -149,15 +149,20 @@ std::vector<int64_t> read_periodic_windows(const Json& config, int64_t n_layers,
   return windows;
 }
 
-void read_encoder_inputs(const Json& config, ModelSpec& spec) {
-  spec.placeholders.clear();
-  if (!find_member(config, "vision_config")) return;
-  for (const char* key : {"image_token_id", "image_token_index", "video_token_id"}) {
+namespace {
+
+std::vector<int32_t> read_placeholders(const Json& config, int64_t vocab) {
+  std::vector<int32_t> ids;
+  if (!find_member(config, "vision_config")) return ids;
+  for (const char* key : {"image_token_id", "image_token_index", "media_placeholder_token_id", "video_token_id"}) {
     if (!find_member(config, key)) continue;
     const int64_t id = get_int(config, key);
-    if (id >= 0 && id < spec.vocab) spec.placeholders.push_back(static_cast<int32_t>(id));
+    if (id >= 0 && id < vocab) ids.push_back(static_cast<int32_t>(id));
   }
+  return ids;
 }
+
+}  // namespace
 
 ModelSpec general_spec(const Json& config, const DecoderDims& dims) {
   ModelSpec spec;
@@ -167,7 +172,22 @@ ModelSpec general_spec(const Json& config, const DecoderDims& dims) {
   spec.hidden = dims.hidden;
   spec.max_positions = dims.max_positions;
   spec.tied_head = dims.tied_head;
+  spec.placeholders = read_placeholders(config, spec.vocab);
   return spec;
+}
+
+void read_deepstack(const Json& config, ModelSpec& spec) {
+  constexpr size_t kDefault = 3;
+  const Json* vision = find_member(config, "vision_config");
+  if (!vision) return;
+  const Json* indexes = find_member(*vision, "deepstack_visual_indexes");
+  if (indexes && !indexes->is_array()) fail("deepstack_visual_indexes is not a list");
+  const size_t n = indexes ? indexes->size() : kDefault;
+  if (n > spec.layers.size())
+    fail("deepstack_visual_indexes has " + std::to_string(n) + " entries, but there are " +
+         std::to_string(spec.layers.size()) + " layers to add them behind");
+  spec.n_deepstack = static_cast<int64_t>(n);
+  for (size_t i = 0; i < n; ++i) spec.layers[i].activations += 2 * spec.hidden;  // the stream and the sum
 }
 
 KvLayout& add_attention_layer(ModelSpec& spec, const DecoderDims& dims, const RopeSpec& rope, int64_t window,

@@ -57,12 +57,14 @@ std::vector<int64_t> read_qwen_windows(const Json& config, int64_t n_layers);
 /// The window of models that have it with use_sliding_window only; 0 = none.
 int64_t read_used_window(const Json& config);
 
-/// What an encoder of images and videos hands over, for families that see its rows causally like text: the placeholder
-/// tokens (image_token_id or image_token_index, video_token_id) of a config with a vision_config.
-void read_encoder_inputs(const Json& config, ModelSpec& spec);
-
-/// A spec with the general fields filled in from the config and dims; layers and caches are the family's.
+/// A spec with the general fields filled in from the config and dims, with the placeholder tokens of images and videos
+/// (image_token_id, image_token_index or media_placeholder_token_id, video_token_id) where it has a vision_config;
+/// layers and caches are the family's.
 ModelSpec general_spec(const Json& config, const DecoderDims& dims);
+
+/// n_deepstack of a config with a vision_config: one stream for each layer in its deepstack_visual_indexes, three where
+/// it is silent. Call behind the last layer.
+void read_deepstack(const Json& config, ModelSpec& spec);
 
 /// Windows by layer_types: `window` where the word is sliding_attention, else 0. Without layer_types every layer slides
 /// but each `period`-th.

@@ -15,6 +15,7 @@ struct EncoderRows {
   std::vector<int32_t> positions;  // [n_axes][n_tokens] of the prompt, from 0
   int64_t n_axes = 0;
   std::vector<int32_t> row_of;         // [n_tokens]: row of the tensors, -1 for a token with an embedding of its own
+  std::vector<int32_t> last_seen;      // [n_tokens]: the last token that each attends to; empty: itself
   std::shared_ptr<const void> memory;  // of the tensors
 };
 
@@ -24,5 +25,14 @@ struct EncodedToken {
   const EncoderRows* from = nullptr;
   int64_t index = 0;  // row of its tensors
 };
+
+struct Batch;
+class Ops;
+
+/// x [tokens, hidden] with the encoder's rows of the batch in place of its own.
+Tensor with_encoder_rows(Ops& op, const Tensor& x, const Batch& batch);
+
+/// x [tokens, hidden] plus stream `layer` of deepstack, on the encoder's rows.
+Tensor with_deepstack(Ops& op, const Tensor& x, const Batch& batch, int layer);
 
 }  // namespace kvcal

@@ -41,7 +41,8 @@ class Attention {
 
   /// h [tokens, hidden] (normed) -> the branch's output, or h itself after the taps with Tail::Skip.
   Tensor forward(Ops& op, const Tensor& h, const Batch& batch, LayerStates& states, KvTap& tap, Tail tail) const {
-    const AttentionSpec spec{static_cast<float>(s_.softmax_scale), s_.window, c_.attention_cap};
+    AttentionSpec spec{static_cast<float>(s_.softmax_scale), s_.window, c_.attention_cap};
+    if (!layer_.full) spec.last_keys = batch.last_keys;  // full layers are causal
     const Tensor turns = op.rope_table(batch.positions, batch.n_tokens(), rope_);
     const int64_t dim = layer_.head_dim;
     if (!owns()) {
@@ -139,6 +140,7 @@ class LayerEmbedding {
         layer_(layer),
         n_layers_(c.dims.n_layers),
         vocab_(c.per_layer_vocab),
+        pad_(c.pad),
         input_factor_(in_activation_type(op, std::sqrt(static_cast<float>(c.dims.hidden)))),
         own_factor_(in_activation_type(op, std::sqrt(static_cast<float>(c.per_layer_dim)))),
         projection_factor_(1 / std::sqrt(static_cast<float>(c.dims.hidden))) {
@@ -155,8 +157,8 @@ class LayerEmbedding {
   }
 
   Tensor forward(Ops& op, const Tensor& x, const Batch& batch) const {
-    const Tensor own = op.scale(op.embed(table_, rows_of(batch.ids)), own_factor_);
-    const Tensor inputs = op.scale(op.embed(inputs_, batch.ids), input_factor_);
+    const Tensor own = op.scale(op.embed(table_, rows_of(batch)), own_factor_);
+    const Tensor inputs = with_encoder_rows(op, op.scale(op.embed(inputs_, batch.ids), input_factor_), batch);
     const Tensor projected = op.scale(op.linear(inputs, projection_), projection_factor_);
     const Tensor both = op.scale(op.add(op.rms_norm(projected, norm_, eps_), own), std::sqrt(0.5f));
     return op.add(x, op.rms_norm(op.linear(op.glu(op.linear(x, gate_), both, kAct), out_), out_norm_, eps_));
@@ -164,8 +166,9 @@ class LayerEmbedding {
 
  private:
   /// As servers do, tokens beyond this table take its row 0.
-  std::vector<int32_t> rows_of(const std::vector<int32_t>& ids) const {
-    std::vector<int32_t> rows;
+  std::vector<int32_t> rows_of(const Batch& batch) const {
+    std::vector<int32_t> rows, ids = batch.ids;
+    for (const EncodedToken& t : batch.encoded) ids[static_cast<size_t>(t.row)] = pad_;
     rows.reserve(ids.size());
     for (const int32_t id : ids) rows.push_back(static_cast<int32_t>((id < vocab_ ? id : 0) * n_layers_ + layer_));
     return rows;
@@ -173,6 +176,7 @@ class LayerEmbedding {
 
   float eps_;
   int64_t layer_, n_layers_, vocab_;
+  int32_t pad_;
   float input_factor_, own_factor_, projection_factor_;
   Tensor inputs_, table_;           // [vocab, hidden], [vocab · n_layers, p], host
   Linear projection_, gate_, out_;  // [p, hidden], [p, hidden], [hidden, p]
@@ -232,7 +236,7 @@ int64_t gemma4_parameters(const Gemma4Config& c, const Gemma4Layer& l) {
 int64_t gemma4_extra_activations(const Gemma4Config& c) {
   // Norms of what the branches add; the stream times a factor; for experts what they allocate, with their norms.
   int64_t n = 4 * c.dims.hidden;
-  if (c.per_layer_dim > 0) n += 6 * c.dims.hidden + 9 * c.per_layer_dim;
+  if (c.per_layer_dim > 0) n += 7 * c.dims.hidden + 9 * c.per_layer_dim;
   if (!c.moe) return n;
   LayerSpec counted;
   count_moe_layer(counted, *c.moe, 0);

@@ -16,6 +16,7 @@ struct Gemma4Config {
   float attention_cap;
   RopeSpec full_rope, sliding_rope;
   int64_t per_layer_dim, per_layer_vocab;  // 0 = no embeddings by layer
+  int32_t pad;                             // the token whose embeddings by layer the tokens of images have
   std::optional<MoeDims> moe;
 };
 

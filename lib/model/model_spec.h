@@ -73,7 +73,8 @@ struct ModelSpec {
   bool above_rope_switch = false;                                             // which of both this model was read for
   std::vector<int32_t> placeholders;  // tokens that stand for rows of an encoder: image, video
   int64_t table_parameters = 0;       // of tables beside embedding and head: Gemma 4's embeddings by layer
-  int64_t n_deepstack = 0;            // streams of that encoder, added to the residual after layers 0, 1, ...
+  bool images_seen_whole = false;  // in some layer the tokens of an image attend to all of it, not only to earlier ones
+  int64_t n_deepstack = 0;         // streams of that encoder, added to the residual after layers 0, 1, ...
   std::vector<LayerSpec> layers;
   std::vector<KvLayout> caches;
 

@@ -28,7 +28,7 @@ struct MoeDecoderConfig {
 void make_uniform(MoeDecoderConfig& config);
 
 /// h = x + r Attn(norm1 x), out = h + r FeedForward(norm2 h), with plain-gain RMSNorm and r = 1 or of the multipliers.
-class MoeDecoder final : public DecoderModel {
+class MoeDecoder : public DecoderModel {
  public:
   MoeDecoder(const Json& config, MoeDecoderConfig c);
 

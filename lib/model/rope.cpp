@@ -223,13 +223,14 @@ std::vector<int> mrope_axes(const Json& table, int64_t pairs) {
   const Json* sections = find_member(table, "mrope_section");
   if (!sections) return {};
   if (!sections->is_array() || sections->size() != 3) fail("mrope_section is not a list of three numbers");
+  const bool interleaved = get_bool_or(table, "mrope_interleaved", false);
+  const int64_t most = interleaved ? int64_t{1} << 16 : pairs;  // interleaved ones end with the pairs
   std::vector<int64_t> n;
   for (const Json& s : *sections) {
-    if (!s.is_number_integer() || s.get<int64_t>() < 0 || s.get<int64_t>() > pairs)
+    if (!s.is_number_integer() || s.get<int64_t>() < 0 || s.get<int64_t>() > most)
       fail("mrope_section is out of range");
     n.push_back(s.get<int64_t>());
   }
-  const bool interleaved = get_bool_or(table, "mrope_interleaved", false);
   std::vector<int> axes(static_cast<size_t>(pairs), 0);
   for (int64_t i = 0; i < pairs; ++i) {
     int& axis = axes[static_cast<size_t>(i)];
@@ -277,6 +278,19 @@ RopeSpec read_rope(const Json& config, int64_t head_dim, const RopeDefaults& def
   for (const float f : spec.inverse_frequency)
     if (!std::isfinite(f)) fail("rope_parameters give a frequency that is not finite");
   return spec;
+}
+
+Json with_mrope_sections(const Json& text, const std::vector<int>& sections, bool interleaved) {
+  Json out = text;
+  const char* key = find_member(text, "rope_parameters") ? "rope_parameters" : "rope_scaling";
+  Json& table = out[key];
+  if (table.is_null()) table = Json::object();
+  if (!table.is_object()) fail(std::string(key) + " is not an object");
+  if (!find_member(table, "mrope_section")) table["mrope_section"] = sections;
+  if (get_bool_or(table, "mrope_interleaved", interleaved) != interleaved)
+    fail(std::string("mrope_interleaved is ") + (interleaved ? "false" : "true") + "; this class has it otherwise");
+  table["mrope_interleaved"] = interleaved;
+  return out;
 }
 
 LatentRope read_latent_rope(const Json& config, int64_t rope_dim) {

@@ -22,6 +22,10 @@ struct RopeDefaults {
 /// parameters and parameters out of range.
 RopeSpec read_rope(const Json& config, int64_t head_dim, const RopeDefaults& defaults);
 
+/// The (text) config of a class that always turns by sections of mRoPE, also where the config is silent: `sections`
+/// then. Throws when mrope_interleaved says otherwise than the class.
+Json with_mrope_sections(const Json& text, const std::vector<int>& sections, bool interleaved);
+
 /// RoPE of the rope part of MLA (DeepSeek): pairs side by side unless `rope_interleave` is off; types default and yarn,
 /// of which part of the magnitude is in the softmax scale instead.
 struct LatentRope {

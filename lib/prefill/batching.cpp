@@ -22,11 +22,13 @@ namespace {
 constexpr int64_t kMostAxes = 3;
 
 // Positions of a piece's tokens for RoPE. Those of a prompt with images are its own; a piece begins behind the largest
-// position before it, as the rows of an image count for fewer positions than tokens.
+// position before it, as the rows of an image count for fewer positions than tokens. So do tokens behind the prompt,
+// which generation appends.
 class PiecePositions {
  public:
   PiecePositions(const Piece& piece, const PromptTokens& prompt, int64_t begin)
-      : rows_(prompt.encoder.get()), n_tokens_(static_cast<int64_t>(prompt.ids.size())), begin_(begin) {
+      : rows_(prompt.encoder.get()), n_tokens_(rows_ ? static_cast<int64_t>(rows_->row_of.size()) : 0), begin_(begin) {
+    if (rows_) behind_ = *std::max_element(rows_->positions.begin(), rows_->positions.end()) + 1;
     if (!rows_) {
       origin_ = piece.offset;
       end_ = begin + piece.n_tokens;
@@ -51,20 +53,31 @@ class PiecePositions {
 
  private:
   int64_t given(int64_t token, int64_t axis) const {
+    if (token >= n_tokens_) return behind_ + token - n_tokens_;
     return rows_->positions[static_cast<size_t>(axis * n_tokens_ + token)];
   }
 
   const EncoderRows* rows_;
-  int64_t n_tokens_, begin_, origin_ = 0, end_ = 0;
+  int64_t n_tokens_, begin_, behind_ = 0, origin_ = 0, end_ = 0;
 };
 
-void append_piece(Batch& batch, const PromptTokens& prompt, const PiecePositions& positions, int64_t offset,
-                  int64_t n) {
-  for (int64_t token = offset; token < offset + n; ++token) {
+/// The last token of the piece that one of its tokens sees.
+int64_t last_seen(const Piece& piece, const PromptTokens& prompt, int64_t token) {
+  const size_t i = static_cast<size_t>(token);
+  if (!prompt.encoder || i >= prompt.encoder->last_seen.size()) return token;
+  return std::min<int64_t>(prompt.encoder->last_seen[i], piece.offset + piece.n_tokens - 1);
+}
+
+/// The segment's tokens, of a piece that begins at this position.
+void append_piece(Batch& batch, const Segment& segment, const Piece& piece, const PromptTokens& prompt,
+                  const PiecePositions& positions) {
+  const int64_t begin = segment.first_position - (segment.prompt_offset - piece.offset);
+  for (int64_t token = segment.prompt_offset; token < segment.prompt_offset + segment.n_tokens; ++token) {
     const size_t i = static_cast<size_t>(token);
-    if (prompt.encoder && prompt.encoder->row_of[i] >= 0)
+    if (prompt.encoder && i < prompt.encoder->row_of.size() && prompt.encoder->row_of[i] >= 0)
       batch.encoded.push_back({batch.n_tokens(), prompt.encoder.get(), prompt.encoder->row_of[i]});
     batch.ids.push_back(prompt.ids[i]);
+    batch.last_keys.push_back(static_cast<int32_t>(begin + last_seen(piece, prompt, token) - piece.offset));
     for (int64_t axis = 0; axis < kMostAxes; ++axis) batch.positions.push_back(positions.at(token, axis));
   }
 }
@@ -83,7 +96,7 @@ void append_tokens(Batch& batch, const Sequence& sequence, const std::vector<Pro
     if (from < to) {
       const int64_t offset = piece.offset + (from - position);
       batch.segments.push_back({sequence.id, sequence.pass, piece.prompt, offset, from, batch.n_tokens(), to - from});
-      append_piece(batch, prompt, positions, offset, to - from);
+      append_piece(batch, batch.segments.back(), piece, prompt, positions);
     }
     position += piece.n_tokens;
     rope_position = positions.end();
@@ -95,12 +108,47 @@ void finish_batch(Batch& batch, int64_t n_position_axes) {
   for (int64_t axis = 0; axis < n_position_axes; ++axis)
     for (size_t i = static_cast<size_t>(axis); i < by_token.size(); i += kMostAxes)
       batch.positions.push_back(by_token[i]);
-  for (const SequenceSpan& s : batch.sequences) batch.spans.push_back(s.span);
+  bool ahead = false;
+  for (const SequenceSpan& s : batch.sequences) {
+    batch.spans.push_back(s.span);
+    for (int64_t t = 0; t < s.span.n_tokens; ++t)
+      ahead = ahead || batch.last_keys[static_cast<size_t>(s.span.row + t)] > s.span.first_position + t;
+  }
+  if (!ahead) batch.last_keys.clear();
+}
+
+int64_t batch_rows(const std::vector<PromptTokens>& prompts, int64_t chunk_tokens) {
+  int64_t longest = 1;
+  for (const PromptTokens& p : prompts)
+    for (size_t i = 0; p.encoder && i < p.encoder->last_seen.size(); ++i)
+      longest = std::max(longest, p.encoder->last_seen[i] - static_cast<int64_t>(i) + 1);
+  const int64_t least = (longest + kChunkAlignment - 1) / kChunkAlignment * kChunkAlignment;
+  return std::max(chunk_tokens / kChunkAlignment * kChunkAlignment, least);
+}
+
+int64_t batch_end(const Sequence& sequence, const std::vector<PromptTokens>& prompts, int64_t first, int64_t room) {
+  const int64_t limit = first + room;
+  if (sequence.n_tokens <= limit) return sequence.n_tokens;
+  int64_t end = limit / kChunkAlignment * kChunkAlignment, begin = 0;  // begin: of the piece
+  for (const Piece& piece : sequence.pieces) {
+    const PromptTokens& prompt = prompts[static_cast<size_t>(piece.prompt)];
+    if (prompt.encoder && !prompt.encoder->last_seen.empty())
+      for (int64_t token = piece.offset; token < piece.offset + piece.n_tokens; ++token) {
+        const int64_t last = last_seen(piece, prompt, token);
+        if (last == token) continue;
+        const int64_t from = begin + token - piece.offset, to = begin + last + 1 - piece.offset;
+        if (from < end && end < to) end = from;
+        if (to <= limit) end = std::max(end, to);
+        token = last;
+      }
+    begin += piece.n_tokens;
+  }
+  return std::max(end, first);
 }
 
 std::vector<Batch> make_batches(const std::vector<Sequence>& sequences, const std::vector<PromptTokens>& prompts,
                                 int64_t chunk_tokens, int64_t n_position_axes, Cut cut) {
-  const int64_t capacity = std::max(chunk_tokens / kChunkAlignment, int64_t{1}) * kChunkAlignment;
+  const int64_t capacity = batch_rows(prompts, chunk_tokens);
   std::vector<Batch> batches;
   Batch current;
   const auto close = [&] {
@@ -111,10 +159,9 @@ std::vector<Batch> make_batches(const std::vector<Sequence>& sequences, const st
   for (const Sequence& s : sequences) {
     if (cut == Cut::LongOnly && s.n_tokens > capacity - current.n_tokens()) close();
     for (int64_t first = 0; first < s.n_tokens;) {
-      const int64_t left = s.n_tokens - first, room = capacity - current.n_tokens();
-      const int64_t n = left <= room ? left : room / kChunkAlignment * kChunkAlignment;
-      if (n > 0) append_tokens(current, s, prompts, first, n);
-      first += n;
+      const int64_t end = batch_end(s, prompts, first, capacity - current.n_tokens());
+      if (end > first) append_tokens(current, s, prompts, first, end - first);
+      first = end;
       if (first < s.n_tokens) close();
     }
   }

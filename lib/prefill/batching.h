@@ -16,8 +16,16 @@ constexpr int64_t kChunkAlignment = 256;
 /// states, and at most one at a time.
 enum class Cut : uint8_t { Anywhere, LongOnly };
 
-/// The sequences in order, at most chunk_tokens rows to a batch (rounded down to kChunkAlignment). Row r of batch b is
-/// row (rows of all earlier batches) + r of the concatenated sequences.
+/// Rows of a batch: chunk_tokens rounded down to kChunkAlignment, and no fewer than the longest image whose tokens see
+/// all of it.
+int64_t batch_rows(const std::vector<PromptTokens>& prompts, int64_t chunk_tokens);
+
+/// Where a batch that begins at position `first` of a sequence and has room for so many rows ends: on a multiple of
+/// kChunkAlignment, the edge of an image whose tokens see all of it, or the sequence's end; never inside such an image.
+int64_t batch_end(const Sequence& sequence, const std::vector<PromptTokens>& prompts, int64_t first, int64_t room);
+
+/// The sequences in order, at most batch_rows() to a batch. Row r of batch b is row (rows of all earlier batches) + r
+/// of the concatenated sequences.
 std::vector<Batch> make_batches(const std::vector<Sequence>& sequences, const std::vector<PromptTokens>& prompts,
                                 int64_t chunk_tokens, int64_t n_position_axes, Cut cut = Cut::Anywhere);
 
@@ -28,7 +36,8 @@ std::vector<Segment> segments_of(const std::vector<Sequence>& sequences);
 void append_tokens(Batch& batch, const Sequence& sequence, const std::vector<PromptTokens>& prompts, int64_t first,
                    int64_t n);
 
-/// Fills spans and puts the positions in the order of axes: call once, after the last append_tokens.
+/// Fills spans, puts the positions in the order of axes, and drops last keys where all are the rows' own: call once,
+/// after the last append_tokens.
 void finish_batch(Batch& batch, int64_t n_position_axes);
 
 }  // namespace kvcal

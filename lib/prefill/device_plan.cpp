@@ -112,18 +112,20 @@ bool fits(const MemoryPlan& plan) { return plan.total() <= plan.budget; }
 
 MemoryPlan plan_device_memory(const ModelSpec& spec, const SequencePlan& sequences, const MemoryOptions& options) {
   const Run run(spec, sequences, options);
-  const int64_t asked = std::max(options.chunk_tokens / kChunkAlignment, int64_t{1}) * kChunkAlignment;
+  const int64_t asked = batch_rows(sequences.prompts, options.chunk_tokens);
+  const int64_t few = batch_rows(sequences.prompts, 0);
   const int64_t first = options.chunk_tokens ? asked : kMostRows;
   const auto least = [&](int64_t rows) { return options.chunk_tokens ? asked : rows; };
   const auto largest = [&](ResidualPlace place, int64_t fewest) {
     MemoryPlan plan = with_chunk(run, first, place);
-    for (int64_t chunk = first; !fits(plan) && chunk > fewest;) plan = with_chunk(run, chunk /= 2, place);
+    for (int64_t chunk = first; !fits(plan) && chunk > fewest;)
+      plan = with_chunk(run, chunk = std::max(chunk / 2, fewest), place);
     return plan;
   };
   MemoryPlan plan = largest(ResidualPlace::Device, least(kFewRows));
   if (fits(plan)) return plan;
-  plan = largest(ResidualPlace::Host, least(kChunkAlignment));
-  if (const MemoryPlan small = largest(ResidualPlace::Device, least(kChunkAlignment));
+  plan = largest(ResidualPlace::Host, least(few));
+  if (const MemoryPlan small = largest(ResidualPlace::Device, least(few));
       fits(small) && (!fits(plan) || plan.chunk_tokens <= small.chunk_tokens))
     return small;
   if (!fits(plan)) refuse(plan);

@@ -1,4 +1,4 @@
-// Reads what an encoder made of a prompt's images, and puts it where a run needs it.
+// Reads what an encoder made of a prompt's images.
 #pragma once
 
 #include <filesystem>
@@ -17,11 +17,5 @@ namespace kvcal {
 /// missing, too much, of another type or shape, or the placeholders are not n.
 std::shared_ptr<const EncoderRows> read_encoder_file(const std::filesystem::path& path, std::span<const int32_t> ids,
                                                      const ModelSpec& spec);
-
-/// x [tokens, hidden] with the encoder's rows of the batch in place of its own.
-Tensor with_encoder_rows(Ops& op, const Tensor& x, const Batch& batch);
-
-/// x [tokens, hidden] plus stream `layer` of deepstack, on the encoder's rows.
-Tensor with_deepstack(Ops& op, const Tensor& x, const Batch& batch, int layer);
 
 }  // namespace kvcal

@@ -13,15 +13,14 @@ struct Generator::Run {
   Sequence sequence;
   RunStates states;
 
-  Run(const std::vector<int32_t>& ids, int64_t capacity, const ModelSpec& spec) : states(spec) {
-    prompts.push_back({"", ids, 1});
+  Run(const PromptTokens& prompt, int64_t capacity, const ModelSpec& spec) : prompts{prompt}, states(spec) {
     sequence.pieces = {{0, 0, capacity}};
     sequence.n_tokens = capacity;  // never reached in one step, so that all states are kept
   }
 };
 
 Generator::Generator(const Model& model, Ops& op, ModelWeights& weights, int64_t chunk_tokens)
-    : model_(model), op_(op), chunk_tokens_(std::max(chunk_tokens / kChunkAlignment, int64_t{1}) * kChunkAlignment) {
+    : model_(model), op_(op), chunk_tokens_(chunk_tokens) {
   embedding_ = model.load_embedding(op, weights.text);
   for (const LayerSpec& layer : model.spec().layers)
     blocks_.push_back(while_doing("loading layer " + std::to_string(layer.index), [&] {
@@ -34,9 +33,11 @@ std::vector<float> Generator::feed(Run& run, int64_t first, int64_t n, KvTap& ta
   Batch batch;
   append_tokens(batch, run.sequence, run.prompts, first, n);
   finish_batch(batch, model_.spec().n_position_axes);
-  Tensor x = embedding_->forward(op_, batch);
-  for (size_t i = 0; i < blocks_.size(); ++i)
-    x = blocks_[i]->forward(op_, x, batch, run.states.begin(static_cast<int>(i)), tap, Tail::Full);
+  Tensor x = with_encoder_rows(op_, embedding_->forward(op_, batch), batch);
+  for (size_t i = 0; i < blocks_.size(); ++i) {
+    const int layer = static_cast<int>(i);
+    x = with_deepstack(op_, blocks_[i]->forward(op_, x, batch, run.states.begin(layer), tap, Tail::Full), batch, layer);
+  }
   const int64_t last = n - 1;
   const Tensor logits = head_->forward(op_, op_.take_rows(x, std::span<const int64_t>(&last, 1)));
   const Storage host({logits.elements()}, logits.dtype);
@@ -47,9 +48,8 @@ std::vector<float> Generator::feed(Run& run, int64_t first, int64_t n, KvTap& ta
   return out;
 }
 
-std::vector<float> Generator::last_logits(const std::vector<int32_t>& ids, const std::vector<int64_t>& steps,
-                                          KvTap& tap) {
-  Run run(ids, static_cast<int64_t>(ids.size()) + 1, model_.spec());
+std::vector<float> Generator::last_logits(const PromptTokens& prompt, const std::vector<int64_t>& steps, KvTap& tap) {
+  Run run(prompt, static_cast<int64_t>(prompt.ids.size()) + 1, model_.spec());
   std::vector<float> logits;
   int64_t first = 0;
   for (const int64_t n : steps) {
@@ -81,13 +81,17 @@ std::vector<std::pair<int32_t, float>> top_logits(const std::vector<float>& logi
 
 }  // namespace
 
-Generated Generator::generate(const std::vector<int32_t>& ids, const GenerateOptions& options, KvTap& tap) {
-  if (ids.empty()) fail("there is nothing to continue: the prompt has no tokens");
-  const int64_t n_prompt = static_cast<int64_t>(ids.size());
-  Run run(ids, n_prompt + options.max_new_tokens + 1, model_.spec());
+Generated Generator::generate(const PromptTokens& prompt, const GenerateOptions& options, KvTap& tap) {
+  if (prompt.ids.empty()) fail("there is nothing to continue: the prompt has no tokens");
+  const int64_t n_prompt = static_cast<int64_t>(prompt.ids.size());
+  Run run(prompt, n_prompt + options.max_new_tokens + 1, model_.spec());
   std::vector<float> logits;
-  for (int64_t first = 0; first < n_prompt; first += chunk_tokens_)
-    logits = feed(run, first, std::min(chunk_tokens_, n_prompt - first), tap);
+  for (int64_t first = 0; first < n_prompt;) {
+    const int64_t room = batch_rows(run.prompts, chunk_tokens_);
+    const int64_t end = std::min(n_prompt, batch_end(run.sequence, run.prompts, first, room));
+    logits = feed(run, first, end - first, tap);
+    first = end;
+  }
   Generated result;
   const int32_t first_token = largest(logits);  // also refuses NaN
   result.top = top_logits(logits, options.n_top);

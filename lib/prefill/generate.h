@@ -27,12 +27,12 @@ class Generator {
   /// Loads embedding, all blocks and the head.
   Generator(const Model& model, Ops& op, ModelWeights& weights, int64_t chunk_tokens);
 
-  /// Continues `ids` greedily. `tap` sees every token as in calibration.
-  Generated generate(const std::vector<int32_t>& ids, const GenerateOptions& options, KvTap& tap);
+  /// Continues a prompt greedily. `tap` sees every token as in calibration.
+  Generated generate(const PromptTokens& prompt, const GenerateOptions& options, KvTap& tap);
 
-  /// Last-position logits [vocab] of `ids` fed in steps of the given sizes (their sum is the length): one-shot, chunked
-  /// and token-by-token runs are this one call.
-  std::vector<float> last_logits(const std::vector<int32_t>& ids, const std::vector<int64_t>& steps, KvTap& tap);
+  /// Last-position logits [vocab] of a prompt fed in steps of the given sizes (their sum is the length): one-shot,
+  /// chunked and token-by-token runs are this one call.
+  std::vector<float> last_logits(const PromptTokens& prompt, const std::vector<int64_t>& steps, KvTap& tap);
 
  private:
   struct Run;  // the states of one sequence in every layer

@@ -90,10 +90,11 @@ MemoryPlan plan_memory(const ModelSpec& spec, const ModelWeights& weights, const
       base.residual += static_cast<uint64_t>(s.n_tokens * spec.hidden) * element_bytes(options.precision);
 
   const int64_t wanted = options.chunk_tokens ? options.chunk_tokens : useful_rows(spec);
-  int64_t chunk = std::max(wanted / kChunkAlignment, int64_t{1}) * kChunkAlignment;
+  int64_t chunk = batch_rows(sequences.prompts, wanted);
+  const int64_t fewest = batch_rows(sequences.prompts, 0);
   MemoryPlan plan = with_chunk(spec, sequences, base, chunk, options.precision);
-  while (plan.total() > plan.budget && chunk > kChunkAlignment && !options.chunk_tokens) {
-    chunk = std::max(chunk / 2 / kChunkAlignment, int64_t{1}) * kChunkAlignment;
+  while (plan.total() > plan.budget && chunk > fewest && !options.chunk_tokens) {
+    chunk = batch_rows(sequences.prompts, chunk / 2);
     plan = with_chunk(spec, sequences, base, chunk, options.precision);
   }
   if (plan.total() > plan.budget)

@@ -4,7 +4,6 @@
 #include <set>
 
 #include "ops/residual_rows.h"
-#include "prefill/encoder_file.h"
 
 namespace kvcal {
 

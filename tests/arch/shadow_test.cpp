@@ -29,7 +29,7 @@ TEST_P(ShadowTest, both_backends_agree_op_by_op) {
   ids.reserve(n);
   for (size_t i = 0; ids.size() < n; ++i) ids.push_back(ids[i]);  // short ones again from the beginning
   ids.resize(n);
-  generator.last_logits(ids, {70, 1, n - 71}, tap);
+  generator.last_logits({"", ids}, {70, 1, n - 71}, tap);
 
   // Whole sequences, side by side.
   std::vector<PromptTokens> prompts;

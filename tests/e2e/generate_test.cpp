@@ -43,7 +43,7 @@ TEST_P(DemoAnswers, equal_the_reference_frameworks) {
     GenerateOptions options;
     options.max_new_tokens = 48;
     options.stop_tokens = end_tokens(model.checkpoint);
-    const Generated g = generator.generate(p.input_ids, options, tap);
+    const Generated g = generator.generate({"", p.input_ids}, options, tap);
     EXPECT_EQ(g.output_ids, answers[i].at("output_ids").get<std::vector<int32_t>>());
     EXPECT_EQ(fed.tokenizer->decode(g.output_ids, true), answers[i].at("text").get<std::string>());
     const Json& top = answers[i].at("top");

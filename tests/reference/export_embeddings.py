@@ -25,6 +25,10 @@ def placeholder_ids(config) -> list[int]:
     return [getattr(config, name) for name in names if getattr(config, name, None) is not None]
 
 
+def language_model_of(model):
+    return getattr(model, "model", model).language_model
+
+
 @torch.no_grad()
 def encoder_rows(model, inputs: dict) -> dict[str, torch.Tensor]:
     """The tensors of one prompt, as the language model inside receives them."""
@@ -34,8 +38,7 @@ def encoder_rows(model, inputs: dict) -> dict[str, torch.Tensor]:
         given.update(kwargs)
         raise Enough
 
-    language_model = model.model.language_model
-    hook = language_model.register_forward_pre_hook(stop, with_kwargs=True)
+    hook = language_model_of(model).register_forward_pre_hook(stop, with_kwargs=True)
     try:
         model(**inputs, use_cache=False)
     except Enough:
@@ -65,8 +68,18 @@ def write_prompt(folder: Path, name: str, ids: list[int], rows: dict[str, torch.
         lines.write(json.dumps({"id": name, "input_ids": ids, "embeddings": f"{name}.safetensors"}) + "\n")
 
 
-def main() -> int:
+def processed(folder, image, text: str):
+    """The model in bf16, and what its processor makes of a question about a picture."""
     from transformers import AutoModelForImageTextToText, AutoProcessor
+    processor = AutoProcessor.from_pretrained(folder)
+    model = AutoModelForImageTextToText.from_pretrained(folder, dtype=torch.bfloat16).eval()
+    chat = [{"role": "user", "content": [{"type": "image", "path": str(image)}, {"type": "text", "text": text}]}]
+    inputs = processor.apply_chat_template(chat, tokenize=True, return_dict=True, return_tensors="pt",
+                                           add_generation_prompt=True)
+    return model, {k: x.to(model.dtype) if x.is_floating_point() else x for k, x in inputs.items()}
+
+
+def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("model")
     parser.add_argument("--image", required=True, help="a picture's file")
@@ -74,14 +87,9 @@ def main() -> int:
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--name", help="of the prompt (default: the picture's)")
     options = parser.parse_args()
-    processor = AutoProcessor.from_pretrained(options.model)
-    model = AutoModelForImageTextToText.from_pretrained(options.model, dtype=torch.bfloat16).eval()
-    chat = [{"role": "user", "content": [{"type": "image", "path": options.image},
-                                         {"type": "text", "text": options.text}]}]
-    inputs = processor.apply_chat_template(chat, tokenize=True, return_dict=True, return_tensors="pt",
-                                           add_generation_prompt=True)
+    model, inputs = processed(options.model, options.image, options.text)
     write_prompt(options.out, options.name or Path(options.image).stem, inputs["input_ids"][0].tolist(),
-                 encoder_rows(model, dict(inputs)))
+                 encoder_rows(model, inputs))
     return 0
 
 

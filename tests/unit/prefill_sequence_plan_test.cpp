@@ -142,6 +142,66 @@ TEST(Batches, cuts_fall_on_multiples_of_256_positions_and_rows_are_consecutive) 
   }
 }
 
+/// A prompt of so many tokens, in which tokens [begin, end) are those of an image that is seen whole.
+PromptTokens with_image(const std::string& id, int32_t n, int32_t begin, int32_t end) {
+  auto rows = std::make_shared<EncoderRows>();
+  rows->n_axes = 1;
+  PromptTokens p{id, {}, 1};
+  for (int32_t i = 0; i < n; ++i) {
+    const bool image = i >= begin && i < end;
+    p.ids.push_back(image ? 9 : 1);
+    rows->positions.push_back(i);
+    rows->row_of.push_back(image ? i - begin : -1);
+    rows->last_seen.push_back(image ? end - 1 : i);
+  }
+  p.encoder = rows;
+  return p;
+}
+
+TEST(Batches, an_image_that_is_seen_whole_is_never_cut) {
+  const std::vector<PromptTokens> list = {
+      {"words", std::vector<int32_t>(200, 1), 1}, with_image("a", 400, 30, 330), with_image("b", 100, 0, 100)};
+  const std::vector<Sequence> sequences = {{0, 1, {{1, 0, 400}}, 400},
+                                           {1, 1, {{0, 0, 200}, {1, 0, 400}, {2, 0, 100}, {2, 0, 100}}, 800},
+                                           {2, 1, {{1, 0, 60}}, 60}};  // cut off in its image: a sanity sequence
+  EXPECT_EQ(batch_rows(list, 256), 512);                               // for 300 rows
+  EXPECT_EQ(batch_rows(list, 1000), 768);
+  EXPECT_EQ(batch_rows({list[0], list[2]}, 1), 256);
+  for (const int64_t chunk : {1, 512, 800, 100000}) {
+    std::vector<int64_t> next(3, 0);
+    int64_t ahead = 0;
+    for (const Batch& b : make_batches(sequences, list, chunk, 1)) {
+      EXPECT_LE(b.n_tokens(), batch_rows(list, chunk));
+      for (const SequenceSpan& s : b.sequences) {
+        EXPECT_EQ(s.span.first_position, next[static_cast<size_t>(s.sequence)]);
+        next[static_cast<size_t>(s.sequence)] += s.span.n_tokens;
+        for (int64_t t = 0; t < s.span.n_tokens && !b.last_keys.empty(); ++t) {
+          const int64_t position = s.span.first_position + t, last = b.last_keys[static_cast<size_t>(s.span.row + t)];
+          EXPECT_GE(last, position);
+          EXPECT_LT(last, s.span.first_position + s.span.n_tokens);
+          ahead += last - position;
+        }
+      }
+    }
+    EXPECT_EQ(next, (std::vector<int64_t>{400, 800, 60})) << "chunk " << chunk;
+    EXPECT_EQ(ahead, 2 * (300 * 299 / 2) + 2 * (100 * 99 / 2) + 30 * 29 / 2) << "chunk " << chunk;
+  }
+}
+
+TEST(Batches, ends_fall_on_the_grid_or_on_the_edge_of_an_image) {
+  const std::vector<PromptTokens> list = {with_image("a", 1000, 100, 300)};
+  const Sequence s = {0, 1, {{0, 0, 1000}}, 1000};
+  EXPECT_EQ(batch_end(s, list, 0, 256), 100);  // not inside
+  EXPECT_EQ(batch_end(s, list, 0, 299), 100);
+  EXPECT_EQ(batch_end(s, list, 0, 300), 300);  // behind it, though off the grid
+  EXPECT_EQ(batch_end(s, list, 0, 600), 512);
+  EXPECT_EQ(batch_end(s, list, 100, 100), 100);  // no room for it
+  EXPECT_EQ(batch_end(s, list, 100, 200), 300);
+  EXPECT_EQ(batch_end(s, list, 100, 256), 300);
+  EXPECT_EQ(batch_end(s, list, 300, 256), 512);
+  EXPECT_EQ(batch_end(s, list, 512, 512), 1000);
+}
+
 TEST(Batches, a_packed_sequence_has_one_span_and_a_segment_for_each_prompt) {
   SequenceOptions options;
   options.max_length = 400;

@@ -1,7 +1,7 @@
 // GemmaForCausalLM, Gemma2ForCausalLM, Gemma3ForCausalLM and the text part of Gemma3ForConditionalGeneration:
 // embeddings times sqrt(hidden), (1 + w) norms, gated GELU. Gemma 2 and 3 norm what a branch adds, slide in most layers
 // and scale queries by a number of their own; Gemma 2 caps logits, Gemma 3 norms q and k and turns its sliding layers
-// by another base (architectures.md 4).
+// by another base (architectures.md 4). The tokens of an image see all of it, in every layer, within the window.
 #include <cmath>
 
 #include "model/archs/archs.h"
@@ -95,7 +95,8 @@ struct GemmaBlock final : Block {
     const Tensor turns = op.rope_table(batch.positions, batch.n_tokens(), rope);
     const HeadsPart parts[] = {{s.head_dim_k, q_norm, true}, {s.head_dim_k, k_norm, true}, {s.head_dim_v, {}, false}};
     const auto heads = op.project_heads(op.rms_norm(x, attn_norm, eps), qkv, {parts, eps, turns, rope});
-    const Tensor attended = attend(op, s, heads, batch, states, tap, tail, {.softcap = c.attention_cap});
+    const Tensor attended =
+        attend(op, s, heads, batch, states, tap, tail, {.softcap = c.attention_cap, .last_keys = batch.last_keys});
     if (!attended) return x;
     const Tensor o = op.linear(attended, wo);
     const Tensor mixed = attn_out_norm ? op.rms_norm(o, attn_out_norm, eps) : o;
@@ -156,6 +157,7 @@ class Gemma final : public DecoderModel {
     if (g.branch_norms) logits_.cap = read_cap(text, "final_logit_softcapping", g.logits_cap);
     spec_ = general_spec(config, c_.dims);
     add_layers(text, g);
+    spec_.images_seen_whole = !spec_.placeholders.empty();
     if (find_member(config, "text_config")) spec_.default_prefix = "model.language_model.";
   }
 

@@ -153,10 +153,13 @@ class Gemma4 final : public Model {
     c_.per_layer_vocab = read_size(text, "vocab_size_per_layer_input", kDefaultPerLayerVocab);
     if (c_.per_layer_vocab * c_.dims.n_layers >= int64_t{1} << 31)
       fail("vocab_size_per_layer_input is " + std::to_string(c_.per_layer_vocab) + ", which is out of range");
+    c_.pad = static_cast<int32_t>(read_optional_size(text, "pad_token_id", 0));
     c_.moe = read_moe(text, c_.dims.hidden);
     layers_ = read_layers(text, c_.dims);
     logits_end_.cap = read_cap(text, "final_logit_softcapping", 0);
     spec_ = general_spec(config, c_.dims);
+    spec_.images_seen_whole =
+        !spec_.placeholders.empty() && get_string_or(text, "use_bidirectional_attention", "") == "vision";
     spec_.table_parameters = c_.per_layer_vocab * c_.per_layer_dim * c_.dims.n_layers;
     add_layers(text);
     if (find_member(config, "text_config")) spec_.default_prefix = "model.language_model.";

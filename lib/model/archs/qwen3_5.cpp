@@ -78,7 +78,7 @@ class Qwen35 final : public Model {
     const Json& text = text_config(config);
     if (get_bool_or(text, "layer_scale", false)) fail("layer_scale is not supported");
     c_.dims = read_decoder_dims(config, sparse ? kMoeDecoderDefaults : kDefaults);
-    c_.rope = read_rope(text, c_.dims.head_dim, kRopeDefaults);
+    c_.rope = read_rope(with_mrope_sections(text, {11, 11, 10}, true), c_.dims.head_dim, kRopeDefaults);
     c_.delta = read_delta_net_dims(text, c_.dims.hidden, c_.dims.eps);
     c_.bias = get_bool_or(text, "attention_bias", false) ? Bias::Present : Bias::None;
     c_.output_gate = get_bool_or(text, "attn_output_gate", true);
@@ -90,7 +90,6 @@ class Qwen35 final : public Model {
       layer.parameters += 3 * c_.dims.hidden * c_.dims.ffn;
       if (c_.moe) count_moe_layer(layer, *c_.moe, c_.dims.ffn);
     }
-    read_encoder_inputs(config, spec_);
     if (find_member(config, "text_config")) spec_.default_prefix = "model.language_model.";
   }
 

@@ -1,7 +1,7 @@
 // Qwen3MoeForCausalLM: attention of Qwen3, a mixture of experts in every layer but those that mlp_only_layers and
 // decoder_sparse_step leave dense (architectures.md 2). A sliding window, where it is used, covers every layer.
 // Qwen3VLMoeForConditionalGeneration, the language model: the same with mRoPE, without windows, with fused experts that
-// are published transposed.
+// are published transposed, and the streams of Qwen3-VL's tower added behind the first layers.
 #include "model/archs/archs.h"
 #include "model/moe_decoder.h"
 #include "model/rope.h"
@@ -21,12 +21,10 @@ MoeParts load_transposed(const MoeDims& dims, Ops& op, WeightBinder layer) {
   return load_moe(dims, {.transposed = true}, op, layer.at("mlp."));
 }
 
-MoeDecoderConfig read(const Json& config, const DecoderDefaults& defaults, const RopeDefaults& rope_defaults,
-                      const MoeDefaults& moe_defaults) {
+MoeDecoderConfig read(const Json& config, const DecoderDefaults& defaults, const MoeDefaults& moe_defaults) {
   const Json& text = text_config(config);
   MoeDecoderConfig c;
   c.dims = read_decoder_dims(config, defaults);
-  c.rope = read_rope(text, c.dims.head_dim, rope_defaults);
   const Bias bias = get_bool_or(text, "attention_bias", false) ? Bias::Present : Bias::None;
   c.attention = {bias, bias, QkNorm::PerHead};
   c.moe = read_qwen_moe_dims(text, c.dims.hidden, moe_defaults);
@@ -35,20 +33,29 @@ MoeDecoderConfig read(const Json& config, const DecoderDefaults& defaults, const
   return c;
 }
 
+class Qwen3VlMoe final : public MoeDecoder {
+ public:
+  Qwen3VlMoe(const Json& config, MoeDecoderConfig c) : MoeDecoder(config, std::move(c)) {
+    read_deepstack(config, spec_);
+  }
+};
+
 }  // namespace
 
 std::unique_ptr<Model> parse_qwen3_moe(const Json& config) {
-  MoeDecoderConfig c = read(config, kDefaults, {}, kMoeDefaults);
+  MoeDecoderConfig c = read(config, kDefaults, kMoeDefaults);
+  c.rope = read_rope(text_config(config), c.dims.head_dim, {});
   c.load = load;
   c.windows.assign(c.sparse.size(), read_used_window(text_config(config)));
   return std::make_unique<MoeDecoder>(config, std::move(c));
 }
 
 std::unique_ptr<Model> parse_qwen3_vl_moe(const Json& config) {
-  MoeDecoderConfig c = read(config, kVlDefaults, kVlRopeDefaults, kVlMoeDefaults);
+  MoeDecoderConfig c = read(config, kVlDefaults, kVlMoeDefaults);
+  c.rope = read_rope(with_mrope_sections(text_config(config), {24, 20, 20}, true), c.dims.head_dim, kVlRopeDefaults);
   c.load = load_transposed;
   c.default_prefix = "model.language_model.";
-  return std::make_unique<MoeDecoder>(config, std::move(c));
+  return std::make_unique<Qwen3VlMoe>(config, std::move(c));
 }
 
 }  // namespace kvcal

@@ -23,20 +23,6 @@ constexpr int64_t kQwen2MaxWindowLayers = 80;
 constexpr DecoderDefaults kQwen3Defaults = {151936, 4096, 22016, 32, 32, 32, 128, 128000};
 constexpr RopeDefaults kQwen3Rope = {500000};
 
-// The classes always turn by sections, also where the config is silent.
-Json with_sections(const Json& text, const std::vector<int>& sections, bool interleaved) {
-  Json out = text;
-  const char* key = find_member(text, "rope_parameters") ? "rope_parameters" : "rope_scaling";
-  Json& table = out[key];
-  if (table.is_null()) table = Json::object();
-  if (!table.is_object()) fail(std::string(key) + " is not an object");
-  if (!find_member(table, "mrope_section")) table["mrope_section"] = sections;
-  if (get_bool_or(table, "mrope_interleaved", interleaved) != interleaved)
-    fail(std::string("mrope_interleaved is ") + (interleaved ? "false" : "true") + "; this class has it otherwise");
-  table["mrope_interleaved"] = interleaved;
-  return out;
-}
-
 // Older files say it inside, and the outer class forwards it.
 Json with_tied_head(const Json& config) {
   Json out = config;
@@ -45,33 +31,16 @@ Json with_tied_head(const Json& config) {
   return out;
 }
 
-// One stream for each layer of the tower in deepstack_visual_indexes; three by the class's default.
-int64_t read_n_deepstack(const Json& config, int64_t n_layers) {
-  constexpr int64_t kDefault = 3;
-  const Json* vision = find_member(config, "vision_config");
-  if (!vision) return 0;
-  const Json* indexes = find_member(*vision, "deepstack_visual_indexes");
-  if (indexes && !indexes->is_array()) fail("deepstack_visual_indexes is not a list");
-  const int64_t n = indexes ? static_cast<int64_t>(indexes->size()) : kDefault;
-  if (n > n_layers)
-    fail("deepstack_visual_indexes has " + std::to_string(n) + " entries, but there are " + std::to_string(n_layers) +
-         " layers to add them behind");
-  return n;
-}
-
 class Qwen3Vl final : public AttentionModel {
  public:
   explicit Qwen3Vl(const Json& config) : AttentionModel(config, read_decoder_dims(config, kQwen3Defaults)) {
     const Json& text = text_config(config);
-    rope_ = read_rope(with_sections(text, {24, 20, 20}, true), dims_.head_dim, kQwen3Rope);
+    rope_ = read_rope(with_mrope_sections(text, {24, 20, 20}, true), dims_.head_dim, kQwen3Rope);
     const Bias bias = get_bool_or(text, "attention_bias", false) ? Bias::Present : Bias::None;
     biases_ = {bias, bias, Bias::None};
     const int64_t parameters = plain_decoder_parameters(dims_, biases_) + 2 * dims_.head_dim;
     for (int64_t i = 0; i < dims_.n_layers; ++i) add_attention_layer(spec_, dims_, rope_, 0, parameters);
-    read_encoder_inputs(config, spec_);
-    spec_.n_deepstack = read_n_deepstack(config, dims_.n_layers);
-    for (int64_t i = 0; i < spec_.n_deepstack; ++i)
-      spec_.layers[static_cast<size_t>(i)].activations += 2 * dims_.hidden;  // the stream and the sum
+    read_deepstack(config, spec_);
   }
 
  private:
@@ -86,15 +55,6 @@ class Qwen3Vl final : public AttentionModel {
   DecoderBiases biases_;
 };
 
-class Qwen2Vl final : public PlainDecoder {
- public:
-  Qwen2Vl(const Json& config, const DecoderDims& dims, const RopeSpec& rope, const DecoderBiases& biases,
-          const std::vector<int64_t>& windows)
-      : PlainDecoder(config, dims, rope, biases, windows) {
-    read_encoder_inputs(config, spec_);
-  }
-};
-
 }  // namespace
 
 std::unique_ptr<Model> parse_qwen2_vl(const Json& given) {
@@ -102,9 +62,9 @@ std::unique_ptr<Model> parse_qwen2_vl(const Json& given) {
   const DecoderDims dims = read_decoder_dims(config, kQwen2Defaults);
   Json text = text_config(config);
   if (!find_member(text, "max_window_layers")) text["max_window_layers"] = kQwen2MaxWindowLayers;
-  const RopeSpec rope = read_rope(with_sections(text, {16, 24, 24}, false), dims.head_dim, kQwen2Rope);
+  const RopeSpec rope = read_rope(with_mrope_sections(text, {16, 24, 24}, false), dims.head_dim, kQwen2Rope);
   const DecoderBiases biases = {Bias::Present, Bias::None, Bias::None};
-  return std::make_unique<Qwen2Vl>(config, dims, rope, biases, read_qwen_windows(text, dims.n_layers));
+  return std::make_unique<PlainDecoder>(config, dims, rope, biases, read_qwen_windows(text, dims.n_layers));
 }
 
 std::unique_ptr<Model> parse_qwen3_vl(const Json& config) { return std::make_unique<Qwen3Vl>(config); }

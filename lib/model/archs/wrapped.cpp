@@ -11,27 +11,6 @@ struct TextClass {
   std::unique_ptr<Model> (*parse)(const Json& config);
 };
 
-/// The text model, which also takes what the tower returns.
-class WithEncoder final : public Model {
- public:
-  WithEncoder(const Json& config, std::unique_ptr<Model> text) : text_(std::move(text)) {
-    spec_ = text_->spec();
-    read_encoder_inputs(config, spec_);
-  }
-  std::unique_ptr<Embedding> load_embedding(Ops& op, WeightBinder& weights) const override {
-    return text_->load_embedding(op, weights);
-  }
-  std::unique_ptr<Block> load_block(int layer, Ops& op, WeightBinder& weights) const override {
-    return text_->load_block(layer, op, weights);
-  }
-  std::unique_ptr<Head> load_head(Ops& op, WeightBinder& weights, WeightBinder& head) const override {
-    return text_->load_head(op, weights, head);
-  }
-
- private:
-  std::unique_ptr<Model> text_;
-};
-
 // The text classes read text_config themselves. Whether the head is tied stands inside or outside.
 std::unique_ptr<Model> parse_wrapped(const Json& config, std::span<const TextClass> classes) {
   if (!find_member(config, "text_config")) fail("there is no text_config");
@@ -42,7 +21,7 @@ std::unique_ptr<Model> parse_wrapped(const Json& config, std::span<const TextCla
       get_bool_or(config, "tie_word_embeddings", false) || get_bool_or(text, "tie_word_embeddings", false);
   std::vector<std::string> known;
   for (const TextClass& c : classes) {
-    if (c.model_type == type) return std::make_unique<WithEncoder>(config, c.parse(merged));
+    if (c.model_type == type) return c.parse(merged);
     known.emplace_back(c.model_type);
   }
   fail_unknown("model_type of text_config", type, known);
