@@ -11,4 +11,4 @@ kvcal calibrate "$model" --prompts gone.jsonl
 cp "$pictures/golden.safetensors" picture.safetensors
 cp "$pictures/prompts.jsonl" other.jsonl
 kvcal calibrate "$model" --prompts other.jsonl
-kvcal generate "$model" --prompts "$pictures/prompts.jsonl"
+kvcal generate "$model" --prompts "$pictures/prompts.jsonl" --max-new-tokens 6 --precision f32 --json | sed 's/,"text.*//'
