@@ -126,22 +126,34 @@ int64_t batch_rows(const std::vector<PromptTokens>& prompts, int64_t chunk_token
   return std::max(chunk_tokens / kChunkAlignment * kChunkAlignment, least);
 }
 
+namespace {
+
+/// Positions [first, second) of the images of a sequence that are seen whole.
+std::vector<std::pair<int64_t, int64_t>> whole_images(const Sequence& sequence,
+                                                      const std::vector<PromptTokens>& prompts) {
+  std::vector<std::pair<int64_t, int64_t>> images;
+  int64_t begin = 0;  // of the piece
+  for (const Piece& piece : sequence.pieces) {
+    const PromptTokens& prompt = prompts[static_cast<size_t>(piece.prompt)];
+    for (int64_t token = piece.offset; prompt.encoder && token < piece.offset + piece.n_tokens; ++token) {
+      const int64_t last = last_seen(piece, prompt, token), to_position = begin - piece.offset;
+      if (last > token) images.emplace_back(token + to_position, last + 1 + to_position);
+      token = last;
+    }
+    begin += piece.n_tokens;
+  }
+  return images;
+}
+
+}  // namespace
+
 int64_t batch_end(const Sequence& sequence, const std::vector<PromptTokens>& prompts, int64_t first, int64_t room) {
   const int64_t limit = first + room;
   if (sequence.n_tokens <= limit) return sequence.n_tokens;
-  int64_t end = limit / kChunkAlignment * kChunkAlignment, begin = 0;  // begin: of the piece
-  for (const Piece& piece : sequence.pieces) {
-    const PromptTokens& prompt = prompts[static_cast<size_t>(piece.prompt)];
-    if (prompt.encoder && !prompt.encoder->last_seen.empty())
-      for (int64_t token = piece.offset; token < piece.offset + piece.n_tokens; ++token) {
-        const int64_t last = last_seen(piece, prompt, token);
-        if (last == token) continue;
-        const int64_t from = begin + token - piece.offset, to = begin + last + 1 - piece.offset;
-        if (from < end && end < to) end = from;
-        if (to <= limit) end = std::max(end, to);
-        token = last;
-      }
-    begin += piece.n_tokens;
+  int64_t end = limit / kChunkAlignment * kChunkAlignment;
+  for (const auto& [from, to] : whole_images(sequence, prompts)) {
+    if (from < end && end < to) end = from;
+    if (to <= limit) end = std::max(end, to);
   }
   return std::max(end, first);
 }

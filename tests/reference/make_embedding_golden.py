@@ -218,7 +218,8 @@ def make(p: Pictured, folder: Path, seed: int | None, tries: int) -> None:
         text = json.loads((GOLDEN / p.case / "config.json").read_text())
         write_json(folder / "config.json", {
             "architectures": [p.wrapper.replace("_", "")], "model_type": best.config["model_type"],
-            "tie_word_embeddings": text.get("tie_word_embeddings", best.config["tie_word_embeddings"]), **p.more,
+            "tie_word_embeddings": text.get("tie_word_embeddings", best.config["tie_word_embeddings"]),
+            **{p.published.get(key, key): value for key, value in p.more.items()},
             "text_config": dict(text, model_type=p.model_type, **p.text), "vision_config": p.tower})
     print(f"{p.name}: {len(best.ids)} tokens, {len(best.rows['embeddings'])} of pictures, bf16 moves Q, K, V by "
           f"{100 * best.moved:.2f} %, deepstack {sum(k.startswith('deepstack') for k in best.rows)}, margin "

@@ -101,6 +101,7 @@ class Pictured:
     model_type: str = ""  # of the text_config then
     more: dict = field(default_factory=dict)  # keys of the wrapper's config
     text: dict = field(default_factory=dict)  # keys of its text_config
+    published: dict = field(default_factory=dict)  # {key of `more`: its name in published files}
     types: str = ""  # what tells the model which tokens are of images
 
     @property
@@ -132,7 +133,8 @@ PICTURED = (
     Pictured("lfm2", siglip2, tower=SIGLIP2, wrapper="Lfm2VlForConditionalGeneration", model_type="lfm2",
              more=dict(image_token_id=IMAGE, projector_hidden_size=16)),
     Pictured("deepseek_v3", kimi, tower=KIMI_TOWER, wrapper="Kimi_K25ForConditionalGeneration", model_type="deepseek_v3",
-             more=dict(image_token_id=IMAGE, projection_hidden_size=16)),
+             more=dict(image_token_id=IMAGE, projection_hidden_size=16),
+             published=dict(image_token_id="media_placeholder_token_id")),
 )
 
 
