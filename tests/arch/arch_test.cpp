@@ -6,6 +6,7 @@
 
 #include "arch/backend.h"
 #include "arch/golden.h"
+#include "capacity/weight_bytes.h"
 #include "harness/compare.h"
 #include "harness/tolerances.h"
 #include "harness/whole_run.h"
@@ -108,6 +109,12 @@ TEST_P(ArchTest, bf16_matches_the_reference) {
     EXPECT_GE(compare(logits, std::span(expected).subspan(static_cast<size_t>(sequence) * vocab, vocab)).cosine,
               tolerance::kBf16LogitsCosine)
         << "logits of sequence " << sequence;
+}
+
+TEST_P(ArchTest, parameters_are_counted_once) {
+  if (!golden_.json.contains("parameters")) GTEST_SKIP() << "quantised weights";
+  EXPECT_EQ(parameters_of(parse_model(Checkpoint::open(golden_.folder).config())->spec()),
+            golden_.json.at("parameters").get<int64_t>());
 }
 
 // Of goldens that say so: heads, widths, windows and scales of every cache, and who shares one.

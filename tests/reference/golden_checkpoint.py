@@ -70,6 +70,14 @@ def stored_tensors(model) -> dict[str, torch.Tensor]:
     return {**dict(model.named_parameters()), **buffers}
 
 
+def parameters_of(model) -> int:
+    """Of the language model, without the biases of routers' choices, which kvcal does not count."""
+    decoder, head = model.get_decoder(), model.get_output_embeddings()
+    tensors = {**stored_tensors(decoder), "head": head.weight}
+    distinct = {id(t): t for name, t in tensors.items() if not name.endswith(("score_correction_bias", "expert_bias"))}
+    return sum(t.numel() for t in distinct.values())
+
+
 def config_of(case: Case):
     return getattr(transformers, case.model).config_class(**case.config)
 

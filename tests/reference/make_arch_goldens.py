@@ -26,7 +26,7 @@ from transformers.masking_utils import eager_mask
 
 import latent_rows
 from cases import CASES, Case
-from golden_checkpoint import config_of, draw_all, rewrite_tensors, stored_tensors, write_checkpoint
+from golden_checkpoint import config_of, draw_all, parameters_of, rewrite_tensors, stored_tensors, write_checkpoint
 from json_lines import write_json
 
 GOLDEN = Path(__file__).resolve().parents[1] / "arch" / "golden"
@@ -137,7 +137,7 @@ def run(case: Case, folder: Path, precision: str, sequences: list[list[int]]) ->
         result["hidden"].append(list(hidden))
         result["logits"].append(logits)
     return dict(result, scaling=capture.scaling, visible=dict(capture.visible), layouts=capture.layouts(),
-                config=model.config.get_text_config())
+                parameters=parameters_of(model), config=model.config.get_text_config())
 
 
 def absmax(result: dict) -> dict:
@@ -310,7 +310,7 @@ def write_golden(case: Case, folder: Path, chosen: Attempt) -> dict:
     golden = {
         "case": case.name, "note": case.note, "architecture": case.model, "made_by": Path(__file__).name,
         "torch": torch.__version__.split("+")[0], "transformers": transformers.__version__, "seed": chosen.seed,
-        "n_layers": config.num_hidden_layers, "n_heads": config.num_attention_heads,
+        "parameters": exact["parameters"], "n_layers": config.num_hidden_layers, "n_heads": config.num_attention_heads,
         "n_kv_heads": row.shape[1],
         "head_dim": row.shape[2],
         "layers_with_cache": caches,

@@ -54,6 +54,7 @@ class Starcoder2 final : public DecoderModel {
     int64_t parameters = hidden * (2 * q + 2 * kv) + 2 * hidden * dims_.ffn + 4 * hidden;
     if (bias_ == Bias::Present) parameters += q + 2 * kv + 2 * hidden + dims_.ffn;
     spec_ = general_spec(config, dims_);
+    spec_.table_parameters = hidden;  // the last norm's bias
     for (int64_t i = 0; i < dims_.n_layers; ++i) add_attention_layer(spec_, dims_, rope_, window, parameters);
   }
 

@@ -1,7 +1,7 @@
 // Zamba2ForCausalLM: Mamba-2 in every layer; before some of them one of few shared transformer blocks, which sees the
 // residual stream beside the embeddings, and has low-rank adapters of its own for each place (architectures.md 5.6).
 // The blocks' weights are stored where they are used first. Servers do not clamp Δ at time_step_min as the reference
-// does. A layer's parameters count its shared block, though others use it, too: it is loaded with each of them.
+// does. A shared block counts as parameters of the first layer that uses it; the others load it once more.
 #include <cmath>
 #include <optional>
 
@@ -239,11 +239,14 @@ class Zamba2 final : public Model {
     const int64_t adapters =
         c_.rank * (d.hidden + 2 * d.ffn) + (c_.attention_adapters ? c_.rank * (3 * c_.wide() + heads + kv) : 0);
     const int64_t biases = c_.bias == Bias::Present ? 2 * d.ffn + d.hidden : 0;
-    const int64_t rest = 3 * d.hidden * d.ffn + d.hidden * d.hidden + c_.wide() + 2 * d.hidden;
-    KvLayout& cache = add_attention_layer(spec_, d, c_.rope, 0, attention + adapters + biases + rest + scan.parameters);
+    const int64_t shared = attention + biases + 3 * d.hidden * d.ffn + c_.wide() + d.hidden;  // with two norms
+    const int64_t own = adapters + d.hidden * d.hidden + d.hidden + scan.parameters;
+    const bool repeated = static_cast<int64_t>(spec_.caches.size()) >= n_blocks_;
+    KvLayout& cache = add_attention_layer(spec_, d, c_.rope, 0, repeated ? own : own + shared);
     cache.name = "layers." + std::to_string(cache.layer) + ".shared_transformer.self_attn";
     cache.softmax_scale = 1 / std::sqrt(static_cast<double>(d.head_dim) / 2);
     LayerSpec& layer = spec_.layers.back();
+    if (repeated) layer.copies = shared;
     // Beside attention, feed-forward and scan: the embeddings, both rows joined and normed, what the adapters add.
     layer.activations += scan.activations + 8 * d.hidden + 4 * d.ffn + 2 * (heads + kv) + 5 * c_.rank;
     layer.state_bytes = scan.state_bytes;

@@ -191,20 +191,22 @@ def gemma3(r: Dice):
 
 
 def gemma4(r: Dice):
-    s = r.sizes(layers=(2, 6), explicit=True)
+    s = r.sizes(layers=(2, 8), explicit=True)
     n = s["num_hidden_layers"]
-    types = r.layer_types(n)
+    kv = [k for k in range(1, s["num_attention_heads"] + 1) if s["num_attention_heads"] % k == 0]
+    types = r.layer_types(n) if r.flag(0.8) else [FULL if i % 6 == 5 else SLIDING for i in range(n)]
     types[-1] = FULL
     out = dict(s, **r.tied(), layer_types=types, sliding_window=r.window(), global_head_dim=r.choice((8, 16, 32)),
-               **r.some(attention_bias=(True, False), final_logit_softcapping=(None, 8.0, 30.0)),
-               hidden_size_per_layer_input=r.choice((0, 0, 8)), vocab_size_per_layer_input=s["vocab_size"])
+               **r.some(attention_bias=(True, False), final_logit_softcapping=(None, 8.0, 30.0),
+                        attention_k_eq_v=(True, False), num_global_key_value_heads=kv),
+               hidden_size_per_layer_input=r.choice((0, 6, 8)), vocab_size_per_layer_input=s["vocab_size"])
     owned = [i for i in range(1, n) if set(types[i:]) <= set(types[:i])]
-    if owned and r.flag():
+    if owned and r.flag(0.6):
         out.update(num_kv_shared_layers=n - r.choice(owned), **r.some(use_double_wide_mlp=(True, False)))
-    if r.flag(0.4):
-        kv = [k for k in range(1, s["num_attention_heads"] + 1) if s["num_attention_heads"] % k == 0]
-        out.update(attention_k_eq_v=True, num_global_key_value_heads=r.choice(kv))
-    if r.flag(0.4):
+    elif r.flag(0.4):  # every layer has key heads of its own number
+        width = {SLIDING: s["head_dim"], FULL: out["global_head_dim"]}
+        out["per_layer_config"] = {i: dict(head_dim=width[t], num_key_value_heads=r.choice(kv)) for i, t in enumerate(types)}
+    if r.flag(0.5):
         out.update(enable_moe_block=True, **r.experts("num_experts", "top_k_experts", "moe_intermediate_size"))
     full = r.rope(out["global_head_dim"], types=("default", "proportional", "proportional"), share=r.choice((0.25, 0.5, 1.0)))
     if full["rope_type"] == "default":

@@ -46,9 +46,6 @@ WEIGHTS = {name: draw for group in GROUPS for name, draw in group.WEIGHTS.items(
 ABSMAX, RMS = 1e-4, 1e-4  # tests/harness/tolerances.h
 NARROW = 1e-4  # relative gap of a router's choice below which rounding may turn it
 LENGTHS = (5, 41)
-# Whose number of parameters is known to be another: Zamba2's shared blocks are counted in every layer that uses them,
-# the bias of Starcoder2's last norm not at all.
-COUNTED_OTHERWISE = ("Zamba2ForCausalLM", "Starcoder2ForCausalLM")
 
 
 class Refused(Exception):
@@ -104,13 +101,13 @@ def differences_of_caches(ours: dict, theirs: dict, chunked: bool) -> list[str]:
     return found
 
 
-def differences(model: str, ours: dict, theirs: dict, tensors: dict, parameters: int) -> list[str]:
+def differences(ours: dict, theirs: dict, tensors: dict, parameters: int) -> list[str]:
     found = [f"{key} {ours[key]}, expected {theirs[key]}" for key in ("n_layers", "vocab", "hidden", "tied")
              if ours[key] != theirs[key]]
     found += differences_of_caches(ours["caches"], theirs, theirs["chunked"])
     if ours["unclaimed"]:
         found.append(f"unread tensors: {ours['unclaimed'][:3]}")
-    if ours["parameters"] != parameters and model not in COUNTED_OTHERWISE:
+    if ours["parameters"] != parameters:
         found.append(f"{ours['parameters']} parameters, expected {parameters}")
     if sorted(tensors) != sorted(theirs["tensors"]):
         return found + [f"tapped other sites: {sorted(set(tensors) ^ set(theirs['tensors']))[:6]}"]
@@ -121,7 +118,7 @@ def differences(model: str, ours: dict, theirs: dict, tensors: dict, parameters:
 
 def draw_case(model: str, seed: int) -> tuple[Case, Dice]:
     dice = Dice(f"{model} {seed}")
-    return Case(model, model, CLASSES[model](dice), "drawn", lengths=LENGTHS, weights=WEIGHTS.get(model)), dice
+    return Case(model, reference_run.own_name(model), CLASSES[model](dice), "drawn", lengths=LENGTHS, weights=WEIGHTS.get(model)), dice
 
 
 def quietly(step, *arguments):
@@ -149,7 +146,7 @@ def examine(driver: Driver, model: str, seed: int, folder: Path) -> tuple[str, l
     ours = driver.ask({"model": str(folder), "sequences": sequences, "out": str(out)})
     if "error" in ours:
         return "refused", [ours["error"]]
-    found = differences(model, ours, theirs, load_file(out), parameters)
+    found = differences(ours, theirs, load_file(out), parameters)
     if not found:
         return "agrees", []
     return "narrow" if theirs["choice"] < NARROW else "differs", found
@@ -164,7 +161,7 @@ def examine_silent(driver: Driver, model: str, seed: int) -> tuple[str, list[str
     ours = driver.ask({"config": config})
     if "error" in ours:
         return "refused", [ours["error"]]
-    found = silent.differences(ours, theirs, model not in COUNTED_OTHERWISE)
+    found = silent.differences(ours, theirs)
     return ("differs" if found else "agrees"), found
 
 

@@ -47,6 +47,21 @@ def older_rope_by_kind(r: Dice, part: dict) -> None:
         part["rope_scaling"] = full if full["rope_type"] != "default" else None
 
 
+def older_geometry(r: Dice, part: dict) -> None:
+    """Gemma 4 as published: two keys for all full layers instead of a table by layer."""
+    full = [str(i) for i, word in enumerate(part.get("layer_types") or []) if word == "full_attention"]
+    table = {str(i): own for i, own in part["per_layer_config"].items()}
+    own = [table.get(i) for i in full]
+    if not full or set(table) != set(full) or any(x != own[0] for x in own):
+        return
+    if "num_key_value_heads" in own[0] and not part.get("attention_k_eq_v"):
+        return
+    del part["per_layer_config"]
+    part["global_head_dim"] = own[0].get("head_dim", part["head_dim"])
+    if "num_key_value_heads" in own[0]:
+        part["num_global_key_value_heads"] = own[0]["num_key_value_heads"]
+
+
 def null_where_derived(r: Dice, part: dict) -> None:
     heads, hidden = part.get("num_attention_heads"), part.get("hidden_size")
     if heads and part.get("num_key_value_heads") == heads and r.flag(0.4):
@@ -65,6 +80,10 @@ def rewritten(r: Dice, config: dict, model_config) -> dict:
         older_rope(r, part, text.default_theta)
     if "sliding_attention" in (part.get("rope_parameters") or {}) and part["model_type"].startswith("gemma3") and r.flag():
         older_rope_by_kind(r, part)
+    if part.get("per_layer_config") and "head_dim" in part and r.flag():
+        older_geometry(r, part)
+    if part["model_type"] == "deepseek_v3" and part is not config and r.flag():
+        part["model_type"] = "kimi_k2"  # as Kimi-K2.5 is published
     if r.flag(0.4):
         null_where_derived(r, part)
     if r.flag(0.3):

@@ -10,9 +10,17 @@ from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.masking_utils import eager_mask
 from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 
-from golden_checkpoint import config_of, draw_all, stored_tensors
+from golden_checkpoint import config_of, draw_all, parameters_of
 from json_lines import write_json
 from make_arch_goldens import Capture, NarrowestChoice, load
+
+
+# Published files, and servers, have another name of the class.
+OWN_NAMES = {"KimiK25ForConditionalGeneration": "Kimi_K25ForConditionalGeneration"}
+
+
+def own_name(architecture: str) -> str:
+    return OWN_NAMES.get(architecture, architecture)
 
 
 def servers_dynamic_rope() -> None:
@@ -33,21 +41,13 @@ def write_model(case, folder, seed, rewrite) -> int:
     model = getattr(transformers, case.model)(config_of(case)).eval()
     draw_all(case, model, seed)
     model.save_pretrained(folder)
-    config = json.loads((folder / "config.json").read_text())
+    config = json.loads((folder / "config.json").read_text()) | dict(architectures=[case.name])
     write_json(folder / "config.json", rewrite(config, model.config))
     if case.published_tensors:
         tensors = case.published_tensors(load_file(folder / "model.safetensors"))
         save_file({name: t.contiguous() for name, t in tensors.items()}, folder / "model.safetensors",
                   metadata={"format": "pt"})
     return parameters_of(model)
-
-
-def parameters_of(model) -> int:
-    """Of the language model, without the biases of routers' choices, which kvcal does not count."""
-    decoder, head = model.get_decoder(), model.get_output_embeddings()
-    tensors = {**stored_tensors(decoder), "head": head.weight}
-    distinct = {id(t): t for name, t in tensors.items() if not name.endswith(("score_correction_bias", "expert_bias"))}
-    return sum(t.numel() for t in distinct.values())
 
 
 def layers_of(model):

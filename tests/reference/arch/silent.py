@@ -5,7 +5,8 @@ import transformers
 from transformers.cache_utils import get_layer_types_and_kwargs
 
 from dice import Dice
-from reference_run import layers_of, parameters_of
+from golden_checkpoint import parameters_of
+from reference_run import layers_of, own_name
 
 ATTENDS = ("full_attention", "sliding_attention", "chunked_attention", "hybrid", "attention")
 NEVER = ("model_type", "architectures", "dtype", "torch_dtype", "transformers_version", "_name_or_path", "is_encoder_decoder")
@@ -13,7 +14,7 @@ NEVER = ("model_type", "architectures", "dtype", "torch_dtype", "transformers_ve
 
 def silent_config(r: Dice, model: str) -> dict:
     """Some of the keys of the class, with the values that it has anyway."""
-    whole = getattr(transformers, model).config_class()
+    whole = getattr(transformers, own_name(model)).config_class()
     text = whole.get_text_config()
     said = {key: value for key, value in text.to_dict().items()
             if key not in NEVER and not isinstance(value, tuple) and "Infinity" not in str(value) and r.flag(0.2)}
@@ -23,9 +24,9 @@ def silent_config(r: Dice, model: str) -> dict:
 
 def reading_of(model: str, config: dict) -> dict:
     """As driver.cpp describes a spec: of the layers that own a cache, their heads and windows."""
-    own = getattr(transformers, model).config_class.from_dict(config)
+    own = getattr(transformers, own_name(model)).config_class.from_dict(config)
     with torch.device("meta"):
-        built = getattr(transformers, model)(own)
+        built = getattr(transformers, own_name(model))(own)
     text = own.get_text_config()
     types, details = get_layer_types_and_kwargs(text)
     windows = {str(i): detail.get("sliding_window") or 0 for i, (word, detail) in enumerate(zip(types, details))
@@ -35,8 +36,8 @@ def reading_of(model: str, config: dict) -> dict:
                 tied=bool(own.tie_word_embeddings))
 
 
-def differences(ours: dict, theirs: dict, counted: bool) -> list[str]:
-    keys = ("n_layers", "vocab", "hidden", "tied") + (("parameters",) if counted else ())
+def differences(ours: dict, theirs: dict) -> list[str]:
+    keys = ("n_layers", "vocab", "hidden", "tied", "parameters")
     found = [f"{key} {ours[key]}, expected {theirs[key]}" for key in keys if ours[key] != theirs[key]]
     windows = {layer: cache["window"] for layer, cache in ours["caches"].items()}
     if windows != theirs["windows"] and not theirs["chunked"]:

@@ -2,12 +2,13 @@
 
 from cases.gemma import gemma4_weights, small_embeddings
 from cases.llama4 import far_apart as llama4_apart
+from cases.mla import draws as latent_draws
 from cases.moe import far_apart
 from cases.vision import IDS, QWEN2_TOWER, QWEN25_TOWER, QWEN3_TOWER, TINY_TOWER
 from dense import gemma3, gemma4, llama, ministral3, mistral, qwen2, qwen3, qwen_windows
 from dice import Dice
 from hybrid import lfm2, qwen3_5, qwen3_5_moe
-from moe import llama4, qwen3_moe
+from moe import deepseek_v3, llama4, qwen3_moe
 
 SIGLIP = dict(hidden_size=16, intermediate_size=16, num_hidden_layers=1, num_attention_heads=2, image_size=16, patch_size=8)
 
@@ -105,6 +106,15 @@ def lfm2_vl(r: Dice):
     return wrapper(r, lfm2(r), dict(SIGLIP, model_type="siglip2_vision_model", num_patches=4), image_token_id=92)
 
 
+def kimi_k25(r: Dice):
+    """Files say outside whether the head is tied; servers never tie it."""
+    vision = dict(hidden_size=16, intermediate_size=16, num_hidden_layers=1, num_attention_heads=2, patch_size=4,
+                  pos_emb_height=4, pos_emb_width=4)
+    text = dict(deepseek_v3(r), model_type="deepseek_v3")
+    text.pop("tie_word_embeddings", None)
+    return dict(wrapper(r, text, vision, projection_hidden_size=16, **IDS), tie_word_embeddings=False)
+
+
 CLASSES = {
     "Qwen2VLForConditionalGeneration": qwen2_vl, "Qwen2_5_VLForConditionalGeneration": qwen2_5_vl,
     "Qwen3VLForConditionalGeneration": qwen3_vl, "Qwen3VLMoeForConditionalGeneration": qwen3_vl_moe,
@@ -112,7 +122,9 @@ CLASSES = {
     "Mistral3ForConditionalGeneration": mistral3, "LlavaForConditionalGeneration": llava,
     "Gemma3ForConditionalGeneration": gemma3_vl, "Gemma4ForConditionalGeneration": gemma4_vl,
     "Llama4ForConditionalGeneration": llama4_vl, "Lfm2VlForConditionalGeneration": lfm2_vl,
+    "KimiK25ForConditionalGeneration": kimi_k25,
 }
 WEIGHTS = {"Qwen3VLMoeForConditionalGeneration": far_apart, "Qwen3_5ForConditionalGeneration": far_apart,
            "Qwen3_5MoeForConditionalGeneration": far_apart, "Gemma3ForConditionalGeneration": small_embeddings,
-           "Gemma4ForConditionalGeneration": gemma4_weights, "Llama4ForConditionalGeneration": llama4_apart}
+           "Gemma4ForConditionalGeneration": gemma4_weights, "Llama4ForConditionalGeneration": llama4_apart,
+           "KimiK25ForConditionalGeneration": latent_draws}
