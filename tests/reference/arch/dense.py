@@ -203,9 +203,11 @@ def gemma4(r: Dice):
     owned = [i for i in range(1, n) if set(types[i:]) <= set(types[:i])]
     if owned and r.flag(0.6):
         out.update(num_kv_shared_layers=n - r.choice(owned), **r.some(use_double_wide_mlp=(True, False)))
-    elif r.flag(0.4):  # every layer has key heads of its own number
-        width = {SLIDING: s["head_dim"], FULL: out["global_head_dim"]}
-        out["per_layer_config"] = {i: dict(head_dim=width[t], num_key_value_heads=r.choice(kv)) for i, t in enumerate(types)}
+        out["hidden_size_per_layer_input"] = r.choice((6, 8))  # or the framework fails
+    elif r.flag(0.4):  # each kind of layer has its own number of key heads
+        own = {SLIDING: dict(head_dim=s["head_dim"], num_key_value_heads=r.choice(kv)),
+               FULL: dict(head_dim=out["global_head_dim"], num_key_value_heads=r.choice(kv))}
+        out["per_layer_config"] = {i: own[t] for i, t in enumerate(types)}
     if r.flag(0.5):
         out.update(enable_moe_block=True, **r.experts("num_experts", "top_k_experts", "moe_intermediate_size"))
     full = r.rope(out["global_head_dim"], types=("default", "proportional", "proportional"), share=r.choice((0.25, 0.5, 1.0)))

@@ -118,7 +118,8 @@ def differences(ours: dict, theirs: dict, tensors: dict, parameters: int) -> lis
 
 def draw_case(model: str, seed: int) -> tuple[Case, Dice]:
     dice = Dice(f"{model} {seed}")
-    return Case(model, reference_run.own_name(model), CLASSES[model](dice), "drawn", lengths=LENGTHS, weights=WEIGHTS.get(model)), dice
+    return Case(model, reference_run.own_name(model), CLASSES[model](dice), "drawn", lengths=LENGTHS, weights=WEIGHTS.get(model),
+                published_tensors=wrapped.PUBLISHED.get(model)), dice
 
 
 def quietly(step, *arguments):

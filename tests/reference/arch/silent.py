@@ -11,6 +11,10 @@ from reference_run import layers_of, own_name
 ATTENDS = ("full_attention", "sliding_attention", "chunked_attention", "hybrid", "attention")
 NEVER = ("model_type", "architectures", "dtype", "torch_dtype", "transformers_version", "_name_or_path", "is_encoder_decoder")
 
+# Servers go by the text model's own key, which nobody writes; these classes would tie where nothing is said.
+ALWAYS_SAID = dict.fromkeys(("KimiK25ForConditionalGeneration", "Mistral3ForConditionalGeneration"),
+                            dict(tie_word_embeddings=False))
+
 
 def silent_config(r: Dice, model: str) -> dict:
     """Some of the keys of the class, with the values that it has anyway."""
@@ -18,7 +22,7 @@ def silent_config(r: Dice, model: str) -> dict:
     text = whole.get_text_config()
     said = {key: value for key, value in text.to_dict().items()
             if key not in NEVER and not isinstance(value, tuple) and "Infinity" not in str(value) and r.flag(0.2)}
-    out = dict(architectures=[model], model_type=whole.model_type)
+    out = dict(ALWAYS_SAID.get(model, {}), architectures=[model], model_type=whole.model_type)
     return out | (said if text is whole else dict(text_config=dict(said, model_type=text.model_type)))
 
 

@@ -110,9 +110,14 @@ def kimi_k25(r: Dice):
     """Files say outside whether the head is tied; servers never tie it."""
     vision = dict(hidden_size=16, intermediate_size=16, num_hidden_layers=1, num_attention_heads=2, patch_size=4,
                   pos_emb_height=4, pos_emb_width=4)
-    text = dict(deepseek_v3(r), model_type="deepseek_v3")
+    text = dict(deepseek_v3(r), model_type="deepseek_v3", q_lora_rank=r.choice((12, 40)))  # the framework splits a q_proj
     text.pop("tie_word_embeddings", None)
     return dict(wrapper(r, text, vision, projection_hidden_size=16, **IDS), tie_word_embeddings=False)
+
+
+def layers_as_published(tensors: dict) -> dict:
+    """The framework saves the layers of Kimi-K2.5's language model under the name that those of its tower have."""
+    return {name.replace("language_model.model.blocks.", "language_model.model.layers."): t for name, t in tensors.items()}
 
 
 CLASSES = {
@@ -128,3 +133,4 @@ WEIGHTS = {"Qwen3VLMoeForConditionalGeneration": far_apart, "Qwen3_5ForCondition
            "Qwen3_5MoeForConditionalGeneration": far_apart, "Gemma3ForConditionalGeneration": small_embeddings,
            "Gemma4ForConditionalGeneration": gemma4_weights, "Llama4ForConditionalGeneration": llama4_apart,
            "KimiK25ForConditionalGeneration": latent_draws}
+PUBLISHED = {"KimiK25ForConditionalGeneration": layers_as_published}
