@@ -90,6 +90,9 @@ TEST(LatentConfig, yarn_goes_into_the_softmax_scale) {
   c = first_cache(v2({{"rope_scaling", half}}));
   EXPECT_DOUBLE_EQ(c.softmax_scale, 1 / std::sqrt(20.0));
   EXPECT_NEAR(c.rope_magnitude, 1.3688879454, 1e-6);
+  half["attn_factor"] = 0.5;  // of servers
+  c = first_cache(v2({{"rope_scaling", half}}));
+  EXPECT_NEAR(c.rope_magnitude, 0.5 * 1.3688879454, 1e-6);
   expect_refused(v2({{"rope_scaling", {{"type", "linear"}, {"factor", 4}}}}), "linear");
 }
 
@@ -128,6 +131,10 @@ TEST(LatentConfig, refusals_say_what_is_not_read) {
   expect_refused(v2({{"topk_method", "best"}}), "'best'");
   expect_refused(v2({{"n_group", 4}}), "topk_method is 'greedy' with n_group 4");
   expect_refused(v3({{"n_group", 3}, {"topk_group", 2}}), "n_group 3");
+  Json silent = v3({{"n_routed_experts", 12}});
+  silent.erase("n_group");
+  silent.erase("topk_group");
+  expect_refused(silent, "n_group 8 and topk_group 4");  // the class's defaults
   expect_refused(v3({{"scoring_func", "tanh"}}), "'tanh'");
   expect_refused(v2({{"mlp_bias", true}}), "mlp_bias");
   expect_refused(v2({{"num_attention_heads", 1 << 30}, {"v_head_dim", 1 << 30}}), "are too large");

@@ -57,6 +57,15 @@ TEST(Llama4Config, experts_are_where_the_config_says) {
   EXPECT_EQ(listed, (std::vector<int64_t>{experts, dense, dense, dense, experts}));
 }
 
+TEST(Llama4Config, the_head_is_tied_by_the_text_config_alone) {
+  Json wrapped = {{"architectures", {"Llama4ForConditionalGeneration"}}, {"text_config", some("Llama4ForCausalLM")}};
+  wrapped["tie_word_embeddings"] = true;
+  EXPECT_FALSE(parse_model(wrapped)->spec().tied_head);
+  wrapped["text_config"]["tie_word_embeddings"] = true;
+  wrapped["tie_word_embeddings"] = false;
+  EXPECT_TRUE(parse_model(wrapped)->spec().tied_head);
+}
+
 TEST(Llama4Config, refusals_name_the_cause) {
   expect_refusal(some("Llama4ForCausalLM", {{"num_experts_per_tok", 2}}), "num_experts_per_tok is 2");
   expect_refusal(some("Llama4ForCausalLM", {{"no_rope_layers", {1, 0}}}), "no_rope_layers has 2 entries, expected 5");

@@ -25,6 +25,7 @@ struct Family {
     const char* method;
     bool renormalize;
     double scale;
+    int64_t n_groups = 1, k_groups = 1;
   } routing;
 };
 
@@ -35,8 +36,10 @@ constexpr DecoderDefaults kGlmDims = {154880,           2048,         10240,    
 
 constexpr Family kV2 = {
     {102400, 4096, 11008, 32, 32, 0, 0, 2048}, kLatent, {64, 0, 1407, 2, 0}, {"softmax", "greedy", false, 1.0}};
-constexpr Family kV3 = {
-    {129280, 7168, 18432, 61, 128, 0, 0, 4096}, kLatent, {256, 8, 2048, 1, 3}, {"sigmoid", "noaux_tc", true, 2.5}};
+constexpr Family kV3 = {{129280, 7168, 18432, 61, 128, 0, 0, 4096},
+                        kLatent,
+                        {256, 8, 2048, 1, 3},
+                        {"sigmoid", "noaux_tc", true, 2.5, 8, 4}};
 constexpr Family kGlm = {kGlmDims, kGlmLatent, {64, 4, 1536, 1, 1}, {"sigmoid", "noaux_tc", true, 1.8}};
 
 struct DeepseekConfig {
@@ -73,8 +76,8 @@ void read_routing(const Json& text, const Family& f, DeepseekConfig& c) {
   r.renormalize = get_bool_or(text, "norm_topk_prob", f.routing.renormalize);
   r.least_sum = 1e-20f;
   r.scale = static_cast<float>(get_number_or(text, "routed_scaling_factor", f.routing.scale));
-  r.n_groups = get_int_or(text, "n_group", 1);
-  r.k_groups = get_int_or(text, "topk_group", 1);
+  r.n_groups = get_int_or(text, "n_group", f.routing.n_groups);
+  r.k_groups = get_int_or(text, "topk_group", f.routing.k_groups);
   const std::string method = get_string_or(text, "topk_method", f.routing.method);
   if (method == "noaux_tc") {
     c.names.choice_bias = "gate.e_score_correction_bias";

@@ -174,6 +174,7 @@ class Llama4 final : public DecoderModel {
   explicit Llama4(const Json& config) {
     const Json& text = text_config(config);
     c_.dims = read_decoder_dims(config, kDefaults);
+    c_.dims.tied_head = get_bool_or(text, "tie_word_embeddings", kDefaults.tied_head);  // the outer key means nothing
     c_.dense_ffn = read_size(text, "intermediate_size_mlp", kDefaultDenseFfn);
     c_.rope = read_rope(text, c_.dims.head_dim, kRopeDefaults);
     c_.rope.interleaved = true;
