@@ -71,9 +71,13 @@ def stored_tensors(model) -> dict[str, torch.Tensor]:
 
 
 def parameters_of(model) -> int:
-    """Of the language model, without the biases of routers' choices, which kvcal does not count."""
-    decoder, head = model.get_decoder(), model.get_output_embeddings()
+    """Of the language model, each once, without the biases of routers' choices, which kvcal does not count."""
+    decoder, head, config = model.get_decoder(), model.get_output_embeddings(), model.config.get_text_config()
     tensors = {**stored_tensors(decoder), "head": head.weight}
+    if config.model_type == "zamba2":  # blocks are shared, though this framework unties them together with the head
+        repeated = config.hybrid_layer_ids[config.num_mem_blocks:]
+        tensors = {name: t for name, t in tensors.items()
+                   if not name.startswith(tuple(f"layers.{i}.shared_transformer." for i in repeated))}
     distinct = {id(t): t for name, t in tensors.items() if not name.endswith(("score_correction_bias", "expert_bias"))}
     return sum(t.numel() for t in distinct.values())
 

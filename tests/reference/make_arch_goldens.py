@@ -310,7 +310,8 @@ def write_golden(case: Case, folder: Path, chosen: Attempt) -> dict:
     golden = {
         "case": case.name, "note": case.note, "architecture": case.model, "made_by": Path(__file__).name,
         "torch": torch.__version__.split("+")[0], "transformers": transformers.__version__, "seed": chosen.seed,
-        "parameters": exact["parameters"], "n_layers": config.num_hidden_layers, "n_heads": config.num_attention_heads,
+        **({} if case.served and case.served_tensors else {"parameters": exact["parameters"]}),
+        "n_layers": config.num_hidden_layers, "n_heads": config.num_attention_heads,
         "n_kv_heads": row.shape[1],
         "head_dim": row.shape[2],
         "layers_with_cache": caches,

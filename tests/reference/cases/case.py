@@ -3,6 +3,8 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+import torch
+
 SHORT = (7, 65, 130)  # sequence lengths: below, just above and twice a block of 64
 
 
@@ -45,6 +47,19 @@ def close_choices(name: str, draw):
         return draw.normal(0.2 * fan_in) + draw.normal(3 * fan_in)[:1]
     if name.endswith("e_score_correction_bias"):
         return draw.uniform(-0.03, 0.03)
+    return None
+
+
+def twin_choices(name: str, draw):
+    """Routers of twins: every second row differs from the one before in its first weight only, so little that in bf16
+    most logits of twins are equal. In f32 the sign of one channel decides between them, which no rounding before turns."""
+    if name.endswith("gate.weight"):
+        rows = draw.normal(3 * draw.shape[-1] ** -0.5)
+        rows[1::2] = rows[::2]
+        rows[:, 0] = torch.tensor([0.0, 0.004]).repeat(len(rows) // 2)
+        return rows
+    if name.endswith("e_score_correction_bias"):
+        return draw.uniform(-0.03, 0.03)[::2].repeat_interleave(2)
     return None
 
 

@@ -54,7 +54,7 @@ CASES = (
     Case("phi3_longrope", "Phi3ForCausalLM",
          dict(DENSE, hidden_size=64, tie_word_embeddings=True, sliding_window=None,
               original_max_position_embeddings=6,
-              rope_parameters=rope(1e4, **LONG, partial_rotary_factor=0.75, original_max_position_embeddings=6)),
+              rope_parameters=rope(1e2, **LONG, partial_rotary_factor=0.75, original_max_position_embeddings=6)),
          "fused qkv and gate_up, longrope with its long list (every sequence is longer than the original context, and "
          "the server's limit is the config's), three quarters of a head rotate, tied; old config form",
          lengths=TWO, published=phi3_as_published),

@@ -75,6 +75,26 @@ def gemma4_weights(name: str, draw):
     return None
 
 
+PER_LAYER_TABLE = "embed_tokens_per_layer.weight"
+
+
+def rows_beyond_64_as_row_0(name: str, draw):
+    """What servers make of tokens beyond a shorter table; the reference framework has no such table."""
+    if not name.endswith(PER_LAYER_TABLE):
+        return gemma4_weights(name, draw)
+    table = draw.normal(0.3)
+    table[64:] = table[0]
+    return table
+
+
+def first_64_rows(tensors: dict) -> dict:
+    return {name: t[:64] if name.endswith(PER_LAYER_TABLE) else t for name, t in tensors.items()}
+
+
+def with_64_rows(config: dict) -> dict:
+    return dict(config, vocab_size_per_layer_input=64)
+
+
 def gemma4_two_keys(config: dict) -> dict:
     """Gemma 4 as published: global_head_dim and num_global_key_value_heads instead of per_layer_config."""
     text = config.get("text_config", config)
@@ -137,7 +157,9 @@ CASES = (
          lengths=LENGTHS, weights=gemma4_weights, published=gemma4_two_keys),
     Case("gemma4_moe", "Gemma4ForCausalLM",
          dict(GEMMA4, num_hidden_layers=3, layer_types=[SLIDING, SLIDING, FULL], global_head_dim=8,
-              enable_moe_block=True, num_experts=4, top_k_experts=2, moe_intermediate_size=16),
-         "experts beside the dense feed-forward, a router with a gain and a scale of every expert, fused expert tensors",
-         lengths=LENGTHS, weights=gemma4_weights),
+              enable_moe_block=True, num_experts=4, top_k_experts=2, moe_intermediate_size=16, rms_norm_eps=0.02,
+              hidden_size_per_layer_input=8, vocab_size_per_layer_input=96),
+         "experts beside the dense feed-forward, a router with a gain and a scale of every expert, fused expert tensors; "
+         "an epsilon that is felt in every norm; embeddings by layer for the first 64 tokens only, the others take row 0",
+         lengths=LENGTHS, weights=rows_beyond_64_as_row_0, served=with_64_rows, served_tensors=first_64_rows),
 )

@@ -46,6 +46,18 @@ def close_hybrid_choices(name: str, draw):
     return own if own is not None else hybrid_weights(name, draw)
 
 
+def quiet_blocks(name: str, draw):
+    """Shared blocks that add little, as they are used four times."""
+    return draw.normal(0.2 / math.sqrt(draw.shape[-1])) if name.endswith(".linear.weight") else hybrid_weights(name, draw)
+
+
+def small_lightning(name: str, draw):
+    """Lightning attention whose result lies near the epsilon of its norm."""
+    if name.endswith("qkv_proj.weight"):
+        return draw.normal(0.2 / math.sqrt(draw.shape[-1]))
+    return hybrid_weights(name, draw)
+
+
 def bamba_as_published(config: dict) -> dict:
     """Bamba as published: rope keys at the top, the width of a Mamba head to be derived."""
     rope = config.pop("rope_parameters")
@@ -181,28 +193,33 @@ CASES = (
            "short convolutions and attention with norms of q and k; older keys of layers, width and tying; an epsilon "
            "that is felt",
            published=lfm2_as_published),
+    hybrid("lfm2_moe_plain", "Lfm2MoeForCausalLM",
+           dict(LFM2, num_hidden_layers=2, layer_types=["conv", "full_attention"], num_dense_layers=0, num_experts=4,
+                num_experts_per_tok=2, moe_intermediate_size=24, norm_topk_prob=False, use_expert_bias=False,
+                rope_parameters=rope(1e6)),
+           "experts in every layer, chosen by sigmoids without a bias, their weights not renormalised"),
     hybrid("lfm2_moe", "Lfm2MoeForCausalLM",
            dict(LFM2, num_dense_layers=2, num_experts=4, num_experts_per_tok=2, moe_intermediate_size=24,
                 conv_bias=True, routed_scaling_factor=1.5, rope_parameters=rope(1e6)),
            "two layers dense, two with experts chosen by biased sigmoids; biases on the convolutions",
            f32_tensors=("expert_bias",)),
-    hybrid("zamba2", "Zamba2ForCausalLM",
-           dict(ZAMBA2, num_mem_blocks=2, use_shared_attention_adapter=True, use_mem_rope=True, mamba_ngroups=2,
-                layers_block_type=["linear_attention", "hybrid", "hybrid", "hybrid"], num_hidden_layers=4,
-                rope_parameters=rope(1e4)),
-           "two shared blocks, the first used twice, with adapters on attention and feed-forward and rope; Mamba-2 in "
-           "every layer; older words; " + CLAMP,
-           published=older_words("layers_block_type")),
+    Case("zamba2", "Zamba2ForCausalLM",
+           dict(SMALL, **ZAMBA2, num_mem_blocks=2, use_shared_attention_adapter=True, use_mem_rope=True, mamba_ngroups=2,
+                layers_block_type=["hybrid"] * 4, num_hidden_layers=4,
+                rms_norm_eps=0.02, rope_parameters=rope(1e4)),
+           "two shared blocks, each used twice, with adapters on attention and feed-forward and rope; Mamba-2 in "
+           "every layer; an epsilon that is felt, and that the gated norm does not have; older words; " + CLAMP,
+           published=older_words("layers_block_type"), weights=quiet_blocks),
     hybrid("zamba2_plain", "Zamba2ForCausalLM",
            dict(ZAMBA2, num_mem_blocks=1, add_bias_linear=True, num_hidden_layers=3, tie_word_embeddings=False,
                 layers_block_type=["hybrid", "linear_attention", "hybrid"]),
            "one shared block without adapters on attention and without rope, biases, untied; the first layer is hybrid; "
            + CLAMP),
-    hybrid("minimax", "MiniMaxForCausalLM",
-           dict(MINIMAX, layer_types=["linear_attention", "full_attention", "linear_attention"],
+    Case("minimax", "MiniMaxForCausalLM",
+           dict(SMALL, **MINIMAX, layer_types=["linear_attention", "full_attention", "linear_attention"],
                 full_attn_alpha_factor=1.2, full_attn_beta_factor=0.9, linear_attn_alpha_factor=1.1,
                 linear_attn_beta_factor=0.8, mlp_alpha_factor=0.7, mlp_beta_factor=1.3, rope_parameters=rope(1e6)),
            "lightning attention with its fixed decays, mixture of experts, residuals behind the norms with factors; the "
            "decay tables of the file are in f32, and nobody else needs them",
-           published_tensors=exact_decays),
+           published_tensors=exact_decays, weights=small_lightning),
 )

@@ -2,7 +2,7 @@
 
 import torch
 
-from cases.case import Case, close_choices
+from cases.case import Case, twin_choices
 from cases import mla
 
 KIMI = dict(vocab_size=96, hidden_size=32, intermediate_size=56, moe_intermediate_size=16, num_attention_heads=4,
@@ -16,6 +16,15 @@ F32 = ("A_log", "dt_bias", "e_score_correction_bias")
 def draws(name: str, draw):
     """As of other latent attention, but with choices so far apart that no rounding on the way to the router turns one."""
     return draw.uniform(-1.5, 1.5) if name.endswith("e_score_correction_bias") else mla.draws(name, draw)
+
+
+def small_keys(name: str, draw):
+    """Keys and queries of the delta rule near the epsilon of their norm (2 heads of 16 channels of each)."""
+    if not name.endswith("conv1d.weight"):
+        return mla.draws(name, draw)
+    weight = draw.normal(0.4)
+    weight[:64] *= 0.02
+    return weight
 
 
 def as_published(config: dict) -> dict:
@@ -85,11 +94,12 @@ CASES = (
     Case("kimi_linear_run", "KimiLinearForCausalLM",
          dict(KIMI, num_hidden_layers=3, linear_num_heads=2, linear_head_dim=16, layer_types=[DELTA, DELTA, FULL],
               routed_scaling_factor=1.0),
-         "the names that the framework runs with: a forget gate of its own, one convolution, experts in one",
-         served_tensors=as_run, weights=mla.draws, f32_tensors=F32, lengths=(7, 65)),
+         "the names that the framework runs with: a forget gate of its own, one convolution, experts in one; keys and "
+         "queries so small that the epsilon of their norm is felt",
+         served_tensors=as_run, weights=small_keys, f32_tensors=F32, lengths=(7, 65)),
     Case("kimi_linear_close", "KimiLinearForCausalLM",
          dict(KIMI, num_hidden_layers=2, linear_num_heads=2, linear_head_dim=16, layer_types=[DELTA, FULL],
-              mlp_layer_types=["sparse", "sparse"]),
-         "router logits in f32, so close together that in bf16 many tokens would choose otherwise",
-         weights=close_choices, close=True, f32_tensors=F32, lengths=(7, 65)),
+              mlp_layer_types=["sparse", "sparse"], num_experts_per_token=3),
+         "router logits in f32; experts are twins, between which bf16 would mostly not decide",
+         weights=twin_choices, close=True, f32_tensors=F32, lengths=(7, 65)),
 )

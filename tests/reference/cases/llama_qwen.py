@@ -41,8 +41,10 @@ CASES = (
          "linear rope scaling; old config form with the key `type`",
          published=legacy_rope(scaling=dict(type="linear", factor=4.0))),
     Case("llama_yarn", "LlamaForCausalLM",
-         dict(DENSE, rope_parameters=rope(1e4, **YARN, beta_fast=4.0, beta_slow=0.25, attention_factor=1.25)),
-         "yarn with attention_factor, beta_fast and beta_slow given"),
+         dict(DENSE, head_dim=24,
+                                               rope_parameters=rope(1e3, **YARN, beta_fast=1.2, beta_slow=0.25,
+                                                                    attention_factor=1.25)),
+         "yarn with attention_factor, beta_fast and beta_slow given, each of which moves a pair"),
     Case("llama_dynamic", "LlamaForCausalLM",
          dict(DENSE, head_dim=12, rope_parameters=rope(served_dynamic_base(1e4, 4.0, 12))),
          "dynamic rope by the servers' rule: one base for all positions, as if the context were already `factor` times "

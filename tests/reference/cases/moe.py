@@ -4,7 +4,7 @@ import re
 
 import torch
 
-from cases.case import MROPE, Case, close_choices, rope
+from cases.case import MROPE, Case, close_choices, rope, twin_choices
 from cases.qwen_hybrid import HYBRID
 
 SMALL = dict(vocab_size=96, hidden_size=32, intermediate_size=40, num_hidden_layers=3, num_attention_heads=4,
@@ -145,8 +145,8 @@ def renamed_granite(tensors: dict) -> dict:
             for name, t in tensors.items()}
 
 
-GPT_OSS_ROPE = dict(rope_type="yarn", factor=4.0, original_max_position_embeddings=64, beta_fast=32.0, beta_slow=1.0,
-                    truncate=False)
+GPT_OSS_ROPE = dict(rope_type="yarn", factor=4.0, original_max_position_embeddings=1024, beta_fast=32.0, beta_slow=1.0,
+                    truncate=False)  # long enough for beta_fast to move a pair
 BIASED = ("e_score_correction_bias",)  # published in f32
 QWEN35 = dict(HYBRID, hidden_size=32, linear_num_key_heads=2, linear_num_value_heads=4, num_experts=5,
               num_experts_per_tok=2, moe_intermediate_size=24, shared_expert_intermediate_size=40,
@@ -282,9 +282,11 @@ CASES = (
               tie_word_embeddings=True, rope_parameters=rope(5e5)),
          "softmax routing with a biased choice, a least sum that is felt, two shared experts, layers 0 and 3 dense, tied",
          LENGTHS, weights=far_apart, f32_tensors=BIASED),
-    close("glm4_moe", "Glm4MoeForCausalLM",
-          dict(head_dim=16, n_routed_experts=8, num_experts_per_tok=2, n_shared_experts=1, moe_intermediate_size=16,
-               first_k_dense_replace=0, rope_parameters=rope(1e4, partial_rotary_factor=0.5)), BIASED),
+    Case("glm4_moe_close", "Glm4MoeForCausalLM",
+         dict(SMALL, num_hidden_layers=2, head_dim=16, n_routed_experts=8, num_experts_per_tok=3, n_shared_experts=1,
+              moe_intermediate_size=16, first_k_dense_replace=0, rope_parameters=rope(1e4, partial_rotary_factor=0.5)),
+         "router logits in f32; experts are twins, between which bf16 would mostly not decide", LENGTHS,
+         weights=twin_choices, close=True, f32_tensors=BIASED),
     close("minimax_m2", "MiniMaxM2ForCausalLM",
           dict(head_dim=16, intermediate_size=24, num_local_experts=8, num_experts_per_tok=2,
                rope_parameters=rope(5e6, partial_rotary_factor=0.5)), (*BIASED, "gate.weight")),

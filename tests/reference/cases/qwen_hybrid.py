@@ -19,6 +19,15 @@ def qwen3_next_as_published(config: dict) -> dict:
     return config
 
 
+def small_keys(name: str, draw):
+    """Keys and queries of the delta rule near the epsilon of their norm (24 channels of each)."""
+    if not name.endswith("linear_attn.conv1d.weight"):
+        return None
+    weight = draw.normal(0.4)
+    weight[:48] *= 0.02
+    return weight
+
+
 CASES = (
     Case("qwen3_next", "Qwen3NextForCausalLM",
          dict(HYBRID, **MOE, hidden_size=40, linear_num_key_heads=2, linear_num_value_heads=4, mlp_only_layers=[1],
@@ -30,7 +39,9 @@ CASES = (
          dict(HYBRID, num_experts=0, linear_num_key_heads=3, linear_num_value_heads=6, num_hidden_layers=3,
               layer_types=["linear_attention", "full_attention", "linear_attention"], linear_key_head_dim=8,
               tie_word_embeddings=True, rope_parameters=rope(1e4, partial_rotary_factor=0.5)),
-         "no experts; key head width 8 != value head width 16; the last layer owns no cache; tied"),
+         "no experts; key head width 8 != value head width 16, keys and queries so small that the epsilon of their norm "
+         "is felt; the last layer owns no cache; tied",
+         weights=small_keys),
     Case("qwen3_5", "Qwen3_5ForCausalLM",
          dict(HYBRID, linear_num_key_heads=2, linear_num_value_heads=4, tie_word_embeddings=True,
               rope_parameters=rope(1e7, **MROPE, partial_rotary_factor=0.25, mrope_section=[2, 1, 1])),
