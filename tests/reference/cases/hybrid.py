@@ -195,9 +195,10 @@ CASES = (
            published=lfm2_as_published),
     hybrid("lfm2_moe_plain", "Lfm2MoeForCausalLM",
            dict(LFM2, num_hidden_layers=2, layer_types=["conv", "full_attention"], num_dense_layers=0, num_experts=4,
-                num_experts_per_tok=2, moe_intermediate_size=24, norm_topk_prob=False, use_expert_bias=False,
+                norm_eps=0.02, num_experts_per_tok=2, moe_intermediate_size=24, norm_topk_prob=False, use_expert_bias=False,
                 rope_parameters=rope(1e6)),
-           "experts in every layer, chosen by sigmoids without a bias, their weights not renormalised"),
+           "experts in every layer, chosen by sigmoids without a bias, their weights not renormalised; an epsilon that is "
+           "felt"),
     hybrid("lfm2_moe", "Lfm2MoeForCausalLM",
            dict(LFM2, num_dense_layers=2, num_experts=4, num_experts_per_tok=2, moe_intermediate_size=24,
                 conv_bias=True, routed_scaling_factor=1.5, rope_parameters=rope(1e6)),
