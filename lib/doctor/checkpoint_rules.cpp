@@ -12,8 +12,6 @@ using enum Gravity;
 using enum Confidence;
 
 constexpr std::string_view kExport = "kvcal export kv-cache-scales.json --model {model} --to vllm (or sglang)";
-constexpr std::string_view kCalibrate =
-    "kvcal calibrate {model} --prompts YOURS.jsonl -o kv-cache-scales.json, then kvcal export";
 
 Found in_checkpoint(const Facts& f, std::string detail) {
   return {true, std::move(detail), {{f.checkpoint->path, 0, "", 1, 0}}};

@@ -54,6 +54,10 @@ struct Entry {
   int weight = 0;
 };
 
+/// The fix where scales are missing, or are another model's.
+inline constexpr std::string_view kCalibrate =
+    "kvcal calibrate {model} --prompts YOURS.jsonl -o kv-cache-scales.json, then kvcal export";
+
 /// Where something was seen. `text` is one line, shortened, as found: untrusted.
 struct Evidence {
   std::string file;  // "": no file, but what several of them say together

@@ -7,8 +7,6 @@ namespace {
 using enum Gravity;
 using enum Confidence;
 
-constexpr std::string_view kCalibrate =
-    "kvcal calibrate {model} --prompts YOURS.jsonl -o kv-cache-scales.json, then kvcal export";
 constexpr std::string_view kKvCache = "vllm 0.33.0 model_executor/layers/quantization/kv_cache.py";
 
 constexpr LogLine kLines[] = {
