@@ -53,6 +53,10 @@ const TensorInfo* WeightBinder::info(std::string_view name) const {
   return checkpoint_->find(prefix_ + std::string(name));
 }
 
+bool WeightBinder::has(std::string_view name) const {
+  return !stored_name(*checkpoint_, prefix_ + std::string(name)).empty();
+}
+
 Tensor WeightBinder::operator()(std::string_view name, const Shape& shape) const {
   const Tensor found = optional(name, shape);
   if (!found) fail_missing(prefix_ + std::string(name));
@@ -99,8 +103,13 @@ void WeightBinder::check_inputs_asked() const {
 }
 
 void WeightBinder::claim(std::string_view name) const {
+  constexpr std::string_view kWeight = "weight";
+  const std::string full = prefix_ + std::string(name);
   const std::lock_guard lock(shared_->mutex);
-  shared_->claimed.insert(prefix_ + std::string(name));
+  shared_->claimed.insert(full);
+  if (!full.ends_with("." + std::string(kWeight))) return;
+  const auto parts = checkpoint_->names_below(full.substr(0, full.size() - kWeight.size()));
+  shared_->claimed.insert(parts.begin(), parts.end());
 }
 
 Tensor WeightBinder::load(const std::string& full, const TensorInfo& found, const Shape& shape) const {

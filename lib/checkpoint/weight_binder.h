@@ -32,8 +32,9 @@ class WeightBinder {
   /// The same, but a tensor without data when there is none of that name.
   Tensor optional(std::string_view name, const Shape& shape) const;
 
-  /// Whether the name exists, and what it is (null: no); neither counts as asking for it.
-  bool has(std::string_view name) const { return info(name) != nullptr; }
+  /// Whether the name exists, or quantised tensors in its place; what the tensor of that name is (null: there is none).
+  /// Neither counts as asking for it.
+  bool has(std::string_view name) const;
   const TensorInfo* info(std::string_view name) const;
 
   /// From now on, for this and all binders of the same checkpoint, inputs_of() says how its server rounds activations.
@@ -47,7 +48,8 @@ class WeightBinder {
   /// not asked.
   void check_inputs_asked() const;
 
-  /// Counts a tensor as used without reading it (a tied head that is stored all the same).
+  /// Counts a tensor as used without reading it (a tied head that is stored all the same); of a weight "x.weight"
+  /// everything below "x.", by which names it may be quantised.
   void claim(std::string_view name) const;
 
   /// The same checkpoint and memory of names, but quantised weights are found and checked only: their tensors have the

@@ -101,6 +101,23 @@ TEST_F(BinderTest, QuantisedWeights) {
   EXPECT_FALSE(w.optional("b.weight", {4, 8}));
 }
 
+TEST_F(BinderTest, QuantisedWeightsAreThereAndAreClaimedWhole) {
+  const Checkpoint checkpoint = open({{"a.weight_packed", DType::I32, {4, 1}},
+                                      {"a.weight_scale", DType::BF16, {4, 1}},
+                                      {"b.qweight", DType::I32, {8, 1}},
+                                      {"b.qzeros", DType::I32, {1, 1}},
+                                      {"experts.down_proj_blocks", DType::U8, {2, 4, 1, 16}},
+                                      {"c.weight", DType::F8E4M3, {4, 8}},
+                                      {"c.weight_scale_inv", DType::F32, {1, 1}},
+                                      {"cc.weight", DType::BF16, {4, 8}}});
+  const WeightBinder w(checkpoint);
+  for (const char* name : {"a.weight", "b.weight", "experts.down_proj", "c.weight"}) EXPECT_TRUE(w.has(name)) << name;
+  for (const char* name : {"b.bias", "d.weight", "experts.up_proj"}) EXPECT_FALSE(w.has(name)) << name;
+  w.at("a.").claim("weight");
+  for (const char* name : {"b.weight", "c.weight"}) w.claim(name);
+  EXPECT_EQ(w.report(SkipRules("", 0)).unclaimed, (std::vector<std::string>{"cc.weight", "experts.down_proj_blocks"}));
+}
+
 TEST_F(BinderTest, ShapesOnlyDecodesNothing) {
   std::vector<TestTensor> tensors = {{"a.weight", DType::F8E4M3, {4, 8}}, {"a.weight_scale", DType::F32, {5}}};
   const Checkpoint checkpoint = open(tensors);
