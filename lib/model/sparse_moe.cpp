@@ -1,6 +1,7 @@
 #include "model/sparse_moe.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "model/weight_rows.h"
 
@@ -14,8 +15,9 @@ GluWeights load_expert(const MoeDims& d, Ops& op, const HostLinear& gate_up, con
 }
 
 Experts load_fused_experts(const MoeDims& d, const MoeNames& names, Ops& op, WeightBinder& w) {
-  FusedWeight gate_up(w, names.gate_up, {d.n_experts, 2 * d.ffn, d.expert_width()}, names.transposed);
-  FusedWeight down(w, names.fused_down, {d.n_experts, d.expert_width(), d.ffn}, names.transposed);
+  auto [gate_up, down] =
+      load_fused_weights(w, {names.gate_up, {d.n_experts, 2 * d.ffn, d.expert_width()}},
+                         {names.fused_down, {d.n_experts, d.expert_width(), d.ffn}}, names.transposed);
   Experts experts;
   for (int64_t e = 0; e < d.n_experts; ++e) experts.push_back(load_expert(d, op, gate_up.linear(e), down.linear(e)));
   return experts;
@@ -37,12 +39,6 @@ Experts load_single_experts(const MoeDims& d, const MoeNames& names, Ops& op, We
     }
   }
   return experts;
-}
-
-bool is_fused(const MoeNames& names, const WeightBinder& w) {
-  for (const char* stored : {"", "_packed", "_blocks"})
-    if (w.has(std::string(names.gate_up) + stored)) return true;
-  return false;
 }
 
 /// As vLLM's kernels of experts: of static scales the largest serves all.
@@ -75,6 +71,19 @@ Linear load_router(const MoeDims& d, const MoeNames& names, Ops& op, WeightBinde
                 : op.load_linear(router.weight, router.bias, router.input);
 }
 
+Shape turned(const Shape& plain) { return {plain[0], plain[2], plain[1]}; }
+
+/// Whether experts lie as [in, out], where the tensor tells. Packed ones are laid in several ways, which their format
+/// knows: it gives the plain one.
+std::optional<bool> is_transposed(const WeightBinder& w, const FusedName& stored) {
+  const TensorInfo* found = w.info(stored.name);
+  if (!found || found->dtype == DType::U8) return false;
+  if (stored.plain == turned(stored.plain)) return std::nullopt;
+  if (found->shape == stored.plain) return false;
+  if (found->shape == turned(stored.plain)) return true;
+  return std::nullopt;
+}
+
 constexpr int64_t matrices(const MoeDims& d) { return d.gated ? 3 : 2; }
 
 }  // namespace
@@ -83,7 +92,8 @@ MoeParts load_moe(const MoeDims& d, const MoeNames& names, Ops& op, WeightBinder
   MoeParts parts;
   parts.router = load_router(d, names, op, w);
   if (names.choice_bias) parts.choice_bias = op.load_f32(w(names.choice_bias, {d.n_experts}));
-  parts.experts = is_fused(names, w) ? load_fused_experts(d, names, op, w) : load_single_experts(d, names, op, w);
+  const bool fused = w.has(names.gate_up) || w.has(names.fused_down);
+  parts.experts = fused ? load_fused_experts(d, names, op, w) : load_single_experts(d, names, op, w);
   share_inputs(parts.experts);
   if (d.latent > 0) {
     parts.to_latent = load_projection(op, w, names.to_latent, d.latent, d.hidden);
@@ -94,17 +104,16 @@ MoeParts load_moe(const MoeDims& d, const MoeNames& names, Ops& op, WeightBinder
   return parts;
 }
 
-FusedWeight::FusedWeight(const WeightBinder& w, const char* name, const Shape& plain, bool transposed)
-    : transposed_(transposed) {
-  const Shape turned{plain[0], plain[2], plain[1]};
-  if (const TensorInfo* found = w.info(name); found && !(plain == turned)) {
-    if (found->shape == turned) transposed_ = true;
-    if (found->shape == plain) transposed_ = false;
-  }
-  // Packed bytes are laid in several ways, which their format knows: it gives the plain one.
-  if (const TensorInfo* found = w.info(name); found && found->dtype == DType::U8) transposed_ = false;
-  all_ = w(name, transposed_ ? turned : plain);
-  input_ = w.inputs_of(name);
+FusedWeight::FusedWeight(const WeightBinder& w, const FusedName& stored, bool transposed)
+    : transposed_(transposed),
+      all_(w(stored.name, transposed ? turned(stored.plain) : stored.plain)),
+      input_(w.inputs_of(stored.name)) {}
+
+FusedWeights load_fused_weights(const WeightBinder& w, const FusedName& gate_up, const FusedName& down,
+                                bool transposed) {
+  const std::optional<bool> up = is_transposed(w, gate_up), back = is_transposed(w, down);
+  return {FusedWeight(w, gate_up, up.value_or(back.value_or(transposed))),
+          FusedWeight(w, down, back.value_or(up.value_or(transposed)))};
 }
 
 Tensor FusedWeight::expert(int64_t e) {

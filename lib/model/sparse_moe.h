@@ -53,11 +53,16 @@ struct MoeNames {
   const char* shared_gate = "shared_expert_gate";
 };
 
-/// A 3-D tensor of all experts, [E, out, in] or [E, in, out] (transposed): the stored shape tells, unless both are the
-/// same.
+/// A 3-D tensor of all experts by its name and its shape when it is not transposed, [E, out, in].
+struct FusedName {
+  const char* name;
+  Shape plain;
+};
+
+/// Such a tensor, as it is or transposed, [E, in, out].
 class FusedWeight {
  public:
-  FusedWeight(const WeightBinder& w, const char* name, const Shape& plain, bool transposed);
+  FusedWeight(const WeightBinder& w, const FusedName& stored, bool transposed);
 
   /// [out, in] of one expert; lives until the next call.
   Tensor expert(int64_t e);
@@ -69,6 +74,14 @@ class FusedWeight {
   InputRounding input_;  // of every expert
   Storage turned_;
 };
+
+/// Both of a layer. The stored shape tells whether they are transposed, of a square one that of the other; `transposed`
+/// where both are square.
+struct FusedWeights {
+  FusedWeight gate_up, down;
+};
+FusedWeights load_fused_weights(const WeightBinder& w, const FusedName& gate_up, const FusedName& down,
+                                bool transposed);
 
 /// `w` is positioned at the module: "mlp.", "block_sparse_moe.", ...
 MoeParts load_moe(const MoeDims& dims, const MoeNames& names, Ops& op, WeightBinder w);

@@ -37,9 +37,8 @@ struct EverySecondRow {
 
 MoeParts load(const MoeDims& d, Ops& op, WeightBinder layer) {
   const WeightBinder w = layer.at("mlp."), experts = w.at("experts.");
-  const bool transposed = !experts.has("gate_up_proj_blocks");
-  FusedWeight gate_up(experts, "gate_up_proj", {d.n_experts, 2 * d.ffn, d.hidden}, transposed);
-  FusedWeight down(experts, "down_proj", {d.n_experts, d.hidden, d.ffn}, transposed);
+  auto [gate_up, down] = load_fused_weights(experts, {"gate_up_proj", {d.n_experts, 2 * d.ffn, d.hidden}},
+                                            {"down_proj", {d.n_experts, d.hidden, d.ffn}}, true);
   const Tensor gate_up_bias = experts("gate_up_proj_bias", {d.n_experts, 2 * d.ffn});
   const Tensor down_bias = experts("down_proj_bias", {d.n_experts, d.hidden});
   MoeParts parts;
