@@ -70,8 +70,14 @@ def olmo3(r: Dice):
     out = dict(s, **r.tied(), **r.some(attention_bias=(True, False)), sliding_window=r.window())
     if r.flag(0.7):
         out["layer_types"] = r.layer_types(s["num_hidden_layers"])
-    out["rope_parameters"] = {kind: r.rope(r.width(s)) for kind in (SLIDING, FULL)}
+    out["rope_parameters"] = by_kind(r.rope(r.width(s)), r.rope(r.width(s)))
     return out
+
+
+def by_kind(sliding: dict, full: dict) -> dict:
+    """rope_parameters of both kinds of layers. The framework looks for `truncate` outside of them only."""
+    return {kind: {key: value for key, value in table.items() if key != "truncate"}
+            for kind, table in ((SLIDING, sliding), (FULL, full))}
 
 
 def smollm3(r: Dice):
@@ -186,7 +192,7 @@ def gemma3(r: Dice):
     if "layer_types" not in out and r.flag():
         out["sliding_window_pattern"] = r.randint(1, 4)
     d = out["head_dim"]
-    out["rope_parameters"] = {SLIDING: r.rope(d, types=("default", "default", "linear")), FULL: r.rope(d)}
+    out["rope_parameters"] = by_kind(r.rope(d, types=("default", "default", "linear")), r.rope(d))
     return out
 
 

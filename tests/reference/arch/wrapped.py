@@ -99,7 +99,10 @@ def gemma4_vl(r: Dice):
 def llama4_vl(r: Dice):
     vision = dict(hidden_size=16, intermediate_size=64, num_hidden_layers=1, num_attention_heads=2, image_size=16,
                   patch_size=8, vision_output_dim=16, projector_input_dim=16, projector_output_dim=16)
-    return wrapper(r, llama4(r), vision, image_token_index=92)
+    out = wrapper(r, llama4(r), vision, image_token_index=92)
+    # The framework goes by what stands inside, servers by what stands outside.
+    out["text_config"]["tie_word_embeddings"] = out.get("tie_word_embeddings", False)
+    return out
 
 
 def lfm2_vl(r: Dice):
