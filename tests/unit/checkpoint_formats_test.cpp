@@ -59,6 +59,34 @@ TEST_P(Format, RowsMayBeDecodedInAnyPieces) {
 INSTANTIATE_TEST_SUITE_P(Golden, Format, testing::ValuesIn(golden_cases()),
                          [](const auto& golden) { return golden.param; });
 
+TEST(Formats, SquareExpertsOfModelOptAreNotItsInt4) {
+  const TempFolder folder;
+  folder.write("config.json", "{}");
+  write_tensors(folder / "model.safetensors", {{"experts.down_proj", DType::U8, {3, 32, 64}},
+                                               {"experts.down_proj_weight_scale", DType::F8E4M3, {3, 4, 64}},
+                                               {"experts.down_proj_weight_scale_2", DType::F32, {}}});
+  const Checkpoint checkpoint = Checkpoint::open(folder.path());
+  const WeightBinder weights(checkpoint);
+  EXPECT_EQ(str(weights.shapes_only()("experts.down_proj", {3, 64, 64})), "BF16 [3, 64, 64]");
+}
+
+TEST(Formats, BlocksOfASingleRowAreNoGroups) {
+  const TempFolder folder;
+  folder.write("config.json", "{}");
+  SafetensorsWriter writer(folder / "model.safetensors", Existing::Replace);
+  const std::vector<uint8_t> ones(192, 0x38);
+  const std::vector<float> scales = {2, 3};
+  writer.declare("gate.weight", DType::F8E4M3, {1, 192});
+  writer.declare("gate.weight_scale_inv", DType::F32, {1, 2});
+  writer.write("gate.weight", std::as_bytes(std::span(ones)));
+  writer.write("gate.weight_scale_inv", std::as_bytes(std::span(scales)));
+  writer.commit();
+  const Checkpoint checkpoint = Checkpoint::open(folder.path());
+  const Tensor gate = WeightBinder(checkpoint)("gate.weight", {1, 192});
+  EXPECT_EQ(to_float(gate.as<bf16>()[127]), 2);
+  EXPECT_EQ(to_float(gate.as<bf16>()[128]), 3);
+}
+
 // ------------------------------------------------------------------------------------------------ malformed
 
 class Malformed : public testing::Test {
@@ -86,6 +114,49 @@ TEST_F(Malformed, MissingCompanion) {
       "as NVFP4, but 'up_proj.weight_scale' is missing");
   expect_contains(refusal({{"up_proj.weight_packed", DType::U8, {16, 32}}}),
                   "as MXFP4, but 'up_proj.weight_scale' is missing");
+  expect_contains(refusal({{"up_proj.weight", DType::U8, {16, 32}}, {"up_proj.weight_scale", DType::F8E4M3, {16, 4}}}),
+                  "as NVFP4, but 'up_proj.weight_scale_2' is missing");
+}
+
+TEST_F(Malformed, IntegersThatAreNotAsConfigSays) {
+  const auto config = [](const std::string& weights) {
+    return R"({"quant_method": "compressed-tensors", "config_groups": {"group_0": {"weights": {)" + weights + "}}}}";
+  };
+  std::vector<TestTensor> tensors = {{"up_proj.weight_packed", DType::I32, {16, 8}},
+                                     {"up_proj.weight_scale", DType::F32, {16, 2}}};
+  EXPECT_EQ(refusal(tensors, config(R"("num_bits": 4, "group_size": 32, "symmetric": true)")), "no error");
+  expect_contains(refusal(tensors, config(R"("symmetric": false)")), "but 'up_proj.weight_zero_point' is missing");
+  expect_contains(refusal(tensors, config(R"("actorder": "group")")), "but 'up_proj.weight_g_idx' is missing");
+  expect_contains(refusal(tensors, config(R"("group_size": 16)")),
+                  "'up_proj.weight_scale' F32 [16, 2] in groups of 32 columns, but config.json says group_size 16");
+  expect_contains(refusal(tensors, config(R"("num_bits": 8)")), "expected the shape [16, 16]");
+  tensors.push_back({"up_proj.weight_zero_point", DType::I8, {16, 2}});
+  expect_contains(refusal(tensors), "'up_proj.weight_zero_point' is I8 [16, 2], expected I32");
+}
+
+TEST_F(Malformed, AwqAndGptqThatAreNotAsConfigSays) {
+  const std::vector<TestTensor> awq = {{"up_proj.qweight", DType::I32, {64, 2}},
+                                       {"up_proj.scales", DType::F32, {2, 16}},
+                                       {"up_proj.qzeros", DType::I32, {2, 2}}};
+  std::vector<TestTensor> gptq = awq;
+  gptq[0].shape = {8, 16};
+  for (const auto& tensors : {awq, gptq}) {
+    EXPECT_EQ(refusal(tensors, R"({"group_size": 32})"), "no error");
+    expect_contains(refusal(tensors, R"({"group_size": 16})"), "in groups of 32 columns, but config.json says");
+    auto wrong = tensors;
+    wrong[2].dtype = DType::F32;
+    expect_contains(refusal(wrong), "'up_proj.qzeros' is F32 [2, 2], expected I32");
+  }
+  expect_contains(refusal(gptq, R"({"desc_act": true})"), "but 'up_proj.g_idx' is missing");
+  EXPECT_EQ(refusal(gptq, R"({"desc_act": true, "dynamic": {"+:up": {"desc_act": false}}})"), "no error");
+}
+
+TEST_F(Malformed, OneScaleWhereConfigHasBlocks) {
+  const std::vector<TestTensor> tensors = {{"up_proj.weight", DType::F8E4M3, {16, 64}},
+                                           {"up_proj.weight_scale_inv", DType::BF16, {1, 1}}};
+  EXPECT_EQ(refusal(tensors, R"({"weight_block_size": [128, 128]})"), "no error");
+  expect_contains(refusal(tensors, R"({"weight_block_size": [16, 32]})"),
+                  "its scales 'up_proj.weight_scale_inv' are BF16 [1, 1]: neither one");
 }
 
 TEST_F(Malformed, WrongShapes) {
@@ -104,6 +175,13 @@ TEST_F(Malformed, WrongShapes) {
                            {"up_proj.weight_scale", DType::F32, {16, 2}},
                            {"up_proj.weight_g_idx", DType::I32, {63}}}),
                   "'up_proj.weight_g_idx' is I32 [63], expected the shape [64]");
+  std::vector<TestTensor> nvfp4 = {{"up_proj.weight", DType::U8, {16, 32}},
+                                   {"up_proj.weight_scale", DType::F8E4M3, {16, 2}},
+                                   {"up_proj.weight_scale_2", DType::F32, {}}};
+  expect_contains(refusal(nvfp4, R"({"group_size": 16})"),
+                  "in groups of 32 columns, but config.json says group_size 16");
+  nvfp4[1].shape = {16, 1};
+  expect_contains(refusal(nvfp4), "'up_proj.weight_scale' is F8_E4M3 [16, 1], expected the shape [16, 4]");
   expect_contains(
       refusal({{"up_proj.weight_packed", DType::U8, {16, 32}}, {"up_proj.weight_scale", DType::U8, {16, 3}}}),
       "'up_proj.weight_scale' is U8 [16, 3], expected the shape [16, 2]");

@@ -24,7 +24,8 @@ std::optional<StoredWeight> find_awq(const WeightRequest& request) {
     fail("weight " + quoted(request.name) + " " + str(request.shape) + " is stored as AWQ, but its scales " +
          quoted(scales.name) + " are " + str(scales) + ": no groups of equal size along the inputs");
   check_shape(request, scales, {n_groups, out}, kFormat);
-  const TensorInfo& zeros = need_companion(request, request.module("qzeros"), kFormat);
+  check_group_size(request, scales, in / n_groups, kFormat);
+  const TensorInfo& zeros = *find_part(request, request.module("qzeros"), {DType::I32}, true, kFormat);
   check_shape(request, zeros, {n_groups, out / kPerWord}, kFormat);
   const auto open = [&checkpoint = request.checkpoint, out, in, group = in / n_groups, packed = packed->name,
                      scales_name = scales.name, zeros_name = zeros.name]() -> DecodeRows {

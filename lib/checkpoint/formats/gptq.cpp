@@ -40,15 +40,17 @@ std::optional<StoredWeight> find_gptq(const WeightRequest& request) {
   const TensorInfo& scales = need_companion(request, request.module("scales"), kFormat);
   const int64_t n_groups = scales.shape.rank() == 2 ? scales.shape[0] : 0;
   check_shape(request, scales, {std::max<int64_t>(n_groups, 1), out}, kFormat);
-  const TensorInfo& zeros = need_companion(request, request.module("qzeros"), kFormat);
+  const TensorInfo& zeros = *find_part(request, request.module("qzeros"), {DType::I32}, true, kFormat);
   check_shape(request, zeros, {n_groups, words_for(out, bits)}, kFormat);
   StoredWeight stored{kFormat, {packed->name, scales.name, zeros.name}, {}};
   std::string order_name;
-  if (const TensorInfo* order = find_typed(request, request.module("g_idx"), {DType::I32, DType::I64})) {
+  if (const TensorInfo* order = find_part(request, request.module("g_idx"), {DType::I32, DType::I64},
+                                          request.facts.ordered && n_groups > 1, kFormat)) {
     check_shape(request, *order, {in}, kFormat);
     stored.parts.push_back(order_name = order->name);
   }
   const int64_t group = order_name.empty() ? group_size(request, scales) : in;
+  check_group_size(request, scales, group, kFormat);
   const int added = request.facts.zeros_less_one ? 1 : 0;
   stored.open = [&checkpoint = request.checkpoint, out, in, bits, group, n_groups, added, packed = packed->name,
                  scales_name = scales.name, zeros_name = zeros.name, order_name]() -> DecodeRows {

@@ -7,8 +7,9 @@ namespace kvcal {
 
 void refuse_modelopt_int4(const WeightRequest& request) {
   const TensorInfo* packed = find_typed(request, request.name, {DType::U8});
-  if (!packed || packed->shape.rank() != request.shape.rank() || packed->shape[-1] != request.in() ||
-      2 * packed->shape[-2] != request.out() || !request.checkpoint.has(request.beside("_scale")))
+  // Of all experts in one tensor this shape is NVFP4 whose experts lie as [in / 2, out].
+  if (!packed || request.shape.rank() != 2 || packed->shape != Shape{request.out() / 2, request.in()} ||
+      request.out() % 2 || !request.checkpoint.has(request.beside("_scale")))
     return;
   fail("weight " + quoted(request.name) + " " + str(request.shape) + " is stored as " + str(*packed) +
        ": INT4 of "

@@ -8,10 +8,17 @@ namespace kvcal {
 namespace {
 
 constexpr std::string_view kFormat = "NVFP4";
+constexpr int64_t kGroup = 16;
 
-Shape halved(const WeightRequest& request) {
-  return request.shape.rank() == 3 ? Shape{request.experts(), request.out(), request.in() / 2}
-                                   : Shape{request.out(), request.in() / 2};
+/// The weight's shape with its columns divided.
+Shape columns_divided(const WeightRequest& request, int64_t by) {
+  return request.shape.rank() == 3 ? Shape{request.experts(), request.out(), request.in() / by}
+                                   : Shape{request.out(), request.in() / by};
+}
+
+/// ModelOpt's W4A8_NVFP4_FP8 has groups twice as long.
+int64_t group_of(const TensorInfo& scales, int64_t in) {
+  return scales.shape.rank() > 0 && scales.shape[-1] * 2 * kGroup == in ? 2 * kGroup : kGroup;
 }
 
 /// Scales of the groups with the global one in them. One global scale, or one for each expert.
@@ -28,7 +35,6 @@ std::vector<float> joined_scales(const Checkpoint& checkpoint, const std::string
 /// ModelOpt's experts of Llama 4: packed along the inputs as all others, then laid as [experts, in / 2, out] with
 /// scales [experts, in / 16, out].
 bool is_turned(const WeightRequest& request, const TensorInfo& packed, const TensorInfo& scales) {
-  constexpr int64_t kGroup = 16;
   return request.shape.rank() == 3 && request.in() >= kGroup &&
          packed.shape == Shape{request.experts(), request.in() / 2, request.out()} &&
          scales.shape == Shape{request.experts(), request.in() / kGroup, request.out()};
@@ -50,20 +56,25 @@ std::optional<StoredWeight> find_nvfp4(const WeightRequest& request) {
   const bool divide = packed != nullptr;  // compressed-tensors
   if (!packed) packed = find_typed(request, request.name, {DType::U8});
   const std::string global_name = request.beside(divide ? "_global_scale" : "_scale_2");
-  if (!packed || !request.checkpoint.has(global_name)) return std::nullopt;
-  if (request.in() % 2) return std::nullopt;
-  const TensorInfo& scales = need_companion(request, request.beside("_scale"), kFormat);
+  // Either of its scales tells it from other formats with two values to a byte.
+  const std::string scales_name = request.beside("_scale");
+  if (!packed || !(request.checkpoint.has(global_name) || find_typed(request, scales_name, {DType::F8E4M3})))
+    return std::nullopt;
+  if (request.in() % kGroup) return std::nullopt;
+  const TensorInfo& scales = need_companion(request, scales_name, kFormat);
   const bool turn = is_turned(request, *packed, scales);
-  if (!turn) check_shape(request, *packed, halved(request), kFormat);
-  const int64_t out = request.out(), in = request.in(), n_groups = turn ? scales.shape[1] : 0;
-  const ScaleGrid grid = turn ? ScaleGrid{out, in, 1, in / n_groups, out, n_groups} : grid_of(request, scales, kFormat);
+  if (!turn) check_shape(request, *packed, columns_divided(request, 2), kFormat);
+  const int64_t in = request.in(), group = group_of(scales, in);
+  if (!turn) check_shape(request, scales, columns_divided(request, group), kFormat);
+  if (!turn) check_group_size(request, scales, group, kFormat);
+  const ScaleGrid grid{request.out(), in, 1, group, request.out(), in / group};
   const TensorInfo& global = need_companion(request, global_name, kFormat);
   if (const int64_t n = global.shape.elements(); n != 1 && n != request.experts())
     check_shape(request, global, {request.experts()}, kFormat);
   StoredWeight stored{kFormat, {packed->name, scales.name, global_name}, {}};
   const InputFactors inputs = find_input_factors(request, stored);
-  stored.open = [&checkpoint = request.checkpoint, grid, divide, turn, inputs, packed = packed->name,
-                 scales_name = scales.name, global_name]() -> DecodeRows {
+  stored.open = [&checkpoint = request.checkpoint, grid, divide, turn, inputs, packed = packed->name, scales_name,
+                 global_name]() -> DecodeRows {
     const auto* bytes = static_cast<const uint8_t*>(checkpoint.tensor(packed).data);
     std::vector<float> joined = joined_scales(checkpoint, scales_name, global_name, divide);
     if (turn) joined = turned(joined, grid.n_columns, grid.n_rows);

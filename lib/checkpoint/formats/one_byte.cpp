@@ -33,7 +33,10 @@ std::optional<StoredWeight> find_one_byte(const WeightRequest& request) {
   const ScaleGrid grid = grid_of(request, need_companion(request, scales_name, format), format);
   StoredWeight stored{format, {request.name, scales_name}, {}};
   std::string zeros_name;
-  if (const TensorInfo* zeros = find_typed(request, request.beside("_zero_point"), {DType::I8})) {
+  const bool integers = found->dtype == DType::I8;
+  const std::string beside = request.beside("_zero_point");
+  if (const TensorInfo* zeros = integers ? find_part(request, beside, {DType::I8}, request.facts.zero_points, format)
+                                         : find_typed(request, beside, {DType::I8})) {
     zeros_name = zeros->name;
     check_shape(request, *zeros, request.checkpoint.find(scales_name)->shape, format);
     stored.parts.push_back(zeros_name);

@@ -9,14 +9,14 @@ namespace {
 
 constexpr std::string_view kFormat = "pack-quantized";
 
-/// Bits of an element, from how many words n of them take; 0 when no number fits. Few elements leave a choice: what
-/// config.json says goes first, then what is usual.
+/// Bits of an element, from how many words n of them take: of those in config.json, or of any where it has none; few
+/// elements leave a choice, then what is usual goes first. What fits none is taken for the first, to be refused.
 int bits_by_words(const QuantizationFacts& facts, int64_t words, int64_t n) {
-  for (const int bits : facts.bits)
+  const std::vector<int> usual = {4, 8, 2, 3, 5, 6, 7, 1};
+  const std::vector<int>& choice = facts.bits.empty() ? usual : facts.bits;
+  for (const int bits : choice)
     if (words_for(n, bits) == words) return bits;
-  for (const int bits : {4, 8, 2, 3, 5, 6, 7, 1})
-    if (words_for(n, bits) == words) return bits;
-  return 0;
+  return choice.front();
 }
 
 Shape with_experts(const WeightRequest& request, int64_t rows, int64_t columns) {
@@ -56,17 +56,20 @@ std::optional<StoredWeight> find_pack_quantized(const WeightRequest& request) {
   const TensorInfo* packed = find_typed(request, request.beside("_packed"), {DType::I32});
   if (!packed) return std::nullopt;
   const int64_t out = request.out(), in = request.in();
-  const int bits = packed->shape.rank() > 0 ? bits_by_words(request.facts, packed->shape[-1], in) : 0;
-  check_shape(request, *packed, with_experts(request, out, words_for(in, bits ? bits : 4)), kFormat);
+  const int bits = bits_by_words(request.facts, packed->shape.rank() > 0 ? packed->shape[-1] : 0, in);
+  check_shape(request, *packed, with_experts(request, out, words_for(in, bits)), kFormat);
   const TensorInfo& scales = need_companion(request, request.beside("_scale"), kFormat);
   const ScaleGrid grid = grid_of(request, scales, kFormat);
   Names names{packed->name, scales.name, "", ""};
   StoredWeight stored{kFormat, {packed->name, scales.name}, {}};
-  if (const TensorInfo* zeros = find_typed(request, request.beside("_zero_point"), {DType::I32})) {
+  check_group_size(request, scales, grid.columns, kFormat);
+  if (const TensorInfo* zeros =
+          find_part(request, request.beside("_zero_point"), {DType::I32}, request.facts.zero_points, kFormat)) {
     check_shape(request, *zeros, with_experts(request, words_for(grid.n_rows, bits), grid.n_columns), kFormat);
     stored.parts.push_back(names.zeros = zeros->name);
   }
-  if (const TensorInfo* order = find_typed(request, request.beside("_g_idx"), {DType::I32, DType::I64})) {
+  if (const TensorInfo* order = find_part(request, request.beside("_g_idx"), {DType::I32, DType::I64},
+                                          request.facts.ordered && grid.n_columns > 1, kFormat)) {
     check_shape(request, *order, {in}, kFormat);
     stored.parts.push_back(names.order = order->name);
   }

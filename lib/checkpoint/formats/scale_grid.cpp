@@ -8,6 +8,8 @@
 namespace kvcal {
 namespace {
 
+const std::vector<std::array<int64_t, 2>> kUsualBlocks = {{128, 128}};
+
 int64_t blocks_in(int64_t n, int64_t size) { return (n + size - 1) / size; }
 
 /// Extents of one expert's scales: without the experts in front, and without the ones between ModelOpt's four.
@@ -20,6 +22,15 @@ std::vector<int64_t> extents_of(const WeightRequest& request, const TensorInfo& 
   return extents;
 }
 
+/// Whether scales with as many extents as the weight are one where the blocks in config.json would be several.
+bool lacks_blocks(const WeightRequest& request, const TensorInfo& scales) {
+  const auto& blocks = request.facts.blocks;
+  if (blocks.empty() || scales.shape.rank() != request.shape.rank()) return false;
+  return std::ranges::none_of(blocks, [&](const std::array<int64_t, 2>& block) {
+    return blocks_in(request.out(), block[0]) * blocks_in(request.in(), block[1]) == 1;
+  });
+}
+
 }  // namespace
 
 ScaleGrid grid_of(const WeightRequest& request, const TensorInfo& scales, std::string_view format) {
@@ -27,21 +38,24 @@ ScaleGrid grid_of(const WeightRequest& request, const TensorInfo& scales, std::s
   const auto grid = [&](int64_t rows, int64_t columns) {
     return ScaleGrid{out, in, rows, columns, blocks_in(out, rows), blocks_in(in, columns)};
   };
-  if (n == request.experts()) return grid(out, in);
-  if (n == 1) return ScaleGrid{request.experts() * out, in, request.experts() * out, in, 1, 1};
+  const bool whole = !lacks_blocks(request, scales);
+  if (whole && n == request.experts()) return grid(out, in);
+  if (whole && n == 1) return ScaleGrid{request.experts() * out, in, request.experts() * out, in, 1, 1};
   const std::vector<int64_t> extents = extents_of(request, scales);
   if (extents.size() == 2 && n == request.experts() * extents[0] * extents[1]) {
     const auto [a, b] = std::pair(extents[0], extents[1]);
+    // First, since the scales of a single row look like groups of columns.
+    for (const auto& [rows, columns] : request.facts.blocks.empty() ? kUsualBlocks : request.facts.blocks)
+      if (a == blocks_in(out, rows) && b == blocks_in(in, columns)) return grid(rows, columns);
     if (a == out && b > 0 && in % b == 0) return grid(1, in / b);
     if (a == 1 && b == in) return grid(out, 1);
     // Transposed experts of Llama 4 in fbgemm_fp8: a scale for each output of down_proj, laid as if it were not.
     if (request.shape.rank() == 3 && a == in && b == 1) return grid(out, 1);
-    for (const auto& [rows, columns] : request.facts.blocks)
-      if (a == blocks_in(out, rows) && b == blocks_in(in, columns)) return grid(rows, columns);
   }
   fail("weight " + quoted(request.name) + " " + str(request.shape) + " is stored as " + std::string(format) +
        ", but its scales " + quoted(scales.name) + " are " + str(scales) +
-       ": neither one, nor one a row, nor groups of columns, nor blocks of the size in config.json");
+       ": neither one, nor one a row, nor groups of columns, nor blocks of the size in config.json; is config.json "
+       "from another checkpoint?");
 }
 
 std::vector<float> read_scales(const Checkpoint& checkpoint, const std::string& name) {

@@ -46,6 +46,28 @@ void add_group_size(QuantizationFacts& facts, const Json& object) {
     facts.group_sizes.push_back(size);
 }
 
+bool is(const Json& object, const char* key, const Json& expected) {
+  const Json* value = find_member(object, key);
+  return value && *value == expected;
+}
+
+void add_config_groups(QuantizationFacts& facts, const Json& quantization) {
+  int n = 0, n_with_zeros = 0, n_ordered = 0;
+  for_each_object(find_member(quantization, "config_groups"), [&](const Json& group) {
+    const Json* weights = find_member(group, "weights");
+    if (!weights || !weights->is_object()) return;
+    add_block(facts, find_member(*weights, "block_structure"));
+    add_group_size(facts, *weights);
+    if (const int64_t bits = int_at(*weights, "num_bits"); bits >= 1 && bits <= 8)
+      facts.bits.push_back(static_cast<int>(bits));
+    ++n;
+    n_with_zeros += is(*weights, "symmetric", false);
+    n_ordered += is(*weights, "actorder", "group");
+  });
+  facts.zero_points = n > 0 && n_with_zeros == n;
+  facts.ordered = n > 0 && n_ordered == n;
+}
+
 bool stores_zeros_less_one(const Json& quantization) {
   const std::string packing = word_at(quantization, "packing_format");  // AutoRound's
   return word_at(quantization, "checkpoint_format") != "gptq_v2" && packing != "auto_round" &&
@@ -61,19 +83,16 @@ QuantizationFacts read_quantization_facts(const Checkpoint& checkpoint) {
   facts.unread = describe_quantization(checkpoint.config(), checkpoint.folder()).unread;
   if (quantization.is_object()) {
     add_block(facts, find_member(quantization, "weight_block_size"));
-    for_each_object(find_member(quantization, "config_groups"), [&](const Json& group) {
-      const Json* weights = find_member(group, "weights");
-      if (!weights || !weights->is_object()) return;
-      add_block(facts, find_member(*weights, "block_structure"));
-      if (const int64_t bits = int_at(*weights, "num_bits"); bits >= 1 && bits <= 8)
-        facts.bits.push_back(static_cast<int>(bits));
-    });
+    add_config_groups(facts, quantization);
     add_group_size(facts, quantization);
+    facts.ordered = facts.ordered || is(quantization, "desc_act", true);
     for (const char* overrides : {"dynamic", "extra_config"})
-      for_each_object(find_member(quantization, overrides), [&](const Json& one) { add_group_size(facts, one); });
+      for_each_object(find_member(quantization, overrides), [&](const Json& one) {
+        add_group_size(facts, one);
+        if (find_member(one, "desc_act")) facts.ordered = false;
+      });
     facts.zeros_less_one = stores_zeros_less_one(quantization);
   }
-  facts.blocks.push_back({128, 128});
   return facts;
 }
 
@@ -92,6 +111,24 @@ const TensorInfo* find_typed(const WeightRequest& request, const std::string& na
                              std::initializer_list<DType> dtypes) {
   const TensorInfo* found = request.checkpoint.find(name);
   return found && std::find(dtypes.begin(), dtypes.end(), found->dtype) != dtypes.end() ? found : nullptr;
+}
+
+const TensorInfo* find_part(const WeightRequest& request, const std::string& name, std::initializer_list<DType> dtypes,
+                            bool said, std::string_view format) {
+  const TensorInfo* found = said ? &need_companion(request, name, format) : request.checkpoint.find(name);
+  if (found && !find_typed(request, name, dtypes))
+    fail("weight " + quoted(request.name) + " is stored as " + std::string(format) + ": " + quoted(name) + " is " +
+         str(*found) + ", expected " + std::string(name_of(*dtypes.begin())));
+  return found;
+}
+
+void check_group_size(const WeightRequest& request, const TensorInfo& scales, int64_t size, std::string_view format) {
+  const std::vector<int64_t>& known = request.facts.group_sizes;
+  if (known.empty() || size == request.in() || std::find(known.begin(), known.end(), size) != known.end()) return;
+  fail("weight " + quoted(request.name) + " " + str(request.shape) + " is stored as " + std::string(format) +
+       ", by its scales " + quoted(scales.name) + " " + str(scales) + " in groups of " + std::to_string(size) +
+       " columns, but config.json says group_size " + std::to_string(known.front()) +
+       "; is config.json from another checkpoint?");
 }
 
 const TensorInfo& need_companion(const WeightRequest& request, const std::string& name, std::string_view format) {

@@ -18,14 +18,14 @@ namespace kvcal {
 
 /// What the tensors do not tell themselves, from the quantisation object of config.json or of the file beside it.
 struct QuantizationFacts {
-  bool weights_quantized = false;  // whether there is such an object that speaks of weights
-  std::vector<std::array<int64_t, 2>>
-      blocks;                  // sizes [out, in] that scales of blocks may have; 128 x 128 is always one
+  bool weights_quantized = false;              // whether there is such an object that speaks of weights
+  std::vector<std::array<int64_t, 2>> blocks;  // sizes [out, in] that scales of blocks may have; none: 128 x 128
   bool zeros_less_one = true;  // GPTQ: zero points are stored less one (neither gptq_v2 nor AutoRound's own packing)
   std::string unread;          // the format's name when no file of this folder reads it: "bitsandbytes", "AWQ gemv"
   std::vector<int> bits;       // of packed integers, 1 to 8, as config_groups has them
-  std::vector<int64_t>
-      group_sizes;  // above 0: of the whole model and of single modules, where GPTQ and AutoRound say so
+  std::vector<int64_t> group_sizes;  // of columns, above 0: of the whole model, of config_groups, of single modules
+  bool zero_points = false;          // whether all of config_groups say that weights are not symmetric
+  bool ordered = false;              // whether columns are in groups by an order of their own (g_idx), by all of it
 };
 QuantizationFacts read_quantization_facts(const Checkpoint& checkpoint);
 
@@ -82,6 +82,14 @@ std::optional<StoredWeight> find_pack_quantized(const WeightRequest& request);
 /// The tensor's description when it is there with one of the dtypes; null otherwise.
 const TensorInfo* find_typed(const WeightRequest& request, const std::string& name,
                              std::initializer_list<DType> dtypes);
+
+/// A tensor beside a weight that not every weight of the format has; null without it. Throws Error when it has another
+/// type, or is not there and config.json says that it is (`said`).
+const TensorInfo* find_part(const WeightRequest& request, const std::string& name, std::initializer_list<DType> dtypes,
+                            bool said, std::string_view format);
+
+/// Throws Error where config.json has sizes of groups, and not this one of `scales`. All inputs as one group are fine.
+void check_group_size(const WeightRequest& request, const TensorInfo& scales, int64_t size, std::string_view format);
 
 /// The tensor beside a weight that its format cannot do without. Throws Error.
 const TensorInfo& need_companion(const WeightRequest& request, const std::string& name, std::string_view format);
