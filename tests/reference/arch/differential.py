@@ -3,6 +3,7 @@
 
     make test-arch-reference [MODELS=20]
     python tests/reference/arch/differential.py DRIVER [CLASS...] [--models 20] [--silent 1] [--seed FIRST] [--keep FOLDER]
+    python tests/reference/arch/differential.py DRIVER [CLASS...] --quantized [RECIPE...] [--damaged] [--models 1] ...
 
 DRIVER is driver.cpp of this folder, built. Each model is drawn from its class and seed: a valid config, random weights,
 and a config.json that says the same in one of the forms found in published checkpoints. Compared: caches (layers, heads,
@@ -11,6 +12,9 @@ every layer and the last logits with the tolerances of tests/harness/tolerances.
 stays unread. Further configs (--silent) leave nearly everything to the class's defaults; of these the reading is compared,
 without weights. Prints a table, every difference, and every refusal of kvcal; exits 1 when anything differs. Drawn configs
 that the framework itself does not take are counted as such.
+
+--quantized: the models are quantised checkpoints instead, as tools publish them, and the reference gets the weights that
+these mean; "nothing" counts those with nothing to quantise. --damaged: with one tensor wrong, and the refusal must name it.
 """
 
 import argparse
@@ -27,13 +31,16 @@ from pathlib import Path
 
 import torch
 import transformers
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 
 sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1])]
+import damage  # noqa: E402
 import dense  # noqa: E402
 import forms  # noqa: E402
 import hybrid  # noqa: E402
 import moe  # noqa: E402
+import quantized  # noqa: E402
+import recipes  # noqa: E402
 import reference_run  # noqa: E402
 import silent  # noqa: E402
 import wrapped  # noqa: E402
@@ -116,10 +123,9 @@ def differences(ours: dict, theirs: dict, tensors: dict, parameters: int) -> lis
     return found
 
 
-def draw_case(model: str, seed: int) -> tuple[Case, Dice]:
-    dice = Dice(f"{model} {seed}")
-    return Case(model, reference_run.own_name(model), CLASSES[model](dice), "drawn", lengths=LENGTHS, weights=WEIGHTS.get(model),
-                published_tensors=wrapped.PUBLISHED.get(model)), dice
+def case_of(model: str, config: dict) -> Case:
+    return Case(model, reference_run.own_name(model), config, "drawn", lengths=LENGTHS, weights=WEIGHTS.get(model),
+                published_tensors=wrapped.PUBLISHED.get(model))
 
 
 def quietly(step, *arguments):
@@ -131,26 +137,57 @@ def quietly(step, *arguments):
         raise Refused(f"{type(e).__name__}: {e}") from e
 
 
-def examine(driver: Driver, model: str, seed: int, folder: Path) -> tuple[str, list[str]]:
-    """-> "agrees", "differs", "refused" (by kvcal), "narrow" or "not taken" (by the framework), and what was found"""
-    case, dice = draw_case(model, seed)
-    plain = dice.flag(0.3)
+def examine(driver: Driver, model: str, seed: int, folder: Path, recipe_name: str = "") -> tuple[str, list[str]]:
+    """-> "agrees", "differs", "refused" (by kvcal), "narrow" or "not taken" (by the framework), "nothing" (to quantise by
+    the recipe), and what was found"""
+    recipe, read = None, folder
+    if recipe_name:
+        recipe, config, dice = quantized.draw(recipe_name, model, CLASSES[model], seed)
+    else:
+        dice = Dice(f"{model} {seed}")
+        config = CLASSES[model](dice)
+    case, plain = case_of(model, config), dice.flag(0.3)
     rewrite = lambda config, own: config if plain else forms.rewritten(dice, config, own)
     try:
         parameters = quietly(reference_run.write_model, case, folder, seed, rewrite)
+        if recipe:
+            read = folder / "quantized"
+            if not quantized.write(recipe, dice, model, folder, read):
+                return "nothing", []
         generator = Dice(f"tokens {model} {seed}")
         sequences = [[generator.randrange(3, 90) for _ in range(n)] for n in LENGTHS]
         theirs = quietly(reference_run.run, case, folder, sequences)
     except Refused as e:
         return "not taken", [str(e)]
     out = folder / "ours.safetensors"
-    ours = driver.ask({"model": str(folder), "sequences": sequences, "out": str(out)})
+    ours = driver.ask({"model": str(read), "sequences": sequences, "out": str(out)})
     if "error" in ours:
         return "refused", [ours["error"]]
     found = differences(ours, theirs, load_file(out), parameters)
     if not found:
         return "agrees", []
     return "narrow" if theirs["choice"] < NARROW else "differs", found
+
+
+def examine_damaged(driver: Driver, model: str, seed: int, folder: Path, recipe_name: str) -> tuple[str, list[str]]:
+    """The same with one tensor missing or changed: "named" in a refusal, or else "differs"."""
+    recipe, config, dice = quantized.draw(recipe_name, model, CLASSES[model], seed)
+    try:
+        quietly(reference_run.write_model, case_of(model, config), folder, seed, lambda config, own: config)
+        quantised = quantized.write(recipe, dice, model, folder, folder / "quantized")
+    except Refused as e:
+        return "not taken", [str(e)]
+    path = folder / "quantized" / "model.safetensors"
+    found = damage.damaged(dice, load_file(path), quantised) if quantised else None
+    if not found:
+        return "nothing", []
+    tensors, module, done = found
+    save_file(tensors, path, {"format": "pt"})
+    ours = driver.ask({"model": str(path.parent), "sequences": [[3, 4, 5]], "out": str(folder / "ours.safetensors")})
+    if ours.get("error", "").startswith("reading the config"):
+        return "refused", [ours["error"]]
+    wrong = damage.judge(ours, module)
+    return ("differs", [done, wrong]) if wrong else ("named", [])
 
 
 def examine_silent(driver: Driver, model: str, seed: int) -> tuple[str, list[str]]:
@@ -166,6 +203,18 @@ def examine_silent(driver: Driver, model: str, seed: int) -> tuple[str, list[str
     return ("differs" if found else "agrees"), found
 
 
+def checks_of(driver: Driver, model: str, root: Path, options) -> list[tuple]:
+    seeds = range(options.seed, options.seed + options.models)
+    if options.quantized is not None:
+        how = examine_damaged if options.damaged else examine
+        return [(f"{recipe} seed {seed}", lambda recipe=recipe, seed=seed:
+                 how(driver, model, seed, root / f"{model}-{recipe}-{seed}", recipe))
+                for recipe in options.quantized or recipes.ALL for seed in seeds]
+    return [(f"seed {seed}", lambda seed=seed: examine(driver, model, seed, root / f"{model}-{seed}")) for seed in seeds] + \
+        [(f"silent seed {seed}", lambda seed=seed: examine_silent(driver, model, seed))
+         for seed in range(options.seed, options.seed + options.silent)]
+
+
 def shortened(message: str) -> str:
     return re.sub(r"\d+", "N", message.split("\n")[0])[:150]
 
@@ -177,6 +226,9 @@ def main() -> int:
     parser.add_argument("-n", "--models", type=int, default=20, help="models of each class")
     parser.add_argument("--silent", type=int, default=1, help="configs of each class that say nearly nothing")
     parser.add_argument("--seed", type=int, default=0, help="the first seed")
+    parser.add_argument("--quantized", nargs="*", metavar="RECIPE", choices=recipes.ALL,
+                        help="quantised checkpoints, by these recipes (default: all), --models of each class and recipe")
+    parser.add_argument("--damaged", action="store_true", help="with --quantized: checkpoints with a wrong tensor")
     parser.add_argument("--keep", type=Path, help="folder that keeps the models")
     parser.add_argument("--verbose", action="store_true", help="also why the framework did not take a draw")
     options = parser.parse_args()
@@ -194,11 +246,7 @@ def main() -> int:
         for model in options.classes or CLASSES:
             counts, reasons = collections.Counter(), collections.Counter()
             root = options.keep or Path(scratch)
-            checks = [(f"seed {seed}", lambda seed=seed: examine(driver, model, seed, root / f"{model}-{seed}"))
-                      for seed in range(options.seed, options.seed + options.models)]
-            checks += [(f"silent seed {seed}", lambda seed=seed: examine_silent(driver, model, seed))
-                       for seed in range(options.seed, options.seed + options.silent)]
-            for name, check in checks:
+            for name, check in checks_of(driver, model, root, options):
                 verdict, found = check()
                 counts[verdict] += 1
                 if verdict == "differs":
