@@ -2,7 +2,7 @@
 JOBS := $(shell sh .ci/jobs.sh)
 SOURCES = find apps lib kernels tests \( -name '*.cpp' -o -name '*.h' -o -name '*.cu' -o -name '*.cuh' \) -type f
 
-.PHONY: help packages build demo test test-text-reference test-arch-reference format format-check asan tsan fuzz cuda-compile clean
+.PHONY: help packages build demo test test-text-reference test-arch-reference test-weights-reference format format-check asan tsan fuzz cuda-compile clean
 
 help:
 	@echo 'make demo          install what is missing, build, calibrate the two demo models'
@@ -13,6 +13,7 @@ help:
 	@echo 'make fuzz          build the fuzz programs with clang, run each for FUZZ_SECONDS (60)'
 	@echo 'make test-text-reference  compare tokenizers and templates with the Python libraries on generated input'
 	@echo 'make test-arch-reference  compare architectures with the reference framework on random tiny models'
+	@echo 'make test-weights-reference  compare decoded weights of random quantised checkpoints with the tools that write them'
 	@echo 'make test-plugins  what the server plug-ins decide without a server, in Python'
 	@echo 'make test-loaders  read exports and plug-ins with the loading code of the servers; installs them, about 20 GB'
 	@echo 'make cuda-compile  compile the CUDA kernels with nvcc for all architectures (CUDA_ARCHS="sm_90a" for one)'
@@ -41,24 +42,22 @@ test:
 	@cmake --build --preset release --parallel $(JOBS)
 	@ctest --test-dir build/release --output-on-failure --no-label-summary --no-tests=error --parallel $(JOBS)
 
-# PYTHON=... uses an environment that has the packages of tests/reference/requirements.txt already; STRINGS (of each
-# structure) and TEMPLATES make the run shorter.
+# PYTHON=... uses an environment that has the packages of tests/reference/requirements.txt already. OPTIONS are those of
+# tests/reference/*/differential.py: OPTIONS='--quantized --models 1' for quantised checkpoints.
+# text: STRINGS (of each structure) and TEMPLATES make the run shorter. arch: MODELS of each class, CLASSES=... for some of
+# them, SEED=... for others than the last time.
 STRINGS = 20000
 TEMPLATES = 2000
-test-text-reference:
-	@sh .ci/packages.sh build test
-	@test -f build/release/build.ninja || cmake --preset release -DKVCAL_TESTS=ON
-	@cmake --build --preset release --parallel $(JOBS) --target text_reference_driver
-	@sh tests/reference/text/run.sh build/release/tests/text_reference_driver $(STRINGS) $(TEMPLATES)
-
-# MODELS: of each class. CLASSES=... for some of them, SEED=... for others than the last time.
 MODELS = 20
 SEED = 0
-test-arch-reference:
+text_options = $(STRINGS) $(TEMPLATES)
+arch_options = $(CLASSES) --models $(MODELS) --seed $(SEED)
+test-text-reference test-arch-reference test-weights-reference: test-%-reference:
 	@sh .ci/packages.sh build test
-	@test -f build/release/build.ninja || cmake --preset release -DKVCAL_TESTS=ON
-	@cmake --build --preset release --parallel $(JOBS) --target arch_reference_driver
-	@sh tests/reference/arch/run.sh build/release/tests/arch_reference_driver $(CLASSES) --models $(MODELS) --seed $(SEED)
+	@grep -qs '^KVCAL_TESTS:BOOL=ON' build/release/CMakeCache.txt && test -f build/release/build.ninja \
+	  || cmake --preset release -DKVCAL_TESTS=ON
+	@cmake --build --preset release --parallel $(JOBS) --target $*_reference_driver
+	@sh tests/reference/run.sh $* build/release/tests/$*_reference_driver $($*_options) $(OPTIONS)
 
 test-plugins: build
 	@KVCAL=$(CURDIR)/build/release/kvcal $(or $(PYTHON),python3) tests/plugins/test_plugins.py

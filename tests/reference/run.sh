@@ -1,0 +1,24 @@
+#!/bin/sh
+# run.sh text|arch|weights DRIVER [OPTION...]: a differential test, with PYTHON when that is set, otherwise in a virtual
+# environment that is made from requirements.txt; for text in one of its own without torch, which it does not need.
+set -eu
+here=$(dirname "$0")
+name=$1
+shift
+wanted=.
+made=build/reference-torch
+if [ "$name" = text ]; then
+    wanted='^(jinja2|tokenizers|transformers)=='
+    made=build/reference
+fi
+python=${PYTHON:-}
+if [ -z "$python" ]; then
+    python=$made/bin/python
+    if [ ! -e "$made/complete" ]; then  # a first attempt may have been interrupted
+        python3 -m venv "$made"
+        grep -v '^#' "$here/requirements.txt" | grep -E "$wanted" >"$made/wanted.txt"
+        "$python" -m pip install --quiet --requirement "$made/wanted.txt"
+        : >"$made/complete"
+    fi
+fi
+RUST_BACKTRACE=0 exec "$python" "$here/$name/differential.py" "$@"
