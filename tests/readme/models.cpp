@@ -6,6 +6,8 @@
 #include <set>
 #include <vector>
 
+#include "base/json.h"
+#include "base/read_file.h"
 #include "checkpoint/checkpoint.h"
 #include "export/server_support.h"
 #include "model/architecture.h"
@@ -16,10 +18,12 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr size_t kMostBytes = 1 << 20;  // of a golden's JSON files
+
 /// What the goldens of an architecture have in them.
 struct Shown {
   int goldens = 0;
-  bool latent = false, experts = false, shares_caches = false;
+  bool latent = false, experts = false, shares_caches = false, pictures = false;
   std::set<std::string> recurrent;  // kinds of layers that have a state
 };
 
@@ -41,8 +45,17 @@ void add_golden(const fs::path& folder, std::map<std::string, Shown, std::less<>
 
 std::map<std::string, Shown, std::less<>> read_goldens() {
   std::map<std::string, Shown, std::less<>> by_name;
-  for (const auto& entry : fs::directory_iterator(fs::path(KVCAL_SOURCE_DIR) / "tests/arch/golden"))
+  const fs::path source = KVCAL_SOURCE_DIR;
+  for (const auto& entry : fs::directory_iterator(source / "tests/arch/golden"))
     if (fs::exists(entry.path() / "config.json")) add_golden(entry.path(), by_name);
+  // Prompts with pictures have their own config where the weights are those of the text model.
+  for (const auto& entry : fs::directory_iterator(source / "tests/arch/embeddings")) {
+    if (!entry.is_directory()) continue;
+    const fs::path own = entry.path() / "config.json";
+    const std::string model = get_string(Json::parse(read_file(entry.path() / "golden.json", kMostBytes)), "model");
+    const Json config = Json::parse(read_file(fs::exists(own) ? own : source / model / "config.json", kMostBytes));
+    by_name[std::string(find_architecture(config).name)].pictures = true;
+  }
   return by_name;
 }
 
@@ -72,16 +85,16 @@ std::string loaded_by(ServerKind kind, std::string_view architecture) {
 
 std::string table_of_models() {
   const auto goldens = read_goldens();
-  std::string text = "| class in `config.json` | goldens | cache | recurrent layers | experts | " +
+  std::string text = "| class in `config.json` | goldens | cache | recurrent layers | experts | images | " +
                      str(verified_server(ServerKind::Vllm)) + " | " + str(verified_server(ServerKind::Sglang)) +
-                     " |\n|---|---|---|---|---|---|---|\n";
+                     " |\n|---|---|---|---|---|---|---|---|\n";
   for (const Architecture& a : architectures()) {
     const auto found = goldens.find(a.name);
     const Shown shown = found == goldens.end() ? Shown{} : found->second;
     text += "| `" + std::string(a.name) + "` | " +
             (shown.goldens ? std::to_string(shown.goldens) : "of its text model") + " | " + cache_of(shown) + " | " +
-            words(shown.recurrent) + " | " + (shown.experts ? "yes" : "") + " | " +
-            loaded_by(ServerKind::Vllm, a.name) + " | " + loaded_by(ServerKind::Sglang, a.name) + " |\n";
+            words(shown.recurrent) + " | " + (shown.experts ? "yes" : "") + " | " + (shown.pictures ? "yes" : "") +
+            " | " + loaded_by(ServerKind::Vllm, a.name) + " | " + loaded_by(ServerKind::Sglang, a.name) + " |\n";
   }
   return text;
 }
