@@ -137,7 +137,7 @@ std::string unread_word(const Json& words, const ModelSpec& spec) {
   });
   for (const Json& given : words) {
     const std::string word = given.is_string() ? given.get<std::string>() : given.dump();
-    if (word == "chunked_attention") continue;  // its chunks are not in the layout
+    if (word == "chunked_attention" || word == "attention") continue;  // chunks are not in the layout; Granite's word
     if (!(word == "sliding_attention" ? slides : word == "full_attention" ? sees_all : recurs)) return quoted(word);
   }
   return "";

@@ -28,12 +28,22 @@ std::string rope_type(const Json& table) {
   return type;
 }
 
+/// Whether the newer table says all that the older one does, in its own words.
+bool covers(const Json& newer, const Json& older) {
+  for (const auto& member : older.items()) {
+    if (member.value().is_null()) continue;
+    const Json* said = find_member(newer, member.key() == "type" ? "rope_type" : member.key().c_str());
+    if (!said || *said != member.value()) return false;
+  }
+  return true;
+}
+
 // The newer key or the older one. Where both say something, classes differ in what they make of it.
 const Json* find_rope_table(const Json& config) {
   const Json* newer = find_member(config, "rope_parameters");
   const Json* older = find_member(config, "rope_scaling");
   if (!newer || newer->empty()) return older ? older : newer;
-  if (older && !older->empty() && canonical_json(*older) != canonical_json(*newer))
+  if (older && !older->empty() && !(older->is_object() && newer->is_object() && covers(*newer, *older)))
     fail(
         "rope_scaling and rope_parameters are both given and differ: leave the one that is meant, with its rope_theta");
   return newer;

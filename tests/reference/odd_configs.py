@@ -1,6 +1,6 @@
 """Configs of make_config_layouts.py that are no plain language model, or that say something their class does not read."""
 
-from config_parts import F, S, model, sizes
+from config_parts import F, S, model, run, sizes
 
 ODD = {
     "no_class_of_a_wrapper": (
@@ -17,6 +17,11 @@ ODD = {
         model("Qwen3ForCausalLM", "qwen3", sizes(151936, 256, 512, 2, 4, 2, head_dim=64),
               rope_parameters=dict(rope_type="default", rope_theta=1e6),
               rope_scaling=dict(rope_theta=1e6, rope_type="default")), None, "the same under both keys"),
+    "qwen3_one_rope_in_old_words": (
+        model("Qwen3ForCausalLM", "qwen3", sizes(151936, 256, 512, 2, 4, 2, head_dim=64),
+              rope_parameters=dict(rope_type="yarn", rope_theta=1e6, factor=4.0, original_max_position_embeddings=32768),
+              rope_scaling=dict(type="yarn", factor=4.0, original_max_position_embeddings=32768)),
+        [run(0, 1, 2, 64)], "the older key says less, and nothing else"),
     "qwen3_rope_of_a_kind": (
         model("Qwen3ForCausalLM", "qwen3", sizes(151936, 256, 512, 2, 4, 2),
               rope_parameters={S: dict(rope_type="default", rope_theta=1e6)}),
@@ -63,6 +68,11 @@ ODD = {
     "granite_with_sinks": (
         model("GraniteForCausalLM", "granite", sizes(49152, 256, 512, 2, 4, 2), attention_sinks=True),
         "attention_sinks are of GraniteSWAForCausalLM", "keys that a server reads in this class too"),
+    "granite_4_micro": (
+        model("GraniteMoeHybridForCausalLM", "granitemoehybrid", sizes(100352, 2560, 8192, 4, 40, 8),
+              layer_types=["attention"] * 4, position_embedding_type="rope", shared_intermediate_size=8192,
+              num_local_experts=0, num_experts_per_tok=0),
+        [run(0, 3, 8, 64)], "a hybrid class whose layers are all attention"),
     "granite_swa": (
         model("GraniteSWAForCausalLM", "granite_swa", sizes(49152, 256, 512, 2, 4, 2), sliding_window=128,
               layer_types=[S, F]), "its heads have sinks", "a near relative"),
