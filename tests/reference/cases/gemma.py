@@ -126,7 +126,7 @@ CASES = (
     Case("gemma3_old", "Gemma3ForCausalLM",
          dict(GEMMA, num_hidden_layers=3, sliding_window=12,
               layer_types=["sliding_attention", "full_attention", "sliding_attention"],
-              rope_parameters=dict(sliding_attention=rope(1e4), full_attention=rope(1e6))),
+              rope_parameters=dict(sliding_attention=rope(1e3), full_attention=rope(1e6))),
          "sliding_window_pattern, rope_local_base_freq and rope_theta instead of the nested form",
          lengths=LENGTHS, published=gemma3_old_rope, weights=small_embeddings),
     Case("gemma3_vl", "Gemma3ForConditionalGeneration",
