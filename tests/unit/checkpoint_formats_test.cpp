@@ -82,7 +82,8 @@ TEST(Formats, BlocksOfASingleRowAreNoGroups) {
   writer.write("gate.weight_scale_inv", std::as_bytes(std::span(scales)));
   writer.commit();
   const Checkpoint checkpoint = Checkpoint::open(folder.path());
-  const Tensor gate = WeightBinder(checkpoint)("gate.weight", {1, 192});
+  const WeightBinder weights(checkpoint);  // owns what it decodes
+  const Tensor gate = weights("gate.weight", {1, 192});
   EXPECT_EQ(to_float(gate.as<bf16>()[127]), 2);
   EXPECT_EQ(to_float(gate.as<bf16>()[128]), 3);
 }

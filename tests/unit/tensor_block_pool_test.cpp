@@ -72,6 +72,9 @@ TEST(BlockPool, small_blocks_are_left_to_malloc) {
 }
 
 TEST(BlockPool, no_memory_gives_null_and_lets_everything_kept_go) {
+#ifdef KVCAL_SANITIZED
+  GTEST_SKIP() << "sanitizers stop at an allocation that is too large";
+#endif
   BlockPool pool;
   pool.give_back(pool.take(4 * kMiB));
   EXPECT_EQ(pool.take(size_t{1} << 60).memory, nullptr);
