@@ -3,20 +3,22 @@
 #include <algorithm>
 
 namespace kvcal {
-namespace {
+namespace fs = std::filesystem;
 
-std::filesystem::path root() { return std::filesystem::path(KVCAL_SOURCE_DIR) / "tests/arch/golden"; }
-
-}  // namespace
+static fs::path arch_folder() { return fs::path(KVCAL_SOURCE_DIR) / "tests/arch"; }
 
 Golden::Golden(const std::string& name)
-    : folder(root() / name), json(read_json_file(folder / "golden.json")), file(folder / "golden.safetensors") {}
+    : folder(arch_folder() / "golden" / name),
+      json(read_json_file(folder / "golden.json")),
+      file(folder / "golden.safetensors") {}
 
 std::vector<std::vector<int32_t>> Golden::sequences() const {
   return json.at("sequences").get<std::vector<std::vector<int32_t>>>();
 }
 
-std::vector<float> Golden::tensor(const std::string& name) const {
+std::vector<float> Golden::tensor(const std::string& name) const { return golden_tensor(file, name); }
+
+std::vector<float> golden_tensor(const SafetensorsFile& file, const std::string& name) {
   const TensorInfo* info = file.find(name);
   if (!info) fail("golden has no tensor " + name);
   std::vector<float> values(static_cast<size_t>(info->shape.elements()));
@@ -24,12 +26,14 @@ std::vector<float> Golden::tensor(const std::string& name) const {
   return values;
 }
 
-std::vector<std::string> golden_cases() {
+std::vector<std::string> cases_of(const std::string& kind) {
   std::vector<std::string> names;
-  for (const auto& entry : std::filesystem::directory_iterator(root()))
+  for (const auto& entry : fs::directory_iterator(arch_folder() / kind))
     if (entry.is_directory()) names.push_back(entry.path().filename());
   std::sort(names.begin(), names.end());
   return names;
 }
+
+std::vector<std::string> golden_cases() { return cases_of("golden"); }
 
 }  // namespace kvcal

@@ -21,6 +21,12 @@ struct Golden {
   std::vector<float> tensor(const std::string& name) const;
 };
 
+/// A tensor of a golden's file as float. Throws Error when there is none of this name.
+std::vector<float> golden_tensor(const SafetensorsFile& file, const std::string& name);
+
+/// Names of the folders in tests/arch/<kind>, sorted.
+std::vector<std::string> cases_of(const std::string& kind);
+
 /// Names of all cases, sorted.
 std::vector<std::string> golden_cases();
 

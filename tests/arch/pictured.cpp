@@ -2,20 +2,15 @@
 
 #include <unistd.h>
 
-#include <algorithm>
 #include <fstream>
 
 #include "prefill/encoder_file.h"
 
 namespace kvcal {
-namespace {
-
-std::filesystem::path root() { return std::filesystem::path(KVCAL_SOURCE_DIR) / "tests/arch/embeddings"; }
-
-}  // namespace
-
 Pictured::Pictured(const std::string& name)
-    : folder(root() / name), json(read_json_file(folder / "golden.json")), golden(folder / "golden.safetensors") {
+    : folder(std::filesystem::path(KVCAL_SOURCE_DIR) / "tests/arch/embeddings" / name),
+      json(read_json_file(folder / "golden.json")),
+      golden(folder / "golden.safetensors") {
   std::ifstream in(folder / "prompts.jsonl");
   std::string line;
   std::getline(in, line);
@@ -41,20 +36,8 @@ PromptTokens Pictured::prompt(const std::string& id, const ModelSpec& spec) cons
   return p;
 }
 
-std::vector<float> Pictured::tensor(const std::string& name) const {
-  const TensorInfo* info = golden.find(name);
-  if (!info) fail("golden has no tensor " + name);
-  std::vector<float> values(static_cast<size_t>(info->shape.elements()));
-  convert_to_float(info->dtype, golden.tensor(*info).data, values.data(), values.size());
-  return values;
-}
+std::vector<float> Pictured::tensor(const std::string& name) const { return golden_tensor(golden, name); }
 
-std::vector<std::string> pictured_cases() {
-  std::vector<std::string> names;
-  for (const auto& entry : std::filesystem::directory_iterator(root()))
-    if (entry.is_directory()) names.push_back(entry.path().filename());
-  std::sort(names.begin(), names.end());
-  return names;
-}
+std::vector<std::string> pictured_cases() { return cases_of("embeddings"); }
 
 }  // namespace kvcal

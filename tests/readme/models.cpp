@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "base/json.h"
-#include "base/read_file.h"
 #include "checkpoint/checkpoint.h"
 #include "export/server_support.h"
 #include "model/architecture.h"
@@ -17,8 +16,6 @@ namespace kvcal::readme {
 namespace {
 
 namespace fs = std::filesystem;
-
-constexpr size_t kMostBytes = 1 << 20;  // of a golden's JSON files
 
 /// What the goldens of an architecture have in them.
 struct Shown {
@@ -52,8 +49,8 @@ std::map<std::string, Shown, std::less<>> read_goldens() {
   for (const auto& entry : fs::directory_iterator(source / "tests/arch/embeddings")) {
     if (!entry.is_directory()) continue;
     const fs::path own = entry.path() / "config.json";
-    const std::string model = get_string(Json::parse(read_file(entry.path() / "golden.json", kMostBytes)), "model");
-    const Json config = Json::parse(read_file(fs::exists(own) ? own : source / model / "config.json", kMostBytes));
+    const std::string model = get_string(read_json_file(entry.path() / "golden.json"), "model");
+    const Json config = read_json_file(fs::exists(own) ? own : source / model / "config.json");
     by_name[std::string(find_architecture(config).name)].pictures = true;
   }
   return by_name;
