@@ -23,7 +23,7 @@ AttentionMixer::AttentionMixer(const DecoderDims& d, const KvLayout& layout, con
       eps_(d.eps),
       key_factor_(v.key_factor),
       qkv_(load_heads(d, v.qkv, op, w)),
-      wo_(load_projection(op, w, v.out, d.hidden, d.n_heads * d.head_dim, v.o)),
+      wo_(load_output_projection(op, w, v.out, d.hidden, {d.n_heads, d.head_dim}, v.o)),
       q_norm_(load_norm(d, v.q_norm, op, w)),
       k_norm_(load_norm(d, v.k_norm, op, w)) {}
 
@@ -37,7 +37,7 @@ Tensor AttentionMixer::forward(Ops& op, const Tensor& h, const Batch& batch, Lay
   auto heads = op.project_heads(h, qkv_, {parts, eps_, turns, rope_});
   if (scaled) heads[1] = op.scale(heads[1], key_factor_);
   if (scaled && turned) heads[1] = op.rope(heads[1], turns, rope_);
-  const Tensor o = attend(op, s, heads, batch, states, tap, tail);
+  const Tensor o = attend(op, s, heads, wo_, batch, states, tap, tail);
   return o ? op.linear(o, wo_) : h;
 }
 

@@ -61,6 +61,14 @@ Linear load_projection(Ops& op, WeightBinder& w, const std::string& name, int64_
   return op.load_linear(p.weight, p.bias, p.input);
 }
 
+Linear load_output_projection(Ops& op, WeightBinder& w, const std::string& name, int64_t out, HeadColumns in,
+                              Bias bias) {
+  const HostLinear p = projection(w, name, out, in.n_heads * in.width, bias);
+  Linear linear = op.load_linear(p.weight, p.bias, p.input);
+  linear.column_norms = op.load_column_norms(p.weight, {}, in.n_heads);
+  return linear;
+}
+
 void share_input(Linear& a, Linear& b) {
   if (alike(a.input, b.input)) a.input = b.input = common(a.input, b.input);
 }
@@ -84,20 +92,33 @@ GluWeights load_fused_glu(Ops& op, WeightBinder& w, const std::string& name, int
   return op.load_glu(both.rows(0, ffn), both.rows(ffn, ffn), projection(w, "down_proj", hidden, ffn));
 }
 
-Tensor attend(Ops& op, const KvLayout& s, std::span<const Tensor> qkv, const Batch& batch, LayerStates& states,
-              KvTap& tap, Tail tail, AttentionSpec more) {
-  const Tensor q = tap.query(s.cache, qkv[0], batch), k = tap.key(s.cache, qkv[1], batch),
-               v = tap.value(s.cache, qkv[2], batch);
-  if (tail == Tail::Skip) return {};
+Tensor attend(Ops& op, const KvLayout& s, std::span<const Tensor> qkv, const Linear& wo, const Batch& batch,
+              LayerStates& states, KvTap& tap, Tail tail, AttentionSpec more) {
   more.scale = static_cast<float>(s.softmax_scale);
   more.window = s.window;
-  return op.attention(q, k, v, batch.spans, states.kv_rows(batch), more);
+  return attend_cached(
+      op, s,
+      {tap.query(s.cache, qkv[0], batch), tap.key(s.cache, qkv[1], batch), tap.value(s.cache, qkv[2], batch), wo, more},
+      batch, states, tap, tail);
+}
+
+Tensor attend_cached(Ops& op, const KvLayout& s, const CachedAttention& a, const Batch& batch, LayerStates& states,
+                     KvTap& tap, Tail tail) {
+  const std::vector<KvRows*> rows = states.kv_rows(batch);
+  Tensor o;
+  if (tail == Tail::Full)
+    o = op.attention(a.q, a.k, a.v, batch.spans, rows, a.spec);
+  else if (tap.samples())
+    op.keep_rows(a.k, a.v, batch.spans, rows);
+  const std::vector<const KvRows*> kept(rows.begin(), rows.end());
+  if (tap.samples()) tap.attention(op, s.cache, {a.q, a.k, a.v, kept, a.spec, *a.wo.column_norms}, batch);
+  return o;
 }
 
 DecoderWeights load_decoder_weights(const DecoderDims& d, const DecoderBiases& biases, Ops& op, WeightBinder& w) {
   return {op.load_gain(w("input_layernorm.weight", {d.hidden}), Gain::Plain),
           op.load_gain(w("post_attention_layernorm.weight", {d.hidden}), Gain::Plain), load_qkv(op, w, d, biases.qkv),
-          load_projection(op, w, "self_attn.o_proj", d.hidden, d.n_heads * d.head_dim, biases.o),
+          load_output_projection(op, w, "self_attn.o_proj", d.hidden, {d.n_heads, d.head_dim}, biases.o),
           GluMlp(op, w.at("mlp."), d.hidden, d.ffn, biases.mlp).w};
 }
 
@@ -112,7 +133,7 @@ Tensor PlainDecoderBlock::forward(Ops& op, const Tensor& x, const Batch& batch, 
   const HeadsPart parts[] = {
       {s.head_dim_k, w_.q_norm, turned}, {s.head_dim_k, w_.k_norm, turned}, {s.head_dim_v, {}, false}};
   const auto heads = op.project_heads(op.rms_norm(x, w_.attn_norm, eps_), w_.qkv, {parts, eps_, turns, rope_});
-  const Tensor o = attend(op, s, heads, batch, states, tap, tail);
+  const Tensor o = attend(op, s, heads, w_.wo, batch, states, tap, tail);
   if (!o) return x;
   const auto [y, normed] = op.add_rms_norm(x, op.linear(o, w_.wo), w_.ffn_norm, eps_);
   return op.add(y, op.glu_mlp(normed, w_.mlp));

@@ -42,6 +42,13 @@ HostLinear projection(WeightBinder& w, const std::string& name, int64_t out, int
 Linear load_projection(Ops& op, WeightBinder& w, const std::string& name, int64_t out, int64_t in,
                        Bias bias = Bias::None);
 
+/// An attention's output projection [out, n_heads · D], with the norms of its columns.
+struct HeadColumns {
+  int64_t n_heads, width;
+};
+Linear load_output_projection(Ops& op, WeightBinder& w, const std::string& name, int64_t out, HeadColumns in,
+                              Bias bias = Bias::None);
+
 /// Servers keep both as one weight: of two static scales of their common input the larger serves both.
 void share_input(Linear& a, Linear& b);
 
@@ -61,10 +68,21 @@ struct GluMlp {
 GluWeights load_fused_glu(Ops& op, WeightBinder& w, const std::string& name, int64_t hidden, int64_t ffn);
 
 /// The taps, then attention over the layer's cache. q [tokens, n_heads, D], k, v [tokens, n_kv_heads, D] ->
-/// [tokens, n_heads·D], or an absent tensor with Tail::Skip. Scale and window are the layout's; `more` has what else a
-/// family wants: soft-cap, sinks, chunks.
-Tensor attend(Ops& op, const KvLayout& layout, std::span<const Tensor> qkv, const Batch& batch, LayerStates& states,
-              KvTap& tap, Tail tail, AttentionSpec more = {});
+/// [tokens, n_heads·D], which `wo` is for, or an absent tensor with Tail::Skip. Scale and window are the layout's;
+/// `more` has what else a family wants: soft-cap, sinks, chunks.
+Tensor attend(Ops& op, const KvLayout& layout, std::span<const Tensor> qkv, const Linear& wo, const Batch& batch,
+              LayerStates& states, KvTap& tap, Tail tail, AttentionSpec more = {});
+
+/// What attention over a layer's own cache is made of: tapped q, k, v, and its output projection.
+struct CachedAttention {
+  Tensor q, k, v;
+  const Linear& wo;
+  const AttentionSpec& spec;
+};
+
+/// The end of attend(): attention, and the tap's look at it.
+Tensor attend_cached(Ops& op, const KvLayout& layout, const CachedAttention& a, const Batch& batch, LayerStates& states,
+                     KvTap& tap, Tail tail);
 
 /// Which projections of a plain decoder layer carry biases.
 struct DecoderBiases {

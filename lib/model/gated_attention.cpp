@@ -25,7 +25,7 @@ GatedAttention::GatedAttention(const DecoderDims& d, const KvLayout& layout, con
     : layout_(layout),
       rope_(rope),
       eps_(d.eps),
-      wo_(load_projection(op, w, "self_attn.o_proj", d.hidden, d.n_heads * d.head_dim, bias)),
+      wo_(load_output_projection(op, w, "self_attn.o_proj", d.hidden, {d.n_heads, d.head_dim}, bias)),
       q_norm_(op.load_gain(w("self_attn.q_norm.weight", {d.head_dim}), Gain::OnePlus)),
       k_norm_(op.load_gain(w("self_attn.k_norm.weight", {d.head_dim}), Gain::OnePlus)) {
   if (!output_gate) {
@@ -48,7 +48,7 @@ Tensor GatedAttention::forward(Ops& op, const Tensor& h, const Batch& batch, Lay
   const Tensor turns = op.rope_table(batch.positions, batch.n_tokens(), rope_);
   const HeadsPart parts[] = {{s.head_dim_k, q_norm_, true}, {s.head_dim_k, k_norm_, true}, {s.head_dim_v, {}, false}};
   const auto heads = op.project_heads(h, qkv_, {parts, eps_, turns, rope_});
-  Tensor o = attend(op, s, heads, batch, states, tap, tail);
+  Tensor o = attend(op, s, heads, wo_, batch, states, tap, tail);
   if (!o) return h;
   if (wgate_) o = op.sigmoid_mul(o, op.linear(h, wgate_));
   return op.linear(o, wo_);

@@ -36,7 +36,7 @@ class Attention {
         if (w.has(std::string("self_attn.") + name)) w.claim(std::string("self_attn.") + name);
     }
     qkv_ = op.load_linears(parts);
-    wo_ = load_projection(op, w, "self_attn.o_proj", hidden, q, c.bias);
+    wo_ = load_output_projection(op, w, "self_attn.o_proj", hidden, {c.dims.n_heads, layer.head_dim}, c.bias);
   }
 
   /// h [tokens, hidden] (normed) -> the branch's output, or h itself after the taps with Tail::Skip.
@@ -48,13 +48,15 @@ class Attention {
     if (!owns()) {
       const HeadsPart parts[] = {{dim, q_norm_, true}};
       const Tensor q = tap.query(s_.cache, op.project_heads(h, qkv_, {parts, c_.dims.eps, turns, rope_})[0], batch);
-      return tail == Tail::Skip ? h : op.linear(op.attend_kept(q, batch.spans, states.owner_rows(batch), spec), wo_);
+      const std::vector<const KvRows*> rows = states.owner_rows(batch);
+      if (tap.samples()) tap.attention(op, s_.cache, {q, {}, {}, rows, spec, *wo_.column_norms}, batch);
+      return tail == Tail::Skip ? h : op.linear(op.attend_kept(q, batch.spans, rows, spec), wo_);
     }
     const auto [q, k, v] = project(op, h, turns);
     const Tensor query = tap.query(s_.cache, q, batch), key = tap.key(s_.cache, k, batch),
                  value = tap.value(s_.cache, v, batch);
-    if (tail == Tail::Skip) return h;
-    return op.linear(op.attention(query, key, value, batch.spans, states.kv_rows(batch), spec), wo_);
+    const Tensor o = attend_cached(op, s_, {query, key, value, wo_, spec}, batch, states, tap, tail);
+    return o ? op.linear(o, wo_) : h;
   }
 
  private:

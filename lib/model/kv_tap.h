@@ -6,6 +6,15 @@
 
 namespace kvcal {
 
+/// What a layer's attention works on.
+struct TappedAttention {
+  Tensor q, k, v;                       // as tapped, of the batch; MLA: the absorbed query, the row, its latent part
+  std::span<const KvRows* const> rows;  // by span: the rows of its sequence so far; null = the span is the sequence
+  const AttentionSpec& spec;
+  const ColumnNorms& column_norms;  // of the output projection
+  bool one_scale = false;           // k and v are one row
+};
+
 /// Sees exactly what a serving engine hands to its cache: keys after bias, QK norm and RoPE, values as written, queries
 /// before the softmax scale. Returns the tensor to use from there on: an observer its argument, an evaluator the
 /// quantised one. `cache` indexes ModelSpec::caches.
@@ -20,6 +29,12 @@ class KvTap {
   /// MLA: the row that stands for key and value, [tokens, 1, head_dim_k]. The query is then the absorbed one that
   /// decoding compares with it; it is shown only, what comes back is not used.
   virtual Tensor latent(int cache, const Tensor& row, const Batch& batch) = 0;
+
+  /// Whether it wants attention(): then the rows of sequences that span several batches are kept for it.
+  virtual bool samples() const { return false; }
+
+  /// After query, key and value (or latent) of a batch, and once for each layer that reads the cache.
+  virtual void attention(Ops&, int, const TappedAttention&, const Batch&) {}
 
   /// After the last batch of a layer. An observer checks here that it saw every token of every site exactly once.
   virtual void layer_done(int layer) = 0;

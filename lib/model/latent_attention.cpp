@@ -85,7 +85,9 @@ LatentAttention::LatentAttention(const LatentDims& d, const KvLayout& layout, co
   v_b_ = op.load_linear(expansion.values.tensor(), {}, expansion.input);
   for (int64_t h = 0; h < d.n_heads; ++h)
     absorbed_k_.push_back(op.load_linear(transposed(expansion.keys.tensor().rows(h * d.nope, d.nope)).tensor()));
-  wo_ = load_projection(op, w, "o_proj", d.hidden, d.n_heads * d.value, d.bias);
+  const HostLinear output = projection(w, "o_proj", d.hidden, d.n_heads * d.value, d.bias);
+  wo_ = op.load_linear(output.weight, output.bias, output.input);
+  wo_.column_norms = op.load_column_norms(output.weight, expansion.values.tensor(), d.n_heads);
 }
 
 Tensor LatentAttention::project_queries(Ops& op, const Tensor& h) const {
@@ -110,14 +112,22 @@ Tensor LatentAttention::forward(Ops& op, const Tensor& h, const Batch& batch, La
   const Tensor k_pe = rotated(op, op.columns(kv, d.kv_rank, d.rope).reshaped({n, 1, d.rope}), turns);
 
   const Tensor row = tap.latent(s.cache, op.join(latent.reshaped({n, 1, d.kv_rank}), k_pe), batch);
-  tap.query(s.cache, op.join(op.linear_per_head(q_nope, absorbed_k_), q_pe), batch);
+  const Tensor absorbed = op.join(op.linear_per_head(q_nope, absorbed_k_), q_pe);
+  tap.query(s.cache, absorbed, batch);
+  const AttentionSpec attention{static_cast<float>(s.softmax_scale), s.window};
+  if (tap.samples()) {
+    const Tensor values = op.columns(row, 0, d.kv_rank);
+    const std::vector<KvRows*> rows = states.latent_rows(batch);
+    op.keep_rows(row, values, batch.spans, rows);
+    const std::vector<const KvRows*> kept(rows.begin(), rows.end());
+    tap.attention(op, s.cache, {absorbed, row, values, kept, attention, *wo_.column_norms, true}, batch);
+  }
   if (tail == Tail::Skip) return h;
 
   const Tensor cached = op.columns(row, 0, d.kv_rank).reshaped({n, d.kv_rank});
   const Tensor k_nope = op.linear(cached, k_b_).reshaped({n, d.n_heads, d.nope});
   const Tensor k = op.join(k_nope, op.columns(row, d.kv_rank, d.rope));
   const Tensor v = op.linear(cached, v_b_).reshaped({n, d.n_heads, d.value});
-  const AttentionSpec attention{static_cast<float>(s.softmax_scale), s.window};
   const Tensor o = op.attention(op.join(q_nope, q_pe), k, v, batch.spans, states.kv_rows(batch), attention);
   return op.linear(o, wo_);
 }
@@ -141,7 +151,7 @@ KvLayout& add_latent_layer(ModelSpec& spec, const LatentDims& d, const LatentRop
   layer.cache = cache.cache;
   layer.parameters = attention_parameters(d) + 2 * d.hidden + 3 * d.hidden * ffn;
   layer.copies = d.n_heads * d.nope * d.kv_rank;
-  layer.kept_row = d.n_heads * (d.qk() + d.value);
+  layer.kept_row = d.n_heads * (d.qk() + d.value) + 2 * d.kv_rank + d.rope;  // and the latent rows, for samples
   layer.activations = attention_activations(d) + 7 * d.hidden + 3 * ffn + rope.spec.rotary_dim;
   spec.layers.push_back(layer);
   spec.caches.push_back(cache);

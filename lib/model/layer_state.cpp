@@ -11,6 +11,15 @@ std::vector<KvRows*> LayerStates::kv_rows(const Batch& batch) {
   return rows;
 }
 
+std::vector<KvRows*> LayerStates::latent_rows(const Batch& batch) {
+  std::vector<KvRows*> rows;
+  for (const SequenceSpan& s : batch.sequences) {
+    rows.push_back(s.whole ? nullptr : &own(s.sequence).latent);
+    if (rows.back()) rows.back()->max_tokens = s.sequence_tokens;
+  }
+  return rows;
+}
+
 std::vector<const KvRows*> LayerStates::owner_rows(const Batch& batch) const {
   std::vector<const KvRows*> rows;
   for (const SequenceSpan& s : batch.sequences) {

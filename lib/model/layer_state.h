@@ -15,6 +15,7 @@ namespace kvcal {
 /// Everything is absent, that is zero, in a fresh sequence.
 struct LayerState {
   KvRows kv;
+  KvRows latent;  // MLA: rows of the cache itself and their latent parts, where a tap samples attention
   ConvState conv;
   DeltaState delta;
   SsmState ssm;
@@ -41,6 +42,8 @@ class LayerStates {
 
   /// For each span of the batch its key/value rows; null where the span is a whole sequence and nothing is kept.
   std::vector<KvRows*> kv_rows(const Batch& batch);
+  /// The same of KvRows::latent.
+  std::vector<KvRows*> latent_rows(const Batch& batch);
   /// For each span the rows that the owner of the cache has kept.
   std::vector<const KvRows*> owner_rows(const Batch& batch) const;
   std::vector<ConvState*> conv_states(const Batch& batch);

@@ -9,7 +9,7 @@ SelfAttention::SelfAttention(const DecoderDims& d, const KvLayout& layout, const
       eps_(d.eps),
       norm_(form.norm),
       qkv_(load_qkv(op, w, d, form.qkv)),
-      wo_(load_projection(op, w, "self_attn.o_proj", d.hidden, d.n_heads * d.head_dim, form.o)) {
+      wo_(load_output_projection(op, w, "self_attn.o_proj", d.hidden, {d.n_heads, d.head_dim}, form.o)) {
   const auto load_norm = [&](const char* name, int64_t heads) {
     const int64_t n = form.norm == QkNorm::WholeRow ? heads * d.head_dim : d.head_dim;
     return op.load_gain(w("self_attn." + std::string(name) + ".weight", {n}), Gain::Plain);
@@ -47,7 +47,7 @@ std::vector<Tensor> SelfAttention::project(Ops& op, const Tensor& h, const Batch
 Tensor SelfAttention::forward(Ops& op, const Tensor& h, const Batch& batch, LayerStates& states, KvTap& tap,
                               Tail tail) const {
   const std::vector<Tensor> heads = project(op, h, batch);
-  const Tensor o = attend(op, layout_, heads, batch, states, tap, tail, {.sinks = sinks_});
+  const Tensor o = attend(op, layout_, heads, wo_, batch, states, tap, tail, {.sinks = sinks_});
   return o ? op.linear(o, wo_) : h;
 }
 

@@ -1,7 +1,34 @@
 // The checks of the op contract: once for all backends. A message names the op and the tensors that do not fit.
+#include <cmath>
+
+#include "ops/column_norms.h"
 #include "ops/op_check.h"
 
 namespace kvcal {
+
+std::shared_ptr<const ColumnNorms> Ops::load_column_norms(const Tensor& weight, const Tensor& expansion,
+                                                          int64_t n_heads) {
+  const OpCheck c("load_column_norms", activation_dtype());
+  for (const Tensor& w : {weight, expansion}) {
+    if (!w) continue;
+    c.rank("weight", w, 2);
+    c.real("weight", w);
+    c.host("weight", w);
+  }
+  c.require(n_heads > 0 && weight.dim(1) % n_heads == 0 && (!expansion || expansion.dim(0) == weight.dim(1)),
+            "weight " + str(weight) + ", expansion " + str(expansion) + " and " + std::to_string(n_heads) +
+                " heads do not fit");
+  return do_load_column_norms(weight, expansion, n_heads);
+}
+
+std::shared_ptr<const ColumnNorms> Ops::do_load_column_norms(const Tensor& weight, const Tensor& expansion,
+                                                             int64_t n_heads) {
+  auto norms = std::make_shared<ColumnNorms>();
+  norms->on_host = column_norms(weight, expansion, n_heads);
+  const auto n = static_cast<int64_t>(norms->on_host.size());
+  norms->values = load_f32({norms->on_host.data(), {n_heads, n / n_heads}, DType::F32});
+  return norms;
+}
 
 Linear Ops::load_linear(const Tensor& weight, const Tensor& bias, const InputRounding& input) {
   const OpCheck c("load_linear", activation_dtype());
@@ -190,6 +217,72 @@ Tensor Ops::attend_kept(const Tensor& q, std::span<const Span> spans, std::span<
               "kept keys " + str(key) + " and values " + str(value) + " do not fit q " + str(q));
   }
   return do_attend_kept(q, spans, rows, spec);
+}
+
+int64_t AttentionSpec::first_key(int64_t position) const {
+  const int64_t windowed = window > 0 ? std::max<int64_t>(0, position - window + 1) : 0;
+  return chunk > 0 ? std::max(windowed, position / chunk * chunk) : windowed;
+}
+
+void Ops::keep_rows(const Tensor& k, const Tensor& v, std::span<const Span> spans, std::span<KvRows* const> rows) {
+  const OpCheck c("keep_rows", activation_dtype());
+  c.activation("k", k);
+  c.activation("v", v);
+  c.rank("k", k, 3);
+  c.rank("v", v, 3);
+  c.require(k.dim(0) == v.dim(0) && k.dim(1) == v.dim(1), "k " + str(k) + " does not fit v " + str(v));
+  c.spans(k, spans, rows.size());
+  c.distinct(rows);
+  for (size_t i = 0; i < spans.size(); ++i)
+    c.require(!rows[i] || rows[i]->n_tokens == spans[i].first_position,
+              "a span starts at position " + std::to_string(spans[i].first_position) + ", but " +
+                  std::to_string(rows[i] ? rows[i]->n_tokens : 0) + " rows of its sequence are kept");
+  do_keep_rows(k, v, spans, rows);
+}
+
+AttentionSample Ops::sample_attention(const Tensor& q, const Tensor& k, const Tensor& v, std::span<const Span> spans,
+                                      std::span<const KvRows* const> rows, const AttentionSpec& spec,
+                                      const SampleRequest& request) {
+  const OpCheck c("sample_attention", activation_dtype());
+  c.activation("q", q);
+  c.rank("q", q, 3);
+  c.attention(q, spec);
+  c.spans(q, spans, rows.size());
+  c.last_keys(q, spans, spec.last_keys);
+  c.f32("column norms", request.column_norms);
+  c.rank("column norms", request.column_norms, 2);
+  for (size_t i = 0; i < request.rows.size(); ++i)
+    c.require(request.rows[i] >= (i == 0 ? 0 : request.rows[i - 1] + 1) && request.rows[i] < q.dim(0),
+              "sampled row " + std::to_string(request.rows[i]) + " of q " + str(q) + " is not above the one before");
+  for (size_t i = 0; i < spans.size(); ++i) {
+    c.require(i == 0 || spans[i].row >= spans[i - 1].row, "the spans are not in the order of rows");
+    const int64_t needed = spans[i].first_position + spans[i].n_tokens;
+    if (rows[i])
+      c.require(rows[i]->key && rows[i]->n_tokens >= needed, "rows of " + std::to_string(needed) +
+                                                                 " positions are needed, " +
+                                                                 std::to_string(rows[i]->n_tokens) + " are kept");
+    else
+      c.fresh(false, spans[i]);
+    const Tensor &key = rows[i] ? rows[i]->key.view : k, &value = rows[i] ? rows[i]->value.view : v;
+    c.activation("keys", key);
+    c.activation("values", value);
+    c.rank("keys", key, 3);
+    c.rank("values", value, 3);
+    c.require(key.dim(2) == q.dim(2) && key.dim(1) > 0 && q.dim(1) % key.dim(1) == 0 && value.dim(1) == key.dim(1) &&
+                  (rows[i] || (key.dim(0) == q.dim(0) && value.dim(0) == q.dim(0))),
+              "keys " + str(key) + " and values " + str(value) + " do not fit q " + str(q));
+    c.require(request.column_norms.shape == Shape{q.dim(1), value.dim(2)},
+              "column norms " + str(request.column_norms) + " do not fit q " + str(q) + " and values " + str(value));
+  }
+  return do_sample_attention(q, k, v, spans, rows, spec, request);
+}
+
+float scale_of_rung(int rung) { return std::ldexp(1.0f, 2 * rung); }
+
+int lowest_rung(float absmax) {
+  int rung = -kMostRung;
+  while (rung<kMostRung&& static_cast<double>(absmax)> kE4m3Max * static_cast<double>(scale_of_rung(rung))) ++rung;
+  return rung;
 }
 
 Tensor Ops::causal_conv(const Tensor& x, const ConvWeights& weights, std::span<const Span> spans,

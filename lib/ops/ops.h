@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "ops/attention_sample.h"
 #include "ops/tap_tables.h"
 #include "ops/weight_reader.h"
 #include "tensor/input_rounding.h"
@@ -31,6 +32,12 @@ struct Owned {
   explicit operator bool() const { return static_cast<bool>(view); }
 };
 
+/// Norms of an output projection's columns, [n_heads, D or rank] (ops/column_norms.h).
+struct ColumnNorms {
+  Owned values;  // F32, where the ops run
+  std::vector<float> on_host;
+};
+
 /// y = x Wᵀ + b, with W [out, in] in whatever packing the backend likes. Every op that takes one rounds x as `input`
 /// says before it multiplies; layers that share an input in one op share its rounding.
 struct Linear {
@@ -38,7 +45,8 @@ struct Linear {
   std::shared_ptr<const void> packed;  // the backend's own form of W
   Owned bias;                          // [out], F32 or what is as exact; or absent
   InputRounding input{};
-  bool f32_result = false;  // for linear_f32() only; else for every other op
+  std::shared_ptr<const ColumnNorms> column_norms{};  // of an attention's output projection; else absent
+  bool f32_result = false;                            // for linear_f32() only; else for every other op
   explicit operator bool() const { return packed != nullptr; }
 };
 
@@ -85,6 +93,12 @@ struct KvRows {
   Owned key, value;        // [capacity, n_kv_heads, head_dim_k], [capacity, n_kv_heads, head_dim_v]
   int64_t n_tokens = 0;    // rows in use
   int64_t max_tokens = 0;  // capacity asked for at first use: the length of the sequence
+};
+
+/// What sample_attention() has found: where the op runs, kept beyond the batch.
+struct AttentionSample {
+  Owned rungs;    // I32 [n, 2]: the lowest rung tried of keys, of values; kSampleRungs - 1 from there up, then 1.0
+  Owned figures;  // F32 [n, n_heads, kSampleFigures] (attention_sample.h)
 };
 
 /// Last inputs of a causal convolution, oldest first; absent = fresh sequence = zeros.
@@ -153,6 +167,9 @@ struct AttentionSpec {
   // most the last of its span, and never less than the row before: rows that all see to the end of their block. Not
   // together with chunks. Empty = the own.
   std::span<const int32_t> last_keys{};
+
+  /// The first key that a position sees.
+  int64_t first_key(int64_t position) const;
 };
 
 /// Which experts a token goes to.
@@ -287,6 +304,9 @@ class Ops {
   /// A norm's gain [n] as rms_norm wants it. OnePlus: 1 + w in F32. Plain: BF16 in Precision::BF16, else F32.
   Owned load_gain(const Tensor& weight, Gain kind);
 
+  /// What column_norms() of these host tensors gives.
+  std::shared_ptr<const ColumnNorms> load_column_norms(const Tensor& weight, const Tensor& expansion, int64_t n_heads);
+
   /// Any small weight, widened to F32 (conv kernels, A_log, dt_bias, gated-norm gains).
   Owned load_f32(const Tensor& weight);
 
@@ -368,6 +388,17 @@ class Ops {
   /// kept, which hold at least every position up to the span's last. Otherwise as attention().
   Tensor attend_kept(const Tensor& q, std::span<const Span> spans, std::span<const KvRows* const> rows,
                      const AttentionSpec& spec);
+
+  /// Appends the spans' rows of k and v to what is kept of their sequences, as attention() does; null rows are left.
+  void keep_rows(const Tensor& k, const Tensor& v, std::span<const Span> spans, std::span<KvRows* const> rows);
+
+  /// What rounding of keys and values would do to attention, for some rows (attention_sample.h). rows[i] holds the rows
+  /// of the sequence of spans[i] up to the span's last, as after attention(), or null = the span is the whole sequence
+  /// and its rows are those of k [tokens, n_kv_heads, Dk] and v. k and v may be absent where no rows[i] is null.
+  /// Logits, softmax and sums in f32, over key blocks at absolute positions, whatever the activations are.
+  AttentionSample sample_attention(const Tensor& q, const Tensor& k, const Tensor& v, std::span<const Span> spans,
+                                   std::span<const KvRows* const> rows, const AttentionSpec& spec,
+                                   const SampleRequest& request);
 
   /// c[t] = act( Σ_j w[:, j] · x[t - (kernel-1) + j] + bias ), per channel; x [tokens, channels]. Inputs before the
   /// sequence are zeros, or the state's window; the state is advanced. f32 inside; one rounding.
@@ -451,6 +482,8 @@ class Ops {
   virtual Linear do_load_linear(const Tensor& weight, const Tensor& bias) = 0;
   virtual Linear do_load_linear_f32(const Tensor& weight, const Tensor& bias) = 0;
   virtual Owned do_load_vector(const Tensor& weight, DType as, float plus) = 0;
+  virtual std::shared_ptr<const ColumnNorms> do_load_column_norms(const Tensor& weight, const Tensor& expansion,
+                                                                  int64_t n_heads);
   virtual Tensor do_embed(const Tensor& table, std::span<const int32_t> ids) = 0;
   virtual Tensor do_linear(const Tensor& x, const Linear& w) = 0;
   virtual Tensor do_linear_f32(const Tensor& x, const Linear& w) = 0;
@@ -474,6 +507,11 @@ class Ops {
                               std::span<KvRows* const> rows, const AttentionSpec& spec) = 0;
   virtual Tensor do_attend_kept(const Tensor& q, std::span<const Span> spans, std::span<const KvRows* const> rows,
                                 const AttentionSpec& spec) = 0;
+  virtual void do_keep_rows(const Tensor& k, const Tensor& v, std::span<const Span> spans,
+                            std::span<KvRows* const> rows) = 0;
+  virtual AttentionSample do_sample_attention(const Tensor& q, const Tensor& k, const Tensor& v,
+                                              std::span<const Span> spans, std::span<const KvRows* const> rows,
+                                              const AttentionSpec& spec, const SampleRequest& request) = 0;
   virtual Tensor do_causal_conv(const Tensor& x, const ConvWeights& w, std::span<const Span> spans,
                                 std::span<ConvState* const> states) = 0;
   virtual Tensor do_l2_norm(const Tensor& x, float eps) = 0;

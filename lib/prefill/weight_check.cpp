@@ -22,6 +22,7 @@ class BindingOps final : public Ops {
   }
   Linear do_load_linear_f32(const Tensor& weight, const Tensor& bias) override { return do_load_linear(weight, bias); }
   Owned do_load_vector(const Tensor& weight, DType, float) override { return {weight, nullptr}; }
+  std::shared_ptr<const ColumnNorms> do_load_column_norms(const Tensor&, const Tensor&, int64_t) override { return {}; }
   Tensor do_embed(const Tensor&, std::span<const int32_t>) override { return never(); }
   Tensor do_linear(const Tensor&, const Linear&) override { return never(); }
   Tensor do_linear_f32(const Tensor&, const Linear&) override { return never(); }
@@ -48,6 +49,13 @@ class BindingOps final : public Ops {
   Tensor do_attend_kept(const Tensor&, std::span<const Span>, std::span<const KvRows* const>,
                         const AttentionSpec&) override {
     return never();
+  }
+  void do_keep_rows(const Tensor&, const Tensor&, std::span<const Span>, std::span<KvRows* const>) override { never(); }
+  AttentionSample do_sample_attention(const Tensor&, const Tensor&, const Tensor&, std::span<const Span>,
+                                      std::span<const KvRows* const>, const AttentionSpec&,
+                                      const SampleRequest&) override {
+    never();
+    return {};
   }
   Tensor do_causal_conv(const Tensor&, const ConvWeights&, std::span<const Span>,
                         std::span<ConvState* const>) override {

@@ -137,6 +137,8 @@ SiteStatistics merge_sites(const Side& a, const SiteStatistics& x, const Side& b
     add_prompts(b, y, run.prompt_ids.size(), site.prompt_absmax);
   }
   site.n_tokens = x.n_tokens + y.n_tokens;
+  site.sampled = merge_sampled(x.sampled, y.sampled);
+  site.column_norms = merge_maxima(x.column_norms, y.column_norms);
   return site;
 }
 

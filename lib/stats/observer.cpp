@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
 #include <optional>
 #include <utility>
 
 #include "base/error.h"
+#include "stats/attention_sampler.h"
 #include "stats/coverage.h"
 #include "stats/device_tables.h"
 #include "stats/row_ranks.h"
@@ -65,6 +67,12 @@ struct Observer::State {
   State(const ModelSpec& spec, ObservationPlan p, ThreadPool& threads, Ops* ops)
       : caches(spec.caches), plan(std::move(p)), planned(plan), pool(threads), device(ops), sites(spec.caches.size()) {
     for (const KvLayout& c : caches) readers.push_back(readers_of(spec, c.cache));
+    std::map<int64_t, int64_t> tokens;  // of the sequences of pass 1
+    for (const Segment& segment : plan.segments)
+      if (segment.pass == 1) tokens[segment.sequence] += segment.n_tokens;
+    for (const auto& [sequence, n] : tokens) planned_samples += std::min(n, kSampledRows);
+    samplers.assign(caches.size(), AttentionSampler(!spec.images_seen_whole));
+    current_reader.resize(caches.size());
   }
 
   SiteInProgress& at(int cache, CacheSite site) {
@@ -105,10 +113,13 @@ struct Observer::State {
   std::vector<std::vector<int>> readers;  // by cache: layers
   ObservationPlan plan;
   PlannedTokens planned;  // of plan
+  int64_t planned_samples = 0;
   ThreadPool& pool;
   Ops* device;
   std::optional<RowRanks> ranks;                                              // once a tensor is not on the host
   std::vector<std::array<std::optional<SiteInProgress>, kCacheSites>> sites;  // by cache and site
+  std::vector<AttentionSampler> samplers;                                     // by cache
+  std::vector<int32_t> current_reader;                                        // by cache: which reads it now
   std::vector<bool> closed;                                                   // by cache: its layer is done
   std::vector<size_t> waiting;  // closed caches that were counted on the device and not yet fetched
   std::vector<std::optional<CacheStatistics>> done;
@@ -161,6 +172,13 @@ void Observer::observe(int cache, CacheSite site, const Tensor& x, const Batch& 
   });
 }
 
+void Observer::attention(Ops& op, int cache, const TappedAttention& attention, const Batch& batch) {
+  State& s = *state_;
+  const auto c = static_cast<size_t>(cache);
+  while_doing("sampling the attention of layer " + std::to_string(s.caches[c].layer),
+              [&] { s.samplers[c].add(op, attention, batch, s.current_reader[c]); });
+}
+
 void Observer::State::fail_non_finite(const KvLayout& layout, CacheSite site, const NonFinite& first) const {
   const Provenance& at = first.where;
   fail(label(layout, site) + ", head " + std::to_string(at.head) + ": " + (first.is_nan ? "NaN" : "infinity") +
@@ -174,11 +192,18 @@ void Observer::State::check_coverage(const KvLayout& layout, int layer) {
   for (const CacheSite site : sites_of(layout))
     if (const std::string fault = exists(layout, site) ? at(layout.cache, site).coverage.fault() : ""; !fault.empty())
       fail(label(layout, site) + reader + ": " + fault + "; this is a bug of this program, please report it");
+  const int64_t sampled =
+      samplers[static_cast<size_t>(layout.cache)].n_rows(current_reader[static_cast<size_t>(layout.cache)]);
+  if (sampled != 0 && sampled != planned_samples)
+    fail("layer " + std::to_string(layout.layer) + reader + ": attention of " + std::to_string(sampled) +
+         " rows was sampled, expected " + std::to_string(planned_samples) +
+         "; this is a bug of this program, please report it");
 }
 
 /// Nothing more comes for this cache. True when the device has counted some of it.
 bool Observer::State::close(const KvLayout& layout) {
   closed[static_cast<size_t>(layout.cache)] = true;
+  samplers[static_cast<size_t>(layout.cache)].close();
   bool counted = false;
   for (const CacheSite site : sites_of(layout))
     if (exists(layout, site) && at(layout.cache, site).on_device) {
@@ -200,6 +225,9 @@ CacheStatistics Observer::State::finish(const KvLayout& layout) {
     result.at(site) = tables.encode(pool);
     sites[static_cast<size_t>(layout.cache)][static_cast<size_t>(site)].reset();
   }
+  AttentionSampler& sampler = samplers[static_cast<size_t>(layout.cache)];
+  sampler.fold_into(result);
+  sampler = AttentionSampler(true);
   return result;
 }
 
@@ -214,6 +242,7 @@ void Observer::layer_done(int layer) {
     const std::vector<int>& readers = s.readers[c];
     if (s.closed[c] || std::find(readers.begin(), readers.end(), layer) == readers.end()) continue;
     s.check_coverage(s.caches[c], layer);  // before what was seen: it is the more basic fault
+    ++s.current_reader[c];
     if (layer != readers.back()) {
       s.at(static_cast<int>(c), CacheSite::Query).coverage.reset();
       continue;

@@ -44,6 +44,7 @@ class SiteCheck {
     check_shape();
     for (size_t h = 0; h < site_.heads.size(); ++h) while_doing("head " + std::to_string(h), [&] { check_head(h); });
     check_maxima();
+    check_sampled();
   }
 
  private:
@@ -58,6 +59,7 @@ class SiteCheck {
   void check_moments(const OctaveMoments& o) const;
   void check_pairs(size_t head) const;
   void check_maxima() const;
+  void check_sampled() const;
 
   const KvLayout& layout_;
   CacheSite kind_;
@@ -248,6 +250,17 @@ void SiteCheck::check_pairs(size_t head) const {
     if (!(norm >= std::max(a, b) && norm <= std::sqrt(a * a + b * b)))
       fail("the norm of pair " + std::to_string(p) + " is not between the maxima of its channels and their hypotenuse");
   }
+}
+
+void SiteCheck::check_sampled() const {
+  constexpr auto kMost = static_cast<uint64_t>(kMostSampled / kSampledUnit);
+  constexpr uint64_t kMostRows = ~uint64_t{0} / kMost;  // whose sum cannot overflow
+  for (const SampledSum& s : site_.sampled)
+    if (s.rows == 0 || s.rows > kMostRows || s.worst > kMost || s.sum > s.rows * s.worst || s.head >= layout_.n_heads)
+      fail("sampled has " + text(s.rows) + " rows of query head " + std::to_string(s.head) + " with the sum " +
+           text(s.sum) + " and the largest " + text(s.worst) + ", which cannot be");
+  for (const float norm : site_.column_norms)
+    if (!(norm >= 0) || std::isinf(norm)) fail("column_norms has a value that is no length");
 }
 
 void SiteCheck::check_maxima() const {

@@ -7,7 +7,8 @@
 namespace kvcal {
 namespace {
 
-constexpr size_t kPlaceFields = 6, kTokenOctaveFields = 3;
+constexpr size_t kPlaceFields = 6, kTokenOctaveFields = 3, kSampledFields = 7;
+constexpr uint64_t kMostUnits = uint64_t{1} << 24;  // readers or heads: a limit for files from strangers
 
 void check_offsets(const std::vector<uint64_t>& offsets, size_t n_entries, const char* name) {
   if (offsets.front() != 0 || offsets.back() != n_entries || !std::is_sorted(offsets.begin(), offsets.end()))
@@ -103,6 +104,28 @@ void unflatten_channels(const SiteArrays& a, const SiteExtents& e, SiteStatistic
   }
 }
 
+void unflatten_sampled(const SiteArrays& a, SiteStatistics& site) {
+  for (size_t i = 0; i < a.sampled.size(); i += kSampledFields) {
+    const uint64_t* s = a.sampled.data() + i;
+    const auto rung = static_cast<int64_t>(s[3]);
+    if (s[0] > static_cast<uint64_t>(SampledFigure::LayerChange) || s[1] > kMostUnits || s[2] > kMostUnits ||
+        rung < -kMostRung || rung > kMostRung + kSampleRungs)
+      fail("sampled has figure " + std::to_string(s[0]) + ", reader " + std::to_string(s[1]) + ", head " +
+           std::to_string(s[2]) + ", rung " + std::to_string(rung) + ", which cannot be");
+    const SampledSum sum{static_cast<SampledFigure>(s[0]),
+                         static_cast<int32_t>(s[1]),
+                         static_cast<int32_t>(s[2]),
+                         static_cast<int32_t>(rung),
+                         s[4],
+                         s[5],
+                         s[6]};
+    if (!site.sampled.empty() && site.sampled.back().key() >= sum.key()) fail("sampled is not in order");
+    site.sampled.push_back(sum);
+  }
+  if (!a.column_norms.empty()) check_length(a.column_norms.size(), site.channels.size(), "column_norms");
+  site.column_norms = a.column_norms;
+}
+
 }  // namespace
 
 std::string tensor_prefix(int64_t cache, CacheSite site) {
@@ -114,8 +137,15 @@ bool site_exists(const KvLayout& layout, CacheSite site) {
 }
 
 SiteExtents extents_of(const KvLayout& layout, CacheSite site, int64_t n_passes, int64_t n_prompts) {
-  return {heads_of(layout, site),  width_of(layout, site), pairs_of(layout, site), n_passes, n_prompts,
-          site == CacheSite::Query};
+  const bool value = site == CacheSite::Value || site == CacheSite::Latent;
+  return {heads_of(layout, site),
+          width_of(layout, site),
+          pairs_of(layout, site),
+          n_passes,
+          n_prompts,
+          site == CacheSite::Query,
+          value || site == CacheSite::Key,
+          value};
 }
 
 SiteArrays flatten(const SiteStatistics& site) {
@@ -126,6 +156,11 @@ SiteArrays flatten(const SiteStatistics& site) {
   a.position_absmax = site.position_absmax;
   a.prompt_absmax = site.prompt_absmax;
   a.n_tokens = {site.n_tokens};
+  for (const SampledSum& s : site.sampled)
+    a.sampled.insert(a.sampled.end(),
+                     {static_cast<uint64_t>(s.figure), static_cast<uint64_t>(s.reader), static_cast<uint64_t>(s.head),
+                      static_cast<uint64_t>(int64_t{s.rung}), s.rows, s.sum, s.worst});
+  a.column_norms = site.column_norms;
   return a;
 }
 
@@ -139,6 +174,7 @@ SiteStatistics unflatten(const SiteArrays& arrays, const SiteExtents& extents) {
   site.position_absmax = arrays.position_absmax;
   site.prompt_absmax = arrays.prompt_absmax;
   site.n_tokens = arrays.n_tokens[0];
+  unflatten_sampled(arrays, site);
   return site;
 }
 

@@ -31,12 +31,15 @@ struct SiteArrays {
   std::vector<double> pair_norm;
   std::vector<uint16_t> position_absmax, prompt_absmax;
   std::vector<uint64_t> n_tokens;  // [1]
+  std::vector<uint64_t> sampled;   // [n, 7]: figure, reader, head, rung, rows, sum, worst; a rung is two's complement
+  std::vector<float> column_norms;
 };
 
 /// Fixed extents of a site's tensors.
 struct SiteExtents {
   int64_t heads = 0, width = 0, pairs = 0, n_passes = 0, n_prompts = 0;
   bool is_query = false;
+  bool sampled = false, weighted = false;  // since version 1.1
 };
 SiteExtents extents_of(const KvLayout& layout, CacheSite site, int64_t n_passes, int64_t n_prompts);
 
@@ -58,6 +61,7 @@ void for_each_tensor(Arrays& a, const SiteExtents& e, Visit visit) {
     visit("channel_sum_m", DType::I64, Shape{kAnyExtent}, a.channel_sum_m);
   }
   visit("channel_sum_m2", DType::I64, Shape{kAnyExtent}, a.channel_sum_m2);
+  if (e.weighted) visit("column_norms", DType::F32, Shape{kAnyExtent}, a.column_norms);
   visit("head_offsets", DType::U64, Shape{e.heads + 1}, a.head_offsets);
   visit("hist_count", DType::U64, Shape{kAnyExtent}, a.hist_count);
   visit("hist_index", DType::U16, Shape{kAnyExtent}, a.hist_index);
@@ -68,6 +72,7 @@ void for_each_tensor(Arrays& a, const SiteExtents& e, Visit visit) {
   if (e.pairs > 0) visit("pair_norm", DType::F64, Shape{e.heads, e.pairs}, a.pair_norm);
   visit("position_absmax", DType::BF16, Shape{kAnyExtent}, a.position_absmax);
   visit("prompt_absmax", DType::BF16, Shape{e.n_passes, e.n_prompts}, a.prompt_absmax);
+  if (e.sampled) visit("sampled", DType::U64, Shape{kAnyExtent, 7}, a.sampled);
   visit("token_octaves", DType::U64, Shape{kAnyExtent, 3}, a.token_octaves);
   visit("under", DType::U64, Shape{e.heads}, a.under);
   visit("where", DType::I64, Shape{e.heads, 6}, a.where);

@@ -37,7 +37,7 @@ class Reader {
   template <class Array>
   void read_tensor(const std::string& name, DType dtype, const Shape& expected, Array& out);
   std::vector<std::string> read_prompt_ids();
-  SiteStatistics read_site(const KvLayout& layout, CacheSite site, const RunRecord& run);
+  SiteStatistics read_site(const KvLayout& layout, CacheSite site, const RunRecord& run, int64_t minor_version);
   void refuse_unknown_tensors(std::string_view company_prefix) const;
 
   SafetensorsFile file_;
@@ -69,8 +69,9 @@ std::vector<std::string> Reader::read_prompt_ids() {
   return ids;
 }
 
-SiteStatistics Reader::read_site(const KvLayout& layout, CacheSite site, const RunRecord& run) {
-  const SiteExtents extents = extents_of(layout, site, run.n_passes, static_cast<int64_t>(run.prompt_ids.size()));
+SiteStatistics Reader::read_site(const KvLayout& layout, CacheSite site, const RunRecord& run, int64_t minor_version) {
+  SiteExtents extents = extents_of(layout, site, run.n_passes, static_cast<int64_t>(run.prompt_ids.size()));
+  if (minor_version < 1) extents.sampled = extents.weighted = false;
   const std::string prefix = tensor_prefix(layout.cache, site);
   SiteArrays arrays;
   for_each_tensor(arrays, extents, [&](const char* name, DType dtype, const Shape& shape, auto& array) {
@@ -83,7 +84,8 @@ SiteStatistics Reader::read_site(const KvLayout& layout, CacheSite site, const R
 void Reader::refuse_unknown_tensors(std::string_view company_prefix) const {
   for (const TensorInfo& info : file_.tensors())
     if (!used_.contains(info.name) && (company_prefix.empty() || !info.name.starts_with(company_prefix)))
-      fail("tensor " + quoted(info.name) + " does not belong into a statistics file 1.0");
+      fail("tensor " + quoted(info.name) + " does not belong into a statistics file " +
+           std::string(kStatisticsVersion));
 }
 
 Statistics Reader::read(std::string_view company_prefix) {
@@ -98,10 +100,10 @@ Statistics Reader::read(std::string_view company_prefix) {
     CacheStatistics cache;
     cache.layout = layout;
     for (const CacheSite site : sites_of(layout))
-      if (site_exists(layout, site)) cache.at(site) = read_site(layout, site, statistics.run);
+      if (site_exists(layout, site)) cache.at(site) = read_site(layout, site, statistics.run, parsed.minor_version);
     statistics.caches.push_back(std::move(cache));
   }
-  if (parsed.minor_version == 0) refuse_unknown_tensors(company_prefix);
+  if (parsed.minor_version <= 1) refuse_unknown_tensors(company_prefix);
   check_statistics(statistics);
   return statistics;
 }

@@ -28,6 +28,9 @@ class ForwardingOps : public Ops {
     if (as == DType::F32 && plus == 0) return inner_.load_f32(w);
     return inner_.load_gain(w, plus == 0 ? Gain::Plain : Gain::OnePlus);
   }
+  std::shared_ptr<const ColumnNorms> do_load_column_norms(const Tensor& w, const Tensor& e, int64_t n) override {
+    return inner_.load_column_norms(w, e, n);
+  }
   Tensor do_embed(const Tensor& t, std::span<const int32_t> ids) override { return inner_.embed(t, ids); }
   Tensor do_linear(const Tensor& x, const Linear& w) override { return inner_.linear(x, of_rounded(w)); }
   Tensor do_linear_f32(const Tensor& x, const Linear& w) override { return inner_.linear_f32(x, of_rounded(w)); }
@@ -60,6 +63,15 @@ class ForwardingOps : public Ops {
   Tensor do_attend_kept(const Tensor& q, std::span<const Span> spans, std::span<const KvRows* const> rows,
                         const AttentionSpec& spec) override {
     return inner_.attend_kept(q, spans, rows, spec);
+  }
+  void do_keep_rows(const Tensor& k, const Tensor& v, std::span<const Span> spans,
+                    std::span<KvRows* const> rows) override {
+    inner_.keep_rows(k, v, spans, rows);
+  }
+  AttentionSample do_sample_attention(const Tensor& q, const Tensor& k, const Tensor& v, std::span<const Span> spans,
+                                      std::span<const KvRows* const> rows, const AttentionSpec& spec,
+                                      const SampleRequest& request) override {
+    return inner_.sample_attention(q, k, v, spans, rows, spec, request);
   }
   Tensor do_causal_conv(const Tensor& x, const ConvWeights& w, std::span<const Span> spans,
                         std::span<ConvState* const> states) override {

@@ -55,6 +55,17 @@ class UploadingOps : public ForwardingOps {
                         const AttentionSpec& spec) override {
     return ForwardingOps::do_attend_kept(up(q), spans, rows, up(spec));
   }
+  void do_keep_rows(const Tensor& k, const Tensor& v, std::span<const Span> spans,
+                    std::span<KvRows* const> rows) override {
+    ForwardingOps::do_keep_rows(up(k), up(v), spans, rows);
+  }
+  AttentionSample do_sample_attention(const Tensor& q, const Tensor& k, const Tensor& v, std::span<const Span> spans,
+                                      std::span<const KvRows* const> rows, const AttentionSpec& spec,
+                                      const SampleRequest& request) override {
+    SampleRequest there = request;
+    there.column_norms = up(request.column_norms);
+    return ForwardingOps::do_sample_attention(up(q), up(k), up(v), spans, rows, up(spec), there);
+  }
   Tensor do_causal_conv(const Tensor& x, const ConvWeights& w, std::span<const Span> spans,
                         std::span<ConvState* const> states) override {
     return ForwardingOps::do_causal_conv(up(x), {up(w.w), up(w.bias), w.silu}, spans, states);

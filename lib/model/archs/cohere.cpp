@@ -38,7 +38,7 @@ struct CohereBlock final : Block {
         s(layout),
         norm(op.load_f32(w("input_layernorm.weight", {c.dims.hidden}))),
         qkv(load_qkv(op, w, c.dims, c.bias)),
-        wo(load_projection(op, w, "self_attn.o_proj", c.dims.hidden, c.dims.n_heads * c.dims.head_dim, c.bias)),
+        wo(load_output_projection(op, w, "self_attn.o_proj", c.dims.hidden, {c.dims.n_heads, c.dims.head_dim}, c.bias)),
         mlp(op, w.at("mlp."), c.dims.hidden, c.dims.ffn) {
     if (!c.qk_norm) return;
     q_norm = op.load_f32(w("self_attn.q_norm.weight", {c.dims.n_heads, c.dims.head_dim}));
@@ -56,7 +56,7 @@ struct CohereBlock final : Block {
       heads[0] = op.rope(op.layer_norm(heads[0], q_norm, {}, eps), turns, c.rope);
       heads[1] = op.rope(op.layer_norm(heads[1], k_norm, {}, eps), turns, c.rope);
     }
-    const Tensor o = attend(op, s, heads, batch, states, tap, tail);
+    const Tensor o = attend(op, s, heads, wo, batch, states, tap, tail);
     if (!o) return x;
     return op.add(op.add(x, op.linear(o, wo)), mlp.forward(op, h));
   }

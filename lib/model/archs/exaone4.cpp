@@ -35,7 +35,7 @@ struct Exaone4Block final : Block {
         rope(r),
         eps(d.eps),
         qkv(load_qkv(op, w, d, Bias::None)),
-        wo(load_projection(op, w, "self_attn.o_proj", d.hidden, d.n_heads * d.head_dim)),
+        wo(load_output_projection(op, w, "self_attn.o_proj", d.hidden, {d.n_heads, d.head_dim})),
         q_norm(op.load_gain(w("self_attn.q_norm.weight", {d.head_dim}), Gain::Plain)),
         k_norm(op.load_gain(w("self_attn.k_norm.weight", {d.head_dim}), Gain::Plain)),
         mlp(op, w.at("mlp."), d.hidden, d.ffn),
@@ -47,7 +47,7 @@ struct Exaone4Block final : Block {
     const Tensor turns = turned ? op.rope_table(batch.positions, batch.n_tokens(), rope) : Tensor{};
     const HeadsPart parts[] = {
         {s.head_dim_k, q_norm, turned}, {s.head_dim_k, k_norm, turned}, {s.head_dim_v, {}, false}};
-    const Tensor o = attend(op, s, op.project_heads(x, qkv, {parts, eps, turns, rope}), batch, states, tap, tail);
+    const Tensor o = attend(op, s, op.project_heads(x, qkv, {parts, eps, turns, rope}), wo, batch, states, tap, tail);
     if (!o) return x;
     const Tensor y = op.add(x, op.rms_norm(op.linear(o, wo), after_attn, eps));
     return op.add(y, op.rms_norm(mlp.forward(op, y), after_ffn, eps));

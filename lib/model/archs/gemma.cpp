@@ -72,7 +72,7 @@ struct GemmaBlock final : Block {
       : c(config),
         s(layout),
         qkv(load_qkv(op, w, c.dims, c.bias)),
-        wo(load_projection(op, w, "self_attn.o_proj", c.dims.hidden, c.dims.n_heads * c.dims.head_dim, c.bias)),
+        wo(load_output_projection(op, w, "self_attn.o_proj", c.dims.hidden, {c.dims.n_heads, c.dims.head_dim}, c.bias)),
         mlp(op, w.at("mlp."), c.dims.hidden, c.dims.ffn, Bias::None, Activation::GeluTanh) {
     const auto gain = [&](const std::string& name, int64_t n) { return op.load_gain(w(name, {n}), Gain::OnePlus); };
     const int64_t hidden = c.dims.hidden;
@@ -96,7 +96,7 @@ struct GemmaBlock final : Block {
     const HeadsPart parts[] = {{s.head_dim_k, q_norm, true}, {s.head_dim_k, k_norm, true}, {s.head_dim_v, {}, false}};
     const auto heads = op.project_heads(op.rms_norm(x, attn_norm, eps), qkv, {parts, eps, turns, rope});
     const Tensor attended =
-        attend(op, s, heads, batch, states, tap, tail, {.softcap = c.attention_cap, .last_keys = batch.last_keys});
+        attend(op, s, heads, wo, batch, states, tap, tail, {.softcap = c.attention_cap, .last_keys = batch.last_keys});
     if (!attended) return x;
     const Tensor o = op.linear(attended, wo);
     const Tensor mixed = attn_out_norm ? op.rms_norm(o, attn_out_norm, eps) : o;

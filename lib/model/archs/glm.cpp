@@ -23,7 +23,7 @@ DecoderWeights load_glm_weights(const DecoderDims& d, Bias qkv, Ops& op, WeightB
   WeightBinder mlp = w.at("mlp.");
   return {op.load_gain(w("input_layernorm.weight", {d.hidden}), Gain::Plain),
           op.load_gain(w("post_attention_layernorm.weight", {d.hidden}), Gain::Plain), load_qkv(op, w, d, qkv),
-          load_projection(op, w, "self_attn.o_proj", d.hidden, d.n_heads * d.head_dim),
+          load_output_projection(op, w, "self_attn.o_proj", d.hidden, {d.n_heads, d.head_dim}),
           load_fused_glu(op, mlp, "gate_up_proj", d.hidden, d.ffn)};
 }
 
@@ -46,7 +46,7 @@ struct Glm4Block final : Block {
     const Tensor turns = op.rope_table(batch.positions, batch.n_tokens(), rope);
     const HeadsPart parts[] = {{s.head_dim_k, {}, true}, {s.head_dim_k, {}, true}, {s.head_dim_v, {}, false}};
     const auto heads = op.project_heads(op.rms_norm(x, w.attn_norm, eps), w.qkv, {parts, eps, turns, rope});
-    const Tensor o = attend(op, s, heads, batch, states, tap, tail);
+    const Tensor o = attend(op, s, heads, w.wo, batch, states, tap, tail);
     if (!o) return x;
     const Tensor attended = op.rms_norm(op.linear(o, w.wo), after_attn, eps);
     const auto [y, normed] = op.add_rms_norm(x, attended, w.ffn_norm, eps);

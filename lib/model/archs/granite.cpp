@@ -24,7 +24,7 @@ struct GraniteBlock final : Block {
     const Tensor turns = op.rope_table(batch.positions, batch.n_tokens(), rope);
     const HeadsPart parts[] = {{s.head_dim_k, {}, true}, {s.head_dim_k, {}, true}, {s.head_dim_v, {}, false}};
     const auto heads = op.project_heads(op.rms_norm(x, w.attn_norm, eps), w.qkv, {parts, eps, turns, rope});
-    const Tensor o = attend(op, s, heads, batch, states, tap, tail);
+    const Tensor o = attend(op, s, heads, w.wo, batch, states, tap, tail);
     if (!o) return x;
     const auto [y, normed] = op.add_rms_norm(x, op.scale(op.linear(o, w.wo), residual), w.ffn_norm, eps);
     return op.add(y, op.scale(op.glu_mlp(normed, w.mlp), residual));

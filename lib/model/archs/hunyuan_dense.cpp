@@ -39,7 +39,7 @@ struct HunyuanBlock final : Block {
     auto heads = op.project_heads(op.rms_norm(x, w.attn_norm, eps), w.qkv, {parts, eps, turns, rope});
     heads[0] = op.rms_norm(heads[0], q_norm, eps);
     heads[1] = op.rms_norm(heads[1], k_norm, eps);
-    const Tensor o = attend(op, s, heads, batch, states, tap, tail);
+    const Tensor o = attend(op, s, heads, w.wo, batch, states, tap, tail);
     if (!o) return x;
     const auto [y, normed] = op.add_rms_norm(x, op.linear(o, w.wo), w.ffn_norm, eps);
     return op.add(y, op.glu_mlp(normed, w.mlp));

@@ -83,7 +83,8 @@ struct Llama4Block final : Block {
         attn_norm(op.load_gain(w("input_layernorm.weight", {c.dims.hidden}), Gain::Plain)),
         ffn_norm(op.load_gain(w("post_attention_layernorm.weight", {c.dims.hidden}), Gain::Plain)),
         qkv(load_qkv(op, w, c.dims, c.bias)),
-        wo(load_projection(op, w, "self_attn.o_proj", c.dims.hidden, c.dims.n_heads * c.dims.head_dim, c.bias)) {
+        wo(load_output_projection(op, w, "self_attn.o_proj", c.dims.hidden, {c.dims.n_heads, c.dims.head_dim},
+                                  c.bias)) {
     if (kind.sparse) {
       moe.emplace(c.moe, op, w.at("feed_forward."));
     } else {
@@ -99,7 +100,7 @@ struct Llama4Block final : Block {
     auto heads = op.project_heads(op.rms_norm(x, attn_norm, eps), qkv, {parts, eps, turns, c.rope});
     for (int i = 0; i < 2 && kind.turns && c.qk_norm; ++i) heads[i] = op.rms_norm(heads[i], {}, eps);
     if (!kind.turns && c.tuned) heads[0] = tuned(op, heads[0], batch);
-    const Tensor o = attend(op, s, heads, batch, states, tap, tail, {.chunk = kind.chunked ? c.chunk : 0});
+    const Tensor o = attend(op, s, heads, wo, batch, states, tap, tail, {.chunk = kind.chunked ? c.chunk : 0});
     if (!o) return x;
     const auto [y, normed] = op.add_rms_norm(x, op.linear(o, wo), ffn_norm, eps);
     return op.add(y, moe ? moe->forward(op, normed) : mlp->forward(op, normed));

@@ -53,7 +53,7 @@ struct Ministral3Block final : Block {
     auto heads = op.project_heads(op.rms_norm(x, w.attn_norm, eps), w.qkv, {parts, eps, turns, rope});
     const Tensor flat = heads[0].reshaped({batch.n_tokens(), s.n_heads * s.head_dim_k});
     heads[0] = op.mul(flat, factors(op, batch)).reshaped(heads[0].shape);
-    const Tensor o = attend(op, s, heads, batch, states, tap, tail);
+    const Tensor o = attend(op, s, heads, w.wo, batch, states, tap, tail);
     if (!o) return x;
     const auto [y, normed] = op.add_rms_norm(x, op.linear(o, w.wo), w.ffn_norm, eps);
     return op.add(y, op.glu_mlp(normed, w.mlp));

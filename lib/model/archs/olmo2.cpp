@@ -35,7 +35,7 @@ struct OlmoBlock final : Block {
         rope(r),
         eps(d.eps),
         qkv(load_qkv(op, w, d, bias)),
-        wo(load_projection(op, w, "self_attn.o_proj", d.hidden, d.n_heads * d.head_dim, bias)),
+        wo(load_output_projection(op, w, "self_attn.o_proj", d.hidden, {d.n_heads, d.head_dim}, bias)),
         q_norm(op.load_gain(w("self_attn.q_norm.weight", {d.n_heads * d.head_dim}), Gain::Plain)),
         k_norm(op.load_gain(w("self_attn.k_norm.weight", {d.n_kv_heads * d.head_dim}), Gain::Plain)),
         mlp(op, w.at("mlp."), d.hidden, d.ffn),
@@ -51,7 +51,7 @@ struct OlmoBlock final : Block {
     };
     const Tensor heads[] = {rotated(qkv.parts[0], q_norm, s.n_heads), rotated(qkv.parts[1], k_norm, s.n_kv_heads),
                             op.linear(x, qkv.parts[2]).reshaped({n, s.n_kv_heads, s.head_dim_v})};
-    const Tensor o = attend(op, s, heads, batch, states, tap, tail);
+    const Tensor o = attend(op, s, heads, wo, batch, states, tap, tail);
     if (!o) return x;
     const Tensor y = op.add(x, op.rms_norm(op.linear(o, wo), after_attn, eps));
     return op.add(y, op.rms_norm(mlp.forward(op, y), after_ffn, eps));

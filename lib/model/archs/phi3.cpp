@@ -47,7 +47,7 @@ class Phi3 final : public AttentionModel {
     DecoderWeights weights = {op.load_gain(w("input_layernorm.weight", {d.hidden}), Gain::Plain),
                               op.load_gain(w("post_attention_layernorm.weight", {d.hidden}), Gain::Plain),
                               load_fused_qkv(op, w),
-                              load_projection(op, w, "self_attn.o_proj", d.hidden, d.n_heads * d.head_dim),
+                              load_output_projection(op, w, "self_attn.o_proj", d.hidden, {d.n_heads, d.head_dim}),
                               load_fused_glu(op, mlp, "gate_up_proj", d.hidden, d.ffn)};
     return std::make_unique<PlainDecoderBlock>(cache, rope_, d.eps, std::move(weights));
   }

@@ -28,7 +28,7 @@ struct Starcoder2Block final : Block {
         attn_norm(load_norm(op, w, "input_layernorm", d.hidden, d.eps)),
         ffn_norm(load_norm(op, w, "post_attention_layernorm", d.hidden, d.eps)),
         qkv(load_qkv(op, w, d, bias)),
-        wo(load_projection(op, w, "self_attn.o_proj", d.hidden, d.n_heads * d.head_dim, bias)),
+        wo(load_output_projection(op, w, "self_attn.o_proj", d.hidden, {d.n_heads, d.head_dim}, bias)),
         mlp(op.load_mlp(projection(w, "mlp.c_fc", d.ffn, d.hidden, bias),
                         projection(w, "mlp.c_proj", d.hidden, d.ffn, bias), Activation::GeluTanh)) {}
 
@@ -36,7 +36,7 @@ struct Starcoder2Block final : Block {
     const Tensor turns = op.rope_table(batch.positions, batch.n_tokens(), rope);
     const HeadsPart parts[] = {{s.head_dim_k, {}, true}, {s.head_dim_k, {}, true}, {s.head_dim_v, {}, false}};
     const auto heads = op.project_heads(attn_norm.forward(op, x), qkv, {parts, attn_norm.eps, turns, rope});
-    const Tensor o = attend(op, s, heads, batch, states, tap, tail);
+    const Tensor o = attend(op, s, heads, wo, batch, states, tap, tail);
     if (!o) return x;
     const Tensor y = op.add(x, op.linear(o, wo));
     return op.add(y, op.glu_mlp(ffn_norm.forward(op, y), mlp));

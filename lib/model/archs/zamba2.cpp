@@ -63,7 +63,7 @@ SharedBlock::SharedBlock(const Zamba2Config& c, const KvLayout& layout, int64_t 
       eps(c.dims.eps),
       norm(op.load_gain(w("input_layernorm.weight", {c.wide()}), Gain::Plain)),
       ffn_norm(op.load_gain(w("pre_ff_layernorm.weight", {c.dims.hidden}), Gain::Plain)),
-      wo(load_projection(op, w, "self_attn.o_proj", c.dims.hidden, c.dims.n_heads * c.dims.head_dim)),
+      wo(load_output_projection(op, w, "self_attn.o_proj", c.dims.hidden, {c.dims.n_heads, c.dims.head_dim})),
       down(load_projection(op, w, "feed_forward.down_proj", c.dims.hidden, c.dims.ffn, c.bias)),
       out(load_projection(op, layer, "linear", c.dims.hidden, c.dims.hidden)) {
   const DecoderDims& d = c.dims;
@@ -96,7 +96,7 @@ Tensor SharedBlock::forward(Ops& op, const Tensor& x, const Tensor& embedded, co
     return turned && turns ? op.rope(y, turns, rope) : y;
   };
   const Tensor qkv[] = {heads(q, s.n_heads, true), heads(k, s.n_kv_heads, true), heads(v, s.n_kv_heads, false)};
-  const Tensor o = attend(op, s, qkv, batch, states, tap, tail);
+  const Tensor o = attend(op, s, qkv, wo, batch, states, tap, tail);
   if (!o) return {};
   const Tensor m = op.rms_norm(op.linear(o, wo), ffn_norm, eps);
   return op.linear(op.linear(op.glu(gate.forward(op, m), up.forward(op, m), Activation::Gelu), down), out);

@@ -70,10 +70,7 @@ class AttentionTask {
 
  private:
   /// The first and the last key that a position sees, and the last position that sees a key.
-  int64_t first_key(int64_t position) const {
-    const int64_t windowed = spec_.window > 0 ? std::max<int64_t>(0, position - spec_.window + 1) : 0;
-    return spec_.chunk > 0 ? std::max(windowed, position / spec_.chunk * spec_.chunk) : windowed;
-  }
+  int64_t first_key(int64_t position) const { return spec_.first_key(position); }
   int64_t last_key(int64_t position) const { return last_keys_ ? last_keys_[position - first_] : position; }
   int64_t last_position(int64_t key) const {
     const int64_t windowed = spec_.window > 0 ? key + spec_.window - 1 : std::numeric_limits<int64_t>::max();
@@ -179,6 +176,12 @@ Tensor CpuBackend::do_attend_kept(const Tensor& q, std::span<const Span> spans, 
   for (const KvRows* kept : rows) sequences.push_back({kept->key, kept->value, kept->n_tokens});
   if (rows.empty()) return activation({q.dim(0), 0});
   return attend(q, spans, sequences, {rows[0]->key.view.dim(1), rows[0]->value.view.dim(2)}, spec);
+}
+
+void CpuBackend::do_keep_rows(const Tensor& k, const Tensor& v, std::span<const Span> spans,
+                              std::span<KvRows* const> rows) {
+  for (size_t s = 0; s < spans.size(); ++s)
+    if (rows[s]) append(*this, *rows[s], spans[s], k, v);
 }
 
 Tensor CpuBackend::attend(const Tensor& q, std::span<const Span> spans, std::span<const KeysAndValues> sequences,

@@ -1,0 +1,82 @@
+#include "stats/attention_sampler.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace kvcal {
+namespace {
+
+bool is_alone(const Batch& batch, int64_t sequence) {
+  const auto segment = std::ranges::find(batch.segments, sequence, &Segment::sequence);
+  return segment != batch.segments.end() && segment->pass == 1;
+}
+
+}  // namespace
+
+std::vector<int32_t> sampled_rows(const Batch& batch) {
+  std::vector<int32_t> rows;
+  for (const SequenceSpan& s : batch.sequences) {
+    if (!is_alone(batch, s.sequence)) continue;
+    for (int64_t t = 0; t < s.span.n_tokens; ++t)
+      if (is_sampled(s.span.first_position + t, s.sequence_tokens))
+        rows.push_back(static_cast<int32_t>(s.span.row + t));
+  }
+  return rows;
+}
+
+void AttentionSampler::add(Ops& op, const TappedAttention& a, const Batch& batch, int32_t reader) {
+  op_ = &op;
+  const int64_t n_heads = a.q.dim(1), width = static_cast<int64_t>(a.column_norms.on_host.size()) / n_heads;
+  const Tensor& keys = a.k ? a.k : a.rows[0]->key.view;
+  keep_norms(a.column_norms, n_heads, keys.dim(1));
+  const std::vector<int32_t> rows = sampled_rows(batch);
+  n_rows_.resize(std::max(n_rows_.size(), static_cast<size_t>(reader) + 1));
+  n_rows_[static_cast<size_t>(reader)] += static_cast<int64_t>(rows.size());
+  if (rows.empty() || width == 0) return;
+  const SampleRequest request{rows, a.column_norms.values, a.one_scale, shares_rungs_};
+  const AttentionSample sample = op.sample_attention(a.q, a.k, a.v, batch.spans, a.rows, a.spec, request);
+  if (sample.figures.view.device == Device::Host)
+    tables_.add(sample.rungs, sample.figures, reader);
+  else
+    pending_.push_back({sample, reader});
+}
+
+int64_t AttentionSampler::n_rows(int32_t reader) const {
+  return static_cast<size_t>(reader) < n_rows_.size() ? n_rows_[static_cast<size_t>(reader)] : 0;
+}
+
+void AttentionSampler::keep_norms(const ColumnNorms& norms, int64_t n_heads, int64_t n_kv_heads) {
+  const int64_t width = static_cast<int64_t>(norms.on_host.size()) / n_heads, group = n_heads / n_kv_heads;
+  column_norms_.resize(static_cast<size_t>(n_kv_heads * width));
+  for (int64_t head = 0; head < n_kv_heads; ++head)
+    for (int64_t c = 0; c < width; ++c) {
+      double square = 0;
+      for (int64_t q = head * group; q < (head + 1) * group; ++q) {
+        const auto norm = static_cast<double>(norms.on_host[static_cast<size_t>(q * width + c)]);
+        square += norm * norm;
+      }
+      float& kept = column_norms_[static_cast<size_t>(head * width + c)];
+      kept = std::max(kept, static_cast<float>(std::sqrt(square)));
+    }
+}
+
+void AttentionSampler::close() {
+  if (!pending_.empty()) closed_ = op_->mark();
+}
+
+void AttentionSampler::fold_into(CacheStatistics& cache) {
+  for (const Pending& p : std::exchange(pending_, {})) {
+    const Storage rungs(p.sample.rungs.view.shape, DType::I32), figures(p.sample.figures.view.shape, DType::F32);
+    op_->download_at(closed_, p.sample.rungs, rungs.tensor());
+    op_->download_at(closed_, p.sample.figures, figures.tensor());
+    tables_.add(rungs.tensor(), figures.tensor(), p.reader);
+  }
+  const bool mla = cache.layout.is_mla();
+  SiteStatistics& key = cache.at(mla ? CacheSite::Latent : CacheSite::Key);
+  SiteStatistics& value = cache.at(mla ? CacheSite::Latent : CacheSite::Value);
+  for (const SampledSum& sum : tables_.encode())
+    (sum.figure == SampledFigure::KeyDivergence ? key : value).sampled.push_back(sum);
+  value.column_norms = std::move(column_norms_);
+}
+
+}  // namespace kvcal

@@ -1,0 +1,51 @@
+// Samples attention while a layer runs: which rows, and what becomes of the figures.
+//
+// Rows are those of pass 1, each prompt alone in its sequence, fixed by their position in the prompt: so what is
+// sampled depends on the prompts alone.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "model/batch.h"
+#include "model/kv_tap.h"
+#include "stats/statistics.h"
+
+namespace kvcal {
+
+/// Rows of a batch to sample, ascending.
+std::vector<int32_t> sampled_rows(const Batch& batch);
+
+/// Of one cache.
+class AttentionSampler {
+ public:
+  /// `shares_rungs`: SampleRequest's.
+  explicit AttentionSampler(bool shares_rungs) : shares_rungs_(shares_rungs) {}
+
+  /// `reader`: which of the layers that read the cache.
+  void add(Ops& op, const TappedAttention& attention, const Batch& batch, int32_t reader);
+
+  /// Sampled rows of a reader so far.
+  int64_t n_rows(int32_t reader) const;
+
+  /// No more comes. Figures that are not on the host are fetched by fold_into(), which waits for no later work.
+  void close();
+  void fold_into(CacheStatistics& cache);
+
+ private:
+  struct Pending {
+    AttentionSample sample;
+    int32_t reader;
+  };
+  void keep_norms(const ColumnNorms& norms, int64_t n_heads, int64_t n_kv_heads);
+
+  bool shares_rungs_;
+  Ops* op_ = nullptr;
+  Ops::Mark closed_{};
+  std::vector<Pending> pending_;
+  std::vector<int64_t> n_rows_;      // by reader
+  std::vector<float> column_norms_;  // [n_kv_heads, Dv]
+  AttentionTables tables_;
+};
+
+}  // namespace kvcal

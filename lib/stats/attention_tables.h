@@ -1,0 +1,62 @@
+// What rounding of a cache does to attention, summed over the sampled rows of a run (ops/attention_sample.h).
+//
+// Sums are of fixed-point numbers, so they are exact and do not depend on the order of rows, batches or shards.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <tuple>
+#include <vector>
+
+#include "ops/attention_sample.h"
+
+namespace kvcal {
+
+/// What a sum is of. Change: |y' - y|_w² / |y|_w², with values rounded.
+enum class SampledFigure : uint8_t {
+  KeyDivergence,  // of a query head: KL(p, p') in nats, with keys rounded
+  ValueChange,    // of a query head
+  LayerChange,    // of all heads of a layer together; head 0
+};
+
+/// One figure at one rung.
+struct SampledSum {
+  SampledFigure figure = SampledFigure::KeyDivergence;
+  int32_t reader = 0;  // which of the layers that read the cache, its owner first
+  int32_t head = 0;    // query head
+  int32_t rung = 0;    // the scale is 4^rung
+  uint64_t rows = 0;
+  uint64_t sum = 0;    // of the figure, capped at kMostSampled, in units of kSampledUnit
+  uint64_t worst = 0;  // largest of a row, in the same units
+  auto key() const { return std::tie(figure, reader, head, rung); }
+  bool operator==(const SampledSum&) const = default;
+};
+
+constexpr double kSampledUnit = 0x1p-32;
+constexpr double kMostSampled = 64;  // beyond that everything is lost anyway; 2^26 rows cannot overflow a sum
+
+/// Mean over rows.
+double mean_of(const SampledSum& sum);
+
+/// Adds entries of both; each is sorted by key(), and so is the result.
+std::vector<SampledSum> merge_sampled(const std::vector<SampledSum>& a, const std::vector<SampledSum>& b);
+
+class AttentionTables {
+ public:
+  /// Rungs I32 [n, 2] and figures F32 [n, n_heads, kSampleFigures], host, of the reader-th layer that reads the cache.
+  void add(const Tensor& rungs, const Tensor& figures, int32_t reader);
+
+  /// Sorted by key().
+  std::vector<SampledSum> encode() const;
+
+ private:
+  void add(SampledSum key, double value);
+  std::map<std::tuple<SampledFigure, int32_t, int32_t, int32_t>, SampledSum> sums_;
+};
+
+/// Positions of a prompt's sampled rows: all of a short one, else kSampledRows of them, evenly spaced, the last
+/// included.
+constexpr int64_t kSampledRows = 64;
+bool is_sampled(int64_t position, int64_t n_tokens);
+
+}  // namespace kvcal
