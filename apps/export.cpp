@@ -27,19 +27,17 @@ struct ExportFlags {
   std::string scales, model, target = "vllm", out, granularity, skip_layers;
   std::vector<std::string> also_for;
   int64_t tensor_parallel = 1;
-  bool no_query = false, nvfp4 = false, allow_inadequate = false, replace_scales = false;
+  bool no_query = false, nvfp4 = false, allow_keep16 = false, replace_scales = false;
   bool copy = false, in_place = false, undo = false, force = false, json = false, dry_run = false;
 };
 
-/// "inadequate", or numbers: "3,7" and "3-5".
+/// "keep16" ("inadequate" in version 1.0 of the file), or numbers: "3,7" and "3-5".
 void read_skip_layers(const std::string& text, ExportOptions& options) {
   std::stringstream parts(text);
-  const auto bad = [&] {
-    fail("--skip-layers is " + quoted(text) + ", expected 'inadequate' or layers such as 3,7-9");
-  };
+  const auto bad = [&] { fail("--skip-layers is " + quoted(text) + ", expected 'keep16' or layers such as 3,7-9"); };
   for (std::string part; std::getline(parts, part, ',');) {
-    if (part == "inadequate") {
-      options.skip_inadequate = true;
+    if (part == "keep16" || part == "inadequate") {
+      options.skip_keep16 = true;
       continue;
     }
     int first = 0;
@@ -79,7 +77,7 @@ ExportOptions options_of(const ExportFlags& flags) {
   options.query = !flags.no_query;
   options.tensor_parallel = flags.tensor_parallel;
   options.nvfp4 = flags.nvfp4;
-  options.allow_inadequate = flags.allow_inadequate;
+  options.allow_keep16 = flags.allow_keep16;
   options.replace_scales = flags.replace_scales;
   read_skip_layers(flags.skip_layers, options);
   for (const std::string& folder : flags.also_for) options.also_for.push_back(identify_model(folder));
@@ -172,7 +170,7 @@ Exit run(const ExportFlags& flags) {
   check_fits(artifact, model);
   const Carrier carrier = carrier_of(read_config(model.folder).config, model.folder);
   const ExportOptions options = options_of(flags);
-  if (exporter.name != "scales") check_verdicts(artifact, options);
+  if (exporter.name != "scales") check_fitness(artifact, options);
   const std::filesystem::path named = flags.out.empty() ? "OUT" : flags.out;
   const std::filesystem::path out = flags.in_place ? model.folder : named;
   const ExportInput input = {artifact, model, carrier, options, flags.scales, out};
@@ -206,10 +204,11 @@ void add_options(CLI::App& verb, ExportFlags& flags) {
       ->type_name("NAME");
   verb.add_flag("--no-query", flags.no_query, "No scales of queries");
   verb.add_option("--skip-layers", flags.skip_layers,
-                  "Layers that vLLM is told to keep in the model's dtype: 3,7-9, or 'inadequate' for all with that "
-                  "verdict")
+                  "Layers that vLLM is told to keep in the model's dtype: 3,7-9, or 'keep16' for all with that "
+                  "assessment")
       ->type_name("LAYERS");
-  verb.add_flag("--allow-inadequate", flags.allow_inadequate, "Write scales whose verdict is inadequate all the same");
+  verb.add_flag("--allow-keep16,--allow-inadequate", flags.allow_keep16,
+                "Write scales of layers that are better kept in 16 bits all the same");
   verb.add_flag("--replace-scales", flags.replace_scales,
                 "KV scales that the checkpoint has already give way; shards with such are copied without them");
   verb.add_option("--tp", flags.tensor_parallel, "sglang-json: tensor-parallel size")->type_name("N");

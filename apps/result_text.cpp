@@ -25,18 +25,30 @@ std::string added_by_last_pass(const ArtifactGrowth& growth) {
                                                             : percent(static_cast<double>(*growth.per_pass.back()));
 }
 
-// The cache's own sites; queries have a scale but no verdict that keeps a layer out of FP8.
-std::map<Verdict, int> count_verdicts(const Artifact& artifact) {
-  std::map<Verdict, int> count;
-  for (const ArtifactLayer& l : artifact.layers)
-    for (const NamedSite& s : cached_sites(l)) ++count[s.site->verdict];
-  return count;
+// The figure that decided, with its name: "kl 0.0021", "rel 2.7 %".
+std::string deciding_figure(const DamageAtScale& d) {
+  const std::string name(name_of(d.decided_by));
+  switch (d.decided_by) {
+    case Figure::Kl:
+      return name + formatted(" %.2g", d.kl.value_or(0));
+    case Figure::Rel:
+      return name + " " + formatted("%.1f %%", 100 * d.rel.value_or(0));
+    case Figure::Noise:
+      return name + formatted(" %.2g", d.noise.value_or(0));
+    case Figure::FlushedTokens:
+      return "tokens " + formatted("%.1f %%", 100 * d.flushed_tokens.value_or(0));
+    case Figure::Clipped:
+      break;
+  }
+  return name;
 }
 
-std::string layers_with(const Artifact& artifact, Verdict verdict) {
+// Of the cache's own sites: queries have a scale, but none keeps a layer out of FP8.
+template <class Predicate>
+std::string layers_where(const Artifact& artifact, Predicate holds) {
   std::string list;
   for (const ArtifactLayer& l : artifact.layers)
-    if (std::ranges::any_of(cached_sites(l), [&](const NamedSite& s) { return s.site->verdict == verdict; }))
+    if (std::ranges::any_of(cached_sites(l), [&](const NamedSite& s) { return holds(s.site->assessment); }))
       list += (list.empty() ? "" : ", ") + std::to_string(l.index);
   return list;
 }
@@ -75,33 +87,30 @@ std::string not_converged_text(const Artifact& artifact) {
          "; more, or more varied, prompts settle it.\n";
 }
 
-// Which sites these scales lose, and by what.
-std::string inadequate_text(const Artifact& artifact) {
+// Which sites these scales ruin, and by what.
+std::string keep16_text(const Artifact& artifact, const std::string& layers) {
   SiteList list;
+  bool fine_at_one = true;
   for (const ArtifactLayer& l : artifact.layers)
     for (const NamedSite& named : cached_sites(l)) {
-      const ArtifactSite& s = *named.site;
-      if (s.verdict != Verdict::Inadequate) continue;
-      std::string why = " (clipped " + percent(static_cast<double>(s.error.clipped_at_scale)) + ", lost " +
-                        percent(static_cast<double>(s.error.lost_at_scale));
-      if (s.error.noise_at_scale) why += formatted(", noise %.2f nats", static_cast<double>(*s.error.noise_at_scale));
-      list.add(l, named, why + ")");
+      const Assessment& a = named.site->assessment;
+      if (a.fp8 != Fitness::Keep16) continue;
+      list.add(l, named, " (" + deciding_figure(a.at_scale) + ")");
+      fine_at_one = fine_at_one && a.at_one.fitness == Fitness::Fine;
     }
-  // Policies without headroom clip what absmax keeps.
-  const bool clips = !artifact.quantization.headroom;
-  return "inadequate: these scales do not keep " + list.text() + "; " +
-         (clips ? "try --policy absmax, which clips nothing; where it does not help either, keep layer(s) "
-                : "keep layer(s) ") +
-         layers_with(artifact, Verdict::Inadequate) + " in the model's dtype (--kv-cache-dtype-skip-layers).\n";
+  std::string way = "keep layer(s) " + layers + " in the model's dtype (--kv-cache-dtype-skip-layers)";
+  if (fine_at_one)
+    way = "scale 1.0 does not: leave these scales out, or try --policy percentile; else " + way;
+  else if (!artifact.quantization.headroom)  // such policies clip what absmax keeps
+    way = "try --policy absmax, which clips nothing; where it does not help either, " + way;
+  return "keep16: rounding at these scales ruins the attention of " + list.text() + "; " + way + ".\n";
 }
 
 // The parts of an MLA row, below it: they share its scale.
 void add_parts(Table& table, const ArtifactParts& parts) {
   const auto add = [&](const char* name, float absmax, const ArtifactError& e) {
     table.add_row({"", name, formatted("%.4g", static_cast<double>(absmax)), "",
-                   percent(static_cast<double>(e.at_scale)), percent(static_cast<double>(e.at_one)),
-                   percent(static_cast<double>(e.clipped_at_one)), percent(static_cast<double>(e.lost_at_one)), "",
-                   ""});
+                   percent(static_cast<double>(e.at_scale)), percent(static_cast<double>(e.at_one))});
   };
   add("- latent part", parts.absmax_latent, parts.error_latent);
   add("- rope part", parts.absmax_rope, parts.error_rope);
@@ -117,36 +126,42 @@ std::string result_table(const Artifact& artifact) {
                {"scale", Right},
                {"error", Right},
                {"error at 1.0", Right},
-               {"clipped at 1.0", Right},
-               {"lost at 1.0", Right},
+               {"attention at scale", Right},
+               {"at 1.0", Right},
                {"last pass", Right},
-               {"verdict"}});
+               {"by"},
+               {"scale?"},
+               {"fp8"}});
   for (const ArtifactLayer& l : artifact.layers)
     for (const NamedSite& named : sites_of(l)) {
       const ArtifactSite& s = *named.site;
+      const Assessment& a = s.assessment;
       table.add_row({std::to_string(l.index), named.name, formatted("%.4g", static_cast<double>(s.absmax)),
                      formatted("%.5g", static_cast<double>(s.scale)), percent(static_cast<double>(s.error.at_scale)),
-                     percent(static_cast<double>(s.error.at_one)), percent(static_cast<double>(s.error.clipped_at_one)),
-                     percent(static_cast<double>(s.error.lost_at_one)), added_by_last_pass(s.growth),
-                     std::string(name_of(s.verdict))});
+                     percent(static_cast<double>(s.error.at_one)), deciding_figure(a.at_scale),
+                     deciding_figure(a.at_one), added_by_last_pass(s.growth), std::string(name_of(a.at_scale.by)),
+                     std::string(name_of(a.scale)), std::string(name_of(a.fp8))});
       if (s.parts) add_parts(table, *s.parts);
     }
   return table.text();
 }
 
 std::string result_advice(const Artifact& artifact) {
-  const std::map<Verdict, int> count = count_verdicts(artifact);
-  const auto has = [&](Verdict v) { return count.contains(v); };
+  const auto layers_that = [&](Fitness fitness) {
+    return layers_where(artifact, [=](const Assessment& a) { return a.fp8 == fitness; });
+  };
+  const std::string keep16 = layers_that(Fitness::Keep16), check = layers_that(Fitness::Check);
+  const std::string needed = layers_where(artifact, [](const Assessment& a) { return a.scale == ScaleNeed::Needed; });
   std::string text;
-  if (has(Verdict::Inadequate)) text += inadequate_text(artifact);
-  if (has(Verdict::Needed))
-    text += "needed: at scale 1.0 layer(s) " + layers_with(artifact, Verdict::Needed) +
-            " would be clipped or flushed; a server must load these scales.\n";
-  if (has(Verdict::AtRisk))
-    text += "at_risk: the format's ordinary rounding is large for the sharp attention of layer(s) " +
-            layers_with(artifact, Verdict::AtRisk) + "; check the model's answers.\n";
-  if (!has(Verdict::Inadequate) && !has(Verdict::Needed))
-    text += "neutral: scale 1.0 would do as well for every layer; these scales do no harm.\n";
+  if (!keep16.empty()) text += keep16_text(artifact, keep16);
+  if (!needed.empty())
+    text += "needed: scale 1.0 would be felt in layer(s) " + needed + "; a server must load these scales.\n";
+  else
+    text += "any scale: 1.0 would do as well for every layer; these scales do no harm.\n";
+  if (!check.empty())
+    text +=
+        "check: ordinary rounding can be felt in the attention of layer(s) " + check + "; check the model's answers.\n";
+  if (keep16.empty() && check.empty()) text += "fine: an FP8 cache does no harm to any layer at these scales.\n";
   text += not_converged_text(artifact);
   if (artifact.kv_cache.empty() && !artifact.kv_cache_left_out.empty())
     text += "kv_cache (for servers that read one scale per layer) is left out: " + artifact.kv_cache_left_out + "\n";
@@ -159,13 +174,19 @@ Json result_json(const Artifact& artifact) {
     Json layer = {{"index", l.index}, {"name", l.name}};
     for (const NamedSite& named : sites_of(l)) {
       const ArtifactSite& s = *named.site;
-      layer[named.name] = {
-          {"scale", json_number(s.scale)}, {"absmax", json_number(s.absmax)}, {"verdict", name_of(s.verdict)}};
+      layer[named.name] = {{"scale", json_number(s.scale)},
+                           {"absmax", json_number(s.absmax)},
+                           {"assessment", {{"scale", name_of(s.assessment.scale)}, {"fp8", name_of(s.assessment.fp8)}}},
+                           {"verdict", name_of(s.verdict())}};
     }
     layers.push_back(std::move(layer));
   }
   Json verdicts = Json::object();
-  for (const auto& [verdict, n] : count_verdicts(artifact)) verdicts[std::string(name_of(verdict))] = n;
+  for (const ArtifactLayer& l : artifact.layers)
+    for (const NamedSite& s : cached_sites(l)) {
+      Json& n = verdicts[std::string(name_of(s.site->verdict()))];
+      n = n.is_null() ? 1 : n.get<int>() + 1;
+    }
   return {{"layers", layers}, {"verdicts", verdicts}, {"converged", unsettled_sites(artifact).empty()}};
 }
 

@@ -7,7 +7,7 @@
 
 namespace kvcal {
 
-/// One row per layer and site: absmax, scale, error at the scale and at 1.0, clipped and lost at 1.0, what the last
+/// One row per layer and site: absmax, scale, error at the scale and at 1.0, the figures that decided, what the last
 /// pass added, verdict.
 std::string result_table(const Artifact& artifact);
 

@@ -3,6 +3,7 @@
 #include <CLI/CLI.hpp>
 
 #include "base/error.h"
+#include "base/number_text.h"
 #include "solve/policies.h"
 
 namespace kvcal {
@@ -27,18 +28,24 @@ void SolveFlags::add_to(CLI::App& verb) {
   verb.add_option("--max-model-len", options.max_model_len,
                   "Longest context the server will allow; keys provide for rotations up to it (default: the model's)")
       ->group(group);
-  verb.add_option("--limit-clipped", options.limits.clipped, "Verdict: share of values clipped")
-      ->group(group)
-      ->capture_default_str();
-  verb.add_option("--limit-lost", options.limits.lost, "Verdict: share of energy clipped or subnormal")
-      ->group(group)
-      ->capture_default_str();
-  verb.add_option("--limit-noise", options.limits.noise, "Verdict: noise of attention logits, in nats")
-      ->group(group)
-      ->capture_default_str();
+  const std::string limits = "Limits of assessments";
+  const auto limit = [&](const char* flag, FigureLimits& l, const std::string& what) {
+    verb.add_option_function<double>(
+            flag,
+            [&l](double check) {
+              l.keep16 *= check / l.check;
+              l.check = check;
+            },
+            what + " from which a check is due (default " + shortest_double(l.check) + "); keep16 moves with it")
+        ->group(limits);
+  };
+  limit("--limit-kl", options.limits.kl, "KL of attention weights, measured, in nats,");
+  limit("--limit-rel", options.limits.rel, "Relative change of a layer's output");
+  limit("--limit-noise", options.limits.noise, "Noise of attention logits, predicted, in nats,");
+  limit("--limit-tokens", options.limits.flushed_tokens, "Share of tokens whose values are flushed");
   verb.add_option("--limit-growth", options.limits.growth,
                   "Convergence: growth of an absmax that still counts as settled")
-      ->group(group)
+      ->group(limits)
       ->capture_default_str();
 }
 

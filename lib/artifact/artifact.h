@@ -15,7 +15,7 @@
 namespace kvcal {
 
 constexpr const char* kArtifactFormat = "kv-cache-scales";
-constexpr const char* kArtifactVersion = "1.0";
+constexpr const char* kArtifactVersion = "1.1";
 constexpr const char* kArtifactSchemaFile = "kv-cache-scales.v1.schema.json";  // in schemas/
 
 /// Where the largest magnitude was seen.
@@ -59,12 +59,13 @@ struct ArtifactSite {
   std::optional<float> envelope;       // keys, latent: bound at any position
   std::optional<bool> uses_envelope;   // where there is an envelope: whether the scale provides for it
   uint64_t observations = 0;           // tokens
-  std::vector<float> absmax_per_head;  // key, value, latent per KV head; query per query head
-  Verdict verdict = Verdict::Neutral;
+  std::vector<float> absmax_per_head;  // key, value, latent per KV head; query per query head; 0: zero throughout
+  Assessment assessment;               // figures as float32 holds them
   ArtifactError error;
   ArtifactWhere where;
   ArtifactGrowth growth;
   std::vector<float> absmax_by_position;  // bucket 0: position 0; bucket b: positions 2^(b-1) .. 2^b - 1
+  Verdict verdict() const { return verdict_of(assessment); }
   bool operator==(const ArtifactSite&) const = default;
 };
 
@@ -72,7 +73,7 @@ struct ArtifactSite {
 struct ArtifactJoint {
   float scale = 0;
   Verdict key = Verdict::Neutral, value = Verdict::Neutral;
-  bool loses_key = false, loses_value = false;  // inadequate with this scale, but not with its own
+  bool loses_key = false, loses_value = false;  // keep16 with this scale, but not with its own
   float lost_key = 0, lost_value = 0, noise = 0;
   Verdict verdict() const { return std::max(key, value); }
   bool operator==(const ArtifactJoint&) const = default;
@@ -110,7 +111,7 @@ struct ArtifactQuantization {
   std::optional<double> headroom;    // absmax, pow2
   std::optional<double> percentile;  // percentile
   int64_t max_model_len = 0;
-  VerdictLimits limits;
+  AssessmentLimits limits;
   bool operator==(const ArtifactQuantization&) const = default;
 };
 

@@ -109,6 +109,44 @@ ArtifactError error_from(const Object& o) {
   return e;
 }
 
+DamageAtScale damage_from(const Object& o) {
+  DamageAtScale d;
+  const auto figure = [&](const char* name) -> std::optional<double> {
+    const std::optional<float> value = optional_float(o, name, at_least_zero);
+    return value ? std::optional(static_cast<double>(*value)) : std::nullopt;
+  };
+  d.kl = figure("kl");
+  d.rel = figure("rel");
+  d.noise = figure("noise");
+  d.flushed_tokens = figure("flushed_tokens");
+  d.clips = o.boolean("clips");
+  d.by = named(o, "by", basis_from_name);
+  d.decided_by = named(o, "decided_by", figure_from_name);
+  d.severity = static_cast<double>(at_least_zero(o.at("severity"), o.where + "severity"));
+  d.fitness = named(o, "fp8", fitness_from_name);
+  return d;
+}
+
+Assessment assessment_from(const Object& o) {
+  Assessment a{named(o, "scale", scale_need_from_name), named(o, "fp8", fitness_from_name),
+               damage_from(o.object("at_scale")), damage_from(o.object("at_one"))};
+  if (a.fp8 != a.at_scale.fitness)
+    fail(member_at(o.where + "fp8") + " is " + quoted(name_of(a.fp8)) + ", expected that of at_scale, " +
+         quoted(name_of(a.at_scale.fitness)));
+  return a;
+}
+
+/// Version 1.0 had one word, and a rule that is not used any more.
+Assessment assessment_of_version_1_0(Verdict verdict) {
+  Assessment a;
+  a.scale = verdict == Verdict::Needed ? ScaleNeed::Needed : ScaleNeed::Any;
+  a.fp8 = verdict == Verdict::Inadequate ? Fitness::Keep16
+          : verdict == Verdict::AtRisk   ? Fitness::Check
+                                         : Fitness::Fine;
+  a.at_scale.fitness = a.fp8;
+  return a;
+}
+
 ArtifactWhere where_from(const Object& o) {
   ArtifactWhere w;
   w.pass = o.count("pass");
@@ -149,9 +187,14 @@ ArtifactSite site_from(const Object& o, int64_t n_heads, bool has_parts = false)
   s.envelope = optional_float(o, "envelope", scale_from);
   if (find_member(o.json, "uses_envelope") != nullptr) s.uses_envelope = o.boolean("uses_envelope");
   s.observations = static_cast<uint64_t>(o.count("observations"));
-  s.verdict = named(o, "verdict", verdict_from_name);
+  const Verdict verdict = named(o, "verdict", verdict_from_name);
+  s.assessment = find_member(o.json, "assessment") != nullptr ? assessment_from(o.object("assessment"))
+                                                              : assessment_of_version_1_0(verdict);
+  if (s.verdict() != verdict)
+    fail(member_at(o.where + "verdict") + " is " + quoted(name_of(verdict)) + ", expected " +
+         quoted(name_of(s.verdict())) + " by the assessment");
   if (find_member(o.json, "scale_per_head") != nullptr) s.scale_per_head = floats(o, "scale_per_head", scale_from);
-  s.absmax_per_head = floats(o, "absmax_per_head", scale_from);
+  s.absmax_per_head = floats(o, "absmax_per_head", at_least_zero);
   const auto n = static_cast<size_t>(n_heads);
   const auto check_size = [&](const char* key, size_t size) {
     if (size != n)
@@ -220,10 +263,15 @@ ArtifactQuantization quantization_from(const Object& o) {
   if (find_member(o.json, "percentile") != nullptr) q.percentile = number(o, "percentile");
   q.max_model_len = o.count("max_model_len");
   const Object limits = o.object("limits");
-  q.limits.clipped = number(limits, "clipped");
-  q.limits.lost = number(limits, "lost");
-  q.limits.noise = number(limits, "noise");
-  q.limits.dominating = number(limits, "dominating");
+  const auto pair = [&](const char* key, FigureLimits& into) {
+    if (find_member(limits.json, key) == nullptr) return;  // version 1.0
+    const Object both = limits.object(key);
+    into = {number(both, "check"), number(both, "keep16")};
+  };
+  pair("kl", q.limits.kl);
+  pair("rel", q.limits.rel);
+  pair("noise_nats", q.limits.noise);
+  pair("flushed_tokens", q.limits.flushed_tokens);
   q.limits.growth = number(limits, "growth");
   return q;
 }

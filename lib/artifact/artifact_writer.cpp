@@ -4,6 +4,8 @@
 namespace kvcal {
 namespace {
 
+constexpr double kOldClippedLimit = 1e-6, kOldLostLimit = 0.1, kOldDominatingLimit = 0.5;
+
 Json numbers(const std::vector<float>& values) {
   Json out = Json::array();
   for (const float v : values) out.push_back(json_number(v));
@@ -25,6 +27,33 @@ Json error_json(const ArtifactError& e) {
   return out;
 }
 
+Json damage_json(const DamageAtScale& d, const AssessmentLimits& limits) {
+  Json out = Json::object();
+  const auto figure = [&](const char* name, const std::optional<double>& value) {
+    if (value) out[name] = json_number(static_cast<float>(*value));
+  };
+  figure("kl", d.kl);
+  figure("rel", d.rel);
+  figure("noise", d.noise);
+  figure("flushed_tokens", d.flushed_tokens);
+  out["clips"] = d.clips;
+  out["by"] = name_of(d.by);
+  out["decided_by"] = name_of(d.decided_by);
+  if (const FigureLimits* limit = limits_of(limits, d.decided_by))
+    out["limits"] = {{"check", limit->check}, {"keep16", limit->keep16}};
+  out["severity"] = json_number(static_cast<float>(d.severity));
+  out["fp8"] = name_of(d.fitness);
+  return out;
+}
+
+Json assessment_json(const Assessment& a, const AssessmentLimits& limits) {
+  return {{"scale", name_of(a.scale)},
+          {"fp8", name_of(a.fp8)},
+          {"by", name_of(a.at_scale.by)},
+          {"at_scale", damage_json(a.at_scale, limits)},
+          {"at_one", damage_json(a.at_one, limits)}};
+}
+
 Json where_json(const ArtifactWhere& w) {
   return {{"pass", w.pass},         {"prompt", w.prompt}, {"token", w.token},
           {"position", w.position}, {"head", w.head},     {"channel", w.channel}};
@@ -39,7 +68,7 @@ Json growth_json(const ArtifactGrowth& g) {
           {"converged", g.converged}};
 }
 
-Json site_json(const ArtifactSite& s) {
+Json site_json(const ArtifactSite& s, const AssessmentLimits& limits) {
   Json out = {{"scale", json_number(s.scale)}, {"absmax", json_number(s.absmax)}};
   if (s.parts) {
     out["absmax_latent"] = json_number(s.parts->absmax_latent);
@@ -48,7 +77,8 @@ Json site_json(const ArtifactSite& s) {
   if (s.envelope) out["envelope"] = json_number(*s.envelope);
   if (s.uses_envelope) out["uses_envelope"] = *s.uses_envelope;
   out["observations"] = s.observations;
-  out["verdict"] = name_of(s.verdict);
+  out["assessment"] = assessment_json(s.assessment, limits);
+  out["verdict"] = name_of(s.verdict());
   if (!s.scale_per_head.empty()) out["scale_per_head"] = numbers(s.scale_per_head);
   out["absmax_per_head"] = numbers(s.absmax_per_head);
   out["absmax_by_position"] = numbers(s.absmax_by_position);
@@ -74,7 +104,7 @@ Json joint_json(const ArtifactJoint& j) {
           {"noise", json_number(j.noise)}};
 }
 
-Json layer_json(const ArtifactLayer& l) {
+Json layer_json(const ArtifactLayer& l, const AssessmentLimits& limits) {
   Json out = {{"index", l.index},
               {"name", l.name},
               {"kind", l.kind},
@@ -82,7 +112,7 @@ Json layer_json(const ArtifactLayer& l) {
               {"n_kv_heads", l.n_kv_heads},
               {"head_dim_k", l.head_dim_k},
               {"head_dim_v", l.head_dim_v}};
-  for (const NamedSite& s : sites_of(l)) out[s.name] = site_json(*s.site);
+  for (const NamedSite& s : sites_of(l)) out[s.name] = site_json(*s.site, limits);
   if (!l.is_mla()) out["joint"] = joint_json(l.joint);
   return out;
 }
@@ -96,11 +126,17 @@ Json quantization_json(const ArtifactQuantization& q) {
   if (q.headroom) out["headroom"] = *q.headroom;
   if (q.percentile) out["percentile"] = *q.percentile;
   out["max_model_len"] = q.max_model_len;
-  out["limits"] = {{"clipped", q.limits.clipped},
-                   {"lost", q.limits.lost},
-                   {"noise", q.limits.noise},
-                   {"dominating", q.limits.dominating},
-                   {"growth", q.limits.growth}};
+  const auto pair = [](const FigureLimits& l) { return Json{{"check", l.check}, {"keep16", l.keep16}}; };
+  out["limits"] = {{"kl", pair(q.limits.kl)},
+                   {"rel", pair(q.limits.rel)},
+                   {"noise_nats", pair(q.limits.noise)},
+                   {"flushed_tokens", pair(q.limits.flushed_tokens)},
+                   {"growth", q.limits.growth},
+                   // What readers of 1.0 ask for; nothing turns on these but noise.
+                   {"clipped", kOldClippedLimit},
+                   {"lost", kOldLostLimit},
+                   {"noise", q.limits.noise.check},
+                   {"dominating", kOldDominatingLimit}};
   return out;
 }
 
@@ -132,7 +168,7 @@ bool converged(const Artifact& a) {
 
 Json to_json(const Artifact& a) {
   Json layers = Json::array();
-  for (const ArtifactLayer& layer : a.layers) layers.push_back(layer_json(layer));
+  for (const ArtifactLayer& layer : a.layers) layers.push_back(layer_json(layer, a.quantization.limits));
   Json out = {{"$schema", kArtifactSchemaFile}, {"format", kArtifactFormat}, {"version", kArtifactVersion}};
   out["model_type"] = a.model_type;
   if (a.source_date_epoch) out["source_date_epoch"] = *a.source_date_epoch;

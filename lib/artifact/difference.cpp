@@ -37,7 +37,7 @@ SiteDifference compare_scales(SiteDifference d, const ArtifactQuantization& qa, 
 
 SiteDifference compare_sites(int layer, const char* name, const ArtifactSite& a, const ArtifactSite& b,
                              const ArtifactQuantization& qa, const ArtifactQuantization& qb) {
-  SiteDifference d = {layer, name, -1, a.scale, b.scale, a.absmax, b.absmax, a.verdict, b.verdict, 0, 0, ""};
+  SiteDifference d = {layer, name, -1, a.scale, b.scale, a.absmax, b.absmax, a.verdict(), b.verdict(), 0, 0, ""};
   SiteDifference worst = compare_scales(d, qa, qb);
   const size_t n = std::min(a.scale_per_head.size(), b.scale_per_head.size());
   for (size_t h = 0; h < n; ++h) {

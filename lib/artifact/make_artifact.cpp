@@ -55,6 +55,16 @@ ArtifactGrowth growth_from(const Growth& growth) {
   return out;
 }
 
+/// Figures as the file holds them.
+DamageAtScale as_stored(DamageAtScale damage) {
+  for (std::optional<double>* figure : {&damage.kl, &damage.rel, &damage.noise, &damage.flushed_tokens})
+    if (*figure) *figure = static_cast<double>(static_cast<float>(**figure));
+  damage.severity = static_cast<double>(static_cast<float>(damage.severity));
+  return damage;
+}
+
+Assessment as_stored(const Assessment& a) { return {a.scale, a.fp8, as_stored(a.at_scale), as_stored(a.at_one)}; }
+
 ArtifactSite site_from(const SiteStatistics& site, CacheSite which, const SolvedSite& solved, const RunRecord& run) {
   ArtifactSite out;
   out.scale = solved.scale;
@@ -64,7 +74,7 @@ ArtifactSite site_from(const SiteStatistics& site, CacheSite which, const Solved
   if (solved.envelope) out.uses_envelope = solved.provides_for_envelope;
   out.observations = site.n_tokens;
   for (const HeadStatistics& head : site.heads) out.absmax_per_head.push_back(magnitude_of(head.absmax));
-  out.verdict = solved.verdict;
+  out.assessment = as_stored(solved.assessment);
   out.error = error_of_site(solved, which);
   out.where = where_of(site, run);
   out.growth = growth_from(solved.growth);
@@ -91,8 +101,8 @@ ArtifactSite latent_from(const CacheStatistics& cache, const SolvedSite& solved,
 ArtifactJoint joint_from(const JointScale& joint) {
   ArtifactJoint out;
   out.scale = joint.scale;
-  out.key = joint.key_verdict;
-  out.value = joint.value_verdict;
+  out.key = verdict_of(joint.key_assessment);
+  out.value = verdict_of(joint.value_assessment);
   out.loses_key = joint.loses_key;
   out.loses_value = joint.loses_value;
   out.lost_key = largest(joint.key, &HeadError::lost);

@@ -21,8 +21,8 @@ struct ExportOptions {
   int64_t tensor_parallel = 1;          // sglang-json: ranks
   bool nvfp4 = false;                   // modelopt: global scales of an NVFP4 cache
   std::vector<int> skip_layers;         // layers that the server is told to keep in the model's dtype
-  bool skip_inadequate = false;         // those, and all whose verdict is inadequate
-  bool allow_inadequate = false;        // write them all the same
+  bool skip_keep16 = false;             // those, and all that are assessed as keep16
+  bool allow_keep16 = false;            // write them all the same
   bool replace_scales = false;          // KV scales that the checkpoint has give way
   std::vector<ModelIdentity> also_for;  // scales: checkpoints that hold the same model with other weights
 };

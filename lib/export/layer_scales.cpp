@@ -132,10 +132,10 @@ std::vector<LayerScales> layer_scales(const Artifact& artifact, const ModelIdent
 
 std::vector<int> skipped_layers(const Artifact& artifact, const ExportOptions& options) {
   std::vector<int> layers = options.skip_layers;
-  if (options.skip_inadequate)
+  if (options.skip_keep16)
     for (const ArtifactLayer& layer : artifact.layers)
       if (std::ranges::any_of(cached_sites(layer),
-                              [](const NamedSite& s) { return s.site->verdict == Verdict::Inadequate; }))
+                              [](const NamedSite& s) { return s.site->assessment.fp8 == Fitness::Keep16; }))
         layers.push_back(layer.index);
   std::ranges::sort(layers);
   layers.erase(std::unique(layers.begin(), layers.end()), layers.end());
@@ -145,18 +145,18 @@ std::vector<int> skipped_layers(const Artifact& artifact, const ExportOptions& o
   return layers;
 }
 
-void check_verdicts(const Artifact& artifact, const ExportOptions& options) {
-  if (options.allow_inadequate) return;
+void check_fitness(const Artifact& artifact, const ExportOptions& options) {
+  if (options.allow_keep16) return;
   const std::vector<int> skipped = skipped_layers(artifact, options);
-  std::vector<int> inadequate;
+  std::vector<int> ruined;
   ExportOptions all;
-  all.skip_inadequate = true;
+  all.skip_keep16 = true;
   for (const int layer : skipped_layers(artifact, all))
-    if (!std::ranges::binary_search(skipped, layer)) inadequate.push_back(layer);
-  if (inadequate.empty()) return;
-  fail("the scales of layer(s) " + layer_list(inadequate) +
-       " are inadequate: the cache would lose a head or a channel; keep these layers in the model's dtype with "
-       "'--skip-layers inadequate' (vLLM), or accept the loss with --allow-inadequate");
+    if (!std::ranges::binary_search(skipped, layer)) ruined.push_back(layer);
+  if (ruined.empty()) return;
+  fail("at these scales an FP8 cache ruins the attention of layer(s) " + layer_list(ruined) +
+       " (keep16); keep these layers in the model's dtype with '--skip-layers keep16' (vLLM), or accept the loss with "
+       "--allow-keep16");
 }
 
 void check_format(const Artifact& artifact, std::initializer_list<std::string_view> formats, const std::string& why) {

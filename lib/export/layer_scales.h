@@ -26,8 +26,8 @@ std::vector<LayerScales> layer_scales(const Artifact& artifact, const ModelIdent
 /// config, layers, names, shapes), lacks a layer that owns a cache, or has one that owns none.
 void check_fits(const Artifact& artifact, const ModelIdentity& model);
 
-/// Throws when a layer's verdict is inadequate and the options neither skip nor allow it.
-void check_verdicts(const Artifact& artifact, const ExportOptions& options);
+/// Throws when a layer is assessed as keep16 and the options neither skip nor allow it.
+void check_fitness(const Artifact& artifact, const ExportOptions& options);
 
 /// Layers that the server is to keep in the model's dtype.
 std::vector<int> skipped_layers(const Artifact& artifact, const ExportOptions& options);

@@ -21,10 +21,10 @@ std::vector<TextFile> configs(const ExportInput& input) {
 }
 
 void check_no_skipping(const ExportInput& input) {
-  if (input.options.skip_inadequate || !input.options.skip_layers.empty())
+  if (input.options.skip_keep16 || !input.options.skip_layers.empty())
     fail(
         "SGLang cannot keep single layers in the model's dtype; serve with vLLM, or keep the whole cache in the "
-        "model's dtype, or accept the loss with --allow-inadequate");
+        "model's dtype, or accept the loss with --allow-keep16");
 }
 
 ExportPlan plan(const ExportInput& input) {

@@ -21,8 +21,8 @@ void check(const ExportInput& input) {
   if (input.artifact.kv_cache.empty())
     fail("one scale per layer for key and value together would not do: " + input.artifact.kv_cache_left_out +
          "; use '--to sglang', which writes one for each");
-  if (input.options.skip_inadequate || !input.options.skip_layers.empty())
-    fail("SGLang cannot keep single layers in the model's dtype; accept the loss with --allow-inadequate");
+  if (input.options.skip_keep16 || !input.options.skip_layers.empty())
+    fail("SGLang cannot keep single layers in the model's dtype; accept the loss with --allow-keep16");
   const ServerSupport support =
       server_support(verified_server(ServerKind::Sglang), input.model.spec.architecture, input.carrier.kind);
   if (!support.json)

@@ -105,7 +105,7 @@ std::vector<Chart> charts_of(const ReportInput& input) {
     for (const NamedSite& site : sites_of(layer)) {
       const double scale = static_cast<double>(site.site->scale);
       const std::string name = site_title(layer, site.name);
-      charts.push_back({name + " " + verdict_badge(site.site->verdict), name, range_at(scale, format),
+      charts.push_back({name + " " + verdict_badge(site.site->verdict()), name, range_at(scale, format),
                         range_at(1, format), scale, octave_shares(measured_site(*cache, site.name).heads)});
     }
   }

@@ -41,7 +41,7 @@ void add_row(HtmlTable& table, const std::vector<std::string>& first, const Arti
 void add_site(HtmlTable& table, const ArtifactLayer& layer, const NamedSite& named) {
   const ArtifactSite& s = *named.site;
   const std::string index = std::to_string(layer.index);
-  add_row(table, {index, named.name, scale_text(s), absmax_text(s)}, s.error, verdict_badge(s.verdict));
+  add_row(table, {index, named.name, scale_text(s), absmax_text(s)}, s.error, verdict_badge(s.verdict()));
   if (!s.parts) return;
   add_row(table, {index, "latent part", "the same", number(s.parts->absmax_latent)}, s.parts->error_latent, "");
   add_row(table, {index, "rope part", "the same", number(s.parts->absmax_rope)}, s.parts->error_rope, "");

@@ -32,10 +32,12 @@ std::string quantization_entries(const ArtifactQuantization& q) {
   if (q.headroom) out += entry("headroom", figure_text(*q.headroom));
   if (q.percentile) out += entry("percentile", figure_text(*q.percentile));
   if (q.max_model_len > 0) out += entry("max_model_len", grouped(static_cast<uint64_t>(q.max_model_len)));
-  return out + entry("limits of verdicts", "clipped " + figure_text(q.limits.clipped) + ", lost " +
-                                               figure_text(q.limits.lost) + ", noise " + figure_text(q.limits.noise) +
-                                               ", dominating " + figure_text(q.limits.dominating) + ", growth " +
-                                               figure_text(q.limits.growth));
+  const auto limits = [](const char* name, const FigureLimits& l) {
+    return std::string(name) + " " + figure_text(l.check) + " / " + figure_text(l.keep16) + ", ";
+  };
+  return out + entry("limits of check / keep16",
+                     limits("kl", q.limits.kl) + limits("rel", q.limits.rel) + limits("noise", q.limits.noise) +
+                         limits("flushed tokens", q.limits.flushed_tokens) + "growth " + figure_text(q.limits.growth));
 }
 
 }  // namespace

@@ -23,8 +23,8 @@ Count count(const Artifact& artifact) {
     std::map<Verdict, bool> here;
     for (const NamedSite& site : cached_sites(layer)) {
       ++c.n_sites;
-      ++c.sites[site.site->verdict];
-      here[site.site->verdict] = true;
+      ++c.sites[site.site->verdict()];
+      here[site.site->verdict()] = true;
     }
     for (const auto& entry : here) append(c.layers[entry.first], std::to_string(layer.index));
     const std::vector<NamedSite> all = sites_of(layer);

@@ -1,63 +1,13 @@
 #include "solve/error_model.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 
+#include "solve/head_model.h"
 #include "stats/queries.h"
 
 namespace kvcal {
 namespace {
-
-constexpr size_t kOctaves = 256;
-
-/// What happens to the values of one octave of a head. Energies are Σx².
-struct OctaveEnergy {
-  double total = 0, squared_error = 0, clipped = 0, flushed = 0;
-};
-
-struct HeadModel {
-  std::array<OctaveEnergy, kOctaves> octaves{};
-  HeadError error;
-};
-
-HeadModel model_of(const MagnitudeHistogram& histogram, const NumberFormat& format, double scale) {
-  HeadModel model;
-  double n = static_cast<double>(histogram.zeros + histogram.under + histogram.over);
-  double n_clipped = static_cast<double>(histogram.over);
-  for (const auto& [code, count] : histogram.counts) {
-    const double x = magnitude_of(code), times = static_cast<double>(count), energy = times * x * x;
-    const double difference = round_trip(format, x, scale) - x;
-    OctaveEnergy& octave = model.octaves[code >> 7];
-    n += times;
-    octave.total += energy;
-    octave.squared_error += times * difference * difference;
-    if (x > format.max * scale) {
-      n_clipped += times;
-      octave.clipped += energy;
-    } else if (x < format.smallest_normal * scale) {
-      octave.flushed += energy;
-    }
-  }
-  OctaveEnergy all;
-  for (const OctaveEnergy& octave : model.octaves) {
-    all.total += octave.total;
-    all.squared_error += octave.squared_error;
-    all.clipped += octave.clipped;
-    all.flushed += octave.flushed;
-  }
-  if (n > 0) model.error.clipped = n_clipped / n;
-  if (all.total > 0) {
-    model.error.error = std::sqrt(all.squared_error / all.total);
-    model.error.lost = (all.clipped + all.flushed) / all.total;
-  }
-  return model;
-}
-
-double energy_of(const OctaveMoments& moments) {
-  const double unit = octave_unit(moments.octave);
-  return static_cast<double>(moments.sum_m2) * unit * unit;
-}
 
 /// Share of a channel's energy that is lost. Within an octave the channel is taken to be spread as its head is; where
 /// its own largest value is not clipped, nothing of it is.
@@ -71,22 +21,6 @@ double lost_of(const ChannelStatistics& channel, const HeadModel& head, double l
     if (octave.total > 0) lost += energy * ((clips ? octave.clipped : 0) + octave.flushed) / octave.total;
   }
   return total > 0 ? lost / total : 0;
-}
-
-/// e_c² E[k_c²]: the mean squared error of a channel, each octave with the relative error that its head has there.
-double mean_squared_error(const ChannelStatistics& channel, const HeadModel& head, uint64_t n_tokens) {
-  double sum = 0;
-  for (const OctaveMoments& moments : channel.octaves) {
-    const OctaveEnergy& octave = head.octaves[moments.octave];
-    if (octave.total > 0) sum += energy_of(moments) * octave.squared_error / octave.total;
-  }
-  return sum / static_cast<double>(n_tokens);
-}
-
-double mean_square(const ChannelStatistics& channel, uint64_t n_tokens) {
-  double sum = 0;
-  for (const OctaveMoments& moments : channel.octaves) sum += energy_of(moments);
-  return sum / static_cast<double>(n_tokens);
 }
 
 /// The largest part of a sum over channels. RoPE spreads one large channel over the two of its pair, in equal parts
@@ -131,10 +65,10 @@ void add_noise(const CacheStatistics& cache, size_t head, std::span<const double
   }
 }
 
-/// Appends e_c² E[k_c²] of the channels of a key head, or of a part of a row.
+/// Appends the varying errors of the channels of a key head, or of a part of a row.
 void append_errors(std::span<const ChannelStatistics> channels, const HeadModel& model, uint64_t n_tokens,
                    std::vector<double>& errors) {
-  for (const ChannelStatistics& channel : channels) errors.push_back(mean_squared_error(channel, model, n_tokens));
+  for (const ChannelStatistics& channel : channels) errors.push_back(varying_error(channel, model, n_tokens));
 }
 
 std::vector<HeadError> errors_of_row(const CacheStatistics& cache, const NumberFormat& format, double scale) {

@@ -20,9 +20,9 @@ struct HeadError {
   double error = 0;    // sqrt(Σ(r-x)² / Σx²)
   double clipped = 0;  // share of values with |x| > max · scale
   double lost = 0;  // share of energy clipped or below smallest_normal · scale; the worst of the head and its channels
-  // Keys and latent rows only: n = softmax_scale · sqrt(Σ_c E[q_c²] e_c² E[k_c²]) in nats, for the worst query head of
-  // the group: an upper bound, as an offset common to all keys cancels in the softmax. Both parts of a row have that of
-  // the whole row.
+  // Keys and latent rows only: n = softmax_scale · sqrt(Σ_c E[q_c²] e_c²) in nats, with the varying part of the squared
+  // error of each channel (head_model.h), for the worst query head of the group: an RMS estimate of what is added to
+  // the logits, too large where attention is saturated. Both parts of a row have that of the whole row.
   double noise = 0;
   double dominating = 0;  // share of n² from the largest channel; two channels that RoPE turns into each other are one
 };

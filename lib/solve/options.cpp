@@ -42,10 +42,17 @@ void check(const SolveOptions& options) {
     fail("percentile is " + text_of(options.percentile) + ", expected above 0 and at most 100");
   if (options.max_model_len < 0)
     fail("max-model-len is " + std::to_string(options.max_model_len) + ", expected a number of tokens");
-  check_limit("clipped", options.limits.clipped, 1);
-  check_limit("lost", options.limits.lost, 1);
-  check_limit("noise", options.limits.noise, 1e6);
-  check_limit("dominating", options.limits.dominating, 1);
+  const auto check_limits = [&](const char* name, const FigureLimits& l, double most) {
+    check_limit(name, l.check, most);
+    check_limit((std::string(name) + " (keep16)").c_str(), l.keep16, most);
+    if (l.check > l.keep16)
+      fail("the limit of " + std::string(name) + " that asks for a check, " + std::to_string(l.check) +
+           ", is above the one that keeps 16 bits, " + std::to_string(l.keep16));
+  };
+  check_limits("kl", options.limits.kl, 1e6);
+  check_limits("rel", options.limits.rel, 1e6);
+  check_limits("noise", options.limits.noise, 1e6);
+  check_limits("flushed tokens", options.limits.flushed_tokens, 1);
   check_limit("growth", options.limits.growth, 1e6);
 }
 

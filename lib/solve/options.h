@@ -13,24 +13,29 @@ enum class Granularity : uint8_t { Tensor, Head };
 std::string_view name_of(Granularity granularity);  // "tensor", "head"
 Granularity granularity_from_name(std::string_view name);
 
-/// Where verdicts turn.
-struct VerdictLimits {
-  /// Share of a head's values beyond the largest storable one. One in a million: a few clipped attention sinks are
-  /// enough to ruin a model, and one value in 10^6 is what the statistics resolve.
-  double clipped = 1e-6;
-  /// Share of a head's (value: also of a channel's) energy that is clipped or subnormal. Where a tenth of a Gaussian's
-  /// energy is subnormal its error is 3.3 % instead of 2.65 %, where a tenth is clipped about 5 %: not "as good"
-  /// beyond.
-  double lost = 0.1;
-  /// Noise of attention logits in nats (upper bound). Ordinary heads have 0.03; one key channel near 100 gives 0.2.
-  double noise = 0.25;
-  /// Share of the squared noise from which one channel counts as its cause.
-  double dominating = 0.5;
+/// From where a figure asks for a check, and from where the layer is to be kept in 16 bits.
+struct FigureLimits {
+  double check = 0, keep16 = 0;
+  bool operator==(const FigureLimits&) const = default;
+};
+
+/// Where assessments turn (solve/assessment.h).
+struct AssessmentLimits {
+  /// Measured. Mean KL of the attention weights of a head, in nats: 0.005 moves 5 % of the weight at most, as 8-bit
+  /// weights move the next token; 0.05 is what 4-bit weights cost a whole model.
+  FigureLimits kl = {0.005, 0.05};
+  /// Relative change of what a layer adds to the residual stream; E4M3's own rounding of one value is 0.0265.
+  FigureLimits rel = {0.08, 0.30};
+  /// Predicted. Noise of attention logits in nats. It overrates what the softmax sees, since sharp heads do not feel
+  /// it: real heads have a median of 0.2.
+  FigureLimits noise = {0.25, 1};
+  /// Share of tokens whose row is rounded to a few of its bits or to zero.
+  FigureLimits flushed_tokens = {0.02, 0.25};
   /// Relative growth of an absmax, above which it had not settled. The largest of a million normal numbers grows by
   /// more than 5 % in the last quarter of the data at one site in fourteen, by more than 20 % at one in several
   /// hundred: a model has hundreds of sites, and headroom 2 provides for 100 %.
   double growth = 0.2;
-  bool operator==(const VerdictLimits&) const = default;
+  bool operator==(const AssessmentLimits&) const = default;
 };
 
 struct SolveOptions {
@@ -40,7 +45,7 @@ struct SolveOptions {
   std::optional<double> headroom;  // absmax, pow2; default: the format's
   double percentile = 99.99;       // percentile only
   int64_t max_model_len = 0;       // tokens the server will allow; 0 = the model's own limit
-  VerdictLimits limits;
+  AssessmentLimits limits;
 };
 
 /// Throws Error naming the option: unknown names (with the nearest), headroom below 1 or above 2^20, a percentile

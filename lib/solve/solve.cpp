@@ -34,9 +34,6 @@ void check_head(const HeadStatistics& head, const RunRecord& run) {
     fail(std::to_string(h.under) + " values below and " + std::to_string(h.over) +
          " above the range that was counted, of " + std::to_string(n) + ", expected at most one in a million" +
          seen_in(head, run));
-  if (head.absmax == 0)
-    fail("all " + std::to_string(n) + " values of " + std::to_string(run.prompt_ids.size()) +
-         " prompts are zero, so there is nothing to make a scale from");
 }
 
 void check_site(const CacheStatistics& cache, CacheSite site, const RunRecord& run) {
@@ -44,6 +41,10 @@ void check_site(const CacheStatistics& cache, CacheSite site, const RunRecord& r
   if (s.n_tokens == 0 || s.heads.empty()) fail(title(cache, site) + ": no observations");
   for (size_t head = 0; head < s.heads.size(); ++head)
     while_doing(title(cache, site) + ", head " + std::to_string(head), [&] { check_head(s.heads[head], run); });
+  // One head may be pruned or padded; of a whole site this is how a broken checkpoint looks.
+  if (absmax_of(s) == 0)
+    fail(title(cache, site) + ": all values of " + std::to_string(run.prompt_ids.size()) +
+         " prompts are zero, so there is nothing to make a scale from");
 }
 
 float chosen_scale(const MagnitudeHistogram& histogram, double range, const SolveOptions& options) {
@@ -66,6 +67,10 @@ void solve_scales(const CacheStatistics& cache, CacheSite site, const SiteStatis
     return;
   }
   for (size_t head = 0; head < s.heads.size(); ++head) {
+    if (s.heads[head].absmax == 0) {
+      out.scale_per_head.push_back(1);
+      continue;
+    }
     const double head_range = out.provides_for_envelope ? *key_envelope(cache, static_cast<int64_t>(head))
                                                         : static_cast<double>(magnitude_of(s.heads[head].absmax));
     out.scale_per_head.push_back(while_doing(title(cache, site) + ", head " + std::to_string(head), [&] {
@@ -88,7 +93,9 @@ SolvedSite solve_site(const CacheStatistics& cache, CacheSite site, const RunRec
   solve_scales(cache, site, s, options, out);
   out.at_scale = errors_of(cache, site, format, scales_of(out));
   out.at_one = errors_of(cache, site, format, std::span(&kOne, 1));
-  out.verdict = verdict_of(out.at_scale, out.at_one, options.limits);
+  out.assessment = assess(cache, site, options, scales_of(out));
+  for (size_t head = 0; head < s.heads.size() && site != CacheSite::Latent; ++head)
+    if (s.heads[head].absmax == 0) out.zero_heads.push_back(static_cast<int>(head));
   out.growth = growth_of(s, run, options.limits.growth);
   return out;
 }
@@ -99,13 +106,13 @@ JointScale solve_joint(const CacheStatistics& cache, const SolvedCache& solved, 
   joint.scale = std::max(solved.key.scale, solved.value.scale);
   joint.key = errors_of(cache, CacheSite::Key, format, std::span(&joint.scale, 1));
   joint.value = errors_of(cache, CacheSite::Value, format, std::span(&joint.scale, 1));
-  joint.key_verdict = verdict_of(joint.key, solved.key.at_one, options.limits);
-  joint.value_verdict = verdict_of(joint.value, solved.value.at_one, options.limits);
-  const auto lost = [](Verdict with_joint, Verdict with_own) {
-    return with_joint == Verdict::Inadequate && with_own != Verdict::Inadequate;
+  joint.key_assessment = assess(cache, CacheSite::Key, options, std::span(&joint.scale, 1));
+  joint.value_assessment = assess(cache, CacheSite::Value, options, std::span(&joint.scale, 1));
+  const auto lost = [](const Assessment& with_joint, const Assessment& with_own) {
+    return with_joint.fp8 == Fitness::Keep16 && with_own.fp8 != Fitness::Keep16;
   };
-  joint.loses_key = lost(joint.key_verdict, solved.key.verdict);
-  joint.loses_value = lost(joint.value_verdict, solved.value.verdict);
+  joint.loses_key = lost(joint.key_assessment, solved.key.assessment);
+  joint.loses_value = lost(joint.value_assessment, solved.value.assessment);
   return joint;
 }
 

@@ -1,6 +1,6 @@
 // From the statistics of one cache to its scales, their errors and verdicts.
 //
-// Nothing is clamped or invented: no observations, a head that is zero throughout, an infinity or NaN, more than one
+// Nothing is clamped or invented: no observations, a site that is zero throughout, an infinity or NaN, more than one
 // value in a million outside the range that was counted, or a scale that is no normal positive float32 is an Error that
 // names layer, site, head and, where it is known, the prompt.
 #pragma once
@@ -8,22 +8,24 @@
 #include <optional>
 #include <vector>
 
+#include "solve/assessment.h"
 #include "solve/convergence.h"
+#include "solve/error_model.h"
 #include "solve/options.h"
-#include "solve/verdict.h"
 #include "stats/run_record.h"
 
 namespace kvcal {
 
 struct SolvedSite {
   float scale = 0;                    // for the whole site, at either granularity
-  std::vector<float> scale_per_head;  // Granularity::Head only
+  std::vector<float> scale_per_head;  // Granularity::Head only; 1 for a head that is zero throughout
+  std::vector<int> zero_heads;        // heads without a value but zero: pruned, or padded
   double absmax = 0;
   std::optional<double> envelope;      // keys and rows with known rotary pairs: bound at any position, at least absmax
   bool provides_for_envelope = false;  // the scale was computed from the envelope
   // Per head; at_scale with scale_per_head where there is one. Of a latent row: its latent part, its rope part.
   std::vector<HeadError> at_scale, at_one;
-  Verdict verdict = Verdict::Neutral;
+  Assessment assessment;
   Growth growth;
 };
 
@@ -31,8 +33,8 @@ struct SolvedSite {
 struct JointScale {
   float scale = 0;
   std::vector<HeadError> key, value;  // per head, at that scale
-  Verdict key_verdict = Verdict::Neutral, value_verdict = Verdict::Neutral;
-  bool loses_key = false, loses_value = false;  // inadequate with it, but not with a scale of its own
+  Assessment key_assessment, value_assessment;
+  bool loses_key = false, loses_value = false;  // to be kept in 16 bits with it, but not with a scale of its own
 };
 
 struct SolvedCache {

@@ -25,25 +25,10 @@ Verdict verdict_from_name(std::string_view name) {
   return static_cast<Verdict>(found - kNames.begin());
 }
 
-bool damaged(const HeadError& e, const VerdictLimits& limits) {
-  return e.clipped > limits.clipped || e.lost > limits.lost;
-}
-
-Verdict verdict_of(const HeadError& at_scale, const HeadError& at_one, const VerdictLimits& limits) {
-  const bool noisy = at_scale.noise > limits.noise;
-  if (at_scale.lost > limits.lost || (noisy && at_scale.dominating > limits.dominating)) return Verdict::Inadequate;
-  // A policy may clip a few values on purpose; that is needed as long as 1.0 would do worse.
-  const bool helps = at_one.lost > limits.lost || at_scale.clipped < at_one.clipped;
-  if (damaged(at_one, limits) && helps) return Verdict::Needed;
-  return noisy ? Verdict::AtRisk : Verdict::Neutral;
-}
-
-Verdict verdict_of(std::span<const HeadError> at_scale, std::span<const HeadError> at_one,
-                   const VerdictLimits& limits) {
-  Verdict worst = Verdict::Neutral;
-  for (size_t head = 0; head < at_scale.size(); ++head)
-    worst = std::max(worst, verdict_of(at_scale[head], at_one[head], limits));
-  return worst;
+Verdict verdict_of(const Assessment& assessment) {
+  if (assessment.fp8 == Fitness::Keep16) return Verdict::Inadequate;
+  if (assessment.scale == ScaleNeed::Needed) return Verdict::Needed;
+  return assessment.fp8 == Fitness::Check ? Verdict::AtRisk : Verdict::Neutral;
 }
 
 }  // namespace kvcal

@@ -59,26 +59,32 @@ struct SiteCheck {
                  number_text(site.error.*figure));
   }
 
-  /// The file has the worst head of each figure, so only part of the verdict can be derived again.
-  void verdict() const {
-    const ArtifactError& e = site.error;
-    const VerdictLimits& l = a.quantization.limits;
-    const double noise = e.noise_at_scale.value_or(0);
-    const auto contradicts = [&](const std::string& why) {
-      report.add("E02", path + ".verdict", "the verdict", why, "'" + std::string(name_of(site.verdict)) + "'");
+  /// What the recorded figures and limits say again.
+  void assessment() const {
+    const Assessment& actual = site.assessment;
+    if (!actual.at_scale.noise && !actual.at_scale.rel) return;  // version 1.0 had no figures
+    Assessment again = actual;
+    for (DamageAtScale* damage : {&again.at_scale, &again.at_one}) judge(*damage, a.quantization.limits);
+    const auto compare = [&](const char* member, const DamageAtScale& recorded, const DamageAtScale& derived) {
+      if (recorded.fitness != derived.fitness && !on_limit(derived))
+        report.add("E02", path + ".assessment." + member + ".fp8", "the answer that follows from figures and limits",
+                   "'" + std::string(name_of(derived.fitness)) + "'",
+                   "'" + std::string(name_of(recorded.fitness)) + "'");
     };
-    if (above(e.lost_at_scale, l.lost)) {
-      if (site.verdict != Verdict::Inadequate) contradicts("'inadequate': energy is lost at the scale");
-    } else if (site.verdict == Verdict::Inadequate) {
-      if (below(noise, l.noise)) contradicts("not 'inadequate': nothing is lost, and the noise is within its limit");
-    } else if (above(e.lost_at_one, l.lost)) {
-      if (site.verdict != Verdict::Needed) contradicts("'needed': energy is lost at 1.0, and not at the scale");
-    } else if (site.verdict == Verdict::Needed) {
-      if (below(e.clipped_at_one, l.clipped)) contradicts("not 'needed': 1.0 does no damage");
-    } else if ((site.verdict == Verdict::AtRisk && below(noise, l.noise)) ||
-               (site.verdict == Verdict::Neutral && above(noise, l.noise))) {
-      contradicts(noise > l.noise ? "'at_risk' for this noise" : "'neutral' for this noise");
-    }
+    compare("at_scale", actual.at_scale, again.at_scale);
+    compare("at_one", actual.at_one, again.at_one);
+    const ScaleNeed need = scale_need(actual.at_scale, actual.at_one);
+    if (need != actual.scale)
+      report.add("E02", path + ".assessment.scale", "the answer that follows from the damage at the scale and at 1.0",
+                 "'" + std::string(name_of(need)) + "'", "'" + std::string(name_of(actual.scale)) + "'");
+  }
+
+  bool on_limit(const DamageAtScale& damage) const {
+    const FigureLimits* limits = limits_of(a.quantization.limits, damage.decided_by);
+    if (!limits) return false;
+    const double worst = damage.severity * (damage.decided_by == Figure::Kl ? damage.severity : 1.0) * limits->check;
+    return !(above(worst, limits->check) || below(worst, limits->check)) ||
+           !(above(worst, limits->keep16) || below(worst, limits->keep16));
   }
 };
 
@@ -89,8 +95,8 @@ void check_joint(const ArtifactLayer& l, const std::string& path, Report& report
       report.add("E02", path + ".joint." + member, "whether the joint scale loses the site",
                  expected ? "true" : "false", actual ? "true" : "false");
   };
-  check("loses_key", l.joint.loses_key, l.joint.key, l.key.verdict);
-  check("loses_value", l.joint.loses_value, l.joint.value, l.value.verdict);
+  check("loses_key", l.joint.loses_key, l.joint.key, l.key.verdict());
+  check("loses_value", l.joint.loses_value, l.joint.value, l.value.verdict());
 }
 
 }  // namespace
@@ -103,7 +109,7 @@ void check_damage(const Artifact& a, Report& report) {
     for (const NamedSite& named : sites_of(l)) {
       const SiteCheck s{a, *named.site, path + "." + named.name, report};
       s.damage();
-      s.verdict();
+      s.assessment();
     }
     if (!l.is_mla() && !report.has_below(path)) check_joint(l, path, report);
   }

@@ -17,8 +17,8 @@ void check_sinks(const ArtifactSite& site, const std::string& path, Report& repo
                "at least an eighth of " + number_text(site.absmax), number_text(later));
 }
 
-void check_site(const Artifact& a, const ArtifactSite& site, const std::string& path, Report& report) {
-  const VerdictLimits& limits = a.quantization.limits;
+void check_site(const Artifact& a, const ArtifactSite& site, bool is_cached, const std::string& path, Report& report) {
+  const AssessmentLimits& limits = a.quantization.limits;
   check_sinks(site, path, report);
   if (site.growth.position && *site.growth.position > 0.5F)
     report.add("K05", path + ".growth.position", "the growth at the longest positions", "at most 0.5",
@@ -26,13 +26,17 @@ void check_site(const Artifact& a, const ArtifactSite& site, const std::string& 
   if (!site.growth.converged)
     report.add("K09", path + ".growth", "the growth in the last prompts and the last pass",
                "known, and at most " + number_text(limits.growth), "more, or nothing to compare with");
-  if (site.error.lost_at_scale > limits.lost)
-    report.add("S16", path + ".error.lost_at_scale", "the share of energy lost at the scale",
-               "at most " + number_text(limits.lost), number_text(site.error.lost_at_scale));
-  if (site.error.noise_at_scale.value_or(0) > limits.noise &&
-      site.error.dominating_at_scale.value_or(0) > limits.dominating)
-    report.add("K03", path + ".error.dominating_at_scale", "the share of one channel in the noise of the logits",
-               "at most " + number_text(limits.dominating), number_text(*site.error.dominating_at_scale));
+  if (!is_cached) return;
+  const DamageAtScale& damage = site.assessment.at_scale;
+  const FigureLimits* figure = limits_of(limits, damage.decided_by);
+  const std::string what = "the damage at the scale, " + std::string(name_of(damage.decided_by));
+  const std::string actual = "'" + std::string(name_of(damage.fitness)) + "'";
+  if (damage.fitness == Fitness::Keep16)
+    report.add("S16", path + ".assessment.fp8", what, figure ? "at most " + number_text(figure->keep16) : "less",
+               actual);
+  else if (damage.fitness == Fitness::Check)
+    report.add("K03", path + ".assessment.fp8", what,
+               figure ? "at most " + number_text(figure->check) : "nothing clipped", actual);
 }
 
 double median(std::vector<double> values) {
@@ -68,7 +72,8 @@ void check_quality(const Artifact& a, Report& report) {
   report.evaluated({"K02", "K03", "K05", "K09", "S16", "S23"});
   for (size_t i = 0; i < a.layers.size(); ++i) {
     const std::string path = "layers[" + std::to_string(i) + "]";
-    for (const NamedSite& s : sites_of(a.layers[i])) check_site(a, *s.site, path + "." + s.name, report);
+    for (const NamedSite& s : sites_of(a.layers[i]))
+      check_site(a, *s.site, s.site != &a.layers[i].query, path + "." + s.name, report);
   }
   const int64_t longest = get_int(a.calibration, "longest", "calibration.");
   if (a.quantization.max_model_len / 4 > longest)

@@ -120,7 +120,7 @@ class Exported {
     Artifact artifact = artifact_for(identity);
     change(artifact);
     check_fits(artifact, identity);
-    check_verdicts(artifact, options);
+    check_fitness(artifact, options);
     const Carrier carrier = carrier_of(read_config(source()).config, source());
     const ExportInput input = {artifact, identity, carrier, options, "scales.json", how.in_place ? source() : out()};
     const Exporter& exporter = find_exporter(target);

@@ -95,14 +95,14 @@ TEST(ExportRefuses, InadequateLayersUnlessSkippedOrAllowed) {
   const Exported llama("llama");
   expect_contains(refusal(llama, "vllm", inadequate), "--skip-layers inadequate");
   ExportOptions skip;
-  skip.skip_inadequate = true;
+  skip.skip_keep16 = true;
   expect_contains(refusal(llama, "sglang", inadequate, skip), "cannot keep single layers");
   const ExportPlan plan = llama.write("vllm", inadequate, skip);
   EXPECT_TRUE(plan.serving.commands[0].ends_with(" --kv-cache-dtype-skip-layers 1")) << plan.serving.commands[0];
   // A layer that is kept in another dtype has its scales all the same: unused, and right if the flag is forgotten.
   EXPECT_TRUE(stored(llama.out()).contains("model.layers.1.self_attn.v_scale"));
   ExportOptions allow, none;
-  allow.allow_inadequate = true;
+  allow.allow_keep16 = true;
   Exported("llama").write("sglang", inadequate, allow);
   none.skip_layers = {99};
   expect_contains(refusal(Exported("llama"), "vllm", inadequate, none), "layer 99, which owns no cache");

@@ -1,0 +1,129 @@
+#include "solve/assessment.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "solve/sampled_damage.h"
+
+namespace kvcal {
+namespace {
+
+constexpr std::array<std::string_view, 2> kNeeds = {"any", "needed"};
+constexpr std::array<std::string_view, 3> kFitnesses = {"fine", "check", "keep16"};
+constexpr std::array<std::string_view, 2> kBases = {"attention", "histogram"};
+constexpr std::array<std::string_view, 5> kFigures = {"kl", "rel", "noise", "flushed_tokens", "clipped"};
+
+template <class Enum, size_t N>
+Enum from_name(const std::array<std::string_view, N>& names, const char* what, std::string_view name) {
+  const auto found = std::find(names.begin(), names.end(), name);
+  if (found == names.end()) fail_unknown(what, name, std::vector<std::string>(names.begin(), names.end()));
+  return static_cast<Enum>(found - names.begin());
+}
+
+// An error is clearly larger when it is half as large again.
+constexpr double kClearlyWorse = 1.5;
+
+/// Takes a figure into account: what is furthest beyond its limits decides.
+void consider(DamageAtScale& damage, Figure figure, double value, const FigureLimits& limits) {
+  const double ratio = value / limits.check, severity = figure == Figure::Kl ? std::sqrt(ratio) : ratio;
+  const Fitness fitness = value > limits.keep16  ? Fitness::Keep16
+                          : value > limits.check ? Fitness::Check
+                                                 : Fitness::Fine;
+  if (fitness < damage.fitness || (fitness == damage.fitness && severity < damage.severity)) return;
+  damage.fitness = fitness;
+  damage.severity = severity;
+  damage.decided_by = figure;
+}
+
+/// Keys clipped on purpose may be those that all queries look at: never fine.
+void consider_clipping(DamageAtScale& damage) {
+  if (damage.fitness != Fitness::Fine) return;
+  damage.fitness = Fitness::Check;
+  damage.decided_by = Figure::Clipped;
+  damage.severity = 1;
+}
+
+DamageAtScale damage_at(const CacheStatistics& cache, CacheSite site, const SolveOptions& options,
+                        std::span<const float> scales) {
+  const NumberFormat& format = number_format(options.format);
+  const AssessmentLimits& limits = options.limits;
+  const PredictedDamage predicted = predict_damage(cache, site, format, scales);
+  DamageAtScale damage;
+  damage.clips = predicted.clips;
+  const bool meets_logits = site != CacheSite::Value, is_output = site == CacheSite::Value || site == CacheSite::Latent;
+  if (meets_logits) damage.noise = predicted.noise;
+  if (is_output) {
+    damage.rel = predicted.rel;
+    damage.flushed_tokens = predicted.flushed_tokens;
+  }
+  if (const std::optional<SampledDamage> sampled = sampled_damage(cache, site, format, scales)) {
+    damage.by = Basis::Attention;
+    damage.kl = sampled->kl;
+    if (sampled->rel) damage.rel = sampled->rel;
+  }
+  judge(damage, limits);
+  return damage;
+}
+
+}  // namespace
+
+std::string_view name_of(ScaleNeed need) { return kNeeds[static_cast<size_t>(need)]; }
+std::string_view name_of(Fitness fitness) { return kFitnesses[static_cast<size_t>(fitness)]; }
+std::string_view name_of(Basis basis) { return kBases[static_cast<size_t>(basis)]; }
+std::string_view name_of(Figure figure) { return kFigures[static_cast<size_t>(figure)]; }
+
+ScaleNeed scale_need_from_name(std::string_view name) { return from_name<ScaleNeed>(kNeeds, "answer", name); }
+Fitness fitness_from_name(std::string_view name) { return from_name<Fitness>(kFitnesses, "answer", name); }
+Basis basis_from_name(std::string_view name) { return from_name<Basis>(kBases, "evidence", name); }
+Figure figure_from_name(std::string_view name) { return from_name<Figure>(kFigures, "figure", name); }
+
+const FigureLimits* limits_of(const AssessmentLimits& limits, Figure figure) {
+  switch (figure) {
+    case Figure::Kl:
+      return &limits.kl;
+    case Figure::Rel:
+      return &limits.rel;
+    case Figure::Noise:
+      return &limits.noise;
+    case Figure::FlushedTokens:
+      return &limits.flushed_tokens;
+    case Figure::Clipped:
+      break;
+  }
+  return nullptr;
+}
+
+void judge(DamageAtScale& damage, const AssessmentLimits& limits) {
+  damage.fitness = Fitness::Fine;
+  damage.severity = -1;  // below any figure's
+  const bool measured = damage.by == Basis::Attention;
+  if (measured && damage.kl) consider(damage, Figure::Kl, *damage.kl, limits.kl);
+  if (damage.rel) consider(damage, Figure::Rel, *damage.rel, limits.rel);
+  if (!measured && damage.noise) consider(damage, Figure::Noise, *damage.noise, limits.noise);
+  if (!measured && damage.flushed_tokens)
+    consider(damage, Figure::FlushedTokens, *damage.flushed_tokens, limits.flushed_tokens);
+  if (!measured && damage.clips && damage.noise) consider_clipping(damage);
+  damage.severity = std::max(damage.severity, 0.0);
+}
+
+ScaleNeed scale_need(const DamageAtScale& at_scale, const DamageAtScale& at_one) {
+  const bool worse = at_one.fitness > at_scale.fitness || at_one.severity > kClearlyWorse * at_scale.severity;
+  return at_one.fitness > Fitness::Fine && worse ? ScaleNeed::Needed : ScaleNeed::Any;
+}
+
+Assessment assess(const CacheStatistics& cache, CacheSite site, const SolveOptions& options,
+                  std::span<const float> scales) {
+  constexpr float kOne = 1;
+  Assessment a;
+  a.at_scale = damage_at(cache, site, options, scales);
+  a.at_one = damage_at(cache, site, options, std::span(&kOne, 1));
+  a.fp8 = a.at_scale.fitness;
+  a.scale = scale_need(a.at_scale, a.at_one);
+  return a;
+}
+
+}  // namespace kvcal

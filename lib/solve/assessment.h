@@ -1,0 +1,74 @@
+// Two questions about a site, and what decided them: does its scale matter, and is the format fine here at all?
+//
+// Both are judged by what rounding does to attention, not by what it does to numbers: measured on sampled rows where
+// the scale is near one that was tried (ops/attention_sample.h), predicted from the statistics where it is not
+// (damage.h).
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string_view>
+
+#include "solve/damage.h"
+#include "solve/options.h"
+#include "stats/statistics.h"
+
+namespace kvcal {
+
+/// Does the scale matter? Needed: at 1.0 the site would be clearly worse, and not fine.
+enum class ScaleNeed : uint8_t { Any, Needed };
+std::string_view name_of(ScaleNeed need);  // "any", "needed"
+ScaleNeed scale_need_from_name(std::string_view name);
+
+/// Is the format fine here, at this scale? Check: ordinary rounding can be felt, look at the answers. Keep16: the layer
+/// is ruined, keep it in the model's dtype. Ascending.
+enum class Fitness : uint8_t { Fine, Check, Keep16 };
+std::string_view name_of(Fitness fitness);  // "fine", "check", "keep16"
+Fitness fitness_from_name(std::string_view name);
+
+enum class Basis : uint8_t { Attention, Histogram };
+std::string_view name_of(Basis basis);  // "attention", "histogram"
+Basis basis_from_name(std::string_view name);
+
+/// Which figure was furthest beyond its limit, or nearest to it.
+enum class Figure : uint8_t { Kl, Rel, Noise, FlushedTokens, Clipped };
+std::string_view name_of(Figure figure);  // "kl", "rel", "noise", "flushed_tokens", "clipped"
+Figure figure_from_name(std::string_view name);
+
+/// A site at one scale.
+struct DamageAtScale {
+  std::optional<double> kl;  // measured: mean KL of attention weights of the worst query head, in nats
+  // Measured, or predicted: relative change of what the layer adds to the residual stream. Values and latent rows.
+  std::optional<double> rel;
+  std::optional<double> noise;           // predicted, in nats; keys, latent rows, queries
+  std::optional<double> flushed_tokens;  // predicted; values, latent rows
+  bool clips = false;
+  Basis by = Basis::Histogram;
+  Figure decided_by = Figure::Rel;
+  double severity = 0;  // the deciding figure in units of its limit (KL: the root of that)
+  Fitness fitness = Fitness::Fine;
+  bool operator==(const DamageAtScale&) const = default;
+};
+
+struct Assessment {
+  ScaleNeed scale = ScaleNeed::Any;
+  Fitness fp8 = Fitness::Fine;
+  DamageAtScale at_scale, at_one;
+  bool operator==(const Assessment&) const = default;
+};
+
+/// `scales` has one entry, or one per head; latent: of the row. Sites without statistics of their own are fine.
+Assessment assess(const CacheStatistics& cache, CacheSite site, const SolveOptions& options,
+                  std::span<const float> scales);
+
+/// Decides by the figures that are there: fills fitness, decided_by and severity.
+void judge(DamageAtScale& damage, const AssessmentLimits& limits);
+
+/// Those of a figure; null for Clipped, which has none.
+const FigureLimits* limits_of(const AssessmentLimits& limits, Figure figure);
+
+/// Needed where `one` is not fine, and in a worse class or clearly worse.
+ScaleNeed scale_need(const DamageAtScale& at_scale, const DamageAtScale& at_one);
+
+}  // namespace kvcal

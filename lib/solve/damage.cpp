@@ -1,0 +1,135 @@
+#include "solve/damage.h"
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "solve/head_model.h"
+#include "stats/queries.h"
+
+namespace kvcal {
+namespace {
+
+// Up to here the largest stored value is the nearest one or nearly so: 464/448 is where ordinary rounding would go up.
+constexpr double kRoundsDown = 17.0 / 16;
+
+// A head that gives less of the output than this may lose its tokens.
+constexpr double kHeadThatMatters = 0.05;
+
+bool clips(const HeadStatistics& head, const NumberFormat& format, double scale) {
+  return static_cast<double>(magnitude_of(head.absmax)) > kRoundsDown * format.max * scale || head.histogram.over > 0;
+}
+
+/// Share of tokens whose largest magnitude is in an octave wholly below 2^-7 · scale.
+double flushed_tokens(const HeadStatistics& head, const NumberFormat& format, double scale) {
+  const double least = format.smallest_normal / 2 * scale;
+  uint64_t all = 0, flushed = 0;
+  for (const auto& [octave, tokens] : head.token_octaves) {
+    all += tokens;
+    if (std::ldexp(1.0, int{octave} - 126) <= least) flushed += tokens;
+  }
+  return all == 0 ? 0 : static_cast<double>(flushed) / static_cast<double>(all);
+}
+
+/// Numerators and denominators of PredictedDamage::rel.
+struct Change {
+  double error = 0, energy = 0, varying_error = 0, variance = 0;
+
+  void add(const Change& other) {
+    error += other.error;
+    energy += other.energy;
+    varying_error += other.varying_error;
+    variance += other.variance;
+  }
+  double relative() const {
+    const auto share = [](double part, double whole) { return whole > 0 ? std::sqrt(part / whole) : 0.0; };
+    return std::max(share(error, energy), share(varying_error, variance));
+  }
+};
+
+Change change_of(const SiteStatistics& site, size_t head, size_t width, const HeadModel& model) {
+  Change sum;
+  for (size_t c = head * width; c < (head + 1) * width; ++c) {
+    const ChannelStatistics& channel = site.channels[c];
+    const auto norm = site.column_norms.empty() ? 1.0 : static_cast<double>(site.column_norms[c]);
+    const double w = norm * norm;
+    sum.error += w * mean_squared_error(channel, model, site.n_tokens);
+    sum.energy += w * mean_square(channel, site.n_tokens);
+    sum.varying_error += w * varying_error(channel, model, site.n_tokens);
+    sum.variance += w * variance(channel, site.n_tokens);
+  }
+  return sum;
+}
+
+void predict_values(const SiteStatistics& site, size_t width, const NumberFormat& format, std::span<const float> scales,
+                    PredictedDamage& damage) {
+  Change all;
+  std::vector<double> energies;
+  const auto scale_of = [&](size_t head) { return static_cast<double>(scales[scales.size() == 1 ? 0 : head]); };
+  for (size_t head = 0; head < site.heads.size(); ++head) {
+    const Change change = change_of(site, head, width, model_of(site.heads[head].histogram, format, scale_of(head)));
+    all.add(change);
+    energies.push_back(change.energy);
+    damage.clips |= clips(site.heads[head], format, scale_of(head));
+  }
+  damage.rel = all.relative();
+  for (size_t head = 0; head < site.heads.size(); ++head)
+    if (energies[head] > kHeadThatMatters * all.energy)
+      damage.flushed_tokens = std::max(damage.flushed_tokens, flushed_tokens(site.heads[head], format, scale_of(head)));
+}
+
+/// Var of the key channels that query head `head` meets.
+std::vector<double> key_variances(const CacheStatistics& cache, size_t head) {
+  const KvLayout& layout = cache.layout;
+  std::vector<double> variances;
+  const auto append = [&](const SiteStatistics& keys, size_t first, size_t n) {
+    for (size_t c = first; c < first + n; ++c) variances.push_back(variance(keys.channels[c], keys.n_tokens));
+  };
+  if (layout.is_mla()) {
+    for (const CacheSite part : {CacheSite::Latent, CacheSite::Rope})
+      append(cache.at(part), 0, cache.at(part).channels.size());
+    return variances;
+  }
+  const auto width = static_cast<size_t>(layout.head_dim_k);
+  append(cache.at(CacheSite::Key), head / static_cast<size_t>(layout.n_heads / layout.n_kv_heads) * width, width);
+  return variances;
+}
+
+void predict_queries(const CacheStatistics& cache, const NumberFormat& format, std::span<const float> scales,
+                     PredictedDamage& damage) {
+  const SiteStatistics& site = cache.at(CacheSite::Query);
+  const auto width = static_cast<size_t>(cache.layout.head_dim_k);
+  for (size_t head = 0; head < site.heads.size(); ++head) {
+    const double scale = scales[scales.size() == 1 ? 0 : head];
+    const HeadModel model = model_of(site.heads[head].histogram, format, scale);
+    const std::vector<double> variances = key_variances(cache, head);
+    double sum = 0;
+    for (size_t c = 0; c < width; ++c)
+      sum += mean_squared_error(site.channels[head * width + c], model, site.n_tokens) * variances[c];
+    damage.noise = std::max(damage.noise, cache.layout.softmax_scale * std::sqrt(sum));
+    damage.clips |= clips(site.heads[head], format, scale);
+  }
+}
+
+}  // namespace
+
+PredictedDamage predict_damage(const CacheStatistics& cache, CacheSite site, const NumberFormat& format,
+                               std::span<const float> scales) {
+  PredictedDamage damage;
+  const SiteStatistics& s = cache.at(site);
+  if (site == CacheSite::Query) {
+    predict_queries(cache, format, scales, damage);
+    return damage;
+  }
+  const auto width = static_cast<size_t>(width_of(cache.layout, site));
+  if (site == CacheSite::Value || site == CacheSite::Latent) predict_values(s, width, format, scales, damage);
+  if (site == CacheSite::Value) return damage;
+  for (const HeadError& error : errors_of(cache, site, format, scales))
+    damage.noise = std::max(damage.noise, error.noise);
+  for (size_t head = 0; head < s.heads.size(); ++head)
+    damage.clips |= clips(s.heads[head], format, scales[scales.size() == 1 ? 0 : head]);
+  if (site == CacheSite::Latent) damage.clips |= clips(cache.at(CacheSite::Rope).heads.at(0), format, scales[0]);
+  return damage;
+}
+
+}  // namespace kvcal

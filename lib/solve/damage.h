@@ -1,0 +1,30 @@
+// What rounding a site to a scale does to attention, predicted from its statistics alone: the rule for scales that no
+// sample was taken near, for formats that are not sampled, and for queries.
+#pragma once
+
+#include <span>
+
+#include "solve/format.h"
+#include "stats/statistics.h"
+
+namespace kvcal {
+
+/// Of the worst head, or of the whole site.
+struct PredictedDamage {
+  // Keys, rows, queries: what is added to the logits, RMS in nats, without what all keys have in common. Keys:
+  // error_model.h. Queries: softmax_scale · sqrt(Σ_c e_c² Var k_c).
+  double noise = 0;
+  // Values, latent part: relative RMS change of the output, channels weighted by their columns of the output
+  // projection: sqrt(Σ w² e² / Σ w² E[v²]), or the same of what varies, sqrt(Σ w² min(e², 4 Var) / Σ w² Var), the
+  // larger.
+  double rel = 0;
+  double flushed_tokens =
+      0;               // values: share of tokens whose row is below 2^-7 · scale throughout; heads that matter only
+  bool clips = false;  // some value is off by more than rounding: |x| > 17/16 of the largest stored
+};
+
+/// `scales` has one entry for all heads, or one per head. Latent: of the row.
+PredictedDamage predict_damage(const CacheStatistics& cache, CacheSite site, const NumberFormat& format,
+                               std::span<const float> scales);
+
+}  // namespace kvcal

@@ -1,0 +1,37 @@
+// The two things that rounding errors are predicted from: what happens to the values of each octave of a head, exactly,
+// and the moments of its channels by octave. Within an octave a channel is taken to be spread as its head is.
+#pragma once
+
+#include <array>
+
+#include "solve/error_model.h"
+
+namespace kvcal {
+
+/// What happens to the values of one octave of a head. Energies are Σx².
+struct OctaveEnergy {
+  double total = 0, squared_error = 0, clipped = 0, flushed = 0;
+};
+
+struct HeadModel {
+  std::array<OctaveEnergy, 256> octaves{};
+  HeadError error;
+};
+
+HeadModel model_of(const MagnitudeHistogram& histogram, const NumberFormat& format, double scale);
+
+/// Σx² of a channel within an octave.
+double energy_of(const OctaveMoments& moments);
+
+/// e_c² = E[(x' - x)²] of a channel, each octave with the relative error that its head has there.
+double mean_squared_error(const ChannelStatistics& channel, const HeadModel& head, uint64_t n_tokens);
+
+/// E[x²]; and E[x²] - E[x]², which queries do not keep.
+double mean_square(const ChannelStatistics& channel, uint64_t n_tokens);
+double variance(const ChannelStatistics& channel, uint64_t n_tokens);
+
+/// The part of e_c² that is not common to all tokens: at most 4 Var, as an error moves no value further than its
+/// rounding cell, and where that is wider than the channel's spread all values move alike.
+double varying_error(const ChannelStatistics& channel, const HeadModel& head, uint64_t n_tokens);
+
+}  // namespace kvcal

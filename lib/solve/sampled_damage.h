@@ -1,0 +1,22 @@
+// What was measured near a scale: the sampled figures at the nearest rung.
+#pragma once
+
+#include <optional>
+#include <span>
+
+#include "solve/format.h"
+#include "stats/statistics.h"
+
+namespace kvcal {
+
+struct SampledDamage {
+  std::optional<double> kl, rel;  // as in DamageAtScale; none where the site has no such figure
+};
+
+/// None where the format is no FP8 with E4M3's precision, or less than nine in ten of the sampled rows were tried at
+/// the rung nearest to a scale: the scale is too far from what their sequences needed. The figures are corrected by
+/// what the statistics say of the difference between rung and scale. `scales` as in assess().
+std::optional<SampledDamage> sampled_damage(const CacheStatistics& cache, CacheSite site, const NumberFormat& format,
+                                            std::span<const float> scales);
+
+}  // namespace kvcal
