@@ -16,6 +16,7 @@
 #include "json_output.h"
 #include "progress.h"
 #include "shard_flag.h"
+#include "solve/sampled_damage.h"
 #include "solve_flags.h"
 #include "stats/statistics_file.h"
 #include "verbs.h"
@@ -147,6 +148,7 @@ void print_closing_line(const CalibrationPlan& plan, const CalibrationResult& re
 Exit run(const CalibrateFlags& flags) {
   CalibrationOptions options = resolve(flags);
   const SolveOptions solve = flags.solve.resolve();
+  options.sample = sample_options(solve);
   if (!flags.dry_run) {
     if (!flags.statistics.empty()) check_writable(flags.statistics, existing(flags));
     if (flags.shard.empty()) {

@@ -122,7 +122,7 @@ class Sweep {
     std::vector<Sequence> measured;
     for (const Sequence& s : plan.measured)
       if (s.pass >= first_pass) measured.push_back(s);
-    Observer observer(model_.spec(), {n_passes, ids_of(plan), segments_of(measured)}, pool_, &op_);
+    Observer observer(model_.spec(), {n_passes, ids_of(plan), segments_of(measured)}, pool_, &op_, options_.sample);
     NoTap away;
     std::vector<SequenceGroup> groups;
     if (first_pass == 1) {  // warm-up and sanity belong to the first sweep

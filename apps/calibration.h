@@ -11,6 +11,7 @@
 #include "prefill/sanity.h"
 #include "prefill/sequence_plan.h"
 #include "resume.h"
+#include "stats/attention_sampler.h"
 #include "stats/run_record.h"
 
 namespace kvcal {
@@ -23,6 +24,7 @@ struct CalibrationOptions {
   int64_t chunk_tokens = 0;  // 0 = by the plan
   uint64_t memory = 0;       // bytes; 0 = what is available
   double until_stable = -1;  // percent: adds passes until none moves an absmax by more; below 0 = off
+  SampleOptions sample;      // how attention is tried
   std::string prompts_sha256;
   std::string tokenizer_sha256;  // "" without one
   std::string activation_quant;  // what WeightBinder::emulate_activations() said; "" = activations are not rounded

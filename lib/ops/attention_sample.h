@@ -13,33 +13,47 @@
 
 namespace kvcal {
 
-constexpr double kE4m3Max = 448;
+/// How a trial rounds.
+enum class SampleFormat : uint8_t { E4m3, Int8 };
+double largest_of(SampleFormat format);  // 448, 127
 
-/// Rungs tried for each row: the lowest at which nothing is clipped and the two above it, as scales for larger data
-/// seen elsewhere; and scale 1.0.
-constexpr int kSampleRungs = 4;
 constexpr int kRungOfOne = 0;
 constexpr int kMostRung = 48;  // beyond the range of float32 squares nothing is tried
 
 /// 4^rung.
 float scale_of_rung(int rung);
 
-/// The lowest rung whose scale clips nothing up to absmax: 448 · 4^rung >= absmax; within +-kMostRung.
-int lowest_rung(float absmax);
+/// The lowest rung whose scale clips nothing up to absmax: largest · 4^rung >= absmax; within +-kMostRung.
+int lowest_rung(float absmax, SampleFormat format);
 
-struct SampleRequest {
-  std::span<const int32_t> rows;  // of the batch, ascending; host
-  Tensor column_norms;            // F32 [n_heads, Dv]: norms of the output projection's columns
-  bool one_scale = false;         // keys and values are parts of one row with one scale (MLA)
-  bool shares_rungs =
-      true;  // rungs that round a block of 64 keys alike are tried once; not where batches may end inside one
+/// The rungs tried for a row: `below` the lowest that clips nothing, where scales may clip on purpose, that rung and
+/// `above` of those above it, as scales for larger data seen elsewhere; last of all scale 1.0.
+struct RungLadder {
+  int below = 0, above = 2;
+  int size() const { return below + above + 2; }
+  int rung(int i, int lowest) const { return i == size() - 1 ? kRungOfOne : lowest - below + i; }
 };
 
-/// The figures of a sampled row and query head. |.|_w is the norm with each channel weighted by its column of the
-/// output projection: what reaches the residual stream as far as columns are orthogonal.
-constexpr int kFigureOutput = 0;                 // |y|_w², of the head's output y with nothing rounded
-constexpr int kFigureDivergence = 1;             // [kSampleRungs]: KL(p, p'), p' with keys rounded, in nats
-constexpr int kFigureChange = 1 + kSampleRungs;  // [kSampleRungs]: |y' - y|_w², y' with values rounded
-constexpr int kSampleFigures = 1 + 2 * kSampleRungs;
+struct SampleRequest {
+  std::span<const int32_t> rows;         // of the batch, ascending; host
+  std::span<const uint8_t> tries_query;  // for each of them: whether its rounded query is tried
+  Tensor column_norms;                   // F32 [n_heads, Dv]: norms of the output projection's columns
+  bool one_scale = false;                // keys and values are parts of one row with one scale (MLA)
+  bool shares_rungs =
+      true;  // rungs that round a block of 64 keys alike are tried once; not where batches may end inside one
+  SampleFormat format = SampleFormat::E4m3;
+  int rungs_below = 0;
+
+  RungLadder cache() const { return {rungs_below, 2}; }  // of keys and of values, from what the sequence has so far
+  RungLadder query() const { return {rungs_below, 7}; }  // from the row's own query, far below the largest perhaps
+
+  // The figures of a sampled row and query head. |.|_w is the norm with each channel weighted by its column of the
+  // output projection: what reaches the residual stream as far as columns are orthogonal.
+  int output() const { return 0; }                         // |y|_w², of the head's output y with nothing rounded
+  int key_divergence() const { return 1; }                 // [cache]: KL(p, p'), p' with keys rounded, in nats
+  int value_change() const { return 1 + cache().size(); }  // [cache]: |y' - y|_w², y' with values rounded
+  int query_divergence() const { return 1 + 2 * cache().size(); }  // [query]: KL(p, p'), with the query rounded; or -1
+  int n_figures() const { return query_divergence() + query().size(); }
+};
 
 }  // namespace kvcal

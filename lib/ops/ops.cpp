@@ -251,6 +251,11 @@ AttentionSample Ops::sample_attention(const Tensor& q, const Tensor& k, const Te
   c.last_keys(q, spans, spec.last_keys);
   c.f32("column norms", request.column_norms);
   c.rank("column norms", request.column_norms, 2);
+  c.require(request.tries_query.size() == request.rows.size(), std::to_string(request.tries_query.size()) +
+                                                                   " marks of queries for " +
+                                                                   std::to_string(request.rows.size()) + " rows");
+  c.require(request.rungs_below >= 0 && request.rungs_below <= 8,
+            std::to_string(request.rungs_below) + " rungs below the lowest");
   for (size_t i = 0; i < request.rows.size(); ++i)
     c.require(request.rows[i] >= (i == 0 ? 0 : request.rows[i - 1] + 1) && request.rows[i] < q.dim(0),
               "sampled row " + std::to_string(request.rows[i]) + " of q " + str(q) + " is not above the one before");
@@ -279,9 +284,12 @@ AttentionSample Ops::sample_attention(const Tensor& q, const Tensor& k, const Te
 
 float scale_of_rung(int rung) { return std::ldexp(1.0f, 2 * rung); }
 
-int lowest_rung(float absmax) {
+double largest_of(SampleFormat format) { return format == SampleFormat::E4m3 ? 448 : 127; }
+
+int lowest_rung(float absmax, SampleFormat format) {
+  const double most = largest_of(format);
   int rung = -kMostRung;
-  while (rung<kMostRung&& static_cast<double>(absmax)> kE4m3Max * static_cast<double>(scale_of_rung(rung))) ++rung;
+  while (rung<kMostRung&& static_cast<double>(absmax)> most * static_cast<double>(scale_of_rung(rung))) ++rung;
   return rung;
 }
 

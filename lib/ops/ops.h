@@ -97,8 +97,8 @@ struct KvRows {
 
 /// What sample_attention() has found: where the op runs, kept beyond the batch.
 struct AttentionSample {
-  Owned rungs;    // I32 [n, 2]: the lowest rung tried of keys, of values; kSampleRungs - 1 from there up, then 1.0
-  Owned figures;  // F32 [n, n_heads, kSampleFigures] (attention_sample.h)
+  Owned rungs;    // I32 [n, 3]: the lowest rung of keys, of values, of the query that clips nothing
+  Owned figures;  // F32 [n, n_heads, n_figures()] (attention_sample.h)
 };
 
 /// Last inputs of a causal convolution, oldest first; absent = fresh sequence = zeros.

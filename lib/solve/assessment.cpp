@@ -111,8 +111,11 @@ void judge(DamageAtScale& damage, const AssessmentLimits& limits) {
 }
 
 ScaleNeed scale_need(const DamageAtScale& at_scale, const DamageAtScale& at_one) {
-  const bool worse = at_one.fitness > at_scale.fitness || at_one.severity > kClearlyWorse * at_scale.severity;
-  return at_one.fitness > Fitness::Fine && worse ? ScaleNeed::Needed : ScaleNeed::Any;
+  if (at_scale.fitness == Fitness::Keep16) return ScaleNeed::Any;
+  if (at_one.fitness > at_scale.fitness) return ScaleNeed::Needed;
+  // A token that 1.0 alone clips is felt by those who look at it, be they few.
+  const bool felt = at_one.fitness > Fitness::Fine || (at_one.clips && !at_scale.clips);
+  return felt && at_one.severity > kClearlyWorse * at_scale.severity ? ScaleNeed::Needed : ScaleNeed::Any;
 }
 
 Assessment assess(const CacheStatistics& cache, CacheSite site, const SolveOptions& options,

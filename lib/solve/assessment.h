@@ -68,7 +68,8 @@ void judge(DamageAtScale& damage, const AssessmentLimits& limits);
 /// Those of a figure; null for Clipped, which has none.
 const FigureLimits* limits_of(const AssessmentLimits& limits, Figure figure);
 
-/// Needed where `one` is not fine, and in a worse class or clearly worse.
+/// Needed where the scale does not ruin the site, and 1.0 is in a worse class, or clearly worse and not fine or
+/// clipping what the scale does not.
 ScaleNeed scale_need(const DamageAtScale& at_scale, const DamageAtScale& at_one);
 
 }  // namespace kvcal

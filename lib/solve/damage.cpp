@@ -41,10 +41,9 @@ struct Change {
     varying_error += other.varying_error;
     variance += other.variance;
   }
-  double relative() const {
-    const auto share = [](double part, double whole) { return whole > 0 ? std::sqrt(part / whole) : 0.0; };
-    return std::max(share(error, energy), share(varying_error, variance));
-  }
+  double raw() const { return share(error, energy); }
+  double relative() const { return std::max(raw(), share(varying_error, variance)); }
+  static double share(double part, double whole) { return whole > 0 ? std::sqrt(part / whole) : 0.0; }
 };
 
 Change change_of(const SiteStatistics& site, size_t head, size_t width, const HeadModel& model) {
@@ -73,6 +72,7 @@ void predict_values(const SiteStatistics& site, size_t width, const NumberFormat
     damage.clips |= clips(site.heads[head], format, scale_of(head));
   }
   damage.rel = all.relative();
+  damage.rel_raw = all.raw();
   for (size_t head = 0; head < site.heads.size(); ++head)
     if (energies[head] > kHeadThatMatters * all.energy)
       damage.flushed_tokens = std::max(damage.flushed_tokens, flushed_tokens(site.heads[head], format, scale_of(head)));

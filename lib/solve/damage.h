@@ -18,8 +18,9 @@ struct PredictedDamage {
   // projection: sqrt(Σ w² e² / Σ w² E[v²]), or the same of what varies, sqrt(Σ w² min(e², 4 Var) / Σ w² Var), the
   // larger.
   double rel = 0;
-  double flushed_tokens =
-      0;               // values: share of tokens whose row is below 2^-7 · scale throughout; heads that matter only
+  double rel_raw = 0;  // the first of the two alone
+  // Values: share of tokens whose row is below 2^-7 · scale throughout; of heads that matter only.
+  double flushed_tokens = 0;
   bool clips = false;  // some value is off by more than rounding: |x| > 17/16 of the largest stored
 };
 

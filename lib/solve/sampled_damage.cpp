@@ -5,20 +5,30 @@
 #include <vector>
 
 #include "solve/damage.h"
+#include "solve/policies.h"
 
 namespace kvcal {
 namespace {
 
 constexpr double kEnoughRows = 0.9;
 
-/// The rung at which E4M3 rounds most like the format does at the scale: their ranges lie alike.
-int nearest_rung(const NumberFormat& format, double scale) {
-  const double range = scale * format.smallest_normal / number_format("fp8_e4m3").smallest_normal;
-  return std::clamp(static_cast<int>(std::lround(std::log2(range) / 2)), -kMostRung, kMostRung);
+/// What a format was tried as.
+struct Stand {
+  SampleFormat sampled;
+  const NumberFormat& format;
+};
+
+std::optional<Stand> stand_in(const NumberFormat& format) {
+  static const NumberFormat &e4m3 = number_format("fp8_e4m3"), &int8 = number_format("int8");
+  if (format.name == int8.name) return Stand{SampleFormat::Int8, int8};
+  if (format.mantissa_bits == e4m3.mantissa_bits) return Stand{SampleFormat::E4m3, e4m3};
+  return std::nullopt;
 }
 
-bool is_e4m3_like(const NumberFormat& format) {
-  return format.mantissa_bits == number_format("fp8_e4m3").mantissa_bits && format.min_exponent < 0;
+/// The rung at which the one that was tried rounds most like the format does at the scale: their ranges lie alike.
+int nearest_rung(const NumberFormat& format, const Stand& stand, double scale) {
+  const double alike = scale * format.smallest_subnormal / stand.format.smallest_subnormal;
+  return std::clamp(static_cast<int>(std::floor(std::log2(alike) / 2 + 0.5)), -kMostRung, kMostRung);
 }
 
 /// The sums of one figure, reader and head, by rung.
@@ -45,14 +55,16 @@ class Rungs {
 /// Largest mean of a figure over readers and heads, each at the rung that rung_of(head) names; none where one of them
 /// was not tried there.
 template <class RungOf>
-std::optional<double> worst_mean(const SiteStatistics& site, SampledFigure figure, RungOf rung_of) {
+std::optional<double> worst_mean(const SiteStatistics& site, SampledFigure figure, SampleFormat format,
+                                 RungOf rung_of) {
   std::optional<double> worst;
   const auto& all = site.sampled;
   for (auto first = all.begin(); first != all.end();) {
     const auto last = std::find_if(first, all.end(), [&](const SampledSum& s) {
-      return s.figure != first->figure || s.reader != first->reader || s.head != first->head;
+      return s.figure != first->figure || s.format != first->format || s.reader != first->reader ||
+             s.head != first->head;
     });
-    if (first->figure == figure) {
+    if (first->figure == figure && first->format == format) {
       const std::optional<double> mean = Rungs({first, last}).mean_at(rung_of(first->head));
       if (!mean) return std::nullopt;
       worst = std::max(worst.value_or(0), *mean);
@@ -62,42 +74,50 @@ std::optional<double> worst_mean(const SiteStatistics& site, SampledFigure figur
   return worst;
 }
 
-/// By how much a predicted figure at the scale exceeds that at the rung: about 1, but for data so concentrated that the
-/// place of the grid matters, and at the edges of the format.
-double correction(double at_scale, double at_rung) {
-  constexpr double kMost = 64;
-  return at_rung > 0 ? std::clamp(at_scale / at_rung, 1 / kMost, kMost) : 1;
+/// A measured figure, corrected by how much the predicted one at the scale exceeds that at the rung: about 1, but for
+/// data so concentrated that the place of the grid matters, and at the edges of the format.
+double corrected(double measured, double at_scale, double at_rung) {
+  constexpr double kMost = 1024;
+  return at_rung > 0 ? measured * std::clamp(at_scale / at_rung, 1 / kMost, kMost) : measured;
 }
 
 }  // namespace
 
+SampleOptions sample_options(const SolveOptions& options) {
+  const std::optional<Stand> stand = stand_in(number_format(options.format));
+  constexpr int kBelow = 3;  // a scale that clips by a factor of 64
+  return {stand ? stand->sampled : SampleFormat::E4m3, policy_named(options.policy).uses_headroom ? 0 : kBelow};
+}
+
 std::optional<SampledDamage> sampled_damage(const CacheStatistics& cache, CacheSite site, const NumberFormat& format,
                                             std::span<const float> scales) {
   const SiteStatistics& s = cache.at(site);
-  if (s.sampled.empty() || !is_e4m3_like(format)) return std::nullopt;
+  const std::optional<Stand> stand = stand_in(format);
+  if (s.sampled.empty() || !stand) return std::nullopt;
   std::vector<int> rungs;
   std::vector<float> rung_scales;
   for (const float scale : scales) {
-    rungs.push_back(nearest_rung(format, static_cast<double>(scale)));
+    rungs.push_back(nearest_rung(format, *stand, static_cast<double>(scale)));
     rung_scales.push_back(scale_of_rung(rungs.back()));
   }
   const PredictedDamage here = predict_damage(cache, site, format, scales),
-                        there = predict_damage(cache, site, number_format("fp8_e4m3"), rung_scales);
+                        there = predict_damage(cache, site, stand->format, rung_scales);
   SampledDamage damage;
   if (site != CacheSite::Value) {
-    const int64_t group = cache.layout.n_heads / cache.layout.n_kv_heads;
-    damage.kl = worst_mean(s, SampledFigure::KeyDivergence, [&](int32_t head) {
-      return rungs[rungs.size() == 1 ? 0 : static_cast<size_t>(head / group)];
-    });
+    const bool query = site == CacheSite::Query;
+    const int64_t group = query ? 1 : cache.layout.n_heads / cache.layout.n_kv_heads;
+    damage.kl =
+        worst_mean(s, query ? SampledFigure::QueryDivergence : SampledFigure::KeyDivergence, stand->sampled,
+                   [&](int32_t head) { return rungs[rungs.size() == 1 ? 0 : static_cast<size_t>(head / group)]; });
     if (!damage.kl) return std::nullopt;
-    const double ratio = correction(here.noise, there.noise);
-    *damage.kl *= ratio * ratio;
+    damage.kl = corrected(*damage.kl, here.noise * here.noise, there.noise * there.noise);
   }
-  if (site != CacheSite::Key) {
+  if (site == CacheSite::Value || site == CacheSite::Latent) {
     if (std::ranges::adjacent_find(rungs, std::not_equal_to{}) != rungs.end()) return std::nullopt;  // no common rung
-    damage.rel = worst_mean(s, SampledFigure::LayerChange, [&](int32_t) { return rungs[0]; });
+    damage.rel = worst_mean(s, SampledFigure::LayerChange, stand->sampled, [&](int32_t) { return rungs[0]; });
     if (!damage.rel) return std::nullopt;
-    damage.rel = std::sqrt(*damage.rel) * correction(here.rel, there.rel);
+    // What was measured is of the output as it is; the prediction also knows the output without what is common to all.
+    damage.rel = corrected(std::sqrt(*damage.rel), here.rel, there.rel_raw);
   }
   return damage;
 }

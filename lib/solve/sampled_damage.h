@@ -5,17 +5,23 @@
 #include <span>
 
 #include "solve/format.h"
+#include "solve/options.h"
+#include "stats/attention_sampler.h"
 #include "stats/statistics.h"
 
 namespace kvcal {
+
+/// How to sample for these options: in the cache's format, and below what clips nothing where the policy may clip.
+SampleOptions sample_options(const SolveOptions& options);
 
 struct SampledDamage {
   std::optional<double> kl, rel;  // as in DamageAtScale; none where the site has no such figure
 };
 
-/// None where the format is no FP8 with E4M3's precision, or less than nine in ten of the sampled rows were tried at
-/// the rung nearest to a scale: the scale is too far from what their sequences needed. The figures are corrected by
-/// what the statistics say of the difference between rung and scale. `scales` as in assess().
+/// None where nothing was tried in the format (E4M3 stands for its sibling with another bias), or less than nine in ten
+/// of the sampled rows were tried at the rung nearest to a scale: the scale is too far from what their sequences
+/// needed. The figures are corrected by what the statistics say of the difference between rung and scale. `scales` as
+/// in assess().
 std::optional<SampledDamage> sampled_damage(const CacheStatistics& cache, CacheSite site, const NumberFormat& format,
                                             std::span<const float> scales);
 

@@ -13,15 +13,26 @@ bool is_alone(const Batch& batch, int64_t sequence) {
 
 }  // namespace
 
-std::vector<int32_t> sampled_rows(const Batch& batch) {
-  std::vector<int32_t> rows;
+SampledRows sampled_rows(const Batch& batch) {
+  SampledRows sampled;
   for (const SequenceSpan& s : batch.sequences) {
     if (!is_alone(batch, s.sequence)) continue;
-    for (int64_t t = 0; t < s.span.n_tokens; ++t)
-      if (is_sampled(s.span.first_position + t, s.sequence_tokens))
-        rows.push_back(static_cast<int32_t>(s.span.row + t));
+    for (int64_t t = 0; t < s.span.n_tokens; ++t) {
+      const int64_t position = s.span.first_position + t;
+      if (!is_sampled(position, s.sequence_tokens)) continue;
+      sampled.rows.push_back(static_cast<int32_t>(s.span.row + t));
+      sampled.tries_query.push_back(tries_query(position, s.sequence_tokens));
+    }
   }
-  return rows;
+  return sampled;
+}
+
+SampleRequest AttentionSampler::request() const {
+  SampleRequest request;
+  request.shares_rungs = shares_rungs_;
+  request.format = options_.format;
+  request.rungs_below = options_.rungs_below;
+  return request;
 }
 
 void AttentionSampler::add(Ops& op, const TappedAttention& a, const Batch& batch, int32_t reader) {
@@ -29,14 +40,18 @@ void AttentionSampler::add(Ops& op, const TappedAttention& a, const Batch& batch
   const int64_t n_heads = a.q.dim(1), width = static_cast<int64_t>(a.column_norms.on_host.size()) / n_heads;
   const Tensor& keys = a.k ? a.k : a.rows[0]->key.view;
   keep_norms(a.column_norms, n_heads, keys.dim(1));
-  const std::vector<int32_t> rows = sampled_rows(batch);
+  const auto [rows, tries] = sampled_rows(batch);
   n_rows_.resize(std::max(n_rows_.size(), static_cast<size_t>(reader) + 1));
   n_rows_[static_cast<size_t>(reader)] += static_cast<int64_t>(rows.size());
   if (rows.empty() || width == 0) return;
-  const SampleRequest request{rows, a.column_norms.values, a.one_scale, shares_rungs_};
-  const AttentionSample sample = op.sample_attention(a.q, a.k, a.v, batch.spans, a.rows, a.spec, request);
+  SampleRequest wanted = request();
+  wanted.rows = rows;
+  wanted.tries_query = tries;
+  wanted.column_norms = a.column_norms.values;
+  wanted.one_scale = a.one_scale;
+  const AttentionSample sample = op.sample_attention(a.q, a.k, a.v, batch.spans, a.rows, a.spec, wanted);
   if (sample.figures.view.device == Device::Host)
-    tables_.add(sample.rungs, sample.figures, reader);
+    tables_.add(sample.rungs, sample.figures, wanted, reader);
   else
     pending_.push_back({sample, reader});
 }
@@ -69,13 +84,16 @@ void AttentionSampler::fold_into(CacheStatistics& cache) {
     const Storage rungs(p.sample.rungs.view.shape, DType::I32), figures(p.sample.figures.view.shape, DType::F32);
     op_->download_at(closed_, p.sample.rungs, rungs.tensor());
     op_->download_at(closed_, p.sample.figures, figures.tensor());
-    tables_.add(rungs.tensor(), figures.tensor(), p.reader);
+    tables_.add(rungs.tensor(), figures.tensor(), request(), p.reader);
   }
   const bool mla = cache.layout.is_mla();
   SiteStatistics& key = cache.at(mla ? CacheSite::Latent : CacheSite::Key);
   SiteStatistics& value = cache.at(mla ? CacheSite::Latent : CacheSite::Value);
-  for (const SampledSum& sum : tables_.encode())
-    (sum.figure == SampledFigure::KeyDivergence ? key : value).sampled.push_back(sum);
+  for (const SampledSum& sum : tables_.encode()) {
+    const bool is_query = sum.figure == SampledFigure::QueryDivergence;
+    const bool is_key = sum.figure == SampledFigure::KeyDivergence;
+    (is_query ? cache.at(CacheSite::Query) : is_key ? key : value).sampled.push_back(sum);
+  }
   value.column_norms = std::move(column_norms_);
 }
 

@@ -13,14 +13,25 @@
 
 namespace kvcal {
 
-/// Rows of a batch to sample, ascending.
-std::vector<int32_t> sampled_rows(const Batch& batch);
+/// Rows of a batch to sample, ascending, and whether the query of each is tried.
+struct SampledRows {
+  std::vector<int32_t> rows;
+  std::vector<uint8_t> tries_query;
+};
+SampledRows sampled_rows(const Batch& batch);
+
+/// How a run samples: the cache's format, and how many rungs below the lowest that clips nothing, for policies that
+/// clip on purpose.
+struct SampleOptions {
+  SampleFormat format = SampleFormat::E4m3;
+  int rungs_below = 0;
+};
 
 /// Of one cache.
 class AttentionSampler {
  public:
   /// `shares_rungs`: SampleRequest's.
-  explicit AttentionSampler(bool shares_rungs) : shares_rungs_(shares_rungs) {}
+  AttentionSampler(const SampleOptions& options, bool shares_rungs) : options_(options), shares_rungs_(shares_rungs) {}
 
   /// `reader`: which of the layers that read the cache.
   void add(Ops& op, const TappedAttention& attention, const Batch& batch, int32_t reader);
@@ -39,6 +50,9 @@ class AttentionSampler {
   };
   void keep_norms(const ColumnNorms& norms, int64_t n_heads, int64_t n_kv_heads);
 
+  SampleRequest request() const;
+
+  SampleOptions options_;
   bool shares_rungs_;
   Ops* op_ = nullptr;
   Ops::Mark closed_{};

@@ -47,30 +47,41 @@ void AttentionTables::add(SampledSum key, double value) {
   sum.worst = std::max(sum.worst, fixed);
 }
 
-void AttentionTables::add(const Tensor& rungs, const Tensor& figures, int32_t reader) {
-  const int64_t n_heads = figures.dim(1);
+void AttentionTables::add(const Tensor& rungs, const Tensor& figures, const SampleRequest& request, int32_t reader) {
+  const int64_t n_heads = figures.dim(1), n = request.n_figures();
+  const RungLadder cache = request.cache(), query = request.query();
+  // Scale 1.0, the last of a ladder, may be among the rungs before it.
+  const auto repeated = [](const RungLadder& ladder, int i, int lowest) {
+    const int first = ladder.rung(0, lowest);
+    return i == ladder.size() - 1 && first <= kRungOfOne && kRungOfOne < first + ladder.size() - 1;
+  };
+  std::vector<double> change(static_cast<size_t>(cache.size()));
   for (int64_t r = 0; r < figures.dim(0); ++r) {
-    const int32_t* lowest = rungs.as<int32_t>() + 2 * r;  // of keys, of values
-    const float* row = figures.as<float>() + r * n_heads * kSampleFigures;
-    double output = 0, change[kSampleRungs] = {};
-    const auto rung = [&](int site, int i) { return i == kSampleRungs - 1 ? kRungOfOne : lowest[site] + i; };
-    const auto repeated = [&](int site, int i) {  // scale 1.0 may be among the rungs above the lowest
-      return i == kSampleRungs - 1 && lowest[site] <= kRungOfOne && kRungOfOne < lowest[site] + kSampleRungs - 1;
+    const int32_t *lowest = rungs.as<int32_t>() + 3 * r, k = lowest[0], v = lowest[1], q = lowest[2];
+    double output = 0;
+    std::ranges::fill(change, 0.0);
+    const auto key = [&](SampledFigure figure, int32_t head, int rung) {
+      return SampledSum{figure, request.format, reader, head, rung};
     };
     for (int32_t head = 0; head < n_heads; ++head) {
-      const float* f = row + head * kSampleFigures;
-      const auto own = static_cast<double>(f[kFigureOutput]);
+      const float* f = figures.as<float>() + (r * n_heads + head) * n;
+      const auto own = static_cast<double>(f[request.output()]);
       output += own;
-      for (int i = 0; i < kSampleRungs; ++i) {
-        const auto moved = static_cast<double>(f[kFigureChange + i]);
-        change[i] += moved;
-        if (!repeated(0, i))
-          add({SampledFigure::KeyDivergence, reader, head, rung(0, i)}, static_cast<double>(f[kFigureDivergence + i]));
-        if (!repeated(1, i)) add({SampledFigure::ValueChange, reader, head, rung(1, i)}, share_of(moved, own));
+      for (int i = 0; i < cache.size(); ++i) {
+        const auto moved = static_cast<double>(f[request.value_change() + i]);
+        change[static_cast<size_t>(i)] += moved;
+        if (!repeated(cache, i, k))
+          add(key(SampledFigure::KeyDivergence, head, cache.rung(i, k)),
+              static_cast<double>(f[request.key_divergence() + i]));
+        if (!repeated(cache, i, v)) add(key(SampledFigure::ValueChange, head, cache.rung(i, v)), share_of(moved, own));
       }
+      for (int i = 0; i < query.size(); ++i)
+        if (const float d = f[request.query_divergence() + i]; !(d < 0) && !repeated(query, i, q))
+          add(key(SampledFigure::QueryDivergence, head, query.rung(i, q)), static_cast<double>(d));
     }
-    for (int i = 0; i < kSampleRungs; ++i)
-      if (!repeated(1, i)) add({SampledFigure::LayerChange, reader, 0, rung(1, i)}, share_of(change[i], output));
+    for (int i = 0; i < cache.size(); ++i)
+      if (!repeated(cache, i, v))
+        add(key(SampledFigure::LayerChange, 0, cache.rung(i, v)), share_of(change[static_cast<size_t>(i)], output));
   }
 }
 
@@ -80,12 +91,22 @@ std::vector<SampledSum> AttentionTables::encode() const {
   return sums;
 }
 
-bool is_sampled(int64_t position, int64_t n_tokens) {
-  if (n_tokens <= kSampledRows) return true;
-  // The i-th of kSampledRows ends the i-th of as many equal parts.
-  const auto part_end = [&](int64_t i) { return (i + 1) * n_tokens / kSampledRows - 1; };
-  const int64_t i = (position + 1) * kSampledRows / n_tokens;  // of the part that ends at or after the position, or so
-  return (i > 0 && part_end(i - 1) == position) || (i < kSampledRows && part_end(i) == position);
+namespace {
+
+/// Which of the sampled rows of a prompt this position is, or -1. The i-th ends the i-th of as many equal parts.
+int64_t sample_index(int64_t position, int64_t n_tokens) {
+  const int64_t n = std::min(n_tokens, kSampledRows);
+  const int64_t i = ((position + 1) * n + n_tokens - 1) / n_tokens - 1;  // of the part that the position lies in
+  return (i + 1) * n_tokens / n - 1 == position ? i : -1;
+}
+
+}  // namespace
+
+bool is_sampled(int64_t position, int64_t n_tokens) { return sample_index(position, n_tokens) >= 0; }
+
+bool tries_query(int64_t position, int64_t n_tokens) {
+  const int64_t behind = std::min(n_tokens, kSampledRows) - 1 - sample_index(position, n_tokens);
+  return behind % 8 == 0;
 }
 
 }  // namespace kvcal

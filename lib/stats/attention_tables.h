@@ -14,21 +14,23 @@ namespace kvcal {
 
 /// What a sum is of. Change: |y' - y|_w² / |y|_w², with values rounded.
 enum class SampledFigure : uint8_t {
-  KeyDivergence,  // of a query head: KL(p, p') in nats, with keys rounded
-  ValueChange,    // of a query head
-  LayerChange,    // of all heads of a layer together; head 0
+  KeyDivergence,    // of a query head: KL(p, p') in nats, with keys rounded
+  ValueChange,      // of a query head
+  LayerChange,      // of all heads of a layer together; head 0
+  QueryDivergence,  // of a query head: KL(p, p') with queries rounded
 };
 
 /// One figure at one rung.
 struct SampledSum {
   SampledFigure figure = SampledFigure::KeyDivergence;
+  SampleFormat format = SampleFormat::E4m3;
   int32_t reader = 0;  // which of the layers that read the cache, its owner first
   int32_t head = 0;    // query head
   int32_t rung = 0;    // the scale is 4^rung
   uint64_t rows = 0;
   uint64_t sum = 0;    // of the figure, capped at kMostSampled, in units of kSampledUnit
   uint64_t worst = 0;  // largest of a row, in the same units
-  auto key() const { return std::tie(figure, reader, head, rung); }
+  auto key() const { return std::tie(figure, format, reader, head, rung); }
   bool operator==(const SampledSum&) const = default;
 };
 
@@ -43,20 +45,24 @@ std::vector<SampledSum> merge_sampled(const std::vector<SampledSum>& a, const st
 
 class AttentionTables {
  public:
-  /// Rungs I32 [n, 2] and figures F32 [n, n_heads, kSampleFigures], host, of the reader-th layer that reads the cache.
-  void add(const Tensor& rungs, const Tensor& figures, int32_t reader);
+  /// Rungs I32 [n, 3] and figures F32 [n, n_heads, n_figures()], host, of the reader-th layer that reads the cache. Of
+  /// the request only format and ladders are read.
+  void add(const Tensor& rungs, const Tensor& figures, const SampleRequest& request, int32_t reader);
 
   /// Sorted by key().
   std::vector<SampledSum> encode() const;
 
  private:
   void add(SampledSum key, double value);
-  std::map<std::tuple<SampledFigure, int32_t, int32_t, int32_t>, SampledSum> sums_;
+  std::map<std::tuple<SampledFigure, SampleFormat, int32_t, int32_t, int32_t>, SampledSum> sums_;
 };
 
 /// Positions of a prompt's sampled rows: all of a short one, else kSampledRows of them, evenly spaced, the last
 /// included.
 constexpr int64_t kSampledRows = 64;
 bool is_sampled(int64_t position, int64_t n_tokens);
+
+/// Of the sampled ones, those whose rounded query is tried: one in eight, the last included.
+bool tries_query(int64_t position, int64_t n_tokens);
 
 }  // namespace kvcal

@@ -64,14 +64,14 @@ void check_tensor(const KvLayout& layout, CacheSite site, const Tensor& x, const
 }  // namespace
 
 struct Observer::State {
-  State(const ModelSpec& spec, ObservationPlan p, ThreadPool& threads, Ops* ops)
+  State(const ModelSpec& spec, ObservationPlan p, ThreadPool& threads, Ops* ops, const SampleOptions& sample)
       : caches(spec.caches), plan(std::move(p)), planned(plan), pool(threads), device(ops), sites(spec.caches.size()) {
     for (const KvLayout& c : caches) readers.push_back(readers_of(spec, c.cache));
     std::map<int64_t, int64_t> tokens;  // of the sequences of pass 1
     for (const Segment& segment : plan.segments)
       if (segment.pass == 1) tokens[segment.sequence] += segment.n_tokens;
     for (const auto& [sequence, n] : tokens) planned_samples += std::min(n, kSampledRows);
-    samplers.assign(caches.size(), AttentionSampler(!spec.images_seen_whole));
+    samplers.assign(caches.size(), AttentionSampler(sample, !spec.images_seen_whole));
     current_reader.resize(caches.size());
   }
 
@@ -125,8 +125,9 @@ struct Observer::State {
   std::vector<std::optional<CacheStatistics>> done;
 };
 
-Observer::Observer(const ModelSpec& spec, ObservationPlan plan, ThreadPool& pool, Ops* device)
-    : state_(std::make_unique<State>(spec, std::move(plan), pool, device)) {
+Observer::Observer(const ModelSpec& spec, ObservationPlan plan, ThreadPool& pool, Ops* device,
+                   const SampleOptions& sample)
+    : state_(std::make_unique<State>(spec, std::move(plan), pool, device, sample)) {
   const std::vector<std::string>& ids = state_->plan.prompt_ids;
   if (std::adjacent_find(ids.begin(), ids.end(), std::greater_equal<>()) != ids.end())
     fail("the prompt ids of what to observe are not sorted, or one is there twice");
@@ -227,7 +228,7 @@ CacheStatistics Observer::State::finish(const KvLayout& layout) {
   }
   AttentionSampler& sampler = samplers[static_cast<size_t>(layout.cache)];
   sampler.fold_into(result);
-  sampler = AttentionSampler(true);
+  sampler = AttentionSampler({}, true);  // frees its tables
   return result;
 }
 

@@ -16,6 +16,7 @@
 #include "model/kv_tap.h"
 #include "model/model_spec.h"
 #include "ops/ops.h"
+#include "stats/attention_sampler.h"
 #include "stats/run_record.h"
 #include "stats/statistics.h"
 
@@ -32,7 +33,8 @@ class Observer final : public KvTap {
  public:
   /// `device` counts tensors that are not on the host, in its own memory; without one such a
   /// tensor is an error. Pool and device must outlive the observer. Throws Error when the plan contradicts itself.
-  Observer(const ModelSpec& spec, ObservationPlan plan, ThreadPool& pool, Ops* device = nullptr);
+  Observer(const ModelSpec& spec, ObservationPlan plan, ThreadPool& pool, Ops* device = nullptr,
+           const SampleOptions& sample = {});
   ~Observer() override;
 
   /// Each counts the tensor (BF16 or F32) and returns it. Throws Error for a shape that does not fit the cache, and for

@@ -71,7 +71,7 @@ struct SiteStatistics {
   std::vector<uint16_t> position_absmax;  // code by bucket b: positions [2^(b-1), 2^b), bucket 0 is position 0
   std::vector<uint16_t> prompt_absmax;    // code, [n_passes][n_prompts]
   uint64_t n_tokens = 0;                  // rows seen
-  std::vector<SampledSum> sampled;        // key: divergences; value: changes; latent: both; sorted by key()
+  std::vector<SampledSum> sampled;        // key, query: divergences; value: changes; latent: both; sorted by key()
   std::vector<float> column_norms;  // value, latent: [channels], of the output projection, all query heads of a channel
                                     // together, of the reading layer with the largest; empty: not known
 };

@@ -7,7 +7,7 @@
 namespace kvcal {
 namespace {
 
-constexpr size_t kPlaceFields = 6, kTokenOctaveFields = 3, kSampledFields = 7;
+constexpr size_t kPlaceFields = 6, kTokenOctaveFields = 3, kSampledFields = 8;
 constexpr uint64_t kMostUnits = uint64_t{1} << 24;  // readers or heads: a limit for files from strangers
 
 void check_offsets(const std::vector<uint64_t>& offsets, size_t n_entries, const char* name) {
@@ -107,18 +107,21 @@ void unflatten_channels(const SiteArrays& a, const SiteExtents& e, SiteStatistic
 void unflatten_sampled(const SiteArrays& a, SiteStatistics& site) {
   for (size_t i = 0; i < a.sampled.size(); i += kSampledFields) {
     const uint64_t* s = a.sampled.data() + i;
-    const auto rung = static_cast<int64_t>(s[3]);
-    if (s[0] > static_cast<uint64_t>(SampledFigure::LayerChange) || s[1] > kMostUnits || s[2] > kMostUnits ||
-        rung < -kMostRung || rung > kMostRung + kSampleRungs)
-      fail("sampled has figure " + std::to_string(s[0]) + ", reader " + std::to_string(s[1]) + ", head " +
-           std::to_string(s[2]) + ", rung " + std::to_string(rung) + ", which cannot be");
+    const auto rung = static_cast<int64_t>(s[4]);
+    if (s[0] > static_cast<uint64_t>(SampledFigure::QueryDivergence) ||
+        s[1] > static_cast<uint64_t>(SampleFormat::Int8) || s[2] > kMostUnits || s[3] > kMostUnits ||
+        rung < -2 * kMostRung || rung > 2 * kMostRung)
+      fail("sampled has figure " + std::to_string(s[0]) + ", format " + std::to_string(s[1]) + ", reader " +
+           std::to_string(s[2]) + ", head " + std::to_string(s[3]) + ", rung " + std::to_string(rung) +
+           ", which cannot be");
     const SampledSum sum{static_cast<SampledFigure>(s[0]),
-                         static_cast<int32_t>(s[1]),
+                         static_cast<SampleFormat>(s[1]),
                          static_cast<int32_t>(s[2]),
+                         static_cast<int32_t>(s[3]),
                          static_cast<int32_t>(rung),
-                         s[4],
                          s[5],
-                         s[6]};
+                         s[6],
+                         s[7]};
     if (!site.sampled.empty() && site.sampled.back().key() >= sum.key()) fail("sampled is not in order");
     site.sampled.push_back(sum);
   }
@@ -158,8 +161,8 @@ SiteArrays flatten(const SiteStatistics& site) {
   a.n_tokens = {site.n_tokens};
   for (const SampledSum& s : site.sampled)
     a.sampled.insert(a.sampled.end(),
-                     {static_cast<uint64_t>(s.figure), static_cast<uint64_t>(s.reader), static_cast<uint64_t>(s.head),
-                      static_cast<uint64_t>(int64_t{s.rung}), s.rows, s.sum, s.worst});
+                     {static_cast<uint64_t>(s.figure), static_cast<uint64_t>(s.format), static_cast<uint64_t>(s.reader),
+                      static_cast<uint64_t>(s.head), static_cast<uint64_t>(int64_t{s.rung}), s.rows, s.sum, s.worst});
   a.column_norms = site.column_norms;
   return a;
 }

@@ -31,7 +31,8 @@ struct SiteArrays {
   std::vector<double> pair_norm;
   std::vector<uint16_t> position_absmax, prompt_absmax;
   std::vector<uint64_t> n_tokens;  // [1]
-  std::vector<uint64_t> sampled;   // [n, 7]: figure, reader, head, rung, rows, sum, worst; a rung is two's complement
+  std::vector<uint64_t>
+      sampled;  // [n, 8]: figure, format, reader, head, rung, rows, sum, worst; a rung is two's complement
   std::vector<float> column_norms;
 };
 
@@ -72,7 +73,7 @@ void for_each_tensor(Arrays& a, const SiteExtents& e, Visit visit) {
   if (e.pairs > 0) visit("pair_norm", DType::F64, Shape{e.heads, e.pairs}, a.pair_norm);
   visit("position_absmax", DType::BF16, Shape{kAnyExtent}, a.position_absmax);
   visit("prompt_absmax", DType::BF16, Shape{e.n_passes, e.n_prompts}, a.prompt_absmax);
-  if (e.sampled) visit("sampled", DType::U64, Shape{kAnyExtent, 7}, a.sampled);
+  if (e.sampled) visit("sampled", DType::U64, Shape{kAnyExtent, 8}, a.sampled);
   visit("token_octaves", DType::U64, Shape{kAnyExtent, 3}, a.token_octaves);
   visit("under", DType::U64, Shape{e.heads}, a.under);
   visit("where", DType::I64, Shape{e.heads, 6}, a.where);

@@ -227,18 +227,18 @@ DamageAtScale measured(double kl, double rel) {
 }
 
 TEST(Assessment, TheFigureFurthestBeyondItsLimitDecides) {
-  const DamageAtScale fine = measured(0.001, 0.03), kl = measured(0.02, 0.03), rel = measured(0.001, 0.4);
+  const DamageAtScale fine = measured(0.001, 0.03), kl = measured(0.03, 0.03), rel = measured(0.001, 0.4);
   EXPECT_EQ(fine.fitness, Fitness::Fine);
   EXPECT_EQ(kl.fitness, Fitness::Check);
   EXPECT_EQ(kl.decided_by, Figure::Kl);
-  EXPECT_NEAR(kl.severity, 2, 1e-12);
+  EXPECT_NEAR(kl.severity, std::sqrt(2), 1e-12);
   EXPECT_EQ(rel.fitness, Fitness::Keep16);
   EXPECT_EQ(rel.decided_by, Figure::Rel);
   EXPECT_EQ(scale_need(fine, kl), ScaleNeed::Needed);
   EXPECT_EQ(scale_need(kl, fine), ScaleNeed::Any);  // 1.0 is the better one
   EXPECT_EQ(scale_need(kl, kl), ScaleNeed::Any);
-  EXPECT_EQ(scale_need(kl, measured(0.03, 0.03)), ScaleNeed::Any);  // worse, not clearly
-  EXPECT_EQ(scale_need(kl, measured(0.049, 0.03)), ScaleNeed::Needed);
+  EXPECT_EQ(scale_need(measured(0.016, 0.03), kl), ScaleNeed::Any);  // worse, not clearly
+  EXPECT_EQ(scale_need(measured(0.016, 0.03), measured(0.049, 0.03)), ScaleNeed::Needed);
   EXPECT_EQ(scale_need(measured(0.001, 0.01), measured(0.004, 0.03)), ScaleNeed::Any);  // both fine
 }
 

@@ -26,8 +26,7 @@ inline F32x8 magnitude(F32x8 x) { return std::bit_cast<F32x8>(std::bit_cast<U32x
 
 /// scale · E4M3(x / scale), saturating; the scale is a power of two.
 inline F32x8 through_e4m3(F32x8 x, float scale, float inverse) {
-  constexpr float kMax = static_cast<float>(kE4m3Max),
-                  kSteps = 0x1.8p14f;  // whose last bit is 2^-9, the subnormals' step
+  constexpr float kMax = 448.0f, kSteps = 0x1.8p14f;  // whose last bit is 2^-9, the subnormals' step
   const F32x8 y = x * inverse, size = magnitude(y);
   const U32x8 bits = std::bit_cast<U32x8>(size);
   const F32x8 normal = std::bit_cast<F32x8>((bits + 0x7FFFFu + ((bits >> 20) & 1u)) & ~0xFFFFFu);
@@ -35,6 +34,24 @@ inline F32x8 through_e4m3(F32x8 x, float scale, float inverse) {
   r = r > kMax ? splat(kMax) : r;
   const U32x8 sign = std::bit_cast<U32x8>(y) & 0x80000000u;
   return std::bit_cast<F32x8>(std::bit_cast<U32x8>(r) | sign) * scale;
+}
+
+/// The same of -127 .. 127.
+inline F32x8 through_int8(F32x8 x, float scale, float inverse) {
+  constexpr float kMax = 127.0f, kWhole = 0x1.8p23f;
+  F32x8 y = x * inverse;
+  y = y > kMax ? splat(kMax) : y;
+  y = y < -kMax ? splat(-kMax) : y;
+  return ((y + kWhole) - kWhole) * scale;
+}
+
+/// n values, a multiple of 8.
+void round_values(const float* from, float* to, int64_t n, int rung, SampleFormat format) {
+  const float scale = scale_of_rung(rung), inverse = 1.0f / scale;
+  if (format == SampleFormat::E4m3)
+    for (int64_t c = 0; c < n; c += kLanes) store8(to + c, through_e4m3(load8(from + c), scale, inverse));
+  else
+    for (int64_t c = 0; c < n; c += kLanes) store8(to + c, through_int8(load8(from + c), scale, inverse));
 }
 
 /// 64 rows of one head, widened; rows beyond `n` and columns beyond `width` are zeros.
@@ -51,11 +68,9 @@ float absmax_of(const Rows64& x) {
   return largest(top);
 }
 
-void round_rows(const Rows64& x, int rung, const Rows64& to) {
-  const float scale = scale_of_rung(rung), inverse = 1.0f / scale;
-  for (int64_t j = 0; j < kKeys; ++j)
-    for (int64_t c = 0; c < x.width; c += kLanes)
-      store8(to.row(j) + c, through_e4m3(load8(x.row(j) + c), scale, inverse));
+void round_rows(const Rows64& x, int rung, SampleFormat format, const Rows64& to) {
+  const int64_t n = (x.width + kLanes - 1) / kLanes * kLanes;
+  for (int64_t j = 0; j < kKeys; ++j) round_values(x.row(j), to.row(j), n, rung, format);
 }
 
 /// Whether two roundings of a block may stand for each other: in each channel and each token at most one value in 16
@@ -107,8 +122,12 @@ class Agreement {
 /// The roundings of a block that differ, and which of them stands for each rung.
 class Ladder {
  public:
-  Ladder(int64_t width, int64_t stride, std::vector<int> rungs, bool share, Arena& scratch)
-      : rungs_(std::move(rungs)), share_(share), agreement_(width), of_rung_(rungs_.size()) {
+  Ladder(int64_t width, int64_t stride, std::vector<int> rungs, const SampleRequest& request, Arena& scratch)
+      : rungs_(std::move(rungs)),
+        share_(request.shares_rungs),
+        format_(request.format),
+        agreement_(width),
+        of_rung_(rungs_.size()) {
     const size_t most = rungs_.size() + 1;
     for (size_t i = 0; i < most; ++i) {
       float* data = scratch.allocate({kKeys * stride}, DType::F32).as<float>();
@@ -121,7 +140,7 @@ class Ladder {
     n_used_ = 0;
     if (share_) {
       agreement_.measure(x);
-      add(x, lowest_rung(absmax_of(x)));
+      add(x, lowest_rung(absmax_of(x), format_));
     }
     for (size_t i = 0; i < rungs_.size(); ++i) {
       if (share_ && rungs_[i] == base_) {
@@ -147,11 +166,12 @@ class Ladder {
  private:
   void add(const Rows64& x, int rung) {
     if (n_used_ == 0) base_ = rung;
-    round_rows(x, rung, buffers_[n_used_++]);
+    round_rows(x, rung, format_, buffers_[n_used_++]);
   }
 
   std::vector<int> rungs_;
   bool share_;
+  SampleFormat format_;
   Agreement agreement_;
   std::vector<Rows64> buffers_;
   std::vector<size_t> of_rung_;
@@ -168,13 +188,14 @@ struct Shape4 {
 /// A sampled row: its place in the request, its row in the batch, and the keys it sees.
 struct SampledRow {
   int64_t index, row, position, first_key, last_key;
-  int key_rung, value_rung;  // the lowest
+  int key_rung, value_rung, query_rung;  // the lowest that clip nothing
+  bool tries_query;
 };
 
-std::vector<int> rungs_of(std::span<const SampledRow> rows, int SampledRow::*lowest) {
+std::vector<int> rungs_of(std::span<const SampledRow> rows, const RungLadder& ladder, int SampledRow::*lowest) {
   std::vector<int> all = {kRungOfOne};
   for (const SampledRow& row : rows)
-    for (int i = 0; i < kSampleRungs - 1; ++i) all.push_back(row.*lowest + i);
+    for (int i = 0; i < ladder.size(); ++i) all.push_back(ladder.rung(i, row.*lowest));
   std::sort(all.begin(), all.end());
   all.erase(std::unique(all.begin(), all.end()), all.end());
   return all;
@@ -215,8 +236,8 @@ class SampleTask {
         n_rows_(static_cast<int64_t>(rows.size()) * shape.group()),
         key_row_(row_stride(shape.key_dim)),
         value_row_(row_stride(shape.value_dim)),
-        keys_(shape.key_dim, key_row_, rungs_of(rows, &SampledRow::key_rung), in.request.shares_rungs, scratch),
-        values_(shape.value_dim, value_row_, rungs_of(rows, &SampledRow::value_rung), in.request.shares_rungs,
+        keys_(shape.key_dim, key_row_, rungs_of(rows, in.request.cache(), &SampledRow::key_rung), in.request, scratch),
+        values_(shape.value_dim, value_row_, rungs_of(rows, in.request.cache(), &SampledRow::value_rung), in.request,
                 scratch) {
     const auto floats = [&](int64_t n) {
       float* data = scratch.allocate({n}, DType::F32).template as<float>();
@@ -224,6 +245,14 @@ class SampleTask {
       return data;
     };
     query_ = floats(n_rows_ * key_row_);
+    for (int64_t r = 0; r < n_rows_; ++r)
+      copy_wide(in_.q + (rows_[pos(r)].row * h_.n_heads + head(r)) * h_.key_dim, query_ + r * key_row_, h_.key_dim);
+    plan_query_trials();
+    trial_query_ = floats(static_cast<int64_t>(trials_.size()) * key_row_);
+    trial_logits_ = floats(static_cast<int64_t>(trials_.size()) * kLogitsRow);
+    for (size_t t = 0; t < trials_.size(); ++t)
+      round_values(query_ + trials_[t].row * key_row_, trial_query_ + static_cast<int64_t>(t) * key_row_,
+                   padded(h_.key_dim), trials_[t].rung, in_.request.format);
     block_keys_ = {floats(kKeys * key_row_), key_row_, h_.key_dim, 0};
     block_values_ = {floats(kKeys * value_row_), value_row_, h_.value_dim, 0};
     transposed_ = floats(h_.key_dim * kLogitsRow);
@@ -239,14 +268,14 @@ class SampleTask {
   }
 
   void run(float* figures) {
-    for (int64_t r = 0; r < n_rows_; ++r) {
-      copy_wide(in_.q + (rows_[pos(r)].row * h_.n_heads + head(r)) * h_.key_dim, query_ + r * key_row_, h_.key_dim);
-      if (!in_.spec.sinks) continue;
-      const LogSum sink{in_.spec.sinks.template as<float>()[head(r)],
-                        1.0f};  // a first key without a value, rounded never
-      exact_[static_cast<size_t>(r)] = sink;
-      for (size_t i = 0; i < keys_.rungs().size(); ++i) rounded(i, r) = sink;
+    // A sink is a first key without a value, which is rounded never.
+    const auto sink = [&](int64_t r) { return LogSum{in_.spec.sinks.template as<float>()[head(r)], 1.0f}; };
+    for (int64_t r = 0; r < n_rows_ && in_.spec.sinks; ++r) {
+      exact_[static_cast<size_t>(r)] = sink(r);
+      for (size_t i = 0; i < keys_.rungs().size(); ++i) rounded(i, r) = sink(r);
     }
+    for (QueryTrial& trial : trials_)
+      if (in_.spec.sinks) trial.sum = sink(trial.row);
     const int64_t last = std::max_element(rows_.begin(), rows_.end(), [](const auto& a, const auto& b) {
                            return a.last_key < b.last_key;
                          })->last_key;
@@ -257,10 +286,59 @@ class SampleTask {
       if (from < to) block(key0, static_cast<int64_t>(from) * h_.group(), static_cast<int64_t>(to - from) * h_.group());
     }
     for (int64_t r = 0; r < n_rows_; ++r)
-      finish(r, figures + (rows_[pos(r)].index * h_.n_heads + head(r)) * kSampleFigures);
+      finish(r, figures + (rows_[pos(r)].index * h_.n_heads + head(r)) * in_.request.n_figures());
   }
 
  private:
+  /// A rounding of a row's query that differs from the others tried.
+  struct QueryTrial {
+    int64_t row;
+    int rung;
+    LogSum sum{};
+    float moved = 0;  // Σ p (l - l')
+  };
+
+  static int64_t padded(int64_t n) { return (n + kLanes - 1) / kLanes * kLanes; }
+
+  /// Which roundings of each query are tried, and which of them stands for each rung of its ladder.
+  void plan_query_trials() {
+    const RungLadder ladder = in_.request.query();
+    const int64_t n = padded(h_.key_dim);
+    std::vector<float> base(static_cast<size_t>(n)), other(base.size());
+    for (int64_t r = 0; r < n_rows_; ++r) {
+      const SampledRow& row = rows_[pos(r)];
+      first_trial_.push_back(trials_.size());
+      if (!row.tries_query) continue;
+      const float* q = query_ + r * key_row_;
+      const auto trial_of = [&](int rung) {
+        for (size_t t = first_trial_.back(); t < trials_.size(); ++t)
+          if (trials_[t].rung == rung) return t;
+        round_values(q, other.data(), n, rung, in_.request.format);
+        if (in_.request.shares_rungs && trials_.size() > first_trial_.back() && agree(q, base, other))
+          return first_trial_.back();
+        trials_.push_back({r, rung});
+        return trials_.size() - 1;
+      };
+      round_values(q, base.data(), n, row.query_rung, in_.request.format);
+      trial_of(row.query_rung);
+      for (int i = 0; i < ladder.size(); ++i) trial_of_rung_.push_back(trial_of(ladder.rung(i, row.query_rung)));
+    }
+    first_trial_.push_back(trials_.size());
+  }
+
+  /// As Agreement, for one row.
+  bool agree(const float* x, const std::vector<float>& a, const std::vector<float>& b) const {
+    float top = 0, n_differing = 0;
+    for (size_t c = 0; c < a.size(); ++c) top = std::max(top, std::fabs(x[c]));
+    for (size_t c = 0; c < a.size(); ++c) {
+      const float change = std::fabs(a[c] - b[c]);
+      if (change <= std::fabs(x[c]) * 0x1p-5f) continue;
+      if (change > top * 0x1p-6f) return false;
+      ++n_differing;
+    }
+    return n_differing <= static_cast<float>(h_.key_dim) / 16;
+  }
+
   size_t pos(int64_t r) const { return static_cast<size_t>(r / h_.group()); }
   int64_t head(int64_t r) const { return kv_head_ * h_.group() + r % h_.group(); }
   LogSum& rounded(size_t rung, int64_t r) { return rounded_[rung * exact_.size() + static_cast<size_t>(r)]; }
@@ -278,6 +356,7 @@ class SampleTask {
     load(key0, in_.value, h_.value_dim, block_values_);
     multiply(block_keys_, key0, row0, n, logits_);
     for (int64_t r = row0; r < row0 + n; ++r) weigh(r);
+    try_queries(key0, row0, n);  // while the keys lie transposed
     small_gemm(n, h_.value_dim, kKeys, {probabilities_ + row0 * kLogitsRow, kLogitsRow}, block_values_.data, value_row_,
                output_ + row0 * value_row_, value_row_, true);
     keys_.round(block_keys_);
@@ -288,24 +367,64 @@ class SampleTask {
       if (values_.needed(i)) try_values(i, row0, n);
   }
 
-  /// Scaled, capped logits; -inf where the row does not see the key.
+  /// Logits of rows [row0, row0 + n) with rounded or exact keys.
   void multiply(const Rows64& keys, int64_t key0, int64_t row0, int64_t n, float* logits) {
     transpose(keys.data, key_row_, kKeys, h_.key_dim, transposed_, kLogitsRow);
-    small_gemm(n, kKeys, h_.key_dim, {query_ + row0 * key_row_, key_row_}, transposed_, kLogitsRow,
-               logits + row0 * kLogitsRow, kLogitsRow, false);
-    const bool capped = in_.spec.softcap > 0.0f;
-    if (capped) cap_logits(logits + row0 * kLogitsRow, n, in_.spec.scale, in_.spec.softcap);
-    const float scale = capped ? 1.0f : in_.spec.scale;
+    multiply(query_ + row0 * key_row_, n, logits + row0 * kLogitsRow);
+    for (int64_t r = row0; r < row0 + n; ++r) mask(rows_[pos(r)], key0, logits + r * kLogitsRow);
+  }
+
+  /// Scaled, capped logits of n queries with the keys that lie transposed.
+  void multiply(const float* queries, int64_t n, float* logits) {
+    small_gemm(n, kKeys, h_.key_dim, {queries, key_row_}, transposed_, kLogitsRow, logits, kLogitsRow, false);
+    if (in_.spec.softcap > 0.0f) cap_logits(logits, n, in_.spec.scale, in_.spec.softcap);
+  }
+
+  /// -inf where the row does not see the key.
+  void mask(const SampledRow& row, int64_t key0, float* l) const {
+    const float scale = in_.spec.softcap > 0.0f ? 1.0f : in_.spec.scale;
     constexpr I32x8 kIndex = {0, 1, 2, 3, 4, 5, 6, 7};
-    for (int64_t r = row0; r < row0 + n; ++r) {
-      const auto first = static_cast<int32_t>(std::max<int64_t>(rows_[pos(r)].first_key - key0, 0));
-      const auto last = static_cast<int32_t>(std::min(rows_[pos(r)].last_key - key0, kKeys - 1));
-      float* l = logits + r * kLogitsRow;
-      for (int32_t j = 0; j < kKeys; j += kLanes) {
-        const I32x8 at = kIndex + j;
-        store8(l + j, (at >= first) & (at <= last) ? load8(l + j) * scale : splat(-kInfinity));
-      }
+    const auto first = static_cast<int32_t>(std::max<int64_t>(row.first_key - key0, 0));
+    const auto last = static_cast<int32_t>(std::min(row.last_key - key0, kKeys - 1));
+    for (int32_t j = 0; j < kKeys; j += kLanes) {
+      const I32x8 at = kIndex + j;
+      store8(l + j, (at >= first) & (at <= last) ? load8(l + j) * scale : splat(-kInfinity));
     }
+  }
+
+  void try_queries(int64_t key0, int64_t row0, int64_t n) {
+    const size_t begin = first_trial_[static_cast<size_t>(row0)], end = first_trial_[static_cast<size_t>(row0 + n)];
+    if (begin == end) return;
+    const auto at = static_cast<int64_t>(begin);
+    multiply(trial_query_ + at * key_row_, static_cast<int64_t>(end - begin), trial_logits_ + at * kLogitsRow);
+    for (size_t t = begin; t < end; ++t) {
+      QueryTrial& trial = trials_[t];
+      float* l2 = trial_logits_ + static_cast<int64_t>(t) * kLogitsRow;
+      mask(rows_[pos(trial.row)], key0, l2);
+      const Compared compared = compare(trial.row, l2);
+      if (compared.maximum == -kInfinity) continue;
+      trial.sum.add(compared.maximum, compared.total);
+      trial.moved += compared.moved;
+    }
+  }
+
+  /// Logits l2 of a block against the exact ones of row r.
+  struct Compared {
+    float maximum, total, moved;  // of l2; sum of exponentials below it; Σ p (l - l2)
+  };
+  Compared compare(int64_t r, const float* l2) const {
+    const float* l = logits_ + r * kLogitsRow;
+    F32x8 top = splat(-kInfinity);
+    for (int64_t j = 0; j < kKeys; j += kLanes) top = larger(load8(l2 + j), top);
+    const float maximum = largest(top);
+    if (maximum == -kInfinity) return {maximum, 0, 0};
+    F32x8 total{}, moves{};
+    for (int64_t j = 0; j < kKeys; j += kLanes) {
+      const F32x8 a = load8(l + j), b = load8(l2 + j);
+      total += exp(b - maximum);
+      moves += a == -kInfinity ? F32x8{} : load8(probabilities_ + r * kLogitsRow + j) * (a - b);
+    }
+    return {maximum, sum(total), sum(moves)};
   }
 
   /// Probabilities of row r below its new maximum; what was summed before shrinks with them.
@@ -333,6 +452,8 @@ class SampleTask {
   void rescale(int64_t r, float factor) {
     exact_[static_cast<size_t>(r)].total *= factor;
     for (size_t i = 0; i < keys_.rungs().size(); ++i) moved(i, r) *= factor;
+    for (size_t t = first_trial_[static_cast<size_t>(r)]; t < first_trial_[static_cast<size_t>(r) + 1]; ++t)
+      trials_[t].moved *= factor;
     scale_row(output_ + r * value_row_, factor);
     for (float* change : changes_) scale_row(change + r * value_row_, factor);
   }
@@ -345,21 +466,12 @@ class SampleTask {
   void try_keys(size_t i, int64_t key0, int64_t row0, int64_t n) {
     multiply(keys_.different(i), key0, row0, n, rounded_logits_);
     for (int64_t r = row0; r < row0 + n; ++r) {
-      const float *l = logits_ + r * kLogitsRow, *l2 = rounded_logits_ + r * kLogitsRow;
-      F32x8 top = splat(-kInfinity);
-      for (int64_t j = 0; j < kKeys; j += kLanes) top = larger(load8(l2 + j), top);
-      const float maximum = largest(top);
-      if (maximum == -kInfinity) continue;
-      F32x8 total{}, moves{};
-      for (int64_t j = 0; j < kKeys; j += kLanes) {
-        const F32x8 a = load8(l + j), b = load8(l2 + j);
-        total += exp(b - maximum);
-        moves += a == -kInfinity ? F32x8{} : load8(probabilities_ + r * kLogitsRow + j) * (a - b);
-      }
+      const Compared compared = compare(r, rounded_logits_ + r * kLogitsRow);
+      if (compared.maximum == -kInfinity) continue;
       for (size_t rung = 0; rung < keys_.rungs().size(); ++rung) {
         if (keys_.of_rung(rung) != i) continue;
-        rounded(rung, r).add(maximum, sum(total));
-        moved(rung, r) += sum(moves);
+        rounded(rung, r).add(compared.maximum, compared.total);
+        moved(rung, r) += compared.moved;
       }
     }
   }
@@ -395,18 +507,31 @@ class SampleTask {
   void finish(int64_t r, float* out) {
     const SampledRow& row = rows_[pos(r)];
     const LogSum& exact = exact_[static_cast<size_t>(r)];
-    const auto at = [](const std::vector<int>& rungs, int lowest, int i) {
-      const int rung = i == kSampleRungs - 1 ? kRungOfOne : lowest + i;
+    const SampleRequest& request = in_.request;
+    const RungLadder ladder = request.cache();
+    const auto at = [](const std::vector<int>& rungs, int rung) {
       return static_cast<size_t>(std::lower_bound(rungs.begin(), rungs.end(), rung) - rungs.begin());
     };
-    out[kFigureOutput] = weighted_square(output_ + r * value_row_, r);
-    for (int i = 0; i < kSampleRungs; ++i) {
-      const size_t k = at(keys_.rungs(), row.key_rung, i), v = at(values_.rungs(), row.value_rung, i);
-      const double divergence =
-          static_cast<double>(moved(k, r) / exact.total) + (rounded(k, r).value() - exact.value());
-      out[kFigureDivergence + i] = static_cast<float>(std::max(divergence, 0.0));
-      out[kFigureChange + i] = weighted_square(changes_[v] + r * value_row_, r);
+    const auto divergence = [&](float moved_by, const LogSum& to) {
+      const double d = static_cast<double>(moved_by / exact.total) + (to.value() - exact.value());
+      return static_cast<float>(std::max(d, 0.0));
+    };
+    out[request.output()] = weighted_square(output_ + r * value_row_, r);
+    for (int i = 0; i < ladder.size(); ++i) {
+      const size_t k = at(keys_.rungs(), ladder.rung(i, row.key_rung)),
+                   v = at(values_.rungs(), ladder.rung(i, row.value_rung));
+      out[request.key_divergence() + i] = divergence(moved(k, r), rounded(k, r));
+      out[request.value_change() + i] = weighted_square(changes_[v] + r * value_row_, r);
     }
+    const auto size = static_cast<size_t>(request.query().size());
+    for (size_t i = 0; i < size; ++i) {
+      float& figure = out[static_cast<size_t>(request.query_divergence()) + i];
+      figure = -1;
+      if (!row.tries_query) continue;
+      const QueryTrial& trial = trials_[trial_of_rung_[queries_tried_ * size + i]];
+      figure = divergence(trial.moved, trial.sum);
+    }
+    if (row.tries_query) ++queries_tried_;
   }
 
   const Shape4& h_;
@@ -416,6 +541,11 @@ class SampleTask {
   int64_t n_rows_, key_row_, value_row_;
   Ladder keys_, values_;
   float* query_;                         // [n_rows, key_row]
+  std::vector<QueryTrial> trials_;       // in the order of rows
+  std::vector<size_t> first_trial_;      // [n_rows + 1]
+  std::vector<size_t> trial_of_rung_;    // [rows that try, rungs of the query's ladder]
+  size_t queries_tried_ = 0;             // rows finished that try
+  float *trial_query_, *trial_logits_;   // [trials, key_row], [trials, kLogitsRow]
   Rows64 block_keys_, block_values_;     // [kKeys, key_row], [kKeys, value_row]
   float* transposed_;                    // [key_dim, kLogitsRow]
   float *logits_, *rounded_logits_;      // [n_rows, kLogitsRow]
@@ -447,8 +577,8 @@ AttentionSample CpuBackend::do_sample_attention(const Tensor& q, const Tensor& k
                                                 std::span<const Span> spans, std::span<const KvRows* const> kept,
                                                 const AttentionSpec& spec, const SampleRequest& request) {
   const auto n_sampled = static_cast<int64_t>(request.rows.size());
-  AttentionSample result{allocate({n_sampled, 2}, DType::I32),
-                         allocate({n_sampled, q.dim(1), kSampleFigures}, DType::F32)};
+  AttentionSample result{allocate({n_sampled, 3}, DType::I32),
+                         allocate({n_sampled, q.dim(1), request.n_figures()}, DType::F32)};
   auto* rungs = result.rungs.view.as<int32_t>();
   auto* figures = result.figures.view.as<float>();
 
@@ -485,11 +615,17 @@ AttentionSample CpuBackend::do_sample_attention(const Tensor& q, const Tensor& k
                            spec.first_key(position),
                            spec.last_keys.empty() ? position : spec.last_keys[static_cast<size_t>(row)],
                            0,
-                           0};
-        sampled.key_rung = lowest_rung(keys[static_cast<size_t>(sampled.last_key)]);
-        sampled.value_rung = lowest_rung(values[static_cast<size_t>(sampled.last_key)]);
-        rungs[2 * next] = sampled.key_rung;
-        rungs[2 * next + 1] = sampled.value_rung;
+                           0,
+                           0,
+                           request.tries_query[next] != 0};
+        const auto last_key = static_cast<size_t>(sampled.last_key);
+        const int64_t width = q.dim(1) * q.dim(2);
+        sampled.key_rung = lowest_rung(keys[last_key], request.format);
+        sampled.value_rung = lowest_rung(values[last_key], request.format);
+        sampled.query_rung = lowest_rung(running_absmax(q.as<T>() + row * width, 1, width)[0], request.format);
+        rungs[3 * next] = sampled.key_rung;
+        rungs[3 * next + 1] = sampled.value_rung;
+        rungs[3 * next + 2] = sampled.query_rung;
         sequence.sampled.push_back(sampled);
       }
       const size_t n = sequence.sampled.size();
