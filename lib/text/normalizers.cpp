@@ -4,6 +4,7 @@
 
 #include "text/byte_level.h"
 #include "text/component.h"
+#include "text/precompiled.h"
 #include "text/unicode.h"
 #include "text/utf8.h"
 
@@ -53,6 +54,33 @@ class StripAccents final : public Normalizer {
       }
     }
     set_text(s, std::move(kept));
+  }
+};
+
+// Drops control characters and makes spaces of other white space and of what looks like none.
+class Nmt final : public Normalizer {
+ public:
+  void apply(Segment& s) const override {
+    std::string out;
+    for (size_t i = 0; i < s.text.size();) {
+      const size_t begin = i;
+      const char32_t c = next_code_point(s.text, i);
+      if (is_dropped(c)) {
+        if (begin == 0) s.origin_bytes = 0;
+        continue;
+      }
+      out.append(is_space(c) ? " " : std::string_view(s.text).substr(begin, i - begin));
+    }
+    set_text(s, std::move(out));
+  }
+
+ private:
+  static bool is_dropped(char32_t c) {
+    return (c >= 1 && c <= 8) || c == 0xB || (c >= 0xE && c <= 0x1F) || c == 0x7F || c == 0x8F || c == 0x9F;
+  }
+  static bool is_space(char32_t c) {
+    return c == 9 || c == 0xA || c == 0xC || c == 0xD || c == 0x1680 || (c >= 0x200B && c <= 0x200F) || c == 0x2028 ||
+           c == 0x2029 || c == 0x2581 || c == 0xFEFF || c == 0xFFFD;
   }
 };
 
@@ -144,11 +172,13 @@ std::unique_ptr<Normalizer> make_normalizer(const Json& j) {
   if (type == "Strip")
     return std::make_unique<Strip>(get_bool_or(j, "strip_left", true), get_bool_or(j, "strip_right", true));
   if (type == "Prepend") return std::make_unique<Prepend>(get_string(j, "prepend"));
+  if (type == "Nmt") return std::make_unique<Nmt>();
+  if (type == "Precompiled") return std::make_unique<Precompiled>(get_string(j, "precompiled_charsmap"));
   if (type == "Replace") return std::make_unique<Replace>(get_pattern(j), get_string(j, "content"));
   if (type == "Sequence") return std::make_unique<NormalizerSequence>(component_list(j, "normalizers"));
   fail_unsupported("normalizer", type,
                    {"NFC", "NFD", "NFKC", "NFKD", "Lowercase", "Strip", "StripAccents", "Prepend", "Replace",
-                    "ByteLevel", "Sequence"});
+                    "ByteLevel", "Nmt", "Precompiled", "Sequence"});
 }
 
 }  // namespace kvcal
