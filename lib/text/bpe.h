@@ -1,4 +1,4 @@
-// Byte-pair encoding: the one model of tokenizer.json that today's decoders use.
+// Byte-pair encoding: the model of tokenizer.json that most of today's decoders use.
 #pragma once
 
 #include <cstdint>
@@ -8,30 +8,25 @@
 #include <unordered_map>
 #include <vector>
 
-#include "base/json.h"
+#include "text/token_model.h"
 
 namespace kvcal {
 
 /// Greedy merging by rank, ties from the left. Immutable after construction.
-class Bpe {
+class Bpe final : public TokenModel {
  public:
-  /// Reads the "model" object of tokenizer.json. Throws Error: another model type, ids out of range or twice, a merge
+  /// Reads the "model" object of tokenizer.json. Throws Error: ids out of range or twice, a merge
   /// of tokens that are not in the vocabulary, dropout, an unk_token that is not in the vocabulary.
   explicit Bpe(const Json& model);
 
-  /// Remembers the ids of short pieces, as text repeats its words. One per thread or call; bounded.
-  using Cache = std::unordered_map<std::string, std::vector<uint32_t>>;
+  std::optional<uint32_t> id_of(std::string_view token) const override;
+  const std::string* token_of(uint32_t id) const override;
+  size_t size() const override { return vocab_.size(); }
+  size_t id_limit() const override { return id_limit_; }
 
-  /// Appends the ids of one piece. Time is n log n in its length.
-  void encode(std::string_view piece, Cache& cache, std::vector<uint32_t>& ids) const;
-
-  std::optional<uint32_t> id_of(std::string_view token) const;
-  /// The token with this id, or nullptr.
-  const std::string* token_of(uint32_t id) const;
-  /// Number of tokens; ids may have holes and go beyond.
-  size_t size() const { return vocab_.size(); }
-  /// One more than the largest id.
-  size_t id_limit() const { return id_limit_; }
+ protected:
+  /// Time is n log n in the length of the piece.
+  std::vector<uint32_t> encode_piece(std::string_view piece) const override;
 
  private:
   struct Hash {
