@@ -12,7 +12,7 @@ namespace kvcal {
 namespace {
 
 constexpr size_t kLongestPiece = 4096;           // bytes; bounds the work per character of text
-constexpr size_t kMostBytes = size_t{32} << 20;  // of all pieces; a quarter of a million pieces have 3 MiB
+constexpr size_t kMostBytes = size_t{16} << 20;  // of all pieces; a quarter of a million pieces have 3 MiB
 constexpr double kUnkPenalty = 10;               // SentencePiece's, below the lowest score
 constexpr size_t kNoPart = std::numeric_limits<size_t>::max();
 

@@ -74,7 +74,8 @@ TEST_P(BrokenTokenizer, IsRefusedWithOneClearLine) {
 
 const BrokenFile kBroken[] = {
     {"no_model", R"({"model": null})", "\"model\" is missing"},
-    {"unigram", R"({"model": {"type": "Unigram"}})", "model of type 'Unigram' is not supported; supported: BPE"},
+    {"word_level", R"({"model": {"type": "WordLevel"}})",
+     "model of type 'WordLevel' is not supported; supported: BPE, Unigram"},
     {"word_piece", R"({"model": {"type": "WordPiece"}})", "'WordPiece'"},
     {"vocab_list", R"({"model": {"vocab": [1]}})", "model has no vocab object"},
     {"vocab_id_text", R"({"model": {"vocab": {"c": "x"}}})", "vocab entry 'c' has id \"x\""},
@@ -87,7 +88,8 @@ const BrokenFile kBroken[] = {
     {"merge_result", R"({"model": {"merges": ["b a"]}})", "needs token 'ba'"},
     {"unk", R"({"model": {"unk_token": "<u>"}})", "unk_token '<u>' is not in the vocabulary"},
     {"dropout", R"({"model": {"dropout": 0.5}})", "dropout"},
-    {"normalizer", R"({"normalizer": {"type": "Precompiled"}})", "normalizer of type 'Precompiled' is not supported"},
+    {"normalizer", R"({"normalizer": {"type": "Bert"}})", "normalizer of type 'Bert' is not supported"},
+    {"charsmap", R"({"normalizer": {"type": "Precompiled"}})", "precompiled_charsmap"},
     {"normalizer_type", R"({"normalizer": {"kind": 1}})", "normalizer: "},
     {"normalizer_text", R"({"normalizer": "NFC"})", "normalizer is string"},
     {"nested", R"({"normalizer": {"type": "Sequence", "normalizers": [{"type": "NFC"}, {"type": "X"}]}})", "[1]: "},

@@ -27,6 +27,8 @@ from random_structures import random_structure  # noqa: E402
 from random_templates import expression, random_template  # noqa: E402
 from reference import render  # noqa: E402
 from structures import STRUCTURES, strings  # noqa: E402
+from unigram_structures import (UNIGRAM_STRUCTURES, awkward_letters, bare_unigram, charsmap_document,  # noqa: E402
+                                random_unigram)
 from templates import CHATS, CONSTRUCTS, D, L, M, SHAPES  # noqa: E402
 
 
@@ -49,9 +51,10 @@ def expected_answer(tok, text):
         return None
 
 
-def differences(driver, name, tok, texts):
+def differences(driver, name, tok, texts, document=None):
+    """`document`: the tokenizer.json that the tokenizer was read from, where it would be written otherwise."""
     with tempfile.NamedTemporaryFile("w", suffix=".json", encoding="utf-8") as file:
-        file.write(tok.to_str())
+        file.write(document or tok.to_str())
         file.flush()
         answers = ask(driver, ["tokenizer", file.name], texts)
     different = 0
@@ -81,6 +84,39 @@ def compare_random_structures(driver, n_structures, n):
         tok = Tokenizer.from_str(json.dumps(random_structure(rng)))
         different += differences(driver, f"random structure {i}", tok, strings(rng, n))
     return row(f"{n_structures} random structures", n_structures * n, "strings", different)
+
+
+def compare_document(driver, name, document, texts):
+    return differences(driver, name, Tokenizer.from_str(document), texts, document)
+
+
+def compare_unigram(driver, name, n):
+    rng = random.Random(f"differential {name}")
+    texts = strings(rng, n) + awkward_letters(rng, n // 4)
+    return row(name, len(texts), "strings", compare_document(driver, name, UNIGRAM_STRUCTURES[name](), texts))
+
+
+def compare_random_unigram(driver, n_structures, n):
+    """Random structures around random models, and such models alone; also on strings of their own pieces."""
+    different = n_texts = 0
+    for i in range(n_structures):
+        rng = random.Random(f"random unigram {i}")
+        document = (random_unigram if i % 2 else bare_unigram)(rng)
+        pieces = [piece for piece, _ in json.loads(document)["model"]["vocab"]]
+        texts = strings(rng, n) + ["".join(rng.choices(pieces, k=12)) for _ in range(n)] + awkward_letters(rng, n // 4)
+        n_texts += len(texts)
+        different += compare_document(driver, f"random unigram {i}", document, texts)
+    return row(f"{n_structures} random Unigram structures", n_texts, "strings", different)
+
+
+def compare_charsmaps(driver, n):
+    different = 0
+    rules = ("rules", "nmt_nfkc", "nmt_nfkc_cf", "nfkc", "nfkc_cf")
+    for rule in rules:
+        rng = random.Random(f"charsmap {rule}")
+        texts = strings(rng, n) + awkward_letters(rng, n)
+        different += compare_document(driver, rule, charsmap_document(rule), texts)
+    return row(f"{len(rules)} charsmaps", len(rules) * 2 * n, "strings", different)
 
 
 _NORMALIZERS = (normalizers.NFC, normalizers.NFD, normalizers.NFKC, normalizers.NFKD, normalizers.Lowercase,
@@ -159,6 +195,9 @@ def main():
     n_strings = int(sys.argv[2]) if len(sys.argv) > 2 else 20000
     n_templates = int(sys.argv[3]) if len(sys.argv) > 3 else 2000
     different = sum(compare_structure(driver, name, n_strings) for name in STRUCTURES)
+    different += sum(compare_unigram(driver, name, n_strings) for name in UNIGRAM_STRUCTURES)
+    different += compare_random_unigram(driver, 400, max(n_strings // 200, 1))
+    different += compare_charsmaps(driver, n_strings // 2)
     different += compare_code_points(driver, max(2000 // n_strings, 1))
     different += compare_random_structures(driver, 400, max(n_strings // 200, 1))
     different += compare_templates(driver, "mutated templates", mutated_templates(n_templates))
