@@ -40,6 +40,17 @@ TEST(Unigram, AnUnknownCharacterCostsTenMoreThanTheWorstPiece) {
             (Ids{0, 3}));
 }
 
+// The reference does not round decimals to the nearest number; by that last bit, aaa aa aa and aa aaa aa do not tie.
+// The ids are the reference's; with scores that are rounded as usual they would be 2 2 3 and 2 3 3 3.
+TEST(Unigram, ScoresAreReadToTheLastBitAsTheReferenceReadsThem) {
+  const Tokenizer sevens(unigram(R"([["<unk>", 0.0], ["a", -9.053105354309082], ["aa", -2.0588152408599854],
+                                     ["aaa", -3.7222204208374023]])"));
+  EXPECT_EQ(sevens.encode("aaaaaaa", false).ids, (Ids{2, 3, 2}));
+  const Tokenizer elevens(unigram(R"([["<unk>", 0.0], ["a", -8.207046508789062], ["aa", -7.3166422843933105],
+                                      ["aaa", -10.626927375793457]])"));
+  EXPECT_EQ(elevens.encode("aaaaaaaaaaa", false).ids, (Ids{3, 3, 2, 3}));
+}
+
 TEST(Unigram, NeighbouringUnknownCharactersAreOneOrTheirBytes) {
   Json j = unigram(R"([["<unk>", 0], ["a", -1], ["<0xC3>", 0], ["<0xA9>", 0]])");
   EXPECT_EQ(Tokenizer(j).encode("aééa", false).ids, (Ids{1, 0, 1}));

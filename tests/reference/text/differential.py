@@ -104,6 +104,7 @@ def compare_random_unigram(driver, n_structures, n):
         document = (random_unigram if i % 2 else bare_unigram)(rng)
         pieces = [piece for piece, _ in json.loads(document)["model"]["vocab"]]
         texts = strings(rng, n) + ["".join(rng.choices(pieces, k=12)) for _ in range(n)] + awkward_letters(rng, n // 4)
+        texts += ["".join(piece * rng.randrange(1, 9) for piece in rng.choices(pieces, k=3)) for _ in range(n // 4)]
         n_texts += len(texts)
         different += compare_document(driver, f"random unigram {i}", document, texts)
     return row(f"{n_structures} random Unigram structures", n_texts, "strings", different)
