@@ -13,10 +13,12 @@ namespace {
 
 constexpr size_t kLargestText = size_t{256} << 20;  // bytes; a Replace that grows text may be applied again and again
 
-// After a rewrite that keeps the order of characters, the first character still stands for the origin.
-void set_text(Segment& s, std::string text) {
-  s.text = std::move(text);
-  if (s.origin_bytes > 0) s.origin_bytes = s.text.empty() ? 0 : utf8_length(s.text[0]);
+// Rewrites the text by a function that treats its parts alike wherever they stand.
+template <class F>
+void rewrite(Segment& s, F&& f) {
+  const size_t origin_bytes = s.origin_bytes == 0 ? 0 : f(std::string_view(s.text).substr(0, s.origin_bytes)).size();
+  s.text = f(s.text);
+  s.origin_bytes = origin_bytes;
 }
 
 class UnicodeForm final : public Normalizer {
@@ -24,7 +26,13 @@ class UnicodeForm final : public Normalizer {
   explicit UnicodeForm(NormalForm form) : form_(form) {}
   void apply(Segment& s) const override {
     std::string text = to_normal_form(s.text, form_);
-    if (text != s.text) set_text(s, std::move(text));
+    if (text == s.text) return;
+    if (s.origin_bytes > 0) {
+      // The origin becomes what it would become alone, or the first character where it composes with what follows.
+      const std::string alone = to_normal_form(std::string_view(s.text).substr(0, s.origin_bytes), form_);
+      s.origin_bytes = text.starts_with(alone) ? alone.size() : utf8_length(text[0]);
+    }
+    s.text = std::move(text);
   }
 
  private:
@@ -33,27 +41,25 @@ class UnicodeForm final : public Normalizer {
 
 class Lowercase final : public Normalizer {
  public:
-  void apply(Segment& s) const override { set_text(s, to_lower_per_code_point(s.text)); }
+  void apply(Segment& s) const override { rewrite(s, to_lower_per_code_point); }
 };
 
 class ByteLevelNormalizer final : public Normalizer {
  public:
-  void apply(Segment& s) const override { set_text(s, to_byte_symbols(s.text)); }
+  void apply(Segment& s) const override { rewrite(s, to_byte_symbols); }
 };
 
 class StripAccents final : public Normalizer {
  public:
   void apply(Segment& s) const override {
-    std::string kept;
-    for (size_t i = 0; i < s.text.size();) {
-      const size_t begin = i;
-      if (is_combining_mark(next_code_point(s.text, i))) {
-        if (begin == 0) s.origin_bytes = 0;
-      } else {
-        kept.append(s.text, begin, i - begin);
+    rewrite(s, [](std::string_view text) {
+      std::string kept;
+      for (size_t i = 0; i < text.size();) {
+        const size_t begin = i;
+        if (!is_combining_mark(next_code_point(text, i))) kept.append(text, begin, i - begin);
       }
-    }
-    set_text(s, std::move(kept));
+      return kept;
+    });
   }
 };
 
@@ -61,17 +67,15 @@ class StripAccents final : public Normalizer {
 class Nmt final : public Normalizer {
  public:
   void apply(Segment& s) const override {
-    std::string out;
-    for (size_t i = 0; i < s.text.size();) {
-      const size_t begin = i;
-      const char32_t c = next_code_point(s.text, i);
-      if (is_dropped(c)) {
-        if (begin == 0) s.origin_bytes = 0;
-        continue;
+    rewrite(s, [](std::string_view text) {
+      std::string out;
+      for (size_t i = 0; i < text.size();) {
+        const size_t begin = i;
+        const char32_t c = next_code_point(text, i);
+        if (!is_dropped(c)) out += is_space(c) ? " " : text.substr(begin, i - begin);
       }
-      out.append(is_space(c) ? " " : std::string_view(s.text).substr(begin, i - begin));
-    }
-    set_text(s, std::move(out));
+      return out;
+    });
   }
 
  private:

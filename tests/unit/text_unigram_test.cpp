@@ -79,6 +79,17 @@ TEST(Unigram, UnknownCharactersWithoutUnknownPieceAreAnError) {
   EXPECT_EQ(message_of([&] { t.encode("ab", false); }), "text has 'b', which is no piece, and there is no unk_id");
 }
 
+// A diaeresis becomes a space and a mark, which begins the first word then; the ids are the reference's.
+TEST(Unigram, WhatBecomesOfTheFirstCharacterBeginsTheFirstWord) {
+  Json j = unigram(R"([["<unk>", 0], ["▁", -1], ["x", -1], ["y", -1], ["\u0308", -1]])");
+  j["pre_tokenizer"] = Json::parse(R"({"type": "Sequence", "pretokenizers": [{"type": "WhitespaceSplit"},
+      {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "first", "split": true}]})");
+  for (const char* form : {"NFKC", "NFKD"}) {
+    j["normalizer"] = {{"type", form}};
+    EXPECT_EQ(Tokenizer(j).encode("\u00a8x y", false).ids, (Ids{1, 4, 2, 3})) << form;
+  }
+}
+
 TEST(Unigram, BrokenVocabulariesAreRefused) {
   const std::pair<const char*, const char*> broken[] = {
       {R"({"a": 1})", "model: vocab is missing or no array"},
