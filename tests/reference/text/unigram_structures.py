@@ -186,8 +186,11 @@ def random_unigram(rng):
 
 
 def bare_unigram(rng):
-    """Text of a tokenizer.json that is nothing but a random Unigram model."""
-    return json.dumps({"version": "1.0", "added_tokens": [], "model": random_model(rng)})
+    """Text of a tokenizer.json that is nothing but a random Unigram model, which may have no unknown piece."""
+    model = random_model(rng)
+    if rng.random() < 0.1:
+        model["unk_id"] = None
+    return json.dumps({"version": "1.0", "added_tokens": [], "model": model})
 
 
 def _precompiled_json(rule):
