@@ -8,7 +8,7 @@ shift
 wanted=.
 made=build/reference-torch
 if [ "$name" = text ]; then
-    wanted='^(jinja2|tokenizers|transformers)=='
+    wanted='^(jinja2|protobuf|sentencepiece|tokenizers|transformers)=='
     made=build/reference
 fi
 python=${PYTHON:-}
