@@ -104,25 +104,25 @@ struct Unigram::Part {
 };
 
 // Of equal sums the first found counts: from left to right, at one place the shorter piece before the longer, and the
-// unknown piece last.
+// unknown piece last. A text needs the unknown piece as soon as it is better somewhere, even where it is not used.
 std::vector<Unigram::Ending> Unigram::best_endings(std::string_view text) const {
   std::vector<Ending> endings(text.size() + 1);
   for (size_t begin = 0; begin < text.size();) {
     const double before = endings[begin].score;
     const size_t character = utf8_length(text[begin]);
-    const auto offer = [&](size_t length, uint32_t id, double score) {
-      Ending& ending = endings[begin + length];
-      if (ending.begin == kNoPart || score + before > ending.score) ending = {score + before, begin, id};
+    const auto is_better = [&](size_t length, double score) {
+      const Ending& ending = endings[begin + length];
+      return ending.begin == kNoPart || score + before > ending.score;
     };
     bool known = false;
     trie_->for_each_prefix(text.substr(begin), [&](size_t length, uint32_t id) {
-      offer(length, id, scores_[id]);
+      if (is_better(length, scores_[id])) endings[begin + length] = {scores_[id] + before, begin, id};
       known = known || length == character;
     });
-    if (!known) {
+    if (!known && is_better(character, unk_score_)) {
       if (!unk_)
         fail("text has " + quoted(text.substr(begin, character)) + ", which is no piece, and there is no unk_id");
-      offer(character, *unk_, unk_score_);
+      endings[begin + character] = {unk_score_ + before, begin, *unk_};
     }
     begin += character;
   }

@@ -72,10 +72,10 @@ TEST(Unigram, FilesWithoutTypeAreToldByTheirVocabulary) {
 }
 
 TEST(Unigram, UnknownCharactersWithoutUnknownPieceAreAnError) {
-  Json j = unigram(R"([["a", -1]])");
+  Json j = unigram(R"([["a", -1], ["a<", -1]])");
   j["model"]["unk_id"] = nullptr;
   const Tokenizer t(j);
-  EXPECT_EQ(t.encode("aa", false).ids, (Ids{0, 0}));
+  EXPECT_EQ(t.encode("aa<", false).ids, (Ids{0, 1})) << "< is no piece, but none is better than a<";
   EXPECT_EQ(message_of([&] { t.encode("ab", false); }), "text has 'b', which is no piece, and there is no unk_id");
 }
 
