@@ -14,11 +14,12 @@ fi
 python=${PYTHON:-}
 if [ -z "$python" ]; then
     python=$made/bin/python
-    if [ ! -e "$made/complete" ]; then  # a first attempt may have been interrupted
+    mkdir -p "$made"
+    grep -v '^#' "$here/requirements.txt" | grep -E "$wanted" >"$made/wanted.txt"
+    if ! cmp -s "$made/wanted.txt" "$made/complete"; then  # other ones are there, or an attempt was interrupted
         python3 -m venv "$made"
-        grep -v '^#' "$here/requirements.txt" | grep -E "$wanted" >"$made/wanted.txt"
         "$python" -m pip install --quiet --requirement "$made/wanted.txt"
-        : >"$made/complete"
+        cp "$made/wanted.txt" "$made/complete"
     fi
 fi
 RUST_BACKTRACE=0 exec "$python" "$here/$name/differential.py" "$@"
