@@ -13,7 +13,7 @@ uint64_t pair_key(uint32_t left, uint32_t right) { return uint64_t{left} << 32 |
 
 }  // namespace
 
-Bpe::Bpe(const Json& model) {
+Bpe::Bpe(const Json& model) : vocabulary_(model) {
   if (const double dropout = get_number_or(model, "dropout", 0.0); dropout != 0.0)
     fail("model has dropout " + std::to_string(dropout) + ", expected none: its tokens would be random");
   continuing_prefix_ = get_string_or(model, "continuing_subword_prefix", "");
@@ -21,7 +21,6 @@ Bpe::Bpe(const Json& model) {
   fuse_unk_ = get_bool_or(model, "fuse_unk", false);
   byte_fallback_ = get_bool_or(model, "byte_fallback", false);
   ignore_merges_ = get_bool_or(model, "ignore_merges", false);
-  read_vocab(model);
   read_merges(model);
   if (const Json* unk = find_member(model, "unk_token")) {
     const std::string token = get_string(model, "unk_token");
@@ -30,23 +29,6 @@ Bpe::Bpe(const Json& model) {
     static_cast<void>(unk);
   }
   for (size_t b = 0; b < 256; ++b) byte_tokens_[b] = id_of(byte_token_name(static_cast<unsigned char>(b)));
-}
-
-void Bpe::read_vocab(const Json& model) {
-  const Json* vocab = find_member(model, "vocab");
-  if (!vocab || !vocab->is_object()) fail("model has no vocab object");
-  vocab_.reserve(vocab->size());
-  for (const auto& [token, id] : vocab->items()) {
-    const bool whole = id.is_number_integer() && (id.is_number_unsigned() || id.get<int64_t>() >= 0);
-    if (!whole || id.get<uint64_t>() > static_cast<uint64_t>(kLargestTokenId))
-      fail("vocab entry " + quoted(token) + " has id " + id.dump() + ", expected an integer from 0 to " +
-           std::to_string(kLargestTokenId));
-    const auto n = id.get<uint32_t>();
-    const auto it = vocab_.emplace(token, n).first;
-    // Two names for one id do occur (padding entries); the reference keeps either. The first is as good.
-    tokens_.emplace(n, &it->first);
-    id_limit_ = std::max(id_limit_, size_t{n} + 1);
-  }
 }
 
 void Bpe::read_merges(const Json& model) {
@@ -83,17 +65,6 @@ void Bpe::add_merge(const std::string& left, const std::string& right, uint32_t 
   if (right.size() < continuing_prefix_.size())
     fail("merge " + std::to_string(rank) + ": " + quoted(right) + " is shorter than continuing_subword_prefix");
   merges_[pair_key(l, r)] = {rank, required(left + right.substr(continuing_prefix_.size()))};
-}
-
-std::optional<uint32_t> Bpe::id_of(std::string_view token) const {
-  const auto it = vocab_.find(token);
-  if (it == vocab_.end()) return std::nullopt;
-  return it->second;
-}
-
-const std::string* Bpe::token_of(uint32_t id) const {
-  const auto it = tokens_.find(id);
-  return it == tokens_.end() ? nullptr : it->second;
 }
 
 const Bpe::Merge* Bpe::find_merge(uint32_t left, uint32_t right) const {

@@ -1,5 +1,5 @@
 // The "normalizer" of tokenizer.json: NFC, NFD, NFKC, NFKD, Lowercase, Strip, StripAccents, Prepend, Replace,
-// ByteLevel, Nmt, Precompiled, Sequence.
+// ByteLevel, Nmt, Precompiled, BertNormalizer, Sequence.
 #pragma once
 
 #include <memory>

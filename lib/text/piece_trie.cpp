@@ -3,8 +3,26 @@
 #include <algorithm>
 #include <numeric>
 
+#include "base/error.h"
+
 namespace kvcal {
 namespace {
+
+constexpr size_t kLongestPiece = 4096;           // bytes; bounds the work per character of text
+constexpr size_t kMostBytes = size_t{16} << 20;  // of all pieces; a quarter of a million pieces have 3 MiB
+
+void check_sizes(const std::vector<std::string>& pieces) {
+  size_t bytes = 0;
+  for (const std::string& piece : pieces) {
+    if (piece.size() > kLongestPiece)
+      fail("vocab entry " + quoted(piece) + " has " + std::to_string(piece.size()) + " bytes, at most " +
+           std::to_string(kLongestPiece) + " are accepted");
+    bytes += piece.size();
+  }
+  if (bytes > kMostBytes)
+    fail("vocab has entries of " + std::to_string(bytes) + " bytes together, at most " + std::to_string(kMostBytes) +
+         " are accepted");
+}
 
 // Pieces [begin, end) in their order share a prefix, which is the text of a node.
 struct Range {
@@ -27,6 +45,7 @@ std::vector<uint32_t> sorted_unique(const std::vector<std::string>& pieces) {
 }  // namespace
 
 PieceTrie::PieceTrie(const std::vector<std::string>& pieces) {
+  check_sizes(pieces);
   const std::vector<uint32_t> order = sorted_unique(pieces);
   std::vector<Range> level{{0, static_cast<uint32_t>(order.size())}}, next;
   labels_.push_back(0);
@@ -57,6 +76,21 @@ std::optional<uint32_t> PieceTrie::find(std::string_view piece) const {
   }
   if (values_[node] == kNone) return std::nullopt;
   return values_[node];
+}
+
+std::optional<PieceTrie::Match> PieceTrie::longest(std::string_view lead, std::string_view text) const {
+  uint32_t node = kRoot;
+  for (char c : lead) {
+    node = child(node, static_cast<unsigned char>(c));
+    if (node == kRoot) return std::nullopt;
+  }
+  std::optional<Match> found;
+  for (size_t i = 0; i < text.size(); ++i) {
+    node = child(node, static_cast<unsigned char>(text[i]));
+    if (node == kRoot) break;
+    if (values_[node] != kNone) found = Match{i + 1, values_[node]};
+  }
+  return found;
 }
 
 uint32_t PieceTrie::child(uint32_t node, unsigned char label) const {

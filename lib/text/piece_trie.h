@@ -13,10 +13,18 @@ namespace kvcal {
 /// Immutable after construction.
 class PieceTrie {
  public:
-  /// A piece's value is its index; of equal pieces the last counts. Memory is at most 9 bytes per byte of text.
+  /// A piece's value is its index; of equal pieces the last counts. Memory is at most 9 bytes per byte of text. Throws
+  /// Error: a piece of more than 4096 bytes, more than 16 MiB of pieces.
   explicit PieceTrie(const std::vector<std::string>& pieces);
 
   std::optional<uint32_t> find(std::string_view piece) const;
+
+  struct Match {
+    size_t bytes;  // of the text
+    uint32_t value;
+  };
+  /// The longest piece that is `lead` followed by at least one byte that `text` begins with.
+  std::optional<Match> longest(std::string_view lead, std::string_view text) const;
 
   /// Calls found(length in bytes, value) for every piece that `text` begins with, from the shortest; not for "".
   template <class Found>

@@ -5,6 +5,7 @@
 #include "text/bpe.h"
 #include "text/component.h"
 #include "text/unigram.h"
+#include "text/word_piece.h"
 
 namespace kvcal {
 namespace {
@@ -44,7 +45,8 @@ std::unique_ptr<TokenModel> make_token_model(const Json& model) {
   const std::string type = model_type(model);
   if (type == "BPE") return std::make_unique<Bpe>(model);
   if (type == "Unigram") return std::make_unique<Unigram>(model);
-  fail_unsupported("model", type, {"BPE", "Unigram"});
+  if (type == "WordPiece") return std::make_unique<WordPiece>(model);
+  fail_unsupported("model", type, {"BPE", "Unigram", "WordPiece"});
 }
 
 }  // namespace kvcal

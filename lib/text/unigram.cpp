@@ -11,9 +11,7 @@
 namespace kvcal {
 namespace {
 
-constexpr size_t kLongestPiece = 4096;           // bytes; bounds the work per character of text
-constexpr size_t kMostBytes = size_t{16} << 20;  // of all pieces; a quarter of a million pieces have 3 MiB
-constexpr double kUnkPenalty = 10;               // SentencePiece's, below the lowest score
+constexpr double kUnkPenalty = 10;  // SentencePiece's, below the lowest score
 constexpr size_t kNoPart = std::numeric_limits<size_t>::max();
 
 double power_of_ten(int exponent) {
@@ -69,22 +67,15 @@ void Unigram::read_vocab(const Json& model) {
   const Json& vocab = component_list(model, "vocab");
   pieces_.reserve(vocab.size());
   scores_.reserve(vocab.size());
-  size_t bytes = 0;
   double lowest = 0;
   for (const Json& entry : vocab) {
-    const std::string where = "vocab entry " + std::to_string(pieces_.size());
     const bool pair = entry.is_array() && entry.size() == 2 && entry[0].is_string() && entry[1].is_number();
     if (!pair || !std::isfinite(entry[1].get<double>()))
-      fail(where + " is " + quoted(entry.dump()) + ", expected [piece, score]");
-    const std::string& piece = entry[0].get_ref<const std::string&>();
-    if (piece.size() > kLongestPiece)
-      fail(where + ", " + quoted(piece) + ", has " + std::to_string(piece.size()) + " bytes, at most " +
-           std::to_string(kLongestPiece) + " are accepted");
-    bytes += piece.size();
-    if (bytes > kMostBytes) fail("vocab has pieces of more than " + std::to_string(kMostBytes) + " bytes together");
+      fail("vocab entry " + std::to_string(pieces_.size()) + " is " + quoted(entry.dump()) +
+           ", expected [piece, score]");
     const double score = read_score(entry[1]);
     lowest = pieces_.empty() ? score : std::min(lowest, score);
-    pieces_.push_back(piece);
+    pieces_.push_back(entry[0].get<std::string>());
     scores_.push_back(score);
   }
   unk_score_ = lowest - kUnkPenalty;

@@ -16,8 +16,8 @@ namespace kvcal {
 class Unigram final : public TokenModel {
  public:
   /// Reads the "model" object of tokenizer.json; a piece's id is its place in the vocabulary, and of equal pieces the
-  /// last counts. Throws Error: entries that are not [piece, finite score], a piece of more than 4096 bytes, pieces of
-  /// more than 16 MiB together, an unk_id that is not in the vocabulary.
+  /// last counts. Throws Error: entries that are not [piece, finite score], pieces that are too long for a PieceTrie,
+  /// an unk_id that is not in the vocabulary.
   explicit Unigram(const Json& model);
 
   std::optional<uint32_t> id_of(std::string_view token) const override { return trie_->find(token); }

@@ -27,8 +27,9 @@ from random_structures import random_structure  # noqa: E402
 from random_templates import expression, random_template  # noqa: E402
 from reference import render  # noqa: E402
 from structures import STRUCTURES, strings  # noqa: E402
-from unigram_structures import (UNIGRAM_STRUCTURES, awkward_letters, bare_unigram, charsmap_document,  # noqa: E402
-                                random_unigram)
+from unigram_structures import (UNIGRAM_STRUCTURES, YOUNG_MARKS, awkward_letters, bare_unigram,  # noqa: E402
+                                charsmap_document, random_unigram)
+from word_piece_structures import WORD_PIECE_STRUCTURES  # noqa: E402
 from templates import CHATS, CONSTRUCTS, D, L, M, SHAPES  # noqa: E402
 
 
@@ -75,9 +76,9 @@ def row(name, n, what, different):
     return different
 
 
-def compare_structure(driver, name, n):
+def compare_structure(driver, name, make, n):
     texts = strings(random.Random(f"differential {name}"), n)
-    return row(name, n, "strings", differences(driver, name, STRUCTURES[name](), texts))
+    return row(name, n, "strings", differences(driver, name, make(), texts))
 
 
 def compare_random_structures(driver, n_structures, n):
@@ -118,13 +119,13 @@ def compare_charsmaps(driver, n):
     rules = ("rules", "nmt_nfkc", "nmt_nfkc_cf", "nfkc", "nfkc_cf")
     for rule in rules:
         rng = random.Random(f"charsmap {rule}")
-        texts = strings(rng, n) + awkward_letters(rng, n)
+        texts = strings(rng, n) + awkward_letters(rng, n) + YOUNG_MARKS
         different += compare_document(driver, rule, charsmap_document(rule), texts)
     return row(f"{len(rules)} charsmaps", len(rules) * 2 * n, "strings", different)
 
 
 _NORMALIZERS = (normalizers.NFC, normalizers.NFD, normalizers.NFKC, normalizers.NFKD, normalizers.Lowercase,
-                normalizers.StripAccents)
+                normalizers.StripAccents, normalizers.Nmt, normalizers.BertNormalizer)
 
 
 def compare_code_points(driver, n):
@@ -198,7 +199,8 @@ def main():
     driver = sys.argv[1]
     n_strings = int(sys.argv[2]) if len(sys.argv) > 2 else 20000
     n_templates = int(sys.argv[3]) if len(sys.argv) > 3 else 2000
-    different = sum(compare_structure(driver, name, n_strings) for name in STRUCTURES)
+    different = sum(compare_structure(driver, name, make, n_strings)
+                    for name, make in (STRUCTURES | WORD_PIECE_STRUCTURES).items())
     different += sum(compare_unigram(driver, name, n_strings) for name in UNIGRAM_STRUCTURES)
     different += compare_random_unigram(driver, 400, max(n_strings // 200, 1))
     different += compare_charsmaps(driver, n_strings // 2)

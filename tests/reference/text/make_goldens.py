@@ -22,7 +22,8 @@ from folders import folder_goldens  # noqa: E402
 from reference import render, render_chat  # noqa: E402
 from random_structures import random_structure  # noqa: E402
 from structures import STRUCTURES, strings  # noqa: E402
-from unigram_structures import UNIGRAM_STRUCTURES, awkward_letters, random_unigram  # noqa: E402
+from unigram_structures import UNIGRAM_STRUCTURES, YOUNG_MARKS, awkward_letters, random_unigram  # noqa: E402
+from word_piece_structures import WORD_PIECE_STRUCTURES  # noqa: E402
 from templates import CHATS, CONSTRUCTS, DATE, SHAPES, SPECIAL  # noqa: E402
 
 OUT = pathlib.Path(__file__).resolve().parents[2] / "unit" / "data" / "text"
@@ -62,6 +63,7 @@ def unigram_goldens():
     for name, text in texts.items():
         rng = random.Random(name)
         cases = strings(rng, N_STRINGS // 2) + awkward_letters(rng, N_STRINGS // 2)
+        cases += YOUNG_MARKS if name in UNIGRAM_STRUCTURES else []
         golden = tokenizer_golden(tokenizers.Tokenizer.from_str(text), cases, UNIGRAM_VERSIONS)
         goldens[name] = golden | {"tokenizer": json.loads(text)}
     return goldens
@@ -106,7 +108,7 @@ def main():
     for old in OUT.glob("*.json"):
         old.unlink()
     total = sum(dump(f"tokenizer_{name}.json", tokenizer_golden(make(), strings(random.Random(name), N_STRINGS)))
-                for name, make in STRUCTURES.items())
+                for name, make in (STRUCTURES | WORD_PIECE_STRUCTURES).items())
     for i in range(N_RANDOM):
         json_text = json.dumps(random_structure(random.Random(f"golden {i}")))
         total += dump(f"tokenizer_random_{i}.json",
