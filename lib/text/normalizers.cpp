@@ -11,8 +11,6 @@
 namespace kvcal {
 namespace {
 
-constexpr size_t kLargestText = size_t{256} << 20;  // bytes; a Replace that grows text may be applied again and again
-
 // Rewrites the text by a function that treats its parts alike wherever they stand.
 template <class F>
 void rewrite(Segment& s, F&& f) {
@@ -139,8 +137,8 @@ class Replace final : public Normalizer {
   void apply(Segment& s) const override {
     const std::vector<Span> matches = regex_ ? regex_->find_all(s.text) : find_all_literal(s.text, literal_);
     if (matches.empty() || s.text.empty()) return;
-    if (s.text.size() + matches.size() * content_.size() > kLargestText)
-      fail("Replace would make a text of more than " + std::to_string(kLargestText) + " bytes");
+    if (s.text.size() + matches.size() * content_.size() > kLargestNormalizedText)
+      fail("Replace would make a text of more than " + std::to_string(kLargestNormalizedText) + " bytes");
     std::string out;
     out.reserve(s.text.size());
     size_t previous = 0, origin = 0;

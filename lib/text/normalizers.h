@@ -9,6 +9,9 @@
 
 namespace kvcal {
 
+/// Bytes; files may make text grow, again and again. What would be longer is an Error.
+inline constexpr size_t kLargestNormalizedText = size_t{256} << 20;
+
 class Normalizer {
  public:
   virtual ~Normalizer() = default;

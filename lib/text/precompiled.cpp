@@ -1,5 +1,8 @@
 #include "text/precompiled.h"
 
+#include <algorithm>
+
+#include "base/error.h"
 #include "text/grapheme.h"
 #include "text/utf8.h"
 
@@ -14,43 +17,62 @@ size_t code_points_in(std::string_view text) {
   return n;
 }
 
-// The rewritten text, and which characters of the old text each of its characters stands for: 0 for the next one, 1 for
-// none (it was inserted and stands where the one before it does), -n for the next one and the n behind it.
+// The rewritten text, and for runs of its characters how each of them changes the old text: 0 stands for the next
+// character, 1 for none (it was inserted and stands where the one before it does), -n for the next one and the n behind
+// it.
 struct Rewritten {
+  struct Run {
+    int32_t change;
+    size_t characters;
+  };
   std::string text;
-  std::vector<int32_t> changes;  // one per character
+  std::vector<Run> runs;
   bool modified = false;
 
   void keep(std::string_view character) {
     text += character;
-    changes.push_back(0);
+    add_run(0, 1);
   }
 
-  // Characters that vanish before anything was written are not counted, as in the reference.
   void replace(std::string_view old_part, std::string_view new_part) {
-    const auto n_old = static_cast<int32_t>(code_points_in(old_part));
-    const auto n_new = static_cast<int32_t>(code_points_in(new_part));
+    if (text.size() + new_part.size() > kLargestNormalizedText)
+      fail("Precompiled would make a text of more than " + std::to_string(kLargestNormalizedText) + " bytes");
+    const size_t n_old = code_points_in(old_part), n_new = code_points_in(new_part);
     text += new_part;
     modified = true;
-    for (int32_t i = 0; i < n_new; ++i) changes.push_back(i < n_old ? 0 : 1);
-    if (n_new < n_old && !changes.empty()) changes.back() -= n_old - n_new;
+    add_run(0, std::min(n_old, n_new));
+    if (n_new > n_old) add_run(1, n_new - n_old);
+    if (n_new < n_old) remove_behind_last(static_cast<int32_t>(n_old - n_new));
   }
 
   // Bytes of the new text whose characters stand in the first `origin_bytes` bytes of the old one.
   size_t origin_in(std::string_view old_text, size_t origin_bytes) const {
-    size_t read = 0, last = 0, written = 0;
-    for (int32_t change : changes) {
-      if (change <= 0) {
-        last = read;
-        for (int32_t n = change; n <= 0 && read < old_text.size(); ++n) read += utf8_length(old_text[read]);
-      } else {
+    size_t read = 0, place = 0, written = 0;
+    for (const Run& run : runs)
+      for (size_t i = 0; i < run.characters; ++i) {
         // An inserted character stands where the last one that was read does.
-        last = read == 0 ? 0 : read - 1;
+        place = run.change <= 0 ? read : read == 0 ? 0 : read - 1;
+        if (place >= origin_bytes) return written;
+        for (int32_t n = run.change; n <= 0 && read < old_text.size(); ++n) read += utf8_length(old_text[read]);
+        written += utf8_length(text[written]);
       }
-      if (last >= origin_bytes) break;
-      written += utf8_length(text[written]);
-    }
     return written;
+  }
+
+ private:
+  void add_run(int32_t change, size_t characters) {
+    if (!runs.empty() && runs.back().change == change)
+      runs.back().characters += characters;
+    else if (characters > 0)
+      runs.push_back({change, characters});
+  }
+
+  // Characters that vanish before anything was written are not counted, as in the reference.
+  void remove_behind_last(int32_t characters) {
+    if (runs.empty()) return;
+    const int32_t change = runs.back().change - characters;
+    if (--runs.back().characters == 0) runs.pop_back();
+    add_run(change, 1);
   }
 };
 
@@ -59,7 +81,6 @@ struct Rewritten {
 void Precompiled::apply(Segment& s) const {
   Rewritten out;
   out.text.reserve(s.text.size());
-  out.changes.reserve(s.text.size());
   for_each_grapheme(s.text, [&](std::string_view grapheme) {
     if (grapheme.size() <= kShortGrapheme)
       if (const auto replacement = charsmap_.replacement(grapheme)) return out.replace(grapheme, *replacement);

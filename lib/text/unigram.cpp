@@ -12,7 +12,7 @@ namespace kvcal {
 namespace {
 
 constexpr double kUnkPenalty = 10;  // SentencePiece's, below the lowest score
-constexpr size_t kNoPart = std::numeric_limits<size_t>::max();
+constexpr uint32_t kNoPart = std::numeric_limits<uint32_t>::max();
 
 double power_of_ten(int exponent) {
   const std::string text = "1e" + std::to_string(exponent);
@@ -26,6 +26,7 @@ double power_of_ten(int exponent) {
 // same pieces in another order tie or do not tie by that bit. Files hold the shortest digits, which are had from the
 // number itself.
 double score_as_read(double nearest) {
+  if (!std::isfinite(nearest)) return nearest;
   char text[40];
   const auto end = std::to_chars(text, text + sizeof text, std::abs(nearest), std::chars_format::scientific).ptr;
   const char* mark = std::find(text, end, 'e');
@@ -70,10 +71,10 @@ void Unigram::read_vocab(const Json& model) {
   double lowest = 0;
   for (const Json& entry : vocab) {
     const bool pair = entry.is_array() && entry.size() == 2 && entry[0].is_string() && entry[1].is_number();
-    if (!pair || !std::isfinite(entry[1].get<double>()))
+    const double score = pair ? read_score(entry[1]) : 0;
+    if (!pair || !std::isfinite(score))
       fail("vocab entry " + std::to_string(pieces_.size()) + " is " + quoted(entry.dump()) +
            ", expected [piece, score]");
-    const double score = read_score(entry[1]);
     lowest = pieces_.empty() ? score : std::min(lowest, score);
     pieces_.push_back(entry[0].get<std::string>());
     scores_.push_back(score);
@@ -84,23 +85,24 @@ void Unigram::read_vocab(const Json& model) {
 // The best way to cut the text up to some byte: where its last part begins, and which piece that is.
 struct Unigram::Ending {
   double score = 0;
-  size_t begin = kNoPart;
+  uint32_t begin = kNoPart;
   uint32_t id = 0;
 };
 
 // A part of the best way: one piece, or a run of unknown ones.
 struct Unigram::Part {
-  size_t begin, end;
+  uint32_t begin, end;  // bytes
   uint32_t id;
 };
 
 // Of equal sums the first found counts: from left to right, at one place the shorter piece before the longer, and the
 // unknown piece last. A text needs the unknown piece as soon as it is better somewhere, even where it is not used.
 std::vector<Unigram::Ending> Unigram::best_endings(std::string_view text) const {
+  if (text.size() >= kNoPart) fail("text of " + std::to_string(text.size()) + " bytes is too long for a Unigram model");
   std::vector<Ending> endings(text.size() + 1);
-  for (size_t begin = 0; begin < text.size();) {
+  for (uint32_t begin = 0; begin < text.size();) {
     const double before = endings[begin].score;
-    const size_t character = utf8_length(text[begin]);
+    const auto character = static_cast<uint32_t>(utf8_length(text[begin]));
     const auto is_better = [&](size_t length, double score) {
       const Ending& ending = endings[begin + length];
       return ending.begin == kNoPart || score + before > ending.score;
@@ -123,7 +125,7 @@ std::vector<Unigram::Ending> Unigram::best_endings(std::string_view text) const 
 std::vector<Unigram::Part> Unigram::best_parts(std::string_view text) const {
   const std::vector<Ending> endings = best_endings(text);
   std::vector<Part> parts;
-  for (size_t end = text.size(); end > 0;) {
+  for (auto end = static_cast<uint32_t>(text.size()); end > 0;) {
     const Ending& last = endings[end];
     if (!parts.empty() && last.id == unk_ && parts.back().id == unk_)
       parts.back().begin = last.begin;

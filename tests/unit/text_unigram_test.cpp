@@ -137,6 +137,11 @@ TEST(Unigram, LongTextIsNotQuadratic) {
   EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(60));  // quadratic takes hours
 }
 
+TEST(Unigram, TheLargestAndTheSmallestScoresAreRead) {
+  const Tokenizer t(unigram(R"([["<unk>", 0], ["a", 1.7976931348623157e308], ["b", 5e-324], ["ab", 1e308]])"));
+  EXPECT_EQ(t.encode("abb", false).ids, (Ids{1, 2, 2}));
+}
+
 std::string base64(const std::string& bytes) {
   const char* const letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
   std::string text;
@@ -176,6 +181,17 @@ TEST(Charsmap, FindsWhatATextBeginsWith) {
   EXPECT_EQ(map.replacement("b"), std::nullopt);
   EXPECT_EQ(map.replacement(""), std::nullopt);
   EXPECT_EQ(map.replacement(std::string(1, '\0')), std::nullopt);
+}
+
+TEST(Charsmap, TextDoesNotGrowBeyondALimit) {
+  SmallMap map;
+  map.texts = "xy" + std::string(64 << 10, 'z');
+  Json j = unigram(R"([["<unk>", 0]])");
+  j["normalizer"] = {{"type", "Precompiled"}, {"precompiled_charsmap", map.encoded()}};
+  const Tokenizer t(j);
+  EXPECT_EQ(t.encode("aa", false).ids, (Ids{0}));
+  EXPECT_EQ(message_of([&] { t.encode(std::string(5000, 'a'), false); }),
+            "Precompiled would make a text of more than 268435456 bytes");
 }
 
 TEST(Charsmap, DamagedOnesAreRefused) {
