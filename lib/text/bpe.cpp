@@ -1,7 +1,6 @@
 #include "text/bpe.h"
 
 #include <algorithm>
-#include <cstdio>
 #include <queue>
 
 #include "text/component.h"
@@ -10,17 +9,11 @@
 namespace kvcal {
 namespace {
 
-constexpr size_t kLongestCachedPiece = 256;    // bytes
-constexpr size_t kCacheEntries = 200'000;      // then the cache starts anew
-constexpr int64_t kLargestId = (1 << 30) - 1;  // ids are int32 further on
-
 uint64_t pair_key(uint32_t left, uint32_t right) { return uint64_t{left} << 32 | right; }
 
 }  // namespace
 
-Bpe::Bpe(const Json& model) {
-  const std::string type = model.contains("type") ? component_type(model, "model") : "BPE";
-  if (type != "BPE") fail_unsupported("model", type, {"BPE"});
+Bpe::Bpe(const Json& model) : vocabulary_(model) {
   if (const double dropout = get_number_or(model, "dropout", 0.0); dropout != 0.0)
     fail("model has dropout " + std::to_string(dropout) + ", expected none: its tokens would be random");
   continuing_prefix_ = get_string_or(model, "continuing_subword_prefix", "");
@@ -28,7 +21,6 @@ Bpe::Bpe(const Json& model) {
   fuse_unk_ = get_bool_or(model, "fuse_unk", false);
   byte_fallback_ = get_bool_or(model, "byte_fallback", false);
   ignore_merges_ = get_bool_or(model, "ignore_merges", false);
-  read_vocab(model);
   read_merges(model);
   if (const Json* unk = find_member(model, "unk_token")) {
     const std::string token = get_string(model, "unk_token");
@@ -36,28 +28,7 @@ Bpe::Bpe(const Json& model) {
     if (!unk_) fail("unk_token " + quoted(token) + " is not in the vocabulary");
     static_cast<void>(unk);
   }
-  for (int b = 0; b < 256; ++b) {
-    char name[8];
-    std::snprintf(name, sizeof name, "<0x%02X>", b);
-    byte_tokens_[b] = id_of(name);
-  }
-}
-
-void Bpe::read_vocab(const Json& model) {
-  const Json* vocab = find_member(model, "vocab");
-  if (!vocab || !vocab->is_object()) fail("model has no vocab object");
-  vocab_.reserve(vocab->size());
-  for (const auto& [token, id] : vocab->items()) {
-    const bool whole = id.is_number_integer() && (id.is_number_unsigned() || id.get<int64_t>() >= 0);
-    if (!whole || id.get<uint64_t>() > static_cast<uint64_t>(kLargestId))
-      fail("vocab entry " + quoted(token) + " has id " + id.dump() + ", expected an integer from 0 to " +
-           std::to_string(kLargestId));
-    const auto n = id.get<uint32_t>();
-    const auto it = vocab_.emplace(token, n).first;
-    // Two names for one id do occur (padding entries); the reference keeps either. The first is as good.
-    tokens_.emplace(n, &it->first);
-    id_limit_ = std::max(id_limit_, size_t{n} + 1);
-  }
+  for (size_t b = 0; b < 256; ++b) byte_tokens_[b] = id_of(byte_token_name(static_cast<unsigned char>(b)));
 }
 
 void Bpe::read_merges(const Json& model) {
@@ -96,38 +67,15 @@ void Bpe::add_merge(const std::string& left, const std::string& right, uint32_t 
   merges_[pair_key(l, r)] = {rank, required(left + right.substr(continuing_prefix_.size()))};
 }
 
-std::optional<uint32_t> Bpe::id_of(std::string_view token) const {
-  const auto it = vocab_.find(token);
-  if (it == vocab_.end()) return std::nullopt;
-  return it->second;
-}
-
-const std::string* Bpe::token_of(uint32_t id) const {
-  const auto it = tokens_.find(id);
-  return it == tokens_.end() ? nullptr : it->second;
-}
-
 const Bpe::Merge* Bpe::find_merge(uint32_t left, uint32_t right) const {
   const auto it = merges_.find(pair_key(left, right));
   return it == merges_.end() ? nullptr : &it->second;
 }
 
-void Bpe::encode(std::string_view piece, Cache& cache, std::vector<uint32_t>& ids) const {
-  if (piece.empty()) return;
+std::vector<uint32_t> Bpe::encode_piece(std::string_view piece) const {
   if (ignore_merges_)
-    if (const auto whole = id_of(piece)) {
-      ids.push_back(*whole);
-      return;
-    }
-  if (piece.size() > kLongestCachedPiece) {
-    const std::vector<uint32_t> fresh = merge(initial_symbols(piece));
-    ids.insert(ids.end(), fresh.begin(), fresh.end());
-    return;
-  }
-  if (cache.size() >= kCacheEntries) cache.clear();
-  const auto [it, inserted] = cache.try_emplace(std::string(piece));
-  if (inserted) it->second = merge(initial_symbols(piece));
-  ids.insert(ids.end(), it->second.begin(), it->second.end());
+    if (const auto whole = id_of(piece)) return {*whole};
+  return merge(initial_symbols(piece));
 }
 
 bool Bpe::append_bytes(std::string_view symbol, std::vector<uint32_t>& ids) const {

@@ -1,4 +1,4 @@
-// Byte-pair encoding: the one model of tokenizer.json that today's decoders use.
+// Byte-pair encoding: the model of tokenizer.json that most of today's decoders use.
 #pragma once
 
 #include <cstdint>
@@ -8,36 +8,28 @@
 #include <unordered_map>
 #include <vector>
 
-#include "base/json.h"
+#include "text/token_model.h"
+#include "text/vocabulary.h"
 
 namespace kvcal {
 
 /// Greedy merging by rank, ties from the left. Immutable after construction.
-class Bpe {
+class Bpe final : public TokenModel {
  public:
-  /// Reads the "model" object of tokenizer.json. Throws Error: another model type, ids out of range or twice, a merge
+  /// Reads the "model" object of tokenizer.json. Throws Error: ids out of range or twice, a merge
   /// of tokens that are not in the vocabulary, dropout, an unk_token that is not in the vocabulary.
   explicit Bpe(const Json& model);
 
-  /// Remembers the ids of short pieces, as text repeats its words. One per thread or call; bounded.
-  using Cache = std::unordered_map<std::string, std::vector<uint32_t>>;
+  std::optional<uint32_t> id_of(std::string_view token) const override { return vocabulary_.id_of(token); }
+  const std::string* token_of(uint32_t id) const override { return vocabulary_.token_of(id); }
+  size_t size() const override { return vocabulary_.size(); }
+  size_t id_limit() const override { return vocabulary_.id_limit(); }
 
-  /// Appends the ids of one piece. Time is n log n in its length.
-  void encode(std::string_view piece, Cache& cache, std::vector<uint32_t>& ids) const;
-
-  std::optional<uint32_t> id_of(std::string_view token) const;
-  /// The token with this id, or nullptr.
-  const std::string* token_of(uint32_t id) const;
-  /// Number of tokens; ids may have holes and go beyond.
-  size_t size() const { return vocab_.size(); }
-  /// One more than the largest id.
-  size_t id_limit() const { return id_limit_; }
+ protected:
+  /// Time is n log n in the length of the piece.
+  std::vector<uint32_t> encode_piece(std::string_view piece) const override;
 
  private:
-  struct Hash {
-    using is_transparent = void;
-    size_t operator()(std::string_view s) const { return std::hash<std::string_view>{}(s); }
-  };
   struct Merge {
     uint32_t rank;
     uint32_t id;
@@ -45,7 +37,6 @@ class Bpe {
   struct Symbol;
   struct Candidate;
 
-  void read_vocab(const Json& model);
   void read_merges(const Json& model);
   void add_merge(const std::string& left, const std::string& right, uint32_t rank);
   const Merge* find_merge(uint32_t left, uint32_t right) const;
@@ -53,13 +44,11 @@ class Bpe {
   bool append_bytes(std::string_view symbol, std::vector<uint32_t>& ids) const;
   std::vector<uint32_t> merge(const std::vector<uint32_t>& symbols) const;
 
-  std::unordered_map<std::string, uint32_t, Hash, std::equal_to<>> vocab_;
-  std::unordered_map<uint32_t, const std::string*> tokens_;  // into vocab_
-  std::unordered_map<uint64_t, Merge> merges_;               // key: left id, right id
-  std::optional<uint32_t> byte_tokens_[256];                 // <0x00> to <0xFF>
+  Vocabulary vocabulary_;
+  std::unordered_map<uint64_t, Merge> merges_;  // key: left id, right id
+  std::optional<uint32_t> byte_tokens_[256];    // <0x00> to <0xFF>
   std::optional<uint32_t> unk_;
   std::string continuing_prefix_, word_suffix_;
-  size_t id_limit_ = 0;
   bool fuse_unk_ = false, byte_fallback_ = false, ignore_merges_ = false;
 };
 

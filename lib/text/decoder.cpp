@@ -177,6 +177,44 @@ class SuffixDecoder final : public Decoder {
   std::string suffix_;
 };
 
+// Tokens behind the first have the prefix of those that go on, or a space before them; cleanup removes spaces that
+// English does not write.
+class WordPieceDecoder final : public Decoder {
+ public:
+  explicit WordPieceDecoder(const Json& j)
+      : prefix_(get_string_or(j, "prefix", "##")), cleanup_(get_bool_or(j, "cleanup", true)) {}
+  std::vector<std::string> apply(std::vector<std::string> tokens) const override {
+    for (size_t t = 0; t < tokens.size(); ++t) {
+      std::string& token = tokens[t];
+      if (t > 0 && token.starts_with(prefix_))
+        token.erase(0, prefix_.size());
+      else if (t > 0)
+        token.insert(0, " ");
+      if (cleanup_) clean(token);
+    }
+    return tokens;
+  }
+
+ private:
+  static void clean(std::string& token) {
+    static constexpr std::pair<std::string_view, std::string_view> kReplacements[] = {
+        {" .", "."},   {" ?", "?"},           {" !", "!"},   {" ,", ","},     {" ' ", "'"},   {" n't", "n't"},
+        {" 'm", "'m"}, {" do not", " don't"}, {" 's", "'s"}, {" 've", "'ve"}, {" 're", "'re"}};
+    for (const auto& [from, to] : kReplacements) {
+      std::string out;
+      size_t previous = 0;
+      for (const Span& m : find_all_literal(token, from)) {
+        out.append(token, previous, m.begin - previous).append(to);
+        previous = m.end;
+      }
+      token = out.append(token, previous);
+    }
+  }
+
+  std::string prefix_;
+  bool cleanup_;
+};
+
 class DecoderSequence final : public Decoder {
  public:
   explicit DecoderSequence(const Json& list) : steps_(make_steps<Decoder>(list, make_decoder)) {}
@@ -201,9 +239,11 @@ std::unique_ptr<Decoder> make_decoder(const Json& j) {
   if (type == "Replace") return std::make_unique<ReplaceDecoder>(j);
   if (type == "Metaspace") return std::make_unique<MetaspaceDecoder>(j);
   if (type == "BPEDecoder") return std::make_unique<SuffixDecoder>(get_string_or(j, "suffix", "</w>"));
+  if (type == "WordPiece") return std::make_unique<WordPieceDecoder>(j);
   if (type == "Sequence") return std::make_unique<DecoderSequence>(component_list(j, "decoders"));
-  fail_unsupported("decoder", type,
-                   {"ByteLevel", "ByteFallback", "Fuse", "Strip", "Replace", "Metaspace", "BPEDecoder", "Sequence"});
+  fail_unsupported(
+      "decoder", type,
+      {"ByteLevel", "ByteFallback", "Fuse", "Strip", "Replace", "Metaspace", "BPEDecoder", "WordPiece", "Sequence"});
 }
 
 }  // namespace kvcal

@@ -1,5 +1,5 @@
 // The "decoder" of tokenizer.json: tokens back to text: ByteLevel, Replace, ByteFallback, Fuse, Strip, Metaspace,
-// BPEDecoder, Sequence.
+// BPEDecoder, WordPiece, Sequence.
 #pragma once
 
 #include <memory>

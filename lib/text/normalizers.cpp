@@ -4,18 +4,19 @@
 
 #include "text/byte_level.h"
 #include "text/component.h"
+#include "text/precompiled.h"
 #include "text/unicode.h"
 #include "text/utf8.h"
 
 namespace kvcal {
 namespace {
 
-constexpr size_t kLargestText = size_t{256} << 20;  // bytes; a Replace that grows text may be applied again and again
-
-// After a rewrite that keeps the order of characters, the first character still stands for the origin.
-void set_text(Segment& s, std::string text) {
-  s.text = std::move(text);
-  if (s.origin_bytes > 0) s.origin_bytes = s.text.empty() ? 0 : utf8_length(s.text[0]);
+// Rewrites the text by a function that treats its parts alike wherever they stand.
+template <class F>
+void rewrite(Segment& s, F&& f) {
+  const size_t origin_bytes = s.origin_bytes == 0 ? 0 : f(std::string_view(s.text).substr(0, s.origin_bytes)).size();
+  s.text = f(s.text);
+  s.origin_bytes = origin_bytes;
 }
 
 class UnicodeForm final : public Normalizer {
@@ -23,7 +24,13 @@ class UnicodeForm final : public Normalizer {
   explicit UnicodeForm(NormalForm form) : form_(form) {}
   void apply(Segment& s) const override {
     std::string text = to_normal_form(s.text, form_);
-    if (text != s.text) set_text(s, std::move(text));
+    if (text == s.text) return;
+    if (s.origin_bytes > 0) {
+      // The origin becomes what it would become alone, or the first character where it composes with what follows.
+      const std::string alone = to_normal_form(std::string_view(s.text).substr(0, s.origin_bytes), form_);
+      s.origin_bytes = text.starts_with(alone) ? alone.size() : utf8_length(text[0]);
+    }
+    s.text = std::move(text);
   }
 
  private:
@@ -32,29 +39,67 @@ class UnicodeForm final : public Normalizer {
 
 class Lowercase final : public Normalizer {
  public:
-  void apply(Segment& s) const override { set_text(s, to_lower_per_code_point(s.text)); }
+  void apply(Segment& s) const override { rewrite(s, to_lower_per_code_point); }
 };
 
 class ByteLevelNormalizer final : public Normalizer {
  public:
-  void apply(Segment& s) const override { set_text(s, to_byte_symbols(s.text)); }
+  void apply(Segment& s) const override { rewrite(s, to_byte_symbols); }
 };
 
-class StripAccents final : public Normalizer {
+// Replaces each character by what `f` appends for it.
+class ForEachCharacter final : public Normalizer {
  public:
+  using Append = void (*)(std::string_view character, char32_t code, std::string& out);
+  explicit ForEachCharacter(Append append) : append_(append) {}
   void apply(Segment& s) const override {
-    std::string kept;
-    for (size_t i = 0; i < s.text.size();) {
-      const size_t begin = i;
-      if (is_combining_mark(next_code_point(s.text, i))) {
-        if (begin == 0) s.origin_bytes = 0;
-      } else {
-        kept.append(s.text, begin, i - begin);
+    rewrite(s, [&](std::string_view text) {
+      std::string out;
+      out.reserve(text.size());
+      for (size_t i = 0; i < text.size();) {
+        const size_t begin = i;
+        const char32_t code = next_code_point(text, i);
+        append_(text.substr(begin, i - begin), code, out);
       }
-    }
-    set_text(s, std::move(kept));
+      return out;
+    });
   }
+
+ private:
+  Append append_;
 };
+
+void strip_accents(std::string_view character, char32_t code, std::string& out) {
+  if (!is_combining_mark(code)) out += character;
+}
+
+void strip_nonspacing(std::string_view character, char32_t code, std::string& out) {
+  if (!is_nonspacing_mark(code)) out += character;
+}
+
+// Drops control characters and makes spaces of other white space and of what looks like none.
+void clean_nmt(std::string_view character, char32_t c, std::string& out) {
+  const bool dropped = (c >= 1 && c <= 8) || c == 0xB || (c >= 0xE && c <= 0x1F) || c == 0x7F || c == 0x8F || c == 0x9F;
+  const bool space = c == 9 || c == 0xA || c == 0xC || c == 0xD || c == 0x1680 || (c >= 0x200B && c <= 0x200F) ||
+                     c == 0x2028 || c == 0x2029 || c == 0x2581 || c == 0xFEFF || c == 0xFFFD;
+  if (!dropped) out += space ? " " : character;
+}
+
+void clean_bert(std::string_view character, char32_t c, std::string& out) {
+  if (c == 9 || c == 0xA || c == 0xD)
+    out += ' ';
+  else if (c != 0 && c != 0xFFFD && !is_control(c))
+    out += is_white_space(c) ? " " : character;
+}
+
+void space_chinese(std::string_view character, char32_t c, std::string& out) {
+  const bool chinese = (c >= 0x3400 && c <= 0x4DBF) || (c >= 0x4E00 && c <= 0x9FFF) || (c >= 0xF900 && c <= 0xFAFF) ||
+                       (c >= 0x20000 && c <= 0x2A6DF) || (c >= 0x2A700 && c <= 0x2B81F) ||
+                       (c >= 0x2B920 && c <= 0x2CEAF) || (c >= 0x2F800 && c <= 0x2FA1F);
+  if (chinese) out += ' ';
+  out += character;
+  if (chinese) out += ' ';
+}
 
 class Strip final : public Normalizer {
  public:
@@ -92,8 +137,8 @@ class Replace final : public Normalizer {
   void apply(Segment& s) const override {
     const std::vector<Span> matches = regex_ ? regex_->find_all(s.text) : find_all_literal(s.text, literal_);
     if (matches.empty() || s.text.empty()) return;
-    if (s.text.size() + matches.size() * content_.size() > kLargestText)
-      fail("Replace would make a text of more than " + std::to_string(kLargestText) + " bytes");
+    if (s.text.size() + matches.size() * content_.size() > kLargestNormalizedText)
+      fail("Replace would make a text of more than " + std::to_string(kLargestNormalizedText) + " bytes");
     std::string out;
     out.reserve(s.text.size());
     size_t previous = 0, origin = 0;
@@ -120,7 +165,9 @@ class Replace final : public Normalizer {
 
 class NormalizerSequence final : public Normalizer {
  public:
+  NormalizerSequence() = default;
   explicit NormalizerSequence(const Json& list) : steps_(make_steps<Normalizer>(list, make_normalizer)) {}
+  void add(std::unique_ptr<Normalizer> step) { steps_.push_back(std::move(step)); }
   void apply(Segment& s) const override {
     for (const auto& step : steps_) step->apply(s);
   }
@@ -128,6 +175,19 @@ class NormalizerSequence final : public Normalizer {
  private:
   std::vector<std::unique_ptr<Normalizer>> steps_;
 };
+
+std::unique_ptr<Normalizer> make_bert(const Json& j) {
+  auto steps = std::make_unique<NormalizerSequence>();
+  const bool lowercase = get_bool_or(j, "lowercase", true);
+  if (get_bool_or(j, "clean_text", true)) steps->add(std::make_unique<ForEachCharacter>(clean_bert));
+  if (get_bool_or(j, "handle_chinese_chars", true)) steps->add(std::make_unique<ForEachCharacter>(space_chinese));
+  if (get_bool_or(j, "strip_accents", lowercase)) {
+    steps->add(std::make_unique<UnicodeForm>(NormalForm::NFD));
+    steps->add(std::make_unique<ForEachCharacter>(strip_nonspacing));
+  }
+  if (lowercase) steps->add(std::make_unique<Lowercase>());
+  return steps;
+}
 
 }  // namespace
 
@@ -139,16 +199,19 @@ std::unique_ptr<Normalizer> make_normalizer(const Json& j) {
   if (type == "NFKC") return std::make_unique<UnicodeForm>(NormalForm::NFKC);
   if (type == "NFKD") return std::make_unique<UnicodeForm>(NormalForm::NFKD);
   if (type == "Lowercase") return std::make_unique<Lowercase>();
-  if (type == "StripAccents") return std::make_unique<StripAccents>();
+  if (type == "StripAccents") return std::make_unique<ForEachCharacter>(strip_accents);
   if (type == "ByteLevel") return std::make_unique<ByteLevelNormalizer>();
   if (type == "Strip")
     return std::make_unique<Strip>(get_bool_or(j, "strip_left", true), get_bool_or(j, "strip_right", true));
   if (type == "Prepend") return std::make_unique<Prepend>(get_string(j, "prepend"));
+  if (type == "Nmt") return std::make_unique<ForEachCharacter>(clean_nmt);
+  if (type == "BertNormalizer") return make_bert(j);
+  if (type == "Precompiled") return std::make_unique<Precompiled>(get_string(j, "precompiled_charsmap"));
   if (type == "Replace") return std::make_unique<Replace>(get_pattern(j), get_string(j, "content"));
   if (type == "Sequence") return std::make_unique<NormalizerSequence>(component_list(j, "normalizers"));
   fail_unsupported("normalizer", type,
                    {"NFC", "NFD", "NFKC", "NFKD", "Lowercase", "Strip", "StripAccents", "Prepend", "Replace",
-                    "ByteLevel", "Sequence"});
+                    "ByteLevel", "Nmt", "Precompiled", "BertNormalizer", "Sequence"});
 }
 
 }  // namespace kvcal

@@ -1,5 +1,5 @@
 // The "normalizer" of tokenizer.json: NFC, NFD, NFKC, NFKD, Lowercase, Strip, StripAccents, Prepend, Replace,
-// ByteLevel, Sequence.
+// ByteLevel, Nmt, Precompiled, BertNormalizer, Sequence.
 #pragma once
 
 #include <memory>
@@ -8,6 +8,9 @@
 #include "text/segment.h"
 
 namespace kvcal {
+
+/// Bytes; files may make text grow, again and again. What would be longer is an Error.
+inline constexpr size_t kLargestNormalizedText = size_t{256} << 20;
 
 class Normalizer {
  public:

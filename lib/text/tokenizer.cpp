@@ -3,28 +3,28 @@
 #include <algorithm>
 
 #include "text/added_tokens.h"
-#include "text/bpe.h"
 #include "text/component.h"
 #include "text/decoder.h"
 #include "text/normalizers.h"
 #include "text/post_processor.h"
 #include "text/pre_tokenizers.h"
+#include "text/token_model.h"
 #include "text/utf8.h"
 
 namespace kvcal {
 
 struct Tokenizer::Parts {
-  explicit Parts(const Json& model) : bpe(model) {}
+  explicit Parts(const Json& json) : model(make_token_model(json)) {}
 
   std::unique_ptr<Normalizer> normalizer;
   std::unique_ptr<PreTokenizer> pre_tokenizer;
-  Bpe bpe;
+  std::unique_ptr<TokenModel> model;
   AddedTokens added;
   std::unique_ptr<PostProcessor> post_processor;
   std::unique_ptr<Decoder> decoder;
   std::map<std::string, std::string> special_tokens;
 
-  void encode_segment(Segment segment, Bpe::Cache& cache, std::vector<uint32_t>& ids) const;
+  void encode_segment(Segment segment, TokenModel::Cache& cache, std::vector<uint32_t>& ids) const;
   void prepare_added();
 };
 
@@ -99,7 +99,7 @@ Tokenizer::Tokenizer(const Json& j, const Json& config) {
     std::vector<AddedToken> tokens;
     if (find_member(j, "added_tokens"))
       for (const Json& t : component_list(j, "added_tokens")) tokens.push_back(read_added_token(t));
-    parts_->added.add(tokens, parts_->bpe.size(), [&](const std::string& s) { return parts_->bpe.id_of(s); });
+    parts_->added.add(tokens, parts_->model->size(), [&](const std::string& s) { return parts_->model->id_of(s); });
   });
   if (config.is_object()) add_configured_tokens(config);
   parts_->prepare_added();
@@ -109,7 +109,7 @@ Tokenizer::Tokenizer(const Json& j, const Json& config) {
 // that are there, names ("eos_token") add tokens or make them special, lists only add.
 void Tokenizer::add_configured_tokens(const Json& config) {
   const auto add = [&](const std::vector<AddedToken>& tokens) {
-    parts_->added.add(tokens, parts_->bpe.size(), [&](const std::string& s) { return parts_->bpe.id_of(s); });
+    parts_->added.add(tokens, parts_->model->size(), [&](const std::string& s) { return parts_->model->id_of(s); });
   };
   add(tokens_of_decoder(member_or_null(config, "added_tokens_decoder")));
   std::vector<AddedToken> wanted;
@@ -152,7 +152,7 @@ Tokenizer::Tokenizer(Tokenizer&&) noexcept = default;
 Tokenizer& Tokenizer::operator=(Tokenizer&&) noexcept = default;
 
 // One stretch between added tokens of the raw text: normalise, look for the normalised added tokens, cut, encode.
-void Tokenizer::Parts::encode_segment(Segment segment, Bpe::Cache& cache, std::vector<uint32_t>& ids) const {
+void Tokenizer::Parts::encode_segment(Segment segment, TokenModel::Cache& cache, std::vector<uint32_t>& ids) const {
   if (normalizer) normalizer->apply(segment);
   for (const Stretch& stretch : added.split_normalized(segment.text)) {
     if (stretch.id) {
@@ -165,13 +165,13 @@ void Tokenizer::Parts::encode_segment(Segment segment, Bpe::Cache& cache, std::v
     part.origin_bytes = std::min(segment.origin_bytes - skipped, part.text.size());
     part.pieces = {{0, part.text.size()}};
     if (pre_tokenizer) pre_tokenizer->apply(part);
-    for (const Span& p : part.pieces) bpe.encode(part.piece(p), cache, ids);
+    for (const Span& p : part.pieces) model->encode(part.piece(p), cache, ids);
   }
 }
 
 Tokenizer::Encoded Tokenizer::encode(std::string_view bytes, bool add_special_tokens) const {
   const RepairedText input = repair_utf8(bytes);
-  Bpe::Cache cache;
+  TokenModel::Cache cache;
   std::vector<uint32_t> ids;
   for (const Stretch& stretch : parts_->added.split_raw(input.text)) {
     if (stretch.id) {
@@ -192,7 +192,7 @@ std::string Tokenizer::decode(const std::vector<int32_t>& ids, bool skip_special
   for (int32_t id : ids) {
     if (id < 0) continue;
     const std::string* token = parts_->added.decoded(static_cast<uint32_t>(id));
-    if (!token) token = parts_->bpe.token_of(static_cast<uint32_t>(id));
+    if (!token) token = parts_->model->token_of(static_cast<uint32_t>(id));
     if (token && !(skip_special && parts_->added.is_special(*token))) tokens.push_back(*token);
   }
   std::string text;
@@ -203,14 +203,14 @@ std::string Tokenizer::decode(const std::vector<int32_t>& ids, bool skip_special
 }
 
 size_t Tokenizer::vocab_size() const {
-  size_t limit = parts_->bpe.id_limit();
+  size_t limit = parts_->model->id_limit();
   for (const auto& [content, id] : parts_->added.ids()) limit = std::max(limit, size_t{id} + 1);
   return limit;
 }
 
 std::optional<int32_t> Tokenizer::id_of(std::string_view token) const {
   auto id = parts_->added.id_of(std::string(token));
-  if (!id) id = parts_->bpe.id_of(token);
+  if (!id) id = parts_->model->id_of(token);
   if (!id) return std::nullopt;
   return static_cast<int32_t>(*id);
 }
@@ -218,7 +218,7 @@ std::optional<int32_t> Tokenizer::id_of(std::string_view token) const {
 std::optional<std::string> Tokenizer::token_of(int32_t id) const {
   if (id < 0) return std::nullopt;
   if (const AddedToken* t = parts_->added.find(static_cast<uint32_t>(id))) return t->content;
-  if (const std::string* t = parts_->bpe.token_of(static_cast<uint32_t>(id))) return *t;
+  if (const std::string* t = parts_->model->token_of(static_cast<uint32_t>(id))) return *t;
   return std::nullopt;
 }
 

@@ -151,6 +151,19 @@ bool is_combining_mark(char32_t c) {
   return category_between(c, UTF8PROC_CATEGORY_MN, UTF8PROC_CATEGORY_ME) && !contains(unicode_tables::kNotMark, c);
 }
 
+bool is_nonspacing_mark(char32_t c) {
+  if (c == 0x1734) return true;  // a spacing mark since
+  return category_between(c, UTF8PROC_CATEGORY_MN, UTF8PROC_CATEGORY_MN) &&
+         !contains(unicode_tables::kNotNonspacingMark, c);
+}
+
+bool is_control(char32_t c) {
+  if (c == 0x890 || c == 0x891 || c == 0x8E2 || c == 0x110CD || (c >= 0x13430 && c <= 0x1343F))
+    return false;  // younger
+  return category_between(c, UTF8PROC_CATEGORY_CC, UTF8PROC_CATEGORY_CF) ||
+         category_between(c, UTF8PROC_CATEGORY_CO, UTF8PROC_CATEGORY_CO);
+}
+
 bool is_word(char32_t c) {
   // Oniguruma counts superscript digits and fractions of Latin-1 as word characters; the reference does not.
   if (c == 0xB2 || c == 0xB3 || c == 0xB9 || (c >= 0xBC && c <= 0xBE)) return false;

@@ -18,11 +18,13 @@ std::string to_normal_form(std::string_view text, NormalForm form);
 /// Code point by code point, without the context rule for a final sigma.
 std::string to_lower_per_code_point(std::string_view text);
 
-bool is_white_space(char32_t c);     // property White_Space
-bool is_numeric(char32_t c);         // general category N
-bool is_punctuation(char32_t c);     // ASCII punctuation and the reference's old category P
-bool is_combining_mark(char32_t c);  // the reference's old category M
-bool is_word(char32_t c);            // \w of the reference's own regular expressions
+bool is_white_space(char32_t c);      // property White_Space
+bool is_numeric(char32_t c);          // general category N
+bool is_punctuation(char32_t c);      // ASCII punctuation and the reference's old category P
+bool is_combining_mark(char32_t c);   // the reference's old category M
+bool is_nonspacing_mark(char32_t c);  // the reference's old category Mn
+bool is_control(char32_t c);          // the reference's old categories Cc, Cf, Co
+bool is_word(char32_t c);             // \w of the reference's own regular expressions
 
 /// Bytes of White_Space at the beginning and at the end of valid UTF-8.
 size_t leading_white_space(std::string_view text);

@@ -8,17 +8,18 @@ shift
 wanted=.
 made=build/reference-torch
 if [ "$name" = text ]; then
-    wanted='^(jinja2|tokenizers|transformers)=='
+    wanted='^(jinja2|protobuf|sentencepiece|tokenizers|transformers)=='
     made=build/reference
 fi
 python=${PYTHON:-}
 if [ -z "$python" ]; then
     python=$made/bin/python
-    if [ ! -e "$made/complete" ]; then  # a first attempt may have been interrupted
+    mkdir -p "$made"
+    grep -v '^#' "$here/requirements.txt" | grep -E "$wanted" >"$made/wanted.txt"
+    if ! cmp -s "$made/wanted.txt" "$made/complete"; then  # other ones are there, or an attempt was interrupted
         python3 -m venv "$made"
-        grep -v '^#' "$here/requirements.txt" | grep -E "$wanted" >"$made/wanted.txt"
         "$python" -m pip install --quiet --requirement "$made/wanted.txt"
-        : >"$made/complete"
+        cp "$made/wanted.txt" "$made/complete"
     fi
 fi
 RUST_BACKTRACE=0 exec "$python" "$here/$name/differential.py" "$@"

@@ -74,8 +74,12 @@ TEST_P(BrokenTokenizer, IsRefusedWithOneClearLine) {
 
 const BrokenFile kBroken[] = {
     {"no_model", R"({"model": null})", "\"model\" is missing"},
-    {"unigram", R"({"model": {"type": "Unigram"}})", "model of type 'Unigram' is not supported; supported: BPE"},
-    {"word_piece", R"({"model": {"type": "WordPiece"}})", "'WordPiece'"},
+    {"word_level", R"({"model": {"type": "WordLevel"}})",
+     "model of type 'WordLevel' is not supported; supported: BPE, Unigram, WordPiece"},
+    {"word_piece", R"({"model": {"type": "WordPiece"}})", "model: key 'unk_token' is missing"},
+    {"word_piece_length", R"({"model": {"type": "WordPiece", "unk_token": "a", "continuing_subword_prefix": "##",
+        "max_input_chars_per_word": -1}})",
+     "max_input_chars_per_word is -1, expected at least 0"},
     {"vocab_list", R"({"model": {"vocab": [1]}})", "model has no vocab object"},
     {"vocab_id_text", R"({"model": {"vocab": {"c": "x"}}})", "vocab entry 'c' has id \"x\""},
     {"vocab_id_negative", R"({"model": {"vocab": {"c": -1}}})", "vocab entry 'c' has id -1"},
@@ -87,7 +91,8 @@ const BrokenFile kBroken[] = {
     {"merge_result", R"({"model": {"merges": ["b a"]}})", "needs token 'ba'"},
     {"unk", R"({"model": {"unk_token": "<u>"}})", "unk_token '<u>' is not in the vocabulary"},
     {"dropout", R"({"model": {"dropout": 0.5}})", "dropout"},
-    {"normalizer", R"({"normalizer": {"type": "Precompiled"}})", "normalizer of type 'Precompiled' is not supported"},
+    {"normalizer", R"({"normalizer": {"type": "Bert"}})", "normalizer of type 'Bert' is not supported"},
+    {"charsmap", R"({"normalizer": {"type": "Precompiled"}})", "precompiled_charsmap"},
     {"normalizer_type", R"({"normalizer": {"kind": 1}})", "normalizer: "},
     {"normalizer_text", R"({"normalizer": "NFC"})", "normalizer is string"},
     {"nested", R"({"normalizer": {"type": "Sequence", "normalizers": [{"type": "NFC"}, {"type": "X"}]}})", "[1]: "},
@@ -113,6 +118,20 @@ INSTANTIATE_TEST_SUITE_P(Files, BrokenTokenizer, testing::ValuesIn(kBroken),
 
 TEST(Tokenizer, MergesLowestRankFirstAndLeftmost) {
   EXPECT_EQ(Tokenizer(minimal()).encode("aabab", false).ids, (std::vector<int32_t>{0, 2, 2}));
+}
+
+TEST(Tokenizer, WordPieceTakesTheLongestToken) {
+  Json j = Json::parse(R"({"model": {"type": "WordPiece", "unk_token": "?", "continuing_subword_prefix": "##",
+      "max_input_chars_per_word": 5, "vocab": {"a": 0, "ab": 1, "##b": 2, "##bc": 3, "##c": 4, "?": 5}}})");
+  const Tokenizer t(j);
+  EXPECT_EQ(t.encode("abbc", false).ids, (std::vector<int32_t>{1, 3}));
+  EXPECT_EQ(t.encode("abba", false).ids, (std::vector<int32_t>{5})) << "no ##a: all of the word is unknown";
+  EXPECT_EQ(t.encode("abbbb", false).ids, (std::vector<int32_t>{1, 2, 2, 2}));
+  EXPECT_EQ(t.encode("abbbbb", false).ids, (std::vector<int32_t>{5})) << "more than five characters";
+  j["model"]["unk_token"] = "[UNK]";
+  const Tokenizer without(j);
+  EXPECT_EQ(without.encode("ab", false).ids, (std::vector<int32_t>{1}));
+  EXPECT_THROW(without.encode("abba", false), Error);
 }
 
 TEST(Tokenizer, MalformedTextIsRepairedAndCounted) {

@@ -27,6 +27,9 @@ from random_structures import random_structure  # noqa: E402
 from random_templates import expression, random_template  # noqa: E402
 from reference import render  # noqa: E402
 from structures import STRUCTURES, strings  # noqa: E402
+from unigram_structures import (UNIGRAM_STRUCTURES, YOUNG_MARKS, awkward_letters, bare_unigram,  # noqa: E402
+                                charsmap_document, random_unigram)
+from word_piece_structures import WORD_PIECE_STRUCTURES  # noqa: E402
 from templates import CHATS, CONSTRUCTS, D, L, M, SHAPES  # noqa: E402
 
 
@@ -37,30 +40,34 @@ def ask(driver, arguments, requests):
 
 
 def expected_answer(tok, text):
-    """None where the reference panics."""
+    """An error where the reference refuses the text, None where it panics."""
     try:
         ids = tok.encode(text, add_special_tokens=True).ids
         return {"ids": ids, "plain": tok.encode(text, add_special_tokens=False).ids,
                 "decoded": tok.decode(ids, skip_special_tokens=False),
                 "without_special": tok.decode(ids, skip_special_tokens=True)}
+    except Exception as e:
+        return {"error": str(e)}
     except BaseException as e:  # Rust's panics are no Exception
         if isinstance(e, KeyboardInterrupt):
             raise
         return None
 
 
-def differences(driver, name, tok, texts):
+def differences(driver, name, tok, texts, document=None):
+    """`document`: the tokenizer.json that the tokenizer was read from, where it would be written otherwise."""
     with tempfile.NamedTemporaryFile("w", suffix=".json", encoding="utf-8") as file:
-        file.write(tok.to_str())
+        file.write(document or tok.to_str())
         file.flush()
         answers = ask(driver, ["tokenizer", file.name], texts)
     different = 0
     for text, got in zip(texts, answers, strict=True):
         expected = expected_answer(tok, text)
-        if expected is not None and got != expected:
-            different += 1
-            if different <= 3:
-                print(name, ascii(text), {k: (v, got[k]) for k, v in expected.items() if v != got[k]})
+        if expected is None or got == expected or ("error" in got and "error" in expected):
+            continue
+        different += 1
+        if different <= 3:
+            print(name, ascii(text), {k: (v, got.get(k)) for k, v in expected.items() if v != got.get(k)})
     return different
 
 
@@ -69,9 +76,9 @@ def row(name, n, what, different):
     return different
 
 
-def compare_structure(driver, name, n):
+def compare_structure(driver, name, make, n):
     texts = strings(random.Random(f"differential {name}"), n)
-    return row(name, n, "strings", differences(driver, name, STRUCTURES[name](), texts))
+    return row(name, n, "strings", differences(driver, name, make(), texts))
 
 
 def compare_random_structures(driver, n_structures, n):
@@ -83,8 +90,42 @@ def compare_random_structures(driver, n_structures, n):
     return row(f"{n_structures} random structures", n_structures * n, "strings", different)
 
 
+def compare_document(driver, name, document, texts):
+    return differences(driver, name, Tokenizer.from_str(document), texts, document)
+
+
+def compare_unigram(driver, name, n):
+    rng = random.Random(f"differential {name}")
+    texts = strings(rng, n) + awkward_letters(rng, n // 4)
+    return row(name, len(texts), "strings", compare_document(driver, name, UNIGRAM_STRUCTURES[name](), texts))
+
+
+def compare_random_unigram(driver, n_structures, n):
+    """Random structures around random models, and such models alone; also on strings of their own pieces."""
+    different = n_texts = 0
+    for i in range(n_structures):
+        rng = random.Random(f"random unigram {i}")
+        document = (random_unigram if i % 2 else bare_unigram)(rng)
+        pieces = [piece for piece, _ in json.loads(document)["model"]["vocab"]]
+        texts = strings(rng, n) + ["".join(rng.choices(pieces, k=12)) for _ in range(n)] + awkward_letters(rng, n // 4)
+        texts += ["".join(piece * rng.randrange(1, 9) for piece in rng.choices(pieces, k=3)) for _ in range(n // 4)]
+        n_texts += len(texts)
+        different += compare_document(driver, f"random unigram {i}", document, texts)
+    return row(f"{n_structures} random Unigram structures", n_texts, "strings", different)
+
+
+def compare_charsmaps(driver, n):
+    different = 0
+    rules = ("rules", "nmt_nfkc", "nmt_nfkc_cf", "nfkc", "nfkc_cf")
+    for rule in rules:
+        rng = random.Random(f"charsmap {rule}")
+        texts = strings(rng, n) + awkward_letters(rng, n) + YOUNG_MARKS
+        different += compare_document(driver, rule, charsmap_document(rule), texts)
+    return row(f"{len(rules)} charsmaps", len(rules) * 2 * n, "strings", different)
+
+
 _NORMALIZERS = (normalizers.NFC, normalizers.NFD, normalizers.NFKC, normalizers.NFKD, normalizers.Lowercase,
-                normalizers.StripAccents)
+                normalizers.StripAccents, normalizers.Nmt, normalizers.BertNormalizer)
 
 
 def compare_code_points(driver, n):
@@ -158,7 +199,11 @@ def main():
     driver = sys.argv[1]
     n_strings = int(sys.argv[2]) if len(sys.argv) > 2 else 20000
     n_templates = int(sys.argv[3]) if len(sys.argv) > 3 else 2000
-    different = sum(compare_structure(driver, name, n_strings) for name in STRUCTURES)
+    different = sum(compare_structure(driver, name, make, n_strings)
+                    for name, make in (STRUCTURES | WORD_PIECE_STRUCTURES).items())
+    different += sum(compare_unigram(driver, name, n_strings) for name in UNIGRAM_STRUCTURES)
+    different += compare_random_unigram(driver, 400, max(n_strings // 200, 1))
+    different += compare_charsmaps(driver, n_strings // 2)
     different += compare_code_points(driver, max(2000 // n_strings, 1))
     different += compare_random_structures(driver, 400, max(n_strings // 200, 1))
     different += compare_templates(driver, "mutated templates", mutated_templates(n_templates))

@@ -1,5 +1,5 @@
 // Answers tests/reference/text/differential.py: one JSON request a line in, one JSON answer a line out.
-//   driver tokenizer FILE    request: a text;  answer: {"ids", "plain", "decoded", "without_special"}
+//   driver tokenizer FILE    request: a text;  answer: {"ids", "plain", "decoded", "without_special"} or {"error"}
 //   driver template          request: {"template", "variables"};  answer: {"text"} or {"error"}
 // Built by make test-text-reference only.
 #include <iostream>
@@ -14,12 +14,14 @@ namespace {
 
 constexpr int64_t kDate = 1785067200;  // as in templates.py
 
-Json answer_tokenizer(const Tokenizer& t, const std::string& text) {
+Json answer_tokenizer(const Tokenizer& t, const std::string& text) try {
   const std::vector<int32_t> ids = t.encode(text, true).ids;
   return {{"ids", ids},
           {"plain", t.encode(text, false).ids},
           {"decoded", t.decode(ids, false)},
           {"without_special", t.decode(ids, true)}};
+} catch (const Error& e) {
+  return {{"error", e.what()}};
 }
 
 Json answer_template(const Json& request) {

@@ -3,7 +3,7 @@
 
     python tests/reference/text/make_goldens.py
 
-Needs tokenizers, transformers and jinja2 (their versions stand in the files). Never imports or runs kvcal.
+Needs tokenizers, transformers, sentencepiece, protobuf and jinja2 (their versions stand in the files). Never imports or runs kvcal.
 """
 
 import json
@@ -12,6 +12,7 @@ import random
 import sys
 
 import jinja2
+import sentencepiece
 import tokenizers
 import transformers
 from tokenizers import normalizers
@@ -21,10 +22,13 @@ from folders import folder_goldens  # noqa: E402
 from reference import render, render_chat  # noqa: E402
 from random_structures import random_structure  # noqa: E402
 from structures import STRUCTURES, strings  # noqa: E402
+from unigram_structures import UNIGRAM_STRUCTURES, YOUNG_MARKS, awkward_letters, random_unigram  # noqa: E402
+from word_piece_structures import WORD_PIECE_STRUCTURES  # noqa: E402
 from templates import CHATS, CONSTRUCTS, DATE, SHAPES, SPECIAL  # noqa: E402
 
 OUT = pathlib.Path(__file__).resolve().parents[2] / "unit" / "data" / "text"
 VERSIONS = {m.__name__: m.__version__ for m in (tokenizers, transformers, jinja2)}
+UNIGRAM_VERSIONS = VERSIONS | {"sentencepiece": sentencepiece.__version__}
 N_STRINGS = 40
 N_RANDOM = 12
 
@@ -35,10 +39,9 @@ def dump(name, value):
     return path.stat().st_size
 
 
-def tokenizer_golden(name, make, n_strings=N_STRINGS):
-    tok = make()
+def tokenizer_golden(tok, texts, versions=VERSIONS):
     cases = []
-    for text in strings(random.Random(name), n_strings):
+    for text in texts:
         ids = tok.encode(text, add_special_tokens=True).ids
         plain = tok.encode(text, add_special_tokens=False).ids
         case = {"text": text, "ids": ids, "decoded": tok.decode(ids, skip_special_tokens=False)}
@@ -48,7 +51,22 @@ def tokenizer_golden(name, make, n_strings=N_STRINGS):
         if without != case["decoded"]:
             case["decoded_without_special"] = without
         cases.append(case)
-    return {"made_by": VERSIONS, "tokenizer": json.loads(tok.to_str()), "cases": cases}
+    return {"made_by": versions, "tokenizer": json.loads(tok.to_str()), "cases": cases}
+
+
+def unigram_goldens():
+    """By name, each with the text that it was read from: the library writes other scores than it has read."""
+    texts = {name: make() for name, make in UNIGRAM_STRUCTURES.items()}
+    for i in range(N_RANDOM):
+        texts[f"unigram_random_{i}"] = random_unigram(random.Random(f"unigram golden {i}"))
+    goldens = {}
+    for name, text in texts.items():
+        rng = random.Random(name)
+        cases = strings(rng, N_STRINGS // 2) + awkward_letters(rng, N_STRINGS // 2)
+        cases += YOUNG_MARKS if name in UNIGRAM_STRUCTURES else []
+        golden = tokenizer_golden(tokenizers.Tokenizer.from_str(text), cases, UNIGRAM_VERSIONS)
+        goldens[name] = golden | {"tokenizer": json.loads(text)}
+    return goldens
 
 
 def normal_form_goldens():
@@ -89,11 +107,14 @@ def main():
     OUT.mkdir(parents=True, exist_ok=True)
     for old in OUT.glob("*.json"):
         old.unlink()
-    total = sum(dump(f"tokenizer_{name}.json", tokenizer_golden(name, make)) for name, make in STRUCTURES.items())
+    total = sum(dump(f"tokenizer_{name}.json", tokenizer_golden(make(), strings(random.Random(name), N_STRINGS)))
+                for name, make in (STRUCTURES | WORD_PIECE_STRUCTURES).items())
     for i in range(N_RANDOM):
         json_text = json.dumps(random_structure(random.Random(f"golden {i}")))
         total += dump(f"tokenizer_random_{i}.json",
-                      tokenizer_golden(f"random_{i}", lambda: tokenizers.Tokenizer.from_str(json_text), 15))
+                      tokenizer_golden(tokenizers.Tokenizer.from_str(json_text),
+                                       strings(random.Random(f"random_{i}"), 15)))
+    total += sum(dump(f"tokenizer_{name}.json", golden) for name, golden in unigram_goldens().items())
     total += dump("folders.json", {"made_by": VERSIONS, "cases": folder_goldens()})
     total += dump("normal_forms.json", {"made_by": VERSIONS, "cases": normal_form_goldens()})
     total += dump("templates.json", template_goldens()) + dump("chats.json", chat_goldens())

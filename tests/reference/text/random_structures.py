@@ -122,26 +122,35 @@ def _models():
 _MODELS = None
 
 
-def random_structure(rng):
-    """A tokenizer.json document that the reference accepts."""
+def _bpe_model(rng):
     global _MODELS
     _MODELS = _MODELS or _models()
+    model = dict(rng.choice(_MODELS))
+    model["ignore_merges"] = _flag(rng)
+    if "<unk>" in model["vocab"]:
+        model["unk_token"] = rng.choice(["<unk>", None])
+        model["fuse_unk"] = _flag(rng)
+        model["byte_fallback"] = _flag(rng)
+        if rng.random() < 0.3:  # some byte tokens are missing
+            model["vocab"] = {k: v for k, v in model["vocab"].items() if k not in ("<0xE2>", "<0xC3>")}
+    if _flag(rng):
+        model["merges"] = [" ".join(m) for m in model["merges"] if not any(" " in part for part in m)]
+    return model
+
+
+def random_structure(rng, make_model=_bpe_model, normalizers=()):
+    """A tokenizer.json document that the reference accepts; `normalizers` may stand before the random ones."""
     while True:
-        model = dict(rng.choice(_MODELS))
-        model["ignore_merges"] = _flag(rng)
-        if "<unk>" in model["vocab"]:
-            model["unk_token"] = rng.choice(["<unk>", None])
-            model["fuse_unk"] = _flag(rng)
-            model["byte_fallback"] = _flag(rng)
-            if rng.random() < 0.3:  # some byte tokens are missing
-                model["vocab"] = {k: v for k, v in model["vocab"].items() if k not in ("<0xE2>", "<0xC3>")}
-        if _flag(rng):
-            model["merges"] = [" ".join(m) for m in model["merges"] if not any(" " in part for part in m)]
-        j = {"version": "1.0", "truncation": None, "padding": None, "added_tokens": _added_tokens(rng, model["vocab"]),
+        model = make_model(rng)
+        ids = model["vocab"] if isinstance(model["vocab"], dict) else {p: i for i, (p, _) in enumerate(model["vocab"])}
+        j = {"version": "1.0", "truncation": None, "padding": None, "added_tokens": _added_tokens(rng, ids),
              "normalizer": _normalizer(rng) if rng.random() < 0.8 else None,
              "pre_tokenizer": _pre_tokenizer(rng) if rng.random() < 0.9 else None,
              "post_processor": _post_processor(rng) if _flag(rng) else None,
              "decoder": _decoder(rng) if rng.random() < 0.9 else None, "model": model}
+        if normalizers and _flag(rng):
+            steps = [rng.choice(normalizers)] + ([j["normalizer"]] if j["normalizer"] else [])
+            j["normalizer"] = {"type": "Sequence", "normalizers": steps}
         try:
             tok = Tokenizer.from_str(json.dumps(j))
         except Exception:  # a combination that the reference does not load
