@@ -44,6 +44,8 @@ TEST(Tree, EveryGoldenIsUsed) { expect_none(goldens_are_used(tree())); }
 TEST(Tree, EveryVerbIsDocumented) { expect_none(verbs_are_documented(tree())); }
 TEST(Tree, EveryVerbThatIsNamedExists) { expect_none(named_verbs_exist(tree())); }
 
+TEST(Tree, TopLevelIsKnown) { expect_none(top_level_is_known(tree())); }
+
 TEST(Tree, WasRead) {
   EXPECT_GT(tree().size(), 50U);
   EXPECT_TRUE(
@@ -198,6 +200,11 @@ TEST(Sample, UndocumentedVerb) {
   EXPECT_EQ(verbs_are_documented({{"README.md", "kvcal prompts, kvcal solver\n"}, manual, verbs}).size(), 1U);
   EXPECT_EQ(verbs_are_documented({readme, {"apps/kvcal.1", "\n.B prompts\n"}, verbs}).size(), 1U);
   EXPECT_EQ(verbs_are_documented({manual, verbs}).size(), 1U);
+}
+
+TEST(Sample, FileInTheTopLevel) {
+  EXPECT_TRUE(top_level_is_known({{"README.md", ""}, {"compile_commands.json", ""}, {"tests/gone.jsonl", ""}}).empty());
+  EXPECT_EQ(top_level_is_known({{"README.md", ""}, {"gone.jsonl", ""}}).size(), 1U);
 }
 
 TEST(Sample, VerbThatDoesNotExist) {

@@ -70,6 +70,10 @@ const std::map<std::string, std::string, std::less<>> kLongFiles = {
     {"lib/text/jinja_expression_parser.cpp", "one recursive-descent grammar, read from top to bottom"},
 };
 
+const std::set<std::string, std::less<>> kTopLevel = {
+    ".clang-format",     ".clang-tidy",     ".gitignore", "CHANGELOG.md", "CMakeLists.txt",
+    "CMakePresets.json", "CONTRIBUTING.md", "LICENSE",    "Makefile",     "README.md"};
+
 constexpr size_t kLongLines = 400, kMostLines = 600;
 
 bool is_header(std::string_view path) { return path.ends_with(".h") || path.ends_with(".cuh"); }
@@ -274,6 +278,16 @@ Findings verbs_are_documented(const std::vector<SourceFile>& tree) {
     if (manual->text.find("\n.B " + verb + "\n") == std::string::npos)
       findings.push_back("apps/kvcal.1: does not describe " + verb);
   }
+  return findings;
+}
+
+Findings top_level_is_known(const std::vector<SourceFile>& tree) {
+  // Links that editors and builds make for themselves are ignored by git.
+  static const std::set<std::string, std::less<>> ignored = {"compile_commands.json"};
+  Findings findings;
+  for (const SourceFile& file : tree)
+    if (file.path.find('/') == std::string::npos && !kTopLevel.contains(file.path) && !ignored.contains(file.path))
+      findings.push_back(file.path + ": does not belong into the top level; did a test leave it there?");
   return findings;
 }
 
