@@ -205,7 +205,8 @@ void add_calibrate(CLI::App& app, Job& chosen) {
       ->type_name("PCT");
   verb->add_option("--shard", flags->shard, "Run part i of n of the sequences; writes --stats only, for 'kvcal merge'")
       ->type_name("i/n");
-  verb->add_option("--precision", flags->precision, "bf16: as servers compute; f32: the reference")
+  verb->add_option("--precision", flags->precision,
+                   "bf16: as servers compute; f32: the reference (quantised weights are rounded to bf16 in both)")
       ->capture_default_str();
   verb->add_flag("--emulate-activation-quant", flags->emulate_activations,
                  "Round the inputs of FP8 weights as their server does: by token, by group or with the checkpoint's "
