@@ -80,6 +80,11 @@ Found at_the_soft_cap(const Facts& f) {
   return found;
 }
 
+Found hybrid_collapse(const Facts& f) {
+  if (!f.is(Engine::Vllm) || f.model.hybrid != Answer::Yes || f.flag("no-enable-prefix-caching") != nullptr) return {};
+  return exclamation_marks(f);
+}
+
 constexpr std::string_view kCompare =
     "run the same prompt at temperature 0 with --kv-cache-dtype auto and nothing else changed";
 
@@ -124,6 +129,13 @@ constexpr CombinationRule kRules[] = {
       "reported of vLLM with --reasoning-parser qwen3", Cause::AnswerInReasoning, 5},
      kOutput,
      no_answer},
+    {{"E14", Note, Reported,
+      "there is a report of Qwen3.6-27B-FP8 with prefix caching in which, after a while, all answers are '!' until a "
+      "restart",
+      "that this is the same: its cause is not known, and an attempt with vLLM 0.28.0 did not reproduce it",
+      "restart; where the first answers are sound, --no-enable-prefix-caching", "vllm issue 55291"},
+     kOutput | kModel | kKnownServer,
+     hybrid_collapse},
     {{"E12", Warning, Inferred, "scripts change inside words, or characters are none: token soup",
       "the cause; a text that teaches scripts looks like it", kCompare, "vllm issues 34759, 38652", Cause::None, 0},
      kOutput,
