@@ -10,6 +10,7 @@
 #include "base/atomic_file.h"
 #include "base/read_file.h"
 #include "base/sha256.h"
+#include "base/size_text.h"
 #include "calibration.h"
 #include "device.h"
 #include "fed_prompts.h"
@@ -41,32 +42,6 @@ Precision precision_from_name(const std::string& name) {
   fail_unknown("precision", name, std::vector<std::string>{"bf16", "f32"});
 }
 
-// "24GiB", "512 MiB", "8G": binary units whatever the spelling.
-uint64_t bytes_from_text(const std::string& text) {
-  if (text.empty()) return 0;
-  size_t end = 0;
-  double value = 0;
-  try {
-    value = std::stod(text, &end);
-  } catch (const std::exception&) {
-    end = 0;
-  }
-  const size_t unit = text.find_first_not_of(' ', end);
-  const std::string_view units = "KMGT";
-  uint64_t factor = 1;
-  if (unit != std::string::npos) {
-    const size_t power = units.find(static_cast<char>(std::toupper(static_cast<unsigned char>(text[unit]))));
-    const std::string rest = text.substr(unit + 1);
-    if (power == std::string_view::npos || (rest != "" && rest != "iB" && rest != "B" && rest != "ib" && rest != "b"))
-      end = 0;
-    else
-      factor = uint64_t{1} << (10 * (power + 1));
-  }
-  if (end == 0 || !(value > 0) || value * static_cast<double>(factor) > 1e18)
-    fail("--memory is " + quoted(text) + ", expected a size such as 16GiB");
-  return static_cast<uint64_t>(value * static_cast<double>(factor));
-}
-
 // A shard has seen a part of the prompts: it gives statistics, and scales only when all are merged.
 void check_shard(const CalibrateFlags& flags, SequenceOptions& sequences) {
   take_shard(flags.shard, sequences);
@@ -83,7 +58,7 @@ void check_shard(const CalibrateFlags& flags, SequenceOptions& sequences) {
 CalibrationOptions resolve(const CalibrateFlags& flags) {
   CalibrationOptions options = flags.run;
   options.precision = precision_from_name(flags.precision);
-  options.memory = bytes_from_text(flags.memory);
+  if (!flags.memory.empty()) options.memory = parse_size("--memory", flags.memory);
   options.sequences.sanity = !flags.no_sanity;
   options.quiet = flags.output.quiet;
   if (flags.resume)
@@ -232,7 +207,8 @@ void add_calibrate(CLI::App& app, Job& chosen) {
       ->type_name("PCT");
   verb->add_option("--shard", flags->shard, "Run part i of n of the sequences; writes --stats only, for 'kvcal merge'")
       ->type_name("i/n");
-  verb->add_option("--precision", flags->precision, "bf16: as servers compute; f32: the reference")
+  verb->add_option("--precision", flags->precision,
+                   "bf16: as servers compute; f32: the reference (quantised weights are rounded to bf16 in both)")
       ->capture_default_str();
   verb->add_flag("--emulate-activation-quant", flags->emulate_activations,
                  "Round the inputs of FP8 weights as their server does: by token, by group or with the checkpoint's "
@@ -241,7 +217,8 @@ void add_calibrate(CLI::App& app, Job& chosen) {
   verb->add_option("--threads", flags->run.threads, "Threads (default: all processors)");
   verb->add_option("--chunk-tokens", flags->run.chunk_tokens,
                    "Tokens of a batch, rounded down to a multiple of 256 (default: by the memory plan)");
-  verb->add_option("--memory", flags->memory, "Memory budget, such as 16GiB (default: what is available)");
+  verb->add_option("--memory", flags->memory,
+                   "Memory budget with its unit: 16GiB (2^30 bytes), 16GB (10^9) (default: what is available)");
   verb->add_flag("--no-sanity", flags->no_sanity, "Skip the check that the model predicts the prompts at all");
   verb->add_flag("--resume", flags->resume,
                  "Keep the state after each layer in OUT.kvcal-resume (of a shard: beside its --stats), and go on from "

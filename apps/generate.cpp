@@ -104,7 +104,9 @@ void add_generate(CLI::App& app, Job& chosen) {
       ->capture_default_str();
   verb->add_option("--top", flags->options.n_top, "Logits to list for the first generated token")
       ->capture_default_str();
-  verb->add_option("--precision", flags->precision, "bf16 or f32")->capture_default_str();
+  verb->add_option("--precision", flags->precision,
+                   "bf16: as servers compute; f32: the reference (quantised weights are rounded to bf16 in both)")
+      ->capture_default_str();
   verb->add_option("--device", flags->device, "auto, cpu, cuda, cuda:N")->capture_default_str();
   verb->add_option("--threads", flags->threads, "Threads (default: all processors)");
   verb->add_flag("--json", flags->json, "One JSON object per prompt on standard output");

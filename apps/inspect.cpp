@@ -220,6 +220,8 @@ void print_layers(const ModelSpec& spec) {
   std::vector<std::pair<std::vector<std::string>, std::vector<int>>> rows;
   for (const LayerSpec& l : spec.layers) {
     std::vector<std::string> cells = {std::string(kind_of(l, spec)), "-", "-", "-", "-", "-", "0"};
+    if (l.shares_cache >= 0)
+      cells[0] += ", cache of layer " + std::to_string(spec.caches[static_cast<size_t>(l.shares_cache)].layer);
     if (l.cache >= 0) {
       const KvLayout& c = spec.caches[static_cast<size_t>(l.cache)];
       const int64_t bytes = c.n_kv_heads * (c.head_dim_k + (c.is_mla() ? 0 : c.head_dim_v));
@@ -319,7 +321,7 @@ Exit run(const InspectFlags& flags) {
   } else {
     print_text(i);
   }
-  return Exit::Done;
+  return i.reason.empty() ? Exit::Done : Exit::Findings;
 }
 
 }  // namespace
@@ -335,7 +337,10 @@ void add_inspect(CLI::App& app, Job& chosen) {
   verb->footer(
       "Examples:\n"
       "  kvcal inspect ./Qwen3-0.6B\n"
-      "  kvcal inspect ./config.json --json | jq .kv_bytes_per_token");
+      "  kvcal inspect ./config.json --json | jq .kv_bytes_per_token\n"
+      "  kvcal inspect ./model && kvcal calibrate ./model\n"
+      "\n"
+      "Exit code 0: the model can be calibrated; 1: it cannot, and the output says why; 2: failure.");
   verb->callback([flags, &chosen] { chosen = [flags] { return run(*flags); }; });
 }
 

@@ -5,9 +5,9 @@
 #include <iostream>
 #include <optional>
 
+#include "base/size_text.h"
 #include "capacity/advice.h"
 #include "capacity/assumptions.h"
-#include "capacity/size_text.h"
 #include "json_output.h"
 #include "model/architecture.h"
 #include "progress.h"
@@ -227,7 +227,9 @@ void add_plan(CLI::App& app, Job& chosen) {
   auto flags = std::make_shared<PlanFlags>();
   CLI::App* verb = app.add_subcommand("plan", "Plan contexts and concurrency, BF16 against an FP8 cache");
   verb->add_option("MODEL", flags->model, "Checkpoint folder, or a config.json")->required();
-  verb->add_option("--gpu-memory", flags->gpu_memory, "Memory of one GPU with its unit: 80GiB, 80GB")->required();
+  verb->add_option("--gpu-memory", flags->gpu_memory,
+                   "Memory of one GPU with its unit: 80GiB (2^30 bytes), 80GB (10^9)")
+      ->required();
   verb->add_option("--gpus", flags->gpus, "GPUs (default: those of one group)");
   verb->add_option("--tp", flags->tp, "GPUs of a tensor-parallel group (default: all)");
   verb->add_option("--concurrency", flags->load.concurrency, "Sequences to be served at a time");

@@ -14,7 +14,7 @@ namespace kvcal {
 /// What the process returns to the shell; README and --help list the same numbers.
 enum class Exit : int {
   Done = 0,
-  Findings = 1,       // validate, doctor, diff, a quality gate: the job was done and found something
+  Findings = 1,       // validate, doctor, diff, inspect, a quality gate: the job was done and found something
   Failure = 2,        // failed, or was not understood
   Interrupted = 130,  // SIGINT, SIGTERM
 };

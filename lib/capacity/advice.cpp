@@ -4,7 +4,7 @@
 #include <cstdio>
 
 #include "base/error.h"
-#include "capacity/size_text.h"
+#include "base/size_text.h"
 
 namespace kvcal {
 namespace {

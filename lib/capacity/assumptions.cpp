@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstdio>
 
-#include "capacity/size_text.h"
+#include "base/size_text.h"
 
 namespace kvcal {
 namespace {

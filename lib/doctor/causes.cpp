@@ -37,6 +37,8 @@ constexpr std::array kCauses = {
     CauseLine{Cause::NotTheCache, "not-the-cache",
               "it only looks like the KV cache: weights, attention backend or kernels"},
     CauseLine{Cause::CacheTransfer, "cache-transfer", "the cache is not what the other server wrote"},
+    CauseLine{Cause::AnswerInReasoning, "answer-in-reasoning",
+              "there is no answer because all of it is reasoning: max_tokens, or the reasoning parser"},
 };
 
 const CauseLine& line_of(Cause cause) { return kCauses.at(static_cast<size_t>(cause)); }

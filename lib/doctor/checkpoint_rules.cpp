@@ -213,6 +213,15 @@ Found quantised_by_transformers(const Facts& f) {
 
 Found only_format_noise(const Facts& f) { return f.scales->only_format_noise ? in_scales(f, "") : Found{}; }
 
+Found qwen3_5_dropped(const Facts& f) {
+  constexpr EngineVersion kSeenToLoad = {0, 33, 0};
+  const bool here = f.is(Engine::Vllm) && f.before(kSeenToLoad) == Answer::Yes &&
+                    f.model.architecture.starts_with("Qwen3_5") && has_calibrated_scales(f) &&
+                    f.checkpoint->n_scales() > f.checkpoint->n_unit && cache_is_quantised(f) != Answer::No &&
+                    !uses_plugin(f);
+  return here ? in_checkpoint(f, count(f.checkpoint->n_scales(), "scale")) : Found{};
+}
+
 constexpr CombinationRule kRules[] = {
     {{"F08", Warning, Established, "the cache is FP8 and no scales can arrive: 1.0 in every layer, without a word",
       "damage: 1.0 is right wherever magnitudes stay below 448", kCalibrate,
@@ -233,6 +242,14 @@ constexpr CombinationRule kRules[] = {
       "vllm 0.33.0, sglang 0.5.23, by running or reading their loaders", Cause::ScalesNotLoaded, 8},
      kTensors | kKnownServer,
      nowhere_to_load},
+    {{"C24", Error, Reported, "vLLM's Qwen3.5 classes do not load the KV scales of a checkpoint: the server uses 1.0",
+      "damage: 1.0 is right wherever magnitudes stay below 448; reported of 0.27.1, and the versions up to 0.32 were "
+      "not "
+      "looked at",
+      "vLLM 0.33.0, which loads them, or the plug-in in apps/plugins: --load-format kv_cache_scales",
+      "vllm issue 54623; 0.33.0 by running its loader", Cause::ScalesNotLoaded, 7},
+     kTensors | kKnownServer,
+     qwen3_5_dropped},
     {{"C22", Error, Established,
       "SGLang writes an MLA cache without dividing by the scale and multiplies when it reads", "",
       "serve this model with scales of 1.0 in SGLang", "sglang 0.5.23 memory_pool.py; issue 34765",
@@ -312,17 +329,17 @@ constexpr CombinationRule kRules[] = {
      unit_scales},
     {{"C02", Error, Computed,
       "a bias alone makes a key channel beyond 100: FP8 costs more than 0.2 nat of logits, whatever the scale",
-      "that this breaks outputs: kvcal evaluate measures it", "--kv-cache-dtype auto, or keep these layers in bf16",
-      "vllm change 11906: Qwen2-7B", Cause::KeyOutliers, 7},
+      "that this breaks outputs", "--kv-cache-dtype auto, or keep these layers in bf16", "vllm change 11906: Qwen2-7B",
+      Cause::KeyOutliers, 7},
      kTensors,
      large_key_bias},
     {{"C03", Warning, Computed, "a bias makes a key channel beyond 30", "that this breaks outputs",
-      "kvcal evaluate {model} --scales S", "vllm change 11906", Cause::KeyOutliers, 4},
+      "compare the model's answers with those of --kv-cache-dtype auto", "vllm change 11906", Cause::KeyOutliers, 4},
      kTensors,
      notable_key_bias},
     {{"C02b", Warning, Reported, "this family has key biases; some of its models lose badly with an FP8 cache",
-      "that this model does", "kvcal doctor --model {model} reads the biases; kvcal evaluate measures",
-      "vllm change 11906; Qwen3 issue 840", Cause::KeyOutliers, 4},
+      "that this model does", "kvcal doctor --model {model} reads the biases", "vllm change 11906; Qwen3 issue 840",
+      Cause::KeyOutliers, 4},
      kFlags | kModel,
      bias_by_name},
     {{"S18", Error, Established, "scales per head, and their KV heads cannot be dealt to that many ranks", "",

@@ -88,6 +88,8 @@ void take_config(const Json& config, ModelFacts& model) {
   model.head_dim = integer_or_zero(text, "head_dim");
   const int64_t global = integer_or_zero(text, "global_head_dim");  // Gemma 4
   model.head_widths_differ = answer(global > 0 && model.head_dim > 0 && global != model.head_dim);
+  const Json* cap = find_member(text, "final_logit_softcapping");
+  if (cap != nullptr && cap->is_number()) model.logit_cap = cap->get<double>();
   model.sparse = answer(integer_or_zero(text, "index_topk") > 0);
   if (model.latent != Answer::Yes) return;
   const int64_t rotated = integer_or_zero(text, "qk_rope_head_dim");

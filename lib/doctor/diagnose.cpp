@@ -101,12 +101,15 @@ void Doctor::add_output(const std::string& name, std::string_view text) {
   facts_.has_output = true;
   std::vector<ResponseText> responses = responses_in(text);
   if (responses.empty()) responses.push_back({std::string(text), {}});
-  for (const ResponseText& response : responses)
+  for (const ResponseText& response : responses) {
+    if (response.only_reasoning) facts_.unanswered.push_back({name, response.finish_reason});
+    if (!response.tied_logits.empty()) facts_.tied_logits.push_back({name, response.tied_logits});
     for (OutputTrouble& trouble : examine_output(response.text)) {
       trouble.file = name;
       trouble.at_token = token_at(response, trouble.at_byte);
       facts_.output.push_back(std::move(trouble));
     }
+  }
   inputs_.push_back({name, "output", 0, text.size()});
 }
 

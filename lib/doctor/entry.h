@@ -36,6 +36,7 @@ enum class Cause : uint8_t {
   NanLogits,
   NotTheCache,
   CacheTransfer,
+  AnswerInReasoning,
 };
 
 std::string_view name_of(Gravity gravity);        // "note", "warning", "error", "fatal"

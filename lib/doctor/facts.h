@@ -36,6 +36,7 @@ struct ModelFacts {
   Answer head_widths_differ = Answer::Unknown;        // by layer
   Answer sparse = Answer::Unknown;                    // attention over an index of tokens (DeepSeek-V3.2)
   int64_t n_heads = 0, n_kv_heads = 0, head_dim = 0;  // 0: unknown
+  double logit_cap = 0;                               // final_logit_softcapping; 0: none
   int64_t latent_width = 0;                           // of an MLA row: latent and rotated part
   int64_t prefill_width_k = 0, prefill_width_v = 0;   // of an MLA head before it is absorbed
 };
@@ -79,6 +80,17 @@ struct ScaleFacts {
   std::vector<std::string> also_valid_for;
 };
 
+/// A sample of output in which the answer is missing, and all there is are thoughts.
+struct UnansweredOutput {
+  std::string file, finish_reason;
+};
+
+/// A sample of output whose response has logits: the best of each token that shares it with another one.
+struct TiedLogits {
+  std::string file;
+  std::vector<double> best;
+};
+
 /// A LoRA adapter's adapter_config.json.
 struct AdapterFacts {
   std::string path;
@@ -107,6 +119,8 @@ struct Facts {
   std::optional<ScaleFacts> scales;
   std::map<std::string_view, Sign> lines;  // log lines of the catalogue, by id
   std::vector<OutputTrouble> output;
+  std::vector<UnansweredOutput> unanswered;
+  std::vector<TiedLogits> tied_logits;
   bool has_log = false, has_output = false;
 
   bool seen(std::string_view line_id) const { return lines.contains(line_id); }

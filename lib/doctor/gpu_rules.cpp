@@ -95,7 +95,21 @@ Found wide_keys_of_fa2(const Facts& f) {
 constexpr std::string_view kCompare =
     "run the same prompt at temperature 0 with --kv-cache-dtype auto and nothing else changed";
 
+Found decode_sums_otherwise(const Facts& f) {
+  const std::string backend = backend_of(f);
+  const bool here = f.is(Engine::Vllm) && f.gpu->capability == 90 && cache_is_static_fp8(f) &&
+                    (backend == "FLASH_ATTN" || backend == "FLASH_ATTN_VLLM_V1");
+  return here ? on_gpu(f, found_with_backend(f)) : Found{};
+}
+
 constexpr CombinationRule kRules[] = {
+    {{"B19", Note, Reported,
+      "with an FP8 cache on Hopper, FlashAttention 3 takes keys in tiles of 96 for one query and of 192 for many: "
+      "log-probabilities of generated tokens differ from those of the same text read as a prompt, by more than in BF16",
+      "that scales are wrong, or that answers get worse", "compare generated with generated, or prompt with prompt",
+      "vllm issue 54035"},
+     kFlags | kGpu,
+     decode_sums_otherwise},
     {{"F11", Fatal, Reported, "on AMD only the AITER backend takes an E5M2 cache of an MLA model",
       "that AITER is not there: vLLM may choose it by itself", "--kv-cache-dtype fp8_e4m3, or VLLM_ROCM_USE_AITER=1",
       "vllm issue 52793; vllm 0.24.0 to 0.33.0 v1/attention/backends/mla", Cause::FormatUnsupported, 6},

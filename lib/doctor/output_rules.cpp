@@ -1,4 +1,9 @@
 // E: what a sample of the model's output shows.
+#include <algorithm>
+#include <cmath>
+
+#include "base/error.h"
+#include "base/number_text.h"
 #include "doctor/rules.h"
 
 namespace kvcal {
@@ -44,6 +49,42 @@ Found same_onset(const Facts& f) {
   return {};
 }
 
+Found no_answer(const Facts& f) {
+  Found found;
+  for (const UnansweredOutput& u : f.unanswered) {
+    found.holds = true;
+    found.evidence.push_back({u.file, 0, "", 1, 0});
+    if (u.finish_reason == "length")
+      found.detail = "finish_reason 'length': max_tokens ended in thinking";
+    else if (found.detail.empty() && !u.finish_reason.empty())
+      found.detail = "finish_reason " + quoted(u.finish_reason) + ": the parser saw no end of the thinking";
+  }
+  return found;
+}
+
+// c · tanh(x / c) in bf16 is a step of bf16 from c only where x is three times c, far above any sound logit.
+Found at_the_soft_cap(const Facts& f) {
+  const double cap = f.model.logit_cap;
+  if (!(cap > 0)) return {};
+  const double step = std::ldexp(1.0, std::ilogb(cap) - 7);
+  Found found;
+  size_t n_tokens = 0;
+  for (const TiedLogits& t : f.tied_logits) {
+    const auto n = std::count_if(t.best.begin(), t.best.end(), [&](double best) { return best >= cap - step; });
+    if (n == 0) continue;
+    found.holds = true;
+    n_tokens += static_cast<size_t>(n);
+    found.evidence.push_back({t.file, 0, "", 1, 0});
+  }
+  if (found.holds) found.detail = std::to_string(n_tokens) + " tokens at the cap of " + shortest_double(cap);
+  return found;
+}
+
+Found hybrid_collapse(const Facts& f) {
+  if (!f.is(Engine::Vllm) || f.model.hybrid != Answer::Yes || f.flag("no-enable-prefix-caching") != nullptr) return {};
+  return exclamation_marks(f);
+}
+
 constexpr std::string_view kCompare =
     "run the same prompt at temperature 0 with --kv-cache-dtype auto and nothing else changed";
 
@@ -72,6 +113,29 @@ constexpr CombinationRule kRules[] = {
       Cause::KernelDefect, 5},
      kOutput,
      same_onset},
+    {{"E05", Error, Computed,
+      "logits lie at the model's soft-cap, several tokens alike: hidden states are far too large, and what is chosen "
+      "is "
+      "chance",
+      "that the cache is to blame: weights or activations with a wrong scale do the same",
+      "the same prompt with --kv-cache-dtype auto; where it is the same, look at the scales of weights and activations",
+      "30 tanh(x / 30) in bf16 is 29.875 from x = 90 and 30 from x = 103; vllm issue 39407", Cause::NotTheCache, 5},
+     kOutput | kCheckpoint,
+     at_the_soft_cap},
+    {{"E13", Warning, Reported, "the answer is empty, all of it is in the reasoning",
+      "anything about the cache: an unquantised one does it too; thoughts that loop are a finding of their own",
+      "more max_tokens where they ended first; else the same prompt without --reasoning-parser, to see where thinking "
+      "ends",
+      "reported of vLLM with --reasoning-parser qwen3", Cause::AnswerInReasoning, 5},
+     kOutput,
+     no_answer},
+    {{"E14", Note, Reported,
+      "there is a report of Qwen3.6-27B-FP8 with prefix caching in which, after a while, all answers are '!' until a "
+      "restart",
+      "that this is the same: its cause is not known, and an attempt with vLLM 0.28.0 did not reproduce it",
+      "restart; where the first answers are sound, --no-enable-prefix-caching", "vllm issue 55291"},
+     kOutput | kModel | kKnownServer,
+     hybrid_collapse},
     {{"E12", Warning, Inferred, "scripts change inside words, or characters are none: token soup",
       "the cause; a text that teaches scripts looks like it", kCompare, "vllm issues 34759, 38652", Cause::None, 0},
      kOutput,

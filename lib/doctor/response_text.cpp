@@ -1,5 +1,8 @@
 #include "doctor/response_text.h"
 
+#include <algorithm>
+#include <functional>
+
 #include "base/json.h"
 
 namespace kvcal {
@@ -22,11 +25,67 @@ std::vector<std::string> tokens_of(const Json& logprobs) {
   return tokens;
 }
 
+std::vector<double> values_of(const Json& candidates) {
+  std::vector<double> values;
+  for (const Json& candidate : candidates) {
+    const Json* value = candidate.is_object() ? find_member(candidate, "logprob") : &candidate;
+    if (value != nullptr && value->is_number()) values.push_back(value->get<double>());
+  }
+  return values;
+}
+
+/// {"content": [{"top_logprobs": [{"logprob": -0.1}, ...]}, ...]} of chats, {"top_logprobs": [{" a": -0.1}, ...]} of
+/// completions.
+std::vector<std::vector<double>> candidates_of(const Json& logprobs) {
+  std::vector<std::vector<double>> all;
+  for (const char* key : {"content", "top_logprobs"}) {
+    const Json* list = logprobs.is_object() ? find_member(logprobs, key) : nullptr;
+    if (list == nullptr || !list->is_array()) continue;
+    const bool chat = std::string_view(key) == "content";
+    for (const Json& token : *list) {
+      const Json* candidates = !chat ? &token : token.is_object() ? find_member(token, "top_logprobs") : nullptr;
+      if (candidates != nullptr && candidates->is_structured()) all.push_back(values_of(*candidates));
+    }
+  }
+  return all;
+}
+
+std::vector<double> tied_logits_of(const Json& logprobs) {
+  constexpr size_t kFirst = 5;
+  std::vector<double> tied;
+  for (std::vector<double>& values : candidates_of(logprobs)) {
+    std::sort(values.begin(), values.end(), std::greater<>());
+    if (values.size() > kFirst) values.resize(kFirst);
+    const bool tie = std::adjacent_find(values.begin(), values.end()) != values.end();
+    if (tie && values.front() > 0) tied.push_back(values.front());
+  }
+  return tied;
+}
+
+// Servers before and after the field got its short name.
+std::string reasoning_of(const Json& message) {
+  const std::string reasoning = text_of(message, "reasoning");
+  return reasoning.empty() ? text_of(message, "reasoning_content") : reasoning;
+}
+
+bool calls_tools(const Json& message) {
+  const Json* calls = message.is_object() ? find_member(message, "tool_calls") : nullptr;
+  return calls != nullptr && calls->is_array() && !calls->empty();
+}
+
 ResponseText response_of(const Json& choice) {
   ResponseText response;
   const Json* message = find_member(choice, "message");
   response.text = message != nullptr ? text_of(*message, "content") : text_of(choice, "text");
-  if (const Json* logprobs = find_member(choice, "logprobs")) response.tokens = tokens_of(*logprobs);
+  response.finish_reason = text_of(choice, "finish_reason");
+  if (message != nullptr && response.text.empty() && !calls_tools(*message)) {
+    response.text = reasoning_of(*message);
+    response.only_reasoning = !response.text.empty();
+  }
+  if (const Json* logprobs = find_member(choice, "logprobs")) {
+    response.tokens = tokens_of(*logprobs);
+    response.tied_logits = tied_logits_of(*logprobs);
+  }
   std::string joined;
   for (const std::string& token : response.tokens) joined += token;
   if (response.text.empty()) response.text = joined;

@@ -66,6 +66,11 @@ Found nvfp4_hybrid(const Facts& f) {
   return here ? found_in_flags(f, {"kv-cache-dtype"}) : Found{};
 }
 
+Found little_gain_of_hybrid(const Facts& f) {
+  const bool here = f.is(Engine::Vllm) && f.model.hybrid == Answer::Yes && cache_is_quantised(f) == Answer::Yes;
+  return here ? found_in_flags(f, {"kv-cache-dtype"}) : Found{};
+}
+
 Found sglang_triton(const Facts& f) {
   const bool here = f.is(Engine::Sglang) && backend_of(f) == "triton" && cache_is_static_fp8(f) && has_scales(f) &&
                     f.before({0, 5, 10}) == Answer::Yes;
@@ -150,6 +155,14 @@ constexpr CombinationRule kRules[] = {
       6},
      kFlags | kModel,
      nvfp4_hybrid},
+    {{"B18", Note, Reported,
+      "a hybrid: its recurrent state is not quantised and sets the size of vLLM's pages, so that an FP8 cache holds "
+      "less "
+      "than twice the tokens: 1.84 times as many at 32k tokens, as many at short contexts",
+      "the gain of this model", "kvcal plan {model} --gpu-memory SIZE estimates it",
+      "vllm issue 55196: vLLM's own accounting on an A10G"},
+     kFlags | kModel,
+     little_gain_of_hybrid},
     {{"W01", Note, Established, "the KV cache is not quantised here: its scales cannot be what is wrong", "", "",
       "options of the serve command"},
      kFlags,

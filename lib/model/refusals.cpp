@@ -36,7 +36,7 @@ constexpr std::array kRefusals = {
     Refusal{"MiniCPM3ForCausalLM", "its latent attention with scaled residuals is not read"},
     Refusal{"MiniMaxM1ForCausalLM", "its names, keys and residuals are not those of MiniMaxForCausalLM, which is read"},
     Refusal{"MiniMaxText01ForCausalLM",
-            "of MiniMax-Text-01 the form of MiniMaxForCausalLM is read (MiniMax-Text-01-hf)"},
+            "its names are not those of MiniMaxForCausalLM, which is read where whole heads turn"},
     Refusal{"NemotronHPuzzleForCausalLM", "its layers have experts and heads of unequal numbers"},
     Refusal{"PhiMoEForCausalLM", "its experts are chosen one after the other (SparseMixer), with layer norms"},
     Refusal{"PhimoeForCausalLM", "its experts are chosen one after the other (SparseMixer), with layer norms"},

@@ -1,7 +1,7 @@
 // The quantile is exact: values are counted one by one, not binned.
 #include <algorithm>
-#include <cmath>
 
+#include "base/decimal_share.h"
 #include "base/error.h"
 #include "base/number_text.h"
 #include "solve/policies.h"
@@ -12,9 +12,8 @@ double percentile_scale(const PolicyInput& in) {
   const MagnitudeHistogram& h = in.histogram;
   uint64_t n = h.zeros + h.under + h.over;
   for (const auto& [code, count] : h.counts) n += count;
-  // The smallest rank whose share is at least the percentile.
-  const double wanted = std::ceil(in.percentile / 100 * static_cast<double>(n));
-  const uint64_t rank = std::clamp<uint64_t>(static_cast<uint64_t>(wanted), 1, n);
+  // The smallest rank whose share is at least the percentile, which stands for the decimal that was typed.
+  const uint64_t rank = std::clamp<uint64_t>(decimal_share(in.percentile, 2, n), 1, n);
 
   uint64_t seen = h.zeros + h.under;
   if (seen >= rank)

@@ -69,10 +69,17 @@ std::string uri_of(const std::string& path) {
   return uri;
 }
 
+// SARIF's helpUri and informationUri are absolute. The rules are described by a file of this program's tree, which lies
+// elsewhere on every machine: an artifactLocation may be relative to a base that the reader knows.
+constexpr const char* kTree = "KVCAL";
+
+Json rules_document() { return {{"uri", "schemas/validate-rules.md"}, {"uriBaseId", kTree}}; }
+
 Json sarif_rule(const Rule& rule) {
   Json out = {{"id", rule.id},
               {"shortDescription", {{"text", rule.meaning}}},
               {"help", {{"text", rule.fix}}},
+              {"properties", {{"documentation", rules_document()}}},
               {"defaultConfiguration", {{"level", name_of(rule.severity)}}}};
   return out;
 }
@@ -167,8 +174,11 @@ Json sarif_report(const Validated& v, const std::string& version) {
   for (const Rule& rule : rules()) table.push_back(sarif_rule(rule));
   for (const Finding& f : v.report.findings) results.push_back(sarif_result(f, v));
   for (const Report::Skipped& s : v.report.skipped_rules()) skipped.push_back(s.rule + ": " + s.reason);
-  const Json driver = {{"name", "kvcal"}, {"version", version}, {"rules", table}};
+  const Json driver = {
+      {"name", "kvcal"}, {"version", version}, {"rules", table}, {"locations", Json::array({rules_document()})}};
+  const Json tree = {{"description", {{"text", "kvcal's source tree; installed, share/kvcal"}}}};
   const Json run = {{"tool", {{"driver", driver}}},
+                    {"originalUriBaseIds", {{kTree, tree}}},
                     {"results", results},
                     {"properties", {{"evaluated", v.report.evaluated_rules()}, {"notEvaluated", skipped}}}};
   return {{"$schema", "https://json.schemastore.org/sarif-2.1.0.json"}, {"version", "2.1.0"}, {"runs", {run}}};

@@ -10,6 +10,7 @@
 #include <cstdlib>
 #include <fstream>
 #include <iterator>
+#include <set>
 #include <sstream>
 #include <stdexcept>
 #include <string_view>
@@ -52,6 +53,19 @@ class ScratchFolder {
 void replace_all(std::string& text, const std::string& from, const std::string& to) {
   for (size_t at = text.find(from); at != std::string::npos; at = text.find(from, at + to.size()))
     text.replace(at, from.size(), to);
+}
+
+// Without what git ignores, and without the hidden files that editors keep for a moment.
+std::set<std::string> files_of_tree(const fs::path& top) {
+  std::set<std::string> files;
+  for (auto it = fs::recursive_directory_iterator(top); it != fs::recursive_directory_iterator(); ++it) {
+    const std::string name = it->path().filename().string();
+    if (name.starts_with('.') || name == "build" || name == "__pycache__" || name == "compile_commands.json")
+      it.disable_recursion_pending();
+    else if (!it->is_directory())
+      files.insert(it->path().lexically_relative(top).generic_string());
+  }
+  return files;
 }
 
 // In the child: the surroundings in which every case runs, whatever those of the test are.
@@ -137,10 +151,12 @@ std::vector<Case> find_cases(const fs::path& folder) {
 
 Outcome run(const Case& c, const Places& places) {
   const ScratchFolder scratch, outputs;
+  const std::set<std::string> before = files_of_tree(places.source);
   const pid_t child = fork();
   if (child < 0) throw std::runtime_error("fork failed");
   if (child == 0) become_shell(c, places, scratch.path(), outputs.path());
-  Outcome outcome = {wait_for(child), read(outputs.path() / "out"), read(outputs.path() / "err")};
+  Outcome outcome = {wait_for(child), read(outputs.path() / "out"), read(outputs.path() / "err"), {}};
+  std::ranges::set_difference(files_of_tree(places.source), before, std::back_inserter(outcome.left_in_tree));
   for (std::string* text : {&outcome.out, &outcome.err}) {
     replace_all(*text, scratch.path().string(), "$SCRATCH");
     // The build lies inside the tree.
@@ -152,7 +168,7 @@ Outcome run(const Case& c, const Places& places) {
 
 Outcome expected(const Case& c) {
   const std::string exit = read(beside(c, ".exit"));
-  return {exit.empty() ? 0 : std::stoi(exit), read(beside(c, ".stdout")), read(beside(c, ".stderr"))};
+  return {exit.empty() ? 0 : std::stoi(exit), read(beside(c, ".stdout")), read(beside(c, ".stderr")), {}};
 }
 
 bool matches(const std::string& pattern, const std::string& text) {

@@ -20,6 +20,7 @@ std::vector<Case> find_cases(const std::filesystem::path& folder);
 struct Outcome {
   int exit = 0;  // 128 + number when a signal ended it, as sh reports it
   std::string out, err;
+  std::vector<std::string> left_in_tree;  // files that the tree did not have before, and that git does not ignore
 };
 
 /// Names that stand for the places of this machine, in the command and in what is expected.

@@ -1,6 +1,7 @@
 // Runs every case below tests/cli (cli_case.h says what a case is). They test the program, not the numerics.
 //   test_cli [--update] [gtest options]      --update: what comes out becomes what is expected
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <fstream>
 #include <set>
@@ -24,6 +25,7 @@ class CaseTest final : public testing::Test {
 
   void TestBody() override {
     const Outcome outcome = run(case_, places());
+    for (const std::string& file : outcome.left_in_tree) ADD_FAILURE() << "left in the source tree: " << file;
     if (g_update) return update(case_, outcome);
     const Outcome want = expected(case_);
     EXPECT_EQ(outcome.exit, want.exit);
@@ -53,6 +55,18 @@ TEST(Harness, WildcardLines) {
   EXPECT_FALSE(matches("a\n...\nz\n", "a\nz\nb\n"));
   EXPECT_TRUE(matches("...\nb\n...\n", "a\nb\nc\n"));
   EXPECT_FALSE(matches("...\nb\n...\n", "a\nc\n"));
+}
+
+TEST(Harness, FilesLeftInTheTreeAreSeen) {
+  const std::filesystem::path folder =
+      std::filesystem::path(testing::TempDir()) / ("kvcal_cli_tree_" + std::to_string(getpid()));
+  std::filesystem::create_directories(folder / "tests");
+  std::ofstream(folder / "tests/writes.cmd") << "echo here >here.txt\necho there >\"$SOURCE/tests/there.txt\"\n";
+  Places moved = places();
+  moved.source = folder;
+  const Outcome outcome = run({"writes", folder / "tests/writes"}, moved);
+  std::filesystem::remove_all(folder);
+  EXPECT_EQ(outcome.left_in_tree, std::vector<std::string>{"tests/there.txt"});
 }
 
 // An expectation whose command is gone would look like a test and never run.

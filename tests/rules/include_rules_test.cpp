@@ -42,6 +42,9 @@ INSTANTIATE_TEST_SUITE_P(Rules, EveryFile,
 
 TEST(Tree, EveryGoldenIsUsed) { expect_none(goldens_are_used(tree())); }
 TEST(Tree, EveryVerbIsDocumented) { expect_none(verbs_are_documented(tree())); }
+TEST(Tree, EveryVerbThatIsNamedExists) { expect_none(named_verbs_exist(tree())); }
+
+TEST(Tree, TopLevelIsKnown) { expect_none(top_level_is_known(tree())); }
 
 TEST(Tree, WasRead) {
   EXPECT_GT(tree().size(), 50U);
@@ -197,6 +200,23 @@ TEST(Sample, UndocumentedVerb) {
   EXPECT_EQ(verbs_are_documented({{"README.md", "kvcal prompts, kvcal solver\n"}, manual, verbs}).size(), 1U);
   EXPECT_EQ(verbs_are_documented({readme, {"apps/kvcal.1", "\n.B prompts\n"}, verbs}).size(), 1U);
   EXPECT_EQ(verbs_are_documented({manual, verbs}).size(), 1U);
+}
+
+TEST(Sample, FileInTheTopLevel) {
+  EXPECT_TRUE(top_level_is_known({{"README.md", ""}, {"compile_commands.json", ""}, {"tests/gone.jsonl", ""}}).empty());
+  EXPECT_EQ(top_level_is_known({{"README.md", ""}, {"gone.jsonl", ""}}).size(), 1U);
+}
+
+TEST(Sample, VerbThatDoesNotExist) {
+  const SourceFile table = {"apps/command_line.cpp", "kVerbs[] = {\n  add_inspect, add_solve,\n};\nadd_later();\n"};
+  const auto findings = [&](const char* path, const char* text) {
+    return named_verbs_exist({table, {path, text}}).size();
+  };
+  EXPECT_EQ(findings("README.md", "`kvcal solve x`, what kvcal reads, kvcal --help, kvcal.1\n"), 0U);
+  EXPECT_EQ(findings("README.md", "kvcal evaluate, kvcal later and kvcal solve\n"), 2U);
+  EXPECT_EQ(findings("lib/doctor/a.cpp", "f(\"kvcal evaluate {model}\");\n"), 1U);
+  EXPECT_EQ(findings("tests/cli/frame/a.cmd", "kvcal frobnicate\n"), 0U);
+  EXPECT_EQ(named_verbs_exist({{"README.md", "kvcal solve\n"}}).size(), 1U);
 }
 
 }  // namespace

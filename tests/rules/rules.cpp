@@ -70,11 +70,19 @@ const std::map<std::string, std::string, std::less<>> kLongFiles = {
     {"lib/text/jinja_expression_parser.cpp", "one recursive-descent grammar, read from top to bottom"},
 };
 
+const std::set<std::string, std::less<>> kTopLevel = {
+    ".clang-format",     ".clang-tidy",     ".gitignore", "CHANGELOG.md", "CMakeLists.txt",
+    "CMakePresets.json", "CONTRIBUTING.md", "LICENSE",    "Makefile",     "README.md"};
+
 constexpr size_t kLongLines = 400, kMostLines = 600;
 
 bool is_header(std::string_view path) { return path.ends_with(".h") || path.ends_with(".cuh"); }
 bool is_source(std::string_view path) { return path.ends_with(".cpp") || path.ends_with(".cu"); }
 bool is_code(std::string_view path) { return is_header(path) || is_source(path); }
+
+// What stands behind the program's name where it is no command: "what kvcal reads".
+const std::set<std::string, std::less<>> kProse = {"can",    "exports", "for",        "needs",
+                                                   "prompt", "reads",   "statistics", "to"};
 
 std::string at(const SourceFile& file, int line, const std::string& what) {
   return file.path + ":" + std::to_string(line) + ": " + what;
@@ -269,6 +277,41 @@ Findings verbs_are_documented(const std::vector<SourceFile>& tree) {
       findings.push_back("README.md: does not mention 'kvcal " + verb + "'");
     if (manual->text.find("\n.B " + verb + "\n") == std::string::npos)
       findings.push_back("apps/kvcal.1: does not describe " + verb);
+  }
+  return findings;
+}
+
+Findings top_level_is_known(const std::vector<SourceFile>& tree) {
+  // Links that editors and builds make for themselves are ignored by git.
+  static const std::set<std::string, std::less<>> ignored = {"compile_commands.json"};
+  Findings findings;
+  for (const SourceFile& file : tree)
+    if (file.path.find('/') == std::string::npos && !kTopLevel.contains(file.path) && !ignored.contains(file.path))
+      findings.push_back(file.path + ": does not belong into the top level; did a test leave it there?");
+  return findings;
+}
+
+Findings named_verbs_exist(const std::vector<SourceFile>& tree) {
+  const SourceFile* table = find(tree, "apps/command_line.cpp");
+  if (table == nullptr) return {"apps/command_line.cpp is missing"};
+  static const std::regex entry(R"(\badd_(\w+)\b)"), command(R"(\bkvcal ([a-z]+)\b(?![_.(]))");
+  const std::string listed = table->text.substr(0, table->text.find("};"));
+  std::set<std::string> verbs;
+  for (auto it = std::sregex_iterator(listed.begin(), listed.end(), entry); it != std::sregex_iterator(); ++it)
+    verbs.insert((*it)[1]);
+  Findings findings;
+  for (const SourceFile& file : tree) {
+    // Tests also call verbs that do not exist, on purpose; prompts are data; CMake's target is called like the program.
+    if (file.path.starts_with("tests/") || file.path.ends_with(".jsonl") || file.path.ends_with("CMakeLists.txt"))
+      continue;
+    int number = 0;
+    for (const std::string& line : lines_of(file.text)) {
+      ++number;
+      if (line.find("kvcal ") == std::string::npos) continue;
+      for (auto it = std::sregex_iterator(line.begin(), line.end(), command); it != std::sregex_iterator(); ++it)
+        if (!verbs.contains((*it)[1]) && !kProse.contains((*it)[1]))
+          findings.push_back(at(file, number, "no verb of apps/command_line.cpp: " + it->str()));
+    }
   }
   return findings;
 }

@@ -43,4 +43,10 @@ Findings goldens_are_used(const std::vector<SourceFile>& tree);
 /// README.md names every verb that apps/verbs.h declares, as "kvcal VERB", and the manual page describes it.
 Findings verbs_are_documented(const std::vector<SourceFile>& tree);
 
+/// "kvcal VERB" in sources, documents and the manual page names a verb of the table in apps/command_line.cpp.
+Findings named_verbs_exist(const std::vector<SourceFile>& tree);
+
+/// The top level has its known files and no others: what a test leaves in the folder that it was started in shows here.
+Findings top_level_is_known(const std::vector<SourceFile>& tree);
+
 }  // namespace kvcal::rules

@@ -63,7 +63,8 @@ std::vector<SourceFile> read_tree(const fs::path& top) {
     files.push_back({path.lexically_relative(top).generic_string(), std::move(text)});
   };
   for (const auto& entry : fs::directory_iterator(top))
-    if (entry.is_regular_file()) take(entry.path());
+    // In a second worktree .git is a file, which says where the first one lies.
+    if (entry.is_regular_file() && entry.path().filename() != ".git") take(entry.path());
   for (const char* folder : kFolders)
     for (const auto& entry : fs::recursive_directory_iterator(top / folder))
       if (entry.is_regular_file()) take(entry.path());

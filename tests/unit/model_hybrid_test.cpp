@@ -199,5 +199,18 @@ TEST(HybridConfig, minimaxs_layers_are_words_or_take_turns) {
   expect_refusal(with({{"layer_types", {"full_attention", "conv", "conv", "conv"}}}), "'conv'");
 }
 
+// The reference framework's class turns whole heads, vLLM's (up to 0.22) turned the first rotary_dim channels.
+TEST(HybridConfig, minimax_turns_whole_heads_or_is_refused) {
+  const auto with = [](Json changes) { return model("MiniMaxForCausalLM", changes); };
+  EXPECT_EQ(spec_of(with(Json::object())).caches[0].rotary_dim, 16);
+  EXPECT_EQ(spec_of(with({{"rotary_dim", 16}})).caches[0].rotary_dim, 16);
+  EXPECT_EQ(spec_of(with({{"rotary_dim", nullptr}})).caches[0].rotary_dim, 16);
+  expect_refusal(with({{"rotary_dim", 8}}), "rotary_dim is 8 of head_dim 16");
+  expect_refusal(with({{"head_dim", 128}, {"rotary_dim", 64}}), "rotary_dim is 64 of head_dim 128");
+  expect_refusal(with({{"partial_rotary_factor", 0.5}}), "rotary_dim is 8 of head_dim 16");
+  expect_refusal(with({{"rope_parameters", {{"rope_theta", 1e6}, {"partial_rotary_factor", 0.5}}}}),
+                 "rotary_dim is 8 of head_dim 16");
+}
+
 }  // namespace
 }  // namespace kvcal

@@ -110,6 +110,14 @@ TEST(Percentile, CountsZerosAndRanksExactly) {
   EXPECT_EQ(percentile_scale({h, fp8(), 1e6, 1, 75}), 1e6 / 448);  // among values above the range
 }
 
+// 99.9 % of 64,000 is 63,936; in doubles 99.9 / 100 * 64000 lies above it, whose ceiling is one value too far.
+TEST(Percentile, RanksDecimalsExactly) {
+  MagnitudeHistogram h = {{{0x3F80, 63936}, {0x4100, 64}}, 0, 0, 0, 0, 0};
+  EXPECT_EQ(percentile_scale({h, fp8(), 8, 1, 99.9}), 1.0 / 448);
+  h.counts[0].second = 63935;
+  EXPECT_EQ(percentile_scale({h, fp8(), 8, 1, 99.9}), 8.0 / 448);
+}
+
 TEST(Percentile, IsTheQuantileOfTheStatistics) {
   const CacheStatistics cache = synthetic_cache(ordinary_run());
   const HeadStatistics& head = cache.at(CacheSite::Value).heads[0];

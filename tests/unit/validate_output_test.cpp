@@ -1,6 +1,8 @@
 // What other programs read: SARIF's required members, and GitHub's escapes.
 #include <gtest/gtest.h>
 
+#include <fstream>
+#include <iterator>
 #include <set>
 
 #include "validate/output.h"
@@ -47,6 +49,23 @@ TEST(Sarif, HasWhatItsSchemaRequires) {
   EXPECT_EQ(run["results"][0]["level"], "error");
   EXPECT_EQ(run["results"][1]["level"], "warning");
   EXPECT_EQ(run["results"][2]["level"], "note");
+}
+
+// helpUri and informationUri must be absolute, and the project has no address that would be true tomorrow.
+TEST(Sarif, SaysWhereItsRulesAreDescribed) {
+  const Json run = sarif_report(sample("a.json"), "0.1.0").at("runs")[0];
+  const Json& driver = run.at("tool").at("driver");
+  const Json document = {{"uri", "schemas/validate-rules.md"}, {"uriBaseId", "KVCAL"}};
+  EXPECT_EQ(driver.at("locations"), Json::array({document}));
+  EXPECT_FALSE(run.at("originalUriBaseIds").at("KVCAL").at("description").at("text").get<std::string>().empty());
+  EXPECT_FALSE(driver.contains("informationUri"));
+  std::ifstream in(std::string(KVCAL_SOURCE_DIR) + "/schemas/validate-rules.md");
+  const std::string text{std::istreambuf_iterator<char>(in), {}};
+  for (const Json& rule : driver.at("rules")) {
+    EXPECT_EQ(rule.at("properties").at("documentation"), document);
+    EXPECT_FALSE(rule.contains("helpUri"));
+    EXPECT_NE(text.find("    " + rule.at("id").get<std::string>() + "  "), std::string::npos) << rule.at("id");
+  }
 }
 
 TEST(Github, EscapesWhatItsCommandsWouldTakeForTheirOwn) {

@@ -135,6 +135,18 @@ MoeDims read_moe(const Json& config, const DecoderDims& dims) {
   return d;
 }
 
+// MiniMax-Text-01 was trained with the first rotary_dim channels of a head turned, as vLLM's class did until it was
+// removed in 0.23; the reference framework's class, which SGLang falls back to, ignores the key and turns all of them.
+// The keys differ, and no reference computes the first.
+void check_whole_heads_turn(const Json& config, const DecoderDims& dims, const RopeSpec& rope) {
+  const int64_t rotary = get_int_or(config, "rotary_dim", rope.rotary_dim);
+  for (const int64_t turned : {rotary, rope.rotary_dim})
+    if (turned != dims.head_dim)
+      fail("rotary_dim is " + std::to_string(turned) + " of head_dim " + std::to_string(dims.head_dim) +
+           ": this part of a head turned in vLLM up to 0.22, all of it does in the reference framework; only configs "
+           "that turn whole heads are read");
+}
+
 class MiniMax final : public DecoderModel {
  public:
   explicit MiniMax(const Json& config)
@@ -145,6 +157,7 @@ class MiniMax final : public DecoderModel {
         fed_(read_factors(config, "mlp")) {
     final_eps_ = dims_.eps;
     rope_ = read_rope(config, dims_.head_dim, kRopeDefaults);
+    check_whole_heads_turn(config, dims_, rope_);
     if (dims_.n_heads > dims_.hidden) fail("num_attention_heads is above hidden_size");
     check_product("a state", {dims_.n_heads, dims_.head_dim, dims_.head_dim});
     check_product("a projection", {dims_.n_heads, dims_.head_dim, dims_.hidden});

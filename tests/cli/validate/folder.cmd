@@ -21,7 +21,7 @@ kvcal validate sound
 echo exit $?
 write_checkpoint zero '\015\074\0\0\103\074\155\073\161\074\373\072'
 kvcal validate zero --server vllm@0.33 --format github || echo exit $?
-kvcal validate zero --server sglang --format sarif | grep '"uri"' | sort -u
+kvcal validate zero --server sglang --format sarif | grep '"uri": "zero' | sort -u
 write_checkpoint key '\0\0\017\073\103\074\155\073\161\074\373\072'
 kvcal validate key --server sglang --server vllm@0.33 | grep -e ' start' -e '^layer' -e '^0'
 kvcal validate sound --server vllm@0.24 --json | sed -n '/"servers"/,$p' | head -n 12

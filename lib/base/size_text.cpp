@@ -1,4 +1,4 @@
-#include "capacity/size_text.h"
+#include "base/size_text.h"
 
 #include <array>
 #include <charconv>
