@@ -19,6 +19,13 @@ namespace {
   fail("integer overflow in " + op + ": integers have 64 bits here, any size in Python");
 }
 
+// Sums of integers beyond 64 bits are refused, rather than rounded.
+void refuse_large(const std::string& op, const Value& a, const Value& b) {
+  for (const Value* v : {&a, &b})
+    if (v->as_large() && !a.as_real() && !b.as_real())
+      fail("'" + op + "' on integer " + to_repr(*v) + ": integers of more than 64 bits are printed and compared only");
+}
+
 int64_t floor_divide(int64_t a, int64_t b) {
   const int64_t q = a / b;
   return a % b != 0 && (a < 0) != (b < 0) ? q - 1 : q;
@@ -107,6 +114,8 @@ int64_t slice_index(const Value& v, int64_t fallback, const char* what) {
   int64_t i = fallback;
   if (v.is_none()) return i;
   if (v.is_undefined()) fail_undefined(v);
+  // Both ends of the 64 bits lie beyond every sequence.
+  if (const LargeInteger* large = v.as_large()) return large->negative ? INT64_MIN : INT64_MAX;
   if (!v.to_int(i)) fail(std::string("slice ") + what + " is " + type_name(v) + ", expected int or none");
   return i;
 }
@@ -214,6 +223,7 @@ Value Runtime::binary(const std::string& op, const Value& a, const Value& b) {
   int64_t i = 0, j = 0;
   double x = 0, y = 0;
   if (a.to_int(i) && b.to_int(j)) return integer_operation(op, i, j);
+  if (!(op == "%" && a.as_text())) refuse_large(op, a, b);
   if (a.to_real(x) && b.to_real(y)) return real_operation(op, x, y);
   if (op == "+") {
     if (a.as_text() && b.as_text()) return add_text(*this, *a.as_text(), *b.as_text());
@@ -233,6 +243,10 @@ Value Runtime::binary(const std::string& op, const Value& a, const Value& b) {
 
 Value Runtime::negative(const Value& v) {
   int64_t i = 0;
+  if (v.as_large() || (v.to_int(i) && i == INT64_MIN)) {
+    const std::string text = integer_text(v);
+    return Value::integer_of_digits(text.starts_with('-') ? text.substr(1) : "-" + text);
+  }
   if (v.to_int(i)) return integer_operation("-", 0, i);
   if (const double* d = v.as_real()) return Value::real(-*d);
   if (v.is_undefined()) fail_undefined(v);
@@ -245,8 +259,10 @@ bool Runtime::compare(const std::string& op, const Value& a, const Value& b) {
   if (op == "!=") return !equal(a, b);
   if (op == "<") return less(a, b);
   if (op == ">") return less(b, a);
-  double x = 0, y = 0;  // NaN: neither <= nor >=
-  if (a.to_real(x) && b.to_real(y) && (std::isnan(x) || std::isnan(y))) return false;
+  if ((op == "<=" || op == ">=") && a.is_number() && b.is_number()) {
+    const auto order = compare_numbers(a, b);  // NaN: neither <= nor >=
+    return op == "<=" ? order <= 0 : order >= 0;
+  }
   if (op == "<=") return !less(b, a);
   if (op == ">=") return !less(a, b);
   return contains(b, a) == (op == "in");

@@ -56,7 +56,7 @@ bool is_none(const Value& v) { return v.is_none(); }
 bool is_boolean(const Value& v) { return v.as_bool() != nullptr; }
 bool is_true(const Value& v) { return v.as_bool() && *v.as_bool(); }
 bool is_false(const Value& v) { return v.as_bool() && !*v.as_bool(); }
-bool is_integer(const Value& v) { return v.as_int() != nullptr; }
+bool is_integer(const Value& v) { return v.is_integer(); }
 bool is_float(const Value& v) { return v.as_real() != nullptr; }
 bool is_number(const Value& v) { return v.is_number(); }
 bool is_string(const Value& v) { return v.as_text() != nullptr; }

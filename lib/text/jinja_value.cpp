@@ -13,11 +13,10 @@ constexpr int kDeepest = 200;
 
 // Equal keys give equal strings: numbers by value, whatever their type.
 std::string key_identity(const Value& key) {
-  int64_t i = 0;
-  if (key.to_int(i)) return "n" + std::to_string(i);
+  if (key.as_bool() || key.is_integer()) return "n" + integer_text(key);
   if (const double* d = key.as_real()) {
-    if (*d == std::floor(*d) && std::fabs(*d) < 9e15) return "n" + std::to_string(static_cast<int64_t>(*d));
-    return "f" + repr_of_real(*d);
+    if (*d == 0) return "n0";  // also minus zero
+    return std::isfinite(*d) && *d == std::floor(*d) ? "n" + digits_of_whole(*d) : "f" + repr_of_real(*d);
   }
   if (const Text* t = key.as_text()) return "s" + t->text;
   if (key.is_none() || key.is_undefined()) return key.is_none() ? "0" : "u";
@@ -84,7 +83,8 @@ Value Value::from_json(const Json& j) {
   if (j.is_null()) return none();
   if (j.is_boolean()) return boolean(j.get<bool>());
   if (j.is_number_unsigned() && j.get<uint64_t>() > static_cast<uint64_t>(INT64_MAX))
-    fail("integer " + j.dump() + " does not fit 64 bits");
+    return integer_of_digits(j.dump());
+  if (j.is_binary()) return integer_of_digits(large_integer_digits(j));
   if (j.is_number_integer()) return integer(j.get<int64_t>());
   if (j.is_number_float()) return real(j.get<double>());
   if (j.is_string()) return text(j.get<std::string>());
@@ -108,12 +108,14 @@ bool Value::to_real(double& out) const {
   int64_t i = 0;
   if (to_int(i)) return out = static_cast<double>(i), true;
   if (const double* d = as_real()) return out = *d, true;
+  if (const LargeInteger* large = as_large()) return out = real_of(*large), true;
   return false;
 }
 
 bool Value::truthy() const {
-  double number = 0;
-  if (to_real(number)) return number != 0;
+  int64_t whole = 0;
+  if (to_int(whole)) return whole != 0;
+  if (const double* d = as_real()) return *d != 0;
   if (const Text* t = as_text()) return !t->text.empty();
   if (const Sequence* s = as_sequence()) return s->kind == SequenceKind::Generator || !s->items.empty();
   if (const Dict* d = as_dict()) return !d->items.empty();
@@ -139,7 +141,7 @@ std::string type_name(const Value& v) {
   if (v.is_undefined()) return "Undefined";
   if (v.is_none()) return "NoneType";
   if (v.as_bool()) return "bool";
-  if (v.as_int()) return "int";
+  if (v.is_integer()) return "int";
   if (v.as_real()) return "float";
   if (const Text* t = v.as_text()) return t->markup ? "Markup" : "str";
   if (v.as_dict()) return "dict";
@@ -163,10 +165,7 @@ std::string type_name(const Value& v) {
 }
 
 bool equal(const Value& a, const Value& b) {
-  int64_t i = 0, j = 0;
-  if (a.to_int(i) && b.to_int(j)) return i == j;
-  double x = 0, y = 0;
-  if (a.to_real(x) && b.to_real(y)) return x == y;
+  if (a.is_number() && b.is_number()) return compare_numbers(a, b) == 0;
   if (a.as_text() && b.as_text()) return a.as_text()->text == b.as_text()->text;
   if (a.is_none() || b.is_none()) return a.is_none() && b.is_none();
   if (a.is_undefined() || b.is_undefined()) return a.is_undefined() && b.is_undefined();
@@ -185,10 +184,7 @@ bool equal(const Value& a, const Value& b) {
 }
 
 bool less(const Value& a, const Value& b) {
-  int64_t i = 0, j = 0;
-  if (a.to_int(i) && b.to_int(j)) return i < j;
-  double x = 0, y = 0;
-  if (a.to_real(x) && b.to_real(y)) return x < y;
+  if (a.is_number() && b.is_number()) return compare_numbers(a, b) < 0;
   // Bytes of UTF-8 sort as code points do.
   if (a.as_text() && b.as_text()) return a.as_text()->text < b.as_text()->text;
   const Sequence *s = a.as_sequence(), *t = b.as_sequence();

@@ -4,6 +4,7 @@
 // lists and dicts. Containers are shared, never copied.
 #pragma once
 
+#include <compare>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -33,6 +34,12 @@ struct Text {
 /// A value that is not there. Printing gives nothing, it is false and empty; any other use is an error with `reason`.
 struct Missing {
   std::string reason;
+};
+
+/// An integer that does not fit 64 bits. It is printed and compared; sums and the like are refused.
+struct LargeInteger {
+  bool negative = false;
+  std::string digits;  // decimal, without leading zeros
 };
 
 enum class SequenceKind { List, Tuple, Range, Generator, View };
@@ -75,6 +82,8 @@ class Value {
   static Value none() { return Value(nullptr); }
   static Value boolean(bool b) { return Value(b); }
   static Value integer(int64_t i) { return Value(i); }
+  /// Decimal digits with an optional sign, as many as there are.
+  static Value integer_of_digits(std::string_view text);
   static Value real(double d) { return Value(d); }
   static Value text(std::string s, bool markup = false) {
     return Value(std::make_shared<const Text>(Text{std::move(s), markup}));
@@ -103,6 +112,7 @@ class Value {
   }
   const bool* as_bool() const { return get<bool>(); }
   const int64_t* as_int() const { return get<int64_t>(); }
+  const LargeInteger* as_large() const { return pointer<const LargeInteger>(); }
   const double* as_real() const { return get<double>(); }
   const Text* as_text() const { return pointer<const Text>(); }
   const Sequence* as_sequence() const { return pointer<const Sequence>(); }
@@ -112,10 +122,11 @@ class Value {
   LoopState* as_loop() const { return pointer<LoopState>(); }
   bool is_none() const { return std::holds_alternative<std::nullptr_t>(data_); }
   bool is_undefined() const { return as_missing() != nullptr; }
-  bool is_number() const { return as_bool() || as_int() || as_real(); }
-  /// Integer value of an integer or boolean.
+  bool is_number() const { return as_bool() || is_integer() || as_real(); }
+  bool is_integer() const { return as_int() || as_large(); }
+  /// Integer value of an integer of at most 64 bits or a boolean.
   bool to_int(int64_t& out) const;
-  /// Value of any number as a double.
+  /// Value of any number as a double, the nearest one. Throws Error for integers above all doubles.
   bool to_real(double& out) const;
 
   bool truthy() const;
@@ -126,8 +137,9 @@ class Value {
 
  private:
   using Data = std::variant<std::shared_ptr<const Missing>, std::nullptr_t, bool, int64_t, double,
-                            std::shared_ptr<const Text>, std::shared_ptr<const Sequence>, std::shared_ptr<const Dict>,
-                            std::shared_ptr<Namespace>, std::shared_ptr<const Callable>, std::shared_ptr<LoopState>>;
+                            std::shared_ptr<const LargeInteger>, std::shared_ptr<const Text>,
+                            std::shared_ptr<const Sequence>, std::shared_ptr<const Dict>, std::shared_ptr<Namespace>,
+                            std::shared_ptr<const Callable>, std::shared_ptr<LoopState>>;
   explicit Value(Data data) : data_(std::move(data)) {}
   template <class T>
   T* pointer() const {
@@ -139,6 +151,17 @@ class Value {
 
 /// Python's name of the type ("str", "NoneType") for messages.
 std::string type_name(const Value& v);
+
+/// Two numbers by their exact values; NaN has no order.
+std::partial_ordering compare_numbers(const Value& a, const Value& b);
+/// The decimal digits of an integer or boolean, and of a finite double rounded to a whole number.
+std::string integer_text(const Value& v);
+std::string digits_of_whole(double d);
+/// The nearest double to digits with an optional fraction and exponent: infinite where it is too large. False when
+/// `text` is something else.
+bool parse_real(const std::string& text, double& out);
+/// The nearest double; throws Error when it would be infinite.
+double real_of(const LargeInteger& large);
 
 /// Python's ==. Different types are unequal, numbers compare by value.
 bool equal(const Value& a, const Value& b);
