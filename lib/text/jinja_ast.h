@@ -76,6 +76,7 @@ struct MacroDefinition {
   std::vector<ExprPtr> defaults;  // of the last parameters
   Block body;
   bool uses_caller = false, uses_varargs = false, uses_kwargs = false;
+  bool is_call_block = false;
 };
 
 /// What is assigned to: a Name, "ns.attribute" (Attribute) or a Tuple of names.

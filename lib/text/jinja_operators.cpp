@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include "text/jinja_interpreter.h"
+#include "text/jinja_loop.h"
 #include "text/jinja_runtime.h"
 #include "text/utf8.h"
 
@@ -160,11 +160,16 @@ Value Runtime::attribute(const Value& object, const std::string& name) {
   if (object.is_undefined()) fail_undefined(object);
   if (name.starts_with("__"))
     return Value::undefined("access to attribute '" + name + "' of '" + type_name(object) + "' object is unsafe");
-  if (LoopState* l = object.as_loop()) return loop_attribute(*this, *l, name);
+  if (LoopState* l = object.as_loop()) return l->attribute(*this, name);
   if (Namespace* n = object.as_namespace()) {
     const Value* v = n->find(name);
     return v ? *v : missing_attribute(object, name);
   }
+  if (const Callable* c = object.as_callable())
+    for (const auto& [key, value] : c->attributes)
+      if (key == name) return value;
+  if (const Sequence* s = object.as_sequence(); s && s->is_group && (name == "grouper" || name == "list"))
+    return s->items[name == "list"];
   if (Value method = find_method(object, name); !method.is_undefined() || !method.as_missing()->reason.empty())
     return method;
   if (const Dict* d = object.as_dict())
@@ -280,21 +285,22 @@ bool Runtime::contains(const Value& container, const Value& v) {
     static_cast<void>(n);
     fail("argument of type 'Namespace' is not iterable");
   }
-  for (const Value& item_value : iterate(container))
-    if (equal(item_value, v)) return true;
+  for (Cursor items(container); const auto item_value = items.next();)
+    if (equal(*item_value, v)) return true;
   return false;
 }
 
-Value Runtime::attribute_path(const Value& object, const Value& path) {
+Value Runtime::attribute_path(const Value& object, const Value& path, const Value* fallback) {
+  const auto defaulted = [&](Value v) { return fallback && v.is_undefined() ? *fallback : v; };
   const Text* t = path.as_text();
-  if (!t) return item(object, path);
+  if (!t) return defaulted(item(object, path));
   Value v = object;
   size_t begin = 0;
   for (;;) {
     const size_t dot = t->text.find('.', begin);
     const std::string part = t->text.substr(begin, dot == std::string::npos ? dot : dot - begin);
     const bool number = !part.empty() && part.size() < 10 && part.find_first_not_of("0123456789") == std::string::npos;
-    v = item(v, number ? Value::integer(std::stoll(part)) : Value::text(part));
+    v = defaulted(item(v, number ? Value::integer(std::stoll(part)) : Value::text(part)));
     if (dot == std::string::npos) return v;
     begin = dot + 1;
   }

@@ -49,6 +49,7 @@ std::string repr_at(const Value& v, int level) {
           (i ? ", " : "") + repr_of_text(n->attributes[i].first) + ": " + repr_at(n->attributes[i].second, level + 1);
     return out + "}>";
   }
+  if (const Callable* c = v.as_callable(); c && !c->printed.empty()) return c->printed;
   fail("printing a " + type_name(v) + ", whose text is an address in the reference");
 }
 

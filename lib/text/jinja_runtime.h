@@ -85,7 +85,8 @@ class Runtime {
   bool contains(const Value& container, const Value& item);
 
   /// "a.b.0" of |map(attribute=...) and its like.
-  Value attribute_path(const Value& object, const Value& path);
+  /// With `fallback`, each part that is undefined becomes that.
+  Value attribute_path(const Value& object, const Value& path, const Value* fallback = nullptr);
 
   int line = 0;  // of what runs now, for messages
 

@@ -4,7 +4,6 @@
 #include <cmath>
 
 #include "text/jinja_runtime.h"
-#include "text/utf8.h"
 
 namespace kvcal::jinja {
 namespace {
@@ -68,9 +67,36 @@ Value* Namespace::find(std::string_view name) {
 Value Value::sequence(SequenceKind kind, Values items, std::string view_name) {
   int deepest = 0;
   for (const Value& v : items) deepest = std::max(deepest, v.depth());
-  Sequence s{kind, std::move(items), checked_depth(deepest), std::move(view_name)};
+  Sequence s;
+  s.kind = kind;
+  s.items = std::move(items);
+  s.depth = checked_depth(deepest);
+  s.view_name = std::move(view_name);
   return Value(std::make_shared<const Sequence>(std::move(s)));
 }
+
+Value Value::group(Value grouper, Value members) {
+  Sequence s;
+  s.kind = SequenceKind::Tuple;
+  s.items = {std::move(grouper), std::move(members)};
+  s.depth = checked_depth(std::max(s.items[0].depth(), s.items[1].depth()));
+  s.is_group = true;
+  return Value(std::make_shared<const Sequence>(std::move(s)));
+}
+
+Value Value::generator(int depth, std::function<std::optional<Value>()> next) {
+  Sequence s;
+  s.kind = SequenceKind::Generator;
+  s.depth = checked_depth(depth);
+  s.next = std::move(next);
+  return Value(std::make_shared<const Sequence>(std::move(s)));
+}
+
+Value Value::callable(std::string name, std::function<Value(Runtime&, Arguments&)> call) {
+  return callable(Callable{std::move(name), std::move(call)});
+}
+
+Value Value::callable(Callable c) { return Value(std::make_shared<const Callable>(std::move(c))); }
 
 Value Value::dict(Dict d) {
   int deepest = 0;
@@ -196,30 +222,6 @@ bool less(const Value& a, const Value& b) {
   for (const Value* v : {&a, &b})
     if (v->is_undefined()) fail(v->as_missing()->reason);
   fail("'<' is not supported between '" + type_name(a) + "' and '" + type_name(b) + "'");
-}
-
-Values iterate(const Value& v) {
-  if (v.is_undefined()) return {};
-  if (const Sequence* s = v.as_sequence()) {
-    if (s->kind != SequenceKind::Generator) return s->items;
-    if (s->consumed) return {};
-    s->consumed = true;
-    return s->items;
-  }
-  Values out;
-  if (const Dict* d = v.as_dict()) {
-    for (const auto& item : d->items) out.push_back(item.first);
-    return out;
-  }
-  if (const Text* t = v.as_text()) {
-    for (size_t i = 0; i < t->text.size();) {
-      const size_t n = utf8_length(t->text[i]);
-      out.push_back(Value::text(t->text.substr(i, n)));
-      i += n;
-    }
-    return out;
-  }
-  fail("'" + type_name(v) + "' object is not iterable");
 }
 
 }  // namespace kvcal::jinja

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -22,7 +23,7 @@ namespace kvcal::jinja {
 class Value;
 class Runtime;
 struct Arguments;
-struct LoopState;
+class LoopState;
 
 using Values = std::vector<Value>;
 
@@ -47,9 +48,10 @@ enum class SequenceKind { List, Tuple, Range, Generator, View };
 struct Sequence {
   SequenceKind kind = SequenceKind::List;
   Values items;
-  int depth = 1;                  // of nesting; bounded, so that walking a value cannot exhaust the stack
-  std::string view_name;          // View: "dict_items", ...
-  mutable bool consumed = false;  // Generator: gives its items once
+  int depth = 1;                               // of nesting; bounded, so that walking a value cannot exhaust the stack
+  std::string view_name;                       // View: "dict_items", ...
+  bool is_group = false;                       // Tuple: of |groupby, whose items are also called .grouper and .list
+  std::function<std::optional<Value>()> next;  // Generator: makes its next item, each once
 };
 
 /// Keys keep their order. 1, 1.0 and true are one key, as in Python.
@@ -68,10 +70,7 @@ struct Namespace {
   Value* find(std::string_view name);
 };
 
-struct Callable {
-  std::string name;  // for messages
-  std::function<Value(Runtime&, Arguments&)> call;
-};
+struct Callable;
 
 class Value {
  public:
@@ -92,12 +91,14 @@ class Value {
   static Value sequence(SequenceKind kind, Values items, std::string view_name = "");
   static Value list(Values items) { return sequence(SequenceKind::List, std::move(items)); }
   static Value tuple(Values items) { return sequence(SequenceKind::Tuple, std::move(items)); }
-  static Value generator(Values items) { return sequence(SequenceKind::Generator, std::move(items)); }
+  /// Of a |groupby.
+  static Value group(Value grouper, Value members);
+  /// Items that `next` makes when they are asked for, out of values nested at most `depth` deep.
+  static Value generator(int depth, std::function<std::optional<Value>()> next);
   static Value dict(Dict d);
   static Value name_space(std::shared_ptr<Namespace> n) { return Value(std::move(n)); }
-  static Value callable(std::string name, std::function<Value(Runtime&, Arguments&)> f) {
-    return Value(std::make_shared<const Callable>(Callable{std::move(name), std::move(f)}));
-  }
+  static Value callable(std::string name, std::function<Value(Runtime&, Arguments&)> call);
+  static Value callable(Callable c);
   static Value loop(std::shared_ptr<LoopState> l) { return Value(std::move(l)); }
   static Value from_json(const Json& json);
 
@@ -149,6 +150,13 @@ class Value {
   Data data_;
 };
 
+struct Callable {
+  std::string name;  // for messages
+  std::function<Value(Runtime&, Arguments&)> call;
+  std::string printed = {};                                    // as text; empty where that would be an address
+  std::vector<std::pair<std::string, Value>> attributes = {};  // of macros
+};
+
 /// Python's name of the type ("str", "NoneType") for messages.
 std::string type_name(const Value& v);
 
@@ -185,6 +193,19 @@ struct JsonStyle {
 };
 /// json.dumps; throws Error for what is not JSON.
 std::string to_json(const Value& v, const JsonStyle& style);
+
+/// Goes through the items that a for loop would see. Generators give each item to one cursor only.
+class Cursor {
+ public:
+  /// Throws Error when the value cannot be iterated.
+  explicit Cursor(Value over);
+  /// Nothing behind the last item; errors of a generator's item are thrown here.
+  std::optional<Value> next();
+
+ private:
+  Value over_;
+  size_t at_ = 0;  // item; byte of a text
+};
 
 /// The items that a for loop would see; throws Error when the value cannot be iterated. Consumes a generator.
 Values iterate(const Value& v);
