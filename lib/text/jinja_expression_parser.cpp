@@ -278,6 +278,8 @@ void ExpressionParser::parse_arguments(CallArguments& out) {
     } else if (current().kind == TokenKind::Name && following().kind == TokenKind::Operator &&
                following().text == "=") {
       std::string name = take().text;
+      for (const auto& [given, value] : out.named)
+        if (given == name) fail_here("argument '" + name + "' is given twice");
       take();
       out.named.emplace_back(std::move(name), parse_expression());
     } else {

@@ -111,12 +111,13 @@ class Interpreter {
       case StmtKind::Data:
         write(s.text);
         break;
-      case StmtKind::Print: {
-        const Value v = eval_.evaluate(*s.exprs[0], scope);
-        rt_.line = s.line;
-        write(to_str(v));
+      case StmtKind::Print:
+        for (const ExprPtr& e : s.exprs) {
+          const Value v = eval_.evaluate(*e, scope);
+          rt_.line = s.line;
+          write(to_str(v));
+        }
         break;
-      }
       case StmtKind::If:
         return execute_if(s, scope);
       case StmtKind::For:
@@ -144,6 +145,9 @@ class Interpreter {
         return Flow::Break;
       case StmtKind::Continue:
         return Flow::Continue;
+      case StmtKind::Hide:
+        for (const std::string& name : s.names) scope.set(name, Value::undefined("'" + name + "' is undefined"));
+        break;
     }
     return Flow::Next;
   }
@@ -257,6 +261,7 @@ class Interpreter {
     const size_t n = m.parameters.size();
     std::vector<bool> given(n, false);
     for (size_t i = 0; i < std::min(n, arguments.positional.size()); ++i) {
+      if (m.uses_caller && m.parameters[i] == "caller") fail("parameter 'caller' cannot be given by position");
       inner.set(m.parameters[i], arguments.positional[i]);
       given[i] = true;
     }

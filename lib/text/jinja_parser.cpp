@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <initializer_list>
 
+#include "text/jinja_checks.h"
+#include "text/jinja_names.h"
+
 namespace kvcal::jinja {
 namespace {
 
@@ -87,7 +90,10 @@ class TemplateParser final : public ExpressionParser {
     if (tag == "with") return parse_with(std::move(s));
     if (tag == "print") {
       s->kind = StmtKind::Print;
-      s->exprs.push_back(parse_tuple(true));
+      while (current().kind != TokenKind::BlockEnd) {
+        if (!s->exprs.empty()) expect_operator(",");
+        s->exprs.push_back(parse_expression());
+      }
       return s;
     }
     if (tag == "generation") {
@@ -263,6 +269,11 @@ class TemplateParser final : public ExpressionParser {
 
 }  // namespace
 
-Block parse_template(std::string_view source) { return TemplateParser(tokenize_template(source)).parse(); }
+Block parse_template(std::string_view source) {
+  Block body = TemplateParser(tokenize_template(source)).parse();
+  check_template(body);
+  hide_names_assigned_later(body);
+  return body;
+}
 
 }  // namespace kvcal::jinja

@@ -97,7 +97,7 @@ bool is_in(Runtime& rt, const Value& v, Arguments& a) { return rt.contains(only_
 bool is_filter_name(Runtime&, const Value& v, Arguments& a) {
   no_argument(a);
   const std::string name = to_str(v);
-  return find_text_filter(name) || find_sequence_filter(name) || find_number_filter(name);
+  return find_filter(name) != nullptr;
 }
 
 bool is_test_name(Runtime&, const Value& v, Arguments& a) {
