@@ -88,7 +88,7 @@ std::string format_real(const Spec& s, double value) {
   if (!s.type && s.precision < 0) digits = repr_of_real(magnitude);
   if (s.grouped) group_thousands(digits);
   if (type == '%') digits += '%';
-  return padded(s, with_sign(s, value < 0, digits), '>');
+  return padded(s, with_sign(s, std::signbit(value) && !std::isnan(value), digits), '>');
 }
 
 std::string format_text(const Spec& s, std::string text, char default_align) {

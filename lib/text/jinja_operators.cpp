@@ -62,17 +62,39 @@ Value integer_operation(const std::string& op, int64_t a, int64_t b) {
   return Value::integer(r);
 }
 
+// The remainder has the sign of the divisor, also when it is zero; the quotient is rounded down.
+Value floor_operation(const std::string& op, double a, double b) {
+  double remainder = std::fmod(a, b);
+  double quotient = (a - remainder) / b;
+  if (remainder == 0) {
+    remainder = std::copysign(0.0, b);
+  } else if ((remainder < 0) != (b < 0)) {
+    remainder += b;
+    quotient -= 1;
+  }
+  if (op == "%") return Value::real(remainder);
+  if (quotient == 0) return Value::real(std::copysign(0.0, a / b));
+  const double down = std::floor(quotient);
+  return Value::real(quotient - down > 0.5 ? down + 1 : down);
+}
+
+Value real_power(double a, double b) {
+  if (a == 0 && b < 0) fail("zero cannot be raised to a negative power");
+  if (a < 0 && std::isfinite(a) && std::isfinite(b) && b != std::floor(b))
+    fail("a negative number to a power with a fraction is a complex number, which is not supported");
+  const double power = std::pow(a, b);
+  if (std::isinf(power) && std::isfinite(a) && std::isfinite(b)) fail("**: numerical result out of range");
+  return Value::real(power);
+}
+
 Value real_operation(const std::string& op, double a, double b) {
   if (op == "+") return Value::real(a + b);
   if (op == "-") return Value::real(a - b);
   if (op == "*") return Value::real(a * b);
-  if (op == "**" && a == 0 && b < 0) fail("zero cannot be raised to a negative power");
-  if (op == "**") return Value::real(std::pow(a, b));
+  if (op == "**") return real_power(a, b);
   if (b == 0) fail("float division by zero");
   if (op == "/") return Value::real(a / b);
-  double remainder = std::fmod(a, b);
-  if (remainder != 0 && (remainder < 0) != (b < 0)) remainder += b;
-  return Value::real(op == "%" ? remainder : std::floor((a - remainder) / b + 0.5));
+  return floor_operation(op, a, b);
 }
 
 Value repeated(Runtime& rt, const Value& sequence, int64_t times) {
