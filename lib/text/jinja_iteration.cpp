@@ -4,6 +4,21 @@
 #include "text/utf8.h"
 
 namespace kvcal::jinja {
+namespace {
+
+// Making an item may run the template, which may ask for an item of the same generator.
+std::optional<Value> next_of(const Sequence& generator) {
+  struct Running {
+    bool& flag;
+    ~Running() { flag = false; }
+  };
+  if (generator.running) fail("generator already executing");
+  generator.running = true;
+  const Running guard{generator.running};
+  return generator.next();
+}
+
+}  // namespace
 
 Cursor::Cursor(Value over) : over_(std::move(over)) {
   if (!over_.is_undefined() && !over_.as_sequence() && !over_.as_dict() && !over_.as_text())
@@ -12,7 +27,7 @@ Cursor::Cursor(Value over) : over_(std::move(over)) {
 
 std::optional<Value> Cursor::next() {
   if (const Sequence* s = over_.as_sequence()) {
-    if (s->kind == SequenceKind::Generator) return s->next();
+    if (s->kind == SequenceKind::Generator) return next_of(*s);
     if (at_ < s->items.size()) return s->items[at_++];
   } else if (const Dict* d = over_.as_dict()) {
     if (at_ < d->items.size()) return d->items[at_++].first;

@@ -25,6 +25,7 @@ Value default_value(Runtime&, const Value& v, Arguments& a) {
 // earlier. `next` makes items out of `v`.
 template <class Next>
 Value lazily(Runtime& rt, const char* filter, const Value& v, Next&& next) {
+  rt.charge(512);  // about what it holds
   const auto doing = std::string("filter '") + filter + "'";
   return Value::generator(v.depth(), [&rt, doing, next = std::forward<Next>(next)]() mutable {
     rt.step();

@@ -48,9 +48,10 @@ enum class SequenceKind { List, Tuple, Range, Generator, View };
 struct Sequence {
   SequenceKind kind = SequenceKind::List;
   Values items;
-  int depth = 1;                               // of nesting; bounded, so that walking a value cannot exhaust the stack
-  std::string view_name;                       // View: "dict_items", ...
-  bool is_group = false;                       // Tuple: of |groupby, whose items are also called .grouper and .list
+  int depth = 1;          // of nesting; bounded, so that walking a value cannot exhaust the stack
+  std::string view_name;  // View: "dict_items", ...
+  bool is_group = false;  // Tuple: of |groupby, whose items are also called .grouper and .list
+  mutable bool running = false;
   std::function<std::optional<Value>()> next;  // Generator: makes its next item, each once
 };
 
