@@ -219,11 +219,11 @@ TEST(TokenizePrompts, LargeIntegersKeepTheirDigits) {
   const Tokenizer t = letters();
   const ChatTemplate chat("{{ messages[0].arguments|tojson }}{{ messages[0].arguments.wei }}{{ k }}");
   TokenizeOptions options;
-  options.template_kwargs["k"] = "";
+  options.template_kwargs["k"] = "a";
   for (const PromptSet& set : {parse_prompts(chat_line, "p.jsonl"), parse_prompts("[" + chat_line + "]", "p.json")}) {
     EXPECT_EQ(tokenize_prompts(set, &t, &chat, options).prompts[0].text,
               R"({"wei": 123456789012345678901234567890, "u": 18446744073709551615})"
-              "123456789012345678901234567890");
+              "123456789012345678901234567890a");
     EXPECT_NE(set.records[0].canonical.find(R"("wei":123456789012345678901234567890)"), std::string::npos);
   }
 }
