@@ -115,7 +115,8 @@ TokenizeOptions tokenize_options(const PromptFlags& flags, int64_t vocab) {
   options.vocab_size = vocab;
   options.skip_bad = flags.skip_bad;
   if (!flags.template_kwargs.empty()) {
-    options.template_kwargs = while_doing("--template-kwargs", [&] { return parse_json(flags.template_kwargs); });
+    options.template_kwargs = while_doing(
+        "--template-kwargs", [&] { return parse_json(flags.template_kwargs, {.keep_large_integers = true}); });
     if (!options.template_kwargs.is_object()) fail("--template-kwargs is not a JSON object, such as {\"x\": true}");
   }
   options.unix_seconds = source_date_epoch();

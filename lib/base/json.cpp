@@ -102,10 +102,12 @@ class TreeBuilder final : public nlohmann::json_sax<Json> {
   bool boolean(bool value) override { return add(value), true; }
   bool number_integer(number_integer_t value) override { return add(value), true; }
   bool number_unsigned(number_unsigned_t value) override { return add(value), true; }
-  bool number_float(number_float_t value, const string_t&) override {
+  bool number_float(number_float_t value, const string_t& text) override {
     // A number's end is known only from the character after it, which the lexer has then read (except at the very end).
     if (next_non_finite_ < non_finite_.size() && offset() >= non_finite_[next_non_finite_].end)
       value = non_finite_[next_non_finite_++].value;
+    else if (limits_.keep_large_integers && text.find_first_not_of("-0123456789") == text.npos)
+      return add(Json::binary({text.begin(), text.end()})), true;
     return add(value), true;
   }
   bool string(string_t& value) override { return add(std::move(value)), true; }

@@ -24,6 +24,9 @@ struct JsonLimits {
   /// Accept the bare words NaN, Infinity, -Infinity (Python writes them; config.json files contain them) and
   /// {"__float__": "Infinity"} (transformers 5 writes that); both become non-finite numbers.
   bool allow_non_finite = false;
+  /// Keep the digits of integers beyond 64 bits, where they are rounded to a double otherwise: for what is printed
+  /// again. Such a value is_binary(), and large_integer_digits() gives the text. Above all doubles they are refused.
+  bool keep_large_integers = false;
 };
 
 /// Parses one document. Throws Error with line and column for syntax errors, duplicate keys, depth and size limits.
@@ -48,6 +51,9 @@ std::string get_string_or(const Json& object, const char* key, std::string_view 
 
 /// The member when present and not null, else nullptr.
 const Json* find_member(const Json& object, std::string_view key);
+
+/// The digits, with a '-' in front of negative ones, of an integer that keep_large_integers kept.
+std::string large_integer_digits(const Json& value);
 
 /// Canonical form for hashing: keys sorted by bytes, no spaces, shortest round-trip numbers, whole numbers without a
 /// fraction whether they were written 1, 1.0 or 1e0; NaN and infinities as strings.

@@ -13,6 +13,7 @@ namespace {
 std::string describe(const Json& value) {
   if (value.is_string()) return "the string " + quoted(value.get_ref<const std::string&>());
   if (value.is_object()) return "an object";
+  if (value.is_binary()) return large_integer_digits(value);
   if (value.is_array()) return "a list of " + std::to_string(value.size());
   return value.is_number_float() && !std::isfinite(value.get<double>()) ? "a non-finite number" : value.dump();
 }
@@ -113,12 +114,19 @@ void append_canonical(std::string& out, const Json& value) {
     out += ']';
   } else if (value.is_number()) {
     append_number(out, value);
+  } else if (value.is_binary()) {
+    out += large_integer_digits(value);
   } else {
     out += value.dump(-1, ' ', false, Json::error_handler_t::replace);
   }
 }
 
 }  // namespace
+
+std::string large_integer_digits(const Json& value) {
+  const Json::binary_t& bytes = value.get_binary();
+  return std::string(bytes.begin(), bytes.end());
+}
 
 int64_t get_int(const Json& object, const char* key, std::string_view where) {
   return to_int(need(object, key, where), key, where);

@@ -52,7 +52,7 @@ struct Expr {
 
 enum class StmtKind {
   Data,        // text
-  Print,       // exprs
+  Print,       // exprs, one behind the other
   If,          // exprs[i] guards branches[i]; one more branch is the else
   For,         // target in exprs[0] if exprs[1]; branches: body, else
   Set,         // target = exprs[0]
@@ -64,6 +64,7 @@ enum class StmtKind {
   Generation,  // branches[0]
   Break,
   Continue,
+  Hide,  // names: undefined from here on, whoever gave them
 };
 
 struct Stmt;
@@ -76,6 +77,7 @@ struct MacroDefinition {
   std::vector<ExprPtr> defaults;  // of the last parameters
   Block body;
   bool uses_caller = false, uses_varargs = false, uses_kwargs = false;
+  bool is_call_block = false;
 };
 
 /// What is assigned to: a Name, "ns.attribute" (Attribute) or a Tuple of names.
@@ -89,6 +91,7 @@ struct Stmt {
   std::vector<ExprPtr> filters;  // outermost last; their items[0] is null
   std::vector<Block> branches;
   std::shared_ptr<MacroDefinition> macro;
+  std::vector<std::string> names;
   bool recursive = false;
 };
 

@@ -1,6 +1,6 @@
 #include "text/jinja_evaluator.h"
 
-#include "text/jinja_interpreter.h"
+#include "text/jinja_loop.h"
 
 namespace kvcal::jinja {
 namespace {

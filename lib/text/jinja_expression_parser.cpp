@@ -278,6 +278,8 @@ void ExpressionParser::parse_arguments(CallArguments& out) {
     } else if (current().kind == TokenKind::Name && following().kind == TokenKind::Operator &&
                following().text == "=") {
       std::string name = take().text;
+      for (const auto& [given, value] : out.named)
+        if (given == name) fail_here("argument '" + name + "' is given twice");
       take();
       out.named.emplace_back(std::move(name), parse_expression());
     } else {
@@ -293,7 +295,7 @@ ExprPtr ExpressionParser::parse_subscript(ExprPtr node) {
     if (current().kind == TokenKind::Integer) {
       ExprPtr e = make(ExprKind::Item);
       ExprPtr index = make(ExprKind::Constant);
-      index->constant = Value::integer(take().integer);
+      index->constant = Value::integer_of_digits(take().text);
       e->items.push_back(std::move(node));
       e->items.push_back(std::move(index));
       return e;
@@ -381,7 +383,7 @@ ExprPtr ExpressionParser::parse_primary() {
     e->constant = Value::text(std::move(text));
     return e;
   }
-  if (t.kind == TokenKind::Integer) return e->constant = Value::integer(take().integer), std::move(e);
+  if (t.kind == TokenKind::Integer) return e->constant = Value::integer_of_digits(take().text), std::move(e);
   if (t.kind == TokenKind::Real) return e->constant = Value::real(take().real), std::move(e);
   if (skip_operator("(")) {
     ExprPtr inside = parse_tuple(true, "", true);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cctype>
 #include <charconv>
+#include <cmath>
 #include <cstdio>
 
 #include "text/jinja_runtime.h"
@@ -51,11 +52,21 @@ void group_thousands(std::string& digits) {
   for (size_t i = whole; i > 3; i -= 3) digits.insert(i - 3, ",");
 }
 
-std::string format_integer(const Spec& s, int64_t value) {
-  const int base = s.type == 'x' || s.type == 'X' ? 16 : s.type == 'o' ? 8 : s.type == 'b' ? 2 : 10;
+std::string digits_in_base(const Value& v, int base) {
+  int64_t value = 0;
+  if (!v.to_int(value)) fail("printing integer " + to_repr(v) + " in base " + std::to_string(base));
   const uint64_t magnitude = value < 0 ? 0 - static_cast<uint64_t>(value) : static_cast<uint64_t>(value);
   char buffer[80];
-  std::string digits(buffer, std::to_chars(buffer, buffer + sizeof buffer, magnitude, base).ptr);
+  return std::string(buffer, std::to_chars(buffer, buffer + sizeof buffer, magnitude, base).ptr);
+}
+
+// Of an integer or boolean.
+std::string format_integer(const Spec& s, const Value& v) {
+  const int base = s.type == 'x' || s.type == 'X' ? 16 : s.type == 'o' ? 8 : s.type == 'b' ? 2 : 10;
+  std::string digits = integer_text(v);
+  const bool negative = digits.starts_with('-');
+  if (negative) digits.erase(0, 1);
+  if (base != 10) digits = digits_in_base(v, base);
   if (s.type == 'X')
     std::transform(digits.begin(), digits.end(), digits.begin(),
                    [](char c) { return static_cast<char>(std::toupper(c)); });
@@ -63,7 +74,7 @@ std::string format_integer(const Spec& s, int64_t value) {
     digits.insert(0, static_cast<size_t>(s.precision) - digits.size(), '0');
   if (s.alternate && base != 10) digits = std::string("0") + s.type + digits;
   if (s.grouped) group_thousands(digits);
-  return padded(s, with_sign(s, value < 0, digits), '>');
+  return padded(s, with_sign(s, negative, digits), '>');
 }
 
 std::string format_real(const Spec& s, double value) {
@@ -77,7 +88,7 @@ std::string format_real(const Spec& s, double value) {
   if (!s.type && s.precision < 0) digits = repr_of_real(magnitude);
   if (s.grouped) group_thousands(digits);
   if (type == '%') digits += '%';
-  return padded(s, with_sign(s, value < 0, digits), '>');
+  return padded(s, with_sign(s, std::signbit(value) && !std::isnan(value), digits), '>');
 }
 
 std::string format_text(const Spec& s, std::string text, char default_align) {
@@ -117,8 +128,8 @@ Spec read_percent(std::string_view f, size_t& i) {
 }
 
 std::string convert_percent(Spec s, const Value& v) {
-  int64_t n = 0;
   double d = 0;
+  const bool whole = v.is_integer() || v.as_bool();
   switch (s.type) {
     case 's':
       return format_text(s, to_str(v), '>');
@@ -127,15 +138,16 @@ std::string convert_percent(Spec s, const Value& v) {
     case 'd':
     case 'i':
     case 'u':
-      if (v.as_real()) n = static_cast<int64_t>(std::clamp(*v.as_real(), -9e18, 9e18));
       s.type = 'd';
-      if (!v.as_real() && !v.to_int(n)) fail("%d format: a number is required, not " + type_name(v));
-      return format_integer(s, n);
+      if (whole) return format_integer(s, v);
+      if (!v.as_real()) fail("%d format: a number is required, not " + type_name(v));
+      if (!std::isfinite(*v.as_real())) fail("cannot convert float " + to_repr(v) + " to integer");
+      return format_integer(s, Value::integer_of_digits(digits_of_whole(std::trunc(*v.as_real()))));
     case 'x':
     case 'X':
     case 'o':
-      if (!v.to_int(n)) fail(std::string("%") + s.type + " format: an integer is required, not " + type_name(v));
-      return format_integer(s, n);
+      if (!whole) fail(std::string("%") + s.type + " format: an integer is required, not " + type_name(v));
+      return format_integer(s, v);
     case 'e':
     case 'E':
     case 'f':
@@ -183,14 +195,13 @@ Spec read_spec(std::string_view f) {
 std::string convert_braces(const Value& v, std::string_view spec) {
   if (spec.empty()) return to_str(v);
   const Spec s = read_spec(spec);
-  int64_t n = 0;
   double d = 0;
   if (const Text* t = v.as_text()) {
     if (s.type && s.type != 's') fail("unknown format code '" + std::string(1, s.type) + "' for a str");
     return format_text(s, t->text, '<');
   }
-  if (v.to_int(n) && (!s.type || std::string_view("dxXob").find(s.type) != std::string_view::npos))
-    return format_integer(s, n);
+  if ((v.is_integer() || v.as_bool()) && (!s.type || std::string_view("dxXob").find(s.type) != std::string_view::npos))
+    return format_integer(s, v);
   if (v.to_real(d) && (!s.type || std::string_view("eEfFgG%").find(s.type) != std::string_view::npos))
     return format_real(s, d);
   fail("format specifier " + quoted(spec) + " does not fit a " + type_name(v));

@@ -4,11 +4,24 @@
 #include <deque>
 
 #include "text/jinja_evaluator.h"
+#include "text/jinja_loop.h"
 
 namespace kvcal::jinja {
 namespace {
 
 enum class Flow { Next, Break, Continue };
+
+std::vector<std::pair<std::string, Value>> macro_attributes(const MacroDefinition& m) {
+  Values names;
+  for (const std::string& p : m.parameters) names.push_back(Value::text(p));
+  const bool has_caller = std::count(m.parameters.begin(), m.parameters.end(), "caller") > 0;
+  return {{"name", m.is_call_block ? Value::none() : Value::text(m.name)},
+          {"arguments", Value::tuple(std::move(names))},
+          {"catch_kwargs", Value::boolean(m.uses_kwargs)},
+          {"catch_varargs", Value::boolean(m.uses_varargs)},
+          {"caller", Value::boolean(m.uses_caller)},
+          {"explicit_caller", Value::boolean(has_caller)}};
+}
 
 class Interpreter {
  public:
@@ -98,17 +111,17 @@ class Interpreter {
       case StmtKind::Data:
         write(s.text);
         break;
-      case StmtKind::Print: {
-        const Value v = eval_.evaluate(*s.exprs[0], scope);
-        rt_.line = s.line;
-        write(to_str(v));
+      case StmtKind::Print:
+        for (const ExprPtr& e : s.exprs) {
+          const Value v = eval_.evaluate(*e, scope);
+          rt_.line = s.line;
+          write(to_str(v));
+        }
         break;
-      }
       case StmtKind::If:
         return execute_if(s, scope);
       case StmtKind::For:
-        execute_for(s, eval_.evaluate(*s.exprs[0], scope), scope, 0);
-        break;
+        return execute_for(s, eval_.evaluate(*s.exprs[0], scope), scope, 0);
       case StmtKind::Set:
         assign(*s.target, eval_.evaluate(*s.exprs[0], scope), scope);
         break;
@@ -132,6 +145,9 @@ class Interpreter {
         return Flow::Break;
       case StmtKind::Continue:
         return Flow::Continue;
+      case StmtKind::Hide:
+        for (const std::string& name : s.names) scope.set(name, Value::undefined("'" + name + "' is undefined"));
+        break;
     }
     return Flow::Next;
   }
@@ -146,12 +162,13 @@ class Interpreter {
     LocalScope inner(*this, &scope);
     Flow flow = Flow::Next;
     Value v = Value::text(captured([&] { flow = execute(s.branches[0], *inner); }));
+    if (flow != Flow::Next) return flow;  // what was written so far is lost, as in the reference
     for (const ExprPtr& f : s.filters) v = eval_.filter(*f, v, *inner);
     if (s.kind == StmtKind::SetBlock)
       assign(*s.target, std::move(v), scope);
     else
       write(to_str(v));
-    return flow;
+    return Flow::Next;
   }
 
   Flow execute_with(const Stmt& s, Scope& scope) {
@@ -160,44 +177,49 @@ class Interpreter {
     return execute(s.branches[0], *inner);
   }
 
-  void execute_for(const Stmt& s, const Value& iterable, Scope& scope, size_t depth) {
+  // The items for which the condition of {% for ... if ... %} holds, each looked at when the loop comes to it.
+  Value filtered(const Stmt& s, const Value& iterable, Scope& scope) {
+    return Value::generator(iterable.depth(), [this, &s, &scope, items = Cursor(iterable)]() mutable {
+      std::optional<Value> item;
+      while ((item = items.next())) {
+        LocalScope probe(*this, &scope);
+        assign(*s.target, *item, *probe);
+        if (eval_.evaluate(*s.exprs[1], *probe).truthy()) break;
+      }
+      return item;
+    });
+  }
+
+  Flow execute_for(const Stmt& s, const Value& iterable, Scope& scope, size_t depth) {
     if (depth > rt_.limits().max_depth)
       fail("recursive loop deeper than " + std::to_string(rt_.limits().max_depth) + " levels");
-    auto items = std::make_shared<Values>(iterate(iterable));
-    rt_.charge(items->size() * sizeof(Value));
-    if (s.exprs.size() > 1)
-      std::erase_if(*items, [&](const Value& v) {
-        LocalScope probe(*this, &scope);
-        assign(*s.target, v, *probe);
-        return !eval_.evaluate(*s.exprs[1], *probe).truthy();
-      });
-    if (items->empty()) {
-      if (s.branches.size() > 1) {
-        LocalScope inner(*this, &scope);
-        execute(s.branches[1], *inner);
-      }
-      return;
-    }
-    auto loop = std::make_shared<LoopState>();
-    loop->items = items;
-    loop->depth = depth;
+    const auto loop = std::make_shared<LoopState>(s.exprs.size() > 1 ? filtered(s, iterable, scope) : iterable, depth);
     if (s.recursive)
       loop->recurse = [this, &s, &scope, depth](Runtime&, Arguments& arguments) {
         Bound b("loop()", arguments, {"iterable"});
         const Value inner = b.at(0);
         return Value::text(captured([&] { execute_for(s, inner, scope, depth + 1); }));
       };
-    for (; loop->index < items->size(); ++loop->index) {
+    const bool reached_an_end = run_passes(s, loop, scope);
+    loop->finish();
+    if (reached_an_end || s.branches.size() < 2) return Flow::Next;
+    LocalScope inner(*this, &scope);
+    return execute(s.branches[1], *inner);
+  }
+
+  // Whether some pass came to the end of the body, by neither break nor continue: then there is no else.
+  bool run_passes(const Stmt& s, const std::shared_ptr<LoopState>& loop, Scope& scope) {
+    bool reached_an_end = false;
+    while (const Value* item = loop->advance()) {
       rt_.step();
       LocalScope inner(*this, &scope);
       (*inner).set("loop", Value::loop(loop));
-      assign(*s.target, (*items)[loop->index], *inner);
-      if (execute(s.branches[0], *inner) == Flow::Break) break;
+      assign(*s.target, *item, *inner);
+      const Flow flow = execute(s.branches[0], *inner);
+      if (flow == Flow::Break) break;
+      reached_an_end = reached_an_end || flow == Flow::Next;
     }
-    // A template can keep the loop; what it refers to ends here.
-    loop->finished = true;
-    loop->recurse = {};
-    loop->last_change.clear();
+    return reached_an_end;
   }
 
   void execute_call(const Stmt& s, Scope& scope) {
@@ -210,9 +232,14 @@ class Interpreter {
   }
 
   Value make_macro(const std::shared_ptr<MacroDefinition>& macro, Scope& definition) {
-    return Value::callable(macro->name, [this, macro, &definition](Runtime&, Arguments& arguments) {
+    Callable c;
+    c.name = macro->name;
+    c.call = [this, macro, &definition](Runtime&, Arguments& arguments) {
       return while_doing("macro '" + macro->name + "'", [&] { return call_macro(*macro, definition, arguments); });
-    });
+    };
+    c.printed = macro->is_call_block ? "<Macro anonymous>" : "<Macro " + repr_of_text(macro->name) + ">";
+    c.attributes = macro_attributes(*macro);
+    return Value::callable(std::move(c));
   }
 
   Value call_macro(const MacroDefinition& m, Scope& definition, Arguments& arguments) {
@@ -234,6 +261,7 @@ class Interpreter {
     const size_t n = m.parameters.size();
     std::vector<bool> given(n, false);
     for (size_t i = 0; i < std::min(n, arguments.positional.size()); ++i) {
+      if (m.uses_caller && m.parameters[i] == "caller") fail("parameter 'caller' cannot be given by position");
       inner.set(m.parameters[i], arguments.positional[i]);
       given[i] = true;
     }
@@ -308,37 +336,6 @@ class Interpreter {
 std::string render(const Block& body, const std::vector<std::pair<std::string, Value>>& variables, const Limits& limits,
                    int64_t unix_seconds) {
   return Interpreter(limits, unix_seconds).run(body, variables);
-}
-
-Value loop_attribute(Runtime&, LoopState& loop, const std::string& name) {
-  const size_t n = loop.items->size(), i = loop.index;
-  const auto number = [](size_t x) { return Value::integer(static_cast<int64_t>(x)); };
-  if (name == "index") return number(i + 1);
-  if (name == "index0") return number(i);
-  if (name == "revindex") return number(n - i);
-  if (name == "revindex0") return number(n - i - 1);
-  if (name == "first") return Value::boolean(i == 0);
-  if (name == "last") return Value::boolean(i + 1 == n);
-  if (name == "length") return number(n);
-  if (name == "depth") return number(loop.depth + 1);
-  if (name == "depth0") return number(loop.depth);
-  if (name == "previtem") return i > 0 ? (*loop.items)[i - 1] : Value::undefined("there is no previous item");
-  if (name == "nextitem") return i + 1 < n ? (*loop.items)[i + 1] : Value::undefined("there is no next item");
-  if (name == "cycle")
-    return Value::callable(name, [i](Runtime&, Arguments& a) {
-      if (a.positional.empty()) fail("loop.cycle: no items for cycling given");
-      return a.positional[i % a.positional.size()];
-    });
-  if (name == "changed") {
-    return Value::callable(name, [l = loop.shared_from_this()](Runtime&, Arguments& a) {
-      const bool same = l->seen_change && std::equal(a.positional.begin(), a.positional.end(), l->last_change.begin(),
-                                                     l->last_change.end(), equal);
-      l->seen_change = true;
-      if (!l->finished) l->last_change = a.positional;
-      return Value::boolean(!same);
-    });
-  }
-  return Value::undefined("'loop' has no attribute " + quoted(name));
 }
 
 }  // namespace kvcal::jinja

@@ -6,12 +6,14 @@
 
 #include "base/error.h"
 #include "text/jinja_escapes.h"
+#include "text/jinja_value.h"
 #include "text/python_text.h"
 #include "text/utf8.h"
 
 namespace kvcal::jinja {
 namespace {
 
+constexpr size_t kMostDigits = 4300;  // of an integer; the reference takes no more
 constexpr size_t kLargestTag = 5000;  // tokens; a chain of operators is a tree as deep as it is long
 
 std::string with_plain_newlines(std::string_view source) {
@@ -255,10 +257,9 @@ class Lexer {
     std::string text = source_.substr(begin, end - begin);
     std::erase(text, '_');
     Token token{real ? TokenKind::Real : TokenKind::Integer, line_, text};
-    const char *first = text.data(), *last = text.data() + text.size();
-    const std::errc error =
-        real ? std::from_chars(first, last, token.real).ec : std::from_chars(first, last, token.integer).ec;
-    if (error != std::errc()) fail_here("number " + quoted(text) + " is out of range (64 bits)");
+    if (!real && text.size() > kMostDigits)
+      fail_here("an integer of " + std::to_string(text.size()) + " digits, at most " + std::to_string(kMostDigits));
+    if (real) parse_real(text, token.real);
     tokens_.push_back(std::move(token));
     advance(end - begin);
   }
@@ -269,11 +270,13 @@ class Lexer {
       ++end;
     std::string digits = source_.substr(pos_ + 2, end - pos_ - 2);
     std::erase(digits, '_');
-    Token token{TokenKind::Integer, line_, digits};
-    const auto result = std::from_chars(digits.data(), digits.data() + digits.size(), token.integer, base);
+    int64_t value = 0;
+    const auto result = std::from_chars(digits.data(), digits.data() + digits.size(), value, base);
+    const std::string written = quoted(source_.substr(pos_, end - pos_));
+    if (result.ec == std::errc::result_out_of_range) fail_here("number " + written + " does not fit 64 bits");
     if (result.ec != std::errc() || result.ptr != digits.data() + digits.size())
-      fail_here("malformed number " + quoted(source_.substr(pos_, end - pos_)));
-    tokens_.push_back(std::move(token));
+      fail_here("malformed number " + written);
+    add(TokenKind::Integer, std::to_string(value));
     advance(end - pos_);
   }
 

@@ -14,8 +14,7 @@ enum class TokenKind { Data, BlockBegin, BlockEnd, PrintBegin, PrintEnd, Name, S
 struct Token {
   TokenKind kind;
   int line;
-  std::string text;  // Data, Name, Operator: as written; String: its value
-  int64_t integer = 0;
+  std::string text;  // Data, Name, Operator: as written; String: its value; Integer: its decimal digits
   double real = 0;
 };
 

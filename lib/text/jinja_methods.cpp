@@ -163,7 +163,7 @@ const std::map<std::string, TextMethod, std::less<>> kTextMethods{
     {"replace", replace},
     {"upper", changed<python::upper>},
     {"lower", changed<python::lower>},
-    {"casefold", changed<python::lower>},
+    {"casefold", changed<python::casefold>},
     {"title", changed<python::title>},
     {"capitalize", changed<python::capitalize>},
     {"join", join},

@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include "text/jinja_interpreter.h"
+#include "text/jinja_loop.h"
 #include "text/jinja_runtime.h"
 #include "text/utf8.h"
 
@@ -17,6 +17,13 @@ namespace {
 
 [[noreturn]] void fail_overflow(const std::string& op) {
   fail("integer overflow in " + op + ": integers have 64 bits here, any size in Python");
+}
+
+// Sums of integers beyond 64 bits are refused, rather than rounded.
+void refuse_large(const std::string& op, const Value& a, const Value& b) {
+  for (const Value* v : {&a, &b})
+    if (v->as_large() && !a.as_real() && !b.as_real())
+      fail("'" + op + "' on integer " + to_repr(*v) + ": integers of more than 64 bits are printed and compared only");
 }
 
 int64_t floor_divide(int64_t a, int64_t b) {
@@ -55,17 +62,39 @@ Value integer_operation(const std::string& op, int64_t a, int64_t b) {
   return Value::integer(r);
 }
 
+// The remainder has the sign of the divisor, also when it is zero; the quotient is rounded down.
+Value floor_operation(const std::string& op, double a, double b) {
+  double remainder = std::fmod(a, b);
+  double quotient = (a - remainder) / b;
+  if (remainder == 0) {
+    remainder = std::copysign(0.0, b);
+  } else if ((remainder < 0) != (b < 0)) {
+    remainder += b;
+    quotient -= 1;
+  }
+  if (op == "%") return Value::real(remainder);
+  if (quotient == 0) return Value::real(std::copysign(0.0, a / b));
+  const double down = std::floor(quotient);
+  return Value::real(quotient - down > 0.5 ? down + 1 : down);
+}
+
+Value real_power(double a, double b) {
+  if (a == 0 && b < 0) fail("zero cannot be raised to a negative power");
+  if (a < 0 && std::isfinite(a) && std::isfinite(b) && b != std::floor(b))
+    fail("a negative number to a power with a fraction is a complex number, which is not supported");
+  const double power = std::pow(a, b);
+  if (std::isinf(power) && std::isfinite(a) && std::isfinite(b)) fail("**: numerical result out of range");
+  return Value::real(power);
+}
+
 Value real_operation(const std::string& op, double a, double b) {
   if (op == "+") return Value::real(a + b);
   if (op == "-") return Value::real(a - b);
   if (op == "*") return Value::real(a * b);
-  if (op == "**" && a == 0 && b < 0) fail("zero cannot be raised to a negative power");
-  if (op == "**") return Value::real(std::pow(a, b));
+  if (op == "**") return real_power(a, b);
   if (b == 0) fail("float division by zero");
   if (op == "/") return Value::real(a / b);
-  double remainder = std::fmod(a, b);
-  if (remainder != 0 && (remainder < 0) != (b < 0)) remainder += b;
-  return Value::real(op == "%" ? remainder : std::floor((a - remainder) / b + 0.5));
+  return floor_operation(op, a, b);
 }
 
 Value repeated(Runtime& rt, const Value& sequence, int64_t times) {
@@ -107,6 +136,8 @@ int64_t slice_index(const Value& v, int64_t fallback, const char* what) {
   int64_t i = fallback;
   if (v.is_none()) return i;
   if (v.is_undefined()) fail_undefined(v);
+  // Both ends of the 64 bits lie beyond every sequence.
+  if (const LargeInteger* large = v.as_large()) return large->negative ? INT64_MIN : INT64_MAX;
   if (!v.to_int(i)) fail(std::string("slice ") + what + " is " + type_name(v) + ", expected int or none");
   return i;
 }
@@ -151,11 +182,16 @@ Value Runtime::attribute(const Value& object, const std::string& name) {
   if (object.is_undefined()) fail_undefined(object);
   if (name.starts_with("__"))
     return Value::undefined("access to attribute '" + name + "' of '" + type_name(object) + "' object is unsafe");
-  if (LoopState* l = object.as_loop()) return loop_attribute(*this, *l, name);
+  if (LoopState* l = object.as_loop()) return l->attribute(*this, name);
   if (Namespace* n = object.as_namespace()) {
     const Value* v = n->find(name);
     return v ? *v : missing_attribute(object, name);
   }
+  if (const Callable* c = object.as_callable())
+    for (const auto& [key, value] : c->attributes)
+      if (key == name) return value;
+  if (const Sequence* s = object.as_sequence(); s && s->is_group && (name == "grouper" || name == "list"))
+    return s->items[name == "list"];
   if (Value method = find_method(object, name); !method.is_undefined() || !method.as_missing()->reason.empty())
     return method;
   if (const Dict* d = object.as_dict())
@@ -214,6 +250,7 @@ Value Runtime::binary(const std::string& op, const Value& a, const Value& b) {
   int64_t i = 0, j = 0;
   double x = 0, y = 0;
   if (a.to_int(i) && b.to_int(j)) return integer_operation(op, i, j);
+  if (!(op == "%" && a.as_text())) refuse_large(op, a, b);
   if (a.to_real(x) && b.to_real(y)) return real_operation(op, x, y);
   if (op == "+") {
     if (a.as_text() && b.as_text()) return add_text(*this, *a.as_text(), *b.as_text());
@@ -233,6 +270,10 @@ Value Runtime::binary(const std::string& op, const Value& a, const Value& b) {
 
 Value Runtime::negative(const Value& v) {
   int64_t i = 0;
+  if (v.as_large() || (v.to_int(i) && i == INT64_MIN)) {
+    const std::string text = integer_text(v);
+    return Value::integer_of_digits(text.starts_with('-') ? text.substr(1) : "-" + text);
+  }
   if (v.to_int(i)) return integer_operation("-", 0, i);
   if (const double* d = v.as_real()) return Value::real(-*d);
   if (v.is_undefined()) fail_undefined(v);
@@ -245,8 +286,10 @@ bool Runtime::compare(const std::string& op, const Value& a, const Value& b) {
   if (op == "!=") return !equal(a, b);
   if (op == "<") return less(a, b);
   if (op == ">") return less(b, a);
-  double x = 0, y = 0;  // NaN: neither <= nor >=
-  if (a.to_real(x) && b.to_real(y) && (std::isnan(x) || std::isnan(y))) return false;
+  if ((op == "<=" || op == ">=") && a.is_number() && b.is_number()) {
+    const auto order = compare_numbers(a, b);  // NaN: neither <= nor >=
+    return op == "<=" ? order <= 0 : order >= 0;
+  }
   if (op == "<=") return !less(b, a);
   if (op == ">=") return !less(a, b);
   return contains(b, a) == (op == "in");
@@ -264,21 +307,22 @@ bool Runtime::contains(const Value& container, const Value& v) {
     static_cast<void>(n);
     fail("argument of type 'Namespace' is not iterable");
   }
-  for (const Value& item_value : iterate(container))
-    if (equal(item_value, v)) return true;
+  for (Cursor items(container); const auto item_value = items.next();)
+    if (equal(*item_value, v)) return true;
   return false;
 }
 
-Value Runtime::attribute_path(const Value& object, const Value& path) {
+Value Runtime::attribute_path(const Value& object, const Value& path, const Value* fallback) {
+  const auto defaulted = [&](Value v) { return fallback && v.is_undefined() ? *fallback : v; };
   const Text* t = path.as_text();
-  if (!t) return item(object, path);
+  if (!t) return defaulted(item(object, path));
   Value v = object;
   size_t begin = 0;
   for (;;) {
     const size_t dot = t->text.find('.', begin);
     const std::string part = t->text.substr(begin, dot == std::string::npos ? dot : dot - begin);
     const bool number = !part.empty() && part.size() < 10 && part.find_first_not_of("0123456789") == std::string::npos;
-    v = item(v, number ? Value::integer(std::stoll(part)) : Value::text(part));
+    v = defaulted(item(v, number ? Value::integer(std::stoll(part)) : Value::text(part)));
     if (dot == std::string::npos) return v;
     begin = dot + 1;
   }

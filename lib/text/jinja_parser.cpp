@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <initializer_list>
 
+#include "text/jinja_checks.h"
+#include "text/jinja_names.h"
+
 namespace kvcal::jinja {
 namespace {
 
@@ -87,12 +90,17 @@ class TemplateParser final : public ExpressionParser {
     if (tag == "with") return parse_with(std::move(s));
     if (tag == "print") {
       s->kind = StmtKind::Print;
-      s->exprs.push_back(parse_tuple(true));
+      while (current().kind != TokenKind::BlockEnd) {
+        if (!s->exprs.empty()) expect_operator(",");
+        s->exprs.push_back(parse_expression());
+      }
       return s;
     }
     if (tag == "generation") {
       s->kind = StmtKind::Generation;
+      const int outer_loops = std::exchange(loops_, 0);  // it is a function of its own in the reference
       s->branches.push_back(parse_body("generation", {"endgeneration"}));
+      loops_ = outer_loops;
       take();
       return s;
     }
@@ -159,8 +167,10 @@ class TemplateParser final : public ExpressionParser {
     s->recursive = skip_name("recursive");
     ++loops_;
     s->branches.push_back(parse_body("for", {"else", "endfor"}));
-    --loops_;
+    // A recursive loop is a function in the reference, which its else cannot leave.
+    const int outer_loops = s->recursive ? std::exchange(loops_, 0) - 1 : --loops_;
     if (skip_name("else")) s->branches.push_back(parse_body("for", {"endfor"}));
+    loops_ = outer_loops;
     take();
     return s;
   }
@@ -214,8 +224,13 @@ class TemplateParser final : public ExpressionParser {
     take();
     loops_ = outer_loops;
     macro.uses_caller = used_names_.count("caller") > 0;
-    macro.uses_varargs = used_names_.count("varargs") > 0;
-    macro.uses_kwargs = used_names_.count("kwargs") > 0;
+    // A parameter of that name is an ordinary one.
+    const auto uses = [&](const char* name) {
+      return used_names_.count(name) > 0 &&
+             std::find(macro.parameters.begin(), macro.parameters.end(), name) == macro.parameters.end();
+    };
+    macro.uses_varargs = uses("varargs");
+    macro.uses_kwargs = uses("kwargs");
     used_names_.merge(outer);
   }
 
@@ -232,6 +247,7 @@ class TemplateParser final : public ExpressionParser {
     s->kind = StmtKind::CallBlock;
     s->macro = std::make_shared<MacroDefinition>();
     s->macro->name = "caller";
+    s->macro->is_call_block = true;
     if (at_operator("(")) parse_signature(*s->macro);
     s->exprs.push_back(parse_expression());
     if (s->exprs[0]->kind != ExprKind::Call) fail_here("{% call %} without a call");
@@ -253,6 +269,11 @@ class TemplateParser final : public ExpressionParser {
 
 }  // namespace
 
-Block parse_template(std::string_view source) { return TemplateParser(tokenize_template(source)).parse(); }
+Block parse_template(std::string_view source) {
+  Block body = TemplateParser(tokenize_template(source)).parse();
+  check_template(body);
+  hide_names_assigned_later(body);
+  return body;
+}
 
 }  // namespace kvcal::jinja

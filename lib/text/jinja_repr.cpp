@@ -21,7 +21,7 @@ std::string repr_at(const Value& v, int level) {
   if (v.is_undefined()) return "Undefined";
   if (v.is_none()) return "None";
   if (const bool* b = v.as_bool()) return *b ? "True" : "False";
-  if (const int64_t* i = v.as_int()) return std::to_string(*i);
+  if (v.is_integer()) return integer_text(v);
   if (const double* d = v.as_real()) return repr_of_real(*d);
   if (const Text* t = v.as_text()) {
     const std::string r = repr_of_text(t->text);
@@ -49,6 +49,7 @@ std::string repr_at(const Value& v, int level) {
           (i ? ", " : "") + repr_of_text(n->attributes[i].first) + ": " + repr_at(n->attributes[i].second, level + 1);
     return out + "}>";
   }
+  if (const Callable* c = v.as_callable(); c && !c->printed.empty()) return c->printed;
   fail("printing a " + type_name(v) + ", whose text is an address in the reference");
 }
 
@@ -114,7 +115,7 @@ std::string json_number(double d) {
 std::string json_key(const Value& key) {
   if (const Text* t = key.as_text()) return t->text;
   if (const bool* b = key.as_bool()) return *b ? "true" : "false";
-  if (const int64_t* i = key.as_int()) return std::to_string(*i);
+  if (key.is_integer()) return integer_text(key);
   if (const double* d = key.as_real()) return json_number(*d);
   if (key.is_none()) return "null";
   fail("tojson: keys must be str, int, float, bool or None, not " + type_name(key));
@@ -130,8 +131,8 @@ class JsonWriter {
       out += "null";
     } else if (const bool* b = v.as_bool()) {
       out += *b ? "true" : "false";
-    } else if (const int64_t* i = v.as_int()) {
-      out += std::to_string(*i);
+    } else if (v.is_integer()) {
+      out += integer_text(v);
     } else if (const double* d = v.as_real()) {
       out += json_number(*d);
     } else if (const Text* t = v.as_text()) {

@@ -38,6 +38,7 @@ const std::string& Bound::text(size_t i) const {
 
 int64_t Bound::integer(size_t i) const {
   int64_t n = 0;
+  if (at(i).as_large()) fail(what_ + ": argument '" + names_[i] + "' is " + to_repr(at(i)) + ", more than 64 bits");
   if (!at(i).to_int(n)) fail(what_ + ": argument '" + names_[i] + "' is " + type_name(values_[i]) + ", expected int");
   return n;
 }
@@ -77,9 +78,18 @@ Value Runtime::make_namespace() {
 
 Value Runtime::call_filter(const std::string& name, const Value& input, Arguments& arguments) {
   step();
+  const Filter f = find_filter(name);
+  if (!f) fail_unknown_filter(name);
+  return while_doing("filter '" + name + "'", [&] { return f(*this, input, arguments); });
+}
+
+Filter find_filter(std::string_view name) {
   for (const auto find : {find_text_filter, find_sequence_filter, find_number_filter})
-    if (const Filter f = find(name))
-      return while_doing("filter '" + name + "'", [&] { return f(*this, input, arguments); });
+    if (const Filter f = find(name)) return f;
+  return nullptr;
+}
+
+void fail_unknown_filter(const std::string& name) {
   std::vector<std::string> known = text_filter_names();
   for (const auto& names : {sequence_filter_names(), number_filter_names()})
     known.insert(known.end(), names.begin(), names.end());
@@ -88,10 +98,12 @@ Value Runtime::call_filter(const std::string& name, const Value& input, Argument
 
 bool Runtime::call_test(const std::string& name, const Value& input, Arguments& arguments) {
   step();
-  if (const Test t = find_test(name))
-    return while_doing("test '" + name + "'", [&] { return t(*this, input, arguments); });
-  fail_unknown("or unsupported test", name, test_names());
+  const Test t = find_test(name);
+  if (!t) fail_unknown_test(name);
+  return while_doing("test '" + name + "'", [&] { return t(*this, input, arguments); });
 }
+
+void fail_unknown_test(const std::string& name) { fail_unknown("or unsupported test", name, test_names()); }
 
 Value Runtime::call(const Value& function, Arguments& arguments) {
   step();

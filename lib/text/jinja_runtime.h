@@ -85,7 +85,8 @@ class Runtime {
   bool contains(const Value& container, const Value& item);
 
   /// "a.b.0" of |map(attribute=...) and its like.
-  Value attribute_path(const Value& object, const Value& path);
+  /// With `fallback`, each part that is undefined becomes that.
+  Value attribute_path(const Value& object, const Value& path, const Value* fallback = nullptr);
 
   int line = 0;  // of what runs now, for messages
 
@@ -110,6 +111,9 @@ Filter find_text_filter(std::string_view name);
 Filter find_sequence_filter(std::string_view name);
 Filter find_number_filter(std::string_view name);
 Test find_test(std::string_view name);
+Filter find_filter(std::string_view name);
+[[noreturn]] void fail_unknown_filter(const std::string& name);
+[[noreturn]] void fail_unknown_test(const std::string& name);
 std::vector<std::string> text_filter_names();
 std::vector<std::string> sequence_filter_names();
 std::vector<std::string> number_filter_names();

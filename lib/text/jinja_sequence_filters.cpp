@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 
 #include "text/jinja_runtime.h"
 #include "text/python_text.h"
@@ -20,14 +21,44 @@ Value default_value(Runtime&, const Value& v, Arguments& a) {
   return missing ? b.get_or(0, Value::text("")) : v;
 }
 
+// Generators of the reference do nothing before an item is asked for: neither their errors nor their side effects come
+// earlier. `next` makes items out of `v`.
+template <class Next>
+Value lazily(Runtime& rt, const char* filter, const Value& v, Next&& next) {
+  rt.charge(512);  // about what it holds
+  const auto doing = std::string("filter '") + filter + "'";
+  return Value::generator(v.depth(), [&rt, doing, next = std::forward<Next>(next)]() mutable {
+    rt.step();
+    return while_doing(doing, [&]() -> std::optional<Value> { return next(); });
+  });
+}
+
+// Items of a value, which is looked at when the first one is asked for. With `if_true`, whatever is false (none, 0) has
+// none.
+class LateCursor {
+ public:
+  explicit LateCursor(Value over, bool if_true = false) : over_(std::move(over)), if_true_(if_true) {}
+  std::optional<Value> next() {
+    if (!items_) items_.emplace(if_true_ && !over_.truthy() ? Value() : over_);
+    return items_->next();
+  }
+
+ private:
+  Value over_;
+  bool if_true_;
+  std::optional<Cursor> items_;
+};
+
 Value items(Runtime& rt, const Value& v, Arguments& a) {
   Bound b("items", a, {});
-  if (v.is_undefined()) return Value::generator({});
-  const Dict* d = v.as_dict();
-  if (!d) fail("can only get item pairs from a mapping, not " + type_name(v));
-  Values pairs;
-  for (const auto& [key, value] : d->items) pairs.push_back(Value::tuple({key, value}));
-  return rt.list(std::move(pairs), SequenceKind::Generator);
+  return lazily(rt, "items", v, [v, at = size_t{0}]() mutable -> std::optional<Value> {
+    if (v.is_undefined()) return std::nullopt;
+    const Dict* d = v.as_dict();
+    if (!d) fail("can only get item pairs from a mapping, not " + type_name(v));
+    if (at == d->items.size()) return std::nullopt;
+    const auto& [key, value] = d->items[at++];
+    return Value::tuple({key, value});
+  });
 }
 
 Value list(Runtime& rt, const Value& v, Arguments& a) {
@@ -37,8 +68,8 @@ Value list(Runtime& rt, const Value& v, Arguments& a) {
 
 Value first(Runtime&, const Value& v, Arguments& a) {
   Bound b("first", a, {});
-  const Values all = iterate(v);
-  return all.empty() ? Value::undefined("no first item, sequence was empty") : all.front();
+  const auto item = Cursor(v).next();
+  return item ? *item : Value::undefined("no first item, sequence was empty");
 }
 
 Value last(Runtime&, const Value& v, Arguments& a) {
@@ -53,7 +84,10 @@ Value reverse(Runtime& rt, const Value& v, Arguments& a) {
   Bound b("reverse", a, {});
   Values all = iterate(v);
   std::reverse(all.begin(), all.end());
-  if (!v.as_text()) return rt.list(std::move(all), SequenceKind::Generator);
+  // What has no order backwards becomes a list, the rest an iterator.
+  if (const Sequence* s = v.as_sequence(); s && s->kind == SequenceKind::Generator) return rt.list(std::move(all));
+  if (!v.as_text())
+    return lazily(rt, "reverse", v, [left = LateCursor(rt.list(std::move(all)))]() mutable { return left.next(); });
   std::string text;
   for (const Value& c : all) text += to_str(c);
   return rt.text(std::move(text));
@@ -76,10 +110,10 @@ Value sort_key(Runtime& rt, const Value& item, const Value* attribute, bool case
 
 // Stable in both directions, as Python's sort is. Insertion by merge never calls `less` on broken orders in a way that
 // could run away: std::stable_sort with an inconsistent order is undefined, so keys that cannot be ordered throw first.
-Values sorted(Runtime& rt, const Values& all, const Value* attribute, bool case_sensitive, bool reversed,
-              bool keys_are_lists = true) {
+template <class Key>
+Values sorted(Runtime& rt, const Values& all, Key&& key_of, bool reversed, bool keys_are_lists = true) {
   std::vector<std::pair<Value, Value>> keyed;
-  for (const Value& v : all) keyed.emplace_back(sort_key(rt, v, attribute, case_sensitive), v);
+  for (const Value& v : all) keyed.emplace_back(key_of(v), v);
   // A key of sort is a list in the reference, and lists compare their first unequal entries: undefined equals
   // undefined there, and less() is not asked.
   const auto less_key = [&](const Value& x, const Value& y) {
@@ -99,7 +133,8 @@ Values sorted(Runtime& rt, const Values& all, const Value* attribute, bool case_
 Value sort(Runtime& rt, const Value& v, Arguments& a) {
   Bound b("sort", a, {"reverse", "case_sensitive", "attribute"});
   const Value* attribute = b.is_none_or_missing(2) ? nullptr : &b.at(2);
-  return rt.list(sorted(rt, iterate(v), attribute, b.flag_or(1, false), b.flag_or(0, false)));
+  const auto key = [&](const Value& item) { return sort_key(rt, item, attribute, b.flag_or(1, false)); };
+  return rt.list(sorted(rt, iterate(v), key, b.flag_or(0, false)));
 }
 
 Value dictsort(Runtime& rt, const Value& v, Arguments& a) {
@@ -110,21 +145,23 @@ Value dictsort(Runtime& rt, const Value& v, Arguments& a) {
   if (by != "key" && by != "value") fail("you can only sort by either \"key\" or \"value\"");
   Values pairs;
   for (const auto& [key, value] : d->items) pairs.push_back(Value::tuple({key, value}));
-  const Value position = Value::integer(by == "key" ? 0 : 1);
-  return rt.list(sorted(rt, pairs, &position, b.flag_or(0, false), b.flag_or(2, false), false));
+  const auto key = [&](const Value& pair) {
+    return folded(pair.as_sequence()->items[by == "value"], b.flag_or(0, false));
+  };
+  return rt.list(sorted(rt, pairs, key, b.flag_or(2, false), false));
 }
 
 Value unique(Runtime& rt, const Value& v, Arguments& a) {
-  Bound b("unique", a, {"case_sensitive", "attribute"});
-  Dict seen;
-  Values out;
-  for (const Value& item : iterate(v)) {
-    const Value key = sort_key(rt, item, b.is_none_or_missing(1) ? nullptr : &b.at(1), b.flag_or(0, false));
-    if (seen.find(key)) continue;
-    seen.set(key, Value::none());
-    out.push_back(item);
-  }
-  return rt.list(std::move(out), SequenceKind::Generator);
+  const Bound b("unique", a, {"case_sensitive", "attribute"});
+  return lazily(rt, "unique", v, [&rt, b, left = LateCursor(v), seen = Dict()]() mutable -> std::optional<Value> {
+    while (auto item = left.next()) {
+      const Value key = sort_key(rt, *item, b.is_none_or_missing(1) ? nullptr : &b.at(1), b.flag_or(0, false));
+      if (seen.find(key)) continue;
+      seen.set(key, Value::none());
+      return item;
+    }
+    return std::nullopt;
+  });
 }
 
 template <bool Largest>
@@ -146,95 +183,105 @@ Value extreme(Runtime& rt, const Value& v, Arguments& a) {
 }
 
 Value batch(Runtime& rt, const Value& v, Arguments& a) {
-  Bound b("batch", a, {"linecount", "fill_with"});
+  const Bound b("batch", a, {"linecount", "fill_with"});
   const int64_t n = b.integer(0);
-  Values out, row;
-  for (const Value& item : iterate(v)) {
-    if (static_cast<int64_t>(row.size()) == n) {
-      out.push_back(rt.list(std::move(row)));
-      row.clear();
+  // A row is full when there is an item for the next one; of no items is only the first row of batch(0).
+  const auto next = [&rt, b, n, left = LateCursor(v),
+                     ahead = std::optional<Value>()]() mutable -> std::optional<Value> {
+    Values row;
+    if (ahead) row.push_back(*std::exchange(ahead, std::nullopt));
+    while (auto item = left.next()) {
+      if (static_cast<int64_t>(row.size()) == n) {
+        ahead = std::move(item);
+        return rt.list(std::move(row));
+      }
+      row.push_back(std::move(*item));
     }
-    row.push_back(item);
-  }
-  if (!row.empty()) {
-    if (!b.is_none_or_missing(1) && n > 0) {
+    if (row.empty()) return std::nullopt;
+    if (!b.is_none_or_missing(1) && n > static_cast<int64_t>(row.size())) {
       rt.charge(static_cast<size_t>(n) * sizeof(Value));
-      while (static_cast<int64_t>(row.size()) < n) row.push_back(b.at(1));
+      row.resize(static_cast<size_t>(n), b.at(1));
     }
-    out.push_back(rt.list(std::move(row)));
-  }
-  return rt.list(std::move(out), SequenceKind::Generator);
+    return rt.list(std::move(row));
+  };
+  return lazily(rt, "batch", v, next);
+}
+
+// Row i of n: the first rows are one longer where the items do not come out even.
+Value slice_row(Runtime& rt, const Values& all, size_t n, size_t i, const Value* fill) {
+  const size_t each = all.size() / n, longer = all.size() % n;
+  const size_t begin = i * each + std::min(i, longer), size = each + (i < longer ? 1 : 0);
+  const auto first = all.begin() + static_cast<ptrdiff_t>(begin);
+  Values row(first, first + static_cast<ptrdiff_t>(size));
+  if (fill && longer > 0 && i >= longer) row.push_back(*fill);
+  return rt.list(std::move(row));
 }
 
 Value slice(Runtime& rt, const Value& v, Arguments& a) {
-  Bound b("slice", a, {"slices", "fill_with"});
+  const Bound b("slice", a, {"slices", "fill_with"});
   const int64_t n = b.integer(0);
-  if (n < 1 || n > 100'000) fail("slices must be from 1 to 100000");
-  const Values all = iterate(v);
-  const auto parts = static_cast<size_t>(n);
-  const size_t each = all.size() / parts, longer = all.size() % parts;
-  Values out;
-  size_t at = 0;
-  for (size_t i = 0; i < parts; ++i) {
-    const size_t size = each + (i < longer ? 1 : 0);
-    Values row(all.begin() + static_cast<ptrdiff_t>(at), all.begin() + static_cast<ptrdiff_t>(at + size));
-    if (!b.is_none_or_missing(1) && longer > 0 && i >= longer) row.push_back(b.at(1));
-    out.push_back(rt.list(std::move(row)));
-    at += size;
-  }
-  return rt.list(std::move(out), SequenceKind::Generator);
+  return lazily(rt, "slice", v,
+                [&rt, b, n, v, all = std::optional<Values>(), i = size_t{0}]() mutable -> std::optional<Value> {
+                  if (!all) all = iterate(v);
+                  if (n < 1 || n > 100'000) fail("slices must be from 1 to 100000");
+                  if (i == static_cast<size_t>(n)) return std::nullopt;
+                  return slice_row(rt, *all, static_cast<size_t>(n), i++, b.is_none_or_missing(1) ? nullptr : &b.at(1));
+                });
+}
+
+const Value* named_argument(const Arguments& a, const char* name) {
+  for (const auto& [key, value] : a.named)
+    if (key == name) return &value;
+  return nullptr;
+}
+
+Arguments without_first(const Arguments& a, size_t n) {
+  Arguments rest;
+  rest.positional.assign(a.positional.begin() + static_cast<ptrdiff_t>(std::min(n, a.positional.size())),
+                         a.positional.end());
+  rest.named = a.named;
+  return rest;
+}
+
+Value map_attribute(Runtime& rt, const Value& item, const Arguments& a) {
+  const Value* fallback = named_argument(a, "default");
+  if (a.named.size() > (fallback ? 2u : 1u)) fail("unexpected argument beside attribute and default");
+  return rt.attribute_path(item, *named_argument(a, "attribute"),
+                           fallback && !fallback->is_none() ? fallback : nullptr);
 }
 
 // map and the select family take whatever is false (none, 0, undefined) as nothing.
-Values iterate_if_true(const Value& v) { return v.truthy() ? iterate(v) : Values(); }
-
 Value map(Runtime& rt, const Value& v, Arguments& a) {
-  const auto named = [&](const char* name) -> const Value* {
-    for (const auto& [key, value] : a.named)
-      if (key == name) return &value;
-    return nullptr;
-  };
-  Values out;
-  if (a.positional.empty() && named("attribute")) {
-    const Value path = *named("attribute");
-    const Value* fallback = named("default");
-    if (a.named.size() > (fallback ? 2u : 1u)) fail("map: unexpected argument beside attribute and default");
-    for (const Value& item : iterate_if_true(v)) {
-      Value got = rt.attribute_path(item, path);
-      out.push_back(got.is_undefined() && fallback ? *fallback : std::move(got));
-    }
-  } else {
-    if (a.positional.empty() || !a.positional[0].as_text()) fail("map needs the name of a filter, or attribute=...");
-    Arguments rest;
-    rest.positional.assign(a.positional.begin() + 1, a.positional.end());
-    rest.named = a.named;
-    for (const Value& item : iterate_if_true(v))
-      out.push_back(rt.call_filter(a.positional[0].as_text()->text, item, rest));
-  }
-  return rt.list(std::move(out), SequenceKind::Generator);
+  return lazily(rt, "map", v, [&rt, a, left = LateCursor(v, true)]() mutable -> std::optional<Value> {
+    const auto item = left.next();
+    if (!item) return std::nullopt;
+    if (a.positional.empty() && named_argument(a, "attribute")) return map_attribute(rt, *item, a);
+    if (a.positional.empty() || !a.positional[0].as_text()) fail("needs the name of a filter, or attribute=...");
+    Arguments rest = without_first(a, 1);
+    return rt.call_filter(a.positional[0].as_text()->text, *item, rest);
+  });
+}
+
+template <bool ByAttribute>
+bool chosen(Runtime& rt, const Value& item, const Arguments& a) {
+  if (ByAttribute && a.positional.empty()) fail("needs the name of an attribute");
+  const size_t used = ByAttribute ? 1 : 0;
+  const Value subject = ByAttribute ? rt.attribute_path(item, a.positional[0]) : item;
+  if (used == a.positional.size()) return subject.truthy();
+  const Text* test = a.positional[used].as_text();
+  if (!test) fail("the name of the test must be a str");
+  Arguments rest = without_first(a, used + 1);
+  return rt.call_test(test->text, subject, rest);
 }
 
 template <bool Keep, bool ByAttribute>
 Value choose(Runtime& rt, const Value& v, Arguments& a) {
-  size_t used = 0;
-  if (ByAttribute && a.positional.empty()) fail("needs the name of an attribute");
-  const Value path = ByAttribute ? a.positional[used++] : Value();
-  std::string test;
-  if (used < a.positional.size()) {
-    const Text* t = a.positional[used++].as_text();
-    if (!t) fail("the name of the test must be a str");
-    test = t->text;
-  }
-  Arguments rest;
-  rest.positional.assign(a.positional.begin() + static_cast<ptrdiff_t>(used), a.positional.end());
-  rest.named = a.named;
-  Values out;
-  for (const Value& item : iterate_if_true(v)) {
-    const Value subject = ByAttribute ? rt.attribute_path(item, path) : item;
-    const bool holds = test.empty() ? subject.truthy() : rt.call_test(test, subject, rest);
-    if (holds == Keep) out.push_back(item);
-  }
-  return rt.list(std::move(out), SequenceKind::Generator);
+  constexpr const char* kName = Keep ? (ByAttribute ? "selectattr" : "select") : ByAttribute ? "rejectattr" : "reject";
+  return lazily(rt, kName, v, [&rt, a, left = LateCursor(v, true)]() mutable -> std::optional<Value> {
+    while (auto item = left.next())
+      if (chosen<ByAttribute>(rt, *item, a) == Keep) return item;
+    return std::nullopt;
+  });
 }
 
 Value attr(Runtime& rt, const Value& v, Arguments& a) {
@@ -249,15 +296,18 @@ Value attr(Runtime& rt, const Value& v, Arguments& a) {
 Value groupby(Runtime& rt, const Value& v, Arguments& a) {
   Bound b("groupby", a, {"attribute", "default", "case_sensitive"});
   const bool case_sensitive = b.flag_or(2, false);
-  const Values all = sorted(rt, iterate(v), &b.at(0), case_sensitive, false, false);
+  const Value* fallback = b.is_none_or_missing(1) ? nullptr : &b.at(1);
+  const auto grouper = [&](const Value& item) { return rt.attribute_path(item, b.at(0), fallback); };
+  const Values all = sorted(
+      rt, iterate(v), [&](const Value& item) { return folded(grouper(item), case_sensitive); }, false, false);
   Values out, group;
-  const auto grouper = [&](const Value& item) { return rt.attribute_path(item, b.at(0)); };
   for (size_t i = 0; i < all.size(); ++i) {
     group.push_back(all[i]);
     const bool ends = i + 1 == all.size() ||
                       !equal(folded(grouper(all[i]), case_sensitive), folded(grouper(all[i + 1]), case_sensitive));
     if (!ends) continue;
-    out.push_back(Value::tuple({grouper(group[0]), rt.list(std::move(group))}));
+    Value name = grouper(group[0]);
+    out.push_back(Value::group(std::move(name), rt.list(std::move(group))));
     group.clear();
   }
   return rt.list(std::move(out));

@@ -56,7 +56,7 @@ bool is_none(const Value& v) { return v.is_none(); }
 bool is_boolean(const Value& v) { return v.as_bool() != nullptr; }
 bool is_true(const Value& v) { return v.as_bool() && *v.as_bool(); }
 bool is_false(const Value& v) { return v.as_bool() && !*v.as_bool(); }
-bool is_integer(const Value& v) { return v.as_int() != nullptr; }
+bool is_integer(const Value& v) { return v.is_integer(); }
 bool is_float(const Value& v) { return v.as_real() != nullptr; }
 bool is_number(const Value& v) { return v.is_number(); }
 bool is_string(const Value& v) { return v.as_text() != nullptr; }
@@ -97,7 +97,7 @@ bool is_in(Runtime& rt, const Value& v, Arguments& a) { return rt.contains(only_
 bool is_filter_name(Runtime&, const Value& v, Arguments& a) {
   no_argument(a);
   const std::string name = to_str(v);
-  return find_text_filter(name) || find_sequence_filter(name) || find_number_filter(name);
+  return find_filter(name) != nullptr;
 }
 
 bool is_test_name(Runtime&, const Value& v, Arguments& a) {

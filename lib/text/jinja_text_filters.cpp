@@ -41,7 +41,7 @@ Value from_json(Runtime& rt, const Value& v, Arguments& a) {
   Bound b("from_json", a, {});
   const std::string text = text_of(v);
   rt.charge(text.size() * 16);
-  return Value::from_json(parse_json(text));
+  return Value::from_json(parse_json(text, {.keep_large_integers = true}));
 }
 
 Value trim(Runtime& rt, const Value& v, Arguments& a) {

@@ -4,7 +4,6 @@
 #include <cmath>
 
 #include "text/jinja_runtime.h"
-#include "text/utf8.h"
 
 namespace kvcal::jinja {
 namespace {
@@ -13,11 +12,10 @@ constexpr int kDeepest = 200;
 
 // Equal keys give equal strings: numbers by value, whatever their type.
 std::string key_identity(const Value& key) {
-  int64_t i = 0;
-  if (key.to_int(i)) return "n" + std::to_string(i);
+  if (key.as_bool() || key.is_integer()) return "n" + integer_text(key);
   if (const double* d = key.as_real()) {
-    if (*d == std::floor(*d) && std::fabs(*d) < 9e15) return "n" + std::to_string(static_cast<int64_t>(*d));
-    return "f" + repr_of_real(*d);
+    if (*d == 0) return "n0";  // also minus zero
+    return std::isfinite(*d) && *d == std::floor(*d) ? "n" + digits_of_whole(*d) : "f" + repr_of_real(*d);
   }
   if (const Text* t = key.as_text()) return "s" + t->text;
   if (key.is_none() || key.is_undefined()) return key.is_none() ? "0" : "u";
@@ -69,9 +67,36 @@ Value* Namespace::find(std::string_view name) {
 Value Value::sequence(SequenceKind kind, Values items, std::string view_name) {
   int deepest = 0;
   for (const Value& v : items) deepest = std::max(deepest, v.depth());
-  Sequence s{kind, std::move(items), checked_depth(deepest), std::move(view_name)};
+  Sequence s;
+  s.kind = kind;
+  s.items = std::move(items);
+  s.depth = checked_depth(deepest);
+  s.view_name = std::move(view_name);
   return Value(std::make_shared<const Sequence>(std::move(s)));
 }
+
+Value Value::group(Value grouper, Value members) {
+  Sequence s;
+  s.kind = SequenceKind::Tuple;
+  s.items = {std::move(grouper), std::move(members)};
+  s.depth = checked_depth(std::max(s.items[0].depth(), s.items[1].depth()));
+  s.is_group = true;
+  return Value(std::make_shared<const Sequence>(std::move(s)));
+}
+
+Value Value::generator(int depth, std::function<std::optional<Value>()> next) {
+  Sequence s;
+  s.kind = SequenceKind::Generator;
+  s.depth = checked_depth(depth);
+  s.next = std::move(next);
+  return Value(std::make_shared<const Sequence>(std::move(s)));
+}
+
+Value Value::callable(std::string name, std::function<Value(Runtime&, Arguments&)> call) {
+  return callable(Callable{std::move(name), std::move(call)});
+}
+
+Value Value::callable(Callable c) { return Value(std::make_shared<const Callable>(std::move(c))); }
 
 Value Value::dict(Dict d) {
   int deepest = 0;
@@ -84,7 +109,8 @@ Value Value::from_json(const Json& j) {
   if (j.is_null()) return none();
   if (j.is_boolean()) return boolean(j.get<bool>());
   if (j.is_number_unsigned() && j.get<uint64_t>() > static_cast<uint64_t>(INT64_MAX))
-    fail("integer " + j.dump() + " does not fit 64 bits");
+    return integer_of_digits(j.dump());
+  if (j.is_binary()) return integer_of_digits(large_integer_digits(j));
   if (j.is_number_integer()) return integer(j.get<int64_t>());
   if (j.is_number_float()) return real(j.get<double>());
   if (j.is_string()) return text(j.get<std::string>());
@@ -108,12 +134,14 @@ bool Value::to_real(double& out) const {
   int64_t i = 0;
   if (to_int(i)) return out = static_cast<double>(i), true;
   if (const double* d = as_real()) return out = *d, true;
+  if (const LargeInteger* large = as_large()) return out = real_of(*large), true;
   return false;
 }
 
 bool Value::truthy() const {
-  double number = 0;
-  if (to_real(number)) return number != 0;
+  int64_t whole = 0;
+  if (to_int(whole)) return whole != 0;
+  if (const double* d = as_real()) return *d != 0;
   if (const Text* t = as_text()) return !t->text.empty();
   if (const Sequence* s = as_sequence()) return s->kind == SequenceKind::Generator || !s->items.empty();
   if (const Dict* d = as_dict()) return !d->items.empty();
@@ -139,7 +167,7 @@ std::string type_name(const Value& v) {
   if (v.is_undefined()) return "Undefined";
   if (v.is_none()) return "NoneType";
   if (v.as_bool()) return "bool";
-  if (v.as_int()) return "int";
+  if (v.is_integer()) return "int";
   if (v.as_real()) return "float";
   if (const Text* t = v.as_text()) return t->markup ? "Markup" : "str";
   if (v.as_dict()) return "dict";
@@ -163,10 +191,7 @@ std::string type_name(const Value& v) {
 }
 
 bool equal(const Value& a, const Value& b) {
-  int64_t i = 0, j = 0;
-  if (a.to_int(i) && b.to_int(j)) return i == j;
-  double x = 0, y = 0;
-  if (a.to_real(x) && b.to_real(y)) return x == y;
+  if (a.is_number() && b.is_number()) return compare_numbers(a, b) == 0;
   if (a.as_text() && b.as_text()) return a.as_text()->text == b.as_text()->text;
   if (a.is_none() || b.is_none()) return a.is_none() && b.is_none();
   if (a.is_undefined() || b.is_undefined()) return a.is_undefined() && b.is_undefined();
@@ -185,10 +210,7 @@ bool equal(const Value& a, const Value& b) {
 }
 
 bool less(const Value& a, const Value& b) {
-  int64_t i = 0, j = 0;
-  if (a.to_int(i) && b.to_int(j)) return i < j;
-  double x = 0, y = 0;
-  if (a.to_real(x) && b.to_real(y)) return x < y;
+  if (a.is_number() && b.is_number()) return compare_numbers(a, b) < 0;
   // Bytes of UTF-8 sort as code points do.
   if (a.as_text() && b.as_text()) return a.as_text()->text < b.as_text()->text;
   const Sequence *s = a.as_sequence(), *t = b.as_sequence();
@@ -200,30 +222,6 @@ bool less(const Value& a, const Value& b) {
   for (const Value* v : {&a, &b})
     if (v->is_undefined()) fail(v->as_missing()->reason);
   fail("'<' is not supported between '" + type_name(a) + "' and '" + type_name(b) + "'");
-}
-
-Values iterate(const Value& v) {
-  if (v.is_undefined()) return {};
-  if (const Sequence* s = v.as_sequence()) {
-    if (s->kind != SequenceKind::Generator) return s->items;
-    if (s->consumed) return {};
-    s->consumed = true;
-    return s->items;
-  }
-  Values out;
-  if (const Dict* d = v.as_dict()) {
-    for (const auto& item : d->items) out.push_back(item.first);
-    return out;
-  }
-  if (const Text* t = v.as_text()) {
-    for (size_t i = 0; i < t->text.size();) {
-      const size_t n = utf8_length(t->text[i]);
-      out.push_back(Value::text(t->text.substr(i, n)));
-      i += n;
-    }
-    return out;
-  }
-  fail("'" + type_name(v) + "' object is not iterable");
 }
 
 }  // namespace kvcal::jinja

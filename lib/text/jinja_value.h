@@ -4,9 +4,11 @@
 // lists and dicts. Containers are shared, never copied.
 #pragma once
 
+#include <compare>
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -21,7 +23,7 @@ namespace kvcal::jinja {
 class Value;
 class Runtime;
 struct Arguments;
-struct LoopState;
+class LoopState;
 
 using Values = std::vector<Value>;
 
@@ -35,14 +37,22 @@ struct Missing {
   std::string reason;
 };
 
+/// An integer that does not fit 64 bits. It is printed and compared; sums and the like are refused.
+struct LargeInteger {
+  bool negative = false;
+  std::string digits;  // decimal, without leading zeros
+};
+
 enum class SequenceKind { List, Tuple, Range, Generator, View };
 
 struct Sequence {
   SequenceKind kind = SequenceKind::List;
   Values items;
-  int depth = 1;                  // of nesting; bounded, so that walking a value cannot exhaust the stack
-  std::string view_name;          // View: "dict_items", ...
-  mutable bool consumed = false;  // Generator: gives its items once
+  int depth = 1;          // of nesting; bounded, so that walking a value cannot exhaust the stack
+  std::string view_name;  // View: "dict_items", ...
+  bool is_group = false;  // Tuple: of |groupby, whose items are also called .grouper and .list
+  mutable bool running = false;
+  std::function<std::optional<Value>()> next;  // Generator: makes its next item, each once
 };
 
 /// Keys keep their order. 1, 1.0 and true are one key, as in Python.
@@ -61,10 +71,7 @@ struct Namespace {
   Value* find(std::string_view name);
 };
 
-struct Callable {
-  std::string name;  // for messages
-  std::function<Value(Runtime&, Arguments&)> call;
-};
+struct Callable;
 
 class Value {
  public:
@@ -75,6 +82,8 @@ class Value {
   static Value none() { return Value(nullptr); }
   static Value boolean(bool b) { return Value(b); }
   static Value integer(int64_t i) { return Value(i); }
+  /// Decimal digits with an optional sign, as many as there are.
+  static Value integer_of_digits(std::string_view text);
   static Value real(double d) { return Value(d); }
   static Value text(std::string s, bool markup = false) {
     return Value(std::make_shared<const Text>(Text{std::move(s), markup}));
@@ -83,12 +92,14 @@ class Value {
   static Value sequence(SequenceKind kind, Values items, std::string view_name = "");
   static Value list(Values items) { return sequence(SequenceKind::List, std::move(items)); }
   static Value tuple(Values items) { return sequence(SequenceKind::Tuple, std::move(items)); }
-  static Value generator(Values items) { return sequence(SequenceKind::Generator, std::move(items)); }
+  /// Of a |groupby.
+  static Value group(Value grouper, Value members);
+  /// Items that `next` makes when they are asked for, out of values nested at most `depth` deep.
+  static Value generator(int depth, std::function<std::optional<Value>()> next);
   static Value dict(Dict d);
   static Value name_space(std::shared_ptr<Namespace> n) { return Value(std::move(n)); }
-  static Value callable(std::string name, std::function<Value(Runtime&, Arguments&)> f) {
-    return Value(std::make_shared<const Callable>(Callable{std::move(name), std::move(f)}));
-  }
+  static Value callable(std::string name, std::function<Value(Runtime&, Arguments&)> call);
+  static Value callable(Callable c);
   static Value loop(std::shared_ptr<LoopState> l) { return Value(std::move(l)); }
   static Value from_json(const Json& json);
 
@@ -103,6 +114,7 @@ class Value {
   }
   const bool* as_bool() const { return get<bool>(); }
   const int64_t* as_int() const { return get<int64_t>(); }
+  const LargeInteger* as_large() const { return pointer<const LargeInteger>(); }
   const double* as_real() const { return get<double>(); }
   const Text* as_text() const { return pointer<const Text>(); }
   const Sequence* as_sequence() const { return pointer<const Sequence>(); }
@@ -112,10 +124,11 @@ class Value {
   LoopState* as_loop() const { return pointer<LoopState>(); }
   bool is_none() const { return std::holds_alternative<std::nullptr_t>(data_); }
   bool is_undefined() const { return as_missing() != nullptr; }
-  bool is_number() const { return as_bool() || as_int() || as_real(); }
-  /// Integer value of an integer or boolean.
+  bool is_number() const { return as_bool() || is_integer() || as_real(); }
+  bool is_integer() const { return as_int() || as_large(); }
+  /// Integer value of an integer of at most 64 bits or a boolean.
   bool to_int(int64_t& out) const;
-  /// Value of any number as a double.
+  /// Value of any number as a double, the nearest one. Throws Error for integers above all doubles.
   bool to_real(double& out) const;
 
   bool truthy() const;
@@ -126,8 +139,9 @@ class Value {
 
  private:
   using Data = std::variant<std::shared_ptr<const Missing>, std::nullptr_t, bool, int64_t, double,
-                            std::shared_ptr<const Text>, std::shared_ptr<const Sequence>, std::shared_ptr<const Dict>,
-                            std::shared_ptr<Namespace>, std::shared_ptr<const Callable>, std::shared_ptr<LoopState>>;
+                            std::shared_ptr<const LargeInteger>, std::shared_ptr<const Text>,
+                            std::shared_ptr<const Sequence>, std::shared_ptr<const Dict>, std::shared_ptr<Namespace>,
+                            std::shared_ptr<const Callable>, std::shared_ptr<LoopState>>;
   explicit Value(Data data) : data_(std::move(data)) {}
   template <class T>
   T* pointer() const {
@@ -137,8 +151,26 @@ class Value {
   Data data_;
 };
 
+struct Callable {
+  std::string name;  // for messages
+  std::function<Value(Runtime&, Arguments&)> call;
+  std::string printed = {};                                    // as text; empty where that would be an address
+  std::vector<std::pair<std::string, Value>> attributes = {};  // of macros
+};
+
 /// Python's name of the type ("str", "NoneType") for messages.
 std::string type_name(const Value& v);
+
+/// Two numbers by their exact values; NaN has no order.
+std::partial_ordering compare_numbers(const Value& a, const Value& b);
+/// The decimal digits of an integer or boolean, and of a finite double rounded to a whole number.
+std::string integer_text(const Value& v);
+std::string digits_of_whole(double d);
+/// The nearest double to digits with an optional fraction and exponent: infinite where it is too large. False when
+/// `text` is something else.
+bool parse_real(const std::string& text, double& out);
+/// The nearest double; throws Error when it would be infinite.
+double real_of(const LargeInteger& large);
 
 /// Python's ==. Different types are unequal, numbers compare by value.
 bool equal(const Value& a, const Value& b);
@@ -162,6 +194,19 @@ struct JsonStyle {
 };
 /// json.dumps; throws Error for what is not JSON.
 std::string to_json(const Value& v, const JsonStyle& style);
+
+/// Goes through the items that a for loop would see. Generators give each item to one cursor only.
+class Cursor {
+ public:
+  /// Throws Error when the value cannot be iterated.
+  explicit Cursor(Value over);
+  /// Nothing behind the last item; errors of a generator's item are thrown here.
+  std::optional<Value> next();
+
+ private:
+  Value over_;
+  size_t at_ = 0;  // item; byte of a text
+};
 
 /// The items that a for loop would see; throws Error when the value cannot be iterated. Consumes a generator.
 Values iterate(const Value& v);

@@ -33,7 +33,7 @@ class Collector {
       if (text.find_first_not_of(" \t\r") == std::string_view::npos) continue;
       add(name + ":" + std::to_string(line), [&] {
         check_size(text.size());
-        return parse_prompt_record(parse_json(valid(text)));
+        return parse_prompt_record(parse_json(valid(text), {.keep_large_integers = true}));
       });
     }
   }
@@ -90,6 +90,7 @@ class Collector {
   void add_array(std::string_view bytes, const std::string& name) {
     JsonLimits limits;
     limits.max_bytes = options_.max_file_bytes;
+    limits.keep_large_integers = true;
     const Json j = while_doing(name, [&] { return parse_json(valid(bytes), limits); });
     if (!j.is_array()) return add(name + ":1", [&] { return parse_prompt_record(j); });
     for (size_t i = 0; i < j.size(); ++i)

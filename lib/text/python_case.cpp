@@ -91,6 +91,12 @@ bool is_alpha(char32_t c) {
   return k >= UTF8PROC_CATEGORY_LU && k <= UTF8PROC_CATEGORY_LO;
 }
 bool is_decimal(char32_t c) { return category(c) == UTF8PROC_CATEGORY_ND; }
+int decimal_value(char32_t c) {
+  // Decimal digits come in runs from zero to nine, some of them several in a row.
+  int n = 0;
+  while (is_decimal(c - 1 - static_cast<char32_t>(n))) ++n;
+  return n % 10;
+}
 bool is_digit(char32_t c) {
   return is_decimal(c) || std::any_of(std::begin(case_tables::kOtherDigits), std::end(case_tables::kOtherDigits),
                                       [c](const auto& r) { return c >= r.first && c <= r.last; });
@@ -106,6 +112,17 @@ std::string lower(std::string_view text) {
   const std::u32string s = to_code_points(text);
   std::u32string out;
   for (size_t i = 0; i < s.size(); ++i) append_lower(out, s, i);
+  return from_code_points(out);
+}
+
+std::string casefold(std::string_view text) {
+  std::u32string out;
+  for (char32_t c : to_code_points(text)) {
+    utf8proc_int32_t folded[4];  // three at most
+    int unused = 0;
+    const auto n = utf8proc_decompose_char(static_cast<utf8proc_int32_t>(c), folded, 4, UTF8PROC_CASEFOLD, &unused);
+    for (utf8proc_ssize_t i = 0; i < n; ++i) out += static_cast<char32_t>(folded[i]);
+  }
   return from_code_points(out);
 }
 

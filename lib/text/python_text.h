@@ -13,12 +13,14 @@ bool is_printable(char32_t c);  // what repr leaves as it is
 bool is_cased(char32_t c);
 bool is_alpha(char32_t c);
 bool is_decimal(char32_t c);
-bool is_digit(char32_t c);  // decimal, superscript, circled ...
+int decimal_value(char32_t c);  // of a decimal digit: 0 to 9
+bool is_digit(char32_t c);      // decimal, superscript, circled ...
 bool is_upper(char32_t c);
 bool is_lower(char32_t c);
 
 std::string upper(std::string_view text);
 std::string lower(std::string_view text);
+std::string casefold(std::string_view text);
 std::string capitalize(std::string_view text);
 std::string title(std::string_view text);
 

@@ -31,6 +31,44 @@ std::string message_of(int code, OnigErrorInfo* info) {
 
 const UChar* bytes_of(std::string_view s) { return reinterpret_cast<const UChar*>(s.data()); }
 
+// The brackets of "[:name:]" or "[:^name:]" at the beginning of `text`, or nothing.
+std::string_view posix_bracket(std::string_view text) {
+  if (!text.starts_with("[:")) return {};
+  const size_t end = text.find_first_not_of("abcdefghijklmnopqrstuvwxyz^", 2);
+  return end != text.npos && text.substr(end).starts_with(":]") ? text.substr(0, end + 2) : std::string_view();
+}
+
+// What [:punct:] was until Oniguruma 6.9.8 lacks the symbols ($+<=>^`|~ and those beyond ASCII), which the reference's
+// newer one counts. Printable symbols, since options can narrow the class to ASCII.
+std::string with_symbols_as_punctuation(std::string_view pattern) {
+  std::string out;
+  int depth = 0;  // of classes inside each other
+  for (size_t i = 0; i < pattern.size();) {
+    const std::string_view rest = pattern.substr(i);
+    const std::string_view bracket = depth > 0 ? posix_bracket(rest) : std::string_view();
+    std::string_view taken = rest.substr(0, rest[0] == '\\' ? 2 : 1);
+    if (!bracket.empty()) {
+      taken = bracket;
+    } else if (depth == 0 && rest.starts_with("(?#")) {
+      taken = rest.substr(0, rest.find(')'));
+    } else if (rest[0] == '[') {
+      ++depth;
+      size_t n = rest.starts_with("[^") ? 2 : 1;
+      if (rest.substr(n).starts_with(']')) ++n;  // stands for itself there
+      taken = rest.substr(0, n);
+    } else if (rest[0] == ']' && depth > 0) {
+      --depth;
+    }
+    const bool negative = bracket == "[:^punct:]";
+    if (negative || bracket == "[:punct:]")
+      out += std::string(negative ? "[^" : "[") + "[:punct:][\\p{S}&&[:graph:]]]";
+    else
+      out += taken;
+    i += taken.size();
+  }
+  return out;
+}
+
 struct FreeRegion {
   void operator()(OnigRegion* r) const { onig_region_free(r, 1); }
 };
@@ -52,8 +90,9 @@ Regex::Regex(std::string pattern) : pattern_(std::move(pattern)), compiled_(std:
     fail("regular expression of " + std::to_string(pattern_.size()) + " bytes, at most " +
          std::to_string(kLongestPattern) + " are accepted");
   OnigErrorInfo info;
-  const UChar* p = bytes_of(pattern_);
-  const int code = onig_new(&compiled_->regex, p, p + pattern_.size(), ONIG_OPTION_NONE, ONIG_ENCODING_UTF8,
+  const std::string compiled = with_symbols_as_punctuation(pattern_);
+  const UChar* p = bytes_of(compiled);
+  const int code = onig_new(&compiled_->regex, p, p + compiled.size(), ONIG_OPTION_NONE, ONIG_ENCODING_UTF8,
                             ONIG_SYNTAX_ONIGURUMA, &info);
   if (code != ONIG_NORMAL) {
     compiled_->regex = nullptr;

@@ -30,9 +30,6 @@ struct Tokenizer::Parts {
 
 namespace {
 
-const char* const kNamedTokens[] = {"bos_token", "eos_token", "unk_token", "sep_token",
-                                    "pad_token", "cls_token", "mask_token"};
-
 const Json kNull = nullptr;
 
 const Json& member_or_null(const Json& object, const char* key) {
@@ -120,11 +117,16 @@ void Tokenizer::add_configured_tokens(const Json& config) {
     if (parts_->added.id_of(token->content)) parts_->added.mark_special(token->content);
     wanted.push_back(*token);
   };
-  for (const char* name : kNamedTokens)
+  for (const char* name : kStandardTokenNames)
     if (const Json* value = find_member(config, name)) name_token(name, *value);
   for (const auto& [name, value] : config.items())
     if (name.ends_with("_token") && !parts_->special_tokens.count(name) && !value.is_null() && !value.is_boolean())
       name_token(name, value);
+  if (const Json* specific = find_member(config, "model_specific_special_tokens")) {
+    if (!specific->is_object())
+      fail("model_specific_special_tokens is " + std::string(specific->type_name()) + ", expected an object");
+    for (const auto& [name, value] : specific->items()) name_token(name, value);
+  }
   for (const char* list : {"extra_special_tokens", "additional_special_tokens"})
     if (const Json* extra = find_member(config, list)) {
       if (extra->is_object())

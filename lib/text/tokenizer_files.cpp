@@ -1,5 +1,7 @@
 // Which files of a checkpoint folder make a tokenizer.
 
+#include <algorithm>
+
 #include "text/tokenizer.h"
 
 namespace kvcal {
@@ -24,6 +26,21 @@ namespace fs = std::filesystem;
   else
     message += "; is the download complete? Prompts given as input_ids need no tokenizer";
   fail(message);
+}
+
+// Names of tokens stand under keys of their own ("image_token"), in "extra_special_tokens" or in
+// "model_specific_special_tokens", which newer versions of the reference write: it then does not read the latter beside
+// the others.
+void drop_overruled_names(Json& config) {
+  bool overruled = false;
+  for (const auto& [key, value] : config.items()) {
+    const bool token = value.is_string() || value.is_object();
+    overruled = overruled ||
+                (key.ends_with("_token") &&
+                 std::count(std::begin(kStandardTokenNames), std::end(kStandardTokenNames), key) == 0 && token) ||
+                (key == "extra_special_tokens" && value.is_object() && !value.empty());
+  }
+  if (overruled) config.erase("model_specific_special_tokens");
 }
 
 // Older folders keep the special tokens in special_tokens_map.json, which then counts more than tokenizer_config.json,
@@ -62,6 +79,7 @@ Tokenizer Tokenizer::load(const fs::path& folder) {
     config = read_json_file(config_file, limits);
     if (!config.is_object()) fail(config_file.string() + ": expected an object");
   }
+  drop_overruled_names(config);
   take_older_files(folder, config);
   const Json json = read_json_file(file);
   return while_doing(file.string(), [&] { return Tokenizer(json, config); });

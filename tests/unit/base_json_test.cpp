@@ -26,6 +26,26 @@ TEST(Json, KeepsOrderAndTypes) {
   EXPECT_EQ(json.dump(), "{\"z\":1,\"a\":[true,null,-2,2.5,\"x\u00e9\U0001F600\"],\"e\":{}}");
 }
 
+TEST(Json, LargeIntegersKeepTheirDigitsWhereWanted) {
+  const JsonLimits keep{.keep_large_integers = true};
+  const std::string text = R"([123456789012345678901234567890, -9223372036854775809, 18446744073709551615, 1e30, 1.5])";
+  const Json json = parse_json(text, keep);
+  EXPECT_EQ(large_integer_digits(json[0]), "123456789012345678901234567890");
+  EXPECT_EQ(large_integer_digits(json[1]), "-9223372036854775809");
+  EXPECT_TRUE(json[2].is_number_unsigned() && json[3].is_number_float() && json[4].is_number_float());
+  EXPECT_EQ(canonical_json(json),
+            "[123456789012345678901234567890,-9223372036854775809,18446744073709551615,1e+30,1.5]");
+  EXPECT_TRUE(parse_json(text)[0].is_number_float());
+  EXPECT_NE(error_of(std::string(400, '9'), keep).find("number out of range"), std::string::npos);
+  const Json weight = parse_json(R"({"weight": 123456789012345678901234567890})", keep);
+  try {
+    get_int(weight, "weight");
+    FAIL() << "accepted";
+  } catch (const Error& e) {
+    EXPECT_STREQ(e.what(), "key 'weight' is 123456789012345678901234567890, expected a whole number");
+  }
+}
+
 TEST(Json, ScalarDocuments) {
   EXPECT_EQ(parse_json("3"), Json(3));
   EXPECT_EQ(parse_json("\"\""), Json(""));

@@ -213,6 +213,21 @@ TEST(TokenizePrompts, TextGetsSpecialTokensAndChatsTheirTemplate) {
   EXPECT_FALSE(out.prompts[3].truncated);
 }
 
+TEST(TokenizePrompts, LargeIntegersKeepTheirDigits) {
+  const std::string chat_line =
+      R"({"messages": [{"role": "user", "content": "", "arguments": {"wei": 123456789012345678901234567890, "u": 18446744073709551615}}]})";
+  const Tokenizer t = letters();
+  const ChatTemplate chat("{{ messages[0].arguments|tojson }}{{ messages[0].arguments.wei }}{{ k }}");
+  TokenizeOptions options;
+  options.template_kwargs["k"] = "a";
+  for (const PromptSet& set : {parse_prompts(chat_line, "p.jsonl"), parse_prompts("[" + chat_line + "]", "p.json")}) {
+    EXPECT_EQ(tokenize_prompts(set, &t, &chat, options).prompts[0].text,
+              R"({"wei": 123456789012345678901234567890, "u": 18446744073709551615})"
+              "123456789012345678901234567890a");
+    EXPECT_NE(set.records[0].canonical.find(R"("wei":123456789012345678901234567890)"), std::string::npos);
+  }
+}
+
 TEST(TokenizePrompts, BadPromptsAreNamed) {
   const Tokenizer t = letters();
   const auto message = [&](const char* line, const Tokenizer* tokenizer, int64_t vocab_size) {

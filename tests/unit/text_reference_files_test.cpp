@@ -4,8 +4,10 @@
 #include <filesystem>
 #include <fstream>
 
+#include "text/regex.h"
 #include "text/tokenizer.h"
 #include "text/unicode.h"
+#include "text/utf8.h"
 
 namespace kvcal {
 namespace {
@@ -50,6 +52,20 @@ TEST(NormalForms, KnowNoMarksThatTheReferenceDoesNotKnow) {
     for (const auto& [name, form] : forms)
       EXPECT_EQ(to_normal_form(c["text"].get<std::string>(), form), c[name].get<std::string>()) << name << c["text"];
   EXPECT_GT(golden["cases"].size(), 100u);
+}
+
+TEST(Regex, ClassesHoldWhatTheReferenceHolds) {
+  const Json golden = read_json_file(kData / "regex_classes.json");
+  for (const Json& c : golden["cases"]) {
+    const Regex regex(c["pattern"].get<std::string>());
+    std::string matched;
+    for (char32_t code : to_code_points(golden["characters"].get<std::string>())) {
+      const std::string character = from_code_points(std::u32string(1, code));
+      if (!regex.find_all(character).empty()) matched += character;
+    }
+    EXPECT_EQ(matched, c["matched"].get<std::string>()) << c["pattern"];
+  }
+  EXPECT_GT(golden["cases"].size(), 15u);
 }
 
 }  // namespace

@@ -42,7 +42,7 @@ int main(int argc, char** argv) try {
   std::optional<Tokenizer> tokenizer;
   if (argc == 3) tokenizer.emplace(read_json_file(argv[2]));
   for (std::string line; std::getline(std::cin, line);) {
-    const Json request = parse_json(line);
+    const Json request = parse_json(line, {.keep_large_integers = true});
     const Json answer = tokenizer ? answer_tokenizer(*tokenizer, request.get<std::string>()) : answer_template(request);
     std::cout << answer.dump() << '\n';
   }

@@ -15,7 +15,7 @@ import jinja2
 import sentencepiece
 import tokenizers
 import transformers
-from tokenizers import normalizers
+from tokenizers import Regex, normalizers, pre_tokenizers
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 from folders import folder_goldens  # noqa: E402
@@ -81,6 +81,19 @@ def normal_form_goldens():
     return [{"text": t} | {name: form.normalize_str(t) for name, form in forms.items()} for t in texts]
 
 
+def regex_class_goldens():
+    """Which of some characters a class of a pattern matches. None is younger than Unicode 14."""
+    characters = "".join(map(chr, range(0x20, 0x7F))) + "\t\u00a3\u00ac\u00b1\u00d7\u00a8\u00b4\u00b8\u00a7\u00b6\u20ac\u2122\u2190\u2200\u2500\u2605\u00ab\u2014\u3001\u00e9\u0660\U0001f600\U0001d7ce\u0301\u200b"
+    patterns = ["[[:punct:]]", "[[:^punct:]]", "[^[:punct:]]", "[a[:punct:]b]", "[a-c[:punct:]&&[^$]]", "[][:punct:]]",
+                "[^][:punct:]]", "[\\][:punct:]]", "\\[[:punct:]]", "[:punct:]", "[[:punct:][:digit:]]", "(?P)[[:punct:]]",
+                "(?i)[[:punct:]]", "[[:punct]]", "[x[^[:punct:]]]", "(?#[)[:punct:]", "[[:alpha:]]", "\\p{Punct}", "[^\\s[:punct:]]"]
+    cases = []
+    for p in patterns:
+        split = pre_tokenizers.Split(Regex(p), "removed")
+        cases.append({"pattern": p, "matched": "".join(c for c in characters if not split.pre_tokenize_str(c))})
+    return {"made_by": VERSIONS, "characters": characters, "cases": cases}
+
+
 def template_goldens():
     cases = []
     for name, template, variables in CONSTRUCTS:
@@ -117,6 +130,7 @@ def main():
     total += sum(dump(f"tokenizer_{name}.json", golden) for name, golden in unigram_goldens().items())
     total += dump("folders.json", {"made_by": VERSIONS, "cases": folder_goldens()})
     total += dump("normal_forms.json", {"made_by": VERSIONS, "cases": normal_form_goldens()})
+    total += dump("regex_classes.json", regex_class_goldens())
     total += dump("templates.json", template_goldens()) + dump("chats.json", chat_goldens())
     print(f"{total} bytes in {OUT}")
 

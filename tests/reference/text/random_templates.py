@@ -1,8 +1,4 @@
-"""Random Jinja programs: expressions and statements from the whole language that kvcal's interpreter knows.
-
-No given variable is set again at the top: the reference then calls it undefined inside the loops before that, which kvcal
-does not imitate.
-"""
+"""Random Jinja programs: expressions and statements from the whole language that kvcal's interpreter knows."""
 
 _ATOMS = ["0", "1", "-3", "2.5", "1e3", "7", "'abc'", "'a b,c'", "' é '", "''", "'5'", "true", "false", "none", "undef", "d", "l", "m",
           "[]", "{}", "[1, 'a', none]", "{'k': 1, 'z': [2]}", "(1, 2)", "a", "b", "l[0]", "d.a", "d['b']", "m[0].role",
@@ -16,7 +12,8 @@ _FILTERS = ["trim", "length", "string", "list", "first", "last", "upper", "lower
             "rejectattr('content', 'none')|list", "batch(2)|list", "wordcount", "count", "sort(attribute='n')",
             "map('upper')|join", "groupby('role')|list", "slice(2)|list", "center(9)", "truncate(5)",
             "sort(reverse=true)", "map(attribute='n')|sum", "select('string')|list", "attr('role')", 
-            "format(1)", "list|first", "unique(attribute='role')|list|length"]
+            "format(1)", "list|first", "map('upper')", "select('string')", "map('upper')|first", "unique", "batch(2)|first",
+            "groupby('role')|map(attribute='grouper')|list", "groupby('role')|map(attribute='list')|map('length')|list", "unique(attribute='role')|list|length"]
 _TESTS = ["defined", "undefined", "none", "string", "mapping", "iterable", "sequence", "number", "integer", "boolean", "true",
           "false", "equalto 1", "eq 'abc'", "in l", "in ['abc', 1]", "callable", "float", "odd", "even", "divisibleby 2", "gt 1",
           "lower", "upper", "not none", "not string", "sameas none", "ne 0"]
@@ -75,15 +72,17 @@ def statement(rng, deep=0):
         condition = rng.choice(["", "", f" if {expression(rng, 2)}"])
         inner = rng.choice(["", "{{ loop.index }}", "{{ loop.first }}", "{{ loop.last }}", "{{ loop.previtem is defined }}",
                             "{{ loop.nextitem }}", "{{ loop.length }}", "{% if loop.index0 == 1 %}{% break %}{% endif %}",
-                            "{% if loop.first %}{% continue %}{% endif %}", "{{ loop.changed(x) }}", "{{ loop.revindex0 }}"])
+                            "{% if loop.first %}{% continue %}{% endif %}", "{% break %}", "{% continue %}", "{{ loop.changed(x) }}", "{{ loop.revindex0 }}"])
         other = rng.choice(["", "", _tag(rng, "else") + body()])
         return _tag(rng, f"for {target} in {over}{condition}") + inner + body() + other + _tag(rng, "endfor")
     if kind < 0.84:
-        return _tag(rng, rng.choice([f"set x = {e}", f"set x, y = {e}, 1", f"set ns = namespace(v={e})", f"set c = {e}"]))
+        return _tag(rng, rng.choice([f"set x = {e}", f"set x, y = {e}, 1", f"set ns = namespace(v={e})", f"set c = {e}", f"set a = {e}", f"set b, l = {e}, [1]", f"set m = {e}"]))
+    if kind < 0.86:
+        return _tag(rng, "print " + ", ".join(expression(rng, 2) for _ in range(rng.randrange(1, 3))))
     if kind < 0.88:
         return _tag(rng, "set x") + body() + _tag(rng, "endset") + "{{ x|trim }}"
     if kind < 0.93:
-        call = rng.choice(["mac(1)", "mac(x)", f"mac({e}, 2)", "mac(b=3, a='p')", "mac()|trim|length"])
+        call = rng.choice(["mac(1)", "mac(x)", f"mac({e}, 2)", "mac(b=3, a='p')", "mac()|trim|length", "mac.name", "mac.arguments", "mac"])
         return _tag(rng, "macro mac(a, b='dflt')") + "{{ a }}/{{ b }}" + body() + _tag(rng, "endmacro") + "{{ " + call + " }}"
     if kind < 0.96:
         return "{% set ns = namespace(v=0) %}{% for i in l %}" + _tag(rng, f"set ns.v = {e}") + "{% endfor %}{{ ns.v }}"

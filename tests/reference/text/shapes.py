@@ -318,4 +318,8 @@ MORE_CHATS = [
                   {"role": "assistant", "content": "2", "reasoning": " old "}, {"role": "user", "content": "3"},
                   {"role": "assistant", "content": "4", "reasoning_content": "new\n"}], None, False,
      {"keep_past_thinking": True, "xml_arguments": True, "reasoning_effort": "low"}),
+    ("large_integers", [{"role": "user", "content": "Send"}, {"role": "assistant", "content": None, "tool_calls": [
+        {"type": "function", "function": {"name": "send", "arguments": {
+            "wei": 123456789012345678901234567890, "below": -9223372036854775809, "above": 9223372036854775808,
+            "largest": 18446744073709551615, "same": 9223372036854775807}}}]}], None, False, {}),
 ]
