@@ -73,7 +73,8 @@ class Layer:
 def rotated(x, positions, theta, interleaved):
     """x [tokens, heads, dim], tables and result in bfloat16, products in float32, as servers do."""
     half = x.shape[-1] // 2
-    frequency = np.float32(1) / np.power(theta, (2 * np.arange(half) / (2 * half)).astype(np.float32).astype(float)).astype(np.float32)
+    exponent = (np.arange(half) / half).astype(np.float32).astype(np.float64)
+    frequency = np.float32(1) / np.power(theta, exponent).astype(np.float32)
     angle = (positions.astype(np.float32)[:, None] * frequency).astype(np.float64)
     c, s = (rounded_to_bf16(f(angle)).astype(np.float32)[:, None, :] for f in (np.cos, np.sin))
     x = x.astype(np.float32)

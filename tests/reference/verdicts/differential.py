@@ -33,9 +33,9 @@ def flags(run):
 
 def ask(program, folder, run):
     """-> the layer in the scale file, or the message of a refusal"""
-    done = subprocess.run([program, "calibrate", folder, "--prompts", folder / "prompts.jsonl", "--passes", "1", "--warmup-passes",
-                           "0", "--no-sanity", "--max-length", "0", "--quiet", "--force", "--out", folder / "scales.json", *flags(run)],
-                          capture_output=True, text=True)
+    command = [program, "calibrate", folder, "--prompts", folder / "prompts.jsonl", "--max-length", "0", "--passes", "1",
+               "--warmup-passes", "0", "--no-sanity", "--quiet", "--force", "--out", folder / "scales.json", *flags(run)]
+    done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode:
         return done.stderr.strip().splitlines()[-1]
     return json.loads((folder / "scales.json").read_text())["layers"][0]
@@ -104,7 +104,8 @@ def table_row(case, run, site, judged, said):
     accepted = [" or ".join(judged["accepted"][q]) for q in ("scale", "fp8")]
     ok = right(judged, said)
     mark = "" if all(ok.values()) else "never" if forbidden(judged, said) else excess(judged, said) or "scale"
-    return f"| {case['name']} | {short.strip()} | {site} | {errors[0]} | {errors[1]} | {accepted[0]}, {accepted[1]} | {said[2]} | {mark} |"
+    cells = [case["name"], short.strip(), site, *errors, ", ".join(accepted), said[2], mark]
+    return "| " + " | ".join(cells) + " |"
 
 
 HEADER = ("| case | run | site | rel, kl at the scale | at 1.0 | accepted | says | wrong |\n"
@@ -118,15 +119,17 @@ def summary(rows):
     kinds = Counter(excess(j, s) for j, s in judged_and_said)
     wrong_scale = sum(not right(j, s)["scale"] for j, s in judged_and_said)
     never = sum(forbidden(j, s) for j, s in judged_and_said)
-    lines = [f"{n} sites, {both} agree ({100 * both / n:.0f} %); FP8: {kinds['too little']} too little, {kinds['too much']} too "
-             f"much; scale: {wrong_scale} wrong; {never} that must never be", "", "truth, said  " + "".join(f"{w:>8}" for w in WORDS)]
+    lines = [f"{n} sites, {both} agree ({100 * both / n:.0f} %); FP8: {kinds['too little']} too little, "
+             f"{kinds['too much']} too much; scale: {wrong_scale} wrong; {never} that must never be", "",
+             "truth, said   " + "".join(f"{w:>8}" for w in WORDS)]
     counts = Counter((GRADES[grade(j["at_scale"])], s[1]) for j, s in judged_and_said)
     lines += [f"{g:<14}" + "".join(f"{counts[g, w]:>8}" for w in WORDS) for g in GRADES]
     return "\n".join(lines), never
 
 
 def committed():
-    cases, truth = ([json.loads(line) for line in (FOLDER / f).read_text().splitlines()] for f in ("cases.jsonl", "truth.jsonl"))
+    files = ("cases.jsonl", "truth.jsonl")
+    cases, truth = ([json.loads(line) for line in (FOLDER / f).read_text().splitlines()] for f in files)
     for case, t in zip(cases, truth):
         yield case, build(case), t["runs"]
 

@@ -32,14 +32,17 @@ SINKS = [
             k=table(1, *each_head(2, 64, 7, set=3000.0, rows=255)), q=table(1, *each_head(4, 64, 7, set=.01))),
 ]
 
+OFFSET_290 = each_head(2, 64, 2, times=3.0) + each_head(2, 64, 2, add=290.0)
+
 CHANNELS = [
     of_keys("k_unread_hides_rest", "a channel of .5 that no query reads, others 5e-4 for queries of 3000",
             k=table(5e-4, *each_head(2, 64, 2, magnitude=.5)), q=table(3000, *each_head(4, 64, 2, set=0.0))),
-    of_keys("k_offset_290", "a channel at 290 +- 3, read", k=table(1, *each_head(2, 64, 2, times=3.0), *each_head(2, 64, 2, add=290.0)),
+    of_keys("k_offset_290", "a channel at 290 +- 3, read", k=table(1, *OFFSET_290),
             sites=KQ),
-    of_keys("k_offset_200", "a channel at 200 +- 3, read", k=table(1, *each_head(2, 64, 2, times=3.0), *each_head(2, 64, 2, add=200.0))),
+    of_keys("k_offset_200", "a channel at 200 +- 3, read",
+            k=table(1, *each_head(2, 64, 2, times=3.0), *each_head(2, 64, 2, add=200.0))),
     of_keys("k_offset_290_unread", "a channel at 290 +- 3 that no query reads",
-            k=table(1, *each_head(2, 64, 2, times=3.0), *each_head(2, 64, 2, add=290.0)), q=table(1, *each_head(4, 64, 2, set=0.0)),
+            k=table(1, *OFFSET_290), q=table(1, *each_head(4, 64, 2, set=0.0)),
             sites=KQ),
     of_keys("k_constants", "channels constant at 290 and 230: their error is every key's, and cancels",
             k=table(1, *each_head(2, 64, 2, set=290.0), *each_head(2, 64, 3, set=230.0)), runs=[FP8, FNUZ, INT8]),
@@ -62,7 +65,8 @@ CHANNELS = [
 
 HEADS = [
     of_keys("k_clip_beside_sharp", "head 0 clips at 1.0, head 1 is sharp",
-            k=table(1, edit(None, [0, 64], times=150.0)), q=table(1, edit(None, [0, 128], times=1 / 150), edit(None, [128, 256], times=80.0))),
+            k=table(1, edit(None, [0, 64], times=150.0)),
+            q=table(1, edit(None, [0, 128], times=1 / 150), edit(None, [128, 256], times=80.0))),
     of_keys("k_heads", "heads of 20 and 1e-4, queries make up for it", runs=[FP8, HEAD],
             k=table(20, edit(None, [64, 128], times=5e-6)), q=table(.05, edit(None, [128, 256], times=2e5)), sites=KQ),
     of_keys("k_zero_head", "one key head is zero: it averages", k=table(1, edit(None, [64, 128], set=0.0)), runs=[FP8, HEAD]),
@@ -95,8 +99,10 @@ SIZES = [of_keys(f"k_at_{x}", f"one channel of +-{x}, read a little",
 ROTATED = {"class": "rope", "theta": 10000.0, "prompts": SHORT}
 FORMS = [
     of_keys("k_rope", "rotated keys", more=ROTATED, sites=["key", "value", "query"]),
-    of_keys("k_rope_bias_fast", "a bias of 290 in a pair that turns fast", more=ROTATED, k=table(1, *each_head(2, 64, 1, add=290.0))),
-    of_keys("k_rope_bias_slow", "a bias of 290 in a pair that hardly turns", more=ROTATED, k=table(1, *each_head(2, 64, 31, add=290.0))),
+    of_keys("k_rope_bias_fast", "a bias of 290 in a pair that turns fast", more=ROTATED,
+            k=table(1, *each_head(2, 64, 1, add=290.0))),
+    of_keys("k_rope_bias_slow", "a bias of 290 in a pair that hardly turns", more=ROTATED,
+            k=table(1, *each_head(2, 64, 31, add=290.0))),
     of_keys("k_rope_bias_slow_unread", "the same where queries have nothing", more=ROTATED,
             k=table(1, *each_head(2, 64, 31, add=290.0)),
             q=table(1, *each_head(4, 64, 31, set=0.0), *each_head(4, 64, 63, set=0.0))),
