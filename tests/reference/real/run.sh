@@ -17,5 +17,5 @@ fi
     "$python" "$here/measure.py" "$made/model" "$made/unfinished.json"
     mv "$made/unfinished.json" "$made/smollm2.json"
 }
-"$kvcal" calibrate "$made/model" --quiet --force --out "$made/kv-cache-scales.json"
+"$kvcal" calibrate "$made/model" --max-tokens 10000 --quiet --force --out "$made/kv-cache-scales.json"
 exec "$python" "$here/rank.py" "$made/smollm2.json" "$made/kv-cache-scales.json"
