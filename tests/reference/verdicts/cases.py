@@ -1,0 +1,9 @@
+"""All engineered cases, each with its seed."""
+import key_cases
+import query_and_latent_cases
+import value_cases
+
+
+def cases():
+    all_cases = value_cases.CASES + key_cases.CASES + query_and_latent_cases.CASES
+    return [{**c, "seed": i + 1} for i, c in enumerate(all_cases)]

@@ -1,0 +1,148 @@
+"""What rounding one site of a layer does to attention, in float64, and which assessments are right.
+
+The definition is in tests/verdicts/README.md; it is written as code here and nowhere else.
+"""
+import numpy as np
+
+from number_formats import round_trip, site_scale
+
+FINE = {"rel": .08, "kl": .005}
+RUINED = {"rel": .30, "kl": .05}
+LEAST_CENTERED = 1e-6  # of a token's whole output: below, what is left without the mean is rounding of float64
+
+
+# --- attention ---
+
+def log_weights(layer, rows, q, k):
+    """[tokens, keys (and the sink)] of one query head: log of the weight of each key, all its occurrences together."""
+    logits = layer.scale * (q @ k.T)
+    if layer.cap:
+        logits = layer.cap * np.tanh(logits / layer.cap)
+    return logits + rows.log_count
+
+
+def normalised(x):
+    x = x - x.max(-1, keepdims=True)
+    return x - np.log(np.exp(x).sum(-1, keepdims=True))
+
+
+def attend(layer, rows, q, k, v):
+    """-> what attention adds to the stream [tokens, hidden], log of the weights by head"""
+    heads, group = q.shape[1], q.shape[1] // k.shape[1]
+    outputs, weights = [], []
+    for h in range(heads):
+        x = log_weights(layer, rows, q[:, h], k[:, h // group])
+        if layer.sinks is not None:
+            x = np.concatenate([x, np.full((len(x), 1), layer.sinks[h])], -1)
+        w = normalised(x)
+        weights.append(w)
+        outputs.append(np.exp(w)[:, :len(v)] @ v[:, h // group])
+    return project(layer, outputs), weights
+
+
+def project(layer, outputs):
+    y = np.concatenate(outputs, -1) @ layer.o.T
+    return y / np.sqrt((y * y).mean(-1, keepdims=True)) if layer.branch_norm else y
+
+
+def divergence(exact, rounded):
+    """Mean over rows of Σ p (log p - log p'); keys that are not visible have no part."""
+    p = np.exp(exact)
+    with np.errstate(invalid="ignore"):
+        return np.where(p > 0, p * (exact - rounded), 0).sum(-1)
+
+
+# --- one site rounded ---
+
+def exact_run(layer):
+    return [attend(layer, r, r.q, r.k, r.v) for r in layer.prompts]
+
+
+def rounded_run(layer, site, name, scale):
+    for r in layer.prompts:
+        q, k, v = r.q, r.k, r.v
+        if site == "query":
+            q = round_trip(q, name, scale)
+        if site in ("key", "latent"):
+            k = round_trip(k, name, scale)
+        if site == "latent":
+            v = k[..., :layer.latent]
+        if site == "value":
+            v = round_trip(v, name, scale)
+        yield attend(layer, r, q, k, v)
+
+
+def relative(difference, y, whole):
+    size = np.maximum(np.linalg.norm(y, axis=-1), LEAST_CENTERED * whole)
+    ratio = np.linalg.norm(difference, axis=-1) / np.where(size > 0, size, 1)
+    return float(np.sqrt((ratio ** 2).mean()))
+
+
+def compare(exact, rounded):
+    y = np.concatenate([e[0] for e in exact])
+    d = np.concatenate([r[0] for r in rounded]) - y
+    whole = np.linalg.norm(y, axis=-1)
+    kl = [np.concatenate([divergence(e[1][h], r[1][h]) for e, r in zip(exact, rounded)]).mean()
+          for h in range(len(exact[0][1]))]
+    return {"rel_raw": relative(d, y, whole),
+            "rel_centered": relative(d - d.mean(0), y - y.mean(0), whole),
+            "kl": max(0.0, float(max(kl)))}
+
+
+# --- classes and accepted assessments ---
+
+def rel(error):
+    return max(error["rel_raw"], error["rel_centered"])
+
+
+def grade(error, factor=1.0):
+    """0 fine, 1 between, 2 ruined, of the error times a factor."""
+    r, kl = rel(error) * factor, error["kl"] * factor
+    if r > RUINED["rel"] or kl > RUINED["kl"]:
+        return 2
+    return 0 if r < FINE["rel"] and kl < FINE["kl"] else 1
+
+
+def severity(error):
+    """1 at the limit of fine; linear in the rounding error, of which kl is the square."""
+    return max(rel(error) / FINE["rel"], (error["kl"] / FINE["kl"]) ** .5)
+
+
+def accepted_fp8(error):
+    r, kl, g = rel(error), error["kl"], grade(error)
+    if g == 0:
+        return ["fine", "check"] if grade(error, 1.2) > 0 else ["fine"]
+    if g == 2:
+        return ["check", "keep16"] if r <= 1.5 * RUINED["rel"] and kl <= 1.5 * RUINED["kl"] else ["keep16"]
+    words = ["fine"] if r < .16 and kl < .016 else []
+    return words + ["check"] + (["keep16"] if r > .16 or kl > .025 else [])
+
+
+def accepted_scale(at_scale, at_one):
+    here, there = grade(at_scale), grade(at_one)
+    if grade(at_one, 1 / 1.2) > grade(at_scale, 1.2) or (here == 0 and there == 2):
+        return ["needed"]
+    if there > here or severity(at_one) > 1.5 * severity(at_scale):
+        return ["any", "needed"]
+    return ["any"]
+
+
+def values_of(layer, site):
+    pick = {"query": lambda r: (r.q, np.ones(len(r.q), int)), "key": lambda r: (r.k, r.seen),
+            "latent": lambda r: (r.k, r.seen), "value": lambda r: (r.v, r.seen)}[site]
+    return [pick(r) for r in layer.prompts]
+
+
+def judge_site(layer, exact, site, run):
+    arrays = values_of(layer, site)
+    scale = site_scale(arrays, run)
+    at_scale, at_one = (compare(exact, list(rounded_run(layer, site, run["dtype"], s))) for s in (scale, 1.0))
+    return {"absmax": float(max(np.abs(a[n > 0]).max() for a, n in arrays)), "scale": scale, "at_scale": at_scale,
+            "at_one": at_one,
+            "accepted": {"fp8": accepted_fp8(at_scale), "scale": accepted_scale(at_scale, at_one)}}
+
+
+def judge(case, layer):
+    """-> for each run of the case: site -> judgement"""
+    exact = exact_run(layer)
+    return [{site: judge_site(layer, exact, site, run) for site in case["sites"]} for run in case["runs"]]

@@ -1,0 +1,128 @@
+// What the program says of a site (does it need its scale, is FP8 fine there) against what rounding the site does to
+// attention. Cases and their truth are data, made by tests/reference/verdicts; README.md defines what is accepted.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <fstream>
+
+#include "artifact/make_artifact.h"
+#include "base/read_file.h"
+#include "e2e/runs.h"
+#include "verdicts/case_checkpoint.h"
+
+namespace kvcal {
+namespace {
+
+const fs::path kFolder = source("tests/verdicts");
+
+std::vector<Json> read_lines(const char* file) {
+  std::ifstream in(kFolder / file);
+  std::vector<Json> objects;
+  for (std::string line; std::getline(in, line);) objects.push_back(parse_json(line));
+  return objects;
+}
+
+/// A case with what is true of it.
+struct Judged {
+  Json given, truth;
+};
+
+std::vector<Judged> judged_cases() {
+  const std::vector<Json> given = read_lines("cases.jsonl"), truth = read_lines("truth.jsonl");
+  if (given.size() != truth.size()) throw std::runtime_error("cases.jsonl and truth.jsonl have different lengths");
+  std::vector<Judged> cases;
+  for (size_t i = 0; i < given.size(); ++i) cases.push_back({given[i], truth[i]});
+  return cases;
+}
+
+void PrintTo(const Judged& c, std::ostream* out) { *out << c.given["name"]; }
+
+Statistics measured(const Json& given, const CaseTables& tables) {
+  const Scratch scratch;
+  write_case_checkpoint(scratch.path(), given, tables, read_json_file(kFolder / "classes.json"));
+  CalibrationOptions options = quiet();
+  options.sequences.passes = 1;  // prompts alone, as the judge has them
+  options.sequences.warmup_passes = 0;
+  options.sequences.sanity = false;
+  options.sequences.max_length = get_int(given, "positions");
+  options.threads = 1;
+  return measure(scratch.path(), prompts_of_case(given), options);
+}
+
+SolveOptions options_of(const Json& run) {
+  SolveOptions options;
+  options.format = get_string(run, "dtype");
+  options.policy = get_string_or(run, "policy", options.policy);
+  options.percentile = get_number_or(run, "percentile", options.percentile);
+  options.granularity = granularity_from_name(get_string_or(run, "granularity", "tensor"));
+  return options;
+}
+
+/// Numbers that only sums of float32 in another order and sines of another library separate: one step of bfloat16.
+/// Without rotation and norms there is nothing to add, and everything is known to the bit.
+double tolerance(const Json& given) {
+  const std::string kind = get_string(given, "class");
+  return kind == "rope" || kind == "latent" ? 0x1p-7 : 1e-6;
+}
+
+double largest(const CacheStatistics& cache, const std::string& site) {
+  if (site == "latent") return std::max(absmax_of(cache.at(CacheSite::Latent)), absmax_of(cache.at(CacheSite::Rope)));
+  return absmax_of(cache.at(site == "key" ? CacheSite::Key : site == "value" ? CacheSite::Value : CacheSite::Query));
+}
+
+bool contains(const Json& list, const Json& word) { return std::find(list.begin(), list.end(), word) != list.end(); }
+
+void expect_near(const Json& actual, const Json& expected, double relative, const std::string& what) {
+  if (expected.is_array()) {
+    ASSERT_EQ(actual.size(), expected.size()) << what;
+    for (size_t i = 0; i < expected.size(); ++i) expect_near(actual[i], expected[i], relative, what);
+    return;
+  }
+  EXPECT_NEAR(actual.get<double>(), expected.get<double>(), relative * expected.get<double>()) << what;
+}
+
+/// One run: the scales first, as judgements hold for them alone.
+void check_run(const Judged& c, const Json& artifact, const Json& truth, const std::string& run) {
+  for (const auto& [name, judged] : truth.items()) {
+    const Json& site = artifact["layers"][0][name];
+    const std::string what = run + ", " + name + ": " + judged.dump();
+    expect_near(site[judged["scale"].is_array() ? "scale_per_head" : "scale"], judged["scale"], tolerance(c.given),
+                what);
+    for (const char* question : {"scale", "fp8"})
+      EXPECT_TRUE(contains(judged["accepted"][question], site["assessment"][question]))
+          << question << " is " << site["assessment"] << " in " << what;
+  }
+}
+
+bool writes_assessments() {
+  const std::string schema = read_file(source("schemas") / kArtifactSchemaFile, size_t{1} << 20);
+  return schema.find("\"assessment\"") != std::string::npos;
+}
+
+class Verdicts : public testing::TestWithParam<Judged> {};
+
+TEST_P(Verdicts, MeasuredIsWhatWasJudged) {
+  const auto& [given, truth] = GetParam();
+  ASSERT_EQ(given["name"], truth["name"]);
+  const CaseTables tables = build_tables(given);
+  ASSERT_EQ(fingerprint(tables), truth["sha256"].get<std::string>());
+  const Statistics statistics = measured(given, tables);
+  for (const auto& [name, judged] : truth["runs"][0].items())
+    expect_near(largest(statistics.caches.at(0), name), judged["absmax"], tolerance(given), name);
+}
+
+TEST_P(Verdicts, AssessmentIsTrue) {
+  if (!writes_assessments()) GTEST_SKIP() << "the scale file has no assessments";
+  const Judged& c = GetParam();
+  const Statistics statistics = measured(c.given, build_tables(c.given));
+  for (size_t i = 0; i < c.given["runs"].size(); ++i) {
+    const Json& run = c.given["runs"][i];
+    check_run(c, to_json(make_artifact(statistics, options_of(run))), c.truth["runs"][i], run.dump());
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Cases, Verdicts, testing::ValuesIn(judged_cases()),
+                         [](const auto& c) { return c.param.given["name"].template get<std::string>(); });
+
+}  // namespace
+}  // namespace kvcal
