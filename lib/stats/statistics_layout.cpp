@@ -114,8 +114,14 @@ bool site_exists(const KvLayout& layout, CacheSite site) {
 }
 
 SiteExtents extents_of(const KvLayout& layout, CacheSite site, int64_t n_passes, int64_t n_prompts) {
-  return {heads_of(layout, site),  width_of(layout, site), pairs_of(layout, site), n_passes, n_prompts,
-          site == CacheSite::Query};
+  SiteExtents extents;
+  extents.heads = heads_of(layout, site);
+  extents.width = width_of(layout, site);
+  extents.pairs = pairs_of(layout, site);
+  extents.n_passes = n_passes;
+  extents.n_prompts = n_prompts;
+  extents.is_query = site == CacheSite::Query;
+  return extents;
 }
 
 SiteArrays flatten(const SiteStatistics& site) {
@@ -126,6 +132,8 @@ SiteArrays flatten(const SiteStatistics& site) {
   a.position_absmax = site.position_absmax;
   a.prompt_absmax = site.prompt_absmax;
   a.n_tokens = {site.n_tokens};
+  a.kind_absmax = site.kind_absmax;
+  a.kind_tokens = site.kind_tokens;
   return a;
 }
 
@@ -139,6 +147,8 @@ SiteStatistics unflatten(const SiteArrays& arrays, const SiteExtents& extents) {
   site.position_absmax = arrays.position_absmax;
   site.prompt_absmax = arrays.prompt_absmax;
   site.n_tokens = arrays.n_tokens[0];
+  site.kind_absmax = arrays.kind_absmax;
+  site.kind_tokens = arrays.kind_tokens;
   return site;
 }
 
