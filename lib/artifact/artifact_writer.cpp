@@ -30,12 +30,25 @@ Json where_json(const ArtifactWhere& w) {
           {"position", w.position}, {"head", w.head},     {"channel", w.channel}};
 }
 
+Json dependence_json(const std::optional<ArtifactDependence>& d, const char* what) {
+  if (!d) return nullptr;
+  return {{what, d->on}, {"ratio", number_or_null(d->ratio)}};
+}
+
+Json coverage_json(const std::optional<ArtifactCoverage>& c) {
+  if (!c) return nullptr;
+  return {{"beyond_absmax", json_number(c->beyond_absmax)}, {"beyond_headroom", number_or_null(c->beyond_headroom)}};
+}
+
 Json growth_json(const ArtifactGrowth& g) {
   Json passes = Json::array();
   for (const auto& pass : g.per_pass) passes.push_back(number_or_null(pass));
   return {{"per_pass", passes},
           {"last_quarter", number_or_null(g.last_quarter)},
           {"position", number_or_null(g.position)},
+          {"depends_on", dependence_json(g.depends_on, "prompt")},
+          {"depends_on_tag", dependence_json(g.depends_on_tag, "tag")},
+          {"coverage", coverage_json(g.coverage)},
           {"converged", g.converged}};
 }
 
@@ -96,11 +109,9 @@ Json quantization_json(const ArtifactQuantization& q) {
   if (q.headroom) out["headroom"] = *q.headroom;
   if (q.percentile) out["percentile"] = *q.percentile;
   out["max_model_len"] = q.max_model_len;
-  out["limits"] = {{"clipped", q.limits.clipped},
-                   {"lost", q.limits.lost},
-                   {"noise", q.limits.noise},
-                   {"dominating", q.limits.dominating},
-                   {"growth", q.limits.growth}};
+  out["limits"] = {{"clipped", q.limits.clipped}, {"lost", q.limits.lost},
+                   {"noise", q.limits.noise},     {"dominating", q.limits.dominating},
+                   {"growth", q.limits.growth},   {"dependence", q.limits.dependence}};
   return out;
 }
 
@@ -140,6 +151,7 @@ Json to_json(const Artifact& a) {
   out["quantization"] = quantization_json(a.quantization);
   out["layers"] = layers;
   out["layers_without_kv"] = a.layers_without_kv;
+  if (!a.ranges_by.is_null()) out["ranges_by"] = a.ranges_by;
   out["calibration"] = a.calibration;
   if (a.kv_cache.empty())
     out["kv_cache_left_out"] = a.kv_cache_left_out;

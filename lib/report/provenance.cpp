@@ -32,10 +32,11 @@ std::string quantization_entries(const ArtifactQuantization& q) {
   if (q.headroom) out += entry("headroom", figure_text(*q.headroom));
   if (q.percentile) out += entry("percentile", figure_text(*q.percentile));
   if (q.max_model_len > 0) out += entry("max_model_len", grouped(static_cast<uint64_t>(q.max_model_len)));
-  return out + entry("limits of verdicts", "clipped " + figure_text(q.limits.clipped) + ", lost " +
-                                               figure_text(q.limits.lost) + ", noise " + figure_text(q.limits.noise) +
-                                               ", dominating " + figure_text(q.limits.dominating) + ", growth " +
-                                               figure_text(q.limits.growth));
+  return out +
+         entry("limits of verdicts",
+               "clipped " + figure_text(q.limits.clipped) + ", lost " + figure_text(q.limits.lost) + ", noise " +
+                   figure_text(q.limits.noise) + ", dominating " + figure_text(q.limits.dominating) + ", growth " +
+                   figure_text(q.limits.growth) + ", dependence " + figure_text(q.limits.dependence));
 }
 
 }  // namespace

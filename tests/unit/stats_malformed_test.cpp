@@ -91,7 +91,7 @@ const Malformed kMalformed[] = {
     {"passes", [](Parts& p) { p.replace("\"n_passes\":2", "\"n_passes\":-1"); },
      "metadata: key 'n_passes' is -1, expected 0 to"},
     {"more_passes", [](Parts& p) { p.replace("\"n_passes\":2", "\"n_passes\":3"); },
-     "tensor 'c0.key.prompt_absmax' is BF16 [2, 3], expected BF16 [3, 3]"},
+     "tensor 'c0.key.kind_absmax' is BF16 [2, 35], expected BF16 [3, 35]"},
     {"heads", [](Parts& p) { p.replace("\"n_kv_heads\":2", "\"n_kv_heads\":3"); },
      "tensor 'c0.key.absmax' is BF16 [2], expected BF16 [3]"},
     {"huge_heads", [](Parts& p) { p.replace("\"n_kv_heads\":2", "\"n_kv_heads\":9223372036854775807"); },
