@@ -36,8 +36,8 @@ struct ArtifactError {
   bool operator==(const ArtifactError&) const = default;
 };
 
-/// What a range hangs on (solve/dependence.h): a prompt's id or a tag; without it absmax falls by this factor, none where
-/// nothing stays.
+/// What a range hangs on (solve/dependence.h): a prompt's id or a tag; without it absmax falls by this factor, none
+/// where nothing stays.
 struct ArtifactDependence {
   std::string on;
   std::optional<float> ratio;

@@ -8,11 +8,11 @@
 
 namespace kvcal {
 
-/// Other: of a chat, where the message that a token belongs to cannot be told. Text: of a prompt that is no chat. Image:
-/// an encoder made its row.
+/// Other: of a chat, where the message that a token belongs to cannot be told. Text: of a prompt that is no chat.
+/// Image: an encoder made its row.
 enum class TokenRole : uint8_t { Other, Text, System, User, Assistant, Tool, Image };
 inline constexpr std::array<std::string_view, 7> kTokenRoles = {"other",     "text", "system", "user",
-                                                                 "assistant", "tool", "image"};
+                                                                "assistant", "tool", "image"};
 
 /// 0: before the first message of a user, and of what is no chat; 1, 2, 3; 4 and later.
 inline constexpr std::array<std::string_view, 5> kTokenTurns = {"none", "1", "2", "3", "4+"};

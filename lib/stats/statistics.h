@@ -72,7 +72,7 @@ struct SiteStatistics {
   // By kind of token (base/token_kind.h); both empty where kinds were not told apart.
   std::vector<uint16_t> kind_absmax;  // code, [n_passes][kTokenKinds]
   std::vector<uint64_t> kind_tokens;  // rows, [kTokenKinds]
-  uint64_t n_tokens = 0;                  // rows seen
+  uint64_t n_tokens = 0;              // rows seen
 };
 
 struct CacheStatistics {

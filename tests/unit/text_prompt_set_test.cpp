@@ -224,7 +224,7 @@ std::string kinds_of(const char* chat_template, const char* messages, int64_t ma
   options.max_length = max_length;
   std::string kinds;
   const TokenizedSet set =
-      tokenize_prompts(parse_prompts("{\"messages\": " + std::string(messages) + "}", "p.jsonl"), &t, &chat, options);
+      tokenize_prompts(parse_prompts("{\"messages\": " + std::string(messages) + "}", "p.json"), &t, &chat, options);
   for (const uint8_t kind : set.prompts[0].kinds)
     kinds +=
         std::string(1, "-xsuato"[role_of_kind(kind)]) + (turn_of_kind(kind) ? std::to_string(turn_of_kind(kind)) : "");
