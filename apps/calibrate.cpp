@@ -72,7 +72,8 @@ CalibrationOptions resolve(const CalibrateFlags& flags) {
   if (options.chunk_tokens < 0)
     fail("--chunk-tokens is " + std::to_string(options.chunk_tokens) + ", expected 0 (by the plan) or more");
   if (flags.until_stable) {
-    if (flags.resume) fail("--resume and --until-stable do not go together: the passes to come are not planned yet");
+    if (flags.resume)
+      fail("--resume and --until-stable do not go together: how many prompts will be run is not known yet");
     if (!std::isfinite(*flags.until_stable) || *flags.until_stable < 0)
       fail("--until-stable is " + std::to_string(*flags.until_stable) + ", expected a percentage, 0 or more");
     options.until_stable = *flags.until_stable;
@@ -82,13 +83,12 @@ CalibrationOptions resolve(const CalibrateFlags& flags) {
 
 Existing existing(const CalibrateFlags& flags) { return flags.output.force ? Existing::Replace : Existing::Refuse; }
 
-Json plan_json(const CalibrationPlan& plan) {
-  const MemoryPlan& m = plan.memory;
-  Json json = {{"n_prompts", plan.sequences.prompts.size()},
-               {"n_sequences", plan.sequences.measured.size()},
-               {"n_tokens", plan.sequences.n_tokens()},
-               {"longest", plan.sequences.longest()},
-               {"plan_sha256", plan.sequences.sha256},
+Json plan_json(const SequencePlan& sequences, const MemoryPlan& m) {
+  Json json = {{"n_prompts", sequences.prompts.size()},
+               {"n_sequences", sequences.measured.size()},
+               {"n_tokens", sequences.n_tokens()},
+               {"longest", sequences.longest()},
+               {"plan_sha256", sequences.sha256},
                {"chunk_tokens", m.chunk_tokens},
                {"memory",
                 {{"total", m.total()},
@@ -111,13 +111,13 @@ void print_emulation(const CalibrateFlags& flags, const CalibrationOptions& opti
             << "' with the scales of a run without --emulate-activation-quant shows by how much each range moves\n";
 }
 
-void print_closing_line(const CalibrationPlan& plan, const CalibrationResult& result, const std::string& digests) {
+void print_closing_line(const CalibrationResult& result, const std::string& digests) {
   char rate[64];
   std::snprintf(rate, sizeof rate, "%.1f s, %.0f tokens/s", result.seconds,
                 static_cast<double>(result.n_tokens_run) / result.seconds);
-  std::cerr << "kvcal: " << with_separators(static_cast<int64_t>(plan.sequences.prompts.size())) << " prompts, "
-            << with_separators(result.n_tokens) << " tokens in " << result.n_passes << " pass(es), " << rate << "; "
-            << digests << '\n';
+  std::cerr << "kvcal: " << with_separators(static_cast<int64_t>(result.statistics.run.prompt_ids.size()))
+            << " prompts, " << with_separators(result.n_tokens) << " tokens in " << result.n_passes << " pass(es), "
+            << rate << "; " << digests << '\n';
 }
 
 Exit run(const CalibrateFlags& flags) {
@@ -153,14 +153,17 @@ Exit run(const CalibrateFlags& flags) {
   const CalibrationPlan plan = plan_calibration(model, tokens_of(fed, model.spec()), options);
   if (!flags.output.quiet) std::cerr << plan_text(plan, model.spec());
   if (flags.dry_run) {
-    if (flags.output.json) std::cout << plan_json(plan).dump(2) << '\n';
+    if (flags.output.json) std::cout << plan_json(plan.sequences, plan.memory).dump(2) << '\n';
     return Exit::Done;
   }
 
-  const CalibrationResult result = calibrate(model, plan, options);
+  CalibrationResult result = calibrate(model, plan, options);
+  if (result.drawn)
+    result.statistics.run.calibration["prompts_sha256"] =
+        prompts_sha256(std::span(fed.prompts).first(result.drawn->prompts.size()));
   model.report_tensors(options.sequences.sanity, options.verbose);
   std::string digests;
-  Json more = plan_json(plan);
+  Json more = plan_json(result.drawn ? *result.drawn : plan.sequences, plan.memory);
   if (!flags.statistics.empty()) {
     write_statistics(flags.statistics, result.statistics, existing(flags));
     const std::string sha256 = sha256_hex(read_file(flags.statistics, std::numeric_limits<size_t>::max()));
@@ -173,7 +176,7 @@ Exit run(const CalibrateFlags& flags) {
   if (!flags.shard.empty()) {
     if (result.resume) result.resume->remove();
     if (flags.output.json) std::cout << json_output(more);
-    if (!flags.output.quiet) print_closing_line(plan, result, "shard " + flags.shard + ", " + digests);
+    if (!flags.output.quiet) print_closing_line(result, "shard " + flags.shard + ", " + digests);
     return Exit::Done;
   }
   const Artifact artifact = make_artifact(result.statistics, solve);
@@ -182,9 +185,8 @@ Exit run(const CalibrateFlags& flags) {
   flags.output.print(artifact, sha256, more);
   print_emulation(flags, options);
   if (!flags.output.quiet)
-    print_closing_line(
-        plan, result,
-        digests + (digests.empty() ? "" : ", ") + flags.output.path.string() + " sha256 " + sha256.substr(0, 16));
+    print_closing_line(result, digests + (digests.empty() ? "" : ", ") + flags.output.path.string() + " sha256 " +
+                                   sha256.substr(0, 16));
   return Exit::Done;
 }
 
@@ -197,13 +199,18 @@ void add_calibrate(CLI::App& app, Job& chosen) {
   flags->output.add_to(*verb);
   verb->add_option("--stats", flags->statistics, "Also save the statistics, for 'kvcal solve'");
   flags->prompts.add_to(*verb);
-  verb->add_option("--passes", flags->run.sequences.passes,
-                   "Measured passes: 1 each prompt alone, 2 packed end to end, 3.. packed in other orders")
+  verb->add_option(
+          "--passes", flags->run.sequences.passes,
+          "Measured passes: 1 each prompt alone, 2 packed end to end, 3.. packed in other orders; 'packing adds' in "
+          "the table is by how much the last of them raised the largest magnitude of the passes before it")
       ->capture_default_str();
   verb->add_option("--warmup-passes", flags->run.sequences.warmup_passes,
                    "Passes over a few prompts that are run and discarded; the result does not depend on them")
       ->capture_default_str();
-  verb->add_option("--until-stable", flags->until_stable, "Add passes until one raises no absmax by more than PCT %")
+  verb->add_option("--until-stable", flags->until_stable,
+                   "Draw prompts in the order of their ids, an eighth, then twice as many each time, until the new "
+                   "ones raise no "
+                   "absmax by more than PCT % and none depends on one prompt; then run all passes over these")
       ->type_name("PCT");
   verb->add_option("--shard", flags->shard, "Run part i of n of the sequences; writes --stats only, for 'kvcal merge'")
       ->type_name("i/n");

@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cmath>
 #include <iostream>
+#include <utility>
 
 #include "artifact/provenance.h"
 #include "base/thread_pool.h"
@@ -13,6 +14,8 @@
 #include "prefill/runner.h"
 #include "prefill/weight_check.h"
 #include "progress.h"
+#include "solve/dependence.h"
+#include "solve/options.h"
 #include "stats/merge.h"
 #include "stats/observer.h"
 #include "stats/queries.h"
@@ -20,12 +23,30 @@
 namespace kvcal {
 namespace {
 
-constexpr int kMostPasses = 16;  // where --until-stable gives up
+// Prompts that --until-stable begins with: so many, and so large a share of all.
+constexpr size_t kFewestPrompts = 8, kFirstShare = 8;
 
 std::vector<std::string> ids_of(const SequencePlan& plan) {
   std::vector<std::string> ids;
   for (const PromptTokens& p : plan.prompts) ids.push_back(p.id);
   return ids;
+}
+
+PromptTags tags_of(const SequencePlan& plan) {
+  PromptTags tags;
+  for (size_t i = 0; i < plan.prompts.size(); ++i)
+    for (const std::string& tag : plan.prompts[i].tags) tags[tag].push_back(i);
+  return tags;
+}
+
+// None where the kinds of some prompt are not known.
+std::vector<std::vector<uint8_t>> kinds_of(const SequencePlan& plan) {
+  std::vector<std::vector<uint8_t>> kinds;
+  for (const PromptTokens& p : plan.prompts) {
+    if (p.kinds.size() != p.ids.size()) return {};
+    kinds.push_back(p.kinds);
+  }
+  return kinds;
 }
 
 RunRecord record_of(const OpenedModel& model, const SequencePlan& plan, const CalibrationOptions& options,
@@ -59,16 +80,8 @@ RunRecord record_of(const OpenedModel& model, const SequencePlan& plan, const Ca
   if (const SequenceOptions& s = options.sequences; s.n_shards > 1) record.shard = {s.shard + 1, s.n_shards};
   record.n_passes = n_passes;
   record.prompt_ids = ids_of(plan);
+  record.tags = tags_of(plan);
   return record;
-}
-
-// The largest share by which the last pass raised any site's absmax.
-double last_growth(const Statistics& statistics) {
-  double growth = 0;
-  for (const CacheStatistics& c : statistics.caches)
-    for (const CacheSite site : sites_of(c.layout))
-      growth = std::max(growth, pass_growth(c.at(site), statistics.run.n_passes).back().added);
-  return growth;
 }
 
 void warn_if_suspicious(const SanityCheck& sanity) {
@@ -111,26 +124,36 @@ std::unique_ptr<ResumeFolder> open_resume(const OpenedModel& model, const Sequen
   return folder;
 }
 
-// One sweep over the layers for the passes from first_pass on.
+// The measured sequences of a plan that a sweep runs. Warm-up and sanity belong to the first sweep.
+struct SweepPart {
+  int first_pass = 1, last_pass = 1;
+  int64_t first_prompt = 0;  // of sequences of one prompt
+  bool is_first() const { return first_pass == 1 && first_prompt == 0; }
+  bool has(const Sequence& s) const {
+    return s.pass >= first_pass && s.pass <= last_pass && s.pieces.front().prompt >= first_prompt;
+  }
+};
+
+// One sweep over the layers for a part of a plan.
 class Sweep {
  public:
   Sweep(OpenedModel& model, Ops& op, ThreadPool& pool, const CalibrationOptions& options, const MemoryPlan& memory)
       : model_(model), op_(op), pool_(pool), options_(options), memory_(memory) {}
 
-  Statistics run(const SequencePlan& plan, int first_pass, int n_passes, SanityCheck& sanity,
-                 ResumeFolder* resume = nullptr) {
+  Statistics run(const SequencePlan& plan, const SweepPart& part, SanityCheck& sanity, ResumeFolder* resume = nullptr) {
+    const int n_passes = part.last_pass;
     std::vector<Sequence> measured;
     for (const Sequence& s : plan.measured)
-      if (s.pass >= first_pass) measured.push_back(s);
-    Observer observer(model_.spec(), {n_passes, ids_of(plan), segments_of(measured)}, pool_, &op_, options_.sample);
+      if (part.has(s)) measured.push_back(s);
+    Observer observer(model_.spec(), {n_passes, ids_of(plan), segments_of(measured), kinds_of(plan)}, pool_, &op_, options_.sample);
     NoTap away;
     std::vector<SequenceGroup> groups;
-    if (first_pass == 1) {  // warm-up and sanity belong to the first sweep
+    if (part.is_first()) {
       groups.push_back({&plan.warmup, &away, Until::LastKv, nullptr});
       groups.push_back({&plan.sanity, &away, Until::Logits, &sanity});
     }
     groups.push_back({&measured, &observer, Until::LastKv, nullptr});
-    report(plan, measured, first_pass, n_passes);
+    report(plan, measured, part);
 
     const int64_t rows = rows_of(groups);
     tokens_run += rows;
@@ -138,7 +161,7 @@ class Sweep {
     int64_t done = resume ? rows * resume->layers_done() : 0;
     Runner runner(*model_.model, op_, model_.weights, memory_);
     if (resume) {
-      resume->observe(observer, record_of(model_, plan, options_, op_.isa(), n_passes, SanityCheck(0, plan.prompts)));
+      resume->observe(observer, record(plan, n_passes, SanityCheck(0, plan.prompts)));
       runner.keep_in(*resume);
     }
     runner.on_step([&](const RunStep& step) {
@@ -147,7 +170,11 @@ class Sweep {
       if (options_.on_step) options_.on_step(step);
     });
     runner.run(groups, plan.prompts);
-    return observer.take(record_of(model_, plan, options_, op_.isa(), n_passes, sanity));
+    return observer.take(record(plan, n_passes, sanity));
+  }
+
+  RunRecord record(const SequencePlan& plan, int n_passes, const SanityCheck& sanity) const {
+    return record_of(model_, plan, options_, op_.isa(), n_passes, sanity);
   }
 
   int64_t tokens_run = 0;
@@ -159,12 +186,12 @@ class Sweep {
     return n;
   }
 
-  void report(const SequencePlan& plan, const std::vector<Sequence>& measured, int first_pass, int n_passes) const {
+  void report(const SequencePlan& plan, const std::vector<Sequence>& measured, const SweepPart& part) const {
     if (!options_.verbose) return;
-    if (first_pass == 1) print_sequences("warm-up", plan.warmup, 0);
-    for (int pass = first_pass; pass <= n_passes; ++pass)
+    if (part.is_first()) print_sequences("warm-up", plan.warmup, 0);
+    for (int pass = part.first_pass; pass <= part.last_pass; ++pass)
       print_sequences(("pass " + std::to_string(pass)).c_str(), measured, pass);
-    if (first_pass == 1) print_sequences("sanity", plan.sanity, 0);
+    if (part.is_first()) print_sequences("sanity", plan.sanity, 0);
   }
 
   OpenedModel& model_;
@@ -173,6 +200,65 @@ class Sweep {
   const CalibrationOptions& options_;
   const MemoryPlan& memory_;
 };
+
+// Why a set of prompts is not known to be enough, "" when it is: what the newest of them raised by more than `percent`,
+// or which of them a range depends on.
+std::string unsettled(const Statistics& before, const Statistics& after, double percent) {
+  for (size_t c = 0; c < after.caches.size(); ++c)
+    for (const CacheSite which : sites_of(after.caches[c].layout)) {
+      const SiteStatistics& site = after.caches[c].at(which);
+      if (site.heads.empty()) continue;
+      const std::string name =
+          "layer " + std::to_string(after.caches[c].layout.layer) + " " + std::string(name_of(which));
+      const double was = static_cast<double>(absmax_of(before.caches[c].at(which))),
+                   is = static_cast<double>(absmax_of(site));
+      if (100 * (is - was) > percent * was) {
+        char text[80];
+        std::snprintf(text, sizeof text, " from %.4g to %.4g", was, is);
+        return "the newest raised " + name + text;
+      }
+      if (const auto alone = depends_on_prompt(prompt_maxima(site, after.run.n_passes), VerdictLimits().dependence))
+        return name + " depends on prompt " + quoted(after.run.prompt_ids[alone->prompt]) + " alone";
+    }
+  return "";
+}
+
+SequencePlan plan_of_first(const std::vector<PromptTokens>& prompts, size_t n, SequenceOptions options, int passes) {
+  options.passes = passes;
+  return plan_sequences({prompts.begin(), prompts.begin() + static_cast<ptrdiff_t>(n)}, options);
+}
+
+// As many prompts as it takes, each alone.
+Statistics draw_prompts(Sweep& sweep, const std::vector<PromptTokens>& prompts, const CalibrationOptions& options,
+                        SanityCheck& sanity) {
+  const size_t all = prompts.size();
+  size_t n = std::min(all, std::max(kFewestPrompts, all / kFirstShare)), before = 0;
+  Statistics sum = sweep.run(plan_of_first(prompts, n, options.sequences, 1), SweepPart{}, sanity);
+  std::string why = "so few show nothing";
+  while (n < all && !why.empty()) {
+    before = std::exchange(n, std::min(all, 2 * n));
+    const SequencePlan plan = plan_of_first(prompts, n, options.sequences, 1);
+    Statistics more = merge(sum, sweep.run(plan, {1, 1, static_cast<int64_t>(before)}, sanity));
+    why = unsettled(sum, more, options.until_stable);
+    sum = std::move(more);
+  }
+  if (!why.empty())
+    std::cerr << "kvcal: warning: not settled: all " << n << " prompts are used, and " << why
+              << "; more, or more varied, prompts are needed\n";
+  else if (!options.quiet)
+    std::cerr << "kvcal: settled with " << n << " of " << all << " prompts: the last " << n - before
+              << " raised no absmax by more than " << options.until_stable << " %\n";
+  return sum;
+}
+
+void calibrate_until_stable(Sweep& sweep, const std::vector<PromptTokens>& prompts, const CalibrationOptions& options,
+                            SanityCheck& sanity, CalibrationResult& result) {
+  result.statistics = draw_prompts(sweep, prompts, options, sanity);
+  const int passes = options.sequences.passes;
+  result.drawn = plan_of_first(prompts, result.statistics.run.prompt_ids.size(), options.sequences, passes);
+  if (passes > 1) result.statistics = merge(result.statistics, sweep.run(*result.drawn, {2, passes, 0}, sanity));
+  result.statistics.run = sweep.record(*result.drawn, passes, sanity);
+}
 
 }  // namespace
 
@@ -214,25 +300,13 @@ CalibrationResult calibrate(OpenedModel& model, const CalibrationPlan& plan, con
   SanityCheck sanity(model.spec().vocab, plan.sequences.prompts);
   CalibrationResult result;
   result.n_passes = options.sequences.passes;
-  result.n_tokens = plan.sequences.n_tokens();
   result.resume = open_resume(model, plan.sequences, options, op->isa());
-  result.statistics = sweep.run(plan.sequences, 1, result.n_passes, sanity, result.resume.get());
+  if (options.until_stable >= 0)
+    calibrate_until_stable(sweep, plan.sequences.prompts, options, sanity, result);
+  else
+    result.statistics = sweep.run(plan.sequences, {1, result.n_passes, 0}, sanity, result.resume.get());
+  result.n_tokens = (result.drawn ? *result.drawn : plan.sequences).n_tokens();
   warn_if_suspicious(sanity);
-
-  SequenceOptions sequences = options.sequences;
-  while (options.until_stable >= 0 &&
-         (result.n_passes < 2 || 100 * last_growth(result.statistics) > options.until_stable)) {
-    if (result.n_passes == kMostPasses) {
-      std::cerr << "kvcal: warning: not stable after " << kMostPasses << " passes; more varied prompts are needed\n";
-      break;
-    }
-    sequences.passes = ++result.n_passes;
-    const SequencePlan longer = plan_sequences(plan.sequences.prompts, sequences);
-    const Statistics added = sweep.run(longer, result.n_passes, result.n_passes, sanity);
-    result.statistics = merge(result.statistics, added);
-    result.statistics.run = added.run;  // of the longer plan
-    result.n_tokens = longer.n_tokens();
-  }
   if (options.verbose)
     for (const std::string& note : op->notes()) std::cerr << note << '\n';
   result.n_tokens_run = sweep.tokens_run;

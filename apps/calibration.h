@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "opened_model.h"
@@ -23,7 +24,7 @@ struct CalibrationOptions {
   int threads = 0;           // 0 = all processors
   int64_t chunk_tokens = 0;  // 0 = by the plan
   uint64_t memory = 0;       // bytes; 0 = what is available
-  double until_stable = -1;  // percent: adds passes until none moves an absmax by more; below 0 = off
+  double until_stable = -1;  // percent: draws prompts until new ones move no absmax by more; below 0 = off
   SampleOptions sample;      // how attention is tried
   std::string prompts_sha256;
   std::string tokenizer_sha256;  // "" without one
@@ -39,6 +40,7 @@ struct CalibrationResult {
   int64_t n_tokens_run = 0;  // with warm-up and sanity sequences
   int n_passes = 0;
   double seconds = 0;                    // of the sweeps
+  std::optional<SequencePlan> drawn;     // with until_stable: what was run instead of the plan
   std::unique_ptr<ResumeFolder> resume;  // with CalibrationOptions::resume: to remove once the results are safe
 };
 
@@ -56,7 +58,10 @@ CalibrationPlan plan_calibration(OpenedModel& model, const std::vector<PromptTok
 CalibrationPlan plan_calibration(OpenedModel& model, const std::vector<PromptTokens>& prompts,
                                  const CalibrationOptions& options, std::unique_ptr<Ops> device);
 
-/// Runs the plan and, with until_stable, further passes. Warnings and progress go to standard error.
+/// Runs the plan or, with until_stable, the plan of as many prompts, in the order of their ids, as it takes: an eighth
+/// of them alone, then twice as many each time, until the new ones raise no absmax by more and no absmax depends on one
+/// prompt; then the other passes over these. The result is that of a run over these prompts. Warnings and progress go
+/// to standard error.
 CalibrationResult calibrate(OpenedModel& model, const CalibrationPlan& plan, const CalibrationOptions& options);
 
 /// The plan in readable lines, for standard error.

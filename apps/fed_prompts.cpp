@@ -7,6 +7,7 @@
 #include "base/json.h"
 #include "base/read_file.h"
 #include "base/sha256.h"
+#include "base/token_kind.h"
 #include "prefill/encoder_file.h"
 #include "shipped_files.h"
 #include "source_date.h"
@@ -43,13 +44,6 @@ void cut(std::vector<TokenizedPrompt>& prompts, const PromptFlags& flags) {
     if (tokens > flags.max_tokens && n > 0) break;
   }
   prompts.resize(n);
-}
-
-std::string digest(const std::vector<TokenizedPrompt>& prompts) {
-  Sha256 sha;
-  for (const TokenizedPrompt& p : prompts)
-    sha.update(p.id + "\n" + p.canonical + "\n" + std::to_string(p.weight) + "\n");
-  return sha.hex();
 }
 
 void warn(const FedPrompts& fed, int64_t max_length) {
@@ -142,7 +136,7 @@ FedPrompts feed_prompts(const std::filesystem::path& model, int64_t vocab, const
   std::sort(fed.prompts.begin(), fed.prompts.end(), [](const auto& a, const auto& b) { return a.id < b.id; });
   cut(fed.prompts, flags);
   if (fed.prompts.empty()) fail("there is no usable prompt");
-  fed.sha256 = digest(fed.prompts);
+  fed.sha256 = prompts_sha256(fed.prompts);
   fed.skipped = set.skipped;
   fed.skipped.insert(fed.skipped.end(), tokenized.skipped.begin(), tokenized.skipped.end());
   fed.n_truncated = static_cast<size_t>(
@@ -150,6 +144,13 @@ FedPrompts feed_prompts(const std::filesystem::path& model, int64_t vocab, const
   fed.n_replaced = set.replaced + tokenized.replaced;
   warn(fed, flags.max_length);
   return fed;
+}
+
+std::string prompts_sha256(std::span<const TokenizedPrompt> prompts) {
+  Sha256 sha;
+  for (const TokenizedPrompt& p : prompts)
+    sha.update(p.id + "\n" + p.canonical + "\n" + std::to_string(p.weight) + "\n");
+  return sha.hex();
 }
 
 std::string tokenizer_sha256(const std::filesystem::path& model) {
@@ -167,10 +168,14 @@ std::vector<PromptTokens> tokens_of(const FedPrompts& fed, const ModelSpec& spec
   std::vector<PromptTokens> tokens;
   for (const TokenizedPrompt& p : fed.prompts) {
     tokens.push_back({p.id, p.input_ids, p.weight});
+    tokens.back().kinds = p.kinds;
+    tokens.back().tags = p.tags;
     if (p.embeddings.empty()) continue;
     tokens.back().encoder_sha256 = p.embeddings_sha256;
     tokens.back().encoder =
         while_doing("prompt " + quoted(p.id), [&] { return read_encoder_file(p.embeddings, p.input_ids, spec); });
+    for (size_t i = 0; i < p.kinds.size(); ++i)
+      if (tokens.back().encoder->row_of[i] >= 0) tokens.back().kinds[i] = token_kind(TokenRole::Image);
   }
   return tokens;
 }

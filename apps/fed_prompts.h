@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <functional>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -64,6 +65,9 @@ FedPrompts feed_prompts(const std::filesystem::path& model, int64_t vocab, const
 
 /// Which tokenizer a model folder has: the hash of its tokenizer.json; "" without one.
 std::string tokenizer_sha256(const std::filesystem::path& model);
+
+/// Over the sorted canonical records of prompts.
+std::string prompts_sha256(std::span<const TokenizedPrompt> prompts);
 
 /// Whether a prompt brings what an encoder made of images.
 bool has_encoder_rows(const FedPrompts& fed);

@@ -5,6 +5,7 @@
 #include <map>
 
 #include "artifact/json_text.h"
+#include "evidence_text.h"
 #include "table.h"
 
 namespace kvcal {
@@ -20,7 +21,8 @@ std::string percent(double share) {
   return share != 0 && share < 0.0005 ? formatted("%.1e %%", 100 * share) : formatted("%.2f %%", 100 * share);
 }
 
-std::string added_by_last_pass(const ArtifactGrowth& growth) {
+// What packing the same prompts otherwise added, in the last pass that did.
+std::string added_by_packing(const ArtifactGrowth& growth) {
   return growth.per_pass.empty() || !growth.per_pass.back() ? "-"
                                                             : percent(static_cast<double>(*growth.per_pass.back()));
 }
@@ -69,12 +71,12 @@ class SiteList {
   std::string text_;
 };
 
-// Sites whose absmax had not settled.
+// Sites whose absmax had not settled, but for those that evidence_text() names.
 std::string unsettled_sites(const Artifact& artifact) {
   SiteList list;
   for (const ArtifactLayer& l : artifact.layers)
     for (const NamedSite& s : sites_of(l))
-      if (!s.site->growth.converged) list.add(l, s);
+      if (!s.site->growth.converged && !s.site->growth.depends_on) list.add(l, s);
   return list.text();
 }
 
@@ -83,8 +85,8 @@ std::string not_converged_text(const Artifact& artifact) {
   if (sites.empty()) return "";
   if (!cached_sites(artifact.layers.front())[0].site->growth.last_quarter)
     return "not converged: one prompt has nothing to be compared with; feed more, and varied ones.\n";
-  return "not converged: the last quarter of the prompts or the last pass still raised the absmax of " + sites +
-         "; more, or more varied, prompts settle it.\n";
+  return "not converged: the last quarter of the prompts, or packing them otherwise, still raised the absmax of " +
+         sites + "; more, or more varied, prompts settle it.\n";
 }
 
 // Which sites these scales ruin, and by what.
@@ -128,7 +130,7 @@ std::string result_table(const Artifact& artifact) {
                {"error at 1.0", Right},
                {"attention at scale", Right},
                {"at 1.0", Right},
-               {"last pass", Right},
+               {"packing adds", Right},
                {"by"},
                {"scale?"},
                {"fp8"}});
@@ -139,7 +141,7 @@ std::string result_table(const Artifact& artifact) {
       table.add_row({std::to_string(l.index), named.name, formatted("%.4g", static_cast<double>(s.absmax)),
                      formatted("%.5g", static_cast<double>(s.scale)), percent(static_cast<double>(s.error.at_scale)),
                      percent(static_cast<double>(s.error.at_one)), deciding_figure(a.at_scale),
-                     deciding_figure(a.at_one), added_by_last_pass(s.growth), std::string(name_of(a.at_scale.by)),
+                     deciding_figure(a.at_one), added_by_packing(s.growth), std::string(name_of(a.at_scale.by)),
                      std::string(name_of(a.scale)), std::string(name_of(a.fp8))});
       if (s.parts) add_parts(table, *s.parts);
     }
@@ -162,7 +164,7 @@ std::string result_advice(const Artifact& artifact) {
     text +=
         "check: ordinary rounding can be felt in the attention of layer(s) " + check + "; check the model's answers.\n";
   if (keep16.empty() && check.empty()) text += "fine: an FP8 cache does no harm to any layer at these scales.\n";
-  text += not_converged_text(artifact);
+  text += not_converged_text(artifact) + evidence_text(artifact);
   if (artifact.kv_cache.empty() && !artifact.kv_cache_left_out.empty())
     text += "kv_cache (for servers that read one scale per layer) is left out: " + artifact.kv_cache_left_out + "\n";
   return text;
@@ -187,7 +189,7 @@ Json result_json(const Artifact& artifact) {
       Json& n = verdicts[std::string(name_of(s.site->verdict()))];
       n = n.is_null() ? 1 : n.get<int>() + 1;
     }
-  return {{"layers", layers}, {"verdicts", verdicts}, {"converged", unsettled_sites(artifact).empty()}};
+  return {{"layers", layers}, {"verdicts", verdicts}, {"converged", converged(artifact)}};
 }
 
 }  // namespace kvcal

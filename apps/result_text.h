@@ -7,8 +7,8 @@
 
 namespace kvcal {
 
-/// One row per layer and site: absmax, scale, error at the scale and at 1.0, the figures that decided, what the last
-/// pass added, verdict.
+/// One row per layer and site: absmax, scale, error at the scale and at 1.0, the figures that decided, what packing the
+/// prompts otherwise added, the two answers.
 std::string result_table(const Artifact& artifact);
 
 /// What the verdicts and figures mean for the user, a few lines; warnings first.

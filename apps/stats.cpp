@@ -9,6 +9,7 @@
 #include "progress.h"
 #include "stats/queries.h"
 #include "stats/statistics_file.h"
+#include "stats_groups.h"
 #include "table.h"
 #include "verbs.h"
 
@@ -54,7 +55,8 @@ Json site_json(const SiteStatistics& site, std::span<const HeadStatistics> heads
           {"tokens", site.n_tokens},
           {"passes", passes},
           {"heads", heads},
-          {"absmax_by_position", positions}};
+          {"absmax_by_position", positions},
+          {"evidence", evidence_json(site, run)}};
 }
 
 Json to_json(const Statistics& s) {
@@ -120,7 +122,7 @@ void print_text(const Statistics& s) {
       add_rows(table, c.layout.layer, "row", std::span(&row, 1), s.run);
     }
   }
-  std::cout << table.text();
+  std::cout << table.text() << evidence_tables(s);
 }
 
 Exit run(const StatsFlags& flags) {

@@ -36,10 +36,27 @@ struct ArtifactError {
   bool operator==(const ArtifactError&) const = default;
 };
 
+/// What a range hangs on (solve/dependence.h): a prompt's id or a tag; without it absmax falls by this factor, none
+/// where nothing stays.
+struct ArtifactDependence {
+  std::string on;
+  std::optional<float> ratio;
+  bool operator==(const ArtifactDependence&) const = default;
+};
+
+/// Chances that a new prompt goes beyond the range; see solve/range_coverage.h for what they assume.
+struct ArtifactCoverage {
+  float beyond_absmax = 0;
+  std::optional<float> beyond_headroom;
+  bool operator==(const ArtifactCoverage&) const = default;
+};
+
 /// Relative growth of the absmax; see solve/convergence.h for the rule.
 struct ArtifactGrowth {
   std::vector<std::optional<float>> per_pass;
   std::optional<float> last_quarter, position;
+  std::optional<ArtifactDependence> depends_on, depends_on_tag;
+  std::optional<ArtifactCoverage> coverage;
   bool converged = false;
   bool operator==(const ArtifactGrowth&) const = default;
 };
@@ -121,6 +138,7 @@ struct Artifact {
   ArtifactQuantization quantization;
   std::vector<ArtifactLayer> layers;  // layers that own a cache, ascending
   Json layers_without_kv;
+  Json ranges_by = nullptr;  // artifact/ranges_by.h; null where prompts and tokens are all of one kind
   Json calibration;
   std::vector<float> kv_cache;    // one scale per layer of the model, for --quantization-param-path; empty = left out
   std::string kv_cache_left_out;  // why, when empty

@@ -158,6 +158,21 @@ ArtifactWhere where_from(const Object& o) {
   return w;
 }
 
+/// Absent from files of earlier versions.
+std::optional<ArtifactDependence> dependence_from(const Object& growth, const char* key, const char* what) {
+  const Json* member = find_member(growth.json, key);
+  if (member == nullptr) return std::nullopt;
+  const Object o = growth.object(key);
+  return ArtifactDependence{o.string(what), optional_float(o, "ratio", at_least_zero)};
+}
+
+std::optional<ArtifactCoverage> coverage_from(const Object& growth) {
+  if (find_member(growth.json, "coverage") == nullptr) return std::nullopt;
+  const Object o = growth.object("coverage");
+  return ArtifactCoverage{at_least_zero(o.at("beyond_absmax"), o.where + "beyond_absmax"),
+                          optional_float(o, "beyond_headroom", at_least_zero)};
+}
+
 ArtifactGrowth growth_from(const Object& o) {
   ArtifactGrowth g;
   for (const Json& value : o.array("per_pass")) {
@@ -166,6 +181,9 @@ ArtifactGrowth growth_from(const Object& o) {
   }
   g.last_quarter = optional_float(o, "last_quarter", at_least_zero);
   g.position = optional_float(o, "position", float_from);
+  g.depends_on = dependence_from(o, "depends_on", "prompt");
+  g.depends_on_tag = dependence_from(o, "depends_on_tag", "tag");
+  g.coverage = coverage_from(o);
   g.converged = o.boolean("converged");
   return g;
 }
@@ -273,6 +291,7 @@ ArtifactQuantization quantization_from(const Object& o) {
   pair("noise_nats", q.limits.noise);
   pair("flushed_tokens", q.limits.flushed_tokens);
   q.limits.growth = number(limits, "growth");
+  if (find_member(limits.json, "dependence") != nullptr) q.limits.dependence = number(limits, "dependence");
   return q;
 }
 
@@ -321,6 +340,7 @@ Artifact artifact_from_json(const Json& json) {
            ", expected more than that of the layer before");
   }
   a.layers_without_kv = o.array("layers_without_kv");
+  if (find_member(json, "ranges_by") != nullptr) a.ranges_by = o.object("ranges_by").json;
   a.calibration = o.object("calibration").json;
   if (find_member(json, "kv_cache") != nullptr)
     a.kv_cache = kv_cache_from(o.object("kv_cache"));

@@ -59,12 +59,25 @@ Json where_json(const ArtifactWhere& w) {
           {"position", w.position}, {"head", w.head},     {"channel", w.channel}};
 }
 
+Json dependence_json(const std::optional<ArtifactDependence>& d, const char* what) {
+  if (!d) return nullptr;
+  return {{what, d->on}, {"ratio", number_or_null(d->ratio)}};
+}
+
+Json coverage_json(const std::optional<ArtifactCoverage>& c) {
+  if (!c) return nullptr;
+  return {{"beyond_absmax", json_number(c->beyond_absmax)}, {"beyond_headroom", number_or_null(c->beyond_headroom)}};
+}
+
 Json growth_json(const ArtifactGrowth& g) {
   Json passes = Json::array();
   for (const auto& pass : g.per_pass) passes.push_back(number_or_null(pass));
   return {{"per_pass", passes},
           {"last_quarter", number_or_null(g.last_quarter)},
           {"position", number_or_null(g.position)},
+          {"depends_on", dependence_json(g.depends_on, "prompt")},
+          {"depends_on_tag", dependence_json(g.depends_on_tag, "tag")},
+          {"coverage", coverage_json(g.coverage)},
           {"converged", g.converged}};
 }
 
@@ -132,6 +145,7 @@ Json quantization_json(const ArtifactQuantization& q) {
                    {"noise_nats", pair(q.limits.noise)},
                    {"flushed_tokens", pair(q.limits.flushed_tokens)},
                    {"growth", q.limits.growth},
+                   {"dependence", q.limits.dependence},
                    // What readers of 1.0 ask for; nothing turns on these but noise.
                    {"clipped", kOldClippedLimit},
                    {"lost", kOldLostLimit},
@@ -176,6 +190,7 @@ Json to_json(const Artifact& a) {
   out["quantization"] = quantization_json(a.quantization);
   out["layers"] = layers;
   out["layers_without_kv"] = a.layers_without_kv;
+  if (!a.ranges_by.is_null()) out["ranges_by"] = a.ranges_by;
   out["calibration"] = a.calibration;
   if (a.kv_cache.empty())
     out["kv_cache_left_out"] = a.kv_cache_left_out;

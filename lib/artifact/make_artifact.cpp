@@ -1,7 +1,10 @@
 #include "artifact/make_artifact.h"
 
 #include <algorithm>
+#include <set>
 
+#include "artifact/ranges_by.h"
+#include "solve/dependence.h"
 #include "solve/format.h"
 #include "solve/policies.h"
 #include "solve/solve.h"
@@ -46,11 +49,15 @@ std::optional<float> to_float(const std::optional<double>& value) {
   return value ? std::optional(static_cast<float>(*value)) : std::nullopt;
 }
 
-ArtifactGrowth growth_from(const Growth& growth) {
+ArtifactGrowth growth_from(const Growth& growth, const RunRecord& run) {
   ArtifactGrowth out;
   for (const auto& pass : growth.per_pass) out.per_pass.push_back(to_float(pass));
   out.last_quarter = to_float(growth.last_quarter);
   out.position = to_float(growth.position);
+  if (const auto& d = growth.depends_on) out.depends_on = {run.prompt_ids.at(d->prompt), to_float(d->ratio)};
+  if (const auto& d = growth.depends_on_tag) out.depends_on_tag = {d->tag, to_float(d->ratio)};
+  if (const auto& c = growth.coverage)
+    out.coverage = {static_cast<float>(c->beyond_absmax), to_float(c->beyond_headroom)};
   out.converged = growth.converged;
   return out;
 }
@@ -70,14 +77,14 @@ ArtifactSite site_from(const SiteStatistics& site, CacheSite which, const Solved
   out.scale = solved.scale;
   out.scale_per_head = solved.scale_per_head;
   out.absmax = absmax_of(site);
-  out.envelope = to_float(solved.envelope);
+  if (solved.envelope) out.envelope = scale_rounded_up(*solved.envelope);  // a bound stays one
   if (solved.envelope) out.uses_envelope = solved.provides_for_envelope;
   out.observations = site.n_tokens;
   for (const HeadStatistics& head : site.heads) out.absmax_per_head.push_back(magnitude_of(head.absmax));
   out.assessment = as_stored(solved.assessment);
   out.error = error_of_site(solved, which);
   out.where = where_of(site, run);
-  out.growth = growth_from(solved.growth);
+  out.growth = growth_from(solved.growth, run);
   for (const uint16_t code : site.position_absmax) out.absmax_by_position.push_back(magnitude_of(code));
   return out;
 }
@@ -131,6 +138,27 @@ ArtifactLayer layer_from(const CacheStatistics& cache, const RunRecord& run, con
   out.value = site_from(cache.at(CacheSite::Value), CacheSite::Value, solved.value, run);
   out.joint = joint_from(solved.joint);
   return out;
+}
+
+/// Each prompt left out in turn: how many exceed the range of the others at some site, and headroom times it.
+Json coverage_from(const Statistics& statistics, const SolveOptions& options) {
+  const RunRecord& run = statistics.run;
+  if (run.prompt_ids.size() < 2) return nullptr;
+  std::set<size_t> beyond_absmax, beyond_headroom;
+  const auto add = [&](const SiteStatistics& site) {
+    const std::vector<float> maxima = prompt_maxima(site, run.n_passes);
+    if (const auto alone = depends_on_prompt(maxima, 1)) beyond_absmax.insert(alone->prompt);
+    if (const auto alone = depends_on_prompt(maxima, headroom_of(options))) beyond_headroom.insert(alone->prompt);
+  };
+  for (const CacheStatistics& cache : statistics.caches) {
+    if (cache.layout.is_mla()) add(latent_row(cache));
+    for (const CacheSite site : sites_of(cache.layout))
+      if (site != CacheSite::Latent && site != CacheSite::Rope) add(cache.at(site));
+  }
+  Json coverage = {{"n_prompts", run.prompt_ids.size()}, {"beyond_absmax", beyond_absmax.size()}};
+  coverage["beyond_headroom"] =
+      policy_named(options.policy).uses_headroom ? Json(beyond_headroom.size()) : Json(nullptr);
+  return coverage;
 }
 
 ArtifactQuantization quantization_from(const RunRecord& run, const SolveOptions& options) {
@@ -211,8 +239,10 @@ Artifact make_artifact(const Statistics& statistics, const SolveOptions& options
   a.quantization = quantization_from(run, options);
   for (const CacheStatistics& cache : statistics.caches) a.layers.push_back(layer_from(cache, run, options));
   a.layers_without_kv = run.layers_without_kv;
+  a.ranges_by = ranges_by(statistics);
   a.calibration = run.calibration;
   a.calibration["converged"] = converged(a);
+  a.calibration["coverage"] = coverage_from(statistics, options);
   a.calibration["sanity"] = run.sanity;
   add_kv_cache(run, a);
   return a;

@@ -18,6 +18,8 @@ struct PromptTokens {
   int64_t weight = 1;
   std::shared_ptr<const EncoderRows> encoder{};  // of a prompt with images
   std::string encoder_sha256{};                  // of their file
+  std::vector<uint8_t> kinds{};                  // of each token (base/token_kind.h); empty: not known
+  std::vector<std::string> tags{};               // of the record, without repeats
 };
 
 /// Tokens [offset, offset + n_tokens) of a prompt inside a sequence.

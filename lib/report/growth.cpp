@@ -122,6 +122,38 @@ std::string passes_text(const ArtifactGrowth& growth) {
   return text.empty() ? "-" : text;
 }
 
+/// The prompt or tag without which the range would be less than half.
+std::string dependence_text(const ArtifactGrowth& growth) {
+  std::string text;
+  for (const auto& [what, d] : {std::pair("prompt ", &growth.depends_on), std::pair("tag ", &growth.depends_on_tag)})
+    if (*d)
+      text += (text.empty() ? "" : ", ") + std::string(what) + escaped(quoted((*d)->on)) +
+              ((*d)->ratio ? ", " + figure_text(static_cast<double>(*(*d)->ratio)) + " times all others" : "");
+  return text.empty() ? "-" : text;
+}
+
+/// "83.1 % (layer 3)"
+std::string reach_text(const Json& group, const char* site) {
+  const Json* share = find_member(group, site);
+  if (share == nullptr) return "-";
+  return percent_text(get_number(*share, "share")) + " (layer " + std::to_string(get_int(*share, "layer")) + ")";
+}
+
+std::string groups_table(const Artifact& artifact) {
+  if (!artifact.ranges_by.is_object()) return "";
+  HtmlTable table(
+      "The largest share of a site's largest magnitude that prompts of a tag, or tokens of a role or turn, reach",
+      {{"by"}, {"name"}, {"count", true}, {"key", true}, {"value", true}, {"latent", true}, {"query", true}});
+  for (const auto& [grouping, groups] : artifact.ranges_by.items())
+    for (const Json& group : groups) {
+      const int64_t n = get_int(group, grouping == "tag" ? "prompts" : "tokens");
+      table.add_row({escaped(grouping), escaped(get_string(group, "name")), grouped(static_cast<uint64_t>(n)),
+                     reach_text(group, "key"), reach_text(group, "value"), reach_text(group, "latent"),
+                     reach_text(group, "query")});
+    }
+  return table.html();
+}
+
 }  // namespace
 
 std::string growth_section(const ReportInput& input) {
@@ -131,17 +163,22 @@ std::string growth_section(const ReportInput& input) {
                    {"passes 2, 3, ...", true},
                    {"last quarter of the prompts", true},
                    {"last positions", true},
+                   {"new prompt exceeds it", true},
+                   {"and the headroom", true},
+                   {"depends on"},
                    {"settled"}});
   for (const ArtifactLayer& layer : input.artifact.layers)
     for (const NamedSite& s : sites_of(layer)) {
       const ArtifactGrowth& g = s.site->growth;
       table.add_row({std::to_string(layer.index), s.name, passes_text(g), share_text(g.last_quarter),
-                     share_text(g.position), g.converged ? "yes" : "<strong>no</strong>"});
+                     share_text(g.position), g.coverage ? share_text(g.coverage->beyond_absmax) : "-",
+                     g.coverage ? share_text(g.coverage->beyond_headroom) : "-", dependence_text(g),
+                     g.converged ? "yes" : "<strong>no</strong>"});
     }
   return "<p>The largest magnitude so far, relative to where it ended: flat at the right where it has settled. Dashed "
          "curves had not. "
          "Positions are in powers of two.</p>\n<div class=\"grid\">\n" +
-         charts(input) + "</div>\n" + table.html();
+         charts(input) + "</div>\n" + table.html() + groups_table(input.artifact);
 }
 
 }  // namespace kvcal

@@ -68,7 +68,8 @@ std::string items_for(const Count& c, const Artifact& artifact) {
     add("Compare the model's answers with and without an FP8 cache: layer(s) " + list + ".");
   if (!c.unsettled.empty())
     add("Measure more, or more varied, prompts: the largest magnitudes of layer(s) " + c.unsettled +
-        " still grew at the end, or there was nothing to compare (<a href=\"#growth\">growth</a>).");
+        " still grew at the end, depend on one prompt, or there was nothing to compare (<a "
+        "href=\"#growth\">growth</a>).");
   if (artifact.kv_cache.empty() && !artifact.kv_cache_left_out.empty())
     add("Servers that read one scale per layer cannot use this file: " + escaped(artifact.kv_cache_left_out) + ".");
   if (items.empty()) add("Nothing: the scales do no harm, and nothing is lost without them.");

@@ -29,7 +29,8 @@ std::optional<double> position_growth(const SiteStatistics& site) {
 
 }  // namespace
 
-Growth growth_of(const SiteStatistics& site, const RunRecord& run, double limit) {
+Growth growth_of(const SiteStatistics& site, const RunRecord& run, const VerdictLimits& limits,
+                 std::optional<double> headroom) {
   Growth growth;
   for (const PassGrowth& pass : pass_growth(site, run.n_passes)) {
     if (pass.pass == 1) continue;
@@ -37,8 +38,13 @@ Growth growth_of(const SiteStatistics& site, const RunRecord& run, double limit)
   }
   growth.last_quarter = last_quarter_of(site, run);
   growth.position = position_growth(site);
-  const auto settled = [&](const std::optional<double>& g) { return g && *g <= limit; };
-  growth.converged = settled(growth.last_quarter) && (growth.per_pass.empty() || settled(growth.per_pass.back()));
+  const std::vector<float> maxima = prompt_maxima(site, run.n_passes);
+  growth.depends_on = depends_on_prompt(maxima, limits.dependence);
+  growth.depends_on_tag = depends_on_tag(maxima, run.tags, limits.dependence);
+  growth.coverage = range_coverage(maxima, headroom);
+  const auto settled = [&](const std::optional<double>& g) { return g && *g <= limits.growth; };
+  growth.converged = settled(growth.last_quarter) && (growth.per_pass.empty() || settled(growth.per_pass.back())) &&
+                     !growth.depends_on;
   return growth;
 }
 

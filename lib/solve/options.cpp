@@ -54,6 +54,8 @@ void check(const SolveOptions& options) {
   check_limits("noise", options.limits.noise, 1e6);
   check_limits("flushed tokens", options.limits.flushed_tokens, 1);
   check_limit("growth", options.limits.growth, 1e6);
+  if (const double d = options.limits.dependence; !(d >= 1 && d <= 1e6))
+    fail("limit dependence is " + text_of(d) + ", expected 1 to 1e+06: a prompt's removal raises no absmax");
 }
 
 double headroom_of(const SolveOptions& options) {

@@ -36,6 +36,8 @@ struct AssessmentLimits {
   /// more than 5 % in the last quarter of the data at one site in fourteen, by more than 20 % at one in several
   /// hundred: a model has hundreds of sites, and headroom 2 provides for 100 %.
   double growth = 0.2;
+  /// How far the removal of one prompt may lower an absmax, as a factor; solve/dependence.h says why 2.
+  double dependence = 2;
   bool operator==(const AssessmentLimits&) const = default;
 };
 

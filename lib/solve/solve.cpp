@@ -12,6 +12,10 @@ namespace {
 // Values outside a backend's counting range that a run may have (design 6).
 constexpr double kMaxOutside = 1e-6;
 
+// A pair's norm was measured behind one rounding to bf16, and what a server writes at another position is rounded
+// again: each adds at most 2^-8 / (1 + 2^-8), together 2^-7 of what was measured.
+constexpr double kTwoRoundings = 1 + 0x1p-7;
+
 std::string title(const CacheStatistics& cache, CacheSite site) {
   return "layer " + std::to_string(cache.layout.layer) + " (" + cache.layout.name + "), " + std::string(name_of(site));
 }
@@ -96,7 +100,8 @@ SolvedSite solve_site(const CacheStatistics& cache, CacheSite site, const RunRec
   out.assessment = assess(cache, site, options, scales_of(out));
   for (size_t head = 0; head < s.heads.size() && site != CacheSite::Latent; ++head)
     if (s.heads[head].absmax == 0) out.zero_heads.push_back(static_cast<int>(head));
-  out.growth = growth_of(s, run, options.limits.growth);
+  const bool has_headroom = policy_named(options.policy).uses_headroom;
+  out.growth = growth_of(s, run, options.limits, has_headroom ? std::optional(headroom_of(options)) : std::nullopt);
   return out;
 }
 
@@ -159,7 +164,7 @@ std::optional<double> key_envelope(const CacheStatistics& cache, int64_t head) {
   double envelope = layout.is_mla() ? static_cast<double>(absmax_of(cache.at(CacheSite::Latent))) : 0;
   for (int64_t h = first; h < last; ++h) {
     for (int64_t pair = 0; pair < n_pairs; ++pair)
-      envelope = std::max(envelope, keys.pair_norm[static_cast<size_t>(h * n_pairs + pair)]);
+      envelope = std::max(envelope, kTwoRoundings * keys.pair_norm[static_cast<size_t>(h * n_pairs + pair)]);
     // Channels that do not turn keep the size they were seen with; those that do are below the norm of their pair.
     envelope = std::max(envelope, static_cast<double>(magnitude_of(keys.heads[static_cast<size_t>(h)].absmax)));
   }

@@ -46,8 +46,9 @@ struct SolvedCache {
 
 SolvedCache solve_cache(const CacheStatistics& cache, const RunRecord& run, const SolveOptions& options);
 
-/// The largest magnitude a key channel, or one of a latent row, can have at any position: norms of rotary pairs, absmax
-/// of channels that do not turn. None where the pairs are not known. One head (>= 0), or all (-1).
+/// The largest magnitude a key channel, or one of a latent row, can have at any position: norms of rotary pairs with
+/// their rounding to bf16, absmax of channels that do not turn. None where the pairs are not known. One head (>= 0), or
+/// all (-1).
 std::optional<double> key_envelope(const CacheStatistics& cache, int64_t head = -1);
 
 /// True when the server may see longer contexts than were measured (RunRecord::calibration "longest"), or when either

@@ -86,8 +86,11 @@ CountedHead head_of(const FetchedWords& words, const RowRanks& ranks, int64_t he
 
 }  // namespace
 
-DeviceTables::DeviceTables(Ops& device, const KvLayout& layout, CacheSite site, const RowRanks& ranks, int64_t n_cells)
-    : device_(device), ranks_(ranks), tables_(device.tap_tables(shape_of(layout, site, n_cells))) {}
+DeviceTables::DeviceTables(Ops& device, const KvLayout& layout, CacheSite site, const RowRanks& ranks)
+    : device_(device),
+      ranks_(ranks),
+      tables_(device.tap_tables(shape_of(layout, site, static_cast<int64_t>(ranks.cells().size())))),
+      kind_tokens_(ranks.plan().kinds.empty() ? 0 : kTokenKinds) {}
 
 int64_t DeviceTables::bytes(const KvLayout& layout, CacheSite site, int64_t n_cells) {
   return layout_of(shape_of(layout, site, n_cells)).words * static_cast<int64_t>(sizeof(uint64_t));
@@ -96,20 +99,38 @@ int64_t DeviceTables::bytes(const KvLayout& layout, CacheSite site, int64_t n_ce
 void DeviceTables::add(const Tensor& x, const Batch& batch) {
   std::vector<TapRows> rows;
   for (const Segment& s : batch.segments) {
-    rows.push_back(ranks_.describe(s));
+    for (const TapRows& piece : ranks_.describe(s)) {
+      rows.push_back(piece);
+      if (!kind_tokens_.empty())
+        kind_tokens_[ranks_.cells()[static_cast<size_t>(piece.cell)].kind] += static_cast<uint64_t>(piece.n_tokens);
+    }
     n_buckets_ = std::max(n_buckets_, int64_t{position_bucket(s.first_position + s.n_tokens - 1)} + 1);
   }
   device_.accumulate(x, tables_, rows);
   n_tokens_ += static_cast<uint64_t>(batch.n_tokens());
 }
 
+void DeviceTables::add_cells(const uint64_t* codes, CountedSite& counted) const {
+  const auto n_passes = static_cast<size_t>(ranks_.plan().n_passes), n_prompts = ranks_.plan().prompt_ids.size();
+  counted.prompt_absmax.resize(n_passes * n_prompts);
+  if (!kind_tokens_.empty()) counted.kind_absmax.resize(n_passes * kTokenKinds);
+  for (const RowRanks::Cell& cell : ranks_.cells()) {
+    const auto code = static_cast<uint16_t>(*codes++);
+    const auto pass = static_cast<size_t>(cell.pass - 1);
+    const auto raise = [&](uint16_t& to) { to = std::max(to, code); };
+    raise(counted.prompt_absmax[pass * n_prompts + static_cast<size_t>(cell.prompt)]);
+    if (!counted.kind_absmax.empty()) raise(counted.kind_absmax[pass * kTokenKinds + cell.kind]);
+  }
+}
+
 void DeviceTables::fold_into(SiteTables& site, ThreadPool& pool) const {
   const FetchedWords words(device_, closed_, tables_);
   const TapLayout& at = words.at();
-  const auto codes = [&](int64_t from, int64_t n) {
-    return std::vector<uint16_t>(words.from(from), words.from(from) + n);
-  };
-  CountedSite counted{{}, codes(at.positions, n_buckets_), codes(at.cells, words.shape().cells), n_tokens_};
+  CountedSite counted;
+  counted.position_absmax.assign(words.from(at.positions), words.from(at.positions) + n_buckets_);
+  counted.kind_tokens = kind_tokens_;
+  counted.n_tokens = n_tokens_;
+  add_cells(words.from(at.cells), counted);
   for (int64_t h = 0; h < words.shape().heads; ++h) counted.heads.push_back(head_of(words, ranks_, h));
   site.add(counted, pool);
 }

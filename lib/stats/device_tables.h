@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "base/thread_pool.h"
 #include "model/batch.h"
@@ -16,7 +17,7 @@ namespace kvcal {
 class DeviceTables {
  public:
   /// Device and ranks must outlive the tables.
-  DeviceTables(Ops& device, const KvLayout& layout, CacheSite site, const RowRanks& ranks, int64_t n_cells);
+  DeviceTables(Ops& device, const KvLayout& layout, CacheSite site, const RowRanks& ranks);
 
   /// Queues the counting of x [tokens, heads, width], which is on the device.
   void add(const Tensor& x, const Batch& batch);
@@ -27,15 +28,19 @@ class DeviceTables {
   /// After close(): adds what was counted.
   void fold_into(SiteTables& site, ThreadPool& pool) const;
 
-  /// Memory of the device.
+  /// Memory of the device for so many cells (RowRanks::cells).
   static int64_t bytes(const KvLayout& layout, CacheSite site, int64_t n_cells);
 
  private:
+  /// The largest codes by cell: of prompts, and of kinds of tokens.
+  void add_cells(const uint64_t* codes, CountedSite& counted) const;
+
   Ops& device_;
   const RowRanks& ranks_;
   TapTables tables_;
   Ops::Mark closed_;
   int64_t n_buckets_ = 0;  // of positions, as far as rows came by
+  std::vector<uint64_t> kind_tokens_;
   uint64_t n_tokens_ = 0;
 };
 

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/token_kind.h"
 #include "stats/statistics_checks.h"
 #include "stats/statistics_metadata.h"
 
@@ -93,6 +94,29 @@ std::vector<T> merge_maxima(const std::vector<T>& a, const std::vector<T>& b) {
   return result;
 }
 
+PromptTags merge_tags(const PromptTags& a, const PromptMap& from_a, const PromptTags& b, const PromptMap& from_b) {
+  PromptTags all;
+  for (const auto& [tags, map] : {std::pair(&a, &from_a), std::pair(&b, &from_b)})
+    for (const auto& [tag, prompts] : *tags)
+      for (const uint64_t prompt : prompts) all[tag].push_back((*map)[prompt]);
+  for (auto& entry : all) {
+    std::sort(entry.second.begin(), entry.second.end());
+    entry.second.erase(std::unique(entry.second.begin(), entry.second.end()), entry.second.end());
+  }
+  return all;
+}
+
+/// Where one side did not tell kinds apart, the sum cannot either.
+void merge_kinds(const SiteStatistics& x, const SiteStatistics& y, int n_passes, SiteStatistics& site) {
+  if (x.n_tokens > 0 && x.kind_tokens.empty()) return;
+  if (y.n_tokens > 0 && y.kind_tokens.empty()) return;
+  if (x.kind_tokens.empty() && y.kind_tokens.empty()) return;
+  site.kind_absmax = merge_maxima(x.kind_absmax, y.kind_absmax);
+  site.kind_absmax.resize(static_cast<size_t>(n_passes) * kTokenKinds);
+  site.kind_tokens = x.kind_tokens.empty() ? y.kind_tokens : x.kind_tokens;
+  for (size_t i = 0; !x.kind_tokens.empty() && i < y.kind_tokens.size(); ++i) site.kind_tokens[i] += y.kind_tokens[i];
+}
+
 /// One run with its prompts renumbered.
 struct Side {
   const Statistics& statistics;
@@ -136,6 +160,7 @@ SiteStatistics merge_sites(const Side& a, const SiteStatistics& x, const Side& b
     add_prompts(a, x, run.prompt_ids.size(), site.prompt_absmax);
     add_prompts(b, y, run.prompt_ids.size(), site.prompt_absmax);
   }
+  merge_kinds(x, y, run.n_passes, site);
   site.n_tokens = x.n_tokens + y.n_tokens;
   site.sampled = merge_sampled(x.sampled, y.sampled);
   site.column_norms = merge_maxima(x.column_norms, y.column_norms);
@@ -167,6 +192,7 @@ Statistics merge(const Statistics& a, const Statistics& b) {
   result.run = merge_records(a.run, b.run);
   const Side first{a, map_prompts(a.run.prompt_ids, result.run.prompt_ids)};
   const Side second{b, map_prompts(b.run.prompt_ids, result.run.prompt_ids)};
+  result.run.tags = merge_tags(a.run.tags, first.prompts, b.run.tags, second.prompts);
   for (size_t c = 0; c < a.caches.size(); ++c) {
     check_same_shape(a.caches[c], b.caches[c]);
     CacheStatistics cache;

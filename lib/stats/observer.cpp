@@ -21,6 +21,9 @@ namespace {
 /// codes, a channel of 10^5 values about 18 octaves.
 constexpr int64_t kCodesPerHead = 20 * 128, kOctavesPerChannel = 18;
 
+/// A chat of four turns or more, with a system prompt and tools, has 14 kinds of tokens.
+constexpr int64_t kKindsPerPrompt = 16;
+
 struct SiteInProgress {
   Coverage coverage;
   std::optional<SiteTables> on_host;
@@ -61,6 +64,22 @@ void check_tensor(const KvLayout& layout, CacheSite site, const Tensor& x, const
     fail("the segments of a batch have " + std::to_string(row) + " rows, expected " + std::to_string(batch.n_tokens()));
 }
 
+void check_kinds(const ObservationPlan& plan) {
+  if (plan.kinds.empty()) return;
+  if (plan.kinds.size() != plan.prompt_ids.size())
+    fail("there are kinds of the tokens of " + std::to_string(plan.kinds.size()) + " prompts, expected " +
+         std::to_string(plan.prompt_ids.size()));
+  for (const Segment& s : plan.segments) {
+    const std::vector<uint8_t>& kinds = plan.kinds[static_cast<size_t>(s.prompt)];
+    if (s.prompt_offset + s.n_tokens > static_cast<int64_t>(kinds.size()))
+      fail("prompt " + quoted(plan.prompt_ids[static_cast<size_t>(s.prompt)]) + " has kinds of " +
+           std::to_string(kinds.size()) + " tokens, expected " + std::to_string(s.prompt_offset + s.n_tokens));
+  }
+  for (const auto& kinds : plan.kinds)
+    if (std::ranges::any_of(kinds, [](uint8_t kind) { return kind >= kTokenKinds; }))
+      fail("a kind of token does not exist");
+}
+
 }  // namespace
 
 struct Observer::State {
@@ -85,7 +104,7 @@ struct Observer::State {
 
   SiteTables& on_host(const KvLayout& layout, CacheSite site) {
     SiteInProgress& progress = at(layout.cache, site);
-    if (!progress.on_host) progress.on_host.emplace(layout, site, plan.n_passes, n_prompts());
+    if (!progress.on_host) progress.on_host.emplace(layout, site, plan.n_passes, n_prompts(), plan.kinds);
     return *progress.on_host;
   }
 
@@ -93,7 +112,7 @@ struct Observer::State {
     if (!device) fail("got a tensor that is not on the host, without a device that counts it");
     if (!ranks) ranks.emplace(plan);
     SiteInProgress& progress = at(layout.cache, site);
-    if (!progress.on_device) progress.on_device.emplace(*device, layout, site, *ranks, plan.n_passes * n_prompts());
+    if (!progress.on_device) progress.on_device.emplace(*device, layout, site, *ranks);
     return *progress.on_device;
   }
 
@@ -131,6 +150,7 @@ Observer::Observer(const ModelSpec& spec, ObservationPlan plan, ThreadPool& pool
   const std::vector<std::string>& ids = state_->plan.prompt_ids;
   if (std::adjacent_find(ids.begin(), ids.end(), std::greater_equal<>()) != ids.end())
     fail("the prompt ids of what to observe are not sorted, or one is there twice");
+  check_kinds(state_->plan);
   state_->closed.resize(spec.caches.size());
   state_->done.resize(spec.caches.size());
 }
@@ -325,7 +345,7 @@ int64_t Observer::device_bytes_needed(const ModelSpec& spec, int64_t n_prompts, 
     const size_t last = std::min(static_cast<size_t>(readers_of(spec, layout.cache).back()), spec.layers.size());
     for (const CacheSite site : sites_of(layout))
       for (size_t layer = first; exists(layout, site) && layer <= last; ++layer)
-        dense[layer] += DeviceTables::bytes(layout, site, n_passes * n_prompts);
+        dense[layer] += DeviceTables::bytes(layout, site, n_passes * n_prompts * kKindsPerPrompt);
   }
   int64_t before = 0, most = 0;  // a layer's tables are fetched when the next one is done
   for (const int64_t bytes : dense) {

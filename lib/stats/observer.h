@@ -27,6 +27,8 @@ struct ObservationPlan {
   int n_passes = 0;
   std::vector<std::string> prompt_ids;  // sorted; Segment::prompt is an index into it
   std::vector<Segment> segments;        // all pieces of all measured sequences, in any order; `row` is not read
+  // By prompt: the kind of each of its tokens (base/token_kind.h). Empty: kinds are not told apart.
+  std::vector<std::vector<uint8_t>> kinds{};
 };
 
 class Observer final : public KvTap {

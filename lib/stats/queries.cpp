@@ -87,14 +87,19 @@ std::vector<PassGrowth> pass_growth(const SiteStatistics& site, int n_passes) {
   return growth;
 }
 
+std::vector<float> prompt_maxima(const SiteStatistics& site, int n_passes) {
+  const size_t n_prompts = prompts_of(site, n_passes);
+  std::vector<uint16_t> codes(n_prompts);
+  for (size_t i = 0; i < site.prompt_absmax.size(); ++i)
+    codes[i % n_prompts] = std::max(codes[i % n_prompts], site.prompt_absmax[i]);
+  std::vector<float> maxima;
+  for (const uint16_t code : codes) maxima.push_back(magnitude_of(code));
+  return maxima;
+}
+
 std::vector<float> absmax_by_prompts(const SiteStatistics& site, int n_passes) {
-  const size_t n_prompts = prompts_of(site, n_passes), passes = static_cast<size_t>(n_passes);
-  std::vector<float> absmax;
-  uint16_t code = 0;
-  for (size_t prompt = 0; prompt < n_prompts; ++prompt) {
-    for (size_t pass = 0; pass < passes; ++pass) code = std::max(code, site.prompt_absmax[pass * n_prompts + prompt]);
-    absmax.push_back(magnitude_of(code));
-  }
+  std::vector<float> absmax = prompt_maxima(site, n_passes);
+  for (size_t i = 1; i < absmax.size(); ++i) absmax[i] = std::max(absmax[i], absmax[i - 1]);
   return absmax;
 }
 

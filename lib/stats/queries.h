@@ -30,6 +30,9 @@ struct PassGrowth {
 /// Throws Error when the table has no whole number of prompts per pass.
 std::vector<PassGrowth> pass_growth(const SiteStatistics& site, int n_passes);
 
+/// Largest |x| of each prompt over all passes. Throws Error as pass_growth() does.
+std::vector<float> prompt_maxima(const SiteStatistics& site, int n_passes);
+
 /// Largest |x| of all passes after 1, 2, ... prompts in the order of their ids: flat at the end where it has converged.
 std::vector<float> absmax_by_prompts(const SiteStatistics& site, int n_passes);
 

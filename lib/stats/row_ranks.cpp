@@ -15,7 +15,20 @@ void RowRanks::Group::add(const Segment& s) {
   shifts.push_back(s.first_position - s.prompt_offset);
 }
 
-RowRanks::RowRanks(const ObservationPlan& plan) : n_prompts_(static_cast<int64_t>(plan.prompt_ids.size())) {
+void RowRanks::add_cells(Group& g) {
+  g.first_cell = static_cast<int64_t>(cells_.size());
+  if (plan_.kinds.empty()) {
+    g.kinds = {0};
+  } else {
+    g.kinds = plan_.kinds[static_cast<size_t>(g.prompt)];
+    std::sort(g.kinds.begin(), g.kinds.end());
+    g.kinds.erase(std::unique(g.kinds.begin(), g.kinds.end()), g.kinds.end());
+    g.kinds.shrink_to_fit();
+  }
+  for (const uint8_t kind : g.kinds) cells_.push_back({g.pass, g.prompt, kind});
+}
+
+RowRanks::RowRanks(const ObservationPlan& plan) : plan_(plan) {
   std::map<std::pair<int, int64_t>, Group> groups;
   for (const Segment& s : plan.segments) groups[{s.pass, s.prompt}].add(s);
   int64_t rank = 0;
@@ -28,21 +41,28 @@ RowRanks::RowRanks(const ObservationPlan& plan) : n_prompts_(static_cast<int64_t
     if (g.end_token - g.first_token > ((int64_t{1} << kPlaceBits) - rank) / g.step())
       fail("the plan of what to observe has more rows than statistics on a device can tell apart");
     rank += (g.end_token - g.first_token) * g.step();
+    add_cells(g);
     groups_.push_back(std::move(g));
   }
 }
 
-TapRows RowRanks::describe(const Segment& s) const {
+std::vector<TapRows> RowRanks::describe(const Segment& s) const {
   const Group& g = *std::lower_bound(groups_.begin(), groups_.end(), s, [](const Group& a, const Segment& b) {
     return std::pair(a.pass, a.prompt) < std::pair(b.pass, b.prompt);
   });
   const auto shift = std::lower_bound(g.shifts.begin(), g.shifts.end(), s.first_position - s.prompt_offset);
-  return {s.row,
-          s.n_tokens,
-          s.first_position,
-          (s.pass - 1) * n_prompts_ + s.prompt,
-          g.first_rank + (s.prompt_offset - g.first_token) * g.step() + (shift - g.shifts.begin()),
-          g.step()};
+  const int64_t first_rank = g.first_rank + (s.prompt_offset - g.first_token) * g.step() + (shift - g.shifts.begin());
+  const uint8_t* kinds =
+      plan_.kinds.empty() ? nullptr : plan_.kinds[static_cast<size_t>(s.prompt)].data() + s.prompt_offset;
+  std::vector<TapRows> pieces;
+  for (int64_t from = 0, to = 0; from < s.n_tokens; from = to) {
+    for (to = kinds ? from + 1 : s.n_tokens; to < s.n_tokens && kinds[to] == kinds[from]; ++to) {
+    }
+    const auto kind = std::lower_bound(g.kinds.begin(), g.kinds.end(), kinds ? kinds[from] : uint8_t{0});
+    pieces.push_back({s.row + from, to - from, s.first_position + from, g.first_cell + (kind - g.kinds.begin()),
+                      first_rank + from * g.step(), g.step()});
+  }
+  return pieces;
 }
 
 Provenance RowRanks::row_of(int64_t rank) const {

@@ -1,6 +1,7 @@
 // What a statistics file knows beside the numbers: enough that `solve` reproduces the artifact byte for byte.
 #pragma once
 
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -16,6 +17,9 @@ struct Shard {
   bool operator==(const Shard&) const = default;
 };
 
+/// Tags of prompt records: indices in RunRecord::prompt_ids by tag, ascending, none empty.
+using PromptTags = std::map<std::string, std::vector<uint64_t>>;
+
 struct RunRecord {
   Json model;              // the artifact's block, verbatim
   Json layers_without_kv;  // the same
@@ -26,6 +30,7 @@ struct RunRecord {
   std::string tokenizer_sha256;  // of tokenizer.json; "" without one
   int n_passes = 0;
   std::vector<std::string> prompt_ids;  // sorted
+  PromptTags tags;
 };
 
 struct Statistics {

@@ -9,10 +9,14 @@ namespace kvcal {
 
 int position_bucket(int64_t position) { return std::bit_width(static_cast<uint64_t>(position)); }
 
-SiteTables::SiteTables(const KvLayout& layout, CacheSite site, int n_passes, int64_t n_prompts)
+SiteTables::SiteTables(const KvLayout& layout, CacheSite site, int n_passes, int64_t n_prompts,
+                       const KindsByPrompt& kinds)
     : width_(width_of(layout, site)),
       n_prompts_(n_prompts),
-      prompt_absmax_(static_cast<size_t>(n_passes) * static_cast<size_t>(n_prompts)) {
+      prompt_absmax_(static_cast<size_t>(n_passes) * static_cast<size_t>(n_prompts)),
+      kinds_(kinds),
+      kind_absmax_(kinds.empty() ? 0 : static_cast<size_t>(n_passes) * kTokenKinds),
+      kind_tokens_(kinds.empty() ? 0 : kTokenKinds) {
   for (int64_t h = 0; h < heads_of(layout, site); ++h) heads_.emplace_back(layout, site, h);
 }
 
@@ -55,6 +59,8 @@ void SiteTables::add(const CountedSite& counted, ThreadPool& pool) {
   };
   raise(position_absmax_, counted.position_absmax);
   raise(prompt_absmax_, counted.prompt_absmax);
+  raise(kind_absmax_, counted.kind_absmax);
+  for (size_t kind = 0; kind < counted.kind_tokens.size(); ++kind) kind_tokens_[kind] += counted.kind_tokens[kind];
   n_tokens_ += counted.n_tokens;
 }
 
@@ -74,6 +80,17 @@ void SiteTables::add_maxima(const Batch& batch) {
       position_absmax_[bucket] = std::max(position_absmax_[bucket], code);
       prompt = std::max(prompt, code);
     }
+    if (!kinds_.empty()) add_kinds(s);
+  }
+}
+
+/// The rows' maxima are in row_absmax_ already.
+void SiteTables::add_kinds(const Segment& s) {
+  const uint8_t* kind = kinds_[static_cast<size_t>(s.prompt)].data() + s.prompt_offset;
+  uint16_t* absmax = kind_absmax_.data() + static_cast<size_t>(s.pass - 1) * kTokenKinds;
+  for (int64_t i = 0; i < s.n_tokens; ++i) {
+    absmax[kind[i]] = std::max(absmax[kind[i]], row_absmax_[static_cast<size_t>(s.row + i)]);
+    ++kind_tokens_[kind[i]];
   }
 }
 
@@ -99,6 +116,8 @@ SiteStatistics SiteTables::encode(ThreadPool& pool) {
   });
   site.position_absmax = position_absmax_;
   site.prompt_absmax = prompt_absmax_;
+  site.kind_absmax = kind_absmax_;
+  site.kind_tokens = kind_tokens_;
   site.n_tokens = n_tokens_;
   return site;
 }

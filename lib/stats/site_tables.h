@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "base/thread_pool.h"
+#include "base/token_kind.h"
 #include "model/batch.h"
 #include "stats/head_tables.h"
 #include "stats/statistics.h"
@@ -15,13 +16,18 @@ namespace kvcal {
 /// What a device counted of one site.
 struct CountedSite {
   std::vector<CountedHead> heads;
-  std::vector<uint16_t> position_absmax, prompt_absmax;  // as in SiteStatistics
+  std::vector<uint16_t> position_absmax, prompt_absmax, kind_absmax;  // as in SiteStatistics
+  std::vector<uint64_t> kind_tokens;
   uint64_t n_tokens = 0;
 };
 
+/// The kind of each token of each prompt; empty where kinds are not told apart.
+using KindsByPrompt = std::vector<std::vector<uint8_t>>;
+
 class SiteTables {
  public:
-  SiteTables(const KvLayout& layout, CacheSite site, int n_passes, int64_t n_prompts);
+  /// `kinds` must outlive the tables.
+  SiteTables(const KvLayout& layout, CacheSite site, int n_passes, int64_t n_prompts, const KindsByPrompt& kinds);
 
   /// x [tokens, heads, at least from + width] on the host, BF16 or F32 (rounded here); of every head the channels from
   /// `from` on. Heads are shared out to the pool's threads.
@@ -39,12 +45,16 @@ class SiteTables {
 
  private:
   void add_maxima(const Batch& batch);
+  void add_kinds(const Segment& segment);
 
   int64_t width_, n_prompts_;
   std::vector<HeadTables> heads_;
   std::vector<uint16_t> row_absmax_;       // [heads][tokens] of the current batch
   std::vector<uint16_t> position_absmax_;  // by bucket
   std::vector<uint16_t> prompt_absmax_;    // [n_passes][n_prompts]
+  const KindsByPrompt& kinds_;
+  std::vector<uint16_t> kind_absmax_;  // [n_passes][kTokenKinds], or nothing
+  std::vector<uint64_t> kind_tokens_;  // [kTokenKinds], or nothing
   uint64_t n_tokens_ = 0;
 };
 

@@ -40,6 +40,7 @@ SiteStatistics latent_row(const CacheStatistics& cache) {
   };
   raise(row.position_absmax, rope.position_absmax);
   raise(row.prompt_absmax, rope.prompt_absmax);
+  raise(row.kind_absmax, rope.kind_absmax);
   return row;
 }
 

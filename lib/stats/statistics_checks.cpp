@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "base/token_kind.h"
 #include "stats/site_tables.h"
 #include "stats/statistics_layout.h"
 #include "tensor/dtype.h"
@@ -45,6 +46,7 @@ class SiteCheck {
     for (size_t h = 0; h < site_.heads.size(); ++h) while_doing("head " + std::to_string(h), [&] { check_head(h); });
     check_maxima();
     check_sampled();
+    check_kinds();
   }
 
  private:
@@ -60,6 +62,7 @@ class SiteCheck {
   void check_pairs(size_t head) const;
   void check_maxima() const;
   void check_sampled() const;
+  void check_kinds() const;
 
   const KvLayout& layout_;
   CacheSite kind_;
@@ -277,6 +280,33 @@ void SiteCheck::check_maxima() const {
   }
 }
 
+void SiteCheck::check_kinds() const {
+  const std::vector<uint16_t>& absmax = site_.kind_absmax;
+  const std::vector<uint64_t>& tokens = site_.kind_tokens;
+  if (absmax.empty() && tokens.empty()) return;
+  const auto n_passes = static_cast<size_t>(run_.n_passes), n_prompts = run_.prompt_ids.size();
+  check_size(tokens.size(), static_cast<int64_t>(kTokenKinds), "kinds of tokens");
+  check_size(absmax.size(), static_cast<int64_t>(n_passes * kTokenKinds), "maxima by pass and kind");
+  uint64_t n = 0;
+  for (const uint64_t of_kind : tokens) {
+    if (of_kind > site_.n_tokens) fail(text(of_kind) + " tokens of a kind, of " + text(site_.n_tokens));
+    n += of_kind;
+  }
+  if (n != site_.n_tokens) fail("the kinds have " + text(n) + " tokens, expected " + text(site_.n_tokens));
+  for (size_t pass = 0; pass < n_passes; ++pass) {
+    uint16_t by_kind = 0, by_prompt = 0;
+    for (size_t kind = 0; kind < kTokenKinds; ++kind) {
+      const uint16_t code = absmax[pass * kTokenKinds + kind];
+      if (code != 0 && tokens[kind] == 0) fail("kind " + std::to_string(kind) + " has a maximum and no tokens");
+      by_kind = std::max(by_kind, code);
+    }
+    for (size_t i = 0; i < n_prompts; ++i) by_prompt = std::max(by_prompt, site_.prompt_absmax[pass * n_prompts + i]);
+    if (by_kind != by_prompt)
+      fail("the largest of kind_absmax in pass " + std::to_string(pass + 1) + " has the code " + text(by_kind) +
+           ", expected that of prompt_absmax, " + text(by_prompt));
+  }
+}
+
 void check_run(const RunRecord& run) {
   if (run.n_passes < 0) fail("the number of passes is negative");
   for (size_t i = 0; i < run.prompt_ids.size(); ++i) {
@@ -289,6 +319,10 @@ void check_run(const RunRecord& run) {
       fail("prompt id " + quoted(id) + " is not UTF-8");
     }
   }
+  for (const auto& [tag, prompts] : run.tags)
+    if (prompts.empty() || prompts.back() >= run.prompt_ids.size() ||
+        std::adjacent_find(prompts.begin(), prompts.end(), std::greater_equal<>()) != prompts.end())
+      fail("the prompts of tag " + quoted(tag) + " are not ascending indices of prompts");
 }
 
 }  // namespace

@@ -17,7 +17,7 @@ namespace kvcal {
 constexpr std::string_view kStatisticsFormat = "kvcal-stats";
 constexpr std::string_view kStatisticsVersion = "1.1";
 
-/// What a file holds beside statistics: a resume file's rows. Tensor names must sort behind "prompt_offsets".
+/// What a file holds beside statistics: a resume file's rows. Tensor names must sort behind "prompt_tags".
 struct StatisticsCompany {
   std::vector<std::pair<std::string, Tensor>> tensors;  // sorted by name; on the host
   SafetensorsMetadata metadata;                         // beside "kvcal"
@@ -29,8 +29,9 @@ void write_statistics(const std::filesystem::path& path, const Statistics& stati
                       const StatisticsCompany& company = {});
 
 /// Reads a file that nobody vouches for: every shape, offset, code and count is checked before use, and the sums of the
-/// tables against each other. Throws Error beginning with the path. Reads every 1.x; tensors that 1.1 does not know are
-/// ignored in later minor versions and refused in 1.0 and 1.1, but for those of a company with this prefix.
+/// tables against each other. Throws Error beginning with the path. Reads every 1.x; tensors that this
+/// version does not know are ignored in later ones and refused in it and earlier ones, but for those of a company with
+/// this prefix.
 Statistics read_statistics(const std::filesystem::path& path, std::string_view company_prefix = "");
 
 }  // namespace kvcal

@@ -140,15 +140,16 @@ bool site_exists(const KvLayout& layout, CacheSite site) {
 }
 
 SiteExtents extents_of(const KvLayout& layout, CacheSite site, int64_t n_passes, int64_t n_prompts) {
-  const bool value = site == CacheSite::Value || site == CacheSite::Latent;
-  return {heads_of(layout, site),
-          width_of(layout, site),
-          pairs_of(layout, site),
-          n_passes,
-          n_prompts,
-          site == CacheSite::Query,
-          value || site == CacheSite::Key,
-          value};
+  SiteExtents extents;
+  extents.heads = heads_of(layout, site);
+  extents.width = width_of(layout, site);
+  extents.pairs = pairs_of(layout, site);
+  extents.n_passes = n_passes;
+  extents.n_prompts = n_prompts;
+  extents.is_query = site == CacheSite::Query;
+  extents.weighted = site == CacheSite::Value || site == CacheSite::Latent;
+  extents.sampled = site != CacheSite::Rope;
+  return extents;
 }
 
 SiteArrays flatten(const SiteStatistics& site) {
@@ -164,6 +165,8 @@ SiteArrays flatten(const SiteStatistics& site) {
                      {static_cast<uint64_t>(s.figure), static_cast<uint64_t>(s.format), static_cast<uint64_t>(s.reader),
                       static_cast<uint64_t>(s.head), static_cast<uint64_t>(int64_t{s.rung}), s.rows, s.sum, s.worst});
   a.column_norms = site.column_norms;
+  a.kind_absmax = site.kind_absmax;
+  a.kind_tokens = site.kind_tokens;
   return a;
 }
 
@@ -178,6 +181,8 @@ SiteStatistics unflatten(const SiteArrays& arrays, const SiteExtents& extents) {
   site.prompt_absmax = arrays.prompt_absmax;
   site.n_tokens = arrays.n_tokens[0];
   unflatten_sampled(arrays, site);
+  site.kind_absmax = arrays.kind_absmax;
+  site.kind_tokens = arrays.kind_tokens;
   return site;
 }
 

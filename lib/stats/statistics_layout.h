@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "base/token_kind.h"
 #include "stats/run_record.h"
 #include "tensor/dtype.h"
 #include "tensor/shape.h"
@@ -34,6 +35,8 @@ struct SiteArrays {
   std::vector<uint64_t>
       sampled;  // [n, 8]: figure, format, reader, head, rung, rows, sum, worst; a rung is two's complement
   std::vector<float> column_norms;
+  std::vector<uint16_t> kind_absmax;
+  std::vector<uint64_t> kind_tokens;
 };
 
 /// Fixed extents of a site's tensors.
@@ -41,6 +44,7 @@ struct SiteExtents {
   int64_t heads = 0, width = 0, pairs = 0, n_passes = 0, n_prompts = 0;
   bool is_query = false;
   bool sampled = false, weighted = false;  // since version 1.1
+  bool has_kinds = false;  // since 1.1, where kinds of tokens were told apart
 };
 SiteExtents extents_of(const KvLayout& layout, CacheSite site, int64_t n_passes, int64_t n_prompts);
 
@@ -67,6 +71,11 @@ void for_each_tensor(Arrays& a, const SiteExtents& e, Visit visit) {
   visit("hist_count", DType::U64, Shape{kAnyExtent}, a.hist_count);
   visit("hist_index", DType::U16, Shape{kAnyExtent}, a.hist_index);
   visit("inf", DType::U64, Shape{e.heads}, a.inf);
+  if (e.has_kinds) {
+    const auto kinds = static_cast<int64_t>(kTokenKinds);
+    visit("kind_absmax", DType::BF16, Shape{e.n_passes, kinds}, a.kind_absmax);
+    visit("kind_tokens", DType::U64, Shape{kinds}, a.kind_tokens);
+  }
   visit("n_tokens", DType::U64, Shape{1}, a.n_tokens);
   visit("nan", DType::U64, Shape{e.heads}, a.nan);
   visit("over", DType::U64, Shape{e.heads}, a.over);

@@ -138,6 +138,7 @@ std::string metadata_of(const Statistics& statistics) {
                {"n_passes", run.n_passes},
                {"sanity", run.sanity}};
   if (run.shard) json["shard"] = {{"index", run.shard->index}, {"count", run.shard->count}};
+  for (const auto& entry : run.tags) json["tags"].push_back(entry.first);
   json["caches"] = Json::array();
   for (const CacheStatistics& cache : statistics.caches) json["caches"].push_back(layout_to_json(cache.layout));
   try {
@@ -146,6 +147,23 @@ std::string metadata_of(const Statistics& statistics) {
     fail("the record of the run holds text that is not UTF-8");
   }
 }
+
+namespace {
+
+std::vector<std::string> tags_from_json(const Json& json) {
+  std::vector<std::string> tags;
+  const Json* list = find_member(json, "tags");
+  if (!list) return tags;
+  if (!list->is_array()) fail("key 'tags' is no list");
+  for (const Json& tag : *list) {
+    if (!tag.is_string()) fail("tags holds " + std::string(tag.type_name()) + ", expected texts");
+    tags.push_back(tag.get<std::string>());
+    if (tags.size() > 1 && tags[tags.size() - 2] >= tags.back()) fail("tags do not ascend at " + quoted(tags.back()));
+  }
+  return tags;
+}
+
+}  // namespace
 
 StatisticsMetadata parse_metadata(std::string_view text) {
   const Json json = parse_json(text, {.max_bytes = size_t{64} << 20, .max_depth = 64, .max_values = size_t{1} << 20});
@@ -162,6 +180,7 @@ StatisticsMetadata parse_metadata(std::string_view text) {
   result.run.shard = shard_from_json(json);
   result.run.n_passes = static_cast<int>(get_extent(json, "n_passes", 0));
   result.run.sanity = block(json, "sanity");
+  result.tags = tags_from_json(json);
   const Json caches = block(json, "caches");
   if (!caches.is_array()) fail("key 'caches' is no list");
   for (size_t c = 0; c < caches.size(); ++c)

@@ -16,7 +16,8 @@ Json layout_to_json(const KvLayout& layout);
 std::string metadata_of(const Statistics& statistics);
 
 struct StatisticsMetadata {
-  RunRecord run;                  // without prompt ids
+  RunRecord run;                  // without prompt ids and tags
+  std::vector<std::string> tags;  // ascending
   std::vector<KvLayout> layouts;  // by cache
   int64_t minor_version = 0;
 };

@@ -14,6 +14,9 @@
 namespace kvcal {
 namespace {
 
+/// Of kStatisticsVersion.
+constexpr int64_t kKnownMinor = 1;
+
 bool fits(const Shape& shape, const Shape& expected) {
   if (shape.rank() != expected.rank()) return false;
   for (int i = 0; i < shape.rank(); ++i)
@@ -37,8 +40,11 @@ class Reader {
   template <class Array>
   void read_tensor(const std::string& name, DType dtype, const Shape& expected, Array& out);
   std::vector<std::string> read_prompt_ids();
-  SiteStatistics read_site(const KvLayout& layout, CacheSite site, const RunRecord& run, int64_t minor_version);
+  PromptTags read_tags(const std::vector<std::string>& names, size_t n_prompts);
+  SiteStatistics read_site(const KvLayout& layout, CacheSite site, const RunRecord& run);
   void refuse_unknown_tensors(std::string_view company_prefix) const;
+
+  int64_t minor_version_ = 0;
 
   SafetensorsFile file_;
   std::set<std::string, std::less<>> used_;
@@ -69,10 +75,30 @@ std::vector<std::string> Reader::read_prompt_ids() {
   return ids;
 }
 
-SiteStatistics Reader::read_site(const KvLayout& layout, CacheSite site, const RunRecord& run, int64_t minor_version) {
+PromptTags Reader::read_tags(const std::vector<std::string>& names, size_t n_prompts) {
+  PromptTags tags;
+  if (names.empty()) return tags;
+  std::vector<uint64_t> pairs;
+  read_tensor("prompt_tags", DType::U64, {kAnyExtent, 2}, pairs);
+  std::pair<uint64_t, uint64_t> before;
+  for (size_t i = 0; i < pairs.size(); i += 2) {
+    const std::pair entry(pairs[i + 1], pairs[i]);
+    if (entry.first >= names.size() || entry.second >= n_prompts || (i > 0 && entry <= before))
+      fail("prompt_tags has prompt " + std::to_string(entry.second) + ", tag " + std::to_string(entry.first) +
+           ", expected ascending tags below " + std::to_string(names.size()) + " and of each ascending prompts below " +
+           std::to_string(n_prompts));
+    tags[names[entry.first]].push_back(entry.second);
+    before = entry;
+  }
+  if (tags.size() != names.size()) fail("prompt_tags has no prompt of some tag");
+  return tags;
+}
+
+SiteStatistics Reader::read_site(const KvLayout& layout, CacheSite site, const RunRecord& run) {
   SiteExtents extents = extents_of(layout, site, run.n_passes, static_cast<int64_t>(run.prompt_ids.size()));
-  if (minor_version < 1) extents.sampled = extents.weighted = false;
+  if (minor_version_ < 1) extents.sampled = extents.weighted = false;
   const std::string prefix = tensor_prefix(layout.cache, site);
+  extents.has_kinds = minor_version_ > 0 && file_.find(prefix + "kind_tokens") != nullptr;
   SiteArrays arrays;
   for_each_tensor(arrays, extents, [&](const char* name, DType dtype, const Shape& shape, auto& array) {
     read_tensor(prefix + name, dtype, shape, array);
@@ -84,8 +110,8 @@ SiteStatistics Reader::read_site(const KvLayout& layout, CacheSite site, const R
 void Reader::refuse_unknown_tensors(std::string_view company_prefix) const {
   for (const TensorInfo& info : file_.tensors())
     if (!used_.contains(info.name) && (company_prefix.empty() || !info.name.starts_with(company_prefix)))
-      fail("tensor " + quoted(info.name) + " does not belong into a statistics file " +
-           std::string(kStatisticsVersion));
+      fail("tensor " + quoted(info.name) + " does not belong into a statistics file 1." +
+           std::to_string(minor_version_));
 }
 
 Statistics Reader::read(std::string_view company_prefix) {
@@ -96,14 +122,16 @@ Statistics Reader::read(std::string_view company_prefix) {
   Statistics statistics;
   statistics.run = std::move(parsed.run);
   statistics.run.prompt_ids = read_prompt_ids();
+  minor_version_ = parsed.minor_version;
+  if (minor_version_ > 0) statistics.run.tags = read_tags(parsed.tags, statistics.run.prompt_ids.size());
   for (const KvLayout& layout : parsed.layouts) {
     CacheStatistics cache;
     cache.layout = layout;
     for (const CacheSite site : sites_of(layout))
-      if (site_exists(layout, site)) cache.at(site) = read_site(layout, site, statistics.run, parsed.minor_version);
+      if (site_exists(layout, site)) cache.at(site) = read_site(layout, site, statistics.run);
     statistics.caches.push_back(std::move(cache));
   }
-  if (parsed.minor_version <= 1) refuse_unknown_tensors(company_prefix);
+  if (minor_version_ <= kKnownMinor) refuse_unknown_tensors(company_prefix);
   check_statistics(statistics);
   return statistics;
 }

@@ -25,11 +25,24 @@ std::vector<SiteToWrite> sites_by_name(const Statistics& statistics) {
   const RunRecord& run = statistics.run;
   for (const CacheStatistics& cache : statistics.caches)
     for (const CacheSite site : sites_of(cache.layout))
-      if (site_exists(cache.layout, site))
+      if (site_exists(cache.layout, site)) {
         sites.push_back({tensor_prefix(cache.layout.cache, site), &cache.at(site),
                          extents_of(cache.layout, site, run.n_passes, static_cast<int64_t>(run.prompt_ids.size()))});
+        sites.back().extents.has_kinds = !cache.at(site).kind_tokens.empty();
+      }
   std::ranges::sort(sites, {}, &SiteToWrite::prefix);
   return sites;
+}
+
+/// [n, 2]: prompt, tag; by tag.
+std::vector<uint64_t> flat_tags(const PromptTags& tags) {
+  std::vector<uint64_t> pairs;
+  uint64_t index = 0;
+  for (const auto& [tag, prompts] : tags) {
+    for (const uint64_t prompt : prompts) pairs.insert(pairs.end(), {prompt, index});
+    ++index;
+  }
+  return pairs;
 }
 
 /// `shape` with its open extent as the array has it.
@@ -48,6 +61,7 @@ void write_statistics(const std::filesystem::path& path, const Statistics& stati
   metadata["kvcal"] = metadata_of(statistics);
   SafetensorsWriter writer(path, existing, std::move(metadata));
   const std::vector<SiteToWrite> sites = sites_by_name(statistics);
+  const std::vector<uint64_t> tags = flat_tags(statistics.run.tags);
   std::string ids;
   std::vector<uint64_t> offsets = {0};
   for (const std::string& id : statistics.run.prompt_ids) {
@@ -63,6 +77,7 @@ void write_statistics(const std::filesystem::path& path, const Statistics& stati
   }
   writer.declare("prompt_ids", DType::U8, {static_cast<int64_t>(ids.size())});
   writer.declare("prompt_offsets", DType::U64, {static_cast<int64_t>(offsets.size())});
+  if (!tags.empty()) writer.declare("prompt_tags", DType::U64, {static_cast<int64_t>(tags.size() / 2), 2});
   for (const auto& [name, tensor] : company.tensors) writer.declare(name, tensor.dtype, tensor.shape);
   for (const SiteToWrite& s : sites) {
     const SiteArrays arrays = flatten(*s.site);
@@ -72,6 +87,7 @@ void write_statistics(const std::filesystem::path& path, const Statistics& stati
   }
   writer.write("prompt_ids", std::as_bytes(std::span(ids)));
   writer.write("prompt_offsets", std::as_bytes(std::span(offsets)));
+  if (!tags.empty()) writer.write("prompt_tags", std::as_bytes(std::span(tags)));
   for (const auto& [name, tensor] : company.tensors) writer.write(name, tensor);
   writer.commit();
 }

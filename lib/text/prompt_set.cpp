@@ -4,9 +4,11 @@
 #include <unordered_map>
 
 #include "base/sha256.h"
+#include "base/token_kind.h"
 #include "text/chat_template.h"
 #include "text/prompt_input.h"
 #include "text/prompt_record.h"
+#include "text/token_kinds.h"
 #include "text/tokenizer.h"
 #include "text/utf8.h"
 
@@ -141,15 +143,22 @@ class PromptTokenizer {
 
   TokenizedPrompt run(const PromptRecord& r, size_t& replaced) const {
     TokenizedPrompt out{r.id, r.canonical, "", {}, 0, false, r.weight, r.embeddings, r.embeddings_sha256};
+    out.tags = r.tags;
+    std::sort(out.tags.begin(), out.tags.end());
+    out.tags.erase(std::unique(out.tags.begin(), out.tags.end()), out.tags.end());
     if (r.kind == PromptKind::Ids) {
       out.input_ids = r.input_ids;
     } else {
       if (!tokenizer_) fail("needs a tokenizer, and the model has none; give input_ids instead");
-      out.text = r.kind == PromptKind::Chat ? rendered(r) : r.text;
+      const ChatInput chat = r.kind == PromptKind::Chat ? chat_of(r) : ChatInput{};
+      out.text = r.kind == PromptKind::Chat ? template_->render(chat, tokenizer_->special_tokens()) : r.text;
       Tokenizer::Encoded encoded = tokenizer_->encode(out.text, r.kind == PromptKind::Text);
       out.input_ids = std::move(encoded.ids);
       replaced += encoded.replaced;
+      if (r.kind == PromptKind::Chat)
+        out.kinds = chat_token_kinds(chat, out.text, out.input_ids, *template_, *tokenizer_);
     }
+    if (r.kind != PromptKind::Chat) out.kinds.assign(out.input_ids.size(), token_kind(TokenRole::Text));
     check(out.input_ids);
     out.n_before_truncation = static_cast<int64_t>(out.input_ids.size());
     if (options_.max_length > 0 && out.n_before_truncation > options_.max_length) {
@@ -157,13 +166,14 @@ class PromptTokenizer {
         fail("has " + std::to_string(out.n_before_truncation) + " tokens, more than the maximum length " +
              std::to_string(options_.max_length) + ", and a prompt with embeddings is not cut");
       out.input_ids.resize(static_cast<size_t>(options_.max_length));
+      out.kinds.resize(out.input_ids.size());
       out.truncated = true;
     }
     return out;
   }
 
  private:
-  std::string rendered(const PromptRecord& r) const {
+  ChatInput chat_of(const PromptRecord& r) const {
     if (!template_) fail("is a chat, and the model has no chat template; give \"text\" instead of \"messages\"");
     ChatInput input;
     input.messages = r.messages;
@@ -171,7 +181,7 @@ class PromptTokenizer {
     input.add_generation_prompt = !ends_with_assistant(r.messages);
     input.extra = options_.template_kwargs;
     input.unix_seconds = options_.unix_seconds;
-    return template_->render(input, tokenizer_->special_tokens());
+    return input;
   }
 
   void check(const std::vector<int32_t>& ids) const {

@@ -86,6 +86,8 @@ struct TokenizedPrompt {
   int64_t weight = 1;
   std::filesystem::path embeddings{};
   std::string embeddings_sha256{};
+  std::vector<uint8_t> kinds{};     // of each token (base/token_kind.h); tokens of images count as text here
+  std::vector<std::string> tags{};  // sorted, each once
 };
 
 struct TokenizedSet {

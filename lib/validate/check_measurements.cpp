@@ -78,11 +78,20 @@ struct SiteCheck {
                  std::to_string(g.per_pass.size()));
     const auto moves = [&](const std::optional<float>& x) { return !x || above(*x, limit); };
     const auto rests = [&](const std::optional<float>& x) { return x && below(*x, limit); };
-    const bool moving = moves(g.last_quarter) || (!g.per_pass.empty() && moves(g.per_pass.back()));
-    const bool resting = rests(g.last_quarter) && (g.per_pass.empty() || rests(g.per_pass.back()));
+    const bool moving = moves(g.last_quarter) || (!g.per_pass.empty() && moves(g.per_pass.back())) || g.depends_on;
+    const bool resting = rests(g.last_quarter) && (g.per_pass.empty() || rests(g.per_pass.back())) && !g.depends_on;
     if (g.converged ? moving : resting)
       report.add("E03", path + ".growth.converged", "whether the magnitudes have settled", resting ? "true" : "false",
                  g.converged ? "true" : "false");
+  }
+
+  void dependence() const {
+    const double limit = a.quantization.limits.dependence;
+    for (const auto& [member, found] :
+         {std::pair("depends_on", &site.growth.depends_on), std::pair("depends_on_tag", &site.growth.depends_on_tag)})
+      if (*found && (*found)->ratio && below(static_cast<double>(*(*found)->ratio), limit))
+        report.add("E03", path + ".growth." + member + ".ratio", "the factor by which absmax falls without it",
+                   "above " + number_text(limit), number_text(*(*found)->ratio));
   }
 
   void observations(uint64_t expected) const {
@@ -132,6 +141,7 @@ void check_measurements(const Artifact& a, Report& report) {
       s.maxima();
       s.place();
       s.growth();
+      s.dependence();
       s.observations(&s.site == &l.query ? n_tokens * n_readers(a, l) : n_tokens);
     }
   }

@@ -23,8 +23,11 @@ void check_site(const Artifact& a, const ArtifactSite& site, bool is_cached, con
   if (site.growth.position && *site.growth.position > 0.5F)
     report.add("K05", path + ".growth.position", "the growth at the longest positions", "at most 0.5",
                number_text(*site.growth.position));
-  if (!site.growth.converged)
-    report.add("K09", path + ".growth", "the growth in the last prompts and the last pass",
+  if (site.growth.depends_on)
+    report.add("K09", path + ".growth.depends_on", "what the largest magnitude depends on", "more than one prompt",
+               "prompt " + quoted(site.growth.depends_on->on) + " alone");
+  else if (!site.growth.converged)
+    report.add("K09", path + ".growth", "the growth in the last prompts and by packing them otherwise",
                "known, and at most " + number_text(limits.growth), "more, or nothing to compare with");
   if (!is_cached) return;
   const DamageAtScale& damage = site.assessment.at_scale;

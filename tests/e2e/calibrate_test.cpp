@@ -121,6 +121,39 @@ Artifact demo(const char* model) {
       calibrate(opened, plan_calibration(opened, tokens_of(fed, opened.spec()), options), options).statistics, {});
 }
 
+TEST(RangesBy, tags_and_kinds_of_tokens_come_from_prompts_to_the_artifact) {
+  const Scratch scratch;
+  std::ofstream(scratch.path() / "p.json") << R"([
+    {"id": "a", "tags": ["sums"], "messages": [{"role": "user", "content": "What is 7 * 8 + 3?"}]},
+    {"id": "b", "tags": ["sums", "talk"], "messages": [{"role": "user", "content": "What is 2 + 3?"},
+      {"role": "assistant", "content": "5."}, {"role": "user", "content": "And 4 + 4?"}]},
+    {"id": "c", "text": "red blue"}])";
+  PromptFlags flags;
+  flags.files = {(scratch.path() / "p.json").string()};
+  OpenedModel opened(source("datasets/demo/natural"));
+  const FedPrompts fed = feed_prompts(opened.checkpoint.folder(), opened.spec().vocab, flags,
+                                      [&](bool) { return read_prompt_files(flags); });
+  CalibrationOptions options = quiet();
+  options.prompts_sha256 = fed.sha256;
+  const Statistics statistics =
+      calibrate(opened, plan_calibration(opened, tokens_of(fed, opened.spec()), options), options).statistics;
+  EXPECT_EQ(statistics.run.tags, (PromptTags{{"sums", {0, 1}}, {"talk", {1}}}));
+  const Artifact a = make_artifact(statistics, {});
+  std::map<std::string, std::vector<std::string>> names;
+  for (const auto& [grouping, groups] : a.ranges_by.items())
+    for (const Json& group : groups) {
+      names[grouping].push_back(group["name"]);
+      for (const char* site : {"key", "value", "query"}) {
+        EXPECT_GT(group[site]["share"].get<double>(), 0) << group.dump();
+        EXPECT_LE(group[site]["share"].get<double>(), 1) << group.dump();
+      }
+    }
+  EXPECT_EQ(names["tag"], (std::vector<std::string>{"sums", "talk"}));
+  EXPECT_EQ(names["role"], (std::vector<std::string>{"text", "user", "assistant"}));
+  EXPECT_EQ(names["turn"], (std::vector<std::string>{"none", "1", "2"}));
+  EXPECT_EQ(artifact_from_json(to_json(a)), a);
+}
+
 TEST(Demo, the_natural_model_is_neutral) {
   const Artifact a = demo("natural");
   ASSERT_EQ(a.layers.size(), 2u);
@@ -164,19 +197,48 @@ TEST(Convergence, is_denied_where_the_last_prompts_still_raise_the_maximum) {
   EXPECT_TRUE(settled.layers[0].key.growth.converged);
 }
 
-TEST(UntilStable, adds_passes_and_keeps_the_result_mergeable) {
+// Ids in the order of the list.
+std::vector<PromptTokens> many_prompts(size_t n, int64_t length) {
+  std::vector<PromptTokens> prompts = prompts_of(std::vector<int64_t>(n, length), 600);
+  for (size_t i = 0; i < n; ++i) prompts[i].id = std::to_string(100 + i);
+  return prompts;
+}
+
+TEST(UntilStable, draws_new_prompts_and_gives_the_bytes_of_a_run_over_them) {
+  auto prompts = many_prompts(40, 40);
   CalibrationOptions options = quiet();
-  options.until_stable = 1000;  // anything is stable enough: exactly the two passes asked for
-  const auto prompts = prompts_of({40, 100, 300, 20, 77}, 600);
-  EXPECT_EQ(measure(source("datasets/demo/natural"), prompts, options).run.n_passes, 2);
-  options.sequences.passes = 1;  // growth needs a second pass
-  const Statistics grown = measure(source("datasets/demo/natural"), prompts, options);
-  EXPECT_EQ(grown.run.n_passes, 2);
-  options.until_stable = -1;
-  options.sequences.passes = 2;
-  const Statistics once = measure(source("datasets/demo/natural"), prompts, options);
-  EXPECT_EQ(artifact_text(make_artifact(grown, {})), artifact_text(make_artifact(once, {})))
-      << "a pass that was added counts as one that was planned";
+  const std::string first_16 =
+      bytes_of(source("datasets/demo/natural"), {prompts.begin(), prompts.begin() + 16}, options);
+  options.until_stable = 50;  // of 8 prompts and 16 the ranges are the same but for noise
+  EXPECT_EQ(bytes_of(source("datasets/demo/natural"), prompts, options), first_16);
+  options.threads = 1;
+  options.chunk_tokens = 256;
+  std::reverse(prompts.begin(), prompts.end());
+  EXPECT_EQ(bytes_of(source("datasets/demo/natural"), prompts, options), first_16);
+}
+
+TEST(UntilStable, takes_all_prompts_where_they_do_not_settle) {
+  const auto prompts = many_prompts(20, 30);
+  CalibrationOptions options = quiet();
+  for (const int passes : {1, 3}) {
+    options.sequences.passes = passes;
+    options.until_stable = -1;
+    const std::string all = bytes_of(source("datasets/demo/natural"), prompts, options);
+    options.until_stable = 0;
+    testing::internal::CaptureStderr();
+    EXPECT_EQ(bytes_of(source("datasets/demo/natural"), prompts, options), all);
+    const std::string said = testing::internal::GetCapturedStderr();
+    EXPECT_NE(said.find("all 20 prompts are used, and the newest raised layer "), std::string::npos) << said;
+  }
+}
+
+TEST(UntilStable, says_that_few_prompts_show_nothing) {
+  CalibrationOptions options = quiet();
+  options.until_stable = 1000;
+  testing::internal::CaptureStderr();
+  EXPECT_EQ(measure(source("datasets/demo/natural"), many_prompts(8, 20), options).run.n_passes, 2);
+  EXPECT_NE(testing::internal::GetCapturedStderr().find("all 8 prompts are used, and so few show nothing"),
+            std::string::npos);
 }
 
 // The checkpoint with one tensor renamed in the header: as good as missing.

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "base/token_kind.h"
 #include "calibration.h"
 
 namespace kvcal {
@@ -30,6 +31,7 @@ class Scratch {
   fs::path path_;
 };
 
+/// Random tokens, of a few kinds, in prompts with tags.
 inline std::vector<PromptTokens> prompts_of(const std::vector<int64_t>& lengths, int64_t vocab) {
   std::vector<PromptTokens> prompts;
   uint32_t x = 1;
@@ -38,7 +40,11 @@ inline std::vector<PromptTokens> prompts_of(const std::vector<int64_t>& lengths,
     for (int64_t t = 0; t < lengths[i]; ++t) {
       x = x * 1664525u + 1013904223u;
       p.ids.push_back(static_cast<int32_t>((x >> 8) % static_cast<uint32_t>(vocab)));
+      p.kinds.push_back(
+          token_kind(t % 100 < 37 ? TokenRole::User : TokenRole::Assistant, 1 + static_cast<size_t>(t / 100)));
     }
+    p.tags = {i % 2 ? "odd" : "even"};
+    if (i == 0) p.tags.emplace_back("first");
     prompts.push_back(p);
   }
   return prompts;

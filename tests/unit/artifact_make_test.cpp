@@ -98,6 +98,37 @@ TEST(MakeArtifact, OneSiteThatHasNotConvergedIsEnough) {
   EXPECT_EQ(a.layers[0].query.growth.last_quarter, 2.0F);
 }
 
+TEST(MakeArtifact, NamesThePromptAndTheTagThatARangeDependsOn) {
+  SyntheticRun run = ordinary_run();
+  run.value = [](const Provenance& w) { return w.prompt == 2 ? 8.0F : 1.0F; };
+  run.key = [](const Provenance& w) { return w.prompt >= 6 ? 3.0F : 1.0F; };
+  Statistics statistics = synthetic_statistics(run);
+  statistics.run.tags = {{"code", {6, 7}}, {"prose", {0, 1}}};
+  const Artifact a = make_artifact(statistics, {});
+  const ArtifactGrowth &value = a.layers[0].value.growth, &key = a.layers[0].key.growth;
+  EXPECT_EQ(value.depends_on, (ArtifactDependence{"prompt-102", 8.0F}));
+  EXPECT_FALSE(value.depends_on_tag);
+  EXPECT_FALSE(value.converged);
+  EXPECT_FALSE(key.depends_on);
+  EXPECT_EQ(key.depends_on_tag, (ArtifactDependence{"code", 3.0F}));
+  EXPECT_EQ(a.calibration["converged"], false);
+  EXPECT_EQ(a.calibration["coverage"]["n_prompts"], 8);
+  EXPECT_EQ(a.calibration["coverage"]["beyond_headroom"], 1);
+  EXPECT_EQ(value.coverage->beyond_absmax, 1.0F / 9);
+  EXPECT_EQ(a.ranges_by.dump(0, ' ').find("role"), std::string::npos) << "no kinds were told apart";
+  const Json& tags = a.ranges_by["tag"];
+  ASSERT_EQ(tags.size(), 2U);
+  EXPECT_EQ(tags[0]["name"], "code");
+  EXPECT_EQ(tags[0]["prompts"], 2);
+  EXPECT_EQ(tags[0]["key"]["share"], 1);
+  EXPECT_EQ(tags[0]["value"]["share"], 0.125);
+  EXPECT_EQ(tags[1]["key"]["layer"], 3);
+  EXPECT_EQ(artifact_from_json(to_json(a)), a);
+  SolveOptions mse;
+  mse.policy = "mse";
+  EXPECT_FALSE(make_artifact(statistics, mse).layers[0].value.growth.coverage->beyond_headroom);
+}
+
 TEST(MakeArtifact, OneLayerThatHasNotConvergedIsEnough) {
   SyntheticRun run = ordinary_run();
   for (Signal* signal : {&run.key, &run.value, &run.query}) *signal = [](const Provenance&) { return 1.0F; };

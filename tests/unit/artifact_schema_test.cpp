@@ -49,7 +49,10 @@ TEST(Schema, AcceptsRareShapes) {
   run.layout.pair_bound = PairBound::None;
   Statistics statistics = synthetic_statistics(run);
   statistics.run.sanity = {{"mean_nll", 1.5}, {"uniform_nll", 6.4}, {"n_tokens", 200}};
+  statistics.run.tags = {{"a tag", {0}}};
   Artifact artifact = make_artifact(statistics, {});
+  artifact.layers[0].value.growth.depends_on = {"a prompt", 2.5F};
+  artifact.layers[0].value.growth.depends_on_tag = {"a tag", std::nullopt};
   artifact.source_date_epoch = 1700000000;
   EXPECT_TRUE(check_schema(to_json(artifact), schema()).empty()) << shown(check_schema(to_json(artifact), schema()));
 }

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "base/error.h"
 #include "solve/policies.h"
 #include "unit/solve_synthetic.h"
@@ -54,9 +56,20 @@ SyntheticRun paired_run(float unrotated) {
 
 TEST(Envelope, IsTheNormOfAPairOrAChannelThatDoesNotTurn) {
   const Statistics s = synthetic_statistics(paired_run(1));
-  EXPECT_EQ(key_envelope(s.caches[0]), 5.0);
+  EXPECT_EQ(key_envelope(s.caches[0]), 5.0 * (1 + 0x1p-7));
   EXPECT_EQ(key_envelope(synthetic_statistics(paired_run(7)).caches[0]), 7.0);
-  EXPECT_EQ(key_envelope(s.caches[0], 1), 5.0);
+  EXPECT_EQ(key_envelope(s.caches[0], 1), 5.0 * (1 + 0x1p-7));
+}
+
+TEST(Envelope, CoversTheRoundingOfARotatedKey) {
+  // A pair (100, 100) turned until one channel has it all, 141.42, is 142 as bf16: more than the norm.
+  SyntheticRun run = ordinary_run();
+  run.key = [](const Provenance& w) { return w.channel == 1 || w.channel == 5 ? 100.0F : 1.0F; };
+  const double norm = std::sqrt(2.0) * 100, rounded = static_cast<double>(round_to_bf16(static_cast<float>(norm)));
+  ASSERT_GT(rounded, norm - 1);
+  const double envelope = *key_envelope(synthetic_statistics(run).caches[0]);
+  EXPECT_GE(envelope, 142);
+  EXPECT_EQ(envelope, norm * (1 + 0x1p-7));
 }
 
 TEST(Envelope, CountsWhenTheServerAllowsMoreThanWasMeasured) {
@@ -64,12 +77,12 @@ TEST(Envelope, CountsWhenTheServerAllowsMoreThanWasMeasured) {
   SolveOptions options;
   SolvedCache out = solved(s, options);
   EXPECT_TRUE(out.key.provides_for_envelope);
-  EXPECT_EQ(out.key.scale, scale_rounded_up(5.0 * 2 / 448));
+  EXPECT_EQ(out.key.scale, scale_rounded_up(5.0 * (1 + 0x1p-7) * 2 / 448));
   EXPECT_EQ(out.key.absmax, 4);
   options.max_model_len = 320;
   out = solved(s, options);
   EXPECT_FALSE(out.key.provides_for_envelope);
-  EXPECT_EQ(out.key.envelope, 5.0);
+  EXPECT_EQ(out.key.envelope, 5.0 * (1 + 0x1p-7));
   EXPECT_EQ(out.key.scale, scale_rounded_up(4.0 * 2 / 448));
   options.max_model_len = 321;
   EXPECT_TRUE(solved(s, options).key.provides_for_envelope);
@@ -220,6 +233,17 @@ TEST(Convergence, OnePromptShowsNothing) {
   const Growth growth = solved(synthetic_statistics(run)).value.growth;
   EXPECT_FALSE(growth.converged);
   EXPECT_FALSE(growth.last_quarter);
+}
+
+TEST(Convergence, NotWhereOnePromptAloneSetsTheRange) {
+  for (int alone = 0; alone < 16; ++alone) {  // wherever its id puts it
+    SyntheticRun run = ordinary_run();
+    run.n_prompts = 16;
+    run.value = [&](const Provenance& w) { return w.prompt == alone && w.token == 3 ? 8.0F : 1.0F; };
+    const Growth growth = solved(synthetic_statistics(run)).value.growth;
+    EXPECT_FALSE(growth.converged) << "prompt " << alone;
+    EXPECT_EQ(growth.depends_on, (PromptDependence{static_cast<size_t>(alone), 8.0}));
+  }
 }
 
 TEST(Convergence, GrowthWithPosition) {

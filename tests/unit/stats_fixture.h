@@ -30,7 +30,8 @@ ModelSpec small_spec();
 /// One MLA cache (layer 2): 4 query heads, rows of 16 latent and 8 rope channels.
 ModelSpec latent_spec();
 
-/// Three prompts of 300, 5 and 70 tokens: pass 1 each alone (sequences 0, 1, 2), pass 2 packed as b+c and a (3, 4).
+/// Three prompts of 300, 5 and 70 tokens, of several kinds: pass 1 each alone (sequences 0, 1, 2), pass 2 packed as b+c
+/// and a (3, 4).
 ObservationPlan small_plan();
 
 struct RunOptions {

@@ -9,6 +9,7 @@
 #include <filesystem>
 
 #include "base/read_file.h"
+#include "base/token_kind.h"
 #include "stats/statistics_file.h"
 
 namespace kvcal::stats_test {
@@ -84,10 +85,17 @@ ModelSpec latent_spec() {
 }
 
 ObservationPlan small_plan() {
-  return {2,
-          {"a", "b", "c"},
-          {segment(0, 1, 0, 0, 300), segment(1, 1, 1, 0, 5), segment(2, 1, 2, 0, 70), segment(3, 2, 1, 0, 5),
-           segment(3, 2, 2, 5, 70), segment(4, 2, 0, 0, 300)}};
+  ObservationPlan plan = {2,
+                          {"a", "b", "c"},
+                          {segment(0, 1, 0, 0, 300), segment(1, 1, 1, 0, 5), segment(2, 1, 2, 0, 70),
+                           segment(3, 2, 1, 0, 5), segment(3, 2, 2, 5, 70), segment(4, 2, 0, 0, 300)}};
+  for (const size_t n : {300, 5, 70}) plan.kinds.emplace_back(n, token_kind(TokenRole::Text));
+  for (size_t i = 0; i < 300; ++i)  // runs of 1, 2, 3, ... tokens
+    plan.kinds[0][i] = token_kind(
+        static_cast<size_t>(std::sqrt(8.0 * static_cast<double>(i) + 1)) % 4 ? TokenRole::User : TokenRole::Tool,
+        i / 70);
+  plan.kinds[2][69] = token_kind(TokenRole::Image);
+  return plan;
 }
 
 std::vector<Batch> batches_of(const ObservationPlan& plan, const RunOptions& options) {

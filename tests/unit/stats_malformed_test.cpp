@@ -83,15 +83,15 @@ struct Malformed {
 const Malformed kMalformed[] = {
     {"format", [](Parts& p) { p.replace("kvcal-stats", "other-stats"); },
      "metadata: format 'other-stats', expected 'kvcal-stats'"},
-    {"version", [](Parts& p) { p.replace("\"1.0\"", "\"2.0\""); },
+    {"version", [](Parts& p) { p.replace("\"1.1\"", "\"2.0\""); },
      "metadata: version '2.0' of the statistics format; this program reads 1.x"},
-    {"version_text", [](Parts& p) { p.replace("\"1.0\"", "\"1.\""); }, "metadata: version '1.' of"},
+    {"version_text", [](Parts& p) { p.replace("\"1.1\"", "\"1.\""); }, "metadata: version '1.' of"},
     {"metadata_syntax", [](Parts& p) { p.metadata.pop_back(); }, "metadata: not valid JSON"},
     {"no_model", [](Parts& p) { p.replace("\"model\"", "\"modem\""); }, "metadata: key 'model' is missing"},
     {"passes", [](Parts& p) { p.replace("\"n_passes\":2", "\"n_passes\":-1"); },
      "metadata: key 'n_passes' is -1, expected 0 to"},
     {"more_passes", [](Parts& p) { p.replace("\"n_passes\":2", "\"n_passes\":3"); },
-     "tensor 'c0.key.prompt_absmax' is BF16 [2, 3], expected BF16 [3, 3]"},
+     "tensor 'c0.key.kind_absmax' is BF16 [2, 35], expected BF16 [3, 35]"},
     {"heads", [](Parts& p) { p.replace("\"n_kv_heads\":2", "\"n_kv_heads\":3"); },
      "tensor 'c0.key.absmax' is BF16 [2], expected BF16 [3]"},
     {"huge_heads", [](Parts& p) { p.replace("\"n_kv_heads\":2", "\"n_kv_heads\":9223372036854775807"); },
@@ -107,7 +107,7 @@ const Malformed kMalformed[] = {
      "metadata: caches[1]: key 'cache' is missing"},
     {"missing_tensor", [](Parts& p) { p.tensors.erase("c1.value.zero"); }, "tensor 'c1.value.zero' is missing"},
     {"extra_tensor", [](Parts& p) { p.tensors["c9.key.zero"] = p.tensors["c1.key.zero"]; },
-     "tensor 'c9.key.zero' does not belong into a statistics file 1.0"},
+     "tensor 'c9.key.zero' does not belong into a statistics file 1.1"},
     {"dtype", [](Parts& p) { p.tensors["c0.key.absmax"].dtype = DType::U16; },
      "tensor 'c0.key.absmax' is U16 [2], expected BF16 [2]"},
     {"shape", [](Parts& p) { p.tensors["c0.key.where"].shape = {12}; },
@@ -234,9 +234,17 @@ INSTANTIATE_TEST_SUITE_P(List, MalformedFile, testing::ValuesIn(kMalformed),
 
 TEST(StatisticsFile, AnUntouchedCopyIsAccepted) { EXPECT_EQ(message_for(parts_of_sample()), ""); }
 
+TEST(StatisticsFile, OfTheFirstVersionHasNoKinds) {
+  Parts parts = parts_of_sample();
+  parts.replace("\"1.1\"", "\"1.0\"");
+  EXPECT_NE(message_for(parts).find("kind_absmax' does not belong into a statistics file 1.0"), std::string::npos);
+  std::erase_if(parts.tensors, [](const auto& entry) { return entry.first.find(".kind_") != std::string::npos; });
+  EXPECT_EQ(message_for(parts), "");
+}
+
 TEST(StatisticsFile, LaterMinorVersionsMayKnowMoreTensors) {
   Parts parts = parts_of_sample();
-  parts.replace("\"1.0\"", "\"1.7\"");
+  parts.replace("\"1.1\"", "\"1.7\"");
   parts.tensors["c0.key.something_new"] = {DType::U8, {3}, "abc"};
   EXPECT_EQ(message_for(parts), "");
 }

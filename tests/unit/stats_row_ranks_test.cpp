@@ -15,17 +15,22 @@ std::map<int64_t, Provenance> rows_by_rank(const ObservationPlan& plan, int64_t 
   std::map<int64_t, Provenance> rows;
   for (const Batch& batch : batches_of(plan, {.chunk = chunk}))
     for (const Segment& s : batch.segments) {
-      const TapRows described = ranks.describe(s);
-      EXPECT_EQ(described.row, s.row);
-      EXPECT_EQ(described.n_tokens, s.n_tokens);
-      EXPECT_EQ(described.first_position, s.first_position);
-      EXPECT_EQ(described.cell, (s.pass - 1) * static_cast<int64_t>(plan.prompt_ids.size()) + s.prompt);
-      for (int64_t i = 0; i < s.n_tokens; ++i) {
-        const int64_t rank = described.first_rank + i * described.rank_step;
-        const Provenance row{s.pass, s.prompt, s.prompt_offset + i, s.first_position + i, 0, 0};
-        EXPECT_TRUE(rows.emplace(rank, row).second) << "rank " << rank << " twice";
-        EXPECT_EQ(ranks.row_of(rank), row);
+      int64_t done = 0;
+      for (const TapRows& described : ranks.describe(s)) {
+        EXPECT_EQ(described.row, s.row + done);
+        EXPECT_EQ(described.first_position, s.first_position + done);
+        const RowRanks::Cell& cell = ranks.cells().at(static_cast<size_t>(described.cell));
+        EXPECT_EQ(std::pair(cell.pass, cell.prompt), std::pair(s.pass, s.prompt));
+        for (int64_t i = 0; i < described.n_tokens; ++i, ++done) {
+          const int64_t rank = described.first_rank + i * described.rank_step;
+          const Provenance row{s.pass, s.prompt, s.prompt_offset + done, s.first_position + done, 0, 0};
+          EXPECT_TRUE(rows.emplace(rank, row).second) << "rank " << rank << " twice";
+          EXPECT_EQ(ranks.row_of(rank), row);
+          if (!plan.kinds.empty())
+            EXPECT_EQ(plan.kinds[static_cast<size_t>(s.prompt)][static_cast<size_t>(row.token)], cell.kind);
+        }
       }
+      EXPECT_EQ(done, s.n_tokens);
     }
   return rows;
 }
@@ -62,7 +67,8 @@ TEST(RowRanks, MoreRowsThanNumbers) {
   const auto plan = [](int64_t a, int64_t b) {
     return ObservationPlan{1, {"a", "b"}, {{0, 1, 0, 0, 0, 0, a}, {1, 1, 1, 0, 0, 0, b}}};
   };
-  RowRanks(plan(many / 2, many / 2));
+  const ObservationPlan most = plan(many / 2, many / 2);
+  EXPECT_EQ(RowRanks(most).cells().size(), 2U);
   EXPECT_EQ(message_of([&] { RowRanks(plan(many / 2, many / 2 + 1)); }),
             "the plan of what to observe has more rows than statistics on a device can tell apart");
 }

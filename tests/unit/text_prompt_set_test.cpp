@@ -5,6 +5,7 @@
 #include <fstream>
 
 #include "base/sha256.h"
+#include "base/token_kind.h"
 #include "text/chat_template.h"
 #include "text/prompt_set.h"
 #include "text/tokenizer.h"
@@ -226,6 +227,64 @@ TEST(TokenizePrompts, LargeIntegersKeepTheirDigits) {
               "123456789012345678901234567890a");
     EXPECT_NE(set.records[0].canonical.find(R"("wei":123456789012345678901234567890)"), std::string::npos);
   }
+}
+
+// ------------------------------------------------------------------ kinds of tokens
+
+/// The kinds of a chat's tokens, one letter for each token: other, text, system, user, assistant, tool; turns 1 to 4.
+std::string kinds_of(const char* chat_template, const char* messages, int64_t max_length = 0) {
+  const Tokenizer t = letters();
+  const ChatTemplate chat(chat_template);
+  TokenizeOptions options;
+  options.max_length = max_length;
+  std::string kinds;
+  const TokenizedSet set =
+      tokenize_prompts(parse_prompts("{\"messages\": " + std::string(messages) + "}", "p.json"), &t, &chat, options);
+  for (const uint8_t kind : set.prompts[0].kinds)
+    kinds +=
+        std::string(1, "-xsuato"[role_of_kind(kind)]) + (turn_of_kind(kind) ? std::to_string(turn_of_kind(kind)) : "");
+  EXPECT_EQ(set.prompts[0].kinds.size(), set.prompts[0].input_ids.size());
+  return kinds;
+}
+
+constexpr const char* kPlain =
+    "{% for m in messages %}b{{ m.content }}{% endfor %}{% if add_generation_prompt %}b{% endif %}";
+
+TEST(TokenKinds, FollowTheMessages) {
+  EXPECT_EQ(kinds_of(kPlain, R"([{"role":"user","content":"a"}])"), "u1u1a1");
+  EXPECT_EQ(kinds_of(kPlain, R"([{"role":"system","content":"a"},{"role":"user","content":"aa"},
+                                {"role":"assistant","content":"a"},{"role":"tool","content":"a"},
+                                {"role":"user","content":"b"},{"role":"assistant","content":"a"}])"),
+            "ssu1u1u1a1a1t1t1u2u2a2a2");
+  std::string messages, expected;
+  for (int turn = 1; turn <= 6; ++turn) {
+    messages += std::string(turn > 1 ? "," : "") + R"({"role":"user","content":"a"})";
+    expected += turn < 4 ? "u" + std::to_string(turn) + "u" + std::to_string(turn) : "u4u4";
+  }
+  EXPECT_EQ(kinds_of(kPlain, ("[" + messages + "]").c_str()), expected + "a4");
+  EXPECT_EQ(kinds_of(kPlain, R"([{"role":"user","content":"a"}])", 2), "u1u1") << "cut with the tokens";
+}
+
+TEST(TokenKinds, OfATemplateThatDropsWhatEarlierTurnsThought) {
+  const char* last_thinks =
+      "{% for m in messages %}{{ m.content }}{% if loop.last and m.role == 'assistant' %}U{% endif %}{% endfor %}";
+  // The end of the first reply, rendered last, is another one; its content tells.
+  EXPECT_EQ(kinds_of(last_thinks, R"([{"role":"user","content":"a"},{"role":"assistant","content":"bb"},
+                                     {"role":"user","content":"a"},{"role":"assistant","content":"b"}])"),
+            "u1a1a1u2a2a2");
+  // Contents that are there more than once tell nothing.
+  EXPECT_EQ(kinds_of(last_thinks, R"([{"role":"user","content":"a"},{"role":"assistant","content":"b"},
+                                     {"role":"user","content":"b"},{"role":"assistant","content":"b"}])"),
+            "u1--a2a2");
+}
+
+TEST(TokenKinds, OfMessagesThatATemplatePutsIntoOthers) {
+  const char* merged =
+      "{% for m in messages[1:] %}{% if loop.first %}{{ messages[0].content }}{% endif %}{{ m.content }}"
+      "{% endfor %}{% if messages|length < 2 %}{{ raise_exception('no') }}{% endif %}";
+  EXPECT_EQ(kinds_of(merged, R"([{"role":"system","content":"b"},{"role":"user","content":"a"},
+                                {"role":"assistant","content":"aa"}])"),
+            "su1a1a1");
 }
 
 TEST(TokenizePrompts, BadPromptsAreNamed) {

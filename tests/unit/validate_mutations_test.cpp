@@ -190,6 +190,16 @@ void relation_cases(std::vector<Case>& cases) {
   });
   add("loses a site", {"E02"}, [](Json& j) { layer(j, 1)["joint"]["loses_value"] = true; });
   add("converged", {"E03"}, [](Json& j) { layer(j, 1)["key"]["growth"]["last_quarter"] = 0.9; });
+  add("converged on one prompt", {"E03", "K09"}, [](Json& j) {
+    layer(j, 1)["key"]["growth"]["depends_on"] = {{"prompt", "x"}, {"ratio", 8}};
+  });
+  add("depends on one prompt", {"K09"}, [](Json& j) {
+    layer(j, 1)["key"]["growth"]["depends_on"] = {{"prompt", "x"}, {"ratio", 8}};
+    layer(j, 1)["key"]["growth"]["converged"] = j["calibration"]["converged"] = false;
+  });
+  add("depends on hardly more than others", {"E03"}, [](Json& j) {
+    layer(j, 1)["key"]["growth"]["depends_on_tag"] = {{"tag", "x"}, {"ratio", 1.5}};
+  });
   add("passes of growth", {"E03"}, [](Json& j) { layer(j, 1)["key"]["growth"]["per_pass"].push_back(0.0); });
   add("all converged", {"E03"}, [](Json& j) { j["calibration"]["converged"] = false; });
   add("more prompts than tokens", {"R13"}, [](Json& j) { j["calibration"]["n_prompts"] = 100000; });

@@ -1,0 +1,91 @@
+#include "evidence_text.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <vector>
+
+#include "base/error.h"
+#include "progress.h"
+
+namespace kvcal {
+namespace {
+
+constexpr size_t kShown = 6;  // sites of a line; the file has them all
+
+std::string formatted(const char* format, double value) {
+  char text[32];
+  std::snprintf(text, sizeof text, format, value);
+  return text;
+}
+
+std::string list_of(const std::vector<std::string>& items) {
+  std::string text;
+  for (size_t i = 0; i < std::min(items.size(), kShown); ++i) text += (i ? ", " : "") + items[i];
+  return text + (items.size() > kShown ? ", ..." : "");
+}
+
+using Member = std::optional<ArtifactDependence> ArtifactGrowth::*;
+
+/// "layer 3 value ('x', 8 times all others), ..."
+std::string dependent_sites(const Artifact& artifact, Member member) {
+  std::vector<std::string> sites;
+  for (const ArtifactLayer& layer : artifact.layers)
+    for (const NamedSite& s : sites_of(layer))
+      if (const auto& d = s.site->growth.*member)
+        sites.push_back("layer " + std::to_string(layer.index) + " " + s.name + " (" + quoted(d->on) + ", " +
+                        (d->ratio ? formatted("%.3g times all others", static_cast<double>(*d->ratio))
+                                  : std::string("all others are zero")) +
+                        ")");
+  return list_of(sites);
+}
+
+std::string dependence_text(const Artifact& artifact) {
+  std::string text;
+  if (const std::string sites = dependent_sites(artifact, &ArtifactGrowth::depends_on); !sites.empty())
+    text +=
+        "depends on one prompt: " + sites +
+        "; without it the range would be less than half, so another prompt like it may exceed this one: feed more of "
+        "its kind.\n";
+  if (const std::string sites = dependent_sites(artifact, &ArtifactGrowth::depends_on_tag); !sites.empty())
+    text += "depends on one tag: " + sites + "; scales for service without such prompts would be smaller.\n";
+  return text;
+}
+
+std::string coverage_text(const Artifact& artifact) {
+  const Json* coverage = find_member(artifact.calibration, "coverage");
+  if (coverage == nullptr) return "";
+  const int64_t n = get_int(*coverage, "n_prompts"), beyond = get_int(*coverage, "beyond_absmax");
+  std::string text = "coverage: each of " + with_separators(n) + " prompts left out in turn, " +
+                     with_separators(beyond) + " exceed(s) what the others reach at some site";
+  if (const Json* far = find_member(*coverage, "beyond_headroom"); far && artifact.quantization.headroom)
+    text += ", " + with_separators(far->get<int64_t>()) + " by more than headroom " +
+            formatted("%.4g", *artifact.quantization.headroom);
+  return text + "; expect that of as large a share of new prompts like them.\n";
+}
+
+std::string rotation_text(const Artifact& artifact) {
+  const ArtifactQuantization& q = artifact.quantization;
+  const int64_t longest = get_int_or(artifact.calibration, "longest", 0);
+  if (q.headroom || (q.max_model_len > 0 && longest > 0 && q.max_model_len <= longest)) return "";
+  double most = 1;
+  std::string where;
+  for (const ArtifactLayer& layer : artifact.layers)
+    for (const NamedSite& s : sites_of(layer))
+      if (const double ratio = static_cast<double>(s.site->envelope.value_or(0)) / static_cast<double>(s.site->absmax);
+          ratio > most) {
+        most = ratio;
+        where = "layer " + std::to_string(layer.index) + " " + s.name;
+      }
+  if (where.empty()) return "";
+  return "--policy " + q.policy + " provides for the keys that were measured, up to position " +
+         with_separators(longest - 1) + "; the server's contexts can be longer, where rotation alone raises " + where +
+         " to up to " + formatted("%.3g", most) + " times its absmax: --policy absmax provides for that.\n";
+}
+
+}  // namespace
+
+std::string evidence_text(const Artifact& artifact) {
+  return rotation_text(artifact) + dependence_text(artifact) + coverage_text(artifact);
+}
+
+}  // namespace kvcal

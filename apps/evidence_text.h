@@ -1,0 +1,14 @@
+// Whether the prompts were enough for the ranges that were measured, in lines for people.
+#pragma once
+
+#include <string>
+
+#include "artifact/artifact.h"
+
+namespace kvcal {
+
+/// Sites whose range depends on one prompt or tag, how many prompts exceed the range of the others, and keys that a
+/// policy does not provide for at longer contexts; "" where there is nothing to say.
+std::string evidence_text(const Artifact& artifact);
+
+}  // namespace kvcal
