@@ -217,7 +217,7 @@ std::string unsettled(const Statistics& before, const Statistics& after, double 
         std::snprintf(text, sizeof text, " from %.4g to %.4g", was, is);
         return "the newest raised " + name + text;
       }
-      if (const auto alone = depends_on_prompt(prompt_maxima(site, after.run.n_passes), VerdictLimits().dependence))
+      if (const auto alone = depends_on_prompt(prompt_maxima(site, after.run.n_passes), AssessmentLimits().dependence))
         return name + " depends on prompt " + quoted(after.run.prompt_ids[alone->prompt]) + " alone";
     }
   return "";

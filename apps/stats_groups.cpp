@@ -44,7 +44,7 @@ std::string dependence_text(const std::optional<Dependence>& d, const std::strin
 
 void add_site(Table& table, int layer, const std::string& name, const SiteStatistics& site, const RunRecord& run) {
   const std::vector<float> maxima = prompt_maxima(site, run.n_passes);
-  const double limit = VerdictLimits().dependence;
+  const double limit = AssessmentLimits().dependence;
   const auto prompt = depends_on_prompt(maxima, limit);
   const auto tag = depends_on_tag(maxima, run.tags, limit);
   const auto coverage = range_coverage(maxima, headroom());
@@ -102,7 +102,7 @@ std::string groups_table(const Statistics& s) {
 
 Json evidence_json(const SiteStatistics& site, const RunRecord& run) {
   const std::vector<float> maxima = prompt_maxima(site, run.n_passes);
-  const double limit = VerdictLimits().dependence;
+  const double limit = AssessmentLimits().dependence;
   Json json = {{"depends_on", nullptr}, {"depends_on_tag", nullptr}, {"coverage", nullptr}};
   if (const auto d = depends_on_prompt(maxima, limit))
     json["depends_on"] = {{"prompt", run.prompt_ids.at(d->prompt)}, {"ratio", number_or_null(d->ratio)}};

@@ -29,7 +29,7 @@ std::optional<double> position_growth(const SiteStatistics& site) {
 
 }  // namespace
 
-Growth growth_of(const SiteStatistics& site, const RunRecord& run, const VerdictLimits& limits,
+Growth growth_of(const SiteStatistics& site, const RunRecord& run, const AssessmentLimits& limits,
                  std::optional<double> headroom) {
   Growth growth;
   for (const PassGrowth& pass : pass_growth(site, run.n_passes)) {

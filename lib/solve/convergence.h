@@ -31,7 +31,7 @@ struct Growth {
 };
 
 /// headroom: of the policy in force, if it has one.
-Growth growth_of(const SiteStatistics& site, const RunRecord& run, const VerdictLimits& limits,
+Growth growth_of(const SiteStatistics& site, const RunRecord& run, const AssessmentLimits& limits,
                  std::optional<double> headroom);
 
 }  // namespace kvcal

@@ -1,11 +1,11 @@
 // Does the range of a site hang on one prompt, or on the prompts of one tag? The largest magnitude is measured again
 // without them (a jackknife).
 //
-// The limit is a ratio of 2 (VerdictLimits::dependence): without that prompt the scale would have been made with
+// The limit is a ratio of 2 (AssessmentLimits::dependence): without that prompt the scale would have been made with
 // headroom 2 for a range that the prompt itself exceeds, so one prompt more or less decides whether values are clipped.
 // The two largest of many prompts are rarely that far apart by chance: practically never where magnitudes have normal
 // or exponential tails, in 3 % of sites where they are log-normal, but in 6 to 50 % where they follow power laws of
-// exponents 4 to 1, whose ranges do hang on single prompts. The 20 % of VerdictLimits::growth would name two log-normal
+// exponents 4 to 1, whose ranges do hang on single prompts. The 20 % of AssessmentLimits::growth would name two log-normal
 // sites of five. Figures: tests/reference/make_coverage_goldens.py.
 #pragma once
 

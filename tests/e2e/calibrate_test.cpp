@@ -160,8 +160,8 @@ TEST(Demo, the_natural_model_is_neutral) {
   EXPECT_EQ(a.layers[0].index, 3);
   EXPECT_EQ(a.layers[1].index, 7);
   for (const ArtifactLayer& l : a.layers) {
-    EXPECT_EQ(l.key.verdict, Verdict::Neutral);
-    EXPECT_EQ(l.value.verdict, Verdict::Neutral);
+    EXPECT_EQ(l.key.verdict(), Verdict::Neutral);
+    EXPECT_EQ(l.value.verdict(), Verdict::Neutral);
   }
   // The training data's own maxima (datasets/demo/README.md); the prompts are a sample of it.
   EXPECT_NEAR(a.layers[0].key.absmax, 6.62, 0.4);
@@ -179,9 +179,9 @@ TEST(Demo, the_stressed_twin_needs_its_scales) {
     // The twin is the same function: its maxima are the natural ones times its powers of two.
     EXPECT_EQ(twin.layers[i].key.absmax, natural.layers[i].key.absmax * key[i]);
     EXPECT_EQ(twin.layers[i].value.absmax, natural.layers[i].value.absmax * value[i]);
-    EXPECT_EQ(twin.layers[i].value.verdict, Verdict::Needed) << "layer " << twin.layers[i].index;
+    EXPECT_EQ(twin.layers[i].value.verdict(), Verdict::Needed) << "layer " << twin.layers[i].index;
   }
-  EXPECT_EQ(twin.layers[0].key.verdict, Verdict::Needed);
+  EXPECT_EQ(twin.layers[0].key.verdict(), Verdict::Needed);
   EXPECT_TRUE(twin.kv_cache.empty()) << "one scale for key and value cannot serve both";
   EXPECT_FALSE(twin.kv_cache_left_out.empty());
 }

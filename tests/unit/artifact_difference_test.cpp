@@ -60,7 +60,7 @@ TEST(Difference, KeepsToTheTolerance) {
   EXPECT_FALSE(d.within(0));
   EXPECT_FALSE(d.within(0.03));
   EXPECT_TRUE(d.within(0.05)) << "another policy alone decides nothing";
-  b.layers[0].value.verdict = Verdict::Inadequate;
+  b.layers[0].value.assessment.fp8 = b.layers[0].value.assessment.at_scale.fitness = Fitness::Keep16;
   EXPECT_FALSE(compare(a, b).within(0.05));
 }
 

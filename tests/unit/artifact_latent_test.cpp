@@ -98,7 +98,7 @@ TEST(LatentArtifact, AFlushedLatentPartIsInadequate) {
   EXPECT_GT(latent.parts->error_latent.lost_at_scale, 0.5F);
   EXPECT_LT(latent.parts->error_rope.lost_at_scale, 0.01F);
   EXPECT_EQ(latent.error.lost_at_scale, latent.parts->error_latent.lost_at_scale);
-  EXPECT_EQ(latent.verdict, Verdict::Inadequate);
+  EXPECT_EQ(latent.verdict(), Verdict::Inadequate);
 }
 
 TEST(LatentArtifact, FileHasTheMembersAndReadsBack) {

@@ -174,8 +174,8 @@ TEST(KvCache, HasEveryLayer) {
 
 TEST(KvCache, IsLeftOutWhereOneScaleLosesASite) {
   const Artifact a = make_artifact(synthetic_statistics(stressed_run()), {});
-  EXPECT_EQ(a.layers[0].key.verdict, Verdict::Needed);
-  EXPECT_EQ(a.layers[0].value.verdict, Verdict::Needed);
+  EXPECT_EQ(a.layers[0].key.verdict(), Verdict::Needed);
+  EXPECT_EQ(a.layers[0].value.verdict(), Verdict::Needed);
   EXPECT_TRUE(a.layers[0].joint.loses_value);
   EXPECT_TRUE(a.kv_cache.empty());
   EXPECT_NE(a.kv_cache_left_out.find("layer 3 value"), std::string::npos) << a.kv_cache_left_out;

@@ -91,7 +91,7 @@ TEST(ExportRefuses, ScalesPerHeadWhereOneIsTaken) {
 }
 
 TEST(ExportRefuses, InadequateLayersUnlessSkippedOrAllowed) {
-  const auto inadequate = [](Artifact& a) { a.layers[1].value.verdict = Verdict::Inadequate; };
+  const auto inadequate = [](Artifact& a) { a.layers[1].value.assessment.fp8 = Fitness::Keep16; };
   const Exported llama("llama");
   expect_contains(refusal(llama, "vllm", inadequate), "--skip-layers inadequate");
   ExportOptions skip;
