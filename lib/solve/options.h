@@ -24,7 +24,7 @@ struct AssessmentLimits {
   /// Measured. Mean KL of the attention weights of a layer's worst head, in nats. A small trained model has 0.005 to
   /// 0.018 in most of its layers, and no layer alone moves its answers by more than a KL of 0.0005; 0.05 moves 15 % of
   /// the weight.
-  FigureLimits kl = {0.015, 0.05};
+  FigureLimits kl = {0.012, 0.05};
   /// Relative change of what a layer adds to the residual stream; E4M3's own rounding of one value is 0.0265.
   FigureLimits rel = {0.08, 0.30};
   /// Predicted. Noise of attention logits in nats. It overrates what the softmax sees, since sharp heads do not feel

@@ -106,7 +106,7 @@ bool is_sampled(int64_t position, int64_t n_tokens) { return sample_index(positi
 
 bool tries_query(int64_t position, int64_t n_tokens) {
   const int64_t behind = std::min(n_tokens, kSampledRows) - 1 - sample_index(position, n_tokens);
-  return behind % 8 == 0;
+  return behind % 4 == 0;
 }
 
 }  // namespace kvcal

@@ -8,6 +8,7 @@
 #include "artifact/make_artifact.h"
 #include "base/read_file.h"
 #include "e2e/runs.h"
+#include "solve/sampled_damage.h"
 #include "verdicts/case_checkpoint.h"
 
 namespace kvcal {
@@ -37,7 +38,17 @@ std::vector<Judged> judged_cases() {
 
 void PrintTo(const Judged& c, std::ostream* out) { *out << c.given["name"]; }
 
-Statistics measured(const Json& given, const CaseTables& tables) {
+SolveOptions options_of(const Json& run) {
+  SolveOptions options;
+  options.format = get_string(run, "dtype");
+  options.policy = get_string_or(run, "policy", options.policy);
+  options.percentile = get_number_or(run, "percentile", options.percentile);
+  options.granularity = granularity_from_name(get_string_or(run, "granularity", "tensor"));
+  return options;
+}
+
+/// Sampled as `kvcal calibrate` would with the options of the run.
+Statistics measured(const Json& given, const CaseTables& tables, const Json& run) {
   const Scratch scratch;
   write_case_checkpoint(scratch.path(), given, tables, read_json_file(kFolder / "classes.json"));
   CalibrationOptions options = quiet();
@@ -46,16 +57,8 @@ Statistics measured(const Json& given, const CaseTables& tables) {
   options.sequences.sanity = false;
   options.sequences.max_length = get_int(given, "positions");
   options.threads = 1;
+  options.sample = sample_options(options_of(run));
   return measure(scratch.path(), prompts_of_case(given), options);
-}
-
-SolveOptions options_of(const Json& run) {
-  SolveOptions options;
-  options.format = get_string(run, "dtype");
-  options.policy = get_string_or(run, "policy", options.policy);
-  options.percentile = get_number_or(run, "percentile", options.percentile);
-  options.granularity = granularity_from_name(get_string_or(run, "granularity", "tensor"));
-  return options;
 }
 
 /// Numbers that only sums of float32 in another order and sines of another library separate: one step of bfloat16.
@@ -94,11 +97,6 @@ void check_run(const Judged& c, const Json& artifact, const Json& truth, const s
   }
 }
 
-bool writes_assessments() {
-  const std::string schema = read_file(source("schemas") / kArtifactSchemaFile, size_t{1} << 20);
-  return schema.find("\"assessment\"") != std::string::npos;
-}
-
 class Verdicts : public testing::TestWithParam<Judged> {};
 
 TEST_P(Verdicts, MeasuredIsWhatWasJudged) {
@@ -106,17 +104,17 @@ TEST_P(Verdicts, MeasuredIsWhatWasJudged) {
   ASSERT_EQ(given["name"], truth["name"]);
   const CaseTables tables = build_tables(given);
   ASSERT_EQ(fingerprint(tables), truth["sha256"].get<std::string>());
-  const Statistics statistics = measured(given, tables);
+  const Statistics statistics = measured(given, tables, given["runs"][0]);
   for (const auto& [name, judged] : truth["runs"][0].items())
     expect_near(largest(statistics.caches.at(0), name), judged["absmax"], tolerance(given), name);
 }
 
 TEST_P(Verdicts, AssessmentIsTrue) {
-  if (!writes_assessments()) GTEST_SKIP() << "the scale file has no assessments";
   const Judged& c = GetParam();
-  const Statistics statistics = measured(c.given, build_tables(c.given));
+  const CaseTables tables = build_tables(c.given);
   for (size_t i = 0; i < c.given["runs"].size(); ++i) {
     const Json& run = c.given["runs"][i];
+    const Statistics statistics = measured(c.given, tables, run);
     check_run(c, to_json(make_artifact(statistics, options_of(run))), c.truth["runs"][i], run.dump());
   }
 }
