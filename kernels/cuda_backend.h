@@ -66,6 +66,11 @@ class CudaBackend final : public Ops {
                       std::span<KvRows* const> rows, const AttentionSpec& spec) override;
   Tensor do_attend_kept(const Tensor& q, std::span<const Span> spans, std::span<const KvRows* const> rows,
                         const AttentionSpec& spec) override;
+  void do_keep_rows(const Tensor& k, const Tensor& v, std::span<const Span> spans,
+                    std::span<KvRows* const> rows) override;
+  AttentionSample do_sample_attention(const Tensor& q, const Tensor& k, const Tensor& v, std::span<const Span> spans,
+                                      std::span<const KvRows* const> rows, const AttentionSpec& spec,
+                                      const SampleRequest& request) override;
   Tensor do_causal_conv(const Tensor& x, const ConvWeights& w, std::span<const Span> spans,
                         std::span<ConvState* const> states) override;
   Tensor do_l2_norm(const Tensor& x, float eps) override;
