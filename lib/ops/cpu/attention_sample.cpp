@@ -19,7 +19,10 @@
 namespace kvcal::cpu {
 namespace {
 
-constexpr int64_t kPositions = 32;  // sampled positions of a task
+/// Sampled positions of a task: what rounding a block costs is shared by its rows, but 128 heads of one key-value head
+/// (MLA) would take a hundred megabytes for each thread, and leave most threads without a task.
+constexpr int64_t kMostPositions = 32, kMostRows = 512;
+int64_t positions_of_task(int64_t group) { return std::clamp<int64_t>(kMostRows / group, 1, kMostPositions); }
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
 inline F32x8 magnitude(F32x8 x) { return std::bit_cast<F32x8>(std::bit_cast<U32x8>(x) & 0x7FFFFFFFu); }
@@ -195,7 +198,7 @@ struct LogSum {
   double value() const { return static_cast<double>(maximum) + portable_log(static_cast<double>(total)); }
 };
 
-/// One (span, key-value head, up to kPositions sampled rows).
+/// One (span, key-value head, up to positions_of_task() sampled rows).
 template <class T>
 class SampleTask {
  public:
@@ -494,9 +497,11 @@ AttentionSample CpuBackend::do_sample_attention(const Tensor& q, const Tensor& k
       }
       const size_t n = sequence.sampled.size();
       if (n == 0) continue;
-      for (size_t first = 0; first < n; first += kPositions)
-        for (int64_t head = 0; head < sequence.rows.key.dim(1); ++head)
-          tasks.push_back({sequences.size(), first, std::min<size_t>(kPositions, n - first), head});
+      const int64_t n_kv_heads = sequence.rows.key.dim(1);
+      const auto most = static_cast<size_t>(positions_of_task(q.dim(1) / n_kv_heads));
+      for (size_t first = 0; first < n; first += most)
+        for (int64_t head = 0; head < n_kv_heads; ++head)
+          tasks.push_back({sequences.size(), first, std::min(most, n - first), head});
       sequences.push_back(std::move(sequence));
     }
     parallel(static_cast<int64_t>(tasks.size()), [&](int64_t i, Arena& scratch) {
