@@ -13,6 +13,7 @@
 #include "prefill/runner.h"
 #include "prefill/weight_check.h"
 #include "progress.h"
+#include "stats/attention_sampler.h"
 #include "stats/merge.h"
 #include "stats/observer.h"
 #include "stats/queries.h"
@@ -196,7 +197,8 @@ CalibrationPlan plan_calibration(OpenedModel& model, const std::vector<PromptTok
   plan.op = std::move(device);
   memory.device = plan.op->device_memory();
   memory.device_statistics_bytes = static_cast<uint64_t>(
-      Observer::device_bytes_needed(model.spec(), static_cast<int64_t>(prompts.size()), options.sequences.passes));
+      Observer::device_bytes_needed(model.spec(), n_sampled(segments_of(plan.sequences.measured)),
+                                    static_cast<int64_t>(prompts.size()), options.sequences.passes));
   memory.statistics_bytes = static_cast<uint64_t>(Observer::bytes_needed(
       model.spec(), plan.sequences.n_tokens(), static_cast<int64_t>(prompts.size()), options.sequences.passes));
   ModelSpec spec = model.spec();

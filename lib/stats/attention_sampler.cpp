@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 
 namespace kvcal {
 namespace {
@@ -24,6 +25,15 @@ std::vector<int32_t> sampled_rows(const Batch& batch) {
   return rows;
 }
 
+int64_t n_sampled(const std::vector<Segment>& segments) {
+  std::map<int64_t, int64_t> tokens;  // of the sequences of pass 1
+  for (const Segment& segment : segments)
+    if (segment.pass == 1) tokens[segment.sequence] += segment.n_tokens;
+  int64_t n = 0;
+  for (const auto& [sequence, n_tokens] : tokens) n += std::min(n_tokens, kSampledRows);
+  return n;
+}
+
 void AttentionSampler::add(Ops& op, const TappedAttention& a, const Batch& batch, int32_t reader) {
   op_ = &op;
   const int64_t n_heads = a.q.dim(1), width = static_cast<int64_t>(a.column_norms.on_host.size()) / n_heads;
@@ -39,6 +49,12 @@ void AttentionSampler::add(Ops& op, const TappedAttention& a, const Batch& batch
     tables_.add(sample.rungs, sample.figures, reader);
   else
     pending_.push_back({sample, reader});
+}
+
+int64_t AttentionSampler::bytes(int64_t n_heads, int64_t n_rows) {
+  constexpr int64_t kPadding = 2 * 256;  // of the rungs and the figures of a batch, which has a row at least
+  return n_rows * (static_cast<int64_t>(2 * sizeof(int32_t)) +
+                   n_heads * kSampleFigures * static_cast<int64_t>(sizeof(float)) + kPadding);
 }
 
 int64_t AttentionSampler::n_rows(int32_t reader) const {
