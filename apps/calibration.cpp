@@ -16,6 +16,7 @@
 #include "progress.h"
 #include "solve/dependence.h"
 #include "solve/options.h"
+#include "stats/attention_sampler.h"
 #include "stats/merge.h"
 #include "stats/observer.h"
 #include "stats/queries.h"
@@ -145,7 +146,8 @@ class Sweep {
     std::vector<Sequence> measured;
     for (const Sequence& s : plan.measured)
       if (part.has(s)) measured.push_back(s);
-    Observer observer(model_.spec(), {n_passes, ids_of(plan), segments_of(measured), kinds_of(plan)}, pool_, &op_, options_.sample);
+    Observer observer(model_.spec(), {n_passes, ids_of(plan), segments_of(measured), kinds_of(plan)}, pool_, &op_,
+                      options_.sample);
     NoTap away;
     std::vector<SequenceGroup> groups;
     if (part.is_first()) {
@@ -282,7 +284,8 @@ CalibrationPlan plan_calibration(OpenedModel& model, const std::vector<PromptTok
   plan.op = std::move(device);
   memory.device = plan.op->device_memory();
   memory.device_statistics_bytes = static_cast<uint64_t>(
-      Observer::device_bytes_needed(model.spec(), static_cast<int64_t>(prompts.size()), options.sequences.passes));
+      Observer::device_bytes_needed(model.spec(), n_sampled(segments_of(plan.sequences.measured)),
+                                    static_cast<int64_t>(prompts.size()), options.sequences.passes));
   memory.statistics_bytes = static_cast<uint64_t>(Observer::bytes_needed(
       model.spec(), plan.sequences.n_tokens(), static_cast<int64_t>(prompts.size()), options.sequences.passes));
   ModelSpec spec = model.spec();

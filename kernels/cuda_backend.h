@@ -28,6 +28,9 @@ class CudaBackend final : public Ops {
   std::string isa() const override;
   std::vector<std::string> notes() const override;
   Tensor temporary(const Shape& shape, DType dtype) override;
+  bool can_sample(const SampleRequest& request) const override {
+    return request.format == SampleFormat::E4m3 && request.rungs_below == 0;
+  }
   void end_batch() override;
   Owned allocate(const Shape& shape, DType dtype) override;
   Tensor upload(const Tensor& host) override;
@@ -66,6 +69,11 @@ class CudaBackend final : public Ops {
                       std::span<KvRows* const> rows, const AttentionSpec& spec) override;
   Tensor do_attend_kept(const Tensor& q, std::span<const Span> spans, std::span<const KvRows* const> rows,
                         const AttentionSpec& spec) override;
+  void do_keep_rows(const Tensor& k, const Tensor& v, std::span<const Span> spans,
+                    std::span<KvRows* const> rows) override;
+  AttentionSample do_sample_attention(const Tensor& q, const Tensor& k, const Tensor& v, std::span<const Span> spans,
+                                      std::span<const KvRows* const> rows, const AttentionSpec& spec,
+                                      const SampleRequest& request) override;
   Tensor do_causal_conv(const Tensor& x, const ConvWeights& w, std::span<const Span> spans,
                         std::span<ConvState* const> states) override;
   Tensor do_l2_norm(const Tensor& x, float eps) override;

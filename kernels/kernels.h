@@ -236,6 +236,40 @@ struct AttentionShape {
 void attention(DType t, const void* q, void* y, const AttentionSpan* spans, const AttentionShape& shape,
                cudaStream_t stream);
 
+// ---------------------------------------------------------------- sample_rungs.cu, attention_sample.cu
+
+/// A sequence with sampled rows; those are rows [first_row, first_row + n_rows) of SampleArrays::rows.
+struct SampledSequence {
+  const void *key, *value;  // [n_tokens, n_kv_heads, key_dim], [.., value_dim]: from position 0 on
+  int64_t n_tokens;
+  int64_t first_absmax;  // of its positions, in SampleArrays
+  int32_t first_row, n_rows;
+};
+/// A row of the batch, its sequence, and the keys it sees.
+struct SampledRow {
+  int32_t row, sequence, first_key, last_key;
+};
+/// Everything on the device; rungs and figures are AttentionSample's.
+struct SampleArrays {
+  const void* q;  // [tokens, n_heads, key_dim]
+  const SampledSequence* sequences;
+  const SampledRow* rows;
+  const float* sinks;                // [n_heads] or null
+  const float* column_norms;         // [n_heads, value_dim]
+  float *key_absmax, *value_absmax;  // by position of all sequences; scratch. The same array: one scale
+  int32_t* rungs;
+  float* figures;
+};
+struct SampleShape {
+  int64_t n_sequences, n_rows;
+  int64_t longest, most_rows;  // the largest n_tokens, n_rows of a sequence
+  int64_t n_heads, n_kv_heads, key_dim, value_dim;
+  float scale, softcap;
+};
+/// Writes the rungs; then, from these, the figures, which are zeros before.
+void sample_rungs(DType t, const SampleArrays& arrays, const SampleShape& shape, cudaStream_t stream);
+void sample_attention(DType t, const SampleArrays& arrays, const SampleShape& shape, cudaStream_t stream);
+
 // ---------------------------------------------------------------- recurrence.cu, recurrence_tiles.cu
 
 /// Gated delta rule (rate: β), or state-space duality (rate: Δ; q, k, v are C, B, x).

@@ -71,6 +71,12 @@ Tensor CudaBackend::do_attend_kept(const Tensor& q, std::span<const Span> spans,
   return attend({q, k, v, activation({q.dim(0), q.dim(1) * v.dim(2)})}, device_spans, spec, true);
 }
 
+void CudaBackend::do_keep_rows(const Tensor& k, const Tensor& v, std::span<const Span> spans,
+                               std::span<KvRows* const> rows) {
+  for (size_t i = 0; i < spans.size(); ++i)
+    if (rows[i]) append(*rows[i], spans[i], k, v);
+}
+
 Tensor CudaBackend::attend(const AttentionRows& rows, std::vector<AttentionSpan> spans, const AttentionSpec& spec,
                            bool kept) {
   AttentionShape shape{static_cast<int64_t>(spans.size()),

@@ -33,7 +33,7 @@ int64_t attention_activations(const LatentDims& d) {
   const int64_t row = d.kv_rank + d.rope;
   const int64_t queries = 2 * d.q_rank + d.n_heads * (2 * d.qk() + 3 * d.rope + 2 * d.nope);
   const int64_t absorbed = d.n_heads * (d.nope + 2 * d.kv_rank + row);
-  const int64_t rows = 5 * row, expanded = d.n_heads * (d.nope + d.qk() + 2 * d.value);
+  const int64_t rows = 5 * row + d.kv_rank, expanded = d.n_heads * (d.nope + d.qk() + 2 * d.value);
   return queries + absorbed + rows + expanded;
 }
 

@@ -35,12 +35,12 @@ struct RungLadder {
 };
 
 struct SampleRequest {
-  std::span<const int32_t> rows;         // of the batch, ascending; host
-  std::span<const uint8_t> tries_query;  // for each of them: whether its rounded query is tried
-  Tensor column_norms;                   // F32 [n_heads, Dv]: norms of the output projection's columns
-  bool one_scale = false;                // keys and values are parts of one row with one scale (MLA)
+  std::span<const int32_t> rows;  // of the batch, ascending; host
+  Tensor column_norms;            // F32 [n_heads, Dv]: norms of the output projection's columns
+  bool one_scale = false;         // keys and values are parts of one row with one scale (MLA)
   bool shares_rungs =
       true;  // rungs that round a block of 64 keys alike are tried once; not where batches may end inside one
+  std::span<const uint8_t> tries_query{};  // for each row whether its rounded query is tried; empty: none is
   SampleFormat format = SampleFormat::E4m3;
   int rungs_below = 0;
 
@@ -55,5 +55,8 @@ struct SampleRequest {
   int query_divergence() const { return 1 + 2 * cache().size(); }  // [query]: KL(p, p'), with the query rounded; or -1
   int n_figures() const { return query_divergence() + query().size(); }
 };
+
+/// The same of the plain request (E4M3, nothing below the lowest rung, no queries), which every backend can try.
+constexpr int kSampleRungs = 4, kFigureOutput = 0, kFigureDivergence = 1, kFigureChange = 5, kSampleFigures = 9;
 
 }  // namespace kvcal

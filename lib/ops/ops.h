@@ -97,8 +97,10 @@ struct KvRows {
 
 /// What sample_attention() has found: where the op runs, kept beyond the batch.
 struct AttentionSample {
-  Owned rungs;    // I32 [n, 3]: the lowest rung of keys, of values, of the query that clips nothing
-  Owned figures;  // F32 [n, n_heads, n_figures()] (attention_sample.h)
+  Owned rungs;  // I32 [n, 3]: the lowest rung of keys, of values, of the query that clips nothing
+  // F32 [n, n_heads, n_figures()] (attention_sample.h). Where no queries are tried [n, 2] and
+  // [n, n_heads, query_divergence()]: a backend may leave them out.
+  Owned figures;
 };
 
 /// Last inputs of a causal convolution, oldest first; absent = fresh sequence = zeros.
@@ -391,6 +393,9 @@ class Ops {
 
   /// Appends the spans' rows of k and v to what is kept of their sequences, as attention() does; null rows are left.
   void keep_rows(const Tensor& k, const Tensor& v, std::span<const Span> spans, std::span<KvRows* const> rows);
+
+  /// Whether the backend can try what the request asks for.
+  virtual bool can_sample(const SampleRequest&) const { return true; }
 
   /// What rounding of keys and values would do to attention, for some rows (attention_sample.h). rows[i] holds the rows
   /// of the sequence of spans[i] up to the span's last, as after attention(), or null = the span is the whole sequence

@@ -22,6 +22,9 @@ constexpr int64_t kMostRows = 256 << 10, kFewRows = 16 << 10;
 // Every tensor is padded to 256 bytes; small arrays of a batch: spans, offsets, positions.
 constexpr uint64_t kPaddingBytes = kMiB, kSmallBytes = kMiB / 4, kSmallBytesPerToken = 64;
 
+// Sampled attention: what describes a row and its sequence; largest magnitudes of keys and values, by position.
+constexpr uint64_t kSampleBytesPerToken = 64, kMagnitudeBytes = 8;
+
 /// What does not depend on the size of the batches.
 struct Run {
   const ModelSpec& spec;
@@ -44,7 +47,8 @@ uint64_t weight_bytes(const Run& run) {
   uint64_t layer = 0;
   for (size_t i = 0; i < n_layers; ++i)
     layer =
-        std::max(layer, static_cast<uint64_t>(run.spec.layers[i].parameters + run.spec.layers[i].copies) * run.element);
+        std::max(layer, static_cast<uint64_t>(run.spec.layers[i].parameters + run.spec.layers[i].copies) * run.element +
+                            column_norm_bytes(run.spec, run.spec.layers[i]));
   const uint64_t head = run.logits() ? static_cast<uint64_t>(run.spec.vocab * run.spec.hidden) * run.element : 0;
   return std::max(2 * (layer + kPaddingBytes), head + kPaddingBytes);
 }
@@ -63,10 +67,18 @@ uint64_t state_bytes(const Run& run, int64_t chunk_tokens) {
   return worst;
 }
 
+/// Of the longest sequence that is measured: positions before the batch have magnitudes, too.
+uint64_t longest_measured(const Run& run) {
+  int64_t longest = 0;
+  for (const Sequence& s : run.sequences.measured) longest = std::max(longest, s.n_tokens);
+  return static_cast<uint64_t>(longest);
+}
+
 /// What the largest batch of any group allocates; of the sanity sequences also the logits.
 uint64_t activation_bytes(const Run& run, int64_t rows) {
-  const uint64_t per_token = static_cast<uint64_t>(most_activations(run.spec)) * run.element + kSmallBytesPerToken;
-  return std::max(static_cast<uint64_t>(rows) * per_token,
+  const uint64_t per_token = static_cast<uint64_t>(most_activations(run.spec)) * run.element + kSmallBytesPerToken +
+                             kSampleBytesPerToken + kMagnitudeBytes;
+  return std::max(static_cast<uint64_t>(rows) * per_token + longest_measured(run) * kMagnitudeBytes,
                   sanity_logits(run.spec, run.sequences, run.options.precision)) +
          kSmallBytes;
 }

@@ -28,6 +28,13 @@ uint64_t largest_kv_row(const ModelSpec& spec, Precision precision) {
   return largest;
 }
 
+uint64_t column_norm_bytes(const ModelSpec& spec, const LayerSpec& layer) {
+  const int cache = layer.cache >= 0 ? layer.cache : layer.shares_cache;
+  if (cache < 0) return 0;
+  const KvLayout& layout = spec.caches[static_cast<size_t>(cache)];
+  return static_cast<uint64_t>(layout.n_heads * layout.head_dim_v) * sizeof(float);
+}
+
 uint64_t layer_states(const ModelSpec& spec, uint64_t rows, uint64_t recurrent) {
   const auto has_both = [](const LayerSpec& l) { return l.cache >= 0 && l.state_bytes > 0; };
   const bool both = std::any_of(spec.layers.begin(), spec.layers.end(), has_both);

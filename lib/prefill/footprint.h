@@ -19,6 +19,9 @@ int64_t most_activations(const ModelSpec& spec);
 uint64_t largest_recurrent_state(const ModelSpec& spec);
 uint64_t largest_kv_row(const ModelSpec& spec, Precision precision);
 
+/// Bytes of the column norms of a layer's output projection, where it has attention.
+uint64_t column_norm_bytes(const ModelSpec& spec, const LayerSpec& layer);
+
 /// What the states of a layer take, given what the rows of the largest cache and the largest recurrent states do: the
 /// more of the two, or both where a layer has a cache beside a recurrent state.
 uint64_t layer_states(const ModelSpec& spec, uint64_t rows, uint64_t recurrent);

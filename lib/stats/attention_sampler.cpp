@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 
 namespace kvcal {
 namespace {
@@ -35,6 +36,15 @@ SampleRequest AttentionSampler::request() const {
   return request;
 }
 
+int64_t n_sampled(const std::vector<Segment>& segments) {
+  std::map<int64_t, int64_t> tokens;  // of the sequences of pass 1
+  for (const Segment& segment : segments)
+    if (segment.pass == 1) tokens[segment.sequence] += segment.n_tokens;
+  int64_t n = 0;
+  for (const auto& [sequence, n_tokens] : tokens) n += std::min(n_tokens, kSampledRows);
+  return n;
+}
+
 void AttentionSampler::add(Ops& op, const TappedAttention& a, const Batch& batch, int32_t reader) {
   op_ = &op;
   const int64_t n_heads = a.q.dim(1), width = static_cast<int64_t>(a.column_norms.on_host.size()) / n_heads;
@@ -49,11 +59,18 @@ void AttentionSampler::add(Ops& op, const TappedAttention& a, const Batch& batch
   wanted.tries_query = tries;
   wanted.column_norms = a.column_norms.values;
   wanted.one_scale = a.one_scale;
+  if (!op.can_sample(wanted)) return;  // the rule from histograms judges then
   const AttentionSample sample = op.sample_attention(a.q, a.k, a.v, batch.spans, a.rows, a.spec, wanted);
   if (sample.figures.view.device == Device::Host)
     tables_.add(sample.rungs, sample.figures, wanted, reader);
   else
     pending_.push_back({sample, reader});
+}
+
+int64_t AttentionSampler::bytes(int64_t n_heads, int64_t n_rows) {
+  constexpr int64_t kPadding = 2 * 256;  // of the rungs and the figures of a batch, which has a row at least
+  return n_rows * (static_cast<int64_t>(3 * sizeof(int32_t)) +
+                   n_heads * SampleRequest().n_figures() * static_cast<int64_t>(sizeof(float)) + kPadding);
 }
 
 int64_t AttentionSampler::n_rows(int32_t reader) const {

@@ -27,6 +27,9 @@ struct SampleOptions {
   int rungs_below = 0;
 };
 
+/// How many rows of a run are sampled.
+int64_t n_sampled(const std::vector<Segment>& segments);
+
 /// Of one cache.
 class AttentionSampler {
  public:
@@ -35,6 +38,9 @@ class AttentionSampler {
 
   /// `reader`: which of the layers that read the cache.
   void add(Ops& op, const TappedAttention& attention, const Batch& batch, int32_t reader);
+
+  /// Upper bound of what the figures of so many rows take of a device, in however many batches they come.
+  static int64_t bytes(int64_t n_heads, int64_t n_rows);
 
   /// Sampled rows of a reader so far.
   int64_t n_rows(int32_t reader) const;

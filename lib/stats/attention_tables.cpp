@@ -48,7 +48,8 @@ void AttentionTables::add(SampledSum key, double value) {
 }
 
 void AttentionTables::add(const Tensor& rungs, const Tensor& figures, const SampleRequest& request, int32_t reader) {
-  const int64_t n_heads = figures.dim(1), n = request.n_figures();
+  const int64_t n_heads = figures.dim(1), n = figures.dim(2), n_rungs = rungs.dim(1);
+  const bool has_queries = n == request.n_figures();
   const RungLadder cache = request.cache(), query = request.query();
   // Scale 1.0, the last of a ladder, may be among the rungs before it.
   const auto repeated = [](const RungLadder& ladder, int i, int lowest) {
@@ -57,7 +58,8 @@ void AttentionTables::add(const Tensor& rungs, const Tensor& figures, const Samp
   };
   std::vector<double> change(static_cast<size_t>(cache.size()));
   for (int64_t r = 0; r < figures.dim(0); ++r) {
-    const int32_t *lowest = rungs.as<int32_t>() + 3 * r, k = lowest[0], v = lowest[1], q = lowest[2];
+    const int32_t* lowest = rungs.as<int32_t>() + n_rungs * r;
+    const int k = lowest[0], v = lowest[1], q = has_queries ? lowest[2] : 0;
     double output = 0;
     std::ranges::fill(change, 0.0);
     const auto key = [&](SampledFigure figure, int32_t head, int rung) {
@@ -75,7 +77,7 @@ void AttentionTables::add(const Tensor& rungs, const Tensor& figures, const Samp
               static_cast<double>(f[request.key_divergence() + i]));
         if (!repeated(cache, i, v)) add(key(SampledFigure::ValueChange, head, cache.rung(i, v)), share_of(moved, own));
       }
-      for (int i = 0; i < query.size(); ++i)
+      for (int i = 0; has_queries && i < query.size(); ++i)
         if (const float d = f[request.query_divergence() + i]; !(d < 0) && !repeated(query, i, q))
           add(key(SampledFigure::QueryDivergence, head, query.rung(i, q)), static_cast<double>(d));
     }

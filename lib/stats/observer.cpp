@@ -84,12 +84,14 @@ void check_kinds(const ObservationPlan& plan) {
 
 struct Observer::State {
   State(const ModelSpec& spec, ObservationPlan p, ThreadPool& threads, Ops* ops, const SampleOptions& sample)
-      : caches(spec.caches), plan(std::move(p)), planned(plan), pool(threads), device(ops), sites(spec.caches.size()) {
+      : caches(spec.caches),
+        plan(std::move(p)),
+        planned(plan),
+        planned_samples(n_sampled(plan.segments)),
+        pool(threads),
+        device(ops),
+        sites(spec.caches.size()) {
     for (const KvLayout& c : caches) readers.push_back(readers_of(spec, c.cache));
-    std::map<int64_t, int64_t> tokens;  // of the sequences of pass 1
-    for (const Segment& segment : plan.segments)
-      if (segment.pass == 1) tokens[segment.sequence] += segment.n_tokens;
-    for (const auto& [sequence, n] : tokens) planned_samples += std::min(n, kSampledRows);
     samplers.assign(caches.size(), AttentionSampler(sample, !spec.images_seen_whole));
     current_reader.resize(caches.size());
   }
@@ -131,8 +133,8 @@ struct Observer::State {
   std::vector<KvLayout> caches;
   std::vector<std::vector<int>> readers;  // by cache: layers
   ObservationPlan plan;
-  PlannedTokens planned;  // of plan
-  int64_t planned_samples = 0;
+  PlannedTokens planned;    // of plan
+  int64_t planned_samples;  // rows
   ThreadPool& pool;
   Ops* device;
   std::optional<RowRanks> ranks;                                              // once a tensor is not on the host
@@ -338,7 +340,7 @@ int64_t Observer::bytes_needed(const ModelSpec& spec, int64_t n_tokens, int64_t 
   return *std::max_element(dense.begin(), dense.end()) + encoded;
 }
 
-int64_t Observer::device_bytes_needed(const ModelSpec& spec, int64_t n_prompts, int n_passes) {
+int64_t Observer::device_bytes_needed(const ModelSpec& spec, int64_t n_samples, int64_t n_prompts, int n_passes) {
   std::vector<int64_t> dense(spec.layers.size() + 1);
   for (const KvLayout& layout : spec.caches) {
     const size_t first = std::min(static_cast<size_t>(layout.layer), spec.layers.size());
@@ -346,6 +348,9 @@ int64_t Observer::device_bytes_needed(const ModelSpec& spec, int64_t n_prompts, 
     for (const CacheSite site : sites_of(layout))
       for (size_t layer = first; exists(layout, site) && layer <= last; ++layer)
         dense[layer] += DeviceTables::bytes(layout, site, n_passes * n_prompts * kKindsPerPrompt);
+    for (const int reader : readers_of(spec, layout.cache))  // whose figures stay until the last one is done
+      for (size_t layer = std::max(first, std::min(static_cast<size_t>(reader), last)); layer <= last; ++layer)
+        dense[layer] += AttentionSampler::bytes(layout.n_heads, n_samples);
   }
   int64_t before = 0, most = 0;  // a layer's tables are fetched when the next one is done
   for (const int64_t bytes : dense) {

@@ -73,9 +73,9 @@ class Observer final : public KvTap {
   /// statistics of all caches.
   static int64_t bytes_needed(const ModelSpec& spec, int64_t n_tokens, int64_t n_prompts, int n_passes);
 
-  /// Memory of the device for the tables of a layer and of the one before, where tensors are on one. The host needs the
-  /// above too.
-  static int64_t device_bytes_needed(const ModelSpec& spec, int64_t n_prompts, int n_passes);
+  /// Memory of the device for the tables and the sampled figures of a layer and of the one before, where tensors are on
+  /// one. n_samples: n_sampled() of the plan's segments. The host needs the above too.
+  static int64_t device_bytes_needed(const ModelSpec& spec, int64_t n_samples, int64_t n_prompts, int n_passes);
 
  private:
   struct State;

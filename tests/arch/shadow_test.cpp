@@ -10,6 +10,25 @@
 namespace kvcal {
 namespace {
 
+/// Samples every third row.
+class SamplingTap final : public KvTap {
+ public:
+  Tensor query(int, const Tensor& q, const Batch&) override { return q; }
+  Tensor key(int, const Tensor& k, const Batch&) override { return k; }
+  Tensor value(int, const Tensor& v, const Batch&) override { return v; }
+  Tensor latent(int, const Tensor& row, const Batch&) override { return row; }
+  bool samples() const override { return true; }
+  void attention(Ops& op, int, const TappedAttention& a, const Batch& batch) override {
+    std::vector<int32_t> rows;
+    for (int64_t i = 0; i < batch.n_tokens(); i += 3) rows.push_back(static_cast<int32_t>(i));
+    op.sample_attention(a.q, a.k, a.v, batch.spans, a.rows, a.spec, {rows, a.column_norms.values, a.one_scale});
+    ++sampled;
+  }
+  void layer_done(int) override {}
+
+  int sampled = 0;
+};
+
 class ShadowTest : public ::testing::TestWithParam<std::tuple<std::string, Precision>> {
  protected:
   Golden golden_{std::get<0>(GetParam())};
@@ -20,7 +39,7 @@ TEST_P(ShadowTest, both_backends_agree_op_by_op) {
   LoadedModel m(golden_.folder, {precision_, 2, true});
   const auto cuda = backend(precision_);
   ShadowOps shadow(*m.ops, *cuda);
-  NoTap tap;
+  SamplingTap tap;
 
   // A sequence in pieces: what is kept of it is compared, too.
   Generator generator(*m.model, shadow, m.weights, 4096);
@@ -40,6 +59,7 @@ TEST_P(ShadowTest, both_backends_agree_op_by_op) {
     sequences.push_back({i, 1, {{i, 0, length}}, length});
   }
   Runner(*m.model, shadow, m.weights, 256).run({{&sequences, &tap, Until::LastKv, nullptr}}, prompts);
+  EXPECT_GE(tap.sampled, 4 * static_cast<int>(m.model->spec().caches.size()));  // three pieces, and the whole sequences
   EXPECT_GT(shadow.compared, 20 * static_cast<int64_t>(m.model->spec().layers.size()));
 }
 

@@ -40,6 +40,12 @@ class ShadowOps final : public ForwardingOps {
     vectors_[o.view.data] = load(subject_);
     return o;
   }
+  std::shared_ptr<const ColumnNorms> do_load_column_norms(const Tensor& w, const Tensor& e, int64_t n) override {
+    const auto norms = inner_.load_column_norms(w, e, n), subject = subject_.load_column_norms(w, e, n);
+    EXPECT_EQ(norms->on_host, subject->on_host);
+    vectors_[norms->values.view.data] = subject->values;
+    return norms;
+  }
   Tensor do_embed(const Tensor& t, std::span<const int32_t> ids) override {
     return same("embed", inner_.embed(t, ids), subject_.embed(t, ids));
   }
@@ -109,15 +115,34 @@ class ShadowOps final : public ForwardingOps {
     });
     const Tensor y = subject_.attention(up(q), up(k), up(v), spans, copies.pointers, on_subject(spec));
     const Tensor reference = inner_.attention(q, k, v, spans, rows, spec);
-    for (size_t i = 0; i < rows.size(); ++i)
-      if (rows[i]) {
-        EXPECT_EQ(rows[i]->n_tokens, copies.states[i].n_tokens);
-        same("kept keys", rows[i]->key.view.rows(0, rows[i]->n_tokens),
-             copies.states[i].key.view.rows(0, rows[i]->n_tokens));
-        same("kept values", rows[i]->value.view.rows(0, rows[i]->n_tokens),
-             copies.states[i].value.view.rows(0, rows[i]->n_tokens));
-      }
+    same_rows(rows, copies.states);
     return same("attention", reference, y);
+  }
+  void do_keep_rows(const Tensor& k, const Tensor& v, std::span<const Span> spans,
+                    std::span<KvRows* const> rows) override {
+    const Copies<KvRows> copies(rows, [&](const KvRows& r) {
+      return KvRows{kept(r.key), kept(r.value), r.n_tokens, r.max_tokens};
+    });
+    subject_.keep_rows(up(k), up(v), spans, copies.pointers);
+    inner_.keep_rows(k, v, spans, rows);
+    same_rows(rows, copies.states);
+  }
+  AttentionSample do_sample_attention(const Tensor& q, const Tensor& k, const Tensor& v, std::span<const Span> spans,
+                                      std::span<const KvRows* const> rows, const AttentionSpec& spec,
+                                      const SampleRequest& request) override {
+    std::vector<KvRows> copies(rows.size());
+    std::vector<const KvRows*> pointers;
+    for (size_t i = 0; i < rows.size(); ++i) {
+      if (rows[i]) copies[i] = {kept(rows[i]->key), kept(rows[i]->value), rows[i]->n_tokens, rows[i]->max_tokens};
+      pointers.push_back(rows[i] ? &copies[i] : nullptr);
+    }
+    SampleRequest every = request, on = request;
+    every.tries_query = on.tries_query = {};
+    every.shares_rungs = false;  // as a device may do
+    on.column_norms = vector(request.column_norms);
+    same_samples(inner_.sample_attention(q, k, v, spans, rows, spec, every),
+                 subject_.sample_attention(up(q), up(k), up(v), spans, pointers, on_subject(spec), on));
+    return inner_.sample_attention(q, k, v, spans, rows, spec, request);
   }
   Tensor do_attend_kept(const Tensor& q, std::span<const Span> spans, std::span<const KvRows* const> rows,
                         const AttentionSpec& spec) override {
@@ -274,6 +299,34 @@ class ShadowOps final : public ForwardingOps {
     EXPECT_TRUE(close(wide(down(subject).tensor()), wide(reference), bound)) << op << " " << str(reference);
     ++compared;
     return reference;
+  }
+
+  void same_rows(std::span<KvRows* const> reference, const std::vector<KvRows>& subject) {
+    for (size_t i = 0; i < reference.size(); ++i) {
+      if (!reference[i]) continue;
+      const KvRows& r = *reference[i];
+      ASSERT_EQ(r.n_tokens, subject[i].n_tokens);
+      same("kept keys", r.key.view.rows(0, r.n_tokens), subject[i].key.view.rows(0, r.n_tokens));
+      same("kept values", r.value.view.rows(0, r.n_tokens), subject[i].value.view.rows(0, r.n_tokens));
+    }
+  }
+
+  void same_samples(const AttentionSample& reference, const AttentionSample& subject) {
+    const Storage rungs = down(subject.rungs), figures = down(subject.figures);
+    for (int64_t i = 0; i < rungs.tensor().elements(); ++i)
+      EXPECT_EQ(rungs.tensor().as<int32_t>()[i], reference.rungs.view.as<int32_t>()[i])
+          << "sample_attention, rung " << i;
+    for (int64_t i = 0; i < figures.tensor().elements(); ++i) {
+      const int64_t figure = i % kSampleFigures;
+      const float* expected = reference.figures.view.as<float>() + i - figure;
+      const double least = figure >= kFigureChange || figure == kFigureOutput
+                               ? tolerance::kSampledShare * static_cast<double>(expected[kFigureOutput])
+                               : tolerance::kSampledNats;
+      const auto value = static_cast<double>(expected[figure]);
+      EXPECT_NEAR(static_cast<double>(figures.tensor().as<float>()[i]), value, tolerance::kSampled * value + least)
+          << "sample_attention, figure " << figure << " of row and head " << i / kSampleFigures;
+    }
+    ++compared;
   }
 
   Ops& subject_;

@@ -20,4 +20,8 @@ constexpr double kBf16Steps = 2e-2;
 constexpr double kF32Op = 1e-5;  // relative root mean square
 constexpr double kBf16Op = 4e-3;
 
+// A figure of sampled attention on two backends: relative, and beside that a share of |y|², or nats of a divergence,
+// which is a difference of sums that nearly cancel.
+constexpr double kSampled = 1e-3, kSampledShare = 1e-9, kSampledNats = 1e-5;
+
 }  // namespace kvcal::tolerance

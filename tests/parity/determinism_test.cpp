@@ -170,6 +170,33 @@ TEST(Determinism, RowOpsAndExpertsIgnoreTheCompanyOfARow) {
   }
 }
 
+TEST(Determinism, SampledAttentionIgnoresThreadsAndStaleMemory) {
+  constexpr int64_t kRows = 333, kBefore = 101;
+  for (const Precision p : kBoth)
+    for (const int64_t heads : {4, 36}) {  // 36: a task has fewer positions
+      const auto figures = [&](Ops& op) {
+        const DType dtype = op.activation_dtype();
+        const Values q = random_values({kRows, heads, 24}, dtype, 1), k = random_values({kRows, 2, 24}, dtype, 2),
+                     v = random_values({kRows, 2, 16}, dtype, 3, Fill::Outliers),
+                     norms = random_values({heads, 16}, DType::F32, 4);
+        std::vector<int32_t> rows(kRows);
+        std::iota(rows.begin(), rows.end(), 0);
+        const Span spans[] = {{0, kBefore, 0}, {kBefore, kRows - kBefore, 0}};
+        const KvRows* const none[] = {nullptr, nullptr};
+        const AttentionSample sample = op.sample_attention(q, k, v, spans, none, {0.3f}, {rows, norms});
+        return bytes_of(sample.rungs) + bytes_of(sample.figures);
+      };
+      const std::string expected = figures(*cpu(p, 1, false));
+      for (const int threads : {1, 2, 3}) {
+        const auto op = cpu(p, threads, true);
+        for (int repeat = 0; repeat < 2; ++repeat) {
+          EXPECT_TRUE(figures(*op) == expected) << threads << " threads, repeat " << repeat;
+          op->end_batch();
+        }
+      }
+    }
+}
+
 // ---------------------------------------------------------------- sequences
 
 /// Attention, convolution and delta rule over one sequence, cut at the given positions, between rows of two other

@@ -63,12 +63,29 @@ TEST(DevicePlan, NumbersByHand) {
   EXPECT_EQ(plan.residual_place, ResidualPlace::Device);
   EXPECT_EQ(plan.weights, 2 * (200 * kMiB + kMiB));
   EXPECT_EQ(plan.residual, uint64_t{512} * 2048 * 1024 * 2 + 1024);
-  EXPECT_EQ(plan.activations, uint64_t{262'144} * (10'000 * 2 + 64) + kMiB / 4);
+  EXPECT_EQ(plan.activations, uint64_t{262'144} * (10'000 * 2 + 64 + 72) + 2048 * 8 + kMiB / 4);
   EXPECT_EQ(plan.states, 0U);  // no sequence is cut
   EXPECT_EQ(plan.program, 384 * kMiB);
   EXPECT_EQ(plan.budget, 139 * kGiB);
   EXPECT_EQ(plan.reserve().temporaries, plan.activations);
   EXPECT_EQ(plan.reserve().persistent, plan.weights + plan.residual);
+}
+
+// What pass 1 samples: norms of the output projection beside the weights of two layers, magnitudes by position of the
+// longest sequence beside those of a batch.
+TEST(DevicePlan, SampledAttentionCounts) {
+  ModelSpec spec = some_model();
+  for (KvLayout& c : spec.caches) c.n_heads = 32;
+  MemoryOptions options = device(139 * kGiB);
+  options.chunk_tokens = 1024;
+  const MemoryPlan plan = plan_device_memory(spec, sequences(1, 100'000), options);
+  EXPECT_EQ(plan.weights, 2 * (200 * kMiB + 32 * 128 * 4 + kMiB));
+  EXPECT_EQ(plan.activations, uint64_t{1024} * (10'000 * 2 + 64 + 72) + 100'000 * 8 + kMiB / 4);
+  spec.layers[2].cache = -1;  // no attention, or that of an earlier layer's cache
+  spec.layers[1].cache = -1;
+  spec.layers[1].shares_cache = 0;
+  spec.caches.resize(1);
+  EXPECT_EQ(plan_device_memory(spec, sequences(1, 100'000), options).weights, plan.weights);
 }
 
 TEST(DevicePlan, SmallerBatchesBeforeTheResidualStreamLeavesTheDeviceAndLargerOnesAfter) {
@@ -102,8 +119,8 @@ TEST(DevicePlan, ARefusalHasTheNumbers) {
   } catch (const Error& e) {
     EXPECT_STREQ(
         e.what(),
-        "the run needs 797.1 MiB of the device's memory, the budget is 700.0 MiB (two layers 402.0 MiB, residual "
-        "stream 1.0 MiB of two batches, one batch of 256 tokens 5.1 MiB, states 5.0 MiB, statistics 0 bytes, "
+        "the run needs 797.2 MiB of the device's memory, the budget is 700.0 MiB (two layers 402.0 MiB, residual "
+        "stream 1.0 MiB of two batches, one batch of 256 tokens 5.2 MiB, states 5.0 MiB, statistics 0 bytes, "
         "libraries 384.0 MiB); fewer --chunk-tokens or shorter sequences need less");
   }
 }

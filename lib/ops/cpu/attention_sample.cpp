@@ -19,7 +19,10 @@
 namespace kvcal::cpu {
 namespace {
 
-constexpr int64_t kPositions = 32;  // sampled positions of a task
+/// Sampled positions of a task: what rounding a block costs is shared by its rows, but 128 heads of one key-value head
+/// (MLA) would take a hundred megabytes for each thread, and leave most threads without a task.
+constexpr int64_t kMostPositions = 32, kMostRows = 512;
+int64_t positions_of_task(int64_t group) { return std::clamp<int64_t>(kMostRows / group, 1, kMostPositions); }
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
 inline F32x8 magnitude(F32x8 x) { return std::bit_cast<F32x8>(std::bit_cast<U32x8>(x) & 0x7FFFFFFFu); }
@@ -216,7 +219,7 @@ struct LogSum {
   double value() const { return static_cast<double>(maximum) + portable_log(static_cast<double>(total)); }
 };
 
-/// One (span, key-value head, up to kPositions sampled rows).
+/// One (span, key-value head, up to positions_of_task() sampled rows).
 template <class T>
 class SampleTask {
  public:
@@ -226,6 +229,7 @@ class SampleTask {
     int64_t n;  // rows of the sequence
     const AttentionSpec& spec;
     const SampleRequest& request;
+    int64_t n_figures;
   };
 
   SampleTask(const Shape4& shape, const Input& in, int64_t kv_head, std::span<const SampledRow> rows, Arena& scratch)
@@ -286,7 +290,7 @@ class SampleTask {
       if (from < to) block(key0, static_cast<int64_t>(from) * h_.group(), static_cast<int64_t>(to - from) * h_.group());
     }
     for (int64_t r = 0; r < n_rows_; ++r)
-      finish(r, figures + (rows_[pos(r)].index * h_.n_heads + head(r)) * in_.request.n_figures());
+      finish(r, figures + (rows_[pos(r)].index * h_.n_heads + head(r)) * in_.n_figures);
   }
 
  private:
@@ -524,7 +528,7 @@ class SampleTask {
       out[request.value_change() + i] = weighted_square(changes_[v] + r * value_row_, r);
     }
     const auto size = static_cast<size_t>(request.query().size());
-    for (size_t i = 0; i < size; ++i) {
+    for (size_t i = 0; i < size && !request.tries_query.empty(); ++i) {
       float& figure = out[static_cast<size_t>(request.query_divergence()) + i];
       figure = -1;
       if (!row.tries_query) continue;
@@ -577,8 +581,11 @@ AttentionSample CpuBackend::do_sample_attention(const Tensor& q, const Tensor& k
                                                 std::span<const Span> spans, std::span<const KvRows* const> kept,
                                                 const AttentionSpec& spec, const SampleRequest& request) {
   const auto n_sampled = static_cast<int64_t>(request.rows.size());
-  AttentionSample result{allocate({n_sampled, 3}, DType::I32),
-                         allocate({n_sampled, q.dim(1), request.n_figures()}, DType::F32)};
+  const bool has_queries = !request.tries_query.empty();
+  const int64_t n_rungs = has_queries ? 3 : 2,
+                n_figures = has_queries ? request.n_figures() : request.query_divergence();
+  AttentionSample result{allocate({n_sampled, n_rungs}, DType::I32),
+                         allocate({n_sampled, q.dim(1), n_figures}, DType::F32)};
   auto* rungs = result.rungs.view.as<int32_t>();
   auto* figures = result.figures.view.as<float>();
 
@@ -617,22 +624,25 @@ AttentionSample CpuBackend::do_sample_attention(const Tensor& q, const Tensor& k
                            0,
                            0,
                            0,
-                           request.tries_query[next] != 0};
+                           has_queries && request.tries_query[next] != 0};
         const auto last_key = static_cast<size_t>(sampled.last_key);
         const int64_t width = q.dim(1) * q.dim(2);
         sampled.key_rung = lowest_rung(keys[last_key], request.format);
         sampled.value_rung = lowest_rung(values[last_key], request.format);
         sampled.query_rung = lowest_rung(running_absmax(q.as<T>() + row * width, 1, width)[0], request.format);
-        rungs[3 * next] = sampled.key_rung;
-        rungs[3 * next + 1] = sampled.value_rung;
-        rungs[3 * next + 2] = sampled.query_rung;
+        int32_t* own = rungs + static_cast<int64_t>(next) * n_rungs;
+        own[0] = sampled.key_rung;
+        own[1] = sampled.value_rung;
+        if (has_queries) own[2] = sampled.query_rung;
         sequence.sampled.push_back(sampled);
       }
       const size_t n = sequence.sampled.size();
       if (n == 0) continue;
-      for (size_t first = 0; first < n; first += kPositions)
-        for (int64_t head = 0; head < sequence.rows.key.dim(1); ++head)
-          tasks.push_back({sequences.size(), first, std::min<size_t>(kPositions, n - first), head});
+      const int64_t n_kv_heads = sequence.rows.key.dim(1);
+      const auto most = static_cast<size_t>(positions_of_task(q.dim(1) / n_kv_heads));
+      for (size_t first = 0; first < n; first += most)
+        for (int64_t head = 0; head < n_kv_heads; ++head)
+          tasks.push_back({sequences.size(), first, std::min(most, n - first), head});
       sequences.push_back(std::move(sequence));
     }
     parallel(static_cast<int64_t>(tasks.size()), [&](int64_t i, Arena& scratch) {
@@ -640,7 +650,8 @@ AttentionSample CpuBackend::do_sample_attention(const Tensor& q, const Tensor& k
       const Sequence& sequence = sequences[task.sequence];
       const Shape4 shape{q.dim(1), sequence.rows.key.dim(1), q.dim(2), sequence.rows.value.dim(2)};
       const typename SampleTask<T>::Input in{
-          q.as<T>(), sequence.rows.key.as<T>(), sequence.rows.value.as<T>(), sequence.rows.n_tokens, spec, request};
+          q.as<T>(), sequence.rows.key.as<T>(), sequence.rows.value.as<T>(), sequence.rows.n_tokens, spec, request,
+          n_figures};
       SampleTask<T>(shape, in, task.kv_head, std::span(sequence.sampled).subspan(task.first, task.n), scratch)
           .run(figures);
     });

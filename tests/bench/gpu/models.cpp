@@ -15,6 +15,7 @@
 #include "kernels/runtime/check.h"
 #include "opened_model.h"
 #include "prefill/runner.h"
+#include "stats/attention_sampler.h"
 #include "stats/observer.h"
 
 namespace kvcal::bench {
@@ -225,7 +226,8 @@ void print_memory(const std::string& name, OpenedModel& model, const Sizes& s) {
   MemoryOptions options;
   options.chunk_tokens = s.chunk;
   options.device = op->device_memory();
-  options.device_statistics_bytes = static_cast<uint64_t>(Observer::device_bytes_needed(model.spec(), n_prompts, 1));
+  options.device_statistics_bytes = static_cast<uint64_t>(
+      Observer::device_bytes_needed(model.spec(), n_sampled(segments_of(sequences.measured)), n_prompts, 1));
   const MemoryPlan plan = plan_memory(model.spec(), model.weights, sequences, options);
   Peak peak;
   run(model, *op, pool, sequences, plan, Taps::All, &peak);

@@ -1,0 +1,69 @@
+// The rungs that sampled attention tries for a row: from the largest magnitude of its sequence up to the last key that
+// it sees.
+#include "kernels/device/real.cuh"
+#include "kernels/device/reduce.cuh"
+#include "kernels/device/rung.cuh"
+#include "kernels/kernels.h"
+#include "kernels/runtime/launch.h"
+#include "ops/visit_activation.h"
+
+namespace kvcal::cuda {
+namespace {
+
+constexpr int kThreads = 256, kPositions = 8;
+
+/// absmax[position] of rows of n elements; a warp per position.
+template <class T>
+__global__ void row_absmax_kernel(const SampledSequence* __restrict__ sequences, float* __restrict__ absmax, int64_t n,
+                                  bool of_values) {
+  const SampledSequence sequence = sequences[blockIdx.y];
+  const int64_t position = int64_t{blockIdx.x} * blockDim.y + threadIdx.y;
+  if (position >= sequence.n_tokens) return;
+  const T* x = static_cast<const T*>(of_values ? sequence.value : sequence.key) + position * n;
+  float top = 0.0f;
+  for (int64_t i = threadIdx.x; i < n; i += kWarp) top = fmaxf(top, fabsf(widen(x[i])));
+  top = warp_reduce(top, Maximum());
+  if (threadIdx.x == 0) absmax[sequence.first_absmax + position] = top;
+}
+
+__device__ inline int lowest_rung_of(float absmax) {
+  int rung = kLeastRung;
+  while (rung < kMostRung && absmax > kMostE4m3 * scale_of(rung)) ++rung;
+  return rung;
+}
+
+/// A block per sampled row: the lowest rungs for everything up to its last key.
+__global__ void sample_rungs_kernel(SampleArrays a) {
+  const SampledRow row = a.rows[blockIdx.x];
+  const int64_t first = a.sequences[row.sequence].first_absmax;
+  float key = 0.0f, value = 0.0f;
+  for (int64_t i = threadIdx.x; i <= row.last_key; i += kThreads) {
+    key = fmaxf(key, a.key_absmax[first + i]);
+    value = fmaxf(value, a.value_absmax[first + i]);
+  }
+  key = row_reduce<kThreads>(key, Maximum());
+  value = row_reduce<kThreads>(value, Maximum());
+  if (threadIdx.x != 0) return;
+  a.rungs[2 * blockIdx.x] = lowest_rung_of(key);
+  a.rungs[2 * blockIdx.x + 1] = lowest_rung_of(value);
+}
+
+template <class T>
+void row_absmax(const SampleArrays& a, const SampleShape& s, float* to, bool of_values, cudaStream_t stream) {
+  launch(KVCAL_KERNEL(row_absmax_kernel<T>), dim3(n_blocks(s.longest, kPositions), n_blocks(s.n_sequences, 1)),
+         dim3(kWarp, kPositions), 0, stream, a.sequences, to, s.n_kv_heads * (of_values ? s.value_dim : s.key_dim),
+         of_values);
+}
+
+}  // namespace
+
+void sample_rungs(DType t, const SampleArrays& arrays, const SampleShape& shape, cudaStream_t stream) {
+  visit_activation(t, [&](auto tag) {
+    using T = decltype(tag);
+    row_absmax<T>(arrays, shape, arrays.key_absmax, false, stream);
+    if (arrays.value_absmax != arrays.key_absmax) row_absmax<T>(arrays, shape, arrays.value_absmax, true, stream);
+  });
+  launch(KVCAL_KERNEL(sample_rungs_kernel), dim3(n_blocks(shape.n_rows, 1)), dim3(kThreads), 0, stream, arrays);
+}
+
+}  // namespace kvcal::cuda

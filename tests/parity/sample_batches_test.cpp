@@ -1,0 +1,102 @@
+// sample_attention of sequences in pieces and in company, and keep_rows.
+#include "parity/sample_inputs.h"
+
+namespace kvcal::test {
+namespace {
+
+std::string bytes_of_rows(const AttentionSample& sample, int64_t first, int64_t n) {
+  return bytes_of(sample.rungs.view.rows(first, n)) + bytes_of(sample.figures.view.rows(first, n));
+}
+
+constexpr SampleCase kCutCases[] = {
+    {300, 4, 2, 24, 16, Content::Growing, 100},
+    {300, 4, 1, 33, 40, Content::SinkToken, 0, 0, 0.0f, true},
+    {300, 2, 2, 16, 16, Content::TinyChannel, 0, 70, 3.0f},
+    {300, 4, 1, 24, 16, Content::FewLarge, 0, 0, 0.0f, false, true},
+};
+
+// A row's figures are those of its sequence, wherever this is cut at multiples of a key block, and whatever stands
+// beside it. attention() or keep_rows() keep what was before.
+TEST(SampleBatches, ChunksAndNeighboursChangeNothing) {
+  for (const Precision p : {Precision::F32, Precision::BF16})
+    for (const SampleCase& c : kCutCases) {
+      const auto op = backend(p);
+      const Inputs in(c, op->activation_dtype());
+      std::vector<int32_t> rows;
+      for (int64_t i = 2; i < c.tokens; i += 7) rows.push_back(static_cast<int32_t>(i));
+      const Span whole{0, c.tokens, 0};
+      const KvRows* const none[] = {nullptr};
+      const AttentionSample all = op->sample_attention(in.q, in.k, in.v, {&whole, 1}, none, in.spec(c, 0, c.tokens),
+                                                       {rows, in.norms, c.one_scale});
+      for (const int64_t step : {64, 256}) {
+        const bool attends = step == 64;
+        KvRows kept, other;
+        KvRows* const own[] = {&other, &kept};
+        for (int64_t first = 0; first < c.tokens; first += step) {
+          const int64_t n = std::min(step, c.tokens - first);
+          constexpr int64_t kOther = 21;  // rows of another sequence before: its continuation
+          const auto with_other = [&](const Values& x) {
+            std::vector<double> real(x.real.end() - kOther * x.tensor().dim(1) * x.tensor().dim(2), x.real.end());
+            const int64_t width = x.tensor().dim(1) * x.tensor().dim(2);
+            real.insert(real.end(), x.real.begin() + first * width, x.real.begin() + (first + n) * width);
+            return values({kOther + n, x.tensor().dim(1), x.tensor().dim(2)}, op->activation_dtype(), real);
+          };
+          const Values q = with_other(in.q), k = with_other(in.k), v = with_other(in.v);
+          const Span spans[] = {{0, kOther, first / step * kOther}, {kOther, n, first}};
+          const AttentionSpec spec = in.spec(c, first, n);
+          if (attends)
+            op->attention(q, k, v, spans, own, spec);
+          else
+            op->keep_rows(k, v, spans, own);
+          std::vector<int32_t> sampled = {3};
+          for (int64_t i = 0; i < n; ++i)
+            if ((first + i) % 14 == 2) sampled.push_back(static_cast<int32_t>(kOther + i));
+          const KvRows* const seen[] = {&other, &kept};
+          const AttentionSample part =
+              op->sample_attention(q, attends ? k.tensor() : Tensor{}, attends ? v.tensor() : Tensor{}, spans, seen,
+                                   spec, {sampled, in.norms, c.one_scale});
+          for (size_t i = 1; i < sampled.size(); ++i) {
+            const int64_t position = first + sampled[i] - kOther;
+            ASSERT_TRUE(bytes_of_rows(part, static_cast<int64_t>(i), 1) == bytes_of_rows(all, position / 7, 1))
+                << "position " << position << ", steps of " << step;
+          }
+          op->end_batch();
+        }
+      }
+    }
+}
+
+TEST(SampleBatches, NothingSampledIsNothingFound) {
+  const auto op = backend(Precision::BF16);
+  const SampleCase c{10, 2, 1, 8, 8};
+  const Inputs in(c, DType::BF16);
+  const Span span{0, 10, 0};
+  const KvRows* const none[] = {nullptr};
+  const AttentionSample sample =
+      op->sample_attention(in.q, in.k, in.v, {&span, 1}, none, in.spec(c, 0, 10), {{}, in.norms});
+  EXPECT_EQ(sample.rungs.view.shape, (Shape{0, 2}));
+  EXPECT_EQ(sample.figures.view.shape, (Shape{0, 2, kSampleFigures}));
+}
+
+TEST(KeepRows, KeepsWhatAttentionDoes) {
+  for (const Precision p : {Precision::F32, Precision::BF16}) {
+    const auto op = backend(p);
+    const Inputs in({90, 2, 2, 24, 16}, op->activation_dtype());
+    KvRows attended, kept;
+    for (const auto& [first, n] : {std::pair<int64_t, int64_t>{0, 50}, {50, 40}}) {
+      const Span spans[] = {{0, 0, 0}, {0, n, first}};
+      const auto part = [&](const Values& x) { return x.tensor().rows(first, n); };
+      KvRows* const a[] = {nullptr, &attended};
+      KvRows* const b[] = {nullptr, &kept};
+      op->attention(part(in.q), part(in.k), part(in.v), spans, a, {0.2f});
+      op->keep_rows(part(in.k), part(in.v), spans, b);
+    }
+    ASSERT_EQ(kept.n_tokens, 90);
+    EXPECT_TRUE(bytes_of(kept.key.view.rows(0, 90)) == bytes_of(in.k));
+    EXPECT_TRUE(bytes_of(kept.value.view.rows(0, 90)) == bytes_of(in.v));
+    EXPECT_TRUE(bytes_of(attended.key.view.rows(0, 90)) == bytes_of(in.k));
+  }
+}
+
+}  // namespace
+}  // namespace kvcal::test

@@ -1,0 +1,67 @@
+// Sampled attention of whole models: what a run on the device finds, in any batches, against a run on the CPU.
+#include <gtest/gtest.h>
+
+#include "arch/golden.h"
+#include "harness/emulated_ops.h"
+#include "harness/loaded_model.h"
+#include "unit/stats_fixture.h"
+
+namespace kvcal::stats_test {
+namespace {
+
+Statistics sampled_run(const std::string& name, std::unique_ptr<Ops> ops, int64_t chunk_tokens) {
+  const Golden golden(name);
+  LoadedModel m(golden.folder, std::move(ops));
+  const std::vector<std::string> names = {"a", "b", "c"};
+  const std::vector<int32_t> ids = golden.sequences().back();
+  std::vector<PromptTokens> prompts;
+  std::vector<Sequence> sequences;
+  for (const int64_t n : {300, 1, 70}) {
+    const auto i = static_cast<int64_t>(prompts.size());
+    prompts.push_back({names[prompts.size()], {}, 1});
+    for (int64_t t = 0; t < n; ++t) prompts.back().ids.push_back(ids[static_cast<size_t>(t * t + i) % ids.size()]);
+    sequences.push_back({i, 1, {{i, 0, n}}, n});
+  }
+  sequences.push_back({3, 2, {{2, 0, 70}, {0, 0, 300}, {1, 0, 1}}, 371});  // packed: nothing of it is sampled
+  ThreadPool pool(1);
+  Observer observer(m.model->spec(), {2, names, segments_of(sequences)}, pool, m.ops.get());
+  Runner(*m.model, *m.ops, m.weights, chunk_tokens).run({{&sequences, &observer, Until::LastKv, nullptr}}, prompts);
+  return observer.take(small_record());
+}
+
+class SampledModel : public testing::TestWithParam<std::string> {};
+
+TEST_P(SampledModel, FindsWhatTheCpuFindsInAnyBatches) {
+  const auto on_device = [&](int64_t chunk_tokens) {
+    return sampled_run(GetParam(), test::emulated_cuda_ops(Precision::F32), chunk_tokens);
+  };
+  const Statistics device = on_device(1024);
+  const Statistics host = sampled_run(GetParam(), make_cpu_ops({Precision::F32, 1, true}), 1024);
+  const Statistics cut = on_device(256);
+  ASSERT_EQ(device.caches.size(), host.caches.size());
+  size_t n = 0;
+  for (size_t c = 0; c < host.caches.size(); ++c)
+    for (const CacheSite site : sites_of(host.caches[c].layout)) {
+      if (site == CacheSite::Query) continue;  // not tried on a device
+      const SiteStatistics &on = device.caches[c].at(site), &expected = host.caches[c].at(site);
+      EXPECT_EQ(on.column_norms, expected.column_norms);
+      EXPECT_EQ(on.sampled, cut.caches[c].at(site).sampled);
+      ASSERT_EQ(on.sampled.size(), expected.sampled.size());
+      for (size_t i = 0; i < on.sampled.size(); ++i, ++n) {
+        EXPECT_EQ(on.sampled[i].key(), expected.sampled[i].key());
+        EXPECT_EQ(on.sampled[i].rows, expected.sampled[i].rows);
+        // The CPU tries rungs once that round nearly alike; and divergences carry 1e-6 of a nat.
+        const double mean = mean_of(expected.sampled[i]);
+        EXPECT_NEAR(mean_of(on.sampled[i]), mean, 0.05 * mean + 2e-6)
+            << "cache " << c << ", figure " << static_cast<int>(on.sampled[i].figure) << ", rung "
+            << on.sampled[i].rung;
+      }
+    }
+  EXPECT_GE(n, host.caches.size() * kSampleRungs);
+}
+
+INSTANTIATE_TEST_SUITE_P(Golden, SampledModel, testing::Values("deepseek_v3", "qwen3", "qwen3_5"),
+                         [](const auto& param) { return param.param; });
+
+}  // namespace
+}  // namespace kvcal::stats_test
