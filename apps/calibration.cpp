@@ -111,7 +111,8 @@ Json identity_of(const RunRecord& record, const CalibrationOptions& options) {
   const SequenceOptions& s = options.sequences;
   return {{"model", record.model}, {"calibration", record.calibration}, {"commit", build_info().commit},
           {"sanity", s.sanity},    {"warmup_passes", s.warmup_passes},  {"shard", s.shard},
-          {"n_shards", s.n_shards}};
+          {"n_shards", s.n_shards},
+          {"sampled", {static_cast<int>(options.sample.format), options.sample.rungs_below}}};
 }
 
 std::unique_ptr<ResumeFolder> open_resume(const OpenedModel& model, const SequencePlan& plan,

@@ -86,7 +86,10 @@ double corrected(double measured, double at_scale, double at_rung) {
 SampleOptions sample_options(const SolveOptions& options) {
   const std::optional<Stand> stand = stand_in(number_format(options.format));
   constexpr int kBelow = 3;  // a scale that clips by a factor of 64
-  return {stand ? stand->sampled : SampleFormat::E4m3, policy_named(options.policy).uses_headroom ? 0 : kBelow};
+  const bool clips = !policy_named(options.policy).uses_headroom;
+  // Without headroom the rung nearest to a scale may be the one below.
+  const int below = clips ? kBelow : headroom_of(options) < 2 ? 1 : 0;
+  return {stand ? stand->sampled : SampleFormat::E4m3, below};
 }
 
 std::optional<SampledDamage> sampled_damage(const CacheStatistics& cache, CacheSite site, const NumberFormat& format,

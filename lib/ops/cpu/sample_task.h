@@ -1,0 +1,396 @@
+// One task of sampled attention: one walk over the key blocks of a sequence, with an online softmax for each rung.
+//
+// With l, l' the logits, p the probabilities and Z, Z' the sums: KL(p, p') = Σ p (l - l') + log Z' - log Z. The change
+// of the output comes from p (v' - v), whose factors are exact, so nothing cancels.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "ops/cpu/rung_ladder.h"
+
+namespace kvcal::cpu {
+
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+
+struct Shape4 {
+  int64_t n_heads, n_kv_heads, key_dim, value_dim;
+  int64_t group() const { return n_heads / n_kv_heads; }
+};
+
+/// A sampled row: its place in the request, its row in the batch, and the keys it sees.
+struct SampledRow {
+  int64_t index, row, position, first_key, last_key;
+  int key_rung, value_rung, query_rung;  // the lowest that clip nothing
+  bool tries_query;
+};
+
+inline std::vector<int> rungs_of(std::span<const SampledRow> rows, const RungLadder& ladder, int SampledRow::*lowest) {
+  std::vector<int> all = {kRungOfOne};
+  for (const SampledRow& row : rows)
+    for (int i = 0; i < ladder.size(); ++i) all.push_back(ladder.rung(i, row.*lowest));
+  std::sort(all.begin(), all.end());
+  all.erase(std::unique(all.begin(), all.end()), all.end());
+  return all;
+}
+
+/// Log of a sum of exponentials, block by block.
+struct LogSum {
+  float maximum = -kInfinity, total = 0;
+  /// A block with the given maximum and sum of exponentials below it.
+  void add(float block_maximum, float block_total) {
+    if (block_maximum <= maximum) {
+      total += block_total * exp(splat(block_maximum - maximum))[0];
+      return;
+    }
+    total = total * exp(splat(maximum - block_maximum))[0] + block_total;
+    maximum = block_maximum;
+  }
+  double value() const { return static_cast<double>(maximum) + portable_log(static_cast<double>(total)); }
+};
+
+/// One (span, key-value head, up to positions_of_task() sampled rows).
+template <class T>
+class SampleTask {
+ public:
+  struct Input {
+    const T* q;  // [tokens, n_heads, key_dim]
+    const T *key, *value;
+    int64_t n;  // rows of the sequence
+    const AttentionSpec& spec;
+    const SampleRequest& request;
+    int64_t n_figures;
+  };
+
+  SampleTask(const Shape4& shape, const Input& in, int64_t kv_head, std::span<const SampledRow> rows, Arena& scratch)
+      : h_(shape),
+        in_(in),
+        kv_head_(kv_head),
+        rows_(rows),
+        n_rows_(static_cast<int64_t>(rows.size()) * shape.group()),
+        key_row_(row_stride(shape.key_dim)),
+        value_row_(row_stride(shape.value_dim)),
+        keys_(shape.key_dim, key_row_, rungs_of(rows, in.request.cache(), &SampledRow::key_rung), in.request, scratch),
+        values_(shape.value_dim, value_row_, rungs_of(rows, in.request.cache(), &SampledRow::value_rung), in.request,
+                scratch) {
+    const auto floats = [&](int64_t n) {
+      float* data = scratch.allocate({n}, DType::F32).template as<float>();
+      std::fill_n(data, n, 0.0f);
+      return data;
+    };
+    query_ = floats(n_rows_ * key_row_);
+    for (int64_t r = 0; r < n_rows_; ++r)
+      copy_wide(in_.q + (rows_[pos(r)].row * h_.n_heads + head(r)) * h_.key_dim, query_ + r * key_row_, h_.key_dim);
+    plan_query_trials();
+    trial_query_ = floats(static_cast<int64_t>(trials_.size()) * key_row_);
+    trial_logits_ = floats(static_cast<int64_t>(trials_.size()) * kLogitsRow);
+    for (size_t t = 0; t < trials_.size(); ++t)
+      round_values(query_ + trials_[t].row * key_row_, trial_query_ + static_cast<int64_t>(t) * key_row_,
+                   padded(h_.key_dim), trials_[t].rung, in_.request.format);
+    block_keys_ = {floats(kKeys * key_row_), key_row_, h_.key_dim, 0};
+    block_values_ = {floats(kKeys * value_row_), value_row_, h_.value_dim, 0};
+    transposed_ = floats(h_.key_dim * kLogitsRow);
+    logits_ = floats(n_rows_ * kLogitsRow);
+    rounded_logits_ = floats(n_rows_ * kLogitsRow);
+    probabilities_ = floats(n_rows_ * kLogitsRow);
+    product_ = floats(n_rows_ * value_row_);
+    output_ = floats(n_rows_ * value_row_);
+    for (size_t i = 0; i < values_.rungs().size(); ++i) changes_.push_back(floats(n_rows_ * value_row_));
+    exact_.resize(static_cast<size_t>(n_rows_));
+    rounded_.resize(keys_.rungs().size() * exact_.size());
+    moved_.resize(rounded_.size());
+  }
+
+  void run(float* figures) {
+    // A sink is a first key without a value, which is rounded never.
+    const auto sink = [&](int64_t r) { return LogSum{in_.spec.sinks.template as<float>()[head(r)], 1.0f}; };
+    for (int64_t r = 0; r < n_rows_ && in_.spec.sinks; ++r) {
+      exact_[static_cast<size_t>(r)] = sink(r);
+      for (size_t i = 0; i < keys_.rungs().size(); ++i) rounded(i, r) = sink(r);
+    }
+    for (QueryTrial& trial : trials_)
+      if (in_.spec.sinks) trial.sum = sink(trial.row);
+    const int64_t last = std::max_element(rows_.begin(), rows_.end(), [](const auto& a, const auto& b) {
+                           return a.last_key < b.last_key;
+                         })->last_key;
+    for (int64_t key0 = rows_[0].first_key / kKeys * kKeys; key0 <= last; key0 += kKeys) {
+      size_t from = 0, to = rows_.size();  // rows that see a key of this block
+      while (from < to && rows_[from].last_key < key0) ++from;
+      while (to > from && rows_[to - 1].first_key >= key0 + kKeys) --to;
+      if (from < to) block(key0, static_cast<int64_t>(from) * h_.group(), static_cast<int64_t>(to - from) * h_.group());
+    }
+    for (int64_t r = 0; r < n_rows_; ++r)
+      finish(r, figures + (rows_[pos(r)].index * h_.n_heads + head(r)) * in_.n_figures);
+  }
+
+ private:
+  /// A rounding of a row's query that differs from the others tried.
+  struct QueryTrial {
+    int64_t row;
+    int rung;
+    LogSum sum{};
+    float moved = 0;  // Σ p (l - l')
+  };
+
+  static int64_t padded(int64_t n) { return (n + kLanes - 1) / kLanes * kLanes; }
+
+  /// Which roundings of each query are tried, and which of them stands for each rung of its ladder.
+  void plan_query_trials() {
+    const RungLadder ladder = in_.request.query();
+    const int64_t n = padded(h_.key_dim);
+    std::vector<float> base(static_cast<size_t>(n)), other(base.size());
+    for (int64_t r = 0; r < n_rows_; ++r) {
+      const SampledRow& row = rows_[pos(r)];
+      first_trial_.push_back(trials_.size());
+      if (!row.tries_query) continue;
+      const float* q = query_ + r * key_row_;
+      const auto trial_of = [&](int rung) {
+        for (size_t t = first_trial_.back(); t < trials_.size(); ++t)
+          if (trials_[t].rung == rung) return t;
+        round_values(q, other.data(), n, rung, in_.request.format);
+        if (in_.request.shares_rungs && trials_.size() > first_trial_.back() && agree(q, base, other))
+          return first_trial_.back();
+        trials_.push_back({r, rung});
+        return trials_.size() - 1;
+      };
+      round_values(q, base.data(), n, row.query_rung, in_.request.format);
+      trial_of(row.query_rung);
+      for (int i = 0; i < ladder.size(); ++i) trial_of_rung_.push_back(trial_of(ladder.rung(i, row.query_rung)));
+    }
+    first_trial_.push_back(trials_.size());
+  }
+
+  /// As Agreement, for one row.
+  bool agree(const float* x, const std::vector<float>& a, const std::vector<float>& b) const {
+    float top = 0, n_differing = 0;
+    for (size_t c = 0; c < a.size(); ++c) top = std::max(top, std::fabs(x[c]));
+    for (size_t c = 0; c < a.size(); ++c) {
+      const float change = std::fabs(a[c] - b[c]);
+      if (change <= std::fabs(x[c]) * 0x1p-5f) continue;
+      if (change > top * 0x1p-6f) return false;
+      ++n_differing;
+    }
+    return n_differing <= static_cast<float>(h_.key_dim) / 16;
+  }
+
+  size_t pos(int64_t r) const { return static_cast<size_t>(r / h_.group()); }
+  int64_t head(int64_t r) const { return kv_head_ * h_.group() + r % h_.group(); }
+  LogSum& rounded(size_t rung, int64_t r) { return rounded_[rung * exact_.size() + static_cast<size_t>(r)]; }
+  float& moved(size_t rung, int64_t r) { return moved_[rung * exact_.size() + static_cast<size_t>(r)]; }
+
+  void load(int64_t key0, const T* from, int64_t width, Rows64& to) const {
+    const int64_t n = std::min(kKeys, in_.n - key0);
+    for (int64_t j = 0; j < n; ++j) copy_wide(from + ((key0 + j) * h_.n_kv_heads + kv_head_) * width, to.row(j), width);
+    if (n < kKeys) std::fill_n(to.row(n), (kKeys - n) * to.stride, 0.0f);
+    to.n = n;
+  }
+
+  void block(int64_t key0, int64_t row0, int64_t n) {
+    load(key0, in_.key, h_.key_dim, block_keys_);
+    load(key0, in_.value, h_.value_dim, block_values_);
+    multiply(block_keys_, key0, row0, n, logits_);
+    for (int64_t r = row0; r < row0 + n; ++r) weigh(r);
+    try_queries(key0, row0, n);  // while the keys lie transposed
+    small_gemm(n, h_.value_dim, kKeys, {probabilities_ + row0 * kLogitsRow, kLogitsRow}, block_values_.data, value_row_,
+               output_ + row0 * value_row_, value_row_, true);
+    keys_.round(block_keys_);
+    for (size_t i = 0; i < keys_.n_different(); ++i)
+      if (keys_.needed(i)) try_keys(i, key0, row0, n);
+    values_.round(block_values_);
+    for (size_t i = 0; i < values_.n_different(); ++i)
+      if (values_.needed(i)) try_values(i, row0, n);
+  }
+
+  /// Logits of rows [row0, row0 + n) with rounded or exact keys.
+  void multiply(const Rows64& keys, int64_t key0, int64_t row0, int64_t n, float* logits) {
+    transpose(keys.data, key_row_, kKeys, h_.key_dim, transposed_, kLogitsRow);
+    multiply(query_ + row0 * key_row_, n, logits + row0 * kLogitsRow);
+    for (int64_t r = row0; r < row0 + n; ++r) mask(rows_[pos(r)], key0, logits + r * kLogitsRow);
+  }
+
+  /// Scaled, capped logits of n queries with the keys that lie transposed.
+  void multiply(const float* queries, int64_t n, float* logits) {
+    small_gemm(n, kKeys, h_.key_dim, {queries, key_row_}, transposed_, kLogitsRow, logits, kLogitsRow, false);
+    if (in_.spec.softcap > 0.0f) cap_logits(logits, n, in_.spec.scale, in_.spec.softcap);
+  }
+
+  /// -inf where the row does not see the key.
+  void mask(const SampledRow& row, int64_t key0, float* l) const {
+    const float scale = in_.spec.softcap > 0.0f ? 1.0f : in_.spec.scale;
+    constexpr I32x8 kIndex = {0, 1, 2, 3, 4, 5, 6, 7};
+    const auto first = static_cast<int32_t>(std::max<int64_t>(row.first_key - key0, 0));
+    const auto last = static_cast<int32_t>(std::min(row.last_key - key0, kKeys - 1));
+    for (int32_t j = 0; j < kKeys; j += kLanes) {
+      const I32x8 at = kIndex + j;
+      store8(l + j, (at >= first) & (at <= last) ? load8(l + j) * scale : splat(-kInfinity));
+    }
+  }
+
+  void try_queries(int64_t key0, int64_t row0, int64_t n) {
+    const size_t begin = first_trial_[static_cast<size_t>(row0)], end = first_trial_[static_cast<size_t>(row0 + n)];
+    if (begin == end) return;
+    const auto at = static_cast<int64_t>(begin);
+    multiply(trial_query_ + at * key_row_, static_cast<int64_t>(end - begin), trial_logits_ + at * kLogitsRow);
+    for (size_t t = begin; t < end; ++t) {
+      QueryTrial& trial = trials_[t];
+      float* l2 = trial_logits_ + static_cast<int64_t>(t) * kLogitsRow;
+      mask(rows_[pos(trial.row)], key0, l2);
+      const Compared compared = compare(trial.row, l2);
+      if (compared.maximum == -kInfinity) continue;
+      trial.sum.add(compared.maximum, compared.total);
+      trial.moved += compared.moved;
+    }
+  }
+
+  /// Logits l2 of a block against the exact ones of row r.
+  struct Compared {
+    float maximum, total, moved;  // of l2; sum of exponentials below it; Σ p (l - l2)
+  };
+  Compared compare(int64_t r, const float* l2) const {
+    const float* l = logits_ + r * kLogitsRow;
+    F32x8 top = splat(-kInfinity);
+    for (int64_t j = 0; j < kKeys; j += kLanes) top = larger(load8(l2 + j), top);
+    const float maximum = largest(top);
+    if (maximum == -kInfinity) return {maximum, 0, 0};
+    F32x8 total{}, moves{};
+    for (int64_t j = 0; j < kKeys; j += kLanes) {
+      const F32x8 a = load8(l + j), b = load8(l2 + j);
+      total += exp(b - maximum);
+      moves += a == -kInfinity ? F32x8{} : load8(probabilities_ + r * kLogitsRow + j) * (a - b);
+    }
+    return {maximum, sum(total), sum(moves)};
+  }
+
+  /// Probabilities of row r below its new maximum; what was summed before shrinks with them.
+  void weigh(int64_t r) {
+    const float* l = logits_ + r * kLogitsRow;
+    F32x8 top = splat(-kInfinity);
+    for (int64_t j = 0; j < kKeys; j += kLanes) top = larger(load8(l + j), top);
+    LogSum& state = exact_[static_cast<size_t>(r)];
+    const float next = std::max(state.maximum, largest(top));
+    if (next == -kInfinity) {  // sees nothing here, and nothing before
+      std::fill_n(probabilities_ + r * kLogitsRow, kKeys, 0.0f);
+      return;
+    }
+    if (next != state.maximum) rescale(r, exp(splat(state.maximum - next))[0]);
+    state.maximum = next;
+    F32x8 total{};
+    for (int64_t j = 0; j < kKeys; j += kLanes) {
+      const F32x8 p = exp(load8(l + j) - next);
+      store8(probabilities_ + r * kLogitsRow + j, p);
+      total += p;
+    }
+    state.total += sum(total);
+  }
+
+  void rescale(int64_t r, float factor) {
+    exact_[static_cast<size_t>(r)].total *= factor;
+    for (size_t i = 0; i < keys_.rungs().size(); ++i) moved(i, r) *= factor;
+    for (size_t t = first_trial_[static_cast<size_t>(r)]; t < first_trial_[static_cast<size_t>(r) + 1]; ++t)
+      trials_[t].moved *= factor;
+    scale_row(output_ + r * value_row_, factor);
+    for (float* change : changes_) scale_row(change + r * value_row_, factor);
+  }
+
+  void scale_row(float* row, float factor) const {
+    for (int64_t c = 0; c < h_.value_dim; c += kLanes) store8(row + c, load8(row + c) * factor);
+  }
+
+  /// The i-th of the roundings that differ, for all rungs it stands for.
+  void try_keys(size_t i, int64_t key0, int64_t row0, int64_t n) {
+    multiply(keys_.different(i), key0, row0, n, rounded_logits_);
+    for (int64_t r = row0; r < row0 + n; ++r) {
+      const Compared compared = compare(r, rounded_logits_ + r * kLogitsRow);
+      if (compared.maximum == -kInfinity) continue;
+      for (size_t rung = 0; rung < keys_.rungs().size(); ++rung) {
+        if (keys_.of_rung(rung) != i) continue;
+        rounded(rung, r).add(compared.maximum, compared.total);
+        moved(rung, r) += compared.moved;
+      }
+    }
+  }
+
+  void try_values(size_t i, int64_t row0, int64_t n) {
+    const Rows64& change = values_.different(i);  // becomes v' - v
+    for (int64_t j = 0; j < kKeys; ++j)
+      for (int64_t c = 0; c < h_.value_dim; c += kLanes)
+        store8(change.row(j) + c, load8(change.row(j) + c) - load8(block_values_.row(j) + c));
+    small_gemm(n, h_.value_dim, kKeys, {probabilities_ + row0 * kLogitsRow, kLogitsRow}, change.data, value_row_,
+               product_ + row0 * value_row_, value_row_, false);
+    for (size_t rung = 0; rung < changes_.size(); ++rung) {
+      if (values_.of_rung(rung) != i) continue;
+      for (int64_t r = row0; r < row0 + n; ++r) {
+        float *sum = changes_[rung] + r * value_row_, *part = product_ + r * value_row_;
+        for (int64_t c = 0; c < h_.value_dim; c += kLanes) store8(sum + c, load8(sum + c) + load8(part + c));
+      }
+    }
+  }
+
+  /// |x / total|_w² of a row.
+  float weighted_square(const float* x, int64_t r) const {
+    const float* norms = in_.request.column_norms.template as<float>() + head(r) * h_.value_dim;
+    const float inverse = 1.0f / exact_[static_cast<size_t>(r)].total;
+    F32x8 squares{};
+    for (int64_t c = 0; c < h_.value_dim; c += kLanes) {
+      const F32x8 y = cpu::load(x + c, h_.value_dim - c) * inverse * cpu::load(norms + c, h_.value_dim - c);
+      squares += y * y;
+    }
+    return sum(squares);
+  }
+
+  void finish(int64_t r, float* out) {
+    const SampledRow& row = rows_[pos(r)];
+    const LogSum& exact = exact_[static_cast<size_t>(r)];
+    const SampleRequest& request = in_.request;
+    const RungLadder ladder = request.cache();
+    const auto at = [](const std::vector<int>& rungs, int rung) {
+      return static_cast<size_t>(std::lower_bound(rungs.begin(), rungs.end(), rung) - rungs.begin());
+    };
+    const auto divergence = [&](float moved_by, const LogSum& to) {
+      const double d = static_cast<double>(moved_by / exact.total) + (to.value() - exact.value());
+      return static_cast<float>(std::max(d, 0.0));
+    };
+    out[request.output()] = weighted_square(output_ + r * value_row_, r);
+    for (int i = 0; i < ladder.size(); ++i) {
+      const size_t k = at(keys_.rungs(), ladder.rung(i, row.key_rung)),
+                   v = at(values_.rungs(), ladder.rung(i, row.value_rung));
+      out[request.key_divergence() + i] = divergence(moved(k, r), rounded(k, r));
+      out[request.value_change() + i] = weighted_square(changes_[v] + r * value_row_, r);
+    }
+    const auto size = static_cast<size_t>(request.query().size());
+    for (size_t i = 0; i < size && !request.tries_query.empty(); ++i) {
+      float& figure = out[static_cast<size_t>(request.query_divergence()) + i];
+      figure = -1;
+      if (!row.tries_query) continue;
+      const QueryTrial& trial = trials_[trial_of_rung_[queries_tried_ * size + i]];
+      figure = divergence(trial.moved, trial.sum);
+    }
+    if (row.tries_query) ++queries_tried_;
+  }
+
+  const Shape4& h_;
+  Input in_;
+  int64_t kv_head_;
+  std::span<const SampledRow> rows_;
+  int64_t n_rows_, key_row_, value_row_;
+  Ladder keys_, values_;
+  float* query_;                         // [n_rows, key_row]
+  std::vector<QueryTrial> trials_;       // in the order of rows
+  std::vector<size_t> first_trial_;      // [n_rows + 1]
+  std::vector<size_t> trial_of_rung_;    // [rows that try, rungs of the query's ladder]
+  size_t queries_tried_ = 0;             // rows finished that try
+  float *trial_query_, *trial_logits_;   // [trials, key_row], [trials, kLogitsRow]
+  Rows64 block_keys_, block_values_;     // [kKeys, key_row], [kKeys, value_row]
+  float* transposed_;                    // [key_dim, kLogitsRow]
+  float *logits_, *rounded_logits_;      // [n_rows, kLogitsRow]
+  float* probabilities_;                 // [n_rows, kLogitsRow], below the row's maximum so far
+  float* product_;                       // [n_rows, value_row]
+  float* output_;                        // [n_rows, value_row]: Σ p v
+  std::vector<float*> changes_;          // by rung of values: Σ p (v' - v)
+  std::vector<LogSum> exact_, rounded_;  // [n_rows], [rungs of keys, n_rows]
+  std::vector<float> moved_;             // [rungs of keys, n_rows]: Σ p (l - l')
+};
+
+}  // namespace kvcal::cpu
