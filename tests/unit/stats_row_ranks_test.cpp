@@ -26,8 +26,9 @@ std::map<int64_t, Provenance> rows_by_rank(const ObservationPlan& plan, int64_t 
           const Provenance row{s.pass, s.prompt, s.prompt_offset + done, s.first_position + done, 0, 0};
           EXPECT_TRUE(rows.emplace(rank, row).second) << "rank " << rank << " twice";
           EXPECT_EQ(ranks.row_of(rank), row);
-          if (!plan.kinds.empty())
+          if (!plan.kinds.empty()) {
             EXPECT_EQ(plan.kinds[static_cast<size_t>(s.prompt)][static_cast<size_t>(row.token)], cell.kind);
+          }
         }
       }
       EXPECT_EQ(done, s.n_tokens);

@@ -180,14 +180,14 @@ void relation_cases(std::vector<Case>& cases) {
     e["clipped_at_one"] = 1e-9;
     e["lost_at_one"] = 0;
   });
-  add("verdict too good", {"E02"}, [](Json& j) { layer(j, 1)["key"]["error"]["lost_at_one"] = 0.9; });
-  add("verdict too bad", {"E02"}, [](Json& j) { layer(j, 1)["key"]["verdict"] = "inadequate"; });
-  add("verdict needed", {"E02"}, [](Json& j) { layer(j, 1)["value"]["verdict"] = "needed"; });
-  add("verdict at risk", {"E02"}, [](Json& j) { layer(j, 1)["value"]["verdict"] = "at_risk"; });
-  add("noise above the limit", {"E02"}, [](Json& j) {
-    layer(j, 1)["key"]["error"]["noise_at_scale"] = 50;
-    layer(j, 1)["key"]["error"]["dominating_at_scale"] = 0.1;
+  add("damage at 1.0", {"E02"}, [](Json& j) { layer(j, 1)["key"]["assessment"]["at_one"]["noise"] = 50; });
+  add("damage at the scale", {"E02"}, [](Json& j) { layer(j, 1)["key"]["assessment"]["at_scale"]["noise"] = 50; });
+  add("the scale is needed", {"E02"}, [](Json& j) {
+    layer(j, 1)["value"]["assessment"]["scale"] = layer(j, 1)["value"]["verdict"] = "needed";
   });
+  add("verdict too bad", {"A06"}, [](Json& j) { layer(j, 1)["key"]["verdict"] = "inadequate"; });
+  add("verdict needed", {"A06"}, [](Json& j) { layer(j, 1)["value"]["verdict"] = "needed"; });
+  add("two answers to one question", {"A06"}, [](Json& j) { layer(j, 1)["key"]["assessment"]["fp8"] = "check"; });
   add("loses a site", {"E02"}, [](Json& j) { layer(j, 1)["joint"]["loses_value"] = true; });
   add("converged", {"E03"}, [](Json& j) { layer(j, 1)["key"]["growth"]["last_quarter"] = 0.9; });
   add("converged on one prompt", {"E03", "K09"}, [](Json& j) {
@@ -217,12 +217,12 @@ void relation_cases(std::vector<Case>& cases) {
   add("sinks", {"K02"}, sinks(20));
   add("sinks above the limit", {"K02"}, sinks(8.1));
   add("sinks below the limit", {}, sinks(7.9));
-  add("one channel", {"K03"}, [](Json& j) {
-    Json& key = layer(j, 1)["key"];
-    key["verdict"] = "inadequate";
-    key["error"]["noise_at_scale"] = 50;
-    key["error"]["dominating_at_scale"] = 0.9;
-    layer(j, 1)["joint"]["key"] = layer(j, 1)["joint"]["verdict"] = "inadequate";
+  add("felt", {"K03"}, [](Json& j) {
+    Json& assessment = layer(j, 1)["key"]["assessment"];
+    assessment["at_scale"]["noise"] = assessment["at_one"]["noise"] = 20;
+    assessment["fp8"] = assessment["at_scale"]["fp8"] = assessment["at_one"]["fp8"] = "check";
+    assessment["at_scale"]["severity"] = assessment["at_one"]["severity"] = 2;
+    layer(j, 1)["key"]["verdict"] = "at_risk";
   });
   add("long contexts", {"K05"}, [](Json& j) { layer(j, 1)["value"]["growth"]["position"] = 0.51; });
   add("as long as may be", {}, [](Json& j) { layer(j, 1)["value"]["growth"]["position"] = 0.5; });
@@ -230,10 +230,11 @@ void relation_cases(std::vector<Case>& cases) {
     layer(j, 1)["value"]["growth"]["last_quarter"] = 0.9;
     layer(j, 1)["value"]["growth"]["converged"] = j["calibration"]["converged"] = false;
   });
-  add("energy lost", {"S16"}, [](Json& j) {
+  add("ruined", {"S16"}, [](Json& j) {
     Json& value = layer(j, 1)["value"];
+    value["assessment"]["at_scale"]["rel"] = 0.9;
+    value["assessment"]["fp8"] = value["assessment"]["at_scale"]["fp8"] = "keep16";
     value["verdict"] = "inadequate";
-    value["error"]["lost_at_scale"] = 0.4;
     layer(j, 1)["joint"]["value"] = layer(j, 1)["joint"]["verdict"] = "inadequate";
   });
   add("short prompts", {"S23"},
