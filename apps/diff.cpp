@@ -35,6 +35,11 @@ std::string number(double x) {
   return text;
 }
 
+/// "needed, fine"
+std::string answers(const Assessment& a) { return std::string(name_of(a.scale)) + ", " + std::string(name_of(a.fp8)); }
+
+Json answers_json(const Assessment& a) { return {{"scale", name_of(a.scale)}, {"fp8", name_of(a.fp8)}}; }
+
 Json site_json(const SiteDifference& s) {
   return {{"layer", s.layer},
           {"site", s.site},
@@ -42,7 +47,8 @@ Json site_json(const SiteDifference& s) {
           {"scale", {json_number(s.scale_a), json_number(s.scale_b)}},
           {"ratio", static_cast<double>(s.scale_b) / s.scale_a},
           {"absmax", {json_number(s.absmax_a), json_number(s.absmax_b)}},
-          {"verdict", {name_of(s.verdict_a), name_of(s.verdict_b)}},
+          {"assessment", {answers_json(s.assessment_a), answers_json(s.assessment_b)}},
+          {"verdict", {name_of(verdict_of(s.assessment_a)), name_of(verdict_of(s.assessment_b))}},
           {"overshoot", {s.overshoot_a, s.overshoot_b}},
           {"effect", s.effect}};
 }
@@ -66,16 +72,16 @@ void print_text(const DiffFlags& flags, const ArtifactDifference& d) {
                {"scale B", Right},
                {"B / A", Right},
                {"absmax B / A", Right},
-               {"verdict"},
+               {"scale?, fp8"},
                {"effect"}});
   size_t n_changed = 0, n_effects = 0;
   double largest = 0;
   for (const SiteDifference& s : d.sites) {
     largest = std::max(largest, s.change());
-    n_effects += !s.effect.empty() || s.verdict_a != s.verdict_b;
-    if (s.scale_a == s.scale_b && s.absmax_a == s.absmax_b && s.verdict_a == s.verdict_b && s.effect.empty()) continue;
+    n_effects += !s.effect.empty() || s.other_answer();
+    if (s.scale_a == s.scale_b && s.absmax_a == s.absmax_b && !s.other_answer() && s.effect.empty()) continue;
     n_changed += s.scale_a != s.scale_b;
-    const std::string a(name_of(s.verdict_a)), b(name_of(s.verdict_b));
+    const std::string a = answers(s.assessment_a), b = answers(s.assessment_b);
     table.add_row({std::to_string(s.layer), s.site + (s.head < 0 ? "" : " head " + std::to_string(s.head)),
                    number(s.scale_a), number(s.scale_b), number(static_cast<double>(s.scale_b) / s.scale_a),
                    number(static_cast<double>(s.absmax_b) / static_cast<double>(s.absmax_a)),
@@ -113,7 +119,7 @@ void add_diff(CLI::App& app, Job& chosen) {
       "A scale matters where it clips what the other file measured (scale * max < absmax), or is more than 16 times\n"
       "too large for it (INT8: twice). Exit code 0: the same, or within the tolerance; 1: a scale changed by more, "
       "has\n"
-      "an effect or another verdict, or the files are of different models, formats, granularities or layers; 2: a\n"
+      "an effect or another answer, or the files are of different models, formats, granularities or layers; 2: a\n"
       "file cannot be read. Other prompts or options are listed, but the numbers decide.\n"
       "\n"
       "Examples:\n"

@@ -66,7 +66,7 @@ Exit run(const ReportFlags& flags) {
 void add_report(CLI::App& app, Job& chosen) {
   auto flags = std::make_shared<ReportFlags>();
   CLI::App* verb =
-      app.add_subcommand("report", "Write a page with plots: verdicts, heads, magnitudes, growth, outliers");
+      app.add_subcommand("report", "Write a page with plots: answers, heads, magnitudes, growth, outliers");
   verb->add_option("FILE", flags->input, "Statistics (calibrate --stats), or a scale file (.json)")->required();
   verb->add_option("-o,--output", flags->output, "Page to write (default: report.html)");
   verb->add_flag("--force", flags->force, "Replace an existing page");

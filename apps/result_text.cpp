@@ -108,6 +108,15 @@ std::string keep16_text(const Artifact& artifact, const std::string& layers) {
   return "keep16: rounding at these scales ruins the attention of " + list.text() + "; " + way + ".\n";
 }
 
+// "layer 3 key head 1": heads that were pruned, or padded. They need no scale, but nobody expects them.
+std::string zero_heads_text(const Artifact& artifact) {
+  SiteList list;
+  for (const ArtifactLayer& l : artifact.layers)
+    for (const NamedSite& s : sites_of(l))
+      for (const int head : s.site->zero_heads) list.add(l, s, " head " + std::to_string(head));
+  return list.text().empty() ? "" : "note: heads without any value but zero: " + list.text() + ".\n";
+}
+
 // The parts of an MLA row, below it: they share its scale.
 void add_parts(Table& table, const ArtifactParts& parts) {
   const auto add = [&](const char* name, float absmax, const ArtifactError& e) {
@@ -164,7 +173,7 @@ std::string result_advice(const Artifact& artifact) {
     text +=
         "check: ordinary rounding can be felt in the attention of layer(s) " + check + "; check the model's answers.\n";
   if (keep16.empty() && check.empty()) text += "fine: an FP8 cache does no harm to any layer at these scales.\n";
-  text += not_converged_text(artifact) + evidence_text(artifact);
+  text += zero_heads_text(artifact) + not_converged_text(artifact) + evidence_text(artifact);
   if (artifact.kv_cache.empty() && !artifact.kv_cache_left_out.empty())
     text += "kv_cache (for servers that read one scale per layer) is left out: " + artifact.kv_cache_left_out + "\n";
   return text;

@@ -77,6 +77,7 @@ struct ArtifactSite {
   std::optional<bool> uses_envelope;   // where there is an envelope: whether the scale provides for it
   uint64_t observations = 0;           // tokens
   std::vector<float> absmax_per_head;  // key, value, latent per KV head; query per query head; 0: zero throughout
+  std::vector<int> zero_heads;         // key, value, query: heads that are zero throughout, ascending
   Assessment assessment;               // figures as float32 holds them
   ArtifactError error;
   ArtifactWhere where;

@@ -197,6 +197,22 @@ ArtifactParts parts_from(const Object& o) {
   return p;
 }
 
+/// Absent where there is none, and from files of earlier versions. Those whose absmax_per_head is 0.
+std::vector<int> zero_heads_from(const Object& o, const std::vector<float>& absmax_per_head) {
+  std::vector<int> heads;
+  if (find_member(o.json, "zero_heads") == nullptr) return heads;
+  for (const Json& value : o.array("zero_heads")) {
+    const std::string path = o.where + "zero_heads[" + std::to_string(heads.size()) + "]";
+    if (!value.is_number_integer()) fail(member_at(path) + " is " + value.type_name() + ", expected a head");
+    const auto head = value.get<int64_t>();
+    if (head < 0 || head >= static_cast<int64_t>(absmax_per_head.size()) ||
+        absmax_per_head[static_cast<size_t>(head)] != 0 || (!heads.empty() && head <= heads.back()))
+      fail(member_at(path) + " is " + value.dump() + ", expected heads whose absmax_per_head is 0, ascending");
+    heads.push_back(static_cast<int>(head));
+  }
+  return heads;
+}
+
 ArtifactSite site_from(const Object& o, int64_t n_heads, bool has_parts = false) {
   ArtifactSite s;
   s.scale = scale_from(o.at("scale"), o.where + "scale");
@@ -220,6 +236,7 @@ ArtifactSite site_from(const Object& o, int64_t n_heads, bool has_parts = false)
            " (one per head)");
   };
   check_size("absmax_per_head", s.absmax_per_head.size());
+  s.zero_heads = zero_heads_from(o, s.absmax_per_head);
   if (!s.scale_per_head.empty()) check_size("scale_per_head", s.scale_per_head.size());
   s.absmax_by_position = floats(o, "absmax_by_position", at_least_zero);
   s.error = error_from(o.object("error"));

@@ -94,6 +94,7 @@ Json site_json(const ArtifactSite& s, const AssessmentLimits& limits) {
   out["verdict"] = name_of(s.verdict());
   if (!s.scale_per_head.empty()) out["scale_per_head"] = numbers(s.scale_per_head);
   out["absmax_per_head"] = numbers(s.absmax_per_head);
+  if (!s.zero_heads.empty()) out["zero_heads"] = s.zero_heads;
   out["absmax_by_position"] = numbers(s.absmax_by_position);
   out["error"] = error_json(s.error);
   if (s.parts) {

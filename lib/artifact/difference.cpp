@@ -26,21 +26,27 @@ std::string effect_of(const char* one, double overshoot, const char* other, doub
   return "";
 }
 
+/// The range of a scale in units of what was measured; 0 where that is a head of zeros, which no scale harms.
+double overshoot(float scale, const ArtifactQuantization& q, float absmax) {
+  return absmax > 0 ? scale * q.max / absmax : 0;
+}
+
 SiteDifference compare_scales(SiteDifference d, const ArtifactQuantization& qa, const ArtifactQuantization& qb) {
-  d.overshoot_a = d.scale_a * qa.max / d.absmax_b;
-  d.overshoot_b = d.scale_b * qb.max / d.absmax_a;
-  d.effect = effect_of("B", d.overshoot_b, "A", d.scale_a * qa.max / d.absmax_a, qb.dtype);
-  const std::string reverse = effect_of("A", d.overshoot_a, "B", d.scale_b * qb.max / d.absmax_b, qa.dtype);
+  d.overshoot_a = overshoot(d.scale_a, qa, d.absmax_b);
+  d.overshoot_b = overshoot(d.scale_b, qb, d.absmax_a);
+  d.effect = effect_of("B", d.overshoot_b, "A", overshoot(d.scale_a, qa, d.absmax_a), qb.dtype);
+  const std::string reverse = effect_of("A", d.overshoot_a, "B", overshoot(d.scale_b, qb, d.absmax_b), qa.dtype);
   if (!reverse.empty()) d.effect += (d.effect.empty() ? "" : ", ") + reverse;
   return d;
 }
 
 SiteDifference compare_sites(int layer, const char* name, const ArtifactSite& a, const ArtifactSite& b,
                              const ArtifactQuantization& qa, const ArtifactQuantization& qb) {
-  SiteDifference d = {layer, name, -1, a.scale, b.scale, a.absmax, b.absmax, a.verdict(), b.verdict(), 0, 0, ""};
+  SiteDifference d = {layer, name, -1, a.scale, b.scale, a.absmax, b.absmax, a.assessment, b.assessment, 0, 0, ""};
   SiteDifference worst = compare_scales(d, qa, qb);
   const size_t n = std::min(a.scale_per_head.size(), b.scale_per_head.size());
   for (size_t h = 0; h < n; ++h) {
+    if (a.absmax_per_head[h] == 0 && b.absmax_per_head[h] == 0) continue;
     d.head = static_cast<int>(h);
     d.scale_a = a.scale_per_head[h];
     d.scale_b = b.scale_per_head[h];
@@ -48,7 +54,7 @@ SiteDifference compare_sites(int layer, const char* name, const ArtifactSite& a,
     d.absmax_b = b.absmax_per_head[h];
     const SiteDifference head = compare_scales(d, qa, qb);
     const auto weight = [](const SiteDifference& s) { return std::pair(!s.effect.empty(), s.change()); };
-    if (h == 0 || weight(head) > weight(worst)) worst = head;
+    if (worst.head < 0 || weight(head) > weight(worst)) worst = head;
   }
   return worst;
 }
@@ -97,10 +103,14 @@ void compare_layers(const ArtifactLayer& a, const ArtifactLayer& b, const Artifa
 
 double SiteDifference::change() const { return std::fabs(static_cast<double>(scale_b) / scale_a - 1); }
 
+bool SiteDifference::other_answer() const {
+  return assessment_a.scale != assessment_b.scale || assessment_a.fp8 != assessment_b.fp8;
+}
+
 bool ArtifactDifference::within(double tolerance) const {
   return std::none_of(members.begin(), members.end(), [](const MemberDifference& m) { return m.decides; }) &&
          std::none_of(sites.begin(), sites.end(), [&](const SiteDifference& s) {
-           return s.change() > tolerance || !s.effect.empty() || s.verdict_a != s.verdict_b;
+           return s.change() > tolerance || !s.effect.empty() || s.other_answer();
          });
 }
 

@@ -19,9 +19,10 @@ struct SiteDifference {
   std::string site;  // "key", "value" or "latent", "query"
   int head = -1;     // -1: the whole site
   float scale_a = 0, scale_b = 0, absmax_a = 0, absmax_b = 0;
-  Verdict verdict_a = Verdict::Neutral, verdict_b = Verdict::Neutral;
+  Assessment assessment_a, assessment_b;    // of the whole site
   double overshoot_a = 0, overshoot_b = 0;  // range of this file's scale / largest magnitude of the other file
   double change() const;                    // |scale_b / scale_a - 1|
+  bool other_answer() const;                // either answer of the assessment differs
   std::string effect;                       // "": none; "B clips what A measured", "B is 20 times too large for A", ...
 };
 
@@ -34,7 +35,7 @@ struct MemberDifference {
 struct ArtifactDifference {
   std::vector<MemberDifference> members;
   std::vector<SiteDifference> sites;  // all that both files have, changed or not
-  /// No change of a scale above `tolerance` (0.05 = 5 %), no site with an effect or another verdict, nothing that
+  /// No change of a scale above `tolerance` (0.05 = 5 %), no site with an effect or another answer, nothing that
   /// decides.
   bool within(double tolerance) const;
 };

@@ -81,6 +81,7 @@ ArtifactSite site_from(const SiteStatistics& site, CacheSite which, const Solved
   if (solved.envelope) out.uses_envelope = solved.provides_for_envelope;
   out.observations = site.n_tokens;
   for (const HeadStatistics& head : site.heads) out.absmax_per_head.push_back(magnitude_of(head.absmax));
+  out.zero_heads = solved.zero_heads;
   out.assessment = as_stored(solved.assessment);
   out.error = error_of_site(solved, which);
   out.where = where_of(site, run);

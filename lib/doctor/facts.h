@@ -75,7 +75,7 @@ struct ScaleFacts {
   size_t n_layers = 0, n_sites = 0, n_unit = 0, n_invalid = 0;
   std::string model_type, architecture, fingerprint, config_sha256;
   int64_t latent_width = 0;        // of MLA rows; 0: none
-  bool only_format_noise = false;  // at these scales nothing is clipped or flushed, anywhere
+  bool only_format_noise = false;  // at these scales nothing beyond rounding is felt, anywhere
   int64_t longest = 0;             // tokens of the longest calibration prompt; 0: unknown
   std::vector<std::string> also_valid_for;
 };

@@ -105,7 +105,8 @@ std::vector<Chart> charts_of(const ReportInput& input) {
     for (const NamedSite& site : sites_of(layer)) {
       const double scale = static_cast<double>(site.site->scale);
       const std::string name = site_title(layer, site.name);
-      charts.push_back({name + " " + verdict_badge(site.site->verdict()), name, range_at(scale, format),
+      const Assessment& answers = site.site->assessment;
+      charts.push_back({name + " " + badge(answers.scale) + " " + badge(answers.fp8), name, range_at(scale, format),
                         range_at(1, format), scale, octave_shares(measured_site(*cache, site.name).heads)});
     }
   }
@@ -125,9 +126,10 @@ std::string histogram_section(const ReportInput& input) {
          escaped(input.artifact.quantization.dtype) +
          " keeps at the chosen scale and at scale 1.0: dashed where numbers are coarse (subnormal), solid with full "
          "precision, ended where "
-         "larger values are clipped. What lies left of a line becomes zero. Bars in the second colour are lost at the "
+         "larger values are clipped. What lies left of a line becomes zero. Bars in the second color are lost at the "
          "chosen "
-         "scale.</p>\n<div class=\"grid\">\n" +
+         "scale. The two words are the answers of the <a href=\"#layers\">table of layers</a>.</p>\n<div "
+         "class=\"grid\">\n" +
          figures + "</div>\n";
 }
 

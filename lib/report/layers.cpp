@@ -1,4 +1,4 @@
-// Every site of every layer in figures: scale, errors with and without it, verdict.
+// Every site of every layer in figures: scale, what rounding does with and without it, the two answers.
 #include <algorithm>
 
 #include "report/markup.h"
@@ -24,52 +24,92 @@ std::string scale_text(const ArtifactSite& site) {
   return number(*low) + " to " + number(*high);
 }
 
-std::vector<std::string> error_cells(const ArtifactError& e) {
-  return {percent(e.at_scale),      percent(e.at_one),      percent(e.clipped_at_one),
-          percent(e.lost_at_scale), percent(e.lost_at_one), e.noise_at_scale ? number(*e.noise_at_scale) : ""};
+std::optional<double> value_of(const DamageAtScale& d) {
+  switch (d.decided_by) {
+    case Figure::Kl:
+      return d.kl;
+    case Figure::Rel:
+      return d.rel;
+    case Figure::Noise:
+      return d.noise;
+    case Figure::FlushedTokens:
+      return d.flushed_tokens;
+    case Figure::Clipped:
+      break;
+  }
+  return std::nullopt;
 }
 
-void add_row(HtmlTable& table, const std::vector<std::string>& first, const ArtifactError& error,
-             const std::string& verdict) {
-  std::vector<std::string> cells = first;
-  const std::vector<std::string> errors = error_cells(error);
-  cells.insert(cells.end(), errors.begin(), errors.end());
-  cells.push_back(verdict);
-  table.add_row(cells);
+/// "kl 0.0021 (0.015, 0.05)": the figure that decided, and its limits.
+std::string deciding_figure(const DamageAtScale& d, const AssessmentLimits& limits) {
+  const std::string name(name_of(d.decided_by));
+  if (d.decided_by == Figure::Clipped) return name;
+  const std::optional<double> value = value_of(d);
+  if (!value) return "-";  // files of version 1.0
+  const bool is_share = d.decided_by == Figure::Rel || d.decided_by == Figure::FlushedTokens;
+  const auto text = [&](double x) { return is_share ? percent_text(x) : figure_text(x); };
+  const FigureLimits& limit = *limits_of(limits, d.decided_by);
+  return name + " " + text(*value) + " <span class=\"of\">(" + text(limit.check) + ", " + text(limit.keep16) +
+         ")</span>";
 }
 
-void add_site(HtmlTable& table, const ArtifactLayer& layer, const NamedSite& named) {
+std::string basis_text(const Assessment& a) {
+  const std::string basis(name_of(a.at_scale.by));
+  return a.at_one.by == a.at_scale.by ? basis : basis + ", at 1.0 " + std::string(name_of(a.at_one.by));
+}
+
+void add_site(HtmlTable& table, const ArtifactLayer& layer, const NamedSite& named, const AssessmentLimits& limits) {
   const ArtifactSite& s = *named.site;
+  const Assessment& a = s.assessment;
   const std::string index = std::to_string(layer.index);
-  add_row(table, {index, named.name, scale_text(s), absmax_text(s)}, s.error, verdict_badge(s.verdict()));
+  table.add_row({index, named.name, scale_text(s), absmax_text(s), percent(s.error.at_scale), percent(s.error.at_one),
+                 deciding_figure(a.at_scale, limits), deciding_figure(a.at_one, limits), basis_text(a), badge(a.scale),
+                 badge(a.fp8)});
   if (!s.parts) return;
-  add_row(table, {index, "latent part", "the same", number(s.parts->absmax_latent)}, s.parts->error_latent, "");
-  add_row(table, {index, "rope part", "the same", number(s.parts->absmax_rope)}, s.parts->error_rope, "");
+  const auto add_part = [&](const char* name, float absmax, const ArtifactError& e) {
+    table.add_row(
+        {index, name, "the same", number(absmax), percent(e.at_scale), percent(e.at_one), "", "", "", "", ""});
+  };
+  add_part("latent part", s.parts->absmax_latent, s.parts->error_latent);
+  add_part("rope part", s.parts->absmax_rope, s.parts->error_rope);
 }
+
+// Every word of the table, in its order.
+constexpr const char* kWords =
+    R"(<dl class="words">
+<dt>query</dt><dd>Measured for servers that round queries too. They occupy no cache and decide about no layer.</dd>
+<dt>latent part, rope part</dt><dd>The two parts of an MLA row, which share its scale.</dd>
+<dt>scale</dt><dd>Real number = stored number times scale. A server that loads none uses 1.0.</dd>
+<dt>error</dt><dd>Relative RMS of one round trip of the numbers, worst head. 2.65 % is ordinary for FP8 E4M3 and no fault; nothing is decided by it.</dd>
+<dt>attention</dt><dd>What rounding this site alone does to the attention of its layer: the figure that decided, which is the furthest beyond its limits or the nearest to them. In parentheses its limits: above the first it is "check", above the second "keep16".</dd>
+<dt>kl</dt><dd>Measured: how far the attention weights move, mean KL divergence of the worst query head, in nats.</dd>
+<dt>rel</dt><dd>Measured or predicted: relative change of what the layer's attention adds to the residual stream.</dd>
+<dt>noise</dt><dd>Predicted: noise of the attention logits, in nats, worst head.</dd>
+<dt>flushed_tokens</dt><dd>Predicted: share of tokens whose values keep a few of their bits or become zero.</dd>
+<dt>clipped</dt><dd>Some keys are beyond the largest number that is stored. Queries may look at just these: never fine.</dd>
+<dt>by</dt><dd>attention: measured on sampled rows near this scale. histogram: predicted from the statistics.</dd>
+<dt>scale?</dt><dd>Does the scale matter? any: 1.0 would do as well. needed: at 1.0 the site would be clearly worse, and not fine.</dd>
+<dt>fp8</dt><dd>Is the format fine here at this scale? fine: rounding is not felt. check: ordinary rounding can be felt, look at the model's answers. keep16: attention is ruined, keep the layer in the model's dtype.</dd>
+</dl>
+)";
 
 }  // namespace
 
 std::string layers_section(const ReportInput& input) {
-  HtmlTable table("Errors of one round trip through the format, the worst of all heads",
-                  {{"layer", true},
-                   {"site"},
-                   {"scale", true},
-                   {"largest magnitude of a head", true},
-                   {"error", true},
-                   {"error at 1.0", true},
-                   {"clipped at 1.0", true},
-                   {"lost", true},
-                   {"lost at 1.0", true},
-                   {"noise", true},
-                   {"verdict"}});
+  HtmlTable table("What the format does to each site, at its scale and at 1.0", {{"layer", true},
+                                                                                 {"site"},
+                                                                                 {"scale", true},
+                                                                                 {"largest magnitude of a head", true},
+                                                                                 {"error", true},
+                                                                                 {"error at 1.0", true},
+                                                                                 {"attention", true},
+                                                                                 {"attention at 1.0", true},
+                                                                                 {"by"},
+                                                                                 {"scale?"},
+                                                                                 {"fp8"}});
   for (const ArtifactLayer& layer : input.artifact.layers)
-    for (const NamedSite& site : sites_of(layer)) add_site(table, layer, site);
-  return table.html() +
-         "<p class=\"help\">error: relative RMS; 2.65 % is ordinary for FP8 E4M3 and no fault. clipped: share of "
-         "values above the largest "
-         "storable. lost: share of energy that is clipped or subnormal. noise: bound on what rounding adds to "
-         "attention logits, in nats. "
-         "Queries are measured for servers that store them in FP8 too; they occupy no cache.</p>\n";
+    for (const NamedSite& site : sites_of(layer)) add_site(table, layer, site, input.artifact.quantization.limits);
+  return table.html() + kWords;
 }
 
 }  // namespace kvcal

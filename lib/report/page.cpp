@@ -51,10 +51,20 @@ std::string report_html(const ReportInput& input) {
          "</footer>\n</body>\n</html>\n";
 }
 
-std::string verdict_badge(Verdict verdict) {
-  constexpr const char* kSigns[] = {"\u2713", "~", "!", "\u2717"};  // by severity
-  const std::string name(name_of(verdict));
-  return "<span class=\"v " + name + "\">" + kSigns[static_cast<size_t>(verdict)] + " " + name + "</span>";
+namespace {
+
+std::string badge(const char* sign, std::string_view name) {
+  const std::string word(name);
+  return "<span class=\"v " + word + "\">" + sign + " " + word + "</span>";
+}
+
+}  // namespace
+
+std::string badge(ScaleNeed scale) { return badge(scale == ScaleNeed::Needed ? "!" : "\u2713", name_of(scale)); }
+
+std::string badge(Fitness fp8) {
+  constexpr const char* kSigns[] = {"\u2713", "~", "\u2717"};
+  return badge(kSigns[static_cast<size_t>(fp8)], name_of(fp8));
 }
 
 std::string site_title(const ArtifactLayer& layer, std::string_view site) {

@@ -37,7 +37,8 @@ std::string quantization_entries(const ArtifactQuantization& q) {
   };
   return out + entry("limits of check / keep16",
                      limits("kl", q.limits.kl) + limits("rel", q.limits.rel) + limits("noise", q.limits.noise) +
-                         limits("flushed tokens", q.limits.flushed_tokens) + "growth " + figure_text(q.limits.growth) + ", dependence " + figure_text(q.limits.dependence));
+                         limits("flushed tokens", q.limits.flushed_tokens) + "growth " + figure_text(q.limits.growth) +
+                         ", dependence " + figure_text(q.limits.dependence));
 }
 
 }  // namespace

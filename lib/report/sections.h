@@ -19,8 +19,9 @@ std::string growth_section(const ReportInput& input);
 std::string outlier_section(const ReportInput& input);
 std::string provenance_section(const ReportInput& input);
 
-/// A verdict with a sign of its own, so that colour is not needed to tell them apart.
-std::string verdict_badge(Verdict verdict);
+/// An answer with a sign of its own, so that color is not needed to tell them apart.
+std::string badge(ScaleNeed scale);
+std::string badge(Fitness fp8);
 
 /// "layer 3 key"
 std::string site_title(const ArtifactLayer& layer, std::string_view site);

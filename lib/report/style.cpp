@@ -21,12 +21,13 @@ a{color:var(--link)}
 .source,footer,.help{color:var(--soft)}
 .source{overflow-wrap:anywhere}
 nav ul{display:flex;flex-wrap:wrap;gap:.3rem 1.1rem;list-style:none;padding:0;margin:.8rem 0 0}
-.verdict{border:1px solid var(--line);border-left-width:6px;border-radius:6px;background:var(--panel);padding:.8rem 1rem}
-.verdict.neutral{border-left-color:var(--good)}.verdict.at_risk{border-left-color:var(--note)}
-.verdict.needed{border-left-color:var(--warn)}.verdict.inadequate{border-left-color:var(--bad)}
-.verdict p:last-child{margin-bottom:0}
+.answers{border:1px solid var(--line);border-left-width:6px;border-radius:6px;background:var(--panel);padding:.8rem 1rem}
+.answers.fine{border-left-color:var(--good)}.answers.check{border-left-color:var(--note)}
+.answers.needed{border-left-color:var(--warn)}.answers.keep16{border-left-color:var(--bad)}
+.answers p:last-child{margin-bottom:0}
 .v{font-weight:600;white-space:nowrap}
-.v.neutral{color:var(--good)}.v.at_risk{color:var(--note)}.v.needed{color:var(--warn)}.v.inadequate{color:var(--bad)}
+.v.any,.v.fine{color:var(--good)}.v.check{color:var(--note)}.v.needed{color:var(--warn)}.v.keep16{color:var(--bad)}
+.of{color:var(--soft)}
 ul.do{padding-left:1.3rem;max-width:52rem}ul.do li{margin:.3rem 0}
 .scroll{overflow-x:auto;margin:.6rem 0 1rem}
 table{border-collapse:collapse;font-size:.87rem;font-variant-numeric:tabular-nums}
@@ -50,12 +51,12 @@ svg .a{fill:var(--soft)}svg .e{text-anchor:end}svg .m{text-anchor:middle}
 svg .k{fill:var(--page);stroke:var(--ink);stroke-width:.8}
 details{margin:.5rem 0}summary{cursor:pointer;color:var(--link)}
 dl{display:grid;grid-template-columns:max-content 1fr;gap:.15rem 1.2rem;font-size:.9rem}
-dt{color:var(--soft)}dd{margin:0;overflow-wrap:anywhere;font-variant-numeric:tabular-nums}
+dl.words dt{font-weight:600}dt{color:var(--soft)}dd{margin:0;overflow-wrap:anywhere;font-variant-numeric:tabular-nums}
 code{font-family:ui-monospace,"DejaVu Sans Mono",monospace;font-size:.92em;overflow-wrap:anywhere}
 @media (max-width:40rem){body{padding:.9rem}dl{grid-template-columns:1fr}dt{margin-top:.4rem}h1{font-size:1.3rem}}
 @media print{:root{--page:#fff;--ink:#000;--soft:#444;--line:#bbb;--panel:#f4f4f4;--link:#000;--good:#0a6b2d;--note:#6f4e00;--warn:#a04100;--bad:#b3121d;
 --bar:#3b6fb5;--lost:#b3121d;--keep:#3b6fb5;--one:#57606a;--h0:#eef3fa;--h1:#d9e5f4;--h2:#c0d4ec;--h3:#a3bfe2;--h4:#83a7d5;--h5:#628dc5;--h6:#4473b0;--h7:#2c5996;--h8:#183f75}
-body{max-width:none;padding:0}html{font-size:11px}nav{display:none}.scroll{overflow:visible}figure,tr,.verdict{break-inside:avoid}
+body{max-width:none;padding:0}html{font-size:11px}nav{display:none}.scroll{overflow:visible}figure,tr,.answers{break-inside:avoid}
 h2,h3{break-after:avoid}th,td{white-space:normal}svg,.v{print-color-adjust:exact;-webkit-print-color-adjust:exact}}
 )";
 }

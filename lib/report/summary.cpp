@@ -1,4 +1,4 @@
-// What the figures mean, first of all: the worst verdict, what to do, and the layers that need something.
+// What the figures mean, first of all: the two answers for the whole model, and what to do by layer.
 #include <algorithm>
 #include <map>
 
@@ -8,95 +8,124 @@
 namespace kvcal {
 namespace {
 
-struct Count {
-  std::map<Verdict, int> sites;  // what the cache keeps: keys, values, latent rows
-  std::map<Verdict, std::string> layers;
-  std::string unsettled;
+using Layers = std::vector<int64_t>;
+
+/// What the cache keeps: keys, values, latent rows. Queries keep no layer out of FP8.
+struct Answers {
+  std::map<ScaleNeed, int> scale;  // sites
+  std::map<Fitness, int> fp8;
+  std::map<Fitness, Layers> layers;  // by their worst site; a layer to keep in 16 bits needs nothing else
+  Layers needed, nothing, unsettled;
   int n_sites = 0;
+  bool keep16_is_fine_at_one = true;
+  ScaleNeed worst_scale() const { return scale.empty() ? ScaleNeed::Any : scale.rbegin()->first; }
+  Fitness worst_fp8() const { return fp8.empty() ? Fitness::Fine : fp8.rbegin()->first; }
 };
 
-void append(std::string& list, const std::string& item) { list += (list.empty() ? "" : ", ") + item; }
-
-Count count(const Artifact& artifact) {
-  Count c;
-  for (const ArtifactLayer& layer : artifact.layers) {
-    std::map<Verdict, bool> here;
-    for (const NamedSite& site : cached_sites(layer)) {
-      ++c.n_sites;
-      ++c.sites[site.site->verdict()];
-      here[site.site->verdict()] = true;
-    }
-    for (const auto& entry : here) append(c.layers[entry.first], std::to_string(layer.index));
-    const std::vector<NamedSite> all = sites_of(layer);
-    if (std::ranges::any_of(all, [](const NamedSite& s) { return !s.site->growth.converged; }))
-      append(c.unsettled, std::to_string(layer.index));
+void count_layer(const ArtifactLayer& layer, Answers& c) {
+  Fitness worst = Fitness::Fine;
+  bool needed = false;
+  for (const NamedSite& site : cached_sites(layer)) {
+    const Assessment& a = site.site->assessment;
+    ++c.n_sites;
+    ++c.scale[a.scale];
+    ++c.fp8[a.fp8];
+    worst = std::max(worst, a.fp8);
+    needed = needed || a.scale == ScaleNeed::Needed;
+    if (a.fp8 == Fitness::Keep16) c.keep16_is_fine_at_one &= a.at_one.fitness == Fitness::Fine;
   }
-  return c;
-}
-
-Verdict worst(const Count& c) { return c.sites.empty() ? Verdict::Neutral : c.sites.rbegin()->first; }
-
-std::string meaning(Verdict verdict, const std::string& dtype) {
-  switch (verdict) {
-    case Verdict::Neutral:
-      return "A cache in " + dtype + " is as good with scale 1.0 as with these scales. Use it with either.";
-    case Verdict::AtRisk:
-      return "Nothing is lost, but ordinary rounding is large for the sharp attention of some layers. Check the "
-             "model's answers.";
-    case Verdict::Needed:
-      return "At scale 1.0 some layers would be clipped or flushed; with these scales they are not. A server must load "
-             "them.";
-    case Verdict::Inadequate:
-      return "In some layers even these scales lose values or let one channel drown the others. Keep those layers in "
-             "the model's dtype.";
-  }
-  return "";
-}
-
-std::string items_for(const Count& c, const Artifact& artifact) {
-  std::string items;
-  const auto add = [&](const std::string& text) { items += "<li>" + text + "</li>\n"; };
-  const auto layers = [&](Verdict v) { return c.layers.contains(v) ? c.layers.at(v) : ""; };
-  if (const std::string list = layers(Verdict::Inadequate); !list.empty())
-    add("Keep layer(s) " + list + " in the model's dtype, with vLLM by <code>--kv-cache-dtype-skip-layers</code>" +
-        (artifact.quantization.headroom ? "."
-                                        : "; or solve again with <code>--policy absmax</code>, which clips nothing."));
-  if (const std::string list = layers(Verdict::Needed); !list.empty())
-    add("Make sure that the server loads the scales of layer(s) " + list +
-        ": a server that does not find them uses 1.0, mostly without a word.");
-  if (const std::string list = layers(Verdict::AtRisk); !list.empty())
-    add("Compare the model's answers with and without an FP8 cache: layer(s) " + list + ".");
-  if (!c.unsettled.empty())
-    add("Measure more, or more varied, prompts: the largest magnitudes of layer(s) " + c.unsettled +
-        " still grew at the end, depend on one prompt, or there was nothing to compare (<a "
-        "href=\"#growth\">growth</a>).");
-  if (artifact.kv_cache.empty() && !artifact.kv_cache_left_out.empty())
-    add("Servers that read one scale per layer cannot use this file: " + escaped(artifact.kv_cache_left_out) + ".");
-  if (items.empty()) add("Nothing: the scales do no harm, and nothing is lost without them.");
-  return items;
-}
-
-std::string counts_text(const Count& c) {
-  std::string text;
-  for (auto it = c.sites.rbegin(); it != c.sites.rend(); ++it)
-    text += (text.empty() ? "" : ", ") + verdict_badge(it->first) + " " + std::to_string(it->second);
-  return text;
+  c.layers[worst].push_back(layer.index);
+  needed = needed && worst != Fitness::Keep16;
+  if (needed) c.needed.push_back(layer.index);
+  if (!needed && worst == Fitness::Fine) c.nothing.push_back(layer.index);
+  if (std::ranges::any_of(sites_of(layer), [](const NamedSite& s) { return !s.site->growth.converged; }))
+    c.unsettled.push_back(layer.index);
 }
 
 // "0-2, 4-6"
-std::string ranges(const std::vector<int64_t>& indexes) {
+std::string ranges(const Layers& indexes) {
   std::string text;
   for (size_t i = 0; i < indexes.size();) {
     size_t end = i;
     while (end + 1 < indexes.size() && indexes[end + 1] == indexes[end] + 1) ++end;
-    append(text, std::to_string(indexes[i]) + (end > i ? "-" + std::to_string(indexes[end]) : ""));
+    text +=
+        (text.empty() ? "" : ", ") + std::to_string(indexes[i]) + (end > i ? "-" + std::to_string(indexes[end]) : "");
     i = end + 1;
   }
   return text;
 }
 
+std::string meaning(ScaleNeed scale) {
+  return scale == ScaleNeed::Any ? "Scale 1.0 would do as well in every layer. These scales do no harm."
+                                 : "At scale 1.0 some layers would be clearly worse. A server must load these scales.";
+}
+
+std::string meaning(Fitness fp8) {
+  switch (fp8) {
+    case Fitness::Fine:
+      return "Rounding is not felt in the attention of any layer.";
+    case Fitness::Check:
+      return "No layer is ruined, but ordinary rounding can be felt in the attention of some. Check the model's "
+             "answers.";
+    case Fitness::Keep16:
+      return "At these scales rounding ruins the attention of some layers. Keep those in the model's dtype.";
+  }
+  return "";
+}
+
+std::string keep16_item(const Answers& c, const Artifact& artifact) {
+  std::string item = "Keep layer(s) " + ranges(c.layers.at(Fitness::Keep16)) +
+                     " in the model's dtype, with vLLM by <code>--kv-cache-dtype-skip-layers</code>.";
+  if (c.keep16_is_fine_at_one)
+    item +=
+        " Or leave these scales out, or solve again with <code>--policy percentile</code>: it is the scales that ruin "
+        "these layers, 1.0 does not.";
+  else if (!artifact.quantization.headroom)  // such policies clip what absmax keeps
+    item += " Or solve again with <code>--policy absmax</code>, which clips nothing.";
+  return item;
+}
+
+std::string items_for(const Answers& c, const Artifact& artifact) {
+  std::string items;
+  const auto add = [&](const std::string& text) { items += "<li>" + text + "</li>\n"; };
+  if (c.layers.contains(Fitness::Keep16)) add(badge(Fitness::Keep16) + " " + keep16_item(c, artifact));
+  if (!c.needed.empty())
+    add(badge(ScaleNeed::Needed) + " Make sure that the server loads the scales of layer(s) " + ranges(c.needed) +
+        ": a server that does not find them uses 1.0, mostly without a word.");
+  if (c.layers.contains(Fitness::Check))
+    add(badge(Fitness::Check) + " Compare the model's answers with and without this cache, for layer(s) " +
+        ranges(c.layers.at(Fitness::Check)) + ".");
+  if (!c.nothing.empty()) add("Nothing for layer(s) " + ranges(c.nothing) + ": fine, with any scale.");
+  if (!c.unsettled.empty())
+    add("Measure more, or more varied, prompts: the largest magnitudes of layer(s) " + ranges(c.unsettled) +
+        " still grew at the end, depend on one prompt, or there was nothing to compare (<a "
+        "href=\"#growth\">growth</a>).");
+  if (artifact.kv_cache.empty() && !artifact.kv_cache_left_out.empty())
+    add("Servers that read one scale per layer cannot use this file: " + escaped(artifact.kv_cache_left_out) + ".");
+  return items;
+}
+
+template <class Answer>
+std::string counts_text(const std::map<Answer, int>& sites) {
+  std::string text;
+  for (auto it = sites.rbegin(); it != sites.rend(); ++it)
+    text += (text.empty() ? "" : ", ") + badge(it->first) + " " + std::to_string(it->second);
+  return text;
+}
+
+/// The box, with the color of the more urgent answer.
+std::string answers_box(const Answers& c, const std::string& dtype) {
+  const Fitness fp8 = c.worst_fp8();
+  const ScaleNeed scale = c.worst_scale();
+  const bool by_scale = fp8 != Fitness::Keep16 && scale == ScaleNeed::Needed;
+  return "<div class=\"answers " + std::string(by_scale ? name_of(scale) : name_of(fp8)) +
+         "\"><p><strong>Do the scales matter?</strong> " + badge(scale) + " " + escaped(meaning(scale)) +
+         "</p><p><strong>Is " + escaped(dtype) + " fine for this cache?</strong> " + badge(fp8) + " " +
+         escaped(meaning(fp8)) + "</p></div>\n";
+}
+
 std::string layers_without_cache(const Artifact& artifact) {
-  std::map<std::string, std::vector<int64_t>> kinds;
+  std::map<std::string, Layers> kinds;
   if (artifact.layers_without_kv.is_array())
     for (const Json& layer : artifact.layers_without_kv) {
       std::string kind = get_string_or(layer, "kind", "layer");
@@ -116,12 +145,13 @@ std::string layers_without_cache(const Artifact& artifact) {
 
 std::string summary_section(const ReportInput& input) {
   const Artifact& a = input.artifact;
-  const Count c = count(a);
-  const Verdict verdict = worst(c);
-  return "<div class=\"verdict " + std::string(name_of(verdict)) + "\"><p>" + verdict_badge(verdict) + "</p><p>" +
-         escaped(meaning(verdict, a.quantization.dtype)) + "</p></div>\n<h3>What to do</h3>\n<ul class=\"do\">\n" +
-         items_for(c, a) + "</ul>\n<p>" + std::to_string(a.layers.size()) + " layers with a KV cache, " +
-         std::to_string(c.n_sites) + " sites in them: " + counts_text(c) + ".</p>\n" + layers_without_cache(a) +
+  Answers c;
+  for (const ArtifactLayer& layer : a.layers) count_layer(layer, c);
+  return answers_box(c, a.quantization.dtype) + "<h3>What to do</h3>\n<ul class=\"do\">\n" + items_for(c, a) +
+         "</ul>\n<p>" + std::to_string(a.layers.size()) + " layers with a KV cache, " + std::to_string(c.n_sites) +
+         " sites in them. Scale: " + counts_text(c.scale) + ". FP8: " + counts_text(c.fp8) +
+         ". What the words mean stands below the <a href=\"#layers\">table of layers</a>.</p>\n" +
+         layers_without_cache(a) +
          (input.statistics ? ""
                            : "<p class=\"help\">Made from a scale file alone. The statistics behind it "
                              "(<code>calibrate --stats</code>) "

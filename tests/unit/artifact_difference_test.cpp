@@ -1,5 +1,7 @@
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "artifact/difference.h"
 #include "artifact/make_artifact.h"
 #include "unit/solve_synthetic.h"
@@ -64,6 +66,25 @@ TEST(Difference, KeepsToTheTolerance) {
   EXPECT_FALSE(compare(a, b).within(0.05));
 }
 
+TEST(Difference, CountsAChangeOfEitherAnswer) {
+  const Artifact a = sample();
+  EXPECT_FALSE(compare(a, a).sites[1].other_answer());
+  Artifact b = a;
+  b.layers[0].value.assessment.scale = ScaleNeed::Needed;
+  EXPECT_TRUE(compare(a, b).sites[1].other_answer());
+  EXPECT_FALSE(compare(a, b).within(1e9));
+  b = a;
+  b.layers[0].value.assessment.at_scale.rel = 0.01;
+  EXPECT_TRUE(compare(a, b).within(0)) << "a figure that moves no answer";
+  // One word stands for both: 'inadequate' hides whether the scale is needed.
+  Artifact ruined = a;
+  ruined.layers[0].value.assessment.fp8 = Fitness::Keep16;
+  b = ruined;
+  b.layers[0].value.assessment.scale = ScaleNeed::Needed;
+  EXPECT_EQ(b.layers[0].value.verdict(), ruined.layers[0].value.verdict());
+  EXPECT_FALSE(compare(ruined, b).within(0));
+}
+
 TEST(Difference, OfModelsFormatsAndLayersDecides) {
   const Artifact a = sample();
   Artifact other = a;
@@ -86,6 +107,21 @@ TEST(Difference, FindsTheHead) {
   const SiteDifference d = compare(a, b).sites[1];
   EXPECT_EQ(d.head, 1);
   EXPECT_NE(d.effect, "");
+}
+
+TEST(Difference, LeavesOutHeadsThatAreZeroThroughout) {
+  SyntheticRun run = ordinary_run();
+  run.value = [plain = gaussian(1, 2)](const Provenance& w) mutable { return w.head == 0 ? 0.0F : plain(w); };
+  SolveOptions options;
+  options.granularity = Granularity::Head;
+  const Artifact a = make_artifact(synthetic_statistics(run), options);
+  ASSERT_EQ(a.layers[0].value.zero_heads, std::vector<int>{0});
+  const SiteDifference same = compare(a, a).sites[1];
+  EXPECT_EQ(same.head, 1);
+  EXPECT_TRUE(std::isfinite(same.overshoot_a) && std::isfinite(same.overshoot_b));
+  const SiteDifference woken = compare(a, sample(Granularity::Head)).sites[1];  // B has seen values there
+  EXPECT_EQ(woken.head, 0);
+  EXPECT_TRUE(std::isfinite(woken.overshoot_a) && std::isfinite(woken.overshoot_b));
 }
 
 }  // namespace

@@ -103,7 +103,26 @@ std::vector<Artifact> varieties() {
   out.push_back(make_artifact(synthetic_statistics(lonely), {}));
   out.back().source_date_epoch = 5;
   out.back().calibration["sanity"] = {{"mean_nll", 1.25}, {"uniform_nll", 6.4}, {"n_tokens", 40}};
+  SyntheticRun padded = ordinary_run();
+  padded.key = [plain = gaussian(1, 1)](const Provenance& w) mutable { return w.head == 1 ? 0.0F : plain(w); };
+  out.push_back(make_artifact(synthetic_statistics(padded), {}));
   return out;
+}
+
+TEST(ArtifactText, NamesHeadsThatAreZeroThroughout) {
+  const Json padded = to_json(varieties().back())["layers"][0];
+  EXPECT_EQ(padded["key"]["zero_heads"], Json::array({1}));
+  EXPECT_FALSE(padded["value"].contains("zero_heads"));
+  Json json = to_json(varieties().back());
+  for (const Json& wrong :
+       {Json(0), Json(2), Json(-1), Json(1.5), Json("1"), Json(18446744073709551615U), Json(nullptr)}) {
+    json["layers"][0]["key"]["zero_heads"] = Json::array({wrong});
+    EXPECT_THROW(artifact_from_json(json), Error) << wrong;
+  }
+  json["layers"][0]["key"]["zero_heads"] = {1, 1};
+  EXPECT_THROW(artifact_from_json(json), Error);
+  json["layers"][0]["key"].erase("zero_heads");
+  EXPECT_TRUE(artifact_from_json(json).layers[0].key.zero_heads.empty()) << "as in files of version 1.0";
 }
 
 TEST(ArtifactText, ReadsBackEqual) {

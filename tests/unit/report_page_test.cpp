@@ -72,18 +72,90 @@ TEST(Page, is_the_same_twice) {
   EXPECT_EQ(page_of(statistics), page_of(statistics));
 }
 
+bool has(const std::string& page, std::string_view part) { return page.find(part) != std::string::npos; }
+
+/// A page about one layer whose key and value have these answers.
+std::string page_with(Assessment key, Assessment value) {
+  Artifact artifact = make_artifact(synthetic_statistics(ordinary_run()), {});
+  key.at_scale.fitness = key.fp8;
+  value.at_scale.fitness = value.fp8;
+  artifact.layers[0].key.assessment = key;
+  artifact.layers[0].value.assessment = value;
+  const std::string page = report_html({artifact, nullptr, "scales.json", "kvcal test"});
+  expect_sound(page);
+  return page;
+}
+
 TEST(Page, says_what_is_needed) {
   SyntheticRun run = ordinary_run();
   run.value = gaussian(1e-4, 2);  // everything below 2^-10 is lost at 1.0
   const std::string page = page_of(synthetic_statistics(run));
-  EXPECT_NE(page.find("<div class=\"verdict needed\">"), std::string::npos);
-  EXPECT_NE(page.find("loads the scales of layer(s) 3"), std::string::npos);
-  const std::string neutral = page_of(synthetic_statistics(ordinary_run()));
-  EXPECT_NE(neutral.find("<div class=\"verdict neutral\">"), std::string::npos);
+  EXPECT_TRUE(has(page, "<div class=\"answers needed\">"));
+  EXPECT_TRUE(has(page, "loads the scales of layer(s) 3"));
+  const std::string ordinary = page_of(synthetic_statistics(ordinary_run()));
+  EXPECT_TRUE(has(ordinary, "<div class=\"answers fine\">"));
+  EXPECT_TRUE(has(ordinary, "Nothing for layer(s) 3"));
+  EXPECT_FALSE(has(ordinary, "loads the scales of"));
 }
 
-// What a scale loses is marked by more than colour: at 1.0 all values of this head are below 2^-6, a triangle down.
-TEST(Page, marks_heads_without_colour) {
+TEST(Page, gives_both_answers_and_what_to_do) {
+  const Assessment fine, check = {ScaleNeed::Any, Fitness::Check, {}, {}},
+                         keep16 = {ScaleNeed::Any, Fitness::Keep16, {}, {}},
+                         needed_check = {ScaleNeed::Needed, Fitness::Check, {}, {}};
+  const std::string checked = page_with(check, fine);
+  EXPECT_TRUE(has(checked, "<div class=\"answers check\">"));
+  EXPECT_TRUE(has(checked, "with and without this cache, for layer(s) 3"));
+  EXPECT_FALSE(has(checked, "loads the scales of"));
+  const std::string both = page_with(needed_check, fine);
+  EXPECT_TRUE(has(both, "<div class=\"answers needed\">")) << "more urgent than to check";
+  EXPECT_TRUE(has(both, "loads the scales of layer(s) 3"));
+  EXPECT_TRUE(has(both, "with and without this cache, for layer(s) 3"));
+  EXPECT_FALSE(has(both, "Nothing for layer"));
+  const std::string ruined = page_with(keep16, needed_check);
+  EXPECT_TRUE(has(ruined, "<div class=\"answers keep16\">"));
+  EXPECT_TRUE(has(ruined, "Keep layer(s) 3 in the model's dtype"));
+  EXPECT_FALSE(has(ruined, "loads the scales of")) << "the layer is kept out of FP8";
+  EXPECT_TRUE(has(ruined, "it is the scales that ruin")) << "the key is fine at 1.0";
+}
+
+TEST(Page, marks_answers_without_color) {
+  const std::string page =
+      page_with({ScaleNeed::Needed, Fitness::Check, {}, {}}, {ScaleNeed::Any, Fitness::Keep16, {}, {}});
+  for (const char* badge :
+       {"needed\">! needed", "check\">~ check", "any\">\u2713 any", "keep16\">\u2717 keep16", "fine\">\u2713 fine"})
+    EXPECT_TRUE(has(page, "<span class=\"v " + std::string(badge) + "</span>")) << badge;
+}
+
+TEST(Page, shows_the_figure_that_decided_with_its_limits) {
+  Assessment key, value;
+  key.at_scale.kl = 0.0021;
+  key.at_scale.by = Basis::Attention;
+  key.at_scale.decided_by = Figure::Kl;
+  key.at_one.decided_by = Figure::Clipped;
+  value.at_scale.rel = 0.027;
+  value.at_one.flushed_tokens = 0.5;
+  value.at_one.decided_by = Figure::FlushedTokens;
+  const std::string page = page_with(key, value);
+  EXPECT_TRUE(has(page,
+                  "<td class=\"n\">kl 0.0021 <span class=\"of\">(0.015, 0.05)</span></td><td class=\"n\">clipped</td>"
+                  "<td>attention, at 1.0 histogram</td>"));
+  EXPECT_TRUE(has(page,
+                  "rel 2.70 % <span class=\"of\">(8.00 %, 30.00 %)</span></td><td class=\"n\">flushed_tokens 50.00 % "
+                  "<span class=\"of\">(2.00 %, 25.00 %)</span></td><td>histogram</td>"));
+  EXPECT_TRUE(has(page_with({}, {}), "<td class=\"n\">-</td><td class=\"n\">-</td>")) << "version 1.0 has no figures";
+}
+
+TEST(Page, defines_every_word_of_the_table_once) {
+  const std::string page = page_of(synthetic_statistics(latent_run()));
+  for (const char* word : {"query", "latent part, rope part", "scale", "error", "attention", "kl", "rel", "noise",
+                           "flushed_tokens", "clipped", "by", "scale?", "fp8"})
+    EXPECT_EQ(count(page, "<dt>" + std::string(word) + "</dt>"), 1U) << word;
+  for (const char* answer : {"any: ", "needed: ", "fine: ", "check: ", "keep16: ", "attention: ", "histogram: "})
+    EXPECT_EQ(count(page, answer), 1U) << answer;
+}
+
+// What a scale loses is marked by more than color: at 1.0 all values of this head are below 2^-6, a triangle down.
+TEST(Page, marks_heads_without_color) {
   SyntheticRun run = ordinary_run();
   run.value = gaussian(1e-4, 2);
   const std::string low = page_of(synthetic_statistics(run));
