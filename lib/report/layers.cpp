@@ -88,7 +88,7 @@ constexpr const char* kWords =
 <dt>flushed_tokens</dt><dd>Predicted: share of tokens whose values keep a few of their bits or become zero.</dd>
 <dt>clipped</dt><dd>Some keys are beyond the largest number that is stored. Queries may look at just these: never fine.</dd>
 <dt>by</dt><dd>attention: measured on sampled rows near this scale. histogram: predicted from the statistics.</dd>
-<dt>scale?</dt><dd>Does the scale matter? any: 1.0 would do as well. needed: at 1.0 the site would be clearly worse, and not fine.</dd>
+<dt>scale?</dt><dd>Does the scale matter? any: 1.0 would do as well. needed: at 1.0 the site would be clearly worse, and not fine or clipped.</dd>
 <dt>fp8</dt><dd>Is the format fine here at this scale? fine: rounding is not felt. check: ordinary rounding can be felt, look at the model's answers. keep16: attention is ruined, keep the layer in the model's dtype.</dd>
 </dl>
 )";

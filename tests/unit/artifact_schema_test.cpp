@@ -114,7 +114,7 @@ TEST(Schema, RejectsMutationsAtTheirPlace) {
       {"layers[0].value", [](Json& j) { j["layers"][0]["value"]["envelope"] = 3.0; }},
       {"layers[0].key.verdict", [](Json& j) { j["layers"][0]["key"]["verdict"] = "ok"; }},
       {"layers[0].key.observations", [](Json& j) { j["layers"][0]["key"]["observations"] = 0; }},
-      {"layers[0].key.absmax_per_head[1]", [](Json& j) { j["layers"][0]["key"]["absmax_per_head"][1] = 0.0; }},
+      {"layers[0].key.absmax_per_head[1]", [](Json& j) { j["layers"][0]["key"]["absmax_per_head"][1] = -1.0; }},
       {"layers[0].key.error.clipped_at_one", [](Json& j) { j["layers"][0]["key"]["error"]["clipped_at_one"] = 1.5; }},
       {"layers[0].value.error", [](Json& j) { j["layers"][0]["value"]["error"]["noise_at_one"] = 0.1; }},
       {"layers[0].key.where.pass", [](Json& j) { j["layers"][0]["key"]["where"]["pass"] = 0; }},

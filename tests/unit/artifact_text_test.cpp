@@ -77,7 +77,7 @@ TEST(ArtifactText, MembersAreInFixedOrder) {
   EXPECT_EQ(keys, (std::vector<std::string>{"$schema", "format", "version", "model_type", "model", "quantization",
                                             "layers", "layers_without_kv", "calibration", "kv_cache"}));
   EXPECT_EQ(json["format"], "kv-cache-scales");
-  EXPECT_EQ(json["version"], "1.0");
+  EXPECT_EQ(json["version"], "1.1");
 }
 
 TEST(ArtifactText, HasNoTimeUnlessTheCallerGivesOne) {
@@ -94,7 +94,7 @@ std::vector<Artifact> varieties() {
   options.granularity = Granularity::Head;
   options.policy = "percentile";
   options.format = "int8";
-  options.limits = {0.001, 0.02, 0.3, 0.4, 0.5};
+  options.limits = {{0.001, 0.02}, {0.03, 0.4}, {0.5, 0.6}, {0.07, 0.8}, 0.5, 3};
   out.push_back(make_artifact(ordinary(), options));
   SyntheticRun lonely = ordinary_run();
   lonely.n_prompts = 1;
@@ -154,7 +154,7 @@ TEST(ArtifactReader, NamesTheMemberThatIsWrong) {
       {"'quantization'", [](Json& j) { j.erase("quantization"); }},
       {"quantization.granularity", [](Json& j) { j["quantization"]["granularity"] = "channel"; }},
       {"quantization.convention", [](Json& j) { j["quantization"]["convention"] = "stored = real * scale"; }},
-      {"quantization.limits.lost", [](Json& j) { j["quantization"]["limits"]["lost"] = "0.1"; }},
+      {"quantization.limits.rel", [](Json& j) { j["quantization"]["limits"]["rel"] = "0.1"; }},
       {"quantization.max_model_len", [](Json& j) { j["quantization"]["max_model_len"] = -1; }},
       {"'layers'", [](Json& j) { j["layers"] = "none"; }},
       {"layers[0]", [](Json& j) { j["layers"][0] = 7; }},

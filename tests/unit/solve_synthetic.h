@@ -121,7 +121,7 @@ class SiteCounter {
       ++head.histogram.zeros;
     else
       ++codes_[static_cast<size_t>(where.head)][code];
-    if (code <= head.absmax) return;
+    if (code <= head.absmax && head.where.pass > 0) return;  // zeros have a place too
     head.absmax = code;
     head.where = where;
   }
