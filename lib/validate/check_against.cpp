@@ -144,7 +144,9 @@ class Comparison {
               number_text(scale));
       return true;
     }
-    if (const int known = convention_of(absmax / scale); known != 0)
+    // Scales for the largest rotation may fall on such a ratio: those that this program chose are meant.
+    const bool own = std::fabs(scale / static_cast<double>(m.site->scale) - 1) < 0.01;
+    if (const int known = convention_of(absmax / scale); known != 0 && !own)
       add("S11", s, number_text(max_), std::to_string(known));
     return rule != nullptr;
   }

@@ -8,6 +8,8 @@
 namespace kvcal {
 namespace {
 
+constexpr int64_t kKnownMinor = 1;  // of kArtifactVersion
+
 /// The minor version of "1.x", or -1.
 int64_t minor_of(const Json& document) {
   const Json* version = document.is_object() ? find_member(document, "version") : nullptr;
@@ -51,10 +53,12 @@ bool said_already(const Report& report, const std::string& path) {
 
 void add_unknown(const SchemaError& error, bool later, const std::vector<std::string>& known, Report& report) {
   const std::string path = error.path.empty() ? error.unknown_member : error.path + "." + error.unknown_member;
-  if (later) return report.add("A05", path, "a member that version 1.0 does not have");
+  if (later)
+    return report.add("A05", path, "a member that version " + std::string(kArtifactVersion) + " does not have");
   const std::string nearest = nearest_match(error.unknown_member, known);
   report.add("A03", path, "unknown member " + quoted(error.unknown_member),
-             nearest.empty() ? "a member of version 1.0" : quoted(nearest), quoted(error.unknown_member));
+             nearest.empty() ? "a member of version " + std::string(kArtifactVersion) : quoted(nearest),
+             quoted(error.unknown_member));
 }
 
 }  // namespace
@@ -65,7 +69,7 @@ void check_schema_of(const Json& document, std::string_view schema, Report& repo
   std::set<std::string> names;
   collect_names(parse_json(schema), names);
   const std::vector<std::string> known(names.begin(), names.end());
-  const bool later = minor_of(document) > 0;
+  const bool later = minor_of(document) > kKnownMinor;
   const std::vector<SchemaError> errors = check_schema(document, schema);
   for (const SchemaError& error : errors)
     if (!error.unknown_member.empty()) add_unknown(error, later, known, report);

@@ -93,7 +93,7 @@ TEST(ExportRefuses, ScalesPerHeadWhereOneIsTaken) {
 TEST(ExportRefuses, InadequateLayersUnlessSkippedOrAllowed) {
   const auto inadequate = [](Artifact& a) { a.layers[1].value.assessment.fp8 = Fitness::Keep16; };
   const Exported llama("llama");
-  expect_contains(refusal(llama, "vllm", inadequate), "--skip-layers inadequate");
+  expect_contains(refusal(llama, "vllm", inadequate), "--skip-layers keep16");
   ExportOptions skip;
   skip.skip_keep16 = true;
   expect_contains(refusal(llama, "sglang", inadequate, skip), "cannot keep single layers");

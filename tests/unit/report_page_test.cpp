@@ -137,7 +137,7 @@ TEST(Page, shows_the_figure_that_decided_with_its_limits) {
   value.at_one.decided_by = Figure::FlushedTokens;
   const std::string page = page_with(key, value);
   EXPECT_TRUE(has(page,
-                  "<td class=\"n\">kl 0.0021 <span class=\"of\">(0.015, 0.05)</span></td><td class=\"n\">clipped</td>"
+                  "<td class=\"n\">kl 0.0021 <span class=\"of\">(0.012, 0.05)</span></td><td class=\"n\">clipped</td>"
                   "<td>attention, at 1.0 histogram</td>"));
   EXPECT_TRUE(has(page,
                   "rel 2.70 % <span class=\"of\">(8.00 %, 30.00 %)</span></td><td class=\"n\">flushed_tokens 50.00 % "

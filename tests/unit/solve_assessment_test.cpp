@@ -108,7 +108,7 @@ TEST(Assessment, AWeakValueChannelCountsByItsWeight) {
   values.column_norms.assign(values.channels.size(), 1.0F);
   for (size_t head = 0; head < 2; ++head) {
     values.column_norms[head * 16] = 0.001F;
-    values.column_norms[head * 16 + 5] = 1000;
+    values.column_norms[head * 16 + 5] = 10000;
   }
   const SolvedCache s = solve_cache(compensated.caches[0], compensated.run, {});
   expect(s.value, ScaleNeed::Any, Fitness::Keep16, "the projection makes up for it");
@@ -231,7 +231,7 @@ TEST(Assessment, TheFigureFurthestBeyondItsLimitDecides) {
   EXPECT_EQ(fine.fitness, Fitness::Fine);
   EXPECT_EQ(kl.fitness, Fitness::Check);
   EXPECT_EQ(kl.decided_by, Figure::Kl);
-  EXPECT_NEAR(kl.severity, std::sqrt(2), 1e-12);
+  EXPECT_NEAR(kl.severity, std::sqrt(0.03 / 0.012), 1e-12);
   EXPECT_EQ(rel.fitness, Fitness::Keep16);
   EXPECT_EQ(rel.decided_by, Figure::Rel);
   EXPECT_EQ(scale_need(fine, kl), ScaleNeed::Needed);

@@ -154,11 +154,13 @@ TEST_F(Refusal, NoObservations) {
   expect({"layer 3", "layers.3.self_attn", "value", "no observations"});
 }
 
-TEST_F(Refusal, AHeadThatIsZeroThroughout) {
-  HeadStatistics& h = head(CacheSite::Key, 1);
-  h.histogram = {{}, 10240, 0, 0, 0, 0};
-  h.absmax = 0;
-  expect({"layer 3", "key", "head 1", "10240 values", "8 prompts", "zero"});
+TEST_F(Refusal, ASiteThatIsZeroThroughout) {
+  for (const int i : {0, 1}) {
+    HeadStatistics& h = head(CacheSite::Key, i);
+    h.histogram = {{}, 10240, 0, 0, 0, 0};
+    h.absmax = 0;
+  }
+  expect({"layer 3", "key", "all values", "8 prompts", "zero"});
 }
 
 TEST_F(Refusal, NanAndInfinity) {

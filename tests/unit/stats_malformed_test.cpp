@@ -1,6 +1,7 @@
 // Files that are well-formed containers but contradict themselves: each is a good file with one thing changed.
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cstring>
 #include <limits>
 #include <map>
@@ -41,6 +42,11 @@ struct Parts {
   template <class T>
   void add(const std::string& name, size_t i, T value) {
     set<T>(name, i, static_cast<T>(get<T>(name, i) + value));
+  }
+  /// One sampled sum of keys.
+  void sampled(const std::array<uint64_t, 8>& row) {
+    tensors["c0.key.sampled"] = {DType::U64, Shape{1, 8},
+                                 std::string(reinterpret_cast<const char*>(row.data()), sizeof row)};
   }
   void replace(const std::string& from, const std::string& to) {
     const size_t at = metadata.find(from);
@@ -214,6 +220,21 @@ const Malformed kMalformed[] = {
      "cache 1, key: head 1: the norm of pair 1 is not between"},
     {"position_absmax", [](Parts& p) { p.set<uint16_t>("c0.key.position_absmax", 0, 0x7F7F); },
      "cache 0, key: the largest of position_absmax has the code 32639, expected"},
+    {"sampled_figure",
+     [](Parts& p) {
+       p.sampled({9, 0, 0, 0, 0, 1, 1, 1});
+     },
+     "cache 0, key: sampled has figure 9, format 0, reader 0, head 0, rung"},
+    {"sampled_sum",
+     [](Parts& p) {
+       p.sampled({0, 0, 0, 0, 0, 1, ~uint64_t{0}, 1});
+     },
+     "cache 0, key: sampled has 1 rows of query head 0 with the sum 18446744073709551615"},
+    {"column_norm",
+     [](Parts& p) {
+       p.tensors["c0.value.column_norms"] = {DType::F32, Shape{1}, std::string(4, '\0')};
+     },
+     "cache 0, value: column_norms has 1 entries, expected"},
     {"prompt_absmax_sign", [](Parts& p) { p.set<uint16_t>("c0.key.prompt_absmax", 1, 0x8000); },
      "cache 0, key: prompt_absmax has the code 32768, which is not finite"},
 };
@@ -234,11 +255,14 @@ INSTANTIATE_TEST_SUITE_P(List, MalformedFile, testing::ValuesIn(kMalformed),
 
 TEST(StatisticsFile, AnUntouchedCopyIsAccepted) { EXPECT_EQ(message_for(parts_of_sample()), ""); }
 
-TEST(StatisticsFile, OfTheFirstVersionHasNoKinds) {
+TEST(StatisticsFile, OfTheFirstVersionHasNoKindsAndNoSamples) {
   Parts parts = parts_of_sample();
   parts.replace("\"1.1\"", "\"1.0\"");
   EXPECT_NE(message_for(parts).find("kind_absmax' does not belong into a statistics file 1.0"), std::string::npos);
-  std::erase_if(parts.tensors, [](const auto& entry) { return entry.first.find(".kind_") != std::string::npos; });
+  std::erase_if(parts.tensors, [](const auto& entry) {
+    const auto has = [&](const char* part) { return entry.first.find(part) != std::string::npos; };
+    return has(".kind_") || has(".sampled") || has(".column_norms");
+  });
   EXPECT_EQ(message_for(parts), "");
 }
 

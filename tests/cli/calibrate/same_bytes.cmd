@@ -7,7 +7,7 @@ cmp a.kvstats b.kvstats
 kvcal solve a.kvstats -q -o c.json
 cmp a.json c.json
 for options in "--policy pow2" "--policy mse --granularity head" "--dtype int8 --policy kl" "--max-model-len 9000"; do
-  kvcal calibrate "$@" $options -o d.json --force
-  kvcal solve a.kvstats -q $options -o e.json --force
+  kvcal calibrate "$@" $options -o d.json --stats d.kvstats --force
+  kvcal solve d.kvstats -q $options -o e.json --force
   cmp d.json e.json && kvcal validate e.json
 done

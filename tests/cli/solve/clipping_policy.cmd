@@ -1,4 +1,4 @@
 kvcal calibrate "$SOURCE/datasets/demo/stressed" --prompts "$SOURCE/datasets/demo/prompts.jsonl" -q -o run.json --stats run.kvstats
 
-# What a percentile clips is lost, and the advice says so.
-kvcal solve run.kvstats --policy percentile --percentile 99 | tail -n 1
+# What a percentile clips may be what all look at, and the advice says so.
+kvcal solve run.kvstats --policy percentile --percentile 80 | grep -e "^keep16" -e "^check"
