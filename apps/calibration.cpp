@@ -109,8 +109,12 @@ void print_sequences(const char* title, const std::vector<Sequence>& sequences, 
 // All that the numbers of a run depend on. Threads and chunk sizes are not among it.
 Json identity_of(const RunRecord& record, const CalibrationOptions& options) {
   const SequenceOptions& s = options.sequences;
-  return {{"model", record.model}, {"calibration", record.calibration}, {"commit", build_info().commit},
-          {"sanity", s.sanity},    {"warmup_passes", s.warmup_passes},  {"shard", s.shard},
+  return {{"model", record.model},
+          {"calibration", record.calibration},
+          {"commit", build_info().commit},
+          {"sanity", s.sanity},
+          {"warmup_passes", s.warmup_passes},
+          {"shard", s.shard},
           {"n_shards", s.n_shards},
           {"sampled", {static_cast<int>(options.sample.format), options.sample.rungs_below}}};
 }

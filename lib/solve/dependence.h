@@ -5,8 +5,8 @@
 // headroom 2 for a range that the prompt itself exceeds, so one prompt more or less decides whether values are clipped.
 // The two largest of many prompts are rarely that far apart by chance: practically never where magnitudes have normal
 // or exponential tails, in 3 % of sites where they are log-normal, but in 6 to 50 % where they follow power laws of
-// exponents 4 to 1, whose ranges do hang on single prompts. The 20 % of AssessmentLimits::growth would name two log-normal
-// sites of five. Figures: tests/reference/make_coverage_goldens.py.
+// exponents 4 to 1, whose ranges do hang on single prompts. The 20 % of AssessmentLimits::growth would name two
+// log-normal sites of five. Figures: tests/reference/make_coverage_goldens.py.
 #pragma once
 
 #include <optional>

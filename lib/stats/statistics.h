@@ -73,8 +73,8 @@ struct SiteStatistics {
   // By kind of token (base/token_kind.h); both empty where kinds were not told apart.
   std::vector<uint16_t> kind_absmax;  // code, [n_passes][kTokenKinds]
   std::vector<uint64_t> kind_tokens;  // rows, [kTokenKinds]
-  uint64_t n_tokens = 0;                  // rows seen
-  std::vector<SampledSum> sampled;        // key, query: divergences; value: changes; latent: both; sorted by key()
+  uint64_t n_tokens = 0;              // rows seen
+  std::vector<SampledSum> sampled;    // key, query: divergences; value: changes; latent: both; sorted by key()
   std::vector<float> column_norms;  // value, latent: [channels], of the output projection, all query heads of a channel
                                     // together, of the reading layer with the largest; empty: not known
 };

@@ -44,7 +44,7 @@ struct SiteExtents {
   int64_t heads = 0, width = 0, pairs = 0, n_passes = 0, n_prompts = 0;
   bool is_query = false;
   bool sampled = false, weighted = false;  // since version 1.1
-  bool has_kinds = false;  // since 1.1, where kinds of tokens were told apart
+  bool has_kinds = false;                  // since 1.1, where kinds of tokens were told apart
 };
 SiteExtents extents_of(const KvLayout& layout, CacheSite site, int64_t n_passes, int64_t n_prompts);
 

@@ -98,7 +98,7 @@ TEST(ValidateLatent, DamageGivesItsRule) {
   EXPECT_EQ(rules_for([](Json&, Json& l) { l["where"]["channel"] = 24; }), Ids{"R03"});
   EXPECT_EQ(rules_for([](Json&, Json& l) { l["error_latent"]["clipped_at_one"] = 0.5; }), Ids{"E01"});
   EXPECT_EQ(rules_for([](Json&, Json& l) { l["error_rope"]["lost_at_scale"] = 0.09; }), Ids{"E01"});
-  EXPECT_EQ(rules_for([](Json&, Json& l) { l["verdict"] = "inadequate"; }), Ids{"E02"});
+  EXPECT_EQ(rules_for([](Json&, Json& l) { l["verdict"] = "inadequate"; }), Ids{"A06"});
   EXPECT_EQ(rules_for([](Json& f, Json&) { f["layers"][0]["head_dim_v"] = 24; }), (Ids{"R12"}));
   EXPECT_EQ(rules_for([](Json& f, Json&) { f["layers"][0]["n_kv_heads"] = 2; }), Ids{"A02"});
   EXPECT_EQ(rules_for([](Json& f, Json&) { f["layers"][0].erase("latent"); }), Ids{"A02"});

@@ -182,15 +182,14 @@ void relation_cases(std::vector<Case>& cases) {
   });
   add("damage at 1.0", {"E02"}, [](Json& j) { layer(j, 1)["key"]["assessment"]["at_one"]["noise"] = 50; });
   add("damage at the scale", {"E02"}, [](Json& j) { layer(j, 1)["key"]["assessment"]["at_scale"]["noise"] = 50; });
-  add("the scale is needed", {"E02"}, [](Json& j) {
-    layer(j, 1)["value"]["assessment"]["scale"] = layer(j, 1)["value"]["verdict"] = "needed";
-  });
+  add("the scale is needed", {"E02"},
+      [](Json& j) { layer(j, 1)["value"]["assessment"]["scale"] = layer(j, 1)["value"]["verdict"] = "needed"; });
   add("verdict too bad", {"A06"}, [](Json& j) { layer(j, 1)["key"]["verdict"] = "inadequate"; });
   add("verdict needed", {"A06"}, [](Json& j) { layer(j, 1)["value"]["verdict"] = "needed"; });
   add("two answers to one question", {"A06"}, [](Json& j) { layer(j, 1)["key"]["assessment"]["fp8"] = "check"; });
   add("loses a site", {"E02"}, [](Json& j) { layer(j, 1)["joint"]["loses_value"] = true; });
   add("converged", {"E03"}, [](Json& j) { layer(j, 1)["key"]["growth"]["last_quarter"] = 0.9; });
-  add("converged on one prompt", {"E03", "K09"}, [](Json& j) {
+  add("converged on one prompt", {"E03"}, [](Json& j) {
     layer(j, 1)["key"]["growth"]["depends_on"] = {{"prompt", "x"}, {"ratio", 8}};
   });
   add("depends on one prompt", {"K09"}, [](Json& j) {
@@ -284,7 +283,10 @@ TEST(Validate, FindsNothingInWhatWeWrite) {
       for (const Granularity granularity : {Granularity::Tensor, Granularity::Head}) {
         const Artifact a = make_artifact(statistics, solve_options(granularity, policy, format));
         const Report report = validate_artifact(artifact_text(a), shipped_schema());
-        EXPECT_TRUE(report.findings.empty()) << policy << " " << format << "\n" << shown(report);
+        const bool clips = std::string_view(policy) != "absmax" && std::string_view(policy) != "pow2";
+        EXPECT_TRUE(std::ranges::all_of(report.findings, [&](const Finding& f) { return clips && f.rule == "K03"; }))
+            << policy << " " << format << "\n"
+            << shown(report);
       }
 }
 
