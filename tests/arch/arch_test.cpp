@@ -57,8 +57,7 @@ class ArchTest : public ::testing::TestWithParam<std::string> {
     }
   }
 
-  // Per head over all sequences, against the f32 reference also in bf16: two bf16 computations that each keep within 1
-  // % of the truth may be two ulps, or 1.6 %, apart.
+  // Per head over all sequences, against the f32 reference also in bf16.
   void check_absmax(const KvLayout& c, RecordingTap& tap, double bound) {
     const Json& layer = golden_.json.at("absmax").at("f32").at(std::to_string(c.layer));
     for (const Site3& s : sites_of(c)) {

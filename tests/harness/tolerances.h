@@ -8,7 +8,7 @@ constexpr double kF32Absmax = 1e-4;  // relative, per head
 constexpr double kF32Rms = 1e-4;     // relative root mean square, whole tensors
 
 // Against the reference framework in bfloat16: other places of rounding.
-constexpr double kBf16Absmax = 1e-2;  // relative, per head: about 2.5 ulp of bf16
+constexpr double kBf16Absmax = 0x1p-6;  // relative, per head: two ulp of bf16 where one is largest
 constexpr double kBf16Rms = 2e-2;     // relative root mean square, whole tensors
 constexpr double kBf16LogitsCosine = 0.999;
 

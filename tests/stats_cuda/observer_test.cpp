@@ -200,7 +200,9 @@ TEST(DeviceObserver, FetchesALayerWhenTheNextOneIsDone) {
   show_layer(1);
   EXPECT_EQ(watched.downloads, 0);
   EXPECT_EQ(watched.n_held(), 6);  // three sites of two layers
-  EXPECT_EQ(watched.allocated, Observer::device_bytes_needed(spec, 0, 3, 2));
+  // The need counts 16 kinds of tokens for each prompt; these have fewer.
+  EXPECT_LE(watched.allocated, Observer::device_bytes_needed(spec, 0, 3, 2));
+  EXPECT_GT(watched.allocated, Observer::device_bytes_needed(spec, 0, 3, 2) * 99 / 100);
   observer.layer_done(3);
   EXPECT_GT(watched.downloads, 0);
   EXPECT_EQ(watched.n_held(), 3);
@@ -226,8 +228,8 @@ TEST(DeviceObserver, NeedsTheMemoryOfTwoLayers) {
   one.caches.resize(1);
   both.caches[1].layer = 1;
   const int64_t a = Observer::device_bytes_needed(one, 100, 3, 2);
-  EXPECT_EQ(Observer::device_bytes_needed(one, 100, 5, 2), a + 8 * 3 * 2 * 2);
-  EXPECT_EQ(Observer::device_bytes_needed(one, 101, 3, 2), a + 4 * 9 * 4 + 2 * 4 + 512);  // figures of four heads
+  EXPECT_EQ(Observer::device_bytes_needed(one, 100, 5, 2), a + 8 * 3 * 2 * 2 * 16);  // by kind of token
+  EXPECT_EQ(Observer::device_bytes_needed(one, 101, 3, 2), a + 4 * 18 * 4 + 3 * 4 + 512);  // figures of four heads
   EXPECT_EQ(Observer::device_bytes_needed(both, 100, 3, 2), 2 * a);
   EXPECT_EQ(Observer::device_bytes_needed(small_spec(), 100, 3, 2), 2 * a);
   apart.caches.push_back(apart.caches[0]);
