@@ -9,7 +9,7 @@ constexpr double kF32Rms = 1e-4;     // relative root mean square, whole tensors
 
 // Against the reference framework in bfloat16: other places of rounding.
 constexpr double kBf16Absmax = 0x1p-6;  // relative, per head: two ulp of bf16 where one is largest
-constexpr double kBf16Rms = 2e-2;     // relative root mean square, whole tensors
+constexpr double kBf16Rms = 2e-2;       // relative root mean square, whole tensors
 constexpr double kBf16LogitsCosine = 0.999;
 
 // Token by token, or cut off the 256 grid, against one shot (design, Contract of a block).
