@@ -75,10 +75,11 @@ std::optional<double> worst_mean(const SiteStatistics& site, SampledFigure figur
 }
 
 /// A measured figure, corrected by how much the predicted one at the scale exceeds that at the rung: about 1, but for
-/// data so concentrated that the place of the grid matters, and at the edges of the format.
-double corrected(double measured, double at_scale, double at_rung) {
+/// data so concentrated that the place of the grid matters, and at the edges of the format. Downwards only as far as
+/// the step of a uniform grid goes: that a value happens to lie on the grid says little of the others.
+double corrected(double measured, double at_scale, double at_rung, double least) {
   constexpr double kMost = 1024;
-  return at_rung > 0 ? measured * std::clamp(at_scale / at_rung, 1 / kMost, kMost) : measured;
+  return at_rung > 0 ? measured * std::clamp(at_scale / at_rung, least, kMost) : measured;
 }
 
 }  // namespace
@@ -97,14 +98,20 @@ std::optional<SampledDamage> sampled_damage(const CacheStatistics& cache, CacheS
   const SiteStatistics& s = cache.at(site);
   const std::optional<Stand> stand = stand_in(format);
   if (s.sampled.empty() || !stand) return std::nullopt;
+  const PredictedDamage here = predict_damage(cache, site, format, scales);
+  PredictedDamage there;
   std::vector<int> rungs;
-  std::vector<float> rung_scales;
-  for (const float scale : scales) {
-    rungs.push_back(nearest_rung(format, *stand, static_cast<double>(scale)));
-    rung_scales.push_back(scale_of_rung(rungs.back()));
+  for (const int up : {0, 1}) {  // a rung that clips does not stand for a scale that does not
+    std::vector<float> rung_scales;
+    rungs.clear();
+    for (const float scale : scales) {
+      rungs.push_back(nearest_rung(format, *stand, static_cast<double>(scale)) + up);
+      rung_scales.push_back(scale_of_rung(rungs.back()));
+    }
+    there = predict_damage(cache, site, stand->format, rung_scales);
+    if (here.clips || !there.clips) break;
   }
-  const PredictedDamage here = predict_damage(cache, site, format, scales),
-                        there = predict_damage(cache, site, stand->format, rung_scales);
+  const double least = stand->sampled == SampleFormat::Int8 ? 0.5 : 1.0;
   SampledDamage damage;
   if (site != CacheSite::Value) {
     const bool query = site == CacheSite::Query;
@@ -113,14 +120,17 @@ std::optional<SampledDamage> sampled_damage(const CacheStatistics& cache, CacheS
         worst_mean(s, query ? SampledFigure::QueryDivergence : SampledFigure::KeyDivergence, stand->sampled,
                    [&](int32_t head) { return rungs[rungs.size() == 1 ? 0 : static_cast<size_t>(head / group)]; });
     if (!damage.kl) return std::nullopt;
-    damage.kl = corrected(*damage.kl, here.noise * here.noise, there.noise * there.noise);
+    damage.kl = corrected(*damage.kl, here.noise * here.noise, there.noise * there.noise, least * least);
   }
   if (site == CacheSite::Value || site == CacheSite::Latent) {
     if (std::ranges::adjacent_find(rungs, std::not_equal_to{}) != rungs.end()) return std::nullopt;  // no common rung
     damage.rel = worst_mean(s, SampledFigure::LayerChange, stand->sampled, [&](int32_t) { return rungs[0]; });
     if (!damage.rel) return std::nullopt;
-    // What was measured is of the output as it is; the prediction also knows the output without what is common to all.
-    damage.rel = corrected(std::sqrt(*damage.rel), here.rel, there.rel_raw);
+    damage.rel = corrected(std::sqrt(*damage.rel), here.rel_raw, there.rel_raw, least);
+    // What was measured is of the output as it is. Where an offset that all tokens share is most of it, the change of
+    // what varies counts, which attention averages as it averages what varies.
+    constexpr double kOffset = 2;
+    if (here.rel > kOffset * here.rel_raw) damage.rel = std::max(*damage.rel, here.rel);
   }
   return damage;
 }
