@@ -28,7 +28,7 @@ Bpe::Bpe(const Json& model) : vocabulary_(model) {
     if (!unk_) fail("unk_token " + quoted(token) + " is not in the vocabulary");
     static_cast<void>(unk);
   }
-  for (size_t b = 0; b < 256; ++b) byte_tokens_[b] = id_of(byte_token_name(static_cast<unsigned char>(b)));
+  byte_tokens_.find_in(*this);
 }
 
 void Bpe::read_merges(const Json& model) {
@@ -78,13 +78,6 @@ std::vector<uint32_t> Bpe::encode_piece(std::string_view piece) const {
   return merge(initial_symbols(piece));
 }
 
-bool Bpe::append_bytes(std::string_view symbol, std::vector<uint32_t>& ids) const {
-  for (char c : symbol)
-    if (!byte_tokens_[static_cast<unsigned char>(c)]) return false;
-  for (char c : symbol) ids.push_back(*byte_tokens_[static_cast<unsigned char>(c)]);
-  return true;
-}
-
 // One symbol per character: its token, its bytes, or the unknown token. Characters without any of them vanish, as in
 // the reference; so does its order of an unknown one that waits for a fusion while bytes go ahead of it.
 std::vector<uint32_t> Bpe::initial_symbols(std::string_view piece) const {
@@ -104,7 +97,7 @@ std::vector<uint32_t> Bpe::initial_symbols(std::string_view piece) const {
       if (unk_waiting) ids.push_back(*unk_);
       unk_waiting = false;
       ids.push_back(*id);
-    } else if (byte_fallback_ && append_bytes(symbol, ids)) {
+    } else if (byte_fallback_ && byte_tokens_.append(symbol, ids)) {
       continue;
     } else if (unk_) {
       if (unk_waiting && !fuse_unk_) ids.push_back(*unk_);

@@ -8,6 +8,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "text/byte_tokens.h"
 #include "text/token_model.h"
 #include "text/vocabulary.h"
 
@@ -41,12 +42,11 @@ class Bpe final : public TokenModel {
   void add_merge(const std::string& left, const std::string& right, uint32_t rank);
   const Merge* find_merge(uint32_t left, uint32_t right) const;
   std::vector<uint32_t> initial_symbols(std::string_view piece) const;
-  bool append_bytes(std::string_view symbol, std::vector<uint32_t>& ids) const;
   std::vector<uint32_t> merge(const std::vector<uint32_t>& symbols) const;
 
   Vocabulary vocabulary_;
   std::unordered_map<uint64_t, Merge> merges_;  // key: left id, right id
-  std::optional<uint32_t> byte_tokens_[256];    // <0x00> to <0xFF>
+  ByteTokens byte_tokens_;
   std::optional<uint32_t> unk_;
   std::string continuing_prefix_, word_suffix_;
   bool fuse_unk_ = false, byte_fallback_ = false, ignore_merges_ = false;

@@ -61,7 +61,7 @@ Unigram::Unigram(const Json& model) {
     unk_ = static_cast<uint32_t>(id);
   }
   byte_fallback_ = get_bool_or(model, "byte_fallback", false);
-  for (size_t b = 0; b < 256; ++b) byte_tokens_[b] = id_of(byte_token_name(static_cast<unsigned char>(b)));
+  byte_tokens_.find_in(*this);
 }
 
 void Unigram::read_vocab(const Json& model) {
@@ -137,13 +137,6 @@ std::vector<Unigram::Part> Unigram::best_parts(std::string_view text) const {
   return parts;
 }
 
-bool Unigram::append_bytes(std::string_view text, std::vector<uint32_t>& ids) const {
-  for (char c : text)
-    if (!byte_tokens_[static_cast<unsigned char>(c)]) return false;
-  for (char c : text) ids.push_back(*byte_tokens_[static_cast<unsigned char>(c)]);
-  return true;
-}
-
 // A run of unknown characters is looked up as a whole, as the reference does: with high scores it may be a piece.
 std::vector<uint32_t> Unigram::encode_piece(std::string_view text) const {
   std::vector<uint32_t> ids;
@@ -153,7 +146,7 @@ std::vector<uint32_t> Unigram::encode_piece(std::string_view text) const {
       ids.push_back(part.id);
     else if (const auto whole = id_of(token))
       ids.push_back(*whole);
-    else if (!byte_fallback_ || !append_bytes(token, ids))
+    else if (!byte_fallback_ || !byte_tokens_.append(token, ids))
       ids.push_back(part.id);
   }
   return ids;

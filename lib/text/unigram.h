@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "text/byte_tokens.h"
 #include "text/piece_trie.h"
 #include "text/token_model.h"
 
@@ -36,13 +37,12 @@ class Unigram final : public TokenModel {
   void read_vocab(const Json& model);
   std::vector<Ending> best_endings(std::string_view text) const;
   std::vector<Part> best_parts(std::string_view text) const;
-  bool append_bytes(std::string_view text, std::vector<uint32_t>& ids) const;
 
   std::vector<std::string> pieces_;  // by id
   std::vector<double> scores_;       // by id
   std::optional<PieceTrie> trie_;
   std::optional<uint32_t> unk_;
-  std::optional<uint32_t> byte_tokens_[256];  // <0x00> to <0xFF>
+  ByteTokens byte_tokens_;
   double unk_score_ = 0;
   bool byte_fallback_ = false;
 };
