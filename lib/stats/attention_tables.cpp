@@ -20,25 +20,6 @@ double mean_of(const SampledSum& sum) {
   return sum.rows == 0 ? 0 : static_cast<double>(sum.sum) * kSampledUnit / static_cast<double>(sum.rows);
 }
 
-std::vector<SampledSum> merge_sampled(const std::vector<SampledSum>& a, const std::vector<SampledSum>& b) {
-  std::vector<SampledSum> result;
-  auto x = a.begin(), y = b.begin();
-  while (x != a.end() || y != b.end()) {
-    const bool from_a = x != a.end() && (y == b.end() || x->key() <= y->key());
-    const bool from_b = y != b.end() && (x == a.end() || y->key() <= x->key());
-    SampledSum sum = from_a ? *x : *y;
-    if (from_a && from_b) {
-      sum.rows += y->rows;
-      sum.sum += y->sum;
-      sum.worst = std::max(sum.worst, y->worst);
-    }
-    result.push_back(sum);
-    if (from_a) ++x;
-    if (from_b) ++y;
-  }
-  return result;
-}
-
 void AttentionTables::add(SampledSum key, double value) {
   SampledSum& sum = sums_.try_emplace(key.key(), key).first->second;
   const uint64_t fixed = to_fixed(value);

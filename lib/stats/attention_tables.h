@@ -40,9 +40,6 @@ constexpr double kMostSampled = 64;  // beyond that everything is lost anyway; 2
 /// Mean over rows.
 double mean_of(const SampledSum& sum);
 
-/// Adds entries of both; each is sorted by key(), and so is the result.
-std::vector<SampledSum> merge_sampled(const std::vector<SampledSum>& a, const std::vector<SampledSum>& b);
-
 class AttentionTables {
  public:
   /// Rungs I32 [n, 3] and figures F32 [n, n_heads, n_figures()], host, of the reader-th layer that reads the cache. Of

@@ -86,6 +86,12 @@ ChannelStatistics merge_channels(const ChannelStatistics& a, const ChannelStatis
               a.octaves, b.octaves, [](const OctaveMoments& o) { return o.octave; }, add)};
 }
 
+void add_sampled(SampledSum& x, const SampledSum& y) {
+  x.rows += y.rows;
+  x.sum += y.sum;
+  x.worst = std::max(x.worst, y.worst);
+}
+
 template <class T>
 std::vector<T> merge_maxima(const std::vector<T>& a, const std::vector<T>& b) {
   std::vector<T> result = a.size() >= b.size() ? a : b;
@@ -162,7 +168,8 @@ SiteStatistics merge_sites(const Side& a, const SiteStatistics& x, const Side& b
   }
   merge_kinds(x, y, run.n_passes, site);
   site.n_tokens = x.n_tokens + y.n_tokens;
-  site.sampled = merge_sampled(x.sampled, y.sampled);
+  site.sampled = merge_sorted(
+      x.sampled, y.sampled, [](const SampledSum& sum) { return sum.key(); }, add_sampled);
   site.column_norms = merge_maxima(x.column_norms, y.column_norms);
   return site;
 }
