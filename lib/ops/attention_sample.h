@@ -30,7 +30,7 @@ int lowest_rung(float absmax, SampleFormat format);
 /// `above` of those above it, as scales for larger data seen elsewhere; last of all scale 1.0.
 struct RungLadder {
   int below = 0, above = 2;
-  int size() const { return below + above + 2; }
+  constexpr int size() const { return below + above + 2; }
   int rung(int i, int lowest) const { return i == size() - 1 ? kRungOfOne : lowest - below + i; }
 };
 
@@ -57,6 +57,7 @@ struct SampleRequest {
 };
 
 /// The same of the plain request (E4M3, nothing below the lowest rung, no queries), which every backend can try.
-constexpr int kSampleRungs = 4, kFigureOutput = 0, kFigureDivergence = 1, kFigureChange = 5, kSampleFigures = 9;
+constexpr int kSampleRungs = RungLadder{}.size(), kFigureOutput = 0, kFigureDivergence = 1,
+              kFigureChange = kFigureDivergence + kSampleRungs, kSampleFigures = kFigureChange + kSampleRungs;
 
 }  // namespace kvcal

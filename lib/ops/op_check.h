@@ -154,6 +154,13 @@ class OpCheck {
                                                        ", but nothing was kept of what precedes");
   }
 
+  /// A span that continues a sequence begins where what is kept of it ends.
+  void follows(const KvRows& kept, const Span& span) const {
+    require(kept.n_tokens == span.first_position, "a span starts at position " + std::to_string(span.first_position) +
+                                                      ", but " + std::to_string(kept.n_tokens) +
+                                                      " rows of its sequence are kept");
+  }
+
   void state(const char* name, const Tensor& t, const Shape& shape, DType dtype) const {
     require(t.shape == shape && t.dtype == dtype,
             std::string(name) + " " + str(t) + " should be " + std::string(name_of(dtype)) + " " + str(shape));

@@ -188,9 +188,7 @@ Tensor Ops::attention(const Tensor& q, const Tensor& k, const Tensor& v, std::sp
     const KvRows* kept = rows[i];
     c.fresh(kept && kept->n_tokens > 0, spans[i]);
     if (!kept) continue;
-    c.require(kept->n_tokens == spans[i].first_position,
-              "a span starts at position " + std::to_string(spans[i].first_position) + ", but " +
-                  std::to_string(kept->n_tokens) + " rows of its sequence are kept");
+    c.follows(*kept, spans[i]);
     if (!kept->key) continue;
     c.state("kept keys", kept->key.view, {kept->key.view.dim(0), k.dim(1), k.dim(2)}, k.dtype);
     c.state("kept values", kept->value.view, {kept->key.view.dim(0), v.dim(1), v.dim(2)}, v.dtype);
@@ -234,9 +232,7 @@ void Ops::keep_rows(const Tensor& k, const Tensor& v, std::span<const Span> span
   c.spans(k, spans, rows.size());
   c.distinct(rows);
   for (size_t i = 0; i < spans.size(); ++i)
-    c.require(!rows[i] || rows[i]->n_tokens == spans[i].first_position,
-              "a span starts at position " + std::to_string(spans[i].first_position) + ", but " +
-                  std::to_string(rows[i] ? rows[i]->n_tokens : 0) + " rows of its sequence are kept");
+    if (rows[i]) c.follows(*rows[i], spans[i]);
   do_keep_rows(k, v, spans, rows);
 }
 
