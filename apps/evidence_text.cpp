@@ -1,22 +1,16 @@
 #include "evidence_text.h"
 
 #include <algorithm>
-#include <cstdio>
 #include <vector>
 
 #include "base/error.h"
 #include "progress.h"
+#include "table.h"
 
 namespace kvcal {
 namespace {
 
 constexpr size_t kShown = 6;  // sites of a line; the file has them all
-
-std::string formatted(const char* format, double value) {
-  char text[32];
-  std::snprintf(text, sizeof text, format, value);
-  return text;
-}
 
 std::string list_of(const std::vector<std::string>& items) {
   std::string text;

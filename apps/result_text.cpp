@@ -1,7 +1,6 @@
 #include "result_text.h"
 
 #include <algorithm>
-#include <cstdio>
 #include <map>
 
 #include "artifact/json_text.h"
@@ -10,12 +9,6 @@
 
 namespace kvcal {
 namespace {
-
-std::string formatted(const char* format, double value) {
-  char text[32];
-  std::snprintf(text, sizeof text, format, value);
-  return text;
-}
 
 std::string percent(double share) {
   return share != 0 && share < 0.0005 ? formatted("%.1e %%", 100 * share) : formatted("%.2f %%", 100 * share);
@@ -30,15 +23,15 @@ std::string added_by_packing(const ArtifactGrowth& growth) {
 // The figure that decided, with its name: "kl 0.0021", "rel 2.7 %".
 std::string deciding_figure(const DamageAtScale& d) {
   const std::string name(name_of(d.decided_by));
+  const double value = deciding_value(d).value_or(0);
   switch (d.decided_by) {
     case Figure::Kl:
-      return name + formatted(" %.2g", d.kl.value_or(0));
-    case Figure::Rel:
-      return name + " " + formatted("%.1f %%", 100 * d.rel.value_or(0));
     case Figure::Noise:
-      return name + formatted(" %.2g", d.noise.value_or(0));
+      return name + formatted(" %.2g", value);
+    case Figure::Rel:
+      return name + formatted(" %.1f %%", 100 * value);
     case Figure::FlushedTokens:
-      return "tokens " + formatted("%.1f %%", 100 * d.flushed_tokens.value_or(0));
+      return "tokens" + formatted(" %.1f %%", 100 * value);
     case Figure::Clipped:
       break;
   }

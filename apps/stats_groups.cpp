@@ -1,7 +1,5 @@
 #include "stats_groups.h"
 
-#include <cstdio>
-
 #include "artifact/json_text.h"
 #include "artifact/ranges_by.h"
 #include "base/error.h"
@@ -18,12 +16,6 @@ namespace {
 
 /// Of the default policy and format.
 double headroom() { return headroom_of(SolveOptions{}); }
-
-std::string formatted(const char* format, double value) {
-  char text[32];
-  std::snprintf(text, sizeof text, format, value);
-  return text;
-}
 
 Json number_or_null(const std::optional<double>& x) { return x ? json_number(static_cast<float>(*x)) : Json(nullptr); }
 

@@ -24,27 +24,11 @@ std::string scale_text(const ArtifactSite& site) {
   return number(*low) + " to " + number(*high);
 }
 
-std::optional<double> value_of(const DamageAtScale& d) {
-  switch (d.decided_by) {
-    case Figure::Kl:
-      return d.kl;
-    case Figure::Rel:
-      return d.rel;
-    case Figure::Noise:
-      return d.noise;
-    case Figure::FlushedTokens:
-      return d.flushed_tokens;
-    case Figure::Clipped:
-      break;
-  }
-  return std::nullopt;
-}
-
 /// "kl 0.0021 (0.015, 0.05)": the figure that decided, and its limits.
 std::string deciding_figure(const DamageAtScale& d, const AssessmentLimits& limits) {
   const std::string name(name_of(d.decided_by));
   if (d.decided_by == Figure::Clipped) return name;
-  const std::optional<double> value = value_of(d);
+  const std::optional<double> value = deciding_value(d);
   if (!value) return "-";  // files of version 1.0
   const bool is_share = d.decided_by == Figure::Rel || d.decided_by == Figure::FlushedTokens;
   const auto text = [&](double x) { return is_share ? percent_text(x) : figure_text(x); };

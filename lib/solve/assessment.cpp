@@ -60,7 +60,7 @@ DamageAtScale damage_at(const CacheStatistics& cache, CacheSite site, const Solv
     damage.rel = predicted.rel;
     damage.flushed_tokens = predicted.flushed_tokens;
   }
-  if (const std::optional<SampledDamage> sampled = sampled_damage(cache, site, format, scales)) {
+  if (const std::optional<SampledDamage> sampled = sampled_damage(cache, site, format, scales, predicted)) {
     damage.by = Basis::Attention;
     damage.kl = sampled->kl;
     if (sampled->rel) damage.rel = sampled->rel;
@@ -80,6 +80,22 @@ ScaleNeed scale_need_from_name(std::string_view name) { return from_name<ScaleNe
 Fitness fitness_from_name(std::string_view name) { return from_name<Fitness>(kFitnesses, "answer", name); }
 Basis basis_from_name(std::string_view name) { return from_name<Basis>(kBases, "evidence", name); }
 Figure figure_from_name(std::string_view name) { return from_name<Figure>(kFigures, "figure", name); }
+
+std::optional<double> deciding_value(const DamageAtScale& damage) {
+  switch (damage.decided_by) {
+    case Figure::Kl:
+      return damage.kl;
+    case Figure::Rel:
+      return damage.rel;
+    case Figure::Noise:
+      return damage.noise;
+    case Figure::FlushedTokens:
+      return damage.flushed_tokens;
+    case Figure::Clipped:
+      break;
+  }
+  return std::nullopt;
+}
 
 const FigureLimits* limits_of(const AssessmentLimits& limits, Figure figure) {
   switch (figure) {

@@ -65,6 +65,9 @@ Assessment assess(const CacheStatistics& cache, CacheSite site, const SolveOptio
 /// Decides by the figures that are there: fills fitness, decided_by and severity.
 void judge(DamageAtScale& damage, const AssessmentLimits& limits);
 
+/// The value of the figure that decided; none for Clipped, which has none, and in files of version 1.0.
+std::optional<double> deciding_value(const DamageAtScale& damage);
+
 /// Those of a figure; null for Clipped, which has none.
 const FigureLimits* limits_of(const AssessmentLimits& limits, Figure figure);
 

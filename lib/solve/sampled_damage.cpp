@@ -4,7 +4,6 @@
 #include <cmath>
 #include <vector>
 
-#include "solve/damage.h"
 #include "solve/policies.h"
 
 namespace kvcal {
@@ -94,11 +93,10 @@ SampleOptions sample_options(const SolveOptions& options) {
 }
 
 std::optional<SampledDamage> sampled_damage(const CacheStatistics& cache, CacheSite site, const NumberFormat& format,
-                                            std::span<const float> scales) {
+                                            std::span<const float> scales, const PredictedDamage& predicted) {
   const SiteStatistics& s = cache.at(site);
   const std::optional<Stand> stand = stand_in(format);
   if (s.sampled.empty() || !stand) return std::nullopt;
-  const PredictedDamage here = predict_damage(cache, site, format, scales);
   PredictedDamage there;
   std::vector<int> rungs;
   for (const int up : {0, 1}) {  // a rung that clips does not stand for a scale that does not
@@ -109,7 +107,7 @@ std::optional<SampledDamage> sampled_damage(const CacheStatistics& cache, CacheS
       rung_scales.push_back(scale_of_rung(rungs.back()));
     }
     there = predict_damage(cache, site, stand->format, rung_scales);
-    if (here.clips || !there.clips) break;
+    if (predicted.clips || !there.clips) break;
   }
   const double least = stand->sampled == SampleFormat::Int8 ? 0.5 : 1.0;
   SampledDamage damage;
@@ -120,17 +118,17 @@ std::optional<SampledDamage> sampled_damage(const CacheStatistics& cache, CacheS
         worst_mean(s, query ? SampledFigure::QueryDivergence : SampledFigure::KeyDivergence, stand->sampled,
                    [&](int32_t head) { return rungs[rungs.size() == 1 ? 0 : static_cast<size_t>(head / group)]; });
     if (!damage.kl) return std::nullopt;
-    damage.kl = corrected(*damage.kl, here.noise * here.noise, there.noise * there.noise, least * least);
+    damage.kl = corrected(*damage.kl, predicted.noise * predicted.noise, there.noise * there.noise, least * least);
   }
   if (site == CacheSite::Value || site == CacheSite::Latent) {
     if (std::ranges::adjacent_find(rungs, std::not_equal_to{}) != rungs.end()) return std::nullopt;  // no common rung
     damage.rel = worst_mean(s, SampledFigure::LayerChange, stand->sampled, [&](int32_t) { return rungs[0]; });
     if (!damage.rel) return std::nullopt;
-    damage.rel = corrected(std::sqrt(*damage.rel), here.rel_raw, there.rel_raw, least);
+    damage.rel = corrected(std::sqrt(*damage.rel), predicted.rel_raw, there.rel_raw, least);
     // What was measured is of the output as it is. Where an offset that all tokens share is most of it, the change of
     // what varies counts, which attention averages as it averages what varies.
     constexpr double kOffset = 2;
-    if (here.rel > kOffset * here.rel_raw) damage.rel = std::max(*damage.rel, here.rel);
+    if (predicted.rel > kOffset * predicted.rel_raw) damage.rel = std::max(*damage.rel, predicted.rel);
   }
   return damage;
 }

@@ -4,6 +4,7 @@
 #include <optional>
 #include <span>
 
+#include "solve/damage.h"
 #include "solve/format.h"
 #include "solve/options.h"
 #include "stats/attention_sampler.h"
@@ -22,7 +23,8 @@ struct SampledDamage {
 /// of the sampled rows were tried at the rung nearest to a scale: the scale is too far from what their sequences
 /// needed. The figures are corrected by what the statistics say of the difference between rung and scale. `scales` as
 /// in assess().
+/// `predicted`: at these scales.
 std::optional<SampledDamage> sampled_damage(const CacheStatistics& cache, CacheSite site, const NumberFormat& format,
-                                            std::span<const float> scales);
+                                            std::span<const float> scales, const PredictedDamage& predicted);
 
 }  // namespace kvcal

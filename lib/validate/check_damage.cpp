@@ -81,10 +81,10 @@ struct SiteCheck {
 
   bool on_limit(const DamageAtScale& damage) const {
     const FigureLimits* limits = limits_of(a.quantization.limits, damage.decided_by);
-    if (!limits) return false;
-    const double worst = damage.severity * (damage.decided_by == Figure::Kl ? damage.severity : 1.0) * limits->check;
-    return !(above(worst, limits->check) || below(worst, limits->check)) ||
-           !(above(worst, limits->keep16) || below(worst, limits->keep16));
+    const std::optional<double> value = deciding_value(damage);
+    if (!limits || !value) return false;
+    const auto at = [&](double limit) { return !above(*value, limit) && !below(*value, limit); };
+    return at(limits->check) || at(limits->keep16);
   }
 };
 
