@@ -83,7 +83,8 @@ TEST(KeepRows, KeepsWhatAttentionDoes) {
     const auto op = backend(p);
     const Inputs in({90, 2, 2, 24, 16}, op->activation_dtype());
     KvRows attended, kept;
-    for (const auto& [first, n] : {std::pair<int64_t, int64_t>{0, 50}, {50, 40}}) {
+    for (const auto& chunk : {std::pair<int64_t, int64_t>{0, 50}, {50, 40}}) {
+      const int64_t first = chunk.first, n = chunk.second;
       const Span spans[] = {{0, 0, 0}, {0, n, first}};
       const auto part = [&](const Values& x) { return x.tensor().rows(first, n); };
       KvRows* const a[] = {nullptr, &attended};
