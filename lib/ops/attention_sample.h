@@ -40,7 +40,8 @@ struct SampleRequest {
   bool one_scale = false;         // keys and values are parts of one row with one scale (MLA)
   bool shares_rungs =
       true;  // rungs that round a block of 64 keys alike are tried once; not where batches may end inside one
-  std::span<const uint8_t> tries_query{};  // for each row whether its rounded query is tried; empty: none is
+  // For each row whether its rounded query, and what rounded keys do to its output, are tried too; empty: for none.
+  std::span<const uint8_t> thorough{};
   SampleFormat format = SampleFormat::E4m3;
   int rungs_below = 0;
 
@@ -52,11 +53,13 @@ struct SampleRequest {
   int output() const { return 0; }                         // |y|_w², of the head's output y with nothing rounded
   int key_divergence() const { return 1; }                 // [cache]: KL(p, p'), p' with keys rounded, in nats
   int value_change() const { return 1 + cache().size(); }  // [cache]: |y' - y|_w², y' with values rounded
-  int query_divergence() const { return 1 + 2 * cache().size(); }  // [query]: KL(p, p'), with the query rounded; or -1
-  int n_figures() const { return query_divergence() + query().size(); }
+  // Of thorough rows; else -1.
+  int query_divergence() const { return 1 + 2 * cache().size(); }         // [query]: KL(p, p'), with the query rounded
+  int key_change() const { return query_divergence() + query().size(); }  // [cache]: |y' - y|_w², y' with keys rounded
+  int n_figures() const { return key_change() + cache().size(); }
 };
 
-/// The same of the plain request (E4M3, nothing below the lowest rung, no queries), which every backend can try.
+/// The same of the plain request (E4M3, nothing below the lowest rung, no row thorough), which every backend can try.
 constexpr int kSampleRungs = RungLadder{}.size(), kFigureOutput = 0, kFigureDivergence = 1,
               kFigureChange = kFigureDivergence + kSampleRungs, kSampleFigures = kFigureChange + kSampleRungs;
 

@@ -247,8 +247,8 @@ AttentionSample Ops::sample_attention(const Tensor& q, const Tensor& k, const Te
   c.last_keys(q, spans, spec.last_keys);
   c.f32("column norms", request.column_norms);
   c.rank("column norms", request.column_norms, 2);
-  c.require(request.tries_query.empty() || request.tries_query.size() == request.rows.size(),
-            std::to_string(request.tries_query.size()) + " marks of queries for " +
+  c.require(request.thorough.empty() || request.thorough.size() == request.rows.size(),
+            std::to_string(request.thorough.size()) + " marks of thorough rows for " +
                 std::to_string(request.rows.size()) + " rows");
   c.require(request.rungs_below >= 0 && request.rungs_below <= 8,
             std::to_string(request.rungs_below) + " rungs below the lowest");

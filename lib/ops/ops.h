@@ -98,8 +98,8 @@ struct KvRows {
 /// What sample_attention() has found: where the op runs, kept beyond the batch.
 struct AttentionSample {
   Owned rungs;  // I32 [n, 3]: the lowest rung of keys, of values, of the query that clips nothing
-  // F32 [n, n_heads, n_figures()] (attention_sample.h). Where no queries are tried [n, 2] and
-  // [n, n_heads, query_divergence()]: a backend may leave them out.
+  // F32 [n, n_heads, n_figures()] (attention_sample.h). Where no row is thorough [n, 2] and
+  // [n, n_heads, query_divergence()].
   Owned figures;
 };
 

@@ -22,7 +22,7 @@ SampledRows sampled_rows(const Batch& batch) {
       const int64_t position = s.span.first_position + t;
       if (!is_sampled(position, s.sequence_tokens)) continue;
       sampled.rows.push_back(static_cast<int32_t>(s.span.row + t));
-      sampled.tries_query.push_back(tries_query(position, s.sequence_tokens));
+      sampled.thorough.push_back(thorough(position, s.sequence_tokens));
     }
   }
   return sampled;
@@ -56,7 +56,7 @@ void AttentionSampler::add(Ops& op, const TappedAttention& a, const Batch& batch
   if (rows.empty() || width == 0) return;
   SampleRequest wanted = request();
   wanted.rows = rows;
-  wanted.tries_query = tries;
+  wanted.thorough = tries;
   wanted.column_norms = a.column_norms.values;
   wanted.one_scale = a.one_scale;
   if (!op.can_sample(wanted)) return;  // the rule from histograms judges then

@@ -16,7 +16,7 @@ namespace kvcal {
 /// Rows of a batch to sample, ascending, and whether the query of each is tried.
 struct SampledRows {
   std::vector<int32_t> rows;
-  std::vector<uint8_t> tries_query;
+  std::vector<uint8_t> thorough;
 };
 SampledRows sampled_rows(const Batch& batch);
 

@@ -87,7 +87,7 @@ int64_t sample_index(int64_t position, int64_t n_tokens) {
 
 bool is_sampled(int64_t position, int64_t n_tokens) { return sample_index(position, n_tokens) >= 0; }
 
-bool tries_query(int64_t position, int64_t n_tokens) {
+bool thorough(int64_t position, int64_t n_tokens) {
   const int64_t behind = std::min(n_tokens, kSampledRows) - 1 - sample_index(position, n_tokens);
   return behind % 4 == 0;
 }

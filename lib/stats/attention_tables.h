@@ -60,6 +60,6 @@ constexpr int64_t kSampledRows = 64;
 bool is_sampled(int64_t position, int64_t n_tokens);
 
 /// Of the sampled ones, those whose rounded query is tried: one in four, the last included.
-bool tries_query(int64_t position, int64_t n_tokens);
+bool thorough(int64_t position, int64_t n_tokens);
 
 }  // namespace kvcal

@@ -137,7 +137,7 @@ class ShadowOps final : public ForwardingOps {
       pointers.push_back(rows[i] ? &copies[i] : nullptr);
     }
     SampleRequest every = request, on = request;
-    every.tries_query = on.tries_query = {};
+    every.thorough = on.thorough = {};
     every.shares_rungs = false;  // as a device may do
     on.column_norms = vector(request.column_norms);
     same_samples(inner_.sample_attention(q, k, v, spans, rows, spec, every),

@@ -7,7 +7,7 @@ namespace {
 
 /// Sampled positions of a task: what rounding a block costs is shared by its rows, but 128 heads of one key-value head
 /// (MLA) would take a hundred megabytes for each thread, and leave most threads without a task.
-constexpr int64_t kMostPositions = 32, kMostRows = 512;
+constexpr int64_t kMostPositions = 64, kMostRows = 512;
 int64_t positions_of_task(int64_t group) { return std::clamp<int64_t>(kMostRows / group, 1, kMostPositions); }
 
 /// For each position the largest magnitude of all rows up to it.
@@ -30,9 +30,9 @@ AttentionSample CpuBackend::do_sample_attention(const Tensor& q, const Tensor& k
                                                 std::span<const Span> spans, std::span<const KvRows* const> kept,
                                                 const AttentionSpec& spec, const SampleRequest& request) {
   const auto n_sampled = static_cast<int64_t>(request.rows.size());
-  const bool has_queries = !request.tries_query.empty();
-  const int64_t n_rungs = has_queries ? 3 : 2,
-                n_figures = has_queries ? request.n_figures() : request.query_divergence();
+  const bool has_thorough = !request.thorough.empty();
+  const int64_t n_rungs = has_thorough ? 3 : 2,
+                n_figures = has_thorough ? request.n_figures() : request.query_divergence();
   AttentionSample result{allocate({n_sampled, n_rungs}, DType::I32),
                          allocate({n_sampled, q.dim(1), n_figures}, DType::F32)};
   auto* rungs = result.rungs.view.as<int32_t>();
@@ -49,7 +49,7 @@ AttentionSample CpuBackend::do_sample_attention(const Tensor& q, const Tensor& k
   };
   std::vector<Task> tasks;
 
-  const auto run = [&]<class T>() {
+  const auto run = [&]<class T, class Products>() {
     size_t next = 0;  // of request.rows, which ascend as the spans of a batch do
     for (size_t s = 0; s < spans.size(); ++s) {
       const Span& span = spans[s];
@@ -73,7 +73,7 @@ AttentionSample CpuBackend::do_sample_attention(const Tensor& q, const Tensor& k
                            0,
                            0,
                            0,
-                           has_queries && request.tries_query[next] != 0};
+                           has_thorough && request.thorough[next] != 0};
         const auto last_key = static_cast<size_t>(sampled.last_key);
         const int64_t width = q.dim(1) * q.dim(2);
         sampled.key_rung = lowest_rung(keys[last_key], request.format);
@@ -82,7 +82,7 @@ AttentionSample CpuBackend::do_sample_attention(const Tensor& q, const Tensor& k
         int32_t* own = rungs + static_cast<int64_t>(next) * n_rungs;
         own[0] = sampled.key_rung;
         own[1] = sampled.value_rung;
-        if (has_queries) own[2] = sampled.query_rung;
+        if (has_thorough) own[2] = sampled.query_rung;
         sequence.sampled.push_back(sampled);
       }
       const size_t n = sequence.sampled.size();
@@ -98,14 +98,26 @@ AttentionSample CpuBackend::do_sample_attention(const Tensor& q, const Tensor& k
       const Task& task = tasks[static_cast<size_t>(i)];
       const Sequence& sequence = sequences[task.sequence];
       const Shape4 shape{q.dim(1), sequence.rows.key.dim(1), q.dim(2), sequence.rows.value.dim(2)};
-      const typename SampleTask<T>::Input in{
+      const typename SampleTask<T, Products>::Input in{
           q.as<T>(), sequence.rows.key.as<T>(), sequence.rows.value.as<T>(), sequence.rows.n_tokens, spec, request,
           n_figures};
-      SampleTask<T>(shape, in, task.kv_head, std::span(sequence.sampled).subspan(task.first, task.n), scratch)
+      SampleTask<T, Products>(shape, in, task.kv_head, std::span(sequence.sampled).subspan(task.first, task.n), scratch)
           .run(figures);
     });
   };
-  visit_activation(q.dtype, [&](auto tag) { run.template operator()<decltype(tag)>(); });
+#ifdef KVCAL_AVX512_BF16
+  if (pairs_ && q.dtype == DType::BF16) {
+#ifdef KVCAL_AMX
+    if (tiles_) {
+      run.template operator()<bf16, PairSample<tile_gemm>>();
+      return result;
+    }
+#endif
+    run.template operator()<bf16, PairSample<pair_gemm>>();
+    return result;
+  }
+#endif
+  visit_activation(q.dtype, [&](auto tag) { run.template operator()<decltype(tag), WideSample>(); });
   return result;
 }
 

@@ -73,8 +73,9 @@ class Agreement {
  public:
   explicit Agreement(int64_t width) : channel_(static_cast<size_t>(row_stride(width))), counts_(channel_.size()) {}
 
-  /// Once for a block.
+  /// Once for a block; x stays.
   void measure(const Rows64& x) {
+    x_ = &x;
     std::fill(channel_.begin(), channel_.end(), 0.0f);
     for (int64_t j = 0; j < x.n; ++j) {
       F32x8 top{};
@@ -87,9 +88,33 @@ class Agreement {
     }
   }
 
-  bool agrees(const Rows64& x, const Rows64& a, const Rows64& b) {
+  /// Whether E4M3 at a rung above the lowest that clips nothing can be seen to agree with that one, without rounding:
+  /// what is normal at both is rounded alike, and what is not moves by less than 2^-9 of the scale.
+  bool surely(int rung) {
+    const float scale = scale_of_rung(rung);
+    const F32x8 normal = splat(scale * 0x1p-6f), least = splat(scale * 0x1p-3f);
     std::fill(counts_.begin(), counts_.end(), 0.0f);
-    constexpr float kOwn = 0x1p-5f, kShare = 0x1p-6f, kMostDiffering = 1.0f / 16;
+    for (int64_t c = 0; c < x_->width; ++c)
+      if (channel_[static_cast<size_t>(c)] < least[0]) return false;
+    for (int64_t j = 0; j < x_->n; ++j) {
+      if (token_[j] < least[0]) return false;
+      F32x8 n{};
+      for (int64_t c = 0; c < x_->width; c += kLanes) {
+        const F32x8 small = magnitude(load8(x_->row(j) + c)) < normal ? splat(1.0f) : F32x8{};
+        n += small;
+        store8(counts_.data() + c, load8(counts_.data() + c) + small);
+      }
+      // Zeros beyond the width count as well, which errs on the safe side.
+      if (sum(n) > kMostDiffering * static_cast<float>(x_->width)) return false;
+    }
+    return few_in_each_channel();
+  }
+
+  /// Of two roundings of the block.
+  bool agrees(const Rows64& a, const Rows64& b) {
+    const Rows64& x = *x_;
+    std::fill(counts_.begin(), counts_.end(), 0.0f);
+    constexpr float kOwn = 0x1p-5f, kShare = 0x1p-6f;
     for (int64_t j = 0; j < x.n; ++j) {
       F32x8 n{}, large{};
       const F32x8 token = splat(token_[j] * kShare);
@@ -103,11 +128,18 @@ class Agreement {
       }
       if (sum(large) > 0 || sum(n) > kMostDiffering * static_cast<float>(x.width)) return false;
     }
-    const float most = kMostDiffering * static_cast<float>(x.n);
-    return std::all_of(counts_.begin(), counts_.end(), [&](float count) { return count <= most; });
+    return few_in_each_channel();
   }
 
  private:
+  static constexpr float kMostDiffering = 1.0f / 16;
+
+  bool few_in_each_channel() const {
+    const float most = kMostDiffering * static_cast<float>(x_->n);
+    return std::all_of(counts_.begin(), counts_.begin() + x_->width, [&](float count) { return count <= most; });
+  }
+
+  const Rows64* x_ = nullptr;
   std::vector<float> channel_, counts_;
   float token_[kKeys] = {};
 };
@@ -131,18 +163,20 @@ class Ladder {
 
   void round(const Rows64& x) {
     n_used_ = 0;
+    int surely = kMostRung + 1;  // rungs above the base and below this one agree with it
     if (share_) {
       agreement_.measure(x);
       add(x, lowest_rung(absmax_of(x), format_));
+      surely = first_unsure();
     }
     for (size_t i = 0; i < rungs_.size(); ++i) {
-      if (share_ && rungs_[i] == base_) {
+      if (share_ && rungs_[i] >= base_ && rungs_[i] < surely) {
         of_rung_[i] = 0;
         continue;
       }
       const size_t slot = n_used_;
       add(x, rungs_[i]);
-      const bool shared = share_ && agreement_.agrees(x, buffers_[slot], buffers_[0]);
+      const bool shared = share_ && agreement_.agrees(buffers_[slot], buffers_[0]);
       if (shared) --n_used_;
       of_rung_[i] = shared ? 0 : slot;
     }
@@ -157,6 +191,14 @@ class Ladder {
   size_t of_rung(size_t i) const { return of_rung_[i]; }
 
  private:
+  /// Base and all rungs above it and below this one surely agree: what is normal at a rung is so at those below it.
+  int first_unsure() {
+    if (format_ == SampleFormat::E4m3)
+      for (size_t i = rungs_.size(); i-- > 0 && rungs_[i] > base_;)
+        if (agreement_.surely(rungs_[i])) return rungs_[i] + 1;
+    return base_ + 1;
+  }
+
   void add(const Rows64& x, int rung) {
     if (n_used_ == 0) base_ = rung;
     round_rows(x, rung, format_, buffers_[n_used_++]);

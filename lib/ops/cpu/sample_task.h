@@ -9,7 +9,7 @@
 #include <limits>
 #include <vector>
 
-#include "ops/cpu/rung_ladder.h"
+#include "ops/cpu/sample_products.h"
 
 namespace kvcal::cpu {
 
@@ -24,7 +24,7 @@ struct Shape4 {
 struct SampledRow {
   int64_t index, row, position, first_key, last_key;
   int key_rung, value_rung, query_rung;  // the lowest that clip nothing
-  bool tries_query;
+  bool thorough;
 };
 
 inline std::vector<int> rungs_of(std::span<const SampledRow> rows, const RungLadder& ladder, int SampledRow::*lowest) {
@@ -52,8 +52,10 @@ struct LogSum {
 };
 
 /// One (span, key-value head, up to positions_of_task() sampled rows).
-template <class T>
+template <class T, class Products>
 class SampleTask {
+  using Element = typename Products::Element;
+
  public:
   struct Input {
     const T* q;  // [tokens, n_heads, key_dim]
@@ -71,7 +73,9 @@ class SampleTask {
         rows_(rows),
         n_rows_(static_cast<int64_t>(rows.size()) * shape.group()),
         key_row_(row_stride(shape.key_dim)),
-        value_row_(row_stride(shape.value_dim)),
+        left_row_(Products::left_row(shape.key_dim)),
+        value_row_(Products::result_row(shape.value_dim)),
+        products_(shape.key_dim, shape.value_dim, scratch),
         keys_(shape.key_dim, key_row_, rungs_of(rows, in.request.cache(), &SampledRow::key_rung), in.request, scratch),
         values_(shape.value_dim, value_row_, rungs_of(rows, in.request.cache(), &SampledRow::value_rung), in.request,
                 scratch) {
@@ -80,24 +84,40 @@ class SampleTask {
       std::fill_n(data, n, 0.0f);
       return data;
     };
-    query_ = floats(n_rows_ * key_row_);
-    for (int64_t r = 0; r < n_rows_; ++r)
-      copy_wide(in_.q + (rows_[pos(r)].row * h_.n_heads + head(r)) * h_.key_dim, query_ + r * key_row_, h_.key_dim);
+    const auto elements = [&](int64_t n) {
+      return scratch.allocate({n}, std::is_same_v<Element, float> ? DType::F32 : DType::I32).template as<Element>();
+    };
+    wide_query_ = floats(n_rows_ * key_row_);
+    query_ = elements(n_rows_ * left_row_);
+    for (int64_t r = 0; r < n_rows_; ++r) {
+      float* wide = wide_query_ + r * key_row_;
+      copy_wide(in_.q + (rows_[pos(r)].row * h_.n_heads + head(r)) * h_.key_dim, wide, h_.key_dim);
+      products_.load_left(wide, h_.key_dim, query_ + r * left_row_);
+    }
     plan_query_trials();
-    trial_query_ = floats(static_cast<int64_t>(trials_.size()) * key_row_);
+    trial_query_ = elements(static_cast<int64_t>(trials_.size()) * left_row_);
     trial_logits_ = floats(static_cast<int64_t>(trials_.size()) * kLogitsRow);
-    for (size_t t = 0; t < trials_.size(); ++t)
-      round_values(query_ + trials_[t].row * key_row_, trial_query_ + static_cast<int64_t>(t) * key_row_,
-                   padded(h_.key_dim), trials_[t].rung, in_.request.format);
+    float* rounded_query = floats(key_row_);
+    for (size_t t = 0; t < trials_.size(); ++t) {
+      round_values(wide_query_ + trials_[t].row * key_row_, rounded_query, padded(h_.key_dim), trials_[t].rung,
+                   in_.request.format);
+      products_.load_left(rounded_query, h_.key_dim, trial_query_ + static_cast<int64_t>(t) * left_row_);
+    }
     block_keys_ = {floats(kKeys * key_row_), key_row_, h_.key_dim, 0};
     block_values_ = {floats(kKeys * value_row_), value_row_, h_.value_dim, 0};
-    transposed_ = floats(h_.key_dim * kLogitsRow);
     logits_ = floats(n_rows_ * kLogitsRow);
     rounded_logits_ = floats(n_rows_ * kLogitsRow);
     probabilities_ = floats(n_rows_ * kLogitsRow);
+    weights_ = elements(n_rows_ * kWeightsRow);
     product_ = floats(n_rows_ * value_row_);
     output_ = floats(n_rows_ * value_row_);
     for (size_t i = 0; i < values_.rungs().size(); ++i) changes_.push_back(floats(n_rows_ * value_row_));
+    thorough_before_ = {0};
+    for (int64_t r = 0; r < n_rows_; ++r) thorough_before_.push_back(thorough_before_.back() + rows_[pos(r)].thorough);
+    shifts_ = std::vector<KeyShift>(keys_.rungs().size());
+    for (KeyShift& shift : shifts_)
+      shift = {floats(thorough_before_.back() * value_row_), floats(thorough_before_.back())};
+    total_shift_.resize(static_cast<size_t>(n_rows_));
     exact_.resize(static_cast<size_t>(n_rows_));
     rounded_.resize(keys_.rungs().size() * exact_.size());
     moved_.resize(rounded_.size());
@@ -134,6 +154,12 @@ class SampleTask {
     float moved = 0;  // Σ p (l - l')
   };
 
+  /// What rounding keys at a rung changes, in thorough rows, below the maximum of the exact logits.
+  struct KeyShift {
+    float *output, *total;  // [thorough rows, value_row]: Σ (p' - p) v; [thorough rows]: Σ (p' - p)
+  };
+
+  static constexpr int64_t kWeightsRow = Products::left_row(kKeys);
   static int64_t padded(int64_t n) { return (n + kLanes - 1) / kLanes * kLanes; }
 
   /// Which roundings of each query are tried, and which of them stands for each rung of its ladder.
@@ -144,8 +170,8 @@ class SampleTask {
     for (int64_t r = 0; r < n_rows_; ++r) {
       const SampledRow& row = rows_[pos(r)];
       first_trial_.push_back(trials_.size());
-      if (!row.tries_query) continue;
-      const float* q = query_ + r * key_row_;
+      if (!row.thorough) continue;
+      const float* q = wide_query_ + r * key_row_;
       const auto trial_of = [&](int rung) {
         for (size_t t = first_trial_.back(); t < trials_.size(); ++t)
           if (trials_[t].rung == rung) return t;
@@ -175,6 +201,9 @@ class SampleTask {
     return n_differing <= static_cast<float>(h_.key_dim) / 16;
   }
 
+  bool is_thorough(int64_t r) const { return rows_[pos(r)].thorough; }
+  /// Rows above r that are thorough.
+  int64_t thorough_before(int64_t r) const { return thorough_before_[static_cast<size_t>(r)]; }
   size_t pos(int64_t r) const { return static_cast<size_t>(r / h_.group()); }
   int64_t head(int64_t r) const { return kv_head_ * h_.group() + r % h_.group(); }
   LogSum& rounded(size_t rung, int64_t r) { return rounded_[rung * exact_.size() + static_cast<size_t>(r)]; }
@@ -190,30 +219,33 @@ class SampleTask {
   void block(int64_t key0, int64_t row0, int64_t n) {
     load(key0, in_.key, h_.key_dim, block_keys_);
     load(key0, in_.value, h_.value_dim, block_values_);
-    multiply(block_keys_, key0, row0, n, logits_);
-    for (int64_t r = row0; r < row0 + n; ++r) weigh(r);
-    try_queries(key0, row0, n);  // while the keys lie transposed
-    small_gemm(n, h_.value_dim, kKeys, {probabilities_ + row0 * kLogitsRow, kLogitsRow}, block_values_.data, value_row_,
-               output_ + row0 * value_row_, value_row_, true);
+    products_.load_keys(block_keys_);
+    multiply(query_ + row0 * left_row_, n, logits_ + row0 * kLogitsRow);
+    for (int64_t r = row0; r < row0 + n; ++r) {
+      mask(rows_[pos(r)], key0, logits_ + r * kLogitsRow);
+      weigh(r);
+    }
+    try_queries(key0, row0, n);
+    products_.load_values(block_values_);
+    load_weights(probabilities_ + row0 * kLogitsRow, n);
+    products_.multiply_values(weights_, n, output_ + row0 * value_row_, true);
     keys_.round(block_keys_);
     for (size_t i = 0; i < keys_.n_different(); ++i)
       if (keys_.needed(i)) try_keys(i, key0, row0, n);
     values_.round(block_values_);
+    load_weights(probabilities_ + row0 * kLogitsRow, n);
     for (size_t i = 0; i < values_.n_different(); ++i)
       if (values_.needed(i)) try_values(i, row0, n);
   }
 
-  /// Logits of rows [row0, row0 + n) with rounded or exact keys.
-  void multiply(const Rows64& keys, int64_t key0, int64_t row0, int64_t n, float* logits) {
-    transpose(keys.data, key_row_, kKeys, h_.key_dim, transposed_, kLogitsRow);
-    multiply(query_ + row0 * key_row_, n, logits + row0 * kLogitsRow);
-    for (int64_t r = row0; r < row0 + n; ++r) mask(rows_[pos(r)], key0, logits + r * kLogitsRow);
+  /// Scaled, capped logits of n queries with the keys that are loaded.
+  void multiply(const Element* queries, int64_t n, float* logits) {
+    products_.multiply_keys(queries, n, logits);
+    if (in_.spec.softcap > 0.0f) cap_logits(logits, n, in_.spec.scale, in_.spec.softcap);
   }
 
-  /// Scaled, capped logits of n queries with the keys that lie transposed.
-  void multiply(const float* queries, int64_t n, float* logits) {
-    small_gemm(n, kKeys, h_.key_dim, {queries, key_row_}, transposed_, kLogitsRow, logits, kLogitsRow, false);
-    if (in_.spec.softcap > 0.0f) cap_logits(logits, n, in_.spec.scale, in_.spec.softcap);
+  void load_weights(const float* rows, int64_t n) {
+    for (int64_t r = 0; r < n; ++r) products_.load_left(rows + r * kLogitsRow, kKeys, weights_ + r * kWeightsRow);
   }
 
   /// -inf where the row does not see the key.
@@ -232,7 +264,7 @@ class SampleTask {
     const size_t begin = first_trial_[static_cast<size_t>(row0)], end = first_trial_[static_cast<size_t>(row0 + n)];
     if (begin == end) return;
     const auto at = static_cast<int64_t>(begin);
-    multiply(trial_query_ + at * key_row_, static_cast<int64_t>(end - begin), trial_logits_ + at * kLogitsRow);
+    multiply(trial_query_ + at * left_row_, static_cast<int64_t>(end - begin), trial_logits_ + at * kLogitsRow);
     for (size_t t = begin; t < end; ++t) {
       QueryTrial& trial = trials_[t];
       float* l2 = trial_logits_ + static_cast<int64_t>(t) * kLogitsRow;
@@ -292,6 +324,11 @@ class SampleTask {
       trials_[t].moved *= factor;
     scale_row(output_ + r * value_row_, factor);
     for (float* change : changes_) scale_row(change + r * value_row_, factor);
+    for (const KeyShift& shift : shifts_) {
+      if (!is_thorough(r)) break;
+      shift.total[thorough_before(r)] *= factor;
+      scale_row(shift.output + thorough_before(r) * value_row_, factor);
+    }
   }
 
   void scale_row(float* row, float factor) const {
@@ -300,9 +337,12 @@ class SampleTask {
 
   /// The i-th of the roundings that differ, for all rungs it stands for.
   void try_keys(size_t i, int64_t key0, int64_t row0, int64_t n) {
-    multiply(keys_.different(i), key0, row0, n, rounded_logits_);
+    products_.load_keys(keys_.different(i));
+    multiply(query_ + row0 * left_row_, n, rounded_logits_ + row0 * kLogitsRow);
     for (int64_t r = row0; r < row0 + n; ++r) {
-      const Compared compared = compare(r, rounded_logits_ + r * kLogitsRow);
+      float* l2 = rounded_logits_ + r * kLogitsRow;
+      mask(rows_[pos(r)], key0, l2);
+      const Compared compared = compare(r, l2);
       if (compared.maximum == -kInfinity) continue;
       for (size_t rung = 0; rung < keys_.rungs().size(); ++rung) {
         if (keys_.of_rung(rung) != i) continue;
@@ -310,6 +350,52 @@ class SampleTask {
         moved(rung, r) += compared.moved;
       }
     }
+    shift_outputs(i, row0, n);
+  }
+
+  /// What the rounded logits of thorough rows do to their outputs.
+  void shift_outputs(size_t i, int64_t row0, int64_t n) {
+    const int64_t first = thorough_before(row0), n_thorough = thorough_before(row0 + n) - first;
+    if (n_thorough == 0) return;
+    float shift[kKeys];
+    for (int64_t r = row0; r < row0 + n; ++r) {
+      if (!is_thorough(r)) continue;
+      const int64_t at = thorough_before(r) - first;
+      total_shift_[static_cast<size_t>(at)] = weight_shift(r, shift);
+      products_.load_left(shift, kKeys, weights_ + at * kWeightsRow);
+    }
+    products_.multiply_values(weights_, n_thorough, product_, false);
+    for (size_t rung = 0; rung < shifts_.size(); ++rung) {
+      if (keys_.of_rung(rung) != i) continue;
+      for (int64_t t = 0; t < n_thorough; ++t) {
+        shifts_[rung].total[first + t] += total_shift_[static_cast<size_t>(t)];
+        add_row(product_ + t * value_row_, shifts_[rung].output + (first + t) * value_row_);
+      }
+    }
+  }
+
+  /// p' - p of a row's keys, both below the maximum of p, which p' may exceed. Returns their sum.
+  float weight_shift(int64_t r, float* shift) const {
+    constexpr float kMost = 40.0f;  // e^40 times what was largest is everything
+    const float *l2 = rounded_logits_ + r * kLogitsRow, *p = probabilities_ + r * kLogitsRow;
+    const float maximum = exact_[static_cast<size_t>(r)].maximum;
+    if (maximum == -kInfinity) {  // sees nothing so far
+      std::fill_n(shift, kKeys, 0.0f);
+      return 0.0f;
+    }
+    F32x8 total{};
+    for (int64_t j = 0; j < kKeys; j += kLanes) {
+      F32x8 above = load8(l2 + j) - maximum;
+      above = above > kMost ? splat(kMost) : above;
+      const F32x8 moved_by = Products::weight(exp(above) - load8(p + j));
+      store8(shift + j, moved_by);
+      total += moved_by;
+    }
+    return sum(total);
+  }
+
+  void add_row(const float* part, float* to) const {
+    for (int64_t c = 0; c < h_.value_dim; c += kLanes) store8(to + c, load8(to + c) + load8(part + c));
   }
 
   void try_values(size_t i, int64_t row0, int64_t n) {
@@ -317,27 +403,42 @@ class SampleTask {
     for (int64_t j = 0; j < kKeys; ++j)
       for (int64_t c = 0; c < h_.value_dim; c += kLanes)
         store8(change.row(j) + c, load8(change.row(j) + c) - load8(block_values_.row(j) + c));
-    small_gemm(n, h_.value_dim, kKeys, {probabilities_ + row0 * kLogitsRow, kLogitsRow}, change.data, value_row_,
-               product_ + row0 * value_row_, value_row_, false);
+    products_.load_values(change);
+    products_.multiply_values(weights_, n, product_, false);
     for (size_t rung = 0; rung < changes_.size(); ++rung) {
       if (values_.of_rung(rung) != i) continue;
-      for (int64_t r = row0; r < row0 + n; ++r) {
-        float *sum = changes_[rung] + r * value_row_, *part = product_ + r * value_row_;
-        for (int64_t c = 0; c < h_.value_dim; c += kLanes) store8(sum + c, load8(sum + c) + load8(part + c));
-      }
+      for (int64_t r = 0; r < n; ++r) add_row(product_ + r * value_row_, changes_[rung] + (row0 + r) * value_row_);
     }
   }
 
   /// |x / total|_w² of a row.
   float weighted_square(const float* x, int64_t r) const {
-    const float* norms = in_.request.column_norms.template as<float>() + head(r) * h_.value_dim;
     const float inverse = 1.0f / exact_[static_cast<size_t>(r)].total;
+    return weighted_square(r, [&](int64_t c) { return cpu::load(x + c, h_.value_dim - c) * inverse; });
+  }
+
+  /// Of the columns that y(c) gives, eight at a time, zeros beyond the last.
+  template <class Columns>
+  float weighted_square(int64_t r, Columns y) const {
+    const float* norms = in_.request.column_norms.template as<float>() + head(r) * h_.value_dim;
     F32x8 squares{};
     for (int64_t c = 0; c < h_.value_dim; c += kLanes) {
-      const F32x8 y = cpu::load(x + c, h_.value_dim - c) * inverse * cpu::load(norms + c, h_.value_dim - c);
-      squares += y * y;
+      const F32x8 weighted = y(c) * cpu::load(norms + c, h_.value_dim - c);
+      squares += weighted * weighted;
     }
     return sum(squares);
+  }
+
+  /// |y' - y|_w², with keys rounded at a rung. With y = o / Z, o' = o + do, Z' = Z + dZ: y' - y = (do - y dZ) / Z'.
+  float key_change(size_t rung, int64_t r) const {
+    const int64_t at = thorough_before(r);
+    const float *o = output_ + r * value_row_, *shift = shifts_[rung].output + at * value_row_;
+    const float total = exact_[static_cast<size_t>(r)].total, moved_by = shifts_[rung].total[at];
+    const float share = moved_by / total, inverse = 1.0f / (total + moved_by);
+    return weighted_square(r, [&](int64_t c) {
+      const int64_t n = h_.value_dim - c;
+      return (cpu::load(shift + c, n) - cpu::load(o + c, n) * share) * inverse;
+    });
   }
 
   void finish(int64_t r, float* out) {
@@ -358,39 +459,44 @@ class SampleTask {
                    v = at(values_.rungs(), ladder.rung(i, row.value_rung));
       out[request.key_divergence() + i] = divergence(moved(k, r), rounded(k, r));
       out[request.value_change() + i] = weighted_square(changes_[v] + r * value_row_, r);
+      if (!request.thorough.empty()) out[request.key_change() + i] = row.thorough ? key_change(k, r) : -1;
     }
     const auto size = static_cast<size_t>(request.query().size());
-    for (size_t i = 0; i < size && !request.tries_query.empty(); ++i) {
+    for (size_t i = 0; i < size && !request.thorough.empty(); ++i) {
       float& figure = out[static_cast<size_t>(request.query_divergence()) + i];
       figure = -1;
-      if (!row.tries_query) continue;
-      const QueryTrial& trial = trials_[trial_of_rung_[queries_tried_ * size + i]];
+      if (!row.thorough) continue;
+      const QueryTrial& trial = trials_[trial_of_rung_[static_cast<size_t>(thorough_before(r)) * size + i]];
       figure = divergence(trial.moved, trial.sum);
     }
-    if (row.tries_query) ++queries_tried_;
   }
 
   const Shape4& h_;
   Input in_;
   int64_t kv_head_;
   std::span<const SampledRow> rows_;
-  int64_t n_rows_, key_row_, value_row_;
+  int64_t n_rows_, key_row_, left_row_, value_row_;
+  Products products_;
   Ladder keys_, values_;
-  float* query_;                         // [n_rows, key_row]
-  std::vector<QueryTrial> trials_;       // in the order of rows
-  std::vector<size_t> first_trial_;      // [n_rows + 1]
-  std::vector<size_t> trial_of_rung_;    // [rows that try, rungs of the query's ladder]
-  size_t queries_tried_ = 0;             // rows finished that try
-  float *trial_query_, *trial_logits_;   // [trials, key_row], [trials, kLogitsRow]
-  Rows64 block_keys_, block_values_;     // [kKeys, key_row], [kKeys, value_row]
-  float* transposed_;                    // [key_dim, kLogitsRow]
-  float *logits_, *rounded_logits_;      // [n_rows, kLogitsRow]
-  float* probabilities_;                 // [n_rows, kLogitsRow], below the row's maximum so far
-  float* product_;                       // [n_rows, value_row]
-  float* output_;                        // [n_rows, value_row]: Σ p v
-  std::vector<float*> changes_;          // by rung of values: Σ p (v' - v)
-  std::vector<LogSum> exact_, rounded_;  // [n_rows], [rungs of keys, n_rows]
-  std::vector<float> moved_;             // [rungs of keys, n_rows]: Σ p (l - l')
+  float* wide_query_;                     // [n_rows, key_row]
+  Element* query_;                        // [n_rows, left_row]
+  std::vector<QueryTrial> trials_;        // in the order of rows
+  std::vector<size_t> first_trial_;       // [n_rows + 1]
+  std::vector<size_t> trial_of_rung_;     // [thorough rows, rungs of the query's ladder]
+  Element* trial_query_;                  // [trials, left_row]
+  float* trial_logits_;                   // [trials, kLogitsRow]
+  Rows64 block_keys_, block_values_;      // [kKeys, key_row], [kKeys, value_row]
+  float *logits_, *rounded_logits_;       // [n_rows, kLogitsRow]
+  float* probabilities_;                  // [n_rows, kLogitsRow], below the row's maximum so far
+  Element* weights_;                      // [n_rows, kWeightsRow]: what values are multiplied with
+  float* product_;                        // [n_rows, value_row]
+  float* output_;                         // [n_rows, value_row]: Σ p v
+  std::vector<float*> changes_;           // by rung of values: Σ p (v' - v)
+  std::vector<int64_t> thorough_before_;  // [n_rows + 1]
+  std::vector<KeyShift> shifts_;          // by rung of keys
+  std::vector<float> total_shift_;        // [n_rows], of the block and the rounding being tried
+  std::vector<LogSum> exact_, rounded_;   // [n_rows], [rungs of keys, n_rows]
+  std::vector<float> moved_;              // [rungs of keys, n_rows]: Σ p (l - l')
 };
 
 }  // namespace kvcal::cpu

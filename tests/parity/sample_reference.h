@@ -1,0 +1,110 @@
+// sample_attention by the formula: dense attention of one row, in double, with every key and value rounded on its own.
+#pragma once
+
+#include "parity/sample_inputs.h"
+
+namespace kvcal::test {
+
+/// Every third row and the last, so that tiles of rows have gaps.
+inline std::vector<int32_t> some_rows(int64_t n) {
+  std::vector<int32_t> rows;
+  for (int64_t i = 0; i < n; ++i)
+    if (i % 3 == 1 || i == n - 1) rows.push_back(static_cast<int32_t>(i));
+  return rows;
+}
+
+/// The nearest multiple of E4M3's step at this magnitude, even where two are as near; 448 at most.
+inline double rounded(double x, int rung) {
+  const double scale = std::ldexp(1.0, 2 * rung), y = std::fabs(x) / scale;
+  if (y == 0.0) return x;
+  const double step = std::ldexp(1.0, std::max(std::ilogb(y), -6) - 3);
+  return std::copysign(std::min(std::nearbyint(y / step) * step, 448.0), x) * scale;
+}
+
+/// The lowest that clips none of rows [row, end).
+inline int rung_of(const Values& x, int64_t row, int64_t end) {
+  const int64_t width = x.tensor().dim(1) * x.tensor().dim(2);
+  double top = 0.0;
+  for (int64_t i = row * width; i < end * width; ++i) top = std::max(top, std::fabs(x.real[static_cast<size_t>(i)]));
+  return top == 0.0 ? -kMostRung : std::max(-kMostRung, static_cast<int>(std::ceil(std::log2(top / 448.0) / 2.0)));
+}
+
+/// Logarithms of the probabilities of the visible keys, and at the end of that of the sink; keys and query rounded at
+/// the rungs that are given.
+inline std::vector<double> log_probabilities(const SampleCase& c, const Inputs& in, int64_t row, int64_t head,
+                                             const int* rung, const int* query_rung = nullptr) {
+  const auto at = [](double x, const int* r) { return r ? rounded(x, *r) : x; };
+  const int64_t g = head / (c.n_heads / c.n_kv_heads);
+  std::vector<double> p;
+  for (int64_t j = c.first_key(row); j <= c.last_key(row); ++j) {
+    double dot = 0.0;
+    for (int64_t d = 0; d < c.key_dim; ++d) {
+      const double key = in.k.real[static_cast<size_t>((j * c.n_kv_heads + g) * c.key_dim + d)];
+      const double query = in.q.real[static_cast<size_t>((row * c.n_heads + head) * c.key_dim + d)];
+      dot += at(query, query_rung) * at(key, rung);
+    }
+    const double logit = dot * double{in.scale}, cap = double{c.softcap};
+    p.push_back(cap > 0.0 ? cap * std::tanh(logit / cap) : logit);
+  }
+  if (c.sinks) p.push_back(in.sinks.real[static_cast<size_t>(head)]);
+  const double top = *std::max_element(p.begin(), p.end());
+  double total = 0.0;
+  for (const double x : p) total += std::exp(x - top);
+  for (double& x : p) x -= top + std::log(total);
+  return p;
+}
+
+constexpr int kQueryRungs = RungLadder{0, 7}.size();  // of SampleRequest::query()
+
+struct Figures {
+  double output = 0, divergence[kSampleRungs] = {}, change[kSampleRungs] = {};
+  double query_divergence[kQueryRungs] = {}, key_change[kSampleRungs] = {};
+};
+
+/// `lowest` rung of keys, of values, of the query.
+inline Figures figures_of(const SampleCase& c, const Inputs& in, int64_t row, int64_t head, const int (&lowest)[3]) {
+  const int64_t g = head / (c.n_heads / c.n_kv_heads), first = c.first_key(row), last = c.last_key(row);
+  const std::vector<double> log_p = log_probabilities(c, in, row, head, nullptr);
+  std::vector<double> p;
+  for (const double l : log_p) p.push_back(std::exp(l));
+  const auto square = [&](const std::vector<double>& weights, auto value) {  // of Σ_j weight_j value(x_j), by column
+    double sum = 0.0;
+    for (int64_t d = 0; d < c.value_dim; ++d) {
+      double y = 0.0;
+      for (int64_t j = first; j <= last; ++j)
+        y += weights[static_cast<size_t>(j - first)] *
+             value(in.v.real[static_cast<size_t>((j * c.n_kv_heads + g) * c.value_dim + d)]);
+      y *= in.norms.real[static_cast<size_t>(head * c.value_dim + d)];
+      sum += y * y;
+    }
+    return sum;
+  };
+  const auto same = [](double x) { return x; };
+  const auto divergence_from = [&](const std::vector<double>& other) {
+    double sum = 0.0;
+    for (size_t j = 0; j < p.size(); ++j) sum += p[j] * (log_p[j] - other[j]);
+    return sum;
+  };
+  Figures f;
+  f.output = square(p, same);
+  for (int i = 0; i < kSampleRungs; ++i) {
+    const bool one = i == kSampleRungs - 1;
+    const int key = one ? 0 : lowest[0] + i, value = one ? 0 : lowest[1] + i;
+    const std::vector<double> other = log_probabilities(c, in, row, head, &key);
+    f.divergence[i] = divergence_from(other);
+    f.change[i] = square(p, [&](double x) { return rounded(x, value) - x; });
+    std::vector<double> moved;
+    for (size_t j = 0; j < p.size(); ++j) moved.push_back(std::exp(other[j]) - p[j]);
+    f.key_change[i] = square(moved, same);
+  }
+  for (int i = 0; i < kQueryRungs; ++i) {
+    const int query = i == kQueryRungs - 1 ? 0 : lowest[2] + i;
+    f.query_divergence[i] = divergence_from(log_probabilities(c, in, row, head, nullptr, &query));
+  }
+  return f;
+}
+
+/// Relative error of |.|_w² where weights are rounded to bf16 (ops/cpu/sample_products.h).
+inline double weight_bound(Precision precision) { return precision == Precision::BF16 ? 0x1p-6 : 0.0; }
+
+}  // namespace kvcal::test

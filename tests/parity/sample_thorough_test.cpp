@@ -1,0 +1,75 @@
+// What is tried of thorough rows alone, against the formula: the rounded query, and what rounded keys do to the output.
+#include "parity/sample_reference.h"
+
+namespace kvcal::test {
+namespace {
+
+constexpr SampleCase kThoroughCases[] = {
+    {1, 2, 1, 24, 16},
+    {64, 6, 2, 33, 7},
+    {130, 8, 1, 40, 24},
+    {150, 4, 4, 64, 64},
+    {90, 2, 1, 128, 128, Content::Growing},
+    {200, 4, 2, 16, 16, Content::Normal, 40},
+    {140, 2, 1, 16, 16, Content::Normal, 0, 33},
+    {100, 4, 2, 32, 32, Content::Normal, 0, 0, 1.5f},
+    {130, 4, 2, 64, 64, Content::Normal, 40, 0, 0.0f, true},
+    {80, 2, 1, 40, 24, Content::SinkToken, 0, 0, 20.0f, true},
+    {130, 40, 1, 40, 32, Content::Normal, 0, 0, 0.0f, false, true},
+    {150, 4, 2, 64, 64, Content::TinyChannel},
+    {150, 2, 1, 80, 80, Content::FewLarge},
+};
+
+using Thorough = testing::TestWithParam<std::tuple<Precision, SampleCase>>;
+
+TEST_P(Thorough, EqualsDenseAttentionWithEveryRungTried) {
+  const auto& [precision, c] = GetParam();
+  const auto op = backend(precision);
+  const Inputs in(c, op->activation_dtype());
+  const std::vector<int32_t> rows = some_rows(c.tokens);
+  std::vector<uint8_t> thorough;
+  for (size_t i = 0; i < rows.size(); ++i) thorough.push_back(i % 4 != 2);
+  const Span span{0, c.tokens, 0};
+  const KvRows* const none[] = {nullptr};
+  const SampleRequest request{rows, in.norms, c.one_scale, false, thorough};
+  const AttentionSample sample =
+      op->sample_attention(in.q, in.k, in.v, {&span, 1}, none, in.spec(c, 0, c.tokens), request);
+  ASSERT_EQ(request.query().size(), kQueryRungs);
+  ASSERT_EQ(sample.rungs.view.shape, (Shape{static_cast<int64_t>(rows.size()), 3}));
+  ASSERT_EQ(sample.figures.view.shape, (Shape{static_cast<int64_t>(rows.size()), c.n_heads, request.n_figures()}));
+  const double share = precision == Precision::BF16 ? 0x1p-8 : 3e-5;  // of |y|: what weights lose
+  const Storage rungs = on_host(sample.rungs);
+  const std::vector<double> actual = read(sample.figures);
+  for (size_t r = 0; r < rows.size(); ++r) {
+    const int64_t row = rows[r], seen = c.last_key(row) + 1;
+    const int key = rung_of(in.k, 0, seen), lowest[3] = {key, 0, rung_of(in.q, row, row + 1)};
+    EXPECT_EQ(rungs.tensor().as<int32_t>()[3 * r + 2], lowest[2]);
+    for (int64_t h = 0; h < c.n_heads; ++h) {
+      const auto at =
+          (r * static_cast<size_t>(c.n_heads) + static_cast<size_t>(h)) * static_cast<size_t>(request.n_figures());
+      const double *divergence = &actual[at + static_cast<size_t>(request.query_divergence())],
+                   *change = &actual[at + static_cast<size_t>(request.key_change())];
+      const Figures f = figures_of(c, in, row, h, lowest);
+      for (int i = 0; i < kQueryRungs; ++i) {
+        const double expected = thorough[r] ? f.query_divergence[i] : -1;
+        EXPECT_NEAR(divergence[i], expected, 1e-3 * std::fabs(expected) + 1e-5) << "row " << row << ", rung " << i;
+      }
+      for (int i = 0; i < kSampleRungs; ++i) {
+        if (!thorough[r]) {
+          EXPECT_EQ(change[i], -1) << "row " << row;
+          continue;
+        }
+        const double expected = std::sqrt(f.key_change[i]), output = std::sqrt(f.output);
+        EXPECT_NEAR(std::sqrt(change[i]), expected, (1e-3 + weight_bound(precision)) * expected + share * output)
+            << "row " << row << ", rung " << i << ", |y| " << output;
+      }
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Cases, Thorough,
+                         testing::Combine(testing::Values(Precision::F32, Precision::BF16),
+                                          testing::ValuesIn(kThoroughCases)));
+
+}  // namespace
+}  // namespace kvcal::test
