@@ -36,7 +36,6 @@ const std::map<std::string, std::set<std::string>, std::less<>> kMayInclude = {
     {"doctor", {"base", "tensor", "checkpoint", "model/model_spec.h", "model/architecture.h", "artifact", "export"}},
     {"capacity", {"base", "tensor", "checkpoint", "model/model_spec.h", "model/architecture.h"}},
     {"report", {"base", "model/model_spec.h", "stats", "solve", "artifact"}},
-    {"evaluate", {"base", "tensor", "text", "ops", "model", "prefill", "stats", "solve", "artifact"}},
     {"kernels", {"base", "tensor", "ops"}},
 };
 
@@ -55,7 +54,7 @@ const std::vector<Library>& libraries() {
        {"kernels/", "tests/bench/probes/"},
        false},
       {"CLI11", std::regex(R"(CLI/.*)"), {"apps/"}, false},
-      {"Eigen", std::regex(R"((unsupported/)?Eigen/.*)"), {"lib/ops/cpu/", "lib/solve/", "lib/evaluate/"}, true},
+      {"Eigen", std::regex(R"((unsupported/)?Eigen/.*)"), {"lib/ops/cpu/", "lib/solve/"}, true},
       {"oneDNN", std::regex(R"((oneapi/)?dnnl.*)"), {"lib/ops/cpu/", "tests/bench/"}, true},
       {"nlohmann/json", std::regex(R"(nlohmann/.*)"), {"lib/base/", "tests/"}, false},
   };
