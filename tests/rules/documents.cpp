@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <map>
 #include <regex>
+#include <set>
 #include <sstream>
 
 namespace kvcal::rules {
@@ -51,6 +52,7 @@ std::vector<Link> links_of(std::string_view markdown) {
 }
 
 bool is_markdown(const SourceFile& file) { return file.path.ends_with(".md"); }
+bool is_document(const SourceFile& file) { return is_markdown(file) && file.path.starts_with("docs/"); }
 
 /// Where a link of a document leads, from the top of the tree, without a slash at the end.
 std::string resolved(const std::string& document, const std::string& path) {
@@ -123,14 +125,16 @@ Findings links_lead_somewhere(const std::vector<SourceFile>& tree) {
 }
 
 Findings documents_are_linked(const std::vector<SourceFile>& tree) {
-  const auto readme = std::ranges::find(tree, "README.md", &SourceFile::path);
-  if (readme == tree.end()) return {"README.md is missing"};
-  const std::vector<Link> links = links_of(readme->text);
+  std::set<std::string> linked;
+  for (const SourceFile& file : tree) {
+    if (file.path != "README.md" && !is_document(file)) continue;
+    for (const Link& link : links_of(file.text))
+      if (!link.path.empty()) linked.insert(resolved(file.path, link.path));
+  }
   Findings findings;
   for (const SourceFile& file : tree)
-    if (is_markdown(file) && file.path.starts_with("docs/") &&
-        std::ranges::find(links, file.path, &Link::path) == links.end())
-      findings.push_back("README.md: does not link " + file.path);
+    if (is_document(file) && !linked.contains(file.path))
+      findings.push_back(file.path + ": neither README.md nor another document of docs/ links it");
   return findings;
 }
 

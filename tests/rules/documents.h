@@ -16,7 +16,7 @@ Findings readme_is_short(const std::vector<SourceFile>& tree);
 /// one. Links in code do not count.
 Findings links_lead_somewhere(const std::vector<SourceFile>& tree);
 
-/// README.md links every document of docs/.
+/// README.md or another document of docs/ links every document of docs/.
 Findings documents_are_linked(const std::vector<SourceFile>& tree);
 
 /// The anchors that GitHub gives to the headings of a document, in their order.

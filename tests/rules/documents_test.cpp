@@ -20,7 +20,7 @@ void expect_none(const Findings& findings) {
 
 TEST(Documents, ReadmeIsShort) { expect_none(readme_is_short(tree())); }
 TEST(Documents, LinksLeadSomewhere) { expect_none(links_lead_somewhere(tree())); }
-TEST(Documents, AreLinkedFromReadme) { expect_none(documents_are_linked(tree())); }
+TEST(Documents, AreLinked) { expect_none(documents_are_linked(tree())); }
 
 TEST(Documents, WereRead) {
   EXPECT_TRUE(std::ranges::any_of(tree(), [](const SourceFile& f) { return f.path == "docs/models.md"; }));
@@ -60,7 +60,9 @@ TEST(DocumentSample, Links) {
 TEST(DocumentSample, UnlinkedDocument) {
   const SourceFile document = {"docs/ci.md", ""};
   EXPECT_TRUE(documents_are_linked({{"README.md", "[CI](docs/ci.md)\n"}, document}).empty());
+  EXPECT_TRUE(documents_are_linked({{"README.md", "[x](docs/x.md)"}, {"docs/x.md", "[CI](ci.md)"}, document}).empty());
   EXPECT_EQ(documents_are_linked({{"README.md", "docs/ci.md\n"}, document}).size(), 1U);
+  EXPECT_EQ(documents_are_linked({{"README.md", ""}, {"CONTRIBUTING.md", "[a](docs/ci.md)"}, document}).size(), 1U);
 }
 
 }  // namespace
