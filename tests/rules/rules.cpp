@@ -80,7 +80,7 @@ bool is_source(std::string_view path) { return path.ends_with(".cpp") || path.en
 bool is_code(std::string_view path) { return is_header(path) || is_source(path); }
 
 // What stands behind the program's name where it is no command: "what kvcal reads".
-const std::set<std::string, std::less<>> kProse = {"can",    "exports", "for",        "needs",
+const std::set<std::string, std::less<>> kProse = {"can",    "exports", "for",        "is", "needs",
                                                    "prompt", "reads",   "statistics", "to"};
 
 std::string at(const SourceFile& file, int line, const std::string& what) {
