@@ -36,7 +36,6 @@ const std::map<std::string, std::set<std::string>, std::less<>> kMayInclude = {
     {"doctor", {"base", "tensor", "checkpoint", "model/model_spec.h", "model/architecture.h", "artifact", "export"}},
     {"capacity", {"base", "tensor", "checkpoint", "model/model_spec.h", "model/architecture.h"}},
     {"report", {"base", "model/model_spec.h", "stats", "solve", "artifact"}},
-    {"evaluate", {"base", "tensor", "text", "ops", "model", "prefill", "stats", "solve", "artifact"}},
     {"kernels", {"base", "tensor", "ops"}},
 };
 
@@ -55,7 +54,7 @@ const std::vector<Library>& libraries() {
        {"kernels/", "tests/bench/probes/"},
        false},
       {"CLI11", std::regex(R"(CLI/.*)"), {"apps/"}, false},
-      {"Eigen", std::regex(R"((unsupported/)?Eigen/.*)"), {"lib/ops/cpu/", "lib/solve/", "lib/evaluate/"}, true},
+      {"Eigen", std::regex(R"((unsupported/)?Eigen/.*)"), {"lib/ops/cpu/", "lib/solve/"}, true},
       {"oneDNN", std::regex(R"((oneapi/)?dnnl.*)"), {"lib/ops/cpu/", "tests/bench/"}, true},
       {"nlohmann/json", std::regex(R"(nlohmann/.*)"), {"lib/base/", "tests/"}, false},
   };
@@ -81,7 +80,7 @@ bool is_source(std::string_view path) { return path.ends_with(".cpp") || path.en
 bool is_code(std::string_view path) { return is_header(path) || is_source(path); }
 
 // What stands behind the program's name where it is no command: "what kvcal reads".
-const std::set<std::string, std::less<>> kProse = {"can",    "exports", "for",        "needs",
+const std::set<std::string, std::less<>> kProse = {"can",    "exports", "for",        "is", "needs",
                                                    "prompt", "reads",   "statistics", "to"};
 
 std::string at(const SourceFile& file, int line, const std::string& what) {

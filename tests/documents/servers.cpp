@@ -1,8 +1,8 @@
 // What loads where: the lines of the table of servers, classes that load alike together.
+#include "documents/tables.h"
 #include "export/server_table.h"
-#include "readme/tables.h"
 
-namespace kvcal::readme {
+namespace kvcal::documents {
 namespace {
 
 std::string code(const std::string& text) { return "`" + text + "`"; }
@@ -53,4 +53,4 @@ std::string table_of_servers() {
   return text;
 }
 
-}  // namespace kvcal::readme
+}  // namespace kvcal::documents

@@ -8,11 +8,11 @@
 
 #include "base/json.h"
 #include "checkpoint/checkpoint.h"
+#include "documents/tables.h"
 #include "export/server_support.h"
 #include "model/architecture.h"
-#include "readme/tables.h"
 
-namespace kvcal::readme {
+namespace kvcal::documents {
 namespace {
 
 namespace fs = std::filesystem;
@@ -96,4 +96,4 @@ std::string table_of_models() {
   return text;
 }
 
-}  // namespace kvcal::readme
+}  // namespace kvcal::documents

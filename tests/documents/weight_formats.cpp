@@ -6,9 +6,9 @@
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/formats/stored_weight.h"
 #include "checkpoint/quantization.h"
-#include "readme/tables.h"
+#include "documents/tables.h"
 
-namespace kvcal::readme {
+namespace kvcal::documents {
 namespace {
 
 namespace fs = std::filesystem;
@@ -68,4 +68,4 @@ std::string table_of_weight_formats() {
   return text + "| others | " + refused() + " | refused by name | |\n";
 }
 
-}  // namespace kvcal::readme
+}  // namespace kvcal::documents
