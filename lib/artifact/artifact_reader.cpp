@@ -119,6 +119,7 @@ DamageAtScale damage_from(const Object& o) {
   d.rel = figure("rel");
   d.noise = figure("noise");
   d.flushed_tokens = figure("flushed_tokens");
+  d.on_stream = figure("on_stream");
   d.clips = o.boolean("clips");
   d.by = named(o, "by", basis_from_name);
   d.decided_by = named(o, "decided_by", figure_from_name);

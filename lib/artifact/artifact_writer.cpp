@@ -36,6 +36,7 @@ Json damage_json(const DamageAtScale& d, const AssessmentLimits& limits) {
   figure("rel", d.rel);
   figure("noise", d.noise);
   figure("flushed_tokens", d.flushed_tokens);
+  figure("on_stream", d.on_stream);
   out["clips"] = d.clips;
   out["by"] = name_of(d.by);
   out["decided_by"] = name_of(d.decided_by);

@@ -46,8 +46,9 @@ Linear load_projection(Ops& op, WeightBinder& w, const std::string& name, int64_
 struct HeadColumns {
   int64_t n_heads, width;
 };
+enum class OutputTo : uint8_t { Stream, Norm };  // what is projected is added as it is, or normed first
 Linear load_output_projection(Ops& op, WeightBinder& w, const std::string& name, int64_t out, HeadColumns in,
-                              Bias bias = Bias::None);
+                              Bias bias = Bias::None, OutputTo to = OutputTo::Stream);
 
 /// Servers keep both as one weight: of two static scales of their common input the larger serves both.
 void share_input(Linear& a, Linear& b);

@@ -33,6 +33,9 @@ class KvTap {
   /// Whether it wants attention(): then the rows of sequences that span several batches are kept for it.
   virtual bool samples() const { return false; }
 
+  /// Before a layer works on a batch: the residual stream that it reads, [tokens, hidden]; stays until it is done.
+  virtual void layer_input(const Tensor&) {}
+
   /// After query, key and value (or latent) of a batch, and once for each layer that reads the cache.
   virtual void attention(Ops&, int, const TappedAttention&, const Batch&) {}
 

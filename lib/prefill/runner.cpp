@@ -129,6 +129,7 @@ void Runner::run_block(int layer, Block& block, std::vector<Stream>& streams) {
     for (size_t i = 0; i < s.batches.size(); ++i) {
       const Batch& batch = s.batches[i];
       const Tensor x = s.load(i, row);
+      s.group.tap->layer_input(x);
       const Tensor y = block.forward(op_, x, batch, states, *s.group.tap, tail);
       if (tail == Tail::Full) s.residual->save(row, with_deepstack(op_, y, batch, layer));
       op_.end_batch();

@@ -1,5 +1,6 @@
 // Every site of every layer in figures: scale, what rounding does with and without it, the two answers.
 #include <algorithm>
+#include <cmath>
 
 #include "report/markup.h"
 #include "report/sections.h"
@@ -37,6 +38,11 @@ std::string deciding_figure(const DamageAtScale& d, const AssessmentLimits& limi
          ")</span>";
 }
 
+/// As RMS: of the square that is stored.
+std::string stream_text(const Assessment& a) {
+  return a.at_scale.on_stream ? percent_text(std::sqrt(*a.at_scale.on_stream)) : "-";
+}
+
 std::string basis_text(const Assessment& a) {
   const std::string basis(name_of(a.at_scale.by));
   return a.at_one.by == a.at_scale.by ? basis : basis + ", at 1.0 " + std::string(name_of(a.at_one.by));
@@ -47,12 +53,12 @@ void add_site(HtmlTable& table, const ArtifactLayer& layer, const NamedSite& nam
   const Assessment& a = s.assessment;
   const std::string index = std::to_string(layer.index);
   table.add_row({index, named.name, scale_text(s), absmax_text(s), percent(s.error.at_scale), percent(s.error.at_one),
-                 deciding_figure(a.at_scale, limits), deciding_figure(a.at_one, limits), basis_text(a), badge(a.scale),
-                 badge(a.fp8)});
+                 deciding_figure(a.at_scale, limits), deciding_figure(a.at_one, limits), stream_text(a), basis_text(a),
+                 badge(a.scale), badge(a.fp8)});
   if (!s.parts) return;
   const auto add_part = [&](const char* name, float absmax, const ArtifactError& e) {
     table.add_row(
-        {index, name, "the same", number(absmax), percent(e.at_scale), percent(e.at_one), "", "", "", "", ""});
+        {index, name, "the same", number(absmax), percent(e.at_scale), percent(e.at_one), "", "", "", "", "", ""});
   };
   add_part("latent part", s.parts->absmax_latent, s.parts->error_latent);
   add_part("rope part", s.parts->absmax_rope, s.parts->error_rope);
@@ -71,6 +77,7 @@ constexpr const char* kWords =
 <dt>noise</dt><dd>Predicted: noise of the attention logits, in nats, worst head.</dd>
 <dt>flushed_tokens</dt><dd>Predicted: share of tokens whose values keep a few of their bits or become zero.</dd>
 <dt>clipped</dt><dd>Some keys are beyond the largest number that is stored. Queries may look at just these: never fine.</dd>
+<dt>stream</dt><dd>Measured: how far rounding moves the residual stream, relative to the stream, RMS. It orders layers by their harm to the model's predictions, as far as a layer alone tells; no answer follows from it.</dd>
 <dt>by</dt><dd>attention: measured on sampled rows near this scale. histogram: predicted from the statistics.</dd>
 <dt>scale?</dt><dd>Does the scale matter? any: 1.0 would do as well. needed: at 1.0 the site would be clearly worse, and not fine or clipped.</dd>
 <dt>fp8</dt><dd>Is the format fine here at this scale? fine: rounding is not felt. check: ordinary rounding can be felt, look at the model's answers. keep16: attention is ruined, keep the layer in the model's dtype.</dd>
@@ -88,6 +95,7 @@ std::string layers_section(const ReportInput& input) {
                                                                                  {"error at 1.0", true},
                                                                                  {"attention", true},
                                                                                  {"attention at 1.0", true},
+                                                                                 {"stream", true},
                                                                                  {"by"},
                                                                                  {"scale?"},
                                                                                  {"fp8"}});

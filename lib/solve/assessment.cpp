@@ -64,6 +64,7 @@ DamageAtScale damage_at(const CacheStatistics& cache, CacheSite site, const Solv
     damage.by = Basis::Attention;
     damage.kl = sampled->kl;
     if (sampled->rel) damage.rel = sampled->rel;
+    damage.on_stream = sampled->on_stream;
   }
   judge(damage, limits);
   return damage;

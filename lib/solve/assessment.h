@@ -43,6 +43,9 @@ struct DamageAtScale {
   std::optional<double> rel;
   std::optional<double> noise;           // predicted, in nats; keys, latent rows, queries
   std::optional<double> flushed_tokens;  // predicted; values, latent rows
+  // Measured: mean of |what rounding changes of the layer's output|² / |residual stream|². It orders layers by their
+  // harm to the model's predictions; by itself it decides nothing.
+  std::optional<double> on_stream;
   bool clips = false;
   Basis by = Basis::Histogram;
   Figure decided_by = Figure::Rel;

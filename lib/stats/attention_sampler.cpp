@@ -4,12 +4,29 @@
 #include <cmath>
 #include <map>
 
+#include "tensor/dtype.h"
+
 namespace kvcal {
 namespace {
 
 bool is_alone(const Batch& batch, int64_t sequence) {
   const auto segment = std::ranges::find(batch.segments, sequence, &Segment::sequence);
   return segment != batch.segments.end() && segment->pass == 1;
+}
+
+/// |x|² of the rows that are asked for; empty where x is not on the host.
+std::vector<double> squares_of(const Tensor& x, std::span<const int32_t> rows) {
+  if (!x || x.device != Device::Host) return {};
+  std::vector<double> squares;
+  const int64_t width = x.dim(1);
+  std::vector<float> row(static_cast<size_t>(width));
+  for (const int32_t at : rows) {
+    convert_to_float(x.dtype, x.rows(at, 1).data, row.data(), row.size());
+    double square = 0;
+    for (const float value : row) square += static_cast<double>(value) * static_cast<double>(value);
+    squares.push_back(square);
+  }
+  return squares;
 }
 
 }  // namespace
@@ -45,7 +62,8 @@ int64_t n_sampled(const std::vector<Segment>& segments) {
   return n;
 }
 
-void AttentionSampler::add(Ops& op, const TappedAttention& a, const Batch& batch, int32_t reader) {
+void AttentionSampler::add(Ops& op, const TappedAttention& a, const Batch& batch, int32_t reader,
+                           const Tensor& stream) {
   op_ = &op;
   const int64_t n_heads = a.q.dim(1), width = static_cast<int64_t>(a.column_norms.on_host.size()) / n_heads;
   const Tensor& keys = a.k ? a.k : a.rows[0]->key.view;
@@ -62,7 +80,8 @@ void AttentionSampler::add(Ops& op, const TappedAttention& a, const Batch& batch
   if (!op.can_sample(wanted)) return;  // the rule from histograms judges then
   const AttentionSample sample = op.sample_attention(a.q, a.k, a.v, batch.spans, a.rows, a.spec, wanted);
   if (sample.figures.view.device == Device::Host)
-    tables_.add(sample.rungs, sample.figures, wanted, reader);
+    tables_.add(sample.rungs, sample.figures, wanted, reader,
+                a.column_norms.reaches_stream ? squares_of(stream, rows) : std::vector<double>());
   else
     pending_.push_back({sample, reader});
 }
@@ -108,7 +127,7 @@ void AttentionSampler::fold_into(CacheStatistics& cache) {
   SiteStatistics& value = cache.at(mla ? CacheSite::Latent : CacheSite::Value);
   for (const SampledSum& sum : tables_.encode()) {
     const bool is_query = sum.figure == SampledFigure::QueryDivergence;
-    const bool is_key = sum.figure == SampledFigure::KeyDivergence;
+    const bool is_key = sum.figure == SampledFigure::KeyDivergence || sum.figure == SampledFigure::KeyStreamChange;
     (is_query ? cache.at(CacheSite::Query) : is_key ? key : value).sampled.push_back(sum);
   }
   value.column_norms = std::move(column_norms_);

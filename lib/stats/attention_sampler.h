@@ -36,8 +36,9 @@ class AttentionSampler {
   /// `shares_rungs`: SampleRequest's.
   AttentionSampler(const SampleOptions& options, bool shares_rungs) : options_(options), shares_rungs_(shares_rungs) {}
 
-  /// `reader`: which of the layers that read the cache.
-  void add(Ops& op, const TappedAttention& attention, const Batch& batch, int32_t reader);
+  /// `reader`: which of the layers that read the cache; `stream`: the rows that the layer reads, [tokens, hidden], of
+  /// which only rows on the host are looked at.
+  void add(Ops& op, const TappedAttention& attention, const Batch& batch, int32_t reader, const Tensor& stream);
 
   /// Upper bound of what the figures of so many rows take of a device, in however many batches they come.
   static int64_t bytes(int64_t n_heads, int64_t n_rows);

@@ -28,43 +28,66 @@ void AttentionTables::add(SampledSum key, double value) {
   sum.worst = std::max(sum.worst, fixed);
 }
 
-void AttentionTables::add(const Tensor& rungs, const Tensor& figures, const SampleRequest& request, int32_t reader) {
+namespace {
+
+/// Changes of all heads of a row together, by rung.
+struct RowChanges {
+  double output = 0;
+  std::vector<double> key, value;
+  explicit RowChanges(int rungs) : key(static_cast<size_t>(rungs)), value(key.size()) {}
+};
+
+/// Scale 1.0, the last of a ladder, may be among the rungs before it.
+bool repeated(const RungLadder& ladder, int i, int lowest) {
+  const int first = ladder.rung(0, lowest);
+  return i == ladder.size() - 1 && first <= kRungOfOne && kRungOfOne < first + ladder.size() - 1;
+}
+
+}  // namespace
+
+void AttentionTables::add(const Tensor& rungs, const Tensor& figures, const SampleRequest& request, int32_t reader,
+                          std::span<const double> stream) {
   const int64_t n_heads = figures.dim(1), n = figures.dim(2), n_rungs = rungs.dim(1);
-  const bool has_queries = n == request.n_figures();
+  const bool has_thorough = n == request.n_figures();
   const RungLadder cache = request.cache(), query = request.query();
-  // Scale 1.0, the last of a ladder, may be among the rungs before it.
-  const auto repeated = [](const RungLadder& ladder, int i, int lowest) {
-    const int first = ladder.rung(0, lowest);
-    return i == ladder.size() - 1 && first <= kRungOfOne && kRungOfOne < first + ladder.size() - 1;
-  };
-  std::vector<double> change(static_cast<size_t>(cache.size()));
   for (int64_t r = 0; r < figures.dim(0); ++r) {
     const int32_t* lowest = rungs.as<int32_t>() + n_rungs * r;
-    const int k = lowest[0], v = lowest[1], q = has_queries ? lowest[2] : 0;
-    double output = 0;
-    std::ranges::fill(change, 0.0);
+    const int k = lowest[0], v = lowest[1], q = has_thorough ? lowest[2] : 0;
     const auto key = [&](SampledFigure figure, int32_t head, int rung) {
       return SampledSum{figure, request.format, reader, head, rung};
     };
+    RowChanges row(cache.size());
+    bool thorough = false;
     for (int32_t head = 0; head < n_heads; ++head) {
       const float* f = figures.as<float>() + (r * n_heads + head) * n;
       const auto own = static_cast<double>(f[request.output()]);
-      output += own;
+      row.output += own;
       for (int i = 0; i < cache.size(); ++i) {
         const auto moved = static_cast<double>(f[request.value_change() + i]);
-        change[static_cast<size_t>(i)] += moved;
+        row.value[static_cast<size_t>(i)] += moved;
         if (!repeated(cache, i, k))
           add(key(SampledFigure::KeyDivergence, head, cache.rung(i, k)),
               static_cast<double>(f[request.key_divergence() + i]));
         if (!repeated(cache, i, v)) add(key(SampledFigure::ValueChange, head, cache.rung(i, v)), share_of(moved, own));
       }
-      for (int i = 0; has_queries && i < query.size(); ++i)
-        if (const float d = f[request.query_divergence() + i]; !(d < 0) && !repeated(query, i, q))
-          add(key(SampledFigure::QueryDivergence, head, query.rung(i, q)), static_cast<double>(d));
+      thorough = has_thorough && !(f[request.key_change()] < 0);
+      if (!thorough) continue;
+      for (int i = 0; i < query.size(); ++i)
+        if (!repeated(query, i, q))
+          add(key(SampledFigure::QueryDivergence, head, query.rung(i, q)),
+              static_cast<double>(f[request.query_divergence() + i]));
+      for (int i = 0; i < cache.size(); ++i)
+        row.key[static_cast<size_t>(i)] += static_cast<double>(f[request.key_change() + i]);
     }
-    for (int i = 0; i < cache.size(); ++i)
-      if (!repeated(cache, i, v))
-        add(key(SampledFigure::LayerChange, 0, cache.rung(i, v)), share_of(change[static_cast<size_t>(i)], output));
+    const auto on_stream = [&](double change) { return share_of(change, stream[static_cast<size_t>(r)]); };
+    for (int i = 0; i < cache.size(); ++i) {
+      const double by_value = row.value[static_cast<size_t>(i)], by_key = row.key[static_cast<size_t>(i)];
+      const bool has_value = !repeated(cache, i, v), has_key = thorough && !repeated(cache, i, k);
+      if (has_value) add(key(SampledFigure::LayerChange, 0, cache.rung(i, v)), share_of(by_value, row.output));
+      if (stream.empty()) continue;
+      if (has_key) add(key(SampledFigure::KeyStreamChange, 0, cache.rung(i, k)), on_stream(by_key));
+      if (has_value) add(key(SampledFigure::ValueStreamChange, 0, cache.rung(i, v)), on_stream(by_value));
+    }
   }
 }
 

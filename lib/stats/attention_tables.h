@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <map>
+#include <span>
 #include <tuple>
 #include <vector>
 
@@ -18,7 +19,11 @@ enum class SampledFigure : uint8_t {
   ValueChange,      // of a query head
   LayerChange,      // of all heads of a layer together; head 0
   QueryDivergence,  // of a query head: KL(p, p') with queries rounded
+  // Of all heads of a layer together; head 0: |y' - y|_w² / |x|², x the residual stream that the layer reads.
+  KeyStreamChange,    // with keys rounded, of thorough rows
+  ValueStreamChange,  // with values rounded
 };
+constexpr auto kLastSampledFigure = SampledFigure::ValueStreamChange;
 
 /// One figure at one rung.
 struct SampledSum {
@@ -43,8 +48,9 @@ double mean_of(const SampledSum& sum);
 class AttentionTables {
  public:
   /// Rungs I32 [n, 3] and figures F32 [n, n_heads, n_figures()], host, of the reader-th layer that reads the cache. Of
-  /// the request only format and ladders are read.
-  void add(const Tensor& rungs, const Tensor& figures, const SampleRequest& request, int32_t reader);
+  /// the request only format and ladders are read. `stream`: |x|² of the rows, or empty where they are not known.
+  void add(const Tensor& rungs, const Tensor& figures, const SampleRequest& request, int32_t reader,
+           std::span<const double> stream = {});
 
   /// Sorted by key().
   std::vector<SampledSum> encode() const;

@@ -141,6 +141,7 @@ struct Observer::State {
   std::vector<std::array<std::optional<SiteInProgress>, kCacheSites>> sites;  // by cache and site
   std::vector<AttentionSampler> samplers;                                     // by cache
   std::vector<int32_t> current_reader;                                        // by cache: which reads it now
+  Tensor layer_input;                                                         // of the layer and the batch that run
   std::vector<bool> closed;                                                   // by cache: its layer is done
   std::vector<size_t> waiting;  // closed caches that were counted on the device and not yet fetched
   std::vector<std::optional<CacheStatistics>> done;
@@ -199,8 +200,10 @@ void Observer::attention(Ops& op, int cache, const TappedAttention& attention, c
   State& s = *state_;
   const auto c = static_cast<size_t>(cache);
   while_doing("sampling the attention of layer " + std::to_string(s.caches[c].layer),
-              [&] { s.samplers[c].add(op, attention, batch, s.current_reader[c]); });
+              [&] { s.samplers[c].add(op, attention, batch, s.current_reader[c], s.layer_input); });
 }
+
+void Observer::layer_input(const Tensor& x) { state_->layer_input = x; }
 
 void Observer::State::fail_non_finite(const KvLayout& layout, CacheSite site, const NonFinite& first) const {
   const Provenance& at = first.where;
@@ -260,6 +263,7 @@ void Observer::State::finish_closed() {
 
 void Observer::layer_done(int layer) {
   State& s = *state_;
+  s.layer_input = {};
   s.finish_closed();  // of the layer before, while the device works on this one
   for (size_t c = 0; c < s.caches.size(); ++c) {
     const std::vector<int>& readers = s.readers[c];

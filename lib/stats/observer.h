@@ -47,6 +47,7 @@ class Observer final : public KvTap {
   Tensor latent(int cache, const Tensor& row, const Batch& batch) override;
 
   bool samples() const override { return true; }
+  void layer_input(const Tensor& x) override;
 
   /// Samples what rounding of the cache does to the attention of some rows of pass 1.
   void attention(Ops& op, int cache, const TappedAttention& attention, const Batch& batch) override;

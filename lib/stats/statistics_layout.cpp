@@ -108,9 +108,8 @@ void unflatten_sampled(const SiteArrays& a, SiteStatistics& site) {
   for (size_t i = 0; i < a.sampled.size(); i += kSampledFields) {
     const uint64_t* s = a.sampled.data() + i;
     const auto rung = static_cast<int64_t>(s[4]);
-    if (s[0] > static_cast<uint64_t>(SampledFigure::QueryDivergence) ||
-        s[1] > static_cast<uint64_t>(SampleFormat::Int8) || s[2] > kMostUnits || s[3] > kMostUnits ||
-        rung < -2 * kMostRung || rung > 2 * kMostRung)
+    if (s[0] > static_cast<uint64_t>(kLastSampledFigure) || s[1] > static_cast<uint64_t>(SampleFormat::Int8) ||
+        s[2] > kMostUnits || s[3] > kMostUnits || rung < -2 * kMostRung || rung > 2 * kMostRung)
       fail("sampled has figure " + std::to_string(s[0]) + ", format " + std::to_string(s[1]) + ", reader " +
            std::to_string(s[2]) + ", head " + std::to_string(s[3]) + ", rung " + std::to_string(rung) +
            ", which cannot be");

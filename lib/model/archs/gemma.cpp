@@ -72,7 +72,8 @@ struct GemmaBlock final : Block {
       : c(config),
         s(layout),
         qkv(load_qkv(op, w, c.dims, c.bias)),
-        wo(load_output_projection(op, w, "self_attn.o_proj", c.dims.hidden, {c.dims.n_heads, c.dims.head_dim}, c.bias)),
+        wo(load_output_projection(op, w, "self_attn.o_proj", c.dims.hidden, {c.dims.n_heads, c.dims.head_dim}, c.bias,
+                                  c.branch_norms ? OutputTo::Norm : OutputTo::Stream)),
         mlp(op, w.at("mlp."), c.dims.hidden, c.dims.ffn, Bias::None, Activation::GeluTanh) {
     const auto gain = [&](const std::string& name, int64_t n) { return op.load_gain(w(name, {n}), Gain::OnePlus); };
     const int64_t hidden = c.dims.hidden;

@@ -19,11 +19,11 @@ constexpr DecoderDefaults kDefaults = {.vocab = 151552,
                                        .eps = 1.5625e-7};
 constexpr RopeDefaults kRopeDefaults = {10000, 0.5};
 
-DecoderWeights load_glm_weights(const DecoderDims& d, Bias qkv, Ops& op, WeightBinder& w) {
+DecoderWeights load_glm_weights(const DecoderDims& d, Bias qkv, OutputTo to, Ops& op, WeightBinder& w) {
   WeightBinder mlp = w.at("mlp.");
   return {op.load_gain(w("input_layernorm.weight", {d.hidden}), Gain::Plain),
           op.load_gain(w("post_attention_layernorm.weight", {d.hidden}), Gain::Plain), load_qkv(op, w, d, qkv),
-          load_output_projection(op, w, "self_attn.o_proj", d.hidden, {d.n_heads, d.head_dim}),
+          load_output_projection(op, w, "self_attn.o_proj", d.hidden, {d.n_heads, d.head_dim}, Bias::None, to),
           load_fused_glu(op, mlp, "gate_up_proj", d.hidden, d.ffn)};
 }
 
@@ -38,7 +38,7 @@ struct Glm4Block final : Block {
       : s(layout),
         rope(r),
         eps(d.eps),
-        w(load_glm_weights(d, bias, op, weights)),
+        w(load_glm_weights(d, bias, OutputTo::Norm, op, weights)),
         after_attn(op.load_gain(weights("post_self_attn_layernorm.weight", {d.hidden}), Gain::Plain)),
         after_ffn(op.load_gain(weights("post_mlp_layernorm.weight", {d.hidden}), Gain::Plain)) {}
 
@@ -75,7 +75,8 @@ class Glm final : public GlmBase {
 
  private:
   std::unique_ptr<Block> load_layer(const KvLayout& cache, Ops& op, WeightBinder w) const override {
-    return std::make_unique<PlainDecoderBlock>(cache, rope_, dims_.eps, load_glm_weights(dims_, bias_, op, w));
+    return std::make_unique<PlainDecoderBlock>(cache, rope_, dims_.eps,
+                                               load_glm_weights(dims_, bias_, OutputTo::Stream, op, w));
   }
 };
 

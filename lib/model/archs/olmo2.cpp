@@ -35,7 +35,7 @@ struct OlmoBlock final : Block {
         rope(r),
         eps(d.eps),
         qkv(load_qkv(op, w, d, bias)),
-        wo(load_output_projection(op, w, "self_attn.o_proj", d.hidden, {d.n_heads, d.head_dim}, bias)),
+        wo(load_output_projection(op, w, "self_attn.o_proj", d.hidden, {d.n_heads, d.head_dim}, bias, OutputTo::Norm)),
         q_norm(op.load_gain(w("self_attn.q_norm.weight", {d.n_heads * d.head_dim}), Gain::Plain)),
         k_norm(op.load_gain(w("self_attn.k_norm.weight", {d.n_kv_heads * d.head_dim}), Gain::Plain)),
         mlp(op, w.at("mlp."), d.hidden, d.ffn),

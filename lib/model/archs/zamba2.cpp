@@ -63,7 +63,8 @@ SharedBlock::SharedBlock(const Zamba2Config& c, const KvLayout& layout, int64_t 
       eps(c.dims.eps),
       norm(op.load_gain(w("input_layernorm.weight", {c.wide()}), Gain::Plain)),
       ffn_norm(op.load_gain(w("pre_ff_layernorm.weight", {c.dims.hidden}), Gain::Plain)),
-      wo(load_output_projection(op, w, "self_attn.o_proj", c.dims.hidden, {c.dims.n_heads, c.dims.head_dim})),
+      wo(load_output_projection(op, w, "self_attn.o_proj", c.dims.hidden, {c.dims.n_heads, c.dims.head_dim}, Bias::None,
+                                OutputTo::Norm)),
       down(load_projection(op, w, "feed_forward.down_proj", c.dims.hidden, c.dims.ffn, c.bias)),
       out(load_projection(op, layer, "linear", c.dims.hidden, c.dims.hidden)) {
   const DecoderDims& d = c.dims;
