@@ -1,0 +1,82 @@
+// Reports as people write them: prose, a command, a line of the log and a conclusion. The doctor gives the audited
+// answer, not the one that the writer came to.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "doctor_fixture.h"
+
+namespace kvcal {
+namespace {
+
+std::string report(const std::string& name) {
+  return read_file(std::string(KVCAL_SOURCE_DIR "/tests/unit/data/doctor/reports/") + name, 1 << 20);
+}
+
+std::string top(const Diagnosis& d) {
+  return d.explanations.empty() ? "none" : std::string(name_of(d.explanations.front().cause));
+}
+
+bool found(const std::vector<Sign>& signs, const std::string& id) {
+  return std::any_of(signs.begin(), signs.end(), [&](const Sign& s) { return s.entry->id == id; });
+}
+
+bool explained_by(const Diagnosis& d, Cause cause) {
+  return std::any_of(d.explanations.begin(), d.explanations.end(),
+                     [&](const Explanation& e) { return e.cause == cause; });
+}
+
+TEST(Reports, RepeatedPhrasesOfAHybridAreRuntimeScales) {
+  const Diagnosis d = diagnose_log(report("repeated_phrases.txt"));
+  EXPECT_EQ(top(d), "runtime-scales-of-hybrid") << diagnosis_text(d);
+  EXPECT_TRUE(found(d.findings, "F03"));
+  EXPECT_TRUE(found(d.findings, "F05")) << "--kv-cache-scales-path exists nowhere";
+  EXPECT_TRUE(found(d.notes, "LG8")) << "q_scale=1.0 says nothing about the cache";
+  EXPECT_FALSE(explained_by(d, Cause::ScalesMissing)) << "the report's own answer";
+}
+
+TEST(Reports, WrongDigitsOfAHybridAreRuntimeScales) {
+  const Diagnosis d = diagnose_log(report("wrong_digits.txt"));
+  EXPECT_EQ(top(d), "runtime-scales-of-hybrid") << diagnosis_text(d);
+  ASSERT_TRUE(d.facts.version.has_value());
+  EXPECT_EQ(str(*d.facts.version), "0.17.1");
+}
+
+TEST(Reports, NoiseInTheSecondTurnIsLatentAttentionAndNotMissingScales) {
+  const Diagnosis d = diagnose_log(report("second_turn.txt"));
+  EXPECT_EQ(top(d), "latent-attention") << diagnosis_text(d);
+  EXPECT_TRUE(found(d.findings, "B16"));
+  EXPECT_TRUE(found(d.findings, "C07")) << "20 heads";
+  EXPECT_TRUE(found(d.notes, "LG1")) << "the line that the report takes for the cause";
+  EXPECT_FALSE(explained_by(d, Cause::ScalesMissing));
+  EXPECT_NE(d.explanations.size(), 0u);
+  EXPECT_NE(likelihood_of(d.explanations.front()), Likelihood::Certain) << "open, never explained";
+}
+
+TEST(Reports, ExclamationMarksAreFrozenScalesAndNanOfUnprovedOrigin) {
+  const Diagnosis d = diagnose_log(report("exclamation_marks.txt"));
+  EXPECT_EQ(top(d), "runtime-scales-frozen") << diagnosis_text(d);
+  EXPECT_TRUE(found(d.findings, "E02"));
+  EXPECT_TRUE(explained_by(d, Cause::NanLogits)) << "NaN keeps an explanation of its own";
+  EXPECT_NE(likelihood_of(d.explanations.front()), Likelihood::Certain);
+}
+
+TEST(Reports, OneLetterOfBlocksIsNotTheCache) {
+  const std::string text = report("one_letter.txt");
+  const std::string begin = "# Returns: \"";
+  const size_t at = text.find(begin);
+  ASSERT_NE(at, std::string::npos);
+  Doctor doctor;
+  doctor.add_log("issue", reading(text));
+  doctor.add_output("answer", text.substr(at + begin.size(), text.find('"', at + begin.size()) - at - begin.size()));
+  const Diagnosis d = doctor.diagnose();
+  EXPECT_EQ(top(d), "not-the-cache") << diagnosis_text(d);
+  EXPECT_TRUE(found(d.findings, "E03"));
+  EXPECT_TRUE(found(d.notes, "W01"));
+  EXPECT_TRUE(found(d.notes, "LG18")) << "harmless alone";
+  EXPECT_TRUE(found(d.notes, "LG20")) << "speed only";
+  EXPECT_FALSE(explained_by(d, Cause::ScalesMissing));
+}
+
+}  // namespace
+}  // namespace kvcal
