@@ -72,7 +72,7 @@ test-real: build
 test-plugins: build
 	@KVCAL=$(CURDIR)/build/release/kvcal $(or $(PYTHON),python3) tests/plugins/test_plugins.py
 
-# LOADERS=... names the folder with setup.sh and the checkers, REF=... where the servers are installed.
+# REF=... names the folder where the servers are, or will be, installed; see tests/loaders/README.md.
 test-loaders: build
 	@sh tests/loaders/run.sh $(CURDIR)/build/release/kvcal
 

@@ -14,7 +14,7 @@ namespace kvcal {
 /// "model": which checkpoint the scales belong to.
 struct ModelFacts {
   std::string tensor_prefix;        // of the language model's tensors in this checkpoint: "model.language_model."
-  std::string config_sha256;        // 64 hex digits, see design of the artifact
+  std::string config_sha256;        // 64 hex digits, of the canonical config.json without KV-cache keys
   std::string weights_fingerprint;  // the same
 };
 Json model_block(const ModelSpec& spec, const ModelFacts& facts);

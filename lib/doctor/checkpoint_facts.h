@@ -12,7 +12,7 @@ namespace kvcal {
 void take_checkpoint(const std::filesystem::path& path, Facts& facts);
 
 /// The part of it that needs no file.
-void take_config(const Json& config, ModelFacts& model);
+void take_config(const Json& config, ModelTraits& model);
 
 /// What a quantization_config, or a file beside it, says about weights and KV cache.
 void take_quantization(const Json& config, const std::filesystem::path& folder, CheckpointFacts& checkpoint);

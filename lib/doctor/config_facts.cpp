@@ -64,7 +64,7 @@ bool has_key_bias(const Json& config, const std::string& type) {
 
 }  // namespace
 
-void take_config(const Json& config, ModelFacts& model) {
+void take_config(const Json& config, ModelTraits& model) {
   if (!config.is_object()) return;
   const Json& text = text_config(config);
   model.from_config = true;

@@ -107,7 +107,7 @@ bool has_calibrated_scales(const Facts& facts) {
   return inside || (facts.scales && facts.scales->n_unit < facts.scales->n_sites);
 }
 
-void take_model_name(const std::string& name, ModelFacts& model) {
+void take_model_name(const std::string& name, ModelTraits& model) {
   if (model.from_config) return;
   const std::string letters = squeezed(name);
   const auto family = std::find_if(kFamilies.begin(), kFamilies.end(),

@@ -25,7 +25,7 @@ struct Flag {
 };
 
 /// The model's structure, from config.json or, with less certainty, from its name.
-struct ModelFacts {
+struct ModelTraits {
   std::string model_type, architecture;
   bool from_config = false;
   Answer hybrid = Answer::Unknown;      // recurrent layers beside attention
@@ -112,7 +112,7 @@ struct Facts {
   std::string backend;  // attention backend that the log names: "FLASHINFER"
   Evidence backend_from;
   std::string logged_dtype;  // of the KV cache, as the server prints it
-  ModelFacts model;
+  ModelTraits model;
   std::string model_path;
   std::optional<CheckpointFacts> checkpoint;
   std::string checkpoint_fingerprint, checkpoint_config_sha256;  // only when a scale file is there to compare
@@ -145,6 +145,6 @@ bool has_calibrated_scales(const Facts& facts);
 bool knows_flags(const Facts& facts);
 
 /// Fills in what a model's name gives away where config.json has not been read.
-void take_model_name(const std::string& name, ModelFacts& model);
+void take_model_name(const std::string& name, ModelTraits& model);
 
 }  // namespace kvcal

@@ -1,5 +1,5 @@
 // Full attention of Qwen3-Next and Qwen3.5: (1+w) norms on q and k, RoPE over the first quarter of a head, and the
-// output gated by a sigmoid of a second half of the query projection (architectures.md 1.3).
+// output gated by a sigmoid of a second half of the query projection (docs/model-notes.md, "Gated attention").
 #pragma once
 
 #include "model/block.h"

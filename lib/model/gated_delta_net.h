@@ -1,5 +1,5 @@
 // The linear-attention layer of Qwen3-Next and Qwen3.5: causal convolution, gated delta rule, gated norm
-// (architectures.md 1.4). Owns recurrent state, no KV cache.
+// (docs/model-notes.md, "Gated delta rule"). Owns recurrent state, no KV cache.
 #pragma once
 
 #include "model/block.h"

@@ -1,6 +1,6 @@
 // A decoder layer of Gemma 4: attention of a geometry of its own, or over the rows of an earlier layer; a dense
-// feed-forward, with a mixture of experts beside it; an embedding of the token for this layer alone (architectures.md
-// 4.3). Norms have plain gains, applied in float32.
+// feed-forward, with a mixture of experts beside it; an embedding of the token for this layer alone
+// (docs/model-notes.md, "Gemma 4"). Norms have plain gains, applied in float32.
 #pragma once
 
 #include <optional>

@@ -1,5 +1,5 @@
 // The linear-attention layer of Kimi-Linear (KDA): causal convolution, delta rule with a decay for every channel of a
-// key, gated norm (architectures.md 5.8). Owns recurrent state, no KV cache.
+// key, gated norm (docs/model-notes.md, "Kimi delta attention"). Owns recurrent state, no KV cache.
 #pragma once
 
 #include "model/mixer.h"

@@ -1,5 +1,5 @@
 // Multi-head latent attention (MLA): all heads share one cached row [normed latent | roped key part], from which their
-// keys and values are made (architectures.md 3.3).
+// keys and values are made (docs/model-notes.md, "Latent attention").
 //
 // Prefill expands the row that the tap returned into keys [W_UK c | k_pe] and values W_UV c of every head. Decoding in
 // a server folds W_UK into the query instead; that absorbed query is what the tap is shown.

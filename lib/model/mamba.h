@@ -1,4 +1,4 @@
-// The Mamba-1 mixer with norms on Δ, B and C: causal convolution, selective scan, gate (architectures.md 5.0, 5.1).
+// The Mamba-1 mixer with norms on Δ, B and C: causal convolution, selective scan, gate (docs/model-notes.md, "Mamba").
 #pragma once
 
 #include "model/mixer.h"

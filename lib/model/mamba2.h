@@ -1,5 +1,5 @@
-// The Mamba-2 mixer: causal convolution, state-space duality, gated norm (architectures.md 5.0). Servers clamp Δ at 0
-// only and ignore time_step_limit and time_step_min; so do we.
+// The Mamba-2 mixer: causal convolution, state-space duality, gated norm (docs/model-notes.md, "Mamba"). Servers clamp
+// Δ at 0 only and ignore time_step_limit and time_step_min; so do we.
 #pragma once
 
 #include <array>

@@ -1,4 +1,5 @@
-// The short convolution of LFM2: y = C ⊙ conv(B ⊙ x), with B, C and x projections of the input (architectures.md 5.7).
+// The short convolution of LFM2: y = C ⊙ conv(B ⊙ x), with B, C and x projections of the input (docs/model-notes.md,
+// "Short convolution").
 #pragma once
 
 #include "model/mixer.h"

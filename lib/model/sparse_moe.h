@@ -1,6 +1,6 @@
 // Mixture of experts: a router, experts of one shape, and perhaps a shared expert that every token goes through. What
 // families do differently (routing, names, who is stored how) is data here; a family with another way to store its
-// weights loads MoeParts itself (architectures.md 0.7, 1.5, 3.4).
+// weights loads MoeParts itself (docs/model-notes.md, "Choosing experts").
 #pragma once
 
 #include "model/decoder_parts.h"

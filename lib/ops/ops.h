@@ -3,7 +3,7 @@
 //
 // Activations have one dtype throughout: BF16 in Precision::BF16, F32 in Precision::F32. Each op says what it
 // accumulates in and where it rounds. A result for a row never depends on which or how many other rows are in the call,
-// nor on the number of threads (design, Determinism); attention, convolution and the delta rule depend on the rows of
+// nor on the number of threads; attention, convolution and the delta rule depend on the rows of
 // their own sequence only. Results live in the batch arena until end_batch(), persistent things in Owned.
 #pragma once
 

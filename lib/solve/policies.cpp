@@ -18,7 +18,7 @@ constexpr std::array kPolicies = {
     PolicyEntry{"kl", kl_scale, false, "smallest divergence of the distribution; for int8"},
 };
 
-// 8 steps per octave, 4 octaves to each side (design 7).
+// 8 steps per octave, 4 octaves to each side.
 constexpr int kStepsPerOctave = 8;
 constexpr int kOctaves = 4;
 // Costs this close are equal: sums of rounding errors carry about that much noise from the values at hand.

@@ -9,7 +9,7 @@
 namespace kvcal {
 namespace {
 
-// Values outside a backend's counting range that a run may have (design 6).
+// Values outside a backend's counting range that a run may have.
 constexpr double kMaxOutside = 1e-6;
 
 // A pair's norm was measured behind one rounding to bf16, and what a server writes at another position is rounded

@@ -1,5 +1,5 @@
 // What a run has measured, as plain data: integers and exact maxima, so that merging is exact and any policy can be
-// solved from it later (design 6). The Observer fills it, the statistics file stores it, lib/solve reads it.
+// solved from it later. The Observer fills it, the statistics file stores it, lib/solve reads it.
 //
 // Values are counted by their bf16 code without the sign: code = bits & 0x7FFF, |x| = the float whose upper half it is;
 // codes 0x7F80 and above are infinity and NaN. Octave o = code >> 7: the exponent field; 0 holds zero and subnormals.

@@ -26,7 +26,7 @@ struct AddedToken {
 
 /// A stretch of text, or an added token in its place.
 struct Stretch {
-  Span span;
+  ByteRange span;
   std::optional<uint32_t> id;
 };
 
@@ -35,7 +35,7 @@ class StringMatcher {
  public:
   void add(std::string_view text, uint32_t value);
   struct Match {
-    Span span;
+    ByteRange span;
     uint32_t value;
   };
   std::optional<Match> find(std::string_view text, size_t from) const;

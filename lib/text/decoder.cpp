@@ -115,7 +115,7 @@ class ReplaceDecoder final : public Decoder {
     for (std::string& token : tokens) {
       std::string out;
       size_t previous = 0;
-      for (const Span& m : regex_ ? regex_->find_all(token) : find_all_literal(token, literal_)) {
+      for (const ByteRange& m : regex_ ? regex_->find_all(token) : find_all_literal(token, literal_)) {
         out.append(token, previous, m.begin - previous);
         out += content_;
         previous = m.end;
@@ -163,7 +163,7 @@ class SuffixDecoder final : public Decoder {
     for (size_t t = 0; t < tokens.size(); ++t) {
       std::string out;
       size_t previous = 0;
-      for (const Span& m : find_all_literal(tokens[t], suffix_)) {
+      for (const ByteRange& m : find_all_literal(tokens[t], suffix_)) {
         out.append(tokens[t], previous, m.begin - previous);
         if (t + 1 < tokens.size()) out += ' ';
         previous = m.end;
@@ -203,7 +203,7 @@ class WordPieceDecoder final : public Decoder {
     for (const auto& [from, to] : kReplacements) {
       std::string out;
       size_t previous = 0;
-      for (const Span& m : find_all_literal(token, from)) {
+      for (const ByteRange& m : find_all_literal(token, from)) {
         out.append(token, previous, m.begin - previous).append(to);
         previous = m.end;
       }

@@ -13,7 +13,7 @@ namespace {
 
 // Rewrites the text by a function that treats its parts alike wherever they stand.
 template <class F>
-void rewrite(Segment& s, F&& f) {
+void rewrite(TextSegment& s, F&& f) {
   const size_t origin_bytes = s.origin_bytes == 0 ? 0 : f(std::string_view(s.text).substr(0, s.origin_bytes)).size();
   s.text = f(s.text);
   s.origin_bytes = origin_bytes;
@@ -22,7 +22,7 @@ void rewrite(Segment& s, F&& f) {
 class UnicodeForm final : public Normalizer {
  public:
   explicit UnicodeForm(NormalForm form) : form_(form) {}
-  void apply(Segment& s) const override {
+  void apply(TextSegment& s) const override {
     std::string text = to_normal_form(s.text, form_);
     if (text == s.text) return;
     if (s.origin_bytes > 0) {
@@ -39,12 +39,12 @@ class UnicodeForm final : public Normalizer {
 
 class Lowercase final : public Normalizer {
  public:
-  void apply(Segment& s) const override { rewrite(s, to_lower_per_code_point); }
+  void apply(TextSegment& s) const override { rewrite(s, to_lower_per_code_point); }
 };
 
 class ByteLevelNormalizer final : public Normalizer {
  public:
-  void apply(Segment& s) const override { rewrite(s, to_byte_symbols); }
+  void apply(TextSegment& s) const override { rewrite(s, to_byte_symbols); }
 };
 
 // Replaces each character by what `f` appends for it.
@@ -52,7 +52,7 @@ class ForEachCharacter final : public Normalizer {
  public:
   using Append = void (*)(std::string_view character, char32_t code, std::string& out);
   explicit ForEachCharacter(Append append) : append_(append) {}
-  void apply(Segment& s) const override {
+  void apply(TextSegment& s) const override {
     rewrite(s, [&](std::string_view text) {
       std::string out;
       out.reserve(text.size());
@@ -104,7 +104,7 @@ void space_chinese(std::string_view character, char32_t c, std::string& out) {
 class Strip final : public Normalizer {
  public:
   Strip(bool left, bool right) : left_(left), right_(right) {}
-  void apply(Segment& s) const override {
+  void apply(TextSegment& s) const override {
     const size_t begin = left_ ? leading_white_space(s.text) : 0;
     if (begin > 0) s.origin_bytes = 0;
     s.text.erase(0, begin);
@@ -118,7 +118,7 @@ class Strip final : public Normalizer {
 class Prepend final : public Normalizer {
  public:
   explicit Prepend(std::string prefix) : prefix_(std::move(prefix)) {}
-  void apply(Segment& s) const override {
+  void apply(TextSegment& s) const override {
     if (s.text.empty()) return;
     s.text.insert(0, prefix_);
     if (s.origin_bytes > 0) s.origin_bytes += prefix_.size();
@@ -134,15 +134,15 @@ class Replace final : public Normalizer {
     if (pattern.is_regex) regex_.emplace(pattern.text);
   }
 
-  void apply(Segment& s) const override {
-    const std::vector<Span> matches = regex_ ? regex_->find_all(s.text) : find_all_literal(s.text, literal_);
+  void apply(TextSegment& s) const override {
+    const std::vector<ByteRange> matches = regex_ ? regex_->find_all(s.text) : find_all_literal(s.text, literal_);
     if (matches.empty() || s.text.empty()) return;
     if (s.text.size() + matches.size() * content_.size() > kLargestNormalizedText)
       fail("Replace would make a text of more than " + std::to_string(kLargestNormalizedText) + " bytes");
     std::string out;
     out.reserve(s.text.size());
     size_t previous = 0, origin = 0;
-    for (const Span& m : matches) {
+    for (const ByteRange& m : matches) {
       out.append(s.text, previous, m.begin - previous);
       // New characters stand where the last replaced one stood.
       const bool at_origin = m.end == 0 ? s.origin_bytes > 0 : m.end - 1 < s.origin_bytes;
@@ -168,7 +168,7 @@ class NormalizerSequence final : public Normalizer {
   NormalizerSequence() = default;
   explicit NormalizerSequence(const Json& list) : steps_(make_steps<Normalizer>(list, make_normalizer)) {}
   void add(std::unique_ptr<Normalizer> step) { steps_.push_back(std::move(step)); }
-  void apply(Segment& s) const override {
+  void apply(TextSegment& s) const override {
     for (const auto& step : steps_) step->apply(s);
   }
 

@@ -16,7 +16,7 @@ class Normalizer {
  public:
   virtual ~Normalizer() = default;
   /// Rewrites segment.text and keeps segment.origin_bytes true; pieces are not there yet.
-  virtual void apply(Segment& segment) const = 0;
+  virtual void apply(TextSegment& segment) const = 0;
 };
 
 /// Throws Error for an unknown or malformed component. A null component gives a null pointer: nothing to do.

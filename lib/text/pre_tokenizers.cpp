@@ -13,10 +13,10 @@ namespace {
 
 // Cuts every piece at what `find` returns for it.
 template <class Find>
-void split_pieces(Segment& s, SplitBehavior behavior, bool invert, Find&& find) {
-  std::vector<Span> pieces;
+void split_pieces(TextSegment& s, SplitBehavior behavior, bool invert, Find&& find) {
+  std::vector<ByteRange> pieces;
   pieces.reserve(s.pieces.size());
-  for (const Span& p : s.pieces) {
+  for (const ByteRange& p : s.pieces) {
     const std::string_view text = s.piece(p);
     append_split(find(text), text.size(), behavior, invert, p.begin, pieces);
   }
@@ -25,11 +25,11 @@ void split_pieces(Segment& s, SplitBehavior behavior, bool invert, Find&& find) 
 
 // Rewrites every piece through `rewrite(piece, at_origin)`. The first character keeps standing for the origin.
 template <class Rewrite>
-void rewrite_pieces(Segment& s, Rewrite&& rewrite) {
-  Segment out;
+void rewrite_pieces(TextSegment& s, Rewrite&& rewrite) {
+  TextSegment out;
   out.text.reserve(s.text.size() * 3 / 2);
   out.pieces.reserve(s.pieces.size());
-  for (const Span& p : s.pieces) {
+  for (const ByteRange& p : s.pieces) {
     const size_t begin = out.text.size();
     const bool at_origin = s.at_origin(p);
     rewrite(s.piece(p), at_origin, out.text);
@@ -39,8 +39,8 @@ void rewrite_pieces(Segment& s, Rewrite&& rewrite) {
   s = std::move(out);
 }
 
-std::vector<Span> matching_characters(std::string_view text, const std::function<bool(char32_t)>& matches) {
-  std::vector<Span> found;
+std::vector<ByteRange> matching_characters(std::string_view text, const std::function<bool(char32_t)>& matches) {
+  std::vector<ByteRange> found;
   for (size_t i = 0; i < text.size();) {
     const size_t begin = i;
     if (matches(next_code_point(text, i))) found.push_back({begin, i});
@@ -66,7 +66,7 @@ class Split final : public PreTokenizer {
     literal_ = pattern.text;
     if (pattern.is_regex) regex_.emplace(pattern.text);
   }
-  void apply(Segment& s) const override {
+  void apply(TextSegment& s) const override {
     split_pieces(s, behavior_, invert_,
                  [&](std::string_view t) { return regex_ ? regex_->find_all(t) : find_all_literal(t, literal_); });
   }
@@ -83,7 +83,7 @@ class SplitCharacters final : public PreTokenizer {
  public:
   SplitCharacters(std::function<bool(char32_t)> matches, SplitBehavior behavior)
       : matches_(std::move(matches)), behavior_(behavior) {}
-  void apply(Segment& s) const override {
+  void apply(TextSegment& s) const override {
     split_pieces(s, behavior_, false, [&](std::string_view t) { return matching_characters(t, matches_); });
   }
 
@@ -95,9 +95,9 @@ class SplitCharacters final : public PreTokenizer {
 // Runs of word characters and runs of what is neither word nor white space, \w+|[^\w\s]+.
 class Whitespace final : public PreTokenizer {
  public:
-  void apply(Segment& s) const override {
+  void apply(TextSegment& s) const override {
     split_pieces(s, SplitBehavior::Removed, true, [](std::string_view t) {
-      std::vector<Span> runs;
+      std::vector<ByteRange> runs;
       int previous = 0;
       for (size_t i = 0; i < t.size();) {
         const size_t begin = i;
@@ -119,7 +119,7 @@ class ByteLevel final : public PreTokenizer {
   explicit ByteLevel(const Json& j) : add_prefix_space_(get_bool_or(j, "add_prefix_space", true)) {
     if (get_bool_or(j, "use_regex", true)) regex_.emplace(kGpt2Pattern);
   }
-  void apply(Segment& s) const override {
+  void apply(TextSegment& s) const override {
     if (add_prefix_space_)
       rewrite_pieces(s, [](std::string_view piece, bool, std::string& out) {
         if (!piece.starts_with(' ')) out += ' ';
@@ -149,7 +149,7 @@ class Metaspace final : public PreTokenizer {
     always_ = prefix && scheme == "always";
     first_ = prefix && scheme == "first";
   }
-  void apply(Segment& s) const override {
+  void apply(TextSegment& s) const override {
     rewrite_pieces(s, [&](std::string_view piece, bool at_origin, std::string& out) {
       const bool marked = piece.starts_with(' ') || piece.starts_with(replacement_);
       if (!marked && (always_ || (first_ && at_origin))) out += replacement_;
@@ -175,9 +175,9 @@ class FixedLength final : public PreTokenizer {
   explicit FixedLength(int64_t length) : length_(length) {
     if (length < 1) fail("FixedLength: length is " + std::to_string(length) + ", expected at least 1");
   }
-  void apply(Segment& s) const override {
+  void apply(TextSegment& s) const override {
     split_pieces(s, SplitBehavior::Isolated, false, [&](std::string_view t) {
-      std::vector<Span> chunks;
+      std::vector<ByteRange> chunks;
       int64_t n = 0;
       for (size_t i = 0; i < t.size();) {
         const size_t begin = i;
@@ -202,7 +202,7 @@ class PreTokenizerSequence final : public PreTokenizer {
   void add(std::unique_ptr<PreTokenizer> step) {
     if (step) steps_.push_back(std::move(step));
   }
-  void apply(Segment& s) const override {
+  void apply(TextSegment& s) const override {
     for (const auto& step : steps_) step->apply(s);
   }
 

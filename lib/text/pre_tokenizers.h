@@ -13,7 +13,7 @@ class PreTokenizer {
  public:
   virtual ~PreTokenizer() = default;
   /// Cuts the pieces of the segment into smaller ones; each is treated as a text of its own.
-  virtual void apply(Segment& segment) const = 0;
+  virtual void apply(TextSegment& segment) const = 0;
 };
 
 /// Throws Error for an unknown or malformed component. A null component gives a null pointer: nothing to do.

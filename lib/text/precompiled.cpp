@@ -78,7 +78,7 @@ struct Rewritten {
 
 }  // namespace
 
-void Precompiled::apply(Segment& s) const {
+void Precompiled::apply(TextSegment& s) const {
   Rewritten out;
   out.text.reserve(s.text.size());
   for_each_grapheme(s.text, [&](std::string_view grapheme) {

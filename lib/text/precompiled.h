@@ -12,7 +12,7 @@ namespace kvcal {
 class Precompiled final : public Normalizer {
  public:
   explicit Precompiled(std::string_view base64) : charsmap_(base64) {}
-  void apply(Segment& segment) const override;
+  void apply(TextSegment& segment) const override;
 
  private:
   Charsmap charsmap_;

@@ -110,8 +110,8 @@ Regex::~Regex() = default;
 Regex::Regex(Regex&&) noexcept = default;
 Regex& Regex::operator=(Regex&&) noexcept = default;
 
-std::vector<Span> Regex::find_all(std::string_view text) const {
-  std::vector<Span> found;
+std::vector<ByteRange> Regex::find_all(std::string_view text) const {
+  std::vector<ByteRange> found;
   const std::unique_ptr<OnigRegion, FreeRegion> region(onig_region_new());
   const UChar* begin = bytes_of(text);
   const UChar* end = begin + text.size();
@@ -123,7 +123,7 @@ std::vector<Span> Regex::find_all(std::string_view text) const {
     if (at < 0)
       fail("regular expression " + quoted(pattern_) + " at byte " + std::to_string(from) + " of " +
            std::to_string(text.size()) + ": " + message_of(at, nullptr));
-    const Span m{static_cast<size_t>(region->beg[0]), static_cast<size_t>(region->end[0])};
+    const ByteRange m{static_cast<size_t>(region->beg[0]), static_cast<size_t>(region->end[0])};
     if (m.size() == 0 && !found.empty() && found.back().end == m.end) {
       // An empty match behind the previous match would repeat for ever; try one character further on.
       from = m.end < text.size() ? m.end + utf8_length(text[m.end]) : text.size() + 1;
@@ -135,8 +135,8 @@ std::vector<Span> Regex::find_all(std::string_view text) const {
   return found;
 }
 
-std::vector<Span> find_all_literal(std::string_view text, std::string_view literal) {
-  std::vector<Span> found;
+std::vector<ByteRange> find_all_literal(std::string_view text, std::string_view literal) {
+  std::vector<ByteRange> found;
   if (literal.empty()) {
     for (size_t i = 0; i < text.size(); i += utf8_length(text[i])) found.push_back({i, i});
     found.push_back({text.size(), text.size()});

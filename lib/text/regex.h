@@ -10,11 +10,11 @@
 namespace kvcal {
 
 /// Half-open range of bytes.
-struct Span {
+struct ByteRange {
   size_t begin = 0;
   size_t end = 0;
   size_t size() const { return end - begin; }
-  friend bool operator==(const Span&, const Span&) = default;
+  friend bool operator==(const ByteRange&, const ByteRange&) = default;
 };
 
 /// A compiled pattern. Immutable after construction; several threads may search with it.
@@ -28,7 +28,7 @@ class Regex {
 
   /// All matches from left to right. Empty matches count, except directly behind the previous match. Throws Error
   /// naming the pattern when the match stack or retry limit is hit: patterns come from files nobody vouches for.
-  std::vector<Span> find_all(std::string_view text) const;
+  std::vector<ByteRange> find_all(std::string_view text) const;
 
   const std::string& pattern() const { return pattern_; }
 
@@ -40,6 +40,6 @@ class Regex {
 
 /// All occurrences of a literal, left to right, not overlapping. An empty literal matches at every boundary, as a
 /// regular expression would.
-std::vector<Span> find_all_literal(std::string_view text, std::string_view literal);
+std::vector<ByteRange> find_all_literal(std::string_view text, std::string_view literal);
 
 }  // namespace kvcal

@@ -6,15 +6,15 @@ namespace kvcal {
 namespace {
 
 struct Part {
-  Span span;
+  ByteRange span;
   bool delimiter;
 };
 
-std::vector<Part> parts_of(const std::vector<Span>& matches, size_t size, bool invert) {
+std::vector<Part> parts_of(const std::vector<ByteRange>& matches, size_t size, bool invert) {
   std::vector<Part> parts;
   parts.reserve(2 * matches.size() + 1);
   size_t previous = 0;
-  for (const Span& m : matches) {
+  for (const ByteRange& m : matches) {
     if (previous != m.begin) parts.push_back({{previous, m.begin}, invert});
     parts.push_back({m, !invert});
     previous = m.end;
@@ -24,8 +24,8 @@ std::vector<Part> parts_of(const std::vector<Span>& matches, size_t size, bool i
 }
 
 // Joins a delimiter to the part before it unless that is a delimiter too, as the reference does.
-std::vector<Span> merged_with_previous(const std::vector<Part>& parts) {
-  std::vector<Span> out;
+std::vector<ByteRange> merged_with_previous(const std::vector<Part>& parts) {
+  std::vector<ByteRange> out;
   bool after_delimiter = false;
   for (const Part& p : parts) {
     if (p.delimiter && !after_delimiter && !out.empty())
@@ -37,8 +37,8 @@ std::vector<Span> merged_with_previous(const std::vector<Part>& parts) {
   return out;
 }
 
-std::vector<Span> merged_with_next(const std::vector<Part>& parts) {
-  std::vector<Span> out;
+std::vector<ByteRange> merged_with_next(const std::vector<Part>& parts) {
+  std::vector<ByteRange> out;
   bool before_delimiter = false;
   for (auto p = parts.rbegin(); p != parts.rend(); ++p) {
     if (p->delimiter && !before_delimiter && !out.empty())
@@ -51,8 +51,8 @@ std::vector<Span> merged_with_next(const std::vector<Part>& parts) {
   return out;
 }
 
-std::vector<Span> contiguous(const std::vector<Part>& parts) {
-  std::vector<Span> out;
+std::vector<ByteRange> contiguous(const std::vector<Part>& parts) {
+  std::vector<ByteRange> out;
   bool delimiter = false;
   for (const Part& p : parts) {
     if (p.delimiter == delimiter && !out.empty())
@@ -66,9 +66,9 @@ std::vector<Span> contiguous(const std::vector<Part>& parts) {
 
 }  // namespace
 
-void append_split(const std::vector<Span>& matches, size_t size, SplitBehavior behavior, bool invert, size_t offset,
-                  std::vector<Span>& out) {
-  const auto keep = [&](const Span& s) {
+void append_split(const std::vector<ByteRange>& matches, size_t size, SplitBehavior behavior, bool invert,
+                  size_t offset, std::vector<ByteRange>& out) {
+  const auto keep = [&](const ByteRange& s) {
     if (s.size() > 0) out.push_back({s.begin + offset, s.end + offset});
   };
   const std::vector<Part> parts = parts_of(matches, size, invert);
@@ -81,13 +81,13 @@ void append_split(const std::vector<Span>& matches, size_t size, SplitBehavior b
       for (const Part& p : parts) keep(p.span);
       return;
     case SplitBehavior::MergedWithPrevious:
-      for (const Span& s : merged_with_previous(parts)) keep(s);
+      for (const ByteRange& s : merged_with_previous(parts)) keep(s);
       return;
     case SplitBehavior::MergedWithNext:
-      for (const Span& s : merged_with_next(parts)) keep(s);
+      for (const ByteRange& s : merged_with_next(parts)) keep(s);
       return;
     case SplitBehavior::Contiguous:
-      for (const Span& s : contiguous(parts)) keep(s);
+      for (const ByteRange& s : contiguous(parts)) keep(s);
       return;
   }
 }

@@ -24,7 +24,7 @@ struct Tokenizer::Parts {
   std::unique_ptr<Decoder> decoder;
   std::map<std::string, std::string> special_tokens;
 
-  void encode_segment(Segment segment, TokenModel::Cache& cache, std::vector<uint32_t>& ids) const;
+  void encode_segment(TextSegment segment, TokenModel::Cache& cache, std::vector<uint32_t>& ids) const;
   void prepare_added();
 };
 
@@ -142,7 +142,7 @@ void Tokenizer::add_configured_tokens(const Json& config) {
 void Tokenizer::Parts::prepare_added() {
   added.prepare([&](const std::string& content) {
     if (!normalizer) return content;
-    Segment s;
+    TextSegment s;
     s.text = content;
     normalizer->apply(s);
     return s.text;
@@ -154,20 +154,20 @@ Tokenizer::Tokenizer(Tokenizer&&) noexcept = default;
 Tokenizer& Tokenizer::operator=(Tokenizer&&) noexcept = default;
 
 // One stretch between added tokens of the raw text: normalise, look for the normalised added tokens, cut, encode.
-void Tokenizer::Parts::encode_segment(Segment segment, TokenModel::Cache& cache, std::vector<uint32_t>& ids) const {
+void Tokenizer::Parts::encode_segment(TextSegment segment, TokenModel::Cache& cache, std::vector<uint32_t>& ids) const {
   if (normalizer) normalizer->apply(segment);
   for (const Stretch& stretch : added.split_normalized(segment.text)) {
     if (stretch.id) {
       ids.push_back(*stretch.id);
       continue;
     }
-    Segment part;
+    TextSegment part;
     part.text = segment.text.substr(stretch.span.begin, stretch.span.size());
     const size_t skipped = std::min(stretch.span.begin, segment.origin_bytes);
     part.origin_bytes = std::min(segment.origin_bytes - skipped, part.text.size());
     part.pieces = {{0, part.text.size()}};
     if (pre_tokenizer) pre_tokenizer->apply(part);
-    for (const Span& p : part.pieces) model->encode(part.piece(p), cache, ids);
+    for (const ByteRange& p : part.pieces) model->encode(part.piece(p), cache, ids);
   }
 }
 
@@ -180,7 +180,7 @@ Tokenizer::Encoded Tokenizer::encode(std::string_view bytes, bool add_special_to
       ids.push_back(*stretch.id);
       continue;
     }
-    Segment segment;
+    TextSegment segment;
     segment.text = input.text.substr(stretch.span.begin, stretch.span.size());
     if (stretch.span.begin == 0) segment.origin_bytes = utf8_length(segment.text[0]);
     parts_->encode_segment(std::move(segment), cache, ids);

@@ -1,5 +1,5 @@
 // What must not matter, for every architecture: chunking, the order and company of sequences, stale memory, threads,
-// one token at a time. Bytes where the design promises bytes.
+// one token at a time. Bytes where a block promises bytes.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -12,7 +12,7 @@ constexpr double kBf16Absmax = 0x1p-6;  // relative, per head: two ulp of bf16 w
 constexpr double kBf16Rms = 2e-2;       // relative root mean square, whole tensors
 constexpr double kBf16LogitsCosine = 0.999;
 
-// Token by token, or cut off the 256 grid, against one shot (design, Contract of a block).
+// Token by token, or cut off the 256 grid, against one shot.
 constexpr double kF32Steps = 1e-4;  // relative root mean square
 constexpr double kBf16Steps = 2e-2;
 

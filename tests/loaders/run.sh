@@ -1,21 +1,18 @@
 #!/bin/sh
 # run.sh KVCAL: the servers' own loading code on exports and with the plug-ins; 'make test-loaders' calls it.
 #
-# Needs network, python 3.11 and about 20 GB the first time (REF, by default ~/.cache/kvcal-loaders), and LOADERS: the
-# folder with setup.sh, check_vllm.py and check_sglang.py. Results go to tests/loaders/results/<date>.json; what was run
-# before with the same input is not run again as long as build/loaders lies there.
+# Needs network, python 3.11 and about 20 GB the first time (REF, by default ~/.cache/kvcal-loaders). Results go to
+# tests/loaders/results/<date>.json; what was run before with the same input is not run again as long as build/loaders lies
+# there.
 set -eu
 kvcal=$1
 here=$(cd "$(dirname "$0")" && pwd)
 source=$(cd "$here/../.." && pwd)
-LOADERS=$(cd "${LOADERS:-$source/../shared/loaders}" && pwd)
-REF=${REF:-$HOME/.cache/kvcal-loaders}
+export REF="${REF:-$HOME/.cache/kvcal-loaders}" PYTHONDONTWRITEBYTECODE=1
 out=$source/build/loaders
-export REF KVCAL_LOADERS="$LOADERS" KVCAL_VLLM_VENV="$REF/vllm" KVCAL_SGLANG_VENV="$REF/sglang" KVCAL_CUDA_STUBS="$REF/stubs"
-export PYTHONDONTWRITEBYTECODE=1
 mkdir -p "$out"
 
-sh -c 'cd "$1" && exec bash ./setup.sh' setup "$LOADERS"
+sh "$here/setup.sh"
 for server in vllm sglang; do # from a copy: pip leaves its build folder beside the sources
   rm -rf "$out/package" && cp -r "$source/apps/plugins/$server" "$out/package"
   "$REF/tools/bin/uv" pip install -q --reinstall --no-deps --python "$REF/$server/bin/python" "$out/package"

@@ -1,7 +1,7 @@
 """run_cases.py SERVER CASES.json RESULTS.json: runs the loader checkers on many folders.
 
-SERVER is vllm or sglang, KVCAL_LOADERS the folder of check_vllm.py and check_sglang.py. The server is imported once; each
-case runs in a forked child, since a server's loader leaves its process in one model's state. A case that RESULTS holds
+SERVER is vllm or sglang, whose check_SERVER.py gives the verdicts. The server is imported once; each case runs in a forked
+child, since a server's loader leaves its process in one model's state. A case that RESULTS holds
 already with the same input is not run again; RESULTS is written after every case.
 
 A case: {"name", "dir", "flags": [...], "env": {...}, "want"?}; "want" is a regular expression that "verdict: message" of
@@ -17,8 +17,6 @@ import sys
 import time
 import traceback
 
-LOADERS = os.environ.get("KVCAL_LOADERS", "")
-sys.path.insert(0, LOADERS)
 VERDICTS = {0: "ok", 1: "differs", 2: "refused", 3: "not run"}
 SECONDS = 600  # of one case; the longest takes about 30
 
@@ -120,7 +118,6 @@ def run(case, checker, folder):
 
 def main(server, cases_path, results_path):
     checker = __import__(f"check_{server}")
-    checker.__file__ = os.path.abspath(__file__)  # what its reexec() starts under the server's Python
     checker.reexec()
     with open(cases_path) as file:
         cases = [c for c in json.load(file) if c["server"] == server]
@@ -137,7 +134,7 @@ def main(server, cases_path, results_path):
     print(f"{server}: {len(cases)} cases, {len(cases) - len(waiting)} of them known", flush=True)
     waiting.sort(key=lambda entry: "not_exported" not in entry[2])
     if any("not_exported" not in case for _, _, case in waiting):
-        checker.preload("90")
+        checker.preload()
     version = __import__("importlib.metadata").metadata.version(server)
     for key, case_sha256, case in waiting:
         verdict, message, effect, seconds = run(case, checker, os.path.dirname(os.path.abspath(results_path)))

@@ -49,7 +49,7 @@ void expect_continues(const char* what, Precision p, const std::function<Op(Ops&
   const std::vector<std::vector<Call>> cuts = {{{0, 64}, {64, 64}, {128, 22}}, {{0, 1}, {1, 2}, {3, 70}, {73, 77}}};
   for (const auto& calls : cuts) {
     op->end_batch();
-    // Cuts off the multiples of 64 change the order of sums (design, Contract of a block).
+    // Cuts off the multiples of 64 change the order of sums.
     expect_close(what, results(calls, make(*op)), whole, {p == Precision::BF16 ? 0x1p-7 : 1e-5, 1e-5});
   }
 }

@@ -315,7 +315,7 @@ TEST(SmallFloats, Corners) {
   EXPECT_EQ(e5m2_values()[0x7B], 57344.0f);
   EXPECT_TRUE(std::isinf(e5m2_values()[0xFC]) && e5m2_values()[0xFC] < 0);
   EXPECT_EQ(e5m2_values()[0x01], 0x1p-16f);
-  // 0x3A, low half first: -1 and 1.5; scale byte 125 is a quarter (architectures.md 10).
+  // 0x3A, low half first: -1 and 1.5; scale byte 125 is a quarter.
   EXPECT_EQ(e2m1_values()[0xA] * e8m0_value(125), -0.25f);
   EXPECT_EQ(e2m1_values()[0x3] * e8m0_value(125), 0.375f);
   EXPECT_EQ(e8m0_value(0), 0x1p-127f);

@@ -57,7 +57,7 @@ TEST(Rope, frequencies_equal_hand_values) {
   EXPECT_GT(n, 15);
 }
 
-// architectures.md 10: a head of 512 channels, a quarter of its pairs turning.
+// A head of 512 channels, a quarter of its pairs turning.
 TEST(Rope, proportional_pairs_span_the_head_and_the_rest_stand_still) {
   const RopeSpec spec =
       spec_of({{"rope_type", "proportional"}, {"head_dim", 512}, {"rope_theta", 1e6}, {"partial_rotary_factor", 0.25}});

@@ -1,5 +1,5 @@
 // AWQ (gemm version): 4-bit values stored transposed, [in, out / 8], eight outputs to a word in the order 0 2 4 6 1 3 5
-// 7, with zero points packed alike (architectures.md 8.5).
+// 7, with zero points packed alike.
 #include "base/error.h"
 #include "checkpoint/formats/scale_grid.h"
 

@@ -1,6 +1,6 @@
 // GPTQ: values of 2 to 8 bits stored transposed, [in · bits / 32, out], packed along the inputs; zero points packed
-// along the outputs, less one in the first version; groups in any order by g_idx (architectures.md 8.6). AutoRound
-// writes the same.
+// along the outputs, less one in the first version; groups in any order by g_idx (docs/model-notes.md, "Stored
+// weights"). AutoRound writes the same.
 #include "base/error.h"
 #include "checkpoint/formats/bit_stream.h"
 #include "checkpoint/formats/scale_grid.h"

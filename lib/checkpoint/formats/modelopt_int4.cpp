@@ -1,5 +1,4 @@
-// ModelOpt's INT4 (INT4_AWQ, W4A16_AWQ, W4A8_AWQ): two rows of 4 bits in a byte, made for TensorRT-LLM alone. Not read
-// (architectures.md 8.4).
+// ModelOpt's INT4 (INT4_AWQ, W4A16_AWQ, W4A8_AWQ): two rows of 4 bits in a byte, made for TensorRT-LLM alone. Not read.
 #include "base/error.h"
 #include "checkpoint/formats/stored_weight.h"
 

@@ -1,6 +1,6 @@
 // MXFP4: E2M1 values, two to a byte, low half first, with a power of two for 32 columns. compressed-tensors has it as
 // weight_packed and weight_scale; gpt-oss as NAME_blocks [.., in / 32, 16] and NAME_scales; ModelOpt and Quark as
-// weight and weight_scale (architectures.md 8.3, 8.7).
+// weight and weight_scale.
 #include "checkpoint/formats/scale_grid.h"
 #include "tensor/small_floats.h"
 

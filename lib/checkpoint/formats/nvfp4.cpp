@@ -1,5 +1,6 @@
 // NVFP4: E2M1 values, two to a byte, low half first; E4M3 scales of 16 columns, and one f32 scale for all: divided by
-// in compressed-tensors (weight_global_scale), multiplied by in ModelOpt (weight_scale_2) (architectures.md 8.3, 8.4).
+// in compressed-tensors (weight_global_scale), multiplied by in ModelOpt (weight_scale_2) (docs/model-notes.md, "Stored
+// weights").
 #include "base/error.h"
 #include "checkpoint/formats/scale_grid.h"
 #include "tensor/small_floats.h"

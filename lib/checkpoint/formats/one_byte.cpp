@@ -1,5 +1,5 @@
 // One byte an element, with scales: FP8 (per tensor, row, group or block; fp8, compressed-tensors, ModelOpt), MXFP8
-// (E8M0 scales of 32) and INT8 with or without zero points (architectures.md 8.2 to 8.4).
+// (E8M0 scales of 32) and INT8 with or without zero points (docs/model-notes.md, "Stored weights").
 #include "base/error.h"
 #include "checkpoint/formats/scale_grid.h"
 #include "tensor/small_floats.h"

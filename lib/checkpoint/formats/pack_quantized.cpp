@@ -1,5 +1,5 @@
 // compressed-tensors "pack-quantized": integers of 1 to 8 bits as one stream of bits in words of 32, lowest bits first,
-// along the rows; zero points likewise along the columns (architectures.md 8.3).
+// along the rows; zero points likewise along the columns.
 #include "base/error.h"
 #include "checkpoint/formats/bit_stream.h"
 #include "checkpoint/formats/scale_grid.h"

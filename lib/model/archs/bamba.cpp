@@ -1,5 +1,5 @@
 // BambaForCausalLM: Mamba-2 layers, and attention with RoPE over half a head at attn_layer_indices; dense SwiGLU
-// (architectures.md 5.4).
+// (docs/model-notes.md, "Mamba").
 #include <algorithm>
 
 #include "model/archs/archs.h"

@@ -1,6 +1,6 @@
 // CohereForCausalLM (Command-R) and Cohere2ForCausalLM: attention and feed-forward side by side behind one layer norm
 // without bias, interleaved RoPE, logits times a factor. Command-R+ norms every head of q and k with gains of its own;
-// Cohere2's sliding layers turn, its full ones do not (architectures.md 7).
+// Cohere2's sliding layers turn, its full ones do not.
 #include <cmath>
 
 #include "model/archs/archs.h"

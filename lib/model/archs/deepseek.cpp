@@ -1,6 +1,6 @@
 // DeepseekV2ForCausalLM (V2, V2-Lite), DeepseekV3ForCausalLM (V3, R1, Kimi-K2), KimiK25ForConditionalGeneration (text
 // part) and Glm4MoeLiteForCausalLM (GLM-4.7-Flash): latent attention, dense layers first, then mixtures of experts with
-// a shared one (architectures.md 3).
+// a shared one (docs/model-notes.md, "Latent attention").
 //
 // Where servers and the reference differ: the norms of the latents use rms_norm_eps; norm_topk_prob and moe_layer_freq
 // count in V2 too. vLLM rounds the router's logits to bf16 unless moe_router_dtype, or the experts' form, asks for f32;

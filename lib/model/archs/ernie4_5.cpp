@@ -1,7 +1,7 @@
 // Ernie4_5ForCausalLM and Ernie4_5_MoeForCausalLM: interleaved RoPE over whole heads, biases everywhere with use_bias.
 // Experts are chosen by biased softmax scores and weighted by the unbiased ones over their sum, which counts as
-// moe_norm_min at least (architectures.md 14.11). Cosines are rounded to the activation dtype as vLLM does; the
-// reference framework keeps them in f32.
+// moe_norm_min at least. Cosines are rounded to the activation dtype as vLLM does; the reference framework keeps them
+// in f32.
 #include "model/archs/archs.h"
 #include "model/moe_decoder.h"
 #include "model/plain_decoder.h"

@@ -1,5 +1,5 @@
 // Exaone4ForCausalLM: norms behind attention and feed-forward, RMSNorm over each head of q and k. Layers with a window
-// rotate, the others do not; without any window all rotate (architectures.md 7, 13.8, 14.12).
+// rotate, the others do not; without any window all rotate.
 #include <algorithm>
 
 #include "model/archs/archs.h"

@@ -1,5 +1,5 @@
 // FalconH1ForCausalLM: attention and Mamba-2 side by side in every layer, with multipliers on nearly everything
-// (architectures.md 5.5). Keys are multiplied before RoPE, so the cache holds the product.
+// (docs/model-notes.md, "Mamba"). Keys are multiplied before RoPE, so the cache holds the product.
 #include "model/archs/archs.h"
 #include "model/attention_mixer.h"
 #include "model/decoder_model.h"

@@ -1,7 +1,8 @@
 // GemmaForCausalLM, Gemma2ForCausalLM, Gemma3ForCausalLM and the text part of Gemma3ForConditionalGeneration:
 // embeddings times sqrt(hidden), (1 + w) norms, gated GELU. Gemma 2 and 3 norm what a branch adds, slide in most layers
 // and scale queries by a number of their own; Gemma 2 caps logits, Gemma 3 norms q and k and turns its sliding layers
-// by another base (architectures.md 4). The tokens of an image see all of it, in every layer, within the window.
+// by another base (docs/model-notes.md, "Gemma"). The tokens of an image see all of it, in every layer, within the
+// window.
 #include <cmath>
 
 #include "model/archs/archs.h"

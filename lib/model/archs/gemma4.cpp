@@ -1,6 +1,6 @@
 // Gemma4ForCausalLM and the text part of Gemma4ForConditionalGeneration: full layers with heads of their own width and
-// number, the last layers without caches of their own, embeddings by layer, experts (architectures.md 4.3). The factor
-// of proportional RoPE is ignored as servers do; the reference divides by it.
+// number, the last layers without caches of their own, embeddings by layer, experts (docs/model-notes.md, "Gemma 4").
+// The factor of proportional RoPE is ignored as servers do; the reference divides by it.
 #include <algorithm>
 #include <charconv>
 #include <cmath>

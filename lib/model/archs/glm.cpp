@@ -1,6 +1,6 @@
 // GlmForCausalLM and Glm4ForCausalLM: interleaved RoPE over half of a head, gate and up in one tensor, biases on q, k,
-// v. GLM-4-0414 (Glm4) also norms what attention and feed-forward return (architectures.md 7). The older ChatGLM files
-// of the same models are another class with other names.
+// v. GLM-4-0414 (Glm4) also norms what attention and feed-forward return. The older ChatGLM files of the same models
+// are another class with other names.
 #include "model/archs/archs.h"
 #include "model/plain_decoder.h"
 #include "model/rope.h"

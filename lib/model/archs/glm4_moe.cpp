@@ -1,5 +1,6 @@
 // Glm4MoeForCausalLM: GLM-4.5 to 4.7. Biases on q, k, v, norms of q and k only in some sizes, RoPE over half of a head;
-// the first layers dense, then experts chosen by biased sigmoid scores, and shared ones (architectures.md 0.7 C, 7).
+// the first layers dense, then experts chosen by biased sigmoid scores, and shared ones (docs/model-notes.md, "Choosing
+// experts").
 #include <algorithm>
 
 #include "model/archs/archs.h"

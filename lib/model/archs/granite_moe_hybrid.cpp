@@ -1,5 +1,5 @@
 // GraniteMoeHybridForCausalLM (Granite 4): Mamba-2 and attention, factors on embeddings, attention, branches and
-// logits; a shared feed-forward in every layer, beside experts or alone (architectures.md 5.3).
+// logits; a shared feed-forward in every layer, beside experts or alone (docs/model-notes.md, "Mamba").
 #include "model/archs/archs.h"
 #include "model/attention_mixer.h"
 #include "model/decoder_model.h"

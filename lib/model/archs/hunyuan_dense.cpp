@@ -1,5 +1,5 @@
 // HunYuanDenseV1ForCausalLM: Llama whose q and k are normed by head after RoPE, so that no pair of channels bounds a
-// key at other positions; rope of type dynamic with a fixed alpha (architectures.md 14.10).
+// key at other positions; rope of type dynamic with a fixed alpha.
 #include "model/archs/archs.h"
 #include "model/plain_decoder.h"
 #include "model/rope.h"

@@ -1,6 +1,6 @@
 // HunYuanMoEV1ForCausalLM: norms of each head of q and k after RoPE, which leave no bound on rotary pairs; experts in
-// every layer beside a shared one (architectures.md 14.10). What the config gives for each layer must be the same
-// everywhere. With one active expert vLLM and the reference framework weigh it differently: refused.
+// every layer beside a shared one. What the config gives for each layer must be the same everywhere. With one active
+// expert vLLM and the reference framework weigh it differently: refused.
 #include "model/archs/archs.h"
 #include "model/moe_decoder.h"
 #include "model/rope.h"

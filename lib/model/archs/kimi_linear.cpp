@@ -1,6 +1,7 @@
 // KimiLinearForCausalLM: Kimi delta attention, and latent attention that nothing turns; dense layers first, then
-// mixtures of experts (architectures.md 5.8). Published tensors and keys have names of their own (block_sparse_moe, w1,
-// num_experts_per_token, layers counted from 1); the reference framework writes some of them, and others while it runs.
+// mixtures of experts (docs/model-notes.md, "Kimi delta attention"). Published tensors and keys have names of their own
+// (block_sparse_moe, w1, num_experts_per_token, layers counted from 1); the reference framework writes some of them,
+// and others while it runs.
 //
 // Where servers and the reference differ: the norm of the latent uses rms_norm_eps, and moe_layer_freq counts. The
 // keys head_dim, num_key_value_heads and rope_* mean nothing here. SGLang rounds the router's logits to bf16, vLLM and

@@ -1,6 +1,6 @@
 // Lfm2ForCausalLM, Lfm2MoeForCausalLM and Lfm2VlForConditionalGeneration (text part): short convolutions, and attention
 // with norms of q and k before RoPE; SwiGLU, or experts chosen by biased sigmoids behind the first dense layers
-// (architectures.md 5.7).
+// (docs/model-notes.md, "Short convolution").
 #include <algorithm>
 
 #include "model/archs/archs.h"

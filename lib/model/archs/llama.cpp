@@ -1,5 +1,5 @@
 // LlamaForCausalLM: Llama 2, 3.x and the many models published under this class. Biases on q, k, v, o with
-// attention_bias, on the feed-forward with mlp_bias (architectures.md 2).
+// attention_bias, on the feed-forward with mlp_bias.
 #include "model/archs/archs.h"
 #include "model/plain_decoder.h"
 #include "model/rope.h"

@@ -1,7 +1,7 @@
 // Llama4ForCausalLM and the text part of Llama4ForConditionalGeneration: interleaved RoPE and weightless norms of q and
 // k behind it on most layers, which see chunks of the sequence; the others have no positions and scale their queries by
-// them; one expert for each token, whose weight multiplies the expert's input, beside a shared one (architectures.md
-// 14.9). Servers store the channels of q and k in another order; scales do not depend on it.
+// them; one expert for each token, whose weight multiplies the expert's input, beside a shared one. Servers store the
+// channels of q and k in another order; scales do not depend on it.
 #include <algorithm>
 #include <cmath>
 #include <optional>

@@ -1,6 +1,6 @@
 // MiniMaxM2ForCausalLM: norms over all heads of q together, and of k, before RoPE over a part of each head; experts in
-// every layer, chosen by biased sigmoid scores (architectures.md 7). Routers are published in F32, and then their
-// logits are not rounded; vLLM makes any router F32.
+// every layer, chosen by biased sigmoid scores. Routers are published in F32, and then their logits are not rounded;
+// vLLM makes any router F32.
 #include "model/archs/archs.h"
 #include "model/moe_decoder.h"
 #include "model/rope.h"

@@ -1,5 +1,4 @@
-// MinistralForCausalLM: Mistral whose layer_types choose the layers with a window; without them all have it
-// (architectures.md 2).
+// MinistralForCausalLM: Mistral whose layer_types choose the layers with a window; without them all have it.
 #include "model/archs/archs.h"
 #include "model/plain_decoder.h"
 #include "model/rope.h"

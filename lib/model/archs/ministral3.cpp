@@ -1,6 +1,6 @@
 // Ministral3ForCausalLM, and MistralForCausalLM with llama_4_scaling: Mistral whose queries are multiplied, after RoPE,
 // by 1 + beta ln(1 + ⌊position / original⌋). As servers do, the factor stays float32; the reference framework rounds it
-// to the model's dtype first (architectures.md 2).
+// to the model's dtype first.
 #include <cmath>
 
 #include "base/portable_math.h"

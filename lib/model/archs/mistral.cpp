@@ -1,5 +1,5 @@
 // MistralForCausalLM: Mistral 7B, Nemo, Small. The window covers every layer; absent means the class default 4096, null
-// none (architectures.md 2).
+// none.
 #include "model/archs/archs.h"
 #include "model/plain_decoder.h"
 #include "model/rope.h"

@@ -1,5 +1,5 @@
-// MixtralForCausalLM: attention of Mistral, experts in every layer, weights always renormalised (architectures.md 2).
-// The window, absent by default, covers every layer.
+// MixtralForCausalLM: attention of Mistral, experts in every layer, weights always renormalised. The window, absent by
+// default, covers every layer.
 #include "model/archs/archs.h"
 #include "model/moe_decoder.h"
 #include "model/rope.h"

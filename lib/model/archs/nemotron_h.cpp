@@ -1,6 +1,7 @@
 // NemotronHForCausalLM (Nemotron-H, Nemotron Nano 2, Nemotron 3): one norm and one mixer a layer: Mamba-2, attention
-// without RoPE, squared-ReLU feed-forward, or experts without gates (architectures.md 5.2). Servers do not clamp Δ at
-// time_step_min as the reference does, and count the shared expert's width once for each of n_shared_experts.
+// without RoPE, squared-ReLU feed-forward, or experts without gates (docs/model-notes.md, "Mamba"). Servers do not
+// clamp Δ at time_step_min as the reference does, and count the shared expert's width once for each of
+// n_shared_experts.
 #include <algorithm>
 #include <map>
 

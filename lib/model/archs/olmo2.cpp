@@ -1,6 +1,6 @@
 // Olmo2ForCausalLM and Olmo3ForCausalLM: norms behind attention and feed-forward instead of before them, RMSNorm of q
 // and k over all heads together before RoPE. OLMo 3 adds windows on three layers of four; its rope scaling is meant for
-// the full layers only (architectures.md 7).
+// the full layers only.
 #include "model/archs/archs.h"
 #include "model/plain_decoder.h"
 #include "model/rope.h"

@@ -1,5 +1,5 @@
-// OlmoeForCausalLM: norms over all heads of q together, and of k, before RoPE; experts in every layer by softmax scores
-// (architectures.md 14.14). No published checkpoint clips q, k and v.
+// OlmoeForCausalLM: norms over all heads of q together, and of k, before RoPE; experts in every layer by softmax
+// scores. No published checkpoint clips q, k and v.
 #include "model/archs/archs.h"
 #include "model/moe_decoder.h"
 #include "model/rope.h"

@@ -1,7 +1,7 @@
 // Phi3ForCausalLM: Phi-3, 3.5, 4 and 4-mini. A Llama layer with q, k, v in one tensor and gate, up in another; rope
 // over a part of the head; longrope by the servers' rule: the long list for all positions when the server's limit
 // exceeds the original context (the reference framework decides by the current length); a window on every layer, absent
-// = none (architectures.md 0.5, 7).
+// = none (docs/model-notes.md, "Rotary positions").
 #include "model/archs/archs.h"
 #include "model/plain_decoder.h"
 #include "model/rope.h"

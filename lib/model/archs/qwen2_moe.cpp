@@ -1,6 +1,6 @@
 // Qwen2MoeForCausalLM: attention of Qwen2 (biases on q, k, v unless qkv_bias is off), a mixture of experts with a gated
-// shared expert (architectures.md 1.5, 2). Without layer_types, use_sliding_window lets every second of the layers
-// below max_window_layers slide: the rule of this class alone.
+// shared expert. Without layer_types, use_sliding_window lets every second of the layers below max_window_layers slide:
+// the rule of this class alone.
 #include "model/archs/archs.h"
 #include "model/moe_decoder.h"
 #include "model/rope.h"

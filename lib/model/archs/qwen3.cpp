@@ -1,5 +1,5 @@
 // Qwen3ForCausalLM: RMSNorm over each head of q and k (plain gain) before RoPE; biases only with attention_bias;
-// windows as in Qwen2 (architectures.md 2).
+// windows as in Qwen2.
 #include "model/archs/archs.h"
 #include "model/plain_decoder.h"
 #include "model/rope.h"

@@ -1,6 +1,6 @@
 // Qwen3_5ForCausalLM and Qwen3_5ForConditionalGeneration (text part), and their Moe classes: three gated delta nets to
 // one gated attention, (1 + w) norms everywhere but inside the delta net; SwiGLU, or in every layer a mixture of
-// experts (architectures.md 1).
+// experts (docs/model-notes.md, "Gated delta rule").
 #include <optional>
 
 #include "model/archs/archs.h"

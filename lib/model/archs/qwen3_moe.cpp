@@ -1,5 +1,5 @@
 // Qwen3MoeForCausalLM: attention of Qwen3, a mixture of experts in every layer but those that mlp_only_layers and
-// decoder_sparse_step leave dense (architectures.md 2). A sliding window, where it is used, covers every layer.
+// decoder_sparse_step leave dense. A sliding window, where it is used, covers every layer.
 // Qwen3VLMoeForConditionalGeneration, the language model: the same with mRoPE, without windows, with fused experts that
 // are published transposed, and the streams of Qwen3-VL's tower added behind the first layers.
 #include "model/archs/archs.h"

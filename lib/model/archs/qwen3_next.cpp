@@ -1,6 +1,6 @@
 // Qwen3NextForCausalLM: three gated delta nets to one gated attention; mixture of experts or dense feed-forward by
-// layer. The delta net's projections are stored interleaved per key head and untangled while loading (architectures.md
-// 1).
+// layer. The delta net's projections are stored interleaved per key head and untangled while loading
+// (docs/model-notes.md, "Gated delta rule").
 #include <optional>
 
 #include "model/archs/archs.h"

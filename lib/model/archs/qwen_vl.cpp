@@ -1,7 +1,7 @@
 // Qwen2VL-, Qwen2_5_VL- and Qwen3VLForConditionalGeneration, the language model: Qwen2 and Qwen3 whose pairs of
 // channels turn by three rows of positions (mRoPE). Configs are nested in text_config or, as published for the first
 // two, flat. What Qwen3-VL's tower returns beside the rows of its images is added to the residual stream after the
-// first layers (architectures.md 6).
+// first layers (docs/model-notes.md, "Images").
 #include "model/archs/archs.h"
 #include "model/plain_decoder.h"
 #include "model/rope.h"

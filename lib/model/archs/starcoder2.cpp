@@ -1,5 +1,5 @@
 // Starcoder2ForCausalLM: layer norms with bias, biases on all projections with use_bias, a feed-forward without gate,
-// one window for all layers (architectures.md 7).
+// one window for all layers.
 #include "model/archs/archs.h"
 #include "model/decoder_model.h"
 #include "model/rope.h"

@@ -1,5 +1,5 @@
 // Mistral3ForConditionalGeneration and LlavaForConditionalGeneration: a text model of another class, named by the
-// model_type of text_config, behind a vision tower (architectures.md 13.2, 13.10).
+// model_type of text_config, behind a vision tower (docs/model-notes.md, "Reading config.json").
 #include "model/archs/archs.h"
 #include "model/config_reading.h"
 

@@ -1,7 +1,7 @@
 // Zamba2ForCausalLM: Mamba-2 in every layer; before some of them one of few shared transformer blocks, which sees the
-// residual stream beside the embeddings, and has low-rank adapters of its own for each place (architectures.md 5.6).
-// The blocks' weights are stored where they are used first. Servers do not clamp Δ at time_step_min as the reference
-// does. A shared block counts as parameters of the first layer that uses it; others load it once more.
+// residual stream beside the embeddings, and has low-rank adapters of its own for each place (docs/model-notes.md,
+// "Mamba"). The blocks' weights are stored where they are used first. Servers do not clamp Δ at time_step_min as the
+// reference does. A shared block counts as parameters of the first layer that uses it; others load it once more.
 #include <cmath>
 #include <optional>
 

@@ -40,7 +40,7 @@ def seconds_of(work, device: str) -> float:
     return time.perf_counter() - start
 
 
-# name, heads, key and value heads, key dim, value dim: the list of kernels.cpp
+# name, heads, key and value heads, key dim, value dim: the list of attention.cpp
 SHAPES = [("hd64 gqa", 32, 8, 64, 64), ("hd128 gqa", 32, 8, 128, 128), ("hd256 gqa", 16, 2, 256, 256),
           ("192/128", 32, 32, 192, 128), ("hd128 mha", 32, 32, 128, 128)]  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""Kimi-Linear: Kimi delta attention and latent attention without rotation (architectures.md 5.8)."""
+"""Kimi-Linear: Kimi delta attention and latent attention without rotation."""
 
 import torch
 

@@ -1,4 +1,4 @@
-"""DeepSeek-V2, V3 and GLM-4.7-Flash: latent rows instead of keys and values, absorbed queries (architectures.md 3)."""
+"""DeepSeek-V2, V3 and GLM-4.7-Flash: latent rows instead of keys and values, absorbed queries."""
 
 from cases.case import Case, close_choices, legacy_rope, rope
 

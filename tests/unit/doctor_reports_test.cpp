@@ -1,5 +1,5 @@
-// The founding documents' own excerpts give the audited answer, not the documents' own. They are kept beside the
-// repository, where there is one.
+// Reports as people write them: prose, a command, a line of the log and a conclusion. The doctor gives the audited
+// answer, not the one that the writer came to.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -9,12 +9,8 @@
 namespace kvcal {
 namespace {
 
-std::string document(const std::string& name) {
-  const std::filesystem::path path = std::filesystem::path(KVCAL_SOURCE_DIR) / "../shared/sources" / name;
-  const std::filesystem::path beside = std::filesystem::path(KVCAL_SOURCE_DIR) / "../../shared/sources" / name;
-  for (const auto& place : {path, beside})
-    if (std::filesystem::exists(place)) return read_file(place, 1 << 20);
-  return "";
+std::string report(const std::string& name) {
+  return read_file(std::string(KVCAL_SOURCE_DIR "/tests/unit/data/doctor/reports/") + name, 1 << 20);
 }
 
 std::string top(const Diagnosis& d) {
@@ -30,51 +26,43 @@ bool explained_by(const Diagnosis& d, Cause cause) {
                      [&](const Explanation& e) { return e.cause == cause; });
 }
 
-#define DOCUMENT(text, name)               \
-  const std::string text = document(name); \
-  if (text.empty()) GTEST_SKIP() << "no " << name;
-
-TEST(FoundingDocuments, RepetitionOnGb10IsAHybridWithRuntimeScales) {
-  DOCUMENT(text, "1-gb10-post.txt");
-  const Diagnosis d = diagnose_log(text);
+TEST(Reports, RepeatedPhrasesOfAHybridAreRuntimeScales) {
+  const Diagnosis d = diagnose_log(report("repeated_phrases.txt"));
   EXPECT_EQ(top(d), "runtime-scales-of-hybrid") << diagnosis_text(d);
   EXPECT_TRUE(found(d.findings, "F03"));
   EXPECT_TRUE(found(d.findings, "F05")) << "--kv-cache-scales-path exists nowhere";
   EXPECT_TRUE(found(d.notes, "LG8")) << "q_scale=1.0 says nothing about the cache";
-  EXPECT_FALSE(explained_by(d, Cause::ScalesMissing)) << "the document's own answer";
+  EXPECT_FALSE(explained_by(d, Cause::ScalesMissing)) << "the report's own answer";
 }
 
-TEST(FoundingDocuments, Vllm37554IsAHybridWithRuntimeScales) {
-  DOCUMENT(text, "2-vllm-37554.txt");
-  const Diagnosis d = diagnose_log(text);
+TEST(Reports, WrongDigitsOfAHybridAreRuntimeScales) {
+  const Diagnosis d = diagnose_log(report("wrong_digits.txt"));
   EXPECT_EQ(top(d), "runtime-scales-of-hybrid") << diagnosis_text(d);
   ASSERT_TRUE(d.facts.version.has_value());
   EXPECT_EQ(str(*d.facts.version), "0.17.1");
 }
 
-TEST(FoundingDocuments, Vllm38652IsMlaAndNotMissingScales) {
-  DOCUMENT(text, "3-vllm-38652.txt");
-  const Diagnosis d = diagnose_log(text);
+TEST(Reports, NoiseInTheSecondTurnIsLatentAttentionAndNotMissingScales) {
+  const Diagnosis d = diagnose_log(report("second_turn.txt"));
   EXPECT_EQ(top(d), "latent-attention") << diagnosis_text(d);
   EXPECT_TRUE(found(d.findings, "B16"));
   EXPECT_TRUE(found(d.findings, "C07")) << "20 heads";
-  EXPECT_TRUE(found(d.notes, "LG1")) << "the line that the document takes for the cause";
+  EXPECT_TRUE(found(d.notes, "LG1")) << "the line that the report takes for the cause";
   EXPECT_FALSE(explained_by(d, Cause::ScalesMissing));
   EXPECT_NE(d.explanations.size(), 0u);
   EXPECT_NE(likelihood_of(d.explanations.front()), Likelihood::Certain) << "open, never explained";
 }
 
-TEST(FoundingDocuments, ExclamationMarksAreFrozenScalesAndNanOfUnprovedOrigin) {
-  DOCUMENT(text, "4-exclamation-post.txt");
-  const Diagnosis d = diagnose_log(text);
+TEST(Reports, ExclamationMarksAreFrozenScalesAndNanOfUnprovedOrigin) {
+  const Diagnosis d = diagnose_log(report("exclamation_marks.txt"));
   EXPECT_EQ(top(d), "runtime-scales-frozen") << diagnosis_text(d);
   EXPECT_TRUE(found(d.findings, "E02"));
   EXPECT_TRUE(explained_by(d, Cause::NanLogits)) << "NaN keeps an explanation of its own";
   EXPECT_NE(likelihood_of(d.explanations.front()), Likelihood::Certain);
 }
 
-TEST(FoundingDocuments, Vllm39407IsNotTheCache) {
-  DOCUMENT(text, "5-vllm-39407.txt");
+TEST(Reports, OneLetterOfBlocksIsNotTheCache) {
+  const std::string text = report("one_letter.txt");
   const std::string begin = "# Returns: \"";
   const size_t at = text.find(begin);
   ASSERT_NE(at, std::string::npos);
