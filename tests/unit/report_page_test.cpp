@@ -129,6 +129,7 @@ TEST(Page, marks_answers_without_color) {
 TEST(Page, shows_the_figure_that_decided_with_its_limits) {
   Assessment key, value;
   key.at_scale.kl = 0.0021;
+  key.at_scale.on_stream = 0.0004;
   key.at_scale.by = Basis::Attention;
   key.at_scale.decided_by = Figure::Kl;
   key.at_one.decided_by = Figure::Clipped;
@@ -138,17 +139,17 @@ TEST(Page, shows_the_figure_that_decided_with_its_limits) {
   const std::string page = page_with(key, value);
   EXPECT_TRUE(has(page,
                   "<td class=\"n\">kl 0.0021 <span class=\"of\">(0.012, 0.05)</span></td><td class=\"n\">clipped</td>"
-                  "<td>attention, at 1.0 histogram</td>"));
+                  "<td class=\"n\">2.00 %</td><td>attention, at 1.0 histogram</td>"));
   EXPECT_TRUE(has(page,
                   "rel 2.70 % <span class=\"of\">(8.00 %, 30.00 %)</span></td><td class=\"n\">flushed_tokens 50.00 % "
-                  "<span class=\"of\">(2.00 %, 25.00 %)</span></td><td>histogram</td>"));
+                  "<span class=\"of\">(2.00 %, 25.00 %)</span></td><td class=\"n\">-</td><td>histogram</td>"));
   EXPECT_TRUE(has(page_with({}, {}), "<td class=\"n\">-</td><td class=\"n\">-</td>")) << "version 1.0 has no figures";
 }
 
 TEST(Page, defines_every_word_of_the_table_once) {
   const std::string page = page_of(synthetic_statistics(latent_run()));
   for (const char* word : {"query", "latent part, rope part", "scale", "error", "attention", "kl", "rel", "noise",
-                           "flushed_tokens", "clipped", "by", "scale?", "fp8"})
+                           "flushed_tokens", "clipped", "stream", "by", "scale?", "fp8"})
     EXPECT_EQ(count(page, "<dt>" + std::string(word) + "</dt>"), 1U) << word;
   for (const char* answer : {"any: ", "needed: ", "fine: ", "check: ", "keep16: ", "attention: ", "histogram: "})
     EXPECT_EQ(count(page, answer), 1U) << answer;
