@@ -1,0 +1,124 @@
+#include "solve/format_errors.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "base/error.h"
+#include "solve/head_model.h"
+#include "stats/queries.h"
+
+namespace kvcal {
+namespace {
+
+/// ∫ from 0 to t of (u - round(u))² du, t >= 0: 1/12 for every whole step, and the rest.
+double integral_of_error(double t) {
+  const double steps = std::nearbyint(t), rest = t - steps;
+  return steps / 12 + rest * rest * rest / 3;
+}
+
+/// Mean of (x - step · round(x / step))² over an octave of a channel that reaches up to `absmax`.
+double rounding_error(const OctaveMoments& moments, double absmax, double step) {
+  const auto n = static_cast<double>(moments.count);
+  const double unit = octave_unit(moments.octave);
+  const double mean = static_cast<double>(moments.sum_m) * unit / n;
+  const double variance = static_cast<double>(moments.sum_m2) * unit * unit / n - mean * mean;
+  const double half = std::sqrt(3 * std::max(variance, 0.0));  // of an even spread with this variance
+  const double lowest = moments.octave == 0 ? 0 : 128 * unit, highest = std::min(256 * unit, absmax);
+  const double from = std::max(mean - half, lowest) / step, to = std::min(mean + half, highest) / step;
+  if (to - from < 1e-6) {  // all values are one
+    const double rest = mean / step - std::nearbyint(mean / step);
+    return step * step * rest * rest;
+  }
+  return step * step * (integral_of_error(to) - integral_of_error(from)) / (to - from);
+}
+
+double relative(double squared_error, double energy) { return energy > 0 ? std::sqrt(squared_error / energy) : 0; }
+
+/// The parts of the site that the statistics keep: itself, or the two parts of a latent row.
+std::span<const CacheSite> parts_of(CacheSite site) {
+  static constexpr std::array key = {CacheSite::Key}, value = {CacheSite::Value};
+  static constexpr std::array row = {CacheSite::Latent, CacheSite::Rope};
+  if (site == CacheSite::Key) return key;
+  if (site == CacheSite::Value) return value;
+  return row;
+}
+
+/// The largest of error(part, head) over all heads.
+template <class Error>
+double worst_of(const CacheStatistics& cache, CacheSite site, Error error) {
+  double worst = 0;
+  for (const CacheSite part : parts_of(site))
+    for (size_t head = 0; head < cache.at(part).heads.size(); ++head)
+      worst = std::max(worst, error(cache.at(part), head));
+  return worst;
+}
+
+std::optional<double> static_error(const CacheStatistics& cache, CacheSite site, const RunRecord& run,
+                                   const SolveOptions& options, const NumberFormat& format) {
+  try {
+    const std::vector<float> scales = scales_for(cache, site, run, options, format);
+    return worst_of(cache, site, [&](const SiteStatistics& s, size_t head) {
+      return error_of(s.heads[head].histogram, format, scales[scales.size() == 1 ? 0 : head]).error;
+    });
+  } catch (const Error&) {  // broken values, or none: the same for whoever solves this site
+    return std::nullopt;
+  }
+}
+
+double per_channel_error(const SiteStatistics& s, size_t head) {
+  const size_t width = s.channels.size() / s.heads.size();
+  double energy = 0, squared_error = 0;
+  for (size_t c = head * width; c < (head + 1) * width; ++c) {
+    const auto absmax = static_cast<double>(magnitude_of(s.channels[c].absmax));
+    for (const OctaveMoments& moments : s.channels[c].octaves) {
+      energy += energy_of(moments);
+      if (absmax > 0)
+        squared_error += static_cast<double>(moments.count) * rounding_error(moments, absmax, absmax / 127);
+    }
+  }
+  return relative(squared_error, energy);
+}
+
+void add_sampled(const CacheStatistics& cache, CacheSite site, FormatErrors& errors) {
+  const SiteStatistics& first = cache.at(parts_of(site)[0]);
+  errors.sampled_rows = energies_of(first.row_formats, 0).rows;
+  if (errors.sampled_rows == 0) return;
+  const auto worst = [&](double RowFormatEnergies::*squared_error) {
+    return worst_of(cache, site, [&](const SiteStatistics& s, size_t head) {
+      const RowFormatEnergies sums = energies_of(s.row_formats, static_cast<int32_t>(head));
+      return relative(sums.*squared_error, sums.energy);
+    });
+  };
+  errors.e4m3_per_row = worst(&RowFormatEnergies::dynamic_error);
+  errors.nvfp4 = worst(&RowFormatEnergies::nvfp4_error);
+}
+
+}  // namespace
+
+FormatErrors format_errors(const CacheStatistics& cache, CacheSite site, const RunRecord& run,
+                           const SolveOptions& options) {
+  FormatErrors errors;
+  errors.e4m3 = static_error(cache, site, run, options, number_format("fp8_e4m3"));
+  errors.e5m2 = static_error(cache, site, run, options, fp8_e5m2());
+  errors.int8 = static_error(cache, site, run, options, number_format("int8"));
+  if (errors.int8)  // else there are broken values, or none
+    errors.int8_per_channel =
+        worst_of(cache, site, [](const SiteStatistics& s, size_t head) { return per_channel_error(s, head); });
+  add_sampled(cache, site, errors);
+  return errors;
+}
+
+std::span<const FormatColumn> format_columns() {
+  static constexpr std::array columns = {
+      FormatColumn{"fp8_e4m3", "fp8_e4m3", &FormatErrors::e4m3},
+      FormatColumn{"fp8_e4m3_per_row", "fp8_e4m3 per row", &FormatErrors::e4m3_per_row},
+      FormatColumn{"fp8_e5m2", "fp8_e5m2", &FormatErrors::e5m2},
+      FormatColumn{"int8", "int8", &FormatErrors::int8},
+      FormatColumn{"int8_per_channel", "int8 per channel", &FormatErrors::int8_per_channel},
+      FormatColumn{"nvfp4", "nvfp4", &FormatErrors::nvfp4},
+  };
+  return columns;
+}
+
+}  // namespace kvcal
