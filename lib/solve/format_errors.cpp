@@ -11,26 +11,27 @@
 namespace kvcal {
 namespace {
 
-/// ∫ from 0 to t of (u - round(u))² du, t >= 0: 1/12 for every whole step, and the rest.
-double integral_of_error(double t) {
-  const double steps = std::nearbyint(t), rest = t - steps;
-  return steps / 12 + rest * rest * rest / 3;
-}
-
-/// Mean of (x - step · round(x / step))² over an octave of a channel that reaches up to `absmax`.
-double rounding_error(const OctaveMoments& moments, double absmax, double step) {
+/// Σ(x' - x)² of a channel over one octave, at int8's step. Its values are taken to be spread evenly over the codes
+/// around their mean, with their variance: of n codes in a row it is (n² - 1) / 12.
+double squared_error_of(const OctaveMoments& moments, uint16_t absmax, double step) {
   const auto n = static_cast<double>(moments.count);
   const double unit = octave_unit(moments.octave);
-  const double mean = static_cast<double>(moments.sum_m) * unit / n;
-  const double variance = static_cast<double>(moments.sum_m2) * unit * unit / n - mean * mean;
-  const double half = std::sqrt(3 * std::max(variance, 0.0));  // of an even spread with this variance
-  const double lowest = moments.octave == 0 ? 0 : 128 * unit, highest = std::min(256 * unit, absmax);
-  const double from = std::max(mean - half, lowest) / step, to = std::min(mean + half, highest) / step;
-  if (to - from < 1e-6) {  // all values are one
-    const double rest = mean / step - std::nearbyint(mean / step);
-    return step * step * rest * rest;
+  if (256 * unit <= step / 2) return energy_of(moments);  // all become zero
+  const double mean = static_cast<double>(moments.sum_m) / n;
+  const double variance = std::max(0.0, static_cast<double>(moments.sum_m2) / n - mean * mean);
+  const double half = std::sqrt(3 * variance + 0.25);  // n / 2
+  const int lowest = moments.octave == 0 ? 0 : 128;
+  const int highest = moments.octave == absmax >> 7 ? lowest + (absmax & 127) : lowest + 127;
+  double sum = 0, weights = 0;
+  const int from = std::max(lowest, static_cast<int>(std::floor(mean - half + 0.5)));
+  const int to = std::min(highest, static_cast<int>(std::ceil(mean + half - 0.5)));
+  for (int m = from; m <= to; ++m) {
+    const double weight = std::min(m + 0.5, mean + half) - std::max(m - 0.5, mean - half);
+    const double steps = m * unit / step, rest = steps - std::nearbyint(steps);
+    sum += weight * rest * rest;
+    weights += weight;
   }
-  return step * step * (integral_of_error(to) - integral_of_error(from)) / (to - from);
+  return weights > 0 ? n * step * step * sum / weights : 0;
 }
 
 double relative(double squared_error, double energy) { return energy > 0 ? std::sqrt(squared_error / energy) : 0; }
@@ -70,11 +71,11 @@ double per_channel_error(const SiteStatistics& s, size_t head) {
   const size_t width = s.channels.size() / s.heads.size();
   double energy = 0, squared_error = 0;
   for (size_t c = head * width; c < (head + 1) * width; ++c) {
-    const auto absmax = static_cast<double>(magnitude_of(s.channels[c].absmax));
-    for (const OctaveMoments& moments : s.channels[c].octaves) {
+    const ChannelStatistics& channel = s.channels[c];
+    const double step = static_cast<double>(magnitude_of(channel.absmax)) / 127;
+    for (const OctaveMoments& moments : channel.octaves) {
       energy += energy_of(moments);
-      if (absmax > 0)
-        squared_error += static_cast<double>(moments.count) * rounding_error(moments, absmax, absmax / 127);
+      if (step > 0) squared_error += squared_error_of(moments, channel.absmax, step);
     }
   }
   return relative(squared_error, energy);

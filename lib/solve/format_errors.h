@@ -15,7 +15,7 @@ struct FormatErrors {
   // From every value: exact, at the scales that the policy chooses for the format.
   std::optional<double> e4m3, e5m2, int8;
   // Each channel at its own absmax / 127. Predicted from its moments: within an octave its values are taken to be
-  // spread evenly, with the mean and the variance that they have there.
+  // spread evenly over neighboring bf16 numbers, with the mean and the variance that they have there.
   std::optional<double> int8_per_channel;
   // From sampled rows (stats/row_formats.h). No policy has a say.
   std::optional<double> e4m3_per_row, nvfp4;
