@@ -10,7 +10,7 @@
 #include "stats/attention_sampler.h"
 #include "stats/coverage.h"
 #include "stats/device_tables.h"
-#include "stats/row_formats.h"
+#include "stats/row_format_sampler.h"
 #include "stats/row_ranks.h"
 #include "stats/site_tables.h"
 #include "stats/statistics_metadata.h"
@@ -29,11 +29,6 @@ struct SiteInProgress {
   Coverage coverage;
   std::optional<SiteTables> on_host;
   std::optional<DeviceTables> on_device;  // of tensors that are not on the host, until these are added to on_host
-};
-
-/// Of a cache's two tensors, or of its latent rows with their two parts.
-struct CacheRowFormats {
-  RowFormatTables key_or_row, value;
 };
 
 bool exists(const KvLayout& layout, CacheSite site) { return heads_of(layout, site) > 0 && width_of(layout, site) > 0; }
@@ -129,8 +124,6 @@ struct Observer::State {
   void check_coverage(const KvLayout& layout, int layer);
   bool close(const KvLayout& layout);
   CacheStatistics finish(const KvLayout& layout);
-  void add_row_formats(const KvLayout& layout, const TappedAttention& attention, const Batch& batch);
-  void fold_row_formats(const KvLayout& layout, CacheStatistics& cache);
   void finish_closed();
 
   /// Tokens that a site must have seen in the end.
@@ -149,7 +142,7 @@ struct Observer::State {
   std::optional<RowRanks> ranks;                                              // once a tensor is not on the host
   std::vector<std::array<std::optional<SiteInProgress>, kCacheSites>> sites;  // by cache and site
   std::vector<AttentionSampler> samplers;                                     // by cache
-  std::vector<CacheRowFormats> row_formats;                                   // by cache
+  std::vector<RowFormatSampler> row_formats;                                  // by cache
   std::vector<int32_t> current_reader;                                        // by cache: which reads it now
   std::vector<bool> closed;                                                   // by cache: its layer is done
   std::vector<size_t> waiting;  // closed caches that were counted on the device and not yet fetched
@@ -210,21 +203,7 @@ void Observer::attention(Ops& op, int cache, const TappedAttention& attention, c
   const auto c = static_cast<size_t>(cache);
   while_doing("sampling the attention of layer " + std::to_string(s.caches[c].layer),
               [&] { s.samplers[c].add(op, attention, batch, s.current_reader[c]); });
-  if (s.current_reader[c] == 0) s.add_row_formats(s.caches[c], attention, batch);
-}
-
-/// Of the owner's rows, which it shows; those that are on a device are left out, as fetching them would hold it up.
-void Observer::State::add_row_formats(const KvLayout& layout, const TappedAttention& a, const Batch& batch) {
-  if (!a.k || a.k.device != Device::Host) return;
-  CacheRowFormats& tables = row_formats[static_cast<size_t>(layout.cache)];
-  const std::vector<int32_t> rows = sampled_rows(batch).rows;
-  if (layout.is_mla()) {
-    const std::array parts = {layout.latent_dim, layout.head_dim_k - layout.latent_dim};
-    tables.key_or_row.add(a.k, rows, parts, pool);
-  } else {
-    tables.key_or_row.add(a.k, rows, std::array{layout.head_dim_k}, pool);
-    tables.value.add(a.v, rows, std::array{layout.head_dim_v}, pool);
-  }
+  if (s.current_reader[c] == 0) s.row_formats[c].add(s.caches[c], attention, batch, s.pool);
 }
 
 void Observer::State::fail_non_finite(const KvLayout& layout, CacheSite site, const NonFinite& first) const {
@@ -261,15 +240,6 @@ bool Observer::State::close(const KvLayout& layout) {
   return counted;
 }
 
-void Observer::State::fold_row_formats(const KvLayout& layout, CacheStatistics& cache) {
-  const CacheRowFormats tables = std::exchange(row_formats[static_cast<size_t>(layout.cache)], {});
-  cache.at(layout.is_mla() ? CacheSite::Latent : CacheSite::Key).row_formats = tables.key_or_row.encode(0);
-  if (layout.is_mla())
-    cache.at(CacheSite::Rope).row_formats = tables.key_or_row.encode(1);
-  else
-    cache.at(CacheSite::Value).row_formats = tables.value.encode(0);
-}
-
 CacheStatistics Observer::State::finish(const KvLayout& layout) {
   CacheStatistics result;
   result.layout = layout;
@@ -282,7 +252,7 @@ CacheStatistics Observer::State::finish(const KvLayout& layout) {
     result.at(site) = tables.encode(pool);
     sites[static_cast<size_t>(layout.cache)][static_cast<size_t>(site)].reset();
   }
-  fold_row_formats(layout, result);
+  std::exchange(row_formats[static_cast<size_t>(layout.cache)], {}).fold_into(result);
   AttentionSampler& sampler = samplers[static_cast<size_t>(layout.cache)];
   sampler.fold_into(result);
   sampler = AttentionSampler({}, true);  // frees its tables
