@@ -30,6 +30,7 @@ bool is_scale_file(const std::filesystem::path& path) { return path.extension() 
 struct Opened {
   std::optional<Statistics> statistics;
   Artifact artifact;
+  SolveOptions options{};
 };
 
 Opened open(const ReportFlags& flags) {
@@ -42,7 +43,7 @@ Opened open(const ReportFlags& flags) {
   const SolveOptions options = flags.solve.resolve();
   Statistics statistics = read_statistics(flags.input);
   Artifact artifact = make_artifact(statistics, options);
-  return {std::move(statistics), std::move(artifact)};
+  return {std::move(statistics), std::move(artifact), options};
 }
 
 Exit run(const ReportFlags& flags) {
@@ -54,7 +55,7 @@ Exit run(const ReportFlags& flags) {
   const Opened opened = open(flags);
   ReportInput input = {opened.artifact, opened.statistics ? &*opened.statistics : nullptr,
                        std::filesystem::path(flags.input).filename().string(),
-                       std::string("kvcal ") + build_info().version};
+                       std::string("kvcal ") + build_info().version, opened.options};
   const std::string page = report_html(input);
   write_file_atomically(flags.output, page, existing);
   if (!flags.quiet) std::cerr << "kvcal: " << flags.output.string() << ", " << (page.size() + 1023) / 1024 << " KiB\n";
@@ -66,7 +67,7 @@ Exit run(const ReportFlags& flags) {
 void add_report(CLI::App& app, Job& chosen) {
   auto flags = std::make_shared<ReportFlags>();
   CLI::App* verb =
-      app.add_subcommand("report", "Write a page with plots: answers, heads, magnitudes, growth, outliers");
+      app.add_subcommand("report", "Write a page with plots: answers, formats, heads, magnitudes, growth, outliers");
   verb->add_option("FILE", flags->input, "Statistics (calibrate --stats), or a scale file (.json)")->required();
   verb->add_option("-o,--output", flags->output, "Page to write (default: report.html)");
   verb->add_flag("--force", flags->force, "Replace an existing page");

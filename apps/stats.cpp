@@ -9,6 +9,7 @@
 #include "progress.h"
 #include "stats/queries.h"
 #include "stats/statistics_file.h"
+#include "stats_formats.h"
 #include "stats_groups.h"
 #include "table.h"
 #include "verbs.h"
@@ -18,7 +19,7 @@ namespace {
 
 struct StatsFlags {
   std::string file;
-  bool json = false;
+  bool json = false, formats = false;
 };
 
 constexpr std::array kQuantiles = {0.5, 0.99, 0.9999};
@@ -65,10 +66,13 @@ Json to_json(const Statistics& s) {
     Json layer = {{"index", c.layout.layer}, {"name", c.layout.name}};
     for (const CacheSite site : sites_of(c.layout))
       layer[std::string(name_of(site))] = site_json(c.at(site), c.at(site).heads, s.run);
+    for (const CacheSite site : {CacheSite::Key, CacheSite::Value})
+      if (!c.layout.is_mla()) layer[std::string(name_of(site))]["formats"] = formats_json(c, site, s.run);
     if (c.layout.is_mla()) {  // and both parts together
       const SiteStatistics row = latent_row(c);
       const HeadStatistics whole = pooled(row);
       layer["row"] = site_json(row, std::span(&whole, 1), s.run);
+      layer["row"]["formats"] = formats_json(c, CacheSite::Latent, s.run);
     }
     layers.push_back(std::move(layer));
   }
@@ -129,6 +133,8 @@ Exit run(const StatsFlags& flags) {
   const Statistics statistics = read_statistics(flags.file);
   if (flags.json)
     std::cout << json_output(to_json(statistics));
+  else if (flags.formats)
+    std::cout << formats_table(statistics);
   else
     print_text(statistics);
   return Exit::Done;
@@ -141,9 +147,14 @@ void add_stats(CLI::App& app, Job& chosen) {
   CLI::App* verb = app.add_subcommand("stats", "Print what a statistics file holds");
   verb->add_option("FILE", flags->file, "Statistics file (calibrate --stats)")->required();
   verb->add_flag("--json", flags->json, "One JSON object on standard output");
+  verb->add_flag(
+      "--formats", flags->formats,
+      "Instead: the error of each cache site in fp8_e4m3 (static, and with a scale for each token and head), "
+      "fp8_e5m2, int8, int8 per channel and nvfp4");
   verb->footer(
       "Examples:\n"
       "  kvcal stats run.kvstats\n"
+      "  kvcal stats run.kvstats --formats\n"
       "  kvcal stats run.kvstats --json | jq '.layers[0].key.absmax'");
   verb->callback([flags, &chosen] { chosen = [flags] { return run(*flags); }; });
 }

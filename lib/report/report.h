@@ -4,6 +4,7 @@
 #include <string>
 
 #include "artifact/artifact.h"
+#include "solve/options.h"
 #include "stats/run_record.h"
 
 namespace kvcal {
@@ -13,6 +14,7 @@ struct ReportInput {
   const Statistics* statistics = nullptr;  // what the artifact was solved from; null: a scale file alone
   std::string source;                      // what the user calls the file
   std::string tool_version;                // of the program that writes the page
+  SolveOptions options{};                  // what the artifact was solved with, where there are statistics
 };
 
 /// The whole page. Equal inputs give equal bytes; what strangers wrote is escaped.

@@ -13,6 +13,7 @@ namespace kvcal {
 std::string style_sheet();
 std::string summary_section(const ReportInput& input);
 std::string layers_section(const ReportInput& input);
+std::string formats_section(const ReportInput& input);
 std::string heat_map_section(const ReportInput& input);
 std::string histogram_section(const ReportInput& input);
 std::string growth_section(const ReportInput& input);

@@ -22,6 +22,8 @@ constexpr std::array kFormats = {
     NumberFormat{"int8", 7, 7, 127, 8, 1, 1},
 };
 
+constexpr NumberFormat kE5m2 = {"fp8_e5m2", -14, 2, 57344, 0x1p-14, 0x1p-16, 2};
+
 double power_of_two(int exponent) { return std::bit_cast<double>(static_cast<uint64_t>(exponent + 1023) << 52); }
 
 bool is_integer(const NumberFormat& format) { return format.name == "int8"; }
@@ -31,12 +33,14 @@ bool is_integer(const NumberFormat& format) { return format.name == "int8"; }
 const NumberFormat& number_format(std::string_view name) {
   if (name == "nvfp4")
     fail(
-        "number format nvfp4 is not available: its error depends on blocks of 16 channels, which the statistics do not "
-        "keep; choose fp8_e4m3, fp8_e4m3fnuz or int8");
+        "number format nvfp4 is not available: its block scales follow the data, so there is only an error to estimate "
+        "(kvcal stats --formats); choose fp8_e4m3, fp8_e4m3fnuz or int8");
   const auto found = std::find_if(kFormats.begin(), kFormats.end(), [&](const auto& f) { return f.name == name; });
   if (found == kFormats.end()) fail_unknown("number format", name, number_format_names());
   return *found;
 }
+
+const NumberFormat& fp8_e5m2() { return kE5m2; }
 
 std::vector<std::string> number_format_names() {
   std::vector<std::string> names;

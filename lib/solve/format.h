@@ -23,6 +23,10 @@ struct NumberFormat {
 const NumberFormat& number_format(std::string_view name);
 std::vector<std::string> number_format_names();
 
+/// FP8 E5M2 (OCP: bias 15, max 57344), to compare with: servers that store it load no scales. Its smallest normal
+/// number is, as in the others, the step of its subnormals times 2^mantissa_bits; roundings move values by up to 1/8.
+const NumberFormat& fp8_e5m2();
+
 /// The nearest value of the grid, ties to the even code; beyond the largest it saturates, infinity included; NaN stays
 /// NaN.
 double round_to(const NumberFormat& format, double y);

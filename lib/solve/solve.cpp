@@ -51,8 +51,10 @@ void check_site(const CacheStatistics& cache, CacheSite site, const RunRecord& r
          " prompts are zero, so there is nothing to make a scale from");
 }
 
-float chosen_scale(const MagnitudeHistogram& histogram, double range, const SolveOptions& options) {
-  const PolicyInput input = {histogram, number_format(options.format), range, headroom_of(options), options.percentile};
+float chosen_scale(const MagnitudeHistogram& histogram, double range, const SolveOptions& options,
+                   const NumberFormat& format) {
+  const double headroom = options.headroom.value_or(format.default_headroom);
+  const PolicyInput input = {histogram, format, range, headroom, options.percentile};
   return scale_rounded_up(policy_named(options.policy).scale(input));
 }
 
@@ -61,10 +63,29 @@ std::span<const float> scales_of(const SolvedSite& site) {
   return site.scale_per_head.empty() ? std::span(&site.scale, 1) : std::span<const float>(site.scale_per_head);
 }
 
-void solve_scales(const CacheStatistics& cache, CacheSite site, const SiteStatistics& s, const SolveOptions& options,
-                  SolvedSite& out) {
+/// What a site's values are: its own, or those of the whole row.
+class SiteValues {
+ public:
+  SiteValues(const CacheStatistics& cache, CacheSite site) : site_(cache.at(site)) {
+    if (site == CacheSite::Latent) row_ = latent_row(cache);
+  }
+  const SiteStatistics& operator*() const { return row_ ? *row_ : site_; }
+
+ private:
+  const SiteStatistics& site_;
+  std::optional<SiteStatistics> row_;
+};
+
+/// From absmax to the scales.
+void solve_scales(const CacheStatistics& cache, CacheSite site, const SiteStatistics& s, const RunRecord& run,
+                  const SolveOptions& options, const NumberFormat& format, SolvedSite& out) {
+  out.absmax = absmax_of(s);
+  if (site == CacheSite::Key || site == CacheSite::Latent) out.envelope = key_envelope(cache);
+  out.provides_for_envelope =
+      out.envelope && policy_named(options.policy).uses_headroom && exceeds_measured_length(run, options);
   const double range = out.provides_for_envelope ? *out.envelope : out.absmax;
-  out.scale = while_doing(title(cache, site), [&] { return chosen_scale(pooled(s).histogram, range, options); });
+  out.scale =
+      while_doing(title(cache, site), [&] { return chosen_scale(pooled(s).histogram, range, options, format); });
   if (options.granularity == Granularity::Tensor) return;
   if (site == CacheSite::Latent) {  // one head; what looks like two are its parts
     out.scale_per_head = {out.scale};
@@ -78,23 +99,18 @@ void solve_scales(const CacheStatistics& cache, CacheSite site, const SiteStatis
     const double head_range = out.provides_for_envelope ? *key_envelope(cache, static_cast<int64_t>(head))
                                                         : static_cast<double>(magnitude_of(s.heads[head].absmax));
     out.scale_per_head.push_back(while_doing(title(cache, site) + ", head " + std::to_string(head), [&] {
-      return chosen_scale(s.heads[head].histogram, head_range, options);
+      return chosen_scale(s.heads[head].histogram, head_range, options, format);
     }));
   }
 }
 
 SolvedSite solve_site(const CacheStatistics& cache, CacheSite site, const RunRecord& run, const SolveOptions& options) {
-  std::optional<SiteStatistics> row;
-  if (site == CacheSite::Latent) row = latent_row(cache);
-  const SiteStatistics& s = row ? *row : cache.at(site);
+  const SiteValues values(cache, site);
+  const SiteStatistics& s = *values;
   const NumberFormat& format = number_format(options.format);
   constexpr float kOne = 1;
   SolvedSite out;
-  out.absmax = absmax_of(s);
-  if (site == CacheSite::Key || site == CacheSite::Latent) out.envelope = key_envelope(cache);
-  out.provides_for_envelope =
-      out.envelope && policy_named(options.policy).uses_headroom && exceeds_measured_length(run, options);
-  solve_scales(cache, site, s, options, out);
+  solve_scales(cache, site, s, run, options, format, out);
   out.at_scale = errors_of(cache, site, format, scales_of(out));
   out.at_one = errors_of(cache, site, format, std::span(&kOne, 1));
   out.assessment = assess(cache, site, options, scales_of(out));
@@ -152,6 +168,16 @@ SolvedCache solve_cache(const CacheStatistics& cache, const RunRecord& run, cons
   solved.query = solve_site(cache, CacheSite::Query, run, options);
   solved.joint = solve_joint(cache, solved, options);
   return solved;
+}
+
+std::vector<float> scales_for(const CacheStatistics& cache, CacheSite site, const RunRecord& run,
+                              const SolveOptions& options, const NumberFormat& format) {
+  check_site(cache, site, run);
+  if (site == CacheSite::Latent) check_site(cache, CacheSite::Rope, run);
+  SolvedSite out;
+  solve_scales(cache, site, *SiteValues(cache, site), run, options, format, out);
+  const std::span<const float> scales = scales_of(out);
+  return {scales.begin(), scales.end()};
 }
 
 std::optional<double> key_envelope(const CacheStatistics& cache, int64_t head) {

@@ -46,6 +46,11 @@ struct SolvedCache {
 
 SolvedCache solve_cache(const CacheStatistics& cache, const RunRecord& run, const SolveOptions& options);
 
+/// The scales of Key, Value or Latent alone, for any format (that of the options is not read): one, or one per head.
+/// Throws Error as solve_cache().
+std::vector<float> scales_for(const CacheStatistics& cache, CacheSite site, const RunRecord& run,
+                              const SolveOptions& options, const NumberFormat& format);
+
 /// The largest magnitude a key channel, or one of a latent row, can have at any position: norms of rotary pairs with
 /// their rounding to bf16, absmax of channels that do not turn. None where the pairs are not known. One head (>= 0), or
 /// all (-1).

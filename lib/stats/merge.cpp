@@ -170,6 +170,9 @@ SiteStatistics merge_sites(const Side& a, const SiteStatistics& x, const Side& b
   site.n_tokens = x.n_tokens + y.n_tokens;
   site.sampled = merge_sorted(
       x.sampled, y.sampled, [](const SampledSum& sum) { return sum.key(); }, add_sampled);
+  site.row_formats = merge_sorted(
+      x.row_formats, y.row_formats, [](const RowFormatSum& sum) { return sum.key(); },
+      [](RowFormatSum& to, const RowFormatSum& from) { add(to, from); });
   site.column_norms = merge_maxima(x.column_norms, y.column_norms);
   return site;
 }

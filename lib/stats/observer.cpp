@@ -10,6 +10,7 @@
 #include "stats/attention_sampler.h"
 #include "stats/coverage.h"
 #include "stats/device_tables.h"
+#include "stats/row_format_sampler.h"
 #include "stats/row_ranks.h"
 #include "stats/site_tables.h"
 #include "stats/statistics_metadata.h"
@@ -93,6 +94,7 @@ struct Observer::State {
         sites(spec.caches.size()) {
     for (const KvLayout& c : caches) readers.push_back(readers_of(spec, c.cache));
     samplers.assign(caches.size(), AttentionSampler(sample, !spec.images_seen_whole));
+    row_formats.resize(caches.size());
     current_reader.resize(caches.size());
   }
 
@@ -140,6 +142,7 @@ struct Observer::State {
   std::optional<RowRanks> ranks;                                              // once a tensor is not on the host
   std::vector<std::array<std::optional<SiteInProgress>, kCacheSites>> sites;  // by cache and site
   std::vector<AttentionSampler> samplers;                                     // by cache
+  std::vector<RowFormatSampler> row_formats;                                  // by cache
   std::vector<int32_t> current_reader;                                        // by cache: which reads it now
   Tensor layer_input;                                                         // of the layer and the batch that run
   std::vector<bool> closed;                                                   // by cache: its layer is done
@@ -201,6 +204,7 @@ void Observer::attention(Ops& op, int cache, const TappedAttention& attention, c
   const auto c = static_cast<size_t>(cache);
   while_doing("sampling the attention of layer " + std::to_string(s.caches[c].layer),
               [&] { s.samplers[c].add(op, attention, batch, s.current_reader[c], s.layer_input); });
+  if (s.current_reader[c] == 0) s.row_formats[c].add(s.caches[c], attention, batch, s.pool);
 }
 
 void Observer::layer_input(const Tensor& x) { state_->layer_input = x; }
@@ -251,6 +255,7 @@ CacheStatistics Observer::State::finish(const KvLayout& layout) {
     result.at(site) = tables.encode(pool);
     sites[static_cast<size_t>(layout.cache)][static_cast<size_t>(site)].reset();
   }
+  std::exchange(row_formats[static_cast<size_t>(layout.cache)], {}).fold_into(result);
   AttentionSampler& sampler = samplers[static_cast<size_t>(layout.cache)];
   sampler.fold_into(result);
   sampler = AttentionSampler({}, true);  // frees its tables

@@ -16,6 +16,7 @@
 
 #include "model/model_spec.h"
 #include "stats/attention_tables.h"
+#include "stats/row_formats.h"
 
 namespace kvcal {
 
@@ -71,10 +72,11 @@ struct SiteStatistics {
   std::vector<uint16_t> position_absmax;  // code by bucket b: positions [2^(b-1), 2^b), bucket 0 is position 0
   std::vector<uint16_t> prompt_absmax;    // code, [n_passes][n_prompts]
   // By kind of token (base/token_kind.h); both empty where kinds were not told apart.
-  std::vector<uint16_t> kind_absmax;  // code, [n_passes][kTokenKinds]
-  std::vector<uint64_t> kind_tokens;  // rows, [kTokenKinds]
-  uint64_t n_tokens = 0;              // rows seen
-  std::vector<SampledSum> sampled;    // key, query: divergences; value: changes; latent: both; sorted by key()
+  std::vector<uint16_t> kind_absmax;      // code, [n_passes][kTokenKinds]
+  std::vector<uint64_t> kind_tokens;      // rows, [kTokenKinds]
+  uint64_t n_tokens = 0;                  // rows seen
+  std::vector<SampledSum> sampled;        // key, query: divergences; value: changes; latent: both; sorted by key()
+  std::vector<RowFormatSum> row_formats;  // sorted by key(); not of queries, and only where rows were on the host
   std::vector<float> column_norms;  // value, latent: [channels], of the output projection, all query heads of a channel
                                     // together, of the reading layer with the largest; empty: not known
 };

@@ -46,6 +46,7 @@ class SiteCheck {
     for (size_t h = 0; h < site_.heads.size(); ++h) while_doing("head " + std::to_string(h), [&] { check_head(h); });
     check_maxima();
     check_sampled();
+    check_row_formats();
     check_kinds();
   }
 
@@ -62,6 +63,7 @@ class SiteCheck {
   void check_pairs(size_t head) const;
   void check_maxima() const;
   void check_sampled() const;
+  void check_row_formats() const;
   void check_kinds() const;
 
   const KvLayout& layout_;
@@ -264,6 +266,18 @@ void SiteCheck::check_sampled() const {
            text(s.sum) + " and the largest " + text(s.worst) + ", which cannot be");
   for (const float norm : site_.column_norms)
     if (!(norm >= 0) || std::isinf(norm)) fail("column_norms has a value that is no length");
+}
+
+void SiteCheck::check_row_formats() const {
+  constexpr uint64_t kLeastEnergy = uint64_t{1} << 32;  // of a row that is not zero, in its units; at most twice it
+  for (const RowFormatSum& s : site_.row_formats) {
+    const uint64_t least = s.octave == 0 ? 0 : kLeastEnergy;
+    if (s.rows == 0 || s.rows > kMostFormatRows || s.energy < s.rows * least || s.energy > 2 * s.rows * least ||
+        s.dynamic_error > s.energy || s.nvfp4_error > s.energy)
+      fail("row_formats has " + text(s.rows) + " rows of head " + std::to_string(s.head) + " with the energy " +
+           text(s.energy) + " and the errors " + text(s.dynamic_error) + " and " + text(s.nvfp4_error) +
+           ", which cannot be");
+  }
 }
 
 void SiteCheck::check_maxima() const {

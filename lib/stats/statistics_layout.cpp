@@ -7,7 +7,7 @@
 namespace kvcal {
 namespace {
 
-constexpr size_t kPlaceFields = 6, kTokenOctaveFields = 3, kSampledFields = 8;
+constexpr size_t kPlaceFields = 6, kTokenOctaveFields = 3, kSampledFields = 8, kRowFormatFields = 6;
 constexpr uint64_t kMostUnits = uint64_t{1} << 24;  // readers or heads: a limit for files from strangers
 
 void check_offsets(const std::vector<uint64_t>& offsets, size_t n_entries, const char* name) {
@@ -128,6 +128,18 @@ void unflatten_sampled(const SiteArrays& a, SiteStatistics& site) {
   site.column_norms = a.column_norms;
 }
 
+void unflatten_row_formats(const SiteArrays& a, SiteStatistics& site) {
+  for (size_t i = 0; i < a.row_formats.size(); i += kRowFormatFields) {
+    const uint64_t* s = a.row_formats.data() + i;
+    if (s[0] >= site.heads.size() ||
+        (s[1] != 0 && (s[1] < uint64_t{kLeastEnergyOctave} || s[1] > uint64_t{kMostEnergyOctave})))
+      fail("row_formats has head " + std::to_string(s[0]) + ", octave " + std::to_string(s[1]) + ", which cannot be");
+    const RowFormatSum sum{static_cast<int32_t>(s[0]), static_cast<int32_t>(s[1]), s[2], s[3], s[4], s[5]};
+    if (!site.row_formats.empty() && site.row_formats.back().key() >= sum.key()) fail("row_formats is not in order");
+    site.row_formats.push_back(sum);
+  }
+}
+
 }  // namespace
 
 std::string tensor_prefix(int64_t cache, CacheSite site) {
@@ -148,6 +160,7 @@ SiteExtents extents_of(const KvLayout& layout, CacheSite site, int64_t n_passes,
   extents.is_query = site == CacheSite::Query;
   extents.weighted = site == CacheSite::Value || site == CacheSite::Latent;
   extents.sampled = site != CacheSite::Rope;
+  extents.has_row_formats = site != CacheSite::Query;
   return extents;
 }
 
@@ -163,6 +176,9 @@ SiteArrays flatten(const SiteStatistics& site) {
     a.sampled.insert(a.sampled.end(),
                      {static_cast<uint64_t>(s.figure), static_cast<uint64_t>(s.format), static_cast<uint64_t>(s.reader),
                       static_cast<uint64_t>(s.head), static_cast<uint64_t>(int64_t{s.rung}), s.rows, s.sum, s.worst});
+  for (const RowFormatSum& s : site.row_formats)
+    a.row_formats.insert(a.row_formats.end(), {static_cast<uint64_t>(s.head), static_cast<uint64_t>(s.octave), s.rows,
+                                               s.energy, s.dynamic_error, s.nvfp4_error});
   a.column_norms = site.column_norms;
   a.kind_absmax = site.kind_absmax;
   a.kind_tokens = site.kind_tokens;
@@ -180,6 +196,7 @@ SiteStatistics unflatten(const SiteArrays& arrays, const SiteExtents& extents) {
   site.prompt_absmax = arrays.prompt_absmax;
   site.n_tokens = arrays.n_tokens[0];
   unflatten_sampled(arrays, site);
+  unflatten_row_formats(arrays, site);
   site.kind_absmax = arrays.kind_absmax;
   site.kind_tokens = arrays.kind_tokens;
   return site;

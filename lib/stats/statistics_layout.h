@@ -34,6 +34,7 @@ struct SiteArrays {
   std::vector<uint64_t> n_tokens;  // [1]
   std::vector<uint64_t>
       sampled;  // [n, 8]: figure, format, reader, head, rung, rows, sum, worst; a rung is two's complement
+  std::vector<uint64_t> row_formats;  // [n, 6]: head, octave, rows, energy, dynamic error, NVFP4 error
   std::vector<float> column_norms;
   std::vector<uint16_t> kind_absmax;
   std::vector<uint64_t> kind_tokens;
@@ -43,8 +44,8 @@ struct SiteArrays {
 struct SiteExtents {
   int64_t heads = 0, width = 0, pairs = 0, n_passes = 0, n_prompts = 0;
   bool is_query = false;
-  bool sampled = false, weighted = false;  // since version 1.1
-  bool has_kinds = false;                  // since 1.1, where kinds of tokens were told apart
+  bool sampled = false, weighted = false, has_row_formats = false;  // since version 1.1
+  bool has_kinds = false;                                           // since 1.1, where kinds of tokens were told apart
 };
 SiteExtents extents_of(const KvLayout& layout, CacheSite site, int64_t n_passes, int64_t n_prompts);
 
@@ -82,6 +83,7 @@ void for_each_tensor(Arrays& a, const SiteExtents& e, Visit visit) {
   if (e.pairs > 0) visit("pair_norm", DType::F64, Shape{e.heads, e.pairs}, a.pair_norm);
   visit("position_absmax", DType::BF16, Shape{kAnyExtent}, a.position_absmax);
   visit("prompt_absmax", DType::BF16, Shape{e.n_passes, e.n_prompts}, a.prompt_absmax);
+  if (e.has_row_formats) visit("row_formats", DType::U64, Shape{kAnyExtent, 6}, a.row_formats);
   if (e.sampled) visit("sampled", DType::U64, Shape{kAnyExtent, 8}, a.sampled);
   visit("token_octaves", DType::U64, Shape{kAnyExtent, 3}, a.token_octaves);
   visit("under", DType::U64, Shape{e.heads}, a.under);

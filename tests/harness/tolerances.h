@@ -24,4 +24,11 @@ constexpr double kBf16Op = 4e-3;
 // which is a difference of sums that nearly cancel.
 constexpr double kSampled = 1e-3, kSampledShare = 1e-9, kSampledNats = 1e-5;
 
+// Errors of number formats, relative: goldens have six digits, and float32 may round a tie otherwise than float64. INT8
+// per channel is predicted from moments by octave: worse where a channel has nearly one value throughout.
+constexpr double kFormatError = 1e-4, kPredictedFormatError = 0.03, kPredictedFormatErrorAlike = 0.08;
+
+// NVFP4 with the scale that stands in for the cache's, which no sample knows; where all rows are alike.
+constexpr double kStandInScale = 0.1, kStandInScaleAlike = 0.4;
+
 }  // namespace kvcal::tolerance

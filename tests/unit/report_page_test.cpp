@@ -44,7 +44,7 @@ TEST(HtmlChecker, finds_what_is_wrong) {
 TEST(Page, of_statistics_is_sound_and_has_every_section) {
   const std::string page = page_of(synthetic_statistics(ordinary_run()));
   expect_sound(page);
-  for (const char* id : {"summary", "layers", "heads", "histograms", "growth", "outliers", "provenance"})
+  for (const char* id : {"summary", "layers", "formats", "heads", "histograms", "growth", "outliers", "provenance"})
     EXPECT_EQ(count(page, std::string("<section id=\"") + id + "\">"), 1U) << id;
   EXPECT_EQ(count(page, "<figcaption>layer 3 "), 3U);  // histograms of key, value, query
   EXPECT_NE(page.find("gated_delta_net: layer(s) 0-2, 4-7"), std::string::npos);

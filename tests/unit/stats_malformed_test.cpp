@@ -48,6 +48,11 @@ struct Parts {
     tensors["c0.key.sampled"] = {DType::U64, Shape{1, 8},
                                  std::string(reinterpret_cast<const char*>(row.data()), sizeof row)};
   }
+  /// The same of rows in other formats.
+  void row_formats(const std::vector<uint64_t>& rows) {
+    tensors["c0.key.row_formats"] = {DType::U64, Shape{static_cast<int64_t>(rows.size() / 6), 6},
+                                     std::string(reinterpret_cast<const char*>(rows.data()), rows.size() * 8)};
+  }
   void replace(const std::string& from, const std::string& to) {
     const size_t at = metadata.find(from);
     ASSERT_NE(at, std::string::npos) << from << " in " << metadata;
@@ -79,6 +84,8 @@ std::string message_for(const Parts& parts) {
   const std::string message = message_of([&] { read_statistics(path); });
   return message.empty() ? "" : without_path(message, path);
 }
+
+constexpr uint64_t kOneRow = uint64_t{1} << 32;  // energy of a row, in its own units
 
 struct Malformed {
   const char* name;
@@ -230,6 +237,36 @@ const Malformed kMalformed[] = {
        p.sampled({0, 0, 0, 0, 0, 1, ~uint64_t{0}, 1});
      },
      "cache 0, key: sampled has 1 rows of query head 0 with the sum 18446744073709551615"},
+    {"row_formats_head",
+     [](Parts& p) {
+       p.row_formats({2, 1023, 1, kOneRow, 0, 0});
+     },
+     "cache 0, key: row_formats has head 2, octave 1023, which cannot be"},
+    {"row_formats_octave",
+     [](Parts& p) {
+       p.row_formats({0, 2000, 1, kOneRow, 0, 0});
+     },
+     "cache 0, key: row_formats has head 0, octave 2000, which cannot be"},
+    {"row_formats_order",
+     [](Parts& p) {
+       p.row_formats({0, 1023, 1, kOneRow, 0, 0, 0, 1023, 1, kOneRow, 0, 0});
+     },
+     "cache 0, key: row_formats is not in order"},
+    {"row_formats_energy",
+     [](Parts& p) {
+       p.row_formats({0, 1023, 2, kOneRow, 0, 0});
+     },
+     "cache 0, key: row_formats has 2 rows of head 0 with the energy 4294967296 and the errors 0 and 0, which"},
+    {"row_formats_error",
+     [](Parts& p) {
+       p.row_formats({0, 1023, 1, kOneRow, 0, kOneRow + 1});
+     },
+     "cache 0, key: row_formats has 1 rows of head 0 with the energy 4294967296 and the errors 0 and 4294967297"},
+    {"row_formats_rows",
+     [](Parts& p) {
+       p.row_formats({0, 0, ~uint64_t{0}, 0, 0, 0});
+     },
+     "cache 0, key: row_formats has 18446744073709551615 rows of head 0"},
     {"column_norm",
      [](Parts& p) {
        p.tensors["c0.value.column_norms"] = {DType::F32, Shape{1}, std::string(4, '\0')};
@@ -261,7 +298,7 @@ TEST(StatisticsFile, OfTheFirstVersionHasNoKindsAndNoSamples) {
   EXPECT_NE(message_for(parts).find("kind_absmax' does not belong into a statistics file 1.0"), std::string::npos);
   std::erase_if(parts.tensors, [](const auto& entry) {
     const auto has = [&](const char* part) { return entry.first.find(part) != std::string::npos; };
-    return has(".kind_") || has(".sampled") || has(".column_norms");
+    return has(".kind_") || has(".row_formats") || has(".sampled") || has(".column_norms");
   });
   EXPECT_EQ(message_for(parts), "");
 }

@@ -1,0 +1,42 @@
+// Each cache site in this format and others.
+#include "report/markup.h"
+#include "report/sections.h"
+#include "solve/format_errors.h"
+
+namespace kvcal {
+namespace {
+
+CacheSite site_named(std::string_view name) {
+  return name == "key" ? CacheSite::Key : name == "value" ? CacheSite::Value : CacheSite::Latent;
+}
+
+}  // namespace
+
+std::string formats_section(const ReportInput& input) {
+  if (!input.statistics) return "";
+  std::vector<HtmlTable::Column> columns = {{"layer", true}, {"site"}};
+  for (const FormatColumn& column : format_columns()) columns.push_back({column.title, true});
+  HtmlTable table("Relative RMS error of the worst head in each format", columns);
+  for (const ArtifactLayer& layer : input.artifact.layers)
+    for (const NamedSite& named : cached_sites(layer)) {
+      const CacheStatistics* cache = cache_of(input, layer);
+      if (!cache) continue;
+      const FormatErrors errors = format_errors(*cache, site_named(named.name), input.statistics->run, input.options);
+      std::vector<std::string> cells = {std::to_string(layer.index), named.name};
+      for (const FormatColumn& column : format_columns()) {
+        const std::optional<double>& error = errors.*column.error;
+        cells.push_back(error ? percent_text(*error) : "-");
+      }
+      table.add_row(cells);
+    }
+  return table.html() +
+         "<p class=\"help\">fp8_e4m3, fp8_e5m2, int8: one static scale, chosen by the policy of this page. fp8_e4m3 "
+         "per "
+         "row: a scale for each token and head, as it is written; where that is no better, a static scale does. int8 "
+         "per "
+         "channel: each channel at its own largest magnitude; predicted. nvfp4: blocks of 16 channels. Per row and "
+         "nvfp4 "
+         "are of sampled tokens; \"-\" where none were.</p>\n";
+}
+
+}  // namespace kvcal

@@ -1,0 +1,149 @@
+#include "stats/row_formats.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+
+#include "tensor/dtype.h"
+
+namespace kvcal {
+namespace {
+
+constexpr uint16_t kInfinity = 0x7F80;
+constexpr int64_t kBlock = 16;
+constexpr double kUnit = 0x1p-32;  // of a row's power of two
+
+double power_of_two(int exponent) { return std::bit_cast<double>(static_cast<uint64_t>(exponent + 1023) << 52); }
+
+/// The nearest number with so many bits of mantissa, ties to even, saturating. kSteps is a number whose last bit is the
+/// step below kSmallestNormal: adding it leaves no room for less.
+template <int kMantissaBits>
+float rounded(float y, float smallest_normal, float steps, float max) {
+  constexpr uint32_t kDropped = 23 - kMantissaBits, kHalf = (1u << (kDropped - 1)) - 1;
+  const uint32_t bits = std::bit_cast<uint32_t>(y), size = bits & 0x7FFFFFFFu;
+  const float x = std::bit_cast<float>(size);
+  const float normal = std::bit_cast<float>((size + kHalf + (size >> kDropped & 1u)) & ~((1u << kDropped) - 1));
+  const float r = std::min(x < smallest_normal ? (x + steps) - steps : normal, max);
+  return std::bit_cast<float>(std::bit_cast<uint32_t>(r) | (bits & 0x80000000u));
+}
+
+float to_e4m3(float y) { return rounded<3>(y, 0x1p-6f, 0x1.8p14f, 448); }
+float to_e2m1(float y) { return rounded<1>(y, 1, 0x1.8p22f, 6); }
+
+/// One row, in units of the power of two below its absmax: absmax lies in [1, 2).
+class Row {
+ public:
+  explicit Row(size_t width) : x_(width), dynamic_(width), nvfp4_(width) {}
+
+  /// False when the row is not finite.
+  bool load(const Tensor& x, int64_t first) {
+    uint16_t absmax = 0;
+    for (size_t c = 0; c < x_.size(); ++c) {
+      const auto at = first + static_cast<int64_t>(c);
+      const bf16 code = x.dtype == DType::BF16 ? x.as<bf16>()[at] : to_bf16(x.as<float>()[at]);
+      absmax = std::max<uint16_t>(absmax, code.bits & 0x7FFF);
+      x_[c] = to_float(code);
+    }
+    if (absmax >= kInfinity) return false;
+    exponent_ = absmax == 0 ? 0 : std::ilogb(to_float(bf16{absmax}));
+    const double unit = power_of_two(-exponent_);
+    for (float& value : x_) value = static_cast<float>(static_cast<double>(value) * unit);
+    absmax_ = static_cast<float>(static_cast<double>(to_float(bf16{absmax})) * unit);
+    return true;
+  }
+
+  void round() {
+    if (absmax_ == 0) return;
+    const float scale = absmax_ / 448;
+    for (size_t c = 0; c < x_.size(); ++c) dynamic_[c] = to_e4m3(x_[c] / scale) * scale;
+    for (size_t from = 0; from < x_.size(); from += kBlock) {
+      const size_t end = std::min(from + kBlock, x_.size());
+      float largest = 0;
+      for (size_t c = from; c < end; ++c) largest = std::max(largest, std::fabs(x_[c]));
+      constexpr float kGlobalScale = 2.0f / (6 * 448);
+      const float block_scale = to_e4m3(largest / 6 / kGlobalScale) * kGlobalScale;
+      for (size_t c = from; c < end; ++c) nvfp4_[c] = block_scale == 0 ? 0 : to_e2m1(x_[c] / block_scale) * block_scale;
+    }
+  }
+
+  /// Of the channels [from, from + width).
+  RowFormatSum sums(int64_t from, int64_t width) const {
+    double energy = 0, dynamic_error = 0, nvfp4_error = 0;
+    for (auto c = static_cast<size_t>(from); c < static_cast<size_t>(from + width); ++c) {
+      const double x = x_[c], by_dynamic = static_cast<double>(dynamic_[c]) - x,
+                   by_nvfp4 = static_cast<double>(nvfp4_[c]) - x;
+      energy += x * x;
+      dynamic_error += by_dynamic * by_dynamic;
+      nvfp4_error += by_nvfp4 * by_nvfp4;
+    }
+    RowFormatSum sum;
+    sum.rows = 1;
+    if (energy == 0) return sum;
+    const int exponent = std::ilogb(energy);
+    const double steps = power_of_two(-exponent) / kUnit;
+    sum.octave = 1023 + exponent + 2 * exponent_;
+    // Every format has a zero, so no rounding to the nearest moves a value by more than itself.
+    sum.energy = static_cast<uint64_t>(std::llround(energy * steps));
+    sum.dynamic_error = static_cast<uint64_t>(std::llround(std::min(dynamic_error, energy) * steps));
+    sum.nvfp4_error = static_cast<uint64_t>(std::llround(std::min(nvfp4_error, energy) * steps));
+    return sum;
+  }
+
+ private:
+  std::vector<float> x_, dynamic_, nvfp4_;
+  int exponent_ = 0;
+  float absmax_ = 0;
+};
+
+}  // namespace
+
+void add(RowFormatSum& a, const RowFormatSum& b) {
+  a.rows += b.rows;
+  a.energy += b.energy;
+  a.dynamic_error += b.dynamic_error;
+  a.nvfp4_error += b.nvfp4_error;
+}
+
+RowFormatEnergies energies_of(std::span<const RowFormatSum> sums, int32_t head) {
+  RowFormatEnergies all;
+  for (const RowFormatSum& s : sums) {
+    if (s.head != head) continue;
+    all.rows += s.rows;
+    if (s.octave == 0) continue;
+    const double unit = power_of_two(s.octave - 1023) * kUnit;
+    all.energy += static_cast<double>(s.energy) * unit;
+    all.dynamic_error += static_cast<double>(s.dynamic_error) * unit;
+    all.nvfp4_error += static_cast<double>(s.nvfp4_error) * unit;
+  }
+  return all;
+}
+
+void RowFormatTables::add(const Tensor& x, std::span<const int32_t> rows, std::span<const int64_t> part_widths,
+                          ThreadPool& pool) {
+  if (rows.empty()) return;
+  const int64_t n_heads = x.dim(1), width = x.dim(2);
+  sums_.resize(static_cast<size_t>(n_heads), std::vector<Sums>(part_widths.size()));
+  pool.parallel_for(n_heads, [&](int64_t head, int) {
+    Row row(static_cast<size_t>(width));
+    for (const int32_t r : rows) {
+      if (!row.load(x, (r * n_heads + head) * width)) continue;
+      row.round();
+      int64_t from = 0;
+      for (size_t part = 0; part < part_widths.size(); from += part_widths[part++]) {
+        RowFormatSum sum = row.sums(from, part_widths[part]);
+        sum.head = static_cast<int32_t>(head);
+        Sums& sums = sums_[static_cast<size_t>(head)][part];
+        if (const auto [kept, is_new] = sums.try_emplace(sum.octave, sum); !is_new) kvcal::add(kept->second, sum);
+      }
+    }
+  });
+}
+
+std::vector<RowFormatSum> RowFormatTables::encode(size_t part) const {
+  std::vector<RowFormatSum> all;
+  for (const std::vector<Sums>& head : sums_)
+    for (const auto& [octave, sum] : head[part]) all.push_back(sum);
+  return all;
+}
+
+}  // namespace kvcal
