@@ -6,50 +6,12 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <vector>
 
 #include "ops/cpu/sample_products.h"
+#include "ops/cpu/sample_queries.h"
 
 namespace kvcal::cpu {
-
-constexpr float kInfinity = std::numeric_limits<float>::infinity();
-
-struct Shape4 {
-  int64_t n_heads, n_kv_heads, key_dim, value_dim;
-  int64_t group() const { return n_heads / n_kv_heads; }
-};
-
-/// A sampled row: its place in the request, its row in the batch, and the keys it sees.
-struct SampledRow {
-  int64_t index, row, position, first_key, last_key;
-  int key_rung, value_rung, query_rung;  // the lowest that clip nothing
-  bool thorough;
-};
-
-inline std::vector<int> rungs_of(std::span<const SampledRow> rows, const RungLadder& ladder, int SampledRow::*lowest) {
-  std::vector<int> all = {kRungOfOne};
-  for (const SampledRow& row : rows)
-    for (int i = 0; i < ladder.size(); ++i) all.push_back(ladder.rung(i, row.*lowest));
-  std::sort(all.begin(), all.end());
-  all.erase(std::unique(all.begin(), all.end()), all.end());
-  return all;
-}
-
-/// Log of a sum of exponentials, block by block.
-struct LogSum {
-  float maximum = -kInfinity, total = 0;
-  /// A block with the given maximum and sum of exponentials below it.
-  void add(float block_maximum, float block_total) {
-    if (block_maximum <= maximum) {
-      total += block_total * exp(splat(block_maximum - maximum))[0];
-      return;
-    }
-    total = total * exp(splat(maximum - block_maximum))[0] + block_total;
-    maximum = block_maximum;
-  }
-  double value() const { return static_cast<double>(maximum) + portable_log(static_cast<double>(total)); }
-};
 
 /// One (span, key-value head, up to positions_of_task() sampled rows).
 template <class T, class Products>
@@ -76,6 +38,7 @@ class SampleTask {
         left_row_(Products::left_row(shape.key_dim)),
         value_row_(Products::result_row(shape.value_dim)),
         products_(shape.key_dim, shape.value_dim, scratch),
+        trials_(in.request, shape.key_dim),
         keys_(shape.key_dim, key_row_, rungs_of(rows, in.request.cache(), &SampledRow::key_rung), in.request, scratch),
         values_(shape.value_dim, value_row_, rungs_of(rows, in.request.cache(), &SampledRow::value_rung), in.request,
                 scratch) {
@@ -94,13 +57,14 @@ class SampleTask {
       copy_wide(in_.q + (rows_[pos(r)].row * h_.n_heads + head(r)) * h_.key_dim, wide, h_.key_dim);
       products_.load_left(wide, h_.key_dim, query_ + r * left_row_);
     }
-    plan_query_trials();
+    for (int64_t r = 0; r < n_rows_; ++r)
+      trials_.add_row(is_thorough(r) ? wide_query_ + r * key_row_ : nullptr, rows_[pos(r)].query_rung);
     trial_query_ = elements(static_cast<int64_t>(trials_.size()) * left_row_);
     trial_logits_ = floats(static_cast<int64_t>(trials_.size()) * kLogitsRow);
     float* rounded_query = floats(key_row_);
     for (size_t t = 0; t < trials_.size(); ++t) {
-      round_values(wide_query_ + trials_[t].row * key_row_, rounded_query, padded(h_.key_dim), trials_[t].rung,
-                   in_.request.format);
+      round_values(wide_query_ + trials_[t].row * key_row_, rounded_query, QueryTrials::padded(h_.key_dim),
+                   trials_[t].rung, in_.request.format);
       products_.load_left(rounded_query, h_.key_dim, trial_query_ + static_cast<int64_t>(t) * left_row_);
     }
     block_keys_ = {floats(kKeys * key_row_), key_row_, h_.key_dim, 0};
@@ -130,7 +94,7 @@ class SampleTask {
       exact_[static_cast<size_t>(r)] = sink(r);
       for (size_t i = 0; i < keys_.rungs().size(); ++i) rounded(i, r) = sink(r);
     }
-    for (QueryTrial& trial : trials_)
+    for (QueryTrial& trial : trials_.all())
       if (in_.spec.sinks) trial.sum = sink(trial.row);
     const int64_t last = std::max_element(rows_.begin(), rows_.end(), [](const auto& a, const auto& b) {
                            return a.last_key < b.last_key;
@@ -146,60 +110,12 @@ class SampleTask {
   }
 
  private:
-  /// A rounding of a row's query that differs from the others tried.
-  struct QueryTrial {
-    int64_t row;
-    int rung;
-    LogSum sum{};
-    float moved = 0;  // Σ p (l - l')
-  };
-
   /// What rounding keys at a rung changes, in thorough rows, below the maximum of the exact logits.
   struct KeyShift {
     float *output, *total;  // [thorough rows, value_row]: Σ (p' - p) v; [thorough rows]: Σ (p' - p)
   };
 
   static constexpr int64_t kWeightsRow = Products::left_row(kKeys);
-  static int64_t padded(int64_t n) { return (n + kLanes - 1) / kLanes * kLanes; }
-
-  /// Which roundings of each query are tried, and which of them stands for each rung of its ladder.
-  void plan_query_trials() {
-    const RungLadder ladder = in_.request.query();
-    const int64_t n = padded(h_.key_dim);
-    std::vector<float> base(static_cast<size_t>(n)), other(base.size());
-    for (int64_t r = 0; r < n_rows_; ++r) {
-      const SampledRow& row = rows_[pos(r)];
-      first_trial_.push_back(trials_.size());
-      if (!row.thorough) continue;
-      const float* q = wide_query_ + r * key_row_;
-      const auto trial_of = [&](int rung) {
-        for (size_t t = first_trial_.back(); t < trials_.size(); ++t)
-          if (trials_[t].rung == rung) return t;
-        round_values(q, other.data(), n, rung, in_.request.format);
-        if (in_.request.shares_rungs && trials_.size() > first_trial_.back() && agree(q, base, other))
-          return first_trial_.back();
-        trials_.push_back({r, rung});
-        return trials_.size() - 1;
-      };
-      round_values(q, base.data(), n, row.query_rung, in_.request.format);
-      trial_of(row.query_rung);
-      for (int i = 0; i < ladder.size(); ++i) trial_of_rung_.push_back(trial_of(ladder.rung(i, row.query_rung)));
-    }
-    first_trial_.push_back(trials_.size());
-  }
-
-  /// As Agreement, for one row.
-  bool agree(const float* x, const std::vector<float>& a, const std::vector<float>& b) const {
-    float top = 0, n_differing = 0;
-    for (size_t c = 0; c < a.size(); ++c) top = std::max(top, std::fabs(x[c]));
-    for (size_t c = 0; c < a.size(); ++c) {
-      const float change = std::fabs(a[c] - b[c]);
-      if (change <= std::fabs(x[c]) * 0x1p-5f) continue;
-      if (change > top * 0x1p-6f) return false;
-      ++n_differing;
-    }
-    return n_differing <= static_cast<float>(h_.key_dim) / 16;
-  }
 
   bool is_thorough(int64_t r) const { return rows_[pos(r)].thorough; }
   /// Rows above r that are thorough.
@@ -261,7 +177,7 @@ class SampleTask {
   }
 
   void try_queries(int64_t key0, int64_t row0, int64_t n) {
-    const size_t begin = first_trial_[static_cast<size_t>(row0)], end = first_trial_[static_cast<size_t>(row0 + n)];
+    const size_t begin = trials_.first(row0), end = trials_.first(row0 + n);
     if (begin == end) return;
     const auto at = static_cast<int64_t>(begin);
     multiply(trial_query_ + at * left_row_, static_cast<int64_t>(end - begin), trial_logits_ + at * kLogitsRow);
@@ -276,23 +192,8 @@ class SampleTask {
     }
   }
 
-  /// Logits l2 of a block against the exact ones of row r.
-  struct Compared {
-    float maximum, total, moved;  // of l2; sum of exponentials below it; Σ p (l - l2)
-  };
   Compared compare(int64_t r, const float* l2) const {
-    const float* l = logits_ + r * kLogitsRow;
-    F32x8 top = splat(-kInfinity);
-    for (int64_t j = 0; j < kKeys; j += kLanes) top = larger(load8(l2 + j), top);
-    const float maximum = largest(top);
-    if (maximum == -kInfinity) return {maximum, 0, 0};
-    F32x8 total{}, moves{};
-    for (int64_t j = 0; j < kKeys; j += kLanes) {
-      const F32x8 a = load8(l + j), b = load8(l2 + j);
-      total += exp(b - maximum);
-      moves += a == -kInfinity ? F32x8{} : load8(probabilities_ + r * kLogitsRow + j) * (a - b);
-    }
-    return {maximum, sum(total), sum(moves)};
+    return compare_logits(logits_ + r * kLogitsRow, probabilities_ + r * kLogitsRow, l2);
   }
 
   /// Probabilities of row r below its new maximum; what was summed before shrinks with them.
@@ -320,8 +221,7 @@ class SampleTask {
   void rescale(int64_t r, float factor) {
     exact_[static_cast<size_t>(r)].total *= factor;
     for (size_t i = 0; i < keys_.rungs().size(); ++i) moved(i, r) *= factor;
-    for (size_t t = first_trial_[static_cast<size_t>(r)]; t < first_trial_[static_cast<size_t>(r) + 1]; ++t)
-      trials_[t].moved *= factor;
+    for (size_t t = trials_.first(r); t < trials_.first(r + 1); ++t) trials_[t].moved *= factor;
     scale_row(output_ + r * value_row_, factor);
     for (float* change : changes_) scale_row(change + r * value_row_, factor);
     for (const KeyShift& shift : shifts_) {
@@ -466,7 +366,7 @@ class SampleTask {
       float& figure = out[static_cast<size_t>(request.query_divergence()) + i];
       figure = -1;
       if (!row.thorough) continue;
-      const QueryTrial& trial = trials_[trial_of_rung_[static_cast<size_t>(thorough_before(r)) * size + i]];
+      const QueryTrial& trial = trials_.at(thorough_before(r), i);
       figure = divergence(trial.moved, trial.sum);
     }
   }
@@ -477,12 +377,10 @@ class SampleTask {
   std::span<const SampledRow> rows_;
   int64_t n_rows_, key_row_, left_row_, value_row_;
   Products products_;
+  QueryTrials trials_;
   Ladder keys_, values_;
   float* wide_query_;                     // [n_rows, key_row]
   Element* query_;                        // [n_rows, left_row]
-  std::vector<QueryTrial> trials_;        // in the order of rows
-  std::vector<size_t> first_trial_;       // [n_rows + 1]
-  std::vector<size_t> trial_of_rung_;     // [thorough rows, rungs of the query's ladder]
   Element* trial_query_;                  // [trials, left_row]
   float* trial_logits_;                   // [trials, kLogitsRow]
   Rows64 block_keys_, block_values_;      // [kKeys, key_row], [kKeys, value_row]

@@ -1,0 +1,82 @@
+// Which roundings of the queries of thorough rows are tried, and which of them stands for each rung of a ladder.
+#pragma once
+
+#include <vector>
+
+#include "ops/cpu/rung_ladder.h"
+#include "ops/cpu/sample_rows.h"
+
+namespace kvcal::cpu {
+
+/// A rounding of a row's query that differs from the others tried of it.
+struct QueryTrial {
+  int64_t row;
+  int rung;
+  LogSum sum{};
+  float moved = 0;  // Σ p (l - l')
+};
+
+class QueryTrials {
+ public:
+  QueryTrials(const SampleRequest& request, int64_t width)
+      : request_(request), width_(width), base_(static_cast<size_t>(padded(width))), other_(base_.size()) {}
+
+  static int64_t padded(int64_t n) { return (n + kLanes - 1) / kLanes * kLanes; }
+
+  /// The next row, its query [padded(width)] and the lowest rung that does not clip it; null: it tries none.
+  void add_row(const float* q, int lowest) {
+    const auto row = static_cast<int64_t>(first_.size()) - 1;
+    first_.push_back(first_.back());
+    if (!q) return;
+    const RungLadder ladder = request_.query();
+    round_values(q, base_.data(), padded(width_), lowest, request_.format);
+    trial_of(row, q, lowest);
+    for (int i = 0; i < ladder.size(); ++i) of_rung_.push_back(trial_of(row, q, ladder.rung(i, lowest)));
+    first_.back() = trials_.size();
+  }
+
+  size_t size() const { return trials_.size(); }
+  QueryTrial& operator[](size_t i) { return trials_[i]; }
+  std::vector<QueryTrial>& all() { return trials_; }
+
+  /// Those of rows [row, ...) begin here.
+  size_t first(int64_t row) const { return first_[static_cast<size_t>(row)]; }
+
+  /// Of the i-th rung of the n-th row that tries.
+  const QueryTrial& at(int64_t n, size_t i) const {
+    return trials_[of_rung_[static_cast<size_t>(n * request_.query().size()) + i]];
+  }
+
+ private:
+  size_t trial_of(int64_t row, const float* q, int rung) {
+    const size_t first = first_[static_cast<size_t>(row)];
+    for (size_t t = first; t < trials_.size(); ++t)
+      if (trials_[t].rung == rung) return t;
+    round_values(q, other_.data(), padded(width_), rung, request_.format);
+    if (request_.shares_rungs && trials_.size() > first && agree(q)) return first;
+    trials_.push_back({row, rung});
+    return trials_.size() - 1;
+  }
+
+  /// As Agreement, for one row.
+  bool agree(const float* x) const {
+    float top = 0, n_differing = 0;
+    for (size_t c = 0; c < base_.size(); ++c) top = std::max(top, std::fabs(x[c]));
+    for (size_t c = 0; c < base_.size(); ++c) {
+      const float change = std::fabs(base_[c] - other_[c]);
+      if (change <= std::fabs(x[c]) * 0x1p-5f) continue;
+      if (change > top * 0x1p-6f) return false;
+      ++n_differing;
+    }
+    return n_differing <= static_cast<float>(width_) / 16;
+  }
+
+  const SampleRequest& request_;
+  int64_t width_;
+  std::vector<float> base_, other_;  // a row's query at its lowest rung, and at the rung being looked at
+  std::vector<QueryTrial> trials_;   // in the order of rows
+  std::vector<size_t> first_{0};     // [rows + 1]
+  std::vector<size_t> of_rung_;      // [rows that try, rungs of the query's ladder]
+};
+
+}  // namespace kvcal::cpu

@@ -1,0 +1,72 @@
+// What sampled attention knows of a row, and the sum that its softmax carries from block to block.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <span>
+#include <vector>
+
+#include "ops/attention_sample.h"
+#include "ops/cpu/math.h"
+
+namespace kvcal::cpu {
+
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+
+struct Shape4 {
+  int64_t n_heads, n_kv_heads, key_dim, value_dim;
+  int64_t group() const { return n_heads / n_kv_heads; }
+};
+
+/// A sampled row: its place in the request, its row in the batch, and the keys it sees.
+struct SampledRow {
+  int64_t index, row, position, first_key, last_key;
+  int key_rung, value_rung, query_rung;  // the lowest that clip nothing
+  bool thorough;
+};
+
+inline std::vector<int> rungs_of(std::span<const SampledRow> rows, const RungLadder& ladder, int SampledRow::*lowest) {
+  std::vector<int> all = {kRungOfOne};
+  for (const SampledRow& row : rows)
+    for (int i = 0; i < ladder.size(); ++i) all.push_back(ladder.rung(i, row.*lowest));
+  std::sort(all.begin(), all.end());
+  all.erase(std::unique(all.begin(), all.end()), all.end());
+  return all;
+}
+
+/// Log of a sum of exponentials, block by block.
+struct LogSum {
+  float maximum = -kInfinity, total = 0;
+  /// A block with the given maximum and sum of exponentials below it.
+  void add(float block_maximum, float block_total) {
+    if (block_maximum <= maximum) {
+      total += block_total * exp(splat(block_maximum - maximum))[0];
+      return;
+    }
+    total = total * exp(splat(maximum - block_maximum))[0] + block_total;
+    maximum = block_maximum;
+  }
+  double value() const { return static_cast<double>(maximum) + portable_log(static_cast<double>(total)); }
+};
+
+/// Logits l2 of a block of keys against the exact ones l and their probabilities p, -inf where the row does not see.
+struct Compared {
+  float maximum, total, moved;  // of l2; sum of exponentials below it; Σ p (l - l2)
+};
+
+inline Compared compare_logits(const float* l, const float* p, const float* l2) {
+  F32x8 top = splat(-kInfinity);
+  for (int64_t j = 0; j < kKeys; j += kLanes) top = larger(load8(l2 + j), top);
+  const float maximum = largest(top);
+  if (maximum == -kInfinity) return {maximum, 0, 0};
+  F32x8 total{}, moves{};
+  for (int64_t j = 0; j < kKeys; j += kLanes) {
+    const F32x8 a = load8(l + j), b = load8(l2 + j);
+    total += exp(b - maximum);
+    moves += a == -kInfinity ? F32x8{} : load8(p + j) * (a - b);
+  }
+  return {maximum, sum(total), sum(moves)};
+}
+
+}  // namespace kvcal::cpu
