@@ -23,7 +23,7 @@ AttentionMixer::AttentionMixer(const DecoderDims& d, const KvLayout& layout, con
       eps_(d.eps),
       key_factor_(v.key_factor),
       qkv_(load_heads(d, v.qkv, op, w)),
-      wo_(load_output_projection(op, w, v.out, d.hidden, {d.n_heads, d.head_dim}, v.o)),
+      wo_(load_output_projection(op, w, v.out, d.hidden, {d.n_heads, d.head_dim}, v.o, v.to)),
       q_norm_(load_norm(d, v.q_norm, op, w)),
       k_norm_(load_norm(d, v.k_norm, op, w)) {}
 

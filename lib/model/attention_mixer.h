@@ -10,6 +10,7 @@ struct AttentionVariant {
   const char* out = "o_proj";
   const char *q_norm = nullptr, *k_norm = nullptr;  // of each head, plain gain, before RoPE; or none
   float key_factor = 1;                             // of k, before RoPE
+  OutputTo to = OutputTo::Stream;
 };
 
 class AttentionMixer final : public Mixer {

@@ -61,12 +61,12 @@ Linear load_projection(Ops& op, WeightBinder& w, const std::string& name, int64_
   return op.load_linear(p.weight, p.bias, p.input);
 }
 
-Linear load_output_projection(Ops& op, WeightBinder& w, const std::string& name, int64_t out, HeadColumns in,
-                              Bias bias, OutputTo to) {
+Linear load_output_projection(Ops& op, WeightBinder& w, const std::string& name, int64_t out, HeadColumns in, Bias bias,
+                              OutputTo to) {
   const HostLinear p = projection(w, name, out, in.n_heads * in.width, bias);
   Linear linear = op.load_linear(p.weight, p.bias, p.input);
   linear.column_norms = op.load_column_norms(p.weight, {}, in.n_heads);
-  if (linear.column_norms && to == OutputTo::Norm) {  // absent where weights are only looked at
+  if (linear.column_norms && to != OutputTo::Stream) {  // absent where weights are only looked at
     ColumnNorms norms = *linear.column_norms;
     norms.reaches_stream = false;
     linear.column_norms = std::make_shared<const ColumnNorms>(std::move(norms));

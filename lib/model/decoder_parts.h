@@ -46,7 +46,8 @@ Linear load_projection(Ops& op, WeightBinder& w, const std::string& name, int64_
 struct HeadColumns {
   int64_t n_heads, width;
 };
-enum class OutputTo : uint8_t { Stream, Norm };  // what is projected is added as it is, or normed first
+/// What attention puts out is projected and added as it is; normed before it is added; gated before it is projected.
+enum class OutputTo : uint8_t { Stream, Norm, Gate };
 Linear load_output_projection(Ops& op, WeightBinder& w, const std::string& name, int64_t out, HeadColumns in,
                               Bias bias = Bias::None, OutputTo to = OutputTo::Stream);
 

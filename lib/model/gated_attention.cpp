@@ -25,7 +25,8 @@ GatedAttention::GatedAttention(const DecoderDims& d, const KvLayout& layout, con
     : layout_(layout),
       rope_(rope),
       eps_(d.eps),
-      wo_(load_output_projection(op, w, "self_attn.o_proj", d.hidden, {d.n_heads, d.head_dim}, bias)),
+      wo_(load_output_projection(op, w, "self_attn.o_proj", d.hidden, {d.n_heads, d.head_dim}, bias,
+                                 output_gate ? OutputTo::Gate : OutputTo::Stream)),
       q_norm_(op.load_gain(w("self_attn.q_norm.weight", {d.head_dim}), Gain::OnePlus)),
       k_norm_(op.load_gain(w("self_attn.k_norm.weight", {d.head_dim}), Gain::OnePlus)) {
   if (!output_gate) {

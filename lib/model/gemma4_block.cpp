@@ -36,7 +36,8 @@ class Attention {
         if (w.has(std::string("self_attn.") + name)) w.claim(std::string("self_attn.") + name);
     }
     qkv_ = op.load_linears(parts);
-    wo_ = load_output_projection(op, w, "self_attn.o_proj", hidden, {c.dims.n_heads, layer.head_dim}, c.bias, OutputTo::Norm);
+    wo_ = load_output_projection(op, w, "self_attn.o_proj", hidden, {c.dims.n_heads, layer.head_dim}, c.bias,
+                                 OutputTo::Norm);
   }
 
   /// h [tokens, hidden] (normed) -> the branch's output, or h itself after the taps with Tail::Skip.

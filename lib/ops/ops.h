@@ -37,7 +37,7 @@ struct ColumnNorms {
   Owned values;  // F32, where the ops run
   std::vector<float> on_host;
   bool reaches_stream = true;  // what is projected is added to the residual stream, but for a constant factor of the
-                               // model; else it is normed first
+                               // model; else it is gated or normed on the way
 };
 
 /// y = x Wᵀ + b, with W [out, in] in whatever packing the backend likes. Every op that takes one rounds x as `input`

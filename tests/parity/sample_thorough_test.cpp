@@ -18,6 +18,13 @@ constexpr SampleCase kThoroughCases[] = {
     {130, 40, 1, 40, 32, Content::Normal, 0, 0, 0.0f, false, true},
     {150, 4, 2, 64, 64, Content::TinyChannel},
     {150, 2, 1, 80, 80, Content::FewLarge},
+    {70, 2, 1, 1, 1},
+    {64, 3, 3, 17, 33},
+    {128, 2, 1, 31, 15, Content::Growing, 1, 0, 0.0f, true},
+    {140, 2, 1, 16, 16, Content::Normal, 0, 64, 0.0f, true},
+    {70, 130, 1, 18, 9, Content::Normal, 0, 0, 0.0f, true, true},
+    {6, 520, 1, 9, 8, Content::Normal, 0, 0, 0.0f, false, true},
+    {160, 2, 1, 16, 16, Content::Normal, 30, 0, 0.0f, true, false, 60, 150},
 };
 
 using Thorough = testing::TestWithParam<std::tuple<Precision, SampleCase>>;
@@ -70,6 +77,47 @@ TEST_P(Thorough, EqualsDenseAttentionWithEveryRungTried) {
 INSTANTIATE_TEST_SUITE_P(Cases, Thorough,
                          testing::Combine(testing::Values(Precision::F32, Precision::BF16),
                                           testing::ValuesIn(kThoroughCases)));
+
+constexpr SampleCase kSharedTasks[] = {
+    {300, 4, 2, 24, 16, Content::Growing, 100},
+    {300, 4, 1, 33, 40, Content::SinkToken, 0, 0, 0.0f, true},
+    {300, 2, 2, 16, 16, Content::TinyChannel, 0, 70, 3.0f},
+    {300, 4, 1, 24, 16, Content::FewLarge, 0, 0, 0.0f, false, true},
+};
+
+// A row's figures do not depend on the rows that share its task, whose rungs are tried too, nor on which are thorough.
+TEST(ThoroughRows, ChangeNothingOfOthers) {
+  for (const Precision p : {Precision::F32, Precision::BF16})
+    for (const SampleFormat format : {SampleFormat::E4m3, SampleFormat::Int8})
+      for (const SampleCase& c : kSharedTasks) {
+        const auto op = backend(p);
+        const Inputs in(c, op->activation_dtype());
+        const Span whole{0, c.tokens, 0};
+        const KvRows* const none[] = {nullptr};
+        std::vector<int32_t> rows;
+        for (int32_t i = 1; i < c.tokens; i += 3) rows.push_back(i);
+        const auto sample = [&](std::span<const int32_t> of, std::span<const uint8_t> thorough) {
+          return op->sample_attention(in.q, in.k, in.v, {&whole, 1}, none, in.spec(c, 0, c.tokens),
+                                      {of, in.norms, c.one_scale, true, thorough, format, 3});
+        };
+        const std::vector<uint8_t> every(rows.size(), 1), no_row(rows.size(), 0);
+        const AttentionSample all = sample(rows, every), plain = sample(rows, {}), marked = sample(rows, no_row);
+        const int64_t n = plain.figures.view.dim(2), n_all = all.figures.view.dim(2);
+        const auto figures = [](const AttentionSample& s) { return read(s.figures); };
+        const std::vector<double> of_all = figures(all), of_plain = figures(plain), of_marked = figures(marked);
+        for (size_t i = 0; i < of_plain.size(); ++i) {
+          const size_t at = i / static_cast<size_t>(n) * static_cast<size_t>(n_all) + i % static_cast<size_t>(n);
+          ASSERT_EQ(of_plain[i], of_all[at]) << "figure " << i;
+          ASSERT_EQ(of_plain[i], of_marked[at]) << "figure " << i;
+        }
+        for (const size_t i : {size_t{0}, rows.size() / 2, rows.size() - 1}) {
+          const AttentionSample alone = sample(std::span(rows).subspan(i, 1), std::span(every).subspan(i, 1));
+          EXPECT_TRUE(bytes_of(alone.figures.view) == bytes_of(all.figures.view.rows(static_cast<int64_t>(i), 1)))
+              << "row " << i;
+        }
+        op->end_batch();
+      }
+}
 
 }  // namespace
 }  // namespace kvcal::test

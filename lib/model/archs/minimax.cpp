@@ -188,7 +188,9 @@ class MiniMax final : public DecoderModel {
                                     WeightBinder w) const override {
     std::unique_ptr<Mixer> mixer;
     if (cache) {
-      mixer = std::make_unique<AttentionMixer>(dims_, *cache, rope_, AttentionVariant{}, op, w.at("self_attn."));
+      // Added to the normed input, which is not the stream that the layer reads.
+      const AttentionVariant plain{.to = OutputTo::Norm};
+      mixer = std::make_unique<AttentionMixer>(dims_, *cache, rope_, plain, op, w.at("self_attn."));
     } else {
       mixer = std::make_unique<LightningAttention>(dims_, layer.index, op, w.at("self_attn."));
       for (const char* table : {"slope_rate", "query_decay", "key_decay", "diagonal_decay"})
