@@ -40,7 +40,8 @@ struct SampledSum {
 };
 
 constexpr double kSampledUnit = 0x1p-32;
-constexpr double kMostSampled = 64;  // beyond that everything is lost anyway; 2^26 rows cannot overflow a sum
+constexpr double kMostSampled =
+    64;  // beyond that everything is lost anyway; fewer than 2^26 rows cannot overflow a sum
 
 /// Mean over rows.
 double mean_of(const SampledSum& sum);

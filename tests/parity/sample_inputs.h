@@ -7,8 +7,9 @@ namespace kvcal::test {
 
 /// What keys and values look like. SinkToken: the first token 1e5 times the rest, keys in a channel that queries hardly
 /// use. TinyChannel: one channel 1e-4 of the rest. Growing: four octaves more every 16 positions. FewLarge: of a
-/// token's values one in 20 is ordinary, the rest 2^-12 of it.
-enum class Content { Normal, Zeros, Huge, SinkToken, TinyChannel, Growing, FewLarge };
+/// token's values one in 20 is ordinary, the rest 2^-12 of it. Offset: keys share 267 in channel 0, which queries read:
+/// its rounding moves all logits alike.
+enum class Content { Normal, Zeros, Huge, SinkToken, TinyChannel, Growing, FewLarge, Offset };
 
 struct SampleCase {
   int64_t tokens, n_heads, n_kv_heads, key_dim, value_dim;
@@ -51,6 +52,8 @@ inline double factor_of(Content content, bool of_key, int64_t token, int64_t cha
       return channel == 3 ? 1e-4 : 1.0;
     case Content::Growing:
       return std::ldexp(1.0, static_cast<int>(token / 16) * 4 - 30);
+    case Content::Offset:
+      return 1.0;
     case Content::FewLarge:
       return (token + channel) % 20 == 0 ? 1.0 : 0x1p-12;
   }
@@ -68,13 +71,14 @@ inline double query_factor(Content content, int64_t token, int64_t channel) {
 }
 
 template <class Factor>
-Values made(const Shape& shape, DType dtype, uint32_t seed, Factor factor) {
+Values made(const Shape& shape, DType dtype, uint32_t seed, Factor factor, double first_channel = 0.0) {
   std::mt19937 random(seed);
   std::normal_distribution<double> normal;
   std::vector<double> x(static_cast<size_t>(shape.elements()));
   for (size_t i = 0; i < x.size(); ++i) {
     const auto at = static_cast<int64_t>(i);
     x[i] = normal(random) * factor(at / (shape[1] * shape[2]), at % shape[2]);
+    if (first_channel != 0.0 && at % shape[2] == 0) x[i] = first_channel;
   }
   return values(shape, dtype, x);
 }
@@ -85,10 +89,14 @@ struct Inputs {
   float scale;
 
   Inputs(const SampleCase& c, DType t) : scale(static_cast<float>(1.0 / std::sqrt(double(c.key_dim)))) {
-    q = made({c.tokens, c.n_heads, c.key_dim}, t, 1,
-             [&](int64_t token, int64_t d) { return 1.5 * query_factor(c.content, c.last_key(token), d); });
-    k = made({c.tokens, c.n_kv_heads, c.key_dim}, t, 2,
-             [&](int64_t token, int64_t d) { return factor_of(c.content, true, token, d); });
+    q = made(
+        {c.tokens, c.n_heads, c.key_dim}, t, 1,
+        [&](int64_t token, int64_t d) { return 1.5 * query_factor(c.content, c.last_key(token), d); },
+        c.content == Content::Offset ? 12.0 : 0.0);
+    k = made(
+        {c.tokens, c.n_kv_heads, c.key_dim}, t, 2,
+        [&](int64_t token, int64_t d) { return factor_of(c.content, true, token, d); },
+        c.content == Content::Offset ? 267.0 : 0.0);
     v = made({c.tokens, c.n_kv_heads, c.value_dim}, t, 3,
              [&](int64_t token, int64_t d) { return 0.3 * factor_of(c.content, false, token, d); });
     if (c.one_scale) v = first_columns(k, c.value_dim, t);

@@ -193,7 +193,7 @@ class Ladder {
  private:
   /// Base and all rungs above it and below this one surely agree: what is normal at a rung is so at those below it.
   int first_unsure() {
-    if (format_ == SampleFormat::E4m3)
+    if (format_ == SampleFormat::E4m3 && base_ < kMostRung)  // else the base may clip
       for (size_t i = rungs_.size(); i-- > 0 && rungs_[i] > base_;)
         if (agreement_.surely(rungs_[i])) return rungs_[i] + 1;
     return base_ + 1;

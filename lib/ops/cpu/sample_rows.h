@@ -69,4 +69,35 @@ inline Compared compare_logits(const float* l, const float* p, const float* l2) 
   return {maximum, sum(total), sum(moves)};
 }
 
+/// What rounding keys at a rung changes in thorough rows, below the maximum of the exact logits. What it adds to all
+/// logits of a row alike is the row's offset, about log Z' - log Z: it is not felt, and would drown what is.
+struct KeyShift {
+  float* output;  // [rows, row]: do = Σ (p' e^-offset - p) v
+  float* total;   // [rows]: dZ = Σ (p' e^-offset - p)
+  float* offset;  // [rows]
+  int64_t row, width;
+
+  void rescale(int64_t at, float factor) {
+    total[at] *= factor;
+    for (int64_t c = 0; c < width; c += kLanes) store8(output + at * row + c, load8(output + at * row + c) * factor);
+  }
+
+  /// With o and Z so far and f = e^(old - new): do -> f do + (f - 1) o, dZ -> f dZ + (f - 1) Z.
+  void move_offset(int64_t at, float to, const float* o, float z) {
+    if (offset[at] == to) return;
+    constexpr float kMost = 40.0f;  // e^40 times as much is everything
+    const float f = exp(splat(std::clamp(offset[at] - to, -kMost, kMost)))[0];
+    offset[at] = to;
+    total[at] = f * total[at] + (f - 1.0f) * z;
+    float* sum = output + at * row;
+    for (int64_t c = 0; c < width; c += kLanes) store8(sum + c, load8(sum + c) * f + load8(o + c) * (f - 1.0f));
+  }
+
+  void add(int64_t at, const float* part, float of_total) {
+    total[at] += of_total;
+    float* sum = output + at * row;
+    for (int64_t c = 0; c < width; c += kLanes) store8(sum + c, load8(sum + c) + load8(part + c));
+  }
+};
+
 }  // namespace kvcal::cpu

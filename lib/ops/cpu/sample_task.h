@@ -79,9 +79,10 @@ class SampleTask {
     thorough_before_ = {0};
     for (int64_t r = 0; r < n_rows_; ++r) thorough_before_.push_back(thorough_before_.back() + rows_[pos(r)].thorough);
     shifts_ = std::vector<KeyShift>(keys_.rungs().size());
+    const int64_t n_thorough = thorough_before_.back();
     for (KeyShift& shift : shifts_)
-      shift = {floats(thorough_before_.back() * value_row_), floats(thorough_before_.back())};
-    total_shift_.resize(static_cast<size_t>(n_rows_));
+      shift = {floats(n_thorough * value_row_), floats(n_thorough), floats(n_thorough), value_row_, h_.value_dim};
+    total_before_.resize(static_cast<size_t>(n_rows_));
     exact_.resize(static_cast<size_t>(n_rows_));
     rounded_.resize(keys_.rungs().size() * exact_.size());
     moved_.resize(rounded_.size());
@@ -110,11 +111,6 @@ class SampleTask {
   }
 
  private:
-  /// What rounding keys at a rung changes, in thorough rows, below the maximum of the exact logits.
-  struct KeyShift {
-    float *output, *total;  // [thorough rows, value_row]: Σ (p' - p) v; [thorough rows]: Σ (p' - p)
-  };
-
   static constexpr int64_t kWeightsRow = Products::left_row(kKeys);
 
   bool is_thorough(int64_t r) const { return rows_[pos(r)].thorough; }
@@ -143,13 +139,12 @@ class SampleTask {
     }
     try_queries(key0, row0, n);
     products_.load_values(block_values_);
-    load_weights(probabilities_ + row0 * kLogitsRow, n);
-    products_.multiply_values(weights_, n, output_ + row0 * value_row_, true);
     keys_.round(block_keys_);
     for (size_t i = 0; i < keys_.n_different(); ++i)
       if (keys_.needed(i)) try_keys(i, key0, row0, n);
-    values_.round(block_values_);
     load_weights(probabilities_ + row0 * kLogitsRow, n);
+    products_.multiply_values(weights_, n, output_ + row0 * value_row_, true);
+    values_.round(block_values_);
     for (size_t i = 0; i < values_.n_different(); ++i)
       if (values_.needed(i)) try_values(i, row0, n);
   }
@@ -209,6 +204,7 @@ class SampleTask {
     }
     if (next != state.maximum) rescale(r, exp(splat(state.maximum - next))[0]);
     state.maximum = next;
+    total_before_[static_cast<size_t>(r)] = state.total;
     F32x8 total{};
     for (int64_t j = 0; j < kKeys; j += kLanes) {
       const F32x8 p = exp(load8(l + j) - next);
@@ -224,11 +220,8 @@ class SampleTask {
     for (size_t t = trials_.first(r); t < trials_.first(r + 1); ++t) trials_[t].moved *= factor;
     scale_row(output_ + r * value_row_, factor);
     for (float* change : changes_) scale_row(change + r * value_row_, factor);
-    for (const KeyShift& shift : shifts_) {
-      if (!is_thorough(r)) break;
-      shift.total[thorough_before(r)] *= factor;
-      scale_row(shift.output + thorough_before(r) * value_row_, factor);
-    }
+    for (KeyShift& shift : shifts_)
+      if (is_thorough(r)) shift.rescale(thorough_before(r), factor);
   }
 
   void scale_row(float* row, float factor) const {
@@ -253,49 +246,54 @@ class SampleTask {
     shift_outputs(i, row0, n);
   }
 
-  /// What the rounded logits of thorough rows do to their outputs.
+  /// What the rounded logits of thorough rows do to their outputs, before the block is in the exact ones. Rungs that
+  /// have agreed so far share a product.
   void shift_outputs(size_t i, int64_t row0, int64_t n) {
     const int64_t first = thorough_before(row0), n_thorough = thorough_before(row0 + n) - first;
     if (n_thorough == 0) return;
-    float shift[kKeys];
-    for (int64_t r = row0; r < row0 + n; ++r) {
-      if (!is_thorough(r)) continue;
-      const int64_t at = thorough_before(r) - first;
-      total_shift_[static_cast<size_t>(at)] = weight_shift(r, shift);
-      products_.load_left(shift, kKeys, weights_ + at * kWeightsRow);
-    }
-    products_.multiply_values(weights_, n_thorough, product_, false);
+    const auto size = static_cast<size_t>(n_thorough);
+    std::vector<float> offsets(size), multiplied_at, totals(size);
     for (size_t rung = 0; rung < shifts_.size(); ++rung) {
       if (keys_.of_rung(rung) != i) continue;
-      for (int64_t t = 0; t < n_thorough; ++t) {
-        shifts_[rung].total[first + t] += total_shift_[static_cast<size_t>(t)];
-        add_row(product_ + t * value_row_, shifts_[rung].output + (first + t) * value_row_);
+      for (int64_t r = row0; r < row0 + n; ++r)
+        if (is_thorough(r)) offsets[static_cast<size_t>(thorough_before(r) - first)] = offset_at(rung, r);
+      if (offsets != multiplied_at) {
+        for (int64_t r = row0; r < row0 + n; ++r)
+          if (const auto t = static_cast<size_t>(thorough_before(r) - first); is_thorough(r))
+            totals[t] = load_shift(r, offsets[t], weights_ + static_cast<int64_t>(t) * kWeightsRow);
+        products_.multiply_values(weights_, n_thorough, product_, false);
+        multiplied_at = offsets;
+      }
+      for (int64_t r = row0; r < row0 + n; ++r) {
+        if (!is_thorough(r)) continue;
+        const int64_t t = thorough_before(r) - first;
+        shifts_[rung].move_offset(first + t, offsets[static_cast<size_t>(t)], output_ + r * value_row_,
+                                  total_before_[static_cast<size_t>(r)]);
+        shifts_[rung].add(first + t, product_ + t * value_row_, totals[static_cast<size_t>(t)]);
       }
     }
   }
 
-  /// p' - p of a row's keys, both below the maximum of p, which p' may exceed. Returns their sum.
-  float weight_shift(int64_t r, float* shift) const {
-    constexpr float kMost = 40.0f;  // e^40 times what was largest is everything
+  /// log Z' - log Z so far: what rounding adds to all logits alike is not felt, and would drown what is.
+  float offset_at(size_t rung, int64_t r) {
+    const LogSum &exact = exact_[static_cast<size_t>(r)], &other = rounded(rung, r);
+    if (exact.maximum == -kInfinity || other.maximum == -kInfinity) return 0.0f;  // sees nothing so far
+    return static_cast<float>(other.value() - exact.value());
+  }
+
+  /// p' e^-offset - p of a row's keys in this block -> a row of weights. Returns their sum.
+  float load_shift(int64_t r, float offset, Element* to) const {
     const float *l2 = rounded_logits_ + r * kLogitsRow, *p = probabilities_ + r * kLogitsRow;
     const float maximum = exact_[static_cast<size_t>(r)].maximum;
-    if (maximum == -kInfinity) {  // sees nothing so far
-      std::fill_n(shift, kKeys, 0.0f);
-      return 0.0f;
-    }
+    float shift[kKeys] = {};
     F32x8 total{};
-    for (int64_t j = 0; j < kKeys; j += kLanes) {
-      F32x8 above = load8(l2 + j) - maximum;
-      above = above > kMost ? splat(kMost) : above;
-      const F32x8 moved_by = Products::weight(exp(above) - load8(p + j));
+    for (int64_t j = 0; j < kKeys && maximum > -kInfinity; j += kLanes) {
+      const F32x8 moved_by = Products::weight(exp(load8(l2 + j) - maximum - offset) - load8(p + j));
       store8(shift + j, moved_by);
       total += moved_by;
     }
+    products_.load_left(shift, kKeys, to);
     return sum(total);
-  }
-
-  void add_row(const float* part, float* to) const {
-    for (int64_t c = 0; c < h_.value_dim; c += kLanes) store8(to + c, load8(to + c) + load8(part + c));
   }
 
   void try_values(size_t i, int64_t row0, int64_t n) {
@@ -307,7 +305,8 @@ class SampleTask {
     products_.multiply_values(weights_, n, product_, false);
     for (size_t rung = 0; rung < changes_.size(); ++rung) {
       if (values_.of_rung(rung) != i) continue;
-      for (int64_t r = 0; r < n; ++r) add_row(product_ + r * value_row_, changes_[rung] + (row0 + r) * value_row_);
+      float* sum = changes_[rung] + row0 * value_row_;  // columns beyond the width are zeros
+      for (int64_t c = 0; c < n * value_row_; c += kLanes) store8(sum + c, load8(sum + c) + load8(product_ + c));
     }
   }
 
@@ -329,7 +328,8 @@ class SampleTask {
     return sum(squares);
   }
 
-  /// |y' - y|_w², with keys rounded at a rung. With y = o / Z, o' = o + do, Z' = Z + dZ: y' - y = (do - y dZ) / Z'.
+  /// |y' - y|_w², with keys rounded at a rung. With y = o / Z, and below the offset o' = o + do, Z' = Z + dZ:
+  /// y' - y = (do - y dZ) / Z'.
   float key_change(size_t rung, int64_t r) const {
     const int64_t at = thorough_before(r);
     const float *o = output_ + r * value_row_, *shift = shifts_[rung].output + at * value_row_;
@@ -392,7 +392,7 @@ class SampleTask {
   std::vector<float*> changes_;           // by rung of values: Σ p (v' - v)
   std::vector<int64_t> thorough_before_;  // [n_rows + 1]
   std::vector<KeyShift> shifts_;          // by rung of keys
-  std::vector<float> total_shift_;        // [n_rows], of the block and the rounding being tried
+  std::vector<float> total_before_;       // [n_rows]: sum of exponentials without the block, below the maximum with it
   std::vector<LogSum> exact_, rounded_;   // [n_rows], [rungs of keys, n_rows]
   std::vector<float> moved_;              // [rungs of keys, n_rows]: Σ p (l - l')
 };
