@@ -6,9 +6,32 @@
 #include "stats/queries.h"
 
 namespace kvcal {
+namespace {
+
+// From here on all values of a channel have one sign, and differ by less than their octave is wide.
+constexpr double kFarFromZero = 4;  // mean / standard deviation
+
+/// Var[r(x) - x] of normal numbers x: their quantiles are those of the number of heads in 64 tosses, which arithmetic
+/// alone gives, the same everywhere.
+double error_variance(const HeadModel& head, double mean, double deviation) {
+  constexpr int kTosses = 64;
+  double weight = 0x1p-64, sum = 0, squares = 0;  // weight: of k heads
+  for (int k = 0; k <= kTosses; ++k) {
+    const double x = mean + deviation * (k - kTosses / 2) / 4;  // 4 is the standard deviation of k
+    const double error = round_trip(*head.format, x, head.scale) - x;
+    sum += weight * error;
+    squares += weight * error * error;
+    weight *= static_cast<double>(kTosses - k) / (k + 1);
+  }
+  return std::max(0.0, squares - sum * sum);
+}
+
+}  // namespace
 
 HeadModel model_of(const MagnitudeHistogram& histogram, const NumberFormat& format, double scale) {
   HeadModel model;
+  model.format = &format;
+  model.scale = scale;
   double n = static_cast<double>(histogram.zeros + histogram.under + histogram.over);
   double n_clipped = static_cast<double>(histogram.over);
   for (const auto& [code, count] : histogram.counts) {
@@ -60,16 +83,22 @@ double mean_square(const ChannelStatistics& channel, uint64_t n_tokens) {
   return sum / static_cast<double>(n_tokens);
 }
 
-double variance(const ChannelStatistics& channel, uint64_t n_tokens) {
+double mean(const ChannelStatistics& channel, uint64_t n_tokens) {
   double sum = 0;
   for (const OctaveMoments& moments : channel.octaves)
     sum += static_cast<double>(moments.signed_sum_m) * octave_unit(moments.octave);
-  const double mean = sum / static_cast<double>(n_tokens);
-  return std::max(0.0, mean_square(channel, n_tokens) - mean * mean);
+  return sum / static_cast<double>(n_tokens);
+}
+
+double variance(const ChannelStatistics& channel, uint64_t n_tokens) {
+  const double offset = mean(channel, n_tokens);
+  return std::max(0.0, mean_square(channel, n_tokens) - offset * offset);
 }
 
 double varying_error(const ChannelStatistics& channel, const HeadModel& head, uint64_t n_tokens) {
-  return std::min(mean_squared_error(channel, head, n_tokens), 4 * variance(channel, n_tokens));
+  const double offset = mean(channel, n_tokens), spread = variance(channel, n_tokens);
+  if (std::fabs(offset) > kFarFromZero * std::sqrt(spread)) return error_variance(head, offset, std::sqrt(spread));
+  return std::min(mean_squared_error(channel, head, n_tokens), 4 * spread);
 }
 
 }  // namespace kvcal

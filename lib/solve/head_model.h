@@ -14,6 +14,8 @@ struct OctaveEnergy {
 };
 
 struct HeadModel {
+  const NumberFormat* format = nullptr;
+  double scale = 1;
   std::array<OctaveEnergy, 256> octaves{};
   HeadError error;
 };
@@ -26,12 +28,14 @@ double energy_of(const OctaveMoments& moments);
 /// e_c² = E[(x' - x)²] of a channel, each octave with the relative error that its head has there.
 double mean_squared_error(const ChannelStatistics& channel, const HeadModel& head, uint64_t n_tokens);
 
-/// E[x²]; and E[x²] - E[x]², which queries do not keep.
+/// E[x²]; E[x] and E[x²] - E[x]², which queries do not keep.
 double mean_square(const ChannelStatistics& channel, uint64_t n_tokens);
+double mean(const ChannelStatistics& channel, uint64_t n_tokens);
 double variance(const ChannelStatistics& channel, uint64_t n_tokens);
 
-/// The part of e_c² that is not common to all tokens: at most 4 Var, as an error moves no value further than its
-/// rounding cell, and where that is wider than the channel's spread all values move alike.
+/// The part of e_c² that is not common to all tokens: at most 4 Var, but where a channel is far from zero beside its
+/// spread. Such channels lie in few rounding cells, so which ones decides: they are taken to be normal numbers around
+/// their mean.
 double varying_error(const ChannelStatistics& channel, const HeadModel& head, uint64_t n_tokens);
 
 }  // namespace kvcal

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <fstream>
+#include <map>
 
 #include "artifact/make_artifact.h"
 #include "base/read_file.h"
@@ -48,7 +49,7 @@ SolveOptions options_of(const Json& run) {
 }
 
 /// Sampled as `kvcal calibrate` would with the options of the run.
-Statistics measured(const Json& given, const CaseTables& tables, const Json& run) {
+Statistics measure_case(const Json& given, const CaseTables& tables, const Json& run) {
   const Scratch scratch;
   write_case_checkpoint(scratch.path(), given, tables, read_json_file(kFolder / "classes.json"));
   CalibrationOptions options = quiet();
@@ -59,6 +60,15 @@ Statistics measured(const Json& given, const CaseTables& tables, const Json& run
   options.threads = 1;
   options.sample = sample_options(options_of(run));
   return measure(scratch.path(), prompts_of_case(given), options);
+}
+
+/// Of a run of a case: measured once, for all questions to it.
+const Statistics& measured(const Json& given, size_t run) {
+  static std::map<std::pair<std::string, size_t>, Statistics> all;
+  const std::pair key(get_string(given, "name"), run);
+  const auto found = all.find(key);
+  if (found != all.end()) return found->second;
+  return all.emplace(key, measure_case(given, build_tables(given), given["runs"][run])).first->second;
 }
 
 /// Numbers that only sums of float32 in another order and sines of another library separate: one step of bfloat16.
@@ -102,21 +112,71 @@ class Verdicts : public testing::TestWithParam<Judged> {};
 TEST_P(Verdicts, MeasuredIsWhatWasJudged) {
   const auto& [given, truth] = GetParam();
   ASSERT_EQ(given["name"], truth["name"]);
-  const CaseTables tables = build_tables(given);
-  ASSERT_EQ(fingerprint(tables), truth["sha256"].get<std::string>());
-  const Statistics statistics = measured(given, tables, given["runs"][0]);
+  ASSERT_EQ(fingerprint(build_tables(given)), truth["sha256"].get<std::string>());
+  const Statistics& statistics = measured(given, 0);
   for (const auto& [name, judged] : truth["runs"][0].items())
     expect_near(largest(statistics.caches.at(0), name), judged["absmax"], tolerance(given), name);
 }
 
 TEST_P(Verdicts, AssessmentIsTrue) {
   const Judged& c = GetParam();
-  const CaseTables tables = build_tables(c.given);
   for (size_t i = 0; i < c.given["runs"].size(); ++i) {
     const Json& run = c.given["runs"][i];
-    const Statistics statistics = measured(c.given, tables, run);
-    check_run(c, to_json(make_artifact(statistics, options_of(run))), c.truth["runs"][i], run.dump());
+    check_run(c, to_json(make_artifact(measured(c.given, i), options_of(run))), c.truth["runs"][i], run.dump());
   }
+}
+
+/// As where nothing was sampled near a scale: what is left is the rule from histograms.
+Statistics without_samples(Statistics statistics) {
+  for (CacheStatistics& cache : statistics.caches)
+    for (SiteStatistics& site : cache.sites) site.sampled.clear();
+  return statistics;
+}
+
+/// A wrong answer of the rule from histograms that is known, and why it cannot be right.
+const Json* known_limit(const Judged& c, size_t run, const std::string& site, const char* question) {
+  static const Json all = read_json_file(kFolder / "histogram_limits.json");
+  for (const Json& limit : all)
+    for (const Json& answer : limit["answers"])
+      if (answer["case"] == c.given["name"] && answer["run"] == run && answer["site"] == site &&
+          answer["question"] == question)
+        return &answer;
+  return nullptr;
+}
+
+bool is_ruined(const Json& error) { return error["rel_raw"] > .30 || error["rel_centered"] > .30 || error["kl"] > .05; }
+
+/// Visits what is said of each question without samples: (run, site, judgement, question, answer).
+template <class Visit>
+void visit_predictions(const Judged& c, Visit visit) {
+  for (size_t i = 0; i < c.given["runs"].size(); ++i) {
+    const Json artifact = to_json(make_artifact(without_samples(measured(c.given, i)), options_of(c.given["runs"][i])));
+    for (const auto& [name, judged] : c.truth["runs"][i].items())
+      for (const char* question : {"scale", "fp8"})
+        visit(i, name, judged, question, artifact["layers"][0][name]["assessment"][question]);
+  }
+}
+
+TEST_P(Verdicts, PredictionIsTrue) {
+  const Judged& c = GetParam();
+  visit_predictions(
+      c, [&](size_t run, const std::string& site, const Json& judged, const char* question, const Json& answer) {
+        EXPECT_FALSE(answer == "fine" && is_ruined(judged["at_scale"])) << site << ": " << judged;
+        if (known_limit(c, run, site, question)) return;
+        EXPECT_TRUE(contains(judged["accepted"][question], answer))
+            << question << " is " << answer << " in " << c.given["runs"][run] << ", " << site << ": " << judged;
+      });
+}
+
+TEST_P(Verdicts, KnownLimitsOfPredictionAreThere) {
+  const Judged& c = GetParam();
+  visit_predictions(
+      c, [&](size_t run, const std::string& site, const Json& judged, const char* question, const Json& answer) {
+        const Json* limit = known_limit(c, run, site, question);
+        if (!limit) return;
+        EXPECT_EQ(answer, (*limit)["says"]) << question << " of " << site;
+        EXPECT_FALSE(contains(judged["accepted"][question], answer)) << question << " of " << site << " is right";
+      });
 }
 
 INSTANTIATE_TEST_SUITE_P(Cases, Verdicts, testing::ValuesIn(judged_cases()),
