@@ -147,10 +147,7 @@ void add_stats(CLI::App& app, Job& chosen) {
   CLI::App* verb = app.add_subcommand("stats", "Print what a statistics file holds");
   verb->add_option("FILE", flags->file, "Statistics file (calibrate --stats)")->required();
   verb->add_flag("--json", flags->json, "One JSON object on standard output");
-  verb->add_flag(
-      "--formats", flags->formats,
-      "Instead: the error of each cache site in fp8_e4m3 (static, and with a scale for each token and head), "
-      "fp8_e5m2, int8, int8 per channel and nvfp4");
+  verb->add_flag("--formats", flags->formats, "Instead: the error of each cache site in this and other number formats");
   verb->footer(
       "Examples:\n"
       "  kvcal stats run.kvstats\n"

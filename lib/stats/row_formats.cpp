@@ -9,61 +9,63 @@
 namespace kvcal {
 namespace {
 
-constexpr uint16_t kInfinity = 0x7F80;
-constexpr int64_t kBlock = 16;
+constexpr int16_t kInfinity = 0x7F80;
+constexpr size_t kBlock = 16;
 constexpr double kUnit = 0x1p-32;  // of a row's power of two
 
 double power_of_two(int exponent) { return std::bit_cast<double>(static_cast<uint64_t>(exponent + 1023) << 52); }
 
-/// The nearest number with so many bits of mantissa, ties to even, saturating. kSteps is a number whose last bit is the
-/// step below kSmallestNormal: adding it leaves no room for less.
+/// The nearest number with so many bits of mantissa, ties to even, saturating. `steps` is a number whose last bit is
+/// the step below smallest_normal: adding it leaves no room for less. Positive floats are compared as integers, and
+/// both ways are gone, so that loops over this become vector instructions.
 template <int kMantissaBits>
 float rounded(float y, float smallest_normal, float steps, float max) {
-  constexpr uint32_t kDropped = 23 - kMantissaBits, kHalf = (1u << (kDropped - 1)) - 1;
-  const uint32_t bits = std::bit_cast<uint32_t>(y), size = bits & 0x7FFFFFFFu;
-  const float x = std::bit_cast<float>(size);
-  const float normal = std::bit_cast<float>((size + kHalf + (size >> kDropped & 1u)) & ~((1u << kDropped) - 1));
-  const float r = std::min(x < smallest_normal ? (x + steps) - steps : normal, max);
-  return std::bit_cast<float>(std::bit_cast<uint32_t>(r) | (bits & 0x80000000u));
+  constexpr int32_t kDropped = 23 - kMantissaBits, kHalf = (1 << (kDropped - 1)) - 1;
+  const auto bits = std::bit_cast<int32_t>(y), size = bits & 0x7FFFFFFF;
+  const int32_t normal = (size + kHalf + (size >> kDropped & 1)) & -(1 << kDropped);
+  const auto subnormal = std::bit_cast<int32_t>((std::bit_cast<float>(size) + steps) - steps);
+  const int32_t is_subnormal = -static_cast<int32_t>(size < std::bit_cast<int32_t>(smallest_normal));
+  const int32_t unbounded = (subnormal & is_subnormal) | (normal & ~is_subnormal);
+  return std::bit_cast<float>(std::min(unbounded, std::bit_cast<int32_t>(max)) | (bits ^ size));
 }
 
 float to_e4m3(float y) { return rounded<3>(y, 0x1p-6f, 0x1.8p14f, 448); }
 float to_e2m1(float y) { return rounded<1>(y, 1, 0x1.8p22f, 6); }
 
+/// n values as they come back.
+void store_as_e4m3(const float* x, float* stored, size_t n, float scale) {
+  for (size_t c = 0; c < n; ++c) stored[c] = to_e4m3(x[c] / scale) * scale;
+}
+void store_as_e2m1(const float* x, float* stored, size_t n, float scale) {
+  for (size_t c = 0; c < n; ++c) stored[c] = to_e2m1(x[c] / scale) * scale;
+}
+
 /// One row, in units of the power of two below its absmax: absmax lies in [1, 2).
 class Row {
  public:
-  explicit Row(size_t width) : x_(width), dynamic_(width), nvfp4_(width) {}
+  explicit Row(size_t width) : codes_(width), x_(width), dynamic_(width), nvfp4_(width) {}
 
   /// False when the row is not finite.
   bool load(const Tensor& x, int64_t first) {
-    uint16_t absmax = 0;
-    for (size_t c = 0; c < x_.size(); ++c) {
-      const auto at = first + static_cast<int64_t>(c);
-      const bf16 code = x.dtype == DType::BF16 ? x.as<bf16>()[at] : to_bf16(x.as<float>()[at]);
-      absmax = std::max<uint16_t>(absmax, code.bits & 0x7FFF);
-      x_[c] = to_float(code);
-    }
-    if (absmax >= kInfinity) return false;
-    exponent_ = absmax == 0 ? 0 : std::ilogb(to_float(bf16{absmax}));
+    if (x.dtype == DType::BF16)
+      std::copy_n(x.as<bf16>() + first, codes_.size(), codes_.data());
+    else
+      convert_to_bf16(x.dtype, x.as<float>() + first, codes_.data(), codes_.size());
+    int16_t largest = 0;  // codes without their sign
+    for (const bf16 code : codes_) largest = std::max(largest, static_cast<int16_t>(code.bits & 0x7FFF));
+    if (largest >= kInfinity) return false;
+    const auto absmax = static_cast<double>(to_float(bf16{static_cast<uint16_t>(largest)}));
+    exponent_ = largest == 0 ? 0 : std::ilogb(absmax);
     const double unit = power_of_two(-exponent_);
-    for (float& value : x_) value = static_cast<float>(static_cast<double>(value) * unit);
-    absmax_ = static_cast<float>(static_cast<double>(to_float(bf16{absmax})) * unit);
+    for (size_t c = 0; c < x_.size(); ++c) x_[c] = static_cast<float>(static_cast<double>(to_float(codes_[c])) * unit);
+    absmax_ = static_cast<float>(absmax * unit);
     return true;
   }
 
   void round() {
     if (absmax_ == 0) return;
-    const float scale = absmax_ / 448;
-    for (size_t c = 0; c < x_.size(); ++c) dynamic_[c] = to_e4m3(x_[c] / scale) * scale;
-    for (size_t from = 0; from < x_.size(); from += kBlock) {
-      const size_t end = std::min(from + kBlock, x_.size());
-      float largest = 0;
-      for (size_t c = from; c < end; ++c) largest = std::max(largest, std::fabs(x_[c]));
-      constexpr float kGlobalScale = 2.0f / (6 * 448);
-      const float block_scale = to_e4m3(largest / 6 / kGlobalScale) * kGlobalScale;
-      for (size_t c = from; c < end; ++c) nvfp4_[c] = block_scale == 0 ? 0 : to_e2m1(x_[c] / block_scale) * block_scale;
-    }
+    store_as_e4m3(x_.data(), dynamic_.data(), x_.size(), absmax_ / 448);
+    for (size_t from = 0; from < x_.size(); from += kBlock) round_block(from, std::min(kBlock, x_.size() - from));
   }
 
   /// Of the channels [from, from + width).
@@ -90,6 +92,19 @@ class Row {
   }
 
  private:
+  void round_block(size_t from, size_t n) {
+    const float* x = x_.data() + from;
+    float largest = 0;
+    for (size_t c = 0; c < n; ++c) largest = std::max(largest, std::fabs(x[c]));
+    constexpr float kGlobalScale = 2.0f / (6 * 448);
+    const float scale = to_e4m3(largest / 6 / kGlobalScale) * kGlobalScale;
+    if (scale > 0)
+      store_as_e2m1(x, nvfp4_.data() + from, n, scale);
+    else
+      std::fill_n(nvfp4_.data() + from, n, 0.0f);
+  }
+
+  std::vector<bf16> codes_;
   std::vector<float> x_, dynamic_, nvfp4_;
   int exponent_ = 0;
   float absmax_ = 0;

@@ -244,6 +244,13 @@ TEST(FormatErrors, AreNoneWhereNothingIsKnown) {
   for (const FormatColumn& column : format_columns()) EXPECT_FALSE(none.*column.error) << column.key;
 }
 
+TEST(FormatErrors, ChannelsOfWholeNumbersUpTo127AreKeptByInt8) {
+  SyntheticRun run = ordinary_run();
+  run.key = [](const Provenance& where) { return std::array{127.0f, -40.0f, 3.0f}[where.token % 3]; };
+  const Statistics s = synthetic_statistics(run);
+  EXPECT_LT(*format_errors(s.caches[0], CacheSite::Key, s.run, {}).int8_per_channel, 1e-9);
+}
+
 TEST(FormatErrors, OfTheChosenScaleAreThoseOfTheSolvedCache) {
   for (const Granularity granularity : {Granularity::Tensor, Granularity::Head}) {
     const Statistics s = synthetic_statistics(ordinary_run());
