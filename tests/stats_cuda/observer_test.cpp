@@ -229,7 +229,7 @@ TEST(DeviceObserver, NeedsTheMemoryOfTwoLayers) {
   both.caches[1].layer = 1;
   const int64_t a = Observer::device_bytes_needed(one, 100, 3, 2);
   EXPECT_EQ(Observer::device_bytes_needed(one, 100, 5, 2), a + 8 * 3 * 2 * 2 * 16);        // by kind of token
-  EXPECT_EQ(Observer::device_bytes_needed(one, 101, 3, 2), a + 4 * 18 * 4 + 3 * 4 + 512);  // figures of four heads
+  EXPECT_EQ(Observer::device_bytes_needed(one, 101, 3, 2), a + 4 * 22 * 4 + 3 * 4 + 512);  // figures of four heads
   EXPECT_EQ(Observer::device_bytes_needed(both, 100, 3, 2), 2 * a);
   EXPECT_EQ(Observer::device_bytes_needed(small_spec(), 100, 3, 2), 2 * a);
   apart.caches.push_back(apart.caches[0]);

@@ -43,7 +43,11 @@ TEST_P(SampledModel, FindsWhatTheCpuFindsInAnyBatches) {
   for (size_t c = 0; c < host.caches.size(); ++c)
     for (const CacheSite site : sites_of(host.caches[c].layout)) {
       if (site == CacheSite::Query) continue;  // not tried on a device
-      const SiteStatistics &on = device.caches[c].at(site), &expected = host.caches[c].at(site);
+      const SiteStatistics& on = device.caches[c].at(site);
+      SiteStatistics expected = host.caches[c].at(site);
+      std::erase_if(expected.sampled, [](const SampledSum& sum) {  // not known on a device
+        return sum.figure == SampledFigure::KeyStreamChange || sum.figure == SampledFigure::ValueStreamChange;
+      });
       EXPECT_EQ(on.column_norms, expected.column_norms);
       EXPECT_EQ(on.sampled, cut.caches[c].at(site).sampled);
       ASSERT_EQ(on.sampled.size(), expected.sampled.size());
