@@ -319,11 +319,12 @@ class ShadowOps final : public ForwardingOps {
     for (int64_t i = 0; i < figures.tensor().elements(); ++i) {
       const int64_t figure = i % kSampleFigures;
       const float* expected = reference.figures.view.as<float>() + i - figure;
-      const double least = figure >= kFigureChange || figure == kFigureOutput
-                               ? tolerance::kSampledShare * static_cast<double>(expected[kFigureOutput])
-                               : tolerance::kSampledNats;
+      const bool weighted = figure >= kFigureChange || figure == kFigureOutput;  // by probabilities, perhaps in bf16
+      const double least =
+          weighted ? tolerance::kSampledShare * static_cast<double>(expected[kFigureOutput]) : tolerance::kSampledNats;
       const auto value = static_cast<double>(expected[figure]);
-      EXPECT_NEAR(static_cast<double>(figures.tensor().as<float>()[i]), value, tolerance::kSampled * value + least)
+      EXPECT_NEAR(static_cast<double>(figures.tensor().as<float>()[i]), value,
+                  (weighted ? tolerance::kSampledWeighted : tolerance::kSampled) * value + least)
           << "sample_attention, figure " << figure << " of row and head " << i / kSampleFigures;
     }
     ++compared;

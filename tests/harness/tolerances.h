@@ -22,7 +22,8 @@ constexpr double kBf16Op = 4e-3;
 
 // A figure of sampled attention on two backends: relative, and beside that a share of |y|², or nats of a divergence,
 // which is a difference of sums that nearly cancel.
-constexpr double kSampled = 1e-3, kSampledShare = 1e-9, kSampledNats = 1e-5;
+// What is weighted by probabilities, which some processors round to bf16, twice in a square.
+constexpr double kSampled = 1e-3, kSampledWeighted = 0x1p-6, kSampledShare = 2e-6, kSampledNats = 1e-5;
 
 // Errors of number formats, relative: goldens have six digits, and float32 may round a tie otherwise than float64. INT8
 // per channel is predicted from moments by octave: worse where a channel has nearly one value throughout.
