@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "ops/attention_sample.h"
+#include "ops/cpu/attention_products.h"
 #include "ops/cpu/math.h"
 
 namespace kvcal::cpu {
