@@ -83,7 +83,8 @@ double corrected(double measured, double at_scale, double at_rung, double least)
 
 /// What keys and values of a site add to it; none where heads have no common rung.
 std::optional<double> stream_change(const SiteStatistics& site, SampleFormat format, const std::vector<int>& rungs,
-                                    const PredictedDamage& at_scale, const PredictedDamage& at_rung, double least) {
+                                    const PredictedDamage& at_scale, const PredictedDamage& at_rung, double least_kl,
+                                    double least_change) {
   if (std::ranges::adjacent_find(rungs, std::not_equal_to{}) != rungs.end()) return std::nullopt;
   const auto mean = [&](SampledFigure figure) {
     return worst_mean(site, figure, format, [&](int32_t) { return rungs[0]; });
@@ -91,9 +92,10 @@ std::optional<double> stream_change(const SiteStatistics& site, SampleFormat for
   const auto square = [](double x) { return x * x; };
   std::optional<double> sum;
   if (const auto by_key = mean(SampledFigure::KeyStreamChange))
-    sum = corrected(*by_key, square(at_scale.noise), square(at_rung.noise), square(least));
+    sum = corrected(*by_key, square(at_scale.noise), square(at_rung.noise), least_kl);
   if (const auto by_value = mean(SampledFigure::ValueStreamChange))
-    sum = sum.value_or(0) + corrected(*by_value, square(at_scale.rel_raw), square(at_rung.rel_raw), square(least));
+    sum =
+        sum.value_or(0) + corrected(*by_value, square(at_scale.rel_raw), square(at_rung.rel_raw), square(least_change));
   return sum;
 }
 
@@ -142,7 +144,7 @@ std::optional<SampledDamage> sampled_damage(const CacheStatistics& cache, CacheS
     if (!damage.kl) return std::nullopt;
     damage.kl = corrected(*damage.kl, predicted.noise * predicted.noise, there.noise * there.noise, least_kl);
   }
-  damage.on_stream = stream_change(s, stand->sampled, rungs, predicted, there, least);
+  damage.on_stream = stream_change(s, stand->sampled, rungs, predicted, there, least_kl, least_change);
   if (site == CacheSite::Value || site == CacheSite::Latent) {
     if (std::ranges::adjacent_find(rungs, std::not_equal_to{}) != rungs.end()) return std::nullopt;  // no common rung
     damage.rel = worst_mean(s, SampledFigure::LayerChange, stand->sampled, [&](int32_t) { return rungs[0]; });
