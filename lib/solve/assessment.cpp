@@ -24,8 +24,8 @@ Enum from_name(const std::array<std::string_view, N>& names, const char* what, s
   return static_cast<Enum>(found - names.begin());
 }
 
-// An error is clearly larger when it is half as large again.
-constexpr double kClearlyWorse = 1.5;
+// An error is clearly larger when it is half as large again, and felt from half its limit on: limits are round numbers.
+constexpr double kClearlyWorse = 1.5, kFelt = 0.5;
 
 /// Takes a figure into account: what is furthest beyond its limits decides.
 void consider(DamageAtScale& damage, Figure figure, double value, const FigureLimits& limits) {
@@ -39,16 +39,16 @@ void consider(DamageAtScale& damage, Figure figure, double value, const FigureLi
   damage.decided_by = figure;
 }
 
-/// Keys clipped on purpose may be those that all queries look at: never fine.
-void consider_clipping(DamageAtScale& damage) {
+/// Never fine, whatever the other figures say.
+void check_for(DamageAtScale& damage, Figure figure) {
   if (damage.fitness != Fitness::Fine) return;
   damage.fitness = Fitness::Check;
-  damage.decided_by = Figure::Clipped;
+  damage.decided_by = figure;
   damage.severity = 1;
 }
 
 DamageAtScale damage_at(const CacheStatistics& cache, CacheSite site, const SolveOptions& options,
-                        std::span<const float> scales) {
+                        std::span<const float> scales, bool is_one) {
   const NumberFormat& format = number_format(options.format);
   const AssessmentLimits& limits = options.limits;
   const PredictedDamage predicted = predict_damage(cache, site, format, scales);
@@ -66,7 +66,7 @@ DamageAtScale damage_at(const CacheStatistics& cache, CacheSite site, const Solv
     if (sampled->rel) damage.rel = sampled->rel;
     damage.on_stream = sampled->on_stream;
   }
-  judge(damage, limits);
+  judge(damage, site != CacheSite::Query && !is_one, limits);
   return damage;
 }
 
@@ -114,7 +114,7 @@ const FigureLimits* limits_of(const AssessmentLimits& limits, Figure figure) {
   return nullptr;
 }
 
-void judge(DamageAtScale& damage, const AssessmentLimits& limits) {
+void judge(DamageAtScale& damage, bool one_draw, const AssessmentLimits& limits) {
   damage.fitness = Fitness::Fine;
   damage.severity = -1;  // below any figure's
   const bool measured = damage.by == Basis::Attention;
@@ -123,7 +123,11 @@ void judge(DamageAtScale& damage, const AssessmentLimits& limits) {
   if (!measured && damage.noise) consider(damage, Figure::Noise, *damage.noise, limits.noise);
   if (!measured && damage.flushed_tokens)
     consider(damage, Figure::FlushedTokens, *damage.flushed_tokens, limits.flushed_tokens);
-  if (!measured && damage.clips && damage.noise) consider_clipping(damage);
+  // Keys clipped on purpose may be those that all queries look at.
+  if (!measured && damage.clips && damage.noise) check_for(damage, Figure::Clipped);
+  // Where rounding moves a logit by nats, it moves otherwise at the scale than at the rung that was tried. Of queries,
+  // each rounded on its own, many make a mean; of one key that all look at they do not.
+  if (measured && one_draw && damage.noise.value_or(0) > limits.noise.keep16) check_for(damage, Figure::Noise);
   damage.severity = std::max(damage.severity, 0.0);
 }
 
@@ -131,7 +135,7 @@ ScaleNeed scale_need(const DamageAtScale& at_scale, const DamageAtScale& at_one)
   if (at_scale.fitness == Fitness::Keep16) return ScaleNeed::Any;
   if (at_one.fitness > at_scale.fitness) return ScaleNeed::Needed;
   // A token that 1.0 alone clips is felt by those who look at it, be they few.
-  const bool felt = at_one.fitness > Fitness::Fine || (at_one.clips && !at_scale.clips);
+  const bool felt = at_one.severity > kFelt || (at_one.clips && !at_scale.clips);
   return felt && at_one.severity > kClearlyWorse * at_scale.severity ? ScaleNeed::Needed : ScaleNeed::Any;
 }
 
@@ -139,8 +143,8 @@ Assessment assess(const CacheStatistics& cache, CacheSite site, const SolveOptio
                   std::span<const float> scales) {
   constexpr float kOne = 1;
   Assessment a;
-  a.at_scale = damage_at(cache, site, options, scales);
-  a.at_one = damage_at(cache, site, options, std::span(&kOne, 1));
+  a.at_scale = damage_at(cache, site, options, scales, false);
+  a.at_one = damage_at(cache, site, options, std::span(&kOne, 1), true);
   a.fp8 = a.at_scale.fitness;
   a.scale = scale_need(a.at_scale, a.at_one);
   return a;

@@ -16,7 +16,7 @@
 
 namespace kvcal {
 
-/// Does the scale matter? Needed: at 1.0 the site would be clearly worse, and not fine.
+/// Does the scale matter? Needed: at 1.0 the site would be clearly worse, and not fine or nearly so.
 enum class ScaleNeed : uint8_t { Any, Needed };
 std::string_view name_of(ScaleNeed need);  // "any", "needed"
 ScaleNeed scale_need_from_name(std::string_view name);
@@ -65,8 +65,9 @@ struct Assessment {
 Assessment assess(const CacheStatistics& cache, CacheSite site, const SolveOptions& options,
                   std::span<const float> scales);
 
-/// Decides by the figures that are there: fills fitness, decided_by and severity.
-void judge(DamageAtScale& damage, const AssessmentLimits& limits);
+/// Decides by the figures that are there: fills fitness, decided_by and severity. `one_draw`: what is rounded is kept,
+/// so it is rounded once for all queries, and the scale is not 1.0, which was tried itself.
+void judge(DamageAtScale& damage, bool one_draw, const AssessmentLimits& limits);
 
 /// The value of the figure that decided; none for Clipped, which has none, and in files of version 1.0.
 std::optional<double> deciding_value(const DamageAtScale& damage);
@@ -74,7 +75,7 @@ std::optional<double> deciding_value(const DamageAtScale& damage);
 /// Those of a figure; null for Clipped, which has none.
 const FigureLimits* limits_of(const AssessmentLimits& limits, Figure figure);
 
-/// Needed where the scale does not ruin the site, and 1.0 is in a worse class, or clearly worse and not fine or
+/// Needed where the scale does not ruin the site, and 1.0 is in a worse class, or clearly worse and nearly not fine or
 /// clipping what the scale does not.
 ScaleNeed scale_need(const DamageAtScale& at_scale, const DamageAtScale& at_one);
 

@@ -11,25 +11,28 @@ namespace {
 // From here on all values of a channel have one sign, and differ by less than their octave is wide.
 constexpr double kFarFromZero = 4;  // mean / standard deviation
 
-/// Var[r(x) - x] of normal numbers x: their quantiles are those of the number of heads in 64 tosses, which arithmetic
-/// alone gives, the same everywhere.
+/// Var[r(x) - x] of the values of the head that are as large as this channel's are.
 double error_variance(const HeadModel& head, double mean, double deviation) {
-  constexpr int kTosses = 64;
-  double weight = 0x1p-64, sum = 0, squares = 0;  // weight: of k heads
-  for (int k = 0; k <= kTosses; ++k) {
-    const double x = mean + deviation * (k - kTosses / 2) / 4;  // 4 is the standard deviation of k
+  const double reach = kFarFromZero * deviation + 1e-6 * mean;  // sums round
+  const auto& counts = head.histogram->counts;
+  const auto below = [](const auto& entry, double x) { return static_cast<double>(magnitude_of(entry.first)) < x; };
+  double n = 0, sum = 0, squares = 0;
+  for (auto at = std::lower_bound(counts.begin(), counts.end(), mean - reach, below); at != counts.end(); ++at) {
+    const double x = magnitude_of(at->first), times = static_cast<double>(at->second);
+    if (x > mean + reach) break;
     const double error = round_trip(*head.format, x, head.scale) - x;
-    sum += weight * error;
-    squares += weight * error * error;
-    weight *= static_cast<double>(kTosses - k) / (k + 1);
+    n += times;
+    sum += times * error;
+    squares += times * error * error;
   }
-  return std::max(0.0, squares - sum * sum);
+  return n > 0 ? std::max(0.0, squares / n - sum / n * (sum / n)) : 0;
 }
 
 }  // namespace
 
 HeadModel model_of(const MagnitudeHistogram& histogram, const NumberFormat& format, double scale) {
   HeadModel model;
+  model.histogram = &histogram;
   model.format = &format;
   model.scale = scale;
   double n = static_cast<double>(histogram.zeros + histogram.under + histogram.over);
@@ -97,8 +100,9 @@ double variance(const ChannelStatistics& channel, uint64_t n_tokens) {
 
 double varying_error(const ChannelStatistics& channel, const HeadModel& head, uint64_t n_tokens) {
   const double offset = mean(channel, n_tokens), spread = variance(channel, n_tokens);
-  if (std::fabs(offset) > kFarFromZero * std::sqrt(spread)) return error_variance(head, offset, std::sqrt(spread));
-  return std::min(mean_squared_error(channel, head, n_tokens), 4 * spread);
+  if (std::fabs(offset) > kFarFromZero * std::sqrt(spread))
+    return error_variance(head, std::fabs(offset), std::sqrt(spread));
+  return mean_squared_error(channel, head, n_tokens);
 }
 
 }  // namespace kvcal

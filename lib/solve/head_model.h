@@ -14,6 +14,7 @@ struct OctaveEnergy {
 };
 
 struct HeadModel {
+  const MagnitudeHistogram* histogram = nullptr;
   const NumberFormat* format = nullptr;
   double scale = 1;
   std::array<OctaveEnergy, 256> octaves{};
@@ -33,9 +34,9 @@ double mean_square(const ChannelStatistics& channel, uint64_t n_tokens);
 double mean(const ChannelStatistics& channel, uint64_t n_tokens);
 double variance(const ChannelStatistics& channel, uint64_t n_tokens);
 
-/// The part of e_c² that is not common to all tokens: at most 4 Var, but where a channel is far from zero beside its
-/// spread. Such channels lie in few rounding cells, so which ones decides: they are taken to be normal numbers around
-/// their mean.
+/// The part of e_c² that is not common to all tokens. A channel that is far from zero beside its spread lies in few
+/// rounding cells, and which ones decides: it is taken to be spread as the head's values around its mean are. Of others
+/// all of e_c².
 double varying_error(const ChannelStatistics& channel, const HeadModel& head, uint64_t n_tokens);
 
 }  // namespace kvcal

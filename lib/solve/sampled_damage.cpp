@@ -74,8 +74,8 @@ std::optional<double> worst_mean(const SiteStatistics& site, SampledFigure figur
 }
 
 /// A measured figure, corrected by how much the predicted one at the scale exceeds that at the rung: about 1, but for
-/// data so concentrated that the place of the grid matters, and at the edges of the format. Downwards only as far as
-/// the step of a uniform grid goes: that a value happens to lie on the grid says little of the others.
+/// data so concentrated that the place of the grid matters, and at the edges of the format. Downwards not below `least`
+/// of it.
 double corrected(double measured, double at_scale, double at_rung, double least) {
   constexpr double kMost = 1024;
   return at_rung > 0 ? measured * std::clamp(at_scale / at_rung, least, kMost) : measured;
@@ -83,7 +83,8 @@ double corrected(double measured, double at_scale, double at_rung, double least)
 
 /// What keys and values of a site add to it; none where heads have no common rung.
 std::optional<double> stream_change(const SiteStatistics& site, SampleFormat format, const std::vector<int>& rungs,
-                                    const PredictedDamage& at_scale, const PredictedDamage& at_rung, double least) {
+                                    const PredictedDamage& at_scale, const PredictedDamage& at_rung, double least_kl,
+                                    double least_change) {
   if (std::ranges::adjacent_find(rungs, std::not_equal_to{}) != rungs.end()) return std::nullopt;
   const auto mean = [&](SampledFigure figure) {
     return worst_mean(site, figure, format, [&](int32_t) { return rungs[0]; });
@@ -91,9 +92,10 @@ std::optional<double> stream_change(const SiteStatistics& site, SampleFormat for
   const auto square = [](double x) { return x * x; };
   std::optional<double> sum;
   if (const auto by_key = mean(SampledFigure::KeyStreamChange))
-    sum = corrected(*by_key, square(at_scale.noise), square(at_rung.noise), square(least));
+    sum = corrected(*by_key, square(at_scale.noise), square(at_rung.noise), least_kl);
   if (const auto by_value = mean(SampledFigure::ValueStreamChange))
-    sum = sum.value_or(0) + corrected(*by_value, square(at_scale.rel_raw), square(at_rung.rel_raw), square(least));
+    sum =
+        sum.value_or(0) + corrected(*by_value, square(at_scale.rel_raw), square(at_rung.rel_raw), square(least_change));
   return sum;
 }
 
@@ -125,7 +127,13 @@ std::optional<SampledDamage> sampled_damage(const CacheStatistics& cache, CacheS
     there = predict_damage(cache, site, stand->format, rung_scales);
     if (predicted.clips || !there.clips) break;
   }
-  const double least = stand->sampled == SampleFormat::Int8 ? 0.5 : 1.0;
+  // Downwards a change is corrected as far as the step of a grid goes, and a KL only where the whole grid is uniform:
+  // that the largest channel happens to lie on the grid says little of the others. But that a rung clips more than the
+  // scale does says how much more.
+  constexpr double kStep = 0.5;
+  const bool is_uniform = stand->sampled == SampleFormat::Int8;
+  const double least_change = predicted.clips ? 0 : kStep;
+  const double least_kl = predicted.clips ? 0 : is_uniform ? kStep * kStep : 1;
   SampledDamage damage;
   if (site != CacheSite::Value) {
     const bool query = site == CacheSite::Query;
@@ -134,14 +142,14 @@ std::optional<SampledDamage> sampled_damage(const CacheStatistics& cache, CacheS
         worst_mean(s, query ? SampledFigure::QueryDivergence : SampledFigure::KeyDivergence, stand->sampled,
                    [&](int32_t head) { return rungs[rungs.size() == 1 ? 0 : static_cast<size_t>(head / group)]; });
     if (!damage.kl) return std::nullopt;
-    damage.kl = corrected(*damage.kl, predicted.noise * predicted.noise, there.noise * there.noise, least * least);
+    damage.kl = corrected(*damage.kl, predicted.noise * predicted.noise, there.noise * there.noise, least_kl);
   }
-  damage.on_stream = stream_change(s, stand->sampled, rungs, predicted, there, least);
+  damage.on_stream = stream_change(s, stand->sampled, rungs, predicted, there, least_kl, least_change);
   if (site == CacheSite::Value || site == CacheSite::Latent) {
     if (std::ranges::adjacent_find(rungs, std::not_equal_to{}) != rungs.end()) return std::nullopt;  // no common rung
     damage.rel = worst_mean(s, SampledFigure::LayerChange, stand->sampled, [&](int32_t) { return rungs[0]; });
     if (!damage.rel) return std::nullopt;
-    damage.rel = corrected(std::sqrt(*damage.rel), predicted.rel_raw, there.rel_raw, least);
+    damage.rel = corrected(std::sqrt(*damage.rel), predicted.rel_raw, there.rel_raw, least_change);
     // What was measured is of the output as it is. Where an offset that all tokens share is most of it, the change of
     // what varies counts, which attention averages as it averages what varies.
     constexpr double kOffset = 2;

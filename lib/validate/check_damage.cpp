@@ -60,11 +60,12 @@ struct SiteCheck {
   }
 
   /// What the recorded figures and limits say again.
-  void assessment() const {
+  void assessment(bool is_cached) const {
     const Assessment& actual = site.assessment;
     if (!actual.at_scale.noise && !actual.at_scale.rel) return;  // version 1.0 had no figures
     Assessment again = actual;
-    for (DamageAtScale* damage : {&again.at_scale, &again.at_one}) judge(*damage, a.quantization.limits);
+    judge(again.at_scale, is_cached, a.quantization.limits);
+    judge(again.at_one, false, a.quantization.limits);
     const auto compare = [&](const char* member, const DamageAtScale& recorded, const DamageAtScale& derived) {
       if (recorded.fitness != derived.fitness && !on_limit(derived))
         report.add("E02", path + ".assessment." + member + ".fp8", "the answer that follows from figures and limits",
@@ -109,7 +110,7 @@ void check_damage(const Artifact& a, Report& report) {
     for (const NamedSite& named : sites_of(l)) {
       const SiteCheck s{a, *named.site, path + "." + named.name, report};
       s.damage();
-      s.assessment();
+      s.assessment(named.site != &l.query);
     }
     if (!l.is_mla() && !report.has_below(path)) check_joint(l, path, report);
   }

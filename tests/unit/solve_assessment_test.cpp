@@ -222,7 +222,7 @@ DamageAtScale measured(double kl, double rel) {
   d.by = Basis::Attention;
   d.kl = kl;
   d.rel = rel;
-  judge(d, {});
+  judge(d, true, {});
   return d;
 }
 
@@ -239,7 +239,8 @@ TEST(Assessment, TheFigureFurthestBeyondItsLimitDecides) {
   EXPECT_EQ(scale_need(kl, kl), ScaleNeed::Any);
   EXPECT_EQ(scale_need(measured(0.016, 0.03), kl), ScaleNeed::Any);  // worse, not clearly
   EXPECT_EQ(scale_need(measured(0.016, 0.03), measured(0.049, 0.03)), ScaleNeed::Needed);
-  EXPECT_EQ(scale_need(measured(0.001, 0.01), measured(0.004, 0.03)), ScaleNeed::Any);  // both fine
+  EXPECT_EQ(scale_need(measured(0.0005, 0.01), measured(0.002, 0.03)), ScaleNeed::Any);  // neither is felt
+  EXPECT_EQ(scale_need(measured(0.0005, 0.01), measured(0.004, 0.03)), ScaleNeed::Needed);
 }
 
 TEST(Assessment, MeasuredFiguresDecideOverPredictedOnes) {
@@ -247,10 +248,13 @@ TEST(Assessment, MeasuredFiguresDecideOverPredictedOnes) {
   d.noise = 5;
   d.flushed_tokens = 1;
   d.clips = true;
-  judge(d, {});
+  judge(d, false, {});
   EXPECT_EQ(d.fitness, Fitness::Fine);
+  judge(d, true, {});
+  EXPECT_EQ(d.fitness, Fitness::Check) << "a key may be rounded otherwise at the scale";
+  EXPECT_EQ(d.decided_by, Figure::Noise);
   d.by = Basis::Histogram;
-  judge(d, {});
+  judge(d, true, {});
   EXPECT_EQ(d.fitness, Fitness::Keep16);
 }
 

@@ -1,0 +1,69 @@
+"""Cases that each hold a part of the rule that no other case holds; tests/verdicts/parts.md says which."""
+from case_words import FP8, INT8, case, each_head, edit, latent_case, table
+
+V, K, ROW = ["value"], ["key"], ["latent"]
+RARE = [{"length": 300, "tokens": [1, 255], "put": [[0, 0]]} for _ in range(3)] + [
+    {"length": 300, "tokens": [1, 255], "put": [[0, 0], [10, 255]]}]
+
+
+def of(name, about, sites, runs=(FP8,), more=None, **tables):
+    return case(name, about, sites, runs=list(runs), tables=tables, **(more or {}))
+
+
+VALUES = [
+    of("v_offset_216", "a channel at 215.7 +- .9: a border of two cells goes through it at 1.0, none at the scale", V,
+       v=table(.9, *each_head(2, 64, 3, add=215.7))),
+    of("v_offset_two_values", "a channel at 213 or 215, which is one cell both at the scale and at 1.0", V,
+       v=table(1, *each_head(2, 64, 3, add=214.0), kind="signs")),
+    of("v_constant_700", "a channel of 700 in every token: 1.0 takes a third of it away, from all alike", V,
+       v=table(1, *each_head(2, 64, 3, set=700.0))),
+    of("v_second_head_offset", "a channel at 290 +- 3 in the second head only", V,
+       v=table(.3, edit(None, 67, times=10.0), edit(None, 67, add=290.0))),
+    of("v_second_head_counts", "heads of 1 and .02: o_proj makes up for it; 1.0 harms the second", V,
+       v=table(1, edit(None, [64, 128], times=.005)), o=table(.0625, edit(None, [128, 256], times=2e3))),
+    of("v_rare_token", "the values of a token that one prompt of four holds drown all others; who sees it sees nothing else", V,
+       more={"prompts": RARE}, v=table(1, edit(255, times=1e5)),
+       k=table(1, *each_head(2, 64, 0, set=0.0), *each_head(2, 64, 0, set=60.0, rows=255)),
+       q=table(1, *each_head(4, 64, 0, set=10.0))),
+    of("v_nearly_subnormal", "a large channel that nobody reads, the others are subnormal beside it, but not much", V,
+       v=table(.00131, *each_head(2, 64, [18, 20], times=7600.0)),
+       o=table(47.7, *each_head(4, 64, [18, 20], times=0.0))),
+]
+
+KEYS = [
+    of("k_sharp_0165", "logits of sigma 6, keys that are a little subnormal at 1.0: worse, but not clearly", K,
+       k=table(.0165), q=table(364)),
+    of("k_at_131_int8", "the winner is 80 nats ahead; the scale is 1.03, and 1.0 clips next to nothing", K, runs=[INT8],
+       k=table(5, *each_head(2, 64, 7, set=0.0), *each_head(2, 64, 7, set=131.0, rows=0)),
+       q=table(2, *each_head(4, 64, 7, set=5.0))),
+    of("k_sigma_008", "keys half subnormal at 1.0 in attention that hardly feels it", K, k=table(.008), q=table(250)),
+]
+
+
+def each_query(columns, **operation):
+    return [edit(None, [h * 48 + columns[0], h * 48 + columns[1]], **operation) for h in range(4)]
+
+
+LONG = [{"length": 2000, "put": [[0, 0]]}]
+
+
+def of_rows(name, about, **given):
+    return latent_case(name, about, ROW, **given)
+
+
+ROWS = [
+    of_rows("l_sharp_latent", "queries that are long for the latent part",
+            tables={"q": table(60, *each_query([32, 48], times=.01))}),
+    of_rows("l_sharp_rope", "queries that are long for the rope part",
+            tables={"q": table(1, *each_query([32, 48], times=60.0))}),
+    of_rows("l_sink_rope", "a sink of 1500 in a slow pair of the rope part: one value of 2000 tokens", prompts=LONG,
+            tables={"row": table(1, edit(None, [78, 80], set=0.0), edit(0, 78, set=1500.0)),
+                    "q": table(1, *each_query([46, 47], set=.06), *each_query([47, 48], set=0.0))}),
+    of_rows("l_sink_latent", "the same in a latent channel", prompts=LONG,
+            tables={"row": table(1, edit(None, 7, times=1e-3), edit(0, 7, set=100.0)),
+                    "gain": table(0, edit(set=1.0), edit(None, 7, set=190.0)),
+                    "kvb": table(.125, edit(None, 7, set=0.0), *[edit(h * 64, 7, set=.06) for h in range(4)]),
+                    "q": table(1, *each_query([0, 1], set=1.0))}),
+]
+
+CASES = VALUES + KEYS + ROWS
