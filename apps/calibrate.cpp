@@ -211,10 +211,10 @@ void add_run_options(CLI::App& verb, CalibrateFlags& flags) {
                   "Passes over a few prompts to run first and discard; results do not depend on them")
       ->group(group)
       ->capture_default_str();
-  verb.add_option(
-          "--until-stable", flags.until_stable,
-          "Start with an eighth of the prompts and double until the new ones raise no absmax by more than PCT % "
-          "and no absmax depends on a single prompt; then run all passes over these")
+  verb.add_option("--until-stable", flags.until_stable,
+                  "Start with the first eighth of the prompts (by id) and double until the new ones raise no absmax by "
+                  "more than PCT % "
+                  "and no absmax depends on a single prompt; then run all passes over these")
       ->group(group)
       ->type_name("PCT");
   verb.add_option("--shard", flags.shard, "Run part i of n of the sequences; writes only --stats, for 'kvcal merge'")

@@ -109,8 +109,7 @@ Exit run(const DoctorFlags& flags) {
 
 void add_doctor(CLI::App& app, Job& chosen) {
   auto flags = std::make_shared<DoctorFlags>();
-  CLI::App* verb =
-      app.add_subcommand("doctor", "Diagnose FP8 KV-cache problems from a server's logs, command and outputs");
+  CLI::App* verb = app.add_subcommand("doctor", "Diagnose FP8 KV-cache problems from server logs, command and outputs");
   verb->add_option(
       "INPUT", flags->inputs,
       "Logs ('-': standard input), model folders, config.json, LoRA adapters, scale files, commands: told apart by "

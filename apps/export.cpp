@@ -229,8 +229,7 @@ void add_options(CLI::App& verb, ExportFlags& flags) {
 
 void add_export(CLI::App& app, Job& chosen) {
   auto flags = std::make_shared<ExportFlags>();
-  CLI::App* verb =
-      app.add_subcommand("export", "Write scales in the form that a server loads, and print how to serve them");
+  CLI::App* verb = app.add_subcommand("export", "Write scales in the form a server loads, and print how to serve them");
   add_options(*verb, *flags);
   verb->footer(
       targets_text() +

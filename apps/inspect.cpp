@@ -329,7 +329,7 @@ Exit run(const InspectFlags& flags) {
 void add_inspect(CLI::App& app, Job& chosen) {
   auto flags = std::make_shared<InspectFlags>();
   CLI::App* verb =
-      app.add_subcommand("inspect", "Show which layers have a KV cache, its size, and whether kvcal can calibrate it");
+      app.add_subcommand("inspect", "Show which layers have a KV cache, its size, and if kvcal supports it");
   verb->add_option("MODEL", flags->model, "Checkpoint folder, or a config.json")->required();
   verb->add_option("--max-model-len", flags->max_model_len,
                    "Context length of the server; selects longrope factors (default: the model's)");

@@ -225,8 +225,7 @@ Exit run(const PlanFlags& flags) {
 
 void add_plan(CLI::App& app, Job& chosen) {
   auto flags = std::make_shared<PlanFlags>();
-  CLI::App* verb =
-      app.add_subcommand("plan", "Estimate context length and concurrency on given GPUs, BF16 versus FP8 cache");
+  CLI::App* verb = app.add_subcommand("plan", "Estimate context and concurrency on given GPUs, BF16 vs. FP8 cache");
   verb->add_option("MODEL", flags->model, "Checkpoint folder, or a config.json")->required();
   verb->add_option("--gpu-memory", flags->gpu_memory, "Memory of one GPU, with unit: 80GiB (2^30 bytes) or 80GB (10^9)")
       ->required();

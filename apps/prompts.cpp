@@ -111,7 +111,7 @@ void print_prompt(const PromptsJob& job, const PromptRecord& record, const Token
   std::cout << "== " << quoted(prompt.id) << "  " << with_separators(n_tokens)
             << (n_tokens == 1 ? " token" : " tokens");
   if (prompt.truncated) std::cout << ", truncated from " << with_separators(prompt.n_before_truncation);
-  if (prompt.weight > 1) std::cout << ", repeated " << with_separators(prompt.weight) << " times";
+  if (prompt.weight > 1) std::cout << ", fed " << with_separators(prompt.weight) << " times";
   std::cout << "  (" << record.source << ")\n";
   if (record.kind == PromptKind::Ids)
     std::cout << "given as token ids" << (job.ids ? "" : "; --ids shows them") << '\n';
@@ -228,7 +228,7 @@ void add_prompts(CLI::App& app, Job& chosen) {
   auto flags = std::make_shared<PromptsFlags>();
   flags->prompts.skip_bad = true;  // shown with their reason
   CLI::App* verb =
-      app.add_subcommand("prompts", "Show the prompts as the model sees them: rendered text, token ids, lengths");
+      app.add_subcommand("prompts", "Show prompts as the model sees them: rendered text, token ids, lengths");
   verb->add_option("MODEL", flags->model, "Checkpoint folder with the tokenizer and the chat template")->required();
   flags->prompts.add_files_to(*verb);
   verb->add_flag("--ids", flags->ids, "Also show token ids");

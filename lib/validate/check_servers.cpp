@@ -55,7 +55,7 @@ void check_latent(const FolderUnderTest& f, const ServedScales& served, Report& 
 void check_server(const FolderUnderTest& f, const ServedScales& served, Report& report) {
   const std::string name = str(served.server);
   for (const ServedScales::Stop& stop : served.stops)
-    report.add({"V01", stop.tensor, name, "a server that starts", stop.reason, 0,
+    report.add({"V01", stop.tensor, name, "to start", stop.reason, 0,
                 f.path_of(stop.file.empty() ? "config.json" : stop.file)});
   for (const std::string& note : version_notes(served.server)) report.add("V05", "", note);
   if (!any_cache_scale(f)) return;
