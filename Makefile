@@ -13,7 +13,7 @@ help:
 	@echo 'make fuzz          build the fuzz programs with clang, run each for FUZZ_SECONDS (60)'
 	@echo 'make test-text-reference  compare tokenizers and templates with the Python libraries on generated input'
 	@echo 'make test-arch-reference  compare architectures with the reference framework on random tiny models'
-	@echo 'make test-weights-reference  compare decoded weights of random quantised checkpoints with the tools that write them'
+	@echo 'make test-weights-reference  compare decoded weights of random quantized checkpoints with the tools that write them'
 	@echo 'make test-verdicts  compare verdicts with what rounding does to attention, on layers drawn at random'
 	@echo 'make test-real      measure what an FP8 cache does to a small trained model; fetches it, half an hour the first time'
 	@echo 'make test-plugins  what the server plug-ins decide without a server, in Python'
@@ -45,7 +45,7 @@ test:
 	@ctest --test-dir build/release --output-on-failure --no-label-summary --no-tests=error --parallel $(JOBS)
 
 # PYTHON=... uses an environment that has the packages of tests/reference/requirements.txt already. OPTIONS are those of
-# tests/reference/*/differential.py: OPTIONS='--quantized --models 1' for quantised checkpoints.
+# tests/reference/*/differential.py: OPTIONS='--quantized --models 1' for quantized checkpoints.
 # text: STRINGS (of each structure) and TEMPLATES make the run shorter. arch: MODELS of each class, CLASSES=... for some of
 # them, SEED=... for others than the last time.
 STRINGS = 20000

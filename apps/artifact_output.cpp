@@ -12,9 +12,9 @@
 namespace kvcal {
 void ArtifactOutput::add_to(CLI::App& verb) {
   verb.add_option("-o,--out", path, "Scale file to write")->capture_default_str();
-  verb.add_flag("--force", force, "Replace files that exist");
+  verb.add_flag("--force", force, "Overwrite existing files");
   verb.add_flag("--json", json, "One JSON object on standard output instead of the table");
-  verb.add_flag("-q,--quiet", quiet, "No table, no progress, no closing line");
+  verb.add_flag("-q,--quiet", quiet, "Print no table, no progress and no closing line");
 }
 
 void ArtifactOutput::check() const {
@@ -23,12 +23,12 @@ void ArtifactOutput::check() const {
 }
 
 void ArtifactOutput::check_other(const std::filesystem::path& other, const std::string& name) const {
-  // Through links and "./" too. Absolute first: of files that are not there yet, weakly_canonical leaves "a" as it is.
+  // Sees through links and "./". Absolute first: weakly_canonical leaves "a" as it is when no such file exists.
   const auto place = [](const std::filesystem::path& p) {
     return std::filesystem::weakly_canonical(std::filesystem::absolute(p));
   };
   if (place(path) == place(other))
-    fail("--out and " + name + " are both " + quoted(path.string()) + ", expected two files");
+    fail("--out and " + name + " are both " + quoted(path.string()) + ", expected two different files");
 }
 
 std::string ArtifactOutput::write(Artifact artifact) const {

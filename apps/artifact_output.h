@@ -1,4 +1,4 @@
-// Where calibrate and solve put their result, and how they tell.
+// Where calibrate and solve write their result, and what they print.
 #pragma once
 
 #include <filesystem>

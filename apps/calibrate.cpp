@@ -47,12 +47,12 @@ void check_shard(const CalibrateFlags& flags, SequenceOptions& sequences) {
   take_shard(flags.shard, sequences);
   if (!flags.scale_option.empty())
     fail(flags.scale_option +
-         " has no effect with --shard, which makes no scales: give it to 'kvcal solve' after "
+         " has no effect with --shard, which computes no scales; pass it to 'kvcal solve' after "
          "'kvcal merge'");
   if (flags.until_stable)
-    fail("--until-stable cannot be used with --shard: a shard does not see when all have settled");
+    fail("--until-stable cannot be used with --shard: a shard does not see the other shards' prompts");
   if (flags.statistics.empty() && !flags.dry_run)
-    fail("--shard needs --stats FILE, for 'kvcal merge': a shard makes no scales");
+    fail("--shard needs --stats FILE: a shard writes only statistics, for 'kvcal merge'");
 }
 
 CalibrationOptions resolve(const CalibrateFlags& flags) {
@@ -70,10 +70,10 @@ CalibrationOptions resolve(const CalibrateFlags& flags) {
   if (!flags.shard.empty()) check_shard(flags, options.sequences);
   check_threads(options.threads);
   if (options.chunk_tokens < 0)
-    fail("--chunk-tokens is " + std::to_string(options.chunk_tokens) + ", expected 0 (by the plan) or more");
+    fail("--chunk-tokens is " + std::to_string(options.chunk_tokens) + ", expected 0 (chosen by kvcal) or more");
   if (flags.until_stable) {
     if (flags.resume)
-      fail("--resume and --until-stable do not go together: how many prompts will be run is not known yet");
+      fail("--resume cannot be used with --until-stable, which decides the number of prompts during the run");
     if (!std::isfinite(*flags.until_stable) || *flags.until_stable < 0)
       fail("--until-stable is " + std::to_string(*flags.until_stable) + ", expected a percentage, 0 or more");
     options.until_stable = *flags.until_stable;
@@ -106,9 +106,9 @@ Json plan_json(const SequencePlan& sequences, const MemoryPlan& m) {
 
 void print_emulation(const CalibrateFlags& flags, const CalibrationOptions& options) {
   if (options.activation_quant.empty() || flags.output.quiet) return;
-  std::cerr << "kvcal: activations were rounded as the server does (" << options.activation_quant
+  std::cerr << "kvcal: activations were rounded as servers do (" << options.activation_quant
             << "); 'kvcal diff WITHOUT.json " << flags.output.path.string()
-            << "' with the scales of a run without --emulate-activation-quant shows by how much each range moves\n";
+            << "' with a run without --emulate-activation-quant shows how much each range changes\n";
 }
 
 void print_closing_line(const CalibrationResult& result, const std::string& digests) {
@@ -145,10 +145,11 @@ Exit run(const CalibrateFlags& flags) {
   options.tokenizer_sha256 = tokenizer_sha256(flags.model);
   if (options.sequences.sanity && !model.has_head()) {
     options.sequences.sanity = false;
-    std::cerr << "kvcal: warning: the checkpoint has no output head: the check that it predicts text is skipped\n";
+    std::cerr << "kvcal: warning: the checkpoint has no output head; skipping the check that the model predicts the "
+                 "prompts\n";
   }
   if (!model.spec().placeholders.empty() && !has_encoder_rows(fed) && !flags.output.quiet)
-    std::cerr << "kvcal: warning: the model takes images, and no prompt brings any: ranges on image tokens are not "
+    std::cerr << "kvcal: warning: the model accepts images, but no prompt has any: ranges on image tokens are not "
                  "measured\n";
   const CalibrationPlan plan = plan_calibration(model, tokens_of(fed, model.spec()), options);
   if (!flags.output.quiet) std::cerr << plan_text(plan, model.spec());
@@ -190,50 +191,64 @@ Exit run(const CalibrateFlags& flags) {
   return Exit::Done;
 }
 
+// What most runs leave alone.
+void add_run_options(CLI::App& verb, CalibrateFlags& flags) {
+  const std::string group = "Run";
+  verb.add_option("--precision", flags.precision,
+                  "bf16: like servers; f32: reference. Quantized weights are dequantized to bf16 in both")
+      ->group(group)
+      ->capture_default_str();
+  verb.add_flag("--emulate-activation-quant", flags.emulate_activations,
+                "Round the inputs of FP8 weights as servers do: per token, per group or with the checkpoint's static "
+                "scales")
+      ->group(group);
+  verb.add_option("--passes", flags.run.sequences.passes,
+                  "Measured passes over the prompts: 1: each prompt alone; 2: also packed end to end; 3 and more: also "
+                  "packed in other orders. 'packing adds' in the table is how much the last pass raised absmax")
+      ->group(group)
+      ->capture_default_str();
+  verb.add_option("--warmup-passes", flags.run.sequences.warmup_passes,
+                  "Passes over a few prompts to run first and discard; results do not depend on them")
+      ->group(group)
+      ->capture_default_str();
+  verb.add_option("--until-stable", flags.until_stable,
+                  "Start with the first eighth of the prompts (by id) and double until the new ones raise no absmax by "
+                  "more than PCT % "
+                  "and no absmax depends on a single prompt; then run all passes over these")
+      ->group(group)
+      ->type_name("PCT");
+  verb.add_option("--shard", flags.shard, "Run part i of n of the sequences; writes only --stats, for 'kvcal merge'")
+      ->group(group)
+      ->type_name("i/n");
+  verb.add_flag("--resume", flags.resume,
+                "Save the state after each layer in OUT.kvcal-resume (for shards: next to the --stats file), and "
+                "continue from there if a run was interrupted")
+      ->group(group);
+  verb.add_option("--chunk-tokens", flags.run.chunk_tokens,
+                  "Tokens per batch, rounded down to a multiple of 256 (default: as memory allows)")
+      ->group(group);
+  verb.add_flag("--no-sanity", flags.no_sanity, "Skip the check that the model predicts the prompts")->group(group);
+}
+
 }  // namespace
 
 void add_calibrate(CLI::App& app, Job& chosen) {
   auto flags = std::make_shared<CalibrateFlags>();
-  CLI::App* verb = app.add_subcommand("calibrate", "Measure K, V and Q over prompts and write the scale file");
+  CLI::App* verb =
+      app.add_subcommand("calibrate", "Measure keys, values and queries over prompts and write the scale file");
   verb->add_option("MODEL", flags->model, "Checkpoint folder")->required();
   flags->output.add_to(*verb);
-  verb->add_option("--stats", flags->statistics, "Also save the statistics, for 'kvcal solve'");
-  flags->prompts.add_to(*verb);
-  verb->add_option(
-          "--passes", flags->run.sequences.passes,
-          "Measured passes: 1 each prompt alone, 2 packed end to end, 3.. packed in other orders; 'packing adds' in "
-          "the table is by how much the last of them raised the largest magnitude of the passes before it")
-      ->capture_default_str();
-  verb->add_option("--warmup-passes", flags->run.sequences.warmup_passes,
-                   "Passes over a few prompts that are run and discarded; the result does not depend on them")
-      ->capture_default_str();
-  verb->add_option("--until-stable", flags->until_stable,
-                   "Draw prompts in the order of their ids, an eighth, then twice as many each time, until the new "
-                   "ones raise no "
-                   "absmax by more than PCT % and none depends on one prompt; then run all passes over these")
-      ->type_name("PCT");
-  verb->add_option("--shard", flags->shard, "Run part i of n of the sequences; writes --stats only, for 'kvcal merge'")
-      ->type_name("i/n");
-  verb->add_option("--precision", flags->precision,
-                   "bf16: as servers compute; f32: the reference (quantised weights are rounded to bf16 in both)")
-      ->capture_default_str();
-  verb->add_flag("--emulate-activation-quant", flags->emulate_activations,
-                 "Round the inputs of FP8 weights as their server does: by token, by group or with the checkpoint's "
-                 "static scales; 'kvcal diff' with a run without it shows by how much ranges move");
-  verb->add_option("--device", flags->run.device, "auto, cpu, cuda, cuda:N")->capture_default_str();
-  verb->add_option("--threads", flags->run.threads, "Threads (default: all processors)");
-  verb->add_option("--chunk-tokens", flags->run.chunk_tokens,
-                   "Tokens of a batch, rounded down to a multiple of 256 (default: by the memory plan)");
+  verb->add_option("--stats", flags->statistics, "Also write the statistics, for 'kvcal solve' and 'kvcal report'");
+  verb->add_option("--device", flags->run.device, "auto, cpu, cuda or cuda:N")->capture_default_str();
+  verb->add_option("--threads", flags->run.threads, "Number of threads (default: all processors)");
   verb->add_option("--memory", flags->memory,
-                   "Memory budget with its unit: 16GiB (2^30 bytes), 16GB (10^9) (default: what is available)");
-  verb->add_flag("--no-sanity", flags->no_sanity, "Skip the check that the model predicts the prompts at all");
-  verb->add_flag("--resume", flags->resume,
-                 "Keep the state after each layer in OUT.kvcal-resume (of a shard: beside its --stats), and go on from "
-                 "there after an interruption");
+                   "Memory limit with unit: 16GiB (2^30 bytes) or 16GB (10^9) (default: what is available)");
   verb->add_flag("--dry-run", flags->dry_run, "Print the plan only");
-  verb->add_flag("-v,--verbose", flags->run.verbose,
-                 "Print the tokens of every pass, and which tensors were passed over");
-  flags->solve.add_to(*verb);
+  verb->add_flag("-v,--verbose", flags->run.verbose, "Also print the tokens of every pass and the tensors not read");
+  flags->prompts.add_to(*verb);
+  flags->solve.add_scales_to(*verb);
+  add_run_options(*verb, *flags);
+  flags->solve.add_limits_to(*verb);
   verb->footer(
       "Examples:\n"
       "  kvcal calibrate ./Qwen3-0.6B --prompts chats.jsonl -o kv-cache-scales.json\n"

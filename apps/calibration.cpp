@@ -88,11 +88,10 @@ RunRecord record_of(const OpenedModel& model, const SequencePlan& plan, const Ca
 void warn_if_suspicious(const SanityCheck& sanity) {
   if (!sanity.suspicious()) return;
   char text[200];
-  std::snprintf(
-      text, sizeof text,
-      "the model predicts these prompts no better than guessing (%.2f nats per token, guessing gives %.2f): the "
-      "checkpoint, the tokenizer or their loading is probably broken",
-      sanity.mean_nll(), sanity.uniform_nll());
+  std::snprintf(text, sizeof text,
+                "the model predicts these prompts no better than chance (%.2f nats per token; chance is %.2f): the "
+                "checkpoint or tokenizer is probably damaged, or kvcal loads them wrongly",
+                sanity.mean_nll(), sanity.uniform_nll());
   std::cerr << "kvcal: warning: " << text << '\n';
 }
 
@@ -125,7 +124,7 @@ std::unique_ptr<ResumeFolder> open_resume(const OpenedModel& model, const Sequen
   const RunRecord record = record_of(model, plan, options, isa, options.sequences.passes, SanityCheck(0, plan.prompts));
   auto folder = std::make_unique<ResumeFolder>(options.resume, identity_of(record, options));
   if (folder->layers_done() > 0 && !options.quiet)
-    std::cerr << "kvcal: goes on after layer " << folder->layers_done() << " of " << model.spec().layers.size()
+    std::cerr << "kvcal: resuming after layer " << folder->layers_done() << " of " << model.spec().layers.size()
               << ", from " << quoted(options.resume.string()) << '\n';
   return folder;
 }
@@ -222,7 +221,7 @@ std::string unsettled(const Statistics& before, const Statistics& after, double 
       if (100 * (is - was) > percent * was) {
         char text[80];
         std::snprintf(text, sizeof text, " from %.4g to %.4g", was, is);
-        return "the newest raised " + name + text;
+        return "the last prompts raised " + name + text;
       }
       if (const auto alone = depends_on_prompt(prompt_maxima(site, after.run.n_passes), AssessmentLimits().dependence))
         return name + " depends on prompt " + quoted(after.run.prompt_ids[alone->prompt]) + " alone";
@@ -241,7 +240,7 @@ Statistics draw_prompts(Sweep& sweep, const std::vector<PromptTokens>& prompts, 
   const size_t all = prompts.size();
   size_t n = std::min(all, std::max(kFewestPrompts, all / kFirstShare)), before = 0;
   Statistics sum = sweep.run(plan_of_first(prompts, n, options.sequences, 1), SweepPart{}, sanity);
-  std::string why = "so few show nothing";
+  std::string why = "there are too few to tell";
   while (n < all && !why.empty()) {
     before = std::exchange(n, std::min(all, 2 * n));
     const SequencePlan plan = plan_of_first(prompts, n, options.sequences, 1);
@@ -250,10 +249,10 @@ Statistics draw_prompts(Sweep& sweep, const std::vector<PromptTokens>& prompts, 
     sum = std::move(more);
   }
   if (!why.empty())
-    std::cerr << "kvcal: warning: not settled: all " << n << " prompts are used, and " << why
-              << "; more, or more varied, prompts are needed\n";
+    std::cerr << "kvcal: warning: not stable: all " << n << " prompts are used, and " << why
+              << "; use more, or more varied, prompts\n";
   else if (!options.quiet)
-    std::cerr << "kvcal: settled with " << n << " of " << all << " prompts: the last " << n - before
+    std::cerr << "kvcal: stable with " << n << " of " << all << " prompts: the last " << n - before
               << " raised no absmax by more than " << options.until_stable << " %\n";
   return sum;
 }
@@ -334,10 +333,10 @@ std::string plan_text(const CalibrationPlan& plan, const ModelSpec& spec) {
          " layers in batches of " + with_separators(m.chunk_tokens) + "\nplan: " + bytes_text(m.total()) + " of " +
          (m.on_device ? "the device's " : "") + "memory (weights " + bytes_text(m.weights) +
          (m.on_device ? "" : ", file pages " + bytes_text(m.mapped)) + ", residual stream " + bytes_text(m.residual) +
-         (m.residual_place == ResidualPlace::Host ? " of two batches, the rest in the host's memory" : "") +
-         ", batch " + bytes_text(m.activations) + ", states " + bytes_text(m.states) + ", statistics " +
-         bytes_text(m.statistics) + ", program " + bytes_text(m.program) + "), budget " + bytes_text(m.budget) +
-         (m.on_device ? "; of the host's " + bytes_text(m.host) : "") + "\n";
+         (m.residual_place == ResidualPlace::Host ? " for two batches, the rest in host memory" : "") + ", batch " +
+         bytes_text(m.activations) + ", states " + bytes_text(m.states) + ", statistics " + bytes_text(m.statistics) +
+         ", program " + bytes_text(m.program) + "), budget " + bytes_text(m.budget) +
+         (m.on_device ? "; host memory " + bytes_text(m.host) : "") + "\n";
 }
 
 }  // namespace kvcal

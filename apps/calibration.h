@@ -1,4 +1,4 @@
-// The measuring part of `calibrate`: from an opened model and tokenised prompts to statistics.
+// The measuring part of `calibrate`: from an opened model and tokenized prompts to statistics.
 #pragma once
 
 #include <filesystem>
@@ -25,7 +25,7 @@ struct CalibrationOptions {
   int64_t chunk_tokens = 0;  // 0 = by the plan
   uint64_t memory = 0;       // bytes; 0 = what is available
   double until_stable = -1;  // percent: draws prompts until new ones move no absmax by more; below 0 = off
-  SampleOptions sample;      // how attention is tried
+  SampleOptions sample;      // how sampled rows are chosen and evaluated
   std::string prompts_sha256;
   std::string tokenizer_sha256;  // "" without one
   std::string activation_quant;  // what WeightBinder::emulate_activations() said; "" = activations are not rounded
@@ -54,7 +54,7 @@ struct CalibrationPlan {
 CalibrationPlan plan_calibration(OpenedModel& model, const std::vector<PromptTokens>& prompts,
                                  const CalibrationOptions& options);
 
-/// The same on a device that is open; options.device says nothing then.
+/// The same on a device that is already open; options.device is ignored.
 CalibrationPlan plan_calibration(OpenedModel& model, const std::vector<PromptTokens>& prompts,
                                  const CalibrationOptions& options, std::unique_ptr<Ops> device);
 

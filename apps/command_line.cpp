@@ -24,13 +24,13 @@ constexpr void (*kVerbs[])(CLI::App&, Job&) = {
 
 constexpr const char* kFooter =
     "Examples:\n"
-    "  kvcal inspect ./Qwen3-0.6B                                 which layers own a KV cache, and its size\n"
-    "  kvcal prompts ./Qwen3-0.6B --prompts chats.jsonl           what the model will be fed\n"
-    "  kvcal calibrate ./Qwen3-0.6B -o kv-cache-scales.json       the main job\n"
+    "  kvcal inspect ./Qwen3-0.6B                                 which layers have a KV cache, and how large it is\n"
+    "  kvcal prompts ./Qwen3-0.6B --prompts chats.jsonl           what tokens the model is fed\n"
+    "  kvcal calibrate ./Qwen3-0.6B -o kv-cache-scales.json       measure, and write the scales\n"
     "\n"
-    "'kvcal VERB --help' explains a verb and shows examples.\n"
+    "'kvcal VERB --help' lists a verb's options and shows examples.\n"
     "\n"
-    "Exit codes: 0 done; 1 findings; 2 failure or bad usage; 130 interrupted.";
+    "Exit codes: 0 success; 1 findings; 2 failure or bad usage; 130 interrupted.";
 
 std::vector<std::string> verb_names(const CLI::App& app) {
   std::vector<std::string> names;
@@ -52,7 +52,7 @@ std::string command_of(const CLI::App& app) {
   return app.get_parent() == nullptr ? "kvcal" : "kvcal " + app.get_name();
 }
 
-// A required argument is not there.
+// A required argument is missing.
 class ArgumentMissing final : public Error {
   using Error::Error;
 };
@@ -78,7 +78,7 @@ std::string in_our_words(std::string what) {
   static const std::regex not_converted("Could not convert: (\\S+) = (.*)"),
       missing("(\\S+): 1 required (\\S+) missing");
   std::smatch match;
-  if (std::regex_match(what, match, not_converted)) return match[1].str() + ": cannot read " + quoted(match[2].str());
+  if (std::regex_match(what, match, not_converted)) return match[1].str() + ": invalid value " + quoted(match[2].str());
   if (std::regex_match(what, match, missing)) return match[1].str() + " needs a value, " + match[2].str();
   return what;
 }
@@ -104,12 +104,12 @@ Job print(std::string text) {
 }
 
 Job parse(std::vector<std::string> arguments) {
-  CLI::App app("Measures what a language model puts into its KV cache and writes the scales an FP8 cache needs.",
+  CLI::App app("Measures what a language model writes to its KV cache, and computes the scales of an FP8 cache.",
                "kvcal");
   app.formatter(std::make_shared<HelpFormat>());
-  app.set_help_flag("-h,--help", "Explain the program, or a verb");
+  app.set_help_flag("-h,--help", "Print this help");
   bool version = false;
-  app.add_flag("--version", version, "Version, commit, compiler, backends built in and found");
+  app.add_flag("--version", version, "Print version, commit, compiler and the backends built and found");
   app.footer(kFooter);
 
   Job chosen;

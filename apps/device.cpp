@@ -55,10 +55,9 @@ CudaDevices cuda_devices() {
   CudaDevices found;
   const int error = find<int(unsigned)>(driver, "cuInit")(0);
   constexpr int kNoDevice = 100;  // CUDA_ERROR_NO_DEVICE
-  if (error != 0 && error != kNoDevice)
-    fail("the NVIDIA driver cannot start: error " + std::to_string(error) + " of cuInit");
+  if (error != 0 && error != kNoDevice) fail("cuInit of the NVIDIA driver fails with error " + std::to_string(error));
   if (error == 0) find<int(int*)>(driver, "cuDeviceGetCount")(&found.count);
-  if (found.count == 0) fail("the NVIDIA driver shows no GPU; does CUDA_VISIBLE_DEVICES hide it?");
+  if (found.count == 0) fail("the NVIDIA driver finds no GPU; does CUDA_VISIBLE_DEVICES hide it?");
   int device = 0;
   char name[256] = "";
   if (find<int(int*, int)>(driver, "cuDeviceGet")(&device, 0) == 0)
@@ -91,21 +90,21 @@ std::unique_ptr<Ops> open_cuda(const fs::path& file, Precision precision, int de
   });
   const std::string interface = backend_interface(), other = library.interface;
   if (other != interface)
-    fail(quoted(file.string()) + " is of another build: its interface is " + quoted(other) + ", the program's " +
-         quoted(interface) + "; build both from the same sources");
+    fail(quoted(file.string()) + " is from another build: its interface is " + quoted(other) +
+         ", that of this program is " + quoted(interface) + "; build both from the same sources");
   return library.open(precision, device);
 }
 
 std::unique_ptr<Ops> open_named_cuda(Precision precision, int device) {
   const fs::path file = find_cuda_library();
   if (file.empty())
-    fail("this program was built without CUDA, or parted from its library: there is neither " +
+    fail("this program was built without CUDA, or its library is missing: found neither " +
          quoted(cuda_library(false).string()) + " nor " + quoted(cuda_library(true).string()) +
          "; use 'cpu', or build the preset 'cuda'");
   const CudaDevices devices = cuda_devices();
   if (device >= devices.count)
     fail("there " + std::string(devices.count == 1 ? "is 1 GPU" : "are " + std::to_string(devices.count) + " GPUs") +
-         ", counted from 0; CUDA_VISIBLE_DEVICES changes what is counted");
+         ", numbered from 0; CUDA_VISIBLE_DEVICES changes which are visible");
   return open_cuda(file, precision, device);
 }
 
@@ -121,7 +120,7 @@ std::unique_ptr<Ops> open_first_cuda(Precision precision) {
   try {
     return open_cuda(file, precision, 0);
   } catch (const Error& error) {
-    std::cerr << "kvcal: warning: the GPU is not used: " << error.what() << '\n';
+    std::cerr << "kvcal: warning: using the CPU instead of a GPU: " << error.what() << '\n';
     return nullptr;
   }
 }

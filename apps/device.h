@@ -10,7 +10,7 @@
 namespace kvcal {
 
 /// "cpu"; "cuda" or "cuda:1"; "auto": the best that was built and is found. threads: 0 = all processors. Throws Error
-/// for an unknown name, a backend that was not built, or a device that is not there.
+/// for an unknown name, a backend that was not built, or a missing device.
 std::unique_ptr<Ops> open_device(const std::string& name, Precision precision, int threads);
 
 /// Throws Error unless open_device() could be given this number; for verbs that do long work before that.

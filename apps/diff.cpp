@@ -109,18 +109,17 @@ Exit run(const DiffFlags& flags) {
 
 void add_diff(CLI::App& app, Job& chosen) {
   auto flags = std::make_shared<DiffFlags>();
-  CLI::App* verb = app.add_subcommand("diff", "What changed between two scale files, and whether it matters");
+  CLI::App* verb = app.add_subcommand("diff", "Compare two scale files and tell whether the changes matter");
   verb->add_option("A", flags->a, "Scale file, or *.kvstats (solved with default options)")->required();
-  verb->add_option("B", flags->b, "The other one")->required();
-  verb->add_option("--tolerance", flags->tolerance, "Largest change of a scale that counts as none, 0.05 = 5 %")
+  verb->add_option("B", flags->b, "Scale file or statistics to compare with")->required();
+  verb->add_option("--tolerance", flags->tolerance, "Largest relative change of a scale to ignore, 0.05 = 5 %")
       ->capture_default_str();
   verb->add_flag("--json", flags->json, "One JSON object on standard output");
   verb->footer(
       "A scale matters where it clips what the other file measured (scale * max < absmax), or is more than 16 times\n"
-      "too large for it (INT8: twice). Exit code 0: the same, or within the tolerance; 1: a scale changed by more, "
-      "has\n"
-      "an effect or another answer, or the files are of different models, formats, granularities or layers; 2: a\n"
-      "file cannot be read. Other prompts or options are listed, but the numbers decide.\n"
+      "too large for it (INT8: twice). Exit code 0: equal, or within the tolerance; 1: a scale changed by more, has\n"
+      "an effect or another assessment, or the files differ in model, format, granularity or layers; 2: a file\n"
+      "cannot be read. Different prompts and options are listed, but do not affect the exit code.\n"
       "\n"
       "Examples:\n"
       "  kvcal diff old.json new.json\n"

@@ -94,12 +94,12 @@ Diagnosis examine(const DoctorFlags& flags) {
 
 Exit run(const DoctorFlags& flags) {
   if (flags.list) {
-    std::cout << (flags.json ? json_output(catalogue_json()) : catalogue_text());
+    std::cout << (flags.json ? json_output(catalog_json()) : catalog_text());
     return Exit::Done;
   }
   const bool any = !flags.inputs.empty() || !flags.logs.empty() || !flags.models.empty() || !flags.scales.empty() ||
                    !flags.outputs.empty() || !flags.commands.empty() || !flags.command_files.empty();
-  if (!any) fail("doctor: nothing to look at; give it a log, a command, a model folder; see 'kvcal doctor --help'");
+  if (!any) fail("doctor: no input; give it a log, a command or a model folder; see 'kvcal doctor --help'");
   const Diagnosis diagnosis = examine(flags);
   std::cout << (flags.json ? json_output(diagnosis_json(diagnosis)) : diagnosis_text(diagnosis));
   return diagnosis.findings.empty() ? Exit::Done : Exit::Findings;
@@ -109,40 +109,37 @@ Exit run(const DoctorFlags& flags) {
 
 void add_doctor(CLI::App& app, Job& chosen) {
   auto flags = std::make_shared<DoctorFlags>();
-  CLI::App* verb =
-      app.add_subcommand("doctor", "Explain a server's FP8 KV-cache trouble from logs, options and outputs");
+  CLI::App* verb = app.add_subcommand("doctor", "Diagnose FP8 KV-cache problems from server logs, command and outputs");
   verb->add_option(
       "INPUT", flags->inputs,
       "Logs ('-': standard input), model folders, config.json, LoRA adapters, scale files, commands: told apart by "
       "content");
-  verb->add_option("--log", flags->logs, "A server's log, whatever it looks like")
-      ->type_name("FILE")
-      ->allow_extra_args(false);
-  verb->add_option("--command", flags->commands, "The command that started the server; of prefill and decode, both")
+  verb->add_option("--log", flags->logs, "Server log in any format")->type_name("FILE")->allow_extra_args(false);
+  verb->add_option("--command", flags->commands,
+                   "Command that started the server; repeat for separate prefill and decode servers")
       ->type_name("TEXT")
       ->allow_extra_args(false);
-  verb->add_option("--command-file", flags->command_files, "A file with that command")
+  verb->add_option("--command-file", flags->command_files, "File with that command")
       ->type_name("FILE")
       ->allow_extra_args(false);
-  verb->add_option("--model", flags->models, "Checkpoint folder or config.json that was served")
+  verb->add_option("--model", flags->models, "Checkpoint folder or config.json being served")
       ->type_name("MODEL")
       ->allow_extra_args(false);
-  verb->add_option("--scales", flags->scales, "kv-cache-scales.json that was to be used")
+  verb->add_option("--scales", flags->scales, "Scale file (kv-cache-scales.json) meant to be used")
       ->type_name("FILE")
       ->allow_extra_args(false);
-  verb->add_option("--output", flags->outputs, "Text that the model wrote: loops, '!!!!'")
+  verb->add_option("--output", flags->outputs, "Sample of the model's output, such as loops or '!!!!'")
       ->type_name("FILE")
       ->allow_extra_args(false);
-  verb->add_option("--server", flags->server, "vllm@0.33.0, sglang@0.5.23, where the log does not say")
+  verb->add_option("--server", flags->server, "Server, if the log does not name it: vllm@0.33.0, sglang@0.5.23")
       ->type_name("NAME");
-  verb->add_option("--gpu", flags->gpu, "H100, 'RTX 5090', sm_90, MI300X, gfx942, where the log does not say")
+  verb->add_option("--gpu", flags->gpu, "GPU, if the log does not name it: H100, 'RTX 5090', sm_90, MI300X, gfx942")
       ->type_name("NAME");
-  verb->add_flag("--json", flags->json, "One JSON object");
-  verb->add_flag("--list", flags->list, "Print the catalogue of lines and rules");
+  verb->add_flag("--json", flags->json, "One JSON object on standard output");
+  verb->add_flag("--list", flags->list, "Print all log lines and rules that doctor knows");
   verb->footer(
-      "A finding has what it was seen in, how sure that is, what it does not prove, and what to do. Lines that "
-      "servers\n"
-      "print always are notes. Exit code 0: no findings; 1: findings; 2: an input cannot be read.\n"
+      "A finding says where it was seen, how certain it is, what it does not prove, and what to do. Lines that\n"
+      "servers always print are notes. Exit code 0: no findings; 1: findings; 2: an input cannot be read.\n"
       "\n"
       "Examples:\n"
       "  kvcal doctor server.log\n"

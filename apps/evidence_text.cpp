@@ -38,10 +38,10 @@ std::string dependence_text(const Artifact& artifact) {
   if (const std::string sites = dependent_sites(artifact, &ArtifactGrowth::depends_on); !sites.empty())
     text +=
         "depends on one prompt: " + sites +
-        "; without it the range would be less than half, so another prompt like it may exceed this one: feed more of "
-        "its kind.\n";
+        "; without it absmax would be less than half, so another prompt like it may exceed the range: add more of its "
+        "kind.\n";
   if (const std::string sites = dependent_sites(artifact, &ArtifactGrowth::depends_on_tag); !sites.empty())
-    text += "depends on one tag: " + sites + "; scales for service without such prompts would be smaller.\n";
+    text += "depends on one tag: " + sites + "; a service without such prompts could use smaller scales.\n";
   return text;
 }
 
@@ -49,12 +49,12 @@ std::string coverage_text(const Artifact& artifact) {
   const Json* coverage = find_member(artifact.calibration, "coverage");
   if (coverage == nullptr) return "";
   const int64_t n = get_int(*coverage, "n_prompts"), beyond = get_int(*coverage, "beyond_absmax");
-  std::string text = "coverage: each of " + with_separators(n) + " prompts left out in turn, " +
-                     with_separators(beyond) + " exceed(s) what the others reach at some site";
+  std::string text = "coverage: each of " + with_separators(n) + " prompts was left out once; " +
+                     with_separators(beyond) + " exceed(s) the absmax of the others at some site";
   if (const Json* far = find_member(*coverage, "beyond_headroom"); far && artifact.quantization.headroom)
     text += ", " + with_separators(far->get<int64_t>()) + " by more than headroom " +
             formatted("%.4g", *artifact.quantization.headroom);
-  return text + "; expect that of as large a share of new prompts like them.\n";
+  return text + "; expect the same share of similar new prompts to do so.\n";
 }
 
 std::string rotation_text(const Artifact& artifact) {
@@ -71,9 +71,9 @@ std::string rotation_text(const Artifact& artifact) {
         where = "layer " + std::to_string(layer.index) + " " + s.name;
       }
   if (where.empty()) return "";
-  return "--policy " + q.policy + " provides for the keys that were measured, up to position " +
-         with_separators(longest - 1) + "; the server's contexts can be longer, where rotation alone raises " + where +
-         " to up to " + formatted("%.3g", most) + " times its absmax: --policy absmax provides for that.\n";
+  return "--policy " + q.policy + " covers the keys measured, up to position " + with_separators(longest - 1) +
+         "; the server allows longer contexts, where rotation alone can raise " + where + " to " +
+         formatted("%.3g", most) + " times its absmax: --policy absmax covers that.\n";
 }
 
 }  // namespace

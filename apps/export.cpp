@@ -66,9 +66,9 @@ void check_usage(const ExportFlags& flags, const Exporter& exporter) {
   only_for(!flags.also_for.empty(), "--also-for", "scales");
   if (exporter.name == "scales" && flags.also_for.empty()) fail("'--to scales' needs --also-for CHECKPOINT");
   if (!exporter.writes_folder && (flags.in_place || flags.copy))
-    fail("'--to " + flags.target + "' writes one file: --in-place and --copy are for folders");
+    fail("'--to " + flags.target + "' writes one file: --in-place and --copy apply to folders only");
   if (flags.in_place && (flags.copy || !flags.out.empty()))
-    fail("--in-place changes the model's own folder: it goes with neither --out nor --copy");
+    fail("--in-place modifies the model's folder: it cannot be combined with --out or --copy");
   if (flags.out.empty() && !flags.in_place && !flags.dry_run) fail("--out is required; see 'kvcal export --help'");
 }
 
@@ -87,7 +87,7 @@ ExportOptions options_of(const ExportFlags& flags) {
 void check_granularity(const Artifact& artifact, const std::string& wanted) {
   if (wanted.empty() || granularity_from_name(wanted) == artifact.quantization.granularity) return;
   fail("the scale file has granularity " + std::string(name_of(artifact.quantization.granularity)) +
-       ", and its verdicts are about that; solve again: 'kvcal solve STATS --granularity " + wanted + "'");
+       ", and so do its assessments; solve again: 'kvcal solve STATS --granularity " + wanted + "'");
 }
 
 Json report_json(const OverlayReport& report) {
@@ -124,10 +124,10 @@ std::string files_text(const ExportFlags& flags, const OverlayReport& report) {
   const auto add = [&](size_t n, const char* what) {
     if (n > 0) text += ", " + std::to_string(n) + " " + what;
   };
-  add(report.hard_linked, "linked (the same bytes as the model's)");
-  add(report.symlinked, "linked by name (keep the model where it is)");
+  add(report.hard_linked, "hard-linked to the model's files");
+  add(report.symlinked, "symlinked (do not move the model)");
   add(report.copied, "copied");
-  text += "; read back and equal\n";
+  text += "; read back and verified\n";
   for (const std::string& line : report.left_out) text += "left out: " + line + "\n";
   return text;
 }
@@ -142,18 +142,18 @@ void print_text(const ExportFlags& flags, const ExportInput& input, const Export
   if (!plan.serving.notes.empty()) std::cout << "\nnote:\n";
   for (const std::string& note : plan.serving.notes) std::cout << "- " << note << '\n';
   if (plan.serving.snippet.empty()) return;
-  std::cout << "\nwhat the server really uses:\n";
+  std::cout << "\nto see the scales that the server really uses:\n";
   std::stringstream lines(plan.serving.snippet);
   for (std::string line; std::getline(lines, line);) std::cout << (line.empty() ? "" : "  ") << line << '\n';
 }
 
 Exit undo(const ExportFlags& flags) {
-  if (flags.model.empty()) fail("--undo needs --model, the folder that was changed in place");
+  if (flags.model.empty()) fail("--undo needs --model, the folder that was modified in place");
   const std::string target = undo_export(flags.model, flags.force);
   if (flags.json)
     std::cout << json_output({{"undone", target}, {"model", flags.model}});
   else
-    std::cout << quoted(flags.model) << ": the export for " << target << " is undone\n";
+    std::cout << quoted(flags.model) << ": the export for " << target << " was undone\n";
   return Exit::Done;
 }
 
@@ -196,31 +196,32 @@ std::string targets_text() {
 
 void add_options(CLI::App& verb, ExportFlags& flags) {
   verb.add_option("SCALES", flags.scales, "kv-cache-scales.json");
-  verb.add_option("--model", flags.model, "Checkpoint folder that is to be served; it is only read")
+  verb.add_option("--model", flags.model, "Checkpoint folder to serve; not modified unless --in-place")
       ->type_name("MODEL");
-  verb.add_option("--to", flags.target, "Target, see below")->type_name("TARGET")->capture_default_str();
-  verb.add_option("-o,--out", flags.out, "Folder to make, or file to write");
-  verb.add_option("--granularity", flags.granularity, "tensor or head: must be that of the scale file")
+  verb.add_option("--to", flags.target, "Output format, see Targets below")->type_name("TARGET")->capture_default_str();
+  verb.add_option("-o,--out", flags.out, "Folder or file to write");
+  verb.add_option("--granularity", flags.granularity, "tensor or head: stop unless the scale file has this granularity")
       ->type_name("NAME");
-  verb.add_flag("--no-query", flags.no_query, "No scales of queries");
+  verb.add_flag("--no-query", flags.no_query, "Leave out query scales");
   verb.add_option("--skip-layers", flags.skip_layers,
-                  "Layers that vLLM is told to keep in the model's dtype: 3,7-9, or 'keep16' for all with that "
+                  "Layers whose cache vLLM keeps in the model's dtype: 3,7-9, or 'keep16' for all with that "
                   "assessment")
       ->type_name("LAYERS");
   verb.add_flag("--allow-keep16,--allow-inadequate", flags.allow_keep16,
-                "Write scales of layers that are better kept in 16 bits all the same");
+                "Also write scales of layers that are better kept in 16 bits");
   verb.add_flag("--replace-scales", flags.replace_scales,
-                "KV scales that the checkpoint has already give way; shards with such are copied without them");
+                "Replace KV scales already in the checkpoint (shards that contain them are rewritten)");
   verb.add_option("--tp", flags.tensor_parallel, "sglang-json: tensor-parallel size")->type_name("N");
   verb.add_flag("--nvfp4", flags.nvfp4, "modelopt: global scales of an NVFP4 cache");
-  verb.add_option("--also-for", flags.also_for, "scales: a checkpoint with the same model in other weights; repeatable")
+  verb.add_option("--also-for", flags.also_for,
+                  "scales: another copy of the same model, such as a quantized one (repeatable)")
       ->type_name("CHECKPOINT")
       ->take_all();
   verb.add_flag("--copy", flags.copy, "Copy weight files instead of linking them");
-  verb.add_flag("--in-place", flags.in_place, "Change the model's own folder, in one step");
-  verb.add_flag("--undo", flags.undo, "Take back an export that was made in place");
+  verb.add_flag("--in-place", flags.in_place, "Modify the model's folder itself, atomically");
+  verb.add_flag("--undo", flags.undo, "Undo an --in-place export");
   verb.add_flag("--force", flags.force, "Replace an earlier export");
-  verb.add_flag("--dry-run", flags.dry_run, "Check and print, write nothing");
+  verb.add_flag("--dry-run", flags.dry_run, "Check and print only; write nothing");
   verb.add_flag("--json", flags.json, "One JSON object on standard output");
 }
 
@@ -228,13 +229,13 @@ void add_options(CLI::App& verb, ExportFlags& flags) {
 
 void add_export(CLI::App& app, Job& chosen) {
   auto flags = std::make_shared<ExportFlags>();
-  CLI::App* verb = app.add_subcommand("export", "Write what a server loads, and say how to serve it");
+  CLI::App* verb = app.add_subcommand("export", "Write scales in the form a server loads, and print how to serve them");
   add_options(*verb, *flags);
   verb->footer(
       targets_text() +
       "\n"
-      "Weight files are linked, other files copied; config.json keeps its text but for the cache's part. What\n"
-      "was written is read back and compared before it gets its name.\n"
+      "Weight files are linked, other files copied; config.json changes only where it describes the cache. The\n"
+      "result is read back and compared before it gets its final name.\n"
       "\n"
       "Examples:\n"
       "  kvcal export kv-cache-scales.json --model ./Qwen3-0.6B -o ./Qwen3-0.6B-fp8kv\n"

@@ -60,24 +60,32 @@ void warn(const FedPrompts& fed, int64_t max_length) {
 }  // namespace
 
 void PromptFlags::add_files_to(CLI::App& verb) {
-  verb.add_option("-p,--prompts", files, "Prompt files: .jsonl .json .txt, packed or not, - (default: the shipped set)")
+  verb.add_option("-p,--prompts", files,
+                  "Prompt files (.jsonl, .json or .txt, optionally .gz or .zst); - reads standard input (default: the "
+                  "shipped set)")
       ->group(kGroup)
       ->type_name("FILE");
-  verb.add_option("--max-length", max_length, "Cut prompts behind this many tokens, 0: never")
+  verb.add_option("--max-length", max_length, "Truncate prompts to N tokens; 0: no limit")
       ->group(kGroup)
       ->type_name("N")
       ->capture_default_str();
-  verb.add_option("--template-kwargs", template_kwargs, "JSON object of variables for the chat template")
+  verb.add_option("--template-kwargs", template_kwargs, "Variables for the chat template, as a JSON object")
       ->group(kGroup)
       ->type_name("JSON");
-  verb.add_option("--date", date, "Today, for templates that print it: 2026-07-26")->group(kGroup)->type_name("DATE");
+  verb.add_option("--date", date, "Date for chat templates that print today's, YYYY-MM-DD")
+      ->group(kGroup)
+      ->type_name("DATE");
 }
 
 void PromptFlags::add_to(CLI::App& verb) {
   add_files_to(verb);
-  verb.add_option("--max-prompts", max_prompts, "Take the first N prompts by id")->group(kGroup)->type_name("N");
-  verb.add_option("--max-tokens", max_tokens, "Take prompts by id until N tokens")->group(kGroup)->type_name("N");
-  verb.add_flag("--skip-bad", skip_bad, "Leave bad prompts out and count them, instead of stopping")->group(kGroup);
+  verb.add_option("--max-prompts", max_prompts, "Use only the first N prompts, in order of their ids")
+      ->group(kGroup)
+      ->type_name("N");
+  verb.add_option("--max-tokens", max_tokens, "Use prompts in order of their ids, up to N tokens")
+      ->group(kGroup)
+      ->type_name("N");
+  verb.add_flag("--skip-bad", skip_bad, "Skip bad prompts with a warning instead of stopping")->group(kGroup);
 }
 
 PromptSet read_prompt_files(const PromptFlags& flags) {
@@ -95,10 +103,10 @@ std::string template_mismatch(const PromptSet& set, const ChatTemplate* chat) {
   const auto n_chats = count(PromptKind::Chat), n_texts = count(PromptKind::Text);
   if (!chat && n_chats > 0)
     return std::to_string(n_chats) + " of " + std::to_string(set.records.size()) +
-           " prompts are chats, and the model has no chat template: they cannot be fed; give their texts as \"text\"";
+           " prompts are chats, but the model has no chat template; give their text as \"text\"";
   if (chat && n_texts > 0 && n_chats == 0)
-    return "the prompts are raw text, and the model has a chat template, which is not used (" + chat->name() +
-           "): a chat model sees other tokens in service; give \"messages\" unless that is meant";
+    return "the prompts are raw text, so the chat template of the model is not used (" + chat->name() +
+           "); in service a chat model sees other tokens; give \"messages\" unless raw text is intended";
   return "";
 }
 
@@ -111,7 +119,8 @@ TokenizeOptions tokenize_options(const PromptFlags& flags, int64_t vocab) {
   if (!flags.template_kwargs.empty()) {
     options.template_kwargs = while_doing(
         "--template-kwargs", [&] { return parse_json(flags.template_kwargs, {.keep_large_integers = true}); });
-    if (!options.template_kwargs.is_object()) fail("--template-kwargs is not a JSON object, such as {\"x\": true}");
+    if (!options.template_kwargs.is_object())
+      fail("--template-kwargs is not a JSON object, expected one such as {\"x\": true}");
   }
   options.unix_seconds = source_date_epoch();
   if (!flags.date.empty()) options.unix_seconds = while_doing("--date", [&] { return parse_date(flags.date); });
@@ -135,7 +144,7 @@ FedPrompts feed_prompts(const std::filesystem::path& model, int64_t vocab, const
   fed.prompts = std::move(tokenized.prompts);
   std::sort(fed.prompts.begin(), fed.prompts.end(), [](const auto& a, const auto& b) { return a.id < b.id; });
   cut(fed.prompts, flags);
-  if (fed.prompts.empty()) fail("there is no usable prompt");
+  if (fed.prompts.empty()) fail("no usable prompt");
   fed.sha256 = prompts_sha256(fed.prompts);
   fed.skipped = set.skipped;
   fed.skipped.insert(fed.skipped.end(), tokenized.skipped.begin(), tokenized.skipped.end());

@@ -32,7 +32,7 @@ struct PromptFlags {
 
   void add_to(CLI::App& verb);
 
-  /// Which files, and how they become tokens; not which of the prompts are taken.
+  /// Files and tokenization only, without the options that select prompts.
   void add_files_to(CLI::App& verb);
 };
 
@@ -51,14 +51,14 @@ using PromptSource = std::function<PromptSet(bool chat)>;
 /// Reads the files of the flags.
 PromptSet read_prompt_files(const PromptFlags& flags);
 
-/// What is odd about feeding this set to a model with, or without, this template: a set of raw text alone although the
-/// model has a chat template, chats although it has none. Empty when nothing is.
+/// A mismatch of prompts and chat template: only raw text although the model has a template, or chats although it has
+/// none. Empty if they match.
 std::string template_mismatch(const PromptSet& set, const ChatTemplate* chat);
 
-/// The flags as the tokeniser wants them, checked.
+/// The flags as the tokenizer wants them, checked.
 TokenizeOptions tokenize_options(const PromptFlags& flags, int64_t vocab);
 
-/// Renders and tokenises what `source` gives. vocab is the number of rows of the model's embedding. Throws Error for a
+/// Renders and tokenizes what `source` gives. vocab is the number of rows of the model's embedding. Throws Error for a
 /// set without any usable prompt; warnings go to standard error.
 FedPrompts feed_prompts(const std::filesystem::path& model, int64_t vocab, const PromptFlags& flags,
                         const PromptSource& source);
@@ -69,7 +69,7 @@ std::string tokenizer_sha256(const std::filesystem::path& model);
 /// Over the sorted canonical records of prompts.
 std::string prompts_sha256(std::span<const TokenizedPrompt> prompts);
 
-/// Whether a prompt brings what an encoder made of images.
+/// Whether any prompt has rows of an image encoder.
 bool has_encoder_rows(const FedPrompts& fed);
 
 /// For plan_sequences(), with the embeddings that prompts bring, checked against the model.

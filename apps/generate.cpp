@@ -54,10 +54,8 @@ void check(const GenerateFlags& flags) {
     fail("--max-new-tokens is " + std::to_string(flags.options.max_new_tokens) + ", expected 1 or more");
   if (flags.options.n_top < 0) fail("--top is " + std::to_string(flags.options.n_top) + ", expected 0 or more");
   check_threads(flags.threads);
-  if (!flags.texts.empty() && !flags.prompts.files.empty())
-    fail("both --prompt and --prompts are given, expected one of them");
-  if (flags.texts.empty() && flags.prompts.files.empty())
-    fail("no prompt is given, expected --prompt TEXT or --prompts FILE");
+  if (!flags.texts.empty() && !flags.prompts.files.empty()) fail("--prompt and --prompts cannot be used together");
+  if (flags.texts.empty() && flags.prompts.files.empty()) fail("no prompt given; use --prompt TEXT or --prompts FILE");
 }
 
 Exit run(const GenerateFlags& flags) {
@@ -95,20 +93,21 @@ Exit run(const GenerateFlags& flags) {
 
 void add_generate(CLI::App& app, Job& chosen) {
   auto flags = std::make_shared<GenerateFlags>();
-  CLI::App* verb = app.add_subcommand("generate", "Continue prompts greedily: the check that the model was understood");
+  CLI::App* verb =
+      app.add_subcommand("generate", "Generate text greedily, to check that kvcal runs the model correctly");
   verb->add_option("MODEL", flags->model, "Checkpoint folder")->required();
-  verb->add_option("--prompt", flags->texts, "A prompt on the command line (may be repeated)");
-  verb->add_flag("--raw", flags->raw, "Take --prompt as plain text even if the model has a chat template");
+  verb->add_option("--prompt", flags->texts, "Prompt text (repeatable)");
+  verb->add_flag("--raw", flags->raw, "Feed --prompt as raw text, without the chat template");
   flags->prompts.add_to(*verb);
-  verb->add_option("--max-new-tokens", flags->options.max_new_tokens, "Tokens to generate at most")
+  verb->add_option("--max-new-tokens", flags->options.max_new_tokens, "Maximum number of tokens to generate")
       ->capture_default_str();
-  verb->add_option("--top", flags->options.n_top, "Logits to list for the first generated token")
+  verb->add_option("--top", flags->options.n_top, "Number of top logits to print for the first generated token")
       ->capture_default_str();
   verb->add_option("--precision", flags->precision,
-                   "bf16: as servers compute; f32: the reference (quantised weights are rounded to bf16 in both)")
+                   "bf16: like servers; f32: reference. Quantized weights are dequantized to bf16 in both")
       ->capture_default_str();
   verb->add_option("--device", flags->device, "auto, cpu, cuda, cuda:N")->capture_default_str();
-  verb->add_option("--threads", flags->threads, "Threads (default: all processors)");
+  verb->add_option("--threads", flags->threads, "Number of threads (default: all processors)");
   verb->add_flag("--json", flags->json, "One JSON object per prompt on standard output");
   verb->footer(
       "Examples:\n"

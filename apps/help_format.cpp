@@ -1,9 +1,29 @@
 #include "help_format.h"
 
+#include <algorithm>
+
 namespace kvcal {
+namespace {
+
+constexpr size_t kColumns = 100, kNameColumns = 30;
+
+// Spaces become line breaks, so that no line is longer than `width`; lines that the text has already stay apart.
+std::string wrapped(std::string text, size_t width) {
+  for (size_t begin = 0; text.size() - begin > width;) {
+    const std::string_view line = std::string_view(text).substr(begin, width + 1);
+    size_t end = line.find('\n');
+    if (end == line.npos) end = line.rfind(' ');
+    if (end == line.npos) break;
+    text[begin + end] = '\n';
+    begin += end + 1;
+  }
+  return text;
+}
+
+}  // namespace
 
 HelpFormat::HelpFormat() {
-  column_width(30);
+  column_width(kNameColumns);
   label("Positionals", "Arguments");
 }
 
@@ -23,8 +43,10 @@ std::string HelpFormat::make_option_opts(const CLI::Option* option) const {
 }
 
 std::string HelpFormat::make_option_desc(const CLI::Option* option) const {
-  const std::string fallback = option->get_default_str();
-  return fallback.empty() ? option->get_description() : option->get_description() + " [" + fallback + "]";
+  std::string text = option->get_description();
+  if (const std::string fallback = option->get_default_str(); !fallback.empty())
+    text.insert(std::min(text.find('\n'), text.size()), " [" + fallback + "]");
+  return wrapped(text, kColumns - kNameColumns);
 }
 
 }  // namespace kvcal

@@ -1,4 +1,4 @@
-// The layout of --help: one option per line, its value named, its default in brackets.
+// The layout of --help, for 100 columns: each option begins a line, its value named, its default in brackets.
 #pragma once
 
 #include <CLI/CLI.hpp>

@@ -108,8 +108,8 @@ Inspection inspect(const std::string& path, int64_t max_model_len) {
     if (i.reason.empty() && has_weight_files(file.folder)) i.reason = i.weights_problem;
   }
   if (i.reason.empty() && !is_readable(i.quantization))
-    i.reason = "the weights are quantised (" + str(i.quantization) +
-               "), which is not read; calibrate the BF16 checkpoint that it was made from";
+    i.reason = "the weights are quantized (" + str(i.quantization) +
+               "), a format that kvcal does not read; calibrate the original BF16 checkpoint";
   return i;
 }
 
@@ -202,7 +202,7 @@ Json to_json(const Inspection& i) {
   return out;
 }
 
-// "0-2, 4-6, 8": neighbouring indexes joined.
+// "0-2, 4-6, 8": neighboring indexes joined.
 std::string ranges(const std::vector<int>& indexes) {
   std::string text;
   for (size_t i = 0; i < indexes.size();) {
@@ -283,7 +283,7 @@ void print_servers(const std::vector<ServerSupport>& servers) {
       std::cout << "loads scales named *" << scale_suffix(s.write, 'k') << '\n';
     else
       std::cout << "loads no scales from a checkpoint: " << s.why_not
-                << (s.plugin.empty() ? "" : "; the plug-in " + s.plugin + " hands them over") << '\n';
+                << (s.plugin.empty() ? "" : "; the plug-in " + s.plugin + " loads the scale file") << '\n';
   }
 }
 
@@ -298,9 +298,9 @@ void print_text(const Inspection& i) {
     for (const auto& [dtype, n] : w.dtypes) std::cout << ' ' << dtype << " x " << n;
     std::cout << '\n';
   } else {
-    std::cout << "weights:       none read: " << i.weights_problem << '\n';
+    std::cout << "weights:       not read: " << i.weights_problem << '\n';
   }
-  std::cout << "quantisation:  " << str(i.quantization) << '\n';
+  std::cout << "quantization:  " << str(i.quantization) << '\n';
   if (i.weights)
     std::cout << "KV scales:     "
               << (i.weights->kv_scales.empty()
@@ -329,10 +329,10 @@ Exit run(const InspectFlags& flags) {
 void add_inspect(CLI::App& app, Job& chosen) {
   auto flags = std::make_shared<InspectFlags>();
   CLI::App* verb =
-      app.add_subcommand("inspect", "Show which layers own a KV cache, its size, and whether it can be calibrated");
+      app.add_subcommand("inspect", "Show which layers have a KV cache, its size, and if kvcal supports it");
   verb->add_option("MODEL", flags->model, "Checkpoint folder, or a config.json")->required();
   verb->add_option("--max-model-len", flags->max_model_len,
-                   "Longest context the server will allow; longrope goes by it (default: the model's)");
+                   "Context length of the server; selects longrope factors (default: the model's)");
   verb->add_flag("--json", flags->json, "One JSON object on standard output");
   verb->footer(
       "Examples:\n"

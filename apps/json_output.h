@@ -7,7 +7,7 @@
 
 namespace kvcal {
 
-/// Indented, ending in a newline. Names in it come from files of strangers: what is no UTF-8 is replaced.
+/// Indented, with a final newline. Names may come from untrusted files: invalid UTF-8 is replaced.
 inline std::string json_output(const Json& json) {
   return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }

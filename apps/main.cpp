@@ -25,7 +25,7 @@ void occupy_standard_descriptors() {
 Exit run(int argc, char** argv) {
   const Exit exit = parse_command_line(argc, argv)();
   std::cout.flush();
-  if (!std::cout) fail("writing results to standard output failed; is the disk full, or the output closed?");
+  if (!std::cout) fail("cannot write to standard output; is the disk full, or the output closed?");
   return exit;
 }
 
@@ -45,9 +45,8 @@ int main(int argc, char** argv) {
     return static_cast<int>(kvcal::run(argc, argv));
   } catch (const std::bad_alloc&) {
     return kvcal::report(
-        "out of memory: the system gave no more; 'calibrate --dry-run' says what a run needs, and --memory, "
-        "--chunk-tokens "
-        "and fewer prompts bound it");
+        "out of memory; 'calibrate --dry-run' shows what a run needs; --memory, --chunk-tokens and fewer prompts "
+        "reduce it");
   } catch (const std::exception& error) {
     return kvcal::report(error.what());
   }

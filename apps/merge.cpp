@@ -37,8 +37,8 @@ void print(const MergeFlags& flags, const Statistics& merged, size_t n_sets) {
               << '\n';
   if (flags.quiet) return;
   if (packed_apart)
-    std::cerr << "kvcal: " << n_sets << " sets of prompts: pass 1 is exactly that of one run over all of them, later "
-              << "passes packed each set apart\n";
+    std::cerr << "kvcal: " << n_sets << " sets of prompts: pass 1 equals that of one run over all prompts; later "
+              << "passes packed each set separately\n";
   std::cerr << "kvcal: " << flags.files.size() << " file(s), "
             << with_separators(static_cast<int64_t>(merged.run.prompt_ids.size())) << " prompts, "
             << with_separators(n_tokens) << " tokens; " << flags.out << " sha256 " << sha256.substr(0, 16) << '\n';
@@ -59,17 +59,17 @@ Exit run(const MergeFlags& flags) {
 
 void add_merge(CLI::App& app, Job& chosen) {
   auto flags = std::make_shared<MergeFlags>();
-  CLI::App* verb = app.add_subcommand("merge", "Merge statistics of shards or machines, as if run in one piece");
+  CLI::App* verb = app.add_subcommand("merge", "Merge statistics files of several shards or runs");
   verb->add_option("STATS", flags->files, "Statistics files (calibrate --stats): all shards of a run, or several runs")
       ->required();
   verb->add_option("-o,--out", flags->out, "Statistics file to write")->required()->type_name("FILE");
-  verb->add_flag("--force", flags->force, "Replace a file that exists");
+  verb->add_flag("--force", flags->force, "Overwrite an existing file");
   verb->add_flag("--json", flags->json, "One JSON object on standard output");
-  verb->add_flag("-q,--quiet", flags->quiet, "No closing line");
+  verb->add_flag("-q,--quiet", flags->quiet, "Print no closing line");
   verb->footer(
-      "The shards of one run give the bytes of that run. Runs over different prompts give the statistics of\n"
-      "one run over all of them in pass 1; later passes pack the prompts of one run only, and the file says so.\n"
-      "Runs of other models, tokenizers, precisions, processors or versions are refused.\n"
+      "Merging all shards of a run gives the same bytes as that run. Merging runs over different prompts gives the\n"
+      "pass-1 statistics of one run over all of them; later passes pack the prompts of each run separately, and the\n"
+      "file says so. Runs with different models, tokenizers, precisions, processors or versions are refused.\n"
       "\n"
       "Examples:\n"
       "  kvcal calibrate ./model --prompts chats.jsonl --shard 1/2 --stats 1.kvstats    on one machine\n"

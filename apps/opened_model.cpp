@@ -34,7 +34,7 @@ void OpenedModel::report_tensors(bool ran_to_logits, bool verbose) const {
     list += (i ? ", " : "") + quoted(report.unclaimed[i]);
   if (report.unclaimed.size() > kListed) list += ", ...";
   std::cerr << "kvcal: warning: " << report.unclaimed.size()
-            << " tensor(s) of the checkpoint were not used and no rule says why: " << list << '\n';
+            << " tensor(s) of the checkpoint were not used, for no known reason: " << list << '\n';
 }
 
 std::vector<int32_t> end_tokens(const Checkpoint& checkpoint) {

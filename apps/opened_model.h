@@ -25,8 +25,8 @@ struct OpenedModel {
   /// False for a backbone saved alone, such as an embedding model's: it has a KV cache, but no logits.
   bool has_head() const { return spec().tied_head || !weights.prefix.lm_head.empty(); }
 
-  /// One warning line per kind of tensor that nobody asked for and no rule names, on standard error. Tensors of layers
-  /// and ends that this run did not need are no surprise. verbose: also a line per rule that passed tensors over.
+  /// Warns on standard error about tensors that were not used and that no rule explains, one line per kind. Layers
+  /// and output heads that this run did not need are expected. verbose: also a line per rule that skipped tensors.
   void report_tensors(bool ran_to_logits, bool verbose) const;
 };
 

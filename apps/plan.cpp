@@ -54,7 +54,7 @@ WeightBytes weights_of(const PlanFlags& flags, const ConfigFile& file, const Mod
   try {
     return measure_weights(file, spec);
   } catch (const Error& e) {
-    fail(std::string(e.what()) + "; --weights SIZE says how much memory they take");
+    fail(std::string(e.what()) + "; give their size with --weights SIZE");
   }
 }
 
@@ -225,20 +225,18 @@ Exit run(const PlanFlags& flags) {
 
 void add_plan(CLI::App& app, Job& chosen) {
   auto flags = std::make_shared<PlanFlags>();
-  CLI::App* verb = app.add_subcommand("plan", "Plan contexts and concurrency, BF16 against an FP8 cache");
+  CLI::App* verb = app.add_subcommand("plan", "Estimate context and concurrency on given GPUs, BF16 vs. FP8 cache");
   verb->add_option("MODEL", flags->model, "Checkpoint folder, or a config.json")->required();
-  verb->add_option("--gpu-memory", flags->gpu_memory,
-                   "Memory of one GPU with its unit: 80GiB (2^30 bytes), 80GB (10^9)")
+  verb->add_option("--gpu-memory", flags->gpu_memory, "Memory of one GPU, with unit: 80GiB (2^30 bytes) or 80GB (10^9)")
       ->required();
-  verb->add_option("--gpus", flags->gpus, "GPUs (default: those of one group)");
-  verb->add_option("--tp", flags->tp, "GPUs of a tensor-parallel group (default: all)");
-  verb->add_option("--concurrency", flags->load.concurrency, "Sequences to be served at a time");
-  verb->add_option("--context", flags->load.context, "Tokens of each, prompt and answer");
+  verb->add_option("--gpus", flags->gpus, "Number of GPUs (default: one tensor-parallel group)");
+  verb->add_option("--tp", flags->tp, "GPUs per tensor-parallel group (default: all)");
+  verb->add_option("--concurrency", flags->load.concurrency, "Sequences served at the same time");
+  verb->add_option("--context", flags->load.context, "Tokens per sequence, prompt and answer");
   verb->add_option("--gpu-memory-utilization", flags->utilization,
-                   "Share of a GPU that the server takes (default: 0.9)");
-  verb->add_option("--allowance", flags->allowance, "Of that for activations and runtime, on each GPU (default: 3GiB)");
-  verb->add_option("--weights", flags->weights,
-                   "What the weights take, all GPUs together (default: measured or estimated)");
+                   "Share of GPU memory that the server uses (default: 0.9)");
+  verb->add_option("--allowance", flags->allowance, "Part of it for activations and runtime, per GPU (default: 3GiB)");
+  verb->add_option("--weights", flags->weights, "Total size of the weights (default: measured or estimated)");
   verb->add_flag("--json", flags->json, "One JSON object on standard output");
   verb->footer(
       "Examples:\n"

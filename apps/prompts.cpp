@@ -66,7 +66,7 @@ PromptsJob resolve(const PromptsFlags& flags) {
   const fs::path model = flags.model;
   std::error_code ignored;
   if (!fs::is_directory(model, ignored))
-    fail("MODEL " + quoted(flags.model) + " is no folder; expected a Hugging Face checkpoint folder");
+    fail("MODEL " + quoted(flags.model) + " is not a folder; expected a Hugging Face checkpoint folder");
   PromptsJob job;
   job.ids = flags.ids;
   job.json = flags.json;
@@ -110,7 +110,7 @@ void print_prompt(const PromptsJob& job, const PromptRecord& record, const Token
   }
   std::cout << "== " << quoted(prompt.id) << "  " << with_separators(n_tokens)
             << (n_tokens == 1 ? " token" : " tokens");
-  if (prompt.truncated) std::cout << ", cut from " << with_separators(prompt.n_before_truncation);
+  if (prompt.truncated) std::cout << ", truncated from " << with_separators(prompt.n_before_truncation);
   if (prompt.weight > 1) std::cout << ", fed " << with_separators(prompt.weight) << " times";
   std::cout << "  (" << record.source << ")\n";
   if (record.kind == PromptKind::Ids)
@@ -178,7 +178,7 @@ void print_sources(const PromptsJob& job, std::ostream& out) {
       if (variants.size() > 1) out << ", one of " << comma_list(variants);
       out << '\n';
     } else {
-      out << "the model has none\n";
+      out << "none\n";
     }
   }
   if (!job.tokenizer) return;
@@ -198,7 +198,7 @@ void print_totals(Totals totals, const TokenizeOptions& options, std::ostream& o
   if (totals.n_repeats > 0)
     out << ", with repeats " << with_separators(static_cast<int64_t>(lengths.size()) + totals.n_repeats);
   if (totals.n_truncated > 0)
-    out << "; " << with_separators(totals.n_truncated) << " cut to --max-length "
+    out << "; " << with_separators(totals.n_truncated) << " truncated to --max-length "
         << with_separators(options.max_length);
   if (totals.n_failed > 0) out << "; " << with_separators(totals.n_failed) << " cannot be fed";
   if (totals.replaced > 0) out << "; " << totals.replaced << " malformed UTF-8 sequence(s) read as U+FFFD";
@@ -227,10 +227,11 @@ Exit run(const PromptsJob& job) {
 void add_prompts(CLI::App& app, Job& chosen) {
   auto flags = std::make_shared<PromptsFlags>();
   flags->prompts.skip_bad = true;  // shown with their reason
-  CLI::App* verb = app.add_subcommand("prompts", "Show what the model will be fed: rendered text, token ids, lengths");
-  verb->add_option("MODEL", flags->model, "Checkpoint folder; its tokenizer and chat template are used")->required();
+  CLI::App* verb =
+      app.add_subcommand("prompts", "Show prompts as the model sees them: rendered text, token ids, lengths");
+  verb->add_option("MODEL", flags->model, "Checkpoint folder with the tokenizer and the chat template")->required();
   flags->prompts.add_files_to(*verb);
-  verb->add_flag("--ids", flags->ids, "Show token ids too");
+  verb->add_flag("--ids", flags->ids, "Also show token ids");
   verb->add_flag("--json", flags->json, "One JSON object per prompt: id, text, input_ids, n_tokens; or id, error");
   verb->footer(
       "Examples:\n"
@@ -239,7 +240,7 @@ void add_prompts(CLI::App& app, Job& chosen) {
       "  kvcal prompts ./Qwen3-0.6B --json | jq .n_tokens\n"
       "  kvcal prompts ./Qwen3-0.6B --template-kwargs '{\"enable_thinking\": false}'\n"
       "\n"
-      "Exit code 1 when a prompt cannot be fed; the others are shown all the same.");
+      "Exit code 1 if any prompt cannot be tokenized; the others are still shown.");
   verb->callback([flags, &chosen] { chosen = [flags] { return run(resolve(*flags)); }; });
 }
 

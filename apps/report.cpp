@@ -36,8 +36,7 @@ struct Opened {
 Opened open(const ReportFlags& flags) {
   if (is_scale_file(flags.input)) {
     if (!flags.solving_option.empty())
-      fail(flags.solving_option + " chooses how scales are solved from statistics; " + quoted(flags.input) +
-           " has its scales already");
+      fail(flags.solving_option + " applies to statistics files; " + quoted(flags.input) + " is a scale file");
     return {std::nullopt, read_artifact(flags.input)};
   }
   const SolveOptions options = flags.solve.resolve();
@@ -50,7 +49,7 @@ Exit run(const ReportFlags& flags) {
   const Existing existing = flags.force ? Existing::Replace : Existing::Refuse;
   std::error_code ignored;
   if (std::filesystem::equivalent(flags.input, flags.output, ignored))
-    fail("the page " + quoted(flags.output.string()) + " would replace what it is made from");
+    fail("--output " + quoted(flags.output.string()) + " would overwrite the input");
   check_writable(flags.output, existing);
   const Opened opened = open(flags);
   ReportInput input = {opened.artifact, opened.statistics ? &*opened.statistics : nullptr,
@@ -66,12 +65,11 @@ Exit run(const ReportFlags& flags) {
 
 void add_report(CLI::App& app, Job& chosen) {
   auto flags = std::make_shared<ReportFlags>();
-  CLI::App* verb =
-      app.add_subcommand("report", "Write a page with plots: answers, formats, heads, magnitudes, growth, outliers");
+  CLI::App* verb = app.add_subcommand("report", "Write an HTML report with plots of the measurements and assessments");
   verb->add_option("FILE", flags->input, "Statistics (calibrate --stats), or a scale file (.json)")->required();
-  verb->add_option("-o,--output", flags->output, "Page to write (default: report.html)");
-  verb->add_flag("--force", flags->force, "Replace an existing page");
-  verb->add_flag("-q,--quiet", flags->quiet, "Nothing on standard error but errors");
+  verb->add_option("-o,--output", flags->output, "HTML file to write (default: report.html)");
+  verb->add_flag("--force", flags->force, "Overwrite an existing file");
+  verb->add_flag("-q,--quiet", flags->quiet, "Print errors only");
   const std::vector<CLI::Option*> own = verb->get_options();
   flags->solve.add_to(*verb);
   verb->footer(

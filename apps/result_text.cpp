@@ -77,9 +77,9 @@ std::string not_converged_text(const Artifact& artifact) {
   const std::string sites = unsettled_sites(artifact);
   if (sites.empty()) return "";
   if (!cached_sites(artifact.layers.front())[0].site->growth.last_quarter)
-    return "not converged: one prompt has nothing to be compared with; feed more, and varied ones.\n";
-  return "not converged: the last quarter of the prompts, or packing them otherwise, still raised the absmax of " +
-         sites + "; more, or more varied, prompts settle it.\n";
+    return "not converged: a single prompt cannot show convergence; use more, and varied, prompts.\n";
+  return "not converged: the last quarter of the prompts, or packing them differently, still raised the absmax of " +
+         sites + "; use more, or more varied, prompts.\n";
 }
 
 // Which sites these scales ruin, and by what.
@@ -95,9 +95,9 @@ std::string keep16_text(const Artifact& artifact, const std::string& layers) {
     }
   std::string way = "keep layer(s) " + layers + " in the model's dtype (--kv-cache-dtype-skip-layers)";
   if (fine_at_one)
-    way = "scale 1.0 does not: leave these scales out, or try --policy percentile; else " + way;
+    way = "scale 1.0 does not: leave these scales out, try --policy percentile, or " + way;
   else if (!artifact.quantization.headroom)  // such policies clip what absmax keeps
-    way = "try --policy absmax, which clips nothing; where it does not help either, " + way;
+    way = "try --policy absmax, which clips nothing; if that does not help, " + way;
   return "keep16: rounding at these scales ruins the attention of " + list.text() + "; " + way + ".\n";
 }
 
@@ -107,7 +107,7 @@ std::string zero_heads_text(const Artifact& artifact) {
   for (const ArtifactLayer& l : artifact.layers)
     for (const NamedSite& s : sites_of(l))
       for (const int head : s.site->zero_heads) list.add(l, s, " head " + std::to_string(head));
-  return list.text().empty() ? "" : "note: heads without any value but zero: " + list.text() + ".\n";
+  return list.text().empty() ? "" : "note: heads whose values are all zero: " + list.text() + ".\n";
 }
 
 // The parts of an MLA row, below it: they share its scale.
@@ -159,16 +159,17 @@ std::string result_advice(const Artifact& artifact) {
   std::string text;
   if (!keep16.empty()) text += keep16_text(artifact, keep16);
   if (!needed.empty())
-    text += "needed: scale 1.0 would be felt in layer(s) " + needed + "; a server must load these scales.\n";
-  else
-    text += "any scale: 1.0 would do as well for every layer; these scales do no harm.\n";
-  if (!check.empty())
     text +=
-        "check: ordinary rounding can be felt in the attention of layer(s) " + check + "; check the model's answers.\n";
-  if (keep16.empty() && check.empty()) text += "fine: an FP8 cache does no harm to any layer at these scales.\n";
+        "needed: scale 1.0 would change the attention of layer(s) " + needed + "; the server must load these scales.\n";
+  else
+    text += "any scale: 1.0 works as well for every layer; these scales do no harm.\n";
+  if (!check.empty())
+    text += "check: FP8 rounding noticeably changes the attention of layer(s) " + check +
+            "; evaluate the model's answers.\n";
+  if (keep16.empty() && check.empty()) text += "fine: at these scales an FP8 cache harms no layer.\n";
   text += zero_heads_text(artifact) + not_converged_text(artifact) + evidence_text(artifact);
   if (artifact.kv_cache.empty() && !artifact.kv_cache_left_out.empty())
-    text += "kv_cache (for servers that read one scale per layer) is left out: " + artifact.kv_cache_left_out + "\n";
+    text += "kv_cache (for servers that read one scale per layer) is omitted: " + artifact.kv_cache_left_out + "\n";
   return text;
 }
 

@@ -50,7 +50,7 @@ std::string difference(const Json& there, const Json& here, const std::string& w
   if (here.is_object() && there.is_object())
     for (const auto& [key, value] : here.items()) {
       const std::string path = where.empty() ? key : where + "." + key;
-      if (!there.contains(key)) return path + " is not known there";
+      if (!there.contains(key)) return path + " is missing there";
       if (std::string found = difference(there[key], value, path); !found.empty()) return found;
     }
   return where + " is " + text(there) + " there, " + text(here) + " here";
@@ -77,7 +77,7 @@ ResumeFolder::ResumeFolder(fs::path folder, Json identity)
     : folder_(std::move(folder)), identity_(std::move(identity)) {
   std::error_code error;
   fs::create_directory(folder_, error);
-  if (error) fail("cannot keep the state of the run in " + quoted(folder_.string()) + ": " + errno_text(error.value()));
+  if (error) fail("cannot save the state of the run in " + quoted(folder_.string()) + ": " + errno_text(error.value()));
   remove_temporaries();
   for (int slot = 0; slot < static_cast<int>(kSlots.size()); ++slot)
     if (std::optional<Found> found = read(slot); found && found->layers_done > layers_done()) found_ = std::move(found);
@@ -100,15 +100,15 @@ std::optional<ResumeFolder::Found> ResumeFolder::read(int slot) const {
     state = parse_json(metadata->second);
     found.layers_done = static_cast<int>(get_int(state, "layers_done"));
     if (get_string(state, "rows_checksum") != checksum_in(container))
-      fail(quoted(path.string()) + ": its rows do not have their checksum");
+      fail(quoted(path.string()) + ": checksum mismatch");
     found.statistics = read_statistics(path, kRowsPrefix);
   } catch (const Error& e) {
-    warn("passed over a damaged file of an earlier run: " + std::string(e.what()));
+    warn("ignoring a damaged file of an earlier run: " + std::string(e.what()));
     return std::nullopt;
   }
   const Json* theirs = find_member(state, "run");
   if (const std::string found_other = difference(theirs ? *theirs : Json(), identity_, ""); !found_other.empty())
-    fail(quoted(path.string()) + " belongs to another run: " + found_other + "; finish that run, or remove " +
+    fail(quoted(path.string()) + " belongs to another run: " + found_other + "; finish that run or remove " +
          quoted(folder_.string()));
   return found;
 }
@@ -138,7 +138,7 @@ void ResumeFolder::save(int layers_done, std::span<const Tensor> rows) {
     newest_ = slot;
   } catch (const Error& e) {
     if (!std::exchange(warned_, true))
-      warn("this run can be resumed from an earlier layer only: " + std::string(e.what()));
+      warn("if interrupted, this run can be resumed only from an earlier layer: " + std::string(e.what()));
   }
 }
 

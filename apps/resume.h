@@ -1,6 +1,6 @@
 // The folder that `calibrate --resume` keeps beside its output: after each layer the rows of the run and the statistics
-// so far, in one of two files by turns, so that the last but one is whole while the last is written. A run that was
-// stopped goes on from there and ends in the same bytes.
+// so far, alternating between two files, so that one is complete while the other is written. An interrupted run
+// continues from there and gives the same bytes.
 #pragma once
 
 #include <filesystem>
@@ -15,7 +15,7 @@ class ResumeFolder final : public RunStore {
  public:
   /// `identity` is what the numbers of a run depend on, by name: an object of objects or plain values. Looks into the
   /// folder, which need not exist. Throws Error when the folder cannot be written or holds another run's files; a
-  /// damaged file is passed over with a warning.
+  /// damaged file is ignored with a warning.
   ResumeFolder(std::filesystem::path folder, Json identity);
 
   /// What save() takes statistics from, and where those of the earlier part go.
@@ -23,7 +23,7 @@ class ResumeFolder final : public RunStore {
 
   int layers_done() const override { return found_ ? found_->layers_done : 0; }
   void restore(std::span<const Tensor> rows) override;
-  /// A disk that is full ends no run: what could not be kept is a warning.
+  /// A full disk does not end the run: failing to save is a warning.
   void save(int layers_done, std::span<const Tensor> rows) override;
 
   /// After the results are written: nothing is left to go on with.

@@ -11,10 +11,10 @@ class App;
 
 namespace kvcal {
 
-/// "2/3" into the options. Throws Error for anything that is no shard.
+/// "2/3" into the options. Throws Error for anything else.
 void take_shard(const std::string& text, SequenceOptions& options);
 
-/// The first option on the command line that makes scales, "--policy": a shard makes none. "" when there is none.
+/// The first option given that only matters for scales, such as "--policy", which a shard does not compute; or "".
 std::string scale_option_given(const CLI::App& verb);
 
 }  // namespace kvcal

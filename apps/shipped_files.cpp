@@ -16,7 +16,7 @@ std::filesystem::path shipped_file(const std::string& name) {
   const fs::path in_tree = (folder / "../.." / name).lexically_normal();
   for (const fs::path& path : {installed, in_tree})
     if (fs::exists(path, error)) return path;
-  fail(quoted(name) + ", which comes with the program, is neither " + quoted(installed.string()) + " nor " +
+  fail(quoted(name) + ", which is part of the program, is neither at " + quoted(installed.string()) + " nor " +
        quoted(in_tree.string()));
 }
 

@@ -44,8 +44,8 @@ extern "C" void page_lost_in_signal_handler(int number, siginfo_t* info, void*) 
   const std::string_view file = mapped_file_at(info->si_addr);
   if (!file.empty())
     end_in_signal_handler(Exit::Failure, "kvcal: error: ", file,
-                          ": a part of it cannot be read any more: it has become shorter while in use, or its disk "
-                          "failed; is something rewriting it?\n");
+                          ": part of it can no longer be read: it was truncated while in use, or its disk "
+                          "failed; is another program rewriting it?\n");
   signal(number, SIG_DFL);
   raise(number);
 }

@@ -33,7 +33,7 @@ Exit run(const SolveVerbFlags& flags) {
 
 void add_solve(CLI::App& app, Job& chosen) {
   auto flags = std::make_shared<SolveVerbFlags>();
-  CLI::App* verb = app.add_subcommand("solve", "Solve scales again from saved statistics, with another policy");
+  CLI::App* verb = app.add_subcommand("solve", "Compute scales from saved statistics, without the model");
   verb->add_option("STATS", flags->statistics, "Statistics file (calibrate --stats)")->required();
   flags->output.add_to(*verb);
   flags->solve.add_to(*verb);

@@ -9,26 +9,34 @@
 namespace kvcal {
 
 void SolveFlags::add_to(CLI::App& verb) {
+  add_scales_to(verb);
+  add_limits_to(verb);
+}
+
+void SolveFlags::add_scales_to(CLI::App& verb) {
   const std::string group = "Scales";
-  std::string policies_help = "How a scale is chosen";
-  for (const PolicyEntry& p : policies()) policies_help += "; " + std::string(p.name) + ": " + std::string(p.summary);
+  std::string policies_help = "How scales are chosen";
+  for (const PolicyEntry& p : policies()) policies_help += "\n" + std::string(p.name) + ": " + std::string(p.summary);
   verb.add_option("--policy", options.policy, policies_help)->group(group)->capture_default_str();
   verb.add_option("--headroom", options.headroom,
-                  "absmax, pow2: representable maximum / absmax (default: the format's, 2 for FP8)")
+                  "For absmax and pow2: largest representable value / absmax (default: by format, 2 for FP8)")
       ->group(group);
   verb.add_option("--granularity", granularity, "tensor: one scale per site; head: one per head")
       ->group(group)
       ->capture_default_str();
-  verb.add_option("--dtype", options.format, "Cache format: fp8_e4m3, fp8_e4m3fnuz, int8")
+  verb.add_option("--dtype", options.format, "Cache format: fp8_e4m3, fp8_e4m3fnuz or int8")
       ->group(group)
       ->capture_default_str();
-  verb.add_option("--percentile", options.percentile, "percentile: share of |x| that must fit, in %")
+  verb.add_option("--percentile", options.percentile, "For percentile: share of magnitudes to represent, in %")
       ->group(group)
       ->capture_default_str();
   verb.add_option("--max-model-len", options.max_model_len,
-                  "Longest context the server will allow; keys provide for rotations up to it (default: the model's)")
+                  "Context length of the server; key scales allow for rotation up to it (default: the model's)")
       ->group(group);
-  const std::string limits = "Limits of assessments";
+}
+
+void SolveFlags::add_limits_to(CLI::App& verb) {
+  const std::string group = "Assessment limits (raising a 'check' limit raises the keep16 limit in proportion)";
   const auto limit = [&](const char* flag, FigureLimits& l, const std::string& what) {
     verb.add_option_function<double>(
             flag,
@@ -36,16 +44,15 @@ void SolveFlags::add_to(CLI::App& verb) {
               l.keep16 *= check / l.check;
               l.check = check;
             },
-            what + " from which a check is due (default " + shortest_double(l.check) + "); keep16 moves with it")
-        ->group(limits);
+            "'check' from this " + what + " (default " + shortest_double(l.check) + ")")
+        ->group(group);
   };
-  limit("--limit-kl", options.limits.kl, "KL of attention weights, measured, in nats,");
-  limit("--limit-rel", options.limits.rel, "Relative change of a layer's output");
-  limit("--limit-noise", options.limits.noise, "Noise of attention logits, predicted, in nats,");
-  limit("--limit-tokens", options.limits.flushed_tokens, "Share of tokens whose values are flushed");
-  verb.add_option("--limit-growth", options.limits.growth,
-                  "Convergence: growth of an absmax that still counts as settled")
-      ->group(limits)
+  limit("--limit-kl", options.limits.kl, "measured KL divergence of attention weights, in nats");
+  limit("--limit-rel", options.limits.rel, "relative change of a layer's attention output");
+  limit("--limit-noise", options.limits.noise, "predicted noise of attention logits, in nats");
+  limit("--limit-tokens", options.limits.flushed_tokens, "share of tokens whose values are flushed to zero");
+  verb.add_option("--limit-growth", options.limits.growth, "Growth of an absmax that still counts as converged")
+      ->group(group)
       ->capture_default_str();
 }
 

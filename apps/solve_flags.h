@@ -1,4 +1,4 @@
-// The options that `calibrate` and `solve` share: how scales are chosen from statistics.
+// The options that `calibrate`, `solve` and `report` share: how scales are chosen from statistics.
 #pragma once
 
 #include <string>
@@ -15,9 +15,11 @@ struct SolveFlags {
   SolveOptions options;
   std::string granularity = "tensor";
 
-  void add_to(CLI::App& verb);
+  void add_to(CLI::App& verb);         // both groups below
+  void add_scales_to(CLI::App& verb);  // how scales are chosen
+  void add_limits_to(CLI::App& verb);  // from where a scale is assessed as "check" or "keep16"
 
-  /// Throws Error naming the option that makes no sense.
+  /// Throws Error naming the invalid option.
   SolveOptions resolve() const;
 };
 

@@ -144,7 +144,7 @@ Exit run(const StatsFlags& flags) {
 
 void add_stats(CLI::App& app, Job& chosen) {
   auto flags = std::make_shared<StatsFlags>();
-  CLI::App* verb = app.add_subcommand("stats", "Print what a statistics file holds");
+  CLI::App* verb = app.add_subcommand("stats", "Print the contents of a statistics file");
   verb->add_option("FILE", flags->file, "Statistics file (calibrate --stats)")->required();
   verb->add_flag("--json", flags->json, "One JSON object on standard output");
   verb->add_flag("--formats", flags->formats, "Instead: the error of each cache site in this and other number formats");

@@ -1,4 +1,4 @@
-// The part of `kvcal stats` that is about prompts and kinds of tokens: are there enough of them, and whose are the
+// The part of `kvcal stats` about prompts and kinds of tokens: are there enough of them, and which of them set the
 // ranges?
 #pragma once
 

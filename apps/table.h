@@ -10,7 +10,7 @@ namespace kvcal {
 /// Columns that printable UTF-8 text takes on a terminal: combining marks none, wide characters two.
 int display_width(std::string_view text);
 
-/// The text cut to at most `width` columns, with "…" in place of what was cut.
+/// The text truncated to at most `width` columns; "…" replaces the rest.
 std::string cut_to_width(std::string_view text, int width);
 
 /// One number for a cell, by a printf format; at most 31 characters.
@@ -26,7 +26,7 @@ class Table {
 
   explicit Table(std::vector<Column> columns) : columns_(std::move(columns)) {}
 
-  /// One cell per column, without line breaks. Text of others goes through quoted() or similar first.
+  /// One cell per column, without line breaks. Untrusted text goes through quoted() or similar first.
   void add_row(std::vector<std::string> cells);
 
   /// Title line and rows, two spaces between columns, none at line ends.

@@ -90,8 +90,9 @@ std::vector<Server> servers_of(const ValidateFlags& flags) {
 }
 
 Validated validated_folder(const ValidateFlags& flags, const std::string& schema) {
-  if (!flags.model.empty()) fail("validate: FILE is a checkpoint folder, which is its own --model");
-  if (!flags.scales.empty() && !flags.statistics.empty()) fail("validate: --scales and --stats exclude each other");
+  if (!flags.model.empty()) fail("validate: --model is for scale files, and FILE is a checkpoint folder");
+  if (!flags.scales.empty() && !flags.statistics.empty())
+    fail("validate: --scales and --stats cannot be used together");
   FolderChecks checks{servers_of(flags), flags.scales, flags.statistics, flags.n_ranks};
   if (checks.servers.empty()) checks.servers = {verified_server(ServerKind::Vllm), verified_server(ServerKind::Sglang)};
   FolderReport found = validate_folder(flags.file, schema, checks);
@@ -100,7 +101,7 @@ Validated validated_folder(const ValidateFlags& flags, const std::string& schema
 
 Validated validated_file(const ValidateFlags& flags, const std::string& schema) {
   if (!flags.scales.empty() || !flags.statistics.empty())
-    fail("validate: --scales and --stats compare with a checkpoint folder; " + quoted(flags.file) + " is none");
+    fail("validate: --scales and --stats need a checkpoint folder as FILE; " + quoted(flags.file) + " is not a folder");
   std::optional<ModelIdentity> model;
   if (!flags.model.empty()) model = identify_model(flags.model);
   const std::vector<Server> servers = servers_of(flags);
@@ -139,26 +140,26 @@ void add_validate(CLI::App& app, Job& chosen) {
       app.add_subcommand("validate", "Check a scale file, a statistics file or a checkpoint with KV scales");
   verb->add_option("FILE", flags->file,
                    "kv-cache-scales.json, a statistics file, or a checkpoint folder with KV scales");
-  verb->add_option("--model", flags->model, "Checkpoint folder that the scales are to be served with")
-      ->type_name("MODEL");
+  verb->add_option("--model", flags->model, "Checkpoint folder that the scale file is for")->type_name("MODEL");
   verb->add_option("--server", flags->servers,
-                   "Server that is to use it, as in vllm@0.33 or sglang@0.5.23; for a folder both")
+                   "Server to check for, such as vllm@0.33 or sglang@0.5.23 (default for folders: both)")
       ->type_name("SERVER");
-  verb->add_option("--scales", flags->scales, "Scale file that the scales of a folder should be those of")
+  verb->add_option("--scales", flags->scales, "Check that the folder contains the scales of this file")
       ->type_name("FILE");
-  verb->add_option("--stats", flags->statistics, "Statistics file to judge the scales of a folder by")
+  verb->add_option("--stats", flags->statistics, "Check the scales of the folder against these statistics")
       ->type_name("FILE");
-  verb->add_option("--tp", flags->n_ranks, "Ranks that are to share the heads, for scales per head")
+  verb->add_option("--tp", flags->n_ranks, "Tensor-parallel size, to check per-head scales for")
       ->type_name("N")
       ->check(CLI::Range(1, 4096));
   verb->add_option("--format", flags->format, "text, json, sarif (code scanning), github (annotations)")
       ->capture_default_str();
   verb->add_flag("--json", flags->json, "Same as --format json");
-  verb->add_flag("--strict", flags->strict, "Warnings count as errors");
+  verb->add_flag("--strict", flags->strict, "Treat warnings as errors");
   verb->add_flag("--list-rules", flags->list_rules, "Print the rules: id, severity, meaning");
   verb->footer(
-      "A rule whose inputs are missing is 'not evaluated', never passed. Exit code 0: no errors (with --strict: no\n"
-      "warnings); 1: findings, also for a file that is cut short or no JSON at all; 2: the file cannot be read.\n"
+      "A rule whose inputs are missing is reported as 'not evaluated', never as passed. Exit code 0: no errors (with\n"
+      "--strict: no warnings either); 1: errors, also for truncated files or files that are not JSON; 2: the file\n"
+      "cannot be read.\n"
       "\n"
       "Examples:\n"
       "  kvcal validate kv-cache-scales.json --model ./Qwen3-0.6B && echo fit to serve\n"

@@ -11,7 +11,7 @@ class App;
 
 namespace kvcal {
 
-/// What the process returns to the shell; README and --help list the same numbers.
+/// Exit status of the process; --help and the manual page list the same numbers.
 enum class Exit : int {
   Done = 0,
   Findings = 1,       // validate, doctor, diff, inspect, a quality gate: the job was done and found something

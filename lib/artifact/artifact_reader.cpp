@@ -322,7 +322,7 @@ std::vector<float> kv_cache_from(const Object& o) {
     size_t layer = 0;
     const auto [end, error] = std::from_chars(key.data(), key.data() + key.size(), layer);
     if (error != std::errc() || end != key.data() + key.size() || layer >= scales.size() || scales[layer] != 0)
-      fail(member_at(rank.where + key) + " is no layer, expected each of 0 to " + std::to_string(scales.size() - 1));
+      fail(member_at(rank.where + key) + " is not a layer, expected each of 0 to " + std::to_string(scales.size() - 1));
     scales[layer] = scale_from(value, rank.where + key);
   }
   if (scales.empty()) fail(member_at(o.where + "scaling_factor.0") + " has no layers");

@@ -85,7 +85,7 @@ void compare_members(const Artifact& a, const Artifact& b, std::vector<MemberDif
   for (const char* key : {"prompts_sha256", "plan_sha256", "n_prompts", "n_tokens", "longest", "passes", "precision",
                           "activation_quant", "isa", "tool_version", "converged"})
     add(std::string("calibration.") + key, text_of(a.calibration, key), text_of(b.calibration, key), false);
-  add("kv_cache", a.kv_cache.empty() ? "left out" : "there", b.kv_cache.empty() ? "left out" : "there", true);
+  add("kv_cache", a.kv_cache.empty() ? "left out" : "present", b.kv_cache.empty() ? "left out" : "present", true);
 }
 
 void compare_layers(const ArtifactLayer& a, const ArtifactLayer& b, const ArtifactQuantization& qa,

@@ -1,4 +1,4 @@
-// Two scale files side by side: what changed, and whether it matters.
+// Compares two scale files: what changed, and whether it matters.
 //
 // FP8 is floating point, so a scale matters only where it clips or flushes. What was measured for A is held against the
 // scale of B, and the reverse: a scale whose range (scale · max) is below the other's largest magnitude clips it; in

@@ -211,7 +211,7 @@ void check_record(const Statistics& statistics) {
   const RunRecord& run = statistics.run;
   if (run.shard)
     fail("the statistics are shard " + std::to_string(run.shard->index) + " of " + std::to_string(run.shard->count) +
-         " of a run: scales need all of them, see 'kvcal merge'");
+         " of a run: scales need all shards, see 'kvcal merge'");
   if (!run.model.is_object()) fail("the statistics do not say which model they are of");
   if (!run.calibration.is_object())
     fail("the statistics do not say what was fed: runs of different plans were merged without a new description");

@@ -1,4 +1,4 @@
-// The artifact's block "ranges_by": which prompts and tokens the ranges are of, over all layers.
+// The artifact's block "ranges_by": which prompts and tokens set the ranges, over all layers.
 #pragma once
 
 #include "stats/run_record.h"

@@ -1,4 +1,4 @@
-// A document against the JSON schema that is shipped with the program.
+// Checks a document against the JSON schema shipped with the program.
 #pragma once
 
 #include <string>

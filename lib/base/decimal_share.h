@@ -1,4 +1,4 @@
-// Shares of counts as people write them, "99.9 %", without the error of binary fractions.
+// Shares of counts in decimal notation, "99.9 %", without the error of binary fractions.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Where bytes of memory were mapped from, for those who would rather read the file themselves.
+// Which file bytes in memory are mapped from, for code that reads the file directly instead.
 #pragma once
 
 #include <cstddef>

@@ -1,7 +1,7 @@
 // Parsing. nlohmann's lexer and grammar drive a SAX handler that builds the tree and enforces the limits while it
 // reads. Two things need care:
 // * Bare NaN and Infinity are not JSON, and the lexer rejects them. They are overwritten beforehand, outside strings,
-//   by numbers of the same length (so that positions in messages stay right); the handler recognises them by position.
+//   by numbers of the same length (so that positions in messages stay right); the handler recognizes them by position.
 // * The input iterator reports how far the lexer has read, which gives the handler positions at no cost.
 #include "base/json.h"
 
@@ -48,7 +48,7 @@ struct NonFinite {
   double value;
 };
 
-/// Whether text[begin, end) stands where a whole value may stand, as far as its neighbours tell.
+/// Whether text[begin, end) stands where a whole value may stand, as far as its neighbors tell.
 bool is_whole_value(std::string_view text, size_t begin, size_t end) {
   constexpr std::string_view kBefore = "[,: \t\r\n", kAfter = "],} \t\r\n";
   return (begin == 0 || kBefore.find(text[begin - 1]) != kBefore.npos) &&

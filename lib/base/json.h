@@ -1,4 +1,4 @@
-// JSON from files nobody vouches for: size and depth limits, no duplicate keys, errors that carry a path.
+// JSON from untrusted files: size and depth limits, no duplicate keys, errors that carry a path.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// Reading small files whole, with the limits and messages that files from strangers need.
+// Reads small files whole, with the limits and messages that untrusted files need.
 #pragma once
 
 #include <filesystem>

@@ -89,8 +89,8 @@ void remark_on_copies(const ModelSpec& spec, const Capacity& c, std::vector<std:
         std::to_string(tp) + " times as many sequences");
   if (copies_heads(spec, tp))
     remarks.push_back(
-        "there are fewer key-value heads than GPUs: heads are kept in copies, and more GPUs in a group do not make "
-        "the cache smaller");
+        "there are fewer KV heads than GPUs: heads are replicated, and more GPUs in a group do not make the "
+        "cache smaller");
 }
 
 // What storing the weights in 8 bits would bring instead.
@@ -115,10 +115,10 @@ Recommendation for_load(const ModelSpec& spec, const Capacity& c, int64_t concur
   const std::string load = sequences_text(concurrency, context);
   if (c.at(KvFormat::BF16).holds(concurrency, context))
     return {Advice::KeepBf16,
-            "a BF16 cache holds " + load + "; for this load FP8 buys nothing (" + counts(c, context) + ")",
+            "a BF16 cache holds " + load + "; for this load FP8 gains nothing (" + counts(c, context) + ")",
             {}};
   if (c.at(KvFormat::FP8).holds(concurrency, context))
-    return {Advice::UseFp8, load + " fit with an FP8 cache and not with BF16 (" + counts(c, context) + ")", {}};
+    return {Advice::UseFp8, load + " fit with an FP8 cache but not with BF16 (" + counts(c, context) + ")", {}};
   std::string text = load + " do not fit, not even with an FP8 cache (" + counts(c, context) + ")";
   if (c.at(KvFormat::NVFP4).holds(concurrency, context)) text += "; NVFP4 would hold them";
   const int64_t fits = c.at(KvFormat::FP8).context(concurrency, context);
@@ -133,7 +133,7 @@ Recommendation for_context(const ModelSpec& spec, const Capacity& c, int64_t con
   if (in_bf16 >= kScheduled)
     return {Advice::KeepBf16,
             counts(c, context) + ": more than the " + std::to_string(kScheduled) +
-                " that servers run at a time by default; FP8 buys memory that nothing asks for",
+                " that servers run at a time by default; FP8 saves memory that this load does not need",
             {}};
   if (in_fp8 == 0)
     return {Advice::LoadDoesNotFit,

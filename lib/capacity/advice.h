@@ -1,4 +1,4 @@
-// Whether an FP8 cache is worth having on this machine: the question that comes before any calibration.
+// Whether an FP8 cache pays off on this machine: the question before any calibration.
 #pragma once
 
 #include <cstdint>

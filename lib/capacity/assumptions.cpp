@@ -17,18 +17,18 @@ std::string decimal(const char* format, double value) {
 std::string weights_text(const WeightBytes& w) {
   switch (w.source) {
     case WeightSource::Headers:
-      return "as the files of the checkpoint have them, everything in them (also vision towers and draft heads); F32 "
+      return "size of the checkpoint's files, with everything in them (also vision towers and draft heads); F32 "
              "of an "
-             "unquantised checkpoint is loaded in 16 bits";
+             "unquantized checkpoint is loaded in 16 bits";
     case WeightSource::Index:
-      return "as the index of the checkpoint says; its files are not here";
+      return "from the index of the checkpoint; its files are missing";
     case WeightSource::Config:
       return "estimated from the config: " + decimal("%.4g", static_cast<double>(w.parameters) / 1e9) +
              " billion parameters of the language model, " +
              (w.bits == 16
                   ? "all in 16 bits"
                   : decimal("%.3g", w.bits) + " bits each with their scales, embedding, head and norms in 16") +
-             "; no vision tower, no draft head, and nothing that the quantisation left out";
+             "; without vision tower, draft head and modules left unquantized";
     case WeightSource::Given:
       return "as given";
   }
@@ -37,10 +37,9 @@ std::string weights_text(const WeightBytes& w) {
 
 void add_machine(const Capacity& c, std::vector<Assumption>& out) {
   const Deployment& d = c.deployment;
-  out.push_back(
-      {"utilization",
-       "the server takes " + decimal("%.3g", d.utilization) + " of each GPU's memory, the usual default being 0.9",
-       "--gpu-memory-utilization"});
+  out.push_back({"utilization",
+                 "the server takes " + decimal("%.3g", d.utilization) + " of each GPU's memory, by default 0.9",
+                 "--gpu-memory-utilization"});
   out.push_back({"allowance",
                  gib_text(static_cast<int64_t>(d.allowance)) +
                      " of that on each GPU are for activations of a prefill chunk, CUDA graphs, communication and the "
@@ -51,7 +50,7 @@ void add_machine(const Capacity& c, std::vector<Assumption>& out) {
     out.push_back({"tensor_parallel",
                    "weights and recurrent state divide evenly among the GPUs of a group (norms, routers and MLA's down "
                    "projections "
-                   "are copied in truth: under 1 % mostly); key-value heads divide, or are copied where there are "
+                   "are really copied: mostly under 1 %); key-value heads divide, or are copied where there are "
                    "fewer than GPUs; "
                    "an MLA row is on every GPU",
                    "--tp"});

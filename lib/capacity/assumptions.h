@@ -1,4 +1,4 @@
-// What a plan takes for granted, each by a name that messages and scripts can refer to.
+// The assumptions of a plan, each with a name that messages and scripts can refer to.
 #pragma once
 
 #include <string>

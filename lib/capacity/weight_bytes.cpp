@@ -24,7 +24,7 @@ int64_t integer_at(const Json& object, std::initializer_list<const char*> keys) 
 // What scales (and zero points) add: their bits shared by the weights of a group. Groups of whole rows or tensors add
 // nothing that counts.
 double with_groups(int64_t bits, double bits_per_group, int64_t group_size) {
-  if (bits < 1 || bits > kMostBits) fail("the quantisation has weights of " + std::to_string(bits) + " bits");
+  if (bits < 1 || bits > kMostBits) fail("the quantization has weights of " + std::to_string(bits) + " bits");
   return static_cast<double>(bits) + (group_size > 0 ? bits_per_group / static_cast<double>(group_size) : 0);
 }
 

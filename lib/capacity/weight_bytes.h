@@ -25,17 +25,17 @@ struct WeightBytes {
   uint64_t bytes = 0;  // of the whole model, all GPUs together
   WeightSource source = WeightSource::Config;
   std::string format;          // "16 bits", "fp8 (128x128 blocks)": as the config describes it
-  double bits = 16;            // per quantised weight; Config only
+  double bits = 16;            // per quantized weight; Config only
   uint64_t parameters = 0;     // of the language model
   bool in_eight_bits = false;  // or fewer
 };
 
-/// Takes the best source there is. Unquantised weights count 16 bits an element, also where they are stored in F32:
+/// Takes the best source there is. Unquantized weights count 16 bits an element, also where they are stored in F32:
 /// that is how servers load them. Throws Error for weights that are there and cannot be read, and where only the config
 /// could tell and names a format whose size is not known.
 WeightBytes measure_weights(const ConfigFile& file, const ModelSpec& spec);
 
-/// Bits that one quantised weight takes with its share of scales and zero points; of several formats in one model the
+/// Bits that one quantized weight takes with its share of scales and zero points; of several formats in one model the
 /// largest. `quantization` is the object that find_quantization() returns. Throws Error where it does not tell.
 double bits_per_weight(const Json& quantization, std::string_view method);
 

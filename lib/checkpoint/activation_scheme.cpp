@@ -12,12 +12,13 @@ namespace kvcal {
 namespace {
 
 [[noreturn]] void fail_nothing(const std::string& why) {
-  fail("there is no rounding of activations to emulate: " + why + ", so servers do not round activations");
+  fail("no activation rounding to emulate: " + why + ", so servers do not round activations");
 }
 
 [[noreturn]] void fail_unknown_rounding(const std::string& format) {
-  fail("the rounding of activations by " + quoted(format) +
-       " is not emulated, only that of FP8 (by token, by group, by tensor); calibrate without it");
+  fail(
+      "the rounding of activations by " + quoted(format) +
+      " cannot be emulated, only FP8 (per token, per group, per tensor); calibrate without --emulate-activation-quant");
 }
 
 std::string word_at(const Json& object, const char* key) {
@@ -86,7 +87,7 @@ ActivationScheme of_compressed_tensors(const Json& q) {
       else
         without = true;
     }
-  if (schemes.empty()) fail_nothing("compressed-tensors with quantised weights alone");
+  if (schemes.empty()) fail_nothing("compressed-tensors with quantized weights only");
   for (const ActivationScheme& s : schemes)
     if (without || s.name != schemes[0].name) fail_unknown_rounding("compressed-tensors with groups that differ in it");
   return schemes[0];
@@ -109,7 +110,7 @@ ActivationScheme of_modelopt(const Json& q) {
   if (algorithm == "FP8") return by_tensor();
   if (algorithm == "FP8_PER_CHANNEL_PER_TOKEN") return by_token();
   if (algorithm == "FP8_PB_WO") return by_group(kBlock);  // weights alone by its name, but vLLM rounds groups of 128
-  if (algorithm.find("A16") != std::string::npos) fail_nothing("modelopt " + algorithm + " quantises weights alone");
+  if (algorithm.find("A16") != std::string::npos) fail_nothing("modelopt " + algorithm + " quantizes only weights");
   fail_unknown_rounding("modelopt" + (algorithm.empty() ? "" : " " + algorithm));
 }
 
@@ -118,7 +119,7 @@ ActivationScheme of_modelopt(const Json& q) {
 ActivationScheme read_activation_scheme(const Checkpoint& checkpoint) {
   return while_doing("reading " + quoted(checkpoint.folder().string()), [&]() -> ActivationScheme {
     const QuantizationSummary summary = describe_quantization(checkpoint.config(), checkpoint.folder());
-    if (!summary.weights_quantized) fail_nothing("the weights are not quantised");
+    if (!summary.weights_quantized) fail_nothing("the weights are not quantized");
     const Json q = find_quantization(checkpoint.config(), checkpoint.folder());
     const std::string& method = summary.method;
     if (method == "fp8") return of_fp8(q);
@@ -126,8 +127,8 @@ ActivationScheme read_activation_scheme(const Checkpoint& checkpoint) {
     if (method == "compressed-tensors") return of_compressed_tensors(q);
     if (method == "modelopt") return of_modelopt(q);
     if (method.find("auto-round") != std::string::npos && get_int_or(q, "act_bits", 16) >= 16)
-      fail_nothing(method + " quantises weights alone");
-    if (method == "awq" || method == "gptq" || method == "mxfp4") fail_nothing(method + " quantises weights alone");
+      fail_nothing(method + " quantizes only weights");
+    if (method == "awq" || method == "gptq" || method == "mxfp4") fail_nothing(method + " quantizes only weights");
     fail_unknown_rounding(method);
   });
 }
@@ -146,7 +147,7 @@ InputRounding input_rounding(const Checkpoint& checkpoint, const ActivationSchem
   const TensorInfo* stored = checkpoint.find(weight);
   if (stored && is_plain(*stored)) return {};
   if (!stored || (stored->dtype != DType::F8E4M3 && stored->dtype != DType::F8E5M2))
-    fail("weight " + quoted(weight) + " is quantised, but not in FP8, as config.json says for " + scheme.name +
+    fail("weight " + quoted(weight) + " is quantized, but not in FP8, as config.json says for " + scheme.name +
          ": the rounding of its inputs is not known");
   if (scheme.rounding) return scheme.rounding;
   const std::string name = input_scale_name(checkpoint, weight);

@@ -1,4 +1,4 @@
-// How the server of a quantised checkpoint rounds activations before it multiplies them: what its quantisation config
+// How the server of a quantized checkpoint rounds activations before it multiplies them: what its quantization config
 // says, and scales beside the weights.
 #pragma once
 
@@ -20,7 +20,7 @@ struct ActivationScheme {
 ActivationScheme read_activation_scheme(const Checkpoint& checkpoint);
 
 /// Of the inputs of one weight, "….q_proj.weight" or "….experts.gate_up_proj": none unless it is stored in FP8. Throws
-/// Error for one that is quantised in another way, and when its static scale is missing or no positive number.
+/// Error for one that is quantized in another way, and when its static scale is missing or no positive number.
 InputRounding input_rounding(const Checkpoint& checkpoint, const ActivationScheme& scheme, const std::string& weight);
 
 /// The tensor that holds the static scale of a weight's inputs, or "".

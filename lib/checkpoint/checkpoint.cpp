@@ -15,7 +15,7 @@ void check_index(const WeightFiles& files, const std::vector<std::unique_ptr<Saf
     for (const auto& other : shards)
       if (other->find(name))
         fail(quoted(files.index_path.string()) + ": tensor " + quoted(name) + " is listed in " + listed +
-             " but stands in " + quoted(other->path().filename().string()) +
+             " but is in " + quoted(other->path().filename().string()) +
              "; do index and files come from one download?");
     fail(quoted(files.index_path.string()) + ": tensor " + quoted(name) + " is listed in " + listed +
          ", which does not have it; do index and files come from one download?");
@@ -39,7 +39,7 @@ Checkpoint Checkpoint::open(const std::filesystem::path& folder, MappedFile::Acc
   for (const Place& place : result.places_) {
     const std::string& name = place.info->name;
     if (!result.names_.empty() && result.names_.back() == name)
-      fail(quoted(result.folder().string()) + ": tensor " + quoted(name) + " stands in two files, one of them " +
+      fail(quoted(result.folder().string()) + ": tensor " + quoted(name) + " is in two files, one of them " +
            quoted(result.shards_[place.shard]->path().filename().string()));
     result.names_.push_back(name);
     result.total_bytes_ += place.info->bytes;

@@ -1,4 +1,4 @@
-// A model folder as Hugging Face writes it: configuration and the tensors of all shards under one roof.
+// A model folder as Hugging Face writes it: its configuration and the tensors of all shards.
 #pragma once
 
 #include <cstdint>

@@ -24,7 +24,7 @@ ConfigFile read_config(const std::filesystem::path& folder_or_file);
 /// llm_config, language_config, thinker_config (and theirs):
 /// * the keys kv_cache_scheme, kv_cache_quant_algo, kv_cache_dtype;
 /// * the same keys inside quantization_config, compression_config and their member `quantization`;
-/// * a quantization_config or compression_config that then quantises no weights (see quantizes_weights).
+/// * a quantization_config or compression_config that then quantizes no weights (see quantizes_weights).
 /// Whole numbers count as equal however they are written (1e6, 1000000.0).
 std::string config_sha256(const Json& config);
 

@@ -1,4 +1,4 @@
-// The identity of weights, cheap enough to take in every run.
+// A fingerprint of the weights, cheap enough to compute in every run.
 #pragma once
 
 #include <span>

@@ -1,4 +1,4 @@
-// KV-cache scales that a checkpoint already carries, in every spelling that producers and servers use.
+// KV-cache scales that a checkpoint already carries, under every name that tools and servers use.
 #pragma once
 
 #include <string>

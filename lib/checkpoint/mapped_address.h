@@ -1,4 +1,4 @@
-// Which mapped file an address lies in: for the handler of the signal that reading a file cut short raises.
+// Which mapped file an address lies in: for the handler of the signal raised by reading a truncated file.
 #pragma once
 
 #include <string_view>

@@ -119,7 +119,7 @@ std::string name_unread(const std::string& method, const Json& q) {
   return "";
 }
 
-QuantizationSummary summarise(const Json& given, std::string fallback_method, std::string source) {
+QuantizationSummary summarize(const Json& given, std::string fallback_method, std::string source) {
   QuantizationSummary summary;
   const Json& quantization = unwrapped(given);
   summary.source = std::move(source);
@@ -185,11 +185,11 @@ QuantizationSummary describe_quantization(const Json& config, const fs::path& fo
   QuantizationSummary summary;
   summary.method = "none";
   if (const Found found = find_in_config(config, "config.json", 2); found.quantization)
-    summary = summarise(*found.quantization, found.method, found.source);
+    summary = summarize(*found.quantization, found.method, found.source);
   for (const auto& side : kSideFiles) {
     const Json json = read_side_file(folder / side.file);
     if (json.is_null()) continue;
-    const QuantizationSummary beside = summarise(json, side.method, side.file);
+    const QuantizationSummary beside = summarize(json, side.method, side.file);
     // config.json goes first, as for the servers; the file beside it fills what that leaves open.
     if (summary.kv_cache.empty()) summary.kv_cache = beside.kv_cache;
     if (!summary.weights_quantized && beside.weights_quantized) {

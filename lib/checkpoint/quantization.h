@@ -1,4 +1,4 @@
-// How a checkpoint says its weights and its KV cache are quantised, for inspect and for messages.
+// How a checkpoint says its weights and its KV cache are quantized, for inspect and for messages.
 #pragma once
 
 #include <filesystem>

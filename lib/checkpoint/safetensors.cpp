@@ -48,13 +48,13 @@ DType dtype_of(const Json* value) {
   if (!value || !value->is_string()) fail("has no string 'dtype'");
   const std::string& name = value->get_ref<const std::string&>();
   const std::optional<DType> dtype = dtype_from_name(name);
-  if (!dtype) fail("has the dtype " + quoted(name) + ", which is not known here");
+  if (!dtype) fail("has the dtype " + quoted(name) + ", which kvcal does not know");
   return *dtype;
 }
 
 /// One entry; offsets stay relative to the data section until the layout is checked.
 TensorInfo tensor_of(const std::string& name, const Json& entry, uint64_t data_bytes) {
-  if (!entry.is_object()) fail("is described by something that is no object");
+  if (!entry.is_object()) fail("is described by something other than an object");
   TensorInfo info;
   info.name = name;
   info.dtype = dtype_of(find_member(entry, "dtype"));
@@ -78,10 +78,10 @@ TensorInfo tensor_of(const std::string& name, const Json& entry, uint64_t data_b
 
 void read_metadata(const Json& entry, std::map<std::string, std::string>& out) {
   if (entry.is_null()) return;
-  if (!entry.is_object()) fail("safetensors header: '__metadata__' is no object");
+  if (!entry.is_object()) fail("safetensors header: '__metadata__' is not an object");
   for (const auto& member : entry.items()) {
     if (!member.value().is_string())
-      fail("safetensors header: '__metadata__' entry " + quoted(member.key()) + " is no string");
+      fail("safetensors header: '__metadata__' entry " + quoted(member.key()) + " is not a string");
     out.emplace(member.key(), member.value().get<std::string>());
   }
 }

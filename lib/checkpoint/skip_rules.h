@@ -1,5 +1,5 @@
-// Tensors that a text calibration rightly leaves alone, by named rules: what no rule names and nobody asked for is
-// reported, since it may be a part of the model that was overlooked.
+// Tensors that a text calibration may skip, by named rules. Unused tensors that no rule names are reported, since they
+// may be a part of the model that was overlooked.
 #pragma once
 
 #include <cstdint>

@@ -51,7 +51,7 @@ TextPrefix detect_prefix(const Checkpoint& checkpoint, std::string_view embeddin
     fail(where + "no tensor is called " + quoted(embedding) + ", with or without a prefix; is it a language model?");
   if (found.size() > 1)
     fail(where + std::to_string(found.size()) + " tensors end in " + quoted(embedding) + ", among them " +
-         quoted(found[0]) + " and " + quoted(found[1]) + "; which is the language model is not known");
+         quoted(found[0]) + " and " + quoted(found[1]) + "; cannot tell which is the language model");
   const std::string model = found[0].substr(0, found[0].size() - embedding.size());
   return {model, find_lm_head(checkpoint, model)};
 }

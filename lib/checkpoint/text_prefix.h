@@ -1,4 +1,4 @@
-// Where the language model's tensors are in a checkpoint: wrappers and times differ in what they put in front.
+// Where the language model's tensors are in a checkpoint: wrappers and library versions add different prefixes.
 #pragma once
 
 #include <string>
@@ -17,7 +17,7 @@ struct TextPrefix {
   std::string head_module() const;  // "lm_head.": what the head's tensors begin with; "" when there is none
 };
 
-/// Finds the prefix by the presence of <prefix><embedding>, plain or quantised: model.language_model.,
+/// Finds the prefix by the presence of <prefix><embedding>, plain or quantized: model.language_model.,
 /// language_model.model., model., none, and rarer ones; else the only tensor with that ending outside vision, audio and
 /// MTP parts. Throws Error when there is none or the choice is not clear.
 TextPrefix detect_prefix(const Checkpoint& checkpoint, std::string_view embedding = "embed_tokens.weight");

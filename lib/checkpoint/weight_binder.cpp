@@ -114,8 +114,8 @@ void WeightBinder::claim(std::string_view name) const {
 
 Tensor WeightBinder::load(const std::string& full, const TensorInfo& found, const Shape& shape) const {
   if (!is_plain(found))
-    fail(reading(*checkpoint_) + "tensor " + quoted(full) + " is " + str(found) + ", a quantised weight; its format, " +
-         weight_format(*checkpoint_) + ", is not read: use the BF16 checkpoint that it was made from");
+    fail(reading(*checkpoint_) + "tensor " + quoted(full) + " is " + str(found) + ", a quantized weight; its format, " +
+         weight_format(*checkpoint_) + ", is not supported: use the original BF16 checkpoint");
   if (!(found.shape == shape))
     fail(reading(*checkpoint_) + "tensor " + quoted(full) + " has shape " + str(found.shape) + ", expected " +
          str(shape) + "; is config.json from another checkpoint?");
@@ -160,8 +160,8 @@ Tensor WeightBinder::decode(const std::string& full, const Shape& shape) const {
 void WeightBinder::fail_missing(const std::string& full) const {
   const std::string missing = reading(*checkpoint_) + "tensor " + quoted(full) + " is missing";
   if (const std::string twin = stored_name(*checkpoint_, full); !twin.empty())
-    fail(missing + ", but " + quoted(twin) + " is there: a quantised weight; its format, " +
-         weight_format(*checkpoint_) + ", is not read: use the BF16 checkpoint that it was made from");
+    fail(missing + ", but " + quoted(twin) + " exists: a quantized weight; its format, " + weight_format(*checkpoint_) +
+         ", is not supported: use the original BF16 checkpoint");
   // Only the siblings are compared: a checkpoint may have hundreds of thousands of names.
   const std::span<const std::string> siblings = checkpoint_->names_below(prefix_);
   if (siblings.empty())

@@ -23,16 +23,16 @@ class WeightBinder {
   WeightBinder at(std::string_view sub) const;
   const std::string& prefix() const { return prefix_; }
 
-  /// The tensor in its stored dtype (BF16, F16 or F32), or as BF16 when it is stored in a quantised format
+  /// The tensor in its stored dtype (BF16, F16 or F32), or as BF16 when it is stored in a quantized format
   /// (checkpoint/formats/): a read-only view that lives until release() or the checkpoint's end. Throws Error when it
-  /// is missing (with the nearest name or the quantised tensors found in its place), has another shape, or is stored in
+  /// is missing (with the nearest name or the quantized tensors found in its place), has another shape, or is stored in
   /// a way that is not known.
   Tensor operator()(std::string_view name, const Shape& shape) const;
 
   /// The same, but a tensor without data when there is none of that name.
   Tensor optional(std::string_view name, const Shape& shape) const;
 
-  /// Whether the name exists, or quantised tensors in its place; what the tensor of that name is (null: there is none).
+  /// Whether the name exists, or quantized tensors in its place; what the tensor of that name is (null: there is none).
   /// Neither counts as asking for it.
   bool has(std::string_view name) const;
   const TensorInfo* info(std::string_view name) const;
@@ -44,15 +44,15 @@ class WeightBinder {
   /// How a server rounds what it multiplies with the weight of this name; none unless emulate_activations().
   InputRounding inputs_of(std::string_view name) const;
 
-  /// With emulate_activations(): throws Error when a quantised weight below the prefix was read and inputs_of() it was
+  /// With emulate_activations(): throws Error when a quantized weight below the prefix was read and inputs_of() it was
   /// not asked.
   void check_inputs_asked() const;
 
   /// Counts a tensor as used without reading it (a tied head that is stored all the same); of a weight "x.weight"
-  /// everything below "x.", by which names it may be quantised.
+  /// everything below "x.", by which names it may be quantized.
   void claim(std::string_view name) const;
 
-  /// The same checkpoint and memory of names, but quantised weights are found and checked only: their tensors have the
+  /// The same checkpoint and memory of names, but quantized weights are found and checked only: their tensors have the
   /// right shape and no meaning.
   WeightBinder shapes_only() const;
 

@@ -44,7 +44,7 @@ std::string advice_for(const std::vector<std::string>& names) {
   if (any(starts("pytorch_model")) || any(ends(".bin")))
     return "has only PyTorch pickle weights (.bin), which can run code when read; convert them: "
            "AutoModelForCausalLM.from_pretrained(folder, dtype='auto').save_pretrained(new_folder)";
-  if (any(ends(".gguf"))) return "has only GGUF weights, which are already quantised; get the original checkpoint";
+  if (any(ends(".gguf"))) return "has only GGUF weights, which are already quantized; get the original checkpoint";
   if (any(starts("adapter_model")))
     return "holds only a LoRA adapter; merge it into its base model first (peft: merge_and_unload)";
   if (any(ends(".pth")) || any(ends(".pt"))) return "has only .pt/.pth weights; convert them to safetensors first";
@@ -74,7 +74,7 @@ WeightFiles read_index(const fs::path& folder, const fs::path& path) {
     std::map<std::string, size_t> shard_numbers;
     for (const auto& member : map->items()) {
       if (!member.value().is_string())
-        fail("tensor " + quoted(member.key()) + " is mapped to something that is no string");
+        fail("tensor " + quoted(member.key()) + " is mapped to something other than a string");
       shard_numbers.emplace(member.value().get<std::string>(), 0);
     }
     for (auto& [name, number] : shard_numbers) {

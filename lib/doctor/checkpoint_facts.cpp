@@ -117,13 +117,13 @@ void take_readers(const Checkpoint& checkpoint, CheckpointFacts& facts) {
   }
 }
 
-// transformers keeps its own cache quantised when generation_config.json says so.
+// transformers keeps its own cache quantized when generation_config.json says so.
 void take_generation(const std::filesystem::path& folder, CheckpointFacts& facts) {
   const std::filesystem::path path = folder / "generation_config.json";
   if (!std::filesystem::is_regular_file(path)) return;
   const Json json = read_json_file(path, {.max_bytes = size_t{1} << 20});
   const Json* implementation = json.is_object() ? find_member(json, "cache_implementation") : nullptr;
-  facts.quantised_cache = implementation != nullptr && *implementation == "quantized";
+  facts.quantized_cache = implementation != nullptr && *implementation == "quantized";
 }
 
 // Files of tensors that the index does not name hold scales that no server sees.

@@ -96,7 +96,7 @@ Found joint_names(const Facts& f) {
 
 Found scheme_unused(const Facts& f) {
   const bool unused =
-      (f.checkpoint->has_kv_scheme || f.checkpoint->n_scales() > 0) && cache_is_quantised(f) == Answer::No;
+      (f.checkpoint->has_kv_scheme || f.checkpoint->n_scales() > 0) && cache_is_quantized(f) == Answer::No;
   return unused ? in_checkpoint(f, "") : Found{};
 }
 
@@ -112,14 +112,14 @@ Found half_pairs(const Facts& f) {
 
 Found unit_scales(const Facts& f) {
   const CheckpointFacts& c = *f.checkpoint;
-  const bool all = c.n_scales() > 0 && c.n_unit == c.n_scales() && cache_is_quantised(f) != Answer::No;
+  const bool all = c.n_scales() > 0 && c.n_unit == c.n_scales() && cache_is_quantized(f) != Answer::No;
   return all ? in_checkpoint(f, c.method == "modelopt" ? "older ModelOpt writes 1.0 wherever 448 is enough" : "")
              : Found{};
 }
 
 Found key_bias(const Facts& f, double above, double up_to) {
   const CheckpointFacts& c = *f.checkpoint;
-  if (c.largest_key_bias <= above || c.largest_key_bias > up_to || cache_is_quantised(f) == Answer::No) return {};
+  if (c.largest_key_bias <= above || c.largest_key_bias > up_to || cache_is_quantized(f) == Answer::No) return {};
   return in_checkpoint(f, c.largest_key_bias_name + " reaches " + std::to_string(static_cast<int>(c.largest_key_bias)));
 }
 Found large_key_bias(const Facts& f) { return key_bias(f, 100, 1e30); }
@@ -175,7 +175,7 @@ Found short_calibration(const Facts& f) {
 Found file_goes_nowhere(const Facts& f) {
   const bool given = f.flag("quantization-param-path") != nullptr || uses_plugin(f);
   const bool inside = f.checkpoint && (f.checkpoint->n_scales() > 0 || !f.checkpoint->has_tensors);
-  if (given || inside || !f.checkpoint || cache_is_quantised(f) != Answer::Yes) return {};
+  if (given || inside || !f.checkpoint || cache_is_quantized(f) != Answer::Yes) return {};
   return in_scales(f, "");
 }
 
@@ -206,8 +206,8 @@ Found no_activation_scales(const Facts& f) {
   return c.static_activations && !c.has_input_scales ? in_checkpoint(f, c.method) : Found{};
 }
 
-Found quantised_by_transformers(const Facts& f) {
-  const bool here = f.checkpoint->quantised_cache && f.checkpoint->largest_key_bias > 0;
+Found quantized_by_transformers(const Facts& f) {
+  const bool here = f.checkpoint->quantized_cache && f.checkpoint->largest_key_bias > 0;
   return here ? in_checkpoint(f, f.checkpoint->largest_key_bias_name) : Found{};
 }
 
@@ -217,13 +217,14 @@ Found qwen3_5_dropped(const Facts& f) {
   constexpr EngineVersion kSeenToLoad = {0, 33, 0};
   const bool here = f.is(Engine::Vllm) && f.before(kSeenToLoad) == Answer::Yes &&
                     f.model.architecture.starts_with("Qwen3_5") && has_calibrated_scales(f) &&
-                    f.checkpoint->n_scales() > f.checkpoint->n_unit && cache_is_quantised(f) != Answer::No &&
+                    f.checkpoint->n_scales() > f.checkpoint->n_unit && cache_is_quantized(f) != Answer::No &&
                     !uses_plugin(f);
   return here ? in_checkpoint(f, count(f.checkpoint->n_scales(), "scale")) : Found{};
 }
 
 constexpr CombinationRule kRules[] = {
-    {{"F08", Warning, Established, "the cache is FP8 and no scales can arrive: 1.0 in every layer, without a word",
+    {{"F08", Warning, Established,
+      "the cache is FP8 and no scales can be loaded: 1.0 in every layer, without a warning",
       "damage: 1.0 is right wherever magnitudes stay below 448", kCalibrate,
       "vllm 0.33.0 layers/attention/attention.py", Cause::ScalesMissing, 6},
      kFlags | kCheckpoint,
@@ -236,7 +237,7 @@ constexpr CombinationRule kRules[] = {
       "", kExport, "vllm 0.33.0 models/utils.py, by running it", Cause::ScalesRefused, 7},
      kTensors,
      no_config_for_scales},
-    {{"C16", Error, Established, "the scales of this checkpoint reach no cache of this model class",
+    {{"C16", Error, Established, "this server loads no scales for this model class",
       "damage: the server then uses 1.0, which is right wherever magnitudes stay below 448",
       "the plug-ins in apps/plugins set them: --load-format kv_cache_scales",
       "vllm 0.33.0, sglang 0.5.23, by running or reading their loaders", Cause::ScalesNotLoaded, 8},
@@ -274,7 +275,7 @@ constexpr CombinationRule kRules[] = {
      kCheckpoint,
      widths_differ},
     {{"C14", Error, Inferred, "static scales of activations are declared, but no tensor has them",
-      "anything about the KV cache: these are scales of the weights' inputs", "quantise the weights again", "",
+      "anything about the KV cache: these are scales of the weights' inputs", "quantize the weights again", "",
       Cause::NotTheCache, 6},
      kTensors,
      no_activation_scales},
@@ -285,23 +286,23 @@ constexpr CombinationRule kRules[] = {
       "that a server reads it: vLLM and SGLang do not", "remove \"cache_implementation\" from generation_config.json",
       "transformers issue 35185", Cause::KeyOutliers, 6},
      kTensors,
-     quantised_by_transformers},
+     quantized_by_transformers},
     {{"E11", Note, Computed,
-      "at these scales the cache has the error of its format and no more: other scales cannot help",
-      "that the model tolerates this error", "where it does not: keep layers in bf16", "2.65 % of one E4M3 rounding"},
+      "at these scales the cache has only the rounding error of its format: other scales cannot help",
+      "that the model tolerates this error", "if it does not, keep layers in bf16", "2.65 % of one E4M3 rounding"},
      kScales,
      only_format_noise},
     {{"C11", Note, Established, "one scale per head: vLLM needs FlashAttention 3 for it, SGLang ignores it", "",
       "kvcal export ... --granularity tensor", "vllm 0.33.0 v1/attention/backend.py"},
      kCheckpoint,
      per_head_strategy},
-    {{"C12", Warning, Inferred, "kv_cache_scheme says dynamic: that is not the static FP8 cache that scales are for",
-      "", kExport, "vllm 0.33.0 torch_utils.py; sglang 0.5.23", Cause::ScalesNotLoaded, 3},
+    {{"C12", Warning, Inferred, "kv_cache_scheme is dynamic: scales are for a static FP8 cache", "", kExport,
+      "vllm 0.33.0 torch_utils.py; sglang 0.5.23", Cause::ScalesNotLoaded, 3},
      kCheckpoint,
      dynamic_scheme},
     {{"C13", Note, Established,
-      "block-wise FP8 weights: no input_scale is right, because activations are scaled as they come",
-      "that activation scales were absorbed, or that their quantisation should be switched off", "",
+      "block-wise FP8 weights have no input_scale, rightly: activations are scaled dynamically",
+      "that activation scales were absorbed, or that their quantization should be switched off", "",
       "compressed-tensors quant_scheme.py FP8_BLOCK"},
      kCheckpoint,
      block_weights},
@@ -309,14 +310,14 @@ constexpr CombinationRule kRules[] = {
       "", kExport, "vllm 0.33.0, by running it", Cause::ScalesNotLoaded, 5},
      kTensors,
      joint_names},
-    {{"C18", Note, Established, "the checkpoint's scales are not used: the cache is not quantised", "", "",
+    {{"C18", Note, Established, "the checkpoint's scales are not used: the cache is not quantized", "", "",
       "vllm 0.33.0 layers/attention/attention.py"},
      kFlags | kCheckpoint,
      scheme_unused},
     {{"S02", Error, Established,
       "a scale is zero, negative, not finite, or the floor of an observer that saw only zeros", "",
       "calibrate again; kvcal validate EXPORT names every layer",
-      "llm-compressor 1928, 2853; vllm loads them without a word", Cause::ScalesInvalid, 9},
+      "llm-compressor 1928, 2853; vllm loads them without a warning", Cause::ScalesInvalid, 9},
      kTensors,
      invalid_scales},
     {{"S06", Error, Established, "a layer has a key scale or a value scale, but not both", "", kExport,
@@ -328,12 +329,12 @@ constexpr CombinationRule kRules[] = {
      kTensors,
      unit_scales},
     {{"C02", Error, Computed,
-      "a bias alone makes a key channel beyond 100: FP8 costs more than 0.2 nat of logits, whatever the scale",
+      "a bias alone makes a key channel exceed 100: FP8 costs more than 0.2 nat of logits, whatever the scale",
       "that this breaks outputs", "--kv-cache-dtype auto, or keep these layers in bf16", "vllm change 11906: Qwen2-7B",
       Cause::KeyOutliers, 7},
      kTensors,
      large_key_bias},
-    {{"C03", Warning, Computed, "a bias makes a key channel beyond 30", "that this breaks outputs",
+    {{"C03", Warning, Computed, "a bias makes a key channel exceed 30", "that this breaks outputs",
       "compare the model's answers with those of --kv-cache-dtype auto", "vllm change 11906", Cause::KeyOutliers, 4},
      kTensors,
      notable_key_bias},
@@ -342,7 +343,7 @@ constexpr CombinationRule kRules[] = {
       Cause::KeyOutliers, 4},
      kFlags | kModel,
      bias_by_name},
-    {{"S18", Error, Established, "scales per head, and their KV heads cannot be dealt to that many ranks", "",
+    {{"S18", Error, Established, "per-head scales cannot be split over this many tensor-parallel ranks", "",
       "another --tensor-parallel-size, or kvcal export ... --granularity tensor",
       "vllm 0.33.0 compressed_tensors.py: total_num_kv_heads", Cause::ScalesRefused, 8},
      kTensors | kFlags,
@@ -360,12 +361,12 @@ constexpr CombinationRule kRules[] = {
       "calibrate again; kvcal validate names the layers", "", Cause::ScalesInvalid, 9},
      kScales,
      invalid_scale_file},
-    {{"S23", Warning, Inferred, "contexts are served that are far longer than any calibration prompt",
+    {{"S23", Warning, Inferred, "the server allows contexts far longer than any calibration prompt",
       "that magnitudes grow with position", "calibrate with longer prompts, or --max-model-len", "vllm issue 52793",
       Cause::ScalesStale, 2},
      kScales | kFlags,
      short_calibration},
-    {{"F30", Warning, Established, "nothing gives the server this scale file: no server has an option for one", "",
+    {{"F30", Warning, Established, "nothing passes this scale file to the server: no server has an option for it", "",
       kExport, "vllm 0.33.0, sglang 0.5.23", Cause::ScalesNotLoaded, 7},
      kScales | kFlags | kTensors,
      file_goes_nowhere},

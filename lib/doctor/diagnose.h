@@ -1,4 +1,4 @@
-// A diagnosis: give the doctor whatever there is, in any order, then ask.
+// A diagnosis: pass in the inputs in any order, then ask.
 #pragma once
 
 #include <filesystem>
@@ -61,9 +61,9 @@ class Doctor {
 /// For people. `Entry::fix` has its {model} and {command} filled in.
 std::string diagnosis_text(const Diagnosis& diagnosis);
 Json diagnosis_json(const Diagnosis& diagnosis);
-/// The catalogue: a line per entry, or as JSON.
-std::string catalogue_text();
-Json catalogue_json();
+/// The catalog: a line per entry, or as JSON.
+std::string catalog_text();
+Json catalog_json();
 
 /// The fix of an entry with {model} and {command} filled in; {command} is the serve command without the options that
 /// harm.

@@ -82,8 +82,8 @@ std::string inputs_text(const Diagnosis& d) {
   }
   if (d.facts.server != Engine::Unknown) {
     text += "server: " + std::string(name_of(d.facts.server));
-    text +=
-        d.facts.version ? " " + str(*d.facts.version) + "\n" : ", version unknown (--server vllm@0.33.0 would say)\n";
+    text += d.facts.version ? " " + str(*d.facts.version) + "\n"
+                            : ", version unknown (give it with --server, such as vllm@0.33.0)\n";
   }
   return text + "\n";
 }
@@ -97,8 +97,8 @@ std::string joined(const std::vector<std::string>& words) {
 std::string explanation_text(const Diagnosis& d) {
   if (d.explanations.empty())
     return d.findings.empty()
-               ? "Nothing known matches.\n"
-               : "Nothing known explains this: compare with --kv-cache-dtype auto, nothing else changed.\n";
+               ? "No known problem matches.\n"
+               : "No known problem explains this: compare with --kv-cache-dtype auto and nothing else changed.\n";
   const Explanation& top = d.explanations.front();
   std::string text = "Most likely: " + std::string(title_of(top.cause)) + " [" +
                      std::string(name_of(likelihood_of(top))) + "; " + joined(top.because) + "]\n";
@@ -146,7 +146,7 @@ Json json_of(const Explanation& e, const Facts& facts) {
           {"fix", fix_text(*e.best, facts)}};
 }
 
-std::vector<const Entry*> catalogue() {
+std::vector<const Entry*> catalog() {
   std::vector<const Entry*> entries;
   for (const auto lines : {vllm_lines(), vllm_load_lines(), sglang_lines(), other_lines()})
     for (const LogLine& line : lines) entries.push_back(&line.entry);
@@ -197,16 +197,16 @@ Json diagnosis_json(const Diagnosis& d) {
   return json;
 }
 
-std::string catalogue_text() {
+std::string catalog_text() {
   std::string text;
-  for (const Entry* e : catalogue())
+  for (const Entry* e : catalog())
     text += std::string(e->id) + "  " + std::string(name_of(e->gravity)) + "  " + std::string(e->meaning) + "\n";
   return text;
 }
 
-Json catalogue_json() {
+Json catalog_json() {
   Json json = Json::array();
-  for (const Entry* e : catalogue()) json.push_back(json_of(*e));
+  for (const Entry* e : catalog()) json.push_back(json_of(*e));
   return json;
 }
 

@@ -1,4 +1,4 @@
-// The words of a diagnosis: what the catalogue says of a log line or of a combination of facts, and where it was seen.
+// The parts of a diagnosis: the catalog entry of a log line or of a combination of facts, and where it was seen.
 #pragma once
 
 #include <cstdint>
@@ -42,9 +42,9 @@ enum class Cause : uint8_t {
 std::string_view name_of(Gravity gravity);        // "note", "warning", "error", "fatal"
 std::string_view name_of(Confidence confidence);  // "established", "computed", "reported", "inferred"
 
-/// One entry of the catalogue. `cause` with `weight` (1 a hint .. 9 says so itself) is what it speaks for.
+/// One entry of the catalog. `cause` with `weight` (1 a hint .. 9 says so itself) is what it speaks for.
 struct Entry {
-  std::string_view id = "";  // numbers of the catalogue of known failures: LG, L, F, C, B, E, ...
+  std::string_view id = "";  // numbers of the catalog of known failures: LG, L, F, C, B, E, ...
   Gravity gravity = Gravity::Note;
   Confidence confidence = Confidence::Established;
   std::string_view meaning = "";

@@ -50,7 +50,7 @@ constexpr std::array kFamilies = {
     Family{.part = "qwen2", .key_bias = true},
 };
 
-bool is_quantised_dtype(std::string_view dtype) {
+bool is_quantized_dtype(std::string_view dtype) {
   return !dtype.empty() && dtype != "auto" && dtype != "bf16" && dtype != "bfloat16" && dtype != "float16" &&
          dtype != "fp16" && dtype != "f16" && dtype != "f32" && dtype != "torch.bfloat16" && dtype != "torch.float16";
 }
@@ -91,9 +91,9 @@ std::string cache_dtype(const Facts& facts) {
   return declared_dtype(facts);
 }
 
-Answer cache_is_quantised(const Facts& facts) {
+Answer cache_is_quantized(const Facts& facts) {
   const std::string dtype = cache_dtype(facts);
-  if (!dtype.empty()) return is_quantised_dtype(dtype) ? Answer::Yes : Answer::No;
+  if (!dtype.empty()) return is_quantized_dtype(dtype) ? Answer::Yes : Answer::No;
   return knows_flags(facts) ? Answer::No : Answer::Unknown;
 }
 

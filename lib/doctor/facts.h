@@ -52,7 +52,7 @@ struct CheckpointFacts {
   bool kv_dynamic = false;
   bool block_fp8 = false;
   bool static_activations = false;
-  bool quantised_cache = false;  // generation_config.json asks transformers for one
+  bool quantized_cache = false;  // generation_config.json asks transformers for one
 
   bool has_tensors = false;  // the following were looked at
   size_t n_key_scales = 0, n_value_scales = 0, n_unit = 0, n_invalid = 0, n_joint = 0, n_per_head = 0;
@@ -117,7 +117,7 @@ struct Facts {
   std::optional<CheckpointFacts> checkpoint;
   std::string checkpoint_fingerprint, checkpoint_config_sha256;  // only when a scale file is there to compare
   std::optional<ScaleFacts> scales;
-  std::map<std::string_view, Sign> lines;  // log lines of the catalogue, by id
+  std::map<std::string_view, Sign> lines;  // log lines of the catalog, by id
   std::vector<OutputTrouble> output;
   std::vector<UnansweredOutput> unanswered;
   std::vector<TiedLogits> tied_logits;
@@ -134,8 +134,8 @@ struct Facts {
 /// "fp8", "fp8_e4m3", "nvfp4", ...: what the options, the log or, under auto, the checkpoint ask for; "" when nothing
 /// does.
 std::string cache_dtype(const Facts& facts);
-/// Whether the KV cache holds quantised values. No needs evidence too: a command or a log that would say so.
-Answer cache_is_quantised(const Facts& facts);
+/// Whether the KV cache holds quantized values. No needs evidence too: a command or a log that would say so.
+Answer cache_is_quantized(const Facts& facts);
 bool cache_is_static_fp8(const Facts& facts);
 
 /// Whether calibrated scales other than 1.0 are known: of the checkpoint or of a scale file.

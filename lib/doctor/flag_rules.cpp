@@ -32,7 +32,7 @@ Found calculate_on_hybrid(const Facts& f) {
   if (!calculates(f) || f.model.hybrid != Answer::Yes || f.before(kGuard) == Answer::No || f.seen("LG5")) return {};
   std::string detail =
       f.version ? "vLLM " + str(*f.version) : "version unknown: from 0.19 on the option is ignored for such models";
-  if (!f.model.from_config) detail += "; hybrid by the model's name, which --model MODEL would confirm";
+  if (!f.model.from_config) detail += "; hybrid judging by the model's name; confirm with --model MODEL";
   return found_in_flags(f, {"calculate-kv-scales", "kv-cache-dtype"}, detail);
 }
 
@@ -40,8 +40,8 @@ Found calculate_on_others(const Facts& f) {
   if (!calculates(f) || f.model.hybrid == Answer::Yes || f.before(kCalculateGone) == Answer::No || f.seen("LG5"))
     return {};
   std::string detail =
-      f.model.multimodal == Answer::Yes ? "images reach other ranges than the text that came first" : "";
-  if (f.model.hybrid == Answer::Unknown) detail = "give --model MODEL: a hybrid model is worse off";
+      f.model.multimodal == Answer::Yes ? "images have other ranges than the text that came first" : "";
+  if (f.model.hybrid == Answer::Unknown) detail = "give --model MODEL: hybrid models suffer more";
   return found_in_flags(f, {"calculate-kv-scales", "kv-cache-dtype"}, detail);
 }
 
@@ -113,7 +113,7 @@ Found unknown_type(const Facts& f) {
   const bool wrong = (f.is(Engine::Vllm) && !in(kVllmTypes)) || (f.is(Engine::Sglang) && !in(kSglangTypes));
   if (!wrong) return {};
   const std::string where = f.is(Engine::Vllm) ? "vLLM 0.33.0: fp8 or fp8_e4m3" : "SGLang 0.5.23: fp8_e4m3";
-  return found_in_flags(f, {"kv-cache-dtype"}, "'" + type + "' is no choice; " + where);
+  return found_in_flags(f, {"kv-cache-dtype"}, "'" + type + "' is not a valid choice; " + where);
 }
 
 Found per_token_head(const Facts& f) {
@@ -127,7 +127,7 @@ Found eager(const Facts& f) {
 
 Found speculative(const Facts& f) {
   const bool here = (f.flag("speculative-config") != nullptr || f.flag("speculative-algorithm") != nullptr) &&
-                    cache_is_quantised(f) == Answer::Yes;
+                    cache_is_quantized(f) == Answer::Yes;
   return here ? found_in_flags(f, {"speculative-config", "speculative-algorithm"}) : Found{};
 }
 
@@ -135,7 +135,7 @@ Found speculative(const Facts& f) {
 Found draft_reads_at_one(const Facts& f) {
   const std::string config = f.flag_value("speculative-config");
   const bool gemma = f.model.model_type.starts_with("gemma4") && config.find("mtp") != std::string::npos;
-  const bool here = f.is(Engine::Vllm) && gemma && has_calibrated_scales(f) && cache_is_quantised(f) == Answer::Yes;
+  const bool here = f.is(Engine::Vllm) && gemma && has_calibrated_scales(f) && cache_is_quantized(f) == Answer::Yes;
   return here ? found_in_flags(f, {"speculative-config", "kv-cache-dtype"}) : Found{};
 }
 
@@ -170,7 +170,7 @@ Found pair_differs(const Facts& f) {
 }
 
 Found adapter_beyond_scales(const Facts& f) {
-  if (f.adapter->cache_targets.empty() || !has_calibrated_scales(f) || cache_is_quantised(f) == Answer::No) return {};
+  if (f.adapter->cache_targets.empty() || !has_calibrated_scales(f) || cache_is_quantized(f) == Answer::No) return {};
   return {true, f.adapter->cache_targets, {{f.adapter->path, 0, "", 1, 0}}};
 }
 
@@ -190,11 +190,11 @@ Found sleeping(const Facts& f) {
   const bool resets = f.is(Engine::Vllm) && f.before(kWakeFixed) != Answer::No;
   if (f.flag("enable-sleep-mode") == nullptr || !resets || !cache_is_static_fp8(f)) return {};
   return found_in_flags(f, {"enable-sleep-mode"},
-                        f.version ? "vLLM " + str(*f.version) : "version unknown: mended in 0.29");
+                        f.version ? "vLLM " + str(*f.version) : "version unknown: fixed in 0.29");
 }
 
 Found sliding(const Facts& f) {
-  const bool here = f.model.sliding == Answer::Yes && cache_is_quantised(f) == Answer::Yes && f.is(Engine::Vllm) &&
+  const bool here = f.model.sliding == Answer::Yes && cache_is_quantized(f) == Answer::Yes && f.is(Engine::Vllm) &&
                     f.flag("kv-cache-dtype-skip-layers") == nullptr;
   return here ? found_in_flags(f, {"kv-cache-dtype"}) : Found{};
 }
@@ -204,13 +204,13 @@ Found llama_needs_flash(const Facts& f) {
   if (type.empty()) type = f.flag_value("ctv");
   const std::string flash = f.flag("flash-attn") != nullptr ? f.flag_value("flash-attn") : f.flag_value("fa");
   const bool off = flash == "off" || flash == "0";
-  const bool quantised = !type.empty() && type != "f16" && type != "f32" && type != "bf16";
-  return quantised && off ? found_in_flags(f, {"cache-type-v", "ctv", "flash-attn", "fa"}) : Found{};
+  const bool quantized = !type.empty() && type != "f16" && type != "f32" && type != "bf16";
+  return quantized && off ? found_in_flags(f, {"cache-type-v", "ctv", "flash-attn", "fa"}) : Found{};
 }
 
 Found llama_rotation_off(const Facts& f) {
   const auto off = f.environment.find("LLAMA_ATTN_ROT_DISABLE");
-  const bool here = off != f.environment.end() && off->second != "0" && cache_is_quantised(f) == Answer::Yes;
+  const bool here = off != f.environment.end() && off->second != "0" && cache_is_quantized(f) == Answer::Yes;
   return here ? Found{true, "LLAMA_ATTN_ROT_DISABLE=" + off->second, {f.command_from}} : Found{};
 }
 
@@ -226,7 +226,7 @@ constexpr CombinationRule kRules[] = {
      kFlags | kModel,
      calculate_ignored},
     {{"F03", Error, Established,
-      "scales are measured while the recurrent layers' state is uninitialised, then frozen: garbage from the first "
+      "scales are measured while the recurrent layers' state is uninitialized, then frozen: garbage from the first "
       "request on",
       "that FP8 as such hurts this model: without the option its scales are 1.0, which served Qwen3.5 well",
       "remove it: {command}", "vllm issue 37554, change 37565; vllm 0.17.1 has no guard", Cause::RuntimeScalesOfHybrid,
@@ -241,7 +241,7 @@ constexpr CombinationRule kRules[] = {
       "remove it: {command}; calibrate before serving", "vllm changes 11906, 37201", Cause::RuntimeScalesFrozen, 8},
      kFlags,
      calculate_on_others},
-    {{"F05", Fatal, Established, "--kv-cache-scales-path is an option of no released vLLM or SGLang", "",
+    {{"F05", Fatal, Established, "no released vLLM or SGLang has the option --kv-cache-scales-path", "",
       "remove it: {command}; kvcal export kv-cache-scales.json --model {model} --to vllm",
       "absent in vllm 0.6.6 to 0.33.0, sglang 0.5.23", Cause::OptionUnknown, 4},
      kFlags,
@@ -270,7 +270,7 @@ constexpr CombinationRule kRules[] = {
       "--kv-cache-dtype auto, or fp8_e4m3 with calibrated scales", "vllm issue 41343", Cause::KeyOutliers, 6},
      kFlags | kModel,
      e5m2_with_outliers},
-    {{"F27", Fatal, Established, "the server has no cache type of this name", "another version may have it",
+    {{"F27", Fatal, Established, "the server has no cache type of this name", "that no version has it",
       "vLLM: --kv-cache-dtype fp8; SGLang: --kv-cache-dtype fp8_e4m3", "vllm 0.33.0, sglang 0.5.23",
       Cause::FormatUnsupported, 7},
      kFlags | kKnownServer,
@@ -293,7 +293,7 @@ constexpr CombinationRule kRules[] = {
       "vllm 0.33.0 v1/spec_decode/gemma4.py; vllm issue 49262", Cause::KernelDefect, 3},
      kFlags | kModel | kKnownServer,
      draft_reads_at_one},
-    {{"F19", Fatal, Established, "prefill and decode servers do not store the cache in the same way", "",
+    {{"F19", Fatal, Established, "prefill and decode servers store the cache differently", "",
       "give both the same --kv-cache-dtype, and the same scales",
       "sglang 0.5.23 srt/disaggregation/common/conn.py; LMCache issue 2495", Cause::CacheTransfer, 9},
      kFlags,
@@ -303,8 +303,9 @@ constexpr CombinationRule kRules[] = {
       "", Cause::ScalesStale, 3},
      kAdapter,
      adapter_beyond_scales},
-    {{"F21", Warning, Reported, "adapters share cached blocks outside the server: their key has no adapter in it",
-      "that two adapters have met", "send a cache_salt for each adapter, or serve without the connector",
+    {{"F21", Warning, Reported,
+      "adapters share cached blocks outside the server: the block key does not include the adapter",
+      "that two adapters did share a block", "send a cache_salt for each adapter, or serve without the connector",
       "vllm issue 44250; vllm 0.33.0 kv_connector/v1/lmcache_mp_connector.py", Cause::CacheTransfer, 5},
      kFlags,
      adapter_not_in_key},
@@ -317,11 +318,11 @@ constexpr CombinationRule kRules[] = {
       "vllm 0.17.1 to 0.28.0 gpu_model_runner.py init_fp8_kv_scales", Cause::ScalesStale, 4},
      kFlags | kKnownServer,
      sleeping},
-    {{"F22", Fatal, Established, "a quantised V cache needs flash attention", "", "--flash-attn on", "llama.cpp",
+    {{"F22", Fatal, Established, "a quantized V cache needs flash attention", "", "--flash-attn on", "llama.cpp",
       Cause::FormatUnsupported, 8},
      kFlags,
      llama_needs_flash},
-    {{"F23", Warning, Established, "keys are quantised without the rotation that spreads their outliers",
+    {{"F23", Warning, Established, "keys are quantized without the rotation that spreads their outliers",
       "that this model has outliers", "unset LLAMA_ATTN_ROT_DISABLE; --cache-type-k q8_0", "llama.cpp change 21038",
       Cause::KeyOutliers, 5},
      kFlags,

@@ -1,4 +1,4 @@
-// Which GPU the server runs on, as far as rules ask: the maker, and the generation of its kernels.
+// Which GPU the server runs on, as far as rules need it: the vendor, and the generation of its kernels.
 #pragma once
 
 #include <optional>

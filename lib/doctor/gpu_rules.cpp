@@ -37,7 +37,7 @@ Found draft_on_ada(const Facts& f) {
   const bool draft = f.flag("speculative-config") != nullptr &&
                      f.flag_value("speculative-config").find("kv_cache_dtype") == std::string::npos;
   const bool here = f.is(Engine::Vllm) && draft && f.gpu->capability == 89 && f.checkpoint->has_kv_scheme &&
-                    cache_is_quantised(f) == Answer::Yes;
+                    cache_is_quantized(f) == Answer::Yes;
   return here ? on_gpu(f, found_in_flags(f, {"speculative-config"}), version_text(f)) : Found{};
 }
 
@@ -64,7 +64,7 @@ Found triton_before_ada(const Facts& f) {
 Found fnuz_bytes(const Facts& f) {
   constexpr EngineVersion kChecked = {0, 33, 0};
   const bool here = f.is(Engine::Vllm) && f.gpu->gfx == "gfx942" && f.model.sparse == Answer::Yes &&
-                    cache_is_quantised(f) == Answer::Yes && f.before(kChecked) != Answer::No;
+                    cache_is_quantized(f) == Answer::Yes && f.before(kChecked) != Answer::No;
   return here ? on_gpu(f, found_in_flags(f, {"kv-cache-dtype"}), version_text(f)) : Found{};
 }
 
@@ -87,7 +87,7 @@ Found wide_keys_of_fa2(const Facts& f) {
   const int capability = f.gpu->capability;
   const bool fa2 = capability > 0 && (capability < 90 || capability >= 120);
   const bool here = fa2 && f.model.prefill_width_k == 192 && f.model.prefill_width_v == 128 &&
-                    cache_is_quantised(f) == Answer::Yes &&
+                    cache_is_quantized(f) == Answer::Yes &&
                     (backend_of(f).starts_with("FLASHINFER") || backend_of(f).starts_with("flashinfer"));
   return here ? on_gpu(f, found_with_backend(f)) : Found{};
 }
@@ -111,12 +111,12 @@ constexpr CombinationRule kRules[] = {
      kFlags | kGpu,
      decode_sums_otherwise},
     {{"F11", Fatal, Reported, "on AMD only the AITER backend takes an E5M2 cache of an MLA model",
-      "that AITER is not there: vLLM may choose it by itself", "--kv-cache-dtype fp8_e4m3, or VLLM_ROCM_USE_AITER=1",
+      "that AITER is not in use: vLLM may choose it by itself", "--kv-cache-dtype fp8_e4m3, or VLLM_ROCM_USE_AITER=1",
       "vllm issue 52793; vllm 0.24.0 to 0.33.0 v1/attention/backends/mla", Cause::FormatUnsupported, 6},
      kFlags | kModel | kGpu,
      e5m2_on_rocm},
-    {{"F17", Error, Reported, "the draft model's cache is made FP8 as well, and was reported to crash on this GPU",
-      "that it crashes here: the version that mended it was not found",
+    {{"F17", Error, Reported, "the draft model's cache becomes FP8, too, which was reported to crash on this GPU",
+      "that it crashes here: the version that fixed it was not found",
       "--speculative-config '{..., \"kv_cache_dtype\": \"bfloat16\"}' (vLLM 0.33), or no draft",
       "vllm issue 44879; vllm 0.33.0 config/speculative.py", Cause::FormatUnsupported, 5},
      kFlags | kCheckpoint | kGpu,
@@ -160,7 +160,7 @@ constexpr CombinationRule kRules[] = {
      kCheckpoint | kKnownServer | kGpu,
      shuffled_blocks},
     {{"B11", Error, Reported, "FlashInfer's fa2 kernels were reported wrong for FP8 with keys of 192 and values of 128",
-      "that this version has the fault: none was found in which it is mended", kCompare, "flashinfer issue 4976",
+      "that this version has the fault: no version with a fix was found", kCompare, "flashinfer issue 4976",
       Cause::KernelDefect, 5},
      kFlags | kModel | kGpu,
      wide_keys_of_fa2},

@@ -1,4 +1,4 @@
-// What is this file? By its first bytes, since people hand over what they have.
+// The kind of an input file, by its first bytes: users need not say what it is.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@ namespace kvcal {
 enum class InputKind : uint8_t { Log, Command, Config, ScaleFile, Output, Adapter };
 std::string_view name_of(InputKind kind);
 
-/// `head` is the beginning of the file, `whole` whether that is all of it. JSON is recognised when it is whole: a
+/// `head` is the beginning of the file, `whole` whether that is all of it. JSON is recognized when it is whole: a
 /// config.json by model_type or architectures, scales by their format or kv_cache, an API's answer by choices, a LoRA
 /// adapter by target_modules. A short
 /// text whose first line that is no comment starts a server is a command; everything else is a log.

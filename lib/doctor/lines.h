@@ -1,4 +1,4 @@
-// The catalogue of log lines, as data: one table per server. CONTRIBUTING says how to add a line.
+// The catalog of log lines, as data: one table per server. CONTRIBUTING says how to add a line.
 #pragma once
 
 #include <span>
@@ -8,7 +8,7 @@
 
 namespace kvcal {
 
-/// A line is recognised by `needle`, a part of it that has no arguments, with single spaces; and, where that is not
+/// A line is recognized by `needle`, a part of it that has no arguments, with single spaces; and, where that is not
 /// special enough, by `also`, which must be in the same line. `unless` must not be in it.
 struct LogLine {
   std::string_view needle;

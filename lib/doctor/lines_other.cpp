@@ -1,4 +1,4 @@
-// Log lines of kernels' libraries, other servers and quantisation tools.
+// Log lines of kernels' libraries, other servers and quantization tools.
 #include "doctor/lines.h"
 
 namespace kvcal {
@@ -77,14 +77,14 @@ constexpr LogLine kLines[] = {
     {.needle = "V cache quantization requires flash_attn",
      .entry = {.id = "LG31",
                .gravity = Fatal,
-               .meaning = "llama.cpp: a quantised V cache needs flash attention",
+               .meaning = "llama.cpp: a quantized V cache needs flash attention",
                .fix = "--flash-attn on, or --cache-type-v f16",
                .source = "llama.cpp src/llama-context.cpp",
                .cause = Cause::FormatUnsupported,
                .weight = 9}},
     {.needle = "attn_rot_k",
      .entry = {.id = "LG32",
-               .meaning = "llama.cpp: whether keys are rotated before they are quantised (1: yes)",
+               .meaning = "llama.cpp: whether keys are rotated before they are quantized (1: yes)",
                .source = "llama.cpp since 2026-04"}},
     {.needle = "config_groups is empty",
      .entry = {.id = "LG67",

@@ -11,7 +11,7 @@ namespace {
 
 constexpr size_t kExcerptBefore = 48, kExcerptBytes = 150;
 
-// All needles in one automaton: those of the catalogue first, then those of facts.
+// All needles in one automaton: those of the catalog first, then those of facts.
 struct Needles {
   std::vector<const LogLine*> lines;
   std::vector<std::string_view> texts;

@@ -1,4 +1,4 @@
-// From a log to facts: lines of the catalogue, the server and its version, its command or the options it prints.
+// From a log to facts: lines of the catalog, the server and its version, its command or the options it prints.
 #pragma once
 
 #include <string>

@@ -15,11 +15,11 @@ namespace kvcal {
 /// A line, or the piece of a very long one that ends with or after the needle; of a needle broken over two lines, both.
 struct FoundLine {
   size_t number;                      // of the first line it stands in, from 1
-  std::string_view text;              // normalised, at most 2 * kMostLineBytes
+  std::string_view text;              // normalized, at most 2 * kMostLineBytes
   std::span<const uint16_t> needles;  // without repetition
 };
 
-/// What terminals, containers and hosts do to a line is undone before matching: colours and other escape sequences go,
+/// What terminals, containers and hosts do to a line is undone before matching: colors and other escape sequences go,
 /// carriage returns and NUL bytes (UTF-16) go, runs of spaces, tabs and control characters count as one space, and a
 /// needle may be broken by one line end, between words or within one. A line that ends in a backslash goes on in the
 /// next.

@@ -55,9 +55,9 @@ Found no_answer(const Facts& f) {
     found.holds = true;
     found.evidence.push_back({u.file, 0, "", 1, 0});
     if (u.finish_reason == "length")
-      found.detail = "finish_reason 'length': max_tokens ended in thinking";
+      found.detail = "finish_reason 'length': max_tokens was reached during the reasoning";
     else if (found.detail.empty() && !u.finish_reason.empty())
-      found.detail = "finish_reason " + quoted(u.finish_reason) + ": the parser saw no end of the thinking";
+      found.detail = "finish_reason " + quoted(u.finish_reason) + ": the parser found no end of the reasoning";
   }
   return found;
 }
@@ -90,13 +90,14 @@ constexpr std::string_view kCompare =
 
 constexpr CombinationRule kRules[] = {
     {{"E02", Error, Established,
-      "one character for ever: where token 0 is '!' (byte-level BPE: Qwen, Llama 3, GLM), the logits are probably NaN",
+      "one character repeated forever: where token 0 is '!' (byte-level BPE: Qwen, Llama 3, GLM), the logits are "
+      "probably NaN",
       "that the FP8 cache is to blame: NVFP4 layouts, scales of weights, fp16 overflow and other faults look the same",
       "run the same prompt with --kv-cache-dtype auto, then with VLLM_COMPUTE_NANS_IN_LOGITS=1",
       "vllm issues 49011, 50283; transformers 33312", Cause::NanLogits, 3},
      kOutput,
      exclamation_marks},
-    {{"E02b", Error, Inferred, "one character for ever: another token than '!'", "the cause", kCompare,
+    {{"E02b", Error, Inferred, "one character repeated forever: a token other than '!'", "the cause", kCompare,
       "vllm issue 39407", Cause::None, 0},
      kOutput,
      one_character},
@@ -122,8 +123,8 @@ constexpr CombinationRule kRules[] = {
       "30 tanh(x / 30) in bf16 is 29.875 from x = 90 and 30 from x = 103; vllm issue 39407", Cause::NotTheCache, 5},
      kOutput | kCheckpoint,
      at_the_soft_cap},
-    {{"E13", Warning, Reported, "the answer is empty, all of it is in the reasoning",
-      "anything about the cache: an unquantised one does it too; thoughts that loop are a finding of their own",
+    {{"E13", Warning, Reported, "the answer is empty: the whole output is reasoning",
+      "anything about the cache: an unquantized one does it too; reasoning that loops is a finding of its own",
       "more max_tokens where they ended first; else the same prompt without --reasoning-parser, to see where thinking "
       "ends",
       "reported of vLLM with --reasoning-parser qwen3", Cause::AnswerInReasoning, 5},
@@ -136,8 +137,8 @@ constexpr CombinationRule kRules[] = {
       "restart; where the first answers are sound, --no-enable-prefix-caching", "vllm issue 55291"},
      kOutput | kModel | kKnownServer,
      hybrid_collapse},
-    {{"E12", Warning, Inferred, "scripts change inside words, or characters are none: token soup",
-      "the cause; a text that teaches scripts looks like it", kCompare, "vllm issues 34759, 38652", Cause::None, 0},
+    {{"E12", Warning, Inferred, "scripts change within words, or characters are invalid: token soup",
+      "the cause; a text about writing systems looks like it", kCompare, "vllm issues 34759, 38652", Cause::None, 0},
      kOutput,
      soup},
 };

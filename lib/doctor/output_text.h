@@ -1,4 +1,4 @@
-// Does a sample of a model's output show the marks of broken numbers: one character for ever, a loop, token soup?
+// Whether a sample of a model's output shows signs of broken numbers: one repeated character, a loop, token soup.
 #pragma once
 
 #include <cstdint>

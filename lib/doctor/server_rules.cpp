@@ -13,25 +13,25 @@ bool looks_broken(const Facts& f) { return !f.output.empty() || f.seen("E02"); }
 
 Found cutlass(const Facts& f) {
   const bool here =
-      f.is(Engine::Vllm) && backend_of(f) == "CUTLASS_MLA" && cache_is_quantised(f) == Answer::Yes && !f.seen("LG47");
+      f.is(Engine::Vllm) && backend_of(f) == "CUTLASS_MLA" && cache_is_quantized(f) == Answer::Yes && !f.seen("LG47");
   return here ? found_with_backend(f) : Found{};
 }
 
 Found flash_attn_mla(const Facts& f) {
-  const bool here = f.is(Engine::Vllm) && backend_of(f) == "FLASH_ATTN_MLA" && cache_is_quantised(f) == Answer::Yes &&
+  const bool here = f.is(Engine::Vllm) && backend_of(f) == "FLASH_ATTN_MLA" && cache_is_quantized(f) == Answer::Yes &&
                     !f.seen("LG25");
   return here ? found_with_backend(f) : Found{};
 }
 
 Found heads_not_native(const Facts& f) {
-  if (f.model.latent != Answer::Yes || f.model.n_heads == 0 || cache_is_quantised(f) != Answer::Yes) return {};
+  if (f.model.latent != Answer::Yes || f.model.n_heads == 0 || cache_is_quantized(f) != Answer::Yes) return {};
   const int64_t heads = f.model.n_heads / n_ranks(f);
   if (heads == 16 || heads == 64 || heads == 128) return {};
   return found_in_flags(f, {"kv-cache-dtype", "tensor-parallel-size"}, std::to_string(heads) + " heads per rank");
 }
 
 Found latent_and_broken(const Facts& f) {
-  if (f.model.latent != Answer::Yes || cache_is_quantised(f) != Answer::Yes || !looks_broken(f)) return {};
+  if (f.model.latent != Answer::Yes || cache_is_quantized(f) != Answer::Yes || !looks_broken(f)) return {};
   return found_with_backend(f);
 }
 
@@ -39,7 +39,7 @@ Found scales_on_plain_cache(const Facts& f) {
   constexpr EngineVersion kFixed = {0, 19, 0};
   const std::string backend = backend_of(f);
   const bool reads = backend.starts_with("FLASHINFER") || f.model.latent == Answer::Yes;
-  const bool here = f.is(Engine::Vllm) && has_scales(f) && cache_is_quantised(f) == Answer::No && reads &&
+  const bool here = f.is(Engine::Vllm) && has_scales(f) && cache_is_quantized(f) == Answer::No && reads &&
                     f.before(kFixed) == Answer::Yes;
   return here ? found_with_backend(f) : Found{};
 }
@@ -47,7 +47,7 @@ Found scales_on_plain_cache(const Facts& f) {
 Found host_copies(const Facts& f) {
   constexpr EngineVersion kFixed = {0, 20, 0};
   const bool here = f.is(Engine::Vllm) && f.checkpoint && f.checkpoint->method == "compressed-tensors" &&
-                    has_scales(f) && cache_is_quantised(f) == Answer::Yes && backend_of(f) == "FLASHINFER" &&
+                    has_scales(f) && cache_is_quantized(f) == Answer::Yes && backend_of(f) == "FLASHINFER" &&
                     f.before(kFixed) == Answer::Yes;
   return here ? found_with_backend(f) : Found{};
 }
@@ -67,7 +67,7 @@ Found nvfp4_hybrid(const Facts& f) {
 }
 
 Found little_gain_of_hybrid(const Facts& f) {
-  const bool here = f.is(Engine::Vllm) && f.model.hybrid == Answer::Yes && cache_is_quantised(f) == Answer::Yes;
+  const bool here = f.is(Engine::Vllm) && f.model.hybrid == Answer::Yes && cache_is_quantized(f) == Answer::Yes;
   return here ? found_in_flags(f, {"kv-cache-dtype"}) : Found{};
 }
 
@@ -83,16 +83,16 @@ Found sglang_queries(const Facts& f) {
   return here ? found_with_backend(f) : Found{};
 }
 
-Found cache_not_quantised(const Facts& f) {
-  if (cache_is_quantised(f) != Answer::No) return {};
+Found cache_not_quantized(const Facts& f) {
+  if (cache_is_quantized(f) != Answer::No) return {};
   Found found = {true, "", {}};
   if (f.command) found.evidence.push_back(f.command_from);
   return found;
 }
 
 Found not_the_cache(const Facts& f) {
-  if (cache_is_quantised(f) != Answer::No || !looks_broken(f)) return {};
-  return cache_not_quantised(f);
+  if (cache_is_quantized(f) != Answer::No || !looks_broken(f)) return {};
+  return cache_not_quantized(f);
 }
 
 constexpr CombinationRule kRules[] = {
@@ -117,17 +117,17 @@ constexpr CombinationRule kRules[] = {
      kFlags | kModel,
      heads_not_native},
     {{"B16", Error, Reported,
-      "broken output of an MLA model with an FP8 cache: reported for some backends, never explained",
+      "broken output of an MLA model with an FP8 cache: reported for some backends, unexplained",
       "that scales are the cause: at 1.0 on both sides they cannot be, and MLA with FP8 works elsewhere",
       "compare one prompt with --kv-cache-dtype auto and with another --attention-backend, same length",
       "vllm issue 38652, open", Cause::LatentAttention, 6},
      kFlags | kModel,
      latent_and_broken},
-    {{"F13", Error, Established, "scales of the checkpoint are applied to a cache that is not quantised", "",
+    {{"F13", Error, Established, "scales of the checkpoint are applied to a cache that is not quantized", "",
       "vLLM 0.19.1 or later, or --kv-cache-dtype fp8", "vllm change 37054", Cause::KernelDefect, 8},
      kFlags | kTensors | kKnownServer,
      scales_on_plain_cache},
-    {{"B17", Error, Established, "with compressed-tensors scales FlashInfer reads host copies that nobody set: garbage",
+    {{"B17", Error, Established, "with compressed-tensors scales FlashInfer reads uninitialized host copies: garbage",
       "", "vLLM 0.20 or later, or --attention-backend FLASH_ATTN", "vllm change 39418", Cause::KernelDefect, 9},
      kFlags | kTensors | kKnownServer,
      host_copies},
@@ -156,24 +156,24 @@ constexpr CombinationRule kRules[] = {
      kFlags | kModel,
      nvfp4_hybrid},
     {{"B18", Note, Reported,
-      "a hybrid: its recurrent state is not quantised and sets the size of vLLM's pages, so that an FP8 cache holds "
+      "a hybrid: its recurrent state is not quantized and sets the size of vLLM's pages, so that an FP8 cache holds "
       "less "
       "than twice the tokens: 1.84 times as many at 32k tokens, as many at short contexts",
       "the gain of this model", "kvcal plan {model} --gpu-memory SIZE estimates it",
       "vllm issue 55196: vLLM's own accounting on an A10G"},
      kFlags | kModel,
      little_gain_of_hybrid},
-    {{"W01", Note, Established, "the KV cache is not quantised here: its scales cannot be what is wrong", "", "",
+    {{"W01", Note, Established, "the KV cache is not quantized here: its scales cannot be what is wrong", "", "",
       "options of the serve command"},
      kFlags,
-     cache_not_quantised},
+     cache_not_quantized},
     {{"W02", Warning, Inferred,
-      "output is broken although the KV cache is not quantised: look at the weights' format, the attention backend and "
+      "output is broken although the KV cache is not quantized: look at the weights' format, the attention backend and "
       "tensor parallelism",
       "which of them it is; FP8_BLOCK weights without input_scale are right",
-      "compare one prompt with another --attention-backend, with --tensor-parallel-size 1, and with unquantised "
+      "compare one prompt with another --attention-backend, with --tensor-parallel-size 1, and with unquantized "
       "weights",
-      "vllm issue 39407: with every weight dequantised the same garbage", Cause::NotTheCache, 7},
+      "vllm issue 39407: with every weight dequantized the same garbage", Cause::NotTheCache, 7},
      kFlags,
      not_the_cache},
 };

@@ -1,4 +1,4 @@
-// How a checkpoint's quantisation config lets scales of the KV cache come along, and where that config stands.
+// How a checkpoint's quantization config can carry KV-cache scales, and where that config is.
 #pragma once
 
 #include <filesystem>

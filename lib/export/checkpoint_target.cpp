@@ -50,7 +50,7 @@ float rounded_for(const Naming& naming, float scale, const std::string& name) {
   if (naming.half_precision && (rounded < 0x1p-14F || rounded > 65504.0F))
     fail(quoted(name) + " is " + float_text(scale) +
          ", which a float16 model cannot hold: the server keeps scales in the model's dtype; use a checkpoint whose "
-         "dtype is bfloat16, or one without quantised weights");
+         "dtype is bfloat16, or one without quantized weights");
   return rounded;
 }
 
@@ -70,13 +70,13 @@ std::map<std::string, std::vector<float>> by_name(const ExportPlan& plan) {
 
 void compare_tensor(const Checkpoint& written, const std::string& name, const std::vector<float>& planned) {
   const TensorInfo* info = written.find(name);
-  if (!info) fail("the tensor " + quoted(name) + " is not in what was written");
+  if (!info) fail("the tensor " + quoted(name) + " is missing in the files written");
   if (info->dtype != DType::F32 || info->bytes != planned.size() * sizeof(float))
     fail("the tensor " + quoted(name) + " was written as " + str(*info));
   std::vector<float> found(planned.size());
   written.read(name, 0, std::as_writable_bytes(std::span(found)));
   if (std::memcmp(found.data(), planned.data(), info->bytes) != 0)
-    fail("the tensor " + quoted(name) + " holds another value than was meant");
+    fail("the tensor " + quoted(name) + " has another value than intended");
 }
 
 }  // namespace
@@ -84,11 +84,10 @@ void compare_tensor(const Checkpoint& written, const std::string& name, const st
 std::vector<std::string> replaced_scales(const ExportInput& input) {
   std::vector<std::string> there = kv_scale_tensors(Checkpoint::open(input.model.folder));
   if (there.empty() || input.options.replace_scales) return there;
-  fail(
-      quoted(input.model.folder.string()) + ": has " + std::to_string(there.size()) +
-      " KV scale tensors already, the first " + quoted(there[0]) +
-      "; with --replace-scales they give way, and shards that hold them are copied without them (an export in place is "
-      "taken back with 'kvcal export --undo')");
+  fail(quoted(input.model.folder.string()) + ": has " + std::to_string(there.size()) +
+       " KV scale tensors already, first " + quoted(there[0]) +
+       "; replace them with --replace-scales (shards that contain them are rewritten), or undo an export in place with "
+       "'kvcal export --undo'");
 }
 
 Naming naming_for(const ExportInput& input, ServerKind server, KvCarrier carrier) {
@@ -142,7 +141,7 @@ TextFile compressed_tensors_config(const ExportInput& input, PerHead per_head) {
 std::vector<TextFile> modelopt_configs(const ExportInput& input, const char* algorithm) {
   if (!input.carrier.weights_quantized)
     fail(
-        "this ModelOpt checkpoint has no quant_algo: its weights are not quantised, and vLLM and SGLang refuse such a "
+        "this ModelOpt checkpoint has no quant_algo: its weights are not quantized, and vLLM and SGLang refuse such a "
         "config; export into the original checkpoint with '--to vllm' or '--to sglang'");
   std::vector<TextFile> files;
   const bool nvfp4 = std::string_view(algorithm) == "NVFP4";
@@ -174,15 +173,15 @@ void read_back_folder(const ExportInput& input, const ExportPlan& plan, const fs
   const StoredScales stored = read_stored_scales(checkpoint, input.model.spec);
   if (!stored.unlisted.empty())
     fail("the index does not name the scale " + quoted(stored.unlisted.front().tensor) +
-         ", so servers would pass over it");
+         ", so servers would ignore it");
   using Owner = StoredScale::Owner;
   for (const StoredScale& scale : stored.tensors)
     if (!planned.contains(scale.tensor) || (scale.owner != Owner::Cache && scale.owner != Owner::SharedKv))
-      fail("what was written has a KV scale that nobody meant: " + quoted(scale.tensor));
+      fail("the files written have an unexpected KV scale: " + quoted(scale.tensor));
   for (const auto& [name, values] : planned) compare_tensor(checkpoint, name, values);
   const ModelIdentity identity = identify_model(written);
   if (identity.weights_fingerprint != input.model.weights_fingerprint)
-    fail("what was written has other weights than the model; is something rewriting it?");
+    fail("the files written have other weights than the model; is another program rewriting it?");
   // Quark says what it does to the cache among the things it does to weights.
   if (input.carrier.kind != KvCarrier::Quark && identity.config_sha256 != input.model.config_sha256)
     fail("the config that was written differs from the model's in more than its KV cache");
@@ -196,7 +195,7 @@ void add_sglang_command(const ExportInput& input, const Naming& naming, const ch
     serving.commands.push_back(sglang_command(input.out.string(), dtype));
   else if (sglang.loads)
     serving.notes.push_back("not for " + title(ServerKind::Sglang) + ": its " + std::string(sglang.architecture) +
-                            " takes other names ('" + scale_suffix(naming.spelling, 'k') +
+                            " expects other names ('" + scale_suffix(naming.spelling, 'k') +
                             "': " + std::string(name_of(effect)) + "); use '--to sglang'");
   else
     serving.notes.push_back("not for " + title(ServerKind::Sglang) + ": " + sglang.why_not);

@@ -35,7 +35,7 @@ TextFile edited_config(const ExportInput& input, const std::vector<std::string>&
 /// The members that say "FP8 KV cache, static, per tensor" (or per head) in the words of compressed-tensors.
 TextFile compressed_tensors_config(const ExportInput& input, PerHead per_head);
 
-/// Both places where a ModelOpt checkpoint speaks of its cache. Throws when it does not quantise weights.
+/// Both places where a ModelOpt checkpoint speaks of its cache. Throws when it does not quantize weights.
 std::vector<TextFile> modelopt_configs(const ExportInput& input, const char* algorithm);
 
 /// Opens the written folder and compares: the tensors are the planned ones, to the bit, and the only KV scales; weights

@@ -97,7 +97,7 @@ bool link_file(const fs::path& from, const fs::path& to) {
 
 void twin_file(const fs::path& from, const fs::path& to) {
   if (::linkat(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), 0) == 0) return;
-  fail_write(to, errno_text(errno) + "; changing a model in its place needs hard links: export into a new folder");
+  fail_write(to, errno_text(errno) + "; --in-place needs hard links: export into a new folder instead");
 }
 
 void copy_file_durably(const fs::path& from, const fs::path& to) {

@@ -185,14 +185,14 @@ std::vector<Edit> removals(const ObjectPlace& place, const std::set<std::string,
 
 Json parsed_object(std::string_view text) {
   Json json = parse_json(text, kLimits);
-  if (!json.is_object()) fail("is JSON but no object");
+  if (!json.is_object()) fail("is JSON but not an object");
   return json;
 }
 
 /// Nothing is written that does not say what was meant.
 std::string checked(std::string text, const Json& expected) {
   if (canonical_json(parse_json(text, kLimits)) != canonical_json(expected))
-    fail("cannot be edited as text: the result would not be what was meant");
+    fail("cannot be edited as text: the result would differ from what is intended");
   return text;
 }
 

@@ -47,7 +47,7 @@ bool sglang_takes(const Json& scheme) {
 }
 
 std::string vllm_scheme_error(const Json& scheme, const KvDeclaration& d) {
-  if (!scheme.is_object()) return "kv_cache_scheme is no object";
+  if (!scheme.is_object()) return "kv_cache_scheme is not an object";
   const auto shown = [](const std::string& text) { return text.empty() ? std::string("None") : text; };
   if (!is_float8(scheme))
     return "Currently supported kv cache quantization is num_bits=8, type=float, however received num_bits=" +

@@ -1,4 +1,4 @@
-// What a checkpoint says about its KV cache: compressed-tensors' kv_cache_scheme, ModelOpt's kv_cache_quant_algo, ...
+// How a checkpoint declares its KV cache: compressed-tensors' kv_cache_scheme, ModelOpt's kv_cache_quant_algo, ...
 #pragma once
 
 #include <filesystem>
@@ -21,7 +21,7 @@ struct KvDeclaration {
 
   bool is_compressed_tensors() const { return method == "compressed-tensors"; }
   bool is_modelopt() const { return method.starts_with("modelopt"); }
-  /// Whether the folder declares a quantised cache: a scheme or an algorithm.
+  /// Whether the folder declares a quantized cache: a scheme or an algorithm.
   bool declares_cache() const { return scheme.has_value() || !algorithm.empty(); }
 };
 

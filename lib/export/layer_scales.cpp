@@ -39,7 +39,7 @@ void check_identity(const Artifact& artifact, const ModelIdentity& model) {
   const std::string config = get_string(artifact.model, "config_sha256", "model.");
   if (config != model.config_sha256)
     fail("the scales were measured with another config.json (sha256 " + shown(config) + ", the checkpoint's is " +
-         shown(model.config_sha256) + "); rope, norm and scaling keys change what is cached: calibrate this one");
+         shown(model.config_sha256) + "); RoPE, norm and scaling settings change what is cached: calibrate this one");
 }
 
 void check_layer(const ArtifactLayer& l, const KvLayout& layout, const ModelIdentity& model) {
@@ -64,7 +64,7 @@ int owner_of(const ModelSpec& spec, const LayerSpec& layer) {
 std::string module_of(const KvLayout& layout, int layer) {
   const std::string from = "." + std::to_string(layout.layer) + ".";
   const size_t at = layout.name.find(from);
-  if (at == layout.name.npos) fail("no layer number in the name " + quoted(layout.name));
+  if (at == layout.name.npos) fail("no layer number in the module name " + quoted(layout.name));
   return layout.name.substr(0, at) + "." + std::to_string(layer) + "." + layout.name.substr(at + from.size());
 }
 
@@ -73,7 +73,7 @@ void check_positive(const LayerScales& scales) {
     for (const float value : values)
       if (!(value > 0) || !std::isfinite(value))
         fail("layer " + std::to_string(scales.layer) + " " + site + ": the scale is " + float_text(value) +
-             ", expected a positive number; servers would load it without a word");
+             ", expected a positive number; servers would load it without a warning");
   };
   check("key", scales.key);
   check("value", scales.value);
@@ -104,7 +104,7 @@ void check_fits(const Artifact& artifact, const ModelIdentity& model) {
   std::vector<int> missing;
   for (const auto& [layer, layout] : layouts) missing.push_back(layer);
   fail("the scale file has no scales for layer(s) " + layer_list(missing) +
-       ", which a server would run at 1.0 without a word; calibrate the whole model");
+       ", which a server would run at 1.0 without a warning; calibrate the whole model");
 }
 
 std::vector<LayerScales> layer_scales(const Artifact& artifact, const ModelIdentity& model, PerHead per_head) {

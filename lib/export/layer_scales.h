@@ -1,4 +1,4 @@
-// The scales of an artifact by attention module, and the reasons for which they must not be written.
+// The scales of an artifact by attention module, and the reasons not to write them.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// What a checkpoint says of itself, as far as a scale file can be checked against it.
+// The identity of a checkpoint, against which a scale file is checked.
 #pragma once
 
 #include <filesystem>

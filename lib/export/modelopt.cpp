@@ -1,4 +1,4 @@
-// --to modelopt: into a checkpoint that ModelOpt has quantised, as ModelOpt would have written it: k_proj.k_scale and
+// --to modelopt: into a checkpoint that ModelOpt has quantized, as ModelOpt would have written it: k_proj.k_scale and
 // v_proj.v_scale, F32 without dimensions, no query scales; for an NVFP4 cache global scales of absmax / 448 (ModelOpt
 // 0.42 and later; earlier ones divided by 6 more, and a scale that is too small overflows the block scales).
 #include <algorithm>
@@ -37,8 +37,8 @@ std::vector<LayerScales> global_scales(const ExportInput& input) {
 
 ExportPlan plan(const ExportInput& input) {
   if (input.carrier.kind != KvCarrier::ModelOpt)
-    fail("the checkpoint is not quantised by ModelOpt but by " + quoted(input.carrier.method) +
-         ", and servers take ModelOpt's names only where its config is; use '--to vllm' or '--to sglang'");
+    fail("the checkpoint was not quantized by ModelOpt but by " + quoted(input.carrier.method) +
+         ", and servers accept ModelOpt's names only with its config; use '--to vllm' or '--to sglang'");
   const bool nvfp4 = input.options.nvfp4;
   if (!nvfp4) check_format(input.artifact, {"fp8_e4m3"}, "ModelOpt's convention is fp8_e4m3");
   check_per_tensor(input.artifact, "ModelOpt's convention");
@@ -52,7 +52,7 @@ ExportPlan plan(const ExportInput& input) {
   const char* dtype = nvfp4 ? "nvfp4" : "fp8_e4m3";
   result.serving.commands = {vllm_command(input, dtype)};
   result.serving.snippet = vllm_snippet(input, dtype);
-  result.serving.notes = {"TensorRT-LLM accepts the folder; with an FP8 cache it uses 1.0 whatever is written",
+  result.serving.notes = {"TensorRT-LLM accepts the folder, but uses 1.0 for an FP8 cache whatever the scales are",
                           "the values are exact in bfloat16, rounded up: vLLM keeps them in the model's dtype"};
   if (nvfp4)
     result.serving.notes.emplace_back(
@@ -65,8 +65,8 @@ ExportPlan plan(const ExportInput& input) {
 }  // namespace
 
 Exporter modelopt_exporter() {
-  return {"modelopt", "ModelOpt's own names, into a checkpoint that ModelOpt has quantised; --nvfp4", true, plan,
-          read_back_folder};
+  return {"modelopt", "ModelOpt's own names, in a checkpoint quantized by ModelOpt; --nvfp4 for an NVFP4 cache", true,
+          plan, read_back_folder};
 }
 
 }  // namespace kvcal

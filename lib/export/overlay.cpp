@@ -96,9 +96,9 @@ bool is_weights(const fs::path& path) {
 /// "" when the file comes along.
 std::string why_left_out(const fs::path& name) {
   const std::string first = name.begin()->string();
-  if (first == ".git" || first == ".cache") return "bookkeeping of a download";
+  if (first == ".git" || first == ".cache") return "metadata of a download";
   if (first.rfind("consolidated", 0) == 0)
-    return "the same weights in the maker's own format, which vLLM would load instead, without scales";
+    return "the same weights in the model maker's format, which vLLM would load instead, without scales";
   if (name.filename().string().ends_with(kOriginalSuffix)) return "kept there by an export in place";
   return "";
 }

@@ -1,5 +1,5 @@
-// A model folder with more in it: the publisher's files, linked or copied, some of them with another text, and one more
-// shard of scales. The original folder is only read.
+// A copy of a model folder: its files, linked or copied, some of them edited, and one more shard with scales. The
+// original folder is only read.
 #pragma once
 
 #include <filesystem>

@@ -60,7 +60,7 @@ void read_back(const ExportInput&, const ExportPlan& plan, const std::filesystem
     if (!value) fail(quoted(s.name) + " has no " + s.site);
     std::vector<float> found;
     for (const Json& number : value->is_array() ? *value : Json::array({*value})) found.push_back(number.get<float>());
-    if (found != s.values) fail(quoted(s.name) + " " + s.site + " holds another value than was meant");
+    if (found != s.values) fail(quoted(s.name) + " " + s.site + " has another value than intended");
   }
 }
 

@@ -1,4 +1,4 @@
-// --to quark: into a checkpoint that AMD Quark has quantised: <attention>.k_proj.output_scale, and a config that calls
+// --to quark: into a checkpoint that AMD Quark has quantized: <attention>.k_proj.output_scale, and a config that calls
 // the outputs of these projections the cache. Rules: vLLM quantization/quark/quark.py.
 #include "export/checkpoint_target.h"
 #include "export/serve.h"
@@ -13,17 +13,17 @@ Json with_output(const Json& quark, const char* projection) {
   const Json* own = layers && layers->is_object() ? find_member(*layers, projection) : nullptr;
   const Json* global = find_member(quark, "global_quant_config");
   if (!own && (!global || !global->is_object()))
-    fail("the Quark config has no global_quant_config, so what holds for the projections is not known");
+    fail("the Quark config has no global_quant_config, so the format of the projections is unknown");
   Json entry = own ? *own : *global;
-  if (!entry.is_object()) fail("the Quark config's entry for " + quoted(std::string(projection)) + " is no object");
+  if (!entry.is_object()) fail("the Quark config's entry for " + quoted(std::string(projection)) + " is not an object");
   entry["output_tensors"] = {{"dtype", "fp8_e4m3"}, {"qscheme", "per_tensor"}, {"is_dynamic", false}};
   return entry;
 }
 
 ExportPlan plan(const ExportInput& input) {
   if (input.carrier.kind != KvCarrier::Quark)
-    fail("the checkpoint is not quantised by Quark but by " + quoted(input.carrier.method) +
-         ", and servers take Quark's names only where its config is; use '--to vllm' or '--to sglang'");
+    fail("the checkpoint was not quantized by Quark but by " + quoted(input.carrier.method) +
+         ", and servers accept Quark's names only with its config; use '--to vllm' or '--to sglang'");
   check_format(input.artifact, {"fp8_e4m3"}, "Quark's convention is fp8_e4m3, and servers double it for fnuz");
   check_per_tensor(input.artifact, "Quark's convention");
   Naming naming = naming_for(input, ServerKind::Vllm, KvCarrier::Quark);
@@ -59,7 +59,7 @@ TextFile quark_config(const ExportInput& input) {
 }
 
 Exporter quark_exporter() {
-  return {"quark", "AMD Quark's own names, into a checkpoint that Quark has quantised", true, plan, read_back_folder};
+  return {"quark", "AMD Quark's own names, in a checkpoint quantized by Quark", true, plan, read_back_folder};
 }
 
 }  // namespace kvcal

@@ -19,7 +19,7 @@ std::string plain_name(const Json& object, const char* key) {
 }
 
 RecordedFile file_from(const Json& json) {
-  if (!json.is_object()) fail("an entry of 'files' is no object");
+  if (!json.is_object()) fail("an entry of 'files' is not an object");
   const RecordedFile file = {plain_name(json, "name"), get_string_or(json, "sha256", ""), plain_name(json, "original")};
   if (file.name.empty()) fail("an entry of 'files' has no name");
   return file;
@@ -45,7 +45,7 @@ std::string record_text(const ExportRecord& record) {
 }
 
 ExportRecord record_from_json(const Json& json) {
-  if (!json.is_object() || get_string_or(json, "format", "") != kFormat) fail("is no record of an export");
+  if (!json.is_object() || get_string_or(json, "format", "") != kFormat) fail("is not a record of an export");
   ExportRecord record;
   record.target = get_string(json, "target");
   record.tool_version = get_string(json, "tool_version");

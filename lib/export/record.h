@@ -1,4 +1,4 @@
-// kvcal-export.json: what an export says about itself, in the folder that it made.
+// kvcal-export.json: the record of an export, in the folder that it wrote.
 #pragma once
 
 #include <filesystem>

@@ -11,7 +11,7 @@ namespace {
 void check_same_model(const ModelIdentity& measured, const ModelIdentity& other) {
   const auto name = quoted(other.folder.string());
   const auto check = [&](const std::string& what, const std::string& a, const std::string& b) {
-    if (a != b) fail(name + " is no copy of the model: " + what + " " + quoted(b) + ", expected " + quoted(a));
+    if (a != b) fail(name + " is not a copy of the model: " + what + " " + quoted(b) + ", expected " + quoted(a));
   };
   check("architecture", measured.spec.architecture, other.spec.architecture);
   check("model_type", measured.spec.model_type, other.spec.model_type);
@@ -43,8 +43,8 @@ ExportPlan plan(const ExportInput& input) {
   ExportPlan result;
   result.files = {{"", artifact_text(extended(input))}};
   result.serving.notes = {
-      "the numbers are unchanged; weights that were quantised differently cache slightly different "
-      "values, for which the headroom is there"};
+      "the numbers are unchanged; weights that were quantized differently cache slightly different "
+      "values, which the headroom covers"};
   return result;
 }
 
@@ -55,7 +55,7 @@ void read_back(const ExportInput& input, const ExportPlan&, const std::filesyste
 }  // namespace
 
 Exporter scale_file_exporter() {
-  return {"scales", "the scale file, valid for more checkpoints of the same model: --also-for CHECKPOINT", false, plan,
+  return {"scales", "the scale file, accepted for more copies of the same model: --also-for CHECKPOINT", false, plan,
           read_back};
 }
 

@@ -1,4 +1,4 @@
-// The words that go with an export: commands for a shell, and how to look at what a server really uses.
+// What an export prints: shell commands to serve it, and how to inspect the scales that a server really uses.
 #pragma once
 
 #include <string>

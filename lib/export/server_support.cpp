@@ -31,7 +31,7 @@ std::vector<std::string> vllm_notes(const Server& server) {
   };
   add(is_below(server, 0, 7), "before 0.7.0 a JSON side file was read (--quantization-param-path), by Llama alone");
   add(is_below(server, 0, 20),
-      "until 0.19 FlashInfer and AITER gave garbage with compressed-tensors scales other than 1 (mended by #39418)");
+      "until 0.19 FlashInfer and AITER gave garbage with compressed-tensors scales other than 1 (fixed by #39418)");
   add(is_below(server, 0, 25),
       "before 0.25 each class renamed scales itself, scales of latent attention loaded from ModelOpt checkpoints, and "
       "scales without a quantization_config were skipped with a warning");
@@ -158,9 +158,8 @@ Server verified_server(ServerKind kind) { return kind == ServerKind::Vllm ? kVer
 std::vector<std::string> version_notes(const Server& server) {
   const Server verified = verified_server(server.kind);
   if (compare(server, verified) == 0) return {};
-  std::vector<std::string> notes = {"what " + str(server) +
-                                    " does is not known line by line; the nearest verified is " + str(verified) +
-                                    ", and what follows is true of that"};
+  std::vector<std::string> notes = {"what " + str(server) + " does was not verified; the nearest verified version is " +
+                                    str(verified) + ", and what follows applies to that one"};
   if (server.kind == ServerKind::Vllm)
     for (std::string& note : vllm_notes(server)) notes.push_back(std::move(note));
   else if (compare(server, verified) < 0)
@@ -194,7 +193,7 @@ std::string scale_suffix(ScaleSpelling spelling, char site) {
     case ScaleSpelling::Latent:
       return ".attn_mqa." + s + "_scale";
   }
-  fail("no such spelling of a scale");
+  fail("no such name of a scale");
 }
 
 ScaleSpelling spelling_of(std::string_view suffix) {
@@ -202,7 +201,7 @@ ScaleSpelling spelling_of(std::string_view suffix) {
     for (const char site : {'k', 'v', 'q'})
       if (scale_suffix(static_cast<ScaleSpelling>(i), site) == suffix) return static_cast<ScaleSpelling>(i);
   if (suffix == ".attn.kv_scale" || suffix == ".qkv_proj.kv_scale") return ScaleSpelling::Shared;
-  fail("no spelling of KV scales ends with " + quoted(suffix));
+  fail("no name of KV scales ends with " + quoted(suffix));
 }
 
 std::string_view name_of(Effect effect) {

@@ -1,5 +1,5 @@
-// What the servers of the day do with KV-cache scales that stand in a checkpoint: one table, for exporters, validate,
-// inspect and README alike. Its lines are in server_table.cpp, each with where it is known from.
+// What current servers do with the KV-cache scales of a checkpoint: one table, for exporters, validate,
+// inspect and docs/servers.md alike. Its lines are in server_table.cpp, each with where it is known from.
 #pragma once
 
 #include <cstdint>
@@ -64,7 +64,7 @@ enum class Effect : uint8_t {
   Rounded,  // is the scale after rounding to the model's dtype
   KeyOnly,  // becomes the key's scale; the value's stays 1.0
   Warned,   // is left out with a warning: scale 1.0
-  Dropped,  // is left out without a word
+  Dropped,  // is left out without a warning
   Refused,  // the server says why it does not start
   Crash     // the server does not start, with a bare KeyError or AssertionError
 };

@@ -16,14 +16,15 @@ constexpr Spellings kMapped = set_of(Attention, Projection, Native, Fused, Cache
 constexpr std::array kVllmLoaders = {
     LoaderLine{"mapped", Attention, kMapped, 0, Dropped, Refused, Exact, ""},
     LoaderLine{"latent", Projection, 0, 0, Warned, Refused, Warned,
-               "since 0.25 the names of latent attention are rewritten twice, and none of them arrives"},
+               "since 0.25 the scale names of latent attention are rewritten twice, so none is loaded"},
     LoaderLine{"latent, unwired", Projection, 0, 0, Warned, Refused, Warned,
-               "its latent attention is of a class that no quantisation config knows, so there is no parameter to load "
+               "no quantization config covers the class of its latent attention, so there is no parameter to load "
                "into"},
     LoaderLine{"unwired", Attention, 0, 0, Dropped, Refused, Dropped,
-               "the class gives its attention no quantisation config, so there is no parameter to load into"},
-    LoaderLine{"zamba2", Attention, 0, kMapped, Refused, Refused, Refused,
-               "its attention modules have other names than the checkpoint's: one scale and the server does not start"},
+               "the class gives its attention no quantization config, so there is no parameter to load into"},
+    LoaderLine{
+        "zamba2", Attention, 0, kMapped, Refused, Refused, Refused,
+        "its attention modules have other names than the checkpoint's: with any scale the server does not start"},
     LoaderLine{"removed", Attention, 0, 0, Refused, Refused, Refused, "the class was removed in vLLM 0.23"},
 };
 
@@ -98,7 +99,7 @@ constexpr std::array kVllmClasses = {
 // SGLang: every class has a loop of its own. Some rename (maybe_remap_kv_scale_name), some look names up as they are,
 // and some of those index a dictionary without asking.
 constexpr std::string_view kNoConfig =
-    "the class gives its attention (RadixAttention) no quantisation config, so there is no parameter to load into";
+    "the class gives its attention (RadixAttention) no quantization config, so there is no parameter to load into";
 constexpr Spellings kRemapped = set_of(Attention, Projection, Output, Shared);
 constexpr Spellings kProjections = set_of(Projection, Fused, Output);
 constexpr std::array kSglangLoaders = {
@@ -126,8 +127,8 @@ constexpr std::array kSglangLoaders = {
     LoaderLine{"unwired or crash", Attention, 0, 0, Crash, Crash, Crash, kNoConfig},
     LoaderLine{"unwired, no query", Attention, 0, kProjections, Warned, Warned, Crash, kNoConfig},
     LoaderLine{"fallback", Attention, 0, 0, Refused, Refused, Refused,
-               "SGLang has no such class; its Transformers fallback keeps attention outside the layers, and stops at a "
-               "name of a checkpoint that it does not find in them"},
+               "SGLang has no such class; its Transformers fallback keeps attention outside the layers, and stops at "
+               "checkpoint names that the layers do not have"},
 };
 
 constexpr std::array kSglangClasses = {

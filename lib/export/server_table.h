@@ -1,4 +1,4 @@
-// The lines behind server_support.h. Only server_support.cpp and the generator of README's table read them.
+// The lines behind server_support.h. Only server_support.cpp and the generator of docs/servers.md read them.
 #pragma once
 
 #include <cstdint>

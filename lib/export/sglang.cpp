@@ -42,9 +42,9 @@ ExportPlan plan(const ExportInput& input) {
   result.serving.snippet = sglang_snippet();
   result.serving.notes = {
       "needs SGLang of 2026-08-20 or later (#35455); earlier ones drop the scales of compressed-tensors checkpoints",
-      "no query scales: SGLang has no use for them, and some classes do not start with one",
+      "no query scales: SGLang does not use them, and some classes refuse to start with one",
       "SGLang prints 'no scaling factors provided. Defaulting to scaling factors of 1.0' also when it has loaded them",
-      "never together with --quantization-param-path: the server would stop with a TypeError"};
+      "do not combine it with --quantization-param-path: the server would stop with a TypeError"};
   add_evidence(naming, result.serving);
   return result;
 }
@@ -52,7 +52,7 @@ ExportPlan plan(const ExportInput& input) {
 }  // namespace
 
 Exporter sglang_exporter() {
-  return {"sglang", "a checkpoint with KV scales under the names that SGLang's class of this model looks for", true,
+  return {"sglang", "a checkpoint with KV scales, under the names that SGLang's class of this model expects", true,
           plan, read_back_folder};
 }
 

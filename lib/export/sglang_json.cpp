@@ -19,7 +19,7 @@ void check(const ExportInput& input) {
   check_format(input.artifact, {"fp8_e4m3"}, "the file is for fp8_e4m3");
   check_per_tensor(input.artifact, "the file");
   if (input.artifact.kv_cache.empty())
-    fail("one scale per layer for key and value together would not do: " + input.artifact.kv_cache_left_out +
+    fail("one joint scale for key and value is not enough: " + input.artifact.kv_cache_left_out +
          "; use '--to sglang', which writes one for each");
   if (input.options.skip_keep16 || !input.options.skip_layers.empty())
     fail("SGLang cannot keep single layers in the model's dtype; accept the loss with --allow-keep16");
@@ -30,7 +30,7 @@ void check(const ExportInput& input) {
          ": it stops with 'model does not support loading scaling factors'" +
          (support.plugin.empty() ? "" : "; " + plugin_advice(support, input)));
   if (input.carrier.kind != KvCarrier::None && input.carrier.kind != KvCarrier::Other)
-    fail("beside a checkpoint quantised with " + input.carrier.method +
+    fail("with a checkpoint quantized by " + input.carrier.method +
          " the file stops SGLang with a TypeError (it makes parameters for scales); use '--to sglang'");
 }
 
@@ -56,7 +56,7 @@ ExportPlan plan(const ExportInput& input) {
       "the larger of key and value scale of each layer; layers without a cache have 1.0",
       "SGLang 0.5.23 keeps these as bare numbers: of its attention backends only trtllm_mha applies them as meant (FA3 "
       "stops with an AttributeError, FlashInfer divides on writing and does not multiply on reading)",
-      "a file for another tensor-parallel size is refused with one log line, and the server runs at 1.0",
+      "SGLang ignores a file for another tensor-parallel size with one log line, and runs at 1.0",
       "the flag value must be fp8_e4m3; with 'auto' the file is not read"};
   return result;
 }
@@ -65,12 +65,13 @@ void read_back(const ExportInput& input, const ExportPlan& plan, const std::file
   const Json file = parse_json(read_file(written, kFileBytes));
   if (get_string(file, "model_type") != input.artifact.model_type) fail("the file has another model_type");
   const Json& ranks = file.at("kv_cache").at("scaling_factor");
-  if (static_cast<int64_t>(ranks.size()) != input.options.tensor_parallel) fail("the file has other ranks than meant");
+  if (static_cast<int64_t>(ranks.size()) != input.options.tensor_parallel)
+    fail("the file has other ranks than intended");
   for (const auto& rank : ranks.items()) {
     if (rank.value().size() != input.model.spec.layers.size()) fail("the file does not have every layer");
     for (const PlannedScale& s : plan.scales)
       if (static_cast<float>(get_number(rank.value(), s.name.c_str())) != s.values.front())
-        fail("layer " + s.name + " holds another value than was meant");
+        fail("layer " + s.name + " has another value than intended");
   }
 }
 

@@ -99,7 +99,7 @@ std::vector<StoredScales::Unlisted> unlisted_scales(const fs::path& folder, cons
 std::string_view name_of(StoredScale::Owner owner) {
   constexpr std::array<std::string_view, 7> kNames = {
       "a layer with a cache",          "a layer that reads another layer's cache",
-      "a layer without a KV cache",    "a layer that is not there",
+      "a layer without a KV cache",    "a layer that does not exist",
       "an encoder of images or sound", "a draft head",
       "a module that owns no cache"};
   return kNames[static_cast<size_t>(owner)];

@@ -1,5 +1,4 @@
-// The KV-cache scales that a checkpoint folder carries, by whatever producer: which tensors, where they belong to, what
-// they say.
+// The KV-cache scales in a checkpoint folder, from any tool: their tensors, their layers and their values.
 #pragma once
 
 #include <string>

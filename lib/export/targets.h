@@ -14,7 +14,7 @@ Exporter quark_exporter();
 Exporter plain_json_exporter();
 Exporter scale_file_exporter();
 
-/// config.json of a Quark checkpoint whose key and value projections are quantised into the cache.
+/// config.json of a Quark checkpoint whose key and value projections are quantized into the cache.
 TextFile quark_config(const ExportInput& input);
 
 }  // namespace kvcal

@@ -21,16 +21,16 @@ ExportPlan plan(const ExportInput& input) {
   result.serving.commands = {"text-generation-launcher --model-id " + shell_word(input.out.string()) +
                              " --kv-cache-dtype fp8_e4m3fn"};
   result.serving.notes = {
-      "TGI logs 'Using FP8 KV cache scales' when it has them, with flashinfer or paged attention; else it ignores them",
-      "this folder is for TGI alone: vLLM 0.25 and later refuse scales without a quantization_config"};
+      "TGI logs 'Using FP8 KV cache scales' when it uses them, with flashinfer or paged attention; otherwise it "
+      "ignores them",
+      "this folder is for TGI only: vLLM 0.25 and later refuse scales without a quantization_config"};
   return result;
 }
 
 }  // namespace
 
 Exporter tgi_exporter() {
-  return {"tgi", "the tensors alone, without a config block, for text-generation-inference", true, plan,
-          read_back_folder};
+  return {"tgi", "only the tensors, no config block, for text-generation-inference", true, plan, read_back_folder};
 }
 
 }  // namespace kvcal

@@ -1,5 +1,5 @@
 // --to vllm: a checkpoint that vLLM loads. On plain weights a compressed-tensors config that is about the KV cache
-// alone; into quantised checkpoints by their own convention. Rules: vLLM 0.33.0, compressed_tensors.py, kv_cache.py,
+// alone; into quantized checkpoints by their own convention. Rules: vLLM 0.33.0, compressed_tensors.py, kv_cache.py,
 // base_config.py (get_cache_scale_mapper), executed on tiny checkpoints.
 #include <algorithm>
 
@@ -32,7 +32,7 @@ bool sees_images_whole(const ExportInput& input) {
 
 void check_per_head(const ExportInput& input) {
   if (!is_compressed(input.carrier))
-    fail("a checkpoint quantised with " + input.carrier.method +
+    fail("a checkpoint quantized with " + input.carrier.method +
          " takes one scale per layer, the scale file has one per head; solve again: 'kvcal solve STATS --granularity "
          "tensor'");
   for (const ArtifactLayer& layer : input.artifact.layers)
@@ -42,7 +42,7 @@ void check_per_head(const ExportInput& input) {
            "'kvcal solve STATS --granularity tensor'");
   if (sees_images_whole(input))
     fail("vLLM lets the tokens of an image see each other in " + input.model.spec.architecture +
-         ", and finds no attention backend that does so with scales per head; solve again: 'kvcal solve STATS "
+         ", and has no attention backend that does so with scales per head; solve again: 'kvcal solve STATS "
          "--granularity tensor'");
 }
 
@@ -53,7 +53,7 @@ void check_number_format(const ExportInput& input) {
                  "an FP8 cache of vLLM takes fp8_e4m3, or fp8_e4m3fnuz on gfx94x");
   else
     check_format(input.artifact, {"fp8_e4m3"},
-                 "of a checkpoint quantised with " + input.carrier.method +
+                 "of a checkpoint quantized with " + input.carrier.method +
                      " vLLM takes fp8_e4m3 scales, and doubles them itself where the format is fnuz");
 }
 
@@ -86,7 +86,7 @@ void add_notes(const ExportInput& input, const Naming& naming, Serving& serving)
     notes.emplace_back(
         "vLLM before 0.20 gave garbage with such scales on FlashInfer and AITER; fp8_e5m2 cannot be "
         "combined with them");
-  notes.emplace_back("vLLM says nothing about scales that are missing: look with the snippet, not at the log");
+  notes.emplace_back("vLLM does not report missing scales: check with the snippet, not in the log");
 }
 
 ExportPlan plan(const ExportInput& input) {

@@ -31,14 +31,16 @@ bool is_within(const fs::path& inner, const fs::path& outer) {
 void check_target(const ExportInput& input, const WriteOptions& options) {
   const fs::path source = place_of(input.model.folder), out = place_of(input.out);
   const std::string name = quoted(input.out.string());
-  if (out == source) fail(name + " is the model's own folder; choose a new one, or change it with --in-place");
-  if (is_within(out, source)) fail(name + " is inside the model's folder; choose a place beside it");
-  if (is_within(source, out)) fail(name + " has the model's folder in it; choose a place beside it");
+  if (out == source) fail(name + " is the model's own folder; choose a new one, or modify the model with --in-place");
+  if (is_within(out, source)) fail(name + " is inside the model's folder; choose a folder outside it");
+  if (is_within(source, out)) fail(name + " contains the model's folder; choose another one");
   std::error_code ignored;
   if (!options.force || !fs::is_directory(out, ignored) || fs::is_empty(out, ignored)) return;
   const std::optional<ExportRecord> earlier = read_record(out);
-  if (!earlier) fail(name + " is no export (no " + kExportRecord + " in it): --force does not delete other folders");
-  if (earlier->in_place) fail(name + " is a model that was changed in place: --force does not delete models");
+  if (!earlier)
+    fail(name + " was not written by kvcal export (it has no " + kExportRecord +
+         "): --force does not delete other folders");
+  if (earlier->in_place) fail(name + " is a model modified in place: --force does not delete models");
 }
 
 ExportRecord record_of(const Exporter& exporter, const ExportPlan& plan, const WriteOptions& options) {
@@ -154,7 +156,7 @@ void check_unchanged(const fs::path& folder, const ExportRecord& record) {
   for (const RecordedFile& file : record.files)
     if (!file.sha256.empty() && sha256_hex(read_file(folder / file.name, kTextBytes)) != file.sha256)
       fail(quoted((folder / file.name).string()) +
-           " was changed since the export; keep your change elsewhere and use --force to lose it here");
+           " was changed since the export; save your change elsewhere, then discard it here with --force");
 }
 
 }  // namespace
@@ -169,8 +171,8 @@ std::string undo_export(const fs::path& given, bool force) {
   const fs::path folder = fs::canonical(read_config(given).folder);  // of a cache: its snapshot
   const std::optional<ExportRecord> record = read_record(folder);
   if (!record || !record->in_place)
-    fail(quoted(given.string()) + ": is no model that was changed in place (no " + kExportRecord +
-         " that says so); an export into a folder of its own is undone by deleting that folder");
+    fail(quoted(given.string()) + ": was not modified in place by kvcal export (no " + kExportRecord +
+         " that says so); to undo an export into a new folder, delete that folder");
   if (!force) check_unchanged(folder, *record);
   std::map<std::string, std::string> renamed = {{kExportRecord, ""},
                                                 {std::string(kExportRecord) + kOriginalSuffix, kExportRecord}};

@@ -21,7 +21,7 @@ struct Segment {
   int64_t n_tokens = 0;
 };
 
-/// Neighbouring segments of one sequence, joined: what attention and recurrence work on.
+/// Neighboring segments of one sequence, joined: what attention and recurrence work on.
 struct SequenceSpan {
   int64_t sequence = 0;
   Span span;

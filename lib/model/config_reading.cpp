@@ -185,7 +185,7 @@ void read_deepstack(const Json& config, ModelSpec& spec) {
   const size_t n = indexes ? indexes->size() : kDefault;
   if (n > spec.layers.size())
     fail("deepstack_visual_indexes has " + std::to_string(n) + " entries, but there are " +
-         std::to_string(spec.layers.size()) + " layers to add them behind");
+         std::to_string(spec.layers.size()) + " layers to add them after");
   spec.n_deepstack = static_cast<int64_t>(n);
   for (size_t i = 0; i < n; ++i) spec.layers[i].activations += 2 * spec.hidden;  // the stream and the sum
 }

@@ -20,7 +20,8 @@ float in_activation_type(const Ops& op, float x) { return op.precision() == Prec
 void refuse_bidirectional(const Json& config) {
   const Json* given = find_member(config, "use_bidirectional_attention");
   if (!given || *given == false || *given == "vision") return;  // "vision": among the tokens of an image only
-  fail("use_bidirectional_attention is " + given->dump() + ": every token sees all others, there is no KV cache");
+  fail("use_bidirectional_attention is " + given->dump() +
+       ": every token attends to all others, so there is no KV cache");
 }
 
 }  // namespace kvcal

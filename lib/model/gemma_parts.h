@@ -1,4 +1,4 @@
-// What all Gemma generations read and round alike.
+// What all Gemma generations have in common in config and rounding.
 #pragma once
 
 #include "base/json.h"

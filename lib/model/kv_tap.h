@@ -1,4 +1,4 @@
-// The one place where anything looks at, or changes, what a server would store.
+// The one place where code reads or changes what a server would store in its cache.
 #pragma once
 
 #include "model/batch.h"
@@ -17,7 +17,7 @@ struct TappedAttention {
 
 /// Sees exactly what a serving engine hands to its cache: keys after bias, QK norm and RoPE, values as written, queries
 /// before the softmax scale. Returns the tensor to use from there on: an observer its argument, an evaluator the
-/// quantised one. `cache` indexes ModelSpec::caches.
+/// quantized one. `cache` indexes ModelSpec::caches.
 class KvTap {
  public:
   virtual ~KvTap() = default;

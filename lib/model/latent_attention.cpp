@@ -80,7 +80,7 @@ LatentAttention::LatentAttention(const LatentDims& d, const KvLayout& layout, co
   if (q_a_) share_input(q_a_, kv_a_);
   kv_norm_ = op.load_gain(w("kv_a_layernorm.weight", {d.kv_rank}), Gain::Plain);
   const ExpansionWeights expansion(d, w);
-  // Prefill rounds the latent of a quantised kv_b_proj; decoding multiplies by the absorbed weights as they are.
+  // Prefill rounds the latent of a quantized kv_b_proj; decoding multiplies by the absorbed weights as they are.
   k_b_ = op.load_linear(expansion.keys.tensor(), {}, expansion.input);
   v_b_ = op.load_linear(expansion.values.tensor(), {}, expansion.input);
   for (int64_t h = 0; h < d.n_heads; ++h)

@@ -14,30 +14,32 @@ namespace {
 struct Refusal {
   std::string_view name, reason;
 };
-constexpr std::string_view kIndexer = "its sparse attention chooses rows by an indexer, which has a cache of its own";
+constexpr std::string_view kIndexer = "its sparse attention selects rows with an indexer that has its own cache";
 constexpr std::string_view kGemma3n =
     "its layers mix four streams (AltUp), with low-rank branches (LAuReL) and sparse activations";
-constexpr std::string_view kStateOnly = "its layers keep recurrent state only, there is no KV cache to calibrate";
+constexpr std::string_view kStateOnly = "its layers keep only recurrent state, so there is no KV cache to calibrate";
 constexpr std::array kRefusals = {
-    Refusal{"DeciLMForCausalLM", "its layers have attention of unequal heads, linear layers in its place, or none"},
+    Refusal{"DeciLMForCausalLM",
+            "its layers have different head counts, or a linear layer instead of attention, or none"},
     Refusal{"DeepseekV32ForCausalLM", kIndexer},
     Refusal{"DeepseekV4ForCausalLM", "its attention keeps compressed entries beside a window of latent rows"},
     Refusal{"FalconMambaForCausalLM", kStateOnly},
     Refusal{"Gemma3nForCausalLM", kGemma3n},
     Refusal{"Gemma3nForConditionalGeneration", kGemma3n},
     Refusal{"GlmMoeDsaForCausalLM", kIndexer},
-    Refusal{"GraniteMoeSWAForCausalLM", "its heads have sinks and its layers RoPE bases of their own"},
-    Refusal{"GraniteSWAForCausalLM", "its heads have sinks and its layers RoPE bases of their own"},
+    Refusal{"GraniteMoeSWAForCausalLM", "its heads have sinks, and its RoPE bases differ by layer"},
+    Refusal{"GraniteSWAForCausalLM", "its heads have sinks, and its RoPE bases differ by layer"},
     Refusal{"KimiK3ForConditionalGeneration",
             "its layers add attention over earlier blocks' residuals, its experts work in a latent space"},
     Refusal{"LongcatFlashForCausalLM", "its layers own two latent caches each"},
     Refusal{"Mamba2ForCausalLM", kStateOnly},
     Refusal{"MambaForCausalLM", kStateOnly},
-    Refusal{"MiniCPM3ForCausalLM", "its latent attention with scaled residuals is not read"},
-    Refusal{"MiniMaxM1ForCausalLM", "its names, keys and residuals are not those of MiniMaxForCausalLM, which is read"},
+    Refusal{"MiniCPM3ForCausalLM", "its latent attention with scaled residuals is not implemented"},
+    Refusal{"MiniMaxM1ForCausalLM",
+            "its names, keys and residuals are not those of MiniMaxForCausalLM, which is supported"},
     Refusal{"MiniMaxText01ForCausalLM",
-            "its names are not those of MiniMaxForCausalLM, which is read where whole heads turn"},
-    Refusal{"NemotronHPuzzleForCausalLM", "its layers have experts and heads of unequal numbers"},
+            "its names are not those of MiniMaxForCausalLM, which is supported with RoPE on whole heads"},
+    Refusal{"NemotronHPuzzleForCausalLM", "the numbers of experts and heads differ by layer"},
     Refusal{"PhiMoEForCausalLM", "its experts are chosen one after the other (SparseMixer), with layer norms"},
     Refusal{"PhimoeForCausalLM", "its experts are chosen one after the other (SparseMixer), with layer norms"},
     Refusal{"Rwkv6ForCausalLM", kStateOnly},
@@ -51,10 +53,10 @@ struct Role {
   std::string_view part, reason;
 };
 constexpr std::string_view kScores =
-    "it scores or classifies texts and generates none, so it is served without a KV cache";
-constexpr std::string_view kEncoder = "it is an encoder, in which every token sees all others: there is no KV cache";
-constexpr std::string_view kDraft =
-    "it is a draft head for speculative decoding: calibrate the model that it drafts for";
+    "it scores or classifies text and does not generate, so it is served without a KV cache";
+constexpr std::string_view kEncoder =
+    "it is an encoder, in which every token attends to all others: it has no KV cache";
+constexpr std::string_view kDraft = "it is a draft head for speculative decoding; calibrate its target model";
 constexpr Role kRoles[] = {
     {"ForSequenceClassification", kScores},
     {"ForTokenClassification", kScores},
@@ -155,8 +157,8 @@ void refuse_without_architecture(const Json& config, std::span<const std::string
   std::string_view fits;  // of two, the later one is the wrapper of the other
   for (const std::string_view k : known)
     if (folded(stem_of(k)) == stem && (fits.empty() || find_member(config, "text_config"))) fits = k;
-  fail(message + (fits.empty() ? ", which suggests none of the classes that are read"
-                               : ": add " + quoted(fits) + " if that is what it is"));
+  fail(message +
+       (fits.empty() ? ", which matches no supported class" : ": add " + quoted(fits) + " if that is the class"));
 }
 
 void refuse_architecture(const Json& config, std::string_view name, std::span<const std::string_view> known) {
@@ -165,17 +167,14 @@ void refuse_architecture(const Json& config, std::string_view name, std::span<co
   for (const Role& role : kRoles)
     if (name.find(role.part) != name.npos && name.find("_VL") == name.npos) refuse(name, role.reason);
   if (says(config, "is_encoder_decoder", true))
-    refuse(
-        name,
-        "it is an encoder with a decoder (is_encoder_decoder), whose decoder also caches what it sees of the encoder");
+    refuse(name, "it is an encoder-decoder model (is_encoder_decoder), whose decoder also caches the encoder's output");
   if (const std::string whole = headed(name, known); !whole.empty())
-    refuse(name,
-           "it is " + whole + " without its output head, as embedding models are; such a model generates nothing");
+    refuse(name, "it is " + whole + " without its output head, like embedding models; it cannot generate");
   const std::string type = get_string_or(config, "model_type", "");
   const std::string near = misspelt(name, known);
   fail("unknown architecture " + quoted(name) + (type.empty() ? "" : ", model_type " + quoted(type)) +
-       (near.empty() ? "" : "; did you mean '" + near + "'?") + "; README lists the " + std::to_string(known.size()) +
-       " that are read");
+       (near.empty() ? "" : "; did you mean '" + near + "'?") + "; docs/models.md lists the " +
+       std::to_string(known.size()) + " known ones");
 }
 
 void refuse_unread_keys(const Json& config, const ModelSpec& spec) {
@@ -184,8 +183,8 @@ void refuse_unread_keys(const Json& config, const ModelSpec& spec) {
     if (says(*level, "is_causal", false) || says(*level, "use_bidirectional_attention", true))
       fail(
           std::string(says(*level, "is_causal", false) ? "is_causal is false" : "use_bidirectional_attention is true") +
-          ": every token sees all others, there is no KV cache");
-  if (find_member(text, "block_configs")) fail("block_configs gives layers sizes of their own, which is not read");
+          ": every token attends to all others, so there is no KV cache");
+  if (find_member(text, "block_configs")) fail("block_configs gives each layer its own sizes, which is not supported");
   const Json* words = find_member(text, "layer_types");
   if (!words || !words->is_array()) return;
   if (const std::string word = unread_word(*words, spec); !word.empty())

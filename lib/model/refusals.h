@@ -1,4 +1,4 @@
-// Models that are not read, each with a reason that says what it is instead of only that its name is unknown.
+// Unsupported models, each with the reason why, which helps more than "unknown architecture".
 #pragma once
 
 #include <span>

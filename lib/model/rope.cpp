@@ -298,7 +298,7 @@ Json with_mrope_sections(const Json& text, const std::vector<int>& sections, boo
   if (!table.is_object()) fail(std::string(key) + " is not an object");
   if (!find_member(table, "mrope_section")) table["mrope_section"] = sections;
   if (get_bool_or(table, "mrope_interleaved", interleaved) != interleaved)
-    fail(std::string("mrope_interleaved is ") + (interleaved ? "false" : "true") + "; this class has it otherwise");
+    fail(std::string("mrope_interleaved is ") + (interleaved ? "false" : "true") + "; this class expects the opposite");
   table["mrope_interleaved"] = interleaved;
   return out;
 }
@@ -318,7 +318,7 @@ LatentRope read_latent_rope(const Json& config, int64_t rope_dim) {
   rope.spec = read_rope(as_yarn, rope_dim, {});
   rope.spec.interleaved = get_bool_or(config, "rope_interleave", true);
   if (rope.spec.rotary_dim != rope_dim || !rope.spec.axis.empty())
-    fail("the rope part of MLA is turned as a whole by one position");
+    fail("MLA rotates its whole RoPE part by a single position");
   if (type != "yarn") return rope;
   const double factor = get_number(table, "factor", "rope_parameters.");
   const double all = yarn_magnitude(factor, get_number_or(table, "mscale_all_dim", 0));

@@ -1,4 +1,4 @@
-// Cuts sequences into batches of rows.
+// Divides sequences into batches of rows.
 #pragma once
 
 #include <vector>

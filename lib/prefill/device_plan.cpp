@@ -114,10 +114,10 @@ bool fits(const MemoryPlan& plan) { return plan.total() <= plan.budget; }
 [[noreturn]] void refuse(const MemoryPlan& plan) {
   fail("the run needs " + bytes_text(plan.total()) + " of the device's memory, the budget is " +
        bytes_text(plan.budget) + " (two layers " + bytes_text(plan.weights) + ", residual stream " +
-       bytes_text(plan.residual) + (plan.residual_place == ResidualPlace::Host ? " of two batches" : "") +
+       bytes_text(plan.residual) + (plan.residual_place == ResidualPlace::Host ? " for two batches" : "") +
        ", one batch of " + std::to_string(plan.chunk_tokens) + " tokens " + bytes_text(plan.activations) + ", states " +
        bytes_text(plan.states) + ", statistics " + bytes_text(plan.statistics) + ", libraries " +
-       bytes_text(plan.program) + "); fewer --chunk-tokens or shorter sequences need less");
+       bytes_text(plan.program) + "); reduce --chunk-tokens or use shorter sequences");
 }
 
 }  // namespace
@@ -142,9 +142,8 @@ MemoryPlan plan_device_memory(const ModelSpec& spec, const SequencePlan& sequenc
     return small;
   if (!fits(plan)) refuse(plan);
   if (const uint64_t available = available_memory(); plan.host > available)
-    fail("the residual stream does not fit the device's memory beside the rest, and in the host's it needs " +
-         bytes_text(plan.host) + ", of which " + bytes_text(available) +
-         " are available; fewer prompts or passes need less");
+    fail("the residual stream does not fit in device memory; in host memory it needs " + bytes_text(plan.host) +
+         ", of which " + bytes_text(available) + " are available; use fewer prompts or passes");
   return plan;
 }
 

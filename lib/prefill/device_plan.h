@@ -1,4 +1,4 @@
-// The memory plan of a run on a device of its own memory.
+// The memory plan of a run on a device with its own memory.
 #pragma once
 
 #include "prefill/memory_plan.h"

@@ -9,7 +9,7 @@ namespace {
 
 const TensorInfo& required(const SafetensorsFile& file, const std::string& name) {
   const TensorInfo* info = file.find(name);
-  if (!info) fail("there is no tensor " + quoted(name));
+  if (!info) fail("has no tensor " + quoted(name));
   return *info;
 }
 

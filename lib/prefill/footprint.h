@@ -1,4 +1,4 @@
-// What a run takes of memory wherever it is: the parts that the plans of the host and of a device count alike.
+// The parts of a run's memory that the plans for the host and for a device count alike.
 #pragma once
 
 #include <cstdint>

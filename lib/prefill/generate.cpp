@@ -82,7 +82,7 @@ std::vector<std::pair<int32_t, float>> top_logits(const std::vector<float>& logi
 }  // namespace
 
 Generated Generator::generate(const PromptTokens& prompt, const GenerateOptions& options, KvTap& tap) {
-  if (prompt.ids.empty()) fail("there is nothing to continue: the prompt has no tokens");
+  if (prompt.ids.empty()) fail("nothing to continue: the prompt has no tokens");
   const int64_t n_prompt = static_cast<int64_t>(prompt.ids.size());
   Run run(prompt, n_prompt + options.max_new_tokens + 1, model_.spec());
   std::vector<float> logits;

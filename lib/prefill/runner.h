@@ -1,6 +1,6 @@
 // Runs sequences through a model layer by layer: a layer's weights are read once and serve every batch of every pass;
-// between layers lives the residual stream only. A model larger than memory runs this way, and no KV cache ever exists
-// but of layers whose rows others read.
+// only the residual stream lives between layers. So a model larger than memory can run, and the only KV cache kept is
+// that of layers whose rows others read.
 #pragma once
 
 #include <cstdint>

@@ -39,7 +39,7 @@ void SanityCheck::hidden(Ops& op, const Tensor& x, const Batch& batch, Head& hea
       if (!std::isfinite(nll))
         fail("the logits of prompt " + quoted(prompt_at(batch, t)) + " at position " +
              std::to_string(s.span.first_position + t - s.span.row) +
-             " are not finite: the checkpoint, after its last KV cache, or its loading is broken");
+             " are not finite: the checkpoint is damaged after its last KV cache, or is loaded wrongly");
       sum_ += nll;
       ++n_tokens_;
     }

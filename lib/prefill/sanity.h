@@ -1,5 +1,5 @@
-// Does the model predict text at all? A few prompts run to the logits; a mean negative log-likelihood near that of
-// guessing says that the checkpoint or its loading is broken.
+// Whether the model predicts text at all: a few prompts run to the logits, and a mean negative log-likelihood near that
+// of guessing means that the checkpoint is damaged or loaded wrongly.
 #pragma once
 
 #include "base/json.h"

@@ -56,7 +56,7 @@ std::vector<Sequence> packed(const std::vector<PromptTokens>& prompts, const std
 }
 
 void check(const std::vector<PromptTokens>& prompts, const SequenceOptions& options) {
-  if (prompts.empty()) fail("there is no prompt to run");
+  if (prompts.empty()) fail("no prompts to run");
   for (size_t i = 0; i < prompts.size(); ++i) {
     const PromptTokens& p = prompts[i];
     if (i > 0 && prompts[i - 1].id == p.id) fail("two prompts have the id " + quoted(p.id));

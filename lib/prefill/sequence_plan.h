@@ -11,7 +11,7 @@
 
 namespace kvcal {
 
-/// A tokenised prompt. `weight` repeats it as a whole.
+/// A tokenized prompt. `weight` repeats it as a whole.
 struct PromptTokens {
   std::string id;
   std::vector<int32_t> ids;

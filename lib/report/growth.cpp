@@ -67,7 +67,7 @@ std::string chart(const std::string& title, const std::vector<Curve>& curves, co
   if (n_drawn == 0) return "";
   const std::string words = title + ": " + std::to_string(n_drawn) +
                             " curves of the largest magnitude so far, relative to the last, " + std::to_string(n_open) +
-                            " of them not settled; the table below has the figures";
+                            " of them not converged; the table below has the figures";
   return "<figure><figcaption>" + title + "</figcaption>" +
          drawing(f.left + f.width + 8, f.top + f.height + 18, words, body) + "</figure>\n";
 }
@@ -175,8 +175,9 @@ std::string growth_section(const ReportInput& input) {
                      g.coverage ? share_text(g.coverage->beyond_headroom) : "-", dependence_text(g),
                      g.converged ? "yes" : "<strong>no</strong>"});
     }
-  return "<p>The largest magnitude so far, relative to where it ended: flat at the right where it has settled. Dashed "
-         "curves had not. "
+  return "<p>The largest magnitude so far, relative to its final value: flat at the right where it has converged. "
+         "Dashed "
+         "curves have not. "
          "Positions are in powers of two.</p>\n<div class=\"grid\">\n" +
          charts(input) + "</div>\n" + table.html() + groups_table(input.artifact);
 }

@@ -64,7 +64,7 @@ HeatMap map_of(const Artifact& artifact, const std::string& site) {
   return map;
 }
 
-// What scale 1.0 would do, by a mark that needs no colour.
+// What scale 1.0 would do, by a mark that needs no color.
 std::string mark_of(double absmax, const NumberFormat& format, double x, double y) {
   if (absmax > format.max)
     return "<path class=\"k\" d=\"M" + coordinate(x + 5) + " " + coordinate(y + 10) + "l4-7 4 7z\"/>";

@@ -10,7 +10,7 @@ namespace kvcal {
 constexpr size_t kMostColumns = 32;
 constexpr int kShades = 9;
 
-/// Neighbouring heads that share a cell, so that at most kMostColumns columns are left.
+/// Neighboring heads that share a cell, so that at most kMostColumns columns are left.
 size_t heads_per_cell(size_t n_heads);
 
 /// The largest of each group of heads.

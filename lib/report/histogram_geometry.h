@@ -1,5 +1,5 @@
-// Where the bars of a magnitude histogram stand: octaves to the right, shares upwards, both on logarithmic axes, since
-// what a scale loses is rare.
+// The bars of a magnitude histogram: octaves to the right, shares upwards, both on logarithmic axes, since the values
+// that a scale loses are rare.
 #pragma once
 
 #include <span>

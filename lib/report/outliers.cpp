@@ -61,9 +61,9 @@ std::string outlier_section(const ReportInput& input) {
                                             {"pass", true},  {"head", true},  {"channel", true}};
   if (input.statistics) {
     columns.push_back({"times the 99.99 % quantile", true});
-    columns.push_back({"channel that stands out"});
+    columns.push_back({"outlier channel"});
   }
-  HtmlTable table("The largest magnitude of each site, and the token that brought it", columns);
+  HtmlTable table("The largest magnitude of each site, and its token", columns);
   for (const ArtifactLayer& layer : input.artifact.layers)
     for (const NamedSite& site : sites_of(layer)) table.add_row(row_of(input, layer, site));
   return table.html() +

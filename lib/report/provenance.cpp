@@ -27,7 +27,7 @@ std::string list(const char* title, const std::string& items) {
 }
 
 std::string quantization_entries(const ArtifactQuantization& q) {
-  std::string out = entry("dtype", escaped(q.dtype)) + entry("largest storable", figure_text(q.max)) +
+  std::string out = entry("dtype", escaped(q.dtype)) + entry("largest value", figure_text(q.max)) +
                     entry("granularity", escaped(name_of(q.granularity))) + entry("policy", escaped(q.policy));
   if (q.headroom) out += entry("headroom", figure_text(*q.headroom));
   if (q.percentile) out += entry("percentile", figure_text(*q.percentile));

@@ -56,16 +56,17 @@ std::string ranges(const Layers& indexes) {
 }
 
 std::string meaning(ScaleNeed scale) {
-  return scale == ScaleNeed::Any ? "Scale 1.0 would do as well in every layer. These scales do no harm."
-                                 : "At scale 1.0 some layers would be clearly worse. A server must load these scales.";
+  return scale == ScaleNeed::Any
+             ? "Scale 1.0 works as well in every layer. These scales do no harm."
+             : "At scale 1.0 some layers would be clearly worse. The server must load these scales.";
 }
 
 std::string meaning(Fitness fp8) {
   switch (fp8) {
     case Fitness::Fine:
-      return "Rounding is not felt in the attention of any layer.";
+      return "Rounding does not noticeably change the attention of any layer.";
     case Fitness::Check:
-      return "No layer is ruined, but ordinary rounding can be felt in the attention of some. Check the model's "
+      return "No layer is ruined, but rounding noticeably changes the attention of some. Evaluate the model's "
              "answers.";
     case Fitness::Keep16:
       return "At these scales rounding ruins the attention of some layers. Keep those in the model's dtype.";
@@ -78,8 +79,8 @@ std::string keep16_item(const Answers& c, const Artifact& artifact) {
                      " in the model's dtype, with vLLM by <code>--kv-cache-dtype-skip-layers</code>.";
   if (c.keep16_is_fine_at_one)
     item +=
-        " Or leave these scales out, or solve again with <code>--policy percentile</code>: it is the scales that ruin "
-        "these layers, 1.0 does not.";
+        " Or leave these scales out, or solve again with <code>--policy percentile</code>: these "
+        "scales ruin the layers, but 1.0 does not.";
   else if (!artifact.quantization.headroom)  // such policies clip what absmax keeps
     item += " Or solve again with <code>--policy absmax</code>, which clips nothing.";
   return item;
@@ -91,13 +92,13 @@ std::string items_for(const Answers& c, const Artifact& artifact) {
   if (c.layers.contains(Fitness::Keep16)) add(badge(Fitness::Keep16) + " " + keep16_item(c, artifact));
   if (!c.needed.empty())
     add(badge(ScaleNeed::Needed) + " Make sure that the server loads the scales of layer(s) " + ranges(c.needed) +
-        ": a server that does not find them uses 1.0, mostly without a word.");
+        ": a server that does not find them uses 1.0, mostly without a warning.");
   if (c.layers.contains(Fitness::Check))
     add(badge(Fitness::Check) + " Compare the model's answers with and without this cache, for layer(s) " +
         ranges(c.layers.at(Fitness::Check)) + ".");
   if (!c.nothing.empty()) add("Nothing for layer(s) " + ranges(c.nothing) + ": fine, with any scale.");
   if (!c.unsettled.empty())
-    add("Measure more, or more varied, prompts: the largest magnitudes of layer(s) " + ranges(c.unsettled) +
+    add("Use more, or more varied, prompts: the largest magnitudes of layer(s) " + ranges(c.unsettled) +
         " still grew at the end, depend on one prompt, or there was nothing to compare (<a "
         "href=\"#growth\">growth</a>).");
   if (artifact.kv_cache.empty() && !artifact.kv_cache_left_out.empty())
@@ -150,10 +151,10 @@ std::string summary_section(const ReportInput& input) {
   return answers_box(c, a.quantization.dtype) + "<h3>What to do</h3>\n<ul class=\"do\">\n" + items_for(c, a) +
          "</ul>\n<p>" + std::to_string(a.layers.size()) + " layers with a KV cache, " + std::to_string(c.n_sites) +
          " sites in them. Scale: " + counts_text(c.scale) + ". FP8: " + counts_text(c.fp8) +
-         ". What the words mean stands below the <a href=\"#layers\">table of layers</a>.</p>\n" +
+         ". The words are explained below the <a href=\"#layers\">table of layers</a>.</p>\n" +
          layers_without_cache(a) +
          (input.statistics ? ""
-                           : "<p class=\"help\">Made from a scale file alone. The statistics behind it "
+                           : "<p class=\"help\">Made from a scale file only. The statistics behind it "
                              "(<code>calibrate --stats</code>) "
                              "add histograms, growth over prompts and outlier channels.</p>\n");
 }

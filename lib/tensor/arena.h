@@ -1,4 +1,4 @@
-// Bump allocator for what lives during one batch: reset between batches, never freed piece by piece.
+// Bump allocator for the tensors of one batch: reset between batches, never freed piece by piece.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +14,7 @@ class Arena {
   /// Grows in blocks of at least block_bytes; the blocks are kept for reuse by reset().
   explicit Arena(size_t block_bytes = size_t{16} << 20) : block_bytes_(block_bytes) {}
 
-  /// 64-byte aligned, not initialised; valid until the next reset().
+  /// 64-byte aligned, not initialized; valid until the next reset().
   Tensor allocate(const Shape& shape, DType dtype);
 
   /// Forgets every allocation. With poisoning on, fills all blocks with NaN bytes first, so that reading stale memory

@@ -22,7 +22,7 @@ class BlockPool {
   BlockPool& operator=(const BlockPool&) = delete;
   ~BlockPool();
 
-  /// At least `bytes`, not initialised: a kept block that is larger by an eighth at most, else a new one. Aligned to 64
+  /// At least `bytes`, not initialized: a kept block that is larger by an eighth at most, else a new one. Aligned to 64
   /// bytes; one that is a multiple of large pages, to them. Null when there is no memory.
   Block take(size_t bytes);
   void give_back(Block block);

@@ -1,4 +1,4 @@
-// How a server rounds what a quantised linear layer multiplies: to FP8 with a scale, at the input of the layer.
+// How a server rounds what a quantized linear layer multiplies: to FP8 with a scale, at the input of the layer.
 #pragma once
 
 #include <cstdint>

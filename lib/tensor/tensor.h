@@ -48,7 +48,7 @@ struct FreeBlock {
   void operator()(void* memory) const;
 };
 
-/// Host memory of one tensor, 64-byte aligned, not initialised. Throws Error when there is none.
+/// Host memory of one tensor, 64-byte aligned, not initialized. Throws Error when there is none.
 class Storage {
  public:
   Storage() = default;

@@ -27,7 +27,7 @@ bool starts_with_word(std::string_view text) {
 }  // namespace
 
 void StringMatcher::add(std::string_view text, uint32_t value) {
-  if (text.empty()) return;  // would match everywhere; a normaliser can make a content empty
+  if (text.empty()) return;  // would match everywhere; a normalizer can make a content empty
   first_byte_[static_cast<unsigned char>(text[0])] = true;
   uint32_t node = 0;
   for (char c : text) {

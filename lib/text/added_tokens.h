@@ -1,4 +1,4 @@
-// Added tokens: found in the text itself, before anything is cut, leftmost and longest first.
+// Added tokens: found in the text itself before it is split, leftmost and longest first.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@ struct AddedToken {
   bool single_word = false;  // only where no word character touches it
   bool lstrip = false;       // swallows white space before it
   bool rstrip = false;       // swallows white space behind it
-  bool normalized = true;    // looked for after normalisation, its content normalised too
+  bool normalized = true;    // looked for after normalization, its content normalized too
   bool special = false;      // left out by decode with skip_special; has no influence on where it is found
   friend bool operator==(const AddedToken&, const AddedToken&) = default;
 };
@@ -60,13 +60,13 @@ class AddedTokens {
   /// Builds the matchers; `normalize` is the tokenizer's own.
   void prepare(const std::function<std::string(const std::string&)>& normalize);
 
-  /// Cuts at the tokens with normalized:false (raw text), or with normalized:true (text after normalisation).
+  /// Cuts at the tokens with normalized:false (raw text), or with normalized:true (text after normalization).
   std::vector<Stretch> split_raw(std::string_view text) const { return split(text, raw_); }
   std::vector<Stretch> split_normalized(std::string_view text) const { return split(text, normalized_); }
 
   std::optional<uint32_t> id_of(const std::string& content) const;
   const AddedToken* find(uint32_t id) const;
-  /// What decode puts in the place of the id: the content as the normaliser leaves it, if it is looked for that way.
+  /// What decode puts in the place of the id: the content as the normalizer leaves it, if it is looked for that way.
   const std::string* decoded(uint32_t id) const;
   bool is_special(const std::string& content) const { return special_contents_.count(content) > 0; }
   /// From now on decode skips this content as a special token.

@@ -145,7 +145,7 @@ std::vector<uint32_t> Bpe::merge(const std::vector<uint32_t>& symbols) const {
     Symbol& left = at(c.position);
     if (!left.alive || left.next < 0) continue;
     Symbol& right = at(left.next);
-    // One of the two may have been merged with another neighbour since.
+    // One of the two may have been merged with another neighbor since.
     const Merge* m = find_merge(left.id, right.id);
     if (!m || m->id != c.id) continue;
     left.id = c.id;

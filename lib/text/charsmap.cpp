@@ -22,7 +22,7 @@ std::string decode_base64(std::string_view text) {
   int n_bits = 0;
   for (char c : text) {
     const int value = sextet(c);
-    if (value < 0 || size % 4 != 0) fail("precompiled_charsmap is no base64");
+    if (value < 0 || size % 4 != 0) fail("precompiled_charsmap is not base64");
     bits = bits << 6 | static_cast<uint32_t>(value);
     n_bits += 6;
     if (n_bits < 8) continue;
@@ -54,7 +54,7 @@ Charsmap::Charsmap(std::string_view base64) {
   const size_t array_bytes = bytes.size() < 4 ? 0 : little_endian(bytes, 0) / 4 * size_t{4};
   if (array_bytes == 0 || array_bytes > bytes.size() - 4)
     fail("precompiled_charsmap has " + std::to_string(bytes.size()) + " bytes, expected an array of " +
-         std::to_string(array_bytes) + " and texts: is the file cut short?");
+         std::to_string(array_bytes) + " and texts: is the file truncated?");
   units_.reserve(array_bytes / 4);
   for (size_t i = 0; i < array_bytes; i += 4) units_.push_back(little_endian(bytes, 4 + i));
   texts_ = bytes.substr(4 + array_bytes);

@@ -1,4 +1,4 @@
-// How the parts of tokenizer.json are read alike: an object with a "type" that chooses the class.
+// How all parts of tokenizer.json are read: an object with a "type" that chooses the class.
 #pragma once
 
 #include <memory>

@@ -20,7 +20,7 @@ char32_t read_digits(std::string_view s, size_t& i, size_t least, size_t most, i
 }
 
 void append_checked(std::string& out, char32_t c) {
-  if (c > 0x10FFFF || (c >= 0xD800 && c < 0xE000)) fail("an escape in a string literal is no character");
+  if (c > 0x10FFFF || (c >= 0xD800 && c < 0xE000)) fail("an escape in a string literal is not a character");
   append_utf8(out, c);
 }
 

@@ -283,7 +283,7 @@ void ExpressionParser::parse_arguments(CallArguments& out) {
       take();
       out.named.emplace_back(std::move(name), parse_expression());
     } else {
-      if (!out.named.empty() || out.star || out.double_star) fail_here("a positional argument behind a named one");
+      if (!out.named.empty() || out.star || out.double_star) fail_here("a positional argument after a named one");
       out.positional.push_back(parse_expression());
     }
   }
@@ -301,7 +301,7 @@ ExprPtr ExpressionParser::parse_subscript(ExprPtr node) {
       return e;
     }
     ExprPtr e = make(ExprKind::Attribute);
-    e->name = expect_identifier("an attribute name behind '.'");
+    e->name = expect_identifier("an attribute name after '.'");
     e->items.push_back(std::move(node));
     return e;
   }
@@ -379,7 +379,7 @@ ExprPtr ExpressionParser::parse_primary() {
   ExprPtr e = make(ExprKind::Constant);
   if (t.kind == TokenKind::String) {
     std::string text = take().text;
-    while (current().kind == TokenKind::String) text += take().text;  // neighbours are one literal
+    while (current().kind == TokenKind::String) text += take().text;  // neighbors are one literal
     e->constant = Value::text(std::move(text));
     return e;
   }

@@ -18,7 +18,7 @@ struct Token {
   double real = 0;
 };
 
-/// Throws Error "line N: ..." for what cannot be tokenised. The last token is End.
+/// Throws Error "line N: ..." for what cannot be tokenized. The last token is End.
 std::vector<Token> tokenize_template(std::string_view source);
 
 }  // namespace kvcal::jinja

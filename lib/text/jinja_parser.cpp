@@ -133,7 +133,7 @@ class TemplateParser final : public ExpressionParser {
       ExprPtr object = make(ExprKind::Name);
       object->name = take().text;
       take();
-      e->name = expect_identifier("an attribute name behind '.'");
+      e->name = expect_identifier("an attribute name after '.'");
       e->items.push_back(std::move(object));
       return e;
     }
@@ -210,7 +210,7 @@ class TemplateParser final : public ExpressionParser {
       if (skip_operator("="))
         macro.defaults.push_back(parse_expression());
       else if (!macro.defaults.empty())
-        fail_here("a parameter without a default behind one that has one");
+        fail_here("a parameter without a default after one that has one");
     }
     expect_operator(")");
   }

@@ -60,8 +60,8 @@ std::string unpack_gzip(const std::string& packed, size_t max_bytes) {
     status = inflate(z.get(), Z_NO_FLUSH);
     at += n - z->avail_in;
     const size_t made = chunk.size() - z->avail_out;
-    if (status != Z_OK && status != Z_STREAM_END) fail("not valid gzip, or cut short");
-    if (made == 0 && z->avail_in == n && status != Z_STREAM_END) fail("gzip data is cut short");
+    if (status != Z_OK && status != Z_STREAM_END) fail("not valid gzip, or truncated");
+    if (made == 0 && z->avail_in == n && status != Z_STREAM_END) fail("gzip data is truncated");
     append_bounded(out, chunk.data(), made, max_bytes);
   }
   return out;
@@ -78,7 +78,7 @@ std::string unpack_zstd(const std::string& packed, size_t max_bytes) {
     const size_t before = in.pos;
     pending = ZSTD_decompressStream(context.get(), &to, &in);
     if (ZSTD_isError(pending)) fail(std::string("not valid zstd: ") + ZSTD_getErrorName(pending));
-    if (to.pos == 0 && in.pos == before && pending != 0) fail("zstd data is cut short");
+    if (to.pos == 0 && in.pos == before && pending != 0) fail("zstd data is truncated");
     append_bounded(out, chunk.data(), to.pos, max_bytes);
   }
   return out;

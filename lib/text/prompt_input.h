@@ -1,4 +1,4 @@
-// The bytes of a prompt file, unpacked.
+// The bytes of a prompt file, decompressed.
 #pragma once
 
 #include <filesystem>

@@ -103,7 +103,7 @@ std::string canonical_of(const PromptRecord& r) {
 
 std::string sha256_of_file(const std::filesystem::path& path) {
   std::error_code ignored;
-  if (!std::filesystem::is_regular_file(path, ignored)) fail("embeddings " + quoted(path.string()) + " is no file");
+  if (!std::filesystem::is_regular_file(path, ignored)) fail("embeddings " + quoted(path.string()) + " is not a file");
   std::ifstream in(path, std::ios::binary);
   if (!in) fail("embeddings " + quoted(path.string()) + " cannot be opened");
   Sha256 sha;

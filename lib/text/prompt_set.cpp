@@ -149,7 +149,7 @@ class PromptTokenizer {
     if (r.kind == PromptKind::Ids) {
       out.input_ids = r.input_ids;
     } else {
-      if (!tokenizer_) fail("needs a tokenizer, and the model has none; give input_ids instead");
+      if (!tokenizer_) fail("needs a tokenizer, but the model has none; give input_ids instead");
       const ChatInput chat = r.kind == PromptKind::Chat ? chat_of(r) : ChatInput{};
       out.text = r.kind == PromptKind::Chat ? template_->render(chat, tokenizer_->special_tokens()) : r.text;
       Tokenizer::Encoded encoded = tokenizer_->encode(out.text, r.kind == PromptKind::Text);
@@ -164,7 +164,7 @@ class PromptTokenizer {
     if (options_.max_length > 0 && out.n_before_truncation > options_.max_length) {
       if (!r.embeddings.empty())
         fail("has " + std::to_string(out.n_before_truncation) + " tokens, more than the maximum length " +
-             std::to_string(options_.max_length) + ", and a prompt with embeddings is not cut");
+             std::to_string(options_.max_length) + ", and a prompt with embeddings cannot be truncated");
       out.input_ids.resize(static_cast<size_t>(options_.max_length));
       out.kinds.resize(out.input_ids.size());
       out.truncated = true;
@@ -174,7 +174,7 @@ class PromptTokenizer {
 
  private:
   ChatInput chat_of(const PromptRecord& r) const {
-    if (!template_) fail("is a chat, and the model has no chat template; give \"text\" instead of \"messages\"");
+    if (!template_) fail("is a chat, but the model has no chat template; give \"text\" instead of \"messages\"");
     ChatInput input;
     input.messages = r.messages;
     input.tools = r.tools;
@@ -185,7 +185,7 @@ class PromptTokenizer {
   }
 
   void check(const std::vector<int32_t>& ids) const {
-    if (ids.empty()) fail("gives no token");
+    if (ids.empty()) fail("has no tokens");
     int64_t limit = options_.vocab_size;
     if (limit <= 0 && tokenizer_) limit = static_cast<int64_t>(tokenizer_->vocab_size());
     if (limit <= 0) return;
@@ -231,8 +231,7 @@ TokenizedSet tokenize_prompts(const PromptSet& set, const Tokenizer* tokenizer, 
     }
   }
   if (out.prompts.empty())
-    fail("no prompt is left" +
-         (out.skipped.empty() ? std::string() : "; the first one skipped: " + out.skipped.front()));
+    fail("no prompts left" + (out.skipped.empty() ? std::string() : "; the first one skipped: " + out.skipped.front()));
   return out;
 }
 

@@ -79,7 +79,7 @@ struct TokenizeOptions {
 struct TokenizedPrompt {
   std::string id;
   std::string canonical;  // of the record
-  std::string text;       // what was tokenised: the rendered template, or the raw text; empty for input_ids
+  std::string text;       // what was tokenized: the rendered template, or the raw text; empty for input_ids
   std::vector<int32_t> input_ids;
   int64_t n_before_truncation = 0;
   bool truncated = false;

@@ -1,4 +1,4 @@
-// Case mappings that are longer than one code point (SpecialCasing.txt) and digits that are no decimals
+// Case mappings that are longer than one code point (SpecialCasing.txt) and digits that are not decimals
 // (Numeric_Type=Digit), which neither utf8proc nor Oniguruma tells: included by python_case.cpp only.
 #pragma once
 

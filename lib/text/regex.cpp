@@ -20,7 +20,7 @@ void initialize_once() {
     OnigEncoding encodings[] = {ONIG_ENCODING_UTF8};
     return onig_initialize(encodings, 1);
   }();
-  if (done != ONIG_NORMAL) fail("cannot initialise Oniguruma");
+  if (done != ONIG_NORMAL) fail("cannot initialize Oniguruma");
 }
 
 std::string message_of(int code, OnigErrorInfo* info) {

@@ -1,5 +1,5 @@
 // Patterns of tokenizer.json: Oniguruma in its own default syntax on UTF-8, which is what the reference library uses,
-// so that patterns are compiled as they stand. One class is widened: [[:punct:]], which older versions take for less.
+// so that patterns are compiled unchanged. One class is widened: [[:punct:]], which older versions take for less.
 #pragma once
 
 #include <memory>

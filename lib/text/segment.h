@@ -1,4 +1,4 @@
-// What passes through the stages of a tokenizer: a stretch of text between added tokens, and where it is cut.
+// What passes through the stages of a tokenizer: a stretch of text between added tokens, and where it is split.
 #pragma once
 
 #include <string>

@@ -4,7 +4,7 @@
 // beginning of the whole text. Where the template renders a message otherwise when it is the last (thinking that is
 // dropped from earlier turns), messages are told apart by their contents, each of which must be there once. Where
 // neither finds the end, or a token lies across it, the tokens around it are TokenRole::Other. What a template puts
-// around messages belongs to one of its neighbours: text before the first message to that, the header of a reply that
+// around messages belongs to one of its neighbors: text before the first message to that, the header of a reply that
 // is to come to the assistant.
 #pragma once
 

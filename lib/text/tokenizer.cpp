@@ -84,7 +84,7 @@ std::vector<AddedToken> tokens_of_decoder(const Json& table) {
 Tokenizer::Tokenizer(const Json& j, const Json& config) {
   if (!j.is_object()) fail("the document is " + std::string(j.type_name()) + ", expected an object");
   const Json* model = find_member(j, "model");
-  if (!model || !model->is_object()) fail("\"model\" is missing or no object");
+  if (!model || !model->is_object()) fail("\"model\" is missing or not an object");
   parts_ = while_doing("model", [&] { return std::make_unique<Parts>(*model); });
   parts_->normalizer = while_doing("normalizer", [&] { return make_normalizer(member_or_null(j, "normalizer")); });
   parts_->pre_tokenizer =
@@ -153,7 +153,7 @@ Tokenizer::~Tokenizer() = default;
 Tokenizer::Tokenizer(Tokenizer&&) noexcept = default;
 Tokenizer& Tokenizer::operator=(Tokenizer&&) noexcept = default;
 
-// One stretch between added tokens of the raw text: normalise, look for the normalised added tokens, cut, encode.
+// One stretch between added tokens of the raw text: normalize, look for the normalized added tokens, cut, encode.
 void Tokenizer::Parts::encode_segment(TextSegment segment, TokenModel::Cache& cache, std::vector<uint32_t>& ids) const {
   if (normalizer) normalizer->apply(segment);
   for (const Stretch& stretch : added.split_normalized(segment.text)) {

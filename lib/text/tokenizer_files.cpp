@@ -58,7 +58,7 @@ void take_older_files(const fs::path& folder, Json& config) {
     if (!j.is_object()) fail(added.string() + ": expected an object of token: id");
     Json decoder = Json::object();
     for (const auto& [token, id] : j.items()) {
-      if (!id.is_number_unsigned()) fail(added.string() + ": id of " + quoted(token) + " is no token id");
+      if (!id.is_number_unsigned()) fail(added.string() + ": id of " + quoted(token) + " is not a token id");
       decoder[id.dump()] = Json{{"content", token}, {"special", false}, {"normalized", true}};
     }
     config["added_tokens_decoder"] = decoder;

@@ -42,7 +42,7 @@ void decompose(char32_t code, bool compatibility, Codes& out) {
   out.insert(out.end(), buffer, buffer + n);
 }
 
-// Canonical ordering. utf8proc's own exchanges neighbours, which is quadratic on long runs of marks.
+// Canonical ordering. utf8proc's own exchanges neighbors, which is quadratic on long runs of marks.
 void order_marks(Codes& codes) {
   for (size_t i = 0; i < codes.size();) {
     if (combining_class(codes[i]) == 0) {

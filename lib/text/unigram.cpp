@@ -114,7 +114,7 @@ std::vector<Unigram::Ending> Unigram::best_endings(std::string_view text) const 
     });
     if (!known && is_better(character, unk_score_)) {
       if (!unk_)
-        fail("text has " + quoted(text.substr(begin, character)) + ", which is no piece, and there is no unk_id");
+        fail("text has " + quoted(text.substr(begin, character)) + ", which is not a piece, and there is no unk_id");
       endings[begin + character] = {unk_score_ + before, begin, *unk_};
     }
     begin += character;

@@ -1,4 +1,4 @@
-// Unigram: of all ways to cut a text into pieces of the vocabulary, the one with the largest sum of scores, as
+// Unigram: of all ways to split a text into pieces of the vocabulary, the one with the largest sum of scores, as
 // SentencePiece has it and as the reference tokenizer library reads it.
 #pragma once
 

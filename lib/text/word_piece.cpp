@@ -42,7 +42,7 @@ std::vector<uint32_t> WordPiece::encode_piece(std::string_view word) const {
 std::vector<uint32_t> WordPiece::unknown(std::string_view word) const {
   const auto id = id_of(unk_token_);
   if (!id)
-    fail("text has " + quoted(word) + ", which is unknown, and unk_token " + quoted(unk_token_) + " is no token");
+    fail("text has " + quoted(word) + ", which is unknown, and unk_token " + quoted(unk_token_) + " is not a token");
   return {*id};
 }
 

@@ -88,7 +88,7 @@ class Comparison {
       return;
     }
     if (key && value && key != value && swapped(*key, *value, l)) {
-      report_.add({"S13", key->attention, "the scales of key and value", "each to fit its own largest magnitude",
+      report_.add({"S13", key->attention, "the scales of key and value", "each matching its own largest magnitude",
                    number_text(key->values[0]) + " and " + number_text(value->values[0]), 0, f_.path_of(key->file)});
       return;
     }

@@ -64,12 +64,12 @@ void check_layer(const FolderUnderTest& f, const KvLayout& cache, Report& report
     const double reach = reach_of(channels, cache) * cache.rope_magnitude,
                  limit = kMaxOfFp8 * static_cast<double>(scale_of(f, cache.cache, head));
     if (reach > limit && !clipped)
-      report.add("C01", path, "what the bias of head " + std::to_string(head) + " reaches",
-                 "at most " + number_text(limit), number_text(reach));
+      report.add("C01", path, "the largest key bias of head " + std::to_string(head), "at most " + number_text(limit),
+                 number_text(reach));
     clipped = clipped || reach > limit;
   }
   if (largest > kLarge)
-    report.add(largest > kDrowns ? "C02" : "C03", path, "the largest bias of keys",
+    report.add(largest > kDrowns ? "C02" : "C03", path, "the largest key bias",
                "at most " + number_text(largest > kDrowns ? kDrowns : kLarge), number_text(largest));
 }
 

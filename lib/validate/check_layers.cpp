@@ -88,7 +88,7 @@ void check_heads(const Json& site, const std::string& path, size_t n_heads, bool
   if ((scales != nullptr) != per_head)
     report.add(
         "R06", scales ? path + ".scale_per_head" : path, "scale_per_head",
-        per_head ? "there, as quantization.granularity is head" : "absent, as quantization.granularity is tensor",
+        per_head ? "present, as quantization.granularity is head" : "absent, as quantization.granularity is tensor",
         scales ? "there" : "absent");
   else if (scales && scales->size() != n_heads)
     report.add("S17", path + ".scale_per_head", "the number of scales", std::to_string(n_heads) + ", one per head",
@@ -128,8 +128,8 @@ void check_server_block(const Json& document, Report& report) {
     report.add("R10", "kv_cache", "the number format of the block", "fp8_e4m3",
                quoted(document["quantization"]["dtype"].get<std::string>()));
   if (std::ranges::any_of(document["layers"], is_mla))
-    return report.add("R10", "kv_cache", "the block in a file of MLA caches", "none, as its servers cannot use it",
-                      "there");
+    return report.add("R10", "kv_cache", "the kv_cache block of a file with MLA caches",
+                      "none, as no server can use it", "there");
   std::map<std::string, double> expected;
   for (const Json& layer : document["layers_without_kv"]) expected[layer["index"].dump()] = 1.0;
   for (const Json& layer : document["layers"]) expected[layer["index"].dump()] = layer["joint"]["scale"].get<double>();

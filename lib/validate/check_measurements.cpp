@@ -37,7 +37,7 @@ struct SiteCheck {
       report.add("R04", path + ".absmax_by_position", "the largest magnitude by position", number_text(site.absmax),
                  top == site.absmax_by_position.end() ? "none" : number_text(*top));
     if (site.envelope && *site.envelope < site.absmax)
-      report.add("R09", path + ".envelope", "the bound at any position", "at least " + number_text(site.absmax),
+      report.add("R09", path + ".envelope", "the envelope", "at least " + number_text(site.absmax),
                  number_text(*site.envelope));
   }
 
@@ -66,7 +66,7 @@ struct SiteCheck {
     const size_t bucket = bucket_of(w.position);
     if (bucket >= site.absmax_by_position.size() || site.absmax_by_position[bucket] < site.absmax)
       report.add("R03", path + ".where.position", "the position of the largest magnitude",
-                 "one whose bucket has " + number_text(site.absmax), std::to_string(w.position));
+                 "one whose range has " + number_text(site.absmax), std::to_string(w.position));
   }
 
   void growth() const {
@@ -81,7 +81,7 @@ struct SiteCheck {
     const bool moving = moves(g.last_quarter) || (!g.per_pass.empty() && moves(g.per_pass.back())) || g.depends_on;
     const bool resting = rests(g.last_quarter) && (g.per_pass.empty() || rests(g.per_pass.back())) && !g.depends_on;
     if (g.converged ? moving : resting)
-      report.add("E03", path + ".growth.converged", "whether the magnitudes have settled", resting ? "true" : "false",
+      report.add("E03", path + ".growth.converged", "whether the magnitudes have converged", resting ? "true" : "false",
                  g.converged ? "true" : "false");
   }
 
@@ -116,7 +116,7 @@ void check_calibration(const Artifact& a, Report& report) {
     report.add("R13", "model_type", "the model type", quoted(inner) + ", as in 'model'", quoted(a.model_type));
   const bool settled = converged(a);
   if (get_bool_or(a.calibration, "converged", settled, "calibration.") != settled)
-    report.add("E03", "calibration.converged", "whether all sites have settled", settled ? "true" : "false",
+    report.add("E03", "calibration.converged", "whether all sites have converged", settled ? "true" : "false",
                settled ? "false" : "true");
 }
 

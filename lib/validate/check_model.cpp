@@ -42,9 +42,9 @@ void check_shape(const ArtifactLayer& l, const KvLayout& layout, const ModelIden
   if (!layout.is_mla() || !l.is_mla())
     number("head_dim_k", layout.head_dim_k, l.head_dim_k);
   else if (l.head_dim_k != layout.head_dim_k)
-    report.add("C06", path + ".head_dim_k", "the width of the row that was measured",
+    report.add("C06", path + ".head_dim_k", "the width of the measured row",
                std::to_string(layout.head_dim_v) + " latent and " +
-                   std::to_string(layout.head_dim_k - layout.head_dim_v) + " rotated channels",
+                   std::to_string(layout.head_dim_k - layout.head_dim_v) + " RoPE channels",
                std::to_string(l.head_dim_k));
   number("head_dim_v", layout.head_dim_v, l.head_dim_v);
 }
@@ -85,7 +85,7 @@ void check_layers_without(const Artifact& a, const ModelIdentity& model, Report&
     const LayerSpec& spec = model.spec.layers[static_cast<size_t>(index)];
     if (spec.cache >= 0) continue;  // S07
     const std::string path = "layers_without_kv[" + std::to_string(i) + "].";
-    compare("M07", path + "kind", "what mixes tokens in the layer", std::string(name_of(spec.kind)),
+    compare("M07", path + "kind", "the kind of the layer", std::string(name_of(spec.kind)),
             get_string(layer, "kind", "layers_without_kv[]."), report);
     const Json* owner = find_member(layer, "shares_kv_with");
     const bool shares = spec.shares_cache >= 0;

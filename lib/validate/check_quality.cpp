@@ -13,7 +13,7 @@ void check_sinks(const ArtifactSite& site, const std::string& path, Report& repo
   if (by_position.size() <= kFirstFour) return;
   const float later = *std::max_element(by_position.begin() + kFirstFour, by_position.end());
   if (later > 0 && site.absmax > 8 * later)
-    report.add("K02", path + ".absmax_by_position", "the largest magnitude behind the first four positions",
+    report.add("K02", path + ".absmax_by_position", "the largest magnitude after the first four positions",
                "at least an eighth of " + number_text(site.absmax), number_text(later));
 }
 
@@ -27,8 +27,8 @@ void check_site(const Artifact& a, const ArtifactSite& site, bool is_cached, con
     report.add("K09", path + ".growth.depends_on", "what the largest magnitude depends on", "more than one prompt",
                "prompt " + quoted(site.growth.depends_on->on) + " alone");
   else if (!site.growth.converged)
-    report.add("K09", path + ".growth", "the growth in the last prompts and by packing them otherwise",
-               "known, and at most " + number_text(limits.growth), "more, or nothing to compare with");
+    report.add("K09", path + ".growth", "the growth with the last prompts and by packing them differently",
+               "at most " + number_text(limits.growth), "more, or unknown");
   if (!is_cached) return;
   const DamageAtScale& damage = site.assessment.at_scale;
   const FigureLimits* figure = limits_of(limits, damage.decided_by);
@@ -65,8 +65,8 @@ void check_outliers(const Artifact& a, std::string_view name, Report& report) {
   for (size_t i = 0; i < scales.size(); ++i)
     if (scales[i] > 16 * usual || scales[i] < usual / 16)
       report.add("S24", "layers[" + std::to_string(layers[i]) + "]." + std::string(name) + ".scale",
-                 "the scale beside the other layers'", number_text(usual / 16) + " to " + number_text(usual * 16),
-                 number_text(scales[i]));
+                 "the scale compared with the other layers'",
+                 number_text(usual / 16) + " to " + number_text(usual * 16), number_text(scales[i]));
 }
 
 }  // namespace
@@ -80,7 +80,7 @@ void check_quality(const Artifact& a, Report& report) {
   }
   const int64_t longest = get_int(a.calibration, "longest", "calibration.");
   if (a.quantization.max_model_len / 4 > longest)
-    report.add("S23", "calibration.longest", "the longest sequence that was measured",
+    report.add("S23", "calibration.longest", "the longest sequence measured",
                "at least a quarter of max_model_len, " + std::to_string(a.quantization.max_model_len),
                std::to_string(longest));
   for (const char* name : {"key", "value", "latent"}) check_outliers(a, name, report);

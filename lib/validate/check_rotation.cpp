@@ -56,7 +56,7 @@ void check_rotation(const Statistics& statistics, Report& report) {
     if (n_sequences == 0 || key.n_tokens / n_sequences < kLeastTokens) continue;
     report.evaluated({"K07"});
     if (const double part = constant_part(cache); part > kMostMean)
-      report.add("K07", cache.layout.name, "the constant part of the pair of key channels that turns fastest",
+      report.add("K07", cache.layout.name, "the constant part of the fastest-rotating pair of key channels",
                  "at most " + number_text(kMostMean), number_text(std::round(part * 100) / 100));
   }
 }

@@ -75,7 +75,7 @@ void check_site(const ArtifactSite& site, const ArtifactQuantization& q, const s
   if (!fits(site, q))
     report_misfit(site.scale, site.absmax, bounds_of(range_of(site), q), q, path + ".scale", report);
   else if (q.headroom && q.dtype.starts_with("fp8") && site.absmax > 0.9 * q.max * site.scale)
-    report.add("S15", path + ".scale", "the share of the range that is used", "at most 0.9",
+    report.add("S15", path + ".scale", "the share of the range in use", "at most 0.9",
                number_text(site.absmax / (q.max * site.scale)));
   check_heads(site, q, path, report);
 }
@@ -96,7 +96,7 @@ void check_layer(const ArtifactLayer& l, const ArtifactQuantization& q, const st
     return;
   }
   if (swapped(l, q)) {
-    report.add("S13", path, "the scales of key and value", "each to fit its own largest magnitude",
+    report.add("S13", path, "the scales of key and value", "each matching its own largest magnitude",
                number_text(l.key.scale) + " and " + number_text(l.value.scale));
   } else {
     check_site(l.key, q, path + ".key", report);

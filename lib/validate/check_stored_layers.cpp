@@ -23,9 +23,10 @@ void check_reader(const FolderUnderTest& f, const StoredScale& s, Report& report
   if (f.stored.reads_as_written(s, f.spec)) return;
   const auto written = f.stored.of(f.spec.layers[static_cast<size_t>(s.layer)].shares_cache, s.site);
   const auto text = [](const std::vector<float>& values) { return values.empty() ? "none" : number_text(values[0]); };
-  report.add({"C08", s.tensor, "the scale to read with",
-              written.empty() ? "none: the cache it reads has none" : text(written[0]->values) + ", as written with",
-              text(s.values), 0, f.path_of(s.file)});
+  report.add(
+      {"C08", s.tensor, "the scale to read with",
+       written.empty() ? "none: the cache that it reads has none" : text(written[0]->values) + ", as written with",
+       text(s.values), 0, f.path_of(s.file)});
 }
 
 void check_owner(const FolderUnderTest& f, const StoredScale& s, Report& report) {
@@ -40,7 +41,7 @@ void check_twice(const FolderUnderTest& f, int cache, Site site, Report& report)
   const auto found = f.stored.of(cache, site);
   for (size_t i = 1; i < found.size(); ++i)
     if (found[i]->values != found[0]->values)
-      report.add({"S20", found[i]->tensor, "the value beside that of " + found[0]->tensor,
+      report.add({"S20", found[i]->tensor, "the value compared with " + found[0]->tensor,
                   found[0]->values.empty() ? "" : number_text(found[0]->values[0]),
                   found[i]->values.empty() ? "unreadable" : number_text(found[i]->values[0]), 0,
                   f.path_of(found[i]->file)});
@@ -70,9 +71,9 @@ void check_none(const FolderUnderTest& f, Report& report) {
   const KvDeclaration& d = f.stored.declaration;
   const bool elsewhere = !f.stored.unlisted.empty();
   if (elsewhere) return;  // C15 says where they are
-  report.add({"F08", "", "the scales of keys and values",
-              d.declares_cache() ? "those of the FP8 cache that " + d.source + " declares" : "some",
-              d.declares_cache() ? "none: a cast export, 1.0 in every layer" : "none", 0,
+  report.add({"F08", "", d.declares_cache() ? "the scales of keys and values" : "no key or value scales found",
+              d.declares_cache() ? "those of the FP8 cache that " + d.source + " declares" : "",
+              d.declares_cache() ? "none, so 1.0 in every layer" : "", 0,
               f.path_of(d.source.empty() ? "config.json" : d.source)});
 }
 

@@ -1,5 +1,5 @@
-// The groups of checks, in the order in which they make sense: each takes for granted what those before it have found
-// sound. Only validate.cpp calls them.
+// The groups of checks, in the order in which they make sense: each relies on what those before it have checked. Only
+// validate.cpp calls them.
 #pragma once
 
 #include <string>

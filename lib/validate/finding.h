@@ -22,7 +22,7 @@ struct Rule {
   std::string_view needs;  // "": the file alone
 };
 
-/// All rules, by id. S and K rules have the numbers of the catalogue of known FP8-cache failures.
+/// All rules, by id. S and K rules have the numbers of the catalog of known FP8-cache failures.
 std::span<const Rule> rules();
 const Rule& rule_named(std::string_view id);  // throws Error for an id that is not in the table
 

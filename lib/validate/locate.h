@@ -1,4 +1,4 @@
-// On which line of a JSON text is a member?
+// The line of a JSON text on which a member is.
 #pragma once
 
 #include <string_view>

@@ -1,4 +1,4 @@
-// A report for people, programs, code-scanning services and build logs.
+// Reports as text, JSON, SARIF and GitHub annotations.
 #pragma once
 
 #include <string>

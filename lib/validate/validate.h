@@ -1,4 +1,4 @@
-// Is a scale file fit to be served: by its schema, by what must hold between its numbers, and for a model?
+// Whether a scale file is fit to be served: by its schema, by the relations between its numbers, and for a model.
 #pragma once
 
 #include <string>

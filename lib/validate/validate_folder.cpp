@@ -40,9 +40,9 @@ bool is_measured(const fs::path& folder, const FolderChecks& checks) {
 
 /// Rules of scale files were not looked at where none was given.
 void explain_the_rest(const FolderChecks& checks, Report& report) {
-  report.not_evaluated({"S04", "S05"}, "the scales come from a measurement");
+  report.not_evaluated({"S04", "S05"}, "the scales are known to be measured");
   if (checks.n_ranks == 0) report.not_evaluated({"S18"}, "--tp was not given");
-  report.not_evaluated({"V08"}, "of scale files only");
+  report.not_evaluated({"V08"}, "applies to scale files only");
   if (checks.scales.empty()) report.not_evaluated({"V06", "V09"}, "--scales was not given");
   if (!checks.scales.empty() || !checks.statistics.empty()) return;
   for (const Rule& rule : rules())

@@ -1,5 +1,5 @@
-// Is a checkpoint folder with KV scales, of whatever producer, fit to be served: by itself, by what was measured, and
-// by what each server makes of it?
+// Whether a checkpoint folder with KV scales, from any tool, is fit to be served: by itself, by what was measured, and
+// by what each server does with it.
 #pragma once
 
 #include <filesystem>

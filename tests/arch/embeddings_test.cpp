@@ -158,7 +158,7 @@ TEST(Embeddings, refusals_name_the_cause) {
   contains(message(file, longer, spec), "'positions' is");
   ModelSpec deeper = spec;
   deeper.n_deepstack = 4;
-  contains(message(file, picture.ids, deeper), "there is no tensor 'deepstack.3'");
+  contains(message(file, picture.ids, deeper), "has no tensor 'deepstack.3'");
   ModelSpec flat = spec;
   flat.n_deepstack = 2;
   contains(message(file, picture.ids, flat), "unknown tensor 'deepstack.2'");

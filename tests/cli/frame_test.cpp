@@ -89,9 +89,9 @@ TEST(Signals, AMappedFileThatIsCutShortIsOneErrorLine) {
     if (!file.is_mapped() || ftruncate(fd, 10) != 0 || unlink(path.c_str()) != 0) std::exit(4);
     std::exit(static_cast<int>(bytes[1 << 19]));
   };
-  EXPECT_EXIT(read_what_is_gone(), testing::ExitedWithCode(2),
-              "^kvcal: error: '.*/kvcal_cut_.*': a part of it cannot be read any more: it has become shorter while in "
-              "use[^\n]*\n$");
+  EXPECT_EXIT(
+      read_what_is_gone(), testing::ExitedWithCode(2),
+      "^kvcal: error: '.*/kvcal_cut_.*': part of it can no longer be read: it was truncated while in use[^\n]*\n$");
 }
 
 TEST(CommandLine, ParsingOpensNothing) {

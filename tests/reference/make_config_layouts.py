@@ -277,7 +277,7 @@ CONFIGS = {
         model("DeciLMForCausalLM", "nemotron-nas", sizes(128256, 8192, 28672, 2, 64), block_configs=[
             dict(attention=dict(n_heads_in_group=8, no_op=False, replace_with_linear=False)),
             dict(attention=dict(n_heads_in_group=None, no_op=True, replace_with_linear=False))]),
-        "'DeciLMForCausalLM' is not supported: its layers have attention of unequal heads", "layers without attention"),
+        "'DeciLMForCausalLM' is not supported: its layers have different head counts", "layers without attention"),
     "phi_3_5_moe": (
         model("PhiMoEForCausalLM", "phimoe", sizes(32064, 4096, 6400, 32, 32, 8), num_local_experts=16),
         "'PhiMoEForCausalLM' is not supported: its experts are chosen one after the other", "another router"),

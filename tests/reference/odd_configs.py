@@ -46,7 +46,7 @@ ODD = {
                            None, "an empty per_layer_config"),
     "qwen2_not_causal": (
         model("Qwen2ForCausalLM", "qwen2", sizes(151936, 256, 512, 2, 4, 2), is_causal=False),
-        "is_causal is false: every token sees all others", "an embedding model under the name of a language model"),
+        "is_causal is false: every token attends to all others", "an embedding model under the name of a language model"),
     "qwen3_embedding": (model("Qwen3Model", "qwen3", sizes(151936, 256, 512, 2, 4, 2)),
                         "it is Qwen3ForCausalLM without its output head", "a bare model"),
     "qwen2_reward": (model("Qwen2ForProcessRewardModel", "qwen2", sizes(151936, 256, 512, 2, 4, 2)),
@@ -57,7 +57,7 @@ ODD = {
                      "it is a draft head", "a draft head that looks like a small Llama"),
     "t5_small": (
         model("T5ForConditionalGeneration", "t5", d_model=512, d_kv=64, num_heads=8, num_layers=6,
-              is_encoder_decoder=True), "it is an encoder with a decoder", "cross-attention"),
+              is_encoder_decoder=True), "it is an encoder-decoder model", "cross-attention"),
     "bert_base": (model("BertForMaskedLM", "bert", sizes(30522, 768, 3072, 12, 12)), "it is an encoder", "no cache"),
     "mamba_130m": (model("MambaForCausalLM", "mamba", state_size=16), "recurrent state only", "no cache"),
     "nemotron_h_blocks": (

@@ -30,7 +30,7 @@ TEST_P(ThreadPoolSizes, EveryTaskRunsOnceAndWorkersAreExclusive) {
   }
 }
 
-TEST_P(ThreadPoolSizes, ResultsAreVisibleWithoutFurtherSynchronisation) {
+TEST_P(ThreadPoolSizes, ResultsAreVisibleWithoutFurtherSynchronization) {
   ThreadPool pool(GetParam());
   std::vector<int64_t> values(500);
   for (int round = 0; round < 200; ++round) {

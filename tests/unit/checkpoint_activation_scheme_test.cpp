@@ -1,4 +1,4 @@
-// How servers round activations, from quantisation configs as tools write them and the scales beside weights.
+// How servers round activations, from quantization configs as tools write them and the scales beside weights.
 #include <gtest/gtest.h>
 
 #include "checkpoint/activation_scheme.h"
@@ -55,15 +55,15 @@ TEST_F(ActivationSchemeTest, OfCompressedTensors) {
                 R"({"num_bits": 8, "type": "float", "strategy": "group", "group_size": 128, "dynamic": true})")),
             "fp8_group_128");
   expect_contains(scheme(compressed(R"({"num_bits": 8, "type": "int", "strategy": "token", "dynamic": true})")),
-                  "'compressed-tensors, activations of type int with 8 bits' is not emulated, only that of FP8");
+                  "'compressed-tensors, activations of type int with 8 bits' cannot be emulated, only FP8");
   expect_contains(scheme(compressed(R"({"num_bits": 4, "type": "float", "strategy": "tensor_group"})")),
                   "activations of type float with 4 bits");
-  expect_contains(scheme(compressed("null")), "compressed-tensors with quantised weights alone");
+  expect_contains(scheme(compressed("null")), "compressed-tensors with quantized weights only");
 }
 
 TEST_F(ActivationSchemeTest, OfAutoRound) {
   expect_contains(scheme(R"({"quant_method": "auto-round", "bits": 4, "packing_format": "auto_round:auto_gptq"})"),
-                  "auto-round quantises weights alone, so servers do not round activations");
+                  "auto-round quantizes only weights, so servers do not round activations");
   expect_contains(scheme(R"({"quant_method": "auto-round", "bits": 8, "data_type": "fp", "act_bits": 8})"),
                   "the rounding of activations by 'auto-round' is not emulated");
 }
@@ -77,7 +77,7 @@ TEST_F(ActivationSchemeTest, OfModelOpt) {
   EXPECT_EQ(algorithm("FP8_PB_WO"), "fp8_group_128");
   for (const char* name : {"NVFP4", "MXFP8", "W4A8_AWQ"})
     expect_contains(algorithm(name), std::string("'modelopt ") + name + "' is not emulated");
-  expect_contains(algorithm("W4A16_NVFP4"), "modelopt W4A16_NVFP4 quantises weights alone");
+  expect_contains(algorithm("W4A16_NVFP4"), "modelopt W4A16_NVFP4 quantizes only weights");
   const std::string mixed = R"({"quant_method": "modelopt", "quant_algo": "MIXED_PRECISION", "quantized_layers": {)";
   EXPECT_EQ(scheme(mixed + R"("a": {"quant_algo": "FP8"}, "b": {"quant_algo": "FP8"}}})"), "fp8_tensor");
   expect_contains(scheme(mixed + R"("a": {"quant_algo": "FP8"}, "b": {"quant_algo": "NVFP4"}}})"),
@@ -85,10 +85,10 @@ TEST_F(ActivationSchemeTest, OfModelOpt) {
 }
 
 TEST_F(ActivationSchemeTest, NothingToEmulate) {
-  const std::string nothing = "there is no rounding of activations to emulate: ";
-  expect_contains(scheme(""), nothing + "the weights are not quantised");
-  expect_contains(scheme(R"({"quant_method": "awq", "bits": 4})"), nothing + "awq quantises weights alone");
-  expect_contains(scheme(R"({"quant_method": "mxfp4"})"), nothing + "mxfp4 quantises weights alone");
+  const std::string nothing = "no activation rounding to emulate: ";
+  expect_contains(scheme(""), nothing + "the weights are not quantized");
+  expect_contains(scheme(R"({"quant_method": "awq", "bits": 4})"), nothing + "awq quantizes only weights");
+  expect_contains(scheme(R"({"quant_method": "mxfp4"})"), nothing + "mxfp4 quantizes only weights");
   expect_contains(scheme(R"({"quant_method": "bitsandbytes"})"), "'bitsandbytes' is not emulated");
 }
 
@@ -122,11 +122,11 @@ TEST_F(ActivationSchemeTest, OfOneWeight) {
   EXPECT_EQ(w.emulate_activations(), "fp8_tensor");
   EXPECT_EQ(w.inputs_of("a.weight").scale, 0.5f);
   EXPECT_EQ(w.at("experts.").inputs_of("down_proj").scale, 2);
-  EXPECT_FALSE(w.inputs_of("b.weight"));  // not quantised
+  EXPECT_FALSE(w.inputs_of("b.weight"));  // not quantized
   expect_contains(message_of([&] { w.inputs_of("c.weight"); }),
                   "neither input_scale nor activation_scale is beside it");
   expect_contains(message_of([&] { w.inputs_of("d.weight"); }), "scale 'd.activation_scale' is not above 0");
-  expect_contains(message_of([&] { w.inputs_of("e.weight"); }), "'e.weight' is quantised, but not in FP8");
+  expect_contains(message_of([&] { w.inputs_of("e.weight"); }), "'e.weight' is quantized, but not in FP8");
 }
 
 TEST_F(ActivationSchemeTest, AWeightWhoseInputsNobodyAsksFor) {

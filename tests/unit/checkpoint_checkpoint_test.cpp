@@ -139,14 +139,14 @@ TEST_F(CheckpointTest, IndexThatDoesNotFitTheShards) {
   map[3].second = kShard1;
   folder_.write("model.safetensors.index.json", index_of(map));
   expect_contains(message(),
-                  "tensor 'model.norm.weight' is listed in 'model-00001-of-00002.safetensors' but stands in "
+                  "tensor 'model.norm.weight' is listed in 'model-00001-of-00002.safetensors' but is in "
                   "'model-00002-of-00002.safetensors'");
 }
 
 TEST_F(CheckpointTest, TensorInTwoShards) {
   write_shards();
   write_tensors(folder_ / kShard2, both());
-  expect_contains(message(), "tensor 'model.embed_tokens.weight' stands in two files");
+  expect_contains(message(), "tensor 'model.embed_tokens.weight' is in two files");
 }
 
 TEST_F(CheckpointTest, TensorsTheIndexForgot) {
@@ -182,7 +182,7 @@ TEST_F(CheckpointTest, BrokenIndexes) {
            {"[]", "has no object 'weight_map'"},
            {"{}", "has no object 'weight_map'"},
            {R"({"weight_map": {}})", "has no object 'weight_map' with tensors"},
-           {R"({"weight_map": {"a": 1}})", "tensor 'a' is mapped to something that is no string"},
+           {R"({"weight_map": {"a": 1}})", "tensor 'a' is mapped to something other than a string"},
            {R"({"weight_map": {"a": "x.safetensors", "a": "x.safetensors"}})", "key 'a' appears twice"},
            {R"({"weight_map": {"a": NaN}})", "not valid JSON"},
            {std::string(100000, '['), "nested deeper than 16 levels"}}) {

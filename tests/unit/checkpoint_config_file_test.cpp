@@ -57,7 +57,7 @@ TEST(ConfigFile, WhatIsNoConfig) {
   folder.write("adapter_config.json", "{}");
   expect_contains(message(folder.path()), "LoRA adapter");
   folder.write("config.json", "[1]");
-  expect_contains(message(folder.path()), "is JSON but no object");
+  expect_contains(message(folder.path()), "is JSON but not an object");
   folder.write("config.json", "{\"a\": }");
   expect_contains(message(folder.path()), "not valid JSON at line 1");
   folder.write("config.json", "{\"a\": 1, \"a\": 2}");

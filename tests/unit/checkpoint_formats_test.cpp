@@ -1,4 +1,4 @@
-// Quantised weight formats: the weights of the goldens bit for bit, and what is said of malformed ones.
+// Quantized weight formats: the weights of the goldens bit for bit, and what is said of malformed ones.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -276,7 +276,7 @@ TEST_F(Malformed, FactorsOfInputsThatDoNotFit) {
 
 TEST_F(Malformed, UnknownFormatIsNamed) {
   expect_contains(refusal({{"up_proj.weight", DType::U8, {512, 1}}}, R"({"quant_method": "new", "bits": 4})"),
-                  "a quantised weight; its format, new (4 bits), is not read");
+                  "a quantized weight; its format, new (4 bits), is not read");
 }
 
 TEST_F(Malformed, ScalesAndGroupsOutOfRange) {

@@ -34,7 +34,7 @@ TEST(Quantization, FromConfig) {
   EXPECT_FALSE(is_readable(describe_quantization(twice, folder.path()))) << "MLX writes the same under both keys";
 }
 
-TEST(Quantization, KvOnlyIsNoWeightQuantisation) {
+TEST(Quantization, KvOnlyIsNoWeightQuantization) {
   TempFolder folder;
   const QuantizationSummary summary = describe_quantization(
       parse_json(R"({"quantization_config": {"quant_method": "compressed-tensors", "config_groups": {},

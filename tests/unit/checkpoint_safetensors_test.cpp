@@ -81,10 +81,10 @@ INSTANTIATE_TEST_SUITE_P(
                     BadFile{"duplicate_key", one(R"({"dtype":"U8","dtype":"U8","shape":[4],"data_offsets":[0,4]})"),
                             "key 'dtype' appears twice"},
                     BadFile{"metadata_number", raw_safetensors(R"({"__metadata__":{"a":1}})", 0),
-                            "'__metadata__' entry 'a' is no string"},
+                            "'__metadata__' entry 'a' is not a string"},
                     BadFile{"metadata_list", raw_safetensors(R"({"__metadata__":[]})", 0),
-                            "'__metadata__' is no object"},
-                    BadFile{"entry_list", one("[]"), "tensor 't': is described by something that is no object"},
+                            "'__metadata__' is not an object"},
+                    BadFile{"entry_list", one("[]"), "tensor 't': is described by something other than an object"},
                     BadFile{"invalid_utf8", raw_safetensors("{\"\xFF\":1}", 0), "not valid JSON"},
                     BadFile{"control_in_name", raw_safetensors("{\"a\\u001b[31m\":1}", 0), "tensor 'a\\x1b[31m'"}),
     [](const auto& bad) { return std::string(bad.param.name); });

@@ -87,14 +87,14 @@ TEST_F(BinderTest, QuantisedWeights) {
         w("a.weight", {4, 8});
       }),
       reading() +
-          "tensor 'a.weight' is U8 [4, 8], a quantised weight; its format, fp8 (128x128 blocks), is not read: use "
-          "the BF16 checkpoint that it was made from");
+          "tensor 'a.weight' is U8 [4, 8], a quantized weight; its format, fp8 (128x128 blocks), is not supported: "
+          "use the original BF16 checkpoint");
   EXPECT_EQ(message_of([&] {
               w("b.weight", {4, 8});
             }),
             reading() +
-                "tensor 'b.weight' is missing, but 'b.qweight' is there: a quantised weight; its format, fp8 "
-                "(128x128 blocks), is not read: use the BF16 checkpoint that it was made from");
+                "tensor 'b.weight' is missing, but 'b.qweight' exists: a quantized weight; its format, fp8 "
+                "(128x128 blocks), is not supported: use the original BF16 checkpoint");
   EXPECT_EQ(str(w("c.weight", {4, 8})), "BF16 [4, 8]");
   EXPECT_TRUE(w.optional("c.weight", {4, 8}));
   expect_contains(message_of([&] { w("d.weight", {4, 8}); }), reading() + "weight 'd.weight' is stored as FP8, but ");

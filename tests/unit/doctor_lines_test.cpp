@@ -1,4 +1,4 @@
-// Every log line of the catalogue as the server's own source prints it, and what terminals and containers do to lines.
+// Every log line of the catalog as the server's own source prints it, and what terminals and containers do to lines.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -53,13 +53,13 @@ TEST(DoctorLines, AreRecognisedAsTheServersPrintThem) {
 TEST(DoctorLines, SurviveWhatTerminalsDoToThem) {
   for (const PrintedLine& p : printed_lines()) {
     if (p.ids == "-") continue;
-    std::string coloured = "\x1b[33m" + kPrefix + "\x1b[0;1m", utf16, spaced;
+    std::string colored = "\x1b[33m" + kPrefix + "\x1b[0;1m", utf16, spaced;
     for (const char c : p.line) {
-      coloured += c == ' ' ? "\x1b[0m \x1b[1m" : std::string(1, c);
+      colored += c == ' ' ? "\x1b[0m \x1b[1m" : std::string(1, c);
       utf16 += std::string(1, c) + std::string(1, '\0');
       spaced += c == ' ' ? " \t " : std::string(1, c);
     }
-    for (const std::string& changed : {coloured + "\x1b[0m\r\n", utf16, "\t" + spaced, kPrefix + p.line})
+    for (const std::string& changed : {colored + "\x1b[0m\r\n", utf16, "\t" + spaced, kPrefix + p.line})
       EXPECT_EQ(ids_of(diagnose_log("x\n" + changed).facts.lines), p.ids) << p.line;
   }
 }

@@ -103,8 +103,8 @@ class Exported {
 
   std::string config() const { return read_file(source() / "config.json", 1 << 20); }
   void set_config(const Json& config) const { write_file("model/config.json", config.dump(2) + "\n"); }
-  /// What a quantiser would have left.
-  void quantise(const Json& block) const {
+  /// What a quantizer would have left.
+  void quantize(const Json& block) const {
     Json changed = parse_json(config());
     changed["quantization_config"] = block;
     set_config(changed);

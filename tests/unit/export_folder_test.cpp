@@ -111,7 +111,7 @@ TEST(ExportInPlace, AndBack) {
 
   EXPECT_EQ(undo_export(llama.source(), false), "vllm");
   EXPECT_EQ(content_of(llama.source()), before);
-  expect_contains(message_of([&] { undo_export(llama.source(), false); }), "no model that was changed in place");
+  expect_contains(message_of([&] { undo_export(llama.source(), false); }), "was not modified in place by kvcal export");
   for (const auto& entry : fs::directory_iterator(llama.folder())) EXPECT_EQ(entry.path().filename(), "model");
 }
 
@@ -156,7 +156,7 @@ TEST(ExportReadBack, SeesAWrongValueAWrongConfigAndAStrangeTensor) {
     return message_of([&] { exporter.read_back(input, plan, llama.out()); });
   };
   EXPECT_EQ(written_with([](ExportPlan&) {}), "no error");
-  expect_contains(written_with([](ExportPlan& p) { p.tensors[0].values[0] = 0.5F; }), "another value than was meant");
+  expect_contains(written_with([](ExportPlan& p) { p.tensors[0].values[0] = 0.5F; }), "another value than intended");
   expect_contains(written_with([](ExportPlan& p) { p.tensors.pop_back(); }), "is not in what was written");
   expect_contains(written_with([](ExportPlan& p) {
                     p.tensors.push_back({"model.layers.0.self_attn.kv_scale", Shape{1}, {1}});
@@ -195,8 +195,8 @@ TEST(ExportReadBack, WhatDoesNotReadBackGetsNoName) {
 
 TEST(ExportScaleFile, ListsOtherCheckpointsOfTheModel) {
   const Exported llama("llama"), other("llama"), foreign("qwen2");
-  Json quantised = parse_json(other.config());
-  quantised["quantization_config"] = {{"quant_method", "fp8"}};
+  Json quantized = parse_json(other.config());
+  quantized["quantization_config"] = {{"quant_method", "fp8"}};
   ExportOptions options;
   options.also_for = {other.model()};
   options.also_for[0].weights_fingerprint = std::string(64, 'f');

@@ -89,7 +89,7 @@ TEST(JsonEdit, RemovesMembersWithTheirCommas) {
 TEST(JsonEdit, RefusesWhatIsNotSound) {
   EXPECT_NE(message_of([] { set("{\"kv\": 1, \"a\": 2, \"kv\": 3}"); }).find("'kv' appears twice"), std::string::npos);
   EXPECT_NE(message_of([] { set("{\"a\": 1,}"); }).find("not valid JSON"), std::string::npos);
-  EXPECT_EQ(message_of([] { set("[1]"); }), "is JSON but no object");
+  EXPECT_EQ(message_of([] { set("[1]"); }), "is JSON but not an object");
   EXPECT_NE(message_of([] { set(""); }).find("not valid JSON"), std::string::npos);
 }
 

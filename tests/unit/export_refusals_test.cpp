@@ -53,7 +53,7 @@ TEST(ExportRefuses, ScalesThatServersLoadWithoutAWord) {
 TEST(ExportRefuses, WeightFormatsWithoutParametersForScales) {
   for (const char* method : {"awq", "gptq", "bitsandbytes", "gguf", "mxfp4"}) {
     const Exported llama("llama");
-    llama.quantise({{"quant_method", method}, {"bits", 4}});
+    llama.quantize({{"quant_method", method}, {"bits", 4}});
     expect_contains(refusal(llama, "vllm"), "vllm-kv-cache-scales");
     expect_contains(refusal(llama, "sglang"), "sglang-kv-cache-scales");
   }
@@ -73,7 +73,7 @@ TEST(ExportRefuses, NumberFormats) {
   expect_contains(refusal(llama, "sglang", [](Artifact& a) { a.quantization.dtype = "fp8_e4m3fnuz"; }), "fp8_e4m3");
   llama.write("vllm", [](Artifact& a) { a.quantization.dtype = "fp8_e4m3fnuz"; });
   const Exported fp8("llama");
-  fp8.quantise({{"quant_method", "fp8"}});
+  fp8.quantize({{"quant_method", "fp8"}});
   expect_contains(refusal(fp8, "vllm", [](Artifact& a) { a.quantization.dtype = "fp8_e4m3fnuz"; }), "doubles");
 }
 
@@ -81,7 +81,7 @@ TEST(ExportRefuses, ScalesPerHeadWhereOneIsTaken) {
   const Exported llama("llama");
   for (const char* target : {"sglang", "tgi", "sglang-json"})
     expect_contains(refusal(llama, target, make_per_head), "--granularity tensor");
-  llama.quantise({{"quant_method", "fp8"}});
+  llama.quantize({{"quant_method", "fp8"}});
   expect_contains(refusal(llama, "vllm", make_per_head), "--granularity tensor");
   const Exported gemma("gemma4_k_eq_v");  // its layers differ in their numbers of KV heads
   const ModelSpec spec = gemma.model().spec;
@@ -110,10 +110,10 @@ TEST(ExportRefuses, InadequateLayersUnlessSkippedOrAllowed) {
 
 TEST(ExportRefuses, ModeloptThatQuantisesNothing) {
   const Exported llama("llama");
-  llama.quantise({{"quant_method", "modelopt"}, {"kv_cache_scheme", {{"num_bits", 8}}}});
+  llama.quantize({{"quant_method", "modelopt"}, {"kv_cache_scheme", {{"num_bits", 8}}}});
   expect_contains(refusal(llama, "vllm"), "no quant_algo");
-  expect_contains(refusal(Exported("llama"), "modelopt"), "not quantised by ModelOpt");
-  expect_contains(refusal(Exported("llama"), "quark"), "not quantised by Quark");
+  expect_contains(refusal(Exported("llama"), "modelopt"), "not quantized by ModelOpt");
+  expect_contains(refusal(Exported("llama"), "quark"), "not quantized by Quark");
 }
 
 TEST(ExportRefuses, ACheckpointThatHasScales) {

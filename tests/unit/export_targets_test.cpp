@@ -97,18 +97,18 @@ TEST(ExportVllm, PerHead) {
 
 TEST(ExportVllm, Fp8WeightsKeepTheirConfigAndGetValuesThatBf16Holds) {
   const Exported llama("llama");
-  llama.quantise({{"quant_method", "fp8"}, {"weight_block_size", {128, 128}}});
+  llama.quantize({{"quant_method", "fp8"}, {"weight_block_size", {128, 128}}});
   llama.write("vllm");
   EXPECT_EQ(llama.out_text("config.json"), llama.config());
   for (const auto& [name, values] : stored(llama.out())) EXPECT_EQ(std::bit_cast<uint32_t>(values[0]) & 0xFFFFu, 0u);
-  // 0.01 lies between the bf16 neighbours 0.00994873046875 and 0.010009765625.
+  // 0.01 lies between the bf16 neighbors 0.00994873046875 and 0.010009765625.
   EXPECT_EQ(stored(llama.out()).at("model.layers.0.self_attn.k_scale")[0], 0.010009765625F);
 }
 
 TEST(ExportVllm, CompressedTensorsWeightsGainAScheme) {
   const Exported llama("llama");
   const Json group = {{"targets", {"Linear"}}, {"weights", {{"num_bits", 8}, {"type", "float"}}}};
-  llama.quantise({{"quant_method", "compressed-tensors"}, {"config_groups", {{"group_0", group}}}});
+  llama.quantize({{"quant_method", "compressed-tensors"}, {"config_groups", {{"group_0", group}}}});
   llama.write("vllm");
   const Json config = parse_json(llama.out_text("config.json"));
   EXPECT_EQ(config["quantization_config"]["config_groups"]["group_0"], group);
@@ -120,7 +120,7 @@ const Json kModelOpt = {{"quant_method", "modelopt"}, {"quant_algo", "FP8"}, {"i
 
 TEST(ExportModelopt, ItsOwnNames) {
   const Exported llama("llama");
-  llama.quantise(kModelOpt);
+  llama.quantize(kModelOpt);
   llama.write_file("model/hf_quant_config.json",
                    R"({"producer": {"name": "modelopt"}, "quantization": {"quant_algo": "FP8"}})");
   llama.write("modelopt");
@@ -138,7 +138,7 @@ TEST(ExportModelopt, ItsOwnNames) {
 
 TEST(ExportModelopt, Nvfp4HasGlobalScales) {
   const Exported llama("llama");
-  llama.quantise(kModelOpt);
+  llama.quantize(kModelOpt);
   ExportOptions options;
   options.nvfp4 = true;
   llama.write("modelopt", options);
@@ -149,7 +149,7 @@ TEST(ExportModelopt, Nvfp4HasGlobalScales) {
 
 TEST(ExportModelopt, VllmIntoModeloptKeepsTheConventionAndAddsQueries) {
   const Exported llama("llama");
-  llama.quantise(kModelOpt);
+  llama.quantize(kModelOpt);
   llama.write("vllm");
   const Scales scales = stored(llama.out());
   EXPECT_TRUE(scales.contains("model.layers.0.self_attn.k_proj.k_scale"));
@@ -160,14 +160,14 @@ TEST(ExportModelopt, VllmIntoModeloptKeepsTheConventionAndAddsQueries) {
 TEST(ExportModelopt, NamesSglangOnlyWhereItTakesTheNames) {
   const auto serving_of = [](const char* golden) {
     const Exported model(golden);
-    model.quantise(kModelOpt);
+    model.quantize(kModelOpt);
     return model.write("modelopt").serving;
   };
   EXPECT_EQ(serving_of("llama").commands.size(), 2u);
   for (const auto& [golden, why] :
        {std::pair("qwen2", "left out with a warning); use '--to sglang'"),
         std::pair("mixtral", "crash); use '--to sglang'"),
-        std::pair("qwen3", "gives its attention (RadixAttention) no quantisation config")}) {
+        std::pair("qwen3", "gives its attention (RadixAttention) no quantization config")}) {
     const Serving serving = serving_of(golden);
     EXPECT_EQ(serving.commands.size(), 1u) << golden;
     const auto says_why = [reason = why](const std::string& note) {
@@ -199,7 +199,7 @@ TEST(ExportTgi, TensorsAlone) {
 TEST(ExportQuark, OutputsOfTheProjections) {
   const Exported llama("llama");
   const Json weight = {{"dtype", "fp8_e4m3"}, {"qscheme", "per_tensor"}};
-  llama.quantise({{"quant_method", "quark"},
+  llama.quantize({{"quant_method", "quark"},
                   {"global_quant_config", {{"weight", weight}, {"output_tensors", nullptr}}},
                   {"layer_quant_config", {{"*v_proj", {{"weight", nullptr}}}}},
                   {"export", {{"kv_cache_group", Json::array()}, {"min_kv_scale", 0.0}}}});

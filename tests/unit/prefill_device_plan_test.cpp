@@ -120,8 +120,8 @@ TEST(DevicePlan, ARefusalHasTheNumbers) {
     EXPECT_STREQ(
         e.what(),
         "the run needs 797.2 MiB of the device's memory, the budget is 700.0 MiB (two layers 402.0 MiB, residual "
-        "stream 1.0 MiB of two batches, one batch of 256 tokens 5.2 MiB, states 5.0 MiB, statistics 0 bytes, "
-        "libraries 384.0 MiB); fewer --chunk-tokens or shorter sequences need less");
+        "stream 1.0 MiB for two batches, one batch of 256 tokens 5.2 MiB, states 5.0 MiB, statistics 0 bytes, "
+        "libraries 384.0 MiB); reduce --chunk-tokens or use shorter sequences");
   }
 }
 

@@ -1,4 +1,4 @@
-// Checkpoint folders as other tools write them, as far as KV scales go: the config's quantisation block and the scale
+// Checkpoint folders as other tools write them, as far as KV scales go: the config's quantization block and the scale
 // tensors byte for byte (llm-compressor 0.14, ModelOpt 0.47, AutoFP8), without most of the weights.
 #pragma once
 

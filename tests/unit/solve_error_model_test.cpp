@@ -1,4 +1,4 @@
-// The error model against tables computed elsewhere, and against quantising every value one by one.
+// The error model against tables computed elsewhere, and against quantizing every value one by one.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -47,7 +47,7 @@ INSTANTIATE_TEST_SUITE_P(Table, Gaussian,
                                          near(0.002, 0.282), near(0.001, 0.562), near(1e-4, 1), near(150, 0.033),
                                          near(200, 0.078), near(300, 0.216), near(448, 0.388), near(1000, 0.680)));
 
-// What README says of scale 1.0, computed with numpy and ml_dtypes.
+// What docs/calibrating.md says of scale 1.0, computed with numpy and ml_dtypes.
 INSTANTIATE_TEST_SUITE_P(Readme, Gaussian,
                          testing::Values(GaussianCase{0.06, 0.0262, 0.0270}, GaussianCase{120, 0.0262, 0.0270},
                                          near(0x1p-7, 0.0722), near(0x1p-8, 0.1444), near(0x1p-9, 0.2887),
@@ -208,7 +208,7 @@ TEST(ValueChannels, AChannelThatIsNotClippedLosesNothingAbove) {
   EXPECT_NEAR(e.lost, 250000.0 / 340014.0, 0.001);
 }
 
-TEST(ValueChannels, AChannelBelowTheClipPointIsNotChargedForItsNeighbours) {
+TEST(ValueChannels, AChannelBelowTheClipPointIsNotChargedForItsNeighbors) {
   SyntheticRun run = ordinary_run();
   // Channel 0 shares the octave 256..512 with the few values of channel 1 that are clipped.
   run.value = [](const Provenance& w) {

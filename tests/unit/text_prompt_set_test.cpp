@@ -174,7 +174,7 @@ TEST(PromptSet, EmbeddingsLieBesideTheirFileAndCountByContent) {
   };
   EXPECT_NE(message([&] {
               tokenize_prompts(load_prompts({folder / "p.jsonl"}), nullptr, nullptr, options);
-            }).find("a prompt with embeddings is not cut"),
+            }).find("a prompt with embeddings cannot be truncated"),
             std::string::npos);
   fs::remove(folder / "sub/e.safetensors");
   EXPECT_NE(message([&] { load_prompts({folder / "p.jsonl"}); }).find("e.safetensors' is no file"), std::string::npos);
@@ -303,7 +303,7 @@ TEST(TokenizePrompts, BadPromptsAreNamed) {
   EXPECT_NE(message("{\"text\": \"a\"}", nullptr, 9).find("needs a tokenizer"), std::string::npos);
   EXPECT_NE(message("{\"input_ids\": [0, 9]}", &t, 9).find("token 1 has id 9, but the model knows ids below 9"),
             std::string::npos);
-  EXPECT_NE(message("{\"input_ids\": [], \"id\": \"e\"}", &t, 9).find("prompt 'e' (p.jsonl:1): gives no token"),
+  EXPECT_NE(message("{\"input_ids\": [], \"id\": \"e\"}", &t, 9).find("prompt 'e' (p.jsonl:1): has no tokens"),
             std::string::npos);
   EXPECT_EQ(message("{\"input_ids\": [8]}", nullptr, 9), "no error");
 }

@@ -212,7 +212,8 @@ TEST(Tokenizer, DemoModelRoundTrips) {
 }
 
 // Which Unicode the patterns know: Debian's Oniguruma has version 14. What is younger is split differently from the
-// reference (Unicode 16), and must do no worse than that. A newer library makes this fail: then README is outdated.
+// reference (Unicode 16), and must do no worse than that. A newer library makes this fail: then docs/models.md is
+// outdated.
 TEST(Regex, YoungerLettersAreNoLettersYet) {
   const auto is_letter = [](const std::string& c) { return Regex(R"(\p{L})").find_all(c).size() == 1; };
   EXPECT_TRUE(is_letter("\U00012FF0")) << "Cypro-Minoan, Unicode 14";

@@ -51,7 +51,7 @@ TEST(Unigram, ScoresAreReadToTheLastBitAsTheReferenceReadsThem) {
   EXPECT_EQ(elevens.encode("aaaaaaaaaaa", false).ids, (Ids{3, 3, 2, 3}));
 }
 
-TEST(Unigram, NeighbouringUnknownCharactersAreOneOrTheirBytes) {
+TEST(Unigram, NeighboringUnknownCharactersAreOneOrTheirBytes) {
   Json j = unigram(R"([["<unk>", 0], ["a", -1], ["<0xC3>", 0], ["<0xA9>", 0]])");
   EXPECT_EQ(Tokenizer(j).encode("aééa", false).ids, (Ids{1, 0, 1}));
   j["model"]["byte_fallback"] = true;
@@ -76,7 +76,7 @@ TEST(Unigram, UnknownCharactersWithoutUnknownPieceAreAnError) {
   j["model"]["unk_id"] = nullptr;
   const Tokenizer t(j);
   EXPECT_EQ(t.encode("aa<", false).ids, (Ids{0, 1})) << "< is no piece, but none is better than a<";
-  EXPECT_EQ(message_of([&] { t.encode("ab", false); }), "text has 'b', which is no piece, and there is no unk_id");
+  EXPECT_EQ(message_of([&] { t.encode("ab", false); }), "text has 'b', which is not a piece, and there is no unk_id");
 }
 
 // A diaeresis becomes a space and a mark, which begins the first word then; the ids are the reference's.
@@ -204,10 +204,10 @@ TEST(Charsmap, DamagedOnesAreRefused) {
   };
   const std::string prefix = "normalizer: precompiled_charsmap ", good = SmallMap().encoded();
   EXPECT_EQ(refusal(good), "accepted");
-  EXPECT_EQ(refusal("*" + good.substr(1)), prefix + "is no base64");
-  EXPECT_EQ(refusal(good.substr(1)), prefix + "is no base64");
-  EXPECT_EQ(refusal("===="), prefix + "is no base64");
-  const std::string cut = " bytes, expected an array of 1024 and texts: is the file cut short?";
+  EXPECT_EQ(refusal("*" + good.substr(1)), prefix + "is not base64");
+  EXPECT_EQ(refusal(good.substr(1)), prefix + "is not base64");
+  EXPECT_EQ(refusal("===="), prefix + "is not base64");
+  const std::string cut = " bytes, expected an array of 1024 and texts: is the file truncated?";
   EXPECT_EQ(refusal(good.substr(0, 1024)), prefix + "has 768" + cut);
   EXPECT_NE(refusal("").find("has 0 bytes, expected an array"), std::string::npos);
   EXPECT_NE(refusal("AAAA").find("has 3 bytes, expected an array"), std::string::npos);

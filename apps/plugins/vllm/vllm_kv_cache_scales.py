@@ -90,7 +90,7 @@ def _parse(path, root, sha256):
     model = root["model"]
     for key in ("architecture", "tensor_prefix", "weights_fingerprint"):
         if not isinstance(model[key], str):
-            raise ScaleError(f"{path}: model.{key} is no string")
+            raise ScaleError(f"{path}: model.{key} is not a string")
     layers = {}
     for entry in root["layers"]:
         layer = _parse_layer(path, entry)
@@ -214,7 +214,7 @@ def local_folder(model, revision=None, cache_dir=None):
 
 
 def heads_of_rank(scales, n_local, tp_rank, tp_size):
-    """KV heads are cut evenly over ranks; where ranks outnumber heads, neighbours share one."""
+    """KV heads are cut evenly over ranks; where ranks outnumber heads, neighbors share one."""
     if len(scales) % n_local == 0 and len(scales) // n_local == tp_size:
         return scales[tp_rank * n_local : (tp_rank + 1) * n_local]
     if n_local != 1 or tp_size % len(scales) != 0:

@@ -1,5 +1,5 @@
-// Weights that a checkpoint stores in fewer bits: which tensors stand for one weight, and what they mean. Which format
-// it is, the tensors beside a weight tell; a config says only what they leave open.
+// Quantized weights of a checkpoint: which tensors make up one weight, and what they mean. The tensors themselves tell
+// the format; the config is asked only for what they leave open.
 #pragma once
 
 #include <array>
@@ -16,7 +16,7 @@
 
 namespace kvcal {
 
-/// What the tensors do not tell themselves, from the quantisation object of config.json or of the file beside it.
+/// What the tensors do not tell themselves, from the quantization object of config.json or of the file beside it.
 struct QuantizationFacts {
   bool weights_quantized = false;              // whether there is such an object that speaks of weights
   std::vector<std::array<int64_t, 2>> blocks;  // sizes [out, in] that scales of blocks may have; none: 128 x 128

@@ -1,7 +1,7 @@
 // GptOssForCausalLM: biases everywhere, a sink for each head, every second layer with a window, yarn without
 // truncation; experts with a clamped activation whose gate and up rows take turns. On disk experts are MXFP4 blocks of
 // [E, out, in], or BF16 and then transposed. Choosing the best logits and the softmax over them alone is the softmax
-// over all, renormalised.
+// over all, renormalized.
 #include "model/archs/archs.h"
 #include "model/moe_decoder.h"
 #include "model/rope.h"

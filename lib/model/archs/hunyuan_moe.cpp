@@ -37,7 +37,7 @@ int64_t read_uniform(const Json& text, const char* key, int64_t n_layers, int64_
 void require_the_known_variant(const Json& text) {
   for (const char* key : {"use_cla", "use_mla", "mlp_bias", "group_limited_greedy"})
     if (get_bool_or(text, key, false)) fail(std::string(key) + " is not supported for this architecture");
-  if (!get_bool_or(text, "norm_topk_prob", true)) fail("norm_topk_prob is false; the class always renormalises");
+  if (!get_bool_or(text, "norm_topk_prob", true)) fail("norm_topk_prob is false; the class always renormalizes");
   if (get_int_or(text, "moe_layer_num_skipped", 0) != 0) fail("moe_layer_num_skipped is not supported");
 }
 

@@ -1,5 +1,5 @@
 // JambaForCausalLM: Mamba-1 with norms on Δ, B and C; attention without RoPE; every other layer a mixture whose weights
-// are not renormalised (docs/model-notes.md, "Mamba").
+// are not renormalized (docs/model-notes.md, "Mamba").
 #include "model/archs/archs.h"
 #include "model/attention_mixer.h"
 #include "model/decoder_model.h"

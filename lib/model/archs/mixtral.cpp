@@ -1,4 +1,4 @@
-// MixtralForCausalLM: attention of Mistral, experts in every layer, weights always renormalised. The window, absent by
+// MixtralForCausalLM: attention of Mistral, experts in every layer, weights always renormalized. The window, absent by
 // default, covers every layer.
 #include "model/archs/archs.h"
 #include "model/moe_decoder.h"

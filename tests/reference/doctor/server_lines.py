@@ -118,7 +118,7 @@ PACKAGES = {"nvidia_modelopt": "modelopt", "flashinfer_python": "flashinfer"}
 
 
 def template(node):
-    """The text of a string expression with %s for what is computed; None where it is no string."""
+    """The text of a string expression with %s for what is computed; None where it is not a string."""
     if isinstance(node, ast.Constant) and isinstance(node.value, str):
         return node.value
     if isinstance(node, ast.JoinedStr):

@@ -1,4 +1,4 @@
-// A checkpoint with quantised weights gives what the checkpoint of the weights that they stand for gives.
+// A checkpoint with quantized weights gives what the checkpoint of the weights that they stand for gives.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -39,7 +39,7 @@ std::vector<std::byte> bytes_of(const std::vector<T>& values) {
 
 /// The model of a golden with the projections of every layer in FP8 blocks of 16 x 32, and the model that these are.
 struct Twins {
-  Tensors quantised, plain;
+  Tensors quantized, plain;
 };
 
 Twins make_twins(const Checkpoint& checkpoint) {
@@ -49,7 +49,7 @@ Twins make_twins(const Checkpoint& checkpoint) {
     const auto* data = static_cast<const std::byte*>(t.data);
     if (!name.ends_with("_proj.weight")) {
       const Stored same{t.dtype, t.shape, {data, data + t.bytes()}};
-      twins.quantised[name] = twins.plain[name] = same;
+      twins.quantized[name] = twins.plain[name] = same;
       continue;
     }
     const int64_t out = t.dim(0), in = t.dim(1), rows = (out + 15) / 16, columns = (in + 31) / 32;
@@ -65,32 +65,32 @@ Twins make_twins(const Checkpoint& checkpoint) {
       const float value = std::ldexp(negative ? -1.0f : 1.0f, exponent - 7);
       values.push_back(to_bf16(value * scales[static_cast<size_t>(i / in / 16 * columns + i % in / 32)]));
     }
-    twins.quantised[name] = {DType::F8E4M3, t.shape, bytes_of(codes)};
-    twins.quantised[name + "_scale_inv"] = {DType::F32, {rows, columns}, bytes_of(scales)};
+    twins.quantized[name] = {DType::F8E4M3, t.shape, bytes_of(codes)};
+    twins.quantized[name + "_scale_inv"] = {DType::F32, {rows, columns}, bytes_of(scales)};
     twins.plain[name] = {DType::BF16, t.shape, bytes_of(values)};
   }
   return twins;
 }
 
-class QuantisedWeights : public testing::TestWithParam<const char*> {};
+class QuantizedWeights : public testing::TestWithParam<const char*> {};
 
-TEST_P(QuantisedWeights, GiveTheStatisticsOfTheirPlainForm) {
+TEST_P(QuantizedWeights, GiveTheStatisticsOfTheirPlainForm) {
   const Scratch scratch;
   const fs::path like = source("tests/arch/golden") / GetParam();
   const Twins twins = make_twins(Checkpoint::open(like));
   const Json block = {{"quant_method", "fp8"}, {"weight_block_size", {16, 32}}};
-  write_model(scratch.path() / "fp8", like, block, twins.quantised);
+  write_model(scratch.path() / "fp8", like, block, twins.quantized);
   write_model(scratch.path() / "bf16", like, nullptr, twins.plain);
   const auto prompts = prompts_of({70, 3}, 90);
-  Statistics quantised = measure(scratch.path() / "fp8", prompts, quiet());
+  Statistics quantized = measure(scratch.path() / "fp8", prompts, quiet());
   const Statistics plain = measure(scratch.path() / "bf16", prompts, quiet());
-  quantised.run = plain.run;  // the identity of the weights differs, and nothing else may
-  write_statistics(scratch.path() / "a", quantised, Existing::Refuse);
+  quantized.run = plain.run;  // the identity of the weights differs, and nothing else may
+  write_statistics(scratch.path() / "a", quantized, Existing::Refuse);
   write_statistics(scratch.path() / "b", plain, Existing::Refuse);
   EXPECT_EQ(read_file(scratch.path() / "a", size_t{1} << 30) == read_file(scratch.path() / "b", size_t{1} << 30), true);
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, QuantisedWeights, testing::Values("llama", "qwen3_5", "qwen3_next"),
+INSTANTIATE_TEST_SUITE_P(Models, QuantizedWeights, testing::Values("llama", "qwen3_5", "qwen3_next"),
                          [](const auto& model) { return std::string(model.param); });
 
 }  // namespace
