@@ -90,7 +90,7 @@ void warn_if_suspicious(const SanityCheck& sanity) {
   char text[200];
   std::snprintf(text, sizeof text,
                 "the model predicts these prompts no better than chance (%.2f nats per token; chance is %.2f): the "
-                "checkpoint or tokenizer is probably damaged, or kvcal loads them wrongly",
+                "checkpoint or tokenizer is probably damaged or loaded wrongly",
                 sanity.mean_nll(), sanity.uniform_nll());
   std::cerr << "kvcal: warning: " << text << '\n';
 }

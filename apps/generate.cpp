@@ -94,7 +94,7 @@ Exit run(const GenerateFlags& flags) {
 void add_generate(CLI::App& app, Job& chosen) {
   auto flags = std::make_shared<GenerateFlags>();
   CLI::App* verb =
-      app.add_subcommand("generate", "Generate text greedily, to check that kvcal runs the model correctly");
+      app.add_subcommand("generate", "Generate text greedily, to check that the model runs correctly here");
   verb->add_option("MODEL", flags->model, "Checkpoint folder")->required();
   verb->add_option("--prompt", flags->texts, "Prompt text (repeatable)");
   verb->add_flag("--raw", flags->raw, "Feed --prompt as raw text, without the chat template");

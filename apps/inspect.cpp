@@ -109,7 +109,7 @@ Inspection inspect(const std::string& path, int64_t max_model_len) {
   }
   if (i.reason.empty() && !is_readable(i.quantization))
     i.reason = "the weights are quantized (" + str(i.quantization) +
-               "), a format that kvcal does not read; calibrate the original BF16 checkpoint";
+               "), an unsupported format; calibrate the original BF16 checkpoint";
   return i;
 }
 
@@ -329,7 +329,7 @@ Exit run(const InspectFlags& flags) {
 void add_inspect(CLI::App& app, Job& chosen) {
   auto flags = std::make_shared<InspectFlags>();
   CLI::App* verb =
-      app.add_subcommand("inspect", "Show which layers have a KV cache, its size, and if kvcal supports it");
+      app.add_subcommand("inspect", "Show which layers have a KV cache, its size, and whether the model is supported");
   verb->add_option("MODEL", flags->model, "Checkpoint folder, or a config.json")->required();
   verb->add_option("--max-model-len", flags->max_model_len,
                    "Context length of the server; selects longrope factors (default: the model's)");

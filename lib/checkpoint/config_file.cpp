@@ -119,7 +119,7 @@ ConfigFile read_config(const fs::path& folder_or_file) {
   ConfigFile result;
   result.path = find_config(folder_or_file, result.folder);
   result.config = read_json_file(result.path, kConfigLimits);
-  if (!result.config.is_object()) fail(quoted(result.path.string()) + ": is JSON but no object");
+  if (!result.config.is_object()) fail(quoted(result.path.string()) + ": is JSON but not an object");
   const fs::path generation = result.folder / "generation_config.json";
   if (is_file(generation)) result.generation_config = read_json_file(generation, kConfigLimits);
   return result;

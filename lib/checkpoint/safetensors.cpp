@@ -48,7 +48,7 @@ DType dtype_of(const Json* value) {
   if (!value || !value->is_string()) fail("has no string 'dtype'");
   const std::string& name = value->get_ref<const std::string&>();
   const std::optional<DType> dtype = dtype_from_name(name);
-  if (!dtype) fail("has the dtype " + quoted(name) + ", which kvcal does not know");
+  if (!dtype) fail("has the dtype " + quoted(name) + ", which is not supported");
   return *dtype;
 }
 

@@ -6,7 +6,7 @@ ODD = {
     "no_class_of_a_wrapper": (
         dict(model_type="qwen3_5", text_config=dict(sizes(248320, 256, 512, 4, 4, 2), model_type="qwen3_5_text")),
         "add 'Qwen3_5ForConditionalGeneration' if that", "model_type alone, of a wrapper"),
-    "no_class_of_gpt2": (dict(model_type="gpt2", n_embd=768), "its model_type is 'gpt2', which suggests none",
+    "no_class_of_gpt2": (dict(model_type="gpt2", n_embd=768), "its model_type is 'gpt2', which matches no supported class",
                          "model_type alone, of what is not read"),
     "qwen3_two_ropes": (
         model("Qwen3ForCausalLM", "qwen3", sizes(151936, 256, 512, 2, 4, 2),
@@ -50,21 +50,21 @@ ODD = {
     "qwen3_embedding": (model("Qwen3Model", "qwen3", sizes(151936, 256, 512, 2, 4, 2)),
                         "it is Qwen3ForCausalLM without its output head", "a bare model"),
     "qwen2_reward": (model("Qwen2ForProcessRewardModel", "qwen2", sizes(151936, 256, 512, 2, 4, 2)),
-                     "it scores or classifies texts", "a reward model"),
+                     "it scores or classifies text", "a reward model"),
     "qwen3_reranker": (model("Qwen3ForSequenceClassification", "qwen3", sizes(151936, 256, 512, 2, 4, 2)),
-                       "it scores or classifies texts", "a reranker"),
+                       "it scores or classifies text", "a reranker"),
     "llama_eagle3": (model("LlamaForCausalLMEagle3", "llama", sizes(128256, 256, 512, 1, 4, 2)),
                      "it is a draft head", "a draft head that looks like a small Llama"),
     "t5_small": (
         model("T5ForConditionalGeneration", "t5", d_model=512, d_kv=64, num_heads=8, num_layers=6,
               is_encoder_decoder=True), "it is an encoder-decoder model", "cross-attention"),
     "bert_base": (model("BertForMaskedLM", "bert", sizes(30522, 768, 3072, 12, 12)), "it is an encoder", "no cache"),
-    "mamba_130m": (model("MambaForCausalLM", "mamba", state_size=16), "recurrent state only", "no cache"),
+    "mamba_130m": (model("MambaForCausalLM", "mamba", state_size=16), "keep only recurrent state", "no cache"),
     "nemotron_h_blocks": (
         model("NemotronHForCausalLM", "nemotron_h", sizes(131072, 256, 512, 2, 4, 2, head_dim=64),
               hybrid_override_pattern="M*", mamba_num_heads=8, mamba_head_dim=64, n_groups=2,
               block_configs=[dict(block_type="mamba"), dict(block_type="attention", num_key_value_heads=1)]),
-        "block_configs gives layers sizes of their own", "a pruned model whose layers differ"),
+        "block_configs gives each layer its own sizes", "a pruned model whose layers differ"),
     "granite_with_sinks": (
         model("GraniteForCausalLM", "granite", sizes(49152, 256, 512, 2, 4, 2), attention_sinks=True),
         "attention_sinks are of GraniteSWAForCausalLM", "keys that a server reads in this class too"),

@@ -39,7 +39,7 @@ TEST_F(ActivationSchemeTest, OfFp8) {
             "fp8_tensor");
   EXPECT_EQ(scheme(R"({"quant_method": "fbgemm_fp8", "activation_scale_ub": 1200.0})"), "fp8_token");
   expect_contains(scheme(R"({"quant_method": "fp8", "activation_scheme": "static", "weight_block_size": [128, 128]})"),
-                  "the rounding of activations by 'fp8, blocks with a static activation_scheme' is not emulated");
+                  "the rounding of activations by 'fp8, blocks with a static activation_scheme' cannot be emulated");
   expect_contains(scheme(R"({"quant_method": "fp8", "weight_block_size": [128, 0]})"),
                   "activations are rounded in groups of 0, expected 1 to 1048576");
 }
@@ -65,7 +65,7 @@ TEST_F(ActivationSchemeTest, OfAutoRound) {
   expect_contains(scheme(R"({"quant_method": "auto-round", "bits": 4, "packing_format": "auto_round:auto_gptq"})"),
                   "auto-round quantizes only weights, so servers do not round activations");
   expect_contains(scheme(R"({"quant_method": "auto-round", "bits": 8, "data_type": "fp", "act_bits": 8})"),
-                  "the rounding of activations by 'auto-round' is not emulated");
+                  "the rounding of activations by 'auto-round' cannot be emulated");
 }
 
 TEST_F(ActivationSchemeTest, OfModelOpt) {
@@ -76,12 +76,12 @@ TEST_F(ActivationSchemeTest, OfModelOpt) {
   EXPECT_EQ(algorithm("FP8_PER_CHANNEL_PER_TOKEN"), "fp8_token");
   EXPECT_EQ(algorithm("FP8_PB_WO"), "fp8_group_128");
   for (const char* name : {"NVFP4", "MXFP8", "W4A8_AWQ"})
-    expect_contains(algorithm(name), std::string("'modelopt ") + name + "' is not emulated");
+    expect_contains(algorithm(name), std::string("'modelopt ") + name + "' cannot be emulated");
   expect_contains(algorithm("W4A16_NVFP4"), "modelopt W4A16_NVFP4 quantizes only weights");
   const std::string mixed = R"({"quant_method": "modelopt", "quant_algo": "MIXED_PRECISION", "quantized_layers": {)";
   EXPECT_EQ(scheme(mixed + R"("a": {"quant_algo": "FP8"}, "b": {"quant_algo": "FP8"}}})"), "fp8_tensor");
   expect_contains(scheme(mixed + R"("a": {"quant_algo": "FP8"}, "b": {"quant_algo": "NVFP4"}}})"),
-                  "'modelopt MIXED_PRECISION' is not emulated");
+                  "'modelopt MIXED_PRECISION' cannot be emulated");
 }
 
 TEST_F(ActivationSchemeTest, NothingToEmulate) {
@@ -89,7 +89,7 @@ TEST_F(ActivationSchemeTest, NothingToEmulate) {
   expect_contains(scheme(""), nothing + "the weights are not quantized");
   expect_contains(scheme(R"({"quant_method": "awq", "bits": 4})"), nothing + "awq quantizes only weights");
   expect_contains(scheme(R"({"quant_method": "mxfp4"})"), nothing + "mxfp4 quantizes only weights");
-  expect_contains(scheme(R"({"quant_method": "bitsandbytes"})"), "'bitsandbytes' is not emulated");
+  expect_contains(scheme(R"({"quant_method": "bitsandbytes"})"), "'bitsandbytes' cannot be emulated");
 }
 
 TEST_F(ActivationSchemeTest, OfOneWeight) {

@@ -276,7 +276,7 @@ TEST_F(Malformed, FactorsOfInputsThatDoNotFit) {
 
 TEST_F(Malformed, UnknownFormatIsNamed) {
   expect_contains(refusal({{"up_proj.weight", DType::U8, {512, 1}}}, R"({"quant_method": "new", "bits": 4})"),
-                  "a quantized weight; its format, new (4 bits), is not read");
+                  "a quantized weight; its format, new (4 bits), is not supported");
 }
 
 TEST_F(Malformed, ScalesAndGroupsOutOfRange) {

@@ -157,11 +157,11 @@ TEST(ExportReadBack, SeesAWrongValueAWrongConfigAndAStrangeTensor) {
   };
   EXPECT_EQ(written_with([](ExportPlan&) {}), "no error");
   expect_contains(written_with([](ExportPlan& p) { p.tensors[0].values[0] = 0.5F; }), "another value than intended");
-  expect_contains(written_with([](ExportPlan& p) { p.tensors.pop_back(); }), "is not in what was written");
+  expect_contains(written_with([](ExportPlan& p) { p.tensors.pop_back(); }), "is missing in the files written");
   expect_contains(written_with([](ExportPlan& p) {
                     p.tensors.push_back({"model.layers.0.self_attn.kv_scale", Shape{1}, {1}});
                   }),
-                  "nobody meant");
+                  "have an unexpected KV scale");
   expect_contains(written_with([](ExportPlan& p) {
                     Json config = parse_json(p.files[0].text);
                     config["rope_theta"] = 5;
@@ -207,7 +207,7 @@ TEST(ExportScaleFile, ListsOtherCheckpointsOfTheModel) {
   const ExportPlan plan = find_exporter("scales").plan(input);
   EXPECT_NE(plan.files[0].text.find(std::string(64, 'f')), std::string::npos);
   options.also_for = {foreign.model()};
-  expect_contains(message_of([&] { find_exporter("scales").plan(input); }), "is no copy of the model");
+  expect_contains(message_of([&] { find_exporter("scales").plan(input); }), "is not a copy of the model");
 }
 
 }  // namespace

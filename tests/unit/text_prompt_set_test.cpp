@@ -177,9 +177,9 @@ TEST(PromptSet, EmbeddingsLieBesideTheirFileAndCountByContent) {
             }).find("a prompt with embeddings cannot be truncated"),
             std::string::npos);
   fs::remove(folder / "sub/e.safetensors");
-  EXPECT_NE(message([&] { load_prompts({folder / "p.jsonl"}); }).find("e.safetensors' is no file"), std::string::npos);
+  EXPECT_NE(message([&] { load_prompts({folder / "p.jsonl"}); }).find("e.safetensors' is not a file"), std::string::npos);
   std::ofstream(folder / "p.jsonl") << R"({"input_ids": [1], "embeddings": "sub"})";
-  EXPECT_NE(message([&] { load_prompts({folder / "p.jsonl"}); }).find("sub' is no file"), std::string::npos);
+  EXPECT_NE(message([&] { load_prompts({folder / "p.jsonl"}); }).find("sub' is not a file"), std::string::npos);
   fs::remove_all(folder);
 }
 

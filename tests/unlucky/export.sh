@@ -21,7 +21,7 @@ fails_with 2 "file too large" sh -c "ulimit -f 1; $kvcal export s.json --model m
 nothing_left "a file that is too large, in place"
 
 # Results that do not reach standard output are an error; the export is whole.
-fails_with 2 "writing results to standard output failed" sh -c "$kvcal export s.json --model model -o full --json >/dev/full"
+fails_with 2 "cannot write to standard output" sh -c "$kvcal export s.json --model model -o full --json >/dev/full"
 [ -e full/config.json ] || complain "the export is missing"
 
 # A folder that cannot be written, and one that is not there.

@@ -16,10 +16,10 @@ fails_with 2 "file too large" sh -c "ulimit -f 2; $run -o scales.json --force"
 [ "$(cat scales.json)" = old ] || complain "--force lost the old file although the new one was not written"
 
 # Results that do not reach standard output are lost: an error, although the file is written.
-fails_with 2 "writing results to standard output failed" sh -c "$run -o a.json --json >/dev/full"
-fails_with 2 "writing results to standard output failed" sh -c "$kvcal inspect $demo --json >/dev/full"
-fails_with 2 "writing results to standard output failed" sh -c "$kvcal prompts $demo --json >/dev/full"
-fails_with 2 "writing results to standard output failed" sh -c "$kvcal validate a.json >&-"
+fails_with 2 "cannot write to standard output" sh -c "$run -o a.json --json >/dev/full"
+fails_with 2 "cannot write to standard output" sh -c "$kvcal inspect $demo --json >/dev/full"
+fails_with 2 "cannot write to standard output" sh -c "$kvcal prompts $demo --json >/dev/full"
+fails_with 2 "cannot write to standard output" sh -c "$kvcal validate a.json >&-"
 
 # A disk that is really full.
 mkdir small
@@ -31,7 +31,7 @@ if mount -t tmpfs -o size=16k tmpfs small 2>/dev/null; then
   # With --resume the run ends well; only going on would begin earlier.
   mkdir small/out
   $run -o small/out/s.json --resume >out.txt 2>err.txt || complain "a full disk for --resume ended the run: $(cat err.txt)"
-  grep -q 'can be resumed from an earlier layer only' err.txt || complain "no warning of the full disk: $(cat err.txt)"
+  grep -q 'can be resumed only from an earlier layer' err.txt || complain "no warning of the full disk: $(cat err.txt)"
   $run -o reference.json && cmp -s small/out/s.json reference.json || complain "another result on a full disk"
 else
   echo "not tried: mounting a small tmpfs is not allowed here"

@@ -7,7 +7,7 @@ run="$kvcal calibrate $demo --prompts $prompts --max-prompts 2 -q"
 fails_with 2 "cannot write '/proc/scales.json'" $run -o /proc/scales.json
 fails_with 2 "does the folder exist?" $run -o nowhere/scales.json
 touch r.json.kvcal-resume
-fails_with 2 "cannot keep the state of the run in 'r.json.kvcal-resume'" $run -o r.json --resume
+fails_with 2 "cannot save the state of the run in 'r.json.kvcal-resume'" $run -o r.json --resume
 
 # An ordinary user, since permissions do not bind root.
 if [ "$(id -u)" -ne 0 ]; then
