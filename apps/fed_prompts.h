@@ -10,9 +10,9 @@
 
 #include "model/model_spec.h"
 #include "prefill/sequence_plan.h"
-#include "text/chat_template.h"
-#include "text/prompt_set.h"
-#include "text/tokenizer.h"
+#include "prompts/chat_template.h"
+#include "prompts/prompt_set.h"
+#include "tokenizer/tokenizer.h"
 
 namespace CLI {
 class App;

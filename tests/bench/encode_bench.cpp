@@ -6,7 +6,7 @@
 #include <string>
 
 #include "base/read_file.h"
-#include "text/tokenizer.h"
+#include "tokenizer/tokenizer.h"
 
 namespace {
 

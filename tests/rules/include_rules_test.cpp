@@ -68,7 +68,7 @@ TEST(Sample, IncludesBetweenFolders) {
   const Sample samples[] = {
       {"lib/base/error.cpp", include("tensor/tensor.h"), includes, 1},
       {"lib/tensor/tensor.cpp", include("base/error.h"), includes, 0},
-      {"lib/text/bpe.cpp", include("checkpoint/checkpoint.h"), includes, 1},
+      {"lib/tokenizer/bpe.cpp", include("checkpoint/checkpoint.h"), includes, 1},
       {"lib/ops/ops.cpp", include("ops/cpu/cpu_ops.h"), includes, 1},
       {"lib/ops/cpu/norm.cpp", include("ops/ops.h"), includes, 0},
       {"lib/model/block.cpp", include("ops/cpu/cpu_ops.h"), includes, 1},
@@ -112,7 +112,7 @@ TEST(Sample, Libraries) {
       {"lib/ops/cpu/gemm.cpp", include_system("oneapi/dnnl/dnnl.hpp"), includes, 0},
       {"lib/ops/cpu/gemm.h", include_system("dnnl.hpp"), includes, 1},
       {"lib/model/block.cpp", include_system("dnnl.hpp"), includes, 1},
-      {"lib/text/bpe.cpp", include_system("nlohmann/json.hpp"), includes, 1},
+      {"lib/tokenizer/bpe.cpp", include_system("nlohmann/json.hpp"), includes, 1},
   };
   for (const Sample& s : samples) EXPECT_EQ(s.check({s.path, s.text}).size(), s.n_findings) << s.path << ": " << s.text;
 }

@@ -16,12 +16,15 @@ const std::map<std::string, std::set<std::string>, std::less<>> kMayInclude = {
     {"tensor", {"base"}},
     {"checkpoint", {"base", "tensor", "checkpoint/formats"}},
     {"checkpoint/formats", {"base", "tensor", "checkpoint"}},
-    {"text", {"base"}},
+    {"unicode", {"base"}},
+    {"jinja", {"base", "unicode"}},
+    {"tokenizer", {"base", "unicode"}},
+    {"prompts", {"base", "unicode", "jinja", "tokenizer"}},
     {"ops", {"base", "tensor"}},
     {"ops/cpu", {"base", "tensor", "ops"}},
     {"model", {"base", "tensor", "checkpoint", "ops", "model/archs"}},
     {"model/archs", {"base", "tensor", "checkpoint/weight_binder.h", "ops/ops.h", "model"}},
-    {"prefill", {"base", "tensor", "checkpoint", "text", "ops", "model"}},
+    {"prefill", {"base", "tensor", "checkpoint", "ops", "model"}},
     // The statistics file is a safetensors container.
     {"stats",
      {"base", "tensor", "ops", "model/model_spec.h", "model/kv_tap.h", "model/batch.h", "checkpoint/safetensors.h",
@@ -66,7 +69,7 @@ const std::map<std::string, std::string, std::less<>> kLongFiles = {
     {"apps/plugins/sglang/sglang_kv_cache_scales.py", "a plug-in is one file that can be copied anywhere"},
     {"apps/plugins/vllm/vllm_kv_cache_scales.py", "a plug-in is one file that can be copied anywhere"},
     {"lib/ops/ops.h", "the op contract: one class, which every backend implements"},
-    {"lib/text/jinja_expression_parser.cpp", "one recursive-descent grammar, read from top to bottom"},
+    {"lib/jinja/expression_parser.cpp", "one recursive-descent grammar, read from top to bottom"},
 };
 
 const std::set<std::string, std::less<>> kTopLevel = {

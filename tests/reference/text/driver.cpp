@@ -4,9 +4,9 @@
 // Built by make test-text-reference only.
 #include <iostream>
 
-#include "text/jinja_interpreter.h"
-#include "text/jinja_parser.h"
-#include "text/tokenizer.h"
+#include "jinja/interpreter.h"
+#include "jinja/parser.h"
+#include "tokenizer/tokenizer.h"
 
 using namespace kvcal;
 

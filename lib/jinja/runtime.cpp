@@ -1,0 +1,149 @@
+#include "jinja/runtime.h"
+
+#include <algorithm>
+
+#include "jinja/python_text.h"
+
+namespace kvcal::jinja {
+
+Bound::Bound(const std::string& what, Arguments& arguments, std::initializer_list<const char*> parameters)
+    : what_(what), names_(parameters.begin(), parameters.end()), values_(names_.size()), given_(names_.size(), false) {
+  if (arguments.positional.size() > names_.size())
+    fail(what_ + " takes at most " + std::to_string(names_.size()) + " arguments, " +
+         std::to_string(arguments.positional.size()) + " given");
+  for (size_t i = 0; i < arguments.positional.size(); ++i) {
+    values_[i] = arguments.positional[i];
+    given_[i] = true;
+  }
+  for (const auto& [name, value] : arguments.named) {
+    const auto it = std::find(names_.begin(), names_.end(), name);
+    if (it == names_.end()) fail(what_ + " got an unexpected argument '" + name + "'");
+    const auto i = static_cast<size_t>(it - names_.begin());
+    if (given_[i]) fail(what_ + " got two values for argument '" + name + "'");
+    values_[i] = value;
+    given_[i] = true;
+  }
+}
+
+const Value& Bound::at(size_t i) const {
+  if (!given_[i]) fail(what_ + " needs argument '" + names_[i] + "'");
+  return values_[i];
+}
+
+const std::string& Bound::text(size_t i) const {
+  const Text* t = at(i).as_text();
+  if (!t) fail(what_ + ": argument '" + names_[i] + "' is " + type_name(values_[i]) + ", expected str");
+  return t->text;
+}
+
+int64_t Bound::integer(size_t i) const {
+  int64_t n = 0;
+  if (at(i).as_large()) fail(what_ + ": argument '" + names_[i] + "' is " + to_repr(at(i)) + ", more than 64 bits");
+  if (!at(i).to_int(n)) fail(what_ + ": argument '" + names_[i] + "' is " + type_name(values_[i]) + ", expected int");
+  return n;
+}
+
+// Namespaces may form rings of shared pointers; emptying them frees what they hold.
+Runtime::~Runtime() {
+  for (const auto& n : namespaces_) {
+    // What is freed with the attributes may reach other namespaces, but those are still held by the list.
+    const auto attributes = std::move(n->attributes);
+    n->attributes.clear();
+  }
+}
+
+void Runtime::step() {
+  if (++steps_ > limits_.max_steps)
+    fail("the template takes more than " + std::to_string(limits_.max_steps) + " steps; does it loop without end?");
+}
+
+void Runtime::charge(size_t bytes) {
+  if (bytes > limits_.max_output_bytes)
+    fail("a text or list of more than " + std::to_string(limits_.max_output_bytes) + " bytes");
+  made_bytes_ += bytes;
+  if (made_bytes_ > limits_.max_made_bytes)
+    fail("the template makes more than " + std::to_string(limits_.max_made_bytes) + " bytes of text and lists");
+}
+
+Value Runtime::list(Values items, SequenceKind kind) {
+  charge(items.size() * sizeof(Value));
+  return Value::sequence(kind, std::move(items));
+}
+
+Value Runtime::make_namespace() {
+  charge(sizeof(Namespace));
+  namespaces_.push_back(std::make_shared<Namespace>());
+  return Value::name_space(namespaces_.back());
+}
+
+Value Runtime::call_filter(const std::string& name, const Value& input, Arguments& arguments) {
+  step();
+  const Filter f = find_filter(name);
+  if (!f) fail_unknown_filter(name);
+  return while_doing("filter '" + name + "'", [&] { return f(*this, input, arguments); });
+}
+
+Filter find_filter(std::string_view name) {
+  for (const auto find : {find_text_filter, find_sequence_filter, find_number_filter})
+    if (const Filter f = find(name)) return f;
+  return nullptr;
+}
+
+void fail_unknown_filter(const std::string& name) {
+  std::vector<std::string> known = text_filter_names();
+  for (const auto& names : {sequence_filter_names(), number_filter_names()})
+    known.insert(known.end(), names.begin(), names.end());
+  fail_unknown("or unsupported filter", name, known);
+}
+
+bool Runtime::call_test(const std::string& name, const Value& input, Arguments& arguments) {
+  step();
+  const Test t = find_test(name);
+  if (!t) fail_unknown_test(name);
+  return while_doing("test '" + name + "'", [&] { return t(*this, input, arguments); });
+}
+
+void fail_unknown_test(const std::string& name) { fail_unknown("or unsupported test", name, test_names()); }
+
+Value Runtime::call(const Value& function, Arguments& arguments) {
+  step();
+  if (function.is_undefined()) fail_undefined(function);
+  const Callable* f = function.as_callable();
+  if (!f) fail("'" + type_name(function) + "' object is not callable");
+  return f->call(*this, arguments);
+}
+
+void fail_undefined(const Value& v) {
+  const std::string& reason = v.as_missing()->reason;
+  fail(reason.empty() ? "a value that is not defined is used" : reason);
+}
+
+int64_t length_of(const Value& v) {
+  if (v.is_undefined()) return 0;
+  if (const Text* t = v.as_text()) return static_cast<int64_t>(python::length(t->text));
+  if (const Dict* d = v.as_dict()) return static_cast<int64_t>(d->items.size());
+  const Sequence* s = v.as_sequence();
+  if (s && s->kind != SequenceKind::Generator) return static_cast<int64_t>(s->items.size());
+  fail("object of type '" + type_name(v) + "' has no len()");
+}
+
+std::string html_escape(std::string_view text) {
+  std::string out;
+  for (char c : text) {
+    if (c == '&')
+      out += "&amp;";
+    else if (c == '<')
+      out += "&lt;";
+    else if (c == '>')
+      out += "&gt;";
+    else if (c == '\'')
+      out += "&#39;";
+    else if (c == '"')
+      out += "&#34;";
+    else
+      out += c;
+  }
+  return out;
+}
+
+}  // namespace kvcal::jinja

@@ -1,0 +1,156 @@
+#include "prompts/chat_template.h"
+
+#include <charconv>
+#include <chrono>
+
+#include "jinja/interpreter.h"
+#include "jinja/parser.h"
+#include "unicode/utf8.h"
+
+namespace kvcal {
+namespace {
+
+using jinja::Value;
+
+const char* const kReasoningNames[] = {"reasoning_content", "thinking", "reasoning"};
+
+// Keys without a value go, and the reasoning of a message is given as "thinking" (in front, unless it is there) and as
+// "reasoning_content", whatever it was called.
+Json prepared_message(const Json& message) {
+  Json out = Json::object();
+  const Json* reasoning = nullptr;
+  for (const char* name : kReasoningNames)
+    if (!reasoning) reasoning = find_member(message, name);
+  if (reasoning) out["thinking"] = *reasoning;
+  for (const auto& [key, value] : message.items())
+    if (!value.is_null()) out[key] = value;
+  if (reasoning) out["reasoning_content"] = *reasoning;
+  return out;
+}
+
+Json prepared_messages(const Json& messages) {
+  if (!messages.is_array() || messages.empty())
+    fail("messages: expected a list of at least one message, found " +
+         (messages.is_array() ? std::string("an empty list") : std::string(messages.type_name())));
+  Json out = Json::array();
+  for (size_t i = 0; i < messages.size(); ++i) {
+    if (!messages[i].is_object())
+      fail("message " + std::to_string(i) + " is " + std::string(messages[i].type_name()) + ", expected an object");
+    out.push_back(prepared_message(messages[i]));
+  }
+  return out;
+}
+
+int64_t current_seconds() {
+  using namespace std::chrono;
+  return duration_cast<seconds>(system_clock::now().time_since_epoch()).count();
+}
+
+void set_variable(std::vector<std::pair<std::string, Value>>& variables, const std::string& name, Value v) {
+  for (auto& [key, value] : variables)
+    if (key == name) {
+      value = std::move(v);
+      return;
+    }
+  variables.emplace_back(name, std::move(v));
+}
+
+}  // namespace
+
+struct ChatTemplate::Parts {
+  struct Variant {
+    std::string variant;
+    std::string name;
+    jinja::Block body;
+  };
+  std::vector<Variant> variants;
+
+  const Variant* find(std::string_view wanted) const {
+    for (const Variant& v : variants)
+      if (v.variant == wanted) return &v;
+    return nullptr;
+  }
+};
+
+ChatTemplate::ChatTemplate() : parts_(std::make_unique<Parts>()) {}
+ChatTemplate::ChatTemplate(std::string_view source, std::string name) : ChatTemplate() {
+  add("default", source, std::move(name));
+}
+ChatTemplate::~ChatTemplate() = default;
+ChatTemplate::ChatTemplate(ChatTemplate&&) noexcept = default;
+ChatTemplate& ChatTemplate::operator=(ChatTemplate&&) noexcept = default;
+
+void ChatTemplate::add(const std::string& variant, std::string_view source, std::string name) {
+  constexpr size_t kLargest = size_t{4} << 20;
+  if (source.size() > kLargest) fail(name + ": template of " + std::to_string(source.size()) + " bytes, at most 4 MiB");
+  const RepairedText text = repair_utf8(source);
+  if (text.replaced > 0) fail(name + ": not valid UTF-8");
+  jinja::Block body = while_doing(name, [&] { return jinja::parse_template(text.text); });
+  parts_->variants.push_back({variant, std::move(name), std::move(body)});
+}
+
+std::string ChatTemplate::render(const ChatInput& input,
+                                 const std::map<std::string, std::string>& special_tokens) const {
+  const Parts::Variant* chosen = input.tools.is_null() ? nullptr : parts_->find("tool_use");
+  if (!chosen) chosen = parts_->find("default");
+  if (!chosen) {
+    std::string names;
+    for (const std::string& v : variants()) names += (names.empty() ? "" : ", ") + v;
+    fail(name() + ": several templates and none named 'default': " + names);
+  }
+  return while_doing(chosen->name, [&] {
+    std::vector<std::pair<std::string, Value>> variables;
+    for (const auto& [key, content] : special_tokens) set_variable(variables, key, Value::text(content));
+    if (!input.extra.is_object())
+      fail("template variables are " + std::string(input.extra.type_name()) + ", expected an object");
+    for (const auto& [key, value] : input.extra.items()) set_variable(variables, key, Value::from_json(value));
+    for (const auto& [what, list] : {std::pair{"tools", &input.tools}, {"documents", &input.documents}})
+      if (!list->is_null() && !list->is_array())
+        fail(std::string(what) + ": expected a list, found " + std::string(list->type_name()));
+    set_variable(variables, "messages", Value::from_json(prepared_messages(input.messages)));
+    // Always defined, but what the user gives under these names stays.
+    const auto define = [&](const char* name, Value value, bool given) {
+      if (given || !input.extra.contains(name)) set_variable(variables, name, std::move(value));
+    };
+    define("tools", Value::from_json(input.tools), !input.tools.is_null());
+    define("documents", Value::from_json(input.documents), !input.documents.is_null());
+    define("add_generation_prompt", Value::boolean(input.add_generation_prompt), false);
+    const int64_t now = input.unix_seconds ? *input.unix_seconds : current_seconds();
+    return jinja::render(chosen->body, variables, jinja::Limits(), now);
+  });
+}
+
+const std::string& ChatTemplate::name() const { return parts_->variants.front().name; }
+
+std::vector<std::string> ChatTemplate::variants() const {
+  std::vector<std::string> names;
+  for (const Parts::Variant& v : parts_->variants) names.push_back(v.variant);
+  return names;
+}
+
+int64_t parse_date(std::string_view text) {
+  using namespace std::chrono;
+  const auto number = [&](size_t begin, size_t n) {
+    int value = -1;
+    if (begin + n > text.size()) return -1;
+    const auto r = std::from_chars(text.data() + begin, text.data() + begin + n, value);
+    return r.ec == std::errc() && r.ptr == text.data() + begin + n ? value : -1;
+  };
+  if (text.size() >= 10 && text[4] == '-' && text[7] == '-') {
+    const year_month_day date{year(number(0, 4)), month(static_cast<unsigned>(number(5, 2))),
+                              day(static_cast<unsigned>(number(8, 2)))};
+    const int64_t midnight = date.ok() && number(0, 4) >= 1970 ? sys_days(date).time_since_epoch().count() * 86400 : -1;
+    if (midnight >= 0 && text.size() == 10) return midnight;
+    const int h = number(11, 2), m = number(14, 2), s = number(17, 2);
+    const bool clock = text.size() == 19 && (text[10] == 'T' || text[10] == ' ') && text[13] == ':' && text[16] == ':';
+    if (midnight >= 0 && clock && h >= 0 && h < 24 && m >= 0 && m < 60 && s >= 0 && s < 60)
+      return midnight + h * 3600 + m * 60 + s;
+  } else {
+    int64_t seconds_value = -1;
+    const auto r = std::from_chars(text.data(), text.data() + text.size(), seconds_value);
+    if (r.ec == std::errc() && r.ptr == text.data() + text.size() && seconds_value >= 0) return seconds_value;
+  }
+  fail("date " + quoted(text) + ": expected YYYY-MM-DD, YYYY-MM-DDThh:mm:ss or seconds since 1970");
+}
+
+}  // namespace kvcal

@@ -1,0 +1,25 @@
+// The "normalizer" of tokenizer.json: NFC, NFD, NFKC, NFKD, Lowercase, Strip, StripAccents, Prepend, Replace,
+// ByteLevel, Nmt, Precompiled, BertNormalizer, Sequence.
+#pragma once
+
+#include <memory>
+
+#include "base/json.h"
+#include "tokenizer/segment.h"
+
+namespace kvcal {
+
+/// Bytes; files may make text grow, again and again. What would be longer is an Error.
+inline constexpr size_t kLargestNormalizedText = size_t{256} << 20;
+
+class Normalizer {
+ public:
+  virtual ~Normalizer() = default;
+  /// Rewrites segment.text and keeps segment.origin_bytes true; pieces are not there yet.
+  virtual void apply(TextSegment& segment) const = 0;
+};
+
+/// Throws Error for an unknown or malformed component. A null component gives a null pointer: nothing to do.
+std::unique_ptr<Normalizer> make_normalizer(const Json& component);
+
+}  // namespace kvcal
