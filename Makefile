@@ -2,7 +2,7 @@
 JOBS := $(shell sh .ci/jobs.sh)
 SOURCES = find apps lib kernels tests \( -name '*.cpp' -o -name '*.h' -o -name '*.cu' -o -name '*.cuh' \) -type f
 
-.PHONY: help packages build demo test test-text-reference test-arch-reference test-weights-reference test-verdicts test-real format format-check asan tsan fuzz cuda-compile clean
+.PHONY: help packages build demo test test-text-reference test-arch-reference test-weights-reference test-verdicts test-verdict-parts test-real format format-check asan tsan fuzz cuda-compile clean
 
 help:
 	@echo 'make demo          install what is missing, build, calibrate the two demo models'
@@ -15,6 +15,7 @@ help:
 	@echo 'make test-arch-reference  compare architectures with the reference framework on random tiny models'
 	@echo 'make test-weights-reference  compare decoded weights of random quantized checkpoints with the tools that write them'
 	@echo 'make test-verdicts  compare verdicts with what rounding does to attention, on layers drawn at random'
+	@echo 'make test-verdict-parts  take each part out of the rule on verdicts: some case must turn red; long'
 	@echo 'make test-real      measure what an FP8 cache does to a small trained model; fetches it, half an hour the first time'
 	@echo 'make test-plugins  what the server plug-ins decide without a server, in Python'
 	@echo 'make test-loaders  read exports and plug-ins with the loading code of the servers; installs them, about 20 GB'
@@ -65,6 +66,10 @@ test-text-reference test-arch-reference test-weights-reference: test-%-reference
 SITES = 300
 test-verdicts: build
 	@sh tests/reference/run.sh verdicts build/release/kvcal --sites $(SITES) --seed $(SEED) $(OPTIONS)
+
+# Each part of the rule is taken out of a copy of the tree: some case must turn red. Long; OPTIONS='--only TEXT' for some parts.
+test-verdict-parts:
+	@$(or $(PYTHON),python3) tests/verdicts/break_parts.py $(OPTIONS)
 
 test-real: build
 	@sh tests/reference/real/run.sh build/release/kvcal

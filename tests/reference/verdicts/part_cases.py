@@ -1,5 +1,6 @@
 """Cases that each hold a part of the rule that no other case holds; tests/verdicts/parts.md says which."""
-from case_words import FP8, INT8, case, each_head, edit, latent_case, table
+from case_words import FNUZ, FP8, INT8, case, each_head, edit, latent_case, table
+from key_cases import percentile
 
 V, K, ROW = ["value"], ["key"], ["latent"]
 RARE = [{"length": 300, "tokens": [1, 255], "put": [[0, 0]]} for _ in range(3)] + [
@@ -66,4 +67,32 @@ ROWS = [
                     "q": table(1, *each_query([0, 1], set=1.0))}),
 ]
 
-CASES = VALUES + KEYS + ROWS
+CLIPPED = [
+    of_rows("l_rope_clipped", "a sink of 40 in a slow pair of the rope part is clipped on purpose", runs=[percentile(99.9)],
+            tables={"row": table(1, edit(None, [78, 80], set=0.0), edit(0, 78, set=40.0)),
+                    "q": table(1, *each_query([46, 47], set=.22), *each_query([47, 48], set=0.0))}),
+    of_rows("l_latent_clipped", "the same in a latent channel", runs=[percentile(99.9)],
+            tables={"row": table(1, edit(None, 7, times=1e-3), edit(0, 7, set=20.0)),
+                    "gain": table(0, edit(set=1.0), edit(None, 7, set=40.0)),
+                    "kvb": table(.125, edit(None, 7, set=0.0), *[edit(h * 64, 7, set=.06) for h in range(4)]),
+                    "q": table(1, *each_query([0, 1], set=.6))}),
+    of("k_mildly_clipped", "the scale clips a sink a little, the rung below it a lot", K, runs=[percentile(99.99)],
+       more={"heads": 4, "kv_heads": 1, "head_dim": 128, "prompts": [{"length": 4000, "put": [[0, 0]]}]},
+       k=table(54, edit(None, 7, set=0.0), edit(0, 7, set=240.0)), q=table(.02, *each_head(4, 128, 7, set=.178))),
+]
+
+GRIDS = [
+    of("k_fnuz_subnormal", "subnormal both at the scale and at 1.0 in a format of another bias", K, runs=[FNUZ],
+       k=table(.02, *each_head(2, 64, 2, magnitude=240.0)), q=table(100, *each_head(4, 64, 2, set=0.0))),
+    of("k_at_524_int8", "the winner is 650 nats ahead; the scale is 4.13, the rung above it rounds the others away", K,
+       runs=[INT8], k=table(20, *each_head(2, 64, 7, set=0.0), *each_head(2, 64, 7, set=524.0, rows=0)),
+       q=table(.5, *each_head(4, 64, 7, set=1.25))),
+    of("k_rare_unread_token", "one prompt of four holds a key 15 times as large, in a channel that nobody reads", K,
+       more={"prompts": RARE}, k=table(1, *each_head(2, 64, [7, 9], set=0.0), *each_head(2, 64, 7, set=131.0, rows=0),
+                                       *each_head(2, 64, 8, set=2000.0, rows=255)),
+       q=table(1, *each_head(4, 64, 7, set=5.0), *each_head(4, 64, 8, set=0.0))),
+    of("k_one_sharp_head", "ruined at 1.0 and not at the scale, although by less than half", K,
+       k=table(.0155), q=table(100, edit(None, [0, 64], times=20.0))),
+]
+
+CASES = VALUES + KEYS + ROWS + CLIPPED + GRIDS
