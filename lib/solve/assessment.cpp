@@ -134,8 +134,7 @@ void judge(DamageAtScale& damage, bool one_draw, const AssessmentLimits& limits)
 ScaleNeed scale_need(const DamageAtScale& at_scale, const DamageAtScale& at_one) {
   if (at_scale.fitness == Fitness::Keep16) return ScaleNeed::Any;
   if (at_one.fitness > at_scale.fitness) return ScaleNeed::Needed;
-  // A token that 1.0 alone clips is felt by those who look at it, be they few.
-  const bool felt = at_one.severity > kFelt || (at_one.clips && !at_scale.clips);
+  const bool felt = at_one.severity > kFelt;
   return felt && at_one.severity > kClearlyWorse * at_scale.severity ? ScaleNeed::Needed : ScaleNeed::Any;
 }
 

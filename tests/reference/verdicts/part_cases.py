@@ -69,16 +69,16 @@ ROWS = [
 
 CLIPPED = [
     of_rows("l_rope_clipped", "a sink of 40 in a slow pair of the rope part is clipped on purpose", runs=[percentile(99.9)],
-            tables={"row": table(1, edit(None, [78, 80], set=0.0), edit(0, 78, set=40.0)),
+            tables={"row": table(1, edit(None, [78, 80], set=0.0), edit(0, 78, set=40.0), kind="signs"),
                     "q": table(1, *each_query([46, 47], set=.22), *each_query([47, 48], set=0.0))}),
     of_rows("l_latent_clipped", "the same in a latent channel", runs=[percentile(99.9)],
-            tables={"row": table(1, edit(None, 7, times=1e-3), edit(0, 7, set=20.0)),
+            tables={"row": table(1, edit(None, 7, times=1e-3), edit(0, 7, set=20.0), kind="signs"),
                     "gain": table(0, edit(set=1.0), edit(None, 7, set=40.0)),
                     "kvb": table(.125, edit(None, 7, set=0.0), *[edit(h * 64, 7, set=.06) for h in range(4)]),
-                    "q": table(1, *each_query([0, 1], set=.6))}),
+                    "q": table(1, *each_query([0, 1], set=.5))}),
     of("k_mildly_clipped", "the scale clips a sink a little, the rung below it a lot", K, runs=[percentile(99.99)],
        more={"heads": 4, "kv_heads": 1, "head_dim": 128, "prompts": [{"length": 4000, "put": [[0, 0]]}]},
-       k=table(54, edit(None, 7, set=0.0), edit(0, 7, set=240.0)), q=table(.02, *each_head(4, 128, 7, set=.178))),
+       k=table(58, edit(None, 7, set=0.0), edit(0, 7, set=240.0)), q=table(.02, *each_head(4, 128, 7, set=.22))),
 ]
 
 GRIDS = [
