@@ -90,7 +90,7 @@ GRIDS = [
     of("k_rare_unread_token", "one prompt of four holds a key 15 times as large, in a channel that nobody reads", K,
        more={"prompts": RARE}, k=table(1, *each_head(2, 64, [7, 9], set=0.0), *each_head(2, 64, 7, set=131.0, rows=0),
                                        *each_head(2, 64, 8, set=2000.0, rows=255)),
-       q=table(1, *each_head(4, 64, 7, set=5.0), *each_head(4, 64, 8, set=0.0))),
+       q=table(15, *each_head(4, 64, 7, set=12.0), *each_head(4, 64, 8, set=0.0))),
     of("k_one_sharp_head", "ruined at 1.0 and not at the scale, although by less than half", K,
        k=table(.0155), q=table(100, edit(None, [0, 64], times=20.0))),
 ]
