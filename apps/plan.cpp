@@ -1,13 +1,16 @@
 // kvcal plan MODEL --gpu-memory G: what fits, and whether an FP8 cache buys anything. Works from config.json alone.
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdio>
 #include <functional>
 #include <iostream>
 #include <optional>
 
+#include "artifact/artifact.h"
 #include "base/size_text.h"
 #include "capacity/advice.h"
 #include "capacity/assumptions.h"
+#include "export/layer_scales.h"
 #include "json_output.h"
 #include "model/architecture.h"
 #include "progress.h"
@@ -18,7 +21,7 @@ namespace kvcal {
 namespace {
 
 struct PlanFlags {
-  std::string model, gpu_memory, weights, allowance = "3GiB";
+  std::string model, scales, gpu_memory, weights, allowance = "3GiB";
   std::optional<int64_t> gpus, tp;
   double utilization = 0.9;
   Load load;
@@ -44,6 +47,23 @@ Deployment deployment_of(const PlanFlags& flags) {
   return d;
 }
 
+/// Layers of the scale file that are keep16. Throws Error for a file of a model with other caches.
+std::vector<int> kept_layers_of(const std::string& path, const ModelSpec& spec) {
+  const Artifact artifact = read_artifact(path);
+  for (const ArtifactLayer& layer : artifact.layers) {
+    const auto fits = [&](const KvLayout& c) {
+      return c.layer == layer.index && c.n_kv_heads == layer.n_kv_heads && c.head_dim_k == layer.head_dim_k;
+    };
+    if (std::ranges::none_of(spec.caches, fits))
+      fail(quoted(path) + " has a cache in layer " + std::to_string(layer.index) + " with " +
+           std::to_string(layer.n_kv_heads) + " key-value heads of " + std::to_string(layer.head_dim_k) +
+           ", the model has none like it; is the file of another model?");
+  }
+  ExportOptions keep16;
+  keep16.skip_keep16 = true;
+  return skipped_layers(artifact, keep16);
+}
+
 WeightBytes weights_of(const PlanFlags& flags, const ConfigFile& file, const ModelSpec& spec) {
   if (!flags.weights.empty())
     return {.bytes = parse_size("--weights", flags.weights),
@@ -59,9 +79,10 @@ WeightBytes weights_of(const PlanFlags& flags, const ConfigFile& file, const Mod
 }
 
 Planned resolve(const PlanFlags& flags) {
-  const Deployment deployment = deployment_of(flags);
+  Deployment deployment = deployment_of(flags);
   const ConfigFile file = read_config(flags.model);
   std::unique_ptr<Model> model = parse_model(file.config);
+  if (!flags.scales.empty()) deployment.kept_layers = kept_layers_of(flags.scales, model->spec());
   const WeightBytes weights = weights_of(flags, file, model->spec());
   Capacity capacity = capacity_of(model->spec(), deployment, weights);
   Recommendation recommendation = recommend(model->spec(), capacity, flags.load);
@@ -193,6 +214,7 @@ Json to_json(const Planned& p) {
               {"gpus", c.deployment.gpus},
               {"tp", c.deployment.tp},
               {"utilization", c.deployment.utilization},
+              {"layers_in_16_bits", c.deployment.kept_layers},
               {"weights",
                {{"bytes", w.bytes}, {"source", name_of(w.source)}, {"format", w.format}, {"parameters", w.parameters}}},
               {"per_gpu",
@@ -237,6 +259,7 @@ void add_plan(CLI::App& app, Job& chosen) {
                    "Share of GPU memory that the server uses (default: 0.9)");
   verb->add_option("--allowance", flags->allowance, "Part of it for activations and runtime, per GPU (default: 3GiB)");
   verb->add_option("--weights", flags->weights, "Total size of the weights (default: measured or estimated)");
+  verb->add_option("--scales", flags->scales, "Scale file: its layers that are keep16 keep a BF16 cache");
   verb->add_flag("--json", flags->json, "One JSON object on standard output");
   verb->footer(
       "Examples:\n"

@@ -78,6 +78,13 @@ void remark_on_windows(const Capacity& c, int64_t context, std::vector<std::stri
                       text_of(window) + " tokens: contexts beyond that cost only the others");
 }
 
+void remark_on_kept_layers(const ModelSpec& spec, const Capacity& c, std::vector<std::string>& remarks) {
+  const size_t n = c.deployment.kept_layers.size();
+  if (n > 0)
+    remarks.push_back(std::to_string(n) + " of " + std::to_string(spec.caches.size()) +
+                      " caches stay in BF16, as the scale file says keep16: FP8 and NVFP4 do not shrink them");
+}
+
 void remark_on_copies(const ModelSpec& spec, const Capacity& c, std::vector<std::string>& remarks) {
   const int64_t tp = c.deployment.tp;
   const bool mla = std::any_of(spec.caches.begin(), spec.caches.end(), [](const KvLayout& k) { return k.is_mla(); });
@@ -189,6 +196,7 @@ Recommendation recommend(const ModelSpec& spec, const Capacity& c, const Load& l
   Recommendation r = load.concurrency ? for_load(spec, c, *load.concurrency, context) : for_context(spec, c, context);
   remark_on_state(c, context, r.remarks);
   remark_on_windows(c, context, r.remarks);
+  remark_on_kept_layers(spec, c, r.remarks);
   remark_on_copies(spec, c, r.remarks);
   remark_on_weights(spec, c, context, r.remarks);
   return r;

@@ -88,10 +88,11 @@ int64_t SequenceCost::bytes(int64_t context) const {
   return bytes;
 }
 
-SequenceCost cost_of_sequence(const ModelSpec& spec, KvFormat format, int64_t tp) {
+SequenceCost cost_of_sequence(const ModelSpec& spec, KvFormat format, int64_t tp, std::span<const int> kept_layers) {
   SequenceCost cost;
   for (const KvLayout& c : spec.caches) {
-    const int64_t row = row_bytes(c, format, tp);
+    const bool kept = std::ranges::find(kept_layers, c.layer) != kept_layers.end();
+    const int64_t row = row_bytes(c, kept ? KvFormat::BF16 : format, tp);
     const auto same = std::find_if(cost.caches.begin(), cost.caches.end(), [&](const CacheCost& other) {
       return other.row_bytes == row && other.window == c.window && other.is_mla == c.is_mla();
     });

@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstdint>
+#include <span>
 #include <string_view>
 #include <vector>
 
@@ -40,8 +41,10 @@ struct SequenceCost {
 
 /// On each of `tp` GPUs: key-value heads are divided among them; where there are fewer heads than GPUs each has one, a
 /// copy. The row of an MLA cache belongs to all heads: every GPU has it whole. Recurrent state, F32 with convolution
-/// windows in BF16, is divided. Layers that read another's cache add nothing.
-SequenceCost cost_of_sequence(const ModelSpec& spec, KvFormat format, int64_t tp);
+/// windows in BF16, is divided. Layers that read another's cache add nothing. The caches of `kept_layers` stay in BF16
+/// whatever the format.
+SequenceCost cost_of_sequence(const ModelSpec& spec, KvFormat format, int64_t tp,
+                              std::span<const int> kept_layers = {});
 
 /// Throws Error where servers cannot divide the heads: `tp` must divide the query heads of every layer, and either
 /// divide its key-value heads or be a multiple of them. The message lists the sizes that can be had.

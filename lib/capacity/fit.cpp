@@ -48,7 +48,7 @@ Capacity capacity_of(const ModelSpec& spec, const Deployment& deployment, const 
   check(deployment, spec);
   Capacity c = {deployment, weights, budget_of(deployment, weights), {}};
   for (const KvFormat format : kKvFormats)
-    c.fits.emplace_back(deployment, c.budget, cost_of_sequence(spec, format, deployment.tp));
+    c.fits.emplace_back(deployment, c.budget, cost_of_sequence(spec, format, deployment.tp, deployment.kept_layers));
   return c;
 }
 

@@ -16,6 +16,7 @@ struct Deployment {
   int64_t gpus = 1, tp = 1;                // gpus / tp replicas of the model
   double utilization = 0.9;                // share of a GPU that the server takes
   uint64_t allowance = uint64_t{3} << 30;  // of it for activations and the runtime, on each GPU
+  std::vector<int> kept_layers;            // that keep their cache in BF16 whatever the format
   int64_t replicas() const { return gpus / tp; }
 };
 

@@ -22,6 +22,17 @@ TEST(CacheCost, dense_layers_of_llama_3_8b) {
   EXPECT_EQ(cost(llama_8b(), KvFormat::BF16).state_bytes, 0);
 }
 
+// A layer has 4,096 bytes a token in BF16 and 2,048 in FP8: two of 32 that stay in BF16 make 65,536 to 69,632.
+TEST(CacheCost, layers_that_stay_in_bf16) {
+  const std::vector<int> kept = {3, 31};
+  const auto bytes = [&](KvFormat format) {
+    return cost_of_sequence(spec_of(llama_8b()), format, 1, kept).bytes_per_token();
+  };
+  EXPECT_EQ(bytes(KvFormat::BF16), 131072);
+  EXPECT_EQ(bytes(KvFormat::FP8), 69632);
+  EXPECT_EQ(bytes(KvFormat::NVFP4), 36864 * 30 / 32 + 2 * 4096);
+}
+
 // 70B: 80 layers x 8 heads x 256 x 2 = 327,680 on one GPU. tp 4: two heads each, 81,920. tp 8: one head each, 40,960.
 // tp 16: eight heads for sixteen GPUs, each head on two of them: no smaller, 40,960.
 TEST(CacheCost, heads_divide_among_gpus_until_each_has_one) {
