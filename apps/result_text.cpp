@@ -26,6 +26,7 @@ std::string deciding_figure(const DamageAtScale& d) {
   const double value = deciding_value(d).value_or(0);
   switch (d.decided_by) {
     case Figure::Kl:
+    case Figure::KlUnseen:
     case Figure::Noise:
       return name + formatted(" %.2g", value);
     case Figure::Rel:

@@ -116,6 +116,7 @@ DamageAtScale damage_from(const Object& o) {
     return value ? std::optional(static_cast<double>(*value)) : std::nullopt;
   };
   d.kl = figure("kl");
+  d.kl_unseen = figure("kl_unseen");
   d.rel = figure("rel");
   d.noise = figure("noise");
   d.flushed_tokens = figure("flushed_tokens");

@@ -33,6 +33,7 @@ Json damage_json(const DamageAtScale& d, const AssessmentLimits& limits) {
     if (value) out[name] = json_number(static_cast<float>(*value));
   };
   figure("kl", d.kl);
+  figure("kl_unseen", d.kl_unseen);
   figure("rel", d.rel);
   figure("noise", d.noise);
   figure("flushed_tokens", d.flushed_tokens);

@@ -65,7 +65,7 @@ ArtifactGrowth growth_from(const Growth& growth, const RunRecord& run) {
 /// Figures as the file holds them.
 DamageAtScale as_stored(DamageAtScale damage) {
   for (std::optional<double>* figure :
-       {&damage.kl, &damage.rel, &damage.noise, &damage.flushed_tokens, &damage.on_stream})
+       {&damage.kl, &damage.kl_unseen, &damage.rel, &damage.noise, &damage.flushed_tokens, &damage.on_stream})
     if (*figure) *figure = static_cast<double>(static_cast<float>(**figure));
   damage.severity = static_cast<double>(static_cast<float>(damage.severity));
   return damage;

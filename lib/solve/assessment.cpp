@@ -15,7 +15,7 @@ namespace {
 constexpr std::array<std::string_view, 2> kNeeds = {"any", "needed"};
 constexpr std::array<std::string_view, 3> kFitnesses = {"fine", "check", "keep16"};
 constexpr std::array<std::string_view, 2> kBases = {"attention", "histogram"};
-constexpr std::array<std::string_view, 5> kFigures = {"kl", "rel", "noise", "flushed_tokens", "clipped"};
+constexpr std::array<std::string_view, 6> kFigures = {"kl", "kl_unseen", "rel", "noise", "flushed_tokens", "clipped"};
 
 template <class Enum, size_t N>
 Enum from_name(const std::array<std::string_view, N>& names, const char* what, std::string_view name) {
@@ -63,6 +63,7 @@ DamageAtScale damage_at(const CacheStatistics& cache, CacheSite site, const Solv
   if (const std::optional<SampledDamage> sampled = sampled_damage(cache, site, format, scales, predicted)) {
     damage.by = Basis::Attention;
     damage.kl = sampled->kl;
+    if (!is_one && predicted.typical_noise > limits.noise.keep16) damage.kl_unseen = sampled->kl_unseen;
     if (sampled->rel) damage.rel = sampled->rel;
     damage.on_stream = sampled->on_stream;
   }
@@ -86,6 +87,8 @@ std::optional<double> deciding_value(const DamageAtScale& damage) {
   switch (damage.decided_by) {
     case Figure::Kl:
       return damage.kl;
+    case Figure::KlUnseen:
+      return damage.kl_unseen;
     case Figure::Rel:
       return damage.rel;
     case Figure::Noise:
@@ -101,6 +104,7 @@ std::optional<double> deciding_value(const DamageAtScale& damage) {
 const FigureLimits* limits_of(const AssessmentLimits& limits, Figure figure) {
   switch (figure) {
     case Figure::Kl:
+    case Figure::KlUnseen:
       return &limits.kl;
     case Figure::Rel:
       return &limits.rel;
@@ -126,8 +130,9 @@ void judge(DamageAtScale& damage, bool one_draw, const AssessmentLimits& limits)
   // Keys clipped on purpose may be those that all queries look at.
   if (!measured && damage.clips && damage.noise) check_for(damage, Figure::Clipped);
   // Where rounding moves a logit by nats, it moves otherwise at the scale than at the rung that was tried. Of queries,
-  // each rounded on its own, many make a mean; of one key that all look at they do not.
+  // each rounded on its own, many make a mean, and few do not; of one key that all look at none do.
   if (measured && one_draw && damage.noise.value_or(0) > limits.noise.keep16) check_for(damage, Figure::Noise);
+  if (measured && damage.kl_unseen.value_or(0) > limits.kl.keep16) check_for(damage, Figure::KlUnseen);
   damage.severity = std::max(damage.severity, 0.0);
 }
 

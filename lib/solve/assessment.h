@@ -32,13 +32,15 @@ std::string_view name_of(Basis basis);  // "attention", "histogram"
 Basis basis_from_name(std::string_view name);
 
 /// Which figure was furthest beyond its limit, or nearest to it.
-enum class Figure : uint8_t { Kl, Rel, Noise, FlushedTokens, Clipped };
-std::string_view name_of(Figure figure);  // "kl", "rel", "noise", "flushed_tokens", "clipped"
+enum class Figure : uint8_t { Kl, KlUnseen, Rel, Noise, FlushedTokens, Clipped };
+std::string_view name_of(Figure figure);  // "kl", "kl_unseen", "rel", "noise", "flushed_tokens", "clipped"
 Figure figure_from_name(std::string_view name);
 
 /// A site at one scale.
 struct DamageAtScale {
   std::optional<double> kl;  // measured: mean KL of attention weights of the worst query head, in nats
+  // Queries whose logits move by nats: the KL that rows beyond the sample may have.
+  std::optional<double> kl_unseen;
   // Measured, or predicted: relative change of what the layer adds to the residual stream. Values and latent rows.
   std::optional<double> rel;
   std::optional<double> noise;           // predicted, in nats; keys, latent rows, queries

@@ -95,6 +95,20 @@ std::vector<double> key_variances(const CacheStatistics& cache, size_t head) {
   return variances;
 }
 
+/// The magnitude of the token in the middle as a share of the RMS over tokens, to the octave.
+double middle_of_tokens(const HeadStatistics& head) {
+  const auto size = [](uint8_t octave) { return std::ldexp(1.0, int{octave} - 126); };
+  uint64_t all = 0, below = 0;
+  double sum = 0;
+  for (const auto& [octave, tokens] : head.token_octaves) {
+    all += tokens;
+    sum += static_cast<double>(tokens) * size(octave) * size(octave);
+  }
+  for (const auto& [octave, tokens] : head.token_octaves)
+    if (below += tokens; 2 * below >= all && sum > 0) return size(octave) / std::sqrt(sum / static_cast<double>(all));
+  return 0;
+}
+
 void predict_queries(const CacheStatistics& cache, const NumberFormat& format, std::span<const float> scales,
                      PredictedDamage& damage) {
   const SiteStatistics& site = cache.at(CacheSite::Query);
@@ -106,7 +120,9 @@ void predict_queries(const CacheStatistics& cache, const NumberFormat& format, s
     double sum = 0;
     for (size_t c = 0; c < width; ++c)
       sum += mean_squared_error(site.channels[head * width + c], model, site.n_tokens) * variances[c];
-    damage.noise = std::max(damage.noise, cache.layout.softmax_scale * std::sqrt(sum));
+    const double noise = cache.layout.softmax_scale * std::sqrt(sum);
+    damage.noise = std::max(damage.noise, noise);
+    damage.typical_noise = std::max(damage.typical_noise, noise * middle_of_tokens(site.heads[head]));
     damage.clips |= clips(site.heads[head], format, scale);
   }
 }

@@ -24,10 +24,14 @@ std::optional<Stand> stand_in(const NumberFormat& format) {
   return std::nullopt;
 }
 
-/// The rung at which the one that was tried rounds most like the format does at the scale: their ranges lie alike.
-int nearest_rung(const NumberFormat& format, const Stand& stand, double scale) {
-  const double alike = scale * format.smallest_subnormal / stand.format.smallest_subnormal;
+/// The rung nearest to such a scale.
+int nearest_rung(double alike) {
   return std::clamp(static_cast<int>(std::floor(std::log2(alike) / 2 + 0.5)), -kMostRung, kMostRung);
+}
+
+/// The scale at which the format that was tried rounds like the given one: their ranges lie alike.
+double alike(const NumberFormat& format, const Stand& stand, double scale) {
+  return scale * format.smallest_subnormal / stand.format.smallest_subnormal;
 }
 
 /// The sums of one figure, reader and head, by rung.
@@ -35,28 +39,31 @@ class Rungs {
  public:
   explicit Rungs(std::span<const SampledSum> sums) : sums_(sums) {}
 
-  /// Mean at the rung, where enough rows were tried there.
-  std::optional<double> mean_at(int rung) const {
+  /// The sum at the rung, where enough rows were tried there.
+  const SampledSum* at(int rung) const {
     uint64_t all = 0;
     const SampledSum* found = nullptr;
     for (const SampledSum& sum : sums_) {
       if (sum.rung == kRungOfOne) all = sum.rows;  // every row was tried at 1.0
       if (sum.rung == rung) found = &sum;
     }
-    if (!found || static_cast<double>(found->rows) < kEnoughRows * static_cast<double>(all)) return std::nullopt;
-    return mean_of(*found);
+    return found && static_cast<double>(found->rows) >= kEnoughRows * static_cast<double>(all) ? found : nullptr;
   }
 
  private:
   std::span<const SampledSum> sums_;
 };
 
-/// Largest mean of a figure over readers and heads, each at the rung that rung_of(head) names; none where one of them
-/// was not tried there.
+/// Of a figure over readers and heads.
+struct Worst {
+  double mean = 0;    // the largest
+  uint64_t rows = 0;  // the fewest that one of them was tried on
+};
+
+/// Each head at the rung that rung_of(head) names; none where one of them was not tried there.
 template <class RungOf>
-std::optional<double> worst_mean(const SiteStatistics& site, SampledFigure figure, SampleFormat format,
-                                 RungOf rung_of) {
-  std::optional<double> worst;
+std::optional<Worst> worst_of(const SiteStatistics& site, SampledFigure figure, SampleFormat format, RungOf rung_of) {
+  std::optional<Worst> worst;
   const auto& all = site.sampled;
   for (auto first = all.begin(); first != all.end();) {
     const auto last = std::find_if(first, all.end(), [&](const SampledSum& s) {
@@ -64,9 +71,10 @@ std::optional<double> worst_mean(const SiteStatistics& site, SampledFigure figur
              s.head != first->head;
     });
     if (first->figure == figure && first->format == format) {
-      const std::optional<double> mean = Rungs({first, last}).mean_at(rung_of(first->head));
-      if (!mean) return std::nullopt;
-      worst = std::max(worst.value_or(0), *mean);
+      const SampledSum* sum = Rungs({first, last}).at(rung_of(first->head));
+      if (!sum) return std::nullopt;
+      const Worst before = worst.value_or(Worst{0, sum->rows});
+      worst = {std::max(before.mean, mean_of(*sum)), std::min(before.rows, sum->rows)};
     }
     first = last;
   }
@@ -81,13 +89,26 @@ double corrected(double measured, double at_scale, double at_rung, double least)
   return at_rung > 0 ? measured * std::clamp(at_scale / at_rung, least, kMost) : measured;
 }
 
+/// Change of the layer's output at a scale between two rungs that were tried, from both: where many tokens are at the
+/// bottom of the grid, the nearer one may keep what the scale loses, or lose what it keeps.
+std::optional<double> change_between(const SiteStatistics& site, const Stand& stand, double alike) {
+  const double place = std::log2(alike) / 2, below = std::floor(place), share = place - below;
+  const auto change_at = [&](double rung) {
+    return worst_of(site, SampledFigure::LayerChange, stand.sampled, [&](int32_t) { return static_cast<int>(rung); });
+  };
+  const std::optional<Worst> lower = change_at(below), upper = change_at(below + 1);
+  if (!lower || !upper) return std::nullopt;
+  return std::sqrt(std::pow(lower->mean, 1 - share) * std::pow(upper->mean, share));
+}
+
 /// What keys and values of a site add to it; none where heads have no common rung.
 std::optional<double> stream_change(const SiteStatistics& site, SampleFormat format, const std::vector<int>& rungs,
                                     const PredictedDamage& at_scale, const PredictedDamage& at_rung, double least_kl,
                                     double least_change) {
   if (std::ranges::adjacent_find(rungs, std::not_equal_to{}) != rungs.end()) return std::nullopt;
-  const auto mean = [&](SampledFigure figure) {
-    return worst_mean(site, figure, format, [&](int32_t) { return rungs[0]; });
+  const auto mean = [&](SampledFigure figure) -> std::optional<double> {
+    const auto worst = worst_of(site, figure, format, [&](int32_t) { return rungs[0]; });
+    return worst ? std::optional(worst->mean) : std::nullopt;
   };
   const auto square = [](double x) { return x * x; };
   std::optional<double> sum;
@@ -121,7 +142,7 @@ std::optional<SampledDamage> sampled_damage(const CacheStatistics& cache, CacheS
     std::vector<float> rung_scales;
     rungs.clear();
     for (const float scale : scales) {
-      rungs.push_back(nearest_rung(format, *stand, static_cast<double>(scale)) + up);
+      rungs.push_back(nearest_rung(alike(format, *stand, static_cast<double>(scale))) + up);
       rung_scales.push_back(scale_of_rung(rungs.back()));
     }
     there = predict_damage(cache, site, stand->format, rung_scales);
@@ -138,18 +159,26 @@ std::optional<SampledDamage> sampled_damage(const CacheStatistics& cache, CacheS
   if (site != CacheSite::Value) {
     const bool query = site == CacheSite::Query;
     const int64_t group = query ? 1 : cache.layout.n_heads / cache.layout.n_kv_heads;
-    damage.kl =
-        worst_mean(s, query ? SampledFigure::QueryDivergence : SampledFigure::KeyDivergence, stand->sampled,
-                   [&](int32_t head) { return rungs[rungs.size() == 1 ? 0 : static_cast<size_t>(head / group)]; });
-    if (!damage.kl) return std::nullopt;
-    damage.kl = corrected(*damage.kl, predicted.noise * predicted.noise, there.noise * there.noise, least_kl);
+    const std::optional<Worst> worst =
+        worst_of(s, query ? SampledFigure::QueryDivergence : SampledFigure::KeyDivergence, stand->sampled,
+                 [&](int32_t head) { return rungs[rungs.size() == 1 ? 0 : static_cast<size_t>(head / group)]; });
+    if (!worst) return std::nullopt;
+    // What none of n rows shows may be in 3 of n (the rule of three), and a query whose logits move by nats may lose
+    // the key that it looked at: it then costs as many nats. Each query is rounded on its own, few of them say little.
+    constexpr double kUnseen = 3;
+    if (query) damage.kl_unseen = kUnseen * predicted.typical_noise / static_cast<double>(worst->rows);
+    damage.kl = corrected(worst->mean, predicted.noise * predicted.noise, there.noise * there.noise, least_kl);
   }
   damage.on_stream = stream_change(s, stand->sampled, rungs, predicted, there, least_kl, least_change);
   if (site == CacheSite::Value || site == CacheSite::Latent) {
     if (std::ranges::adjacent_find(rungs, std::not_equal_to{}) != rungs.end()) return std::nullopt;  // no common rung
-    damage.rel = worst_mean(s, SampledFigure::LayerChange, stand->sampled, [&](int32_t) { return rungs[0]; });
-    if (!damage.rel) return std::nullopt;
-    damage.rel = corrected(std::sqrt(*damage.rel), predicted.rel_raw, there.rel_raw, least_change);
+    const std::optional<Worst> change =
+        worst_of(s, SampledFigure::LayerChange, stand->sampled, [&](int32_t) { return rungs[0]; });
+    if (!change) return std::nullopt;
+    damage.rel = corrected(std::sqrt(change->mean), predicted.rel_raw, there.rel_raw, least_change);
+    constexpr double kManyTokens = 0.1;
+    if (predicted.flushed_tokens > kManyTokens && rungs.size() == 1)
+      damage.rel = change_between(s, *stand, alike(format, *stand, scales[0])).value_or(*damage.rel);
     // What was measured is of the output as it is. Where an offset that all tokens share is most of it, the change of
     // what varies counts, which attention averages as it averages what varies.
     constexpr double kOffset = 2;

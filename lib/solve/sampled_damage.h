@@ -16,7 +16,7 @@ namespace kvcal {
 SampleOptions sample_options(const SolveOptions& options);
 
 struct SampledDamage {
-  std::optional<double> kl, rel, on_stream;  // as in DamageAtScale; none where the site has no such figure
+  std::optional<double> kl, kl_unseen, rel, on_stream;  // as in DamageAtScale; none where the site has no such figure
 };
 
 /// None where nothing was tried in the format (E4M3 stands for its sibling with another bias), or less than nine in ten

@@ -95,4 +95,16 @@ GRIDS = [
        k=table(.0155), q=table(100, edit(None, [0, 64], times=20.0))),
 ]
 
-CASES = VALUES + KEYS + ROWS + CLIPPED + GRIDS
+FEW = [
+    of("q_few_rows", "rounding moves the winner of one query in forty, and a short prompt shows few", ["query"],
+       more={"heads": 1, "kv_heads": 1, "prompts": [{"length": 138, "put": [[0, 0]]}]}, k=table(200), q=table(.31)),
+]
+
+BOTTOM = [
+    of("v_bottom_of_grid", "two kinds that see their own kind only; the small one is lost at the scale, and kept at the rung below",
+       V, k=table(.01, *each_head(2, 64, 63, set=.08, rows=[0, 128]), *each_head(2, 64, 63, set=-.08, rows=[128, 256])),
+       q=table(300, *each_head(4, 64, 63, set=2e3, rows=[0, 128]), *each_head(4, 64, 63, set=-2e3, rows=[128, 256])),
+       v=table(.3, *each_head(2, 64, 20, add=16.0), edit(0, times=1770.0), edit([128, 256], times=.0062))),
+]
+
+CASES = VALUES + KEYS + ROWS + CLIPPED + GRIDS + FEW + BOTTOM
