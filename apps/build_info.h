@@ -12,8 +12,7 @@ struct BuildInfo {
   const char* build_type;     // "Release"
   const char* sanitizers;     // as for -fsanitize=; "" for none
   const char* libraries;      // "oneDNN 2.6.3, Eigen 3.4.0": what the CPU backend computes with
-  const char* data_from_bin;  // from the program's folder to the data folder of an installation, "../share/kvcal"
-  const char* libraries_from_bin;  // the same for its own libraries, "../lib/kvcal"
+  const char* libraries_from_bin;  // from the program's folder to its own libraries when installed, "../lib/kvcal"
 };
 
 const BuildInfo& build_info();
