@@ -21,7 +21,7 @@ run validate s.json --model model
 run validate s.kvstats
 run export s.json --model model -o served
 run validate served --scales s.json
-run report s.json --stats s.kvstats -o report.html
+run report s.kvstats -o report.html
 run solve s.kvstats -q --policy mse -o mse.json
 run merge s.kvstats -o merged.kvstats
 run diff s.json given.json
