@@ -34,8 +34,11 @@ build: | build/release/build.ninja
 
 # Packages first: configuring needs them.
 demo:
+	@echo '== step 1 of 3: Debian packages'
 	@sh .ci/packages.sh build
+	@echo '== step 2 of 3: building the program'
 	@$(MAKE) --no-print-directory build
+	@echo '== step 3 of 3: calibrating the demo models'
 	@sh .ci/demo.sh build/release/kvcal
 
 test:

@@ -29,7 +29,7 @@ Artifact read(const std::string& file) {
   return while_doing(quoted(file), [&] { return make_artifact(statistics, {}); });
 }
 
-std::string number(double x) {
+std::string figure(double x) {
   char text[32];
   std::snprintf(text, sizeof text, "%.5g", x);
   return text;
@@ -83,20 +83,20 @@ void print_text(const DiffFlags& flags, const ArtifactDifference& d) {
     n_changed += s.scale_a != s.scale_b;
     const std::string a = answers(s.assessment_a), b = answers(s.assessment_b);
     table.add_row({std::to_string(s.layer), s.site + (s.head < 0 ? "" : " head " + std::to_string(s.head)),
-                   number(s.scale_a), number(s.scale_b), number(static_cast<double>(s.scale_b) / s.scale_a),
-                   number(static_cast<double>(s.absmax_b) / static_cast<double>(s.absmax_a)),
+                   figure(s.scale_a), figure(s.scale_b), figure(static_cast<double>(s.scale_b) / s.scale_a),
+                   figure(static_cast<double>(s.absmax_b) / static_cast<double>(s.absmax_a)),
                    a == b ? a : a + " -> " + b, s.effect.empty() ? "none" : s.effect});
   }
   if (n_changed + n_effects > 0) std::cout << table.text() << '\n';
-  std::cout << n_changed << " of " << d.sites.size() << " scales changed, by at most " << number(100 * largest)
+  std::cout << n_changed << " of " << d.sites.size() << " scales changed, by at most " << figure(100 * largest)
             << " %; " << n_effects << " of them with an effect; "
             << (d.within(flags.tolerance) ? "within" : "NOT within") << " the tolerance of "
-            << number(100 * flags.tolerance) << " %\n";
+            << figure(100 * flags.tolerance) << " %\n";
 }
 
 Exit run(const DiffFlags& flags) {
   if (!std::isfinite(flags.tolerance) || flags.tolerance < 0)
-    fail("--tolerance is " + number(flags.tolerance) + ", expected a share, 0 or more, such as 0.05");
+    fail("--tolerance is " + figure(flags.tolerance) + ", expected a share, 0 or more, such as 0.05");
   const ArtifactDifference d = compare(read(flags.a), read(flags.b));
   if (flags.json)
     std::cout << json_output(to_json(flags, d));

@@ -10,12 +10,12 @@
 namespace kvcal {
 namespace {
 
-constexpr size_t kShown = 6;  // sites of a line; the file has them all
+constexpr size_t kShownItems = 6;  // sites of a line; the file has them all
 
 std::string list_of(const std::vector<std::string>& items) {
   std::string text;
-  for (size_t i = 0; i < std::min(items.size(), kShown); ++i) text += (i ? ", " : "") + items[i];
-  return text + (items.size() > kShown ? ", ..." : "");
+  for (size_t i = 0; i < std::min(items.size(), kShownItems); ++i) text += (i ? ", " : "") + items[i];
+  return text + (items.size() > kShownItems ? ", ..." : "");
 }
 
 using Member = std::optional<ArtifactDependence> ArtifactGrowth::*;

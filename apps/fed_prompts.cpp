@@ -9,7 +9,7 @@
 #include "base/sha256.h"
 #include "base/token_kind.h"
 #include "prefill/encoder_file.h"
-#include "shipped_files.h"
+#include "prompts/default_prompts.h"
 #include "source_date.h"
 
 namespace kvcal {
@@ -89,11 +89,11 @@ void PromptFlags::add_to(CLI::App& verb) {
 }
 
 PromptSet read_prompt_files(const PromptFlags& flags) {
-  std::vector<std::filesystem::path> paths(flags.files.begin(), flags.files.end());
-  if (paths.empty()) paths.push_back(shipped_file("datasets/default.jsonl"));
   PromptLoadOptions options;
   options.skip_bad = flags.skip_bad;
-  return load_prompts(paths, options);
+  // Messages name the file by its place in the source tree, wherever the program lies.
+  if (flags.files.empty()) return parse_prompts(default_prompts(), "datasets/default.jsonl", options);
+  return load_prompts({flags.files.begin(), flags.files.end()}, options);
 }
 
 std::string template_mismatch(const PromptSet& set, const ChatTemplate* chat) {

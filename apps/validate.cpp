@@ -10,11 +10,11 @@
 #include <optional>
 
 #include "artifact/artifact.h"
+#include "artifact/artifact_schema.h"
 #include "artifact/make_artifact.h"
 #include "base/read_file.h"
 #include "build_info.h"
 #include "json_output.h"
-#include "shipped_files.h"
 #include "stats/statistics_file.h"
 #include "validate/output.h"
 #include "validate/validate_folder.h"
@@ -123,8 +123,7 @@ Exit run(const ValidateFlags& flags) {
     return Exit::Done;
   }
   if (flags.file.empty()) fail("validate: FILE is required; see 'kvcal validate --help'");
-  constexpr size_t kSchemaBytes = size_t{1} << 20;
-  const std::string schema = read_file(shipped_file(std::string("schemas/") + kArtifactSchemaFile), kSchemaBytes);
+  const std::string schema(artifact_schema());
   std::error_code ignored;
   const bool folder = std::filesystem::is_directory(flags.file, ignored);
   const Validated result = folder ? validated_folder(flags, schema) : validated_file(flags, schema);

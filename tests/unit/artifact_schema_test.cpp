@@ -1,4 +1,6 @@
 // The shipped schema accepts what we write, and names the place of whatever else is put there.
+#include "artifact/artifact_schema.h"
+
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -28,6 +30,8 @@ std::string shown(const std::vector<SchemaError>& errors) {
   for (const SchemaError& e : errors) out += e.path + ": " + e.message + "\n";
   return out;
 }
+
+TEST(Schema, IsPartOfTheProgram) { EXPECT_TRUE(artifact_schema() == schema()) << artifact_schema().size() << " bytes"; }
 
 TEST(Schema, AcceptsEverythingWeWrite) {
   const Statistics statistics = synthetic_statistics(ordinary_run());

@@ -7,6 +7,7 @@
 
 #include "base/read_file.h"
 #include "base/sha256.h"
+#include "prompts/default_prompts.h"
 #include "prompts/prompt_set.h"
 #include "tokenizer/regex.h"
 #include "unicode/utf8.h"
@@ -76,6 +77,11 @@ TEST(DefaultPrompts, HoldEveryKindOfText) {
             3)
       << "emoji";
   EXPECT_GE(count([](const PromptRecord& r) { return n_pieces(text_of(r)) >= 2'500; }), 3) << "long documents";
+}
+
+TEST(DefaultPrompts, ArePartOfTheProgram) {
+  EXPECT_TRUE(default_prompts() == read_file(kFolder / "default.jsonl", size_t{1} << 20))
+      << default_prompts().size() << " bytes";
 }
 
 TEST(DefaultPrompts, ReadmeHasTheirHash) {
