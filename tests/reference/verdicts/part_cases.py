@@ -1,4 +1,4 @@
-"""Cases that each hold a part of the rule that no other case holds; tests/verdicts/parts.md says which."""
+"""Cases that each hold a part of the rule that no other case holds; tests/verdicts/parts.toml names the parts."""
 from case_words import FNUZ, FP8, INT8, case, each_head, edit, latent_case, table
 from key_cases import percentile
 
