@@ -1,10 +1,10 @@
 """Takes one part after the other out of the rule, and says which case of test_verdicts turns red.
 
-    break_parts.py [--only TEXT ...] [--update]
+    break_parts.py [--only TEXT ...] [--write FILE]
 
 Works on a copy of the tree in build/verdict-parts, which it builds as the tree itself is built; the tree is only read. Fails
 where a part is caught by no case, where a change of parts.toml does not fit its source any more or does not build, where
---only names no part, or where the copy is red before anything is taken out. --update writes parts.md, the table of all parts.
+--only names no part, or where the copy is red before anything is taken out. --write: the table, into a file too.
 """
 import argparse
 import os
@@ -126,7 +126,7 @@ def row(part, red):
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--only", nargs="+", default=[""], help="parts whose name has one of these texts")
-    parser.add_argument("--update", action="store_true", help="write parts.md")
+    parser.add_argument("--write", type=Path, help="write the table into this file too")
     options = parser.parse_args()
     parts = tomllib.loads((HERE / "parts.toml").read_text())["part"]
     chosen = [part for part in parts if any(text in part["name"] for text in options.only)]
@@ -151,8 +151,8 @@ def main():
         table += verdict
         print(verdict, end="", flush=True)
     synchronize()
-    if options.update and options.only == [""]:
-        (HERE / "parts.md").write_text(table)
+    if options.write:
+        options.write.write_text(table)
     if uncaught:
         sys.exit("caught by no case: " + "; ".join(uncaught))
 
