@@ -31,6 +31,8 @@ const std::map<std::string, std::set<std::string>, std::less<>> kMayInclude = {
       "checkpoint/safetensors_writer.h"}},
     {"solve", {"base", "tensor", "stats", "model/model_spec.h", "model/kv_tap.h", "model/batch.h"}},
     {"artifact", {"base", "model/model_spec.h", "stats", "solve"}},
+    {"calibrate",
+     {"base", "tensor", "checkpoint", "tokenizer", "prompts", "ops", "model", "prefill", "stats", "solve", "artifact"}},
     // Knows checkpoints and servers: reads a model's own files and writes the ones that a server loads.
     {"export", {"base", "tensor", "checkpoint", "model/model_spec.h", "model/architecture.h", "artifact"}},
     {"validate",

@@ -1,4 +1,4 @@
-// The prompts of a command line as token ids: what `prompts` shows, `calibrate` and `generate` run.
+// Prompts as token ids: what `calibrate` and `generate` run.
 #pragma once
 
 #include <filesystem>
@@ -8,32 +8,23 @@
 #include <string>
 #include <vector>
 
+#include "calibrate/notices.h"
 #include "model/model_spec.h"
 #include "prefill/sequence_plan.h"
 #include "prompts/chat_template.h"
 #include "prompts/prompt_set.h"
 #include "tokenizer/tokenizer.h"
 
-namespace CLI {
-class App;
-}
-
 namespace kvcal {
 
-/// The options that every verb with prompts has.
-struct PromptFlags {
-  std::vector<std::string> files;  // empty: the prompt set that comes with the program
-  bool skip_bad = false;
-  std::string template_kwargs;  // JSON object
-  std::string date;             // for templates that print today's date
-  bool raw_on_purpose = false;  // no warning about raw text and a chat template
-  int64_t max_length = 2048;
-  int64_t max_prompts = 0, max_tokens = 0;  // 0 = all
-
-  void add_to(CLI::App& verb);
-
-  /// Files and tokenization only, without the options that select prompts.
-  void add_files_to(CLI::App& verb);
+/// How prompts become token ids, and which of them are fed.
+struct PromptOptions {
+  int64_t max_length = 2048;                 // tokens; longer prompts are truncated. 0 = no limit
+  int64_t max_prompts = 0, max_tokens = 0;   // the first by id, so many at most; 0 = all
+  bool skip_bad = false;                     // leave prompts out that cannot be fed, with a warning
+  bool raw_on_purpose = false;               // no warning about raw text and a chat template
+  Json template_kwargs = Json::object();     // variables for the chat template
+  std::optional<int64_t> unix_seconds = {};  // for templates that print the date
 };
 
 struct FedPrompts {
@@ -45,23 +36,20 @@ struct FedPrompts {
   size_t n_truncated = 0, n_replaced = 0;
 };
 
-/// The prompts that are fed; `chat` tells whether the model has a chat template.
+/// Gives the prompts to feed; `chat` tells whether the model has a chat template.
 using PromptSource = std::function<PromptSet(bool chat)>;
-
-/// Reads the files of the flags.
-PromptSet read_prompt_files(const PromptFlags& flags);
 
 /// A mismatch of prompts and chat template: only raw text although the model has a template, or chats although it has
 /// none. Empty if they match.
 std::string template_mismatch(const PromptSet& set, const ChatTemplate* chat);
 
-/// The flags as the tokenizer wants them, checked.
-TokenizeOptions tokenize_options(const PromptFlags& flags, int64_t vocab);
+/// For tokenize_prompts(); vocab as in feed_prompts().
+TokenizeOptions tokenize_options(const PromptOptions& options, int64_t vocab);
 
-/// Renders and tokenizes what `source` gives. vocab is the number of rows of the model's embedding. Throws Error for a
-/// set without any usable prompt; warnings go to standard error.
-FedPrompts feed_prompts(const std::filesystem::path& model, int64_t vocab, const PromptFlags& flags,
-                        const PromptSource& source);
+/// Renders and tokenizes what `source` gives. `model`: the checkpoint folder; vocab: rows of its embedding. Throws
+/// Error for a set without any usable prompt.
+FedPrompts feed_prompts(const std::filesystem::path& model, int64_t vocab, const PromptOptions& options,
+                        const PromptSource& source, NoticeListener& listener);
 
 /// Which tokenizer a model folder has: the hash of its tokenizer.json; "" without one.
 std::string tokenizer_sha256(const std::filesystem::path& model);

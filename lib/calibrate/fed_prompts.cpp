@@ -1,21 +1,14 @@
-#include "fed_prompts.h"
+#include "calibrate/fed_prompts.h"
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
-#include <iostream>
 
-#include "base/json.h"
 #include "base/read_file.h"
 #include "base/sha256.h"
 #include "base/token_kind.h"
 #include "prefill/encoder_file.h"
-#include "prompts/default_prompts.h"
-#include "source_date.h"
 
 namespace kvcal {
 namespace {
-
-constexpr const char* kGroup = "Prompts";
 
 bool needs_tokenizer(const PromptSet& set) {
   return std::any_of(set.records.begin(), set.records.end(),
@@ -33,68 +26,30 @@ std::optional<Tokenizer> load_tokenizer(const std::filesystem::path& model, std:
 }
 
 // The first prompts by id, so that the order of files does not matter.
-void cut(std::vector<TokenizedPrompt>& prompts, const PromptFlags& flags) {
-  if (flags.max_prompts > 0 && prompts.size() > static_cast<size_t>(flags.max_prompts))
-    prompts.resize(static_cast<size_t>(flags.max_prompts));
-  if (flags.max_tokens <= 0) return;
+void select(std::vector<TokenizedPrompt>& prompts, const PromptOptions& options) {
+  if (options.max_prompts > 0 && prompts.size() > static_cast<size_t>(options.max_prompts))
+    prompts.resize(static_cast<size_t>(options.max_prompts));
+  if (options.max_tokens <= 0) return;
   int64_t tokens = 0;
   size_t n = 0;
   for (; n < prompts.size(); ++n) {
     tokens += prompts[n].weight * static_cast<int64_t>(prompts[n].input_ids.size());
-    if (tokens > flags.max_tokens && n > 0) break;
+    if (tokens > options.max_tokens && n > 0) break;
   }
   prompts.resize(n);
 }
 
-void warn(const FedPrompts& fed, int64_t max_length) {
+void warn(const FedPrompts& fed, int64_t max_length, NoticeListener& listener) {
   constexpr size_t kShown = 5;
-  for (size_t i = 0; i < std::min(fed.skipped.size(), kShown); ++i)
-    std::cerr << "kvcal: warning: skipped " << fed.skipped[i] << '\n';
-  if (fed.skipped.size() > kShown) std::cerr << "kvcal: warning: skipped " << fed.skipped.size() << " prompts in all\n";
+  const auto say = [&](const std::string& text) { listener.hear(Notice::Warning, text); };
+  for (size_t i = 0; i < std::min(fed.skipped.size(), kShown); ++i) say("skipped " + fed.skipped[i]);
+  if (fed.skipped.size() > kShown) say("skipped " + std::to_string(fed.skipped.size()) + " prompts in all");
   if (fed.n_truncated)
-    std::cerr << "kvcal: warning: " << fed.n_truncated << " prompt(s) truncated to " << max_length << " tokens\n";
-  if (fed.n_replaced)
-    std::cerr << "kvcal: warning: " << fed.n_replaced << " malformed UTF-8 sequence(s) read as U+FFFD\n";
+    say(std::to_string(fed.n_truncated) + " prompt(s) truncated to " + std::to_string(max_length) + " tokens");
+  if (fed.n_replaced) say(std::to_string(fed.n_replaced) + " malformed UTF-8 sequence(s) read as U+FFFD");
 }
 
 }  // namespace
-
-void PromptFlags::add_files_to(CLI::App& verb) {
-  verb.add_option("-p,--prompts", files,
-                  "Prompt files (.jsonl, .json or .txt, optionally .gz or .zst); - reads standard input (default: the "
-                  "shipped set)")
-      ->group(kGroup)
-      ->type_name("FILE");
-  verb.add_option("--max-length", max_length, "Truncate prompts to N tokens; 0: no limit")
-      ->group(kGroup)
-      ->type_name("N")
-      ->capture_default_str();
-  verb.add_option("--template-kwargs", template_kwargs, "Variables for the chat template, as a JSON object")
-      ->group(kGroup)
-      ->type_name("JSON");
-  verb.add_option("--date", date, "Date for chat templates that print today's, YYYY-MM-DD")
-      ->group(kGroup)
-      ->type_name("DATE");
-}
-
-void PromptFlags::add_to(CLI::App& verb) {
-  add_files_to(verb);
-  verb.add_option("--max-prompts", max_prompts, "Use only the first N prompts, in order of their ids")
-      ->group(kGroup)
-      ->type_name("N");
-  verb.add_option("--max-tokens", max_tokens, "Use prompts in order of their ids, up to N tokens")
-      ->group(kGroup)
-      ->type_name("N");
-  verb.add_flag("--skip-bad", skip_bad, "Skip bad prompts with a warning instead of stopping")->group(kGroup);
-}
-
-PromptSet read_prompt_files(const PromptFlags& flags) {
-  PromptLoadOptions options;
-  options.skip_bad = flags.skip_bad;
-  // Messages name the file by its place in the source tree, wherever the program lies.
-  if (flags.files.empty()) return parse_prompts(default_prompts(), "datasets/default.jsonl", options);
-  return load_prompts({flags.files.begin(), flags.files.end()}, options);
-}
 
 std::string template_mismatch(const PromptSet& set, const ChatTemplate* chat) {
   const auto count = [&](PromptKind kind) {
@@ -110,26 +65,18 @@ std::string template_mismatch(const PromptSet& set, const ChatTemplate* chat) {
   return "";
 }
 
-TokenizeOptions tokenize_options(const PromptFlags& flags, int64_t vocab) {
-  if (flags.max_length < 0) fail("--max-length is " + std::to_string(flags.max_length) + ", expected 0 or more");
-  TokenizeOptions options;
-  options.max_length = flags.max_length;
-  options.vocab_size = vocab;
-  options.skip_bad = flags.skip_bad;
-  if (!flags.template_kwargs.empty()) {
-    options.template_kwargs = while_doing(
-        "--template-kwargs", [&] { return parse_json(flags.template_kwargs, {.keep_large_integers = true}); });
-    if (!options.template_kwargs.is_object())
-      fail("--template-kwargs is not a JSON object, expected one such as {\"x\": true}");
-  }
-  options.unix_seconds = source_date_epoch();
-  if (!flags.date.empty()) options.unix_seconds = while_doing("--date", [&] { return parse_date(flags.date); });
-  return options;
+TokenizeOptions tokenize_options(const PromptOptions& options, int64_t vocab) {
+  TokenizeOptions out;
+  out.max_length = options.max_length;
+  out.vocab_size = vocab;
+  out.skip_bad = options.skip_bad;
+  out.template_kwargs = options.template_kwargs;
+  out.unix_seconds = options.unix_seconds;
+  return out;
 }
 
-FedPrompts feed_prompts(const std::filesystem::path& model, int64_t vocab, const PromptFlags& flags,
-                        const PromptSource& source) {
-  if (flags.max_prompts < 0 || flags.max_tokens < 0) fail("--max-prompts and --max-tokens cannot be negative");
+FedPrompts feed_prompts(const std::filesystem::path& model, int64_t vocab, const PromptOptions& options,
+                        const PromptSource& source, NoticeListener& listener) {
   FedPrompts fed;
   std::string problem;
   fed.tokenizer = load_tokenizer(model, problem);
@@ -137,13 +84,13 @@ FedPrompts feed_prompts(const std::filesystem::path& model, int64_t vocab, const
   const PromptSet set = source(fed.chat.has_value());
   if (!fed.tokenizer && needs_tokenizer(set)) fail(problem);
   if (const std::string odd = template_mismatch(set, fed.chat ? &*fed.chat : nullptr);
-      !odd.empty() && !flags.raw_on_purpose)
-    std::cerr << "kvcal: warning: " << odd << '\n';
+      !odd.empty() && !options.raw_on_purpose)
+    listener.hear(Notice::Warning, odd);
   TokenizedSet tokenized = tokenize_prompts(set, fed.tokenizer ? &*fed.tokenizer : nullptr,
-                                            fed.chat ? &*fed.chat : nullptr, tokenize_options(flags, vocab));
+                                            fed.chat ? &*fed.chat : nullptr, tokenize_options(options, vocab));
   fed.prompts = std::move(tokenized.prompts);
   std::sort(fed.prompts.begin(), fed.prompts.end(), [](const auto& a, const auto& b) { return a.id < b.id; });
-  cut(fed.prompts, flags);
+  select(fed.prompts, options);
   if (fed.prompts.empty()) fail("no usable prompt");
   fed.sha256 = prompts_sha256(fed.prompts);
   fed.skipped = set.skipped;
@@ -151,7 +98,7 @@ FedPrompts feed_prompts(const std::filesystem::path& model, int64_t vocab, const
   fed.n_truncated = static_cast<size_t>(
       std::count_if(fed.prompts.begin(), fed.prompts.end(), [](const TokenizedPrompt& p) { return p.truncated; }));
   fed.n_replaced = set.replaced + tokenized.replaced;
-  warn(fed, flags.max_length);
+  warn(fed, options.max_length, listener);
   return fed;
 }
 

@@ -1,6 +1,4 @@
-#include "opened_model.h"
-
-#include <iostream>
+#include "calibrate/opened_model.h"
 
 #include "prefill/memory_plan.h"
 
@@ -13,7 +11,7 @@ OpenedModel::OpenedModel(const std::filesystem::path& folder, int64_t max_model_
       weights(while_doing("opening " + quoted(folder.string()),
                           [&] { return locate_weights(checkpoint, model->spec()); })) {}
 
-void OpenedModel::report_tensors(bool ran_to_logits, bool verbose) const {
+void OpenedModel::report_tensors(bool ran_to_logits, NoticeListener& listener) const {
   SkipRules rules = weights.rules;
   if (!ran_to_logits) {
     const std::string norm = spec().final_norm.substr(0, spec().final_norm.rfind('.'));
@@ -24,17 +22,17 @@ void OpenedModel::report_tensors(bool ran_to_logits, bool verbose) const {
     rules.add(std::move(after));
   }
   const SkipReport report = weights.text.report(rules);
-  if (verbose)
-    for (const SkipReport::Skipped& s : report.skipped)
-      std::cerr << "not read: " << s.n_tensors << " tensor(s), " << bytes_text(s.bytes) << ", " << s.rule << '\n';
+  for (const SkipReport::Skipped& s : report.skipped)
+    listener.hear(Notice::Detail,
+                  "not read: " + std::to_string(s.n_tensors) + " tensor(s), " + bytes_text(s.bytes) + ", " + s.rule);
   if (report.unclaimed.empty()) return;
   constexpr size_t kListed = 8;
   std::string list;
   for (size_t i = 0; i < std::min(report.unclaimed.size(), kListed); ++i)
     list += (i ? ", " : "") + quoted(report.unclaimed[i]);
   if (report.unclaimed.size() > kListed) list += ", ...";
-  std::cerr << "kvcal: warning: " << report.unclaimed.size()
-            << " tensor(s) of the checkpoint were not used, for no known reason: " << list << '\n';
+  listener.hear(Notice::Warning, std::to_string(report.unclaimed.size()) +
+                                     " tensor(s) of the checkpoint were not used, for no known reason: " + list);
 }
 
 std::vector<int32_t> end_tokens(const Checkpoint& checkpoint) {

@@ -1,8 +1,7 @@
-#include "resume.h"
+#include "calibrate/resume.h"
 
 #include <array>
 #include <cstring>
-#include <iostream>
 
 #include "base/error.h"
 #include "base/read_file.h"
@@ -69,12 +68,10 @@ std::string checksum_in(const SafetensorsFile& file) {
   return sum.text();
 }
 
-void warn(const std::string& text) { std::cerr << "kvcal: warning: " << text << '\n'; }
-
 }  // namespace
 
-ResumeFolder::ResumeFolder(fs::path folder, Json identity)
-    : folder_(std::move(folder)), identity_(std::move(identity)) {
+ResumeFolder::ResumeFolder(fs::path folder, Json identity, NoticeListener& listener)
+    : folder_(std::move(folder)), identity_(std::move(identity)), listener_(listener) {
   std::error_code error;
   fs::create_directory(folder_, error);
   if (error) fail("cannot save the state of the run in " + quoted(folder_.string()) + ": " + errno_text(error.value()));

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <memory>
 
+#include "calibrate/notices.h"
 #include "checkpoint/checkpoint.h"
 #include "model/architecture.h"
 #include "prefill/model_weights.h"
@@ -25,9 +26,9 @@ struct OpenedModel {
   /// False for a backbone saved alone, such as an embedding model's: it has a KV cache, but no logits.
   bool has_head() const { return spec().tied_head || !weights.prefix.lm_head.empty(); }
 
-  /// Warns on standard error about tensors that were not used and that no rule explains, one line per kind. Layers
-  /// and output heads that this run did not need are expected. verbose: also a line per rule that skipped tensors.
-  void report_tensors(bool ran_to_logits, bool verbose) const;
+  /// Warns about tensors that were not used and that no rule explains; a detail for each rule that skipped some. Layers
+  /// and output heads that this run did not need are expected.
+  void report_tensors(bool ran_to_logits, NoticeListener& listener) const;
 };
 
 /// Token ids that end a generation: eos_token_id of generation_config.json, else of config.json.

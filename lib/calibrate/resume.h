@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <optional>
 
+#include "calibrate/notices.h"
 #include "prefill/runner.h"
 #include "stats/observer.h"
 
@@ -15,8 +16,8 @@ class ResumeFolder final : public RunStore {
  public:
   /// `identity` is what the numbers of a run depend on, by name: an object of objects or plain values. Looks into the
   /// folder, which need not exist. Throws Error when the folder cannot be written or holds another run's files; a
-  /// damaged file is ignored with a warning.
-  ResumeFolder(std::filesystem::path folder, Json identity);
+  /// damaged file is ignored with a warning. The listener must outlive the folder.
+  ResumeFolder(std::filesystem::path folder, Json identity, NoticeListener& listener);
 
   /// What save() takes statistics from, and where those of the earlier part go.
   void observe(Observer& observer, RunRecord record);
@@ -38,9 +39,11 @@ class ResumeFolder final : public RunStore {
   std::optional<Found> read(int slot) const;
   void write(int slot, int layers_done, std::span<const Tensor> rows);
   void remove_temporaries() const;
+  void warn(const std::string& text) const { listener_.hear(Notice::Warning, text); }
 
   std::filesystem::path folder_;
   Json identity_;
+  NoticeListener& listener_;
   std::optional<Found> found_;
   int newest_ = 1;  // the slot that must stay while the other is written
   bool warned_ = false;
