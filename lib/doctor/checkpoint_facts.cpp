@@ -9,8 +9,8 @@
 #include "checkpoint/kv_scale_names.h"
 #include "checkpoint/text_prefix.h"
 #include "checkpoint/weight_files.h"
-#include "export/stored_scales.h"
 #include "model/architecture.h"
+#include "servers/stored_scales.h"
 
 namespace kvcal {
 namespace {

@@ -3,7 +3,7 @@
 #include <array>
 
 #include "doctor/rules.h"
-#include "export/server_support.h"
+#include "servers/server_support.h"
 
 namespace kvcal {
 namespace {

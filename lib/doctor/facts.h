@@ -12,7 +12,7 @@
 #include "doctor/gpu.h"
 #include "doctor/output_text.h"
 #include "doctor/serve_command.h"
-#include "export/kv_declaration.h"
+#include "servers/kv_declaration.h"
 
 namespace kvcal {
 

@@ -6,7 +6,7 @@
 #include <string_view>
 
 #include "artifact/artifact.h"
-#include "export/model_identity.h"
+#include "servers/model_identity.h"
 #include "validate/finding.h"
 
 namespace kvcal {

@@ -7,8 +7,8 @@
 
 #include "artifact/artifact.h"
 #include "checkpoint/checkpoint.h"
-#include "export/served_scales.h"
-#include "export/stored_scales.h"
+#include "servers/served_scales.h"
+#include "servers/stored_scales.h"
 #include "stats/run_record.h"
 #include "validate/finding.h"
 

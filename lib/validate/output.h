@@ -4,7 +4,7 @@
 #include <string>
 
 #include "base/json.h"
-#include "export/served_scales.h"
+#include "servers/served_scales.h"
 #include "validate/finding.h"
 
 namespace kvcal {

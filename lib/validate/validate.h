@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-#include "export/model_identity.h"
+#include "servers/model_identity.h"
 #include "validate/finding.h"
 
 namespace kvcal {

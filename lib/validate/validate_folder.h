@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "export/served_scales.h"
+#include "servers/served_scales.h"
 #include "stats/run_record.h"
 #include "validate/finding.h"
 

@@ -6,7 +6,7 @@
 #include <set>
 
 #include "base/json.h"
-#include "export/server_table.h"
+#include "servers/server_table.h"
 
 namespace kvcal {
 namespace {

@@ -1,4 +1,4 @@
-#include "export/model_identity.h"
+#include "servers/model_identity.h"
 
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/fingerprint.h"

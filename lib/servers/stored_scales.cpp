@@ -1,4 +1,4 @@
-#include "export/stored_scales.h"
+#include "servers/stored_scales.h"
 
 #include <algorithm>
 #include <array>

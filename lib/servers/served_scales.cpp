@@ -1,4 +1,4 @@
-#include "export/served_scales.h"
+#include "servers/served_scales.h"
 
 #include <algorithm>
 #include <cmath>

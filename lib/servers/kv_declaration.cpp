@@ -1,4 +1,4 @@
-#include "export/kv_declaration.h"
+#include "servers/kv_declaration.h"
 
 #include <algorithm>
 #include <array>

@@ -1,8 +1,8 @@
 // The scales of folders that other tools wrote are found, placed and read to the bit.
 #include <gtest/gtest.h>
 
-#include "export/stored_scales.h"
 #include "model/architecture.h"
+#include "servers/stored_scales.h"
 #include "unit/scale_folder.h"
 
 namespace kvcal {

@@ -6,8 +6,8 @@
 
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/kv_scale_names.h"
-#include "export/kv_declaration.h"
 #include "model/model_spec.h"
+#include "servers/kv_declaration.h"
 
 namespace kvcal {
 

@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "export/server_support.h"
-#include "export/stored_scales.h"
+#include "servers/server_support.h"
+#include "servers/stored_scales.h"
 
 namespace kvcal {
 

@@ -1,6 +1,6 @@
 // Sources: the wheels vLLM 0.33.0 and SGLang 0.5.23, whose loaders were executed on tiny checkpoints without a GPU
 // (run) or read (the file named). A class that changes its loader in a later release changes its line here.
-#include "export/server_table.h"
+#include "servers/server_table.h"
 
 #include <array>
 

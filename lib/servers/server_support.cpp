@@ -1,11 +1,11 @@
-#include "export/server_support.h"
+#include "servers/server_support.h"
 
 #include <algorithm>
 #include <array>
 #include <charconv>
 
 #include "base/error.h"
-#include "export/server_table.h"
+#include "servers/server_table.h"
 
 namespace kvcal {
 namespace {

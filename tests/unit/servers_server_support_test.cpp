@@ -3,9 +3,9 @@
 
 #include <set>
 
-#include "export/server_table.h"
 #include "harness/message_of.h"
 #include "model/architecture.h"
+#include "servers/server_table.h"
 
 namespace kvcal {
 namespace {

@@ -5,7 +5,7 @@
 #include <span>
 #include <string_view>
 
-#include "export/server_support.h"
+#include "servers/server_support.h"
 
 namespace kvcal {
 

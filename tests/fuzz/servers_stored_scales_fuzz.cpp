@@ -5,9 +5,9 @@
 #include <filesystem>
 #include <fstream>
 
-#include "export/served_scales.h"
 #include "fuzz/fuzzing.h"
 #include "model/architecture.h"
+#include "servers/served_scales.h"
 
 namespace {
 
