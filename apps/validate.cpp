@@ -13,6 +13,7 @@
 #include "artifact/make_artifact.h"
 #include "base/read_file.h"
 #include "build_info.h"
+#include "check/artifact_checks.h"
 #include "json_output.h"
 #include "shipped_files.h"
 #include "stats/statistics_file.h"

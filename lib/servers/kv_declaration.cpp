@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <array>
 
+#include "checkpoint/quantization.h"
+
 namespace kvcal {
 namespace {
 
@@ -63,9 +65,7 @@ std::string vllm_scheme_error(const Json& scheme, const KvDeclaration& d) {
   return "";
 }
 
-}  // namespace
-
-KvDeclaration read_kv_declaration(const Json& config, const fs::path& folder) {
+KvDeclaration read_cache(const Json& config, const fs::path& folder) {
   KvDeclaration d;
   const Json* inline_config = object_at(config, "quantization_config");
   const Json* text = object_at(config, "text_config");
@@ -85,6 +85,16 @@ KvDeclaration read_kv_declaration(const Json& config, const fs::path& folder) {
   d.source = "hf_quant_config.json";
   d.method = "modelopt";
   read_keys(json, d);
+  return d;
+}
+
+}  // namespace
+
+KvDeclaration read_kv_declaration(const Json& config, const fs::path& folder) {
+  KvDeclaration d = read_cache(config, folder);
+  const Json weights = find_quantization(config, folder);
+  d.block_weights = weights.is_object() && find_member(weights, "weight_block_size") != nullptr;
+  d.static_activations = text_at(weights, "activation_scheme") == "static";
   return d;
 }
 

@@ -1,4 +1,5 @@
-// How a checkpoint declares its KV cache: compressed-tensors' kv_cache_scheme, ModelOpt's kv_cache_quant_algo, ...
+// How a checkpoint declares its quantization, as far as servers and their KV cache go: compressed-tensors'
+// kv_cache_scheme, ModelOpt's kv_cache_quant_algo, ...
 #pragma once
 
 #include <filesystem>
@@ -17,7 +18,9 @@ struct KvDeclaration {
   std::optional<Json> scheme;   // kv_cache_scheme: an object, or ModelOpt's string "NVFP4"
   std::string algorithm;        // kv_cache_quant_algo: "FP8", "NVFP4", ...; "" when not said
   bool has_config_groups = false, has_quant_algo = false;
-  std::string producer;  // "modelopt" of ModelOpt's files, "" otherwise
+  std::string producer;             // "modelopt" of ModelOpt's files, "" otherwise
+  bool block_weights = false;       // weight_block_size is said
+  bool static_activations = false;  // activation_scheme "static"
 
   bool is_compressed_tensors() const { return method == "compressed-tensors"; }
   bool is_modelopt() const { return method.starts_with("modelopt"); }
@@ -26,7 +29,7 @@ struct KvDeclaration {
 };
 
 /// Reads quantization_config of config.json (or of its text_config), else hf_quant_config.json beside it. What is of a
-/// wrong type counts as absent; only broken JSON of that file is an Error.
+/// wrong type counts as absent; only broken JSON of that file, or of others beside it, is an Error.
 KvDeclaration read_kv_declaration(const Json& config, const std::filesystem::path& folder);
 
 /// The number of bits, type, strategy and so on of a scheme, with "" for what is absent: "float", "tensor".

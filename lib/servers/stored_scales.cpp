@@ -19,6 +19,12 @@ bool has_word(std::string_view name, std::initializer_list<std::string_view> wor
   return std::any_of(words.begin(), words.end(), [&](std::string_view word) { return name.find(word) != name.npos; });
 }
 
+bool is_of_tower(std::string_view name) { return has_word(name, {"visual", "vision", "audio", "image", "speech"}); }
+
+bool is_of_draft(std::string_view name) {
+  return name.starts_with("mtp.") || has_word(name, {".mtp.", "nextn", "draft", "eagle"});
+}
+
 Owner owner_of_layer(const LayerSpec& layer) {
   if (layer.cache >= 0) return Owner::NoModule;  // the layer has a cache, but this is not the module that owns it
   return layer.shares_cache >= 0 ? Owner::SharedKv : Owner::NoKv;
@@ -33,9 +39,9 @@ void place(const ModelSpec& spec, const std::string& prefix, int64_t layer_numbe
       return;
     }
   const std::string_view name = s.attention;
-  if (has_word(name, {"visual", "vision", "audio", "image", "speech"})) {
+  if (is_of_tower(name)) {
     s.owner = Owner::Tower;
-  } else if (name.starts_with("mtp.") || has_word(name, {".mtp.", "nextn", "draft", "eagle"})) {
+  } else if (is_of_draft(name)) {
     s.owner = Owner::Draft;
   } else if (!name.starts_with(prefix + "layers.")) {
     s.owner = Owner::NoModule;
@@ -94,6 +100,33 @@ std::vector<StoredScales::Unlisted> unlisted_scales(const fs::path& folder, cons
   return found;
 }
 
+StoredScales read_scales(const Checkpoint& checkpoint, const ModelSpec& spec, const std::string& prefix) {
+  StoredScales all;
+  all.declaration = read_kv_declaration(checkpoint.config(), checkpoint.folder());
+  all.tensor_prefix = prefix;
+  const WeightFiles files = find_weight_files(checkpoint.folder());
+  const std::map<std::string, std::string> shards = files_of_scales(files);
+  KvScaleName parsed;
+  for (const std::string& name : checkpoint.names()) {
+    if (!parse_kv_scale_name(name, parsed)) continue;
+    const TensorInfo& info = *checkpoint.find(name);
+    StoredScale s;
+    s.tensor = name;
+    s.file = shards.at(name);
+    s.dtype = info.dtype;
+    s.shape = info.shape;
+    s.values = values_of(checkpoint, info);
+    s.site = parsed.site;
+    s.zero_point = parsed.zero_point;
+    s.attention = std::string(parsed.attention);
+    s.spelling = std::string(parsed.spelling);
+    place(spec, all.tensor_prefix, parsed.layer, s);
+    all.tensors.push_back(std::move(s));
+  }
+  all.unlisted = unlisted_scales(checkpoint.folder(), files);
+  return all;
+}
+
 }  // namespace
 
 std::string_view name_of(StoredScale::Owner owner) {
@@ -117,31 +150,38 @@ bool StoredScales::reads_as_written(const StoredScale& reader, const ModelSpec& 
   return !written.empty() && written[0]->values == reader.values;
 }
 
-StoredScales read_stored_scales(const Checkpoint& checkpoint, const ModelSpec& spec) {
-  StoredScales all;
-  all.declaration = read_kv_declaration(checkpoint.config(), checkpoint.folder());
-  all.tensor_prefix = detect_prefix(checkpoint, spec.embedding).model;
-  const WeightFiles files = find_weight_files(checkpoint.folder());
-  const std::map<std::string, std::string> shards = files_of_scales(files);
+ModelSpec presumed_spec(const Checkpoint& checkpoint, bool latent) {
+  constexpr std::string_view kBias = ".k_proj.bias";
+  constexpr size_t kMostPresumedCaches = 1024;
+  std::map<std::string, int64_t> modules;  // and how many elements their key bias has
   KvScaleName parsed;
   for (const std::string& name : checkpoint.names()) {
-    if (!parse_kv_scale_name(name, parsed)) continue;
-    const TensorInfo& info = *checkpoint.find(name);
-    StoredScale s;
-    s.tensor = name;
-    s.file = shards.at(name);
-    s.dtype = info.dtype;
-    s.shape = info.shape;
-    s.values = values_of(checkpoint, info);
-    s.site = parsed.site;
-    s.zero_point = parsed.zero_point;
-    s.attention = std::string(parsed.attention);
-    s.spelling = std::string(parsed.spelling);
-    place(spec, all.tensor_prefix, parsed.layer, s);
-    all.tensors.push_back(std::move(s));
+    if (is_of_tower(name) || is_of_draft(name)) continue;
+    if (parse_kv_scale_name(name, parsed)) modules.try_emplace(std::string(parsed.attention), 0);
+    if (name.ends_with(kBias))
+      modules[name.substr(0, name.size() - kBias.size())] = checkpoint.find(name)->shape.elements();
   }
-  all.unlisted = unlisted_scales(checkpoint.folder(), files);
-  return all;
+  ModelSpec spec;
+  if (modules.size() > kMostPresumedCaches) return spec;
+  for (const auto& [name, width] : modules) {
+    KvLayout cache;
+    cache.cache = cache.layer = static_cast<int>(spec.caches.size());
+    cache.name = name;
+    if (latent) cache.kind = "mla";
+    cache.n_heads = cache.n_kv_heads = 1;
+    cache.head_dim_k = cache.head_dim_v = width;
+    spec.caches.push_back(cache);
+    spec.layers.push_back({cache.layer, LayerKind::Attention, cache.cache});
+  }
+  return spec;
+}
+
+StoredScales read_presumed_scales(const Checkpoint& checkpoint, const ModelSpec& presumed) {
+  return read_scales(checkpoint, presumed, "");
+}
+
+StoredScales read_stored_scales(const Checkpoint& checkpoint, const ModelSpec& spec) {
+  return read_scales(checkpoint, spec, detect_prefix(checkpoint, spec.embedding).model);
 }
 
 }  // namespace kvcal

@@ -54,6 +54,13 @@ struct StoredScales {
   bool reads_as_written(const StoredScale& reader, const ModelSpec& spec) const;
 };
 
+/// What tensors alone tell of a model that the program does not know: a cache for each attention module of theirs that
+/// has scales or a key bias; none where these are more than layers of any model. `latent`: one row for keys and values.
+ModelSpec presumed_spec(const Checkpoint& checkpoint, bool latent);
+
+/// The same of such a model, whose caches have whole names.
+StoredScales read_presumed_scales(const Checkpoint& checkpoint, const ModelSpec& presumed);
+
 /// Reads all of them. Throws Error for a folder whose tensors cannot be read, or whose text prefix is not clear.
 StoredScales read_stored_scales(const Checkpoint& checkpoint, const ModelSpec& spec);
 

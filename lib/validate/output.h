@@ -4,8 +4,8 @@
 #include <string>
 
 #include "base/json.h"
+#include "check/finding.h"
 #include "servers/served_scales.h"
-#include "validate/finding.h"
 
 namespace kvcal {
 

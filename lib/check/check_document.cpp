@@ -3,7 +3,7 @@
 #include <set>
 
 #include "artifact/schema_check.h"
-#include "validate/checks.h"
+#include "check/artifact_checks.h"
 
 namespace kvcal {
 namespace {

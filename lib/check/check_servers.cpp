@@ -2,8 +2,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "validate/checks.h"
-#include "validate/folder.h"
+#include "check/artifact_checks.h"
+#include "check/folder_checks.h"
 
 namespace kvcal {
 namespace {

@@ -1,11 +1,9 @@
 // Scales per head and tensor parallelism: servers deal the heads to ranks, or copy each to several ranks.
-#include "validate/folder.h"
-#include "validate/validate_folder.h"
+#include "check/artifact_checks.h"
+#include "check/folder_checks.h"
 
 namespace kvcal {
 namespace {
-
-bool can_deal(int64_t n_heads, int64_t n_ranks) { return n_heads % n_ranks == 0 || n_ranks % n_heads == 0; }
 
 Finding finding_of(const std::string& path, int64_t n_heads, int64_t n_ranks) {
   return {"S18",
@@ -18,6 +16,8 @@ Finding finding_of(const std::string& path, int64_t n_heads, int64_t n_ranks) {
 }
 
 }  // namespace
+
+bool can_deal(int64_t n_heads, int64_t n_ranks) { return n_heads % n_ranks == 0 || n_ranks % n_heads == 0; }
 
 void check_ranks(const FolderUnderTest& f, int64_t n_ranks, Report& report) {
   report.evaluated({"S18"});

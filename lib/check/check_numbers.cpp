@@ -3,7 +3,7 @@
 #include <cmath>
 
 #include "base/number_text.h"
-#include "validate/checks.h"
+#include "check/artifact_checks.h"
 
 namespace kvcal {
 

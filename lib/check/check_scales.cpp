@@ -3,8 +3,8 @@
 #include <array>
 #include <cmath>
 
+#include "check/artifact_checks.h"
 #include "solve/format.h"
-#include "validate/checks.h"
 
 namespace kvcal {
 namespace {

@@ -1,8 +1,8 @@
 // Which layers of a checkpoint have scales, and which should.
 #include <algorithm>
 
-#include "validate/checks.h"
-#include "validate/folder.h"
+#include "check/artifact_checks.h"
+#include "check/folder_checks.h"
 
 namespace kvcal {
 namespace {
@@ -81,10 +81,7 @@ void note_shape_of_model(const FolderUnderTest& f, Report& report) {
   if (f.spec.caches.size() < f.spec.layers.size())
     report.add("C04", "", "layers with a KV cache", "",
                std::to_string(f.spec.caches.size()) + " of " + std::to_string(f.spec.layers.size()));
-  const auto other = std::find_if(f.spec.caches.begin(), f.spec.caches.end(), [&](const KvLayout& c) {
-    return c.head_dim_k != f.spec.caches[0].head_dim_k || c.n_kv_heads != f.spec.caches[0].n_kv_heads;
-  });
-  if (other != f.spec.caches.end())
+  if (const KvLayout* other = first_other_layout(f.spec))
     report.add("C10", module_of(f, *other), "heads and their width", "",
                std::to_string(other->n_kv_heads) + " of " + std::to_string(other->head_dim_k) + ", elsewhere " +
                    std::to_string(f.spec.caches[0].n_kv_heads) + " of " + std::to_string(f.spec.caches[0].head_dim_k));
@@ -96,6 +93,13 @@ bool has_queries(const FolderUnderTest& f) {
 }
 
 }  // namespace
+
+const KvLayout* first_other_layout(const ModelSpec& spec) {
+  const auto other = std::find_if(spec.caches.begin(), spec.caches.end(), [&](const KvLayout& c) {
+    return c.head_dim_k != spec.caches[0].head_dim_k || c.n_kv_heads != spec.caches[0].n_kv_heads;
+  });
+  return other == spec.caches.end() ? nullptr : &*other;
+}
 
 void check_stored_layers(const FolderUnderTest& f, Report& report) {
   report.evaluated({"C04", "C05", "C08", "C10", "C17", "F08", "S06", "S07", "S20", "S25"});

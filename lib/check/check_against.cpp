@@ -3,9 +3,9 @@
 #include <array>
 #include <cmath>
 
+#include "check/artifact_checks.h"
+#include "check/folder_checks.h"
 #include "solve/format.h"
-#include "validate/checks.h"
-#include "validate/folder.h"
 
 namespace kvcal {
 namespace {

@@ -3,7 +3,7 @@
 #include <bit>
 #include <cmath>
 
-#include "validate/checks.h"
+#include "check/artifact_checks.h"
 
 namespace kvcal {
 namespace {

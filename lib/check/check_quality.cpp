@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "validate/checks.h"
+#include "check/artifact_checks.h"
 
 namespace kvcal {
 namespace {
@@ -71,6 +71,8 @@ void check_outliers(const Artifact& a, std::string_view name, Report& report) {
 
 }  // namespace
 
+bool is_short_for(int64_t longest, int64_t max_model_len) { return max_model_len / 4 > longest; }
+
 void check_quality(const Artifact& a, Report& report) {
   report.evaluated({"K02", "K03", "K05", "K09", "S16", "S23"});
   for (size_t i = 0; i < a.layers.size(); ++i) {
@@ -79,7 +81,7 @@ void check_quality(const Artifact& a, Report& report) {
       check_site(a, *s.site, s.site != &a.layers[i].query, path + "." + s.name, report);
   }
   const int64_t longest = get_int(a.calibration, "longest", "calibration.");
-  if (a.quantization.max_model_len / 4 > longest)
+  if (is_short_for(longest, a.quantization.max_model_len))
     report.add("S23", "calibration.longest", "the longest sequence measured",
                "at least a quarter of max_model_len, " + std::to_string(a.quantization.max_model_len),
                std::to_string(longest));

@@ -2,29 +2,14 @@
 // passed.
 #pragma once
 
-#include <cstdint>
 #include <initializer_list>
-#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "check/rules.h"
+
 namespace kvcal {
-
-enum class Severity : uint8_t { Note, Warning, Error };
-std::string_view name_of(Severity severity);  // "note", "warning", "error"
-
-struct Rule {
-  std::string_view id;
-  Severity severity;
-  std::string_view meaning;  // what is wrong when it fires
-  std::string_view fix;
-  std::string_view needs;  // "": the file alone
-};
-
-/// All rules, by id. S and K rules have the numbers of the catalog of known FP8-cache failures.
-std::span<const Rule> rules();
-const Rule& rule_named(std::string_view id);  // throws Error for an id that is not in the table
 
 struct Finding {
   std::string rule;

@@ -1,12 +1,35 @@
+// What can be wrong with a scale file, a checkpoint or statistics, as data. An id means one thing, with one severity,
+// wherever the program says it: validate reports all of them, doctor those that explain a server's trouble.
+#pragma once
+
 #include <algorithm>
 #include <array>
+#include <cstdint>
+#include <span>
+#include <string_view>
 
 #include "base/error.h"
-#include "validate/finding.h"
 
 namespace kvcal {
-namespace {
 
+/// A note is worth knowing and no finding. Fatal: the server does not start; only doctor can know.
+enum class Severity : uint8_t { Note, Warning, Error, Fatal };
+std::string_view name_of(Severity severity);  // "note", "warning", "error", "fatal"
+
+struct Rule {
+  std::string_view id;
+  Severity severity;
+  std::string_view meaning;  // what is wrong when it fires
+  std::string_view fix;
+  std::string_view needs;  // "": the file alone
+};
+
+/// All rules, by id. S and K rules have the numbers of the catalog of known FP8-cache failures.
+std::span<const Rule> rules();
+
+namespace rule_table {
+
+using enum Severity;
 constexpr std::string_view kAgain = "calibrate or solve again; do not edit scale files by hand";
 constexpr std::string_view kOwn = "use scales that were calibrated on this checkpoint";
 constexpr std::string_view kModel = "--model";
@@ -15,9 +38,7 @@ constexpr std::string_view kServer = "--server";
 constexpr std::string_view kKeep = "keep this layer's cache in the model's dtype";
 constexpr std::string_view kExport = "export the scales again with kvcal export";
 constexpr std::string_view kCompare = "compare with what was measured: --scales or --stats";
-using enum Severity;
-
-constexpr std::array kRules = {
+inline constexpr std::array kRules = {
     Rule{"A01", Error, "not a complete JSON document", "copy the file again, or calibrate again", ""},
     Rule{"A02", Error, "does not satisfy the schema", kAgain, ""},
     Rule{"A03", Error, "a member that version 1.0 does not have", "remove it, or correct its name", ""},
@@ -145,72 +166,13 @@ constexpr std::array kRules = {
     Rule{"V09", Error, "the checkpoint has no scale of the scale file", kExport, kFolder},
 };
 
-}  // namespace
+}  // namespace rule_table
 
-std::string_view name_of(Severity severity) {
-  return std::array{"note", "warning", "error"}[static_cast<size_t>(severity)];
-}
-
-std::span<const Rule> rules() { return kRules; }
-
-const Rule& rule_named(std::string_view id) {
-  const auto found = std::find_if(kRules.begin(), kRules.end(), [&](const Rule& r) { return r.id == id; });
-  if (found == kRules.end()) fail("no rule " + quoted(id));
+/// Throws Error for an id that is not in the table; in a constant expression, that does not compile.
+constexpr const Rule& rule_named(std::string_view id) {
+  const auto found = std::ranges::find(rule_table::kRules, id, &Rule::id);
+  if (found == rule_table::kRules.end()) fail("no rule " + quoted(id));
   return *found;
-}
-
-void Report::evaluated(std::initializer_list<std::string_view> ids) {
-  for (const std::string_view id : ids) evaluated_.push_back(rule_named(id).id);
-}
-
-void Report::add(std::string_view rule, std::string path, std::string what, std::string expected, std::string actual) {
-  evaluated({rule});
-  findings.push_back(
-      {std::string(rule), std::move(path), std::move(what), std::move(expected), std::move(actual), 0, ""});
-}
-
-void Report::add(Finding finding) {
-  evaluated({finding.rule});
-  findings.push_back(std::move(finding));
-}
-
-void Report::merge(const Report& other, const std::string& file) {
-  evaluated_.insert(evaluated_.end(), other.evaluated_.begin(), other.evaluated_.end());
-  for (Finding finding : other.findings) {
-    finding.file = file;
-    findings.push_back(std::move(finding));
-  }
-}
-
-void Report::not_evaluated(std::initializer_list<std::string_view> ids, const std::string& reason) {
-  for (const std::string_view id : ids) reasons_.push_back({std::string(rule_named(id).id), reason});
-}
-
-std::vector<std::string> Report::evaluated_rules() const {
-  std::vector<std::string> ids;
-  for (const Rule& r : kRules)
-    if (std::find(evaluated_.begin(), evaluated_.end(), r.id) != evaluated_.end()) ids.emplace_back(r.id);
-  return ids;
-}
-
-std::vector<Report::Skipped> Report::skipped_rules() const {
-  std::vector<Skipped> skipped;
-  for (const Rule& r : kRules) {
-    if (std::find(evaluated_.begin(), evaluated_.end(), r.id) != evaluated_.end()) continue;
-    const auto given = std::find_if(reasons_.begin(), reasons_.end(), [&](const Skipped& s) { return s.rule == r.id; });
-    std::string reason = r.needs.empty() ? "because of an error above" : "needs " + std::string(r.needs);
-    skipped.push_back({std::string(r.id), given != reasons_.end() ? given->reason : std::move(reason)});
-  }
-  return skipped;
-}
-
-bool Report::has_below(std::string_view path) const {
-  return std::any_of(findings.begin(), findings.end(), [&](const Finding& f) { return f.path.starts_with(path); });
-}
-
-size_t Report::count(Severity severity) const {
-  return static_cast<size_t>(std::count_if(findings.begin(), findings.end(),
-                                           [&](const Finding& f) { return rule_named(f.rule).severity == severity; }));
 }
 
 }  // namespace kvcal

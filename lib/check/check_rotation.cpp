@@ -3,8 +3,7 @@
 // mean, the keys were not turned.
 #include <cmath>
 
-#include "validate/checks.h"
-#include "validate/validate_folder.h"
+#include "check/artifact_checks.h"
 
 namespace kvcal {
 namespace {

@@ -5,7 +5,7 @@
 #include <set>
 #include <vector>
 
-#include "validate/checks.h"
+#include "check/artifact_checks.h"
 
 namespace kvcal {
 namespace {

@@ -1,4 +1,4 @@
-// A checkpoint folder under test, and the groups of checks of its KV scales. Only validate_folder.cpp calls them.
+// A checkpoint folder under test, and the groups of checks of its KV scales, for validate and doctor.
 #pragma once
 
 #include <filesystem>
@@ -6,14 +6,15 @@
 #include <vector>
 
 #include "artifact/artifact.h"
+#include "check/finding.h"
 #include "checkpoint/checkpoint.h"
 #include "servers/served_scales.h"
 #include "servers/stored_scales.h"
 #include "stats/run_record.h"
-#include "validate/finding.h"
 
 namespace kvcal {
 
+/// Its facts, read once.
 struct FolderUnderTest {
   const Checkpoint& checkpoint;
   const ModelSpec& spec;
@@ -36,11 +37,27 @@ void check_stored_numbers(const FolderUnderTest& f, bool measured, Report& repor
 /// The set of layers: each cache has one key and one value, nothing else has any.
 void check_stored_layers(const FolderUnderTest& f, Report& report);
 
+/// What a config.json says about the KV cache; `folder` is where it is.
+void check_scheme(const KvDeclaration& declaration, const std::filesystem::path& folder, Report& report);
+
 /// config.json and the index.
 void check_declaration(const FolderUnderTest& f, Report& report);
 
+/// The largest element of a key bias, by cache; none where a norm behind it takes its size away.
+struct KeyBias {
+  std::string tensor;
+  double largest = 0;
+};
+std::vector<KeyBias> key_biases(const FolderUnderTest& f);
+
 /// Keys whose bias alone is too large for FP8; reads those tensors.
 void check_key_bias(const FolderUnderTest& f, Report& report);
+
+/// Whether servers can share the heads out to ranks, or copy each to several.
+bool can_deal(int64_t n_heads, int64_t n_ranks);
+
+/// Rule C10: whether heads differ in width or number; the first such cache, or null.
+const KvLayout* first_other_layout(const ModelSpec& spec);
 
 /// Scales per head against the ranks that will share the heads.
 void check_ranks(const FolderUnderTest& f, int64_t n_ranks, Report& report);

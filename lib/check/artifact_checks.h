@@ -1,13 +1,14 @@
-// The groups of checks, in the order in which they make sense: each relies on what those before it have checked. Only
-// validate.cpp calls them.
+// The groups of checks of a scale file, in the order in which they make sense: each relies on what those before it have
+// checked.
 #pragma once
 
 #include <string>
 #include <string_view>
 
 #include "artifact/artifact.h"
+#include "check/finding.h"
 #include "servers/model_identity.h"
-#include "validate/finding.h"
+#include "stats/run_record.h"
 
 namespace kvcal {
 
@@ -37,5 +38,14 @@ void check_quality(const Artifact& artifact, Report& report);
 
 /// Against the checkpoint that is to be served.
 void check_model(const Artifact& artifact, const ModelIdentity& model, Report& report);
+
+/// Rule S18 of the text of a scale file.
+void check_ranks(std::string_view text, int64_t n_ranks, Report& report);
+
+/// Rule K07 of a statistics file; scale files do not keep what it needs.
+void check_rotation(const Statistics& statistics, Report& report);
+
+/// Rule S23: whether the longest sequence measured is shorter than a quarter of what a server allows.
+bool is_short_for(int64_t longest, int64_t max_model_len);
 
 }  // namespace kvcal

@@ -2,9 +2,9 @@
 #include <algorithm>
 #include <cmath>
 
+#include "check/artifact_checks.h"
+#include "check/folder_checks.h"
 #include "checkpoint/quantization.h"
-#include "validate/checks.h"
-#include "validate/folder.h"
 
 namespace kvcal {
 namespace {
@@ -29,10 +29,15 @@ std::vector<float> bias_of(const FolderUnderTest& f, const KvLayout& cache) {
   return bias;
 }
 
+double largest_of(const std::vector<float>& bias) {
+  double largest = 0;
+  for (const float b : bias) largest = std::max(largest, static_cast<double>(std::fabs(b)));
+  return largest;
+}
+
 /// The largest that any channel of a head can get of the bias at some position: RoPE turns pairs.
 double reach_of(const std::vector<float>& head, const KvLayout& cache) {
-  double reach = 0;
-  for (const float b : head) reach = std::max(reach, static_cast<double>(std::fabs(b)));
+  double reach = largest_of(head);
   if (cache.pair_bound == PairBound::None) return reach;
   const bool neox = cache.pair_bound == PairBound::Neox;
   const auto half = static_cast<size_t>(cache.rotary_dim / 2);
@@ -50,17 +55,20 @@ float scale_of(const FolderUnderTest& f, int cache, size_t head) {
   return values.size() > head ? values[head] : values[0];
 }
 
+std::string name_of_bias(const FolderUnderTest& f, const KvLayout& cache) {
+  return f.stored.tensor_prefix + cache.name + ".k_proj.bias";
+}
+
 void check_layer(const FolderUnderTest& f, const KvLayout& cache, Report& report) {
   const std::vector<float> bias = bias_of(f, cache);
   if (bias.empty()) return;
-  const std::string path = f.stored.tensor_prefix + cache.name + ".k_proj.bias";
+  const std::string path = name_of_bias(f, cache);
   const auto width = static_cast<size_t>(cache.head_dim_k);
-  double largest = 0;
+  const double largest = largest_of(bias);
   bool clipped = false;
   for (size_t head = 0; head * width < bias.size(); ++head) {
     const std::vector<float> channels(bias.begin() + static_cast<std::ptrdiff_t>(head * width),
                                       bias.begin() + static_cast<std::ptrdiff_t>((head + 1) * width));
-    for (const float b : channels) largest = std::max(largest, static_cast<double>(std::fabs(b)));
     const double reach = reach_of(channels, cache) * cache.rope_magnitude,
                  limit = kMaxOfFp8 * static_cast<double>(scale_of(f, cache.cache, head));
     if (reach > limit && !clipped)
@@ -74,6 +82,14 @@ void check_layer(const FolderUnderTest& f, const KvLayout& cache, Report& report
 }
 
 }  // namespace
+
+std::vector<KeyBias> key_biases(const FolderUnderTest& f) {
+  std::vector<KeyBias> found;
+  for (const KvLayout& cache : f.spec.caches)
+    if (const double largest = cache.is_mla() ? 0 : largest_of(bias_of(f, cache)); largest > 0)
+      found.push_back({name_of_bias(f, cache), largest});
+  return found;
+}
 
 void check_key_bias(const FolderUnderTest& f, Report& report) {
   report.evaluated({"C01", "C02", "C03"});

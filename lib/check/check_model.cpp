@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <map>
 
-#include "validate/checks.h"
+#include "check/artifact_checks.h"
 
 namespace kvcal {
 namespace {
