@@ -59,9 +59,7 @@ std::vector<int> kept_layers_of(const std::string& path, const ModelSpec& spec) 
            std::to_string(layer.n_kv_heads) + " key-value heads of " + std::to_string(layer.head_dim_k) +
            ", the model has none like it; is the file of another model?");
   }
-  ExportOptions keep16;
-  keep16.skip_keep16 = true;
-  return skipped_layers(artifact, keep16);
+  return keep16_layers(artifact);
 }
 
 WeightBytes weights_of(const PlanFlags& flags, const ConfigFile& file, const ModelSpec& spec) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <iterator>
 #include <map>
 
 #include "base/number_text.h"
@@ -130,13 +131,19 @@ std::vector<LayerScales> layer_scales(const Artifact& artifact, const ModelIdent
   return all;
 }
 
+std::vector<int> keep16_layers(const Artifact& artifact) {
+  std::vector<int> layers;
+  for (const ArtifactLayer& layer : artifact.layers)
+    if (std::ranges::any_of(cached_sites(layer),
+                            [](const NamedSite& s) { return s.site->assessment.fp8 == Fitness::Keep16; }))
+      layers.push_back(layer.index);
+  std::ranges::sort(layers);
+  return layers;
+}
+
 std::vector<int> skipped_layers(const Artifact& artifact, const ExportOptions& options) {
   std::vector<int> layers = options.skip_layers;
-  if (options.skip_keep16)
-    for (const ArtifactLayer& layer : artifact.layers)
-      if (std::ranges::any_of(cached_sites(layer),
-                              [](const NamedSite& s) { return s.site->assessment.fp8 == Fitness::Keep16; }))
-        layers.push_back(layer.index);
+  if (options.skip_keep16) std::ranges::copy(keep16_layers(artifact), std::back_inserter(layers));
   std::ranges::sort(layers);
   layers.erase(std::unique(layers.begin(), layers.end()), layers.end());
   for (const int layer : layers)
@@ -149,9 +156,7 @@ void check_fitness(const Artifact& artifact, const ExportOptions& options) {
   if (options.allow_keep16) return;
   const std::vector<int> skipped = skipped_layers(artifact, options);
   std::vector<int> ruined;
-  ExportOptions all;
-  all.skip_keep16 = true;
-  for (const int layer : skipped_layers(artifact, all))
+  for (const int layer : keep16_layers(artifact))
     if (!std::ranges::binary_search(skipped, layer)) ruined.push_back(layer);
   if (ruined.empty()) return;
   fail("at these scales an FP8 cache ruins the attention of layer(s) " + layer_list(ruined) +

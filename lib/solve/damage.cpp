@@ -20,13 +20,16 @@ bool clips(const HeadStatistics& head, const NumberFormat& format, double scale)
   return static_cast<double>(magnitude_of(head.absmax)) > kRoundsDown * format.max * scale || head.histogram.over > 0;
 }
 
+/// Where an octave of HeadStatistics::token_octaves ends.
+double end_of(uint8_t octave) { return std::ldexp(1.0, int{octave} - 126); }
+
 /// Share of tokens whose largest magnitude is in an octave wholly below 2^-7 · scale.
 double flushed_tokens(const HeadStatistics& head, const NumberFormat& format, double scale) {
   const double least = format.smallest_normal / 2 * scale;
   uint64_t all = 0, flushed = 0;
   for (const auto& [octave, tokens] : head.token_octaves) {
     all += tokens;
-    if (std::ldexp(1.0, int{octave} - 126) <= least) flushed += tokens;
+    if (end_of(octave) <= least) flushed += tokens;
   }
   return all == 0 ? 0 : static_cast<double>(flushed) / static_cast<double>(all);
 }
@@ -97,15 +100,14 @@ std::vector<double> key_variances(const CacheStatistics& cache, size_t head) {
 
 /// The magnitude of the token in the middle as a share of the RMS over tokens, to the octave.
 double middle_of_tokens(const HeadStatistics& head) {
-  const auto size = [](uint8_t octave) { return std::ldexp(1.0, int{octave} - 126); };
   uint64_t all = 0, below = 0;
   double sum = 0;
   for (const auto& [octave, tokens] : head.token_octaves) {
     all += tokens;
-    sum += static_cast<double>(tokens) * size(octave) * size(octave);
+    sum += static_cast<double>(tokens) * end_of(octave) * end_of(octave);
   }
   for (const auto& [octave, tokens] : head.token_octaves)
-    if (below += tokens; 2 * below >= all && sum > 0) return size(octave) / std::sqrt(sum / static_cast<double>(all));
+    if (below += tokens; 2 * below >= all && sum > 0) return end_of(octave) / std::sqrt(sum / static_cast<double>(all));
   return 0;
 }
 

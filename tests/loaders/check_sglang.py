@@ -23,18 +23,8 @@ MODELS = "llama qwen2 qwen3 qwen3_moe qwen3_5 qwen3_next nemotron_h deepseek_v2 
 
 
 def reexec():
-    """Starts this program again under SGLang's Python, on its CPU engine, with the stub of libcuda."""
-    if os.environ.get("KVCAL_CHECKING") == "sglang":
-        return
-    ref = os.environ.get("REF", os.path.expanduser("~/.cache/kvcal-loaders"))
-    python = os.path.join(ref, "sglang", "bin", "python")
-    libraries = [os.path.join(ref, "stubs"), *filter(None, [os.environ.get("LD_LIBRARY_PATH")])]
-    environment = os.environ | dict(
-        KVCAL_CHECKING="sglang", LD_LIBRARY_PATH=":".join(libraries), HF_HUB_OFFLINE="1", TRANSFORMERS_OFFLINE="1",
-        SGLANG_USE_CPU_ENGINE="1", TOKENIZERS_PARALLELISM="false", PYTHONWARNINGS="ignore",
-    )
-    program = os.path.abspath(sys.modules["__main__"].__file__)
-    os.execve(python, [python, program] + sys.argv[1:], environment)
+    """Under SGLang's Python, on its CPU engine."""
+    verdict.start_under("sglang", SGLANG_USE_CPU_ENGINE="1", PYTHONWARNINGS="ignore")
 
 
 def args(words=None):

@@ -19,22 +19,13 @@ NOT_ABOUT = r"rope_scal|scaling_config|Initializing a V1|SchedulerConfig|GPU KV 
 
 
 def reexec():
-    """Starts this program again under vLLM's Python, with the stub of libcuda, without which its parts do not load."""
-    if os.environ.get("KVCAL_CHECKING") == "vllm":
-        return
-    ref = os.environ.get("REF", os.path.expanduser("~/.cache/kvcal-loaders"))
-    python = os.path.join(ref, "vllm", "bin", "python")
-    libraries = [os.path.join(ref, "stubs"), *filter(None, [os.environ.get("LD_LIBRARY_PATH")])]
+    """Under vLLM's Python; without the stub of libcuda its parts do not load."""
     # No visible device: vLLM then keeps Triton, which hybrid models import. No build in the background.
-    environment = os.environ | dict(
-        KVCAL_CHECKING="vllm", LD_LIBRARY_PATH=":".join(libraries), HF_HUB_OFFLINE="1", TRANSFORMERS_OFFLINE="1",
-        VLLM_NO_USAGE_STATS="1", VLLM_DO_NOT_TRACK="1", DO_NOT_TRACK="1", VLLM_LOGGING_LEVEL="DEBUG",
+    verdict.start_under(
+        "vllm", VLLM_NO_USAGE_STATS="1", VLLM_DO_NOT_TRACK="1", DO_NOT_TRACK="1", VLLM_LOGGING_LEVEL="DEBUG",
         VLLM_PLUGINS=os.environ.get("KVCAL_CHECK_PLUGINS", ""), VLLM_USE_DEEP_GEMM="0",
-        VLLM_USE_FLASHINFER_SAMPLER="0", TOKENIZERS_PARALLELISM="false", HUMMING_DISABLE_PARALLEL_BUILD="1",
-        CUDA_VISIBLE_DEVICES="",
+        VLLM_USE_FLASHINFER_SAMPLER="0", HUMMING_DISABLE_PARALLEL_BUILD="1", CUDA_VISIBLE_DEVICES="",
     )
-    program = os.path.abspath(sys.modules["__main__"].__file__)
-    os.execve(python, [python, program] + sys.argv[1:], environment)
 
 
 def args(words=None):

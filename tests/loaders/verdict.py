@@ -8,6 +8,7 @@ import math
 import os
 import re
 import struct
+import sys
 
 OK, DIFFERS, REFUSED, CHECKER_FAILED = range(4)  # exit statuses
 
@@ -18,6 +19,19 @@ SCALE = re.compile(
 )
 # What a server's code says when it wants a real GPU: no verdict on the folder.
 WANTS_GPU = ("cudaGetDeviceCount", "stub library", "no CPU build of sgl-kernel", "No CUDA GPUs", "Cannot re-initialize CUDA")
+
+
+def start_under(server, **environment):
+    """Starts this program again under the server's Python, with the stub of libcuda; returns where that has been done."""
+    if os.environ.get("KVCAL_CHECKING") == server:
+        return
+    ref = os.environ.get("REF", os.path.expanduser("~/.cache/kvcal-loaders"))
+    python = os.path.join(ref, server, "bin", "python")
+    libraries = [os.path.join(ref, "stubs"), *filter(None, [os.environ.get("LD_LIBRARY_PATH")])]
+    program = os.path.abspath(sys.modules["__main__"].__file__)
+    os.execve(python, [python, program] + sys.argv[1:], os.environ | dict(
+        KVCAL_CHECKING=server, LD_LIBRARY_PATH=":".join(libraries), HF_HUB_OFFLINE="1", TRANSFORMERS_OFFLINE="1",
+        TOKENIZERS_PARALLELISM="false") | environment)
 
 
 def add_arguments(parser, kv_cache_dtype):

@@ -6,17 +6,10 @@
 #include <algorithm>
 #include <string>
 
+#include "rules/whole_tree.h"
+
 namespace kvcal::rules {
 namespace {
-
-const std::vector<SourceFile>& tree() {
-  static const std::vector<SourceFile> files = read_tree(KVCAL_SOURCE_DIR);
-  return files;
-}
-
-void expect_none(const Findings& findings) {
-  for (const std::string& finding : findings) ADD_FAILURE() << finding;
-}
 
 TEST(Documents, ReadmeIsShort) { expect_none(readme_is_short(tree())); }
 TEST(Documents, LinksLeadSomewhere) { expect_none(links_lead_somewhere(tree())); }

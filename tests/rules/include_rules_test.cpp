@@ -5,18 +5,10 @@
 #include <string>
 
 #include "rules/rules.h"
+#include "rules/whole_tree.h"
 
 namespace kvcal::rules {
 namespace {
-
-const std::vector<SourceFile>& tree() {
-  static const std::vector<SourceFile> files = read_tree(KVCAL_SOURCE_DIR);
-  return files;
-}
-
-void expect_none(const Findings& findings) {
-  for (const std::string& finding : findings) ADD_FAILURE() << finding;
-}
 
 struct Rule {
   const char* name;

@@ -5,17 +5,10 @@
 
 #include <string>
 
+#include "rules/whole_tree.h"
+
 namespace kvcal::rules {
 namespace {
-
-const std::vector<SourceFile>& tree() {
-  static const std::vector<SourceFile> files = read_tree(KVCAL_SOURCE_DIR);
-  return files;
-}
-
-void expect_none(const Findings& findings) {
-  for (const std::string& finding : findings) ADD_FAILURE() << finding;
-}
 
 TEST(References, FilesExist) { expect_none(cited_files_exist(tree())); }
 TEST(References, SectionsExist) { expect_none(cited_sections_exist(tree())); }
