@@ -1,4 +1,6 @@
 // kvcal calibrate MODEL: the main job. Weights and prompts in, statistics and kv-cache-scales.json out.
+#include "calibrate/calibrate.h"
+
 #include <CLI/CLI.hpp>
 #include <cmath>
 #include <cstdio>
@@ -11,13 +13,14 @@
 #include "base/read_file.h"
 #include "base/sha256.h"
 #include "base/size_text.h"
-#include "calibration.h"
+#include "build_info.h"
+#include "console.h"
 #include "device.h"
-#include "fed_prompts.h"
 #include "json_output.h"
+#include "plan_text.h"
 #include "progress.h"
+#include "prompt_flags.h"
 #include "shard_flag.h"
-#include "solve/sampled_damage.h"
 #include "solve_flags.h"
 #include "stats/statistics_file.h"
 #include "verbs.h"
@@ -26,14 +29,14 @@ namespace kvcal {
 namespace {
 
 struct CalibrateFlags {
-  std::string model, statistics, memory, shard, precision = "bf16";
+  std::string model, statistics, memory, shard, device = "auto", precision = "bf16";
   std::string scale_option;  // the first one given, "" for none
   PromptFlags prompts;
   CalibrationOptions run;
   SolveFlags solve;
   ArtifactOutput output;
   std::optional<double> until_stable;  // percent
-  bool dry_run = false, no_sanity = false, resume = false, emulate_activations = false;
+  bool dry_run = false, no_sanity = false, resume = false, verbose = false;
 };
 
 Precision precision_from_name(const std::string& name) {
@@ -60,7 +63,6 @@ CalibrationOptions resolve(const CalibrateFlags& flags) {
   options.precision = precision_from_name(flags.precision);
   if (!flags.memory.empty()) options.memory = parse_size("--memory", flags.memory);
   options.sequences.sanity = !flags.no_sanity;
-  options.quiet = flags.output.quiet;
   if (flags.resume)
     options.resume = (flags.shard.empty() ? flags.output.path.string() : flags.statistics) + ".kvcal-resume";
   if (options.sequences.passes < 1)
@@ -78,36 +80,45 @@ CalibrationOptions resolve(const CalibrateFlags& flags) {
       fail("--until-stable is " + std::to_string(*flags.until_stable) + ", expected a percentage, 0 or more");
     options.until_stable = *flags.until_stable;
   }
+  options.solve = flags.solve.resolve();
+  options.extent = flags.dry_run ? Extent::Plan : flags.shard.empty() ? Extent::Scales : Extent::Statistics;
+  options.tool_version = std::string("kvcal ") + build_info().version;
+  options.commit = build_info().commit;
   return options;
 }
 
 Existing existing(const CalibrateFlags& flags) { return flags.output.force ? Existing::Replace : Existing::Refuse; }
 
-Json plan_json(const SequencePlan& sequences, const MemoryPlan& m) {
-  Json json = {{"n_prompts", sequences.prompts.size()},
-               {"n_sequences", sequences.measured.size()},
-               {"n_tokens", sequences.n_tokens()},
-               {"longest", sequences.longest()},
-               {"plan_sha256", sequences.sha256},
-               {"chunk_tokens", m.chunk_tokens},
-               {"memory",
-                {{"total", m.total()},
-                 {"weights", m.weights},
-                 {"file_pages", m.mapped},
-                 {"residual", m.residual},
-                 {"batch", m.activations},
-                 {"states", m.states},
-                 {"statistics", m.statistics},
-                 {"program", m.program},
-                 {"budget", m.budget}}}};
-  if (m.on_device) json["memory"]["host"] = m.host;
-  return json;
+// Before hours of work.
+void check_outputs(const CalibrateFlags& flags) {
+  if (!flags.statistics.empty()) check_writable(flags.statistics, existing(flags));
+  if (!flags.shard.empty()) return;
+  flags.output.check();
+  if (!flags.statistics.empty()) flags.output.check_other(flags.statistics, "--stats");
 }
 
-void print_emulation(const CalibrateFlags& flags, const CalibrationOptions& options) {
-  if (options.activation_quant.empty() || flags.output.quiet) return;
-  std::cerr << "kvcal: activations were rounded as servers do (" << options.activation_quant
-            << "); 'kvcal diff WITHOUT.json " << flags.output.path.string()
+// Saves the statistics as soon as there are some: computing scales from them may fail.
+class CalibrateConsole final : public Console {
+ public:
+  explicit CalibrateConsole(const CalibrateFlags& flags) : Console(flags.output.quiet, flags.verbose), flags_(flags) {}
+
+  void measured(const Statistics& statistics) override {
+    if (flags_.statistics.empty()) return;
+    write_statistics(flags_.statistics, statistics, existing(flags_));
+    statistics_sha256_ = sha256_hex(read_file(flags_.statistics, std::numeric_limits<size_t>::max()));
+  }
+
+  const std::string& statistics_sha256() const { return statistics_sha256_; }  // of the file; "" without one
+
+ private:
+  const CalibrateFlags& flags_;
+  std::string statistics_sha256_;
+};
+
+void print_emulation(const CalibrateFlags& flags, const std::string& activation_quant) {
+  if (activation_quant.empty() || flags.output.quiet) return;
+  std::cerr << "kvcal: activations were rounded as servers do (" << activation_quant << "); 'kvcal diff WITHOUT.json "
+            << flags.output.path.string()
             << "' with a run without --emulate-activation-quant shows how much each range changes\n";
 }
 
@@ -115,79 +126,59 @@ void print_closing_line(const CalibrationResult& result, const std::string& dige
   char rate[64];
   std::snprintf(rate, sizeof rate, "%.1f s, %.0f tokens/s", result.seconds,
                 static_cast<double>(result.n_tokens_run) / result.seconds);
-  std::cerr << "kvcal: " << with_separators(static_cast<int64_t>(result.statistics.run.prompt_ids.size()))
-            << " prompts, " << with_separators(result.n_tokens) << " tokens in " << result.n_passes << " pass(es), "
-            << rate << "; " << digests << '\n';
+  const RunRecord& run = result.statistics.run;
+  std::cerr << "kvcal: " << with_separators(static_cast<int64_t>(run.prompt_ids.size())) << " prompts, "
+            << with_separators(result.n_tokens) << " tokens in " << run.n_passes << " pass(es), " << rate << "; "
+            << digests << '\n';
 }
 
-Exit run(const CalibrateFlags& flags) {
-  CalibrationOptions options = resolve(flags);
-  const SolveOptions solve = flags.solve.resolve();
-  options.sample = sample_options(solve);
-  if (!flags.dry_run) {
-    if (!flags.statistics.empty()) check_writable(flags.statistics, existing(flags));
-    if (flags.shard.empty()) {
-      flags.output.check();
-      if (!flags.statistics.empty()) flags.output.check_other(flags.statistics, "--stats");
-    }
+Json result_json(const CalibrateFlags& flags, const CalibrationResult& result, const std::string& statistics_sha256) {
+  Json json = plan_json(result.sequences, result.memory);
+  if (!statistics_sha256.empty()) {
+    json["statistics"] = flags.statistics;
+    json["statistics_sha256"] = statistics_sha256;
   }
-  OpenedModel model(flags.model, solve.max_model_len);
-  if (flags.emulate_activations)
-    options.activation_quant =
-        while_doing("--emulate-activation-quant", [&] { return model.weights.text.emulate_activations(); });
-  PromptFlags prompts = flags.prompts;
-  if (prompts.max_length == 0 || prompts.max_length > model.spec().max_positions)
-    prompts.max_length = model.spec().max_positions;
-  options.sequences.max_length = prompts.max_length;
-  const FedPrompts fed =
-      feed_prompts(flags.model, model.spec().vocab, prompts, [&](bool) { return read_prompt_files(prompts); });
-  options.prompts_sha256 = fed.sha256;
-  options.tokenizer_sha256 = tokenizer_sha256(flags.model);
-  if (options.sequences.sanity && !model.has_head()) {
-    options.sequences.sanity = false;
-    std::cerr << "kvcal: warning: the checkpoint has no output head; skipping the check that the model predicts the "
-                 "prompts\n";
-  }
-  if (!model.spec().placeholders.empty() && !has_encoder_rows(fed) && !flags.output.quiet)
-    std::cerr << "kvcal: warning: the model accepts images, but no prompt has any: ranges on image tokens are not "
-                 "measured\n";
-  const CalibrationPlan plan = plan_calibration(model, tokens_of(fed, model.spec()), options);
-  if (!flags.output.quiet) std::cerr << plan_text(plan, model.spec());
-  if (flags.dry_run) {
-    if (flags.output.json) std::cout << plan_json(plan.sequences, plan.memory).dump(2) << '\n';
-    return Exit::Done;
-  }
+  json["n_passes"] = result.statistics.run.n_passes;
+  json["seconds"] = result.seconds;
+  return json;
+}
 
-  CalibrationResult result = calibrate(model, plan, options);
-  if (result.drawn)
-    result.statistics.run.calibration["prompts_sha256"] =
-        prompts_sha256(std::span(fed.prompts).first(result.drawn->prompts.size()));
-  model.report_tensors(options.sequences.sanity, options.verbose);
-  std::string digests;
-  Json more = plan_json(result.drawn ? *result.drawn : plan.sequences, plan.memory);
-  if (!flags.statistics.empty()) {
-    write_statistics(flags.statistics, result.statistics, existing(flags));
-    const std::string sha256 = sha256_hex(read_file(flags.statistics, std::numeric_limits<size_t>::max()));
-    more["statistics"] = flags.statistics;
-    more["statistics_sha256"] = sha256;
-    digests = "statistics sha256 " + sha256.substr(0, 16);
-  }
-  more["n_passes"] = result.n_passes;
-  more["seconds"] = result.seconds;
-  if (!flags.shard.empty()) {
-    if (result.resume) result.resume->remove();
-    if (flags.output.json) std::cout << json_output(more);
-    if (!flags.output.quiet) print_closing_line(result, "shard " + flags.shard + ", " + digests);
-    return Exit::Done;
-  }
+// Scales, unless a shard was run. Returns what the closing line says of the file.
+std::string write_scales(const CalibrateFlags& flags, const CalibrationResult& result, const SolveOptions& solve,
+                         const Json& more) {
   const Artifact artifact = make_artifact(result.statistics, solve);
   const std::string sha256 = flags.output.write(artifact);
   if (result.resume) result.resume->remove();
   flags.output.print(artifact, sha256, more);
-  print_emulation(flags, options);
-  if (!flags.output.quiet)
-    print_closing_line(result, digests + (digests.empty() ? "" : ", ") + flags.output.path.string() + " sha256 " +
-                                   sha256.substr(0, 16));
+  print_emulation(flags, result.activation_quant);
+  return flags.output.path.string() + " sha256 " + sha256.substr(0, 16);
+}
+
+Exit run(const CalibrateFlags& flags) {
+  CalibrationOptions options = resolve(flags);
+  if (!flags.dry_run) check_outputs(flags);
+  options.prompts = flags.prompts.resolve();
+  CalibrateConsole console(flags);
+  const CalibrationInputs inputs = {
+      .model = flags.model,
+      .prompts = [&](bool) { return read_prompt_files(flags.prompts); },
+      .open_device = [&] { return open_device(flags.device, options.precision, options.threads); }};
+  const CalibrationResult result = calibrate(inputs, options, console);
+  if (flags.dry_run) {
+    if (flags.output.json) std::cout << plan_json(result.sequences, result.memory).dump(2) << '\n';
+    return Exit::Done;
+  }
+  const Json more = result_json(flags, result, console.statistics_sha256());
+  std::string digests =
+      flags.statistics.empty() ? "" : "statistics sha256 " + console.statistics_sha256().substr(0, 16);
+  if (flags.shard.empty()) {
+    digests += (digests.empty() ? "" : ", ") + write_scales(flags, result, options.solve, more);
+  } else {
+    if (result.resume) result.resume->remove();
+    if (flags.output.json) std::cout << json_output(more);
+    digests = "shard " + flags.shard + ", " + digests;
+  }
+  if (!flags.output.quiet) print_closing_line(result, digests);
   return Exit::Done;
 }
 
@@ -198,7 +189,7 @@ void add_run_options(CLI::App& verb, CalibrateFlags& flags) {
                   "bf16: like servers; f32: reference. Quantized weights are dequantized to bf16 in both")
       ->group(group)
       ->capture_default_str();
-  verb.add_flag("--emulate-activation-quant", flags.emulate_activations,
+  verb.add_flag("--emulate-activation-quant", flags.run.emulate_activations,
                 "Round the inputs of FP8 weights as servers do: per token, per group or with the checkpoint's static "
                 "scales")
       ->group(group);
@@ -239,12 +230,12 @@ void add_calibrate(CLI::App& app, Job& chosen) {
   verb->add_option("MODEL", flags->model, "Checkpoint folder")->required();
   flags->output.add_to(*verb);
   verb->add_option("--stats", flags->statistics, "Also write the statistics, for 'kvcal solve' and 'kvcal report'");
-  verb->add_option("--device", flags->run.device, "auto, cpu, cuda or cuda:N")->capture_default_str();
+  verb->add_option("--device", flags->device, "auto, cpu, cuda or cuda:N")->capture_default_str();
   verb->add_option("--threads", flags->run.threads, "Number of threads (default: all processors)");
   verb->add_option("--memory", flags->memory,
                    "Memory limit with unit: 16GiB (2^30 bytes) or 16GB (10^9) (default: what is available)");
   verb->add_flag("--dry-run", flags->dry_run, "Print the plan only");
-  verb->add_flag("-v,--verbose", flags->run.verbose, "Also print the tokens of every pass and the tensors not read");
+  verb->add_flag("-v,--verbose", flags->verbose, "Also print the tokens of every pass and the tensors not read");
   flags->prompts.add_to(*verb);
   flags->solve.add_scales_to(*verb);
   add_run_options(*verb, *flags);

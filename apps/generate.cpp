@@ -4,9 +4,10 @@
 #include <CLI/CLI.hpp>
 #include <iostream>
 
+#include "calibrate/opened_model.h"
+#include "console.h"
 #include "device.h"
-#include "fed_prompts.h"
-#include "opened_model.h"
+#include "prompt_flags.h"
 #include "verbs.h"
 
 namespace kvcal {
@@ -60,12 +61,14 @@ void check(const GenerateFlags& flags) {
 
 Exit run(const GenerateFlags& flags) {
   check(flags);
-  OpenedModel model(flags.model);
-  PromptFlags prompts = flags.prompts;
+  PromptOptions prompts = flags.prompts.resolve();
   prompts.raw_on_purpose = flags.raw;
-  const FedPrompts fed = feed_prompts(flags.model, model.spec().vocab, prompts, [&](bool chat) {
+  OpenedModel model(flags.model);
+  const auto source = [&](bool chat) {
     return flags.texts.empty() ? read_prompt_files(flags.prompts) : inline_prompts(flags, chat);
-  });
+  };
+  Console console(/*quiet=*/false);
+  const FedPrompts fed = feed_prompts(flags.model, model.spec().vocab, prompts, source, console);
   const std::vector<PromptTokens> tokens = tokens_of(fed, model.spec());
   const Precision precision = flags.precision == "f32" ? Precision::F32 : Precision::BF16;
   if (flags.precision != "f32" && flags.precision != "bf16")

@@ -11,8 +11,8 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "checkpoint/config_file.h"
-#include "fed_prompts.h"
 #include "progress.h"
+#include "prompt_flags.h"
 #include "verbs.h"
 
 namespace kvcal {
@@ -70,7 +70,8 @@ PromptsJob resolve(const PromptsFlags& flags) {
   PromptsJob job;
   job.ids = flags.ids;
   job.json = flags.json;
-  job.options = tokenize_options(flags.prompts, vocab_rows(model));
+  const int64_t vocab = vocab_rows(model);
+  job.options = tokenize_options(flags.prompts.resolve(), vocab);
   job.options.skip_bad = false;  // so that the reason arrives; feed() goes on with the next prompt
   job.set = read_prompt_files(flags.prompts);
   const bool chats = any_of_kind(job.set, PromptKind::Chat);

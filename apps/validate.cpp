@@ -14,6 +14,7 @@
 #include "artifact/make_artifact.h"
 #include "base/read_file.h"
 #include "build_info.h"
+#include "check/artifact_checks.h"
 #include "json_output.h"
 #include "stats/statistics_file.h"
 #include "validate/output.h"

@@ -48,11 +48,6 @@ constexpr int kSaysSoItself = 9;
 std::string_view name_of(Cause cause) { return line_of(cause).name; }
 std::string_view title_of(Cause cause) { return line_of(cause).title; }
 
-std::string_view name_of(Gravity gravity) {
-  constexpr std::array<std::string_view, 4> kNames = {"note", "warning", "error", "fatal"};
-  return kNames.at(static_cast<size_t>(gravity));
-}
-
 std::string_view name_of(Confidence confidence) {
   constexpr std::array<std::string_view, 4> kNames = {"established", "computed", "reported", "inferred"};
   return kNames.at(static_cast<size_t>(confidence));

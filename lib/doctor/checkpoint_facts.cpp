@@ -3,13 +3,11 @@
 #include <algorithm>
 #include <cmath>
 
+#include "check/folder_checks.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/config_file.h"
 #include "checkpoint/fingerprint.h"
-#include "checkpoint/kv_scale_names.h"
 #include "checkpoint/text_prefix.h"
-#include "checkpoint/weight_files.h"
-#include "export/stored_scales.h"
 #include "model/architecture.h"
 
 namespace kvcal {
@@ -31,61 +29,52 @@ std::vector<float> values_of(const Checkpoint& checkpoint, const TensorInfo& inf
   return values;
 }
 
-struct Pair {
-  std::vector<float> key, value;
-};
-
-void count_scale(const KvScaleName& name, const TensorInfo& info, const std::vector<float>& values,
-                 CheckpointFacts& facts) {
-  facts.n_key_scales += name.site == Site::Key;
-  facts.n_value_scales += name.site == Site::Value;
-  facts.n_joint += name.site == Site::KeyAndValue;
-  facts.n_per_head += values.size() > 1;
-  facts.n_unit += std::all_of(values.begin(), values.end(), [](float s) { return s == 1.0f; });
-  // 1.19e-07 is the floor that an observer leaves that saw nothing but zeros.
-  const bool invalid = std::any_of(values.begin(), values.end(), [](float s) {
-    return !std::isfinite(s) || s <= 0 || std::abs(s / 1.1920929e-07f - 1) < 1e-3f;
-  });
-  if (invalid && facts.n_invalid++ == 0) facts.invalid_example = info.name;
-}
-
-void compare_pairs(const std::map<std::string, Pair>& pairs, CheckpointFacts& facts) {
-  for (const auto& [attention, pair] : pairs) {
-    const bool half = pair.key.empty() != pair.value.empty();
-    const bool unequal = !half && pair.key != pair.value;
-    facts.n_half_pairs += half;
-    facts.n_unequal_pairs += unequal;
-    if (half && facts.pair_example.empty()) facts.pair_example = attention;
+// Counts of all scale tensors, those of towers and draft heads included.
+void count_scales(const StoredScales& stored, CheckpointFacts& facts) {
+  for (const StoredScale& s : stored.tensors) {
+    if (s.zero_point || s.site == Site::Query || s.site == Site::Probability) continue;
+    facts.n_key_scales += s.site == Site::Key;
+    facts.n_value_scales += s.site == Site::Value;
+    facts.n_joint += s.site == Site::KeyAndValue;
+    facts.n_per_head += s.values.size() > 1;
+    facts.n_unit += std::all_of(s.values.begin(), s.values.end(), [](float x) { return x == 1.0f; });
   }
 }
 
-void take_tensors(const Checkpoint& checkpoint, CheckpointFacts& facts) {
+// The checks that validate makes. They are told that scales were measured: an unusually small or large one is no
+// trouble of a server.
+void check_folder(const FolderUnderTest& folder, CheckpointFacts& facts) {
+  check_stored_numbers(folder, true, facts.report);
+  check_stored_layers(folder, facts.report);
+  check_declaration(folder, facts.report);
+  check_key_bias(folder, facts.report);
+  for (const KeyBias& bias : key_biases(folder)) {
+    if (bias.largest <= facts.largest_key_bias) continue;
+    facts.largest_key_bias = bias.largest;
+    facts.largest_key_bias_name = bias.tensor;
+  }
+  count_scales(folder.stored, facts);
+}
+
+// None where the tensors are not those of a whole model, whose prefix can be told.
+std::optional<StoredScales> scales_of_known(const Checkpoint& checkpoint, const std::optional<ModelSpec>& spec) {
+  if (!spec) return std::nullopt;
+  try {
+    return read_stored_scales(checkpoint, *spec);
+  } catch (const Error&) {
+    return std::nullopt;
+  }
+}
+
+// With the caches of a model that the program knows, or else those that the tensors' names tell of.
+void take_tensors(const Checkpoint& checkpoint, const std::optional<ModelSpec>& known, bool latent,
+                  CheckpointFacts& facts) {
   facts.has_tensors = true;
-  std::map<std::string, Pair> pairs;
-  for (const std::string& tensor : kv_scale_tensors(checkpoint)) {
-    KvScaleName name;
-    const TensorInfo* info = checkpoint.find(tensor);
-    if (!parse_kv_scale_name(tensor, name) || name.zero_point || info == nullptr) continue;
-    if (name.site == Site::Query || name.site == Site::Probability) continue;
-    const std::vector<float> values = values_of(checkpoint, *info);
-    count_scale(name, *info, values, facts);
-    Pair& pair = pairs[std::string(name.attention)];
-    if (name.site == Site::Key) pair.key = values;
-    if (name.site == Site::Value) pair.value = values;
-    if (name.site == Site::KeyAndValue) pair.key = pair.value = values;
-  }
-  compare_pairs(pairs, facts);
-}
-
-void take_key_biases(const Checkpoint& checkpoint, CheckpointFacts& facts) {
-  for (const std::string& name : checkpoint.names()) {
-    if (!name.ends_with("k_proj.bias")) continue;
-    for (const float b : values_of(checkpoint, *checkpoint.find(name)))
-      if (std::abs(b) > facts.largest_key_bias) {
-        facts.largest_key_bias = std::abs(b);
-        facts.largest_key_bias_name = name;
-      }
-  }
+  facts.report = {};
+  if (auto stored = scales_of_known(checkpoint, known))
+    return check_folder({checkpoint, *known, std::move(*stored), {}}, facts);
+  const ModelSpec presumed = presumed_spec(checkpoint, latent);
+  check_folder({checkpoint, presumed, read_presumed_scales(checkpoint, presumed), {}}, facts);
 }
 
 bool is_power_of_two(float x) {
@@ -93,27 +82,15 @@ bool is_power_of_two(float x) {
   return x > 0 && std::frexp(x, &exponent) == 0.5F;
 }
 
-// Scales of weights: activations' beside them, and blocks' that are no powers of two. A few tensors tell.
+// Scales of weights' blocks that are no powers of two. A few tensors tell.
 void take_weight_scales(const Checkpoint& checkpoint, CheckpointFacts& facts) {
   size_t n_looked_at = 0;
   for (const std::string& name : checkpoint.names()) {
-    facts.has_input_scales |= name.ends_with(".input_scale");
     const bool of_block = name.ends_with(".weight_scale_inv") || name.ends_with(".weight_scale");
-    if (!facts.block_fp8 || !of_block || !facts.uneven_block_scale.empty() || ++n_looked_at > 64) continue;
+    if (!facts.declaration.block_weights || !of_block || !facts.uneven_block_scale.empty() || ++n_looked_at > 64)
+      continue;
     const std::vector<float> values = values_of(checkpoint, *checkpoint.find(name));
     if (!std::all_of(values.begin(), values.end(), is_power_of_two)) facts.uneven_block_scale = name;
-  }
-}
-
-// Servers give a layer that reads another's cache a scale of its own to read with.
-void take_readers(const Checkpoint& checkpoint, CheckpointFacts& facts) {
-  const ModelSpec spec = parse_model(checkpoint.config())->spec();
-  const StoredScales stored = read_stored_scales(checkpoint, spec);
-  for (const StoredScale& s : stored.tensors) {
-    if (s.owner != StoredScale::Owner::SharedKv || s.zero_point) continue;
-    if (s.site != Site::Key && s.site != Site::Value) continue;
-    if (stored.reads_as_written(s, spec)) continue;
-    if (facts.n_readers_differ++ == 0) facts.reader_example = s.tensor;
   }
 }
 
@@ -126,30 +103,19 @@ void take_generation(const std::filesystem::path& folder, CheckpointFacts& facts
   facts.quantized_cache = implementation != nullptr && *implementation == "quantized";
 }
 
-// Files of tensors that the index does not name hold scales that no server sees.
-void take_unlisted_files(const std::filesystem::path& folder, CheckpointFacts& facts) {
-  const WeightFiles files = find_weight_files(folder);
-  if (files.index_path.empty()) return;
-  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
-    const std::filesystem::path& path = entry.path();
-    if (path.extension() != ".safetensors") continue;
-    const bool listed = std::any_of(files.shards.begin(), files.shards.end(),
-                                    [&](const auto& shard) { return shard.filename() == path.filename(); });
-    if (listed) continue;
-    const SafetensorsFile file(path);
-    for (const TensorInfo& info : file.tensors()) {
-      KvScaleName name;
-      if (!parse_kv_scale_name(info.name, name)) continue;
-      facts.unlisted_scale_files.push_back(path.filename().string());
-      break;
-    }
-  }
-}
-
 bool has_weights(const std::filesystem::path& folder) {
   if (!std::filesystem::is_directory(folder)) return false;
   const auto files = std::filesystem::directory_iterator(folder);
   return std::any_of(begin(files), end(files), [](const auto& f) { return f.path().extension() == ".safetensors"; });
+}
+
+// None of an architecture that the program does not know, or of a config.json that is not complete.
+std::optional<ModelSpec> known_spec(const Json& config) {
+  try {
+    return parse_model(config)->spec();
+  } catch (const Error&) {
+    return std::nullopt;
+  }
 }
 
 }  // namespace
@@ -160,20 +126,16 @@ void take_checkpoint(const std::filesystem::path& path, Facts& facts) {
   found.path = path.string();
   take_config(file.config, facts.model);
   take_quantization(file.config, file.folder, found);
+  check_scheme(found.declaration, file.folder, found.report);
+  const std::optional<ModelSpec> spec = known_spec(file.config);
+  if (spec) facts.model.head_widths_differ = first_other_layout(*spec) != nullptr ? Answer::Yes : Answer::No;
   facts.checkpoint_config_sha256 = config_sha256(file.config);
   if (std::filesystem::is_directory(path)) facts.model_path = path.string();
   if (!std::filesystem::is_directory(path) || !has_weights(file.folder)) return;
   const Checkpoint checkpoint = Checkpoint::open(path);
-  take_tensors(checkpoint, found);
-  take_key_biases(checkpoint, found);
+  take_tensors(checkpoint, spec, facts.model.latent == Answer::Yes, found);
   take_weight_scales(checkpoint, found);
   take_generation(path, found);
-  try {
-    take_readers(checkpoint, found);
-  } catch (const Error&) {
-    // An architecture that the program does not know: which layers share a cache is then not known either.
-  }
-  take_unlisted_files(file.folder, found);
 }
 
 void identify_weights(Facts& facts) {

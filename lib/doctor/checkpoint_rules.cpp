@@ -2,15 +2,18 @@
 #include <algorithm>
 #include <array>
 
+#include "check/artifact_checks.h"
+#include "check/folder_checks.h"
 #include "doctor/rules.h"
-#include "export/server_support.h"
+#include "servers/server_support.h"
 
 namespace kvcal {
 namespace {
 
-using enum Gravity;
+using enum Severity;
 using enum Confidence;
 
+constexpr std::string_view kInvalid = "calibrate again; kvcal validate EXPORT names every layer";
 constexpr std::string_view kExport = "kvcal export kv-cache-scales.json --model {model} --to vllm (or sglang)";
 
 Found in_checkpoint(const Facts& f, std::string detail) {
@@ -23,12 +26,33 @@ Found in_scales(const Facts& f, std::string detail) {
 
 std::string count(size_t n, const std::string& what) { return std::to_string(n) + " " + what + (n == 1 ? "" : "s"); }
 
+// What a check that validate makes, too, has found in the folder.
+std::vector<const Finding*> found_by(const Facts& f, std::string_view rule) {
+  std::vector<const Finding*> found;
+  for (const Finding& finding : f.checkpoint->report.findings)
+    if (finding.rule == rule) found.push_back(&finding);
+  return found;
+}
+
+bool has(const Facts& f, std::string_view rule) { return !found_by(f, rule).empty(); }
+
+Found counted(const Facts& f, std::string_view rule, const std::string& unit) {
+  const auto found = found_by(f, rule);
+  return found.empty() ? Found{} : in_checkpoint(f, count(found.size(), unit));
+}
+
+// "2 tensors, first model.layers.0.self_attn.k_scale"
+Found counted_with_first(const Facts& f, std::string_view rule, const std::string& unit) {
+  const auto found = found_by(f, rule);
+  return found.empty() ? Found{} : in_checkpoint(f, count(found.size(), unit) + ", first " + found.front()->path);
+}
+
 bool uses_plugin(const Facts& f) { return f.flag_value("load-format") == "kv_cache_scales" || f.seen("LG70"); }
 
 // Without a scheme and without scale tensors nothing can arrive from this checkpoint.
 Found no_scales_anywhere(const Facts& f) {
   const CheckpointFacts& c = *f.checkpoint;
-  if (!cache_is_static_fp8(f) || c.n_scales() > 0 || !c.unlisted_scale_files.empty() || uses_plugin(f)) return {};
+  if (!cache_is_static_fp8(f) || c.n_scales() > 0 || has(f, "C15") || uses_plugin(f)) return {};
   if (f.flag("calculate-kv-scales") != nullptr) return {};  // F01 to F04 say what becomes of that
   if (!c.has_tensors && c.has_kv_scheme) return {};
   std::string detail = c.has_tensors ? "no scale tensors" : "";
@@ -38,8 +62,8 @@ Found no_scales_anywhere(const Facts& f) {
 }
 
 Found unlisted_file(const Facts& f) {
-  const std::vector<std::string>& files = f.checkpoint->unlisted_scale_files;
-  return files.empty() ? Found{} : in_checkpoint(f, files.front() + " is not in the index");
+  const auto found = found_by(f, "C15");
+  return found.empty() ? Found{} : in_checkpoint(f, found.front()->actual + " is not in the index");
 }
 
 Found no_config_for_scales(const Facts& f) {
@@ -54,11 +78,7 @@ Found latent_scales_of_sglang(const Facts& f) {
   return wrong ? in_checkpoint(f, count(c.n_scales() - c.n_unit, "scale") + " other than 1.0") : Found{};
 }
 
-Found unequal_latent_scales(const Facts& f) {
-  const CheckpointFacts& c = *f.checkpoint;
-  const bool unequal = f.model.latent == Answer::Yes && c.n_unequal_pairs > 0;
-  return unequal ? in_checkpoint(f, count(c.n_unequal_pairs, "layer")) : Found{};
-}
+Found unequal_latent_scales(const Facts& f) { return counted(f, "C05", "layer"); }
 
 // By export's table of servers, where it knows the class. A config without quantization is C20's, and MLA in SGLang,
 // where scales do arrive, C22's.
@@ -79,20 +99,17 @@ Found nowhere_to_load(const Facts& f) {
   }
 }
 
+// A server that runs with FlashAttention takes them.
 Found per_head_strategy(const Facts& f) {
-  if (f.checkpoint->kv_strategy != "attn_head") return {};
+  if (!has(f, "C11") || f.backend.starts_with("FLASH_ATTN")) return {};
   return in_checkpoint(f, f.backend.empty() ? "" : "backend in the log: " + f.backend);
 }
 
-Found dynamic_scheme(const Facts& f) {
-  return f.checkpoint->kv_dynamic ? in_checkpoint(f, f.checkpoint->kv_scheme) : Found{};
-}
+Found dynamic_scheme(const Facts& f) { return has(f, "C12") ? in_checkpoint(f, f.checkpoint->kv_scheme) : Found{}; }
 
-Found block_weights(const Facts& f) { return f.checkpoint->block_fp8 ? in_checkpoint(f, "") : Found{}; }
+Found block_weights(const Facts& f) { return has(f, "C13") ? in_checkpoint(f, "") : Found{}; }
 
-Found joint_names(const Facts& f) {
-  return f.checkpoint->n_joint == 0 ? Found{} : in_checkpoint(f, count(f.checkpoint->n_joint, "tensor"));
-}
+Found joint_names(const Facts& f) { return counted(f, "C17", "tensor"); }
 
 Found scheme_unused(const Facts& f) {
   const bool unused =
@@ -100,30 +117,28 @@ Found scheme_unused(const Facts& f) {
   return unused ? in_checkpoint(f, "") : Found{};
 }
 
-Found invalid_scales(const Facts& f) {
-  const CheckpointFacts& c = *f.checkpoint;
-  return c.n_invalid == 0 ? Found{} : in_checkpoint(f, count(c.n_invalid, "tensor") + ", first " + c.invalid_example);
-}
-
-Found half_pairs(const Facts& f) {
-  const CheckpointFacts& c = *f.checkpoint;
-  return c.n_half_pairs == 0 ? Found{} : in_checkpoint(f, count(c.n_half_pairs, "layer") + ", first " + c.pair_example);
-}
+Found not_finite(const Facts& f) { return counted_with_first(f, "S01", "tensor"); }
+Found not_positive(const Facts& f) { return counted_with_first(f, "S02", "tensor"); }
+Found observer_floor(const Facts& f) { return counted_with_first(f, "S03", "tensor"); }
+Found half_pairs(const Facts& f) { return counted_with_first(f, "S06", "layer"); }
 
 Found unit_scales(const Facts& f) {
-  const CheckpointFacts& c = *f.checkpoint;
-  const bool all = c.n_scales() > 0 && c.n_unit == c.n_scales() && cache_is_quantized(f) != Answer::No;
-  return all ? in_checkpoint(f, c.method == "modelopt" ? "older ModelOpt writes 1.0 wherever 448 is enough" : "")
-             : Found{};
+  return has(f, "S08") && cache_is_quantized(f) != Answer::No ? in_checkpoint(f, "") : Found{};
 }
 
-Found key_bias(const Facts& f, double above, double up_to) {
+Found ones_of_modelopt(const Facts& f) {
   const CheckpointFacts& c = *f.checkpoint;
-  if (c.largest_key_bias <= above || c.largest_key_bias > up_to || cache_is_quantized(f) == Answer::No) return {};
+  const bool all = c.n_scales() > 0 && c.n_unit == c.n_scales() && c.declaration.is_modelopt();
+  return all && cache_is_quantized(f) != Answer::No ? in_checkpoint(f, "") : Found{};
+}
+
+Found key_bias(const Facts& f, std::string_view rule) {
+  const CheckpointFacts& c = *f.checkpoint;
+  if (!has(f, rule) || cache_is_quantized(f) == Answer::No) return {};
   return in_checkpoint(f, c.largest_key_bias_name + " reaches " + std::to_string(static_cast<int>(c.largest_key_bias)));
 }
-Found large_key_bias(const Facts& f) { return key_bias(f, 100, 1e30); }
-Found notable_key_bias(const Facts& f) { return key_bias(f, 30, 100); }
+Found large_key_bias(const Facts& f) { return key_bias(f, "C02"); }
+Found notable_key_bias(const Facts& f) { return has(f, "C02") ? Found{} : key_bias(f, "C03"); }
 
 Found bias_by_name(const Facts& f) {
   const bool measured = f.checkpoint && f.checkpoint->has_tensors;
@@ -167,7 +182,7 @@ Found invalid_scale_file(const Facts& f) {
 Found short_calibration(const Facts& f) {
   const std::string given = f.flag_value(f.is(Engine::Sglang) ? "context-length" : "max-model-len");
   const int64_t length = given.empty() ? 0 : std::atoll(given.c_str());
-  if (f.scales->longest <= 0 || length <= 4 * f.scales->longest) return {};
+  if (f.scales->longest <= 0 || !is_short_for(f.scales->longest, length)) return {};
   return in_scales(
       f, "longest prompt " + std::to_string(f.scales->longest) + " tokens, served up to " + std::to_string(length));
 }
@@ -181,7 +196,7 @@ Found file_goes_nowhere(const Facts& f) {
 
 Found heads_not_dealt(const Facts& f) {
   const int64_t heads = f.model.n_kv_heads, ranks = n_ranks(f);
-  if (f.checkpoint->n_per_head == 0 || heads == 0 || heads % ranks == 0 || ranks % heads == 0) return {};
+  if (f.checkpoint->n_per_head == 0 || heads == 0 || can_deal(heads, ranks)) return {};
   return in_checkpoint(f, std::to_string(heads) + " heads, " + std::to_string(ranks) + " ranks");
 }
 
@@ -191,20 +206,13 @@ Found narrow_rows(const Facts& f) {
   return in_scales(f, std::to_string(measured) + " of " + std::to_string(width) + " columns");
 }
 
-Found readers_differ(const Facts& f) {
-  const CheckpointFacts& c = *f.checkpoint;
-  return c.n_readers_differ == 0 ? Found{}
-                                 : in_checkpoint(f, count(c.n_readers_differ, "scale") + ", first " + c.reader_example);
-}
+Found readers_differ(const Facts& f) { return counted_with_first(f, "C08", "scale"); }
 
 Found widths_differ(const Facts& f) {
   return f.model.head_widths_differ == Answer::Yes ? in_checkpoint(f, "") : Found{};
 }
 
-Found no_activation_scales(const Facts& f) {
-  const CheckpointFacts& c = *f.checkpoint;
-  return c.static_activations && !c.has_input_scales ? in_checkpoint(f, c.method) : Found{};
-}
+Found no_activation_scales(const Facts& f) { return has(f, "C14") ? in_checkpoint(f, f.checkpoint->method) : Found{}; }
 
 Found quantized_by_transformers(const Facts& f) {
   const bool here = f.checkpoint->quantized_cache && f.checkpoint->largest_key_bias > 0;
@@ -223,26 +231,20 @@ Found qwen3_5_dropped(const Facts& f) {
 }
 
 constexpr CombinationRule kRules[] = {
-    {{"F08", Warning, Established,
-      "the cache is FP8 and no scales can be loaded: 1.0 in every layer, without a warning",
-      "damage: 1.0 is right wherever magnitudes stay below 448", kCalibrate,
-      "vllm 0.33.0 layers/attention/attention.py", Cause::ScalesMissing, 6},
-     kFlags | kCheckpoint,
-     no_scales_anywhere},
-    {{"C15", Error, Established, "a file with scales is not named in model.safetensors.index.json: no server reads it",
-      "", kExport, "vllm 0.33.0 filter_duplicate_safetensors_files", Cause::ScalesNotLoaded, 9},
-     kTensors,
-     unlisted_file},
+    {entry_of("F08", Established, "damage: 1.0 is right wherever magnitudes stay below 448", kCalibrate,
+              "vllm 0.33.0 layers/attention/attention.py", Cause::ScalesMissing, 6),
+     kFlags | kCheckpoint, no_scales_anywhere},
+    {entry_of("C15", Established, "", kExport, "vllm 0.33.0 filter_duplicate_safetensors_files", Cause::ScalesNotLoaded,
+              9),
+     kTensors, unlisted_file},
     {{"C20", Fatal, Established, "scale tensors without a quantization_config: vLLM 0.25 and later refuse the folder",
       "", kExport, "vllm 0.33.0 models/utils.py, by running it", Cause::ScalesRefused, 7},
      kTensors,
      no_config_for_scales},
-    {{"C16", Error, Established, "this server loads no scales for this model class",
-      "damage: the server then uses 1.0, which is right wherever magnitudes stay below 448",
-      "the plug-ins in apps/plugins set them: --load-format kv_cache_scales",
-      "vllm 0.33.0, sglang 0.5.23, by running or reading their loaders", Cause::ScalesNotLoaded, 8},
-     kTensors | kKnownServer,
-     nowhere_to_load},
+    {entry_of("V02", Established, "damage: the server then uses 1.0, which is right wherever magnitudes stay below 448",
+              "the plug-ins in apps/plugins set them: --load-format kv_cache_scales",
+              "vllm 0.33.0, sglang 0.5.23, by running or reading their loaders", Cause::ScalesNotLoaded, 8),
+     kTensors | kKnownServer, nowhere_to_load},
     {{"C24", Error, Reported, "vLLM's Qwen3.5 classes do not load the KV scales of a checkpoint: the server uses 1.0",
       "damage: 1.0 is right wherever magnitudes stay below 448; reported of 0.27.1, and the versions up to 0.32 were "
       "not "
@@ -257,28 +259,18 @@ constexpr CombinationRule kRules[] = {
       Cause::LatentAttention, 9},
      kTensors | kKnownServer,
      latent_scales_of_sglang},
-    {{"C05", Error, Established, "key and value scales differ, but an MLA model has one latent row for both", "",
-      kExport, "vllm change 37054", Cause::LatentAttention, 7},
-     kTensors,
+    {entry_of("C05", Established, "", kExport, "vllm change 37054", Cause::LatentAttention, 7), kTensors,
      unequal_latent_scales},
-    {{"C06", Error, Established, "the scale file was measured on rows of another width than this MLA model's cache has",
-      "", kCalibrate, "vllm change 42956", Cause::ScalesStale, 8},
-     kScales | kCheckpoint,
+    {entry_of("C06", Established, "", kCalibrate, "vllm change 42956", Cause::ScalesStale, 8), kScales | kCheckpoint,
      narrow_rows},
-    {{"C08", Error, Established,
-      "a layer that reads another layer's cache has a scale of its own: what it reads is off by their quotient", "",
-      kExport, "vllm 0.33.0 layers/attention/attention.py; vllm issue 49262", Cause::ScalesInvalid, 8},
-     kTensors,
-     readers_differ},
-    {{"C10", Note, Established, "heads have different widths in different layers, which decides the attention backend",
-      "that anything is wrong", "", "vllm 0.33.0 model_executor/models/config.py"},
-     kCheckpoint,
-     widths_differ},
-    {{"C14", Error, Inferred, "static scales of activations are declared, but no tensor has them",
-      "anything about the KV cache: these are scales of the weights' inputs", "quantize the weights again", "",
-      Cause::NotTheCache, 6},
-     kTensors,
-     no_activation_scales},
+    {entry_of("C08", Established, "", kExport, "vllm 0.33.0 layers/attention/attention.py; vllm issue 49262",
+              Cause::ScalesInvalid, 8),
+     kTensors, readers_differ},
+    {entry_of("C10", Established, "that anything is wrong", "", "vllm 0.33.0 model_executor/models/config.py"),
+     kCheckpoint, widths_differ},
+    {entry_of("C14", Inferred, "anything about the KV cache: these are scales of the weights' inputs",
+              "quantize the weights again", "", Cause::NotTheCache, 6),
+     kTensors, no_activation_scales},
     {{"F25", Error, Reported,
       "generation_config.json asks transformers for a low-bit cache, and this model's keys have a bias: every answer "
       "of "
@@ -292,62 +284,51 @@ constexpr CombinationRule kRules[] = {
       "that the model tolerates this error", "if it does not, keep layers in bf16", "2.65 % of one E4M3 rounding"},
      kScales,
      only_format_noise},
-    {{"C11", Note, Established, "one scale per head: vLLM needs FlashAttention 3 for it, SGLang ignores it", "",
-      "kvcal export ... --granularity tensor", "vllm 0.33.0 v1/attention/backend.py"},
-     kCheckpoint,
-     per_head_strategy},
-    {{"C12", Warning, Inferred, "kv_cache_scheme is dynamic: scales are for a static FP8 cache", "", kExport,
-      "vllm 0.33.0 torch_utils.py; sglang 0.5.23", Cause::ScalesNotLoaded, 3},
-     kCheckpoint,
-     dynamic_scheme},
-    {{"C13", Note, Established,
-      "block-wise FP8 weights have no input_scale, rightly: activations are scaled dynamically",
-      "that activation scales were absorbed, or that their quantization should be switched off", "",
-      "compressed-tensors quant_scheme.py FP8_BLOCK"},
-     kCheckpoint,
-     block_weights},
-    {{"C17", Warning, Established, "old-style kv_scale: with compressed-tensors only keys get it, values stay at 1.0",
-      "", kExport, "vllm 0.33.0, by running it", Cause::ScalesNotLoaded, 5},
-     kTensors,
+    {entry_of("C11", Established, "", "kvcal export ... --granularity tensor", "vllm 0.33.0 v1/attention/backend.py"),
+     kCheckpoint, per_head_strategy},
+    {entry_of("C12", Inferred, "", kExport, "vllm 0.33.0 torch_utils.py; sglang 0.5.23", Cause::ScalesNotLoaded, 3),
+     kCheckpoint, dynamic_scheme},
+    {entry_of("C13", Established,
+              "that activation scales were absorbed, or that their quantization should be switched off", "",
+              "compressed-tensors quant_scheme.py FP8_BLOCK"),
+     kTensors, block_weights},
+    {entry_of("C17", Established, "", kExport, "vllm 0.33.0, by running it", Cause::ScalesNotLoaded, 5), kTensors,
      joint_names},
     {{"C18", Note, Established, "the checkpoint's scales are not used: the cache is not quantized", "", "",
       "vllm 0.33.0 layers/attention/attention.py"},
      kFlags | kCheckpoint,
      scheme_unused},
-    {{"S02", Error, Established,
-      "a scale is zero, negative, not finite, or the floor of an observer that saw only zeros", "",
-      "calibrate again; kvcal validate EXPORT names every layer",
-      "llm-compressor 1928, 2853; vllm loads them without a warning", Cause::ScalesInvalid, 9},
-     kTensors,
-     invalid_scales},
-    {{"S06", Error, Established, "a layer has a key scale or a value scale, but not both", "", kExport,
-      "vllm 0.33.0 kv_cache.py", Cause::ScalesInvalid, 7},
-     kTensors,
+    {entry_of("S01", Established, "", kInvalid, "vllm loads them without a warning", Cause::ScalesInvalid, 9), kTensors,
+     not_finite},
+    {entry_of("S02", Established, "", kInvalid, "llm-compressor 1928, 2853; vllm loads them without a warning",
+              Cause::ScalesInvalid, 9),
+     kTensors, not_positive},
+    {entry_of("S03", Established, "", kInvalid, "compressed-tensors helpers.py", Cause::ScalesInvalid, 9), kTensors,
+     observer_floor},
+    {entry_of("S06", Established, "", kExport, "vllm 0.33.0 kv_cache.py", Cause::ScalesInvalid, 7), kTensors,
      half_pairs},
-    {{"S08", Note, Established, "all scales are 1.0", "that they were not measured, or that they are wrong",
-      "kvcal calibrate {model} shows whether 1.0 is enough", "modelopt 20"},
+    {entry_of("S08", Established, "that they were not measured, or that they are wrong",
+              "kvcal calibrate {model} shows whether 1.0 is enough", "modelopt 20"),
+     kTensors, unit_scales},
+    {{"S08b", Note, Established, "all scales are 1.0, as ModelOpt writes them wherever 448 is enough",
+      "that they were not measured", "kvcal calibrate {model} shows whether 1.0 is enough", "modelopt 20"},
      kTensors,
-     unit_scales},
-    {{"C02", Error, Computed,
-      "a bias alone makes a key channel exceed 100: FP8 costs more than 0.2 nat of logits, whatever the scale",
-      "that this breaks outputs", "--kv-cache-dtype auto, or keep these layers in bf16", "vllm change 11906: Qwen2-7B",
-      Cause::KeyOutliers, 7},
-     kTensors,
-     large_key_bias},
-    {{"C03", Warning, Computed, "a bias makes a key channel exceed 30", "that this breaks outputs",
-      "compare the model's answers with those of --kv-cache-dtype auto", "vllm change 11906", Cause::KeyOutliers, 4},
-     kTensors,
-     notable_key_bias},
+     ones_of_modelopt},
+    {entry_of("C02", Computed, "that this breaks outputs", "--kv-cache-dtype auto, or keep these layers in bf16",
+              "vllm change 11906: Qwen2-7B", Cause::KeyOutliers, 7),
+     kTensors, large_key_bias},
+    {entry_of("C03", Computed, "that this breaks outputs",
+              "compare the model's answers with those of --kv-cache-dtype auto", "vllm change 11906",
+              Cause::KeyOutliers, 4),
+     kTensors, notable_key_bias},
     {{"C02b", Warning, Reported, "this family has key biases; some of its models lose badly with an FP8 cache",
       "that this model does", "kvcal doctor --model {model} reads the biases", "vllm change 11906; Qwen3 issue 840",
       Cause::KeyOutliers, 4},
      kFlags | kModel,
      bias_by_name},
-    {{"S18", Error, Established, "per-head scales cannot be split over this many tensor-parallel ranks", "",
-      "another --tensor-parallel-size, or kvcal export ... --granularity tensor",
-      "vllm 0.33.0 compressed_tensors.py: total_num_kv_heads", Cause::ScalesRefused, 8},
-     kTensors | kFlags,
-     heads_not_dealt},
+    {entry_of("S18", Established, "", "another --tensor-parallel-size, or kvcal export ... --granularity tensor",
+              "vllm 0.33.0 compressed_tensors.py: total_num_kv_heads", Cause::ScalesRefused, 8),
+     kTensors | kFlags, heads_not_dealt},
     {{"S22", Error, Established, "the scales were calibrated on another checkpoint",
       "that they are too small: only calibration tells", kCalibrate, "weights fingerprint of the scale file",
       Cause::ScalesStale, 9},
@@ -361,11 +342,9 @@ constexpr CombinationRule kRules[] = {
       "calibrate again; kvcal validate names the layers", "", Cause::ScalesInvalid, 9},
      kScales,
      invalid_scale_file},
-    {{"S23", Warning, Inferred, "the server allows contexts far longer than any calibration prompt",
-      "that magnitudes grow with position", "calibrate with longer prompts, or --max-model-len", "vllm issue 52793",
-      Cause::ScalesStale, 2},
-     kScales | kFlags,
-     short_calibration},
+    {entry_of("S23", Inferred, "that magnitudes grow with position",
+              "calibrate with longer prompts, or --max-model-len", "vllm issue 52793", Cause::ScalesStale, 2),
+     kScales | kFlags, short_calibration},
     {{"F30", Warning, Established, "nothing passes this scale file to the server: no server has an option for it", "",
       kExport, "vllm 0.33.0, sglang 0.5.23", Cause::ScalesNotLoaded, 7},
      kScales | kFlags | kTensors,

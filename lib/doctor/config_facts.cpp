@@ -1,7 +1,6 @@
 #include <algorithm>
 #include <array>
 
-#include "checkpoint/quantization.h"
 #include "doctor/checkpoint_facts.h"
 
 namespace kvcal {
@@ -105,14 +104,7 @@ void take_quantization(const Json& config, const std::filesystem::path& folder, 
   checkpoint.kv_scheme = said.algorithm;
   if (said.scheme) {
     checkpoint.kv_scheme = said.scheme->dump(-1, ' ', false, Json::error_handler_t::replace);
-    checkpoint.kv_strategy = scheme_text(*said.scheme, "strategy");
-    const Json* dynamic = said.scheme->is_object() ? find_member(*said.scheme, "dynamic") : nullptr;
-    checkpoint.kv_dynamic = dynamic != nullptr && dynamic->is_boolean() && dynamic->get<bool>();
   }
-  const Json weights = find_quantization(config, folder);
-  if (!weights.is_object()) return;
-  checkpoint.block_fp8 = find_member(weights, "weight_block_size") != nullptr;
-  checkpoint.static_activations = string_or_empty(weights, "activation_scheme") == "static";
 }
 
 }  // namespace kvcal

@@ -120,10 +120,10 @@ Diagnosis Doctor::diagnose() {
   diagnosis.inputs = inputs_;
   for (Sign& sign : all_signs(facts_, diagnosis.not_evaluated)) {
     if (is_superseded(sign, facts_)) continue;
-    (sign.entry->gravity == Gravity::Note ? diagnosis.notes : diagnosis.findings).push_back(std::move(sign));
+    (sign.entry->severity == Severity::Note ? diagnosis.notes : diagnosis.findings).push_back(std::move(sign));
   }
   std::stable_sort(diagnosis.findings.begin(), diagnosis.findings.end(),
-                   [](const Sign& a, const Sign& b) { return a.entry->gravity > b.entry->gravity; });
+                   [](const Sign& a, const Sign& b) { return a.entry->severity > b.entry->severity; });
   diagnosis.explanations = explain(diagnosis.findings);
   diagnosis.facts = facts_;
   return diagnosis;

@@ -55,7 +55,7 @@ std::string sentence(const Sign& sign) {
 
 std::string finding_text(const Sign& sign, const Facts& facts) {
   const Entry& e = *sign.entry;
-  std::string text = std::string(name_of(e.gravity)) + " " + std::string(e.id) + ": " + sentence(sign) + "\n";
+  std::string text = std::string(name_of(e.severity)) + " " + std::string(e.id) + ": " + sentence(sign) + "\n";
   text += evidence_text(sign);
   text += "  confidence: " + std::string(name_of(e.confidence)) +
           (e.source.empty() ? "" : "; " + std::string(e.source)) + "\n";
@@ -122,8 +122,8 @@ Json json_of(const Evidence& e) {
 }
 
 Json json_of(const Entry& e) {
-  Json json = {{"id", e.id},           {"severity", name_of(e.gravity)}, {"confidence", name_of(e.confidence)},
-               {"meaning", e.meaning}, {"does_not_prove", e.not_proved}, {"fix", e.fix},
+  Json json = {{"id", e.id},           {"severity", name_of(e.severity)}, {"confidence", name_of(e.confidence)},
+               {"meaning", e.meaning}, {"does_not_prove", e.not_proved},  {"fix", e.fix},
                {"source", e.source}};
   if (e.cause != Cause::None) json["cause"] = name_of(e.cause);
   return json;
@@ -200,7 +200,7 @@ Json diagnosis_json(const Diagnosis& d) {
 std::string catalog_text() {
   std::string text;
   for (const Entry* e : catalog())
-    text += std::string(e->id) + "  " + std::string(name_of(e->gravity)) + "  " + std::string(e->meaning) + "\n";
+    text += std::string(e->id) + "  " + std::string(name_of(e->severity)) + "  " + std::string(e->meaning) + "\n";
   return text;
 }
 

@@ -7,10 +7,9 @@
 #include <string_view>
 #include <vector>
 
-namespace kvcal {
+#include "check/rules.h"
 
-/// A note is worth knowing and no finding: a server prints it, or it is so, also where all is well.
-enum class Gravity : uint8_t { Note, Warning, Error, Fatal };
+namespace kvcal {
 
 /// Where the meaning of an entry comes from: read in the server's source or a merged change; computed; reported by
 /// users only; our inference.
@@ -39,13 +38,12 @@ enum class Cause : uint8_t {
   AnswerInReasoning,
 };
 
-std::string_view name_of(Gravity gravity);        // "note", "warning", "error", "fatal"
 std::string_view name_of(Confidence confidence);  // "established", "computed", "reported", "inferred"
 
 /// One entry of the catalog. `cause` with `weight` (1 a hint .. 9 says so itself) is what it speaks for.
 struct Entry {
   std::string_view id = "";  // numbers of the catalog of known failures: LG, L, F, C, B, E, ...
-  Gravity gravity = Gravity::Note;
+  Severity severity = Severity::Note;
   Confidence confidence = Confidence::Established;
   std::string_view meaning = "";
   std::string_view not_proved = "";  // what must not be concluded from it
@@ -54,6 +52,13 @@ struct Entry {
   Cause cause = Cause::None;
   int weight = 0;
 };
+
+/// The entry of a rule that validate has too: one meaning, one severity.
+constexpr Entry entry_of(std::string_view rule, Confidence confidence, std::string_view not_proved,
+                         std::string_view fix, std::string_view source, Cause cause = Cause::None, int weight = 0) {
+  const Rule& r = rule_named(rule);
+  return {r.id, r.severity, confidence, r.meaning, not_proved, fix, source, cause, weight};
+}
 
 /// The fix where scales are missing, or are another model's.
 inline constexpr std::string_view kCalibrate =

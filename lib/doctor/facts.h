@@ -7,12 +7,13 @@
 #include <string_view>
 #include <vector>
 
+#include "check/finding.h"
 #include "doctor/engine.h"
 #include "doctor/entry.h"
 #include "doctor/gpu.h"
 #include "doctor/output_text.h"
 #include "doctor/serve_command.h"
-#include "export/kv_declaration.h"
+#include "servers/kv_declaration.h"
 
 namespace kvcal {
 
@@ -47,23 +48,14 @@ struct CheckpointFacts {
   std::string method;  // "", "fp8", "compressed-tensors", "modelopt", ...
   KvDeclaration declaration;
   bool has_kv_scheme = false;
-  std::string kv_scheme;  // as JSON
-  std::string kv_strategy;
-  bool kv_dynamic = false;
-  bool block_fp8 = false;
-  bool static_activations = false;
+  std::string kv_scheme;         // as JSON
   bool quantized_cache = false;  // generation_config.json asks transformers for one
 
   bool has_tensors = false;  // the following were looked at
-  size_t n_key_scales = 0, n_value_scales = 0, n_unit = 0, n_invalid = 0, n_joint = 0, n_per_head = 0;
-  std::string invalid_example, pair_example;  // names of tensors
-  size_t n_unequal_pairs = 0, n_half_pairs = 0;
-  std::vector<std::string> unlisted_scale_files;  // with scales, but not in the index
-  size_t n_readers_differ = 0;                    // layers that read another's cache with another scale
-  std::string reader_example;
-  bool has_input_scales = false;
+  Report report;             // of the checks that validate makes, too; of a config.json alone, what that says
+  size_t n_key_scales = 0, n_value_scales = 0, n_unit = 0, n_joint = 0, n_per_head = 0;
   std::string uneven_block_scale;  // name of the first block scale of weights that is no power of two
-  double largest_key_bias = 0;     // over all k_proj.bias
+  double largest_key_bias = 0;     // of all that no norm takes away
   std::string largest_key_bias_name;
   size_t n_scales() const { return n_key_scales + n_value_scales + n_joint; }
 };

@@ -7,7 +7,7 @@
 namespace kvcal {
 namespace {
 
-using enum Gravity;
+using enum Severity;
 using enum Confidence;
 
 // vLLM's wheels were read: 0.18.1 has no guard for hybrids, 0.19.0 has it; 0.27.0 has the option, 0.28.0 has not;

@@ -6,7 +6,7 @@
 namespace kvcal {
 namespace {
 
-using enum Gravity;
+using enum Severity;
 using enum Confidence;
 
 bool is_blackwell(const Gpu& gpu) { return gpu.capability >= 100 && gpu.capability < 130; }
@@ -73,12 +73,12 @@ Found uneven_blocks(const Facts& f) {
   const bool off = environment(f, "VLLM_USE_DEEP_GEMM") == "0" || environment(f, "VLLM_USE_DEEP_GEMM_E8M0") == "0" ||
                    environment(f, "SGLANG_ENABLE_JIT_DEEPGEMM") == "0" ||
                    environment(f, "SGLANG_ENABLE_JIT_DEEPGEMM") == "false";
-  const bool here = is_blackwell(*f.gpu) && c.block_fp8 && !c.uneven_block_scale.empty() && !off;
+  const bool here = is_blackwell(*f.gpu) && c.declaration.block_weights && !c.uneven_block_scale.empty() && !off;
   return here ? on_gpu(f, {true, "", {{c.path, 0, "", 1, 0}}}, c.uneven_block_scale) : Found{};
 }
 
 Found shuffled_blocks(const Facts& f) {
-  const bool here = f.is(Engine::Sglang) && f.gpu->gfx == "gfx950" && f.checkpoint->block_fp8;
+  const bool here = f.is(Engine::Sglang) && f.gpu->gfx == "gfx950" && f.checkpoint->declaration.block_weights;
   return here ? on_gpu(f, {true, "", {{f.checkpoint->path, 0, "", 1, 0}}}) : Found{};
 }
 

@@ -4,7 +4,7 @@
 namespace kvcal {
 namespace {
 
-using enum Gravity;
+using enum Severity;
 using enum Confidence;
 
 constexpr LogLine kLines[] = {
@@ -16,7 +16,7 @@ constexpr LogLine kLines[] = {
      .also = "kv-cache-scales:"},
     {.needle = "going on because of allow_other_weights",
      .entry = {.id = "LG71",
-               .gravity = Warning,
+               .severity = Warning,
                .meaning = "the scales were calibrated on other weights, and the server was told to take them anyway",
                .fix = "calibrate on this checkpoint, or kvcal export --also-for CHECKPOINT",
                .source = "apps/plugins of this project",
@@ -24,7 +24,7 @@ constexpr LogLine kLines[] = {
                .weight = 8}},
     {.needle = "Large KV activation",
      .entry = {.id = "LG17",
-               .gravity = Warning,
+               .severity = Warning,
                .meaning = "at export, a magnitude above 224 was measured in keys or values",
                .not_proved = "that FP8 fails: it fits up to 448 x scale",
                .fix = "kvcal calibrate {model} shows which layers and heads; keep those that are inadequate in bf16",
@@ -39,7 +39,7 @@ constexpr LogLine kLines[] = {
      .also = "SM 12"},
     {.needle = "FlashInfer requires GPUs with sm75 or higher",
      .entry = {.id = "LG19",
-               .gravity = Fatal,
+               .severity = Fatal,
                .meaning =
                    "FlashInfer found no GPU architecture to compile for; with CUDA too old for SM 12.x the message "
                    "misleads",
@@ -50,7 +50,7 @@ constexpr LogLine kLines[] = {
                .weight = 8}},
     {.needle = "type fp8e4nv not supported in this architecture",
      .entry = {.id = "LG24",
-               .gravity = Fatal,
+               .severity = Fatal,
                .meaning = "this GPU is older than the FP8 format that Triton needs for the cache",
                .fix = "--kv-cache-dtype auto, another attention backend, or a GPU of compute capability 8.9 or later",
                .source = "triton; vllm issue 45829",
@@ -58,7 +58,7 @@ constexpr LogLine kLines[] = {
                .weight = 9}},
     {.needle = "Unsupported rhs dtype fp8e4nv",
      .entry = {.id = "LG66",
-               .gravity = Fatal,
+               .severity = Fatal,
                .confidence = Reported,
                .meaning = "a kernel for cached prefixes does not read an FP8 cache",
                .fix = "update the server, or --disable-radix-cache / --no-enable-prefix-caching",
@@ -67,7 +67,7 @@ constexpr LogLine kLines[] = {
                .weight = 8}},
     {.needle = "Unknown SF transformation",
      .entry = {.id = "LG30",
-               .gravity = Fatal,
+               .severity = Fatal,
                .meaning = "DeepGEMM does not know the layout of the weights' scales on this GPU",
                .not_proved = "anything about the KV cache: these are scales of weights",
                .fix = "VLLM_USE_DEEP_GEMM=0 {command}",
@@ -76,7 +76,7 @@ constexpr LogLine kLines[] = {
                .weight = 9}},
     {.needle = "V cache quantization requires flash_attn",
      .entry = {.id = "LG31",
-               .gravity = Fatal,
+               .severity = Fatal,
                .meaning = "llama.cpp: a quantized V cache needs flash attention",
                .fix = "--flash-attn on, or --cache-type-v f16",
                .source = "llama.cpp src/llama-context.cpp",
@@ -88,7 +88,7 @@ constexpr LogLine kLines[] = {
                .source = "llama.cpp since 2026-04"}},
     {.needle = "config_groups is empty",
      .entry = {.id = "LG67",
-               .gravity = Fatal,
+               .severity = Fatal,
                .meaning = "TensorRT-LLM does not take a checkpoint whose config_groups are empty",
                .fix = "TensorRT-LLM has no static FP8 KV scales: serve the original checkpoint there",
                .source = "TensorRT-LLM _torch/model_config.py",
@@ -96,25 +96,25 @@ constexpr LogLine kLines[] = {
                .weight = 8}},
     {.needle = "Key and value scales must be scalar tensors",
      .entry = {.id = "LG68",
-               .gravity = Fatal,
+               .severity = Fatal,
                .meaning = "text-generation-inference takes one scale per layer",
                .fix = "kvcal export ... --to tgi --granularity tensor",
                .source = "text-generation-inference (db931fcf)",
                .cause = Cause::ScalesRefused,
                .weight = 9}},
     {.needle = "!!!!!!!!!!!!!!!!",
-     .entry = {.id = "E02",
-               .gravity = Error,
-               .meaning =
-                   "one character for ever: where token 0 is '!' (byte-level BPE: Qwen, Llama 3, GLM), the logits "
-                   "are probably NaN",
-               .not_proved =
-                   "that the FP8 cache is to blame: NVFP4 layouts, scales of weights, fp16 overflow and other "
-                   "faults look the same",
-               .fix = "run the same prompt with --kv-cache-dtype auto, then with VLLM_COMPUTE_NANS_IN_LOGITS=1",
-               .source = "vllm issues 49011, 50283; transformers 33312",
-               .cause = Cause::NanLogits,
-               .weight = 3}},
+     .entry =
+         {.id = "E15",
+          .severity = Error,
+          .meaning =
+              "one character repeated forever: where token 0 is '!' (byte-level BPE: Qwen, Llama 3, GLM), the logits "
+              "are probably NaN",
+          .not_proved = "that the FP8 cache is to blame: NVFP4 layouts, scales of weights, fp16 overflow and other "
+                        "faults look the same",
+          .fix = "run the same prompt with --kv-cache-dtype auto, then with VLLM_COMPUTE_NANS_IN_LOGITS=1",
+          .source = "vllm issues 49011, 50283; transformers 33312",
+          .cause = Cause::NanLogits,
+          .weight = 3}},
 };
 
 }  // namespace

@@ -4,7 +4,7 @@
 namespace kvcal {
 namespace {
 
-using enum Gravity;
+using enum Severity;
 using enum Confidence;
 
 Found lines_of(const Facts& f, std::initializer_list<std::string_view> ids, std::string detail = "") {
@@ -45,14 +45,14 @@ Found plugin_silent(const Facts& f) {
 }
 
 constexpr CombinationRule kRules[] = {
-    {{"L01", Error, Established,
+    {{"L08", Error, Established,
       "the checkpoint has scales, and the server runs at least one layer at 1.0: they were not loaded",
       "that all layers are at 1.0",
       "kvcal export kv-cache-scales.json --model {model} --to vllm; kvcal validate EXPORT", "vllm 0.33.0 kv_cache.py",
       Cause::ScalesNotLoaded, 9},
      kLog | kTensors,
      not_loaded},
-    {{"L01b", Error, Established,
+    {{"L08b", Error, Established,
       "there is a scale file, but the server runs at least one layer at 1.0: it did not get the scales",
       "that all layers are at 1.0", "kvcal export kv-cache-scales.json --model {model} --to vllm, and serve the export",
       "vllm 0.33.0 kv_cache.py", Cause::ScalesNotLoaded, 7},
@@ -64,7 +64,7 @@ constexpr CombinationRule kRules[] = {
       "vllm change 44589; vllm 0.33.0, by running it", Cause::ScalesNotLoaded, 9},
      kLog | kModel,
      latent_names},
-    {{"L03", Note, Established,
+    {{"L09", Note, Established,
       "no log line tells whether scales were loaded: vLLM prints none for compressed-tensors and for unquantized "
       "checkpoints",
       "that scales are there, or that they are missing", "kvcal doctor --model MODEL looks into the checkpoint",

@@ -9,7 +9,7 @@
 namespace kvcal {
 namespace {
 
-using enum Gravity;
+using enum Severity;
 using enum Confidence;
 using Kind = OutputTrouble::Kind;
 
@@ -89,7 +89,7 @@ constexpr std::string_view kCompare =
     "run the same prompt at temperature 0 with --kv-cache-dtype auto and nothing else changed";
 
 constexpr CombinationRule kRules[] = {
-    {{"E02", Error, Established,
+    {{"E15", Error, Established,
       "one character repeated forever: where token 0 is '!' (byte-level BPE: Qwen, Llama 3, GLM), the logits are "
       "probably NaN",
       "that the FP8 cache is to blame: NVFP4 layouts, scales of weights, fp16 overflow and other faults look the same",
@@ -97,11 +97,11 @@ constexpr CombinationRule kRules[] = {
       "vllm issues 49011, 50283; transformers 33312", Cause::NanLogits, 3},
      kOutput,
      exclamation_marks},
-    {{"E02b", Error, Inferred, "one character repeated forever: a token other than '!'", "the cause", kCompare,
+    {{"E15b", Error, Inferred, "one character repeated forever: a token other than '!'", "the cause", kCompare,
       "vllm issue 39407", Cause::None, 0},
      kOutput,
      one_character},
-    {{"E03", Error, Inferred, "the output repeats itself",
+    {{"E16", Error, Inferred, "the output repeats itself",
       "a loss of precision: sampling settings, prompts and weights do it too, and a fixed onset points to a boundary "
       "of pages "
       "or graphs first",

@@ -4,12 +4,12 @@
 namespace kvcal {
 namespace {
 
-using enum Gravity;
+using enum Severity;
 using enum Confidence;
 
 bool has_scales(const Facts& f) { return f.checkpoint && f.checkpoint->n_scales() > f.checkpoint->n_unit; }
 
-bool looks_broken(const Facts& f) { return !f.output.empty() || f.seen("E02"); }
+bool looks_broken(const Facts& f) { return !f.output.empty() || f.seen("E15"); }
 
 Found cutlass(const Facts& f) {
   const bool here =

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "base/json.h"
-#include "export/server_support.h"
+#include "servers/server_support.h"
 
 namespace kvcal {
 

@@ -10,7 +10,7 @@
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/kv_scale_names.h"
 #include "export/serve.h"
-#include "export/stored_scales.h"
+#include "servers/stored_scales.h"
 
 namespace kvcal {
 namespace {

@@ -10,8 +10,8 @@
 
 #include "artifact/artifact.h"
 #include "export/carrier.h"
-#include "export/model_identity.h"
 #include "export/overlay.h"
+#include "servers/model_identity.h"
 
 namespace kvcal {
 

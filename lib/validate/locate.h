@@ -4,7 +4,7 @@
 #include <string_view>
 #include <vector>
 
-#include "validate/finding.h"
+#include "check/finding.h"
 
 namespace kvcal {
 

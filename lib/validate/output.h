@@ -4,8 +4,8 @@
 #include <string>
 
 #include "base/json.h"
-#include "export/served_scales.h"
-#include "validate/finding.h"
+#include "check/finding.h"
+#include "servers/served_scales.h"
 
 namespace kvcal {
 

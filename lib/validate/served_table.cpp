@@ -1,7 +1,7 @@
 // The table at the end of a report on a folder: what each server uses, layer by layer.
 #include <algorithm>
 
-#include "validate/checks.h"
+#include "check/artifact_checks.h"
 #include "validate/validate_folder.h"
 
 namespace kvcal {

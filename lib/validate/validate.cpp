@@ -2,7 +2,7 @@
 
 #include <charconv>
 
-#include "validate/checks.h"
+#include "check/artifact_checks.h"
 #include "validate/locate.h"
 
 namespace kvcal {

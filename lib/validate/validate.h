@@ -4,8 +4,8 @@
 #include <string>
 #include <string_view>
 
-#include "export/model_identity.h"
-#include "validate/finding.h"
+#include "check/finding.h"
+#include "servers/model_identity.h"
 
 namespace kvcal {
 

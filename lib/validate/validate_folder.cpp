@@ -2,10 +2,11 @@
 
 #include "artifact/make_artifact.h"
 #include "base/read_file.h"
+#include "check/artifact_checks.h"
+#include "check/folder_checks.h"
 #include "export/record.h"
 #include "model/architecture.h"
 #include "stats/statistics_file.h"
-#include "validate/folder.h"
 #include "validate/validate.h"
 
 namespace kvcal {

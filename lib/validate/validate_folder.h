@@ -7,9 +7,8 @@
 #include <string_view>
 #include <vector>
 
-#include "export/served_scales.h"
-#include "stats/run_record.h"
-#include "validate/finding.h"
+#include "check/finding.h"
+#include "servers/served_scales.h"
 
 namespace kvcal {
 
@@ -27,12 +26,6 @@ struct FolderReport {
 /// Checks the folder; findings name the file they are about. `schema` is that of scale files. Throws Error for a folder
 /// that cannot be read as a checkpoint, and for a file to compare with that cannot be read at all.
 FolderReport validate_folder(const std::filesystem::path& folder, std::string_view schema, const FolderChecks& checks);
-
-/// Rule S18 of a scale file.
-void check_ranks(std::string_view text, int64_t n_ranks, Report& report);
-
-/// Rule K07 of a statistics file; scale files do not keep what it needs.
-void check_rotation(const Statistics& statistics, Report& report);
 
 /// What a scale file is as --quantization-param-path of the servers: rule V08.
 void check_as_side_file(std::string_view text, const std::vector<Server>& servers, Report& report);

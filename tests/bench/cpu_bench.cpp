@@ -22,7 +22,7 @@
 #include "base/json.h"
 #include "base/thread_pool.h"
 #include "bench/model_work.h"
-#include "opened_model.h"
+#include "calibrate/opened_model.h"
 #include "ops/cpu/cpu_ops.h"
 #include "prefill/memory_plan.h"
 #include "prefill/runner.h"

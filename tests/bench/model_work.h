@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "opened_model.h"
+#include "calibrate/opened_model.h"
 
 namespace kvcal::bench {
 

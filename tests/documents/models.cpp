@@ -9,8 +9,8 @@
 #include "base/json.h"
 #include "checkpoint/checkpoint.h"
 #include "documents/tables.h"
-#include "export/server_support.h"
 #include "model/architecture.h"
+#include "servers/server_support.h"
 
 namespace kvcal::documents {
 namespace {

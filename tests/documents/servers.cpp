@@ -1,6 +1,6 @@
 // What loads where: the lines of the table of servers, classes that load alike together.
 #include "documents/tables.h"
-#include "export/server_table.h"
+#include "servers/server_table.h"
 
 namespace kvcal::documents {
 namespace {

@@ -1,26 +1,37 @@
-// Calibration from checkpoint to artifact: equal bytes whatever the threads, chunks, order and warm-ups; the verdicts
-// of the demo models; solve gives what calibrate gave.
+// Calibration from checkpoint to artifact, as a library and as a program: equal bytes whatever the threads, chunks,
+// order and warm-ups; the verdicts of the demo models; solve gives what calibrate gave.
+#include "calibrate/calibrate.h"
+
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <fstream>
 
 #include "artifact/make_artifact.h"
+#include "base/read_file.h"
+#include "build_info.h"
 #include "checkpoint/safetensors_writer.h"
+#include "command_line.h"
 #include "e2e/runs.h"
-#include "fed_prompts.h"
+#include "prompt_flags.h"
 #include "stats/statistics_file.h"
 
 namespace kvcal {
 namespace {
 
-std::string bytes_of(const fs::path& folder, std::vector<PromptTokens> prompts, const CalibrationOptions& options) {
-  return artifact_text(make_artifact(measure(folder, std::move(prompts), options), {}));
+std::string bytes_of(const fs::path& folder, const std::vector<PromptTokens>& prompts, const RunOptions& options,
+                     CalibrationListener& listener) {
+  return artifact_text(make_artifact(measure(folder, prompts, options, listener), {}));
+}
+
+std::string bytes_of(const fs::path& folder, const std::vector<PromptTokens>& prompts, const RunOptions& options) {
+  Recorder listener;
+  return bytes_of(folder, prompts, options, listener);
 }
 
 void expect_bytes_to_depend_on_nothing(const fs::path& folder, Precision precision) {
   const auto prompts = prompts_of({1, 63, 65, 257, 700}, 90);
-  CalibrationOptions options = quiet();
+  RunOptions options;
   options.precision = precision;
   options.threads = 1;
   options.chunk_tokens = 4096;
@@ -93,7 +104,7 @@ TEST(Bytes, of_long_sums_too) {
 
 TEST(Solve, from_saved_statistics_gives_the_bytes_of_calibrate) {
   const Scratch scratch;
-  const Statistics statistics = measure(source("datasets/demo/natural"), prompts_of({40, 100, 300}, 600), quiet());
+  const Statistics statistics = measure(source("datasets/demo/natural"), prompts_of({40, 100, 300}, 600), RunOptions());
   const fs::path file = scratch.path() / "run.kvstats";
   write_statistics(file, statistics, Existing::Refuse);
   const Statistics read = read_statistics(file);
@@ -107,18 +118,45 @@ TEST(Solve, from_saved_statistics_gives_the_bytes_of_calibrate) {
     }
 }
 
+// As the program does it.
+Statistics calibrated(const fs::path& model, const PromptFlags& flags) {
+  CalibrationOptions options;
+  options.prompts = flags.resolve();
+  options.tool_version = std::string("kvcal ") + build_info().version;
+  Recorder listener;
+  return calibrate({.model = model,
+                    .prompts = [&](bool) { return read_prompt_files(flags); },
+                    .open_device = [] { return open_device("auto", Precision::BF16, 0); }},
+                   options, listener)
+      .statistics;
+}
+
 Artifact demo(const char* model) {
   PromptFlags flags;
   flags.files = {source("datasets/demo/prompts.jsonl").string()};
   flags.max_length = 1024;
-  OpenedModel opened(source(std::string("datasets/demo/") + model));
-  const FedPrompts fed = feed_prompts(opened.checkpoint.folder(), opened.spec().vocab, flags,
-                                      [&](bool) { return read_prompt_files(flags); });
-  CalibrationOptions options = quiet();
-  options.sequences.max_length = flags.max_length;
-  options.prompts_sha256 = fed.sha256;
-  return make_artifact(
-      calibrate(opened, plan_calibration(opened, tokens_of(fed, opened.spec()), options), options).statistics, {});
+  return make_artifact(calibrated(source(std::string("datasets/demo/") + model), flags), {});
+}
+
+TEST(Library, gives_the_files_of_the_program) {
+  const Scratch scratch;
+  const std::string model = source("datasets/demo/stressed").string(),
+                    prompts = source("datasets/demo/prompts.jsonl").string(),
+                    statistics_file = (scratch.path() / "run.kvstats").string(),
+                    scale_file = (scratch.path() / "scales.json").string();
+  const std::vector<const char*> command = {
+      "kvcal", "calibrate", model.c_str(),           "--prompts", prompts.c_str(),    "--max-prompts",
+      "12",    "--stats",   statistics_file.c_str(), "-o",        scale_file.c_str(), "-q"};
+  ASSERT_EQ(parse_command_line(static_cast<int>(command.size()), command.data())(), Exit::Done);
+  PromptFlags flags;
+  flags.files = {prompts};
+  flags.max_prompts = 12;
+  const Statistics statistics = calibrated(model, flags);
+  const fs::path own_file = scratch.path() / "own.kvstats";
+  write_statistics(own_file, statistics, Existing::Refuse);
+  constexpr size_t kMost = size_t{64} << 20;
+  EXPECT_TRUE(read_file(own_file, kMost) == read_file(statistics_file, kMost));
+  EXPECT_EQ(artifact_text(make_artifact(statistics, {})), read_file(scale_file, kMost));
 }
 
 TEST(RangesBy, tags_and_kinds_of_tokens_come_from_prompts_to_the_artifact) {
@@ -130,13 +168,7 @@ TEST(RangesBy, tags_and_kinds_of_tokens_come_from_prompts_to_the_artifact) {
     {"id": "c", "text": "red blue"}])";
   PromptFlags flags;
   flags.files = {(scratch.path() / "p.json").string()};
-  OpenedModel opened(source("datasets/demo/natural"));
-  const FedPrompts fed = feed_prompts(opened.checkpoint.folder(), opened.spec().vocab, flags,
-                                      [&](bool) { return read_prompt_files(flags); });
-  CalibrationOptions options = quiet();
-  options.prompts_sha256 = fed.sha256;
-  const Statistics statistics =
-      calibrate(opened, plan_calibration(opened, tokens_of(fed, opened.spec()), options), options).statistics;
+  const Statistics statistics = calibrated(source("datasets/demo/natural"), flags);
   EXPECT_EQ(statistics.run.tags, (PromptTags{{"sums", {0, 1}}, {"talk", {1}}}));
   const Artifact a = make_artifact(statistics, {});
   std::map<std::string, std::vector<std::string>> names;
@@ -190,10 +222,10 @@ TEST(Convergence, is_denied_where_the_last_prompts_still_raise_the_maximum) {
   std::vector<PromptTokens> prompts;
   for (const char* id : {"a", "b", "c"}) prompts.push_back({id, {10, 10, 10}, 1});
   prompts.push_back({"d", prompts_of({300}, 600)[0].ids, 1});
-  const Artifact never = make_artifact(measure(source("datasets/demo/natural"), prompts, quiet()), {});
+  const Artifact never = make_artifact(measure(source("datasets/demo/natural"), prompts, RunOptions()), {});
   EXPECT_FALSE(never.layers[0].key.growth.converged);
   for (const char* id : {"a", "b", "c"}) prompts[static_cast<size_t>(id[0] - 'a')].ids = prompts[3].ids;
-  const Artifact settled = make_artifact(measure(source("datasets/demo/natural"), prompts, quiet()), {});
+  const Artifact settled = make_artifact(measure(source("datasets/demo/natural"), prompts, RunOptions()), {});
   EXPECT_TRUE(settled.layers[0].key.growth.converged);
 }
 
@@ -206,7 +238,7 @@ std::vector<PromptTokens> many_prompts(size_t n, int64_t length) {
 
 TEST(UntilStable, draws_new_prompts_and_gives_the_bytes_of_a_run_over_them) {
   auto prompts = many_prompts(40, 40);
-  CalibrationOptions options = quiet();
+  RunOptions options;
   const std::string first_16 =
       bytes_of(source("datasets/demo/natural"), {prompts.begin(), prompts.begin() + 16}, options);
   options.until_stable = 50;  // of 8 prompts and 16 the ranges are the same but for noise
@@ -219,26 +251,24 @@ TEST(UntilStable, draws_new_prompts_and_gives_the_bytes_of_a_run_over_them) {
 
 TEST(UntilStable, takes_all_prompts_where_they_do_not_settle) {
   const auto prompts = many_prompts(20, 30);
-  CalibrationOptions options = quiet();
+  RunOptions options;
   for (const int passes : {1, 3}) {
     options.sequences.passes = passes;
     options.until_stable = -1;
     const std::string all = bytes_of(source("datasets/demo/natural"), prompts, options);
     options.until_stable = 0;
-    testing::internal::CaptureStderr();
-    EXPECT_EQ(bytes_of(source("datasets/demo/natural"), prompts, options), all);
-    const std::string said = testing::internal::GetCapturedStderr();
-    EXPECT_NE(said.find("all 20 prompts are used, and the last prompts raised layer "), std::string::npos) << said;
+    Recorder listener;
+    EXPECT_EQ(bytes_of(source("datasets/demo/natural"), prompts, options, listener), all);
+    EXPECT_TRUE(listener.heard("all 20 prompts are used, and the last prompts raised layer ")) << listener.text();
   }
 }
 
 TEST(UntilStable, says_that_few_prompts_show_nothing) {
-  CalibrationOptions options = quiet();
+  RunOptions options;
   options.until_stable = 1000;
-  testing::internal::CaptureStderr();
-  EXPECT_EQ(measure(source("datasets/demo/natural"), many_prompts(8, 20), options).run.n_passes, 2);
-  EXPECT_NE(testing::internal::GetCapturedStderr().find("all 8 prompts are used, and there are too few to tell"),
-            std::string::npos);
+  Recorder listener;
+  EXPECT_EQ(measure(source("datasets/demo/natural"), many_prompts(8, 20), options, listener).run.n_passes, 2);
+  EXPECT_TRUE(listener.heard("all 8 prompts are used, and there are too few to tell")) << listener.text();
 }
 
 // The checkpoint with one tensor renamed in the header: as good as missing.
@@ -257,7 +287,7 @@ TEST(Plan, finds_a_missing_tensor_of_the_last_layer_before_anything_runs) {
   copy_with_renamed_tensor(source("datasets/demo/natural"), scratch.path(), "model.layers.7.mlp.up_proj.weight");
   OpenedModel model(scratch.path());
   try {
-    plan_calibration(model, prompts_of({40}, 600), quiet());
+    plan_of(model, prompts_of({40}, 600), RunOptions());
     FAIL() << "accepted";
   } catch (const Error& e) {
     EXPECT_NE(std::string(e.what()).find("checking the weights of layer 7"), std::string::npos) << e.what();
@@ -266,7 +296,7 @@ TEST(Plan, finds_a_missing_tensor_of_the_last_layer_before_anything_runs) {
 }
 
 TEST(Memory, a_budget_that_is_too_small_is_refused_with_the_numbers) {
-  CalibrationOptions options = quiet();
+  RunOptions options;
   options.memory = 1 << 20;
   try {
     measure(source("datasets/demo/natural"), prompts_of({40}, 600), options);

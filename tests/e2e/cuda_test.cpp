@@ -10,13 +10,13 @@
 namespace kvcal {
 namespace {
 
-CalibrationOptions on(const std::string& device) {
-  CalibrationOptions options = quiet();
+RunOptions on(const std::string& device) {
+  RunOptions options;
   options.device = device;
   return options;
 }
 
-Artifact artifact_of(const std::string& golden, const CalibrationOptions& options) {
+Artifact artifact_of(const std::string& golden, const RunOptions& options) {
   // 300 is cut at position 256 by the smallest chunks.
   const auto prompts = prompts_of({1, 40, 65, 300}, 90);
   return make_artifact(measure(source("tests/arch/golden/" + golden), prompts, options), {});
@@ -46,7 +46,7 @@ TEST_P(CudaRun, GivesTheScalesOfTheProcessor) {
 }
 
 TEST_P(CudaRun, GivesEqualBytesAgainAndInOtherChunks) {
-  CalibrationOptions options = on("cuda:0");
+  RunOptions options = on("cuda:0");
   options.chunk_tokens = 4096;
   const std::string base = artifact_text(artifact_of(GetParam(), options));
   EXPECT_EQ(artifact_text(artifact_of(GetParam(), options)), base) << "the same run again";
@@ -59,7 +59,7 @@ INSTANTIATE_TEST_SUITE_P(Dense, CudaRun, testing::Values("qwen3", "qwen2"));
 INSTANTIATE_TEST_SUITE_P(Hybrid, CudaRun, testing::Values("qwen3_5", "qwen3_next"));
 
 TEST(CudaRun, InF32IsWithinTheSumsOrder) {
-  CalibrationOptions options = on("auto");
+  RunOptions options = on("auto");
   options.precision = Precision::F32;
   const Artifact cuda = artifact_of("qwen3", options);
   EXPECT_TRUE(cuda.calibration.at("isa").get<std::string>().starts_with("cuda")) << "auto takes the GPU";

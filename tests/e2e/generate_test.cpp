@@ -3,9 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include "calibrate/opened_model.h"
 #include "device.h"
-#include "fed_prompts.h"
-#include "opened_model.h"
+#include "prompt_flags.h"
 
 namespace kvcal {
 namespace {
@@ -24,8 +24,10 @@ TEST_P(DemoAnswers, equal_the_reference_frameworks) {
   OpenedModel model(root / "datasets/demo" / name);
   PromptFlags flags;
   flags.files = {(root / "datasets/demo/questions.jsonl").string()};
-  const FedPrompts fed = feed_prompts(model.checkpoint.folder(), model.spec().vocab, flags,
-                                      [&](bool) { return read_prompt_files(flags); });
+  NoticeListener silent;
+  const FedPrompts fed = feed_prompts(
+      model.checkpoint.folder(), model.spec().vocab, flags.resolve(), [&](bool) { return read_prompt_files(flags); },
+      silent);
   std::map<std::string, const TokenizedPrompt*> by_id;
   for (const TokenizedPrompt& p : fed.prompts) by_id[p.id] = &p;
 

@@ -16,7 +16,7 @@ fs::path model_folder() { return source("tests/arch/golden/deepseek_v3"); }
 std::vector<PromptTokens> prompts() { return prompts_of({1, 63, 65, 257, 400}, 96); }
 
 TEST(Latent, ArtifactOfARunPassesValidate) {
-  const Artifact a = make_artifact(measure(model_folder(), prompts(), quiet()), {});
+  const Artifact a = make_artifact(measure(model_folder(), prompts(), RunOptions()), {});
   ASSERT_EQ(a.layers.size(), 3U);
   for (const ArtifactLayer& l : a.layers) {
     EXPECT_EQ(l.kind, "mla");
@@ -38,7 +38,7 @@ TEST(Latent, ArtifactOfARunPassesValidate) {
 }
 
 TEST(Latent, BytesDoNotDependOnThreadsChunksAndOrder) {
-  CalibrationOptions options = quiet();
+  RunOptions options;
   options.threads = 1;
   options.chunk_tokens = 4096;
   const auto bytes = [&](std::vector<PromptTokens> p) {
@@ -54,7 +54,7 @@ TEST(Latent, BytesDoNotDependOnThreadsChunksAndOrder) {
 
 TEST(Latent, SavedStatisticsGiveTheSameArtifact) {
   const Scratch scratch;
-  const Statistics statistics = measure(model_folder(), prompts(), quiet());
+  const Statistics statistics = measure(model_folder(), prompts(), RunOptions());
   const fs::path file = scratch.path() / "run.kvstats";
   write_statistics(file, statistics, Existing::Refuse);
   EXPECT_EQ(artifact_text(make_artifact(read_statistics(file), {})), artifact_text(make_artifact(statistics, {})));
@@ -62,10 +62,10 @@ TEST(Latent, SavedStatisticsGiveTheSameArtifact) {
 
 TEST(Latent, ShardsMergeToTheWhole) {
   std::vector<Statistics> shards;
-  CalibrationOptions options = quiet();
+  RunOptions options;
   for (options.sequences.n_shards = 2; options.sequences.shard < 2; ++options.sequences.shard)
     shards.push_back(measure(model_folder(), prompts(), options));
-  const Statistics merged = merge(shards), whole = measure(model_folder(), prompts(), quiet());
+  const Statistics merged = merge(shards), whole = measure(model_folder(), prompts(), RunOptions());
   ASSERT_EQ(merged.caches.size(), whole.caches.size());
   for (size_t c = 0; c < whole.caches.size(); ++c)
     for (const CacheSite site : sites_of(whole.caches[c].layout)) {

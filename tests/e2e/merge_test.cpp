@@ -31,7 +31,7 @@ class Shards : public ::testing::TestWithParam<const char*> {
   std::vector<fs::path> measure_shards(int64_t n, const std::vector<PromptTokens>& prompts) {
     std::vector<fs::path> files;
     for (int64_t i = 0; i < n; ++i) {
-      CalibrationOptions options = options_;
+      RunOptions options = options_;
       options.sequences.shard = i;
       options.sequences.n_shards = n;
       options.threads = 1 + static_cast<int>(i % 2);  // machines differ
@@ -49,8 +49,8 @@ class Shards : public ::testing::TestWithParam<const char*> {
     return files_of(all.finish(), scratch_.path() / "merged");
   }
 
-  CalibrationOptions make_options() const {
-    CalibrationOptions options = quiet();
+  RunOptions make_options() const {
+    RunOptions options;
     options.sequences.passes = 3;
     options.sequences.max_length = 400;
     return options;
@@ -58,7 +58,7 @@ class Shards : public ::testing::TestWithParam<const char*> {
 
   const fs::path model_ = source(GetParam());
   const Scratch scratch_;
-  const CalibrationOptions options_ = make_options();
+  const RunOptions options_ = make_options();
 };
 
 TEST_P(Shards, give_the_bytes_of_one_run) {
@@ -90,7 +90,7 @@ Statistics united(const std::vector<const Statistics*>& runs) {
 TEST(Sets, without_a_common_prompt_give_pass_one_of_a_run_over_all) {
   const fs::path model = source("tests/arch/golden/qwen3_5");
   const std::vector<PromptTokens> all = prompts_of({40, 63, 300, 5, 129}, 90);
-  CalibrationOptions options = quiet();
+  RunOptions options;
   options.sequences.passes = 1;
   const auto run = [&](size_t from, size_t to) {
     return measure(model,
@@ -119,8 +119,9 @@ TEST(Sets, without_a_common_prompt_give_pass_one_of_a_run_over_all) {
 TEST(Sets, with_packed_passes_differ_from_a_run_over_all) {
   const fs::path model = source("tests/arch/golden/qwen3_5");
   const std::vector<PromptTokens> all = prompts_of({40, 63, 90, 129}, 90);
-  const Statistics a = measure(model, {all[0], all[2]}, quiet()), b = measure(model, {all[1], all[3]}, quiet());
-  const Statistics whole = measure(model, all, quiet());
+  const Statistics a = measure(model, {all[0], all[2]}, RunOptions()),
+                   b = measure(model, {all[1], all[3]}, RunOptions());
+  const Statistics whole = measure(model, all, RunOptions());
   Statistics merged = united({&a, &b});
   EXPECT_EQ(merged.run.n_passes, 2);
   merged.run = whole.run;
@@ -130,7 +131,7 @@ TEST(Sets, with_packed_passes_differ_from_a_run_over_all) {
 }
 
 TEST(Shard, makes_no_scales_before_all_are_merged) {
-  CalibrationOptions options = quiet();
+  RunOptions options;
   options.sequences.n_shards = 2;
   const Statistics shard = measure(source("tests/arch/golden/qwen3"), prompts_of({40, 63}, 90), options);
   try {
@@ -142,7 +143,7 @@ TEST(Shard, makes_no_scales_before_all_are_merged) {
 }
 
 TEST(Shard, more_than_sequences_are_refused) {
-  CalibrationOptions options = quiet();
+  RunOptions options;
   options.sequences.n_shards = 4;
   EXPECT_THROW(measure(source("tests/arch/golden/qwen3"), prompts_of({40, 63}, 90), options), Error);
 }

@@ -82,8 +82,8 @@ TEST_P(QuantizedWeights, GiveTheStatisticsOfTheirPlainForm) {
   write_model(scratch.path() / "fp8", like, block, twins.quantized);
   write_model(scratch.path() / "bf16", like, nullptr, twins.plain);
   const auto prompts = prompts_of({70, 3}, 90);
-  Statistics quantized = measure(scratch.path() / "fp8", prompts, quiet());
-  const Statistics plain = measure(scratch.path() / "bf16", prompts, quiet());
+  Statistics quantized = measure(scratch.path() / "fp8", prompts, RunOptions());
+  const Statistics plain = measure(scratch.path() / "bf16", prompts, RunOptions());
   quantized.run = plain.run;  // the identity of the weights differs, and nothing else may
   write_statistics(scratch.path() / "a", quantized, Existing::Refuse);
   write_statistics(scratch.path() / "b", plain, Existing::Refuse);

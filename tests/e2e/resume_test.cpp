@@ -24,8 +24,8 @@ class Resume : public testing::TestWithParam<const char*> {
   fs::path folder() const { return scratch_.path() / "out.json.kvcal-resume"; }
   fs::path slot(const char* name) const { return folder() / name; }
 
-  CalibrationOptions options() const {
-    CalibrationOptions o = quiet();
+  RunOptions options() const {
+    RunOptions o;
     o.chunk_tokens = 256;
     o.threads = 1;
     o.resume = folder();
@@ -35,9 +35,10 @@ class Resume : public testing::TestWithParam<const char*> {
   struct Result {
     std::string bytes;     // of the statistics file and of the artifact
     int first_layer = -1;  // that ran
+    std::string said;
   };
 
-  Result run(CalibrationOptions o) const {
+  Result run(RunOptions o) const {
     Result result;
     const auto outer = o.on_step;
     o.on_step = [&](const RunStep& step) {
@@ -45,24 +46,26 @@ class Resume : public testing::TestWithParam<const char*> {
       if (outer) outer(step);
     };
     OpenedModel opened(model());
-    const CalibrationResult calibrated = calibrate(opened, plan_calibration(opened, some_prompts(), o), o);
+    Recorder listener(o.on_step);
+    const Measurement measured = measure(opened, plan_of(opened, some_prompts(), o), o, listener);
     const fs::path file = scratch_.path() / "run.kvstats";
-    write_statistics(file, calibrated.statistics, Existing::Replace);
+    write_statistics(file, measured.statistics, Existing::Replace);
     result.bytes = read_file(file, size_t{1} << 30);
-    if (o.sequences.n_shards == 1) result.bytes += artifact_text(make_artifact(calibrated.statistics, {}));
-    if (calibrated.resume) calibrated.resume->remove();
+    if (o.sequences.n_shards == 1) result.bytes += artifact_text(make_artifact(measured.statistics, {}));
+    result.said = listener.text();
+    if (measured.resume) measured.resume->remove();
     return result;
   }
 
   /// What the run gives that nothing interrupts.
   std::string whole() const {
-    CalibrationOptions o = options();
+    RunOptions o = options();
     o.resume.clear();
     return run(o).bytes;
   }
 
   /// Stops in this layer's first batch: layers 0 .. layer - 1 are done.
-  void stop_at(int layer, CalibrationOptions o) const {
+  void stop_at(int layer, RunOptions o) const {
     o.on_step = [layer](const RunStep& step) {
       if (step.layer == layer) throw Stopped();
     };
@@ -101,7 +104,7 @@ TEST_P(Resume, EveryLayersEndGivesTheSameBytes) {
 TEST_P(Resume, AgainAndAgainWithOtherThreadsAndChunks) {
   const std::string expected = whole();
   for (int layer = 1; layer < n_layers(); ++layer) {
-    CalibrationOptions o = options();
+    RunOptions o = options();
     o.threads = 1 + layer % 3;
     o.chunk_tokens = layer % 2 ? 512 : 256;
     stop_at(layer, o);
@@ -118,12 +121,12 @@ TEST_P(Resume, StoppedInTheFirstLayerBeginsAgain) {
 
 TEST_P(Resume, AShardGoesOnAsItselfAndAsNoOther) {
   const auto shard = [&](int64_t i) {
-    CalibrationOptions o = options();
+    RunOptions o = options();
     o.sequences.shard = i;
     o.sequences.n_shards = 2;
     return o;
   };
-  CalibrationOptions uninterrupted = shard(1);
+  RunOptions uninterrupted = shard(1);
   uninterrupted.resume.clear();
   stop_at(1, shard(1));
   EXPECT_THROW(run(shard(0)), Error) << "half of another shard's run";
@@ -155,9 +158,8 @@ TEST_P(Damaged, TheOtherFileServes) {
                                               std::function<void()>(replace_by_text)}) {
     stop_at(last);
     damage();
-    testing::internal::CaptureStderr();
     const Result resumed = run(options());
-    EXPECT_NE(testing::internal::GetCapturedStderr().find("ignoring a damaged file"), std::string::npos);
+    EXPECT_NE(resumed.said.find("ignoring a damaged file"), std::string::npos) << resumed.said;
     EXPECT_EQ(resumed.first_layer, last - 1);
     EXPECT_EQ(resumed.bytes == expected, true);
   }
@@ -179,8 +181,8 @@ TEST_P(Damaged, ATemporaryOfAKilledRunGoes) {
 }
 
 TEST_P(Damaged, AnotherRunIsRefusedByName) {
-  const auto refusal = [&](const std::function<void(CalibrationOptions&)>& change) {
-    CalibrationOptions o = options();
+  const auto refusal = [&](const std::function<void(RunOptions&)>& change) {
+    RunOptions o = options();
     change(o);
     try {
       run(o);
@@ -193,7 +195,8 @@ TEST_P(Damaged, AnotherRunIsRefusedByName) {
   EXPECT_NE(refusal([](auto& o) { o.sequences.passes = 3; }).find("calibration.plan_sha256 is"), std::string::npos);
   EXPECT_NE(refusal([](auto& o) { o.precision = Precision::F32; }).find("calibration.precision is '\"bf16\"' there"),
             std::string::npos);
-  EXPECT_NE(refusal([](auto& o) { o.prompts_sha256[0] = '1'; }).find("calibration.prompts_sha256"), std::string::npos);
+  EXPECT_NE(refusal([](auto& o) { o.sources.prompts_sha256[0] = '1'; }).find("calibration.prompts_sha256"),
+            std::string::npos);
   const std::string no_sanity = refusal([](auto& o) { o.sequences.sanity = false; });
   EXPECT_NE(no_sanity.find("sanity is"), std::string::npos) << no_sanity;
   EXPECT_NE(no_sanity.find("finish that run or remove"), std::string::npos) << no_sanity;
@@ -206,18 +209,18 @@ TEST_P(Damaged, ADiskThatIsFullEndsNoRun) {
   rlimit before{};
   getrlimit(RLIMIT_FSIZE, &before);
   const std::string expected = whole();
-  CalibrationOptions o = options();
+  RunOptions o = options();
   o.on_step = [&](const RunStep& step) {
     rlimit full = before;
     if (step.layer >= 1) full.rlim_cur = 4096;
     setrlimit(RLIMIT_FSIZE, &full);
     if (step.layer == 3) throw Stopped();
   };
-  testing::internal::CaptureStderr();
-  EXPECT_THROW(run(o), Stopped);
+  Recorder listener(o.on_step);
+  OpenedModel opened(model());
+  EXPECT_THROW(measure(opened, plan_of(opened, some_prompts(), o), o, listener), Stopped);
   setrlimit(RLIMIT_FSIZE, &before);
-  const std::string said = testing::internal::GetCapturedStderr();
-  EXPECT_NE(said.find("can be resumed only from an earlier layer"), std::string::npos) << said;
+  EXPECT_TRUE(listener.heard("can be resumed only from an earlier layer")) << listener.text();
   const Result resumed = run(options());
   EXPECT_EQ(resumed.first_layer, 1);
   EXPECT_EQ(resumed.bytes == expected, true);

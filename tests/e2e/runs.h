@@ -1,15 +1,17 @@
-// Whole calibration runs for tests: prompts, a scratch folder, and the parts of the program that `calibrate` puts
-// together.
+// Measuring runs for tests: prompts of random tokens, a scratch folder, and the stages of lib/calibrate without files
+// of prompts.
 #pragma once
 
 #include <cstdlib>
 #include <filesystem>
+#include <functional>
 #include <stdexcept>
 #include <string>
 #include <vector>
 
 #include "base/token_kind.h"
-#include "calibration.h"
+#include "calibrate/measure.h"
+#include "device.h"
 
 namespace kvcal {
 
@@ -50,17 +52,44 @@ inline std::vector<PromptTokens> prompts_of(const std::vector<int64_t>& lengths,
   return prompts;
 }
 
-inline CalibrationOptions quiet() {
-  CalibrationOptions options;
-  options.quiet = true;
-  options.prompts_sha256 = std::string(64, '0');
-  return options;
+/// What the stages are given beside a model and token ids.
+struct RunOptions : CalibrationOptions {
+  RunSources sources{std::string(64, '0'), "", ""};
+  std::string device = "auto";
+  std::function<void(const RunStep&)> on_step{};
+};
+
+/// Keeps what it hears.
+class Recorder : public CalibrationListener {
+ public:
+  explicit Recorder(std::function<void(const RunStep&)> on_step = {}) : on_step_(std::move(on_step)) {}
+  void hear(Notice, const std::string& text) override { text_ += text + "\n"; }
+  void step(const RunStep& step, int64_t) override {
+    if (on_step_) on_step_(step);
+  }
+  bool heard(const std::string& part) const { return text_.find(part) != std::string::npos; }
+  const std::string& text() const { return text_; }
+
+ private:
+  std::function<void(const RunStep&)> on_step_;
+  std::string text_;
+};
+
+inline CalibrationPlan plan_of(OpenedModel& model, const std::vector<PromptTokens>& prompts,
+                               const RunOptions& options) {
+  return plan_calibration(model, prompts, options.sources, options,
+                          [&] { return open_device(options.device, options.precision, options.threads); });
 }
 
-inline Statistics measure(const fs::path& folder, std::vector<PromptTokens> prompts,
-                          const CalibrationOptions& options) {
+inline Statistics measure(const fs::path& folder, const std::vector<PromptTokens>& prompts, const RunOptions& options,
+                          CalibrationListener& listener) {
   OpenedModel model(folder);
-  return calibrate(model, plan_calibration(model, prompts, options), options).statistics;
+  return measure(model, plan_of(model, prompts, options), options, listener).statistics;
+}
+
+inline Statistics measure(const fs::path& folder, const std::vector<PromptTokens>& prompts, const RunOptions& options) {
+  Recorder listener;
+  return measure(folder, prompts, options, listener);
 }
 
 }  // namespace kvcal

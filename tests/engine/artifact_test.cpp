@@ -24,10 +24,13 @@ std::string artifact_of(const char* golden, const Asked& asked) {
   std::string text;
   {
     OpenedModel model(Golden(golden).folder);
-    const CalibrationOptions options = quiet();
-    const CalibrationPlan plan = plan_calibration(model, prompts_of({1, 40, 65, 130}, 90), options,
-                                                  make_cuda_ops({Precision::BF16, 0, true, asked.loader}));
-    text = artifact_text(make_artifact(calibrate(model, plan, options).statistics, {}));
+    const RunOptions options;
+    const CalibrationPlan plan =
+        plan_calibration(model, prompts_of({1, 40, 65, 130}, 90), options.sources, options, [&] {
+          return make_cuda_ops({Precision::BF16, 0, true, asked.loader});
+        });
+    Recorder listener;
+    text = artifact_text(make_artifact(measure(model, plan, options, listener).statistics, {}));
   }
   emulator::set_timing(emulator::Timing::Immediate);
   return text;
@@ -110,11 +113,11 @@ TEST(Run, AModelOfFourTimesTheMemoryOfTheDevice) {
   constexpr int64_t kLayers = 32;
   const Scratch scratch;
   const uint64_t weights = write_deep_model(scratch.path(), kLayers);
-  CalibrationOptions options = quiet();
+  RunOptions options;
   options.sequences.sanity = false;
   const auto prompts = prompts_of({20, 30}, 90);
   const auto plan_on = [&](OpenedModel& model, std::unique_ptr<Ops> device) {
-    return plan_calibration(model, prompts, options, std::move(device));
+    return plan_calibration(model, prompts, options.sources, options, [&] { return std::move(device); });
   };
   OpenedModel model(scratch.path());
   const MemoryPlan alone = plan_on(model, make_cuda_ops({})).memory;
@@ -125,7 +128,8 @@ TEST(Run, AModelOfFourTimesTheMemoryOfTheDevice) {
   emulator::set_device_memory(emulator::device_bytes_in_use() + alone.total());
   options.memory = alone.total();
   const CalibrationPlan plan = plan_on(model, std::move(device));
-  const Artifact artifact = make_artifact(calibrate(model, plan, options).statistics, {});
+  Recorder listener;
+  const Artifact artifact = make_artifact(measure(model, plan, options, listener).statistics, {});
   const DeviceMemory memory = plan.op->device_memory();
   emulator::set_device_memory(emulator::kUsualDeviceMemory);
   ASSERT_EQ(artifact.layers.size(), static_cast<size_t>(kLayers));

@@ -189,7 +189,7 @@ def refusals(shop, server):
 
 
 def spelling_cases(shop):
-    """Checkpoint scales under each name, in a compressed-tensors overlay: what lib/export/server_table.cpp claims."""
+    """Checkpoint scales under each name, in a compressed-tensors overlay: what lib/servers/server_table.cpp claims."""
     suffixes = {"attention": ".{}_scale", "projection": ".{}_proj.{}_scale", "native": ".attn.{}_scale"}
     for server, names in (("vllm", VLLM.split() + ["mla"]), ("sglang", SGLANG.split() + SGLANG_MORE.split() + ["mla"])):
         for name in names:
@@ -215,7 +215,7 @@ SPELLINGS = (("_proj.output_scale", "output"), ("_proj.k_scale", "projection"), 
 
 
 def carrier_of(config):
-    """The weight format as lib/export/server_support.cpp calls it; its name_of(KvCarrier)."""
+    """The weight format as lib/servers/server_support.cpp calls it; its name_of(KvCarrier)."""
     quantization = config.get("quantization_config") or config.get("text_config", {}).get("quantization_config") or {}
     method = quantization.get("quant_method", "none")
     per_head = (quantization.get("kv_cache_scheme") or {}) if method == "compressed-tensors" else {}

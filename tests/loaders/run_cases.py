@@ -42,7 +42,7 @@ def message_of(log):
 
 
 def effect_of(verdict, log):
-    """What became of a scale tensor, in the words of lib/export/server_support.cpp; None where the run does not tell."""
+    """What became of a scale tensor, in the words of lib/servers/server_support.cpp; None where the run does not tell."""
     if verdict == "refused":
         if not re.search(r"^REFUSED.*([kvq]|output)_scale", log, re.MULTILINE):
             return None  # the server does not take the model itself

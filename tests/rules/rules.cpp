@@ -31,12 +31,18 @@ const std::map<std::string, std::set<std::string>, std::less<>> kMayInclude = {
       "checkpoint/safetensors_writer.h"}},
     {"solve", {"base", "tensor", "stats", "model/model_spec.h", "model/kv_tap.h", "model/batch.h"}},
     {"artifact", {"base", "model/model_spec.h", "stats", "solve"}},
-    // Knows checkpoints and servers: reads a model's own files and writes the ones that a server loads.
-    {"export", {"base", "tensor", "checkpoint", "model/model_spec.h", "model/architecture.h", "artifact"}},
+    {"calibrate",
+     {"base", "tensor", "checkpoint", "tokenizer", "prompts", "ops", "model", "prefill", "stats", "solve", "artifact"}},
+    // Knows servers and what they read of a checkpoint.
+    {"servers", {"base", "tensor", "checkpoint", "model/model_spec.h", "model/architecture.h"}},
+    // Reads a model's own files and writes the ones that a server loads.
+    {"export", {"base", "tensor", "checkpoint", "model/model_spec.h", "artifact", "servers"}},
+    {"check", {"base", "checkpoint", "model/model_spec.h", "artifact", "servers", "solve/format.h", "stats"}},
+    // Of exports only their record, which tells that scales were measured.
     {"validate",
-     {"base", "checkpoint", "model/model_spec.h", "model/architecture.h", "artifact", "export", "solve/format.h",
-      "stats"}},
-    {"doctor", {"base", "tensor", "checkpoint", "model/model_spec.h", "model/architecture.h", "artifact", "export"}},
+     {"base", "checkpoint", "model/architecture.h", "artifact", "servers", "check", "export/record.h", "stats"}},
+    {"doctor",
+     {"base", "tensor", "checkpoint", "model/model_spec.h", "model/architecture.h", "artifact", "servers", "check"}},
     {"capacity", {"base", "tensor", "checkpoint", "model/model_spec.h", "model/architecture.h"}},
     {"report", {"base", "model/model_spec.h", "stats", "solve", "artifact"}},
     {"kernels", {"base", "tensor", "ops"}},

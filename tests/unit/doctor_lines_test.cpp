@@ -117,7 +117,7 @@ TEST(DoctorLines, EveryEntryIsComplete) {
                    line.entry.source.empty())
           << line.entry.id;
       EXPECT_EQ(line.needle.find("  "), std::string_view::npos) << line.needle;
-      if (line.entry.gravity == Gravity::Note)
+      if (line.entry.severity == Severity::Note)
         EXPECT_EQ(line.entry.weight, 0) << line.entry.id;
       else
         EXPECT_FALSE(line.entry.fix.empty() || line.entry.cause == Cause::None || line.entry.weight < 1)

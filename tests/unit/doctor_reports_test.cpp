@@ -56,7 +56,7 @@ TEST(Reports, NoiseInTheSecondTurnIsLatentAttentionAndNotMissingScales) {
 TEST(Reports, ExclamationMarksAreFrozenScalesAndNanOfUnprovedOrigin) {
   const Diagnosis d = diagnose_log(report("exclamation_marks.txt"));
   EXPECT_EQ(top(d), "runtime-scales-frozen") << diagnosis_text(d);
-  EXPECT_TRUE(found(d.findings, "E02"));
+  EXPECT_TRUE(found(d.findings, "E15"));
   EXPECT_TRUE(explained_by(d, Cause::NanLogits)) << "NaN keeps an explanation of its own";
   EXPECT_NE(likelihood_of(d.explanations.front()), Likelihood::Certain);
 }
@@ -71,7 +71,7 @@ TEST(Reports, OneLetterOfBlocksIsNotTheCache) {
   doctor.add_output("answer", text.substr(at + begin.size(), text.find('"', at + begin.size()) - at - begin.size()));
   const Diagnosis d = doctor.diagnose();
   EXPECT_EQ(top(d), "not-the-cache") << diagnosis_text(d);
-  EXPECT_TRUE(found(d.findings, "E03"));
+  EXPECT_TRUE(found(d.findings, "E16"));
   EXPECT_TRUE(found(d.notes, "W01"));
   EXPECT_TRUE(found(d.notes, "LG18")) << "harmless alone";
   EXPECT_TRUE(found(d.notes, "LG20")) << "speed only";

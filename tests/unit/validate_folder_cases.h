@@ -65,6 +65,9 @@ inline std::vector<FolderCase> number_cases() {
   add("integers", {"S17", "V01"}, [=](ScaleFolder& f) {
     f.tensors[key] = {DType::I32, Shape{1}, std::string(4, '\1')};
   });
+  add("zero in half precision", {"S02"}, [=](ScaleFolder& f) {
+    f.tensors[key] = {DType::F16, Shape{1}, std::string(2, '\0')};
+  });
   add("two names", {"S20"}, set_scale(kFirst + ".k_proj.k_scale", 0.05F));
   add("a key alone", {"S06"}, [](ScaleFolder& f) { f.tensors.erase(kFirst + ".v_scale"); });
   add("a value alone", {"S06"}, [](ScaleFolder& f) { f.tensors.erase(kFirst + ".k_scale"); });
@@ -159,6 +162,14 @@ inline std::vector<FolderCase> tool_cases() {
       {"ModelOpt, FP8 weights", modelopt_folder(true, llama, "llama"), {"vllm"}, {"S25", "V04"}, quantized},
       {"ModelOpt, FP8 weights, SGLang", modelopt_folder(true, llama, "llama"), {"sglang"}, {"S25"}, quantized},
       {"ModelOpt, cast", modelopt_folder(false, llama, "llama"), {"vllm"}, {"F08"}, quantized},
+      {"ModelOpt, ones",
+       modelopt_folder(true, llama, "llama"),
+       {},
+       {"S25"},
+       [](ScaleFolder& f) {
+         for (auto& [name, t] : f.tensors)
+           if (name.ends_with("_scale")) t = f32_tensor(Shape{1}, {1});
+       }},
       {"AutoFP8", autofp8_folder(), {"sglang"}, {"C14", "C17", "S25", "V03"}, nothing},
       {"AutoFP8, vLLM", autofp8_folder(), {"vllm"}, {"C14", "C16", "C17", "S25", "V03"}, nothing},
       {"Gemma 3's query",

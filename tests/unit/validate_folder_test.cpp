@@ -6,11 +6,11 @@
 #include <functional>
 #include <set>
 
+#include "check/folder_checks.h"
 #include "stats/statistics_file.h"
 #include "unit/scale_folder.h"
 #include "unit/validate_fixture.h"
 #include "unit/validate_folder_cases.h"
-#include "validate/folder.h"
 
 namespace kvcal {
 namespace {

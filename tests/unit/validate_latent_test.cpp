@@ -4,10 +4,10 @@
 #include <functional>
 #include <set>
 
+#include "check/artifact_checks.h"
+#include "check/folder_checks.h"
 #include "unit/scale_folder.h"
 #include "unit/validate_fixture.h"
-#include "validate/checks.h"
-#include "validate/folder.h"
 
 namespace kvcal {
 namespace {

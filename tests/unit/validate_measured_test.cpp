@@ -3,6 +3,7 @@
 
 #include <cmath>
 
+#include "check/artifact_checks.h"
 #include "unit/validate_fixture.h"
 #include "validate/validate_folder.h"
 

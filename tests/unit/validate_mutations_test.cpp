@@ -4,8 +4,8 @@
 #include <functional>
 #include <set>
 
+#include "check/artifact_checks.h"
 #include "unit/validate_fixture.h"
-#include "validate/checks.h"
 
 namespace kvcal {
 namespace {

@@ -52,13 +52,13 @@ SolveOptions options_of(const Json& run) {
 Statistics measure_case(const Json& given, const CaseTables& tables, const Json& run) {
   const Scratch scratch;
   write_case_checkpoint(scratch.path(), given, tables, read_json_file(kFolder / "classes.json"));
-  CalibrationOptions options = quiet();
+  RunOptions options;
   options.sequences.passes = 1;  // prompts alone, as the judge has them
   options.sequences.warmup_passes = 0;
   options.sequences.sanity = false;
   options.sequences.max_length = get_int(given, "positions");
   options.threads = 1;
-  options.sample = sample_options(options_of(run));
+  options.solve = options_of(run);
   return measure(scratch.path(), prompts_of_case(given), options);
 }
 

@@ -105,6 +105,9 @@ BOTTOM = [
        V, k=table(.01, *each_head(2, 64, 63, set=.08, rows=[0, 128]), *each_head(2, 64, 63, set=-.08, rows=[128, 256])),
        q=table(300, *each_head(4, 64, 63, set=2e3, rows=[0, 128]), *each_head(4, 64, 63, set=-2e3, rows=[128, 256])),
        v=table(.3, *each_head(2, 64, 20, add=16.0), edit(0, times=1770.0), edit([128, 256], times=.0062))),
+    of("k_kinds_on_grid", "the channel that tells two kinds apart is on the grid at the scale, and off it at the rung: no matter", K,
+       k=table(1, *each_head(2, 64, 63, set=17.0, rows=[0, 128]), *each_head(2, 64, 63, set=-17.0, rows=[128, 256])),
+       q=table(25, *each_head(4, 64, 63, set=80.0, rows=[0, 128]), *each_head(4, 64, 63, set=-80.0, rows=[128, 256]))),
 ]
 
 CASES = VALUES + KEYS + ROWS + CLIPPED + GRIDS + FEW + BOTTOM

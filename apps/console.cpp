@@ -1,0 +1,33 @@
+#include "console.h"
+
+#include <iostream>
+
+#include "plan_text.h"
+
+namespace kvcal {
+
+void Console::hear(Notice notice, const std::string& text) {
+  if (notice == Notice::Detail ? !verbose_ : notice != Notice::Warning && quiet_) return;
+  if (progress_) progress_->clear();
+  if (notice != Notice::Detail) std::cerr << "kvcal: ";
+  if (notice == Notice::Warning || notice == Notice::Advice) std::cerr << "warning: ";
+  std::cerr << text << '\n';
+}
+
+void Console::planned(const CalibrationPlan& plan, const ModelSpec& spec) {
+  if (!quiet_) std::cerr << plan_text(plan.sequences, plan.memory, spec);
+}
+
+void Console::sweep_begins(const SweepOutline& outline) {
+  if (verbose_)
+    for (const SweepGroup& group : outline.groups)
+      std::cerr << group.name << ": " << with_separators(group.n_sequences) << " sequences, "
+                << with_separators(group.n_tokens) << " tokens\n";
+  progress_.emplace("tokens", outline.work, quiet_);
+}
+
+void Console::step(const RunStep& step, int64_t work_done) {
+  progress_->update(work_done, "layer " + std::to_string(step.layer + 1) + "/" + std::to_string(step.n_layers));
+}
+
+}  // namespace kvcal

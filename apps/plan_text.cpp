@@ -1,0 +1,45 @@
+#include "plan_text.h"
+
+#include "progress.h"
+
+namespace kvcal {
+
+std::string plan_text(const SequencePlan& sequences, const MemoryPlan& m, const ModelSpec& spec) {
+  return "plan: " + with_separators(static_cast<int64_t>(sequences.prompts.size())) + " prompts, " +
+         with_separators(static_cast<int64_t>(sequences.measured.size())) +
+         (static_cast<int64_t>(sequences.measured.size()) < sequences.n_sequences
+              ? " of " + with_separators(sequences.n_sequences)
+              : "") +
+         " sequences, " + with_separators(sequences.n_tokens()) + " tokens through " +
+         std::to_string(spec.last_cache_layer() + 1) + " of " + std::to_string(spec.layers.size()) +
+         " layers in batches of " + with_separators(m.chunk_tokens) + "\nplan: " + bytes_text(m.total()) + " of " +
+         (m.on_device ? "the device's " : "") + "memory (weights " + bytes_text(m.weights) +
+         (m.on_device ? "" : ", file pages " + bytes_text(m.mapped)) + ", residual stream " + bytes_text(m.residual) +
+         (m.residual_place == ResidualPlace::Host ? " for two batches, the rest in host memory" : "") + ", batch " +
+         bytes_text(m.activations) + ", states " + bytes_text(m.states) + ", statistics " + bytes_text(m.statistics) +
+         ", program " + bytes_text(m.program) + "), budget " + bytes_text(m.budget) +
+         (m.on_device ? "; host memory " + bytes_text(m.host) : "") + "\n";
+}
+
+Json plan_json(const SequencePlan& sequences, const MemoryPlan& m) {
+  Json json = {{"n_prompts", sequences.prompts.size()},
+               {"n_sequences", sequences.measured.size()},
+               {"n_tokens", sequences.n_tokens()},
+               {"longest", sequences.longest()},
+               {"plan_sha256", sequences.sha256},
+               {"chunk_tokens", m.chunk_tokens},
+               {"memory",
+                {{"total", m.total()},
+                 {"weights", m.weights},
+                 {"file_pages", m.mapped},
+                 {"residual", m.residual},
+                 {"batch", m.activations},
+                 {"states", m.states},
+                 {"statistics", m.statistics},
+                 {"program", m.program},
+                 {"budget", m.budget}}}};
+  if (m.on_device) json["memory"]["host"] = m.host;
+  return json;
+}
+
+}  // namespace kvcal

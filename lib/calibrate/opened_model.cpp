@@ -1,0 +1,50 @@
+#include "calibrate/opened_model.h"
+
+#include "prefill/memory_plan.h"
+
+namespace kvcal {
+
+OpenedModel::OpenedModel(const std::filesystem::path& folder, int64_t max_model_len)
+    : checkpoint(Checkpoint::open(folder)),
+      model(while_doing("opening " + quoted(folder.string()),
+                        [&] { return parse_model(checkpoint.config(), max_model_len); })),
+      weights(while_doing("opening " + quoted(folder.string()),
+                          [&] { return locate_weights(checkpoint, model->spec()); })) {}
+
+void OpenedModel::report_tensors(bool ran_to_logits, NoticeListener& listener) const {
+  SkipRules rules = weights.rules;
+  if (!ran_to_logits) {
+    const std::string norm = spec().final_norm.substr(0, spec().final_norm.rfind('.'));
+    SkipRule after{"after the last cache", {weights.prefix.model + norm + ".*"}};
+    if (!weights.prefix.lm_head.empty()) after.patterns.push_back(weights.prefix.head_module() + "*");
+    for (int i = spec().last_cache_layer() + 1; i < static_cast<int>(spec().layers.size()); ++i)
+      after.patterns.push_back(weights.prefix.model + "layers." + std::to_string(i) + ".*");
+    rules.add(std::move(after));
+  }
+  const SkipReport report = weights.text.report(rules);
+  for (const SkipReport::Skipped& s : report.skipped)
+    listener.hear(Notice::Detail,
+                  "not read: " + std::to_string(s.n_tensors) + " tensor(s), " + bytes_text(s.bytes) + ", " + s.rule);
+  if (report.unclaimed.empty()) return;
+  constexpr size_t kListed = 8;
+  std::string list;
+  for (size_t i = 0; i < std::min(report.unclaimed.size(), kListed); ++i)
+    list += (i ? ", " : "") + quoted(report.unclaimed[i]);
+  if (report.unclaimed.size() > kListed) list += ", ...";
+  listener.hear(Notice::Warning, std::to_string(report.unclaimed.size()) +
+                                     " tensor(s) of the checkpoint were not used, for no known reason: " + list);
+}
+
+std::vector<int32_t> end_tokens(const Checkpoint& checkpoint) {
+  std::vector<int32_t> tokens;
+  for (const Json* config : {&checkpoint.generation_config(), &checkpoint.config()}) {
+    const Json* ids = config->is_object() ? find_member(*config, "eos_token_id") : nullptr;
+    if (!ids) continue;
+    for (const Json& id : ids->is_array() ? *ids : Json::array({*ids}))
+      if (id.is_number_integer()) tokens.push_back(id.get<int32_t>());
+    break;
+  }
+  return tokens;
+}
+
+}  // namespace kvcal

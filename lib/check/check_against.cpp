@@ -1,0 +1,223 @@
+// The scales of a checkpoint against what was measured: too small by how much, how many values are clipped.
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "check/artifact_checks.h"
+#include "check/folder_checks.h"
+#include "solve/format.h"
+
+namespace kvcal {
+namespace {
+
+using Site = KvScaleName::Site;
+
+constexpr double kSlack = 1e-5;
+constexpr double kBf16 = 1.0 / 256;  // one rounding of a scale to bf16
+
+struct Measured {
+  const ArtifactSite* site = nullptr;
+  const SiteStatistics* statistics = nullptr;  // null without a statistics file
+};
+
+std::string times(double factor) { return number_text(std::round(factor * 100) / 100) + "x"; }
+
+/// Share of the values beyond the largest that FP8 holds at this scale, over all heads.
+double clipped_share(const SiteStatistics& s, double limit) {
+  uint64_t beyond = 0, all = 0;
+  for (const HeadStatistics& head : s.heads) {
+    all += head.histogram.observations();
+    for (const auto& [code, n] : head.histogram.counts)
+      if (static_cast<double>(magnitude_of(code)) > limit) beyond += n;
+  }
+  return all ? static_cast<double>(beyond) / static_cast<double>(all) : 0;
+}
+
+/// Share of the values that become zero, and of heads the smallest root mean square.
+double flushed_share(const SiteStatistics& s, double smallest) {
+  uint64_t below = 0, all = 0;
+  for (const HeadStatistics& head : s.heads) {
+    all += head.histogram.observations() - head.histogram.zeros;
+    for (const auto& [code, n] : head.histogram.counts)
+      if (static_cast<double>(magnitude_of(code)) < smallest) below += n;
+  }
+  return all ? static_cast<double>(below) / static_cast<double>(all) : 0;
+}
+
+/// Not 224: that is 448 with the headroom of 2 that FP8 gets for nothing.
+int convention_of(double divisor) {
+  constexpr std::array kKnown = {240, 200, 100, 127, 6, 2688};
+  for (const int known : kKnown)
+    if (std::fabs(divisor / known - 1) < 0.005) return known;
+  return 0;
+}
+
+/// What a scale that clips more likely is than just too small.
+const char* cause_of(double scale, double absmax, double max) {
+  const double inverted = std::fabs(std::log2(scale * absmax / max)), raw = std::fabs(std::log2(scale / absmax));
+  if (raw < 1 && raw < inverted && absmax > 8) return "S10";
+  if (inverted < 1.5 && inverted < std::fabs(std::log2(scale * max / absmax)) - 2) return "S09";
+  return absmax > max * scale * (1 + kSlack) ? "S14" : absmax > 0.9 * max * scale ? "S15" : nullptr;
+}
+
+/// Of producers that measured one part of what the scale is for: their scale is exactly that part's, and clips the
+/// rest.
+bool is_tight(double scale, double absmax, double max) { return std::fabs(max * scale / absmax - 1) < 1.5 * kBf16; }
+
+/// The scale is the tight one of some rank's heads, of 2, 4, 8, ... ranks that share them evenly.
+bool is_of_one_rank(double scale, const std::vector<float>& heads, double max) {
+  for (size_t ranks = 2; ranks <= heads.size(); ranks *= 2) {
+    if (heads.size() % ranks != 0) return false;
+    const auto n = static_cast<std::ptrdiff_t>(heads.size() / ranks);
+    for (auto first = heads.begin(); first != heads.end(); first += n)
+      if (is_tight(scale, *std::max_element(first, first + n), max)) return true;
+  }
+  return false;
+}
+
+class Comparison {
+ public:
+  Comparison(const FolderUnderTest& f, const Reference& r, Report& report)
+      : f_(f), r_(r), max_(r.artifact.quantization.max), report_(report) {}
+
+  void layer(const ArtifactLayer& l, const KvLayout& cache) {
+    const StoredScale *key = only(cache, Site::Key), *value = only(cache, Site::Value);
+    if (const StoredScale* both = only(cache, Site::KeyAndValue)) key = value = both;
+    if (l.is_mla()) {
+      if (key) site(*key, measured(l.latent, cache, CacheSite::Latent));
+      return;
+    }
+    if (key && value && key != value && swapped(*key, *value, l)) {
+      report_.add({"S13", key->attention, "the scales of key and value", "each matching its own largest magnitude",
+                   number_text(key->values[0]) + " and " + number_text(value->values[0]), 0, f_.path_of(key->file)});
+      return;
+    }
+    if (key) site(*key, measured(l.key, cache, CacheSite::Key));
+    if (value) site(*value, measured(l.value, cache, CacheSite::Value));
+  }
+
+ private:
+  /// A positive scale, or one per KV head.
+  const StoredScale* only(const KvLayout& cache, Site site) const {
+    const auto found = f_.stored.of(cache.cache, site);
+    if (found.size() != 1 || found[0]->values.empty()) return nullptr;
+    const auto n = static_cast<int64_t>(found[0]->values.size());
+    const bool sound = (n == 1 || n == cache.n_kv_heads) &&
+                       std::ranges::all_of(found[0]->values, [](float x) { return std::isfinite(x) && x > 0; });
+    return sound ? found[0] : nullptr;
+  }
+
+  Measured measured(const ArtifactSite& site, const KvLayout& cache, CacheSite kind) const {
+    if (!r_.statistics) return {&site, nullptr};
+    for (const CacheStatistics& c : r_.statistics->caches)
+      if (c.layout.layer == cache.layer) return {&site, &c.at(kind)};
+    return {&site, nullptr};
+  }
+
+  bool swapped(const StoredScale& key, const StoredScale& value, const ArtifactLayer& l) const {
+    if (key.values.size() != 1 || value.values.size() != 1) return false;
+    const auto off = [&](const ArtifactSite& s, double scale) {
+      return std::fabs(std::log2(max_ * scale / static_cast<double>(s.absmax)));
+    };
+    const double k = key.values[0], v = value.values[0];
+    return off(l.key, k) + off(l.value, v) >= off(l.key, v) + off(l.value, k) + 2;
+  }
+
+  void site(const StoredScale& s, const Measured& m) {
+    for (size_t h = 0; h < s.values.size(); ++h) {
+      const bool per_head = s.values.size() > 1 && m.site->absmax_per_head.size() == s.values.size();
+      const double absmax = per_head ? m.site->absmax_per_head[h] : m.site->absmax;
+      if (value(s, s.values[h], absmax, m)) return;
+    }
+    different(s, *m.site);
+  }
+
+  /// True when something was found.
+  bool value(const StoredScale& s, double scale, double absmax, const Measured& m) {
+    const char* rule = cause_of(scale, absmax, max_);
+    if (rule && rule == std::string_view("S14")) rule = cause_of_clipping(s, scale, *m.site);
+    if (rule) {
+      add(rule, s, "at least " + number_text(absmax / max_), damage(scale, absmax, m));
+    } else if (m.statistics && flushed_share(*m.statistics, scale * smallest()) > 0.01) {
+      add("S16", s, "at most 1 % flushed to zero",
+          number_text(std::round(1000 * flushed_share(*m.statistics, scale * smallest())) / 10) + " % at " +
+              number_text(scale));
+      return true;
+    }
+    // Scales for the largest rotation may fall on such a ratio: those that this program chose are meant.
+    const bool own = std::fabs(scale / static_cast<double>(m.site->scale) - 1) < 0.01;
+    if (const int known = convention_of(absmax / scale); known != 0 && !own)
+      add("S11", s, number_text(max_), std::to_string(known));
+    return rule != nullptr;
+  }
+
+  const char* cause_of_clipping(const StoredScale& s, double scale, const ArtifactSite& site) const {
+    if (site.parts && is_tight(scale, site.parts->absmax_latent, max_)) return "C06";
+    if (!site.parts && s.values.size() == 1 && is_of_one_rank(scale, site.absmax_per_head, max_)) return "K08";
+    return "S14";
+  }
+
+  /// Half the smallest subnormal: below, a value rounds to zero.
+  double smallest() const { return number_format(r_.artifact.quantization.dtype).smallest_subnormal / 2; }
+
+  std::string damage(double scale, double absmax, const Measured& m) const {
+    std::string text = number_text(scale) + " for a largest magnitude of " + number_text(absmax);
+    if (absmax > max_ * scale) text += ": too small by " + times(absmax / (max_ * scale));
+    if (m.statistics && absmax > max_ * scale)
+      text += ", clips " + number_text(std::round(1e6 * clipped_share(*m.statistics, max_ * scale)) / 1e4) + " %";
+    return text;
+  }
+
+  /// Rounding to bf16 upwards is how exporters write for parameters of that dtype.
+  void different(const StoredScale& s, const ArtifactSite& site) {
+    if (r_.statistics || s.values.size() > 1) return;
+    const double ratio = s.values[0] / static_cast<double>(site.scale);
+    if (ratio < 1 - 1e-6 || ratio > 1 + 2 * kBf16)
+      add("V06", s, number_text(site.scale), number_text(s.values[0]) + ", " + times(ratio) + " of it");
+  }
+
+  void add(const char* rule, const StoredScale& s, std::string expected, std::string actual) {
+    report_.add({rule, s.tensor, std::string(rule_named(rule).meaning), std::move(expected), std::move(actual), 0,
+                 f_.path_of(s.file)});
+  }
+
+  const FolderUnderTest& f_;
+  const Reference& r_;
+  double max_;
+  Report& report_;
+};
+
+void check_towers(const FolderUnderTest& f, const Artifact& a, Report& report) {
+  const Json& config = f.checkpoint.config();
+  const bool towers = find_member(config, "vision_config") || find_member(config, "audio_config");
+  if (towers && get_int_or(a.calibration, "encoder_tokens", 0) == 0)
+    report.add(
+        {"C19", "", "tokens of images or sound in the calibration", "some", "none", 0, f.path_of("config.json")});
+}
+
+/// Latent rows are no loss: no server takes their scale from a checkpoint.
+void check_presence(const FolderUnderTest& f, const Artifact& a, Report& report) {
+  const auto n = std::ranges::count_if(a.layers, [](const ArtifactLayer& l) { return !l.is_mla(); });
+  if (n > 0 && f.stored.tensors.empty())
+    report.add({"V09", "", "the scales of keys and values", "those of " + std::to_string(n) + " layers", "none", 0,
+                f.path_of("config.json")});
+}
+
+}  // namespace
+
+void check_against(const FolderUnderTest& f, const Reference& reference, Report& report) {
+  report.evaluated({"C06", "C19", "K08", "S09", "S10", "S11", "S13", "S14", "S15"});
+  if (reference.statistics) {
+    report.evaluated({"S16"});
+  } else {
+    report.evaluated({"V06", "V09"});
+    check_presence(f, reference.artifact, report);
+  }
+  check_towers(f, reference.artifact, report);
+  Comparison comparison(f, reference, report);
+  for (const ArtifactLayer& l : reference.artifact.layers)
+    for (const KvLayout& cache : f.spec.caches)
+      if (cache.layer == l.index && cache.is_mla() == l.is_mla()) comparison.layer(l, cache);
+}
+
+}  // namespace kvcal

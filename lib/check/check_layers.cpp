@@ -1,0 +1,164 @@
+// Layers, heads and the server's block of a document whose types are right.
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <set>
+#include <vector>
+
+#include "check/artifact_checks.h"
+
+namespace kvcal {
+namespace {
+
+std::string at(const char* list, size_t i, const char* member) {
+  return std::string(list) + "[" + std::to_string(i) + "]." + member;
+}
+
+/// Ascending, and each layer once, in one list or the other.
+void check_indexes(const Json& document, std::map<int64_t, std::string>& seen, Report& report) {
+  for (const char* list : {"layers", "layers_without_kv"}) {
+    int64_t before = -1;
+    for (size_t i = 0; i < document[list].size(); ++i) {
+      const int64_t index = get_int(document[list][i], "index");
+      const std::string path = at(list, i, "index");
+      const auto [there, added] = seen.emplace(index, path);
+      if (!added)
+        report.add("L01", path, "layer " + std::to_string(index), "once", "also at " + there->second);
+      else if (index < before)
+        report.add("L02", path, "the order of layers", "more than " + std::to_string(before), std::to_string(index));
+      before = std::max(before, index);
+    }
+  }
+}
+
+void check_complete(const Json& document, const std::map<int64_t, std::string>& seen, Report& report) {
+  constexpr int64_t kListed = 8;
+  const int64_t n_layers = get_int(document["model"], "n_layers", "model.");
+  for (const auto& [index, path] : seen)
+    if (index >= n_layers)
+      report.add("L03", path, "the layer's index", "less than the model's " + std::to_string(n_layers) + " layers",
+                 std::to_string(index));
+  std::string missing;
+  int64_t n_missing = n_layers;
+  for (const auto& [index, path] : seen) n_missing -= index < n_layers;
+  if (n_missing <= 0) return;
+  int64_t listed = 0;
+  for (int64_t i = 0; i < n_layers && listed < std::min(kListed, n_missing); ++i)
+    if (!seen.contains(i)) missing += (listed++ ? ", " : "") + std::to_string(i);
+  report.add("L03", "layers", "layers with or without a cache", "each of 0 to " + std::to_string(n_layers - 1),
+             missing + (listed < n_missing ? ", ..." : "") + " missing");
+}
+
+void check_count(const Json& document, Report& report) {
+  const int64_t expected = static_cast<int64_t>(document["layers"].size());
+  if (const int64_t n = get_int(document["model"], "n_kv_layers"); n != expected)
+    report.add("L04", "model.n_kv_layers", "the number of layers with scales", std::to_string(expected),
+               std::to_string(n));
+}
+
+/// A layer without scales that reads another's cache reads it with that layer's scales.
+void check_sharing(const Json& document, Report& report) {
+  std::set<int64_t> owners;
+  for (const Json& layer : document["layers"]) owners.insert(get_int(layer, "index"));
+  for (size_t i = 0; i < document["layers_without_kv"].size(); ++i) {
+    const Json& layer = document["layers_without_kv"][i];
+    if (!find_member(layer, "shares_kv_with")) continue;
+    const int64_t owner = get_int(layer, "shares_kv_with");
+    if (!owners.contains(owner) || owner >= get_int(layer, "index"))
+      report.add("L06", at("layers_without_kv", i, "shares_kv_with"), "the layer whose cache it uses",
+                 "an earlier one with scales", std::to_string(owner));
+  }
+}
+
+void check_names(const Json& document, Report& report) {
+  const std::string prefix = get_string(document["model"], "tensor_prefix");
+  for (size_t i = 0; i < document["layers"].size(); ++i) {
+    const Json& layer = document["layers"][i];
+    const std::string expected = prefix + "layers." + std::to_string(get_int(layer, "index")) + ".";
+    if (const std::string name = get_string(layer, "name"); !name.starts_with(expected))
+      report.add("L05", at("layers", i, "name"), "the layer's module", quoted(expected + "..."), quoted(name));
+  }
+}
+
+void check_heads(const Json& site, const std::string& path, size_t n_heads, bool per_head, Report& report) {
+  const Json* scales = find_member(site, "scale_per_head");
+  if (const size_t n = site["absmax_per_head"].size(); n != n_heads)
+    report.add("R05", path + ".absmax_per_head", "the number of magnitudes", std::to_string(n_heads) + ", one per head",
+               std::to_string(n));
+  if ((scales != nullptr) != per_head)
+    report.add(
+        "R06", scales ? path + ".scale_per_head" : path, "scale_per_head",
+        per_head ? "present, as quantization.granularity is head" : "absent, as quantization.granularity is tensor",
+        scales ? "there" : "absent");
+  else if (scales && scales->size() != n_heads)
+    report.add("S17", path + ".scale_per_head", "the number of scales", std::to_string(n_heads) + ", one per head",
+               std::to_string(scales->size()));
+}
+
+const std::vector<const char*> kOfGqa = {"key", "value", "query"}, kOfMla = {"latent", "query"};
+
+bool is_mla(const Json& layer) { return layer["kind"] == "mla"; }
+
+/// The values of an MLA row are its first columns, and its rope part the others.
+void check_row(const Json& layer, const std::string& path, Report& report) {
+  const int64_t row = get_int(layer, "head_dim_k"), values = get_int(layer, "head_dim_v");
+  if (values >= row)
+    report.add("R12", path, "the width of the latent part", "less than that of the row, " + std::to_string(row),
+               std::to_string(values));
+}
+
+void check_all_heads(const Json& document, Report& report) {
+  const bool per_head = document["quantization"]["granularity"] == "head";
+  for (size_t i = 0; i < document["layers"].size(); ++i) {
+    const Json& layer = document["layers"][i];
+    if (is_mla(layer)) check_row(layer, at("layers", i, "head_dim_v"), report);
+    for (const char* site : is_mla(layer) ? kOfMla : kOfGqa) {
+      const int64_t n = get_int(layer, site == std::string_view("query") ? "n_heads" : "n_kv_heads");
+      check_heads(layer[site], at("layers", i, site), static_cast<size_t>(n), per_head, report);
+    }
+  }
+}
+
+void check_server_block(const Json& document, Report& report) {
+  const Json* block = find_member(document, "kv_cache");
+  if (!block) return;
+  const Json& scales = (*block)["scaling_factor"]["0"];
+  const std::string path = "kv_cache.scaling_factor.0";
+  if (document["quantization"]["dtype"] != "fp8_e4m3")
+    report.add("R10", "kv_cache", "the number format of the block", "fp8_e4m3",
+               quoted(document["quantization"]["dtype"].get<std::string>()));
+  if (std::ranges::any_of(document["layers"], is_mla))
+    return report.add("R10", "kv_cache", "the kv_cache block of a file with MLA caches",
+                      "none, as no server can use it", "there");
+  std::map<std::string, double> expected;
+  for (const Json& layer : document["layers_without_kv"]) expected[layer["index"].dump()] = 1.0;
+  for (const Json& layer : document["layers"]) expected[layer["index"].dump()] = layer["joint"]["scale"].get<double>();
+  for (const Json& layer : document["layers_without_kv"])
+    if (const Json* owner = find_member(layer, "shares_kv_with"))
+      if (const auto found = expected.find(owner->dump()); found != expected.end())
+        expected[layer["index"].dump()] = found->second;
+  for (const auto& [layer, scale] : expected)
+    if (const Json* there = find_member(scales, layer); !there)
+      report.add("R10", path, "the scale of layer " + layer, number_text(scale), "none");
+    else if (static_cast<float>(there->get<double>()) != static_cast<float>(scale))
+      report.add("R10", path + "." + layer, "the scale of layer " + layer, number_text(scale),
+                 number_text(there->get<double>()));
+  for (const auto& [layer, scale] : scales.items())
+    if (!expected.contains(layer)) report.add("R10", path + "." + layer, "layer " + quoted(layer), "no such layer");
+}
+
+}  // namespace
+
+void check_layers(const Json& document, Report& report) {
+  report.evaluated({"L01", "L02", "L03", "L04", "L05", "L06", "R05", "R06", "R10", "R12", "S17"});
+  std::map<int64_t, std::string> seen;
+  check_indexes(document, seen, report);
+  check_complete(document, seen, report);
+  check_count(document, report);
+  check_sharing(document, report);
+  check_names(document, report);
+  check_all_heads(document, report);
+  check_server_block(document, report);
+}
+
+}  // namespace kvcal

@@ -1,0 +1,151 @@
+// Measurements and counts must tell one story.
+#include <algorithm>
+#include <bit>
+#include <cmath>
+
+#include "check/artifact_checks.h"
+
+namespace kvcal {
+namespace {
+
+/// Limits are compared in double, figures are stored as float32: on the limit either side is right.
+bool above(double figure, double limit) { return figure > limit * (1 + 1e-6); }
+bool below(double figure, double limit) { return figure < limit * (1 - 1e-6); }
+
+/// Bucket of a position: 0 for position 0, b for 2^(b-1) .. 2^b - 1.
+size_t bucket_of(int64_t position) { return static_cast<size_t>(std::bit_width(static_cast<uint64_t>(position))); }
+
+struct SiteCheck {
+  const Artifact& a;
+  const ArtifactLayer& layer;
+  const ArtifactSite& site;
+  std::string path;
+  Report& report;
+
+  void maxima() const {
+    const float largest = *std::max_element(site.absmax_per_head.begin(), site.absmax_per_head.end());
+    if (largest != site.absmax)
+      report.add("R02", path + ".absmax", "the largest magnitude", number_text(largest) + ", the largest of the heads",
+                 number_text(site.absmax));
+    if (site.parts)
+      if (const float larger = std::max(site.parts->absmax_latent, site.parts->absmax_rope); larger != site.absmax)
+        report.add("R02", path + ".absmax", "the largest magnitude", number_text(larger) + ", the larger of both parts",
+                   number_text(site.absmax));
+    if (report.has_below(path + ".absmax")) return;
+    const auto top = std::max_element(site.absmax_by_position.begin(), site.absmax_by_position.end());
+    if (top == site.absmax_by_position.end() || *top != site.absmax)
+      report.add("R04", path + ".absmax_by_position", "the largest magnitude by position", number_text(site.absmax),
+                 top == site.absmax_by_position.end() ? "none" : number_text(*top));
+    if (site.envelope && *site.envelope < site.absmax)
+      report.add("R09", path + ".envelope", "the envelope", "at least " + number_text(site.absmax),
+                 number_text(*site.envelope));
+  }
+
+  void place() const {
+    if (report.has_below(path + ".absmax")) return;
+    const ArtifactWhere& w = site.where;
+    const auto out = [&](const char* member, int64_t actual, int64_t limit) {
+      if (actual < limit) return false;
+      report.add("R03", path + ".where." + member, std::string("the ") + member + " of the largest magnitude",
+                 "less than " + std::to_string(limit), std::to_string(actual));
+      return true;
+    };
+    const int64_t width = path.ends_with(".value") ? layer.head_dim_v : layer.head_dim_k;
+    if (out("head", w.head, static_cast<int64_t>(site.absmax_per_head.size())) || out("channel", w.channel, width) ||
+        out("pass", w.pass, get_int(a.calibration, "passes", "calibration.") + 1) ||
+        out("position", w.position, get_int(a.calibration, "longest", "calibration.")))
+      return;
+    if (site.absmax_per_head[static_cast<size_t>(w.head)] != site.absmax)
+      report.add("R03", path + ".where.head", "the head of the largest magnitude",
+                 "one that has " + number_text(site.absmax), std::to_string(w.head));
+    if (site.parts)
+      if (const float part = w.channel < layer.head_dim_v ? site.parts->absmax_latent : site.parts->absmax_rope;
+          part != site.absmax)
+        report.add("R03", path + ".where.channel", "the channel of the largest magnitude",
+                   "one of the part that has " + number_text(site.absmax), std::to_string(w.channel));
+    const size_t bucket = bucket_of(w.position);
+    if (bucket >= site.absmax_by_position.size() || site.absmax_by_position[bucket] < site.absmax)
+      report.add("R03", path + ".where.position", "the position of the largest magnitude",
+                 "one whose range has " + number_text(site.absmax), std::to_string(w.position));
+  }
+
+  void growth() const {
+    const ArtifactGrowth& g = site.growth;
+    const double limit = a.quantization.limits.growth;
+    const int64_t passes = get_int(a.calibration, "passes", "calibration.");
+    if (static_cast<int64_t>(g.per_pass.size()) != passes - 1)
+      report.add("E03", path + ".growth.per_pass", "the number of later passes", std::to_string(passes - 1),
+                 std::to_string(g.per_pass.size()));
+    const auto moves = [&](const std::optional<float>& x) { return !x || above(*x, limit); };
+    const auto rests = [&](const std::optional<float>& x) { return x && below(*x, limit); };
+    const bool moving = moves(g.last_quarter) || (!g.per_pass.empty() && moves(g.per_pass.back())) || g.depends_on;
+    const bool resting = rests(g.last_quarter) && (g.per_pass.empty() || rests(g.per_pass.back())) && !g.depends_on;
+    if (g.converged ? moving : resting)
+      report.add("E03", path + ".growth.converged", "whether the magnitudes have converged", resting ? "true" : "false",
+                 g.converged ? "true" : "false");
+  }
+
+  void dependence() const {
+    const double limit = a.quantization.limits.dependence;
+    for (const auto& [member, found] :
+         {std::pair("depends_on", &site.growth.depends_on), std::pair("depends_on_tag", &site.growth.depends_on_tag)})
+      if (*found && (*found)->ratio && below(static_cast<double>(*(*found)->ratio), limit))
+        report.add("E03", path + ".growth." + member + ".ratio", "the factor by which absmax falls without it",
+                   "above " + number_text(limit), number_text(*(*found)->ratio));
+  }
+
+  void observations(uint64_t expected) const {
+    if (site.observations != expected)
+      report.add("R11", path + ".observations", "the number of tokens observed",
+                 std::to_string(expected) + ", as calibration.n_tokens says", std::to_string(site.observations));
+  }
+};
+
+void check_calibration(const Artifact& a, Report& report) {
+  const auto count = [&](const char* key) { return get_int(a.calibration, key, "calibration."); };
+  const auto at_most = [&](const char* member, int64_t limit, const char* whose) {
+    if (count(member) > limit)
+      report.add("R13", std::string("calibration.") + member, std::string("calibration.") + member,
+                 "at most " + std::to_string(limit) + ", " + whose, std::to_string(count(member)));
+  };
+  at_most("n_prompts", count("n_tokens"), "the number of tokens");
+  at_most("longest", count("n_tokens"), "the number of tokens");
+  at_most("longest", count("max_length"), "the limit of a sequence");
+  const std::string inner = get_string(a.model, "model_type", "model.");
+  if (a.model_type != inner)
+    report.add("R13", "model_type", "the model type", quoted(inner) + ", as in 'model'", quoted(a.model_type));
+  const bool settled = converged(a);
+  if (get_bool_or(a.calibration, "converged", settled, "calibration.") != settled)
+    report.add("E03", "calibration.converged", "whether all sites have converged", settled ? "true" : "false",
+               settled ? "false" : "true");
+}
+
+/// Layers whose queries meet the layer's cache: itself and those that share it.
+uint64_t n_readers(const Artifact& a, const ArtifactLayer& layer) {
+  return 1 + static_cast<uint64_t>(
+                 std::count_if(a.layers_without_kv.begin(), a.layers_without_kv.end(), [&](const Json& other) {
+                   return get_int_or(other, "shares_kv_with", -1, "layers_without_kv[].") == layer.index;
+                 }));
+}
+
+}  // namespace
+
+void check_measurements(const Artifact& a, Report& report) {
+  report.evaluated({"E03", "R02", "R03", "R04", "R09", "R11", "R13"});
+  const auto n_tokens = static_cast<uint64_t>(get_int(a.calibration, "n_tokens", "calibration."));
+  for (size_t i = 0; i < a.layers.size(); ++i) {
+    const ArtifactLayer& l = a.layers[i];
+    const std::string path = "layers[" + std::to_string(i) + "]";
+    for (const NamedSite& named : sites_of(l)) {
+      const SiteCheck s{a, l, *named.site, path + "." + named.name, report};
+      s.maxima();
+      s.place();
+      s.growth();
+      s.dependence();
+      s.observations(&s.site == &l.query ? n_tokens * n_readers(a, l) : n_tokens);
+    }
+  }
+  check_calibration(a, report);
+}
+
+}  // namespace kvcal

@@ -1,0 +1,84 @@
+// What each server that was named makes of a folder.
+#include <algorithm>
+#include <cmath>
+
+#include "check/artifact_checks.h"
+#include "check/folder_checks.h"
+
+namespace kvcal {
+namespace {
+
+using Site = KvScaleName::Site;
+using Owner = StoredScale::Owner;
+
+void check_names(const FolderUnderTest& f, const ServedScales& served, Report& report) {
+  for (const StoredScale& s : f.stored.tensors) {
+    if (s.owner != Owner::Cache || s.zero_point || s.site == Site::Query || s.site == Site::Probability) continue;
+    const Effect effect = effect_of(served.support, spelling_of(s.spelling), s.site == Site::Value ? 'v' : 'k');
+    if (loads(effect) || stops(effect)) continue;  // a stop is V01
+    report.add({"C16", s.tensor, str(served.server) + " " + std::string(served.support.architecture),
+                scale_tensor(served.support, s.attention, s.site == Site::Value ? 'v' : 'k'),
+                std::string(name_of(effect)), 0, f.path_of(s.file)});
+  }
+}
+
+bool any_cache_scale(const FolderUnderTest& f) {
+  return std::any_of(f.stored.tensors.begin(), f.stored.tensors.end(),
+                     [](const StoredScale& s) { return s.owner == Owner::Cache && !s.zero_point; });
+}
+
+void check_rounding(const FolderUnderTest& f, const ServedScales& served, Report& report) {
+  for (const ServedLayer& l : served.layers)
+    for (const auto& [site, loaded, values] :
+         {std::tuple{Site::Key, l.key_loaded, &l.key}, std::tuple{Site::Value, l.value_loaded, &l.value}}) {
+      const auto stored = f.stored.of(l.cache, site);
+      if (!loaded || stored.size() != 1 || values->empty() || stored[0]->values.empty()) continue;
+      if (values->front() < stored[0]->values.front())
+        report.add({"V04", stored[0]->tensor, str(served.server) + " holds", number_text(stored[0]->values.front()),
+                    number_text(values->front()), 0, f.path_of(stored[0]->file)});
+    }
+}
+
+/// SGLang's rows of latent attention are written undivided and read multiplied: scales do arrive there.
+bool is_misapplied(const ServedScales& served) {
+  return served.server.kind == ServerKind::Sglang && served.support.loader.starts_with("latent");
+}
+
+void check_latent(const FolderUnderTest& f, const ServedScales& served, Report& report) {
+  if (!is_misapplied(served)) return;
+  for (const ServedLayer& l : served.layers)
+    if (l.key_loaded && l.key.front() != 1)
+      report.add({"V07", l.module, str(served.server) + " on latent attention", "1", number_text(l.key.front()), 0,
+                  f.path_of("config.json")});
+}
+
+void check_server(const FolderUnderTest& f, const ServedScales& served, Report& report) {
+  const std::string name = str(served.server);
+  for (const ServedScales::Stop& stop : served.stops)
+    report.add({"V01", stop.tensor, name, "to start", stop.reason, 0,
+                f.path_of(stop.file.empty() ? "config.json" : stop.file)});
+  for (const std::string& note : version_notes(served.server)) report.add("V05", "", note);
+  if (!any_cache_scale(f)) return;
+  const bool takes = served.support.loads || is_misapplied(served);
+  if (!takes && served.support.served)
+    report.add({"V02", "", name + " " + std::string(served.support.architecture), "", served.support.why_not, 0,
+                f.path_of("config.json")});
+  else if (takes)
+    check_names(f, served, report);
+  if (!served.stops.empty()) return;
+  check_rounding(f, served, report);
+  check_latent(f, served, report);
+  if (!served.auto_is_fp8)
+    report.add(
+        {"V03", "", name + " with --kv-cache-dtype auto", "FP8", "the model's dtype", 0, f.path_of("config.json")});
+}
+
+}  // namespace
+
+void check_servers(const FolderUnderTest& f, Report& report) {
+  if (f.served.empty()) return;
+  report.evaluated({"C16", "V01", "V02", "V03", "V04", "V05", "V07"});
+  for (const ServedScales& served : f.served) check_server(f, served, report);
+}
+
+}  // namespace kvcal

@@ -1,0 +1,71 @@
+// A checkpoint folder under test, and the groups of checks of its KV scales, for validate and doctor.
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <vector>
+
+#include "artifact/artifact.h"
+#include "check/finding.h"
+#include "checkpoint/checkpoint.h"
+#include "servers/served_scales.h"
+#include "servers/stored_scales.h"
+#include "stats/run_record.h"
+
+namespace kvcal {
+
+/// Its facts, read once.
+struct FolderUnderTest {
+  const Checkpoint& checkpoint;
+  const ModelSpec& spec;
+  StoredScales stored;
+  std::vector<ServedScales> served;  // by server that was named
+
+  std::string path_of(const std::string& file) const { return (checkpoint.folder() / file).string(); }
+};
+
+/// What was measured, for a comparison: of the artifact, and the statistics where those were given.
+struct Reference {
+  Artifact artifact;
+  std::optional<Statistics> statistics;
+};
+
+/// Each scale by itself and among the others: finite, positive, of a shape and dtype that servers read; plausible,
+/// unless it is known that it was measured.
+void check_stored_numbers(const FolderUnderTest& f, bool measured, Report& report);
+
+/// The set of layers: each cache has one key and one value, nothing else has any.
+void check_stored_layers(const FolderUnderTest& f, Report& report);
+
+/// What a config.json says about the KV cache; `folder` is where it is.
+void check_scheme(const KvDeclaration& declaration, const std::filesystem::path& folder, Report& report);
+
+/// config.json and the index.
+void check_declaration(const FolderUnderTest& f, Report& report);
+
+/// The largest element of a key bias, by cache; none where a norm behind it takes its size away.
+struct KeyBias {
+  std::string tensor;
+  double largest = 0;
+};
+std::vector<KeyBias> key_biases(const FolderUnderTest& f);
+
+/// Keys whose bias alone is too large for FP8; reads those tensors.
+void check_key_bias(const FolderUnderTest& f, Report& report);
+
+/// Whether servers can share the heads out to ranks, or copy each to several.
+bool can_deal(int64_t n_heads, int64_t n_ranks);
+
+/// Rule C10: whether heads differ in width or number; the first such cache, or null.
+const KvLayout* first_other_layout(const ModelSpec& spec);
+
+/// Scales per head against the ranks that will share the heads.
+void check_ranks(const FolderUnderTest& f, int64_t n_ranks, Report& report);
+
+/// What each server makes of it.
+void check_servers(const FolderUnderTest& f, Report& report);
+
+/// Against what was measured.
+void check_against(const FolderUnderTest& f, const Reference& reference, Report& report);
+
+}  // namespace kvcal

@@ -1,0 +1,140 @@
+#include "servers/kv_declaration.h"
+
+#include <algorithm>
+#include <array>
+
+#include "checkpoint/quantization.h"
+
+namespace kvcal {
+namespace {
+
+namespace fs = std::filesystem;
+
+const Json* object_at(const Json& object, const char* key) {
+  const Json* member = object.is_object() ? find_member(object, key) : nullptr;
+  return member && member->is_object() ? member : nullptr;
+}
+
+std::string text_at(const Json& object, const char* key) {
+  const Json* member = object.is_object() ? find_member(object, key) : nullptr;
+  return member && member->is_string() ? member->get<std::string>() : "";
+}
+
+void read_keys(const Json& given, KvDeclaration& d) {
+  const Json* nested = object_at(given, "quantization");
+  const Json& q = nested ? *nested : given;
+  if (d.method.empty()) d.method = text_at(q, "quant_method");
+  if (const Json* scheme = find_member(q, "kv_cache_scheme"); scheme && (scheme->is_object() || scheme->is_string()))
+    d.scheme = *scheme;
+  d.algorithm = text_at(q, "kv_cache_quant_algo");
+  d.has_config_groups = object_at(q, "config_groups") != nullptr;
+  d.has_quant_algo = !text_at(q, "quant_algo").empty();
+  const Json* producer = object_at(given, "producer");
+  d.producer = producer ? text_at(*producer, "name") : "";
+}
+
+bool flag_is(const Json& scheme, const char* key, bool value) {
+  const Json* member = find_member(scheme, key);
+  return member && member->is_boolean() && member->get<bool>() == value;
+}
+
+bool is_float8(const Json& scheme) {
+  return scheme_text(scheme, "type") == "float" && scheme_text(scheme, "num_bits") == "8";
+}
+
+/// Static, per tensor, 8-bit float: SGLang's condition for compressed-tensors. A missing `symmetric` passes.
+bool sglang_takes(const Json& scheme) {
+  return scheme.is_object() && is_float8(scheme) && scheme_text(scheme, "strategy") == "tensor" &&
+         !flag_is(scheme, "symmetric", false) && !flag_is(scheme, "dynamic", true);
+}
+
+std::string vllm_scheme_error(const Json& scheme, const KvDeclaration& d) {
+  if (!scheme.is_object()) return "kv_cache_scheme is not an object";
+  const auto shown = [](const std::string& text) { return text.empty() ? std::string("None") : text; };
+  if (!is_float8(scheme))
+    return "Currently supported kv cache quantization is num_bits=8, type=float, however received num_bits=" +
+           shown(scheme_text(scheme, "num_bits")) + ", type=" + shown(scheme_text(scheme, "type"));
+  const std::string strategy = scheme_text(scheme, "strategy");
+  if (strategy != "tensor" && strategy != "attn_head")
+    return "kv_cache_scheme has the strategy " + shown(strategy) + ", expected tensor or attn_head";
+  if (!flag_is(scheme, "symmetric", true))
+    return "Only support symmetric scaling factor for compressed-tensors KV cache. However found symmetric: " +
+           shown(scheme_text(scheme, "symmetric"));
+  if (strategy == "attn_head" && !d.has_config_groups)
+    return "strategy attn_head without config_groups (a bare AssertionError)";
+  return "";
+}
+
+KvDeclaration read_cache(const Json& config, const fs::path& folder) {
+  KvDeclaration d;
+  const Json* inline_config = object_at(config, "quantization_config");
+  const Json* text = object_at(config, "text_config");
+  if (!inline_config && text) {
+    inline_config = object_at(*text, "quantization_config");
+    d.in_text_config = inline_config != nullptr;
+  }
+  if (inline_config) {
+    d.source = "config.json";
+    read_keys(*inline_config, d);
+    return d;
+  }
+  const fs::path beside = folder / "hf_quant_config.json";
+  std::error_code ignored;
+  if (!fs::is_regular_file(beside, ignored)) return d;
+  const Json json = read_json_file(beside, {.max_bytes = size_t{32} << 20, .max_depth = 64});
+  d.source = "hf_quant_config.json";
+  d.method = "modelopt";
+  read_keys(json, d);
+  return d;
+}
+
+}  // namespace
+
+KvDeclaration read_kv_declaration(const Json& config, const fs::path& folder) {
+  KvDeclaration d = read_cache(config, folder);
+  const Json weights = find_quantization(config, folder);
+  d.block_weights = weights.is_object() && find_member(weights, "weight_block_size") != nullptr;
+  d.static_activations = text_at(weights, "activation_scheme") == "static";
+  return d;
+}
+
+std::string scheme_text(const Json& scheme, const char* key) {
+  const Json* member = scheme.is_object() ? find_member(scheme, key) : nullptr;
+  if (!member || !member->is_primitive()) return "";
+  return member->is_string() ? member->get<std::string>() : member->dump();
+}
+
+KvCarrier carrier_of(const KvDeclaration& d, ServerKind server) {
+  const bool sglang = server == ServerKind::Sglang;
+  if (d.method.empty() && d.source.empty()) return KvCarrier::None;
+  if (d.is_compressed_tensors()) {
+    if (d.scheme && scheme_text(*d.scheme, "strategy") == "attn_head") return KvCarrier::PerHead;
+    return sglang && !(d.scheme && sglang_takes(*d.scheme)) ? KvCarrier::Other : KvCarrier::CompressedTensors;
+  }
+  if (d.is_modelopt()) {
+    const bool only_declared = sglang || d.method == "modelopt_mixed";
+    return only_declared && !d.declares_cache() ? KvCarrier::Other : KvCarrier::ModelOpt;
+  }
+  if (d.method == "fp8") return KvCarrier::Fp8;
+  return d.method == "quark" ? KvCarrier::Quark : KvCarrier::Other;
+}
+
+std::string declaration_error(const KvDeclaration& d, ServerKind server) {
+  const bool vllm = server == ServerKind::Vllm;
+  if (d.is_modelopt() && !d.has_quant_algo)
+    return vllm ? "Missing 'quant_algo' in quantization config"
+                : "AttributeError: 'NoneType' object has no attribute 'upper' (no quant_algo)";
+  if (vllm && d.is_compressed_tensors() && d.scheme) return vllm_scheme_error(*d.scheme, d);
+  return "";
+}
+
+bool auto_is_fp8(const KvDeclaration& d, ServerKind server) {
+  if (d.is_compressed_tensors())
+    return d.scheme && (server == ServerKind::Vllm ? d.scheme->is_object() : sglang_takes(*d.scheme));
+  const bool fp8 = d.algorithm == "FP8" ||
+                   (d.scheme && d.scheme->is_object() && is_float8(*d.scheme) && flag_is(*d.scheme, "dynamic", false));
+  if (d.is_modelopt()) return fp8;
+  return server == ServerKind::Sglang && d.method == "fp8" && d.algorithm == "FP8";
+}
+
+}  // namespace kvcal

@@ -1,0 +1,47 @@
+// How a checkpoint declares its quantization, as far as servers and their KV cache go: compressed-tensors'
+// kv_cache_scheme, ModelOpt's kv_cache_quant_algo, ...
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+
+#include "base/json.h"
+#include "servers/server_support.h"
+
+namespace kvcal {
+
+struct KvDeclaration {
+  std::string method;           // quant_method as written; "" when there is no quantization_config
+  std::string source;           // the file that says it, "config.json" or "hf_quant_config.json"; "" when none does
+  bool in_text_config = false;  // below text_config, where servers look second
+  std::optional<Json> scheme;   // kv_cache_scheme: an object, or ModelOpt's string "NVFP4"
+  std::string algorithm;        // kv_cache_quant_algo: "FP8", "NVFP4", ...; "" when not said
+  bool has_config_groups = false, has_quant_algo = false;
+  std::string producer;             // "modelopt" of ModelOpt's files, "" otherwise
+  bool block_weights = false;       // weight_block_size is said
+  bool static_activations = false;  // activation_scheme "static"
+
+  bool is_compressed_tensors() const { return method == "compressed-tensors"; }
+  bool is_modelopt() const { return method.starts_with("modelopt"); }
+  /// Whether the folder declares a quantized cache: a scheme or an algorithm.
+  bool declares_cache() const { return scheme.has_value() || !algorithm.empty(); }
+};
+
+/// Reads quantization_config of config.json (or of its text_config), else hf_quant_config.json beside it. What is of a
+/// wrong type counts as absent; only broken JSON of that file, or of others beside it, is an Error.
+KvDeclaration read_kv_declaration(const Json& config, const std::filesystem::path& folder);
+
+/// The number of bits, type, strategy and so on of a scheme, with "" for what is absent: "float", "tensor".
+std::string scheme_text(const Json& scheme, const char* key);
+
+/// As what the server takes it, as far as making parameters for scales goes.
+KvCarrier carrier_of(const KvDeclaration& declaration, ServerKind server);
+
+/// Why a server does not start with this declaration, whatever the tensors; "" when it does.
+std::string declaration_error(const KvDeclaration& declaration, ServerKind server);
+
+/// Whether --kv-cache-dtype auto becomes FP8 under the server.
+bool auto_is_fp8(const KvDeclaration& declaration, ServerKind server);
+
+}  // namespace kvcal

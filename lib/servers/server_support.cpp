@@ -1,0 +1,263 @@
+#include "servers/server_support.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+
+#include "base/error.h"
+#include "servers/server_table.h"
+
+namespace kvcal {
+namespace {
+
+constexpr Server kVerifiedVllm{ServerKind::Vllm, 0, 33, 0}, kVerifiedSglang{ServerKind::Sglang, 0, 5, 23};
+
+/// Numbers that were not given count as those of `other`.
+int compare(const Server& server, const Server& other) {
+  const std::array a = {server.major, server.minor, server.patch}, b = {other.major, other.minor, other.patch};
+  for (size_t i = 0; i < a.size() && a[i] >= 0; ++i)
+    if (a[i] != b[i]) return a[i] < b[i] ? -1 : 1;
+  return 0;
+}
+
+bool is_below(const Server& server, int major, int minor) {
+  return compare(server, {server.kind, major, minor, 0}) < 0;
+}
+
+std::vector<std::string> vllm_notes(const Server& server) {
+  std::vector<std::string> notes;
+  const auto add = [&](bool holds, const char* note) {
+    if (holds) notes.emplace_back(note);
+  };
+  add(is_below(server, 0, 7), "before 0.7.0 a JSON side file was read (--quantization-param-path), by Llama alone");
+  add(is_below(server, 0, 20),
+      "until 0.19 FlashInfer and AITER gave garbage with compressed-tensors scales other than 1 (fixed by #39418)");
+  add(is_below(server, 0, 25),
+      "before 0.25 each class renamed scales itself, scales of latent attention loaded from ModelOpt checkpoints, and "
+      "scales without a quantization_config were skipped with a warning");
+  return notes;
+}
+
+std::string evidence(const ClassLine& line, ServerKind kind) {
+  const std::string wheel = (kind == ServerKind::Vllm ? "vLLM " : "SGLang ") +
+                            str(verified_server(kind)).substr(kind == ServerKind::Vllm ? 5 : 7);
+  return line.run ? "run: " + wheel : "read: " + wheel + " " + std::string(line.source);
+}
+
+const LoaderLine& loader_named(ServerKind kind, std::string_view name) {
+  const auto lines = loader_lines(kind);
+  const auto found = std::find_if(lines.begin(), lines.end(), [&](const LoaderLine& l) { return l.name == name; });
+  if (found == lines.end()) fail("no loader " + quoted(name) + " in the table of servers");
+  return *found;
+}
+
+const ClassLine& class_named(ServerKind kind, std::string_view architecture) {
+  const auto lines = class_lines(kind);
+  const auto found =
+      std::find_if(lines.begin(), lines.end(), [&](const ClassLine& l) { return l.architecture == architecture; });
+  if (found != lines.end()) return *found;
+  std::vector<std::string> known;
+  for (const ClassLine& line : lines) known.emplace_back(line.architecture);
+  fail_unknown("architecture", architecture, known);
+}
+
+bool makes_parameters(ServerKind kind, KvCarrier carrier) {
+  if (carrier == KvCarrier::None || carrier == KvCarrier::Other) return false;
+  return kind == ServerKind::Vllm || carrier != KvCarrier::PerHead;
+}
+
+std::string no_parameters(ServerKind kind, KvCarrier carrier) {
+  if (carrier == KvCarrier::PerHead) return "SGLang ignores scales per head (strategy attn_head)";
+  return carrier == KvCarrier::None
+             ? "the checkpoint has no quantization_config, so the server makes no parameters for scales"
+             : std::string(kind == ServerKind::Vllm ? "vLLM" : "SGLang") +
+                   " makes no parameters for scales with this weight format";
+}
+
+std::string plugin_of(const ServerSupport& s) {
+  if (s.loads || !s.served) return "";
+  if (s.server.kind == ServerKind::Vllm) return "vllm-kv-cache-scales";
+  return s.loader.starts_with("latent") ? "" : "sglang-kv-cache-scales";
+}
+
+/// What was read in the backends of the verified releases; the loaders were run without a forward pass.
+std::string backend_of(const ServerSupport& s) {
+  const bool vllm = s.server.kind == ServerKind::Vllm, latent = s.loader.starts_with("latent");
+  if (!s.served) return "not verified";
+  if (latent && vllm)
+    return "read: FLASHMLA, FLASHINFER_MLA, TRITON_MLA, TOKENSPEED_MLA, ROCM_AITER_MLA apply a scale; CUTLASS_MLA "
+           "raises, flashinfer_mla_sparse_sm90 and *_ds_mla ignore it";
+  if (latent) return "read: only the Triton backend divides by the scale on writing";
+  if (s.carrier == KvCarrier::PerHead)
+    return "only FlashAttention 3 and later takes scales per head (run: vLLM 0.33.0 refuses the others)";
+  // vllm/v1/attention/backends/{flash_attn,flashinfer,triton_attn}.py; sglang/srt/layers/attention/flash*_backend.py,
+  // triton_backend.py and the pool they write to, mem_cache/memory_pool.py
+  return vllm ? "read: FLASH_ATTN, FLASHINFER and TRITON_ATTN take it on writing and on reading; of others not verified"
+              : "read: FlashAttention 3 (heads up to 256 wide), FlashInfer and Triton take it on writing and on "
+                "reading; of others not verified";
+}
+
+bool has(Spellings set, ScaleSpelling spelling) { return (set & set_of(spelling)) != 0; }
+
+/// vLLM keeps the scales of these in parameters of the model's dtype.
+bool rounds(const ServerSupport& s) {
+  return s.server.kind == ServerKind::Vllm &&
+         (s.carrier == KvCarrier::Fp8 || s.carrier == KvCarrier::ModelOpt || s.carrier == KvCarrier::Quark);
+}
+
+Effect vllm_effect(const ServerSupport& s, const LoaderLine& loader, ScaleSpelling spelling) {
+  if (s.carrier == KvCarrier::None) return loader.bare;
+  const bool output = spelling == ScaleSpelling::Output;
+  if (output && s.carrier != KvCarrier::Fp8 && s.carrier != KvCarrier::Quark) return Effect::Refused;
+  if (spelling == ScaleSpelling::Latent) return loader.name == "latent" ? Effect::Warned : Effect::Refused;
+  if (has(loader.crashes, spelling)) return Effect::Refused;
+  if (loader.accepts == 0 || !makes_parameters(ServerKind::Vllm, s.carrier)) return loader.other;
+  if (spelling == ScaleSpelling::Shared) return Effect::KeyOnly;
+  return rounds(s) ? Effect::Rounded : Effect::Exact;
+}
+
+Effect sglang_effect(const ServerSupport& s, const LoaderLine& loader, ScaleSpelling spelling) {
+  if (has(loader.crashes, spelling)) return Effect::Crash;
+  if (!has(loader.accepts, spelling)) return loader.other;
+  return makes_parameters(ServerKind::Sglang, s.carrier) ? Effect::Exact : loader.bare;
+}
+
+}  // namespace
+
+Server parse_server(std::string_view text) {
+  const size_t at = text.find('@');
+  const std::string_view name = text.substr(0, at);
+  const std::vector<std::string> known = {"vllm", "sglang"};
+  if (name != known[0] && name != known[1]) fail_unknown("server", name, known);
+  Server server = verified_server(name == known[0] ? ServerKind::Vllm : ServerKind::Sglang);
+  if (at == text.npos) return server;
+  server.major = server.minor = server.patch = -1;
+  const char *cursor = text.data() + at + 1, *end = text.data() + text.size();
+  for (int* number : {&server.major, &server.minor, &server.patch}) {
+    const auto [next, error] = std::from_chars(cursor, end, *number);
+    if (error != std::errc() || *number < 0) break;
+    if (next == end) return server;
+    if (*next != '.') break;
+    cursor = next + 1;
+  }
+  fail("server " + quoted(text) + ": expected a version of up to three numbers, as in vllm@0.33 or sglang@0.5.23");
+}
+
+std::string str(const Server& server) {
+  std::string text = server.kind == ServerKind::Vllm ? "vllm" : "sglang", separator = "@";
+  for (const int number : {server.major, server.minor, server.patch}) {
+    if (number < 0) break;
+    text += separator + std::to_string(number);
+    separator = ".";
+  }
+  return text;
+}
+
+Server verified_server(ServerKind kind) { return kind == ServerKind::Vllm ? kVerifiedVllm : kVerifiedSglang; }
+
+std::vector<std::string> version_notes(const Server& server) {
+  const Server verified = verified_server(server.kind);
+  if (compare(server, verified) == 0) return {};
+  std::vector<std::string> notes = {"what " + str(server) + " does was not verified; the nearest verified version is " +
+                                    str(verified) + ", and what follows applies to that one"};
+  if (server.kind == ServerKind::Vllm)
+    for (std::string& note : vllm_notes(server)) notes.push_back(std::move(note));
+  else if (compare(server, verified) < 0)
+    notes.emplace_back("releases before 2026-08-20 (#35455) drop the scales of compressed-tensors checkpoints");
+  return notes;
+}
+
+std::string_view name_of(KvCarrier carrier) {
+  constexpr std::array<std::string_view, 7> kNames = {
+      "none", "compressed-tensors", "compressed-tensors, per head", "fp8", "modelopt", "quark", "other"};
+  return kNames[static_cast<size_t>(carrier)];
+}
+
+std::string scale_suffix(ScaleSpelling spelling, char site) {
+  const std::string s(1, site);
+  switch (spelling) {
+    case ScaleSpelling::Attention:
+      return "." + s + "_scale";
+    case ScaleSpelling::Projection:
+      return "." + s + "_proj." + s + "_scale";
+    case ScaleSpelling::Native:
+      return ".attn." + s + "_scale";
+    case ScaleSpelling::Fused:
+      return ".qkv_proj." + s + "_scale";
+    case ScaleSpelling::Cache:
+      return site == 'q' ? ".q.scale" : "." + s + "_cache.scale";
+    case ScaleSpelling::Output:
+      return "." + s + "_proj.output_scale";
+    case ScaleSpelling::Shared:
+      return ".kv_scale";
+    case ScaleSpelling::Latent:
+      return ".attn_mqa." + s + "_scale";
+  }
+  fail("no such name of a scale");
+}
+
+ScaleSpelling spelling_of(std::string_view suffix) {
+  for (int i = 0; i <= static_cast<int>(ScaleSpelling::Latent); ++i)
+    for (const char site : {'k', 'v', 'q'})
+      if (scale_suffix(static_cast<ScaleSpelling>(i), site) == suffix) return static_cast<ScaleSpelling>(i);
+  if (suffix == ".attn.kv_scale" || suffix == ".qkv_proj.kv_scale") return ScaleSpelling::Shared;
+  fail("no name of KV scales ends with " + quoted(suffix));
+}
+
+std::string_view name_of(Effect effect) {
+  constexpr std::array<std::string_view, 7> kNames = {"exact",
+                                                      "rounded to the model's dtype",
+                                                      "key only",
+                                                      "left out with a warning",
+                                                      "left out without a word",
+                                                      "refused",
+                                                      "crash"};
+  return kNames[static_cast<size_t>(effect)];
+}
+
+bool loads(Effect effect) { return effect == Effect::Exact || effect == Effect::Rounded; }
+bool stops(Effect effect) { return effect == Effect::Refused || effect == Effect::Crash; }
+
+ServerSupport server_support(const Server& server, std::string_view architecture, KvCarrier carrier) {
+  const ClassLine& line = class_named(server.kind, architecture);
+  const LoaderLine& loader = loader_named(server.kind, line.loader);
+  ServerSupport s;
+  s.server = server;
+  s.architecture = line.architecture;
+  s.carrier = carrier;
+  s.loader = loader.name;
+  s.served = loader.name != "removed";
+  s.write = loader.write;
+  s.why_not = loader.why_not;
+  if (s.why_not.empty() && !makes_parameters(server.kind, carrier)) s.why_not = no_parameters(server.kind, carrier);
+  s.loads = s.why_not.empty();
+  s.query = effect_of(s, ScaleSpelling::Attention, 'q');
+  s.json = line.json;
+  s.plugin = plugin_of(s);
+  s.backend = backend_of(s);
+  s.source = evidence(line, server.kind);
+  return s;
+}
+
+Effect effect_of(const ServerSupport& s, ScaleSpelling spelling, char site) {
+  const LoaderLine& loader = loader_named(s.server.kind, s.loader);
+  if (s.server.kind == ServerKind::Sglang) return site == 'q' ? loader.query : sglang_effect(s, loader, spelling);
+  // Its pattern for projections knows k and v only.
+  if (site == 'q' && (spelling == ScaleSpelling::Projection || spelling == ScaleSpelling::Fused) &&
+      s.carrier != KvCarrier::None)
+    return loader.crashes ? Effect::Refused : Effect::Dropped;
+  return vllm_effect(s, loader, spelling);
+}
+
+Effect effect_of_orphan(const ServerSupport& s) {
+  const LoaderLine& loader = loader_named(s.server.kind, s.loader);
+  // vLLM's latent classes look names up one by one; all others walk the tree of modules, and stop where it ends.
+  if (s.server.kind == ServerKind::Vllm) return loader.name == "latent" ? Effect::Warned : Effect::Refused;
+  return loader.other == Effect::Crash || loader.bare == Effect::Crash ? Effect::Crash : loader.other;
+}
+
+std::string scale_tensor(const ServerSupport& support, std::string_view attention, char site) {
+  return std::string(attention) + scale_suffix(support.write, site);
+}
+
+}  // namespace kvcal

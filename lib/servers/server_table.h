@@ -1,0 +1,44 @@
+// The lines behind server_support.h. Only server_support.cpp and the generator of docs/servers.md read them.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+#include "servers/server_support.h"
+
+namespace kvcal {
+
+/// A set of spellings.
+using Spellings = uint16_t;
+constexpr Spellings set_of() { return 0; }
+template <class... More>
+constexpr Spellings set_of(ScaleSpelling first, More... more) {
+  return static_cast<Spellings>((1u << static_cast<unsigned>(first)) | set_of(more...));
+}
+
+/// One way of loading, shared by all classes whose loader works the same way.
+struct LoaderLine {
+  std::string_view name;
+  ScaleSpelling write;  // the best of `accepts`
+  Spellings accepts;    // reach the scale where the class has parameters for it
+  Spellings crashes;    // stop the server, whatever the carrier
+  Effect other;         // of all other spellings
+  Effect bare;          // of accepted ones where the carrier makes no parameters
+  Effect query;
+  std::string_view why_not;  // where `accepts` is empty
+};
+
+/// A class of models under a server.
+struct ClassLine {
+  std::string_view architecture;
+  std::string_view loader;  // LoaderLine::name
+  std::string_view source;  // a file of the server that was read, or "" with run
+  bool run = false;         // the server's loading code was executed on a model of this class
+  bool json = false;        // SGLang: has load_kv_cache_scales
+};
+
+std::span<const LoaderLine> loader_lines(ServerKind server);
+std::span<const ClassLine> class_lines(ServerKind server);
+
+}  // namespace kvcal

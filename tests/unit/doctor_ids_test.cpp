@@ -1,0 +1,39 @@
+// An id means one thing wherever the program says it: in validate's rules, in the doctor's, in its log lines.
+#include <gtest/gtest.h>
+
+#include <map>
+#include <string>
+
+#include "check/rules.h"
+#include "doctor/lines.h"
+#include "doctor/rules.h"
+
+namespace kvcal {
+namespace {
+
+class Meanings {
+ public:
+  void add(std::string_view id, Severity severity, std::string_view title) {
+    const std::string meaning = std::string(name_of(severity)) + ": " + std::string(title);
+    const auto [first, is_new] = of_.try_emplace(std::string(id), meaning);
+    EXPECT_EQ(first->second, meaning) << id;
+  }
+  size_t count() const { return of_.size(); }
+
+ private:
+  std::map<std::string, std::string> of_;
+};
+
+TEST(Ids, HaveOneTitleAndOneSeverity) {
+  Meanings meanings;
+  for (const Rule& rule : rules()) meanings.add(rule.id, rule.severity, rule.meaning);
+  EXPECT_EQ(meanings.count(), rules().size()) << "each rule has an id of its own";
+  for (const auto group : {flag_rules(), server_rules(), gpu_rules(), checkpoint_rules(), log_rules(), output_rules()})
+    for (const CombinationRule& rule : group) meanings.add(rule.entry.id, rule.entry.severity, rule.entry.meaning);
+  for (const auto group : {vllm_lines(), vllm_load_lines(), sglang_lines(), other_lines()})
+    for (const LogLine& line : group) meanings.add(line.entry.id, line.entry.severity, line.entry.meaning);
+  EXPECT_GT(meanings.count(), 200u);
+}
+
+}  // namespace
+}  // namespace kvcal
