@@ -8,14 +8,10 @@
 namespace kvcal {
 namespace {
 
-/// Limits are compared in double, figures are stored as float32: on the limit either side is right.
-bool above(double figure, double limit) { return figure > limit * (1 + 1e-6); }
-bool below(double figure, double limit) { return figure < limit * (1 - 1e-6); }
-
 /// Bucket of a position: 0 for position 0, b for 2^(b-1) .. 2^b - 1.
 size_t bucket_of(int64_t position) { return static_cast<size_t>(std::bit_width(static_cast<uint64_t>(position))); }
 
-struct SiteCheck {
+struct MeasurementCheck {
   const Artifact& a;
   const ArtifactLayer& layer;
   const ArtifactSite& site;
@@ -137,7 +133,7 @@ void check_measurements(const Artifact& a, Report& report) {
     const ArtifactLayer& l = a.layers[i];
     const std::string path = "layers[" + std::to_string(i) + "]";
     for (const NamedSite& named : sites_of(l)) {
-      const SiteCheck s{a, l, *named.site, path + "." + named.name, report};
+      const MeasurementCheck s{a, l, *named.site, path + "." + named.name, report};
       s.maxima();
       s.place();
       s.growth();

@@ -15,7 +15,7 @@ constexpr uint64_t kProgramBytes = uint64_t{160} << 20;  // measured: libraries,
 
 // More rows make no dense product faster, and cost memory. An expert should get as many as a panel of the product has:
 // every batch reads all experts anew. Mixtures of very many would take too much memory for that.
-constexpr int64_t kUsefulRows = 2048, kExpertRows = 256, kMostRows = 8192;
+constexpr int64_t kUsefulRows = 2048, kExpertRows = 256, kMostUsefulRows = 8192;
 
 // Largest layer's stored bytes and the layer after it, which is being read ahead.
 void add_weights(MemoryPlan& plan, const ModelSpec& spec, const ModelWeights& weights, bool logits, Precision p) {
@@ -109,7 +109,7 @@ MemoryPlan plan_memory(const ModelSpec& spec, const ModelWeights& weights, const
 int64_t useful_rows(const ModelSpec& spec) {
   double rows = kUsefulRows;
   for (const LayerSpec& layer : spec.layers) rows = std::max(rows, kExpertRows / layer.expert_share);
-  return static_cast<int64_t>(std::min<double>(rows, kMostRows));
+  return static_cast<int64_t>(std::min<double>(rows, kMostUsefulRows));
 }
 
 uint64_t available_memory() {
