@@ -10,6 +10,7 @@
 #include "artifact/make_artifact.h"
 #include "artifact_output.h"
 #include "base/atomic_file.h"
+#include "base/number_text.h"
 #include "base/read_file.h"
 #include "base/sha256.h"
 #include "base/size_text.h"
@@ -127,9 +128,9 @@ void print_closing_line(const CalibrationResult& result, const std::string& dige
   std::snprintf(rate, sizeof rate, "%.1f s, %.0f tokens/s", result.seconds,
                 static_cast<double>(result.n_tokens_run) / result.seconds);
   const RunRecord& run = result.statistics.run;
-  std::cerr << "kvcal: " << with_separators(static_cast<int64_t>(run.prompt_ids.size())) << " prompts, "
-            << with_separators(result.n_tokens) << " tokens in " << run.n_passes << " pass(es), " << rate << "; "
-            << digests << '\n';
+  std::cerr << "kvcal: " << grouped(static_cast<int64_t>(run.prompt_ids.size())) << " prompts, "
+            << grouped(result.n_tokens) << " tokens in " << run.n_passes << " pass(es), " << rate << "; " << digests
+            << '\n';
 }
 
 Json result_json(const CalibrateFlags& flags, const CalibrationResult& result, const std::string& statistics_sha256) {

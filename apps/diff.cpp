@@ -2,12 +2,12 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 #include <iostream>
 
 #include "artifact/difference.h"
 #include "artifact/json_text.h"
 #include "artifact/make_artifact.h"
+#include "base/number_text.h"
 #include "json_output.h"
 #include "stats/statistics_file.h"
 #include "table.h"
@@ -29,11 +29,7 @@ Artifact read(const std::string& file) {
   return while_doing(quoted(file), [&] { return make_artifact(statistics, {}); });
 }
 
-std::string figure(double x) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.5g", x);
-  return text;
-}
+std::string figure(double x) { return formatted("%.5g", x); }
 
 /// "needed, fine"
 std::string answers(const Assessment& a) { return std::string(name_of(a.scale)) + ", " + std::string(name_of(a.fp8)); }

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/number_text.h"
 #include "progress.h"
 #include "table.h"
 
@@ -49,10 +50,10 @@ std::string coverage_text(const Artifact& artifact) {
   const Json* coverage = find_member(artifact.calibration, "coverage");
   if (coverage == nullptr) return "";
   const int64_t n = get_int(*coverage, "n_prompts"), beyond = get_int(*coverage, "beyond_absmax");
-  std::string text = "coverage: each of " + with_separators(n) + " prompts was left out once; " +
-                     with_separators(beyond) + " exceed(s) the absmax of the others at some site";
+  std::string text = "coverage: each of " + grouped(n) + " prompts was left out once; " + grouped(beyond) +
+                     " exceed(s) the absmax of the others at some site";
   if (const Json* far = find_member(*coverage, "beyond_headroom"); far && artifact.quantization.headroom)
-    text += ", " + with_separators(far->get<int64_t>()) + " by more than headroom " +
+    text += ", " + grouped(far->get<int64_t>()) + " by more than headroom " +
             formatted("%.4g", *artifact.quantization.headroom);
   return text + "; expect the same share of similar new prompts to do so.\n";
 }
@@ -71,7 +72,7 @@ std::string rotation_text(const Artifact& artifact) {
         where = "layer " + std::to_string(layer.index) + " " + s.name;
       }
   if (where.empty()) return "";
-  return "--policy " + q.policy + " covers the keys measured, up to position " + with_separators(longest - 1) +
+  return "--policy " + q.policy + " covers the keys measured, up to position " + grouped(longest - 1) +
          "; the server allows longer contexts, where rotation alone can raise " + where + " to " +
          formatted("%.3g", most) + " times its absmax: --policy absmax covers that.\n";
 }

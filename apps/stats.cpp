@@ -1,10 +1,10 @@
 // kvcal stats FILE: what a statistics file holds.
 #include <CLI/CLI.hpp>
-#include <cstdio>
 #include <iostream>
 #include <span>
 
 #include "artifact/json_text.h"
+#include "base/number_text.h"
 #include "json_output.h"
 #include "progress.h"
 #include "stats/queries.h"
@@ -24,12 +24,6 @@ struct StatsFlags {
 
 constexpr std::array kQuantiles = {0.5, 0.99, 0.9999};
 
-std::string number(double x) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.4g", x);
-  return text;
-}
-
 Json where_json(const Provenance& w, const RunRecord& run) {
   return {{"pass", w.pass},   {"prompt", run.prompt_ids.at(static_cast<size_t>(w.prompt))},
           {"token", w.token}, {"position", w.position},
@@ -38,7 +32,7 @@ Json where_json(const Provenance& w, const RunRecord& run) {
 
 Json head_json(const HeadStatistics& h, const RunRecord& run) {
   Json quantiles = Json::object();
-  for (const double q : kQuantiles) quantiles[number(q)] = json_number(quantile(h, q));
+  for (const double q : kQuantiles) quantiles[formatted("%.4g", q)] = json_number(quantile(h, q));
   return {{"absmax", json_number(magnitude_of(h.absmax))},
           {"observations", h.histogram.observations()},
           {"zeros", h.histogram.zeros},
@@ -92,9 +86,9 @@ void add_rows(Table& table, int layer, std::string_view site, std::span<const He
   for (size_t h = 0; h < heads.size(); ++h) {
     const HeadStatistics& head = heads[h];
     std::vector<std::string> cells = {std::to_string(layer), std::string(site), std::to_string(h),
-                                      with_separators(static_cast<int64_t>(head.histogram.observations()))};
-    for (const double q : kQuantiles) cells.push_back(number(static_cast<double>(quantile(head, q))));
-    cells.push_back(number(static_cast<double>(magnitude_of(head.absmax))));
+                                      grouped(static_cast<int64_t>(head.histogram.observations()))};
+    for (const double q : kQuantiles) cells.push_back(formatted("%.4g", static_cast<double>(quantile(head, q))));
+    cells.push_back(formatted("%.4g", static_cast<double>(magnitude_of(head.absmax))));
     const Provenance& w = head.where;
     cells.push_back("pass " + std::to_string(w.pass) + " " + quoted(run.prompt_ids.at(static_cast<size_t>(w.prompt))) +
                     " token " + std::to_string(w.token) + " position " + std::to_string(w.position) + " channel " +

@@ -1,7 +1,6 @@
 #include "prefill/memory_plan.h"
 
 #include <algorithm>
-#include <cstdio>
 #include <fstream>
 
 #include "base/error.h"
@@ -125,16 +124,6 @@ uint64_t available_memory() {
   std::ifstream maximum("/sys/fs/cgroup/memory.max"), current("/sys/fs/cgroup/memory.current");
   if (maximum >> limit && current >> used && limit > used) available = std::min(available, limit - used);
   return available ? available : uint64_t{4} << 30;
-}
-
-std::string bytes_text(uint64_t bytes) {
-  constexpr const char* kUnits[] = {"bytes", "KiB", "MiB", "GiB", "TiB"};
-  double value = static_cast<double>(bytes);
-  int unit = 0;
-  for (; value >= 1024 && unit < 4; ++unit) value /= 1024;
-  char text[32];
-  std::snprintf(text, sizeof text, unit == 0 ? "%.0f %s" : "%.1f %s", value, kUnits[unit]);
-  return text;
 }
 
 }  // namespace kvcal

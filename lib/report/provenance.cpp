@@ -1,4 +1,5 @@
 // What was measured, with what, and how the scales were chosen.
+#include "base/number_text.h"
 #include "report/markup.h"
 #include "report/sections.h"
 
@@ -31,7 +32,7 @@ std::string quantization_entries(const ArtifactQuantization& q) {
                     entry("granularity", escaped(name_of(q.granularity))) + entry("policy", escaped(q.policy));
   if (q.headroom) out += entry("headroom", figure_text(*q.headroom));
   if (q.percentile) out += entry("percentile", figure_text(*q.percentile));
-  if (q.max_model_len > 0) out += entry("max_model_len", grouped(static_cast<uint64_t>(q.max_model_len)));
+  if (q.max_model_len > 0) out += entry("max_model_len", grouped(q.max_model_len));
   const auto limits = [](const char* name, const FigureLimits& l) {
     return std::string(name) + " " + figure_text(l.check) + " / " + figure_text(l.keep16) + ", ";
   };

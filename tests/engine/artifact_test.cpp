@@ -1,4 +1,4 @@
-// Calibrations on an emulated device, from a checkpoint to the artifact: its bytes whatever the loader does, and a
+// Calibrations on an emulated device, from a checkpoint to the artifact: its bytes whatever the reader does, and a
 // model that the device has no room for.
 #include <gtest/gtest.h>
 
@@ -15,7 +15,7 @@ namespace kvcal {
 namespace {
 
 struct Asked {
-  cuda::LoaderOptions loader;
+  cuda::ReaderOptions reader;
   emulator::Timing timing = emulator::Timing::Immediate;
 };
 
@@ -27,7 +27,7 @@ std::string artifact_of(const char* golden, const Asked& asked) {
     const RunOptions options;
     const CalibrationPlan plan =
         plan_calibration(model, prompts_of({1, 40, 65, 130}, 90), options.sources, options, [&] {
-          return make_cuda_ops({Precision::BF16, 0, true, asked.loader});
+          return make_cuda_ops({Precision::BF16, 0, true, asked.reader});
         });
     Recorder listener;
     text = artifact_text(make_artifact(measure(model, plan, options, listener).statistics, {}));
@@ -44,7 +44,7 @@ TEST(Run, AnArtifactKnowsNothingOfItsReaders) {
     for (const Asked& asked :
          {Asked{{1, 2, kSmall, true}, emulator::Timing::Late}, Asked{{2, 3, kSmall, false}, emulator::Timing::Random},
           Asked{{9, 12, kSmall, true}, emulator::Timing::Random}})
-      EXPECT_TRUE(artifact_of(golden, asked) == expected) << golden << ", " << asked.loader.readers << " readers";
+      EXPECT_TRUE(artifact_of(golden, asked) == expected) << golden << ", " << asked.reader.readers << " readers";
   }
 }
 
