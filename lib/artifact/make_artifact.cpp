@@ -1,13 +1,11 @@
 #include "artifact/make_artifact.h"
 
 #include <algorithm>
-#include <set>
+#include <cassert>
 
 #include "artifact/ranges_by.h"
-#include "solve/dependence.h"
 #include "solve/format.h"
 #include "solve/policies.h"
-#include "solve/solve.h"
 #include "stats/queries.h"
 
 namespace kvcal {
@@ -120,9 +118,8 @@ ArtifactJoint joint_from(const JointScale& joint) {
   return out;
 }
 
-ArtifactLayer layer_from(const CacheStatistics& cache, const RunRecord& run, const SolveOptions& options) {
+ArtifactLayer layer_from(const CacheStatistics& cache, const SolvedCache& solved, const RunRecord& run) {
   const KvLayout& layout = cache.layout;
-  const SolvedCache solved = solve_cache(cache, run, options);
   ArtifactLayer out;
   out.index = layout.layer;
   out.name = get_string(run.model, "tensor_prefix", "model.") + layout.name;
@@ -142,28 +139,15 @@ ArtifactLayer layer_from(const CacheStatistics& cache, const RunRecord& run, con
   return out;
 }
 
-/// Each prompt left out in turn: how many exceed the range of the others at some site, and headroom times it.
-Json coverage_from(const Statistics& statistics, const SolveOptions& options) {
-  const RunRecord& run = statistics.run;
-  if (run.prompt_ids.size() < 2) return nullptr;
-  std::set<size_t> beyond_absmax, beyond_headroom;
-  const auto add = [&](const SiteStatistics& site) {
-    const std::vector<float> maxima = prompt_maxima(site, run.n_passes);
-    if (const auto alone = depends_on_prompt(maxima, 1)) beyond_absmax.insert(alone->prompt);
-    if (const auto alone = depends_on_prompt(maxima, headroom_of(options))) beyond_headroom.insert(alone->prompt);
-  };
-  for (const CacheStatistics& cache : statistics.caches) {
-    if (cache.layout.is_mla()) add(latent_row(cache));
-    for (const CacheSite site : sites_of(cache.layout))
-      if (site != CacheSite::Latent && site != CacheSite::Rope) add(cache.at(site));
-  }
-  Json coverage = {{"n_prompts", run.prompt_ids.size()}, {"beyond_absmax", beyond_absmax.size()}};
-  coverage["beyond_headroom"] =
-      policy_named(options.policy).uses_headroom ? Json(beyond_headroom.size()) : Json(nullptr);
-  return coverage;
+Json coverage_from(const std::optional<PromptsBeyond>& beyond) {
+  if (!beyond) return nullptr;
+  return {{"n_prompts", beyond->n_prompts},
+          {"beyond_absmax", beyond->absmax},
+          {"beyond_headroom", beyond->headroom ? Json(*beyond->headroom) : Json(nullptr)}};
 }
 
-ArtifactQuantization quantization_from(const RunRecord& run, const SolveOptions& options) {
+ArtifactQuantization quantization_from(const Solution& solution) {
+  const SolveOptions& options = solution.options;
   const PolicyEntry& policy = policy_named(options.policy);
   ArtifactQuantization q;
   q.dtype = options.format;
@@ -172,7 +156,7 @@ ArtifactQuantization quantization_from(const RunRecord& run, const SolveOptions&
   q.policy = options.policy;
   if (policy.uses_headroom) q.headroom = headroom_of(options);
   if (options.policy == "percentile") q.percentile = options.percentile;
-  q.max_model_len = max_model_len_of(run, options);
+  q.max_model_len = solution.max_model_len;
   q.limits = options.limits;
   return q;
 }
@@ -206,45 +190,22 @@ void add_kv_cache(const RunRecord& run, Artifact& a) {
   }
 }
 
-/// What make_artifact takes from the run record, so that a merged or foreign file fails with a sentence.
-void check_record(const Statistics& statistics) {
-  const RunRecord& run = statistics.run;
-  if (run.shard)
-    fail("the statistics are shard " + std::to_string(run.shard->index) + " of " + std::to_string(run.shard->count) +
-         " of a run: scales need all shards, see 'kvcal merge'");
-  if (!run.model.is_object()) fail("the statistics do not say which model they are of");
-  if (!run.calibration.is_object())
-    fail("the statistics do not say what was fed: runs of different plans were merged without a new description");
-  if (!run.layers_without_kv.is_array()) fail("the statistics do not say which layers own no cache");
-  if (statistics.caches.empty()) fail("the statistics hold no KV cache: there is nothing to make scales for");
-  constexpr int64_t kMostLayers = 1 << 20;  // a limit for files from strangers, far beyond any model
-  const int64_t n_layers = get_int(run.model, "n_layers", "model.");
-  if (n_layers < 1 || n_layers > kMostLayers) fail("model.n_layers is " + std::to_string(n_layers));
-  int before = -1;
-  for (const CacheStatistics& cache : statistics.caches) {
-    if (cache.layout.layer <= before || cache.layout.layer >= n_layers)
-      fail("the statistics hold a cache of layer " + std::to_string(cache.layout.layer) + " after one of layer " +
-           std::to_string(before) + ", in a model of " + std::to_string(n_layers) + " layers");
-    before = cache.layout.layer;
-  }
-}
-
 }  // namespace
 
-Artifact make_artifact(const Statistics& statistics, const SolveOptions& options) {
-  check(options);
-  check_record(statistics);
+Artifact make_artifact(const Statistics& statistics, const Solution& solution) {
+  assert(statistics.caches.size() == solution.caches.size());
   const RunRecord& run = statistics.run;
   Artifact a;
   a.model_type = get_string_or(run.model, "model_type", "", "model.");
   a.model = run.model;
-  a.quantization = quantization_from(run, options);
-  for (const CacheStatistics& cache : statistics.caches) a.layers.push_back(layer_from(cache, run, options));
+  a.quantization = quantization_from(solution);
+  for (size_t i = 0; i < statistics.caches.size(); ++i)
+    a.layers.push_back(layer_from(statistics.caches[i], solution.caches[i], run));
   a.layers_without_kv = run.layers_without_kv;
   a.ranges_by = ranges_by(statistics);
   a.calibration = run.calibration;
   a.calibration["converged"] = converged(a);
-  a.calibration["coverage"] = coverage_from(statistics, options);
+  a.calibration["coverage"] = coverage_from(solution.beyond);
   a.calibration["sanity"] = run.sanity;
   add_kv_cache(run, a);
   return a;

@@ -6,6 +6,7 @@
 #include "check/folder_checks.h"
 #include "export/record.h"
 #include "model/architecture.h"
+#include "solve/solution.h"
 #include "stats/statistics_file.h"
 #include "validate/validate.h"
 
@@ -21,7 +22,7 @@ std::optional<Reference> reference_of(const FolderChecks& checks, std::string_vi
     Reference r;
     r.statistics = read_statistics(checks.statistics);
     check_rotation(*r.statistics, report);
-    r.artifact = make_artifact(*r.statistics, {});
+    r.artifact = make_artifact(*r.statistics, solve(*r.statistics, {}));
     report.merge(validate_artifact(artifact_text(r.artifact), schema, &model), checks.statistics.string());
     for (Finding& f : report.findings) f.line = 0;  // of a file that nobody has
     return r;

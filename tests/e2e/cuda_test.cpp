@@ -2,10 +2,10 @@
 // processor. The program lies beside a libkvcal_cuda.so whose device is the emulator: runs are of a few hundred tokens.
 #include <gtest/gtest.h>
 
-#include "artifact/make_artifact.h"
 #include "device.h"
 #include "e2e/runs.h"
 #include "harness/tolerances.h"
+#include "unit/solved_artifact.h"
 
 namespace kvcal {
 namespace {
@@ -19,7 +19,7 @@ RunOptions on(const std::string& device) {
 Artifact artifact_of(const std::string& golden, const RunOptions& options) {
   // 300 is cut at position 256 by the smallest chunks.
   const auto prompts = prompts_of({1, 40, 65, 300}, 90);
-  return make_artifact(measure(source("tests/arch/golden/" + golden), prompts, options), {});
+  return solved_artifact(measure(source("tests/arch/golden/" + golden), prompts, options));
 }
 
 void expect_near(const ArtifactSite& actual, const ArtifactSite& expected, const std::string& what) {

@@ -4,11 +4,11 @@
 
 #include <algorithm>
 
-#include "artifact/make_artifact.h"
 #include "base/read_file.h"
 #include "e2e/runs.h"
 #include "stats/run_union.h"
 #include "stats/statistics_file.h"
+#include "unit/solved_artifact.h"
 
 namespace kvcal {
 namespace {
@@ -23,7 +23,7 @@ struct Files {
 /// Through files, as the verbs do it.
 Files files_of(const Statistics& statistics, const fs::path& file) {
   write_statistics(file, statistics, Existing::Replace);
-  return {read_file(file, kMostBytes), artifact_text(make_artifact(read_statistics(file), {}))};
+  return {read_file(file, kMostBytes), artifact_text(solved_artifact(read_statistics(file)))};
 }
 
 class Shards : public ::testing::TestWithParam<const char*> {
@@ -135,7 +135,7 @@ TEST(Shard, makes_no_scales_before_all_are_merged) {
   options.sequences.n_shards = 2;
   const Statistics shard = measure(source("tests/arch/golden/qwen3"), prompts_of({40, 63}, 90), options);
   try {
-    make_artifact(shard, {});
+    solved_artifact(shard);
     FAIL() << "accepted";
   } catch (const Error& e) {
     EXPECT_NE(std::string(e.what()).find("shard 1 of 2"), std::string::npos) << e.what();

@@ -40,7 +40,8 @@ const std::map<std::string, std::set<std::string>, std::less<>> kMayInclude = {
     {"check", {"base", "checkpoint", "model/model_spec.h", "artifact", "servers", "solve/format.h", "stats"}},
     // Of exports only their record, which tells that scales were measured.
     {"validate",
-     {"base", "checkpoint", "model/architecture.h", "artifact", "servers", "check", "export/record.h", "stats"}},
+     {"base", "checkpoint", "model/architecture.h", "artifact", "servers", "check", "export/record.h", "stats",
+      "solve/solution.h"}},
     {"doctor",
      {"base", "tensor", "checkpoint", "model/model_spec.h", "model/architecture.h", "artifact", "servers", "check"}},
     {"capacity", {"base", "tensor", "checkpoint", "model/model_spec.h", "model/architecture.h"}},

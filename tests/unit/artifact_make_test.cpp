@@ -1,9 +1,9 @@
 // What make_artifact puts into the file, and what it refuses.
 #include <gtest/gtest.h>
 
-#include "artifact/make_artifact.h"
 #include "artifact/provenance.h"
 #include "unit/solve_synthetic.h"
+#include "unit/solved_artifact.h"
 
 namespace kvcal {
 namespace {
@@ -18,7 +18,7 @@ SyntheticRun stressed_run() {
 
 TEST(MakeArtifact, TellsWhatWasMeasuredAndWhere) {
   const Statistics statistics = synthetic_statistics(ordinary_run());
-  const Artifact a = make_artifact(statistics, {});
+  const Artifact a = solved_artifact(statistics);
   ASSERT_EQ(a.layers.size(), 1U);
   const ArtifactLayer& layer = a.layers[0];
   EXPECT_EQ(layer.index, 3);
@@ -48,14 +48,14 @@ TEST(MakeArtifact, TiesGoToTheSmallestPlace) {
   run.value = [](const Provenance& w) {
     return (w.head == 0 && w.prompt == 4) || (w.head == 1 && w.prompt == 2) ? 2.0F : 1.0F;
   };
-  const ArtifactWhere where = make_artifact(synthetic_statistics(run), {}).layers[0].value.where;
+  const ArtifactWhere where = solved_artifact(synthetic_statistics(run)).layers[0].value.where;
   EXPECT_EQ(where.prompt, "prompt-102");
   EXPECT_EQ(where.head, 1);
 }
 
 TEST(MakeArtifact, WritesDownTheOptions) {
   const Statistics statistics = synthetic_statistics(ordinary_run());
-  ArtifactQuantization q = make_artifact(statistics, {}).quantization;
+  ArtifactQuantization q = solved_artifact(statistics).quantization;
   EXPECT_EQ(q.dtype, "fp8_e4m3");
   EXPECT_EQ(q.max, 448);
   EXPECT_EQ(q.headroom, 2);
@@ -67,7 +67,7 @@ TEST(MakeArtifact, WritesDownTheOptions) {
   options.percentile = 99.5;
   options.max_model_len = 100;
   options.limits.rel = {0.25, 0.5};
-  q = make_artifact(statistics, options).quantization;
+  q = solved_artifact(statistics, options).quantization;
   EXPECT_FALSE(q.headroom);
   EXPECT_EQ(q.percentile, 99.5);
   EXPECT_EQ(q.max, 240);
@@ -78,7 +78,7 @@ TEST(MakeArtifact, WritesDownTheOptions) {
 TEST(MakeArtifact, CarriesTheRecordOver) {
   Statistics statistics = synthetic_statistics(ordinary_run());
   statistics.run.sanity = {{"mean_nll", 1.5}};
-  const Artifact a = make_artifact(statistics, {});
+  const Artifact a = solved_artifact(statistics);
   EXPECT_EQ(a.model, statistics.run.model);
   EXPECT_EQ(a.layers_without_kv, statistics.run.layers_without_kv);
   EXPECT_EQ(a.model_type, "qwen3_5_text");
@@ -90,9 +90,9 @@ TEST(MakeArtifact, CarriesTheRecordOver) {
 TEST(MakeArtifact, OneSiteThatHasNotConvergedIsEnough) {
   SyntheticRun run = ordinary_run();
   for (Signal* signal : {&run.key, &run.value, &run.query}) *signal = [](const Provenance&) { return 1.0F; };
-  EXPECT_EQ(make_artifact(synthetic_statistics(run), {}).calibration["converged"], true);
+  EXPECT_EQ(solved_artifact(synthetic_statistics(run)).calibration["converged"], true);
   run.query = [](const Provenance& w) { return w.prompt == 7 ? 3.0F : 1.0F; };
-  const Artifact a = make_artifact(synthetic_statistics(run), {});
+  const Artifact a = solved_artifact(synthetic_statistics(run));
   EXPECT_EQ(a.calibration["converged"], false);
   EXPECT_TRUE(a.layers[0].key.growth.converged);
   EXPECT_EQ(a.layers[0].query.growth.last_quarter, 2.0F);
@@ -104,7 +104,7 @@ TEST(MakeArtifact, NamesThePromptAndTheTagThatARangeDependsOn) {
   run.key = [](const Provenance& w) { return w.prompt >= 6 ? 3.0F : 1.0F; };
   Statistics statistics = synthetic_statistics(run);
   statistics.run.tags = {{"code", {6, 7}}, {"prose", {0, 1}}};
-  const Artifact a = make_artifact(statistics, {});
+  const Artifact a = solved_artifact(statistics);
   const ArtifactGrowth &value = a.layers[0].value.growth, &key = a.layers[0].key.growth;
   EXPECT_EQ(value.depends_on, (ArtifactDependence{"prompt-102", 8.0F}));
   EXPECT_FALSE(value.depends_on_tag);
@@ -126,7 +126,7 @@ TEST(MakeArtifact, NamesThePromptAndTheTagThatARangeDependsOn) {
   EXPECT_EQ(artifact_from_json(to_json(a)), a);
   SolveOptions mse;
   mse.policy = "mse";
-  EXPECT_FALSE(make_artifact(statistics, mse).layers[0].value.growth.coverage->beyond_headroom);
+  EXPECT_FALSE(solved_artifact(statistics, mse).layers[0].value.growth.coverage->beyond_headroom);
 }
 
 TEST(MakeArtifact, OneLayerThatHasNotConvergedIsEnough) {
@@ -137,7 +137,7 @@ TEST(MakeArtifact, OneLayerThatHasNotConvergedIsEnough) {
   run.layout.cache = 1;
   run.value = [](const Provenance& w) { return w.prompt == 7 ? 3.0F : 1.0F; };
   statistics.caches.push_back(synthetic_cache(run));
-  const Artifact a = make_artifact(statistics, {});
+  const Artifact a = solved_artifact(statistics);
   ASSERT_EQ(a.layers.size(), 2U);
   EXPECT_TRUE(a.layers[0].value.growth.converged);
   EXPECT_EQ(a.calibration["converged"], false);
@@ -145,7 +145,7 @@ TEST(MakeArtifact, OneLayerThatHasNotConvergedIsEnough) {
 }
 
 TEST(MakeArtifact, FiguresAtTheScaleAndAtOne) {
-  const ArtifactLayer layer = make_artifact(synthetic_statistics(stressed_run()), {}).layers[0];
+  const ArtifactLayer layer = solved_artifact(synthetic_statistics(stressed_run())).layers[0];
   const ArtifactError &key = layer.key.error, &value = layer.value.error, &query = layer.query.error;
   EXPECT_NEAR(key.at_scale, 0.0265, 0.002);
   EXPECT_EQ(key.clipped_at_scale, 0);
@@ -162,7 +162,7 @@ TEST(MakeArtifact, FiguresAtTheScaleAndAtOne) {
 // ------------------------------------------------------------------ kv_cache
 
 TEST(KvCache, HasEveryLayer) {
-  const Artifact a = make_artifact(synthetic_statistics(ordinary_run()), {});
+  const Artifact a = solved_artifact(synthetic_statistics(ordinary_run()));
   ASSERT_EQ(a.kv_cache.size(), 8U);
   for (size_t layer = 0; layer < 8; ++layer)
     EXPECT_EQ(a.kv_cache[layer], layer == 3 ? std::max(a.layers[0].key.scale, a.layers[0].value.scale) : 1.0F);
@@ -173,7 +173,7 @@ TEST(KvCache, HasEveryLayer) {
 }
 
 TEST(KvCache, IsLeftOutWhereOneScaleLosesASite) {
-  const Artifact a = make_artifact(synthetic_statistics(stressed_run()), {});
+  const Artifact a = solved_artifact(synthetic_statistics(stressed_run()));
   EXPECT_EQ(a.layers[0].key.verdict(), Verdict::Needed);
   EXPECT_EQ(a.layers[0].value.verdict(), Verdict::Needed);
   EXPECT_TRUE(a.layers[0].joint.loses_value);
@@ -188,9 +188,9 @@ TEST(KvCache, IsLeftOutForOtherFormatsAndWithoutAModelType) {
   Statistics statistics = synthetic_statistics(ordinary_run());
   SolveOptions options;
   options.format = "int8";
-  EXPECT_NE(make_artifact(statistics, options).kv_cache_left_out.find("int8"), std::string::npos);
+  EXPECT_NE(solved_artifact(statistics, options).kv_cache_left_out.find("int8"), std::string::npos);
   statistics.run.model["model_type"] = nullptr;
-  EXPECT_NE(make_artifact(statistics, {}).kv_cache_left_out.find("model_type"), std::string::npos);
+  EXPECT_NE(solved_artifact(statistics).kv_cache_left_out.find("model_type"), std::string::npos);
 }
 
 // ------------------------------------------------------------------ refusals
@@ -201,7 +201,7 @@ TEST(MakeArtifact, RefusesRecordsThatLackSomething) {
     Statistics statistics = good;
     change(statistics);
     try {
-      make_artifact(statistics, {});
+      solved_artifact(statistics);
       ADD_FAILURE() << expected;
     } catch (const Error& e) {
       EXPECT_NE(std::string(e.what()).find(expected), std::string::npos) << e.what();

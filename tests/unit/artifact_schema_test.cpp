@@ -5,11 +5,11 @@
 
 #include <filesystem>
 
-#include "artifact/make_artifact.h"
 #include "artifact/provenance.h"
 #include "artifact/schema_check.h"
 #include "base/read_file.h"
 #include "unit/solve_synthetic.h"
+#include "unit/solved_artifact.h"
 
 namespace kvcal {
 namespace {
@@ -21,7 +21,7 @@ const std::string& schema() {
 }
 
 const Json& good() {
-  static const Json json = to_json(make_artifact(synthetic_statistics(ordinary_run()), {}));
+  static const Json json = to_json(solved_artifact(synthetic_statistics(ordinary_run())));
   return json;
 }
 
@@ -42,7 +42,7 @@ TEST(Schema, AcceptsEverythingWeWrite) {
         options.policy = policy;
         options.format = format;
         options.granularity = granularity;
-        const auto errors = check_schema(to_json(make_artifact(statistics, options)), schema());
+        const auto errors = check_schema(to_json(solved_artifact(statistics, options)), schema());
         EXPECT_TRUE(errors.empty()) << shown(errors);
       }
 }
@@ -54,7 +54,7 @@ TEST(Schema, AcceptsRareShapes) {
   Statistics statistics = synthetic_statistics(run);
   statistics.run.sanity = {{"mean_nll", 1.5}, {"uniform_nll", 6.4}, {"n_tokens", 200}};
   statistics.run.tags = {{"a tag", {0}}};
-  Artifact artifact = make_artifact(statistics, {});
+  Artifact artifact = solved_artifact(statistics);
   artifact.layers[0].value.growth.depends_on = {"a prompt", 2.5F};
   artifact.layers[0].value.growth.depends_on_tag = {"a tag", std::nullopt};
   artifact.source_date_epoch = 1700000000;

@@ -4,9 +4,9 @@
 #include <filesystem>
 #include <string>
 
-#include "artifact/make_artifact.h"
 #include "base/read_file.h"
 #include "unit/solve_synthetic.h"
+#include "unit/solved_artifact.h"
 #include "validate/validate.h"
 
 namespace kvcal {
@@ -54,8 +54,8 @@ inline SolveOptions solve_options(Granularity granularity = Granularity::Tensor,
 }
 
 inline const Json& sound(Granularity granularity = Granularity::Tensor) {
-  static const Json tensor = to_json(make_artifact(sound_statistics(), solve_options()));
-  static const Json head = to_json(make_artifact(sound_statistics(), solve_options(Granularity::Head)));
+  static const Json tensor = to_json(solved_artifact(sound_statistics(), solve_options()));
+  static const Json head = to_json(solved_artifact(sound_statistics(), solve_options(Granularity::Head)));
   return granularity == Granularity::Tensor ? tensor : head;
 }
 
