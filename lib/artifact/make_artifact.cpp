@@ -122,7 +122,7 @@ ArtifactLayer layer_from(const CacheStatistics& cache, const SolvedCache& solved
   const KvLayout& layout = cache.layout;
   ArtifactLayer out;
   out.index = layout.layer;
-  out.name = get_string(run.model, "tensor_prefix", "model.") + layout.name;
+  out.name = run.model->tensor_prefix + layout.name;
   out.kind = layout.kind;
   out.n_heads = layout.n_heads;
   out.n_kv_heads = layout.n_kv_heads;
@@ -137,13 +137,6 @@ ArtifactLayer layer_from(const CacheStatistics& cache, const SolvedCache& solved
   out.value = site_from(cache.at(CacheSite::Value), CacheSite::Value, solved.value, run);
   out.joint = joint_from(solved.joint);
   return out;
-}
-
-Json coverage_from(const std::optional<PromptsBeyond>& beyond) {
-  if (!beyond) return nullptr;
-  return {{"n_prompts", beyond->n_prompts},
-          {"beyond_absmax", beyond->absmax},
-          {"beyond_headroom", beyond->headroom ? Json(*beyond->headroom) : Json(nullptr)}};
 }
 
 ArtifactQuantization quantization_from(const Solution& solution) {
@@ -177,14 +170,14 @@ std::string reason_against_kv_cache(const Artifact& a) {
          sites;
 }
 
-void add_kv_cache(const RunRecord& run, Artifact& a) {
+void add_kv_cache(Artifact& a) {
   a.kv_cache_left_out = reason_against_kv_cache(a);
   if (!a.kv_cache_left_out.empty()) return;
-  a.kv_cache.assign(static_cast<size_t>(get_int(run.model, "n_layers", "model.")), 1.0F);
+  a.kv_cache.assign(static_cast<size_t>(a.model.n_layers), 1.0F);
   for (const ArtifactLayer& layer : a.layers) a.kv_cache[static_cast<size_t>(layer.index)] = layer.joint.scale;
   const auto n_layers = static_cast<int64_t>(a.kv_cache.size());
-  for (const Json& layer : a.layers_without_kv) {  // who reads another layer's rows reads them with its scale
-    const int64_t owner = get_int_or(layer, "shares_kv_with", -1), index = get_int_or(layer, "index", -1);
+  for (const LayerInfo& layer : a.layers_without_kv) {  // who reads another layer's rows reads them with its scale
+    const int64_t owner = layer.shares_kv_with.value_or(-1), index = layer.index;
     if (owner >= 0 && owner < n_layers && index >= 0 && index < n_layers)
       a.kv_cache[static_cast<size_t>(index)] = a.kv_cache[static_cast<size_t>(owner)];
   }
@@ -193,21 +186,22 @@ void add_kv_cache(const RunRecord& run, Artifact& a) {
 }  // namespace
 
 Artifact make_artifact(const Statistics& statistics, const Solution& solution) {
-  assert(statistics.caches.size() == solution.caches.size());
   const RunRecord& run = statistics.run;
+  assert(run.model && run.layers_without_kv && run.calibration);  // or there was no solution
+  assert(statistics.caches.size() == solution.caches.size());
   Artifact a;
-  a.model_type = get_string_or(run.model, "model_type", "", "model.");
-  a.model = run.model;
+  a.model = *run.model;
+  a.model_type = a.model.model_type;
   a.quantization = quantization_from(solution);
   for (size_t i = 0; i < statistics.caches.size(); ++i)
     a.layers.push_back(layer_from(statistics.caches[i], solution.caches[i], run));
-  a.layers_without_kv = run.layers_without_kv;
+  a.layers_without_kv = *run.layers_without_kv;
   a.ranges_by = ranges_by(statistics);
-  a.calibration = run.calibration;
-  a.calibration["converged"] = converged(a);
-  a.calibration["coverage"] = coverage_from(solution.beyond);
-  a.calibration["sanity"] = run.sanity;
-  add_kv_cache(run, a);
+  a.calibration = *run.calibration;
+  a.evidence.converged = converged(a);
+  a.evidence.beyond = solution.beyond;
+  a.evidence.sanity = run.sanity;
+  add_kv_cache(a);
   return a;
 }
 

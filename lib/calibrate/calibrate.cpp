@@ -44,7 +44,7 @@ void report_limits(const OpenedModel& model, const FedPrompts& fed, CalibrationO
 void take(Measurement measured, CalibrationPlan plan, const FedPrompts& fed, CalibrationResult& result) {
   result.statistics = std::move(measured.statistics);
   if (measured.drawn)
-    result.statistics.run.calibration["prompts_sha256"] =
+    result.statistics.run.calibration->prompts_sha256 =
         prompts_sha256(std::span(fed.prompts).first(measured.drawn->prompts.size()));
   result.sequences = measured.drawn ? std::move(*measured.drawn) : std::move(plan.sequences);
   result.n_tokens = measured.n_tokens;

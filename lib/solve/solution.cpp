@@ -1,11 +1,6 @@
 #include "solve/solution.h"
 
-#include <set>
-
 #include "base/error.h"
-#include "solve/dependence.h"
-#include "solve/policies.h"
-#include "stats/queries.h"
 
 namespace kvcal {
 namespace {
@@ -16,13 +11,13 @@ void check_record(const Statistics& statistics) {
   if (run.shard)
     fail("the statistics are shard " + std::to_string(run.shard->index) + " of " + std::to_string(run.shard->count) +
          " of a run: scales need all shards, see 'kvcal merge'");
-  if (!run.model.is_object()) fail("the statistics do not say which model they are of");
-  if (!run.calibration.is_object())
+  if (!run.model) fail("the statistics do not say which model they are of");
+  if (!run.calibration)
     fail("the statistics do not say what was fed: runs of different plans were merged without a new description");
-  if (!run.layers_without_kv.is_array()) fail("the statistics do not say which layers own no cache");
+  if (!run.layers_without_kv) fail("the statistics do not say which layers own no cache");
   if (statistics.caches.empty()) fail("the statistics hold no KV cache: there is nothing to make scales for");
   constexpr int64_t kMostLayers = 1 << 20;  // a limit for files from strangers, far beyond any model
-  const int64_t n_layers = get_int(run.model, "n_layers", "model.");
+  const int64_t n_layers = run.model->n_layers;
   if (n_layers < 1 || n_layers > kMostLayers) fail("model.n_layers is " + std::to_string(n_layers));
   int before = -1;
   for (const CacheStatistics& cache : statistics.caches) {
@@ -31,25 +26,6 @@ void check_record(const Statistics& statistics) {
            std::to_string(before) + ", in a model of " + std::to_string(n_layers) + " layers");
     before = cache.layout.layer;
   }
-}
-
-std::optional<PromptsBeyond> prompts_beyond(const Statistics& statistics, const SolveOptions& options) {
-  const RunRecord& run = statistics.run;
-  if (run.prompt_ids.size() < 2) return std::nullopt;
-  std::set<size_t> beyond_absmax, beyond_headroom;
-  const auto add = [&](const SiteStatistics& site) {
-    const std::vector<float> maxima = prompt_maxima(site, run.n_passes);
-    if (const auto alone = depends_on_prompt(maxima, 1)) beyond_absmax.insert(alone->prompt);
-    if (const auto alone = depends_on_prompt(maxima, headroom_of(options))) beyond_headroom.insert(alone->prompt);
-  };
-  for (const CacheStatistics& cache : statistics.caches) {
-    if (cache.layout.is_mla()) add(latent_row(cache));
-    for (const CacheSite site : sites_of(cache.layout))
-      if (site != CacheSite::Latent && site != CacheSite::Rope) add(cache.at(site));
-  }
-  PromptsBeyond beyond = {run.prompt_ids.size(), beyond_absmax.size(), std::nullopt};
-  if (policy_named(options.policy).uses_headroom) beyond.headroom = beyond_headroom.size();
-  return beyond;
 }
 
 }  // namespace

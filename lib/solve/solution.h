@@ -6,15 +6,10 @@
 #include <utility>
 #include <vector>
 
+#include "solve/prompts_beyond.h"
 #include "solve/solve.h"
 
 namespace kvcal {
-
-/// Each prompt left out in turn: how many exceed the range of the others at some site, and headroom times it.
-struct PromptsBeyond {
-  size_t n_prompts = 0, absmax = 0;
-  std::optional<size_t> headroom;  // none for a policy without headroom
-};
 
 struct Solution {
   explicit Solution(SolveOptions chosen) : options(std::move(chosen)) {}

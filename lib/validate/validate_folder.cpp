@@ -78,7 +78,7 @@ void check_as_side_file(std::string_view text, const std::vector<Server>& server
   if (servers.empty()) return;
   report.evaluated({"V05", "V08"});
   const Artifact a = artifact_from_json(parse_json(text));
-  const std::string architecture = get_string_or(a.model, "architecture", "");
+  const std::string& architecture = a.model.architecture;
   for (const Server& server : servers) {
     for (const std::string& note : version_notes(server)) report.add("V05", "", note);
     const std::string name = str(server) + " " + architecture;

@@ -105,12 +105,13 @@ TEST(Sets, without_a_common_prompt_give_pass_one_of_a_run_over_all) {
   const Statistics first = united({&c, &a});
   EXPECT_TRUE(files_of(united({&b, &first}), scratch.path() / "f") == expected) << "merged in two steps";
 
-  const Json& says = merged.run.calibration.at("merged");
-  EXPECT_EQ(says.at("exact_passes"), 1);
-  EXPECT_EQ(says.at("sets").size(), 3u);
-  EXPECT_EQ(merged.run.calibration.at("n_tokens"), whole.run.calibration.at("n_tokens"));
-  EXPECT_EQ(merged.run.calibration.at("longest"), whole.run.calibration.at("longest"));
-  EXPECT_NE(merged.run.calibration.at("plan_sha256"), whole.run.calibration.at("plan_sha256"));
+  const CalibrationInfo &says = *merged.run.calibration, &of_whole = *whole.run.calibration;
+  ASSERT_TRUE(says.merged);
+  EXPECT_EQ(says.merged->exact_passes, 1);
+  EXPECT_EQ(says.merged->sets.size(), 3u);
+  EXPECT_EQ(says.n_tokens, of_whole.n_tokens);
+  EXPECT_EQ(says.longest, of_whole.longest);
+  EXPECT_NE(says.plan_sha256, of_whole.plan_sha256);
   Statistics renamed = merged;
   renamed.run = whole.run;  // all that is measured is equal
   EXPECT_TRUE(files_of(renamed, scratch.path() / "f") == files_of(whole, scratch.path() / "f"));

@@ -88,7 +88,7 @@ TEST(Difference, CountsAChangeOfEitherAnswer) {
 TEST(Difference, OfModelsFormatsAndLayersDecides) {
   const Artifact a = sample();
   Artifact other = a;
-  other.model["weights_fingerprint"] = std::string(64, '0');
+  other.model.weights_fingerprint = std::string(64, '0');
   EXPECT_FALSE(compare(a, other).within(1e9));
   EXPECT_FALSE(compare(a, sample(Granularity::Head)).within(1e9));
   EXPECT_FALSE(compare(a, sample(Granularity::Tensor, "int8")).within(1e9));

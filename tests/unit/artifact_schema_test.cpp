@@ -5,7 +5,6 @@
 
 #include <filesystem>
 
-#include "artifact/provenance.h"
 #include "artifact/schema_check.h"
 #include "base/read_file.h"
 #include "unit/solve_synthetic.h"
@@ -52,7 +51,7 @@ TEST(Schema, AcceptsRareShapes) {
   run.n_prompts = run.n_passes = 1;
   run.layout.pair_bound = PairBound::None;
   Statistics statistics = synthetic_statistics(run);
-  statistics.run.sanity = {{"mean_nll", 1.5}, {"uniform_nll", 6.4}, {"n_tokens", 200}};
+  statistics.run.sanity = {1.5, 6.4, 200};
   statistics.run.tags = {{"a tag", {0}}};
   Artifact artifact = solved_artifact(statistics);
   artifact.layers[0].value.growth.depends_on = {"a prompt", 2.5F};
@@ -63,21 +62,24 @@ TEST(Schema, AcceptsRareShapes) {
   EXPECT_TRUE(check_schema(to_json(artifact), schema()).empty()) << shown(check_schema(to_json(artifact), schema()));
 }
 
-TEST(Schema, AcceptsTheBlocksOfProvenance) {
+TEST(Schema, AcceptsTheBlocksOfTheRecord) {
   ModelSpec spec;
   spec.architecture = "Qwen3ForCausalLM";
+  spec.rope_switch = 4096;
   spec.layers.resize(3);
   for (int i = 0; i < 3; ++i) spec.layers[static_cast<size_t>(i)].index = i;
   spec.layers[1].cache = 0;
   spec.caches.resize(1);
-  CalibrationFacts facts = {std::string(64, '0'), std::string(64, '1'), 4, 100, 40, 2048, 2, 12, "bf16", "avx512",
-                            "fp8_token",          "kvcal 0.1.0"};
-  Json json = good();
-  json["model"] = model_block(spec, {"", std::string(64, '2'), std::string(64, '3')});
-  json["layers_without_kv"] = layers_without_kv_block(spec);
-  json["calibration"] = calibration_block(facts);
-  json["calibration"]["converged"] = true;
-  json["calibration"]["sanity"] = nullptr;
+  Artifact artifact = solved_artifact(synthetic_statistics(ordinary_run()));
+  artifact.model = model_info(spec);
+  artifact.model.config_sha256 = std::string(64, '2');
+  artifact.model.weights_fingerprint = std::string(64, '3');
+  artifact.layers_without_kv = layers_without_kv(spec);
+  artifact.calibration.activation_quant = "fp8_token";
+  artifact.calibration.encoder_tokens = 12;
+  artifact.calibration.merged.emplace().sets.resize(2);
+  artifact.evidence.beyond.reset();
+  const Json json = to_json(artifact);
   EXPECT_TRUE(check_schema(json, schema()).empty()) << shown(check_schema(json, schema()));
 }
 

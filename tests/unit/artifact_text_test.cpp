@@ -102,7 +102,7 @@ std::vector<Artifact> varieties() {
   lonely.layout.pair_bound = PairBound::None;
   out.push_back(solved_artifact(synthetic_statistics(lonely)));
   out.back().source_date_epoch = 5;
-  out.back().calibration["sanity"] = {{"mean_nll", 1.25}, {"uniform_nll", 6.4}, {"n_tokens", 40}};
+  out.back().evidence.sanity = {1.25, 6.4, 40};
   SyntheticRun padded = ordinary_run();
   padded.key = [plain = gaussian(1, 1)](const Provenance& w) mutable { return w.head == 1 ? 0.0F : plain(w); };
   out.push_back(solved_artifact(synthetic_statistics(padded)));
@@ -178,7 +178,17 @@ TEST(ArtifactReader, NamesTheMemberThatIsWrong) {
       {"layers[0].key.growth.converged", [](Json& j) { j["layers"][0]["key"]["growth"]["converged"] = 1; }},
       {"layers[0].key.growth.per_pass[0]", [](Json& j) { j["layers"][0]["key"]["growth"]["per_pass"][0] = "x"; }},
       {"layers[0].joint.verdict", [](Json& j) { j["layers"][0]["joint"]["verdict"] = "inadequate"; }},
+      {"'model.tensor_prefix'", [](Json& j) { j["model"].erase("tensor_prefix"); }},
+      {"'model.n_layers'", [](Json& j) { j["model"]["n_layers"] = "four"; }},
       {"layers_without_kv", [](Json& j) { j["layers_without_kv"] = Json::object(); }},
+      {"'layers_without_kv[].kind'", [](Json& j) { j["layers_without_kv"][0].erase("kind"); }},
+      {"'calibration.passes'", [](Json& j) { j["calibration"]["passes"] = 1.5; }},
+      {"'calibration.converged'", [](Json& j) { j["calibration"].erase("converged"); }},
+      {"'calibration.coverage.beyond_absmax'", [](Json& j) { j["calibration"]["coverage"]["beyond_absmax"] = -1; }},
+      {"'calibration.sanity.n_tokens'",
+       [](Json& j) {
+         j["calibration"]["sanity"] = {{"mean_nll", 1}, {"uniform_nll", 2}};
+       }},
       {"kv_cache.dtype", [](Json& j) { j["kv_cache"]["dtype"] = "float8_e5m2"; }},
       {"kv_cache.scaling_factor.0", [](Json& j) { j["kv_cache"]["scaling_factor"].erase("0"); }},
       {"kv_cache.scaling_factor.0.9",
@@ -207,6 +217,16 @@ TEST(ArtifactReader, LaterMinorVersionsMayHaveMoreMembers) {
   json["version"] = "1.7";
   json["layers"][0]["key"]["entropy"] = 3.5;
   EXPECT_EQ(artifact_from_json(json).layers.size(), 1U);
+}
+
+TEST(ArtifactReader, BlocksAreWrittenAsTheyWereRead) {
+  Json json = to_json(solved_artifact(ordinary()));
+  json["model"]["later"] = 1;
+  json["calibration"]["coverage"]["beyond_headroom"] = nullptr;
+  for (const bool of_version_1_0 : {false, true}) {
+    if (of_version_1_0) json["calibration"].erase("coverage");
+    EXPECT_EQ(to_json(artifact_from_json(json)).dump(), json.dump());
+  }
 }
 
 TEST(ArtifactReader, FilesThatAreNoJson) {

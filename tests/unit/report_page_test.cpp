@@ -170,11 +170,11 @@ TEST(Page, escapes_names_and_ids_of_strangers) {
   const std::string attack = "<script>alert(1)</script>\"'&\xFF";
   Statistics statistics = synthetic_statistics(ordinary_run());
   for (std::string& id : statistics.run.prompt_ids) id = attack + id;
-  statistics.run.model["architecture"] = "<script>alert(2)</script>";
-  statistics.run.model["model_type"] = "\"><script>alert(3)</script>";
-  statistics.run.model["<b>"] = "<b>";
-  statistics.run.calibration["tool_version"] = "</dd><script>alert(4)</script>";
-  statistics.run.layers_without_kv[0]["kind"] = "<script>alert(5)</script>";
+  statistics.run.model->architecture = "<script>alert(2)</script>";
+  statistics.run.model->model_type = "\"><script>alert(3)</script>";
+  statistics.run.model->further["<b>"] = "<b>";
+  statistics.run.calibration->tool_version = "</dd><script>alert(4)</script>";
+  statistics.run.layers_without_kv->at(0).kind = "<script>alert(5)</script>";
   const Artifact artifact = solved_artifact(statistics);
   const std::string page = report_html({artifact, &statistics, "<script>alert(6)</script>.kvstats", "kvcal <7>"});
   expect_sound(page);
@@ -192,9 +192,9 @@ Statistics eighty_layers() {
   run.n_prompts = 64;
   run.tokens_per_prompt = 2;
   Statistics statistics = synthetic_statistics(run);
-  statistics.run.model["n_layers"] = 80;
-  statistics.run.model["n_kv_layers"] = 80;
-  statistics.run.layers_without_kv = Json::array();
+  statistics.run.model->n_layers = 80;
+  statistics.run.model->n_kv_layers = 80;
+  statistics.run.layers_without_kv->clear();
   const CacheStatistics one = statistics.caches[0];
   statistics.caches.clear();
   for (int layer = 0; layer < 80; ++layer) {

@@ -20,7 +20,7 @@ const Json& sound_rows() {
     SyntheticRun run = latent_run();
     run.n_prompts = 12;
     Statistics s = synthetic_statistics(run);
-    s.run.model["max_positions"] = 1024;
+    s.run.model->max_positions = 1024;
     return to_json(solved_artifact(s, solve_options()));
   }();
   return json;
