@@ -7,7 +7,6 @@
 #include <iostream>
 #include <limits>
 
-#include "artifact/make_artifact.h"
 #include "artifact_output.h"
 #include "base/atomic_file.h"
 #include "base/number_text.h"
@@ -144,10 +143,9 @@ Json result_json(const CalibrateFlags& flags, const CalibrationResult& result, c
   return json;
 }
 
-// Scales, unless a shard was run. Returns what the closing line says of the file.
-std::string write_scales(const CalibrateFlags& flags, const CalibrationResult& result, const SolveOptions& solve,
-                         const Json& more) {
-  const Artifact artifact = make_artifact(result.statistics, solve);
+// Returns what the closing line says of the file.
+std::string write_scales(const CalibrateFlags& flags, const CalibrationResult& result, const Json& more) {
+  const Artifact& artifact = *result.artifact;
   const std::string sha256 = flags.output.write(artifact);
   if (result.resume) result.resume->remove();
   flags.output.print(artifact, sha256, more);
@@ -173,7 +171,7 @@ Exit run(const CalibrateFlags& flags) {
   std::string digests =
       flags.statistics.empty() ? "" : "statistics sha256 " + console.statistics_sha256().substr(0, 16);
   if (flags.shard.empty()) {
-    digests += (digests.empty() ? "" : ", ") + write_scales(flags, result, options.solve, more);
+    digests += (digests.empty() ? "" : ", ") + write_scales(flags, result, more);
   } else {
     if (result.resume) result.resume->remove();
     if (flags.output.json) std::cout << json_output(more);

@@ -9,6 +9,7 @@
 #include "artifact/make_artifact.h"
 #include "base/number_text.h"
 #include "json_output.h"
+#include "solve/solution.h"
 #include "stats/statistics_file.h"
 #include "table.h"
 #include "verbs.h"
@@ -26,7 +27,7 @@ struct DiffFlags {
 Artifact read(const std::string& file) {
   if (std::filesystem::path(file).extension() != ".kvstats") return read_artifact(file);
   const Statistics statistics = read_statistics(file);
-  return while_doing(quoted(file), [&] { return make_artifact(statistics, {}); });
+  return while_doing(quoted(file), [&] { return make_artifact(statistics, solve(statistics, {})); });
 }
 
 std::string figure(double x) { return formatted("%.5g", x); }

@@ -23,7 +23,7 @@ struct MergeFlags {
 
 void print(const MergeFlags& flags, const Statistics& merged, size_t n_sets) {
   const std::string sha256 = sha256_hex(read_file(flags.out, std::numeric_limits<size_t>::max()));
-  const int64_t n_tokens = get_int(merged.run.calibration, "n_tokens", "calibration.");
+  const int64_t n_tokens = merged.run.calibration->n_tokens;
   const bool packed_apart = n_sets > 1 && merged.run.n_passes > 1;
   if (flags.json)
     std::cout << Json{{"statistics", flags.out},

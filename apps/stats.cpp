@@ -7,6 +7,7 @@
 #include "base/number_text.h"
 #include "json_output.h"
 #include "progress.h"
+#include "stats/further_members.h"
 #include "stats/queries.h"
 #include "stats/statistics_file.h"
 #include "stats_formats.h"
@@ -72,9 +73,9 @@ Json to_json(const Statistics& s) {
   }
   return {{"format", kStatisticsFormat},
           {"version", kStatisticsVersion},
-          {"model", s.run.model},
-          {"calibration", s.run.calibration},
-          {"sanity", s.run.sanity},
+          {"model", json_or_null(s.run.model)},
+          {"calibration", json_or_null(s.run.calibration)},
+          {"sanity", json_or_null(s.run.sanity)},
           {"plan_sha256", s.run.plan_sha256},
           {"n_passes", s.run.n_passes},
           {"n_prompts", s.run.prompt_ids.size()},
@@ -98,8 +99,7 @@ void add_rows(Table& table, int layer, std::string_view site, std::span<const He
 }
 
 void print_text(const Statistics& s) {
-  const Json* architecture = s.run.model.is_object() ? find_member(s.run.model, "architecture") : nullptr;
-  if (architecture && architecture->is_string()) std::cout << quoted(architecture->get<std::string>()) << ", ";
+  if (s.run.model) std::cout << quoted(s.run.model->architecture) << ", ";
   std::cout << s.run.prompt_ids.size() << " prompt(s), " << s.run.n_passes << " pass(es), plan "
             << s.run.plan_sha256.substr(0, 16) << '\n';
   using enum Table::Align;

@@ -115,12 +115,8 @@ std::string answers_box(const Answers& c, const std::string& dtype) {
 
 std::string layers_without_cache(const Artifact& artifact) {
   std::map<std::string, Layers> kinds;
-  if (artifact.layers_without_kv.is_array())
-    for (const Json& layer : artifact.layers_without_kv) {
-      std::string kind = get_string_or(layer, "kind", "layer");
-      if (find_member(layer, "shares_kv_with")) kind += ", reading an earlier layer's cache";
-      kinds[kind].push_back(get_int(layer, "index"));
-    }
+  for (const LayerInfo& layer : artifact.layers_without_kv)
+    kinds[layer.kind + (layer.shares_kv_with ? ", reading an earlier layer's cache" : "")].push_back(layer.index);
   if (kinds.empty()) return "";
   std::string text;
   for (auto& [kind, indexes] : kinds) {

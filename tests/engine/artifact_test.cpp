@@ -5,11 +5,11 @@
 #include <fstream>
 
 #include "arch/golden.h"
-#include "artifact/make_artifact.h"
 #include "base/json.h"
 #include "e2e/runs.h"
 #include "emulator/emulator.h"
 #include "kernels/cuda_ops.h"
+#include "unit/solved_artifact.h"
 
 namespace kvcal {
 namespace {
@@ -30,7 +30,7 @@ std::string artifact_of(const char* golden, const Asked& asked) {
           return make_cuda_ops({Precision::BF16, 0, true, asked.reader});
         });
     Recorder listener;
-    text = artifact_text(make_artifact(measure(model, plan, options, listener).statistics, {}));
+    text = artifact_text(solved_artifact(measure(model, plan, options, listener).statistics));
   }
   emulator::set_timing(emulator::Timing::Immediate);
   return text;
@@ -129,7 +129,7 @@ TEST(Run, AModelOfFourTimesTheMemoryOfTheDevice) {
   options.memory = alone.total();
   const CalibrationPlan plan = plan_on(model, std::move(device));
   Recorder listener;
-  const Artifact artifact = make_artifact(measure(model, plan, options, listener).statistics, {});
+  const Artifact artifact = solved_artifact(measure(model, plan, options, listener).statistics);
   const DeviceMemory memory = plan.op->device_memory();
   emulator::set_device_memory(emulator::kUsualDeviceMemory);
   ASSERT_EQ(artifact.layers.size(), static_cast<size_t>(kLayers));

@@ -42,7 +42,8 @@ std::span<const IncludeRule> include_table() {
       // Of exports only their record, which tells that scales were measured.
       {"validate",
        "",
-       {"base", "checkpoint", "artifact", "servers", "check", "stats", "model/architecture.h", "export/record.h"}},
+       {"base", "checkpoint", "artifact", "servers", "check", "stats", "model/architecture.h", "export/record.h",
+        "solve/solution.h"}},
       {"doctor",
        "logs, flags and configs of servers",
        {"base", "tensor", "checkpoint", "artifact", "servers", "check", "model/model_spec.h", "model/architecture.h"}},
