@@ -7,6 +7,7 @@
 
 #include "artifact/artifact.h"
 #include "base/number_text.h"
+#include "stats/further_members.h"
 
 namespace kvcal {
 namespace {
@@ -331,8 +332,11 @@ std::vector<float> kv_cache_from(const Object& o) {
 }
 
 PromptsBeyond beyond_from(const Object& o) {
-  PromptsBeyond beyond = {o.count("n_prompts"), o.count("beyond_absmax"), std::nullopt};
+  PromptsBeyond beyond;
+  beyond.n_prompts = o.count("n_prompts");
+  beyond.absmax = o.count("beyond_absmax");
   if (find_member(o.json, "beyond_headroom") != nullptr) beyond.headroom = o.count("beyond_headroom");
+  beyond.further = further_members(o.json, {{"n_prompts", 0}, {"beyond_absmax", 0}, {"beyond_headroom", 0}});
   return beyond;
 }
 
@@ -343,9 +347,7 @@ void read_calibration(const Object& o, Artifact& a) {
   if (find_member(o.json, "coverage") != nullptr) evidence.beyond = beyond_from(o.object("coverage"));
   if (const Json* sanity = find_member(o.json, "sanity"))
     evidence.sanity = sanity_info_from(*sanity, o.where + "sanity.");
-  Json fed = o.json;
-  for (const char* key : {"converged", "coverage", "sanity"}) fed.erase(key);
-  a.calibration = calibration_info_from(fed);
+  a.calibration = calibration_info_from(further_members(o.json, {{"converged", 0}, {"coverage", 0}, {"sanity", 0}}));
 }
 
 void check_version(const Object& o) {

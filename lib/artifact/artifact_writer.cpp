@@ -160,9 +160,11 @@ Json quantization_json(const ArtifactQuantization& q) {
 
 Json coverage_json(const std::optional<PromptsBeyond>& beyond) {
   if (!beyond) return nullptr;
-  return {{"n_prompts", beyond->n_prompts},
-          {"beyond_absmax", beyond->absmax},
-          {"beyond_headroom", beyond->headroom ? Json(*beyond->headroom) : Json(nullptr)}};
+  Json out = {{"n_prompts", beyond->n_prompts},
+              {"beyond_absmax", beyond->absmax},
+              {"beyond_headroom", beyond->headroom ? Json(*beyond->headroom) : Json(nullptr)}};
+  add_further(beyond->further, out);
+  return out;
 }
 
 /// The layout of SGLang's --quantization-param-path (and of vLLM 0.4 to 0.6): tensor-parallel rank, then layer.

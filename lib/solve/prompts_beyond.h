@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 
+#include "base/json.h"
 #include "solve/options.h"
 #include "stats/run_record.h"
 
@@ -14,6 +15,7 @@ namespace kvcal {
 struct PromptsBeyond {
   int64_t n_prompts = 0, absmax = 0;
   std::optional<int64_t> headroom;  // none for a policy without headroom
+  Json further = Json::object();    // of files of later versions
   bool operator==(const PromptsBeyond&) const = default;
 };
 

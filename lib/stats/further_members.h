@@ -8,7 +8,7 @@
 
 namespace kvcal {
 
-/// What the object that was read has and `known`, the same as this version writes it, has not.
+/// What the object that was read has, without the members of `known`.
 Json further_members(const Json& read, const Json& known);
 
 /// Puts them behind what this version writes.

@@ -223,6 +223,7 @@ TEST(ArtifactReader, BlocksAreWrittenAsTheyWereRead) {
   Json json = to_json(solved_artifact(ordinary()));
   json["model"]["later"] = 1;
   json["calibration"]["coverage"]["beyond_headroom"] = nullptr;
+  json["calibration"]["coverage"]["later"] = 2;
   for (const bool of_version_1_0 : {false, true}) {
     if (of_version_1_0) json["calibration"].erase("coverage");
     EXPECT_EQ(to_json(artifact_from_json(json)).dump(), json.dump());

@@ -5,7 +5,6 @@
 #include <set>
 
 #include "check/artifact_checks.h"
-#include "unit/solved_artifact.h"
 #include "unit/validate_fixture.h"
 
 namespace kvcal {
