@@ -7,9 +7,9 @@
 #include <iostream>
 #include <limits>
 
-#include "artifact/make_artifact.h"
 #include "artifact_output.h"
 #include "base/atomic_file.h"
+#include "base/number_text.h"
 #include "base/read_file.h"
 #include "base/sha256.h"
 #include "base/size_text.h"
@@ -127,9 +127,9 @@ void print_closing_line(const CalibrationResult& result, const std::string& dige
   std::snprintf(rate, sizeof rate, "%.1f s, %.0f tokens/s", result.seconds,
                 static_cast<double>(result.n_tokens_run) / result.seconds);
   const RunRecord& run = result.statistics.run;
-  std::cerr << "kvcal: " << with_separators(static_cast<int64_t>(run.prompt_ids.size())) << " prompts, "
-            << with_separators(result.n_tokens) << " tokens in " << run.n_passes << " pass(es), " << rate << "; "
-            << digests << '\n';
+  std::cerr << "kvcal: " << grouped(static_cast<int64_t>(run.prompt_ids.size())) << " prompts, "
+            << grouped(result.n_tokens) << " tokens in " << run.n_passes << " pass(es), " << rate << "; " << digests
+            << '\n';
 }
 
 Json result_json(const CalibrateFlags& flags, const CalibrationResult& result, const std::string& statistics_sha256) {
@@ -143,10 +143,9 @@ Json result_json(const CalibrateFlags& flags, const CalibrationResult& result, c
   return json;
 }
 
-// Scales, unless a shard was run. Returns what the closing line says of the file.
-std::string write_scales(const CalibrateFlags& flags, const CalibrationResult& result, const SolveOptions& solve,
-                         const Json& more) {
-  const Artifact artifact = make_artifact(result.statistics, solve);
+// Returns what the closing line says of the file.
+std::string write_scales(const CalibrateFlags& flags, const CalibrationResult& result, const Json& more) {
+  const Artifact& artifact = *result.artifact;
   const std::string sha256 = flags.output.write(artifact);
   if (result.resume) result.resume->remove();
   flags.output.print(artifact, sha256, more);
@@ -172,7 +171,7 @@ Exit run(const CalibrateFlags& flags) {
   std::string digests =
       flags.statistics.empty() ? "" : "statistics sha256 " + console.statistics_sha256().substr(0, 16);
   if (flags.shard.empty()) {
-    digests += (digests.empty() ? "" : ", ") + write_scales(flags, result, options.solve, more);
+    digests += (digests.empty() ? "" : ", ") + write_scales(flags, result, more);
   } else {
     if (result.resume) result.resume->remove();
     if (flags.output.json) std::cout << json_output(more);

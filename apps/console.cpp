@@ -2,6 +2,7 @@
 
 #include <iostream>
 
+#include "base/number_text.h"
 #include "plan_text.h"
 
 namespace kvcal {
@@ -21,8 +22,8 @@ void Console::planned(const CalibrationPlan& plan, const ModelSpec& spec) {
 void Console::sweep_begins(const SweepOutline& outline) {
   if (verbose_)
     for (const SweepGroup& group : outline.groups)
-      std::cerr << group.name << ": " << with_separators(group.n_sequences) << " sequences, "
-                << with_separators(group.n_tokens) << " tokens\n";
+      std::cerr << group.name << ": " << grouped(group.n_sequences) << " sequences, " << grouped(group.n_tokens)
+                << " tokens\n";
   progress_.emplace("tokens", outline.work, quiet_);
 }
 

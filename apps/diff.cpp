@@ -2,13 +2,14 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 #include <iostream>
 
 #include "artifact/difference.h"
 #include "artifact/json_text.h"
 #include "artifact/make_artifact.h"
+#include "base/number_text.h"
 #include "json_output.h"
+#include "solve/solution.h"
 #include "stats/statistics_file.h"
 #include "table.h"
 #include "verbs.h"
@@ -26,14 +27,10 @@ struct DiffFlags {
 Artifact read(const std::string& file) {
   if (std::filesystem::path(file).extension() != ".kvstats") return read_artifact(file);
   const Statistics statistics = read_statistics(file);
-  return while_doing(quoted(file), [&] { return make_artifact(statistics, {}); });
+  return while_doing(quoted(file), [&] { return make_artifact(statistics, solve(statistics, {})); });
 }
 
-std::string figure(double x) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.5g", x);
-  return text;
-}
+std::string figure(double x) { return formatted("%.5g", x); }
 
 /// "needed, fine"
 std::string answers(const Assessment& a) { return std::string(name_of(a.scale)) + ", " + std::string(name_of(a.fp8)); }

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/number_text.h"
 #include "progress.h"
 #include "table.h"
 
@@ -46,20 +47,19 @@ std::string dependence_text(const Artifact& artifact) {
 }
 
 std::string coverage_text(const Artifact& artifact) {
-  const Json* coverage = find_member(artifact.calibration, "coverage");
-  if (coverage == nullptr) return "";
-  const int64_t n = get_int(*coverage, "n_prompts"), beyond = get_int(*coverage, "beyond_absmax");
-  std::string text = "coverage: each of " + with_separators(n) + " prompts was left out once; " +
-                     with_separators(beyond) + " exceed(s) the absmax of the others at some site";
-  if (const Json* far = find_member(*coverage, "beyond_headroom"); far && artifact.quantization.headroom)
-    text += ", " + with_separators(far->get<int64_t>()) + " by more than headroom " +
+  const std::optional<PromptsBeyond>& beyond = artifact.evidence.beyond;
+  if (!beyond) return "";
+  std::string text = "coverage: each of " + grouped(beyond->n_prompts) + " prompts was left out once; " +
+                     grouped(beyond->absmax) + " exceed(s) the absmax of the others at some site";
+  if (beyond->headroom && artifact.quantization.headroom)
+    text += ", " + grouped(*beyond->headroom) + " by more than headroom " +
             formatted("%.4g", *artifact.quantization.headroom);
   return text + "; expect the same share of similar new prompts to do so.\n";
 }
 
 std::string rotation_text(const Artifact& artifact) {
   const ArtifactQuantization& q = artifact.quantization;
-  const int64_t longest = get_int_or(artifact.calibration, "longest", 0);
+  const int64_t longest = artifact.calibration.longest;
   if (q.headroom || (q.max_model_len > 0 && longest > 0 && q.max_model_len <= longest)) return "";
   double most = 1;
   std::string where;
@@ -71,7 +71,7 @@ std::string rotation_text(const Artifact& artifact) {
         where = "layer " + std::to_string(layer.index) + " " + s.name;
       }
   if (where.empty()) return "";
-  return "--policy " + q.policy + " covers the keys measured, up to position " + with_separators(longest - 1) +
+  return "--policy " + q.policy + " covers the keys measured, up to position " + grouped(longest - 1) +
          "; the server allows longer contexts, where rotation alone can raise " + where + " to " +
          formatted("%.3g", most) + " times its absmax: --policy absmax covers that.\n";
 }

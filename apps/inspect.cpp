@@ -5,6 +5,7 @@
 #include <map>
 #include <optional>
 
+#include "base/number_text.h"
 #include "capacity/weight_bytes.h"
 #include "checkpoint/config_file.h"
 #include "checkpoint/kv_scale_names.h"
@@ -202,22 +203,9 @@ Json to_json(const Inspection& i) {
   return out;
 }
 
-// "0-2, 4-6, 8": neighboring indexes joined.
-std::string ranges(const std::vector<int>& indexes) {
-  std::string text;
-  for (size_t i = 0; i < indexes.size();) {
-    size_t end = i;
-    while (end + 1 < indexes.size() && indexes[end + 1] == indexes[end] + 1) ++end;
-    text += (text.empty() ? "" : ", ") + std::to_string(indexes[i]);
-    if (end > i) text += "-" + std::to_string(indexes[end]);
-    i = end + 1;
-  }
-  return text;
-}
-
 void print_layers(const ModelSpec& spec) {
   // One row for all layers that look alike.
-  std::vector<std::pair<std::vector<std::string>, std::vector<int>>> rows;
+  std::vector<std::pair<std::vector<std::string>, std::vector<int64_t>>> rows;
   for (const LayerSpec& l : spec.layers) {
     std::vector<std::string> cells = {std::string(kind_of(l, spec)), "-", "-", "-", "-", "-", "0"};
     if (l.shares_cache >= 0)
@@ -231,9 +219,9 @@ void print_layers(const ModelSpec& spec) {
                std::to_string(c.head_dim_k),
                std::to_string(c.head_dim_v),
                c.window ? std::to_string(c.window) : "all",
-               with_separators(2 * bytes)};
+               grouped(2 * bytes)};
     }
-    cells.push_back(with_separators(l.parameters));
+    cells.push_back(grouped(l.parameters));
     const auto same = std::find_if(rows.begin(), rows.end(), [&](const auto& r) { return r.first == cells; });
     if (same != rows.end()) {
       same->second.push_back(l.index);
@@ -253,7 +241,7 @@ void print_layers(const ModelSpec& spec) {
                {"parameters", Right}});
   constexpr int kRangesWidth = 48;
   for (auto& [cells, indexes] : rows) {
-    cells.insert(cells.begin(), cut_to_width(ranges(indexes), kRangesWidth));
+    cells.insert(cells.begin(), cut_to_width(ranges_text(indexes), kRangesWidth));
     table.add_row(cells);
   }
   std::cout << table.text();
@@ -261,15 +249,14 @@ void print_layers(const ModelSpec& spec) {
 
 void print_model(const ModelSpec& spec) {
   const MemoryNeeds m = memory_needs(spec);
-  std::cout << "parameters:    " << with_separators(parameters_of(spec))
-            << " (language model, computed from the config)\n"
+  std::cout << "parameters:    " << grouped(parameters_of(spec)) << " (language model, computed from the config)\n"
             << "KV cache:      " << spec.caches.size() << " of " << spec.layers.size() << " layers, "
-            << with_separators(kv_bytes_per_token(spec, 2)) << " bytes per token in BF16, "
-            << with_separators(kv_bytes_per_token(spec, 1)) << " in FP8\n";
+            << grouped(kv_bytes_per_token(spec, 2)) << " bytes per token in BF16, "
+            << grouped(kv_bytes_per_token(spec, 1)) << " in FP8\n";
   if (spec.rope_switch > 0)
     std::cout << "longrope:      the " << (spec.above_rope_switch ? "long" : "short")
               << " list of frequencies, as the server allows " << (spec.above_rope_switch ? "more than " : "at most ")
-              << with_separators(spec.rope_switch) << " tokens\n";
+              << grouped(spec.rope_switch) << " tokens\n";
   std::cout << "memory:        " << bytes_text(m.largest_layer) << " for the largest layer, "
             << bytes_text(m.residual_per_token) << " per prompt token, " << bytes_text(m.activations_per_token)
             << " per token of a batch; 'calibrate --dry-run' plans a run\n\n";
@@ -293,7 +280,7 @@ void print_text(const Inspection& i) {
             << "calibration:   " << (i.reason.empty() ? "supported" : "not supported: " + i.reason) << '\n';
   if (i.weights) {
     const Weights& w = *i.weights;
-    std::cout << "weights:       " << with_separators(w.n_tensors) << " tensors, " << bytes_text(w.bytes) << " in "
+    std::cout << "weights:       " << grouped(w.n_tensors) << " tensors, " << bytes_text(w.bytes) << " in "
               << w.n_shards << " file(s):";
     for (const auto& [dtype, n] : w.dtypes) std::cout << ' ' << dtype << " x " << n;
     std::cout << '\n';

@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "base/atomic_file.h"
+#include "base/number_text.h"
 #include "base/read_file.h"
 #include "base/sha256.h"
 #include "progress.h"
@@ -22,7 +23,7 @@ struct MergeFlags {
 
 void print(const MergeFlags& flags, const Statistics& merged, size_t n_sets) {
   const std::string sha256 = sha256_hex(read_file(flags.out, std::numeric_limits<size_t>::max()));
-  const int64_t n_tokens = get_int(merged.run.calibration, "n_tokens", "calibration.");
+  const int64_t n_tokens = merged.run.calibration->n_tokens;
   const bool packed_apart = n_sets > 1 && merged.run.n_passes > 1;
   if (flags.json)
     std::cout << Json{{"statistics", flags.out},
@@ -40,8 +41,8 @@ void print(const MergeFlags& flags, const Statistics& merged, size_t n_sets) {
     std::cerr << "kvcal: " << n_sets << " sets of prompts: pass 1 equals that of one run over all prompts; later "
               << "passes packed each set separately\n";
   std::cerr << "kvcal: " << flags.files.size() << " file(s), "
-            << with_separators(static_cast<int64_t>(merged.run.prompt_ids.size())) << " prompts, "
-            << with_separators(n_tokens) << " tokens; " << flags.out << " sha256 " << sha256.substr(0, 16) << '\n';
+            << grouped(static_cast<int64_t>(merged.run.prompt_ids.size())) << " prompts, " << grouped(n_tokens)
+            << " tokens; " << flags.out << " sha256 " << sha256.substr(0, 16) << '\n';
 }
 
 Exit run(const MergeFlags& flags) {

@@ -1,12 +1,12 @@
 // kvcal plan MODEL --gpu-memory G: what fits, and whether an FP8 cache buys anything. Works from config.json alone.
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <cstdio>
 #include <functional>
 #include <iostream>
 #include <optional>
 
 #include "artifact/artifact.h"
+#include "base/number_text.h"
 #include "base/size_text.h"
 #include "capacity/advice.h"
 #include "capacity/assumptions.h"
@@ -91,12 +91,6 @@ std::vector<int64_t> contexts_of(const Planned& p) {
   return p.load.context ? std::vector<int64_t>{*p.load.context} : usual_contexts(p.spec());
 }
 
-std::string factor_text(double factor) {
-  char text[16];
-  std::snprintf(text, sizeof text, "x%.2f", factor);
-  return text;
-}
-
 void print_memory(const Planned& p) {
   const Deployment& d = p.capacity.deployment;
   const Budget& b = p.capacity.budget;
@@ -117,12 +111,12 @@ void print_costs(const Planned& p) {
   const char* separator = " ";
   for (const KvFormat format : kKvFormats) {
     const SequenceCost& cost = p.capacity.at(format).cost();
-    std::cout << separator << with_separators(cost.bytes_per_token()) << " bytes in "
+    std::cout << separator << grouped(cost.bytes_per_token()) << " bytes in "
               << (format == KvFormat::BF16  ? "BF16"
                   : format == KvFormat::FP8 ? "FP8"
                                             : "NVFP4");
     if (cost.bytes_per_late_token() != cost.bytes_per_token())
-      std::cout << " (" << with_separators(cost.bytes_per_late_token()) << " beyond the windows)";
+      std::cout << " (" << grouped(cost.bytes_per_late_token()) << " beyond the windows)";
     separator = ", ";
   }
   const int64_t state = p.capacity.at(KvFormat::BF16).cost().state_bytes;
@@ -140,11 +134,11 @@ void print_sequences(const Planned& p) {
                {"in FP8", Right},
                {"smaller by", Right}});
   for (const int64_t context : contexts_of(p)) {
-    std::vector<std::string> cells = {with_separators(context)};
-    for (const KvFormat format : kKvFormats) cells.push_back(with_separators(p.capacity.at(format).sequences(context)));
+    std::vector<std::string> cells = {grouped(context)};
+    for (const KvFormat format : kKvFormats) cells.push_back(grouped(p.capacity.at(format).sequences(context)));
     for (const KvFormat format : {KvFormat::BF16, KvFormat::FP8})
       cells.push_back(gib_text(p.capacity.at(format).cost().bytes(context)));
-    cells.push_back(factor_text(gain_of_fp8(p.capacity, context)));
+    cells.push_back(formatted("x%.2f", gain_of_fp8(p.capacity, context)));
     table.add_row(cells);
   }
   std::cout << "\nsequences at a time:\n" << table.text();
@@ -159,12 +153,11 @@ void print_contexts(const Planned& p) {
   using enum Table::Align;
   Table table({{"sequences", Right}, {"BF16", Right}, {"FP8", Right}, {"NVFP4", Right}});
   for (const int64_t n : concurrencies_of(p)) {
-    std::vector<std::string> cells = {with_separators(n)};
-    for (const KvFormat format : kKvFormats)
-      cells.push_back(with_separators(p.capacity.at(format).context(n, longest)));
+    std::vector<std::string> cells = {grouped(n)};
+    for (const KvFormat format : kKvFormats) cells.push_back(grouped(p.capacity.at(format).context(n, longest)));
     table.add_row(cells);
   }
-  std::cout << "\nlongest context, of at most " << with_separators(longest) << " tokens:\n" << table.text();
+  std::cout << "\nlongest context, of at most " << grouped(longest) << " tokens:\n" << table.text();
 }
 
 void print_text(const Planned& p) {

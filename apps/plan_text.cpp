@@ -1,18 +1,19 @@
 #include "plan_text.h"
 
+#include "base/number_text.h"
 #include "progress.h"
 
 namespace kvcal {
 
 std::string plan_text(const SequencePlan& sequences, const MemoryPlan& m, const ModelSpec& spec) {
-  return "plan: " + with_separators(static_cast<int64_t>(sequences.prompts.size())) + " prompts, " +
-         with_separators(static_cast<int64_t>(sequences.measured.size())) +
+  return "plan: " + grouped(static_cast<int64_t>(sequences.prompts.size())) + " prompts, " +
+         grouped(static_cast<int64_t>(sequences.measured.size())) +
          (static_cast<int64_t>(sequences.measured.size()) < sequences.n_sequences
-              ? " of " + with_separators(sequences.n_sequences)
+              ? " of " + grouped(sequences.n_sequences)
               : "") +
-         " sequences, " + with_separators(sequences.n_tokens()) + " tokens through " +
+         " sequences, " + grouped(sequences.n_tokens()) + " tokens through " +
          std::to_string(spec.last_cache_layer() + 1) + " of " + std::to_string(spec.layers.size()) +
-         " layers in batches of " + with_separators(m.chunk_tokens) + "\nplan: " + bytes_text(m.total()) + " of " +
+         " layers in batches of " + grouped(m.chunk_tokens) + "\nplan: " + bytes_text(m.total()) + " of " +
          (m.on_device ? "the device's " : "") + "memory (weights " + bytes_text(m.weights) +
          (m.on_device ? "" : ", file pages " + bytes_text(m.mapped)) + ", residual stream " + bytes_text(m.residual) +
          (m.residual_place == ResidualPlace::Host ? " for two batches, the rest in host memory" : "") + ", batch " +

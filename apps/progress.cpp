@@ -9,6 +9,7 @@
 #include <string_view>
 #include <utility>
 
+#include "base/number_text.h"
 #include "table.h"
 
 namespace kvcal {
@@ -38,14 +39,6 @@ int terminal_columns() {
 
 }  // namespace
 
-std::string with_separators(int64_t n) {
-  std::string text = std::to_string(n);
-  const ptrdiff_t first = n < 0 ? 1 : 0;
-  for (ptrdiff_t i = static_cast<ptrdiff_t>(text.size()) - 3; i > first; i -= 3)
-    text.insert(static_cast<size_t>(i), ",");
-  return text;
-}
-
 std::string duration_text(double seconds) {
   const auto whole = static_cast<int64_t>(std::ceil(std::max(seconds, 0.0)));
   char text[40];
@@ -64,7 +57,7 @@ std::string status_line(const Status& status, int columns) {
       status.total > 0 ? std::min(1.0, static_cast<double>(status.done) / static_cast<double>(status.total)) : 0.0;
   if (status.total > 0) add(std::to_string(static_cast<int>(100.0 * fraction)) + " %");
   if (status.seconds > 0 && status.done > 0)
-    add(with_separators(std::llround(static_cast<double>(status.done) / status.seconds)) + " " + status.unit + "/s");
+    add(grouped(std::llround(static_cast<double>(status.done) / status.seconds)) + " " + status.unit + "/s");
   if (fraction > 0 && status.seconds >= kSettlingSeconds)
     add(duration_text(status.seconds * (1.0 - fraction) / fraction) + " left");
   return cut_to_width(line, columns);

@@ -19,8 +19,7 @@ struct Status {
 /// "layer 3/24 · 41 % · 12,345 tokens/s · 0:12 left", truncated to the terminal's width.
 std::string status_line(const Status& status, int columns);
 
-/// Whole numbers with separators ("1,234,567") and times as "m:ss" or "h:mm:ss".
-std::string with_separators(int64_t n);
+/// Times as "m:ss" or "h:mm:ss".
 std::string duration_text(double seconds);
 
 /// Shows the line at most ten times a second, only on a terminal and unless quiet, and removes it at the end, so that

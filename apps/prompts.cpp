@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "base/number_text.h"
 #include "checkpoint/config_file.h"
 #include "progress.h"
 #include "prompt_flags.h"
@@ -109,10 +110,9 @@ void print_prompt(const PromptsJob& job, const PromptRecord& record, const Token
     std::cout << one_line(line) << '\n';
     return;
   }
-  std::cout << "== " << quoted(prompt.id) << "  " << with_separators(n_tokens)
-            << (n_tokens == 1 ? " token" : " tokens");
-  if (prompt.truncated) std::cout << ", truncated from " << with_separators(prompt.n_before_truncation);
-  if (prompt.weight > 1) std::cout << ", fed " << with_separators(prompt.weight) << " times";
+  std::cout << "== " << quoted(prompt.id) << "  " << grouped(n_tokens) << (n_tokens == 1 ? " token" : " tokens");
+  if (prompt.truncated) std::cout << ", truncated from " << grouped(prompt.n_before_truncation);
+  if (prompt.weight > 1) std::cout << ", fed " << grouped(prompt.weight) << " times";
   std::cout << "  (" << record.source << ")\n";
   if (record.kind == PromptKind::Ids)
     std::cout << "given as token ids" << (job.ids ? "" : "; --ids shows them") << '\n';
@@ -195,19 +195,17 @@ void print_sources(const PromptsJob& job, std::ostream& out) {
 void print_totals(Totals totals, const TokenizeOptions& options, std::ostream& out) {
   std::vector<int64_t>& lengths = totals.lengths;
   std::sort(lengths.begin(), lengths.end());
-  out << "prompts:         " << with_separators(static_cast<int64_t>(lengths.size()));
+  out << "prompts:         " << grouped(static_cast<int64_t>(lengths.size()));
   if (totals.n_repeats > 0)
-    out << ", with repeats " << with_separators(static_cast<int64_t>(lengths.size()) + totals.n_repeats);
+    out << ", with repeats " << grouped(static_cast<int64_t>(lengths.size()) + totals.n_repeats);
   if (totals.n_truncated > 0)
-    out << "; " << with_separators(totals.n_truncated) << " truncated to --max-length "
-        << with_separators(options.max_length);
-  if (totals.n_failed > 0) out << "; " << with_separators(totals.n_failed) << " cannot be fed";
+    out << "; " << grouped(totals.n_truncated) << " truncated to --max-length " << grouped(options.max_length);
+  if (totals.n_failed > 0) out << "; " << grouped(totals.n_failed) << " cannot be fed";
   if (totals.replaced > 0) out << "; " << totals.replaced << " malformed UTF-8 sequence(s) read as U+FFFD";
   out << '\n';
   if (lengths.empty()) return;
-  out << "tokens:          " << with_separators(totals.n_tokens()) << "; shortest " << with_separators(lengths.front())
-      << ", median " << with_separators(lengths[lengths.size() / 2]) << ", longest " << with_separators(lengths.back())
-      << '\n';
+  out << "tokens:          " << grouped(totals.n_tokens()) << "; shortest " << grouped(lengths.front()) << ", median "
+      << grouped(lengths[lengths.size() / 2]) << ", longest " << grouped(lengths.back()) << '\n';
 }
 
 Exit run(const PromptsJob& job) {

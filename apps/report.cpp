@@ -9,6 +9,7 @@
 #include "artifact/make_artifact.h"
 #include "base/atomic_file.h"
 #include "build_info.h"
+#include "solve/solution.h"
 #include "solve_flags.h"
 #include "stats/statistics_file.h"
 #include "verbs.h"
@@ -41,7 +42,7 @@ Opened open(const ReportFlags& flags) {
   }
   const SolveOptions options = flags.solve.resolve();
   Statistics statistics = read_statistics(flags.input);
-  Artifact artifact = make_artifact(statistics, options);
+  Artifact artifact = make_artifact(statistics, solve(statistics, options));
   return {std::move(statistics), std::move(artifact), options};
 }
 

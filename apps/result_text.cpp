@@ -4,20 +4,18 @@
 #include <map>
 
 #include "artifact/json_text.h"
+#include "base/number_text.h"
 #include "evidence_text.h"
 #include "table.h"
 
 namespace kvcal {
 namespace {
 
-std::string percent(double share) {
-  return share != 0 && share < 0.0005 ? formatted("%.1e %%", 100 * share) : formatted("%.2f %%", 100 * share);
-}
-
 // What packing the same prompts otherwise added, in the last pass that did.
 std::string added_by_packing(const ArtifactGrowth& growth) {
-  return growth.per_pass.empty() || !growth.per_pass.back() ? "-"
-                                                            : percent(static_cast<double>(*growth.per_pass.back()));
+  return growth.per_pass.empty() || !growth.per_pass.back()
+             ? "-"
+             : share_in_percent(static_cast<double>(*growth.per_pass.back()));
 }
 
 // The figure that decided, with its name: "kl 0.0021", "rel 2.7 %".
@@ -115,7 +113,7 @@ std::string zero_heads_text(const Artifact& artifact) {
 void add_parts(Table& table, const ArtifactParts& parts) {
   const auto add = [&](const char* name, float absmax, const ArtifactError& e) {
     table.add_row({"", name, formatted("%.4g", static_cast<double>(absmax)), "",
-                   percent(static_cast<double>(e.at_scale)), percent(static_cast<double>(e.at_one))});
+                   share_in_percent(static_cast<double>(e.at_scale)), share_in_percent(static_cast<double>(e.at_one))});
   };
   add("- latent part", parts.absmax_latent, parts.error_latent);
   add("- rope part", parts.absmax_rope, parts.error_rope);
@@ -142,8 +140,9 @@ std::string result_table(const Artifact& artifact) {
       const ArtifactSite& s = *named.site;
       const Assessment& a = s.assessment;
       table.add_row({std::to_string(l.index), named.name, formatted("%.4g", static_cast<double>(s.absmax)),
-                     formatted("%.5g", static_cast<double>(s.scale)), percent(static_cast<double>(s.error.at_scale)),
-                     percent(static_cast<double>(s.error.at_one)), deciding_figure(a.at_scale),
+                     formatted("%.5g", static_cast<double>(s.scale)),
+                     share_in_percent(static_cast<double>(s.error.at_scale)),
+                     share_in_percent(static_cast<double>(s.error.at_one)), deciding_figure(a.at_scale),
                      deciding_figure(a.at_one), added_by_packing(s.growth), std::string(name_of(a.at_scale.by)),
                      std::string(name_of(a.scale)), std::string(name_of(a.fp8))});
       if (s.parts) add_parts(table, *s.parts);

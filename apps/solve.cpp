@@ -5,6 +5,7 @@
 #include "artifact/make_artifact.h"
 #include "artifact_output.h"
 #include "result_text.h"
+#include "solve/solution.h"
 #include "solve_flags.h"
 #include "stats/statistics_file.h"
 #include "verbs.h"
@@ -23,7 +24,7 @@ Exit run(const SolveVerbFlags& flags) {
   const Statistics statistics = read_statistics(flags.statistics);
   flags.output.check_other(flags.statistics, "STATS");
   flags.output.check();
-  const Artifact artifact = make_artifact(statistics, options);
+  const Artifact artifact = make_artifact(statistics, solve(statistics, options));
   const std::string sha256 = flags.output.write(artifact);
   flags.output.print(artifact, sha256, Json::object());
   return Exit::Done;

@@ -1,12 +1,13 @@
 // kvcal stats FILE: what a statistics file holds.
 #include <CLI/CLI.hpp>
-#include <cstdio>
 #include <iostream>
 #include <span>
 
 #include "artifact/json_text.h"
+#include "base/number_text.h"
 #include "json_output.h"
 #include "progress.h"
+#include "stats/further_members.h"
 #include "stats/queries.h"
 #include "stats/statistics_file.h"
 #include "stats_formats.h"
@@ -24,12 +25,6 @@ struct StatsFlags {
 
 constexpr std::array kQuantiles = {0.5, 0.99, 0.9999};
 
-std::string number(double x) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.4g", x);
-  return text;
-}
-
 Json where_json(const Provenance& w, const RunRecord& run) {
   return {{"pass", w.pass},   {"prompt", run.prompt_ids.at(static_cast<size_t>(w.prompt))},
           {"token", w.token}, {"position", w.position},
@@ -38,7 +33,7 @@ Json where_json(const Provenance& w, const RunRecord& run) {
 
 Json head_json(const HeadStatistics& h, const RunRecord& run) {
   Json quantiles = Json::object();
-  for (const double q : kQuantiles) quantiles[number(q)] = json_number(quantile(h, q));
+  for (const double q : kQuantiles) quantiles[formatted("%.4g", q)] = json_number(quantile(h, q));
   return {{"absmax", json_number(magnitude_of(h.absmax))},
           {"observations", h.histogram.observations()},
           {"zeros", h.histogram.zeros},
@@ -78,9 +73,9 @@ Json to_json(const Statistics& s) {
   }
   return {{"format", kStatisticsFormat},
           {"version", kStatisticsVersion},
-          {"model", s.run.model},
-          {"calibration", s.run.calibration},
-          {"sanity", s.run.sanity},
+          {"model", json_or_null(s.run.model)},
+          {"calibration", json_or_null(s.run.calibration)},
+          {"sanity", json_or_null(s.run.sanity)},
           {"plan_sha256", s.run.plan_sha256},
           {"n_passes", s.run.n_passes},
           {"n_prompts", s.run.prompt_ids.size()},
@@ -92,9 +87,9 @@ void add_rows(Table& table, int layer, std::string_view site, std::span<const He
   for (size_t h = 0; h < heads.size(); ++h) {
     const HeadStatistics& head = heads[h];
     std::vector<std::string> cells = {std::to_string(layer), std::string(site), std::to_string(h),
-                                      with_separators(static_cast<int64_t>(head.histogram.observations()))};
-    for (const double q : kQuantiles) cells.push_back(number(static_cast<double>(quantile(head, q))));
-    cells.push_back(number(static_cast<double>(magnitude_of(head.absmax))));
+                                      grouped(static_cast<int64_t>(head.histogram.observations()))};
+    for (const double q : kQuantiles) cells.push_back(formatted("%.4g", static_cast<double>(quantile(head, q))));
+    cells.push_back(formatted("%.4g", static_cast<double>(magnitude_of(head.absmax))));
     const Provenance& w = head.where;
     cells.push_back("pass " + std::to_string(w.pass) + " " + quoted(run.prompt_ids.at(static_cast<size_t>(w.prompt))) +
                     " token " + std::to_string(w.token) + " position " + std::to_string(w.position) + " channel " +
@@ -104,8 +99,7 @@ void add_rows(Table& table, int layer, std::string_view site, std::span<const He
 }
 
 void print_text(const Statistics& s) {
-  const Json* architecture = s.run.model.is_object() ? find_member(s.run.model, "architecture") : nullptr;
-  if (architecture && architecture->is_string()) std::cout << quoted(architecture->get<std::string>()) << ", ";
+  if (s.run.model) std::cout << quoted(s.run.model->architecture) << ", ";
   std::cout << s.run.prompt_ids.size() << " prompt(s), " << s.run.n_passes << " pass(es), plan "
             << s.run.plan_sha256.substr(0, 16) << '\n';
   using enum Table::Align;

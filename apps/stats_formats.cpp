@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "artifact/json_text.h"
+#include "base/number_text.h"
 #include "solve/format_errors.h"
 #include "table.h"
 

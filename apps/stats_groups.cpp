@@ -3,6 +3,7 @@
 #include "artifact/json_text.h"
 #include "artifact/ranges_by.h"
 #include "base/error.h"
+#include "base/number_text.h"
 #include "progress.h"
 #include "solve/dependence.h"
 #include "solve/options.h"
@@ -83,7 +84,7 @@ std::string groups_table(const Statistics& s) {
   for (const auto& [grouping, groups] : by.items())
     for (const Json& group : groups) {
       std::vector<std::string> row = {grouping, quoted(get_string(group, "name")),
-                                      with_separators(get_int(group, grouping == "tag" ? "prompts" : "tokens"))};
+                                      grouped(get_int(group, grouping == "tag" ? "prompts" : "tokens"))};
       for (const char* site : sites) row.push_back(share_text(group, site));
       table.add_row(row);
     }

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cassert>
-#include <cstdio>
 #include <utility>
 
 namespace kvcal {
@@ -25,12 +24,6 @@ void each_character(std::string_view text, Fn&& fn) {
 }
 
 }  // namespace
-
-std::string formatted(const char* format, double value) {
-  char text[32];
-  std::snprintf(text, sizeof text, format, value);
-  return text;
-}
 
 int display_width(std::string_view text) {
   int width = 0;

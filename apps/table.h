@@ -13,9 +13,6 @@ int display_width(std::string_view text);
 /// The text truncated to at most `width` columns; "…" replaces the rest.
 std::string cut_to_width(std::string_view text, int width);
 
-/// One number for a cell, by a printf format; at most 31 characters.
-std::string formatted(const char* format, double value);
-
 class Table {
  public:
   enum class Align { Left, Right };

@@ -13,10 +13,10 @@
 #include "kernels/gemm.h"
 #include "kernels/kernels.h"
 #include "kernels/library_attention.h"
+#include "kernels/runtime/background_reader.h"
 #include "kernels/runtime/device_heap.h"
 #include "kernels/runtime/memory.h"
 #include "kernels/runtime/pinned_staging.h"
-#include "kernels/runtime/weight_loader.h"
 #include "ops/ops.h"
 
 namespace kvcal::cuda {
@@ -37,7 +37,7 @@ class CudaBackend final : public Ops {
   void download(const Tensor& from, const Tensor& host) override;
   Mark mark() override;
   void download_at(const Mark& mark, const Tensor& from, const Tensor& host) override;
-  WeightReader* reader() override { return &loader_; }
+  WeightReader* reader() override { return &reader_; }
   DeviceMemory device_memory() const override;
   void reserve(const MemoryReserve& bytes) override;
   std::unique_ptr<ResidualRows> residual_rows(const ResidualShape& shape, ResidualPlace place) override;
@@ -122,7 +122,7 @@ class CudaBackend final : public Ops {
   /// Persistent memory.
   Owned uninitialised(const Shape& shape, DType dtype);
 
-  /// Converted on the host to `as`, plus a constant, as memory of the device; read later when the loader collects.
+  /// Converted on the host to `as`, plus a constant, as memory of the device; read later when the reader collects.
   Owned load(const Tensor& host, DType as, float plus);
   void load_into(const Tensor& device, const Tensor& host, float plus);
 
@@ -165,7 +165,7 @@ class CudaBackend final : public Ops {
   DeviceArena arena_;
   PinnedStaging staging_;
   std::optional<DeviceHeap> heap_;  // once reserved
-  WeightLoader loader_;
+  BackgroundReader reader_;
   size_t shared_limit_ = 0;  // bytes of shared memory a block may have
   int n_processors_ = 0;     // multiprocessors
   std::string isa_;

@@ -30,7 +30,7 @@ CudaBackend::CudaBackend(const CudaOptions& options, std::unique_ptr<Gemm> gemm,
       fetching_(make_stream()),
       arena_(stream_.get()),
       staging_(stream_.get()),
-      loader_(options.device, stream_.get(), options.loader) {
+      reader_(options.device, stream_.get(), options.reader) {
   cudaDeviceProp properties;
   check(cudaGetDeviceProperties(&properties, options.device), "asking for the properties of the device");
   shared_limit_ = properties.sharedMemPerBlockOptin;
@@ -112,7 +112,7 @@ void CudaBackend::download_at(const Mark& mark, const Tensor& from, const Tensor
 // ---------------------------------------------------------------- weights
 
 void CudaBackend::load_into(const Tensor& device, const Tensor& host, float plus) {
-  if (loader_.collecting()) return loader_.add(host, device, plus);
+  if (reader_.collecting()) return reader_.add(host, device, plus);
   const auto n = static_cast<size_t>(host.elements());
   const Storage converted(host.shape, device.dtype);
   if (device.dtype == DType::BF16) {

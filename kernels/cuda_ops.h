@@ -4,7 +4,7 @@
 #include <memory>
 
 #include "kernels/attention_library.h"
-#include "kernels/runtime/weight_loader.h"
+#include "kernels/runtime/background_reader.h"
 #include "ops/ops.h"
 
 namespace kvcal {
@@ -13,7 +13,7 @@ struct CudaOptions {
   Precision precision = Precision::BF16;
   int device = 0;
   bool poison_temporaries = false;  // end_batch() fills the arena with NaN (tests)
-  cuda::LoaderOptions loader = {};
+  cuda::ReaderOptions reader = {};
 };
 
 /// attention may be null: own kernels do all of it. Throws Error when the device cannot be used: too old a driver or

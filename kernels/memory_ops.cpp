@@ -36,7 +36,7 @@ Owned CudaBackend::uninitialised(const Shape& shape, DType dtype) {
     return {view, std::shared_ptr<void>(memory, view.data)};
   }
   // Layers take turns at the ends: one is freed as a whole before the next but one is loaded.
-  const bool high = loader_.collecting() && loader_.n_collected() % 2 == 1;
+  const bool high = reader_.collecting() && reader_.n_collected() % 2 == 1;
   std::shared_ptr<void> memory = heap_->allocate(view.bytes(), high ? DeviceHeap::End::High : DeviceHeap::End::Low);
   if (!memory)
     fail("there is no room for " + str(view) + ": " + std::to_string(heap_->in_use()) + " bytes are in use of the " +

@@ -10,7 +10,10 @@
 
 #include "base/json.h"
 #include "solve/options.h"
+#include "solve/prompts_beyond.h"
 #include "solve/verdict.h"
+#include "stats/calibration_info.h"
+#include "stats/model_info.h"
 
 namespace kvcal {
 
@@ -133,14 +136,24 @@ struct ArtifactQuantization {
   bool operator==(const ArtifactQuantization&) const = default;
 };
 
+/// What follows from all sites together; the file's block "calibration" holds it behind what was fed.
+struct ArtifactEvidence {
+  bool converged = false;               // every site of every layer has
+  std::optional<PromptsBeyond> beyond;  // none for fewer than two prompts
+  bool says_beyond = true;              // false: from a file of version 1.0
+  std::optional<SanityInfo> sanity;     // none: not run
+  bool operator==(const ArtifactEvidence&) const = default;
+};
+
 struct Artifact {
   std::string model_type;  // the config's own
-  Json model;
+  ModelInfo model;
   ArtifactQuantization quantization;
   std::vector<ArtifactLayer> layers;  // layers that own a cache, ascending
-  Json layers_without_kv;
+  std::vector<LayerInfo> layers_without_kv;
   Json ranges_by = nullptr;  // artifact/ranges_by.h; null where prompts and tokens are all of one kind
-  Json calibration;
+  CalibrationInfo calibration;
+  ArtifactEvidence evidence;
   std::vector<float> kv_cache;    // one scale per layer of the model, for --quantization-param-path; empty = left out
   std::string kv_cache_left_out;  // why, when empty
   std::optional<int64_t> source_date_epoch;  // seconds; set by the caller when the user asks for a time stamp
@@ -151,6 +164,9 @@ struct Artifact {
 bool converged(const Artifact& artifact);
 
 Json to_json(const Artifact& artifact);
+
+/// The file's block: what was fed, and the evidence.
+Json calibration_json(const Artifact& artifact);
 
 /// The text of the file, ending in a newline.
 std::string artifact_text(const Artifact& artifact);

@@ -7,6 +7,7 @@
 
 #include "artifact/artifact.h"
 #include "base/number_text.h"
+#include "stats/further_members.h"
 
 namespace kvcal {
 namespace {
@@ -330,6 +331,25 @@ std::vector<float> kv_cache_from(const Object& o) {
   return scales;
 }
 
+PromptsBeyond beyond_from(const Object& o) {
+  PromptsBeyond beyond;
+  beyond.n_prompts = o.count("n_prompts");
+  beyond.absmax = o.count("beyond_absmax");
+  if (find_member(o.json, "beyond_headroom") != nullptr) beyond.headroom = o.count("beyond_headroom");
+  beyond.further = further_members(o.json, {{"n_prompts", 0}, {"beyond_absmax", 0}, {"beyond_headroom", 0}});
+  return beyond;
+}
+
+void read_calibration(const Object& o, Artifact& a) {
+  ArtifactEvidence& evidence = a.evidence;
+  evidence.converged = o.boolean("converged");
+  evidence.says_beyond = o.json.contains("coverage");
+  if (find_member(o.json, "coverage") != nullptr) evidence.beyond = beyond_from(o.object("coverage"));
+  if (const Json* sanity = find_member(o.json, "sanity"))
+    evidence.sanity = sanity_info_from(*sanity, o.where + "sanity.");
+  a.calibration = calibration_info_from(further_members(o.json, {{"converged", 0}, {"coverage", 0}, {"sanity", 0}}));
+}
+
 void check_version(const Object& o) {
   if (const std::string format = o.string("format"); format != kArtifactFormat)
     fail("format is " + quoted(format) + ", expected '" + kArtifactFormat + "'");
@@ -347,7 +367,7 @@ Artifact artifact_from_json(const Json& json) {
   Artifact a;
   a.model_type = o.string("model_type");
   if (find_member(json, "source_date_epoch") != nullptr) a.source_date_epoch = o.count("source_date_epoch");
-  a.model = o.object("model").json;
+  a.model = model_info_from(o.object("model").json);
   a.quantization = quantization_from(o.object("quantization"));
   const Json& layers = o.array("layers");
   for (size_t i = 0; i < layers.size(); ++i) {
@@ -358,9 +378,9 @@ Artifact artifact_from_json(const Json& json) {
       fail(member_at(path + ".index") + " is " + std::to_string(a.layers[i].index) +
            ", expected more than that of the layer before");
   }
-  a.layers_without_kv = o.array("layers_without_kv");
+  a.layers_without_kv = layers_without_kv_from(o.array("layers_without_kv"));
   if (find_member(json, "ranges_by") != nullptr) a.ranges_by = o.object("ranges_by").json;
-  a.calibration = o.object("calibration").json;
+  read_calibration(o.object("calibration"), a);
   if (find_member(json, "kv_cache") != nullptr)
     a.kv_cache = kv_cache_from(o.object("kv_cache"));
   else

@@ -1,5 +1,6 @@
 #include "artifact/artifact.h"
 #include "artifact/json_text.h"
+#include "stats/further_members.h"
 
 namespace kvcal {
 namespace {
@@ -157,6 +158,15 @@ Json quantization_json(const ArtifactQuantization& q) {
   return out;
 }
 
+Json coverage_json(const std::optional<PromptsBeyond>& beyond) {
+  if (!beyond) return nullptr;
+  Json out = {{"n_prompts", beyond->n_prompts},
+              {"beyond_absmax", beyond->absmax},
+              {"beyond_headroom", beyond->headroom ? Json(*beyond->headroom) : Json(nullptr)}};
+  add_further(beyond->further, out);
+  return out;
+}
+
 /// The layout of SGLang's --quantization-param-path (and of vLLM 0.4 to 0.6): tensor-parallel rank, then layer.
 Json kv_cache_json(const std::vector<float>& scales) {
   Json rank = Json::object();
@@ -183,18 +193,26 @@ bool converged(const Artifact& a) {
   });
 }
 
+Json calibration_json(const Artifact& a) {
+  Json out = to_json(a.calibration);
+  out["converged"] = a.evidence.converged;
+  if (a.evidence.says_beyond) out["coverage"] = coverage_json(a.evidence.beyond);
+  out["sanity"] = json_or_null(a.evidence.sanity);
+  return out;
+}
+
 Json to_json(const Artifact& a) {
   Json layers = Json::array();
   for (const ArtifactLayer& layer : a.layers) layers.push_back(layer_json(layer, a.quantization.limits));
   Json out = {{"$schema", kArtifactSchemaFile}, {"format", kArtifactFormat}, {"version", kArtifactVersion}};
   out["model_type"] = a.model_type;
   if (a.source_date_epoch) out["source_date_epoch"] = *a.source_date_epoch;
-  out["model"] = a.model;
+  out["model"] = to_json(a.model);
   out["quantization"] = quantization_json(a.quantization);
   out["layers"] = layers;
-  out["layers_without_kv"] = a.layers_without_kv;
+  out["layers_without_kv"] = to_json(a.layers_without_kv);
   if (!a.ranges_by.is_null()) out["ranges_by"] = a.ranges_by;
-  out["calibration"] = a.calibration;
+  out["calibration"] = calibration_json(a);
   if (a.kv_cache.empty())
     out["kv_cache_left_out"] = a.kv_cache_left_out;
   else

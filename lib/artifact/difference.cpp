@@ -59,12 +59,22 @@ SiteDifference compare_sites(int layer, const char* name, const ArtifactSite& a,
   return worst;
 }
 
-std::string text_of(const Json& block, const char* key) {
-  const Json* member = block.is_object() ? find_member(block, key) : nullptr;
-  if (!member) return "none";
-  return member->is_string() ? member->get<std::string>() : member->dump();
-}
+// What was fed, as text.
+using Fed = const CalibrationInfo&;
+constexpr std::pair<const char*, std::string (*)(Fed)> kFed[] = {
+    {"prompts_sha256", [](Fed c) { return c.prompts_sha256; }},
+    {"plan_sha256", [](Fed c) { return c.plan_sha256; }},
+    {"n_prompts", [](Fed c) { return std::to_string(c.n_prompts); }},
+    {"n_tokens", [](Fed c) { return std::to_string(c.n_tokens); }},
+    {"longest", [](Fed c) { return std::to_string(c.longest); }},
+    {"passes", [](Fed c) { return std::to_string(c.passes); }},
+    {"precision", [](Fed c) { return c.precision; }},
+    {"activation_quant", [](Fed c) { return c.activation_quant.empty() ? "none" : c.activation_quant; }},
+    {"isa", [](Fed c) { return c.isa; }},
+    {"tool_version", [](Fed c) { return c.tool_version; }},
+};
 
+std::string yes_or_no(bool x) { return x ? "true" : "false"; }
 std::string number(double x) { return Json(x).dump(); }
 std::string number(const std::optional<double>& x) { return x ? number(*x) : "none"; }
 
@@ -73,8 +83,11 @@ void compare_members(const Artifact& a, const Artifact& b, std::vector<MemberDif
     if (x != y) out.push_back({member, x, y, decides});
   };
   add("model_type", a.model_type, b.model_type, true);
-  for (const char* key : {"architecture", "n_layers", "config_sha256", "weights_fingerprint"})
-    add(std::string("model.") + key, text_of(a.model, key), text_of(b.model, key), true);
+  const ModelInfo &m = a.model, &n = b.model;
+  add("model.architecture", m.architecture, n.architecture, true);
+  add("model.n_layers", std::to_string(m.n_layers), std::to_string(n.n_layers), true);
+  add("model.config_sha256", m.config_sha256, n.config_sha256, true);
+  add("model.weights_fingerprint", m.weights_fingerprint, n.weights_fingerprint, true);
   const ArtifactQuantization &p = a.quantization, &q = b.quantization;
   add("quantization.dtype", p.dtype, q.dtype, true);
   add("quantization.granularity", std::string(name_of(p.granularity)), std::string(name_of(q.granularity)), true);
@@ -82,9 +95,9 @@ void compare_members(const Artifact& a, const Artifact& b, std::vector<MemberDif
   add("quantization.headroom", number(p.headroom), number(q.headroom), false);
   add("quantization.percentile", number(p.percentile), number(q.percentile), false);
   add("quantization.max_model_len", std::to_string(p.max_model_len), std::to_string(q.max_model_len), false);
-  for (const char* key : {"prompts_sha256", "plan_sha256", "n_prompts", "n_tokens", "longest", "passes", "precision",
-                          "activation_quant", "isa", "tool_version", "converged"})
-    add(std::string("calibration.") + key, text_of(a.calibration, key), text_of(b.calibration, key), false);
+  for (const auto& [key, text] : kFed)
+    add(std::string("calibration.") + key, text(a.calibration), text(b.calibration), false);
+  add("calibration.converged", yes_or_no(a.evidence.converged), yes_or_no(b.evidence.converged), false);
   add("kv_cache", a.kv_cache.empty() ? "left out" : "present", b.kv_cache.empty() ? "left out" : "present", true);
 }
 

@@ -1,13 +1,11 @@
 #include "artifact/make_artifact.h"
 
 #include <algorithm>
-#include <set>
+#include <cassert>
 
 #include "artifact/ranges_by.h"
-#include "solve/dependence.h"
 #include "solve/format.h"
 #include "solve/policies.h"
-#include "solve/solve.h"
 #include "stats/queries.h"
 
 namespace kvcal {
@@ -120,12 +118,11 @@ ArtifactJoint joint_from(const JointScale& joint) {
   return out;
 }
 
-ArtifactLayer layer_from(const CacheStatistics& cache, const RunRecord& run, const SolveOptions& options) {
+ArtifactLayer layer_from(const CacheStatistics& cache, const SolvedCache& solved, const RunRecord& run) {
   const KvLayout& layout = cache.layout;
-  const SolvedCache solved = solve_cache(cache, run, options);
   ArtifactLayer out;
   out.index = layout.layer;
-  out.name = get_string(run.model, "tensor_prefix", "model.") + layout.name;
+  out.name = run.model->tensor_prefix + layout.name;
   out.kind = layout.kind;
   out.n_heads = layout.n_heads;
   out.n_kv_heads = layout.n_kv_heads;
@@ -142,28 +139,8 @@ ArtifactLayer layer_from(const CacheStatistics& cache, const RunRecord& run, con
   return out;
 }
 
-/// Each prompt left out in turn: how many exceed the range of the others at some site, and headroom times it.
-Json coverage_from(const Statistics& statistics, const SolveOptions& options) {
-  const RunRecord& run = statistics.run;
-  if (run.prompt_ids.size() < 2) return nullptr;
-  std::set<size_t> beyond_absmax, beyond_headroom;
-  const auto add = [&](const SiteStatistics& site) {
-    const std::vector<float> maxima = prompt_maxima(site, run.n_passes);
-    if (const auto alone = depends_on_prompt(maxima, 1)) beyond_absmax.insert(alone->prompt);
-    if (const auto alone = depends_on_prompt(maxima, headroom_of(options))) beyond_headroom.insert(alone->prompt);
-  };
-  for (const CacheStatistics& cache : statistics.caches) {
-    if (cache.layout.is_mla()) add(latent_row(cache));
-    for (const CacheSite site : sites_of(cache.layout))
-      if (site != CacheSite::Latent && site != CacheSite::Rope) add(cache.at(site));
-  }
-  Json coverage = {{"n_prompts", run.prompt_ids.size()}, {"beyond_absmax", beyond_absmax.size()}};
-  coverage["beyond_headroom"] =
-      policy_named(options.policy).uses_headroom ? Json(beyond_headroom.size()) : Json(nullptr);
-  return coverage;
-}
-
-ArtifactQuantization quantization_from(const RunRecord& run, const SolveOptions& options) {
+ArtifactQuantization quantization_from(const Solution& solution) {
+  const SolveOptions& options = solution.options;
   const PolicyEntry& policy = policy_named(options.policy);
   ArtifactQuantization q;
   q.dtype = options.format;
@@ -172,7 +149,7 @@ ArtifactQuantization quantization_from(const RunRecord& run, const SolveOptions&
   q.policy = options.policy;
   if (policy.uses_headroom) q.headroom = headroom_of(options);
   if (options.policy == "percentile") q.percentile = options.percentile;
-  q.max_model_len = max_model_len_of(run, options);
+  q.max_model_len = solution.max_model_len;
   q.limits = options.limits;
   return q;
 }
@@ -193,60 +170,38 @@ std::string reason_against_kv_cache(const Artifact& a) {
          sites;
 }
 
-void add_kv_cache(const RunRecord& run, Artifact& a) {
+void add_kv_cache(Artifact& a) {
   a.kv_cache_left_out = reason_against_kv_cache(a);
   if (!a.kv_cache_left_out.empty()) return;
-  a.kv_cache.assign(static_cast<size_t>(get_int(run.model, "n_layers", "model.")), 1.0F);
+  a.kv_cache.assign(static_cast<size_t>(a.model.n_layers), 1.0F);
   for (const ArtifactLayer& layer : a.layers) a.kv_cache[static_cast<size_t>(layer.index)] = layer.joint.scale;
   const auto n_layers = static_cast<int64_t>(a.kv_cache.size());
-  for (const Json& layer : a.layers_without_kv) {  // who reads another layer's rows reads them with its scale
-    const int64_t owner = get_int_or(layer, "shares_kv_with", -1), index = get_int_or(layer, "index", -1);
+  for (const LayerInfo& layer : a.layers_without_kv) {  // who reads another layer's rows reads them with its scale
+    const int64_t owner = layer.shares_kv_with.value_or(-1), index = layer.index;
     if (owner >= 0 && owner < n_layers && index >= 0 && index < n_layers)
       a.kv_cache[static_cast<size_t>(index)] = a.kv_cache[static_cast<size_t>(owner)];
   }
 }
 
-/// What make_artifact takes from the run record, so that a merged or foreign file fails with a sentence.
-void check_record(const Statistics& statistics) {
-  const RunRecord& run = statistics.run;
-  if (run.shard)
-    fail("the statistics are shard " + std::to_string(run.shard->index) + " of " + std::to_string(run.shard->count) +
-         " of a run: scales need all shards, see 'kvcal merge'");
-  if (!run.model.is_object()) fail("the statistics do not say which model they are of");
-  if (!run.calibration.is_object())
-    fail("the statistics do not say what was fed: runs of different plans were merged without a new description");
-  if (!run.layers_without_kv.is_array()) fail("the statistics do not say which layers own no cache");
-  if (statistics.caches.empty()) fail("the statistics hold no KV cache: there is nothing to make scales for");
-  constexpr int64_t kMostLayers = 1 << 20;  // a limit for files from strangers, far beyond any model
-  const int64_t n_layers = get_int(run.model, "n_layers", "model.");
-  if (n_layers < 1 || n_layers > kMostLayers) fail("model.n_layers is " + std::to_string(n_layers));
-  int before = -1;
-  for (const CacheStatistics& cache : statistics.caches) {
-    if (cache.layout.layer <= before || cache.layout.layer >= n_layers)
-      fail("the statistics hold a cache of layer " + std::to_string(cache.layout.layer) + " after one of layer " +
-           std::to_string(before) + ", in a model of " + std::to_string(n_layers) + " layers");
-    before = cache.layout.layer;
-  }
-}
-
 }  // namespace
 
-Artifact make_artifact(const Statistics& statistics, const SolveOptions& options) {
-  check(options);
-  check_record(statistics);
+Artifact make_artifact(const Statistics& statistics, const Solution& solution) {
   const RunRecord& run = statistics.run;
+  assert(run.model && run.layers_without_kv && run.calibration);  // or there was no solution
+  assert(statistics.caches.size() == solution.caches.size());
   Artifact a;
-  a.model_type = get_string_or(run.model, "model_type", "", "model.");
-  a.model = run.model;
-  a.quantization = quantization_from(run, options);
-  for (const CacheStatistics& cache : statistics.caches) a.layers.push_back(layer_from(cache, run, options));
-  a.layers_without_kv = run.layers_without_kv;
+  a.model = *run.model;
+  a.model_type = a.model.model_type;
+  a.quantization = quantization_from(solution);
+  for (size_t i = 0; i < statistics.caches.size(); ++i)
+    a.layers.push_back(layer_from(statistics.caches[i], solution.caches[i], run));
+  a.layers_without_kv = *run.layers_without_kv;
   a.ranges_by = ranges_by(statistics);
-  a.calibration = run.calibration;
-  a.calibration["converged"] = converged(a);
-  a.calibration["coverage"] = coverage_from(statistics, options);
-  a.calibration["sanity"] = run.sanity;
-  add_kv_cache(run, a);
+  a.calibration = *run.calibration;
+  a.evidence.converged = converged(a);
+  a.evidence.beyond = solution.beyond;
+  a.evidence.sanity = run.sanity;
+  add_kv_cache(a);
   return a;
 }
 

@@ -4,6 +4,8 @@
 #include <bit>
 #include <cstring>
 
+#include "base/error.h"
+
 namespace kvcal {
 namespace {
 
@@ -82,6 +84,11 @@ std::string sha256_hex(std::string_view text) {
   Sha256 hash;
   hash.update(text);
   return hash.hex();
+}
+
+void check_digest(std::string_view name, std::string_view text) {
+  if (text.size() != 64 || text.find_first_not_of("0123456789abcdef") != text.npos)
+    fail(std::string(name) + " is " + quoted(text) + ", expected 64 lower-case hexadecimal digits");
 }
 
 }  // namespace kvcal

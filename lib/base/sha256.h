@@ -29,4 +29,7 @@ class Sha256 {
 
 std::string sha256_hex(std::string_view text);
 
+/// Throws Error, which calls it `name`, for a text that is no digest as hex() gives it.
+void check_digest(std::string_view name, std::string_view text);
+
 }  // namespace kvcal

@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <utility>
 
+#include "artifact/make_artifact.h"
 #include "calibrate/fed_prompts.h"
 #include "calibrate/measure.h"
 #include "calibrate/opened_model.h"
+#include "solve/solution.h"
 
 namespace kvcal {
 namespace {
@@ -42,7 +44,7 @@ void report_limits(const OpenedModel& model, const FedPrompts& fed, CalibrationO
 void take(Measurement measured, CalibrationPlan plan, const FedPrompts& fed, CalibrationResult& result) {
   result.statistics = std::move(measured.statistics);
   if (measured.drawn)
-    result.statistics.run.calibration["prompts_sha256"] =
+    result.statistics.run.calibration->prompts_sha256 =
         prompts_sha256(std::span(fed.prompts).first(measured.drawn->prompts.size()));
   result.sequences = measured.drawn ? std::move(*measured.drawn) : std::move(plan.sequences);
   result.n_tokens = measured.n_tokens;
@@ -80,6 +82,14 @@ CalibrationResult calibrate(const CalibrationInputs& inputs, CalibrationOptions 
   take(std::move(measured), std::move(plan), fed, result);
   model.report_tensors(options.sequences.sanity, listener);
   listener.measured(result.statistics);
+
+  if (options.extent == Extent::Statistics) return result;
+
+  // Statistics become scales, each with its error and an assessment.
+  const Solution solution = solve(result.statistics, options.solve);
+
+  // Both become what the scale file says.
+  result.artifact = make_artifact(result.statistics, solution);
   return result;
 }
 

@@ -1,6 +1,5 @@
 #include "calibrate/run_description.h"
 
-#include "artifact/provenance.h"
 #include "checkpoint/config_file.h"
 #include "checkpoint/fingerprint.h"
 #include "solve/sampled_damage.h"
@@ -35,12 +34,13 @@ std::vector<std::vector<uint8_t>> kinds_of(const SequencePlan& plan) {
 RunRecord record_of(const DescribedRun& run, const SequencePlan& plan, int n_passes, const SanityCheck& sanity) {
   const auto& [model, sources, options, isa] = run;
   const ModelWeights& w = model.weights;
-  ModelFacts facts;
-  facts.tensor_prefix = w.prefix.model;
-  facts.config_sha256 = config_sha256(model.checkpoint.config());
-  facts.weights_fingerprint =
+  RunRecord record;
+  ModelInfo& checkpoint = record.model.emplace(model_info(model.spec()));
+  checkpoint.tensor_prefix = w.prefix.model;
+  checkpoint.config_sha256 = config_sha256(model.checkpoint.config());
+  checkpoint.weights_fingerprint =
       weights_fingerprint(model.checkpoint, language_model_tensors(model.checkpoint, w.prefix, w.rules));
-  CalibrationFacts calibration;
+  CalibrationInfo& calibration = record.calibration.emplace();
   calibration.prompts_sha256 = sources.prompts_sha256;
   calibration.plan_sha256 = plan.sha256;
   calibration.n_prompts = static_cast<int64_t>(plan.prompts.size());
@@ -53,11 +53,10 @@ RunRecord record_of(const DescribedRun& run, const SequencePlan& plan, int n_pas
   calibration.isa = isa;
   calibration.activation_quant = sources.activation_quant;
   calibration.tool_version = options.tool_version;
-  RunRecord record;
-  record.model = model_block(model.spec(), facts);
-  record.layers_without_kv = layers_without_kv_block(model.spec());
-  record.calibration = calibration_block(calibration);
-  record.sanity = sanity.to_json();
+  check_digests(checkpoint);
+  check_digests(calibration);
+  record.layers_without_kv = layers_without_kv(model.spec());
+  if (sanity.n_tokens() > 0) record.sanity = {sanity.mean_nll(), sanity.uniform_nll(), sanity.n_tokens()};
   record.plan_sha256 = plan.sha256;
   record.tokenizer_sha256 = sources.tokenizer_sha256;
   if (const SequenceOptions& s = options.sequences; s.n_shards > 1) record.shard = {s.shard + 1, s.n_shards};
@@ -70,14 +69,10 @@ RunRecord record_of(const DescribedRun& run, const SequencePlan& plan, int n_pas
 Json identity_of(const RunRecord& record, const CalibrationOptions& options) {
   const SequenceOptions& s = options.sequences;
   const SampleOptions sample = sample_options(options.solve);
-  return {{"model", record.model},
-          {"calibration", record.calibration},
-          {"commit", options.commit},
-          {"sanity", s.sanity},
-          {"warmup_passes", s.warmup_passes},
-          {"shard", s.shard},
-          {"n_shards", s.n_shards},
-          {"sampled", {static_cast<int>(sample.format), sample.rungs_below}}};
+  return {{"model", to_json(*record.model)},  {"calibration", to_json(*record.calibration)},
+          {"commit", options.commit},         {"sanity", s.sanity},
+          {"warmup_passes", s.warmup_passes}, {"shard", s.shard},
+          {"n_shards", s.n_shards},           {"sampled", {static_cast<int>(sample.format), sample.rungs_below}}};
 }
 
 }  // namespace kvcal

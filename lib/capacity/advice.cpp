@@ -1,9 +1,9 @@
 #include "capacity/advice.h"
 
 #include <algorithm>
-#include <cstdio>
 
 #include "base/error.h"
+#include "base/number_text.h"
 #include "base/size_text.h"
 
 namespace kvcal {
@@ -14,26 +14,8 @@ constexpr int64_t kScheduled = 256;
 constexpr double kLittleGain = 1.25;
 constexpr double kMuchWeight = 0.6;  // share of the usable memory
 
-std::string text_of(int64_t n) {
-  std::string digits = std::to_string(n);
-  for (int at = static_cast<int>(digits.size()) - 3; at > 0; at -= 3) digits.insert(static_cast<size_t>(at), ",");
-  return digits;
-}
-
-std::string percent(double part, double whole) {
-  char text[16];
-  std::snprintf(text, sizeof text, "%.0f %%", 100 * part / whole);
-  return text;
-}
-
-std::string times_text(double factor) {
-  char text[16];
-  std::snprintf(text, sizeof text, "%.2f", factor);
-  return text;
-}
-
 std::string sequences_text(int64_t n, int64_t context) {
-  return text_of(n) + (n == 1 ? " sequence of " : " sequences of ") + text_of(context) + " tokens";
+  return grouped(n) + (n == 1 ? " sequence of " : " sequences of ") + grouped(context) + " tokens";
 }
 
 // The fewest GPUs in one tensor-parallel group that hold the weights and one sequence in FP8; 0: none that is usual.
@@ -54,15 +36,15 @@ std::string larger_group(const ModelSpec& spec, const Capacity& c, int64_t conte
   const int64_t gpus = gpus_that_hold(spec, c, context);
   if (gpus == 0) return "";
   return "; --gpus " + std::to_string(gpus) + " --tp " + std::to_string(gpus) + " would hold them and a sequence of " +
-         text_of(context) + " tokens in FP8";
+         grouped(context) + " tokens in FP8";
 }
 
 void remark_on_state(const Capacity& c, int64_t context, std::vector<std::string>& remarks) {
   const SequenceCost& cost = c.at(KvFormat::BF16).cost();
   if (cost.state_bytes == 0) return;
   const auto whole = static_cast<double>(cost.bytes(context));
-  remarks.push_back("recurrent state is " + percent(static_cast<double>(cost.state_bytes), whole) +
-                    " of what a sequence of " + text_of(context) + " tokens keeps in BF16; FP8 does not shrink it");
+  remarks.push_back("recurrent state is " + formatted("%.0f %%", 100 * static_cast<double>(cost.state_bytes) / whole) +
+                    " of what a sequence of " + grouped(context) + " tokens keeps in BF16; FP8 does not shrink it");
 }
 
 void remark_on_windows(const Capacity& c, int64_t context, std::vector<std::string>& remarks) {
@@ -75,7 +57,7 @@ void remark_on_windows(const Capacity& c, int64_t context, std::vector<std::stri
   }
   if (n_layers > 0)
     remarks.push_back(std::to_string(n_layers) + " of " + std::to_string(n_all) + " caches keep at most " +
-                      text_of(window) + " tokens: contexts beyond that cost only the others");
+                      grouped(window) + " tokens: contexts beyond that cost only the others");
 }
 
 void remark_on_kept_layers(const ModelSpec& spec, const Capacity& c, std::vector<std::string>& remarks) {
@@ -107,15 +89,15 @@ void remark_on_weights(const ModelSpec& spec, const Capacity& c, int64_t context
   WeightBytes half = c.weights;
   half.bytes /= 2;
   const Capacity other = capacity_of(spec, c.deployment, half);
-  remarks.push_back("the weights take " + percent(weights, usable) +
+  remarks.push_back("the weights take " + formatted("%.0f %%", 100 * weights / usable) +
                     " of the usable memory; in 8 bits they would leave room for " +
                     sequences_text(other.at(KvFormat::BF16).sequences(context), context) + " with a BF16 cache, " +
-                    text_of(other.at(KvFormat::FP8).sequences(context)) + " with FP8");
+                    grouped(other.at(KvFormat::FP8).sequences(context)) + " with FP8");
 }
 
 std::string counts(const Capacity& c, int64_t context) {
   return "BF16 holds " + sequences_text(c.at(KvFormat::BF16).sequences(context), context) + ", FP8 " +
-         text_of(c.at(KvFormat::FP8).sequences(context));
+         grouped(c.at(KvFormat::FP8).sequences(context));
 }
 
 Recommendation for_load(const ModelSpec& spec, const Capacity& c, int64_t concurrency, int64_t context) {
@@ -129,7 +111,7 @@ Recommendation for_load(const ModelSpec& spec, const Capacity& c, int64_t concur
   std::string text = load + " do not fit, not even with an FP8 cache (" + counts(c, context) + ")";
   if (c.at(KvFormat::NVFP4).holds(concurrency, context)) text += "; NVFP4 would hold them";
   const int64_t fits = c.at(KvFormat::FP8).context(concurrency, context);
-  text += fits > 0 ? "; in FP8 that many sequences can have " + text_of(fits) + " tokens each"
+  text += fits > 0 ? "; in FP8 that many sequences can have " + grouped(fits) + " tokens each"
                    : larger_group(spec, c, context);
   return {Advice::LoadDoesNotFit, text, {}};
 }
@@ -149,10 +131,11 @@ Recommendation for_context(const ModelSpec& spec, const Capacity& c, int64_t con
             {}};
   if (gain < kLittleGain)
     return {Advice::BuysLittle,
-            counts(c, context) + ": a sequence is only " + times_text(gain) +
+            counts(c, context) + ": a sequence is only " + formatted("%.2f", gain) +
                 " times smaller in FP8; keep BF16 unless that decides",
             {}};
-  return {Advice::UseFp8, counts(c, context) + ": a sequence is " + times_text(gain) + " times smaller in FP8", {}};
+  return {
+      Advice::UseFp8, counts(c, context) + ": a sequence is " + formatted("%.2f", gain) + " times smaller in FP8", {}};
 }
 
 }  // namespace

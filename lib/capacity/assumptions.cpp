@@ -1,18 +1,12 @@
 #include "capacity/assumptions.h"
 
 #include <algorithm>
-#include <cstdio>
 
+#include "base/number_text.h"
 #include "base/size_text.h"
 
 namespace kvcal {
 namespace {
-
-std::string decimal(const char* format, double value) {
-  char text[32];
-  std::snprintf(text, sizeof text, format, value);
-  return text;
-}
 
 std::string weights_text(const WeightBytes& w) {
   switch (w.source) {
@@ -23,11 +17,11 @@ std::string weights_text(const WeightBytes& w) {
     case WeightSource::Index:
       return "from the index of the checkpoint; its files are missing";
     case WeightSource::Config:
-      return "estimated from the config: " + decimal("%.4g", static_cast<double>(w.parameters) / 1e9) +
+      return "estimated from the config: " + formatted("%.4g", static_cast<double>(w.parameters) / 1e9) +
              " billion parameters of the language model, " +
              (w.bits == 16
                   ? "all in 16 bits"
-                  : decimal("%.3g", w.bits) + " bits each with their scales, embedding, head and norms in 16") +
+                  : formatted("%.3g", w.bits) + " bits each with their scales, embedding, head and norms in 16") +
              "; without vision tower, draft head and modules left unquantized";
     case WeightSource::Given:
       return "as given";
@@ -38,7 +32,7 @@ std::string weights_text(const WeightBytes& w) {
 void add_machine(const Capacity& c, std::vector<Assumption>& out) {
   const Deployment& d = c.deployment;
   out.push_back({"utilization",
-                 "the server takes " + decimal("%.3g", d.utilization) + " of each GPU's memory, by default 0.9",
+                 "the server takes " + formatted("%.3g", d.utilization) + " of each GPU's memory, by default 0.9",
                  "--gpu-memory-utilization"});
   out.push_back({"allowance",
                  gib_text(static_cast<int64_t>(d.allowance)) +

@@ -15,6 +15,10 @@ namespace kvcal {
 /// "0.0312" for a float32 or a number of a file.
 std::string number_text(double x);
 
+/// Limits are compared in double, figures are stored as float32: on the limit either side is right.
+inline bool above(double figure, double limit) { return figure > limit * (1 + 1e-6); }
+inline bool below(double figure, double limit) { return figure < limit * (1 - 1e-6); }
+
 /// Format, version, schema, members that nobody knows. What check_numbers found is not said again.
 void check_schema_of(const Json& document, std::string_view schema, Report& report);
 

@@ -190,7 +190,7 @@ class Comparison {
 void check_towers(const FolderUnderTest& f, const Artifact& a, Report& report) {
   const Json& config = f.checkpoint.config();
   const bool towers = find_member(config, "vision_config") || find_member(config, "audio_config");
-  if (towers && get_int_or(a.calibration, "encoder_tokens", 0) == 0)
+  if (towers && a.calibration.encoder_tokens.value_or(0) == 0)
     report.add(
         {"C19", "", "tokens of images or sound in the calibration", "some", "none", 0, f.path_of("config.json")});
 }

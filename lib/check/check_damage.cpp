@@ -7,11 +7,7 @@
 namespace kvcal {
 namespace {
 
-/// Limits are compared in double, figures are stored as float32: on the limit either side is right.
-bool above(double figure, double limit) { return figure > limit * (1 + 1e-6); }
-bool below(double figure, double limit) { return figure < limit * (1 - 1e-6); }
-
-struct SiteCheck {
+struct DamageCheck {
   const Artifact& a;
   const ArtifactSite& site;
   std::string path;
@@ -108,7 +104,7 @@ void check_damage(const Artifact& a, Report& report) {
     const ArtifactLayer& l = a.layers[i];
     const std::string path = "layers[" + std::to_string(i) + "]";
     for (const NamedSite& named : sites_of(l)) {
-      const SiteCheck s{a, *named.site, path + "." + named.name, report};
+      const DamageCheck s{a, *named.site, path + "." + named.name, report};
       s.damage();
       s.assessment(named.site != &l.query);
     }

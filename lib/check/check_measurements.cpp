@@ -8,14 +8,10 @@
 namespace kvcal {
 namespace {
 
-/// Limits are compared in double, figures are stored as float32: on the limit either side is right.
-bool above(double figure, double limit) { return figure > limit * (1 + 1e-6); }
-bool below(double figure, double limit) { return figure < limit * (1 - 1e-6); }
-
 /// Bucket of a position: 0 for position 0, b for 2^(b-1) .. 2^b - 1.
 size_t bucket_of(int64_t position) { return static_cast<size_t>(std::bit_width(static_cast<uint64_t>(position))); }
 
-struct SiteCheck {
+struct MeasurementCheck {
   const Artifact& a;
   const ArtifactLayer& layer;
   const ArtifactSite& site;
@@ -52,8 +48,7 @@ struct SiteCheck {
     };
     const int64_t width = path.ends_with(".value") ? layer.head_dim_v : layer.head_dim_k;
     if (out("head", w.head, static_cast<int64_t>(site.absmax_per_head.size())) || out("channel", w.channel, width) ||
-        out("pass", w.pass, get_int(a.calibration, "passes", "calibration.") + 1) ||
-        out("position", w.position, get_int(a.calibration, "longest", "calibration.")))
+        out("pass", w.pass, a.calibration.passes + 1) || out("position", w.position, a.calibration.longest))
       return;
     if (site.absmax_per_head[static_cast<size_t>(w.head)] != site.absmax)
       report.add("R03", path + ".where.head", "the head of the largest magnitude",
@@ -72,7 +67,7 @@ struct SiteCheck {
   void growth() const {
     const ArtifactGrowth& g = site.growth;
     const double limit = a.quantization.limits.growth;
-    const int64_t passes = get_int(a.calibration, "passes", "calibration.");
+    const int64_t passes = a.calibration.passes;
     if (static_cast<int64_t>(g.per_pass.size()) != passes - 1)
       report.add("E03", path + ".growth.per_pass", "the number of later passes", std::to_string(passes - 1),
                  std::to_string(g.per_pass.size()));
@@ -102,42 +97,41 @@ struct SiteCheck {
 };
 
 void check_calibration(const Artifact& a, Report& report) {
-  const auto count = [&](const char* key) { return get_int(a.calibration, key, "calibration."); };
-  const auto at_most = [&](const char* member, int64_t limit, const char* whose) {
-    if (count(member) > limit)
+  const CalibrationInfo& c = a.calibration;
+  const auto at_most = [&](const char* member, int64_t actual, int64_t limit, const char* whose) {
+    if (actual > limit)
       report.add("R13", std::string("calibration.") + member, std::string("calibration.") + member,
-                 "at most " + std::to_string(limit) + ", " + whose, std::to_string(count(member)));
+                 "at most " + std::to_string(limit) + ", " + whose, std::to_string(actual));
   };
-  at_most("n_prompts", count("n_tokens"), "the number of tokens");
-  at_most("longest", count("n_tokens"), "the number of tokens");
-  at_most("longest", count("max_length"), "the limit of a sequence");
-  const std::string inner = get_string(a.model, "model_type", "model.");
+  at_most("n_prompts", c.n_prompts, c.n_tokens, "the number of tokens");
+  at_most("longest", c.longest, c.n_tokens, "the number of tokens");
+  at_most("longest", c.longest, c.max_length, "the limit of a sequence");
+  const std::string& inner = a.model.model_type;
   if (a.model_type != inner)
     report.add("R13", "model_type", "the model type", quoted(inner) + ", as in 'model'", quoted(a.model_type));
   const bool settled = converged(a);
-  if (get_bool_or(a.calibration, "converged", settled, "calibration.") != settled)
+  if (a.evidence.converged != settled)
     report.add("E03", "calibration.converged", "whether all sites have converged", settled ? "true" : "false",
                settled ? "false" : "true");
 }
 
 /// Layers whose queries meet the layer's cache: itself and those that share it.
 uint64_t n_readers(const Artifact& a, const ArtifactLayer& layer) {
-  return 1 + static_cast<uint64_t>(
-                 std::count_if(a.layers_without_kv.begin(), a.layers_without_kv.end(), [&](const Json& other) {
-                   return get_int_or(other, "shares_kv_with", -1, "layers_without_kv[].") == layer.index;
-                 }));
+  return 1 + static_cast<uint64_t>(std::ranges::count_if(a.layers_without_kv, [&](const LayerInfo& other) {
+           return other.shares_kv_with.value_or(-1) == layer.index;
+         }));
 }
 
 }  // namespace
 
 void check_measurements(const Artifact& a, Report& report) {
   report.evaluated({"E03", "R02", "R03", "R04", "R09", "R11", "R13"});
-  const auto n_tokens = static_cast<uint64_t>(get_int(a.calibration, "n_tokens", "calibration."));
+  const auto n_tokens = static_cast<uint64_t>(a.calibration.n_tokens);
   for (size_t i = 0; i < a.layers.size(); ++i) {
     const ArtifactLayer& l = a.layers[i];
     const std::string path = "layers[" + std::to_string(i) + "]";
     for (const NamedSite& named : sites_of(l)) {
-      const SiteCheck s{a, l, *named.site, path + "." + named.name, report};
+      const MeasurementCheck s{a, l, *named.site, path + "." + named.name, report};
       s.maxima();
       s.place();
       s.growth();

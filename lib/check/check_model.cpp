@@ -13,21 +13,15 @@ void compare(const char* rule, const std::string& path, const char* what, const 
 }
 
 void check_identity(const Artifact& a, const ModelIdentity& model, Report& report) {
-  const auto text = [&](const char* key) { return get_string(a.model, key, "model."); };
   compare("M01", "model.config_sha256", "the hash of the checkpoint's config.json", model.config_sha256,
-          text("config_sha256"), report);
-  const Json* others = find_member(a.model, "also_valid_for");
-  const bool known =
-      others && std::any_of(others->begin(), others->end(), [&](const Json& fingerprint) {
-        return fingerprint.is_string() && fingerprint.get_ref<const std::string&>() == model.weights_fingerprint;
-      });
-  if (!known)
+          a.model.config_sha256, report);
+  if (std::ranges::find(a.model.also_valid_for, model.weights_fingerprint) == a.model.also_valid_for.end())
     compare("M02", "model.weights_fingerprint", "the fingerprint of the checkpoint's weights",
-            model.weights_fingerprint, text("weights_fingerprint"), report);
-  compare("M03", "model.architecture", "the architecture", model.spec.architecture, text("architecture"), report);
+            model.weights_fingerprint, a.model.weights_fingerprint, report);
+  compare("M03", "model.architecture", "the architecture", model.spec.architecture, a.model.architecture, report);
   compare("M03", "model_type", "the model type", model.spec.model_type, a.model_type, report);
   compare("M03", "model.n_layers", "the number of layers", std::to_string(model.spec.layers.size()),
-          std::to_string(get_int(a.model, "n_layers", "model.")), report);
+          std::to_string(a.model.n_layers), report);
 }
 
 void check_shape(const ArtifactLayer& l, const KvLayout& layout, const ModelIdentity& model, const std::string& path,
@@ -79,19 +73,16 @@ void check_layers_with(const Artifact& a, const ModelIdentity& model, Report& re
 
 void check_layers_without(const Artifact& a, const ModelIdentity& model, Report& report) {
   for (size_t i = 0; i < a.layers_without_kv.size(); ++i) {
-    const Json& layer = a.layers_without_kv[i];
-    const int64_t index = get_int(layer, "index", "layers_without_kv[].");
-    if (index < 0 || index >= static_cast<int64_t>(model.spec.layers.size())) continue;  // S07, M03
-    const LayerSpec& spec = model.spec.layers[static_cast<size_t>(index)];
+    const LayerInfo& layer = a.layers_without_kv[i];
+    if (layer.index < 0 || layer.index >= static_cast<int64_t>(model.spec.layers.size())) continue;  // S07, M03
+    const LayerSpec& spec = model.spec.layers[static_cast<size_t>(layer.index)];
     if (spec.cache >= 0) continue;  // S07
     const std::string path = "layers_without_kv[" + std::to_string(i) + "].";
-    compare("M07", path + "kind", "the kind of the layer", std::string(name_of(spec.kind)),
-            get_string(layer, "kind", "layers_without_kv[]."), report);
-    const Json* owner = find_member(layer, "shares_kv_with");
+    compare("M07", path + "kind", "the kind of the layer", std::string(name_of(spec.kind)), layer.kind, report);
     const bool shares = spec.shares_cache >= 0;
     compare("M07", path + "shares_kv_with", "the layer whose cache it uses",
             shares ? std::to_string(model.spec.caches[static_cast<size_t>(spec.shares_cache)].layer) : "none",
-            owner ? owner->dump() : "none", report);
+            layer.shares_kv_with ? std::to_string(*layer.shares_kv_with) : "none", report);
   }
 }
 

@@ -80,7 +80,7 @@ void check_quality(const Artifact& a, Report& report) {
     for (const NamedSite& s : sites_of(a.layers[i]))
       check_site(a, *s.site, s.site != &a.layers[i].query, path + "." + s.name, report);
   }
-  const int64_t longest = get_int(a.calibration, "longest", "calibration.");
+  const int64_t longest = a.calibration.longest;
   if (is_short_for(longest, a.quantization.max_model_len))
     report.add("S23", "calibration.longest", "the longest sequence measured",
                "at least a quarter of max_model_len, " + std::to_string(a.quantization.max_model_len),

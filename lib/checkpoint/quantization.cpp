@@ -19,7 +19,7 @@ std::string word(const Json& value) {
   return safe.substr(1, safe.size() - 2);
 }
 
-std::string word_at(const Json& object, const char* key) {
+std::string printed_at(const Json& object, const char* key) {
   const Json* value = find_member(object, key);
   return value ? word(*value) : "";
 }
@@ -31,10 +31,10 @@ void append(std::string& list, const std::string& item) {
 /// "float 8 bits, per tensor" from a compressed-tensors or ModelOpt scheme.
 std::string describe_scheme(const Json& scheme) {
   if (!scheme.is_object()) return word(scheme);
-  std::string text = word_at(scheme, "type");
-  if (const std::string bits = word_at(scheme, "num_bits"); !bits.empty())
+  std::string text = printed_at(scheme, "type");
+  if (const std::string bits = printed_at(scheme, "num_bits"); !bits.empty())
     text += (text.empty() ? "" : " ") + bits + " bits";
-  const std::string strategy = word_at(scheme, "strategy");
+  const std::string strategy = printed_at(scheme, "strategy");
   append(text, strategy.empty() ? "" : "per " + strategy);
   if (const Json* dynamic = find_member(scheme, "dynamic"); dynamic && *dynamic == true) append(text, "dynamic");
   return text.empty() ? "a scheme without known keys" : text;
@@ -61,14 +61,14 @@ void append_groups(std::string& detail, const Json& quantization) {
 std::string describe_detail(const Json& quantization) {
   std::string detail;
   for (const char* key : {"quant_algo", "format", "fmt", "checkpoint_format", "packing_format"})
-    append(detail, word_at(quantization, key));
+    append(detail, printed_at(quantization, key));
   if (const Json* block = find_member(quantization, "weight_block_size");
       block && block->is_array() && block->size() == 2)
     append(detail, word((*block)[0]) + "x" + word((*block)[1]) + " blocks");
   for (const char* key : {"bits", "w_bit"})
-    if (const std::string bits = word_at(quantization, key); !bits.empty()) append(detail, bits + " bits");
+    if (const std::string bits = printed_at(quantization, key); !bits.empty()) append(detail, bits + " bits");
   for (const char* key : {"group_size", "q_group_size"})
-    if (const std::string size = word_at(quantization, key); !size.empty()) append(detail, "groups of " + size);
+    if (const std::string size = printed_at(quantization, key); !size.empty()) append(detail, "groups of " + size);
   append_groups(detail, quantization);
   return detail;
 }
@@ -97,25 +97,26 @@ std::string name_unread(const std::string& method, const Json& q) {
   constexpr std::string_view kSparse[] = {"sparse-bitmask", "sparse-24-bitmask", "marlin-24"};
   if (is_one_of(kMethods, method)) return method;
   if (method == "awq") {
-    if (word_at(q, "backend") == "llm-awq") return "AWQ llm-awq";
-    if (const std::string version = word_at(q, "version"); is_one_of(kAwqVersions, version)) return "AWQ " + version;
+    if (printed_at(q, "backend") == "llm-awq") return "AWQ llm-awq";
+    if (const std::string version = printed_at(q, "version"); is_one_of(kAwqVersions, version)) return "AWQ " + version;
     for (const char* key : {"bits", "w_bit"})
-      if (const std::string bits = word_at(q, key); !bits.empty() && bits != "4") return "AWQ with " + bits + " bits";
+      if (const std::string bits = printed_at(q, key); !bits.empty() && bits != "4")
+        return "AWQ with " + bits + " bits";
   }
-  if (is_one_of(kAutoRound, method) && word_at(q, "packing_format").ends_with("awq") && word_at(q, "bits") != "4")
-    return "AWQ with " + word_at(q, "bits") + " bits";
+  if (is_one_of(kAutoRound, method) && printed_at(q, "packing_format").ends_with("awq") && printed_at(q, "bits") != "4")
+    return "AWQ with " + printed_at(q, "bits") + " bits";
   if (method == "gptq") {
-    if (const std::string format = word_at(q, "checkpoint_format"); is_one_of(kGptqFormats, format))
+    if (const std::string format = printed_at(q, "checkpoint_format"); is_one_of(kGptqFormats, format))
       return "GPTQ " + format;
     if (const Json* marlin = find_member(q, "is_marlin_format"); marlin && *marlin == true) return "GPTQ marlin";
   }
   if (method == "compressed-tensors") {
     const Json* sparsity = find_member(q, "sparsity_config");
     for (const Json* said : {&q, sparsity})
-      if (said && said->is_object() && is_one_of(kSparse, word_at(*said, "format")))
-        return "compressed-tensors " + word_at(*said, "format");
+      if (said && said->is_object() && is_one_of(kSparse, printed_at(*said, "format")))
+        return "compressed-tensors " + printed_at(*said, "format");
   }
-  if (method == "modelopt" && word_at(q, "quant_algo") == "NVFP4_SVD") return "ModelOpt NVFP4_SVD";
+  if (method == "modelopt" && printed_at(q, "quant_algo") == "NVFP4_SVD") return "ModelOpt NVFP4_SVD";
   return "";
 }
 
@@ -124,7 +125,7 @@ QuantizationSummary summarize(const Json& given, std::string fallback_method, st
   const Json& quantization = unwrapped(given);
   summary.source = std::move(source);
   summary.weights_quantized = quantizes_weights(given);
-  summary.method = word_at(given, "quant_method");
+  summary.method = printed_at(given, "quant_method");
   if (summary.method.empty()) summary.method = std::move(fallback_method);
   if (summary.method.empty()) summary.method = find_member(quantization, "quant_algo") ? "modelopt" : "unknown";
   summary.unread = name_unread(summary.method, quantization);  // sparse weights may be of full precision

@@ -128,7 +128,11 @@ void take_checkpoint(const std::filesystem::path& path, Facts& facts) {
   take_quantization(file.config, file.folder, found);
   check_scheme(found.declaration, file.folder, found.report);
   const std::optional<ModelSpec> spec = known_spec(file.config);
-  if (spec) facts.model.head_widths_differ = first_other_layout(*spec) != nullptr ? Answer::Yes : Answer::No;
+  if (spec) {
+    const auto is_recurrent = [](const LayerSpec& l) { return l.state_bytes > 0; };
+    facts.model.hybrid = std::ranges::any_of(spec->layers, is_recurrent) ? Answer::Yes : Answer::No;
+    facts.model.head_widths_differ = first_other_layout(*spec) != nullptr ? Answer::Yes : Answer::No;
+  }
   facts.checkpoint_config_sha256 = config_sha256(file.config);
   if (std::filesystem::is_directory(path)) facts.model_path = path.string();
   if (!std::filesystem::is_directory(path) || !has_weights(file.folder)) return;

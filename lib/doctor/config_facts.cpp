@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <array>
 
 #include "doctor/checkpoint_facts.h"
 
@@ -34,12 +33,10 @@ bool has_recurrent_layer(const Json& config) {
   return false;
 }
 
-// Families whose config names no kinds of layers, or not in every version.
-bool is_hybrid_type(const std::string& type) {
-  constexpr std::array kTypes = {
-      "jamba",      "bamba",   "falcon_h1",    "nemotron_h",  "zamba2",           "granitemoehybrid",
-      "qwen3_next", "qwen3_5", "qwen3_5_text", "qwen3_5_moe", "qwen3_5_moe_text", "kimi_linear"};
-  return std::find(kTypes.begin(), kTypes.end(), type) != kTypes.end();
+// For configs that the program cannot read as a model: what the families say whose layers have no kinds there.
+bool names_recurrent_layers(const Json& config) {
+  return has_any(config, {"hybrid_override_pattern", "full_attention_interval", "attn_layer_period",
+                          "attn_layer_indices", "hybrid_layer_ids", "linear_attn_config", "mamba_d_ssm"});
 }
 
 bool is_integer(const Json* value) { return value != nullptr && value->is_number_integer(); }
@@ -73,9 +70,7 @@ void take_config(const Json& config, ModelTraits& model) {
   if (architectures != nullptr && architectures->is_array() && !architectures->empty() &&
       architectures->front().is_string())
     model.architecture = architectures->front().get<std::string>();
-  model.hybrid = answer(has_recurrent_layer(text) || is_hybrid_type(model.model_type) ||
-                        is_hybrid_type(string_or_empty(config, "model_type")) ||
-                        has_any(text, {"hybrid_override_pattern", "full_attention_interval", "attn_layer_period"}));
+  model.hybrid = answer(has_recurrent_layer(text) || names_recurrent_layers(text));
   model.latent = answer(integer_or_zero(text, "kv_lora_rank") > 0);
   model.multimodal = answer(has_any(config, {"vision_config", "audio_config", "visual", "thinker_config"}));
   model.key_bias = answer(has_key_bias(text, model.model_type));

@@ -16,10 +16,8 @@ const char* const kOtherModel =
     "'kvcal export SCALES --model MEASURED --to scales --also-for CHECKPOINT -o NEW', else calibrate this one";
 
 bool lists(const Artifact& artifact, const std::string& fingerprint) {
-  const Json* others = find_member(artifact.model, "also_valid_for");
-  return others && others->is_array() && std::ranges::any_of(*others, [&](const Json& other) {
-           return other.is_string() && other.get_ref<const std::string&>() == fingerprint;
-         });
+  const std::vector<std::string>& others = artifact.model.also_valid_for;
+  return std::ranges::find(others, fingerprint) != others.end();
 }
 
 void check_same(const std::string& what, const std::string& of_scales, const std::string& of_model) {
@@ -29,15 +27,15 @@ void check_same(const std::string& what, const std::string& of_scales, const std
 }
 
 void check_identity(const Artifact& artifact, const ModelIdentity& model) {
-  check_same("architecture", get_string(artifact.model, "architecture", "model."), model.spec.architecture);
+  check_same("architecture", artifact.model.architecture, model.spec.architecture);
   check_same("model_type", artifact.model_type, model.spec.model_type);
-  const std::string fingerprint = get_string(artifact.model, "weights_fingerprint", "model.");
+  const std::string& fingerprint = artifact.model.weights_fingerprint;
   if (lists(artifact, model.weights_fingerprint)) return;
   const auto shown = [](const std::string& hash) { return hash.substr(0, 12); };
   if (fingerprint != model.weights_fingerprint)
     fail("the scales were measured with other weights (fingerprint " + shown(fingerprint) + ", the checkpoint's is " +
          shown(model.weights_fingerprint) + ")" + kOtherModel);
-  const std::string config = get_string(artifact.model, "config_sha256", "model.");
+  const std::string& config = artifact.model.config_sha256;
   if (config != model.config_sha256)
     fail("the scales were measured with another config.json (sha256 " + shown(config) + ", the checkpoint's is " +
          shown(model.config_sha256) + "); RoPE, norm and scaling settings change what is cached: calibrate this one");

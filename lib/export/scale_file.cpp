@@ -27,13 +27,11 @@ void check_same_model(const ModelIdentity& measured, const ModelIdentity& other)
 
 Artifact extended(const ExportInput& input) {
   Artifact artifact = input.artifact;
-  Json& also = artifact.model["also_valid_for"];
-  if (!also.is_array()) also = Json::array();
-  const std::string own = get_string(artifact.model, "weights_fingerprint", "model.");
+  std::vector<std::string>& also = artifact.model.also_valid_for;
   for (const ModelIdentity& other : input.options.also_for) {
     check_same_model(input.model, other);
-    const Json fingerprint = other.weights_fingerprint;
-    if (other.weights_fingerprint != own && std::ranges::find(also, fingerprint) == also.end())
+    const std::string& fingerprint = other.weights_fingerprint;
+    if (fingerprint != artifact.model.weights_fingerprint && std::ranges::find(also, fingerprint) == also.end())
       also.push_back(fingerprint);
   }
   return artifact;

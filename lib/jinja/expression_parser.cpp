@@ -5,14 +5,14 @@
 namespace kvcal::jinja {
 namespace {
 
-constexpr int kDeepest = 150;  // each level is about twelve calls of this parser
+constexpr int kDeepestExpression = 150;  // each level is about twelve calls of this parser
 
 }  // namespace
 
 ExpressionParser::Depth::Depth(ExpressionParser& p) : parser_(p) {
-  if (++p.depth_ > kDeepest) {
+  if (++p.depth_ > kDeepestExpression) {
     --p.depth_;
-    p.fail_here("nested deeper than " + std::to_string(kDeepest) + " levels");
+    p.fail_here("nested deeper than " + std::to_string(kDeepestExpression) + " levels");
   }
 }
 

@@ -12,7 +12,7 @@
 namespace kvcal::jinja {
 namespace {
 
-constexpr size_t kMostDigits = 4300;  // int(text) of Python takes no more
+constexpr size_t kMostTextDigits = 4300;  // int(text) of Python takes no more
 
 constexpr std::string_view kAsciiSpace = " \t\n\v\f\r";
 
@@ -58,7 +58,7 @@ std::optional<Value> parse_integer(std::string s, int64_t base) {
   if (r.ec == std::errc::invalid_argument || r.ptr != s.data() + s.size()) return std::nullopt;
   if (r.ec == std::errc()) return Value::integer(i);
   if (base != 10) fail("integer " + quoted(s) + " in base " + std::to_string(base) + " does not fit 64 bits");
-  if (s.size() > kMostDigits) return std::nullopt;
+  if (s.size() > kMostTextDigits) return std::nullopt;
   return Value::integer_of_digits(s);
 }
 
@@ -157,20 +157,20 @@ Value sum(Runtime& rt, const Value& v, Arguments& a) {
   return total;
 }
 
-const std::map<std::string, Filter, std::less<>> kFilters{
+const std::map<std::string, FilterFunction, std::less<>> kNumberFilters{
     {"int", to_int}, {"float", to_float}, {"round", round_number}, {"abs", absolute}, {"sum", sum},
 };
 
 }  // namespace
 
-Filter find_number_filter(std::string_view name) {
-  const auto it = kFilters.find(name);
-  return it == kFilters.end() ? nullptr : it->second;
+FilterFunction find_number_filter(std::string_view name) {
+  const auto it = kNumberFilters.find(name);
+  return it == kNumberFilters.end() ? nullptr : it->second;
 }
 
 std::vector<std::string> number_filter_names() {
   std::vector<std::string> names;
-  for (const auto& [name, filter] : kFilters) names.push_back(name);
+  for (const auto& [name, filter] : kNumberFilters) names.push_back(name);
   return names;
 }
 

@@ -78,14 +78,14 @@ Value Runtime::make_namespace() {
 
 Value Runtime::call_filter(const std::string& name, const Value& input, Arguments& arguments) {
   step();
-  const Filter f = find_filter(name);
+  const FilterFunction f = find_filter(name);
   if (!f) fail_unknown_filter(name);
   return while_doing("filter '" + name + "'", [&] { return f(*this, input, arguments); });
 }
 
-Filter find_filter(std::string_view name) {
+FilterFunction find_filter(std::string_view name) {
   for (const auto find : {find_text_filter, find_sequence_filter, find_number_filter})
-    if (const Filter f = find(name)) return f;
+    if (const FilterFunction f = find(name)) return f;
   return nullptr;
 }
 
@@ -98,7 +98,7 @@ void fail_unknown_filter(const std::string& name) {
 
 bool Runtime::call_test(const std::string& name, const Value& input, Arguments& arguments) {
   step();
-  const Test t = find_test(name);
+  const TestFunction t = find_test(name);
   if (!t) fail_unknown_test(name);
   return while_doing("test '" + name + "'", [&] { return t(*this, input, arguments); });
 }

@@ -105,13 +105,13 @@ int64_t length_of(const Value& v);
 /// & < > ' " as HTML entities.
 std::string html_escape(std::string_view text);
 
-using Filter = Value (*)(Runtime&, const Value&, Arguments&);
-using Test = bool (*)(Runtime&, const Value&, Arguments&);
-Filter find_text_filter(std::string_view name);
-Filter find_sequence_filter(std::string_view name);
-Filter find_number_filter(std::string_view name);
-Test find_test(std::string_view name);
-Filter find_filter(std::string_view name);
+using FilterFunction = Value (*)(Runtime&, const Value&, Arguments&);
+using TestFunction = bool (*)(Runtime&, const Value&, Arguments&);
+FilterFunction find_text_filter(std::string_view name);
+FilterFunction find_sequence_filter(std::string_view name);
+FilterFunction find_number_filter(std::string_view name);
+TestFunction find_test(std::string_view name);
+FilterFunction find_filter(std::string_view name);
 [[noreturn]] void fail_unknown_filter(const std::string& name);
 [[noreturn]] void fail_unknown_test(const std::string& name);
 std::vector<std::string> text_filter_names();

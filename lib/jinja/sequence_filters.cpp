@@ -313,7 +313,7 @@ Value groupby(Runtime& rt, const Value& v, Arguments& a) {
   return rt.list(std::move(out));
 }
 
-const std::map<std::string, Filter, std::less<>> kFilters{
+const std::map<std::string, FilterFunction, std::less<>> kSequenceFilters{
     {"length", length},
     {"count", length},
     {"default", default_value},
@@ -341,14 +341,14 @@ const std::map<std::string, Filter, std::less<>> kFilters{
 
 }  // namespace
 
-Filter find_sequence_filter(std::string_view name) {
-  const auto it = kFilters.find(name);
-  return it == kFilters.end() ? nullptr : it->second;
+FilterFunction find_sequence_filter(std::string_view name) {
+  const auto it = kSequenceFilters.find(name);
+  return it == kSequenceFilters.end() ? nullptr : it->second;
 }
 
 std::vector<std::string> sequence_filter_names() {
   std::vector<std::string> names;
-  for (const auto& [name, filter] : kFilters) names.push_back(name);
+  for (const auto& [name, filter] : kSequenceFilters) names.push_back(name);
   return names;
 }
 

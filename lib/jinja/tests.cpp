@@ -105,7 +105,7 @@ bool is_test_name(Runtime&, const Value& v, Arguments& a) {
   return find_test(to_str(v)) != nullptr;
 }
 
-const std::map<std::string, Test, std::less<>> kTests{
+const std::map<std::string, TestFunction, std::less<>> kTests{
     {"defined", property<is_defined>},
     {"undefined", property<is_undefined>},
     {"none", property<is_none>},
@@ -149,7 +149,7 @@ const std::map<std::string, Test, std::less<>> kTests{
 
 }  // namespace
 
-Test find_test(std::string_view name) {
+TestFunction find_test(std::string_view name) {
   const auto it = kTests.find(name);
   return it == kTests.end() ? nullptr : it->second;
 }

@@ -191,7 +191,7 @@ Value truncate(Runtime& rt, const Value& v, Arguments& a) {
   return rt.text(from_code_points(kept) + end);
 }
 
-const std::map<std::string, Filter, std::less<>> kFilters{
+const std::map<std::string, FilterFunction, std::less<>> kTextFilters{
     {"tojson", tojson},
     {"from_json", from_json},
     {"trim", trim},
@@ -214,14 +214,14 @@ const std::map<std::string, Filter, std::less<>> kFilters{
 
 }  // namespace
 
-Filter find_text_filter(std::string_view name) {
-  const auto it = kFilters.find(name);
-  return it == kFilters.end() ? nullptr : it->second;
+FilterFunction find_text_filter(std::string_view name) {
+  const auto it = kTextFilters.find(name);
+  return it == kTextFilters.end() ? nullptr : it->second;
 }
 
 std::vector<std::string> text_filter_names() {
   std::vector<std::string> names;
-  for (const auto& [name, filter] : kFilters) names.push_back(name);
+  for (const auto& [name, filter] : kTextFilters) names.push_back(name);
   return names;
 }
 

@@ -8,7 +8,7 @@
 namespace kvcal::jinja {
 namespace {
 
-constexpr int kDeepest = 200;
+constexpr int kDeepestValue = 200;
 
 // Equal keys give equal strings: numbers by value, whatever their type.
 std::string key_identity(const Value& key) {
@@ -32,7 +32,8 @@ std::string key_identity(const Value& key) {
 }
 
 int checked_depth(int deepest_child) {
-  if (deepest_child >= kDeepest) fail("lists or dicts are nested deeper than " + std::to_string(kDeepest) + " levels");
+  if (deepest_child >= kDeepestValue)
+    fail("lists or dicts are nested deeper than " + std::to_string(kDeepestValue) + " levels");
   return deepest_child + 1;
 }
 

@@ -21,10 +21,10 @@ class Model {
   const ModelSpec& spec() const { return spec_; }
 
   /// `weights` is positioned at the language model: "embed_tokens.weight", "layers.0.…", "norm.weight".
-  virtual std::unique_ptr<Embedding> load_embedding(Ops& op, WeightBinder& weights) const = 0;
-  virtual std::unique_ptr<Block> load_block(int layer, Ops& op, WeightBinder& weights) const = 0;
+  virtual std::unique_ptr<Embedding> load_embedding(WeightLoader& loader, WeightBinder& weights) const = 0;
+  virtual std::unique_ptr<Block> load_block(int layer, WeightLoader& loader, WeightBinder& weights) const = 0;
   /// `head` is positioned where "lm_head.weight" lives.
-  virtual std::unique_ptr<Head> load_head(Ops& op, WeightBinder& weights, WeightBinder& head) const = 0;
+  virtual std::unique_ptr<Head> load_head(WeightLoader& loader, WeightBinder& weights, WeightBinder& head) const = 0;
 
  protected:
   ModelSpec spec_;

@@ -3,29 +3,29 @@
 namespace kvcal {
 namespace {
 
-LinearGroup load_heads(const DecoderDims& d, Bias bias, Ops& op, WeightBinder& w) {
+LinearGroup load_heads(const DecoderDims& d, Bias bias, WeightLoader& loader, WeightBinder& w) {
   const HostLinear parts[] = {projection(w, "q_proj", d.n_heads * d.head_dim, d.hidden, bias),
                               projection(w, "k_proj", d.n_kv_heads * d.head_dim, d.hidden, bias),
                               projection(w, "v_proj", d.n_kv_heads * d.head_dim, d.hidden, bias)};
-  return op.load_linears(parts);
+  return loader.load_linears(parts);
 }
 
-Owned load_norm(const DecoderDims& d, const char* name, Ops& op, WeightBinder& w) {
-  return name ? op.load_gain(w(std::string(name) + ".weight", {d.head_dim}), Gain::Plain) : Owned{};
+Owned load_norm(const DecoderDims& d, const char* name, WeightLoader& loader, WeightBinder& w) {
+  return name ? loader.load_gain(w(std::string(name) + ".weight", {d.head_dim}), Gain::Plain) : Owned{};
 }
 
 }  // namespace
 
 AttentionMixer::AttentionMixer(const DecoderDims& d, const KvLayout& layout, const RopeSpec& rope,
-                               const AttentionVariant& v, Ops& op, WeightBinder w)
+                               const AttentionVariant& v, WeightLoader& loader, WeightBinder w)
     : layout_(layout),
       rope_(rope),
       eps_(d.eps),
       key_factor_(v.key_factor),
-      qkv_(load_heads(d, v.qkv, op, w)),
-      wo_(load_output_projection(op, w, v.out, d.hidden, {d.n_heads, d.head_dim}, v.o, v.to)),
-      q_norm_(load_norm(d, v.q_norm, op, w)),
-      k_norm_(load_norm(d, v.k_norm, op, w)) {}
+      qkv_(load_heads(d, v.qkv, loader, w)),
+      wo_(load_output_projection(loader, w, v.out, d.hidden, {d.n_heads, d.head_dim}, v.o, v.to)),
+      q_norm_(load_norm(d, v.q_norm, loader, w)),
+      k_norm_(load_norm(d, v.k_norm, loader, w)) {}
 
 Tensor AttentionMixer::forward(Ops& op, const Tensor& h, const Batch& batch, LayerStates& states, KvTap& tap,
                                Tail tail) const {

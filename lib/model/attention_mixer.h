@@ -17,7 +17,7 @@ class AttentionMixer final : public Mixer {
  public:
   /// `w` is positioned at the module: q_proj, k_proj, v_proj. A rope of no dimensions is none.
   AttentionMixer(const DecoderDims& dims, const KvLayout& layout, const RopeSpec& rope, const AttentionVariant& variant,
-                 Ops& op, WeightBinder w);
+                 WeightLoader& loader, WeightBinder w);
 
   Tensor forward(Ops& op, const Tensor& h, const Batch& batch, LayerStates& states, KvTap& tap,
                  Tail tail) const override;

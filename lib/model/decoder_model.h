@@ -8,13 +8,13 @@ namespace kvcal {
 
 class DecoderModel : public Model {
  public:
-  std::unique_ptr<Embedding> load_embedding(Ops& op, WeightBinder& weights) const override;
-  std::unique_ptr<Block> load_block(int layer, Ops& op, WeightBinder& weights) const override;
-  std::unique_ptr<Head> load_head(Ops& op, WeightBinder& weights, WeightBinder& head) const override;
+  std::unique_ptr<Embedding> load_embedding(WeightLoader& loader, WeightBinder& weights) const override;
+  std::unique_ptr<Block> load_block(int layer, WeightLoader& loader, WeightBinder& weights) const override;
+  std::unique_ptr<Head> load_head(WeightLoader& loader, WeightBinder& weights, WeightBinder& head) const override;
 
  protected:
   /// `w` is positioned at the layer; `cache` is its own one, or null.
-  virtual std::unique_ptr<Block> make_block(const LayerSpec& layer, const KvLayout* cache, Ops& op,
+  virtual std::unique_ptr<Block> make_block(const LayerSpec& layer, const KvLayout* cache, WeightLoader& loader,
                                             WeightBinder w) const = 0;
 
   Gain final_gain_ = Gain::Plain;

@@ -38,17 +38,17 @@ std::unique_ptr<Embedding> load_token_embedding(const ModelSpec& spec, WeightBin
   return std::make_unique<TokenEmbedding>(weights(spec.embedding, {spec.vocab, spec.hidden}), factor);
 }
 
-std::unique_ptr<Head> load_output_head(const ModelSpec& spec, Norm norm, const LogitsEnd& end, Ops& op,
+std::unique_ptr<Head> load_output_head(const ModelSpec& spec, Norm norm, const LogitsEnd& end, WeightLoader& loader,
                                        WeightBinder& weights, WeightBinder& head) {
   const Tensor table = spec.tied_head ? weights(spec.embedding, {spec.vocab, spec.hidden})
                                       : head("lm_head.weight", {spec.vocab, spec.hidden});
-  return std::make_unique<OutputHead>(std::move(norm), end, op.load_linear(table));
+  return std::make_unique<OutputHead>(std::move(norm), end, loader.load_linear(table));
 }
 
-std::unique_ptr<Head> load_output_head(const ModelSpec& spec, Gain gain, float eps, Ops& op, WeightBinder& weights,
-                                       WeightBinder& head, const LogitsEnd& end) {
-  const Norm norm{Norm::Kind::Rms, eps, op.load_gain(weights(spec.final_norm, {spec.hidden}), gain), {}};
-  return load_output_head(spec, norm, end, op, weights, head);
+std::unique_ptr<Head> load_output_head(const ModelSpec& spec, Gain gain, float eps, WeightLoader& loader,
+                                       WeightBinder& weights, WeightBinder& head, const LogitsEnd& end) {
+  const Norm norm{Norm::Kind::Rms, eps, loader.load_gain(weights(spec.final_norm, {spec.hidden}), gain), {}};
+  return load_output_head(spec, norm, end, loader, weights, head);
 }
 
 HostLinear projection(WeightBinder& w, const std::string& name, int64_t out, int64_t in, Bias bias) {
@@ -56,16 +56,17 @@ HostLinear projection(WeightBinder& w, const std::string& name, int64_t out, int
   return {weight, bias == Bias::Present ? w(name + ".bias", {out}) : Tensor{}, w.inputs_of(name + ".weight")};
 }
 
-Linear load_projection(Ops& op, WeightBinder& w, const std::string& name, int64_t out, int64_t in, Bias bias) {
+Linear load_projection(WeightLoader& loader, WeightBinder& w, const std::string& name, int64_t out, int64_t in,
+                       Bias bias) {
   const HostLinear p = projection(w, name, out, in, bias);
-  return op.load_linear(p.weight, p.bias, p.input);
+  return loader.load_linear(p.weight, p.bias, p.input);
 }
 
-Linear load_output_projection(Ops& op, WeightBinder& w, const std::string& name, int64_t out, HeadColumns in, Bias bias,
-                              OutputTo to) {
+Linear load_output_projection(WeightLoader& loader, WeightBinder& w, const std::string& name, int64_t out,
+                              HeadColumns in, Bias bias, OutputTo to) {
   const HostLinear p = projection(w, name, out, in.n_heads * in.width, bias);
-  Linear linear = op.load_linear(p.weight, p.bias, p.input);
-  linear.column_norms = op.load_column_norms(p.weight, {}, in.n_heads);
+  Linear linear = loader.load_linear(p.weight, p.bias, p.input);
+  linear.column_norms = loader.load_column_norms(p.weight, {}, in.n_heads);
   if (linear.column_norms && to != OutputTo::Stream) {  // absent where weights are only looked at
     ColumnNorms norms = *linear.column_norms;
     norms.reaches_stream = false;
@@ -78,23 +79,23 @@ void share_input(Linear& a, Linear& b) {
   if (alike(a.input, b.input)) a.input = b.input = common(a.input, b.input);
 }
 
-LinearGroup load_qkv(Ops& op, WeightBinder& w, const DecoderDims& d, Bias bias) {
+LinearGroup load_qkv(WeightLoader& loader, WeightBinder& w, const DecoderDims& d, Bias bias) {
   const HostLinear parts[] = {projection(w, "self_attn.q_proj", d.n_heads * d.head_dim, d.hidden, bias),
                               projection(w, "self_attn.k_proj", d.n_kv_heads * d.head_dim, d.hidden, bias),
                               projection(w, "self_attn.v_proj", d.n_kv_heads * d.head_dim, d.hidden, bias)};
-  return op.load_linears(parts);
+  return loader.load_linears(parts);
 }
 
-GluMlp::GluMlp(Ops& op, WeightBinder weights, int64_t hidden, int64_t ffn, Bias bias, Activation act)
-    : w(op.load_glu(projection(weights, "gate_proj", ffn, hidden, bias),
-                    projection(weights, "up_proj", ffn, hidden, bias),
-                    projection(weights, "down_proj", hidden, ffn, bias), act)) {}
+GluMlp::GluMlp(WeightLoader& loader, WeightBinder weights, int64_t hidden, int64_t ffn, Bias bias, Activation act)
+    : w(loader.load_glu(projection(weights, "gate_proj", ffn, hidden, bias),
+                        projection(weights, "up_proj", ffn, hidden, bias),
+                        projection(weights, "down_proj", hidden, ffn, bias), act)) {}
 
 Tensor GluMlp::forward(Ops& op, const Tensor& x) const { return op.glu_mlp(x, w); }
 
-GluWeights load_fused_glu(Ops& op, WeightBinder& w, const std::string& name, int64_t hidden, int64_t ffn) {
+GluWeights load_fused_glu(WeightLoader& loader, WeightBinder& w, const std::string& name, int64_t hidden, int64_t ffn) {
   const HostLinear both = projection(w, name, 2 * ffn, hidden);
-  return op.load_glu(both.rows(0, ffn), both.rows(ffn, ffn), projection(w, "down_proj", hidden, ffn));
+  return loader.load_glu(both.rows(0, ffn), both.rows(ffn, ffn), projection(w, "down_proj", hidden, ffn));
 }
 
 Tensor attend(Ops& op, const KvLayout& s, std::span<const Tensor> qkv, const Linear& wo, const Batch& batch,
@@ -120,11 +121,13 @@ Tensor attend_cached(Ops& op, const KvLayout& s, const CachedAttention& a, const
   return o;
 }
 
-DecoderWeights load_decoder_weights(const DecoderDims& d, const DecoderBiases& biases, Ops& op, WeightBinder& w) {
-  return {op.load_gain(w("input_layernorm.weight", {d.hidden}), Gain::Plain),
-          op.load_gain(w("post_attention_layernorm.weight", {d.hidden}), Gain::Plain), load_qkv(op, w, d, biases.qkv),
-          load_output_projection(op, w, "self_attn.o_proj", d.hidden, {d.n_heads, d.head_dim}, biases.o),
-          GluMlp(op, w.at("mlp."), d.hidden, d.ffn, biases.mlp).w};
+DecoderWeights load_decoder_weights(const DecoderDims& d, const DecoderBiases& biases, WeightLoader& loader,
+                                    WeightBinder& w) {
+  return {loader.load_gain(w("input_layernorm.weight", {d.hidden}), Gain::Plain),
+          loader.load_gain(w("post_attention_layernorm.weight", {d.hidden}), Gain::Plain),
+          load_qkv(loader, w, d, biases.qkv),
+          load_output_projection(loader, w, "self_attn.o_proj", d.hidden, {d.n_heads, d.head_dim}, biases.o),
+          GluMlp(loader, w.at("mlp."), d.hidden, d.ffn, biases.mlp).w};
 }
 
 PlainDecoderBlock::PlainDecoderBlock(const KvLayout& layout, const RopeSpec& rope, float eps, DecoderWeights weights)

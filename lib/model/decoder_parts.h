@@ -31,15 +31,15 @@ struct LogitsEnd {
 };
 
 /// spec.final_norm and the head: the embedding when tied, else "lm_head.weight" from `head`.
-std::unique_ptr<Head> load_output_head(const ModelSpec& spec, Gain gain, float eps, Ops& op, WeightBinder& weights,
-                                       WeightBinder& head, const LogitsEnd& end = {});
-std::unique_ptr<Head> load_output_head(const ModelSpec& spec, Norm norm, const LogitsEnd& end, Ops& op,
+std::unique_ptr<Head> load_output_head(const ModelSpec& spec, Gain gain, float eps, WeightLoader& loader,
+                                       WeightBinder& weights, WeightBinder& head, const LogitsEnd& end = {});
+std::unique_ptr<Head> load_output_head(const ModelSpec& spec, Norm norm, const LogitsEnd& end, WeightLoader& loader,
                                        WeightBinder& weights, WeightBinder& head);
 
 /// "NAME.weight" [out, in], with "NAME.bias" [out] when the config says the layer has one.
 enum class Bias : uint8_t { None, Present };
 HostLinear projection(WeightBinder& w, const std::string& name, int64_t out, int64_t in, Bias bias = Bias::None);
-Linear load_projection(Ops& op, WeightBinder& w, const std::string& name, int64_t out, int64_t in,
+Linear load_projection(WeightLoader& loader, WeightBinder& w, const std::string& name, int64_t out, int64_t in,
                        Bias bias = Bias::None);
 
 /// An attention's output projection [out, n_heads · D], with the norms of its columns.
@@ -48,26 +48,26 @@ struct HeadColumns {
 };
 /// What attention puts out is projected and added as it is; normed before it is added; gated before it is projected.
 enum class OutputTo : uint8_t { Stream, Norm, Gate };
-Linear load_output_projection(Ops& op, WeightBinder& w, const std::string& name, int64_t out, HeadColumns in,
-                              Bias bias = Bias::None, OutputTo to = OutputTo::Stream);
+Linear load_output_projection(WeightLoader& loader, WeightBinder& w, const std::string& name, int64_t out,
+                              HeadColumns in, Bias bias = Bias::None, OutputTo to = OutputTo::Stream);
 
 /// Servers keep both as one weight: of two static scales of their common input the larger serves both.
 void share_input(Linear& a, Linear& b);
 
 /// "self_attn.q_proj", ".k_proj", ".v_proj" of a layer: [n_heads·D, hidden], [n_kv_heads·D, hidden] x2.
-LinearGroup load_qkv(Ops& op, WeightBinder& w, const DecoderDims& dims, Bias bias);
+LinearGroup load_qkv(WeightLoader& loader, WeightBinder& w, const DecoderDims& dims, Bias bias);
 
 /// gate_proj, up_proj, down_proj of the binder's module.
 struct GluMlp {
   GluWeights w;
 
-  GluMlp(Ops& op, WeightBinder weights, int64_t hidden, int64_t ffn, Bias bias = Bias::None,
+  GluMlp(WeightLoader& loader, WeightBinder weights, int64_t hidden, int64_t ffn, Bias bias = Bias::None,
          Activation act = Activation::Silu);
   Tensor forward(Ops& op, const Tensor& x) const;  // [tokens, hidden] -> [tokens, hidden]
 };
 
 /// "NAME.weight": gate rows, then up rows: [2 ffn, hidden], and "down_proj.weight" of the binder's module.
-GluWeights load_fused_glu(Ops& op, WeightBinder& w, const std::string& name, int64_t hidden, int64_t ffn);
+GluWeights load_fused_glu(WeightLoader& loader, WeightBinder& w, const std::string& name, int64_t hidden, int64_t ffn);
 
 /// The taps, then attention over the layer's cache. q [tokens, n_heads, D], k, v [tokens, n_kv_heads, D] ->
 /// [tokens, n_heads·D], which `wo` is for, or an absent tensor with Tail::Skip. Scale and window are the layout's;
@@ -102,7 +102,8 @@ struct DecoderWeights {
 
 /// By the names that most checkpoints use: input_layernorm, self_attn.q_proj, ..., post_attention_layernorm,
 /// mlp.gate_proj, ... Without norms of q and k.
-DecoderWeights load_decoder_weights(const DecoderDims& dims, const DecoderBiases& biases, Ops& op, WeightBinder& w);
+DecoderWeights load_decoder_weights(const DecoderDims& dims, const DecoderBiases& biases, WeightLoader& loader,
+                                    WeightBinder& w);
 
 /// h = x + Attn(norm1 x), out = h + MLP(norm2 h): plain-gain RMSNorm, grouped-query attention, RoPE over the first
 /// rotary dimensions of the layout (none: no RoPE), SwiGLU.

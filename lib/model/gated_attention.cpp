@@ -21,16 +21,16 @@ struct QueryPart {
 }  // namespace
 
 GatedAttention::GatedAttention(const DecoderDims& d, const KvLayout& layout, const RopeSpec& rope, Bias bias,
-                               bool output_gate, Ops& op, WeightBinder& w)
+                               bool output_gate, WeightLoader& loader, WeightBinder& w)
     : layout_(layout),
       rope_(rope),
       eps_(d.eps),
-      wo_(load_output_projection(op, w, "self_attn.o_proj", d.hidden, {d.n_heads, d.head_dim}, bias,
+      wo_(load_output_projection(loader, w, "self_attn.o_proj", d.hidden, {d.n_heads, d.head_dim}, bias,
                                  output_gate ? OutputTo::Gate : OutputTo::Stream)),
-      q_norm_(op.load_gain(w("self_attn.q_norm.weight", {d.head_dim}), Gain::OnePlus)),
-      k_norm_(op.load_gain(w("self_attn.k_norm.weight", {d.head_dim}), Gain::OnePlus)) {
+      q_norm_(loader.load_gain(w("self_attn.q_norm.weight", {d.head_dim}), Gain::OnePlus)),
+      k_norm_(loader.load_gain(w("self_attn.k_norm.weight", {d.head_dim}), Gain::OnePlus)) {
   if (!output_gate) {
-    qkv_ = load_qkv(op, w, d, bias);
+    qkv_ = load_qkv(loader, w, d, bias);
     return;
   }
   const HostLinear both = projection(w, "self_attn.q_proj", 2 * d.n_heads * d.head_dim, d.hidden, bias);
@@ -38,9 +38,9 @@ GatedAttention::GatedAttention(const DecoderDims& d, const KvLayout& layout, con
   const HostLinear parts[] = {query.linear(),
                               projection(w, "self_attn.k_proj", d.n_kv_heads * d.head_dim, d.hidden, bias),
                               projection(w, "self_attn.v_proj", d.n_kv_heads * d.head_dim, d.hidden, bias)};
-  qkv_ = op.load_linears(parts);
+  qkv_ = loader.load_linears(parts);
   // Servers keep the gate with queries, keys and values as one weight.
-  wgate_ = op.load_linear(gate.weight.tensor(), gate.bias.tensor(), qkv_.parts[0].input);
+  wgate_ = loader.load_linear(gate.weight.tensor(), gate.bias.tensor(), qkv_.parts[0].input);
 }
 
 Tensor GatedAttention::forward(Ops& op, const Tensor& h, const Batch& batch, LayerStates& states, KvTap& tap,

@@ -11,7 +11,7 @@ class GatedAttention {
  public:
   /// `w` is positioned at the layer; reads self_attn.*. Without `output_gate` q_proj has no gate rows.
   GatedAttention(const DecoderDims& dims, const KvLayout& layout, const RopeSpec& rope, Bias bias, bool output_gate,
-                 Ops& op, WeightBinder& w);
+                 WeightLoader& loader, WeightBinder& w);
 
   /// h [tokens, hidden] (normed) -> the branch's output [tokens, hidden], or h itself after the taps with Tail::Skip.
   Tensor forward(Ops& op, const Tensor& h, const Batch& batch, LayerStates& states, KvTap& tap, Tail tail) const;

@@ -25,15 +25,15 @@ DeltaNetDims read_delta_net_dims(const Json& config, int64_t hidden, float eps) 
   return d;
 }
 
-GatedDeltaNet::GatedDeltaNet(const DeltaNetDims& dims, DeltaNetInputs inputs, Ops& op, WeightBinder w)
+GatedDeltaNet::GatedDeltaNet(const DeltaNetDims& dims, DeltaNetInputs inputs, WeightLoader& loader, WeightBinder w)
     : dims_(dims),
       in_(std::move(inputs)),
-      out_(load_projection(op, w, "out_proj", dims.hidden, dims.values())),
-      conv_(op.load_f32(
+      out_(load_projection(loader, w, "out_proj", dims.hidden, dims.values())),
+      conv_(loader.load_f32(
           w("conv1d.weight", {dims.channels(), 1, dims.conv_kernel}).reshaped({dims.channels(), dims.conv_kernel}))),
-      a_log_(op.load_f32(w("A_log", {dims.n_value_heads}))),
-      dt_bias_(op.load_f32(w("dt_bias", {dims.n_value_heads}))),
-      norm_(op.load_f32(w("norm.weight", {dims.value_dim}))) {}
+      a_log_(loader.load_f32(w("A_log", {dims.n_value_heads}))),
+      dt_bias_(loader.load_f32(w("dt_bias", {dims.n_value_heads}))),
+      norm_(loader.load_f32(w("norm.weight", {dims.value_dim}))) {}
 
 Tensor GatedDeltaNet::forward(Ops& op, const Tensor& h, const Batch& batch, LayerStates& states) const {
   const DeltaNetDims& d = dims_;

@@ -28,7 +28,7 @@ struct DeltaNetInputs {
 class GatedDeltaNet {
  public:
   /// `w` is positioned at linear_attn.; the rest of its tensors are read here.
-  GatedDeltaNet(const DeltaNetDims& dims, DeltaNetInputs inputs, Ops& op, WeightBinder w);
+  GatedDeltaNet(const DeltaNetDims& dims, DeltaNetInputs inputs, WeightLoader& loader, WeightBinder w);
 
   /// h [tokens, hidden] (normed) -> the branch's output [tokens, hidden]; the sequences' states are advanced.
   Tensor forward(Ops& op, const Tensor& h, const Batch& batch, LayerStates& states) const;

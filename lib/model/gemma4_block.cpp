@@ -10,8 +10,8 @@ namespace {
 constexpr Activation kAct = Activation::GeluTanh;
 
 /// Gains stay float32: the reference rounds the product only.
-Owned gain(Ops& op, WeightBinder& w, const std::string& name, int64_t n) {
-  return op.load_f32(w(name + ".weight", {n}));
+Owned gain(WeightLoader& loader, WeightBinder& w, const std::string& name, int64_t n) {
+  return loader.load_f32(w(name + ".weight", {n}));
 }
 
 float first_value(const Tensor& t) {
@@ -22,21 +22,22 @@ float first_value(const Tensor& t) {
 
 class Attention {
  public:
-  Attention(const Gemma4Config& c, const Gemma4Layer& layer, const KvLayout& layout, Ops& op, WeightBinder& w)
+  Attention(const Gemma4Config& c, const Gemma4Layer& layer, const KvLayout& layout, WeightLoader& loader,
+            WeightBinder& w)
       : c_(c), layer_(layer), s_(layout), rope_(layer.full ? c.full_rope : c.sliding_rope) {
     const int64_t hidden = c.dims.hidden, q = c.dims.n_heads * layer.head_dim, kv = layer.n_kv_heads * layer.head_dim;
     std::vector<HostLinear> parts = {projection(w, "self_attn.q_proj", q, hidden, c.bias)};
-    q_norm_ = gain(op, w, "self_attn.q_norm", layer.head_dim);
+    q_norm_ = gain(loader, w, "self_attn.q_norm", layer.head_dim);
     if (owns()) {
       parts.push_back(projection(w, "self_attn.k_proj", kv, hidden, c.bias));
       if (!layer.keys_as_values) parts.push_back(projection(w, "self_attn.v_proj", kv, hidden, c.bias));
-      k_norm_ = gain(op, w, "self_attn.k_norm", layer.head_dim);
+      k_norm_ = gain(loader, w, "self_attn.k_norm", layer.head_dim);
     } else {  // older saves keep projections that nobody uses
       for (const char* name : {"k_proj.weight", "v_proj.weight", "k_norm.weight", "k_proj.bias", "v_proj.bias"})
         if (w.has(std::string("self_attn.") + name)) w.claim(std::string("self_attn.") + name);
     }
-    qkv_ = op.load_linears(parts);
-    wo_ = load_output_projection(op, w, "self_attn.o_proj", hidden, {c.dims.n_heads, layer.head_dim}, c.bias,
+    qkv_ = loader.load_linears(parts);
+    wo_ = load_output_projection(loader, w, "self_attn.o_proj", hidden, {c.dims.n_heads, layer.head_dim}, c.bias,
                                  OutputTo::Norm);
   }
 
@@ -91,19 +92,19 @@ class Attention {
 /// Experts beside the dense feed-forward, with a router that sees the stream before its norm.
 class Mixture {
  public:
-  Mixture(const Gemma4Config& c, Ops& op, WeightBinder& w)
+  Mixture(const Gemma4Config& c, WeightLoader& loader, WeightBinder& w)
       : eps_(c.dims.eps),
         routing_(c.moe->routing),
         input_factor_(1 / std::sqrt(static_cast<float>(c.dims.hidden))),
-        router_gain_(op.load_gain(w("router.scale", {c.dims.hidden}), Gain::Plain)),
-        dense_norm_(gain(op, w, "post_feedforward_layernorm_1", c.dims.hidden)),
-        in_norm_(gain(op, w, "pre_feedforward_layernorm_2", c.dims.hidden)),
-        out_norm_(gain(op, w, "post_feedforward_layernorm_2", c.dims.hidden)),
+        router_gain_(loader.load_gain(w("router.scale", {c.dims.hidden}), Gain::Plain)),
+        dense_norm_(gain(loader, w, "post_feedforward_layernorm_1", c.dims.hidden)),
+        in_norm_(gain(loader, w, "pre_feedforward_layernorm_2", c.dims.hidden)),
+        out_norm_(gain(loader, w, "post_feedforward_layernorm_2", c.dims.hidden)),
         scales_(static_cast<size_t>(c.moe->n_experts)) {
     MoeNames names;
     names.router = "router.proj";
     if (w.has("moe.experts.0.down_proj.weight")) names.experts = "moe.experts.";
-    parts_ = load_moe(*c.moe, names, op, w);
+    parts_ = load_moe(*c.moe, names, loader, w);
     const Tensor stored = w("router.per_expert_scale", {c.moe->n_experts});
     convert_to_float(stored.dtype, stored.data, scales_.data(), scales_.size());
   }
@@ -138,25 +139,25 @@ class Mixture {
 /// A token's embedding for one layer, gated by the stream and added to it.
 class LayerEmbedding {
  public:
-  LayerEmbedding(const Gemma4Config& c, int layer, Ops& op, WeightBinder& model, WeightBinder& w)
+  LayerEmbedding(const Gemma4Config& c, int layer, WeightLoader& loader, WeightBinder& model, WeightBinder& w)
       : eps_(c.dims.eps),
         layer_(layer),
         n_layers_(c.dims.n_layers),
         vocab_(c.per_layer_vocab),
         pad_(c.pad),
-        input_factor_(in_activation_type(op, std::sqrt(static_cast<float>(c.dims.hidden)))),
-        own_factor_(in_activation_type(op, std::sqrt(static_cast<float>(c.per_layer_dim)))),
+        input_factor_(in_activation_type(loader, std::sqrt(static_cast<float>(c.dims.hidden)))),
+        own_factor_(in_activation_type(loader, std::sqrt(static_cast<float>(c.per_layer_dim)))),
         projection_factor_(1 / std::sqrt(static_cast<float>(c.dims.hidden))) {
     const int64_t p = c.per_layer_dim, hidden = c.dims.hidden, all = n_layers_ * p;
     inputs_ = model("embed_tokens.weight", {c.dims.vocab, hidden});
     // Row id · n_layers + layer of the table as [vocab · n_layers, p].
     table_ = model("embed_tokens_per_layer.weight", {vocab_, all}).reshaped({vocab_ * n_layers_, p});
     const HostLinear part = projection(model, "per_layer_model_projection", all, hidden).rows(layer * p, p);
-    projection_ = op.load_linear(part.weight, part.bias, part.input);
-    norm_ = gain(op, model, "per_layer_projection_norm", p);
-    gate_ = load_projection(op, w, "per_layer_input_gate", p, hidden);
-    out_ = load_projection(op, w, "per_layer_projection", hidden, p);
-    out_norm_ = gain(op, w, "post_per_layer_input_norm", hidden);
+    projection_ = loader.load_linear(part.weight, part.bias, part.input);
+    norm_ = gain(loader, model, "per_layer_projection_norm", p);
+    gate_ = load_projection(loader, w, "per_layer_input_gate", p, hidden);
+    out_ = load_projection(loader, w, "per_layer_projection", hidden, p);
+    out_norm_ = gain(loader, w, "post_per_layer_input_norm", hidden);
   }
 
   Tensor forward(Ops& op, const Tensor& x, const Batch& batch) const {
@@ -188,17 +189,17 @@ class LayerEmbedding {
 
 class Gemma4Block final : public Block {
  public:
-  Gemma4Block(const Gemma4Config& c, const Gemma4Layer& layer, const KvLayout& layout, Ops& op, WeightBinder& model,
-              WeightBinder w)
+  Gemma4Block(const Gemma4Config& c, const Gemma4Layer& layer, const KvLayout& layout, WeightLoader& loader,
+              WeightBinder& model, WeightBinder w)
       : eps_(c.dims.eps),
-        attention_(c, layer, layout, op, w),
-        mlp_(op, w.at("mlp."), c.dims.hidden, layer.ffn, Bias::None, kAct),
-        attn_norm_(gain(op, w, "input_layernorm", c.dims.hidden)),
-        attn_out_norm_(gain(op, w, "post_attention_layernorm", c.dims.hidden)),
-        ffn_norm_(gain(op, w, "pre_feedforward_layernorm", c.dims.hidden)),
-        ffn_out_norm_(gain(op, w, "post_feedforward_layernorm", c.dims.hidden)) {
-    if (c.moe) mixture_.emplace(c, op, w);
-    if (c.per_layer_dim > 0) embedding_.emplace(c, layer.index, op, model, w);
+        attention_(c, layer, layout, loader, w),
+        mlp_(loader, w.at("mlp."), c.dims.hidden, layer.ffn, Bias::None, kAct),
+        attn_norm_(gain(loader, w, "input_layernorm", c.dims.hidden)),
+        attn_out_norm_(gain(loader, w, "post_attention_layernorm", c.dims.hidden)),
+        ffn_norm_(gain(loader, w, "pre_feedforward_layernorm", c.dims.hidden)),
+        ffn_out_norm_(gain(loader, w, "post_feedforward_layernorm", c.dims.hidden)) {
+    if (c.moe) mixture_.emplace(c, loader, w);
+    if (c.per_layer_dim > 0) embedding_.emplace(c, layer.index, loader, model, w);
     if (const Tensor factor = w.optional("layer_scalar", {1})) factor_ = first_value(factor);
   }
 
@@ -247,8 +248,8 @@ int64_t gemma4_extra_activations(const Gemma4Config& c) {
 }
 
 std::unique_ptr<Block> load_gemma4_block(const Gemma4Config& c, const Gemma4Layer& layer, const KvLayout& layout,
-                                         Ops& op, WeightBinder& weights) {
-  return std::make_unique<Gemma4Block>(c, layer, layout, op, weights,
+                                         WeightLoader& loader, WeightBinder& weights) {
+  return std::make_unique<Gemma4Block>(c, layer, layout, loader, weights,
                                        weights.at("layers." + std::to_string(layer.index) + "."));
 }
 

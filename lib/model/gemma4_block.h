@@ -35,6 +35,6 @@ int64_t gemma4_extra_activations(const Gemma4Config& c);
 
 /// `weights` is positioned at the language model. `layout`: of the cache that the layer owns or reads.
 std::unique_ptr<Block> load_gemma4_block(const Gemma4Config& c, const Gemma4Layer& layer, const KvLayout& layout,
-                                         Ops& op, WeightBinder& weights);
+                                         WeightLoader& loader, WeightBinder& weights);
 
 }  // namespace kvcal

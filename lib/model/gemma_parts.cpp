@@ -15,7 +15,9 @@ float read_cap(const Json& config, const char* key, double fallback) {
   return cap;
 }
 
-float in_activation_type(const Ops& op, float x) { return op.precision() == Precision::BF16 ? round_to_bf16(x) : x; }
+float in_activation_type(const WeightLoader& loader, float x) {
+  return loader.precision() == Precision::BF16 ? round_to_bf16(x) : x;
+}
 
 void refuse_bidirectional(const Json& config) {
   const Json* given = find_member(config, "use_bidirectional_attention");

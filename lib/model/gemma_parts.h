@@ -10,7 +10,7 @@ namespace kvcal {
 float read_cap(const Json& config, const char* key, double fallback);
 
 /// These models keep their constants in the activation type: sqrt(5376) becomes 73.5.
-float in_activation_type(const Ops& op, float x);
+float in_activation_type(const WeightLoader& loader, float x);
 
 /// use_bidirectional_attention for text tokens: such a model has no cache to calibrate.
 void refuse_bidirectional(const Json& config);

@@ -15,8 +15,8 @@ Tensor filters(const WeightBinder& w, const char* name, int64_t n, int64_t kerne
 }
 
 /// All filters as F32 [channels, kernel], whether they are stored as one tensor or as three.
-Owned load_filters(const KimiDeltaDims& d, Ops& op, const WeightBinder& w) {
-  if (w.has("conv1d.weight")) return op.load_f32(filters(w, "conv1d.weight", d.channels(), d.conv_kernel));
+Owned load_filters(const KimiDeltaDims& d, WeightLoader& loader, const WeightBinder& w) {
+  if (w.has("conv1d.weight")) return loader.load_f32(filters(w, "conv1d.weight", d.channels(), d.conv_kernel));
   const Storage all({d.channels(), d.conv_kernel}, DType::F32);
   int64_t row = 0;
   for (const char* name : {"q_conv1d.weight", "k_conv1d.weight", "v_conv1d.weight"}) {
@@ -25,14 +25,14 @@ Owned load_filters(const KimiDeltaDims& d, Ops& op, const WeightBinder& w) {
     convert_to_float(one.dtype, one.data, to.as<float>(), static_cast<size_t>(one.elements()));
     row += d.inner();
   }
-  return op.load_f32(all.tensor());
+  return loader.load_f32(all.tensor());
 }
 
 /// [n_heads], stored as that or as [1, 1, n_heads, 1].
-Owned load_a_log(int64_t n_heads, Ops& op, const WeightBinder& w) {
+Owned load_a_log(int64_t n_heads, WeightLoader& loader, const WeightBinder& w) {
   const TensorInfo* found = w.info("A_log");
   const bool flat = found && found->shape.rank() == 1;
-  return op.load_f32(w("A_log", flat ? Shape{n_heads} : Shape{1, 1, n_heads, 1}).reshaped({n_heads}));
+  return loader.load_f32(w("A_log", flat ? Shape{n_heads} : Shape{1, 1, n_heads, 1}).reshaped({n_heads}));
 }
 
 }  // namespace
@@ -55,22 +55,22 @@ KimiDeltaDims read_kimi_delta_dims(const Json& config, int64_t hidden, float eps
   return d;
 }
 
-KimiDeltaAttention::KimiDeltaAttention(const KimiDeltaDims& d, Ops& op, WeightBinder w)
+KimiDeltaAttention::KimiDeltaAttention(const KimiDeltaDims& d, WeightLoader& loader, WeightBinder w)
     : dims_(d),
-      q_(load_projection(op, w, "q_proj", d.inner(), d.hidden)),
-      k_(load_projection(op, w, "k_proj", d.inner(), d.hidden)),
-      v_(load_projection(op, w, "v_proj", d.inner(), d.hidden)),
-      out_(load_projection(op, w, "o_proj", d.hidden, d.inner())),
-      b_(load_projection(op, w, "b_proj", d.n_heads, d.hidden)),
-      g_a_(load_projection(op, w, "g_a_proj", d.head_dim, d.hidden)),
-      g_b_(load_projection(op, w, "g_b_proj", d.inner(), d.head_dim)),
-      conv_(load_filters(d, op, w)),
-      norm_(op.load_f32(w("o_norm.weight", {d.head_dim}))) {
+      q_(load_projection(loader, w, "q_proj", d.inner(), d.hidden)),
+      k_(load_projection(loader, w, "k_proj", d.inner(), d.hidden)),
+      v_(load_projection(loader, w, "v_proj", d.inner(), d.hidden)),
+      out_(load_projection(loader, w, "o_proj", d.hidden, d.inner())),
+      b_(load_projection(loader, w, "b_proj", d.n_heads, d.hidden)),
+      g_a_(load_projection(loader, w, "g_a_proj", d.head_dim, d.hidden)),
+      g_b_(load_projection(loader, w, "g_b_proj", d.inner(), d.head_dim)),
+      conv_(load_filters(d, loader, w)),
+      norm_(loader.load_f32(w("o_norm.weight", {d.head_dim}))) {
   WeightBinder decay = w.has("forget_gate.A_log") ? w.at("forget_gate.") : w;
-  f_a_ = load_projection(op, decay, "f_a_proj", d.head_dim, d.hidden);
-  f_b_ = load_projection(op, decay, "f_b_proj", d.inner(), d.head_dim);
-  a_log_ = load_a_log(d.n_heads, op, decay);
-  dt_bias_ = op.load_f32(decay("dt_bias", {d.inner()}));
+  f_a_ = load_projection(loader, decay, "f_a_proj", d.head_dim, d.hidden);
+  f_b_ = load_projection(loader, decay, "f_b_proj", d.inner(), d.head_dim);
+  a_log_ = load_a_log(d.n_heads, loader, decay);
+  dt_bias_ = loader.load_f32(decay("dt_bias", {d.inner()}));
 }
 
 Tensor KimiDeltaAttention::forward(Ops& op, const Tensor& h, const Batch& batch, LayerStates& states, KvTap&,

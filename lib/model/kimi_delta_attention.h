@@ -22,7 +22,7 @@ class KimiDeltaAttention final : public Mixer {
  public:
   /// `w` is positioned at the module: q_proj, q_conv1d, f_a_proj, A_log, ... or, as the reference framework names them
   /// while it runs, conv1d and forget_gate.f_a_proj, forget_gate.A_log, ...
-  KimiDeltaAttention(const KimiDeltaDims& dims, Ops& op, WeightBinder w);
+  KimiDeltaAttention(const KimiDeltaDims& dims, WeightLoader& loader, WeightBinder w);
 
   Tensor forward(Ops& op, const Tensor& h, const Batch& batch, LayerStates& states, KvTap& tap,
                  Tail tail) const override;

@@ -65,29 +65,29 @@ LatentDims read_latent_dims(const Json& text, const DecoderDims& dims, const Lat
   return d;
 }
 
-LatentAttention::LatentAttention(const LatentDims& d, const KvLayout& layout, const RopeSpec& rope, Ops& op,
-                                 WeightBinder w)
+LatentAttention::LatentAttention(const LatentDims& d, const KvLayout& layout, const RopeSpec& rope,
+                                 WeightLoader& loader, WeightBinder w)
     : dims_(d), layout_(layout), rope_(rope) {
   const int64_t q = d.n_heads * d.qk();
   if (d.q_rank > 0) {
-    q_a_ = load_projection(op, w, "q_a_proj", d.q_rank, d.hidden, d.bias);
-    q_norm_ = op.load_gain(w("q_a_layernorm.weight", {d.q_rank}), Gain::Plain);
-    q_b_ = load_projection(op, w, "q_b_proj", q, d.q_rank);
+    q_a_ = load_projection(loader, w, "q_a_proj", d.q_rank, d.hidden, d.bias);
+    q_norm_ = loader.load_gain(w("q_a_layernorm.weight", {d.q_rank}), Gain::Plain);
+    q_b_ = load_projection(loader, w, "q_b_proj", q, d.q_rank);
   } else {
-    q_b_ = load_projection(op, w, "q_proj", q, d.hidden);
+    q_b_ = load_projection(loader, w, "q_proj", q, d.hidden);
   }
-  kv_a_ = load_projection(op, w, "kv_a_proj_with_mqa", d.kv_rank + d.rope, d.hidden, d.bias);
+  kv_a_ = load_projection(loader, w, "kv_a_proj_with_mqa", d.kv_rank + d.rope, d.hidden, d.bias);
   if (q_a_) share_input(q_a_, kv_a_);
-  kv_norm_ = op.load_gain(w("kv_a_layernorm.weight", {d.kv_rank}), Gain::Plain);
+  kv_norm_ = loader.load_gain(w("kv_a_layernorm.weight", {d.kv_rank}), Gain::Plain);
   const ExpansionWeights expansion(d, w);
   // Prefill rounds the latent of a quantized kv_b_proj; decoding multiplies by the absorbed weights as they are.
-  k_b_ = op.load_linear(expansion.keys.tensor(), {}, expansion.input);
-  v_b_ = op.load_linear(expansion.values.tensor(), {}, expansion.input);
+  k_b_ = loader.load_linear(expansion.keys.tensor(), {}, expansion.input);
+  v_b_ = loader.load_linear(expansion.values.tensor(), {}, expansion.input);
   for (int64_t h = 0; h < d.n_heads; ++h)
-    absorbed_k_.push_back(op.load_linear(transposed(expansion.keys.tensor().rows(h * d.nope, d.nope)).tensor()));
+    absorbed_k_.push_back(loader.load_linear(transposed(expansion.keys.tensor().rows(h * d.nope, d.nope)).tensor()));
   const HostLinear output = projection(w, "o_proj", d.hidden, d.n_heads * d.value, d.bias);
-  wo_ = op.load_linear(output.weight, output.bias, output.input);
-  wo_.column_norms = op.load_column_norms(output.weight, expansion.values.tensor(), d.n_heads);
+  wo_ = loader.load_linear(output.weight, output.bias, output.input);
+  wo_.column_norms = loader.load_column_norms(output.weight, expansion.values.tensor(), d.n_heads);
 }
 
 Tensor LatentAttention::project_queries(Ops& op, const Tensor& h) const {

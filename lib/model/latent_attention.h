@@ -27,7 +27,8 @@ LatentDims read_latent_dims(const Json& text, const DecoderDims& dims, const Lat
 class LatentAttention final : public Mixer {
  public:
   /// `w` is positioned at the module ("self_attn."). RoPE of no dimension is none. Layout and rope must outlive it.
-  LatentAttention(const LatentDims& dims, const KvLayout& layout, const RopeSpec& rope, Ops& op, WeightBinder w);
+  LatentAttention(const LatentDims& dims, const KvLayout& layout, const RopeSpec& rope, WeightLoader& loader,
+                  WeightBinder w);
 
   Tensor forward(Ops& op, const Tensor& h, const Batch& batch, LayerStates& states, KvTap& tap,
                  Tail tail) const override;

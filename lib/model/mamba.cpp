@@ -3,8 +3,8 @@
 namespace kvcal {
 namespace {
 
-Owned load_norm(Ops& op, WeightBinder& w, const char* name, int64_t n) {
-  return op.load_gain(w(name, {n}), Gain::Plain);
+Owned load_norm(WeightLoader& loader, WeightBinder& w, const char* name, int64_t n) {
+  return loader.load_gain(w(name, {n}), Gain::Plain);
 }
 
 }  // namespace
@@ -17,25 +17,25 @@ void check_mamba_dims(const MambaDims& d) {
   check_product("a convolution", {d.inner, d.conv_kernel});
 }
 
-Mamba::Mamba(const MambaDims& d, Ops& op, WeightBinder w)
+Mamba::Mamba(const MambaDims& d, WeightLoader& loader, WeightBinder w)
     : dims_(d),
-      dt_(load_projection(op, w, "dt_proj", d.inner, d.rank)),
-      out_(load_projection(op, w, "out_proj", d.hidden, d.inner, d.bias)),
-      conv_(op.load_f32(w("conv1d.weight", {d.inner, 1, d.conv_kernel}).reshaped({d.inner, d.conv_kernel}))),
-      a_log_(op.load_f32(w("A_log", {d.inner, d.n_state}))),
-      dt_bias_(op.load_f32(w("dt_proj.bias", {d.inner}))),  // added in F32, by the scan
-      skip_(op.load_f32(w("D", {d.inner}))),
-      dt_norm_(load_norm(op, w, "dt_layernorm.weight", d.rank)),
-      b_norm_(load_norm(op, w, "b_layernorm.weight", d.n_state)),
-      c_norm_(load_norm(op, w, "c_layernorm.weight", d.n_state)) {
+      dt_(load_projection(loader, w, "dt_proj", d.inner, d.rank)),
+      out_(load_projection(loader, w, "out_proj", d.hidden, d.inner, d.bias)),
+      conv_(loader.load_f32(w("conv1d.weight", {d.inner, 1, d.conv_kernel}).reshaped({d.inner, d.conv_kernel}))),
+      a_log_(loader.load_f32(w("A_log", {d.inner, d.n_state}))),
+      dt_bias_(loader.load_f32(w("dt_proj.bias", {d.inner}))),  // added in F32, by the scan
+      skip_(loader.load_f32(w("D", {d.inner}))),
+      dt_norm_(load_norm(loader, w, "dt_layernorm.weight", d.rank)),
+      b_norm_(load_norm(loader, w, "b_layernorm.weight", d.n_state)),
+      c_norm_(load_norm(loader, w, "c_layernorm.weight", d.n_state)) {
   const HostLinear in = projection(w, "in_proj", 2 * d.inner, d.hidden, d.bias);
-  x_ = load_rows(op, in, 0, d.inner);
-  z_ = load_rows(op, in, d.inner, d.inner);
+  x_ = load_rows(loader, in, 0, d.inner);
+  z_ = load_rows(loader, in, d.inner, d.inner);
   const HostLinear parameters = projection(w, "x_proj", d.rank + 2 * d.n_state, d.inner);
-  to_dt_ = load_rows(op, parameters, 0, d.rank);
-  to_b_ = load_rows(op, parameters, d.rank, d.n_state);
-  to_c_ = load_rows(op, parameters, d.rank + d.n_state, d.n_state);
-  if (d.conv_bias) conv_bias_ = op.load_f32(w("conv1d.bias", {d.inner}));
+  to_dt_ = load_rows(loader, parameters, 0, d.rank);
+  to_b_ = load_rows(loader, parameters, d.rank, d.n_state);
+  to_c_ = load_rows(loader, parameters, d.rank + d.n_state, d.n_state);
+  if (d.conv_bias) conv_bias_ = loader.load_f32(w("conv1d.bias", {d.inner}));
 }
 
 Tensor Mamba::forward(Ops& op, const Tensor& h, const Batch& batch, LayerStates& states, KvTap&, Tail) const {

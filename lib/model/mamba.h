@@ -18,7 +18,7 @@ void check_mamba_dims(const MambaDims& dims);
 class Mamba final : public Mixer {
  public:
   /// `w` is positioned at the module: in_proj, conv1d, x_proj, dt_proj, dt_layernorm, ...
-  Mamba(const MambaDims& dims, Ops& op, WeightBinder w);
+  Mamba(const MambaDims& dims, WeightLoader& loader, WeightBinder w);
 
   Tensor forward(Ops& op, const Tensor& h, const Batch& batch, LayerStates& states, KvTap& tap,
                  Tail tail) const override;

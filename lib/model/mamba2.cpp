@@ -48,20 +48,21 @@ void check_mamba2_dims(const Mamba2Dims& d) {
   check_product("a convolution", {d.conv_kernel, d.n_groups, d.n_state});
 }
 
-Mamba2::Mamba2(const Mamba2Dims& d, Ops& op, WeightBinder w)
+Mamba2::Mamba2(const Mamba2Dims& d, WeightLoader& loader, WeightBinder w)
     : dims_(d),
       scaled_(std::any_of(d.factors.begin(), d.factors.end(), [](float f) { return f != 1; })),
-      out_(load_projection(op, w, "out_proj", d.hidden, d.inner(), d.out_bias)),
-      conv_(op.load_f32(w("conv1d.weight", {d.channels(), 1, d.conv_kernel}).reshaped({d.channels(), d.conv_kernel}))),
-      a_log_(op.load_f32(w("A_log", {d.n_heads}))),
-      dt_bias_(op.load_f32(w("dt_bias", {d.n_heads}))),
-      skip_(op.load_f32(w("D", {d.n_heads}))) {
+      out_(load_projection(loader, w, "out_proj", d.hidden, d.inner(), d.out_bias)),
+      conv_(loader.load_f32(
+          w("conv1d.weight", {d.channels(), 1, d.conv_kernel}).reshaped({d.channels(), d.conv_kernel}))),
+      a_log_(loader.load_f32(w("A_log", {d.n_heads}))),
+      dt_bias_(loader.load_f32(w("dt_bias", {d.n_heads}))),
+      skip_(loader.load_f32(w("D", {d.n_heads}))) {
   const HostLinear in = projection(w, "in_proj", d.inner() + d.channels() + d.n_heads, d.hidden, d.in_bias);
-  z_ = load_rows(op, in, 0, d.inner());
-  xbc_ = load_rows(op, in, d.inner(), d.channels());
-  dt_ = load_rows(op, in, d.inner() + d.channels(), d.n_heads);
-  if (d.conv_bias) conv_bias_ = op.load_f32(w("conv1d.bias", {d.channels()}));
-  if (d.normed) norm_ = op.load_f32(w("norm.weight", {d.inner()}));
+  z_ = load_rows(loader, in, 0, d.inner());
+  xbc_ = load_rows(loader, in, d.inner(), d.channels());
+  dt_ = load_rows(loader, in, d.inner() + d.channels(), d.n_heads);
+  if (d.conv_bias) conv_bias_ = loader.load_f32(w("conv1d.bias", {d.channels()}));
+  if (d.normed) norm_ = loader.load_f32(w("norm.weight", {d.inner()}));
 }
 
 Tensor Mamba2::scaled_inputs(Ops& op, const Tensor& xbc) const {

@@ -32,7 +32,7 @@ void check_mamba2_dims(const Mamba2Dims& dims);
 class Mamba2 final : public Mixer {
  public:
   /// `w` is positioned at the module: in_proj, conv1d, A_log, ...
-  Mamba2(const Mamba2Dims& dims, Ops& op, WeightBinder w);
+  Mamba2(const Mamba2Dims& dims, WeightLoader& loader, WeightBinder w);
 
   Tensor forward(Ops& op, const Tensor& h, const Batch& batch, LayerStates& states, KvTap& tap,
                  Tail tail) const override;

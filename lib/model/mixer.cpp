@@ -54,9 +54,9 @@ float read_factor(const Json& config, const char* key, float fallback) {
   return factor;
 }
 
-Linear load_rows(Ops& op, const HostLinear& all, int64_t from, int64_t n) {
+Linear load_rows(WeightLoader& loader, const HostLinear& all, int64_t from, int64_t n) {
   const HostLinear part = all.rows(from, n);
-  return op.load_linear(part.weight, part.bias, part.input);
+  return loader.load_linear(part.weight, part.bias, part.input);
 }
 
 MixerBlock::MixerBlock(MixerBlockNorms norms, std::unique_ptr<Mixer> mixer, FeedForward ffn)

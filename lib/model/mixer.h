@@ -44,7 +44,7 @@ std::optional<std::vector<std::string>> read_mixer_words(const Json& config, std
 float read_factor(const Json& config, const char* key, float fallback = 1);
 
 /// Rows [from, from + n) of a projection, where a checkpoint has several in one.
-Linear load_rows(Ops& op, const HostLinear& all, int64_t from, int64_t n);
+Linear load_rows(WeightLoader& loader, const HostLinear& all, int64_t from, int64_t n);
 
 /// Dense or a mixture of experts.
 struct FeedForward {

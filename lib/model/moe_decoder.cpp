@@ -10,16 +10,16 @@ struct MoeDecoderBlock final : Block {
   std::optional<SparseMoe> moe;
   std::optional<GluMlp> mlp;
 
-  MoeDecoderBlock(const MoeDecoderConfig& c, const KvLayout& layout, Ops& op, WeightBinder w)
+  MoeDecoderBlock(const MoeDecoderConfig& c, const KvLayout& layout, WeightLoader& loader, WeightBinder w)
       : eps(c.dims.eps),
         residual(c.multipliers ? c.multipliers->residual : 1),
-        attn_norm(op.load_gain(w("input_layernorm.weight", {c.dims.hidden}), Gain::Plain)),
-        ffn_norm(op.load_gain(w("post_attention_layernorm.weight", {c.dims.hidden}), Gain::Plain)),
-        attention(c.dims, layout, c.rope, c.attention, op, w) {
+        attn_norm(loader.load_gain(w("input_layernorm.weight", {c.dims.hidden}), Gain::Plain)),
+        ffn_norm(loader.load_gain(w("post_attention_layernorm.weight", {c.dims.hidden}), Gain::Plain)),
+        attention(c.dims, layout, c.rope, c.attention, loader, w) {
     if (c.sparse[static_cast<size_t>(layout.layer)]) {
-      moe.emplace(c.moe, c.load(c.moe, op, w));
+      moe.emplace(c.moe, c.load(c.moe, loader, w));
     } else {
-      mlp.emplace(op, w.at("mlp."), c.dims.hidden, c.dims.ffn);
+      mlp.emplace(loader, w.at("mlp."), c.dims.hidden, c.dims.ffn);
     }
   }
 
@@ -62,8 +62,9 @@ MoeDecoder::MoeDecoder(const Json& config, MoeDecoderConfig c) : c_(std::move(c)
   logits_.factor = c_.multipliers->logits;
 }
 
-std::unique_ptr<Block> MoeDecoder::make_block(const LayerSpec&, const KvLayout* cache, Ops& op, WeightBinder w) const {
-  return std::make_unique<MoeDecoderBlock>(c_, *cache, op, w);
+std::unique_ptr<Block> MoeDecoder::make_block(const LayerSpec&, const KvLayout* cache, WeightLoader& loader,
+                                              WeightBinder w) const {
+  return std::make_unique<MoeDecoderBlock>(c_, *cache, loader, w);
 }
 
 }  // namespace kvcal

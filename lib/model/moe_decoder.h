@@ -16,7 +16,7 @@ struct MoeDecoderConfig {
   RopeSpec rope;
   AttentionForm attention;
   MoeDims moe{};
-  MoeParts (*load)(const MoeDims&, Ops&, WeightBinder layer) = nullptr;
+  MoeParts (*load)(const MoeDims&, WeightLoader&, WeightBinder layer) = nullptr;
   std::vector<bool> sparse;          // per layer: experts, or "mlp." dense
   std::vector<int64_t> windows;      // per layer, 0 = none
   int64_t moe_extra_parameters = 0;  // of a sparse layer, beyond moe_parameters()
@@ -33,7 +33,7 @@ class MoeDecoder : public DecoderModel {
   MoeDecoder(const Json& config, MoeDecoderConfig c);
 
  private:
-  std::unique_ptr<Block> make_block(const LayerSpec& layer, const KvLayout* cache, Ops& op,
+  std::unique_ptr<Block> make_block(const LayerSpec& layer, const KvLayout* cache, WeightLoader& loader,
                                     WeightBinder w) const override;
 
   MoeDecoderConfig c_;

@@ -7,9 +7,9 @@ AttentionModel::AttentionModel(const Json& config, const DecoderDims& dims) : di
   final_eps_ = dims.eps;
 }
 
-std::unique_ptr<Block> AttentionModel::make_block(const LayerSpec&, const KvLayout* cache, Ops& op,
+std::unique_ptr<Block> AttentionModel::make_block(const LayerSpec&, const KvLayout* cache, WeightLoader& loader,
                                                   WeightBinder w) const {
-  return load_layer(*cache, op, w);
+  return load_layer(*cache, loader, w);
 }
 
 PlainDecoder::PlainDecoder(const Json& config, const DecoderDims& dims, const RopeSpec& rope,
@@ -19,8 +19,8 @@ PlainDecoder::PlainDecoder(const Json& config, const DecoderDims& dims, const Ro
     add_attention_layer(spec_, dims, rope, window, plain_decoder_parameters(dims, biases));
 }
 
-std::unique_ptr<Block> PlainDecoder::load_layer(const KvLayout& cache, Ops& op, WeightBinder w) const {
-  return std::make_unique<PlainDecoderBlock>(cache, rope_, dims_.eps, load_decoder_weights(dims_, biases_, op, w));
+std::unique_ptr<Block> PlainDecoder::load_layer(const KvLayout& cache, WeightLoader& loader, WeightBinder w) const {
+  return std::make_unique<PlainDecoderBlock>(cache, rope_, dims_.eps, load_decoder_weights(dims_, biases_, loader, w));
 }
 
 }  // namespace kvcal

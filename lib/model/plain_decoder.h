@@ -10,12 +10,13 @@ class AttentionModel : public DecoderModel {
   AttentionModel(const Json& config, const DecoderDims& dims);
 
   /// `w` is positioned at the layer that owns the cache.
-  virtual std::unique_ptr<Block> load_layer(const KvLayout& cache, Ops& op, WeightBinder w) const = 0;
+  virtual std::unique_ptr<Block> load_layer(const KvLayout& cache, WeightLoader& loader, WeightBinder w) const = 0;
 
   DecoderDims dims_;
 
  private:
-  std::unique_ptr<Block> make_block(const LayerSpec& layer, const KvLayout* cache, Ops& op, WeightBinder w) const final;
+  std::unique_ptr<Block> make_block(const LayerSpec& layer, const KvLayout* cache, WeightLoader& loader,
+                                    WeightBinder w) const final;
 };
 
 /// PlainDecoderBlocks under the usual names: Llama, Mistral, Qwen2 and their like.
@@ -26,7 +27,7 @@ class PlainDecoder : public AttentionModel {
                const std::vector<int64_t>& windows);
 
  private:
-  std::unique_ptr<Block> load_layer(const KvLayout& cache, Ops& op, WeightBinder w) const override;
+  std::unique_ptr<Block> load_layer(const KvLayout& cache, WeightLoader& loader, WeightBinder w) const override;
 
   RopeSpec rope_;
   DecoderBiases biases_;

@@ -3,22 +3,22 @@
 namespace kvcal {
 
 SelfAttention::SelfAttention(const DecoderDims& d, const KvLayout& layout, const RopeSpec& rope,
-                             const AttentionForm& form, Ops& op, WeightBinder& w)
+                             const AttentionForm& form, WeightLoader& loader, WeightBinder& w)
     : layout_(layout),
       rope_(rope),
       eps_(d.eps),
       norm_(form.norm),
-      qkv_(load_qkv(op, w, d, form.qkv)),
-      wo_(load_output_projection(op, w, "self_attn.o_proj", d.hidden, {d.n_heads, d.head_dim}, form.o)) {
+      qkv_(load_qkv(loader, w, d, form.qkv)),
+      wo_(load_output_projection(loader, w, "self_attn.o_proj", d.hidden, {d.n_heads, d.head_dim}, form.o)) {
   const auto load_norm = [&](const char* name, int64_t heads) {
     const int64_t n = form.norm == QkNorm::WholeRow ? heads * d.head_dim : d.head_dim;
-    return op.load_gain(w("self_attn." + std::string(name) + ".weight", {n}), Gain::Plain);
+    return loader.load_gain(w("self_attn." + std::string(name) + ".weight", {n}), Gain::Plain);
   };
   if (form.norm != QkNorm::None) {
     q_norm_ = load_norm(form.q_norm, d.n_heads);
     k_norm_ = load_norm(form.k_norm, d.n_kv_heads);
   }
-  if (form.sinks) sinks_ = op.load_f32(w("self_attn.sinks", {d.n_heads}));
+  if (form.sinks) sinks_ = loader.load_f32(w("self_attn.sinks", {d.n_heads}));
 }
 
 std::vector<Tensor> SelfAttention::project(Ops& op, const Tensor& h, const Batch& batch) const {

@@ -22,7 +22,7 @@ class SelfAttention {
  public:
   /// `w` is positioned at the layer; reads self_attn.*.
   SelfAttention(const DecoderDims& dims, const KvLayout& layout, const RopeSpec& rope, const AttentionForm& form,
-                Ops& op, WeightBinder& w);
+                WeightLoader& loader, WeightBinder& w);
 
   /// h [tokens, hidden] (normed) -> the branch's output [tokens, hidden], or h itself after the taps with Tail::Skip.
   Tensor forward(Ops& op, const Tensor& h, const Batch& batch, LayerStates& states, KvTap& tap, Tail tail) const;

@@ -2,13 +2,13 @@
 
 namespace kvcal {
 
-ShortConv::ShortConv(const ShortConvDims& d, Ops& op, WeightBinder w)
-    : out_(load_projection(op, w, "out_proj", d.hidden, d.hidden, d.bias)),
-      conv_(op.load_f32(w("conv.weight", {d.hidden, 1, d.kernel}).reshaped({d.hidden, d.kernel}))) {
+ShortConv::ShortConv(const ShortConvDims& d, WeightLoader& loader, WeightBinder w)
+    : out_(load_projection(loader, w, "out_proj", d.hidden, d.hidden, d.bias)),
+      conv_(loader.load_f32(w("conv.weight", {d.hidden, 1, d.kernel}).reshaped({d.hidden, d.kernel}))) {
   const HostLinear in = projection(w, "in_proj", 3 * d.hidden, d.hidden, d.bias);
   Linear* parts[] = {&b_, &c_, &x_};
-  for (int64_t i = 0; i < 3; ++i) *parts[i] = load_rows(op, in, i * d.hidden, d.hidden);
-  if (d.bias == Bias::Present) conv_bias_ = op.load_f32(w("conv.bias", {d.hidden}));
+  for (int64_t i = 0; i < 3; ++i) *parts[i] = load_rows(loader, in, i * d.hidden, d.hidden);
+  if (d.bias == Bias::Present) conv_bias_ = loader.load_f32(w("conv.bias", {d.hidden}));
 }
 
 Tensor ShortConv::forward(Ops& op, const Tensor& h, const Batch& batch, LayerStates& states, KvTap&, Tail) const {

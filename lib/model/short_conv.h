@@ -14,7 +14,7 @@ struct ShortConvDims {
 class ShortConv final : public Mixer {
  public:
   /// `w` is positioned at the module: in_proj, conv, out_proj.
-  ShortConv(const ShortConvDims& dims, Ops& op, WeightBinder w);
+  ShortConv(const ShortConvDims& dims, WeightLoader& loader, WeightBinder w);
 
   Tensor forward(Ops& op, const Tensor& h, const Batch& batch, LayerStates& states, KvTap& tap,
                  Tail tail) const override;

@@ -10,32 +10,33 @@ namespace {
 
 using Experts = std::vector<GluWeights>;
 
-GluWeights load_expert(const MoeDims& d, Ops& op, const HostLinear& gate_up, const HostLinear& down) {
-  return op.load_glu(gate_up.rows(0, d.ffn), gate_up.rows(d.ffn, d.ffn), down, d.act);
+GluWeights load_expert(const MoeDims& d, WeightLoader& loader, const HostLinear& gate_up, const HostLinear& down) {
+  return loader.load_glu(gate_up.rows(0, d.ffn), gate_up.rows(d.ffn, d.ffn), down, d.act);
 }
 
-Experts load_fused_experts(const MoeDims& d, const MoeNames& names, Ops& op, WeightBinder& w) {
+Experts load_fused_experts(const MoeDims& d, const MoeNames& names, WeightLoader& loader, WeightBinder& w) {
   auto [gate_up, down] =
       load_fused_weights(w, {names.gate_up, {d.n_experts, 2 * d.ffn, d.expert_width()}},
                          {names.fused_down, {d.n_experts, d.expert_width(), d.ffn}}, names.transposed);
   Experts experts;
-  for (int64_t e = 0; e < d.n_experts; ++e) experts.push_back(load_expert(d, op, gate_up.linear(e), down.linear(e)));
+  for (int64_t e = 0; e < d.n_experts; ++e)
+    experts.push_back(load_expert(d, loader, gate_up.linear(e), down.linear(e)));
   return experts;
 }
 
-Experts load_single_experts(const MoeDims& d, const MoeNames& names, Ops& op, WeightBinder& w) {
+Experts load_single_experts(const MoeDims& d, const MoeNames& names, WeightLoader& loader, WeightBinder& w) {
   Experts experts;
   const int64_t width = d.expert_width();
   for (int64_t e = 0; e < d.n_experts; ++e) {
     WeightBinder one = w.at(names.experts + std::to_string(e) + ".");
     const HostLinear down = projection(one, names.down, width, d.ffn);
     if (!d.gated) {
-      experts.push_back(op.load_mlp(projection(one, names.up, d.ffn, width), down, d.act));
+      experts.push_back(loader.load_mlp(projection(one, names.up, d.ffn, width), down, d.act));
     } else if (one.has("gate_up_proj.weight")) {
-      experts.push_back(load_expert(d, op, projection(one, "gate_up_proj", 2 * d.ffn, width), down));
+      experts.push_back(load_expert(d, loader, projection(one, "gate_up_proj", 2 * d.ffn, width), down));
     } else {
-      experts.push_back(
-          op.load_glu(projection(one, names.gate, d.ffn, width), projection(one, names.up, d.ffn, width), down, d.act));
+      experts.push_back(loader.load_glu(projection(one, names.gate, d.ffn, width),
+                                        projection(one, names.up, d.ffn, width), down, d.act));
     }
   }
   return experts;
@@ -56,19 +57,19 @@ void share_inputs(std::vector<GluWeights>& experts) {
   }
 }
 
-GluWeights load_shared_expert(const MoeDims& d, Ops& op, WeightBinder w) {
+GluWeights load_shared_expert(const MoeDims& d, WeightLoader& loader, WeightBinder w) {
   const HostLinear up = projection(w, "up_proj", d.shared_ffn, d.hidden),
                    down = projection(w, "down_proj", d.hidden, d.shared_ffn);
-  if (!d.gated) return op.load_mlp(up, down, d.act);
-  return op.load_glu(projection(w, "gate_proj", d.shared_ffn, d.hidden), up, down, d.act);
+  if (!d.gated) return loader.load_mlp(up, down, d.act);
+  return loader.load_glu(projection(w, "gate_proj", d.shared_ffn, d.hidden), up, down, d.act);
 }
 
-Linear load_router(const MoeDims& d, const MoeNames& names, Ops& op, WeightBinder& w) {
+Linear load_router(const MoeDims& d, const MoeNames& names, WeightLoader& loader, WeightBinder& w) {
   const HostLinear router = projection(w, names.router, d.n_experts, d.hidden);
   const bool in_f32 =
       d.logits == RouterLogits::F32 || (d.logits == RouterLogits::AsStored && router.weight.dtype == DType::F32);
-  return in_f32 ? op.load_linear_f32(router.weight, router.bias, router.input)
-                : op.load_linear(router.weight, router.bias, router.input);
+  return in_f32 ? loader.load_linear_f32(router.weight, router.bias, router.input)
+                : loader.load_linear(router.weight, router.bias, router.input);
 }
 
 Shape turned(const Shape& plain) { return {plain[0], plain[2], plain[1]}; }
@@ -88,19 +89,19 @@ constexpr int64_t matrices(const MoeDims& d) { return d.gated ? 3 : 2; }
 
 }  // namespace
 
-MoeParts load_moe(const MoeDims& d, const MoeNames& names, Ops& op, WeightBinder w) {
+MoeParts load_moe(const MoeDims& d, const MoeNames& names, WeightLoader& loader, WeightBinder w) {
   MoeParts parts;
-  parts.router = load_router(d, names, op, w);
-  if (names.choice_bias) parts.choice_bias = op.load_f32(w(names.choice_bias, {d.n_experts}));
+  parts.router = load_router(d, names, loader, w);
+  if (names.choice_bias) parts.choice_bias = loader.load_f32(w(names.choice_bias, {d.n_experts}));
   const bool fused = w.has(names.gate_up) || w.has(names.fused_down);
-  parts.experts = fused ? load_fused_experts(d, names, op, w) : load_single_experts(d, names, op, w);
+  parts.experts = fused ? load_fused_experts(d, names, loader, w) : load_single_experts(d, names, loader, w);
   share_inputs(parts.experts);
   if (d.latent > 0) {
-    parts.to_latent = load_projection(op, w, names.to_latent, d.latent, d.hidden);
-    parts.from_latent = load_projection(op, w, names.from_latent, d.hidden, d.latent);
+    parts.to_latent = load_projection(loader, w, names.to_latent, d.latent, d.hidden);
+    parts.from_latent = load_projection(loader, w, names.from_latent, d.hidden, d.latent);
   }
-  if (d.shared_ffn > 0) parts.shared = load_shared_expert(d, op, w.at(names.shared));
-  if (d.shared_gate) parts.shared_gate = load_projection(op, w, names.shared_gate, 1, d.hidden);
+  if (d.shared_ffn > 0) parts.shared = load_shared_expert(d, loader, w.at(names.shared));
+  if (d.shared_gate) parts.shared_gate = load_projection(loader, w, names.shared_gate, 1, d.hidden);
   return parts;
 }
 

@@ -84,7 +84,7 @@ FusedWeights load_fused_weights(const WeightBinder& w, const FusedName& gate_up,
                                 bool transposed);
 
 /// `w` is positioned at the module: "mlp.", "block_sparse_moe.", ...
-MoeParts load_moe(const MoeDims& dims, const MoeNames& names, Ops& op, WeightBinder w);
+MoeParts load_moe(const MoeDims& dims, const MoeNames& names, WeightLoader& loader, WeightBinder w);
 
 /// Where the tokens x [tokens, hidden] go.
 Routing route(Ops& op, const Tensor& x, const Linear& router, const RoutingSpec& spec);

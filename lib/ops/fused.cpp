@@ -2,47 +2,6 @@
 #include "ops/op_check.h"
 
 namespace kvcal {
-namespace {
-
-/// Servers that keep the weights as one have one rounding for all.
-InputRounding common_input(const OpCheck& c, std::span<const HostLinear> weights) {
-  InputRounding input = weights[0].input;
-  for (const HostLinear& w : weights) {
-    c.require(alike(input, w.input),
-              "inputs of weights that multiply the same x are to be rounded in different ways; servers keep these "
-              "weights as one and refuse that");
-    input = common(input, w.input);
-  }
-  return input;
-}
-
-}  // namespace
-
-LinearGroup Ops::load_linears(std::span<const HostLinear> weights) {
-  const OpCheck c("load_linears", activation_dtype());
-  c.require(!weights.empty(), "no weights");
-  for (const HostLinear& w : weights) {
-    c.linear(w);
-    c.require(w.weight.dim(1) == weights[0].weight.dim(1),
-              "weights " + str(weights[0].weight) + " and " + str(w.weight) + " do not multiply the same x");
-  }
-  LinearGroup group = do_load_linears(weights);
-  const InputRounding input = common_input(c, weights);
-  for (Linear& part : group.parts) part.input = input;
-  if (group.all) group.all.input = input;
-  return group;
-}
-
-GluWeights Ops::load_glu(const HostLinear& gate, const HostLinear& up, const HostLinear& down, Activation act) {
-  const HostLinear both[] = {gate, up};
-  const LinearGroup group = load_linears(both);
-  return {group.parts[0], group.parts[1], load_linear(down.weight, down.bias, down.input), group.all, act};
-}
-
-GluWeights Ops::load_mlp(const HostLinear& up, const HostLinear& down, Activation act) {
-  return {{}, load_linear(up.weight, up.bias, up.input), load_linear(down.weight, down.bias, down.input), {}, act};
-}
-
 Ops::SumAndNorm Ops::add_rms_norm(const Tensor& x, const Tensor& y, const Tensor& gain, float eps) {
   const OpCheck c("add_rms_norm", activation_dtype());
   c.activation("x", x);
@@ -83,12 +42,6 @@ std::vector<Tensor> Ops::project_heads(const Tensor& x, const LinearGroup& w, co
 }
 
 // ---------------------------------------------------------------- compositions
-
-LinearGroup Ops::do_load_linears(std::span<const HostLinear> weights) {
-  LinearGroup group;
-  for (const HostLinear& w : weights) group.parts.push_back(do_load_linear(w.weight, w.bias));
-  return group;
-}
 
 Ops::SumAndNorm Ops::do_add_rms_norm(const Tensor& x, const Tensor& y, const Tensor& gain, float eps) {
   const Tensor sum = do_add(x, y);

@@ -1,67 +1,9 @@
 // The checks of the op contract: once for all backends. A message names the op and the tensors that do not fit.
 #include <cmath>
 
-#include "ops/column_norms.h"
 #include "ops/op_check.h"
 
 namespace kvcal {
-
-std::shared_ptr<const ColumnNorms> Ops::load_column_norms(const Tensor& weight, const Tensor& expansion,
-                                                          int64_t n_heads) {
-  const OpCheck c("load_column_norms", activation_dtype());
-  for (const Tensor& w : {weight, expansion}) {
-    if (!w) continue;
-    c.rank("weight", w, 2);
-    c.real("weight", w);
-    c.host("weight", w);
-  }
-  c.require(n_heads > 0 && weight.dim(1) % n_heads == 0 && (!expansion || expansion.dim(0) == weight.dim(1)),
-            "weight " + str(weight) + ", expansion " + str(expansion) + " and " + std::to_string(n_heads) +
-                " heads do not fit");
-  return do_load_column_norms(weight, expansion, n_heads);
-}
-
-std::shared_ptr<const ColumnNorms> Ops::do_load_column_norms(const Tensor& weight, const Tensor& expansion,
-                                                             int64_t n_heads) {
-  auto norms = std::make_shared<ColumnNorms>();
-  norms->on_host = column_norms(weight, expansion, n_heads);
-  const auto n = static_cast<int64_t>(norms->on_host.size());
-  norms->values = load_f32({norms->on_host.data(), {n_heads, n / n_heads}, DType::F32});
-  return norms;
-}
-
-Linear Ops::load_linear(const Tensor& weight, const Tensor& bias, const InputRounding& input) {
-  const OpCheck c("load_linear", activation_dtype());
-  c.linear({weight, bias});
-  Linear linear = do_load_linear(weight, bias);
-  linear.input = input;
-  return linear;
-}
-
-Linear Ops::load_linear_f32(const Tensor& weight, const Tensor& bias, const InputRounding& input) {
-  const OpCheck c("load_linear_f32", activation_dtype());
-  c.linear({weight, bias});
-  Linear linear = do_load_linear_f32(weight, bias);
-  linear.input = input;
-  linear.f32_result = true;
-  return linear;
-}
-
-Owned Ops::load_gain(const Tensor& weight, Gain kind) {
-  const OpCheck c("load_gain", activation_dtype());
-  c.rank("weight", weight, 1);
-  c.real("weight", weight);
-  c.host("weight", weight);
-  return kind == Gain::OnePlus ? do_load_vector(weight, DType::F32, 1.0f)
-                               : do_load_vector(weight, activation_dtype(), 0.0f);
-}
-
-Owned Ops::load_f32(const Tensor& weight) {
-  const OpCheck c("load_f32", activation_dtype());
-  c.real("weight", weight);
-  c.host("weight", weight);
-  return do_load_vector(weight, DType::F32, 0.0f);
-}
 
 Tensor Ops::embed(const Tensor& table, std::span<const int32_t> ids) {
   const OpCheck c("embed", activation_dtype());

@@ -15,75 +15,9 @@
 
 #include "ops/attention_sample.h"
 #include "ops/tap_tables.h"
-#include "ops/weight_reader.h"
-#include "tensor/input_rounding.h"
-#include "tensor/tensor.h"
+#include "ops/weight_loader.h"
 
 namespace kvcal {
-
-/// BF16: what a server computes. F32: the reference for goldens (weights widened, activations float).
-enum class Precision : uint8_t { BF16, F32 };
-
-/// Persistent device memory with its view; copies share it.
-struct Owned {
-  Tensor view;
-  std::shared_ptr<void> memory;
-  operator const Tensor&() const { return view; }
-  explicit operator bool() const { return static_cast<bool>(view); }
-};
-
-/// Norms of an output projection's columns, [n_heads, D or rank] (ops/column_norms.h).
-struct ColumnNorms {
-  Owned values;  // F32, where the ops run
-  std::vector<float> on_host;
-  bool reaches_stream = true;  // what is projected is added to the residual stream, but for a constant factor of the
-                               // model; else it is gated or normed on the way
-};
-
-/// y = x Wᵀ + b, with W [out, in] in whatever packing the backend likes. Every op that takes one rounds x as `input`
-/// says before it multiplies; layers that share an input in one op share its rounding.
-struct Linear {
-  int64_t in = 0, out = 0;
-  std::shared_ptr<const void> packed;  // the backend's own form of W
-  Owned bias;                          // [out], F32 or what is as exact; or absent
-  InputRounding input{};
-  std::shared_ptr<const ColumnNorms> column_norms{};  // of an attention's output projection; else absent
-  bool f32_result = false;                            // for linear_f32() only; else for every other op
-  explicit operator bool() const { return packed != nullptr; }
-};
-
-/// A weight [out, in] and its bias [out], or none, in host memory.
-struct HostLinear {
-  Tensor weight, bias;
-  InputRounding input{};
-  HostLinear rows(int64_t first, int64_t n) const {
-    return {weight.rows(first, n), bias ? bias.rows(first, n) : Tensor{}, input};
-  }
-};
-
-/// Projections of one input: y_i = x W_iᵀ + b_i.
-struct LinearGroup {
-  std::vector<Linear> parts;
-  Linear all;  // the parts' rows one after the other, where the backend keeps them as one weight; else absent
-};
-
-/// What a feed-forward does to its gate, or to its only projection.
-///   Silu      x σ(x)
-///   Gelu      x Φ(x), with the exact error function
-///   GeluTanh  0.5 x (1 + tanh(√(2/π) (x + 0.044715 x³)))
-///   Relu2     max(x, 0)²
-///   Clamped   in glu() only: g = min(gate, 7), u = clamp(up, -7, 7): g σ(1.702 g) (u + 1) (gpt-oss)
-enum class Activation : uint8_t { Silu, Gelu, GeluTanh, Relu2, Clamped };
-
-/// Gated feed-forward: down( glu(gate x, up x) ); without a gate the plain one: down( act(up x) ).
-struct GluWeights {
-  Linear gate, up, down;  // [ffn, dim] or absent, [ffn, dim], [dim, ffn]
-  Linear gate_up{};       // [2 ffn, dim]: both, where the backend keeps them as one weight; else absent
-  Activation act = Activation::Silu;
-};
-
-/// How a stored norm gain w is used: Plain w, or OnePlus w (Gemma, Qwen3-Next, Qwen3.5).
-enum class Gain : uint8_t { Plain, OnePlus };
 
 /// The rows of one sequence inside a batch: rows [row, row + n_tokens) hold its positions first_position and on.
 struct Span {
@@ -234,15 +168,10 @@ struct ResidualShape {
 };
 class ResidualRows;
 
-class Ops {
+/// What computes loads the weights that it multiplies.
+class Ops : public WeightLoader {
  public:
-  explicit Ops(Precision precision) : precision_(precision) {}
-  virtual ~Ops() = default;
-  Ops(const Ops&) = delete;
-  Ops& operator=(const Ops&) = delete;
-
-  Precision precision() const { return precision_; }
-  DType activation_dtype() const { return precision_ == Precision::BF16 ? DType::BF16 : DType::F32; }
+  using WeightLoader::WeightLoader;
 
   /// The class of machine whose bytes these are: "avx512_bf16", "avx2", ... (recorded in artifacts).
   virtual std::string isa() const = 0;
@@ -283,36 +212,6 @@ class Ops {
     static_cast<void>(mark);
     download(from, host);
   }
-
-  // ---------------------------------------------------------------- loading weights (host tensors, F32/BF16/F16/F64)
-  // The host tensors are read during the call only, or as reader() says.
-
-  /// What reads weights in the background; null: the backend cannot.
-  virtual WeightReader* reader() { return nullptr; }
-
-  /// W [out, in], optional bias [out]. In BF16 W is rounded to bf16; in F32 it is widened.
-  Linear load_linear(const Tensor& weight, const Tensor& bias = {}, const InputRounding& input = {});
-
-  /// W for linear_f32(): a BF16 weight stays so in BF16, of any other it is F32.
-  Linear load_linear_f32(const Tensor& weight, const Tensor& bias = {}, const InputRounding& input = {});
-
-  /// Weights that multiply the same x, rounded as all of them want it; of static scales the largest.
-  LinearGroup load_linears(std::span<const HostLinear> weights);
-
-  GluWeights load_glu(const HostLinear& gate, const HostLinear& up, const HostLinear& down,
-                      Activation act = Activation::Silu);
-
-  /// The same without a gate.
-  GluWeights load_mlp(const HostLinear& up, const HostLinear& down, Activation act);
-
-  /// A norm's gain [n] as rms_norm wants it. OnePlus: 1 + w in F32. Plain: BF16 in Precision::BF16, else F32.
-  Owned load_gain(const Tensor& weight, Gain kind);
-
-  /// What column_norms() of these host tensors gives.
-  std::shared_ptr<const ColumnNorms> load_column_norms(const Tensor& weight, const Tensor& expansion, int64_t n_heads);
-
-  /// Any small weight, widened to F32 (conv kernels, A_log, dt_bias, gated-norm gains).
-  Owned load_f32(const Tensor& weight);
 
   // ---------------------------------------------------------------- ops
 
@@ -486,11 +385,6 @@ class Ops {
 
  protected:
   // Inputs of these are rounded already; what is between two products of one op they round themselves.
-  virtual Linear do_load_linear(const Tensor& weight, const Tensor& bias) = 0;
-  virtual Linear do_load_linear_f32(const Tensor& weight, const Tensor& bias) = 0;
-  virtual Owned do_load_vector(const Tensor& weight, DType as, float plus) = 0;
-  virtual std::shared_ptr<const ColumnNorms> do_load_column_norms(const Tensor& weight, const Tensor& expansion,
-                                                                  int64_t n_heads);
   virtual Tensor do_embed(const Tensor& table, std::span<const int32_t> ids) = 0;
   virtual Tensor do_linear(const Tensor& x, const Linear& w) = 0;
   virtual Tensor do_linear_f32(const Tensor& x, const Linear& w) = 0;
@@ -537,13 +431,9 @@ class Ops {
   virtual void do_accumulate(const Tensor& x, const TapTables& tables, std::span<const TapRows> rows) = 0;
 
   // Compositions, unless a backend knows better (fused.cpp).
-  virtual LinearGroup do_load_linears(std::span<const HostLinear> weights);
   virtual SumAndNorm do_add_rms_norm(const Tensor& x, const Tensor& y, const Tensor& gain, float eps);
   virtual Tensor do_glu_mlp(const Tensor& x, const GluWeights& w);
   virtual std::vector<Tensor> do_project_heads(const Tensor& x, const LinearGroup& w, const HeadsSpec& spec);
-
- private:
-  Precision precision_;
 };
 
 }  // namespace kvcal

@@ -12,7 +12,7 @@ namespace {
 constexpr uint64_t kMiB = uint64_t{1} << 20;
 constexpr uint64_t kLibraryBytes =
     384 * kMiB;                              // kernels loaded on first use, workspaces of matrix products and attention
-constexpr uint64_t kRingBytes = 160 * kMiB;  // pinned: the ring of the weight loader, arrays on their way
+constexpr uint64_t kRingBytes = 160 * kMiB;  // pinned: the ring of the background reader, arrays on their way
 constexpr uint64_t kHostBytes = 160 * kMiB;  // the program itself
 
 // Rows of a batch. A dense layer's products reach their rate with fewer than 64 Ki; 256 Ki give each of 256 experts, 8

@@ -1,7 +1,6 @@
 #include "prefill/memory_plan.h"
 
 #include <algorithm>
-#include <cstdio>
 #include <fstream>
 
 #include "base/error.h"
@@ -15,7 +14,7 @@ constexpr uint64_t kProgramBytes = uint64_t{160} << 20;  // measured: libraries,
 
 // More rows make no dense product faster, and cost memory. An expert should get as many as a panel of the product has:
 // every batch reads all experts anew. Mixtures of very many would take too much memory for that.
-constexpr int64_t kUsefulRows = 2048, kExpertRows = 256, kMostRows = 8192;
+constexpr int64_t kUsefulRows = 2048, kExpertRows = 256, kMostUsefulRows = 8192;
 
 // Largest layer's stored bytes and the layer after it, which is being read ahead.
 void add_weights(MemoryPlan& plan, const ModelSpec& spec, const ModelWeights& weights, bool logits, Precision p) {
@@ -109,7 +108,7 @@ MemoryPlan plan_memory(const ModelSpec& spec, const ModelWeights& weights, const
 int64_t useful_rows(const ModelSpec& spec) {
   double rows = kUsefulRows;
   for (const LayerSpec& layer : spec.layers) rows = std::max(rows, kExpertRows / layer.expert_share);
-  return static_cast<int64_t>(std::min<double>(rows, kMostRows));
+  return static_cast<int64_t>(std::min<double>(rows, kMostUsefulRows));
 }
 
 uint64_t available_memory() {
@@ -125,16 +124,6 @@ uint64_t available_memory() {
   std::ifstream maximum("/sys/fs/cgroup/memory.max"), current("/sys/fs/cgroup/memory.current");
   if (maximum >> limit && current >> used && limit > used) available = std::min(available, limit - used);
   return available ? available : uint64_t{4} << 30;
-}
-
-std::string bytes_text(uint64_t bytes) {
-  constexpr const char* kUnits[] = {"bytes", "KiB", "MiB", "GiB", "TiB"};
-  double value = static_cast<double>(bytes);
-  int unit = 0;
-  for (; value >= 1024 && unit < 4; ++unit) value /= 1024;
-  char text[32];
-  std::snprintf(text, sizeof text, unit == 0 ? "%.0f %s" : "%.1f %s", value, kUnits[unit]);
-  return text;
 }
 
 }  // namespace kvcal

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <string>
 
+#include "base/size_text.h"  // what a plan is shown with
 #include "model/model_spec.h"
 #include "ops/ops.h"
 #include "prefill/batching.h"
@@ -50,8 +51,5 @@ int64_t useful_rows(const ModelSpec& spec);
 
 /// Memory this process may take, from the system's available memory and the control group's limit.
 uint64_t available_memory();
-
-/// "1.5 GiB"
-std::string bytes_text(uint64_t bytes);
 
 }  // namespace kvcal

@@ -47,9 +47,4 @@ void SanityCheck::hidden(Ops& op, const Tensor& x, const Batch& batch, Head& hea
 
 double SanityCheck::uniform_nll() const { return portable_log(static_cast<double>(vocab_)); }
 
-Json SanityCheck::to_json() const {
-  if (n_tokens_ == 0) return nullptr;
-  return {{"mean_nll", mean_nll()}, {"uniform_nll", uniform_nll()}, {"n_tokens", n_tokens_}};
-}
-
 }  // namespace kvcal

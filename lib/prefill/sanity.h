@@ -2,7 +2,6 @@
 // of guessing means that the checkpoint is damaged or loaded wrongly.
 #pragma once
 
-#include "base/json.h"
 #include "prefill/runner.h"
 
 namespace kvcal {
@@ -19,9 +18,6 @@ class SanityCheck final : public LogitsSink {
   double uniform_nll() const;                                                                // ln(vocab)
   /// Near or above guessing: within 10 % of it, over enough tokens to say so.
   bool suspicious() const { return n_tokens_ >= kEnoughTokens && !(mean_nll() < 0.9 * uniform_nll()); }
-
-  /// {"mean_nll", "uniform_nll", "n_tokens"}, or null when nothing was predicted.
-  Json to_json() const;
 
  private:
   const std::string& prompt_at(const Batch& batch, int64_t row) const;

@@ -28,7 +28,7 @@ void check_message(const Json& message, size_t i) {
 }
 
 // ShareGPT names the speakers otherwise.
-std::string role_of(const std::string& from) {
+std::string chat_role(const std::string& from) {
   if (from == "human" || from == "user") return "user";
   if (from == "gpt" || from == "assistant" || from == "chatgpt" || from == "bing" || from == "bard") return "assistant";
   if (from == "system" || from == "tool") return from;
@@ -48,7 +48,7 @@ Json from_conversations(const Json& turns, const Json* system) {
     const bool chat_names = find_member(turns[i], "role") != nullptr;
     const std::string from = get_string(turns[i], chat_names ? "role" : "from", where);
     messages.push_back(
-        {{"role", role_of(from)}, {"content", get_string(turns[i], chat_names ? "content" : "value", where)}});
+        {{"role", chat_role(from)}, {"content", get_string(turns[i], chat_names ? "content" : "value", where)}});
   }
   return messages;
 }

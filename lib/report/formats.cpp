@@ -1,4 +1,5 @@
 // Each cache site in this format and others.
+#include "base/number_text.h"
 #include "report/markup.h"
 #include "report/sections.h"
 #include "solve/format_errors.h"
@@ -25,7 +26,7 @@ std::string formats_section(const ReportInput& input) {
       std::vector<std::string> cells = {std::to_string(layer.index), named.name};
       for (const FormatColumn& column : format_columns()) {
         const std::optional<double>& error = errors.*column.error;
-        cells.push_back(error ? percent_text(*error) : "-");
+        cells.push_back(error ? share_in_percent(*error) : "-");
       }
       table.add_row(cells);
     }

@@ -1,6 +1,7 @@
 // Whether the largest magnitudes had settled: over positions, prompts and passes.
 #include <algorithm>
 
+#include "base/number_text.h"
 #include "report/growth_geometry.h"
 #include "report/markup.h"
 #include "report/sections.h"
@@ -75,7 +76,7 @@ std::string chart(const std::string& title, const std::vector<Curve>& curves, co
 std::string last_bucket(const std::vector<Curve>& curves) {
   size_t most = 0;
   for (const Curve& c : curves) most = std::max(most, c.values.size());
-  return most < 2 ? "position 0" : "below position " + grouped(uint64_t{1} << std::min<size_t>(most - 1, 62));
+  return most < 2 ? "position 0" : "below position " + grouped(int64_t{1} << std::min<size_t>(most - 1, 62));
 }
 
 std::vector<Curve> position_curves(const Artifact& artifact, const std::string& site) {
@@ -113,7 +114,7 @@ std::string charts(const ReportInput& input) {
 }
 
 std::string share_text(const std::optional<float>& share) {
-  return share ? percent_text(static_cast<double>(*share)) : "-";
+  return share ? share_in_percent(static_cast<double>(*share)) : "-";
 }
 
 std::string passes_text(const ArtifactGrowth& growth) {
@@ -136,7 +137,7 @@ std::string dependence_text(const ArtifactGrowth& growth) {
 std::string reach_text(const Json& group, const char* site) {
   const Json* share = find_member(group, site);
   if (share == nullptr) return "-";
-  return percent_text(get_number(*share, "share")) + " (layer " + std::to_string(get_int(*share, "layer")) + ")";
+  return share_in_percent(get_number(*share, "share")) + " (layer " + std::to_string(get_int(*share, "layer")) + ")";
 }
 
 std::string groups_table(const Artifact& artifact) {
@@ -147,9 +148,8 @@ std::string groups_table(const Artifact& artifact) {
   for (const auto& [grouping, groups] : artifact.ranges_by.items())
     for (const Json& group : groups) {
       const int64_t n = get_int(group, grouping == "tag" ? "prompts" : "tokens");
-      table.add_row({escaped(grouping), escaped(get_string(group, "name")), grouped(static_cast<uint64_t>(n)),
-                     reach_text(group, "key"), reach_text(group, "value"), reach_text(group, "latent"),
-                     reach_text(group, "query")});
+      table.add_row({escaped(grouping), escaped(get_string(group, "name")), grouped(n), reach_text(group, "key"),
+                     reach_text(group, "value"), reach_text(group, "latent"), reach_text(group, "query")});
     }
   return table.html();
 }

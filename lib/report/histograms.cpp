@@ -1,6 +1,7 @@
 // Magnitudes of every site, and what the format keeps of them at the chosen scale and at 1.0.
 #include <algorithm>
 
+#include "base/number_text.h"
 #include "report/histogram_geometry.h"
 #include "report/markup.h"
 #include "report/sections.h"
@@ -83,7 +84,7 @@ std::string alternative(const Chart& c) {
                                             : "values from " + power_of_two(c.shares.front().octave) + " to " +
                                                   power_of_two(c.shares.back().octave + 1);
   return c.label + ": " + span + "; in octaves wholly out of range at scale " + figure_text(c.scale) + ": " +
-         percent_text(lost) + ", at scale 1.0: " + percent_text(lost_at_one);
+         share_in_percent(lost) + ", at scale 1.0: " + share_in_percent(lost_at_one);
 }
 
 std::string figure(const Chart& c, const HistogramAxes& axes) {

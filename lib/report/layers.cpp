@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/number_text.h"
 #include "report/markup.h"
 #include "report/sections.h"
 
@@ -9,7 +10,7 @@ namespace kvcal {
 namespace {
 
 std::string number(float x) { return figure_text(static_cast<double>(x)); }
-std::string percent(float x) { return percent_text(static_cast<double>(x)); }
+std::string percent(float x) { return share_in_percent(static_cast<double>(x)); }
 
 // Smallest and largest head, where they differ.
 std::string absmax_text(const ArtifactSite& site) {
@@ -32,7 +33,7 @@ std::string deciding_figure(const DamageAtScale& d, const AssessmentLimits& limi
   const std::optional<double> value = deciding_value(d);
   if (!value) return "-";  // files of version 1.0
   const bool is_share = d.decided_by == Figure::Rel || d.decided_by == Figure::FlushedTokens;
-  const auto text = [&](double x) { return is_share ? percent_text(x) : figure_text(x); };
+  const auto text = [&](double x) { return is_share ? share_in_percent(x) : figure_text(x); };
   const FigureLimits& limit = *limits_of(limits, d.decided_by);
   return name + " " + text(*value) + " <span class=\"of\">(" + text(limit.check) + ", " + text(limit.keep16) +
          ")</span>";
@@ -40,7 +41,7 @@ std::string deciding_figure(const DamageAtScale& d, const AssessmentLimits& limi
 
 /// As RMS: of the square that is stored.
 std::string stream_text(const Assessment& a) {
-  return a.at_scale.on_stream ? percent_text(std::sqrt(*a.at_scale.on_stream)) : "-";
+  return a.at_scale.on_stream ? share_in_percent(std::sqrt(*a.at_scale.on_stream)) : "-";
 }
 
 std::string basis_text(const Assessment& a) {

@@ -2,7 +2,8 @@
 
 #include <cmath>
 #include <cstdint>
-#include <cstdio>
+
+#include "base/number_text.h"
 
 namespace kvcal {
 namespace {
@@ -42,12 +43,6 @@ std::string_view entity_of(char c) {
   }
 }
 
-std::string formatted(const char* format, double x) {
-  char text[40];
-  std::snprintf(text, sizeof text, format, x);
-  return text;
-}
-
 }  // namespace
 
 std::string escaped(std::string_view text) {
@@ -64,20 +59,10 @@ std::string escaped(std::string_view text) {
 
 std::string figure_text(double x) { return formatted("%.4g", x); }
 
-std::string percent_text(double share) {
-  return formatted(share != 0 && std::abs(share) < 0.0005 ? "%.1e %%" : "%.2f %%", 100 * share);
-}
-
 std::string coordinate(double x) {
   std::string text = formatted("%.1f", x);
   if (text.ends_with(".0")) text.resize(text.size() - 2);
   return text == "-0" ? "0" : text;
-}
-
-std::string grouped(uint64_t n) {
-  std::string digits = std::to_string(n);
-  for (size_t at = digits.size(); at > 3; at -= 3) digits.insert(at - 3, ",");
-  return digits;
 }
 
 HtmlTable::HtmlTable(std::string_view caption, std::vector<Column> columns) : columns_(std::move(columns)) {

@@ -11,15 +11,11 @@ namespace kvcal {
 /// become U+FFFD. Model names and prompt ids are written by strangers: they come into a page through here only.
 std::string escaped(std::string_view text);
 
-/// Four significant digits ("0.000679", "1.869e+04"), and shares: "2.65 %", "4.3e-09 %".
+/// Four significant digits: "0.000679", "1.869e+04".
 std::string figure_text(double x);
-std::string percent_text(double share);
 
 /// A coordinate of a drawing: at most one decimal, "12.5", "7", "-3".
 std::string coordinate(double x);
-
-/// "1,234,567"
-std::string grouped(uint64_t n);
 
 /// A table with a caption and headers that assistive technology can follow, in a box that scrolls sideways by itself.
 class HtmlTable {

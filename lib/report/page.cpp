@@ -19,11 +19,6 @@ constexpr Part kParts[] = {
     {"outliers", "Outliers", outlier_section},       {"provenance", "Provenance", provenance_section},
 };
 
-std::string architecture_of(const Artifact& artifact) {
-  const Json* name = artifact.model.is_object() ? find_member(artifact.model, "architecture") : nullptr;
-  return name && name->is_string() ? name->get<std::string>() : "a model without a name";
-}
-
 std::string head(const std::string& title) {
   return "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\"/>\n"
          "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"/>\n"
@@ -34,7 +29,7 @@ std::string head(const std::string& title) {
 }  // namespace
 
 std::string report_html(const ReportInput& input) {
-  const std::string title = "KV cache of " + architecture_of(input.artifact);
+  const std::string title = "KV cache of " + input.artifact.model.architecture;
   std::string contents, body;
   for (const Part& part : kParts) {
     const std::string made = part.make(input);

@@ -1,4 +1,5 @@
 // What was measured, with what, and how the scales were chosen.
+#include "base/number_text.h"
 #include "report/markup.h"
 #include "report/sections.h"
 
@@ -17,8 +18,7 @@ std::string entry(const std::string& name, const std::string& markup) {
 // All members of a block, as the file has them: a newer version may say more.
 std::string entries(const Json& block) {
   std::string out;
-  if (block.is_object())
-    for (const auto& member : block.items()) out += entry(member.key(), value_text(member.value()));
+  for (const auto& member : block.items()) out += entry(member.key(), value_text(member.value()));
   return out;
 }
 
@@ -31,7 +31,7 @@ std::string quantization_entries(const ArtifactQuantization& q) {
                     entry("granularity", escaped(name_of(q.granularity))) + entry("policy", escaped(q.policy));
   if (q.headroom) out += entry("headroom", figure_text(*q.headroom));
   if (q.percentile) out += entry("percentile", figure_text(*q.percentile));
-  if (q.max_model_len > 0) out += entry("max_model_len", grouped(static_cast<uint64_t>(q.max_model_len)));
+  if (q.max_model_len > 0) out += entry("max_model_len", grouped(q.max_model_len));
   const auto limits = [](const char* name, const FigureLimits& l) {
     return std::string(name) + " " + figure_text(l.check) + " / " + figure_text(l.keep16) + ", ";
   };
@@ -45,10 +45,10 @@ std::string quantization_entries(const ArtifactQuantization& q) {
 
 std::string provenance_section(const ReportInput& input) {
   const Artifact& a = input.artifact;
-  return list("Model", entries(a.model)) + list("Measurement", entries(a.calibration)) +
+  return list("Model", entries(to_json(a.model))) + list("Measurement", entries(calibration_json(a))) +
          list("Scales", quantization_entries(a.quantization)) +
-         (input.statistics && input.statistics->run.sanity.is_object()
-              ? list("Sanity of the model", entries(input.statistics->run.sanity))
+         (input.statistics && input.statistics->run.sanity
+              ? list("Sanity of the model", entries(to_json(*input.statistics->run.sanity)))
               : "");
 }
 

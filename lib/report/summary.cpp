@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <map>
 
+#include "base/number_text.h"
 #include "report/markup.h"
 #include "report/sections.h"
 
@@ -42,19 +43,6 @@ void count_layer(const ArtifactLayer& layer, Answers& c) {
     c.unsettled.push_back(layer.index);
 }
 
-// "0-2, 4-6"
-std::string ranges(const Layers& indexes) {
-  std::string text;
-  for (size_t i = 0; i < indexes.size();) {
-    size_t end = i;
-    while (end + 1 < indexes.size() && indexes[end + 1] == indexes[end] + 1) ++end;
-    text +=
-        (text.empty() ? "" : ", ") + std::to_string(indexes[i]) + (end > i ? "-" + std::to_string(indexes[end]) : "");
-    i = end + 1;
-  }
-  return text;
-}
-
 std::string meaning(ScaleNeed scale) {
   return scale == ScaleNeed::Any
              ? "Scale 1.0 works as well in every layer. These scales do no harm."
@@ -75,7 +63,7 @@ std::string meaning(Fitness fp8) {
 }
 
 std::string keep16_item(const Answers& c, const Artifact& artifact) {
-  std::string item = "Keep layer(s) " + ranges(c.layers.at(Fitness::Keep16)) +
+  std::string item = "Keep layer(s) " + ranges_text(c.layers.at(Fitness::Keep16)) +
                      " in the model's dtype, with vLLM by <code>--kv-cache-dtype-skip-layers</code>.";
   if (c.keep16_is_fine_at_one)
     item +=
@@ -91,14 +79,14 @@ std::string items_for(const Answers& c, const Artifact& artifact) {
   const auto add = [&](const std::string& text) { items += "<li>" + text + "</li>\n"; };
   if (c.layers.contains(Fitness::Keep16)) add(badge(Fitness::Keep16) + " " + keep16_item(c, artifact));
   if (!c.needed.empty())
-    add(badge(ScaleNeed::Needed) + " Make sure that the server loads the scales of layer(s) " + ranges(c.needed) +
+    add(badge(ScaleNeed::Needed) + " Make sure that the server loads the scales of layer(s) " + ranges_text(c.needed) +
         ": a server that does not find them uses 1.0, mostly without a warning.");
   if (c.layers.contains(Fitness::Check))
     add(badge(Fitness::Check) + " Compare the model's answers with and without this cache, for layer(s) " +
-        ranges(c.layers.at(Fitness::Check)) + ".");
-  if (!c.nothing.empty()) add("Nothing for layer(s) " + ranges(c.nothing) + ": fine, with any scale.");
+        ranges_text(c.layers.at(Fitness::Check)) + ".");
+  if (!c.nothing.empty()) add("Nothing for layer(s) " + ranges_text(c.nothing) + ": fine, with any scale.");
   if (!c.unsettled.empty())
-    add("Use more, or more varied, prompts: the largest magnitudes of layer(s) " + ranges(c.unsettled) +
+    add("Use more, or more varied, prompts: the largest magnitudes of layer(s) " + ranges_text(c.unsettled) +
         " still grew at the end, depend on one prompt, or there was nothing to compare (<a "
         "href=\"#growth\">growth</a>).");
   if (artifact.kv_cache.empty() && !artifact.kv_cache_left_out.empty())
@@ -127,17 +115,13 @@ std::string answers_box(const Answers& c, const std::string& dtype) {
 
 std::string layers_without_cache(const Artifact& artifact) {
   std::map<std::string, Layers> kinds;
-  if (artifact.layers_without_kv.is_array())
-    for (const Json& layer : artifact.layers_without_kv) {
-      std::string kind = get_string_or(layer, "kind", "layer");
-      if (find_member(layer, "shares_kv_with")) kind += ", reading an earlier layer's cache";
-      kinds[kind].push_back(get_int(layer, "index"));
-    }
+  for (const LayerInfo& layer : artifact.layers_without_kv)
+    kinds[layer.kind + (layer.shares_kv_with ? ", reading an earlier layer's cache" : "")].push_back(layer.index);
   if (kinds.empty()) return "";
   std::string text;
   for (auto& [kind, indexes] : kinds) {
     std::sort(indexes.begin(), indexes.end());
-    text += (text.empty() ? "" : "; ") + escaped(kind) + ": layer(s) " + ranges(indexes);
+    text += (text.empty() ? "" : "; ") + escaped(kind) + ": layer(s) " + ranges_text(indexes);
   }
   return "<p>Without a KV cache of their own, and so without scales: " + text + ".</p>\n";
 }

@@ -38,7 +38,7 @@ std::vector<std::string> vllm_notes(const Server& server) {
   return notes;
 }
 
-std::string evidence(const ClassLine& line, ServerKind kind) {
+std::string evidence(const ClassLoading& line, ServerKind kind) {
   const std::string wheel = (kind == ServerKind::Vllm ? "vLLM " : "SGLang ") +
                             str(verified_server(kind)).substr(kind == ServerKind::Vllm ? 5 : 7);
   return line.run ? "run: " + wheel : "read: " + wheel + " " + std::string(line.source);
@@ -51,8 +51,8 @@ const LoaderLine& loader_named(ServerKind kind, std::string_view name) {
   return *found;
 }
 
-const ClassLine& class_named(ServerKind kind, std::string_view architecture) {
-  const auto lines = class_lines(kind);
+const ClassLine& class_named(std::string_view architecture) {
+  const auto lines = class_lines();
   const auto found =
       std::find_if(lines.begin(), lines.end(), [&](const ClassLine& l) { return l.architecture == architecture; });
   if (found != lines.end()) return *found;
@@ -219,8 +219,9 @@ bool loads(Effect effect) { return effect == Effect::Exact || effect == Effect::
 bool stops(Effect effect) { return effect == Effect::Refused || effect == Effect::Crash; }
 
 ServerSupport server_support(const Server& server, std::string_view architecture, KvCarrier carrier) {
-  const ClassLine& line = class_named(server.kind, architecture);
-  const LoaderLine& loader = loader_named(server.kind, line.loader);
+  const ClassLine& line = class_named(architecture);
+  const ClassLoading& loading = line.by(server.kind);
+  const LoaderLine& loader = loader_named(server.kind, loading.loader);
   ServerSupport s;
   s.server = server;
   s.architecture = line.architecture;
@@ -232,10 +233,10 @@ ServerSupport server_support(const Server& server, std::string_view architecture
   if (s.why_not.empty() && !makes_parameters(server.kind, carrier)) s.why_not = no_parameters(server.kind, carrier);
   s.loads = s.why_not.empty();
   s.query = effect_of(s, ScaleSpelling::Attention, 'q');
-  s.json = line.json;
+  s.json = loading.json;
   s.plugin = plugin_of(s);
   s.backend = backend_of(s);
-  s.source = evidence(line, server.kind);
+  s.source = evidence(loading, server.kind);
   return s;
 }
 

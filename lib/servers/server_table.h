@@ -29,16 +29,22 @@ struct LoaderLine {
   std::string_view why_not;  // where `accepts` is empty
 };
 
-/// A class of models under a server.
-struct ClassLine {
-  std::string_view architecture;
+/// How a server loads a class of models.
+struct ClassLoading {
   std::string_view loader;  // LoaderLine::name
   std::string_view source;  // a file of the server that was read, or "" with run
   bool run = false;         // the server's loading code was executed on a model of this class
   bool json = false;        // SGLang: has load_kv_cache_scales
 };
 
+/// A class of models: a line of the table.
+struct ClassLine {
+  std::string_view architecture;
+  ClassLoading vllm, sglang;
+  const ClassLoading& by(ServerKind server) const { return server == ServerKind::Vllm ? vllm : sglang; }
+};
+
 std::span<const LoaderLine> loader_lines(ServerKind server);
-std::span<const ClassLine> class_lines(ServerKind server);
+std::span<const ClassLine> class_lines();
 
 }  // namespace kvcal

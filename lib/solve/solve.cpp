@@ -201,10 +201,8 @@ namespace {
 
 // A server that allows this many tokens must turn keys as the run did.
 void check_longrope(const RunRecord& run, int64_t max_model_len) {
-  const Json* longrope = run.model.is_object() ? find_member(run.model, "longrope") : nullptr;
-  if (!longrope) return;
-  const int64_t original = get_int(*longrope, "original_positions", "model.longrope.");
-  const std::string measured = get_string(*longrope, "list", "model.longrope.");
+  if (!run.model || !run.model->longrope) return;
+  const auto& [original, measured] = *run.model->longrope;
   if ((max_model_len > original) != (measured == "long"))
     fail("--max-model-len " + std::to_string(max_model_len) + " does not fit statistics of the " + measured +
          " list of rotary frequencies, which servers take for contexts " + (measured == "long" ? "above " : "up to ") +
@@ -218,12 +216,12 @@ int64_t max_model_len_of(const RunRecord& run, const SolveOptions& options) {
     check_longrope(run, options.max_model_len);
     return options.max_model_len;
   }
-  return run.model.is_object() ? get_int_or(run.model, "max_positions", 0, "model.") : 0;
+  return run.model ? run.model->max_positions : 0;
 }
 
 bool exceeds_measured_length(const RunRecord& run, const SolveOptions& options) {
   const int64_t allowed = max_model_len_of(run, options);
-  const int64_t seen = run.calibration.is_object() ? get_int_or(run.calibration, "longest", 0, "calibration.") : 0;
+  const int64_t seen = run.calibration ? run.calibration->longest : 0;
   // Unknown lengths are taken for the worst: providing for more than needed costs nothing.
   return allowed == 0 || seen == 0 || allowed > seen;
 }

@@ -56,11 +56,11 @@ std::vector<float> scales_for(const CacheStatistics& cache, CacheSite site, cons
 /// all (-1).
 std::optional<double> key_envelope(const CacheStatistics& cache, int64_t head = -1);
 
-/// True when the server may see longer contexts than were measured (RunRecord::calibration "longest"), or when either
+/// True when the server may see longer contexts than were measured (CalibrationInfo::longest), or when either
 /// length is unknown: keys then need their envelope.
 bool exceeds_measured_length(const RunRecord& run, const SolveOptions& options);
 
-/// options.max_model_len, or the model's own (RunRecord::model "max_positions"); 0 when unknown.
+/// options.max_model_len, or the model's own (ModelInfo::max_positions); 0 when unknown.
 int64_t max_model_len_of(const RunRecord& run, const SolveOptions& options);
 
 }  // namespace kvcal

@@ -24,14 +24,17 @@ PromptMap map_prompts(const std::vector<std::string>& ids, const std::vector<std
   return map;
 }
 
-Json same_or_null(const Json& a, const Json& b) { return a == b ? a : Json(); }
+template <class Info>
+std::optional<Info> same_or_none(const std::optional<Info>& a, const std::optional<Info>& b) {
+  return a == b ? a : std::nullopt;
+}
 
 RunRecord merge_records(const RunRecord& a, const RunRecord& b) {
   RunRecord run;
-  run.model = same_or_null(a.model, b.model);
-  run.layers_without_kv = same_or_null(a.layers_without_kv, b.layers_without_kv);
-  run.calibration = same_or_null(a.calibration, b.calibration);
-  run.sanity = same_or_null(a.sanity, b.sanity);
+  run.model = same_or_none(a.model, b.model);
+  run.layers_without_kv = same_or_none(a.layers_without_kv, b.layers_without_kv);
+  run.calibration = same_or_none(a.calibration, b.calibration);
+  run.sanity = same_or_none(a.sanity, b.sanity);
   run.plan_sha256 = a.plan_sha256 == b.plan_sha256 ? a.plan_sha256 : "";
   run.tokenizer_sha256 = a.tokenizer_sha256 == b.tokenizer_sha256 ? a.tokenizer_sha256 : "";
   run.n_passes = std::max(a.n_passes, b.n_passes);

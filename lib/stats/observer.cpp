@@ -25,12 +25,6 @@ constexpr int64_t kCodesPerHead = 20 * 128, kOctavesPerChannel = 18;
 /// A chat of four turns or more, with a system prompt and tools, has 14 kinds of tokens.
 constexpr int64_t kKindsPerPrompt = 16;
 
-struct SiteInProgress {
-  Coverage coverage;
-  std::optional<SiteTables> on_host;
-  std::optional<DeviceTables> on_device;  // of tensors that are not on the host, until these are added to on_host
-};
-
 bool exists(const KvLayout& layout, CacheSite site) { return heads_of(layout, site) > 0 && width_of(layout, site) > 0; }
 
 /// Where a site's channels begin in what the tap is shown, and how many it is shown: parts of a row come together.
@@ -84,6 +78,12 @@ void check_kinds(const ObservationPlan& plan) {
 }  // namespace
 
 struct Observer::State {
+  struct SiteInProgress {
+    Coverage coverage;
+    std::optional<SiteTables> on_host;
+    std::optional<DeviceTables> on_device;  // of tensors that are not on the host, until these are added to on_host
+  };
+
   State(const ModelSpec& spec, ObservationPlan p, ThreadPool& threads, Ops* ops, const SampleOptions& sample)
       : caches(spec.caches),
         plan(std::move(p)),

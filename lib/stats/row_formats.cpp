@@ -9,7 +9,7 @@
 namespace kvcal {
 namespace {
 
-constexpr int16_t kInfinity = 0x7F80;
+constexpr int16_t kInfinityBits = 0x7F80;
 constexpr size_t kBlock = 16;
 constexpr double kUnit = 0x1p-32;  // of a row's power of two
 
@@ -53,7 +53,7 @@ class Row {
       convert_to_bf16(x.dtype, x.as<float>() + first, codes_.data(), codes_.size());
     int16_t largest = 0;  // codes without their sign
     for (const bf16 code : codes_) largest = std::max(largest, static_cast<int16_t>(code.bits & 0x7FFF));
-    if (largest >= kInfinity) return false;
+    if (largest >= kInfinityBits) return false;
     const auto absmax = static_cast<double>(to_float(bf16{static_cast<uint16_t>(largest)}));
     exponent_ = largest == 0 ? 0 : std::ilogb(absmax);
     const double unit = power_of_two(-exponent_);

@@ -6,7 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "base/json.h"
+#include "stats/calibration_info.h"
+#include "stats/model_info.h"
 #include "stats/statistics.h"
 
 namespace kvcal {
@@ -21,10 +22,11 @@ struct Shard {
 using PromptTags = std::map<std::string, std::vector<uint64_t>>;
 
 struct RunRecord {
-  Json model;              // the artifact's block, verbatim
-  Json layers_without_kv;  // the same
-  Json calibration;        // the same, without what is derived from the statistics
-  Json sanity;             // mean negative log-likelihood of a few prompts, or null when not run
+  // The first three are none where runs were merged that differ in them.
+  std::optional<ModelInfo> model;
+  std::optional<std::vector<LayerInfo>> layers_without_kv;
+  std::optional<CalibrationInfo> calibration;
+  std::optional<SanityInfo> sanity;  // none: not run
   std::string plan_sha256;
   std::optional<Shard> shard;    // none: the whole plan; calibration describes the whole plan either way
   std::string tokenizer_sha256;  // of tokenizer.json; "" without one

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -31,7 +32,8 @@ class RunUnion {
   struct Set {
     std::string name;  // of the first file
     Statistics sum;
-    Json calibration, sanity;
+    CalibrationInfo calibration;
+    std::optional<SanityInfo> sanity;
     int64_t count = 1;                      // shards of the plan; 1: a whole run
     std::map<int64_t, std::string> shards;  // file by shard
   };

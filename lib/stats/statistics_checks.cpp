@@ -17,13 +17,13 @@ namespace kvcal {
 namespace {
 
 constexpr uint16_t kLargestFinite = 0x7F7F;
-constexpr int kFiniteOctaves = 255, kMaxBuckets = 64;
+constexpr int kMostOctaves = 255, kMaxBuckets = 64;
 
 /// Sums of one octave: of a head's histogram, or of its channels.
 struct OctaveSums {
   uint64_t count = 0, sum_m = 0, sum_m2 = 0;
 };
-using OctaveTable = std::array<OctaveSums, kFiniteOctaves>;
+using OctaveTable = std::array<OctaveSums, kMostOctaves>;
 
 std::string text(uint64_t n) { return std::to_string(n); }
 
@@ -181,7 +181,7 @@ void SiteCheck::check_token_octaves(const HeadStatistics& head) const {
   uint64_t left = site_.n_tokens;
   int previous = -1;
   for (const auto& [octave, count] : head.token_octaves) {
-    if (octave <= previous || octave >= kFiniteOctaves || count == 0 || count > left)
+    if (octave <= previous || octave >= kMostOctaves || count == 0 || count > left)
       fail("token_octaves has octave " + text(octave) + " with " + text(count) +
            " tokens, expected ascending octaves below 255, counts above 0, no more than the tokens there are");
     left -= count;
@@ -198,7 +198,7 @@ void SiteCheck::check_token_octaves(const HeadStatistics& head) const {
 void SiteCheck::check_moments(const OctaveMoments& o) const {
   const auto limit = static_cast<int64_t>(site_.n_tokens);
   const int64_t least = o.octave == 0 ? 0 : 128, most = o.octave == 0 ? 127 : 255;
-  bool good = o.octave < kFiniteOctaves;
+  bool good = o.octave < kMostOctaves;
   if (is_query()) {
     good =
         good && o.count == 0 && o.sum_m == 0 && o.signed_sum_m == 0 && o.sum_m2 > 0 && o.sum_m2 / limit <= most * most;

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "stats/further_members.h"
 #include "stats/statistics_file.h"
 
 namespace kvcal {
@@ -130,13 +131,13 @@ std::string metadata_of(const Statistics& statistics) {
   const RunRecord& run = statistics.run;
   Json json = {{"format", kStatisticsFormat},
                {"version", kStatisticsVersion},
-               {"model", run.model},
-               {"layers_without_kv", run.layers_without_kv},
-               {"calibration", run.calibration},
+               {"model", json_or_null(run.model)},
+               {"layers_without_kv", json_or_null(run.layers_without_kv)},
+               {"calibration", json_or_null(run.calibration)},
                {"plan_sha256", run.plan_sha256},
                {"tokenizer_sha256", run.tokenizer_sha256},
                {"n_passes", run.n_passes},
-               {"sanity", run.sanity}};
+               {"sanity", json_or_null(run.sanity)}};
   if (run.shard) json["shard"] = {{"index", run.shard->index}, {"count", run.shard->count}};
   for (const auto& entry : run.tags) json["tags"].push_back(entry.first);
   json["caches"] = Json::array();
@@ -172,14 +173,17 @@ StatisticsMetadata parse_metadata(std::string_view text) {
     fail("format " + quoted(format) + ", expected " + quoted(std::string(kStatisticsFormat)));
   StatisticsMetadata result;
   result.minor_version = minor_of(get_string(json, "version"));
-  result.run.model = block(json, "model");
-  result.run.layers_without_kv = block(json, "layers_without_kv");
-  result.run.calibration = block(json, "calibration");
+  if (const Json model = block(json, "model"); !model.is_null()) result.run.model = model_info_from(model);
+  if (const Json layers = block(json, "layers_without_kv"); !layers.is_null())
+    result.run.layers_without_kv = layers_without_kv_from(layers);
+  if (const Json calibration = block(json, "calibration"); !calibration.is_null())
+    result.run.calibration = calibration_info_from(calibration);
   result.run.plan_sha256 = get_string(json, "plan_sha256");
   result.run.tokenizer_sha256 = get_string_or(json, "tokenizer_sha256", "");
   result.run.shard = shard_from_json(json);
   result.run.n_passes = static_cast<int>(get_extent(json, "n_passes", 0));
-  result.run.sanity = block(json, "sanity");
+  if (const Json sanity = block(json, "sanity"); !sanity.is_null())
+    result.run.sanity = sanity_info_from(sanity, "sanity.");
   result.tags = tags_from_json(json);
   const Json caches = block(json, "caches");
   if (!caches.is_array()) fail("key 'caches' is no list");

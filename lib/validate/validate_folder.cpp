@@ -6,6 +6,7 @@
 #include "check/folder_checks.h"
 #include "export/record.h"
 #include "model/architecture.h"
+#include "solve/solution.h"
 #include "stats/statistics_file.h"
 #include "validate/validate.h"
 
@@ -21,7 +22,7 @@ std::optional<Reference> reference_of(const FolderChecks& checks, std::string_vi
     Reference r;
     r.statistics = read_statistics(checks.statistics);
     check_rotation(*r.statistics, report);
-    r.artifact = make_artifact(*r.statistics, {});
+    r.artifact = make_artifact(*r.statistics, solve(*r.statistics, {}));
     report.merge(validate_artifact(artifact_text(r.artifact), schema, &model), checks.statistics.string());
     for (Finding& f : report.findings) f.line = 0;  // of a file that nobody has
     return r;
@@ -77,7 +78,7 @@ void check_as_side_file(std::string_view text, const std::vector<Server>& server
   if (servers.empty()) return;
   report.evaluated({"V05", "V08"});
   const Artifact a = artifact_from_json(parse_json(text));
-  const std::string architecture = get_string_or(a.model, "architecture", "");
+  const std::string& architecture = a.model.architecture;
   for (const Server& server : servers) {
     for (const std::string& note : version_notes(server)) report.add("V05", "", note);
     const std::string name = str(server) + " " + architecture;

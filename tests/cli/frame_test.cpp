@@ -54,12 +54,7 @@ TEST(StatusLine, SaysWhereHowFastAndHowLong) {
   EXPECT_EQ(status_line({"layer 3/24", 250, 1000, "tokens", 10.0}, 14), "layer 3/24 · …");
 }
 
-TEST(StatusLine, Numbers) {
-  EXPECT_EQ(with_separators(0), "0");
-  EXPECT_EQ(with_separators(999), "999");
-  EXPECT_EQ(with_separators(1000), "1,000");
-  EXPECT_EQ(with_separators(-1234567), "-1,234,567");
-  EXPECT_EQ(with_separators(-123), "-123");
+TEST(StatusLine, Durations) {
   EXPECT_EQ(duration_text(0), "0:00");
   EXPECT_EQ(duration_text(59.2), "1:00");
   EXPECT_EQ(duration_text(3725), "1:02:05");

@@ -10,13 +10,13 @@ std::string code(const std::string& text) { return "`" + text + "`"; }
 /// The classes of a loader; in bold where the server's loader was executed.
 std::string classes_of(ServerKind kind, std::string_view loader) {
   std::string text;
-  for (const ClassLine& line : class_lines(kind)) {
-    if (line.loader != loader) continue;
+  for (const ClassLine& line : class_lines()) {
+    if (line.by(kind).loader != loader) continue;
     std::string name(line.architecture);
     for (const std::string_view end : {"ForConditionalGeneration", "ForCausalLM"})
       if (name.ends_with(end))
         name = name.substr(0, name.size() - end.size()) + (end == "ForConditionalGeneration" ? " (VL)" : "");
-    text += (text.empty() ? "" : ", ") + (line.run ? "**" + name + "**" : name);
+    text += (text.empty() ? "" : ", ") + (line.by(kind).run ? "**" + name + "**" : name);
   }
   return text;
 }
@@ -27,8 +27,8 @@ std::string effect_text(const ServerSupport& s, char site) {
 }
 
 std::string_view any_class(ServerKind kind, std::string_view loader) {
-  for (const ClassLine& line : class_lines(kind))
-    if (line.loader == loader) return line.architecture;
+  for (const ClassLine& line : class_lines())
+    if (line.by(kind).loader == loader) return line.architecture;
   return "";
 }
 

@@ -1,4 +1,4 @@
-// Tables of docs/ that are made from the code and the goldens, so that they cannot say what is not so.
+// Tables of documents that are made from the code, its rules and the goldens, so that they cannot say what is not so.
 #pragma once
 
 #include <span>
@@ -9,13 +9,14 @@ namespace kvcal::documents {
 
 /// Between the lines "<!-- table of NAME -->" and "<!-- end of table of NAME -->" of its document.
 struct Table {
-  const char* document;  // "docs/models.md"
+  const char* document;  // from the top of the tree: "docs/models.md"
   const char* name;
   std::string (*make)();  // Markdown, ending in a newline
 };
 
 std::span<const Table> tables();
 
+std::string table_of_includes();
 std::string table_of_models();
 std::string table_of_servers();
 std::string table_of_weight_formats();

@@ -1,4 +1,4 @@
-// The generated tables of docs/ are what the code makes of them. 'test_documents --update' writes them.
+// The generated tables of documents are what the code makes of them. 'test_documents --update' writes them.
 #include "documents/tables.h"
 
 #include <gtest/gtest.h>

@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <fstream>
 
-#include "artifact/make_artifact.h"
 #include "base/read_file.h"
 #include "build_info.h"
 #include "checkpoint/safetensors_writer.h"
@@ -15,13 +14,14 @@
 #include "e2e/runs.h"
 #include "prompt_flags.h"
 #include "stats/statistics_file.h"
+#include "unit/solved_artifact.h"
 
 namespace kvcal {
 namespace {
 
 std::string bytes_of(const fs::path& folder, const std::vector<PromptTokens>& prompts, const RunOptions& options,
                      CalibrationListener& listener) {
-  return artifact_text(make_artifact(measure(folder, prompts, options, listener), {}));
+  return artifact_text(solved_artifact(measure(folder, prompts, options, listener)));
 }
 
 std::string bytes_of(const fs::path& folder, const std::vector<PromptTokens>& prompts, const RunOptions& options) {
@@ -113,13 +113,13 @@ TEST(Solve, from_saved_statistics_gives_the_bytes_of_calibrate) {
       SolveOptions options;
       options.policy = policy;
       options.granularity = granularity;
-      EXPECT_EQ(artifact_text(make_artifact(read, options)), artifact_text(make_artifact(statistics, options)))
+      EXPECT_EQ(artifact_text(solved_artifact(read, options)), artifact_text(solved_artifact(statistics, options)))
           << policy;
     }
 }
 
 // As the program does it.
-Statistics calibrated(const fs::path& model, const PromptFlags& flags) {
+CalibrationResult calibrated(const fs::path& model, const PromptFlags& flags) {
   CalibrationOptions options;
   options.prompts = flags.resolve();
   options.tool_version = std::string("kvcal ") + build_info().version;
@@ -127,15 +127,14 @@ Statistics calibrated(const fs::path& model, const PromptFlags& flags) {
   return calibrate({.model = model,
                     .prompts = [&](bool) { return read_prompt_files(flags); },
                     .open_device = [] { return open_device("auto", Precision::BF16, 0); }},
-                   options, listener)
-      .statistics;
+                   options, listener);
 }
 
 Artifact demo(const char* model) {
   PromptFlags flags;
   flags.files = {source("datasets/demo/prompts.jsonl").string()};
   flags.max_length = 1024;
-  return make_artifact(calibrated(source(std::string("datasets/demo/") + model), flags), {});
+  return *calibrated(source(std::string("datasets/demo/") + model), flags).artifact;
 }
 
 TEST(Library, gives_the_files_of_the_program) {
@@ -151,12 +150,13 @@ TEST(Library, gives_the_files_of_the_program) {
   PromptFlags flags;
   flags.files = {prompts};
   flags.max_prompts = 12;
-  const Statistics statistics = calibrated(model, flags);
+  const CalibrationResult result = calibrated(model, flags);
   const fs::path own_file = scratch.path() / "own.kvstats";
-  write_statistics(own_file, statistics, Existing::Refuse);
+  write_statistics(own_file, result.statistics, Existing::Refuse);
   constexpr size_t kMost = size_t{64} << 20;
   EXPECT_TRUE(read_file(own_file, kMost) == read_file(statistics_file, kMost));
-  EXPECT_EQ(artifact_text(make_artifact(statistics, {})), read_file(scale_file, kMost));
+  EXPECT_EQ(artifact_text(*result.artifact), read_file(scale_file, kMost));
+  EXPECT_EQ(*result.artifact, solved_artifact(read_statistics(own_file)));
 }
 
 TEST(RangesBy, tags_and_kinds_of_tokens_come_from_prompts_to_the_artifact) {
@@ -168,9 +168,9 @@ TEST(RangesBy, tags_and_kinds_of_tokens_come_from_prompts_to_the_artifact) {
     {"id": "c", "text": "red blue"}])";
   PromptFlags flags;
   flags.files = {(scratch.path() / "p.json").string()};
-  const Statistics statistics = calibrated(source("datasets/demo/natural"), flags);
-  EXPECT_EQ(statistics.run.tags, (PromptTags{{"sums", {0, 1}}, {"talk", {1}}}));
-  const Artifact a = make_artifact(statistics, {});
+  const CalibrationResult result = calibrated(source("datasets/demo/natural"), flags);
+  EXPECT_EQ(result.statistics.run.tags, (PromptTags{{"sums", {0, 1}}, {"talk", {1}}}));
+  const Artifact& a = *result.artifact;
   std::map<std::string, std::vector<std::string>> names;
   for (const auto& [grouping, groups] : a.ranges_by.items())
     for (const Json& group : groups) {
@@ -222,10 +222,10 @@ TEST(Convergence, is_denied_where_the_last_prompts_still_raise_the_maximum) {
   std::vector<PromptTokens> prompts;
   for (const char* id : {"a", "b", "c"}) prompts.push_back({id, {10, 10, 10}, 1});
   prompts.push_back({"d", prompts_of({300}, 600)[0].ids, 1});
-  const Artifact never = make_artifact(measure(source("datasets/demo/natural"), prompts, RunOptions()), {});
+  const Artifact never = solved_artifact(measure(source("datasets/demo/natural"), prompts, RunOptions()));
   EXPECT_FALSE(never.layers[0].key.growth.converged);
   for (const char* id : {"a", "b", "c"}) prompts[static_cast<size_t>(id[0] - 'a')].ids = prompts[3].ids;
-  const Artifact settled = make_artifact(measure(source("datasets/demo/natural"), prompts, RunOptions()), {});
+  const Artifact settled = solved_artifact(measure(source("datasets/demo/natural"), prompts, RunOptions()));
   EXPECT_TRUE(settled.layers[0].key.growth.converged);
 }
 

@@ -2,10 +2,10 @@
 // processor. The program lies beside a libkvcal_cuda.so whose device is the emulator: runs are of a few hundred tokens.
 #include <gtest/gtest.h>
 
-#include "artifact/make_artifact.h"
 #include "device.h"
 #include "e2e/runs.h"
 #include "harness/tolerances.h"
+#include "unit/solved_artifact.h"
 
 namespace kvcal {
 namespace {
@@ -19,7 +19,7 @@ RunOptions on(const std::string& device) {
 Artifact artifact_of(const std::string& golden, const RunOptions& options) {
   // 300 is cut at position 256 by the smallest chunks.
   const auto prompts = prompts_of({1, 40, 65, 300}, 90);
-  return make_artifact(measure(source("tests/arch/golden/" + golden), prompts, options), {});
+  return solved_artifact(measure(source("tests/arch/golden/" + golden), prompts, options));
 }
 
 void expect_near(const ArtifactSite& actual, const ArtifactSite& expected, const std::string& what) {
@@ -36,7 +36,7 @@ class CudaRun : public testing::TestWithParam<const char*> {};
 
 TEST_P(CudaRun, GivesTheScalesOfTheProcessor) {
   const Artifact cuda = artifact_of(GetParam(), on("cuda")), cpu = artifact_of(GetParam(), on("cpu"));
-  EXPECT_TRUE(cuda.calibration.at("isa").get<std::string>().starts_with("cuda_sm_90")) << cuda.calibration.at("isa");
+  EXPECT_TRUE(cuda.calibration.isa.starts_with("cuda_sm_90")) << cuda.calibration.isa;
   ASSERT_EQ(cuda.layers.size(), cpu.layers.size());
   for (size_t i = 0; i < cpu.layers.size(); ++i) {
     expect_near(cuda.layers[i].key, cpu.layers[i].key, cpu.layers[i].name + " key");
@@ -62,7 +62,7 @@ TEST(CudaRun, InF32IsWithinTheSumsOrder) {
   RunOptions options = on("auto");
   options.precision = Precision::F32;
   const Artifact cuda = artifact_of("qwen3", options);
-  EXPECT_TRUE(cuda.calibration.at("isa").get<std::string>().starts_with("cuda")) << "auto takes the GPU";
+  EXPECT_TRUE(cuda.calibration.isa.starts_with("cuda")) << "auto takes the GPU";
   options.device = "cpu";
   const Artifact cpu = artifact_of("qwen3", options);
   for (size_t i = 0; i < cpu.layers.size(); ++i)

@@ -1,11 +1,11 @@
 // An MLA model from checkpoint to artifact: the same promises as for keys and values, and a file that passes validate.
 #include <gtest/gtest.h>
 
-#include "artifact/make_artifact.h"
 #include "base/read_file.h"
 #include "e2e/runs.h"
 #include "stats/merge.h"
 #include "stats/statistics_file.h"
+#include "unit/solved_artifact.h"
 #include "validate/validate.h"
 
 namespace kvcal {
@@ -16,7 +16,7 @@ fs::path model_folder() { return source("tests/arch/golden/deepseek_v3"); }
 std::vector<PromptTokens> prompts() { return prompts_of({1, 63, 65, 257, 400}, 96); }
 
 TEST(Latent, ArtifactOfARunPassesValidate) {
-  const Artifact a = make_artifact(measure(model_folder(), prompts(), RunOptions()), {});
+  const Artifact a = solved_artifact(measure(model_folder(), prompts(), RunOptions()));
   ASSERT_EQ(a.layers.size(), 3U);
   for (const ArtifactLayer& l : a.layers) {
     EXPECT_EQ(l.kind, "mla");
@@ -42,7 +42,7 @@ TEST(Latent, BytesDoNotDependOnThreadsChunksAndOrder) {
   options.threads = 1;
   options.chunk_tokens = 4096;
   const auto bytes = [&](std::vector<PromptTokens> p) {
-    return artifact_text(make_artifact(measure(model_folder(), std::move(p), options), {}));
+    return artifact_text(solved_artifact(measure(model_folder(), std::move(p), options)));
   };
   const std::string base = bytes(prompts());
   options.threads = 2;
@@ -57,7 +57,7 @@ TEST(Latent, SavedStatisticsGiveTheSameArtifact) {
   const Statistics statistics = measure(model_folder(), prompts(), RunOptions());
   const fs::path file = scratch.path() / "run.kvstats";
   write_statistics(file, statistics, Existing::Refuse);
-  EXPECT_EQ(artifact_text(make_artifact(read_statistics(file), {})), artifact_text(make_artifact(statistics, {})));
+  EXPECT_EQ(artifact_text(solved_artifact(read_statistics(file))), artifact_text(solved_artifact(statistics)));
 }
 
 TEST(Latent, ShardsMergeToTheWhole) {

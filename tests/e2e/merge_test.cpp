@@ -4,11 +4,11 @@
 
 #include <algorithm>
 
-#include "artifact/make_artifact.h"
 #include "base/read_file.h"
 #include "e2e/runs.h"
 #include "stats/run_union.h"
 #include "stats/statistics_file.h"
+#include "unit/solved_artifact.h"
 
 namespace kvcal {
 namespace {
@@ -23,7 +23,7 @@ struct Files {
 /// Through files, as the verbs do it.
 Files files_of(const Statistics& statistics, const fs::path& file) {
   write_statistics(file, statistics, Existing::Replace);
-  return {read_file(file, kMostBytes), artifact_text(make_artifact(read_statistics(file), {}))};
+  return {read_file(file, kMostBytes), artifact_text(solved_artifact(read_statistics(file)))};
 }
 
 class Shards : public ::testing::TestWithParam<const char*> {
@@ -105,12 +105,13 @@ TEST(Sets, without_a_common_prompt_give_pass_one_of_a_run_over_all) {
   const Statistics first = united({&c, &a});
   EXPECT_TRUE(files_of(united({&b, &first}), scratch.path() / "f") == expected) << "merged in two steps";
 
-  const Json& says = merged.run.calibration.at("merged");
-  EXPECT_EQ(says.at("exact_passes"), 1);
-  EXPECT_EQ(says.at("sets").size(), 3u);
-  EXPECT_EQ(merged.run.calibration.at("n_tokens"), whole.run.calibration.at("n_tokens"));
-  EXPECT_EQ(merged.run.calibration.at("longest"), whole.run.calibration.at("longest"));
-  EXPECT_NE(merged.run.calibration.at("plan_sha256"), whole.run.calibration.at("plan_sha256"));
+  const CalibrationInfo &says = *merged.run.calibration, &of_whole = *whole.run.calibration;
+  ASSERT_TRUE(says.merged);
+  EXPECT_EQ(says.merged->exact_passes, 1);
+  EXPECT_EQ(says.merged->sets.size(), 3u);
+  EXPECT_EQ(says.n_tokens, of_whole.n_tokens);
+  EXPECT_EQ(says.longest, of_whole.longest);
+  EXPECT_NE(says.plan_sha256, of_whole.plan_sha256);
   Statistics renamed = merged;
   renamed.run = whole.run;  // all that is measured is equal
   EXPECT_TRUE(files_of(renamed, scratch.path() / "f") == files_of(whole, scratch.path() / "f"));
@@ -135,7 +136,7 @@ TEST(Shard, makes_no_scales_before_all_are_merged) {
   options.sequences.n_shards = 2;
   const Statistics shard = measure(source("tests/arch/golden/qwen3"), prompts_of({40, 63}, 90), options);
   try {
-    make_artifact(shard, {});
+    solved_artifact(shard);
     FAIL() << "accepted";
   } catch (const Error& e) {
     EXPECT_NE(std::string(e.what()).find("shard 1 of 2"), std::string::npos) << e.what();

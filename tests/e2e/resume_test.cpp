@@ -6,10 +6,10 @@
 
 #include <fstream>
 
-#include "artifact/make_artifact.h"
 #include "base/read_file.h"
 #include "e2e/runs.h"
 #include "stats/statistics_file.h"
+#include "unit/solved_artifact.h"
 
 namespace kvcal {
 namespace {
@@ -51,7 +51,7 @@ class Resume : public testing::TestWithParam<const char*> {
     const fs::path file = scratch_.path() / "run.kvstats";
     write_statistics(file, measured.statistics, Existing::Replace);
     result.bytes = read_file(file, size_t{1} << 30);
-    if (o.sequences.n_shards == 1) result.bytes += artifact_text(make_artifact(measured.statistics, {}));
+    if (o.sequences.n_shards == 1) result.bytes += artifact_text(solved_artifact(measured.statistics));
     result.said = listener.text();
     if (measured.resume) measured.resume->remove();
     return result;

@@ -1,21 +1,21 @@
-// Calibrations on an emulated device, from a checkpoint to the artifact: its bytes whatever the loader does, and a
+// Calibrations on an emulated device, from a checkpoint to the artifact: its bytes whatever the reader does, and a
 // model that the device has no room for.
 #include <gtest/gtest.h>
 
 #include <fstream>
 
 #include "arch/golden.h"
-#include "artifact/make_artifact.h"
 #include "base/json.h"
 #include "e2e/runs.h"
 #include "emulator/emulator.h"
 #include "kernels/cuda_ops.h"
+#include "unit/solved_artifact.h"
 
 namespace kvcal {
 namespace {
 
 struct Asked {
-  cuda::LoaderOptions loader;
+  cuda::ReaderOptions reader;
   emulator::Timing timing = emulator::Timing::Immediate;
 };
 
@@ -27,10 +27,10 @@ std::string artifact_of(const char* golden, const Asked& asked) {
     const RunOptions options;
     const CalibrationPlan plan =
         plan_calibration(model, prompts_of({1, 40, 65, 130}, 90), options.sources, options, [&] {
-          return make_cuda_ops({Precision::BF16, 0, true, asked.loader});
+          return make_cuda_ops({Precision::BF16, 0, true, asked.reader});
         });
     Recorder listener;
-    text = artifact_text(make_artifact(measure(model, plan, options, listener).statistics, {}));
+    text = artifact_text(solved_artifact(measure(model, plan, options, listener).statistics));
   }
   emulator::set_timing(emulator::Timing::Immediate);
   return text;
@@ -44,7 +44,7 @@ TEST(Run, AnArtifactKnowsNothingOfItsReaders) {
     for (const Asked& asked :
          {Asked{{1, 2, kSmall, true}, emulator::Timing::Late}, Asked{{2, 3, kSmall, false}, emulator::Timing::Random},
           Asked{{9, 12, kSmall, true}, emulator::Timing::Random}})
-      EXPECT_TRUE(artifact_of(golden, asked) == expected) << golden << ", " << asked.loader.readers << " readers";
+      EXPECT_TRUE(artifact_of(golden, asked) == expected) << golden << ", " << asked.reader.readers << " readers";
   }
 }
 
@@ -129,7 +129,7 @@ TEST(Run, AModelOfFourTimesTheMemoryOfTheDevice) {
   options.memory = alone.total();
   const CalibrationPlan plan = plan_on(model, std::move(device));
   Recorder listener;
-  const Artifact artifact = make_artifact(measure(model, plan, options, listener).statistics, {});
+  const Artifact artifact = solved_artifact(measure(model, plan, options, listener).statistics);
   const DeviceMemory memory = plan.op->device_memory();
   emulator::set_device_memory(emulator::kUsualDeviceMemory);
   ASSERT_EQ(artifact.layers.size(), static_cast<size_t>(kLayers));

@@ -71,7 +71,7 @@ Ran run(const std::string& name, const Asked& asked,
   Ran ran;
   {
     CudaOptions options{asked.precision, 0, true};
-    options.loader = {asked.readers, 3, uint64_t{1} << 16, true};
+    options.reader = {asked.readers, 3, uint64_t{1} << 16, true};
     LoadedModel m(Golden(name).folder, make_cuda_ops(options));
     const auto prompts = some_prompts(m.model->spec().vocab, lengths);
     SequencePlan sequences;

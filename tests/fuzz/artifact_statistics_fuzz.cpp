@@ -2,11 +2,11 @@
 // an artifact or an Error, and comparing formats in numbers.
 #include <cmath>
 
-#include "artifact/make_artifact.h"
 #include "base/read_file.h"
 #include "fuzz/fuzzing.h"
 #include "solve/format_errors.h"
 #include "stats/statistics_file.h"
+#include "unit/solved_artifact.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace kvcal;
@@ -20,7 +20,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       fuzzing::require(std::isfinite((errors.*column.error).value_or(0)), "an error is finite");
   }
   fuzzing::accepts([&] {
-    const Artifact artifact = make_artifact(statistics, {});
+    const Artifact artifact = solved_artifact(statistics);
     fuzzing::require(!artifact_text(artifact).empty(), "an artifact has a text");
   });
   return 0;

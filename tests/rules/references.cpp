@@ -15,7 +15,7 @@ const std::map<std::string, std::string, std::less<>> kMaySkip = {
     {"tests/arch/arch_test.cpp", "goldens whose files depart from what the reference read"},
     {"tests/cudnn/graph_test.cpp", "cuDNN's library"},
     {"tests/plugins/test_plugins.py", "a program that was built"},
-    {"tests/engine/weight_loader_test.cpp", "direct reads, a page cache that can be emptied"},
+    {"tests/engine/background_reader_test.cpp", "direct reads, a page cache that can be emptied"},
     {"tests/unit/base_atomic_file_test.cpp", "the right to become another user, to mount"},
     {"tests/unit/checkpoint_mapped_file_test.cpp", "address space beside a sanitizer's"},
     {"tests/unit/tensor_block_pool_test.cpp", "an allocator that may fail"},

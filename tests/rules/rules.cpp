@@ -6,47 +6,10 @@
 #include <set>
 #include <string_view>
 
+#include "rules/include_table.h"
+
 namespace kvcal::rules {
 namespace {
-
-// Folder -> what its files may include besides the folder itself: folders, or single headers. A folder inside another
-// one is a folder of its own: "ops" does not allow "ops/cpu".
-const std::map<std::string, std::set<std::string>, std::less<>> kMayInclude = {
-    {"base", {}},
-    {"tensor", {"base"}},
-    {"checkpoint", {"base", "tensor", "checkpoint/formats"}},
-    {"checkpoint/formats", {"base", "tensor", "checkpoint"}},
-    {"unicode", {"base"}},
-    {"jinja", {"base", "unicode"}},
-    {"tokenizer", {"base", "unicode"}},
-    {"prompts", {"base", "unicode", "jinja", "tokenizer"}},
-    {"ops", {"base", "tensor"}},
-    {"ops/cpu", {"base", "tensor", "ops"}},
-    {"model", {"base", "tensor", "checkpoint", "ops", "model/archs"}},
-    {"model/archs", {"base", "tensor", "checkpoint/weight_binder.h", "ops/ops.h", "model"}},
-    {"prefill", {"base", "tensor", "checkpoint", "ops", "model"}},
-    // The statistics file is a safetensors container.
-    {"stats",
-     {"base", "tensor", "ops", "model/model_spec.h", "model/kv_tap.h", "model/batch.h", "checkpoint/safetensors.h",
-      "checkpoint/safetensors_writer.h"}},
-    {"solve", {"base", "tensor", "stats", "model/model_spec.h", "model/kv_tap.h", "model/batch.h"}},
-    {"artifact", {"base", "model/model_spec.h", "stats", "solve"}},
-    {"calibrate",
-     {"base", "tensor", "checkpoint", "tokenizer", "prompts", "ops", "model", "prefill", "stats", "solve", "artifact"}},
-    // Knows servers and what they read of a checkpoint.
-    {"servers", {"base", "tensor", "checkpoint", "model/model_spec.h", "model/architecture.h"}},
-    // Reads a model's own files and writes the ones that a server loads.
-    {"export", {"base", "tensor", "checkpoint", "model/model_spec.h", "artifact", "servers"}},
-    {"check", {"base", "checkpoint", "model/model_spec.h", "artifact", "servers", "solve/format.h", "stats"}},
-    // Of exports only their record, which tells that scales were measured.
-    {"validate",
-     {"base", "checkpoint", "model/architecture.h", "artifact", "servers", "check", "export/record.h", "stats"}},
-    {"doctor",
-     {"base", "tensor", "checkpoint", "model/model_spec.h", "model/architecture.h", "artifact", "servers", "check"}},
-    {"capacity", {"base", "tensor", "checkpoint", "model/model_spec.h", "model/architecture.h"}},
-    {"report", {"base", "model/model_spec.h", "stats", "solve", "artifact"}},
-    {"kernels", {"base", "tensor", "ops"}},
-};
 
 // Libraries that are held in one place.
 struct Library {
@@ -99,8 +62,10 @@ std::string at(const SourceFile& file, int line, const std::string& what) {
 // The folder of a path below lib/ as the table spells it: the longest entry that the path begins with.
 std::string folder_of(std::string_view path) {
   std::string best;
-  for (const auto& [folder, allowed] : kMayInclude)
+  for (const IncludeRule& rule : include_table()) {
+    const std::string folder(rule.folder);
     if (path.starts_with(folder + "/") && folder.size() > best.size()) best = folder;
+  }
   return best;
 }
 
@@ -127,6 +92,10 @@ void check_library(const SourceFile& file, const Include& include, Findings& fin
   }
 }
 
+bool may_include(const IncludeRule& rule, std::string_view what) {
+  return std::find(rule.may_include.begin(), rule.may_include.end(), what) != rule.may_include.end();
+}
+
 void check_ours(const SourceFile& file, const Include& include, Findings& findings) {
   const bool in_lib = file.path.starts_with("lib/");
   const std::string from = folder_of(in_lib ? std::string_view(file.path).substr(4) : std::string_view(file.path));
@@ -138,7 +107,8 @@ void check_ours(const SourceFile& file, const Include& include, Findings& findin
     findings.push_back(at(file, include.line, "this folder is not in the table of include rules"));
   } else if (to.empty()) {
     findings.push_back(at(file, include.line, "not a header of lib/ with its folder: " + include.name));
-  } else if (to != from && !kMayInclude.at(from).contains(to) && !kMayInclude.at(from).contains(include.name)) {
+  } else if (to != from && !may_include(*include_rule_of(from), to) &&
+             !may_include(*include_rule_of(from), include.name)) {
     findings.push_back(at(file, include.line, from + " may not include " + include.name));
   }
 }

@@ -3,8 +3,8 @@
 #include <cmath>
 
 #include "artifact/difference.h"
-#include "artifact/make_artifact.h"
 #include "unit/solve_synthetic.h"
+#include "unit/solved_artifact.h"
 
 namespace kvcal {
 namespace {
@@ -14,7 +14,7 @@ Artifact sample(Granularity granularity = Granularity::Tensor, const char* forma
   SolveOptions options;
   options.granularity = granularity;
   options.format = format;
-  return make_artifact(statistics, options);
+  return solved_artifact(statistics, options);
 }
 
 /// The value site when the scale of B is `factor` times that of A (whose headroom is 2).
@@ -88,7 +88,7 @@ TEST(Difference, CountsAChangeOfEitherAnswer) {
 TEST(Difference, OfModelsFormatsAndLayersDecides) {
   const Artifact a = sample();
   Artifact other = a;
-  other.model["weights_fingerprint"] = std::string(64, '0');
+  other.model.weights_fingerprint = std::string(64, '0');
   EXPECT_FALSE(compare(a, other).within(1e9));
   EXPECT_FALSE(compare(a, sample(Granularity::Head)).within(1e9));
   EXPECT_FALSE(compare(a, sample(Granularity::Tensor, "int8")).within(1e9));
@@ -114,7 +114,7 @@ TEST(Difference, LeavesOutHeadsThatAreZeroThroughout) {
   run.value = [plain = gaussian(1, 2)](const Provenance& w) mutable { return w.head == 0 ? 0.0F : plain(w); };
   SolveOptions options;
   options.granularity = Granularity::Head;
-  const Artifact a = make_artifact(synthetic_statistics(run), options);
+  const Artifact a = solved_artifact(synthetic_statistics(run), options);
   ASSERT_EQ(a.layers[0].value.zero_heads, std::vector<int>{0});
   const SiteDifference same = compare(a, a).sites[1];
   EXPECT_EQ(same.head, 1);

@@ -5,11 +5,11 @@
 #include <filesystem>
 
 #include "artifact/difference.h"
-#include "artifact/make_artifact.h"
 #include "artifact/schema_check.h"
 #include "base/read_file.h"
 #include "solve/solve.h"
 #include "unit/solve_synthetic.h"
+#include "unit/solved_artifact.h"
 
 namespace kvcal {
 namespace {
@@ -30,7 +30,7 @@ SolveOptions short_context() {
 }
 
 TEST(LatentArtifact, OneScaleFollowsFromTheLargerPart) {
-  const Artifact a = make_artifact(statistics(), short_context());
+  const Artifact a = solved_artifact(statistics(), short_context());
   const ArtifactLayer& layer = a.layers.at(0);
   EXPECT_EQ(layer.kind, "mla");
   EXPECT_GT(absmax(CacheSite::Rope), 16 * absmax(CacheSite::Latent));
@@ -47,7 +47,7 @@ TEST(LatentArtifact, OneScaleFollowsFromTheLargerPart) {
 TEST(LatentArtifact, ALargerLatentPartCountsToo) {
   SyntheticRun run = latent_run();
   std::swap(run.latent, run.rope);
-  const ArtifactSite latent = make_artifact(synthetic_statistics(run), short_context()).layers.at(0).latent;
+  const ArtifactSite latent = solved_artifact(synthetic_statistics(run), short_context()).layers.at(0).latent;
   EXPECT_EQ(latent.absmax, latent.parts->absmax_latent);
   EXPECT_LT(latent.where.channel, 16);
   EXPECT_FLOAT_EQ(latent.scale, latent.absmax * 2 / 448);
@@ -93,7 +93,7 @@ TEST(LatentArtifact, PartsAreJudgedSeparatelyAndTheNoiseTogether) {
 TEST(LatentArtifact, AFlushedLatentPartIsInadequate) {
   SyntheticRun run = latent_run();
   run.latent = gaussian(4.0 / 65536, 1);  // far below what a scale for the rope part can store
-  const Artifact a = make_artifact(synthetic_statistics(run), {});
+  const Artifact a = solved_artifact(synthetic_statistics(run));
   const ArtifactSite& latent = a.layers.at(0).latent;
   EXPECT_GT(latent.parts->error_latent.lost_at_scale, 0.5F);
   EXPECT_LT(latent.parts->error_rope.lost_at_scale, 0.01F);
@@ -105,7 +105,7 @@ TEST(LatentArtifact, FileHasTheMembersAndReadsBack) {
   for (const Granularity granularity : {Granularity::Tensor, Granularity::Head}) {
     SolveOptions options;
     options.granularity = granularity;
-    const Artifact a = make_artifact(statistics(), options);
+    const Artifact a = solved_artifact(statistics(), options);
     const Json json = to_json(a);
     const Json& layer = json["layers"][0];
     EXPECT_TRUE(layer.contains("latent") && layer.contains("query"));
@@ -126,7 +126,7 @@ TEST(LatentArtifact, FileHasTheMembersAndReadsBack) {
 TEST(LatentArtifact, SchemaKnowsBothKindsOfLayers) {
   const std::string schema =
       read_file(std::filesystem::path(KVCAL_SOURCE_DIR) / "schemas" / kArtifactSchemaFile, size_t{1} << 20);
-  const Json good = to_json(make_artifact(statistics(), {}));
+  const Json good = to_json(solved_artifact(statistics()));
   const auto errors = [&](const std::function<void(Json&)>& change) {
     Json json = good;
     change(json["layers"][0]);
@@ -145,14 +145,14 @@ TEST(LatentArtifact, SchemaKnowsBothKindsOfLayers) {
 TEST(LatentArtifact, DifferencesAreOfTheRow) {
   SyntheticRun larger = latent_run();
   larger.rope = [plain = larger.rope](const Provenance& w) mutable { return plain(w) * 4; };
-  const Artifact a = make_artifact(statistics(), {}), b = make_artifact(synthetic_statistics(larger), {});
+  const Artifact a = solved_artifact(statistics()), b = solved_artifact(synthetic_statistics(larger));
   const ArtifactDifference d = compare(a, b);
   ASSERT_EQ(d.sites.size(), 2U);
   EXPECT_EQ(d.sites[0].site, "latent");
   EXPECT_NEAR(d.sites[0].change(), 3, 0.01);
   EXPECT_EQ(d.sites[0].effect, "A clips what B measured");
   EXPECT_TRUE(compare(a, a).within(0));
-  const Artifact other = make_artifact(synthetic_statistics(ordinary_run()), {});
+  const Artifact other = solved_artifact(synthetic_statistics(ordinary_run()));
   EXPECT_FALSE(compare(a, other).within(100));
 }
 
@@ -160,7 +160,7 @@ TEST(LatentArtifact, SitesWithoutValuesAreNamed) {
   Statistics empty = statistics();
   empty.caches[0].at(CacheSite::Rope) = {};
   try {
-    make_artifact(empty, {});
+    solved_artifact(empty);
     FAIL() << "no error";
   } catch (const Error& e) {
     EXPECT_EQ(std::string(e.what()), "layer 3 (layers.3.self_attn), rope: no observations");

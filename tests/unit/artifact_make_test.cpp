@@ -1,9 +1,8 @@
 // What make_artifact puts into the file, and what it refuses.
 #include <gtest/gtest.h>
 
-#include "artifact/make_artifact.h"
-#include "artifact/provenance.h"
 #include "unit/solve_synthetic.h"
+#include "unit/solved_artifact.h"
 
 namespace kvcal {
 namespace {
@@ -18,7 +17,7 @@ SyntheticRun stressed_run() {
 
 TEST(MakeArtifact, TellsWhatWasMeasuredAndWhere) {
   const Statistics statistics = synthetic_statistics(ordinary_run());
-  const Artifact a = make_artifact(statistics, {});
+  const Artifact a = solved_artifact(statistics);
   ASSERT_EQ(a.layers.size(), 1U);
   const ArtifactLayer& layer = a.layers[0];
   EXPECT_EQ(layer.index, 3);
@@ -48,14 +47,14 @@ TEST(MakeArtifact, TiesGoToTheSmallestPlace) {
   run.value = [](const Provenance& w) {
     return (w.head == 0 && w.prompt == 4) || (w.head == 1 && w.prompt == 2) ? 2.0F : 1.0F;
   };
-  const ArtifactWhere where = make_artifact(synthetic_statistics(run), {}).layers[0].value.where;
+  const ArtifactWhere where = solved_artifact(synthetic_statistics(run)).layers[0].value.where;
   EXPECT_EQ(where.prompt, "prompt-102");
   EXPECT_EQ(where.head, 1);
 }
 
 TEST(MakeArtifact, WritesDownTheOptions) {
   const Statistics statistics = synthetic_statistics(ordinary_run());
-  ArtifactQuantization q = make_artifact(statistics, {}).quantization;
+  ArtifactQuantization q = solved_artifact(statistics).quantization;
   EXPECT_EQ(q.dtype, "fp8_e4m3");
   EXPECT_EQ(q.max, 448);
   EXPECT_EQ(q.headroom, 2);
@@ -67,7 +66,7 @@ TEST(MakeArtifact, WritesDownTheOptions) {
   options.percentile = 99.5;
   options.max_model_len = 100;
   options.limits.rel = {0.25, 0.5};
-  q = make_artifact(statistics, options).quantization;
+  q = solved_artifact(statistics, options).quantization;
   EXPECT_FALSE(q.headroom);
   EXPECT_EQ(q.percentile, 99.5);
   EXPECT_EQ(q.max, 240);
@@ -77,23 +76,24 @@ TEST(MakeArtifact, WritesDownTheOptions) {
 
 TEST(MakeArtifact, CarriesTheRecordOver) {
   Statistics statistics = synthetic_statistics(ordinary_run());
-  statistics.run.sanity = {{"mean_nll", 1.5}};
-  const Artifact a = make_artifact(statistics, {});
+  statistics.run.sanity = {1.5, 6.4, 40};
+  statistics.run.calibration->further["later"] = 1;
+  const Artifact a = solved_artifact(statistics);
   EXPECT_EQ(a.model, statistics.run.model);
   EXPECT_EQ(a.layers_without_kv, statistics.run.layers_without_kv);
   EXPECT_EQ(a.model_type, "qwen3_5_text");
-  EXPECT_EQ(a.calibration["n_tokens"], 640);
-  EXPECT_EQ(a.calibration["sanity"], statistics.run.sanity);
-  EXPECT_TRUE(a.calibration["converged"].is_boolean());
+  EXPECT_EQ(a.calibration.n_tokens, 640);
+  EXPECT_EQ(a.calibration, statistics.run.calibration);
+  EXPECT_EQ(a.evidence.sanity, statistics.run.sanity);
 }
 
 TEST(MakeArtifact, OneSiteThatHasNotConvergedIsEnough) {
   SyntheticRun run = ordinary_run();
   for (Signal* signal : {&run.key, &run.value, &run.query}) *signal = [](const Provenance&) { return 1.0F; };
-  EXPECT_EQ(make_artifact(synthetic_statistics(run), {}).calibration["converged"], true);
+  EXPECT_EQ(solved_artifact(synthetic_statistics(run)).evidence.converged, true);
   run.query = [](const Provenance& w) { return w.prompt == 7 ? 3.0F : 1.0F; };
-  const Artifact a = make_artifact(synthetic_statistics(run), {});
-  EXPECT_EQ(a.calibration["converged"], false);
+  const Artifact a = solved_artifact(synthetic_statistics(run));
+  EXPECT_EQ(a.evidence.converged, false);
   EXPECT_TRUE(a.layers[0].key.growth.converged);
   EXPECT_EQ(a.layers[0].query.growth.last_quarter, 2.0F);
 }
@@ -104,16 +104,17 @@ TEST(MakeArtifact, NamesThePromptAndTheTagThatARangeDependsOn) {
   run.key = [](const Provenance& w) { return w.prompt >= 6 ? 3.0F : 1.0F; };
   Statistics statistics = synthetic_statistics(run);
   statistics.run.tags = {{"code", {6, 7}}, {"prose", {0, 1}}};
-  const Artifact a = make_artifact(statistics, {});
+  const Artifact a = solved_artifact(statistics);
   const ArtifactGrowth &value = a.layers[0].value.growth, &key = a.layers[0].key.growth;
   EXPECT_EQ(value.depends_on, (ArtifactDependence{"prompt-102", 8.0F}));
   EXPECT_FALSE(value.depends_on_tag);
   EXPECT_FALSE(value.converged);
   EXPECT_FALSE(key.depends_on);
   EXPECT_EQ(key.depends_on_tag, (ArtifactDependence{"code", 3.0F}));
-  EXPECT_EQ(a.calibration["converged"], false);
-  EXPECT_EQ(a.calibration["coverage"]["n_prompts"], 8);
-  EXPECT_EQ(a.calibration["coverage"]["beyond_headroom"], 1);
+  EXPECT_EQ(a.evidence.converged, false);
+  ASSERT_TRUE(a.evidence.beyond);
+  EXPECT_EQ(a.evidence.beyond->n_prompts, 8);
+  EXPECT_EQ(a.evidence.beyond->headroom, 1);
   EXPECT_EQ(value.coverage->beyond_absmax, 1.0F / 9);
   EXPECT_EQ(a.ranges_by.dump(0, ' ').find("role"), std::string::npos) << "no kinds were told apart";
   const Json& tags = a.ranges_by["tag"];
@@ -126,7 +127,7 @@ TEST(MakeArtifact, NamesThePromptAndTheTagThatARangeDependsOn) {
   EXPECT_EQ(artifact_from_json(to_json(a)), a);
   SolveOptions mse;
   mse.policy = "mse";
-  EXPECT_FALSE(make_artifact(statistics, mse).layers[0].value.growth.coverage->beyond_headroom);
+  EXPECT_FALSE(solved_artifact(statistics, mse).layers[0].value.growth.coverage->beyond_headroom);
 }
 
 TEST(MakeArtifact, OneLayerThatHasNotConvergedIsEnough) {
@@ -137,15 +138,15 @@ TEST(MakeArtifact, OneLayerThatHasNotConvergedIsEnough) {
   run.layout.cache = 1;
   run.value = [](const Provenance& w) { return w.prompt == 7 ? 3.0F : 1.0F; };
   statistics.caches.push_back(synthetic_cache(run));
-  const Artifact a = make_artifact(statistics, {});
+  const Artifact a = solved_artifact(statistics);
   ASSERT_EQ(a.layers.size(), 2U);
   EXPECT_TRUE(a.layers[0].value.growth.converged);
-  EXPECT_EQ(a.calibration["converged"], false);
+  EXPECT_EQ(a.evidence.converged, false);
   EXPECT_EQ(a.layers[1].name, "model.language_model.layers.7.self_attn");
 }
 
 TEST(MakeArtifact, FiguresAtTheScaleAndAtOne) {
-  const ArtifactLayer layer = make_artifact(synthetic_statistics(stressed_run()), {}).layers[0];
+  const ArtifactLayer layer = solved_artifact(synthetic_statistics(stressed_run())).layers[0];
   const ArtifactError &key = layer.key.error, &value = layer.value.error, &query = layer.query.error;
   EXPECT_NEAR(key.at_scale, 0.0265, 0.002);
   EXPECT_EQ(key.clipped_at_scale, 0);
@@ -162,7 +163,7 @@ TEST(MakeArtifact, FiguresAtTheScaleAndAtOne) {
 // ------------------------------------------------------------------ kv_cache
 
 TEST(KvCache, HasEveryLayer) {
-  const Artifact a = make_artifact(synthetic_statistics(ordinary_run()), {});
+  const Artifact a = solved_artifact(synthetic_statistics(ordinary_run()));
   ASSERT_EQ(a.kv_cache.size(), 8U);
   for (size_t layer = 0; layer < 8; ++layer)
     EXPECT_EQ(a.kv_cache[layer], layer == 3 ? std::max(a.layers[0].key.scale, a.layers[0].value.scale) : 1.0F);
@@ -173,7 +174,7 @@ TEST(KvCache, HasEveryLayer) {
 }
 
 TEST(KvCache, IsLeftOutWhereOneScaleLosesASite) {
-  const Artifact a = make_artifact(synthetic_statistics(stressed_run()), {});
+  const Artifact a = solved_artifact(synthetic_statistics(stressed_run()));
   EXPECT_EQ(a.layers[0].key.verdict(), Verdict::Needed);
   EXPECT_EQ(a.layers[0].value.verdict(), Verdict::Needed);
   EXPECT_TRUE(a.layers[0].joint.loses_value);
@@ -188,9 +189,9 @@ TEST(KvCache, IsLeftOutForOtherFormatsAndWithoutAModelType) {
   Statistics statistics = synthetic_statistics(ordinary_run());
   SolveOptions options;
   options.format = "int8";
-  EXPECT_NE(make_artifact(statistics, options).kv_cache_left_out.find("int8"), std::string::npos);
-  statistics.run.model["model_type"] = nullptr;
-  EXPECT_NE(make_artifact(statistics, {}).kv_cache_left_out.find("model_type"), std::string::npos);
+  EXPECT_NE(solved_artifact(statistics, options).kv_cache_left_out.find("int8"), std::string::npos);
+  statistics.run.model->model_type = "";
+  EXPECT_NE(solved_artifact(statistics).kv_cache_left_out.find("model_type"), std::string::npos);
 }
 
 // ------------------------------------------------------------------ refusals
@@ -201,77 +202,23 @@ TEST(MakeArtifact, RefusesRecordsThatLackSomething) {
     Statistics statistics = good;
     change(statistics);
     try {
-      make_artifact(statistics, {});
+      solved_artifact(statistics);
       ADD_FAILURE() << expected;
     } catch (const Error& e) {
       EXPECT_NE(std::string(e.what()).find(expected), std::string::npos) << e.what();
     }
   };
   refused("no KV cache", [](Statistics& s) { s.caches.clear(); });
-  refused("which model", [](Statistics& s) { s.run.model = nullptr; });
-  refused("what was fed", [](Statistics& s) { s.run.calibration = nullptr; });
-  refused("own no cache", [](Statistics& s) { s.run.layers_without_kv = nullptr; });
-  refused("n_layers", [](Statistics& s) { s.run.model["n_layers"] = 0; });
-  refused("tensor_prefix", [](Statistics& s) { s.run.model.erase("tensor_prefix"); });
+  refused("which model", [](Statistics& s) { s.run.model.reset(); });
+  refused("what was fed", [](Statistics& s) { s.run.calibration.reset(); });
+  refused("own no cache", [](Statistics& s) { s.run.layers_without_kv.reset(); });
+  refused("n_layers", [](Statistics& s) { s.run.model->n_layers = 0; });
   refused("layer 9", [](Statistics& s) { s.caches[0].layout.layer = 9; });
   refused("layer 3 after one of layer 3", [](Statistics& s) { s.caches.push_back(s.caches[0]); });
   refused("in prompt", [](Statistics& s) {
     for (HeadStatistics& head : s.caches[0].at(CacheSite::Key).heads) head.where.prompt = 100;
   });
   refused("no observations", [](Statistics& s) { s.caches[0].at(CacheSite::Key).n_tokens = 0; });
-}
-
-// ------------------------------------------------------------------ provenance
-
-ModelSpec hybrid() {
-  ModelSpec spec;
-  spec.architecture = "Qwen3_5ForCausalLM";
-  spec.model_type = "qwen3_5_text";
-  spec.max_positions = 32768;
-  for (int i = 0; i < 4; ++i) {
-    LayerSpec layer;
-    layer.index = i;
-    layer.kind = i == 3 ? LayerKind::Attention : LayerKind::GatedDeltaNet;
-    layer.cache = i == 3 ? 0 : -1;
-    spec.layers.push_back(layer);
-  }
-  spec.caches.push_back(small_layout());
-  return spec;
-}
-
-TEST(Provenance, Blocks) {
-  const Json model = model_block(hybrid(), {"model.", std::string(64, '1'), std::string(64, 'f')});
-  EXPECT_EQ(model["n_layers"], 4);
-  EXPECT_EQ(model["n_kv_layers"], 1);
-  EXPECT_EQ(model["max_positions"], 32768);
-  EXPECT_EQ(model["tensor_prefix"], "model.");
-  const Json without = layers_without_kv_block(hybrid());
-  ASSERT_EQ(without.size(), 3U);
-  EXPECT_EQ(without[2]["index"], 2);
-  EXPECT_EQ(without[2]["kind"], "gated_delta_net");
-}
-
-TEST(Provenance, ALayerThatSharesACacheNamesItsOwner) {
-  ModelSpec spec = hybrid();
-  LayerSpec reader;
-  reader.index = 4;
-  reader.kind = LayerKind::Attention;
-  reader.shares_cache = 0;
-  spec.layers.push_back(reader);
-  const Json without = layers_without_kv_block(spec);
-  ASSERT_EQ(without.size(), 4U);
-  EXPECT_EQ(without[3], (Json{{"index", 4}, {"kind", "attention"}, {"shares_kv_with", 3}}));
-  for (size_t i = 0; i < 3; ++i) EXPECT_FALSE(without[i].contains("shares_kv_with")) << i;
-}
-
-TEST(Provenance, DigestsMustBeDigests) {
-  EXPECT_THROW(model_block(hybrid(), {"model.", "", std::string(64, 'f')}), Error);
-  EXPECT_THROW(model_block(hybrid(), {"model.", std::string(64, 'f'), std::string(64, 'F')}), Error);
-  CalibrationFacts facts;
-  facts.prompts_sha256 = facts.plan_sha256 = std::string(64, '0');
-  EXPECT_EQ(calibration_block(facts)["plan_sha256"], facts.plan_sha256);
-  facts.plan_sha256 = "unknown";
-  EXPECT_THROW(calibration_block(facts), Error);
 }
 
 }  // namespace

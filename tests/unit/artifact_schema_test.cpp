@@ -5,11 +5,10 @@
 
 #include <filesystem>
 
-#include "artifact/make_artifact.h"
-#include "artifact/provenance.h"
 #include "artifact/schema_check.h"
 #include "base/read_file.h"
 #include "unit/solve_synthetic.h"
+#include "unit/solved_artifact.h"
 
 namespace kvcal {
 namespace {
@@ -21,7 +20,7 @@ const std::string& schema() {
 }
 
 const Json& good() {
-  static const Json json = to_json(make_artifact(synthetic_statistics(ordinary_run()), {}));
+  static const Json json = to_json(solved_artifact(synthetic_statistics(ordinary_run())));
   return json;
 }
 
@@ -42,7 +41,7 @@ TEST(Schema, AcceptsEverythingWeWrite) {
         options.policy = policy;
         options.format = format;
         options.granularity = granularity;
-        const auto errors = check_schema(to_json(make_artifact(statistics, options)), schema());
+        const auto errors = check_schema(to_json(solved_artifact(statistics, options)), schema());
         EXPECT_TRUE(errors.empty()) << shown(errors);
       }
 }
@@ -52,9 +51,9 @@ TEST(Schema, AcceptsRareShapes) {
   run.n_prompts = run.n_passes = 1;
   run.layout.pair_bound = PairBound::None;
   Statistics statistics = synthetic_statistics(run);
-  statistics.run.sanity = {{"mean_nll", 1.5}, {"uniform_nll", 6.4}, {"n_tokens", 200}};
+  statistics.run.sanity = {1.5, 6.4, 200};
   statistics.run.tags = {{"a tag", {0}}};
-  Artifact artifact = make_artifact(statistics, {});
+  Artifact artifact = solved_artifact(statistics);
   artifact.layers[0].value.growth.depends_on = {"a prompt", 2.5F};
   artifact.layers[0].value.growth.depends_on_tag = {"a tag", std::nullopt};
   artifact.source_date_epoch = 1700000000;
@@ -63,21 +62,24 @@ TEST(Schema, AcceptsRareShapes) {
   EXPECT_TRUE(check_schema(to_json(artifact), schema()).empty()) << shown(check_schema(to_json(artifact), schema()));
 }
 
-TEST(Schema, AcceptsTheBlocksOfProvenance) {
+TEST(Schema, AcceptsTheBlocksOfTheRecord) {
   ModelSpec spec;
   spec.architecture = "Qwen3ForCausalLM";
+  spec.rope_switch = 4096;
   spec.layers.resize(3);
   for (int i = 0; i < 3; ++i) spec.layers[static_cast<size_t>(i)].index = i;
   spec.layers[1].cache = 0;
   spec.caches.resize(1);
-  CalibrationFacts facts = {std::string(64, '0'), std::string(64, '1'), 4, 100, 40, 2048, 2, 12, "bf16", "avx512",
-                            "fp8_token",          "kvcal 0.1.0"};
-  Json json = good();
-  json["model"] = model_block(spec, {"", std::string(64, '2'), std::string(64, '3')});
-  json["layers_without_kv"] = layers_without_kv_block(spec);
-  json["calibration"] = calibration_block(facts);
-  json["calibration"]["converged"] = true;
-  json["calibration"]["sanity"] = nullptr;
+  Artifact artifact = solved_artifact(synthetic_statistics(ordinary_run()));
+  artifact.model = model_info(spec);
+  artifact.model.config_sha256 = std::string(64, '2');
+  artifact.model.weights_fingerprint = std::string(64, '3');
+  artifact.layers_without_kv = layers_without_kv(spec);
+  artifact.calibration.activation_quant = "fp8_token";
+  artifact.calibration.encoder_tokens = 12;
+  artifact.calibration.merged.emplace().sets.resize(2);
+  artifact.evidence.beyond.reset();
+  const Json json = to_json(artifact);
   EXPECT_TRUE(check_schema(json, schema()).empty()) << shown(check_schema(json, schema()));
 }
 

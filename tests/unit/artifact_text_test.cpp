@@ -10,9 +10,9 @@
 
 #include "artifact/artifact.h"
 #include "artifact/json_text.h"
-#include "artifact/make_artifact.h"
 #include "base/number_text.h"
 #include "unit/solve_synthetic.h"
+#include "unit/solved_artifact.h"
 
 namespace kvcal {
 namespace {
@@ -65,13 +65,13 @@ TEST(ArtifactText, EqualInputsGiveEqualBytes) {
   for (const char* policy : {"absmax", "kl"}) {
     SolveOptions options;
     options.policy = policy;
-    EXPECT_EQ(artifact_text(make_artifact(ordinary(), options)),
-              artifact_text(make_artifact(synthetic_statistics(ordinary_run()), options)));
+    EXPECT_EQ(artifact_text(solved_artifact(ordinary(), options)),
+              artifact_text(solved_artifact(synthetic_statistics(ordinary_run()), options)));
   }
 }
 
 TEST(ArtifactText, MembersAreInFixedOrder) {
-  const Json json = parse_json(artifact_text(make_artifact(ordinary(), {})));
+  const Json json = parse_json(artifact_text(solved_artifact(ordinary())));
   std::vector<std::string> keys;
   for (const auto& member : json.items()) keys.push_back(member.key());
   EXPECT_EQ(keys, (std::vector<std::string>{"$schema", "format", "version", "model_type", "model", "quantization",
@@ -81,7 +81,7 @@ TEST(ArtifactText, MembersAreInFixedOrder) {
 }
 
 TEST(ArtifactText, HasNoTimeUnlessTheCallerGivesOne) {
-  Artifact artifact = make_artifact(ordinary(), {});
+  Artifact artifact = solved_artifact(ordinary());
   EXPECT_EQ(artifact_text(artifact).find("epoch"), std::string::npos);
   artifact.source_date_epoch = 1700000000;
   EXPECT_NE(artifact_text(artifact).find("\"source_date_epoch\": 1700000000"), std::string::npos);
@@ -89,23 +89,23 @@ TEST(ArtifactText, HasNoTimeUnlessTheCallerGivesOne) {
 
 /// Artifacts of every kind that make_artifact can give.
 std::vector<Artifact> varieties() {
-  std::vector<Artifact> out = {make_artifact(ordinary(), {})};
+  std::vector<Artifact> out = {solved_artifact(ordinary())};
   SolveOptions options;
   options.granularity = Granularity::Head;
   options.policy = "percentile";
   options.format = "int8";
   options.limits = {{0.001, 0.02}, {0.03, 0.4}, {0.5, 0.6}, {0.07, 0.8}, 0.5, 3};
-  out.push_back(make_artifact(ordinary(), options));
+  out.push_back(solved_artifact(ordinary(), options));
   SyntheticRun lonely = ordinary_run();
   lonely.n_prompts = 1;
   lonely.n_passes = 1;
   lonely.layout.pair_bound = PairBound::None;
-  out.push_back(make_artifact(synthetic_statistics(lonely), {}));
+  out.push_back(solved_artifact(synthetic_statistics(lonely)));
   out.back().source_date_epoch = 5;
-  out.back().calibration["sanity"] = {{"mean_nll", 1.25}, {"uniform_nll", 6.4}, {"n_tokens", 40}};
+  out.back().evidence.sanity = {1.25, 6.4, 40};
   SyntheticRun padded = ordinary_run();
   padded.key = [plain = gaussian(1, 1)](const Provenance& w) mutable { return w.head == 1 ? 0.0F : plain(w); };
-  out.push_back(make_artifact(synthetic_statistics(padded), {}));
+  out.push_back(solved_artifact(synthetic_statistics(padded)));
   return out;
 }
 
@@ -146,7 +146,7 @@ struct Broken {
 };
 
 TEST(ArtifactReader, NamesTheMemberThatIsWrong) {
-  const Json good = to_json(make_artifact(ordinary(), {}));
+  const Json good = to_json(solved_artifact(ordinary()));
   const Broken cases[] = {
       {"format", [](Json& j) { j["format"] = "kvstats"; }},
       {"versions 1.x", [](Json& j) { j["version"] = "2.0"; }},
@@ -178,7 +178,17 @@ TEST(ArtifactReader, NamesTheMemberThatIsWrong) {
       {"layers[0].key.growth.converged", [](Json& j) { j["layers"][0]["key"]["growth"]["converged"] = 1; }},
       {"layers[0].key.growth.per_pass[0]", [](Json& j) { j["layers"][0]["key"]["growth"]["per_pass"][0] = "x"; }},
       {"layers[0].joint.verdict", [](Json& j) { j["layers"][0]["joint"]["verdict"] = "inadequate"; }},
+      {"'model.tensor_prefix'", [](Json& j) { j["model"].erase("tensor_prefix"); }},
+      {"'model.n_layers'", [](Json& j) { j["model"]["n_layers"] = "four"; }},
       {"layers_without_kv", [](Json& j) { j["layers_without_kv"] = Json::object(); }},
+      {"'layers_without_kv[].kind'", [](Json& j) { j["layers_without_kv"][0].erase("kind"); }},
+      {"'calibration.passes'", [](Json& j) { j["calibration"]["passes"] = 1.5; }},
+      {"'calibration.converged'", [](Json& j) { j["calibration"].erase("converged"); }},
+      {"'calibration.coverage.beyond_absmax'", [](Json& j) { j["calibration"]["coverage"]["beyond_absmax"] = -1; }},
+      {"'calibration.sanity.n_tokens'",
+       [](Json& j) {
+         j["calibration"]["sanity"] = {{"mean_nll", 1}, {"uniform_nll", 2}};
+       }},
       {"kv_cache.dtype", [](Json& j) { j["kv_cache"]["dtype"] = "float8_e5m2"; }},
       {"kv_cache.scaling_factor.0", [](Json& j) { j["kv_cache"]["scaling_factor"].erase("0"); }},
       {"kv_cache.scaling_factor.0.9",
@@ -203,10 +213,21 @@ TEST(ArtifactReader, NamesTheMemberThatIsWrong) {
 }
 
 TEST(ArtifactReader, LaterMinorVersionsMayHaveMoreMembers) {
-  Json json = to_json(make_artifact(ordinary(), {}));
+  Json json = to_json(solved_artifact(ordinary()));
   json["version"] = "1.7";
   json["layers"][0]["key"]["entropy"] = 3.5;
   EXPECT_EQ(artifact_from_json(json).layers.size(), 1U);
+}
+
+TEST(ArtifactReader, BlocksAreWrittenAsTheyWereRead) {
+  Json json = to_json(solved_artifact(ordinary()));
+  json["model"]["later"] = 1;
+  json["calibration"]["coverage"]["beyond_headroom"] = nullptr;
+  json["calibration"]["coverage"]["later"] = 2;
+  for (const bool of_version_1_0 : {false, true}) {
+    if (of_version_1_0) json["calibration"].erase("coverage");
+    EXPECT_EQ(to_json(artifact_from_json(json)).dump(), json.dump());
+  }
 }
 
 TEST(ArtifactReader, FilesThatAreNoJson) {
@@ -220,7 +241,7 @@ TEST(ArtifactReader, FilesThatAreNoJson) {
       EXPECT_NE(std::string(e.what()).find(path.filename().string()), std::string::npos) << e.what();
     }
   };
-  const std::string good = artifact_text(make_artifact(ordinary(), {}));
+  const std::string good = artifact_text(solved_artifact(ordinary()));
   for (const std::string& text :
        {std::string(), std::string("{"), std::string("[]"), std::string("null"), good.substr(0, good.size() / 2),
         good + "x", "{\"format\": \"kv-cache-scales\", " + good.substr(1), std::string(100000, '['),
@@ -228,13 +249,13 @@ TEST(ArtifactReader, FilesThatAreNoJson) {
         std::string("{\"format\": \"kv-cache-scales\", \"version\": \"1.0\", \"x\": NaN}")})
     read(text);
   std::ofstream(path, std::ios::binary) << good;
-  EXPECT_TRUE(read_artifact(path) == make_artifact(ordinary(), {}));
+  EXPECT_TRUE(read_artifact(path) == solved_artifact(ordinary()));
   std::filesystem::remove(path);
   EXPECT_THROW(read_artifact(path), Error);
 }
 
 TEST(ArtifactReader, SurvivesTruncationAndFlippedBytes) {
-  const std::string good = artifact_text(make_artifact(ordinary(), {}));
+  const std::string good = artifact_text(solved_artifact(ordinary()));
   std::mt19937 engine(5);
   for (int i = 0; i < 2000; ++i) {
     std::string text = good;

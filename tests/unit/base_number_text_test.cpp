@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <limits>
 #include <random>
+#include <vector>
 
 #include "base/number_text.h"
 
@@ -37,6 +38,20 @@ TEST(NumberText, ReadsBackExactly) {
   }
   EXPECT_EQ(std::strtod(shortest_double(std::numeric_limits<double>::denorm_min()).c_str(), nullptr),
             std::numeric_limits<double>::denorm_min());
+}
+
+TEST(NumberText, ForPeople) {
+  EXPECT_EQ(grouped(0), "0");
+  EXPECT_EQ(grouped(999), "999");
+  EXPECT_EQ(grouped(1000), "1,000");
+  EXPECT_EQ(grouped(-1234567), "-1,234,567");
+  EXPECT_EQ(grouped(-123), "-123");
+  EXPECT_EQ(share_in_percent(0.0265), "2.65 %");
+  EXPECT_EQ(share_in_percent(4.3e-11), "4.3e-09 %");
+  EXPECT_EQ(share_in_percent(0), "0.00 %");
+  EXPECT_EQ(formatted("%.3g %%", 12.3456), "12.3 %");
+  EXPECT_EQ(ranges_text(std::vector<int64_t>{0, 1, 2, 4, 5, 8}), "0-2, 4-5, 8");
+  EXPECT_EQ(ranges_text({}), "");
 }
 
 }  // namespace

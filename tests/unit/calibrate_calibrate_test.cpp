@@ -141,6 +141,19 @@ TEST(Calibrate, OfAPlanRunsNothing) {
   EXPECT_EQ(result.sequences.n_tokens(), listener.n_planned);
   EXPECT_GT(result.memory.total(), 0u);
   EXPECT_TRUE(result.statistics.caches.empty());
+  EXPECT_FALSE(result.artifact);
+}
+
+TEST(Calibrate, SolvesUnlessOnlyStatisticsAreWanted) {
+  Recorder listener, other;
+  CalibrationOptions options;
+  const CalibrationResult solved = calibrate(inputs(), options, listener);
+  ASSERT_TRUE(solved.artifact);
+  EXPECT_EQ(solved.artifact->layers.size(), solved.statistics.caches.size());
+  options.extent = Extent::Statistics;
+  const CalibrationResult measured = calibrate(inputs(), options, other);
+  EXPECT_FALSE(measured.artifact);
+  EXPECT_TRUE(bytes_of(measured.statistics) == bytes_of(solved.statistics));
 }
 
 TEST(Calibrate, WarnsInsteadOfPrinting) {

@@ -34,10 +34,9 @@ inline ArtifactSite site_of(float scale, int64_t n_heads) {
 inline Artifact artifact_for(const ModelIdentity& model) {
   Artifact artifact;
   artifact.model_type = model.spec.model_type;
-  artifact.model = {{"architecture", model.spec.architecture},
-                    {"config_sha256", model.config_sha256},
-                    {"weights_fingerprint", model.weights_fingerprint},
-                    {"also_valid_for", Json::array()}};
+  artifact.model = model_info(model.spec);
+  artifact.model.config_sha256 = model.config_sha256;
+  artifact.model.weights_fingerprint = model.weights_fingerprint;
   artifact.quantization.dtype = "fp8_e4m3";
   artifact.quantization.max = 448;
   artifact.quantization.policy = "absmax";

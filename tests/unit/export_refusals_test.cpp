@@ -16,9 +16,9 @@ std::string refusal(const Exported& model, const char* target) {
 
 TEST(ExportRefuses, AnotherModel) {
   const Exported llama("llama");
-  expect_contains(refusal(llama, "vllm", [](Artifact& a) { a.model["weights_fingerprint"] = "0123456789abcdef"; }),
+  expect_contains(refusal(llama, "vllm", [](Artifact& a) { a.model.weights_fingerprint = "0123456789abcdef"; }),
                   "--also-for");
-  expect_contains(refusal(llama, "vllm", [](Artifact& a) { a.model["config_sha256"] = "0123456789abcdef"; }),
+  expect_contains(refusal(llama, "vllm", [](Artifact& a) { a.model.config_sha256 = "0123456789abcdef"; }),
                   "another config.json");
   expect_contains(refusal(llama, "vllm", [](Artifact& a) { a.model_type = "mistral"; }), "model_type 'mistral'");
   expect_contains(refusal(llama, "vllm", [](Artifact& a) { a.layers[0].n_kv_heads = 1; }), "KV heads");
@@ -29,9 +29,9 @@ TEST(ExportRefuses, AnotherModel) {
 TEST(ExportRefuses, OtherWeightsUnlessListed) {
   const Exported llama("llama");
   llama.write("vllm", [&](Artifact& a) {
-    a.model["also_valid_for"] = Json::array({a.model["weights_fingerprint"]});
-    a.model["weights_fingerprint"] = "0123456789abcdef";
-    a.model["config_sha256"] = "of the measured one";
+    a.model.also_valid_for = {a.model.weights_fingerprint};
+    a.model.weights_fingerprint = "0123456789abcdef";
+    a.model.config_sha256 = "of the measured one";
   });
   EXPECT_TRUE(std::filesystem::exists(llama.out()));
 }

@@ -153,15 +153,10 @@ TEST(Markup, escapes_what_strangers_write) {
   EXPECT_EQ(escaped("\xC0\xAF\xED\xA0\x80\xF5\xE2\x82"), bad + bad + bad + bad + bad + bad + bad + bad);
 }
 
-TEST(Markup, writes_short_numbers) {
+TEST(Markup, writes_short_coordinates) {
   EXPECT_EQ(coordinate(12.0), "12");
   EXPECT_EQ(coordinate(12.34), "12.3");
   EXPECT_EQ(coordinate(-0.01), "0");
-  EXPECT_EQ(grouped(1234567), "1,234,567");
-  EXPECT_EQ(grouped(123), "123");
-  EXPECT_EQ(percent_text(0.0265), "2.65 %");
-  EXPECT_EQ(percent_text(4.3e-11), "4.3e-09 %");
-  EXPECT_EQ(percent_text(0), "0.00 %");
 }
 
 }  // namespace

@@ -1,17 +1,17 @@
 // The page as a whole: well-formed, self-contained, escaped, equal twice, small enough for eighty layers.
 #include <gtest/gtest.h>
 
-#include "artifact/make_artifact.h"
 #include "report/markup.h"
 #include "report/report.h"
 #include "unit/report_html_checker.h"
 #include "unit/solve_synthetic.h"
+#include "unit/solved_artifact.h"
 
 namespace kvcal {
 namespace {
 
 std::string page_of(const Statistics& statistics, bool with_statistics = true) {
-  const Artifact artifact = make_artifact(statistics, {});
+  const Artifact artifact = solved_artifact(statistics);
   return report_html({artifact, with_statistics ? &statistics : nullptr, "run.kvstats", "kvcal test"});
 }
 
@@ -76,7 +76,7 @@ bool has(const std::string& page, std::string_view part) { return page.find(part
 
 /// A page about one layer whose key and value have these answers.
 std::string page_with(Assessment key, Assessment value) {
-  Artifact artifact = make_artifact(synthetic_statistics(ordinary_run()), {});
+  Artifact artifact = solved_artifact(synthetic_statistics(ordinary_run()));
   key.at_scale.fitness = key.fp8;
   value.at_scale.fitness = value.fp8;
   artifact.layers[0].key.assessment = key;
@@ -170,12 +170,12 @@ TEST(Page, escapes_names_and_ids_of_strangers) {
   const std::string attack = "<script>alert(1)</script>\"'&\xFF";
   Statistics statistics = synthetic_statistics(ordinary_run());
   for (std::string& id : statistics.run.prompt_ids) id = attack + id;
-  statistics.run.model["architecture"] = "<script>alert(2)</script>";
-  statistics.run.model["model_type"] = "\"><script>alert(3)</script>";
-  statistics.run.model["<b>"] = "<b>";
-  statistics.run.calibration["tool_version"] = "</dd><script>alert(4)</script>";
-  statistics.run.layers_without_kv[0]["kind"] = "<script>alert(5)</script>";
-  const Artifact artifact = make_artifact(statistics, {});
+  statistics.run.model->architecture = "<script>alert(2)</script>";
+  statistics.run.model->model_type = "\"><script>alert(3)</script>";
+  statistics.run.model->further["<b>"] = "<b>";
+  statistics.run.calibration->tool_version = "</dd><script>alert(4)</script>";
+  statistics.run.layers_without_kv->at(0).kind = "<script>alert(5)</script>";
+  const Artifact artifact = solved_artifact(statistics);
   const std::string page = report_html({artifact, &statistics, "<script>alert(6)</script>.kvstats", "kvcal <7>"});
   expect_sound(page);
   EXPECT_EQ(page.find("<script"), std::string::npos);
@@ -192,9 +192,9 @@ Statistics eighty_layers() {
   run.n_prompts = 64;
   run.tokens_per_prompt = 2;
   Statistics statistics = synthetic_statistics(run);
-  statistics.run.model["n_layers"] = 80;
-  statistics.run.model["n_kv_layers"] = 80;
-  statistics.run.layers_without_kv = Json::array();
+  statistics.run.model->n_layers = 80;
+  statistics.run.model->n_kv_layers = 80;
+  statistics.run.layers_without_kv->clear();
   const CacheStatistics one = statistics.caches[0];
   statistics.caches.clear();
   for (int layer = 0; layer < 80; ++layer) {

@@ -80,8 +80,8 @@ TEST(LoaderResults, AreCalledRunByTheTable) {
   for (const auto& [file, result] : results_with("effect"))
     executed.emplace(server_of(result).kind, get_string(result, "architecture", ""));
   for (const ServerKind kind : {ServerKind::Vllm, ServerKind::Sglang})
-    for (const ClassLine& line : class_lines(kind))
-      EXPECT_TRUE(line.run || !executed.contains({kind, std::string(line.architecture)}))
+    for (const ClassLine& line : class_lines())
+      EXPECT_TRUE(line.by(kind).run || !executed.contains({kind, std::string(line.architecture)}))
           << str(verified_server(kind)) << " " << line.architecture;
 }
 

@@ -15,19 +15,19 @@ using enum ScaleSpelling;
 const Server kVllm = verified_server(ServerKind::Vllm), kSglang = verified_server(ServerKind::Sglang);
 
 TEST(ServerSupport, KnowsEveryClassThatIsCalibrated) {
-  for (const ServerKind kind : {ServerKind::Vllm, ServerKind::Sglang}) {
-    std::vector<std::string_view> listed, ours;
-    for (const ClassLine& line : class_lines(kind)) listed.push_back(line.architecture);
-    for (const Architecture& a : architectures()) ours.push_back(a.name);
-    EXPECT_EQ(listed, ours);
-    for (const ClassLine& line : class_lines(kind)) EXPECT_EQ(line.run, line.source.empty()) << line.architecture;
-  }
+  std::vector<std::string_view> listed, ours;
+  for (const ClassLine& line : class_lines()) listed.push_back(line.architecture);
+  for (const Architecture& a : architectures()) ours.push_back(a.name);
+  EXPECT_EQ(listed, ours);
+  for (const ClassLine& line : class_lines())
+    for (const ClassLoading& loading : {line.vllm, line.sglang})
+      EXPECT_EQ(loading.run, loading.source.empty()) << line.architecture;
 }
 
 TEST(ServerSupport, UsesEveryLineOfItsTable) {
   for (const ServerKind kind : {ServerKind::Vllm, ServerKind::Sglang}) {
     std::set<std::string_view> used, there;
-    for (const ClassLine& line : class_lines(kind)) used.insert(line.loader);
+    for (const ClassLine& line : class_lines()) used.insert(line.by(kind).loader);
     for (const LoaderLine& line : loader_lines(kind)) there.insert(line.name);
     EXPECT_EQ(used, there);
     for (const LoaderLine& line : loader_lines(kind)) {

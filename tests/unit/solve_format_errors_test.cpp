@@ -93,8 +93,8 @@ class Layer {
     for (const Segment& piece : pieces) show(piece, plan.segments, observer);
     observer.layer_done(0);
     RunRecord record;
-    record.calibration = {{"longest", 1}};
-    record.model = {{"max_positions", 1}};
+    record.calibration.emplace().longest = 1;
+    record.model.emplace().max_positions = 1;
     return observer.take(record);
   }
 

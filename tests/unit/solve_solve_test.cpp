@@ -93,11 +93,11 @@ TEST(Envelope, ALimitOfTheOtherListOfFrequenciesIsRefused) {
   Statistics s = synthetic_statistics(paired_run(1));
   SolveOptions options;
   options.max_model_len = 4096;
-  s.run.model["longrope"] = {{"original_positions", 4096}, {"list", "short"}};
+  s.run.model->longrope = {4096, "short"};
   EXPECT_EQ(max_model_len_of(s.run, options), 4096);
   options.max_model_len = 4097;
   EXPECT_THROW(max_model_len_of(s.run, options), Error);
-  s.run.model["longrope"]["list"] = "long";
+  s.run.model->longrope->list = "long";
   EXPECT_EQ(max_model_len_of(s.run, options), 4097);
   options.max_model_len = 4096;
   EXPECT_THROW(max_model_len_of(s.run, options), Error);
@@ -123,12 +123,12 @@ TEST(Envelope, IsUnknownWithoutKnownPairs) {
 
 TEST(Envelope, UnknownLengthsAreTakenForTheWorst) {
   Statistics s = synthetic_statistics(paired_run(1));
-  s.run.model.erase("max_positions");
+  s.run.model->max_positions = 0;
   EXPECT_TRUE(exceeds_measured_length(s.run, {}));
   SolveOptions options;
   options.max_model_len = 320;
   EXPECT_FALSE(exceeds_measured_length(s.run, options));
-  s.run.calibration.erase("longest");
+  s.run.calibration->longest = 0;
   EXPECT_TRUE(exceeds_measured_length(s.run, options));
 }
 

@@ -169,29 +169,30 @@ inline CacheStatistics synthetic_cache(const SyntheticRun& run) {
 
 inline RunRecord synthetic_record(const SyntheticRun& run) {
   RunRecord record;
-  record.model = {{"architecture", "Qwen3_5ForCausalLM"},
-                  {"model_type", "qwen3_5_text"},
-                  {"n_layers", 8},
-                  {"n_kv_layers", 1},
-                  {"max_positions", 4096},
-                  {"tensor_prefix", "model.language_model."},
-                  {"config_sha256", std::string(64, 'a')},
-                  {"weights_fingerprint", std::string(64, 'b')},
-                  {"also_valid_for", Json::array()}};
-  record.layers_without_kv = Json::array();
+  ModelInfo& model = record.model.emplace();
+  model.architecture = "Qwen3_5ForCausalLM";
+  model.model_type = "qwen3_5_text";
+  model.n_layers = 8;
+  model.n_kv_layers = 1;
+  model.max_positions = 4096;
+  model.tensor_prefix = "model.language_model.";
+  model.config_sha256 = std::string(64, 'a');
+  model.weights_fingerprint = std::string(64, 'b');
+  record.layers_without_kv.emplace();
   for (int layer = 0; layer < 8; ++layer)
-    if (layer != run.layout.layer) record.layers_without_kv.push_back({{"index", layer}, {"kind", "gated_delta_net"}});
+    if (layer != run.layout.layer) record.layers_without_kv->push_back({layer, "gated_delta_net", std::nullopt});
   const int64_t longest = int64_t{run.n_prompts} * run.tokens_per_prompt;
-  record.calibration = {{"prompts_sha256", std::string(64, 'c')},
-                        {"plan_sha256", std::string(64, 'd')},
-                        {"n_prompts", run.n_prompts},
-                        {"n_tokens", run.n_passes * longest},
-                        {"longest", longest},
-                        {"max_length", 2048},
-                        {"passes", run.n_passes},
-                        {"precision", "bf16"},
-                        {"isa", "avx512"},
-                        {"tool_version", "kvcal 0.1.0"}};
+  CalibrationInfo& calibration = record.calibration.emplace();
+  calibration.prompts_sha256 = std::string(64, 'c');
+  calibration.plan_sha256 = std::string(64, 'd');
+  calibration.n_prompts = run.n_prompts;
+  calibration.n_tokens = run.n_passes * longest;
+  calibration.longest = longest;
+  calibration.max_length = 2048;
+  calibration.passes = run.n_passes;
+  calibration.precision = "bf16";
+  calibration.isa = "avx512";
+  calibration.tool_version = "kvcal 0.1.0";
   record.plan_sha256 = std::string(64, 'd');
   record.n_passes = run.n_passes;
   for (int prompt = 0; prompt < run.n_prompts; ++prompt)

@@ -185,10 +185,13 @@ Statistics observe_run(const ModelSpec& spec, const ObservationPlan& plan, const
 
 RunRecord small_record() {
   RunRecord run;
-  run.model = {{"architecture", "TestForCausalLM"}, {"n_layers", 4}};
-  run.layers_without_kv = Json::array({{{"index", 0}, {"kind", "gated_delta_net"}}});
-  run.calibration = {{"n_prompts", 3}, {"share", 0.1}};
-  run.sanity = nullptr;
+  ModelInfo& model = run.model.emplace();
+  model.architecture = "TestForCausalLM";
+  model.n_layers = 4;
+  run.layers_without_kv = {{0, "gated_delta_net", std::nullopt}};
+  CalibrationInfo& calibration = run.calibration.emplace();
+  calibration.n_prompts = 3;
+  calibration.further["share"] = 0.1;  // of a later version
   run.plan_sha256 = std::string(64, '7');
   return run;
 }

@@ -68,11 +68,11 @@ TEST(Merge, RunsWithDifferentNumbersOfPasses) {
 
 TEST(Merge, BlocksThatDifferAreDropped) {
   Statistics a = part({0}), b = part({1});
-  b.run.calibration["n_prompts"] = 4;
+  b.run.calibration->n_prompts = 4;
   b.run.plan_sha256 = "other";
   for (const Statistics& merged : {merge(a, b), merge(b, a)}) {
     EXPECT_EQ(merged.run.model, a.run.model);
-    EXPECT_TRUE(merged.run.calibration.is_null());
+    EXPECT_FALSE(merged.run.calibration);
     EXPECT_EQ(merged.run.plan_sha256, "");
   }
 }

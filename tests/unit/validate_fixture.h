@@ -4,9 +4,9 @@
 #include <filesystem>
 #include <string>
 
-#include "artifact/make_artifact.h"
 #include "base/read_file.h"
 #include "unit/solve_synthetic.h"
+#include "unit/solved_artifact.h"
 #include "validate/validate.h"
 
 namespace kvcal {
@@ -35,11 +35,10 @@ inline Statistics sound_statistics() {
       all.caches.push_back(synthetic_cache(run));
     all.caches.back().layout.cache = static_cast<int>(all.caches.size()) - 1;
   }
-  all.run.model["n_kv_layers"] = owners.size();
-  all.run.model["max_positions"] = 1024;
-  all.run.layers_without_kv = Json::array();
-  for (const int layer : {0, 2, 6})
-    all.run.layers_without_kv.push_back({{"index", layer}, {"kind", "gated_delta_net"}});
+  all.run.model->n_kv_layers = static_cast<int64_t>(owners.size());
+  all.run.model->max_positions = 1024;
+  all.run.layers_without_kv->clear();
+  for (const int layer : {0, 2, 6}) all.run.layers_without_kv->push_back({layer, "gated_delta_net", std::nullopt});
   return all;
 }
 
@@ -54,8 +53,8 @@ inline SolveOptions solve_options(Granularity granularity = Granularity::Tensor,
 }
 
 inline const Json& sound(Granularity granularity = Granularity::Tensor) {
-  static const Json tensor = to_json(make_artifact(sound_statistics(), solve_options()));
-  static const Json head = to_json(make_artifact(sound_statistics(), solve_options(Granularity::Head)));
+  static const Json tensor = to_json(solved_artifact(sound_statistics(), solve_options()));
+  static const Json head = to_json(solved_artifact(sound_statistics(), solve_options(Granularity::Head)));
   return granularity == Granularity::Tensor ? tensor : head;
 }
 

@@ -9,6 +9,7 @@
 #include "check/folder_checks.h"
 #include "stats/statistics_file.h"
 #include "unit/scale_folder.h"
+#include "unit/solved_artifact.h"
 #include "unit/validate_fixture.h"
 #include "unit/validate_folder_cases.h"
 
@@ -137,7 +138,7 @@ TEST(ServedScales, RoundLikeParametersOfTheModelsDtype) {
 struct Compared {
   TempFolder folder;
   Statistics statistics = sound_statistics();
-  Artifact artifact = make_artifact(statistics, solve_options());
+  Artifact artifact = solved_artifact(statistics, solve_options());
   ModelSpec spec;
   StoredScales stored;
 

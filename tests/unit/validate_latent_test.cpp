@@ -7,6 +7,7 @@
 #include "check/artifact_checks.h"
 #include "check/folder_checks.h"
 #include "unit/scale_folder.h"
+#include "unit/solved_artifact.h"
 #include "unit/validate_fixture.h"
 
 namespace kvcal {
@@ -19,8 +20,8 @@ const Json& sound_rows() {
     SyntheticRun run = latent_run();
     run.n_prompts = 12;
     Statistics s = synthetic_statistics(run);
-    s.run.model["max_positions"] = 1024;
-    return to_json(make_artifact(s, solve_options()));
+    s.run.model->max_positions = 1024;
+    return to_json(solved_artifact(s, solve_options()));
   }();
   return json;
 }

@@ -3,13 +3,14 @@
 
 #include <algorithm>
 
+#include "unit/solved_artifact.h"
 #include "unit/validate_fixture.h"
 
 namespace kvcal {
 namespace {
 
 TEST(Line, IsThatOfTheMember) {
-  const std::string text = artifact_text(make_artifact(sound_statistics(), solve_options()));
+  const std::string text = artifact_text(solved_artifact(sound_statistics(), solve_options()));
   const auto line_with = [&](const std::string& part) {
     const size_t at = text.find(part);
     return static_cast<size_t>(std::count(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(at), '\n')) + 1;

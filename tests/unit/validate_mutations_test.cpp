@@ -281,7 +281,7 @@ TEST(Validate, FindsNothingInWhatWeWrite) {
   for (const char* policy : {"absmax", "pow2", "percentile", "mse", "kl"})
     for (const char* format : {"fp8_e4m3", "fp8_e4m3fnuz", "int8"})
       for (const Granularity granularity : {Granularity::Tensor, Granularity::Head}) {
-        const Artifact a = make_artifact(statistics, solve_options(granularity, policy, format));
+        const Artifact a = solved_artifact(statistics, solve_options(granularity, policy, format));
         const Report report = validate_artifact(artifact_text(a), shipped_schema());
         const bool clips = std::string_view(policy) != "absmax" && std::string_view(policy) != "pow2";
         EXPECT_TRUE(std::ranges::all_of(report.findings, [&](const Finding& f) { return clips && f.rule == "K03"; }))
@@ -301,7 +301,7 @@ TEST(Validate, GivesEachDamageItsRule) {
 }
 
 TEST(Validate, CallsTextThatIsCutNoDocument) {
-  const std::string text = artifact_text(make_artifact(sound_statistics(), solve_options()));
+  const std::string text = artifact_text(solved_artifact(sound_statistics(), solve_options()));
   for (const size_t n :
        {size_t{0}, size_t{1}, size_t{2}, size_t{100}, text.size() / 3, text.size() / 2, text.size() - 3})
     EXPECT_EQ(ids_of(validate_artifact(text.substr(0, n), shipped_schema())), Ids{"A01"}) << n;

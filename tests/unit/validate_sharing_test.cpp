@@ -5,6 +5,7 @@
 #include <functional>
 #include <set>
 
+#include "unit/solved_artifact.h"
 #include "unit/validate_fixture.h"
 
 namespace kvcal {
@@ -16,8 +17,8 @@ using Ids = std::set<std::string>;
 const Json& shared() {
   static const Json json = [] {
     Statistics statistics = sound_statistics();
-    statistics.run.layers_without_kv[2] = {{"index", 6}, {"kind", "attention"}, {"shares_kv_with", 5}};
-    Json made = to_json(make_artifact(statistics, solve_options()));
+    statistics.run.layers_without_kv->at(2) = {6, "attention", 5};
+    Json made = to_json(solved_artifact(statistics, solve_options()));
     Json& query = made["layers"][3]["query"];
     query["observations"] = query["observations"].get<int64_t>() * 2;
     return made;

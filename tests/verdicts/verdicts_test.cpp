@@ -6,10 +6,10 @@
 #include <fstream>
 #include <map>
 
-#include "artifact/make_artifact.h"
 #include "base/read_file.h"
 #include "e2e/runs.h"
 #include "solve/sampled_damage.h"
+#include "unit/solved_artifact.h"
 #include "verdicts/case_checkpoint.h"
 
 namespace kvcal {
@@ -122,7 +122,7 @@ TEST_P(Verdicts, AssessmentIsTrue) {
   const Judged& c = GetParam();
   for (size_t i = 0; i < c.given["runs"].size(); ++i) {
     const Json& run = c.given["runs"][i];
-    check_run(c, to_json(make_artifact(measured(c.given, i), options_of(run))), c.truth["runs"][i], run.dump());
+    check_run(c, to_json(solved_artifact(measured(c.given, i), options_of(run))), c.truth["runs"][i], run.dump());
   }
 }
 
@@ -150,7 +150,8 @@ bool is_ruined(const Json& error) { return error["rel_raw"] > .30 || error["rel_
 template <class Visit>
 void visit_predictions(const Judged& c, Visit visit) {
   for (size_t i = 0; i < c.given["runs"].size(); ++i) {
-    const Json artifact = to_json(make_artifact(without_samples(measured(c.given, i)), options_of(c.given["runs"][i])));
+    const Json artifact =
+        to_json(solved_artifact(without_samples(measured(c.given, i)), options_of(c.given["runs"][i])));
     for (const auto& [name, judged] : c.truth["runs"][i].items())
       for (const char* question : {"scale", "fp8"})
         visit(i, name, judged, question, artifact["layers"][0][name]["assessment"][question]);

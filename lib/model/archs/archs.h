@@ -1,69 +1,83 @@
-// The parse functions of all architecture files; lib/model/architectures.cpp has the table.
+// The list of all architectures, and by it the parse functions of their files.
 #pragma once
 
 #include <memory>
 
 #include "model/architecture.h"
 
+/// Each as config.json names it, in alphabetical order, with the function that reads it. lib/model/architectures.cpp
+/// makes the table of it.
+#define KVCAL_ARCHITECTURES(LINE)                                \
+  LINE("BambaForCausalLM", parse_bamba)                          \
+  LINE("Cohere2ForCausalLM", parse_cohere2)                      \
+  LINE("CohereForCausalLM", parse_cohere)                        \
+  LINE("DeepseekV2ForCausalLM", parse_deepseek_v2)               \
+  LINE("DeepseekV3ForCausalLM", parse_deepseek_v3)               \
+  LINE("Ernie4_5ForCausalLM", parse_ernie4_5)                    \
+  LINE("Ernie4_5_MoeForCausalLM", parse_ernie4_5_moe)            \
+  LINE("Exaone4ForCausalLM", parse_exaone4)                      \
+  LINE("FalconH1ForCausalLM", parse_falcon_h1)                   \
+  LINE("Gemma2ForCausalLM", parse_gemma2)                        \
+  LINE("Gemma3ForCausalLM", parse_gemma3)                        \
+  LINE("Gemma3ForConditionalGeneration", parse_gemma3)           \
+  LINE("Gemma4ForCausalLM", parse_gemma4)                        \
+  LINE("Gemma4ForConditionalGeneration", parse_gemma4)           \
+  LINE("GemmaForCausalLM", parse_gemma)                          \
+  LINE("Glm4ForCausalLM", parse_glm4)                            \
+  LINE("Glm4MoeForCausalLM", parse_glm4_moe)                     \
+  LINE("Glm4MoeLiteForCausalLM", parse_glm4_moe_lite)            \
+  LINE("GlmForCausalLM", parse_glm)                              \
+  LINE("GptOssForCausalLM", parse_gpt_oss)                       \
+  LINE("GraniteForCausalLM", parse_granite)                      \
+  LINE("GraniteMoeForCausalLM", parse_granite_moe)               \
+  LINE("GraniteMoeHybridForCausalLM", parse_granite_moe_hybrid)  \
+  LINE("GraniteMoeSharedForCausalLM", parse_granite_moe_shared)  \
+  LINE("HunYuanDenseV1ForCausalLM", parse_hunyuan_dense)         \
+  LINE("HunYuanMoEV1ForCausalLM", parse_hunyuan_moe)             \
+  LINE("JambaForCausalLM", parse_jamba)                          \
+  LINE("KimiK25ForConditionalGeneration", parse_kimi_k25)        \
+  LINE("KimiLinearForCausalLM", parse_kimi_linear)               \
+  LINE("Lfm2ForCausalLM", parse_lfm2)                            \
+  LINE("Lfm2MoeForCausalLM", parse_lfm2_moe)                     \
+  LINE("Lfm2VlForConditionalGeneration", parse_lfm2)             \
+  LINE("Llama4ForCausalLM", parse_llama4)                        \
+  LINE("Llama4ForConditionalGeneration", parse_llama4)           \
+  LINE("LlamaForCausalLM", parse_llama)                          \
+  LINE("LlavaForConditionalGeneration", parse_llava)             \
+  LINE("MiniMaxForCausalLM", parse_minimax)                      \
+  LINE("MiniMaxM2ForCausalLM", parse_minimax_m2)                 \
+  LINE("Ministral3ForCausalLM", parse_ministral3)                \
+  LINE("MinistralForCausalLM", parse_ministral)                  \
+  LINE("Mistral3ForConditionalGeneration", parse_mistral3)       \
+  LINE("MistralForCausalLM", parse_mistral)                      \
+  LINE("MixtralForCausalLM", parse_mixtral)                      \
+  LINE("NemotronHForCausalLM", parse_nemotron_h)                 \
+  LINE("Olmo2ForCausalLM", parse_olmo2)                          \
+  LINE("Olmo3ForCausalLM", parse_olmo3)                          \
+  LINE("OlmoeForCausalLM", parse_olmoe)                          \
+  LINE("Phi3ForCausalLM", parse_phi3)                            \
+  LINE("Qwen2ForCausalLM", parse_qwen2)                          \
+  LINE("Qwen2MoeForCausalLM", parse_qwen2_moe)                   \
+  LINE("Qwen2VLForConditionalGeneration", parse_qwen2_vl)        \
+  LINE("Qwen2_5_VLForConditionalGeneration", parse_qwen2_vl)     \
+  LINE("Qwen3ForCausalLM", parse_qwen3)                          \
+  LINE("Qwen3MoeForCausalLM", parse_qwen3_moe)                   \
+  LINE("Qwen3NextForCausalLM", parse_qwen3_next)                 \
+  LINE("Qwen3VLForConditionalGeneration", parse_qwen3_vl)        \
+  LINE("Qwen3VLMoeForConditionalGeneration", parse_qwen3_vl_moe) \
+  LINE("Qwen3_5ForCausalLM", parse_qwen3_5)                      \
+  LINE("Qwen3_5ForConditionalGeneration", parse_qwen3_5)         \
+  LINE("Qwen3_5MoeForCausalLM", parse_qwen3_5_moe)               \
+  LINE("Qwen3_5MoeForConditionalGeneration", parse_qwen3_5_moe)  \
+  LINE("SeedOssForCausalLM", parse_seed_oss)                     \
+  LINE("SmolLM3ForCausalLM", parse_smollm3)                      \
+  LINE("Starcoder2ForCausalLM", parse_starcoder2)                \
+  LINE("Zamba2ForCausalLM", parse_zamba2)
+
 namespace kvcal {
 
-std::unique_ptr<Model> parse_bamba(const Json& config);
-std::unique_ptr<Model> parse_cohere(const Json& config);
-std::unique_ptr<Model> parse_cohere2(const Json& config);
-std::unique_ptr<Model> parse_deepseek_v2(const Json& config);
-std::unique_ptr<Model> parse_deepseek_v3(const Json& config);
-std::unique_ptr<Model> parse_ernie4_5(const Json& config);
-std::unique_ptr<Model> parse_ernie4_5_moe(const Json& config);
-std::unique_ptr<Model> parse_exaone4(const Json& config);
-std::unique_ptr<Model> parse_falcon_h1(const Json& config);
-std::unique_ptr<Model> parse_gemma(const Json& config);
-std::unique_ptr<Model> parse_gemma2(const Json& config);
-std::unique_ptr<Model> parse_gemma3(const Json& config);
-std::unique_ptr<Model> parse_gemma4(const Json& config);
-std::unique_ptr<Model> parse_glm(const Json& config);
-std::unique_ptr<Model> parse_glm4(const Json& config);
-std::unique_ptr<Model> parse_glm4_moe(const Json& config);
-std::unique_ptr<Model> parse_glm4_moe_lite(const Json& config);
-std::unique_ptr<Model> parse_gpt_oss(const Json& config);
-std::unique_ptr<Model> parse_granite(const Json& config);
-std::unique_ptr<Model> parse_granite_moe(const Json& config);
-std::unique_ptr<Model> parse_granite_moe_hybrid(const Json& config);
-std::unique_ptr<Model> parse_granite_moe_shared(const Json& config);
-std::unique_ptr<Model> parse_hunyuan_dense(const Json& config);
-std::unique_ptr<Model> parse_hunyuan_moe(const Json& config);
-std::unique_ptr<Model> parse_jamba(const Json& config);
-std::unique_ptr<Model> parse_kimi_k25(const Json& config);
-std::unique_ptr<Model> parse_kimi_linear(const Json& config);
-std::unique_ptr<Model> parse_lfm2(const Json& config);
-std::unique_ptr<Model> parse_lfm2_moe(const Json& config);
-std::unique_ptr<Model> parse_llama(const Json& config);
-std::unique_ptr<Model> parse_llama4(const Json& config);
-std::unique_ptr<Model> parse_llava(const Json& config);
-std::unique_ptr<Model> parse_minimax(const Json& config);
-std::unique_ptr<Model> parse_minimax_m2(const Json& config);
-std::unique_ptr<Model> parse_ministral(const Json& config);
-std::unique_ptr<Model> parse_ministral3(const Json& config);
-std::unique_ptr<Model> parse_mistral(const Json& config);
-std::unique_ptr<Model> parse_mistral3(const Json& config);
-std::unique_ptr<Model> parse_mixtral(const Json& config);
-std::unique_ptr<Model> parse_nemotron_h(const Json& config);
-std::unique_ptr<Model> parse_olmo2(const Json& config);
-std::unique_ptr<Model> parse_olmo3(const Json& config);
-std::unique_ptr<Model> parse_olmoe(const Json& config);
-std::unique_ptr<Model> parse_phi3(const Json& config);
-std::unique_ptr<Model> parse_qwen2(const Json& config);
-std::unique_ptr<Model> parse_qwen2_moe(const Json& config);
-std::unique_ptr<Model> parse_qwen2_vl(const Json& config);
-std::unique_ptr<Model> parse_qwen3(const Json& config);
-std::unique_ptr<Model> parse_qwen3_5(const Json& config);
-std::unique_ptr<Model> parse_qwen3_5_moe(const Json& config);
-std::unique_ptr<Model> parse_qwen3_moe(const Json& config);
-std::unique_ptr<Model> parse_qwen3_next(const Json& config);
-std::unique_ptr<Model> parse_qwen3_vl(const Json& config);
-std::unique_ptr<Model> parse_qwen3_vl_moe(const Json& config);
-std::unique_ptr<Model> parse_seed_oss(const Json& config);
-std::unique_ptr<Model> parse_smollm3(const Json& config);
-std::unique_ptr<Model> parse_starcoder2(const Json& config);
-std::unique_ptr<Model> parse_zamba2(const Json& config);
+#define KVCAL_PARSE_FUNCTION(name, parse) std::unique_ptr<Model> parse(const Json& config);
+KVCAL_ARCHITECTURES(KVCAL_PARSE_FUNCTION)
+#undef KVCAL_PARSE_FUNCTION
 
 }  // namespace kvcal

@@ -57,17 +57,18 @@ class Bamba final : public DecoderModel {
   }
 
  private:
-  std::unique_ptr<Block> make_block(const LayerSpec&, const KvLayout* cache, Ops& op, WeightBinder w) const override {
+  std::unique_ptr<Block> make_block(const LayerSpec&, const KvLayout* cache, WeightLoader& loader,
+                                    WeightBinder w) const override {
     const int64_t n = dims_.hidden;
-    MixerBlockNorms norms{op.load_gain(w("input_layernorm.weight", {n}), Gain::Plain),
-                          op.load_gain(w("pre_ff_layernorm.weight", {n}), Gain::Plain), dims_.eps};
+    MixerBlockNorms norms{loader.load_gain(w("input_layernorm.weight", {n}), Gain::Plain),
+                          loader.load_gain(w("pre_ff_layernorm.weight", {n}), Gain::Plain), dims_.eps};
     std::unique_ptr<Mixer> mixer;
     if (cache) {
-      mixer = std::make_unique<AttentionMixer>(dims_, *cache, rope_, attention_, op, w.at("self_attn."));
+      mixer = std::make_unique<AttentionMixer>(dims_, *cache, rope_, attention_, loader, w.at("self_attn."));
     } else {
-      mixer = std::make_unique<Mamba2>(mamba_, op, w.at("mamba."));
+      mixer = std::make_unique<Mamba2>(mamba_, loader, w.at("mamba."));
     }
-    FeedForward ffn{GluMlp(op, w.at("feed_forward."), n, dims_.ffn, mlp_bias_).w};
+    FeedForward ffn{GluMlp(loader, w.at("feed_forward."), n, dims_.ffn, mlp_bias_).w};
     return std::make_unique<MixerBlock>(std::move(norms), std::move(mixer), std::move(ffn));
   }
 

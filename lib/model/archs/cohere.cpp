@@ -33,16 +33,17 @@ struct CohereBlock final : Block {
   Linear wo;  // [hidden, n_heads·D]
   GluMlp mlp;
 
-  CohereBlock(const CohereConfig& config, const KvLayout& layout, Ops& op, WeightBinder w)
+  CohereBlock(const CohereConfig& config, const KvLayout& layout, WeightLoader& loader, WeightBinder w)
       : c(config),
         s(layout),
-        norm(op.load_f32(w("input_layernorm.weight", {c.dims.hidden}))),
-        qkv(load_qkv(op, w, c.dims, c.bias)),
-        wo(load_output_projection(op, w, "self_attn.o_proj", c.dims.hidden, {c.dims.n_heads, c.dims.head_dim}, c.bias)),
-        mlp(op, w.at("mlp."), c.dims.hidden, c.dims.ffn) {
+        norm(loader.load_f32(w("input_layernorm.weight", {c.dims.hidden}))),
+        qkv(load_qkv(loader, w, c.dims, c.bias)),
+        wo(load_output_projection(loader, w, "self_attn.o_proj", c.dims.hidden, {c.dims.n_heads, c.dims.head_dim},
+                                  c.bias)),
+        mlp(loader, w.at("mlp."), c.dims.hidden, c.dims.ffn) {
     if (!c.qk_norm) return;
-    q_norm = op.load_f32(w("self_attn.q_norm.weight", {c.dims.n_heads, c.dims.head_dim}));
-    k_norm = op.load_f32(w("self_attn.k_norm.weight", {c.dims.n_kv_heads, c.dims.head_dim}));
+    q_norm = loader.load_f32(w("self_attn.q_norm.weight", {c.dims.n_heads, c.dims.head_dim}));
+    k_norm = loader.load_f32(w("self_attn.k_norm.weight", {c.dims.n_kv_heads, c.dims.head_dim}));
   }
 
   Tensor forward(Ops& op, const Tensor& x, const Batch& batch, LayerStates& states, KvTap& tap, Tail tail) override {
@@ -77,14 +78,15 @@ class Cohere final : public DecoderModel {
     add_layers(second ? read_windows(text) : std::vector<int64_t>(static_cast<size_t>(c_.dims.n_layers), 0));
   }
 
-  std::unique_ptr<Head> load_head(Ops& op, WeightBinder& weights, WeightBinder& head) const override {
-    const Norm norm{Norm::Kind::Layer, c_.dims.eps, op.load_f32(weights(spec_.final_norm, {spec_.hidden})), {}};
-    return load_output_head(spec_, norm, logits_, op, weights, head);
+  std::unique_ptr<Head> load_head(WeightLoader& loader, WeightBinder& weights, WeightBinder& head) const override {
+    const Norm norm{Norm::Kind::Layer, c_.dims.eps, loader.load_f32(weights(spec_.final_norm, {spec_.hidden})), {}};
+    return load_output_head(spec_, norm, logits_, loader, weights, head);
   }
 
  private:
-  std::unique_ptr<Block> make_block(const LayerSpec&, const KvLayout* cache, Ops& op, WeightBinder w) const override {
-    return std::make_unique<CohereBlock>(c_, *cache, op, w);
+  std::unique_ptr<Block> make_block(const LayerSpec&, const KvLayout* cache, WeightLoader& loader,
+                                    WeightBinder w) const override {
+    return std::make_unique<CohereBlock>(c_, *cache, loader, w);
   }
 
   static float read_logit_scale(const Json& text) {

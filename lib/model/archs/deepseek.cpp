@@ -129,18 +129,18 @@ class Deepseek final : public DecoderModel {
   }
 
  private:
-  std::unique_ptr<Block> make_block(const LayerSpec& layer, const KvLayout* cache, Ops& op,
+  std::unique_ptr<Block> make_block(const LayerSpec& layer, const KvLayout* cache, WeightLoader& loader,
                                     WeightBinder w) const override {
     const int64_t n = c_.dims.hidden;
-    MixerBlockNorms norms{op.load_gain(w("input_layernorm.weight", {n}), Gain::Plain),
-                          op.load_gain(w("post_attention_layernorm.weight", {n}), Gain::Plain), c_.dims.eps};
+    MixerBlockNorms norms{loader.load_gain(w("input_layernorm.weight", {n}), Gain::Plain),
+                          loader.load_gain(w("post_attention_layernorm.weight", {n}), Gain::Plain), c_.dims.eps};
     FeedForward ffn;
     if (c_.sparse[static_cast<size_t>(layer.index)]) {
-      ffn.moe.emplace(c_.moe, load_moe(c_.moe, c_.names, op, w.at("mlp.")));
+      ffn.moe.emplace(c_.moe, load_moe(c_.moe, c_.names, loader, w.at("mlp.")));
     } else {
-      ffn.dense = GluMlp(op, w.at("mlp."), n, c_.dims.ffn).w;
+      ffn.dense = GluMlp(loader, w.at("mlp."), n, c_.dims.ffn).w;
     }
-    auto attention = std::make_unique<LatentAttention>(c_.latent, *cache, c_.rope.spec, op, w.at("self_attn."));
+    auto attention = std::make_unique<LatentAttention>(c_.latent, *cache, c_.rope.spec, loader, w.at("self_attn."));
     return std::make_unique<MixerBlock>(std::move(norms), std::move(attention), std::move(ffn));
   }
 

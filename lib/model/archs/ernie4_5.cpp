@@ -39,12 +39,12 @@ RopeSpec read_interleaved_rope(const Json& text, int64_t head_dim) {
 }
 
 // The bias of the choice is [1, n_experts] on disk.
-MoeParts load(const MoeDims& d, Ops& op, WeightBinder layer) {
+MoeParts load(const MoeDims& d, WeightLoader& loader, WeightBinder layer) {
   const WeightBinder w = layer.at("mlp.");
   const char* name = "moe_statics.e_score_correction_bias";
   const std::string bias = w.has(name) ? name : "gate." + std::string(name);
-  MoeParts parts = load_moe(d, {}, op, w);
-  parts.choice_bias = op.load_f32(w(bias, {1, d.n_experts}).reshaped({d.n_experts}));
+  MoeParts parts = load_moe(d, {}, loader, w);
+  parts.choice_bias = loader.load_f32(w(bias, {1, d.n_experts}).reshaped({d.n_experts}));
   return parts;
 }
 

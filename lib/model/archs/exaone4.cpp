@@ -30,18 +30,18 @@ struct Exaone4Block final : Block {
   GluMlp mlp;
   Owned after_attn, after_ffn;  // [hidden]
 
-  Exaone4Block(const DecoderDims& d, const KvLayout& layout, const RopeSpec& r, Ops& op, WeightBinder w)
+  Exaone4Block(const DecoderDims& d, const KvLayout& layout, const RopeSpec& r, WeightLoader& loader, WeightBinder w)
       : s(layout),
         rope(r),
         eps(d.eps),
-        qkv(load_qkv(op, w, d, Bias::None)),
-        wo(load_output_projection(op, w, "self_attn.o_proj", d.hidden, {d.n_heads, d.head_dim}, Bias::None,
+        qkv(load_qkv(loader, w, d, Bias::None)),
+        wo(load_output_projection(loader, w, "self_attn.o_proj", d.hidden, {d.n_heads, d.head_dim}, Bias::None,
                                   OutputTo::Norm)),
-        q_norm(op.load_gain(w("self_attn.q_norm.weight", {d.head_dim}), Gain::Plain)),
-        k_norm(op.load_gain(w("self_attn.k_norm.weight", {d.head_dim}), Gain::Plain)),
-        mlp(op, w.at("mlp."), d.hidden, d.ffn),
-        after_attn(op.load_gain(w("post_attention_layernorm.weight", {d.hidden}), Gain::Plain)),
-        after_ffn(op.load_gain(w("post_feedforward_layernorm.weight", {d.hidden}), Gain::Plain)) {}
+        q_norm(loader.load_gain(w("self_attn.q_norm.weight", {d.head_dim}), Gain::Plain)),
+        k_norm(loader.load_gain(w("self_attn.k_norm.weight", {d.head_dim}), Gain::Plain)),
+        mlp(loader, w.at("mlp."), d.hidden, d.ffn),
+        after_attn(loader.load_gain(w("post_attention_layernorm.weight", {d.hidden}), Gain::Plain)),
+        after_ffn(loader.load_gain(w("post_feedforward_layernorm.weight", {d.hidden}), Gain::Plain)) {}
 
   Tensor forward(Ops& op, const Tensor& x, const Batch& batch, LayerStates& states, KvTap& tap, Tail tail) override {
     const bool turned = s.rotary_dim > 0;
@@ -99,8 +99,8 @@ class Exaone4 final : public AttentionModel {
   }
 
  private:
-  std::unique_ptr<Block> load_layer(const KvLayout& cache, Ops& op, WeightBinder w) const override {
-    return std::make_unique<Exaone4Block>(dims_, cache, rope_, op, w);
+  std::unique_ptr<Block> load_layer(const KvLayout& cache, WeightLoader& loader, WeightBinder w) const override {
+    return std::make_unique<Exaone4Block>(dims_, cache, rope_, loader, w);
   }
 
   RopeSpec rope_;

@@ -26,16 +26,16 @@ struct FalconH1Block final : Block {
   Linear gate, up, down;  // [ffn, hidden] x2, [hidden, ffn]
 
   FalconH1Block(const DecoderDims& d, const BranchMultipliers& multipliers, AttentionMixer a, Mamba2 s, Bias bias,
-                Ops& op, WeightBinder w)
+                WeightLoader& loader, WeightBinder w)
       : eps(d.eps),
         m(multipliers),
-        norm(op.load_gain(w("input_layernorm.weight", {d.hidden}), Gain::Plain)),
-        ffn_norm(op.load_gain(w("pre_ff_layernorm.weight", {d.hidden}), Gain::Plain)),
+        norm(loader.load_gain(w("input_layernorm.weight", {d.hidden}), Gain::Plain)),
+        ffn_norm(loader.load_gain(w("pre_ff_layernorm.weight", {d.hidden}), Gain::Plain)),
         attention(std::move(a)),
         mamba(std::move(s)),
-        gate(load_projection(op, w, "feed_forward.gate_proj", d.ffn, d.hidden, bias)),
-        up(load_projection(op, w, "feed_forward.up_proj", d.ffn, d.hidden, bias)),
-        down(load_projection(op, w, "feed_forward.down_proj", d.hidden, d.ffn, bias)) {}
+        gate(load_projection(loader, w, "feed_forward.gate_proj", d.ffn, d.hidden, bias)),
+        up(load_projection(loader, w, "feed_forward.up_proj", d.ffn, d.hidden, bias)),
+        down(load_projection(loader, w, "feed_forward.down_proj", d.hidden, d.ffn, bias)) {}
 
   Tensor forward(Ops& op, const Tensor& x, const Batch& batch, LayerStates& states, KvTap& tap, Tail tail) override {
     const Tensor n = op.rms_norm(x, norm, eps);
@@ -117,10 +117,11 @@ class FalconH1 final : public DecoderModel {
   }
 
  private:
-  std::unique_ptr<Block> make_block(const LayerSpec&, const KvLayout* cache, Ops& op, WeightBinder w) const override {
+  std::unique_ptr<Block> make_block(const LayerSpec&, const KvLayout* cache, WeightLoader& loader,
+                                    WeightBinder w) const override {
     return std::make_unique<FalconH1Block>(dims_, multipliers_,
-                                           AttentionMixer(dims_, *cache, rope_, attention_, op, w.at("self_attn.")),
-                                           Mamba2(mamba_, op, w.at("mamba.")), mlp_bias_, op, w);
+                                           AttentionMixer(dims_, *cache, rope_, attention_, loader, w.at("self_attn.")),
+                                           Mamba2(mamba_, loader, w.at("mamba.")), mlp_bias_, loader, w);
   }
 
   DecoderDims dims_;

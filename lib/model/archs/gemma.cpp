@@ -69,14 +69,14 @@ struct GemmaBlock final : Block {
   Linear wo;  // [hidden, n_heads·D]
   GluMlp mlp;
 
-  GemmaBlock(const GemmaConfig& config, const KvLayout& layout, Ops& op, WeightBinder w)
+  GemmaBlock(const GemmaConfig& config, const KvLayout& layout, WeightLoader& loader, WeightBinder w)
       : c(config),
         s(layout),
-        qkv(load_qkv(op, w, c.dims, c.bias)),
-        wo(load_output_projection(op, w, "self_attn.o_proj", c.dims.hidden, {c.dims.n_heads, c.dims.head_dim}, c.bias,
-                                  c.branch_norms ? OutputTo::Norm : OutputTo::Stream)),
-        mlp(op, w.at("mlp."), c.dims.hidden, c.dims.ffn, Bias::None, Activation::GeluTanh) {
-    const auto gain = [&](const std::string& name, int64_t n) { return op.load_gain(w(name, {n}), Gain::OnePlus); };
+        qkv(load_qkv(loader, w, c.dims, c.bias)),
+        wo(load_output_projection(loader, w, "self_attn.o_proj", c.dims.hidden, {c.dims.n_heads, c.dims.head_dim},
+                                  c.bias, c.branch_norms ? OutputTo::Norm : OutputTo::Stream)),
+        mlp(loader, w.at("mlp."), c.dims.hidden, c.dims.ffn, Bias::None, Activation::GeluTanh) {
+    const auto gain = [&](const std::string& name, int64_t n) { return loader.load_gain(w(name, {n}), Gain::OnePlus); };
     const int64_t hidden = c.dims.hidden;
     attn_norm = gain("input_layernorm.weight", hidden);
     if (c.branch_norms) {
@@ -163,13 +163,15 @@ class Gemma final : public DecoderModel {
     if (find_member(config, "text_config")) spec_.default_prefix = "model.language_model.";
   }
 
-  std::unique_ptr<Embedding> load_embedding(Ops& op, WeightBinder& weights) const override {
-    return load_token_embedding(spec_, weights, in_activation_type(op, std::sqrt(static_cast<float>(spec_.hidden))));
+  std::unique_ptr<Embedding> load_embedding(WeightLoader& loader, WeightBinder& weights) const override {
+    return load_token_embedding(spec_, weights,
+                                in_activation_type(loader, std::sqrt(static_cast<float>(spec_.hidden))));
   }
 
  private:
-  std::unique_ptr<Block> make_block(const LayerSpec&, const KvLayout* cache, Ops& op, WeightBinder w) const override {
-    return std::make_unique<GemmaBlock>(c_, *cache, op, w);
+  std::unique_ptr<Block> make_block(const LayerSpec&, const KvLayout* cache, WeightLoader& loader,
+                                    WeightBinder w) const override {
+    return std::make_unique<GemmaBlock>(c_, *cache, loader, w);
   }
 
   void add_layers(const Json& text, const Generation& g) {

@@ -165,18 +165,19 @@ class Gemma4 final : public Model {
     if (find_member(config, "text_config")) spec_.default_prefix = "model.language_model.";
   }
 
-  std::unique_ptr<Embedding> load_embedding(Ops& op, WeightBinder& weights) const override {
-    return load_token_embedding(spec_, weights, in_activation_type(op, std::sqrt(static_cast<float>(spec_.hidden))));
+  std::unique_ptr<Embedding> load_embedding(WeightLoader& loader, WeightBinder& weights) const override {
+    return load_token_embedding(spec_, weights,
+                                in_activation_type(loader, std::sqrt(static_cast<float>(spec_.hidden))));
   }
-  std::unique_ptr<Block> load_block(int layer, Ops& op, WeightBinder& weights) const override {
+  std::unique_ptr<Block> load_block(int layer, WeightLoader& loader, WeightBinder& weights) const override {
     const LayerSpec& l = spec_.layers[static_cast<size_t>(layer)];
     const int cache = l.cache >= 0 ? l.cache : l.shares_cache;
-    return load_gemma4_block(c_, layers_[static_cast<size_t>(layer)], spec_.caches[static_cast<size_t>(cache)], op,
+    return load_gemma4_block(c_, layers_[static_cast<size_t>(layer)], spec_.caches[static_cast<size_t>(cache)], loader,
                              weights);
   }
-  std::unique_ptr<Head> load_head(Ops& op, WeightBinder& weights, WeightBinder& head) const override {
-    const Norm norm{Norm::Kind::Rms, c_.dims.eps, op.load_f32(weights("norm.weight", {spec_.hidden})), {}};
-    return load_output_head(spec_, norm, logits_end_, op, weights, head);
+  std::unique_ptr<Head> load_head(WeightLoader& loader, WeightBinder& weights, WeightBinder& head) const override {
+    const Norm norm{Norm::Kind::Rms, c_.dims.eps, loader.load_f32(weights("norm.weight", {spec_.hidden})), {}};
+    return load_output_head(spec_, norm, logits_end_, loader, weights, head);
   }
 
  private:

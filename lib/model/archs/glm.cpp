@@ -19,12 +19,12 @@ constexpr DecoderDefaults kDefaults = {.vocab = 151552,
                                        .eps = 1.5625e-7};
 constexpr RopeDefaults kRopeDefaults = {10000, 0.5};
 
-DecoderWeights load_glm_weights(const DecoderDims& d, Bias qkv, OutputTo to, Ops& op, WeightBinder& w) {
+DecoderWeights load_glm_weights(const DecoderDims& d, Bias qkv, OutputTo to, WeightLoader& loader, WeightBinder& w) {
   WeightBinder mlp = w.at("mlp.");
-  return {op.load_gain(w("input_layernorm.weight", {d.hidden}), Gain::Plain),
-          op.load_gain(w("post_attention_layernorm.weight", {d.hidden}), Gain::Plain), load_qkv(op, w, d, qkv),
-          load_output_projection(op, w, "self_attn.o_proj", d.hidden, {d.n_heads, d.head_dim}, Bias::None, to),
-          load_fused_glu(op, mlp, "gate_up_proj", d.hidden, d.ffn)};
+  return {loader.load_gain(w("input_layernorm.weight", {d.hidden}), Gain::Plain),
+          loader.load_gain(w("post_attention_layernorm.weight", {d.hidden}), Gain::Plain), load_qkv(loader, w, d, qkv),
+          load_output_projection(loader, w, "self_attn.o_proj", d.hidden, {d.n_heads, d.head_dim}, Bias::None, to),
+          load_fused_glu(loader, mlp, "gate_up_proj", d.hidden, d.ffn)};
 }
 
 struct Glm4Block final : Block {
@@ -34,13 +34,14 @@ struct Glm4Block final : Block {
   DecoderWeights w;
   Owned after_attn, after_ffn;  // [hidden]
 
-  Glm4Block(const DecoderDims& d, const KvLayout& layout, const RopeSpec& r, Bias bias, Ops& op, WeightBinder weights)
+  Glm4Block(const DecoderDims& d, const KvLayout& layout, const RopeSpec& r, Bias bias, WeightLoader& loader,
+            WeightBinder weights)
       : s(layout),
         rope(r),
         eps(d.eps),
-        w(load_glm_weights(d, bias, OutputTo::Norm, op, weights)),
-        after_attn(op.load_gain(weights("post_self_attn_layernorm.weight", {d.hidden}), Gain::Plain)),
-        after_ffn(op.load_gain(weights("post_mlp_layernorm.weight", {d.hidden}), Gain::Plain)) {}
+        w(load_glm_weights(d, bias, OutputTo::Norm, loader, weights)),
+        after_attn(loader.load_gain(weights("post_self_attn_layernorm.weight", {d.hidden}), Gain::Plain)),
+        after_ffn(loader.load_gain(weights("post_mlp_layernorm.weight", {d.hidden}), Gain::Plain)) {}
 
   Tensor forward(Ops& op, const Tensor& x, const Batch& batch, LayerStates& states, KvTap& tap, Tail tail) override {
     const Tensor turns = op.rope_table(batch.positions, batch.n_tokens(), rope);
@@ -74,9 +75,9 @@ class Glm final : public GlmBase {
   explicit Glm(const Json& config) : GlmBase(config) {}
 
  private:
-  std::unique_ptr<Block> load_layer(const KvLayout& cache, Ops& op, WeightBinder w) const override {
+  std::unique_ptr<Block> load_layer(const KvLayout& cache, WeightLoader& loader, WeightBinder w) const override {
     return std::make_unique<PlainDecoderBlock>(cache, rope_, dims_.eps,
-                                               load_glm_weights(dims_, bias_, OutputTo::Stream, op, w));
+                                               load_glm_weights(dims_, bias_, OutputTo::Stream, loader, w));
   }
 };
 
@@ -90,8 +91,8 @@ class Glm4 final : public GlmBase {
   }
 
  private:
-  std::unique_ptr<Block> load_layer(const KvLayout& cache, Ops& op, WeightBinder w) const override {
-    return std::make_unique<Glm4Block>(dims_, cache, rope_, bias_, op, w);
+  std::unique_ptr<Block> load_layer(const KvLayout& cache, WeightLoader& loader, WeightBinder w) const override {
+    return std::make_unique<Glm4Block>(dims_, cache, rope_, bias_, loader, w);
   }
 };
 

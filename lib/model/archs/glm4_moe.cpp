@@ -22,7 +22,9 @@ constexpr DecoderDefaults kDefaults = {.vocab = 151552,
 constexpr RopeDefaults kRopeDefaults = {10000, 0.5};
 constexpr MoeNames kNames = {.choice_bias = "gate.e_score_correction_bias"};
 
-MoeParts load(const MoeDims& dims, Ops& op, WeightBinder layer) { return load_moe(dims, kNames, op, layer.at("mlp.")); }
+MoeParts load(const MoeDims& dims, WeightLoader& loader, WeightBinder layer) {
+  return load_moe(dims, kNames, loader, layer.at("mlp."));
+}
 
 MoeDims read_moe(const Json& text, int64_t hidden) {
   MoeDims d{};

@@ -35,7 +35,7 @@ struct EverySecondRow {
   HostLinear linear() const { return {weight.tensor(), bias.tensor(), input}; }
 };
 
-MoeParts load(const MoeDims& d, Ops& op, WeightBinder layer) {
+MoeParts load(const MoeDims& d, WeightLoader& loader, WeightBinder layer) {
   const WeightBinder w = layer.at("mlp."), experts = w.at("experts.");
   auto [gate_up, down] = load_fused_weights(experts, {"gate_up_proj", {d.n_experts, 2 * d.ffn, d.hidden}},
                                             {"down_proj", {d.n_experts, d.hidden, d.ffn}}, true);
@@ -43,14 +43,14 @@ MoeParts load(const MoeDims& d, Ops& op, WeightBinder layer) {
   const Tensor down_bias = experts("down_proj_bias", {d.n_experts, d.hidden});
   MoeParts parts;
   WeightBinder router = w;
-  parts.router = load_projection(op, router, "router", d.n_experts, d.hidden, Bias::Present);
+  parts.router = load_projection(loader, router, "router", d.n_experts, d.hidden, Bias::Present);
   for (int64_t e = 0; e < d.n_experts; ++e) {
     const HostLinear both = gate_up.linear(e);
     const Tensor biases = gate_up_bias.rows(e, 1).reshaped({2 * d.ffn});
     const EverySecondRow gate(both, biases, 0), up(both, biases, 1);
     HostLinear out = down.linear(e);
     out.bias = down_bias.rows(e, 1).reshaped({d.hidden});
-    parts.experts.push_back(op.load_glu(gate.linear(), up.linear(), out, Activation::Clamped));
+    parts.experts.push_back(loader.load_glu(gate.linear(), up.linear(), out, Activation::Clamped));
   }
   return parts;
 }

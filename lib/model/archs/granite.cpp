@@ -50,9 +50,9 @@ class Granite final : public AttentionModel {
   }
 
  private:
-  std::unique_ptr<Block> load_layer(const KvLayout& cache, Ops& op, WeightBinder w) const override {
+  std::unique_ptr<Block> load_layer(const KvLayout& cache, WeightLoader& loader, WeightBinder w) const override {
     return std::make_unique<GraniteBlock>(cache, rope_, dims_.eps, residual_,
-                                          load_decoder_weights(dims_, biases_, op, w));
+                                          load_decoder_weights(dims_, biases_, loader, w));
   }
 
   RopeSpec rope_;

@@ -16,15 +16,15 @@ constexpr MoeNames kPublished = {
     .router = "router.layer", .gate_up = "input_linear.weight", .fused_down = "output_linear.weight"};
 constexpr MoeNames kRenamed = {.router = "router"};
 
-MoeParts load(const MoeDims& d, Ops& op, WeightBinder layer) {
+MoeParts load(const MoeDims& d, WeightLoader& loader, WeightBinder layer) {
   WeightBinder w = layer.at("block_sparse_moe."), shared = layer.at("shared_mlp.");
   MoeDims routed = d;
   routed.shared_ffn = 0;
-  MoeParts parts = load_moe(routed, w.has("router.layer.weight") ? kPublished : kRenamed, op, w);
+  MoeParts parts = load_moe(routed, w.has("router.layer.weight") ? kPublished : kRenamed, loader, w);
   if (d.shared_ffn == 0) return parts;
   const HostLinear both = projection(shared, "input_linear", 2 * d.shared_ffn, d.hidden);
-  parts.shared = op.load_glu(both.rows(0, d.shared_ffn), both.rows(d.shared_ffn, d.shared_ffn),
-                             projection(shared, "output_linear", d.hidden, d.shared_ffn));
+  parts.shared = loader.load_glu(both.rows(0, d.shared_ffn), both.rows(d.shared_ffn, d.shared_ffn),
+                                 projection(shared, "output_linear", d.hidden, d.shared_ffn));
   return parts;
 }
 

@@ -36,10 +36,10 @@ MoeDims read_moe(const Json& config, int64_t hidden, int64_t ffn) {
 }
 
 // "input_linear": gate rows, then up rows.
-GluWeights load_shared_mlp(const MoeDims& d, Ops& op, WeightBinder w) {
+GluWeights load_shared_mlp(const MoeDims& d, WeightLoader& loader, WeightBinder w) {
   const HostLinear both = projection(w, "input_linear", 2 * d.shared_ffn, d.hidden);
-  return op.load_glu(both.rows(0, d.shared_ffn), both.rows(d.shared_ffn, d.shared_ffn),
-                     projection(w, "output_linear", d.hidden, d.shared_ffn));
+  return loader.load_glu(both.rows(0, d.shared_ffn), both.rows(d.shared_ffn, d.shared_ffn),
+                         projection(w, "output_linear", d.hidden, d.shared_ffn));
 }
 
 class GraniteMoeHybrid final : public DecoderModel {
@@ -81,26 +81,27 @@ class GraniteMoeHybrid final : public DecoderModel {
     }
   }
 
-  std::unique_ptr<Block> make_block(const LayerSpec&, const KvLayout* cache, Ops& op, WeightBinder w) const override {
+  std::unique_ptr<Block> make_block(const LayerSpec&, const KvLayout* cache, WeightLoader& loader,
+                                    WeightBinder w) const override {
     const int64_t n = dims_.hidden;
-    MixerBlockNorms norms{op.load_gain(w("input_layernorm.weight", {n}), Gain::Plain),
-                          op.load_gain(w("post_attention_layernorm.weight", {n}), Gain::Plain), dims_.eps,
+    MixerBlockNorms norms{loader.load_gain(w("input_layernorm.weight", {n}), Gain::Plain),
+                          loader.load_gain(w("post_attention_layernorm.weight", {n}), Gain::Plain), dims_.eps,
                           multipliers_.residual};
     std::unique_ptr<Mixer> mixer;
     if (cache) {
-      mixer = std::make_unique<AttentionMixer>(dims_, *cache, rope_, attention_, op, w.at("self_attn."));
+      mixer = std::make_unique<AttentionMixer>(dims_, *cache, rope_, attention_, loader, w.at("self_attn."));
     } else {
-      mixer = std::make_unique<Mamba2>(mamba_, op, w.at("mamba."));
+      mixer = std::make_unique<Mamba2>(mamba_, loader, w.at("mamba."));
     }
-    return std::make_unique<MixerBlock>(std::move(norms), std::move(mixer), load_feed_forward(op, w));
+    return std::make_unique<MixerBlock>(std::move(norms), std::move(mixer), load_feed_forward(loader, w));
   }
 
-  FeedForward load_feed_forward(Ops& op, WeightBinder& w) const {
-    GluWeights shared = load_shared_mlp(moe_, op, w.at("shared_mlp."));
+  FeedForward load_feed_forward(WeightLoader& loader, WeightBinder& w) const {
+    GluWeights shared = load_shared_mlp(moe_, loader, w.at("shared_mlp."));
     if (moe_.n_experts == 0) return {std::move(shared)};
     MoeDims routed = moe_;
     routed.shared_ffn = 0;
-    MoeParts parts = load_moe(routed, kNames, op, w.at("block_sparse_moe."));
+    MoeParts parts = load_moe(routed, kNames, loader, w.at("block_sparse_moe."));
     parts.shared = std::move(shared);
     return {{}, SparseMoe(moe_, std::move(parts))};
   }

@@ -24,14 +24,14 @@ struct HunyuanBlock final : Block {
   DecoderWeights w;
   Owned q_norm, k_norm;  // [D]
 
-  HunyuanBlock(const DecoderDims& d, const KvLayout& layout, const RopeSpec& r, Bias bias, Ops& op,
+  HunyuanBlock(const DecoderDims& d, const KvLayout& layout, const RopeSpec& r, Bias bias, WeightLoader& loader,
                WeightBinder weights)
       : s(layout),
         rope(r),
         eps(d.eps),
-        w(load_decoder_weights(d, {bias, bias, Bias::None}, op, weights)),
-        q_norm(op.load_gain(weights("self_attn.query_layernorm.weight", {d.head_dim}), Gain::Plain)),
-        k_norm(op.load_gain(weights("self_attn.key_layernorm.weight", {d.head_dim}), Gain::Plain)) {}
+        w(load_decoder_weights(d, {bias, bias, Bias::None}, loader, weights)),
+        q_norm(loader.load_gain(weights("self_attn.query_layernorm.weight", {d.head_dim}), Gain::Plain)),
+        k_norm(loader.load_gain(weights("self_attn.key_layernorm.weight", {d.head_dim}), Gain::Plain)) {}
 
   Tensor forward(Ops& op, const Tensor& x, const Batch& batch, LayerStates& states, KvTap& tap, Tail tail) override {
     const Tensor turns = op.rope_table(batch.positions, batch.n_tokens(), rope);
@@ -60,8 +60,8 @@ class HunyuanDense final : public AttentionModel {
   }
 
  private:
-  std::unique_ptr<Block> load_layer(const KvLayout& cache, Ops& op, WeightBinder w) const override {
-    return std::make_unique<HunyuanBlock>(dims_, cache, rope_, bias_, op, w);
+  std::unique_ptr<Block> load_layer(const KvLayout& cache, WeightLoader& loader, WeightBinder w) const override {
+    return std::make_unique<HunyuanBlock>(dims_, cache, rope_, bias_, loader, w);
   }
 
   RopeSpec rope_;

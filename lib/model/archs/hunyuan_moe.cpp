@@ -18,8 +18,8 @@ constexpr DecoderDefaults kDefaults = {.vocab = 290943,
                                        .max_positions = 2048,
                                        .eps = 1e-5};
 
-MoeParts load(const MoeDims& dims, Ops& op, WeightBinder layer) {
-  return load_moe(dims, {.router = "gate.wg", .shared = "shared_mlp."}, op, layer.at("mlp."));
+MoeParts load(const MoeDims& dims, WeightLoader& loader, WeightBinder layer) {
+  return load_moe(dims, {.router = "gate.wg", .shared = "shared_mlp."}, loader, layer.at("mlp."));
 }
 
 // A number, or a list of one for each layer.

@@ -84,22 +84,22 @@ class Jamba final : public DecoderModel {
  private:
   bool is_sparse(const LayerSpec& layer) const { return moe_.n_experts > 1 && sparse_.has(layer.index); }
 
-  std::unique_ptr<Block> make_block(const LayerSpec& layer, const KvLayout* cache, Ops& op,
+  std::unique_ptr<Block> make_block(const LayerSpec& layer, const KvLayout* cache, WeightLoader& loader,
                                     WeightBinder w) const override {
     const int64_t n = dims_.hidden;
-    MixerBlockNorms norms{op.load_gain(w("input_layernorm.weight", {n}), Gain::Plain),
-                          op.load_gain(w("pre_ff_layernorm.weight", {n}), Gain::Plain), dims_.eps};
+    MixerBlockNorms norms{loader.load_gain(w("input_layernorm.weight", {n}), Gain::Plain),
+                          loader.load_gain(w("pre_ff_layernorm.weight", {n}), Gain::Plain), dims_.eps};
     std::unique_ptr<Mixer> mixer;
     if (cache) {
-      mixer = std::make_unique<AttentionMixer>(dims_, *cache, no_rope_, AttentionVariant{}, op, w.at("self_attn."));
+      mixer = std::make_unique<AttentionMixer>(dims_, *cache, no_rope_, AttentionVariant{}, loader, w.at("self_attn."));
     } else {
-      mixer = std::make_unique<Mamba>(mamba_, op, w.at("mamba."));
+      mixer = std::make_unique<Mamba>(mamba_, loader, w.at("mamba."));
     }
     FeedForward ffn;
     if (is_sparse(layer)) {
-      ffn.moe.emplace(moe_, load_moe(moe_, {.router = "router"}, op, w.at("feed_forward.")));
+      ffn.moe.emplace(moe_, load_moe(moe_, {.router = "router"}, loader, w.at("feed_forward.")));
     } else {
-      ffn.dense = GluMlp(op, w.at("feed_forward."), n, dims_.ffn).w;
+      ffn.dense = GluMlp(loader, w.at("feed_forward."), n, dims_.ffn).w;
     }
     return std::make_unique<MixerBlock>(std::move(norms), std::move(mixer), std::move(ffn));
   }

@@ -107,26 +107,26 @@ class Lfm2 final : public DecoderModel {
  private:
   bool is_sparse(const LayerSpec& layer) const { return layer.index >= n_dense_layers_; }
 
-  std::unique_ptr<Block> make_block(const LayerSpec& layer, const KvLayout* cache, Ops& op,
+  std::unique_ptr<Block> make_block(const LayerSpec& layer, const KvLayout* cache, WeightLoader& loader,
                                     WeightBinder w) const override {
     const int64_t n = dims_.hidden;
-    MixerBlockNorms norms{op.load_gain(w("operator_norm.weight", {n}), Gain::Plain),
-                          op.load_gain(w("ffn_norm.weight", {n}), Gain::Plain), dims_.eps};
+    MixerBlockNorms norms{loader.load_gain(w("operator_norm.weight", {n}), Gain::Plain),
+                          loader.load_gain(w("ffn_norm.weight", {n}), Gain::Plain), dims_.eps};
     std::unique_ptr<Mixer> mixer;
     if (cache) {
-      mixer = std::make_unique<AttentionMixer>(dims_, *cache, rope_, kAttention, op, w.at("self_attn."));
+      mixer = std::make_unique<AttentionMixer>(dims_, *cache, rope_, kAttention, loader, w.at("self_attn."));
     } else {
-      mixer = std::make_unique<ShortConv>(conv_, op, w.at("conv."));
+      mixer = std::make_unique<ShortConv>(conv_, loader, w.at("conv."));
     }
     return std::make_unique<MixerBlock>(std::move(norms), std::move(mixer),
-                                        load_feed_forward(layer, op, w.at("feed_forward.")));
+                                        load_feed_forward(layer, loader, w.at("feed_forward.")));
   }
 
-  FeedForward load_feed_forward(const LayerSpec& layer, Ops& op, WeightBinder w) const {
-    if (is_sparse(layer)) return {{}, SparseMoe(moe_, load_moe(moe_, names_, op, w))};
+  FeedForward load_feed_forward(const LayerSpec& layer, WeightLoader& loader, WeightBinder w) const {
+    if (is_sparse(layer)) return {{}, SparseMoe(moe_, load_moe(moe_, names_, loader, w))};
     const int64_t n = dims_.hidden;
-    return {op.load_glu(projection(w, "w1", dims_.ffn, n), projection(w, "w3", dims_.ffn, n),
-                        projection(w, "w2", n, dims_.ffn))};
+    return {loader.load_glu(projection(w, "w1", dims_.ffn, n), projection(w, "w3", dims_.ffn, n),
+                            projection(w, "w2", n, dims_.ffn))};
   }
 
   DecoderDims dims_;

@@ -40,12 +40,12 @@ struct Llama4Config {
 /// The chosen expert gets the token times the sigmoid of its logit, and counts as it is.
 class TopExpert {
  public:
-  TopExpert(const MoeDims& dims, Ops& op, WeightBinder w) : routing_(dims.routing) {
+  TopExpert(const MoeDims& dims, WeightLoader& loader, WeightBinder w) : routing_(dims.routing) {
     MoeNames names;
     names.router = "router";
     names.shared = "shared_expert.";
     names.transposed = true;
-    parts_ = load_moe(dims, names, op, w);
+    parts_ = load_moe(dims, names, loader, w);
   }
 
   Tensor forward(Ops& op, const Tensor& x) const {
@@ -76,19 +76,19 @@ struct Llama4Block final : Block {
   std::optional<TopExpert> moe;
   std::optional<GluMlp> mlp;
 
-  Llama4Block(const Llama4Config& config, const KvLayout& layout, Ops& op, WeightBinder w)
+  Llama4Block(const Llama4Config& config, const KvLayout& layout, WeightLoader& loader, WeightBinder w)
       : c(config),
         s(layout),
         kind(c.layers[static_cast<size_t>(layout.layer)]),
-        attn_norm(op.load_gain(w("input_layernorm.weight", {c.dims.hidden}), Gain::Plain)),
-        ffn_norm(op.load_gain(w("post_attention_layernorm.weight", {c.dims.hidden}), Gain::Plain)),
-        qkv(load_qkv(op, w, c.dims, c.bias)),
-        wo(load_output_projection(op, w, "self_attn.o_proj", c.dims.hidden, {c.dims.n_heads, c.dims.head_dim},
+        attn_norm(loader.load_gain(w("input_layernorm.weight", {c.dims.hidden}), Gain::Plain)),
+        ffn_norm(loader.load_gain(w("post_attention_layernorm.weight", {c.dims.hidden}), Gain::Plain)),
+        qkv(load_qkv(loader, w, c.dims, c.bias)),
+        wo(load_output_projection(loader, w, "self_attn.o_proj", c.dims.hidden, {c.dims.n_heads, c.dims.head_dim},
                                   c.bias)) {
     if (kind.sparse) {
-      moe.emplace(c.moe, op, w.at("feed_forward."));
+      moe.emplace(c.moe, loader, w.at("feed_forward."));
     } else {
-      mlp.emplace(op, w.at("feed_forward."), c.dims.hidden, c.dense_ffn);
+      mlp.emplace(loader, w.at("feed_forward."), c.dims.hidden, c.dense_ffn);
     }
   }
 
@@ -193,8 +193,9 @@ class Llama4 final : public DecoderModel {
   }
 
  private:
-  std::unique_ptr<Block> make_block(const LayerSpec&, const KvLayout* cache, Ops& op, WeightBinder w) const override {
-    return std::make_unique<Llama4Block>(c_, *cache, op, w);
+  std::unique_ptr<Block> make_block(const LayerSpec&, const KvLayout* cache, WeightLoader& loader,
+                                    WeightBinder w) const override {
+    return std::make_unique<Llama4Block>(c_, *cache, loader, w);
   }
 
   void read_tuning(const Json& text) {

@@ -23,7 +23,7 @@ constexpr float kInnerEpsilon = 1e-6f;  // of the norm behind lightning attentio
 // S <- e^-slope S + k ⊗ v, o = qᵀ S: ssd() with a step of 1 and nothing skipped.
 class LightningAttention final : public Mixer {
  public:
-  LightningAttention(const DecoderDims& dims, int64_t layer, Ops& op, WeightBinder w);
+  LightningAttention(const DecoderDims& dims, int64_t layer, WeightLoader& loader, WeightBinder w);
 
   Tensor forward(Ops& op, const Tensor& h, const Batch& batch, LayerStates& states, KvTap& tap,
                  Tail tail) const override;
@@ -37,17 +37,17 @@ class LightningAttention final : public Mixer {
   Owned a_log_, dt_bias_, skip_;   // F32 [N]
 };
 
-LightningAttention::LightningAttention(const DecoderDims& d, int64_t layer, Ops& op, WeightBinder w)
+LightningAttention::LightningAttention(const DecoderDims& d, int64_t layer, WeightLoader& loader, WeightBinder w)
     : n_heads_(d.n_heads),
       head_dim_(d.head_dim),
-      gate_(load_projection(op, w, "output_gate", d.n_heads * d.head_dim, d.hidden)),
-      out_(load_projection(op, w, "out_proj", d.hidden, d.n_heads * d.head_dim)),
-      norm_(op.load_gain(w("norm.weight", {d.n_heads * d.head_dim}), Gain::Plain)) {
+      gate_(load_projection(loader, w, "output_gate", d.n_heads * d.head_dim, d.hidden)),
+      out_(load_projection(loader, w, "out_proj", d.hidden, d.n_heads * d.head_dim)),
+      norm_(loader.load_gain(w("norm.weight", {d.n_heads * d.head_dim}), Gain::Plain)) {
   const HostLinear qkv = projection(w, "qkv_proj", 3 * d.n_heads * d.head_dim, d.hidden);  // per head q, k, v
   Linear* parts[] = {&q_, &k_, &v_};
   for (int64_t i = 0; i < 3; ++i) {
     const Storage rows = select_rows(qkv.weight, rows_of_groups(d.n_heads, 3 * d.head_dim, i * d.head_dim, d.head_dim));
-    *parts[i] = op.load_linear(rows.tensor(), {}, qkv.input);
+    *parts[i] = loader.load_linear(rows.tensor(), {}, qkv.input);
   }
   const Storage rates({d.n_heads}, DType::F32), steps({d.n_heads}, DType::F32), zeros({d.n_heads}, DType::F32);
   const double share = 1 - static_cast<double>(layer) / (static_cast<double>(d.n_layers - 1) + 1e-5) + 1e-5;
@@ -58,9 +58,9 @@ LightningAttention::LightningAttention(const DecoderDims& d, int64_t layer, Ops&
     steps.tensor().as<float>()[h] = 0.54132485f;  // ln(e - 1): softplus of it is 1
     zeros.tensor().as<float>()[h] = 0;
   }
-  a_log_ = op.load_f32(rates.tensor());
-  dt_bias_ = op.load_f32(steps.tensor());
-  skip_ = op.load_f32(zeros.tensor());
+  a_log_ = loader.load_f32(rates.tensor());
+  dt_bias_ = loader.load_f32(steps.tensor());
+  skip_ = loader.load_f32(zeros.tensor());
 }
 
 Tensor LightningAttention::forward(Ops& op, const Tensor& h, const Batch& batch, LayerStates& states, KvTap&,
@@ -96,11 +96,11 @@ struct MiniMaxBlock final : Block {
   std::unique_ptr<Mixer> mixer;
   SparseMoe moe;
 
-  MiniMaxBlock(const DecoderDims& d, Factors m, Factors f, std::unique_ptr<Mixer> mix, SparseMoe experts, Ops& op,
-               WeightBinder& w)
+  MiniMaxBlock(const DecoderDims& d, Factors m, Factors f, std::unique_ptr<Mixer> mix, SparseMoe experts,
+               WeightLoader& loader, WeightBinder& w)
       : eps(d.eps),
-        norm(op.load_gain(w("input_layernorm.weight", {d.hidden}), Gain::Plain)),
-        ffn_norm(op.load_gain(w("post_attention_layernorm.weight", {d.hidden}), Gain::Plain)),
+        norm(loader.load_gain(w("input_layernorm.weight", {d.hidden}), Gain::Plain)),
+        ffn_norm(loader.load_gain(w("post_attention_layernorm.weight", {d.hidden}), Gain::Plain)),
         mixed(m),
         fed(f),
         mixer(std::move(mix)),
@@ -184,21 +184,21 @@ class MiniMax final : public DecoderModel {
   }
 
  private:
-  std::unique_ptr<Block> make_block(const LayerSpec& layer, const KvLayout* cache, Ops& op,
+  std::unique_ptr<Block> make_block(const LayerSpec& layer, const KvLayout* cache, WeightLoader& loader,
                                     WeightBinder w) const override {
     std::unique_ptr<Mixer> mixer;
     if (cache) {
       // Added to the normed input, which is not the stream that the layer reads.
       const AttentionVariant plain{.to = OutputTo::Norm};
-      mixer = std::make_unique<AttentionMixer>(dims_, *cache, rope_, plain, op, w.at("self_attn."));
+      mixer = std::make_unique<AttentionMixer>(dims_, *cache, rope_, plain, loader, w.at("self_attn."));
     } else {
-      mixer = std::make_unique<LightningAttention>(dims_, layer.index, op, w.at("self_attn."));
+      mixer = std::make_unique<LightningAttention>(dims_, layer.index, loader, w.at("self_attn."));
       for (const char* table : {"slope_rate", "query_decay", "key_decay", "diagonal_decay"})
         if (const std::string name = std::string("self_attn.") + table; w.has(name)) w.claim(name);
     }
     return std::make_unique<MiniMaxBlock>(dims_, cache ? full_ : linear_, fed_, std::move(mixer),
-                                          SparseMoe(moe_, load_moe(moe_, kNames, op, w.at(moe_module(w, kNames)))), op,
-                                          w);
+                                          SparseMoe(moe_, load_moe(moe_, kNames, loader, w.at(moe_module(w, kNames)))),
+                                          loader, w);
   }
 
   DecoderDims dims_;

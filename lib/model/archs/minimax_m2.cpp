@@ -16,10 +16,10 @@ constexpr MoeNames names(const char* choice_bias) {
   return {.choice_bias = choice_bias, .gate = "w1", .up = "w3", .down = "w2"};
 }
 
-MoeParts load(const MoeDims& dims, Ops& op, WeightBinder layer) {
+MoeParts load(const MoeDims& dims, WeightLoader& loader, WeightBinder layer) {
   const WeightBinder w = layer.at(moe_module(layer, names(nullptr)));
   const char* bias = "e_score_correction_bias";
-  return load_moe(dims, names(w.has(bias) ? bias : "gate.e_score_correction_bias"), op, w);
+  return load_moe(dims, names(w.has(bias) ? bias : "gate.e_score_correction_bias"), loader, w);
 }
 
 // Variants that the class's code for servers knows and no published checkpoint has.

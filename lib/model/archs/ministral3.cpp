@@ -107,8 +107,9 @@ class Ministral3 final : public AttentionModel {
   }
 
  private:
-  std::unique_ptr<Block> load_layer(const KvLayout& cache, Ops& op, WeightBinder w) const override {
-    return std::make_unique<Ministral3Block>(cache, rope_, growth_, dims_.eps, load_decoder_weights(dims_, {}, op, w));
+  std::unique_ptr<Block> load_layer(const KvLayout& cache, WeightLoader& loader, WeightBinder w) const override {
+    return std::make_unique<Ministral3Block>(cache, rope_, growth_, dims_.eps,
+                                             load_decoder_weights(dims_, {}, loader, w));
   }
 
   RopeSpec rope_;

@@ -21,8 +21,8 @@ constexpr int64_t kDefaultExperts = 8, kDefaultActive = 2;
 
 constexpr MoeNames kNames = {.gate = "w1", .up = "w3", .down = "w2"};
 
-MoeParts load(const MoeDims& dims, Ops& op, WeightBinder layer) {
-  return load_moe(dims, kNames, op, layer.at(moe_module(layer, kNames)));
+MoeParts load(const MoeDims& dims, WeightLoader& loader, WeightBinder layer) {
+  return load_moe(dims, kNames, loader, layer.at(moe_module(layer, kNames)));
 }
 
 }  // namespace

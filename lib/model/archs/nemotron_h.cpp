@@ -170,22 +170,22 @@ class NemotronH final : public DecoderModel {
     layer.activations += 2 * width;
   }
 
-  std::unique_ptr<Block> make_block(const LayerSpec& layer, const KvLayout* cache, Ops& op,
+  std::unique_ptr<Block> make_block(const LayerSpec& layer, const KvLayout* cache, WeightLoader& loader,
                                     WeightBinder w) const override {
-    Owned norm = op.load_gain(w("norm.weight", {dims_.hidden}), Gain::Plain);
+    Owned norm = loader.load_gain(w("norm.weight", {dims_.hidden}), Gain::Plain);
     WeightBinder module = w.at("mixer.");
     std::unique_ptr<Mixer> mixer;
     FeedForward ffn;
     if (cache) {
-      mixer = std::make_unique<AttentionMixer>(dims_, *cache, no_rope_, AttentionVariant{}, op, module);
+      mixer = std::make_unique<AttentionMixer>(dims_, *cache, no_rope_, AttentionVariant{}, loader, module);
     } else if (layer.kind == LayerKind::Mamba2) {
-      mixer = std::make_unique<Mamba2>(mamba_, op, module);
+      mixer = std::make_unique<Mamba2>(mamba_, loader, module);
     } else if (const auto width = width_of_layer_.find(layer.index); width != width_of_layer_.end()) {
       ffn.dense =
-          op.load_mlp(projection(module, "up_proj", width->second, dims_.hidden, mlp_bias_),
-                      projection(module, "down_proj", dims_.hidden, width->second, mlp_bias_), Activation::Relu2);
+          loader.load_mlp(projection(module, "up_proj", width->second, dims_.hidden, mlp_bias_),
+                          projection(module, "down_proj", dims_.hidden, width->second, mlp_bias_), Activation::Relu2);
     } else {
-      ffn.moe.emplace(moe_, load_moe(moe_, {.choice_bias = "gate.e_score_correction_bias"}, op, module));
+      ffn.moe.emplace(moe_, load_moe(moe_, {.choice_bias = "gate.e_score_correction_bias"}, loader, module));
     }
     return std::make_unique<Block1>(std::move(norm), dims_.eps, std::move(mixer), std::move(ffn));
   }

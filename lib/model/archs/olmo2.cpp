@@ -30,17 +30,19 @@ struct OlmoBlock final : Block {
   GluMlp mlp;
   Owned after_attn, after_ffn;  // [hidden]
 
-  OlmoBlock(const DecoderDims& d, const KvLayout& layout, const RopeSpec& r, Bias bias, Ops& op, WeightBinder w)
+  OlmoBlock(const DecoderDims& d, const KvLayout& layout, const RopeSpec& r, Bias bias, WeightLoader& loader,
+            WeightBinder w)
       : s(layout),
         rope(r),
         eps(d.eps),
-        qkv(load_qkv(op, w, d, bias)),
-        wo(load_output_projection(op, w, "self_attn.o_proj", d.hidden, {d.n_heads, d.head_dim}, bias, OutputTo::Norm)),
-        q_norm(op.load_gain(w("self_attn.q_norm.weight", {d.n_heads * d.head_dim}), Gain::Plain)),
-        k_norm(op.load_gain(w("self_attn.k_norm.weight", {d.n_kv_heads * d.head_dim}), Gain::Plain)),
-        mlp(op, w.at("mlp."), d.hidden, d.ffn),
-        after_attn(op.load_gain(w("post_attention_layernorm.weight", {d.hidden}), Gain::Plain)),
-        after_ffn(op.load_gain(w("post_feedforward_layernorm.weight", {d.hidden}), Gain::Plain)) {}
+        qkv(load_qkv(loader, w, d, bias)),
+        wo(load_output_projection(loader, w, "self_attn.o_proj", d.hidden, {d.n_heads, d.head_dim}, bias,
+                                  OutputTo::Norm)),
+        q_norm(loader.load_gain(w("self_attn.q_norm.weight", {d.n_heads * d.head_dim}), Gain::Plain)),
+        k_norm(loader.load_gain(w("self_attn.k_norm.weight", {d.n_kv_heads * d.head_dim}), Gain::Plain)),
+        mlp(loader, w.at("mlp."), d.hidden, d.ffn),
+        after_attn(loader.load_gain(w("post_attention_layernorm.weight", {d.hidden}), Gain::Plain)),
+        after_ffn(loader.load_gain(w("post_feedforward_layernorm.weight", {d.hidden}), Gain::Plain)) {}
 
   Tensor forward(Ops& op, const Tensor& x, const Batch& batch, LayerStates& states, KvTap& tap, Tail tail) override {
     const int64_t n = batch.n_tokens();
@@ -73,8 +75,8 @@ class Olmo final : public AttentionModel {
  private:
   const RopeSpec& rope_of(int64_t window) const { return window > 0 ? sliding_ : full_; }
 
-  std::unique_ptr<Block> load_layer(const KvLayout& cache, Ops& op, WeightBinder w) const override {
-    return std::make_unique<OlmoBlock>(dims_, cache, rope_of(cache.window), bias_, op, w);
+  std::unique_ptr<Block> load_layer(const KvLayout& cache, WeightLoader& loader, WeightBinder w) const override {
+    return std::make_unique<OlmoBlock>(dims_, cache, rope_of(cache.window), bias_, loader, w);
   }
 
   RopeSpec full_, sliding_;

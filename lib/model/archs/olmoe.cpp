@@ -18,7 +18,9 @@ constexpr DecoderDefaults kDefaults = {.vocab = 50304,
                                        .eps = 1e-5};
 constexpr int64_t kDefaultExperts = 64, kDefaultActive = 8;
 
-MoeParts load(const MoeDims& dims, Ops& op, WeightBinder layer) { return load_moe(dims, {}, op, layer.at("mlp.")); }
+MoeParts load(const MoeDims& dims, WeightLoader& loader, WeightBinder layer) {
+  return load_moe(dims, {}, loader, layer.at("mlp."));
+}
 
 }  // namespace
 

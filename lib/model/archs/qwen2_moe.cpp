@@ -12,8 +12,8 @@ constexpr DecoderDefaults kDefaults = {151936, 2048, 5632, 24, 16, 16, 0, 32768}
 constexpr MoeDefaults kMoeDefaults = {60, 4, 1408, 5632, false};
 constexpr int64_t kDefaultMaxWindowLayers = 28;
 
-MoeParts load(const MoeDims& dims, Ops& op, WeightBinder layer) {
-  return load_moe(dims, {.shared = "shared_expert."}, op, layer.at("mlp."));
+MoeParts load(const MoeDims& dims, WeightLoader& loader, WeightBinder layer) {
+  return load_moe(dims, {.shared = "shared_expert."}, loader, layer.at("mlp."));
 }
 
 std::vector<int64_t> read_windows_of_qwen2_moe(const Json& text, int64_t n_layers) {

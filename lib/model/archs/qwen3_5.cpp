@@ -28,11 +28,11 @@ struct Qwen35Config {
   std::optional<MoeDims> moe;
 };
 
-DeltaNetInputs load_inputs(const DeltaNetDims& d, Ops& op, WeightBinder w) {
-  DeltaNetInputs in = {load_projection(op, w, "in_proj_qkv", d.channels(), d.hidden),
-                       load_projection(op, w, "in_proj_z", d.values(), d.hidden),
-                       load_projection(op, w, "in_proj_b", d.n_value_heads, d.hidden),
-                       load_projection(op, w, "in_proj_a", d.n_value_heads, d.hidden)};
+DeltaNetInputs load_inputs(const DeltaNetDims& d, WeightLoader& loader, WeightBinder w) {
+  DeltaNetInputs in = {load_projection(loader, w, "in_proj_qkv", d.channels(), d.hidden),
+                       load_projection(loader, w, "in_proj_z", d.values(), d.hidden),
+                       load_projection(loader, w, "in_proj_b", d.n_value_heads, d.hidden),
+                       load_projection(loader, w, "in_proj_a", d.n_value_heads, d.hidden)};
   share_input(in.qkv, in.z);
   share_input(in.b, in.a);
   return in;
@@ -46,19 +46,19 @@ struct Qwen35Block final : Block {
   std::optional<GluMlp> mlp;
   std::optional<SparseMoe> moe;
 
-  Qwen35Block(const Qwen35Config& c, const KvLayout* cache, Ops& op, WeightBinder w)
+  Qwen35Block(const Qwen35Config& c, const KvLayout* cache, WeightLoader& loader, WeightBinder w)
       : eps(c.dims.eps),
-        mixer_norm(op.load_gain(w("input_layernorm.weight", {c.dims.hidden}), Gain::OnePlus)),
-        ffn_norm(op.load_gain(w("post_attention_layernorm.weight", {c.dims.hidden}), Gain::OnePlus)) {
+        mixer_norm(loader.load_gain(w("input_layernorm.weight", {c.dims.hidden}), Gain::OnePlus)),
+        ffn_norm(loader.load_gain(w("post_attention_layernorm.weight", {c.dims.hidden}), Gain::OnePlus)) {
     if (cache) {
-      attention.emplace(c.dims, *cache, c.rope, c.bias, c.output_gate, op, w);
+      attention.emplace(c.dims, *cache, c.rope, c.bias, c.output_gate, loader, w);
     } else {
-      delta.emplace(c.delta, load_inputs(c.delta, op, w.at("linear_attn.")), op, w.at("linear_attn."));
+      delta.emplace(c.delta, load_inputs(c.delta, loader, w.at("linear_attn.")), loader, w.at("linear_attn."));
     }
     if (c.moe) {
-      moe.emplace(*c.moe, load_moe(*c.moe, kMoeNames, op, w.at("mlp.")));
+      moe.emplace(*c.moe, load_moe(*c.moe, kMoeNames, loader, w.at("mlp.")));
     } else {
-      mlp.emplace(op, w.at("mlp."), c.dims.hidden, c.dims.ffn);
+      mlp.emplace(loader, w.at("mlp."), c.dims.hidden, c.dims.ffn);
     }
   }
 
@@ -93,16 +93,16 @@ class Qwen35 final : public Model {
     if (find_member(config, "text_config")) spec_.default_prefix = "model.language_model.";
   }
 
-  std::unique_ptr<Embedding> load_embedding(Ops&, WeightBinder& weights) const override {
+  std::unique_ptr<Embedding> load_embedding(WeightLoader&, WeightBinder& weights) const override {
     return load_token_embedding(spec_, weights);
   }
-  std::unique_ptr<Block> load_block(int layer, Ops& op, WeightBinder& weights) const override {
+  std::unique_ptr<Block> load_block(int layer, WeightLoader& loader, WeightBinder& weights) const override {
     const LayerSpec& l = spec_.layers[static_cast<size_t>(layer)];
     const KvLayout* cache = l.cache < 0 ? nullptr : &spec_.caches[static_cast<size_t>(l.cache)];
-    return std::make_unique<Qwen35Block>(c_, cache, op, weights.at("layers." + std::to_string(layer) + "."));
+    return std::make_unique<Qwen35Block>(c_, cache, loader, weights.at("layers." + std::to_string(layer) + "."));
   }
-  std::unique_ptr<Head> load_head(Ops& op, WeightBinder& weights, WeightBinder& head) const override {
-    return load_output_head(spec_, Gain::OnePlus, c_.dims.eps, op, weights, head);
+  std::unique_ptr<Head> load_head(WeightLoader& loader, WeightBinder& weights, WeightBinder& head) const override {
+    return load_output_head(spec_, Gain::OnePlus, c_.dims.eps, loader, weights, head);
   }
 
  private:

@@ -15,10 +15,12 @@ constexpr DecoderDefaults kVlDefaults = {151936, 2048, 5632, 24, 16, 16, 0, 1280
 constexpr MoeDefaults kVlMoeDefaults = {60, 4, 1408, 0, true};
 constexpr RopeDefaults kVlRopeDefaults = {500000};
 
-MoeParts load(const MoeDims& dims, Ops& op, WeightBinder layer) { return load_moe(dims, {}, op, layer.at("mlp.")); }
+MoeParts load(const MoeDims& dims, WeightLoader& loader, WeightBinder layer) {
+  return load_moe(dims, {}, loader, layer.at("mlp."));
+}
 
-MoeParts load_transposed(const MoeDims& dims, Ops& op, WeightBinder layer) {
-  return load_moe(dims, {.transposed = true}, op, layer.at("mlp."));
+MoeParts load_transposed(const MoeDims& dims, WeightLoader& loader, WeightBinder layer) {
+  return load_moe(dims, {.transposed = true}, loader, layer.at("mlp."));
 }
 
 MoeDecoderConfig read(const Json& config, const DecoderDefaults& defaults, const MoeDefaults& moe_defaults) {

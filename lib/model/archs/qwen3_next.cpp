@@ -29,7 +29,7 @@ struct Qwen3NextConfig {
 };
 
 // in_proj_qkvz: group g = [ q_g | k_g | v_g (r heads) | z_g (r heads) ]; in_proj_ba: group g = [ b_g (r) | a_g (r) ].
-DeltaNetInputs load_interleaved_inputs(const DeltaNetDims& d, Ops& op, WeightBinder w) {
+DeltaNetInputs load_interleaved_inputs(const DeltaNetDims& d, WeightLoader& loader, WeightBinder w) {
   const int64_t n = d.n_key_heads, r = d.n_value_heads / n, values = r * d.value_dim;
   const int64_t group = 2 * d.key_dim + 2 * values;
   const HostLinear qkvz = projection(w, "in_proj_qkvz", n * group, d.hidden);
@@ -39,7 +39,7 @@ DeltaNetInputs load_interleaved_inputs(const DeltaNetDims& d, Ops& op, WeightBin
        {rows_of_groups(n, group, d.key_dim, d.key_dim), rows_of_groups(n, group, 2 * d.key_dim, values)})
     qkv.insert(qkv.end(), part.begin(), part.end());
   const auto load = [&](const HostLinear& all, const std::vector<int64_t>& rows) {
-    return op.load_linear(select_rows(all.weight, rows).tensor(), {}, all.input);
+    return loader.load_linear(select_rows(all.weight, rows).tensor(), {}, all.input);
   };
   return {load(qkvz, qkv), load(qkvz, rows_of_groups(n, group, 2 * d.key_dim + values, values)),
           load(ba, rows_of_groups(n, 2 * r, 0, r)), load(ba, rows_of_groups(n, 2 * r, r, r))};
@@ -53,19 +53,21 @@ struct Qwen3NextBlock final : Block {
   std::optional<SparseMoe> moe;
   std::optional<GluMlp> mlp;
 
-  Qwen3NextBlock(const Qwen3NextConfig& c, const LayerSpec& layer, const KvLayout* cache, Ops& op, WeightBinder w)
+  Qwen3NextBlock(const Qwen3NextConfig& c, const LayerSpec& layer, const KvLayout* cache, WeightLoader& loader,
+                 WeightBinder w)
       : eps(c.dims.eps),
-        mixer_norm(op.load_gain(w("input_layernorm.weight", {c.dims.hidden}), Gain::OnePlus)),
-        ffn_norm(op.load_gain(w("post_attention_layernorm.weight", {c.dims.hidden}), Gain::OnePlus)) {
+        mixer_norm(loader.load_gain(w("input_layernorm.weight", {c.dims.hidden}), Gain::OnePlus)),
+        ffn_norm(loader.load_gain(w("post_attention_layernorm.weight", {c.dims.hidden}), Gain::OnePlus)) {
     if (cache) {
-      attention.emplace(c.dims, *cache, c.rope, c.bias, true, op, w);
+      attention.emplace(c.dims, *cache, c.rope, c.bias, true, loader, w);
     } else {
-      delta.emplace(c.delta, load_interleaved_inputs(c.delta, op, w.at("linear_attn.")), op, w.at("linear_attn."));
+      delta.emplace(c.delta, load_interleaved_inputs(c.delta, loader, w.at("linear_attn.")), loader,
+                    w.at("linear_attn."));
     }
     if (c.sparse[static_cast<size_t>(layer.index)]) {
-      moe.emplace(c.moe, load_moe(c.moe, kMoeNames, op, w.at("mlp.")));
+      moe.emplace(c.moe, load_moe(c.moe, kMoeNames, loader, w.at("mlp.")));
     } else {
-      mlp.emplace(op, w.at("mlp."), c.dims.hidden, c.dims.ffn);
+      mlp.emplace(loader, w.at("mlp."), c.dims.hidden, c.dims.ffn);
     }
   }
 
@@ -97,16 +99,16 @@ class Qwen3Next final : public Model {
     }
   }
 
-  std::unique_ptr<Embedding> load_embedding(Ops&, WeightBinder& weights) const override {
+  std::unique_ptr<Embedding> load_embedding(WeightLoader&, WeightBinder& weights) const override {
     return load_token_embedding(spec_, weights);
   }
-  std::unique_ptr<Block> load_block(int layer, Ops& op, WeightBinder& weights) const override {
+  std::unique_ptr<Block> load_block(int layer, WeightLoader& loader, WeightBinder& weights) const override {
     const LayerSpec& l = spec_.layers[static_cast<size_t>(layer)];
     const KvLayout* cache = l.cache < 0 ? nullptr : &spec_.caches[static_cast<size_t>(l.cache)];
-    return std::make_unique<Qwen3NextBlock>(c_, l, cache, op, weights.at("layers." + std::to_string(layer) + "."));
+    return std::make_unique<Qwen3NextBlock>(c_, l, cache, loader, weights.at("layers." + std::to_string(layer) + "."));
   }
-  std::unique_ptr<Head> load_head(Ops& op, WeightBinder& weights, WeightBinder& head) const override {
-    return load_output_head(spec_, Gain::OnePlus, c_.dims.eps, op, weights, head);
+  std::unique_ptr<Head> load_head(WeightLoader& loader, WeightBinder& weights, WeightBinder& head) const override {
+    return load_output_head(spec_, Gain::OnePlus, c_.dims.eps, loader, weights, head);
   }
 
  private:

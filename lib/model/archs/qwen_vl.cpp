@@ -44,10 +44,10 @@ class Qwen3Vl final : public AttentionModel {
   }
 
  private:
-  std::unique_ptr<Block> load_layer(const KvLayout& cache, Ops& op, WeightBinder w) const override {
-    DecoderWeights weights = load_decoder_weights(dims_, biases_, op, w);
-    weights.q_norm = op.load_gain(w("self_attn.q_norm.weight", {dims_.head_dim}), Gain::Plain);
-    weights.k_norm = op.load_gain(w("self_attn.k_norm.weight", {dims_.head_dim}), Gain::Plain);
+  std::unique_ptr<Block> load_layer(const KvLayout& cache, WeightLoader& loader, WeightBinder w) const override {
+    DecoderWeights weights = load_decoder_weights(dims_, biases_, loader, w);
+    weights.q_norm = loader.load_gain(w("self_attn.q_norm.weight", {dims_.head_dim}), Gain::Plain);
+    weights.k_norm = loader.load_gain(w("self_attn.k_norm.weight", {dims_.head_dim}), Gain::Plain);
     return std::make_unique<PlainDecoderBlock>(cache, rope_, dims_.eps, std::move(weights));
   }
 

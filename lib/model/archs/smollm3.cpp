@@ -70,8 +70,9 @@ class SmolLm3 final : public AttentionModel {
   }
 
  private:
-  std::unique_ptr<Block> load_layer(const KvLayout& cache, Ops& op, WeightBinder w) const override {
-    return std::make_unique<PlainDecoderBlock>(cache, rope_, dims_.eps, load_decoder_weights(dims_, biases_, op, w));
+  std::unique_ptr<Block> load_layer(const KvLayout& cache, WeightLoader& loader, WeightBinder w) const override {
+    return std::make_unique<PlainDecoderBlock>(cache, rope_, dims_.eps,
+                                               load_decoder_weights(dims_, biases_, loader, w));
   }
 
   RopeSpec rope_;

@@ -10,8 +10,8 @@ namespace {
 constexpr DecoderDefaults kDefaults = {
     49152, 3072, 12288, 30, 24, 2, 0, 4096, true, Activation::GeluTanh, "hidden_act", "norm_epsilon", 1e-5};
 
-Norm load_norm(Ops& op, WeightBinder& w, const std::string& name, int64_t n, float eps) {
-  return {Norm::Kind::Layer, eps, op.load_f32(w(name + ".weight", {n})), op.load_f32(w(name + ".bias", {n}))};
+Norm load_norm(WeightLoader& loader, WeightBinder& w, const std::string& name, int64_t n, float eps) {
+  return {Norm::Kind::Layer, eps, loader.load_f32(w(name + ".weight", {n})), loader.load_f32(w(name + ".bias", {n}))};
 }
 
 struct Starcoder2Block final : Block {
@@ -22,15 +22,16 @@ struct Starcoder2Block final : Block {
   Linear wo;       // [hidden, n_heads·D]
   GluWeights mlp;  // c_fc [ffn, hidden], c_proj [hidden, ffn]
 
-  Starcoder2Block(const DecoderDims& d, const KvLayout& layout, const RopeSpec& r, Bias bias, Ops& op, WeightBinder w)
+  Starcoder2Block(const DecoderDims& d, const KvLayout& layout, const RopeSpec& r, Bias bias, WeightLoader& loader,
+                  WeightBinder w)
       : s(layout),
         rope(r),
-        attn_norm(load_norm(op, w, "input_layernorm", d.hidden, d.eps)),
-        ffn_norm(load_norm(op, w, "post_attention_layernorm", d.hidden, d.eps)),
-        qkv(load_qkv(op, w, d, bias)),
-        wo(load_output_projection(op, w, "self_attn.o_proj", d.hidden, {d.n_heads, d.head_dim}, bias)),
-        mlp(op.load_mlp(projection(w, "mlp.c_fc", d.ffn, d.hidden, bias),
-                        projection(w, "mlp.c_proj", d.hidden, d.ffn, bias), Activation::GeluTanh)) {}
+        attn_norm(load_norm(loader, w, "input_layernorm", d.hidden, d.eps)),
+        ffn_norm(load_norm(loader, w, "post_attention_layernorm", d.hidden, d.eps)),
+        qkv(load_qkv(loader, w, d, bias)),
+        wo(load_output_projection(loader, w, "self_attn.o_proj", d.hidden, {d.n_heads, d.head_dim}, bias)),
+        mlp(loader.load_mlp(projection(w, "mlp.c_fc", d.ffn, d.hidden, bias),
+                            projection(w, "mlp.c_proj", d.hidden, d.ffn, bias), Activation::GeluTanh)) {}
 
   Tensor forward(Ops& op, const Tensor& x, const Batch& batch, LayerStates& states, KvTap& tap, Tail tail) override {
     const Tensor turns = op.rope_table(batch.positions, batch.n_tokens(), rope);
@@ -58,13 +59,15 @@ class Starcoder2 final : public DecoderModel {
     for (int64_t i = 0; i < dims_.n_layers; ++i) add_attention_layer(spec_, dims_, rope_, window, parameters);
   }
 
-  std::unique_ptr<Head> load_head(Ops& op, WeightBinder& weights, WeightBinder& head) const override {
-    return load_output_head(spec_, load_norm(op, weights, "norm", spec_.hidden, dims_.eps), {}, op, weights, head);
+  std::unique_ptr<Head> load_head(WeightLoader& loader, WeightBinder& weights, WeightBinder& head) const override {
+    return load_output_head(spec_, load_norm(loader, weights, "norm", spec_.hidden, dims_.eps), {}, loader, weights,
+                            head);
   }
 
  private:
-  std::unique_ptr<Block> make_block(const LayerSpec&, const KvLayout* cache, Ops& op, WeightBinder w) const override {
-    return std::make_unique<Starcoder2Block>(dims_, *cache, rope_, bias_, op, w);
+  std::unique_ptr<Block> make_block(const LayerSpec&, const KvLayout* cache, WeightLoader& loader,
+                                    WeightBinder w) const override {
+    return std::make_unique<Starcoder2Block>(dims_, *cache, rope_, bias_, loader, w);
   }
 
   DecoderDims dims_;

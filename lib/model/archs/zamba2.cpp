@@ -48,7 +48,7 @@ struct SharedBlock {
   Linear down, out;      // [hidden, ffn], [hidden, hidden]
 
   /// `w` at the stored block, `layer` at the layer that uses it as its `place`-th user.
-  SharedBlock(const Zamba2Config& c, const KvLayout& layout, int64_t place, Ops& op, WeightBinder w,
+  SharedBlock(const Zamba2Config& c, const KvLayout& layout, int64_t place, WeightLoader& loader, WeightBinder w,
               WeightBinder layer);
 
   /// What the layer adds before its scan: [tokens, hidden]; absent with Tail::Skip.
@@ -56,24 +56,24 @@ struct SharedBlock {
                  Tail tail) const;
 };
 
-SharedBlock::SharedBlock(const Zamba2Config& c, const KvLayout& layout, int64_t place, Ops& op, WeightBinder w,
-                         WeightBinder layer)
+SharedBlock::SharedBlock(const Zamba2Config& c, const KvLayout& layout, int64_t place, WeightLoader& loader,
+                         WeightBinder w, WeightBinder layer)
     : s(layout),
       rope(c.rope),
       eps(c.dims.eps),
-      norm(op.load_gain(w("input_layernorm.weight", {c.wide()}), Gain::Plain)),
-      ffn_norm(op.load_gain(w("pre_ff_layernorm.weight", {c.dims.hidden}), Gain::Plain)),
-      wo(load_output_projection(op, w, "self_attn.o_proj", c.dims.hidden, {c.dims.n_heads, c.dims.head_dim}, Bias::None,
-                                OutputTo::Norm)),
-      down(load_projection(op, w, "feed_forward.down_proj", c.dims.hidden, c.dims.ffn, c.bias)),
-      out(load_projection(op, layer, "linear", c.dims.hidden, c.dims.hidden)) {
+      norm(loader.load_gain(w("input_layernorm.weight", {c.wide()}), Gain::Plain)),
+      ffn_norm(loader.load_gain(w("pre_ff_layernorm.weight", {c.dims.hidden}), Gain::Plain)),
+      wo(load_output_projection(loader, w, "self_attn.o_proj", c.dims.hidden, {c.dims.n_heads, c.dims.head_dim},
+                                Bias::None, OutputTo::Norm)),
+      down(load_projection(loader, w, "feed_forward.down_proj", c.dims.hidden, c.dims.ffn, c.bias)),
+      out(load_projection(loader, layer, "linear", c.dims.hidden, c.dims.hidden)) {
   const DecoderDims& d = c.dims;
   const auto attention_part = [&](const std::string& name, int64_t heads) {
-    Adapted p{load_projection(op, w, "self_attn." + name + "_proj", heads * d.head_dim, c.wide()), {}, {}};
+    Adapted p{load_projection(loader, w, "self_attn." + name + "_proj", heads * d.head_dim, c.wide()), {}, {}};
     if (!c.attention_adapters) return p;
     const std::string adapter = "self_attn.linear_" + name + "_adapter_list." + std::to_string(place);
-    p.a = load_projection(op, w, adapter + ".0", c.rank, c.wide());
-    p.b = load_projection(op, w, adapter + ".1", heads * d.head_dim, c.rank);
+    p.a = load_projection(loader, w, adapter + ".0", c.rank, c.wide());
+    p.b = load_projection(loader, w, adapter + ".1", heads * d.head_dim, c.rank);
     return p;
   };
   q = attention_part("q", d.n_heads);
@@ -82,9 +82,9 @@ SharedBlock::SharedBlock(const Zamba2Config& c, const KvLayout& layout, int64_t 
   const std::string adapter = "feed_forward.gate_up_proj_adapter_list." + std::to_string(place);
   const HostLinear both = projection(w, "feed_forward.gate_up_proj", 2 * d.ffn, d.hidden, c.bias);
   const HostLinear both_b = projection(w, adapter + ".1", 2 * d.ffn, c.rank);
-  const Linear a = load_projection(op, w, adapter + ".0", c.rank, d.hidden);
-  gate = {load_rows(op, both, 0, d.ffn), a, load_rows(op, both_b, 0, d.ffn)};
-  up = {load_rows(op, both, d.ffn, d.ffn), a, load_rows(op, both_b, d.ffn, d.ffn)};
+  const Linear a = load_projection(loader, w, adapter + ".0", c.rank, d.hidden);
+  gate = {load_rows(loader, both, 0, d.ffn), a, load_rows(loader, both_b, 0, d.ffn)};
+  up = {load_rows(loader, both, d.ffn, d.ffn), a, load_rows(loader, both_b, d.ffn, d.ffn)};
 }
 
 Tensor SharedBlock::forward(Ops& op, const Tensor& x, const Tensor& embedded, const Batch& batch, LayerStates& states,
@@ -118,12 +118,13 @@ struct Zamba2Block final : Block {
   Owned norm;  // [hidden]
   Mamba2 mamba;
 
-  Zamba2Block(const Zamba2Config& c, Tensor embeddings, std::optional<SharedBlock> block, Ops& op, WeightBinder w)
+  Zamba2Block(const Zamba2Config& c, Tensor embeddings, std::optional<SharedBlock> block, WeightLoader& loader,
+              WeightBinder w)
       : table(embeddings),
         shared(std::move(block)),
         eps(c.dims.eps),
-        norm(op.load_gain(w("input_layernorm.weight", {c.dims.hidden}), Gain::Plain)),
-        mamba(c.mamba, op, w.at("mamba.")) {}
+        norm(loader.load_gain(w("input_layernorm.weight", {c.dims.hidden}), Gain::Plain)),
+        mamba(c.mamba, loader, w.at("mamba.")) {}
 
   Tensor forward(Ops& op, const Tensor& x, const Batch& batch, LayerStates& states, KvTap& tap, Tail tail) override {
     Tensor in = x;
@@ -205,24 +206,24 @@ class Zamba2 final : public Model {
     for (const bool h : hybrid) add_layer(h);
   }
 
-  std::unique_ptr<Embedding> load_embedding(Ops&, WeightBinder& weights) const override {
+  std::unique_ptr<Embedding> load_embedding(WeightLoader&, WeightBinder& weights) const override {
     return load_token_embedding(spec_, weights);
   }
-  std::unique_ptr<Head> load_head(Ops& op, WeightBinder& weights, WeightBinder& head) const override {
-    return load_output_head(spec_, Gain::Plain, c_.dims.eps, op, weights, head);
+  std::unique_ptr<Head> load_head(WeightLoader& loader, WeightBinder& weights, WeightBinder& head) const override {
+    return load_output_head(spec_, Gain::Plain, c_.dims.eps, loader, weights, head);
   }
-  std::unique_ptr<Block> load_block(int layer, Ops& op, WeightBinder& weights) const override {
+  std::unique_ptr<Block> load_block(int layer, WeightLoader& loader, WeightBinder& weights) const override {
     const LayerSpec& l = spec_.layers[static_cast<size_t>(layer)];
     const WeightBinder own = weights.at("layers." + std::to_string(layer) + ".");
     const Tensor table = weights(spec_.embedding, {spec_.vocab, spec_.hidden});
-    if (l.cache < 0) return std::make_unique<Zamba2Block>(c_, table, std::nullopt, op, own);
+    if (l.cache < 0) return std::make_unique<Zamba2Block>(c_, table, std::nullopt, loader, own);
     const KvLayout& cache = spec_.caches[static_cast<size_t>(l.cache)];
     const KvLayout& first = spec_.caches[static_cast<size_t>(l.cache % n_blocks_)];
     const bool stored_here = own.has("shared_transformer.self_attn.q_proj.weight");
     const int source = stored_here ? layer : first.layer;
     const WeightBinder stored = weights.at("layers." + std::to_string(source) + ".shared_transformer.");
     for (size_t place = 0; place < spec_.caches.size(); ++place) claim_adapters(stored, static_cast<int64_t>(place));
-    return std::make_unique<Zamba2Block>(c_, table, SharedBlock(c_, cache, l.cache, op, stored, own), op,
+    return std::make_unique<Zamba2Block>(c_, table, SharedBlock(c_, cache, l.cache, loader, stored, own), loader,
                                          own.at("mamba_decoder."));
   }
 

@@ -1,6 +1,6 @@
 // Weights arrive whole and converted whatever the number of threads, the size of the slots, the way of reading, and the
 // times at which the device gets to its copies; each byte of the file is read once.
-#include "kernels/runtime/weight_loader.h"
+#include "kernels/runtime/background_reader.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -76,7 +76,7 @@ Storage expected(const Wanted& w) {
   return out;
 }
 
-class WeightLoaderTest : public testing::Test {
+class BackgroundReaderTest : public testing::Test {
  protected:
   void TearDown() override { emulator::set_timing(Timing::Immediate); }
 
@@ -120,7 +120,7 @@ class WeightLoaderTest : public testing::Test {
   std::vector<Storage> owned_;
 };
 
-TEST_F(WeightLoaderTest, EverythingArrivesWhateverTheThreadsSlotsAndTimes) {
+TEST_F(BackgroundReaderTest, EverythingArrivesWhateverTheThreadsSlotsAndTimes) {
   for (const Timing timing : {Timing::Immediate, Timing::Late, Timing::Random})
     for (const int readers : {1, 2, 5})
       for (const uint64_t slot : {uint64_t{8192 * 2}, uint64_t{1} << 20})
@@ -128,21 +128,21 @@ TEST_F(WeightLoaderTest, EverythingArrivesWhateverTheThreadsSlotsAndTimes) {
           SCOPED_TRACE(testing::Message() << "timing " << static_cast<int>(timing) << ", " << readers
                                           << " readers, slots of " << slot << ", direct " << direct);
           emulator::set_timing(timing, static_cast<uint32_t>(readers));
-          WeightLoader loader(0, compute_.get(), {readers, 3, slot, direct});
+          BackgroundReader reader(0, compute_.get(), {readers, 3, slot, direct});
           for (int layer = 0; layer < 2; ++layer) {
             const std::vector<Wanted> all = everything();
             std::vector<Tensor> there, used;
-            loader.collect(file_);
+            reader.collect(file_);
             for (const Wanted& w : all) {
               there.push_back(device(w.host.shape, w.as));
               used.push_back(device(w.host.shape, w.as));
-              loader.add(w.host, there.back(), w.plus);
+              reader.add(w.host, there.back(), w.plus);
             }
             for (const Storage& s : owned_) std::memset(s.tensor().data, 0, s.tensor().bytes());  // was copied
             owned_.clear();
-            loader.start();
-            EXPECT_FALSE(loader.collecting());
-            loader.finish();
+            reader.start();
+            EXPECT_FALSE(reader.collecting());
+            reader.finish();
             for (size_t i = 0; i < all.size(); ++i) run_on(compute_.get(), there[i], used[i]);
             check(cudaStreamSynchronize(compute_.get()), "waiting");
             for (size_t i = 0; i + 2 < all.size(); ++i)
@@ -157,20 +157,20 @@ TEST_F(WeightLoaderTest, EverythingArrivesWhateverTheThreadsSlotsAndTimes) {
 }
 
 // The next layer's weights go to the memory of the one before, which still computes.
-TEST_F(WeightLoaderTest, CopiesWaitForWhatStillUsesTheMemory) {
+TEST_F(BackgroundReaderTest, CopiesWaitForWhatStillUsesTheMemory) {
   for (uint32_t seed = 0; seed < 20; ++seed) {
     emulator::set_timing(Timing::Random, seed);
-    WeightLoader loader(0, compute_.get(), {2, 2, 16384, true});
+    BackgroundReader reader(0, compute_.get(), {2, 2, 16384, true});
     const Tensor weights = device({8000}, DType::BF16), seen = device({8000}, DType::BF16);
     const Wanted first{file_.at(0, 8000, DType::BF16), DType::BF16, 0},
         second{file_.at(40'000, 8000, DType::BF16), DType::BF16, 0};
-    loader.collect(file_);
-    loader.add(first.host, weights, 0);
-    loader.finish();
+    reader.collect(file_);
+    reader.add(first.host, weights, 0);
+    reader.finish();
     run_on(compute_.get(), weights, seen);
-    loader.collect(file_);
-    loader.add(second.host, weights, 0);
-    loader.finish();
+    reader.collect(file_);
+    reader.add(second.host, weights, 0);
+    reader.finish();
     check(cudaStreamSynchronize(compute_.get()), "waiting");
     EXPECT_EQ(std::memcmp(seen.data, first.host.data, seen.bytes()), 0) << "seed " << seed;
     run_on(compute_.get(), weights, seen);
@@ -179,23 +179,23 @@ TEST_F(WeightLoaderTest, CopiesWaitForWhatStillUsesTheMemory) {
   }
 }
 
-TEST_F(WeightLoaderTest, EachByteIsReadOnce) {
-  WeightLoader loader(0, compute_.get(), {2, 3, uint64_t{1} << 20, true});
-  loader.collect(file_);
+TEST_F(BackgroundReaderTest, EachByteIsReadOnce) {
+  BackgroundReader reader(0, compute_.get(), {2, 3, uint64_t{1} << 20, true});
+  reader.collect(file_);
   constexpr int64_t kTensors = 100, kElements = 1250;  // 250,000 bytes in a row, in no order
   for (int64_t i = 0; i < kTensors; ++i) {
     const int64_t place = i * 37 % kTensors;
-    loader.add(file_.at(static_cast<uint64_t>(4000 + place * kElements * 2), kElements, DType::BF16),
+    reader.add(file_.at(static_cast<uint64_t>(4000 + place * kElements * 2), kElements, DType::BF16),
                device({kElements}, DType::BF16), 0);
   }
-  loader.add(file_.at(290'000, 1000, DType::BF16), device({1000}, DType::BF16), 0);  // beyond a gap
-  loader.finish();
-  EXPECT_GE(loader.bytes_read(), 252'000U);
-  EXPECT_LE(loader.bytes_read(), 252'000U + 4 * DirectFile::kAlignment);
+  reader.add(file_.at(290'000, 1000, DType::BF16), device({1000}, DType::BF16), 0);  // beyond a gap
+  reader.finish();
+  EXPECT_GE(reader.bytes_read(), 252'000U);
+  EXPECT_LE(reader.bytes_read(), 252'000U + 4 * DirectFile::kAlignment);
 }
 
 // Weights are read once: they must not push out of the page cache what is read often, nor cost the processor a copy.
-TEST_F(WeightLoaderTest, WhatIsNotCachedIsReadPastTheCache) {
+TEST_F(BackgroundReaderTest, WhatIsNotCachedIsReadPastTheCache) {
   constexpr uint64_t kFrom = 9'001, kBytes = 200'000;
   const Handle<int, close_file> fd(::open(file_.path().c_str(), O_RDONLY)),
       direct(::open(file_.path().c_str(), O_RDONLY | O_DIRECT));
@@ -208,48 +208,48 @@ TEST_F(WeightLoaderTest, WhatIsNotCachedIsReadPastTheCache) {
     ::usleep(10'000);
   }
   if (file.is_cached(50'000, 1)) GTEST_SKIP() << "the page cache does not give the file up";
-  WeightLoader loader(0, compute_.get(), {2, 3, 16384, true});
+  BackgroundReader reader(0, compute_.get(), {2, 3, 16384, true});
   const Tensor host = file_.at(kFrom, kBytes / 2, DType::BF16), there = device({100'000}, DType::BF16);
-  loader.collect(file_);
-  loader.add(host, there, 0);
-  loader.finish();
+  reader.collect(file_);
+  reader.add(host, there, 0);
+  reader.finish();
   EXPECT_FALSE(file.is_cached(50'000, 1));
-  EXPECT_LE(loader.bytes_read(), kBytes + 2 * DirectFile::kAlignment);
+  EXPECT_LE(reader.bytes_read(), kBytes + 2 * DirectFile::kAlignment);
   check(cudaStreamSynchronize(compute_.get()), "waiting");
   EXPECT_EQ(std::memcmp(there.data, host.data, host.bytes()), 0);
 }
 
-TEST_F(WeightLoaderTest, AFileCutShortIsAnErrorThatNamesItAndTheLoaderGoesOn) {
+TEST_F(BackgroundReaderTest, AFileCutShortIsAnErrorThatNamesItAndTheReaderGoesOn) {
   for (const bool direct : {true, false}) {
     SomeFile cut;
-    WeightLoader loader(0, compute_.get(), {3, 2, 16384, direct});
+    BackgroundReader reader(0, compute_.get(), {3, 2, 16384, direct});
     const Tensor there = device({140'000}, DType::BF16);
     const Tensor host = cut.at(0, 140'000, DType::BF16);
-    loader.collect(cut);
-    loader.add(host, there, 0);
+    reader.collect(cut);
+    reader.add(host, there, 0);
     fs::resize_file(cut.path(), 100'000);
-    loader.start();
-    EXPECT_EQ(message_of([&] { loader.finish(); }),
+    reader.start();
+    EXPECT_EQ(message_of([&] { reader.finish(); }),
               quoted(cut.path().string()) +
                   ": has become shorter while in use: 100000 bytes, expected 300000; is something "
                   "rewriting it?");
-    loader.collect(file_);
+    reader.collect(file_);
     const Wanted w{file_.at(0, 100, DType::BF16), DType::BF16, 0};
-    loader.add(w.host, there, 0);
-    loader.finish();
+    reader.add(w.host, there, 0);
+    reader.finish();
     check(cudaStreamSynchronize(compute_.get()), "waiting");
     EXPECT_EQ(std::memcmp(there.data, w.host.data, w.host.bytes()), 0);
   }
 }
 
-TEST_F(WeightLoaderTest, WhoGivesUpLeavesNothingBehind) {
+TEST_F(BackgroundReaderTest, WhoGivesUpLeavesNothingBehind) {
   for (int i = 0; i < 20; ++i) {
     {
-      WeightLoader loader(0, compute_.get(), {4, 2, 16384, true});
-      loader.collect(file_);
-      for (const Wanted& w : everything()) loader.add(w.host, device(w.host.shape, w.as), w.plus);
-      if (i % 2) loader.start();
-      if (i % 4 < 2) loader.cancel();  // else the destructor
+      BackgroundReader reader(0, compute_.get(), {4, 2, 16384, true});
+      reader.collect(file_);
+      for (const Wanted& w : everything()) reader.add(w.host, device(w.host.shape, w.as), w.plus);
+      if (i % 2) reader.start();
+      if (i % 4 < 2) reader.cancel();  // else the destructor
     }
     memory_.clear();
   }

@@ -1,4 +1,4 @@
-#include "kernels/runtime/weight_loader.h"
+#include "kernels/runtime/background_reader.h"
 
 #include <algorithm>
 #include <cassert>
@@ -24,7 +24,7 @@ std::byte* aligned(void* memory) {
 
 }  // namespace
 
-WeightLoader::WeightLoader(int device, cudaStream_t compute, const LoaderOptions& options)
+BackgroundReader::BackgroundReader(int device, cudaStream_t compute, const ReaderOptions& options)
     : device_(device),
       compute_(compute),
       options_(options),
@@ -34,7 +34,7 @@ WeightLoader::WeightLoader(int device, cudaStream_t compute, const LoaderOptions
   assert(options.readers > 0 && options.slots > 0 && options.slot_bytes > 0 && options.slot_bytes % (2 * kSector) == 0);
 }
 
-WeightLoader::~WeightLoader() {
+BackgroundReader::~BackgroundReader() {
   cancel();
   {
     const std::lock_guard lock(mutex_);
@@ -47,13 +47,13 @@ WeightLoader::~WeightLoader() {
 
 // ---------------------------------------------------------------- what is wanted
 
-void WeightLoader::collect(const FileLocator& files) {
+void BackgroundReader::collect(const FileLocator& files) {
   cancel();
   files_ = &files;
   ++n_collected_;
 }
 
-WeightLoader::Piece WeightLoader::Piece::part(uint64_t first, uint64_t n) const {
+BackgroundReader::Piece BackgroundReader::Piece::part(uint64_t first, uint64_t n) const {
   Piece p = *this;
   p.from += first;
   p.bytes = n;
@@ -61,14 +61,14 @@ WeightLoader::Piece WeightLoader::Piece::part(uint64_t first, uint64_t n) const 
   return p;
 }
 
-const DirectFile& WeightLoader::direct(const SourceFile& file) {
+const DirectFile& BackgroundReader::direct(const SourceFile& file) {
   for (const auto& [source, opened] : opened_)
     if (source == &file) return *opened;
   opened_.emplace_back(&file, std::make_unique<DirectFile>(file, options_.direct));
   return *opened_.back().second;
 }
 
-void WeightLoader::add(const Tensor& host, const Tensor& to, float plus) {
+void BackgroundReader::add(const Tensor& host, const Tensor& to, float plus) {
   Piece p;
   p.bytes = host.bytes();
   p.stored = host.dtype;
@@ -89,7 +89,7 @@ void WeightLoader::add(const Tensor& host, const Tensor& to, float plus) {
 }
 
 // A piece that has slots to itself: half a slot holds what is read, the other half what it becomes.
-void WeightLoader::add_alone(std::deque<Job>& jobs, const Piece& piece) const {
+void BackgroundReader::add_alone(std::deque<Job>& jobs, const Piece& piece) const {
   const uint64_t half = options_.slot_bytes / 2 - kSector;  // less the sector that the beginning may lie in
   const uint64_t step = half / std::max(size_of(piece.stored), size_of(piece.as)) * size_of(piece.stored);
   for (uint64_t at = 0; at < piece.bytes; at += step) {
@@ -100,7 +100,7 @@ void WeightLoader::add_alone(std::deque<Job>& jobs, const Piece& piece) const {
 
 // Extends the last job if the piece begins where that ends, or in the same sector or the next: what lies between is
 // read for nothing, but with no request of its own.
-void WeightLoader::add_to_extent(std::deque<Job>& jobs, const Piece& piece) const {
+void BackgroundReader::add_to_extent(std::deque<Job>& jobs, const Piece& piece) const {
   for (uint64_t at = 0; at < piece.bytes;) {
     const uint64_t from = piece.from + at;
     Job* job = jobs.empty() ? nullptr : &jobs.back();
@@ -114,7 +114,7 @@ void WeightLoader::add_to_extent(std::deque<Job>& jobs, const Piece& piece) cons
   }
 }
 
-std::deque<WeightLoader::Job> WeightLoader::make_jobs() {
+std::deque<BackgroundReader::Job> BackgroundReader::make_jobs() {
   const auto place = [](const Piece& p) { return std::tuple(!p.file, !p.plain(), p.file, p.from); };
   std::stable_sort(wanted_.begin(), wanted_.end(), [&](const Piece& a, const Piece& b) { return place(a) < place(b); });
   std::deque<Job> jobs;
@@ -129,7 +129,7 @@ std::deque<WeightLoader::Job> WeightLoader::make_jobs() {
 
 // ---------------------------------------------------------------- reading
 
-void WeightLoader::start() {
+void BackgroundReader::start() {
   files_ = nullptr;
   std::deque<Job> jobs = make_jobs();
   if (jobs.empty()) return;
@@ -143,7 +143,7 @@ void WeightLoader::start() {
   job_posted_.notify_all();
 }
 
-void WeightLoader::start_threads() {
+void BackgroundReader::start_threads() {
   if (!threads_.empty()) return;
   for (int i = 0; i < options_.slots; ++i) {
     ring_.push_back({allocate_pinned(options_.slot_bytes + kSector), make_event()});
@@ -156,7 +156,7 @@ void WeightLoader::start_threads() {
   }
 }
 
-void WeightLoader::read_jobs() {
+void BackgroundReader::read_jobs() {
   const cudaError_t chosen = cudaSetDevice(device_);
   std::unique_lock lock(mutex_);
   for (;;) {
@@ -184,7 +184,7 @@ void WeightLoader::read_jobs() {
   }
 }
 
-void WeightLoader::run(const Job& job, Slot& slot) {
+void BackgroundReader::run(const Job& job, Slot& slot) {
   check(cudaEventSynchronize(slot.copied.get()), "waiting for a copy of weights");
   std::byte* const memory = aligned(slot.memory.get());
   const Piece& first = job.pieces.front();
@@ -201,7 +201,7 @@ void WeightLoader::run(const Job& job, Slot& slot) {
   check(cudaEventRecord(slot.copied.get(), copies_.get()), "recording a copy of weights");
 }
 
-void WeightLoader::convert(const Piece& piece, std::byte* out) const {
+void BackgroundReader::convert(const Piece& piece, std::byte* out) const {
   std::byte* const raw = out + options_.slot_bytes / 2;
   const std::byte* const stored = piece.file ? piece.file->read(piece.from, piece.from + piece.bytes, raw)
                                              : piece.memory->tensor().as<std::byte>() + piece.from;
@@ -214,23 +214,23 @@ void WeightLoader::convert(const Piece& piece, std::byte* out) const {
     for (uint64_t i = 0; i < n; ++i) values[i] = piece.plus + values[i];
 }
 
-void WeightLoader::copy(char* to, const std::byte* from, uint64_t bytes) {
+void BackgroundReader::copy(char* to, const std::byte* from, uint64_t bytes) {
   check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, copies_.get()), "copying weights to the device");
 }
 
 // ---------------------------------------------------------------- the end
 
-void WeightLoader::wait_for_readers() {
+void BackgroundReader::wait_for_readers() {
   std::unique_lock lock(mutex_);
   all_done_.wait(lock, [&] { return outstanding_ == 0; });
 }
 
-void WeightLoader::close_files() {
+void BackgroundReader::close_files() {
   for (const auto& [source, opened] : opened_) bytes_read_ += opened->bytes_read();
   opened_.clear();
 }
 
-void WeightLoader::finish() {
+void BackgroundReader::finish() {
   if (collecting()) start();
   wait_for_readers();
   close_files();
@@ -238,7 +238,7 @@ void WeightLoader::finish() {
   if (const std::exception_ptr error = std::exchange(error_, nullptr)) std::rethrow_exception(error);
 }
 
-void WeightLoader::cancel() noexcept {
+void BackgroundReader::cancel() noexcept {
   {
     const std::lock_guard lock(mutex_);
     outstanding_ -= jobs_.size();
@@ -253,7 +253,7 @@ void WeightLoader::cancel() noexcept {
   wanted_.clear();
 }
 
-uint64_t WeightLoader::bytes_read() const {
+uint64_t BackgroundReader::bytes_read() const {
   uint64_t bytes = bytes_read_;
   for (const auto& [source, opened] : opened_) bytes += opened->bytes_read();
   return bytes;

@@ -17,7 +17,7 @@
 
 namespace kvcal::cuda {
 
-struct LoaderOptions {
+struct ReaderOptions {
   int readers = 6;                           // threads; the result does not depend on it
   int slots = 8;                             // of the ring
   uint64_t slot_bytes = uint64_t{16} << 20;  // a multiple of 8 KiB, two at least: the most that is read at once
@@ -28,10 +28,10 @@ struct LoaderOptions {
 /// ends). Copies begin when the work queued on the compute stream before start() is done, so that they may overwrite
 /// the memory of a layer freed before; work queued there after finish() comes after the copies. The host waits for the
 /// disk in finish(), never for the device.
-class WeightLoader final : public WeightReader {
+class BackgroundReader final : public WeightReader {
  public:
-  WeightLoader(int device, cudaStream_t compute, const LoaderOptions& options);
-  ~WeightLoader() override;
+  BackgroundReader(int device, cudaStream_t compute, const ReaderOptions& options);
+  ~BackgroundReader() override;
 
   void collect(const FileLocator& files) override;
   void start() override;
@@ -87,7 +87,7 @@ class WeightLoader final : public WeightReader {
 
   const int device_;
   const cudaStream_t compute_;
-  const LoaderOptions options_;
+  const ReaderOptions options_;
   Stream copies_;
   Event freed_, loaded_;
   std::vector<Slot> ring_;

@@ -1,0 +1,65 @@
+#include "rules/include_table.h"
+
+#include <algorithm>
+
+namespace kvcal::rules {
+
+std::span<const IncludeRule> include_table() {
+  static const std::vector<IncludeRule> table = {
+      {"base", "", {}},
+      {"tensor", "", {"base"}},
+      {"checkpoint", "", {"base", "tensor", "checkpoint/formats"}},
+      {"checkpoint/formats", "one file per quantized weight format", {"base", "tensor", "checkpoint"}},
+      {"unicode", "", {"base"}},
+      {"jinja", "chat templates", {"base", "unicode"}},
+      {"tokenizer", "", {"base", "unicode"}},
+      {"prompts", "", {"base", "unicode", "jinja", "tokenizer"}},
+      {"ops", "", {"base", "tensor"}},
+      {"ops/cpu", "", {"base", "tensor", "ops"}},
+      {"model", "", {"base", "tensor", "checkpoint", "ops", "model/archs"}},
+      {"model/archs", "one file per family", {"base", "tensor", "model", "checkpoint/weight_binder.h", "ops/ops.h"}},
+      {"prefill", "", {"base", "tensor", "checkpoint", "ops", "model"}},
+      // The statistics file is a safetensors container.
+      {"stats",
+       "",
+       {"base", "tensor", "ops", "model/model_spec.h", "model/kv_tap.h", "model/batch.h", "checkpoint/safetensors.h",
+        "checkpoint/safetensors_writer.h"}},
+      {"solve", "", {"base", "tensor", "stats", "model/model_spec.h", "model/kv_tap.h", "model/batch.h"}},
+      {"artifact", "", {"base", "stats", "solve", "model/model_spec.h"}},
+      {"calibrate",
+       "the main line",
+       {"base", "tensor", "checkpoint", "tokenizer", "prompts", "ops", "model", "prefill", "stats", "solve",
+        "artifact"}},
+      {"servers",
+       "what servers do with a checkpoint",
+       {"base", "tensor", "checkpoint", "model/model_spec.h", "model/architecture.h"}},
+      {"export",
+       "what servers load: one file per target",
+       {"base", "tensor", "checkpoint", "artifact", "servers", "model/model_spec.h"}},
+      {"check",
+       "what can be wrong with a scale file or checkpoint",
+       {"base", "checkpoint", "artifact", "servers", "stats", "model/model_spec.h", "solve/format.h"}},
+      // Of exports only their record, which tells that scales were measured.
+      {"validate",
+       "",
+       {"base", "checkpoint", "artifact", "servers", "check", "stats", "model/architecture.h", "export/record.h",
+        "solve/solution.h"}},
+      {"doctor",
+       "logs, flags and configs of servers",
+       {"base", "tensor", "checkpoint", "artifact", "servers", "check", "model/model_spec.h", "model/architecture.h"}},
+      {"capacity",
+       "contexts that fit a GPU",
+       {"base", "tensor", "checkpoint", "model/model_spec.h", "model/architecture.h"}},
+      {"report", "the HTML page", {"base", "stats", "solve", "artifact", "model/model_spec.h"}},
+      {"kernels", "nothing includes them", {"base", "tensor", "ops"}},
+  };
+  return table;
+}
+
+const IncludeRule* include_rule_of(std::string_view folder) {
+  const auto table = include_table();
+  const auto found = std::find_if(table.begin(), table.end(), [&](const IncludeRule& r) { return r.folder == folder; });
+  return found == table.end() ? nullptr : &*found;
+}
+
+}  // namespace kvcal::rules
