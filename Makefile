@@ -2,13 +2,14 @@
 JOBS := $(shell sh .ci/jobs.sh)
 SOURCES = find apps lib kernels tests \( -name '*.cpp' -o -name '*.h' -o -name '*.cu' -o -name '*.cuh' \) -type f
 
-.PHONY: help packages build demo test test-text-reference test-arch-reference test-weights-reference test-verdicts test-verdict-parts test-real format format-check asan tsan fuzz cuda-compile clean
+.PHONY: help packages build demo test debug test-text-reference test-arch-reference test-weights-reference test-verdicts test-verdict-parts test-real format format-check asan tsan fuzz cuda-compile clean
 
 help:
 	@echo 'make demo          install what is missing, build, calibrate the two demo models'
 	@echo 'make test          install what is missing, build everything, run all tests'
 	@echo 'make build         build the program: build/release/kvcal'
 	@echo 'make packages      install the Debian packages for building and testing'
+	@echo 'make debug         compile each source alone and unoptimized, run the unit tests'
 	@echo 'make asan, tsan    unit and parity tests, fuzz corpora, under sanitizers'
 	@echo 'make fuzz          build the fuzz programs with clang, run each for FUZZ_SECONDS (60)'
 	@echo 'make test-text-reference  compare tokenizers and templates with the Python libraries on generated input'
@@ -90,6 +91,13 @@ asan tsan:
 	@cmake --build --preset $@ --parallel $(JOBS) --target unit_tests
 	@ctest --test-dir build/$@ -L 'unit|parity|fuzz' --output-on-failure --no-label-summary --no-tests=error \
 	  --parallel $(JOBS)
+
+# Each source compiled alone, with no precompiled header and nothing optimized; the tests of lib's folders.
+debug:
+	@sh .ci/packages.sh build test
+	@test -f build/debug/build.ninja || cmake --preset debug -DKVCAL_WERROR=ON
+	@cmake --build --preset debug --parallel $(JOBS) --target kvcal unit_tests
+	@ctest --test-dir build/debug -L 'unit|fuzz' --output-on-failure --no-label-summary --no-tests=error --parallel $(JOBS)
 
 FUZZ_SECONDS = 60
 fuzz:

@@ -1,34 +1,24 @@
 // kvcal export SCALES: what a server loads, and the command that serves it.
+#include "export/export.h"
+
 #include <CLI/CLI.hpp>
-#include <algorithm>
 #include <charconv>
 #include <iostream>
 #include <memory>
 #include <sstream>
 
-#include "artifact/artifact.h"
 #include "artifact/json_text.h"
-#include "base/read_file.h"
-#include "base/sha256.h"
 #include "build_info.h"
-#include "checkpoint/config_file.h"
-#include "export/exporter.h"
-#include "export/layer_scales.h"
-#include "export/write_export.h"
 #include "json_output.h"
 #include "verbs.h"
 
 namespace kvcal {
 namespace {
 
-constexpr size_t kMostScaleBytes = size_t{64} << 20;
-
 struct ExportFlags {
-  std::string scales, model, target = "vllm", out, granularity, skip_layers;
-  std::vector<std::string> also_for;
-  int64_t tensor_parallel = 1;
-  bool no_query = false, nvfp4 = false, allow_keep16 = false, replace_scales = false;
-  bool copy = false, in_place = false, undo = false, force = false, json = false, dry_run = false;
+  ExportRequest request;
+  std::string skip_layers;
+  bool no_query = false, undo = false, json = false;
 };
 
 /// "keep16" ("inadequate" in version 1.0 of the file), or numbers: "3,7" and "3-5".
@@ -54,42 +44,6 @@ void read_skip_layers(const std::string& text, ExportOptions& options) {
   }
 }
 
-void check_usage(const ExportFlags& flags, const Exporter& exporter) {
-  if (flags.tensor_parallel < 1 || flags.tensor_parallel > 1024)
-    fail("--tp is " + std::to_string(flags.tensor_parallel) + ", expected 1 to 1024");
-  const auto only_for = [&](bool used, const char* flag, std::string_view target) {
-    if (used && exporter.name != target)
-      fail(std::string(flag) + " is for '--to " + std::string(target) + "', not for '--to " + flags.target + "'");
-  };
-  only_for(flags.tensor_parallel != 1, "--tp", "sglang-json");
-  only_for(flags.nvfp4, "--nvfp4", "modelopt");
-  only_for(!flags.also_for.empty(), "--also-for", "scales");
-  if (exporter.name == "scales" && flags.also_for.empty()) fail("'--to scales' needs --also-for CHECKPOINT");
-  if (!exporter.writes_folder && (flags.in_place || flags.copy))
-    fail("'--to " + flags.target + "' writes one file: --in-place and --copy apply to folders only");
-  if (flags.in_place && (flags.copy || !flags.out.empty()))
-    fail("--in-place modifies the model's folder: it cannot be combined with --out or --copy");
-  if (flags.out.empty() && !flags.in_place && !flags.dry_run) fail("--out is required; see 'kvcal export --help'");
-}
-
-ExportOptions options_of(const ExportFlags& flags) {
-  ExportOptions options;
-  options.query = !flags.no_query;
-  options.tensor_parallel = flags.tensor_parallel;
-  options.nvfp4 = flags.nvfp4;
-  options.allow_keep16 = flags.allow_keep16;
-  options.replace_scales = flags.replace_scales;
-  read_skip_layers(flags.skip_layers, options);
-  for (const std::string& folder : flags.also_for) options.also_for.push_back(identify_model(folder));
-  return options;
-}
-
-void check_granularity(const Artifact& artifact, const std::string& wanted) {
-  if (wanted.empty() || granularity_from_name(wanted) == artifact.quantization.granularity) return;
-  fail("the scale file has granularity " + std::string(name_of(artifact.quantization.granularity)) +
-       ", and so do its assessments; solve again: 'kvcal solve STATS --granularity " + wanted + "'");
-}
-
 Json report_json(const OverlayReport& report) {
   return {{"hard_linked", report.hard_linked},
           {"symlinked", report.symlinked},
@@ -108,18 +62,23 @@ Json scales_json(const ExportPlan& plan) {
   return scales;
 }
 
-void print_json(const ExportFlags& flags, const ExportInput& input, const ExportPlan& plan,
-                const OverlayReport& report) {
-  const Json json = {{"target", flags.target},          {"out", input.out.string()},
-                     {"written", !flags.dry_run},       {"in_place", flags.in_place},
-                     {"files", report_json(report)},    {"commands", plan.serving.commands},
-                     {"notes", plan.serving.notes},     {"skip_layers", skipped_layers(input.artifact, input.options)},
-                     {"snippet", plan.serving.snippet}, {"scales", scales_json(plan)}};
+void print_json(const ExportRequest& request, const Exported& done) {
+  const Serving& serving = done.plan.serving;
+  const Json json = {{"target", request.target},
+                     {"out", done.out.string()},
+                     {"written", !request.plan_only},
+                     {"in_place", request.write.in_place},
+                     {"files", report_json(done.report)},
+                     {"commands", serving.commands},
+                     {"notes", serving.notes},
+                     {"skip_layers", done.skipped_layers},
+                     {"snippet", serving.snippet},
+                     {"scales", scales_json(done.plan)}};
   std::cout << json_output(json);
 }
 
-std::string files_text(const ExportFlags& flags, const OverlayReport& report) {
-  if (flags.dry_run) return "nothing was written (--dry-run)\n";
+std::string files_text(bool was_written, const OverlayReport& report) {
+  if (!was_written) return "nothing was written (--dry-run)\n";
   std::string text = std::to_string(report.written) + " file(s) written";
   const auto add = [&](size_t n, const char* what) {
     if (n > 0) text += ", " + std::to_string(n) + " " + what;
@@ -132,11 +91,11 @@ std::string files_text(const ExportFlags& flags, const OverlayReport& report) {
   return text;
 }
 
-void print_text(const ExportFlags& flags, const ExportInput& input, const ExportPlan& plan,
-                const OverlayReport& report) {
+void print_text(const ExportRequest& request, const Exported& done) {
+  const ExportPlan& plan = done.plan;
   const std::string count = plan.scales.empty() ? "" : std::to_string(plan.scales.size()) + " scales, ";
-  std::cout << quoted(input.out.string()) << ": " << count << "target " << flags.target << ", "
-            << files_text(flags, report);
+  std::cout << quoted(done.out.string()) << ": " << count << "target " << request.target << ", "
+            << files_text(!request.plan_only, done.report);
   if (!plan.serving.commands.empty()) std::cout << "\nserve:\n";
   for (const std::string& command : plan.serving.commands) std::cout << "  " << command << '\n';
   if (!plan.serving.notes.empty()) std::cout << "\nnote:\n";
@@ -147,43 +106,27 @@ void print_text(const ExportFlags& flags, const ExportInput& input, const Export
   for (std::string line; std::getline(lines, line);) std::cout << (line.empty() ? "" : "  ") << line << '\n';
 }
 
-Exit undo(const ExportFlags& flags) {
-  if (flags.model.empty()) fail("--undo needs --model, the folder that was modified in place");
-  const std::string target = undo_export(flags.model, flags.force);
-  if (flags.json)
-    std::cout << json_output({{"undone", target}, {"model", flags.model}});
+Exit undo(const ExportRequest& request, bool json) {
+  const std::string model = request.model.string();
+  if (model.empty()) fail("--undo needs --model, the folder that was modified in place");
+  const std::string target = undo_export(request.model, request.write.force);
+  if (json)
+    std::cout << json_output({{"undone", target}, {"model", model}});
   else
-    std::cout << quoted(flags.model) << ": the export for " << target << " was undone\n";
+    std::cout << quoted(model) << ": the export for " << target << " was undone\n";
   return Exit::Done;
 }
 
 Exit run(const ExportFlags& flags) {
-  if (flags.undo) return undo(flags);
-  const Exporter& exporter = find_exporter(flags.target);
-  if (flags.scales.empty()) fail("export: SCALES is required; see 'kvcal export --help'");
-  if (flags.model.empty()) fail("export: --model is required; see 'kvcal export --help'");
-  check_usage(flags, exporter);
-  const std::string scale_text = read_file(flags.scales, kMostScaleBytes);
-  const Artifact artifact = read_artifact(flags.scales);
-  check_granularity(artifact, flags.granularity);
-  const ModelIdentity model = identify_model(flags.model);
-  check_fits(artifact, model);
-  const Carrier carrier = carrier_of(read_config(model.folder).config, model.folder);
-  const ExportOptions options = options_of(flags);
-  if (exporter.name != "scales") check_fitness(artifact, options);
-  const std::filesystem::path named = flags.out.empty() ? "OUT" : flags.out;
-  const std::filesystem::path out = flags.in_place ? model.folder : named;
-  const ExportInput input = {artifact, model, carrier, options, flags.scales, out};
-  const ExportPlan plan = exporter.plan(input);
-  OverlayReport report;
-  if (!flags.dry_run)
-    report = write_export(exporter, input, plan,
-                          {.force = flags.force,
-                           .copy = flags.copy,
-                           .in_place = flags.in_place,
-                           .scales_sha256 = sha256_hex(scale_text),
-                           .tool_version = std::string("kvcal ") + build_info().version});
-  (flags.json ? print_json : print_text)(flags, input, plan, report);
+  if (flags.undo) return undo(flags.request, flags.json);
+  ExportRequest request = flags.request;
+  find_exporter(request.target);
+  if (request.scales.empty()) fail("export: SCALES is required; see 'kvcal export --help'");
+  if (request.model.empty()) fail("export: --model is required; see 'kvcal export --help'");
+  request.options.query = !flags.no_query;
+  request.write.tool_version = std::string("kvcal ") + build_info().version;
+  read_skip_layers(flags.skip_layers, request.options);
+  (flags.json ? print_json : print_text)(request, export_scales(request));
   return Exit::Done;
 }
 
@@ -195,33 +138,37 @@ std::string targets_text() {
 }
 
 void add_options(CLI::App& verb, ExportFlags& flags) {
-  verb.add_option("SCALES", flags.scales, "kv-cache-scales.json");
-  verb.add_option("--model", flags.model, "Checkpoint folder to serve; not modified unless --in-place")
+  ExportRequest& request = flags.request;
+  verb.add_option("SCALES", request.scales, "kv-cache-scales.json");
+  verb.add_option("--model", request.model, "Checkpoint folder to serve; not modified unless --in-place")
       ->type_name("MODEL");
-  verb.add_option("--to", flags.target, "Output format, see Targets below")->type_name("TARGET")->capture_default_str();
-  verb.add_option("-o,--out", flags.out, "Folder or file to write");
-  verb.add_option("--granularity", flags.granularity, "tensor or head: stop unless the scale file has this granularity")
+  verb.add_option("--to", request.target, "Output format, see Targets below")
+      ->type_name("TARGET")
+      ->capture_default_str();
+  verb.add_option("-o,--out", request.out, "Folder or file to write");
+  verb.add_option("--granularity", request.granularity,
+                  "tensor or head: stop unless the scale file has this granularity")
       ->type_name("NAME");
   verb.add_flag("--no-query", flags.no_query, "Leave out query scales");
   verb.add_option("--skip-layers", flags.skip_layers,
                   "Layers whose cache vLLM keeps in the model's dtype: 3,7-9, or 'keep16' for all with that "
                   "assessment")
       ->type_name("LAYERS");
-  verb.add_flag("--allow-keep16,--allow-inadequate", flags.allow_keep16,
+  verb.add_flag("--allow-keep16,--allow-inadequate", request.options.allow_keep16,
                 "Also write scales of layers that are better kept in 16 bits");
-  verb.add_flag("--replace-scales", flags.replace_scales,
+  verb.add_flag("--replace-scales", request.options.replace_scales,
                 "Replace KV scales already in the checkpoint (shards that contain them are rewritten)");
-  verb.add_option("--tp", flags.tensor_parallel, "sglang-json: tensor-parallel size")->type_name("N");
-  verb.add_flag("--nvfp4", flags.nvfp4, "modelopt: global scales of an NVFP4 cache");
-  verb.add_option("--also-for", flags.also_for,
+  verb.add_option("--tp", request.options.tensor_parallel, "sglang-json: tensor-parallel size")->type_name("N");
+  verb.add_flag("--nvfp4", request.options.nvfp4, "modelopt: global scales of an NVFP4 cache");
+  verb.add_option("--also-for", request.also_for,
                   "scales: another copy of the same model, such as a quantized one (repeatable)")
       ->type_name("CHECKPOINT")
       ->take_all();
-  verb.add_flag("--copy", flags.copy, "Copy weight files instead of linking them");
-  verb.add_flag("--in-place", flags.in_place, "Modify the model's folder itself, atomically");
+  verb.add_flag("--copy", request.write.copy, "Copy weight files instead of linking them");
+  verb.add_flag("--in-place", request.write.in_place, "Modify the model's folder itself, atomically");
   verb.add_flag("--undo", flags.undo, "Undo an --in-place export");
-  verb.add_flag("--force", flags.force, "Replace an earlier export");
-  verb.add_flag("--dry-run", flags.dry_run, "Check and print only; write nothing");
+  verb.add_flag("--force", request.write.force, "Replace an earlier export");
+  verb.add_flag("--dry-run", request.plan_only, "Check and print only; write nothing");
   verb.add_flag("--json", flags.json, "One JSON object on standard output");
 }
 

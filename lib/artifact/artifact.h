@@ -178,4 +178,8 @@ Artifact artifact_from_json(const Json& json);
 /// Reads a file of at most 64 MiB; errors begin with its path.
 Artifact read_artifact(const std::filesystem::path& path);
 
+/// Its two halves, for who needs the bytes too. `path` begins each message.
+std::string read_artifact_text(const std::filesystem::path& path);
+Artifact parse_artifact(std::string_view text, const std::filesystem::path& path);
+
 }  // namespace kvcal

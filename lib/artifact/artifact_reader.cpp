@@ -7,6 +7,7 @@
 
 #include "artifact/artifact.h"
 #include "base/number_text.h"
+#include "base/read_file.h"
 #include "stats/further_members.h"
 
 namespace kvcal {
@@ -388,12 +389,15 @@ Artifact artifact_from_json(const Json& json) {
   return a;
 }
 
-Artifact read_artifact(const std::filesystem::path& path) {
+Artifact parse_artifact(std::string_view text, const std::filesystem::path& path) {
   JsonLimits limits;
   limits.max_bytes = kMaxBytes;
   limits.max_depth = 32;
-  const Json json = read_json_file(path, limits);
-  return while_doing(quoted(path.string()), [&] { return artifact_from_json(json); });
+  return while_doing(quoted(path.string()), [&] { return artifact_from_json(parse_json(text, limits)); });
 }
+
+std::string read_artifact_text(const std::filesystem::path& path) { return read_file(path, kMaxBytes); }
+
+Artifact read_artifact(const std::filesystem::path& path) { return parse_artifact(read_artifact_text(path), path); }
 
 }  // namespace kvcal

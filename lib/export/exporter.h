@@ -59,6 +59,15 @@ struct ExportPlan {
   Serving serving;
 };
 
+struct ExportRequest;
+
+/// What one target alone lets its user say.
+struct OwnOption {
+  std::string_view flag;  // "--tp"
+  bool (*used)(const ExportRequest&) = nullptr;
+  std::string_view needed;  // "--also-for CHECKPOINT" where nothing can be written without it, else ""
+};
+
 struct Exporter {
   std::string_view name;
   std::string_view what;  // one line for --help
@@ -68,6 +77,8 @@ struct Exporter {
   /// Reads what was written (a folder, or a file) with nothing but its own content to go by and compares it with the
   /// plan. Throws Error where they differ.
   void (*read_back)(const ExportInput&, const ExportPlan&, const std::filesystem::path& written);
+  OwnOption own = {};
+  bool is_served = true;  // false: a layer that is better kept in 16 bits is no reason to refuse
 };
 
 /// In the order of --help.

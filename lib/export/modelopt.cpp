@@ -6,6 +6,7 @@
 #include <map>
 
 #include "export/checkpoint_target.h"
+#include "export/export.h"
 #include "export/serve.h"
 #include "export/targets.h"
 
@@ -65,8 +66,12 @@ ExportPlan plan(const ExportInput& input) {
 }  // namespace
 
 Exporter modelopt_exporter() {
-  return {"modelopt", "ModelOpt's own names, in a checkpoint quantized by ModelOpt; --nvfp4 for an NVFP4 cache", true,
-          plan, read_back_folder};
+  return {"modelopt",
+          "ModelOpt's own names, in a checkpoint quantized by ModelOpt; --nvfp4 for an NVFP4 cache",
+          true,
+          plan,
+          read_back_folder,
+          {"--nvfp4", [](const ExportRequest& r) { return r.options.nvfp4; }, ""}};
 }
 
 }  // namespace kvcal

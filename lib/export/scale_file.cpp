@@ -2,6 +2,7 @@
 // caches what the original caches, within its weights' own rounding.
 #include <algorithm>
 
+#include "export/export.h"
 #include "export/layer_scales.h"
 #include "export/targets.h"
 
@@ -53,8 +54,11 @@ void read_back(const ExportInput& input, const ExportPlan&, const std::filesyste
 }  // namespace
 
 Exporter scale_file_exporter() {
-  return {"scales", "the scale file, accepted for more copies of the same model: --also-for CHECKPOINT", false, plan,
-          read_back};
+  return {
+      "scales",  "the scale file, accepted for more copies of the same model: --also-for CHECKPOINT",
+      false,     plan,
+      read_back, {"--also-for", [](const ExportRequest& r) { return !r.also_for.empty(); }, "--also-for CHECKPOINT"},
+      false};
 }
 
 }  // namespace kvcal

@@ -6,6 +6,7 @@
 #include "artifact/json_text.h"
 #include "base/number_text.h"
 #include "base/read_file.h"
+#include "export/export.h"
 #include "export/layer_scales.h"
 #include "export/serve.h"
 #include "export/targets.h"
@@ -78,7 +79,9 @@ void read_back(const ExportInput& input, const ExportPlan& plan, const std::file
 }  // namespace
 
 Exporter sglang_json_exporter() {
-  return {"sglang-json", "the file of SGLang's --quantization-param-path, for --tp N", false, plan, read_back};
+  return {"sglang-json", "the file of SGLang's --quantization-param-path, for --tp N",
+          false,         plan,
+          read_back,     {"--tp", [](const ExportRequest& r) { return r.options.tensor_parallel != 1; }, ""}};
 }
 
 }  // namespace kvcal

@@ -1,0 +1,70 @@
+#include "export/export.h"
+
+#include "base/sha256.h"
+#include "checkpoint/config_file.h"
+#include "export/carrier.h"
+#include "export/layer_scales.h"
+
+namespace kvcal {
+namespace {
+
+void check_own_options(const ExportRequest& request, const Exporter& exporter) {
+  const auto to = [](std::string_view target) { return "'--to " + std::string(target) + "'"; };
+  for (const Exporter& other : exporters())
+    if (other.own.used && other.own.used(request) && other.name != exporter.name)
+      fail(std::string(other.own.flag) + " is for " + to(other.name) + ", not for " + to(exporter.name));
+  if (!exporter.own.needed.empty() && !exporter.own.used(request))
+    fail(to(exporter.name) + " needs " + std::string(exporter.own.needed));
+}
+
+void check_request(const ExportRequest& request, const Exporter& exporter) {
+  const int64_t ranks = request.options.tensor_parallel;
+  if (ranks < 1 || ranks > 1024) fail("--tp is " + std::to_string(ranks) + ", expected 1 to 1024");
+  check_own_options(request, exporter);
+  if (!exporter.writes_folder && (request.write.in_place || request.write.copy))
+    fail("'--to " + request.target + "' writes one file: --in-place and --copy apply to folders only");
+  if (request.write.in_place && (request.write.copy || !request.out.empty()))
+    fail("--in-place modifies the model's folder: it cannot be combined with --out or --copy");
+  if (request.out.empty() && !request.write.in_place && !request.plan_only)
+    fail("--out is required; see 'kvcal export --help'");
+}
+
+void check_granularity(const Artifact& artifact, const std::string& wanted) {
+  if (wanted.empty() || granularity_from_name(wanted) == artifact.quantization.granularity) return;
+  fail("the scale file has granularity " + std::string(name_of(artifact.quantization.granularity)) +
+       ", and so do its assessments; solve again: 'kvcal solve STATS --granularity " + wanted + "'");
+}
+
+std::filesystem::path place_of(const ExportRequest& request, const ModelIdentity& model) {
+  if (request.write.in_place) return model.folder;
+  return request.out.empty() ? "OUT" : request.out;
+}
+
+}  // namespace
+
+Exported export_scales(const ExportRequest& request) {
+  const Exporter& exporter = find_exporter(request.target);
+  check_request(request, exporter);
+
+  // Scales, and the checkpoint that they were measured on.
+  const std::string text = read_artifact_text(request.scales);
+  const Artifact artifact = parse_artifact(text, request.scales);
+  check_granularity(artifact, request.granularity);
+  const ModelIdentity model = identify_model(request.model);
+  check_fits(artifact, model);
+  const Carrier carrier = carrier_of(read_config(model.folder).config, model.folder);
+  ExportOptions options = request.options;
+  for (const auto& folder : request.also_for) options.also_for.push_back(identify_model(folder));
+  if (exporter.is_served) check_fitness(artifact, options);
+
+  // What the target makes of them, in memory; then files.
+  const ExportInput input = {artifact, model, carrier, options, request.scales, place_of(request, model)};
+  Exported result = {exporter.plan(input), {}, input.out, skipped_layers(artifact, options)};
+  if (request.plan_only) return result;
+  WriteOptions how = request.write;
+  how.scales_sha256 = sha256_hex(text);
+  result.report = write_export(exporter, input, result.plan, how);
+  return result;
+}
+
+}  // namespace kvcal
