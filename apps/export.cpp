@@ -62,7 +62,7 @@ Json scales_json(const ExportPlan& plan) {
   return scales;
 }
 
-void print_json(const ExportRequest& request, const Exported& done) {
+void print_json(const ExportRequest& request, const ExportResult& done) {
   const Serving& serving = done.plan.serving;
   const Json json = {{"target", request.target},
                      {"out", done.out.string()},
@@ -91,7 +91,7 @@ std::string files_text(bool was_written, const OverlayReport& report) {
   return text;
 }
 
-void print_text(const ExportRequest& request, const Exported& done) {
+void print_text(const ExportRequest& request, const ExportResult& done) {
   const ExportPlan& plan = done.plan;
   const std::string count = plan.scales.empty() ? "" : std::to_string(plan.scales.size()) + " scales, ";
   std::cout << quoted(done.out.string()) << ": " << count << "target " << request.target << ", "

@@ -7,13 +7,11 @@
 
 #include "artifact/artifact.h"
 #include "base/number_text.h"
-#include "base/read_file.h"
 #include "stats/further_members.h"
 
 namespace kvcal {
 namespace {
 
-constexpr size_t kMaxBytes = size_t{64} << 20;
 // Far beyond any model, and small enough that a hostile index cannot make us allocate much.
 constexpr int64_t kMaxLayers = 1 << 20;
 
@@ -388,16 +386,5 @@ Artifact artifact_from_json(const Json& json) {
     a.kv_cache_left_out = o.string("kv_cache_left_out");
   return a;
 }
-
-Artifact parse_artifact(std::string_view text, const std::filesystem::path& path) {
-  JsonLimits limits;
-  limits.max_bytes = kMaxBytes;
-  limits.max_depth = 32;
-  return while_doing(quoted(path.string()), [&] { return artifact_from_json(parse_json(text, limits)); });
-}
-
-std::string read_artifact_text(const std::filesystem::path& path) { return read_file(path, kMaxBytes); }
-
-Artifact read_artifact(const std::filesystem::path& path) { return parse_artifact(read_artifact_text(path), path); }
 
 }  // namespace kvcal

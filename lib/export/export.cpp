@@ -42,7 +42,7 @@ std::filesystem::path place_of(const ExportRequest& request, const ModelIdentity
 
 }  // namespace
 
-Exported export_scales(const ExportRequest& request) {
+ExportResult export_scales(const ExportRequest& request) {
   const Exporter& exporter = find_exporter(request.target);
   check_request(request, exporter);
 
@@ -59,7 +59,7 @@ Exported export_scales(const ExportRequest& request) {
 
   // What the target makes of them, in memory; then files.
   const ExportInput input = {artifact, model, carrier, options, request.scales, place_of(request, model)};
-  Exported result = {exporter.plan(input), {}, input.out, skipped_layers(artifact, options)};
+  ExportResult result = {exporter.plan(input), {}, input.out, skipped_layers(artifact, options)};
   if (request.plan_only) return result;
   WriteOptions how = request.write;
   how.scales_sha256 = sha256_hex(text);

@@ -21,7 +21,7 @@ struct ExportRequest {
   bool plan_only = false;
 };
 
-struct Exported {
+struct ExportResult {
   ExportPlan plan;
   OverlayReport report;  // empty with plan_only
   std::filesystem::path out;
@@ -31,6 +31,6 @@ struct Exported {
 /// Plans, writes, reads back and compares, and only then gives the result its name. Throws Error, and leaves everything
 /// as it was, for options that the target does not know, a scale file of another model or granularity, what the target
 /// cannot carry, layers better kept in 16 bits, and as write_export() says.
-Exported export_scales(const ExportRequest& request);
+ExportResult export_scales(const ExportRequest& request);
 
 }  // namespace kvcal
