@@ -176,15 +176,7 @@ void check_per_tensor(const Artifact& artifact, const std::string& who) {
 }
 
 std::string layer_list(const std::vector<int>& layers) {
-  std::string text;
-  for (size_t i = 0; i < layers.size();) {
-    size_t last = i;
-    while (last + 1 < layers.size() && layers[last + 1] == layers[last] + 1) ++last;
-    text += (text.empty() ? "" : ", ") + std::to_string(layers[i]);
-    if (last > i) text += "-" + std::to_string(layers[last]);
-    i = last + 1;
-  }
-  return text;
+  return ranges_text(std::vector<int64_t>(layers.begin(), layers.end()));
 }
 
 float bf16_rounded_up(float scale) {
