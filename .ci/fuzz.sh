@@ -22,7 +22,9 @@ for target in "$@"; do
     echo "fuzz $target: $(awk '/number_of_executed_units/ { print $2 }' "$findings/log") executions, nothing found"
   else
     tail -n 40 "$findings/log"
-    echo "fuzz $target: FAILED, see build/asan/fuzz/findings/$target/"
+    found=$(ls -t "$findings" | grep -v '^log$' | head -n 1)
+    echo "fuzz $target: FAILED${found:+ on $findings/$found, which base64 -d makes of:}"
+    [ -z "$found" ] || base64 "$findings/$found"
     failed="$failed $target"
   fi
 done

@@ -30,8 +30,9 @@ Exit run(int argc, char** argv) {
 }
 
 int report(std::string message) {
+  constexpr size_t kLongestMessage = 16384;
   std::replace(message.begin(), message.end(), '\n', ' ');
-  std::cerr << "kvcal: error: " << message << '\n';
+  std::cerr << "kvcal: error: " << printable(message, kLongestMessage) << '\n';
   return static_cast<int>(Exit::Failure);
 }
 

@@ -43,7 +43,7 @@ size_t utf8_length(std::string_view text, size_t i) {
   return n;
 }
 
-std::string printable(std::string_view text) {
+std::string escaped(std::string_view text) {
   std::string out;
   for (size_t i = 0; i < text.size();) {
     const unsigned char c = static_cast<unsigned char>(text[i]);
@@ -51,9 +51,9 @@ std::string printable(std::string_view text) {
     // C1 controls (U+0080..U+009F) steer terminals just as C0 ones do.
     const bool c1 = n == 2 && c == 0xC2 && static_cast<unsigned char>(text[i + 1]) < 0xA0;
     if (n == 0 || c < 0x20 || c == 0x7F || c1) {
-      char escaped[5];
-      std::snprintf(escaped, sizeof escaped, "\\x%02x", c);
-      out += escaped;
+      char code[5];
+      std::snprintf(code, sizeof code, "\\x%02x", c);
+      out += code;
       ++i;
     } else {
       out.append(text, i, n);
@@ -65,18 +65,12 @@ std::string printable(std::string_view text) {
 
 }  // namespace
 
-std::string quoted(std::string_view text) {
-  std::string out = "'";
-  if (text.size() <= kQuotedLimit) {
-    out += printable(text);
-  } else {
-    out += printable(text.substr(0, kQuotedLimit / 2));
-    out += "...";
-    out += printable(text.substr(text.size() - kQuotedLimit / 4));
-  }
-  out += "'";
-  return out;
+std::string printable(std::string_view text, size_t limit) {
+  if (text.size() <= limit) return escaped(text);
+  return escaped(text.substr(0, limit / 2)) + "..." + escaped(text.substr(text.size() - limit / 4));
 }
+
+std::string quoted(std::string_view text) { return "'" + printable(text, kQuotedLimit) + "'"; }
 
 std::string nearest_match(std::string_view name, std::span<const std::string> candidates) {
   constexpr size_t kLongestName = 200;

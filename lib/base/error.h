@@ -31,8 +31,11 @@ auto while_doing(const std::string& what, F&& f) -> decltype(f()) {
   }
 }
 
-/// 'text' with control characters and invalid UTF-8 escaped and the middle of long text cut: safe to print whoever
-/// wrote it.
+/// text with control characters and invalid UTF-8 escaped and, beyond `limit` bytes, its middle cut: one line, safe to
+/// print whoever wrote it.
+std::string printable(std::string_view text, size_t limit);
+
+/// 'text' made printable, at most 160 bytes of it.
 std::string quoted(std::string_view text);
 // For std::string arguments: without these, argument-dependent lookup would find std::quoted of <iomanip> and prefer
 // it.

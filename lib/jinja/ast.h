@@ -10,6 +10,9 @@
 
 namespace kvcal::jinja {
 
+// Errors hold names, keys and what raise_exception is given: the template's own text, of any length.
+constexpr size_t kLongestMessage = 1000;  // bytes
+
 enum class ExprKind {
   Constant,     // constant
   Name,         // name

@@ -39,7 +39,7 @@ class Interpreter {
       execute(body, new_scope(&root));
       return std::move(out_);
     } catch (const Error& e) {
-      fail("line " + std::to_string(rt_.line) + ": " + e.what());
+      fail("line " + std::to_string(rt_.line) + ": " + printable(e.what(), kLongestMessage));
     }
   }
 

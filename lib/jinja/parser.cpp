@@ -269,11 +269,13 @@ class TemplateParser final : public ExpressionParser {
 
 }  // namespace
 
-Block parse_template(std::string_view source) {
+Block parse_template(std::string_view source) try {
   Block body = TemplateParser(tokenize_template(source)).parse();
   check_template(body);
   hide_names_assigned_later(body);
   return body;
+} catch (const Error& e) {
+  fail(printable(e.what(), kLongestMessage));
 }
 
 }  // namespace kvcal::jinja

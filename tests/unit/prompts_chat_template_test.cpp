@@ -74,6 +74,29 @@ TEST(ChatTemplate, EveryShapeEqualsTheReference) {
   }
 }
 
+TEST(Jinja, ErrorsAreOneShortLineWhateverTheTemplateSays) {
+  EXPECT_EQ(error_of("{{ raise_exception('a\\nb\\x1b') }}"), "line 1: the template raises: a\\x0ab\\x1b");
+  const std::string name = "'x\ny'";
+  for (const std::string& source : std::initializer_list<std::string>{
+           "{{ 'a'.split(**{" + name + ": 1}) }}",
+           "{% macro f(a) %}{% endmacro %}{{ f(**{" + name + ": 1}) }}",
+           "{% macro f(a) %}{% endmacro %}{{ f(1, **{'a': 1, " + name + ": 2}) }}",
+           "{{ namespace(**{'_' ~ " + name + ": 1}) }}",
+           "{{ '%\n' % 1 }}",
+           "{{ '{:\n}'.format('a') }}",
+           "{{ {} | tojson(**{" + name + ": 1}) }}",
+           "{{ raise_exception('long ' * 100000) }}",
+           "{{ " + std::string(100000, 'n') + ".x }}",
+           "{% set x | filter %}{{ " + std::string(100000, 'n') + " }}{% endset %}",
+           "{% " + std::string(100000, 'n') + " %}",
+       }) {
+    const std::string message = error_of(source);
+    EXPECT_EQ(message.find("line "), 0u) << message;
+    EXPECT_EQ(message.find('\n'), std::string::npos) << message;
+    EXPECT_LT(message.size(), 4096u) << source.substr(0, 60);
+  }
+}
+
 TEST(Jinja, ErrorsNameLineAndConstruct) {
   const Json none = Json::object();
   EXPECT_EQ(error_of("a\n{{ x.y }}"), "line 2: 'x' is undefined");
