@@ -22,12 +22,11 @@ std::vector<double> e4m3_magnitudes() {
 /// The nearest one, of two equally near that with the even code.
 double e4m3(double x) {
   static const std::vector<double> all = e4m3_magnitudes();
-  size_t best = 0;
-  for (size_t code = 1; code < all.size(); ++code) {
-    const double nearer = std::fabs(std::fabs(x) - all[code]) - std::fabs(std::fabs(x) - all[best]);
-    if (nearer < 0 || (nearer == 0 && code % 2 == 0)) best = code;
-  }
-  return std::copysign(all[best], x);
+  const double size = std::min(std::fabs(x), all.back());
+  const auto above = static_cast<size_t>(std::lower_bound(all.begin(), all.end(), size) - all.begin());
+  if (above == 0) return std::copysign(0, x);
+  const double up = all[above] - size, down = size - all[above - 1];
+  return std::copysign(up < down || (up == down && above % 2 == 0) ? all[above] : all[above - 1], x);
 }
 
 /// In float where the servers' kernels compute in float.
