@@ -25,7 +25,8 @@ Enum from_name(const std::array<std::string_view, N>& names, const char* what, s
 }
 
 // An error is clearly larger when it is half as large again, and felt from half its limit on: limits are round numbers.
-constexpr double kClearlyWorse = 1.5, kFelt = 0.5;
+// Where it crosses one, a third more is enough; less is what a sample may be off by.
+constexpr double kClearlyWorse = 1.5, kWorseClass = 4.0 / 3, kFelt = 0.5;
 
 /// Takes a figure into account: what is furthest beyond its limits decides.
 void consider(DamageAtScale& damage, Figure figure, double value, const FigureLimits& limits) {
@@ -138,9 +139,11 @@ void judge(DamageAtScale& damage, bool one_draw, const AssessmentLimits& limits)
 
 ScaleNeed scale_need(const DamageAtScale& at_scale, const DamageAtScale& at_one) {
   if (at_scale.fitness == Fitness::Keep16) return ScaleNeed::Any;
-  if (at_one.fitness > at_scale.fitness) return ScaleNeed::Needed;
+  const bool in_worse_class = at_one.fitness > at_scale.fitness;
+  if (in_worse_class && at_one.decided_by != at_scale.decided_by) return ScaleNeed::Needed;  // not to be compared
   const bool felt = at_one.severity > kFelt;
-  return felt && at_one.severity > kClearlyWorse * at_scale.severity ? ScaleNeed::Needed : ScaleNeed::Any;
+  const double worse = in_worse_class ? kWorseClass : kClearlyWorse;
+  return felt && at_one.severity > worse * at_scale.severity ? ScaleNeed::Needed : ScaleNeed::Any;
 }
 
 Assessment assess(const CacheStatistics& cache, CacheSite site, const SolveOptions& options,

@@ -9,7 +9,7 @@
 namespace kvcal {
 namespace {
 
-constexpr double kEnoughRows = 0.9;
+constexpr double kEnoughTokens = 0.9;
 
 /// What a format was tried as.
 struct Stand {
@@ -39,15 +39,15 @@ class Rungs {
  public:
   explicit Rungs(std::span<const SampledSum> sums) : sums_(sums) {}
 
-  /// The sum at the rung, where enough rows were tried there.
+  /// The sum at the rung, where it was tried for enough tokens.
   const SampledSum* at(int rung) const {
     uint64_t all = 0;
     const SampledSum* found = nullptr;
     for (const SampledSum& sum : sums_) {
-      if (sum.rung == kRungOfOne) all = sum.rows;  // every row was tried at 1.0
+      if (sum.rung == kRungOfOne) all = sum.tokens;  // every row was tried at 1.0
       if (sum.rung == rung) found = &sum;
     }
-    return found && static_cast<double>(found->rows) >= kEnoughRows * static_cast<double>(all) ? found : nullptr;
+    return found && static_cast<double>(found->tokens) >= kEnoughTokens * static_cast<double>(all) ? found : nullptr;
   }
 
  private:
@@ -81,12 +81,16 @@ std::optional<Worst> worst_of(const SiteStatistics& site, SampledFigure figure, 
   return worst;
 }
 
+/// How far a measured figure may be corrected.
+struct CorrectionRange {
+  double least, most;
+  CorrectionRange squared() const { return {least * least, most * most}; }
+};
+
 /// A measured figure, corrected by how much the predicted one at the scale exceeds that at the rung: about 1, but for
-/// data so concentrated that the place of the grid matters, and at the edges of the format. Downwards not below `least`
-/// of it.
-double corrected(double measured, double at_scale, double at_rung, double least) {
-  constexpr double kMost = 1024;
-  return at_rung > 0 ? measured * std::clamp(at_scale / at_rung, least, kMost) : measured;
+/// data so concentrated that the place of the grid matters, and at the edges of the format.
+double corrected(double measured, double at_scale, double at_rung, CorrectionRange range) {
+  return at_rung > 0 ? measured * std::clamp(at_scale / at_rung, range.least, range.most) : measured;
 }
 
 /// Change of the layer's output at a scale between two rungs that were tried, from both: where many tokens are at the
@@ -103,8 +107,8 @@ std::optional<double> change_between(const SiteStatistics& site, const Stand& st
 
 /// What keys and values of a site add to it; none where heads have no common rung.
 std::optional<double> stream_change(const SiteStatistics& site, SampleFormat format, const std::vector<int>& rungs,
-                                    const PredictedDamage& at_scale, const PredictedDamage& at_rung, double least_kl,
-                                    double least_change) {
+                                    const PredictedDamage& at_scale, const PredictedDamage& at_rung,
+                                    CorrectionRange of_kl, CorrectionRange of_change) {
   if (std::ranges::adjacent_find(rungs, std::not_equal_to{}) != rungs.end()) return std::nullopt;
   const auto mean = [&](SampledFigure figure) -> std::optional<double> {
     const auto worst = worst_of(site, figure, format, [&](int32_t) { return rungs[0]; });
@@ -113,10 +117,10 @@ std::optional<double> stream_change(const SiteStatistics& site, SampleFormat for
   const auto square = [](double x) { return x * x; };
   std::optional<double> sum;
   if (const auto by_key = mean(SampledFigure::KeyStreamChange))
-    sum = corrected(*by_key, square(at_scale.noise), square(at_rung.noise), least_kl);
+    sum = corrected(*by_key, square(at_scale.noise), square(at_rung.noise), of_kl);
   if (const auto by_value = mean(SampledFigure::ValueStreamChange))
     sum =
-        sum.value_or(0) + corrected(*by_value, square(at_scale.rel_raw), square(at_rung.rel_raw), square(least_change));
+        sum.value_or(0) + corrected(*by_value, square(at_scale.rel_raw), square(at_rung.rel_raw), of_change.squared());
   return sum;
 }
 
@@ -148,13 +152,13 @@ std::optional<SampledDamage> sampled_damage(const CacheStatistics& cache, CacheS
     there = predict_damage(cache, site, stand->format, rung_scales);
     if (predicted.clips || !there.clips) break;
   }
-  // Downwards a change is corrected as far as the step of a grid goes, and a KL only where the whole grid is uniform:
-  // that the largest channel happens to lie on the grid says little of the others. But that a rung clips more than the
-  // scale does says how much more.
-  constexpr double kStep = 0.5;
+  // A scale is at most a factor of two from its rung, and so is the step of the grid. KL follows with the square where
+  // the whole grid is uniform, else less: how the largest channel happens to lie on the grid says little of the others.
+  // But that one of both clips more than the other says how much more.
+  constexpr CorrectionRange kStep = {0.5, 2}, kOfFloatingPoint = {0.7, 2}, kClips = {0, 1024};
   const bool is_uniform = stand->sampled == SampleFormat::Int8;
-  const double least_change = predicted.clips ? 0 : kStep;
-  const double least_kl = predicted.clips ? 0 : is_uniform ? kStep * kStep : 1;
+  const CorrectionRange of_change = predicted.clips ? kClips : kStep;
+  const CorrectionRange of_kl = predicted.clips ? kClips : is_uniform ? kStep.squared() : kOfFloatingPoint;
   SampledDamage damage;
   if (site != CacheSite::Value) {
     const bool query = site == CacheSite::Query;
@@ -167,15 +171,15 @@ std::optional<SampledDamage> sampled_damage(const CacheStatistics& cache, CacheS
     // the key that it looked at: it then costs as many nats. Each query is rounded on its own, few of them say little.
     constexpr double kUnseen = 3;
     if (query) damage.kl_unseen = kUnseen * predicted.typical_noise / static_cast<double>(worst->rows);
-    damage.kl = corrected(worst->mean, predicted.noise * predicted.noise, there.noise * there.noise, least_kl);
+    damage.kl = corrected(worst->mean, predicted.noise * predicted.noise, there.noise * there.noise, of_kl);
   }
-  damage.on_stream = stream_change(s, stand->sampled, rungs, predicted, there, least_kl, least_change);
+  damage.on_stream = stream_change(s, stand->sampled, rungs, predicted, there, of_kl, of_change);
   if (site == CacheSite::Value || site == CacheSite::Latent) {
     if (std::ranges::adjacent_find(rungs, std::not_equal_to{}) != rungs.end()) return std::nullopt;  // no common rung
     const std::optional<Worst> change =
         worst_of(s, SampledFigure::LayerChange, stand->sampled, [&](int32_t) { return rungs[0]; });
     if (!change) return std::nullopt;
-    damage.rel = corrected(std::sqrt(change->mean), predicted.rel_raw, there.rel_raw, least_change);
+    damage.rel = corrected(std::sqrt(change->mean), predicted.rel_raw, there.rel_raw, of_change);
     constexpr double kManyTokens = 0.1;
     if (predicted.flushed_tokens > kManyTokens && rungs.size() == 1)
       damage.rel = change_between(s, *stand, alike(format, *stand, scales[0])).value_or(*damage.rel);

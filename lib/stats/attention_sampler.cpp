@@ -40,6 +40,7 @@ SampledRows sampled_rows(const Batch& batch) {
       if (!is_sampled(position, s.sequence_tokens)) continue;
       sampled.rows.push_back(static_cast<int32_t>(s.span.row + t));
       sampled.thorough.push_back(thorough(position, s.sequence_tokens));
+      sampled.tokens.push_back(tokens_of_row(position, s.sequence_tokens));
     }
   }
   return sampled;
@@ -68,7 +69,7 @@ void AttentionSampler::add(Ops& op, const TappedAttention& a, const Batch& batch
   const int64_t n_heads = a.q.dim(1), width = static_cast<int64_t>(a.column_norms.on_host.size()) / n_heads;
   const Tensor& keys = a.k ? a.k : a.rows[0]->key.view;
   keep_norms(a.column_norms, n_heads, keys.dim(1));
-  const auto [rows, tries] = sampled_rows(batch);
+  auto [rows, tries, tokens] = sampled_rows(batch);
   n_rows_.resize(std::max(n_rows_.size(), static_cast<size_t>(reader) + 1));
   n_rows_[static_cast<size_t>(reader)] += static_cast<int64_t>(rows.size());
   if (rows.empty() || width == 0) return;
@@ -80,10 +81,10 @@ void AttentionSampler::add(Ops& op, const TappedAttention& a, const Batch& batch
   if (!op.can_sample(wanted)) return;  // the rule from histograms judges then
   const AttentionSample sample = op.sample_attention(a.q, a.k, a.v, batch.spans, a.rows, a.spec, wanted);
   if (sample.figures.view.device == Device::Host)
-    tables_.add(sample.rungs, sample.figures, wanted, reader,
+    tables_.add(sample.rungs, sample.figures, wanted, reader, tokens,
                 a.column_norms.reaches_stream ? squares_of(stream, rows) : std::vector<double>());
   else
-    pending_.push_back({sample, reader});
+    pending_.push_back({sample, reader, std::move(tokens)});
 }
 
 int64_t AttentionSampler::bytes(int64_t n_heads, int64_t n_rows) {
@@ -120,7 +121,7 @@ void AttentionSampler::fold_into(CacheStatistics& cache) {
     const Storage rungs(p.sample.rungs.view.shape, DType::I32), figures(p.sample.figures.view.shape, DType::F32);
     op_->download_at(closed_, p.sample.rungs, rungs.tensor());
     op_->download_at(closed_, p.sample.figures, figures.tensor());
-    tables_.add(rungs.tensor(), figures.tensor(), request(), p.reader);
+    tables_.add(rungs.tensor(), figures.tensor(), request(), p.reader, p.tokens);
   }
   const bool mla = cache.layout.is_mla();
   SiteStatistics& key = cache.at(mla ? CacheSite::Latent : CacheSite::Key);

@@ -17,6 +17,7 @@ namespace kvcal {
 struct SampledRows {
   std::vector<int32_t> rows;
   std::vector<uint8_t> thorough;
+  std::vector<RowTokens> tokens;  // that each stands for
 };
 SampledRows sampled_rows(const Batch& batch);
 
@@ -54,6 +55,7 @@ class AttentionSampler {
   struct Pending {
     AttentionSample sample;
     int32_t reader;
+    std::vector<RowTokens> tokens;
   };
   void keep_norms(const ColumnNorms& norms, int64_t n_heads, int64_t n_kv_heads);
 

@@ -1,6 +1,7 @@
 // What rounding of a cache does to attention, summed over the sampled rows of a run (ops/attention_sample.h).
 //
-// Sums are of fixed-point numbers, so they are exact and do not depend on the order of rows, batches or shards.
+// Each row counts as often as there are tokens that it stands for, so means are over tokens, however long the prompts
+// are. Sums are of fixed-point numbers, so they are exact and do not depend on the order of rows, batches or shards.
 #pragma once
 
 #include <cstdint>
@@ -33,40 +34,53 @@ struct SampledSum {
   int32_t head = 0;    // query head
   int32_t rung = 0;    // the scale is 4^rung
   uint64_t rows = 0;
-  uint64_t sum = 0;    // of the figure, capped at kMostSampled, in units of kSampledUnit
-  uint64_t worst = 0;  // largest of a row, in the same units
+  uint64_t tokens = 0;  // that the rows stand for
+  uint64_t sum = 0;     // over those tokens, of the figure, capped at kMostSampled, in units of kSampledUnit
+  uint64_t worst = 0;   // largest of a row, in the same units
+  /// Adds the rows of another sum of the same key. The sum stays at its largest number once there, so order is no
+  /// matter.
+  void add(const SampledSum& other);
   auto key() const { return std::tie(figure, format, reader, head, rung); }
   bool operator==(const SampledSum&) const = default;
 };
 
 constexpr double kSampledUnit = 0x1p-32;
-constexpr double kMostSampled =
-    64;  // beyond that everything is lost anyway; fewer than 2^26 rows cannot overflow a sum
+constexpr double kMostSampled = 64;  // beyond that everything is lost anyway
 
-/// Mean over rows.
+/// Mean over tokens.
 double mean_of(const SampledSum& sum);
+
+/// How many tokens a sampled row stands for: those since the one before it, itself included.
+struct RowTokens {
+  int64_t all = 0;
+  int64_t thorough = 0;  // since the thorough row before it; 0 where the row is not thorough
+};
 
 class AttentionTables {
  public:
   /// Rungs I32 [n, 3] and figures F32 [n, n_heads, n_figures()], host, of the reader-th layer that reads the cache. Of
-  /// the request only format and ladders are read. `stream`: |x|² of the rows, or empty where they are not known.
+  /// the request only format and ladders are read. `tokens`: n; `stream`: |x|² of the rows, or empty where they are not
+  /// known.
   void add(const Tensor& rungs, const Tensor& figures, const SampleRequest& request, int32_t reader,
-           std::span<const double> stream = {});
+           std::span<const RowTokens> tokens, std::span<const double> stream = {});
 
   /// Sorted by key().
   std::vector<SampledSum> encode() const;
 
  private:
-  void add(SampledSum key, double value);
+  void add(SampledSum key, int64_t tokens, double value);
   std::map<std::tuple<SampledFigure, SampleFormat, int32_t, int32_t, int32_t>, SampledSum> sums_;
 };
 
-/// Positions of a prompt's sampled rows: all of a short one, else kSampledRows of them, evenly spaced, the last
-/// included.
+/// Positions of a prompt's sampled rows: all of a short one, else kSampledRows of them: the first, and evenly spaced
+/// ones with the last among them.
 constexpr int64_t kSampledRows = 64;
 bool is_sampled(int64_t position, int64_t n_tokens);
 
 /// Of the sampled ones, those whose rounded query is tried: one in four, the last included.
 bool thorough(int64_t position, int64_t n_tokens);
+
+/// Of a sampled position.
+RowTokens tokens_of_row(int64_t position, int64_t n_tokens);
 
 }  // namespace kvcal

@@ -89,12 +89,6 @@ ChannelStatistics merge_channels(const ChannelStatistics& a, const ChannelStatis
               a.octaves, b.octaves, [](const OctaveMoments& o) { return o.octave; }, add)};
 }
 
-void add_sampled(SampledSum& x, const SampledSum& y) {
-  x.rows += y.rows;
-  x.sum += y.sum;
-  x.worst = std::max(x.worst, y.worst);
-}
-
 template <class T>
 std::vector<T> merge_maxima(const std::vector<T>& a, const std::vector<T>& b) {
   std::vector<T> result = a.size() >= b.size() ? a : b;
@@ -172,7 +166,8 @@ SiteStatistics merge_sites(const Side& a, const SiteStatistics& x, const Side& b
   merge_kinds(x, y, run.n_passes, site);
   site.n_tokens = x.n_tokens + y.n_tokens;
   site.sampled = merge_sorted(
-      x.sampled, y.sampled, [](const SampledSum& sum) { return sum.key(); }, add_sampled);
+      x.sampled, y.sampled, [](const SampledSum& sum) { return sum.key(); },
+      [](SampledSum& sum, const SampledSum& other) { sum.add(other); });
   site.row_formats = merge_sorted(
       x.row_formats, y.row_formats, [](const RowFormatSum& sum) { return sum.key(); },
       [](RowFormatSum& to, const RowFormatSum& from) { add(to, from); });

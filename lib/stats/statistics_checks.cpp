@@ -259,11 +259,13 @@ void SiteCheck::check_pairs(size_t head) const {
 
 void SiteCheck::check_sampled() const {
   constexpr auto kMost = static_cast<uint64_t>(kMostSampled / kSampledUnit);
-  constexpr uint64_t kMostRows = ~uint64_t{0} / kMost;  // whose sum cannot overflow
+  constexpr uint64_t kMostTokens = uint64_t{1} << 48;  // of sums that are added they cannot overflow
+  const auto exceeds = [](const SampledSum& s) { return s.sum > 0 && (s.sum - 1) / s.worst >= s.tokens; };
   for (const SampledSum& s : site_.sampled)
-    if (s.rows == 0 || s.rows > kMostRows || s.worst > kMost || s.sum > s.rows * s.worst || s.head >= layout_.n_heads)
-      fail("sampled has " + text(s.rows) + " rows of query head " + std::to_string(s.head) + " with the sum " +
-           text(s.sum) + " and the largest " + text(s.worst) + ", which cannot be");
+    if (s.rows == 0 || s.rows > s.tokens || s.tokens > kMostTokens || s.worst > kMost || (s.sum > 0) != (s.worst > 0) ||
+        exceeds(s) || s.head >= layout_.n_heads)
+      fail("sampled has " + text(s.rows) + " rows of query head " + std::to_string(s.head) + " for " + text(s.tokens) +
+           " tokens with the sum " + text(s.sum) + " and the largest " + text(s.worst) + ", which cannot be");
   for (const float norm : site_.column_norms)
     if (!(norm >= 0) || std::isinf(norm)) fail("column_norms has a value that is no length");
 }

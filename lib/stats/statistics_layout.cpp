@@ -7,7 +7,7 @@
 namespace kvcal {
 namespace {
 
-constexpr size_t kPlaceFields = 6, kTokenOctaveFields = 3, kSampledFields = 8, kRowFormatFields = 6;
+constexpr size_t kPlaceFields = 6, kTokenOctaveFields = 3, kSampledFields = 9, kRowFormatFields = 6;
 constexpr uint64_t kMostUnits = uint64_t{1} << 24;  // readers or heads: a limit for files from strangers
 
 void check_offsets(const std::vector<uint64_t>& offsets, size_t n_entries, const char* name) {
@@ -120,7 +120,8 @@ void unflatten_sampled(const SiteArrays& a, SiteStatistics& site) {
                          static_cast<int32_t>(rung),
                          s[5],
                          s[6],
-                         s[7]};
+                         s[7],
+                         s[8]};
     if (!site.sampled.empty() && site.sampled.back().key() >= sum.key()) fail("sampled is not in order");
     site.sampled.push_back(sum);
   }
@@ -173,9 +174,9 @@ SiteArrays flatten(const SiteStatistics& site) {
   a.prompt_absmax = site.prompt_absmax;
   a.n_tokens = {site.n_tokens};
   for (const SampledSum& s : site.sampled)
-    a.sampled.insert(a.sampled.end(),
-                     {static_cast<uint64_t>(s.figure), static_cast<uint64_t>(s.format), static_cast<uint64_t>(s.reader),
-                      static_cast<uint64_t>(s.head), static_cast<uint64_t>(int64_t{s.rung}), s.rows, s.sum, s.worst});
+    a.sampled.insert(a.sampled.end(), {static_cast<uint64_t>(s.figure), static_cast<uint64_t>(s.format),
+                                       static_cast<uint64_t>(s.reader), static_cast<uint64_t>(s.head),
+                                       static_cast<uint64_t>(int64_t{s.rung}), s.rows, s.tokens, s.sum, s.worst});
   for (const RowFormatSum& s : site.row_formats)
     a.row_formats.insert(a.row_formats.end(), {static_cast<uint64_t>(s.head), static_cast<uint64_t>(s.octave), s.rows,
                                                s.energy, s.dynamic_error, s.nvfp4_error});

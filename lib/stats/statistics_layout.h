@@ -33,7 +33,7 @@ struct SiteArrays {
   std::vector<uint16_t> position_absmax, prompt_absmax;
   std::vector<uint64_t> n_tokens;  // [1]
   std::vector<uint64_t>
-      sampled;  // [n, 8]: figure, format, reader, head, rung, rows, sum, worst; a rung is two's complement
+      sampled;  // [n, 9]: figure, format, reader, head, rung, rows, tokens, sum, worst; a rung is two's complement
   std::vector<uint64_t> row_formats;  // [n, 6]: head, octave, rows, energy, dynamic error, NVFP4 error
   std::vector<float> column_norms;
   std::vector<uint16_t> kind_absmax;
@@ -84,7 +84,7 @@ void for_each_tensor(Arrays& a, const SiteExtents& e, Visit visit) {
   visit("position_absmax", DType::BF16, Shape{kAnyExtent}, a.position_absmax);
   visit("prompt_absmax", DType::BF16, Shape{e.n_passes, e.n_prompts}, a.prompt_absmax);
   if (e.has_row_formats) visit("row_formats", DType::U64, Shape{kAnyExtent, 6}, a.row_formats);
-  if (e.sampled) visit("sampled", DType::U64, Shape{kAnyExtent, 8}, a.sampled);
+  if (e.sampled) visit("sampled", DType::U64, Shape{kAnyExtent, 9}, a.sampled);
   visit("token_octaves", DType::U64, Shape{kAnyExtent, 3}, a.token_octaves);
   visit("under", DType::U64, Shape{e.heads}, a.under);
   visit("where", DType::I64, Shape{e.heads, 6}, a.where);

@@ -44,8 +44,8 @@ struct Parts {
     set<T>(name, i, static_cast<T>(get<T>(name, i) + value));
   }
   /// One sampled sum of keys.
-  void sampled(const std::array<uint64_t, 8>& row) {
-    tensors["c0.key.sampled"] = {DType::U64, Shape{1, 8},
+  void sampled(const std::array<uint64_t, 9>& row) {
+    tensors["c0.key.sampled"] = {DType::U64, Shape{1, 9},
                                  std::string(reinterpret_cast<const char*>(row.data()), sizeof row)};
   }
   /// The same of rows in other formats.
@@ -229,14 +229,24 @@ const Malformed kMalformed[] = {
      "cache 0, key: the largest of position_absmax has the code 32639, expected"},
     {"sampled_figure",
      [](Parts& p) {
-       p.sampled({9, 0, 0, 0, 0, 1, 1, 1});
+       p.sampled({9, 0, 0, 0, 0, 1, 1, 1, 1});
      },
      "cache 0, key: sampled has figure 9, format 0, reader 0, head 0, rung"},
     {"sampled_sum",
      [](Parts& p) {
-       p.sampled({0, 0, 0, 0, 0, 1, ~uint64_t{0}, 1});
+       p.sampled({0, 0, 0, 0, 0, 1, 1, ~uint64_t{0}, 1});
      },
-     "cache 0, key: sampled has 1 rows of query head 0 with the sum 18446744073709551615"},
+     "cache 0, key: sampled has 1 rows of query head 0 for 1 tokens with the sum 18446744073709551615"},
+    {"sampled_sum_without_a_largest",
+     [](Parts& p) {
+       p.sampled({0, 0, 0, 0, 0, 1, 1, 1, 0});
+     },
+     "cache 0, key: sampled has 1 rows of query head 0 for 1 tokens with the sum 1 and the largest 0"},
+    {"sampled_tokens",
+     [](Parts& p) {
+       p.sampled({0, 0, 0, 0, 0, 2, 1, 1, 1});
+     },
+     "cache 0, key: sampled has 2 rows of query head 0 for 1 tokens"},
     {"row_formats_head",
      [](Parts& p) {
        p.row_formats({2, 1023, 1, kOneRow, 0, 0});

@@ -8,8 +8,8 @@ fp8_e4m3, fp8_e5m2, int8: one static scale for the site, or one for each head, f
 int8_per_channel: each channel at its own absmax / 127. fp8_e4m3_per_row: each token and head at its own absmax / 448.
 nvfp4: blocks of 16 channels of E2M1 numbers at block absmax / 6, stored as E4M3 times the global scale R / (6 · 448), where R
 is the power of two above the row's absmax; in nvfp4_of_the_cache, which the program cannot know, R is the site's absmax.
-The last three are of sampled tokens: of each prompt all up to 64, else the last of each of 64 equal parts. Of a latent row
-the "heads" are its two parts, scales and blocks those of the whole row.
+The last three are of sampled tokens: of each prompt all up to 64, else the first and the last of each of 63 equal parts of the
+rest. Of a latent row the "heads" are its two parts, scales and blocks those of the whole row.
 """
 import json
 from pathlib import Path
@@ -71,8 +71,7 @@ def cases():
 # --- tables of numbers, each [rows, heads, channels] ---
 
 def sampled(n):
-    m = min(n, 64)
-    return [(i + 1) * n // m - 1 for i in range(m)]
+    return np.arange(n) if n <= 64 else np.concatenate([[0], np.arange(1, 64) * (n - 1) // 63])
 
 
 def stored_values(the_case, tables, site):
