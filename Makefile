@@ -95,9 +95,9 @@ asan tsan:
 # Each source compiled alone, with no precompiled header and nothing optimized; the tests of lib's folders.
 debug:
 	@sh .ci/packages.sh build test
-	@test -f build/debug/build.ninja || cmake --preset debug -DKVCAL_WERROR=ON
-	@cmake --build --preset debug --parallel $(JOBS) --target kvcal unit_tests
-	@ctest --test-dir build/debug -L 'unit|fuzz' --output-on-failure --no-label-summary --no-tests=error --parallel $(JOBS)
+	@test -f build/debug/build.ninja || cmake --preset debug -DKVCAL_WERROR=ON -DCMAKE_CXX_FLAGS_DEBUG=-g1
+	@cmake --build --preset debug --parallel $(JOBS) --target kvcal folder_tests
+	@ctest --test-dir build/debug -L unit --output-on-failure --no-label-summary --no-tests=error --parallel $(JOBS)
 
 FUZZ_SECONDS = 60
 fuzz:
