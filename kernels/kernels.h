@@ -265,6 +265,11 @@ struct SampleShape {
   int64_t longest, most_rows;  // the largest n_tokens, n_rows of a sequence
   int64_t n_heads, n_kv_heads, key_dim, value_dim;
   float scale, softcap;
+  // As the SampleRequest says.
+  SampleFormat format;
+  int rungs_below, n_slots;                  // of the ladder of keys and values
+  int n_rungs, n_figures;                    // of a row
+  int output, key_divergence, value_change;  // where these figures are
 };
 /// Writes the rungs; then, from these, the figures, which are zeros before.
 void sample_rungs(DType t, const SampleArrays& arrays, const SampleShape& shape, cudaStream_t stream);

@@ -53,9 +53,10 @@ Sampled sampled_of(std::span<const Span> spans, const AttentionSpec& spec, std::
 AttentionSample CudaBackend::do_sample_attention(const Tensor& q, const Tensor& k, const Tensor& v,
                                                  std::span<const Span> spans, std::span<const KvRows* const> kept,
                                                  const AttentionSpec& spec, const SampleRequest& request) {
-  const AttentionSample sample{
-      allocate({static_cast<int64_t>(request.rows.size()), 2}, DType::I32),
-      allocate({static_cast<int64_t>(request.rows.size()), q.dim(1), kSampleFigures}, DType::F32)};
+  constexpr int kRungs = 2;
+  const auto n = static_cast<int64_t>(request.rows.size());
+  const AttentionSample sample{allocate({n, kRungs}, DType::I32),
+                               allocate({n, q.dim(1), request.query_divergence()}, DType::F32)};
   if (request.rows.empty()) return sample;
   const Tensor *key = &k, *value = &v;  // for their extents
   Sampled s = sampled_of(spans, spec, request.rows, [&](size_t i) -> SequenceRows {
@@ -71,6 +72,14 @@ AttentionSample CudaBackend::do_sample_attention(const Tensor& q, const Tensor& 
   s.shape.value_dim = value->dim(2);
   s.shape.scale = spec.scale;
   s.shape.softcap = spec.softcap;
+  s.shape.format = request.format;
+  s.shape.rungs_below = request.rungs_below;
+  s.shape.n_slots = request.cache().size();
+  s.shape.n_rungs = kRungs;
+  s.shape.n_figures = request.query_divergence();
+  s.shape.output = request.output();
+  s.shape.key_divergence = request.key_divergence();
+  s.shape.value_change = request.value_change();
   const auto absmax = [&] { return data_as<float>(temporary({s.n_positions}, DType::F32)); };
   SampleArrays arrays{};
   arrays.q = data_of(q);

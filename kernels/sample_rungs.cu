@@ -26,14 +26,15 @@ __global__ void row_absmax_kernel(const SampledSequence* __restrict__ sequences,
   if (threadIdx.x == 0) absmax[sequence.first_absmax + position] = top;
 }
 
-__device__ inline int lowest_rung_of(float absmax) {
+__device__ inline int lowest_rung_of(float absmax, SampleFormat format) {
+  const float most = format == SampleFormat::E4m3 ? kMostE4m3 : 127.0f;
   int rung = kLeastRung;
-  while (rung < kMostRung && absmax > kMostE4m3 * scale_of(rung)) ++rung;
+  while (rung < kMostRung && absmax > most * scale_of(rung)) ++rung;
   return rung;
 }
 
 /// A block per sampled row: the lowest rungs for everything up to its last key.
-__global__ void sample_rungs_kernel(SampleArrays a) {
+__global__ void sample_rungs_kernel(SampleArrays a, SampleShape s) {
   const SampledRow row = a.rows[blockIdx.x];
   const int64_t first = a.sequences[row.sequence].first_absmax;
   float key = 0.0f, value = 0.0f;
@@ -44,8 +45,9 @@ __global__ void sample_rungs_kernel(SampleArrays a) {
   key = row_reduce<kThreads>(key, Maximum());
   value = row_reduce<kThreads>(value, Maximum());
   if (threadIdx.x != 0) return;
-  a.rungs[2 * blockIdx.x] = lowest_rung_of(key);
-  a.rungs[2 * blockIdx.x + 1] = lowest_rung_of(value);
+  int32_t* rungs = a.rungs + int64_t{blockIdx.x} * s.n_rungs;
+  rungs[0] = lowest_rung_of(key, s.format);
+  rungs[1] = lowest_rung_of(value, s.format);
 }
 
 template <class T>
@@ -63,7 +65,7 @@ void sample_rungs(DType t, const SampleArrays& arrays, const SampleShape& shape,
     row_absmax<T>(arrays, shape, arrays.key_absmax, false, stream);
     if (arrays.value_absmax != arrays.key_absmax) row_absmax<T>(arrays, shape, arrays.value_absmax, true, stream);
   });
-  launch(KVCAL_KERNEL(sample_rungs_kernel), dim3(n_blocks(shape.n_rows, 1)), dim3(kThreads), 0, stream, arrays);
+  launch(KVCAL_KERNEL(sample_rungs_kernel), dim3(n_blocks(shape.n_rows, 1)), dim3(kThreads), 0, stream, arrays, shape);
 }
 
 }  // namespace kvcal::cuda

@@ -59,7 +59,7 @@ struct SampleRequest {
   int n_figures() const { return key_change() + cache().size(); }
 };
 
-/// The same of the plain request (E4M3, nothing below the lowest rung, no row thorough), which every backend can try.
+/// The same of a request with nothing below the lowest rung and no row thorough.
 constexpr int kSampleRungs = RungLadder{}.size(), kFigureOutput = 0, kFigureDivergence = 1,
               kFigureChange = kFigureDivergence + kSampleRungs, kSampleFigures = kFigureChange + kSampleRungs;
 

@@ -295,9 +295,6 @@ class Ops : public WeightLoader {
   /// Appends the spans' rows of k and v to what is kept of their sequences, as attention() does; null rows are left.
   void keep_rows(const Tensor& k, const Tensor& v, std::span<const Span> spans, std::span<KvRows* const> rows);
 
-  /// Whether the backend can try what the request asks for.
-  virtual bool can_sample(const SampleRequest&) const { return true; }
-
   /// What rounding of keys and values would do to attention, for some rows (attention_sample.h). rows[i] holds the rows
   /// of the sequence of spans[i] up to the span's last, as after attention(), or null = the span is the whole sequence
   /// and its rows are those of k [tokens, n_kv_heads, Dk] and v. k and v may be absent where no rows[i] is null.

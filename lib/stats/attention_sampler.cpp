@@ -77,7 +77,6 @@ void AttentionSampler::add(Ops& op, const TappedAttention& a, const Batch& batch
   wanted.thorough = tries;
   wanted.column_norms = a.column_norms.values;
   wanted.one_scale = a.one_scale;
-  if (!op.can_sample(wanted)) return;  // the rule from histograms judges then
   const AttentionSample sample = op.sample_attention(a.q, a.k, a.v, batch.spans, a.rows, a.spec, wanted);
   if (sample.figures.view.device == Device::Host)
     tables_.add(sample.rungs, sample.figures, wanted, reader,
