@@ -98,11 +98,10 @@ __device__ void begin_row(TriedRow& row, int64_t r, const SampledSequence& seque
 template <class T, int kColumns>
 __global__ void __launch_bounds__(kThreads) sample_attention_kernel(SampleArrays a, SampleShape s) {
   const SampledSequence sequence = a.sequences[blockIdx.z];
-  const int n_walks = (s.n_slots + kSlots - 1) / kSlots, first_slot = static_cast<int>(blockIdx.x) % n_walks * kSlots;
-  const int64_t first_row = int64_t{blockIdx.x} / n_walks * kRows;
+  const int walks = n_walks(s);
+  const int64_t first_row = int64_t{blockIdx.x} / walks * kRows;
   if (first_row >= sequence.n_rows * (s.n_heads / s.n_kv_heads)) return;
-  const Slots slots{s.rungs_below, s.n_slots, first_slot,
-                    s.n_slots - first_slot < kSlots ? s.n_slots - first_slot : kSlots};
+  const Slots slots = slots_of(static_cast<int>(blockIdx.x) % walks, s);
   KVCAL_SHARED(TriedRow, rows, kRows);
   KVCAL_SHARED(Rungs, rungs, 2);
   KVCAL_SHARED(KeySlab, key_slab, 1);
@@ -152,6 +151,8 @@ __global__ void __launch_bounds__(kThreads) sample_attention_kernel(SampleArrays
       for (int i = 0; i < slots.n; ++i)
         a.figures[row.figures * s.n_figures + s.key_divergence + slots.first + i] =
             divergence_of(row.moved[i], row.exact, row.rounded[i]);
+      for (int i = s.query_divergence; slots.first == 0 && i < s.n_figures; ++i)  // until the row is found thorough
+        a.figures[row.figures * s.n_figures + i] = -1.0f;
     }
   }
 }

@@ -236,7 +236,7 @@ struct AttentionShape {
 void attention(DType t, const void* q, void* y, const AttentionSpan* spans, const AttentionShape& shape,
                cudaStream_t stream);
 
-// ---------------------------------------------------------------- sample_rungs.cu, attention_sample.cu
+// ------------------------------------- sample_rungs.cu, attention_sample.cu, attention_sample_thorough.cu
 
 /// A sequence with sampled rows; those are rows [first_row, first_row + n_rows) of SampleArrays::rows.
 struct SampledSequence {
@@ -245,9 +245,9 @@ struct SampledSequence {
   int64_t first_absmax;  // of its positions, in SampleArrays
   int32_t first_row, n_rows;
 };
-/// A row of the batch, its sequence, and the keys it sees.
+/// A row of the batch, its place in the request, its sequence, and the keys it sees.
 struct SampledRow {
-  int32_t row, sequence, first_key, last_key;
+  int32_t row, index, sequence, first_key, last_key;
 };
 /// Everything on the device; rungs and figures are AttentionSample's.
 struct SampleArrays {
@@ -267,13 +267,16 @@ struct SampleShape {
   float scale, softcap;
   // As the SampleRequest says.
   SampleFormat format;
-  int rungs_below, n_slots;                  // of the ladder of keys and values
-  int n_rungs, n_figures;                    // of a row
+  int rungs_below, n_slots, n_query_slots;   // of the ladder of keys and values, of the query's
+  int n_rungs, n_figures;                    // of a row: 2, or 3 where some row is thorough
   int output, key_divergence, value_change;  // where these figures are
+  int query_divergence, key_change;
 };
-/// Writes the rungs; then, from these, the figures, which are zeros before.
+/// Writes the rungs; then, from these, the figures, which are zeros before: -1 for those of thorough rows.
 void sample_rungs(DType t, const SampleArrays& arrays, const SampleShape& shape, cudaStream_t stream);
 void sample_attention(DType t, const SampleArrays& arrays, const SampleShape& shape, cudaStream_t stream);
+/// Then those of thorough rows, of which alone sequences and rows are.
+void sample_thorough(DType t, const SampleArrays& arrays, const SampleShape& shape, cudaStream_t stream);
 
 // ---------------------------------------------------------------- recurrence.cu, recurrence_tiles.cu
 

@@ -61,8 +61,8 @@ __device__ inline TileRow row_of(int64_t r, const SampledSequence& sequence, con
   TileRow row = {};
   row.there = r < sequence.n_rows * group;
   if (!row.there) return row;
-  const int64_t index = sequence.first_row + r / group, head = blockIdx.y * group + r % group;
-  const SampledRow sampled = a.rows[index];
+  const SampledRow sampled = a.rows[sequence.first_row + r / group];
+  const int64_t index = sampled.index, head = blockIdx.y * group + r % group;
   row.query = sampled.row * s.n_heads + head;
   row.figures = index * s.n_heads + head;
   row.first_key = sampled.first_key;
@@ -71,6 +71,13 @@ __device__ inline TileRow row_of(int64_t r, const SampledSequence& sequence, con
   // A sink is a first key without a value, and rounded never.
   row.exact = a.sinks ? LogSum{a.sinks[head], 1.0f} : LogSum{-INFINITY, 0.0f};
   return row;
+}
+
+/// Those of the ladder of keys and values that a walk tries, of n_walks for all.
+__device__ inline int n_walks(const SampleShape& s) { return (s.n_slots + kSlots - 1) / kSlots; }
+__device__ inline Slots slots_of(int walk, const SampleShape& s) {
+  const int first = walk * kSlots, left = s.n_slots - first;
+  return {s.rungs_below, s.n_slots, first, left < kSlots ? left : kSlots};
 }
 
 /// The last key that any row sees.

@@ -22,8 +22,9 @@ constexpr int64_t kMostRows = 256 << 10, kFewRows = 16 << 10;
 // Every tensor is padded to 256 bytes; small arrays of a batch: spans, offsets, positions.
 constexpr uint64_t kPaddingBytes = kMiB, kSmallBytes = kMiB / 4, kSmallBytesPerToken = 64;
 
-// Sampled attention: what describes a row and its sequence; largest magnitudes of keys and values, by position.
-constexpr uint64_t kSampleBytesPerToken = 64, kMagnitudeBytes = 8;
+// Sampled attention: what describes a row and its sequence, twice where it is thorough; largest magnitudes of keys and
+// values, by position.
+constexpr uint64_t kSampleBytesPerToken = 128, kMagnitudeBytes = 8;
 
 /// What does not depend on the size of the batches.
 struct Run {

@@ -85,10 +85,11 @@ void AttentionSampler::add(Ops& op, const TappedAttention& a, const Batch& batch
     pending_.push_back({sample, reader});
 }
 
-int64_t AttentionSampler::bytes(int64_t n_heads, int64_t n_rows) {
+int64_t AttentionSampler::bytes(int64_t n_heads, int64_t n_rows, const SampleOptions& options) {
   constexpr int64_t kPadding = 2 * 256;  // of the rungs and the figures of a batch, which has a row at least
-  return n_rows * (static_cast<int64_t>(3 * sizeof(int32_t)) +
-                   n_heads * SampleRequest().n_figures() * static_cast<int64_t>(sizeof(float)) + kPadding);
+  const int64_t n_figures = n_heads * AttentionSampler(options, true).request().n_figures();
+  return n_rows *
+         (static_cast<int64_t>(3 * sizeof(int32_t)) + n_figures * static_cast<int64_t>(sizeof(float)) + kPadding);
 }
 
 int64_t AttentionSampler::n_rows(int32_t reader) const {

@@ -41,7 +41,7 @@ class AttentionSampler {
   void add(Ops& op, const TappedAttention& attention, const Batch& batch, int32_t reader, const Tensor& stream);
 
   /// Upper bound of what the figures of so many rows take of a device, in however many batches they come.
-  static int64_t bytes(int64_t n_heads, int64_t n_rows);
+  static int64_t bytes(int64_t n_heads, int64_t n_rows, const SampleOptions& options);
 
   /// Sampled rows of a reader so far.
   int64_t n_rows(int32_t reader) const;

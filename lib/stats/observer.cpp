@@ -349,17 +349,17 @@ int64_t Observer::bytes_needed(const ModelSpec& spec, int64_t n_tokens, int64_t 
   return *std::max_element(dense.begin(), dense.end()) + encoded;
 }
 
-int64_t Observer::device_bytes_needed(const ModelSpec& spec, int64_t n_samples, int64_t n_prompts, int n_passes) {
+int64_t Observer::device_bytes_needed(const ModelSpec& spec, const ObservedExtent& extent) {
   std::vector<int64_t> dense(spec.layers.size() + 1);
   for (const KvLayout& layout : spec.caches) {
     const size_t first = std::min(static_cast<size_t>(layout.layer), spec.layers.size());
     const size_t last = std::min(static_cast<size_t>(readers_of(spec, layout.cache).back()), spec.layers.size());
     for (const CacheSite site : sites_of(layout))
       for (size_t layer = first; exists(layout, site) && layer <= last; ++layer)
-        dense[layer] += DeviceTables::bytes(layout, site, n_passes * n_prompts * kKindsPerPrompt);
+        dense[layer] += DeviceTables::bytes(layout, site, extent.n_passes * extent.n_prompts * kKindsPerPrompt);
     for (const int reader : readers_of(spec, layout.cache))  // whose figures stay until the last one is done
       for (size_t layer = std::max(first, std::min(static_cast<size_t>(reader), last)); layer <= last; ++layer)
-        dense[layer] += AttentionSampler::bytes(layout.n_heads, n_samples);
+        dense[layer] += AttentionSampler::bytes(layout.n_heads, extent.n_samples, extent.sample);
   }
   int64_t before = 0, most = 0;  // a layer's tables are fetched when the next one is done
   for (const int64_t bytes : dense) {

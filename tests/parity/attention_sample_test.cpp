@@ -20,7 +20,7 @@ constexpr SampleCase kSampleCases[] = {
     {100, 4, 2, 32, 32, Content::Normal, 0, 0, 1.5f},
     {130, 4, 2, 64, 64, Content::Normal, 40, 0, 0.0f, true},
     {80, 2, 1, 40, 24, Content::SinkToken, 0, 0, 20.0f, true},
-    {130, 40, 1, 40, 32, Content::Normal, 0, 0, 0.0f, false, true},
+    {90, 40, 1, 40, 32, Content::Normal, 0, 0, 0.0f, false, true},
     {66, 4, 1, 24, 16, Content::SinkToken, 0, 0, 0.0f, false, true},
     {160, 2, 1, 16, 16, Content::Normal, 0, 0, 0.0f, false, false, 5, 141},
     {160, 4, 2, 16, 16, Content::Growing, 30, 0, 0.0f, true, false, 60, 150},
