@@ -236,7 +236,8 @@ struct AttentionShape {
 void attention(DType t, const void* q, void* y, const AttentionSpan* spans, const AttentionShape& shape,
                cudaStream_t stream);
 
-// ------------------------------------- sample_rungs.cu, attention_sample.cu, attention_sample_thorough.cu
+// ------------------------------------- sample_rungs.cu, attention_sample.cu, attention_sample_thorough.cu,
+// ------------------------------------- sample_stream.cu
 
 /// A sequence with sampled rows; those are rows [first_row, first_row + n_rows) of SampleArrays::rows.
 struct SampledSequence {
@@ -277,6 +278,14 @@ void sample_rungs(DType t, const SampleArrays& arrays, const SampleShape& shape,
 void sample_attention(DType t, const SampleArrays& arrays, const SampleShape& shape, cudaStream_t stream);
 /// Then those of thorough rows, of which alone sequences and rows are.
 void sample_thorough(DType t, const SampleArrays& arrays, const SampleShape& shape, cudaStream_t stream);
+
+/// The residual stream, and where |x|² of its sampled rows go.
+struct SampledStream {
+  const void* x;  // [tokens, hidden]
+  double* squares;
+  int64_t hidden;
+};
+void sample_stream(DType t, const SampledStream& x, const SampledRow* rows, int64_t n_rows, cudaStream_t stream);
 
 // ---------------------------------------------------------------- recurrence.cu, recurrence_tiles.cu
 

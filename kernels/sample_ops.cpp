@@ -77,7 +77,8 @@ AttentionSample CudaBackend::do_sample_attention(const Tensor& q, const Tensor& 
   SampleShape shape = shape_of(request, spec);
   const auto n = static_cast<int64_t>(request.rows.size());
   const AttentionSample sample{allocate({n, shape.n_rungs}, DType::I32),
-                               allocate({n, q.dim(1), shape.n_figures}, DType::F32)};
+                               allocate({n, q.dim(1), shape.n_figures}, DType::F32),
+                               request.stream ? allocate({n}, DType::F64) : Owned{}};
   if (request.rows.empty()) return sample;
   const Tensor *key = &k, *value = &v;  // for their extents
   const auto rows_of = [&](size_t i) -> SequenceRows {
@@ -112,6 +113,9 @@ AttentionSample CudaBackend::do_sample_attention(const Tensor& q, const Tensor& 
   arrays.figures = data_as<float>(sample.figures);
   sample_rungs(q.dtype, arrays, shape, stream_.get());
   cuda::sample_attention(q.dtype, arrays, shape, stream_.get());
+  if (const Tensor& x = request.stream)
+    sample_stream(x.dtype, {data_of(x), data_as<double>(sample.stream), width_of(x)}, arrays.rows, shape.n_rows,
+                  stream_.get());
   if (request.thorough.empty()) return sample;
   take(sampled_of(spans, spec, request, true, rows_of));
   sample_thorough(q.dtype, arrays, shape, stream_.get());

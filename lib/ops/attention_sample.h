@@ -44,6 +44,7 @@ struct SampleRequest {
   std::span<const uint8_t> thorough{};
   SampleFormat format = SampleFormat::E4m3;
   int rungs_below = 0;
+  Tensor stream{};  // [tokens, hidden]: the residual stream that the layer reads, whose |x|² is wanted; or absent
 
   RungLadder cache() const { return {rungs_below, 2}; }  // of keys and of values, from what the sequence has so far
   RungLadder query() const { return {rungs_below, 7}; }  // from the row's own query, far below the largest perhaps

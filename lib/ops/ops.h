@@ -37,6 +37,7 @@ struct AttentionSample {
   // F32 [n, n_heads, n_figures()] (attention_sample.h). Where no row is thorough [n, 2] and
   // [n, n_heads, query_divergence()].
   Owned figures;
+  Owned stream;  // F64 [n]: |x|² of the request's stream, summed in F64; absent where it is
 };
 
 /// Last inputs of a causal convolution, oldest first; absent = fresh sequence = zeros.

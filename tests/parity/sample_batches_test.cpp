@@ -89,6 +89,35 @@ TEST(SampleBatches, NothingSampledIsNothingFound) {
   EXPECT_EQ(sample.figures.view.shape, (Shape{0, 2, kSampleFigures}));
 }
 
+// Of the residual stream |x|², whatever its width and wherever the rows are.
+TEST(SampleBatches, SquaresTheStream) {
+  for (const Precision p : {Precision::F32, Precision::BF16}) {
+    const auto op = backend(p);
+    const SampleCase c{40, 2, 1, 8, 8};
+    const Inputs in(c, op->activation_dtype());
+    const Values stream = random_values({40, 301}, op->activation_dtype(), 6, Fill::Outliers);
+    const Span spans[] = {{0, 17, 0}, {17, 23, 0}};
+    const KvRows* const none[] = {nullptr, nullptr};
+    const std::vector<int32_t> rows = {3, 16, 17, 39};
+    const std::vector<uint8_t> thorough = {0, 1, 0, 1};
+    SampleRequest request{rows, in.norms, false, true, thorough};
+    request.stream = stream;
+    const AttentionSample sample = op->sample_attention(in.q, in.k, in.v, spans, none, in.spec(c, 0, 40), request);
+    ASSERT_EQ(sample.stream.view.shape, (Shape{4}));
+    const Storage squares = on_host(sample.stream);
+    for (size_t i = 0; i < rows.size(); ++i) {
+      double expected = 0.0;
+      for (int64_t d = 0; d < 301; ++d) {
+        const double x = stream.real[static_cast<size_t>(rows[i] * 301 + d)];
+        expected += x * x;
+      }
+      EXPECT_NEAR(squares.tensor().as<double>()[i], expected, 1e-13 * expected) << "row " << rows[i];
+    }
+    request.stream = {};
+    EXPECT_FALSE(op->sample_attention(in.q, in.k, in.v, spans, none, in.spec(c, 0, 40), request).stream);
+  }
+}
+
 TEST(KeepRows, KeepsWhatAttentionDoes) {
   for (const Precision p : {Precision::F32, Precision::BF16}) {
     const auto op = backend(p);

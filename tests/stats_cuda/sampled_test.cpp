@@ -17,13 +17,13 @@ Statistics sampled_run(const std::string& name, std::unique_ptr<Ops> ops, int64_
   const std::vector<int32_t> ids = golden.sequences().back();
   std::vector<PromptTokens> prompts;
   std::vector<Sequence> sequences;
-  for (const int64_t n : {260, 1, 20}) {
+  for (const int64_t n : {260, 1, 6}) {
     const auto i = static_cast<int64_t>(prompts.size());
     prompts.push_back({names[prompts.size()], {}, 1});
     for (int64_t t = 0; t < n; ++t) prompts.back().ids.push_back(ids[static_cast<size_t>(t * t + i) % ids.size()]);
     sequences.push_back({i, 1, {{i, 0, n}}, n});
   }
-  sequences.push_back({3, 2, {{2, 0, 20}, {0, 0, 260}, {1, 0, 1}}, 281});  // packed: nothing of it is sampled
+  sequences.push_back({3, 2, {{2, 0, 6}, {0, 0, 260}, {1, 0, 1}}, 267});  // packed: nothing of it is sampled
   ThreadPool pool(1);
   Observer observer(m.model->spec(), {2, names, segments_of(sequences)}, pool, m.ops.get(), sample);
   Runner(*m.model, *m.ops, m.weights, chunk_tokens).run({{&sequences, &observer, Until::LastKv, nullptr}}, prompts);
@@ -34,6 +34,8 @@ struct SampledCase {
   std::string name, model;
   SampleOptions options;
 };
+
+void PrintTo(const SampledCase& c, std::ostream* out) { *out << c.name; }
 
 class SampledModel : public testing::TestWithParam<SampledCase> {};
 
@@ -50,10 +52,7 @@ TEST_P(SampledModel, FindsWhatTheCpuFindsInAnyBatches) {
   for (size_t c = 0; c < host.caches.size(); ++c)
     for (const CacheSite site : sites_of(host.caches[c].layout)) {
       const SiteStatistics& on = device.caches[c].at(site);
-      SiteStatistics expected = host.caches[c].at(site);
-      std::erase_if(expected.sampled, [](const SampledSum& sum) {  // not known on a device
-        return sum.figure == SampledFigure::KeyStreamChange || sum.figure == SampledFigure::ValueStreamChange;
-      });
+      const SiteStatistics& expected = host.caches[c].at(site);
       EXPECT_EQ(on.column_norms, expected.column_norms);
       EXPECT_EQ(on.sampled, cut.caches[c].at(site).sampled);
       ASSERT_EQ(on.sampled.size(), expected.sampled.size());
