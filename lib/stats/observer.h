@@ -37,6 +37,7 @@ struct ObservedExtent {
   int64_t n_prompts = 0;
   int n_passes = 0;
   SampleOptions sample{};
+  Precision precision = Precision::BF16;
 };
 
 class Observer final : public KvTap {

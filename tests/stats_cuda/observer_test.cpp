@@ -229,11 +229,15 @@ TEST(DeviceObserver, NeedsTheMemoryOfTwoLayers) {
   both.caches[1].layer = 1;
   const int64_t a = Observer::device_bytes_needed(one, {100, 3, 2});
   EXPECT_EQ(Observer::device_bytes_needed(one, {100, 5, 2}), a + 8 * 3 * 2 * 2 * 16);  // by kind of token
-  EXPECT_EQ(Observer::device_bytes_needed(one, {101, 3, 2}),
-            a + 4 * 22 * 4 + 3 * 4 + 8 + 768);        // figures of four heads
+  const int64_t row =
+      one.caches[0].n_kv_heads * (one.caches[0].head_dim_k + one.caches[0].head_dim_v);  // and four heads
+  const int64_t each = 3 * 4 + 8 + 768 + 2 * row;
+  EXPECT_EQ(Observer::device_bytes_needed(one, {101, 3, 2}), a + 4 * 22 * 4 + each);
   const SampleOptions longer{SampleFormat::Int8, 3};  // of three ladders and the figures they have
   const int64_t b = Observer::device_bytes_needed(one, {100, 3, 2, longer});
-  EXPECT_EQ(Observer::device_bytes_needed(one, {101, 3, 2, longer}), b + 4 * 34 * 4 + 3 * 4 + 8 + 768);
+  EXPECT_EQ(Observer::device_bytes_needed(one, {101, 3, 2, longer}), b + 4 * 34 * 4 + each);
+  const int64_t wide = Observer::device_bytes_needed(one, {100, 3, 2, {}, Precision::F32});
+  EXPECT_EQ(wide, a + 100 * 2 * row);
   EXPECT_EQ(Observer::device_bytes_needed(both, {100, 3, 2}), 2 * a);
   EXPECT_EQ(Observer::device_bytes_needed(small_spec(), {100, 3, 2}), 2 * a);
   apart.caches.push_back(apart.caches[0]);

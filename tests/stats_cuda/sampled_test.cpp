@@ -54,6 +54,10 @@ TEST_P(SampledModel, FindsWhatTheCpuFindsInAnyBatches) {
       const SiteStatistics& on = device.caches[c].at(site);
       const SiteStatistics& expected = host.caches[c].at(site);
       EXPECT_EQ(on.column_norms, expected.column_norms);
+      const RowFormatEnergies rows = energies_of(on.row_formats, 0), of_host = energies_of(expected.row_formats, 0);
+      EXPECT_EQ(rows.rows, of_host.rows);
+      EXPECT_NEAR(rows.energy, of_host.energy, 1e-3 * of_host.energy);
+      EXPECT_NEAR(rows.nvfp4_error, of_host.nvfp4_error, 0.02 * of_host.nvfp4_error);
       EXPECT_EQ(on.sampled, cut.caches[c].at(site).sampled);
       ASSERT_EQ(on.sampled.size(), expected.sampled.size());
       for (size_t i = 0; i < on.sampled.size(); ++i, ++n) {
