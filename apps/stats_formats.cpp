@@ -45,7 +45,7 @@ std::string formats_table(const Statistics& statistics) {
       table.add_row(std::move(cells));
       sampled_rows = std::max(sampled_rows, errors.sampled_rows);
     }
-  const std::string sampled = sampled_rows == 0 ? " and nvfp4: not sampled, as by a run on a GPU or an older kvcal"
+  const std::string sampled = sampled_rows == 0 ? " and nvfp4: not sampled, as by an older kvcal"
                                                 : " and nvfp4: of " + std::to_string(sampled_rows) + " sampled tokens";
   return table.text() +
          "relative RMS error of the worst head, at the default policy's scales; per row (a scale for each token and "

@@ -28,9 +28,6 @@ class CudaBackend final : public Ops {
   std::string isa() const override;
   std::vector<std::string> notes() const override;
   Tensor temporary(const Shape& shape, DType dtype) override;
-  bool can_sample(const SampleRequest& request) const override {
-    return request.format == SampleFormat::E4m3 && request.rungs_below == 0;
-  }
   void end_batch() override;
   Owned allocate(const Shape& shape, DType dtype) override;
   Tensor upload(const Tensor& host) override;

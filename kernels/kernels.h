@@ -236,7 +236,8 @@ struct AttentionShape {
 void attention(DType t, const void* q, void* y, const AttentionSpan* spans, const AttentionShape& shape,
                cudaStream_t stream);
 
-// ---------------------------------------------------------------- sample_rungs.cu, attention_sample.cu
+// ------------------------------------- sample_rungs.cu, attention_sample.cu, attention_sample_thorough.cu,
+// ------------------------------------- sample_stream.cu
 
 /// A sequence with sampled rows; those are rows [first_row, first_row + n_rows) of SampleArrays::rows.
 struct SampledSequence {
@@ -245,9 +246,9 @@ struct SampledSequence {
   int64_t first_absmax;  // of its positions, in SampleArrays
   int32_t first_row, n_rows;
 };
-/// A row of the batch, its sequence, and the keys it sees.
+/// A row of the batch, its place in the request, its sequence, and the keys it sees.
 struct SampledRow {
-  int32_t row, sequence, first_key, last_key;
+  int32_t row, index, sequence, first_key, last_key;
 };
 /// Everything on the device; rungs and figures are AttentionSample's.
 struct SampleArrays {
@@ -265,10 +266,26 @@ struct SampleShape {
   int64_t longest, most_rows;  // the largest n_tokens, n_rows of a sequence
   int64_t n_heads, n_kv_heads, key_dim, value_dim;
   float scale, softcap;
+  // As the SampleRequest says.
+  SampleFormat format;
+  int rungs_below, n_slots, n_query_slots;   // of the ladder of keys and values, of the query's
+  int n_rungs, n_figures;                    // of a row: 2, or 3 where some row is thorough
+  int output, key_divergence, value_change;  // where these figures are
+  int query_divergence, key_change;
 };
-/// Writes the rungs; then, from these, the figures, which are zeros before.
+/// Writes the rungs; then, from these, the figures, which are zeros before: -1 for those of thorough rows.
 void sample_rungs(DType t, const SampleArrays& arrays, const SampleShape& shape, cudaStream_t stream);
 void sample_attention(DType t, const SampleArrays& arrays, const SampleShape& shape, cudaStream_t stream);
+/// Then those of thorough rows, of which alone sequences and rows are.
+void sample_thorough(DType t, const SampleArrays& arrays, const SampleShape& shape, cudaStream_t stream);
+
+/// The residual stream, and where |x|² of its sampled rows go.
+struct SampledStream {
+  const void* x;  // [tokens, hidden]
+  double* squares;
+  int64_t hidden;
+};
+void sample_stream(DType t, const SampledStream& x, const SampledRow* rows, int64_t n_rows, cudaStream_t stream);
 
 // ---------------------------------------------------------------- recurrence.cu, recurrence_tiles.cu
 

@@ -1,5 +1,5 @@
-// The rungs that sampled attention tries for a row: from the largest magnitude of its sequence up to the last key that
-// it sees.
+// The rungs that sampled attention tries for a row: from the largest magnitudes of its sequence up to the last key that
+// it sees, and of its query.
 #include "kernels/device/real.cuh"
 #include "kernels/device/reduce.cuh"
 #include "kernels/device/rung.cuh"
@@ -26,26 +26,29 @@ __global__ void row_absmax_kernel(const SampledSequence* __restrict__ sequences,
   if (threadIdx.x == 0) absmax[sequence.first_absmax + position] = top;
 }
 
-__device__ inline int lowest_rung_of(float absmax) {
+__device__ inline int lowest_rung_of(float absmax, SampleFormat format) {
+  const float most = format == SampleFormat::E4m3 ? kMostE4m3 : 127.0f;
   int rung = kLeastRung;
-  while (rung < kMostRung && absmax > kMostE4m3 * scale_of(rung)) ++rung;
+  while (rung < kMostRung && absmax > most * scale_of(rung)) ++rung;
   return rung;
 }
 
-/// A block per sampled row: the lowest rungs for everything up to its last key.
-__global__ void sample_rungs_kernel(SampleArrays a) {
+/// A block per sampled row: the lowest rungs for everything up to its last key, and for its query.
+template <class T>
+__global__ void sample_rungs_kernel(SampleArrays a, SampleShape s) {
   const SampledRow row = a.rows[blockIdx.x];
-  const int64_t first = a.sequences[row.sequence].first_absmax;
-  float key = 0.0f, value = 0.0f;
+  const int64_t first = a.sequences[row.sequence].first_absmax, width = s.n_heads * s.key_dim;
+  float top[3] = {};
   for (int64_t i = threadIdx.x; i <= row.last_key; i += kThreads) {
-    key = fmaxf(key, a.key_absmax[first + i]);
-    value = fmaxf(value, a.value_absmax[first + i]);
+    top[0] = fmaxf(top[0], a.key_absmax[first + i]);
+    top[1] = fmaxf(top[1], a.value_absmax[first + i]);
   }
-  key = row_reduce<kThreads>(key, Maximum());
-  value = row_reduce<kThreads>(value, Maximum());
-  if (threadIdx.x != 0) return;
-  a.rungs[2 * blockIdx.x] = lowest_rung_of(key);
-  a.rungs[2 * blockIdx.x + 1] = lowest_rung_of(value);
+  const T* q = static_cast<const T*>(a.q) + row.row * width;
+  for (int64_t i = threadIdx.x; i < width && s.n_rungs == 3; i += kThreads) top[2] = fmaxf(top[2], fabsf(widen(q[i])));
+  for (int i = 0; i < s.n_rungs; ++i) {
+    const float largest = row_reduce<kThreads>(top[i], Maximum());
+    if (threadIdx.x == 0) a.rungs[int64_t{row.index} * s.n_rungs + i] = lowest_rung_of(largest, s.format);
+  }
 }
 
 template <class T>
@@ -62,8 +65,9 @@ void sample_rungs(DType t, const SampleArrays& arrays, const SampleShape& shape,
     using T = decltype(tag);
     row_absmax<T>(arrays, shape, arrays.key_absmax, false, stream);
     if (arrays.value_absmax != arrays.key_absmax) row_absmax<T>(arrays, shape, arrays.value_absmax, true, stream);
+    launch(KVCAL_KERNEL(sample_rungs_kernel<T>), dim3(n_blocks(shape.n_rows, 1)), dim3(kThreads), 0, stream, arrays,
+           shape);
   });
-  launch(KVCAL_KERNEL(sample_rungs_kernel), dim3(n_blocks(shape.n_rows, 1)), dim3(kThreads), 0, stream, arrays);
 }
 
 }  // namespace kvcal::cuda

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "prefill/weight_check.h"
+#include "solve/sampled_damage.h"
 #include "stats/observer.h"
 
 namespace kvcal {
@@ -22,7 +23,9 @@ MemoryOptions memory_options(const ModelSpec& spec, const CalibrationPlan& plan,
   memory.precision = options.precision;
   memory.device = plan.op->device_memory();
   memory.device_statistics_bytes = static_cast<uint64_t>(Observer::device_bytes_needed(
-      spec, n_sampled(segments_of(plan.sequences.measured)), n_prompts, options.sequences.passes));
+      spec, {n_sampled(segments_of(plan.sequences.measured)), n_prompts, options.sequences.passes,
+             sample_options(options.solve), options.precision}));
+  memory.sampled_rows = n_sampled(segments_of(plan.sequences.measured));
   memory.statistics_bytes = static_cast<uint64_t>(
       Observer::bytes_needed(spec, plan.sequences.n_tokens(), n_prompts, options.sequences.passes));
   return memory;

@@ -44,6 +44,7 @@ struct SampleRequest {
   std::span<const uint8_t> thorough{};
   SampleFormat format = SampleFormat::E4m3;
   int rungs_below = 0;
+  Tensor stream{};  // [tokens, hidden]: the residual stream that the layer reads, whose |x|² is wanted; or absent
 
   RungLadder cache() const { return {rungs_below, 2}; }  // of keys and of values, from what the sequence has so far
   RungLadder query() const { return {rungs_below, 7}; }  // from the row's own query, far below the largest perhaps
@@ -59,7 +60,7 @@ struct SampleRequest {
   int n_figures() const { return key_change() + cache().size(); }
 };
 
-/// The same of the plain request (E4M3, nothing below the lowest rung, no row thorough), which every backend can try.
+/// The same of a request with nothing below the lowest rung and no row thorough.
 constexpr int kSampleRungs = RungLadder{}.size(), kFigureOutput = 0, kFigureDivergence = 1,
               kFigureChange = kFigureDivergence + kSampleRungs, kSampleFigures = kFigureChange + kSampleRungs;
 

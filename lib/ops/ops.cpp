@@ -194,6 +194,11 @@ AttentionSample Ops::sample_attention(const Tensor& q, const Tensor& k, const Te
                 std::to_string(request.rows.size()) + " rows");
   c.require(request.rungs_below >= 0 && request.rungs_below <= 8,
             std::to_string(request.rungs_below) + " rungs below the lowest");
+  if (request.stream) {
+    c.activation("stream", request.stream);
+    c.rank("stream", request.stream, 2);
+    c.require(request.stream.dim(0) == q.dim(0), "stream " + str(request.stream) + " does not fit q " + str(q));
+  }
   for (size_t i = 0; i < request.rows.size(); ++i)
     c.require(request.rows[i] >= (i == 0 ? 0 : request.rows[i - 1] + 1) && request.rows[i] < q.dim(0),
               "sampled row " + std::to_string(request.rows[i]) + " of q " + str(q) + " is not above the one before");

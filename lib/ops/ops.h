@@ -37,6 +37,7 @@ struct AttentionSample {
   // F32 [n, n_heads, n_figures()] (attention_sample.h). Where no row is thorough [n, 2] and
   // [n, n_heads, query_divergence()].
   Owned figures;
+  Owned stream;  // F64 [n]: |x|² of the request's stream, summed in F64; absent where it is
 };
 
 /// Last inputs of a causal convolution, oldest first; absent = fresh sequence = zeros.
@@ -294,9 +295,6 @@ class Ops : public WeightLoader {
 
   /// Appends the spans' rows of k and v to what is kept of their sequences, as attention() does; null rows are left.
   void keep_rows(const Tensor& k, const Tensor& v, std::span<const Span> spans, std::span<KvRows* const> rows);
-
-  /// Whether the backend can try what the request asks for.
-  virtual bool can_sample(const SampleRequest&) const { return true; }
 
   /// What rounding of keys and values would do to attention, for some rows (attention_sample.h). rows[i] holds the rows
   /// of the sequence of spans[i] up to the span's last, as after attention(), or null = the span is the whole sequence

@@ -22,8 +22,9 @@ constexpr int64_t kMostRows = 256 << 10, kFewRows = 16 << 10;
 // Every tensor is padded to 256 bytes; small arrays of a batch: spans, offsets, positions.
 constexpr uint64_t kPaddingBytes = kMiB, kSmallBytes = kMiB / 4, kSmallBytesPerToken = 64;
 
-// Sampled attention: what describes a row and its sequence; largest magnitudes of keys and values, by position.
-constexpr uint64_t kSampleBytesPerToken = 64, kMagnitudeBytes = 8;
+// Sampled attention: what describes a row and its sequence, twice where it is thorough; the numbers of rows that are
+// gathered; largest magnitudes of keys and values, by position.
+constexpr uint64_t kSampleBytesPerToken = 128 + 16, kMagnitudeBytes = 8;
 
 /// What does not depend on the size of the batches.
 struct Run {
@@ -78,7 +79,9 @@ uint64_t longest_measured(const Run& run) {
 uint64_t activation_bytes(const Run& run, int64_t rows) {
   const uint64_t per_token = static_cast<uint64_t>(most_activations(run.spec)) * run.element + kSmallBytesPerToken +
                              kSampleBytesPerToken + kMagnitudeBytes;
-  return std::max(static_cast<uint64_t>(rows) * per_token + longest_measured(run) * kMagnitudeBytes,
+  const uint64_t gathered =
+      static_cast<uint64_t>(std::min(rows, run.options.sampled_rows)) * largest_kv_row(run.spec, run.options.precision);
+  return std::max(static_cast<uint64_t>(rows) * per_token + longest_measured(run) * kMagnitudeBytes + gathered,
                   sanity_logits(run.spec, run.sequences, run.options.precision)) +
          kSmallBytes;
 }

@@ -20,6 +20,7 @@ struct MemoryOptions {
   uint64_t statistics_bytes = 0;         // dense tables of one layer and the encoded result
   DeviceMemory device;                   // what Ops::device_memory() says; the budget is then of it
   uint64_t device_statistics_bytes = 0;  // tables of one layer there
+  int64_t sampled_rows = 0;              // of all prompts: keys and values of a batch's are gathered there
 };
 
 /// All in bytes.

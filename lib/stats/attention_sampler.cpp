@@ -14,19 +14,9 @@ bool is_alone(const Batch& batch, int64_t sequence) {
   return segment != batch.segments.end() && segment->pass == 1;
 }
 
-/// |x|² of the rows that are asked for; empty where x is not on the host.
-std::vector<double> squares_of(const Tensor& x, std::span<const int32_t> rows) {
-  if (!x || x.device != Device::Host) return {};
-  std::vector<double> squares;
-  const int64_t width = x.dim(1);
-  std::vector<float> row(static_cast<size_t>(width));
-  for (const int32_t at : rows) {
-    convert_to_float(x.dtype, x.rows(at, 1).data, row.data(), row.size());
-    double square = 0;
-    for (const float value : row) square += static_cast<double>(value) * static_cast<double>(value);
-    squares.push_back(square);
-  }
-  return squares;
+/// |x|² of the rows of a sample, fetched; empty where they were not asked for.
+std::span<const double> squares_in(const Tensor& stream) {
+  return stream ? std::span(stream.as<double>(), static_cast<size_t>(stream.elements())) : std::span<const double>();
 }
 
 }  // namespace
@@ -78,19 +68,19 @@ void AttentionSampler::add(Ops& op, const TappedAttention& a, const Batch& batch
   wanted.thorough = tries;
   wanted.column_norms = a.column_norms.values;
   wanted.one_scale = a.one_scale;
-  if (!op.can_sample(wanted)) return;  // the rule from histograms judges then
+  if (a.column_norms.reaches_stream) wanted.stream = stream;
   const AttentionSample sample = op.sample_attention(a.q, a.k, a.v, batch.spans, a.rows, a.spec, wanted);
   if (sample.figures.view.device == Device::Host)
-    tables_.add(sample.rungs, sample.figures, wanted, reader, tokens,
-                a.column_norms.reaches_stream ? squares_of(stream, rows) : std::vector<double>());
+    tables_.add(sample.rungs, sample.figures, wanted, reader, tokens, squares_in(sample.stream));
   else
     pending_.push_back({sample, reader, std::move(tokens)});
 }
 
-int64_t AttentionSampler::bytes(int64_t n_heads, int64_t n_rows) {
-  constexpr int64_t kPadding = 2 * 256;  // of the rungs and the figures of a batch, which has a row at least
-  return n_rows * (static_cast<int64_t>(3 * sizeof(int32_t)) +
-                   n_heads * SampleRequest().n_figures() * static_cast<int64_t>(sizeof(float)) + kPadding);
+int64_t AttentionSampler::bytes(int64_t n_heads, int64_t n_rows, const SampleOptions& options) {
+  constexpr int64_t kPadding = 3 * 256;  // of the tensors of a batch, which has a row at least
+  constexpr auto kRow = static_cast<int64_t>(3 * sizeof(int32_t) + sizeof(double));
+  const int64_t n_figures = n_heads * AttentionSampler(options, true).request().n_figures();
+  return n_rows * (kRow + n_figures * static_cast<int64_t>(sizeof(float)) + kPadding);
 }
 
 int64_t AttentionSampler::n_rows(int32_t reader) const {
@@ -116,12 +106,17 @@ void AttentionSampler::close() {
   if (!pending_.empty()) closed_ = op_->mark();
 }
 
+Storage AttentionSampler::fetched(const Tensor& t) const {
+  Storage copy(t.shape, t.dtype);
+  op_->download_at(closed_, t, copy.tensor());
+  return copy;
+}
+
 void AttentionSampler::fold_into(CacheStatistics& cache) {
   for (const Pending& p : std::exchange(pending_, {})) {
-    const Storage rungs(p.sample.rungs.view.shape, DType::I32), figures(p.sample.figures.view.shape, DType::F32);
-    op_->download_at(closed_, p.sample.rungs, rungs.tensor());
-    op_->download_at(closed_, p.sample.figures, figures.tensor());
-    tables_.add(rungs.tensor(), figures.tensor(), request(), p.reader, p.tokens);
+    const Storage rungs = fetched(p.sample.rungs), figures = fetched(p.sample.figures);
+    const Storage stream = p.sample.stream ? fetched(p.sample.stream) : Storage();
+    tables_.add(rungs.tensor(), figures.tensor(), request(), p.reader, p.tokens, squares_in(stream.tensor()));
   }
   const bool mla = cache.layout.is_mla();
   SiteStatistics& key = cache.at(mla ? CacheSite::Latent : CacheSite::Key);

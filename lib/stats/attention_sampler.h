@@ -37,12 +37,12 @@ class AttentionSampler {
   /// `shares_rungs`: SampleRequest's.
   AttentionSampler(const SampleOptions& options, bool shares_rungs) : options_(options), shares_rungs_(shares_rungs) {}
 
-  /// `reader`: which of the layers that read the cache; `stream`: the rows that the layer reads, [tokens, hidden], of
-  /// which only rows on the host are looked at.
+  /// `reader`: which of the layers that read the cache; `stream`: the rows that the layer reads, [tokens, hidden],
+  /// where the others are, or absent.
   void add(Ops& op, const TappedAttention& attention, const Batch& batch, int32_t reader, const Tensor& stream);
 
   /// Upper bound of what the figures of so many rows take of a device, in however many batches they come.
-  static int64_t bytes(int64_t n_heads, int64_t n_rows);
+  static int64_t bytes(int64_t n_heads, int64_t n_rows, const SampleOptions& options);
 
   /// Sampled rows of a reader so far.
   int64_t n_rows(int32_t reader) const;
@@ -60,6 +60,7 @@ class AttentionSampler {
   void keep_norms(const ColumnNorms& norms, int64_t n_heads, int64_t n_kv_heads);
 
   SampleRequest request() const;
+  Storage fetched(const Tensor& t) const;
 
   SampleOptions options_;
   bool shares_rungs_;

@@ -94,7 +94,7 @@ struct Observer::State {
         sites(spec.caches.size()) {
     for (const KvLayout& c : caches) readers.push_back(readers_of(spec, c.cache));
     samplers.assign(caches.size(), AttentionSampler(sample, !spec.images_seen_whole));
-    row_formats.resize(caches.size());
+    row_formats.assign(caches.size(), RowFormatSampler(planned_samples));
     current_reader.resize(caches.size());
   }
 
@@ -204,7 +204,7 @@ void Observer::attention(Ops& op, int cache, const TappedAttention& attention, c
   const auto c = static_cast<size_t>(cache);
   while_doing("sampling the attention of layer " + std::to_string(s.caches[c].layer),
               [&] { s.samplers[c].add(op, attention, batch, s.current_reader[c], s.layer_input); });
-  if (s.current_reader[c] == 0) s.row_formats[c].add(s.caches[c], attention, batch, s.pool);
+  if (s.current_reader[c] == 0) s.row_formats[c].add(op, s.caches[c], attention, batch, s.pool);
 }
 
 void Observer::layer_input(const Tensor& x) { state_->layer_input = x; }
@@ -234,6 +234,7 @@ void Observer::State::check_coverage(const KvLayout& layout, int layer) {
 bool Observer::State::close(const KvLayout& layout) {
   closed[static_cast<size_t>(layout.cache)] = true;
   samplers[static_cast<size_t>(layout.cache)].close();
+  row_formats[static_cast<size_t>(layout.cache)].close();
   bool counted = false;
   for (const CacheSite site : sites_of(layout))
     if (exists(layout, site) && at(layout.cache, site).on_device) {
@@ -255,7 +256,7 @@ CacheStatistics Observer::State::finish(const KvLayout& layout) {
     result.at(site) = tables.encode(pool);
     sites[static_cast<size_t>(layout.cache)][static_cast<size_t>(site)].reset();
   }
-  std::exchange(row_formats[static_cast<size_t>(layout.cache)], {}).fold_into(result);
+  std::exchange(row_formats[static_cast<size_t>(layout.cache)], RowFormatSampler()).fold_into(result, pool);
   AttentionSampler& sampler = samplers[static_cast<size_t>(layout.cache)];
   sampler.fold_into(result);
   sampler = AttentionSampler({}, true);  // frees its tables
@@ -349,17 +350,19 @@ int64_t Observer::bytes_needed(const ModelSpec& spec, int64_t n_tokens, int64_t 
   return *std::max_element(dense.begin(), dense.end()) + encoded;
 }
 
-int64_t Observer::device_bytes_needed(const ModelSpec& spec, int64_t n_samples, int64_t n_prompts, int n_passes) {
+int64_t Observer::device_bytes_needed(const ModelSpec& spec, const ObservedExtent& extent) {
   std::vector<int64_t> dense(spec.layers.size() + 1);
   for (const KvLayout& layout : spec.caches) {
     const size_t first = std::min(static_cast<size_t>(layout.layer), spec.layers.size());
     const size_t last = std::min(static_cast<size_t>(readers_of(spec, layout.cache).back()), spec.layers.size());
     for (const CacheSite site : sites_of(layout))
       for (size_t layer = first; exists(layout, site) && layer <= last; ++layer)
-        dense[layer] += DeviceTables::bytes(layout, site, n_passes * n_prompts * kKindsPerPrompt);
+        dense[layer] += DeviceTables::bytes(layout, site, extent.n_passes * extent.n_prompts * kKindsPerPrompt);
+    for (size_t layer = first; layer <= last; ++layer)
+      dense[layer] += RowFormatSampler::bytes(layout, extent.n_samples, extent.precision);
     for (const int reader : readers_of(spec, layout.cache))  // whose figures stay until the last one is done
       for (size_t layer = std::max(first, std::min(static_cast<size_t>(reader), last)); layer <= last; ++layer)
-        dense[layer] += AttentionSampler::bytes(layout.n_heads, n_samples);
+        dense[layer] += AttentionSampler::bytes(layout.n_heads, extent.n_samples, extent.sample);
   }
   int64_t before = 0, most = 0;  // a layer's tables are fetched when the next one is done
   for (const int64_t bytes : dense) {

@@ -31,6 +31,15 @@ struct ObservationPlan {
   std::vector<std::vector<uint8_t>> kinds{};
 };
 
+/// How much of a run a device observes.
+struct ObservedExtent {
+  int64_t n_samples = 0;  // n_sampled() of the plan's segments
+  int64_t n_prompts = 0;
+  int n_passes = 0;
+  SampleOptions sample{};
+  Precision precision = Precision::BF16;
+};
+
 class Observer final : public KvTap {
  public:
   /// `device` counts tensors that are not on the host, in its own memory; without one such a
@@ -75,8 +84,8 @@ class Observer final : public KvTap {
   static int64_t bytes_needed(const ModelSpec& spec, int64_t n_tokens, int64_t n_prompts, int n_passes);
 
   /// Memory of the device for the tables and the sampled figures of a layer and of the one before, where tensors are on
-  /// one. n_samples: n_sampled() of the plan's segments. The host needs the above too.
-  static int64_t device_bytes_needed(const ModelSpec& spec, int64_t n_samples, int64_t n_prompts, int n_passes);
+  /// one. The host needs the above too.
+  static int64_t device_bytes_needed(const ModelSpec& spec, const ObservedExtent& extent);
 
  private:
   struct State;

@@ -9,15 +9,33 @@
 
 namespace kvcal {
 
-/// Of one cache, while its owner runs.
+/// Of one cache, while its owner runs. Rows that are on a device are kept there and looked at in the end, when this
+/// holds nothing up.
 class RowFormatSampler {
  public:
-  /// Adds the sampled rows of a batch. Those that are on a device are left out: fetching them would hold it up.
-  void add(const KvLayout& layout, const TappedAttention& attention, const Batch& batch, ThreadPool& pool);
+  /// `most_rows`: what a device has room for from the first row on; more make it take room again.
+  explicit RowFormatSampler(int64_t most_rows = 0) : most_rows_(most_rows) {}
 
-  void fold_into(CacheStatistics& cache) const;
+  /// Adds the sampled rows of a batch.
+  void add(Ops& op, const KvLayout& layout, const TappedAttention& attention, const Batch& batch, ThreadPool& pool);
+
+  /// Upper bound of what so many rows take of a device.
+  static int64_t bytes(const KvLayout& layout, int64_t n_rows, Precision precision);
+
+  /// No more comes. Rows that are not on the host are fetched by fold_into(), which waits for no later work.
+  void close();
+  void fold_into(CacheStatistics& cache, ThreadPool& pool);
 
  private:
+  void keep(Ops& op, const TappedAttention& attention, const std::vector<int32_t>& rows);
+  void fetch(const KvLayout& layout, ThreadPool& pool);
+  void count(const KvLayout& layout, const Tensor& key_or_row, const Tensor& value, std::span<const int32_t> rows,
+             ThreadPool& pool);
+
+  int64_t most_rows_;
+  Ops* op_ = nullptr;
+  Ops::Mark closed_{};
+  KvRows kept_;  // sampled rows of all batches, on a device
   RowFormatTables key_or_row_, value_;
 };
 

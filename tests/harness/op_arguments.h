@@ -43,6 +43,7 @@ AttentionSpec mapped(AttentionSpec spec, const F& f) {
 template <class F>
 SampleRequest mapped(SampleRequest request, const F& f) {
   request.column_norms = f(request.column_norms);
+  request.stream = f(request.stream);
   return request;
 }
 

@@ -218,7 +218,16 @@ class ShadowOps final : public EachOp<ShadowOps> {
                   (weighted ? tolerance::kSampledWeighted : tolerance::kSampled) * value + least)
           << op << ", figure " << figure << " of row and head " << i / kSampleFigures;
     }
+    ASSERT_EQ(static_cast<bool>(reference.stream), static_cast<bool>(subject.stream)) << op;
+    if (reference.stream) same_squares(op, reference.stream, down(subject.stream).tensor());
     ++compared;
+  }
+
+  void same_squares(const char* op, const Tensor& reference, const Tensor& subject) {
+    for (int64_t i = 0; i < reference.elements(); ++i) {
+      const double expected = reference.as<double>()[i];
+      EXPECT_NEAR(subject.as<double>()[i], expected, 1e-12 * expected) << op << ", |x|² of row " << i;
+    }
   }
 
   template <class Argument, class There>

@@ -20,7 +20,7 @@ constexpr SampleCase kSampleCases[] = {
     {100, 4, 2, 32, 32, Content::Normal, 0, 0, 1.5f},
     {130, 4, 2, 64, 64, Content::Normal, 40, 0, 0.0f, true},
     {80, 2, 1, 40, 24, Content::SinkToken, 0, 0, 20.0f, true},
-    {130, 40, 1, 40, 32, Content::Normal, 0, 0, 0.0f, false, true},
+    {90, 40, 1, 40, 32, Content::Normal, 0, 0, 0.0f, false, true},
     {66, 4, 1, 24, 16, Content::SinkToken, 0, 0, 0.0f, false, true},
     {160, 2, 1, 16, 16, Content::Normal, 0, 0, 0.0f, false, false, 5, 141},
     {160, 4, 2, 16, 16, Content::Growing, 30, 0, 0.0f, true, false, 60, 150},
@@ -29,6 +29,17 @@ constexpr SampleCase kSampleCases[] = {
     {150, 4, 2, 64, 64, Content::SinkToken},
     {150, 4, 2, 64, 64, Content::TinyChannel},
     {150, 2, 1, 80, 80, Content::FewLarge},
+};
+
+/// Longer ladders, of one walk over the keys and of several, and INT8.
+constexpr SampleCase kFormCases[] = {
+    {70, 4, 2, 33, 7, Content::Normal, 0, 0, 0.0f, false, false, 0, 0, SampleFormat::Int8},
+    {70, 4, 2, 24, 16, Content::Growing, 30, 0, 0.0f, true, false, 0, 0, SampleFormat::Int8, 1},
+    {66, 4, 1, 40, 24, Content::SinkToken, 0, 0, 20.0f, false, true, 0, 0, SampleFormat::Int8, 3},
+    {70, 2, 1, 16, 136, Content::Normal, 0, 33, 0.0f, false, false, 0, 0, SampleFormat::E4m3, 3},
+    {70, 2, 2, 20, 12, Content::FewLarge, 0, 0, 0.0f, true, false, 0, 0, SampleFormat::E4m3, 4},
+    {30, 2, 1, 16, 16, Content::Zeros, 0, 0, 0.0f, true, false, 0, 0, SampleFormat::Int8, 8},
+    {40, 2, 1, 9, 8, Content::Huge, 0, 0, 0.0f, false, false, 0, 0, SampleFormat::E4m3, 8},
 };
 
 /// Blocks in which rungs differ little, or for few values.
@@ -52,8 +63,12 @@ void expect_figures(const SampleCase& c, const Inputs& in, const AttentionSample
                     const std::vector<int32_t>& rows, const Bounds& bounds) {
   const Storage rungs = on_host(sample.rungs);
   const std::vector<double> actual = read(sample.figures);
+  const SampleRequest request = c.request();
+  const auto n_slots = static_cast<size_t>(request.cache().size()),
+             n_figures = static_cast<size_t>(request.query_divergence());
   ASSERT_EQ(rungs.tensor().shape, (Shape{static_cast<int64_t>(rows.size()), 2}));
-  ASSERT_EQ(sample.figures.view.shape, (Shape{static_cast<int64_t>(rows.size()), c.n_heads, kSampleFigures}));
+  ASSERT_EQ(sample.figures.view.shape,
+            (Shape{static_cast<int64_t>(rows.size()), c.n_heads, static_cast<int64_t>(n_figures)}));
   double worst = 0.0;
   std::ostringstream where;
   const auto compare = [&](const char* what, size_t at, int rung, double expected, double bound) {
@@ -61,22 +76,23 @@ void expect_figures(const SampleCase& c, const Inputs& in, const AttentionSample
     if (off <= worst) return;  // a NaN passes
     worst = std::isnan(off) ? std::numeric_limits<double>::infinity() : off;
     where.str("");
-    where << what << " of row " << at / static_cast<size_t>(c.n_heads * kSampleFigures) << ", rung " << rung << ": "
+    where << what << " of row " << at / (static_cast<size_t>(c.n_heads) * n_figures) << ", rung " << rung << ": "
           << actual[at] << ", expected " << expected << ", bound " << bound;
   };
   for (size_t r = 0; r < rows.size(); ++r) {
     const int64_t row = rows[r], seen = c.last_key(row) + 1;
-    const int key = rung_of(in.k, 0, seen), lowest[3] = {key, c.one_scale ? key : rung_of(in.v, 0, seen), 0};
+    const int key = rung_of(in.k, 0, seen, c.format),
+              lowest[3] = {key, c.one_scale ? key : rung_of(in.v, 0, seen, c.format), 0};
     EXPECT_EQ(rungs.tensor().as<int32_t>()[2 * r], lowest[0]) << "keys, row " << row;
     EXPECT_EQ(rungs.tensor().as<int32_t>()[2 * r + 1], lowest[1]) << "values, row " << row;
     for (int64_t h = 0; h < c.n_heads; ++h) {
       const Figures f = figures_of(c, in, row, h, lowest);
-      const size_t at = (r * static_cast<size_t>(c.n_heads) + static_cast<size_t>(h)) * kSampleFigures;
-      compare("output", at + kFigureOutput, 0, f.output, bounds.output * f.output + 1e-30);
-      for (size_t i = 0; i < kSampleRungs; ++i) {
-        compare("divergence", at + kFigureDivergence + i, static_cast<int>(i), f.divergence[i],
-                bounds.relative * f.divergence[i] + bounds.nats);
-        compare("change", at + kFigureChange + i, static_cast<int>(i), f.change[i],
+      const size_t at = (r * static_cast<size_t>(c.n_heads) + static_cast<size_t>(h)) * n_figures;
+      compare("output", at + static_cast<size_t>(request.output()), 0, f.output, bounds.output * f.output + 1e-30);
+      for (size_t i = 0; i < n_slots; ++i) {
+        compare("divergence", at + static_cast<size_t>(request.key_divergence()) + i, static_cast<int>(i),
+                f.divergence[i], bounds.relative * f.divergence[i] + bounds.nats);
+        compare("change", at + static_cast<size_t>(request.value_change()) + i, static_cast<int>(i), f.change[i],
                 bounds.relative * f.change[i] + bounds.share * f.output + 1e-30);
       }
     }
@@ -92,7 +108,7 @@ class SampleParity : public testing::TestWithParam<std::tuple<Precision, SampleC
     const Span span{0, c.tokens, 0};
     const KvRows* const none[] = {nullptr};
     return op.sample_attention(in.q, in.k, in.v, {&span, 1}, none, in.spec(c, 0, c.tokens),
-                               {rows, in.norms, c.one_scale, shares});
+                               {rows, in.norms, c.one_scale, shares, {}, c.format, c.below});
   }
 };
 
@@ -121,6 +137,9 @@ TEST_P(SharedRungs, AreNearlyAsGood) {
 INSTANTIATE_TEST_SUITE_P(Cases, SampleParity,
                          testing::Combine(testing::Values(Precision::F32, Precision::BF16),
                                           testing::ValuesIn(kSampleCases)));
+INSTANTIATE_TEST_SUITE_P(Forms, SampleParity,
+                         testing::Combine(testing::Values(Precision::F32, Precision::BF16),
+                                          testing::ValuesIn(kFormCases)));
 INSTANTIATE_TEST_SUITE_P(Cases, SharedRungs,
                          testing::Combine(testing::Values(Precision::BF16), testing::ValuesIn(kSharedCases)));
 

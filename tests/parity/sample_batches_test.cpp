@@ -9,11 +9,13 @@ std::string bytes_of_rows(const AttentionSample& sample, int64_t first, int64_t 
 }
 
 constexpr SampleCase kCutCases[] = {
-    {300, 4, 2, 24, 16, Content::Growing, 100},
-    {300, 4, 1, 33, 40, Content::SinkToken, 0, 0, 0.0f, true},
-    {300, 2, 2, 16, 16, Content::TinyChannel, 0, 70, 3.0f},
-    {300, 4, 1, 24, 16, Content::FewLarge, 0, 0, 0.0f, false, true},
+    {200, 4, 2, 24, 16, Content::Growing, 100},
+    {200, 4, 1, 33, 40, Content::SinkToken, 0, 0, 0.0f, true},
+    {200, 2, 2, 16, 16, Content::TinyChannel, 0, 70, 3.0f},
+    {200, 4, 1, 24, 16, Content::FewLarge, 0, 0, 0.0f, false, true, 0, 0, SampleFormat::Int8, 1},
 };
+
+bool is_thorough(int64_t position) { return position % 56 == 2; }
 
 // A row's figures are those of its sequence, wherever this is cut at multiples of a key block, and whatever stands
 // beside it. attention() or keep_rows() keep what was before.
@@ -23,12 +25,17 @@ TEST(SampleBatches, ChunksAndNeighboursChangeNothing) {
       const auto op = backend(p);
       const Inputs in(c, op->activation_dtype());
       std::vector<int32_t> rows;
-      for (int64_t i = 2; i < c.tokens; i += 7) rows.push_back(static_cast<int32_t>(i));
+      std::vector<uint8_t> thorough;
+      for (int64_t i = 2; i < c.tokens; i += 7) {
+        rows.push_back(static_cast<int32_t>(i));
+        thorough.push_back(is_thorough(i));
+      }
       const Span whole{0, c.tokens, 0};
       const KvRows* const none[] = {nullptr};
-      const AttentionSample all = op->sample_attention(in.q, in.k, in.v, {&whole, 1}, none, in.spec(c, 0, c.tokens),
-                                                       {rows, in.norms, c.one_scale});
-      for (const int64_t step : {64, 256}) {
+      const AttentionSample all =
+          op->sample_attention(in.q, in.k, in.v, {&whole, 1}, none, in.spec(c, 0, c.tokens),
+                               {rows, in.norms, c.one_scale, true, thorough, c.format, c.below});
+      for (const int64_t step : {64, 128}) {
         const bool attends = step == 64;
         KvRows kept, other;
         KvRows* const own[] = {&other, &kept};
@@ -49,12 +56,16 @@ TEST(SampleBatches, ChunksAndNeighboursChangeNothing) {
           else
             op->keep_rows(k, v, spans, own);
           std::vector<int32_t> sampled = {3};
-          for (int64_t i = 0; i < n; ++i)
-            if ((first + i) % 14 == 2) sampled.push_back(static_cast<int32_t>(kOther + i));
+          std::vector<uint8_t> marks = {1};
+          for (int64_t i = 0; i < n; ++i) {
+            if ((first + i) % 14 != 2) continue;
+            sampled.push_back(static_cast<int32_t>(kOther + i));
+            marks.push_back(is_thorough(first + i));
+          }
           const KvRows* const seen[] = {&other, &kept};
           const AttentionSample part =
               op->sample_attention(q, attends ? k.tensor() : Tensor{}, attends ? v.tensor() : Tensor{}, spans, seen,
-                                   spec, {sampled, in.norms, c.one_scale});
+                                   spec, {sampled, in.norms, c.one_scale, true, marks, c.format, c.below});
           for (size_t i = 1; i < sampled.size(); ++i) {
             const int64_t position = first + sampled[i] - kOther;
             ASSERT_TRUE(bytes_of_rows(part, static_cast<int64_t>(i), 1) == bytes_of_rows(all, position / 7, 1))
@@ -76,6 +87,35 @@ TEST(SampleBatches, NothingSampledIsNothingFound) {
       op->sample_attention(in.q, in.k, in.v, {&span, 1}, none, in.spec(c, 0, 10), {{}, in.norms});
   EXPECT_EQ(sample.rungs.view.shape, (Shape{0, 2}));
   EXPECT_EQ(sample.figures.view.shape, (Shape{0, 2, kSampleFigures}));
+}
+
+// Of the residual stream |x|², whatever its width and wherever the rows are.
+TEST(SampleBatches, SquaresTheStream) {
+  for (const Precision p : {Precision::F32, Precision::BF16}) {
+    const auto op = backend(p);
+    const SampleCase c{40, 2, 1, 8, 8};
+    const Inputs in(c, op->activation_dtype());
+    const Values stream = random_values({40, 301}, op->activation_dtype(), 6, Fill::Outliers);
+    const Span spans[] = {{0, 17, 0}, {17, 23, 0}};
+    const KvRows* const none[] = {nullptr, nullptr};
+    const std::vector<int32_t> rows = {3, 16, 17, 39};
+    const std::vector<uint8_t> thorough = {0, 1, 0, 1};
+    SampleRequest request{rows, in.norms, false, true, thorough};
+    request.stream = stream;
+    const AttentionSample sample = op->sample_attention(in.q, in.k, in.v, spans, none, in.spec(c, 0, 40), request);
+    ASSERT_EQ(sample.stream.view.shape, (Shape{4}));
+    const Storage squares = on_host(sample.stream);
+    for (size_t i = 0; i < rows.size(); ++i) {
+      double expected = 0.0;
+      for (int64_t d = 0; d < 301; ++d) {
+        const double x = stream.real[static_cast<size_t>(rows[i] * 301 + d)];
+        expected += x * x;
+      }
+      EXPECT_NEAR(squares.tensor().as<double>()[i], expected, 1e-13 * expected) << "row " << rows[i];
+    }
+    request.stream = {};
+    EXPECT_FALSE(op->sample_attention(in.q, in.k, in.v, spans, none, in.spec(c, 0, 40), request).stream);
+  }
 }
 
 TEST(KeepRows, KeepsWhatAttentionDoes) {

@@ -18,11 +18,20 @@ struct SampleCase {
   float softcap = 0.0f;
   bool sinks = false, one_scale = false;
   int64_t block = 0, block_end = 0;  // rows [block, block_end) all see each other
+  SampleFormat format = SampleFormat::E4m3;
+  int below = 0;  // SampleRequest::rungs_below
 
   int64_t last_key(int64_t row) const { return row >= block && row < block_end ? block_end - 1 : row; }
   int64_t first_key(int64_t row) const {
     const int64_t windowed = window > 0 ? std::max<int64_t>(0, row - window + 1) : 0;
     return chunk > 0 ? std::max(windowed, row - row % chunk) : windowed;
+  }
+
+  /// A request for it without its rows: what is where in the figures.
+  SampleRequest request() const {
+    SampleRequest r;
+    r.rungs_below = below;
+    return r;
   }
 };
 
@@ -35,6 +44,8 @@ inline void PrintTo(const SampleCase& c, std::ostream* out) {
   if (c.sinks) *out << " sinks";
   if (c.one_scale) *out << " one scale";
   if (c.block_end > 0) *out << " block " << c.block << " to " << c.block_end;
+  if (c.format == SampleFormat::Int8) *out << " int8";
+  if (c.below > 0) *out << " " << c.below << " below";
 }
 
 /// Factor of a channel of a token's key or value.

@@ -13,27 +13,28 @@ inline std::vector<int32_t> some_rows(int64_t n) {
   return rows;
 }
 
-/// The nearest multiple of E4M3's step at this magnitude, even where two are as near; 448 at most.
-inline double rounded(double x, int rung) {
+/// The nearest multiple of the format's step at this magnitude, even where two are as near; its largest at most.
+inline double rounded(double x, int rung, SampleFormat format) {
   const double scale = std::ldexp(1.0, 2 * rung), y = std::fabs(x) / scale;
   if (y == 0.0) return x;
-  const double step = std::ldexp(1.0, std::max(std::ilogb(y), -6) - 3);
-  return std::copysign(std::min(std::nearbyint(y / step) * step, 448.0), x) * scale;
+  const double step = format == SampleFormat::Int8 ? 1.0 : std::ldexp(1.0, std::max(std::ilogb(y), -6) - 3);
+  return std::copysign(std::min(std::nearbyint(y / step) * step, largest_of(format)), x) * scale;
 }
 
 /// The lowest that clips none of rows [row, end).
-inline int rung_of(const Values& x, int64_t row, int64_t end) {
+inline int rung_of(const Values& x, int64_t row, int64_t end, SampleFormat format) {
   const int64_t width = x.tensor().dim(1) * x.tensor().dim(2);
   double top = 0.0;
   for (int64_t i = row * width; i < end * width; ++i) top = std::max(top, std::fabs(x.real[static_cast<size_t>(i)]));
-  return top == 0.0 ? -kMostRung : std::max(-kMostRung, static_cast<int>(std::ceil(std::log2(top / 448.0) / 2.0)));
+  return top == 0.0 ? -kMostRung
+                    : std::max(-kMostRung, static_cast<int>(std::ceil(std::log2(top / largest_of(format)) / 2.0)));
 }
 
 /// Logarithms of the probabilities of the visible keys, and at the end of that of the sink; keys and query rounded at
 /// the rungs that are given.
 inline std::vector<double> log_probabilities(const SampleCase& c, const Inputs& in, int64_t row, int64_t head,
                                              const int* rung, const int* query_rung = nullptr) {
-  const auto at = [](double x, const int* r) { return r ? rounded(x, *r) : x; };
+  const auto at = [&](double x, const int* r) { return r ? rounded(x, *r, c.format) : x; };
   const int64_t g = head / (c.n_heads / c.n_kv_heads);
   std::vector<double> p;
   for (int64_t j = c.first_key(row); j <= c.last_key(row); ++j) {
@@ -54,11 +55,10 @@ inline std::vector<double> log_probabilities(const SampleCase& c, const Inputs& 
   return p;
 }
 
-constexpr int kQueryRungs = RungLadder{0, 7}.size();  // of SampleRequest::query()
-
+/// By rung of the ladders.
 struct Figures {
-  double output = 0, divergence[kSampleRungs] = {}, change[kSampleRungs] = {};
-  double query_divergence[kQueryRungs] = {}, key_change[kSampleRungs] = {};
+  double output = 0;
+  std::vector<double> divergence, change, query_divergence, key_change;
 };
 
 /// `lowest` rung of keys, of values, of the query.
@@ -85,21 +85,21 @@ inline Figures figures_of(const SampleCase& c, const Inputs& in, int64_t row, in
     for (size_t j = 0; j < p.size(); ++j) sum += p[j] * (log_p[j] - other[j]);
     return sum;
   };
+  const auto rung = [&](int i, int size, int from) { return i == size - 1 ? 0 : from - c.below + i; };
   Figures f;
   f.output = square(p, same);
-  for (int i = 0; i < kSampleRungs; ++i) {
-    const bool one = i == kSampleRungs - 1;
-    const int key = one ? 0 : lowest[0] + i, value = one ? 0 : lowest[1] + i;
+  for (int i = 0, n = c.request().cache().size(); i < n; ++i) {
+    const int key = rung(i, n, lowest[0]), value = rung(i, n, lowest[1]);
     const std::vector<double> other = log_probabilities(c, in, row, head, &key);
-    f.divergence[i] = divergence_from(other);
-    f.change[i] = square(p, [&](double x) { return rounded(x, value) - x; });
+    f.divergence.push_back(divergence_from(other));
+    f.change.push_back(square(p, [&](double x) { return rounded(x, value, c.format) - x; }));
     std::vector<double> moved;
     for (size_t j = 0; j < p.size(); ++j) moved.push_back(std::exp(other[j]) - p[j]);
-    f.key_change[i] = square(moved, same);
+    f.key_change.push_back(square(moved, same));
   }
-  for (int i = 0; i < kQueryRungs; ++i) {
-    const int query = i == kQueryRungs - 1 ? 0 : lowest[2] + i;
-    f.query_divergence[i] = divergence_from(log_probabilities(c, in, row, head, nullptr, &query));
+  for (int i = 0, n = c.request().query().size(); i < n; ++i) {
+    const int query = rung(i, n, lowest[2]);
+    f.query_divergence.push_back(divergence_from(log_probabilities(c, in, row, head, nullptr, &query)));
   }
   return f;
 }

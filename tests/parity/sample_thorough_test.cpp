@@ -1,5 +1,5 @@
 // What is tried of thorough rows alone, against the formula: the rounded query, and what rounded keys do to the output.
-#include "parity/sample_reference.h"
+#include "parity/sample_thorough.h"
 
 namespace kvcal::test {
 namespace {
@@ -7,119 +7,36 @@ namespace {
 constexpr SampleCase kThoroughCases[] = {
     {1, 2, 1, 24, 16},
     {64, 6, 2, 33, 7},
-    {130, 8, 1, 40, 24},
-    {150, 4, 4, 64, 64},
-    {90, 2, 1, 128, 128, Content::Growing},
-    {200, 4, 2, 64, 64, Content::Offset},
-    {150, 2, 1, 32, 24, Content::Offset, 0, 0, 0.0f, true},
-    {200, 4, 2, 16, 16, Content::Normal, 40},
-    {140, 2, 1, 16, 16, Content::Normal, 0, 33},
-    {100, 4, 2, 32, 32, Content::Normal, 0, 0, 1.5f},
-    {130, 4, 2, 64, 64, Content::Normal, 40, 0, 0.0f, true},
-    {80, 2, 1, 40, 24, Content::SinkToken, 0, 0, 20.0f, true},
-    {130, 40, 1, 40, 32, Content::Normal, 0, 0, 0.0f, false, true},
-    {150, 4, 2, 64, 64, Content::TinyChannel},
-    {150, 2, 1, 80, 80, Content::FewLarge},
-    {70, 2, 1, 1, 1},
-    {64, 3, 3, 17, 33},
-    {128, 2, 1, 31, 15, Content::Growing, 1, 0, 0.0f, true},
-    {140, 2, 1, 16, 16, Content::Normal, 0, 64, 0.0f, true},
-    {70, 130, 1, 18, 9, Content::Normal, 0, 0, 0.0f, true, true},
-    {6, 520, 1, 9, 8, Content::Normal, 0, 0, 0.0f, false, true},
-    {160, 2, 1, 16, 16, Content::Normal, 30, 0, 0.0f, true, false, 60, 150},
+    {66, 4, 4, 64, 64, Content::Offset},
+    {70, 2, 1, 16, 136, Content::Growing, 30},
+    {70, 2, 1, 33, 16, Content::Normal, 0, 33, 1.5f},
+    {66, 12, 1, 40, 24, Content::TinyChannel, 0, 0, 0.0f, true, true},
+    {40, 2, 1, 256, 256, Content::SinkToken, 0, 0, 20.0f, true},
+    {70, 2, 1, 16, 16, Content::FewLarge, 30, 0, 0.0f, true, false, 20, 60},
+    {20, 2, 1, 16, 16, Content::Zeros},
+    {70, 4, 2, 24, 16, Content::Normal, 0, 0, 0.0f, false, false, 0, 0, SampleFormat::Int8},
+    {40, 2, 1, 33, 7, Content::SinkToken, 0, 0, 0.0f, true, false, 0, 0, SampleFormat::Int8, 3},
+    {40, 2, 1, 20, 9, Content::FewLarge, 0, 0, 0.0f, false, false, 0, 0, SampleFormat::E4m3, 8},
 };
 
 using Thorough = testing::TestWithParam<std::tuple<Precision, SampleCase>>;
 
 TEST_P(Thorough, EqualsDenseAttentionWithEveryRungTried) {
-  const auto& [precision, c] = GetParam();
-  const auto op = backend(precision);
-  const Inputs in(c, op->activation_dtype());
-  const std::vector<int32_t> rows = some_rows(c.tokens);
-  std::vector<uint8_t> thorough;
-  for (size_t i = 0; i < rows.size(); ++i) thorough.push_back(i % 4 != 2);
-  const Span span{0, c.tokens, 0};
-  const KvRows* const none[] = {nullptr};
-  const SampleRequest request{rows, in.norms, c.one_scale, false, thorough};
-  const AttentionSample sample =
-      op->sample_attention(in.q, in.k, in.v, {&span, 1}, none, in.spec(c, 0, c.tokens), request);
-  ASSERT_EQ(request.query().size(), kQueryRungs);
-  ASSERT_EQ(sample.rungs.view.shape, (Shape{static_cast<int64_t>(rows.size()), 3}));
-  ASSERT_EQ(sample.figures.view.shape, (Shape{static_cast<int64_t>(rows.size()), c.n_heads, request.n_figures()}));
-  // Of |y|: what weights lose, and what f32 loses of logits of 400.
-  const double share = precision == Precision::BF16 ? 0x1p-8 : c.content == Content::Offset ? 4e-4 : 3e-5;
-  const Storage rungs = on_host(sample.rungs);
-  const std::vector<double> actual = read(sample.figures);
-  for (size_t r = 0; r < rows.size(); ++r) {
-    const int64_t row = rows[r], seen = c.last_key(row) + 1;
-    const int key = rung_of(in.k, 0, seen), lowest[3] = {key, 0, rung_of(in.q, row, row + 1)};
-    EXPECT_EQ(rungs.tensor().as<int32_t>()[3 * r + 2], lowest[2]);
-    for (int64_t h = 0; h < c.n_heads; ++h) {
-      const auto at =
-          (r * static_cast<size_t>(c.n_heads) + static_cast<size_t>(h)) * static_cast<size_t>(request.n_figures());
-      const double *divergence = &actual[at + static_cast<size_t>(request.query_divergence())],
-                   *change = &actual[at + static_cast<size_t>(request.key_change())];
-      const Figures f = figures_of(c, in, row, h, lowest);
-      for (int i = 0; i < kQueryRungs; ++i) {
-        const double expected = thorough[r] ? f.query_divergence[i] : -1;
-        EXPECT_NEAR(divergence[i], expected, 1e-3 * std::fabs(expected) + 1e-5) << "row " << row << ", rung " << i;
-      }
-      for (int i = 0; i < kSampleRungs; ++i) {
-        if (!thorough[r]) {
-          EXPECT_EQ(change[i], -1) << "row " << row;
-          continue;
-        }
-        const double expected = std::sqrt(f.key_change[i]), output = std::sqrt(f.output);
-        EXPECT_NEAR(std::sqrt(change[i]), expected, (1e-3 + weight_bound(precision)) * expected + share * output)
-            << "row " << row << ", rung " << i << ", |y| " << output;
-      }
-    }
-  }
+  expect_thorough(std::get<0>(GetParam()), std::get<1>(GetParam()));
 }
 
 INSTANTIATE_TEST_SUITE_P(Cases, Thorough,
                          testing::Combine(testing::Values(Precision::F32, Precision::BF16),
                                           testing::ValuesIn(kThoroughCases)));
 
-constexpr SampleCase kSharedTasks[] = {
-    {300, 4, 2, 24, 16, Content::Growing, 100},
-    {300, 4, 1, 33, 40, Content::SinkToken, 0, 0, 0.0f, true},
-    {300, 2, 2, 16, 16, Content::TinyChannel, 0, 70, 3.0f},
-    {300, 4, 1, 24, 16, Content::FewLarge, 0, 0, 0.0f, false, true},
+constexpr SampleCase kCompanyCases[] = {
+    {70, 4, 2, 17, 16, Content::Growing, 40, 0, 0.0f, false, false, 0, 0, SampleFormat::Int8, 3},
+    {70, 4, 1, 24, 16, Content::SinkToken, 0, 33, 3.0f, true, true},
 };
 
-// A row's figures do not depend on the rows that share its task, whose rungs are tried too, nor on which are thorough.
-TEST(ThoroughRows, ChangeNothingOfOthers) {
+TEST(Thorough, ChangeNothingOfOtherRows) {
   for (const Precision p : {Precision::F32, Precision::BF16})
-    for (const SampleFormat format : {SampleFormat::E4m3, SampleFormat::Int8})
-      for (const SampleCase& c : kSharedTasks) {
-        const auto op = backend(p);
-        const Inputs in(c, op->activation_dtype());
-        const Span whole{0, c.tokens, 0};
-        const KvRows* const none[] = {nullptr};
-        std::vector<int32_t> rows;
-        for (int32_t i = 1; i < c.tokens; i += 3) rows.push_back(i);
-        const auto sample = [&](std::span<const int32_t> of, std::span<const uint8_t> thorough) {
-          return op->sample_attention(in.q, in.k, in.v, {&whole, 1}, none, in.spec(c, 0, c.tokens),
-                                      {of, in.norms, c.one_scale, true, thorough, format, 3});
-        };
-        const std::vector<uint8_t> every(rows.size(), 1), no_row(rows.size(), 0);
-        const AttentionSample all = sample(rows, every), plain = sample(rows, {}), marked = sample(rows, no_row);
-        const int64_t n = plain.figures.view.dim(2), n_all = all.figures.view.dim(2);
-        const auto figures = [](const AttentionSample& s) { return read(s.figures); };
-        const std::vector<double> of_all = figures(all), of_plain = figures(plain), of_marked = figures(marked);
-        for (size_t i = 0; i < of_plain.size(); ++i) {
-          const size_t at = i / static_cast<size_t>(n) * static_cast<size_t>(n_all) + i % static_cast<size_t>(n);
-          ASSERT_EQ(of_plain[i], of_all[at]) << "figure " << i;
-          ASSERT_EQ(of_plain[i], of_marked[at]) << "figure " << i;
-        }
-        for (const size_t i : {size_t{0}, rows.size() / 2, rows.size() - 1}) {
-          const AttentionSample alone = sample(std::span(rows).subspan(i, 1), std::span(every).subspan(i, 1));
-          EXPECT_TRUE(bytes_of(alone.figures.view) == bytes_of(all.figures.view.rows(static_cast<int64_t>(i), 1)))
-              << "row " << i;
-        }
-        op->end_batch();
-      }
+    for (const SampleCase& c : kCompanyCases) expect_independent_rows(p, c);
 }
 
 }  // namespace

@@ -201,8 +201,8 @@ TEST(DeviceObserver, FetchesALayerWhenTheNextOneIsDone) {
   EXPECT_EQ(watched.downloads, 0);
   EXPECT_EQ(watched.n_held(), 6);  // three sites of two layers
   // The need counts 16 kinds of tokens for each prompt; these have fewer.
-  EXPECT_LE(watched.allocated, Observer::device_bytes_needed(spec, 0, 3, 2));
-  EXPECT_GT(watched.allocated, Observer::device_bytes_needed(spec, 0, 3, 2) * 99 / 100);
+  EXPECT_LE(watched.allocated, Observer::device_bytes_needed(spec, {0, 3, 2}));
+  EXPECT_GT(watched.allocated, Observer::device_bytes_needed(spec, {0, 3, 2}) * 99 / 100);
   observer.layer_done(3);
   EXPECT_GT(watched.downloads, 0);
   EXPECT_EQ(watched.n_held(), 3);
@@ -227,14 +227,22 @@ TEST(DeviceObserver, NeedsTheMemoryOfTwoLayers) {
   ModelSpec one = small_spec(), both = small_spec(), apart = small_spec();
   one.caches.resize(1);
   both.caches[1].layer = 1;
-  const int64_t a = Observer::device_bytes_needed(one, 100, 3, 2);
-  EXPECT_EQ(Observer::device_bytes_needed(one, 100, 5, 2), a + 8 * 3 * 2 * 2 * 16);        // by kind of token
-  EXPECT_EQ(Observer::device_bytes_needed(one, 101, 3, 2), a + 4 * 22 * 4 + 3 * 4 + 512);  // figures of four heads
-  EXPECT_EQ(Observer::device_bytes_needed(both, 100, 3, 2), 2 * a);
-  EXPECT_EQ(Observer::device_bytes_needed(small_spec(), 100, 3, 2), 2 * a);
+  const int64_t a = Observer::device_bytes_needed(one, {100, 3, 2});
+  EXPECT_EQ(Observer::device_bytes_needed(one, {100, 5, 2}), a + 8 * 3 * 2 * 2 * 16);  // by kind of token
+  const int64_t row =
+      one.caches[0].n_kv_heads * (one.caches[0].head_dim_k + one.caches[0].head_dim_v);  // and four heads
+  const int64_t each = 3 * 4 + 8 + 768 + 2 * row;
+  EXPECT_EQ(Observer::device_bytes_needed(one, {101, 3, 2}), a + 4 * 22 * 4 + each);
+  const SampleOptions longer{SampleFormat::Int8, 3};  // of three ladders and the figures they have
+  const int64_t b = Observer::device_bytes_needed(one, {100, 3, 2, longer});
+  EXPECT_EQ(Observer::device_bytes_needed(one, {101, 3, 2, longer}), b + 4 * 34 * 4 + each);
+  const int64_t wide = Observer::device_bytes_needed(one, {100, 3, 2, {}, Precision::F32});
+  EXPECT_EQ(wide, a + 100 * 2 * row);
+  EXPECT_EQ(Observer::device_bytes_needed(both, {100, 3, 2}), 2 * a);
+  EXPECT_EQ(Observer::device_bytes_needed(small_spec(), {100, 3, 2}), 2 * a);
   apart.caches.push_back(apart.caches[0]);
   apart.caches.back().layer = 2;
-  EXPECT_EQ(Observer::device_bytes_needed(apart, 100, 3, 2), 2 * a);
+  EXPECT_EQ(Observer::device_bytes_needed(apart, {100, 3, 2}), 2 * a);
 }
 
 std::string fault(Ops* device, const Values& values, const std::function<void(std::vector<Batch>&)>& change) {

@@ -63,7 +63,7 @@ TEST(DevicePlan, NumbersByHand) {
   EXPECT_EQ(plan.residual_place, ResidualPlace::Device);
   EXPECT_EQ(plan.weights, 2 * (200 * kMiB + kMiB));
   EXPECT_EQ(plan.residual, uint64_t{512} * 2048 * 1024 * 2 + 1024);
-  EXPECT_EQ(plan.activations, uint64_t{262'144} * (10'000 * 2 + 64 + 72) + 2048 * 8 + kMiB / 4);
+  EXPECT_EQ(plan.activations, uint64_t{262'144} * (10'000 * 2 + 64 + 152) + 2048 * 8 + kMiB / 4);
   EXPECT_EQ(plan.states, 0U);  // no sequence is cut
   EXPECT_EQ(plan.program, 384 * kMiB);
   EXPECT_EQ(plan.budget, 139 * kGiB);
@@ -80,7 +80,12 @@ TEST(DevicePlan, SampledAttentionCounts) {
   options.chunk_tokens = 1024;
   const MemoryPlan plan = plan_device_memory(spec, sequences(1, 100'000), options);
   EXPECT_EQ(plan.weights, 2 * (200 * kMiB + 32 * 128 * 4 + kMiB));
-  EXPECT_EQ(plan.activations, uint64_t{1024} * (10'000 * 2 + 64 + 72) + 100'000 * 8 + kMiB / 4);
+  EXPECT_EQ(plan.activations, uint64_t{1024} * (10'000 * 2 + 64 + 152) + 100'000 * 8 + kMiB / 4);
+  options.sampled_rows = 500;  // of which keys and values are gathered, of 4 heads of 128 channels each
+  EXPECT_EQ(plan_device_memory(spec, sequences(1, 100'000), options).activations, plan.activations + 500 * 4 * 256 * 2);
+  options.sampled_rows = 50'000;  // no more than a batch has
+  EXPECT_EQ(plan_device_memory(spec, sequences(1, 100'000), options).activations,
+            plan.activations + 1024 * 4 * 256 * 2);
   spec.layers[2].cache = -1;  // no attention, or that of an earlier layer's cache
   spec.layers[1].cache = -1;
   spec.layers[1].shares_cache = 0;

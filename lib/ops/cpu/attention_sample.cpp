@@ -1,6 +1,7 @@
 // Which rows of which sequences are sampled, and their tasks (sample_task.h).
 #include "ops/cpu/cpu_backend.h"
 #include "ops/cpu/sample_task.h"
+#include "tensor/dtype.h"
 
 namespace kvcal::cpu {
 namespace {
@@ -24,6 +25,17 @@ std::vector<float> running_absmax(const T* x, int64_t n, int64_t width) {
   return result;
 }
 
+/// |x|² of the rows that are asked for.
+void squares_of(const Tensor& x, std::span<const int32_t> rows, double* squares) {
+  std::vector<float> row(static_cast<size_t>(x.dim(1)));
+  for (const int32_t at : rows) {
+    convert_to_float(x.dtype, x.rows(at, 1).data, row.data(), row.size());
+    double square = 0;
+    for (const float value : row) square += static_cast<double>(value) * static_cast<double>(value);
+    *squares++ = square;
+  }
+}
+
 }  // namespace
 
 AttentionSample CpuBackend::do_sample_attention(const Tensor& q, const Tensor& k, const Tensor& v,
@@ -33,8 +45,12 @@ AttentionSample CpuBackend::do_sample_attention(const Tensor& q, const Tensor& k
   const bool has_thorough = !request.thorough.empty();
   const int64_t n_rungs = has_thorough ? 3 : 2,
                 n_figures = has_thorough ? request.n_figures() : request.query_divergence();
-  AttentionSample result{allocate({n_sampled, n_rungs}, DType::I32),
-                         allocate({n_sampled, q.dim(1), n_figures}, DType::F32)};
+  AttentionSample result{
+      allocate({n_sampled, n_rungs}, DType::I32), allocate({n_sampled, q.dim(1), n_figures}, DType::F32), {}};
+  if (request.stream) {
+    result.stream = allocate({n_sampled}, DType::F64);
+    squares_of(request.stream, request.rows, result.stream.view.as<double>());
+  }
   auto* rungs = result.rungs.view.as<int32_t>();
   auto* figures = result.figures.view.as<float>();
 

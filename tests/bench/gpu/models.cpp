@@ -227,7 +227,8 @@ void print_memory(const std::string& name, OpenedModel& model, const Sizes& s) {
   options.chunk_tokens = s.chunk;
   options.device = op->device_memory();
   options.device_statistics_bytes = static_cast<uint64_t>(
-      Observer::device_bytes_needed(model.spec(), n_sampled(segments_of(sequences.measured)), n_prompts, 1));
+      Observer::device_bytes_needed(model.spec(), {n_sampled(segments_of(sequences.measured)), n_prompts, 1}));
+  options.sampled_rows = n_sampled(segments_of(sequences.measured));
   const MemoryPlan plan = plan_memory(model.spec(), model.weights, sequences, options);
   Peak peak;
   run(model, *op, pool, sequences, plan, Taps::All, &peak);

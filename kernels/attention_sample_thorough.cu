@@ -1,0 +1,243 @@
+// What is tried of thorough rows of sampled attention alone (ops/attention_sample.h): their rounded query, and what
+// rounded keys do to their output. f32, tiles as in attention_sample.cu, whose rows these are once more: one in four.
+#include "kernels/device/sample_tile.cuh"
+#include "kernels/runtime/launch.h"
+#include "ops/visit_activation.h"
+
+namespace kvcal::cuda {
+namespace {
+
+// ---------------------------------------------------------------- queries
+
+constexpr int kMostQuerySlots = RungLadder{kMostBelow, 7}.size();
+
+/// With its query rounded at every slot of the query's ladder.
+struct QueryRow : TileRow {
+  LogSum rounded[kMostQuerySlots];
+  float moved[kMostQuerySlots];  // Σ p (l - l') below exact.maximum
+};
+
+/// The query at the i-th slot of its row's own ladder.
+struct RoundedQuery {
+  Slots slots;
+  int i;
+  SampleFormat format;
+  __device__ float operator()(float x, const TileRow& row) const {
+    return rounding_at(slots.rung(i, row.lowest[2]), format)(x);
+  }
+};
+
+/// The thread's two rows and four keys of a block: exact logits and what they weigh, then those of every slot.
+template <class T>
+__device__ void try_queries(QueryRow* rows, KeySlab& slab, const T* q, const HeadRows<T>& keys, int64_t key0,
+                            const SampleShape& s, const Slots& slots) {
+  const int thread = static_cast<int>(threadIdx.x), row0 = thread / kKeyThreads * 2, key = thread % kKeyThreads * 4;
+  float logits[2][4], p[2][4], others[2][4];
+  multiply_keys(logits, slab, q, rows, keys, key0, Rounding{}, AsItIs{});
+#pragma unroll
+  for (int r = 0; r < 2; ++r) {
+    QueryRow& row = rows[row0 + r];
+    to_logits(logits[r], row, key0 + key, s);
+    weigh(p[r], logits[r], row.exact, row.factor);
+    if (keeps_row())
+      for (int i = 0; i < slots.n; ++i) row.moved[i] *= row.factor;
+  }
+  for (int i = 0; i < slots.n; ++i) {
+    multiply_keys(others, slab, q, rows, keys, key0, Rounding{}, RoundedQuery{slots, i, s.format});
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      QueryRow& row = rows[row0 + r];
+      to_logits(others[r], row, key0 + key, s);
+      const Compared found = compared(logits[r], others[r], p[r]);
+      if (!keeps_row() || found.maximum == -INFINITY) continue;
+      row.rounded[i] = joined(row.rounded[i], found.maximum, found.total);
+      row.moved[i] += found.moved;
+    }
+  }
+}
+
+/// Block (tile of thorough rows, key-value head, sequence): (1 + slots) key_dim fmaf for a row and key, 10 for a plain
+/// request.
+template <class T>
+__global__ void __launch_bounds__(kThreads) sample_queries_kernel(SampleArrays a, SampleShape s) {
+  const SampledSequence sequence = a.sequences[blockIdx.z];
+  const int64_t first_row = int64_t{blockIdx.x} * kRows;
+  if (first_row >= sequence.n_rows * (s.n_heads / s.n_kv_heads)) return;
+  const Slots slots{s.rungs_below, s.n_query_slots, 0, s.n_query_slots};
+  KVCAL_SHARED(QueryRow, rows, kRows);
+  KVCAL_SHARED(KeySlab, slab, 1);
+  const int thread = static_cast<int>(threadIdx.x);
+  if (thread < kRows) {
+    QueryRow& row = rows[thread];
+    row = {};
+    static_cast<TileRow&>(row) = row_of(first_row + thread, sequence, a, s);
+    for (LogSum& sum : row.rounded) sum = row.exact;
+  }
+  __syncthreads();
+  const HeadRows<T> keys = keys_of<T>(sequence, s);
+  const int last = last_key_of(rows);
+  for (int64_t key0 = rows[0].first_key / kKeys * kKeys; key0 <= last; key0 += kKeys)
+    try_queries(rows, slab[0], static_cast<const T*>(a.q), keys, key0, s, slots);
+  __syncthreads();
+  if (thread >= kRows || !rows[thread].there) return;
+  const QueryRow& row = rows[thread];
+  for (int i = 0; i < slots.n; ++i)
+    a.figures[row.figures * s.n_figures + s.query_divergence + i] =
+        divergence_of(row.moved[i], row.exact, row.rounded[i]);
+}
+
+// ---------------------------------------------------------------- keys
+
+/// With keys rounded at the slots of this walk.
+struct MovedRow : TileRow {
+  LogSum rounded[kSlots];
+  float factors[kSlots];  // as `factor`, of what is below rounded[i].maximum
+};
+
+/// Logits with keys rounded at a rung -> probabilities of a row, zeros where it does not try the rung.
+__device__ inline void weigh_rounded(float (&p)[4], const float (&others)[4], MovedRow& row, int rung,
+                                     const Slots& slots) {
+  int slot = 0;
+  while (slot < slots.n && slots.rung(slot, row.lowest[0]) != rung) ++slot;
+  for (float& x : p) x = 0.0f;
+  if (slot == slots.n) return;  // so do all threads of the row
+  weigh(p, others, row.rounded[slot], row.factors[slot]);
+  if (!keeps_row()) return;
+  for (int i = slot + 1; i < slots.n; ++i) {
+    if (slots.rung(i, row.lowest[0]) != rung) continue;
+    row.rounded[i] = row.rounded[slot];
+    row.factors[i] = row.factors[slot];
+  }
+}
+
+__device__ inline void store(Probabilities& to, const float (&p)[4], int row, int key) {
+  for (int j = 0; j < 4; ++j) to.p[key + j][row] = p[j];
+}
+
+/// Σ p v, below the exact maximum.
+template <int kColumns>
+__device__ void add_exact(ValueTile<kColumns>& tile, const float (&product)[ValueTile<kColumns>::kOwnRows][4],
+                          const MovedRow* rows) {
+  using Tile = ValueTile<kColumns>;
+#pragma unroll
+  for (int r = 0; r < Tile::kOwnRows; ++r)
+#pragma unroll
+    for (int c = 0; c < 4; ++c)
+      tile.sums[0][r][c] = tile.sums[0][r][c] * rows[Tile::first_row() + r].factor + product[r][c];
+}
+
+/// Σ p' v of the slots at a rung, each below its own maximum.
+template <int kColumns>
+__device__ void add_rounded(ValueTile<kColumns>& tile, const float (&product)[ValueTile<kColumns>::kOwnRows][4],
+                            const MovedRow* rows, int rung, const Slots& slots) {
+  using Tile = ValueTile<kColumns>;
+#pragma unroll
+  for (int r = 0; r < Tile::kOwnRows; ++r) {
+    const MovedRow& row = rows[Tile::first_row() + r];
+#pragma unroll
+    for (int i = 0; i < kSlots; ++i)
+      if (i < slots.n && slots.rung(i, row.lowest[0]) == rung)
+#pragma unroll
+        for (int c = 0; c < 4; ++c) tile.sums[1 + i][r][c] = tile.sums[1 + i][r][c] * row.factors[i] + product[r][c];
+  }
+}
+
+/// |y' - y|_w² of these columns: where no logit moves, y' has the bits of y.
+template <int kColumns>
+__device__ void add_changes(const ValueTile<kColumns>& tile, const MovedRow* rows, const Slots& slots,
+                            const SampleArrays& a, const SampleShape& s, int column0) {
+  using Tile = ValueTile<kColumns>;
+#pragma unroll
+  for (int r = 0; r < Tile::kOwnRows; ++r) {
+    const MovedRow& row = rows[Tile::first_row() + r];
+    const float inverse = 1.0f / row.exact.total;
+#pragma unroll
+    for (int i = 0; i < kSlots; ++i) {
+      const float rounded_inverse = 1.0f / row.rounded[i].total;
+      float change[4];
+#pragma unroll
+      for (int c = 0; c < 4; ++c) change[c] = tile.sums[1 + i][r][c] * rounded_inverse - tile.sums[0][r][c] * inverse;
+      const float squares = weighted_square<kColumns>(change, row, a, s, column0 + Tile::first_column());
+      if (Tile::first_column() != 0 || !row.there || i >= slots.n) continue;
+      float& figure = a.figures[row.figures * s.n_figures + s.key_change + slots.first + i];
+      figure = column0 == 0 ? squares : figure + squares;
+    }
+  }
+}
+
+/// Block (tile of thorough rows and walk, key-value head, sequence): (1 + rungs) (key_dim + value_dim) fmaf for a row
+/// and key, as the plain figures, but with the logits made anew for each kColumns of values.
+template <class T, int kColumns>
+__global__ void __launch_bounds__(kThreads, 1) sample_key_change_kernel(SampleArrays a, SampleShape s) {
+  using Tile = ValueTile<kColumns>;
+  const SampledSequence sequence = a.sequences[blockIdx.z];
+  const int walks = n_walks(s);
+  const int64_t first_row = int64_t{blockIdx.x} / walks * kRows;
+  if (first_row >= sequence.n_rows * (s.n_heads / s.n_kv_heads)) return;
+  const Slots slots = slots_of(static_cast<int>(blockIdx.x) % walks, s);
+  KVCAL_SHARED(MovedRow, rows, kRows);
+  KVCAL_SHARED(Rungs, rungs, 1);
+  KVCAL_SHARED(KeySlab, key_slab, 1);
+  KVCAL_SHARED(ValueSlab<kColumns>, value_slab, 1);
+  KVCAL_SHARED(Probabilities, probabilities, 1);
+  const int thread = static_cast<int>(threadIdx.x), row0 = thread / kKeyThreads * 2, key = thread % kKeyThreads * 4;
+  const HeadRows<T> keys = keys_of<T>(sequence, s), values = values_of<T>(sequence, s);
+  const T* q = static_cast<const T*>(a.q);
+
+  for (int column0 = 0; column0 < s.value_dim; column0 += kColumns) {
+    __syncthreads();  // the rows' states have been read
+    if (thread < kRows) {
+      static_cast<TileRow&>(rows[thread]) = row_of(first_row + thread, sequence, a, s);
+      for (LogSum& sum : rows[thread].rounded) sum = rows[thread].exact;
+    }
+    __syncthreads();
+    if (column0 == 0) list_rungs(rungs[0], rows, 0, slots);
+    const int last = last_key_of(rows);
+    Tile tile = {};
+    for (int64_t key0 = rows[0].first_key / kKeys * kKeys; key0 <= last; key0 += kKeys) {
+      float p[2][4], logits[2][4], product[Tile::kOwnRows][4];
+      for (int k = -1; k < rungs[0].n; ++k) {  // -1: keys as they are
+        const int rung = k < 0 ? 0 : rungs[0].list[k];
+        multiply_keys(logits, key_slab[0], q, rows, keys, key0, k < 0 ? Rounding{} : rounding_at(rung, s.format),
+                      AsItIs{});
+#pragma unroll
+        for (int r = 0; r < 2; ++r) {
+          MovedRow& row = rows[row0 + r];
+          to_logits(logits[r], row, key0 + key, s);
+          if (k < 0)
+            weigh(p[r], logits[r], row.exact, row.factor);
+          else
+            weigh_rounded(p[r], logits[r], row, rung, slots);
+          store(probabilities[0], p[r], row0 + r, key);
+        }
+        multiply_values<kColumns>(product, value_slab[0], probabilities[0], values, key0, column0, Rounding{});
+        if (k < 0)
+          add_exact(tile, product, rows);
+        else
+          add_rounded(tile, product, rows, rung, slots);
+      }
+    }
+    __syncthreads();
+    add_changes(tile, rows, slots, a, s, column0);
+  }
+}
+
+template <class T>
+void sample(const SampleArrays& a, const SampleShape& s, cudaStream_t stream) {
+  const unsigned tiles = n_blocks(s.most_rows * (s.n_heads / s.n_kv_heads), kRows), walks = n_blocks(s.n_slots, kSlots);
+  const unsigned heads = n_blocks(s.n_kv_heads, 1), sequences = n_blocks(s.n_sequences, 1);
+  launch(KVCAL_KERNEL(sample_queries_kernel<T>), dim3(tiles, heads, sequences), dim3(kThreads), 0, stream, a, s);
+  const dim3 grid(n_blocks(int64_t{tiles} * walks, 1), heads, sequences);
+  if (s.value_dim <= 64)
+    launch(KVCAL_KERNEL(sample_key_change_kernel<T, 64>), grid, dim3(kThreads), 0, stream, a, s);
+  else
+    launch(KVCAL_KERNEL(sample_key_change_kernel<T, 128>), grid, dim3(kThreads), 0, stream, a, s);
+}
+
+}  // namespace
+
+void sample_thorough(DType t, const SampleArrays& arrays, const SampleShape& shape, cudaStream_t stream) {
+  visit_activation(t, [&](auto tag) { sample<decltype(tag)>(arrays, shape, stream); });
+}
+
+}  // namespace kvcal::cuda
