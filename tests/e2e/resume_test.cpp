@@ -82,9 +82,17 @@ class Resume : public testing::TestWithParam<const char*> {
   }
 
   int n_layers() const { return static_cast<int>(OpenedModel(model()).spec().layers.size()); }
+  /// Of two files that were written in the same tick of the clock too.
   fs::path newest() const {
-    return fs::last_write_time(slot("a.kvresume")) > fs::last_write_time(slot("b.kvresume")) ? slot("a.kvresume")
-                                                                                             : slot("b.kvresume");
+    return layers_done(slot("a.kvresume")) > layers_done(slot("b.kvresume")) ? slot("a.kvresume") : slot("b.kvresume");
+  }
+
+  static int layers_done(const fs::path& path) {
+    std::ifstream file(path, std::ios::binary);
+    std::string header(4096, '\0');
+    file.read(header.data(), static_cast<std::streamsize>(header.size()));
+    const size_t at = header.find("layers_done");
+    return at == std::string::npos ? -1 : std::stoi(header.substr(header.find_first_of("0123456789", at)));
   }
 
   Scratch scratch_;
