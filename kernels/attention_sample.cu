@@ -85,23 +85,13 @@ __device__ void add_squares(const ValueTile<kColumns>& tile, const TriedRow* row
   }
 }
 
-/// Thread r prepares row r of the tile.
-__device__ void begin_row(TriedRow& row, int64_t r, const SampledSequence& sequence, const SampleArrays& a,
-                          const SampleShape& s) {
-  row = {};
-  static_cast<TileRow&>(row) = row_of(r, sequence, a, s);
-  for (LogSum& sum : row.rounded) sum = row.exact;
-}
-
 /// Block (tile of query rows and walk, key-value head, sequence). Value columns come kColumns at a time; logits are
 /// made anew for each time, those of rounded keys at the first only. figures are zeros before.
 template <class T, int kColumns>
 __global__ void __launch_bounds__(kThreads) sample_attention_kernel(SampleArrays a, SampleShape s) {
   const SampledSequence sequence = a.sequences[blockIdx.z];
-  const int walks = n_walks(s);
-  const int64_t first_row = int64_t{blockIdx.x} / walks * kRows;
-  if (first_row >= sequence.n_rows * (s.n_heads / s.n_kv_heads)) return;
-  const Slots slots = slots_of(static_cast<int>(blockIdx.x) % walks, s);
+  const auto [first_row, slots] = walk_of_block(s);
+  if (!has_row(sequence, first_row, s)) return;
   KVCAL_SHARED(TriedRow, rows, kRows);
   KVCAL_SHARED(Rungs, rungs, 2);
   KVCAL_SHARED(KeySlab, key_slab, 1);
@@ -129,7 +119,7 @@ __global__ void __launch_bounds__(kThreads) sample_attention_kernel(SampleArrays
         weigh(p[r], logits[r], row.exact, row.factor);
         if (keeps_row())
           for (float& moved : row.moved) moved *= row.factor;
-        for (int j = 0; j < 4; ++j) probabilities[0].p[key + j][row0 + r] = p[r][j];
+        probabilities[0].store(p[r], row0 + r, key);
       }
       for (int k = 0; column0 == 0 && k < rungs[0].n; ++k) {
         const int rung = rungs[0].list[k];
@@ -159,12 +149,10 @@ __global__ void __launch_bounds__(kThreads) sample_attention_kernel(SampleArrays
 
 template <class T>
 void sample(const SampleArrays& a, const SampleShape& s, cudaStream_t stream) {
-  const unsigned tiles = n_blocks(s.most_rows * (s.n_heads / s.n_kv_heads), kRows), walks = n_blocks(s.n_slots, kSlots);
-  const dim3 grid(n_blocks(int64_t{tiles} * walks, 1), n_blocks(s.n_kv_heads, 1), n_blocks(s.n_sequences, 1));
-  if (s.value_dim <= 64)
-    launch(KVCAL_KERNEL(sample_attention_kernel<T, 64>), grid, dim3(kThreads), 0, stream, a, s);
-  else
-    launch(KVCAL_KERNEL(sample_attention_kernel<T, 128>), grid, dim3(kThreads), 0, stream, a, s);
+  const dim3 grid = grid_of(s, n_blocks(s.n_slots, kSlots));
+  with_columns(s, [&]<int kColumns>() {
+    launch(KVCAL_KERNEL(sample_attention_kernel<T, kColumns>), grid, dim3(kThreads), 0, stream, a, s);
+  });
 }
 
 }  // namespace

@@ -62,17 +62,12 @@ template <class T>
 __global__ void __launch_bounds__(kThreads) sample_queries_kernel(SampleArrays a, SampleShape s) {
   const SampledSequence sequence = a.sequences[blockIdx.z];
   const int64_t first_row = int64_t{blockIdx.x} * kRows;
-  if (first_row >= sequence.n_rows * (s.n_heads / s.n_kv_heads)) return;
+  if (!has_row(sequence, first_row, s)) return;
   const Slots slots{s.rungs_below, s.n_query_slots, 0, s.n_query_slots};
   KVCAL_SHARED(QueryRow, rows, kRows);
   KVCAL_SHARED(KeySlab, slab, 1);
   const int thread = static_cast<int>(threadIdx.x);
-  if (thread < kRows) {
-    QueryRow& row = rows[thread];
-    row = {};
-    static_cast<TileRow&>(row) = row_of(first_row + thread, sequence, a, s);
-    for (LogSum& sum : row.rounded) sum = row.exact;
-  }
+  if (thread < kRows) begin_row(rows[thread], first_row + thread, sequence, a, s);
   __syncthreads();
   const HeadRows<T> keys = keys_of<T>(sequence, s);
   const int last = last_key_of(rows);
@@ -108,10 +103,6 @@ __device__ inline void weigh_rounded(float (&p)[4], const float (&others)[4], Mo
     row.rounded[i] = row.rounded[slot];
     row.factors[i] = row.factors[slot];
   }
-}
-
-__device__ inline void store(Probabilities& to, const float (&p)[4], int row, int key) {
-  for (int j = 0; j < 4; ++j) to.p[key + j][row] = p[j];
 }
 
 /// Σ p v, below the exact maximum.
@@ -171,10 +162,8 @@ template <class T, int kColumns>
 __global__ void __launch_bounds__(kThreads, 1) sample_key_change_kernel(SampleArrays a, SampleShape s) {
   using Tile = ValueTile<kColumns>;
   const SampledSequence sequence = a.sequences[blockIdx.z];
-  const int walks = n_walks(s);
-  const int64_t first_row = int64_t{blockIdx.x} / walks * kRows;
-  if (first_row >= sequence.n_rows * (s.n_heads / s.n_kv_heads)) return;
-  const Slots slots = slots_of(static_cast<int>(blockIdx.x) % walks, s);
+  const auto [first_row, slots] = walk_of_block(s);
+  if (!has_row(sequence, first_row, s)) return;
   KVCAL_SHARED(MovedRow, rows, kRows);
   KVCAL_SHARED(Rungs, rungs, 1);
   KVCAL_SHARED(KeySlab, key_slab, 1);
@@ -186,10 +175,7 @@ __global__ void __launch_bounds__(kThreads, 1) sample_key_change_kernel(SampleAr
 
   for (int column0 = 0; column0 < s.value_dim; column0 += kColumns) {
     __syncthreads();  // the rows' states have been read
-    if (thread < kRows) {
-      static_cast<TileRow&>(rows[thread]) = row_of(first_row + thread, sequence, a, s);
-      for (LogSum& sum : rows[thread].rounded) sum = rows[thread].exact;
-    }
+    if (thread < kRows) begin_row(rows[thread], first_row + thread, sequence, a, s);
     __syncthreads();
     if (column0 == 0) list_rungs(rungs[0], rows, 0, slots);
     const int last = last_key_of(rows);
@@ -208,7 +194,7 @@ __global__ void __launch_bounds__(kThreads, 1) sample_key_change_kernel(SampleAr
             weigh(p[r], logits[r], row.exact, row.factor);
           else
             weigh_rounded(p[r], logits[r], row, rung, slots);
-          store(probabilities[0], p[r], row0 + r, key);
+          probabilities[0].store(p[r], row0 + r, key);
         }
         multiply_values<kColumns>(product, value_slab[0], probabilities[0], values, key0, column0, Rounding{});
         if (k < 0)
@@ -224,14 +210,11 @@ __global__ void __launch_bounds__(kThreads, 1) sample_key_change_kernel(SampleAr
 
 template <class T>
 void sample(const SampleArrays& a, const SampleShape& s, cudaStream_t stream) {
-  const unsigned tiles = n_blocks(s.most_rows * (s.n_heads / s.n_kv_heads), kRows), walks = n_blocks(s.n_slots, kSlots);
-  const unsigned heads = n_blocks(s.n_kv_heads, 1), sequences = n_blocks(s.n_sequences, 1);
-  launch(KVCAL_KERNEL(sample_queries_kernel<T>), dim3(tiles, heads, sequences), dim3(kThreads), 0, stream, a, s);
-  const dim3 grid(n_blocks(int64_t{tiles} * walks, 1), heads, sequences);
-  if (s.value_dim <= 64)
-    launch(KVCAL_KERNEL(sample_key_change_kernel<T, 64>), grid, dim3(kThreads), 0, stream, a, s);
-  else
-    launch(KVCAL_KERNEL(sample_key_change_kernel<T, 128>), grid, dim3(kThreads), 0, stream, a, s);
+  launch(KVCAL_KERNEL(sample_queries_kernel<T>), grid_of(s, 1), dim3(kThreads), 0, stream, a, s);
+  const dim3 grid = grid_of(s, n_blocks(s.n_slots, kSlots));
+  with_columns(s, [&]<int kColumns>() {
+    launch(KVCAL_KERNEL(sample_key_change_kernel<T, kColumns>), grid, dim3(kThreads), 0, stream, a, s);
+  });
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include "kernels/device/reduce.cuh"
 #include "kernels/device/rung.cuh"
 #include "kernels/kernels.h"
+#include "kernels/runtime/grid.h"
 
 namespace kvcal::cuda {
 
@@ -54,12 +55,17 @@ struct TileRow {
   bool there;
 };
 
-/// The tile-th row r of a sequence; one behind the last is not there.
+/// Whether a sequence has so many rows: sampled positions, each with all query heads of a group.
+__device__ inline bool has_row(const SampledSequence& sequence, int64_t r, const SampleShape& s) {
+  return r < sequence.n_rows * (s.n_heads / s.n_kv_heads);
+}
+
+/// Row r of a sequence; one behind the last is not there.
 __device__ inline TileRow row_of(int64_t r, const SampledSequence& sequence, const SampleArrays& a,
                                  const SampleShape& s) {
   const int64_t group = s.n_heads / s.n_kv_heads;
   TileRow row = {};
-  row.there = r < sequence.n_rows * group;
+  row.there = has_row(sequence, r, s);
   if (!row.there) return row;
   const SampledRow sampled = a.rows[sequence.first_row + r / group];
   const int64_t index = sampled.index, head = blockIdx.y * group + r % group;
@@ -78,6 +84,40 @@ __device__ inline int n_walks(const SampleShape& s) { return (s.n_slots + kSlots
 __device__ inline Slots slots_of(int walk, const SampleShape& s) {
   const int first = walk * kSlots, left = s.n_slots - first;
   return {s.rungs_below, s.n_slots, first, left < kSlots ? left : kSlots};
+}
+
+/// Row r of a sequence before it has seen a key, with sums of what is tried of it.
+template <class Row>
+__device__ void begin_row(Row& row, int64_t r, const SampledSequence& sequence, const SampleArrays& a,
+                          const SampleShape& s) {
+  row = {};
+  static_cast<TileRow&>(row) = row_of(r, sequence, a, s);
+  for (LogSum& sum : row.rounded) sum = row.exact;
+}
+
+/// A tile of rows and what of the ladder is tried of it. blockIdx.x counts the walks of a tile, then the tiles.
+struct TileWalk {
+  int64_t first_row;
+  Slots slots;
+};
+__device__ inline TileWalk walk_of_block(const SampleShape& s) {
+  const int walks = n_walks(s);
+  return {int64_t{blockIdx.x} / walks * kRows, slots_of(static_cast<int>(blockIdx.x) % walks, s)};
+}
+
+/// Blocks (tile and walk, key-value head, sequence).
+inline dim3 grid_of(const SampleShape& s, int64_t walks) {
+  const int64_t tiles = n_blocks(s.most_rows * (s.n_heads / s.n_kv_heads), kRows);
+  return dim3(n_blocks(tiles * walks, 1), n_blocks(s.n_kv_heads, 1), n_blocks(s.n_sequences, 1));
+}
+
+/// f<kColumns>(): as many columns of values as a block works on at a time.
+template <class F>
+void with_columns(const SampleShape& s, F f) {
+  if (s.value_dim <= 64)
+    f.template operator()<64>();
+  else
+    f.template operator()<128>();
 }
 
 /// The last key that any row sees.
@@ -151,6 +191,9 @@ struct alignas(16) ValueSlab {
 };
 struct alignas(16) Probabilities {
   float p[kKeys][kRowSkew];
+  __device__ void store(const float (&of_row)[4], int row, int key) {
+    for (int j = 0; j < 4; ++j) p[key + j][row] = of_row[j];
+  }
 };
 
 /// The query of a row as it is.
