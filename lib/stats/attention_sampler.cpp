@@ -4,7 +4,7 @@
 #include <cmath>
 #include <map>
 
-#include "tensor/dtype.h"
+#include "stats/fetched.h"
 
 namespace kvcal {
 namespace {
@@ -106,16 +106,11 @@ void AttentionSampler::close() {
   if (!pending_.empty()) closed_ = op_->mark();
 }
 
-Storage AttentionSampler::fetched(const Tensor& t) const {
-  Storage copy(t.shape, t.dtype);
-  op_->download_at(closed_, t, copy.tensor());
-  return copy;
-}
-
 void AttentionSampler::fold_into(CacheStatistics& cache) {
   for (const Pending& p : std::exchange(pending_, {})) {
-    const Storage rungs = fetched(p.sample.rungs), figures = fetched(p.sample.figures);
-    const Storage stream = p.sample.stream ? fetched(p.sample.stream) : Storage();
+    const auto on_host = [&](const Tensor& t) { return fetched(*op_, closed_, t); };
+    const Storage rungs = on_host(p.sample.rungs), figures = on_host(p.sample.figures);
+    const Storage stream = p.sample.stream ? on_host(p.sample.stream) : Storage();
     tables_.add(rungs.tensor(), figures.tensor(), request(), p.reader, p.tokens, squares_in(stream.tensor()));
   }
   const bool mla = cache.layout.is_mla();

@@ -60,7 +60,6 @@ class AttentionSampler {
   void keep_norms(const ColumnNorms& norms, int64_t n_heads, int64_t n_kv_heads);
 
   SampleRequest request() const;
-  Storage fetched(const Tensor& t) const;
 
   SampleOptions options_;
   bool shares_rungs_;

@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "stats/attention_sampler.h"
+#include "stats/fetched.h"
 #include "tensor/dtype.h"
 
 namespace kvcal {
@@ -41,13 +42,8 @@ void RowFormatSampler::close() {
 
 void RowFormatSampler::fetch(const KvLayout& layout, ThreadPool& pool) {
   const KvRows kept = std::exchange(kept_, {});
-  const auto fetched = [&](const Tensor& all) {
-    const Tensor from = all.rows(0, kept.n_tokens);
-    Storage copy(from.shape, from.dtype);
-    op_->download_at(closed_, from, copy.tensor());
-    return copy;
-  };
-  const Storage key_or_row = fetched(kept.key), value = layout.is_mla() ? Storage() : fetched(kept.value);
+  const auto on_host = [&](const Tensor& all) { return fetched(*op_, closed_, all.rows(0, kept.n_tokens)); };
+  const Storage key_or_row = on_host(kept.key), value = layout.is_mla() ? Storage() : on_host(kept.value);
   std::vector<int32_t> rows(static_cast<size_t>(kept.n_tokens));
   std::iota(rows.begin(), rows.end(), 0);
   count(layout, key_or_row.tensor(), value.tensor(), rows, pool);
