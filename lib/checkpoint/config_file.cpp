@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/read_file.h"
 #include "base/sha256.h"
+#include "checkpoint/quantization_config.h"
 
 namespace kvcal {
 namespace {
@@ -15,8 +16,6 @@ namespace fs = std::filesystem;
 
 constexpr JsonLimits kConfigLimits{.max_bytes = size_t{32} << 20, .max_depth = 64, .allow_non_finite = true};
 constexpr const char* kKvKeys[] = {"kv_cache_scheme", "kv_cache_quant_algo", "kv_cache_dtype"};
-constexpr const char* kQuantizationKeys[] = {"quantization_config", "compression_config"};
-constexpr const char* kNestedConfigs[] = {"text_config", "llm_config", "language_config", "thinker_config"};
 
 bool is_file(const fs::path& path) {
   std::error_code ignored;

@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/config_file.h"
+#include "checkpoint/quantization_config.h"
 
 namespace kvcal {
 namespace {
@@ -144,20 +145,14 @@ struct Found {
   std::string method;  // when the object itself does not say
 };
 
-Found find_in_config(const Json& config, const std::string& source, int depth) {
-  constexpr struct {
-    const char* key;
-    const char* method;
-  } kKeys[] = {{"quantization_config", ""}, {"compression_config", "compressed-tensors"}, {"quantization", "mlx"}};
-  const Json* own = find_member(config, "quantization");  // MLX writes it twice, in both cases without a method
-  for (const auto& [key, method] : kKeys)
-    if (const Json* value = find_member(config, key); value && value->is_object())
-      return {value, source, own && own->is_object() ? "mlx" : method};
-  if (depth == 0) return {nullptr, "", ""};
-  for (const char* key : {"text_config", "llm_config", "language_config", "thinker_config"})
-    if (const Json* nested = find_member(config, key); nested && nested->is_object())
-      if (Found found = find_in_config(*nested, source + " " + key, depth - 1); found.quantization) return found;
-  return {nullptr, "", ""};
+Found find_in_config(const Json& config) {
+  const std::vector<QuantizationConfig> all = quantization_configs(config);
+  if (all.empty()) return {nullptr, "", ""};
+  const QuantizationConfig& first = all.front();
+  std::string source = "config.json";
+  for (size_t i = 0; i + 1 < first.path.size(); ++i) source += " " + first.path[i];
+  const bool compressed = first.path.back() == "compression_config";
+  return {first.object, source, first.is_mlx ? "mlx" : compressed ? "compressed-tensors" : ""};
 }
 
 constexpr struct {
@@ -175,7 +170,7 @@ Json read_side_file(const fs::path& path) {
 }  // namespace
 
 Json find_quantization(const Json& config, const fs::path& folder) {
-  const Found found = find_in_config(config, "config.json", 2);
+  const Found found = find_in_config(config);
   if (found.quantization && quantizes_weights(*found.quantization)) return unwrapped(*found.quantization);
   for (const auto& side : kSideFiles)
     if (const Json json = read_side_file(folder / side.file); quantizes_weights(json)) return unwrapped(json);
@@ -185,7 +180,7 @@ Json find_quantization(const Json& config, const fs::path& folder) {
 QuantizationSummary describe_quantization(const Json& config, const fs::path& folder) {
   QuantizationSummary summary;
   summary.method = "none";
-  if (const Found found = find_in_config(config, "config.json", 2); found.quantization)
+  if (const Found found = find_in_config(config); found.quantization)
     summary = summarize(*found.quantization, found.method, found.source);
   for (const auto& side : kSideFiles) {
     const Json json = read_side_file(folder / side.file);

@@ -2,23 +2,18 @@
 
 #include "checkpoint/config_file.h"
 #include "checkpoint/quantization.h"
+#include "checkpoint/quantization_config.h"
 
 namespace kvcal {
 namespace {
 
 /// Where servers look: at the top, then in the language model's part.
 void find_config(const Json& config, Carrier& carrier) {
-  const std::vector<std::vector<std::string>> places = {{"quantization_config"},
-                                                        {"compression_config"},
-                                                        {"text_config", "quantization_config"},
-                                                        {"llm_config", "quantization_config"},
-                                                        {"language_config", "quantization_config"}};
-  for (const std::vector<std::string>& path : places) {
-    const Json* at = &config;
-    for (const std::string& key : path) at = at && at->is_object() ? find_member(*at, key) : nullptr;
-    if (!at || !at->is_object()) continue;
-    carrier.config = *at;
-    carrier.path = path;
+  for (const QuantizationConfig& found : quantization_configs(config)) {
+    const bool older = found.path.size() == 1 && found.path.back() == "compression_config";
+    if (found.path.size() > 2 || !(older || found.path.back() == "quantization_config")) continue;
+    carrier.config = *found.object;
+    carrier.path = found.path;
     return;
   }
 }

@@ -4,6 +4,7 @@
 #include <array>
 
 #include "checkpoint/quantization.h"
+#include "checkpoint/quantization_config.h"
 
 namespace kvcal {
 namespace {
@@ -67,15 +68,12 @@ std::string vllm_scheme_error(const Json& scheme, const KvDeclaration& d) {
 
 KvDeclaration read_cache(const Json& config, const fs::path& folder) {
   KvDeclaration d;
-  const Json* inline_config = object_at(config, "quantization_config");
-  const Json* text = object_at(config, "text_config");
-  if (!inline_config && text) {
-    inline_config = object_at(*text, "quantization_config");
-    d.in_text_config = inline_config != nullptr;
-  }
-  if (inline_config) {
+  using Path = std::vector<std::string>;
+  for (const QuantizationConfig& found : quantization_configs(config)) {
+    d.in_text_config = found.path == Path{"text_config", "quantization_config"};
+    if (!d.in_text_config && found.path != Path{"quantization_config"}) continue;
     d.source = "config.json";
-    read_keys(*inline_config, d);
+    read_keys(*found.object, d);
     return d;
   }
   const fs::path beside = folder / "hf_quant_config.json";
