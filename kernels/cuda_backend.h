@@ -47,6 +47,7 @@ class CudaBackend final : public Ops {
   Tensor do_linear(const Tensor& x, const Linear& w) override;
   Tensor do_linear_f32(const Tensor& x, const Linear& w) override;
   Tensor do_round_input(const Tensor& x, const InputRounding& rounding) override;
+  Tensor do_round_cache(const Tensor& x, const CacheRounding& rounding) override;
   Tensor do_rms_norm(const Tensor& x, const Tensor& gain, float eps) override;
   Tensor do_linear_per_head(const Tensor& x, std::span<const Linear> heads) override;
   Tensor do_layer_norm(const Tensor& x, const Tensor& gain, const Tensor& bias, float eps) override;

@@ -2,8 +2,8 @@
 // run of columns that shares a scale.
 #include <algorithm>
 
-#include "kernels/device/e4m3.cuh"
 #include "kernels/device/row.cuh"
+#include "kernels/device/small_floats.cuh"
 #include "kernels/kernels.h"
 #include "kernels/runtime/launch.h"
 #include "ops/visit_activation.h"

@@ -65,6 +65,22 @@ void glu_halves(DType t, const void* gate_up, Activation act, void* z, const Row
 
 void round_input(DType t, const void* x, const InputRounding& rounding, void* y, const Rows& rows, cudaStream_t stream);
 
+// ---------------------------------------------------------------- cache_rounding.cu
+
+/// n: of each, 1, one for each head, or one for each channel; write is null where scales are dynamic.
+struct CacheScales {
+  const float *write, *read;
+  int64_t n;
+};
+
+/// Rows of `heads` heads, `count` in all.
+struct CacheRows {
+  int64_t count, heads, width;
+};
+
+void round_cache(DType t, const void* x, CacheFormat format, const CacheScales& scales, void* y, const CacheRows& rows,
+                 cudaStream_t stream);
+
 // ---------------------------------------------------------------- norm.cu
 
 /// gain: null, or of gain_type.

@@ -72,6 +72,16 @@ Tensor CudaBackend::do_round_input(const Tensor& x, const InputRounding& roundin
   return y;
 }
 
+Tensor CudaBackend::do_round_cache(const Tensor& x, const CacheRounding& rounding) {
+  const Tensor y = activation(x.shape);
+  CacheScales scales{};
+  if (!rounding.is_dynamic())
+    scales = {data_as<float>(rounding.write), data_as<float>(rounding.read), rounding.write.elements()};
+  cuda::round_cache(x.dtype, data_of(x), rounding.format, scales, y.data, {x.dim(0) * x.dim(1), x.dim(1), x.dim(2)},
+                    stream_.get());
+  return y;
+}
+
 // ---------------------------------------------------------------- norms
 
 Tensor CudaBackend::do_rms_norm(const Tensor& x, const Tensor& gain, float eps) {

@@ -1,7 +1,7 @@
 // Rounding to FP8 or INT8 at the rungs of a ladder of scales (ops/attention_sample.h).
 #pragma once
 
-#include "kernels/device/e4m3.cuh"
+#include "kernels/device/small_floats.cuh"
 #include "ops/attention_sample.h"
 
 namespace kvcal::cuda {
@@ -10,14 +10,6 @@ constexpr int kLeastRung = -kMostRung;
 
 /// 4^rung.
 __device__ inline float scale_of(int rung) { return __uint_as_float(static_cast<uint32_t>(127 + 2 * rung) << 23); }
-
-/// Nearest whole number, ties to even, at most 127 in magnitude; NaN stays NaN.
-__device__ inline float rounded_to_int8(float x) {
-  constexpr float kMost = 127.0f, kWhole = 0x1.8p23f;  // whose last bit is 1
-  x = x > kMost ? kMost : x;
-  x = x < -kMost ? -kMost : x;
-  return (x + kWhole) - kWhole;
-}
 
 /// scale · rounded(x / scale) at a rung; x itself where it is none.
 struct Rounding {

@@ -34,6 +34,24 @@ Tensor Ops::round_input(const Tensor& x, const InputRounding& rounding) {
   return do_round_input(x, rounding);
 }
 
+Tensor Ops::round_cache(const Tensor& x, const CacheRounding& rounding) {
+  const OpCheck c("round_cache", activation_dtype());
+  c.activation("x", x);
+  c.rank("x", x, 3);
+  const bool in_blocks = rounding.format == CacheFormat::Nvfp4;
+  c.require(!in_blocks || x.dim(2) % kNvfp4Block == 0, "rows of " + str(x) + " are no whole number of blocks");
+  c.require(!in_blocks || rounding.write.elements() == 1, "NVFP4 has one scale beside those of the blocks");
+  if (!rounding.is_dynamic()) {
+    const int64_t n = rounding.write.elements();
+    c.f32("write", rounding.write);
+    c.f32("read", rounding.read);
+    c.require(n == 1 || n == x.dim(1) || n == x.dim(1) * x.dim(2), std::to_string(n) + " scales do not fit " + str(x));
+    c.require(rounding.read.elements() == n, std::to_string(rounding.read.elements()) + " scales to read " +
+                                                 std::to_string(n) + " rows are written with");
+  }
+  return do_round_cache(x, rounding);
+}
+
 Tensor Ops::rms_norm(const Tensor& x, const Tensor& gain, float eps) {
   const OpCheck c("rms_norm", activation_dtype());
   c.activation("x", x);

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "ops/attention_sample.h"
+#include "ops/cache_rounding.h"
 #include "ops/tap_tables.h"
 #include "ops/weight_loader.h"
 
@@ -230,6 +231,10 @@ class Ops : public WeightLoader {
   /// itself where it is none. A static scale's inverse multiplies, a dynamic scale divides.
   Tensor round_input(const Tensor& x, const InputRounding& rounding);
 
+  /// x [tokens, heads, dim] as a cache stores it and gives it back (ops/cache_rounding.h), rounded to the activation
+  /// dtype.
+  Tensor round_cache(const Tensor& x, const CacheRounding& rounding);
+
   /// A linear for each head: x [tokens, heads, in] -> [tokens, heads, out]; roundings as linear(). No weight has an
   /// input rounding.
   Tensor linear_per_head(const Tensor& x, std::span<const Linear> heads);
@@ -387,6 +392,7 @@ class Ops : public WeightLoader {
   virtual Tensor do_linear(const Tensor& x, const Linear& w) = 0;
   virtual Tensor do_linear_f32(const Tensor& x, const Linear& w) = 0;
   virtual Tensor do_round_input(const Tensor& x, const InputRounding& rounding) = 0;
+  virtual Tensor do_round_cache(const Tensor& x, const CacheRounding& rounding) = 0;
   virtual Tensor do_rms_norm(const Tensor& x, const Tensor& gain, float eps) = 0;
   virtual Tensor do_add(const Tensor& x, const Tensor& y) = 0;
   virtual Tensor do_linear_per_head(const Tensor& x, std::span<const Linear> heads) = 0;

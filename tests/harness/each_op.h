@@ -60,6 +60,7 @@ class EachOp : public OpsAround {
   KVCAL_OP(Tensor, linear, (const Tensor& x, const Linear& w), x, w)
   KVCAL_OP(Tensor, linear_f32, (const Tensor& x, const Linear& w), x, w)
   KVCAL_OP(Tensor, round_input, (const Tensor& x, const InputRounding& rounding), x, rounding)
+  KVCAL_OP(Tensor, round_cache, (const Tensor& x, const CacheRounding& rounding), x, rounding)
   KVCAL_OP(Tensor, linear_per_head, (const Tensor& x, std::span<const Linear> heads), x, heads)
   KVCAL_OP(Tensor, rms_norm, (const Tensor& x, const Tensor& gain, float eps), x, gain, eps)
   KVCAL_OP(Tensor, layer_norm, (const Tensor& x, const Tensor& gain, const Tensor& bias, float eps), x, gain, bias, eps)

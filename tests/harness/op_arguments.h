@@ -41,6 +41,13 @@ AttentionSpec mapped(AttentionSpec spec, const F& f) {
 }
 
 template <class F>
+CacheRounding mapped(CacheRounding rounding, const F& f) {
+  rounding.write = f(rounding.write);
+  rounding.read = f(rounding.read);
+  return rounding;
+}
+
+template <class F>
 SampleRequest mapped(SampleRequest request, const F& f) {
   request.column_norms = f(request.column_norms);
   request.stream = f(request.stream);
