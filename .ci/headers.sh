@@ -1,6 +1,6 @@
 #!/bin/sh
-# Compiles every header of lib/, apps/ and kernels/ alone, and every source of apps: each includes what it uses. A header
-# that its own source includes first (x.h by x.cpp) is compiled like that already and is left out here.
+# Compiles every header of lib/, apps/ and kernels/ alone: each includes what it uses. A header that its own source includes
+# first (x.h by x.cpp) is left out: 'make debug' compiles each source of lib/ and apps/ as it is, every build those of kernels/.
 set -eu
 cd "$(dirname "$0")/.."
 
@@ -18,9 +18,6 @@ headers() {
 headers lib apps -name '*.h' |
   xargs -0 -P "$(sh .ci/jobs.sh)" -I '{}' "${CXX:-g++}" -std=c++20 -fsyntax-only -Wall -Wextra -Wno-psabi -Ilib -Iapps \
     -include '{}' -x c++ /dev/null
-# In a release build several of these sources are compiled as one, in the others only the libraries are: here each alone.
-find apps -name '*.cpp' -print0 |
-  xargs -0 -P "$(sh .ci/jobs.sh)" -n 1 "${CXX:-g++}" -std=c++20 -fsyntax-only -Wall -Wextra -Wno-psabi -Ilib -Iapps
 # The kernels' with the emulator in the place of CUDA.
 headers kernels tests/emulator \( -name '*.h' -o -name '*.cuh' \) |
   xargs -0 -P "$(sh .ci/jobs.sh)" -I '{}' "${CXX:-g++}" -std=c++20 -fsyntax-only -Wall -Wextra -Wno-unknown-pragmas \
