@@ -1,5 +1,7 @@
 #include "calibrate/opened_model.h"
 
+#include "checkpoint/config_file.h"
+#include "checkpoint/fingerprint.h"
 #include "prefill/memory_plan.h"
 
 namespace kvcal {
@@ -33,6 +35,17 @@ void OpenedModel::report_tensors(bool ran_to_logits, NoticeListener& listener) c
   if (report.unclaimed.size() > kListed) list += ", ...";
   listener.hear(Notice::Warning, std::to_string(report.unclaimed.size()) +
                                      " tensor(s) of the checkpoint were not used, for no known reason: " + list);
+}
+
+ModelInfo describe(const OpenedModel& model) {
+  const ModelWeights& w = model.weights;
+  ModelInfo info = model_info(model.spec());
+  info.tensor_prefix = w.prefix.model;
+  info.config_sha256 = config_sha256(model.checkpoint.config());
+  info.weights_fingerprint =
+      weights_fingerprint(model.checkpoint, language_model_tensors(model.checkpoint, w.prefix, w.rules));
+  check_digests(info);
+  return info;
 }
 
 std::vector<int32_t> end_tokens(const Checkpoint& checkpoint) {

@@ -8,6 +8,7 @@
 #include "checkpoint/checkpoint.h"
 #include "model/architecture.h"
 #include "prefill/model_weights.h"
+#include "stats/model_info.h"
 
 namespace kvcal {
 
@@ -30,6 +31,9 @@ struct OpenedModel {
   /// and output heads that this run did not need are expected.
   void report_tensors(bool ran_to_logits, NoticeListener& listener) const;
 };
+
+/// With the digests of this checkpoint.
+ModelInfo describe(const OpenedModel& model);
 
 /// Token ids that end a generation: eos_token_id of generation_config.json, else of config.json.
 std::vector<int32_t> end_tokens(const Checkpoint& checkpoint);

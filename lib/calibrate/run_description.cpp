@@ -1,7 +1,5 @@
 #include "calibrate/run_description.h"
 
-#include "checkpoint/config_file.h"
-#include "checkpoint/fingerprint.h"
 #include "solve/sampled_damage.h"
 
 namespace kvcal {
@@ -33,13 +31,8 @@ std::vector<std::vector<uint8_t>> kinds_of(const SequencePlan& plan) {
 
 RunRecord record_of(const DescribedRun& run, const SequencePlan& plan, int n_passes, const SanityCheck& sanity) {
   const auto& [model, sources, options, isa] = run;
-  const ModelWeights& w = model.weights;
   RunRecord record;
-  ModelInfo& checkpoint = record.model.emplace(model_info(model.spec()));
-  checkpoint.tensor_prefix = w.prefix.model;
-  checkpoint.config_sha256 = config_sha256(model.checkpoint.config());
-  checkpoint.weights_fingerprint =
-      weights_fingerprint(model.checkpoint, language_model_tensors(model.checkpoint, w.prefix, w.rules));
+  record.model = describe(model);
   CalibrationInfo& calibration = record.calibration.emplace();
   calibration.prompts_sha256 = sources.prompts_sha256;
   calibration.plan_sha256 = plan.sha256;
@@ -53,7 +46,6 @@ RunRecord record_of(const DescribedRun& run, const SequencePlan& plan, int n_pas
   calibration.isa = isa;
   calibration.activation_quant = sources.activation_quant;
   calibration.tool_version = options.tool_version;
-  check_digests(checkpoint);
   check_digests(calibration);
   record.layers_without_kv = layers_without_kv(model.spec());
   if (sanity.n_tokens() > 0) record.sanity = {sanity.mean_nll(), sanity.uniform_nll(), sanity.n_tokens()};
