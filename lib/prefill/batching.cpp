@@ -181,4 +181,19 @@ std::vector<Batch> make_batches(const std::vector<Sequence>& sequences, const st
   return batches;
 }
 
+Batch rows_of(const Batch& batch, int64_t row, int64_t n) {
+  Batch rows;
+  rows.ids.assign(batch.ids.begin() + row, batch.ids.begin() + row + n);
+  for (const Segment& s : batch.segments) {
+    const int64_t from = std::max(s.row, row), to = std::min(s.row + s.n_tokens, row + n);
+    if (from >= to) continue;
+    Segment& part = rows.segments.emplace_back(s);
+    part.prompt_offset += from - s.row;
+    part.first_position += from - s.row;
+    part.row = from - row;
+    part.n_tokens = to - from;
+  }
+  return rows;
+}
+
 }  // namespace kvcal

@@ -29,6 +29,9 @@ int64_t batch_end(const Sequence& sequence, const std::vector<PromptTokens>& pro
 std::vector<Batch> make_batches(const std::vector<Sequence>& sequences, const std::vector<PromptTokens>& prompts,
                                 int64_t chunk_tokens, int64_t n_position_axes, Cut cut = Cut::Anywhere);
 
+/// Ids and segments of rows [row, row + n): what is left to know of a batch behind the last layer.
+Batch rows_of(const Batch& batch, int64_t row, int64_t n);
+
 /// Every piece of every sequence as a segment (row 0): what a complete run feeds.
 std::vector<Segment> segments_of(const std::vector<Sequence>& sequences);
 

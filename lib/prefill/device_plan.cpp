@@ -101,12 +101,14 @@ MemoryPlan with_chunk(const Run& run, int64_t chunk_tokens, ResidualPlace place)
   if (plan.statistics) plan.statistics += kPaddingBytes;
   int64_t most = 0;
   for (const auto* list : run.groups()) {
-    const int64_t n = tokens_of(*list);
+    const int64_t groups = list == &run.sequences.measured ? run.options.measured_groups : 1;
+    const int64_t n = tokens_of(*list) / groups;
     const uint64_t row = static_cast<uint64_t>(run.spec.hidden) * run.element;
     const int64_t rows = std::min(n, chunk_tokens);
     most = std::max(most, rows);
-    plan.residual += static_cast<uint64_t>(place == ResidualPlace::Device ? n : 2 * rows) * row + (n ? 1024 : 0);
-    if (place == ResidualPlace::Host) plan.host += static_cast<uint64_t>(n) * row;
+    const uint64_t kept = static_cast<uint64_t>(place == ResidualPlace::Device ? n : 2 * rows) * row + (n ? 1024 : 0);
+    plan.residual += static_cast<uint64_t>(groups) * kept;
+    if (place == ResidualPlace::Host) plan.host += static_cast<uint64_t>(groups * n) * row;
   }
   plan.activations = activation_bytes(run, most);
   return plan;

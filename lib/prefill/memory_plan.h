@@ -21,6 +21,7 @@ struct MemoryOptions {
   DeviceMemory device;                   // what Ops::device_memory() says; the budget is then of it
   uint64_t device_statistics_bytes = 0;  // tables of one layer there
   int64_t sampled_rows = 0;              // of all prompts: keys and values of a batch's are gathered there
+  int64_t measured_groups = 1;           // that the measured sequences are of, each with as many tokens
 };
 
 /// All in bytes.

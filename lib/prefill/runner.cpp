@@ -9,12 +9,13 @@ namespace kvcal {
 
 struct Runner::Stream {
   SequenceGroup group;
+  size_t index;  // of the group
   std::vector<Batch> batches;
   std::unique_ptr<ResidualRows> residual;
   RunStates states;
 
-  Stream(const SequenceGroup& g, std::vector<Batch> b, const ModelSpec& spec, Ops& op, ResidualPlace place)
-      : group(g), batches(std::move(b)), states(spec) {
+  Stream(const SequenceGroup& g, size_t i, std::vector<Batch> b, const ModelSpec& spec, Ops& op, ResidualPlace place)
+      : group(g), index(i), batches(std::move(b)), states(spec) {
     ResidualShape shape{0, spec.hidden, 0};
     for (const Batch& batch : batches) {
       shape.n_tokens += batch.n_tokens();
@@ -31,6 +32,19 @@ struct Runner::Stream {
     const bool last = i + 1 == batches.size();
     if (batches.size() > 1) residual->expect(last ? 0 : row + n, batches[last ? 0 : i + 1].n_tokens());
     return x;
+  }
+
+  /// Shows the sink its part-th part of a batch, if there is one; returns the rows behind it.
+  int64_t to_sink(Ops& op, Head& head, size_t i, int64_t part) const {
+    const Batch& batch = batches[i];
+    const int64_t step = group.sink->most_rows().value_or(batch.n_tokens()), from = part * step,
+                  n = std::min(step, batch.n_tokens() - from);
+    if (n <= 0) return 0;
+    int64_t row = from;
+    for (size_t before = 0; before < i; ++before) row += batches[before].n_tokens();
+    group.sink->hidden(op, residual->load(row, n), n == batch.n_tokens() ? batch : rows_of(batch, from, n), head);
+    op.end_batch();
+    return batch.n_tokens() - from - n;
   }
 };
 
@@ -54,10 +68,12 @@ void Runner::run(const std::vector<SequenceGroup>& groups, const std::vector<Pro
   bool logits = false;
   std::vector<Stream> streams;
   if (plan_.on_device) op_.reserve(plan_.reserve());
-  for (const SequenceGroup& g : groups) {
+  for (size_t i = 0; i < groups.size(); ++i) {
+    const SequenceGroup& g = groups[i];
     if (g.sequences->empty()) continue;
     logits = logits || g.until == Until::Logits;
-    streams.emplace_back(g, make_batches(*g.sequences, prompts, plan_.chunk_tokens, spec.n_position_axes, plan_.cut()),
+    streams.emplace_back(g, i,
+                         make_batches(*g.sequences, prompts, plan_.chunk_tokens, spec.n_position_axes, plan_.cut()),
                          spec, op_, plan_.residual_place);
   }
   n_layers_ = logits ? static_cast<int>(spec.layers.size()) : spec.last_cache_layer() + 1;
@@ -92,9 +108,23 @@ void Runner::save(int layer, const std::vector<Stream>& streams) {
 void Runner::embed(std::vector<Stream>& streams) {
   const auto embedding = model_.load_embedding(op_, weights_.text);
   for (Stream& s : streams) {
+    if (s.group.first_layer > 0) continue;
     int64_t row = 0;
     for (const Batch& batch : s.batches) {
       s.residual->save(row, with_encoder_rows(op_, embedding->forward(op_, batch), batch));
+      op_.end_batch();
+      row += batch.n_tokens();
+    }
+  }
+}
+
+void Runner::branch(int layer, std::vector<Stream>& streams) {
+  for (Stream& s : streams) {
+    if (layer == 0 || s.group.first_layer != layer) continue;
+    const auto from = std::ranges::find(streams, s.group.branch_of, &Stream::index);
+    int64_t row = 0;
+    for (const Batch& batch : s.batches) {
+      s.residual->save(row, from->residual->load(row, batch.n_tokens()));
       op_.end_batch();
       row += batch.n_tokens();
     }
@@ -105,24 +135,24 @@ void Runner::run_layers(int first, BlockLoader& blocks, std::vector<Stream>& str
   for (int layer = first; layer < n_layers_; ++layer) {
     while_doing("running layer " + std::to_string(layer), [&] {
       const auto block = blocks.take(layer);
+      branch(layer, streams);
       run_block(layer, *block, streams);
     });
-    if (store_ && (layer + 1 < n_layers_ || logits) && !rows_cross(layer)) save(layer + 1, streams);
+    // Where a later layer reads rows of an earlier one, a stopped run begins again at the owner of them.
+    if (store_ && (layer + 1 < n_layers_ || logits) && can_branch(model_.spec(), layer + 1)) save(layer + 1, streams);
   }
 }
 
-/// Whether a later layer reads rows of this or an earlier one: a stopped run then begins again at the owner of them.
-bool Runner::rows_cross(int layer) const {
-  const ModelSpec& spec = model_.spec();
-  return std::any_of(spec.caches.begin(), spec.caches.end(),
-                     [&](const KvLayout& c) { return c.layer <= layer && spec.last_reader(c.cache) > layer; });
+bool Runner::can_branch(const ModelSpec& spec, int layer) {
+  return std::none_of(spec.caches.begin(), spec.caches.end(),
+                      [&](const KvLayout& c) { return c.layer < layer && spec.last_reader(c.cache) >= layer; });
 }
 
 void Runner::run_block(int layer, Block& block, std::vector<Stream>& streams) {
   const int last_cache = model_.spec().last_cache_layer();
   std::set<KvTap*> taps;
   for (Stream& s : streams) {
-    if (s.group.until == Until::LastKv && layer > last_cache) continue;
+    if ((s.group.until == Until::LastKv && layer > last_cache) || layer < s.group.first_layer) continue;
     const Tail tail = s.group.until == Until::LastKv && layer == last_cache ? Tail::Skip : Tail::Full;
     LayerStates& states = s.states.begin(layer);
     int64_t row = 0;
@@ -146,15 +176,14 @@ void Runner::run_block(int layer, Block& block, std::vector<Stream>& streams) {
 void Runner::run_head(std::vector<Stream>& streams) {
   const auto head = load_now(op_, weights_, [&] { return model_.load_head(op_, weights_.text, weights_.head); });
   for (const WeightBinder& table : {weights_.text.at("embed_tokens."), weights_.head.at("lm_head.")}) table.release();
-  for (Stream& s : streams) {
-    if (s.group.until != Until::Logits) continue;
-    int64_t row = 0;
-    for (const Batch& batch : s.batches) {
-      s.group.sink->hidden(op_, s.residual->load(row, batch.n_tokens()), batch, *head);
-      op_.end_batch();
-      row += batch.n_tokens();
+  size_t most = 0;
+  for (const Stream& s : streams) most = std::max(most, s.batches.size());
+  for (size_t i = 0; i < most; ++i)
+    for (int64_t part = 0, left = 1; left > 0; ++part) {
+      left = 0;
+      for (Stream& s : streams)
+        if (s.group.until == Until::Logits && i < s.batches.size()) left += s.to_sink(op_, *head, i, part);
     }
-  }
 }
 
 }  // namespace kvcal

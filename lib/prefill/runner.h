@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -25,8 +26,12 @@ enum class Until : uint8_t { LastKv, Logits };
 class LogitsSink {
  public:
   virtual ~LogitsSink() = default;
-  /// x [tokens, hidden] before the final norm; head.forward(op, rows of x) gives logits.
+  /// x [tokens, hidden] before the final norm; head.forward(op, rows of x) gives logits. Both last until it returns.
   virtual void hidden(Ops& op, const Tensor& x, const Batch& batch, Head& head) = 0;
+
+  /// Rows that it takes at a time, where logits of a whole batch would be too many: of the batch it is then shown ids
+  /// and segments alone.
+  virtual std::optional<int64_t> most_rows() const { return {}; }
 };
 
 /// Sequences that share a tap and a destination. The tap may look away (NoTap): warm-ups, sanity sequences.
@@ -35,6 +40,10 @@ struct SequenceGroup {
   KvTap* tap = nullptr;
   Until until = Until::LastKv;
   LogitsSink* sink = nullptr;  // with Until::Logits
+  /// Above 0: before this layer it is the group of this index in all it has, with the same sequences, and costs
+  /// nothing. Not between the owner of a cache and a layer that shares it (Runner::can_branch).
+  int first_layer = 0;
+  size_t branch_of = 0;
 };
 
 /// What the caller hears while a run goes on; called after every batch. May throw to stop the run.
@@ -72,7 +81,11 @@ class Runner {
   /// Goes on where `store` says, and leaves every layer's end there.
   void keep_in(RunStore& store) { store_ = &store; }
 
-  /// One sweep over the layers for all groups. Errors name the layer.
+  /// Whether a group may begin before this layer as a copy of another: nothing crosses there but residual rows.
+  static bool can_branch(const ModelSpec& spec, int layer);
+
+  /// One sweep over the layers for all groups; behind them the sinks, for each batch, and each of the parts that they
+  /// take, in order of groups. Errors name the layer.
   void run(const std::vector<SequenceGroup>& groups, const std::vector<PromptTokens>& prompts);
 
  private:
@@ -82,8 +95,8 @@ class Runner {
   void run_block(int layer, Block& block, std::vector<Stream>& streams);
   void run_head(std::vector<Stream>& streams);
   void embed(std::vector<Stream>& streams);
+  void branch(int layer, std::vector<Stream>& streams);
   std::vector<ResidualRows*> rows_before(int layer, const std::vector<Stream>& streams) const;
-  bool rows_cross(int layer) const;
   void restore(int layer, const std::vector<Stream>& streams);
   void save(int layer, const std::vector<Stream>& streams);
 
