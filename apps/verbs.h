@@ -27,6 +27,7 @@ using Job = std::function<Exit()>;
 void add_calibrate(CLI::App& app, Job& chosen);
 void add_diff(CLI::App& app, Job& chosen);
 void add_doctor(CLI::App& app, Job& chosen);
+void add_evaluate(CLI::App& app, Job& chosen);
 void add_export(CLI::App& app, Job& chosen);
 void add_generate(CLI::App& app, Job& chosen);
 void add_inspect(CLI::App& app, Job& chosen);

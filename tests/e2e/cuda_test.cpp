@@ -4,6 +4,8 @@
 
 #include "device.h"
 #include "e2e/runs.h"
+#include "evaluate/evaluation_file.h"
+#include "evaluate/make_variants.h"
 #include "harness/tolerances.h"
 #include "unit/solved_artifact.h"
 
@@ -68,6 +70,53 @@ TEST(CudaRun, InF32IsWithinTheSumsOrder) {
   for (size_t i = 0; i < cpu.layers.size(); ++i)
     // The taps round to bf16: a value on the edge falls to either side.
     EXPECT_NEAR(cuda.layers[i].key.absmax, cpu.layers[i].key.absmax, 0x1p-7 * cpu.layers[i].key.absmax);
+}
+
+Evaluation evaluated(const std::string& device, Precision precision, uint64_t memory = 0) {
+  EvaluationOptions options;
+  options.precision = precision;
+  options.memory = memory;
+  options.chunk_tokens = 256;
+  PromptSet prompts;
+  for (const PromptTokens& p : prompts_of({1, 300, 300}, 90)) {
+    PromptRecord& record = prompts.records.emplace_back();
+    record.id = record.canonical = p.id;
+    record.kind = PromptKind::Ids;
+    record.input_ids = p.ids;
+  }
+  const auto variants = [](const ModelSpec& spec) {
+    VariantSet set;
+    set.compared.push_back(at_one(spec, stored_format("fp8_e4m3")));
+    set.compared.push_back(in_format(spec, stored_format("fp8_per_token_head"), nullptr));
+    for (const KvLayout& layout : spec.caches) set.layers.push_back(one_cache(set.compared[0], layout));
+    return set;
+  };
+  Recorder listener;
+  return evaluate({.model = source("tests/arch/golden/qwen3"),
+                   .prompts = [&](bool) { return prompts; },
+                   .open_device = [&] { return open_device(device, precision, 1); }},
+                  options, variants, listener);
+}
+
+TEST(CudaEvaluate, MeasuresWhatTheProcessorDoes) {
+  const EvaluationFigures cuda = figures_of(evaluated("cuda", Precision::F32)),
+                          cpu = figures_of(evaluated("cpu", Precision::F32));
+  ASSERT_EQ(cuda.variants.size(), 2U);
+  for (size_t i = 0; i < 2; ++i) {
+    EXPECT_GT(cpu.variants[i].all.kl.mean, 0);
+    EXPECT_NEAR(cuda.variants[i].all.kl.mean, cpu.variants[i].all.kl.mean, 0.01 * cpu.variants[i].all.kl.mean);
+  }
+  for (size_t i = 0; i < cpu.layers.size(); ++i)
+    EXPECT_NEAR(cuda.layers[i].all.kl.mean, cpu.layers[i].all.kl.mean, 0.01 * cpu.layers[i].all.kl.mean);
+}
+
+TEST(CudaEvaluate, BytesDoNotDependOnWhereTheResidualStreamsAre) {
+  const Evaluation device = evaluated("cuda", Precision::BF16);
+  EXPECT_EQ(device.memory.residual_place, ResidualPlace::Device);
+  const Evaluation host = evaluated("cuda", Precision::BF16, device.memory.total() - 1);
+  EXPECT_EQ(host.memory.residual_place, ResidualPlace::Host);
+  const auto text = [](const Evaluation& e) { return evaluation_text({"kvcal test", "bf16", {}}, e, figures_of(e)); };
+  EXPECT_TRUE(text(device) == text(host));
 }
 
 // An Error that the library throws is one to the program.

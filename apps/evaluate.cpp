@@ -1,0 +1,231 @@
+// kvcal evaluate MODEL: what a rounded cache does to the model's predictions, measured.
+#include "evaluate/evaluate.h"
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <iostream>
+#include <iterator>
+
+#include "base/atomic_file.h"
+#include "base/number_text.h"
+#include "base/read_file.h"
+#include "base/sha256.h"
+#include "base/size_text.h"
+#include "build_info.h"
+#include "console.h"
+#include "device.h"
+#include "evaluate/evaluation_file.h"
+#include "evaluate/make_variants.h"
+#include "export/layer_scales.h"
+#include "prompt_flags.h"
+#include "stats/statistics_file.h"
+#include "table.h"
+#include "verbs.h"
+
+namespace kvcal {
+namespace {
+
+struct EvaluateFlags {
+  std::string model, memory, stats, device = "auto", precision = "bf16";
+  std::vector<std::string> scales, formats;
+  PromptFlags prompts;
+  EvaluationOptions run;
+  std::filesystem::path out = "evaluation.json";
+  std::optional<double> max_kl, min_agreement;
+  bool per_layer = false, query = false, force = false, json = false, quiet = false;
+};
+
+constexpr size_t kMostStatistics = size_t{4} << 30;  // bytes
+
+/// What variants are made of.
+struct Sources {
+  std::vector<Artifact> scales;
+  std::optional<Statistics> statistics;
+  std::vector<EvaluatedFile> files;
+};
+
+Sources read_sources(const EvaluateFlags& flags) {
+  Sources sources;
+  const ModelIdentity model = identify_model(flags.model);
+  for (size_t i = 0; i < flags.scales.size(); ++i) {
+    const std::string text = read_artifact_text(flags.scales[i]);
+    sources.scales.push_back(parse_artifact(text, flags.scales[i]));
+    while_doing(quoted(flags.scales[i]), [&] { check_fits(sources.scales.back(), model); });
+    sources.files.push_back({i == 0 ? "file" : "file_" + std::to_string(i + 1), sha256_hex(text)});
+  }
+  if (flags.stats.empty()) return sources;
+  sources.statistics = read_statistics(flags.stats);
+  sources.files.push_back({"statistics", sha256_hex(read_file(flags.stats, kMostStatistics))});
+  return sources;
+}
+
+/// Scale 1.0, the files, keys and values of the first exchanged, other formats; then each layer alone, of the first
+/// file or at 1.0.
+VariantSet make_variants(const EvaluateFlags& flags, const Sources& sources, const ModelSpec& spec) {
+  if (flags.query && std::ranges::any_of(spec.caches, &KvLayout::is_mla))
+    fail("--query: the queries of MLA are not rounded: this model's attention reads them before they are absorbed");
+  const auto with_queries = [&](Variant variant, const Artifact* artifact) {
+    if (flags.query) round_queries(variant, spec, artifact);
+    return variant;
+  };
+  const Artifact* first = sources.scales.empty() ? nullptr : &sources.scales[0];
+  VariantSet set;
+  set.compared.push_back(
+      with_queries(at_one(spec, stored_format(first ? first->quantization.dtype : "fp8_e4m3")), nullptr));
+  for (size_t i = 0; i < sources.scales.size(); ++i)
+    set.compared.push_back(with_queries(at_scales(spec, sources.scales[i], sources.files[i].name), &sources.scales[i]));
+  if (first) set.compared.push_back(swapped(set.compared[1]));
+  for (const std::string& name : flags.formats) {
+    const StoredFormat& format = stored_format(name);
+    if (!first && !sources.statistics && format.scales_per != ScalesPer::TokenHead)
+      fail("--formats " + name + ": its scales follow from what was measured; give --stats or --scales");
+    const RangesOf ranges = sources.statistics ? ranges_of(*sources.statistics) : first ? ranges_of(*first) : nullptr;
+    set.compared.push_back(while_doing("--formats " + name, [&] { return in_format(spec, format, ranges); }));
+  }
+  if (flags.per_layer)
+    for (const KvLayout& layout : spec.caches) set.layers.push_back(one_cache(set.compared[first ? 1 : 0], layout));
+  return set;
+}
+
+std::string text_of(const char* format, double x) {
+  char text[32];
+  std::snprintf(text, sizeof text, format, x);
+  return text;
+}
+
+std::vector<std::string> cells_of(const PredictionFigures& f) {
+  return {text_of("%.3g", f.kl.mean), text_of("%.3g", f.kl.p99), text_of("%.2f %%", 100 * f.top1),
+          text_of("%.4f", std::exp(f.nll)), text_of("%.4f", std::exp(f.nll_reference))};
+}
+
+Table table_of(std::vector<Table::Column> columns) {
+  using enum Table::Align;
+  for (const char* title : {"mean KL", "KL of 99 %", "same top token", "perplexity", "of the reference"})
+    columns.push_back({title, Right});
+  return Table(columns);
+}
+
+void add_row(Table& table, std::vector<std::string> cells, const PredictionFigures& f) {
+  std::ranges::move(cells_of(f), std::back_inserter(cells));
+  table.add_row(std::move(cells));
+}
+
+std::string text_of(const EvaluationFigures& figures) {
+  Table variants = table_of({{"variant"}, {"format"}});
+  for (const VariantFigures& v : figures.variants) add_row(variants, {v.name, v.format}, v.all);
+  if (figures.layers.empty()) return variants.text();
+  Table layers = table_of({{"layer", Table::Align::Right}});
+  double sum = 0;
+  for (const LayerFigures& layer : figures.layers) {
+    add_row(layers, {std::to_string(layer.index)}, layer.all);
+    sum += layer.all.kl.mean;
+  }
+  return variants.text() + "\neach layer alone:\n" + layers.text() + "sum of their mean KL: " + text_of("%.3g", sum) +
+         "\n";
+}
+
+/// What the run itself vouches for, and where a variant's numbers end.
+std::string notes_of(const Evaluation& evaluation, const EvaluationFigures& figures) {
+  std::string notes = "reference against itself: KL 0 on " + grouped(evaluation.n_tokens_twice) + " tokens\n";
+  for (const VariantFigures& v : figures.variants)
+    if (v.all.n_not_finite > 0)
+      notes += v.name + ": no finite logits after " + grouped(v.all.n_not_finite) + " of " + grouped(v.all.n_tokens) +
+               " tokens; its other figures leave them out\n";
+  return notes;
+}
+
+/// The variant that limits are about: the first file, or scale 1.0 without one.
+bool breaks_limits(const EvaluateFlags& flags, const EvaluationFigures& figures) {
+  const VariantFigures& judged = figures.variants[flags.scales.empty() ? 0 : 1];
+  bool broken = false;
+  const auto judge = [&](const char* what, double value, double limit, bool is_broken) {
+    if (!is_broken) return;
+    broken = true;
+    std::cerr << "kvcal: " << judged.name << ": " << what << " is " << text_of("%.4g", value) << ", the limit "
+              << text_of("%.4g", limit) << '\n';
+  };
+  if (flags.max_kl)
+    judge("mean KL", judged.all.kl.mean, *flags.max_kl,
+          judged.all.kl.mean > *flags.max_kl || judged.all.n_not_finite == judged.all.n_tokens);
+  if (flags.min_agreement)
+    judge("agreement", judged.all.top1, *flags.min_agreement, judged.all.top1 < *flags.min_agreement);
+  return broken;
+}
+
+EvaluationOptions resolve(const EvaluateFlags& flags) {
+  EvaluationOptions options = flags.run;
+  if (flags.precision != "bf16" && flags.precision != "f32")
+    fail_unknown("precision", flags.precision, std::vector<std::string>{"bf16", "f32"});
+  options.precision = flags.precision == "f32" ? Precision::F32 : Precision::BF16;
+  if (!flags.memory.empty()) options.memory = parse_size("--memory", flags.memory);
+  check_threads(options.threads);
+  options.prompts = flags.prompts.resolve();
+  return options;
+}
+
+Exit run(const EvaluateFlags& flags) {
+  const EvaluationOptions options = resolve(flags);
+  const Existing existing = flags.force ? Existing::Replace : Existing::Refuse;
+  check_writable(flags.out, existing);
+  const Sources sources = read_sources(flags);
+  Console console(flags.quiet);
+  const EvaluationInputs inputs = {
+      .model = flags.model,
+      .prompts = [&](bool) { return read_prompt_files(flags.prompts); },
+      .open_device = [&] { return open_device(flags.device, options.precision, options.threads); }};
+  const Evaluation evaluation = evaluate(
+      inputs, options, [&](const ModelSpec& spec) { return make_variants(flags, sources, spec); }, console);
+  const EvaluationFigures figures = figures_of(evaluation);
+  const std::string text = evaluation_text(
+      {std::string("kvcal ") + build_info().version, flags.precision, sources.files}, evaluation, figures);
+  write_file_atomically(flags.out, text, existing);
+  if (flags.json)
+    std::cout << text;
+  else if (!flags.quiet)
+    std::cout << text_of(figures) << notes_of(evaluation, figures);
+  return breaks_limits(flags, figures) ? Exit::Findings : Exit::Done;
+}
+
+}  // namespace
+
+void add_evaluate(CLI::App& app, Job& chosen) {
+  auto flags = std::make_shared<EvaluateFlags>();
+  CLI::App* verb = app.add_subcommand("evaluate", "Measure what an FP8 cache does to the model's predictions");
+  verb->add_option("MODEL", flags->model, "Checkpoint folder")->required();
+  verb->add_option("--scales", flags->scales, "Scale files to compare; limits are about the first")->type_name("FILE");
+  verb->add_option("--formats", flags->formats,
+                   "Other formats to compare, at scales that follow from --stats or --scales")
+      ->delimiter(',')
+      ->type_name("NAME");
+  verb->add_option("--stats", flags->stats, "Statistics, for formats with scales per head or channel")
+      ->type_name("FILE");
+  verb->add_flag("--per-layer", flags->per_layer, "Also round each layer alone, of the first file or at scale 1.0");
+  verb->add_flag("--query", flags->query, "Round queries too, as servers that compute attention in FP8 do");
+  verb->add_option("--max-kl", flags->max_kl, "Exit with 1 when the mean KL of the file's variant is above this");
+  verb->add_option("--min-agreement", flags->min_agreement,
+                   "Exit with 1 when the share of equal likeliest tokens is below this, 0 to 1");
+  verb->add_option("-o,--out", flags->out, "File to write")->capture_default_str();
+  verb->add_flag("--force", flags->force, "Overwrite an existing file");
+  verb->add_flag("--json", flags->json, "Print the file instead of the table");
+  verb->add_flag("-q,--quiet", flags->quiet, "Print no table and no progress");
+  verb->add_option("--device", flags->device, "auto, cpu, cuda or cuda:N")->capture_default_str();
+  verb->add_option("--threads", flags->run.threads, "Number of threads (default: all processors)");
+  verb->add_option("--memory", flags->memory, "Memory limit with unit: 16GiB or 16GB (default: what is available)");
+  verb->add_option("--precision", flags->precision, "bf16: like servers; f32: reference")->capture_default_str();
+  verb->add_option("--chunk-tokens", flags->run.chunk_tokens, "Tokens per batch (default: as memory allows)");
+  verb->add_option("--max-model-len", flags->run.max_model_len, "Tokens the server will allow (default: the model's)");
+  flags->prompts.add_to(*verb);
+  verb->footer(
+      "Compared with the cache in 16 bits: scale 1.0, each file, and as a control the first with the scales of keys\n"
+      "and values exchanged. KL is that of the next token's distribution, in nats. Exit code 1: a limit is broken.\n\n"
+      "Formats: fp8_e4m3, fp8_e4m3_per_head, fp8_e4m3fnuz, fp8_e5m2, int8, int8_per_head, int8_per_channel, nvfp4,\n"
+      "fp8_per_token_head, int8_per_token_head\n\n"
+      "Examples:\n"
+      "  kvcal evaluate ./model --prompts chats.jsonl --scales kv-cache-scales.json\n"
+      "  kvcal evaluate ./model --scales kv-cache-scales.json --formats int8,fp8_per_token_head --max-kl 0.02");
+  verb->callback([flags, &chosen] { chosen = [flags] { return run(*flags); }; });
+}
+
+}  // namespace kvcal

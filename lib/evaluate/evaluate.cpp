@@ -1,0 +1,155 @@
+#include "evaluate/evaluate.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "calibrate/opened_model.h"
+#include "evaluate/comparison.h"
+#include "evaluate/rounding_tap.h"
+#include "prefill/weight_check.h"
+
+namespace kvcal {
+namespace {
+
+FedPrompts feed(const OpenedModel& model, const EvaluationInputs& inputs, PromptOptions options,
+                CalibrationListener& listener) {
+  const int64_t most = model.spec().max_positions;
+  if (options.max_length == 0 || options.max_length > most) options.max_length = most;
+  return feed_prompts(inputs.model, model.spec().vocab, options, inputs.prompts, listener);
+}
+
+void check_model(const OpenedModel& model, const std::filesystem::path& folder) {
+  if (!model.has_head())
+    fail(quoted(folder.string()) + ": has no output head, so it predicts nothing that could be compared");
+}
+
+/// Each prompt alone, and the beginnings of some, to compare the reference with itself.
+SequencePlan sequences_of(std::vector<PromptTokens> prompts) {
+  int64_t longest = 0;
+  for (const PromptTokens& p : prompts) longest = std::max(longest, static_cast<int64_t>(p.ids.size()));
+  return plan_sequences(std::move(prompts), {.passes = 1, .warmup_passes = 0, .max_length = longest, .sanity = true});
+}
+
+/// Of the reference and the variants, each with a residual stream of its own.
+MemoryPlan memory_of(const OpenedModel& model, const SequencePlan& sequences, size_t n_variants, const Ops& op,
+                     const EvaluationOptions& options) {
+  SequencePlan side_by_side = sequences;
+  side_by_side.warmup = sequences.sanity;  // they run twice
+  for (size_t i = 0; i < n_variants; ++i)
+    side_by_side.measured.insert(side_by_side.measured.end(), sequences.measured.begin(), sequences.measured.end());
+  MemoryOptions memory;
+  memory.budget = options.memory;
+  memory.chunk_tokens = options.chunk_tokens;
+  memory.precision = options.precision;
+  memory.statistics_bytes = static_cast<uint64_t>(model.spec().vocab * Comparison::kBytesPerEntry);
+  memory.device = op.device_memory();
+  memory.measured_groups = 1 + static_cast<int64_t>(n_variants);
+  return while_doing(std::to_string(n_variants) + " variant(s) beside the reference",
+                     [&] { return plan_memory(model.spec(), model.weights, side_by_side, memory); });
+}
+
+/// Before it a variant is the reference.
+int branch_layer(const ModelSpec& spec, const Variant& variant) {
+  const int cache = variant.first_cache();
+  int layer = cache < 0 ? 0 : spec.caches[static_cast<size_t>(cache)].layer;
+  while (layer > 0 && !Runner::can_branch(spec, layer)) --layer;
+  return layer;
+}
+
+void check_equal(const std::vector<ComparedToken>& tokens, const std::vector<PromptTokens>& prompts) {
+  for (const ComparedToken& token : tokens) {
+    const PredictionDifference& d = token.difference;
+    if (d.kl == 0 && d.same_top && d.nll_reference == d.nll_variant) continue;
+    fail("the model, run twice on prompt " + quoted(prompts[static_cast<size_t>(token.prompt)].id) +
+         ", does not predict the same after token " + std::to_string(token.position) +
+         ": the device computes differently each time");
+  }
+}
+
+/// The sweep: the reference twice on a few tokens, then the reference and all variants on all of them.
+class SideBySide {
+ public:
+  SideBySide(const SequencePlan& sequences, const std::vector<Variant>& variants, const ModelSpec& spec, Ops& op,
+             ThreadPool& pool)
+      : self_(sequences.prompts, 1, pool), comparison_(sequences.prompts, variants.size(), pool) {
+    groups_ = {{&sequences.sanity, &away_, Until::Logits, &self_.of_reference()},
+               {&sequences.sanity, &away_, Until::Logits, &self_.of_variant(0)},
+               {&sequences.measured, &away_, Until::Logits, &comparison_.of_reference()}};
+    const size_t reference = groups_.size() - 1;
+    taps_.reserve(variants.size());
+    for (size_t i = 0; i < variants.size(); ++i) {
+      taps_.emplace_back(variants[i], op);
+      groups_.push_back({&sequences.measured, &taps_.back(), Until::Logits, &comparison_.of_variant(i),
+                         branch_layer(spec, variants[i]), reference});
+    }
+  }
+
+  const std::vector<SequenceGroup>& groups() const { return groups_; }
+  std::vector<ComparedToken> self() { return self_.take(0); }
+  std::vector<ComparedToken> of(size_t variant) { return comparison_.take(variant); }
+
+ private:
+  NoTap away_;
+  Comparison self_, comparison_;
+  std::vector<RoundingTap> taps_;
+  std::vector<SequenceGroup> groups_;
+};
+
+SweepOutline outline_of(const std::vector<SequenceGroup>& groups, const std::vector<Variant>& variants,
+                        int64_t n_layers) {
+  SweepOutline outline;
+  for (size_t i = 0; i < groups.size(); ++i) {
+    const SequenceGroup& g = groups[i];
+    const size_t before = groups.size() - variants.size();
+    outline.groups.push_back({i < before ? "reference" : variants[i - before].name,
+                              static_cast<int64_t>(g.sequences->size()), tokens_of(*g.sequences)});
+    outline.work += outline.groups.back().n_tokens * (n_layers - g.first_layer);
+  }
+  return outline;
+}
+
+void run(Runner& runner, const SideBySide& sweep, const SequencePlan& sequences, const SweepOutline& outline,
+         CalibrationListener& listener) {
+  int64_t done = 0;
+  runner.on_step([&](const RunStep& step) { listener.step(step, done += step.tokens); });
+  listener.sweep_begins(outline);
+  runner.run(sweep.groups(), sequences.prompts);
+  listener.sweep_ends();
+}
+
+}  // namespace
+
+Evaluation evaluate(const EvaluationInputs& inputs, const EvaluationOptions& options, const MakeVariants& make_variants,
+                    CalibrationListener& listener) {
+  OpenedModel model(inputs.model, options.max_model_len);
+  check_model(model, inputs.model);
+  const FedPrompts fed = feed(model, inputs, options.prompts, listener);
+  const VariantSet set = make_variants(model.spec());
+  std::vector<Variant> variants = set.compared;
+  variants.insert(variants.end(), set.layers.begin(), set.layers.end());
+  check_weights(*model.model, model.weights, static_cast<int>(model.spec().layers.size()), true);
+
+  const std::unique_ptr<Ops> op = inputs.open_device();
+  const SequencePlan sequences = sequences_of(tokens_of(fed, model.spec()));
+  Evaluation result;
+  result.memory = memory_of(model, sequences, variants.size(), *op, options);
+
+  ThreadPool pool(options.threads ? options.threads : available_processors());
+  SideBySide sweep(sequences, variants, model.spec(), *op, pool);
+  Runner runner(*model.model, *op, model.weights, result.memory);
+  run(runner, sweep, sequences, outline_of(sweep.groups(), variants, static_cast<int64_t>(model.spec().layers.size())),
+      listener);
+  check_equal(sweep.self(), sequences.prompts);
+
+  for (size_t i = 0; i < variants.size(); ++i)
+    (i < set.compared.size() ? result.compared : result.layers).push_back({std::move(variants[i]), sweep.of(i)});
+  result.n_tokens_twice = tokens_of(sequences.sanity);
+  result.model = describe(model);
+  result.prompts = sequences.prompts;
+  result.prompts_sha256 = fed.sha256;
+  result.isa = op->isa();
+  model.report_tensors(true, listener);
+  return result;
+}
+
+}  // namespace kvcal

@@ -1,0 +1,61 @@
+// What a rounded cache does to a model's predictions: the same forward pass with the cache as it is and as servers keep
+// it, side by side, one reading of the weights for all.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "calibrate/listener.h"
+#include "calibrate/options.h"
+#include "evaluate/figures.h"
+#include "evaluate/variant.h"
+#include "prefill/memory_plan.h"
+#include "stats/model_info.h"
+
+namespace kvcal {
+
+struct EvaluationInputs {
+  std::filesystem::path model;  // checkpoint folder
+  PromptSource prompts;
+  OpenDevice open_device;
+};
+
+struct EvaluationOptions {
+  PromptOptions prompts;  // max_length 0: what the model allows
+  Precision precision = Precision::BF16;
+  int threads = 0;           // of the comparison; 0 = all processors
+  int64_t chunk_tokens = 0;  // 0 = by the plan
+  uint64_t memory = 0;       // bytes; 0 = what is available
+  int64_t max_model_len = 0;
+};
+
+/// What is compared with the reference. `layers` are of one cache each.
+struct VariantSet {
+  std::vector<Variant> compared, layers;
+};
+
+/// Makes the variants for an opened model: scales come from files, formats from options.
+using MakeVariants = std::function<VariantSet(const ModelSpec&)>;
+
+struct EvaluatedVariant {
+  Variant variant;
+  std::vector<ComparedToken> tokens;  // by prompt and position
+};
+
+struct Evaluation {
+  ModelInfo model;                    // with its digests
+  std::vector<PromptTokens> prompts;  // sorted by id
+  std::string prompts_sha256;
+  std::string isa;  // Ops::isa()
+  MemoryPlan memory;
+  int64_t n_tokens_twice = 0;  // that the reference was run on twice, with equal predictions
+  std::vector<EvaluatedVariant> compared, layers;
+};
+
+/// Runs the reference, a part of it once more (whose predictions must be equal: Error otherwise), and the variants,
+/// each from its first rounded layer on. Equal inputs give equal results whatever the threads and batches. Throws Error
+/// for what cannot be read or does not fit.
+Evaluation evaluate(const EvaluationInputs& inputs, const EvaluationOptions& options, const MakeVariants& make_variants,
+                    CalibrationListener& listener);
+
+}  // namespace kvcal

@@ -1,0 +1,97 @@
+#include "evaluate/evaluation_file.h"
+
+#include "artifact/json_text.h"
+
+namespace kvcal {
+namespace {
+
+Json number(double x) { return json_number(static_cast<float>(x)); }
+
+Json place_json(const Evaluation& evaluation, int64_t prompt, int64_t position) {
+  return {{"prompt", evaluation.prompts[static_cast<size_t>(prompt)].id}, {"position", position}};
+}
+
+Json figures_json(const Evaluation& evaluation, const PredictionFigures& f) {
+  Json out = {{"n_tokens", f.n_tokens}};
+  if (f.n_not_finite > 0) out["n_not_finite"] = f.n_not_finite;
+  if (f.n_not_finite == f.n_tokens) return out;
+  Json worst = place_json(evaluation, f.kl.worst_prompt, f.kl.worst_position);
+  worst["kl"] = number(f.kl.worst);
+  out["kl"] = {
+      {"mean", number(f.kl.mean)}, {"median", number(f.kl.median)}, {"p99", number(f.kl.p99)}, {"worst", worst}};
+  out["top1"] = number(f.top1);
+  if (f.n_predicted == 0) return out;
+  out["nll"] = number(f.nll);
+  out["nll_reference"] = number(f.nll_reference);
+  return out;
+}
+
+Json variant_json(const Evaluation& evaluation, const VariantFigures& v) {
+  Json out = {{"name", v.name}, {"format", v.format}};
+  out.update(figures_json(evaluation, v.all));
+  out["first_divergence"] = v.first_divergence
+                                ? place_json(evaluation, v.first_divergence->prompt, v.first_divergence->position)
+                                : Json(nullptr);
+  out["by_tag"] = Json::object();
+  for (const auto& [tag, figures] : v.by_tag) out["by_tag"][tag] = figures_json(evaluation, figures);
+  out["by_position"] = Json::array();
+  for (size_t bucket = 0; bucket < v.by_position.size(); ++bucket) {
+    Json part = {{"from", bucket == 0 ? 0 : int64_t{1} << (bucket - 1)}};
+    part.update(figures_json(evaluation, v.by_position[bucket]));
+    out["by_position"].push_back(part);
+  }
+  return out;
+}
+
+Json layer_json(const LayerFigures& layer) {
+  const PredictionFigures& f = layer.all;
+  Json out = {{"index", layer.index},
+              {"kl", f.n_not_finite < f.n_tokens ? number(f.kl.mean) : Json(nullptr)},
+              {"top1", number(f.top1)}};
+  if (f.n_predicted > 0) out["nll"] = number(f.nll);
+  return out;
+}
+
+VariantFigures figures_of(const EvaluatedVariant& v, const std::vector<PromptTokens>& prompts) {
+  const auto tags_of = [&](const ComparedToken& t) { return prompts[static_cast<size_t>(t.prompt)].tags; };
+  return {v.variant.name,
+          v.variant.format,
+          figures_of(v.tokens),
+          first_difference(v.tokens),
+          figures_by(v.tokens, tags_of),
+          figures_by_position(v.tokens)};
+}
+
+}  // namespace
+
+EvaluationFigures figures_of(const Evaluation& evaluation) {
+  EvaluationFigures figures;
+  for (const EvaluatedVariant& v : evaluation.compared) figures.variants.push_back(figures_of(v, evaluation.prompts));
+  for (const EvaluatedVariant& v : evaluation.layers) figures.layers.push_back({v.variant.layer, figures_of(v.tokens)});
+  return figures;
+}
+
+std::string evaluation_text(const EvaluationRecord& record, const Evaluation& evaluation,
+                            const EvaluationFigures& figures) {
+  int64_t n_tokens = 0;
+  for (const PromptTokens& p : evaluation.prompts) n_tokens += static_cast<int64_t>(p.ids.size());
+  Json out = {{"$schema", kEvaluationSchemaFile}, {"format", kEvaluationFormat}, {"version", kEvaluationVersion}};
+  out["tool_version"] = record.tool_version;
+  out["model"] = to_json(evaluation.model);
+  out["prompts"] = {
+      {"sha256", evaluation.prompts_sha256}, {"n_prompts", evaluation.prompts.size()}, {"n_tokens", n_tokens}};
+  out["precision"] = record.precision;
+  out["isa"] = evaluation.isa;
+  out["files"] = Json::array();
+  for (const EvaluatedFile& f : record.files) out["files"].push_back({{"name", f.name}, {"sha256", f.sha256}});
+  out["reference_twice"] = {{"n_tokens", evaluation.n_tokens_twice}, {"kl", 0}};  // evaluate() ends otherwise
+  out["variants"] = Json::array();
+  for (const VariantFigures& v : figures.variants) out["variants"].push_back(variant_json(evaluation, v));
+  if (!figures.layers.empty()) {
+    out["layers"] = Json::array();
+    for (const LayerFigures& layer : figures.layers) out["layers"].push_back(layer_json(layer));
+  }
+  return json_text(out);
+}
+
+}  // namespace kvcal

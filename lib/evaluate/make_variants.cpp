@@ -1,0 +1,121 @@
+#include "evaluate/make_variants.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/error.h"
+
+namespace kvcal {
+namespace {
+
+SiteRounding rounding_at(CacheFormat format, std::vector<float> scales) { return {format, scales, scales}; }
+
+/// A variant whose sites are what `site_of(layout, site)` makes of each.
+template <class F>
+Variant made(const ModelSpec& spec, std::string name, std::string_view format, const F& site_of) {
+  Variant variant{std::move(name), std::string(format), {}};
+  for (const KvLayout& layout : spec.caches) {
+    CacheSites sites;
+    sites.key = site_of(layout, layout.is_mla() ? CacheSite::Latent : CacheSite::Key);
+    if (!layout.is_mla()) sites.value = site_of(layout, CacheSite::Value);
+    variant.caches.push_back(std::move(sites));
+  }
+  return variant;
+}
+
+const ArtifactLayer& layer_of(const Artifact& artifact, const KvLayout& layout) {
+  const auto layer = std::ranges::find(artifact.layers, layout.layer, &ArtifactLayer::index);
+  if (layer == artifact.layers.end()) fail("the scale file has no layer " + std::to_string(layout.layer));
+  return *layer;
+}
+
+const ArtifactSite& site_of(const ArtifactLayer& layer, CacheSite site) {
+  if (site == CacheSite::Latent) return layer.latent;
+  return site == CacheSite::Key ? layer.key : layer.value;
+}
+
+/// Of the whole row, as it is stored.
+SiteStatistics stored_site(const CacheStatistics& cache, CacheSite site) {
+  return site == CacheSite::Latent ? latent_row(cache) : cache.at(site);
+}
+
+/// The scale with which the format just holds this magnitude.
+float scale_for(CacheFormat format, float absmax) {
+  // NVFP4's scale is of block scales, which are E4M3 numbers themselves.
+  const float largest = largest_of(format) * (format == CacheFormat::Nvfp4 ? largest_of(CacheFormat::E4m3) : 1.0f);
+  return absmax > 0 ? absmax / largest : 1.0f;
+}
+
+}  // namespace
+
+Variant at_one(const ModelSpec& spec, const StoredFormat& format) {
+  return made(spec, "scale_1.0", format.name,
+              [&](const KvLayout&, CacheSite) { return rounding_at(format.format, {1.0f}); });
+}
+
+Variant at_scales(const ModelSpec& spec, const Artifact& artifact, std::string name) {
+  const StoredFormat& format = stored_format(artifact.quantization.dtype);
+  return made(spec, std::move(name), format.name, [&](const KvLayout& layout, CacheSite s) {
+    const ArtifactSite& site = site_of(layer_of(artifact, layout), s);
+    return rounding_at(format.format, site.scale_per_head.empty() ? std::vector{site.scale} : site.scale_per_head);
+  });
+}
+
+RangesOf ranges_of(const Statistics& statistics) {
+  return [&](const KvLayout& layout, CacheSite site, ScalesPer per) {
+    const auto cache =
+        std::ranges::find(statistics.caches, layout.layer, [](const CacheStatistics& c) { return c.layout.layer; });
+    if (cache == statistics.caches.end()) fail("the statistics have no layer " + std::to_string(layout.layer));
+    const SiteStatistics measured = stored_site(*cache, site);
+    if (per == ScalesPer::Tensor || (site == CacheSite::Latent && per == ScalesPer::Head))
+      return std::vector{absmax_of(measured)};
+    std::vector<float> ranges;
+    if (per == ScalesPer::Head)
+      for (const HeadStatistics& head : measured.heads) ranges.push_back(magnitude_of(head.absmax));
+    else
+      for (const ChannelStatistics& channel : measured.channels) ranges.push_back(magnitude_of(channel.absmax));
+    return ranges;
+  };
+}
+
+RangesOf ranges_of(const Artifact& artifact) {
+  return [&](const KvLayout& layout, CacheSite site, ScalesPer per) {
+    if (per != ScalesPer::Tensor)
+      fail("a scale file does not say what ranges heads and channels have; give the statistics, --stats");
+    return std::vector{site_of(layer_of(artifact, layout), site).absmax};
+  };
+}
+
+Variant in_format(const ModelSpec& spec, const StoredFormat& format, const RangesOf& ranges) {
+  return made(spec, std::string(format.name), format.name, [&](const KvLayout& layout, CacheSite site) {
+    if (format.scales_per == ScalesPer::TokenHead) return SiteRounding{format.format, {}, {}};
+    std::vector<float> scales = ranges(layout, site, format.scales_per);
+    for (float& scale : scales) scale = scale_for(format.format, scale);
+    return rounding_at(format.format, std::move(scales));
+  });
+}
+
+Variant swapped(Variant variant) {
+  variant.name = "swapped";
+  for (CacheSites& sites : variant.caches)
+    if (sites.key && sites.value) std::swap(sites.key, sites.value);
+  return variant;
+}
+
+Variant one_cache(const Variant& variant, const KvLayout& layout) {
+  Variant alone{"layer_" + std::to_string(layout.layer), variant.format, {}, layout.layer};
+  alone.caches.resize(variant.caches.size());
+  const auto cache = static_cast<size_t>(layout.cache);
+  alone.caches[cache] = variant.caches[cache];
+  return alone;
+}
+
+void round_queries(Variant& variant, const ModelSpec& spec, const Artifact* artifact) {
+  for (size_t c = 0; c < variant.caches.size(); ++c) {
+    const SiteRounding& key = *variant.caches[c].key;
+    const float scale = artifact ? layer_of(*artifact, spec.caches[c]).query.scale : 1.0f;
+    variant.caches[c].query = key.write.empty() ? key : rounding_at(key.format, {scale});
+  }
+}
+
+}  // namespace kvcal

@@ -1,0 +1,41 @@
+// The ways to store a cache that a run compares, from scale files, statistics and the names of formats.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "artifact/artifact.h"
+#include "evaluate/formats.h"
+#include "evaluate/variant.h"
+#include "model/model_spec.h"
+#include "stats/statistics.h"
+
+namespace kvcal {
+
+/// Everything at scale 1.0, as servers without scales store it: "scale_1.0".
+Variant at_one(const ModelSpec& spec, const StoredFormat& format);
+
+/// The scales of a file in its own format. The file is of this model (check_fits()).
+Variant at_scales(const ModelSpec& spec, const Artifact& artifact, std::string name);
+
+/// Largest magnitudes that were measured of a site: one, one a head, or one a channel.
+using RangesOf = std::function<std::vector<float>(const KvLayout&, CacheSite, ScalesPer)>;
+RangesOf ranges_of(const Statistics& statistics);  // refers to it
+
+/// For a scale file: it has no ranges by head or channel, Error where they are asked for.
+RangesOf ranges_of(const Artifact& artifact);  // refers to it
+
+/// A format at the scales that its largest number gives these ranges, named like the format.
+Variant in_format(const ModelSpec& spec, const StoredFormat& format, const RangesOf& ranges);
+
+/// With the scales of keys and values exchanged: a control, worse wherever they differ much. MLA rows stay.
+Variant swapped(Variant variant);
+
+/// One cache alone, the others as they are: "layer_N".
+Variant one_cache(const Variant& variant, const KvLayout& layout);
+
+/// Rounds queries too, at what the file says of them; at 1.0 without a file. Dynamic where the keys are. Not of MLA.
+void round_queries(Variant& variant, const ModelSpec& spec, const Artifact* artifact);
+
+}  // namespace kvcal

@@ -1,0 +1,28 @@
+#include "evaluate/rounding_tap.h"
+
+namespace kvcal {
+namespace {
+
+/// Nobody writes through it.
+Tensor over(const std::vector<float>& scales) {
+  Tensor t;
+  t.data = const_cast<float*>(scales.data());
+  t.shape = {static_cast<int64_t>(scales.size())};
+  t.dtype = DType::F32;
+  return t;
+}
+
+}  // namespace
+
+Tensor RoundingTap::round(const std::optional<SiteRounding>& rounding, const Tensor& x) {
+  if (!rounding) return x;
+  if (rounding->write.empty()) return op_.round_cache(x, {rounding->format, {}, {}});
+  return op_.round_cache(x, {rounding->format, op_.upload(over(rounding->write)), op_.upload(over(rounding->read))});
+}
+
+Tensor RoundingTap::query(int cache, const Tensor& q, const Batch&) { return round(sites(cache).query, q); }
+Tensor RoundingTap::key(int cache, const Tensor& k, const Batch&) { return round(sites(cache).key, k); }
+Tensor RoundingTap::value(int cache, const Tensor& v, const Batch&) { return round(sites(cache).value, v); }
+Tensor RoundingTap::latent(int cache, const Tensor& row, const Batch&) { return round(sites(cache).key, row); }
+
+}  // namespace kvcal

@@ -1,0 +1,36 @@
+// Ways to store the cache that are compared with each other.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "ops/cache_rounding.h"
+
+namespace kvcal {
+
+/// What rows of one site go through. Scales: none where they are dynamic, else 1, one a head, or one a channel.
+struct SiteRounding {
+  CacheFormat format = CacheFormat::E4m3;
+  std::vector<float> write, read;
+  bool operator==(const SiteRounding&) const = default;
+};
+
+/// Of one cache; a site without a rounding stays as it is. MLA: `key` is of the row.
+struct CacheSites {
+  std::optional<SiteRounding> key, value, query;
+  bool any() const { return key || value || query; }
+};
+
+/// A way to store all caches of a model.
+struct Variant {
+  std::string name;                // "scale_1.0", "file", "swapped", ...; unique in a run
+  std::string format;              // "fp8_e4m3", ...
+  std::vector<CacheSites> caches;  // by ModelSpec::caches
+  int layer = -1;                  // the only one whose cache it rounds; -1: it was made for all
+
+  /// The first cache that it rounds: before its layer the variant is the reference. -1: none.
+  int first_cache() const;
+};
+
+}  // namespace kvcal

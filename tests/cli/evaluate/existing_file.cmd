@@ -1,0 +1,4 @@
+echo mine >evaluation.json
+kvcal evaluate "$SOURCE/datasets/demo/natural"
+echo exit $?
+cat evaluation.json

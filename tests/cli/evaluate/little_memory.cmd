@@ -1,0 +1,1 @@
+kvcal evaluate "$SOURCE/datasets/demo/natural" --prompts "$SOURCE/datasets/demo/prompts.jsonl" --memory 1MiB -q

@@ -1,0 +1,1 @@
+kvcal evaluate "$SOURCE/datasets/demo/natural" --scales nowhere.json

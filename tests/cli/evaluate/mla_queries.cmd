@@ -1,0 +1,2 @@
+echo '{"input_ids": [1, 2, 3]}' >ids.jsonl
+kvcal evaluate "$SOURCE/tests/arch/golden/deepseek_v3" --prompts ids.jsonl --query -q

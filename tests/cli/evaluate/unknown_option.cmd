@@ -1,0 +1,1 @@
+kvcal evaluate model --josn

@@ -1,0 +1,157 @@
+// Whole evaluations of the demo models: what is known of them, and what may not matter.
+#include "evaluate/evaluate.h"
+
+#include <gtest/gtest.h>
+
+#include "artifact/schema_check.h"
+#include "base/read_file.h"
+#include "calibrate/calibrate.h"
+#include "e2e/runs.h"
+#include "evaluate/evaluation_file.h"
+#include "evaluate/make_variants.h"
+#include "evaluate/rounding_tap.h"
+
+namespace kvcal {
+namespace {
+
+struct Evaluated {
+  int64_t chunk_tokens = 0;
+  int threads = 2;
+  bool reversed = false;
+  fs::path model = "datasets/demo/stressed";
+};
+
+PromptSet prompts(const Evaluated& how) {
+  PromptSet set = load_prompts({source("datasets/demo/prompts.jsonl")});
+  set.records.resize(12);
+  set.records[3].tags = {"a tag"};
+  if (how.reversed) std::ranges::reverse(set.records);
+  return set;
+}
+
+Evaluation run(const Evaluated& how, const MakeVariants& variants) {
+  EvaluationOptions options;
+  options.threads = how.threads;
+  options.chunk_tokens = how.chunk_tokens;
+  Recorder listener;
+  return evaluate({.model = source(how.model.string()),
+                   .prompts = [&](bool) { return prompts(how); },
+                   .open_device = [&] { return open_device("cpu", options.precision, how.threads); }},
+                  options, variants, listener);
+}
+
+Artifact scales_of(const fs::path& model) {
+  CalibrationOptions options;
+  Recorder listener;
+  return *calibrate({.model = source(model.string()),
+                     .prompts = [](bool) { return prompts({}); },
+                     .open_device = [] { return open_device("cpu", Precision::BF16, 2); }},
+                    options, listener)
+              .artifact;
+}
+
+VariantSet usual(const ModelSpec& spec, const Artifact& artifact) {
+  VariantSet set;
+  set.compared = {at_one(spec, stored_format("fp8_e4m3")), at_scales(spec, artifact, "file")};
+  set.compared.push_back(swapped(set.compared[1]));
+  set.compared.push_back(in_format(spec, stored_format("fp8_per_token_head"), nullptr));
+  for (const KvLayout& layout : spec.caches) set.layers.push_back(one_cache(set.compared[1], layout));
+  return set;
+}
+
+std::string text_of(const Evaluation& evaluation) {
+  return evaluation_text({"kvcal test", "bf16", {}}, evaluation, figures_of(evaluation));
+}
+
+TEST(Evaluate, TellsTheStressedModelFromItsNaturalTwin) {
+  const Artifact stressed = scales_of("datasets/demo/stressed"), natural = scales_of("datasets/demo/natural");
+  const auto kl = [](const Evaluation& e) {
+    std::vector<double> means;
+    for (const VariantFigures& v : figures_of(e).variants) means.push_back(v.all.kl.mean);
+    return means;
+  };
+  const auto bad = kl(run({}, [&](const ModelSpec& spec) { return usual(spec, stressed); }));
+  const auto good =
+      kl(run({.model = "datasets/demo/natural"}, [&](const ModelSpec& spec) { return usual(spec, natural); }));
+  EXPECT_GT(bad[0], 0.3);
+  EXPECT_GT(bad[2], bad[0]);
+  EXPECT_LT(bad[1], 3e-4);
+  EXPECT_LT(good[0], 3e-4);
+  // They compute the same function; their scales differ by the powers of two that their weights do.
+  EXPECT_EQ(bad[1], good[1]);
+  EXPECT_EQ(bad[3], good[3]);
+}
+
+TEST(Evaluate, BytesDoNotDependOnThreadsBatchesOrOrder) {
+  const Artifact artifact = scales_of("datasets/demo/stressed");
+  const auto bytes = [&](const Evaluated& how) {
+    return text_of(run(how, [&](const ModelSpec& spec) { return usual(spec, artifact); }));
+  };
+  const std::string expected = bytes({});
+  EXPECT_TRUE(expected == bytes({.chunk_tokens = 256}));
+  EXPECT_TRUE(expected == bytes({.threads = 1, .reversed = true}));
+}
+
+TEST(Evaluate, WritesWhatTheSchemaSays) {
+  const Artifact artifact = scales_of("datasets/demo/stressed");
+  const std::string text = text_of(run({}, [&](const ModelSpec& spec) { return usual(spec, artifact); }));
+  const std::string schema = read_file(source(std::string("schemas/") + kEvaluationSchemaFile), size_t{1} << 20);
+  const Json json = parse_json(text);
+  for (const SchemaError& e : check_schema(json, schema)) ADD_FAILURE() << e.path << ": " << e.message;
+  EXPECT_EQ(json["layers"].size(), 2U);
+  EXPECT_TRUE(json["variants"][0]["by_tag"].contains("a tag"));
+  Json broken = json;
+  broken["reference_twice"]["kl"] = 1;
+  EXPECT_FALSE(check_schema(broken, schema).empty());
+  broken = json;
+  broken["variants"][0]["kl"].erase("mean");
+  EXPECT_FALSE(check_schema(broken, schema).empty());
+}
+
+/// Keeps the rows that reach the head.
+struct KeepRows final : LogitsSink {
+  void hidden(Ops& op, const Tensor& x, const Batch&, Head&) override {
+    const Storage host(x.shape, x.dtype);
+    op.download(x, host.tensor());
+    const auto* bytes = host.tensor().as<char>();
+    rows.append(bytes, bytes + host.tensor().bytes());
+  }
+  std::string rows;
+};
+
+TEST(Evaluate, AVariantThatBeginsLateIsTheOneThatRanFromTheBeginning) {
+  OpenedModel model(source("datasets/demo/stressed"));
+  const ModelSpec& spec = model.spec();
+  const std::unique_ptr<Ops> op = open_device("cpu", Precision::BF16, 2);
+  const SequencePlan plan = plan_sequences(prompts_of({300, 70, 5}, spec.vocab), {.passes = 1, .warmup_passes = 0});
+  const Variant last = one_cache(at_one(spec, stored_format("fp8_e4m3")), spec.caches.back());
+  RoundingTap early(last, *op), late(last, *op);
+  NoTap away;
+  KeepRows reference, whole, branch;
+  const int layer = spec.caches.back().layer;
+  ASSERT_TRUE(Runner::can_branch(spec, layer));
+  Runner runner(*model.model, *op, model.weights, 256);
+  runner.run({{&plan.measured, &away, Until::Logits, &reference},
+              {&plan.measured, &early, Until::Logits, &whole},
+              {&plan.measured, &late, Until::Logits, &branch, layer, 0}},
+             plan.prompts);
+  EXPECT_FALSE(branch.rows.empty());
+  EXPECT_TRUE(branch.rows == whole.rows);
+  EXPECT_FALSE(branch.rows == reference.rows);
+}
+
+TEST(Evaluate, AModelWithSharedCachesForksWhereNoneIsReadAcross) {
+  OpenedModel model(source("tests/arch/golden/gemma4"));
+  const ModelSpec& spec = model.spec();
+  bool crossed = false;
+  for (const KvLayout& cache : spec.caches)
+    for (int layer = cache.layer + 1; layer <= spec.last_reader(cache.cache); ++layer) {
+      crossed = true;
+      EXPECT_FALSE(Runner::can_branch(spec, layer)) << layer;
+    }
+  EXPECT_TRUE(crossed);
+  EXPECT_TRUE(Runner::can_branch(spec, spec.caches.front().layer));
+}
+
+}  // namespace
+}  // namespace kvcal

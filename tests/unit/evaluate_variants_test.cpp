@@ -1,0 +1,150 @@
+// What each variant does to each site.
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+#include "evaluate/make_variants.h"
+#include "unit/solve_synthetic.h"
+#include "unit/solved_artifact.h"
+
+namespace kvcal {
+namespace {
+
+ModelSpec spec_of(const KvLayout& layout) {
+  ModelSpec spec;
+  spec.layers.resize(static_cast<size_t>(layout.layer) + 1);
+  spec.caches = {layout};
+  return spec;
+}
+
+struct Measured {
+  explicit Measured(const SyntheticRun& run, const SolveOptions& options = {})
+      : spec(spec_of(run.layout)),
+        statistics(synthetic_statistics(run)),
+        artifact(solved_artifact(statistics, options)) {}
+  ModelSpec spec;
+  Statistics statistics;
+  Artifact artifact;
+};
+
+std::string error_of(const std::function<void()>& f) {
+  try {
+    f();
+  } catch (const Error& e) {
+    return e.what();
+  }
+  return "";
+}
+
+TEST(Variants, AtOneEverySiteThatIsStoredIsRounded) {
+  const Measured m(ordinary_run());
+  const Variant v = at_one(m.spec, stored_format("fp8_e5m2"));
+  EXPECT_EQ(v.name, "scale_1.0");
+  EXPECT_EQ(v.format, "fp8_e5m2");
+  const SiteRounding one = {CacheFormat::E5m2, {1}, {1}};
+  EXPECT_EQ(v.caches[0].key, one);
+  EXPECT_EQ(v.caches[0].value, one);
+  EXPECT_FALSE(v.caches[0].query);
+  EXPECT_EQ(v.first_cache(), 0);
+}
+
+TEST(Variants, AFileGivesItsScales) {
+  const Measured m(ordinary_run());
+  const Variant v = at_scales(m.spec, m.artifact, "file");
+  const ArtifactLayer& layer = m.artifact.layers[0];
+  EXPECT_EQ(v.caches[0].key->write, std::vector{layer.key.scale});
+  EXPECT_EQ(v.caches[0].value->read, std::vector{layer.value.scale});
+  EXPECT_NE(layer.key.scale, layer.value.scale);
+  EXPECT_EQ(v.caches[0].key->format, CacheFormat::E4m3);
+}
+
+TEST(Variants, AFileByHeadGivesOneForEach) {
+  SolveOptions options;
+  options.granularity = Granularity::Head;
+  const Measured m(ordinary_run(), options);
+  const Variant v = at_scales(m.spec, m.artifact, "file");
+  EXPECT_EQ(v.caches[0].key->write, m.artifact.layers[0].key.scale_per_head);
+  EXPECT_EQ(v.caches[0].key->write.size(), 2U);
+}
+
+TEST(Variants, SwappedExchangesKeysAndValues) {
+  const Measured m(ordinary_run());
+  const Variant file = at_scales(m.spec, m.artifact, "file"), v = swapped(file);
+  EXPECT_EQ(v.name, "swapped");
+  EXPECT_EQ(v.caches[0].key, file.caches[0].value);
+  EXPECT_EQ(v.caches[0].value, file.caches[0].key);
+}
+
+TEST(Variants, OfLatentAttentionTheRowIsOneSite) {
+  const Measured m(latent_run());
+  const Variant v = at_scales(m.spec, m.artifact, "file");
+  EXPECT_EQ(v.caches[0].key->write, std::vector{m.artifact.layers[0].latent.scale});
+  EXPECT_FALSE(v.caches[0].value);
+  EXPECT_EQ(swapped(v).caches[0].key, v.caches[0].key);
+  const Variant by_head = in_format(m.spec, stored_format("int8_per_head"), ranges_of(m.statistics));
+  EXPECT_EQ(by_head.caches[0].key->write.size(), 1U);
+  const Variant by_channel = in_format(m.spec, stored_format("int8_per_channel"), ranges_of(m.statistics));
+  EXPECT_EQ(by_channel.caches[0].key->write.size(), 24U);
+}
+
+TEST(Variants, AFormatJustHoldsWhatWasMeasured) {
+  const Measured m(ordinary_run());
+  const SiteStatistics& key = m.statistics.caches[0].at(CacheSite::Key);
+  const auto scales = [&](const char* name) {
+    return in_format(m.spec, stored_format(name), ranges_of(m.statistics)).caches[0].key->write;
+  };
+  EXPECT_EQ(scales("int8"), std::vector{absmax_of(key) / 127});
+  EXPECT_EQ(scales("fp8_e4m3fnuz"), std::vector{absmax_of(key) / 240});
+  EXPECT_EQ(scales("nvfp4"), std::vector{absmax_of(key) / (6.0f * 448)});
+  const std::vector<float> heads = scales("fp8_e4m3_per_head"), channels = scales("int8_per_channel");
+  ASSERT_EQ(heads.size(), 2U);
+  for (size_t h = 0; h < 2; ++h) EXPECT_EQ(heads[h], magnitude_of(key.heads[h].absmax) / 448);
+  ASSERT_EQ(channels.size(), 32U);
+  for (size_t c = 0; c < 32; ++c) EXPECT_EQ(channels[c], magnitude_of(key.channels[c].absmax) / 127);
+  EXPECT_TRUE(scales("fp8_per_token_head").empty());
+}
+
+TEST(Variants, AScaleFileKnowsRangesOfTensorsOnly) {
+  const Measured m(ordinary_run());
+  const Variant v = in_format(m.spec, stored_format("int8"), ranges_of(m.artifact));
+  EXPECT_EQ(v.caches[0].value->write, std::vector{m.artifact.layers[0].value.absmax / 127});
+  EXPECT_NE(error_of([&] { in_format(m.spec, stored_format("int8_per_head"), ranges_of(m.artifact)); }), "");
+}
+
+TEST(Variants, AChannelOfZerosHasTheScaleOne) {
+  SyntheticRun run = ordinary_run();
+  run.key = [](const Provenance& where) { return where.channel == 3 ? 0.0f : 1.0f; };
+  const Measured m(run);
+  const auto scales =
+      in_format(m.spec, stored_format("int8_per_channel"), ranges_of(m.statistics)).caches[0].key->write;
+  EXPECT_EQ(scales[3], 1);
+  EXPECT_EQ(scales[4], 1.0f / 127);
+}
+
+TEST(Variants, QueriesAreRoundedWhereTheyAreAskedFor) {
+  const Measured m(ordinary_run());
+  Variant file = at_scales(m.spec, m.artifact, "file"), one = at_one(m.spec, stored_format("fp8_e4m3"));
+  round_queries(file, m.spec, &m.artifact);
+  round_queries(one, m.spec, nullptr);
+  EXPECT_EQ(file.caches[0].query->write, std::vector{m.artifact.layers[0].query.scale});
+  EXPECT_EQ(one.caches[0].query->write, std::vector{1.0f});
+}
+
+TEST(Variants, OneLayerLeavesTheOthersAsTheyAre) {
+  ModelSpec spec = spec_of(small_layout(3));
+  spec.caches.push_back(small_layout(7));
+  spec.caches[1].cache = 1;
+  const Variant all = at_one(spec, stored_format("fp8_e4m3")), alone = one_cache(all, spec.caches[1]);
+  EXPECT_EQ(alone.layer, 7);
+  EXPECT_EQ(alone.first_cache(), 1);
+  EXPECT_FALSE(alone.caches[0].any());
+  EXPECT_EQ(alone.caches[1].value, all.caches[1].value);
+}
+
+TEST(Variants, AFileWithoutALayerIsRefused) {
+  const Measured m(ordinary_run());
+  const std::string error = error_of([&] { at_scales(spec_of(small_layout(5)), m.artifact, "file"); });
+  EXPECT_NE(error.find("layer 5"), std::string::npos) << error;
+}
+
+}  // namespace
+}  // namespace kvcal
