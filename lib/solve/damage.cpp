@@ -63,8 +63,10 @@ Change change_of(const SiteStatistics& site, size_t head, size_t width, const He
   return sum;
 }
 
-void predict_values(const SiteStatistics& site, size_t width, const NumberFormat& format, std::span<const float> scales,
-                    PredictedDamage& damage) {
+void predict_values(const CacheStatistics& cache, CacheSite values, const NumberFormat& format,
+                    std::span<const float> scales, PredictedDamage& damage) {
+  const SiteStatistics& site = cache.at(values);
+  const auto width = static_cast<size_t>(width_of(cache.layout, values));
   Change all;
   std::vector<double> energies;
   const auto scale_of = [&](size_t head) { return static_cast<double>(scales[scales.size() == 1 ? 0 : head]); };
@@ -74,7 +76,8 @@ void predict_values(const SiteStatistics& site, size_t width, const NumberFormat
     energies.push_back(change.energy);
     damage.clips |= clips(site.heads[head], format, scale_of(head));
   }
-  damage.rel = all.relative();
+  // Weights that do not sum to one, but to another share in each row, make an offset of all values vary as well.
+  damage.rel = cache.layout.learnt_sinks ? all.raw() : all.relative();
   damage.rel_raw = all.raw();
   for (size_t head = 0; head < site.heads.size(); ++head)
     if (energies[head] > kHeadThatMatters * all.energy)
@@ -139,8 +142,7 @@ PredictedDamage predict_damage(const CacheStatistics& cache, CacheSite site, con
     predict_queries(cache, format, scales, damage);
     return damage;
   }
-  const auto width = static_cast<size_t>(width_of(cache.layout, site));
-  if (site == CacheSite::Value || site == CacheSite::Latent) predict_values(s, width, format, scales, damage);
+  if (site == CacheSite::Value || site == CacheSite::Latent) predict_values(cache, site, format, scales, damage);
   if (site == CacheSite::Value) return damage;
   for (const HeadError& error : errors_of(cache, site, format, scales))
     damage.noise = std::max(damage.noise, error.noise);

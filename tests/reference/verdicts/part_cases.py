@@ -110,4 +110,10 @@ BOTTOM = [
        q=table(25, *each_head(4, 64, 63, set=80.0, rows=[0, 128]), *each_head(4, 64, 63, set=-80.0, rows=[128, 256]))),
 ]
 
-CASES = VALUES + KEYS + ROWS + CLIPPED + GRIDS + FEW + BOTTOM
+SINKS = [
+    of("v_offset_290_sinks", "the channel at 290 +- 3 where sinks take a share of attention that varies: so does the offset", V,
+       more={"class": "sinks"}, v=table(.3, *each_head(2, 64, 3, times=10.0), *each_head(2, 64, 3, add=290.0)),
+       sinks=table(1, edit(add=6.0))),
+]
+
+CASES = VALUES + KEYS + ROWS + CLIPPED + GRIDS + FEW + BOTTOM + SINKS
