@@ -116,4 +116,10 @@ SINKS = [
        sinks=table(1, edit(add=6.0))),
 ]
 
-CASES = VALUES + KEYS + ROWS + CLIPPED + GRIDS + FEW + BOTTOM + SINKS
+ONE_CHANNEL = [
+    of("q_one_channel", "one channel is all of the logits: rounding it makes them larger or smaller alike, in their order",
+       ["query"], more={"heads": 1, "kv_heads": 1, "prompts": [{"length": 138, "put": [[0, 0]]}]},
+       k=table(1, *each_head(1, 64, 5, times=4000.0)), q=table(1)),
+]
+
+CASES = VALUES + KEYS + ROWS + CLIPPED + GRIDS + FEW + BOTTOM + SINKS + ONE_CHANNEL
