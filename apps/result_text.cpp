@@ -113,7 +113,8 @@ std::string zero_heads_text(const Artifact& artifact) {
 void add_parts(Table& table, const ArtifactParts& parts) {
   const auto add = [&](const char* name, float absmax, const ArtifactError& e) {
     table.add_row({"", name, formatted("%.4g", static_cast<double>(absmax)), "",
-                   share_in_percent(static_cast<double>(e.at_scale)), share_in_percent(static_cast<double>(e.at_one))});
+                   share_in_percent(static_cast<double>(e.at_scale)), share_in_percent(static_cast<double>(e.at_one)),
+                   "", "", "", "", "", ""});
   };
   add("- latent part", parts.absmax_latent, parts.error_latent);
   add("- rope part", parts.absmax_rope, parts.error_rope);

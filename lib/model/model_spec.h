@@ -44,6 +44,7 @@ struct KvLayout {
   double rope_magnitude = 1;  // RoPE lengthens every pair by this (yarn)
   int64_t window = 0;         // 0 = all positions
   int64_t latent_dim = 0;     // of "mla": the first columns of the row, which are its values; else 0
+  bool learnt_sinks = false;  // a logit of each head takes a share of its softmax and has no value
 
   bool is_mla() const { return kind == "mla"; }
 };

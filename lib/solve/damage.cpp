@@ -63,8 +63,10 @@ Change change_of(const SiteStatistics& site, size_t head, size_t width, const He
   return sum;
 }
 
-void predict_values(const SiteStatistics& site, size_t width, const NumberFormat& format, std::span<const float> scales,
-                    PredictedDamage& damage) {
+void predict_values(const CacheStatistics& cache, CacheSite values, const NumberFormat& format,
+                    std::span<const float> scales, PredictedDamage& damage) {
+  const SiteStatistics& site = cache.at(values);
+  const auto width = static_cast<size_t>(width_of(cache.layout, values));
   Change all;
   std::vector<double> energies;
   const auto scale_of = [&](size_t head) { return static_cast<double>(scales[scales.size() == 1 ? 0 : head]); };
@@ -74,7 +76,8 @@ void predict_values(const SiteStatistics& site, size_t width, const NumberFormat
     energies.push_back(change.energy);
     damage.clips |= clips(site.heads[head], format, scale_of(head));
   }
-  damage.rel = all.relative();
+  // Weights that do not sum to one, but to another share in each row, make an offset of all values vary as well.
+  damage.rel = cache.layout.learnt_sinks ? all.raw() : all.relative();
   damage.rel_raw = all.raw();
   for (size_t head = 0; head < site.heads.size(); ++head)
     if (energies[head] > kHeadThatMatters * all.energy)
@@ -111,6 +114,12 @@ double middle_of_tokens(const HeadStatistics& head) {
   return 0;
 }
 
+/// Where one channel is all of the logits, rounding it makes all of them larger or smaller alike: their order stays.
+/// With shares p_c of channels, 1 - Σ p_c² of the noise is not of that kind.
+double share_that_reorders(double sum, double squares) {
+  return sum > 0 ? std::sqrt(std::max(1 - squares / (sum * sum), 0.0)) : 0.0;
+}
+
 void predict_queries(const CacheStatistics& cache, const NumberFormat& format, std::span<const float> scales,
                      PredictedDamage& damage) {
   const SiteStatistics& site = cache.at(CacheSite::Query);
@@ -119,12 +128,16 @@ void predict_queries(const CacheStatistics& cache, const NumberFormat& format, s
     const double scale = scales[scales.size() == 1 ? 0 : head];
     const HeadModel model = model_of(site.heads[head].histogram, format, scale);
     const std::vector<double> variances = key_variances(cache, head);
-    double sum = 0;
-    for (size_t c = 0; c < width; ++c)
-      sum += mean_squared_error(site.channels[head * width + c], model, site.n_tokens) * variances[c];
+    double sum = 0, squares = 0;
+    for (size_t c = 0; c < width; ++c) {
+      const double part = mean_squared_error(site.channels[head * width + c], model, site.n_tokens) * variances[c];
+      sum += part;
+      squares += part * part;
+    }
     const double noise = cache.layout.softmax_scale * std::sqrt(sum);
+    const double reorders = share_that_reorders(sum, squares);
     damage.noise = std::max(damage.noise, noise);
-    damage.typical_noise = std::max(damage.typical_noise, noise * middle_of_tokens(site.heads[head]));
+    damage.typical_noise = std::max(damage.typical_noise, noise * reorders * middle_of_tokens(site.heads[head]));
     damage.clips |= clips(site.heads[head], format, scale);
   }
 }
@@ -139,8 +152,7 @@ PredictedDamage predict_damage(const CacheStatistics& cache, CacheSite site, con
     predict_queries(cache, format, scales, damage);
     return damage;
   }
-  const auto width = static_cast<size_t>(width_of(cache.layout, site));
-  if (site == CacheSite::Value || site == CacheSite::Latent) predict_values(s, width, format, scales, damage);
+  if (site == CacheSite::Value || site == CacheSite::Latent) predict_values(cache, site, format, scales, damage);
   if (site == CacheSite::Value) return damage;
   for (const HeadError& error : errors_of(cache, site, format, scales))
     damage.noise = std::max(damage.noise, error.noise);

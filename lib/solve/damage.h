@@ -14,10 +14,12 @@ struct PredictedDamage {
   // Keys, rows, queries: what is added to the logits, RMS in nats, without what all keys have in common. Keys:
   // error_model.h. Queries: softmax_scale · sqrt(Σ_c e_c² Var k_c).
   double noise = 0;
-  double typical_noise = 0;  // queries: of the token in the middle, where a few large ones are most of the noise
+  // Queries: what may change the order of logits, for the query in the middle, where a few large ones are most of the
+  // noise.
+  double typical_noise = 0;
   // Values, latent part: relative RMS change of the output, channels weighted by their columns of the output
   // projection: sqrt(Σ w² e² / Σ w² E[v²]), or the same of what varies, sqrt(Σ w² e_varying² / Σ w² Var), the
-  // larger (head_model.h).
+  // larger (head_model.h). Where heads have learnt sinks, the first alone.
   double rel = 0;
   double rel_raw = 0;  // the first of the two alone
   // Values: share of tokens whose row is below 2^-7 · scale throughout; of heads that matter only.

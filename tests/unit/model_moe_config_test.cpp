@@ -109,6 +109,12 @@ TEST(MoeConfig, gpt_oss_slides_by_layer_types_or_every_second_layer) {
 }
 
 // The class's default is yarn with factor 32: its magnitude is 0.1 ln 32 + 1.
+TEST(MoeConfig, gpt_oss_has_learnt_sinks_and_mixtral_has_none) {
+  const auto has = [](const Json& config) { return parse_model(config)->spec().caches.at(0).learnt_sinks; };
+  EXPECT_TRUE(has(moe("GptOssForCausalLM", {{"num_local_experts", 4}})));
+  EXPECT_FALSE(has(moe("MixtralForCausalLM", {{"num_local_experts", 4}})));
+}
+
 TEST(MoeConfig, gpt_oss_without_rope_keys_has_its_classs_yarn) {
   const Json config = moe("GptOssForCausalLM", {{"num_local_experts", 4}});
   EXPECT_NEAR(parse_model(config)->spec().caches.at(0).rope_magnitude, 1.34657359, 1e-6);

@@ -134,6 +134,15 @@ TEST(Assessment, AnOffsetIsNoReasonToLoseWhatVaries) {
   EXPECT_EQ(s.value.assessment.fp8, Fitness::Keep16);
 }
 
+TEST(Assessment, AnOffsetVariesWithWeightsThatDoNotSumToOne) {
+  SyntheticRun run = ordinary_run();
+  run.layout.learnt_sinks = true;
+  run.value = [plain = gaussian(3, 5)](const Provenance& w) mutable { return 290 + plain(w); };
+  const SolvedCache s = solved(run);
+  EXPECT_LT(*s.value.assessment.at_scale.rel, 0.04);
+  EXPECT_EQ(s.value.assessment.fp8, Fitness::Fine);
+}
+
 TEST(Assessment, CheckForAKeyChannelThatDrownsTheOthers) {
   SyntheticRun run = ordinary_run();
   run.key = channel_times(run.key, 11, 60);  // largest about 250: nothing clips at 1.0

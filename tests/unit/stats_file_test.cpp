@@ -67,6 +67,16 @@ TEST(StatisticsFile, RoundTripKeepsEveryByte) {
     }
 }
 
+TEST(StatisticsFile, TellsWhichLayersHaveLearntSinks) {
+  Statistics with = sample();
+  with.caches[1].layout.learnt_sinks = true;
+  const TemporaryPath path;
+  write_statistics(path, with, Existing::Refuse);
+  const Statistics read = read_statistics(path);
+  EXPECT_FALSE(read.caches[0].layout.learnt_sinks);
+  EXPECT_TRUE(read.caches[1].layout.learnt_sinks);
+}
+
 TEST(StatisticsFile, TensorsAreNamedAndSorted) {
   const TemporaryPath path;
   write_statistics(path, sample(), Existing::Refuse);

@@ -110,4 +110,16 @@ BOTTOM = [
        q=table(25, *each_head(4, 64, 63, set=80.0, rows=[0, 128]), *each_head(4, 64, 63, set=-80.0, rows=[128, 256]))),
 ]
 
-CASES = VALUES + KEYS + ROWS + CLIPPED + GRIDS + FEW + BOTTOM
+SINKS = [
+    of("v_offset_290_sinks", "the channel at 290 +- 3 where sinks take a share of attention that varies: so does the offset", V,
+       more={"class": "sinks"}, v=table(.3, *each_head(2, 64, 3, times=10.0), *each_head(2, 64, 3, add=290.0)),
+       sinks=table(1, edit(add=6.0))),
+]
+
+ONE_CHANNEL = [
+    of("q_one_channel", "one channel is all of the logits: rounding it makes them larger or smaller alike, in their order",
+       ["query"], more={"heads": 1, "kv_heads": 1, "prompts": [{"length": 138, "put": [[0, 0]]}]},
+       k=table(1, *each_head(1, 64, 5, times=4000.0)), q=table(1)),
+]
+
+CASES = VALUES + KEYS + ROWS + CLIPPED + GRIDS + FEW + BOTTOM + SINKS + ONE_CHANNEL
