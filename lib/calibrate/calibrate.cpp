@@ -1,6 +1,5 @@
 #include "calibrate/calibrate.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "artifact/make_artifact.h"
@@ -11,16 +10,6 @@
 
 namespace kvcal {
 namespace {
-
-// Config and weights to prompts: one that is longer than the model allows would rotate keys as no server does.
-FedPrompts feed(const OpenedModel& model, const CalibrationInputs& inputs, CalibrationOptions& options,
-                CalibrationListener& listener) {
-  const int64_t most = model.spec().max_positions;
-  PromptOptions& prompts = options.prompts;
-  if (prompts.max_length == 0 || prompts.max_length > most) prompts.max_length = most;
-  options.sequences.max_length = prompts.max_length;
-  return feed_prompts(inputs.model, model.spec().vocab, prompts, inputs.prompts, listener);
-}
 
 std::string emulated_activations(OpenedModel& model, const CalibrationOptions& options) {
   if (!options.emulate_activations) return "";
@@ -62,7 +51,9 @@ CalibrationResult calibrate(const CalibrationInputs& inputs, CalibrationOptions 
   const std::string activation_quant = emulated_activations(model, options);
 
   // Prompts become token ids.
-  const FedPrompts fed = feed(model, inputs, options, listener);
+  options.prompts.keep_within(model.spec().max_positions);
+  options.sequences.max_length = options.prompts.max_length;
+  const FedPrompts fed = feed_prompts(inputs.model, model.spec().vocab, options.prompts, inputs.prompts, listener);
   const RunSources sources = {fed.sha256, tokenizer_sha256(inputs.model), activation_quant};
   report_limits(model, fed, options, listener);
 
