@@ -1,26 +1,15 @@
 #include "calibrate/calibrate.h"
 
-#include <algorithm>
+#include <span>
 #include <utility>
 
 #include "artifact/make_artifact.h"
 #include "calibrate/fed_prompts.h"
-#include "calibrate/measure.h"
 #include "calibrate/opened_model.h"
 #include "solve/solution.h"
 
 namespace kvcal {
 namespace {
-
-// Config and weights to prompts: one that is longer than the model allows would rotate keys as no server does.
-FedPrompts feed(const OpenedModel& model, const CalibrationInputs& inputs, CalibrationOptions& options,
-                CalibrationListener& listener) {
-  const int64_t most = model.spec().max_positions;
-  PromptOptions& prompts = options.prompts;
-  if (prompts.max_length == 0 || prompts.max_length > most) prompts.max_length = most;
-  options.sequences.max_length = prompts.max_length;
-  return feed_prompts(inputs.model, model.spec().vocab, prompts, inputs.prompts, listener);
-}
 
 std::string emulated_activations(OpenedModel& model, const CalibrationOptions& options) {
   if (!options.emulate_activations) return "";
@@ -40,19 +29,6 @@ void report_limits(const OpenedModel& model, const FedPrompts& fed, CalibrationO
                   "the model accepts images, but no prompt has any: ranges on image tokens are not measured");
 }
 
-// A run that drew a part of the prompts is a run over that part.
-void take(Measurement measured, CalibrationPlan plan, const FedPrompts& fed, CalibrationResult& result) {
-  result.statistics = std::move(measured.statistics);
-  if (measured.drawn)
-    result.statistics.run.calibration->prompts_sha256 =
-        prompts_sha256(std::span(fed.prompts).first(measured.drawn->prompts.size()));
-  result.sequences = measured.drawn ? std::move(*measured.drawn) : std::move(plan.sequences);
-  result.n_tokens = measured.n_tokens;
-  result.n_tokens_run = measured.n_tokens_run;
-  result.seconds = measured.seconds;
-  result.resume = std::move(measured.resume);
-}
-
 }  // namespace
 
 CalibrationResult calibrate(const CalibrationInputs& inputs, CalibrationOptions options,
@@ -62,24 +38,21 @@ CalibrationResult calibrate(const CalibrationInputs& inputs, CalibrationOptions 
   const std::string activation_quant = emulated_activations(model, options);
 
   // Prompts become token ids.
-  const FedPrompts fed = feed(model, inputs, options, listener);
+  options.prompts.keep_within(model.spec().max_positions);
+  options.sequences.max_length = options.prompts.max_length;
+  const FedPrompts fed = feed_prompts(inputs.model, model.spec().vocab, options.prompts, inputs.prompts, listener);
   const RunSources sources = {fed.sha256, tokenizer_sha256(inputs.model), activation_quant};
   report_limits(model, fed, options, listener);
 
   // Sequences, memory and device, before anything runs.
   CalibrationPlan plan = plan_calibration(model, tokens_of(fed, model.spec()), sources, options, inputs.open_device);
   listener.planned(plan, model.spec());
-  CalibrationResult result;
-  result.memory = plan.memory;
-  result.activation_quant = activation_quant;
-  if (options.extent == Extent::Plan) {
-    result.sequences = std::move(plan.sequences);
-    return result;
-  }
+  if (options.extent == Extent::Plan) return {{std::move(plan.sequences)}, plan.memory, activation_quant};
 
   // Layer by layer: all sequences through the model, every key, value and query counted.
-  Measurement measured = measure(model, plan, options, listener);
-  take(std::move(measured), std::move(plan), fed, result);
+  CalibrationResult result = {measure(model, plan, options, listener), plan.memory, activation_quant};
+  const auto n_prompts = result.sequences.prompts.size();  // with until_stable fewer than were fed
+  result.statistics.run.calibration->prompts_sha256 = prompts_sha256(std::span(fed.prompts).first(n_prompts));
   model.report_tensors(options.sequences.sanity, listener);
   listener.measured(result.statistics);
 

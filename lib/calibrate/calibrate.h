@@ -2,28 +2,20 @@
 // are flags, a listener and files around it.
 #pragma once
 
-#include <cstdint>
-#include <memory>
 #include <optional>
+#include <string>
 
 #include "artifact/artifact.h"
 #include "calibrate/listener.h"
+#include "calibrate/measure.h"
 #include "calibrate/options.h"
-#include "calibrate/plan.h"
-#include "calibrate/resume.h"
 
 namespace kvcal {
 
-struct CalibrationResult {
-  SequencePlan sequences;  // what was run: with until_stable of the prompts that were drawn
-  MemoryPlan memory;       // bytes
-  Statistics statistics;
-  std::optional<Artifact> artifact;      // with Extent::Scales
-  int64_t n_tokens = 0;                  // measured, all passes
-  int64_t n_tokens_run = 0;              // with warm-up and sanity sequences
-  double seconds = 0;                    // of the sweeps
-  std::string activation_quant;          // how activations were rounded; "" = they were not
-  std::unique_ptr<ResumeFolder> resume;  // if asked for: to remove once the results are safe
+struct CalibrationResult : Measurement {
+  MemoryPlan memory;                   // bytes
+  std::string activation_quant;        // how activations were rounded; "" = they were not
+  std::optional<Artifact> artifact{};  // with Extent::Scales
 };
 
 /// Writes nothing but options.resume. With Extent::Plan only `sequences` and `memory` are filled in. Equal inputs give

@@ -51,6 +51,10 @@ void warn(const FedPrompts& fed, int64_t max_length, NoticeListener& listener) {
 
 }  // namespace
 
+void PromptOptions::keep_within(int64_t max_positions) {
+  if (max_length == 0 || max_length > max_positions) max_length = max_positions;
+}
+
 std::string template_mismatch(const PromptSet& set, const ChatTemplate* chat) {
   const auto count = [&](PromptKind kind) {
     return std::count_if(set.records.begin(), set.records.end(), [&](const auto& r) { return r.kind == kind; });

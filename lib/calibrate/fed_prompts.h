@@ -25,6 +25,9 @@ struct PromptOptions {
   bool raw_on_purpose = false;               // no warning about raw text and a chat template
   Json template_kwargs = Json::object();     // variables for the chat template
   std::optional<int64_t> unix_seconds = {};  // for templates that print the date
+
+  /// Lowers max_length, or sets it, to what a model allows: a longer prompt would rotate keys as no server does.
+  void keep_within(int64_t max_positions);
 };
 
 struct FedPrompts {

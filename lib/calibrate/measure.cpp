@@ -47,11 +47,12 @@ Measurement measure(OpenedModel& model, const CalibrationPlan& plan, const Calib
   if (options.until_stable >= 0) {
     DrawnRun run = run_until_stable(sweeper, sequences.prompts, options, sanity, listener);
     m.statistics = std::move(run.statistics);
-    m.drawn = std::move(run.sequences);
+    m.sequences = std::move(run.sequences);
   } else {
     m.statistics = sweeper.run(sequences, {1, options.sequences.passes, 0}, sanity, m.resume.get());
+    m.sequences = sequences;
   }
-  m.n_tokens = (m.drawn ? *m.drawn : sequences).n_tokens();
+  m.n_tokens = m.sequences.n_tokens();
   warn_if_suspicious(sanity, listener);
   for (const std::string& note : plan.op->notes()) listener.hear(Notice::Detail, note);
   m.n_tokens_run = sweeper.tokens_run();

@@ -1,8 +1,8 @@
 // The measuring part of a calibration: runs a plan, and counts what the caches would hold.
 #pragma once
 
+#include <cstdint>
 #include <memory>
-#include <optional>
 
 #include "calibrate/listener.h"
 #include "calibrate/opened_model.h"
@@ -12,12 +12,12 @@
 namespace kvcal {
 
 struct Measurement {
-  Statistics statistics;
-  int64_t n_tokens = 0;                  // measured, all passes
-  int64_t n_tokens_run = 0;              // with warm-up and sanity sequences
-  double seconds = 0;                    // of the sweeps
-  std::optional<SequencePlan> drawn;     // with until_stable: what was run instead of the plan
-  std::unique_ptr<ResumeFolder> resume;  // with CalibrationOptions::resume: to remove once the results are safe
+  SequencePlan sequences;  // what was run: the plan's, or with until_stable those of the prompts that were drawn
+  Statistics statistics{};
+  int64_t n_tokens = 0;                    // measured, all passes
+  int64_t n_tokens_run = 0;                // with warm-up and sanity sequences
+  double seconds = 0;                      // of the sweeps
+  std::unique_ptr<ResumeFolder> resume{};  // with CalibrationOptions::resume: to remove once the results are safe
 };
 
 /// Runs the plan or, with until_stable, the plan of as many prompts as it takes. The result is that of a run over these

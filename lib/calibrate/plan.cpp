@@ -2,7 +2,6 @@
 
 #include <utility>
 
-#include "prefill/weight_check.h"
 #include "solve/sampled_damage.h"
 #include "stats/observer.h"
 

@@ -15,6 +15,7 @@
 
 #include "ops/attention_sample.h"
 #include "ops/cache_rounding.h"
+#include "ops/op_list.h"
 #include "ops/tap_tables.h"
 #include "ops/weight_loader.h"
 
@@ -388,56 +389,14 @@ class Ops : public WeightLoader {
 
  protected:
   // Inputs of these are rounded already; what is between two products of one op they round themselves.
-  virtual Tensor do_embed(const Tensor& table, std::span<const int32_t> ids) = 0;
-  virtual Tensor do_linear(const Tensor& x, const Linear& w) = 0;
-  virtual Tensor do_linear_f32(const Tensor& x, const Linear& w) = 0;
-  virtual Tensor do_round_input(const Tensor& x, const InputRounding& rounding) = 0;
-  virtual Tensor do_round_cache(const Tensor& x, const CacheRounding& rounding) = 0;
-  virtual Tensor do_rms_norm(const Tensor& x, const Tensor& gain, float eps) = 0;
-  virtual Tensor do_add(const Tensor& x, const Tensor& y) = 0;
-  virtual Tensor do_linear_per_head(const Tensor& x, std::span<const Linear> heads) = 0;
-  virtual Tensor do_layer_norm(const Tensor& x, const Tensor& gain, const Tensor& bias, float eps) = 0;
-  virtual Tensor do_scale(const Tensor& x, float factor) = 0;
-  virtual Tensor do_mul(const Tensor& x, const Tensor& y) = 0;
-  virtual Tensor do_activate(const Tensor& x, Activation act) = 0;
-  virtual Tensor do_softcap(const Tensor& x, float c) = 0;
-  virtual Tensor do_join(const Tensor& a, const Tensor& b) = 0;
-  virtual Tensor do_glu(const Tensor& gate, const Tensor& up, Activation act) = 0;
-  virtual Tensor do_sigmoid_mul(const Tensor& x, const Tensor& gate) = 0;
-  virtual Tensor do_columns(const Tensor& x, int64_t from, int64_t n) = 0;
-  virtual Tensor do_take_rows(const Tensor& x, std::span<const int64_t> rows) = 0;
-  virtual Tensor do_rope_table(std::span<const int32_t> positions, int64_t n_tokens, const RopeSpec& spec) = 0;
-  virtual Tensor do_rope(const Tensor& x, const Tensor& table, const RopeSpec& spec) = 0;
-  virtual Tensor do_attention(const Tensor& q, const Tensor& k, const Tensor& v, std::span<const Span> spans,
-                              std::span<KvRows* const> rows, const AttentionSpec& spec) = 0;
-  virtual Tensor do_attend_kept(const Tensor& q, std::span<const Span> spans, std::span<const KvRows* const> rows,
-                                const AttentionSpec& spec) = 0;
-  virtual void do_keep_rows(const Tensor& k, const Tensor& v, std::span<const Span> spans,
-                            std::span<KvRows* const> rows) = 0;
-  virtual AttentionSample do_sample_attention(const Tensor& q, const Tensor& k, const Tensor& v,
-                                              std::span<const Span> spans, std::span<const KvRows* const> rows,
-                                              const AttentionSpec& spec, const SampleRequest& request) = 0;
-  virtual Tensor do_causal_conv(const Tensor& x, const ConvWeights& w, std::span<const Span> spans,
-                                std::span<ConvState* const> states) = 0;
-  virtual Tensor do_l2_norm(const Tensor& x, float eps) = 0;
-  virtual DeltaGates do_delta_gates(const Tensor& a, const Tensor& b, const Tensor& a_log, const Tensor& dt_bias) = 0;
-  virtual DeltaGates do_channel_delta_gates(const Tensor& a, const Tensor& b, const Tensor& a_log,
-                                            const Tensor& dt_bias) = 0;
-  virtual Tensor do_gated_delta_rule(const Tensor& q, const Tensor& k, const Tensor& v, const DeltaGates& gates,
-                                     std::span<const Span> spans, std::span<DeltaState* const> states) = 0;
-  virtual Tensor do_ssd(const SsmInputs& in, const SsmWeights& w, std::span<const Span> spans,
-                        std::span<SsmState* const> states) = 0;
-  virtual Tensor do_selective_scan(const SsmInputs& in, const SsmWeights& w, std::span<const Span> spans,
-                                   std::span<SsmState* const> states) = 0;
-  virtual Tensor do_gated_rms_norm(const Tensor& x, const Tensor& z, const GatedNormSpec& spec) = 0;
-  virtual Routing do_route(const Tensor& logits, const RoutingSpec& spec) = 0;
-  virtual Tensor do_experts(const Tensor& x, const Routing& routing, std::span<const GluWeights> experts) = 0;
-  virtual void do_accumulate(const Tensor& x, const TapTables& tables, std::span<const TapRows> rows) = 0;
+#define KVCAL_COMPUTED(Result, name, parameters, ...) virtual Result do_##name parameters = 0;
+  KVCAL_OPS(KVCAL_COMPUTED)
+#undef KVCAL_COMPUTED
 
   // Compositions, unless a backend knows better (fused.cpp).
-  virtual SumAndNorm do_add_rms_norm(const Tensor& x, const Tensor& y, const Tensor& gain, float eps);
-  virtual Tensor do_glu_mlp(const Tensor& x, const GluWeights& w);
-  virtual std::vector<Tensor> do_project_heads(const Tensor& x, const LinearGroup& w, const HeadsSpec& spec);
+#define KVCAL_COMPOSED(Result, name, parameters, ...) virtual Result do_##name parameters;
+  KVCAL_COMPOSED_OPS(KVCAL_COMPOSED)
+#undef KVCAL_COMPOSED
 };
 
 }  // namespace kvcal

@@ -1,5 +1,5 @@
 // Weights as ops take them, and what turns a checkpoint's tensors into them. A model's load_* functions see no more of
-// a device than this; what checks a checkpoint is a loader that keeps nothing (prefill/weight_check.cpp).
+// a device than this; what checks a checkpoint is a loader that keeps nothing (prefill/model_weights.cpp).
 #pragma once
 
 #include <cstdint>

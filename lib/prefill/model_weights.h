@@ -1,4 +1,4 @@
-// Where a checkpoint keeps the tensors of the language model that a config describes.
+// Where a checkpoint keeps the tensors of the language model that a config describes, and whether all are there.
 #pragma once
 
 #include "checkpoint/checkpoint.h"
@@ -8,6 +8,8 @@
 #include "model/model_spec.h"
 
 namespace kvcal {
+
+class Model;
 
 struct ModelWeights {
   WeightBinder text;  // at the language model: "embed_tokens.weight", "layers.0.…", "norm.weight"
@@ -21,5 +23,10 @@ struct ModelWeights {
 /// Finds the language model. The checkpoint must outlive the result. A head stored beside a tied embedding counts as
 /// used.
 ModelWeights locate_weights(const Checkpoint& checkpoint, const ModelSpec& spec);
+
+/// Asks for every tensor of layers 0 .. n_layers - 1, and of the head if asked for, without computing or keeping
+/// anything: a missing or wrong-shaped one is found in the first seconds, not when its layer's turn comes. Throws Error
+/// naming layer and tensor.
+void check_weights(const Model& model, ModelWeights& weights, int n_layers, bool with_head);
 
 }  // namespace kvcal

@@ -5,6 +5,7 @@
 
 #include "jinja/interpreter.h"
 #include "jinja/parser.h"
+#include "prompts/chat_template_files.h"
 #include "unicode/utf8.h"
 
 namespace kvcal {
@@ -87,6 +88,14 @@ void ChatTemplate::add(const std::string& variant, std::string_view source, std:
   if (text.replaced > 0) fail(name + ": not valid UTF-8");
   jinja::Block body = while_doing(name, [&] { return jinja::parse_template(text.text); });
   parts_->variants.push_back({variant, std::move(name), std::move(body)});
+}
+
+std::optional<ChatTemplate> ChatTemplate::load(const std::filesystem::path& folder) {
+  const std::vector<ChatTemplateText> found = find_chat_templates(folder);
+  if (found.empty()) return std::nullopt;
+  ChatTemplate t;
+  for (const ChatTemplateText& f : found) t.add(f.variant, f.text, f.name);
+  return t;
 }
 
 std::string ChatTemplate::render(const ChatInput& input,

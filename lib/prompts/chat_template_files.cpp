@@ -1,9 +1,9 @@
-// Where a checkpoint folder keeps its chat templates.
+#include "prompts/chat_template_files.h"
 
 #include <algorithm>
 
+#include "base/json.h"
 #include "base/read_file.h"
-#include "prompts/chat_template.h"
 
 namespace kvcal {
 namespace {
@@ -11,17 +11,13 @@ namespace {
 namespace fs = std::filesystem;
 constexpr size_t kLargestFile = size_t{4} << 20;
 
-struct Source {
-  std::string variant, name, text;
-};
-
 bool is_there(const fs::path& p) {
   std::error_code ignored;
   return fs::exists(p, ignored);
 }
 
-std::vector<Source> from_jinja_files(const fs::path& folder) {
-  std::vector<Source> found;
+std::vector<ChatTemplateText> from_jinja_files(const fs::path& folder) {
+  std::vector<ChatTemplateText> found;
   const auto add = [&](const std::string& variant, const fs::path& file) {
     found.push_back({variant, file.string(), read_file(file, kLargestFile)});
   };
@@ -37,8 +33,8 @@ std::vector<Source> from_jinja_files(const fs::path& folder) {
 }
 
 // The value of "chat_template": a text, or a list of {"name", "template"}, or an object of name to text.
-std::vector<Source> from_json(const Json& value, const std::string& file) {
-  std::vector<Source> found;
+std::vector<ChatTemplateText> from_json(const Json& value, const std::string& file) {
+  std::vector<ChatTemplateText> found;
   if (value.is_string()) {
     found.push_back({"default", file + ": chat_template", value.get<std::string>()});
   } else if (value.is_array() || value.is_object()) {
@@ -58,21 +54,18 @@ std::vector<Source> from_json(const Json& value, const std::string& file) {
 
 }  // namespace
 
-std::optional<ChatTemplate> ChatTemplate::load(const fs::path& folder) {
-  std::vector<Source> sources = from_jinja_files(folder);
+std::vector<ChatTemplateText> find_chat_templates(const fs::path& folder) {
+  std::vector<ChatTemplateText> texts = from_jinja_files(folder);
   JsonLimits limits;
   limits.allow_non_finite = true;
   for (const char* name : {"tokenizer_config.json", "chat_template.json", "processor_config.json"}) {
     const fs::path file = folder / name;
-    if (!sources.empty() || !is_there(file)) continue;
+    if (!texts.empty() || !is_there(file)) continue;
     const Json j = read_json_file(file, limits);
     if (const Json* value = j.is_object() ? find_member(j, "chat_template") : nullptr)
-      sources = from_json(*value, file.string());
+      texts = from_json(*value, file.string());
   }
-  if (sources.empty()) return std::nullopt;
-  ChatTemplate t;
-  for (const Source& s : sources) t.add(s.variant, s.text, s.name);
-  return t;
+  return texts;
 }
 
 }  // namespace kvcal

@@ -26,6 +26,18 @@ bool starts_with_word(std::string_view text) {
 
 }  // namespace
 
+AddedToken read_added_token(const Json& j) {
+  if (!j.is_object()) fail("added token is " + std::string(j.type_name()) + ", expected an object");
+  AddedToken t;
+  t.content = get_string(j, "content");
+  t.single_word = get_bool_or(j, "single_word", false);
+  t.lstrip = get_bool_or(j, "lstrip", false);
+  t.rstrip = get_bool_or(j, "rstrip", false);
+  t.special = get_bool_or(j, "special", false);
+  t.normalized = get_bool_or(j, "normalized", !t.special);
+  return t;
+}
+
 void StringMatcher::add(std::string_view text, uint32_t value) {
   if (text.empty()) return;  // would match everywhere; a normalizer can make a content empty
   first_byte_[static_cast<unsigned char>(text[0])] = true;

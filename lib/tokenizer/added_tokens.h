@@ -10,6 +10,7 @@
 #include <unordered_set>
 #include <vector>
 
+#include "base/json.h"
 #include "tokenizer/segment.h"
 
 namespace kvcal {
@@ -23,6 +24,9 @@ struct AddedToken {
   bool special = false;      // left out by decode with skip_special; has no influence on where it is found
   friend bool operator==(const AddedToken&, const AddedToken&) = default;
 };
+
+/// From an object with "content" and flags; normalized unless special where nothing is said. Throws Error.
+AddedToken read_added_token(const Json& json);
 
 /// A stretch of text, or an added token in its place.
 struct Stretch {

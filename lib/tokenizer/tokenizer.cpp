@@ -9,6 +9,7 @@
 #include "tokenizer/post_processor.h"
 #include "tokenizer/pre_tokenizers.h"
 #include "tokenizer/token_model.h"
+#include "tokenizer/tokenizer_config.h"
 #include "unicode/utf8.h"
 
 namespace kvcal {
@@ -30,6 +31,8 @@ struct Tokenizer::Parts {
 
 namespace {
 
+namespace fs = std::filesystem;
+
 const Json kNull = nullptr;
 
 const Json& member_or_null(const Json& object, const char* key) {
@@ -37,49 +40,35 @@ const Json& member_or_null(const Json& object, const char* key) {
   return m ? *m : kNull;
 }
 
-AddedToken read_added_token(const Json& j) {
-  if (!j.is_object()) fail("added token is " + std::string(j.type_name()) + ", expected an object");
-  AddedToken t;
-  t.content = get_string(j, "content");
-  t.single_word = get_bool_or(j, "single_word", false);
-  t.lstrip = get_bool_or(j, "lstrip", false);
-  t.rstrip = get_bool_or(j, "rstrip", false);
-  t.special = get_bool_or(j, "special", false);
-  t.normalized = get_bool_or(j, "normalized", !t.special);
-  return t;
-}
-
-// A token in a configuration file is a string, or an object with content and flags.
-std::optional<AddedToken> configured_token(const Json& j) {
-  AddedToken t;
-  if (j.is_string()) {
-    t.content = j.get<std::string>();
-    t.normalized = false;
-  } else if (j.is_object() && j.contains("content") && j["content"].is_string()) {
-    t = read_added_token(j);
-  } else {
-    return std::nullopt;
-  }
-  t.special = true;
-  return t;
-}
-
-// All of one "added_tokens_decoder", by rising id.
-std::vector<AddedToken> tokens_of_decoder(const Json& table) {
-  if (!table.is_object()) return {};
-  std::vector<std::pair<int64_t, AddedToken>> numbered;
-  for (const auto& [key, value] : table.items()) {
-    const bool digits = !key.empty() && key.size() < 10 && key.find_first_not_of("0123456789") == std::string::npos;
-    if (!digits) fail("added_tokens_decoder has key " + quoted(key) + ", expected a token id");
-    numbered.emplace_back(std::stoll(key), read_added_token(value));
-  }
-  std::stable_sort(numbered.begin(), numbered.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
-  std::vector<AddedToken> tokens;
-  for (auto& [id, token] : numbered) tokens.push_back(std::move(token));
-  return tokens;
+[[noreturn]] void refuse_folder(const fs::path& folder) {
+  std::error_code ignored;
+  if (!fs::is_directory(folder, ignored)) fail(folder.string() + ": no such folder, expected a checkpoint");
+  const auto has = [&](const char* name) { return fs::exists(folder / name, ignored); };
+  std::string found;
+  if (has("tokenizer.model")) found = "tokenizer.model (SentencePiece)";
+  if (has("tiktoken.model")) found = "tiktoken.model";
+  if (has("vocab.json") && has("merges.txt")) found = "vocab.json and merges.txt";
+  if (has("tekken.json")) found = "tekken.json (Mistral)";
+  std::string message = folder.string() + ": no tokenizer.json";
+  if (!found.empty())
+    message += "; found " + found +
+               ", which only holds the vocabulary. Convert it once with transformers: "
+               "AutoTokenizer.from_pretrained(folder).save_pretrained(folder) writes tokenizer.json";
+  else
+    message += "; is the download complete? Prompts given as input_ids need no tokenizer";
+  fail(message);
 }
 
 }  // namespace
+
+Tokenizer Tokenizer::load(const fs::path& folder) {
+  const fs::path file = folder / "tokenizer.json";
+  std::error_code ignored;
+  if (!fs::exists(file, ignored)) refuse_folder(folder);
+  const Json config = read_tokenizer_config(folder);
+  const Json json = read_json_file(file);
+  return while_doing(file.string(), [&] { return Tokenizer(json, config); });
+}
 
 Tokenizer::Tokenizer(const Json& j, const Json& config) {
   if (!j.is_object()) fail("the document is " + std::string(j.type_name()) + ", expected an object");

@@ -21,10 +21,6 @@
 
 namespace kvcal {
 
-/// The names that every configuration may give tokens, in the reference's order ("bos_token", ...).
-inline constexpr const char* kStandardTokenNames[] = {"bos_token", "eos_token", "unk_token", "sep_token",
-                                                      "pad_token", "cls_token", "mask_token"};
-
 /// Immutable after loading; const members may be called from several threads.
 class Tokenizer {
  public:

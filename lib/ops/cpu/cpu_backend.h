@@ -9,6 +9,7 @@
 #include "base/thread_pool.h"
 #include "ops/cpu/cpu_ops.h"
 #include "ops/cpu/panel_product.h"
+#include "ops/op_list.h"
 #include "ops/ops.h"
 #include "ops/visit_activation.h"
 #include "tensor/arena.h"
@@ -61,51 +62,9 @@ class CpuBackend final : public Ops {
   Linear do_load_linear(const Tensor& weight, const Tensor& bias) override;
   Linear do_load_linear_f32(const Tensor& weight, const Tensor& bias) override;
   Owned do_load_vector(const Tensor& weight, DType as, float plus) override;
-  Tensor do_embed(const Tensor& table, std::span<const int32_t> ids) override;
-  Tensor do_linear(const Tensor& x, const Linear& w) override;
-  Tensor do_linear_f32(const Tensor& x, const Linear& w) override;
-  Tensor do_round_input(const Tensor& x, const InputRounding& rounding) override;
-  Tensor do_round_cache(const Tensor& x, const CacheRounding& rounding) override;
-  Tensor do_rms_norm(const Tensor& x, const Tensor& gain, float eps) override;
-  Tensor do_add(const Tensor& x, const Tensor& y) override;
-  Tensor do_linear_per_head(const Tensor& x, std::span<const Linear> heads) override;
-  Tensor do_layer_norm(const Tensor& x, const Tensor& gain, const Tensor& bias, float eps) override;
-  Tensor do_scale(const Tensor& x, float factor) override;
-  Tensor do_mul(const Tensor& x, const Tensor& y) override;
-  Tensor do_activate(const Tensor& x, Activation act) override;
-  Tensor do_softcap(const Tensor& x, float c) override;
-  Tensor do_join(const Tensor& a, const Tensor& b) override;
-  Tensor do_glu(const Tensor& gate, const Tensor& up, Activation act) override;
-  Tensor do_sigmoid_mul(const Tensor& x, const Tensor& gate) override;
-  Tensor do_columns(const Tensor& x, int64_t from, int64_t n) override;
-  Tensor do_take_rows(const Tensor& x, std::span<const int64_t> rows) override;
-  Tensor do_rope_table(std::span<const int32_t> positions, int64_t n_tokens, const RopeSpec& spec) override;
-  Tensor do_rope(const Tensor& x, const Tensor& table, const RopeSpec& spec) override;
-  Tensor do_attention(const Tensor& q, const Tensor& k, const Tensor& v, std::span<const Span> spans,
-                      std::span<KvRows* const> rows, const AttentionSpec& spec) override;
-  Tensor do_attend_kept(const Tensor& q, std::span<const Span> spans, std::span<const KvRows* const> rows,
-                        const AttentionSpec& spec) override;
-  void do_keep_rows(const Tensor& k, const Tensor& v, std::span<const Span> spans,
-                    std::span<KvRows* const> rows) override;
-  AttentionSample do_sample_attention(const Tensor& q, const Tensor& k, const Tensor& v, std::span<const Span> spans,
-                                      std::span<const KvRows* const> rows, const AttentionSpec& spec,
-                                      const SampleRequest& request) override;
-  Tensor do_causal_conv(const Tensor& x, const ConvWeights& w, std::span<const Span> spans,
-                        std::span<ConvState* const> states) override;
-  Tensor do_l2_norm(const Tensor& x, float eps) override;
-  DeltaGates do_delta_gates(const Tensor& a, const Tensor& b, const Tensor& a_log, const Tensor& dt_bias) override;
-  DeltaGates do_channel_delta_gates(const Tensor& a, const Tensor& b, const Tensor& a_log,
-                                    const Tensor& dt_bias) override;
-  Tensor do_gated_delta_rule(const Tensor& q, const Tensor& k, const Tensor& v, const DeltaGates& gates,
-                             std::span<const Span> spans, std::span<DeltaState* const> states) override;
-  Tensor do_ssd(const SsmInputs& in, const SsmWeights& w, std::span<const Span> spans,
-                std::span<SsmState* const> states) override;
-  Tensor do_selective_scan(const SsmInputs& in, const SsmWeights& w, std::span<const Span> spans,
-                           std::span<SsmState* const> states) override;
-  Tensor do_gated_rms_norm(const Tensor& x, const Tensor& z, const GatedNormSpec& spec) override;
-  Routing do_route(const Tensor& logits, const RoutingSpec& spec) override;
-  Tensor do_experts(const Tensor& x, const Routing& routing, std::span<const GluWeights> experts) override;
-  void do_accumulate(const Tensor& x, const TapTables& tables, std::span<const TapRows> rows) override;
+#define KVCAL_OVERRIDE(Result, name, parameters, ...) Result do_##name parameters override;
+  KVCAL_OPS(KVCAL_OVERRIDE)
+#undef KVCAL_OVERRIDE
 
   /// W as panels of the given dtype; x, which has the panels' dtype, times such a W.
   Linear pack(const Tensor& weight, const Tensor& bias, DType as);

@@ -1,32 +1,11 @@
-// Which files of a checkpoint folder make a tokenizer.
+#include "tokenizer/tokenizer_config.h"
 
 #include <algorithm>
-
-#include "tokenizer/tokenizer.h"
 
 namespace kvcal {
 namespace {
 
 namespace fs = std::filesystem;
-
-[[noreturn]] void refuse_folder(const fs::path& folder) {
-  std::error_code ignored;
-  if (!fs::is_directory(folder, ignored)) fail(folder.string() + ": no such folder, expected a checkpoint");
-  const auto has = [&](const char* name) { return fs::exists(folder / name, ignored); };
-  std::string found;
-  if (has("tokenizer.model")) found = "tokenizer.model (SentencePiece)";
-  if (has("tiktoken.model")) found = "tiktoken.model";
-  if (has("vocab.json") && has("merges.txt")) found = "vocab.json and merges.txt";
-  if (has("tekken.json")) found = "tekken.json (Mistral)";
-  std::string message = folder.string() + ": no tokenizer.json";
-  if (!found.empty())
-    message += "; found " + found +
-               ", which only holds the vocabulary. Convert it once with transformers: "
-               "AutoTokenizer.from_pretrained(folder).save_pretrained(folder) writes tokenizer.json";
-  else
-    message += "; is the download complete? Prompts given as input_ids need no tokenizer";
-  fail(message);
-}
 
 // Names of tokens stand under keys of their own ("image_token"), in "extra_special_tokens" or in
 // "model_specific_special_tokens", which newer versions of the reference write: it then does not read the latter beside
@@ -67,22 +46,46 @@ void take_older_files(const fs::path& folder, Json& config) {
 
 }  // namespace
 
-Tokenizer Tokenizer::load(const fs::path& folder) {
-  const fs::path file = folder / "tokenizer.json";
-  std::error_code ignored;
-  if (!fs::exists(file, ignored)) refuse_folder(folder);
+Json read_tokenizer_config(const fs::path& folder) {
   Json config = Json::object();
-  const fs::path config_file = folder / "tokenizer_config.json";
-  if (fs::exists(config_file, ignored)) {
+  std::error_code ignored;
+  if (const fs::path file = folder / "tokenizer_config.json"; fs::exists(file, ignored)) {
     JsonLimits limits;
     limits.allow_non_finite = true;
-    config = read_json_file(config_file, limits);
-    if (!config.is_object()) fail(config_file.string() + ": expected an object");
+    config = read_json_file(file, limits);
+    if (!config.is_object()) fail(file.string() + ": expected an object");
   }
   drop_overruled_names(config);
   take_older_files(folder, config);
-  const Json json = read_json_file(file);
-  return while_doing(file.string(), [&] { return Tokenizer(json, config); });
+  return config;
+}
+
+std::optional<AddedToken> configured_token(const Json& j) {
+  AddedToken t;
+  if (j.is_string()) {
+    t.content = j.get<std::string>();
+    t.normalized = false;
+  } else if (j.is_object() && j.contains("content") && j["content"].is_string()) {
+    t = read_added_token(j);
+  } else {
+    return std::nullopt;
+  }
+  t.special = true;
+  return t;
+}
+
+std::vector<AddedToken> tokens_of_decoder(const Json& table) {
+  if (!table.is_object()) return {};
+  std::vector<std::pair<int64_t, AddedToken>> numbered;
+  for (const auto& [key, value] : table.items()) {
+    const bool digits = !key.empty() && key.size() < 10 && key.find_first_not_of("0123456789") == std::string::npos;
+    if (!digits) fail("added_tokens_decoder has key " + quoted(key) + ", expected a token id");
+    numbered.emplace_back(std::stoll(key), read_added_token(value));
+  }
+  std::stable_sort(numbered.begin(), numbered.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+  std::vector<AddedToken> tokens;
+  for (auto& [id, token] : numbered) tokens.push_back(std::move(token));
+  return tokens;
 }
 
 }  // namespace kvcal
