@@ -32,4 +32,9 @@ constexpr double kFormatError = 1e-4, kPredictedFormatError = 0.03, kPredictedFo
 // NVFP4 with the scale that stands in for the cache's, which no sample knows; where all rows are alike.
 constexpr double kStandInScale = 0.1, kStandInScaleAlike = 0.4;
 
+// A rounded cache against the reference framework's, float32 on both sides, at every position: KL as a share of itself,
+// or of the variant's median where that is more (measured: 1e-3), and NLL in nats (9e-6). Behind a value that lies
+// where rounding jumps, half of the positions: it is one of hundreds (1e-6 of noise on all of them: 0.06).
+constexpr double kEvaluationKl = 3e-3, kEvaluationNll = 5e-5, kEvaluationUnsteadyKl = 0.1;
+
 }  // namespace kvcal::tolerance
