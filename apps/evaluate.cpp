@@ -202,7 +202,8 @@ void add_evaluate(CLI::App& app, Job& chosen) {
   verb->add_option("--stats", flags->stats, "Statistics, for formats with scales per head or channel")
       ->type_name("FILE");
   verb->add_flag("--per-layer", flags->per_layer, "Also round each layer alone, of the first file or at scale 1.0");
-  verb->add_flag("--query", flags->query, "Round queries too, at 1.0 and at scales of files, as servers that compute attention in FP8 do");
+  verb->add_flag("--query", flags->query,
+                 "Round queries too, at 1.0 and at scales of files, as servers that compute attention in FP8 do");
   verb->add_option("--max-kl", flags->max_kl, "Exit with 1 when the mean KL of the file's variant is above this");
   verb->add_option("--min-agreement", flags->min_agreement,
                    "Exit with 1 when the share of equal likeliest tokens is below this, 0 to 1");
