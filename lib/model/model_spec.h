@@ -41,10 +41,10 @@ struct KvLayout {
   int64_t rotary_dim = 0;  // first channels of a head ("mla": of the rope part) that RoPE turns; 0 = no RoPE
   PairBound pair_bound = PairBound::None;
   double softmax_scale = 0;
-  double rope_magnitude = 1;  // RoPE lengthens every pair by this (yarn)
-  int64_t window = 0;         // 0 = all positions
-  int64_t latent_dim = 0;     // of "mla": the first columns of the row, which are its values; else 0
-  bool learnt_sinks = false;  // a logit of each head takes a share of its softmax and has no value
+  double rope_magnitude = 1;   // RoPE lengthens every pair by this (yarn)
+  int64_t window = 0;          // 0 = all positions
+  int64_t latent_dim = 0;      // of "mla": the first columns of the row, which are its values; else 0
+  bool learned_sinks = false;  // a logit of each head takes a share of its softmax and has no value
 
   bool is_mla() const { return kind == "mla"; }
 };

@@ -46,7 +46,7 @@ MoeDecoder::MoeDecoder(const Json& config, MoeDecoderConfig c) : c_(std::move(c)
   const int64_t dense = attention_parameters(d, c_.attention) + 3 * d.hidden * d.ffn + 2 * d.hidden;
   for (size_t i = 0; i < c_.windows.size(); ++i) {
     KvLayout& cache = add_attention_layer(spec_, d, c_.rope, c_.windows[i], dense);
-    cache.learnt_sinks = c_.attention.sinks;
+    cache.learned_sinks = c_.attention.sinks;
     // A weighted norm behind RoPE changes the length of a pair.
     if (c_.attention.norm == QkNorm::PerHeadAfterRope) cache.pair_bound = PairBound::None;
     LayerSpec& layer = spec_.layers.back();

@@ -77,7 +77,7 @@ void predict_values(const CacheStatistics& cache, CacheSite values, const Number
     damage.clips |= clips(site.heads[head], format, scale_of(head));
   }
   // Weights that do not sum to one, but to another share in each row, make an offset of all values vary as well.
-  damage.rel = cache.layout.learnt_sinks ? all.raw() : all.relative();
+  damage.rel = cache.layout.learned_sinks ? all.raw() : all.relative();
   damage.rel_raw = all.raw();
   for (size_t head = 0; head < site.heads.size(); ++head)
     if (energies[head] > kHeadThatMatters * all.energy)

@@ -19,7 +19,7 @@ struct PredictedDamage {
   double typical_noise = 0;
   // Values, latent part: relative RMS change of the output, channels weighted by their columns of the output
   // projection: sqrt(Σ w² e² / Σ w² E[v²]), or the same of what varies, sqrt(Σ w² e_varying² / Σ w² Var), the
-  // larger (head_model.h). Where heads have learnt sinks, the first alone.
+  // larger (head_model.h). Where heads have learned sinks, the first alone.
   double rel = 0;
   double rel_raw = 0;  // the first of the two alone
   // Values: share of tokens whose row is below 2^-7 · scale throughout; of heads that matter only.

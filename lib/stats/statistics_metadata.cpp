@@ -85,7 +85,7 @@ KvLayout layout_from_json(const Json& json, int64_t cache) {
   l.rope_magnitude = get_finite(json, "rope_magnitude");
   l.window = get_int(json, "window");
   if (l.window < 0) fail("key 'window' is " + std::to_string(l.window) + ", expected 0 or more");
-  l.learnt_sinks = get_bool_or(json, "learnt_sinks", false);
+  l.learned_sinks = get_bool_or(json, "learned_sinks", false);
   return l;
 }
 
@@ -125,7 +125,7 @@ Json layout_to_json(const KvLayout& l) {
                {"rope_magnitude", l.rope_magnitude},
                {"window", l.window}};
   if (l.is_mla()) json["latent_dim"] = l.latent_dim;
-  if (l.learnt_sinks) json["learnt_sinks"] = true;
+  if (l.learned_sinks) json["learned_sinks"] = true;
   return json;
 }
 

@@ -109,8 +109,8 @@ TEST(MoeConfig, gpt_oss_slides_by_layer_types_or_every_second_layer) {
 }
 
 // The class's default is yarn with factor 32: its magnitude is 0.1 ln 32 + 1.
-TEST(MoeConfig, gpt_oss_has_learnt_sinks_and_mixtral_has_none) {
-  const auto has = [](const Json& config) { return parse_model(config)->spec().caches.at(0).learnt_sinks; };
+TEST(MoeConfig, gpt_oss_has_learned_sinks_and_mixtral_has_none) {
+  const auto has = [](const Json& config) { return parse_model(config)->spec().caches.at(0).learned_sinks; };
   EXPECT_TRUE(has(moe("GptOssForCausalLM", {{"num_local_experts", 4}})));
   EXPECT_FALSE(has(moe("MixtralForCausalLM", {{"num_local_experts", 4}})));
 }

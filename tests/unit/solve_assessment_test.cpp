@@ -136,7 +136,7 @@ TEST(Assessment, AnOffsetIsNoReasonToLoseWhatVaries) {
 
 TEST(Assessment, AnOffsetVariesWithWeightsThatDoNotSumToOne) {
   SyntheticRun run = ordinary_run();
-  run.layout.learnt_sinks = true;
+  run.layout.learned_sinks = true;
   run.value = [plain = gaussian(3, 5)](const Provenance& w) mutable { return 290 + plain(w); };
   const SolvedCache s = solved(run);
   EXPECT_LT(*s.value.assessment.at_scale.rel, 0.04);

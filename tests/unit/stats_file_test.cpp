@@ -69,12 +69,12 @@ TEST(StatisticsFile, RoundTripKeepsEveryByte) {
 
 TEST(StatisticsFile, TellsWhichLayersHaveLearntSinks) {
   Statistics with = sample();
-  with.caches[1].layout.learnt_sinks = true;
+  with.caches[1].layout.learned_sinks = true;
   const TemporaryPath path;
   write_statistics(path, with, Existing::Refuse);
   const Statistics read = read_statistics(path);
-  EXPECT_FALSE(read.caches[0].layout.learnt_sinks);
-  EXPECT_TRUE(read.caches[1].layout.learnt_sinks);
+  EXPECT_FALSE(read.caches[0].layout.learned_sinks);
+  EXPECT_TRUE(read.caches[1].layout.learned_sinks);
 }
 
 TEST(StatisticsFile, TensorsAreNamedAndSorted) {
