@@ -63,7 +63,8 @@ __global__ void round_cache_kernel(const T* __restrict__ x, T* __restrict__ y, C
 }
 
 template <class T>
-__global__ void round_blocks_kernel(const T* __restrict__ x, T* __restrict__ y, CacheScales scales, int64_t n_blocks) {
+__global__ void round_blocks_kernel(const T* __restrict__ x, T* __restrict__ y, CacheScales scales, int64_t n_blocks,
+                                    float largest) {
   const int64_t block = int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
   if (block >= n_blocks) return;
   float v[kNvfp4Block], absmax = 0.0f;
@@ -72,7 +73,7 @@ __global__ void round_blocks_kernel(const T* __restrict__ x, T* __restrict__ y, 
     v[j] = widen(x[block * kNvfp4Block + j]);
     absmax = fmaxf(absmax, fabsf(v[j]));
   }
-  const float of_block = rounded_to_e4m3(absmax / largest_of(CacheFormat::Nvfp4) / *scales.write);
+  const float of_block = rounded_to_e4m3(absmax / largest / *scales.write);
   const float write = *scales.write * of_block, read = *scales.read * of_block;
 #pragma unroll
   for (int j = 0; j < kNvfp4Block; ++j)
@@ -93,7 +94,7 @@ void round_cache(DType t, const void* x, CacheFormat format, const CacheScales& 
     if (format == CacheFormat::Nvfp4) {
       const int64_t n = rows.count * rows.width / kNvfp4Block;
       launch(KVCAL_KERNEL(round_blocks_kernel<T>), dim3(n_blocks(n, kThreads)), dim3(kThreads), 0, stream, from, to,
-             scales, n);
+             scales, n, largest_of(format));
       return;
     }
     with_row_threads(rows.count, rows.width, [&]<int kRowThreads>(const dim3& grid, const dim3& block) {
