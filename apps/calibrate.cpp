@@ -39,12 +39,6 @@ struct CalibrateFlags {
   bool dry_run = false, no_sanity = false, resume = false, verbose = false;
 };
 
-Precision precision_from_name(const std::string& name) {
-  if (name == "bf16") return Precision::BF16;
-  if (name == "f32") return Precision::F32;
-  fail_unknown("precision", name, std::vector<std::string>{"bf16", "f32"});
-}
-
 // A shard has seen a part of the prompts: it gives statistics, and scales only when all are merged.
 void check_shard(const CalibrateFlags& flags, SequenceOptions& sequences) {
   take_shard(flags.shard, sequences);
@@ -60,7 +54,7 @@ void check_shard(const CalibrateFlags& flags, SequenceOptions& sequences) {
 
 CalibrationOptions resolve(const CalibrateFlags& flags) {
   CalibrationOptions options = flags.run;
-  options.precision = precision_from_name(flags.precision);
+  options.precision = precision_named(flags.precision);
   if (!flags.memory.empty()) options.memory = parse_size("--memory", flags.memory);
   options.sequences.sanity = !flags.no_sanity;
   if (flags.resume)

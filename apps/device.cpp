@@ -147,6 +147,12 @@ Backend cuda_backend() {
 
 }  // namespace
 
+Precision precision_named(const std::string& name) {
+  if (name == "bf16") return Precision::BF16;
+  if (name == "f32") return Precision::F32;
+  fail_unknown("precision", name, std::vector<std::string>{"bf16", "f32"});
+}
+
 void check_threads(int threads) {
   constexpr int kMost = 4096;  // more than any machine has; a typing error beyond
   if (threads < 0 || threads > kMost)

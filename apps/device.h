@@ -13,6 +13,9 @@ namespace kvcal {
 /// for an unknown name, a backend that was not built, or a missing device.
 std::unique_ptr<Ops> open_device(const std::string& name, Precision precision, int threads);
 
+/// "bf16" or "f32"; throws Error for another name.
+Precision precision_named(const std::string& name);
+
 /// Throws Error unless open_device() could be given this number; for verbs that do long work before that.
 void check_threads(int threads);
 

@@ -4,7 +4,6 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 #include <iostream>
 #include <iterator>
 
@@ -89,15 +88,9 @@ VariantSet make_variants(const EvaluateFlags& flags, const Sources& sources, con
   return set;
 }
 
-std::string text_of(const char* format, double x) {
-  char text[32];
-  std::snprintf(text, sizeof text, format, x);
-  return text;
-}
-
 std::vector<std::string> cells_of(const PredictionFigures& f) {
-  return {text_of("%.3g", f.kl.mean), text_of("%.3g", f.kl.p99), text_of("%.2f %%", 100 * f.top1),
-          text_of("%.4f", std::exp(f.nll)), text_of("%.4f", std::exp(f.nll_reference))};
+  return {formatted("%.3g", f.kl.mean), formatted("%.3g", f.kl.p99), formatted("%.2f %%", 100 * f.top1),
+          formatted("%.4f", std::exp(f.nll)), formatted("%.4f", std::exp(f.nll_reference))};
 }
 
 Table table_of(std::vector<Table::Column> columns) {
@@ -122,7 +115,7 @@ std::string text_of(const EvaluationFigures& figures) {
     add_row(layers, {std::to_string(layer.index)}, layer.all);
     sum += layer.all.kl.mean;
   }
-  return variants.text() + "\neach layer alone:\n" + layers.text() + "sum of their mean KL: " + text_of("%.3g", sum) +
+  return variants.text() + "\neach layer alone:\n" + layers.text() + "sum of their mean KL: " + formatted("%.3g", sum) +
          "\n";
 }
 
@@ -143,8 +136,8 @@ bool breaks_limits(const EvaluateFlags& flags, const EvaluationFigures& figures)
   const auto judge = [&](const char* what, double value, double limit, bool is_broken) {
     if (!is_broken) return;
     broken = true;
-    std::cerr << "kvcal: " << judged.name << ": " << what << " is " << text_of("%.4g", value) << ", the limit "
-              << text_of("%.4g", limit) << '\n';
+    std::cerr << "kvcal: " << judged.name << ": " << what << " is " << formatted("%.4g", value) << ", the limit "
+              << formatted("%.4g", limit) << '\n';
   };
   if (flags.max_kl)
     judge("mean KL", judged.all.kl.mean, *flags.max_kl,
@@ -156,9 +149,7 @@ bool breaks_limits(const EvaluateFlags& flags, const EvaluationFigures& figures)
 
 EvaluationOptions resolve(const EvaluateFlags& flags) {
   EvaluationOptions options = flags.run;
-  if (flags.precision != "bf16" && flags.precision != "f32")
-    fail_unknown("precision", flags.precision, std::vector<std::string>{"bf16", "f32"});
-  options.precision = flags.precision == "f32" ? Precision::F32 : Precision::BF16;
+  options.precision = precision_named(flags.precision);
   if (!flags.memory.empty()) options.memory = parse_size("--memory", flags.memory);
   check_threads(options.threads);
   options.prompts = flags.prompts.resolve();

@@ -70,9 +70,7 @@ Exit run(const GenerateFlags& flags) {
   Console console(/*quiet=*/false);
   const FedPrompts fed = feed_prompts(flags.model, model.spec().vocab, prompts, source, console);
   const std::vector<PromptTokens> tokens = tokens_of(fed, model.spec());
-  const Precision precision = flags.precision == "f32" ? Precision::F32 : Precision::BF16;
-  if (flags.precision != "f32" && flags.precision != "bf16")
-    fail_unknown("precision", flags.precision, std::vector<std::string>{"bf16", "f32"});
+  const Precision precision = precision_named(flags.precision);
   const std::unique_ptr<Ops> op = open_device(flags.device, precision, flags.threads);
   constexpr int64_t kChunk = 2048;
   Generator generator(*model.model, *op, model.weights, kChunk);

@@ -1,15 +1,12 @@
 // Measurements and counts must tell one story.
 #include <algorithm>
-#include <bit>
 #include <cmath>
 
+#include "base/position_bucket.h"
 #include "check/artifact_checks.h"
 
 namespace kvcal {
 namespace {
-
-/// Bucket of a position: 0 for position 0, b for 2^(b-1) .. 2^b - 1.
-size_t bucket_of(int64_t position) { return static_cast<size_t>(std::bit_width(static_cast<uint64_t>(position))); }
 
 struct MeasurementCheck {
   const Artifact& a;
@@ -58,7 +55,7 @@ struct MeasurementCheck {
           part != site.absmax)
         report.add("R03", path + ".where.channel", "the channel of the largest magnitude",
                    "one of the part that has " + number_text(site.absmax), std::to_string(w.channel));
-    const size_t bucket = bucket_of(w.position);
+    const size_t bucket = static_cast<size_t>(position_bucket(w.position));
     if (bucket >= site.absmax_by_position.size() || site.absmax_by_position[bucket] < site.absmax)
       report.add("R03", path + ".where.position", "the position of the largest magnitude",
                  "one whose range has " + number_text(site.absmax), std::to_string(w.position));

@@ -1,8 +1,9 @@
 #include "evaluate/figures.h"
 
 #include <algorithm>
-#include <bit>
 #include <iterator>
+
+#include "base/position_bucket.h"
 
 namespace kvcal {
 namespace {
@@ -33,8 +34,6 @@ DivergenceFigures divergence_of(std::span<const ComparedToken> tokens) {
   figures.p99 = percentile(ascending, 99);
   return figures;
 }
-
-size_t bucket_of(int64_t position) { return static_cast<size_t>(std::bit_width(static_cast<uint64_t>(position))); }
 
 }  // namespace
 
@@ -75,7 +74,7 @@ std::map<std::string, PredictionFigures> figures_by(
 std::vector<PredictionFigures> figures_by_position(std::span<const ComparedToken> tokens) {
   std::vector<std::vector<ComparedToken>> parts;
   for (const ComparedToken& token : tokens) {
-    const size_t bucket = bucket_of(token.position);
+    const size_t bucket = static_cast<size_t>(position_bucket(token.position));
     parts.resize(std::max(parts.size(), bucket + 1));
     parts[bucket].push_back(token);
   }

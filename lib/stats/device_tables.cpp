@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "base/position_bucket.h"
+
 namespace kvcal {
 namespace {
 

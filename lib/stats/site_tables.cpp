@@ -1,13 +1,11 @@
 #include "stats/site_tables.h"
 
 #include <algorithm>
-#include <bit>
 
+#include "base/position_bucket.h"
 #include "tensor/dtype.h"
 
 namespace kvcal {
-
-int position_bucket(int64_t position) { return std::bit_width(static_cast<uint64_t>(position)); }
 
 SiteTables::SiteTables(const KvLayout& layout, CacheSite site, int n_passes, int64_t n_prompts,
                        const KindsByPrompt& kinds)

@@ -58,7 +58,4 @@ class SiteTables {
   uint64_t n_tokens_ = 0;
 };
 
-/// Bucket b holds positions [2^(b-1), 2^b); bucket 0 is position 0.
-int position_bucket(int64_t position);
-
 }  // namespace kvcal

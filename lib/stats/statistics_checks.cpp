@@ -8,8 +8,8 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "base/position_bucket.h"
 #include "base/token_kind.h"
-#include "stats/site_tables.h"
 #include "stats/statistics_layout.h"
 #include "tensor/dtype.h"
 

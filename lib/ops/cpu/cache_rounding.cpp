@@ -1,25 +1,12 @@
 // Rows of a KV cache as they are stored and read back.
 #include "ops/cache_rounding.h"
 
-#include <algorithm>
-#include <cmath>
-
+#include "ops/cpu/activation_value.h"
 #include "ops/cpu/cpu_backend.h"
 #include "tensor/small_floats.h"
 
 namespace kvcal::cpu {
 namespace {
-
-float widened(float x) { return x; }
-float widened(bf16 x) { return to_float(x); }
-
-template <class T>
-T narrowed(float x) {
-  if constexpr (sizeof(T) == sizeof(bf16))
-    return to_bf16(x);
-  else
-    return x;
-}
 
 template <CacheFormat kFormat>
 float rounded(float x) {
@@ -36,13 +23,6 @@ float rounded(float x) {
       return round_to_e2m1(x);
   }
   return x;
-}
-
-template <class T>
-float absmax_of(const T* x, int64_t n) {
-  float absmax = 0.0f;
-  for (int64_t i = 0; i < n; ++i) absmax = std::max(absmax, std::fabs(widened(x[i])));
-  return absmax;
 }
 
 /// The scales of a row of one head: one for all its channels (step 0), or one for each (step 1).

@@ -1,7 +1,7 @@
 // Inputs of linear layers rounded to FP8 and back, as servers of quantised checkpoints round them.
 #include <algorithm>
-#include <cmath>
 
+#include "ops/cpu/activation_value.h"
 #include "ops/cpu/cpu_backend.h"
 #include "ops/cpu/math.h"
 #include "tensor/small_floats.h"
@@ -9,23 +9,10 @@
 namespace kvcal::cpu {
 namespace {
 
-float widened(float x) { return x; }
-float widened(bf16 x) { return to_float(x); }
-
-template <class T>
-T narrowed(float x) {
-  if constexpr (sizeof(T) == sizeof(bf16))
-    return to_bf16(x);
-  else
-    return x;
-}
-
 /// x[0, n), which share a dynamic scale.
 template <class T>
 float scale_of(const T* x, int64_t n, const InputRounding& rounding) {
-  float absmax = 0.0f;
-  for (int64_t i = 0; i < n; ++i) absmax = std::max(absmax, std::fabs(widened(x[i])));
-  const float scale = std::max(std::min(absmax, rounding.most_absmax) / 448.0f, rounding.least_scale);
+  const float scale = std::max(std::min(absmax_of(x, n), rounding.most_absmax) / 448.0f, rounding.least_scale);
   return rounding.power_of_two ? next_power_of_two(scale) : scale;
 }
 

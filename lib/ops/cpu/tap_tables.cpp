@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 
+#include "base/position_bucket.h"
 #include "ops/cpu/cpu_backend.h"
 #include "tensor/dtype.h"
 
@@ -89,7 +90,7 @@ void CpuBackend::do_accumulate(const Tensor& x, const TapTables& tables, std::sp
         uint16_t code = 0;
         head.add(bits.data(), piece.first_rank + i * piece.rank_step, code);
         head.raise(at.cells + piece.cell, code);
-        head.raise(at.positions + std::bit_width(static_cast<uint64_t>(piece.first_position + i)), code);
+        head.raise(at.positions + position_bucket(piece.first_position + i), code);
       }
 }
 
