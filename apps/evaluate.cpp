@@ -32,8 +32,9 @@ struct EvaluateFlags {
   PromptFlags prompts;
   EvaluationOptions run;
   std::filesystem::path out = "evaluation.json";
-  std::optional<double> max_kl, min_agreement;
-  bool per_layer = false, query = false, force = false, json = false, quiet = false;
+  std::optional<double> max_kl, min_agreement, min_correct;
+  int64_t max_new_tokens = 256;
+  bool generate = false, per_layer = false, query = false, force = false, json = false, quiet = false;
 };
 
 constexpr size_t kMostStatistics = size_t{4} << 30;  // bytes
@@ -119,6 +120,29 @@ std::string text_of(const EvaluationFigures& figures) {
          "\n";
 }
 
+std::string share_of(int64_t part, int64_t whole) {
+  return whole == 0 ? "-" : text_of("%.1f %%", 100 * static_cast<double>(part) / static_cast<double>(whole));
+}
+
+std::string answers_text(const EvaluationFigures& figures) {
+  using enum Table::Align;
+  Table table({{"answers of"},
+               {"equal", Right},
+               {"tokens in common", Right},
+               {"loops", Right},
+               {"empty", Right},
+               {"without end", Right},
+               {"correct", Right}});
+  for (const VariantFigures& v : figures.variants) {
+    if (!v.answers) return "";
+    const AnswerFigures& a = *v.answers;
+    table.add_row({v.name, share_of(a.n_equal, a.n_answers), text_of("%.1f %%", 100 * a.agreement),
+                   std::to_string(a.n_loops), std::to_string(a.n_empty), std::to_string(a.n_endless),
+                   share_of(a.n_correct, a.n_expected)});
+  }
+  return "\n" + table.text();
+}
+
 /// What the run itself vouches for, and where a variant's numbers end.
 std::string notes_of(const Evaluation& evaluation, const EvaluationFigures& figures) {
   std::string notes = "reference against itself: KL 0 on " + grouped(evaluation.n_tokens_twice) + " tokens\n";
@@ -131,7 +155,7 @@ std::string notes_of(const Evaluation& evaluation, const EvaluationFigures& figu
 
 /// The variant that limits are about: the first file, or scale 1.0 without one.
 bool breaks_limits(const EvaluateFlags& flags, const EvaluationFigures& figures) {
-  const VariantFigures& judged = figures.variants[flags.scales.empty() ? 0 : 1];
+  const VariantFigures& judged = figures.variants[flags.scales.empty() ? 1 : 2];
   bool broken = false;
   const auto judge = [&](const char* what, double value, double limit, bool is_broken) {
     if (!is_broken) return;
@@ -144,6 +168,11 @@ bool breaks_limits(const EvaluateFlags& flags, const EvaluationFigures& figures)
           judged.all.kl.mean > *flags.max_kl || judged.all.n_not_finite == judged.all.n_tokens);
   if (flags.min_agreement)
     judge("agreement", judged.all.top1, *flags.min_agreement, judged.all.top1 < *flags.min_agreement);
+  if (flags.min_correct) {
+    const double correct =
+        static_cast<double>(judged.answers->n_correct) / static_cast<double>(judged.answers->n_expected);
+    judge("share of right answers", correct, *flags.min_correct, correct < *flags.min_correct);
+  }
   return broken;
 }
 
@@ -153,6 +182,11 @@ EvaluationOptions resolve(const EvaluateFlags& flags) {
   if (!flags.memory.empty()) options.memory = parse_size("--memory", flags.memory);
   check_threads(options.threads);
   options.prompts = flags.prompts.resolve();
+  if (flags.max_new_tokens < 1)
+    fail("--max-new-tokens is " + std::to_string(flags.max_new_tokens) + ", expected 1 or more");
+  if (flags.min_correct && !flags.generate) fail("--min-correct needs --generate");
+  options.max_new_tokens = flags.generate ? flags.max_new_tokens : 0;
+  options.expects = flags.min_correct.has_value();
   return options;
 }
 
@@ -175,7 +209,7 @@ Exit run(const EvaluateFlags& flags) {
   if (flags.json)
     std::cout << text;
   else if (!flags.quiet)
-    std::cout << text_of(figures) << notes_of(evaluation, figures);
+    std::cout << text_of(figures) << answers_text(figures) << notes_of(evaluation, figures);
   return breaks_limits(flags, figures) ? Exit::Findings : Exit::Done;
 }
 
@@ -193,11 +227,16 @@ void add_evaluate(CLI::App& app, Job& chosen) {
   verb->add_option("--stats", flags->stats, "Statistics, for formats with scales per head or channel")
       ->type_name("FILE");
   verb->add_flag("--per-layer", flags->per_layer, "Also round each layer alone, of the first file or at scale 1.0");
+  verb->add_flag("--generate", flags->generate, "Also answer every prompt greedily with each variant's cache");
+  verb->add_option("--max-new-tokens", flags->max_new_tokens, "With --generate: most tokens of an answer")
+      ->capture_default_str();
   verb->add_flag("--query", flags->query,
                  "Round queries too, at 1.0 and at scales of files, as servers that compute attention in FP8 do");
   verb->add_option("--max-kl", flags->max_kl, "Exit with 1 when the mean KL of the file's variant is above this");
   verb->add_option("--min-agreement", flags->min_agreement,
                    "Exit with 1 when the share of equal likeliest tokens is below this, 0 to 1");
+  verb->add_option("--min-correct", flags->min_correct,
+                   "Exit with 1 when the share of answers that have what their prompt expects is below this, 0 to 1");
   verb->add_option("-o,--out", flags->out, "File to write")->capture_default_str();
   verb->add_flag("--force", flags->force, "Overwrite an existing file");
   verb->add_flag("--json", flags->json, "Print the file instead of the table");

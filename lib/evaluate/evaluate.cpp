@@ -6,6 +6,7 @@
 #include "calibrate/opened_model.h"
 #include "evaluate/comparison.h"
 #include "evaluate/rounding_tap.h"
+#include "prefill/footprint.h"
 
 namespace kvcal {
 namespace {
@@ -19,6 +20,11 @@ FedPrompts feed(const OpenedModel& model, const EvaluationInputs& inputs, Prompt
 void check_model(const OpenedModel& model, const std::filesystem::path& folder) {
   if (!model.has_head())
     fail(quoted(folder.string()) + ": has no output head, so it predicts nothing that could be compared");
+}
+
+void check_expectations(const FedPrompts& fed) {
+  const auto expects = [](const TokenizedPrompt& p) { return p.expect.has_value(); };
+  if (std::ranges::none_of(fed.prompts, expects)) fail("none of the prompts has \"expect\", a right answer's mark");
 }
 
 /// Each prompt alone, and the beginnings of some, to compare the reference with itself.
@@ -44,6 +50,15 @@ MemoryPlan memory_of(const OpenedModel& model, const SequencePlan& sequences, si
   memory.measured_groups = 1 + static_cast<int64_t>(n_variants);
   return while_doing(std::to_string(n_variants) + " variant(s) beside the reference",
                      [&] { return plan_memory(model.spec(), model.weights, side_by_side, memory); });
+}
+
+/// Answers take all weights at once.
+void check_resident(const ModelSpec& spec, const MemoryPlan& plan, Precision precision) {
+  int64_t parameters = spec.vocab * spec.hidden * (spec.tied_head ? 1 : 2) + spec.table_parameters;
+  for (const LayerSpec& layer : spec.layers) parameters += layer.parameters + layer.copies;
+  const uint64_t bytes = plan.program + static_cast<uint64_t>(parameters) * element_bytes(precision);
+  if (bytes > plan.budget)
+    fail("answers need all weights in memory, " + bytes_text(bytes) + "; the budget is " + bytes_text(plan.budget));
 }
 
 /// Before it a variant is the reference.
@@ -122,6 +137,7 @@ Evaluation evaluate(const EvaluationInputs& inputs, const EvaluationOptions& opt
   OpenedModel model(inputs.model, options.max_model_len);
   check_model(model, inputs.model);
   const FedPrompts fed = feed(model, inputs, options.prompts, listener);
+  if (options.expects) check_expectations(fed);
   const VariantSet set = make_variants(model.spec());
   std::vector<Variant> variants = set.compared;
   variants.insert(variants.end(), set.layers.begin(), set.layers.end());
@@ -131,6 +147,7 @@ Evaluation evaluate(const EvaluationInputs& inputs, const EvaluationOptions& opt
   const SequencePlan sequences = sequences_of(tokens_of(fed, model.spec()));
   Evaluation result;
   result.memory = memory_of(model, sequences, variants.size(), *op, options);
+  if (options.max_new_tokens > 0) check_resident(model.spec(), result.memory, options.precision);
 
   ThreadPool pool(options.threads ? options.threads : available_processors());
   SideBySide sweep(sequences, variants, model.spec(), *op, pool);
@@ -141,6 +158,8 @@ Evaluation evaluate(const EvaluationInputs& inputs, const EvaluationOptions& opt
 
   for (size_t i = 0; i < variants.size(); ++i)
     (i < set.compared.size() ? result.compared : result.layers).push_back({std::move(variants[i]), sweep.of(i)});
+  if (options.max_new_tokens > 0)
+    result.answers = answer(model, *op, fed, sequences.prompts, set.compared, options.max_new_tokens);
   result.n_tokens_twice = tokens_of(sequences.sanity);
   result.model = describe(model);
   result.prompts = sequences.prompts;

@@ -7,6 +7,7 @@
 
 #include "calibrate/listener.h"
 #include "calibrate/options.h"
+#include "evaluate/answers.h"
 #include "evaluate/figures.h"
 #include "evaluate/variant.h"
 #include "prefill/memory_plan.h"
@@ -27,6 +28,8 @@ struct EvaluationOptions {
   int64_t chunk_tokens = 0;  // 0 = by the plan
   uint64_t memory = 0;       // bytes; 0 = what is available
   int64_t max_model_len = 0;
+  int64_t max_new_tokens = 0;  // of answers; 0: none are made
+  bool expects = false;        // Error when no prompt says what to expect
 };
 
 /// What is compared with the reference. `layers` are of one cache each.
@@ -50,6 +53,7 @@ struct Evaluation {
   MemoryPlan memory;
   int64_t n_tokens_twice = 0;  // that the reference was run on twice, with equal predictions
   std::vector<EvaluatedVariant> compared, layers;
+  std::vector<Answers> answers;  // of the reference, then as `compared`; empty without max_new_tokens
 };
 
 /// Runs the reference, a part of it once more (whose predictions must be equal: Error otherwise), and the variants,

@@ -26,12 +26,52 @@ Json figures_json(const Evaluation& evaluation, const PredictionFigures& f) {
   return out;
 }
 
+Json answer_json(const Answer& answer) {
+  Json out = {{"text", answer.text}, {"n_tokens", answer.tokens.size()}, {"ended", answer.ended}};
+  if (answer.loop)
+    out["loop"] = {
+        {"begin", answer.loop->begin}, {"period", answer.loop->period}, {"repetitions", answer.loop->repetitions}};
+  if (answer.correct) out["correct"] = *answer.correct;
+  return out;
+}
+
+/// The reference's answer, and those of variants that are other ones.
+Json answers_json(const Evaluation& evaluation, size_t prompt) {
+  const Answer& reference = evaluation.answers[0][prompt];
+  Json out = {
+      {"prompt", evaluation.prompts[prompt].id}, {"reference", answer_json(reference)}, {"others", Json::object()}};
+  for (size_t v = 0; v < evaluation.compared.size(); ++v) {
+    const Answer& answer = evaluation.answers[1 + v][prompt];
+    if (answer.tokens == reference.tokens) continue;
+    Json& other = out["others"][evaluation.compared[v].variant.name] = answer_json(answer);
+    other["first_divergence"] = first_other(reference, answer);
+  }
+  return out;
+}
+
+void add_answers(Json& out, const Evaluation& evaluation, const AnswerFigures& f) {
+  out["correct"] =
+      f.n_expected > 0 ? number(static_cast<double>(f.n_correct) / static_cast<double>(f.n_expected)) : Json(nullptr);
+  out["loops"] = f.n_loops;
+  out["answers"] = {
+      {"n", f.n_answers},
+      {"n_equal", f.n_equal},
+      {"agreement", number(f.agreement)},
+      {"n_empty", f.n_empty},
+      {"n_endless", f.n_endless},
+      {"n_expected", f.n_expected},
+      {"n_correct", f.n_correct},
+      {"first_divergence",
+       f.first_divergence ? place_json(evaluation, f.first_divergence_prompt, *f.first_divergence) : Json(nullptr)}};
+}
+
 Json variant_json(const Evaluation& evaluation, const VariantFigures& v) {
   Json out = {{"name", v.name}, {"format", v.format}};
   out.update(figures_json(evaluation, v.all));
   out["first_divergence"] = v.first_divergence
                                 ? place_json(evaluation, v.first_divergence->prompt, v.first_divergence->position)
                                 : Json(nullptr);
+  if (v.answers) add_answers(out, evaluation, *v.answers);
   out["by_tag"] = Json::object();
   for (const auto& [tag, figures] : v.by_tag) out["by_tag"][tag] = figures_json(evaluation, figures);
   out["by_position"] = Json::array();
@@ -52,24 +92,7 @@ Json layer_json(const LayerFigures& layer) {
   return out;
 }
 
-VariantFigures figures_of(const EvaluatedVariant& v, const std::vector<PromptTokens>& prompts) {
-  const auto tags_of = [&](const ComparedToken& t) { return prompts[static_cast<size_t>(t.prompt)].tags; };
-  return {v.variant.name,
-          v.variant.format,
-          figures_of(v.tokens),
-          first_difference(v.tokens),
-          figures_by(v.tokens, tags_of),
-          figures_by_position(v.tokens)};
-}
-
 }  // namespace
-
-EvaluationFigures figures_of(const Evaluation& evaluation) {
-  EvaluationFigures figures;
-  for (const EvaluatedVariant& v : evaluation.compared) figures.variants.push_back(figures_of(v, evaluation.prompts));
-  for (const EvaluatedVariant& v : evaluation.layers) figures.layers.push_back({v.variant.layer, figures_of(v.tokens)});
-  return figures;
-}
 
 std::string evaluation_text(const EvaluationRecord& record, const Evaluation& evaluation,
                             const EvaluationFigures& figures) {
@@ -90,6 +113,10 @@ std::string evaluation_text(const EvaluationRecord& record, const Evaluation& ev
   if (!figures.layers.empty()) {
     out["layers"] = Json::array();
     for (const LayerFigures& layer : figures.layers) out["layers"].push_back(layer_json(layer));
+  }
+  if (!evaluation.answers.empty()) {
+    out["answers"] = Json::array();
+    for (size_t i = 0; i < evaluation.prompts.size(); ++i) out["answers"].push_back(answers_json(evaluation, i));
   }
   return json_text(out);
 }

@@ -1,12 +1,10 @@
 // evaluation.json: what was compared, and by how much predictions differ.
 #pragma once
 
-#include <optional>
 #include <string>
 #include <vector>
 
-#include "evaluate/evaluate.h"
-#include "stats/model_info.h"
+#include "evaluate/evaluation_figures.h"
 
 namespace kvcal {
 
@@ -24,28 +22,6 @@ struct EvaluationRecord {
   std::string tool_version, precision;
   std::vector<EvaluatedFile> files;
 };
-
-/// Figures of a variant over all tokens and by part.
-struct VariantFigures {
-  std::string name, format;
-  PredictionFigures all;
-  std::optional<FirstDifference> first_divergence;
-  std::map<std::string, PredictionFigures> by_tag;
-  std::vector<PredictionFigures> by_position;
-};
-
-/// A layer whose cache alone was rounded.
-struct LayerFigures {
-  int64_t index = 0;
-  PredictionFigures all;
-};
-
-struct EvaluationFigures {
-  std::vector<VariantFigures> variants;
-  std::vector<LayerFigures> layers;  // by index
-};
-
-EvaluationFigures figures_of(const Evaluation& evaluation);
 
 /// The text of the file, ending in a newline. Figures are rounded to float32.
 std::string evaluation_text(const EvaluationRecord& record, const Evaluation& evaluation,

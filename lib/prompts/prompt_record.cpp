@@ -12,7 +12,8 @@ namespace {
 const std::vector<std::string> kKnownKeys{"text",      "messages", "tools",  "conversations", "prompt", "completion",
                                           "input_ids", "id",       "weight", "tags",          "system", "embeddings"};
 
-// Published sets carry keys of their own ("source", "language"); one that looks like a slip of the pen is an error.
+// Published sets carry keys of their own ("source", "language"); one that looks like a slip of the pen is an error. Not
+// of "expect": sets have "expected" in forms of their own.
 void check_keys(const Json& json) {
   for (const auto& [key, value] : json.items())
     if (std::find(kKnownKeys.begin(), kKnownKeys.end(), key) == kKnownKeys.end() &&
@@ -163,6 +164,7 @@ PromptRecord parse_prompt_record(const Json& json) {
       r.tags.push_back(tag.get<std::string>());
     }
   }
+  if (const Json* expect = find_member(json, "expect")) r.expect.emplace(*expect);
   r.canonical = canonical_of(r);
   return r;
 }

@@ -143,6 +143,7 @@ class PromptTokenizer {
 
   TokenizedPrompt run(const PromptRecord& r, size_t& replaced) const {
     TokenizedPrompt out{r.id, r.canonical, "", {}, 0, false, r.weight, r.embeddings, r.embeddings_sha256};
+    out.expect = r.expect;
     out.tags = r.tags;
     std::sort(out.tags.begin(), out.tags.end());
     out.tags.erase(std::unique(out.tags.begin(), out.tags.end()), out.tags.end());

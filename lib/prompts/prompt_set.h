@@ -8,8 +8,8 @@
 //   {"input_ids": [1, 2, 3]}                         token ids as they are; with "embeddings" (a safetensors file, its
 //                                                    path from the prompt file's folder) what an encoder made of the
 //                                                    images among them
-// and optionally "id" (text), "weight" (whole repeat count, at least 1), "tags" (list of texts). Other keys are left
-// alone, unless they look like a misspelt one of these. Files: .jsonl (one record a line; blank lines are skipped),
+// and optionally "id" (text), "weight" (whole repeat count, at least 1), "tags" (list of texts), "expect" (what a right
+// answer has: prompts/expectation.h). Other keys are left alone, unless they look like a misspelt one of these. Files: .jsonl (one record a line; blank lines are skipped),
 // .json (an array of records, or one record), .txt (the whole file is one prompt, without its last newline), each also
 // with .gz or .zst behind; "-" is JSON lines from standard input. Any other name is read as JSON lines. Order and
 // spread over files do not matter to the ids.
@@ -24,6 +24,7 @@
 #include <vector>
 
 #include "base/json.h"
+#include "prompts/expectation.h"
 
 namespace kvcal {
 
@@ -45,6 +46,7 @@ struct PromptRecord {
   std::string embeddings_sha256;     // of that file's bytes
   int64_t weight = 1;
   std::vector<std::string> tags;
+  std::optional<Expectation> expect;
 };
 
 struct PromptSet {
@@ -88,6 +90,7 @@ struct TokenizedPrompt {
   std::string embeddings_sha256{};
   std::vector<uint8_t> kinds{};     // of each token (base/token_kind.h); tokens of images count as text here
   std::vector<std::string> tags{};  // sorted, each once
+  std::optional<Expectation> expect{};
 };
 
 struct TokenizedSet {

@@ -32,7 +32,7 @@ std::span<const IncludeRule> include_table() {
         "artifact"}},
       {"evaluate",
        "what a rounded cache does to predictions",
-       {"base", "tensor", "ops", "model", "prefill", "stats", "artifact", "calibrate"}},
+       {"base", "tensor", "prompts", "ops", "model", "prefill", "stats", "artifact", "calibrate"}},
       {"servers",
        "what servers do with a checkpoint",
        {"base", "tensor", "checkpoint", "model/model_spec.h", "model/architecture.h"}},

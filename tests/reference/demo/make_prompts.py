@@ -43,7 +43,8 @@ def prompt_set() -> list[dict]:
 def questions() -> list[dict]:
     tests = chats.held_out_tests(30, QUESTION_SEED)
     r = Random(QUESTION_SEED)
-    return [{"id": f"{skill.replace(' ', '-')}-{i + 1}", "messages": messages([turn], answered=False)}
+    return [{"id": f"{skill.replace(' ', '-')}-{i + 1}", "messages": messages([turn], answered=False), "tags": [skill],
+             "expect": turn[1]}
             for skill, n in QUESTIONS.items() for i, turn in enumerate(r.sample(tests[skill], n))]
 
 

@@ -51,7 +51,7 @@ def main():
             compare(f"KL of layer {i}", a, b, LAYER * b)
         compare("KL of the layers, mean", sum(ours) / 30, sum(theirs) / 30, MEAN_OF_LAYERS * sum(theirs) / 30)
         all_layers = evaluated(kvcal, folder, chats(folder, results["tokens"], 600), scales)
-    at_one, theirs = all_layers["variants"][0], results["all_layers"]["kv_at_one"]
+    at_one, theirs = all_layers["variants"][1], results["all_layers"]["kv_at_one"]
     compare("loss unrounded", at_one["nll_reference"], results["loss"], .001)
     compare("KL at 1.0", at_one["kl"]["mean"], theirs["kl"], WHOLE * theirs["kl"])
     compare("loss at 1.0, more than unrounded", at_one["nll"] - at_one["nll_reference"], theirs["loss"], LOSS)

@@ -1,0 +1,80 @@
+#include "evaluate/answers.h"
+
+#include <algorithm>
+
+#include "evaluate/rounding_tap.h"
+#include "prefill/generate.h"
+
+namespace kvcal {
+namespace {
+
+constexpr int64_t kChunkTokens = 2048;  // of a prompt at a time
+
+Answer answer_of(const Generated& generated, const GenerateOptions& options, const TokenizedPrompt& prompt,
+                 const std::optional<Tokenizer>& tokenizer) {
+  Answer answer;
+  answer.tokens = generated.output_ids;
+  answer.ended = !answer.tokens.empty() && std::ranges::count(options.stop_tokens, answer.tokens.back()) > 0;
+  if (tokenizer) answer.text = tokenizer->decode(answer.tokens, true);
+  answer.loop = find_loop(answer.tokens);
+  if (prompt.expect) answer.correct = prompt.expect->is_met_by(answer.text);
+  return answer;
+}
+
+}  // namespace
+
+int64_t first_other(const Answer& a, const Answer& b) {
+  return std::ranges::mismatch(a.tokens, b.tokens).in1 - a.tokens.begin();
+}
+
+AnswerFigures figures_of(const Answers& reference, const Answers& variant) {
+  AnswerFigures f;
+  f.n_answers = static_cast<int64_t>(variant.size());
+  int64_t equal = 0, longer = 0;
+  for (size_t i = 0; i < variant.size(); ++i) {
+    const Answer &a = reference[i], &b = variant[i];
+    const int64_t same = first_other(a, b);
+    equal += same;
+    longer += static_cast<int64_t>(std::max(a.tokens.size(), b.tokens.size()));
+    if (a.tokens == b.tokens)
+      ++f.n_equal;
+    else if (!f.first_divergence || same < *f.first_divergence) {
+      f.first_divergence = same;
+      f.first_divergence_prompt = static_cast<int64_t>(i);
+    }
+    f.n_loops += b.loop.has_value();
+    f.n_empty += b.ended && b.tokens.size() == 1;
+    f.n_endless += !b.ended;
+    f.n_expected += b.correct.has_value();
+    f.n_correct += b.correct.value_or(false);
+  }
+  if (longer > 0) f.agreement = static_cast<double>(equal) / static_cast<double>(longer);
+  return f;
+}
+
+std::vector<Answers> answer(OpenedModel& model, Ops& op, const FedPrompts& fed,
+                            const std::vector<PromptTokens>& prompts, const std::vector<Variant>& variants,
+                            int64_t max_new_tokens) {
+  Generator generator(*model.model, op, model.weights, kChunkTokens);
+  GenerateOptions options;
+  options.max_new_tokens = max_new_tokens;
+  options.n_top = 0;
+  options.stop_tokens = end_tokens(model.checkpoint);
+  const auto answers_with = [&](KvTap& tap, const std::string& name) {
+    Answers answers;
+    for (size_t i = 0; i < prompts.size(); ++i)
+      answers.push_back(while_doing("answering prompt " + quoted(prompts[i].id) + " with " + name, [&] {
+        return answer_of(generator.generate(prompts[i], options, tap), options, fed.prompts[i], fed.tokenizer);
+      }));
+    return answers;
+  };
+  NoTap away;
+  std::vector<Answers> all = {answers_with(away, "the cache as it is")};
+  for (const Variant& variant : variants) {
+    RoundingTap tap(variant, op);
+    all.push_back(answers_with(tap, variant.name));
+  }
+  return all;
+}
+
+}  // namespace kvcal

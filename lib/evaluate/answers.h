@@ -1,0 +1,48 @@
+// What the model answers with its cache as it is and as variants keep it: greedy, token by token, each answer with a
+// cache of its own.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "calibrate/fed_prompts.h"
+#include "calibrate/opened_model.h"
+#include "evaluate/loop.h"
+#include "evaluate/variant.h"
+
+namespace kvcal {
+
+struct Answer {
+  std::vector<int32_t> tokens;  // without the prompt; the token that ends it included
+  bool ended = false;           // by such a token; else it has as many tokens as were allowed
+  std::string text;             // "" where the folder has no tokenizer
+  std::optional<Loop> loop;
+  std::optional<bool> correct;  // of prompts that say what to expect
+};
+
+/// Answers of one way to store the cache, by prompt.
+using Answers = std::vector<Answer>;
+
+struct AnswerFigures {
+  int64_t n_answers = 0;
+  int64_t n_equal = 0;                      // token by token those of the reference
+  double agreement = 1;                     // share of tokens before the first that differs, of the longer answer
+  std::optional<int64_t> first_divergence;  // token of an answer where the soonest differs
+  int64_t first_divergence_prompt = 0;      // of that answer; of equal ones the first
+  int64_t n_loops = 0, n_empty = 0, n_endless = 0;  // empty: no token before the end
+  int64_t n_expected = 0, n_correct = 0;
+};
+
+/// Token of both answers where they begin to differ; the end of the shorter one where it is the beginning of the other.
+int64_t first_other(const Answer& a, const Answer& b);
+
+AnswerFigures figures_of(const Answers& reference, const Answers& variant);
+
+/// Weights stay resident. Answers of the reference, then of each variant. Throws Error where a logit is NaN.
+std::vector<Answers> answer(OpenedModel& model, Ops& op, const FedPrompts& fed,
+                            const std::vector<PromptTokens>& prompts, const std::vector<Variant>& variants,
+                            int64_t max_new_tokens);
+
+}  // namespace kvcal

@@ -1,0 +1,41 @@
+#include "evaluate/evaluation_figures.h"
+
+namespace kvcal {
+namespace {
+
+VariantFigures figures_of(const std::string& name, const std::string& format, const std::vector<ComparedToken>& tokens,
+                          const std::vector<PromptTokens>& prompts) {
+  const auto tags_of = [&](const ComparedToken& t) { return prompts[static_cast<size_t>(t.prompt)].tags; };
+  return {name,
+          format,
+          figures_of(tokens),
+          first_difference(tokens),
+          figures_by(tokens, tags_of),
+          figures_by_position(tokens),
+          {}};
+}
+
+/// The reference as a variant of itself.
+std::vector<ComparedToken> with_itself(std::vector<ComparedToken> tokens) {
+  for (ComparedToken& token : tokens) {
+    const double nll = token.difference.nll_reference;
+    token.difference = {.nll_reference = nll, .nll_variant = nll};
+  }
+  return tokens;
+}
+
+}  // namespace
+
+EvaluationFigures figures_of(const Evaluation& evaluation) {
+  EvaluationFigures figures;
+  figures.variants.push_back(
+      figures_of("reference", "none", with_itself(evaluation.compared.at(0).tokens), evaluation.prompts));
+  for (const EvaluatedVariant& v : evaluation.compared)
+    figures.variants.push_back(figures_of(v.variant.name, v.variant.format, v.tokens, evaluation.prompts));
+  for (size_t i = 0; i < evaluation.answers.size(); ++i)
+    figures.variants[i].answers = figures_of(evaluation.answers[0], evaluation.answers[i]);
+  for (const EvaluatedVariant& v : evaluation.layers) figures.layers.push_back({v.variant.layer, figures_of(v.tokens)});
+  return figures;
+}
+
+}  // namespace kvcal

@@ -1,0 +1,36 @@
+// What is said of a whole evaluation: of each variant in all and by part, and of each layer.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "evaluate/evaluate.h"
+
+namespace kvcal {
+
+/// Figures of a variant over all tokens and by part.
+struct VariantFigures {
+  std::string name, format;
+  PredictionFigures all;
+  std::optional<FirstDifference> first_divergence;
+  std::map<std::string, PredictionFigures> by_tag;
+  std::vector<PredictionFigures> by_position;
+  std::optional<AnswerFigures> answers;
+};
+
+/// A layer whose cache alone was rounded.
+struct LayerFigures {
+  int64_t index = 0;
+  PredictionFigures all;
+};
+
+struct EvaluationFigures {
+  std::vector<VariantFigures> variants;  // the reference, compared with itself, then those of Evaluation::compared
+  std::vector<LayerFigures> layers;      // by index
+};
+
+EvaluationFigures figures_of(const Evaluation& evaluation);
+
+}  // namespace kvcal

@@ -1,0 +1,1 @@
+kvcal evaluate "$SOURCE/datasets/demo/natural" --min-correct 0.5

@@ -1,0 +1,1 @@
+kvcal evaluate "$SOURCE/datasets/demo/natural" --generate --max-new-tokens 0
