@@ -6,6 +6,7 @@
 #include <cmath>
 #include <iostream>
 #include <iterator>
+#include <map>
 
 #include "base/atomic_file.h"
 #include "base/number_text.h"
@@ -28,12 +29,12 @@ namespace {
 
 struct EvaluateFlags {
   std::string model, memory, stats, device = "auto", precision = "bf16";
-  std::vector<std::string> scales, formats;
+  std::vector<std::string> scales, formats, choose;
   PromptFlags prompts;
   EvaluationOptions run;
   std::filesystem::path out = "evaluation.json";
   std::optional<double> max_kl, min_agreement, min_correct;
-  int64_t max_new_tokens = 256;
+  int64_t max_new_tokens = 256, max_bytes_per_token = 0;
   bool generate = false, per_layer = false, query = false, force = false, json = false, quiet = false;
 };
 
@@ -61,6 +62,27 @@ Sources read_sources(const EvaluateFlags& flags) {
   return sources;
 }
 
+/// A format of --formats or --choose: the first file's own at its scales, others at those that follow from ranges.
+Variant variant_in(const std::string& name, const Sources& sources, const ModelSpec& spec, bool file_is_one) {
+  const StoredFormat& format = stored_format(name);
+  const Artifact* first = sources.scales.empty() ? nullptr : &sources.scales[0];
+  if (file_is_one && first && first->quantization.dtype == name) return at_scales(spec, *first, name);
+  if (!first && !sources.statistics && format.scales_per != ScalesPer::TokenHead)
+    fail("its scales follow from what was measured; give --stats or --scales");
+  return in_format(spec, format,
+                   sources.statistics ? ranges_of(*sources.statistics)
+                   : first            ? ranges_of(*first)
+                                      : nullptr);
+}
+
+RecipeRequest recipe_of(const EvaluateFlags& flags, const Sources& sources, const ModelSpec& spec) {
+  RecipeRequest request{*flags.max_kl, {}};
+  for (const std::string& name : flags.choose)
+    if (name != "bf16")
+      request.formats.push_back(while_doing("--choose " + name, [&] { return variant_in(name, sources, spec, true); }));
+  return request;
+}
+
 /// Scale 1.0, the files, keys and values of the first exchanged, other formats; then each layer alone, of the first
 /// file or at 1.0.
 VariantSet make_variants(const EvaluateFlags& flags, const Sources& sources, const ModelSpec& spec) {
@@ -77,13 +99,9 @@ VariantSet make_variants(const EvaluateFlags& flags, const Sources& sources, con
   for (size_t i = 0; i < sources.scales.size(); ++i)
     set.compared.push_back(with_queries(at_scales(spec, sources.scales[i], sources.files[i].name), &sources.scales[i]));
   if (first) set.compared.push_back(swapped(set.compared[1]));
-  for (const std::string& name : flags.formats) {
-    const StoredFormat& format = stored_format(name);
-    if (!first && !sources.statistics && format.scales_per != ScalesPer::TokenHead)
-      fail("--formats " + name + ": its scales follow from what was measured; give --stats or --scales");
-    const RangesOf ranges = sources.statistics ? ranges_of(*sources.statistics) : first ? ranges_of(*first) : nullptr;
-    set.compared.push_back(while_doing("--formats " + name, [&] { return in_format(spec, format, ranges); }));
-  }
+  for (const std::string& name : flags.formats)
+    set.compared.push_back(while_doing("--formats " + name, [&] { return variant_in(name, sources, spec, false); }));
+  if (!flags.choose.empty()) set.recipe = recipe_of(flags, sources, spec);
   if (flags.per_layer)
     for (const KvLayout& layout : spec.caches) set.layers.push_back(one_cache(set.compared[first ? 1 : 0], layout));
   return set;
@@ -143,6 +161,17 @@ std::string answers_text(const EvaluationFigures& figures) {
   return "\n" + table.text();
 }
 
+std::string recipe_text(const Evaluation& evaluation) {
+  if (!evaluation.recipe) return "";
+  const EvaluatedRecipe& recipe = *evaluation.recipe;
+  std::map<std::string, std::vector<int64_t>> layers;
+  for (const auto& [index, format] : recipe.layers) layers[format].push_back(index);
+  std::string text = "\nrecipe: mean KL " + text_of("%.3g", recipe.found.kl) + " (limit " +
+                     text_of("%.3g", recipe.max_kl) + "), " + grouped(recipe.found.bytes) + " bytes per token\n";
+  for (const auto& [format, indices] : layers) text += "  " + format + ": layer " + ranges_text(indices) + "\n";
+  return text;
+}
+
 /// What the run itself vouches for, and where a variant's numbers end.
 std::string notes_of(const Evaluation& evaluation, const EvaluationFigures& figures) {
   std::string notes = "reference against itself: KL 0 on " + grouped(evaluation.n_tokens_twice) + " tokens\n";
@@ -154,7 +183,7 @@ std::string notes_of(const Evaluation& evaluation, const EvaluationFigures& figu
 }
 
 /// The variant that limits are about: the first file, or scale 1.0 without one.
-bool breaks_limits(const EvaluateFlags& flags, const EvaluationFigures& figures) {
+bool breaks_limits(const EvaluateFlags& flags, const Evaluation& evaluation, const EvaluationFigures& figures) {
   const VariantFigures& judged = figures.variants[flags.scales.empty() ? 1 : 2];
   bool broken = false;
   const auto judge = [&](const char* what, double value, double limit, bool is_broken) {
@@ -163,7 +192,14 @@ bool breaks_limits(const EvaluateFlags& flags, const EvaluationFigures& figures)
     std::cerr << "kvcal: " << judged.name << ": " << what << " is " << formatted("%.4g", value) << ", the limit "
               << formatted("%.4g", limit) << '\n';
   };
-  if (flags.max_kl)
+  if (evaluation.recipe && flags.max_bytes_per_token > 0 &&
+      evaluation.recipe->found.bytes > flags.max_bytes_per_token) {
+    broken = true;
+    std::cerr << "kvcal: no choice was found that keeps the mean KL within " << text_of("%.4g", *flags.max_kl)
+              << " and takes at most " << grouped(flags.max_bytes_per_token) << " bytes per token: the recipe takes "
+              << grouped(evaluation.recipe->found.bytes) << '\n';
+  }
+  if (flags.max_kl && !evaluation.recipe)
     judge("mean KL", judged.all.kl.mean, *flags.max_kl,
           judged.all.kl.mean > *flags.max_kl || judged.all.n_not_finite == judged.all.n_tokens);
   if (flags.min_agreement)
@@ -185,6 +221,10 @@ EvaluationOptions resolve(const EvaluateFlags& flags) {
   if (flags.max_new_tokens < 1)
     fail("--max-new-tokens is " + std::to_string(flags.max_new_tokens) + ", expected 1 or more");
   if (flags.min_correct && !flags.generate) fail("--min-correct needs --generate");
+  if (!flags.choose.empty() && !flags.max_kl) fail("--choose needs --max-kl");
+  if (flags.max_bytes_per_token < 0)
+    fail("--max-bytes-per-token is " + std::to_string(flags.max_bytes_per_token) + ", expected 0 or more");
+  if (flags.max_bytes_per_token > 0 && flags.choose.empty()) fail("--max-bytes-per-token needs --choose");
   options.max_new_tokens = flags.generate ? flags.max_new_tokens : 0;
   options.expects = flags.min_correct.has_value();
   return options;
@@ -209,8 +249,8 @@ Exit run(const EvaluateFlags& flags) {
   if (flags.json)
     std::cout << text;
   else if (!flags.quiet)
-    std::cout << text_of(figures) << answers_text(figures) << notes_of(evaluation, figures);
-  return breaks_limits(flags, figures) ? Exit::Findings : Exit::Done;
+    std::cout << text_of(figures) << answers_text(figures) << recipe_text(evaluation) << notes_of(evaluation, figures);
+  return breaks_limits(flags, evaluation, figures) ? Exit::Findings : Exit::Done;
 }
 
 }  // namespace
@@ -227,12 +267,21 @@ void add_evaluate(CLI::App& app, Job& chosen) {
   verb->add_option("--stats", flags->stats, "Statistics, for formats with scales per head or channel")
       ->type_name("FILE");
   verb->add_flag("--per-layer", flags->per_layer, "Also round each layer alone, of the first file or at scale 1.0");
+  verb->add_option(
+          "--choose", flags->choose,
+          "Find the cheapest of these formats for each layer, bf16 among them, that keeps the mean KL within --max-kl")
+      ->delimiter(',')
+      ->type_name("NAME");
+  verb->add_option("--max-bytes-per-token", flags->max_bytes_per_token,
+                   "With --choose: exit with 1 when the cache takes more than this");
   verb->add_flag("--generate", flags->generate, "Also answer every prompt greedily with each variant's cache");
   verb->add_option("--max-new-tokens", flags->max_new_tokens, "With --generate: most tokens of an answer")
       ->capture_default_str();
   verb->add_flag("--query", flags->query,
                  "Round queries too, at 1.0 and at scales of files, as servers that compute attention in FP8 do");
-  verb->add_option("--max-kl", flags->max_kl, "Exit with 1 when the mean KL of the file's variant is above this");
+  verb->add_option(
+      "--max-kl", flags->max_kl,
+      "Exit with 1 when the mean KL of the file's variant is above this; with --choose, the recipe's limit");
   verb->add_option("--min-agreement", flags->min_agreement,
                    "Exit with 1 when the share of equal likeliest tokens is below this, 0 to 1");
   verb->add_option("--min-correct", flags->min_correct,

@@ -1,10 +1,13 @@
 #include "evaluate/evaluate.h"
 
 #include <algorithm>
+#include <iterator>
+#include <span>
 #include <utility>
 
 #include "calibrate/opened_model.h"
 #include "evaluate/comparison.h"
+#include "evaluate/make_variants.h"
 #include "evaluate/rounding_tap.h"
 #include "prefill/footprint.h"
 
@@ -121,13 +124,77 @@ SweepOutline outline_of(const std::vector<SequenceGroup>& groups, const std::vec
   return outline;
 }
 
-void run(Runner& runner, const SideBySide& sweep, const SequencePlan& sequences, const SweepOutline& outline,
-         CalibrationListener& listener) {
+/// What sweeps need.
+struct Ground {
+  OpenedModel& model;
+  const SequencePlan& sequences;
+  Ops& op;
+  const EvaluationOptions& options;
+  CalibrationListener& listener;
+};
+
+struct Swept {
+  std::vector<EvaluatedVariant> variants;
+  MemoryPlan memory;
+};
+
+Swept sweep(const Ground& on, const std::vector<Variant>& variants) {
+  Swept swept;
+  swept.memory = memory_of(on.model, on.sequences, variants.size(), on.op, on.options);
+  ThreadPool pool(on.options.threads ? on.options.threads : available_processors());
+  SideBySide side_by_side(on.sequences, variants, on.model.spec(), on.op, pool);
+  Runner runner(*on.model.model, on.op, on.model.weights, swept.memory);
   int64_t done = 0;
-  runner.on_step([&](const RunStep& step) { listener.step(step, done += step.tokens); });
-  listener.sweep_begins(outline);
-  runner.run(sweep.groups(), sequences.prompts);
-  listener.sweep_ends();
+  runner.on_step([&](const RunStep& step) { on.listener.step(step, done += step.tokens); });
+  on.listener.sweep_begins(
+      outline_of(side_by_side.groups(), variants, static_cast<int64_t>(on.model.spec().layers.size())));
+  runner.run(side_by_side.groups(), on.sequences.prompts);
+  on.listener.sweep_ends();
+  check_equal(side_by_side.self(), on.sequences.prompts);
+  for (size_t i = 0; i < variants.size(); ++i) swept.variants.push_back({variants[i], side_by_side.of(i)});
+  return swept;
+}
+
+/// Each layer alone in each of the formats.
+std::vector<Variant> layers_in(const std::vector<Variant>& formats, const ModelSpec& spec) {
+  std::vector<Variant> alone;
+  for (const Variant& format : formats)
+    for (const KvLayout& layout : spec.caches) alone.push_back(one_cache(format, layout));
+  return alone;
+}
+
+/// The first of the formats is the cache as it is.
+LayerChoices choices_of(const ModelSpec& spec, std::span<const EvaluatedVariant> alone) {
+  LayerChoices layers;
+  const size_t n_caches = spec.caches.size();
+  for (size_t c = 0; c < n_caches; ++c) {
+    const KvLayout& layout = spec.caches[c];
+    std::vector<LayerFormat>& formats = layers.emplace_back();
+    formats.push_back({"bf16", 0, bf16_bytes_per_token(layout)});
+    for (size_t i = c; i < alone.size(); i += n_caches)
+      formats.push_back({alone[i].variant.format, mean_kl(alone[i].tokens),
+                         bytes_per_token(layout, stored_format(alone[i].variant.format))});
+  }
+  return layers;
+}
+
+Variant combined(const RecipeRequest& request, const Choice& choice) {
+  Variant variant{"recipe", "mixed", {}};
+  for (size_t c = 0; c < choice.size(); ++c)
+    variant.caches.push_back(choice[c] == 0 ? CacheSites{} : request.formats[choice[c] - 1].caches[c]);
+  return variant;
+}
+
+EvaluatedRecipe recipe_of(const Ground& on, const RecipeRequest& request, std::span<const EvaluatedVariant> alone) {
+  const ModelSpec& spec = on.model.spec();
+  const LayerChoices choices = choices_of(spec, alone);
+  EvaluatedRecipe recipe{request.max_kl, {}, {}};
+  recipe.found = find_recipe(choices, request.max_kl, [&](const Choice& choice) {
+    return mean_kl(sweep(on, {combined(request, choice)}).variants[0].tokens);
+  });
+  for (size_t c = 0; c < spec.caches.size(); ++c)
+    recipe.layers.emplace_back(spec.caches[c].layer, choices[c][recipe.found.choice[c]].name);
+  return recipe;
 }
 
 }  // namespace
@@ -138,28 +205,31 @@ Evaluation evaluate(const EvaluationInputs& inputs, const EvaluationOptions& opt
   check_model(model, inputs.model);
   const FedPrompts fed = feed(model, inputs, options.prompts, listener);
   if (options.expects) check_expectations(fed);
-  const VariantSet set = make_variants(model.spec());
+  const ModelSpec& spec = model.spec();
+  const VariantSet set = make_variants(spec);
   std::vector<Variant> variants = set.compared;
-  variants.insert(variants.end(), set.layers.begin(), set.layers.end());
-  check_weights(*model.model, model.weights, static_cast<int>(model.spec().layers.size()), true);
+  const std::vector<Variant> to_choose = set.recipe ? layers_in(set.recipe->formats, spec) : std::vector<Variant>{};
+  for (const auto* more : {&set.layers, &to_choose}) variants.insert(variants.end(), more->begin(), more->end());
+  check_weights(*model.model, model.weights, static_cast<int>(spec.layers.size()), true);
 
   const std::unique_ptr<Ops> op = inputs.open_device();
-  const SequencePlan sequences = sequences_of(tokens_of(fed, model.spec()));
+  const SequencePlan sequences = sequences_of(tokens_of(fed, spec));
+  if (options.max_new_tokens > 0)
+    check_resident(spec, memory_of(model, sequences, variants.size(), *op, options), options.precision);
+  const Ground ground{model, sequences, *op, options, listener};
+  Swept swept = sweep(ground, variants);
   Evaluation result;
-  result.memory = memory_of(model, sequences, variants.size(), *op, options);
-  if (options.max_new_tokens > 0) check_resident(model.spec(), result.memory, options.precision);
-
-  ThreadPool pool(options.threads ? options.threads : available_processors());
-  SideBySide sweep(sequences, variants, model.spec(), *op, pool);
-  Runner runner(*model.model, *op, model.weights, result.memory);
-  run(runner, sweep, sequences, outline_of(sweep.groups(), variants, static_cast<int64_t>(model.spec().layers.size())),
-      listener);
-  check_equal(sweep.self(), sequences.prompts);
-
-  for (size_t i = 0; i < variants.size(); ++i)
-    (i < set.compared.size() ? result.compared : result.layers).push_back({std::move(variants[i]), sweep.of(i)});
+  result.memory = swept.memory;
+  const auto first = std::make_move_iterator(swept.variants.begin());
+  const auto n_compared = static_cast<std::ptrdiff_t>(set.compared.size()),
+             n_layers = static_cast<std::ptrdiff_t>(set.layers.size());
+  result.compared.assign(first, first + n_compared);
+  result.layers.assign(first + n_compared, first + n_compared + n_layers);
+  if (set.recipe)
+    result.recipe = recipe_of(ground, *set.recipe, std::span(swept.variants).subspan(n_compared + n_layers));
   if (options.max_new_tokens > 0)
     result.answers = answer(model, *op, fed, sequences.prompts, set.compared, options.max_new_tokens);
+
   result.n_tokens_twice = tokens_of(sequences.sanity);
   result.model = describe(model);
   result.prompts = sequences.prompts;

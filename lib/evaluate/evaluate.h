@@ -3,12 +3,16 @@
 #pragma once
 
 #include <memory>
+#include <optional>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "calibrate/listener.h"
 #include "calibrate/options.h"
 #include "evaluate/answers.h"
 #include "evaluate/figures.h"
+#include "evaluate/recipe.h"
 #include "evaluate/variant.h"
 #include "prefill/memory_plan.h"
 #include "stats/model_info.h"
@@ -32,9 +36,16 @@ struct EvaluationOptions {
   bool expects = false;        // Error when no prompt says what to expect
 };
 
+/// Formats of all layers to choose from for each; bf16, the cache as it is, always is one.
+struct RecipeRequest {
+  double max_kl = 0;
+  std::vector<Variant> formats;
+};
+
 /// What is compared with the reference. `layers` are of one cache each.
 struct VariantSet {
   std::vector<Variant> compared, layers;
+  std::optional<RecipeRequest> recipe;
 };
 
 /// Makes the variants for an opened model: scales come from files, formats from options.
@@ -45,6 +56,13 @@ struct EvaluatedVariant {
   std::vector<ComparedToken> tokens;  // by prompt and position
 };
 
+/// A recipe in words: the format of each layer that owns a cache.
+struct EvaluatedRecipe {
+  double max_kl = 0;  // that was asked for
+  Recipe found;
+  std::vector<std::pair<int, std::string>> layers;  // by index
+};
+
 struct Evaluation {
   ModelInfo model;                    // with its digests
   std::vector<PromptTokens> prompts;  // sorted by id
@@ -53,6 +71,7 @@ struct Evaluation {
   MemoryPlan memory;
   int64_t n_tokens_twice = 0;  // that the reference was run on twice, with equal predictions
   std::vector<EvaluatedVariant> compared, layers;
+  std::optional<EvaluatedRecipe> recipe;
   std::vector<Answers> answers;  // of the reference, then as `compared`; empty without max_new_tokens
 };
 

@@ -92,6 +92,14 @@ Json layer_json(const LayerFigures& layer) {
   return out;
 }
 
+Json recipe_json(const EvaluatedRecipe& recipe) {
+  Json out = {{"max_kl", number(recipe.max_kl)},       {"kl", number(recipe.found.kl)},
+              {"sum_kl", number(recipe.found.sum_kl)}, {"bytes_per_token", recipe.found.bytes},
+              {"n_measured", recipe.found.n_measured}, {"layers", Json::array()}};
+  for (const auto& [index, format] : recipe.layers) out["layers"].push_back({{"index", index}, {"format", format}});
+  return out;
+}
+
 }  // namespace
 
 std::string evaluation_text(const EvaluationRecord& record, const Evaluation& evaluation,
@@ -114,6 +122,7 @@ std::string evaluation_text(const EvaluationRecord& record, const Evaluation& ev
     out["layers"] = Json::array();
     for (const LayerFigures& layer : figures.layers) out["layers"].push_back(layer_json(layer));
   }
+  if (evaluation.recipe) out["recipe"] = recipe_json(*evaluation.recipe);
   if (!evaluation.answers.empty()) {
     out["answers"] = Json::array();
     for (size_t i = 0; i < evaluation.prompts.size(); ++i) out["answers"].push_back(answers_json(evaluation, i));

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <limits>
 
 #include "base/position_bucket.h"
 
@@ -58,6 +59,11 @@ PredictionFigures figures_of(std::span<const ComparedToken> tokens) {
   figures.nll /= n;
   figures.nll_reference /= n;
   return figures;
+}
+
+double mean_kl(std::span<const ComparedToken> tokens) {
+  const PredictionFigures figures = figures_of(tokens);
+  return figures.n_not_finite > 0 ? std::numeric_limits<double>::infinity() : figures.kl.mean;
 }
 
 std::map<std::string, PredictionFigures> figures_by(

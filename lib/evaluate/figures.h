@@ -37,6 +37,9 @@ struct FirstDifference {
 /// Sums run in the order of the tokens, which is by prompt and position.
 PredictionFigures figures_of(std::span<const ComparedToken> tokens);
 
+/// Of them alone what a recipe goes by; infinite where some are not finite.
+double mean_kl(std::span<const ComparedToken> tokens);
+
 /// The same of the tokens whose key `key_of` names; none: of no part.
 std::map<std::string, PredictionFigures> figures_by(
     std::span<const ComparedToken> tokens,

@@ -34,4 +34,23 @@ const StoredFormat& stored_format(std::string_view name) {
   fail_unknown("cache format", name, known);
 }
 
+namespace {
+
+int64_t elements_of(const KvLayout& layout) {
+  return layout.is_mla() ? layout.head_dim_k : layout.n_kv_heads * (layout.head_dim_k + layout.head_dim_v);
+}
+
+int64_t rows_of(const KvLayout& layout) { return layout.is_mla() ? 1 : 2 * layout.n_kv_heads; }
+
+}  // namespace
+
+int64_t bytes_per_token(const KvLayout& layout, const StoredFormat& format) {
+  const int64_t n = elements_of(layout);
+  if (format.format == CacheFormat::Nvfp4) return n / 2 + n / kNvfp4Block;
+  const int64_t scales = format.scales_per == ScalesPer::TokenHead ? rows_of(layout) : 0;
+  return n + scales * static_cast<int64_t>(sizeof(float));
+}
+
+int64_t bf16_bytes_per_token(const KvLayout& layout) { return 2 * elements_of(layout); }
+
 }  // namespace kvcal

@@ -1,0 +1,1 @@
+kvcal evaluate "$SOURCE/datasets/demo/natural" --choose fp8_e4m3
