@@ -16,6 +16,7 @@
 #include "build_info.h"
 #include "console.h"
 #include "device.h"
+#include "evaluate.h"
 #include "json_output.h"
 #include "plan_text.h"
 #include "progress.h"
@@ -36,6 +37,7 @@ struct CalibrateFlags {
   SolveFlags solve;
   ArtifactOutput output;
   std::optional<double> until_stable;  // percent
+  std::string evaluation;              // file to write, "" for none
   bool dry_run = false, no_sanity = false, resume = false, verbose = false;
 };
 
@@ -74,6 +76,8 @@ CalibrationOptions resolve(const CalibrateFlags& flags) {
       fail("--until-stable is " + std::to_string(*flags.until_stable) + ", expected a percentage, 0 or more");
     options.until_stable = *flags.until_stable;
   }
+  if (!flags.evaluation.empty() && (flags.dry_run || !flags.shard.empty()))
+    fail("--evaluate needs the scales, which neither --dry-run nor --shard gives");
   options.solve = flags.solve.resolve();
   options.extent = flags.dry_run ? Extent::Plan : flags.shard.empty() ? Extent::Scales : Extent::Statistics;
   options.tool_version = std::string("kvcal ") + build_info().version;
@@ -86,6 +90,7 @@ Existing existing(const CalibrateFlags& flags) { return flags.output.force ? Exi
 // Before hours of work.
 void check_outputs(const CalibrateFlags& flags) {
   if (!flags.statistics.empty()) check_writable(flags.statistics, existing(flags));
+  if (!flags.evaluation.empty()) check_writable(flags.evaluation, existing(flags));
   if (!flags.shard.empty()) return;
   flags.output.check();
   if (!flags.statistics.empty()) flags.output.check_other(flags.statistics, "--stats");
@@ -147,6 +152,24 @@ std::string write_scales(const CalibrateFlags& flags, const CalibrationResult& r
   return flags.output.path.string() + " sha256 " + sha256.substr(0, 16);
 }
 
+// On the same prompts, with the scales that were just written.
+Exit evaluated(const CalibrateFlags& flags, const CalibrationOptions& options) {
+  EvaluateFlags evaluation;
+  evaluation.model = flags.model;
+  evaluation.scales = {flags.output.path.string()};
+  evaluation.prompts = flags.prompts;
+  evaluation.device = flags.device;
+  evaluation.precision = flags.precision;
+  evaluation.memory = flags.memory;
+  evaluation.run.threads = options.threads;
+  evaluation.run.chunk_tokens = options.chunk_tokens;
+  evaluation.run.max_model_len = options.solve.max_model_len;
+  evaluation.out = flags.evaluation;
+  evaluation.force = flags.output.force;
+  evaluation.quiet = flags.output.quiet || flags.output.json;
+  return run_evaluation(evaluation);
+}
+
 Exit run(const CalibrateFlags& flags) {
   CalibrationOptions options = resolve(flags);
   if (!flags.dry_run) check_outputs(flags);
@@ -172,7 +195,7 @@ Exit run(const CalibrateFlags& flags) {
     digests = "shard " + flags.shard + ", " + digests;
   }
   if (!flags.output.quiet) print_closing_line(result, digests);
-  return Exit::Done;
+  return flags.evaluation.empty() ? Exit::Done : evaluated(flags, options);
 }
 
 // What most runs leave alone.
@@ -223,6 +246,10 @@ void add_calibrate(CLI::App& app, Job& chosen) {
   verb->add_option("MODEL", flags->model, "Checkpoint folder")->required();
   flags->output.add_to(*verb);
   verb->add_option("--stats", flags->statistics, "Also write the statistics, for 'kvcal solve' and 'kvcal report'");
+  verb->add_option(
+          "--evaluate", flags->evaluation,
+          "Then measure what these scales do to the model's predictions, as 'kvcal evaluate' does, into this file")
+      ->type_name("FILE");
   verb->add_option("--device", flags->device, "auto, cpu, cuda or cuda:N")->capture_default_str();
   verb->add_option("--threads", flags->run.threads, "Number of threads (default: all processors)");
   verb->add_option("--memory", flags->memory,

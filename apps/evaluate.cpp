@@ -1,12 +1,9 @@
 // kvcal evaluate MODEL: what a rounded cache does to the model's predictions, measured.
-#include "evaluate/evaluate.h"
+#include "evaluate.h"
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <cmath>
 #include <iostream>
-#include <iterator>
-#include <map>
 
 #include "base/atomic_file.h"
 #include "base/number_text.h"
@@ -18,25 +15,13 @@
 #include "device.h"
 #include "evaluate/evaluation_file.h"
 #include "evaluate/make_variants.h"
+#include "evaluation_text.h"
 #include "export/layer_scales.h"
-#include "prompt_flags.h"
 #include "stats/statistics_file.h"
-#include "table.h"
 #include "verbs.h"
 
 namespace kvcal {
 namespace {
-
-struct EvaluateFlags {
-  std::string model, memory, stats, device = "auto", precision = "bf16";
-  std::vector<std::string> scales, formats, choose;
-  PromptFlags prompts;
-  EvaluationOptions run;
-  std::filesystem::path out = "evaluation.json";
-  std::optional<double> max_kl, min_agreement, min_correct;
-  int64_t max_new_tokens = 256, max_bytes_per_token = 0;
-  bool generate = false, per_layer = false, query = false, force = false, json = false, quiet = false;
-};
 
 constexpr size_t kMostStatistics = size_t{4} << 30;  // bytes
 
@@ -107,81 +92,6 @@ VariantSet make_variants(const EvaluateFlags& flags, const Sources& sources, con
   return set;
 }
 
-std::vector<std::string> cells_of(const PredictionFigures& f) {
-  return {formatted("%.3g", f.kl.mean), formatted("%.3g", f.kl.p99), formatted("%.2f %%", 100 * f.top1),
-          formatted("%.4f", std::exp(f.nll)), formatted("%.4f", std::exp(f.nll_reference))};
-}
-
-Table table_of(std::vector<Table::Column> columns) {
-  using enum Table::Align;
-  for (const char* title : {"mean KL", "KL of 99 %", "same top token", "perplexity", "of the reference"})
-    columns.push_back({title, Right});
-  return Table(columns);
-}
-
-void add_row(Table& table, std::vector<std::string> cells, const PredictionFigures& f) {
-  std::ranges::move(cells_of(f), std::back_inserter(cells));
-  table.add_row(std::move(cells));
-}
-
-std::string text_of(const EvaluationFigures& figures) {
-  Table variants = table_of({{"variant"}, {"format"}});
-  for (const VariantFigures& v : figures.variants) add_row(variants, {v.name, v.format}, v.all);
-  if (figures.layers.empty()) return variants.text();
-  Table layers = table_of({{"layer", Table::Align::Right}});
-  double sum = 0;
-  for (const LayerFigures& layer : figures.layers) {
-    add_row(layers, {std::to_string(layer.index)}, layer.all);
-    sum += layer.all.kl.mean;
-  }
-  return variants.text() + "\neach layer alone:\n" + layers.text() + "sum of their mean KL: " + formatted("%.3g", sum) +
-         "\n";
-}
-
-std::string share_of(int64_t part, int64_t whole) {
-  return whole == 0 ? "-" : text_of("%.1f %%", 100 * static_cast<double>(part) / static_cast<double>(whole));
-}
-
-std::string answers_text(const EvaluationFigures& figures) {
-  using enum Table::Align;
-  Table table({{"answers of"},
-               {"equal", Right},
-               {"tokens in common", Right},
-               {"loops", Right},
-               {"empty", Right},
-               {"without end", Right},
-               {"correct", Right}});
-  for (const VariantFigures& v : figures.variants) {
-    if (!v.answers) return "";
-    const AnswerFigures& a = *v.answers;
-    table.add_row({v.name, share_of(a.n_equal, a.n_answers), text_of("%.1f %%", 100 * a.agreement),
-                   std::to_string(a.n_loops), std::to_string(a.n_empty), std::to_string(a.n_endless),
-                   share_of(a.n_correct, a.n_expected)});
-  }
-  return "\n" + table.text();
-}
-
-std::string recipe_text(const Evaluation& evaluation) {
-  if (!evaluation.recipe) return "";
-  const EvaluatedRecipe& recipe = *evaluation.recipe;
-  std::map<std::string, std::vector<int64_t>> layers;
-  for (const auto& [index, format] : recipe.layers) layers[format].push_back(index);
-  std::string text = "\nrecipe: mean KL " + text_of("%.3g", recipe.found.kl) + " (limit " +
-                     text_of("%.3g", recipe.max_kl) + "), " + grouped(recipe.found.bytes) + " bytes per token\n";
-  for (const auto& [format, indices] : layers) text += "  " + format + ": layer " + ranges_text(indices) + "\n";
-  return text;
-}
-
-/// What the run itself vouches for, and where a variant's numbers end.
-std::string notes_of(const Evaluation& evaluation, const EvaluationFigures& figures) {
-  std::string notes = "reference against itself: KL 0 on " + grouped(evaluation.n_tokens_twice) + " tokens\n";
-  for (const VariantFigures& v : figures.variants)
-    if (v.all.n_not_finite > 0)
-      notes += v.name + ": no finite logits after " + grouped(v.all.n_not_finite) + " of " + grouped(v.all.n_tokens) +
-               " tokens; its other figures leave them out\n";
-  return notes;
-}
-
 /// The variant that limits are about: the first file, or scale 1.0 without one.
 bool breaks_limits(const EvaluateFlags& flags, const Evaluation& evaluation, const EvaluationFigures& figures) {
   const VariantFigures& judged = figures.variants[flags.scales.empty() ? 1 : 2];
@@ -195,7 +105,7 @@ bool breaks_limits(const EvaluateFlags& flags, const Evaluation& evaluation, con
   if (evaluation.recipe && flags.max_bytes_per_token > 0 &&
       evaluation.recipe->found.bytes > flags.max_bytes_per_token) {
     broken = true;
-    std::cerr << "kvcal: no choice was found that keeps the mean KL within " << text_of("%.4g", *flags.max_kl)
+    std::cerr << "kvcal: no choice was found that keeps the mean KL within " << formatted("%.4g", *flags.max_kl)
               << " and takes at most " << grouped(flags.max_bytes_per_token) << " bytes per token: the recipe takes "
               << grouped(evaluation.recipe->found.bytes) << '\n';
   }
@@ -230,7 +140,9 @@ EvaluationOptions resolve(const EvaluateFlags& flags) {
   return options;
 }
 
-Exit run(const EvaluateFlags& flags) {
+}  // namespace
+
+Exit run_evaluation(const EvaluateFlags& flags) {
   const EvaluationOptions options = resolve(flags);
   const Existing existing = flags.force ? Existing::Replace : Existing::Refuse;
   check_writable(flags.out, existing);
@@ -249,11 +161,9 @@ Exit run(const EvaluateFlags& flags) {
   if (flags.json)
     std::cout << text;
   else if (!flags.quiet)
-    std::cout << text_of(figures) << answers_text(figures) << recipe_text(evaluation) << notes_of(evaluation, figures);
+    std::cout << result_text(evaluation, figures);
   return breaks_limits(flags, evaluation, figures) ? Exit::Findings : Exit::Done;
 }
-
-}  // namespace
 
 void add_evaluate(CLI::App& app, Job& chosen) {
   auto flags = std::make_shared<EvaluateFlags>();
@@ -305,7 +215,7 @@ void add_evaluate(CLI::App& app, Job& chosen) {
       "Examples:\n"
       "  kvcal evaluate ./model --prompts chats.jsonl --scales kv-cache-scales.json\n"
       "  kvcal evaluate ./model --scales kv-cache-scales.json --formats int8,fp8_per_token_head --max-kl 0.02");
-  verb->callback([flags, &chosen] { chosen = [flags] { return run(*flags); }; });
+  verb->callback([flags, &chosen] { chosen = [flags] { return run_evaluation(*flags); }; });
 }
 
 }  // namespace kvcal

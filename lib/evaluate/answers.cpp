@@ -10,9 +10,9 @@ namespace {
 
 constexpr int64_t kChunkTokens = 2048;  // of a prompt at a time
 
-Answer answer_of(const Generated& generated, const GenerateOptions& options, const TokenizedPrompt& prompt,
+ModelAnswer answer_of(const Generated& generated, const GenerateOptions& options, const TokenizedPrompt& prompt,
                  const std::optional<Tokenizer>& tokenizer) {
-  Answer answer;
+  ModelAnswer answer;
   answer.tokens = generated.output_ids;
   answer.ended = !answer.tokens.empty() && std::ranges::count(options.stop_tokens, answer.tokens.back()) > 0;
   if (tokenizer) answer.text = tokenizer->decode(answer.tokens, true);
@@ -23,7 +23,7 @@ Answer answer_of(const Generated& generated, const GenerateOptions& options, con
 
 }  // namespace
 
-int64_t first_other(const Answer& a, const Answer& b) {
+int64_t first_other(const ModelAnswer& a, const ModelAnswer& b) {
   return std::ranges::mismatch(a.tokens, b.tokens).in1 - a.tokens.begin();
 }
 
@@ -32,7 +32,7 @@ AnswerFigures figures_of(const Answers& reference, const Answers& variant) {
   f.n_answers = static_cast<int64_t>(variant.size());
   int64_t equal = 0, longer = 0;
   for (size_t i = 0; i < variant.size(); ++i) {
-    const Answer &a = reference[i], &b = variant[i];
+    const ModelAnswer &a = reference[i], &b = variant[i];
     const int64_t same = first_other(a, b);
     equal += same;
     longer += static_cast<int64_t>(std::max(a.tokens.size(), b.tokens.size()));

@@ -14,7 +14,7 @@
 
 namespace kvcal {
 
-struct Answer {
+struct ModelAnswer {
   std::vector<int32_t> tokens;  // without the prompt; the token that ends it included
   bool ended = false;           // by such a token; else it has as many tokens as were allowed
   std::string text;             // "" where the folder has no tokenizer
@@ -23,7 +23,7 @@ struct Answer {
 };
 
 /// Answers of one way to store the cache, by prompt.
-using Answers = std::vector<Answer>;
+using Answers = std::vector<ModelAnswer>;
 
 struct AnswerFigures {
   int64_t n_answers = 0;
@@ -36,7 +36,7 @@ struct AnswerFigures {
 };
 
 /// Token of both answers where they begin to differ; the end of the shorter one where it is the beginning of the other.
-int64_t first_other(const Answer& a, const Answer& b);
+int64_t first_other(const ModelAnswer& a, const ModelAnswer& b);
 
 AnswerFigures figures_of(const Answers& reference, const Answers& variant);
 

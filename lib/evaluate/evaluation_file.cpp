@@ -26,7 +26,7 @@ Json figures_json(const Evaluation& evaluation, const PredictionFigures& f) {
   return out;
 }
 
-Json answer_json(const Answer& answer) {
+Json answer_json(const ModelAnswer& answer) {
   Json out = {{"text", answer.text}, {"n_tokens", answer.tokens.size()}, {"ended", answer.ended}};
   if (answer.loop)
     out["loop"] = {
@@ -37,11 +37,11 @@ Json answer_json(const Answer& answer) {
 
 /// The reference's answer, and those of variants that are other ones.
 Json answers_json(const Evaluation& evaluation, size_t prompt) {
-  const Answer& reference = evaluation.answers[0][prompt];
+  const ModelAnswer& reference = evaluation.answers[0][prompt];
   Json out = {
       {"prompt", evaluation.prompts[prompt].id}, {"reference", answer_json(reference)}, {"others", Json::object()}};
   for (size_t v = 0; v < evaluation.compared.size(); ++v) {
-    const Answer& answer = evaluation.answers[1 + v][prompt];
+    const ModelAnswer& answer = evaluation.answers[1 + v][prompt];
     if (answer.tokens == reference.tokens) continue;
     Json& other = out["others"][evaluation.compared[v].variant.name] = answer_json(answer);
     other["first_divergence"] = first_other(reference, answer);

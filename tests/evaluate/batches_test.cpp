@@ -27,7 +27,7 @@ VariantSet coarse(const ModelSpec& spec) {
     variant.caches.push_back({rounding, rounding, {}});
     if (layout.is_mla()) variant.caches.back().value.reset();
   }
-  return {{variant}, {}};
+  return {{variant}, {}, {}};
 }
 
 std::vector<ComparedToken> tokens_in_batches_of(const Golden& model, int64_t rows) {

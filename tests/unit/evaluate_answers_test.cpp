@@ -45,7 +45,7 @@ TEST(Loops, ThatEndedAreNone) {
   EXPECT_FALSE(find_loop(tokens));
 }
 
-Answer answer(std::vector<int32_t> tokens, bool ended = true, std::optional<bool> correct = {}) {
+ModelAnswer answer(std::vector<int32_t> tokens, bool ended = true, std::optional<bool> correct = {}) {
   return {std::move(tokens), ended, "", {}, correct};
 }
 

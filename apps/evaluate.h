@@ -1,0 +1,29 @@
+// An evaluation as it is asked for on a command line: by 'kvcal evaluate', and by 'kvcal calibrate --evaluate'.
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "evaluate/evaluate.h"
+#include "prompt_flags.h"
+#include "verbs.h"
+
+namespace kvcal {
+
+struct EvaluateFlags {
+  std::string model, memory, stats, device = "auto", precision = "bf16";
+  std::vector<std::string> scales, formats, choose;
+  PromptFlags prompts;
+  EvaluationOptions run;
+  std::filesystem::path out = "evaluation.json";
+  std::optional<double> max_kl, min_agreement, min_correct;
+  int64_t max_new_tokens = 256, max_bytes_per_token = 0;
+  bool generate = false, per_layer = false, query = false, force = false, json = false, quiet = false;
+};
+
+/// Prints the result, writes the file, judges the limits.
+Exit run_evaluation(const EvaluateFlags& flags);
+
+}  // namespace kvcal

@@ -1,0 +1,95 @@
+#include "evaluation_text.h"
+
+#include <algorithm>
+#include <cmath>
+#include <iterator>
+#include <map>
+
+#include "base/number_text.h"
+#include "table.h"
+
+namespace kvcal {
+namespace {
+
+std::vector<std::string> cells_of(const PredictionFigures& f) {
+  return {formatted("%.3g", f.kl.mean), formatted("%.3g", f.kl.p99), formatted("%.2f %%", 100 * f.top1),
+          formatted("%.4f", std::exp(f.nll)), formatted("%.4f", std::exp(f.nll_reference))};
+}
+
+Table table_of(std::vector<Table::Column> columns) {
+  using enum Table::Align;
+  for (const char* title : {"mean KL", "KL of 99 %", "same top token", "perplexity", "of the reference"})
+    columns.push_back({title, Right});
+  return Table(columns);
+}
+
+void add_row(Table& table, std::vector<std::string> cells, const PredictionFigures& f) {
+  std::ranges::move(cells_of(f), std::back_inserter(cells));
+  table.add_row(std::move(cells));
+}
+
+std::string predictions_text(const EvaluationFigures& figures) {
+  Table variants = table_of({{"variant"}, {"format"}});
+  for (const VariantFigures& v : figures.variants) add_row(variants, {v.name, v.format}, v.all);
+  if (figures.layers.empty()) return variants.text();
+  Table layers = table_of({{"layer", Table::Align::Right}});
+  double sum = 0;
+  for (const LayerFigures& layer : figures.layers) {
+    add_row(layers, {std::to_string(layer.index)}, layer.all);
+    sum += layer.all.kl.mean;
+  }
+  return variants.text() + "\neach layer alone:\n" + layers.text() + "sum of their mean KL: " + formatted("%.3g", sum) +
+         "\n";
+}
+
+std::string share_of(int64_t part, int64_t whole) {
+  return whole == 0 ? "-" : formatted("%.1f %%", 100 * static_cast<double>(part) / static_cast<double>(whole));
+}
+
+std::string answers_text(const EvaluationFigures& figures) {
+  using enum Table::Align;
+  Table table({{"answers of"},
+               {"equal", Right},
+               {"tokens in common", Right},
+               {"loops", Right},
+               {"empty", Right},
+               {"without end", Right},
+               {"correct", Right}});
+  for (const VariantFigures& v : figures.variants) {
+    if (!v.answers) return "";
+    const AnswerFigures& a = *v.answers;
+    table.add_row({v.name, share_of(a.n_equal, a.n_answers), formatted("%.1f %%", 100 * a.agreement),
+                   std::to_string(a.n_loops), std::to_string(a.n_empty), std::to_string(a.n_endless),
+                   share_of(a.n_correct, a.n_expected)});
+  }
+  return "\n" + table.text();
+}
+
+std::string recipe_text(const Evaluation& evaluation) {
+  if (!evaluation.recipe) return "";
+  const EvaluatedRecipe& recipe = *evaluation.recipe;
+  std::map<std::string, std::vector<int64_t>> layers;
+  for (const auto& [index, format] : recipe.layers) layers[format].push_back(index);
+  std::string text = "\nrecipe: mean KL " + formatted("%.3g", recipe.found.kl) + " (limit " +
+                     formatted("%.3g", recipe.max_kl) + "), " + grouped(recipe.found.bytes) + " bytes per token\n";
+  for (const auto& [format, indices] : layers) text += "  " + format + ": layer " + ranges_text(indices) + "\n";
+  return text;
+}
+
+/// What the run itself vouches for, and where a variant's numbers end.
+std::string notes_of(const Evaluation& evaluation, const EvaluationFigures& figures) {
+  std::string notes = "reference against itself: KL 0 on " + grouped(evaluation.n_tokens_twice) + " tokens\n";
+  for (const VariantFigures& v : figures.variants)
+    if (v.all.n_not_finite > 0)
+      notes += v.name + ": no finite logits after " + grouped(v.all.n_not_finite) + " of " + grouped(v.all.n_tokens) +
+               " tokens; its other figures leave them out\n";
+  return notes;
+}
+
+}  // namespace
+
+std::string result_text(const Evaluation& evaluation, const EvaluationFigures& figures) {
+  return predictions_text(figures) + answers_text(figures) + recipe_text(evaluation) + notes_of(evaluation, figures);
+}
+
+}  // namespace kvcal
