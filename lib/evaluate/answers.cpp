@@ -11,7 +11,7 @@ namespace {
 constexpr int64_t kChunkTokens = 2048;  // of a prompt at a time
 
 ModelAnswer answer_of(const Generated& generated, const GenerateOptions& options, const TokenizedPrompt& prompt,
-                 const std::optional<Tokenizer>& tokenizer) {
+                      const std::optional<Tokenizer>& tokenizer) {
   ModelAnswer answer;
   answer.tokens = generated.output_ids;
   answer.ended = !answer.tokens.empty() && std::ranges::count(options.stop_tokens, answer.tokens.back()) > 0;

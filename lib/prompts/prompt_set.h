@@ -9,10 +9,10 @@
 //                                                    path from the prompt file's folder) what an encoder made of the
 //                                                    images among them
 // and optionally "id" (text), "weight" (whole repeat count, at least 1), "tags" (list of texts), "expect" (what a right
-// answer has: prompts/expectation.h). Other keys are left alone, unless they look like a misspelt one of these. Files: .jsonl (one record a line; blank lines are skipped),
-// .json (an array of records, or one record), .txt (the whole file is one prompt, without its last newline), each also
-// with .gz or .zst behind; "-" is JSON lines from standard input. Any other name is read as JSON lines. Order and
-// spread over files do not matter to the ids.
+// answer has: prompts/expectation.h). Other keys are left alone, unless they look like a misspelt one of these. Files:
+// .jsonl (one record a line; blank lines are skipped), .json (an array of records, or one record), .txt (the whole file
+// is one prompt, without its last newline), each also with .gz or .zst behind; "-" is JSON lines from standard input.
+// Any other name is read as JSON lines. Order and spread over files do not matter to the ids.
 #pragma once
 
 #include <cstdint>
