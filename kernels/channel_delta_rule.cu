@@ -152,13 +152,13 @@ __device__ void write_output(const Layout<T>& m, T* y, int64_t stride, float sca
 }
 
 template <class T>
-__device__ void advance_state(const Layout<T>& m, const Place& at, int n) {
+__device__ void advance_state(const Layout<T>& m, const Place& at, int n, DType stored) {
   for (int index = static_cast<int>(threadIdx.x); index < at.dk * at.columns; index += kThreads) {
     const int d = index / at.columns, c = index % at.columns;
     float x = m.state[index] * m.decay[(n - 1) * at.dk + d].factor.from_start;
     for (int i = 0; i < n; ++i)
       x += widen(m.k[i * at.dk + d]) * m.decay[i * at.dk + d].factor.to_end * m.corrections[i * at.columns + c];
-    m.state[index] = x;
+    m.state[index] = as_stored(stored, x);
   }
   __syncthreads();
 }
@@ -185,7 +185,7 @@ __global__ void channel_delta_rule_kernel(RecurrenceArrays arrays, const Recurre
     make_factors(m, at.dk, n);
     solve(m, static_cast<const T*>(arrays.v) + value, stride, at, n);
     write_output(m, static_cast<T*>(arrays.y) + value, stride, s.scale, at, n);
-    advance_state(m, at, n);
+    advance_state(m, at, n, s.stored);
     t += n;
   }
   if (!kept) return;

@@ -320,6 +320,7 @@ struct RecurrenceShape {
   int64_t n_spans, n_key_heads, n_value_heads, dk, dv;
   float scale;     // of q
   bool corrected;  // the delta rule
+  DType stored;    // F32, BF16 or F16: what each token leaves the state rounded to
 };
 /// shared_limit: bytes of shared memory that a block may have on this device.
 void recurrence(DType t, const RecurrenceArrays& arrays, const RecurrenceSpan* spans, const RecurrenceShape& shape,
@@ -356,6 +357,7 @@ struct ScanSpan {
 };
 struct ScanShape {
   int64_t n_spans, channels, n_state;
+  DType stored;  // as above
 };
 void selective_scan(DType t, const ScanArrays& arrays, const ScanSpan* spans, const ScanShape& shape,
                     cudaStream_t stream);

@@ -62,6 +62,9 @@ __global__ void selective_scan_kernel(ScanArrays a, const ScanSpan* __restrict__
         y += c[t * n_state + i] * state[i];
       }
       static_cast<T*>(a.y)[(span.row + first + t) * s.channels + channel] = narrow<T>(y + skip * x);
+      if (s.stored == DType::F32) continue;
+#pragma unroll
+      for (int i = 0; i < kStates; ++i) state[i] = as_stored(s.stored, state[i]);
     }
   }
   if (!inside || !span.state) return;

@@ -159,7 +159,8 @@ Tensor CudaBackend::do_gated_delta_rule(const Tensor& q, const Tensor& k, const 
   const auto rule = gates.g.shape.rank() == 3 ? channel_delta_rule : recurrence;
   rule(q.dtype,
        {data_of(q), data_of(k), data_of(v), data_as<float>(gates.g), data_as<float>(gates.beta), nullptr, y.data},
-       device_copy(used), {static_cast<int64_t>(used.size()), q.dim(1), v.dim(1), dk, dv, scale, true}, shared_limit_,
+       device_copy(used),
+       {static_cast<int64_t>(used.size()), q.dim(1), v.dim(1), dk, dv, scale, true, stored_form(states)}, shared_limit_,
        stream_.get());
   return y;
 }
@@ -177,7 +178,8 @@ Tensor CudaBackend::do_ssd(const SsmInputs& in, const SsmWeights& w, std::span<c
   recurrence(in.x.dtype,
              {data_of(in.c), data_of(in.b), data_of(in.x), data_as<float>(g), data_as<float>(step), data_as<float>(w.d),
               y.data},
-             device_copy(used), {static_cast<int64_t>(used.size()), in.b.dim(1), heads, n_state, dim, 1.0f, false},
+             device_copy(used),
+             {static_cast<int64_t>(used.size()), in.b.dim(1), heads, n_state, dim, 1.0f, false, stored_form(states)},
              shared_limit_, stream_.get());
   return y;
 }
@@ -193,7 +195,8 @@ Tensor CudaBackend::do_selective_scan(const SsmInputs& in, const SsmWeights& w, 
   cuda::selective_scan(in.x.dtype,
                        {data_of(in.x), data_of(in.dt), data_of(in.b), data_of(in.c), data_as<float>(w.a_log),
                         data_as<float>(w.dt_bias), data_as<float>(w.d), y.data},
-                       device_copy(used), {static_cast<int64_t>(used.size()), channels, n_state}, stream_.get());
+                       device_copy(used), {static_cast<int64_t>(used.size()), channels, n_state, stored_form(states)},
+                       stream_.get());
   return y;
 }
 

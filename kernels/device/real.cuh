@@ -32,6 +32,20 @@ __device__ float rounded_to(float x) {
   return widen(narrow<T>(x));
 }
 
+__device__ inline float rounded_to_f16(float x) {
+  const float magnitude = fabsf(x);
+  if (!(magnitude < 65520.0f)) return x != x ? x : copysignf(__uint_as_float(0x7F800000u), x);
+  // Below the least normal half all are multiples of 2^-24, which is how far floats from 0.5 on lie apart.
+  if (magnitude < 0x1p-14f) return copysignf((magnitude + 0.5f) - 0.5f, x);
+  const uint32_t u = __float_as_uint(x);
+  return __uint_as_float((u + 0xFFFu + ((u >> 13) & 1u)) & ~0x1FFFu);
+}
+
+/// stored_as() of the host: F32, BF16 or F16.
+__device__ inline float as_stored(DType t, float x) {
+  return t == DType::F32 ? x : t == DType::BF16 ? rounded_to<bf16>(x) : rounded_to_f16(x);
+}
+
 __device__ inline float sigmoid(float x) { return 1.0f / (1.0f + expf(-x)); }
 __device__ inline float silu(float x) { return x / (1.0f + expf(-x)); }
 

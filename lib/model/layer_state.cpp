@@ -29,21 +29,25 @@ std::vector<const KvRows*> LayerStates::owner_rows(const Batch& batch) const {
   return rows;
 }
 
-std::vector<SsmState*> LayerStates::ssm_states(const Batch& batch) {
-  std::vector<SsmState*> states;
-  for (const SequenceSpan& s : batch.sequences) states.push_back(s.whole ? nullptr : &own(s.sequence).ssm);
+template <class State>
+std::vector<State*> LayerStates::recurrent_states(const Batch& batch, State LayerState::*state) {
+  std::vector<State*> states;
+  for (const SequenceSpan& s : batch.sequences) {
+    states.push_back(s.whole && stored_ == DType::F32 ? nullptr : &(own(s.sequence).*state));
+    if (states.back()) states.back()->stored = stored_;
+  }
   return states;
+}
+
+std::vector<SsmState*> LayerStates::ssm_states(const Batch& batch) { return recurrent_states(batch, &LayerState::ssm); }
+
+std::vector<DeltaState*> LayerStates::delta_states(const Batch& batch) {
+  return recurrent_states(batch, &LayerState::delta);
 }
 
 std::vector<ConvState*> LayerStates::conv_states(const Batch& batch) {
   std::vector<ConvState*> states;
   for (const SequenceSpan& s : batch.sequences) states.push_back(s.whole ? nullptr : &own(s.sequence).conv);
-  return states;
-}
-
-std::vector<DeltaState*> LayerStates::delta_states(const Batch& batch) {
-  std::vector<DeltaState*> states;
-  for (const SequenceSpan& s : batch.sequences) states.push_back(s.whole ? nullptr : &own(s.sequence).delta);
   return states;
 }
 
@@ -55,7 +59,7 @@ LayerStates& RunStates::begin(int layer) {
   const LayerStates* owner =
       l.shares_cache < 0 ? nullptr : &layers_.at(spec_.caches[static_cast<size_t>(l.shares_cache)].layer);
   const auto rows = shared ? LayerStates::Rows::Shared : LayerStates::Rows::OfCutSequences;
-  return layers_.emplace(layer, LayerStates(rows, owner)).first->second;
+  return layers_.emplace(layer, LayerStates(rows, owner, stored_)).first->second;
 }
 
 void RunStates::end(int layer) {

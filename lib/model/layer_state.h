@@ -29,8 +29,9 @@ class LayerStates {
   enum class Rows : uint8_t { OfCutSequences, Shared };
 
   /// `owner`: the states of the layer whose rows this one reads; must outlive these.
-  explicit LayerStates(Rows rows = Rows::OfCutSequences, const LayerStates* owner = nullptr)
-      : rows_(rows), owner_(owner) {}
+  /// `stored`: what recurrent states are rounded to between two tokens; F32: they are not.
+  explicit LayerStates(Rows rows = Rows::OfCutSequences, const LayerStates* owner = nullptr, DType stored = DType::F32)
+      : rows_(rows), owner_(owner), stored_(stored) {}
 
   /// The state of a sequence, fresh at its first use.
   LayerState& own(int64_t sequence) { return states_[sequence]; }
@@ -51,8 +52,12 @@ class LayerStates {
   std::vector<SsmState*> ssm_states(const Batch& batch);
 
  private:
+  template <class State>
+  std::vector<State*> recurrent_states(const Batch& batch, State LayerState::*state);
+
   Rows rows_;
   const LayerStates* owner_;
+  DType stored_;
   std::unordered_map<int64_t, LayerState> states_;
 };
 
@@ -60,7 +65,8 @@ class LayerStates {
 /// shares its cache.
 class RunStates {
  public:
-  explicit RunStates(const ModelSpec& spec) : spec_(spec) {}
+  /// `stored`: of recurrent states, as LayerStates says.
+  explicit RunStates(const ModelSpec& spec, DType stored = DType::F32) : spec_(spec), stored_(stored) {}
 
   /// Layers begin in ascending order. The same again without an end() between.
   LayerStates& begin(int layer);
@@ -68,6 +74,7 @@ class RunStates {
 
  private:
   const ModelSpec& spec_;
+  DType stored_;
   std::map<int, LayerStates> layers_;
 };
 

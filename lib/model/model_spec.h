@@ -60,6 +60,9 @@ struct LayerSpec {
   double expert_share = 1;  // of a batch's rows, those that one expert gets on average; 1 = there are no experts
   int64_t kept_row = 0;     // elements that attention keeps of a token, where that is not the row of its cache
   int64_t state_bytes = 0;  // recurrent state of one sequence (convolution window in bf16, delta state in f32)
+
+  /// A state that runs through all tokens, not just the window of a convolution.
+  bool has_long_state() const { return state_bytes > 0 && kind != LayerKind::ShortConv; }
 };
 
 struct ModelSpec {

@@ -149,6 +149,16 @@ class OpCheck {
       require(sorted[i] == nullptr || sorted[i] != sorted[i - 1], "two spans share one state");
   }
 
+  /// All are stored alike; none is missing where that rounds.
+  template <class State>
+  void stored_alike(std::span<State* const> states) const {
+    const DType stored = stored_form(states);
+    require(stored == DType::F32 || stored == DType::BF16 || stored == DType::F16,
+            "a state cannot be stored as " + std::string(name_of(stored)));
+    for (const State* s : states)
+      require((s ? s->stored : DType::F32) == stored, "states of one call are stored in different forms");
+  }
+
   void fresh(bool has_state, const Span& span) const {
     require(has_state || span.first_position == 0, "a span starts at position " + std::to_string(span.first_position) +
                                                        ", but nothing was kept of what precedes");

@@ -328,6 +328,7 @@ Tensor Ops::gated_delta_rule(const Tensor& q, const Tensor& k, const Tensor& v, 
   c.require(gates.beta.shape == by_head, "beta " + str(gates.beta) + " does not fit v " + str(v));
   c.spans(v, spans, states.size());
   c.distinct(states);
+  c.stored_alike(states);
   for (size_t i = 0; i < spans.size(); ++i) {
     const bool kept = states[i] && states[i]->s;
     c.fresh(kept, spans[i]);

@@ -16,6 +16,7 @@
 #include "ops/attention_sample.h"
 #include "ops/cache_rounding.h"
 #include "ops/op_list.h"
+#include "ops/recurrent_state.h"
 #include "ops/tap_tables.h"
 #include "ops/weight_loader.h"
 
@@ -47,21 +48,11 @@ struct ConvState {
   Owned window;  // [kernel - 1, channels], activation dtype
 };
 
-/// Recurrent state of the gated delta rule; absent = fresh sequence = zeros.
-struct DeltaState {
-  Owned s;  // F32 [n_value_heads, head_dim_k, head_dim_v]
-};
-
 /// A causal convolution, one filter for each channel: F32.
 struct ConvWeights {
   Tensor w;          // [channels, kernel]
   Tensor bias{};     // [channels], or absent
   bool silu = true;  // what follows it; else nothing
-};
-
-/// Recurrent state of ssd or selective_scan; absent = fresh sequence = zeros.
-struct SsmState {
-  Owned s;  // F32 [n_heads, n_state, head_dim], or [channels, n_state]
 };
 
 /// What a state-space layer sees of its tokens, after the convolution.
@@ -333,14 +324,15 @@ class Ops : public WeightLoader {
   /// Value head h uses key head h / (n_value_heads / n_key_heads). Per value head, with S [dk, dv] in f32:
   ///   S <- e^g S;  e = β (v - kᵀ S);  S <- S + k ⊗ e;  o = (dk^-1/2 q)ᵀ S
   /// with e^g for each row of S where the gates are by channel, computed in chunks of 64 absolute positions. ->
-  /// [tokens, n_value_heads, dv], rounded. The states are advanced.
+  /// [tokens, n_value_heads, dv], rounded. The states are advanced; those that are stored in 16 bits token by token, as
+  /// DeltaState says.
   Tensor gated_delta_rule(const Tensor& q, const Tensor& k, const Tensor& v, const DeltaGates& gates,
                           std::span<const Span> spans, std::span<DeltaState* const> states);
 
   /// State-space duality (Mamba-2). x [tokens, heads, head_dim], dt [tokens, heads], b, c [tokens, groups, n_state];
   /// a_log, dt_bias, d [heads]. Head h uses group h / (heads / groups). Per head, with S [n_state, head_dim] in f32:
   ///   Δ = softplus(dt + dt_bias);  S <- e^(-exp(a_log) Δ) S + b ⊗ Δ x;  y = cᵀ S + d x
-  /// computed in chunks of 64 absolute positions. -> as x, rounded. The states are advanced.
+  /// computed in chunks of 64 absolute positions. -> as x, rounded. The states are advanced, as above.
   Tensor ssd(const SsmInputs& in, const SsmWeights& w, std::span<const Span> spans, std::span<SsmState* const> states);
 
   /// Selective scan (Mamba-1). x, dt [tokens, channels], b, c [tokens, n_state]; a_log [channels, n_state], dt_bias, d

@@ -8,6 +8,7 @@ void check_states(const OpCheck& c, const SsmInputs& in, std::span<const Span> s
                   const Shape& state) {
   c.spans(in.x, spans, states.size());
   c.distinct(states);
+  c.stored_alike(states);
   for (size_t i = 0; i < spans.size(); ++i) {
     const bool kept = states[i] && states[i]->s;
     c.fresh(kept, spans[i]);

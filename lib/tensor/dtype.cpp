@@ -2,7 +2,9 @@
 
 #include <array>
 #include <cassert>
+#include <cmath>
 #include <cstring>
+#include <limits>
 
 #include "base/error.h"
 
@@ -77,6 +79,18 @@ std::optional<DType> dtype_from_name(std::string_view name) {
   for (const Row& r : kTypes)
     if (r.name == name) return r.type;
   return std::nullopt;
+}
+
+float stored_as(DType t, float x) {
+  if (t == DType::F32) return x;
+  if (t == DType::BF16) return round_to_bf16(x);
+  assert(t == DType::F16);
+  const float magnitude = std::abs(x);
+  if (!(magnitude < 65520.0f)) return std::isnan(x) ? x : std::copysign(std::numeric_limits<float>::infinity(), x);
+  // Below the least normal half all are multiples of 2^-24, which is how far floats from 0.5 on lie apart.
+  if (magnitude < 0x1p-14f) return std::copysign((magnitude + 0.5f) - 0.5f, x);
+  const uint32_t u = std::bit_cast<uint32_t>(x);
+  return std::bit_cast<float>((u + 0xFFFu + ((u >> 13) & 1u)) & ~0x1FFFu);
 }
 
 float to_float(f16 x) {

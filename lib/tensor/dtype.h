@@ -63,6 +63,10 @@ inline float round_to_bf16(float x) { return to_float(to_bf16(x)); }
 
 float to_float(f16 x);
 
+/// What comes back of a number that is stored as F32, BF16 or F16: one rounding to nearest, ties to even; beyond the
+/// largest infinity.
+float stored_as(DType t, float x);
+
 /// n elements of src (F32, BF16, F16, F64) as float, resp. as bf16 with one rounding.
 void convert_to_float(DType from, const void* src, float* dst, size_t n);
 void convert_to_bf16(DType from, const void* src, bf16* dst, size_t n);

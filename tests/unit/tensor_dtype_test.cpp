@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <vector>
 
 #include "base/error.h"
 #include "tensor/dtype.h"
@@ -44,6 +45,30 @@ TEST(F16, known_values) {
   EXPECT_EQ(value(0x7C00), std::numeric_limits<float>::infinity());
   EXPECT_TRUE(std::isnan(value(0x7E00)));
   EXPECT_TRUE(std::signbit(value(0x8000)));
+}
+
+TEST(StoredAs, is_the_nearest_half_and_even_of_two) {
+  std::vector<float> halves;  // 0 to 65504, ascending, as their codes are
+  for (uint16_t code = 0; code < 0x7C00; ++code) halves.push_back(to_float(f16{code}));
+  const auto rounded = [](float x) { return stored_as(DType::F16, x); };
+  for (size_t i = 0; i + 1 < halves.size(); ++i) {
+    const float low = halves[i], high = halves[i + 1], middle = low + (high - low) / 2;
+    ASSERT_EQ(rounded(low), low);
+    ASSERT_EQ(rounded(middle), i % 2 == 0 ? low : high) << middle;
+    ASSERT_EQ(rounded(std::nextafter(middle, 0.0f)), low) << middle;
+    ASSERT_EQ(rounded(std::nextafter(middle, 1e9f)), high) << middle;
+    ASSERT_EQ(rounded(-middle), -rounded(middle));
+  }
+  EXPECT_EQ(rounded(std::nextafter(65520.0f, 0.0f)), 65504.0f);
+  EXPECT_EQ(rounded(65520.0f), std::numeric_limits<float>::infinity());
+  EXPECT_EQ(rounded(-1e30f), -std::numeric_limits<float>::infinity());
+  EXPECT_TRUE(std::isnan(rounded(std::numeric_limits<float>::quiet_NaN())));
+  EXPECT_TRUE(std::signbit(rounded(-1e-30f)));
+}
+
+TEST(StoredAs, knows_what_is_wider) {
+  EXPECT_EQ(stored_as(DType::F32, 1.0f + 0x1p-20f), 1.0f + 0x1p-20f);
+  EXPECT_EQ(stored_as(DType::BF16, 1.0f + 3 * 0x1p-8f), 1.0f + 0x1p-6f);
 }
 
 TEST(Convert, reads_unaligned_values_and_refuses_integers) {

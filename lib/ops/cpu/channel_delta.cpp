@@ -16,6 +16,7 @@ struct ChannelDelta {
   const Tensor &q, &k, &v;
   const Ops::DeltaGates& gates;
   Tensor y;
+  DType stored;  // of the state between two tokens
 
   int64_t heads() const { return v.dim(1); }
   int64_t dk() const { return q.dim(2); }
@@ -71,6 +72,7 @@ void ChannelDelta::run(const Span& span, int64_t head, float* kept, Arena& scrat
       for (int64_t j = 0; j < 4; ++j)
         if (const int64_t at = c + j * kLanes; at < dv()) store(y.as<T>() + row * dv() + at, o[j], dv() - at);
     }
+    for (int64_t i = 0; stored != DType::F32 && i < dk() * stride; ++i) state[i] = stored_as(stored, state[i]);
   }
   for (int64_t i = 0; kept && i < dk(); ++i) std::copy_n(state + i * stride, dv(), kept + i * dv());
 }
@@ -100,7 +102,7 @@ Ops::DeltaGates CpuBackend::do_channel_delta_gates(const Tensor& a, const Tensor
 
 Tensor CpuBackend::channel_delta_rule(const Tensor& q, const Tensor& k, const Tensor& v, const DeltaGates& gates,
                                       std::span<const Span> spans, std::span<DeltaState* const> states) {
-  const ChannelDelta rule{q, k, v, gates, activation(v.shape)};
+  const ChannelDelta rule{q, k, v, gates, activation(v.shape), stored_form(states)};
   const int64_t heads = rule.heads(), size = rule.dk() * rule.dv();
   for (DeltaState* s : states)
     if (s && !s->s) s->s = allocate({heads, rule.dk(), rule.dv()}, DType::F32);
