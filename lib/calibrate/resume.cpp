@@ -1,180 +1,30 @@
 #include "calibrate/resume.h"
 
-#include <array>
-#include <cstring>
-
 #include "base/error.h"
-#include "base/read_file.h"
-#include "checkpoint/safetensors.h"
 #include "stats/statistics_file.h"
 
 namespace kvcal {
-namespace {
-
-namespace fs = std::filesystem;
-
-constexpr const char* kMetadataKey = "kvcal_resume";
-constexpr std::string_view kRowsPrefix = "residual.";  // behind "prompt_offsets", as the writer needs
-constexpr std::array kSlots = {"a.kvresume", "b.kvresume"};
-
-/// Against damage on the disk, not against malice: a sum of 64-bit words in which every position counts.
-class Checksum {
- public:
-  void update(std::span<const std::byte> bytes) {
-    for (; bytes.size() >= sizeof(uint64_t); bytes = bytes.subspan(sizeof(uint64_t))) {
-      uint64_t word;
-      std::memcpy(&word, bytes.data(), sizeof word);
-      add(word);
-    }
-    for (const std::byte b : bytes) add(static_cast<uint64_t>(b));
-  }
-  std::string text() const { return std::to_string(state_); }
-
- private:
-  void add(uint64_t word) {
-    state_ = (state_ ^ word) * 0x9E3779B97F4A7C15u;
-    state_ ^= state_ >> 29;
-  }
-  uint64_t state_ = 0;
-};
-
-std::string name_of_rows(size_t i) { return std::string(kRowsPrefix) + std::to_string(i); }
-
-std::span<const std::byte> bytes_of(const Tensor& t) { return {static_cast<const std::byte*>(t.data), t.bytes()}; }
-
-/// "calibration.isa is 'avx2' there, 'amx' here" for the first difference, "" for none.
-std::string difference(const Json& there, const Json& here, const std::string& where) {
-  if (there == here) return "";
-  const auto text = [](const Json& j) { return quoted(j.dump(-1, ' ', true, Json::error_handler_t::replace)); };
-  if (here.is_object() && there.is_object())
-    for (const auto& [key, value] : here.items()) {
-      const std::string path = where.empty() ? key : where + "." + key;
-      if (!there.contains(key)) return path + " is missing there";
-      if (std::string found = difference(there[key], value, path); !found.empty()) return found;
-    }
-  return where + " is " + text(there) + " there, " + text(here) + " here";
-}
-
-std::string checksum_in(const SafetensorsFile& file) {
-  constexpr uint64_t kPiece = uint64_t{1} << 20;  // a multiple of 8, so that pieces do not change the sum
-  Checksum sum;
-  std::vector<std::byte> buffer(kPiece);
-  for (size_t i = 0; const TensorInfo* info = file.find(name_of_rows(i)); ++i)
-    for (uint64_t at = 0; at < info->bytes; at += kPiece) {
-      const auto piece = std::span(buffer).first(std::min(kPiece, info->bytes - at));
-      file.read(info->offset + at, piece);
-      sum.update(piece);
-    }
-  return sum.text();
-}
-
-}  // namespace
-
-ResumeFolder::ResumeFolder(fs::path folder, Json identity, NoticeListener& listener)
-    : folder_(std::move(folder)), identity_(std::move(identity)), listener_(listener) {
-  std::error_code error;
-  fs::create_directory(folder_, error);
-  if (error) fail("cannot save the state of the run in " + quoted(folder_.string()) + ": " + errno_text(error.value()));
-  remove_temporaries();
-  for (int slot = 0; slot < static_cast<int>(kSlots.size()); ++slot)
-    if (std::optional<Found> found = read(slot); found && found->layers_done > layers_done()) found_ = std::move(found);
-  if (found_) newest_ = found_->slot;
-  check_writable(file(1 - newest_), Existing::Replace);
-}
-
-fs::path ResumeFolder::file(int slot) const { return folder_ / kSlots[static_cast<size_t>(slot)]; }
-
-std::optional<ResumeFolder::Found> ResumeFolder::read(int slot) const {
-  const fs::path path = file(slot);
-  std::error_code ignored;
-  if (!fs::exists(path, ignored)) return std::nullopt;
-  Json state;
-  Found found{slot, 0, {}};
-  try {
-    const SafetensorsFile container(path);
-    const auto metadata = container.metadata().find(kMetadataKey);
-    if (metadata == container.metadata().end()) fail(quoted(path.string()) + ": has no entry " + kMetadataKey);
-    state = parse_json(metadata->second);
-    found.layers_done = static_cast<int>(get_int(state, "layers_done"));
-    if (get_string(state, "rows_checksum") != checksum_in(container))
-      fail(quoted(path.string()) + ": checksum mismatch");
-    found.statistics = read_statistics(path, kRowsPrefix);
-  } catch (const Error& e) {
-    warn("ignoring a damaged file of an earlier run: " + std::string(e.what()));
-    return std::nullopt;
-  }
-  const Json* theirs = find_member(state, "run");
-  if (const std::string found_other = difference(theirs ? *theirs : Json(), identity_, ""); !found_other.empty())
-    fail(quoted(path.string()) + " belongs to another run: " + found_other + "; finish that run or remove " +
-         quoted(folder_.string()));
-  return found;
-}
 
 void ResumeFolder::observe(Observer& observer, RunRecord record) {
   observer_ = &observer;
   record_ = std::move(record);
-  if (found_)
-    while_doing(quoted(file(found_->slot).string()), [&] { observer.restore(std::move(found_->statistics)); });
+  if (layers_done() > 0)
+    while_doing(quoted(file(newest()).string()),
+                [&] { observer.restore(std::move(*found_[static_cast<size_t>(newest())])); });
+  found_ = {};
 }
 
-void ResumeFolder::restore(std::span<const Tensor> rows) {
-  const SafetensorsFile container(file(found_->slot));
-  for (size_t i = 0; i < rows.size(); ++i) {
-    const TensorInfo* info = container.find(name_of_rows(i));
-    if (!info || info->dtype != rows[i].dtype || !(info->shape == rows[i].shape))
-      fail(quoted(container.path().string()) + ": " + name_of_rows(i) + " is " + (info ? str(*info) : "missing") +
-           ", expected " + str(rows[i]));
-    container.read(info->offset, {static_cast<std::byte*>(rows[i].data), rows[i].bytes()});
-  }
-}
+void ResumeFolder::read_rest(int slot) { found_[static_cast<size_t>(slot)] = read_statistics(file(slot), kRowsPrefix); }
 
-void ResumeFolder::save(int layers_done, std::span<const Tensor> rows) {
-  const int slot = 1 - newest_;
-  try {
-    write(slot, layers_done, rows);
-    newest_ = slot;
-  } catch (const Error& e) {
-    if (!std::exchange(warned_, true))
-      warn("if interrupted, this run can be resumed only from an earlier layer: " + std::string(e.what()));
-  }
-}
-
-void ResumeFolder::write(int slot, int layers_done, std::span<const Tensor> rows) {
-  // The older of two files makes room first: there are never three.
-  std::error_code ignored;
-  fs::remove(file(slot), ignored);
-  StatisticsCompany company;
-  Checksum sum;
-  for (size_t i = 0; i < rows.size(); ++i) {
-    company.tensors.emplace_back(name_of_rows(i), rows[i]);
-    sum.update(bytes_of(rows[i]));
-  }
-  company.metadata[kMetadataKey] =
-      Json{{"layers_done", layers_done}, {"rows_checksum", sum.text()}, {"run", identity_}}.dump();
+void ResumeFolder::write_file(int slot, const Tensors& rows, const SafetensorsMetadata& metadata) {
   Statistics finished = observer_->lend_finished(record_);
   try {
-    write_statistics(file(slot), finished, Existing::Replace, company);
+    write_statistics(file(slot), finished, Existing::Replace, {rows, metadata});
   } catch (...) {
     observer_->restore(std::move(finished));
     throw;
   }
   observer_->restore(std::move(finished));
-}
-
-void ResumeFolder::remove_temporaries() const {
-  std::error_code ignored;
-  for (const auto& entry : fs::directory_iterator(folder_, ignored)) {
-    const std::string name = entry.path().filename().string();
-    if (name.starts_with(".kvcal-") && name.ends_with(".tmp")) fs::remove(entry.path(), ignored);
-  }
-}
-
-void ResumeFolder::remove() {
-  std::error_code error;
-  for (const int slot : {0, 1}) fs::remove(file(slot), error);
-  remove_temporaries();
-  fs::remove(folder_, error);
-  if (error) warn("cannot remove " + quoted(folder_.string()) + ": " + errno_text(error.value()));
 }
 
 }  // namespace kvcal

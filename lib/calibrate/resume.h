@@ -1,52 +1,29 @@
-// The folder that `calibrate --resume` keeps beside its output: after each layer the rows of the run and the statistics
-// so far, alternating between two files, so that one is complete while the other is written. An interrupted run
-// continues from there and gives the same bytes.
+// What `calibrate --resume` keeps: the rows of the run and the statistics so far.
 #pragma once
 
-#include <filesystem>
+#include <array>
 #include <optional>
 
-#include "calibrate/notices.h"
-#include "prefill/runner.h"
+#include "calibrate/run_folder.h"
 #include "stats/observer.h"
 
 namespace kvcal {
 
-class ResumeFolder final : public RunStore {
+class ResumeFolder final : public RunFolder {
  public:
-  /// `identity` is what the numbers of a run depend on, by name: an object of objects or plain values. Looks into the
-  /// folder, which need not exist. Throws Error when the folder cannot be written or holds another run's files; a
-  /// damaged file is ignored with a warning. The listener must outlive the folder.
-  ResumeFolder(std::filesystem::path folder, Json identity, NoticeListener& listener);
+  ResumeFolder(std::filesystem::path folder, Json identity, NoticeListener& listener)
+      : RunFolder(std::move(folder), std::move(identity), listener) {
+    look();
+  }
 
   /// What save() takes statistics from, and where those of the earlier part go.
   void observe(Observer& observer, RunRecord record);
 
-  int layers_done() const override { return found_ ? found_->layers_done : 0; }
-  void restore(std::span<const Tensor> rows) override;
-  /// A full disk does not end the run: failing to save is a warning.
-  void save(int layers_done, std::span<const Tensor> rows) override;
-
-  /// After the results are written: nothing is left to go on with.
-  void remove();
-
  private:
-  struct Found {
-    int slot = 0, layers_done = 0;
-    Statistics statistics;
-  };
-  std::filesystem::path file(int slot) const;
-  std::optional<Found> read(int slot) const;
-  void write(int slot, int layers_done, std::span<const Tensor> rows);
-  void remove_temporaries() const;
-  void warn(const std::string& text) const { listener_.hear(Notice::Warning, text); }
+  void read_rest(int slot) override;
+  void write_file(int slot, const Tensors& rows, const SafetensorsMetadata& metadata) override;
 
-  std::filesystem::path folder_;
-  Json identity_;
-  NoticeListener& listener_;
-  std::optional<Found> found_;
-  int newest_ = 1;  // the slot that must stay while the other is written
-  bool warned_ = false;
+  std::array<std::optional<Statistics>, 2> found_;  // by slot
   Observer* observer_ = nullptr;
   RunRecord record_;
 };
