@@ -68,8 +68,8 @@ RecipeRequest recipe_of(const EvaluateFlags& flags, const Sources& sources, cons
   return request;
 }
 
-/// Scale 1.0, the files, keys and values of the first exchanged, other formats; then each layer alone, of the first
-/// file or at 1.0.
+/// Scale 1.0, the files, the first with keys' and values' scales exchanged or left out in writing, other formats,
+/// recurrent states; then each layer alone, of the first file or at 1.0.
 VariantSet make_variants(const EvaluateFlags& flags, const Sources& sources, const ModelSpec& spec) {
   if (flags.query && std::ranges::any_of(spec.caches, &KvLayout::is_mla))
     fail("--query: the queries of MLA are not rounded: this model's attention reads them before they are absorbed");
@@ -84,17 +84,18 @@ VariantSet make_variants(const EvaluateFlags& flags, const Sources& sources, con
   for (size_t i = 0; i < sources.scales.size(); ++i)
     set.compared.push_back(with_queries(at_scales(spec, sources.scales[i], sources.files[i].name), &sources.scales[i]));
   if (first) set.compared.push_back(swapped(set.compared[1]));
+  if (flags.undivided) set.compared.push_back(undivided(set.compared[1]));
   for (const std::string& name : flags.formats)
     set.compared.push_back(while_doing("--formats " + name, [&] { return variant_in(name, sources, spec, false); }));
+  for (const std::string& dtype : flags.state_dtypes)
+    set.compared.push_back(while_doing("--state-dtype " + dtype, [&] { return stored_states(spec, dtype); }));
   if (!flags.choose.empty()) set.recipe = recipe_of(flags, sources, spec);
   if (flags.per_layer)
     for (const KvLayout& layout : spec.caches) set.layers.push_back(one_cache(set.compared[first ? 1 : 0], layout));
   return set;
 }
 
-/// The variant that limits are about: the first file, or scale 1.0 without one.
-bool breaks_limits(const EvaluateFlags& flags, const Evaluation& evaluation, const EvaluationFigures& figures) {
-  const VariantFigures& judged = figures.variants[flags.scales.empty() ? 1 : 2];
+bool breaks_limits(const EvaluateFlags& flags, const Evaluation& evaluation, const VariantFigures& judged) {
   bool broken = false;
   const auto judge = [&](const char* what, double value, double limit, bool is_broken) {
     if (!is_broken) return;
@@ -102,13 +103,6 @@ bool breaks_limits(const EvaluateFlags& flags, const Evaluation& evaluation, con
     std::cerr << "kvcal: " << judged.name << ": " << what << " is " << formatted("%.4g", value) << ", the limit "
               << formatted("%.4g", limit) << '\n';
   };
-  if (evaluation.recipe && flags.max_bytes_per_token > 0 &&
-      evaluation.recipe->found.bytes > flags.max_bytes_per_token) {
-    broken = true;
-    std::cerr << "kvcal: no choice was found that keeps the mean KL within " << formatted("%.4g", *flags.max_kl)
-              << " and takes at most " << grouped(flags.max_bytes_per_token) << " bytes per token: the recipe takes "
-              << grouped(evaluation.recipe->found.bytes) << '\n';
-  }
   if (flags.max_kl && !evaluation.recipe)
     judge("mean KL", judged.all.kl.mean, *flags.max_kl,
           judged.all.kl.mean > *flags.max_kl || judged.all.n_not_finite == judged.all.n_tokens);
@@ -122,21 +116,49 @@ bool breaks_limits(const EvaluateFlags& flags, const Evaluation& evaluation, con
   return broken;
 }
 
+bool is_too_large(const EvaluatedRecipe& recipe, int64_t limit) {
+  if (limit == 0 || recipe.found.bytes <= limit) return false;
+  std::cerr << "kvcal: no choice was found that keeps the mean KL within " << formatted("%.4g", recipe.max_kl)
+            << " and takes at most " << grouped(limit) << " bytes per token: the recipe takes "
+            << grouped(recipe.found.bytes) << '\n';
+  return true;
+}
+
+/// Limits are about the first file, scale 1.0 without one, and about states.
+bool breaks_limits(const EvaluateFlags& flags, const Evaluation& evaluation, const EvaluationFigures& figures) {
+  bool broken = evaluation.recipe && is_too_large(*evaluation.recipe, flags.max_bytes_per_token);
+  broken = breaks_limits(flags, evaluation, figures.variants[flags.scales.empty() ? 1 : 2]) || broken;
+  for (const std::string& dtype : flags.state_dtypes)
+    broken = breaks_limits(flags, evaluation,
+                           *std::ranges::find(figures.variants, "state_" + dtype, &VariantFigures::name)) ||
+             broken;
+  return broken;
+}
+
+void check_flags(const EvaluateFlags& flags) {
+  if (flags.max_new_tokens < 1)
+    fail("--max-new-tokens is " + std::to_string(flags.max_new_tokens) + ", expected 1 or more");
+  if (flags.min_correct && !flags.generate) fail("--min-correct needs --generate");
+  if (flags.run.keep_recent < 0)
+    fail("--keep-recent is " + std::to_string(flags.run.keep_recent) + ", expected 0 or more");
+  if (flags.undivided && flags.scales.empty()) fail("--undivided needs --scales");
+  if (!flags.choose.empty() && !flags.max_kl) fail("--choose needs --max-kl");
+  if (flags.max_bytes_per_token < 0)
+    fail("--max-bytes-per-token is " + std::to_string(flags.max_bytes_per_token) + ", expected 0 or more");
+  if (flags.max_bytes_per_token > 0 && flags.choose.empty()) fail("--max-bytes-per-token needs --choose");
+}
+
 EvaluationOptions resolve(const EvaluateFlags& flags) {
+  check_flags(flags);
   EvaluationOptions options = flags.run;
   options.precision = precision_named(flags.precision);
   if (!flags.memory.empty()) options.memory = parse_size("--memory", flags.memory);
   check_threads(options.threads);
   options.prompts = flags.prompts.resolve();
-  if (flags.max_new_tokens < 1)
-    fail("--max-new-tokens is " + std::to_string(flags.max_new_tokens) + ", expected 1 or more");
-  if (flags.min_correct && !flags.generate) fail("--min-correct needs --generate");
-  if (!flags.choose.empty() && !flags.max_kl) fail("--choose needs --max-kl");
-  if (flags.max_bytes_per_token < 0)
-    fail("--max-bytes-per-token is " + std::to_string(flags.max_bytes_per_token) + ", expected 0 or more");
-  if (flags.max_bytes_per_token > 0 && flags.choose.empty()) fail("--max-bytes-per-token needs --choose");
   options.max_new_tokens = flags.generate ? flags.max_new_tokens : 0;
   options.expects = flags.min_correct.has_value();
+  options.commit = build_info().commit;
+  if (flags.resume) options.resume = flags.out.string() + ".kvcal-resume";
   return options;
 }
 
@@ -156,8 +178,10 @@ Exit run_evaluation(const EvaluateFlags& flags) {
       inputs, options, [&](const ModelSpec& spec) { return make_variants(flags, sources, spec); }, console);
   const EvaluationFigures figures = figures_of(evaluation);
   const std::string text = evaluation_text(
-      {std::string("kvcal ") + build_info().version, flags.precision, sources.files}, evaluation, figures);
+      {std::string("kvcal ") + build_info().version, flags.precision, sources.files, options.keep_recent}, evaluation,
+      figures);
   write_file_atomically(flags.out, text, existing);
+  if (evaluation.resume) evaluation.resume->remove();
   if (flags.json)
     std::cout << text;
   else if (!flags.quiet)
@@ -187,6 +211,14 @@ void add_evaluate(CLI::App& app, Job& chosen) {
   verb->add_flag("--generate", flags->generate, "Also answer every prompt greedily with each variant's cache");
   verb->add_option("--max-new-tokens", flags->max_new_tokens, "With --generate: most tokens of an answer")
       ->capture_default_str();
+  verb->add_flag("--undivided", flags->undivided,
+                 "Also the first file on a server that multiplies by scales and does not divide");
+  verb->add_option("--state-dtype", flags->state_dtypes,
+                   "Also the caches as they are with recurrent states in bf16 or f16; limits are about these, too")
+      ->delimiter(',')
+      ->type_name("NAME");
+  verb->add_option("--keep-recent", flags->run.keep_recent,
+                   "Round rows only once their block of so many tokens is complete (default: before they are read)");
   verb->add_flag("--query", flags->query,
                  "Round queries too, at 1.0 and at scales of files, as servers that compute attention in FP8 do");
   verb->add_option(
@@ -197,6 +229,8 @@ void add_evaluate(CLI::App& app, Job& chosen) {
   verb->add_option("--min-correct", flags->min_correct,
                    "Exit with 1 when the share of answers that have what their prompt expects is below this, 0 to 1");
   verb->add_option("-o,--out", flags->out, "File to write")->capture_default_str();
+  verb->add_flag("--resume", flags->resume,
+                 "Save the state after each layer in OUT.kvcal-resume, and continue from there if it exists");
   verb->add_flag("--force", flags->force, "Overwrite an existing file");
   verb->add_flag("--json", flags->json, "Print the file instead of the table");
   verb->add_flag("-q,--quiet", flags->quiet, "Print no table and no progress");

@@ -14,13 +14,14 @@ namespace kvcal {
 
 struct EvaluateFlags {
   std::string model, memory, stats, device = "auto", precision = "bf16";
-  std::vector<std::string> scales, formats, choose;
+  std::vector<std::string> scales, formats, choose, state_dtypes;
   PromptFlags prompts;
   EvaluationOptions run;
   std::filesystem::path out = "evaluation.json";
   std::optional<double> max_kl, min_agreement, min_correct;
   int64_t max_new_tokens = 256, max_bytes_per_token = 0;
-  bool generate = false, per_layer = false, query = false, force = false, json = false, quiet = false;
+  bool generate = false, per_layer = false, query = false, undivided = false, force = false, resume = false,
+       json = false, quiet = false;
 };
 
 /// Prints the result, writes the file, judges the limits.

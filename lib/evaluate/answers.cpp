@@ -54,13 +54,15 @@ AnswerFigures figures_of(const Answers& reference, const Answers& variant) {
 
 std::vector<Answers> answer(OpenedModel& model, Ops& op, const FedPrompts& fed,
                             const std::vector<PromptTokens>& prompts, const std::vector<Variant>& variants,
-                            int64_t max_new_tokens) {
+                            const AnswerOptions& how) {
   Generator generator(*model.model, op, model.weights, kChunkTokens);
   GenerateOptions options;
-  options.max_new_tokens = max_new_tokens;
+  options.max_new_tokens = how.max_new_tokens;
+  options.block = how.keep_recent;
   options.n_top = 0;
   options.stop_tokens = end_tokens(model.checkpoint);
-  const auto answers_with = [&](KvTap& tap, const std::string& name) {
+  const auto answers_with = [&](KvTap& tap, const std::string& name, DType state) {
+    options.state = state;
     Answers answers;
     for (size_t i = 0; i < prompts.size(); ++i)
       answers.push_back(while_doing("answering prompt " + quoted(prompts[i].id) + " with " + name, [&] {
@@ -69,10 +71,10 @@ std::vector<Answers> answer(OpenedModel& model, Ops& op, const FedPrompts& fed,
     return answers;
   };
   NoTap away;
-  std::vector<Answers> all = {answers_with(away, "the cache as it is")};
+  std::vector<Answers> all = {answers_with(away, "the cache as it is", DType::F32)};
   for (const Variant& variant : variants) {
-    RoundingTap tap(variant, op);
-    all.push_back(answers_with(tap, variant.name));
+    RoundingTap tap(variant, op, how.keep_recent);
+    all.push_back(answers_with(tap, variant.name, variant.state));
   }
   return all;
 }

@@ -40,9 +40,14 @@ int64_t first_other(const ModelAnswer& a, const ModelAnswer& b);
 
 AnswerFigures figures_of(const Answers& reference, const Answers& variant);
 
+struct AnswerOptions {
+  int64_t max_new_tokens = 0;
+  int64_t keep_recent = 0;  // as EvaluationOptions has it
+};
+
 /// Weights stay resident. Answers of the reference, then of each variant. Throws Error where a logit is NaN.
 std::vector<Answers> answer(OpenedModel& model, Ops& op, const FedPrompts& fed,
                             const std::vector<PromptTokens>& prompts, const std::vector<Variant>& variants,
-                            int64_t max_new_tokens);
+                            const AnswerOptions& options);
 
 }  // namespace kvcal

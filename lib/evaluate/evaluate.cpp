@@ -8,6 +8,7 @@
 #include "calibrate/opened_model.h"
 #include "evaluate/comparison.h"
 #include "evaluate/make_variants.h"
+#include "evaluate/resume.h"
 #include "evaluate/rounding_tap.h"
 #include "prefill/footprint.h"
 
@@ -25,6 +26,14 @@ void check_model(const OpenedModel& model, const std::filesystem::path& folder) 
     fail(quoted(folder.string()) + ": has no output head, so it predicts nothing that could be compared");
 }
 
+/// Of --keep-recent: what reads rows of a block before it is complete, and not in the layer that owns them.
+void check_blocks(const ModelSpec& spec) {
+  const std::string what = "--keep-recent is not possible with this model: ";
+  if (std::ranges::any_of(spec.caches, [&](const KvLayout& c) { return spec.n_sharing(c.cache) > 0; }))
+    fail(what + "layers share the caches of others");
+  if (spec.images_seen_whole) fail(what + "tokens of an image see those behind them");
+}
+
 void check_expectations(const FedPrompts& fed) {
   const auto expects = [](const TokenizedPrompt& p) { return p.expect.has_value(); };
   if (std::ranges::none_of(fed.prompts, expects)) fail("none of the prompts has \"expect\", a right answer's mark");
@@ -38,8 +47,9 @@ SequencePlan sequences_of(std::vector<PromptTokens> prompts) {
 }
 
 /// Of the reference and the variants, each with a residual stream of its own.
-MemoryPlan memory_of(const OpenedModel& model, const SequencePlan& sequences, size_t n_variants, const Ops& op,
-                     const EvaluationOptions& options) {
+MemoryPlan memory_of(const OpenedModel& model, const SequencePlan& sequences, const std::vector<Variant>& variants,
+                     const Ops& op, const EvaluationOptions& options) {
+  const size_t n_variants = variants.size();
   SequencePlan side_by_side = sequences;
   side_by_side.warmup = sequences.sanity;  // they run twice
   for (size_t i = 0; i < n_variants; ++i)
@@ -51,6 +61,8 @@ MemoryPlan memory_of(const OpenedModel& model, const SequencePlan& sequences, si
   memory.statistics_bytes = static_cast<uint64_t>(model.spec().vocab * Comparison::kBytesPerEntry);
   memory.device = op.device_memory();
   memory.measured_groups = 1 + static_cast<int64_t>(n_variants);
+  memory.block = options.keep_recent;
+  memory.rounds_states = std::ranges::any_of(variants, [](const Variant& v) { return v.state != DType::F32; });
   return while_doing(std::to_string(n_variants) + " variant(s) beside the reference",
                      [&] { return plan_memory(model.spec(), model.weights, side_by_side, memory); });
 }
@@ -64,10 +76,16 @@ void check_resident(const ModelSpec& spec, const MemoryPlan& plan, Precision pre
     fail("answers need all weights in memory, " + bytes_text(bytes) + "; the budget is " + bytes_text(plan.budget));
 }
 
+int first_rounded(const ModelSpec& spec, const Variant& variant) {
+  if (variant.state != DType::F32)
+    return static_cast<int>(std::ranges::find_if(spec.layers, &LayerSpec::has_long_state) - spec.layers.begin());
+  const int cache = variant.first_cache();
+  return cache < 0 ? 0 : spec.caches[static_cast<size_t>(cache)].layer;
+}
+
 /// Before it a variant is the reference.
 int branch_layer(const ModelSpec& spec, const Variant& variant) {
-  const int cache = variant.first_cache();
-  int layer = cache < 0 ? 0 : spec.caches[static_cast<size_t>(cache)].layer;
+  int layer = first_rounded(spec, variant);
   while (layer > 0 && !Runner::can_branch(spec, layer)) --layer;
   return layer;
 }
@@ -86,7 +104,7 @@ void check_equal(const std::vector<ComparedToken>& tokens, const std::vector<Pro
 class SideBySide {
  public:
   SideBySide(const SequencePlan& sequences, const std::vector<Variant>& variants, const ModelSpec& spec, Ops& op,
-             ThreadPool& pool)
+             int64_t keep_recent, ThreadPool& pool)
       : self_(sequences.prompts, 1, pool), comparison_(sequences.prompts, variants.size(), pool) {
     groups_ = {{&sequences.sanity, &away_, Until::Logits, &self_.of_reference()},
                {&sequences.sanity, &away_, Until::Logits, &self_.of_variant(0)},
@@ -94,9 +112,9 @@ class SideBySide {
     const size_t reference = groups_.size() - 1;
     taps_.reserve(variants.size());
     for (size_t i = 0; i < variants.size(); ++i) {
-      taps_.emplace_back(variants[i], op);
+      taps_.emplace_back(variants[i], op, keep_recent);
       groups_.push_back({&sequences.measured, &taps_.back(), Until::Logits, &comparison_.of_variant(i),
-                         branch_layer(spec, variants[i]), reference});
+                         branch_layer(spec, variants[i]), reference, variants[i].state});
     }
   }
 
@@ -124,6 +142,12 @@ SweepOutline outline_of(const std::vector<SequenceGroup>& groups, const std::vec
   return outline;
 }
 
+int64_t work_before(int64_t layer, const std::vector<SequenceGroup>& groups) {
+  int64_t work = 0;
+  for (const SequenceGroup& g : groups) work += tokens_of(*g.sequences) * std::max<int64_t>(0, layer - g.first_layer);
+  return work;
+}
+
 /// What sweeps need.
 struct Ground {
   OpenedModel& model;
@@ -138,21 +162,44 @@ struct Swept {
   MemoryPlan memory;
 };
 
-Swept sweep(const Ground& on, const std::vector<Variant>& variants) {
+/// With a store it goes on where that says, and leaves every layer's end there.
+Swept sweep(const Ground& on, const std::vector<Variant>& variants, RunStore* store = nullptr) {
   Swept swept;
-  swept.memory = memory_of(on.model, on.sequences, variants.size(), on.op, on.options);
+  swept.memory = memory_of(on.model, on.sequences, variants, on.op, on.options);
   ThreadPool pool(on.options.threads ? on.options.threads : available_processors());
-  SideBySide side_by_side(on.sequences, variants, on.model.spec(), on.op, pool);
+  SideBySide side_by_side(on.sequences, variants, on.model.spec(), on.op, on.options.keep_recent, pool);
   Runner runner(*on.model.model, on.op, on.model.weights, swept.memory);
-  int64_t done = 0;
+  if (store) runner.keep_in(*store);
+  SweepOutline outline =
+      outline_of(side_by_side.groups(), variants, static_cast<int64_t>(on.model.spec().layers.size()));
+  int64_t done = outline.work_done = store ? work_before(store->layers_done(), side_by_side.groups()) : 0;
   runner.on_step([&](const RunStep& step) { on.listener.step(step, done += step.tokens); });
-  on.listener.sweep_begins(
-      outline_of(side_by_side.groups(), variants, static_cast<int64_t>(on.model.spec().layers.size())));
+  on.listener.sweep_begins(outline);
   runner.run(side_by_side.groups(), on.sequences.prompts);
   on.listener.sweep_ends();
   check_equal(side_by_side.self(), on.sequences.prompts);
   for (size_t i = 0; i < variants.size(); ++i) swept.variants.push_back({variants[i], side_by_side.of(i)});
   return swept;
+}
+
+std::unique_ptr<RunFolder> open_resume(const Ground& on, const std::vector<Variant>& variants,
+                                       const std::string& prompts_sha256) {
+  const EvaluationOptions& o = on.options;
+  if (o.resume.empty()) return nullptr;
+  const Json identity = {{"model", to_json(describe(on.model))},
+                         {"prompts", prompts_sha256},
+                         {"plan", on.sequences.sha256},
+                         {"variants", digest_of(variants)},
+                         {"keep_recent", o.keep_recent},
+                         {"precision", o.precision == Precision::BF16 ? "bf16" : "f32"},
+                         {"isa", on.op.isa()},
+                         {"commit", o.commit}};
+  auto folder = std::make_unique<EvaluationFolder>(o.resume, identity, on.listener);
+  if (folder->layers_done() > 0)
+    on.listener.hear(Notice::Note, "resuming after layer " + std::to_string(folder->layers_done()) + " of " +
+                                       std::to_string(on.model.spec().layers.size()) + ", from " +
+                                       quoted(o.resume.string()));
+  return folder;
 }
 
 /// Each layer alone in each of the formats.
@@ -206,6 +253,7 @@ Evaluation evaluate(const EvaluationInputs& inputs, const EvaluationOptions& opt
   const FedPrompts fed = feed(model, inputs, options.prompts, listener);
   if (options.expects) check_expectations(fed);
   const ModelSpec& spec = model.spec();
+  if (options.keep_recent > 0) check_blocks(spec);
   const VariantSet set = make_variants(spec);
   std::vector<Variant> variants = set.compared;
   const std::vector<Variant> to_choose = set.recipe ? layers_in(set.recipe->formats, spec) : std::vector<Variant>{};
@@ -215,10 +263,11 @@ Evaluation evaluate(const EvaluationInputs& inputs, const EvaluationOptions& opt
   const std::unique_ptr<Ops> op = inputs.open_device();
   const SequencePlan sequences = sequences_of(tokens_of(fed, spec));
   if (options.max_new_tokens > 0)
-    check_resident(spec, memory_of(model, sequences, variants.size(), *op, options), options.precision);
+    check_resident(spec, memory_of(model, sequences, variants, *op, options), options.precision);
   const Ground ground{model, sequences, *op, options, listener};
-  Swept swept = sweep(ground, variants);
   Evaluation result;
+  result.resume = open_resume(ground, variants, fed.sha256);
+  Swept swept = sweep(ground, variants, result.resume.get());
   result.memory = swept.memory;
   const auto first = std::make_move_iterator(swept.variants.begin());
   const auto n_compared = static_cast<std::ptrdiff_t>(set.compared.size()),
@@ -228,7 +277,8 @@ Evaluation evaluate(const EvaluationInputs& inputs, const EvaluationOptions& opt
   if (set.recipe)
     result.recipe = recipe_of(ground, *set.recipe, std::span(swept.variants).subspan(n_compared + n_layers));
   if (options.max_new_tokens > 0)
-    result.answers = answer(model, *op, fed, sequences.prompts, set.compared, options.max_new_tokens);
+    result.answers =
+        answer(model, *op, fed, sequences.prompts, set.compared, {options.max_new_tokens, options.keep_recent});
 
   result.n_tokens_twice = tokens_of(sequences.sanity);
   result.model = describe(model);

@@ -10,6 +10,7 @@
 
 #include "calibrate/listener.h"
 #include "calibrate/options.h"
+#include "calibrate/run_folder.h"
 #include "evaluate/answers.h"
 #include "evaluate/figures.h"
 #include "evaluate/recipe.h"
@@ -32,8 +33,11 @@ struct EvaluationOptions {
   int64_t chunk_tokens = 0;  // 0 = by the plan
   uint64_t memory = 0;       // bytes; 0 = what is available
   int64_t max_model_len = 0;
-  int64_t max_new_tokens = 0;  // of answers; 0: none are made
-  bool expects = false;        // Error when no prompt says what to expect
+  int64_t keep_recent = 0;       // above 0: rows are rounded once their block of so many positions is complete
+  int64_t max_new_tokens = 0;    // of answers; 0: none are made
+  bool expects = false;          // Error when no prompt says what to expect
+  std::filesystem::path resume;  // folder that keeps the state of the sweep after each layer; empty = none
+  std::string commit;            // of the program: a run is resumed by the same one only
 };
 
 /// Formats of all layers to choose from for each; bf16, the cache as it is, always is one.
@@ -72,7 +76,8 @@ struct Evaluation {
   int64_t n_tokens_twice = 0;  // that the reference was run on twice, with equal predictions
   std::vector<EvaluatedVariant> compared, layers;
   std::optional<EvaluatedRecipe> recipe;
-  std::vector<Answers> answers;  // of the reference, then as `compared`; empty without max_new_tokens
+  std::vector<Answers> answers;         // of the reference, then as `compared`; empty without max_new_tokens
+  std::unique_ptr<RunFolder> resume{};  // with EvaluationOptions::resume: to remove once the results are safe
 };
 
 /// Runs the reference, a part of it once more (whose predictions must be equal: Error otherwise), and the variants,

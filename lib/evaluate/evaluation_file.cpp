@@ -113,6 +113,7 @@ std::string evaluation_text(const EvaluationRecord& record, const Evaluation& ev
       {"sha256", evaluation.prompts_sha256}, {"n_prompts", evaluation.prompts.size()}, {"n_tokens", n_tokens}};
   out["precision"] = record.precision;
   out["isa"] = evaluation.isa;
+  if (record.keep_recent > 0) out["keep_recent"] = record.keep_recent;
   out["files"] = Json::array();
   for (const EvaluatedFile& f : record.files) out["files"].push_back({{"name", f.name}, {"sha256", f.sha256}});
   out["reference_twice"] = {{"n_tokens", evaluation.n_tokens_twice}, {"kl", 0}};  // evaluate() ends otherwise

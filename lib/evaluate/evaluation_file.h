@@ -21,6 +21,7 @@ struct EvaluatedFile {
 struct EvaluationRecord {
   std::string tool_version, precision;
   std::vector<EvaluatedFile> files;
+  int64_t keep_recent = 0;  // as EvaluationOptions has it
 };
 
 /// The text of the file, ending in a newline. Figures are rounded to float32.

@@ -102,12 +102,30 @@ Variant swapped(Variant variant) {
   return variant;
 }
 
+Variant undivided(Variant variant) {
+  variant.name = "undivided";
+  for (CacheSites& sites : variant.caches)
+    for (std::optional<SiteRounding>* site : {&sites.key, &sites.value, &sites.query})
+      if (*site) std::ranges::fill((*site)->write, 1.0f);
+  return variant;
+}
+
 Variant one_cache(const Variant& variant, const KvLayout& layout) {
   Variant alone{"layer_" + std::to_string(layout.layer), variant.format, {}, layout.layer};
   alone.caches.resize(variant.caches.size());
   const auto cache = static_cast<size_t>(layout.cache);
   alone.caches[cache] = variant.caches[cache];
   return alone;
+}
+
+Variant stored_states(const ModelSpec& spec, std::string_view dtype) {
+  if (dtype != "bf16" && dtype != "f16")
+    fail_unknown("form of a recurrent state", std::string(dtype), std::vector<std::string>{"bf16", "f16"});
+  if (std::ranges::none_of(spec.layers, &LayerSpec::has_long_state)) fail("the model has no recurrent state");
+  Variant variant{"state_" + std::string(dtype), "none", {}};
+  variant.caches.resize(spec.caches.size());
+  variant.state = dtype == "bf16" ? DType::BF16 : DType::F16;
+  return variant;
 }
 
 void round_queries(Variant& variant, const ModelSpec& spec, const Artifact* artifact) {

@@ -32,8 +32,15 @@ Variant in_format(const ModelSpec& spec, const StoredFormat& format, const Range
 /// With the scales of keys and values exchanged: a control, worse wherever they differ much. MLA rows stay.
 Variant swapped(Variant variant);
 
+/// As servers store it that multiply by a scale what they read and do not divide by it what they write: "undivided".
+Variant undivided(Variant variant);
+
 /// One cache alone, the others as they are: "layer_N".
 Variant one_cache(const Variant& variant, const KvLayout& layout);
+
+/// The caches as they are, and recurrent states rounded to BF16 or F16 between two tokens, as servers store them:
+/// "state_bf16", "state_f16". Error where the model has no such state.
+Variant stored_states(const ModelSpec& spec, std::string_view dtype);
 
 /// Rounds queries too, at what the file says of them; at 1.0 without a file. Dynamic where the keys are. Not of MLA.
 void round_queries(Variant& variant, const ModelSpec& spec, const Artifact* artifact);

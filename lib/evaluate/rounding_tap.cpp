@@ -21,8 +21,12 @@ Tensor RoundingTap::round(const std::optional<SiteRounding>& rounding, const Ten
 }
 
 Tensor RoundingTap::query(int cache, const Tensor& q, const Batch&) { return round(sites(cache).query, q); }
-Tensor RoundingTap::key(int cache, const Tensor& k, const Batch&) { return round(sites(cache).key, k); }
-Tensor RoundingTap::value(int cache, const Tensor& v, const Batch&) { return round(sites(cache).value, v); }
-Tensor RoundingTap::latent(int cache, const Tensor& row, const Batch&) { return round(sites(cache).key, row); }
+Tensor RoundingTap::key(int cache, const Tensor& k, const Batch&) { return now(sites(cache).key, k); }
+Tensor RoundingTap::value(int cache, const Tensor& v, const Batch&) { return now(sites(cache).value, v); }
+Tensor RoundingTap::latent(int cache, const Tensor& row, const Batch&) { return now(sites(cache).key, row); }
+
+KvTap::Rows RoundingTap::stored(int cache, const Rows& block) {
+  return {round(sites(cache).key, block.k), round(sites(cache).value, block.v)};
+}
 
 }  // namespace kvcal

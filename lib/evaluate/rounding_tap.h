@@ -9,21 +9,29 @@ namespace kvcal {
 
 class RoundingTap final : public KvTap {
  public:
-  /// Refers to both.
-  RoundingTap(const Variant& variant, Ops& op) : variant_(variant), op_(op) {}
+  /// Refers to both. keep_recent: above 0, rows are rounded once their block of so many positions is complete.
+  RoundingTap(const Variant& variant, Ops& op, int64_t keep_recent)
+      : variant_(variant), op_(op), keep_recent_(keep_recent) {}
 
   Tensor query(int cache, const Tensor& q, const Batch& batch) override;
   Tensor key(int cache, const Tensor& k, const Batch& batch) override;
   Tensor value(int cache, const Tensor& v, const Batch& batch) override;
   Tensor latent(int cache, const Tensor& row, const Batch& batch) override;
+  int64_t block() const override { return keep_recent_; }
+  Rows stored(int cache, const Rows& block) override;
   void layer_done(int) override {}
 
  private:
   Tensor round(const std::optional<SiteRounding>& rounding, const Tensor& x);
+  /// Of a row that attention is about to read.
+  Tensor now(const std::optional<SiteRounding>& rounding, const Tensor& x) {
+    return keep_recent_ > 0 ? x : round(rounding, x);
+  }
   const CacheSites& sites(int cache) const { return variant_.caches[static_cast<size_t>(cache)]; }
 
   const Variant& variant_;
   Ops& op_;
+  int64_t keep_recent_;
 };
 
 }  // namespace kvcal

@@ -108,6 +108,18 @@ Tensor attend(Ops& op, const KvLayout& s, std::span<const Tensor> qkv, const Lin
       batch, states, tap, tail);
 }
 
+void store_blocks(Ops& op, const Batch& batch, std::span<KvRows* const> rows, int64_t block, const StoredRows& stored) {
+  for (size_t i = 0; i < rows.size(); ++i) {
+    const Span& span = batch.spans[i];
+    const int64_t end = span.first_position + span.n_tokens;
+    if (!rows[i] || end % block != 0) continue;
+    const KvTap::Rows now = stored(i, end - block);
+    rows[i]->n_tokens -= block;
+    const Span replaced{0, block, end - block};
+    op.keep_rows(now.k, now.v, {&replaced, 1}, rows.subspan(i, 1));
+  }
+}
+
 Tensor attend_cached(Ops& op, const KvLayout& s, const CachedAttention& a, const Batch& batch, LayerStates& states,
                      KvTap& tap, Tail tail) {
   const std::vector<KvRows*> rows = states.kv_rows(batch);
@@ -116,6 +128,11 @@ Tensor attend_cached(Ops& op, const KvLayout& s, const CachedAttention& a, const
     o = op.attention(a.q, a.k, a.v, batch.spans, rows, a.spec);
   else if (tap.samples())
     op.keep_rows(a.k, a.v, batch.spans, rows);
+  if (tail == Tail::Full && tap.block() > 0)
+    store_blocks(op, batch, rows, tap.block(), [&](size_t i, int64_t first) {
+      const auto block = [&](const Owned& all) { return all.view.rows(first, tap.block()); };
+      return tap.stored(s.cache, {block(rows[i]->key), block(rows[i]->value)});
+    });
   const std::vector<const KvRows*> kept(rows.begin(), rows.end());
   if (tap.samples()) tap.attention(op, s.cache, {a.q, a.k, a.v, kept, a.spec, *a.wo.column_norms}, batch);
   return o;

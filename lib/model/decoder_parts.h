@@ -2,6 +2,7 @@
 // layer of Llama, Mistral and Qwen2.
 #pragma once
 
+#include <functional>
 #include <memory>
 
 #include "checkpoint/weight_binder.h"
@@ -81,6 +82,12 @@ struct CachedAttention {
   const Linear& wo;
   const AttentionSpec& spec;
 };
+
+/// What the tap makes of rows [first, first + block) of the sequence of spans[i].
+using StoredRows = std::function<KvTap::Rows(size_t i, int64_t first)>;
+
+/// Behind attention: the rows of each block that this batch completes become what is stored of them.
+void store_blocks(Ops& op, const Batch& batch, std::span<KvRows* const> rows, int64_t block, const StoredRows& stored);
 
 /// The end of attend(): attention, and the tap's look at it.
 Tensor attend_cached(Ops& op, const KvLayout& layout, const CachedAttention& a, const Batch& batch, LayerStates& states,

@@ -30,6 +30,14 @@ class KvTap {
   /// decoding compares with it; it is shown only, what comes back is not used.
   virtual Tensor latent(int cache, const Tensor& row, const Batch& batch) = 0;
 
+  /// Above 0: attention reads the rows of so many positions as key(), value() and latent() return them until their
+  /// block is complete (no batch goes beyond one), and from then on as stored() does.
+  virtual int64_t block() const { return 0; }
+  struct Rows {
+    Tensor k, v;  // as of key() and value(); MLA: the row, and nothing
+  };
+  virtual Rows stored(int /*cache*/, const Rows& block) { return block; }
+
   /// Whether it wants attention(): then the rows of sequences that span several batches are kept for it.
   virtual bool samples() const { return false; }
 

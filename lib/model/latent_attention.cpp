@@ -99,6 +99,16 @@ Tensor LatentAttention::rotated(Ops& op, const Tensor& x, const Tensor& turns) c
   return turns ? op.rope(x, turns, rope_) : x;
 }
 
+/// row [tokens, 1, kv_rank + rope] -> keys [tokens, n_heads, nope + rope], values [tokens, n_heads, value].
+KvTap::Rows LatentAttention::expand(Ops& op, const Tensor& row) const {
+  const LatentDims& d = dims_;
+  const int64_t n = row.dim(0);
+  const Tensor cached = op.columns(row, 0, d.kv_rank).reshaped({n, d.kv_rank});
+  const Tensor k_nope = op.linear(cached, k_b_).reshaped({n, d.n_heads, d.nope});
+  return {op.join(k_nope, op.columns(row, d.kv_rank, d.rope)),
+          op.linear(cached, v_b_).reshaped({n, d.n_heads, d.value})};
+}
+
 Tensor LatentAttention::forward(Ops& op, const Tensor& h, const Batch& batch, LayerStates& states, KvTap& tap,
                                 Tail tail) const {
   const LatentDims& d = dims_;
@@ -115,20 +125,22 @@ Tensor LatentAttention::forward(Ops& op, const Tensor& h, const Batch& batch, La
   const Tensor absorbed = op.join(op.linear_per_head(q_nope, absorbed_k_), q_pe);
   tap.query(s.cache, absorbed, batch);
   const AttentionSpec attention{static_cast<float>(s.softmax_scale), s.window};
+  const std::vector<KvRows*> latents = states.latent_rows(batch);
+  const Tensor values = op.columns(row, 0, d.kv_rank);
+  if (tap.samples() || tap.block() > 0) op.keep_rows(row, values, batch.spans, latents);
   if (tap.samples()) {
-    const Tensor values = op.columns(row, 0, d.kv_rank);
-    const std::vector<KvRows*> rows = states.latent_rows(batch);
-    op.keep_rows(row, values, batch.spans, rows);
-    const std::vector<const KvRows*> kept(rows.begin(), rows.end());
+    const std::vector<const KvRows*> kept(latents.begin(), latents.end());
     tap.attention(op, s.cache, {absorbed, row, values, kept, attention, *wo_.column_norms, true}, batch);
   }
   if (tail == Tail::Skip) return h;
 
-  const Tensor cached = op.columns(row, 0, d.kv_rank).reshaped({n, d.kv_rank});
-  const Tensor k_nope = op.linear(cached, k_b_).reshaped({n, d.n_heads, d.nope});
-  const Tensor k = op.join(k_nope, op.columns(row, d.kv_rank, d.rope));
-  const Tensor v = op.linear(cached, v_b_).reshaped({n, d.n_heads, d.value});
-  const Tensor o = op.attention(op.join(q_nope, q_pe), k, v, batch.spans, states.kv_rows(batch), attention);
+  const KvTap::Rows expanded = expand(op, row);
+  const std::vector<KvRows*> rows = states.kv_rows(batch);
+  const Tensor o = op.attention(op.join(q_nope, q_pe), expanded.k, expanded.v, batch.spans, rows, attention);
+  if (tap.block() > 0)
+    store_blocks(op, batch, rows, tap.block(), [&](size_t i, int64_t first) {
+      return expand(op, tap.stored(s.cache, {latents[i]->key.view.rows(first, tap.block()), {}}).k);
+    });
   return op.linear(o, wo_);
 }
 

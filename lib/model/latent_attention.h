@@ -35,6 +35,7 @@ class LatentAttention final : public Mixer {
 
  private:
   Tensor project_queries(Ops& op, const Tensor& h) const;
+  KvTap::Rows expand(Ops& op, const Tensor& row) const;
   Tensor rotated(Ops& op, const Tensor& x, const Tensor& turns) const;
 
   LatentDims dims_;

@@ -159,7 +159,7 @@ int64_t batch_end(const Sequence& sequence, const std::vector<PromptTokens>& pro
 }
 
 std::vector<Batch> make_batches(const std::vector<Sequence>& sequences, const std::vector<PromptTokens>& prompts,
-                                int64_t chunk_tokens, int64_t n_position_axes, Cut cut) {
+                                int64_t chunk_tokens, int64_t n_position_axes, Cut cut, int64_t block) {
   const int64_t capacity = batch_rows(prompts, chunk_tokens);
   std::vector<Batch> batches;
   Batch current;
@@ -169,9 +169,10 @@ std::vector<Batch> make_batches(const std::vector<Sequence>& sequences, const st
     batches.push_back(std::exchange(current, {}));
   };
   for (const Sequence& s : sequences) {
-    if (cut == Cut::LongOnly && s.n_tokens > capacity - current.n_tokens()) close();
+    const bool is_cut = s.n_tokens > capacity - current.n_tokens() || (block > 0 && s.n_tokens > block);
+    if (cut == Cut::LongOnly && is_cut) close();
     for (int64_t first = 0; first < s.n_tokens;) {
-      const int64_t end = batch_end(s, prompts, first, capacity - current.n_tokens());
+      const int64_t end = block_end(first, batch_end(s, prompts, first, capacity - current.n_tokens()), block);
       if (end > first) append_tokens(current, s, prompts, first, end - first);
       first = end;
       if (first < s.n_tokens) close();

@@ -1,6 +1,7 @@
 // Divides sequences into batches of rows.
 #pragma once
 
+#include <algorithm>
 #include <vector>
 
 #include "model/batch.h"
@@ -25,9 +26,15 @@ int64_t batch_rows(const std::vector<PromptTokens>& prompts, int64_t chunk_token
 int64_t batch_end(const Sequence& sequence, const std::vector<PromptTokens>& prompts, int64_t first, int64_t room);
 
 /// The sequences in order, at most batch_rows() to a batch. Row r of batch b is row (rows of all earlier batches) + r
-/// of the concatenated sequences.
+/// of the concatenated sequences. block: above 0, no batch goes beyond a multiple of so many positions of a sequence.
 std::vector<Batch> make_batches(const std::vector<Sequence>& sequences, const std::vector<PromptTokens>& prompts,
-                                int64_t chunk_tokens, int64_t n_position_axes, Cut cut = Cut::Anywhere);
+                                int64_t chunk_tokens, int64_t n_position_axes, Cut cut = Cut::Anywhere,
+                                int64_t block = 0);
+
+/// The next multiple of a block's positions, or `end` where that comes first. block 0: none comes.
+inline int64_t block_end(int64_t first, int64_t end, int64_t block) {
+  return block > 0 ? std::min(end, (first / block + 1) * block) : end;
+}
 
 /// Ids and segments of rows [row, row + n): what is left to know of a batch behind the last layer.
 Batch rows_of(const Batch& batch, int64_t row, int64_t n);

@@ -55,17 +55,23 @@ uint64_t weight_bytes(const Run& run) {
 }
 
 /// Only a sequence that is longer than a batch has states, and there is one at a time: its rows, or its recurrent state
-/// with the next window of the convolution beside the last.
+/// with the next window of the convolution beside the last. Where states are rounded, every sequence has one.
 uint64_t state_bytes(const Run& run, int64_t chunk_tokens) {
   const uint64_t recurrent = largest_recurrent_state(run.spec),
                  kv_row = largest_kv_row(run.spec, run.options.precision);
   uint64_t worst = 0;
   for (const auto* list : run.groups())
     for (const Sequence& s : *list)
-      if (s.n_tokens > chunk_tokens)
+      if (s.n_tokens > (run.options.block > 0 ? std::min(run.options.block, chunk_tokens) : chunk_tokens))
         worst = std::max(
             worst, layer_states(run.spec, static_cast<uint64_t>(s.n_tokens) * kv_row, 4 * recurrent) + kPaddingBytes);
-  return worst;
+  if (!run.options.rounds_states) return worst;
+  size_t most = 0;
+  for (const auto* list : run.groups())
+    for (const Batch& batch :
+         make_batches(*list, run.sequences.prompts, chunk_tokens, 1, Cut::LongOnly, run.options.block))
+      most = std::max(most, batch.sequences.size());
+  return worst + most * (recurrent + kPaddingBytes);
 }
 
 /// Of the longest sequence that is measured: positions before the batch have magnitudes, too.
@@ -91,6 +97,7 @@ MemoryPlan with_chunk(const Run& run, int64_t chunk_tokens, ResidualPlace place)
   plan.on_device = true;
   plan.residual_place = place;
   plan.chunk_tokens = chunk_tokens;
+  plan.block = run.options.block;
   plan.budget = run.options.device.free_bytes;
   if (run.options.budget) plan.budget = std::min(plan.budget, run.options.budget);
   plan.program = kLibraryBytes;

@@ -13,7 +13,8 @@ struct Generator::Run {
   Sequence sequence;
   RunStates states;
 
-  Run(const PromptTokens& prompt, int64_t capacity, const ModelSpec& spec) : prompts{prompt}, states(spec) {
+  Run(const PromptTokens& prompt, int64_t capacity, const ModelSpec& spec, DType state = DType::F32)
+      : prompts{prompt}, states(spec, state) {
     sequence.pieces = {{0, 0, capacity}};
     sequence.n_tokens = capacity;  // never reached in one step, so that all states are kept
   }
@@ -84,11 +85,12 @@ std::vector<std::pair<int32_t, float>> top_logits(const std::vector<float>& logi
 Generated Generator::generate(const PromptTokens& prompt, const GenerateOptions& options, KvTap& tap) {
   if (prompt.ids.empty()) fail("nothing to continue: the prompt has no tokens");
   const int64_t n_prompt = static_cast<int64_t>(prompt.ids.size());
-  Run run(prompt, n_prompt + options.max_new_tokens + 1, model_.spec());
+  Run run(prompt, n_prompt + options.max_new_tokens + 1, model_.spec(), options.state);
   std::vector<float> logits;
   for (int64_t first = 0; first < n_prompt;) {
     const int64_t room = batch_rows(run.prompts, chunk_tokens_);
-    const int64_t end = std::min(n_prompt, batch_end(run.sequence, run.prompts, first, room));
+    const int64_t end =
+        block_end(first, std::min(n_prompt, batch_end(run.sequence, run.prompts, first, room)), options.block);
     logits = feed(run, first, end - first, tap);
     first = end;
   }

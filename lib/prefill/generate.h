@@ -15,6 +15,8 @@ struct GenerateOptions {
   int64_t max_new_tokens = 64;
   int64_t n_top = 5;                 // logits listed for the first generated position
   std::vector<int32_t> stop_tokens;  // generation ends after one of these
+  int64_t block = 0;                 // MemoryPlan::block
+  DType state = DType::F32;          // what recurrent states are rounded to between two tokens
 };
 
 struct Generated {

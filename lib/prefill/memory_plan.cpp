@@ -65,7 +65,9 @@ MemoryPlan with_chunk(const ModelSpec& spec, const SequencePlan& sequences, cons
   int64_t rows = 0;
   for (const auto* list : {&sequences.measured, &sequences.warmup, &sequences.sanity}) {
     rows = std::max(rows, std::min(tokens_of(*list), chunk_tokens));
-    plan.states = std::max(plan.states, state_bytes(spec, make_batches(*list, sequences.prompts, chunk_tokens, 1), p));
+    plan.states = std::max(
+        plan.states,
+        state_bytes(spec, make_batches(*list, sequences.prompts, chunk_tokens, 1, Cut::Anywhere, plan.block), p));
   }
   plan.states += shared_rows(spec, sequences, p);
   plan.activations = std::max(static_cast<uint64_t>(rows * most_activations(spec)) * element_bytes(p),
@@ -79,6 +81,7 @@ MemoryPlan plan_memory(const ModelSpec& spec, const ModelWeights& weights, const
                        const MemoryOptions& options) {
   if (options.device.own) return plan_device_memory(spec, sequences, options);
   MemoryPlan base;
+  base.block = options.block;
   base.program = kProgramBytes;
   base.budget = options.budget ? options.budget : available_memory();
   base.statistics = options.statistics_bytes;

@@ -22,11 +22,14 @@ struct MemoryOptions {
   uint64_t device_statistics_bytes = 0;  // tables of one layer there
   int64_t sampled_rows = 0;              // of all prompts: keys and values of a batch's are gathered there
   int64_t measured_groups = 1;           // that the measured sequences are of, each with as many tokens
+  int64_t block = 0;                     // MemoryPlan::block
+  bool rounds_states = false;            // of recurrent layers: then every sequence of a batch has one
 };
 
 /// All in bytes.
 struct MemoryPlan {
   int64_t chunk_tokens = 0;  // rows of a batch, a multiple of 256
+  int64_t block = 0;         // above 0: positions of a sequence beyond whose multiples no batch goes
   uint64_t program = 0;      // code, libraries, tokenizer, buffers of fixed size
   uint64_t weights = 0;      // the largest layer (or the head) in computing form
   uint64_t mapped = 0;       // pages of that layer and of the next one, and of embeddings of images, as stored

@@ -15,7 +15,7 @@ struct Runner::Stream {
   RunStates states;
 
   Stream(const SequenceGroup& g, size_t i, std::vector<Batch> b, const ModelSpec& spec, Ops& op, ResidualPlace place)
-      : group(g), index(i), batches(std::move(b)), states(spec) {
+      : group(g), index(i), batches(std::move(b)), states(spec, g.state) {
     ResidualShape shape{0, spec.hidden, 0};
     for (const Batch& batch : batches) {
       shape.n_tokens += batch.n_tokens();
@@ -72,9 +72,9 @@ void Runner::run(const std::vector<SequenceGroup>& groups, const std::vector<Pro
     const SequenceGroup& g = groups[i];
     if (g.sequences->empty()) continue;
     logits = logits || g.until == Until::Logits;
-    streams.emplace_back(g, i,
-                         make_batches(*g.sequences, prompts, plan_.chunk_tokens, spec.n_position_axes, plan_.cut()),
-                         spec, op_, plan_.residual_place);
+    streams.emplace_back(
+        g, i, make_batches(*g.sequences, prompts, plan_.chunk_tokens, spec.n_position_axes, plan_.cut(), plan_.block),
+        spec, op_, plan_.residual_place);
   }
   n_layers_ = logits ? static_cast<int>(spec.layers.size()) : spec.last_cache_layer() + 1;
   const int first = store_ ? store_->layers_done() : 0;
@@ -87,11 +87,15 @@ void Runner::run(const std::vector<SequenceGroup>& groups, const std::vector<Pro
   if (logits) while_doing("running the output head", [&] { run_head(streams); });
 }
 
-// Of the groups that this layer, or the head behind the last one, still works on.
+// Of the groups that this layer, or the head behind the last one, still works on, and that are not another one till
+// then.
 std::vector<ResidualRows*> Runner::rows_before(int layer, const std::vector<Stream>& streams) const {
   std::vector<ResidualRows*> rows;
-  for (const Stream& s : streams)
-    if (s.group.until == Until::Logits || layer <= model_.spec().last_cache_layer()) rows.push_back(s.residual.get());
+  for (const Stream& s : streams) {
+    const bool has_begun = s.group.first_layer == 0 || s.group.first_layer < layer;
+    const bool goes_on = s.group.until == Until::Logits || layer <= model_.spec().last_cache_layer();
+    if (has_begun && goes_on) rows.push_back(s.residual.get());
+  }
   return rows;
 }
 

@@ -44,6 +44,7 @@ struct SequenceGroup {
   /// nothing. Not between the owner of a cache and a layer that shares it (Runner::can_branch).
   int first_layer = 0;
   size_t branch_of = 0;
+  DType state = DType::F32;  // what recurrent states are rounded to between two tokens
 };
 
 /// What the caller hears while a run goes on; called after every batch. May throw to stop the run.

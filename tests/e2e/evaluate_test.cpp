@@ -10,6 +10,7 @@
 #include "evaluate/evaluation_file.h"
 #include "evaluate/make_variants.h"
 #include "evaluate/rounding_tap.h"
+#include "harness/message_of.h"
 
 namespace kvcal {
 namespace {
@@ -19,6 +20,9 @@ struct Evaluated {
   int threads = 2;
   bool reversed = false;
   fs::path model = "datasets/demo/stressed";
+  fs::path resume = {};
+  int64_t keep_recent = 0;
+  std::function<void(const RunStep&)> on_step = {};
 };
 
 PromptSet prompts(const Evaluated& how) {
@@ -33,7 +37,9 @@ Evaluation run(const Evaluated& how, const MakeVariants& variants) {
   EvaluationOptions options;
   options.threads = how.threads;
   options.chunk_tokens = how.chunk_tokens;
-  Recorder listener;
+  options.resume = how.resume;
+  options.keep_recent = how.keep_recent;
+  Recorder listener(how.on_step);
   return evaluate({.model = source(how.model.string()),
                    .prompts = [&](bool) { return prompts(how); },
                    .open_device = [&] { return open_device("cpu", options.precision, how.threads); }},
@@ -55,6 +61,8 @@ VariantSet usual(const ModelSpec& spec, const Artifact& artifact) {
   set.compared = {at_one(spec, stored_format("fp8_e4m3")), at_scales(spec, artifact, "file")};
   set.compared.push_back(swapped(set.compared[1]));
   set.compared.push_back(in_format(spec, stored_format("fp8_per_token_head"), nullptr));
+  set.compared.push_back(undivided(set.compared[1]));
+  for (const char* dtype : {"bf16", "f16"}) set.compared.push_back(stored_states(spec, dtype));
   for (const KvLayout& layout : spec.caches) set.layers.push_back(one_cache(set.compared[1], layout));
   return set;
 }
@@ -91,6 +99,76 @@ TEST(Evaluate, BytesDoNotDependOnThreadsBatchesOrOrder) {
   const std::string expected = bytes({});
   EXPECT_TRUE(expected == bytes({.chunk_tokens = 256}));
   EXPECT_TRUE(expected == bytes({.threads = 1, .reversed = true}));
+}
+
+TEST(Evaluate, AStoppedRunGoesOnWithTheSameBytes) {
+  struct Stopped {};
+  const Artifact artifact = scales_of("datasets/demo/stressed");
+  const MakeVariants variants = [&](const ModelSpec& spec) { return usual(spec, artifact); };
+  const std::string expected = text_of(run({}, variants));
+  const Scratch scratch;
+  Evaluated how{.resume = scratch.path() / "state"};
+  for (const int layer : {1, 4, 7}) {  // before, between and behind the layers where variants begin
+    how.on_step = [&](const RunStep& step) {
+      if (step.layer == layer) throw Stopped();
+    };
+    EXPECT_THROW(run(how, variants), Stopped);
+    int first = -1;
+    how.on_step = [&](const RunStep& step) { first = first < 0 ? step.layer : first; };
+    Evaluation evaluation = run(how, variants);
+    EXPECT_EQ(first, layer);
+    EXPECT_TRUE(text_of(evaluation) == expected) << "stopped in layer " << layer;
+    evaluation.resume->remove();
+    EXPECT_FALSE(fs::exists(how.resume));
+  }
+}
+
+TEST(Evaluate, ARunOfOtherVariantsIsNotGoneOnWith) {
+  const Artifact artifact = scales_of("datasets/demo/stressed");
+  const Scratch scratch;
+  const Evaluated how{.resume = scratch.path() / "state"};
+  run(how, [&](const ModelSpec& spec) { return usual(spec, artifact); });
+  Artifact other = artifact;
+  other.layers[0].key.scale *= 2;
+  const std::string said = message_of([&] { run(how, [&](const ModelSpec& spec) { return usual(spec, other); }); });
+  EXPECT_NE(said.find("belongs to another run: variants is"), std::string::npos) << said;
+}
+
+TEST(Evaluate, RowsOfABlockThatIsNotCompleteAreNotRounded) {
+  const Artifact artifact = scales_of("datasets/demo/stressed");
+  const auto with = [&](const Evaluated& how) {
+    return run(how, [&](const ModelSpec& spec) {
+      VariantSet set;
+      set.compared = {at_one(spec, stored_format("fp8_e4m3")), at_scales(spec, artifact, "file")};
+      return set;
+    });
+  };
+  const Evaluation none = with({.keep_recent = 100000});
+  for (const EvaluatedVariant& v : none.compared)
+    for (const ComparedToken& t : v.tokens) ASSERT_EQ(t.difference.kl, 0);
+  const Evaluation some = with({.keep_recent = 48}), all = with({});
+  double before = 0;
+  for (const ComparedToken& t : some.compared[0].tokens) {
+    EXPECT_TRUE(t.position >= 48 || t.difference.kl == 0) << t.position;
+    before += t.difference.kl;
+  }
+  EXPECT_GT(before, 0);
+  EXPECT_LT(mean_kl(some.compared[0].tokens), mean_kl(all.compared[0].tokens));
+  EXPECT_TRUE(text_of(some) == text_of(with({.chunk_tokens = 256, .threads = 1, .reversed = true, .keep_recent = 48})));
+}
+
+TEST(Evaluate, RecurrentStatesAndUndividedScalesHaveTheirVariants) {
+  const Artifact artifact = scales_of("datasets/demo/stressed");
+  const Evaluation evaluation = run({}, [&](const ModelSpec& spec) { return usual(spec, artifact); });
+  const auto kl = [&](const std::string& name) {
+    for (const VariantFigures& v : figures_of(evaluation).variants)
+      if (v.name == name) return v.all.kl.mean;
+    return -1.0;
+  };
+  EXPECT_GT(kl("state_bf16"), kl("state_f16"));  // three bits more
+  EXPECT_GT(kl("state_f16"), 0);
+  EXPECT_LT(kl("state_bf16"), 1e-2);
+  EXPECT_GT(kl("undivided"), 0.3);
 }
 
 TEST(Evaluate, WritesWhatTheSchemaSays) {
@@ -153,7 +231,7 @@ TEST(Evaluate, AVariantThatBeginsLateIsTheOneThatRanFromTheBeginning) {
   const std::unique_ptr<Ops> op = open_device("cpu", Precision::BF16, 2);
   const SequencePlan plan = plan_sequences(prompts_of({300, 70, 5}, spec.vocab), {.passes = 1, .warmup_passes = 0});
   const Variant last = one_cache(at_one(spec, stored_format("fp8_e4m3")), spec.caches.back());
-  RoundingTap early(last, *op), late(last, *op);
+  RoundingTap early(last, *op, 0), late(last, *op, 0);
   NoTap away;
   KeepRows reference, whole, branch;
   const int layer = spec.caches.back().layer;

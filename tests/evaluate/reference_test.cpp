@@ -9,6 +9,7 @@
 #include "arch/backend.h"
 #include "arch/golden.h"
 #include "evaluate/evaluate.h"
+#include "evaluate/make_variants.h"
 #include "harness/tolerances.h"
 
 namespace kvcal {
@@ -67,21 +68,23 @@ PromptSet prompts_of(const Golden& model, size_t n) {
   return set;
 }
 
-Evaluation evaluated(const Golden& model, const Json& golden) {
+Evaluation evaluated(const Golden& model, size_t n_prompts, const MakeVariants& variants, int64_t keep_recent = 0) {
   EvaluationOptions options;
   options.precision = Precision::F32;
+  options.keep_recent = keep_recent;
   CalibrationListener silent;
-  return evaluate(
-      {.model = model.folder,
-       .prompts = [&](bool) { return prompts_of(model, golden.at("n_sequences").get<size_t>()); },
-       .open_device = [] { return backend(Precision::F32); }},
-      options,
-      [&](const ModelSpec& spec) {
-        VariantSet set;
-        for (const Json& v : golden.at("variants")) set.compared.push_back(variant_of(v, spec));
-        return set;
-      },
-      silent);
+  return evaluate({.model = model.folder,
+                   .prompts = [&](bool) { return prompts_of(model, n_prompts); },
+                   .open_device = [] { return backend(Precision::F32); }},
+                  options, variants, silent);
+}
+
+MakeVariants all_of(const Json& variants) {
+  return [&](const ModelSpec& spec) {
+    VariantSet set;
+    for (const Json& v : variants) set.compared.push_back(variant_of(v, spec));
+    return set;
+  };
 }
 
 /// NaN differs from everything, and no maximum may pass it over.
@@ -143,6 +146,35 @@ class EvaluationReference : public ::testing::TestWithParam<std::string> {
     }
   }
 
+  void check_all(const Evaluation& evaluation, const Json& variants) {
+    ASSERT_EQ(evaluation.compared.size(), variants.size());
+    for (size_t v = 0; v < variants.size(); ++v) {
+      const std::vector<ComparedToken>& tokens = evaluation.compared[v].tokens;
+      ASSERT_EQ(tokens.size(), variants[v].at("kl").at(0).size() + variants[v].at("kl").at(1).size());
+      check(tokens, variants[v]);
+    }
+  }
+
+  /// A state has so many numbers that some always lie where rounding jumps: their mean tells.
+  void check_states(const Golden& model, size_t n_prompts, const Json& states) {
+    const Evaluation evaluation = evaluated(model, n_prompts, [&](const ModelSpec& spec) {
+      VariantSet set;
+      for (const Json& state : states)
+        set.compared.push_back(stored_states(spec, state.at("state").get<std::string>()));
+      return set;
+    });
+    for (size_t v = 0; v < states.size(); ++v) {
+      const std::vector<ComparedToken>& tokens = evaluation.compared[v].tokens;
+      double sum = 0;
+      for (const ComparedToken& t : tokens)
+        sum += states[v].at("kl").at(static_cast<size_t>(t.prompt)).at(static_cast<size_t>(t.position)).get<double>();
+      const double expected = sum / static_cast<double>(tokens.size());
+      EXPECT_LE(difference(mean_kl(tokens), expected),
+                tolerance::kEvaluationStateKl * expected + tolerance::kEvaluationStateFloor)
+          << states[v].at("state");
+    }
+  }
+
   void check(const std::vector<ComparedToken>& tokens, const Json& golden) {
     SCOPED_TRACE(golden.at("name").get<std::string>());
     const Differences d(tokens, golden);
@@ -154,16 +186,17 @@ class EvaluationReference : public ::testing::TestWithParam<std::string> {
 };
 
 TEST_P(EvaluationReference, AtEveryPosition) {
+  const Golden model(GetParam());
   const Json golden = read_json_file(golden_folder() / (GetParam() + ".json"));
-  const Evaluation evaluation = evaluated(Golden(GetParam()), golden);
-  ASSERT_EQ(evaluation.compared.size(), golden.at("variants").size());
-  for (size_t v = 0; v < evaluation.compared.size(); ++v) {
-    const std::vector<ComparedToken>& tokens = evaluation.compared[v].tokens;
-    const Json& expected = golden.at("variants").at(v);
-    ASSERT_EQ(tokens.size(), expected.at("kl").at(0).size() + expected.at("kl").at(1).size());
-    check(tokens, expected);
-    if (v == 0) check_reference(tokens, golden.at("nll"));
+  const Evaluation evaluation = evaluated(model, golden.at("n_sequences"), all_of(golden.at("variants")));
+  check_all(evaluation, golden.at("variants"));
+  check_reference(evaluation.compared[0].tokens, golden.at("nll"));
+  if (const Json* in_blocks = find_member(golden, "in_blocks")) {
+    SCOPED_TRACE("in blocks");
+    const Json& variants = in_blocks->at("variants");
+    check_all(evaluated(model, golden.at("n_sequences"), all_of(variants), in_blocks->at("keep_recent")), variants);
   }
+  if (const Json* states = find_member(golden, "states")) check_states(model, golden.at("n_sequences"), *states);
 }
 
 INSTANTIATE_TEST_SUITE_P(All, EvaluationReference, ::testing::ValuesIn(evaluation_cases()),

@@ -18,7 +18,7 @@ import ml_dtypes
 import numpy as np
 import torch
 import transformers
-from transformers import AttentionInterface, AttentionMaskInterface
+from transformers import AttentionInterface, AttentionMaskInterface, DynamicCache
 from transformers.masking_utils import eager_mask
 
 import latent_rows
@@ -40,6 +40,10 @@ MODELS = {"qwen3": "grouped heads", "deepseek_v3": "latent rows", "kimi_linear":
           "gemma4": "layers that read another's cache, windows", "mistral_window": "windows", "gemma2": "windows, soft cap",
           "gpt_oss": "windows, sinks", "qwen3_next": "gated attention beside a delta rule",
           "jamba": "attention beside Mamba"}
+IN_BLOCKS = ("qwen3", "deepseek_v3", "mistral_window", "gpt_oss")
+BLOCK_TOKENS = 4
+RECURRENT = ("kimi_linear", "qwen3_next", "jamba")
+STATES = {"bf16": torch.bfloat16, "f16": torch.float16}
 
 
 # ------------------------------------------------------------------------------------------------ one forward pass
@@ -59,6 +63,8 @@ class RoundedCache:
     absmax: dict = field(default_factory=dict)  # {layer: {site: [heads, channels]}} of all passes
     layer: int = -1  # that is running
     owners: dict = field(default_factory=dict)  # of this pass: where keys lie -> layer
+    block: int = 0  # above 0: positions whose keys and values are read as they are until all of them are there
+    away: bool = False  # nothing is rounded or looked at
     steady: int = 0  # tokens of this pass before the first that has a value where rounding jumps
 
     def start(self, n_tokens: int):
@@ -91,16 +97,26 @@ class RoundedCache:
         return torch.cat((expanded[..., :nope], rope), dim=-1), expanded[..., nope:]
 
     def __call__(self, module, query, key, value, attention_mask, **kwargs):
+        eager = sys.modules[type(module).__module__].eager_attention_forward
+        if self.away:
+            return eager(module, query, key, value, attention_mask, **kwargs)
         at = key.data_ptr()
         owner = self.owners[at] if getattr(module, "is_kv_shared_layer", False) else self.layer
         self.owners[at] = owner
+        exact = key, value
         if latent_rows.is_latent(module):
             key, value = self.of_rows(module, query, key, owner)
         else:
             query, key, value = (self.of_heads(site, x, owner) for site, x in
                                  (("query", query), ("key", key), ("value", value)))
-        eager = sys.modules[type(module).__module__].eager_attention_forward
-        return eager(module, query, key, value, attention_mask, **kwargs)
+        if self.block == 0:
+            return eager(module, query, key, value, attention_mask, **kwargs)
+        outputs = []  # of all tokens, each time with the rows that the tokens of one block see
+        for first in range(0, query.shape[2], self.block):
+            seen = (torch.cat((x[:, :, :first], y[:, :, first:]), dim=2) for x, y in zip((key, value), exact))
+            output, _ = eager(module, query, *seen, attention_mask, **kwargs)
+            outputs.append(output[:, first:first + self.block])
+        return torch.cat(outputs, dim=1), None
 
 
 class Reference:
@@ -125,6 +141,21 @@ class Reference:
             logits.append(self.model(input_ids=torch.tensor([ids]), use_cache=False).logits[0])
             steady.append(self.cache.steady)
         return logits, steady
+
+    def run_in_steps(self, stored: torch.dtype) -> list[torch.Tensor]:
+        """Token by token, recurrent states rounded in between: logits of each sequence."""
+        self.cache.away, logits = True, []
+        for ids in self.sequences:
+            cache, steps = DynamicCache(config=self.model.config), []
+            for token in ids:
+                steps.append(self.model(input_ids=torch.tensor([[token]]), past_key_values=cache, use_cache=True).logits[0])
+                for layer in cache.layers:
+                    for state in getattr(layer, "recurrent_states", {}).values():
+                        if state is not None:
+                            state.copy_(state.to(stored))
+            logits.append(torch.cat(steps))
+        self.cache.away = False
+        return logits
 
     def steadiest(self, variant: Callable[[float], dict]) -> tuple[dict, list[torch.Tensor], list[int]]:
         """The variant whose scales are wider by so much that most tokens are steady, and its run."""
@@ -221,26 +252,39 @@ def golden_of(name: str) -> dict:
     reference = Reference(name)
     exact, _ = reference.run({})
     absmax = copy.deepcopy(reference.cache.absmax)
-    made = []
-    for variant, at_width in variants_of(absmax, name in ("qwen3", "deepseek_v3")).items():
+
+    def figures(logits: list[torch.Tensor]) -> dict:
+        return {"kl": [digits(divergence(a, b)) for a, b in zip(exact, logits)],
+                "other_top": [other_top(a, b) for a, b in zip(exact, logits)], "nll": nll(logits, reference.sequences)}
+
+    def made(variant: str, at_width: Callable[[float], dict]) -> dict:
         rounding, logits, steady = reference.steadiest(at_width)
-        made.append({"name": variant, "steady": steady, "layers": {str(layer): sites for layer, sites in rounding.items()},
-                     "kl": [digits(divergence(a, b)) for a, b in zip(exact, logits)],
-                     "other_top": [other_top(a, b) for a, b in zip(exact, logits)],
-                     "nll": nll(logits, reference.sequences)})
-    return {"case": name, "note": MODELS[name], "made_by": Path(__file__).name,
+        return {"name": variant, "steady": steady, "layers": {str(layer): sites for layer, sites in rounding.items()},
+                **figures(logits)}
+
+    variants = variants_of(absmax, name in ("qwen3", "deepseek_v3"))
+    golden = {"case": name, "note": MODELS[name], "made_by": Path(__file__).name,
             "torch": torch.__version__.split("+")[0], "transformers": transformers.__version__,
             "ml_dtypes": ml_dtypes.__version__, "n_sequences": len(reference.sequences),
-            "nll": nll(exact, reference.sequences), "variants": made}
+            "nll": nll(exact, reference.sequences), "variants": [made(*variant) for variant in variants.items()]}
+    if name in IN_BLOCKS:
+        reference.cache.block = BLOCK_TOKENS
+        golden["in_blocks"] = {"keep_recent": BLOCK_TOKENS,
+                               "variants": [made(v, variants[v]) for v in ("e4m3_head_narrow", "int8_tensor")]}
+    if name in RECURRENT:
+        golden["states"] = [{"state": state, **figures(reference.run_in_steps(dtype))} for state, dtype in STATES.items()]
+    return golden
 
 
 def report(golden: dict) -> None:
     print(f"{golden['case']} ({golden['note']})")
-    for variant in golden["variants"]:
+    for variant in golden["variants"] + golden.get("in_blocks", {"variants": []})["variants"]:
         kl = np.concatenate(variant["kl"])
         print(f"  {variant['name']:18s} mean KL {kl.mean():9.2e}  largest {kl.max():9.2e}  "
               f"other top tokens {sum(map(len, variant['other_top'])):2d}, steady {sum(variant['steady']):2d} of {len(kl)}",
               flush=True)
+    for variant in golden.get("states", []):
+        print(f"  state {variant['state']:12s} mean KL {np.concatenate(variant['kl']).mean():9.2e}", flush=True)
 
 
 def main() -> None:

@@ -1,0 +1,1 @@
+kvcal evaluate "$SOURCE/datasets/demo/stressed" --keep-recent -1
