@@ -155,6 +155,7 @@ EvaluationOptions resolve(const EvaluateFlags& flags) {
   if (!flags.memory.empty()) options.memory = parse_size("--memory", flags.memory);
   check_threads(options.threads);
   options.prompts = flags.prompts.resolve();
+  if (options.prompts.needles && !flags.generate) fail("--needles needs --generate: needles are found by answers");
   options.max_new_tokens = flags.generate ? flags.max_new_tokens : 0;
   options.expects = flags.min_correct.has_value();
   options.commit = build_info().commit;
@@ -185,7 +186,7 @@ Exit run_evaluation(const EvaluateFlags& flags) {
   if (flags.json)
     std::cout << text;
   else if (!flags.quiet)
-    std::cout << result_text(evaluation, figures);
+    std::cout << result_text(evaluation, figures, flags.prompts.needles);
   return breaks_limits(flags, evaluation, figures) ? Exit::Findings : Exit::Done;
 }
 
@@ -241,6 +242,7 @@ void add_evaluate(CLI::App& app, Job& chosen) {
   verb->add_option("--chunk-tokens", flags->run.chunk_tokens, "Tokens per batch (default: as memory allows)");
   verb->add_option("--max-model-len", flags->run.max_model_len, "Tokens the server will allow (default: the model's)");
   flags->prompts.add_to(*verb);
+  flags->prompts.add_needles_to(*verb);
   verb->footer(
       "Compared with the cache in 16 bits: scale 1.0, each file, and as a control the first with the scales of keys\n"
       "and values exchanged. KL is that of the next token's distribution, in nats. Exit code 1: a limit is broken.\n\n"
@@ -248,7 +250,8 @@ void add_evaluate(CLI::App& app, Job& chosen) {
       "fp8_per_token_head, int8_per_token_head\n\n"
       "Examples:\n"
       "  kvcal evaluate ./model --prompts chats.jsonl --scales kv-cache-scales.json\n"
-      "  kvcal evaluate ./model --scales kv-cache-scales.json --formats int8,fp8_per_token_head --max-kl 0.02");
+      "  kvcal evaluate ./model --scales kv-cache-scales.json --formats int8,fp8_per_token_head --max-kl 0.02\n"
+      "  kvcal evaluate ./model --scales kv-cache-scales.json --generate --needles 1024,4096");
   verb->callback([flags, &chosen] { chosen = [flags] { return run_evaluation(*flags); }; });
 }
 

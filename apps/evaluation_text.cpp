@@ -65,6 +65,40 @@ std::string answers_text(const EvaluationFigures& figures) {
   return "\n" + table.text();
 }
 
+/// Shares of right answers: a row a tag, a column a variant.
+std::string right_by_tag_text(const EvaluationFigures& figures) {
+  std::vector<Table::Column> columns = {{"correct"}};
+  for (const VariantFigures& v : figures.variants) columns.push_back({v.name, Table::Align::Right});
+  Table table(columns);
+  bool any = false;
+  for (const auto& [tag, expected] : figures.variants[0].right_by_tag) {
+    if (expected.n_expected == 0) continue;
+    any = true;
+    std::vector<std::string> cells = {printable(tag, 40)};
+    for (const VariantFigures& v : figures.variants) {
+      const RightAnswers& right = v.right_by_tag.at(tag);
+      cells.push_back(share_of(right.n_correct, right.n_expected));
+    }
+    table.add_row(std::move(cells));
+  }
+  return any ? "\n" + table.text() : "";
+}
+
+/// Which needles were found: a row a variant and length, a column a depth.
+std::string needles_text(const EvaluationFigures& figures, const NeedleOptions& needles) {
+  std::vector<Table::Column> columns = {{"needles found by"}, {"tokens", Table::Align::Right}};
+  for (const int64_t depth : needles.depths) columns.push_back({std::to_string(depth) + " %", Table::Align::Right});
+  Table table(columns);
+  for (const VariantFigures& v : figures.variants)
+    for (const int64_t length : needles.lengths) {
+      std::vector<std::string> cells = {v.name, grouped(length)};
+      for (const int64_t depth : needles.depths)
+        cells.emplace_back(v.right_by_tag.at(needle_tag(length, depth)).n_correct > 0 ? "yes" : "no");
+      table.add_row(std::move(cells));
+    }
+  return "\n" + table.text();
+}
+
 std::string recipe_text(const Evaluation& evaluation) {
   if (!evaluation.recipe) return "";
   const EvaluatedRecipe& recipe = *evaluation.recipe;
@@ -88,8 +122,10 @@ std::string notes_of(const Evaluation& evaluation, const EvaluationFigures& figu
 
 }  // namespace
 
-std::string result_text(const Evaluation& evaluation, const EvaluationFigures& figures) {
-  return predictions_text(figures) + answers_text(figures) + recipe_text(evaluation) + notes_of(evaluation, figures);
+std::string result_text(const Evaluation& evaluation, const EvaluationFigures& figures, const NeedleOptions& needles) {
+  return predictions_text(figures) + answers_text(figures) +
+         (needles.lengths.empty() ? right_by_tag_text(figures) : needles_text(figures, needles)) +
+         recipe_text(evaluation) + notes_of(evaluation, figures);
 }
 
 }  // namespace kvcal

@@ -4,10 +4,12 @@
 #include <string>
 
 #include "evaluate/evaluation_figures.h"
+#include "prompts/needles.h"
 
 namespace kvcal {
 
-/// Predictions of all variants and layers, answers and the recipe where there are some, and what the run vouches for.
-std::string result_text(const Evaluation& evaluation, const EvaluationFigures& figures);
+/// Predictions of all variants and layers, answers and the recipe where there are some, needles found, and what the run
+/// vouches for.
+std::string result_text(const Evaluation& evaluation, const EvaluationFigures& figures, const NeedleOptions& needles);
 
 }  // namespace kvcal

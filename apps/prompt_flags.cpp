@@ -42,6 +42,22 @@ void PromptFlags::add_to(CLI::App& verb) {
   verb.add_flag("--skip-bad", skip_bad, "Skip bad prompts with a warning instead of stopping")->group(kGroup);
 }
 
+void PromptFlags::add_needles_to(CLI::App& verb) {
+  CLI::Option* lengths = verb.add_option("--needles", needles.lengths,
+                                         "Hide a number in the prompts' text instead, in prompts of so many tokens")
+                             ->group(kGroup)
+                             ->delimiter(',')
+                             ->type_name("N,...");
+  verb.add_option("--needle-depths", needles.depths, "Percent of the text before the needle")
+      ->group(kGroup)
+      ->delimiter(',')
+      ->type_name("N,...")
+      ->capture_default_str()
+      ->needs(lengths);
+  for (const char* selecting : {"--max-length", "--max-prompts", "--max-tokens"})
+    if (CLI::Option* option = verb.get_option_no_throw(selecting)) lengths->excludes(option);
+}
+
 PromptSet read_prompt_files(const PromptFlags& flags) {
   PromptLoadOptions options;
   options.skip_bad = flags.skip_bad;
@@ -63,6 +79,11 @@ PromptOptions PromptFlags::resolve() const {
         while_doing("--template-kwargs", [&] { return parse_json(template_kwargs, {.keep_large_integers = true}); });
     if (!options.template_kwargs.is_object())
       fail("--template-kwargs is not a JSON object, expected one such as {\"x\": true}");
+  }
+  if (!needles.lengths.empty()) {
+    while_doing("--needles", [&] { check(needles); });
+    options.needles = needles;
+    options.max_length = 0;
   }
   options.unix_seconds = source_date_epoch();
   if (!date.empty()) options.unix_seconds = while_doing("--date", [&] { return parse_date(date); });

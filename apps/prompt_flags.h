@@ -19,11 +19,15 @@ struct PromptFlags {
   std::string date;             // for templates that print today's date
   int64_t max_length = 2048;
   int64_t max_prompts = 0, max_tokens = 0;  // 0 = all
+  NeedleOptions needles;                    // without lengths: none
 
   void add_to(CLI::App& verb);
 
   /// Files and tokenization only, without the options that select prompts.
   void add_files_to(CLI::App& verb);
+
+  /// After the others: needles replace what those select.
+  void add_needles_to(CLI::App& verb);
 
   /// Throws Error naming the invalid option.
   PromptOptions resolve() const;

@@ -63,6 +63,15 @@ bool any_of_kind(const PromptSet& set, PromptKind kind) {
   return std::any_of(set.records.begin(), set.records.end(), [&](const PromptRecord& r) { return r.kind == kind; });
 }
 
+void hide_needles(PromptsJob& job, const PromptsFlags& flags) {
+  if (!job.tokenizer) job.tokenizer = Tokenizer::load(flags.model);
+  NeedlePrompts made = make_needle_prompts(job.set, flags.prompts.needles, *job.tokenizer,
+                                           job.chat_template ? &*job.chat_template : nullptr, job.options);
+  if (const std::string notice = repetition_notice(made); !notice.empty())
+    std::cerr << "kvcal: warning: " << notice << '\n';
+  job.set = std::move(made.set);
+}
+
 PromptsJob resolve(const PromptsFlags& flags) {
   const fs::path model = flags.model;
   std::error_code ignored;
@@ -78,6 +87,7 @@ PromptsJob resolve(const PromptsFlags& flags) {
   const bool chats = any_of_kind(job.set, PromptKind::Chat);
   if (chats || any_of_kind(job.set, PromptKind::Text)) job.tokenizer = Tokenizer::load(model);
   if (job.tokenizer) job.chat_template = ChatTemplate::load(model);
+  if (!flags.prompts.needles.lengths.empty()) hide_needles(job, flags);
   if (const std::string odd = template_mismatch(job.set, job.chat_template ? &*job.chat_template : nullptr);
       !odd.empty())
     std::cerr << "kvcal: warning: " << odd << '\n';
@@ -230,6 +240,7 @@ void add_prompts(CLI::App& app, Job& chosen) {
       app.add_subcommand("prompts", "Show prompts as the model sees them: rendered text, token ids, lengths");
   verb->add_option("MODEL", flags->model, "Checkpoint folder with the tokenizer and the chat template")->required();
   flags->prompts.add_files_to(*verb);
+  flags->prompts.add_needles_to(*verb);
   verb->add_flag("--ids", flags->ids, "Also show token ids");
   verb->add_flag("--json", flags->json, "One JSON object per prompt: id, text, input_ids, n_tokens; or id, error");
   verb->footer(

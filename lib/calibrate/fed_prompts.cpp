@@ -39,6 +39,13 @@ void select(std::vector<TokenizedPrompt>& prompts, const PromptOptions& options)
   prompts.resize(n);
 }
 
+PromptSet needles_in(const PromptSet& texts, const FedPrompts& fed, const NeedleOptions& needles,
+                     const TokenizeOptions& options, NoticeListener& listener) {
+  NeedlePrompts made = make_needle_prompts(texts, needles, *fed.tokenizer, fed.chat ? &*fed.chat : nullptr, options);
+  if (const std::string notice = repetition_notice(made); !notice.empty()) listener.hear(Notice::Warning, notice);
+  return std::move(made.set);
+}
+
 void warn(const FedPrompts& fed, int64_t max_length, NoticeListener& listener) {
   constexpr size_t kShown = 5;
   const auto say = [&](const std::string& text) { listener.hear(Notice::Warning, text); };
@@ -85,8 +92,10 @@ FedPrompts feed_prompts(const std::filesystem::path& model, int64_t vocab, const
   std::string problem;
   fed.tokenizer = load_tokenizer(model, problem);
   if (fed.tokenizer) fed.chat = ChatTemplate::load(model);
-  const PromptSet set = source(fed.chat.has_value());
+  PromptSet set = source(fed.chat.has_value());
+  if (!fed.tokenizer && options.needles) fail("needles need the model's tokenizer: " + problem);
   if (!fed.tokenizer && needs_tokenizer(set)) fail(problem);
+  if (options.needles) set = needles_in(set, fed, *options.needles, tokenize_options(options, vocab), listener);
   if (const std::string odd = template_mismatch(set, fed.chat ? &*fed.chat : nullptr);
       !odd.empty() && !options.raw_on_purpose)
     listener.hear(Notice::Warning, odd);

@@ -12,6 +12,7 @@
 #include "model/model_spec.h"
 #include "prefill/sequence_plan.h"
 #include "prompts/chat_template.h"
+#include "prompts/needles.h"
 #include "prompts/prompt_set.h"
 #include "tokenizer/tokenizer.h"
 
@@ -19,12 +20,13 @@ namespace kvcal {
 
 /// How prompts become token ids, and which of them are fed.
 struct PromptOptions {
-  int64_t max_length = 2048;                 // tokens; longer prompts are truncated. 0 = no limit
-  int64_t max_prompts = 0, max_tokens = 0;   // the first by id, so many at most; 0 = all
-  bool skip_bad = false;                     // leave prompts out that cannot be fed, with a warning
-  bool raw_on_purpose = false;               // no warning about raw text and a chat template
-  Json template_kwargs = Json::object();     // variables for the chat template
-  std::optional<int64_t> unix_seconds = {};  // for templates that print the date
+  int64_t max_length = 2048;                  // tokens; longer prompts are truncated. 0 = no limit
+  int64_t max_prompts = 0, max_tokens = 0;    // the first by id, so many at most; 0 = all
+  bool skip_bad = false;                      // leave prompts out that cannot be fed, with a warning
+  bool raw_on_purpose = false;                // no warning about raw text and a chat template
+  Json template_kwargs = Json::object();      // variables for the chat template
+  std::optional<int64_t> unix_seconds = {};   // for templates that print the date
+  std::optional<NeedleOptions> needles = {};  // the prompts are only the text that needles are hidden in
 
   /// Lowers max_length, or sets it, to what a model allows: a longer prompt would rotate keys as no server does.
   void keep_within(int64_t max_positions);

@@ -52,6 +52,16 @@ AnswerFigures figures_of(const Answers& reference, const Answers& variant) {
   return f;
 }
 
+std::map<std::string, RightAnswers> right_by_tag(const Answers& answers, const std::vector<PromptTokens>& prompts) {
+  std::map<std::string, RightAnswers> right;
+  for (size_t i = 0; i < answers.size(); ++i)
+    for (const std::string& tag : prompts[i].tags) {
+      right[tag].n_expected += answers[i].correct.has_value();
+      right[tag].n_correct += answers[i].correct.value_or(false);
+    }
+  return right;
+}
+
 std::vector<Answers> answer(OpenedModel& model, Ops& op, const FedPrompts& fed,
                             const std::vector<PromptTokens>& prompts, const std::vector<Variant>& variants,
                             const AnswerOptions& how) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -34,6 +35,14 @@ struct AnswerFigures {
   int64_t n_loops = 0, n_empty = 0, n_endless = 0;  // empty: no token before the end
   int64_t n_expected = 0, n_correct = 0;
 };
+
+/// Of the answers whose prompts say what to expect.
+struct RightAnswers {
+  int64_t n_expected = 0, n_correct = 0;
+};
+
+/// By tag of the prompts.
+std::map<std::string, RightAnswers> right_by_tag(const Answers& answers, const std::vector<PromptTokens>& prompts);
 
 /// Token of both answers where they begin to differ; the end of the shorter one where it is the beginning of the other.
 int64_t first_other(const ModelAnswer& a, const ModelAnswer& b);

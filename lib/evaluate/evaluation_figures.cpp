@@ -12,6 +12,7 @@ VariantFigures figures_of(const std::string& name, const std::string& format, co
           first_difference(tokens),
           figures_by(tokens, tags_of),
           figures_by_position(tokens),
+          {},
           {}};
 }
 
@@ -32,8 +33,10 @@ EvaluationFigures figures_of(const Evaluation& evaluation) {
       figures_of("reference", "none", with_itself(evaluation.compared.at(0).tokens), evaluation.prompts));
   for (const EvaluatedVariant& v : evaluation.compared)
     figures.variants.push_back(figures_of(v.variant.name, v.variant.format, v.tokens, evaluation.prompts));
-  for (size_t i = 0; i < evaluation.answers.size(); ++i)
+  for (size_t i = 0; i < evaluation.answers.size(); ++i) {
     figures.variants[i].answers = figures_of(evaluation.answers[0], evaluation.answers[i]);
+    figures.variants[i].right_by_tag = right_by_tag(evaluation.answers[i], evaluation.prompts);
+  }
   for (const EvaluatedVariant& v : evaluation.layers) figures.layers.push_back({v.variant.layer, figures_of(v.tokens)});
   return figures;
 }

@@ -18,6 +18,7 @@ struct VariantFigures {
   std::map<std::string, PredictionFigures> by_tag;
   std::vector<PredictionFigures> by_position;
   std::optional<AnswerFigures> answers;
+  std::map<std::string, RightAnswers> right_by_tag;
 };
 
 /// A layer whose cache alone was rounded.

@@ -49,9 +49,12 @@ Json answers_json(const Evaluation& evaluation, size_t prompt) {
   return out;
 }
 
+Json share_json(int64_t part, int64_t whole) {
+  return whole > 0 ? number(static_cast<double>(part) / static_cast<double>(whole)) : Json(nullptr);
+}
+
 void add_answers(Json& out, const Evaluation& evaluation, const AnswerFigures& f) {
-  out["correct"] =
-      f.n_expected > 0 ? number(static_cast<double>(f.n_correct) / static_cast<double>(f.n_expected)) : Json(nullptr);
+  out["correct"] = share_json(f.n_correct, f.n_expected);
   out["loops"] = f.n_loops;
   out["answers"] = {
       {"n", f.n_answers},
@@ -74,6 +77,8 @@ Json variant_json(const Evaluation& evaluation, const VariantFigures& v) {
   if (v.answers) add_answers(out, evaluation, *v.answers);
   out["by_tag"] = Json::object();
   for (const auto& [tag, figures] : v.by_tag) out["by_tag"][tag] = figures_json(evaluation, figures);
+  for (const auto& [tag, right] : v.right_by_tag)
+    out["by_tag"][tag]["correct"] = share_json(right.n_correct, right.n_expected);
   out["by_position"] = Json::array();
   for (size_t bucket = 0; bucket < v.by_position.size(); ++bucket) {
     Json part = {{"from", bucket == 0 ? 0 : int64_t{1} << (bucket - 1)}};

@@ -66,6 +66,20 @@ TEST(AnswerFigures, CountWhatDiffers) {
   EXPECT_EQ(f.n_correct, 1);
 }
 
+TEST(RightAnswers, AreCountedByTag) {
+  const Answers answers = {answer({1}, true, true), answer({2}, true, false), answer({3}), answer({4}, true, true)};
+  std::vector<PromptTokens> prompts(4);
+  prompts[0].tags = {"a", "b"};
+  prompts[1].tags = {"a"};
+  prompts[2].tags = {"c"};
+  const auto right = right_by_tag(answers, prompts);
+  ASSERT_EQ(right.size(), 3U);
+  EXPECT_EQ(right.at("a").n_expected, 2);
+  EXPECT_EQ(right.at("a").n_correct, 1);
+  EXPECT_EQ(right.at("b").n_correct, 1);
+  EXPECT_EQ(right.at("c").n_expected, 0);
+}
+
 TEST(AnswerFigures, OfTheReferenceItselfNothingDiffers) {
   const Answers reference = {answer({1, 2}), answer({3})};
   const AnswerFigures f = figures_of(reference, reference);
