@@ -2,7 +2,7 @@
 JOBS := $(shell sh .ci/jobs.sh)
 SOURCES = find apps lib kernels tests \( -name '*.cpp' -o -name '*.h' -o -name '*.cu' -o -name '*.cuh' \) -type f
 
-.PHONY: help packages build demo test debug test-text-reference test-arch-reference test-weights-reference test-verdicts test-verdict-parts test-real format format-check asan tsan fuzz cuda-compile clean
+.PHONY: help packages build demo test debug test-text-reference test-arch-reference test-weights-reference test-verdicts test-verdict-parts test-verdicts-measured test-demo test-real format format-check asan tsan fuzz cuda-compile clean
 
 help:
 	@echo 'make demo          install what is missing, build, calibrate the two demo models'
@@ -17,6 +17,8 @@ help:
 	@echo 'make test-weights-reference  compare decoded weights of random quantized checkpoints with the tools that write them'
 	@echo 'make test-verdicts  compare verdicts with what rounding does to attention, on layers drawn at random'
 	@echo 'make test-verdict-parts  take each part out of the rule on verdicts: some case must turn red; long'
+	@echo 'make test-verdicts-measured  print verdicts beside what rounding a layer does to predictions, of tiny models'
+	@echo 'make test-demo      answers of the demo models at right and wrong scales, beside the reference'
 	@echo 'make test-real      measure what an FP8 cache does to a small trained model; fetches it, half an hour the first time'
 	@echo 'make test-plugins  what the server plug-ins decide without a server, in Python'
 	@echo 'make test-loaders  read exports and plug-ins with the loading code of the servers; installs them, about 20 GB'
@@ -74,6 +76,12 @@ test-verdicts: build
 # Each part of the rule is taken out of a copy of the tree: some case must turn red. Long; OPTIONS='--only TEXT' for some parts.
 test-verdict-parts:
 	@$(or $(PYTHON),python3) tests/verdicts/break_parts.py $(OPTIONS)
+
+test-verdicts-measured: build
+	@$(or $(PYTHON),python3) tests/reference/verdicts/measured.py build/release/kvcal $(OPTIONS)
+
+test-demo: build
+	@$(or $(PYTHON),python3) tests/reference/demo/accuracy.py build/release/kvcal $(OPTIONS)
 
 test-real: build
 	@sh tests/reference/real/run.sh build/release/kvcal
