@@ -1,6 +1,6 @@
 """Accuracy and KL divergence of a demo model with keys and values rounded to FP8 (E4M3, saturating) at many scales.
 
-    python evaluate.py MODEL [--n 100] [--brief]
+    python evaluate.py MODEL [--n 100] [--brief] [--json FILE]
 
 An answer counts if greedy decoding would give it exactly, which one teacher-forced pass tells: every token of the
 answer must be the argmax given the true prefix. Arithmetic is f32; KL is per answer token, in nats, against the model
@@ -8,6 +8,7 @@ with unrounded keys and values, the mean over the skills.
 """
 
 import argparse
+import json
 from pathlib import Path
 
 import torch
@@ -17,10 +18,9 @@ from transformers import Qwen3_5ForCausalLM
 
 import chats
 import hybrid
+from scales import FP8_MAX, scale_table
 
-FP8_MAX = 448.0
 Tests = dict[str, tuple[torch.Tensor, torch.Tensor]]  # skill -> ids, answer mask; both [chats, tokens]
-Scales = dict[int, tuple[float, float]]  # layer -> scale of K, of V
 
 
 def encode_tests(tokenizer, tests: dict[str, list[chats.Turn]], pad: int) -> Tests:
@@ -67,33 +67,13 @@ class Absmax(dict):
         return k, v
 
 
-def scale_table(absmax: Absmax, brief: bool) -> list[tuple[str, Scales]]:
-    """The rows of the table: right, wrong and mixed-up scales."""
-    exact = {layer: (k / FP8_MAX, v / FP8_MAX) for layer, (k, v) in absmax.items()}
-
-    def times(factor: float) -> Scales:
-        return {layer: (k * factor, v * factor) for layer, (k, v) in exact.items()}
-
-    layers = list(exact)
-    rows = [("scale 1.0", {layer: (1.0, 1.0) for layer in layers}), ("absmax/448", exact), ("2 absmax/448", times(2))]
-    if not brief:
-        rows += [(f"too small: absmax/448 / {factor}", times(1 / factor)) for factor in (4, 16, 64)]
-        rows += [(f"too large: absmax/448 x {factor}", times(factor))
-                 for factor in (64, 1024, 16384, 65536, 262144, 1048576)]
-    rows += [("k_scale and v_scale swapped", {layer: (v, k) for layer, (k, v) in exact.items()}),
-             ("layers mixed up", {layer: exact[other] for layer, other in zip(layers, layers[1:] + layers[:1])})]
-    if not brief:
-        rows += [("K only, absmax/448 / 16", {layer: (k / 16, v) for layer, (k, v) in exact.items()}),
-                 ("V only, absmax/448 / 16", {layer: (k, v / 16) for layer, (k, v) in exact.items()})]
-    return rows
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("model", type=Path)
     parser.add_argument("--n", type=int, default=100, help="questions per skill (the multiplication table has 81)")
     parser.add_argument("--seed", type=int, default=7 * 10**6)
     parser.add_argument("--brief", action="store_true", help="the five most telling rows only")
+    parser.add_argument("--json", type=Path, help="also write ranges and shares to this file")
     options = parser.parse_args()
     model = Qwen3_5ForCausalLM.from_pretrained(options.model, dtype=torch.float32)
     config, parameters = model.config, dict(model.named_parameters())
@@ -111,6 +91,7 @@ def main() -> None:
     for layer, (k, v) in absmax.items():
         print(f"absmax of layer {layer}: K {k:.4g}, V {v:.4g}")
     print("| KV cache |", " | ".join(tests), "| KL |\n|---|" + "---|" * (len(tests) + 1))
+    table = {"absmax": absmax, "exact": {}}
     for label, scales in [("unquantised f32", None)] + scale_table(absmax, options.brief):
         def rounded(layer, k, v):
             return (k, v) if scales is None else (round_fp8(k, scales[layer][0]), round_fp8(v, scales[layer][1]))
@@ -122,6 +103,9 @@ def main() -> None:
             divergences.append((exact[skill].exp() * (exact[skill] - found)).sum(-1).mean().item())
         print(f"| {label} |", " | ".join(f"{100 * score:.1f}" for score in scores),
               f"| {sum(divergences) / len(divergences):.2e} |", flush=True)
+        table["exact"][label] = {skill: round(score, 4) for skill, score in zip(tests, scores)}
+    if options.json:
+        options.json.write_text(json.dumps(table, indent=1) + "\n")
 
 
 if __name__ == "__main__":
