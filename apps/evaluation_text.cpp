@@ -5,6 +5,7 @@
 #include <iterator>
 #include <map>
 
+#include "base/error.h"
 #include "base/number_text.h"
 #include "table.h"
 
