@@ -130,14 +130,14 @@ void take_checkpoint(const std::filesystem::path& path, Facts& facts) {
   const std::optional<ModelSpec> spec = known_spec(file.config);
   if (spec) {
     const auto is_recurrent = [](const LayerSpec& l) { return l.state_bytes > 0; };
-    facts.model.hybrid = std::ranges::any_of(spec->layers, is_recurrent) ? Answer::Yes : Answer::No;
-    facts.model.head_widths_differ = first_other_layout(*spec) != nullptr ? Answer::Yes : Answer::No;
+    facts.model.hybrid = std::ranges::any_of(spec->layers, is_recurrent) ? Trait::Yes : Trait::No;
+    facts.model.head_widths_differ = first_other_layout(*spec) != nullptr ? Trait::Yes : Trait::No;
   }
   facts.checkpoint_config_sha256 = config_sha256(file.config);
   if (std::filesystem::is_directory(path)) facts.model_path = path.string();
   if (!std::filesystem::is_directory(path) || !has_weights(file.folder)) return;
   const Checkpoint checkpoint = Checkpoint::open(path);
-  take_tensors(checkpoint, spec, facts.model.latent == Answer::Yes, found);
+  take_tensors(checkpoint, spec, facts.model.latent == Trait::Yes, found);
   take_weight_scales(checkpoint, found);
   take_generation(path, found);
 }

@@ -74,7 +74,7 @@ Found no_config_for_scales(const Facts& f) {
 
 Found latent_scales_of_sglang(const Facts& f) {
   const CheckpointFacts& c = *f.checkpoint;
-  const bool wrong = f.is(Engine::Sglang) && f.model.latent == Answer::Yes && c.n_scales() > c.n_unit;
+  const bool wrong = f.is(Engine::Sglang) && f.model.latent == Trait::Yes && c.n_scales() > c.n_unit;
   return wrong ? in_checkpoint(f, count(c.n_scales() - c.n_unit, "scale") + " other than 1.0") : Found{};
 }
 
@@ -84,9 +84,9 @@ Found unequal_latent_scales(const Facts& f) { return counted(f, "C05", "layer");
 // where scales do arrive, C22's.
 Found nowhere_to_load(const Facts& f) {
   constexpr EngineVersion kLatentBroken = {0, 25, 0};
-  const bool latent = f.model.latent == Answer::Yes;
+  const bool latent = f.model.latent == Trait::Yes;
   if (f.checkpoint->n_scales() == 0 || f.checkpoint->method.empty() || uses_plugin(f)) return {};
-  if (latent && (f.is(Engine::Sglang) || f.before(kLatentBroken) == Answer::Yes)) return {};
+  if (latent && (f.is(Engine::Sglang) || f.before(kLatentBroken) == Trait::Yes)) return {};
   if (!f.is(Engine::Vllm) && !f.is(Engine::Sglang)) return {};
   try {
     const ServerKind kind = f.is(Engine::Vllm) ? ServerKind::Vllm : ServerKind::Sglang;
@@ -113,7 +113,7 @@ Found joint_names(const Facts& f) { return counted(f, "C17", "tensor"); }
 
 Found scheme_unused(const Facts& f) {
   const bool unused =
-      (f.checkpoint->has_kv_scheme || f.checkpoint->n_scales() > 0) && cache_is_quantized(f) == Answer::No;
+      (f.checkpoint->has_kv_scheme || f.checkpoint->n_scales() > 0) && cache_is_quantized(f) == Trait::No;
   return unused ? in_checkpoint(f, "") : Found{};
 }
 
@@ -123,18 +123,18 @@ Found observer_floor(const Facts& f) { return counted_with_first(f, "S03", "tens
 Found half_pairs(const Facts& f) { return counted_with_first(f, "S06", "layer"); }
 
 Found unit_scales(const Facts& f) {
-  return has(f, "S08") && cache_is_quantized(f) != Answer::No ? in_checkpoint(f, "") : Found{};
+  return has(f, "S08") && cache_is_quantized(f) != Trait::No ? in_checkpoint(f, "") : Found{};
 }
 
 Found ones_of_modelopt(const Facts& f) {
   const CheckpointFacts& c = *f.checkpoint;
   const bool all = c.n_scales() > 0 && c.n_unit == c.n_scales() && c.declaration.is_modelopt();
-  return all && cache_is_quantized(f) != Answer::No ? in_checkpoint(f, "") : Found{};
+  return all && cache_is_quantized(f) != Trait::No ? in_checkpoint(f, "") : Found{};
 }
 
 Found key_bias(const Facts& f, std::string_view rule) {
   const CheckpointFacts& c = *f.checkpoint;
-  if (!has(f, rule) || cache_is_quantized(f) == Answer::No) return {};
+  if (!has(f, rule) || cache_is_quantized(f) == Trait::No) return {};
   return in_checkpoint(f, c.largest_key_bias_name + " reaches " + std::to_string(static_cast<int>(c.largest_key_bias)));
 }
 Found large_key_bias(const Facts& f) { return key_bias(f, "C02"); }
@@ -144,7 +144,7 @@ Found bias_by_name(const Facts& f) {
   const bool measured = f.checkpoint && f.checkpoint->has_tensors;
   const std::string dtype = cache_dtype(f);
   const bool fp8 = dtype.starts_with("fp8") || dtype.find("float8") != std::string::npos;
-  if (measured || f.model.key_bias != Answer::Yes || !fp8) return {};
+  if (measured || f.model.key_bias != Trait::Yes || !fp8) return {};
   return {true, f.model_path, {}};
 }
 
@@ -190,7 +190,7 @@ Found short_calibration(const Facts& f) {
 Found file_goes_nowhere(const Facts& f) {
   const bool given = f.flag("quantization-param-path") != nullptr || uses_plugin(f);
   const bool inside = f.checkpoint && (f.checkpoint->n_scales() > 0 || !f.checkpoint->has_tensors);
-  if (given || inside || !f.checkpoint || cache_is_quantized(f) != Answer::Yes) return {};
+  if (given || inside || !f.checkpoint || cache_is_quantized(f) != Trait::Yes) return {};
   return in_scales(f, "");
 }
 
@@ -209,7 +209,7 @@ Found narrow_rows(const Facts& f) {
 Found readers_differ(const Facts& f) { return counted_with_first(f, "C08", "scale"); }
 
 Found widths_differ(const Facts& f) {
-  return f.model.head_widths_differ == Answer::Yes ? in_checkpoint(f, "") : Found{};
+  return f.model.head_widths_differ == Trait::Yes ? in_checkpoint(f, "") : Found{};
 }
 
 Found no_activation_scales(const Facts& f) { return has(f, "C14") ? in_checkpoint(f, f.checkpoint->method) : Found{}; }
@@ -223,9 +223,9 @@ Found only_format_noise(const Facts& f) { return f.scales->only_format_noise ? i
 
 Found qwen3_5_dropped(const Facts& f) {
   constexpr EngineVersion kSeenToLoad = {0, 33, 0};
-  const bool here = f.is(Engine::Vllm) && f.before(kSeenToLoad) == Answer::Yes &&
+  const bool here = f.is(Engine::Vllm) && f.before(kSeenToLoad) == Trait::Yes &&
                     f.model.architecture.starts_with("Qwen3_5") && has_calibrated_scales(f) &&
-                    f.checkpoint->n_scales() > f.checkpoint->n_unit && cache_is_quantized(f) != Answer::No &&
+                    f.checkpoint->n_scales() > f.checkpoint->n_unit && cache_is_quantized(f) != Trait::No &&
                     !uses_plugin(f);
   return here ? in_checkpoint(f, count(f.checkpoint->n_scales(), "scale")) : Found{};
 }

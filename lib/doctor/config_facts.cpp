@@ -5,7 +5,7 @@
 namespace kvcal {
 namespace {
 
-Answer answer(bool yes) { return yes ? Answer::Yes : Answer::No; }
+Trait answer(bool yes) { return yes ? Trait::Yes : Trait::No; }
 
 // The part that describes the language model, where a wrapper holds several.
 const Json& text_config(const Json& config) {
@@ -85,7 +85,7 @@ void take_config(const Json& config, ModelTraits& model) {
   const Json* cap = find_member(text, "final_logit_softcapping");
   if (cap != nullptr && cap->is_number()) model.logit_cap = cap->get<double>();
   model.sparse = answer(integer_or_zero(text, "index_topk") > 0);
-  if (model.latent != Answer::Yes) return;
+  if (model.latent != Trait::Yes) return;
   const int64_t rotated = integer_or_zero(text, "qk_rope_head_dim");
   model.latent_width = integer_or_zero(text, "kv_lora_rank") + rotated;
   model.prefill_width_k = integer_or_zero(text, "qk_nope_head_dim") + rotated;

@@ -75,9 +75,9 @@ std::string Facts::flag_value(std::string_view name) const {
   return found == nullptr ? "" : found->value;
 }
 
-Answer Facts::before(const EngineVersion& limit) const {
-  if (!version) return Answer::Unknown;
-  return *version < limit ? Answer::Yes : Answer::No;
+Trait Facts::before(const EngineVersion& limit) const {
+  if (!version) return Trait::Unknown;
+  return *version < limit ? Trait::Yes : Trait::No;
 }
 
 bool knows_flags(const Facts& facts) { return facts.command.has_value() || !facts.flags.empty(); }
@@ -91,10 +91,10 @@ std::string cache_dtype(const Facts& facts) {
   return declared_dtype(facts);
 }
 
-Answer cache_is_quantized(const Facts& facts) {
+Trait cache_is_quantized(const Facts& facts) {
   const std::string dtype = cache_dtype(facts);
-  if (!dtype.empty()) return is_quantized_dtype(dtype) ? Answer::Yes : Answer::No;
-  return knows_flags(facts) ? Answer::No : Answer::Unknown;
+  if (!dtype.empty()) return is_quantized_dtype(dtype) ? Trait::Yes : Trait::No;
+  return knows_flags(facts) ? Trait::No : Trait::Unknown;
 }
 
 bool cache_is_static_fp8(const Facts& facts) {
@@ -113,10 +113,10 @@ void take_model_name(const std::string& name, ModelTraits& model) {
   const auto family = std::find_if(kFamilies.begin(), kFamilies.end(),
                                    [&](const Family& f) { return letters.find(f.part) != std::string::npos; });
   if (family == kFamilies.end()) return;
-  model.hybrid = family->hybrid ? Answer::Yes : Answer::No;
-  model.latent = family->latent ? Answer::Yes : Answer::No;
-  model.multimodal = family->multimodal ? Answer::Yes : Answer::Unknown;
-  model.key_bias = family->key_bias ? Answer::Yes : Answer::No;
+  model.hybrid = family->hybrid ? Trait::Yes : Trait::No;
+  model.latent = family->latent ? Trait::Yes : Trait::No;
+  model.multimodal = family->multimodal ? Trait::Yes : Trait::Unknown;
+  model.key_bias = family->key_bias ? Trait::Yes : Trait::No;
   model.n_heads = family->n_heads;
 }
 

@@ -17,7 +17,7 @@
 
 namespace kvcal {
 
-enum class Answer : uint8_t { Unknown, No, Yes };
+enum class Trait : uint8_t { Unknown, No, Yes };
 
 /// An option in effect, and where that was read.
 struct Flag {
@@ -29,13 +29,13 @@ struct Flag {
 struct ModelTraits {
   std::string model_type, architecture;
   bool from_config = false;
-  Answer hybrid = Answer::Unknown;      // recurrent layers beside attention
-  Answer latent = Answer::Unknown;      // MLA: one latent row instead of keys and values
-  Answer multimodal = Answer::Unknown;  // image or audio input
-  Answer key_bias = Answer::Unknown;    // K projection with a bias and no norm: outlier channels
-  Answer sliding = Answer::Unknown;
-  Answer head_widths_differ = Answer::Unknown;        // by layer
-  Answer sparse = Answer::Unknown;                    // attention over an index of tokens (DeepSeek-V3.2)
+  Trait hybrid = Trait::Unknown;      // recurrent layers beside attention
+  Trait latent = Trait::Unknown;      // MLA: one latent row instead of keys and values
+  Trait multimodal = Trait::Unknown;  // image or audio input
+  Trait key_bias = Trait::Unknown;    // K projection with a bias and no norm: outlier channels
+  Trait sliding = Trait::Unknown;
+  Trait head_widths_differ = Trait::Unknown;          // by layer
+  Trait sparse = Trait::Unknown;                      // attention over an index of tokens (DeepSeek-V3.2)
   int64_t n_heads = 0, n_kv_heads = 0, head_dim = 0;  // 0: unknown
   double logit_cap = 0;                               // final_logit_softcapping; 0: none
   int64_t latent_width = 0;                           // of an MLA row: latent and rotated part
@@ -120,14 +120,14 @@ struct Facts {
   std::string flag_value(std::string_view name) const;  // "" when it is not given
   bool is(Engine s) const { return server == s; }
   /// Unknown without a version: Yes or No only where a version is known.
-  Answer before(const EngineVersion& limit) const;
+  Trait before(const EngineVersion& limit) const;
 };
 
 /// "fp8", "fp8_e4m3", "nvfp4", ...: what the options, the log or, under auto, the checkpoint ask for; "" when nothing
 /// does.
 std::string cache_dtype(const Facts& facts);
 /// Whether the KV cache holds quantized values. No needs evidence too: a command or a log that would say so.
-Answer cache_is_quantized(const Facts& facts);
+Trait cache_is_quantized(const Facts& facts);
 bool cache_is_static_fp8(const Facts& facts);
 
 /// Whether calibrated scales other than 1.0 are known: of the checkpoint or of a scale file.

@@ -18,18 +18,18 @@ constexpr EngineVersion kWakeFixed = {0, 29, 0};
 bool calculates(const Facts& f) { return f.flag("calculate-kv-scales") != nullptr && !f.is(Engine::Sglang); }
 
 Found calculate_gone(const Facts& f) {
-  if (!calculates(f) || f.before(kCalculateGone) != Answer::No) return {};
+  if (!calculates(f) || f.before(kCalculateGone) != Trait::No) return {};
   return found_in_flags(f, {"calculate-kv-scales"}, "vLLM " + str(*f.version));
 }
 
 Found calculate_ignored(const Facts& f) {
-  const bool guarded = f.before(kGuard) == Answer::No && f.before(kCalculateGone) == Answer::Yes;
-  if (!calculates(f) || f.model.hybrid != Answer::Yes || !guarded || f.seen("LG5")) return {};
+  const bool guarded = f.before(kGuard) == Trait::No && f.before(kCalculateGone) == Trait::Yes;
+  if (!calculates(f) || f.model.hybrid != Trait::Yes || !guarded || f.seen("LG5")) return {};
   return found_in_flags(f, {"calculate-kv-scales"}, "vLLM " + str(*f.version));
 }
 
 Found calculate_on_hybrid(const Facts& f) {
-  if (!calculates(f) || f.model.hybrid != Answer::Yes || f.before(kGuard) == Answer::No || f.seen("LG5")) return {};
+  if (!calculates(f) || f.model.hybrid != Trait::Yes || f.before(kGuard) == Trait::No || f.seen("LG5")) return {};
   std::string detail =
       f.version ? "vLLM " + str(*f.version) : "version unknown: from 0.19 on the option is ignored for such models";
   if (!f.model.from_config) detail += "; hybrid judging by the model's name; confirm with --model MODEL";
@@ -37,11 +37,10 @@ Found calculate_on_hybrid(const Facts& f) {
 }
 
 Found calculate_on_others(const Facts& f) {
-  if (!calculates(f) || f.model.hybrid == Answer::Yes || f.before(kCalculateGone) == Answer::No || f.seen("LG5"))
+  if (!calculates(f) || f.model.hybrid == Trait::Yes || f.before(kCalculateGone) == Trait::No || f.seen("LG5"))
     return {};
-  std::string detail =
-      f.model.multimodal == Answer::Yes ? "images have other ranges than the text that came first" : "";
-  if (f.model.hybrid == Answer::Unknown) detail = "give --model MODEL: hybrid models suffer more";
+  std::string detail = f.model.multimodal == Trait::Yes ? "images have other ranges than the text that came first" : "";
+  if (f.model.hybrid == Trait::Unknown) detail = "give --model MODEL: hybrid models suffer more";
   return found_in_flags(f, {"calculate-kv-scales", "kv-cache-dtype"}, detail);
 }
 
@@ -51,7 +50,7 @@ Found scales_path(const Facts& f) {
 }
 
 Found parameter_path_of_vllm(const Facts& f) {
-  const bool gone = f.is(Engine::Vllm) && f.before(kPathGone) != Answer::Yes;
+  const bool gone = f.is(Engine::Vllm) && f.before(kPathGone) != Trait::Yes;
   return f.flag("quantization-param-path") == nullptr || !gone ? Found{}
                                                                : found_in_flags(f, {"quantization-param-path"});
 }
@@ -75,8 +74,8 @@ Found e5m2_with_scales(const Facts& f) {
 }
 
 Found e5m2_with_outliers(const Facts& f) {
-  const bool reported = f.flag_value("kv-cache-dtype") == "fp8_e5m2" && f.model.key_bias == Answer::Yes &&
-                        f.model.multimodal == Answer::Yes;
+  const bool reported = f.flag_value("kv-cache-dtype") == "fp8_e5m2" && f.model.key_bias == Trait::Yes &&
+                        f.model.multimodal == Trait::Yes;
   return reported ? found_in_flags(f, {"kv-cache-dtype"}) : Found{};
 }
 
@@ -127,7 +126,7 @@ Found eager(const Facts& f) {
 
 Found speculative(const Facts& f) {
   const bool here = (f.flag("speculative-config") != nullptr || f.flag("speculative-algorithm") != nullptr) &&
-                    cache_is_quantized(f) == Answer::Yes;
+                    cache_is_quantized(f) == Trait::Yes;
   return here ? found_in_flags(f, {"speculative-config", "speculative-algorithm"}) : Found{};
 }
 
@@ -135,7 +134,7 @@ Found speculative(const Facts& f) {
 Found draft_reads_at_one(const Facts& f) {
   const std::string config = f.flag_value("speculative-config");
   const bool gemma = f.model.model_type.starts_with("gemma4") && config.find("mtp") != std::string::npos;
-  const bool here = f.is(Engine::Vllm) && gemma && has_calibrated_scales(f) && cache_is_quantized(f) == Answer::Yes;
+  const bool here = f.is(Engine::Vllm) && gemma && has_calibrated_scales(f) && cache_is_quantized(f) == Trait::Yes;
   return here ? found_in_flags(f, {"speculative-config", "kv-cache-dtype"}) : Found{};
 }
 
@@ -170,7 +169,7 @@ Found pair_differs(const Facts& f) {
 }
 
 Found adapter_beyond_scales(const Facts& f) {
-  if (f.adapter->cache_targets.empty() || !has_calibrated_scales(f) || cache_is_quantized(f) == Answer::No) return {};
+  if (f.adapter->cache_targets.empty() || !has_calibrated_scales(f) || cache_is_quantized(f) == Trait::No) return {};
   return {true, f.adapter->cache_targets, {{f.adapter->path, 0, "", 1, 0}}};
 }
 
@@ -181,20 +180,20 @@ Found adapter_not_in_key(const Facts& f) {
 }
 
 Found four_bits_of_lmdeploy(const Facts& f) {
-  const bool qwen = f.model.model_type.starts_with("qwen") || f.model.key_bias == Answer::Yes;
+  const bool qwen = f.model.model_type.starts_with("qwen") || f.model.key_bias == Trait::Yes;
   const bool here = f.is(Engine::LmDeploy) && f.flag_value("quant-policy") == "4" && qwen;
   return here ? found_in_flags(f, {"quant-policy"}) : Found{};
 }
 
 Found sleeping(const Facts& f) {
-  const bool resets = f.is(Engine::Vllm) && f.before(kWakeFixed) != Answer::No;
+  const bool resets = f.is(Engine::Vllm) && f.before(kWakeFixed) != Trait::No;
   if (f.flag("enable-sleep-mode") == nullptr || !resets || !cache_is_static_fp8(f)) return {};
   return found_in_flags(f, {"enable-sleep-mode"},
                         f.version ? "vLLM " + str(*f.version) : "version unknown: fixed in 0.29");
 }
 
 Found sliding(const Facts& f) {
-  const bool here = f.model.sliding == Answer::Yes && cache_is_quantized(f) == Answer::Yes && f.is(Engine::Vllm) &&
+  const bool here = f.model.sliding == Trait::Yes && cache_is_quantized(f) == Trait::Yes && f.is(Engine::Vllm) &&
                     f.flag("kv-cache-dtype-skip-layers") == nullptr;
   return here ? found_in_flags(f, {"kv-cache-dtype"}) : Found{};
 }
@@ -210,7 +209,7 @@ Found llama_needs_flash(const Facts& f) {
 
 Found llama_rotation_off(const Facts& f) {
   const auto off = f.environment.find("LLAMA_ATTN_ROT_DISABLE");
-  const bool here = off != f.environment.end() && off->second != "0" && cache_is_quantized(f) == Answer::Yes;
+  const bool here = off != f.environment.end() && off->second != "0" && cache_is_quantized(f) == Trait::Yes;
   return here ? Found{true, "LLAMA_ATTN_ROT_DISABLE=" + off->second, {f.command_from}} : Found{};
 }
 

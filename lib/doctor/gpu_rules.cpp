@@ -28,7 +28,7 @@ std::string environment(const Facts& f, const char* name) {
 // ROCM_AITER_MLA lists fp8_e5m2, the other backends for MLA do not (0.24.0 to 0.33.0).
 Found e5m2_on_rocm(const Facts& f) {
   const bool aiter = backend_of(f) == "ROCM_AITER_MLA" || environment(f, "VLLM_ROCM_USE_AITER") == "1";
-  const bool here = f.is(Engine::Vllm) && f.gpu->rocm && f.model.latent == Answer::Yes && !aiter &&
+  const bool here = f.is(Engine::Vllm) && f.gpu->rocm && f.model.latent == Trait::Yes && !aiter &&
                     f.flag_value("kv-cache-dtype") == "fp8_e5m2" && !f.seen("LG28");
   return here ? on_gpu(f, found_in_flags(f, {"kv-cache-dtype"})) : Found{};
 }
@@ -37,7 +37,7 @@ Found draft_on_ada(const Facts& f) {
   const bool draft = f.flag("speculative-config") != nullptr &&
                      f.flag_value("speculative-config").find("kv_cache_dtype") == std::string::npos;
   const bool here = f.is(Engine::Vllm) && draft && f.gpu->capability == 89 && f.checkpoint->has_kv_scheme &&
-                    cache_is_quantized(f) == Answer::Yes;
+                    cache_is_quantized(f) == Trait::Yes;
   return here ? on_gpu(f, found_in_flags(f, {"speculative-config"}), version_text(f)) : Found{};
 }
 
@@ -49,7 +49,7 @@ Found saturating_probabilities(const Facts& f) {
   const bool flash =
       backend == "FLASH_ATTN" || f.flag_value("attention-config").find("FLASH_ATTN") != std::string::npos;
   const bool here = f.is(Engine::Vllm) && flash && f.gpu->capability >= 100 && f.gpu->capability < 110 &&
-                    cache_is_static_fp8(f) && f.before(kFrom) != Answer::Yes && f.before(kFixed) != Answer::No;
+                    cache_is_static_fp8(f) && f.before(kFrom) != Trait::Yes && f.before(kFixed) != Trait::No;
   return here ? on_gpu(f, found_with_backend(f), version_text(f)) : Found{};
 }
 
@@ -63,8 +63,8 @@ Found triton_before_ada(const Facts& f) {
 
 Found fnuz_bytes(const Facts& f) {
   constexpr EngineVersion kChecked = {0, 33, 0};
-  const bool here = f.is(Engine::Vllm) && f.gpu->gfx == "gfx942" && f.model.sparse == Answer::Yes &&
-                    cache_is_quantized(f) == Answer::Yes && f.before(kChecked) != Answer::No;
+  const bool here = f.is(Engine::Vllm) && f.gpu->gfx == "gfx942" && f.model.sparse == Trait::Yes &&
+                    cache_is_quantized(f) == Trait::Yes && f.before(kChecked) != Trait::No;
   return here ? on_gpu(f, found_in_flags(f, {"kv-cache-dtype"}), version_text(f)) : Found{};
 }
 
@@ -87,7 +87,7 @@ Found wide_keys_of_fa2(const Facts& f) {
   const int capability = f.gpu->capability;
   const bool fa2 = capability > 0 && (capability < 90 || capability >= 120);
   const bool here = fa2 && f.model.prefill_width_k == 192 && f.model.prefill_width_v == 128 &&
-                    cache_is_quantized(f) == Answer::Yes &&
+                    cache_is_quantized(f) == Trait::Yes &&
                     (backend_of(f).starts_with("FLASHINFER") || backend_of(f).starts_with("flashinfer"));
   return here ? on_gpu(f, found_with_backend(f)) : Found{};
 }

@@ -28,7 +28,7 @@ Found not_loaded_from_file(const Facts& f) {
 
 Found latent_names(const Facts& f) {
   const auto sign = f.lines.find("LG12b");
-  if (sign == f.lines.end() || f.is(Engine::Sglang) || f.model.latent != Answer::Yes) return {};
+  if (sign == f.lines.end() || f.is(Engine::Sglang) || f.model.latent != Trait::Yes) return {};
   return lines_of(f, {"LG12b"});
 }
 

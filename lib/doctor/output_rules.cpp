@@ -81,7 +81,7 @@ Found at_the_soft_cap(const Facts& f) {
 }
 
 Found hybrid_collapse(const Facts& f) {
-  if (!f.is(Engine::Vllm) || f.model.hybrid != Answer::Yes || f.flag("no-enable-prefix-caching") != nullptr) return {};
+  if (!f.is(Engine::Vllm) || f.model.hybrid != Trait::Yes || f.flag("no-enable-prefix-caching") != nullptr) return {};
   return exclamation_marks(f);
 }
 

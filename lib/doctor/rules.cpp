@@ -7,7 +7,7 @@
 namespace kvcal {
 
 std::string missing_inputs(unsigned needs, const Facts& facts) {
-  const bool model = facts.model.hybrid != Answer::Unknown;
+  const bool model = facts.model.hybrid != Trait::Unknown;
   const std::array<std::pair<unsigned, bool>, 10> have = {{
       {kFlags, knows_flags(facts)},
       {kLog, facts.has_log},

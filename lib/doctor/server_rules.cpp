@@ -13,42 +13,42 @@ bool looks_broken(const Facts& f) { return !f.output.empty() || f.seen("E15"); }
 
 Found cutlass(const Facts& f) {
   const bool here =
-      f.is(Engine::Vllm) && backend_of(f) == "CUTLASS_MLA" && cache_is_quantized(f) == Answer::Yes && !f.seen("LG47");
+      f.is(Engine::Vllm) && backend_of(f) == "CUTLASS_MLA" && cache_is_quantized(f) == Trait::Yes && !f.seen("LG47");
   return here ? found_with_backend(f) : Found{};
 }
 
 Found flash_attn_mla(const Facts& f) {
-  const bool here = f.is(Engine::Vllm) && backend_of(f) == "FLASH_ATTN_MLA" && cache_is_quantized(f) == Answer::Yes &&
-                    !f.seen("LG25");
+  const bool here =
+      f.is(Engine::Vllm) && backend_of(f) == "FLASH_ATTN_MLA" && cache_is_quantized(f) == Trait::Yes && !f.seen("LG25");
   return here ? found_with_backend(f) : Found{};
 }
 
 Found heads_not_native(const Facts& f) {
-  if (f.model.latent != Answer::Yes || f.model.n_heads == 0 || cache_is_quantized(f) != Answer::Yes) return {};
+  if (f.model.latent != Trait::Yes || f.model.n_heads == 0 || cache_is_quantized(f) != Trait::Yes) return {};
   const int64_t heads = f.model.n_heads / n_ranks(f);
   if (heads == 16 || heads == 64 || heads == 128) return {};
   return found_in_flags(f, {"kv-cache-dtype", "tensor-parallel-size"}, std::to_string(heads) + " heads per rank");
 }
 
 Found latent_and_broken(const Facts& f) {
-  if (f.model.latent != Answer::Yes || cache_is_quantized(f) != Answer::Yes || !looks_broken(f)) return {};
+  if (f.model.latent != Trait::Yes || cache_is_quantized(f) != Trait::Yes || !looks_broken(f)) return {};
   return found_with_backend(f);
 }
 
 Found scales_on_plain_cache(const Facts& f) {
   constexpr EngineVersion kFixed = {0, 19, 0};
   const std::string backend = backend_of(f);
-  const bool reads = backend.starts_with("FLASHINFER") || f.model.latent == Answer::Yes;
-  const bool here = f.is(Engine::Vllm) && has_scales(f) && cache_is_quantized(f) == Answer::No && reads &&
-                    f.before(kFixed) == Answer::Yes;
+  const bool reads = backend.starts_with("FLASHINFER") || f.model.latent == Trait::Yes;
+  const bool here = f.is(Engine::Vllm) && has_scales(f) && cache_is_quantized(f) == Trait::No && reads &&
+                    f.before(kFixed) == Trait::Yes;
   return here ? found_with_backend(f) : Found{};
 }
 
 Found host_copies(const Facts& f) {
   constexpr EngineVersion kFixed = {0, 20, 0};
   const bool here = f.is(Engine::Vllm) && f.checkpoint && f.checkpoint->method == "compressed-tensors" &&
-                    has_scales(f) && cache_is_quantized(f) == Answer::Yes && backend_of(f) == "FLASHINFER" &&
-                    f.before(kFixed) == Answer::Yes;
+                    has_scales(f) && cache_is_quantized(f) == Trait::Yes && backend_of(f) == "FLASHINFER" &&
+                    f.before(kFixed) == Trait::Yes;
   return here ? found_with_backend(f) : Found{};
 }
 
@@ -57,41 +57,41 @@ Found long_context_of_fa3(const Facts& f) {
   const bool flash = backend_of(f) == "FLASH_ATTN" || backend_of(f) == "FLASH_ATTN_VLLM_V1";
   const int64_t length = std::atoll(f.flag_value("max-model-len").c_str());
   const bool here =
-      f.is(Engine::Vllm) && flash && length > 32768 && cache_is_static_fp8(f) && f.before(kFixed) == Answer::Yes;
+      f.is(Engine::Vllm) && flash && length > 32768 && cache_is_static_fp8(f) && f.before(kFixed) == Trait::Yes;
   return here ? found_with_backend(f) : Found{};
 }
 
 Found nvfp4_hybrid(const Facts& f) {
-  const bool here = cache_dtype(f).starts_with("nvfp4") && f.model.hybrid == Answer::Yes;
+  const bool here = cache_dtype(f).starts_with("nvfp4") && f.model.hybrid == Trait::Yes;
   return here ? found_in_flags(f, {"kv-cache-dtype"}) : Found{};
 }
 
 Found little_gain_of_hybrid(const Facts& f) {
-  const bool here = f.is(Engine::Vllm) && f.model.hybrid == Answer::Yes && cache_is_quantized(f) == Answer::Yes;
+  const bool here = f.is(Engine::Vllm) && f.model.hybrid == Trait::Yes && cache_is_quantized(f) == Trait::Yes;
   return here ? found_in_flags(f, {"kv-cache-dtype"}) : Found{};
 }
 
 Found sglang_triton(const Facts& f) {
   const bool here = f.is(Engine::Sglang) && backend_of(f) == "triton" && cache_is_static_fp8(f) && has_scales(f) &&
-                    f.before({0, 5, 10}) == Answer::Yes;
+                    f.before({0, 5, 10}) == Trait::Yes;
   return here ? found_with_backend(f) : Found{};
 }
 
 Found sglang_queries(const Facts& f) {
   const bool here = f.is(Engine::Sglang) && backend_of(f) == "trtllm_mha" && cache_is_static_fp8(f) &&
-                    f.before({0, 5, 14}) == Answer::Yes;
+                    f.before({0, 5, 14}) == Trait::Yes;
   return here ? found_with_backend(f) : Found{};
 }
 
 Found cache_not_quantized(const Facts& f) {
-  if (cache_is_quantized(f) != Answer::No) return {};
+  if (cache_is_quantized(f) != Trait::No) return {};
   Found found = {true, "", {}};
   if (f.command) found.evidence.push_back(f.command_from);
   return found;
 }
 
 Found not_the_cache(const Facts& f) {
-  if (cache_is_quantized(f) != Answer::No || !looks_broken(f)) return {};
+  if (cache_is_quantized(f) != Trait::No || !looks_broken(f)) return {};
   return cache_not_quantized(f);
 }
 
