@@ -19,6 +19,7 @@
 #include "solve/solution.h"
 #include "stats/statistics_file.h"
 #include "validate/output.h"
+#include "validate/validate_evaluation.h"
 #include "validate/validate_folder.h"
 #include "verbs.h"
 
@@ -101,9 +102,26 @@ Validated validated_folder(const ValidateFlags& flags, const std::string& schema
   return {flags.file, std::move(found.report), flags.strict, std::move(found.served)};
 }
 
+/// Nothing for a file that is no evaluation.
+std::optional<Validated> validated_evaluation(const ValidateFlags& flags) {
+  std::error_code ignored;
+  const uintmax_t bytes = std::filesystem::file_size(flags.file, ignored);
+  if (ignored || bytes > kMostArtifactBytes) return std::nullopt;
+  const std::string text = read_file(flags.file, kMostArtifactBytes);
+  if (!is_evaluation_text(text)) return std::nullopt;
+  if (!flags.statistics.empty() || !flags.servers.empty() || flags.n_ranks > 0)
+    fail("validate: --stats, --server and --tp are not for evaluations, and " + quoted(flags.file) + " is one");
+  std::optional<ModelIdentity> model;
+  if (!flags.model.empty()) model = identify_model(flags.model);
+  const EvaluationChecks checks = {model ? &*model : nullptr, flags.scales, flags.file};
+  return Validated{flags.file, validate_evaluation(text, checks), flags.strict, {}};
+}
+
 Validated validated_file(const ValidateFlags& flags, const std::string& schema) {
+  if (auto evaluation = validated_evaluation(flags)) return std::move(*evaluation);
   if (!flags.scales.empty() || !flags.statistics.empty())
-    fail("validate: --scales and --stats need a checkpoint folder as FILE; " + quoted(flags.file) + " is not a folder");
+    fail("validate: --scales and --stats need a checkpoint folder as FILE, --scales also takes an evaluation; " +
+         quoted(flags.file) + " is not a folder");
   std::optional<ModelIdentity> model;
   if (!flags.model.empty()) model = identify_model(flags.model);
   const std::vector<Server> servers = servers_of(flags);
@@ -138,14 +156,15 @@ Exit run(const ValidateFlags& flags) {
 void add_validate(CLI::App& app, Job& chosen) {
   auto flags = std::make_shared<ValidateFlags>();
   CLI::App* verb =
-      app.add_subcommand("validate", "Check a scale file, a statistics file or a checkpoint with KV scales");
+      app.add_subcommand("validate", "Check a scale file, statistics, an evaluation or a checkpoint with KV scales");
   verb->add_option("FILE", flags->file,
-                   "kv-cache-scales.json, a statistics file, or a checkpoint folder with KV scales");
-  verb->add_option("--model", flags->model, "Checkpoint folder that the scale file is for")->type_name("MODEL");
+                   "kv-cache-scales.json, a statistics file, evaluation.json, or a checkpoint folder with KV scales");
+  verb->add_option("--model", flags->model, "Checkpoint folder that the file is for")->type_name("MODEL");
   verb->add_option("--server", flags->servers,
                    "Server to check for, such as vllm@0.33 or sglang@0.5.23 (default for folders: both)")
       ->type_name("SERVER");
-  verb->add_option("--scales", flags->scales, "Check that the folder contains the scales of this file")
+  verb->add_option("--scales", flags->scales,
+                   "Check that the folder contains the scales of this file, or that the evaluation was made with it")
       ->type_name("FILE");
   verb->add_option("--stats", flags->statistics, "Check the scales of the folder against these statistics")
       ->type_name("FILE");
@@ -167,7 +186,8 @@ void add_validate(CLI::App& app, Job& chosen) {
       "  kvcal validate kv-cache-scales.json --strict --format github\n"
       "  kvcal validate run.kvstats --json | jq '.findings[].rule'\n"
       "  kvcal validate ./Qwen3-0.6B-kv --scales kv-cache-scales.json --server vllm@0.33\n"
-      "  kvcal validate ./third-party-fp8-kv --stats run.kvstats");
+      "  kvcal validate ./third-party-fp8-kv --stats run.kvstats\n"
+      "  kvcal validate evaluation.json --model ./Qwen3-0.6B --scales kv-cache-scales.json");
   verb->callback([flags, &chosen] { chosen = [flags] { return run(*flags); }; });
 }
 

@@ -3,7 +3,6 @@
 #include "artifact/saved_evaluation.h"
 
 #include <algorithm>
-#include <array>
 
 #include "artifact/evaluation_schema.h"
 #include "artifact/schema_check.h"
@@ -13,7 +12,6 @@ namespace kvcal {
 namespace {
 
 constexpr size_t kMostEvaluationBytes = size_t{64} << 20;
-constexpr std::array kFreeTexts = {std::string_view("text")};  // what models answer
 
 /// An object of the file and the path that leads to it, "variants[1].".
 struct Block {
@@ -126,7 +124,7 @@ SavedRecipe recipe_from(const Block& block) {
 }
 
 void check_satisfies_schema(const Json& json) {
-  const std::vector<SchemaError> errors = check_schema(json, evaluation_schema(), kFreeTexts);
+  const std::vector<SchemaError> errors = check_schema(json, evaluation_schema(), kEvaluationFreeTexts);
   if (errors.empty()) return;
   const SchemaError& first = errors.front();
   fail((first.path.empty() ? "" : "key " + quoted(first.path) + ": ") + printable(first.message, 300));

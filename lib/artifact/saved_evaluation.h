@@ -1,6 +1,7 @@
 // evaluation.json as it is read back: what kvcal evaluate found, for those who report, check, plan or export by it.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <filesystem>
 #include <map>
@@ -117,6 +118,9 @@ std::vector<EvaluationFault> faults_of(const SavedEvaluation& evaluation);
 SavedEvaluation parse_evaluation_file(std::string_view text, const std::filesystem::path& path);
 std::string read_evaluation_text(const std::filesystem::path& path);
 SavedEvaluation read_evaluation(const std::filesystem::path& path);
+
+/// Members whose texts may be long: what models answer. No pattern of the schema is about them.
+inline constexpr std::array kEvaluationFreeTexts = {std::string_view("text")};
 
 /// Formats that a layer of a recipe may have.
 bool is_recipe_format(std::string_view name);

@@ -44,7 +44,8 @@ bool repeats_an_inner_error(const std::string& message) {
   return message.starts_with("Failed to validate against schema associated with property name") ||
          message.starts_with("Failed to validate against additional properties schema") ||
          message.starts_with("Failed to validate item #") ||
-         message.starts_with("Failed to validate against a conditional schema");
+         message.starts_with("Failed to validate against a conditional schema") ||
+         message.starts_with("Failed to validate against child schema #");
 }
 
 /// Name of the member in "Object contains a property that could not be validated ...: 'x'.", else "".

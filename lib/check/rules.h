@@ -31,21 +31,24 @@ namespace rule_table {
 
 using enum Severity;
 constexpr std::string_view kAgain = "calibrate or solve again; do not edit scale files by hand";
-constexpr std::string_view kOwn = "use scales that were calibrated on this checkpoint";
+constexpr std::string_view kWhole = "make the file again; do not edit it by hand";
+constexpr std::string_view kOwn = "use what was measured on this checkpoint";
 constexpr std::string_view kModel = "--model";
 constexpr std::string_view kFolder = "a checkpoint folder as FILE";
 constexpr std::string_view kServer = "--server";
 constexpr std::string_view kKeep = "keep this layer's cache in the model's dtype";
 constexpr std::string_view kExport = "export the scales again with kvcal export";
+constexpr std::string_view kEvaluation = "an evaluation";
+constexpr std::string_view kEvaluate = "evaluate again; do not edit evaluations by hand";
 constexpr std::string_view kCompare = "compare with what was measured: --scales or --stats";
 inline constexpr std::array kRules = {
-    Rule{"A01", Error, "not a complete JSON document", "copy the file again, or calibrate again", ""},
-    Rule{"A02", Error, "does not satisfy the schema", kAgain, ""},
+    Rule{"A01", Error, "not a complete JSON document", "copy the file again, or make it again", ""},
+    Rule{"A02", Error, "does not satisfy the schema", kWhole, ""},
     Rule{"A03", Error, "a member that version 1.0 does not have", "remove it, or correct its name", ""},
     Rule{"A04", Error, "not a format or version that this program reads", "use a newer kvcal, or the right file", ""},
     Rule{"A05", Note, "a member of a later minor version, which is ignored", "use a newer kvcal to have it checked",
          ""},
-    Rule{"A06", Error, "contradicts itself and cannot be read", kAgain, ""},
+    Rule{"A06", Error, "contradicts itself and cannot be read", kWhole, ""},
     Rule{"C01", Error, "the key bias alone is clipped at this scale", "calibrate; keep the cache in BF16 if in doubt",
          kFolder},
     Rule{"C02", Error, "a key bias above 100, which drowns the other channels at any scale", kKeep, kFolder},
@@ -70,6 +73,15 @@ inline constexpr std::array kRules = {
     Rule{"C17", Warning, "kv_scale, one for key and value, is deprecated", "write k_scale and v_scale", kFolder},
     Rule{"C19", Note, "the model accepts images or sound, but the calibration had none",
          "calibrate with prompts that have them", kFolder},
+    Rule{"D01", Error, "the reference is not the first variant, or a name appears twice", kEvaluate, kEvaluation},
+    Rule{"D02", Error, "figures of predictions contradict each other", kEvaluate, kEvaluation},
+    Rule{"D03", Error, "counts of tokens, prompts or answers contradict each other", kEvaluate, kEvaluation},
+    Rule{"D04", Error, "layers rounded alone are not in order, or not those of the model", kEvaluate, kEvaluation},
+    Rule{"D05", Error, "the recipe contradicts the model's layers, the formats there are, or its limit", kEvaluate,
+         kEvaluation},
+    Rule{"D06", Error, "evaluated with other scales than these", "kvcal evaluate MODEL --scales FILE", kEvaluation},
+    Rule{"D07", Warning, "the scale file beside it is not one that was evaluated", "kvcal evaluate MODEL --scales FILE",
+         kEvaluation},
     Rule{"E01", Error, "the recorded damage contradicts the scale and the largest magnitude", kAgain, ""},
     Rule{"E02", Error, "the assessment contradicts the recorded damage and the limits", kAgain, ""},
     Rule{"E03", Error, "convergence contradicts the recorded growth", kAgain, ""},

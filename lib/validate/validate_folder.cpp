@@ -48,7 +48,7 @@ void explain_the_rest(const FolderChecks& checks, Report& report) {
   if (checks.scales.empty()) report.not_evaluated({"V06", "V09"}, "--scales was not given");
   if (!checks.scales.empty() || !checks.statistics.empty()) return;
   for (const Rule& rule : rules())
-    if (rule.needs != "a statistics file" || rule.id == "C19")
+    if ((rule.needs != "a statistics file" && rule.needs != "an evaluation") || rule.id == "C19")
       report.not_evaluated({rule.id}, "--scales or --stats was not given");
 }
 
