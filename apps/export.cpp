@@ -64,16 +64,17 @@ Json scales_json(const ExportPlan& plan) {
 
 void print_json(const ExportRequest& request, const ExportResult& done) {
   const Serving& serving = done.plan.serving;
-  const Json json = {{"target", request.target},
-                     {"out", done.out.string()},
-                     {"written", !request.plan_only},
-                     {"in_place", request.write.in_place},
-                     {"files", report_json(done.report)},
-                     {"commands", serving.commands},
-                     {"notes", serving.notes},
-                     {"skip_layers", done.skipped_layers},
-                     {"snippet", serving.snippet},
-                     {"scales", scales_json(done.plan)}};
+  Json json = {{"target", request.target},
+               {"out", done.out.string()},
+               {"written", !request.plan_only},
+               {"in_place", request.write.in_place},
+               {"files", report_json(done.report)},
+               {"commands", serving.commands},
+               {"notes", serving.notes},
+               {"skip_layers", done.skipped_layers},
+               {"snippet", serving.snippet},
+               {"scales", scales_json(done.plan)}};
+  if (!done.evaluation_sha256.empty()) json["evaluation_sha256"] = done.evaluation_sha256;
   std::cout << json_output(json);
 }
 
@@ -154,6 +155,9 @@ void add_options(CLI::App& verb, ExportFlags& flags) {
                   "Layers whose cache vLLM keeps in the model's dtype: 3,7-9, or 'keep16' for all with that "
                   "assessment")
       ->type_name("LAYERS");
+  verb.add_option("--recipe", request.recipe,
+                  "Evaluation whose recipe says which layers stay in 16 bits (evaluate --choose)")
+      ->type_name("EVALUATION");
   verb.add_flag("--allow-keep16,--allow-inadequate", request.options.allow_keep16,
                 "Also write scales of layers that are better kept in 16 bits");
   verb.add_flag("--replace-scales", request.options.replace_scales,
@@ -189,7 +193,8 @@ void add_export(CLI::App& app, Job& chosen) {
       "  kvcal export kv-cache-scales.json --model ./Llama-FP8 --in-place --no-query\n"
       "  kvcal export --undo --model ./Llama-FP8\n"
       "  kvcal export s.json --model ./Qwen3-8B --to sglang-json --tp 2 -o tp2.json\n"
-      "  kvcal export s.json --model ./Llama --to scales --also-for ./Llama-AWQ -o both.json");
+      "  kvcal export s.json --model ./Llama --to scales --also-for ./Llama-AWQ -o both.json\n"
+      "  kvcal export s.json --model ./Qwen3-8B --recipe evaluation.json -o ./Qwen3-8B-fp8kv");
   verb->callback([flags, &chosen] { chosen = [flags] { return run(*flags); }; });
 }
 

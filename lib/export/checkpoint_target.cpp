@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <iterator>
 #include <map>
 
 #include "base/number_text.h"
@@ -60,6 +61,17 @@ Json scheme(PerHead per_head) {
           {"strategy", per_head == PerHead::Yes ? "attn_head" : "tensor"},
           {"symmetric", true},
           {"dynamic", false}};
+}
+
+/// Where layers are kept: the modules whose cache is quantized, as ModelOpt lists them (schema version 1;
+/// Model-Optimizer, export/convert_hf_config.py of 2026 passes both members on). Nothing where all are.
+std::vector<JsonMember> quantized_layers(const ExportInput& input, const char* algorithm) {
+  const std::vector<int> kept = skipped_layers(input.artifact, input.options);
+  if (kept.empty()) return {};
+  Json modules = Json::object();
+  for (const LayerScales& layer : layer_scales(input.artifact, input.model, PerHead::No))
+    if (!std::ranges::binary_search(kept, layer.owner)) modules[layer.module] = {{"quant_algo", algorithm}};
+  return {{"kv_cache_quantized_layers", modules}, {"kv_cache_schema_version", 1}};
 }
 
 std::map<std::string, std::vector<float>> by_name(const ExportPlan& plan) {
@@ -144,6 +156,7 @@ std::vector<TextFile> modelopt_configs(const ExportInput& input, const char* alg
         "this ModelOpt checkpoint has no quant_algo: its weights are not quantized, and vLLM and SGLang refuse such a "
         "config; export into the original checkpoint with '--to vllm' or '--to sglang'");
   std::vector<TextFile> files;
+  const std::vector<JsonMember> layers = quantized_layers(input, algorithm);
   const bool nvfp4 = std::string_view(algorithm) == "NVFP4";
   const Json inline_scheme = nvfp4 ? Json("NVFP4") : Json{{"dynamic", false}, {"num_bits", 8}, {"type", "float"}};
   if (!input.carrier.path.empty()) {
@@ -151,15 +164,17 @@ std::vector<TextFile> modelopt_configs(const ExportInput& input, const char* alg
     const Json* nested = find_member(input.carrier.config, "quantization");
     const bool old_form = nested && nested->is_object();
     if (old_form) path.emplace_back("quantization");
-    files.push_back(edited_config(
-        input, path,
-        {old_form ? JsonMember{"kv_cache_quant_algo", algorithm} : JsonMember{"kv_cache_scheme", inline_scheme}}));
+    std::vector<JsonMember> members = {old_form ? JsonMember{"kv_cache_quant_algo", algorithm}
+                                                : JsonMember{"kv_cache_scheme", inline_scheme}};
+    std::ranges::copy(layers, std::back_inserter(members));
+    files.push_back(edited_config(input, path, members));
   }
   const fs::path beside = input.model.folder / "hf_quant_config.json";
   std::error_code ignored;
   if (fs::is_regular_file(beside, ignored)) {
     const std::vector<std::string> path = {"quantization"};
-    const std::vector<JsonMember> members = {{"kv_cache_quant_algo", algorithm}};
+    std::vector<JsonMember> members = {{"kv_cache_quant_algo", algorithm}};
+    std::ranges::copy(layers, std::back_inserter(members));
     files.push_back({"hf_quant_config.json", while_doing(quoted(beside.string()), [&] {
                        return set_json_members(read_file(beside, kConfigBytes), path, members);
                      })});
@@ -188,6 +203,9 @@ void read_back_folder(const ExportInput& input, const ExportPlan& plan, const fs
 }
 
 void add_sglang_command(const ExportInput& input, const Naming& naming, const char* dtype, Serving& serving) {
+  if (const std::vector<int> kept = skipped_layers(input.artifact, input.options); !kept.empty())
+    return serving.notes.push_back("not for SGLang: it cannot keep layer(s) " + layer_list(kept) +
+                                   " in the model's dtype");
   const ServerSupport sglang =
       server_support(verified_server(ServerKind::Sglang), input.model.spec.architecture, naming.support.carrier);
   const Effect effect = effect_of(sglang, naming.spelling, 'k');

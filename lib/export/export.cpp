@@ -1,9 +1,13 @@
 #include "export/export.h"
 
+#include <algorithm>
+#include <iterator>
+
 #include "base/sha256.h"
 #include "checkpoint/config_file.h"
 #include "export/carrier.h"
 #include "export/layer_scales.h"
+#include "export/recipe.h"
 
 namespace kvcal {
 namespace {
@@ -17,10 +21,19 @@ void check_own_options(const ExportRequest& request, const Exporter& exporter) {
     fail(to(exporter.name) + " needs " + std::string(exporter.own.needed));
 }
 
+void check_recipe_options(const ExportRequest& request) {
+  const ExportOptions& o = request.options;
+  if (!request.recipe.empty() && (o.skip_keep16 || o.allow_keep16 || !o.skip_layers.empty()))
+    fail("--recipe says which layers are kept in 16 bits: it cannot be combined with --skip-layers or --allow-keep16");
+  if (!request.recipe.empty() && o.nvfp4)
+    fail("--recipe is for the scale file's own format: it cannot be combined with --nvfp4");
+}
+
 void check_request(const ExportRequest& request, const Exporter& exporter) {
   const int64_t ranks = request.options.tensor_parallel;
   if (ranks < 1 || ranks > 1024) fail("--tp is " + std::to_string(ranks) + ", expected 1 to 1024");
   check_own_options(request, exporter);
+  check_recipe_options(request);
   if (!exporter.writes_folder && (request.write.in_place || request.write.copy))
     fail("'--to " + request.target + "' writes one file: --in-place and --copy apply to folders only");
   if (request.write.in_place && (request.write.copy || !request.out.empty()))
@@ -55,14 +68,29 @@ ExportResult export_scales(const ExportRequest& request) {
   const Carrier carrier = carrier_of(read_config(model.folder).config, model.folder);
   ExportOptions options = request.options;
   for (const auto& folder : request.also_for) options.also_for.push_back(identify_model(folder));
-  if (exporter.is_served) check_fitness(artifact, options);
+  const std::string scales_sha256 = sha256_hex(text);
+  std::optional<AppliedRecipe> recipe;
+  if (!request.recipe.empty()) {
+    recipe = recipe_for(request.recipe, artifact, scales_sha256, model);
+    options.skip_layers = recipe->kept;
+  } else if (exporter.is_served) {
+    check_fitness(artifact, options);
+  }
+  const std::vector<int> skipped = skipped_layers(artifact, options);
+  check_can_keep(exporter, skipped);
 
   // What the target makes of them, in memory; then files.
   const ExportInput input = {artifact, model, carrier, options, request.scales, place_of(request, model)};
-  ExportResult result = {exporter.plan(input), {}, input.out, skipped_layers(artifact, options)};
+  ExportResult result = {exporter.plan(input), {}, input.out, skipped, recipe ? recipe->sha256 : ""};
+  if (recipe) {
+    std::vector<std::string> notes = notes_on(*recipe, artifact);
+    std::ranges::move(result.plan.serving.notes, std::back_inserter(notes));
+    result.plan.serving.notes = std::move(notes);
+  }
   if (request.plan_only) return result;
   WriteOptions how = request.write;
-  how.scales_sha256 = sha256_hex(text);
+  how.scales_sha256 = scales_sha256;
+  how.evaluation_sha256 = result.evaluation_sha256;
   result.report = write_export(exporter, input, result.plan, how);
   return result;
 }

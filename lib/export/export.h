@@ -12,6 +12,7 @@ namespace kvcal {
 
 /// What is wanted, as it was said.
 struct ExportRequest {
+  std::filesystem::path recipe;                 // evaluation whose recipe says which layers are kept; "" none
   std::filesystem::path scales, model, out;     // out: empty with write.in_place, and perhaps with plan_only
   std::string target = "vllm";                  // a name of exporters()
   std::string granularity;                      // "tensor", "head": what the scale file must have; "" any
@@ -26,11 +27,13 @@ struct ExportResult {
   OverlayReport report;  // empty with plan_only
   std::filesystem::path out;
   std::vector<int> skipped_layers;  // that the server is told to keep in the model's dtype
+  std::string evaluation_sha256;    // of the recipe; "" without one
 };
 
 /// Plans, writes, reads back and compares, and only then gives the result its name. Throws Error, and leaves everything
 /// as it was, for options that the target does not know, a scale file of another model or granularity, what the target
-/// cannot carry, layers better kept in 16 bits, and as write_export() says.
+/// cannot carry, layers better kept in 16 bits, and as write_export() says. A recipe
+/// takes the place of the assessments: what it measured in the file's format is not refused.
 ExportResult export_scales(const ExportRequest& request);
 
 }  // namespace kvcal

@@ -78,7 +78,8 @@ struct Exporter {
   /// plan. Throws Error where they differ.
   void (*read_back)(const ExportInput&, const ExportPlan&, const std::filesystem::path& written);
   OwnOption own = {};
-  bool is_served = true;  // false: a layer that is better kept in 16 bits is no reason to refuse
+  bool is_served = true;             // false: a layer that is better kept in 16 bits is no reason to refuse
+  std::string_view keeps_none = {};  // who cannot keep single layers in the model's dtype: "SGLang"; "" where one can
 };
 
 /// In the order of --help.

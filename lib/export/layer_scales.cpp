@@ -162,6 +162,13 @@ void check_fitness(const Artifact& artifact, const ExportOptions& options) {
        "--allow-keep16");
 }
 
+void check_can_keep(const Exporter& exporter, const std::vector<int>& kept) {
+  if (kept.empty() || exporter.keeps_none.empty()) return;
+  fail("'--to " + std::string(exporter.name) + "': " + std::string(exporter.keeps_none) +
+       " cannot keep single layers in the model's dtype, and layer(s) " + layer_list(kept) +
+       " are to be kept; use '--to vllm', or keep the whole cache in the model's dtype");
+}
+
 void check_format(const Artifact& artifact, std::initializer_list<std::string_view> formats, const std::string& why) {
   const std::string& format = artifact.quantization.dtype;
   if (std::ranges::find(formats, format) != formats.end()) return;

@@ -35,6 +35,9 @@ std::vector<int> keep16_layers(const Artifact& artifact);
 /// Layers that the server is to keep in the model's dtype.
 std::vector<int> skipped_layers(const Artifact& artifact, const ExportOptions& options);
 
+/// Throws where there are such layers and the target's server cannot.
+void check_can_keep(const Exporter& exporter, const std::vector<int>& kept);
+
 /// Throws unless the artifact's number format is one of these.
 void check_format(const Artifact& artifact, std::initializer_list<std::string_view> formats, const std::string& why);
 

@@ -43,11 +43,13 @@ ExportPlan plan(const ExportInput& input) {
     if (input.options.query) add(result, layer, "query", layer.query);
   }
   add_latent(input, modules, result);
-  const Json file = {{"convention", "real = stored * scale"},
-                     {"dtype", input.artifact.quantization.dtype},
-                     {"model_type", input.artifact.model_type},
-                     {"weights_fingerprint", input.model.weights_fingerprint},
-                     {"modules", modules}};
+  Json file = {{"convention", "real = stored * scale"},
+               {"dtype", input.artifact.quantization.dtype},
+               {"model_type", input.artifact.model_type},
+               {"weights_fingerprint", input.model.weights_fingerprint},
+               {"modules", modules}};
+  if (const std::vector<int> kept = skipped_layers(input.artifact, input.options); !kept.empty())
+    file["layers_in_16_bits"] = kept;
   result.files = {{"", json_text(file)}};
   result.serving.notes = {"no server reads this file; it is for scripts"};
   return result;

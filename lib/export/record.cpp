@@ -35,13 +35,15 @@ std::string record_text(const ExportRecord& record) {
     if (!file.original.empty()) entry["original"] = file.original;
     files.push_back(std::move(entry));
   }
-  return json_text({{"format", kFormat},
-                    {"version", "1.0"},
-                    {"target", record.target},
-                    {"tool_version", record.tool_version},
-                    {"scales_sha256", record.scales_sha256},
-                    {"in_place", record.in_place},
-                    {"files", files}});
+  Json json = {{"format", kFormat},
+               {"version", "1.0"},
+               {"target", record.target},
+               {"tool_version", record.tool_version},
+               {"scales_sha256", record.scales_sha256}};
+  if (!record.evaluation_sha256.empty()) json["evaluation_sha256"] = record.evaluation_sha256;
+  json["in_place"] = record.in_place;
+  json["files"] = files;
+  return json_text(json);
 }
 
 ExportRecord record_from_json(const Json& json) {
@@ -50,6 +52,7 @@ ExportRecord record_from_json(const Json& json) {
   record.target = get_string(json, "target");
   record.tool_version = get_string(json, "tool_version");
   record.scales_sha256 = get_string(json, "scales_sha256");
+  record.evaluation_sha256 = get_string_or(json, "evaluation_sha256", "");
   record.in_place = get_bool_or(json, "in_place", false);
   const Json* files = find_member(json, "files");
   if (!files || !files->is_array()) fail("has no list 'files'");

@@ -18,6 +18,7 @@ struct RecordedFile {
 
 struct ExportRecord {
   std::string target, tool_version, scales_sha256;
+  std::string evaluation_sha256;  // whose recipe was followed; "" for none
   bool in_place = false;
   std::vector<RecordedFile> files;  // all that the publisher did not write, but for this one
 };

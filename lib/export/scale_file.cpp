@@ -58,7 +58,7 @@ Exporter scale_file_exporter() {
       "scales",  "the scale file, accepted for more copies of the same model: --also-for CHECKPOINT",
       false,     plan,
       read_back, {"--also-for", [](const ExportRequest& r) { return !r.also_for.empty(); }, "--also-for CHECKPOINT"},
-      false};
+      false,     "a scale file"};
 }
 
 }  // namespace kvcal

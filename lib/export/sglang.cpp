@@ -20,18 +20,10 @@ std::vector<TextFile> configs(const ExportInput& input) {
   }
 }
 
-void check_no_skipping(const ExportInput& input) {
-  if (input.options.skip_keep16 || !input.options.skip_layers.empty())
-    fail(
-        "SGLang cannot keep single layers in the model's dtype; serve with vLLM, or keep the whole cache in the "
-        "model's dtype, or accept the loss with --allow-keep16");
-}
-
 ExportPlan plan(const ExportInput& input) {
   check_format(input.artifact, {"fp8_e4m3"},
                "SGLang takes fp8_e4m3, and doubles scales itself where the format is fnuz");
   check_per_tensor(input.artifact, "SGLang");
-  check_no_skipping(input);
   const KvCarrier carrier = input.carrier.kind == KvCarrier::None ? KvCarrier::CompressedTensors : input.carrier.kind;
   const Naming naming = naming_for(input, ServerKind::Sglang, carrier);
   ExportPlan result;
@@ -52,8 +44,14 @@ ExportPlan plan(const ExportInput& input) {
 }  // namespace
 
 Exporter sglang_exporter() {
-  return {"sglang", "a checkpoint with KV scales, under the names that SGLang's class of this model expects", true,
-          plan, read_back_folder};
+  return {"sglang",
+          "a checkpoint with KV scales, under the names that SGLang's class of this model expects",
+          true,
+          plan,
+          read_back_folder,
+          {},
+          true,
+          "SGLang"};
 }
 
 }  // namespace kvcal

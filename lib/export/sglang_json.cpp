@@ -22,8 +22,6 @@ void check(const ExportInput& input) {
   if (input.artifact.kv_cache.empty())
     fail("one joint scale for key and value is not enough: " + input.artifact.kv_cache_left_out +
          "; use '--to sglang', which writes one for each");
-  if (input.options.skip_keep16 || !input.options.skip_layers.empty())
-    fail("SGLang cannot keep single layers in the model's dtype; accept the loss with --allow-keep16");
   const ServerSupport support =
       server_support(verified_server(ServerKind::Sglang), input.model.spec.architecture, input.carrier.kind);
   if (!support.json)
@@ -81,7 +79,8 @@ void read_back(const ExportInput& input, const ExportPlan& plan, const std::file
 Exporter sglang_json_exporter() {
   return {"sglang-json", "the file of SGLang's --quantization-param-path, for --tp N",
           false,         plan,
-          read_back,     {"--tp", [](const ExportRequest& r) { return r.options.tensor_parallel != 1; }, ""}};
+          read_back,     {"--tp", [](const ExportRequest& r) { return r.options.tensor_parallel != 1; }, ""},
+          true,          "SGLang"};
 }
 
 }  // namespace kvcal

@@ -30,7 +30,9 @@ ExportPlan plan(const ExportInput& input) {
 }  // namespace
 
 Exporter tgi_exporter() {
-  return {"tgi", "only the tensors, no config block, for text-generation-inference", true, plan, read_back_folder};
+  return {
+      "tgi", "only the tensors, no config block, for text-generation-inference", true, plan, read_back_folder, {}, true,
+      "TGI"};
 }
 
 }  // namespace kvcal

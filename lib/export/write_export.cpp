@@ -48,6 +48,7 @@ ExportRecord record_of(const Exporter& exporter, const ExportPlan& plan, const W
   record.target = exporter.name;
   record.tool_version = options.tool_version;
   record.scales_sha256 = options.scales_sha256;
+  record.evaluation_sha256 = options.evaluation_sha256;
   record.in_place = options.in_place;
   for (const TextFile& file : plan.files) record.files.push_back({file.name, sha256_hex(file.text), ""});
   return record;

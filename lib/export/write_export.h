@@ -13,6 +13,7 @@ struct WriteOptions {
   bool copy = false;                                  // weights too, instead of linking them
   bool in_place = false;                              // the model's own folder gets the scales
   std::string scales_sha256 = {}, tool_version = {};  // for the record
+  std::string evaluation_sha256 = {};                 // that of the recipe; "" without one
 };
 
 /// Writes what was planned to input.out (in_place: over input.model.folder, which in one step changes places with its

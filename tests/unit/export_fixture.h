@@ -56,6 +56,7 @@ inline Artifact artifact_for(const ModelIdentity& model) {
     } else {
       layer.key = site_of(key, cache.n_kv_heads);
       layer.value = site_of(key / 4, cache.n_kv_heads);
+      layer.joint.scale = key;
     }
     artifact.layers.push_back(layer);
   }
@@ -123,6 +124,7 @@ class Exported {
     const Carrier carrier = carrier_of(read_config(source()).config, source());
     const ExportInput input = {artifact, identity, carrier, options, "scales.json", how.in_place ? source() : out()};
     const Exporter& exporter = find_exporter(target);
+    check_can_keep(exporter, skipped_layers(artifact, options));
     ExportPlan plan = exporter.plan(input);
     write_export(exporter, input, plan, how);
     return plan;

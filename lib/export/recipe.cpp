@@ -1,0 +1,93 @@
+#include "export/recipe.h"
+
+#include <algorithm>
+
+#include "base/number_text.h"
+#include "base/sha256.h"
+#include "export/layer_scales.h"
+
+namespace kvcal {
+namespace {
+
+std::string beginning(const std::string& hash) { return hash.empty() ? "none" : hash.substr(0, 12); }
+
+void check_is_of(const SavedEvaluation& e, const Artifact& artifact, const ModelIdentity& model) {
+  // The scales may be for a copy of the model that was measured, and the evaluation of either.
+  const bool of_served =
+      e.model.weights_fingerprint == model.weights_fingerprint && e.model.config_sha256 == model.config_sha256;
+  const bool of_measured = e.model.weights_fingerprint == artifact.model.weights_fingerprint &&
+                           e.model.config_sha256 == artifact.model.config_sha256;
+  if (!of_served && !of_measured)
+    fail("is of another model: " + quoted(e.model.architecture) + ", fingerprint " +
+         beginning(e.model.weights_fingerprint) + ", the checkpoint is " + quoted(model.spec.architecture) + ", " +
+         beginning(model.weights_fingerprint) + "; evaluate this one");
+}
+
+void check_is_with(const SavedEvaluation& e, const std::string& scales_sha256) {
+  const std::string evaluated = e.sha256_of("file");
+  if (evaluated != scales_sha256)
+    fail("its recipe was found with another scale file (SHA-256 " + beginning(evaluated) + ", the one to export has " +
+         beginning(scales_sha256) + "); evaluate again with --scales and this file first");
+}
+
+void check_layers_of(const SavedRecipe& recipe, const Artifact& artifact) {
+  std::vector<int> chosen, measured;
+  for (const auto& [layer, format] : recipe.layers) {
+    chosen.push_back(static_cast<int>(layer));
+    if (format != "bf16" && format != artifact.quantization.dtype)
+      fail("its recipe stores layer " + std::to_string(layer) + " in " + quoted(format) + ", the scales are for " +
+           artifact.quantization.dtype + "; evaluate again with --choose " + artifact.quantization.dtype);
+  }
+  for (const ArtifactLayer& layer : artifact.layers) measured.push_back(layer.index);
+  if (chosen != measured)
+    fail("its recipe is for layer(s) " + layer_list(chosen) + ", the scale file has " + layer_list(measured));
+}
+
+}  // namespace
+
+AppliedRecipe recipe_for(const std::filesystem::path& evaluation, const Artifact& artifact,
+                         const std::string& scales_sha256, const ModelIdentity& model) {
+  const std::string text = read_evaluation_text(evaluation);
+  const SavedEvaluation e = parse_evaluation_file(text, evaluation);
+  return while_doing(quoted(evaluation.string()), [&] {
+    if (!e.recipe)
+      fail("has no recipe; 'kvcal evaluate MODEL --scales SCALES --choose " + artifact.quantization.dtype +
+           " --max-kl KL' finds one");
+    check_is_of(e, artifact, model);
+    check_is_with(e, scales_sha256);
+    check_layers_of(*e.recipe, artifact);
+    AppliedRecipe applied = {*e.recipe, {}, sha256_hex(text)};
+    for (const auto& [layer, format] : e.recipe->layers)
+      if (format == "bf16") applied.kept.push_back(static_cast<int>(layer));
+    if (applied.kept.size() == artifact.layers.size())
+      fail(
+          "its recipe keeps every layer in bf16: there is nothing to export; serve the model with --kv-cache-dtype "
+          "auto");
+    return applied;
+  });
+}
+
+std::vector<std::string> notes_on(const AppliedRecipe& applied, const Artifact& artifact) {
+  const SavedRecipe& r = applied.recipe;
+  std::vector<std::string> notes = {
+      "the recipe was measured: mean KL " + formatted("%.3g", r.kl) + " nats, limit " + formatted("%.3g", r.max_kl) +
+      (applied.kept.empty() ? "; every layer in " + artifact.quantization.dtype
+                            : "; layer(s) " + layer_list(applied.kept) + " stay in bf16")};
+  std::vector<int> overruled, spared;
+  const std::vector<int> ruined = keep16_layers(artifact);
+  for (const ArtifactLayer& layer : artifact.layers) {
+    const bool kept = std::ranges::binary_search(applied.kept, layer.index);
+    const bool keep16 = std::ranges::binary_search(ruined, layer.index);
+    if (keep16 && !kept) overruled.push_back(layer.index);
+    if (kept && !keep16) spared.push_back(layer.index);
+  }
+  if (!overruled.empty())
+    notes.push_back("the scale file calls layer(s) " + layer_list(overruled) + " keep16, which is a prediction; the " +
+                    "recipe measured them in " + artifact.quantization.dtype + " within its limit, and is followed");
+  if (!spared.empty())
+    notes.push_back("layer(s) " + layer_list(spared) +
+                    " stay in bf16 by the recipe alone: the scale file does not call them keep16");
+  return notes;
+}
+
+}  // namespace kvcal
