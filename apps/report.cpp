@@ -8,6 +8,7 @@
 
 #include "artifact/make_artifact.h"
 #include "base/atomic_file.h"
+#include "base/sha256.h"
 #include "build_info.h"
 #include "solve/solution.h"
 #include "solve_flags.h"
@@ -20,6 +21,7 @@ namespace {
 struct ReportFlags {
   std::string input;
   std::filesystem::path output = "report.html";
+  std::string evaluation;
   bool force = false, quiet = false;
   SolveFlags solve;
   std::string solving_option;  // the first of them that was given
@@ -46,16 +48,37 @@ Opened open(const ReportFlags& flags) {
   return {std::move(statistics), std::move(artifact), options};
 }
 
+/// Of this model, and of these scales or statistics where the evaluation names some.
+SavedEvaluation evaluation_for(const ReportFlags& flags, const Artifact& artifact) {
+  SavedEvaluation evaluation = read_evaluation(flags.evaluation);
+  const auto not_of = [&](const std::string& what, const std::string& is, const std::string& expected) {
+    fail(quoted(flags.evaluation) + ": is of other " + what + " than " + quoted(flags.input) + ": " + is.substr(0, 12) +
+         ", expected " + expected.substr(0, 12));
+  };
+  if (evaluation.model.weights_fingerprint != artifact.model.weights_fingerprint)
+    not_of("weights", evaluation.model.weights_fingerprint, artifact.model.weights_fingerprint);
+  if (!is_scale_file(flags.input) || evaluation.sha256_of("file").empty()) return evaluation;
+  const std::string sha256 = sha256_hex(read_artifact_text(flags.input));
+  for (const auto& [name, of] : evaluation.files)
+    if (of == sha256) return evaluation;
+  not_of("scales", evaluation.sha256_of("file"), sha256);
+  return evaluation;
+}
+
 Exit run(const ReportFlags& flags) {
   const Existing existing = flags.force ? Existing::Replace : Existing::Refuse;
   std::error_code ignored;
-  if (std::filesystem::equivalent(flags.input, flags.output, ignored))
+  if (std::filesystem::equivalent(flags.input, flags.output, ignored) ||
+      std::filesystem::equivalent(flags.evaluation, flags.output, ignored))
     fail("--output " + quoted(flags.output.string()) + " would overwrite the input");
   check_writable(flags.output, existing);
   const Opened opened = open(flags);
   ReportInput input = {opened.artifact, opened.statistics ? &*opened.statistics : nullptr,
                        std::filesystem::path(flags.input).filename().string(),
                        std::string("kvcal ") + build_info().version, opened.options};
+  std::optional<SavedEvaluation> evaluation;
+  if (!flags.evaluation.empty()) evaluation = evaluation_for(flags, opened.artifact);
+  input.evaluation = evaluation ? &*evaluation : nullptr;
   const std::string page = report_html(input);
   write_file_atomically(flags.output, page, existing);
   if (!flags.quiet) std::cerr << "kvcal: " << flags.output.string() << ", " << (page.size() + 1023) / 1024 << " KiB\n";
@@ -68,6 +91,7 @@ void add_report(CLI::App& app, Job& chosen) {
   auto flags = std::make_shared<ReportFlags>();
   CLI::App* verb = app.add_subcommand("report", "Write an HTML report with plots of the measurements and assessments");
   verb->add_option("FILE", flags->input, "Statistics (calibrate --stats), or a scale file (.json)")->required();
+  verb->add_option("--evaluation", flags->evaluation, "Show what kvcal evaluate found, too")->type_name("FILE");
   verb->add_option("-o,--output", flags->output, "HTML file to write (default: report.html)");
   verb->add_flag("--force", flags->force, "Overwrite an existing file");
   verb->add_flag("-q,--quiet", flags->quiet, "Print errors only");
@@ -77,7 +101,8 @@ void add_report(CLI::App& app, Job& chosen) {
       "Examples:\n"
       "  kvcal report run.kvstats -o report.html\n"
       "  kvcal report run.kvstats --policy pow2 -o pow2.html\n"
-      "  kvcal report kv-cache-scales.json -o report.html");
+      "  kvcal report kv-cache-scales.json -o report.html\n"
+      "  kvcal report kv-cache-scales.json --evaluation evaluation.json");
   verb->callback([flags, own, verb, &chosen] {
     for (const CLI::Option* option : verb->get_options())
       if (option->count() > 0 && std::find(own.begin(), own.end(), option) == own.end())

@@ -13,10 +13,15 @@ struct Part {
 };
 
 constexpr Part kParts[] = {
-    {"summary", "Summary", summary_section},         {"layers", "Layers", layers_section},
-    {"formats", "Formats", formats_section},         {"heads", "Heads", heat_map_section},
-    {"histograms", "Magnitudes", histogram_section}, {"growth", "Growth", growth_section},
-    {"outliers", "Outliers", outlier_section},       {"provenance", "Provenance", provenance_section},
+    {"summary", "Summary", summary_section},
+    {"evaluation", "Evaluation", evaluation_section},
+    {"layers", "Layers", layers_section},
+    {"formats", "Formats", formats_section},
+    {"heads", "Heads", heat_map_section},
+    {"histograms", "Magnitudes", histogram_section},
+    {"growth", "Growth", growth_section},
+    {"outliers", "Outliers", outlier_section},
+    {"provenance", "Provenance", provenance_section},
 };
 
 std::string head(const std::string& title) {

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "artifact/artifact.h"
+#include "artifact/saved_evaluation.h"
 #include "solve/options.h"
 #include "stats/run_record.h"
 
@@ -11,10 +12,11 @@ namespace kvcal {
 
 struct ReportInput {
   const Artifact& artifact;
-  const Statistics* statistics = nullptr;  // what the artifact was solved from; null: a scale file alone
-  std::string source;                      // what the user calls the file
-  std::string tool_version;                // of the program that writes the page
-  SolveOptions options{};                  // what the artifact was solved with, where there are statistics
+  const Statistics* statistics = nullptr;       // what the artifact was solved from; null: a scale file alone
+  std::string source;                           // what the user calls the file
+  std::string tool_version;                     // of the program that writes the page
+  SolveOptions options{};                       // what the artifact was solved with, where there are statistics
+  const SavedEvaluation* evaluation = nullptr;  // of the same model; null: none
 };
 
 /// The whole page. Equal inputs give equal bytes; what strangers wrote is escaped.

@@ -49,6 +49,11 @@ svg .a{fill:var(--soft)}svg .e{text-anchor:end}svg .m{text-anchor:middle}
 .curve{fill:none;stroke:var(--bar);stroke-width:1.2;stroke-opacity:.75}.curve.open{stroke:var(--lost);stroke-dasharray:5 3;stroke-opacity:1}
 .h0{fill:var(--h0)}.h1{fill:var(--h1)}.h2{fill:var(--h2)}.h3{fill:var(--h3)}.h4{fill:var(--h4)}.h5{fill:var(--h5)}.h6{fill:var(--h6)}.h7{fill:var(--h7)}.h8{fill:var(--h8)}
 svg .k{fill:var(--page);stroke:var(--ink);stroke-width:.8}
+.dot{fill:var(--bar)}
+.sides{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,15rem),1fr));gap:.8rem;margin:.4rem 0 1rem}
+.sides>div{border:1px solid var(--line);border-radius:6px;padding:.5rem .7rem;min-width:0;font-size:.9rem}
+.answer{margin:.3rem 0;overflow-wrap:anywhere}
+mark{background:none;color:inherit;border-bottom:2px solid var(--lost)}
 details{margin:.5rem 0}summary{cursor:pointer;color:var(--link)}
 dl{display:grid;grid-template-columns:max-content 1fr;gap:.15rem 1.2rem;font-size:.9rem}
 dl.words dt{font-weight:600}dt{color:var(--soft)}dd{margin:0;overflow-wrap:anywhere;font-variant-numeric:tabular-nums}

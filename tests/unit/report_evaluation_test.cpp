@@ -1,0 +1,115 @@
+// The section about an evaluation: sound markup whatever stands in it, and geometry that can be computed by hand.
+#include <gtest/gtest.h>
+
+#include "report/evaluation_geometry.h"
+#include "report/report.h"
+#include "unit/evaluation_fixture.h"
+#include "unit/report_html_checker.h"
+#include "unit/solve_synthetic.h"
+#include "unit/solved_artifact.h"
+
+namespace kvcal {
+namespace {
+
+std::string page_of(const Json& json) {
+  const Artifact artifact = solved_artifact(synthetic_statistics(ordinary_run()));
+  const SavedEvaluation evaluation = evaluation_from_json(json);
+  ReportInput input = {artifact, nullptr, "scales.json", "kvcal test"};
+  input.evaluation = &evaluation;
+  const std::string page = report_html(input);
+  HtmlChecker checker(page);
+  EXPECT_EQ(checker.check(), "");
+  EXPECT_TRUE(checker.addresses.empty());
+  return page;
+}
+
+bool has(const std::string& page, std::string_view part) { return page.find(part) != std::string::npos; }
+
+TEST(EvaluationSection, ShowsAllThatWasMeasured) {
+  const std::string page = page_of(sound_evaluation());
+  EXPECT_TRUE(has(page, "<section id=\"evaluation\">"));
+  EXPECT_TRUE(has(page, "<th scope=\"row\">scale_1.0</th><td>fp8_e4m3</td><td class=\"n\">0.5</td>"));
+  EXPECT_TRUE(has(page, "<figcaption>scale_1.0</figcaption>"));
+  EXPECT_FALSE(has(page, "<figcaption>reference</figcaption>"));
+  EXPECT_LT(page.find(">layer 3</text>"), page.find(">layer 7</text>")) << "the more sensitive one is first";
+  EXPECT_TRUE(has(page, ">0.0625, bf16</text>"));
+  EXPECT_TRUE(has(page, "<th scope=\"row\">bf16</th><td>3</td>"));
+  EXPECT_TRUE(has(page, "It is <mark>70 ropes.</mark>"));
+  EXPECT_TRUE(has(page, "8 tokens, without end, loops over 1, <strong>wrong</strong>"));
+  EXPECT_FALSE(has(page, "<summary>b</summary>")) << "all answer b alike";
+}
+
+TEST(EvaluationSection, IsLeftOutWithoutOne) {
+  const Artifact artifact = solved_artifact(synthetic_statistics(ordinary_run()));
+  EXPECT_FALSE(has(report_html({artifact, nullptr, "scales.json", "kvcal test"}), "id=\"evaluation\""));
+}
+
+TEST(EvaluationSection, ShowsWhatIsThere) {
+  Json json = sound_evaluation();
+  for (const char* part : {"layers", "recipe", "answers"}) json.erase(part);
+  const std::string page = page_of(json);
+  for (const char* title : {"Layers by sensitivity", "<h3>Recipe", "<h3>Answers"}) EXPECT_FALSE(has(page, title));
+  json = sound_evaluation();
+  json["answers"][0]["others"] = Json::object();
+  EXPECT_TRUE(has(page_of(json), "answers every prompt as the reference does"));
+}
+
+TEST(EvaluationSection, EscapesStrangers) {
+  const std::string attack = "<script>alert(1)</script>\"'&";
+  Json json = sound_evaluation();
+  json["variants"][1]["name"] = attack;
+  json["variants"][1]["format"] = attack;
+  json["precision"] = "bf16";
+  for (Json& answers : json["answers"]) {
+    answers["prompt"] = attack + answers["prompt"].get<std::string>();
+    answers["reference"]["text"] = attack + "\nsecond line\x01 é";
+    answers["others"] = {{attack, answers["reference"]}};
+    answers["others"][attack]["text"] = attack + "\n" + std::string(9000, 'x') + "</div>";
+  }
+  const std::string page = page_of(json);
+  EXPECT_FALSE(has(page, "<script"));
+  EXPECT_TRUE(has(page, "&#39;&amp;<br/>second line\xEF\xBF\xBD é"));
+  EXPECT_TRUE(has(page, "(cut)"));
+  EXPECT_LT(page.size(), 200'000U);
+}
+
+TEST(EvaluationSection, ShowsVariantsThatAreNotFinite) {
+  Json json = sound_evaluation();
+  const auto spoil = [](Json& figures) {
+    for (const char* part : {"kl", "top1", "nll", "nll_reference"}) figures.erase(part);
+    figures["n_not_finite"] = figures["n_tokens"];
+  };
+  spoil(json["variants"][1]);
+  for (Json& part : json["variants"][1]["by_position"]) spoil(part);
+  json["layers"][0]["kl"] = nullptr;
+  const std::string page = page_of(json);
+  EXPECT_TRUE(has(page, "<td class=\"n\">not finite</td>"));
+  EXPECT_TRUE(has(page, ">not finite, bf16</text>"));
+}
+
+TEST(KlAxis, HoldsTheLargestAndAtMostEightDecades) {
+  const auto axis = [](std::vector<double> kls) {
+    const KlAxis a = axis_of(kls);
+    return std::pair(a.low, a.high);
+  };
+  EXPECT_EQ(axis({0.02, 0.5, 0}), std::pair(-2, 0));
+  EXPECT_EQ(axis({0.001, 0.1}), std::pair(-3, -1)) << "powers of ten are ends";
+  EXPECT_EQ(axis({1e-30, 3}), std::pair(-7, 1));
+  EXPECT_EQ(axis({0.1}), std::pair(-2, -1));
+  EXPECT_EQ(axis({0, 0}), std::pair(-1, 0));
+  EXPECT_EQ(axis({}), std::pair(-1, 0));
+  EXPECT_NEAR(height_of(0.1, {-2, 0}), 0.5, 1e-12);
+  EXPECT_EQ(height_of(0, {-2, 0}), 0);
+  EXPECT_EQ(height_of(1e-9, {-2, 0}), 0);
+  EXPECT_EQ(height_of(7, {-2, 0}), 1);
+}
+
+TEST(CommonBeginning, EndsBetweenCharacters) {
+  EXPECT_EQ(common_beginning("abc", "abd"), 2U);
+  EXPECT_EQ(common_beginning("abc", "abc"), 3U);
+  EXPECT_EQ(common_beginning("", "abc"), 0U);
+  EXPECT_EQ(common_beginning("a\u00e9", "a\u00e8"), 1U) << "two bytes, of which the first are equal";
+}
+
+}  // namespace
+}  // namespace kvcal
