@@ -47,12 +47,12 @@ void PromptFlags::add_needles_to(CLI::App& verb) {
                                          "Hide a number in the prompts' text instead, in prompts of so many tokens")
                              ->group(kGroup)
                              ->delimiter(',')
-                             ->type_name("N,...");
+                             ->type_name("N");
   verb.add_option("--needle-depths", needles.depths, "Percent of the text before the needle")
       ->group(kGroup)
       ->delimiter(',')
-      ->type_name("N,...")
-      ->capture_default_str()
+      ->type_name("N")
+      ->default_str("0,25,50,75,100")
       ->needs(lengths);
   for (const char* selecting : {"--max-length", "--max-prompts", "--max-tokens"})
     if (CLI::Option* option = verb.get_option_no_throw(selecting)) lengths->excludes(option);
