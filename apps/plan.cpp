@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "artifact/artifact.h"
+#include "artifact/saved_evaluation.h"
 #include "base/number_text.h"
 #include "base/size_text.h"
 #include "capacity/advice.h"
@@ -21,7 +22,7 @@ namespace kvcal {
 namespace {
 
 struct PlanFlags {
-  std::string model, scales, gpu_memory, weights, allowance = "3GiB";
+  std::string model, scales, recipe, gpu_memory, weights, allowance = "3GiB";
   std::optional<int64_t> gpus, tp;
   double utilization = 0.9;
   Load load;
@@ -62,6 +63,33 @@ std::vector<int> kept_layers_of(const std::string& path, const ModelSpec& spec) 
   return keep16_layers(artifact);
 }
 
+/// What the recipe of an evaluation stores each layer in. Throws Error for a file without one, or of another model.
+std::vector<StoredLayer> recipe_layers_of(const std::string& path, const ModelSpec& spec) {
+  const SavedEvaluation evaluation = read_evaluation(path);
+  return while_doing(quoted(path), [&] {
+    if (!evaluation.recipe) fail("has no recipe; 'kvcal evaluate MODEL --choose fp8_e4m3,nvfp4 --max-kl KL' finds one");
+    const SavedRecipe& recipe = *evaluation.recipe;
+    std::vector<StoredLayer> layers;
+    std::vector<int> chosen, owners;
+    for (const auto& [layer, format] : recipe.layers) {
+      layers.push_back(stored_layer(static_cast<int>(layer), format));
+      chosen.push_back(static_cast<int>(layer));
+    }
+    for (const KvLayout& c : spec.caches) owners.push_back(c.layer);
+    std::ranges::sort(owners);
+    const bool same = evaluation.model.architecture == spec.architecture && chosen == owners;
+    // NVFP4's blocks are counted by head here, and over a layer there.
+    const bool has_blocks = std::ranges::count(layers, KvFormat::NVFP4, &StoredLayer::format) > 0;
+    const int64_t bytes = same ? cost_of_sequence(spec, layers, 1).bytes_per_token() : 0;
+    if (!same || (!has_blocks && bytes != recipe.bytes_per_token))
+      fail("its recipe is for " + quoted(evaluation.model.architecture) + " with caches in layer(s) " +
+           layer_list(chosen) + ", " + grouped(recipe.bytes_per_token) + " bytes per token; the model is " +
+           quoted(spec.architecture) + " with caches in layer(s) " + layer_list(owners) +
+           (same ? ", which take " + grouped(bytes) + " so" : ""));
+    return layers;
+  });
+}
+
 WeightBytes weights_of(const PlanFlags& flags, const ConfigFile& file, const ModelSpec& spec) {
   if (!flags.weights.empty())
     return {.bytes = parse_size("--weights", flags.weights),
@@ -77,10 +105,13 @@ WeightBytes weights_of(const PlanFlags& flags, const ConfigFile& file, const Mod
 }
 
 Planned resolve(const PlanFlags& flags) {
+  if (!flags.recipe.empty() && !flags.scales.empty())
+    fail("--recipe and --scales both say which caches stay in BF16: give one of them");
   Deployment deployment = deployment_of(flags);
   const ConfigFile file = read_config(flags.model);
   std::unique_ptr<Model> model = parse_model(file.config);
   if (!flags.scales.empty()) deployment.kept_layers = kept_layers_of(flags.scales, model->spec());
+  if (!flags.recipe.empty()) deployment.recipe = recipe_layers_of(flags.recipe, model->spec());
   const WeightBytes weights = weights_of(flags, file, model->spec());
   Capacity capacity = capacity_of(model->spec(), deployment, weights);
   Recommendation recommendation = recommend(model->spec(), capacity, flags.load);
@@ -119,23 +150,44 @@ void print_costs(const Planned& p) {
       std::cout << " (" << grouped(cost.bytes_per_late_token()) << " beyond the windows)";
     separator = ", ";
   }
+  if (p.capacity.recipe)
+    std::cout << separator << grouped(p.capacity.recipe->cost().bytes_per_token()) << " bytes with the recipe";
   const int64_t state = p.capacity.at(KvFormat::BF16).cost().state_bytes;
   std::cout << ", on each GPU of a group\n";
   if (state > 0) std::cout << "a sequence:  " << gib_text(state) << " of recurrent state beside that\n";
 }
 
+std::string gained(int64_t tokens, int64_t against) {
+  if (against == 0) return "-";
+  return formatted("%+.1f %%", 100 * (static_cast<double>(tokens) / static_cast<double>(against) - 1));
+}
+
+void print_recipe(const Planned& p) {
+  if (!p.capacity.recipe) return;
+  const auto tokens = [&](const Fit& fit) { return tokens_in(p.capacity.budget, fit.cost()); };
+  const int64_t n = tokens(*p.capacity.recipe);
+  const int64_t bf16 = tokens(p.capacity.at(KvFormat::BF16)), fp8 = tokens(p.capacity.at(KvFormat::FP8));
+  std::cout << "recipe:      a GPU's cache holds " << grouped(n) << " tokens, " << gained(n, bf16) << " against BF16 ("
+            << grouped(bf16) << "), " << gained(n, fp8) << " against FP8 (" << grouped(fp8) << ")\n";
+}
+
+/// Columns of numbers, one for each format, and one for the recipe where there is one.
+std::vector<Table::Column> format_columns(const Planned& p, const char* first) {
+  using enum Table::Align;
+  std::vector<Table::Column> columns = {{first, Right}, {"BF16", Right}, {"FP8", Right}, {"NVFP4", Right}};
+  if (p.capacity.recipe) columns.push_back({"recipe", Right});
+  return columns;
+}
+
 void print_sequences(const Planned& p) {
   using enum Table::Align;
-  Table table({{"context", Right},
-               {"BF16", Right},
-               {"FP8", Right},
-               {"NVFP4", Right},
-               {"a sequence in BF16", Right},
-               {"in FP8", Right},
-               {"smaller by", Right}});
+  std::vector<Table::Column> columns = format_columns(p, "context");
+  for (const char* title : {"a sequence in BF16", "in FP8", "smaller by"}) columns.push_back({title, Right});
+  Table table(columns);
   for (const int64_t context : contexts_of(p)) {
     std::vector<std::string> cells = {grouped(context)};
     for (const KvFormat format : kKvFormats) cells.push_back(grouped(p.capacity.at(format).sequences(context)));
+    if (p.capacity.recipe) cells.push_back(grouped(p.capacity.recipe->sequences(context)));
     for (const KvFormat format : {KvFormat::BF16, KvFormat::FP8})
       cells.push_back(gib_text(p.capacity.at(format).cost().bytes(context)));
     cells.push_back(formatted("x%.2f", gain_of_fp8(p.capacity, context)));
@@ -150,11 +202,11 @@ std::vector<int64_t> concurrencies_of(const Planned& p) {
 
 void print_contexts(const Planned& p) {
   const int64_t longest = longest_context(p.spec());
-  using enum Table::Align;
-  Table table({{"sequences", Right}, {"BF16", Right}, {"FP8", Right}, {"NVFP4", Right}});
+  Table table(format_columns(p, "sequences"));
   for (const int64_t n : concurrencies_of(p)) {
     std::vector<std::string> cells = {grouped(n)};
     for (const KvFormat format : kKvFormats) cells.push_back(grouped(p.capacity.at(format).context(n, longest)));
+    if (p.capacity.recipe) cells.push_back(grouped(p.capacity.recipe->context(n, longest)));
     table.add_row(cells);
   }
   std::cout << "\nlongest context, of at most " << grouped(longest) << " tokens:\n" << table.text();
@@ -163,6 +215,7 @@ void print_contexts(const Planned& p) {
 void print_text(const Planned& p) {
   print_memory(p);
   print_costs(p);
+  print_recipe(p);
   if (p.recommendation.advice != Advice::WeightsDoNotFit) {
     print_sequences(p);
     print_contexts(p);
@@ -177,6 +230,7 @@ void print_text(const Planned& p) {
 Json per_format(const Planned& p, const std::function<Json(const Fit&)>& value) {
   Json out = Json::object();
   for (const KvFormat format : kKvFormats) out[std::string(name_of(format))] = value(p.capacity.at(format));
+  if (p.capacity.recipe) out["recipe"] = value(*p.capacity.recipe);
   return out;
 }
 
@@ -217,6 +271,7 @@ Json to_json(const Planned& p) {
               {"kv_bytes_per_token_beyond_windows",
                per_format(p, [](const Fit& f) { return f.cost().bytes_per_late_token(); })},
               {"state_bytes_per_sequence", c.at(KvFormat::BF16).cost().state_bytes}};
+  if (c.recipe) out["tokens_per_gpu"] = per_format(p, [&](const Fit& f) { return tokens_in(c.budget, f.cost()); });
   out.update(tables_json(p));
   out["advice"] = {{"name", name_of(p.recommendation.advice)},
                    {"text", p.recommendation.text},
@@ -251,6 +306,8 @@ void add_plan(CLI::App& app, Job& chosen) {
   verb->add_option("--allowance", flags->allowance, "Part of it for activations and runtime, per GPU (default: 3GiB)");
   verb->add_option("--weights", flags->weights, "Total size of the weights (default: measured or estimated)");
   verb->add_option("--scales", flags->scales, "Scale file: its layers that are keep16 keep a BF16 cache");
+  verb->add_option("--recipe", flags->recipe, "Evaluation: what its recipe (evaluate --choose) gains")
+      ->type_name("EVALUATION");
   verb->add_flag("--json", flags->json, "One JSON object on standard output");
   verb->footer(
       "Examples:\n"

@@ -28,6 +28,11 @@ int64_t row_bytes(const KvLayout& c, KvFormat format, int64_t tp) {
   return heads_per_gpu(c, tp) * (element_bytes(c.head_dim_k, format) + element_bytes(c.head_dim_v, format));
 }
 
+int64_t row_bytes(const KvLayout& c, const StoredLayer& stored, int64_t tp) {
+  const int64_t n_rows = c.is_mla() ? 1 : 2 * heads_per_gpu(c, tp);
+  return row_bytes(c, stored.format, tp) + (stored.scale_per_row ? n_rows * static_cast<int64_t>(sizeof(float)) : 0);
+}
+
 // Layers are fewer than a thousand kinds, so that sums of such products stay within 64 bits.
 int64_t times(int64_t a, int64_t b) {
   constexpr int64_t kMost = 1'000'000'000'000'000;
@@ -89,10 +94,28 @@ int64_t SequenceCost::bytes(int64_t context) const {
 }
 
 SequenceCost cost_of_sequence(const ModelSpec& spec, KvFormat format, int64_t tp, std::span<const int> kept_layers) {
-  SequenceCost cost;
+  std::vector<StoredLayer> layers;
   for (const KvLayout& c : spec.caches) {
     const bool kept = std::ranges::find(kept_layers, c.layer) != kept_layers.end();
-    const int64_t row = row_bytes(c, kept ? KvFormat::BF16 : format, tp);
+    layers.push_back({c.layer, kept ? KvFormat::BF16 : format});
+  }
+  return cost_of_sequence(spec, layers, tp);
+}
+
+StoredLayer stored_layer(int layer, std::string_view format) {
+  if (format == "bf16") return {layer, KvFormat::BF16};
+  if (format == "nvfp4") return {layer, KvFormat::NVFP4};
+  if (!format.starts_with("fp8_") && !format.starts_with("int8"))
+    fail("layer " + std::to_string(layer) + " is stored in " + quoted(format) + ", whose size is not known");
+  return {layer, KvFormat::FP8, format.ends_with("_per_token_head")};
+}
+
+SequenceCost cost_of_sequence(const ModelSpec& spec, std::span<const StoredLayer> layers, int64_t tp) {
+  SequenceCost cost;
+  for (const KvLayout& c : spec.caches) {
+    const auto stored = std::ranges::find(layers, c.layer, &StoredLayer::layer);
+    if (stored == layers.end()) fail("no format is given for layer " + std::to_string(c.layer));
+    const int64_t row = row_bytes(c, *stored, tp);
     const auto same = std::find_if(cost.caches.begin(), cost.caches.end(), [&](const CacheCost& other) {
       return other.row_bytes == row && other.window == c.window && other.is_mla == c.is_mla();
     });

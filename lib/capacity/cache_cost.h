@@ -46,6 +46,20 @@ struct SequenceCost {
 SequenceCost cost_of_sequence(const ModelSpec& spec, KvFormat format, int64_t tp,
                               std::span<const int> kept_layers = {});
 
+/// How the cache of one layer is stored.
+struct StoredLayer {
+  int layer = 0;
+  KvFormat format = KvFormat::BF16;
+  bool scale_per_row = false;  // a float32 for each token and head, beside the rows
+};
+
+/// By the name that evaluate has for a format: "bf16", "fp8_e4m3", "nvfp4". Of INT8 one byte, as of FP8. Throws Error
+/// for a name that it does not know.
+StoredLayer stored_layer(int layer, std::string_view format);
+
+/// The same where each layer has a format of its own. All layers that own a cache are among `layers`.
+SequenceCost cost_of_sequence(const ModelSpec& spec, std::span<const StoredLayer> layers, int64_t tp);
+
 /// Throws Error where servers cannot divide the heads: `tp` must divide the query heads of every layer, and either
 /// divide its key-value heads or be a multiple of them. The message lists the sizes that can be had.
 void check_tensor_parallel(const ModelSpec& spec, int64_t tp);

@@ -46,10 +46,16 @@ int64_t Fit::context(int64_t concurrency, int64_t longest) const {
 
 Capacity capacity_of(const ModelSpec& spec, const Deployment& deployment, const WeightBytes& weights) {
   check(deployment, spec);
-  Capacity c = {deployment, weights, budget_of(deployment, weights), {}};
+  Capacity c = {deployment, weights, budget_of(deployment, weights), {}, {}};
   for (const KvFormat format : kKvFormats)
     c.fits.emplace_back(deployment, c.budget, cost_of_sequence(spec, format, deployment.tp, deployment.kept_layers));
+  if (!deployment.recipe.empty())
+    c.recipe = Fit(deployment, c.budget, cost_of_sequence(spec, deployment.recipe, deployment.tp));
   return c;
+}
+
+int64_t tokens_in(const Budget& budget, const SequenceCost& cost) {
+  return std::max<int64_t>(0, budget.cache()) / std::max<int64_t>(1, cost.bytes_per_token());
 }
 
 int64_t longest_context(const ModelSpec& spec) {

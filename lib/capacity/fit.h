@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "capacity/cache_cost.h"
@@ -17,6 +18,7 @@ struct Deployment {
   double utilization = 0.9;                // share of a GPU that the server takes
   uint64_t allowance = uint64_t{3} << 30;  // of it for activations and the runtime, on each GPU
   std::vector<int> kept_layers;            // that keep their cache in BF16 whatever the format
+  std::vector<StoredLayer> recipe;         // a format for each layer; empty: none
   int64_t replicas() const { return gpus / tp; }
 };
 
@@ -55,9 +57,13 @@ struct Capacity {
   Deployment deployment;
   WeightBytes weights;
   Budget budget;
-  std::vector<Fit> fits;  // by KvFormat
+  std::vector<Fit> fits;      // by KvFormat
+  std::optional<Fit> recipe;  // where the deployment has one
   const Fit& at(KvFormat format) const { return fits[static_cast<size_t>(format)]; }
 };
+
+/// Tokens that the cache of a GPU has room for, as long as no window is full.
+int64_t tokens_in(const Budget& budget, const SequenceCost& cost);
 
 /// Throws what check() throws.
 Capacity capacity_of(const ModelSpec& spec, const Deployment& deployment, const WeightBytes& weights);

@@ -54,7 +54,7 @@ constexpr size_t kMostPrompts = 40;   // whose answers are shown
 constexpr size_t kMostText = 4000;    // bytes of an answer
 constexpr size_t kMostVariants = 24;  // that are drawn
 constexpr size_t kMostBars = 200;     // layers
-constexpr double kBarHeight = 13, kBarWidth = 300, kBarLeft = 52;
+constexpr double kBarHeight = 13, kBarWidth = 160, kBarLeft = 52;
 
 std::string kl_figure(const std::optional<SavedKl>& kl, double SavedKl::*figure) {
   return kl ? figure_text((*kl).*figure) : "not finite";
@@ -160,7 +160,7 @@ std::string layers_drawing(const SavedEvaluation& e, const std::vector<const Sav
                      (layer->kl ? figure_text(*layer->kl) : "not finite") + (format.empty() ? "" : ", " + format));
     y += kBarHeight;
   }
-  return drawing(kBarLeft + kBarWidth + 160, y + 2,
+  return drawing(kBarLeft + kBarWidth + 130, y + 2,
                  "layers by mean KL when each alone is rounded, on a logarithmic axis", body);
 }
 
@@ -188,7 +188,7 @@ std::string recipe(const SavedEvaluation& e) {
   const SavedRecipe& r = *e.recipe;
   std::map<std::string, std::vector<int64_t>> by_format;
   for (const auto& [layer, format] : r.layers) by_format[format].push_back(layer);
-  HtmlTable table("Which format the recipe stores which layers in", {{"format"}, {"layers"}});
+  HtmlTable table("Layers by format", {{"format"}, {"layers"}});
   for (const auto& [format, indexes] : by_format) table.add_row({escaped(format), ranges_text(indexes)});
   return "<h3>Recipe</h3>\n<p>The cheapest choice that was found to keep the mean KL within " + figure_text(r.max_kl) +
          ": mean KL " + figure_text(r.kl) + ", measured, and " + grouped(r.bytes_per_token) +

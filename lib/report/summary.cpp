@@ -83,7 +83,7 @@ std::string items_for(const Answers& c, const Artifact& artifact) {
         ": a server that does not find them uses 1.0, mostly without a warning.");
   if (c.layers.contains(Fitness::Check))
     add(badge(Fitness::Check) + " Compare the model's answers with and without this cache, for layer(s) " +
-        ranges_text(c.layers.at(Fitness::Check)) + ".");
+        ranges_text(c.layers.at(Fitness::Check)) + ": <code>kvcal evaluate --generate</code>.");
   if (!c.nothing.empty()) add("Nothing for layer(s) " + ranges_text(c.nothing) + ": fine, with any scale.");
   if (!c.unsettled.empty())
     add("Use more, or more varied, prompts: the largest magnitudes of layer(s) " + ranges_text(c.unsettled) +

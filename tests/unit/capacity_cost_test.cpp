@@ -33,6 +33,23 @@ TEST(CacheCost, layers_that_stay_in_bf16) {
   EXPECT_EQ(bytes(KvFormat::NVFP4), 36864 * 30 / 32 + 2 * 4096);
 }
 
+// Of 32 layers with 2,048 bytes in FP8: one with 4,096 in BF16, one with 1,152 in NVFP4, and one that has a float32
+// beside each of its 8 key and 8 value rows, 64 bytes more; on eight GPUs one row of each.
+TEST(CacheCost, each_layer_in_a_format_of_its_own) {
+  std::vector<StoredLayer> layers;
+  for (int layer = 0; layer < 32; ++layer)
+    layers.push_back(stored_layer(layer, layer == 0   ? "bf16"
+                                         : layer == 1 ? "nvfp4"
+                                         : layer == 2 ? "int8_per_token_head"
+                                                      : "fp8_e4m3"));
+  const ModelSpec spec = spec_of(llama_8b());
+  EXPECT_EQ(cost_of_sequence(spec, layers, 1).bytes_per_token(), 29 * 2048 + 4096 + 1152 + 2048 + 64);
+  EXPECT_EQ(cost_of_sequence(spec, layers, 8).bytes_per_token(), 29 * 256 + 512 + 144 + 256 + 8);
+  layers.pop_back();
+  EXPECT_THROW(cost_of_sequence(spec, layers, 1), Error);
+  EXPECT_THROW(stored_layer(0, "fp7"), Error);
+}
+
 // 70B: 80 layers x 8 heads x 256 x 2 = 327,680 on one GPU. tp 4: two heads each, 81,920. tp 8: one head each, 40,960.
 // tp 16: eight heads for sixteen GPUs, each head on two of them: no smaller, 40,960.
 TEST(CacheCost, heads_divide_among_gpus_until_each_has_one) {
