@@ -13,6 +13,10 @@ namespace {
 using enum Severity;
 using enum Confidence;
 
+constexpr std::string_view kIsOneEnough =
+    "kvcal calibrate {model} shows whether 1.0 is enough, kvcal evaluate {model} measures it on the whole model";
+constexpr std::string_view kCompareAnswers =
+    "kvcal evaluate {model} --generate compares the model's answers with those of a 16-bit cache";
 constexpr std::string_view kInvalid = "calibrate again; kvcal validate EXPORT names every layer";
 constexpr std::string_view kExport = "kvcal export kv-cache-scales.json --model {model} --to vllm (or sglang)";
 
@@ -307,19 +311,16 @@ constexpr CombinationRule kRules[] = {
      observer_floor},
     {entry_of("S06", Established, "", kExport, "vllm 0.33.0 kv_cache.py", Cause::ScalesInvalid, 7), kTensors,
      half_pairs},
-    {entry_of("S08", Established, "that they were not measured, or that they are wrong",
-              "kvcal calibrate {model} shows whether 1.0 is enough", "modelopt 20"),
+    {entry_of("S08", Established, "that they were not measured, or that they are wrong", kIsOneEnough, "modelopt 20"),
      kTensors, unit_scales},
     {{"S08b", Note, Established, "all scales are 1.0, as ModelOpt writes them wherever 448 is enough",
-      "that they were not measured", "kvcal calibrate {model} shows whether 1.0 is enough", "modelopt 20"},
+      "that they were not measured", kIsOneEnough, "modelopt 20"},
      kTensors,
      ones_of_modelopt},
     {entry_of("C02", Computed, "that this breaks outputs", "--kv-cache-dtype auto, or keep these layers in bf16",
               "vllm change 11906: Qwen2-7B", Cause::KeyOutliers, 7),
      kTensors, large_key_bias},
-    {entry_of("C03", Computed, "that this breaks outputs",
-              "compare the model's answers with those of --kv-cache-dtype auto", "vllm change 11906",
-              Cause::KeyOutliers, 4),
+    {entry_of("C03", Computed, "that this breaks outputs", kCompareAnswers, "vllm change 11906", Cause::KeyOutliers, 4),
      kTensors, notable_key_bias},
     {{"C02b", Warning, Reported, "this family has key biases; some of its models lose badly with an FP8 cache",
       "that this model does", "kvcal doctor --model {model} reads the biases", "vllm change 11906; Qwen3 issue 840",

@@ -94,11 +94,17 @@ std::string joined(const std::vector<std::string>& words) {
   return text;
 }
 
+std::string model_name(const Facts& facts) {
+  return facts.model_path.empty() ? "MODEL" : without_controls(facts.model_path);
+}
+
 std::string explanation_text(const Diagnosis& d) {
   if (d.explanations.empty())
     return d.findings.empty()
                ? "No known problem matches.\n"
-               : "No known problem explains this: compare with --kv-cache-dtype auto and nothing else changed.\n";
+               : "No known problem explains this: compare with --kv-cache-dtype auto and nothing else changed. What "
+                 "rounding the cache does alone: kvcal evaluate " +
+                     model_name(d.facts) + " --generate\n";
   const Explanation& top = d.explanations.front();
   std::string text = "Most likely: " + std::string(title_of(top.cause)) + " [" +
                      std::string(name_of(likelihood_of(top))) + "; " + joined(top.because) + "]\n";
@@ -159,8 +165,7 @@ std::vector<const Entry*> catalog() {
 
 std::string fix_text(const Entry& entry, const Facts& facts) {
   std::string text(entry.fix);
-  const std::string model = facts.model_path.empty() ? "MODEL" : facts.model_path;
-  replace_all(text, "{model}", model);
+  replace_all(text, "{model}", model_name(facts));
   replace_all(text, "{command}",
               facts.command ? command_without(*facts.command, kHarmful) : "the serve command without it");
   return without_controls(text);

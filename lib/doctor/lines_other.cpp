@@ -27,7 +27,9 @@ constexpr LogLine kLines[] = {
                .severity = Warning,
                .meaning = "at export, a magnitude above 224 was measured in keys or values",
                .not_proved = "that FP8 fails: it fits up to 448 x scale",
-               .fix = "kvcal calibrate {model} shows which layers and heads; keep those that are inadequate in bf16",
+               .fix = "kvcal calibrate {model} -o scales.json, then kvcal evaluate {model} --scales scales.json "
+                      "--choose fp8_e4m3 "
+                      "--max-kl 0.01 finds the layers to keep in bf16",
                .source = "nvidia-modelopt 0.47.0 torch/export/quant_utils.py",
                .cause = Cause::KeyOutliers,
                .weight = 5}},
