@@ -1,0 +1,146 @@
+#include "evaluate/variant_sweep.h"
+
+#include <algorithm>
+
+#include "evaluate/comparison.h"
+#include "evaluate/resume.h"
+#include "evaluate/rounding_tap.h"
+
+namespace kvcal {
+namespace {
+
+int first_rounded(const ModelSpec& spec, const Variant& variant) {
+  if (variant.state != DType::F32)
+    return static_cast<int>(std::ranges::find_if(spec.layers, &LayerSpec::has_long_state) - spec.layers.begin());
+  const int cache = variant.first_cache();
+  return cache < 0 ? 0 : spec.caches[static_cast<size_t>(cache)].layer;
+}
+
+/// Before it a variant is the reference.
+int branch_layer(const ModelSpec& spec, const Variant& variant) {
+  int layer = first_rounded(spec, variant);
+  while (layer > 0 && !Runner::can_branch(spec, layer)) --layer;
+  return layer;
+}
+
+void check_equal(const std::vector<ComparedToken>& tokens, const std::vector<PromptTokens>& prompts) {
+  for (const ComparedToken& token : tokens) {
+    const PredictionDifference& d = token.difference;
+    if (d.kl == 0 && d.same_top && d.nll_reference == d.nll_variant) continue;
+    fail("the model, run twice on prompt " + quoted(prompts[static_cast<size_t>(token.prompt)].id) +
+         ", does not predict the same after token " + std::to_string(token.position) +
+         ": the device computes differently each time");
+  }
+}
+
+/// The sweep: the reference twice on a few tokens, then the reference and all variants on all of them.
+class SideBySide {
+ public:
+  SideBySide(const SequencePlan& sequences, const std::vector<Variant>& variants, const ModelSpec& spec, Ops& op,
+             int64_t keep_recent, ThreadPool& pool)
+      : self_(sequences.prompts, 1, pool), comparison_(sequences.prompts, variants.size(), pool) {
+    groups_ = {{&sequences.sanity, &away_, Until::Logits, &self_.of_reference()},
+               {&sequences.sanity, &away_, Until::Logits, &self_.of_variant(0)},
+               {&sequences.measured, &away_, Until::Logits, &comparison_.of_reference()}};
+    const size_t reference = groups_.size() - 1;
+    taps_.reserve(variants.size());
+    for (size_t i = 0; i < variants.size(); ++i) {
+      taps_.emplace_back(variants[i], op, keep_recent);
+      groups_.push_back({&sequences.measured, &taps_.back(), Until::Logits, &comparison_.of_variant(i),
+                         branch_layer(spec, variants[i]), reference, variants[i].state});
+    }
+  }
+
+  const std::vector<SequenceGroup>& groups() const { return groups_; }
+  std::vector<ComparedToken> self() { return self_.take(0); }
+  std::vector<ComparedToken> of(size_t variant) { return comparison_.take(variant); }
+
+ private:
+  NoTap away_;
+  Comparison self_, comparison_;
+  std::vector<RoundingTap> taps_;
+  std::vector<SequenceGroup> groups_;
+};
+
+SweepOutline outline_of(const std::vector<SequenceGroup>& groups, const std::vector<Variant>& variants,
+                        int64_t n_layers) {
+  SweepOutline outline;
+  for (size_t i = 0; i < groups.size(); ++i) {
+    const SequenceGroup& g = groups[i];
+    const size_t before = groups.size() - variants.size();
+    outline.groups.push_back({i < before ? "reference" : variants[i - before].name,
+                              static_cast<int64_t>(g.sequences->size()), tokens_of(*g.sequences)});
+    outline.work += outline.groups.back().n_tokens * (n_layers - g.first_layer);
+  }
+  return outline;
+}
+
+int64_t work_before(int64_t layer, const std::vector<SequenceGroup>& groups) {
+  int64_t work = 0;
+  for (const SequenceGroup& g : groups) work += tokens_of(*g.sequences) * std::max<int64_t>(0, layer - g.first_layer);
+  return work;
+}
+
+}  // namespace
+
+MemoryPlan memory_of(const Ground& on, const std::vector<Variant>& variants) {
+  const EvaluationOptions& options = on.options;
+  const size_t n_variants = variants.size();
+  SequencePlan side_by_side = on.sequences;
+  side_by_side.warmup = on.sequences.sanity;  // they run twice
+  for (size_t i = 0; i < n_variants; ++i)
+    side_by_side.measured.insert(side_by_side.measured.end(), on.sequences.measured.begin(),
+                                 on.sequences.measured.end());
+  MemoryOptions memory;
+  memory.budget = options.memory;
+  memory.chunk_tokens = options.chunk_tokens;
+  memory.precision = options.precision;
+  memory.statistics_bytes = static_cast<uint64_t>(on.model.spec().vocab * Comparison::kBytesPerEntry);
+  memory.device = on.op.device_memory();
+  memory.measured_groups = 1 + static_cast<int64_t>(n_variants);
+  memory.block = options.keep_recent;
+  memory.rounds_states = std::ranges::any_of(variants, [](const Variant& v) { return v.state != DType::F32; });
+  return while_doing(std::to_string(n_variants) + " variant(s) beside the reference",
+                     [&] { return plan_memory(on.model.spec(), on.model.weights, side_by_side, memory); });
+}
+
+Swept sweep(const Ground& on, const std::vector<Variant>& variants, RunStore* store) {
+  Swept swept;
+  swept.memory = memory_of(on, variants);
+  ThreadPool pool(on.options.threads ? on.options.threads : available_processors());
+  SideBySide side_by_side(on.sequences, variants, on.model.spec(), on.op, on.options.keep_recent, pool);
+  Runner runner(*on.model.model, on.op, on.model.weights, swept.memory);
+  if (store) runner.keep_in(*store);
+  SweepOutline outline =
+      outline_of(side_by_side.groups(), variants, static_cast<int64_t>(on.model.spec().layers.size()));
+  int64_t done = outline.work_done = store ? work_before(store->layers_done(), side_by_side.groups()) : 0;
+  runner.on_step([&](const RunStep& step) { on.listener.step(step, done += step.tokens); });
+  on.listener.sweep_begins(outline);
+  runner.run(side_by_side.groups(), on.sequences.prompts);
+  on.listener.sweep_ends();
+  check_equal(side_by_side.self(), on.sequences.prompts);
+  for (size_t i = 0; i < variants.size(); ++i) swept.variants.push_back({variants[i], side_by_side.of(i)});
+  return swept;
+}
+
+std::unique_ptr<RunFolder> open_resume(const Ground& on, const std::vector<Variant>& variants,
+                                       const std::string& prompts_sha256) {
+  const EvaluationOptions& o = on.options;
+  if (o.resume.empty()) return nullptr;
+  const Json identity = {{"model", to_json(describe(on.model))},
+                         {"prompts", prompts_sha256},
+                         {"plan", on.sequences.sha256},
+                         {"variants", digest_of(variants)},
+                         {"keep_recent", o.keep_recent},
+                         {"precision", o.precision == Precision::BF16 ? "bf16" : "f32"},
+                         {"isa", on.op.isa()},
+                         {"commit", o.commit}};
+  auto folder = std::make_unique<EvaluationFolder>(o.resume, identity, on.listener);
+  if (folder->layers_done() > 0)
+    on.listener.hear(Notice::Note, "resuming after layer " + std::to_string(folder->layers_done()) + " of " +
+                                       std::to_string(on.model.spec().layers.size()) + ", from " +
+                                       quoted(o.resume.string()));
+  return folder;
+}
+
+}  // namespace kvcal
