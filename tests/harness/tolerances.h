@@ -37,8 +37,8 @@ constexpr double kStandInScale = 0.1, kStandInScaleAlike = 0.4;
 // where rounding jumps, half of the positions: it is one of hundreds (1e-6 of noise on all of them: 0.06).
 constexpr double kEvaluationKl = 3e-3, kEvaluationNll = 5e-5, kEvaluationUnsteadyKl = 0.1;
 
-// Recurrent states rounded after each token, likewise: the mean KL as a share of itself, beside what float32 leaves of
-// KLs near 0.
+// Recurrent states rounded after each token, likewise: the mean KL as a share of itself (measured: 0.03), beside
+// what float32 leaves of KLs near 0 (6e-9 of 3e-7).
 constexpr double kEvaluationStateKl = 0.05, kEvaluationStateFloor = 3e-9;
 
 }  // namespace kvcal::tolerance

@@ -2,4 +2,4 @@ set -- "$SOURCE/datasets/demo/stressed" --prompts "$SOURCE/datasets/demo/prompts
 kvcal calibrate "$@" -q -o scales.json
 kvcal evaluate "$@" --scales scales.json --undivided --state-dtype bf16,f16 --keep-recent 64 -o evaluation.json
 kvcal evaluate "$@" --state-dtype bf16 --max-kl 0 -q -o limits.json || echo exit $?
-kvcal evaluate "$@" --state-dtype bf16,f8 || echo exit $?
+kvcal evaluate "$@" --state-dtype bf16,f8 -o other.json || echo exit $?
