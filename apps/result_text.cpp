@@ -166,7 +166,7 @@ std::string result_advice(const Artifact& artifact) {
     text += "any scale: 1.0 works as well for every layer; these scales do no harm.\n";
   if (!check.empty())
     text += "check: FP8 rounding noticeably changes the attention of layer(s) " + check +
-            "; evaluate the model's answers.\n";
+            "; measure what that does with 'kvcal evaluate'.\n";
   if (keep16.empty() && check.empty()) text += "fine: at these scales an FP8 cache harms no layer.\n";
   text += zero_heads_text(artifact) + not_converged_text(artifact) + evidence_text(artifact);
   if (artifact.kv_cache.empty() && !artifact.kv_cache_left_out.empty())
