@@ -29,6 +29,12 @@ void add_row(Table& table, std::vector<std::string> cells, const PredictionFigur
   table.add_row(std::move(cells));
 }
 
+/// The variant that single layers are rounded as: the first file's, else that at 1.0.
+const VariantFigures& whole_of_layers(const EvaluationFigures& figures) {
+  const auto file = std::ranges::find(figures.variants, "file", &VariantFigures::name);
+  return file != figures.variants.end() ? *file : figures.variants[1];
+}
+
 std::string predictions_text(const EvaluationFigures& figures) {
   Table variants = table_of({{"variant"}, {"format"}});
   for (const VariantFigures& v : figures.variants) add_row(variants, {v.name, v.format}, v.all);
@@ -39,8 +45,9 @@ std::string predictions_text(const EvaluationFigures& figures) {
     add_row(layers, {std::to_string(layer.index)}, layer.all);
     sum += layer.all.kl.mean;
   }
+  const VariantFigures& whole = whole_of_layers(figures);
   return variants.text() + "\neach layer alone:\n" + layers.text() + "sum of their mean KL: " + formatted("%.3g", sum) +
-         "\n";
+         ", all of them together (" + whole.name + "): " + formatted("%.3g", whole.all.kl.mean) + "\n";
 }
 
 std::string share_of(int64_t part, int64_t whole) {
