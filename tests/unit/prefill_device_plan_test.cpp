@@ -130,6 +130,29 @@ TEST(DevicePlan, ARefusalHasTheNumbers) {
   }
 }
 
+TEST(DevicePlan, EverySequenceOfABatchHasAStateWhereItIsRounded) {
+  ModelSpec spec = some_model();
+  spec.layers[1].state_bytes = 3 << 20;
+  SequencePlan plan = sequences(5, 100);
+  for (int i = 0; i < 5; ++i) plan.prompts.push_back({std::to_string(i), std::vector<int32_t>(100), 1});
+  MemoryOptions options = device(139 * kGiB);
+  options.chunk_tokens = 256;  // two of them
+  EXPECT_EQ(plan_device_memory(spec, plan, options).states, 0U);
+  options.rounds_states = true;
+  EXPECT_GE(plan_device_memory(spec, plan, options).states, uint64_t{2} * (3 << 20));
+}
+
+TEST(DevicePlan, SequencesLongerThanABlockHaveRows) {
+  SequencePlan plan = sequences(1, 200);
+  plan.prompts.push_back({"a", std::vector<int32_t>(200), 1});
+  MemoryOptions options = device(139 * kGiB);
+  EXPECT_EQ(plan_device_memory(some_model(), plan, options).states, 0U);
+  options.block = 64;
+  const MemoryPlan cut = plan_device_memory(some_model(), plan, options);
+  EXPECT_EQ(cut.block, 64);
+  EXPECT_GE(cut.states, uint64_t{200} * 4 * 256 * 2);
+}
+
 TEST(DevicePlan, OnlySequencesThatNoBatchHoldsAreCut) {
   std::vector<PromptTokens> prompts;
   std::vector<Sequence> list;

@@ -142,6 +142,33 @@ TEST(Batches, cuts_fall_on_multiples_of_256_positions_and_rows_are_consecutive) 
   }
 }
 
+TEST(Batches, none_goes_beyond_a_block) {
+  const auto list = prompts({100, 700, 30, 48});
+  SequenceOptions options;
+  options.passes = 1;
+  const SequencePlan plan = plan_sequences(list, options);
+  for (const Cut cut : {Cut::Anywhere, Cut::LongOnly})
+    for (const int64_t block : {1, 48, 300, 5000}) {
+      std::vector<int64_t> next(4, 0);
+      for (const Batch& b : make_batches(plan.measured, plan.prompts, 512, 1, cut, block)) {
+        int64_t n_cut = 0;
+        for (const SequenceSpan& s : b.sequences) {
+          const int64_t first = s.span.first_position, last = first + s.span.n_tokens - 1;
+          EXPECT_EQ(first / block, last / block) << "block " << block;
+          EXPECT_EQ(first, next[static_cast<size_t>(s.sequence)]);
+          next[static_cast<size_t>(s.sequence)] = last + 1;
+          n_cut += !s.whole && last + 1 < s.sequence_tokens;
+        }
+        EXPECT_LE(n_cut, 1) << "sequences with rows to keep behind this batch";
+      }
+      EXPECT_EQ(next, (std::vector<int64_t>{100, 700, 30, 48})) << "block " << block;
+    }
+  EXPECT_EQ(block_end(47, 1000, 48), 48);
+  EXPECT_EQ(block_end(48, 1000, 48), 96);
+  EXPECT_EQ(block_end(48, 60, 48), 60);
+  EXPECT_EQ(block_end(48, 1000, 0), 1000);
+}
+
 /// A prompt of so many tokens, in which tokens [begin, end) are those of an image that is seen whole.
 PromptTokens with_image(const std::string& id, int32_t n, int32_t begin, int32_t end) {
   auto rows = std::make_shared<EncoderRows>();
