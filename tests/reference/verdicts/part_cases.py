@@ -122,4 +122,14 @@ ONE_CHANNEL = [
        k=table(1, *each_head(1, 64, 5, times=4000.0)), q=table(1)),
 ]
 
-CASES = VALUES + KEYS + ROWS + CLIPPED + GRIDS + FEW + BOTTOM + SINKS + ONE_CHANNEL
+SAMPLES = [
+    of("k_short_prompts_sharp", "ten chats of 60 tokens with logits of sigma 40, and one of 4000 that does not mind: tokens count, not rows",
+       K, more={"heads": 1, "kv_heads": 1, "prompts": [{"length": 60, "tokens": [128, 255], "put": [[0, 0]]} for _ in range(10)] +
+                [{"length": 4000, "tokens": [1, 127], "put": [[0, 0]]}]}, q=table(1, edit([128, 256], times=40.0))),
+    of("k_window_past_sink", "300 nats ahead for whoever sees the first token: few do, the others' logits have sigma 40", K,
+       more={"window": 32}, k=table(1, *each_head(2, 64, 7, set=120.0, rows=0)), q=table(40, *each_head(4, 64, 7, set=20.0))),
+    of("v_nothing_first", "the first token's values are zero: nothing is added there, and nothing changes", V,
+       v=table(1, edit(0, set=0.0))),
+]
+
+CASES = VALUES + KEYS + ROWS + CLIPPED + GRIDS + FEW + BOTTOM + SINKS + ONE_CHANNEL + SAMPLES
