@@ -53,7 +53,7 @@ TEST(SavedEvaluation, IsReadWhole) {
 TEST(SavedEvaluation, NeedsNoMoreThanOneVariant) {
   Json json = sound_evaluation();
   for (const char* part : {"layers", "recipe", "answers"}) json.erase(part);
-  json["variants"] = {json["variants"][0]};
+  json["variants"] = Json::array({json["variants"][0]});
   for (const char* part : {"correct", "loops", "answers"}) json["variants"][0].erase(part);
   const SavedEvaluation e = parse_evaluation_file(json.dump(), "e.json");
   EXPECT_FALSE(e.recipe.has_value());
