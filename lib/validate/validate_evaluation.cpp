@@ -50,8 +50,15 @@ Report validate_evaluation(std::string_view text, const EvaluationChecks& checks
   Report report;
   report.evaluated({"A01", "A06"});
   const std::string named = checks.scales.empty() ? "" : digest_of_scales(checks.scales);
+  Json document;
   try {
-    const Json document = parse_evaluation(text);
+    document = parse_evaluation(text);
+  } catch (const Error& e) {
+    report.add("A01", "", e.what());
+    explain_other_rules(checks, report);
+    return report;
+  }
+  try {
     check_evaluation_schema(document, report);
     if (!report.has_errors()) {
       const SavedEvaluation evaluation = evaluation_from_json(document);
