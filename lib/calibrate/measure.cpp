@@ -27,10 +27,7 @@ std::unique_ptr<ResumeFolder> open_resume(const OpenedModel& model, const Sweepe
   if (options.resume.empty()) return nullptr;
   const RunRecord record = sweeper.record(sequences, options.sequences.passes, SanityCheck(0, sequences.prompts));
   auto folder = std::make_unique<ResumeFolder>(options.resume, identity_of(record, options), listener);
-  if (folder->layers_done() > 0)
-    listener.hear(Notice::Note, "resuming after layer " + std::to_string(folder->layers_done()) + " of " +
-                                    std::to_string(model.spec().layers.size()) + ", from " +
-                                    quoted(options.resume.string()));
+  folder->announce(model.spec().layers.size());
   return folder;
 }
 

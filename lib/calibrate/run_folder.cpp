@@ -155,6 +155,12 @@ void RunFolder::write(int slot, int layers_done, std::span<const Tensor> rows) {
   write_file(slot, tensors, {{kMetadataKey, state.dump()}});
 }
 
+void RunFolder::announce(size_t n_layers) const {
+  if (layers_done_ > 0)
+    listener_.hear(Notice::Note, "resuming after layer " + std::to_string(layers_done_) + " of " +
+                                     std::to_string(n_layers) + ", from " + quoted(folder_.string()));
+}
+
 void RunFolder::remove_temporaries() const {
   std::error_code ignored;
   for (const auto& entry : fs::directory_iterator(folder_, ignored)) {

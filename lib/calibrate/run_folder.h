@@ -20,6 +20,9 @@ class RunFolder : public RunStore {
   /// A full disk does not end the run: failing to save is a warning.
   void save(int layers_done, std::span<const Tensor> rows) override;
 
+  /// Tells the listener behind which of so many layers the run goes on, if it does.
+  void announce(size_t n_layers) const;
+
   /// After the results are written: nothing is left to go on with.
   void remove();
 

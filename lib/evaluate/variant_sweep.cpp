@@ -136,10 +136,7 @@ std::unique_ptr<RunFolder> open_resume(const Ground& on, const std::vector<Varia
                          {"isa", on.op.isa()},
                          {"commit", o.commit}};
   auto folder = std::make_unique<EvaluationFolder>(o.resume, identity, on.listener);
-  if (folder->layers_done() > 0)
-    on.listener.hear(Notice::Note, "resuming after layer " + std::to_string(folder->layers_done()) + " of " +
-                                       std::to_string(on.model.spec().layers.size()) + ", from " +
-                                       quoted(o.resume.string()));
+  folder->announce(on.model.spec().layers.size());
   return folder;
 }
 

@@ -125,9 +125,13 @@ Tensor LatentAttention::forward(Ops& op, const Tensor& h, const Batch& batch, La
   const Tensor absorbed = op.join(op.linear_per_head(q_nope, absorbed_k_), q_pe);
   tap.query(s.cache, absorbed, batch);
   const AttentionSpec attention{static_cast<float>(s.softmax_scale), s.window};
-  const std::vector<KvRows*> latents = states.latent_rows(batch);
-  const Tensor values = op.columns(row, 0, d.kv_rank);
-  if (tap.samples() || tap.block() > 0) op.keep_rows(row, values, batch.spans, latents);
+  std::vector<KvRows*> latents;  // where the tap wants them later
+  Tensor values;
+  if (tap.samples() || tap.block() > 0) {
+    latents = states.latent_rows(batch);
+    values = op.columns(row, 0, d.kv_rank);
+    op.keep_rows(row, values, batch.spans, latents);
+  }
   if (tap.samples()) {
     const std::vector<const KvRows*> kept(latents.begin(), latents.end());
     tap.attention(op, s.cache, {absorbed, row, values, kept, attention, *wo_.column_norms, true}, batch);
