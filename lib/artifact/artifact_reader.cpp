@@ -3,9 +3,9 @@
 #include <cfloat>
 #include <charconv>
 #include <cmath>
-#include <limits>
 
 #include "artifact/artifact.h"
+#include "artifact/json_object.h"
 #include "base/number_text.h"
 #include "stats/further_members.h"
 
@@ -14,43 +14,6 @@ namespace {
 
 // Far beyond any model, and small enough that a hostile index cannot make us allocate much.
 constexpr int64_t kMaxLayers = 1 << 20;
-
-/// How base/json.h names a member in its messages.
-std::string member_at(const std::string& path) { return "key " + quoted(path); }
-
-/// An object and the path that leads to it, "layers[3].key.".
-struct Object {
-  const Json& json;
-  std::string where;
-
-  const Json& at(const char* key) const {
-    const Json* member = find_member(json, key);
-    if (member == nullptr) fail(member_at(where + key) + " is missing");
-    return *member;
-  }
-  Object object(const char* key) const {
-    const Json& member = at(key);
-    if (!member.is_object()) fail(member_at(where + key) + " is " + member.type_name() + ", expected an object");
-    return {member, where + key + "."};
-  }
-  const Json& array(const char* key) const {
-    const Json& member = at(key);
-    if (!member.is_array()) fail(member_at(where + key) + " is " + member.type_name() + ", expected an array");
-    return member;
-  }
-  std::string string(const char* key) const { return get_string(json, key, where); }
-  bool boolean(const char* key) const {
-    const Json& member = at(key);
-    if (!member.is_boolean()) fail(member_at(where + key) + " is " + member.type_name() + ", expected true or false");
-    return member.get<bool>();
-  }
-  int64_t count(const char* key, int64_t largest = std::numeric_limits<int64_t>::max()) const {
-    const int64_t value = get_int(json, key, where);
-    if (value < 0 || value > largest)
-      fail(member_at(where + key) + " is " + std::to_string(value) + ", expected 0 to " + std::to_string(largest));
-    return value;
-  }
-};
 
 float float_from(const Json& value, const std::string& path) {
   if (!value.is_number()) fail(member_at(path) + " is " + value.type_name() + ", expected a number");

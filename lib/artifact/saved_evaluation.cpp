@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "artifact/evaluation_schema.h"
+#include "artifact/json_object.h"
 #include "artifact/schema_check.h"
 #include "base/read_file.h"
 
@@ -13,49 +14,28 @@ namespace {
 
 constexpr size_t kMostEvaluationBytes = size_t{64} << 20;
 
-/// An object of the file and the path that leads to it, "variants[1].".
-struct Block {
-  const Json& json;
-  std::string where;
-
-  bool has(const char* key) const { return find_member(json, key) != nullptr; }
-  Block at(const std::string& key) const {
-    const Json* member = find_member(json, key);
-    if (member == nullptr) fail("key " + quoted(where + key) + " is missing");
-    return {*member, where + key + "."};
-  }
-  std::string string(const char* key) const { return get_string(json, key, where); }
-  double number(const char* key) const { return get_number(json, key, where); }
-  int64_t count(const char* key) const { return get_int(json, key, where); }
-  bool boolean(const char* key) const { return get_bool_or(json, key, false, where); }
-  std::optional<double> optional_number(const char* key) const {
-    return has(key) ? std::optional(number(key)) : std::nullopt;
-  }
-};
-
 /// Of each element of an array what `read` makes of it; of an array that is not there nothing.
 template <class F>
-auto all_of(const Block& block, const char* key, const F& read) {
+auto all_of(const Object& block, const char* key, const F& read) {
   std::vector<decltype(read(block))> out;
   if (!block.has(key)) return out;
-  const Json& array = block.at(key).json;
-  for (const Json& element : array)
-    out.push_back(read(Block{element, block.where + key + "[" + std::to_string(out.size()) + "]."}));
+  for (const Json& element : block.array(key))
+    out.push_back(read(Object{element, block.where + key + "[" + std::to_string(out.size()) + "]."}));
   return out;
 }
 
 /// Of each member of an object, with its name.
 template <class F>
-auto members_of(const Block& block, const char* key, const F& read) {
+auto members_of(const Object& block, const char* key, const F& read) {
   std::vector<std::pair<std::string, decltype(read(block))>> out;
-  const Block object = block.at(key);
+  const Object object = block.object(key);
   for (const auto& [name, member] : object.json.items())
-    out.emplace_back(name, read(Block{member, object.where + name + "."}));
+    out.emplace_back(name, read(Object{member, object.where + name + "."}));
   return out;
 }
 
-SavedKl kl_from(const Block& block) {
-  const Block worst = block.at("worst");
+SavedKl kl_from(const Object& block) {
+  const Object worst = block.object("worst");
   return {block.number("mean"),
           block.number("median"),
           block.number("p99"),
@@ -63,19 +43,19 @@ SavedKl kl_from(const Block& block) {
           {worst.string("prompt"), worst.count("position")}};
 }
 
-SavedFigures figures_from(const Block& block) {
+SavedFigures figures_from(const Object& block) {
   SavedFigures f;
   f.n_tokens = block.count("n_tokens");
   if (block.has("n_not_finite")) f.n_not_finite = block.count("n_not_finite");
-  if (block.has("kl")) f.kl = kl_from(block.at("kl"));
+  if (block.has("kl")) f.kl = kl_from(block.object("kl"));
   f.top1 = block.optional_number("top1");
   f.nll = block.optional_number("nll");
   f.nll_reference = block.optional_number("nll_reference");
   return f;
 }
 
-SavedAnswerCounts answer_counts_from(const Block& variant) {
-  const Block block = variant.at("answers");
+SavedAnswerCounts answer_counts_from(const Object& variant) {
+  const Object block = variant.object("answers");
   SavedAnswerCounts c;
   c.n = block.count("n");
   c.n_equal = block.count("n_equal");
@@ -88,30 +68,30 @@ SavedAnswerCounts answer_counts_from(const Block& variant) {
   return c;
 }
 
-SavedVariant variant_from(const Block& block) {
+SavedVariant variant_from(const Object& block) {
   SavedVariant v;
   v.name = block.string("name");
   v.format = block.string("format");
   v.all = figures_from(block);
   for (auto& [tag, figures] : members_of(block, "by_tag", figures_from)) v.by_tag.emplace(tag, std::move(figures));
-  v.by_position =
-      all_of(block, "by_position", [](const Block& part) { return std::pair(part.count("from"), figures_from(part)); });
+  v.by_position = all_of(block, "by_position",
+                         [](const Object& part) { return std::pair(part.count("from"), figures_from(part)); });
   if (block.has("answers")) v.answers = answer_counts_from(block);
   return v;
 }
 
-SavedAnswer answer_from(const Block& block) {
+SavedAnswer answer_from(const Object& block) {
   SavedAnswer a;
   a.text = block.string("text");
   a.n_tokens = block.count("n_tokens");
   a.ended = block.boolean("ended");
-  if (block.has("loop")) a.loop_period = block.at("loop").count("period");
+  if (block.has("loop")) a.loop_period = block.object("loop").count("period");
   if (block.has("correct")) a.correct = block.boolean("correct");
   if (block.has("first_divergence")) a.first_divergence = block.count("first_divergence");
   return a;
 }
 
-SavedRecipe recipe_from(const Block& block) {
+SavedRecipe recipe_from(const Object& block) {
   SavedRecipe r;
   r.max_kl = block.number("max_kl");
   r.kl = block.number("kl");
@@ -119,7 +99,7 @@ SavedRecipe recipe_from(const Block& block) {
   r.bytes_per_token = block.count("bytes_per_token");
   r.n_measured = block.count("n_measured");
   r.layers = all_of(block, "layers",
-                    [](const Block& layer) { return std::pair(layer.count("index"), layer.string("format")); });
+                    [](const Object& layer) { return std::pair(layer.count("index"), layer.string("format")); });
   return r;
 }
 
@@ -152,25 +132,25 @@ Json parse_evaluation(std::string_view text) {
 SavedEvaluation evaluation_from_json(const Json& json) {
   if (!is_evaluation(json)) fail("is not an evaluation: its format is not 'kv-cache-evaluation'");
   check_satisfies_schema(json);
-  const Block file = {json, ""};
+  const Object file = {json, ""};
   SavedEvaluation e;
   e.tool_version = file.string("tool_version");
   e.precision = file.string("precision");
   e.isa = file.string("isa");
-  e.model = model_info_from(file.at("model").json);
-  const Block prompts = file.at("prompts");
+  e.model = model_info_from(file.object("model").json);
+  const Object prompts = file.object("prompts");
   e.prompts_sha256 = prompts.string("sha256");
   e.n_prompts = prompts.count("n_prompts");
   e.n_tokens = prompts.count("n_tokens");
-  e.files =
-      all_of(file, "files", [](const Block& block) { return std::pair(block.string("name"), block.string("sha256")); });
+  e.files = all_of(file, "files",
+                   [](const Object& block) { return std::pair(block.string("name"), block.string("sha256")); });
   e.variants = all_of(file, "variants", variant_from);
-  e.layers = all_of(file, "layers", [](const Block& block) {
+  e.layers = all_of(file, "layers", [](const Object& block) {
     return SavedLayer{block.count("index"), block.optional_number("kl"), block.number("top1")};
   });
-  if (file.has("recipe")) e.recipe = recipe_from(file.at("recipe"));
-  e.answers = all_of(file, "answers", [](const Block& block) {
-    return SavedAnswers{block.string("prompt"), answer_from(block.at("reference")),
+  if (file.has("recipe")) e.recipe = recipe_from(file.object("recipe"));
+  e.answers = all_of(file, "answers", [](const Object& block) {
+    return SavedAnswers{block.string("prompt"), answer_from(block.object("reference")),
                         members_of(block, "others", answer_from)};
   });
   return e;
