@@ -29,6 +29,7 @@ void add_diff(CLI::App& app, Job& chosen);
 void add_doctor(CLI::App& app, Job& chosen);
 void add_evaluate(CLI::App& app, Job& chosen);
 void add_export(CLI::App& app, Job& chosen);
+void add_fold(CLI::App& app, Job& chosen);
 void add_generate(CLI::App& app, Job& chosen);
 void add_inspect(CLI::App& app, Job& chosen);
 void add_merge(CLI::App& app, Job& chosen);

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/sha256.h"
+#include "checkpoint/fold_mark.h"
 #include "checkpoint/kv_scale_names.h"
 
 namespace kvcal {
@@ -29,6 +30,9 @@ std::string weights_fingerprint(const Checkpoint& checkpoint, std::span<const st
     checkpoint.read(name, info->bytes - part.size(), part);
     hash.update(part);
   }
+  // A fold may change nothing but rows that are not sampled.
+  if (const auto record = read_fold_record(checkpoint.folder()))
+    if (const Json* tensors = find_member(*record, "tensors")) hash.update(canonical_json(*tensors));
   return hash.hex();
 }
 

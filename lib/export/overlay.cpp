@@ -124,6 +124,7 @@ OverlayReport fill_overlay(const Overlay& overlay, const fs::path& into, Weights
   std::set<std::string> replaced = {kScaleShard, kExportRecord};
   for (const TextFile& file : overlay.files) replaced.insert(file.name);
   replaced.insert(overlay.thinned.begin(), overlay.thinned.end());
+  replaced.insert(overlay.elsewhere.begin(), overlay.elsewhere.end());
   for (const FolderEntry& entry : folder_entries(overlay.source)) {
     if (replaced.contains(entry.name.string())) continue;
     if (const std::string why = why_left_out(entry.name); !why.empty()) {

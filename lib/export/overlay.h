@@ -3,6 +3,7 @@
 #pragma once
 
 #include <filesystem>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -35,8 +36,9 @@ struct Overlay {
   std::filesystem::path source;
   std::vector<TextFile> files;  // instead of the publisher's, or in addition
   std::vector<ScaleTensor> tensors;
-  TensorNames dropped;               // tensors of the publisher's shards that do not come along
-  std::vector<std::string> thinned;  // the shards that hold some of them
+  TensorNames dropped;                // tensors of the publisher's shards that do not come along
+  std::vector<std::string> thinned;   // the shards that hold some of them
+  std::set<std::string> elsewhere{};  // files of the publisher that somebody else brings along, changed
 };
 
 /// What becomes of weight files. Everything else is copied, so that nobody edits the original through the export.

@@ -208,6 +208,7 @@ KvLayout& add_attention_layer(ModelSpec& spec, const DecoderDims& dims, const Ro
   LayerSpec layer;
   layer.index = index;
   layer.cache = cache.cache;
+  layer.attention.module = cache.name + ".";
   layer.parameters = parameters;
   // x, its norm, the projections, their norms and rotations, attention and its output, gate, up, product and down.
   const int64_t q = dims.n_heads * dims.head_dim, kv = dims.n_kv_heads * dims.head_dim;

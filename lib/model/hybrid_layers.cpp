@@ -13,6 +13,8 @@ void add_hybrid_layers(ModelSpec& spec, const Json& config, const HybridDims& h)
     const bool full = types ? (*types)[static_cast<size_t>(i)] == "full_attention" : (i + 1) % interval == 0;
     if (full) {
       add_attention_layer(spec, h.dims, h.rope, 0, GatedAttention::parameters(h.dims, h.bias, h.output_gate) + norms);
+      spec.layers.back().attention.norm = HeadNorm::OnePlusGain;
+      spec.layers.back().attention.gated = h.output_gate;
       continue;
     }
     LayerSpec layer;

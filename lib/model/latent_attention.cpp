@@ -165,6 +165,11 @@ KvLayout& add_latent_layer(ModelSpec& spec, const LatentDims& d, const LatentRop
   LayerSpec layer;
   layer.index = cache.layer;
   layer.cache = cache.cache;
+  layer.attention.module = cache.name + ".";
+  layer.attention.query = d.q_rank > 0 ? "q_b_proj" : "q_proj";
+  layer.attention.query_inputs = d.q_rank;
+  layer.attention.nope = d.nope;
+  layer.attention.value_dim = d.value;
   layer.parameters = attention_parameters(d) + 2 * d.hidden + 3 * d.hidden * ffn;
   layer.copies = d.n_heads * d.nope * d.kv_rank;
   layer.kept_row = d.n_heads * (d.qk() + d.value) + 2 * d.kv_rank + d.rope;  // and the latent rows, for samples

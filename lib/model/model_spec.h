@@ -6,6 +6,8 @@
 #include <string_view>
 #include <vector>
 
+#include "model/attention_tensors.h"
+
 namespace kvcal {
 
 /// What mixes tokens in a layer.
@@ -52,14 +54,15 @@ struct KvLayout {
 struct LayerSpec {
   int index = 0;
   LayerKind kind = LayerKind::Attention;
-  int cache = -1;           // index in ModelSpec::caches, -1 = owns none
-  int shares_cache = -1;    // the cache of an earlier layer that it reads instead, -1 = none
-  int64_t parameters = 0;   // of the whole layer, feed-forward included
-  int64_t activations = 0;  // elements that its forward allocates per token: what Plan sizes the arena by
-  int64_t copies = 0;       // elements of weights that are loaded once more, in another order, or wider
-  double expert_share = 1;  // of a batch's rows, those that one expert gets on average; 1 = there are no experts
-  int64_t kept_row = 0;     // elements that attention keeps of a token, where that is not the row of its cache
-  int64_t state_bytes = 0;  // recurrent state of one sequence (convolution window in bf16, delta state in f32)
+  int cache = -1;                // index in ModelSpec::caches, -1 = owns none
+  int shares_cache = -1;         // the cache of an earlier layer that it reads instead, -1 = none
+  int64_t parameters = 0;        // of the whole layer, feed-forward included
+  int64_t activations = 0;       // elements that its forward allocates per token: what Plan sizes the arena by
+  int64_t copies = 0;            // elements of weights that are loaded once more, in another order, or wider
+  double expert_share = 1;       // of a batch's rows, those that one expert gets on average; 1 = there are no experts
+  int64_t kept_row = 0;          // elements that attention keeps of a token, where that is not the row of its cache
+  int64_t state_bytes = 0;       // recurrent state of one sequence (convolution window in bf16, delta state in f32)
+  AttentionTensors attention{};  // of a layer that owns or shares a cache
 
   /// A state that runs through all tokens, not just the window of a convolution.
   bool has_long_state() const { return state_bytes > 0 && kind != LayerKind::ShortConv; }

@@ -50,6 +50,7 @@ MoeDecoder::MoeDecoder(const Json& config, MoeDecoderConfig c) : c_(std::move(c)
     // A weighted norm behind RoPE changes the length of a pair.
     if (c_.attention.norm == QkNorm::PerHeadAfterRope) cache.pair_bound = PairBound::None;
     LayerSpec& layer = spec_.layers.back();
+    name_norms(layer.attention, c_.attention);
     if (c_.sparse[i]) {
       count_moe_layer(layer, c_.moe, d.ffn);
       layer.parameters += c_.moe_extra_parameters;

@@ -63,4 +63,11 @@ int64_t attention_parameters(const DecoderDims& d, const AttentionForm& form) {
   return n + (form.sinks ? d.n_heads : 0);
 }
 
+void name_norms(AttentionTensors& tensors, const AttentionForm& form) {
+  if (form.norm == QkNorm::None) return;
+  tensors.norm = form.norm == QkNorm::PerHeadAfterRope ? HeadNorm::GainBehindRope : HeadNorm::Gain;
+  tensors.query_norm = form.q_norm;
+  tensors.key_norm = form.k_norm;
+}
+
 }  // namespace kvcal

@@ -42,4 +42,6 @@ class SelfAttention {
 
 int64_t attention_parameters(const DecoderDims& dims, const AttentionForm& form);
 
+void name_norms(AttentionTensors& tensors, const AttentionForm& form);
+
 }  // namespace kvcal

@@ -43,7 +43,10 @@ std::optional<StoredWeight> find_awq(const WeightRequest& request) {
         }
     };
   };
-  return StoredWeight{kFormat, {packed->name, scales.name, zeros.name}, open};
+  return StoredWeight{kFormat,
+                      {packed->name, scales.name, zeros.name},
+                      open,
+                      {scales.name, 1, in / n_groups, out, n_groups, /*inputs_first=*/true}};
 }
 
 }  // namespace kvcal

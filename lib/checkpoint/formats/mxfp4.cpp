@@ -34,7 +34,7 @@ std::optional<StoredWeight> find_mxfp4(const WeightRequest& request) {
   check_shape(request, found, columns_divided(request, blocks ? kGroup : 2, blocks != nullptr), kFormat);
   check_shape(request, need_companion(request, scales_name, kFormat), columns_divided(request, kGroup), kFormat);
   const ScaleGrid grid{request.out(), request.in(), 1, kGroup, request.out(), request.in() / kGroup};
-  StoredWeight stored{kFormat, {found.name, scales_name}, {}};
+  StoredWeight stored{kFormat, {found.name, scales_name}, {}, rectangles_of(grid, scales_name)};
   const InputFactors inputs = find_input_factors(request, stored);
   stored.open = [&checkpoint = request.checkpoint, grid, inputs, name = found.name, scales_name]() -> DecodeRows {
     const auto* bytes = static_cast<const uint8_t*>(checkpoint.tensor(name).data);

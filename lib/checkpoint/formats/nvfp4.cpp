@@ -72,7 +72,7 @@ std::optional<StoredWeight> find_nvfp4(const WeightRequest& request) {
   const TensorInfo& global = need_companion(request, global_name, kFormat);
   if (const int64_t n = global.shape.elements(); n != 1 && n != request.experts())
     check_shape(request, global, {request.experts()}, kFormat);
-  StoredWeight stored{kFormat, {packed->name, scales.name, global_name}, {}};
+  StoredWeight stored{kFormat, {packed->name, scales.name, global_name}, {}, rectangles_of(grid, scales_name)};
   const InputFactors inputs = find_input_factors(request, stored);
   stored.open = [&checkpoint = request.checkpoint, grid, divide, turn, inputs, packed = packed->name, scales_name,
                  global_name]() -> DecodeRows {

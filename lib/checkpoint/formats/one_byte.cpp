@@ -31,7 +31,7 @@ std::optional<StoredWeight> find_one_byte(const WeightRequest& request) {
   check_shape(request, *found, request.shape, format);
   const std::string scales_name = scales_of(request);
   const ScaleGrid grid = grid_of(request, need_companion(request, scales_name, format), format);
-  StoredWeight stored{format, {request.name, scales_name}, {}};
+  StoredWeight stored{format, {request.name, scales_name}, {}, rectangles_of(grid, scales_name)};
   std::string zeros_name;
   const bool integers = found->dtype == DType::I8;
   const std::string beside = request.beside("_zero_point");

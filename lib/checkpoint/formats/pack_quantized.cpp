@@ -61,7 +61,7 @@ std::optional<StoredWeight> find_pack_quantized(const WeightRequest& request) {
   const TensorInfo& scales = need_companion(request, request.beside("_scale"), kFormat);
   const ScaleGrid grid = grid_of(request, scales, kFormat);
   Names names{packed->name, scales.name, "", ""};
-  StoredWeight stored{kFormat, {packed->name, scales.name}, {}};
+  StoredWeight stored{kFormat, {packed->name, scales.name}, {}, rectangles_of(grid, scales.name)};
   check_group_size(request, scales, grid.columns, kFormat);
   if (const TensorInfo* zeros =
           find_part(request, request.beside("_zero_point"), {DType::I32}, request.facts.zero_points, kFormat)) {
@@ -72,6 +72,7 @@ std::optional<StoredWeight> find_pack_quantized(const WeightRequest& request) {
                                           request.facts.ordered && grid.n_columns > 1, kFormat)) {
     check_shape(request, *order, {in}, kFormat);
     stored.parts.push_back(names.order = order->name);
+    stored.scales.ordered_columns = true;
   }
   if (request.checkpoint.has(request.beside("_shape"))) stored.parts.push_back(request.beside("_shape"));
   stored.open = [&checkpoint = request.checkpoint, grid, bits, names] { return open(checkpoint, grid, bits, names); };

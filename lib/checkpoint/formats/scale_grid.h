@@ -22,6 +22,11 @@ struct ScaleGrid {
   int64_t size(int64_t experts) const { return experts * n_rows * n_columns; }
 };
 
+/// Of a weight of two dimensions.
+inline RectangleScales rectangles_of(const ScaleGrid& grid, const std::string& name) {
+  return {name, grid.rows, grid.columns, grid.n_rows, grid.n_columns};
+}
+
 /// The grid of a tensor of scales, by its shape: one for all, one a row or a column, groups along a row, or blocks of a
 /// size that the facts name; for experts with their number in front, or one for all of an expert. Throws Error naming
 /// the tensor when it fits none.

@@ -53,12 +53,23 @@ struct WeightRows {
 /// Writes rows of a weight: products in f32, rounded to bf16 once. Several threads may call it.
 using DecodeRows = std::function<void(WeightRows, bf16*)>;
 
+/// The tensor whose elements multiply rectangles of a weight [out, in] as they are: a factor of a rectangle can be put
+/// into its element. F32, BF16, F16 or F8_E4M3, or the exponent of a power of two (U8, F8_E8M0).
+struct RectangleScales {
+  std::string name;
+  int64_t rows = 0, columns = 0;  // of a rectangle; the last of each may be cut off
+  int64_t n_rows = 0, n_columns = 0;
+  bool inputs_first = false;     // stored as [n_columns, n_rows]
+  bool ordered_columns = false;  // columns are in their rectangles by an order of their own
+};
+
 struct StoredWeight {
   std::string_view format;         // "FP8", "AWQ", ...
   std::vector<std::string> parts;  // full names of the tensors that hold it
   /// Reads the scales, once for all rows. Throws Error for one that is no finite number and for a group index that does
   /// not exist.
   std::function<DecodeRows()> open;
+  RectangleScales scales{};  // of a weight of two dimensions
 };
 
 /// Finds out how the weight is stored. Reads shapes only; nothing when its tensors fit no known format. Throws Error

@@ -95,7 +95,10 @@ class Exaone4 final : public AttentionModel {
     const int64_t parameters = plain_decoder_parameters(dims_, {}) + 2 * dims_.head_dim;
     for (const int64_t window : windows)
       add_attention_layer(spec_, dims_, all_rotate || window > 0 ? rope_ : RopeSpec{}, window, parameters);
-    for (LayerSpec& layer : spec_.layers) layer.activations += dims_.hidden;  // two norms, no fused one
+    for (LayerSpec& layer : spec_.layers) {
+      layer.attention.norm = HeadNorm::Gain;
+      layer.activations += dims_.hidden;  // two norms, no fused one
+    }
   }
 
  private:

@@ -183,6 +183,7 @@ class Gemma final : public DecoderModel {
     if (g.qk_norm) parameters += 2 * d.head_dim;
     for (const int64_t window : read_windows(text, d.n_layers, g)) {
       KvLayout& cache = add_attention_layer(spec_, d, window > 0 ? c_.sliding_rope : c_.full_rope, window, parameters);
+      if (g.qk_norm) spec_.layers.back().attention.norm = HeadNorm::OnePlusGain;
       if (!g.branch_norms) continue;
       cache.softmax_scale = 1 / std::sqrt(scalar);
       spec_.layers.back().activations += 2 * d.hidden;  // the two norms of what is added

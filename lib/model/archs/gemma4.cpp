@@ -193,6 +193,8 @@ class Gemma4 final : public Model {
       dims.ffn = l.ffn;
       add_attention_layer(spec_, dims, rope, l.full ? 0 : window, gemma4_parameters(c_, l)).softmax_scale = 1;
       LayerSpec& added = spec_.layers.back();
+      added.attention.norm = HeadNorm::Gain;
+      added.attention.value_normed = true;
       added.activations += gemma4_extra_activations(c_);
       if (c_.moe) added.expert_share = expert_share(*c_.moe);
       if (l.owner == l.index) continue;

@@ -55,8 +55,13 @@ class HunyuanDense final : public AttentionModel {
     rope_ = read_rope(text, dims_.head_dim, {});
     bias_ = get_bool_or(text, "attention_bias", false) ? Bias::Present : Bias::None;
     const int64_t parameters = plain_decoder_parameters(dims_, {bias_, bias_, Bias::None}) + 2 * dims_.head_dim;
-    for (int64_t i = 0; i < dims_.n_layers; ++i)  // the norm's gain follows the rotation
+    for (int64_t i = 0; i < dims_.n_layers; ++i) {
       add_attention_layer(spec_, dims_, rope_, 0, parameters).pair_bound = PairBound::None;
+      AttentionTensors& tensors = spec_.layers.back().attention;
+      tensors.norm = HeadNorm::GainBehindRope;
+      tensors.query_norm = "query_layernorm";
+      tensors.key_norm = "key_layernorm";
+    }
   }
 
  private:

@@ -97,6 +97,11 @@ class Lfm2 final : public DecoderModel {
     for (const bool attends : read_attention_layers(text, dims_.n_layers)) {
       if (attends) {
         add_attention_layer(spec_, dims_, rope_, 0, parameters);
+        AttentionTensors& tensors = spec_.layers.back().attention;
+        tensors.output = kAttention.out;
+        tensors.norm = HeadNorm::Gain;
+        tensors.query_norm = kAttention.q_norm;
+        tensors.key_norm = kAttention.k_norm;
       } else {
         add_recurrent_layer(spec_, LayerKind::ShortConv, ShortConv::size(conv_), dims_.ffn);
       }

@@ -213,6 +213,7 @@ class Llama4 final : public DecoderModel {
     for (const Llama4Layer& l : c_.layers) {
       add_attention_layer(spec_, dims, l.turns ? c_.rope : RopeSpec{}, 0, parameters);
       LayerSpec& added = spec_.layers.back();
+      if (l.turns && c_.qk_norm) added.attention.norm = HeadNorm::NoGain;
       added.activations += (dims.n_heads + dims.n_kv_heads) * dims.head_dim + 2;  // normed or tuned
       if (!l.sparse) continue;
       count_moe_layer(added, c_.moe, c_.dense_ffn);

@@ -154,6 +154,7 @@ class NemotronH final : public DecoderModel {
       KvLayout& cache =
           add_attention_layer(spec_, alone, no_rope_, window, AttentionMixer::parameters(dims_, {}) + dims_.hidden);
       cache.name = "layers." + std::to_string(cache.layer) + ".mixer";
+      spec_.layers.back().attention.module = cache.name + ".";
       return;
     }
     MixerSize size;

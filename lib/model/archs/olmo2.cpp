@@ -69,7 +69,10 @@ class Olmo final : public AttentionModel {
     const int64_t qk_norms = (dims_.n_heads + dims_.n_kv_heads) * dims_.head_dim;
     const int64_t parameters = plain_decoder_parameters(dims_, {bias_, bias_, Bias::None}) + qk_norms;
     for (const int64_t window : windows) add_attention_layer(spec_, dims_, rope_of(window), window, parameters);
-    for (LayerSpec& layer : spec_.layers) layer.activations += dims_.hidden;  // two norms, no fused one
+    for (LayerSpec& layer : spec_.layers) {
+      layer.attention.norm = HeadNorm::Gain;
+      layer.activations += dims_.hidden;  // two norms, no fused one
+    }
   }
 
  private:

@@ -26,8 +26,11 @@ class Phi3 final : public AttentionModel {
     for (const char* bias : {"attention_bias", "mlp_bias", "lm_head_bias"})
       if (get_bool_or(text, bias, false)) fail(std::string(bias) + " is not supported for Phi3ForCausalLM");
     rope_ = read_rope(text, dims_.head_dim, {});
-    for (const int64_t window : read_windows(text, dims_.n_layers, 0))
+    for (const int64_t window : read_windows(text, dims_.n_layers, 0)) {
       add_attention_layer(spec_, dims_, rope_, window, plain_decoder_parameters(dims_, {}));
+      spec_.layers.back().attention.query = "qkv_proj";
+      spec_.layers.back().attention.fused = true;
+    }
     spec_.rope_switch = longrope_switch(text, dims_.head_dim);
     spec_.above_rope_switch = get_int_or(text, kServedPositions, dims_.max_positions) > spec_.rope_switch;
   }

@@ -39,7 +39,10 @@ class Qwen3Vl final : public AttentionModel {
     const Bias bias = get_bool_or(text, "attention_bias", false) ? Bias::Present : Bias::None;
     biases_ = {bias, bias, Bias::None};
     const int64_t parameters = plain_decoder_parameters(dims_, biases_) + 2 * dims_.head_dim;
-    for (int64_t i = 0; i < dims_.n_layers; ++i) add_attention_layer(spec_, dims_, rope_, 0, parameters);
+    for (int64_t i = 0; i < dims_.n_layers; ++i) {
+      add_attention_layer(spec_, dims_, rope_, 0, parameters);
+      spec_.layers.back().attention.norm = HeadNorm::Gain;
+    }
     read_deepstack(config, spec_);
   }
 

@@ -248,6 +248,7 @@ class Zamba2 final : public Model {
     cache.name = "layers." + std::to_string(cache.layer) + ".shared_transformer.self_attn";
     cache.softmax_scale = 1 / std::sqrt(static_cast<double>(d.head_dim) / 2);
     LayerSpec& layer = spec_.layers.back();
+    layer.attention.obstacle = "its weights are a block's that serves several layers";
     if (repeated) layer.copies = shared;
     // Beside attention, feed-forward and scan: the embeddings, both rows joined and normed, what the adapters add.
     layer.activations += scan.activations + 8 * d.hidden + 4 * d.ffn + 2 * (heads + kv) + 5 * c_.rank;

@@ -1,0 +1,208 @@
+// kvcal fold MODEL: a checkpoint for which scale 1.0 is the calibrated scale.
+#include "fold/fold.h"
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <iostream>
+#include <memory>
+
+#include "base/size_text.h"
+#include "build_info.h"
+#include "device.h"
+#include "json_output.h"
+#include "verbs.h"
+
+namespace kvcal {
+namespace {
+
+struct FoldFlags {
+  FoldRequest request;
+  std::string balance = "head";
+  bool undo = false, check = false, no_check = false, copy = false, json = false;
+  int threads = 0;
+};
+
+std::vector<std::string> serve_commands(const FoldRequest& request) {
+  const std::string out = request.out.string();
+  return {"vllm serve " + out + " --kv-cache-dtype fp8",
+          "python -m sglang.launch_server --model-path " + out + " --kv-cache-dtype fp8_e4m3"};
+}
+
+size_t count(const FoldResult& result, bool (*is)(const FoldedSite&)) {
+  return static_cast<size_t>(std::ranges::count_if(result.record.plan.sites, is));
+}
+
+bool is_left(const FoldedSite& site) { return site.left_to_scales; }
+bool is_folded(const FoldedSite& site) { return site.is_folded(); }
+
+Json files_json(const FolderChangeReport& report) {
+  return {{"hard_linked", report.files.hard_linked}, {"symlinked", report.files.symlinked},
+          {"copied", report.files.copied},           {"written", report.files.written},
+          {"left_out", report.files.left_out},       {"shards", report.shards},
+          {"shards_resumed", report.n_resumed}};
+}
+
+void print_json(const FoldRequest& request, const FoldResult& result) {
+  const bool written = result.folds() && !request.plan_only;
+  Json json = to_json(result.record);
+  json["out"] = request.out.string();
+  json["written"] = written;
+  json["bytes_rewritten"] = result.touched.bytes;
+  json["files"] = files_json(result.written);
+  if (result.check)
+    json["check"] = {{"tokens", result.check->n_tokens},
+                     {"logits_equal", result.check->n_logits},
+                     {"rows_equal", result.check->n_rows}};
+  json["commands"] = written ? serve_commands(request) : std::vector<std::string>{};
+  std::cout << json_output(json);
+}
+
+/// "-4" or "-6 to 2".
+std::string range_text(const std::vector<int>& exponents) {
+  const auto [least, most] = std::ranges::minmax(exponents);
+  return least == most ? std::to_string(least) : std::to_string(least) + " to " + std::to_string(most);
+}
+
+void print_sites(const FoldResult& result, bool all) {
+  for (const FoldedSite& site : result.record.plan.sites) {
+    if (!all && !site.left_to_scales) continue;
+    std::cout << "  layer " << site.layer << ", " << name_of(site.site) << ": ";
+    if (site.is_folded())
+      std::cout << "times 2^e, e = " << range_text(site.exponents) << ", by " << name_of(site.balance);
+    else
+      std::cout << (site.left_to_scales ? "left to a scale file" : "as it is");
+    if (!site.why.empty()) std::cout << " (" << site.why << ')';
+    std::cout << '\n';
+  }
+}
+
+void print_nothing(const FoldResult& result) {
+  if (const size_t left = count(result, is_left); left > 0) {
+    std::cout << "nothing can be folded; " << left << " site(s) need a scale file:\n";
+    return print_sites(result, false);
+  }
+  std::cout << "nothing to fold: scale 1.0 is as good as any at all " << result.record.plan.sites.size()
+            << " sites, so nothing was written; serve the model as it is with an FP8 cache (--force folds all the "
+               "same)\n";
+}
+
+void print_plan(const FoldResult& result) {
+  std::cout << "sites:\n";
+  print_sites(result, true);
+  std::cout << "\ntensors:\n";
+  for (const TensorFold& t : result.record.plan.tensors)
+    std::cout << "  " << t.name << ": " << t.exponents.size() << (t.axis == Axis::Rows ? " rows" : " columns")
+              << ", times 2^e, e = " << range_text(t.exponents) << '\n';
+  std::cout << "\n"
+            << result.touched.paths.size() << " shard(s), " << bytes_text(result.touched.bytes)
+            << ", would be rewritten; nothing was written (--dry-run)\n";
+}
+
+void print_written(const FoldRequest& request, const FoldResult& result) {
+  const size_t folded = count(result, is_folded), left = count(result, is_left);
+  std::cout << quoted(request.out.string()) << ": " << folded << " of " << result.record.plan.sites.size()
+            << " sites folded into " << result.record.plan.tensors.size() << " tensors, "
+            << result.written.shards.size() << " shard(s) rewritten";
+  if (result.written.n_resumed > 0)
+    std::cout << " (" << result.written.n_resumed << " by the run that was interrupted)";
+  std::cout << '\n';
+  if (result.check)
+    std::cout << "checked: " << result.check->n_logits << " logits of " << result.check->n_tokens
+              << " tokens in bf16 and f32 are the same bits, " << result.check->n_rows
+              << " cached rows are the original's times their powers of two\n";
+  else
+    std::cout << "not checked (--no-check)\n";
+  if (left > 0) {
+    std::cout << left << " site(s) still need a scale file, made from this folder:\n";
+    print_sites(result, false);
+  }
+  std::cout << "\nserve:\n";
+  for (const std::string& command : serve_commands(request)) std::cout << "  " << command << '\n';
+  std::cout << "\nnote:\n- scales and LoRA adapters that were made for " << quoted(request.model.string())
+            << " do not belong to this folder\n";
+}
+
+Exit undo(const FoldFlags& flags) {
+  const FoldRequest& request = flags.request;
+  if (!request.statistics.empty()) fail("--undo takes a fold back by its record; it needs no --stats");
+  const FolderChangeReport report = undo_fold(request.model, request.out, request.untouched);
+  if (flags.json)
+    std::cout << json_output(
+        {{"undone", request.model.string()}, {"out", request.out.string()}, {"files", files_json(report)}});
+  else
+    std::cout << quoted(request.out.string()) << ": the weights before the fold, " << report.shards.size()
+              << " shard(s) rewritten\n";
+  return Exit::Done;
+}
+
+Exit run(const FoldFlags& flags) {
+  FoldRequest request = flags.request;
+  if (flags.check && flags.no_check) fail("--check and --no-check exclude each other");
+  if (request.out.empty() && !request.plan_only) fail("fold: -o is required; see 'kvcal fold --help'");
+  check_threads(flags.threads);
+  request.untouched = flags.copy ? Weights::Copy : Weights::Link;
+  if (flags.undo) {
+    FoldFlags resolved = flags;
+    resolved.request = request;
+    return undo(resolved);
+  }
+  if (request.statistics.empty()) fail("fold: --stats is required; see 'kvcal fold --help'");
+  request.options.balance = balance_from_name(flags.balance);
+  request.check = !flags.no_check;
+  request.tool_version = std::string("kvcal ") + build_info().version;
+  const FoldResult result =
+      fold(request, [&](Precision precision) { return open_device("cpu", precision, flags.threads); });
+  if (flags.json) {
+    print_json(request, result);
+  } else if (!result.folds()) {
+    print_nothing(result);
+  } else {
+    request.plan_only ? print_plan(result) : print_written(request, result);
+  }
+  return Exit::Done;
+}
+
+void add_options(CLI::App& verb, FoldFlags& flags) {
+  FoldRequest& request = flags.request;
+  verb.add_option("MODEL", request.model, "Checkpoint folder; not modified")->required();
+  verb.add_option("--stats", request.statistics, "Statistics of this model (calibrate --stats)")->type_name("FILE");
+  verb.add_option("-o,--out", request.out, "Folder to write");
+  verb.add_option("--balance", flags.balance,
+                  "What gets a power of two of its own: head, channel (both of a rotary pair together), or tensor")
+      ->type_name("NAME")
+      ->capture_default_str();
+  verb.add_option("--dtype", request.options.format, "Cache format that values are placed for")
+      ->type_name("NAME")
+      ->capture_default_str();
+  verb.add_option("--adapter", request.adapters, "LoRA adapter of MODEL: folded into a folder OUT-NAME (repeatable)")
+      ->type_name("FOLDER")
+      ->take_all();
+  verb.add_flag("--force", request.options.force, "Fold also where scale 1.0 is as good as any");
+  verb.add_flag("--check", flags.check, "Run both checkpoints and compare them bit by bit (the default)");
+  verb.add_flag("--no-check", flags.no_check, "Do not run them");
+  verb.add_flag("--undo", flags.undo, "MODEL is folded: write the weights before the fold");
+  verb.add_flag("--copy", flags.copy, "Copy weight files that do not change instead of linking them");
+  verb.add_option("--threads", flags.threads, "Of the check; 0: all processors")->capture_default_str();
+  verb.add_flag("--dry-run", request.plan_only, "Print sites, tensors and bytes only; write nothing");
+  verb.add_flag("--json", flags.json, "One JSON object on standard output");
+}
+
+}  // namespace
+
+void add_fold(CLI::App& app, Job& chosen) {
+  auto flags = std::make_shared<FoldFlags>();
+  CLI::App* verb = app.add_subcommand("fold", "Put scales into the weights as powers of two: no server loads anything");
+  add_options(*verb, *flags);
+  verb->footer(
+      "The folded checkpoint computes the same bits; what it caches lies in the middle of the format's range, so\n"
+      "that scale 1.0 is right. It cures clipping and underflow, not FP8's precision. An interrupted run goes on\n"
+      "where it was.\n"
+      "\n"
+      "Examples:\n"
+      "  kvcal fold ./Qwen3-0.6B --stats run.kvstats -o ./Qwen3-0.6B-folded\n"
+      "  kvcal fold ./Qwen3-0.6B --stats run.kvstats --dry-run\n"
+      "  kvcal fold ./Qwen3-0.6B-folded --undo -o ./Qwen3-0.6B-again");
+  verb->callback([flags, &chosen] { chosen = [flags] { return run(*flags); }; });
+}
+
+}  // namespace kvcal

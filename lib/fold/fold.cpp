@@ -1,0 +1,85 @@
+#include "fold/fold.h"
+
+#include "base/read_file.h"
+#include "base/sha256.h"
+#include "checkpoint/fold_mark.h"
+#include "checkpoint/kv_scale_names.h"
+#include "fold/adapter_fold.h"
+#include "stats/statistics_file.h"
+
+namespace kvcal {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr size_t kMostStatistics = size_t{4} << 30;  // bytes
+
+void check_foldable(const Checkpoint& checkpoint) {
+  if (read_fold_record(checkpoint.folder()))
+    fail("it is folded already (" + std::string(kFoldRecord) + "); fold the original, or take this back with --undo");
+  for (const std::string& name : checkpoint.names())
+    if (KvScaleName ignored; parse_kv_scale_name(name, ignored))
+      fail("it has KV scales of its own, " + quoted(name) + " for one, which would not fit what is folded; fold a " +
+           "checkpoint without them");
+}
+
+std::string sha256_of(const fs::path& path) { return sha256_hex(read_file(path, kMostStatistics)); }
+
+}  // namespace
+
+namespace {
+
+std::vector<FoldedAdapter> plan_adapters(const FoldRequest& request, const OpenedModel& model, const FoldPlan& plan) {
+  std::vector<FoldedAdapter> adapters;
+  for (const fs::path& given : request.adapters) {
+    std::error_code ignored;
+    const fs::path folder = fs::weakly_canonical(given), out = request.out.string() + "-" + folder.filename().string();
+    if (fs::exists(out, ignored) && !request.plan_only) fail("writing " + quoted(out.string()) + ": it exists");
+    adapters.push_back({folder, out, fold_adapter(folder, model, plan)});
+  }
+  return adapters;
+}
+
+void write_adapter(const FoldedAdapter& adapter, const FoldRequest& request) {
+  write_folder_change({adapter.source, adapter.out, adapter.tensors, "", Subnormals::Refuse, request.untouched},
+                      [](const fs::path&) {});
+}
+
+}  // namespace
+
+FoldResult fold(const FoldRequest& request, const OpenPrecision& open) {
+  const OpenedModel original(request.model);
+  const fs::path& folder = original.checkpoint.folder();
+  while_doing(quoted(request.model.string()), [&] { check_foldable(original.checkpoint); });
+  const Statistics statistics = read_statistics(request.statistics);
+  FoldResult result;
+  result.record = {request.tool_version, describe(original), sha256_of(request.statistics), request.options.format,
+                   while_doing(quoted(request.statistics.string()),
+                               [&] { return plan_fold(original, statistics, request.options); })};
+  result.touched = touched_shards(folder, result.record.plan.tensors);
+  result.adapters = plan_adapters(request, original, result.record.plan);
+  if (request.plan_only || !result.folds()) return result;
+  const FolderChange change{
+      folder,           request.out, result.record.plan.tensors, record_text(result.record), Subnormals::Refuse,
+      request.untouched};
+  result.written = write_folder_change(change, [&](const fs::path& written) {
+    const OpenedModel folded(written);
+    if (request.check) result.check = check_fold(original, folded, result.record.plan.sites, open);
+  });
+  for (const FoldedAdapter& adapter : result.adapters) write_adapter(adapter, request);
+  return result;
+}
+
+FolderChangeReport undo_fold(const fs::path& given, const fs::path& out, Weights untouched) {
+  const fs::path folder = read_config(given).folder;
+  const std::optional<Json> record = read_fold_record(folder);
+  if (!record) fail(quoted(given.string()) + ": is not folded (no " + kFoldRecord + ")");
+  std::vector<TensorFold> tensors =
+      while_doing(quoted((folder / kFoldRecord).string()), [&] { return folded_tensors(*record); });
+  for (TensorFold& t : tensors)
+    for (int& e : t.exponents) e = -e;
+  return write_folder_change({folder, out, std::move(tensors), "", Subnormals::KeepExact, untouched},
+                             [](const fs::path& written) { Checkpoint::open(written); });
+}
+
+}  // namespace kvcal

@@ -1,0 +1,160 @@
+#include "fold/fold_check.h"
+
+#include <cmath>
+#include <cstring>
+
+#include "base/error.h"
+#include "prefill/runner.h"
+
+namespace kvcal {
+namespace {
+
+constexpr int64_t kLengths[] = {96, 40, 9};  // tokens of the drawn sequences
+
+/// Ids that depend on nothing but the vocabulary, without those that stand for images.
+std::vector<PromptTokens> drawn_prompts(const ModelSpec& spec) {
+  std::vector<PromptTokens> prompts;
+  uint64_t state = 1;
+  for (const int64_t length : kLengths) {
+    PromptTokens& prompt = prompts.emplace_back();
+    prompt.id = "drawn-" + std::to_string(prompts.size());
+    while (static_cast<int64_t>(prompt.ids.size()) < length) {
+      state = state * 6364136223846793005u + 1442695040888963407u;  // Knuth's linear congruential generator
+      const auto id = static_cast<int32_t>((state >> 33) % static_cast<uint64_t>(spec.vocab));
+      if (std::ranges::find(spec.placeholders, id) == spec.placeholders.end()) prompt.ids.push_back(id);
+    }
+  }
+  return prompts;
+}
+
+Storage on_host(Ops& op, const Tensor& tensor) {
+  Storage host(tensor.shape, tensor.dtype);
+  op.download(tensor, host.tensor());
+  return host;
+}
+
+/// What a run showed, in its order.
+struct Seen {
+  std::string what;  // "layer 3, key"
+  int cache = -1;    // -1: logits
+  CacheSite site = CacheSite::Key;
+  Storage values;
+};
+
+class Recorder final : public KvTap, public LogitsSink {
+ public:
+  Recorder(Ops& op, const ModelSpec& spec) : op_(op), spec_(spec) {}
+
+  Tensor query(int, const Tensor& q, const Batch&) override { return q; }
+  Tensor key(int cache, const Tensor& k, const Batch&) override { return keep(cache, CacheSite::Key, k); }
+  Tensor value(int cache, const Tensor& v, const Batch&) override { return keep(cache, CacheSite::Value, v); }
+  Tensor latent(int cache, const Tensor& row, const Batch&) override { return keep(cache, CacheSite::Latent, row); }
+  void layer_done(int) override {}
+  void hidden(Ops& op, const Tensor& x, const Batch&, Head& head) override {
+    seen_.push_back({"logits", -1, CacheSite::Query, on_host(op, head.forward(op, x))});
+  }
+
+  std::vector<Seen> take() { return std::move(seen_); }
+
+ private:
+  Tensor keep(int cache, CacheSite site, const Tensor& t) {
+    const KvLayout& layout = spec_.caches[static_cast<size_t>(cache)];
+    seen_.push_back(
+        {"layer " + std::to_string(layout.layer) + ", " + std::string(name_of(site)), cache, site, on_host(op_, t)});
+    return t;
+  }
+
+  Ops& op_;
+  const ModelSpec& spec_;
+  std::vector<Seen> seen_;
+};
+
+std::vector<Seen> run(const OpenedModel& model, Ops& op) {
+  constexpr int64_t kRows = 256;
+  const SequencePlan plan =
+      plan_sequences(drawn_prompts(model.spec()), {.passes = 1, .warmup_passes = 0, .sanity = false});
+  ModelWeights weights = model.weights;
+  Recorder recorder(op, model.spec());
+  Runner runner(*model.model, op, weights, kRows);
+  SequenceGroup group;
+  group.sequences = &plan.measured;
+  group.tap = &recorder;
+  group.until = Until::Logits;
+  group.sink = &recorder;
+  runner.run({group}, plan.prompts);
+  return recorder.take();
+}
+
+/// Of every channel of a cached row: powers of two by cache and site. A latent row has those of both its parts.
+class Powers {
+ public:
+  Powers(const ModelSpec& spec, const std::vector<FoldedSite>& sites) : spec_(spec), sites_(sites) {}
+
+  std::vector<int> of(const Seen& seen) const {
+    const KvLayout& layout = spec_.caches[static_cast<size_t>(seen.cache)];
+    std::vector<int> exponents;
+    for (const FoldedSite& s : sites_) {
+      const bool is_part = seen.site == CacheSite::Latent && s.site == CacheSite::Rope;
+      if (s.layer == layout.layer && (s.site == seen.site || is_part))
+        exponents.insert(exponents.end(), s.exponents.begin(), s.exponents.end());
+    }
+    return exponents;
+  }
+
+ private:
+  const ModelSpec& spec_;
+  const std::vector<FoldedSite>& sites_;
+};
+
+std::string place_text(int64_t row, int64_t channel) {
+  return "row " + std::to_string(row) + ", channel " + std::to_string(channel);
+}
+
+void compare_logits(const Seen& original, const Seen& folded, std::string_view precision) {
+  const Tensor a = original.values.tensor(), b = folded.values.tensor();
+  const size_t bytes = size_of(a.dtype);
+  for (int64_t i = 0; i < a.elements(); ++i) {
+    const size_t at = static_cast<size_t>(i) * bytes;
+    if (std::memcmp(static_cast<const std::byte*>(a.data) + at, static_cast<const std::byte*>(b.data) + at, bytes) != 0)
+      fail("the folded model does not compute the same: logits in " + std::string(precision) + " differ at " +
+           place_text(i / a.dim(1), i % a.dim(1)));
+  }
+}
+
+void compare_rows(const Seen& original, const Seen& folded, const std::vector<int>& exponents) {
+  const auto n = static_cast<size_t>(original.values.tensor().elements());
+  std::vector<float> a(n), b(n);
+  convert_to_float(original.values.tensor().dtype, original.values.tensor().data, a.data(), n);
+  convert_to_float(folded.values.tensor().dtype, folded.values.tensor().data, b.data(), n);
+  const size_t width = exponents.size();
+  for (size_t i = 0; i < n; ++i)
+    if (std::ldexp(a[i], exponents[i % width]) != b[i])
+      fail("the folded model does not hold what it should: " + original.what + ", " +
+           place_text(static_cast<int64_t>(i / width), static_cast<int64_t>(i % width)));
+}
+
+}  // namespace
+
+FoldCheck check_fold(const OpenedModel& original, const OpenedModel& folded, const std::vector<FoldedSite>& sites,
+                     const OpenPrecision& open) {
+  FoldCheck check;
+  const Powers powers(original.spec(), sites);
+  for (const int64_t length : kLengths) check.n_tokens += length;
+  for (const Precision precision : {Precision::BF16, Precision::F32}) {
+    const std::unique_ptr<Ops> op = open(precision);
+    const std::vector<Seen> before = run(original, *op), after = run(folded, *op);
+    if (before.size() != after.size()) fail("the folded model runs other layers than the original");
+    for (size_t i = 0; i < before.size(); ++i) {
+      if (before[i].cache < 0) {
+        compare_logits(before[i], after[i], precision == Precision::BF16 ? "bf16" : "f32");
+        check.n_logits += before[i].values.tensor().elements();
+      } else {
+        compare_rows(before[i], after[i], powers.of(before[i]));
+        check.n_rows += before[i].values.tensor().dim(0);
+      }
+    }
+  }
+  return check;
+}
+
+}  // namespace kvcal

@@ -1,0 +1,149 @@
+#include "fold/fold_folder.h"
+
+#include <algorithm>
+
+#include "base/atomic_file.h"
+#include "base/atomic_folder.h"
+#include "base/error.h"
+#include "base/read_file.h"
+#include "base/sha256.h"
+#include "checkpoint/fold_mark.h"
+#include "checkpoint/weight_files.h"
+#include "export/folder_files.h"
+#include "fold/changed_shard.h"
+
+namespace kvcal {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kPartialSuffix = ".kvcal-partial";
+constexpr const char* kChangeName = "change.txt";
+
+fs::path place_of(const fs::path& path) {
+  fs::path place = fs::weakly_canonical(fs::absolute(path));
+  return place.has_filename() ? place : place.parent_path();
+}
+
+bool is_within(const fs::path& inner, const fs::path& outer) {
+  return std::mismatch(outer.begin(), outer.end(), inner.begin(), inner.end()).first == outer.end();
+}
+
+void check_target(const FolderChange& change) {
+  const fs::path source = place_of(change.source), out = place_of(change.out);
+  const std::string name = quoted(change.out.string());
+  if (out == source) fail(name + " is the model's own folder; choose a new one");
+  if (is_within(out, source)) fail(name + " is inside the model's folder; choose a folder outside it");
+  if (is_within(source, out)) fail(name + " contains the model's folder; choose another one");
+}
+
+/// What tells one change from another, for a run that goes on: names, powers, and the shards as they are now.
+std::string identity_of(const FolderChange& change, const TouchedShards& shards) {
+  Sha256 hash;
+  for (const TensorFold& t : change.tensors) {
+    hash.update(t.name + (t.axis == Axis::Rows ? " rows" : " columns"));
+    for (const int e : t.exponents) hash.update(" " + std::to_string(e));
+    hash.update("\n");
+  }
+  for (const fs::path& shard : shards.paths)
+    hash.update(shard.string() + " " + std::to_string(fs::file_size(shard)) + " " +
+                std::to_string(fs::last_write_time(shard).time_since_epoch().count()) + "\n");
+  return hash.hex() + "\n";
+}
+
+/// The folder of finished shards, which outlives an interrupted run.
+class PartialFolder {
+ public:
+  PartialFolder(const fs::path& out, const std::string& identity) : path_(place_of(out).string() + kPartialSuffix) {
+    std::error_code ignored;
+    if (!fs::exists(path_, ignored)) {
+      make_folder(path_);
+      write_file_atomically(path_ / kChangeName, identity, Existing::Refuse);
+      return;
+    }
+    constexpr size_t kMostBytes = 1 << 10;
+    if (!fs::is_regular_file(path_ / kChangeName, ignored) || read_file(path_ / kChangeName, kMostBytes) != identity)
+      fail(quoted(path_.string()) + " is of another fold that was interrupted; remove it");
+  }
+
+  bool has(const std::string& shard) const {
+    std::error_code ignored;
+    return fs::is_regular_file(path_ / shard, ignored);
+  }
+
+  /// write() fills `shard`. An Error says what is kept, and that is nothing where no shard is complete.
+  void add(const std::string& shard, const std::function<void(const fs::path&)>& write) const {
+    try {
+      write(path_ / shard);
+    } catch (const Error& e) {
+      const auto is_shard = [](const fs::directory_entry& entry) { return entry.path().filename() != kChangeName; };
+      std::error_code ignored;
+      const auto entries = fs::directory_iterator(path_, ignored);
+      if (std::any_of(begin(entries), end(entries), is_shard))
+        throw Error(std::string(e.what()) + "; finished shards are in " + quoted(path_.string()) +
+                    ", the same command goes on from there");
+      remove();
+      throw;
+    }
+  }
+  fs::path operator/(const std::string& shard) const { return path_ / shard; }
+  void remove() const {
+    std::error_code ignored;
+    fs::remove_all(path_, ignored);
+  }
+
+ private:
+  fs::path path_;
+};
+
+}  // namespace
+
+TouchedShards touched_shards(const fs::path& source, const std::vector<TensorFold>& tensors) {
+  TouchedShards touched;
+  for (const fs::path& path : find_weight_files(source).shards) {
+    const SafetensorsFile shard(path);
+    if (folds_in(shard, tensors).empty()) continue;
+    touched.paths.push_back(path);
+    touched.bytes += shard.file().size();
+  }
+  return touched;
+}
+
+FolderChangeReport write_folder_change(const FolderChange& change, const std::function<void(const fs::path&)>& check) {
+  check_target(change);
+  AtomicFolder folder(change.out, Existing::Refuse);
+  const TouchedShards shards = touched_shards(change.source, change.tensors);
+  const PartialFolder partial(change.out, identity_of(change, shards));
+  FolderChangeReport report;
+  for (const fs::path& path : shards.paths) {
+    const std::string name = path.filename().string();
+    report.shards.push_back(name);
+    if (partial.has(name)) {
+      ++report.n_resumed;
+      continue;
+    }
+    partial.add(name, [&](const fs::path& to) {
+      const SafetensorsFile shard(path);
+      write_changed(shard, folds_in(shard, change.tensors), to, change.subnormals);
+    });
+  }
+  Overlay overlay;
+  overlay.source = change.source;
+  overlay.elsewhere = {report.shards.begin(), report.shards.end()};
+  overlay.elsewhere.insert(kFoldRecord);
+  if (!change.record.empty()) overlay.files.push_back({kFoldRecord, change.record});
+  report.files = fill_overlay(overlay, folder.path(), change.untouched);
+  for (const std::string& name : report.shards) twin_file(partial / name, folder.path() / name);
+  report.files.written += report.shards.size();
+  try {
+    check(folder.path());
+  } catch (...) {
+    partial.remove();
+    throw;
+  }
+  folder.commit();
+  partial.remove();
+  return report;
+}
+
+}  // namespace kvcal

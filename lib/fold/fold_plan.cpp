@@ -1,0 +1,142 @@
+#include "fold/fold_plan.h"
+
+#include <algorithm>
+#include <map>
+
+#include "base/error.h"
+#include "fold/site_fold.h"
+#include "solve/solution.h"
+
+namespace kvcal {
+namespace {
+
+void check_is_of(const Statistics& statistics, const ModelInfo& model) {
+  const std::optional<ModelInfo>& measured = statistics.run.model;
+  if (!measured) fail("the statistics were merged from different models; measure this one");
+  const bool same =
+      measured->config_sha256 == model.config_sha256 && measured->weights_fingerprint == model.weights_fingerprint;
+  if (!same)
+    fail("the statistics are of another model: " + quoted(measured->architecture) + ", weights " +
+         measured->weights_fingerprint.substr(0, 12) + ", the checkpoint is " + quoted(model.architecture) + ", " +
+         model.weights_fingerprint.substr(0, 12) + "; calibrate this one (--stats)");
+}
+
+bool is_zero(const std::vector<int>& exponents) {
+  return std::ranges::all_of(exponents, [](int e) { return e == 0; });
+}
+
+/// Why the tensors cannot be multiplied exactly; "" where they can.
+std::string inexact(const Checkpoint& checkpoint, const std::vector<TensorFold>& tensors) {
+  for (const TensorFold& t : tensors)
+    if (!is_exact(checkpoint, t, Subnormals::Refuse))
+      return "numbers of " + quoted(t.name) + " would leave the normal range of " +
+             std::string(name_of(checkpoint.find(t.name)->dtype));
+  return "";
+}
+
+/// From the balance asked for to the coarsest.
+std::vector<Balance> balances_from(Balance wanted) {
+  std::vector<Balance> balances;
+  for (int b = static_cast<int>(wanted); b >= 0; --b) balances.push_back(static_cast<Balance>(b));
+  return balances;
+}
+
+struct PlannedSite {
+  FoldedSite site;
+  std::vector<TensorFold> tensors;
+};
+
+class Planner {
+ public:
+  Planner(const OpenedModel& model, const FoldOptions& options)
+      : model_(model), options_(options), format_(number_format(options.format)), folder_(model.checkpoint) {}
+
+  void add(const CacheStatistics& cache, const SolvedCache& solved) {
+    const KvLayout& layout = model_.spec().caches[static_cast<size_t>(cache.layout.cache)];
+    const FoldedCache folded{model_.spec(), layout, folder_, model_.weights.prefix.model};
+    if (layout.is_mla()) {
+      add(cache, CacheSite::Latent, solved.latent.assessment.scale, latent_weights(folded), folded);
+      add(cache, CacheSite::Rope, solved.latent.assessment.scale, rope_weights(folded), folded);
+    } else {
+      add(cache, CacheSite::Key, solved.key.assessment.scale, key_weights(folded), folded);
+      add(cache, CacheSite::Value, solved.value.assessment.scale, value_weights(folded), folded);
+    }
+  }
+
+  FoldPlan take() {
+    for (auto& [place, exponents] : merged_) plan_.tensors.push_back({place.first, place.second, std::move(exponents)});
+    return std::move(plan_);
+  }
+
+ private:
+  void add(const CacheStatistics& cache, CacheSite site, ScaleNeed need, const SiteWeights& weights,
+           const FoldedCache& folded) {
+    FoldedSite result{folded.layout.layer, site, heads_of(folded.layout, site), options_.balance, {}, false, ""};
+    result.exponents.assign(cache.at(site).channels.size(), 0);
+    if (need == ScaleNeed::Any && !options_.force) {
+      result.why = "scale 1.0 is as good as any";
+    } else if (const std::string why = first_obstacle(weights, folded); !why.empty()) {
+      result.why = why;
+    } else {
+      fold(cache, weights, result);
+    }
+    result.left_to_scales = need == ScaleNeed::Needed && !result.is_folded();
+    plan_.sites.push_back(std::move(result));
+  }
+
+  static std::string first_obstacle(const SiteWeights& weights, const FoldedCache& folded) {
+    const std::string& model = folded.owner().attention.obstacle;
+    return model.empty() ? weights.obstacle : model;
+  }
+
+  void fold(const CacheStatistics& cache, const SiteWeights& weights, FoldedSite& result) {
+    for (const Balance balance : balances_from(options_.balance)) {
+      const std::vector<int> exponents = place(cache, result.site, format_, balance, weights.limits);
+      if (is_zero(exponents)) {
+        result.why = "its values lie there already";
+        return;
+      }
+      Folded folded = weights.fold(exponents);
+      std::string why = folded.obstacle.empty() ? inexact(model_.checkpoint, folded.tensors) : folded.obstacle;
+      if (why.empty()) {
+        result.balance = balance;
+        result.exponents = exponents;
+        merge(folded.tensors);
+        std::ranges::move(folded.layers, std::back_inserter(plan_.layers));
+        return;
+      }
+      if (result.why.empty()) result.why = std::move(why);
+    }
+  }
+
+  void merge(const std::vector<TensorFold>& tensors) {
+    for (const TensorFold& t : tensors) {
+      std::vector<int>& all = merged_[{t.name, t.axis}];
+      all.resize(t.exponents.size(), 0);
+      for (size_t i = 0; i < all.size(); ++i) all[i] += t.exponents[i];
+    }
+  }
+
+  const OpenedModel& model_;
+  const FoldOptions& options_;
+  const NumberFormat& format_;
+  WeightFolder folder_;
+  FoldPlan plan_;
+  std::map<std::pair<std::string, Axis>, std::vector<int>> merged_;
+};
+
+}  // namespace
+
+bool FoldedSite::is_folded() const { return !is_zero(exponents); }
+
+FoldPlan plan_fold(const OpenedModel& model, const Statistics& statistics, const FoldOptions& options) {
+  check_is_of(statistics, describe(model));
+  SolveOptions solving;
+  solving.format = options.format;
+  const Solution solution = solve(statistics, solving);
+  Planner planner(model, options);
+  for (size_t i = 0; i < statistics.caches.size(); ++i) planner.add(statistics.caches[i], solution.caches[i]);
+  return planner.take();
+}
+
+}  // namespace kvcal

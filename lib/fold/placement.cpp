@@ -1,0 +1,90 @@
+#include "fold/placement.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "base/error.h"
+
+namespace kvcal {
+namespace {
+
+constexpr std::array<std::string_view, 3> kNames = {"tensor", "head", "channel"};
+
+/// The largest magnitude that each channel may have.
+std::vector<double> largest_by_channel(const CacheStatistics& cache, CacheSite site) {
+  const SiteStatistics& s = cache.at(site);
+  const auto width = static_cast<size_t>(width_of(cache.layout, site));
+  const auto pairs = static_cast<size_t>(pairs_of(cache.layout, site));
+  std::vector<double> largest;
+  for (const ChannelStatistics& channel : s.channels)
+    largest.push_back(static_cast<double>(magnitude_of(channel.absmax)));
+  if (s.pair_norm.empty()) return largest;
+  for (size_t i = 0; i < s.pair_norm.size(); ++i) {
+    const auto [a, b] = pair_channels(cache.layout, static_cast<int64_t>(i % pairs));
+    for (const int64_t c : {a, b}) {
+      double& of = largest[i / pairs * width + static_cast<size_t>(c)];
+      of = std::max(of, s.pair_norm[i]);
+    }
+  }
+  return largest;
+}
+
+/// For each channel of the site, the group that gets one exponent: by head, then by channel.
+std::vector<size_t> groups(const CacheStatistics& cache, CacheSite site, Balance balance,
+                           const PlacementLimits& limits) {
+  const auto heads = static_cast<size_t>(heads_of(cache.layout, site));
+  const auto width = static_cast<size_t>(width_of(cache.layout, site));
+  std::vector<size_t> channel_group(width, 0);
+  if (balance == Balance::Channel) {
+    for (size_t c = 0; c < width; ++c) channel_group[c] = c;
+    const int64_t pairs = limits.pairs_together ? cache.layout.rotary_dim / 2 : 0;
+    for (int64_t p = 0; p < pairs; ++p) {
+      const auto [a, b] = pair_channels(cache.layout, p);
+      channel_group[static_cast<size_t>(b)] = static_cast<size_t>(a);
+    }
+  }
+  const bool by_head = balance != Balance::Tensor && !limits.heads_together;
+  std::vector<size_t> all;
+  for (size_t h = 0; h < heads; ++h)
+    for (size_t c = 0; c < width; ++c) all.push_back((by_head ? h * width : 0) + channel_group[c]);
+  return all;
+}
+
+}  // namespace
+
+std::string_view name_of(Balance balance) { return kNames[static_cast<size_t>(balance)]; }
+
+Balance balance_from_name(std::string_view name) {
+  const auto found = std::ranges::find(kNames, name);
+  if (found == kNames.end()) {
+    const std::vector<std::string> known(kNames.begin(), kNames.end());
+    fail_unknown("balance", name, known);
+  }
+  return static_cast<Balance>(found - kNames.begin());
+}
+
+int free_octaves(const NumberFormat& format) { return format.default_headroom > 1 ? 2 : 0; }
+
+int placing_exponent(double largest, const NumberFormat& format) {
+  if (largest == 0) return 0;
+  const double highest = std::ldexp(format.max, -free_octaves(format));
+  int exponent = std::ilogb(highest) - std::ilogb(largest);
+  while (std::ldexp(largest, exponent) > highest) --exponent;
+  while (std::ldexp(largest, exponent + 1) <= highest) ++exponent;
+  return exponent;
+}
+
+std::vector<int> place(const CacheStatistics& cache, CacheSite site, const NumberFormat& format, Balance balance,
+                       const PlacementLimits& limits) {
+  const std::vector<double> largest = largest_by_channel(cache, site);
+  const std::vector<size_t> group = groups(cache, site, balance, limits);
+  std::vector<double> of_group(group.size(), 0);
+  for (size_t i = 0; i < group.size(); ++i) of_group[group[i]] = std::max(of_group[group[i]], largest[i]);
+  std::vector<int> exponents;
+  exponents.reserve(group.size());
+  for (const size_t g : group) exponents.push_back(placing_exponent(of_group[g], format));
+  return exponents;
+}
+
+}  // namespace kvcal

@@ -1,0 +1,40 @@
+#include "fold/tensor_fold.h"
+
+#include <algorithm>
+
+namespace kvcal {
+
+bool multiply_part(const TensorFold& fold, DType type, uint64_t elements, uint64_t first, std::span<std::byte> bytes,
+                   Subnormals subnormals) {
+  const uint64_t size = size_of(type), n = bytes.size() / size, lines = fold.exponents.size();
+  const bool by_rows = fold.axis == Axis::Rows;
+  const uint64_t row = elements / lines;  // elements of one
+  for (uint64_t i = 0; i < n;) {
+    const uint64_t at = first + i;
+    const uint64_t line = by_rows ? at / row : at % lines;
+    uint64_t run = by_rows ? row - at % row : 1;
+    if (!by_rows)
+      while (line + run < lines && fold.exponents[line + run] == fold.exponents[line]) ++run;
+    run = std::min(run, n - i);
+    const int exponent = fold.exponents[line];
+    if (exponent != 0 && !multiply(type, bytes.data() + i * size, run, exponent, subnormals)) return false;
+    i += run;
+  }
+  return true;
+}
+
+bool is_exact(const Checkpoint& checkpoint, const TensorFold& fold, Subnormals subnormals) {
+  constexpr uint64_t kPiece = uint64_t{8} << 20;  // bytes, a multiple of every element
+  const TensorInfo& info = *checkpoint.find(fold.name);
+  if (!takes_powers(info.dtype)) return false;
+  const uint64_t size = size_of(info.dtype);
+  std::vector<std::byte> piece;
+  for (uint64_t done = 0; done < info.bytes; done += piece.size()) {
+    piece.resize(std::min(info.bytes - done, kPiece));
+    checkpoint.read(info.name, done, piece);
+    if (!multiply_part(fold, info.dtype, info.bytes / size, done / size, piece, subnormals)) return false;
+  }
+  return true;
+}
+
+}  // namespace kvcal

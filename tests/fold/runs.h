@@ -1,0 +1,78 @@
+// Folds of golden models: measured on drawn token ids, folded into a scratch folder.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <string>
+
+#include "arch/backend.h"
+#include "arch/golden.h"
+#include "base/read_file.h"
+#include "calibrate/calibrate.h"
+#include "fold/fold.h"
+#include "stats/statistics_file.h"
+
+namespace kvcal {
+
+namespace fs = std::filesystem;
+
+class ScratchFolder {
+ public:
+  ScratchFolder() {
+    std::string name = (fs::temp_directory_path() / "kvcal-fold-XXXXXX").string();
+    if (!mkdtemp(name.data())) throw std::runtime_error("no scratch folder");
+    path_ = name;
+  }
+  ~ScratchFolder() { fs::remove_all(path_); }
+  fs::path operator/(const std::string& name) const { return path_ / name; }
+
+ private:
+  fs::path path_;
+};
+
+/// Three prompts of ids below 64, of 40, 9 and 70 tokens.
+inline PromptSet drawn_prompts() {
+  PromptSet set;
+  for (const int length : {40, 9, 70}) {
+    PromptRecord record;
+    record.id = record.canonical = std::to_string(length);
+    record.kind = PromptKind::Ids;
+    for (int i = 0; i < length; ++i) record.input_ids.push_back((i * i * 7 + 5 * i + length) % 64);
+    set.records.push_back(record);
+  }
+  return set;
+}
+
+inline Statistics measured(const fs::path& model) {
+  CalibrationOptions options;
+  options.extent = Extent::Statistics;
+  options.sequences.passes = 1;
+  options.sequences.sanity = false;
+  CalibrationListener silent;
+  return calibrate({.model = model,
+                    .prompts = [](bool) { return drawn_prompts(); },
+                    .open_device = [] { return backend(Precision::BF16); }},
+                   options, silent)
+      .statistics;
+}
+
+/// The statistics of a model as a file in `scratch`.
+inline fs::path statistics_of(const fs::path& model, const ScratchFolder& scratch) {
+  fs::path path = scratch / "run.kvstats";
+  write_statistics(path, measured(model), Existing::Replace);
+  return path;
+}
+
+inline FoldRequest request_for(const fs::path& model, const ScratchFolder& scratch, Balance balance) {
+  FoldRequest request{model, statistics_of(model, scratch), scratch / "folded", {}, {}, false, true, Weights::Copy,
+                      "test"};
+  request.options.balance = balance;
+  request.options.force = true;
+  return request;
+}
+
+/// A file's bytes.
+inline std::string bytes_of(const fs::path& path) { return read_file(path, size_t{1} << 30); }
+
+}  // namespace kvcal
