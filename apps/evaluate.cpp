@@ -90,8 +90,9 @@ VariantSet make_variants(const EvaluateFlags& flags, const Sources& sources, con
   for (const std::string& dtype : flags.state_dtypes)
     set.compared.push_back(while_doing("--state-dtype " + dtype, [&] { return stored_states(spec, dtype); }));
   if (!flags.choose.empty()) set.recipe = recipe_of(flags, sources, spec);
+  set.whole = first ? 1 : 0;
   if (flags.per_layer)
-    for (const KvLayout& layout : spec.caches) set.layers.push_back(one_cache(set.compared[first ? 1 : 0], layout));
+    for (const KvLayout& layout : spec.caches) set.layers.push_back(one_cache(set.compared[set.whole], layout));
   return set;
 }
 
@@ -141,6 +142,8 @@ void check_flags(const EvaluateFlags& flags) {
   if (flags.min_correct && !flags.generate) fail("--min-correct needs --generate");
   if (flags.run.keep_recent < 0)
     fail("--keep-recent is " + std::to_string(flags.run.keep_recent) + ", expected 0 or more");
+  if (flags.run.sample < 0) fail("--sample is " + std::to_string(flags.run.sample) + ", expected 0 or more");
+  if (flags.run.sample > 0 && !flags.per_layer && flags.choose.empty()) fail("--sample needs --per-layer or --choose");
   if (flags.undivided && flags.scales.empty()) fail("--undivided needs --scales");
   if (!flags.choose.empty() && !flags.max_kl) fail("--choose needs --max-kl");
   if (flags.max_bytes_per_token < 0)
@@ -207,6 +210,9 @@ void add_evaluate(CLI::App& app, Job& chosen) {
           "Find the cheapest of these formats for each layer, bf16 among them, that keeps the mean KL within --max-kl")
       ->delimiter(',')
       ->type_name("NAME");
+  verb->add_option("--sample", flags->run.sample,
+                   "With --per-layer or --choose: measure single layers on so many prompts (default: all)")
+      ->type_name("N");
   verb->add_option("--max-bytes-per-token", flags->max_bytes_per_token,
                    "With --choose: exit with 1 when the cache takes more than this");
   verb->add_flag("--generate", flags->generate, "Also answer every prompt greedily with each variant's cache");

@@ -29,13 +29,7 @@ void add_row(Table& table, std::vector<std::string> cells, const PredictionFigur
   table.add_row(std::move(cells));
 }
 
-/// The variant that single layers are rounded as: the first file's, else that at 1.0.
-const VariantFigures& whole_of_layers(const EvaluationFigures& figures) {
-  const auto file = std::ranges::find(figures.variants, "file", &VariantFigures::name);
-  return file != figures.variants.end() ? *file : figures.variants[1];
-}
-
-std::string predictions_text(const EvaluationFigures& figures) {
+std::string predictions_text(const Evaluation& evaluation, const EvaluationFigures& figures) {
   Table variants = table_of({{"variant"}, {"format"}});
   for (const VariantFigures& v : figures.variants) add_row(variants, {v.name, v.format}, v.all);
   if (figures.layers.empty()) return variants.text();
@@ -45,9 +39,12 @@ std::string predictions_text(const EvaluationFigures& figures) {
     add_row(layers, {std::to_string(layer.index)}, layer.all);
     sum += layer.all.kl.mean;
   }
-  const VariantFigures& whole = whole_of_layers(figures);
-  return variants.text() + "\neach layer alone:\n" + layers.text() + "sum of their mean KL: " + formatted("%.3g", sum) +
-         ", all of them together (" + whole.name + "): " + formatted("%.3g", whole.all.kl.mean) + "\n";
+  const std::string on = evaluation.sample ? ", on " + std::to_string(evaluation.sample->n_prompts) + " of " +
+                                                 std::to_string(evaluation.prompts.size()) + " prompts"
+                                           : "";
+  return variants.text() + "\neach layer alone" + on + ":\n" + layers.text() +
+         "sum of their mean KL: " + formatted("%.3g", sum) + ", all of them together (" + figures.whole_name +
+         "): " + formatted("%.3g", figures.whole.kl.mean) + "\n";
 }
 
 std::string share_of(int64_t part, int64_t whole) {
@@ -131,7 +128,7 @@ std::string notes_of(const Evaluation& evaluation, const EvaluationFigures& figu
 }  // namespace
 
 std::string result_text(const Evaluation& evaluation, const EvaluationFigures& figures, const NeedleOptions& needles) {
-  return predictions_text(figures) + answers_text(figures) +
+  return predictions_text(evaluation, figures) + answers_text(figures) +
          (needles.lengths.empty() ? right_by_tag_text(figures) : needles_text(figures, needles)) +
          recipe_text(evaluation) + notes_of(evaluation, figures);
 }

@@ -130,6 +130,9 @@ class Faults {
     for (size_t i = 0; i < e_.layers.size(); ++i)
       index(e_.layers[i].index, i == 0 ? -1 : e_.layers[i - 1].index, "layers[" + std::to_string(i) + "].index",
             About::Layers);
+    if (e_.n_sampled_prompts && *e_.n_sampled_prompts >= e_.n_prompts)
+      add(About::Layers, "layers_sample.n_prompts", "a part of the prompts",
+          "less than all " + std::to_string(e_.n_prompts), std::to_string(*e_.n_sampled_prompts));
     if (!e_.layers.empty() && static_cast<int64_t>(e_.layers.size()) != e_.model.n_kv_layers)
       add(About::Layers, "layers", "the number of layers with a cache", std::to_string(e_.model.n_kv_layers),
           std::to_string(e_.layers.size()));

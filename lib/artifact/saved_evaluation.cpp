@@ -148,6 +148,7 @@ SavedEvaluation evaluation_from_json(const Json& json) {
   e.layers = all_of(file, "layers", [](const Object& block) {
     return SavedLayer{block.count("index"), block.optional_number("kl"), block.number("top1")};
   });
+  if (file.has("layers_sample")) e.n_sampled_prompts = file.object("layers_sample").count("n_prompts");
   if (file.has("recipe")) e.recipe = recipe_from(file.object("recipe"));
   e.answers = all_of(file, "answers", [](const Object& block) {
     return SavedAnswers{block.string("prompt"), answer_from(block.object("reference")),

@@ -86,6 +86,7 @@ struct SavedEvaluation {
   std::vector<std::pair<std::string, std::string>> files;  // name ("file", "file_2", "statistics") and SHA-256
   std::vector<SavedVariant> variants;                      // the reference first
   std::vector<SavedLayer> layers;                          // ascending; empty: --per-layer was not given
+  std::optional<int64_t> n_sampled_prompts;                // that layers were measured on; none: all
   std::optional<SavedRecipe> recipe;
   std::vector<SavedAnswers> answers;
 

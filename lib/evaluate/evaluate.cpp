@@ -83,6 +83,21 @@ Variant combined(const RecipeRequest& request, const Choice& choice) {
   return variant;
 }
 
+/// Every n-th of the prompts, so many of them.
+std::vector<PromptTokens> sample_of(const std::vector<PromptTokens>& prompts, int64_t n) {
+  std::vector<PromptTokens> sample;
+  for (int64_t i = 0; i < n; ++i)
+    sample.push_back(prompts[static_cast<size_t>(i * static_cast<int64_t>(prompts.size()) / n)]);
+  return sample;
+}
+
+/// `whole`, then single layers, in a sweep of their own.
+Swept sweep_sample(const Ground& on, const Variant& whole, std::vector<Variant> single) {
+  single.insert(single.begin(), whole);
+  const SequencePlan sequences = sequences_of(sample_of(on.sequences.prompts, on.options.sample));
+  return sweep({on.model, sequences, on.op, on.options, on.listener}, single);
+}
+
 EvaluatedRecipe recipe_of(const Ground& on, const RecipeRequest& request, std::span<const EvaluatedVariant> alone) {
   const ModelSpec& spec = on.model.spec();
   const LayerChoices choices = choices_of(spec, alone);
@@ -106,26 +121,36 @@ Evaluation evaluate(const EvaluationInputs& inputs, const EvaluationOptions& opt
   const ModelSpec& spec = model.spec();
   if (options.keep_recent > 0) check_blocks(spec);
   const VariantSet set = make_variants(spec);
-  std::vector<Variant> variants = set.compared;
-  const std::vector<Variant> to_choose = set.recipe ? layers_in(set.recipe->formats, spec) : std::vector<Variant>{};
-  for (const auto* more : {&set.layers, &to_choose}) variants.insert(variants.end(), more->begin(), more->end());
+  std::vector<Variant> single = set.layers;
+  if (set.recipe) std::ranges::move(layers_in(set.recipe->formats, spec), std::back_inserter(single));
   check_weights(*model.model, model.weights, static_cast<int>(spec.layers.size()), true);
 
   const std::unique_ptr<Ops> op = inputs.open_device();
   const SequencePlan sequences = sequences_of(tokens_of(fed, spec));
   const Ground ground{model, sequences, *op, options, listener};
+  const bool samples =
+      options.sample > 0 && options.sample < static_cast<int64_t>(sequences.prompts.size()) && !single.empty();
+  std::vector<Variant> variants = set.compared;
+  if (!samples) variants.insert(variants.end(), single.begin(), single.end());
   if (options.max_new_tokens > 0) check_resident(spec, memory_of(ground, variants), options.precision);
   Evaluation result;
   result.resume = open_resume(ground, variants, fed.sha256);
   Swept swept = sweep(ground, variants, result.resume.get());
   result.memory = swept.memory;
+  result.whole = set.whole;
   const auto first = std::make_move_iterator(swept.variants.begin());
-  const auto n_compared = static_cast<std::ptrdiff_t>(set.compared.size()),
-             n_layers = static_cast<std::ptrdiff_t>(set.layers.size());
+  const auto n_compared = static_cast<std::ptrdiff_t>(set.compared.size());
   result.compared.assign(first, first + n_compared);
-  result.layers.assign(first + n_compared, first + n_compared + n_layers);
-  if (set.recipe)
-    result.recipe = recipe_of(ground, *set.recipe, std::span(swept.variants).subspan(n_compared + n_layers));
+  std::vector<EvaluatedVariant> alone(first + n_compared, std::make_move_iterator(swept.variants.end()));
+  if (samples) {
+    Swept sampled = sweep_sample(ground, set.compared[set.whole], single);
+    result.sample = {options.sample, std::move(sampled.variants.front())};
+    alone.assign(std::make_move_iterator(sampled.variants.begin() + 1),
+                 std::make_move_iterator(sampled.variants.end()));
+  }
+  if (set.recipe) result.recipe = recipe_of(ground, *set.recipe, std::span(alone).subspan(set.layers.size()));
+  alone.resize(set.layers.size());
+  result.layers = std::move(alone);
   if (options.max_new_tokens > 0)
     result.answers =
         answer(model, *op, fed, sequences.prompts, set.compared, {options.max_new_tokens, options.keep_recent});

@@ -33,6 +33,7 @@ struct EvaluationOptions {
   int64_t chunk_tokens = 0;  // 0 = by the plan
   uint64_t memory = 0;       // bytes; 0 = what is available
   int64_t max_model_len = 0;
+  int64_t sample = 0;            // above 0: prompts that single layers are measured on
   int64_t keep_recent = 0;       // above 0: rows are rounded once their block of so many positions is complete
   int64_t max_new_tokens = 0;    // of answers; 0: none are made
   bool expects = false;          // Error when no prompt says what to expect
@@ -50,6 +51,7 @@ struct RecipeRequest {
 struct VariantSet {
   std::vector<Variant> compared, layers;
   std::optional<RecipeRequest> recipe;
+  size_t whole = 0;  // of `compared`: what `layers` are single layers of
 };
 
 /// Makes the variants for an opened model: scales come from files, formats from options.
@@ -67,6 +69,12 @@ struct EvaluatedRecipe {
   std::vector<std::pair<int, std::string>> layers;  // by index
 };
 
+/// Single layers were measured on a part of the prompts, and all of them together on the same part.
+struct LayerSample {
+  int64_t n_prompts = 0;
+  EvaluatedVariant whole;
+};
+
 struct Evaluation {
   ModelInfo model;                    // with its digests
   std::vector<PromptTokens> prompts;  // sorted by id
@@ -75,6 +83,8 @@ struct Evaluation {
   MemoryPlan memory;
   int64_t n_tokens_twice = 0;  // that the reference was run on twice, with equal predictions
   std::vector<EvaluatedVariant> compared, layers;
+  size_t whole = 0;                   // VariantSet's
+  std::optional<LayerSample> sample;  // of `layers`; none: all prompts
   std::optional<EvaluatedRecipe> recipe;
   std::vector<Answers> answers;         // of the reference, then as `compared`; empty without max_new_tokens
   std::unique_ptr<RunFolder> resume{};  // with EvaluationOptions::resume: to remove once the results are safe

@@ -37,6 +37,9 @@ EvaluationFigures figures_of(const Evaluation& evaluation) {
     figures.variants[i].answers = figures_of(evaluation.answers[0], evaluation.answers[i]);
     figures.variants[i].right_by_tag = right_by_tag(evaluation.answers[i], evaluation.prompts);
   }
+  const EvaluatedVariant& whole = evaluation.sample ? evaluation.sample->whole : evaluation.compared[evaluation.whole];
+  figures.whole_name = whole.variant.name;
+  figures.whole = figures_of(whole.tokens);
   for (const EvaluatedVariant& v : evaluation.layers) figures.layers.push_back({v.variant.layer, figures_of(v.tokens)});
   return figures;
 }

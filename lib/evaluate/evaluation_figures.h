@@ -30,6 +30,8 @@ struct LayerFigures {
 struct EvaluationFigures {
   std::vector<VariantFigures> variants;  // the reference, compared with itself, then those of Evaluation::compared
   std::vector<LayerFigures> layers;      // by index
+  std::string whole_name;                // of the variant that all those layers together are
+  PredictionFigures whole;               // its figures, on the prompts that layers were measured on
 };
 
 EvaluationFigures figures_of(const Evaluation& evaluation);

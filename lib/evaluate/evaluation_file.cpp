@@ -97,6 +97,13 @@ Json layer_json(const LayerFigures& layer) {
   return out;
 }
 
+Json sample_json(const LayerSample& sample, const PredictionFigures& whole) {
+  return {{"n_prompts", sample.n_prompts},
+          {"n_tokens", whole.n_tokens},
+          {"variant", sample.whole.variant.name},
+          {"kl", whole.n_not_finite < whole.n_tokens ? number(whole.kl.mean) : Json(nullptr)}};
+}
+
 Json recipe_json(const EvaluatedRecipe& recipe) {
   Json out = {{"max_kl", number(recipe.max_kl)},       {"kl", number(recipe.found.kl)},
               {"sum_kl", number(recipe.found.sum_kl)}, {"bytes_per_token", recipe.found.bytes},
@@ -127,6 +134,7 @@ std::string evaluation_text(const EvaluationRecord& record, const Evaluation& ev
   if (!figures.layers.empty()) {
     out["layers"] = Json::array();
     for (const LayerFigures& layer : figures.layers) out["layers"].push_back(layer_json(layer));
+    if (evaluation.sample) out["layers_sample"] = sample_json(*evaluation.sample, figures.whole);
   }
   if (evaluation.recipe) out["recipe"] = recipe_json(*evaluation.recipe);
   if (!evaluation.answers.empty()) {

@@ -176,11 +176,11 @@ std::string layers(const SavedEvaluation& e) {
         "<p>" + grouped(static_cast<int64_t>(sorted.size() - kMostBars)) + " less sensitive ones are left out.</p>\n";
     sorted.resize(kMostBars);
   }
-  return std::string(
-             "<h3>Layers by sensitivity</h3>\n<p>The mean KL when the cache of one layer alone is rounded, on a "
-             "logarithmic axis") +
-         (e.recipe ? ", and its format in the recipe.</p>\n" : ".</p>\n") + "<figure>" + layers_drawing(e, sorted) +
-         "</figure>\n" + left_out;
+  const std::string on =
+      e.n_sampled_prompts ? ", on " + grouped(*e.n_sampled_prompts) + " of " + grouped(e.n_prompts) + " prompts" : "";
+  return "<h3>Layers by sensitivity</h3>\n<p>The mean KL when the cache of one layer alone is rounded" + on +
+         ", on a logarithmic axis" + (e.recipe ? ", and its format in the recipe.</p>\n" : ".</p>\n") + "<figure>" +
+         layers_drawing(e, sorted) + "</figure>\n" + left_out;
 }
 
 std::string recipe(const SavedEvaluation& e) {

@@ -21,7 +21,8 @@ struct Evaluated {
   bool reversed = false;
   fs::path model = "datasets/demo/stressed";
   fs::path resume = {};
-  int64_t keep_recent = 0;
+  int64_t keep_recent = 0, sample = 0;
+  bool thirds = false;  // prompts 0, 4 and 8 alone
   std::function<void(const RunStep&)> on_step = {};
 };
 
@@ -29,6 +30,7 @@ PromptSet prompts(const Evaluated& how) {
   PromptSet set = load_prompts({source("datasets/demo/prompts.jsonl")});
   set.records.resize(12);
   set.records[3].tags = {"a tag"};
+  if (how.thirds) set.records = {set.records[0], set.records[4], set.records[8]};
   if (how.reversed) std::ranges::reverse(set.records);
   return set;
 }
@@ -39,6 +41,7 @@ Evaluation run(const Evaluated& how, const MakeVariants& variants) {
   options.chunk_tokens = how.chunk_tokens;
   options.resume = how.resume;
   options.keep_recent = how.keep_recent;
+  options.sample = how.sample;
   Recorder listener(how.on_step);
   return evaluate({.model = source(how.model.string()),
                    .prompts = [&](bool) { return prompts(how); },
@@ -63,6 +66,7 @@ VariantSet usual(const ModelSpec& spec, const Artifact& artifact) {
   set.compared.push_back(in_format(spec, stored_format("fp8_per_token_head"), nullptr));
   set.compared.push_back(undivided(set.compared[1]));
   for (const char* dtype : {"bf16", "f16"}) set.compared.push_back(stored_states(spec, dtype));
+  set.whole = 1;
   for (const KvLayout& layout : spec.caches) set.layers.push_back(one_cache(set.compared[1], layout));
   return set;
 }
@@ -169,6 +173,29 @@ TEST(Evaluate, RecurrentStatesAndUndividedScalesHaveTheirVariants) {
   EXPECT_GT(kl("state_f16"), 0);
   EXPECT_LT(kl("state_bf16"), 1e-2);
   EXPECT_GT(kl("undivided"), 0.3);
+}
+
+// Prompts are sorted by id, which their order in the file is.
+TEST(Evaluate, SingleLayersOfASampleAreThoseOfItsPromptsAlone) {
+  const Artifact artifact = scales_of("datasets/demo/stressed");
+  const MakeVariants variants = [&](const ModelSpec& spec) { return usual(spec, artifact); };
+  const Evaluation all = run({}, variants), sampled = run({.sample = 3}, variants),
+                   part = run({.thirds = true}, variants);
+  const EvaluationFigures figures = figures_of(sampled), of_all = figures_of(all), of_part = figures_of(part);
+  for (size_t i = 0; i < of_all.variants.size(); ++i)
+    EXPECT_EQ(figures.variants[i].all, of_all.variants[i].all) << "of all prompts";
+  ASSERT_EQ(figures.layers.size(), 2U);
+  for (size_t i = 0; i < 2; ++i) {
+    EXPECT_EQ(figures.layers[i].all.kl.mean, of_part.layers[i].all.kl.mean);
+    EXPECT_NE(figures.layers[i].all.kl.mean, of_all.layers[i].all.kl.mean);
+  }
+  EXPECT_EQ(figures.whole.kl.mean, of_part.variants[2].all.kl.mean);
+  EXPECT_EQ(of_all.whole.kl.mean, of_all.variants[2].all.kl.mean);
+  const Json json = parse_json(text_of(sampled));
+  EXPECT_EQ(json["layers_sample"]["n_prompts"], 3);
+  EXPECT_EQ(json["layers_sample"]["variant"], "file");
+  const std::string schema = read_file(source(std::string("schemas/") + kEvaluationSchemaFile), size_t{1} << 20);
+  for (const SchemaError& e : check_schema(json, schema)) ADD_FAILURE() << e.path << ": " << e.message;
 }
 
 TEST(Evaluate, WritesWhatTheSchemaSays) {
