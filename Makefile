@@ -2,7 +2,7 @@
 JOBS := $(shell sh .ci/jobs.sh)
 SOURCES = find apps lib kernels tests \( -name '*.cpp' -o -name '*.h' -o -name '*.cu' -o -name '*.cuh' \) -type f
 
-.PHONY: help packages build demo test debug test-text-reference test-arch-reference test-weights-reference test-verdicts test-verdict-parts test-verdicts-measured test-demo test-real format format-check asan tsan fuzz cuda-compile clean
+.PHONY: help packages build demo test debug test-text-reference test-arch-reference test-weights-reference test-verdicts test-verdict-parts test-verdicts-measured test-demo test-real test-fold-reference format format-check asan tsan fuzz cuda-compile clean
 
 help:
 	@echo 'make demo          install what is missing, build, calibrate the two demo models'
@@ -20,6 +20,7 @@ help:
 	@echo 'make test-verdicts-measured  print verdicts beside what rounding a layer does to predictions, of tiny models'
 	@echo 'make test-demo      answers of the demo models at right and wrong scales, beside the reference'
 	@echo 'make test-real      measure what an FP8 cache does to a small trained model; fetches it, half an hour the first time'
+	@echo 'make test-fold-reference  fold every golden, compare files in numpy and logits with the reference framework'
 	@echo 'make test-plugins  what the server plug-ins decide without a server, in Python'
 	@echo 'make test-loaders  read exports and plug-ins with the loading code of the servers; installs them, about 20 GB'
 	@echo 'make cuda-compile  compile the CUDA kernels with nvcc for all architectures (CUDA_ARCHS="sm_90a" for one)'
@@ -85,6 +86,10 @@ test-demo: build
 
 test-real: build
 	@sh tests/reference/real/run.sh build/release/kvcal
+
+# CASES=... for some goldens. OPTIONS='--balance head' for one of three.
+test-fold-reference: build
+	@sh tests/reference/run.sh fold build/release/kvcal $(CASES) $(OPTIONS)
 
 test-plugins: build
 	@KVCAL=$(CURDIR)/build/release/kvcal $(or $(PYTHON),python3) tests/plugins/test_plugins.py

@@ -1,5 +1,5 @@
 #!/bin/sh
-# run.sh text|arch|weights|verdicts DRIVER [OPTION...]: a differential test, with PYTHON when that is set, otherwise in a
+# run.sh text|arch|weights|verdicts|fold DRIVER [OPTION...]: a differential test, with PYTHON when that is set, otherwise in a
 # virtual environment that is made from requirements.txt; for text and verdicts in ones of their own without torch, which
 # they do not need.
 set -eu
