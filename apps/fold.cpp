@@ -53,6 +53,9 @@ void print_json(const FoldRequest& request, const FoldResult& result) {
     json["check"] = {{"tokens", result.check->n_tokens},
                      {"logits_equal", result.check->n_logits},
                      {"rows_equal", result.check->n_rows}};
+  json["adapters"] = Json::array();
+  for (const FoldedAdapter& a : result.adapters)
+    json["adapters"].push_back({{"adapter", a.source.string()}, {"out", a.out.string()}});
   json["commands"] = written ? serve_commands(request) : std::vector<std::string>{};
   std::cout << json_output(json);
 }
@@ -112,6 +115,8 @@ void print_written(const FoldRequest& request, const FoldResult& result) {
               << " cached rows are the original's times their powers of two\n";
   else
     std::cout << "not checked (--no-check)\n";
+  for (const FoldedAdapter& a : result.adapters)
+    std::cout << quoted(a.out.string()) << ": the adapter, " << a.tensors.size() << " factors in it\n";
   if (left > 0) {
     std::cout << left << " site(s) still need a scale file, made from this folder:\n";
     print_sites(result, false);

@@ -56,6 +56,12 @@ TextPrefix detect_prefix(const Checkpoint& checkpoint, std::string_view embeddin
   return {model, find_lm_head(checkpoint, model)};
 }
 
+std::string_view below_text_prefix(std::string_view name) {
+  for (const std::string_view prefix : kPrefixes)
+    if (name.starts_with(join(prefix, "layers."))) return name.substr(prefix.size());
+  return "";
+}
+
 std::vector<std::string> language_model_tensors(const Checkpoint& checkpoint, const TextPrefix& prefix,
                                                 const SkipRules& rules) {
   std::vector<std::string> names;

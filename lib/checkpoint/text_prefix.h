@@ -22,6 +22,10 @@ struct TextPrefix {
 /// MTP parts. Throws Error when there is none or the choice is not clear.
 TextPrefix detect_prefix(const Checkpoint& checkpoint, std::string_view embedding = "embed_tokens.weight");
 
+/// What follows the language model's prefix in the name of a module of its layers: "layers.3.self_attn.q_proj"; "" for
+/// names of other parts. Libraries name the modules of a model by other prefixes than its checkpoint does.
+std::string_view below_text_prefix(std::string_view name);
+
 /// The language model's tensors: those with its prefix, and the output head, without what a skip rule names.
 std::vector<std::string> language_model_tensors(const Checkpoint& checkpoint, const TextPrefix& prefix,
                                                 const SkipRules& rules);

@@ -1,9 +1,12 @@
 #include "fold/fold.h"
 
+#include <algorithm>
+
 #include "base/read_file.h"
 #include "base/sha256.h"
 #include "checkpoint/fold_mark.h"
 #include "checkpoint/kv_scale_names.h"
+#include "checkpoint/weight_files.h"
 #include "fold/adapter_fold.h"
 #include "stats/statistics_file.h"
 
@@ -25,23 +28,31 @@ void check_foldable(const Checkpoint& checkpoint) {
 
 std::string sha256_of(const fs::path& path) { return sha256_hex(read_file(path, kMostStatistics)); }
 
-}  // namespace
-
-namespace {
+/// "folder/" names the folder too.
+std::string without_slash(const fs::path& path) { return (path.has_filename() ? path : path.parent_path()).string(); }
 
 std::vector<FoldedAdapter> plan_adapters(const FoldRequest& request, const OpenedModel& model, const FoldPlan& plan) {
   std::vector<FoldedAdapter> adapters;
   for (const fs::path& given : request.adapters) {
     std::error_code ignored;
-    const fs::path folder = fs::weakly_canonical(given), out = request.out.string() + "-" + folder.filename().string();
+    const fs::path folder = fs::weakly_canonical(given),
+                   out = without_slash(request.out) + "-" + folder.filename().string();
     if (fs::exists(out, ignored) && !request.plan_only) fail("writing " + quoted(out.string()) + ": it exists");
+    if (std::ranges::any_of(adapters, [&](const FoldedAdapter& a) { return a.out == out; }))
+      fail("two adapters are called " + quoted(folder.filename().string()) + "; fold one, then the other");
     adapters.push_back({folder, out, fold_adapter(folder, model, plan)});
   }
   return adapters;
 }
 
 void write_adapter(const FoldedAdapter& adapter, const FoldRequest& request) {
-  write_folder_change({adapter.source, adapter.out, adapter.tensors, "", Subnormals::Refuse, request.untouched},
+  write_folder_change({adapter.source,
+                       adapter.out,
+                       adapter.tensors,
+                       "",
+                       Subnormals::Refuse,
+                       request.untouched,
+                       {adapter_weights(adapter.source)}},
                       [](const fs::path&) {});
 }
 
@@ -56,7 +67,7 @@ FoldResult fold(const FoldRequest& request, const OpenPrecision& open) {
   result.record = {request.tool_version, describe(original), sha256_of(request.statistics), request.options.format,
                    while_doing(quoted(request.statistics.string()),
                                [&] { return plan_fold(original, statistics, request.options); })};
-  result.touched = touched_shards(folder, result.record.plan.tensors);
+  result.touched = touched_shards(find_weight_files(folder).shards, result.record.plan.tensors);
   result.adapters = plan_adapters(request, original, result.record.plan);
   if (request.plan_only || !result.folds()) return result;
   const FolderChange change{

@@ -96,11 +96,15 @@ class PartialFolder {
   fs::path path_;
 };
 
+std::vector<fs::path> weights_of(const FolderChange& change) {
+  return change.shards.empty() ? find_weight_files(change.source).shards : change.shards;
+}
+
 }  // namespace
 
-TouchedShards touched_shards(const fs::path& source, const std::vector<TensorFold>& tensors) {
+TouchedShards touched_shards(const std::vector<fs::path>& shards, const std::vector<TensorFold>& tensors) {
   TouchedShards touched;
-  for (const fs::path& path : find_weight_files(source).shards) {
+  for (const fs::path& path : shards) {
     const SafetensorsFile shard(path);
     if (folds_in(shard, tensors).empty()) continue;
     touched.paths.push_back(path);
@@ -112,7 +116,7 @@ TouchedShards touched_shards(const fs::path& source, const std::vector<TensorFol
 FolderChangeReport write_folder_change(const FolderChange& change, const std::function<void(const fs::path&)>& check) {
   check_target(change);
   AtomicFolder folder(change.out, Existing::Refuse);
-  const TouchedShards shards = touched_shards(change.source, change.tensors);
+  const TouchedShards shards = touched_shards(weights_of(change), change.tensors);
   const PartialFolder partial(change.out, identity_of(change, shards));
   FolderChangeReport report;
   for (const fs::path& path : shards.paths) {

@@ -18,6 +18,7 @@ struct FolderChange {
   std::string record;  // text of kvcal-fold.json in the result; "": the source's is left out
   Subnormals subnormals = Subnormals::Refuse;
   Weights untouched = Weights::Link;
+  std::vector<std::filesystem::path> shards{};  // of weights in `source`; none: those of a checkpoint
 };
 
 struct FolderChangeReport {
@@ -31,7 +32,7 @@ struct TouchedShards {
   std::vector<std::filesystem::path> paths;
   uint64_t bytes = 0;
 };
-TouchedShards touched_shards(const std::filesystem::path& source, const std::vector<TensorFold>& tensors);
+TouchedShards touched_shards(const std::vector<std::filesystem::path>& shards, const std::vector<TensorFold>& tensors);
 
 /// Writes under a temporary name, calls `check` with that folder, and then gives it its name. Finished shards wait in
 /// "OUT.kvcal-partial" until then, and a run of the same change goes on from there. Throws Error, and there is no

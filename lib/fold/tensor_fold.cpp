@@ -1,8 +1,28 @@
 #include "fold/tensor_fold.h"
 
 #include <algorithm>
+#include <functional>
 
 namespace kvcal {
+namespace {
+
+using ReadPiece = std::function<void(uint64_t, std::span<std::byte>)>;  // from a byte of the tensor
+
+bool is_exact(const TensorInfo& info, const TensorFold& fold, Subnormals subnormals, const ReadPiece& read) {
+  constexpr uint64_t kPiece = uint64_t{8} << 20;  // bytes, a multiple of every element
+  if (!takes_powers(info.dtype)) return false;
+  const uint64_t size = size_of(info.dtype), elements = info.bytes / size;
+  if (fold.exponents.empty() || elements % fold.exponents.size() != 0) return false;
+  std::vector<std::byte> piece;
+  for (uint64_t done = 0; done < info.bytes; done += piece.size()) {
+    piece.resize(std::min(info.bytes - done, kPiece));
+    read(done, piece);
+    if (!multiply_part(fold, info.dtype, elements, done / size, piece, subnormals)) return false;
+  }
+  return true;
+}
+
+}  // namespace
 
 bool multiply_part(const TensorFold& fold, DType type, uint64_t elements, uint64_t first, std::span<std::byte> bytes,
                    Subnormals subnormals) {
@@ -24,17 +44,15 @@ bool multiply_part(const TensorFold& fold, DType type, uint64_t elements, uint64
 }
 
 bool is_exact(const Checkpoint& checkpoint, const TensorFold& fold, Subnormals subnormals) {
-  constexpr uint64_t kPiece = uint64_t{8} << 20;  // bytes, a multiple of every element
   const TensorInfo& info = *checkpoint.find(fold.name);
-  if (!takes_powers(info.dtype)) return false;
-  const uint64_t size = size_of(info.dtype);
-  std::vector<std::byte> piece;
-  for (uint64_t done = 0; done < info.bytes; done += piece.size()) {
-    piece.resize(std::min(info.bytes - done, kPiece));
-    checkpoint.read(info.name, done, piece);
-    if (!multiply_part(fold, info.dtype, info.bytes / size, done / size, piece, subnormals)) return false;
-  }
-  return true;
+  return is_exact(info, fold, subnormals,
+                  [&](uint64_t at, std::span<std::byte> piece) { checkpoint.read(info.name, at, piece); });
+}
+
+bool is_exact(const SafetensorsFile& shard, const TensorFold& fold, Subnormals subnormals) {
+  const TensorInfo& info = *shard.find(fold.name);
+  return is_exact(info, fold, subnormals,
+                  [&](uint64_t at, std::span<std::byte> piece) { shard.read(info.offset + at, piece); });
 }
 
 }  // namespace kvcal

@@ -28,5 +28,6 @@ bool multiply_part(const TensorFold& fold, DType type, uint64_t elements, uint64
 
 /// Whether every element of the tensor takes its power exactly. Reads it piece by piece.
 bool is_exact(const Checkpoint& checkpoint, const TensorFold& fold, Subnormals subnormals);
+bool is_exact(const SafetensorsFile& shard, const TensorFold& fold, Subnormals subnormals);
 
 }  // namespace kvcal
