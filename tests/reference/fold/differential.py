@@ -7,7 +7,7 @@ reference framework.
 
 Files: every tensor is the original's times the powers of kvcal-fold.json, every other byte is the original's.
 Logits: the same bits in bf16 and f32, with the framework's eager attention, on random ids. Caches: what attention
-receives is the original's times 2^e of the record's sites. Checkpoints that the framework does
+receives is the original's times 2^e of the record's sites. Adapters: adapters.py. Checkpoints that the framework does
 not read as they are, quantized ones first of all, are judged by copies that plain_copy.py makes of them in numpy. Ends with 1 when anything differs.
 """
 
@@ -24,6 +24,7 @@ import torch
 import transformers
 
 sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1])]
+import adapters  # noqa: E402
 import framework  # noqa: E402
 import plain_copy  # noqa: E402
 import shards  # noqa: E402
@@ -110,7 +111,19 @@ def judge_case(kvcal: str, case: Path, balances: list[str], scratch: Path) -> tu
         n = sum(any(site["exponents"]) for site in record["sites"])
         said.append(f"{balance}: {n}/{len(record['sites'])} sites, {len(record['tensors'])} tensors")
         found += [f"{balance}: {line}" for line in judge.differences(folded)]
+    if case.name in adapters.CASES:
+        said.append("adapters")
+        found += judge_adapters(kvcal, judge, statistics)
     return "; ".join(said) + ("; by a plain copy" if judge.plain else ""), found
+
+
+def judge_adapters(kvcal: str, judge: Judge, statistics: Path) -> list[str]:
+    def fold(adapter: Path, out: Path) -> None:
+        run(kvcal, "fold", judge.case, "--stats", statistics, "-o", out, "--balance", "channel", "--force", "--adapter",
+            adapter)
+
+    return adapters.Adapters(judge.case, judge.golden["architecture"], judge.sequences, judge.scratch, fold,
+                             Refused).differences()
 
 
 def cases(names: list[str]) -> list[Path]:
