@@ -95,7 +95,7 @@ void print_plan(const FoldResult& result) {
   std::cout << "\ntensors:\n";
   for (const TensorFold& t : result.record.plan.tensors)
     std::cout << "  " << t.name << ": " << t.exponents.size() << (t.axis == Axis::Rows ? " rows" : " columns")
-              << ", times 2^e, e = " << range_text(t.exponents) << '\n';
+              << (t.one_plus ? ", 1 + each" : ",") << " times 2^e, e = " << range_text(t.exponents) << '\n';
   std::cout << "\n"
             << result.touched.paths.size() << " shard(s), " << bytes_text(result.touched.bytes)
             << ", would be rewritten; nothing was written (--dry-run)\n";

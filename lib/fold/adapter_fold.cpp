@@ -94,7 +94,7 @@ std::vector<TensorFold> folds_of(const AdapterTensor& t, const FoldPlan& plan) {
   }
   if (of_layer) return folds;
   for (const TensorFold& gain : plan.tensors)
-    if (gain.name == t.module + "." + t.part) folds.push_back({t.name, gain.axis, gain.exponents});
+    if (gain.name == t.module + "." + t.part) folds.push_back({t.name, gain.axis, gain.exponents, gain.one_plus});
   return folds;
 }
 

@@ -41,7 +41,7 @@ void check_target(const FolderChange& change) {
 std::string identity_of(const FolderChange& change, const TouchedShards& shards) {
   Sha256 hash;
   for (const TensorFold& t : change.tensors) {
-    hash.update(t.name + (t.axis == Axis::Rows ? " rows" : " columns"));
+    hash.update(t.name + (t.axis == Axis::Rows ? " rows" : " columns") + (t.one_plus ? " of 1 + w" : ""));
     for (const int e : t.exponents) hash.update(" " + std::to_string(e));
     hash.update("\n");
   }

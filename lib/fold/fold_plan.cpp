@@ -27,10 +27,12 @@ bool is_zero(const std::vector<int>& exponents) {
 
 /// Why the tensors cannot be multiplied exactly; "" where they can.
 std::string inexact(const Checkpoint& checkpoint, const std::vector<TensorFold>& tensors) {
-  for (const TensorFold& t : tensors)
-    if (!is_exact(checkpoint, t, Subnormals::Refuse))
-      return "numbers of " + quoted(t.name) + " would leave the normal range of " +
-             std::string(name_of(checkpoint.find(t.name)->dtype));
+  for (const TensorFold& t : tensors) {
+    if (is_exact(checkpoint, t, Subnormals::Refuse)) continue;
+    if (t.one_plus) return "keys are normed with a gain of 1 + w: a power of two times that is no such w";
+    return "numbers of " + quoted(t.name) + " would leave the normal range of " +
+           std::string(name_of(checkpoint.find(t.name)->dtype));
+  }
   return "";
 }
 
@@ -64,7 +66,7 @@ class Planner {
   }
 
   FoldPlan take() {
-    for (auto& [place, exponents] : merged_) plan_.tensors.push_back({place.first, place.second, std::move(exponents)});
+    for (auto& [place, fold] : merged_) plan_.tensors.push_back(std::move(fold));
     return std::move(plan_);
   }
 
@@ -111,7 +113,9 @@ class Planner {
 
   void merge(const std::vector<TensorFold>& tensors) {
     for (const TensorFold& t : tensors) {
-      std::vector<int>& all = merged_[{t.name, t.axis}];
+      TensorFold& fold =
+          merged_.try_emplace({t.name, t.axis}, t.name, t.axis, std::vector<int>(), t.one_plus).first->second;
+      std::vector<int>& all = fold.exponents;
       all.resize(t.exponents.size(), 0);
       for (size_t i = 0; i < all.size(); ++i) all[i] += t.exponents[i];
     }
@@ -122,7 +126,7 @@ class Planner {
   const NumberFormat& format_;
   WeightFolder folder_;
   FoldPlan plan_;
-  std::map<std::pair<std::string, Axis>, std::vector<int>> merged_;
+  std::map<std::pair<std::string, Axis>, TensorFold> merged_;
 };
 
 }  // namespace

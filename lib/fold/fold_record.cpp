@@ -30,6 +30,7 @@ Json tensor_json(const TensorFold& t) {
   Json json = {{"name", t.name}, {"lines", t.exponents.size()}};
   json[t.axis == Axis::Rows ? "rows" : "columns"] = std::move(runs);
   json["exponents"] = std::move(exponents);
+  if (t.one_plus) json["one_plus"] = true;
   return json;
 }
 
@@ -58,7 +59,7 @@ int64_t count_in(const Json& json, int64_t most, const char* what) {
 
 TensorFold tensor_from(const Json& json) {
   if (!json.is_object()) fail("an entry of 'tensors' is not an object");
-  TensorFold fold{get_string(json, "name"), Axis::Rows, {}};
+  TensorFold fold{get_string(json, "name"), Axis::Rows, {}, false};
   const Json* runs = find_member(json, "rows");
   if (!runs) {
     fold.axis = Axis::Columns;
@@ -67,6 +68,10 @@ TensorFold tensor_from(const Json& json) {
   const Json *exponents = find_member(json, "exponents"), *lines = find_member(json, "lines");
   if (!runs || !runs->is_array() || !exponents || !exponents->is_array() || exponents->size() != runs->size() || !lines)
     fail(quoted(fold.name) + " has no 'lines', no 'rows' or 'columns', or not as many 'exponents'");
+  if (const Json* one_plus = find_member(json, "one_plus")) {
+    if (!one_plus->is_boolean()) fail(quoted(fold.name) + ": 'one_plus' is neither true nor false");
+    fold.one_plus = one_plus->get<bool>();
+  }
   const int64_t n = count_in(*lines, kMostLines, "'lines'");
   fold.exponents.assign(static_cast<size_t>(n), 0);
   for (size_t i = 0; i < runs->size(); ++i) {

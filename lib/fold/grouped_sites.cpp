@@ -62,18 +62,9 @@ Folded fold_gain(const FoldedCache& cache, const LayerSpec& layer, const std::st
   const std::string gain = cache.module(layer, name) + ".weight";
   if (cache.folder.elements(gain) == cache.layout.head_dim_k)
     exponents.resize(static_cast<size_t>(cache.layout.head_dim_k));  // equal for all heads
-  return cache.folder.fold_gain(gain, exponents);
-}
-
-std::string key_obstacle(HeadNorm norm) {
-  switch (norm) {
-    case HeadNorm::OnePlusGain:
-      return "keys are normed with a gain of 1 + w: a power of two times that is no such w";
-    case HeadNorm::NoGain:
-      return "keys are normed without a gain";
-    default:
-      return "";
-  }
+  Folded folded = cache.folder.fold_gain(gain, exponents);
+  for (TensorFold& t : folded.tensors) t.one_plus = layer.attention.norm == HeadNorm::OnePlusGain;
+  return folded;
 }
 
 bool has_shared_gain(const FoldedCache& cache) {
@@ -118,7 +109,7 @@ Folded fold_values(const FoldedCache& cache, const std::vector<int>& exponents) 
 SiteWeights key_weights(const FoldedCache& cache) {
   const HeadNorm norm = cache.owner().attention.norm;
   SiteWeights weights;
-  weights.obstacle = key_obstacle(norm);
+  if (norm == HeadNorm::NoGain) weights.obstacle = "keys are normed without a gain";
   weights.limits.pairs_together = norm != HeadNorm::GainBehindRope && cache.layout.rotary_dim > 0;
   weights.limits.heads_together = norm != HeadNorm::None && has_shared_gain(cache);
   weights.fold = [cache](const std::vector<int>& exponents) { return fold_keys(cache, exponents); };

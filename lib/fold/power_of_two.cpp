@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <cstring>
 #include <limits>
 #include <optional>
@@ -68,6 +69,19 @@ bool multiply_all(const Codes& codes, std::byte* numbers, size_t n, int exponent
   return true;
 }
 
+bool is_bf16(float x) { return (std::bit_cast<uint32_t>(x) & 0xFFFF) == 0; }
+
+/// The w of 2^exponent · (1 + w), from which the same way leads back.
+std::optional<float> gain_times(float w, int exponent) {
+  const double gain = 1.0 + static_cast<double>(w), product = std::ldexp(gain, exponent) - 1.0;
+  const auto result = static_cast<float>(product);
+  const bool is_exact = gain - 1.0 == static_cast<double>(w) && static_cast<double>(result) == product &&
+                        std::ldexp(gain, exponent) == product + 1.0;
+  const bool is_negative_zero = w == 0 && std::signbit(w);
+  if (!is_exact || is_negative_zero || !is_bf16(w) || !is_bf16(result)) return std::nullopt;
+  return result;
+}
+
 }  // namespace
 
 bool takes_powers(DType type) {
@@ -101,6 +115,21 @@ bool multiply(DType type, std::byte* numbers, size_t n, int exponent, Subnormals
     default:
       return false;
   }
+}
+
+bool multiply_one_plus(DType type, std::byte* numbers, size_t n, int exponent) {
+  if (type != DType::F32 && type != DType::BF16) return false;
+  const size_t size = size_of(type), unused = sizeof(float) - size;  // BF16 is the upper half of F32
+  for (size_t i = 0; i < n; ++i) {
+    uint32_t code = 0;
+    std::byte* const at = numbers + i * size;
+    std::memcpy(reinterpret_cast<std::byte*>(&code) + unused, at, size);
+    const std::optional<float> product = gain_times(std::bit_cast<float>(code), exponent);
+    if (!product) return false;
+    code = std::bit_cast<uint32_t>(*product);
+    std::memcpy(at, reinterpret_cast<std::byte*>(&code) + unused, size);
+  }
+  return true;
 }
 
 }  // namespace kvcal

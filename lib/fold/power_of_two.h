@@ -22,4 +22,8 @@ bool takes_powers(DType type);
 /// subnormal, a subnormal one that loses a bit.
 bool multiply(DType type, std::byte* numbers, size_t n, int exponent, Subnormals subnormals = Subnormals::Refuse);
 
+/// The same for gains w that multiply by 1 + w: 1 + w is multiplied. False also where the new w is no BF16 number,
+/// since servers may keep it as one. Of F32 and BF16.
+bool multiply_one_plus(DType type, std::byte* numbers, size_t n, int exponent);
+
 }  // namespace kvcal

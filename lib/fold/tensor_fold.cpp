@@ -37,7 +37,10 @@ bool multiply_part(const TensorFold& fold, DType type, uint64_t elements, uint64
       while (line + run < lines && fold.exponents[line + run] == fold.exponents[line]) ++run;
     run = std::min(run, n - i);
     const int exponent = fold.exponents[line];
-    if (exponent != 0 && !multiply(type, bytes.data() + i * size, run, exponent, subnormals)) return false;
+    std::byte* const numbers = bytes.data() + i * size;
+    if (exponent != 0 && !(fold.one_plus ? multiply_one_plus(type, numbers, run, exponent)
+                                         : multiply(type, numbers, run, exponent, subnormals)))
+      return false;
     i += run;
   }
   return true;

@@ -18,6 +18,7 @@ struct TensorFold {
   std::string name;
   Axis axis = Axis::Rows;
   std::vector<int> exponents;  // n of them: elements are multiplied by 2^exponent
+  bool one_plus = false;       // 1 + element is multiplied instead
 
   bool operator==(const TensorFold&) const = default;
 };

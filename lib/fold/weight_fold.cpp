@@ -45,7 +45,7 @@ Folded WeightFolder::fold_gain(const std::string& name, const std::vector<int>& 
   if (elements(name) != static_cast<int64_t>(exponents.size()))
     return Folded::impossible(quoted(name) + " is not a plain tensor of " + std::to_string(exponents.size()) +
                               " elements");
-  return {{{name, Axis::Rows, exponents}}, {}, ""};
+  return {{{name, Axis::Rows, exponents, false}}, {}, ""};
 }
 
 /// Columns are what activations meet: servers that round those by a common scale would round them differently.

@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <bit>
 #include <cmath>
 #include <cstring>
 
@@ -101,6 +102,30 @@ TEST(PowerOfTwo, OfNothingElse) {
   std::byte byte{3};
   EXPECT_FALSE(takes_powers(DType::I32));
   EXPECT_FALSE(multiply(DType::I8, &byte, 1, 1));
+}
+
+/// Every BF16 gain w, in both types: the new one is exact and leads back, or it is refused.
+TEST(PowerOfTwo, OfOnePlusAGain) {
+  size_t n_taken = 0;
+  for (uint32_t i = 0; i <= 0xFFFF; ++i)
+    for (const int e : {-9, -3, -1, 1, 2, 8}) {
+      const auto code = static_cast<uint16_t>(i);
+      uint16_t half = code;
+      uint32_t whole = i << 16;
+      const bool taken = multiply_one_plus(DType::BF16, reinterpret_cast<std::byte*>(&half), 1, e);
+      ASSERT_EQ(multiply_one_plus(DType::F32, reinterpret_cast<std::byte*>(&whole), 1, e), taken);
+      if (!taken) continue;
+      ++n_taken;
+      ASSERT_EQ(whole, uint32_t{half} << 16);
+      const auto before = std::bit_cast<float>(i << 16), after = std::bit_cast<float>(whole);
+      ASSERT_EQ(1 + after, std::ldexp(1 + before, e)) << before << ", 2^" << e;
+      ASSERT_TRUE(multiply_one_plus(DType::BF16, reinterpret_cast<std::byte*>(&half), 1, -e));
+      ASSERT_EQ(half, code);
+    }
+  EXPECT_GT(n_taken, 300);
+  float outside_bf16 = 0x1.01p-3F, no_product = 0.3F;
+  EXPECT_FALSE(multiply_one_plus(DType::F32, reinterpret_cast<std::byte*>(&outside_bf16), 1, 1));
+  EXPECT_FALSE(multiply_one_plus(DType::F32, reinterpret_cast<std::byte*>(&no_product), 1, 1));
 }
 
 }  // namespace
