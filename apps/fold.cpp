@@ -79,10 +79,14 @@ void print_sites(const FoldResult& result, bool all) {
   }
 }
 
-void print_nothing(const FoldResult& result) {
+void print_nothing(const FoldRequest& request, const FoldResult& result) {
   if (const size_t left = count(result, is_left); left > 0) {
     std::cout << "nothing can be folded; " << left << " site(s) need a scale file:\n";
     return print_sites(result, false);
+  }
+  if (request.options.force) {
+    std::cout << "nothing can be folded:\n";
+    return print_sites(result, true);
   }
   std::cout << "nothing to fold: scale 1.0 is as good as any at all " << result.record.plan.sites.size()
             << " sites, so nothing was written; serve the model as it is with an FP8 cache (--force folds all the "
@@ -160,7 +164,7 @@ Exit run(const FoldFlags& flags) {
   if (flags.json) {
     print_json(request, result);
   } else if (!result.folds()) {
-    print_nothing(result);
+    print_nothing(request, result);
   } else {
     request.plan_only ? print_plan(result) : print_written(request, result);
   }

@@ -26,6 +26,14 @@ void check_foldable(const Checkpoint& checkpoint) {
            "checkpoint without them");
 }
 
+/// Weights that were changed after the fold (tuned, quantized) do not become the original's.
+void check_is_original(const fs::path& written, const Json& record) {
+  const OpenedModel model(written);
+  const Json* original = find_member(record, "model");
+  if (!original || model_info_from(*original).weights_fingerprint != describe(model).weights_fingerprint)
+    fail("the weights are not those of the model that was folded: they were changed since, or the record was");
+}
+
 std::string sha256_of(const fs::path& path) { return sha256_hex(read_file(path, kMostStatistics)); }
 
 /// "folder/" names the folder too.
@@ -90,7 +98,7 @@ FolderChangeReport undo_fold(const fs::path& given, const fs::path& out, Weights
   for (TensorFold& t : tensors)
     for (int& e : t.exponents) e = -e;
   return write_folder_change({folder, out, std::move(tensors), "", Subnormals::KeepExact, untouched},
-                             [](const fs::path& written) { Checkpoint::open(written); });
+                             [&](const fs::path& written) { check_is_original(written, *record); });
 }
 
 }  // namespace kvcal

@@ -35,6 +35,9 @@ void check_target(const FolderChange& change) {
   if (out == source) fail(name + " is the model's own folder; choose a new one");
   if (is_within(out, source)) fail(name + " is inside the model's folder; choose a folder outside it");
   if (is_within(source, out)) fail(name + " contains the model's folder; choose another one");
+  std::error_code ignored;
+  if (fs::exists(out, ignored) && !(fs::is_directory(out, ignored) && fs::is_empty(out, ignored)))
+    fail(name + " exists; choose a new folder");
 }
 
 /// What tells one change from another, for a run that goes on: names, powers, and the shards as they are now.

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <fstream>
 
 #include "checkpoint/fold_mark.h"
 #include "checkpoint/safetensors_writer.h"
@@ -156,6 +157,28 @@ TEST(Refused, FoldedTwice) {
   request.out = scratch / "twice";
   EXPECT_NE(message_of([&] { fold(request, [](Precision p) { return backend(p); }); }).find("it is folded already"),
             std::string::npos);
+}
+
+TEST(Refused, ATargetThatExists) {
+  const ScratchFolder scratch;
+  const FoldRequest request = request_for(Golden("llama").folder, scratch, Balance::Head);
+  fs::create_directory(request.out);
+  write_file_atomically(request.out / "notes.txt", "mine", Existing::Refuse);
+  const std::string message = message_of([&] { fold(request, [](Precision p) { return backend(p); }); });
+  EXPECT_NE(message.find("exists; choose a new folder"), std::string::npos) << message;
+}
+
+TEST(Refused, TakingBackWeightsThatWereChangedSince) {
+  const ScratchFolder scratch;
+  const FoldRequest request = request_for(Golden("llama").folder, scratch, Balance::Head);
+  fold(request, [](Precision p) { return backend(p); });
+  std::fstream file(request.out / "model.safetensors", std::ios::binary | std::ios::in | std::ios::out);
+  file.seekp(-2, std::ios::end);
+  file.write("\x80\x3f", 2);  // 1.0
+  file.close();
+  const std::string message = message_of([&] { undo_fold(request.out, scratch / "again", Weights::Copy); });
+  EXPECT_NE(message.find("not those of the model that was folded"), std::string::npos) << message;
+  EXPECT_FALSE(fs::exists(scratch / "again"));
 }
 
 TEST(Refused, StatisticsOfAnotherModel) {
