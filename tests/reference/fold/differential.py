@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Folds every golden by every balance, and judges the result without kvcal: files in numpy, what is computed by the
-reference framework.
+"""Folds every golden and the demo models by every balance, and judges the result without kvcal: files in numpy, what is
+computed by the reference framework.
 
     make test-fold-reference
     python tests/reference/fold/differential.py KVCAL [CASE...] [--balance NAME] [--keep FOLDER]
@@ -8,7 +8,8 @@ reference framework.
 Files: every tensor is the original's times the powers of kvcal-fold.json, every other byte is the original's.
 Logits: the same bits in bf16 and f32, with the framework's eager attention, on random ids. Caches: what attention
 receives is the original's times 2^e of the record's sites. Adapters: adapters.py. Checkpoints that the framework does
-not read as they are, quantized ones first of all, are judged by copies that plain_copy.py makes of them in numpy. Ends with 1 when anything differs.
+not read as they are, quantized ones first of all, are judged by copies that plain_copy.py makes of them in numpy. Ends
+with 1 when anything differs.
 """
 
 import argparse
@@ -30,6 +31,7 @@ import plain_copy  # noqa: E402
 import shards  # noqa: E402
 
 ARCH = Path(__file__).resolve().parents[2] / "arch"
+DEMO = Path(__file__).resolve().parents[3] / "datasets/demo"
 BALANCES = ("tensor", "head", "channel")
 LENGTHS = (41, 8)
 
@@ -95,9 +97,16 @@ class Judge:
         return found
 
 
+def golden_of(case: Path) -> dict:
+    if case.parent != DEMO:
+        return json.loads((case / "golden.json").read_text())
+    asked = json.loads((ARCH / "golden/demo_generate.json").read_text())["prompts"]
+    return dict(case=case.name, architecture="Qwen3_5ForCausalLM", sequences=[prompt["input_ids"] for prompt in asked])
+
+
 def judge_case(kvcal: str, case: Path, balances: list[str], scratch: Path) -> tuple[str, list[str]]:
     """-> (what was folded, what differs)"""
-    golden = json.loads((case / "golden.json").read_text())
+    golden = golden_of(case)
     scratch.mkdir(parents=True)
     statistics = measure(kvcal, case, golden, scratch)
     judge, said, found = Judge(case, golden, scratch), [], []
@@ -128,7 +137,7 @@ def judge_adapters(kvcal: str, judge: Judge, statistics: Path) -> list[str]:
 
 def cases(names: list[str]) -> list[Path]:
     goldens = [golden for kind in ("golden", "activation") for golden in sorted(ARCH.glob(f"{kind}/*/golden.json"))]
-    folders = [golden.parent for golden in goldens]
+    folders = [golden.parent for golden in goldens] + [DEMO / "natural", DEMO / "stressed"]
     unknown = set(names) - {folder.name for folder in folders}
     if unknown:
         sys.exit(f"unknown cases {sorted(unknown)}")

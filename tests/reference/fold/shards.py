@@ -77,12 +77,25 @@ def multiplied(array: np.ndarray, dtype: str, axis: str, exponents: np.ndarray) 
     return stored.tobytes()
 
 
+def multiplied_gains(array: np.ndarray, dtype: str, exponents: np.ndarray) -> bytes:
+    """Gains w that multiply by 1 + w: 1 + w times its power. Raises ValueError where the new w is no number of BF16."""
+    exact = np.ldexp(1 + array.astype(np.float64), exponents) - 1
+    stored = exact.astype(ml_dtypes.bfloat16)
+    if not np.array_equal(stored.astype(np.float64), exact):
+        raise ValueError("a gain is rounded")
+    return stored.astype(TYPES[dtype]).tobytes()
+
+
 def expected(shard: Shard, name: str, entries: list[dict]) -> bytes:
     """A tensor after all entries of the record that name it."""
     tensor = shard.tensors[name]
     array = shard.array(name)
     for entry in entries:
-        raw = multiplied(array, tensor["dtype"], *powers_of(entry))
+        axis, exponents = powers_of(entry)
+        if entry.get("one_plus"):
+            raw = multiplied_gains(array, tensor["dtype"], exponents)
+        else:
+            raw = multiplied(array, tensor["dtype"], axis, exponents)
         array = np.frombuffer(raw, array.dtype).reshape(array.shape)
     return array.tobytes()
 
