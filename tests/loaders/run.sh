@@ -27,5 +27,9 @@ VLLM_LOGGING_LEVEL=ERROR "$REF/vllm/bin/python" "$here/test_vllm_ranks.py" || fa
 for server in vllm sglang; do
   python3 "$here/run_cases.py" "$server" "$out/cases.json" "$out/$server.json" || failed=1
 done
+sh "$here/make_folds.sh" "$kvcal" "$source" "$out/folds" "$out/made"
+for server in vllm sglang; do
+  python3 "$here/check_folds.py" "$server" "$out/folds" || failed=1
+done
 python3 "$here/collect.py" "$here/results/$(date -u +%Y-%m-%d).json" "$out/cases.json" "$out/vllm.json" "$out/sglang.json"
 exit $failed
