@@ -19,6 +19,7 @@ import random
 import subprocess
 import sys
 import tempfile
+import warnings
 from pathlib import Path
 
 import torch
@@ -151,6 +152,7 @@ def main() -> int:
     parser.add_argument("--balance", choices=BALANCES)
     parser.add_argument("--keep", type=Path, help="write here, and leave it")
     options = parser.parse_intermixed_args()
+    warnings.filterwarnings("ignore", module="peft")
     torch.set_num_threads(1)
     torch.set_grad_enabled(False)
     transformers.logging.set_verbosity_error()
