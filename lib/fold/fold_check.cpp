@@ -79,8 +79,10 @@ std::vector<Seen> run(const OpenedModel& model, Ops& op) {
   SequenceGroup group;
   group.sequences = &plan.measured;
   group.tap = &recorder;
-  group.until = Until::Logits;
-  group.sink = &recorder;
+  if (model.has_head()) {  // else it is a backbone saved alone, which predicts nothing
+    group.until = Until::Logits;
+    group.sink = &recorder;
+  }
   runner.run({group}, plan.prompts);
   return recorder.take();
 }

@@ -9,6 +9,7 @@
 namespace kvcal {
 namespace {
 
+constexpr int kMostSpread = 16;  // octaves between the exponents of a site
 constexpr std::array<std::string_view, 3> kNames = {"tensor", "head", "channel"};
 
 /// The largest magnitude that each channel may have.
@@ -81,6 +82,10 @@ std::vector<int> place(const CacheStatistics& cache, CacheSite site, const Numbe
   const std::vector<size_t> group = groups(cache, site, balance, limits);
   std::vector<double> of_group(group.size(), 0);
   for (size_t i = 0; i < group.size(); ++i) of_group[group[i]] = std::max(of_group[group[i]], largest[i]);
+  // A nearly dead channel has nothing to gain, and would take numbers of its weights out of their range.
+  const double least = std::ldexp(*std::ranges::max_element(largest), -kMostSpread);
+  for (double& of : of_group)
+    if (of > 0) of = std::max(of, least);
   std::vector<int> exponents;
   exponents.reserve(group.size());
   for (const size_t g : group) exponents.push_back(placing_exponent(of_group[g], format));

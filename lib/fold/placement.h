@@ -29,8 +29,8 @@ int free_octaves(const NumberFormat& format);
 /// The exponent e for which largest · 2^e is in (max / 2, max] · 2^-free_octaves; 0 for a largest value of 0.
 int placing_exponent(double largest, const NumberFormat& format);
 
-/// One for each channel [heads · width] of the site: powers of two that its values are to be multiplied by. Rotary
-/// pairs count with the norm that they may have at other positions.
+/// One for each channel [heads · width] of the site: powers of two that its values are to be multiplied by, none more
+/// than 16 above that of the largest. Rotary pairs count with the norm that they may have at other positions.
 std::vector<int> place(const CacheStatistics& cache, CacheSite site, const NumberFormat& format, Balance balance,
                        const PlacementLimits& limits);
 

@@ -70,6 +70,12 @@ TEST(Placement, ChannelsOfTheirOwnNeedNoPairs) {
             (Exponents{0, 6, 1, 8, 4, 0, 0, 0}));
 }
 
+TEST(Placement, LiftsNearlyDeadChannelsNoFurtherThanSixteenOctaves) {
+  const CacheStatistics cache = keys({100, 1e-30f, 0x1p-12f, 0, 1, 1, 1, 1}, {});
+  EXPECT_EQ(place(cache, CacheSite::Key, number_format("fp8_e4m3"), Balance::Channel, {}),
+            (Exponents{0, 16, 16, 0, 6, 6, 6, 6}));
+}
+
 TEST(Placement, KnowsTheNamesOfBalances) {
   EXPECT_EQ(balance_from_name("channel"), Balance::Channel);
   EXPECT_THROW(balance_from_name("heads"), Error);
