@@ -21,6 +21,8 @@ run validate s.json --model model
 run validate s.kvstats
 run export s.json --model model -o served
 run validate served --scales s.json
+run fold model --stats s.kvstats --force -o folded
+run fold folded --undo -o unfolded
 run report s.kvstats -o report.html
 run solve s.kvstats -q --policy mse -o mse.json
 run merge s.kvstats -o merged.kvstats
