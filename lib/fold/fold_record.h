@@ -24,8 +24,4 @@ struct FoldRecord {
 Json to_json(const FoldRecord& record);
 std::string record_text(const FoldRecord& record);
 
-/// The tensors of a record (read_fold_record()); its other members are for people. Throws Error where they make no
-/// sense.
-std::vector<TensorFold> folded_tensors(const Json& record);
-
 }  // namespace kvcal
