@@ -17,13 +17,25 @@ namespace fs = std::filesystem;
 
 constexpr size_t kMostStatistics = size_t{4} << 30;  // bytes
 
+void check_without_scales(const Checkpoint& checkpoint, const std::string& why) {
+  for (const std::string& name : checkpoint.names())
+    if (KvScaleName ignored; parse_kv_scale_name(name, ignored))
+      fail("it has KV scales of its own, " + quoted(name) + " for one, " + why);
+}
+
 void check_foldable(const Checkpoint& checkpoint) {
   if (read_fold_record(checkpoint.folder()))
     fail("it is folded already (" + std::string(kFoldRecord) + "); fold the original, or take this back with --undo");
-  for (const std::string& name : checkpoint.names())
-    if (KvScaleName ignored; parse_kv_scale_name(name, ignored))
-      fail("it has KV scales of its own, " + quoted(name) + " for one, which would not fit what is folded; fold a " +
-           "checkpoint without them");
+  check_without_scales(checkpoint, "which would not fit what is folded; fold a checkpoint without them");
+}
+
+/// A record that was edited or copied from elsewhere would leave a model that is neither.
+void check_takes_back(const Checkpoint& checkpoint, const std::vector<TensorFold>& tensors) {
+  for (const TensorFold& t : tensors)
+    if (!checkpoint.has(t.name))
+      fail("there is no tensor " + quoted(t.name) + ", of which " + kFoldRecord +
+           " tells; is the record from another checkpoint?");
+  check_without_scales(checkpoint, "measured on the folded weights; take back the fold of the folder without them");
 }
 
 /// Weights that were changed after the fold (tuned, quantized) do not become the original's.
@@ -95,6 +107,7 @@ FolderChangeReport undo_fold(const fs::path& given, const fs::path& out, Weights
   if (!record) fail(quoted(given.string()) + ": is not folded (no " + kFoldRecord + ")");
   std::vector<TensorFold> tensors =
       while_doing(quoted((folder / kFoldRecord).string()), [&] { return folded_tensors(*record); });
+  while_doing(quoted(given.string()), [&] { check_takes_back(Checkpoint::open(folder), tensors); });
   for (TensorFold& t : tensors)
     for (int& e : t.exponents) e = -e;
   return write_folder_change({folder, out, std::move(tensors), "", Subnormals::KeepExact, untouched},

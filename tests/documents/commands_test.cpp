@@ -114,8 +114,8 @@ TEST(Documents, OptionsThatTheyNameExist) {
 }
 
 TEST(Documents, HaveCommands) {
-  for (const char* document : {"README.md", "docs/calibrating.md", "docs/ci.md", "docs/doctor.md", "docs/folding.md",
-                               "docs/servers.md"})
+  for (const char* document :
+       {"README.md", "docs/calibrating.md", "docs/ci.md", "docs/doctor.md", "docs/folding.md", "docs/servers.md"})
     EXPECT_GE(steps_of(read(kSource / document)).size(), 1U) << document;
 }
 
