@@ -63,11 +63,12 @@ void check_evaluation(const SavedEvaluation& evaluation, Report& report) {
 }
 
 void check_evaluated_model(const SavedEvaluation& evaluation, const ModelIdentity& model, Report& report) {
-  report.evaluated({"M01", "M02", "M03", "D04", "D05"});
+  report.evaluated({"M01", "M02", "M03", "M04", "D04", "D05"});
   compare_evaluated("M01", "model.config_sha256", "the hash of the checkpoint's config.json", model.config_sha256,
                     evaluation.model.config_sha256, report);
-  compare_evaluated("M02", "model.weights_fingerprint", "the fingerprint of the checkpoint's weights",
-                    model.weights_fingerprint, evaluation.model.weights_fingerprint, report);
+  compare_evaluated(model.was(evaluation.model.weights_fingerprint) ? "M04" : "M02", "model.weights_fingerprint",
+                    "the fingerprint of the checkpoint's weights", model.weights_fingerprint,
+                    evaluation.model.weights_fingerprint, report);
   compare_evaluated("M03", "model.architecture", "the architecture", model.spec.architecture,
                     evaluation.model.architecture, report);
   compare_evaluated("M03", "model.n_layers", "the number of layers", std::to_string(model.spec.layers.size()),

@@ -16,8 +16,9 @@ void check_identity(const Artifact& a, const ModelIdentity& model, Report& repor
   compare("M01", "model.config_sha256", "the hash of the checkpoint's config.json", model.config_sha256,
           a.model.config_sha256, report);
   if (std::ranges::find(a.model.also_valid_for, model.weights_fingerprint) == a.model.also_valid_for.end())
-    compare("M02", "model.weights_fingerprint", "the fingerprint of the checkpoint's weights",
-            model.weights_fingerprint, a.model.weights_fingerprint, report);
+    compare(model.was(a.model.weights_fingerprint) ? "M04" : "M02", "model.weights_fingerprint",
+            "the fingerprint of the checkpoint's weights", model.weights_fingerprint, a.model.weights_fingerprint,
+            report);
   compare("M03", "model.architecture", "the architecture", model.spec.architecture, a.model.architecture, report);
   compare("M03", "model_type", "the model type", model.spec.model_type, a.model_type, report);
   compare("M03", "model.n_layers", "the number of layers", std::to_string(model.spec.layers.size()),
@@ -89,7 +90,7 @@ void check_layers_without(const Artifact& a, const ModelIdentity& model, Report&
 }  // namespace
 
 void check_model(const Artifact& a, const ModelIdentity& model, Report& report) {
-  report.evaluated({"C06", "C08", "M01", "M02", "M03", "M05", "M06", "M07", "S07"});
+  report.evaluated({"C06", "C08", "M01", "M02", "M03", "M04", "M05", "M06", "M07", "S07"});
   check_identity(a, model, report);
   check_layers_with(a, model, report);
   check_layers_without(a, model, report);

@@ -8,6 +8,7 @@
 #include "artifact/artifact.h"
 #include "check/finding.h"
 #include "checkpoint/checkpoint.h"
+#include "checkpoint/fold_mark.h"
 #include "servers/served_scales.h"
 #include "servers/stored_scales.h"
 #include "stats/run_record.h"
@@ -20,6 +21,7 @@ struct FolderUnderTest {
   const ModelSpec& spec;
   StoredScales stored;
   std::vector<ServedScales> served;  // by server that was named
+  std::optional<FoldMark> fold{};    // where its weights are folded
 
   std::string path_of(const std::string& file) const { return (checkpoint.folder() / file).string(); }
 };
@@ -29,6 +31,9 @@ struct Reference {
   Artifact artifact;
   std::optional<Statistics> statistics;
 };
+
+/// kvcal-fold.json, if there is one, against the tensors that it names. None where it cannot be read, too.
+std::optional<FoldMark> check_fold(const Checkpoint& checkpoint, Report& report);
 
 /// Each scale by itself and among the others: finite, positive, of a shape and dtype that servers read; plausible,
 /// unless it is known that it was measured.

@@ -12,6 +12,8 @@ ModelIdentity identify_model(const std::filesystem::path& folder) {
   return while_doing("opening " + quoted(folder.string()), [&] {
     ModelIdentity model;
     model.folder = checkpoint.folder();
+    if (const std::optional<Json> record = read_fold_record(model.folder))
+      model.fold = while_doing(quoted(std::string(kFoldRecord)), [&] { return fold_mark(*record); });
     model.spec = parse_model(checkpoint.config())->spec();
     const TextPrefix prefix = detect_prefix(checkpoint, model.spec.embedding);
     model.tensor_prefix = prefix.model;

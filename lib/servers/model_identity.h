@@ -2,8 +2,10 @@
 #pragma once
 
 #include <filesystem>
+#include <optional>
 #include <string>
 
+#include "checkpoint/fold_mark.h"
 #include "model/model_spec.h"
 
 namespace kvcal {
@@ -13,6 +15,10 @@ struct ModelIdentity {
   ModelSpec spec;
   std::string tensor_prefix;
   std::string config_sha256, weights_fingerprint;
+  std::optional<FoldMark> fold{};  // where powers of two were folded into the weights
+
+  /// Whether a fingerprint is that of the weights before the fold.
+  bool was(const std::string& fingerprint) const { return fold && fold->original_fingerprint == fingerprint; }
 };
 
 /// Opens a checkpoint folder. Throws Error.

@@ -27,7 +27,7 @@ std::string digest_beside(const std::filesystem::path& file) {
 
 /// Rules that speak of scale files, statistics and checkpoints say nothing here.
 void explain_other_rules(const EvaluationChecks& checks, Report& report) {
-  if (!checks.model) report.not_evaluated({"M01", "M02", "M03"}, "--model was not given");
+  if (!checks.model) report.not_evaluated({"M01", "M02", "M03", "M04"}, "--model was not given");
   if (checks.scales.empty()) report.not_evaluated({"D06"}, "--scales was not given");
   report.not_evaluated({"D07"}, "no kv-cache-scales.json beside it");
   const bool stopped = report.has_errors();

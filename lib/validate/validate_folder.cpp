@@ -16,8 +16,10 @@ namespace {
 namespace fs = std::filesystem;
 
 /// The scale file, itself checked against this checkpoint; nothing when it is not sound enough to compare with.
-std::optional<Reference> reference_of(const FolderChecks& checks, std::string_view schema, const ModelIdentity& model,
+std::optional<Reference> reference_of(const FolderChecks& checks, const fs::path& folder, std::string_view schema,
                                       Report& report) {
+  if (checks.scales.empty() && checks.statistics.empty()) return std::nullopt;
+  const ModelIdentity model = identify_model(folder);
   if (!checks.statistics.empty()) {
     Reference r;
     r.statistics = read_statistics(checks.statistics);
@@ -27,7 +29,6 @@ std::optional<Reference> reference_of(const FolderChecks& checks, std::string_vi
     for (Finding& f : report.findings) f.line = 0;  // of a file that nobody has
     return r;
   }
-  if (checks.scales.empty()) return std::nullopt;
   const std::string text = read_file(checks.scales, kMostArtifactBytes);
   const Report own = validate_artifact(text, schema, &model);
   report.merge(own, checks.scales.string());
@@ -40,13 +41,22 @@ bool is_measured(const fs::path& folder, const FolderChecks& checks) {
   return !checks.scales.empty() || !checks.statistics.empty() || read_record(folder).has_value();
 }
 
+/// Without its record it cannot be told what was measured on this model.
+void explain_unknown(Report& report) {
+  for (const Rule& rule : rules())
+    if (rule.needs != "a statistics file" && rule.needs != "an evaluation")
+      report.not_evaluated({rule.id}, "the record of the fold is broken");
+}
+
 /// Rules of scale files were not looked at where none was given.
-void explain_the_rest(const FolderChecks& checks, Report& report) {
+void explain_the_rest(const FolderChecks& checks, bool is_known, Report& report) {
   report.not_evaluated({"S04", "S05"}, "the scales are known to be measured");
   if (checks.n_ranks == 0) report.not_evaluated({"S18"}, "--tp was not given");
   report.not_evaluated({"V08"}, "applies to scale files only");
   if (checks.scales.empty()) report.not_evaluated({"V06", "V09"}, "--scales was not given");
-  if (!checks.scales.empty() || !checks.statistics.empty()) return;
+  const bool compares = !checks.scales.empty() || !checks.statistics.empty();
+  if (compares && !is_known) explain_unknown(report);
+  if (compares) return;
   for (const Rule& rule : rules())
     if ((rule.needs != "a statistics file" && rule.needs != "an evaluation") || rule.id == "C19")
       report.not_evaluated({rule.id}, "--scales or --stats was not given");
@@ -57,19 +67,21 @@ void explain_the_rest(const FolderChecks& checks, Report& report) {
 FolderReport validate_folder(const fs::path& folder, std::string_view schema, const FolderChecks& checks) {
   const Checkpoint checkpoint = Checkpoint::open(folder);
   FolderReport result;
-  const ModelIdentity model = identify_model(folder);
-  FolderUnderTest f{checkpoint, model.spec, read_stored_scales(checkpoint, model.spec), {}};
+  const ModelSpec spec = parse_model(checkpoint.config())->spec();
+  FolderUnderTest f{checkpoint, spec, read_stored_scales(checkpoint, spec), {}, check_fold(checkpoint, result.report)};
+  const bool is_known = !result.report.has_errors();
   for (const Server& server : checks.servers)
-    f.served.push_back(served_scales(f.stored, model.spec, checkpoint.config(), server));
+    f.served.push_back(served_scales(f.stored, spec, checkpoint.config(), server));
   check_stored_numbers(f, is_measured(folder, checks), result.report);
   check_stored_layers(f, result.report);
   check_declaration(f, result.report);
   check_key_bias(f, result.report);
   if (checks.n_ranks > 0) check_ranks(f, checks.n_ranks, result.report);
   check_servers(f, result.report);
-  if (const auto reference = reference_of(checks, schema, model, result.report))
-    check_against(f, *reference, result.report);
-  explain_the_rest(checks, result.report);
+  if (is_known)
+    if (const auto reference = reference_of(checks, folder, schema, result.report))
+      check_against(f, *reference, result.report);
+  explain_the_rest(checks, is_known, result.report);
   result.served = std::move(f.served);
   return result;
 }

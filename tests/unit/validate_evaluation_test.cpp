@@ -34,6 +34,7 @@ ModelIdentity evaluated_identity() {
   }
   model.config_sha256 = std::string(64, 'a');
   model.weights_fingerprint = std::string(64, 'b');
+  model.fold = FoldMark{std::string(64, 'f'), 4, 0};
   return model;
 }
 
@@ -77,6 +78,7 @@ const Damage kDamages[] = {
     {"recipe_without_cache", {"D05"}, [](Json& j) { j["recipe"]["layers"][1]["index"] = 6; }},
     {"config", {"M01"}, [](Json& j) { j["model"]["config_sha256"] = std::string(64, 'e'); }},
     {"weights", {"M02"}, [](Json& j) { j["model"]["weights_fingerprint"] = std::string(64, 'e'); }},
+    {"weights_before_a_fold", {"M04"}, [](Json& j) { j["model"]["weights_fingerprint"] = std::string(64, 'f'); }},
     {"architecture", {"M03"}, [](Json& j) { j["model"]["architecture"] = "LlamaForCausalLM"; }},
 };
 

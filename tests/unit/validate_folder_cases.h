@@ -253,9 +253,45 @@ inline std::vector<FolderCase> special_cases() {
   };
 }
 
+/// A record of a fold beside weights of [1024, 128].
+inline std::vector<FolderCase> fold_cases() {
+  ScaleFolder plain;
+  plain.config = dense_config("LlamaForCausalLM", "llama");
+  add_embedding(plain);
+  const auto with_record = [](const std::string& tensors, bool left) {
+    return [=](ScaleFolder& f) {
+      f.files["kvcal-fold.json"] = R"({"format": "kvcal-fold", "model": {"weights_fingerprint": "ab"}, "sites":
+          [{"left_to_scales": )" + std::string(left ? "true" : "false") +
+                                   R"(}], "tensors": [)" + tensors + "]}";
+    };
+  };
+  const auto with_text = [](const char* text) { return [=](ScaleFolder& f) { f.files["kvcal-fold.json"] = text; }; };
+  const std::string fits =
+      R"({"name": "model.embed_tokens.weight", "lines": 128, "columns": [[3, 4]], "exponents": [-2]})";
+  const std::string absent = R"({"name": "model.layers.9.w", "lines": 128, "rows": [], "exponents": []})";
+  const std::string uneven =
+      R"({"name": "model.embed_tokens.weight", "lines": 1000, "rows": [[3, 4]], "exponents": [-2]})";
+  return {
+      {"no fold, no scales", plain, {}, {"F08"}, [](ScaleFolder&) {}},
+      {"folded", plain, {}, {"X03"}, with_record(fits, false)},
+      {"folded in part", plain, {}, {"F08", "X03"}, with_record(fits, true)},
+      {"fold of a tensor that is not there", plain, {}, {"X02", "X03"}, with_record(fits + "," + absent, false)},
+      {"fold of rows that there are not", plain, {}, {"X02", "X03"}, with_record(uneven, false)},
+      {"fold that is no JSON", plain, {}, {"F08", "X01"}, with_text("{")},
+      {"fold of another format", plain, {}, {"F08", "X01"}, with_text(R"({"format": "kvcal-export"})")},
+      {"fold without members", plain, {}, {"F08", "X01"}, with_text(R"({"format": "kvcal-fold"})")},
+      {"fold of an odd line",
+       plain,
+       {},
+       {"F08", "X01"},
+       with_record(R"({"name": "w", "lines": "4", "rows": [], "exponents": []})", false)},
+  };
+}
+
 inline std::vector<FolderCase> folder_cases() {
   std::vector<FolderCase> all;
-  for (const auto& group : {number_cases(), declaration_cases(), tool_cases(), model_folder_cases(), special_cases()})
+  for (const auto& group :
+       {number_cases(), declaration_cases(), tool_cases(), model_folder_cases(), special_cases(), fold_cases()})
     all.insert(all.end(), group.begin(), group.end());
   return all;
 }
