@@ -30,6 +30,7 @@ std::string title(ServerKind kind) {
                         std::string(support.architecture) + " (" + input.carrier.method + "): " + support.why_not;
   if (!support.plugin.empty()) message += "; " + plugin_advice(support, input);
   if (support.json && support.server.kind == ServerKind::Sglang) message += "; or '--to sglang-json'";
+  message += fold_advice(support, input);
   fail(message);
 }
 

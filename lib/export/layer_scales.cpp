@@ -32,6 +32,9 @@ void check_identity(const Artifact& artifact, const ModelIdentity& model) {
   const std::string& fingerprint = artifact.model.weights_fingerprint;
   if (lists(artifact, model.weights_fingerprint)) return;
   const auto shown = [](const std::string& hash) { return hash.substr(0, 12); };
+  if (model.was(fingerprint))
+    fail("the scales were measured before powers of two were folded into the weights of this folder (" +
+         std::string(kFoldRecord) + "): calibrate the folded one; what was folded needs no scale");
   if (fingerprint != model.weights_fingerprint)
     fail("the scales were measured with other weights (fingerprint " + shown(fingerprint) + ", the checkpoint's is " +
          shown(model.weights_fingerprint) + ")" + kOtherModel);

@@ -20,7 +20,8 @@ void check_is_of(const SavedEvaluation& e, const Artifact& artifact, const Model
   if (!of_served && !of_measured)
     fail("is of another model: " + quoted(e.model.architecture) + ", fingerprint " +
          beginning(e.model.weights_fingerprint) + ", the checkpoint is " + quoted(model.spec.architecture) + ", " +
-         beginning(model.weights_fingerprint) + "; evaluate this one");
+         beginning(model.weights_fingerprint) + (model.was(e.model.weights_fingerprint) ? ", folded since" : "") +
+         "; evaluate this one");
 }
 
 void check_is_with(const SavedEvaluation& e, const std::string& scales_sha256) {

@@ -24,6 +24,10 @@ void check_same_model(const ModelIdentity& measured, const ModelIdentity& other)
     return text;
   };
   check("layers and caches", caches(measured), caches(other));
+  const auto original = [](const ModelIdentity& m) { return m.fold ? m.fold->original_fingerprint : std::string(); };
+  if (original(other) != original(measured))
+    fail(name + " is not a copy of the model: powers of two are folded into the weights of one of them (" +
+         kFoldRecord + "), which therefore caches other values; calibrate it");
 }
 
 Artifact extended(const ExportInput& input) {

@@ -4,6 +4,7 @@
 #include <cctype>
 
 #include "export/layer_scales.h"
+#include "servers/foldable.h"
 
 namespace kvcal {
 
@@ -25,6 +26,16 @@ std::string plugin_advice(const ServerSupport& support, const ExportInput& input
                                         " --kv-cache-dtype fp8 --load-format kv_cache_scales --additional-config " +
                                         shell_word(Json{{"kv_cache_scales", scales}}.dump());
   return "the plug-in " + support.plugin + " (apps/plugins) reads the scale file itself: " + command;
+}
+
+std::string fold_advice(const ServerSupport& support, const ExportInput& input) {
+  if (support.loads || !support.served) return "";
+  if (const std::optional<FoldMark>& fold = input.model.fold)
+    return fold->n_left == 0 ? "; the weights are folded so that scale 1.0 is right: serve this folder as it is" : "";
+  if (!may_be_folded(input.model.spec)) return "";
+  const std::string model = input.model.folder.string();
+  return "; or put powers of two into the weights, where those allow it, and load none: kvcal fold " +
+         shell_word(model) + " --stats run.kvstats -o " + shell_word(model + "-folded");
 }
 
 std::string vllm_command(const ExportInput& input, const std::string& kv_cache_dtype) {

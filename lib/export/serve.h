@@ -13,6 +13,10 @@ std::string shell_word(const std::string& text);
 /// "the plug-in vllm-kv-cache-scales (apps/plugins) reads the scale file itself: vllm serve ..."
 std::string plugin_advice(const ServerSupport& support, const ExportInput& input);
 
+/// "; or 'kvcal fold ...' puts them into the weights", behind why nothing loads; of a folded folder what is right for
+/// it. "" where the server has other ways or none, and where no weights can take powers of two.
+std::string fold_advice(const ServerSupport& support, const ExportInput& input);
+
 std::string vllm_command(const ExportInput& input, const std::string& kv_cache_dtype);
 std::string sglang_command(const std::string& model, const std::string& kv_cache_dtype);
 

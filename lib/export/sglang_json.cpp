@@ -16,6 +16,12 @@ namespace {
 
 constexpr size_t kFileBytes = size_t{64} << 20;
 
+/// Whether '--to sglang' has the scales loaded.
+bool loads_from_checkpoint(const ExportInput& input) {
+  const KvCarrier carrier = input.carrier.kind == KvCarrier::None ? KvCarrier::CompressedTensors : input.carrier.kind;
+  return server_support(verified_server(ServerKind::Sglang), input.model.spec.architecture, carrier).loads;
+}
+
 void check(const ExportInput& input) {
   check_format(input.artifact, {"fp8_e4m3"}, "the file is for fp8_e4m3");
   check_per_tensor(input.artifact, "the file");
@@ -27,7 +33,8 @@ void check(const ExportInput& input) {
   if (!support.json)
     fail("SGLang " + str(support.server).substr(7) + " reads no such file for " + input.model.spec.architecture +
          ": it stops with 'model does not support loading scaling factors'" +
-         (support.plugin.empty() ? "" : "; " + plugin_advice(support, input)));
+         (support.plugin.empty() ? "" : "; " + plugin_advice(support, input)) +
+         (loads_from_checkpoint(input) ? "" : fold_advice(support, input)));
   if (input.carrier.kind != KvCarrier::None && input.carrier.kind != KvCarrier::Other)
     fail("with a checkpoint quantized by " + input.carrier.method +
          " the file stops SGLang with a TypeError (it makes parameters for scales); use '--to sglang'");

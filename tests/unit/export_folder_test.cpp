@@ -206,6 +206,8 @@ TEST(ExportScaleFile, ListsOtherCheckpointsOfTheModel) {
   const ExportInput input = {artifact, identity, carrier, options, "s.json", llama.out()};
   const ExportPlan plan = find_exporter("scales").plan(input);
   EXPECT_NE(plan.files[0].text.find(std::string(64, 'f')), std::string::npos);
+  options.also_for[0].fold = FoldMark{identity.weights_fingerprint, 4, 0};
+  expect_contains(message_of([&] { find_exporter("scales").plan(input); }), "folded into the weights of one of them");
   options.also_for = {foreign.model()};
   expect_contains(message_of([&] { find_exporter("scales").plan(input); }), "is not a copy of the model");
 }

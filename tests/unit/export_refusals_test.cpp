@@ -67,6 +67,28 @@ TEST(ExportRefuses, ClassesThatCannotTakeThem) {
   expect_contains(refusal(Exported("qwen3_5"), "sglang-json"), "reads no such file");
 }
 
+TEST(ExportRefuses, WithFoldingForAWayOutWhereNothingLoads) {
+  for (const auto& [model, target] : {std::pair{"qwen3", "sglang"}, {"gpt_oss", "sglang"}, {"deepseek_v3", "vllm"}})
+    expect_contains(refusal(Exported(model), target), "kvcal fold ");
+  const auto offers = [](const char* model, const char* target) {
+    return refusal(Exported(model), target).find("kvcal fold") != std::string::npos;
+  };
+  EXPECT_FALSE(offers("zamba2", "vllm")) << "one block's weights serve several layers";
+  EXPECT_FALSE(offers("bamba", "vllm")) << "the server does not have the class";
+  EXPECT_FALSE(offers("qwen3_5", "sglang-json")) << "'--to sglang' is simpler";
+}
+
+TEST(ExportRefuses, ScalesFromBeforeAFold) {
+  const Exported llama("llama");
+  ModelIdentity identity = llama.model();
+  const Artifact artifact = artifact_for(identity);
+  identity.fold = FoldMark{identity.weights_fingerprint, 4, 0};
+  identity.weights_fingerprint = std::string(64, 'f');
+  expect_contains(message_of([&] { check_fits(artifact, identity); }), "before powers of two were folded");
+  identity.fold->original_fingerprint = std::string(64, 'e');
+  expect_contains(message_of([&] { check_fits(artifact, identity); }), "measured with other weights");
+}
+
 TEST(ExportRefuses, NumberFormats) {
   const Exported llama("llama");
   expect_contains(refusal(llama, "vllm", [](Artifact& a) { a.quantization.dtype = "int8"; }), "kvcal solve STATS");
