@@ -44,6 +44,7 @@ void count_scales(const StoredScales& stored, CheckpointFacts& facts) {
 // The checks that validate makes. They are told that scales were measured: an unusually small or large one is no
 // trouble of a server.
 void check_folder(const FolderUnderTest& folder, CheckpointFacts& facts) {
+  facts.fold = check_fold(folder.checkpoint, facts.report);
   check_stored_numbers(folder, true, facts.report);
   check_stored_layers(folder, facts.report);
   check_declaration(folder, facts.report);

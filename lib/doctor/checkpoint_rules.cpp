@@ -59,6 +59,7 @@ Found no_scales_anywhere(const Facts& f) {
   if (!cache_is_static_fp8(f) || c.n_scales() > 0 || has(f, "C15") || uses_plugin(f)) return {};
   if (f.flag("calculate-kv-scales") != nullptr) return {};  // F01 to F04 say what becomes of that
   if (!c.has_tensors && c.has_kv_scheme) return {};
+  if (c.fold && c.fold->n_left == 0 && !c.has_kv_scheme) return {};  // 1.0 is what they were folded for
   std::string detail = c.has_tensors ? "no scale tensors" : "";
   if (c.method.empty())
     detail += std::string(detail.empty() ? "" : ", ") + "no quantization_config: the server prints no warning";
@@ -163,9 +164,11 @@ Found other_weights(const Facts& f) {
   const bool config =
       !f.checkpoint_config_sha256.empty() && !s.config_sha256.empty() && f.checkpoint_config_sha256 != s.config_sha256;
   if (!weights && !config) return {};
-  Found found = in_scales(f, weights && config ? "weights and config.json differ"
-                             : weights         ? "weights differ"
-                                               : "config.json differs");
+  const bool folded = f.checkpoint->fold && f.checkpoint->fold->original_fingerprint == s.fingerprint;
+  Found found = in_scales(f, folded              ? "the weights were folded since: calibrate the folded folder"
+                             : weights && config ? "weights and config.json differ"
+                             : weights           ? "weights differ"
+                                                 : "config.json differs");
   found.evidence.push_back({f.checkpoint->path, 0, "", 1, 0});
   return found;
 }
@@ -223,6 +226,20 @@ Found quantized_by_transformers(const Facts& f) {
   return here ? in_checkpoint(f, f.checkpoint->largest_key_bias_name) : Found{};
 }
 
+Found unreadable_fold(const Facts& f) {
+  return has(f, "X01") ? in_checkpoint(f, found_by(f, "X01")[0]->what) : Found{};
+}
+Found unfit_fold(const Facts& f) { return counted_with_first(f, "X02", "tensor"); }
+
+Found folded(const Facts& f) {
+  const std::optional<FoldMark>& fold = f.checkpoint->fold;
+  if (!fold) return {};
+  return in_checkpoint(
+      f, fold->n_left == 0
+             ? ""
+             : count(fold->n_left, "site") + (fold->n_left == 1 ? " still needs" : " still need") + " a scale file");
+}
+
 Found only_format_noise(const Facts& f) { return f.scales->only_format_noise ? in_scales(f, "") : Found{}; }
 
 Found qwen3_5_dropped(const Facts& f) {
@@ -246,7 +263,8 @@ constexpr CombinationRule kRules[] = {
      kTensors,
      no_config_for_scales},
     {entry_of("V02", Established, "damage: the server then uses 1.0, which is right wherever magnitudes stay below 448",
-              "the plug-ins in apps/plugins set them: --load-format kv_cache_scales",
+              "the plug-ins in apps/plugins set them (--load-format kv_cache_scales); kvcal fold puts them into the "
+              "weights of the model without scales, where those allow it",
               "vllm 0.33.0, sglang 0.5.23, by running or reading their loaders", Cause::ScalesNotLoaded, 8),
      kTensors | kKnownServer, nowhere_to_load},
     {{"C24", Error, Reported, "vLLM's Qwen3.5 classes do not load the KV scales of a checkpoint: the server uses 1.0",
@@ -259,8 +277,8 @@ constexpr CombinationRule kRules[] = {
      qwen3_5_dropped},
     {{"C22", Error, Established,
       "SGLang writes an MLA cache without dividing by the scale and multiplies when it reads", "",
-      "serve this model with scales of 1.0 in SGLang", "sglang 0.5.23 memory_pool.py; issue 34765",
-      Cause::LatentAttention, 9},
+      "serve this model with scales of 1.0 in SGLang; where 1.0 is not right, kvcal fold makes it so",
+      "sglang 0.5.23 memory_pool.py; issue 34765", Cause::LatentAttention, 9},
      kTensors | kKnownServer,
      latent_scales_of_sglang},
     {entry_of("C05", Established, "", kExport, "vllm change 37054", Cause::LatentAttention, 7), kTensors,
@@ -346,6 +364,15 @@ constexpr CombinationRule kRules[] = {
     {entry_of("S23", Inferred, "that magnitudes grow with position",
               "calibrate with longer prompts, or --max-model-len", "vllm issue 52793", Cause::ScalesStale, 2),
      kScales | kFlags, short_calibration},
+    {entry_of("X01", Established, "that its weights are wrong", "kvcal fold ORIGINAL --stats run.kvstats -o {model}",
+              ""),
+     kTensors, unreadable_fold},
+    {entry_of("X02", Established, "which weights these are", "kvcal fold ORIGINAL --stats run.kvstats -o {model}", "",
+              Cause::ScalesStale, 6),
+     kTensors, unfit_fold},
+    {entry_of("X03", Established, "that anything is wrong: at scale 1.0 its cache lies inside the format's range", "",
+              ""),
+     kTensors, folded},
     {{"F30", Warning, Established, "nothing passes this scale file to the server: no server has an option for it", "",
       kExport, "vllm 0.33.0, sglang 0.5.23", Cause::ScalesNotLoaded, 7},
      kScales | kFlags | kTensors,

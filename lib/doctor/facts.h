@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "check/finding.h"
+#include "checkpoint/fold_mark.h"
 #include "doctor/engine.h"
 #include "doctor/entry.h"
 #include "doctor/gpu.h"
@@ -51,8 +52,9 @@ struct CheckpointFacts {
   std::string kv_scheme;         // as JSON
   bool quantized_cache = false;  // generation_config.json asks transformers for one
 
-  bool has_tensors = false;  // the following were looked at
-  Report report;             // of the checks that validate makes, too; of a config.json alone, what that says
+  bool has_tensors = false;      // the following were looked at
+  Report report;                 // of the checks that validate makes, too; of a config.json alone, what that says
+  std::optional<FoldMark> fold;  // powers of two were folded into the weights
   size_t n_key_scales = 0, n_value_scales = 0, n_unit = 0, n_joint = 0, n_per_head = 0;
   std::string uneven_block_scale;  // name of the first block scale of weights that is no power of two
   double largest_key_bias = 0;     // of all that no norm takes away

@@ -27,6 +27,7 @@ void write_checkpoint(const std::filesystem::path& folder, const Sections& secti
   write_text(folder / "config.json", sections.at("config"));
   if (sections.contains("generation")) write_text(folder / "generation_config.json", sections.at("generation"));
   if (!sections.contains("tensors")) return;
+  if (sections.contains("fold")) write_text(folder / "kvcal-fold.json", sections.at("fold"));
   write_text(folder / "model.safetensors", safetensors_of(sections.at("tensors")));
   if (!sections.contains("unlisted")) return;
   write_text(folder / "extra.safetensors", safetensors_of(sections.at("unlisted")));
