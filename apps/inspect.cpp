@@ -1,6 +1,7 @@
 // kvcal inspect MODEL: which layers own a KV cache, what it costs, whether it can be calibrated. Works from config.json
 // alone; reads headers of weights where there are any, never tensors.
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <iostream>
 #include <map>
 #include <optional>
@@ -8,6 +9,7 @@
 #include "base/number_text.h"
 #include "capacity/weight_bytes.h"
 #include "checkpoint/config_file.h"
+#include "checkpoint/fold_mark.h"
 #include "checkpoint/kv_scale_names.h"
 #include "checkpoint/quantization.h"
 #include "json_output.h"
@@ -15,6 +17,7 @@
 #include "prefill/memory_plan.h"
 #include "prefill/model_weights.h"
 #include "progress.h"
+#include "servers/foldable.h"
 #include "servers/kv_declaration.h"
 #include "servers/server_support.h"
 #include "table.h"
@@ -45,6 +48,8 @@ struct Inspection {
   std::unique_ptr<Model> model;        // null when the architecture is not known
   std::optional<Weights> weights;      // none without weights
   std::string weights_problem;         // why there are none
+  std::optional<FoldMark> fold;        // none where no powers of two are in the weights
+  std::string fold_problem;            // why their record cannot be read
 };
 
 Weights read_weights(const std::filesystem::path& folder, const std::string& embedding) {
@@ -107,6 +112,11 @@ Inspection inspect(const std::string& path, int64_t max_model_len) {
     i.weights_problem = e.what();
     // A config alone says what could be calibrated; weights that are there must also be readable.
     if (i.reason.empty() && has_weight_files(file.folder)) i.reason = i.weights_problem;
+  }
+  try {
+    if (const std::optional<Json> record = read_fold_record(file.folder)) i.fold = fold_mark(*record);
+  } catch (const Error& e) {
+    i.fold_problem = e.what();
   }
   if (i.reason.empty() && !is_readable(i.quantization))
     i.reason = "the weights are quantized (" + str(i.quantization) +
@@ -199,6 +209,8 @@ Json to_json(const Inspection& i) {
                       {"dtypes", w.dtypes},       {"kv_scales", w.kv_scales}, {"tensor_prefix", w.tensor_prefix}};
   }
   if (!i.servers.empty()) out["servers"] = servers_json(i.servers);
+  if (!i.fold_problem.empty()) out["fold_problem"] = i.fold_problem;
+  if (i.fold) out["fold"] = {{"sites", i.fold->n_sites}, {"left_to_scales", i.fold->n_left}};
   out["layers"] = i.model ? layers_json(i.model->spec()) : Json::array();
   return out;
 }
@@ -274,6 +286,19 @@ void print_servers(const std::vector<ServerSupport>& servers) {
   }
 }
 
+/// What is in the weights already, or could be where a server loads nothing.
+void print_fold(const Inspection& i) {
+  if (!i.fold_problem.empty()) {
+    std::cout << "folded:        unknown: " << i.fold_problem << '\n';
+  } else if (i.fold) {
+    std::cout << "folded:        powers of two are in the weights (" << kFoldRecord << "), " << i.fold->n_left << " of "
+              << i.fold->n_sites << " sites left to a scale file\n";
+  } else if (i.model && may_be_folded(i.model->spec()) &&
+             std::ranges::any_of(i.servers, [](const ServerSupport& s) { return s.served && !s.loads; })) {
+    std::cout << "               where nothing loads, 'kvcal fold' puts powers of two into the weights\n";
+  }
+}
+
 void print_text(const Inspection& i) {
   std::cout << "architecture:  " << (i.architecture.empty() ? "-" : quoted(i.architecture)) << ", model_type "
             << quoted(i.model_type) << '\n'
@@ -296,6 +321,7 @@ void print_text(const Inspection& i) {
                             quoted(i.weights->kv_scales.front()))
               << '\n';
   print_servers(i.servers);
+  print_fold(i);
   if (i.model) print_model(i.model->spec());
 }
 
