@@ -6,10 +6,13 @@
 #include <iostream>
 #include <memory>
 
+#include "base/number_text.h"
 #include "base/size_text.h"
 #include "build_info.h"
 #include "device.h"
+#include "export/serve.h"
 #include "json_output.h"
+#include "solve/format.h"
 #include "verbs.h"
 
 namespace kvcal {
@@ -22,10 +25,11 @@ struct FoldFlags {
   int threads = 0;
 };
 
+/// None for a format that these servers do not keep at a scale of 1.0.
 std::vector<std::string> serve_commands(const FoldRequest& request) {
+  if (!request.options.format.starts_with("fp8")) return {};
   const std::string out = request.out.string();
-  return {"vllm serve " + out + " --kv-cache-dtype fp8",
-          "python -m sglang.launch_server --model-path " + out + " --kv-cache-dtype fp8_e4m3"};
+  return {"vllm serve " + shell_word(out) + " --kv-cache-dtype fp8", sglang_command(out, "fp8_e4m3")};
 }
 
 size_t count(const FoldResult& result, bool (*is)(const FoldedSite&)) {
@@ -42,20 +46,27 @@ Json files_json(const FolderChangeReport& report) {
           {"shards_resumed", report.n_resumed}};
 }
 
+Json adapters_json(const std::vector<FoldedAdapter>& adapters, bool written) {
+  Json list = Json::array();
+  for (const FoldedAdapter& a : adapters)
+    list.push_back({{"adapter", a.source.string()},
+                    {"out", written ? Json(a.out.string()) : Json(nullptr)},
+                    {"tensors", a.tensors.size()}});
+  return list;
+}
+
 void print_json(const FoldRequest& request, const FoldResult& result) {
   const bool written = result.folds() && !request.plan_only;
   Json json = to_json(result.record);
-  json["out"] = request.out.string();
+  json["out"] = request.out.empty() ? Json(nullptr) : Json(request.out.string());
   json["written"] = written;
   json["bytes_rewritten"] = result.touched.bytes;
   json["files"] = files_json(result.written);
+  json["adapters"] = adapters_json(result.adapters, written);
   if (result.check)
     json["check"] = {{"tokens", result.check->n_tokens},
                      {"logits_equal", result.check->n_logits},
                      {"rows_equal", result.check->n_rows}};
-  json["adapters"] = Json::array();
-  for (const FoldedAdapter& a : result.adapters)
-    json["adapters"].push_back({{"adapter", a.source.string()}, {"out", a.out.string()}});
   json["commands"] = written ? serve_commands(request) : std::vector<std::string>{};
   std::cout << json_output(json);
 }
@@ -81,16 +92,34 @@ void print_sites(const FoldResult& result, bool all) {
 
 void print_nothing(const FoldRequest& request, const FoldResult& result) {
   if (const size_t left = count(result, is_left); left > 0) {
-    std::cout << "nothing can be folded; " << left << " site(s) need a scale file:\n";
+    std::cout << "nothing can be folded, so nothing was written; " << left << " site(s) need a scale file:\n";
     return print_sites(result, false);
   }
   if (request.options.force) {
-    std::cout << "nothing can be folded:\n";
+    std::cout << "nothing can be folded, so nothing was written:\n";
     return print_sites(result, true);
   }
   std::cout << "nothing to fold: scale 1.0 is as good as any at all " << result.record.plan.sites.size()
-            << " sites, so nothing was written; serve the model as it is with an FP8 cache (--force folds all the "
-               "same)\n";
+            << " sites, so nothing was written; serve the model as it is (--force folds all the same)\n";
+}
+
+void print_adapters(const FoldResult& result, bool planned) {
+  for (const FoldedAdapter& a : result.adapters)
+    std::cout << "adapter " << quoted(a.source.string()) << ": " << a.tensors.size() << " of its tensors "
+              << (planned ? "would be multiplied" : "multiplied, in " + quoted(a.out.string())) << '\n';
+}
+
+std::string files_text(const FolderChangeReport& written) {
+  std::string text = std::to_string(written.shards.size()) + " weight file(s) rewritten";
+  if (written.n_resumed > 0) text += " (" + std::to_string(written.n_resumed) + " by the run that was interrupted)";
+  const auto add = [&](size_t n, const char* what) {
+    if (n > 0) text += ", " + std::to_string(n) + " " + what;
+  };
+  add(written.files.hard_linked, "hard-linked to the model's");
+  add(written.files.symlinked, "symlinked (do not move the model)");
+  add(written.files.copied, "file(s) copied");
+  for (const std::string& line : written.files.left_out) text += "\nleft out: " + line;
+  return text + "\n";
 }
 
 void print_plan(const FoldResult& result) {
@@ -100,52 +129,62 @@ void print_plan(const FoldResult& result) {
   for (const TensorFold& t : result.record.plan.tensors)
     std::cout << "  " << t.name << ": " << t.exponents.size() << (t.axis == Axis::Rows ? " rows" : " columns")
               << (t.one_plus ? ", 1 + each" : ",") << " times 2^e, e = " << range_text(t.exponents) << '\n';
+  print_adapters(result, true);
   std::cout << "\n"
-            << result.touched.paths.size() << " shard(s), " << bytes_text(result.touched.bytes)
+            << result.touched.paths.size() << " weight file(s), " << bytes_text(result.touched.bytes)
             << ", would be rewritten; nothing was written (--dry-run)\n";
 }
 
-void print_written(const FoldRequest& request, const FoldResult& result) {
-  const size_t folded = count(result, is_folded), left = count(result, is_left);
-  std::cout << quoted(request.out.string()) << ": " << folded << " of " << result.record.plan.sites.size()
-            << " sites folded into " << result.record.plan.tensors.size() << " tensors, "
-            << result.written.shards.size() << " shard(s) rewritten";
-  if (result.written.n_resumed > 0)
-    std::cout << " (" << result.written.n_resumed << " by the run that was interrupted)";
-  std::cout << '\n';
-  if (result.check)
-    std::cout << "checked: " << result.check->n_logits << " logits of " << result.check->n_tokens
-              << " tokens in bf16 and f32 are the same bits, " << result.check->n_rows
-              << " cached rows are the original's times their powers of two\n";
-  else
+void print_check(const FoldResult& result) {
+  if (!result.check) {
     std::cout << "not checked (--no-check)\n";
-  for (const FoldedAdapter& a : result.adapters)
-    std::cout << quoted(a.out.string()) << ": the adapter, " << a.tensors.size() << " factors in it\n";
-  if (left > 0) {
-    std::cout << left << " site(s) still need a scale file, made from this folder:\n";
+    return;
+  }
+  const FoldCheck& check = *result.check;
+  std::cout << "checked: " << grouped(check.n_logits) << " logits of " << check.n_tokens
+            << " tokens in bf16 and f32 are the same bits, " << grouped(check.n_rows)
+            << " cached rows are the original's times their powers of two\n";
+}
+
+void print_written(const FoldRequest& request, const FoldResult& result) {
+  std::cout << quoted(request.out.string()) << ": " << count(result, is_folded) << " of "
+            << result.record.plan.sites.size() << " sites folded into " << result.record.plan.tensors.size()
+            << " tensors; " << files_text(result.written);
+  print_adapters(result, false);
+  print_check(result);
+  if (const size_t left = count(result, is_left); left > 0) {
+    std::cout << left << " site(s) still need scales, measured on this folder, from a server that loads them:\n";
     print_sites(result, false);
   }
-  std::cout << "\nserve:\n";
-  for (const std::string& command : serve_commands(request)) std::cout << "  " << command << '\n';
-  std::cout << "\nnote:\n- scales and LoRA adapters that were made for " << quoted(request.model.string())
+  const std::vector<std::string> commands = serve_commands(request);
+  if (!commands.empty()) std::cout << "\nserve:\n";
+  for (const std::string& command : commands) std::cout << "  " << command << '\n';
+  std::cout << "\nnote:\n- scales and LoRA adapters made for " << quoted(request.model.string())
             << " do not belong to this folder\n";
+}
+
+/// What --undo does not need, and would not heed.
+void check_undo(const FoldFlags& flags) {
+  const FoldRequest& request = flags.request;
+  const bool more = !request.statistics.empty() || !request.adapters.empty() || request.plan_only ||
+                    request.options.force || flags.check || flags.no_check;
+  if (more) fail("--undo takes a fold back by its record: only -o, --copy and --json go with it");
 }
 
 Exit undo(const FoldFlags& flags) {
   const FoldRequest& request = flags.request;
-  if (!request.statistics.empty()) fail("--undo takes a fold back by its record; it needs no --stats");
   const FolderChangeReport report = undo_fold(request.model, request.out, request.untouched);
   if (flags.json)
     std::cout << json_output(
         {{"undone", request.model.string()}, {"out", request.out.string()}, {"files", files_json(report)}});
   else
-    std::cout << quoted(request.out.string()) << ": the weights before the fold, " << report.shards.size()
-              << " shard(s) rewritten\n";
+    std::cout << quoted(request.out.string()) << ": the weights before the fold; " << files_text(report);
   return Exit::Done;
 }
 
 Exit run(const FoldFlags& flags) {
   FoldRequest request = flags.request;
+  if (flags.undo) check_undo(flags);
   if (flags.check && flags.no_check) fail("--check and --no-check exclude each other");
   if (request.out.empty() && !request.plan_only) fail("fold: -o is required; see 'kvcal fold --help'");
   check_threads(flags.threads);
@@ -157,6 +196,7 @@ Exit run(const FoldFlags& flags) {
   }
   if (request.statistics.empty()) fail("fold: --stats is required; see 'kvcal fold --help'");
   request.options.balance = balance_from_name(flags.balance);
+  static_cast<void>(number_format(request.options.format));  // throws before anything is read
   request.check = !flags.no_check;
   request.tool_version = std::string("kvcal ") + build_info().version;
   const FoldResult result =
@@ -186,12 +226,12 @@ void add_options(CLI::App& verb, FoldFlags& flags) {
   verb.add_option("--adapter", request.adapters, "LoRA adapter of MODEL: folded into a folder OUT-NAME (repeatable)")
       ->type_name("FOLDER")
       ->take_all();
-  verb.add_flag("--force", request.options.force, "Fold also where scale 1.0 is as good as any");
+  verb.add_flag("--force", request.options.force, "Fold also where scale 1.0 is as good as any other");
   verb.add_flag("--check", flags.check, "Run both checkpoints and compare them bit by bit (the default)");
-  verb.add_flag("--no-check", flags.no_check, "Do not run them");
-  verb.add_flag("--undo", flags.undo, "MODEL is folded: write the weights before the fold");
+  verb.add_flag("--no-check", flags.no_check, "Do not run them: the result is not proved");
+  verb.add_flag("--undo", flags.undo, "MODEL is a folded folder: write the weights before the fold");
   verb.add_flag("--copy", flags.copy, "Copy weight files that do not change instead of linking them");
-  verb.add_option("--threads", flags.threads, "Of the check; 0: all processors")->capture_default_str();
+  verb.add_option("--threads", flags.threads, "Threads of the check; 0: all processors")->capture_default_str();
   verb.add_flag("--dry-run", request.plan_only, "Print sites, tensors and bytes only; write nothing");
   verb.add_flag("--json", flags.json, "One JSON object on standard output");
 }
@@ -204,8 +244,9 @@ void add_fold(CLI::App& app, Job& chosen) {
   add_options(*verb, *flags);
   verb->footer(
       "The folded checkpoint computes the same bits; what it caches lies in the middle of the format's range, so\n"
-      "that scale 1.0 is right. It cures clipping and underflow, not FP8's precision. An interrupted run goes on\n"
-      "where it was.\n"
+      "that scale 1.0 is right. It cures clipping and underflow, not FP8's precision. What cannot be folded keeps its\n"
+      "place and is named. Finished weight files of an interrupted run are kept in OUT.kvcal-partial, and the same\n"
+      "command goes on from there.\n"
       "\n"
       "Examples:\n"
       "  kvcal fold ./Qwen3-0.6B --stats run.kvstats -o ./Qwen3-0.6B-folded\n"
