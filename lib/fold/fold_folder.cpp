@@ -89,7 +89,14 @@ class PartialFolder {
       throw;
     }
   }
-  fs::path operator/(const std::string& shard) const { return path_ / shard; }
+  /// A second name for a finished shard, so that it outlives a run that is stopped in the check; where there are no
+  /// hard links its only one.
+  void give(const std::string& shard, const fs::path& to) const {
+    std::error_code error;
+    fs::create_hard_link(path_ / shard, to, error);
+    if (error) fs::rename(path_ / shard, to, error);
+    if (error) fail("cannot write " + quoted(to.string()) + ": " + error.message());
+  }
   void remove() const {
     std::error_code ignored;
     fs::remove_all(path_, ignored);
@@ -140,7 +147,7 @@ FolderChangeReport write_folder_change(const FolderChange& change, const std::fu
   overlay.elsewhere.insert(kFoldRecord);
   if (!change.record.empty()) overlay.files.push_back({kFoldRecord, change.record});
   report.files = fill_overlay(overlay, folder.path(), change.untouched);
-  for (const std::string& name : report.shards) twin_file(partial / name, folder.path() / name);
+  for (const std::string& name : report.shards) partial.give(name, folder.path() / name);
   report.files.written += report.shards.size();
   try {
     check(folder.path());
