@@ -9,6 +9,7 @@
 #include "base/number_text.h"
 #include "base/size_text.h"
 #include "build_info.h"
+#include "console.h"
 #include "device.h"
 #include "export/serve.h"
 #include "json_output.h"
@@ -21,7 +22,7 @@ namespace {
 struct FoldFlags {
   FoldRequest request;
   std::string balance = "head";
-  bool undo = false, check = false, no_check = false, copy = false, json = false;
+  bool undo = false, check = false, no_check = false, copy = false, json = false, quiet = false;
   int threads = 0;
 };
 
@@ -140,7 +141,7 @@ void print_check(const FoldResult& result) {
     std::cout << "not checked (--no-check)\n";
     return;
   }
-  const FoldCheck& check = *result.check;
+  const FoldProof& check = *result.check;
   std::cout << "checked: " << grouped(check.n_logits) << " logits of " << check.n_tokens
             << " tokens in bf16 and f32 are the same bits, " << grouped(check.n_rows)
             << " cached rows are the original's times their powers of two\n";
@@ -173,7 +174,8 @@ void check_undo(const FoldFlags& flags) {
 
 Exit undo(const FoldFlags& flags) {
   const FoldRequest& request = flags.request;
-  const FolderChangeReport report = undo_fold(request.model, request.out, request.untouched);
+  Console console(flags.quiet);
+  const FolderChangeReport report = undo_fold(request.model, request.out, request.untouched, console);
   if (flags.json)
     std::cout << json_output(
         {{"undone", request.model.string()}, {"out", request.out.string()}, {"files", files_json(report)}});
@@ -199,8 +201,9 @@ Exit run(const FoldFlags& flags) {
   static_cast<void>(number_format(request.options.format));  // throws before anything is read
   request.check = !flags.no_check;
   request.tool_version = std::string("kvcal ") + build_info().version;
-  const FoldResult result =
-      fold(request, [&](Precision precision) { return open_device("cpu", precision, flags.threads); });
+  Console console(flags.quiet);
+  const FoldResult result = fold(
+      request, [&](Precision precision) { return open_device("cpu", precision, flags.threads); }, console);
   if (flags.json) {
     print_json(request, result);
   } else if (!result.folds()) {
@@ -233,6 +236,7 @@ void add_options(CLI::App& verb, FoldFlags& flags) {
   verb.add_flag("--copy", flags.copy, "Copy weight files that do not change instead of linking them");
   verb.add_option("--threads", flags.threads, "Threads of the check; 0: all processors")->capture_default_str();
   verb.add_flag("--dry-run", request.plan_only, "Print sites, tensors and bytes only; write nothing");
+  verb.add_flag("-q,--quiet", flags.quiet, "Print no progress");
   verb.add_flag("--json", flags.json, "One JSON object on standard output");
 }
 

@@ -78,7 +78,7 @@ void write_adapter(const FoldedAdapter& adapter, const FoldRequest& request) {
 
 }  // namespace
 
-FoldResult fold(const FoldRequest& request, const OpenPrecision& open) {
+FoldResult fold(const FoldRequest& request, const OpenPrecision& open, NoticeListener& listener) {
   const OpenedModel original(request.model);
   const fs::path& folder = original.checkpoint.folder();
   while_doing(quoted(request.model.string()), [&] { check_foldable(original.checkpoint); });
@@ -90,18 +90,25 @@ FoldResult fold(const FoldRequest& request, const OpenPrecision& open) {
   result.touched = touched_shards(find_weight_files(folder).shards, result.record.plan.tensors);
   result.adapters = plan_adapters(request, original, result.record.plan);
   if (request.plan_only || !result.folds()) return result;
-  const FolderChange change{
-      folder,           request.out, result.record.plan.tensors, record_text(result.record), Subnormals::Refuse,
-      request.untouched};
+  const FolderChange change{folder,
+                            request.out,
+                            result.record.plan.tensors,
+                            record_text(result.record),
+                            Subnormals::Refuse,
+                            request.untouched,
+                            {},
+                            &listener};
   result.written = write_folder_change(change, [&](const fs::path& written) {
     const OpenedModel folded(written);
-    if (request.check) result.check = check_fold(original, folded, result.record.plan.sites, open);
+    if (!request.check) return;
+    if (result.touched.paths.size() > 1) listener.hear(Notice::Note, "running both models to compare them");
+    result.check = prove_fold(original, folded, result.record.plan.sites, open);
   });
   for (const FoldedAdapter& adapter : result.adapters) write_adapter(adapter, request);
   return result;
 }
 
-FolderChangeReport undo_fold(const fs::path& given, const fs::path& out, Weights untouched) {
+FolderChangeReport undo_fold(const fs::path& given, const fs::path& out, Weights untouched, NoticeListener& listener) {
   const fs::path folder = read_config(given).folder;
   const std::optional<Json> record = read_fold_record(folder);
   if (!record) fail(quoted(given.string()) + ": is not folded (no " + kFoldRecord + ")");
@@ -110,7 +117,7 @@ FolderChangeReport undo_fold(const fs::path& given, const fs::path& out, Weights
   while_doing(quoted(given.string()), [&] { check_takes_back(Checkpoint::open(folder), tensors); });
   for (TensorFold& t : tensors)
     for (int& e : t.exponents) e = -e;
-  return write_folder_change({folder, out, std::move(tensors), "", Subnormals::KeepExact, untouched},
+  return write_folder_change({folder, out, std::move(tensors), "", Subnormals::KeepExact, untouched, {}, &listener},
                              [&](const fs::path& written) { check_is_original(written, *record); });
 }
 

@@ -6,8 +6,8 @@
 #include <optional>
 #include <string>
 
-#include "fold/fold_check.h"
 #include "fold/fold_folder.h"
+#include "fold/fold_proof.h"
 #include "fold/fold_record.h"
 
 namespace kvcal {
@@ -31,7 +31,7 @@ struct FoldedAdapter {
 struct FoldResult {
   FoldRecord record;
   FolderChangeReport written;      // empty where nothing was
-  std::optional<FoldCheck> check;  // where it was written and checked
+  std::optional<FoldProof> check;  // where it was written and checked
   TouchedShards touched;
   std::vector<FoldedAdapter> adapters;
 
@@ -40,11 +40,12 @@ struct FoldResult {
 
 /// Plans, writes beside the name, runs both checkpoints, and only then gives the result its name. Nothing is written
 /// where nothing is to be folded. Throws Error for a checkpoint that is folded already or has KV scales of its own, and
-/// as plan_fold(), write_folder_change(), check_fold().
-FoldResult fold(const FoldRequest& request, const OpenPrecision& open);
+/// as plan_fold(), write_folder_change(), prove_fold().
+FoldResult fold(const FoldRequest& request, const OpenPrecision& open, NoticeListener& listener);
 
 /// Takes a fold back into a folder of its own: the original's weights, byte for byte. Throws Error when `folded` has no
 /// record of one.
-FolderChangeReport undo_fold(const std::filesystem::path& folded, const std::filesystem::path& out, Weights untouched);
+FolderChangeReport undo_fold(const std::filesystem::path& folded, const std::filesystem::path& out, Weights untouched,
+                             NoticeListener& listener);
 
 }  // namespace kvcal

@@ -136,6 +136,9 @@ FolderChangeReport write_folder_change(const FolderChange& change, const std::fu
       ++report.n_resumed;
       continue;
     }
+    if (change.listener && shards.paths.size() > 1)
+      change.listener->hear(Notice::Note, "rewriting " + quoted(name) + ", " + std::to_string(report.shards.size()) +
+                                              " of " + std::to_string(shards.paths.size()));
     partial.add(name, [&](const fs::path& to) {
       const SafetensorsFile shard(path);
       write_changed(shard, folds_in(shard, change.tensors), to, change.subnormals);

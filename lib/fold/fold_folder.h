@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "calibrate/notices.h"
 #include "export/overlay.h"
 #include "fold/tensor_fold.h"
 
@@ -19,6 +20,7 @@ struct FolderChange {
   Subnormals subnormals = Subnormals::Refuse;
   Weights untouched = Weights::Link;
   std::vector<std::filesystem::path> shards{};  // of weights in `source`; none: those of a checkpoint
+  NoticeListener* listener = nullptr;           // hears of each shard where there are several
 };
 
 struct FolderChangeReport {

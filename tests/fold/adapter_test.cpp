@@ -45,7 +45,7 @@ class AdapterFold {
 
   FoldResult fold_with(const fs::path& adapter) {
     request_.adapters = {adapter};
-    result_ = fold(request_, [](Precision p) { return backend(p); });
+    result_ = folded(request_);
     return result_;
   }
 

@@ -58,7 +58,7 @@ class FoldedTwin : public ::testing::Test {
     FoldRequest request{
         demo("stressed"), scratch / "run.kvstats", scratch / "folded", {}, {}, false, true, Weights::Copy, "test"};
     request.options.balance = balance;
-    return fold(request, [](Precision p) { return backend(p); });
+    return kvcal::folded(request);
   }
 };
 

@@ -28,7 +28,7 @@ class Wrong : public ::testing::Test {
     return message_of([&] {
       write_folder_change(change, [&](const fs::path& written) {
         const OpenedModel folded(written);
-        check_fold(original_, folded, sites, [](Precision p) { return backend(p); });
+        prove_fold(original_, folded, sites, [](Precision p) { return backend(p); });
       });
     });
   }
@@ -140,7 +140,13 @@ TEST(Interrupted, GoesOnWithTheShardsThatAreDone) {
             }).find("is of another fold that was interrupted"),
             std::string::npos);
 
-  const FoldResult result = fold(request, [](Precision p) { return backend(p); });
+  struct Ear final : NoticeListener {
+    void hear(Notice, const std::string& text) override { heard += text + "\n"; }
+    std::string heard;
+  } ear;
+  const FoldResult result = fold(
+      request, [](Precision p) { return backend(p); }, ear);
+  EXPECT_EQ(ear.heard, "rewriting 'model-00002-of-00002.safetensors', 2 of 2\nrunning both models to compare them\n");
   EXPECT_EQ(result.written.n_resumed, 1U);
   EXPECT_EQ(result.written.shards.size(), 2U);
   EXPECT_FALSE(fs::exists(partial));
@@ -152,11 +158,10 @@ TEST(Interrupted, GoesOnWithTheShardsThatAreDone) {
 TEST(Refused, FoldedTwice) {
   const ScratchFolder scratch;
   FoldRequest request = request_for(Golden("llama").folder, scratch, Balance::Head);
-  fold(request, [](Precision p) { return backend(p); });
+  folded(request);
   request.model = request.out;
   request.out = scratch / "twice";
-  EXPECT_NE(message_of([&] { fold(request, [](Precision p) { return backend(p); }); }).find("it is folded already"),
-            std::string::npos);
+  EXPECT_NE(message_of([&] { folded(request); }).find("it is folded already"), std::string::npos);
 }
 
 TEST(Refused, ATargetThatExists) {
@@ -164,19 +169,19 @@ TEST(Refused, ATargetThatExists) {
   const FoldRequest request = request_for(Golden("llama").folder, scratch, Balance::Head);
   fs::create_directory(request.out);
   write_file_atomically(request.out / "notes.txt", "mine", Existing::Refuse);
-  const std::string message = message_of([&] { fold(request, [](Precision p) { return backend(p); }); });
+  const std::string message = message_of([&] { folded(request); });
   EXPECT_NE(message.find("exists; choose a new folder"), std::string::npos) << message;
 }
 
 TEST(Refused, TakingBackWeightsThatWereChangedSince) {
   const ScratchFolder scratch;
   const FoldRequest request = request_for(Golden("llama").folder, scratch, Balance::Head);
-  fold(request, [](Precision p) { return backend(p); });
+  folded(request);
   std::fstream file(request.out / "model.safetensors", std::ios::binary | std::ios::in | std::ios::out);
   file.seekp(-2, std::ios::end);
   file.write("\x80\x3f", 2);  // 1.0
   file.close();
-  const std::string message = message_of([&] { undo_fold(request.out, scratch / "again", Weights::Copy); });
+  const std::string message = message_of([&] { unfolded(request.out, scratch / "again"); });
   EXPECT_NE(message.find("not those of the model that was folded"), std::string::npos) << message;
   EXPECT_FALSE(fs::exists(scratch / "again"));
 }
@@ -185,10 +190,7 @@ TEST(Refused, StatisticsOfAnotherModel) {
   const ScratchFolder scratch;
   FoldRequest request = request_for(Golden("llama").folder, scratch, Balance::Head);
   request.model = Golden("qwen3").folder;
-  EXPECT_NE(message_of([&] {
-              fold(request, [](Precision p) { return backend(p); });
-            }).find("the statistics are of another model"),
-            std::string::npos);
+  EXPECT_NE(message_of([&] { folded(request); }).find("the statistics are of another model"), std::string::npos);
   EXPECT_FALSE(fs::exists(request.out));
 }
 
@@ -196,7 +198,7 @@ TEST(Refused, WhatIsFineStaysAsItIs) {
   const ScratchFolder scratch;
   FoldRequest request = request_for(Golden("qwen3").folder, scratch, Balance::Head);
   request.options.force = false;
-  const FoldResult result = fold(request, [](Precision p) { return backend(p); });
+  const FoldResult result = folded(request);
   EXPECT_FALSE(result.folds());
   EXPECT_FALSE(fs::exists(request.out));
   for (const FoldedSite& site : result.record.plan.sites) EXPECT_EQ(site.why, "scale 1.0 is as good as any");

@@ -112,7 +112,7 @@ TEST_P(Fold, ComputesTheSameAndGoesBack) {
   const ScratchFolder scratch;
   const fs::path model = Golden(GetParam().model).folder;
   const FoldRequest request = request_for(model, scratch, GetParam().balance);
-  const FoldResult result = fold(request, [](Precision p) { return backend(p); });
+  const FoldResult result = folded(request);
   for (const FoldedSite& site : result.record.plan.sites) expect_folded_or_known(site, GetParam());
   if (!result.folds()) return;
   ASSERT_TRUE(result.check);
@@ -133,7 +133,7 @@ TEST_P(Fold, ComputesTheSameAndGoesBack) {
   EXPECT_EQ(at, result.record.plan.sites.size());
   EXPECT_NE(after.run.model->weights_fingerprint, before.run.model->weights_fingerprint);
 
-  undo_fold(request.out, scratch / "again", Weights::Copy);
+  unfolded(request.out, scratch / "again");
   for (const fs::directory_entry& entry : fs::directory_iterator(scratch / "again"))
     EXPECT_EQ(bytes_of(entry.path()), bytes_of(model / entry.path().filename())) << entry.path();
   for (const fs::path& shard : find_weight_files(model).shards)

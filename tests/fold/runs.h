@@ -72,6 +72,17 @@ inline FoldRequest request_for(const fs::path& model, const ScratchFolder& scrat
   return request;
 }
 
+inline FoldResult folded(const FoldRequest& request) {
+  NoticeListener silent;
+  return fold(
+      request, [](Precision p) { return backend(p); }, silent);
+}
+
+inline FolderChangeReport unfolded(const fs::path& model, const fs::path& out) {
+  NoticeListener silent;
+  return undo_fold(model, out, Weights::Copy, silent);
+}
+
 /// A file's bytes.
 inline std::string bytes_of(const fs::path& path) { return read_file(path, size_t{1} << 30); }
 

@@ -14,7 +14,7 @@ namespace kvcal {
 using OpenPrecision = std::function<std::unique_ptr<Ops>(Precision)>;
 
 /// How much was compared.
-struct FoldCheck {
+struct FoldProof {
   int64_t n_tokens = 0;  // in each precision
   int64_t n_logits = 0;  // in all precisions
   int64_t n_rows = 0;    // of caches: keys, values or latent rows, equal after their powers of two
@@ -22,7 +22,7 @@ struct FoldCheck {
 
 /// Runs a few sequences of drawn token ids through both, in bf16 and f32. Throws Error naming the first place where
 /// logits differ in a bit, or a cached value is not the original's times its power of two.
-FoldCheck check_fold(const OpenedModel& original, const OpenedModel& folded, const std::vector<FoldedSite>& sites,
+FoldProof prove_fold(const OpenedModel& original, const OpenedModel& folded, const std::vector<FoldedSite>& sites,
                      const OpenPrecision& open);
 
 }  // namespace kvcal

@@ -1,4 +1,4 @@
-#include "fold/fold_check.h"
+#include "fold/fold_proof.h"
 
 #include <cmath>
 #include <cstring>
@@ -137,9 +137,9 @@ void compare_rows(const Seen& original, const Seen& folded, const std::vector<in
 
 }  // namespace
 
-FoldCheck check_fold(const OpenedModel& original, const OpenedModel& folded, const std::vector<FoldedSite>& sites,
+FoldProof prove_fold(const OpenedModel& original, const OpenedModel& folded, const std::vector<FoldedSite>& sites,
                      const OpenPrecision& open) {
-  FoldCheck check;
+  FoldProof check;
   const Powers powers(original.spec(), sites);
   for (const int64_t length : kLengths) check.n_tokens += length;
   for (const Precision precision : {Precision::BF16, Precision::F32}) {
