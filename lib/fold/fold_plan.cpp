@@ -113,8 +113,8 @@ class Planner {
 
   void merge(const std::vector<TensorFold>& tensors) {
     for (const TensorFold& t : tensors) {
-      TensorFold& fold =
-          merged_.try_emplace({t.name, t.axis}, t.name, t.axis, std::vector<int>(), t.one_plus).first->second;
+      const TensorFold empty{t.name, t.axis, {}, t.one_plus};
+      TensorFold& fold = merged_.try_emplace({t.name, t.axis}, empty).first->second;
       std::vector<int>& all = fold.exponents;
       all.resize(t.exponents.size(), 0);
       for (size_t i = 0; i < all.size(); ++i) all[i] += t.exponents[i];
