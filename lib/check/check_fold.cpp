@@ -6,11 +6,12 @@ namespace {
 
 void check_tensor(const Checkpoint& checkpoint, const TensorFold& fold, const std::string& file, Report& report) {
   const std::string lines = std::to_string(fold.exponents.size()) + (fold.axis == Axis::Rows ? " rows" : " columns");
+  const std::string name = printable(fold.name, 160);
   const TensorInfo* info = checkpoint.find(fold.name);
-  if (!info) return report.add({"X02", fold.name, "the tensor", lines, "none of this name", 0, file});
+  if (!info) return report.add({"X02", name, "the tensor", lines, "none of this name", 0, file});
   const auto elements = static_cast<size_t>(info->shape.elements());
   if (fold.exponents.empty() || elements % fold.exponents.size() != 0)
-    report.add({"X02", fold.name, "the tensor", lines, str(*info), 0, file});
+    report.add({"X02", name, "the tensor", lines, str(*info), 0, file});
 }
 
 }  // namespace

@@ -83,6 +83,15 @@ void check_named_for(const std::vector<AdapterTensor>& tensors, const OpenedMode
     if (of_attention(t) && !is_there(t)) fail(quoted(t.name) + " is of no module" + another);
 }
 
+/// An adapter of a model of other sizes may have as many elements.
+void check_lines(const TensorInfo& info, const TensorFold& fold) {
+  const auto n = static_cast<int64_t>(fold.exponents.size());
+  const int64_t lines = info.shape.rank() == 0 ? 1 : fold.axis == Axis::Rows ? info.shape[0] : info.shape[-1];
+  if (lines != n && info.shape.elements() != n)
+    fail("tensor " + quoted(info.name) + " is " + str(info) + ", the model's layer has " + std::to_string(n) +
+         (fold.axis == Axis::Rows ? " rows" : " columns") + "; is it an adapter of another model?");
+}
+
 /// What a tensor of the adapter is multiplied by: with the factors of its module, or as the gain that it replaces.
 std::vector<TensorFold> folds_of(const AdapterTensor& t, const FoldPlan& plan) {
   std::vector<TensorFold> folds;
@@ -121,6 +130,7 @@ std::vector<TensorFold> fold_adapter(const fs::path& folder, const OpenedModel& 
     check_named_for(tensors, model);
     std::vector<TensorFold> folds;
     for (const AdapterTensor& t : tensors) std::ranges::move(folds_of(t, plan), std::back_inserter(folds));
+    for (const TensorFold& f : folds) check_lines(*weights.find(f.name), f);
     for (const TensorFold& f : folds)
       if (!is_exact(weights, f, Subnormals::Refuse))
         fail("numbers of " + quoted(f.name) + " would leave the normal range of " +

@@ -107,7 +107,12 @@ class PartialFolder {
 };
 
 std::vector<fs::path> weights_of(const FolderChange& change) {
-  return change.shards.empty() ? find_weight_files(change.source).shards : change.shards;
+  std::vector<fs::path> shards = change.shards.empty() ? find_weight_files(change.source).shards : change.shards;
+  for (const fs::path& shard : shards)
+    if (place_of(shard.parent_path()) != place_of(change.source))
+      fail("the weights " + quoted(shard.string()) + " are in a folder below the model's, which is not folded; " +
+           "move them beside config.json, and change the index");
+  return shards;
 }
 
 }  // namespace

@@ -120,6 +120,8 @@ TEST(AdapterFold, RefusesWhatFactorsCannotFollow) {
   EXPECT_NE(folding.refusal({{module + "o_proj.lora_magnitude_vector", 48, 0}}).find("(DoRA)"), std::string::npos);
   EXPECT_NE(folding.refusal({plain[0], {module + "w_proj.lora_B.weight", 24, 1}}).find("is of no module"),
             std::string::npos);
+  EXPECT_NE(folding.refusal({{module + "v_proj.lora_B.weight", 12, 4}}).find("the model's layer has 24 rows"),
+            std::string::npos);
   EXPECT_NE(folding.refusal({{"base_model.model.h.0.attn.lora_B.weight", 24, 1}}).find("adapter of another model"),
             std::string::npos);
 }

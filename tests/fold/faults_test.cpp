@@ -186,6 +186,20 @@ TEST(Refused, TakingBackWeightsThatWereChangedSince) {
   EXPECT_FALSE(fs::exists(scratch / "again"));
 }
 
+TEST(Refused, WeightsBelowTheFolder) {
+  const ScratchFolder scratch;
+  const fs::path folder = in_two_shards(Golden("qwen3"), scratch);
+  fs::create_directory(folder / "w");
+  const std::string name = "model-00002-of-00002.safetensors";
+  fs::rename(folder / name, folder / "w" / name);
+  std::string index = bytes_of(folder / "model.safetensors.index.json");
+  for (size_t at = 0; (at = index.find(name, at)) != index.npos; at += name.size() + 2) index.insert(at, "w/");
+  write_file_atomically(folder / "model.safetensors.index.json", index, Existing::Replace);
+  const FoldRequest request = request_for(folder, scratch, Balance::Head);
+  EXPECT_NE(message_of([&] { folded(request); }).find("below the model's, which is not folded"), std::string::npos);
+  EXPECT_FALSE(fs::exists(request.out));
+}
+
 TEST(Refused, StatisticsOfAnotherModel) {
   const ScratchFolder scratch;
   FoldRequest request = request_for(Golden("llama").folder, scratch, Balance::Head);

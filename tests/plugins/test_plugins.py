@@ -309,6 +309,25 @@ class SameAsTheProgram(WithFolder):
                 actual = p.weights_fingerprint(case, file.model["tensor_prefix"], file.model["n_layers"])
                 self.assertEqual(actual, file.model["weights_fingerprint"], case)
 
+    def test_folded(self):
+        case = os.path.join(GOLDEN, "qwen3")
+        prompts = self.write('{"input_ids": [1, 2, 3, 4, 5, 6, 7]}\n', "prompts.jsonl")
+        scales, statistics, folded = (os.path.join(self.folder, n) for n in ("scales.json", "run.kvstats", "folded"))
+
+        def calibrate(model):
+            command = [KVCAL, "calibrate", model, "--prompts", prompts, "--no-sanity", "-q", "--force", "-o", scales]
+            subprocess.run([*command, "--stats", statistics], check=True, stderr=subprocess.DEVNULL)
+            return plugin.read_scale_file(scales).model
+
+        original = calibrate(case)
+        subprocess.run([KVCAL, "fold", case, "--stats", statistics, "--force", "--json", "-o", folded],
+                       check=True, stdout=subprocess.DEVNULL)
+        model = calibrate(folded)
+        self.assertNotEqual(model["weights_fingerprint"], original["weights_fingerprint"])
+        for p in PLUGINS.values():
+            actual = p.weights_fingerprint(folded, model["tensor_prefix"], model["n_layers"])
+            self.assertEqual(actual, model["weights_fingerprint"])
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -18,6 +18,7 @@ log = logging.getLogger("sglang.kv_cache_scales")
 LOG_LINE = "kv-cache-scales: %d attention layers use the scales of %s (sha256 %s, per %s, weights %s)"
 MAX_FILE_BYTES = 64 << 20
 MAX_HEADER_BYTES = 100_000_000
+MAX_FOLD_BYTES = 128 << 20
 
 # ---- The scale file and the checkpoint: the same lines in both plug-ins, so that each stays one file ----
 
@@ -247,7 +248,21 @@ def weights_fingerprint(folder, tensor_prefix, n_layers):
     finally:
         for file in files.values():
             file.close()
+    digest.update(_fold(folder))
     return digest.hexdigest()
+
+
+def _fold(folder):
+    """What kvcal fold multiplied, as canonical JSON: a fold may change nothing but rows that are not sampled."""
+    try:
+        with open(os.path.join(folder, "kvcal-fold.json"), "rb") as file:
+            text = file.read(MAX_FOLD_BYTES + 1)
+    except FileNotFoundError:
+        return b""
+    if len(text) > MAX_FOLD_BYTES:
+        raise ValueError(f"kvcal-fold.json: more than {MAX_FOLD_BYTES} bytes")
+    tensors = json.loads(text)["tensors"]
+    return json.dumps(tensors, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
 
 
 def _tensors(folder):
