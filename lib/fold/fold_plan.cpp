@@ -1,6 +1,7 @@
 #include "fold/fold_plan.h"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 
 #include "base/error.h"
@@ -50,18 +51,22 @@ struct PlannedSite {
 
 class Planner {
  public:
-  Planner(const OpenedModel& model, const FoldOptions& options)
-      : model_(model), options_(options), format_(number_format(options.format)), folder_(model.checkpoint) {}
+  Planner(const OpenedModel& model, const FoldOptions& options, const SolveOptions& solving)
+      : model_(model),
+        options_(options),
+        solving_(solving),
+        format_(number_format(options.format)),
+        folder_(model.checkpoint) {}
 
   void add(const CacheStatistics& cache, const SolvedCache& solved) {
     const KvLayout& layout = model_.spec().caches[static_cast<size_t>(cache.layout.cache)];
     const FoldedCache folded{model_.spec(), layout, folder_, model_.weights.prefix.model};
     if (layout.is_mla()) {
-      add(cache, CacheSite::Latent, solved.latent.assessment.scale, latent_weights(folded), folded);
-      add(cache, CacheSite::Rope, solved.latent.assessment.scale, rope_weights(folded), folded);
+      add(cache, CacheSite::Latent, solved.latent.assessment, latent_weights(folded), folded);
+      add(cache, CacheSite::Rope, solved.latent.assessment, rope_weights(folded), folded);
     } else {
-      add(cache, CacheSite::Key, solved.key.assessment.scale, key_weights(folded), folded);
-      add(cache, CacheSite::Value, solved.value.assessment.scale, value_weights(folded), folded);
+      add(cache, CacheSite::Key, solved.key.assessment, key_weights(folded), folded);
+      add(cache, CacheSite::Value, solved.value.assessment, value_weights(folded), folded);
     }
   }
 
@@ -71,8 +76,9 @@ class Planner {
   }
 
  private:
-  void add(const CacheStatistics& cache, CacheSite site, ScaleNeed need, const SiteWeights& weights,
+  void add(const CacheStatistics& cache, CacheSite site, const Assessment& assessed, const SiteWeights& weights,
            const FoldedCache& folded) {
+    const ScaleNeed need = assessed.scale;
     FoldedSite result{folded.layout.layer, site, heads_of(folded.layout, site), options_.balance, {}, false, ""};
     result.exponents.assign(cache.at(site).channels.size(), 0);
     if (need == ScaleNeed::Any && !options_.force) {
@@ -83,7 +89,21 @@ class Planner {
       fold(cache, weights, result);
     }
     result.left_to_scales = need == ScaleNeed::Needed && !result.is_folded();
+    if (!cache.layout.is_mla() && is_worse_at_its_place(cache, result, assessed)) {
+      result.left_to_scales = true;
+      result.why = "its place is still clearly worse than its scale: few channels are far above the others";
+    }
     plan_.sites.push_back(std::move(result));
+  }
+
+  /// By channel there is no scale per head to judge it by, and no channel far above the others.
+  bool is_worse_at_its_place(const CacheStatistics& cache, const FoldedSite& site, const Assessment& assessed) const {
+    if (!site.is_folded() || site.balance == Balance::Channel) return false;
+    std::vector<float> scales;
+    const size_t width = site.exponents.size() / static_cast<size_t>(site.n_heads);
+    for (size_t i = 0; i < site.exponents.size(); i += width) scales.push_back(std::ldexp(1.0f, -site.exponents[i]));
+    const Assessment placed = assess(cache, site.site, solving_, scales);
+    return scale_need(assessed.at_scale, placed.at_scale) == ScaleNeed::Needed;
   }
 
   static std::string first_obstacle(const SiteWeights& weights, const FoldedCache& folded) {
@@ -123,6 +143,7 @@ class Planner {
 
   const OpenedModel& model_;
   const FoldOptions& options_;
+  const SolveOptions& solving_;
   const NumberFormat& format_;
   WeightFolder folder_;
   FoldPlan plan_;
@@ -138,7 +159,7 @@ FoldPlan plan_fold(const OpenedModel& model, const Statistics& statistics, const
   SolveOptions solving;
   solving.format = options.format;
   const Solution solution = solve(statistics, solving);
-  Planner planner(model, options);
+  Planner planner(model, options, solving);
   for (size_t i = 0; i < statistics.caches.size(); ++i) planner.add(statistics.caches[i], solution.caches[i]);
   return planner.take();
 }

@@ -24,7 +24,7 @@ struct FoldedSite {
   int64_t n_heads = 1;              // of `exponents`
   Balance balance = Balance::Head;  // what has an exponent of its own; coarser than asked for where weights demand it
   std::vector<int> exponents;       // of each channel [heads · width]: values are multiplied by 2^e; all 0: not folded
-  bool left_to_scales = false;      // its scale matters, and weights cannot take it
+  bool left_to_scales = false;      // its scale matters, and weights cannot take it, or not well enough
   std::string why;                  // it is not folded, or coarser than asked for; else ""
 
   bool is_folded() const;

@@ -153,6 +153,35 @@ TEST(Interrupted, GoesOnWithTheShardsThatAreDone) {
   ASSERT_TRUE(result.check);
 }
 
+// ---------------------------------------------------------------------------------------------- what is not cured
+
+// One channel of values 2^14 above the others: at any place they share, one end of the range is left.
+TEST(Outlier, OfOneChannelIsLeftToScalesUnlessChannelsAreBalanced) {
+  const ScratchFolder scratch;
+  const fs::path golden = Golden("llama").folder, model = scratch / "outlier";
+  const std::string a = "model.layers.0.self_attn.";
+  std::vector<int> row(24, 0), columns(48, 0);
+  row[0] = 14;
+  for (const size_t head : {0, 1}) columns[head * 12] = -14;
+  write_folder_change({golden,
+                       model,
+                       {{a + "o_proj.weight", Axis::Columns, columns}, {a + "v_proj.weight", Axis::Rows, row}},
+                       "",
+                       Subnormals::Refuse,
+                       Weights::Copy},
+                      [](const fs::path&) {});
+  FoldRequest request = request_for(model, scratch, Balance::Head);
+  request.plan_only = true;
+  const FoldedSite by_head = folded(request).record.plan.sites[1];
+  EXPECT_TRUE(by_head.is_folded());
+  EXPECT_TRUE(by_head.left_to_scales);
+  EXPECT_NE(by_head.why.find("few channels are far above"), std::string::npos);
+  request.options.balance = Balance::Channel;
+  const FoldedSite by_channel = folded(request).record.plan.sites[1];
+  EXPECT_FALSE(by_channel.left_to_scales);
+  EXPECT_EQ(by_channel.why, "");
+}
+
 // ---------------------------------------------------------------------------------------------- refusals
 
 TEST(Refused, FoldedTwice) {
