@@ -20,21 +20,11 @@ namespace fs = std::filesystem;
 constexpr const char* kPartialSuffix = ".kvcal-partial";
 constexpr const char* kChangeName = "change.txt";
 
-fs::path place_of(const fs::path& path) {
-  fs::path place = fs::weakly_canonical(fs::absolute(path));
-  return place.has_filename() ? place : place.parent_path();
-}
-
-bool is_within(const fs::path& inner, const fs::path& outer) {
-  return std::mismatch(outer.begin(), outer.end(), inner.begin(), inner.end()).first == outer.end();
-}
-
 void check_target(const FolderChange& change) {
   const fs::path source = place_of(change.source), out = place_of(change.out);
   const std::string name = quoted(change.out.string());
   if (out == source) fail(name + " is the model's own folder; choose a new one");
-  if (is_within(out, source)) fail(name + " is inside the model's folder; choose a folder outside it");
-  if (is_within(source, out)) fail(name + " contains the model's folder; choose another one");
+  check_apart(change.source, change.out);
   std::error_code ignored;
   if (fs::exists(out, ignored) && !(fs::is_directory(out, ignored) && fs::is_empty(out, ignored)))
     fail(name + " exists; choose a new folder");
@@ -59,8 +49,8 @@ class PartialFolder {
  public:
   PartialFolder(const fs::path& out, const std::string& identity) : path_(place_of(out).string() + kPartialSuffix) {
     std::error_code ignored;
-    if (!fs::exists(path_, ignored)) {
-      make_folder(path_);
+    if (!fs::exists(path_, ignored)) make_folder(path_);
+    if (holds_nothing()) {
       write_file_atomically(path_ / kChangeName, identity, Existing::Refuse);
       return;
     }
@@ -103,6 +93,16 @@ class PartialFolder {
   }
 
  private:
+  /// As it is made, and as a run leaves it that is killed before it says whose it is.
+  bool holds_nothing() const {
+    std::error_code ignored;
+    const auto is_temporary = [](const fs::directory_entry& entry) {
+      return entry.path().filename().string().starts_with(".kvcal-");
+    };
+    const auto entries = fs::directory_iterator(path_, ignored);
+    return fs::is_directory(path_, ignored) && std::all_of(begin(entries), end(entries), is_temporary);
+  }
+
   fs::path path_;
 };
 

@@ -84,6 +84,11 @@ echo "went on from a finished shard $n_resumed times"
 [ $n_resumed -gt 0 ] || complain "no run was stopped behind a finished shard"
 [ "$(digest model)" = "$before" ] || complain "a stopped run changed the model"
 
+# Killed before the folder of finished shards says whose it is.
+rm -rf out && mkdir out.kvcal-partial && : >out.kvcal-partial/.kvcal-1.tmp
+fold_to -o out >text || complain "a folder of finished shards that holds none"
+[ ! -e out.kvcal-partial ] || complain "the empty folder of finished shards is still there"
+
 # A change between the two runs: what was finished is of other weights, and is not used.
 rm -rf out && mkdir out.kvcal-partial && echo other >out.kvcal-partial/change.txt
 fails_with 2 "is of another fold that was interrupted" fold_to -o out
