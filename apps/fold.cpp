@@ -172,8 +172,7 @@ void check_undo(const FoldFlags& flags) {
   if (more) fail("--undo takes a fold back by its record: only -o, --copy and --json go with it");
 }
 
-Exit undo(const FoldFlags& flags) {
-  const FoldRequest& request = flags.request;
+Exit undo(const FoldRequest& request, const FoldFlags& flags) {
   Console console(flags.quiet);
   const FolderChangeReport report = undo_fold(request.model, request.out, request.untouched, console);
   if (flags.json)
@@ -191,11 +190,7 @@ Exit run(const FoldFlags& flags) {
   if (request.out.empty() && !request.plan_only) fail("fold: -o is required; see 'kvcal fold --help'");
   check_threads(flags.threads);
   request.untouched = flags.copy ? Weights::Copy : Weights::Link;
-  if (flags.undo) {
-    FoldFlags resolved = flags;
-    resolved.request = request;
-    return undo(resolved);
-  }
+  if (flags.undo) return undo(request, flags);
   if (request.statistics.empty()) fail("fold: --stats is required; see 'kvcal fold --help'");
   request.options.balance = balance_from_name(flags.balance);
   static_cast<void>(number_format(request.options.format));  // throws before anything is read

@@ -56,7 +56,23 @@ void copy_bytes(int from, int to, const fs::path& source, const fs::path& target
   }
 }
 
+bool is_within(const fs::path& inner, const fs::path& outer) {
+  return std::mismatch(outer.begin(), outer.end(), inner.begin(), inner.end()).first == outer.end();
+}
+
 }  // namespace
+
+fs::path place_of(const fs::path& path) {
+  fs::path place = fs::weakly_canonical(fs::absolute(path));
+  return place.has_filename() ? place : place.parent_path();
+}
+
+void check_apart(const fs::path& model, const fs::path& out) {
+  const fs::path source = place_of(model), target = place_of(out);
+  const std::string name = quoted(out.string());
+  if (is_within(target, source)) fail(name + " is inside the model's folder; choose a folder outside it");
+  if (is_within(source, target)) fail(name + " contains the model's folder; choose another one");
+}
 
 std::vector<FolderEntry> folder_entries(const fs::path& folder) {
   std::vector<FolderEntry> entries;

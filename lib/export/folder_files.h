@@ -20,6 +20,12 @@ std::vector<FolderEntry> folder_entries(const std::filesystem::path& folder);
 
 void make_folder(const std::filesystem::path& path);
 
+/// A path in full, with links resolved and without a slash at its end; it need not exist.
+std::filesystem::path place_of(const std::filesystem::path& path);
+
+/// Throws Error when `out` is inside the model's folder, or contains it.
+void check_apart(const std::filesystem::path& model, const std::filesystem::path& out);
+
 /// A hard link to the file behind `from` (true), else a symbolic one to its full path (false).
 bool link_file(const std::filesystem::path& from, const std::filesystem::path& to);
 

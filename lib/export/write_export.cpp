@@ -18,22 +18,12 @@ namespace fs = std::filesystem;
 
 constexpr size_t kTextBytes = size_t{512} << 20;
 
-fs::path place_of(const fs::path& path) {
-  fs::path place = fs::weakly_canonical(fs::absolute(path));
-  return place.has_filename() ? place : place.parent_path();
-}
-
-bool is_within(const fs::path& inner, const fs::path& outer) {
-  return std::mismatch(outer.begin(), outer.end(), inner.begin(), inner.end()).first == outer.end();
-}
-
 /// Never deletes what an export did not make.
 void check_target(const ExportInput& input, const WriteOptions& options) {
   const fs::path source = place_of(input.model.folder), out = place_of(input.out);
   const std::string name = quoted(input.out.string());
   if (out == source) fail(name + " is the model's own folder; choose a new one, or modify the model with --in-place");
-  if (is_within(out, source)) fail(name + " is inside the model's folder; choose a folder outside it");
-  if (is_within(source, out)) fail(name + " contains the model's folder; choose another one");
+  check_apart(input.model.folder, input.out);
   std::error_code ignored;
   if (!options.force || !fs::is_directory(out, ignored) || fs::is_empty(out, ignored)) return;
   const std::optional<ExportRecord> earlier = read_record(out);

@@ -11,8 +11,7 @@ namespace {
 constexpr uint64_t kPiece = uint64_t{8} << 20;  // bytes, a multiple of every element
 
 void check_fits(const TensorInfo& info, const TensorFold& fold) {
-  const auto elements = static_cast<uint64_t>(info.shape.elements());
-  if (!takes_powers(info.dtype) || fold.exponents.empty() || elements % fold.exponents.size() != 0)
+  if (!fits(info, fold))
     fail("tensor " + quoted(info.name) + " is " + str(info) + ", and the fold has " +
          std::to_string(fold.exponents.size()) + (fold.axis == Axis::Rows ? " rows" : " columns") +
          "; is its record from another checkpoint?");

@@ -44,11 +44,6 @@ std::vector<Balance> balances_from(Balance wanted) {
   return balances;
 }
 
-struct PlannedSite {
-  FoldedSite site;
-  std::vector<TensorFold> tensors;
-};
-
 class Planner {
  public:
   Planner(const OpenedModel& model, const FoldOptions& options, const SolveOptions& solving)

@@ -10,9 +10,8 @@ using ReadPiece = std::function<void(uint64_t, std::span<std::byte>)>;  // from 
 
 bool is_exact(const TensorInfo& info, const TensorFold& fold, Subnormals subnormals, const ReadPiece& read) {
   constexpr uint64_t kPiece = uint64_t{8} << 20;  // bytes, a multiple of every element
-  if (!takes_powers(info.dtype)) return false;
+  if (!fits(info, fold)) return false;
   const uint64_t size = size_of(info.dtype), elements = info.bytes / size;
-  if (fold.exponents.empty() || elements % fold.exponents.size() != 0) return false;
   std::vector<std::byte> piece;
   for (uint64_t done = 0; done < info.bytes; done += piece.size()) {
     piece.resize(std::min(info.bytes - done, kPiece));
@@ -23,6 +22,11 @@ bool is_exact(const TensorInfo& info, const TensorFold& fold, Subnormals subnorm
 }
 
 }  // namespace
+
+bool fits(const TensorInfo& info, const TensorFold& fold) {
+  const auto elements = static_cast<uint64_t>(info.shape.elements());
+  return takes_powers(info.dtype) && !fold.exponents.empty() && elements % fold.exponents.size() == 0;
+}
 
 bool multiply_part(const TensorFold& fold, DType type, uint64_t elements, uint64_t first, std::span<std::byte> bytes,
                    Subnormals subnormals) {

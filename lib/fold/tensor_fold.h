@@ -10,6 +10,9 @@
 
 namespace kvcal {
 
+/// Whether a tensor of this type and size has such lines.
+bool fits(const TensorInfo& info, const TensorFold& fold);
+
 /// Multiplies elements [first, first + bytes / element size) of a tensor of `elements`. False as multiply().
 bool multiply_part(const TensorFold& fold, DType type, uint64_t elements, uint64_t first, std::span<std::byte> bytes,
                    Subnormals subnormals);
