@@ -17,7 +17,8 @@ AtomicFolder::AtomicFolder(fs::path target, Existing existing) : shown_(std::mov
   if (!target_.has_filename()) target_ = target_.parent_path();  // "out/"
   std::error_code ignored;
   if (fs::is_symlink(fs::symlink_status(target_, ignored))) {
-    if (fs::path real = fs::canonical(target_, ignored); !ignored) target_ = std::move(real);
+    target_ = fs::canonical(target_, ignored);
+    if (ignored) fail_write(shown_, "it is a symlink to what is not there");
   }
   const fs::file_status status = fs::status(target_, ignored);
   if (fs::exists(status) && !fs::is_directory(status)) fail_write(shown_, "it is a file, expected a folder");

@@ -81,6 +81,13 @@ TEST_F(AtomicFolderTest, RefusesWhatIsThere) {
   EXPECT_EQ(names(), (Names{"file", "out", "out/mine"}));
 }
 
+TEST_F(AtomicFolderTest, RefusesALinkToNothing) {
+  fs::create_symlink("nowhere", folder_ / "out");
+  EXPECT_NE(message([&] { AtomicFolder(folder_ / "out", Existing::Replace); }).find("a symlink to what is not there"),
+            std::string::npos);
+  EXPECT_EQ(names(), Names{"out"});
+}
+
 TEST_F(AtomicFolderTest, ReplacesInOneStep) {
   write(folder_ / "out" / "deep" / "old", "old");
   fs::create_directory_symlink("out", folder_ / "link");
