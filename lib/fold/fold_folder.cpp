@@ -1,10 +1,12 @@
 #include "fold/fold_folder.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "base/atomic_file.h"
 #include "base/atomic_folder.h"
 #include "base/error.h"
+#include "base/folder_lock.h"
 #include "base/read_file.h"
 #include "base/sha256.h"
 #include "checkpoint/fold_mark.h"
@@ -50,6 +52,7 @@ class PartialFolder {
   PartialFolder(const fs::path& out, const std::string& identity) : path_(place_of(out).string() + kPartialSuffix) {
     std::error_code ignored;
     if (!fs::exists(path_, ignored)) make_folder(path_);
+    lock_.emplace(path_);
     if (holds_nothing()) {
       write_file_atomically(path_ / kChangeName, identity, Existing::Refuse);
       return;
@@ -104,6 +107,7 @@ class PartialFolder {
   }
 
   fs::path path_;
+  std::optional<FolderLock> lock_;
 };
 
 std::vector<fs::path> weights_of(const FolderChange& change) {

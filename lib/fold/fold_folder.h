@@ -39,7 +39,7 @@ TouchedShards touched_shards(const std::vector<std::filesystem::path>& shards, c
 /// Writes under a temporary name, calls `check` with that folder, and then gives it its name. Finished shards wait in
 /// "OUT.kvcal-partial" until then, and a run of the same change goes on from there. Throws Error, and there is no
 /// `out`: it exists, is inside the model or around it, disk full, no permission, what is there belongs to another
-/// change, `check` throws.
+/// change or is in use, `check` throws.
 FolderChangeReport write_folder_change(const FolderChange& change,
                                        const std::function<void(const std::filesystem::path&)>& check);
 

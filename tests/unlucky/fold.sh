@@ -89,6 +89,16 @@ rm -rf out && mkdir out.kvcal-partial && : >out.kvcal-partial/.kvcal-1.tmp
 fold_to -o out >text || complain "a folder of finished shards that holds none"
 [ ! -e out.kvcal-partial ] || complain "the empty folder of finished shards is still there"
 
+# Two at a time to one place: the second says so, and the first is whole.
+rm -rf out && mkdir out.kvcal-partial
+flock out.kvcal-partial sleep 2 &
+sleep 0.5
+fails_with 2 "is in use by another run" fold_to -o out
+wait
+rm -rf out.kvcal-partial
+fold_to -o out >text || complain "a fold to a place that was in use"
+diff -r out reference >diff.txt || complain "a place that was in use: $(cat diff.txt)"
+
 # A change between the two runs: what was finished is of other weights, and is not used.
 rm -rf out && mkdir out.kvcal-partial && echo other >out.kvcal-partial/change.txt
 fails_with 2 "is of another fold that was interrupted" fold_to -o out
