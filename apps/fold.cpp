@@ -164,14 +164,6 @@ void print_written(const FoldRequest& request, const FoldResult& result) {
             << " do not belong to this folder\n";
 }
 
-/// What --undo does not need, and would not heed.
-void check_undo(const FoldFlags& flags) {
-  const FoldRequest& request = flags.request;
-  const bool more = !request.statistics.empty() || !request.adapters.empty() || request.plan_only ||
-                    request.options.force || flags.check || flags.no_check;
-  if (more) fail("--undo takes a fold back by its record: only -o, --copy and --json go with it");
-}
-
 Exit undo(const FoldRequest& request, const FoldFlags& flags) {
   Console console(flags.quiet);
   const FolderChangeReport report = undo_fold(request.model, request.out, request.untouched, console);
@@ -185,7 +177,6 @@ Exit undo(const FoldRequest& request, const FoldFlags& flags) {
 
 Exit run(const FoldFlags& flags) {
   FoldRequest request = flags.request;
-  if (flags.undo) check_undo(flags);
   if (flags.check && flags.no_check) fail("--check and --no-check exclude each other");
   if (request.out.empty() && !request.plan_only) fail("fold: -o is required; see 'kvcal fold --help'");
   check_threads(flags.threads);
@@ -227,12 +218,17 @@ void add_options(CLI::App& verb, FoldFlags& flags) {
   verb.add_flag("--force", request.options.force, "Fold also where scale 1.0 is as good as any other");
   verb.add_flag("--check", flags.check, "Run both checkpoints and compare them bit by bit (the default)");
   verb.add_flag("--no-check", flags.no_check, "Do not run them: the result is not proved");
-  verb.add_flag("--undo", flags.undo, "MODEL is a folded folder: write the weights before the fold");
+  // It needs the record alone, and would not heed these.
+  CLI::Option* undo =
+      verb.add_flag("--undo", flags.undo, "MODEL is a folded folder: write the weights before the fold");
   verb.add_flag("--copy", flags.copy, "Copy weight files that do not change instead of linking them");
   verb.add_option("--threads", flags.threads, "Threads of the check; 0: all processors")->capture_default_str();
   verb.add_flag("--dry-run", request.plan_only, "Print sites, tensors and bytes only; write nothing");
   verb.add_flag("-q,--quiet", flags.quiet, "Print no progress");
   verb.add_flag("--json", flags.json, "One JSON object on standard output");
+  for (const char* other :
+       {"--stats", "--balance", "--dtype", "--adapter", "--force", "--check", "--no-check", "--threads", "--dry-run"})
+    undo->excludes(verb.get_option(other));
 }
 
 }  // namespace

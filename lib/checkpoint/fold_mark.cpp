@@ -73,6 +73,9 @@ std::optional<Json> read_fold_record(const std::filesystem::path& folder) {
   Json record = read_json_file(path, kFoldRecordLimits);
   if (!record.is_object() || get_string_or(record, "format", "") != kFoldFormat)
     fail(quoted(path.string()) + " is no record of a fold ('format' is not " + quoted(std::string(kFoldFormat)) + ")");
+  if (const std::string version = get_string(record, "version"); !version.starts_with("1."))
+    fail(quoted(path.string()) + " has version " + quoted(version) +
+         ", expected 1.x; was it written by a newer kvcal?");
   return record;
 }
 

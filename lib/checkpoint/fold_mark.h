@@ -14,6 +14,7 @@ namespace kvcal {
 /// The record of a fold, beside the weights, and its member `format`.
 constexpr const char* kFoldRecord = "kvcal-fold.json";
 constexpr const char* kFoldFormat = "kvcal-fold";
+constexpr const char* kAdapterFoldFormat = "kvcal-fold-adapter";  // of a LoRA adapter that was folded with its model
 /// A run of each channel, in a model of 405 billion weights, is 115 MB and 18 million values.
 constexpr JsonLimits kFoldRecordLimits = {
     .max_bytes = size_t{128} << 20, .max_depth = 16, .max_values = size_t{32} << 20};

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "checkpoint/fold_mark.h"
 #include "checkpoint/safetensors.h"
 #include "checkpoint/text_prefix.h"
 
@@ -122,6 +123,8 @@ fs::path adapter_weights(const fs::path& folder) {
 }
 
 std::vector<TensorFold> fold_adapter(const fs::path& folder, const OpenedModel& model, const FoldPlan& plan) {
+  if (std::error_code ignored; fs::exists(folder / kFoldRecord, ignored))
+    fail(quoted(folder.string()) + ": is folded already (" + kFoldRecord + "); give the adapter as it was trained");
   const SafetensorsFile weights(adapter_weights(folder));
   return while_doing(quoted(folder.string()), [&] {
     check_kind(read_json_file(folder / kConfig));

@@ -30,7 +30,9 @@ void check_foldable(const Checkpoint& checkpoint) {
 }
 
 /// A record that was edited or copied from elsewhere would leave a model that is neither.
-void check_takes_back(const Checkpoint& checkpoint, const std::vector<TensorFold>& tensors) {
+void check_takes_back(const Checkpoint& checkpoint, const Json& record, const std::vector<TensorFold>& tensors) {
+  if (!find_member(record, "model"))
+    fail(std::string(kFoldRecord) + " does not say whose weights these were ('model')");
   for (const TensorFold& t : tensors)
     if (!checkpoint.has(t.name))
       fail("there is no tensor " + quoted(t.name) + ", of which " + kFoldRecord +
@@ -41,8 +43,7 @@ void check_takes_back(const Checkpoint& checkpoint, const std::vector<TensorFold
 /// Weights that were changed after the fold (tuned, quantized) do not become the original's.
 void check_is_original(const fs::path& written, const Json& record) {
   const OpenedModel model(written);
-  const Json* original = find_member(record, "model");
-  if (!original || model_info_from(*original).weights_fingerprint != describe(model).weights_fingerprint)
+  if (model_info_from(record.at("model")).weights_fingerprint != describe(model).weights_fingerprint)
     fail("the weights are not those of the model that was folded: they were changed since, or the record was");
 }
 
@@ -65,15 +66,26 @@ std::vector<FoldedAdapter> plan_adapters(const FoldRequest& request, const Opene
   return adapters;
 }
 
-void write_adapter(const FoldedAdapter& adapter, const FoldRequest& request) {
-  write_folder_change({adapter.source,
-                       adapter.out,
-                       adapter.tensors,
-                       "",
-                       Subnormals::Refuse,
-                       request.untouched,
-                       {adapter_weights(adapter.source)}},
-                      [](const fs::path&) {});
+/// All of them or, where one fails, none.
+void write_adapters(const FoldResult& result, const FoldRequest& request) {
+  std::vector<fs::path> written;
+  try {
+    for (const FoldedAdapter& a : result.adapters) {
+      write_folder_change({a.source,
+                           a.out,
+                           a.tensors,
+                           adapter_record_text(result.record, a.tensors),
+                           Subnormals::Refuse,
+                           request.untouched,
+                           {adapter_weights(a.source)}},
+                          [](const fs::path&) {});
+      written.push_back(a.out);
+    }
+  } catch (...) {
+    std::error_code ignored;
+    for (const fs::path& folder : written) fs::remove_all(folder, ignored);
+    throw;
+  }
 }
 
 }  // namespace
@@ -100,11 +112,12 @@ FoldResult fold(const FoldRequest& request, const OpenPrecision& open, NoticeLis
                             &listener};
   result.written = write_folder_change(change, [&](const fs::path& written) {
     const OpenedModel folded(written);
-    if (!request.check) return;
-    if (result.touched.paths.size() > 1) listener.hear(Notice::Note, "running both models to compare them");
-    result.check = prove_fold(original, folded, result.record.plan.sites, open);
+    if (request.check) {
+      if (result.touched.paths.size() > 1) listener.hear(Notice::Note, "running both models to compare them");
+      result.check = prove_fold(original, folded, result.record.plan.sites, open);
+    }
+    write_adapters(result, request);  // the model gets its name last: with its adapters or not at all
   });
-  for (const FoldedAdapter& adapter : result.adapters) write_adapter(adapter, request);
   return result;
 }
 
@@ -114,7 +127,7 @@ FolderChangeReport undo_fold(const fs::path& given, const fs::path& out, Weights
   if (!record) fail(quoted(given.string()) + ": is not folded (no " + kFoldRecord + ")");
   std::vector<TensorFold> tensors =
       while_doing(quoted((folder / kFoldRecord).string()), [&] { return folded_tensors(*record); });
-  while_doing(quoted(given.string()), [&] { check_takes_back(Checkpoint::open(folder), tensors); });
+  while_doing(quoted(given.string()), [&] { check_takes_back(Checkpoint::open(folder), *record, tensors); });
   for (TensorFold& t : tensors)
     for (int& e : t.exponents) e = -e;
   return write_folder_change({folder, out, std::move(tensors), "", Subnormals::KeepExact, untouched, {}, &listener},

@@ -45,22 +45,38 @@ Json site_json(const FoldedSite& site) {
   return json;
 }
 
+/// What the records of a model and of its adapters begin with.
+Json record_head(const FoldRecord& record, const char* format) {
+  return {{"format", format},
+          {"version", "1.0"},
+          {"tool_version", record.tool_version},
+          {"model", to_json(record.original)},
+          {"statistics_sha256", record.statistics_sha256},
+          {"cache_format", record.format}};
+}
+
+Json tensors_json(const std::vector<TensorFold>& tensors) {
+  Json json = Json::array();
+  for (const TensorFold& tensor : tensors) json.push_back(tensor_json(tensor));
+  return json;
+}
+
 }  // namespace
 
 Json to_json(const FoldRecord& record) {
-  Json json = {{"format", kFoldFormat},
-               {"version", "1.0"},
-               {"tool_version", record.tool_version},
-               {"model", to_json(record.original)},
-               {"statistics_sha256", record.statistics_sha256},
-               {"cache_format", record.format}};
+  Json json = record_head(record, kFoldFormat);
   json["sites"] = Json::array();
   for (const FoldedSite& site : record.plan.sites) json["sites"].push_back(site_json(site));
-  json["tensors"] = Json::array();
-  for (const TensorFold& tensor : record.plan.tensors) json["tensors"].push_back(tensor_json(tensor));
+  json["tensors"] = tensors_json(record.plan.tensors);
   return json;
 }
 
 std::string record_text(const FoldRecord& record) { return json_text(to_json(record)); }
+
+std::string adapter_record_text(const FoldRecord& of_model, const std::vector<TensorFold>& tensors) {
+  Json json = record_head(of_model, kAdapterFoldFormat);
+  json["tensors"] = tensors_json(tensors);
+  return json_text(json);
+}
 
 }  // namespace kvcal

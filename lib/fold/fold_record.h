@@ -24,4 +24,7 @@ struct FoldRecord {
 Json to_json(const FoldRecord& record);
 std::string record_text(const FoldRecord& record);
 
+/// That of an adapter of the same model, in the folder of the folded one.
+std::string adapter_record_text(const FoldRecord& of_model, const std::vector<TensorFold>& tensors);
+
 }  // namespace kvcal

@@ -1,6 +1,7 @@
 // LoRA adapters that go with a folded model: which of their tensors get which factors, and which adapters are refused.
 #include <cmath>
 
+#include "checkpoint/fold_mark.h"
 #include "checkpoint/safetensors_writer.h"
 #include "fold/runs.h"
 #include "harness/message_of.h"
@@ -43,11 +44,14 @@ class AdapterFold {
     request_.check = false;
   }
 
-  FoldResult fold_with(const fs::path& adapter) {
-    request_.adapters = {adapter};
+  FoldResult fold_with_all(const std::vector<fs::path>& adapters) {
+    request_.adapters = adapters;
     result_ = folded(request_);
     return result_;
   }
+  FoldResult fold_with(const fs::path& adapter) { return fold_with_all({adapter}); }
+
+  const fs::path& out() const { return request_.out; }
 
   std::string refusal(const std::vector<Part>& parts, const std::string& config = kLora, float value = 1) {
     const fs::path adapter = written(scratch, parts, config, value);
@@ -124,6 +128,37 @@ TEST(AdapterFold, RefusesWhatFactorsCannotFollow) {
             std::string::npos);
   EXPECT_NE(folding.refusal({{"base_model.model.h.0.attn.lora_B.weight", 24, 1}}).find("adapter of another model"),
             std::string::npos);
+}
+
+TEST(AdapterFold, LeavesARecordAndIsNotFoldedTwice) {
+  AdapterFold folding("llama");
+  const std::string part = "base_model.model.model.layers.0.self_attn.v_proj.lora_B.weight";
+  const FoldResult result = folding.fold_with(written(folding.scratch, {{part, 24, 1}}));
+  const fs::path folded = folding.out().string() + "-adapter";
+  const Json record = read_json_file(folded / kFoldRecord);
+  EXPECT_EQ(get_string(record, "format"), kAdapterFoldFormat);
+  EXPECT_EQ(record.at("model"), to_json(result.record).at("model"));
+  EXPECT_EQ(folded_tensors(record), result.adapters.at(0).tensors);
+  fs::remove_all(folding.out());
+  EXPECT_NE(message_of([&] { folding.fold_with(folded); }).find("is folded already (kvcal-fold.json)"),
+            std::string::npos);
+}
+
+TEST(AdapterFold, FailsWithTheModelAndTheOtherAdapters) {
+  AdapterFold folding("llama");
+  const std::string part = "base_model.model.model.layers.0.self_attn.v_proj.lora_B.weight";
+  const fs::path first = written(folding.scratch, {{part, 24, 1}}), second = folding.scratch / "second";
+  fs::copy(first, second, fs::copy_options::recursive);
+  // What only shows when the second is written: there is a folder of finished shards of something else.
+  const fs::path other = folding.out().string() + "-second.kvcal-partial";
+  fs::create_directory(other);
+  write_file_atomically(other / "change.txt", "other", Existing::Refuse);
+  EXPECT_NE(message_of([&] {
+              folding.fold_with_all({first, second});
+            }).find("another fold that was interrupted"),
+            std::string::npos);
+  EXPECT_FALSE(fs::exists(folding.out()));
+  EXPECT_FALSE(fs::exists(folding.out().string() + "-adapter"));
 }
 
 TEST(AdapterFold, WritesNothingWhereTheAdapterDoesNotTakeItsFactors) {

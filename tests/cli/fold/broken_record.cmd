@@ -10,8 +10,12 @@ broken() {
 }
 head -c 300 record >out/kvcal-fold.json
 broken "cut off"
-echo '{"format": "kvcal-fold"}' >out/kvcal-fold.json
+echo '{"format": "kvcal-fold", "version": "1.0"}' >out/kvcal-fold.json
 broken "empty"
+echo '{"format": "kvcal-fold", "version": "9.0"}' >out/kvcal-fold.json
+broken "of another version"
+sed 's/"model": {/"mode": {/' record >out/kvcal-fold.json
+broken "of nobody's weights"
 sed 's/layers.7.self_attn.v_proj/layers.8.self_attn.v_proj/' record >out/kvcal-fold.json
 broken "of a tensor that is not there"
 sed 's/"lines": 256/"lines": 257/' record >out/kvcal-fold.json
