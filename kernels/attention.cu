@@ -120,15 +120,13 @@ __device__ void load_tile(bf16* tile, const bf16* from, int64_t first, int64_t n
   }
 }
 
-__device__ inline uint32_t packed(float low, float high) {
-  return narrow<bf16>(low).bits | uint32_t{narrow<bf16>(high).bits} << 16;
-}
-
-/// What a thread knows of its rows g and g + 8 of a warp's 16 (g = lane / 4).
+/// What a thread knows of its rows g and g + 8 of a warp's 16 (g = lane / 4). Logits are those of powers of two here:
+/// the unit of `maximum` is ln 2.
 struct RowPair {
   float maximum[2] = {-INFINITY, -INFINITY}, total[2] = {0.0f, 0.0f};
-  int last[2] = {};  // key that they see
+  int first[2] = {}, last[2] = {};  // keys that they see
 };
+constexpr float kLog2E = 1.44269504f;
 
 /// logits of 16 x 64: tile n, registers as multiply_add has them.
 template <int kDim>
@@ -154,27 +152,45 @@ __device__ void multiply_keys(float (&logits)[kKeys / 8][4], const bf16* queries
   }
 }
 
+/// Products -> logits, of a row's two of each eight columns.
+__device__ inline void scale_logits(float (&x)[kKeys / 8][4], int half, const AttentionShape& s) {
+  if (s.softcap > 0.0f) {
+#pragma unroll
+    for (int n = 0; n < kKeys / 8; ++n)
+      for (int i = 2 * half; i < 2 * half + 2; ++i) x[n][i] = logit_of(x[n][i], s) * kLog2E;
+    return;
+  }
+  const float factor = s.scale * kLog2E;
+#pragma unroll
+  for (int n = 0; n < kKeys / 8; ++n)
+    for (int i = 2 * half; i < 2 * half + 2; ++i) x[n][i] *= factor;
+}
+
 /// logits -> probabilities against the new maximum; correction: what the output so far is worth under it.
-__device__ inline void softmax_rows(float (&logits)[kKeys / 8][4], RowPair& rows, float (&correction)[2], int64_t key0,
-                                    int64_t query0, const AttentionShape& s) {
-  const int lane = static_cast<int>(threadIdx.x) % kWarp, g = lane / 4, t = lane % 4;
+__device__ inline void softmax_rows(float (&x)[kKeys / 8][4], RowPair& rows, float (&correction)[2], int key0,
+                                    const AttentionShape& s) {
+  const int pair = static_cast<int>(threadIdx.x) % 4 * 2;
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
-    const int64_t query = query0 + g + 8 * half, first = first_key(query, s);
+    scale_logits(x, half, s);
+    const int first = rows.first[half] - key0 - pair, last = rows.last[half] - key0 - pair;
+    if (first > 0 || last < kKeys - 7)  // most blocks are seen whole
+#pragma unroll
+      for (int n = 0; n < kKeys / 8; ++n)
+        for (int i = 2 * half; i < 2 * half + 2; ++i) {
+          const int key = n * 8 + i % 2;
+          if (key < first || key > last) x[n][i] = -INFINITY;
+        }
     float top = rows.maximum[half], sum = 0.0f;
 #pragma unroll
-    for (int n = 0; n < kKeys / 8; ++n)
-      for (int i = 2 * half; i < 2 * half + 2; ++i) {
-        const int64_t key = key0 + n * 8 + 2 * t + i % 2;
-        logits[n][i] = key >= first && key <= rows.last[half] ? logit_of(logits[n][i], s) : -INFINITY;
-        top = fmaxf(top, logits[n][i]);
-      }
+    for (int n = 0; n < kKeys / 8; ++n) top = fmaxf(top, fmaxf(x[n][2 * half], x[n][2 * half + 1]));
     for (int lanes = 1; lanes < 4; lanes *= 2) top = fmaxf(top, __shfl_xor_sync(kAllLanes, top, lanes));
+    const float base = top == -INFINITY ? 0.0f : top;  // of nothing yet
 #pragma unroll
     for (int n = 0; n < kKeys / 8; ++n)
-      for (int i = 2 * half; i < 2 * half + 2; ++i) sum += logits[n][i] = probability(logits[n][i], top);
+      for (int i = 2 * half; i < 2 * half + 2; ++i) sum += x[n][i] = exp2_approximate(x[n][i] - base);
     for (int lanes = 1; lanes < 4; lanes *= 2) sum += __shfl_xor_sync(kAllLanes, sum, lanes);
-    correction[half] = probability(rows.maximum[half], top);
+    correction[half] = exp2_approximate(rows.maximum[half] - base);
     rows.total[half] = rows.total[half] * correction[half] + sum;
     rows.maximum[half] = top;
   }
@@ -187,8 +203,9 @@ __device__ void multiply_values(float (&out)[kDim / 8][4], const float (&p)[kKey
   const bf16* value = values + lane % 16 * kStride + lane / 16 * 8;
 #pragma unroll
   for (int j = 0; j < kKeys / 16; ++j) {
-    const uint32_t a[4] = {packed(p[2 * j][0], p[2 * j][1]), packed(p[2 * j][2], p[2 * j][3]),
-                           packed(p[2 * j + 1][0], p[2 * j + 1][1]), packed(p[2 * j + 1][2], p[2 * j + 1][3])};
+    const uint32_t a[4] = {narrow_pair(p[2 * j][0], p[2 * j][1]), narrow_pair(p[2 * j][2], p[2 * j][3]),
+                           narrow_pair(p[2 * j + 1][0], p[2 * j + 1][1]),
+                           narrow_pair(p[2 * j + 1][2], p[2 * j + 1][3])};
 #pragma unroll
     for (int n = 0; n < kDim / 8; n += 2) {
       uint32_t b[4];
@@ -234,10 +251,13 @@ __global__ void __launch_bounds__(kWarps* kWarp)
   const int lane = static_cast<int>(threadIdx.x) % kWarp, warp = static_cast<int>(threadIdx.x) / kWarp;
   float out[kValueDim / 8][4] = {};
   RowPair rows;
-  for (int half = 0; half < 2; ++half)
-    rows.last[half] = static_cast<int>(last_key(position0 + warp * 16 + lane / 4 + 8 * half, span, s));
+  for (int half = 0; half < 2; ++half) {
+    const int64_t query = position0 + warp * 16 + lane / 4 + 8 * half;
+    rows.first[half] = static_cast<int>(first_key(query, s));
+    rows.last[half] = static_cast<int>(last_key(query, span, s));
+  }
   for (int half = 0; s.sinks && half < 2; ++half) {  // a sink is a first key without a value
-    rows.maximum[half] = s.sinks[head];
+    rows.maximum[half] = s.sinks[head] * kLog2E;
     rows.total[half] = 1.0f;
   }
   for (; key0 <= last; key0 += kKeys) {
@@ -247,7 +267,7 @@ __global__ void __launch_bounds__(kWarps* kWarp)
     multiply_keys<kKeyDim>(p, queries, keys);
     __syncthreads();  // and nobody needs them any more
     load_keys(key0 + kKeys);
-    softmax_rows(p, rows, correction, key0, position0 + warp * 16, s);
+    softmax_rows(p, rows, correction, static_cast<int>(key0), s);
 #pragma unroll
     for (int n = 0; n < kValueDim / 8; ++n)
       for (int i = 0; i < 4; ++i) out[n][i] *= correction[i / 2];

@@ -34,9 +34,9 @@ struct Shared {
 };
 
 __device__ inline void store_split(bf16 (&to)[2][kChunk * kProductRow], int row, int column, float x) {
-  const bf16 high = narrow<bf16>(x);
-  to[0][row * kProductRow + column] = high;
-  to[1][row * kProductRow + column] = narrow<bf16>(x - widen(high));
+  const float high = rounded_to<bf16>(x);
+  to[0][row * kProductRow + column] = narrow<bf16>(x);
+  to[1][row * kProductRow + column] = narrow<bf16>(x - high);
 }
 
 /// Begins to copy rows [row, row + n) of a matrix, `width` columns of it, into a tile [64, kWidth]; zeros beyond.

@@ -18,9 +18,8 @@ struct SplitOperand {
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
       const float a = i < 2 ? left[2 * i] : right[2 * i - 4], b = i < 2 ? left[2 * i + 1] : right[2 * i - 3];
-      const bf16 high_a = narrow<bf16>(a), high_b = narrow<bf16>(b);
-      high[i] = packed(high_a, high_b);
-      low[i] = packed(narrow<bf16>(a - widen(high_a)), narrow<bf16>(b - widen(high_b)));
+      high[i] = narrow_pair(a, b);
+      low[i] = narrow_pair(a - widen_low(high[i]), b - widen_high(high[i]));
     }
   }
 };

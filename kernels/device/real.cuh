@@ -10,7 +10,7 @@ namespace kvcal::cuda {
 __device__ inline float widen(float x) { return x; }
 __device__ inline float widen(bf16 x) { return __uint_as_float(uint32_t{x.bits} << 16); }
 
-/// One rounding, the same as to_bf16(): nearest, ties to even, NaN stays NaN.
+/// One rounding: nearest, ties to even, NaN stays NaN. The same as to_bf16() but for a NaN's payload.
 template <class T>
 __device__ T narrow(float x);
 
@@ -21,15 +21,42 @@ __device__ inline float narrow<float>(float x) {
 
 template <>
 __device__ inline bf16 narrow<bf16>(float x) {
-  const uint32_t u = __float_as_uint(x);
-  const bool nan = (u & 0x7FFFFFFFu) > 0x7F800000u;
-  return {static_cast<uint16_t>((nan ? u | 0x400000u : u + 0x7FFFu + ((u >> 16) & 1u)) >> 16)};
+#ifdef __CUDACC__
+  uint16_t bits;
+  asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(bits) : "f"(x));
+  return {bits};
+#else
+  return to_bf16(x);
+#endif
 }
+
+/// Two of them by one instruction, `low` in the lower half.
+__device__ inline uint32_t narrow_pair(float low, float high) {
+#ifdef __CUDACC__
+  uint32_t bits;
+  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(bits) : "f"(high), "f"(low));
+  return bits;
+#else
+  return to_bf16(low).bits | uint32_t{to_bf16(high).bits} << 16;
+#endif
+}
+
+__device__ inline float widen_low(uint32_t pair) { return __uint_as_float(pair << 16); }
+__device__ inline float widen_high(uint32_t pair) { return __uint_as_float(pair & 0xFFFF0000u); }
 
 /// The value that would be read back after storing as T.
 template <class T>
-__device__ float rounded_to(float x) {
-  return widen(narrow<T>(x));
+__device__ float rounded_to(float x);
+
+template <>
+__device__ inline float rounded_to<float>(float x) {
+  return x;
+}
+
+/// A bf16 is the upper half of its float. Widening narrow()'s result takes a conversion of a sixteenth of the rate.
+template <>
+__device__ inline float rounded_to<bf16>(float x) {
+  return __uint_as_float(narrow_pair(0.0f, x));
 }
 
 __device__ inline float rounded_to_f16(float x) {
@@ -46,8 +73,20 @@ __device__ inline float as_stored(DType t, float x) {
   return t == DType::F32 ? x : t == DType::BF16 ? rounded_to<bf16>(x) : rounded_to_f16(x);
 }
 
-__device__ inline float sigmoid(float x) { return 1.0f / (1.0f + expf(-x)); }
-__device__ inline float silu(float x) { return x / (1.0f + expf(-x)); }
+/// Divided within 2 ulp, by a third of the instructions of a correctly rounded quotient.
+__device__ inline float sigmoid(float x) { return __fdividef(1.0f, 1.0f + expf(-x)); }
+__device__ inline float silu(float x) { return __fdividef(x, 1.0f + expf(-x)); }
+
+/// 2^x within 2 ulp, by one instruction; below 2^-126 zero.
+__device__ inline float exp2_approximate(float x) {
+#ifdef __CUDACC__
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+#else
+  return exp2f(x);
+#endif
+}
 
 /// ln(1 + e^x); beyond 20 the reference framework's is x.
 __device__ inline double softplus(double x) { return x > 20.0 ? x : log1p(exp(x)); }

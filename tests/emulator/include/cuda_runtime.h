@@ -75,6 +75,7 @@ inline uint32_t __float_as_uint(float x) {
   std::memcpy(&u, &x, sizeof(u));
   return u;
 }
+inline float __fdividef(float x, float y) { return x / y; }
 inline float __uint_as_float(uint32_t u) {
   float x;
   std::memcpy(&x, &u, sizeof(x));
