@@ -29,9 +29,9 @@ struct Rounded {
   }
 };
 
-template <class T, int kRowThreads>
+template <class T, int kRowThreads, bool kWhole>
 __global__ void round_cache_kernel(const T* __restrict__ x, T* __restrict__ y, CacheScales scales, CacheRows rows,
-                                   CacheFormat format, float largest, bool vectors) {
+                                   CacheFormat format, float largest) {
   const int64_t row = row_of_thread(), width = rows.width;
   if (row >= rows.count) return;
   const Rounded rounded{format};
@@ -40,25 +40,25 @@ __global__ void round_cache_kernel(const T* __restrict__ x, T* __restrict__ y, C
   float scale = 1.0f;
   if (!scales.write) {
     float absmax = 0.0f;
-    each_pack<kRowThreads>(width, [&](int64_t i, int64_t n) {
+    each_pack<kRowThreads, kWhole>(width, [&](const auto& part) {
       float v[kPack];
-      read_pack(v, x + row * width, i, n, vectors);
+      read_pack(v, x + row * width, part);
 #pragma unroll
       for (int j = 0; j < kPack; ++j) absmax = fmaxf(absmax, fabsf(v[j]));
     });
     absmax = row_reduce<kRowThreads>(absmax, Maximum());
     if (absmax > 0.0f) scale = absmax / largest;
   }
-  each_pack<kRowThreads>(width, [&](int64_t i, int64_t n) {
+  each_pack<kRowThreads, kWhole>(width, [&](const auto& part) {
     float v[kPack];
-    read_pack(v, x + row * width, i, n, vectors);
+    read_pack(v, x + row * width, part);
 #pragma unroll
     for (int j = 0; j < kPack; ++j) {
-      if (j >= n) continue;
-      const int64_t at = first + step * (i + j);
+      if (!part.has(j)) continue;
+      const int64_t at = first + step * (part.first + j);
       v[j] = rounded(v[j] / (scales.write ? scales.write[at] : scale)) * (scales.write ? scales.read[at] : scale);
     }
-    write_pack(v, y + row * width, i, n, vectors);
+    write_pack(v, y + row * width, part);
   });
 }
 
@@ -86,7 +86,7 @@ void round_cache(DType t, const void* x, CacheFormat format, const CacheScales& 
                  cudaStream_t stream) {
   constexpr int kThreads = 256;
   if (rows.width == 0 || rows.count == 0) return;
-  const bool vectors = rows_in_vectors(rows.width, x, y);
+  const bool whole = whole_parts(rows.width, x, y);
   visit_activation(t, [&](auto tag) {
     using T = decltype(tag);
     const auto* from = static_cast<const T*>(x);
@@ -97,10 +97,11 @@ void round_cache(DType t, const void* x, CacheFormat format, const CacheScales& 
              scales, n, largest_of(format));
       return;
     }
-    with_row_threads(rows.count, rows.width, [&]<int kRowThreads>(const dim3& grid, const dim3& block) {
-      launch(KVCAL_KERNEL(round_cache_kernel<T, kRowThreads>), grid, block, 0, stream, from, to, scales, rows, format,
-             largest_of(format), vectors);
-    });
+    with_row_threads(rows.count, rows.width, whole,
+                     [&]<int kRowThreads, bool kWhole>(const dim3& grid, const dim3& block) {
+                       launch(KVCAL_KERNEL(round_cache_kernel<T, kRowThreads, kWhole>), grid, block, 0, stream, from,
+                              to, scales, rows, format, largest_of(format));
+                     });
   });
 }
 

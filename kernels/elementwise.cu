@@ -34,15 +34,22 @@ template <class U>
 __global__ void take_rows_kernel(const U* __restrict__ from, U* __restrict__ to, const int64_t* __restrict__ rows,
                                  int64_t units) {
   const int64_t i = blockIdx.x;
-  for (int64_t u = threadIdx.x; u < units; u += blockDim.x) to[i * units + u] = from[rows[i] * units + u];
+  from += rows[i] * units;
+  to += i * units;
+  for (int64_t u = threadIdx.x; u < units; u += blockDim.x) to[u] = from[u];
 }
 
-/// Rows of n units of a, each followed by m units of a row of b.
+/// Rows of n units of a, each followed by m units of a row of b; a warp each.
 template <class U>
 __global__ void join_kernel(const U* __restrict__ a, const U* __restrict__ b, U* __restrict__ to, int64_t rows,
                             int64_t n, int64_t m, int64_t sharing) {
-  const int64_t i = int64_t{blockIdx.x} * kThreads + threadIdx.x, row = i / (n + m), column = i % (n + m);
-  if (row < rows) to[i] = column < n ? a[row * n + column] : b[row / sharing * m + column - n];
+  const int64_t row = row_of_thread();
+  if (row >= rows) return;
+  const int64_t shared = static_cast<unsigned>(row) / static_cast<unsigned>(sharing);
+  a += row * n;
+  b += shared * m;
+  to += row * (n + m);
+  for (int64_t i = threadIdx.x; i < n + m; i += kWarp) to[i] = i < n ? a[i] : b[i - n];
 }
 
 /// In double, as the CPU does it: few values, whose sum over a chunk goes into an exponential.
@@ -74,8 +81,10 @@ void take(const void* from, void* to, const int64_t* rows, int64_t n_rows, int64
 template <class U>
 void join_units(const Joined& j, cudaStream_t stream) {
   const int64_t n = j.a_bytes / static_cast<int64_t>(sizeof(U)), m = j.b_bytes / static_cast<int64_t>(sizeof(U));
-  launch(KVCAL_KERNEL(join_kernel<U>), dim3(n_blocks(j.rows * (n + m), kThreads)), dim3(kThreads), 0, stream,
-         static_cast<const U*>(j.a), static_cast<const U*>(j.b), static_cast<U*>(j.to), j.rows, n, m, j.sharing);
+  with_rows<kWarp>(j.rows, true, [&]<int kRowThreads, bool kWhole>(const dim3& grid, const dim3& block) {
+    launch(KVCAL_KERNEL(join_kernel<U>), grid, block, 0, stream, static_cast<const U*>(j.a), static_cast<const U*>(j.b),
+           static_cast<U*>(j.to), j.rows, n, m, j.sharing);
+  });
 }
 
 }  // namespace

@@ -81,8 +81,8 @@ std::vector<Tensor> CudaBackend::do_project_heads(const Tensor& x, const LinearG
     const int64_t n = w.parts[i].out / p.head_dim;
     heads.push_back(activation({x.dim(0), n, p.head_dim}));
     if (p.gain) gain_type = p.gain.dtype;
-    parts.part[i] = {shape.heads,       n,    column, p.head_dim, p.gain ? data_of(p.gain) : nullptr, p.turned,
-                     heads.back().data, false};
+    parts.part[i] = {shape.heads,      n, column, p.head_dim, p.gain ? data_of(p.gain) : nullptr, p.turned,
+                     heads.back().data};
     shape.heads += n;
     column += w.parts[i].out;
   }

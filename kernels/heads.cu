@@ -8,34 +8,33 @@ namespace kvcal::cuda {
 namespace {
 
 /// A head where it is, and its norm: 1 without one.
-template <class T, class G>
+template <class T, class G, bool kWhole>
 struct Head {
   const T* x;
   const G* gain;  // null: no norm
   float inverse;
-  bool vectors;
 
-  /// n values from column `first` on, normed.
-  __device__ void read(float (&v)[kPack], int64_t first, int64_t n) const {
-    read_pack(v, x, first, n, vectors);
+  __device__ void read(float (&v)[kPack], const Part<kWhole>& part) const {
+    read_pack(v, x, part);
     if (!gain) return;
+    float g[kPack];
+    read_pack(g, gain, part);
 #pragma unroll
-    for (int j = 0; j < kPack; ++j)  // the bound is a constant: the pack stays in registers
-      if (j < n) v[j] = rounded_to<T>(with_gain<T>(v[j] * inverse, gain[first + j]));
+    for (int j = 0; j < kPack; ++j) v[j] = rounded_to<T>(with_gain<T, G>(v[j] * inverse, g[j]));
   }
 
-  /// Pairs [first, first + n).
-  __device__ void read_pairs(float (&a)[kPack], float (&b)[kPack], int64_t first, int64_t n,
+  /// Both values of a part's pairs.
+  __device__ void read_pairs(float (&a)[kPack], float (&b)[kPack], const Part<kWhole>& part,
                              const HeadsShape& s) const {
     if (!s.interleaved) {
-      read(a, first, n);
-      read(b, s.half + first, n);
+      read(a, part);
+      read(b, {s.half + part.first, part.n});
       return;
     }
     float low[kPack], high[kPack];
-    const int64_t n_low = 2 * n < kPack ? 2 * n : kPack;
-    read(low, 2 * first, n_low);
-    read(high, 2 * first + n_low, 2 * n - n_low);
+    const int64_t n_low = 2 * part.n < kPack ? 2 * part.n : kPack;
+    read(low, {2 * part.first, n_low});
+    read(high, {2 * part.first + n_low, 2 * part.n - n_low});
 #pragma unroll
     for (int j = 0; j < kPack; ++j) {
       a[j] = j < kPack / 2 ? low[2 * j] : high[2 * j - kPack];
@@ -44,53 +43,60 @@ struct Head {
   }
 };
 
-template <class T>
-__device__ void write_pairs(const float (&a)[kPack], const float (&b)[kPack], T* y, int64_t first, int64_t n,
-                            const HeadsShape& s, bool vectors) {
+template <class T, bool kWhole>
+__device__ void write_pairs(const float (&a)[kPack], const float (&b)[kPack], T* y, const Part<kWhole>& part,
+                            const HeadsShape& s) {
   if (!s.interleaved) {
-    write_pack(a, y, first, n, vectors);
-    write_pack(b, y, s.half + first, n, vectors);
+    write_pack(a, y, part);
+    write_pack(b, y, Part<kWhole>{s.half + part.first, part.n});
     return;
   }
+  float low[kPack], high[kPack];
 #pragma unroll
-  for (int j = 0; j < kPack; ++j) {
-    if (j >= n) break;
-    y[2 * (first + j)] = narrow<T>(a[j]);
-    y[2 * (first + j) + 1] = narrow<T>(b[j]);
+  for (int j = 0; j < kPack / 2; ++j) {
+    low[2 * j] = a[j];
+    low[2 * j + 1] = b[j];
+    high[2 * j] = a[kPack / 2 + j];
+    high[2 * j + 1] = b[kPack / 2 + j];
   }
+  const int64_t n_low = 2 * part.n < kPack ? 2 * part.n : kPack;
+  write_pack(low, y, Part<kWhole>{2 * part.first, n_low});
+  write_pack(high, y, Part<kWhole>{2 * part.first + n_low, 2 * part.n - n_low});
 }
 
-template <class T, class G, int kRowThreads>
+template <class T, class G, int kRowThreads, bool kWhole>
 __global__ void heads_kernel(const T* __restrict__ from, const T* __restrict__ table, HeadsParts parts, HeadsShape s) {
   const int64_t row = row_of_thread();
   if (row >= s.tokens * s.heads) return;
-  const int64_t token = row / s.heads, head = row % s.heads;
+  const unsigned heads = static_cast<unsigned>(s.heads);
+  const int64_t token = static_cast<unsigned>(row) / heads, head = static_cast<unsigned>(row) % heads;
   int p = 0;
   while (head >= parts.part[p].first_head + parts.part[p].n_heads) ++p;
   const HeadsArrays& part = parts.part[p];
   const int64_t own = head - part.first_head, dim = part.head_dim;
-  Head<T, G> h{from + token * s.columns + part.first_column + own * dim, static_cast<const G*>(part.gain), 1.0f,
-               part.vectors};
-  if (part.gain) h.inverse = inverse_rms(sum_of_squares<kRowThreads>(h.x, dim, part.vectors), dim, s.eps);
+  Head<T, G, kWhole> h{from + token * s.columns + part.first_column + own * dim, static_cast<const G*>(part.gain),
+                       1.0f};
+  if (part.gain) h.inverse = inverse_rms(sum_of_squares<kRowThreads, kWhole>(h.x, dim), dim, s.eps);
   T* y = static_cast<T*>(part.to) + (token * part.n_heads + own) * dim;
   const int64_t half = part.turned ? s.half : 0;
   const T* cosine = table + token * 2 * s.half;
-  each_pack<kRowThreads>(half, [&](int64_t i, int64_t n) {
+  each_pack<kRowThreads, kWhole>(half, [&](const auto& pairs) {
     float a[kPack], b[kPack], c[kPack], d[kPack], first[kPack], second[kPack];
-    h.read_pairs(a, b, i, n, s);
-    read_pack(c, cosine, i, n, part.vectors);
-    read_pack(d, cosine, s.half + i, n, part.vectors);
+    h.read_pairs(a, b, pairs, s);
+    read_pack(c, cosine, pairs);
+    read_pack(d, cosine + s.half, pairs);
 #pragma unroll
     for (int j = 0; j < kPack; ++j) {
       first[j] = turned_first(a[j], b[j], c[j], d[j]);
       second[j] = turned_second(a[j], b[j], c[j], d[j]);
     }
-    write_pairs(first, second, y, i, n, s, part.vectors);
+    write_pairs(first, second, y, pairs, s);
   });
-  each_pack<kRowThreads>(dim - 2 * half, [&](int64_t i, int64_t n) {
+  each_pack<kRowThreads, kWhole>(dim - 2 * half, [&](const auto& rest) {
+    const Part<kWhole> columns{2 * half + rest.first, rest.n};
     float v[kPack];
-    h.read(v, 2 * half + i, n);
-    write_pack(v, y, 2 * half + i, n, part.vectors);
+    h.read(v, columns);
+    write_pack(v, y, columns);
   });
 }
 
@@ -98,21 +104,22 @@ __global__ void heads_kernel(const T* __restrict__ from, const T* __restrict__ t
 
 // ---------------------------------------------------------------- launcher
 
-void project_heads(DType t, const void* from, const void* table, DType gain_type, HeadsParts parts, const HeadsShape& s,
-                   cudaStream_t stream) {
+void project_heads(DType t, const void* from, const void* table, DType gain_type, const HeadsParts& parts,
+                   const HeadsShape& s, cudaStream_t stream) {
+  bool whole = s.columns % kPack == 0;
   int64_t widest = 0;
-  for (HeadsArrays& p : parts.part) {
-    p.vectors = s.columns % kPack == 0 && p.first_column % kPack == 0 && (!p.turned || s.half % kPack == 0) &&
-                rows_in_vectors(p.head_dim, from, table, p.to);
+  for (const HeadsArrays& p : parts.part) {
+    whole = whole && p.first_column % kPack == 0 && (!p.turned || s.half % kPack == 0) &&
+            whole_parts(p.head_dim, from, table, p.gain, p.to);
     if (p.gain || widest == 0) widest = p.head_dim;
   }
-  visit_activation(t, [&](auto tag) {
+  visit_activation(t, [&]<class T>(T) {
     visit_activation(gain_type, [&]<class G>(G) {
-      using T = decltype(tag);
-      with_row_threads(s.tokens * s.heads, widest, [&]<int kRowThreads>(const dim3& grid, const dim3& block) {
-        launch(KVCAL_KERNEL(heads_kernel<T, G, kRowThreads>), grid, block, 0, stream, static_cast<const T*>(from),
-               static_cast<const T*>(table), parts, s);
-      });
+      with_row_threads(s.tokens * s.heads, widest, whole,
+                       [&]<int kRowThreads, bool kWhole>(const dim3& grid, const dim3& block) {
+                         launch(KVCAL_KERNEL(heads_kernel<T, G, kRowThreads, kWhole>), grid, block, 0, stream,
+                                static_cast<const T*>(from), static_cast<const T*>(table), parts, s);
+                       });
     });
   });
 }

@@ -21,9 +21,8 @@ struct Runs {
   int64_t count, in_row, step, width;
 };
 
-template <class T, int kRunThreads>
-__global__ void round_input_kernel(const T* __restrict__ x, T* __restrict__ y, Runs runs, InputRounding rounding,
-                                   bool vectors) {
+template <class T, int kRunThreads, bool kWhole>
+__global__ void round_input_kernel(const T* __restrict__ x, T* __restrict__ y, Runs runs, InputRounding rounding) {
   const int64_t run = row_of_thread();
   if (run >= runs.count) return;
   const int64_t column = run % runs.in_row * runs.step, first = run / runs.in_row * runs.width + column;
@@ -32,21 +31,21 @@ __global__ void round_input_kernel(const T* __restrict__ x, T* __restrict__ y, R
   float scale = rounding.scale;
   if (!fixed) {
     float absmax = 0.0f;
-    each_pack<kRunThreads>(n_columns, [&](int64_t i, int64_t n) {
+    each_pack<kRunThreads, kWhole>(n_columns, [&](const auto& part) {
       float v[kPack];
-      read_pack(v, x + first, i, n, vectors);
+      read_pack(v, x + first, part);
 #pragma unroll
       for (int j = 0; j < kPack; ++j) absmax = fmaxf(absmax, fabsf(v[j]));
     });
     scale = scale_of(row_reduce<kRunThreads>(absmax, Maximum()), rounding);
   }
   const float inverse = 1.0f / scale;
-  each_pack<kRunThreads>(n_columns, [&](int64_t i, int64_t n) {
+  each_pack<kRunThreads, kWhole>(n_columns, [&](const auto& part) {
     float v[kPack];
-    read_pack(v, x + first, i, n, vectors);
+    read_pack(v, x + first, part);
 #pragma unroll
     for (int j = 0; j < kPack; ++j) v[j] = rounded_to_e4m3(fixed ? v[j] * inverse : v[j] / scale) * scale;
-    write_pack(v, y + first, i, n, vectors);
+    write_pack(v, y + first, part);
   });
 }
 
@@ -58,12 +57,12 @@ void round_input(DType t, const void* x, const InputRounding& rounding, void* y,
   const int64_t step = rounding.scale > 0 ? rows.width : std::min(rounding.group, rows.width);
   const int64_t in_row = (rows.width + step - 1) / step;
   const Runs runs{rows.count * in_row, in_row, step, rows.width};
-  const bool vectors = rows_in_vectors(rows.width, x, y) && step % kPack == 0;
+  const bool whole = whole_parts(rows.width, x, y) && step % kPack == 0;
   visit_activation(t, [&](auto tag) {
     using T = decltype(tag);
-    with_row_threads(runs.count, step, [&]<int kRunThreads>(const dim3& grid, const dim3& block) {
-      launch(KVCAL_KERNEL(round_input_kernel<T, kRunThreads>), grid, block, 0, stream, static_cast<const T*>(x),
-             static_cast<T*>(y), runs, rounding, vectors);
+    with_row_threads(runs.count, step, whole, [&]<int kRunThreads, bool kWhole>(const dim3& grid, const dim3& block) {
+      launch(KVCAL_KERNEL(round_input_kernel<T, kRunThreads, kWhole>), grid, block, 0, stream, static_cast<const T*>(x),
+             static_cast<T*>(y), runs, rounding);
     });
   });
 }

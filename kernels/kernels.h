@@ -128,12 +128,6 @@ struct RopeAngles {
 };
 void rope_table(DType t, const RopeAngles& angles, void* table, int64_t tokens, int64_t half, cudaStream_t stream);
 
-struct RopeShape {
-  int64_t tokens, heads, head_dim, half;
-  bool interleaved;
-};
-void rope(DType t, const void* x, const void* table, void* y, const RopeShape& shape, cudaStream_t stream);
-
 // ---------------------------------------------------------------- heads.cu
 
 /// Heads [first_head, first_head + n_heads) of a row, in columns from first_column on -> to [tokens, n_heads,
@@ -143,7 +137,6 @@ struct HeadsArrays {
   const void* gain = nullptr;  // null: no norm
   bool turned = false;
   void* to = nullptr;
-  bool vectors = false;  // set by project_heads()
 };
 constexpr int kMostHeadsParts = 4;
 struct HeadsParts {
@@ -155,7 +148,7 @@ struct HeadsShape {
   bool interleaved;
   float eps;
 };
-void project_heads(DType t, const void* from, const void* table, DType gain_type, HeadsParts parts,
+void project_heads(DType t, const void* from, const void* table, DType gain_type, const HeadsParts& parts,
                    const HeadsShape& shape, cudaStream_t stream);
 
 // ---------------------------------------------------------------- conv.cu

@@ -130,9 +130,12 @@ Tensor CudaBackend::do_rope_table(std::span<const int32_t> positions, int64_t n_
 }
 
 Tensor CudaBackend::do_rope(const Tensor& x, const Tensor& table, const RopeSpec& spec) {
+  const int64_t heads = x.dim(1), head_dim = x.dim(2);
   const Tensor y = activation(x.shape);
-  cuda::rope(x.dtype, data_of(x), data_of(table), y.data,
-             {x.dim(0), x.dim(1), x.dim(2), spec.rotary_dim / 2, spec.interleaved}, stream_.get());
+  HeadsParts one;
+  one.part[0] = {.n_heads = heads, .head_dim = head_dim, .turned = true, .to = y.data};
+  cuda::project_heads(x.dtype, data_of(x), data_of(table), x.dtype, one,
+                      {x.dim(0), heads * head_dim, heads, spec.rotary_dim / 2, spec.interleaved, 0.0f}, stream_.get());
   return y;
 }
 

@@ -20,14 +20,14 @@ struct Maximum {
 /// Over kLanes neighbouring lanes of the warp, all of which must be here; every one gets the result.
 template <int kLanes = kWarp, class F>
 __device__ float warp_reduce(float x, F f) {
-  static_assert(kLanes == kWarp || kLanes == kWarp / 2);
+  static_assert(kWarp % kLanes == 0);
   const unsigned thread = threadIdx.y * blockDim.x + threadIdx.x;
-  const unsigned mask = kLanes == kWarp ? kAllLanes : 0xFFFFu << (thread & unsigned{kLanes});
+  const unsigned mask = (kAllLanes >> (kWarp - kLanes)) << (thread & unsigned{kWarp - kLanes});
   for (int lanes = kLanes / 2; lanes > 0; lanes /= 2) x = f(x, __shfl_xor_sync(mask, x, lanes));
   return x;
 }
 
-/// Over kThreads threads in dimension x: half a warp, a warp, or the whole block, all of which must be here; every
+/// Over kThreads threads in dimension x: part of a warp, a warp, or the whole block, all of which must be here; every
 /// thread gets the result.
 template <int kThreads, class F>
 __device__ float row_reduce(float x, F f) {

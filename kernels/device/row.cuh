@@ -1,7 +1,10 @@
 // Rows of activations, read by a few threads together: each takes eight neighbours at a time, 16 bytes in one access
-// where rows begin at such addresses. Which thread takes what, hence the order of sums, does not depend on that.
+// where all rows consist of such parts. Which thread takes what, hence the order of sums, does not depend on that.
 #pragma once
 
+#include <string>
+
+#include "base/error.h"
 #include "kernels/device/real.cuh"
 #include "kernels/device/reduce.cuh"
 #include "kernels/runtime/grid.h"
@@ -10,57 +13,65 @@ namespace kvcal::cuda {
 
 constexpr int kPack = 8;
 
-/// v[i] = row[first + i], i < n <= 8; zeros beyond. vectors: row + first lies at a multiple of 16 bytes when n is 8.
-template <class T>
-__device__ void read_pack(float (&v)[kPack], const T* row, int64_t first, int64_t n, bool vectors) {
+/// Eight neighbours of a row from `first` on, of which n are there. kWhole: always all of them, and the first lies at a
+/// multiple of 16 bytes, so that nothing has to be asked.
+template <bool kWhole>
+struct Part {
+  int64_t first, n;
+  __device__ bool has(int j) const { return kWhole || j < n; }
+};
+
+/// v[j] = row[first + j]; zeros beyond.
+template <bool kWhole, class T>
+__device__ void read_pack(float (&v)[kPack], const T* row, const Part<kWhole>& part) {
   constexpr int kVector = 16 / sizeof(T);
-  if (vectors && n >= kPack) {
+  if constexpr (kWhole) {
 #pragma unroll
     for (int i = 0; i < kPack; i += kVector) {
-      const auto x = *reinterpret_cast<const Pack<T, kVector>*>(row + first + i);
+      const auto x = *reinterpret_cast<const Pack<T, kVector>*>(row + part.first + i);
 #pragma unroll
       for (int j = 0; j < kVector; ++j) v[i + j] = widen(x.values[j]);
     }
-    return;
-  }
+  } else {
 #pragma unroll
-  for (int i = 0; i < kPack; ++i) v[i] = i < n ? widen(row[first + i]) : 0.0f;
+    for (int i = 0; i < kPack; ++i) v[i] = part.has(i) ? widen(row[part.first + i]) : 0.0f;
+  }
 }
 
 /// The other way.
-template <class T>
-__device__ void write_pack(const float (&v)[kPack], T* row, int64_t first, int64_t n, bool vectors) {
+template <bool kWhole, class T>
+__device__ void write_pack(const float (&v)[kPack], T* row, const Part<kWhole>& part) {
   constexpr int kVector = 16 / sizeof(T);
-  if (vectors && n >= kPack) {
+  if constexpr (kWhole) {
 #pragma unroll
     for (int i = 0; i < kPack; i += kVector) {
       Pack<T, kVector> x;
 #pragma unroll
       for (int j = 0; j < kVector; ++j) x.values[j] = narrow<T>(v[i + j]);
-      *reinterpret_cast<Pack<T, kVector>*>(row + first + i) = x;
+      *reinterpret_cast<Pack<T, kVector>*>(row + part.first + i) = x;
     }
-    return;
-  }
+  } else {
 #pragma unroll
-  for (int i = 0; i < kPack; ++i)
-    if (i < n) row[first + i] = narrow<T>(v[i]);
+    for (int i = 0; i < kPack; ++i)
+      if (part.has(i)) row[part.first + i] = narrow<T>(v[i]);
+  }
 }
 
-/// f(first, n) for the packs of this thread of kRowThreads.
-template <int kRowThreads, class F>
+/// f(part) for the parts of this thread of kRowThreads.
+template <int kRowThreads, bool kWhole, class F>
 __device__ void each_pack(int64_t width, F f) {
   for (int64_t i = int64_t{threadIdx.x} * kPack; i < width; i += kRowThreads * kPack)
-    f(i, width - i < kPack ? width - i : kPack);
+    f(Part<kWhole>{i, width - i < kPack ? width - i : kPack});
 }
 
-template <int kRowThreads, class T>
-__device__ float sum_of_squares(const T* row, int64_t width, bool vectors) {
+template <int kRowThreads, bool kWhole, class T>
+__device__ float sum_of_squares(const T* row, int64_t width) {
   float sum = 0.0f;
-  each_pack<kRowThreads>(width, [&](int64_t i, int64_t n) {
+  each_pack<kRowThreads, kWhole>(width, [&](const auto& part) {
     float v[kPack];
-    read_pack(v, row, i, n, vectors);
+    read_pack(v, row, part);
 #pragma unroll
-    for (int j = 0; j < kPack; ++j) sum += v[j] * v[j];
+    for (int j = 0; j < kPack; ++j) sum = fmaf(v[j], v[j], sum);
   });
   return row_reduce<kRowThreads>(sum, Sum());
 }
@@ -72,8 +83,8 @@ __device__ inline float inverse_rms(float squares, int64_t width, float eps) {
 
 /// A bf16 gain multiplies the rounded norm, an f32 gain the unrounded one.
 template <class T, class G>
-__device__ float with_gain(float normed, G gain) {
-  return (sizeof(G) == sizeof(bf16) ? rounded_to<T>(normed) : normed) * widen(gain);
+__device__ float with_gain(float normed, float gain) {
+  return (sizeof(G) == sizeof(bf16) ? rounded_to<T>(normed) : normed) * gain;
 }
 
 /// The pair (a, b) turned by an angle with this cosine and sine. Written with fmaf, so that every kernel rounds alike.
@@ -82,29 +93,39 @@ __device__ inline float turned_first(float a, float b, float cosine, float sine)
 }
 __device__ inline float turned_second(float a, float b, float cosine, float sine) { return fmaf(b, cosine, a * sine); }
 
-/// Threads that share a row of this width.
-constexpr int kHalfWarp = kWarp / 2, kRowBlock = 256;
-constexpr int64_t kHalfWarpRow = kHalfWarp * kPack, kWarpRow = 1024;
+constexpr int kRowBlock = 256;
 
-/// Whether 16 bytes can be read at once from rows of `width` elements that begin there.
+/// Whether rows of `width` elements that begin there consist of whole parts. A null pointer is no obstacle.
 template <class... P>
-bool rows_in_vectors(int64_t width, const P*... begin) {
+bool whole_parts(int64_t width, const P*... begin) {
   return width % kPack == 0 && ((reinterpret_cast<uintptr_t>(begin) % 16 == 0) && ...);
 }
 
-/// f<kRowThreads>(grid, block) for n_rows rows: dimension y of a block counts rows.
-template <class F>
-void with_row_threads(int64_t n_rows, int64_t width, F&& f) {
-  const auto start = [&]<int kRowThreads>() {
-    constexpr int kRows = kRowBlock / kRowThreads;
-    f.template operator()<kRowThreads>(dim3(n_blocks(n_rows, kRows)), dim3(kRowThreads, kRows));
-  };
-  if (width <= kHalfWarpRow)
-    start.template operator()<kHalfWarp>();
-  else if (width <= kWarpRow)
-    start.template operator()<kWarp>();
+/// f<kRowThreads, kWhole>(grid, block) for n_rows rows: dimension y of a block counts rows.
+template <int kRowThreads, class F>
+void with_rows(int64_t n_rows, bool whole, F&& f) {
+  constexpr int64_t kMostRows = int64_t{1} << 31;  // a row's number may be divided in 32 bits
+  constexpr int kRows = kRowBlock / kRowThreads;
+  if (n_rows >= kMostRows) fail("a kernel over " + std::to_string(n_rows) + " rows; it counts fewer than 2^31");
+  const dim3 grid(n_blocks(n_rows, kRows)), block(kRowThreads, kRows);
+  if (whole)
+    f.template operator()<kRowThreads, true>(grid, block);
   else
-    start.template operator()<kRowBlock>();
+    f.template operator()<kRowThreads, false>(grid, block);
+}
+
+/// As many threads a row as its width needs. A short one gives each thread two parts, so that the pairs of a rotated
+/// head occupy them all.
+template <class F>
+void with_row_threads(int64_t n_rows, int64_t width, bool whole, F&& f) {
+  if (width <= 128)
+    with_rows<kWarp / 4>(n_rows, whole, f);
+  else if (width <= 256)
+    with_rows<kWarp / 2>(n_rows, whole, f);
+  else if (width <= 1024)
+    with_rows<kWarp>(n_rows, whole, f);
+  else
+    with_rows<kRowBlock>(n_rows, whole, f);
 }
 
 /// The row of a thread in such a block.
