@@ -1,8 +1,7 @@
 // Products that the library refuses (extents or addresses off its grid of 16 bytes), and the checks of its algorithms.
 #include <algorithm>
 
-#include "kernels/device/real.cuh"
-#include "kernels/device/reduce.cuh"
+#include "kernels/device/row.cuh"
 #include "kernels/gemm_kernels.h"
 #include "kernels/runtime/launch.h"
 
@@ -46,6 +45,26 @@ __global__ void simple_product_kernel(const T* __restrict__ x, const T* __restri
   if (row < e.rows && o < e.out) y[row * e.out + o] = narrow<Y>(sum + bias[o]);
 }
 
+/// Few columns of y: some threads a row of x, which is read again for each.
+template <class T, class Y, int kRowThreads, bool kWhole>
+__global__ void few_columns_kernel(const T* __restrict__ x, const T* __restrict__ w, Bias bias, Y* __restrict__ y,
+                                   Extents e) {
+  const int64_t row = row_of_thread();
+  if (row >= e.rows) return;
+  for (int64_t o = 0; o < e.out; ++o) {
+    float sum = 0.0f;
+    each_pack<kRowThreads, kWhole>(e.in, [&](const auto& part) {
+      float v[kPack], weight[kPack];
+      read_pack(v, x + row * e.in, part);
+      read_pack(weight, w + o * e.in, part);
+#pragma unroll
+      for (int j = 0; j < kPack; ++j) sum = fmaf(v[j], weight[j], sum);
+    });
+    sum = row_reduce<kRowThreads>(sum, Sum());
+    if (threadIdx.x == 0) y[row * e.out + o] = narrow<Y>(sum + bias[o]);
+  }
+}
+
 __global__ void round_values_kernel(const float* __restrict__ from, bf16* __restrict__ to, int64_t n) {
   for (int64_t i = int64_t{blockIdx.x} * kThreads + threadIdx.x; i < n; i += int64_t{gridDim.x} * kThreads)
     to[i] = narrow<bf16>(from[i]);
@@ -74,10 +93,19 @@ __global__ void add_checksum_kernel(const uint16_t* __restrict__ units, int64_t 
 
 template <class T, class Y>
 void simple(const Tensor& x, const Tensor& w, const Bias& bias, const Tensor& y, cudaStream_t stream) {
-  const int64_t rows = x.dim(0), in = x.dim(1), out = w.dim(0), out_tiles = n_blocks(out, kTile);
-  launch(KVCAL_KERNEL(simple_product_kernel<T, Y>), dim3(n_blocks(n_blocks(rows, kTile) * out_tiles, 1)),
-         dim3(kTile * kTile), 0, stream, static_cast<const T*>(x.data), static_cast<const T*>(w.data), bias,
-         static_cast<Y*>(y.data), Extents{rows, in, out, out_tiles});
+  constexpr int64_t kFewColumns = 4;  // more are cheaper in tiles
+  const Extents e{x.dim(0), x.dim(1), w.dim(0), n_blocks(w.dim(0), kTile)};
+  const auto *from = static_cast<const T*>(x.data), *weight = static_cast<const T*>(w.data);
+  auto* to = static_cast<Y*>(y.data);
+  if (e.out <= kFewColumns)
+    with_row_threads(e.rows, e.in, whole_parts(e.in, from, weight),
+                     [&]<int kRowThreads, bool kWhole>(const dim3& grid, const dim3& block) {
+                       launch(KVCAL_KERNEL(few_columns_kernel<T, Y, kRowThreads, kWhole>), grid, block, 0, stream, from,
+                              weight, bias, to, e);
+                     });
+  else
+    launch(KVCAL_KERNEL(simple_product_kernel<T, Y>), dim3(n_blocks(n_blocks(e.rows, kTile) * e.out_tiles, 1)),
+           dim3(kTile * kTile), 0, stream, from, weight, bias, to, e);
 }
 
 }  // namespace

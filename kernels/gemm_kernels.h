@@ -9,8 +9,8 @@
 
 namespace kvcal::cuda {
 
-/// The contract of Gemm::multiply for any extents and any address a value may have. Slow: one thread sums one result,
-/// in ascending order.
+/// The contract of Gemm::multiply for any extents and any address a value may have. Slow, but for four columns of y or
+/// fewer (the gate of a shared expert), whose rows are read once or little more.
 void simple_product(const Tensor& x, const Tensor& w, const Tensor& bias, const Tensor& y, cudaStream_t stream);
 
 /// BF16 from F32, one rounding.

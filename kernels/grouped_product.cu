@@ -53,7 +53,7 @@ __device__ inline float bias_of(const GroupWeight& w, int64_t column) {
 
 constexpr int kColumns = 128, kDepth = 32, kStages = 4;
 constexpr int kPitch = kDepth + 8;  // the 8 rows of a matrix lie in different banks
-constexpr int kWarpRows = 64, kWarpColumns = 32;
+constexpr int kWarpRows = 64, kWarpColumns = 64;
 
 template <int kRows>
 struct Tiles {
@@ -89,7 +89,7 @@ struct RowCopies {
   }
 };
 
-/// sums [64, 32] += x w^T for one step, of this warp.
+/// sums [64, 64] += x w^T for one step, of this warp.
 __device__ inline void multiply_step(float (&sums)[kWarpRows / 16][kWarpColumns / 8][4], const bf16* x, const bf16* w) {
   const int lane = static_cast<int>(threadIdx.x) % kWarp;
   const bf16* a_row = x + lane % 16 * kPitch + lane / 16 * 8;

@@ -23,22 +23,50 @@ __global__ void expert_counts_kernel(const int32_t* __restrict__ experts, int32_
     counts[int64_t{blockIdx.x} * n_experts + e] = count[e];
 }
 
-/// One block. counts become those of earlier blocks; offsets [n_experts + 1]: where each expert's slots begin.
-__global__ void expert_offsets_kernel(int32_t* __restrict__ counts, int32_t* __restrict__ offsets, int64_t blocks,
-                                      int n_experts) {
-  for (int e = static_cast<int>(threadIdx.x); e < n_experts; e += kThreads) {
-    int32_t sum = 0;
-    for (int64_t b = 0; b < blocks; ++b) {
-      const int32_t count = counts[b * n_experts + e];
-      counts[b * n_experts + e] = sum;
-      sum += count;
-    }
-    offsets[e + 1] = sum;
+/// The sum of `value` over the threads before this one. place: kThreads of the block.
+__device__ inline int32_t sum_before(int32_t value, int32_t* place) {
+  const auto thread = static_cast<int>(threadIdx.x);
+  int32_t sum = value;
+  for (int distance = 1; distance < kThreads; distance *= 2) {
+    place[thread] = sum;
+    __syncthreads();
+    if (thread >= distance) sum += place[thread - distance];
+    __syncthreads();
   }
-  __syncthreads();
-  if (threadIdx.x != 0) return;
-  offsets[0] = 0;
-  for (int e = 0; e < n_experts; ++e) offsets[e + 1] += offsets[e];
+  return sum - value;
+}
+
+/// A block an expert. counts become those of earlier blocks of choices; totals[expert]: all of its choices.
+__global__ void earlier_counts_kernel(int32_t* __restrict__ counts, int32_t* __restrict__ totals, int64_t blocks,
+                                      int n_experts) {
+  KVCAL_SHARED(int32_t, place, kThreads);
+  const int64_t expert = blockIdx.x, each = (blocks + kThreads - 1) / kThreads, first = threadIdx.x * each;
+  const int64_t end = first + each < blocks ? first + each : blocks;
+  int32_t own = 0;
+  for (int64_t b = first; b < end; ++b) own += counts[b * n_experts + expert];
+  int32_t earlier = sum_before(own, place);
+  if (threadIdx.x == kThreads - 1) totals[expert] = earlier + own;
+  for (int64_t b = first; b < end; ++b) {
+    const int32_t count = counts[b * n_experts + expert];
+    counts[b * n_experts + expert] = earlier;
+    earlier += count;
+  }
+}
+
+/// One block. offsets [n_experts + 1]: from each expert's total, behind the first place, to where its slots begin.
+__global__ void expert_offsets_kernel(int32_t* __restrict__ offsets, int n_experts) {
+  KVCAL_SHARED(int32_t, place, kThreads);
+  KVCAL_SHARED(int32_t, so_far, 1);
+  const auto thread = static_cast<int>(threadIdx.x);
+  if (thread == 0) so_far[0] = offsets[0] = 0;
+  for (int e = 0; e < n_experts; e += kThreads) {
+    const int32_t total = e + thread < n_experts ? offsets[1 + e + thread] : 0;
+    const int32_t end = sum_before(total, place) + total + so_far[0];
+    __syncthreads();  // everyone has read it
+    if (e + thread < n_experts) offsets[1 + e + thread] = end;
+    if (thread == kThreads - 1) so_far[0] = end;
+    __syncthreads();
+  }
 }
 
 /// The slot of each choice: experts ascending, then choices in order, whatever the blocks do: a stable counting sort.
@@ -90,8 +118,9 @@ void sort_by_expert(const int32_t* experts, const ExpertSort& sort, const Routin
   const dim3 blocks(n_blocks(n, kThreads)), threads(kThreads);
   launch(KVCAL_KERNEL(expert_counts_kernel), blocks, threads, sizeof(int32_t) * static_cast<size_t>(n_experts), stream,
          experts, sort.counts, n, n_experts);
-  launch(KVCAL_KERNEL(expert_offsets_kernel), dim3(1), threads, 0, stream, sort.counts, sort.offsets,
-         sort_blocks(shape), n_experts);
+  launch(KVCAL_KERNEL(earlier_counts_kernel), dim3(n_blocks(shape.n_experts, 1)), threads, 0, stream, sort.counts,
+         sort.offsets + 1, sort_blocks(shape), n_experts);
+  launch(KVCAL_KERNEL(expert_offsets_kernel), dim3(1), threads, 0, stream, sort.offsets, n_experts);
   launch(KVCAL_KERNEL(expert_slots_kernel), blocks, threads, 0, stream, experts, sort.counts, sort.offsets,
          sort.token_of_slot, sort.slot_of_choice, n, shape.k, n_experts);
 }
