@@ -49,6 +49,7 @@ class Recorder final : public KvTap, public LogitsSink {
   Tensor key(int cache, const Tensor& k, const Batch&) override { return keep(cache, CacheSite::Key, k); }
   Tensor value(int cache, const Tensor& v, const Batch&) override { return keep(cache, CacheSite::Value, v); }
   Tensor latent(int cache, const Tensor& row, const Batch&) override { return keep(cache, CacheSite::Latent, row); }
+  bool wants_absorbed_queries() const override { return false; }
   void layer_done(int) override {}
   void hidden(Ops& op, const Tensor& x, const Batch&, Head& head) override {
     seen_.push_back({"logits", -1, CacheSite::Query, on_host(op, head.forward(op, x))});

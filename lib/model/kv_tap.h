@@ -30,6 +30,9 @@ class KvTap {
   /// decoding compares with it; it is shown only, what comes back is not used.
   virtual Tensor latent(int cache, const Tensor& row, const Batch& batch) = 0;
 
+  /// Whether it looks at absorbed queries: they are made for it alone, by a product and a copy of each token and head.
+  virtual bool wants_absorbed_queries() const { return true; }
+
   /// Above 0: attention reads the rows of so many positions as key(), value() and latent() return them until their
   /// block is complete (no batch goes beyond one), and from then on as stored() does.
   virtual int64_t block() const { return 0; }
@@ -55,6 +58,7 @@ class KvTap {
 class NoTap final : public KvTap {
  public:
   Tensor query(int, const Tensor& q, const Batch&) override { return q; }
+  bool wants_absorbed_queries() const override { return false; }
   Tensor key(int, const Tensor& k, const Batch&) override { return k; }
   Tensor value(int, const Tensor& v, const Batch&) override { return v; }
   Tensor latent(int, const Tensor& row, const Batch&) override { return row; }

@@ -122,8 +122,11 @@ Tensor LatentAttention::forward(Ops& op, const Tensor& h, const Batch& batch, La
   const Tensor k_pe = rotated(op, op.columns(kv, d.kv_rank, d.rope).reshaped({n, 1, d.rope}), turns);
 
   const Tensor row = tap.latent(s.cache, op.join(latent.reshaped({n, 1, d.kv_rank}), k_pe), batch);
-  const Tensor absorbed = op.join(op.linear_per_head(q_nope, absorbed_k_), q_pe);
-  tap.query(s.cache, absorbed, batch);
+  Tensor absorbed;
+  if (tap.wants_absorbed_queries() || tap.samples()) {
+    absorbed = op.join(op.linear_per_head(q_nope, absorbed_k_), q_pe);
+    tap.query(s.cache, absorbed, batch);
+  }
   const AttentionSpec attention{static_cast<float>(s.softmax_scale), s.window};
   std::vector<KvRows*> latents;  // where the tap wants them later
   Tensor values;

@@ -75,6 +75,7 @@ class CachedOnly final : public KvTap {
   Tensor latent(int cache, const Tensor& row, const Batch& batch) override {
     return observer_.latent(cache, row, batch);
   }
+  bool wants_absorbed_queries() const override { return false; }
   void layer_done(int layer) override { observer_.layer_done(layer); }
 
  private:
