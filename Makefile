@@ -105,10 +105,12 @@ asan tsan:
 	@ctest --test-dir build/$@ -L 'unit|parity|fuzz' --output-on-failure --no-label-summary --no-tests=error \
 	  --parallel $(JOBS)
 
-# Each source compiled alone, with no precompiled header and nothing optimized; the tests of lib's folders.
+# Each source compiled alone, with no precompiled header and nothing optimized; the tests of lib's folders. By clang, which
+# takes three fifths of GCC's time for it.
 debug:
-	@sh .ci/packages.sh build test
-	@test -f build/debug/build.ninja || cmake --preset debug -DKVCAL_WERROR=ON -DCMAKE_CXX_FLAGS_DEBUG=-g1
+	@sh .ci/packages.sh build test fuzz
+	@test -f build/debug/build.ninja || cmake --preset debug -DCMAKE_CXX_COMPILER=clang++ -DKVCAL_WERROR=ON \
+	  -DCMAKE_CXX_FLAGS_DEBUG=-g1
 	@cmake --build --preset debug --parallel $(JOBS) --target kvcal folder_tests
 	@ctest --test-dir build/debug -L unit --output-on-failure --no-label-summary --no-tests=error --parallel $(JOBS)
 
@@ -121,6 +123,7 @@ fuzz:
 
 cuda-compile:
 	@sh .ci/cuda_compile.sh $(CUDA_ARCHS)
+	@sh .ci/machine_code.sh
 	@sh .ci/cudnn_graphs.sh
 
 format:

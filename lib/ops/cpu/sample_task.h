@@ -167,7 +167,7 @@ class SampleTask {
     const auto last = static_cast<int32_t>(std::min(row.last_key - key0, kKeys - 1));
     for (int32_t j = 0; j < kKeys; j += kLanes) {
       const I32x8 at = kIndex + j;
-      store8(l + j, (at >= first) & (at <= last) ? load8(l + j) * scale : splat(-kInfinity));
+      store8(l + j, ((at >= first) & (at <= last)) ? load8(l + j) * scale : splat(-kInfinity));
     }
   }
 
