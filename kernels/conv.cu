@@ -49,20 +49,21 @@ struct ConvPart {
   }
 
   /// Of a token whose inputs are in `newest`; those before it are in the places before, in a circle.
-  __device__ void convolve(float (&sum)[kPack], int newest, bool with_silu) const {
+  template <bool kSilu>
+  __device__ void convolve(float (&sum)[kPack], int newest) const {
 #pragma unroll
     for (int j = 0; j < kPack; ++j) {
       float s = 0.0f;
 #pragma unroll
       for (int tap = 0; tap < kTaps; ++tap) s = fmaf(weight[tap][j], input[(newest + 1 + tap) % kTaps][j], s);
       s += bias[j];
-      sum[j] = with_silu ? silu(s) : s;
+      sum[j] = kSilu ? silu(s) : s;
     }
   }
 };
 
 /// Block (channels, rows of a span, span).
-template <class T, int kTaps>
+template <class T, int kTaps, bool kSilu>
 __global__ void conv_parts_kernel(const T* __restrict__ x, ConvFilters filters, T* __restrict__ y,
                                   const ConvSpan* __restrict__ spans, ConvShape s) {
   const ConvSpan span = spans[blockIdx.z];
@@ -79,7 +80,7 @@ __global__ void conv_parts_kernel(const T* __restrict__ x, ConvFilters filters, 
       if (t + place >= end) break;
       float sum[kPack];
       part.read(part.input[place], span, x, t + place, s.channels, c);
-      part.convolve(sum, place, filters.silu);
+      part.template convolve<kSilu>(sum, place);
       write_pack(sum, y + (span.row + t + place) * s.channels, Part<true>{c, kPack});
     }
   }
@@ -128,12 +129,16 @@ void causal_conv(DType t, const void* x, const ConvFilters& filters, void* y, co
       const dim3 grid(n_blocks(shape.channels, kThreads * channels_of_thread), rows, n_spans);
       launch(kernel, grid, dim3(kThreads), 0, stream, from, filters, static_cast<T*>(y), spans, shape);
     };
+    const auto start_parts = [&]<int kTaps>() {
+      filters.silu ? start(KVCAL_KERNEL(conv_parts_kernel<T, kTaps, true>), kPack)
+                   : start(KVCAL_KERNEL(conv_parts_kernel<T, kTaps, false>), kPack);
+    };
     if (whole && shape.kernel == 4)
-      start(KVCAL_KERNEL(conv_parts_kernel<T, 4>), kPack);
+      start_parts.template operator()<4>();
     else if (whole && shape.kernel == 3)
-      start(KVCAL_KERNEL(conv_parts_kernel<T, 3>), kPack);
+      start_parts.template operator()<3>();
     else if (whole && shape.kernel == 2)
-      start(KVCAL_KERNEL(conv_parts_kernel<T, 2>), kPack);
+      start_parts.template operator()<2>();
     else
       start(KVCAL_KERNEL(conv_kernel<T>), 1);
     launch(KVCAL_KERNEL(conv_window_kernel<T>), dim3(n_blocks(shape.channels, kThreads), n_spans), dim3(kThreads), 0,

@@ -109,7 +109,7 @@ __global__ void layer_norm_kernel(const T* __restrict__ x, const float* __restri
 
 struct Gate {
   bool silu, first;  // first: it multiplies what is normed
-  __device__ float operator()(float x) const { return silu ? cuda::silu(x) : sigmoid(x); }
+  __device__ float operator()(float x) const { return silu ? x * sigmoid(x) : sigmoid(x); }
 };
 
 template <class T, int kRowThreads, bool kWhole>
@@ -139,8 +139,10 @@ __global__ void gated_rms_norm_kernel(const T* __restrict__ x, const T* __restri
     read_pack(g, z, part);
     read_pack(w, gain, part);
 #pragma unroll
-    for (int j = 0; j < kPack; ++j)
-      v[j] = gate.first ? v[j] * gate(g[j]) * inverse * w[j] : v[j] * inverse * w[j] * gate(g[j]);
+    for (int j = 0; j < kPack; ++j) {
+      const float open = gate(g[j]);
+      v[j] = gate.first ? v[j] * open * inverse * w[j] : v[j] * inverse * w[j] * open;
+    }
     write_pack(v, y + row * width, part);
   });
 }

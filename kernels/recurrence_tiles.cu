@@ -35,7 +35,7 @@ struct Shared {
 
 __device__ inline void store_split(bf16 (&to)[2][kChunk * kProductRow], int row, int column, float x) {
   const float high = rounded_to<bf16>(x);
-  to[0][row * kProductRow + column] = narrow<bf16>(x);
+  to[0][row * kProductRow + column] = {static_cast<uint16_t>(__float_as_uint(high) >> 16)};
   to[1][row * kProductRow + column] = narrow<bf16>(x - high);
 }
 

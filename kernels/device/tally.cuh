@@ -12,7 +12,7 @@ static_assert(sizeof(Word) == sizeof(uint64_t));
 constexpr unsigned kMagnitude = 0x7FFF, kInfinity = 0x7F80, kOctaveCodes = 128;
 
 __device__ inline unsigned bits_of_value(bf16 x) { return x.bits; }
-__device__ inline unsigned bits_of_value(float x) { return narrow<bf16>(x).bits; }
+__device__ inline unsigned bits_of_value(float x) { return narrow_pair(x, 0.0f); }
 
 /// The bit that a significand has and its code has not.
 __device__ inline unsigned hidden_bit(bool normal) { return normal ? kOctaveCodes : 0; }

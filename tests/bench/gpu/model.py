@@ -1,0 +1,125 @@
+#!/usr/bin/env python3
+"""model.py: how long a calibration of 512 x 2,048 tokens should take on one H200, by stage, from shapes and rates.
+
+An estimate, not a measurement: nothing of it has run on a GPU. Rates are stated below with where they come from;
+instructions for a value are those of the machine code (kernels/README.md), before being the tree at 3671c1d. A stage takes as
+long as its bytes, its instructions or its products, whichever is longest. Prints a table; --json prints the same.
+When gpu.sh has run, its figures stand beside these (tests/bench/results).
+"""
+
+import json
+import sys
+from dataclasses import dataclass
+
+TOKENS, LENGTH = 512 * 2048, 2048
+
+# Rates of an H200.
+GEMM = 790e12  # bf16 products, as the library makes them: measured on such a machine, 8192 x 8192 x 8192
+BYTES = 4.3e12  # copies
+ISSUE = 510e9 * 32  # lane instructions: 132 multiprocessors, 2.2 a clock, 1.755 GHz
+# cuDNN, published, causal half counted; by the mean width of key and value (160: 192 and 128).
+ATTENTION = {64: 310e12, 128: 540e12, 160: 560e12, 256: 500e12}
+GROUPED = {"before": 365e12, "now": 500e12}  # mma.sync bound by shared memory at 64 x 32 warp tiles, not at 64 x 64
+GATHER = {"before": 4e9, "now": 40e9}  # bytes/s of embeddings: one thread and pageable memory; all threads, pinned
+START = 2.0  # seconds: context, library handles, the first weights
+
+# Instructions for a value that is written.
+INSTRUCTIONS = {
+    "add and norm": {"before": 48, "now": 16},
+    "heads": {"before": 100, "now": 25},
+    "gated product": {"before": 45, "now": 22},
+    "convolution": {"before": 165, "now": 24},
+    "gated norm": {"before": 71, "now": 40},
+    "combine": {"before": 25, "now": 25},
+    "statistics": {"before": 30, "now": 30},
+}
+
+
+@dataclass
+class Model:
+    name: str
+    target: float  # seconds, spec of performance
+    layers: int
+    hidden: int
+    products: float  # weights of dense products that a token meets, all layers
+    efficiency: float  # of the library at these shapes, of GEMM
+    experts: float = 0  # weights of experts that a token meets
+    attention_layers: int = 0
+    heads: tuple = (0, 0)  # query heads, the mean width of key and value
+    cached: int = 0  # values that a token caches in a layer of attention
+    queries: int = 0  # values of queries that are counted
+    gated: int = 0  # values of gated products of a token and layer
+    choices: int = 0  # experts of a token
+    conv: tuple = (0, 0)  # layers, channels
+    recurrence: dict = None  # seconds of all delta rules, before and now
+    absorbed: float = 0  # products for absorbed queries of MLA, weights a token meets
+    gemm_shapes: int = 5  # whose algorithm is chosen
+
+
+MODELS = [
+    Model("Qwen3-8B", 22.5, 36, 4096, 6.95e9, 0.92, attention_layers=36, heads=(32, 128), cached=2048, queries=4096, gated=12288),
+    Model("Llama-3.3-70B", 209, 80, 8192, 68.45e9, 0.92, attention_layers=80, heads=(64, 128), cached=2048, queries=8192, gated=28672),
+    Model("Qwen3.5-35B-A3B", 12.1, 40, 2048, 1.43e9, 0.80, experts=1.01e9, attention_layers=10, heads=(16, 256), cached=1024, queries=4096,
+          gated=9 * 512, choices=8, conv=(30, 8192), recurrence={"before": 1.9, "now": 1.3}, gemm_shapes=8),
+    Model("GLM-4.7-Flash", 15.8, 47, 2048, 1.53e9, 0.80, experts=1.73e9, attention_layers=47, heads=(20, 256), cached=576, queries=20 * 576,
+          gated=5 * 1536, choices=4, absorbed=20 * 192 * 512 * 47, gemm_shapes=9),
+    Model("DeepSeek-V3", 133, 61, 7168, 14.2e9, 0.85, experts=21.5e9, attention_layers=61, heads=(128, 160), cached=576, queries=128 * 576,
+          gated=9 * 2048, choices=8, absorbed=128 * 128 * 512 * 61, gemm_shapes=9),
+]
+
+
+def values(kind, when, count, bytes_of_value):
+    """Seconds to write `count` values a token: by instructions or by bytes."""
+    return TOKENS * max(count * INSTRUCTIONS[kind][when] / ISSUE, count * bytes_of_value / BYTES)
+
+
+def stages(m, when):
+    causal = 2 * m.heads[0] * 2 * m.heads[1] * LENGTH / 2
+    yield "dense products", 2 * m.products * TOKENS / (m.efficiency * GEMM)
+    yield "experts", 2 * m.experts * TOKENS / GROUPED[when]
+    yield "attention", m.attention_layers * causal * TOKENS / ATTENTION[m.heads[1]]
+    yield "recurrences", (m.recurrence or {}).get(when, 0.0)
+    yield "absorbed queries", 2 * m.absorbed * TOKENS / (0.5 * GEMM)  # the observer counts them in both
+    yield "convolution", values("convolution", when, m.conv[0] * m.conv[1], 4)
+    yield "elementwise", sum(
+        (
+            values("add and norm", when, 2 * m.layers * m.hidden, 8),
+            values("heads", when, m.attention_layers * (m.heads[0] * m.heads[1] + m.cached), 4),
+            values("gated product", when, m.layers * m.gated, 6),
+            values("gated norm", when, m.conv[0] * m.conv[1] // 2, 6),
+            values("combine", when, m.layers * m.hidden * m.choices, 4),
+        )
+    )
+    yield "statistics", values("statistics", when, m.attention_layers * (m.cached + m.queries), 2)
+
+
+def start(m, when):
+    """Seconds before and beside the steady layers."""
+    embedding = TOKENS * m.hidden * 2 / GATHER[when]
+    layer_batch = 2 * m.products * 262144 / m.layers / (m.efficiency * GEMM)  # all products of a layer, one full batch
+    choosing = 54 * layer_batch if when == "before" else 0.05 * m.gemm_shapes  # 41 to 68 runs of each; at most 50 ms
+    return START + embedding + choosing
+
+
+def estimate(m):
+    result = {"model": m.name, "target": m.target}
+    for when in ("before", "now"):
+        seconds = dict(stages(m, when))
+        result[when] = {**seconds, "steady": sum(seconds.values()), "start": start(m, when)}
+    return result
+
+
+def main():
+    results = [estimate(m) for m in MODELS]
+    if "--json" in sys.argv[1:]:
+        print(json.dumps(results, indent=2))
+        return
+    print("| stage, seconds: before, now |" + "".join(f" {r['model']} |" for r in results))
+    print("|---|" + "---|" * len(results))
+    for stage in results[0]["now"]:
+        print(f"| {stage} |" + "".join(f" {r['before'][stage]:.1f}, {r['now'][stage]:.1f} |" for r in results))
+    print("| target of steady |" + "".join(f" {r['target']} |" for r in results))
+
+
+if __name__ == "__main__":
+    main()
