@@ -37,7 +37,8 @@ class AttentionLibrary {
   /// the artifact's schema.
   virtual std::string identity() = 0;
 
-  /// Queues the call; false, and a note why, when the library has no plan for it.
+  /// Queues the call; false, and a note why, when the library has no plan for it. Throws Error when it has one that
+  /// fails: for the backend that ends the plan where it is the first call, and the run afterwards.
   virtual bool attend(const AttentionPlan& plan, const AttentionCall& call, cudaStream_t stream) = 0;
 
   /// What was refused, and why the library is not used: one line each.

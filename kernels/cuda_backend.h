@@ -107,6 +107,8 @@ class CudaBackend final : public Ops {
   /// Queues what the library does; gives back the spans that it leaves.
   std::vector<AttentionSpan> attend_by_library(const AttentionRows& rows, std::vector<AttentionSpan> spans,
                                                const AttentionShape& shape);
+  bool passes_trial(const AttentionGroup& group, const AttentionCall& call, std::span<const AttentionSpan> spans,
+                    const AttentionRows& rows, const AttentionShape& shape);
   bool agrees(const AttentionGroup& group, std::span<const AttentionSpan> spans, const Tensor& q, const Tensor& y,
               AttentionShape shape);
 

@@ -4,6 +4,7 @@
 #include <bit>
 #include <cmath>
 
+#include "base/error.h"
 #include "kernels/cuda_backend.h"
 
 namespace kvcal::cuda {
@@ -143,9 +144,11 @@ std::string difference(const bf16* theirs, const bf16* ours, size_t n) {
 // ---------------------------------------------------------------- the backend's part
 
 /// Where there is no device to try a library on, its plans are tried where there is one: the first result of a plan is
-/// compared with the own kernel's. That waits for the device, once a plan.
+/// compared with the own kernel's. That waits for the device, once a plan, and gives its memory back: the plan counts
+/// no second result for each kind of call that a batch has.
 bool CudaBackend::agrees(const AttentionGroup& group, std::span<const AttentionSpan> spans, const Tensor& q,
                          const Tensor& y, AttentionShape shape) {
+  const DeviceArena::Position before = arena_.position();
   const Tensor own = activation(y.shape);
   shape.n_spans = group.plan.n_sequences;
   cuda::attention(q.dtype, data_of(q), own.data, device_copy(spans), shape, stream_.get());
@@ -155,12 +158,27 @@ bool CudaBackend::agrees(const AttentionGroup& group, std::span<const AttentionS
   const Storage theirs({n, y.dim(1)}, y.dtype), ours({n, y.dim(1)}, y.dtype);
   download(y.rows(end - n, n), theirs.tensor());
   download(own.rows(end - n, n), ours.tensor());
+  arena_.release(before);
   const std::string how =
       difference(theirs.tensor().as<bf16>(), ours.tensor().as<bf16>(), static_cast<size_t>(theirs.tensor().elements()));
   if (!how.empty())
     notes_.push_back("attention: own kernels for " + str(group.plan) + ": the first result of " +
                      attention_->identity() + " is another: " + how);
   return how.empty();
+}
+
+/// The first call of a plan. What a library proposes may still fail when it runs: then the own kernels do it.
+bool CudaBackend::passes_trial(const AttentionGroup& group, const AttentionCall& call,
+                               std::span<const AttentionSpan> spans, const AttentionRows& rows,
+                               const AttentionShape& shape) {
+  try {
+    if (!attention_->attend(group.plan, call, stream_.get())) return false;
+  } catch (const Error& e) {
+    static_cast<void>(cudaGetLastError());  // else the next launch of ours would be blamed
+    notes_.push_back("attention: own kernels for " + str(group.plan) + ": the first call fails: " + e.what());
+    return false;
+  }
+  return agrees(group, spans, rows.q, rows.y, shape);
 }
 
 std::vector<AttentionSpan> CudaBackend::attend_by_library(const AttentionRows& rows, std::vector<AttentionSpan> spans,
@@ -180,12 +198,12 @@ std::vector<AttentionSpan> CudaBackend::attend_by_library(const AttentionRows& r
     call.v = plan.continued ? its[0].value : data_of(rows.v);
     call.y = rows.y.data;
     if (!aligned(call.q) || !aligned(call.k) || !aligned(call.v)) continue;
-    const auto known = attention_plans_.find(plan);
-    if (known != attention_plans_.end() && !known->second) continue;
-    bool by_library = attention_->attend(plan, call, stream_.get());
-    if (by_library && known == attention_plans_.end()) by_library = agrees(groups[g], its, rows.q, rows.y, shape);
-    attention_plans_[plan] = by_library;
-    if (by_library) std::fill_n(done.begin() + static_cast<ptrdiff_t>(groups[g].first), its.size(), true);
+    const auto [known, is_new] = attention_plans_.try_emplace(plan, false);
+    if (is_new)
+      known->second = passes_trial(groups[g], call, its, rows, shape);
+    else if (known->second)
+      known->second = attention_->attend(plan, call, stream_.get());
+    if (known->second) std::fill_n(done.begin() + static_cast<ptrdiff_t>(groups[g].first), its.size(), true);
   }
   std::vector<AttentionSpan> left;
   for (size_t i = 0; i < spans.size(); ++i)

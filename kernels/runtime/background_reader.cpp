@@ -146,7 +146,7 @@ void BackgroundReader::start() {
 void BackgroundReader::start_threads() {
   if (!threads_.empty()) return;
   for (int i = 0; i < options_.slots; ++i) {
-    ring_.push_back({allocate_pinned(options_.slot_bytes + kSector), make_event()});
+    ring_.push_back({allocate_pinned(options_.slot_bytes + kSector), make_awaited_event()});
     free_.push_back(static_cast<size_t>(i));
   }
   try {

@@ -25,7 +25,6 @@ class Handle {
   H h_;
 };
 
-using Event = Handle<cudaEvent_t, cudaEventDestroy>;
 using Stream = Handle<cudaStream_t, cudaStreamDestroy>;
 using Event = Handle<cudaEvent_t, cudaEventDestroy>;
 using DeviceBytes = Handle<void*, cudaFree>;
@@ -38,9 +37,17 @@ inline Stream make_stream() {
   return Stream(stream);
 }
 
+/// For streams to wait for.
 inline Event make_event() {
   cudaEvent_t event;
   check(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "creating an event");
+  return Event(event);
+}
+
+/// For threads of the host to wait for: they sleep. By default CUDA keeps a processor busy with asking.
+inline Event make_awaited_event() {
+  cudaEvent_t event;
+  check(cudaEventCreateWithFlags(&event, cudaEventDisableTiming | cudaEventBlockingSync), "creating an event");
   return Event(event);
 }
 

@@ -30,20 +30,17 @@ void launch(const Kernel<P...>& kernel, const dim3& grid, const dim3& block, siz
             const A&... arguments) {
   static_assert(sizeof...(P) == sizeof...(A));
   if (grid.x == 0 || grid.y == 0 || grid.z == 0) return;
+  cudaError_t error = cudaSuccess;
 #ifdef __CUDACC__
   constexpr size_t kUsualSharedBytes = 48 << 10;  // more has to be asked for
-  cudaError_t error = cudaSuccess;
   if (shared_bytes > kUsualSharedBytes)
     error = cudaFuncSetAttribute(kernel.function, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                  static_cast<int>(shared_bytes));
-  if (error == cudaSuccess) {
-    kernel.function<<<grid, block, shared_bytes, stream>>>(arguments...);
-    error = cudaGetLastError();
-  }
+  if (error == cudaSuccess) kernel.function<<<grid, block, shared_bytes, stream>>>(arguments...);
 #else
-  const cudaError_t error =
-      emulator::launch(kernel.name, kernel.function, grid, block, shared_bytes, stream, arguments...);
+  error = emulator::launch(kernel.name, kernel.function, grid, block, shared_bytes, stream, arguments...);
 #endif
+  if (error == cudaSuccess) error = cudaGetLastError();
   if (error != cudaSuccess) check(error, describe_launch(kernel.name, grid, block, shared_bytes));
 }
 

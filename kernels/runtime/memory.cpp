@@ -40,6 +40,16 @@ Tensor DeviceArena::allocate(const Shape& shape, DType dtype) {
   return t;
 }
 
+DeviceArena::Position DeviceArena::position() const {
+  return {current_, current_ < blocks_.size() ? blocks_[current_].used : 0, in_use_};
+}
+
+void DeviceArena::release(const Position& since) {
+  for (size_t b = since.block; b < blocks_.size(); ++b) blocks_[b].used = b == since.block ? since.used : 0;
+  current_ = since.block;
+  in_use_ = since.in_use;
+}
+
 void DeviceArena::reserve(size_t bytes) {
   blocks_.clear();
   current_ = in_use_ = peak_ = 0;

@@ -29,6 +29,13 @@ class DeviceArena {
 
   Tensor allocate(const Shape& shape, DType dtype);
 
+  /// Where it stands. release() forgets what was allocated since then, which a batch may use again.
+  struct Position {
+    size_t block, used, in_use;
+  };
+  Position position() const;
+  void release(const Position& since);
+
   /// Takes that much at once and no more from then on: allocate() throws Error when it is used up. Forgets every
   /// allocation.
   void reserve(size_t bytes);

@@ -15,7 +15,7 @@ void* PinnedStaging::take(size_t bytes) {
       check(cudaEventSynchronize(blocks_[current_].read.get()), "waiting for a copy to the device");
   }
   Block& block = blocks_[current_];
-  if (!block.memory.get()) block = {allocate_pinned(kBlockBytes), make_event()};
+  if (!block.memory.get()) block = {allocate_pinned(kBlockBytes), make_awaited_event()};
   void* const memory = static_cast<char*>(block.memory.get()) + used_;
   used_ += size;
   return memory;

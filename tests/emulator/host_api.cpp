@@ -1,6 +1,10 @@
 // CUDA's host functions over host memory.
 #include <algorithm>
+#include <atomic>
 #include <cstdlib>
+#include <mutex>
+#include <set>
+#include <utility>
 #include <vector>
 
 #include "emulator/memory.h"
@@ -9,6 +13,11 @@
 namespace {
 
 constexpr int kRuntime = 13000;  // CUDA 13.0
+cudaError_t last_error = cudaSuccess;
+
+std::mutex spinning_mutex;
+std::set<cudaEvent_t> spinning;  // events for which a waiting thread does not sleep
+std::atomic<int64_t> n_spinning_waits;
 
 /// What is wrong with the device: programs under test are told by their environment.
 bool device_is(const char* state) {
@@ -51,6 +60,8 @@ const char* cudaGetErrorString(cudaError_t error) {
     if (e.error == error) return e.text;
   return "unknown error";
 }
+
+cudaError_t cudaGetLastError() { return std::exchange(last_error, cudaSuccess); }
 
 // ---------------------------------------------------------------- devices
 
@@ -119,14 +130,20 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
   return cudaSuccess;
 }
 
-cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags) {
   *event = emulator::new_event();
+  const std::lock_guard lock(spinning_mutex);
+  if (flags == cudaEventDisableTiming) spinning.insert(*event);
   return cudaSuccess;
 }
 
 cudaError_t cudaEventCreate(cudaEvent_t* event) { return cudaEventCreateWithFlags(event, 0); }
 
 cudaError_t cudaEventDestroy(cudaEvent_t event) {
+  {
+    const std::lock_guard lock(spinning_mutex);
+    spinning.erase(event);
+  }
   emulator::destroy(event);
   return cudaSuccess;
 }
@@ -137,6 +154,10 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
 }
 
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
+  {
+    const std::lock_guard lock(spinning_mutex);
+    if (spinning.contains(event)) ++n_spinning_waits;
+  }
   emulator::synchronize(event);
   return cudaSuccess;
 }
@@ -211,6 +232,10 @@ cudaError_t cudaMemcpy2DAsync(void* to, size_t to_pitch, const void* from, size_
 }
 
 namespace emulator {
+
+int64_t spinning_waits() { return n_spinning_waits; }
+
+void leave_error(cudaError_t error) { last_error = error; }
 
 cudaError_t check_launch(const dim3& grid, const dim3& block, size_t shared_bytes) {
   const size_t threads = size_t{block.x} * block.y * block.z;

@@ -167,6 +167,21 @@ TEST(LibraryAttention, AWrongFirstResultEndsAPlan) {
   EXPECT_NE(both.notes()[0].find("1 continued sequences"), std::string::npos) << both.notes()[0];
 }
 
+TEST(LibraryAttention, AFirstCallThatFailsEndsThePlanAndALaterOneTheRun) {
+  Both both(Fault::Fails);
+  both.expect_equal(one_after_the_other({150, 90}), {});
+  both.expect_equal(one_after_the_other({150, 91}), {});
+  EXPECT_EQ(both.log.plans.size(), 1U);
+  ASSERT_EQ(both.notes().size(), 1U);
+  EXPECT_NE(both.notes()[0].find("first call fails: the stand-in has a bad day"), std::string::npos) << both.notes()[0];
+
+  Both later(Fault::None);
+  later.expect_equal(one_after_the_other({150, 90}), {});
+  later.log.fault = Fault::Fails;
+  EXPECT_THROW(later.expect_equal(one_after_the_other({150, 91}), {}), Error);
+  static_cast<void>(cudaGetLastError());
+}
+
 TEST(LibraryAttention, ARefusedPlanIsNotAskedForAgain) {
   Both both(Fault::Refuses);
   both.expect_equal(one_after_the_other({150, 90}), {});

@@ -8,6 +8,7 @@
 #include <cmath>
 #include <vector>
 
+#include "base/error.h"
 #include "kernels/attention_library.h"
 #include "tensor/dtype.h"
 
@@ -15,7 +16,7 @@ namespace kvcal::test {
 
 /// What a stand-in does, and what it was asked for; shared with the test.
 struct StandInLog {
-  enum class Fault : uint8_t { None, Refuses, Missing, WindowTooWide, DiagonalAtTheTop, LeavesLastRow } fault;
+  enum class Fault : uint8_t { None, Refuses, Fails, Missing, WindowTooWide, DiagonalAtTheTop, LeavesLastRow } fault;
   std::vector<cuda::AttentionPlan> plans;  // of every call that was made
 };
 
@@ -32,6 +33,10 @@ class StandInAttention final : public cuda::AttentionLibrary {
       return false;
     }
     log_.plans.push_back(p);
+    if (log_.fault == Fault::Fails) {
+      emulator::leave_error(cudaErrorInvalidConfiguration);
+      fail("the stand-in has a bad day");
+    }
     emulator::enqueue(stream, [=, this] { attend_now(p, c); });
     return true;
   }

@@ -104,7 +104,8 @@ enum cudaError_t {
 enum cudaMemcpyKind { cudaMemcpyHostToDevice = 1, cudaMemcpyDeviceToHost = 2, cudaMemcpyDeviceToDevice = 3 };
 using cudaStream_t = EmulatedStream*;
 using cudaEvent_t = EmulatedEvent*;
-inline constexpr unsigned cudaStreamNonBlocking = 1, cudaEventDisableTiming = 2, cudaHostAllocDefault = 0;
+inline constexpr unsigned cudaStreamNonBlocking = 1, cudaEventBlockingSync = 1, cudaEventDisableTiming = 2,
+                          cudaHostAllocDefault = 0;
 struct cudaDeviceProp {
   char name[256];
   int major, minor;
@@ -114,6 +115,7 @@ struct cudaDeviceProp {
 
 const char* cudaGetErrorName(cudaError_t error);
 const char* cudaGetErrorString(cudaError_t error);
+cudaError_t cudaGetLastError();  // what emulator::leave_error() left, once
 cudaError_t cudaDriverGetVersion(int* version);
 cudaError_t cudaRuntimeGetVersion(int* version);
 cudaError_t cudaGetDeviceCount(int* n);
@@ -143,6 +145,12 @@ cudaError_t cudaMemcpy2DAsync(void* to, size_t to_pitch, const void* from, size_
                               size_t height, cudaMemcpyKind kind, cudaStream_t stream);
 
 namespace emulator {
+
+/// How often a thread of the host waited for an event that it would not have slept for, timers apart.
+int64_t spinning_waits();
+
+/// As a launch by somebody else leaves it for the next who asks.
+void leave_error(cudaError_t error);
 
 /// What a device of the emulated kind would say to a launch of these extents.
 cudaError_t check_launch(const dim3& grid, const dim3& block, size_t shared_bytes);

@@ -1,0 +1,112 @@
+// A run of a golden model on the emulated device, by a memory plan.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "arch/golden.h"
+#include "harness/emulated_ops.h"
+#include "harness/loaded_model.h"
+#include "harness/recording_tap.h"
+#include "parity/stand_in_attention.h"
+#include "prefill/memory_plan.h"
+
+namespace kvcal::test {
+
+using emulator::Timing;
+
+/// Keeps what an inner tap sees of tensors of a device.
+class DownloadingTap final : public KvTap {
+ public:
+  explicit DownloadingTap(Ops& op) : op_(op) {}
+  Tensor query(int cache, const Tensor& q, const Batch& b) override { return record(cache, q, b, &KvTap::query); }
+  Tensor key(int cache, const Tensor& k, const Batch& b) override { return record(cache, k, b, &KvTap::key); }
+  Tensor value(int cache, const Tensor& v, const Batch& b) override { return record(cache, v, b, &KvTap::value); }
+  Tensor latent(int cache, const Tensor& x, const Batch& b) override { return record(cache, x, b, &KvTap::latent); }
+  void layer_done(int) override {}
+
+  RecordingTap inner;
+
+ private:
+  Tensor record(int cache, const Tensor& t, const Batch& batch,
+                Tensor (KvTap::*site)(int, const Tensor&, const Batch&)) {
+    const Storage host(t.shape, t.dtype);
+    op_.download(t, host.tensor());
+    (inner.*site)(cache, host.tensor(), batch);
+    return t;
+  }
+  Ops& op_;
+};
+
+inline std::vector<PromptTokens> some_prompts(int64_t vocab, const std::vector<int64_t>& lengths) {
+  std::vector<PromptTokens> prompts;
+  uint32_t x = 7;
+  for (const int64_t n : lengths) {
+    prompts.push_back({std::to_string(prompts.size()), {}, 1});
+    for (int64_t i = 0; i < n; ++i) {
+      x = x * 1664525u + 1013904223u;
+      prompts.back().ids.push_back(static_cast<int32_t>((x >> 8) % static_cast<uint32_t>(vocab)));
+    }
+  }
+  return prompts;
+}
+
+struct Asked {
+  int64_t chunk_tokens = 256;
+  Precision precision = Precision::BF16;
+  ResidualPlace place = ResidualPlace::Device;
+  int readers = 2;
+  Timing timing = Timing::Immediate;
+  StandInLog* library = nullptr;  // of attention; null: there is none
+};
+
+struct Ran {
+  std::map<RecordingTap::Key, std::vector<std::byte>> seen;
+  MemoryPlan plan;
+  DeviceMemory memory;
+  std::vector<std::string> notes;
+};
+
+inline Ran run(const std::string& name, const Asked& asked,
+               const std::vector<int64_t>& lengths = {60, 90, 300, 20, 200, 100}) {
+  emulator::set_timing(asked.timing, 3);
+  const int64_t spun = emulator::spinning_waits();
+  Ran ran;
+  {
+    CudaOptions options{asked.precision, 0, true};
+    options.reader = {asked.readers, 3, uint64_t{1} << 16, true};
+    LoadedModel m(Golden(name).folder,
+                  make_cuda_ops(options, asked.library ? std::make_unique<StandInAttention>(*asked.library) : nullptr));
+    const auto prompts = some_prompts(m.model->spec().vocab, lengths);
+    SequencePlan sequences;
+    for (size_t i = 0; i < prompts.size(); ++i) {
+      const auto n = static_cast<int64_t>(prompts[i].ids.size()), index = static_cast<int64_t>(i);
+      sequences.measured.push_back({index, 1, {{index, 0, n}}, n});
+    }
+    sequences.prompts = prompts;
+    MemoryOptions memory;
+    memory.chunk_tokens = asked.chunk_tokens;
+    memory.precision = asked.precision;
+    memory.device = m.ops->device_memory();
+    ran.plan = plan_memory(m.model->spec(), m.weights, sequences, memory);
+    if (asked.place == ResidualPlace::Host) {
+      memory.budget = ran.plan.total() - 1;  // one byte too few for the residual stream on the device
+      ran.plan = plan_memory(m.model->spec(), m.weights, sequences, memory);
+    }
+    EXPECT_EQ(ran.plan.residual_place, asked.place);
+    DownloadingTap tap(*m.ops);
+    Runner(*m.model, *m.ops, m.weights, ran.plan).run({{&sequences.measured, &tap}}, prompts);
+    for (auto& [key, recorded] : tap.inner.seen) ran.seen[key] = recorded.bytes;
+    ran.memory = m.ops->device_memory();
+    ran.notes = m.ops->notes();
+  }
+  emulator::set_timing(Timing::Immediate);
+  EXPECT_EQ(emulator::spinning_waits(), spun) << "threads of the host were busy while they waited";
+  return ran;
+}
+
+}  // namespace kvcal::test
