@@ -14,7 +14,13 @@ namespace {
 constexpr size_t kWorkspace = size_t{64} << 20;  // what the library's own documentation wants for Hopper is 32 MiB
 constexpr size_t kWide = size_t{16} << 20;
 constexpr int64_t kStandardRows = 4096;  // of a chunk of a calibration
-constexpr int kTimed = 3;
+
+// Choosing has to cost little beside the batch that waits for it, which may have 256 Ki rows: a rate shows in the first
+// waves of tiles, and what the library proposes late is seldom the fastest.
+constexpr int64_t kTimedRows = 8192;
+constexpr size_t kMostCandidates = 8;
+constexpr int kTimed = 3;                   // runs of a candidate
+constexpr float kMostMilliseconds = 50.0f;  // of all of them: no further candidate then
 
 /// The library may read 16 bytes at once from rows, and rows must begin where their length lets them.
 constexpr uint32_t kLeastAlignment = 16;
@@ -30,8 +36,13 @@ bool suits_the_library(const Tensor& x, const Tensor& w, const Tensor& bias, con
 }
 
 int64_t bucket_of(int64_t rows) {
-  constexpr uint64_t kLeast = 16, kMost = 16384;  // below: one tile; above: many waves of tiles
+  constexpr uint64_t kLeast = 16, kMost = kTimedRows;  // below: one tile; above: many waves of tiles
   return static_cast<int64_t>(std::clamp(std::bit_ceil(static_cast<uint64_t>(rows)), kLeast, kMost));
+}
+
+std::string rows_text(int64_t bucket) {
+  return bucket < kTimedRows ? "up to " + std::to_string(bucket) + " rows"
+                             : "more than " + std::to_string(kTimedRows / 2) + " rows";
 }
 
 }  // namespace
@@ -106,7 +117,8 @@ const CublasLtGemm::Call& CublasLtGemm::call_of(Shape& shape, int64_t rows, cons
   if (known != shape.calls.end()) return known->second;
   Call call{shape.product.rows(rows), {}};
   const int64_t bucket = bucket_of(rows);
-  if (!shape.chosen.contains(bucket)) shape.chosen[bucket] = choose(shape, call.rows, operands, stream);
+  if (!shape.chosen.contains(bucket))
+    shape.chosen[bucket] = choose(shape, std::min(rows, kTimedRows), operands, stream);
   for (const std::optional<Algorithm>& candidate : {shape.chosen[bucket], shape.reference}) {
     if (call.algorithm || !candidate) continue;
     Algorithm a = *candidate;
@@ -115,34 +127,45 @@ const CublasLtGemm::Call& CublasLtGemm::call_of(Shape& shape, int64_t rows, cons
   return shape.calls.emplace(rows, std::move(call)).first->second;
 }
 
-/// Runs every candidate on the operands, so y holds some result afterwards.
-std::optional<Algorithm> CublasLtGemm::choose(Shape& shape, const Product::Rows& rows, const Operands& operands,
-                                              cudaStream_t stream) {
+std::vector<Algorithm> CublasLtGemm::candidates_for(const Shape& shape, const Product::Rows& rows) const {
   std::vector<Algorithm> candidates = shape.product.proposals(rows, workspace_.bytes);
-  if (shape.reference && shape.product.fits(*shape.reference, rows, workspace_.bytes))
-    candidates.insert(candidates.begin(), *shape.reference);
-  if (candidates.empty()) return {};
+  if (std::optional<Algorithm> first = shape.reference; first && shape.product.fits(*first, rows, workspace_.bytes)) {
+    std::erase_if(candidates, [&](const Algorithm& a) { return same(a, *first); });
+    candidates.insert(candidates.begin(), *first);
+  }
+  if (candidates.size() > kMostCandidates) candidates.resize(kMostCandidates);
+  return candidates;
+}
+
+/// Runs candidates on the first n rows of the operands, so y holds some result there afterwards.
+std::optional<Algorithm> CublasLtGemm::choose(const Shape& shape, int64_t n, const Operands& operands,
+                                              cudaStream_t stream) {
+  const Product::Rows rows = shape.product.rows(n);
+  const std::vector<Algorithm> candidates = candidates_for(shape, rows);
+  const Tensor y{operands.y, {n, shape.product.shape().out}, shape.product.shape().y, Device::Cuda};
   std::optional<unsigned long long> expected;
   std::optional<Algorithm> best;
-  float least = 0.0f;
+  float least = 0.0f, spent = 0.0f;
   size_t equal = 0;
   for (const Algorithm& a : candidates) {
+    if (spent > kMostMilliseconds) break;
     shape.product.run(a, rows, operands, workspace_, stream);
-    const unsigned long long sum =
-        checksum({operands.y, {rows.count, shape.product.shape().out}, shape.product.shape().y, Device::Cuda}, stream);
+    const unsigned long long sum = checksum(y, stream);
     if (!expected) expected = sum;
     if (sum != *expected) continue;
     ++equal;
     const float time = milliseconds(shape.product, a, rows, operands, stream);
+    spent += (kTimed + 1) * time;
     if (best && time >= least) continue;
     best = a;
     least = time;
   }
-  char time[32];
-  std::snprintf(time, sizeof time, "%.3f ms", static_cast<double>(least));
-  notes_.push_back("product " + str(shape.product.shape()) + ", up to " + std::to_string(bucket_of(rows.count)) +
-                   " rows: algorithm " + str(*best) + ", " + time + ", the fastest of " + std::to_string(equal) +
-                   " with equal bits of " + std::to_string(candidates.size()));
+  if (!best) return {};
+  char time[64];
+  std::snprintf(time, sizeof time, "%.3f ms for %lld rows", static_cast<double>(least), static_cast<long long>(n));
+  notes_.push_back("product " + str(shape.product.shape()) + ", " + rows_text(bucket_of(n)) + ": algorithm " +
+                   str(*best) + ", " + time + ", the fastest of " + std::to_string(equal) + " with equal bits of " +
+                   std::to_string(candidates.size()));
   return best;
 }
 

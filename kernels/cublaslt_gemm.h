@@ -1,9 +1,10 @@
 // Matrix products by cuBLASLt.
 //
 // Which of its algorithms computes a product is chosen once for a shape and a power of two of rows, at the first call:
-// the fastest, timed on that call's operands, of those whose result equals the reference's bit for bit. The reference
-// of a shape is what the library proposes first for kStandardRows rows, whatever the call has: so a row's bits do not
-// depend on how many rows are with it, as far as the library lets us, and timing decides nothing but time.
+// the fastest, timed on the first rows of that call's operands, of a few whose result equals the reference's bit for
+// bit. The reference of a shape is what the library proposes first for kStandardRows rows, whatever the call has: so a
+// row's bits do not depend on how many rows are with it, as far as the library lets us, and timing decides nothing but
+// time.
 #pragma once
 
 #include <map>
@@ -39,8 +40,8 @@ class CublasLtGemm final : public Gemm {
 
   Shape& shape_of(const ProductShape& shape, const void* bias);
   const Call& call_of(Shape& shape, int64_t rows, const Operands& operands, cudaStream_t stream);
-  std::optional<Algorithm> choose(Shape& shape, const Product::Rows& rows, const Operands& operands,
-                                  cudaStream_t stream);
+  std::vector<Algorithm> candidates_for(const Shape& shape, const Product::Rows& rows) const;
+  std::optional<Algorithm> choose(const Shape& shape, int64_t n, const Operands& operands, cudaStream_t stream);
   unsigned long long checksum(const Tensor& y, cudaStream_t stream);
   float milliseconds(const Product& product, const Algorithm& algorithm, const Product::Rows& rows,
                      const Operands& operands, cudaStream_t stream);

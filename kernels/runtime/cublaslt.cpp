@@ -1,6 +1,7 @@
 #include "kernels/runtime/cublaslt.h"
 
 #include <algorithm>
+#include <cstring>
 #include <span>
 
 #include "base/error.h"
@@ -99,6 +100,8 @@ std::string str(const Algorithm& a) {
          std::to_string(config(a, CUBLASLT_ALGO_CONFIG_CTA_SWIZZLING)) + ", custom " +
          std::to_string(config(a, CUBLASLT_ALGO_CONFIG_CUSTOM_OPTION));
 }
+
+bool same(const Algorithm& a, const Algorithm& b) { return std::memcmp(&a.algo, &b.algo, sizeof a.algo) == 0; }
 
 Product::Product(cublasLtHandle_t library, const ProductShape& shape)
     : library_(library), shape_(shape), operation_(operation(shape)), w_(layout(shape.x, shape.in, shape.out)) {}

@@ -52,6 +52,9 @@ struct Algorithm {
 /// Its number in the library and how it cuts the product: "66, tile 21, stages 24, ...".
 std::string str(const Algorithm& algorithm);
 
+/// Whether they are the same to the library.
+bool same(const Algorithm& a, const Algorithm& b);
+
 /// Row-major operands; the library sees their transposes, by columns: yᵀ [out, rows] = w xᵀ.
 struct Operands {
   const void *x, *w;

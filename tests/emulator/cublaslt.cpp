@@ -34,7 +34,10 @@ using emulator::ProductAlgorithm;
 
 constexpr uint32_t kLeastAlignment = 16;
 std::map<int, int64_t> n_products;
+int64_t n_product_rows = 0;
 bool fail_next = false;
+int variants = 1;
+double slowness = 1.0;
 
 template <class T>
 bool take(T& to, const void* value, size_t bytes) {
@@ -112,7 +115,8 @@ void multiply(const Operands& operands, const EmulatedLayout& a, const EmulatedL
         static_cast<kvcal::bf16*>(operands.d)[j * m + i] = kvcal::to_bf16(y);
     }
   ++n_products[id];
-  emulator::pass_time(how.milliseconds);
+  n_product_rows += n;
+  emulator::pass_time(slowness * how.milliseconds);
 }
 
 }  // namespace
@@ -120,6 +124,11 @@ void multiply(const Operands& operands, const EmulatedLayout& a, const EmulatedL
 namespace emulator {
 
 const std::map<int, int64_t>& products() { return n_products; }
+int64_t product_rows() { return n_product_rows; }
+void set_library(int n, double times) {
+  variants = n;
+  slowness = times;
+}
 void fail_next_product() { fail_next = true; }
 
 }  // namespace emulator
@@ -225,16 +234,17 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t library, cublasLt
   const auto* least = std::min_element(preference->alignment, preference->alignment + 4);
   if (*least < kLeastAlignment) return CUBLAS_STATUS_NOT_SUPPORTED;
   const std::vector<int> order = d->columns <= kFewRows ? std::vector{5, 4, 3, 2, 1} : std::vector{1, 4, 3, 2};
-  for (const int id : order) {
-    const ProductAlgorithm& algorithm = kProductAlgorithms.at(id);
-    if (*n_results == asked || algorithm.workspace > preference->most_workspace) continue;
-    cublasLtMatmulHeuristicResult_t& r = results[(*n_results)++];
-    r = {{{static_cast<uint64_t>(id), ~static_cast<uint64_t>(id)}},
-         algorithm.workspace,
-         CUBLAS_STATUS_SUCCESS,
-         1.0f,
-         {}};
-  }
+  for (int variant = 0; variant < variants; ++variant)
+    for (const int id : order) {
+      const ProductAlgorithm& algorithm = kProductAlgorithms.at(id);
+      if (*n_results == asked || algorithm.workspace > preference->most_workspace) continue;
+      cublasLtMatmulHeuristicResult_t& r = results[(*n_results)++];
+      r = {{{static_cast<uint64_t>(id), ~static_cast<uint64_t>(id), static_cast<uint64_t>(variant)}},
+           algorithm.workspace,
+           CUBLAS_STATUS_SUCCESS,
+           1.0f,
+           {}};
+    }
   return CUBLAS_STATUS_SUCCESS;
 }
 

@@ -27,8 +27,13 @@ inline const std::map<int, ProductAlgorithm> kProductAlgorithms = {
 };
 constexpr int64_t kFewRows = 16;
 
-/// How often each algorithm has run since the program began.
+/// How often each algorithm has run since the program began, and on how many rows all of them.
 const std::map<int, int64_t>& products();
+int64_t product_rows();
+
+/// Proposes each algorithm so many times, as it would with other launches of the same kernel; products take so many
+/// times as long.
+void set_library(int variants, double slowness);
 
 /// The next product fails with CUBLAS_STATUS_EXECUTION_FAILED.
 void fail_next_product();

@@ -94,7 +94,7 @@ TEST_F(CublasLt, TakesTheFastestOfThoseWithTheBitsOfTheFirst) {
   EXPECT_EQ(products_of([&] { multiply(x.tensor, w.tensor, {}, y.tensor); }), (std::map<int, int64_t>{{2, 1}}));
   EXPECT_NE(notes().find("product BF16 [64 -> 48] -> BF16, up to 128 rows: algorithm 2, "), std::string::npos)
       << notes();
-  EXPECT_NE(notes().find("3.000 ms, the fastest of 3 with equal bits of 4"), std::string::npos) << notes();
+  EXPECT_NE(notes().find("3.000 ms for 100 rows, the fastest of 2 with equal bits of 3"), std::string::npos) << notes();
 }
 
 // For few rows the library proposes first what has other bits.
@@ -116,6 +116,28 @@ TEST_F(CublasLt, ChoosesOncePerShapeAndPowerOfTwoOfRows) {
   EXPECT_EQ(with_rows(129), (std::map<int, int64_t>{{2, 1}}));
   EXPECT_EQ(with_rows(256), (std::map<int, int64_t>{{2, 1}}));
   EXPECT_GT(with_rows(128).size(), 1U);
+}
+
+// Whatever the library proposes, and however large the batch that waits.
+TEST_F(CublasLt, SpendsLittleOnChoosing) {
+  const int64_t rows = 20000;
+  const Matrix x = whole_numbers({rows, 16}, DType::BF16, 1);
+  const auto chosen_with = [&](int variants, double slowness, int64_t out) {
+    const Matrix w = whole_numbers({out, 16}, DType::BF16, 2), z = matrix({rows, out}, DType::BF16);
+    emulator::set_library(variants, slowness);
+    const int64_t before = emulator::product_rows();
+    const auto ran = products_of([&] { multiply(x.tensor, w.tensor, {}, z.tensor); });
+    emulator::set_library(1, 1.0);
+    expect_product(x.tensor, w.tensor, {}, z.tensor);
+    int64_t n = 0;
+    for (const auto& [id, times] : ran) n += times;
+    EXPECT_EQ(emulator::product_rows() - before, rows + (n - 1) * 8192) << "the call itself, and the first rows";
+    return n - 1;
+  };
+  EXPECT_EQ(chosen_with(1, 1.0, 8), 2 * 4 + 1);   // 1 and 2, timed; 3, of other bits
+  EXPECT_EQ(chosen_with(5, 0.1, 16), 5 * 4 + 3);  // eight of twelve
+  EXPECT_EQ(chosen_with(1, 20.0, 24), 4);         // 80 ms a product: the reference alone
+  EXPECT_NE(notes().find("[16 -> 24] -> BF16, more than 4096 rows: algorithm 1, "), std::string::npos) << notes();
 }
 
 TEST_F(CublasLt, AddsABf16BiasBeforeTheRounding) {
