@@ -48,16 +48,43 @@ struct CudaDevices {
   std::string first;  // name of device 0
 };
 
+/// There is no GPU, or no driver for one; not that either fails.
+class NoGpu : public Error {
+  using Error::Error;
+};
+
+std::string likely_cause(int error) {
+  if (error == 802) return "; with NVSwitch the service nvidia-fabricmanager must run";
+  if (error == 803) return "; has the driver been updated since the machine started, or is the container's another?";
+  if (error == 999) return "; nvidia-smi and the kernel's log may say more";
+  return "";
+}
+
+/// "CUDA_ERROR_SYSTEM_NOT_READY (802)"
+std::string error_text(void* driver, int error) {
+  const char* name = nullptr;
+  static_cast<void>(find<int(int, const char**)>(driver, "cuGetErrorName")(error, &name));
+  return std::string(name ? name : "error") + " (" + std::to_string(error) + ")";
+}
+
+void require(void* driver, int error, const std::string& function) {
+  if (error != 0)
+    fail("the NVIDIA driver cannot start: " + function + " gives " + error_text(driver, error) + likely_cause(error));
+}
+
 /// Asks the driver alone: that costs little where there is none, while opening the library below loads cuBLASLt. Throws
-/// Error when there is no device.
+/// NoGpu, or Error when the driver is there and fails.
 CudaDevices cuda_devices() {
-  void* driver = while_doing("no NVIDIA driver", [] { return open_library(kDriver); });
+  void* const driver = dlopen(kDriver, RTLD_NOW | RTLD_LOCAL);
+  if (!driver) throw NoGpu(std::string("no NVIDIA driver: ") + dlerror());
   CudaDevices found;
-  const int error = find<int(unsigned)>(driver, "cuInit")(0);
   constexpr int kNoDevice = 100;  // CUDA_ERROR_NO_DEVICE
-  if (error != 0 && error != kNoDevice) fail("cuInit of the NVIDIA driver fails with error " + std::to_string(error));
-  if (error == 0) find<int(int*)>(driver, "cuDeviceGetCount")(&found.count);
-  if (found.count == 0) fail("the NVIDIA driver finds no GPU; does CUDA_VISIBLE_DEVICES hide it?");
+  const int error = find<int(unsigned)>(driver, "cuInit")(0);
+  if (error != kNoDevice) {
+    require(driver, error, "cuInit");
+    require(driver, find<int(int*)>(driver, "cuDeviceGetCount")(&found.count), "cuDeviceGetCount");
+  }
+  if (found.count == 0) throw NoGpu("the NVIDIA driver finds no GPU; does CUDA_VISIBLE_DEVICES hide it?");
   int device = 0;
   char name[256] = "";
   if (find<int(int*, int)>(driver, "cuDeviceGet")(&device, 0) == 0)
@@ -114,11 +141,9 @@ std::unique_ptr<Ops> open_first_cuda(Precision precision) {
   if (file.empty()) return nullptr;
   try {
     cuda_devices();
-  } catch (const Error&) {
-    return nullptr;
-  }
-  try {
     return open_cuda(file, precision, 0);
+  } catch (const NoGpu&) {
+    return nullptr;
   } catch (const Error& error) {
     std::cerr << "kvcal: warning: using the CPU instead of a GPU: " << error.what() << '\n';
     return nullptr;

@@ -20,8 +20,11 @@ std::string version_text(int version) {
   static_cast<void>(cudaDriverGetVersion(&driver));
   static_cast<void>(cudaRuntimeGetVersion(&runtime));
   if (driver == 0) fail("no NVIDIA driver is installed");
+  const bool older_toolkit_helps = runtime >= 13000;
   fail("the NVIDIA driver knows CUDA " + version_text(driver) + ", at least " + version_text(runtime / 1000 * 1000) +
-       " is needed: install a newer driver");
+       " is needed: install a newer driver" +
+       (older_toolkit_helps ? " (R580 or newer), or build with CUDA toolkit 12.8, which takes drivers from R570 on"
+                            : ""));
 }
 
 }  // namespace

@@ -7,14 +7,35 @@ namespace {
 
 constexpr int kNoDevice = 100;
 
-bool hidden() {
+/// KVCAL_EMULATED_DEVICE=hidden, or "error 802": what starting the driver gives.
+int error_of_start() {
   const char* told = std::getenv("KVCAL_EMULATED_DEVICE");
-  return told && std::strcmp(told, "hidden") == 0;
+  if (told && std::strcmp(told, "hidden") == 0) return kNoDevice;
+  return told && std::strncmp(told, "error ", 6) == 0 ? std::atoi(told + 6) : 0;
 }
+
+struct ErrorName {
+  int error;
+  const char* name;
+};
+constexpr ErrorName kErrorNames[] = {{kNoDevice, "CUDA_ERROR_NO_DEVICE"},
+                                     {801, "CUDA_ERROR_NOT_SUPPORTED"},
+                                     {802, "CUDA_ERROR_SYSTEM_NOT_READY"},
+                                     {803, "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH"},
+                                     {999, "CUDA_ERROR_UNKNOWN"}};
 
 }  // namespace
 
-extern "C" int cuInit(unsigned) { return hidden() ? kNoDevice : 0; }
+extern "C" int cuInit(unsigned) { return error_of_start(); }
+extern "C" int cuGetErrorName(int error, const char** name) {
+  for (const ErrorName& known : kErrorNames)
+    if (known.error == error) {
+      *name = known.name;
+      return 0;
+    }
+  *name = nullptr;
+  return 1;  // CUDA_ERROR_INVALID_VALUE
+}
 extern "C" int cuDeviceGetCount(int* n) {
   *n = 1;
   return 0;

@@ -5,7 +5,7 @@ try() {
 }
 try cuda:1
 try cuda:7
-for state in 'with old driver' hidden old 'of another make' full; do
+for state in 'with old driver' hidden 'error 100' 'error 801' 'error 802' 'error 803' 'error 999' old 'of another make' full; do
   export KVCAL_EMULATED_DEVICE="$state"
   try cuda
 done
