@@ -9,6 +9,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "base/thread_pool.h"
 #include "kernels/cuda_ops.h"
 #include "kernels/gemm.h"
 #include "kernels/kernels.h"
@@ -62,6 +63,8 @@ class CudaBackend final : public Ops {
 
   /// The same to the device without waiting for it.
   void copy_small(void* to, const void* from, size_t bytes);
+
+  void gather_rows(const Tensor& table, std::span<const int32_t> ids, const Tensor& rows);
 
   /// A temporary with the bytes of a host array.
   template <class Range>
@@ -120,7 +123,8 @@ class CudaBackend final : public Ops {
   Stream fetching_;  // of download_at(): beside the work on stream_
   DeviceArena arena_;
   PinnedStaging staging_;
-  std::optional<DeviceHeap> heap_;  // once reserved
+  std::optional<ThreadPool> gatherers_;  // of rows of embeddings; once there are many
+  std::optional<DeviceHeap> heap_;       // once reserved
   BackgroundReader reader_;
   size_t shared_limit_ = 0;  // bytes of shared memory a block may have
   int n_processors_ = 0;     // multiprocessors

@@ -184,19 +184,42 @@ Tensor CudaBackend::do_linear_f32(const Tensor& x, const Linear& w) {
 
 // ---------------------------------------------------------------- copies
 
+/// rows[i] = table[ids[i]], converted. Several threads: pages of the checkpoint come one fault at a time.
+void CudaBackend::gather_rows(const Tensor& table, std::span<const int32_t> ids, const Tensor& rows) {
+  constexpr int64_t kTask = 64;  // rows
+  const auto n = static_cast<int64_t>(ids.size());
+  const auto dim = static_cast<size_t>(table.dim(1));
+  const auto gather = [&](int64_t task, int) {
+    for (int64_t t = task * kTask; t < std::min(n, (task + 1) * kTask); ++t) {
+      const void* const from = table.rows(ids[static_cast<size_t>(t)], 1).data;
+      const Tensor to = rows.rows(t, 1);
+      if (to.dtype == DType::BF16)
+        convert_to_bf16(table.dtype, from, to.as<bf16>(), dim);
+      else
+        convert_to_float(table.dtype, from, to.as<float>(), dim);
+    }
+  };
+  if (n <= kTask) return gather(0, 0);
+  constexpr int kMostThreads = 8;
+  if (!gatherers_) gatherers_.emplace(std::min(kMostThreads, available_processors()));
+  gatherers_->parallel_for((n + kTask - 1) / kTask, gather);
+}
+
+/// Through pinned memory: the device copies one strip of rows while the next is gathered.
 Tensor CudaBackend::do_embed(const Tensor& table, std::span<const int32_t> ids) {
-  const int64_t dim = table.dim(1);
-  const Storage rows({static_cast<int64_t>(ids.size()), dim}, activation_dtype());
-  const size_t row_bytes = static_cast<size_t>(dim) * size_of(table.dtype);
-  for (size_t t = 0; t < ids.size(); ++t) {
-    const char* from = static_cast<const char*>(table.data) + static_cast<size_t>(ids[t]) * row_bytes;
-    const Tensor to = rows.tensor().rows(static_cast<int64_t>(t), 1);
-    if (to.dtype == DType::BF16)
-      convert_to_bf16(table.dtype, from, to.as<bf16>(), static_cast<size_t>(dim));
-    else
-      convert_to_float(table.dtype, from, to.as<float>(), static_cast<size_t>(dim));
+  const auto n = static_cast<int64_t>(ids.size());
+  const Tensor y = activation({n, table.dim(1)});
+  const auto row_bytes = static_cast<int64_t>(y.bytes()) / std::max<int64_t>(n, 1);
+  const int64_t most = static_cast<int64_t>(PinnedStaging::kBlockBytes) / std::max<int64_t>(row_bytes, 1);
+  if (most == 0)
+    fail("embed: a row of " + str(table) + " is larger than " + std::to_string(PinnedStaging::kBlockBytes));
+  for (int64_t row = 0; row < n; row += most) {
+    const Tensor to = y.rows(row, std::min(most, n - row));
+    const Tensor strip{staging_.take(to.bytes()), to.shape, to.dtype, Device::Host};
+    gather_rows(table, ids.subspan(static_cast<size_t>(row), static_cast<size_t>(to.dim(0))), strip);
+    copy(to.data, strip.data, to.bytes(), cudaMemcpyHostToDevice);
   }
-  return upload(rows.tensor());
+  return y;
 }
 
 Tensor CudaBackend::do_columns(const Tensor& x, int64_t from, int64_t n) {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "kernels/cuda_ops.h"
 #include "kernels/runtime/device_heap.h"
 #include "kernels/runtime/pinned_staging.h"
 
@@ -97,6 +98,31 @@ TEST(PinnedStaging, KeepsWhatTheDeviceHasNotRead) {
     for (size_t i = 0; i < kTimes; ++i) EXPECT_EQ(static_cast<char*>(there.get())[i], static_cast<char>(i));
   }
   emulator::set_timing(emulator::Timing::Immediate);
+}
+
+// More rows than the pinned blocks hold at once, gathered by several threads while the device is behind.
+TEST(Embedding, RowsOfATableComeWhereTheyBelong) {
+  constexpr int64_t kRows = 500, kDim = 1030, kIds = 15000;
+  const Storage table({kRows, kDim}, DType::F32);
+  for (int64_t i = 0; i < kRows * kDim; ++i) table.tensor().as<float>()[i] = static_cast<float>(i / kDim * 4 + i % 3);
+  std::vector<int32_t> ids;
+  for (int64_t t = 0; t < kIds; ++t) ids.push_back(static_cast<int32_t>(t * 7919 % kRows));
+  for (const Precision precision : {Precision::BF16, Precision::F32}) {
+    emulator::set_timing(emulator::Timing::Late);
+    const std::unique_ptr<Ops> op = make_cuda_ops({precision, 0, true});
+    const Tensor rows = op->embed(table.tensor(), ids);
+    const Storage host(rows.shape, rows.dtype);
+    op->download(rows, host.tensor());
+    emulator::set_timing(emulator::Timing::Immediate);
+    std::vector<float> values(static_cast<size_t>(kIds * kDim));
+    convert_to_float(rows.dtype, host.tensor().data, values.data(), values.size());
+    for (int64_t t = 0; t < kIds; ++t)
+      for (const int64_t i : {int64_t{0}, int64_t{1}, kDim - 1}) {
+        const float x =
+            static_cast<float>(ids[static_cast<size_t>(t)] * 4 + (ids[static_cast<size_t>(t)] * kDim + i) % 3);
+        ASSERT_EQ(values[static_cast<size_t>(t * kDim + i)], precision == Precision::BF16 ? round_to_bf16(x) : x) << t;
+      }
+  }
 }
 
 }  // namespace
