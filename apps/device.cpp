@@ -2,12 +2,14 @@
 
 #include <dlfcn.h>
 
+#include <algorithm>
 #include <charconv>
 #include <filesystem>
 #include <iostream>
 
 #include "base/error.h"
 #include "build_info.h"
+#include "cuda_folders.h"
 #include "ops/backend_library.h"
 #include "ops/cpu/cpu_ops.h"
 
@@ -29,12 +31,6 @@ int cuda_index(const std::string& name) {
 }
 
 // ---------------------------------------------------------------- the driver: what devices there are
-
-void* open_library(const std::string& file) {
-  void* library = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
-  if (!library) fail(dlerror());
-  return library;
-}
 
 template <class F>
 F* find(void* library, const char* name) {
@@ -111,15 +107,40 @@ fs::path find_cuda_library() {
   return {};
 }
 
+/// "libcublasLt.so.13" of "libcublasLt.so.13: cannot open shared object file: ..."; empty: another error.
+std::string missing_library(const std::string& error) {
+  const size_t end = error.find(": cannot open shared object file");
+  return end == std::string::npos || error.find('/') < end ? "" : error.substr(0, end);
+}
+
+/// Once it is open, whoever needs a library of this name gets it.
+bool open_from(const std::vector<fs::path>& folders, const std::string& name) {
+  return std::any_of(folders.begin(), folders.end(),
+                     [&](const fs::path& f) { return dlopen((f / name).c_str(), RTLD_NOW | RTLD_LOCAL) != nullptr; });
+}
+
+void* open_with_needed(const fs::path& file, const std::vector<fs::path>& folders) {
+  for (std::string last;;) {
+    if (void* library = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL)) return library;
+    const std::string error = dlerror(), missing = missing_library(error);
+    if (missing.empty()) fail(error);
+    if (missing == last || !open_from(folders, missing))
+      fail(error + "; neither do the packages of python3 have it: install the CUDA toolkit, or by pip nvidia-cublas" +
+           (missing.ends_with(".so.12") ? "-cu12" : ""));
+    last = missing;
+  }
+}
+
 std::unique_ptr<Ops> open_cuda(const fs::path& file, Precision precision, int device) {
+  const std::vector<fs::path> folders = cuda_folders();
   const BackendLibrary& library = *while_doing("opening " + quoted(file.string()), [&] {
-    return find<decltype(kvcal_cuda_backend)>(open_library(file.string()), "kvcal_cuda_backend")();
+    return find<decltype(kvcal_cuda_backend)>(open_with_needed(file, folders), "kvcal_cuda_backend")();
   });
   const std::string interface = backend_interface(), other = library.interface;
   if (other != interface)
     fail(quoted(file.string()) + " is from another build: its interface is " + quoted(other) +
          ", that of this program is " + quoted(interface) + "; build both from the same sources");
-  return library.open(precision, device);
+  return library.open(precision, device, folders);
 }
 
 std::unique_ptr<Ops> open_named_cuda(Precision precision, int device) {

@@ -6,10 +6,10 @@
 namespace kvcal {
 
 extern "C" const BackendLibrary* kvcal_cuda_backend() {
-  static const BackendLibrary library = {backend_interface(), [](Precision precision, int device) {
-                                           return make_cuda_ops({.precision = precision, .device = device},
-                                                                cuda::make_cudnn_attention());
-                                         }};
+  static const BackendLibrary library = {
+      backend_interface(), [](Precision precision, int device, std::span<const std::filesystem::path> folders) {
+        return make_cuda_ops({.precision = precision, .device = device}, cuda::make_cudnn_attention(folders));
+      }};
   return &library;
 }
 

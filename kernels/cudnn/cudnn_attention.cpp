@@ -11,6 +11,7 @@
 #include <dlfcn.h>
 
 #include <cstdlib>
+#include <filesystem>
 #include <map>
 #include <unordered_map>
 
@@ -39,13 +40,27 @@ std::string version_text(size_t version) {
 /// Empty: no error.
 std::string text(fe::error_t error) { return error.is_bad() ? error.get_message() : ""; }
 
+using Folders = std::vector<std::filesystem::path>;
+
+/// As the system's loader finds it, else from one of the folders.
+void* open_one(const std::string& name, const Folders& folders) {
+  void* library = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL);
+  for (size_t i = 0; !library && i < folders.size(); ++i)
+    library = dlopen((folders[i] / name).c_str(), RTLD_NOW | RTLD_LOCAL);
+  return library;
+}
+
 /// Why cuDNN cannot be used; empty when it can.
-std::string open_library() {
+std::string open_library(const Folders& folders) {
   if (!fe::cudnn_dlhandle) {
-    fe::cudnn_dlhandle = dlopen("libcudnn.so.9", RTLD_NOW | RTLD_LOCAL);
-    if (!fe::cudnn_dlhandle) return dlerror();
     // The headers would take whichever runtime they find first, and warn of two.
-    setenv("CUDNN_FRONTEND_CUDART_LIB_NAME", ("libcudart.so." + std::to_string(CUDART_VERSION / 1000)).c_str(), 0);
+    const std::string major = std::to_string(CUDART_VERSION / 1000), runtime = "libcudart.so." + major;
+    setenv("CUDNN_FRONTEND_CUDART_LIB_NAME", runtime.c_str(), 0);
+    // The headers open the one by name, cuDNN the other: by that they find what is open already.
+    if (!open_one(runtime, folders)) return runtime + " is not found: install nvidia-cuda-runtime by pip";
+    open_one("libnvrtc.so." + major, folders);
+    fe::cudnn_dlhandle = open_one("libcudnn.so.9", folders);
+    if (!fe::cudnn_dlhandle) return "libcudnn.so.9 is not found: install nvidia-cudnn-cu" + major + " by pip";
   }
   const auto version = static_cast<int>(fe::detail::get_backend_version());
   return version >= kOldest ? "" : version_text(version) + " is older than " + version_text(kOldest);
@@ -98,6 +113,8 @@ std::unique_ptr<fe::graph::Graph> make_graph(const AttentionPlan& p, int sm_vers
 
 class CudnnAttention final : public AttentionLibrary {
  public:
+  explicit CudnnAttention(Folders folders) : folders_(std::move(folders)) {}
+
   ~CudnnAttention() override {
     plans_.clear();
     if (handle_) static_cast<void>(fe::detail::destroy_handle(handle_));
@@ -137,7 +154,7 @@ class CudnnAttention final : public AttentionLibrary {
 
   void open() {
     opened_ = true;
-    std::string why_not = open_library();
+    std::string why_not = open_library(folders_);
     if (why_not.empty()) {
       const cudnnStatus_t status = fe::detail::create_handle(&handle_);
       if (status != CUDNN_STATUS_SUCCESS) why_not = "cudnnCreate: " + std::to_string(static_cast<int>(status));
@@ -183,6 +200,7 @@ class CudnnAttention final : public AttentionLibrary {
     }
   }
 
+  Folders folders_;
   cudnnHandle_t handle_ = nullptr;
   bool opened_ = false;
   std::string identity_;
@@ -194,10 +212,12 @@ class CudnnAttention final : public AttentionLibrary {
 
 }  // namespace
 
-std::unique_ptr<AttentionLibrary> make_cudnn_attention() { return std::make_unique<CudnnAttention>(); }
+std::unique_ptr<AttentionLibrary> make_cudnn_attention(std::span<const std::filesystem::path> folders) {
+  return std::make_unique<CudnnAttention>(Folders(folders.begin(), folders.end()));
+}
 
 std::string check_cudnn_graph(const AttentionPlan& plan, int sm_version) {
-  if (const std::string why_not = open_library(); !why_not.empty()) fail("opening cuDNN: " + why_not);
+  if (const std::string why_not = open_library({}); !why_not.empty()) fail("opening cuDNN: " + why_not);
   const auto graph = make_graph(plan, sm_version);
   const std::string error = text(graph->validate());
   return error.empty() ? text(graph->build_operation_graph(nullptr)) : error;

@@ -4,7 +4,7 @@
 
 namespace kvcal::cuda {
 
-std::unique_ptr<AttentionLibrary> make_cudnn_attention() { return nullptr; }
+std::unique_ptr<AttentionLibrary> make_cudnn_attention(std::span<const std::filesystem::path>) { return nullptr; }
 
 std::string check_cudnn_graph(const AttentionPlan&, int) { fail("this program was built without cuDNN"); }
 

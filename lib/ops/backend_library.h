@@ -1,7 +1,9 @@
 // A backend in a shared library of its own, opened when it is asked for: what the library exports.
 #pragma once
 
+#include <filesystem>
 #include <memory>
+#include <span>
 
 #include "ops/ops.h"
 
@@ -14,8 +16,8 @@ const char* backend_interface();
 struct BackendLibrary {
   const char* interface;  // backend_interface() of the library's build; always first, so that it can always be read
 
-  /// Throws Error when the device cannot be used.
-  std::unique_ptr<Ops> (*open)(Precision precision, int device);
+  /// folders: of libraries that the system's loader may not find. Throws Error when the device cannot be used.
+  std::unique_ptr<Ops> (*open)(Precision precision, int device, std::span<const std::filesystem::path> folders);
 };
 
 /// The one symbol of libkvcal_cuda.so.
