@@ -9,7 +9,7 @@
 
 #include "base/error.h"
 #include "build_info.h"
-#include "cuda_folders.h"
+#include "library_folders.h"
 #include "ops/backend_library.h"
 #include "ops/cpu/cpu_ops.h"
 
@@ -132,7 +132,7 @@ void* open_with_needed(const fs::path& file, const std::vector<fs::path>& folder
 }
 
 std::unique_ptr<Ops> open_cuda(const fs::path& file, Precision precision, int device) {
-  const std::vector<fs::path> folders = cuda_folders();
+  const std::vector<fs::path> folders = library_folders();
   const BackendLibrary& library = *while_doing("opening " + quoted(file.string()), [&] {
     return find<decltype(kvcal_cuda_backend)>(open_with_needed(file, folders), "kvcal_cuda_backend")();
   });

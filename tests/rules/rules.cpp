@@ -157,7 +157,7 @@ Findings no_surprises(const SourceFile& file) {
     if (places.contains(file.path)) return;
     for (std::string& finding : search_code(file, what, rule)) findings.push_back(std::move(finding));
   };
-  only_in({"apps/progress.cpp", "apps/source_date.cpp", "apps/cuda_folders.cpp"}, environment,
+  only_in({"apps/progress.cpp", "apps/source_date.cpp", "apps/library_folders.cpp"}, environment,
           "the environment is read for the time of the file, the terminal and the place of CUDA's libraries only");
   only_in({"kernels/cudnn/cudnn_attention.cpp"}, setting,
           "the environment is set where cuDNN's headers choose a CUDA runtime by it, and nowhere else");

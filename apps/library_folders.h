@@ -8,6 +8,6 @@ namespace kvcal {
 
 /// That exist: nvidia/*/lib among the packages of the first python3 in PATH, which is where pip puts them, then the
 /// toolkit's usual place.
-std::vector<std::filesystem::path> cuda_folders();
+std::vector<std::filesystem::path> library_folders();
 
 }  // namespace kvcal

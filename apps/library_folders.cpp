@@ -1,4 +1,4 @@
-#include "cuda_folders.h"
+#include "library_folders.h"
 
 #include <algorithm>
 #include <cstdlib>
@@ -32,7 +32,7 @@ std::vector<fs::path> folders_in(const fs::path& folder) {
 
 }  // namespace
 
-std::vector<fs::path> cuda_folders() {
+std::vector<fs::path> library_folders() {
   std::vector<fs::path> found;
   std::error_code error;
   const fs::path prefix = python_prefix();
