@@ -2,11 +2,12 @@
 # gpu.sh [--rehearse] [--folder BUILD] [--results FOLDER] [--limit SECONDS] [PART...]
 #
 # Tests and measures the CUDA backend on the GPU of this machine; run it from the top of the sources. BUILD holds the
-# programs (tests/bench/gpu/pack.sh makes it where nvcc is: build/gpu). Parts, and their order when none is named, the
-# most important first: tests ceilings models attention peers delta state_space experts whole_run probes. The whole set of tests must
-# pass before anything is measured; the ceilings (P0) are measured in every run, since results mean nothing without. What
-# is left when the limit (580 s) comes is listed as not run: ask for it by name in another call. Writes
-# FOLDER/DATE-DEVICE-TIME.json (tests/bench/results) and prints a table.
+# programs (tests/bench/gpu/pack.sh makes it where nvcc is: build/gpu). Parts: ceilings models calibrate (these three when none is
+# named: what a first call of ten minutes should bring), tests sanitizers other_models attention peers delta state_space experts
+# whole_run probes. The ceilings (P0) are measured in every run that measures, since results mean nothing without. What fails is
+# recorded, marks the results and ends nothing; each part has its own time, and what is left when the limit (580 s) comes is listed
+# as not run. Writes FOLDER/DATE-DEVICE-TIME.json (tests/bench/results) with what else parts leave beside it: lines as they came, the
+# tests' XML, the calibration's notes. Prints a table; 1 when something failed.
 #
 # --rehearse: the same with the emulator's programs at toy sizes, BUILD being a build folder with tests; no measurement.
 set -eu
@@ -23,21 +24,32 @@ while [ $# -gt 0 ]; do
     --folder) build=$2; shift ;;
     --results) results=$2; shift ;;
     --limit) limit=$2; shift ;;
-    tests | ceilings | models | attention | peers | delta | state_space | experts | whole_run | probes) parts="$parts $1" ;;
-    *) sed -n '2,12s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
+    ceilings | models | calibrate | tests | sanitizers | other_models | attention | peers | delta | state_space | experts | \
+      whole_run | probes) parts="$parts $1" ;;
+    *) sed -n '2,14s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
   esac
   shift
 done
-[ -n "$parts" ] || parts='tests ceilings models attention peers delta state_space experts whole_run probes'
-case " $parts " in
-  *' ceilings '*) ;;
-  ' tests ' | ' probes ' | ' tests probes ') ;; # nothing is compared with anything
-  *' tests '*) parts="tests ceilings ${parts#*tests}" ;;
-  *) parts="ceilings $parts" ;;
+[ -n "$parts" ] || parts=' ceilings models calibrate'
+measures=
+for part in $parts; do
+  case $part in
+    tests | sanitizers | probes | calibrate) ;; # nothing is compared with anything
+    *) measures=yes ;;
+  esac
+done
+case "$measures $parts " in
+  yes*' ceilings '*) ;;
+  yes*) parts=" ceilings$parts" ;;
 esac
 
 start=$(date +%s)
-left() { echo $((limit - $(date +%s) + start)); }
+# left [MOST]: seconds, of the whole or at most these.
+left() {
+  seconds=$((limit - $(date +%s) + start))
+  [ $# -eq 0 ] || [ "$seconds" -lt "$1" ] || seconds=$1
+  echo "$seconds"
+}
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 lines=$scratch/lines
@@ -48,7 +60,7 @@ if [ -n "$rehearse" ]; then
   device=emulator driver=none
   bench=$build/tests/bench/gpu_bench_emulated writer=$build/tests/bench/write_random_model kvcal=$build/tests/emulated/kvcal
   parity=$build/tests/parity/test_parity_cuda arch=$build/tests/arch/test_arch_cuda
-  toy='--toy --rounds 1' peer_options='--toy --device cpu' shapes='toy-dense toy-hybrid-moe toy-latent-moe' prompts='4 70'
+  toy='--toy --rounds 1' peer_options='--toy --device cpu' shapes='toy-dense toy-hybrid-moe' other_shapes=toy-latent-moe prompts='4 70' longest=200
   filter='--gtest_filter=RowOps*:Rope*'
 else
   # The program's own libraries lie beside it; CUDA's come from the system, else from torch.
@@ -61,76 +73,126 @@ print(":".join(g for p in u.find_spec("nvidia").submodule_search_locations for g
   driver=$(nvidia-smi --query-gpu=driver_version --format=csv,noheader | head -n 1)
   bench=$build/bin/gpu_bench writer=$build/bin/write_random_model kvcal=$build/bin/kvcal
   parity=$build/bin/test_parity_gpu arch=$build/bin/test_arch_gpu
-  toy='' peer_options='' prompts='128 2048' filter=
-  shapes='qwen3-8b-4-layers llama-70b-2-layers qwen3.5-35b-a3b-4-layers glm-4.7-flash-3-layers deepseek-v3-2-layers'
+  toy='' peer_options='' prompts='128 2048' longest=5000 filter=
+  shapes='qwen3-8b-4-layers qwen3.5-35b-a3b-4-layers'
+  other_shapes='glm-4.7-flash-3-layers llama-70b-2-layers deepseek-v3-2-layers'
 fi
 
-# line ID NAME WHY: what was not run. passed ID NAME: a set of tests.
+stamp=$(date -u +%Y-%m-%d)-$(printf %s "$device" | tr 'A-Z /' 'a-z--')-$(date -u +%H%M%S)
+mkdir -p "$results"
+
+# line ID NAME WHY: what was not run. passed ID NAME: a set of tests. failed ID NAME WHY: marks the results.
 line() { printf '{"id":"%s","name":"%s","not_run":"%s"}\n' "$1" "$2" "$3" >>"$lines"; }
 passed() { printf '{"id":"%s","name":"%s","unit":"passed","values":[1],"median":1,"least":1,"most":1}\n' "$1" "$2" >>"$lines"; }
 failed() {
-  echo "gpu.sh: $1" >&2
-  exit 1
+  echo "gpu.sh: $2 failed: $3" >&2
+  printf '{"id":"%s","name":"%s","failed":"%s"}\n' "$1" "$2" "$(printf %s "$3" | tr -d '"\\\t' | cut -c1-200)" >>"$lines"
 }
 
-# measure NAME COMMAND...: its standard output are lines; a part that fails, or has no time left, is not run.
+# limited MOST COMMAND...: within so many seconds and what is left; 124 when they were too few, or none.
+limited() {
+  seconds=$(left "$1")
+  shift
+  [ "$seconds" -ge 5 ] || return 124
+  timeout "$seconds" "$@"
+}
+
+# measure NAME MOST COMMAND...: its standard output are lines.
 measure() {
   name=$1
   shift
-  seconds=$(left)
-  if [ "$seconds" -lt 5 ]; then
-    line part "$name" 'no time was left'
-    return
-  fi
   status=0
-  timeout "$seconds" "$@" >"$scratch/out" 2>"$scratch/err" || status=$?
+  limited "$@" >"$scratch/out" 2>"$scratch/err" || status=$?
   grep '^{' "$scratch/out" >>"$lines" || true
   cat "$scratch/err" >&2
-  [ "$status" -eq 0 ] || line part "$name" "ended with $status: $(tail -n 1 "$scratch/err" | tr -d '"\\' | cut -c1-200)"
+  case $status in
+    0) ;;
+    124) line part "$name" 'no time was left' ;;
+    *) failed part "$name" "ended with $status: $(tail -n 1 "$scratch/err")" ;;
+  esac
 }
 
-# sanitize TOOL NAME COMMAND...
+# gtest NAME PROGRAM: a set of tests; what each said is in the XML.
+gtest() {
+  status=0
+  # shellcheck disable=SC2086  # perhaps nothing
+  limited 260 "$2" --gtest_brief=1 "--gtest_output=xml:$results/$stamp-$1.xml" $filter >&2 || status=$?
+  case $status in
+    0) passed T "$1" ;;
+    124) failed T "$1" 'no time was left' ;;
+    *) failed T "$1" "ended with $status; see $stamp-$1.xml" ;;
+  esac
+}
+
+# sanitize TOOL NAME FILTER PROGRAM
 sanitize() {
-  tool=$1 name="$1, $2"
-  shift 2
   if ! command -v compute-sanitizer >/dev/null || [ -n "$rehearse" ]; then
-    line T "$name" "$([ -n "$rehearse" ] && echo a rehearsal || echo no compute-sanitizer)"
+    line T "$1, $2" "$([ -n "$rehearse" ] && echo a rehearsal || echo no compute-sanitizer)"
     return
   fi
   status=0
-  seconds=$(left)
-  # Beside measurements it may not take all the time; 'gpu.sh tests' gives it all there is.
-  [ "$parts" = ' tests' ] || [ "$seconds" -lt 100 ] || seconds=100
-  timeout "$seconds" compute-sanitizer --tool "$tool" --error-exitcode 9 "$@" >"$scratch/sanitizer" 2>&1 || status=$?
-  if grep -q 'not supported\|Unable to find' "$scratch/sanitizer"; then
-    line T "$name" 'this machine refuses compute-sanitizer'
+  limited 180 compute-sanitizer --tool "$1" --error-exitcode 9 "$4" --gtest_brief=1 --gtest_filter="$3" \
+    >"$results/$stamp-$1-${2%% *}.txt" 2>&1 || status=$?
+  if grep -q 'not supported\|Unable to find' "$results/$stamp-$1-${2%% *}.txt"; then
+    line T "$1, $2" 'this machine refuses compute-sanitizer'
   elif [ "$status" -eq 124 ]; then
-    line T "$name" 'no time was left'
+    line T "$1, $2" 'no time was left'
   elif [ "$status" -ne 0 ]; then
-    tail -n 60 "$scratch/sanitizer" >&2
-    failed "$name found errors"
+    failed T "$1, $2" "ended with $status; see $stamp-$1-${2%% *}.txt"
   else
-    passed T "$name"
+    passed T "$1, $2"
   fi
 }
 
 tests() {
-  for program in "$parity" "$arch"; do
-    # shellcheck disable=SC2086  # perhaps nothing
-    timeout "$(left)" "$program" --gtest_brief=1 $filter >&2 || failed "$program failed"
-    passed T "$(basename "$program")"
-    [ -z "$rehearse" ] || break # the other's emulated cases are tests of their own
-  done
-  sanitize memcheck parity "$parity" --gtest_brief=1
-  sanitize racecheck 'small kernels' "$parity" --gtest_brief=1 --gtest_filter='*Attention*:*ConvParity*:*DeltaParity*:*MoeParity*:*RowOps*:Statistics*'
-  sanitize memcheck architectures "$arch" --gtest_brief=1
+  gtest parity "$parity"
+  [ -n "$rehearse" ] || gtest arch "$arch" # its emulated cases are tests of their own
+}
+
+# The kernels that share memory between threads, once each; whole sets would take an hour.
+sanitizers() {
+  kernels='*Attention*:*ConvParity*:*DeltaParity*:*MoeParity*:Routing*:*RowOps*:Statistics*'
+  sanitize racecheck 'parity kernels' "$kernels" "$parity"
+  sanitize memcheck 'parity kernels' "$kernels" "$parity"
+  sanitize memcheck 'architectures, a few' '*qwen3:*qwen3_5:*glm4_moe_lite*' "$arch"
+}
+
+# Prompts of 1 to $longest tokens, each length about a tenth longer than the last one; in all orders of long and short.
+mixed_prompts() {
+  awk -v longest="$longest" 'BEGIN {
+    for (i = 0; i < 63; ++i) {
+      n = int(exp(log(longest) * ((i * 29) % 63) / 62) + 0.5)
+      printf "{\"id\": \"mixed-%d\", \"input_ids\": [", i
+      for (j = 0; j < n; ++j) printf "%s%d", j ? ", " : "", (j * 31 + i * 17 + j % 7) % 60
+      print "]}"
+    }
+  }'
+}
+
+# What a user does, with the notes: which products and attentions the libraries do, and why not.
+calibrate() {
+  model=$scratch/${shapes%% *}
+  write_model "${shapes%% *}" || return 0
+  mixed_prompts >"$scratch/mixed.jsonl"
+  status=0
+  limited 120 "$kvcal" calibrate "$model" --prompts "$scratch/mixed.jsonl" --passes 1 --warmup-passes 0 --no-sanity \
+    --device cuda -v --force -o "$scratch/mixed.json" >"$results/$stamp-calibrate.txt" 2>&1 || status=$?
+  cat "$results/$stamp-calibrate.txt" >&2
+  if [ "$status" -eq 0 ]; then
+    passed T 'calibrate -v, mixed lengths'
+  else
+    failed T 'calibrate -v, mixed lengths' "ended with $status: $(tail -n 1 "$results/$stamp-calibrate.txt")"
+  fi
 }
 
 # write_model SHAPE: once.
 write_model() {
   [ -d "$scratch/$1" ] && return
   # shellcheck disable=SC2086  # two numbers
-  "$writer" "$1" "$scratch/$1" $prompts || failed "writing $1 failed"
+  "$writer" "$1" "$scratch/$1" $prompts && return
+  rm -rf "${scratch:?}/$1"
+  failed part "writing $1" 'is there room on the disk?'
+  return 1
 }
 
 peers() {
@@ -140,54 +202,54 @@ peers() {
     return
   fi
   model_options=
-  for shape in $shapes; do
-    write_model "$shape"
+  for shape in $shapes $other_shapes; do
+    write_model "$shape" || continue
     model_options="$model_options --model $scratch/$shape"
   done
   # shellcheck disable=SC2086  # lists of options
-  measure 'torch attention' "$python" "$here/gpu/peers.py" attention $peer_options
+  measure 'torch attention' 120 "$python" "$here/gpu/peers.py" attention $peer_options
   # shellcheck disable=SC2086
-  measure 'transformers loops' "$python" "$here/gpu/peers.py" loops $peer_options --bench "$bench" $model_options
+  measure 'transformers loops' 300 "$python" "$here/gpu/peers.py" loops $peer_options --bench "$bench" $model_options
 }
 
-# shellcheck disable=SC2086  # lists of options
+models() {
+  for shape in "$@"; do
+    write_model "$shape" || continue
+    # shellcheck disable=SC2086
+    measure "models, $shape" 150 "$bench" models $toy --model "$scratch/$shape"
+    [ "$shape" = "${shapes%% *}" ] || rm -rf "${scratch:?}/$shape" # the largest have 25 GB
+  done
+}
+
+# shellcheck disable=SC2086  # lists
 for part in $parts; do
   echo "gpu.sh: $part, $(left) s left" >&2
   case $part in
-    tests) tests ;;
-    ceilings) measure ceilings "$bench" ceilings $toy --disk "$scratch" ;;
-    models)
-      for shape in $shapes; do
-        write_model "$shape"
-        measure "models, $shape" "$bench" models $toy --model "$scratch/$shape"
-      done
-      ;;
-    attention | delta | state_space | experts) measure "$part" "$bench" "$part" $toy ;;
-    peers) peers ;;
+    tests | sanitizers | calibrate | peers) $part ;;
+    ceilings) measure ceilings 90 "$bench" ceilings $toy --disk "$scratch" ;;
+    models) models $shapes ;;
+    other_models) models $other_shapes ;;
+    attention | delta | state_space | experts) measure "$part" 120 "$bench" "$part" $toy ;;
     whole_run)
-      write_model "${shapes%% *}"
       first=$scratch/${shapes%% *}
-      if [ -x "$kvcal" ]; then
-        measure whole_run "$bench" whole_run $toy --model "$first" --command "$kvcal calibrate $first --prompts $first/prompts.jsonl \
+      write_model "${shapes%% *}" || continue
+      measure whole_run 240 "$bench" whole_run $toy --model "$first" --command "$kvcal calibrate $first --prompts $first/prompts.jsonl \
 --passes 1 --warmup-passes 0 --no-sanity --max-length 2048 --device cuda --quiet --force -o $scratch/scales.json"
-      else
-        line P2 'whole run' "no program $kvcal"
-      fi
       ;;
     probes)
       [ -z "$rehearse" ] || { line probes 'all probes' 'a rehearsal'; continue; }
-      for probe in "$build"/bin/probes/*; do measure "probe $(basename "$probe")" "$probe"; done
+      for probe in "$build"/bin/probes/*; do measure "probe $(basename "$probe")" 60 "$probe"; done
       ;;
   esac
+  cp "$lines" "$results/$stamp-lines.jsonl" # a run that is cut off has left something
 done
 
-mkdir -p "$results"
 commit=$(git rev-parse --short=12 HEAD 2>/dev/null || cat "$build/commit" 2>/dev/null || echo unknown)
-name=$(printf %s "$device" | tr 'A-Z /' 'a-z--')
 case " $parts " in
   *' ceilings '*)
-    "$bench" collect "$results/$(date -u +%Y-%m-%d)-$name-$(date -u +%H%M%S).json" "device=$device" "driver=$driver" \
-      "date=$(date -u +%Y-%m-%d)" "commit=$commit" <"$lines"
+    "$bench" collect "$results/$stamp.json" "device=$device" "driver=$driver" "date=$(date -u +%Y-%m-%d)" "commit=$commit" \
+      <"$lines" || exit 1
     ;;
   *) cat "$lines" ;;
 esac
+! grep -q '"failed":' "$lines"

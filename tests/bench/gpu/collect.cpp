@@ -24,7 +24,7 @@ std::vector<SchemaError> errors_in(const Json& result) {
   return check_schema(result, read_file(KVCAL_SOURCE_DIR "/tests/bench/gpu/results.schema.json"));
 }
 
-bool is_run(const Json& line) { return !line.contains("not_run"); }
+bool is_run(const Json& line) { return !line.contains("not_run") && !line.contains("failed"); }
 double value_of(const Json& line) { return line["median"].get<double>(); }
 
 struct Target {
@@ -143,9 +143,11 @@ void print_table(const Json& result) {
                 r["of"].get<std::string>().c_str(),
                 r["met"].get<bool>() || !result["measurement"].get<bool>() ? "" : "  MISSED");
   for (const Json& line : result["lines"])
-    if (!is_run(line))
-      std::printf("%-5s %-44s not run: %s\n", line["id"].get<std::string>().c_str(),
-                  line["name"].get<std::string>().c_str(), line["not_run"].get<std::string>().c_str());
+    for (const char* why : {"not_run", "failed"})
+      if (line.contains(why))
+        std::printf("%-5s %-44s %s: %s\n", line["id"].get<std::string>().c_str(),
+                    line["name"].get<std::string>().c_str(), why == std::string("failed") ? "FAILED" : "not run",
+                    line[why].get<std::string>().c_str());
 }
 
 /// 1 when something is wrong with it, each thing on a line.
@@ -178,6 +180,8 @@ int collect(const std::vector<std::string>& arguments) {
   result["ceilings"] = ceilings;
   result["ratios"] = Ratios(lines, ceilings).all();
   result["lines"] = lines;
+  for (const Json& line : lines)
+    if (line.contains("failed")) result["failed"].push_back(line["name"]);
   if (report(arguments[0], result) != 0) fail(quoted(arguments[0]) + " was not written: its schema refuses it");
   std::ofstream out(arguments[0]);
   out << result.dump(1) << '\n';

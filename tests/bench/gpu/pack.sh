@@ -1,6 +1,6 @@
 #!/bin/sh
-# pack.sh [BUILD]: builds for a Hopper GPU what gpu.sh needs there, and puts it into build/gpu, stripped and with the libraries
-# that such a machine may lack; CUDA's own are taken there. Needs nvcc. Run from anywhere.
+# pack.sh [BUILD]: builds for a Hopper GPU what gpu.sh needs there, and packs it into build/gpu.tar.xz, stripped and with the
+# libraries that such a machine may lack; CUDA's own are taken there. Needs nvcc. Run from anywhere.
 set -eu
 cd "$(dirname "$0")/../../.."
 build=${1:-build/cuda-sm90a}
@@ -8,6 +8,7 @@ out=build/gpu
 sh .ci/cudnn_frontend.sh >/dev/null || echo 'pack: without cuDNN' >&2
 nvcc=$(command -v nvcc || echo /usr/local/cuda/bin/nvcc)
 cmake --preset cuda -B "$build" -DKVCAL_TESTS=ON -DKVCAL_ONEDNN=OFF -DCMAKE_CUDA_ARCHITECTURES=90a-real \
+  -DCMAKE_CUDA_FLAGS='-Xfatbin -compress-all' \
   -DCMAKE_CUDA_COMPILER="$nvcc" >/dev/null
 cmake --build "$build" --parallel "$(sh .ci/jobs.sh)" --target gpu_programs kvcal kvcal_cuda write_random_model
 
@@ -23,5 +24,6 @@ for program in "$out"/bin/kvcal "$out"/bin/test_arch_gpu; do
     grep -vE '/(libc|libm|libdl|libpthread|librt|libstdc\+\+|libgcc_s|ld-linux[^/]*|libcu[a-zA-Z]*|libnv[a-zA-Z]*)\.so' || true
 done | sort -u | xargs -r cp -L -t "$out/lib"
 git rev-parse --short=12 HEAD >"$out/commit" 2>/dev/null || echo unknown >"$out/commit"
-du -sh "$out" | cut -f 1 | sed 's/$/ in build\/gpu; on the GPU machine: sh tests\/bench\/gpu.sh/'
-[ "$(du -sm "$out" | cut -f 1)" -lt 64 ] || { echo 'pack: more than 64 MiB' >&2; exit 1; }
+tar -cf - "$out" | xz -T0 >"$out.tar.xz"
+sh tests/bench/gpu/fits.sh "$out.tar.xz"
+echo 'on the GPU machine: tar -xJf build/gpu.tar.xz && sh tests/bench/gpu.sh --results FOLDER'
