@@ -2,8 +2,8 @@
 //
 // Each benchmark is an id of the plan (P0, P1, ...) and a name. It prints one JSON object a line:
 //   {"id": "P4", "name": "hd128 ...", "unit": "TFLOP/s", "values": [...], "median": .., ...facts}
-// or {"id", "name", "not_run": "why"}, or, of gpu.sh, {"id", "name", "failed": "how"}. Ratios between lines are made when
-// they are collected (collect.cpp).
+// or {"id", "name", "not_run": "why"}, or, of gpu.sh, {"id", "name", "failed": "how"}. Ratios between lines are made
+// when they are collected (collect.cpp).
 #pragma once
 
 #include <functional>
