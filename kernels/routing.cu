@@ -70,7 +70,8 @@ __device__ void make_scores(const T* logits, const Scores& m, const RoutingShape
   for (int e = lane; e < n; e += kWarp) m.biased[e] = m.score[e] + (s.bias ? s.bias[e] : 0.0f);
 }
 
-/// A lane ranks a group; then the best groups are found as experts are, and the others taken out of the choice.
+/// A lane ranks a group; then the best groups are found as experts are, and the others taken out of the choice. Group g
+/// belongs to lane g % 32.
 __device__ void keep_best_groups(const Scores& m, const RoutingShape& s, int lane) {
   const int n = static_cast<int>(s.n_experts), groups = static_cast<int>(s.n_groups), size = n / groups;
   for (int e = lane; e < n; e += kWarp) m.spare[e] = m.biased[e];
@@ -89,10 +90,9 @@ __device__ void keep_best_groups(const Scores& m, const RoutingShape& s, int lan
   for (int e = lane; e < n; e += kWarp) m.spare[e] = 0.0f;  // from now on: whether its group is kept
   for (int64_t j = 0; j < s.k_groups; ++j) {
     const int g = best_of_warp(m.rank, groups, lane);
-    if (lane == 0) m.rank[g] = kTaken;
+    if (lane == g % kWarp) m.rank[g] = kTaken;
     for (int e = lane; e < n; e += kWarp)
       if (e / size == g) m.spare[e] = 1.0f;
-    __syncwarp();
   }
   for (int e = lane; e < n; e += kWarp)
     if (m.spare[e] == 0.0f) m.biased[e] = kTaken;
