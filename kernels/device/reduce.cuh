@@ -17,12 +17,18 @@ struct Maximum {
   __device__ float operator()(float a, float b) const { return fmaxf(a, b); }
 };
 
+/// The thread's warp, or its part of it.
+template <int kLanes>
+__device__ unsigned neighbouring_lanes() {
+  static_assert(kWarp % kLanes == 0);
+  const unsigned thread = threadIdx.y * blockDim.x + threadIdx.x;
+  return (kAllLanes >> (kWarp - kLanes)) << (thread & unsigned{kWarp - kLanes});
+}
+
 /// Over kLanes neighbouring lanes of the warp, all of which must be here; every one gets the result.
 template <int kLanes = kWarp, class F>
 __device__ float warp_reduce(float x, F f) {
-  static_assert(kWarp % kLanes == 0);
-  const unsigned thread = threadIdx.y * blockDim.x + threadIdx.x;
-  const unsigned mask = (kAllLanes >> (kWarp - kLanes)) << (thread & unsigned{kWarp - kLanes});
+  const unsigned mask = neighbouring_lanes<kLanes>();
   for (int lanes = kLanes / 2; lanes > 0; lanes /= 2) x = f(x, __shfl_xor_sync(mask, x, lanes));
   return x;
 }

@@ -260,6 +260,7 @@ __device__ inline void weigh(float (&p)[4], const float (&logits)[4], LogSum& su
 #pragma unroll
   for (int j = 0; j < 4; ++j) total += p[j] = below(logits[j], next);
   total = warp_reduce<kKeyThreads>(total, Sum());
+  __syncwarp(neighbouring_lanes<kKeyThreads>());  // all have read the maximum
   if (!keeps_row()) return;
   sum = {next, sum.total * shrinks + total};
   factor = shrinks;
