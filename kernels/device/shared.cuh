@@ -22,9 +22,10 @@ __device__ T* dynamic_shared() {
 #else
 
 // The address of a variable that exists once per place in the source, and per instance of a template, is the key.
-#define KVCAL_SHARED(type, name, ...) \
-  static const char name##_key = 0;   \
-  auto& name = *static_cast<type(*)[__VA_ARGS__]>(::emulator::shared_memory(&name##_key, sizeof(type[__VA_ARGS__])))
+#define KVCAL_SHARED(type, name, ...)              \
+  static const char name##_key = 0;                \
+  auto& name = *static_cast<type(*)[__VA_ARGS__]>( \
+      ::emulator::shared_memory(&name##_key, sizeof(type[__VA_ARGS__]), alignof(type)))
 
 namespace kvcal::cuda {
 

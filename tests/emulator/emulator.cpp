@@ -13,6 +13,8 @@
 #include <utility>
 #include <vector>
 
+#include "emulator/race.h"
+
 namespace emulator {
 namespace {
 
@@ -25,6 +27,12 @@ struct Copy {
   void* to;
   const void* from;
   size_t bytes, n_valid;
+  race::CopyWatch watch;
+};
+
+struct SharedVariable {
+  std::vector<std::max_align_t> memory;
+  void* at = nullptr;
 };
 
 /// Where a fiber, or the scheduler, goes on. ucontext makes the stack; from then on jumps do without its system calls.
@@ -62,6 +70,7 @@ struct Fiber {
   Extent index;
   State state = State::Ready;
   unsigned mask = 0;                     // of the warp operation it waits in
+  bool orders_memory = false;            // which is __syncwarp()
   std::array<char, kPayload> payload;    // given to publish()
   std::array<char, kPayload> result;     // the payload when the operation was complete
   unsigned result_mask = 0;              // lanes of that operation
@@ -74,7 +83,7 @@ struct Block {
   std::vector<Fiber> fibers;
   size_t n_threads = 0, current = 0;
   Extent grid, extent, index;
-  std::map<const void*, std::vector<std::max_align_t>> shared;
+  std::map<const void*, SharedVariable> shared;
   std::vector<std::max_align_t> dynamic;
   const std::function<void()>* thread = nullptr;
   std::exception_ptr error;
@@ -139,6 +148,7 @@ bool release_warp(Block& b, size_t first) {
       complete &= b.fibers[first + l].state == State::AtWarp && b.fibers[first + l].mask == mask;
     }
     if (!complete) continue;
+    if (b.fibers[first + lane].orders_memory) race::sync_warp(first, mask);
     for (size_t l = 0; l < kWarp; ++l) {
       if (!(mask >> l & 1)) continue;
       Fiber& f = b.fibers[first + l];
@@ -159,6 +169,7 @@ void release_barrier(Block& b) {
     throw std::logic_error("a barrier that only " + std::to_string(waiting) + " of " + std::to_string(b.n_threads) +
                            " threads reach");
   for (size_t i = 0; i < b.n_threads; ++i) b.fibers[i].state = State::Ready;
+  race::barrier();
 }
 
 std::vector<size_t> turns(size_t n) {
@@ -175,7 +186,9 @@ void run_warp(Block& b, size_t first) {
     for (const size_t lane : turns(std::min(kWarp, b.n_threads - first))) {
       if (b.fibers[first + lane].state != State::Ready) continue;
       b.current = first + lane;
+      race::resume(b.current, b.fibers[b.current].stack.get(), kStackBytes);
       b.scheduler.leave_for(b.fibers[b.current].place);
+      race::pause();
       if (b.error) std::rethrow_exception(b.error);
     }
   } while (release_warp(b, first));
@@ -216,12 +229,15 @@ void run(const std::string& name, Extent grid, Extent block, size_t shared_bytes
   b.extent = block;
   b.thread = &thread;
   b.error = nullptr;
+  race::begin_launch(name);
   for (unsigned z = 0; z < grid.z; ++z)
     for (unsigned y = 0; y < grid.y; ++y)
       for (unsigned x = 0; x < grid.x; ++x) {
         b.index = {x, y, z};
         b.shared.clear();
         b.dynamic = poisoned(shared_bytes);
+        race::begin_block(b.n_threads);
+        race::shared_memory(b.dynamic.data(), shared_bytes);
         for (size_t i = 0; i < b.n_threads; ++i) start_fiber(b.fibers[i], i, block);
         run_block(b);
       }
@@ -232,12 +248,30 @@ Extent block_index() { return g_block->index; }
 Extent block_extent() { return g_block->extent; }
 Extent grid_extent() { return g_block->grid; }
 
-void barrier() { wait(State::AtBarrier); }
+void fail_launch(const std::string& what) {
+  g_block->error = std::make_exception_ptr(std::logic_error(what));
+  for (;;) wait(State::AtBarrier);  // the scheduler comes back to no thread of this launch
+}
 
-void* shared_memory(const void* key, size_t bytes) {
-  auto& memory = g_block->shared[key];
-  if (memory.empty()) memory = poisoned(bytes);
-  return memory.data();
+void barrier() {
+  if (!race::leaves_out(__builtin_return_address(0))) wait(State::AtBarrier);
+}
+
+void sync_warp(unsigned mask) {
+  if (race::leaves_out(__builtin_return_address(0))) return;
+  self().orders_memory = true;
+  publish(mask, "", 0);
+  self().orders_memory = false;
+}
+
+void* shared_memory(const void* key, size_t bytes, size_t alignment) {
+  SharedVariable& variable = g_block->shared[key];
+  if (!variable.at) {
+    variable.memory = poisoned(bytes + alignment);
+    variable.at = reinterpret_cast<char*>(variable.memory.data()) + alignment;  // of a multiple of 16
+    race::shared_memory(variable.at, bytes);
+  }
+  return variable.at;
 }
 
 void* dynamic_shared_memory() { return g_block->dynamic.data(); }
@@ -258,19 +292,43 @@ const void* published(unsigned lane) {
   return g_block->fibers[g_block->current / kWarp * kWarp + lane].result.data();
 }
 
+AtomicOperation::AtomicOperation(const void* address, size_t bytes) {
+  race::begin_atomic(address, bytes, __builtin_return_address(0));
+}
+
+AtomicOperation::~AtomicOperation() { race::end_atomic(); }
+
+bool receive(unsigned lane, void* to, size_t bytes) {
+  const void* const from = published(lane);
+  if (from) std::memcpy(to, from, bytes);
+  return from;
+}
+
+unsigned reduce_max(unsigned mask, unsigned value) {
+  publish(mask, &value, sizeof(value));
+  for (unsigned lane = 0; lane < kWarp; ++lane)
+    if (unsigned other = 0; receive(lane, &other, sizeof(other))) value = std::max(value, other);
+  return value;
+}
+
 void copy_async(void* to, const void* from, size_t bytes, size_t n_valid) {
+  if (!is_aligned(to) || !is_aligned(from))
+    throw std::logic_error("an asynchronous copy from or to an address that is not a multiple of 16");
+  const race::CopyWatch watch = race::start_copy(to, from, bytes, n_valid, __builtin_return_address(0));
   std::memset(to, kPoison, bytes);
-  self().open_copies.push_back({to, from, bytes, n_valid});
+  self().open_copies.push_back({to, from, bytes, n_valid, watch});
 }
 
 void commit_copies() { self().copies.push_back(std::exchange(self().open_copies, {})); }
 
 void wait_copies(size_t pending) {
+  if (race::leaves_out(__builtin_return_address(0))) return;
   auto& groups = self().copies;
   for (; groups.size() > pending; groups.pop_front())
     for (const Copy& c : groups.front()) {
       if (c.n_valid > 0) std::memcpy(c.to, c.from, c.n_valid);
       std::memset(static_cast<char*>(c.to) + c.n_valid, 0, c.bytes - c.n_valid);
+      race::end_copy(c.watch);
     }
 }
 

@@ -4,8 +4,9 @@
 // a block in a given order and lets each run as far as it gets without the others: to __syncthreads() or its end; in
 // it, each lane to the next warp operation. So a thread never sees what a later one has written unless a barrier lies
 // between, and with the orders ascending, descending and shuffled a missing barrier shows in at least one. Shared
-// memory holds NaN patterns when a block begins. What only hardware has is not here: no races inside a warp between two
-// barriers, no timing; racecheck on a GPU stays the judge.
+// memory holds NaN patterns when a block begins. Races that the order of threads does not show are found by race.h, in
+// kernels that are compiled for it. No timing, and no more of the memory model than that: racecheck on a GPU stays the
+// judge.
 #pragma once
 
 #include <array>
@@ -47,11 +48,18 @@ Extent block_index();
 Extent block_extent();
 Extent grid_extent();
 
+/// Ends the launch with this error: the running thread goes no further.
+[[noreturn]] void fail_launch(const std::string& what);
+
 /// __syncthreads()
 void barrier();
 
-/// The block's memory of one __shared__ variable: the same for equal keys, poisoned when the block began.
-void* shared_memory(const void* key, size_t bytes);
+/// __syncwarp()
+void sync_warp(unsigned mask);
+
+/// The block's memory of one __shared__ variable: the same for equal keys, poisoned when the block began. Aligned as
+/// its type asks, and no better.
+void* shared_memory(const void* key, size_t bytes, size_t alignment);
 void* dynamic_shared_memory();
 
 /// Hands `bytes` (at most kPayload) to the other lanes of the warp and waits for all lanes of the mask.
@@ -61,25 +69,41 @@ void publish(unsigned mask, const void* value, size_t bytes);
 /// What `lane` of this thread's warp published. Valid until this thread's next wait. Null: the lane was not in the
 /// mask.
 const void* published(unsigned lane);
+/// The same, copied; whether the lane was in the mask.
+bool receive(unsigned lane, void* to, size_t bytes);
 unsigned lane_index();
+
+/// __reduce_max_sync()
+unsigned reduce_max(unsigned mask, unsigned value);
 
 template <class T>
 T exchange(unsigned mask, const T& value, unsigned source) {
   static_assert(std::is_trivially_copyable_v<T> && sizeof(T) <= kPayload);
   publish(mask, &value, sizeof(T));
-  const void* from = published(source);
   T result = value;  // a lane that takes no part leaves the reader its own value, as the hardware may
-  if (from) std::memcpy(&result, from, sizeof(T));
+  receive(source, &result, sizeof(T));
   return result;
 }
 
+/// An atomic operation of the running thread, from here to the end of the scope. One thread runs at a time, so plain
+/// reads and writes will do.
+class AtomicOperation {
+ public:
+  AtomicOperation(const void* address, size_t bytes);
+  ~AtomicOperation();
+};
+
 // ---------------------------------------------------------------- asynchronous copies of one thread
 
-/// The destination is poisoned now and filled when waited for; n_valid bytes are copied, the rest becomes zero.
+/// Of 16 bytes, from and to multiples of 16, or std::logic_error. The destination is poisoned now and filled when
+/// waited for; n_valid bytes are copied, the rest becomes zero.
 void copy_async(void* to, const void* from, size_t bytes, size_t n_valid);
 void commit_copies();
 
 /// Completes all groups but the newest `pending`.
 void wait_copies(size_t pending);
+
+/// Of the 16 bytes that copies and matrices are moved in.
+inline bool is_aligned(const void* at) { return reinterpret_cast<uintptr_t>(at) % 16 == 0; }
 
 }  // namespace emulator

@@ -179,9 +179,17 @@ TEST(Emulator, AtomicsAndLaunchCounts) {
   EXPECT_EQ(emulator::launches().at("count_kernel"), before + 1);
 }
 
+/// Shared memory that can be copied to 16 bytes at a time.
+template <class T, int n>
+struct alignas(16) Slab {
+  T values[n];
+};
+
 /// c [16, 8] = a [16, 16] b [16, 8], b stored by rows: the way attention uses the instructions.
 void tile_kernel(const bf16* a, const bf16* b, float* c) {
-  KVCAL_SHARED(bf16, tile, 32 * 16);
+  using Rows = Slab<bf16, 32 * 16>;
+  KVCAL_SHARED(Rows, rows, 1);
+  bf16* const tile = rows[0].values;
   const unsigned lane = threadIdx.x;
   for (unsigned i = lane; i < 64; i += kWarp) copy_async(tile + 8 * i, (i < 32 ? a : b - 256) + 8 * i, i < 48 ? 16 : 0);
   commit_copies();
@@ -216,7 +224,9 @@ TEST(Emulator, MatrixInstructionsMultiply) {
 
 /// Reads before or after it waits.
 void early_kernel(const float* from, float* out, bool early) {
-  KVCAL_SHARED(float, value, 8);
+  using Eight = Slab<float, 8>;
+  KVCAL_SHARED(Eight, slab, 1);
+  float* const value = slab[0].values;
   copy_async(value, from, 16);
   commit_copies();
   copy_async(value + 4, from + 4, 8);

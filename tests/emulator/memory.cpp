@@ -32,12 +32,14 @@ class Book {
     std::free(memory);
     return true;
   }
-  bool holds(const void* from, size_t bytes) const {
+  bool holds(const void* from, size_t bytes) const { return base_of(from, bytes) != nullptr; }
+  /// The beginning of the allocation that holds all of it, or null.
+  const char* base_of(const void* from, size_t bytes) const {
     const auto* const begin = static_cast<const char*>(from);
     const auto after = sizes_.upper_bound(begin);
-    if (after == sizes_.begin()) return false;
+    if (after == sizes_.begin()) return nullptr;
     const auto& [base, size] = *std::prev(after);
-    return static_cast<size_t>(begin - base) + bytes <= size;
+    return static_cast<size_t>(begin - base) + bytes <= size ? base : nullptr;
   }
 
  private:
@@ -72,6 +74,12 @@ bool free_device(void* memory) {
 bool is_device(const void* from, size_t bytes) {
   const std::lock_guard lock(g_mutex);
   return g_device.holds(from, bytes);
+}
+
+size_t offset_on_device(const void* at) {
+  const std::lock_guard lock(g_mutex);
+  const char* const base = g_device.base_of(at, 1);
+  return static_cast<size_t>(static_cast<const char*>(at) - base);  // base: null if it is in none
 }
 
 void* allocate_pinned(size_t bytes) {

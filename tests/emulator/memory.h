@@ -9,6 +9,7 @@ namespace emulator {
 void* allocate_device(size_t bytes);             // 256-byte aligned, poisoned; null: the device has no room
 bool free_device(void* memory);                  // whether it was the device's
 bool is_device(const void* from, size_t bytes);  // whether the range lies within one allocation
+size_t offset_on_device(const void* at);         // from the beginning of its allocation; the address, if it is in none
 
 void* allocate_pinned(size_t bytes);
 bool free_pinned(void* memory);

@@ -1,6 +1,9 @@
 #include "emulator/mma.h"
 
 #include <cstring>
+#include <stdexcept>
+
+#include "emulator/race.h"
 
 namespace emulator {
 namespace {
@@ -27,6 +30,8 @@ Operands operands_of(unsigned lane) {
 }  // namespace
 
 void ldmatrix_x4(uint32_t (&r)[4], const void* row, bool transposed) {
+  if (!is_aligned(row)) throw std::logic_error("a row of a matrix at an address that is not a multiple of 16");
+  race::access(row, 16, race::Access::Read, __builtin_return_address(0));
   publish(kAll, &row, sizeof(row));
   const unsigned lane = lane_index(), g = lane / 4, t = lane % 4;
   const auto value = [&](unsigned matrix, unsigned i, unsigned j) {

@@ -37,7 +37,7 @@ struct alignas(16) uint4 {
 // ---------------------------------------------------------------- inside kernels
 
 inline void __syncthreads() { emulator::barrier(); }
-inline void __syncwarp(unsigned mask = ~0u) { emulator::publish(mask, "", 0); }
+inline void __syncwarp(unsigned mask = ~0u) { emulator::sync_warp(mask); }
 
 template <class T>
 T __shfl_sync(unsigned mask, T value, int source) {
@@ -48,23 +48,19 @@ T __shfl_xor_sync(unsigned mask, T value, int lanes) {
   return emulator::exchange(mask, value, emulator::lane_index() ^ static_cast<unsigned>(lanes));
 }
 
-inline unsigned __reduce_max_sync(unsigned mask, unsigned value) {
-  emulator::publish(mask, &value, sizeof(value));
-  for (unsigned lane = 0; lane < 32; ++lane)
-    if (const void* from = emulator::published(lane)) value = std::max(value, *static_cast<const unsigned*>(from));
-  return value;
-}
+inline unsigned __reduce_max_sync(unsigned mask, unsigned value) { return emulator::reduce_max(mask, value); }
 inline int __clzll(long long x) { return x == 0 ? 64 : __builtin_clzll(static_cast<unsigned long long>(x)); }
 
-/// One thread runs at a time, so a plain read and write is atomic.
 template <class T>
 T atomicAdd(T* address, T value) {
+  const emulator::AtomicOperation operation(address, sizeof(T));
   const T old = *address;
   *address = old + value;
   return old;
 }
 template <class T>
 T atomicMax(T* address, T value) {
+  const emulator::AtomicOperation operation(address, sizeof(T));
   const T old = *address;
   *address = std::max(old, value);
   return old;
