@@ -2,7 +2,7 @@
 JOBS := $(shell sh .ci/jobs.sh)
 SOURCES = find apps lib kernels tests \( -name '*.cpp' -o -name '*.h' -o -name '*.cu' -o -name '*.cuh' \) -type f
 
-.PHONY: help packages build demo test debug test-text-reference test-arch-reference test-weights-reference test-verdicts test-verdict-parts test-verdicts-measured test-demo test-real test-fold-reference format format-check asan tsan fuzz cuda-compile clean
+.PHONY: help packages build demo test debug test-text-reference test-arch-reference test-weights-reference test-verdicts test-verdict-parts test-verdicts-measured test-demo test-real test-fold-reference test-race-mutants format format-check asan tsan fuzz cuda-compile clean
 
 help:
 	@echo 'make demo          install what is missing, build, calibrate the two demo models'
@@ -21,6 +21,7 @@ help:
 	@echo 'make test-demo      answers of the demo models at right and wrong scales, beside the reference'
 	@echo 'make test-real      measure what an FP8 cache does to a small trained model; fetches it, half an hour the first time'
 	@echo 'make test-fold-reference  fold every golden, compare files in numpy and logits with the reference framework'
+	@echo 'make test-race-mutants  leave out each barrier of the CUDA kernels: the race check must notice; long'
 	@echo 'make test-plugins  what the server plug-ins decide without a server, in Python'
 	@echo 'make test-loaders  read exports and plug-ins with the loading code of the servers; installs them, about 20 GB'
 	@echo 'make cuda-compile  compile the CUDA kernels with nvcc for all architectures (CUDA_ARCHS="sm_90a" for one)'
@@ -90,6 +91,14 @@ test-real: build
 # CASES=... for some goldens. OPTIONS='--balance head' for one of three.
 test-fold-reference: build
 	@sh tests/reference/run.sh fold build/release/kvcal $(CASES) $(OPTIONS)
+
+# OPTIONS='--only routing.cu' for some barriers; --update writes the table.
+test-race-mutants:
+	@sh .ci/packages.sh build test
+	@grep -qs '^KVCAL_TESTS:BOOL=ON' build/release/CMakeCache.txt && test -f build/release/build.ninja \
+	  || cmake --preset release -DKVCAL_TESTS=ON
+	@cmake --build --preset release --parallel $(JOBS) --target test_parity_races
+	@$(or $(PYTHON),python3) tests/emulator/mutate_barriers.py build/release/tests/parity/test_parity_races $(OPTIONS)
 
 test-plugins: build
 	@KVCAL=$(CURDIR)/build/release/kvcal $(or $(PYTHON),python3) tests/plugins/test_plugins.py

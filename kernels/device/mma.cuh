@@ -75,7 +75,7 @@ __device__ inline void commit_copies() {
 /// Waits for this thread's own copies, but for those of the newest kPending groups. Other threads see them after a
 /// barrier.
 template <int kPending>
-__device__ void wait_copies() {
+__device__ inline void wait_copies() {
 #ifdef __CUDACC__
   asm volatile("cp.async.wait_group %0;" ::"n"(kPending) : "memory");
 #else

@@ -112,23 +112,26 @@ TEST(Races, AreFoundWhereMemoryIsUsedAgain) {
       mentions(findings_of(KVCAL_KERNEL(reuse_kernel<Between::SyncWarp>), {}, out.data()), "no __syncthreads()"));
   EXPECT_TRUE(
       mentions(findings_of(KVCAL_KERNEL(reuse_kernel<Between::Nothing>), {1, 32}, out.data()), "no __syncwarp()"));
+  // All have read it, the thread that writes among the first.
+  EXPECT_TRUE(
+      mentions(findings_of(KVCAL_KERNEL(reuse_kernel<Between::Shuffle>), {1, 32}, out.data()), "no __syncwarp()"));
 }
 
 /// Both kinds of shared memory, one value of which the block does not write.
 __global__ void unwritten_kernel(float* out, bool written) {
   KVCAL_SHARED(float, value, 1);
   float* const dynamic = dynamic_shared<float>();
-  if (written || blockIdx.x == 0) value[0] = dynamic[3] = 1.0f;
+  if (written || blockIdx.x < 3) value[0] = dynamic[3] = 1.0f;
   out[2 * blockIdx.x] = value[0];
   out[2 * blockIdx.x + 1] = dynamic[3];
 }
 
 TEST(Races, SharedMemoryIsWrittenBeforeItIsRead) {
-  const Array out(4);
-  EXPECT_EQ(findings_of(KVCAL_KERNEL(unwritten_kernel), {2, 1, 16}, out.data(), true), Lines());
-  const Lines lines = findings_of(KVCAL_KERNEL(unwritten_kernel), {2, 1, 16}, out.data(), false);
-  EXPECT_EQ(lines.size(), 2U);  // what the block before has left is no value
-  EXPECT_TRUE(mentions(lines, "shared memory, byte 12: thread 0 of block 1 reads")) << testing::PrintToString(lines);
+  const Array out(8);
+  EXPECT_EQ(findings_of(KVCAL_KERNEL(unwritten_kernel), {4, 1, 16}, out.data(), true), Lines());
+  const Lines lines = findings_of(KVCAL_KERNEL(unwritten_kernel), {4, 1, 16}, out.data(), false);
+  EXPECT_EQ(lines.size(), 2U);  // what the blocks before have left is no value
+  EXPECT_TRUE(mentions(lines, "shared memory, byte 12: thread 0 of block 3 reads")) << testing::PrintToString(lines);
   EXPECT_TRUE(mentions(lines, "what no thread of the block has written"));
 }
 
