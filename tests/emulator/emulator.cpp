@@ -92,6 +92,7 @@ struct Block {
 Order g_order = Order::Ascending;
 std::mt19937 g_random(1);
 std::map<std::string, int64_t> g_launches;
+KernelRunner g_runner;
 std::unique_ptr<Block> g_kept;  // stacks are reused from launch to launch
 Block* g_block = nullptr;       // of the running launch
 
@@ -216,6 +217,9 @@ void set_order(Order order) {
 }
 
 const std::map<std::string, int64_t>& launches() { return g_launches; }
+
+void set_kernel_runner(KernelRunner runner) { g_runner = std::move(runner); }
+const KernelRunner& kernel_runner() { return g_runner; }
 
 void run(const std::string& name, Extent grid, Extent block, size_t shared_bytes, const std::function<void()>& thread) {
   if (g_block) throw std::logic_error("a kernel is launched from a kernel");

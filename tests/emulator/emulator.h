@@ -17,6 +17,7 @@
 #include <map>
 #include <string>
 #include <type_traits>
+#include <vector>
 
 namespace emulator {
 
@@ -40,6 +41,24 @@ inline constexpr int kPoison = 0xFF;  // every float, bf16 and half of such byte
 /// Runs `thread` for each thread of each block; rethrows the first exception that one of them throws. Throws
 /// std::logic_error for a barrier that some threads never reach.
 void run(const std::string& name, Extent grid, Extent block, size_t shared_bytes, const std::function<void()>& thread);
+
+/// A parameter's value.
+struct Argument {
+  const void* value;
+  size_t bytes, alignment;
+};
+
+/// A launch, for whoever runs the kernel from something else than its host function: tests/ptx.
+struct KernelCall {
+  std::string name;
+  const void* function;
+  Extent grid, block;
+  size_t shared_bytes;
+  std::vector<Argument> arguments;
+};
+using KernelRunner = std::function<void(const KernelCall&)>;
+void set_kernel_runner(KernelRunner runner);
+const KernelRunner& kernel_runner();  // empty: run() does it
 
 // ---------------------------------------------------------------- for threads of a running block
 

@@ -32,17 +32,26 @@ class Book {
     std::free(memory);
     return true;
   }
-  bool holds(const void* from, size_t bytes) const { return base_of(from, bytes) != nullptr; }
-  /// The beginning of the allocation that holds all of it, or null.
-  const char* base_of(const void* from, size_t bytes) const {
-    const auto* const begin = static_cast<const char*>(from);
-    const auto after = sizes_.upper_bound(begin);
-    if (after == sizes_.begin()) return nullptr;
-    const auto& [base, size] = *std::prev(after);
-    return static_cast<size_t>(begin - base) + bytes <= size ? base : nullptr;
+  bool holds(const void* from, size_t bytes) const {
+    const Allocation a = at_or_before(from);
+    return a.begin && distance(a, from) + bytes <= a.bytes;
+  }
+  /// The one that holds the address.
+  Allocation find(const void* address) const {
+    const Allocation a = at_or_before(address);
+    return a.begin && distance(a, address) < a.bytes ? a : Allocation{};
   }
 
  private:
+  static size_t distance(const Allocation& a, const void* to) {
+    return static_cast<size_t>(static_cast<const char*>(to) - static_cast<const char*>(a.begin));
+  }
+  Allocation at_or_before(const void* address) const {
+    const auto after = sizes_.upper_bound(static_cast<const char*>(address));
+    if (after == sizes_.begin()) return {};
+    return {std::prev(after)->first, std::prev(after)->second};
+  }
+
   std::map<const char*, size_t> sizes_;
 };
 
@@ -78,8 +87,8 @@ bool is_device(const void* from, size_t bytes) {
 
 size_t offset_on_device(const void* at) {
   const std::lock_guard lock(g_mutex);
-  const char* const base = g_device.base_of(at, 1);
-  return static_cast<size_t>(static_cast<const char*>(at) - base);  // base: null if it is in none
+  // Of no allocation: from null, the address itself.
+  return static_cast<size_t>(static_cast<const char*>(at) - static_cast<const char*>(g_device.find(at).begin));
 }
 
 void* allocate_pinned(size_t bytes) {
@@ -98,6 +107,12 @@ bool free_pinned(void* memory) {
 bool is_pinned(const void* from, size_t bytes) {
   const std::lock_guard lock(g_mutex);
   return g_pinned.holds(from, bytes);
+}
+
+Allocation allocation_of(const void* address) {
+  const std::lock_guard lock(g_mutex);
+  const Allocation a = g_device.find(address);
+  return a.begin ? a : g_pinned.find(address);
 }
 
 void set_device_memory(size_t bytes) {

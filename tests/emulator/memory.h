@@ -15,4 +15,11 @@ void* allocate_pinned(size_t bytes);
 bool free_pinned(void* memory);
 bool is_pinned(const void* from, size_t bytes);
 
+struct Allocation {
+  const void* begin = nullptr;
+  size_t bytes = 0;
+};
+/// The device's or the pinned one that holds the address; of no bytes if none does.
+Allocation allocation_of(const void* address);
+
 }  // namespace emulator

@@ -157,8 +157,13 @@ cudaError_t launch(const char* name, void (*kernel)(P...), const dim3& grid, con
   const cudaError_t error = check_launch(grid, block, shared_bytes);
   if (error == cudaSuccess)
     enqueue(stream, [=, values = std::tuple<P...>(P(arguments)...)] {
-      run(name, {grid.x, grid.y, grid.z}, {block.x, block.y, block.z}, shared_bytes,
-          [&] { std::apply(kernel, values); });
+      const Extent blocks{grid.x, grid.y, grid.z}, threads{block.x, block.y, block.z};
+      const auto call = [&](const P&... p) {
+        kernel_runner()({name, reinterpret_cast<const void*>(kernel), blocks, threads, shared_bytes,
+                         {{&p, sizeof(p), alignof(P)}...}});
+      };
+      if (kernel_runner()) std::apply(call, values);
+      else run(name, blocks, threads, shared_bytes, [&] { std::apply(kernel, values); });
     });
   return error;
 }

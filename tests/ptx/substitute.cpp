@@ -1,0 +1,75 @@
+#include "ptx/substitute.h"
+
+#include <memory>
+
+#include "ptx/compile.h"
+#include "ptx/launch.h"
+#include "ptx/symbols.h"
+
+namespace ptx {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::map<std::string, int64_t> g_launches;
+
+class Kernels {
+ public:
+  explicit Kernels(fs::path folder) : folder_(std::move(folder)), names_(own_functions()) {}
+
+  void run(const emulator::KernelCall& call) {
+    ++g_launches[call.name];
+    try {
+      const Kernel& k = kernel(call.function);
+      ptx::run({*k.module, k.program, call.grid, call.block, call.shared_bytes, parameters_of(k.program, call.arguments)});
+    } catch (const Error& e) {
+      throw Error("running nvcc's " + call.name + ": " + e.what());
+    }
+  }
+
+ private:
+  struct File {
+    std::unique_ptr<Module> module;
+    std::map<std::string, const Function*> entries;  // by the host's mangled name
+  };
+  struct Kernel {
+    const Module* module;
+    Program program;
+  };
+
+  const Kernel& kernel(const void* function) {
+    const auto known = kernels_.find(function);
+    if (known != kernels_.end()) return known->second;
+    const auto name = names_.find(function);
+    if (name == names_.end()) throw Error("its address is no function's");
+    const File& file = file_of(name->second.file);
+    const auto entry = file.entries.find(name->second.mangled);
+    if (entry == file.entries.end())
+      throw Error("the PTX of " + name->second.file + " has no entry " + name->second.mangled);
+    return kernels_.emplace(function, Kernel{file.module.get(), compile(*file.module, *entry->second)}).first->second;
+  }
+
+  const File& file_of(const std::string& source) {
+    File& file = files_[source];
+    if (file.module) return file;
+    file.module = Module::read(folder_ / fs::path(source).replace_extension(".ptx"));
+    for (const auto& [name, entry] : file.module->entries) file.entries[as_the_host_mangles(name)] = &entry;
+    return file;
+  }
+
+  fs::path folder_;
+  std::map<const void*, FunctionName> names_;
+  std::map<std::string, File> files_;
+  std::map<const void*, Kernel> kernels_;
+};
+
+}  // namespace
+
+void take_launches(const fs::path& folder) {
+  const auto kernels = std::make_shared<Kernels>(folder);
+  emulator::set_kernel_runner([kernels](const emulator::KernelCall& call) { kernels->run(call); });
+}
+
+const std::map<std::string, int64_t>& launches() { return g_launches; }
+
+}  // namespace ptx
