@@ -218,7 +218,12 @@ void set_order(Order order) {
 
 const std::map<std::string, int64_t>& launches() { return g_launches; }
 
-void set_kernel_runner(KernelRunner runner) { g_runner = std::move(runner); }
+void set_kernel_runner(KernelRunner runner) {
+  g_runner = [runner = std::move(runner)](const KernelCall& call) {
+    ++g_launches[call.name];
+    runner(call);
+  };
+}
 const KernelRunner& kernel_runner() { return g_runner; }
 
 void run(const std::string& name, Extent grid, Extent block, size_t shared_bytes, const std::function<void()>& thread) {

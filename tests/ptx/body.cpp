@@ -233,18 +233,25 @@ void Body::assign(Instruction& i, const Form& form, const std::vector<Operand>& 
     if (i.n_addresses < form.addresses.size() && o.kind == Operand::Kind::Address) {
       i.address[i.n_addresses] = address(o, form.addresses[i.n_addresses], form.access);
       ++i.n_addresses;
-      continue;
+    } else if (i.n_to < form.to.size()) {
+      i.to[i.n_to] = destination(o, form.to[i.n_to], form.wide_to);
+      if (form.wide_to) i.register_bytes[i.n_to] = width(o, form.to[0]);
+      ++i.n_to;
+    } else {
+      const Type type = form.from.at(i.n_from);
+      i.from[i.n_from] = source(o, type, form.wide_from);
+      if (form.wide_from) i.register_bytes[i.n_from] = width(o, type);
+      ++i.n_from;
     }
-    const bool to = i.n_to < form.to.size();
-    const Type type = to ? form.to[i.n_to] : form.from.at(i.n_from);
-    if (i.register_bytes == 0)
-      i.register_bytes = static_cast<uint8_t>(
-          o.kind == Operand::Kind::Register ? names_.register_named(o.text, o.line).type.bytes() : type.bytes());
-    if (to) i.to[i.n_to++] = destination(o, type, form.wider);
-    else i.from[i.n_from++] = source(o, type, form.wider);
   }
   if (form.carry_out) i.to[i.n_to++] = names_.carry();
   if (form.carry_in) i.from[i.n_from++] = names_.carry();
+}
+
+/// The bytes of a register, or of a constant of that type.
+uint8_t Body::width(const Operand& o, Type type) {
+  const bool is_register = o.kind == Operand::Kind::Register;
+  return static_cast<uint8_t>((is_register ? names_.register_named(o.text, o.line).type : type).bytes());
 }
 
 Slot Body::destination(const Operand& o, Type type, bool wider) {

@@ -46,6 +46,7 @@ class Body {
   std::vector<Operand> operands(Reader& in, std::string& name);
   Operand operand(Reader& in);
   void assign(Instruction& i, const Form& form, const std::vector<Operand>& values);
+  uint8_t width(const Operand& o, Type type);
   Slot destination(const Operand& o, Type type, bool wider);
   Slot source(const Operand& o, Type type, bool wider);
   Address address(const Operand& o, Space space, size_t access);

@@ -16,8 +16,8 @@ struct Form {
   std::vector<Type> to, from;
   std::vector<Space> addresses = {};  // of the operands in brackets
   Control control = Control::Plain;
-  size_t access = 0;    // bytes at an address
-  bool wider = false;   // registers may have more bits than the type says
+  size_t access = 0;  // bytes at an address
+  bool wide_to = false, wide_from = false;  // those registers may have more bits than the type says
   bool carry_in = false, carry_out = false;
 };
 using Forms = std::unordered_map<std::string, Form>;

@@ -12,6 +12,24 @@ struct To {
   template <class S> D operator()(S a) const { return static_cast<D>(a); }
 };
 
+/// Of a wider register it takes the low bits.
+template <class D, class S>
+void convert_integer(Warp& warp, const Instruction& i, Lanes lanes) {
+  const size_t stride = i.register_bytes[0];
+  const std::byte* const from = warp.values<std::byte>(i.from[0]);
+  for_each_lane(lanes, [&](unsigned lane) {
+    S value;
+    std::memcpy(&value, from + lane * stride, sizeof(value));
+    warp.values<D>(i.to[0])[lane] = static_cast<D>(value);
+  });
+}
+template <class D, class S>
+void add_integers(Forms& forms, const std::string& name) {
+  Form form{&convert_integer<D, S>, {type_of<D>()}, {type_of<S>()}};
+  form.wide_from = true;
+  forms[name] = form;
+}
+
 // .rni, .rzi, .rmi, .rpi: to an integer.
 struct Nearest {
   template <class T> T operator()(T a) const { return std::nearbyint(a); }
@@ -71,12 +89,12 @@ struct FromBf16 {
 
 template <class D>
 void add_to_integer(Forms& forms, const std::string& to) {
-  forms["cvt." + to + ".u16"] = each_lane<To<D>, D, uint16_t>();
-  forms["cvt." + to + ".u32"] = each_lane<To<D>, D, uint32_t>();
-  forms["cvt." + to + ".u64"] = each_lane<To<D>, D, uint64_t>();
-  forms["cvt." + to + ".s16"] = each_lane<To<D>, D, int16_t>();
-  forms["cvt." + to + ".s32"] = each_lane<To<D>, D, int32_t>();
-  forms["cvt." + to + ".s64"] = each_lane<To<D>, D, int64_t>();
+  add_integers<D, uint16_t>(forms, "cvt." + to + ".u16");
+  add_integers<D, uint32_t>(forms, "cvt." + to + ".u32");
+  add_integers<D, uint64_t>(forms, "cvt." + to + ".u64");
+  add_integers<D, int16_t>(forms, "cvt." + to + ".s16");
+  add_integers<D, int32_t>(forms, "cvt." + to + ".s32");
+  add_integers<D, int64_t>(forms, "cvt." + to + ".s64");
   forms["cvt.rni." + to + ".f32"] = each_lane<RoundedTo<Nearest, D>, D, float>();
   forms["cvt.rzi." + to + ".f32"] = each_lane<RoundedTo<TowardZero, D>, D, float>();
   forms["cvt.rmi." + to + ".f32"] = each_lane<RoundedTo<Down, D>, D, float>();

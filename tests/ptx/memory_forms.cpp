@@ -15,7 +15,7 @@ void load(Warp& warp, const Instruction& i, Lanes lanes) {
       T value;
       std::memcpy(&value, from + k * sizeof(T), sizeof(T));
       const auto extended = static_cast<uint64_t>(value);
-      std::memcpy(warp.values<std::byte>(i.to[k]) + size_t{lane} * i.register_bytes, &extended, i.register_bytes);
+      std::memcpy(warp.values<std::byte>(i.to[k]) + size_t{lane} * i.register_bytes[k], &extended, i.register_bytes[k]);
     }
   });
 }
@@ -25,7 +25,7 @@ void store(Warp& warp, const Instruction& i, Lanes lanes) {
   for_each_lane(lanes, [&](unsigned lane) {
     std::byte* const to = warp.write(i.address[0], sizeof(T) * i.n_from, lane);
     for (size_t k = 0; k < i.n_from; ++k)
-      std::memcpy(to + k * sizeof(T), warp.values<std::byte>(i.from[k]) + size_t{lane} * i.register_bytes, sizeof(T));
+      std::memcpy(to + k * sizeof(T), warp.values<std::byte>(i.from[k]) + size_t{lane} * i.register_bytes[k], sizeof(T));
   });
 }
 
@@ -54,10 +54,11 @@ void add_for(Forms& forms, const std::string& name) {
       const std::string rest = s.name + (n > 1 ? ".v" + std::to_string(n) : "") + "." + name;
       Form form{&load<T>, std::vector<Type>(n, type), {}, {s.space}};
       form.access = n * sizeof(T);
-      form.wider = true;
+      form.wide_to = true;
       forms["ld" + rest] = form;
       if (rest.starts_with(".global.nc")) continue;  // is read-only
       std::swap(form.to, form.from);
+      std::swap(form.wide_to, form.wide_from);
       form.execute = &store<T>;
       forms["st" + rest] = form;
     }

@@ -85,12 +85,12 @@ void Module::read_global(Reader& in) {
   std::vector<std::byte> bytes(v.bytes);
   if (in.take_if("=")) {
     in.expect("{");
-    // Of wider elements nvcc has made none so far.
-    for (size_t i = 0; i < v.bytes; ++i) {
+    // Bytes, since nvcc makes no others; those that are not listed are zero.
+    for (size_t i = 0; !in.take_if("}"); ++i) {
+      if (i == v.bytes || v.alignment > __STDCPP_DEFAULT_NEW_ALIGNMENT__) in.fail("'" + v.name + "' has an initializer that does not fit");
       bytes[i] = static_cast<std::byte>(in.integer());
-      if (i + 1 < v.bytes) in.expect(",");
+      in.take_if(",");
     }
-    in.expect("}");
   }
   in.expect(";");
   global.emplace(v.name, std::move(bytes));

@@ -48,7 +48,7 @@ struct Instruction {
   bool guarded = false, negated = false;  // @%p, @!%p
   bool uniform = false;                   // .uni: the lanes that are there go the same way
   uint8_t n_to = 0, n_from = 0, n_addresses = 0;
-  uint8_t register_bytes = 0;  // of ld and st, whose registers may be wider than what is in memory
+  std::array<uint8_t, kMostFrom> register_bytes{};  // where registers may be wider than the instruction's type
   Slot guard;
   std::array<Slot, kMostTo> to;
   std::array<Slot, kMostFrom> from;

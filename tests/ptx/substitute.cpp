@@ -1,6 +1,8 @@
 #include "ptx/substitute.h"
 
+#include <map>
 #include <memory>
+#include <string>
 
 #include "ptx/compile.h"
 #include "ptx/launch.h"
@@ -11,14 +13,11 @@ namespace {
 
 namespace fs = std::filesystem;
 
-std::map<std::string, int64_t> g_launches;
-
 class Kernels {
  public:
   explicit Kernels(fs::path folder) : folder_(std::move(folder)), names_(own_functions()) {}
 
   void run(const emulator::KernelCall& call) {
-    ++g_launches[call.name];
     try {
       const Kernel& k = kernel(call.function);
       ptx::run({*k.module, k.program, call.grid, call.block, call.shared_bytes, parameters_of(k.program, call.arguments)});
@@ -69,7 +68,5 @@ void take_launches(const fs::path& folder) {
   const auto kernels = std::make_shared<Kernels>(folder);
   emulator::set_kernel_runner([kernels](const emulator::KernelCall& call) { kernels->run(call); });
 }
-
-const std::map<std::string, int64_t>& launches() { return g_launches; }
 
 }  // namespace ptx

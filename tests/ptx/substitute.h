@@ -1,18 +1,12 @@
 // The kernels of this program, run from what nvcc made of them instead of from what the host's compiler did.
 #pragma once
 
-#include <cstdint>
 #include <filesystem>
-#include <map>
-#include <string>
 
 namespace ptx {
 
 /// From now on every launch() of a kernel runs its entry in <folder>/<source>.ptx; launches of kernels that are in none
 /// throw Error.
 void take_launches(const std::filesystem::path& folder);
-
-/// How often each kernel was launched, by the name it was launched under.
-const std::map<std::string, int64_t>& launches();
 
 }  // namespace ptx
