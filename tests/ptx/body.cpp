@@ -180,6 +180,7 @@ void Body::regular(Reader& in, Instruction i) {
   if (form == forms().end()) fail_at(i.line, "instruction '" + name + "' is unknown");
   i.execute = form->second.execute;
   i.control = form->second.control;
+  i.stores_undefined = form->second.stores_undefined;
   assign(i, form->second, values);
   program_.code.push_back(i);
 }

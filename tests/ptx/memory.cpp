@@ -143,6 +143,11 @@ std::byte* Memory::write(Space space, uint64_t address, size_t bytes, size_t thr
   }
 }
 
+void Memory::forget(Space space, uint64_t address, size_t bytes, size_t thread) {
+  if (space == Space::Shared) shared_.fill(address, bytes, CheckedBytes::State::Unwritten);
+  if (space == Space::Local) local_.fill(thread * program_.local_bytes + address, bytes, CheckedBytes::State::Unwritten);
+}
+
 void Memory::begin_copy(uint64_t shared_address, size_t bytes) {
   write(Space::Shared, shared_address, bytes, 0);
   shared_.fill(shared_address, bytes, CheckedBytes::State::InFlight);

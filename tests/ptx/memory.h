@@ -42,6 +42,9 @@ class Memory {
   const std::byte* read(Space space, uint64_t address, size_t bytes, size_t thread);
   std::byte* write(Space space, uint64_t address, size_t bytes, size_t thread);
 
+  /// Shared or local memory of these bytes counts as not written.
+  void forget(Space space, uint64_t address, size_t bytes, size_t thread);
+
   /// Of any number and alignment.
   const std::byte* global(uint64_t address, size_t bytes);
 

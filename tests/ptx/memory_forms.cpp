@@ -24,8 +24,11 @@ template <class T>
 void store(Warp& warp, const Instruction& i, Lanes lanes) {
   for_each_lane(lanes, [&](unsigned lane) {
     std::byte* const to = warp.write(i.address[0], sizeof(T) * i.n_from, lane);
-    for (size_t k = 0; k < i.n_from; ++k)
+    for (size_t k = 0; k < i.n_from; ++k) {
       std::memcpy(to + k * sizeof(T), warp.values<std::byte>(i.from[k]) + size_t{lane} * i.register_bytes[k], sizeof(T));
+      if (!warp.is_defined(i.from[k], lane))
+        warp.memory().forget(i.address[0].space, warp.address(i.address[0], lane) + k * sizeof(T), sizeof(T), warp.thread(lane));
+    }
   });
 }
 
@@ -60,6 +63,7 @@ void add_for(Forms& forms, const std::string& name) {
       std::swap(form.to, form.from);
       std::swap(form.wide_to, form.wide_from);
       form.execute = &store<T>;
+      form.stores_undefined = s.space == Space::Shared || s.space == Space::Local;
       forms["st" + rest] = form;
     }
 }

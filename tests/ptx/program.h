@@ -47,6 +47,7 @@ struct Instruction {
   Control control = Control::Plain;
   bool guarded = false, negated = false;  // @%p, @!%p
   bool uniform = false;                   // .uni: the lanes that are there go the same way
+  bool stores_undefined = false;          // `from` may be registers that nothing was written to
   uint8_t n_to = 0, n_from = 0, n_addresses = 0;
   std::array<uint8_t, kMostFrom> register_bytes{};  // where registers may be wider than the instruction's type
   Slot guard;

@@ -115,7 +115,8 @@ Lanes Warp::executing(const Instruction& i, Lanes lanes) {
 
 void Warp::require_defined(const Instruction& i, Lanes lanes) const {
   Lanes all = kAllLanes;
-  for (size_t k = 0; k < i.n_from; ++k) all &= defined_[i.from[k].index];
+  if (!i.stores_undefined)
+    for (size_t k = 0; k < i.n_from; ++k) all &= defined_[i.from[k].index];
   for (size_t k = 0; k < i.n_addresses; ++k) all &= defined_[i.address[k].base.index];
   if (lanes & ~all) fail(i, "lanes " + in_hex(lanes & ~all) + " read a register before anything is written to it");
 }

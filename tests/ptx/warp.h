@@ -47,6 +47,7 @@ class Warp {
   T* values(Slot slot) {
     return reinterpret_cast<T*>(registers_.data() + slot.at);
   }
+  bool is_defined(Slot slot, unsigned lane) const { return defined_[slot.index] >> lane & 1; }
   Memory& memory() { return memory_; }
   unsigned thread(unsigned lane) const { return first_thread_ + lane; }
   uint64_t address(const Address& a, unsigned lane) {
