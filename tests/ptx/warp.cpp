@@ -177,7 +177,7 @@ Lanes Warp::named(const Instruction& i, Lanes lanes) {
 
 /// Whether those have come that the instruction needs; throws if they never will.
 bool Warp::all_there(const Group& group, const Instruction& i, Lanes lanes) {
-  const Lanes needed = i.control == Control::Named ? named(i, lanes) : i.control == Control::Whole ? kAllLanes : live();
+  const Lanes needed = i.control == Control::Named ? named(i, lanes) : i.control == Control::Whole ? kAllLanes : lanes_;
   const Lanes missing = needed & ~lanes;
   if (missing & ~live()) fail(i, "lanes " + in_hex(missing & ~live()) + " have ended, or never began");
   if (missing & group.lanes) fail(i, "lanes " + in_hex(missing & group.lanes) + " come, but their predicate is off");
