@@ -6,36 +6,8 @@ set -eu
 cd "$(dirname "$0")/.."
 out=build/cuda-compile
 mkdir -p "$out"
-packages='nvidia-cuda-nvcc==13.0.* nvidia-nvvm==13.0.* nvidia-cuda-crt==13.0.* nvidia-cuda-runtime==13.0.* nvidia-cuda-cccl==13.0.*'
-
-# The folder that holds bin/nvcc and include/, in `cuda`.
-find_toolkit() {
-  if [ "${KVCAL_NVCC:-}" != pypi ]; then
-    if command -v nvcc >/dev/null 2>&1; then
-      cuda=$(dirname "$(dirname "$(command -v nvcc)")")
-      return
-    elif [ -x /usr/local/cuda/bin/nvcc ]; then
-      cuda=/usr/local/cuda
-      return
-    fi
-  fi
-  cuda=build/nvcc/nvidia/cu13
-  [ ! -f build/nvcc/complete ] || return 0
-  echo 'cuda-compile: no CUDA toolkit; fetching nvcc from PyPI (about 104 MB)'
-  rm -rf build/nvcc
-  # shellcheck disable=SC2086  # a list
-  if python3 -m pip install --quiet --no-deps --only-binary=:all: --target build/nvcc $packages; then
-    touch build/nvcc/complete
-  elif python3 -m pip download --quiet --no-deps --dest build/nvcc/probe nvidia-cuda-crt >/dev/null 2>&1; then
-    echo 'cuda-compile: PyPI answers, but not with nvcc' >&2
-    exit 2
-  else
-    echo 'cuda-compile: SKIPPED: neither a CUDA toolkit nor PyPI can be reached; the kernels were not compiled by nvcc'
-    exit 0
-  fi
-}
-
-find_toolkit
+. .ci/cuda_toolkit.sh
+find_toolkit cuda-compile
 [ -x "$cuda/bin/nvcc" ] || { echo "cuda-compile: no nvcc in $cuda/bin" >&2; exit 2; }
 # Headers of cuBLASLt are no part of nvcc's wheels; without them the host's part that uses it is not checked.
 blas=

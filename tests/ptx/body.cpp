@@ -155,8 +155,8 @@ void Body::call(Reader& in) {
     for (size_t k = 0; k < actual.size(); ++k) {
       const Symbol s = names_.symbol_named(actual[k].text, actual[k].line);
       if (s.bytes != formal[k].bytes || s.address % formal[k].alignment != 0)
-        fail_at(name.line, std::to_string(s.bytes) + " bytes are given for parameter '" + formal[k].name + "', which has " +
-                               std::to_string(formal[k].bytes));
+        fail_at(name.line, std::to_string(s.bytes) + " bytes are given for parameter '" + formal[k].name +
+                               "', which has " + std::to_string(formal[k].bytes));
       bound.emplace_back(&formal[k], s);
     }
   };
@@ -264,7 +264,8 @@ Slot Body::source(const Operand& o, Type type, bool wider) {
   if (o.kind == Operand::Kind::Register) {
     const Register r = names_.register_named(o.text, o.line);
     if (!fits(r.type, type, wider))
-      fail_at(o.line, "register '" + std::string(o.text) + "' is a " + name_of(r.type) + ", expected a " + name_of(type));
+      fail_at(o.line,
+              "register '" + std::string(o.text) + "' is a " + name_of(r.type) + ", expected a " + name_of(type));
     return r.slot;
   }
   if (o.kind == Operand::Kind::Symbol) {
@@ -275,7 +276,8 @@ Slot Body::source(const Operand& o, Type type, bool wider) {
   if (o.kind == Operand::Kind::Address) fail_at(o.line, "an address where a value is expected");
   if (is_float(o.text)) {
     const auto bits = float_bits(o.text, type.bits);
-    if (!bits || (type.kind != Kind::Float && type.kind != Kind::Bits)) fail_at(o.line, "'" + std::string(o.text) + "' is no " + name_of(type));
+    if (!bits || (type.kind != Kind::Float && type.kind != Kind::Bits))
+      fail_at(o.line, "'" + std::string(o.text) + "' is no " + name_of(type));
     return names_.constant(type, *bits);
   }
   if (type.kind == Kind::Float) fail_at(o.line, "'" + std::string(o.text) + "' is no " + name_of(type));

@@ -7,30 +7,54 @@ namespace ptx {
 namespace {
 
 struct Equal {
-  template <class T> bool operator()(T a, T b) const { return a == b; }
+  template <class T>
+  bool operator()(T a, T b) const {
+    return a == b;
+  }
 };
 struct Less {
-  template <class T> bool operator()(T a, T b) const { return a < b; }
+  template <class T>
+  bool operator()(T a, T b) const {
+    return a < b;
+  }
 };
 struct LessEqual {
-  template <class T> bool operator()(T a, T b) const { return a <= b; }
+  template <class T>
+  bool operator()(T a, T b) const {
+    return a <= b;
+  }
 };
 struct Greater {
-  template <class T> bool operator()(T a, T b) const { return a > b; }
+  template <class T>
+  bool operator()(T a, T b) const {
+    return a > b;
+  }
 };
 struct GreaterEqual {
-  template <class T> bool operator()(T a, T b) const { return a >= b; }
+  template <class T>
+  bool operator()(T a, T b) const {
+    return a >= b;
+  }
 };
 struct AnyNan {
-  template <class T> bool operator()(T a, T b) const { return a != a || b != b; }
+  template <class T>
+  bool operator()(T a, T b) const {
+    return a != a || b != b;
+  }
 };
 template <class F>
 struct Inverse {
-  template <class T> bool operator()(T a, T b) const { return !F{}(a, b); }
+  template <class T>
+  bool operator()(T a, T b) const {
+    return !F{}(a, b);
+  }
 };
 /// Of ordered numbers, unlike !=.
 struct Differs {
-  template <class T> bool operator()(T a, T b) const { return a < b || a > b; }
+  template <class T>
+  bool operator()(T a, T b) const {
+    return a < b || a > b;
+  }
 };
 
 template <class T>

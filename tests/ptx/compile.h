@@ -16,7 +16,7 @@ struct Form {
   std::vector<Type> to, from;
   std::vector<Space> addresses = {};  // of the operands in brackets
   Control control = Control::Plain;
-  size_t access = 0;  // bytes at an address
+  size_t access = 0;                        // bytes at an address
   bool wide_to = false, wide_from = false;  // those registers may have more bits than the type says
   bool stores_undefined = false;  // nvcc stores the padding of structs with registers that nothing was written to
   bool carry_in = false, carry_out = false;

@@ -9,7 +9,10 @@ namespace {
 
 template <class D>
 struct To {
-  template <class S> D operator()(S a) const { return static_cast<D>(a); }
+  template <class S>
+  D operator()(S a) const {
+    return static_cast<D>(a);
+  }
 };
 
 /// Of a wider register it takes the low bits.
@@ -32,22 +35,35 @@ void add_integers(Forms& forms, const std::string& name) {
 
 // .rni, .rzi, .rmi, .rpi: to an integer.
 struct Nearest {
-  template <class T> T operator()(T a) const { return std::nearbyint(a); }
+  template <class T>
+  T operator()(T a) const {
+    return std::nearbyint(a);
+  }
 };
 struct TowardZero {
-  template <class T> T operator()(T a) const { return std::trunc(a); }
+  template <class T>
+  T operator()(T a) const {
+    return std::trunc(a);
+  }
 };
 struct Down {
-  template <class T> T operator()(T a) const { return std::floor(a); }
+  template <class T>
+  T operator()(T a) const {
+    return std::floor(a);
+  }
 };
 struct Up {
-  template <class T> T operator()(T a) const { return std::ceil(a); }
+  template <class T>
+  T operator()(T a) const {
+    return std::ceil(a);
+  }
 };
 
 /// What is beyond the integer's range becomes its end; NaN becomes 0, from f64 to 64 bits the highest bit alone.
 template <class R, class D>
 struct RoundedTo {
-  template <class S> D operator()(S a) const {
+  template <class S>
+  D operator()(S a) const {
     using Limits = std::numeric_limits<D>;
     if (a != a) return sizeof(S) == 8 && sizeof(D) == 8 ? static_cast<D>(uint64_t{1} << 63) : D{0};
     const double x = static_cast<double>(R{}(a));
@@ -58,7 +74,10 @@ struct RoundedTo {
 };
 template <class R>
 struct RoundedInPlace {
-  template <class T> T operator()(T a) const { return canonical(R{}(a)); }
+  template <class T>
+  T operator()(T a) const {
+    return canonical(R{}(a));
+  }
 };
 
 struct Narrowed {

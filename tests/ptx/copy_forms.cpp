@@ -10,7 +10,8 @@ void start(Warp& warp, const Instruction& i, Lanes lanes) {
   for_each_lane(lanes, [&](unsigned lane) {
     const uint32_t bytes = warp.values<uint32_t>(i.from[0])[lane], n_valid = warp.values<uint32_t>(i.from[1])[lane];
     if (bytes != kCopied) throw Error("cp.async.cg of " + std::to_string(bytes) + " bytes");
-    if (n_valid > bytes) throw Error("cp.async reads " + std::to_string(n_valid) + " bytes for " + std::to_string(bytes));
+    if (n_valid > bytes)
+      throw Error("cp.async reads " + std::to_string(n_valid) + " bytes for " + std::to_string(bytes));
     const uint64_t from = warp.address(i.address[1], lane);
     if (from % kCopied != 0) throw Error("cp.async from an address that is not aligned to 16 bytes");
     const std::byte* const source = n_valid > 0 ? warp.memory().global(from, n_valid) : nullptr;

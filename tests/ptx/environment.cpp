@@ -1,5 +1,8 @@
-// Linked into a test program, makes it run nvcc's kernels.
+// Linked into a test program, makes it run nvcc's kernels: those of the build, or of the folder KVCAL_PTX in the
+// environment (mutants.py).
 #include <gtest/gtest.h>
+
+#include <cstdlib>
 
 #include "ptx/substitute.h"
 
@@ -7,7 +10,10 @@ namespace {
 
 class Substitution final : public testing::Environment {
  public:
-  void SetUp() override { ptx::take_launches(KVCAL_PTX); }
+  void SetUp() override {
+    const char* folder = std::getenv("KVCAL_PTX");
+    ptx::take_launches(folder ? folder : KVCAL_PTX_FOLDER);
+  }
 };
 
 const testing::Environment* const kSubstitution = testing::AddGlobalTestEnvironment(new Substitution);

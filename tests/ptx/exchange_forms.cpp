@@ -44,8 +44,10 @@ void shuffle(Warp& warp, const Instruction& i, Lanes lanes) {
   std::array<uint32_t, kWarp> values;
   std::copy_n(warp.values<uint32_t>(i.from[0]), kWarp, values.begin());  // `to` may be the same register
   for_each_lane(lanes, [&](unsigned lane) {
-    const Source s = source_of(kMode, lane, warp.values<uint32_t>(i.from[1])[lane], warp.values<uint32_t>(i.from[2])[lane]);
-    if (!(lanes >> s.lane & 1)) throw Error("the value of lane " + std::to_string(s.lane) + " is read, which takes no part");
+    const Source s =
+        source_of(kMode, lane, warp.values<uint32_t>(i.from[1])[lane], warp.values<uint32_t>(i.from[2])[lane]);
+    if (!(lanes >> s.lane & 1))
+      throw Error("the value of lane " + std::to_string(s.lane) + " is read, which takes no part");
     warp.values<uint32_t>(i.to[0])[lane] = values[s.lane];
     warp.values<bool>(i.to[1])[lane] = s.in_range;
   });
@@ -65,7 +67,8 @@ void reduce_most(Warp& warp, const Instruction& i, Lanes lanes) {
   std::copy_n(warp.values<uint32_t>(i.from[0]), kWarp, values.begin());
   for_each_lane(lanes, [&](unsigned lane) {
     uint32_t most = 0;
-    for_each_lane(warp.values<uint32_t>(i.from[1])[lane], [&](unsigned other) { most = std::max(most, values[other]); });
+    for_each_lane(warp.values<uint32_t>(i.from[1])[lane],
+                  [&](unsigned other) { most = std::max(most, values[other]); });
     warp.values<uint32_t>(i.to[0])[lane] = most;
   });
 }

@@ -1,4 +1,5 @@
-// "Extended-Precision Integer Arithmetic Instructions": the condition code is a register of each lane that holds 0 or 1.
+// "Extended-Precision Integer Arithmetic Instructions": the condition code is a register of each lane that holds 0
+// or 1.
 #include "ptx/forms.h"
 
 namespace ptx {
@@ -25,7 +26,9 @@ struct Difference {
   uint64_t operator()(uint64_t a, uint64_t b, uint64_t, uint64_t borrow) const { return a - b - borrow; }
 };
 struct LowSum {
-  uint64_t operator()(uint64_t a, uint64_t b, uint64_t c, uint64_t carry) const { return (a * b & 0xFFFFFFFF) + c + carry; }
+  uint64_t operator()(uint64_t a, uint64_t b, uint64_t c, uint64_t carry) const {
+    return (a * b & 0xFFFFFFFF) + c + carry;
+  }
 };
 struct HighSum {
   uint64_t operator()(uint64_t a, uint64_t b, uint64_t c, uint64_t carry) const { return (a * b >> 32) + c + carry; }

@@ -53,7 +53,8 @@ constexpr Case kFaults[] = {
     {"setp.lt.u32 %p1, %r0, 4; @%p1 bar.sync 0;", "come, but their predicate is off"},
     {"setp.lt.u32 %p1, %r0, 4; @%p1 ret; shfl.sync.bfly.b32 %r1|%p2, %r0, 1, 31, -1;", "lanes 0xf have ended"},
     {"shfl.sync.bfly.b32 %r1|%p2, %r0, 1, 31, 1;", "is not in its mask"},
-    {"setp.lt.u32 %p1, %r0, 1; @!%p1 ret; shfl.sync.bfly.b32 %r1|%p2, %r0, 1, 31, 1;", "lane 1 is read, which takes no part"},
+    {"setp.lt.u32 %p1, %r0, 1; @!%p1 ret; shfl.sync.bfly.b32 %r1|%p2, %r0, 1, 31, 1;",
+     "lane 1 is read, which takes no part"},
     {"setp.lt.u32 %p1, %r0, 4; @%p1 bra.uni $out; mov.u32 %r1, 0; $out: mov.u32 %r1, 0;", "go this way"},
     {"bar.sync 1;", "barriers other than 0 are unknown"},
 };

@@ -9,40 +9,71 @@ namespace ptx {
 namespace {
 
 struct Add {
-  template <class T> T operator()(T a, T b) const { return canonical(a + b); }
+  template <class T>
+  T operator()(T a, T b) const {
+    return canonical(a + b);
+  }
 };
 struct Subtract {
-  template <class T> T operator()(T a, T b) const { return canonical(a - b); }
+  template <class T>
+  T operator()(T a, T b) const {
+    return canonical(a - b);
+  }
 };
 struct Multiply {
-  template <class T> T operator()(T a, T b) const { return canonical(a * b); }
+  template <class T>
+  T operator()(T a, T b) const {
+    return canonical(a * b);
+  }
 };
 struct Divide {
-  template <class T> T operator()(T a, T b) const { return canonical(a / b); }
+  template <class T>
+  T operator()(T a, T b) const {
+    return canonical(a / b);
+  }
 };
 struct MultiplyAdd {
-  template <class T> T operator()(T a, T b, T c) const { return canonical(std::fma(a, b, c)); }
+  template <class T>
+  T operator()(T a, T b, T c) const {
+    return canonical(std::fma(a, b, c));
+  }
 };
 struct Reciprocal {
-  template <class T> T operator()(T a) const { return canonical(T{1} / a); }
+  template <class T>
+  T operator()(T a) const {
+    return canonical(T{1} / a);
+  }
 };
 struct Root {
-  template <class T> T operator()(T a) const { return canonical(std::sqrt(a)); }
+  template <class T>
+  T operator()(T a) const {
+    return canonical(std::sqrt(a));
+  }
 };
 struct Negate {
-  template <class T> T operator()(T a) const { return -a; }
+  template <class T>
+  T operator()(T a) const {
+    return -a;
+  }
 };
 struct Magnitude {
-  template <class T> T operator()(T a) const { return std::fabs(a); }
+  template <class T>
+  T operator()(T a) const {
+    return std::fabs(a);
+  }
 };
 /// The sign of the first operand, on the second.
 struct CopySign {
-  template <class T> T operator()(T a, T b) const { return std::copysign(b, a); }
+  template <class T>
+  T operator()(T a, T b) const {
+    return std::copysign(b, a);
+  }
 };
 
 // A NaN gives way to a number; -0 is less than +0.
 struct Least {
-  template <class T> T operator()(T a, T b) const {
+  template <class T>
+  T operator()(T a, T b) const {
     if (a != a) return canonical(b);
     if (b != b) return a;
     if (a == b) return std::signbit(a) ? a : b;
@@ -50,7 +81,8 @@ struct Least {
   }
 };
 struct Most {
-  template <class T> T operator()(T a, T b) const {
+  template <class T>
+  T operator()(T a, T b) const {
     if (a != a) return canonical(b);
     if (b != b) return a;
     if (a == b) return std::signbit(a) ? b : a;
@@ -78,12 +110,16 @@ struct CoarseReciprocal {
 /// F with subnormal operands and results flushed.
 template <class F>
 struct Flushing {
-  template <class... T> float operator()(T... a) const { return flushed(F{}(flushed(a)...)); }
+  template <class... T>
+  float operator()(T... a) const {
+    return flushed(F{}(flushed(a)...));
+  }
 };
 /// F with its result clamped to [0, 1]; NaN becomes +0.
 template <class F>
 struct Saturating {
-  template <class... T> float operator()(T... a) const {
+  template <class... T>
+  float operator()(T... a) const {
     const float x = F{}(a...);
     return x > 0.0F ? std::fmin(x, 1.0F) : 0.0F;
   }

@@ -13,8 +13,6 @@ inline float canonical(float x) { return x != x ? std::bit_cast<float>(uint32_t{
 inline double canonical(double x) { return x; }
 
 /// .ftz: subnormal numbers are zero, with their sign.
-inline float flushed(float x) {
-  return std::fabs(x) < std::numeric_limits<float>::min() ? std::copysign(0.0F, x) : x;
-}
+inline float flushed(float x) { return std::fabs(x) < std::numeric_limits<float>::min() ? std::copysign(0.0F, x) : x; }
 
 }  // namespace ptx

@@ -25,8 +25,12 @@ TEST_P(Instructions, AsTheIsaSays) {
       store = "st.global.u16 " + store;
       bytes = 2;
       break;
-    case 'r': store = "st.global.u32 " + store; break;
-    case 'f': store = "st.global.f32 " + store; break;
+    case 'r':
+      store = "st.global.u32 " + store;
+      break;
+    case 'f':
+      store = "st.global.f32 " + store;
+      break;
     case 'd':
       store = "st.global.u64 " + store;
       bytes = 8;
@@ -126,7 +130,8 @@ constexpr Case kMemory[] = {
     {"mov.u64 %d2, small_out; cvta.param.u64 %d2, %d2; ld.u64 %d3, [%d2]; sub.s64 %d3, %d3, %d0;", "%d3", 0},
     {".local .align 8 .b8 own[8]; st.local.u32 [own], %r0; ld.local.u32 %r1, [own]; sub.s32 %r1, %r1, %r0;", "%r1", 0},
     {"st.shared.v2.f32 [table], {0f3F800000, 0f40000000}; ld.shared.v2.f32 {%f1, %f2}, [table];", "%f2", 0x40000000},
-    {"st.shared.u64 [table], 0; bar.sync 0; atom.shared.add.u64 %d2, [table], 2; ld.shared.u64 %d3, [table];", "%d3", 64},
+    {"st.shared.u64 [table], 0; bar.sync 0; atom.shared.add.u64 %d2, [table], 2; ld.shared.u64 %d3, [table];", "%d3",
+     64},
 };
 
 INSTANTIATE_TEST_SUITE_P(Float, Instructions, testing::ValuesIn(kFloat));

@@ -13,36 +13,75 @@ using Unsigned = std::make_unsigned_t<T>;
 /// Twice as wide.
 template <class T>
 struct WideOf;
-template <> struct WideOf<int16_t> { using type = int32_t; };
-template <> struct WideOf<uint16_t> { using type = uint32_t; };
-template <> struct WideOf<int32_t> { using type = int64_t; };
-template <> struct WideOf<uint32_t> { using type = uint64_t; };
-template <> struct WideOf<int64_t> { using type = __int128; };
-template <> struct WideOf<uint64_t> { using type = unsigned __int128; };
+template <>
+struct WideOf<int16_t> {
+  using type = int32_t;
+};
+template <>
+struct WideOf<uint16_t> {
+  using type = uint32_t;
+};
+template <>
+struct WideOf<int32_t> {
+  using type = int64_t;
+};
+template <>
+struct WideOf<uint32_t> {
+  using type = uint64_t;
+};
+template <>
+struct WideOf<int64_t> {
+  using type = __int128;
+};
+template <>
+struct WideOf<uint64_t> {
+  using type = unsigned __int128;
+};
 template <class T>
 using Wide = typename WideOf<T>::type;
 
 // Sums and products are those of unsigned numbers: the ISA has no overflow.
 struct Add {
-  template <class T> T operator()(T a, T b) const { return static_cast<T>(Unsigned<T>(a) + Unsigned<T>(b)); }
+  template <class T>
+  T operator()(T a, T b) const {
+    return static_cast<T>(Unsigned<T>(a) + Unsigned<T>(b));
+  }
 };
 struct Subtract {
-  template <class T> T operator()(T a, T b) const { return static_cast<T>(Unsigned<T>(a) - Unsigned<T>(b)); }
+  template <class T>
+  T operator()(T a, T b) const {
+    return static_cast<T>(Unsigned<T>(a) - Unsigned<T>(b));
+  }
 };
 struct Low {
-  template <class T> T operator()(T a, T b) const { return static_cast<T>(uint64_t(a) * uint64_t(b)); }
+  template <class T>
+  T operator()(T a, T b) const {
+    return static_cast<T>(uint64_t(a) * uint64_t(b));
+  }
 };
 struct High {
-  template <class T> T operator()(T a, T b) const { return static_cast<T>((Wide<T>(a) * Wide<T>(b)) >> (8 * sizeof(T))); }
+  template <class T>
+  T operator()(T a, T b) const {
+    return static_cast<T>((Wide<T>(a) * Wide<T>(b)) >> (8 * sizeof(T)));
+  }
 };
 struct Widened {
-  template <class T> Wide<T> operator()(T a, T b) const { return Wide<T>(a) * Wide<T>(b); }
+  template <class T>
+  Wide<T> operator()(T a, T b) const {
+    return Wide<T>(a) * Wide<T>(b);
+  }
 };
 struct LowAdd {
-  template <class T> T operator()(T a, T b, T c) const { return Add{}(Low{}(a, b), c); }
+  template <class T>
+  T operator()(T a, T b, T c) const {
+    return Add{}(Low{}(a, b), c);
+  }
 };
 struct WidenedAdd {
-  template <class T> Wide<T> operator()(T a, T b, Wide<T> c) const { return Add{}(Widened{}(a, b), c); }
+  template <class T>
+  Wide<T> operator()(T a, T b, Wide<T> c) const {
+    return Add{}(Widened{}(a, b), c);
+  }
 };
 /// The ISA leaves both unspecified where there is no quotient.
 template <class T>
@@ -52,28 +91,54 @@ void require_quotient(T a, T b) {
     throw Error("the quotient of " + std::to_string(a) + " and -1 has no room");
 }
 struct Divide {
-  template <class T> T operator()(T a, T b) const { require_quotient(a, b); return static_cast<T>(a / b); }
+  template <class T>
+  T operator()(T a, T b) const {
+    require_quotient(a, b);
+    return static_cast<T>(a / b);
+  }
 };
 struct Remainder {
-  template <class T> T operator()(T a, T b) const { require_quotient(a, b); return static_cast<T>(a % b); }
+  template <class T>
+  T operator()(T a, T b) const {
+    require_quotient(a, b);
+    return static_cast<T>(a % b);
+  }
 };
 struct Least {
-  template <class T> T operator()(T a, T b) const { return b < a ? b : a; }
+  template <class T>
+  T operator()(T a, T b) const {
+    return b < a ? b : a;
+  }
 };
 struct Most {
-  template <class T> T operator()(T a, T b) const { return a < b ? b : a; }
+  template <class T>
+  T operator()(T a, T b) const {
+    return a < b ? b : a;
+  }
 };
 struct Negate {
-  template <class T> T operator()(T a) const { return Subtract{}(T{0}, a); }
+  template <class T>
+  T operator()(T a) const {
+    return Subtract{}(T{0}, a);
+  }
 };
 struct Magnitude {
-  template <class T> T operator()(T a) const { return a < 0 ? Negate{}(a) : a; }
+  template <class T>
+  T operator()(T a) const {
+    return a < 0 ? Negate{}(a) : a;
+  }
 };
 struct LeadingZeros {
-  template <class T> uint32_t operator()(T a) const { return static_cast<uint32_t>(std::countl_zero(a)); }
+  template <class T>
+  uint32_t operator()(T a) const {
+    return static_cast<uint32_t>(std::countl_zero(a));
+  }
 };
 struct Ones {
-  template <class T> uint32_t operator()(T a) const { return static_cast<uint32_t>(std::popcount(a)); }
+  template <class T>
+  uint32_t operator()(T a) const {
+    return static_cast<uint32_t>(std::popcount(a));
+  }
 };
 
 template <class T>

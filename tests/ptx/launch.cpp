@@ -18,9 +18,18 @@ Specials specials_of(const Launch& l, const emulator::Extent& index, unsigned fi
   Specials s;
   for (unsigned lane = 0; lane < kWarp; ++lane) {
     const unsigned n = first_thread + lane;
-    const std::array<uint32_t, kSpecials> values = {
-        n % l.block.x, n / l.block.x % l.block.y, n / (l.block.x * l.block.y), l.block.x, l.block.y, l.block.z,
-        index.x,       index.y,                   index.z,                     l.grid.x,  l.grid.y,  l.grid.z};
+    const std::array<uint32_t, kSpecials> values = {n % l.block.x,
+                                                    n / l.block.x % l.block.y,
+                                                    n / (l.block.x * l.block.y),
+                                                    l.block.x,
+                                                    l.block.y,
+                                                    l.block.z,
+                                                    index.x,
+                                                    index.y,
+                                                    index.z,
+                                                    l.grid.x,
+                                                    l.grid.y,
+                                                    l.grid.z};
     for (size_t k = 0; k < kSpecials; ++k) s[k][lane] = values[k];
   }
   return s;

@@ -5,37 +5,57 @@ namespace ptx {
 namespace {
 
 struct And {
-  template <class T> T operator()(T a, T b) const { return static_cast<T>(a & b); }
+  template <class T>
+  T operator()(T a, T b) const {
+    return static_cast<T>(a & b);
+  }
 };
 struct Or {
-  template <class T> T operator()(T a, T b) const { return static_cast<T>(a | b); }
+  template <class T>
+  T operator()(T a, T b) const {
+    return static_cast<T>(a | b);
+  }
 };
 struct ExclusiveOr {
-  template <class T> T operator()(T a, T b) const { return static_cast<T>(a ^ b); }
+  template <class T>
+  T operator()(T a, T b) const {
+    return static_cast<T>(a ^ b);
+  }
 };
 struct Not {
-  template <class T> T operator()(T a) const { return static_cast<T>(~a); }
+  template <class T>
+  T operator()(T a) const {
+    return static_cast<T>(~a);
+  }
   bool operator()(bool a) const { return !a; }
 };
 
 // Shifts by more than the bits there are count as a shift by all of them.
 struct ShiftLeft {
-  template <class T> T operator()(T a, uint32_t n) const { return n >= 8 * sizeof(T) ? T{0} : static_cast<T>(uint64_t{a} << n); }
+  template <class T>
+  T operator()(T a, uint32_t n) const {
+    return n >= 8 * sizeof(T) ? T{0} : static_cast<T>(uint64_t{a} << n);
+  }
 };
 struct ShiftRight {
-  template <class T> T operator()(T a, uint32_t n) const {
+  template <class T>
+  T operator()(T a, uint32_t n) const {
     if (n >= 8 * sizeof(T)) return a < 0 ? static_cast<T>(-1) : T{0};
     return static_cast<T>(a >> n);
   }
 };
 
 struct Select {
-  template <class T> T operator()(T a, T b, bool first) const { return first ? a : b; }
+  template <class T>
+  T operator()(T a, T b, bool first) const {
+    return first ? a : b;
+  }
 };
 
 /// The low bits of a put over those of b from `from` on, of which n.
 struct Insert {
-  template <class T> T operator()(T a, T b, uint32_t from, uint32_t n) const {
+  template <class T>
+  T operator()(T a, T b, uint32_t from, uint32_t n) const {
     constexpr uint32_t kBits = 8 * sizeof(T);
     from &= 0xFF;
     n &= 0xFF;

@@ -5,13 +5,14 @@
 namespace ptx {
 namespace {
 
-/// Lanes 8 m to 8 m + 7 say where the eight rows of matrix m lie, 16 bytes each. Lane l gets of each matrix the elements
-/// (l / 4, 2 (l % 4)) and the one to the right of it; transposed, those of the transposed matrix.
+/// Lanes 8 m to 8 m + 7 say where the eight rows of matrix m lie, 16 bytes each. Lane l gets of each matrix the
+/// elements (l / 4, 2 (l % 4)) and the one to the right of it; transposed, those of the transposed matrix.
 template <bool kTransposed>
 void load_matrices(Warp& warp, const Instruction& i, Lanes) {
   uint16_t element[4][8][8];
   for (unsigned lane = 0; lane < kWarp; ++lane)
-    std::memcpy(element[lane / 8][lane % 8], warp.read(i.address[0], sizeof(element[0][0]), lane), sizeof(element[0][0]));
+    std::memcpy(element[lane / 8][lane % 8], warp.read(i.address[0], sizeof(element[0][0]), lane),
+                sizeof(element[0][0]));
   for (unsigned lane = 0; lane < kWarp; ++lane)
     for (unsigned m = 0; m < 4; ++m) {
       const unsigned row = lane / 4, column = 2 * (lane % 4);

@@ -43,7 +43,8 @@ const std::byte* CheckedBytes::read(uint64_t at, size_t bytes, const char* name)
     if (states[i] == State::Written) continue;
     if (states[i] == State::Outside) fail(name, at, bytes, "lie outside of its variables");
     fail(name, at, bytes,
-         states[i] == State::InFlight ? "are read while cp.async may still write them" : "are read before anything is written");
+         states[i] == State::InFlight ? "are read while cp.async may still write them"
+                                      : "are read before anything is written");
   }
   return bytes_.data() + at;
 }
@@ -61,14 +62,14 @@ std::byte* CheckedBytes::write(uint64_t at, size_t bytes, const char* name) {
 Memory::Memory(const Module& module, const Program& program, std::vector<std::byte> parameters, size_t dynamic_bytes,
                size_t n_threads)
     : program_(program), parameters_(std::move(parameters)), dynamic_bytes_(dynamic_bytes) {
-  shared_.resize(kDynamicBegin + dynamic_bytes);
+  shared_.resize(program.dynamic_at + dynamic_bytes);
   local_.resize(n_threads * program.local_bytes);
   for (const auto& [name, bytes] : module.global) variables_.push_back({bytes.data(), bytes.size(), true});
 }
 
 void Memory::begin_block() {
   for (const Placed& p : program_.shared) shared_.fill(p.at, p.variable.bytes, CheckedBytes::State::Unwritten);
-  shared_.fill(kDynamicBegin, dynamic_bytes_, CheckedBytes::State::Unwritten);
+  shared_.fill(program_.dynamic_at, dynamic_bytes_, CheckedBytes::State::Unwritten);
   local_.fill(0, local_.size(), CheckedBytes::State::Unwritten);
 }
 
@@ -139,13 +140,15 @@ std::byte* Memory::write(Space space, uint64_t address, size_t bytes, size_t thr
       check_alignment(address, bytes, "local");
       if (address + bytes > program_.local_bytes) fail("local", address, bytes, "lie outside of it");
       return local_.write(thread * program_.local_bytes + address, bytes, "local");
-    default: fail("parameter", address, bytes, "cannot be written");
+    default:
+      fail("parameter", address, bytes, "cannot be written");
   }
 }
 
 void Memory::forget(Space space, uint64_t address, size_t bytes, size_t thread) {
   if (space == Space::Shared) shared_.fill(address, bytes, CheckedBytes::State::Unwritten);
-  if (space == Space::Local) local_.fill(thread * program_.local_bytes + address, bytes, CheckedBytes::State::Unwritten);
+  if (space == Space::Local)
+    local_.fill(thread * program_.local_bytes + address, bytes, CheckedBytes::State::Unwritten);
 }
 
 void Memory::begin_copy(uint64_t shared_address, size_t bytes) {

@@ -25,9 +25,11 @@ void store(Warp& warp, const Instruction& i, Lanes lanes) {
   for_each_lane(lanes, [&](unsigned lane) {
     std::byte* const to = warp.write(i.address[0], sizeof(T) * i.n_from, lane);
     for (size_t k = 0; k < i.n_from; ++k) {
-      std::memcpy(to + k * sizeof(T), warp.values<std::byte>(i.from[k]) + size_t{lane} * i.register_bytes[k], sizeof(T));
+      std::memcpy(to + k * sizeof(T), warp.values<std::byte>(i.from[k]) + size_t{lane} * i.register_bytes[k],
+                  sizeof(T));
       if (!warp.is_defined(i.from[k], lane))
-        warp.memory().forget(i.address[0].space, warp.address(i.address[0], lane) + k * sizeof(T), sizeof(T), warp.thread(lane));
+        warp.memory().forget(i.address[0].space, warp.address(i.address[0], lane) + k * sizeof(T), sizeof(T),
+                             warp.thread(lane));
     }
   });
 }
@@ -36,15 +38,10 @@ struct SpaceName {
   const char* name;
   Space space;
 };
-constexpr SpaceName kSpaces[] = {{"", Space::Generic},
-                                 {".global", Space::Global},
-                                 {".shared", Space::Shared},
-                                 {".local", Space::Local},
-                                 {".param", Space::Parameter},
-                                 {".global.nc", Space::Global},
-                                 {".volatile", Space::Generic},
-                                 {".volatile.global", Space::Global},
-                                 {".volatile.shared", Space::Shared}};
+constexpr SpaceName kSpaces[] = {
+    {"", Space::Generic},          {".global", Space::Global},          {".shared", Space::Shared},
+    {".local", Space::Local},      {".param", Space::Parameter},        {".global.nc", Space::Global},
+    {".volatile", Space::Generic}, {".volatile.global", Space::Global}, {".volatile.shared", Space::Shared}};
 constexpr size_t kWidest = 16;  // bytes
 
 /// T is what the bytes are read as: an integer of the type's size, signed where the type is.
@@ -69,10 +66,16 @@ void add_for(Forms& forms, const std::string& name) {
 }
 
 struct Add {
-  template <class T> T operator()(T a, T b) const { return a + b; }
+  template <class T>
+  T operator()(T a, T b) const {
+    return a + b;
+  }
 };
 struct Most {
-  template <class T> T operator()(T a, T b) const { return std::max(a, b); }
+  template <class T>
+  T operator()(T a, T b) const {
+    return std::max(a, b);
+  }
 };
 
 /// Lane after lane: the ISA promises no order.

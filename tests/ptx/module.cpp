@@ -6,7 +6,6 @@
 namespace ptx {
 namespace {
 
-
 void skip_directive(Reader& in, std::string_view name) {
   if (name == ".version" || name == ".target" || name == ".address_size") {
     in.take();
@@ -87,7 +86,8 @@ void Module::read_global(Reader& in) {
     in.expect("{");
     // Bytes, since nvcc makes no others; those that are not listed are zero.
     for (size_t i = 0; !in.take_if("}"); ++i) {
-      if (i == v.bytes || v.alignment > __STDCPP_DEFAULT_NEW_ALIGNMENT__) in.fail("'" + v.name + "' has an initializer that does not fit");
+      if (i == v.bytes || v.alignment > __STDCPP_DEFAULT_NEW_ALIGNMENT__)
+        in.fail("'" + v.name + "' has an initializer that does not fit");
       bytes[i] = static_cast<std::byte>(in.integer());
       in.take_if(",");
     }

@@ -5,7 +5,10 @@ namespace ptx {
 namespace {
 
 struct Same {
-  template <class T> T operator()(T a) const { return a; }
+  template <class T>
+  T operator()(T a) const {
+    return a;
+  }
 };
 
 /// The first part stands in the low bits.

@@ -7,11 +7,18 @@ namespace ptx {
 namespace {
 
 constexpr size_t kMostStaticShared = size_t{48} << 10;
-constexpr std::string_view kSpecialNames[] = {"%tid.x",   "%tid.y",   "%tid.z",   "%ntid.x",   "%ntid.y",   "%ntid.z",
-                                              "%ctaid.x", "%ctaid.y", "%ctaid.z", "%nctaid.x", "%nctaid.y", "%nctaid.z"};
+constexpr std::string_view kSpecialNames[] = {"%tid.x",   "%tid.y",    "%tid.z",    "%ntid.x",
+                                              "%ntid.y",  "%ntid.z",   "%ctaid.x",  "%ctaid.y",
+                                              "%ctaid.z", "%nctaid.x", "%nctaid.y", "%nctaid.z"};
 static_assert(std::size(kSpecialNames) == kSpecials);
 
 size_t aligned(size_t at, size_t alignment) { return (at + alignment - 1) / alignment * alignment; }
+
+/// No more than that, so that an access which needs more shows.
+size_t just_aligned(size_t at, size_t alignment) {
+  at = aligned(at, alignment);
+  return at % (2 * alignment) == 0 ? at + alignment : at;
+}
 
 }  // namespace
 
@@ -53,19 +60,22 @@ void Names::declare_registers(Reader& in) {
 }
 
 Symbol Names::place_local(const Variable& v) {
-  const size_t at = aligned(program_.local_bytes, v.alignment);
-  program_.local_bytes = aligned(at + v.bytes, 16);
+  const size_t at = just_aligned(program_.local_bytes, v.alignment);
+  program_.local_bytes = at + v.bytes;
   return {Space::Local, at, v.bytes};
 }
 
 Symbol Names::place_shared(const Variable& v) {
   const auto known = shared_.find(v.name);  // one function may be put in several places
   if (known != shared_.end()) return known->second;
-  Symbol symbol{Space::Shared, kDynamicBegin, 0};
-  if (v.bytes > 0) {
-    symbol = {Space::Shared, aligned(shared_end_, v.alignment), v.bytes};
+  Symbol symbol{Space::Shared, just_aligned(kDynamicBegin, v.alignment), 0};
+  if (v.bytes == 0) {
+    program_.dynamic_at = symbol.address;  // that of all such variables: a source has one
+  } else {
+    symbol = {Space::Shared, just_aligned(shared_end_, v.alignment), v.bytes};
     shared_end_ = symbol.address + v.bytes + kSharedGap;
-    if (shared_end_ > kSharedBegin + kMostStaticShared) throw Error(program_.name + ": more than 48 KiB of shared variables");
+    if (shared_end_ > kSharedBegin + kMostStaticShared)
+      throw Error(program_.name + ": more than 48 KiB of shared variables");
     program_.shared.push_back({v, symbol.address});
   }
   shared_[v.name] = symbol;

@@ -66,7 +66,20 @@ struct Constant {
   uint64_t bits = 0;
 };
 
-enum class Special : uint8_t { TidX, TidY, TidZ, NtidX, NtidY, NtidZ, CtaidX, CtaidY, CtaidZ, NctaidX, NctaidY, NctaidZ };
+enum class Special : uint8_t {
+  TidX,
+  TidY,
+  TidZ,
+  NtidX,
+  NtidY,
+  NtidZ,
+  CtaidX,
+  CtaidY,
+  CtaidZ,
+  NctaidX,
+  NctaidY,
+  NctaidZ
+};
 inline constexpr size_t kSpecials = 12;
 
 struct SpecialRegister {
@@ -79,6 +92,10 @@ struct Placed {
   size_t at = 0;
 };
 
+/// Shared memory begins here, so that an address of zero is none. Variables have a gap between them.
+/// What a launch asks for comes after them: they may have 48 KiB.
+inline constexpr size_t kSharedBegin = 1024, kSharedGap = 16, kDynamicBegin = size_t{64} << 10;
+
 struct Program {
   std::string name;
   std::vector<Instruction> code;
@@ -87,23 +104,24 @@ struct Program {
   std::vector<SpecialRegister> specials;
   std::vector<Placed> parameters;
   size_t parameter_bytes = 0;
-  std::vector<Placed> shared;  // of a known size
-  size_t local_bytes = 0;            // of a thread
+  std::vector<Placed> shared;         // of a known size
+  size_t dynamic_at = kDynamicBegin;  // what a launch asks for
+  size_t local_bytes = 0;             // of a thread
   std::array<unsigned, 3> most_threads{};
 };
-
-/// Shared memory begins here, so that an address of zero is none. Variables have a gap between them.
-/// What a launch asks for comes after them: they may have 48 KiB.
-inline constexpr size_t kSharedBegin = 1024, kSharedGap = 16, kDynamicBegin = size_t{64} << 10;
 
 /// Generic addresses of other spaces than global, whose addresses are those of the host.
 inline constexpr uint64_t kWindow = uint64_t{1} << 56;
 constexpr uint64_t window_of(Space space) {
   switch (space) {
-    case Space::Shared: return kWindow;
-    case Space::Local: return 2 * kWindow;
-    case Space::Parameter: return 3 * kWindow;
-    default: return 0;
+    case Space::Shared:
+      return kWindow;
+    case Space::Local:
+      return 2 * kWindow;
+    case Space::Parameter:
+      return 3 * kWindow;
+    default:
+      return 0;
   }
 }
 

@@ -20,7 +20,8 @@ class Kernels {
   void run(const emulator::KernelCall& call) {
     try {
       const Kernel& k = kernel(call.function);
-      ptx::run({*k.module, k.program, call.grid, call.block, call.shared_bytes, parameters_of(k.program, call.arguments)});
+      ptx::run(
+          {*k.module, k.program, call.grid, call.block, call.shared_bytes, parameters_of(k.program, call.arguments)});
     } catch (const Error& e) {
       throw Error("running nvcc's " + call.name + ": " + e.what());
     }

@@ -13,11 +13,16 @@ std::optional<Type> type_named(std::string_view name) {
   if (bits != 8 && bits != 16 && bits != 32 && bits != 64) return std::nullopt;
   const auto size = static_cast<uint8_t>(bits);
   switch (name[0]) {
-    case 'b': return Type{Kind::Bits, size};
-    case 'u': return Type{Kind::Unsigned, size};
-    case 's': return Type{Kind::Signed, size};
-    case 'f': return bits >= 16 ? std::optional(Type{Kind::Float, size}) : std::nullopt;
-    default: return std::nullopt;
+    case 'b':
+      return Type{Kind::Bits, size};
+    case 'u':
+      return Type{Kind::Unsigned, size};
+    case 's':
+      return Type{Kind::Signed, size};
+    case 'f':
+      return bits >= 16 ? std::optional(Type{Kind::Float, size}) : std::nullopt;
+    default:
+      return std::nullopt;
   }
 }
 

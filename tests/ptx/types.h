@@ -41,10 +41,14 @@ bool fits(Type register_type, Type instruction_type, bool wider);
 template <class T>
 constexpr Type type_of() {
   constexpr uint8_t kBits = sizeof(T) * 8;
-  if constexpr (std::is_same_v<T, bool>) return {Kind::Predicate, kBits};
-  else if constexpr (std::is_floating_point_v<T>) return {Kind::Float, kBits};
-  else if constexpr (std::is_signed_v<T>) return {Kind::Signed, kBits};
-  else return {Kind::Unsigned, kBits};
+  if constexpr (std::is_same_v<T, bool>)
+    return {Kind::Predicate, kBits};
+  else if constexpr (std::is_floating_point_v<T>)
+    return {Kind::Float, kBits};
+  else if constexpr (std::is_signed_v<T>)
+    return {Kind::Signed, kBits};
+  else
+    return {Kind::Unsigned, kBits};
 }
 
 template <class T>

@@ -37,10 +37,17 @@ Warp::Warp(const Program& program, Memory& memory, unsigned first_thread)
   for (const Constant& c : program.constants) {
     defined_at_start_[c.slot.index] = kAllLanes;
     switch (c.type.bits) {
-      case 8: set_all(values<uint8_t>(c.slot), c.bits); break;
-      case 16: set_all(values<uint16_t>(c.slot), c.bits); break;
-      case 32: set_all(values<uint32_t>(c.slot), c.bits); break;
-      default: set_all(values<uint64_t>(c.slot), c.bits);
+      case 8:
+        set_all(values<uint8_t>(c.slot), c.bits);
+        break;
+      case 16:
+        set_all(values<uint16_t>(c.slot), c.bits);
+        break;
+      case 32:
+        set_all(values<uint32_t>(c.slot), c.bits);
+        break;
+      default:
+        set_all(values<uint64_t>(c.slot), c.bits);
     }
   }
   for (const SpecialRegister& s : program.specials) defined_at_start_[s.slot.index] = kAllLanes;
@@ -166,7 +173,8 @@ Lanes Warp::named(const Instruction& i, Lanes lanes) {
   const uint32_t* const masks = values<uint32_t>(i.from[i.n_from - 1U]);
   Lanes all = 0;
   for_each_lane(lanes, [&](unsigned lane) {
-    if (!(masks[lane] >> lane & 1)) fail(i, "lane " + std::to_string(lane) + " is not in its mask " + in_hex(masks[lane]));
+    if (!(masks[lane] >> lane & 1))
+      fail(i, "lane " + std::to_string(lane) + " is not in its mask " + in_hex(masks[lane]));
     for_each_lane(masks[lane] & lanes, [&](unsigned other) {
       if (masks[other] != masks[lane]) fail(i, "lanes that name each other have different masks");
     });
@@ -184,9 +192,7 @@ bool Warp::all_there(const Group& group, const Instruction& i, Lanes lanes) {
   return missing == 0;
 }
 
-void Warp::commit_copies(unsigned lane) {
-  copies_[lane].committed.push_back(std::exchange(copies_[lane].open, {}));
-}
+void Warp::commit_copies(unsigned lane) { copies_[lane].committed.push_back(std::exchange(copies_[lane].open, {})); }
 
 void Warp::wait_copies(unsigned lane, size_t pending) {
   auto& groups = copies_[lane].committed;

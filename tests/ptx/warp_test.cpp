@@ -93,8 +93,9 @@ TEST(Matrix, ColumnsOfFourMatrices) {
   for (uint32_t m = 0; m < 4; ++m) EXPECT_EQ(results[14].x[m], (64 * m + 43) << 16 | (64 * m + 35)) << m;
 }
 
-/// a has a single 1 (bf16 3F80) and b a single 2 (4000): a [9, 5] times b [5, 3], so d [9, 3] grows by 2. By the figures,
-/// a [9, 5] is the upper half of a1 in lane 4 * 1 + 2, b [5, 3] that of b0 in lane 4 * 3 + 2, d [9, 3] d3 in lane 4 * 1 + 1.
+/// a has a single 1 (bf16 3F80) and b a single 2 (4000): a [9, 5] times b [5, 3], so d [9, 3] grows by 2. By the
+/// figures, a [9, 5] is the upper half of a1 in lane 4 * 1 + 2, b [5, 3] that of b0 in lane 4 * 3 + 2, d [9, 3] d3 in
+/// lane 4 * 1 + 1.
 TEST(Matrix, OneProductLandsWhereTheFiguresSay) {
   const auto results = run_small(R"(
     setp.eq.s32 %p1, %r0, 6;

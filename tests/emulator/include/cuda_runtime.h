@@ -159,11 +159,17 @@ cudaError_t launch(const char* name, void (*kernel)(P...), const dim3& grid, con
     enqueue(stream, [=, values = std::tuple<P...>(P(arguments)...)] {
       const Extent blocks{grid.x, grid.y, grid.z}, threads{block.x, block.y, block.z};
       const auto call = [&](const P&... p) {
-        kernel_runner()({name, reinterpret_cast<const void*>(kernel), blocks, threads, shared_bytes,
+        kernel_runner()({name,
+                         reinterpret_cast<const void*>(kernel),
+                         blocks,
+                         threads,
+                         shared_bytes,
                          {{&p, sizeof(p), alignof(P)}...}});
       };
-      if (kernel_runner()) std::apply(call, values);
-      else run(name, blocks, threads, shared_bytes, [&] { std::apply(kernel, values); });
+      if (kernel_runner())
+        std::apply(call, values);
+      else
+        run(name, blocks, threads, shared_bytes, [&] { std::apply(kernel, values); });
     });
   return error;
 }
