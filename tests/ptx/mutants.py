@@ -28,13 +28,21 @@ class Mutant:
     options: tuple = ()
 
 
+# What stands in ldmatrix between its name and its clobber.
+LOADED = """.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+               : "r"(address)"""
+
 MUTANTS = [
     Mutant("none", "attention", "Cases/AttentionParity.*"),
     Mutant("swapped-operand", "attention", "Cases/AttentionParity.*", "device/mma.cuh", "{%8, %9}", "{%9, %8}"),
     Mutant("missing-clobber", "attention", "Cases/AttentionParity.*", "device/mma.cuh",
-           '"n"(kPending) : "memory");', '"n"(kPending));'),
+           'asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans' + LOADED + '\n               : "memory");',
+           'asm("ldmatrix.sync.aligned.m8n8.x4.trans' + LOADED + ");"),
     Mutant("transposed-load", "attention", "Cases/AttentionParity.*", "device/mma.cuh", ".x4.trans.shared", ".x4.shared"),
-    Mutant("eight-byte-alignment", "attention", "Cases/AttentionParity.*", "device/shared.cuh", "__align__(16)", "__align__(8)"),
+    Mutant("eight-byte-alignment", "glu", "*Elementwise*:Fused.*", "device/row.cuh",
+           "const auto x = *reinterpret_cast<const Pack<T, kVector>*>(row + first + i);",
+           "const auto x = *reinterpret_cast<const Pack<T, kVector>*>(row + first + i + kVector / 2);"),
     Mutant("longer-parameter", "rope", "Rope.*", "kernels.h", "  bool interleaved;\n};\nvoid rope(",
            "  bool interleaved;\n#ifdef __CUDACC__\n  int64_t more;\n#endif\n};\nvoid rope("),
     Mutant("fast-math", "glu", "*Elementwise*:Fused.*", options=("-use_fast_math",)),
@@ -56,7 +64,7 @@ def compile_mutant(nvcc, mutant, out):
 
 
 def first_failure(output):
-    said = re.search(r"running nvcc's .*|\S+_test\.cpp:\d+: Failure.*\n.*", output)
+    said = re.search(r"running nvcc's .*|\S+:\d+: Failure\n.*", output)
     return re.sub(r"\s+", " ", said[0])[:250] if said else ""
 
 
