@@ -1,7 +1,7 @@
 # For '. .ci/cuda_toolkit.sh' at the root of the tree. find_toolkit WHO: the folder that holds bin/nvcc and include/, in
 # `cuda`; an installed one unless KVCAL_NVCC=pypi, else nvcc's PyPI wheels in build/nvcc. Where neither can be had it says so
 # and ends the script (exit code 0).
-# shellcheck shell=sh
+# shellcheck shell=sh disable=SC2034
 packages='nvidia-cuda-nvcc==13.0.* nvidia-nvvm==13.0.* nvidia-cuda-crt==13.0.* nvidia-cuda-runtime==13.0.* nvidia-cuda-cccl==13.0.*'
 
 find_toolkit() {
