@@ -93,7 +93,7 @@ __global__ void layer_norm_kernel(const T* __restrict__ x, const float* __restri
   });
   const float inverse = inverse_rms(row_reduce<kRowThreads>(squares, Sum()), width, eps);
   each_pack<kRowThreads, kWhole>(width, [&](const auto& part) {
-    float v[kPack], g[kPack], b[kPack];
+    float v[kPack], g[kPack] = {}, b[kPack] = {};  // nvcc multiplies before it asks for a gain
     read_pack(v, x, part);
     if (gain) read_pack(g, gain, part);
     if (bias) read_pack(b, bias, part);

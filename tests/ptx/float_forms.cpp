@@ -94,6 +94,14 @@ struct Most {
 struct PowerOfTwo {
   float operator()(float a) const { return canonical(std::exp2(a)); }
 };
+/// a times 1 / b: 2 ulp where b's magnitude is from 2^-126 to 2^126, and nothing beyond (ISA, div).
+struct ApproximateQuotient {
+  float operator()(float a, float b) const {
+    const float magnitude = std::fabs(b);
+    if (magnitude > 0x1p126F && !std::isinf(b)) return canonical(a * std::copysign(0.0F, b));
+    return canonical(a / b);
+  }
+};
 /// The upper half of the result, of the upper half of the operand: what software refines.
 struct CoarseReciprocal {
   double operator()(double a) const {
@@ -187,6 +195,7 @@ void add_float_forms(Forms& forms) {
   forms["fma.rn.sat.f32"] = each_lane<Saturating<MultiplyAdd>, float, float, float, float>();
   forms["ex2.approx.f32"] = each_lane<PowerOfTwo, float, float>();
   forms["ex2.approx.ftz.f32"] = each_lane<Flushing<PowerOfTwo>, float, float>();
+  forms["div.approx.f32"] = each_lane<ApproximateQuotient, float, float, float>();
   forms["rcp.approx.ftz.f32"] = each_lane<Flushing<Reciprocal>, float, float>();
   forms["rcp.approx.ftz.f64"] = each_lane<CoarseReciprocal, double, double>();
 }

@@ -100,6 +100,10 @@ constexpr Case kFloat[] = {
     {"rcp.approx.ftz.f64 %g1, 0d4008000000000000;", "%g1", 0x3FD5555500000000},
     {"sqrt.rn.f32 %f1, 0f40000000;", "%f1", 0x3FB504F3},
     {"div.rn.f32 %f1, 0f3F800000, 0f40400000;", "%f1", 0x3EAAAAAB},
+    {"div.approx.f32 %f1, 0f3F800000, 0f40400000;", "%f1", 0x3EAAAAAB},
+    {"div.approx.f32 %f1, 0fC0000000, 0f7F000000;", "%f1", 0x80000000},  // by 2^127: nothing
+    {"div.approx.f32 %f1, 0f7F800000, 0f7F000000;", "%f1", 0x7FFFFFFF},
+    {"div.approx.f32 %f1, 0f3F800000, 0f7F800000;", "%f1", 0x00000000},
     {"max.f32 %f1, 0f7FC00000, 0fBF800000;", "%f1", 0xBF800000},
     {"min.f32 %f1, 0f00000000, 0f80000000;", "%f1", 0x80000000},
     {"copysign.f32 %f1, 0f80000000, 0f3F800000;", "%f1", 0xBF800000},

@@ -41,10 +41,10 @@ MUTANTS = [
            'asm("ldmatrix.sync.aligned.m8n8.x4.trans' + LOADED + ");"),
     Mutant("transposed-load", "attention", "Cases/AttentionParity.*", "device/mma.cuh", ".x4.trans.shared", ".x4.shared"),
     Mutant("eight-byte-alignment", "glu", "*Elementwise*:Fused.*", "device/row.cuh",
-           "const auto x = *reinterpret_cast<const Pack<T, kVector>*>(row + first + i);",
-           "const auto x = *reinterpret_cast<const Pack<T, kVector>*>(row + first + i + kVector / 2);"),
-    Mutant("longer-parameter", "rope", "Rope.*", "kernels.h", "  bool interleaved;\n};\nvoid rope(",
-           "  bool interleaved;\n#ifdef __CUDACC__\n  int64_t more;\n#endif\n};\nvoid rope("),
+           "const auto x = *reinterpret_cast<const Pack<T, kVector>*>(row + part.first + i);",
+           "const auto x = *reinterpret_cast<const Pack<T, kVector>*>(row + part.first + i + kVector / 2);"),
+    Mutant("longer-parameter", "heads", "Rope.*", "kernels.h", "  float eps;\n};\nvoid project_heads(",
+           "  float eps;\n#ifdef __CUDACC__\n  int64_t more;\n#endif\n};\nvoid project_heads("),
     Mutant("fast-math", "glu", "*Elementwise*:Fused.*", options=("-use_fast_math",)),
 ]
 
