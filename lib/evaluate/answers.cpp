@@ -62,9 +62,9 @@ std::map<std::string, RightAnswers> right_by_tag(const Answers& answers, const s
   return right;
 }
 
-std::vector<Answers> answer(OpenedModel& model, Ops& op, const FedPrompts& fed,
-                            const std::vector<PromptTokens>& prompts, const std::vector<Variant>& variants,
-                            const AnswerOptions& how) {
+AllAnswers answer(OpenedModel& model, Ops& op, const FedPrompts& fed, const std::vector<PromptTokens>& prompts,
+                  const std::vector<Variant>& variants, const AnswerOptions& how) {
+  AllAnswers all;
   Generator generator(*model.model, op, model.weights, kChunkTokens);
   GenerateOptions options;
   options.max_new_tokens = how.max_new_tokens;
@@ -76,15 +76,18 @@ std::vector<Answers> answer(OpenedModel& model, Ops& op, const FedPrompts& fed,
     Answers answers;
     for (size_t i = 0; i < prompts.size(); ++i)
       answers.push_back(while_doing("answering prompt " + quoted(prompts[i].id) + " with " + name, [&] {
-        return answer_of(generator.generate(prompts[i], options, tap), options, fed.prompts[i], fed.tokenizer);
+        const Generated generated = generator.generate(prompts[i], options, tap);
+        all.n_decoded += static_cast<int64_t>(generated.output_ids.size()) - 1;
+        all.decode_seconds += generated.decode_seconds;
+        return answer_of(generated, options, fed.prompts[i], fed.tokenizer);
       }));
     return answers;
   };
   NoTap away;
-  std::vector<Answers> all = {answers_with(away, "the cache as it is", DType::F32)};
+  all.answers.push_back(answers_with(away, "the cache as it is", DType::F32));
   for (const Variant& variant : variants) {
     RoundingTap tap(variant, op, how.keep_recent);
-    all.push_back(answers_with(tap, variant.name, variant.state));
+    all.answers.push_back(answers_with(tap, variant.name, variant.state));
   }
   return all;
 }

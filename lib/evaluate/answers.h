@@ -54,9 +54,15 @@ struct AnswerOptions {
   int64_t keep_recent = 0;  // as EvaluationOptions has it
 };
 
-/// Weights stay resident. Answers of the reference, then of each variant. Throws Error where a logit is NaN.
-std::vector<Answers> answer(OpenedModel& model, Ops& op, const FedPrompts& fed,
-                            const std::vector<PromptTokens>& prompts, const std::vector<Variant>& variants,
-                            const AnswerOptions& options);
+/// Answers of the reference, then of each variant, and how long it took to make them after the prompts.
+struct AllAnswers {
+  std::vector<Answers> answers;
+  int64_t n_decoded = 0;  // tokens but the first of each answer
+  double decode_seconds = 0;
+};
+
+/// Weights stay resident. Throws Error where a logit is NaN.
+AllAnswers answer(OpenedModel& model, Ops& op, const FedPrompts& fed, const std::vector<PromptTokens>& prompts,
+                  const std::vector<Variant>& variants, const AnswerOptions& options);
 
 }  // namespace kvcal

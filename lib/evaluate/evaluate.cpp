@@ -5,6 +5,7 @@
 #include <span>
 #include <utility>
 
+#include "base/number_text.h"
 #include "calibrate/opened_model.h"
 #include "evaluate/make_variants.h"
 #include "evaluate/variant_sweep.h"
@@ -151,10 +152,15 @@ Evaluation evaluate(const EvaluationInputs& inputs, const EvaluationOptions& opt
   if (set.recipe) result.recipe = recipe_of(ground, *set.recipe, std::span(alone).subspan(set.layers.size()));
   alone.resize(set.layers.size());
   result.layers = std::move(alone);
-  if (options.max_new_tokens > 0)
-    result.answers =
+  if (options.max_new_tokens > 0) {
+    AllAnswers all =
         answer(model, *op, fed, sequences.prompts, set.compared, {options.max_new_tokens, options.keep_recent});
-
+    result.answers = std::move(all.answers);
+    if (all.n_decoded > 0)
+      listener.hear(Notice::Note,
+                    "answers: " + std::to_string(all.n_decoded) + " tokens after the first of each, one at a time, " +
+                        formatted("%.3g a second", static_cast<double>(all.n_decoded) / all.decode_seconds));
+  }
   result.n_tokens_twice = tokens_of(sequences.sanity);
   result.model = describe(model);
   result.prompts = sequences.prompts;

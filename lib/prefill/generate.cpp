@@ -1,6 +1,7 @@
 #include "prefill/generate.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <numeric>
 
@@ -97,6 +98,7 @@ Generated Generator::generate(const PromptTokens& prompt, const GenerateOptions&
   Generated result;
   const int32_t first_token = largest(logits);  // also refuses NaN
   result.top = top_logits(logits, options.n_top);
+  const auto begin = std::chrono::steady_clock::now();
   for (int32_t token = first_token; static_cast<int64_t>(result.output_ids.size()) < options.max_new_tokens;) {
     result.output_ids.push_back(token);
     const auto& stop = options.stop_tokens;
@@ -105,6 +107,7 @@ Generated Generator::generate(const PromptTokens& prompt, const GenerateOptions&
     run.prompts[0].ids.push_back(token);
     token = largest(feed(run, static_cast<int64_t>(run.prompts[0].ids.size()) - 1, 1, tap));
   }
+  result.decode_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   return result;
 }
 

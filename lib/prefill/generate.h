@@ -22,6 +22,7 @@ struct GenerateOptions {
 struct Generated {
   std::vector<int32_t> output_ids;             // without the prompt; a stop token is included
   std::vector<std::pair<int32_t, float>> top;  // (token, logit), largest first; ties: lower token first
+  double decode_seconds = 0;                   // of all tokens but the first, which the prompt's last position gives
 };
 
 class Generator {

@@ -1,6 +1,7 @@
 set -- "$SOURCE/datasets/demo/stressed" -q
 kvcal calibrate "$@" --prompts "$SOURCE/datasets/demo/prompts.jsonl" --max-prompts 12 -o scales.json
 set -- "$SOURCE/datasets/demo/stressed" --prompts "$SOURCE/datasets/demo/questions.jsonl" --max-prompts 8 --generate --max-new-tokens 32
-kvcal evaluate "$@" --scales scales.json
+kvcal evaluate "$@" --scales scales.json 2>told
+grep -c 'one at a time, [0-9.e+]* a second$' told
 kvcal evaluate "$@" -q -o one.json --min-correct 0.9 || echo exit $?
 kvcal evaluate "$@" -q -o both.json --scales scales.json --min-correct 0.9 && echo right
