@@ -1,5 +1,7 @@
 #include "emulator/race_findings.h"
 
+#include <link.h>
+
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
@@ -7,10 +9,21 @@
 #include <functional>
 #include <sstream>
 
-extern "C" const char __executable_start;  // the linker's: where the program begins in memory
-
 namespace emulator::race {
 namespace {
+
+/// Where the program was loaded: the first of what the loader lists. A linker's symbol would not do in a library.
+const char* program_begin() {
+  const char* begin = nullptr;
+  dl_iterate_phdr(
+      [](dl_phdr_info* info, size_t, void* found) {
+        *static_cast<const char**>(found) = reinterpret_cast<const char*>(info->dlpi_addr);
+        return 1;
+      },
+      &begin);
+  return begin;
+}
+const char* const kProgram = program_begin();
 
 /// What addr2line prints of our own lines: "kernels/norm.cu:88 (discriminator 3)" -> "norm.cu:88"; else nothing.
 std::string line_of_the_tree(const std::string& printed) {
@@ -74,9 +87,7 @@ std::string text(const Finding& f, const std::string& now, const std::string& be
 
 }  // namespace
 
-uint32_t site_of(const void* code) {
-  return static_cast<uint32_t>(static_cast<const char*>(code) - &__executable_start);
-}
+uint32_t site_of(const void* code) { return static_cast<uint32_t>(static_cast<const char*>(code) - kProgram); }
 
 std::vector<std::string> lines_of(const std::vector<uint32_t>& sites) {
   std::vector<std::string> lines(sites.size());
