@@ -11,7 +11,7 @@ namespace {
 
 /// Rows 2 to 4 of five, and both columns of another tensor.
 Json sound_record() {
-  return parse_json(R"({"format": "kvcal-fold", "model": {"weights_fingerprint": "ab"},
+  return parse_json(R"({"format": "kvcal-fold", "version": "1.0", "model": {"weights_fingerprint": "ab"},
       "sites": [{"left_to_scales": false}, {"left_to_scales": true}],
       "tensors": [{"name": "k", "lines": 5, "rows": [[1, 2], [3, 1]], "exponents": [-3, 4]},
                   {"name": "o", "lines": 2, "columns": [[0, 2]], "exponents": [7], "one_plus": true}]})");

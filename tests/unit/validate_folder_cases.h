@@ -260,9 +260,10 @@ inline std::vector<FolderCase> fold_cases() {
   add_embedding(plain);
   const auto with_record = [](const std::string& tensors, bool left) {
     return [=](ScaleFolder& f) {
-      f.files["kvcal-fold.json"] = R"({"format": "kvcal-fold", "model": {"weights_fingerprint": "ab"}, "sites":
-          [{"left_to_scales": )" + std::string(left ? "true" : "false") +
-                                   R"(}], "tensors": [)" + tensors + "]}";
+      f.files["kvcal-fold.json"] =
+          R"({"format": "kvcal-fold", "version": "1.0", "model": {"weights_fingerprint": "ab"}, "sites":
+          [{"left_to_scales": )" +
+          std::string(left ? "true" : "false") + R"(}], "tensors": [)" + tensors + "]}";
     };
   };
   const auto with_text = [](const char* text) { return [=](ScaleFolder& f) { f.files["kvcal-fold.json"] = text; }; };
