@@ -203,7 +203,7 @@ __global__ void channel_delta_gates_kernel(const T* __restrict__ a, const T* __r
   if (i >= tokens * heads * dk) return;
   const double step = softplus(static_cast<double>(widen(a[i])) + static_cast<double>(dt_bias[channel]));
   g[i] = static_cast<float>(-exp(static_cast<double>(a_log[channel / dk])) * step);
-  if (i % dk == 0) beta[i / dk] = sigmoid(widen(b[i / dk]));
+  if (i % dk == 0) beta[i / dk] = exact_sigmoid(widen(b[i / dk]));
 }
 
 }  // namespace

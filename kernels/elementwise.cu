@@ -62,7 +62,7 @@ __global__ void delta_gates_kernel(const T* __restrict__ a, const T* __restrict_
   const int64_t h = i % heads;
   const double step = softplus(static_cast<double>(widen(a[i]) + dt_bias[h]));
   g[i] = static_cast<float>(-exp(static_cast<double>(a_log[h])) * step);
-  beta[i] = sigmoid(widen(b[i]));
+  beta[i] = exact_sigmoid(widen(b[i]));
 }
 
 /// Whether 16 bytes can be read at once from all of them: rows inside a tensor may begin anywhere.

@@ -65,7 +65,7 @@ __device__ void make_scores(const T* logits, const Scores& m, const RoutingShape
     sum = warp_reduce(sum, Sum());
     for (int e = lane; e < n; e += kWarp) m.score[e] /= sum;
   } else {
-    for (int e = lane; e < n; e += kWarp) m.score[e] = sigmoid(widen(logits[e]));
+    for (int e = lane; e < n; e += kWarp) m.score[e] = exact_sigmoid(widen(logits[e]));
   }
   for (int e = lane; e < n; e += kWarp) m.biased[e] = m.score[e] + (s.bias ? s.bias[e] : 0.0f);
 }

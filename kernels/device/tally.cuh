@@ -12,7 +12,10 @@ static_assert(sizeof(Word) == sizeof(uint64_t));
 constexpr unsigned kMagnitude = 0x7FFF, kInfinity = 0x7F80, kOctaveCodes = 128;
 
 __device__ inline unsigned bits_of_value(bf16 x) { return x.bits; }
-__device__ inline unsigned bits_of_value(float x) { return narrow_pair(x, 0.0f); }
+/// A NaN keeps its payload, as to_bf16() does it: codes are counted.
+__device__ inline unsigned bits_of_value(float x) {
+  return x == x ? narrow_pair(x, 0.0f) : (__float_as_uint(x) >> 16) | 0x40u;
+}
 
 /// The bit that a significand has and its code has not.
 __device__ inline unsigned hidden_bit(bool normal) { return normal ? kOctaveCodes : 0; }
