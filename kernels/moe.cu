@@ -64,8 +64,7 @@ __global__ void expert_offsets_kernel(int32_t* __restrict__ offsets, int n_exper
     const int32_t end = sum_before(total, place) + total + so_far[0];
     __syncthreads();  // everyone has read it
     if (e + thread < n_experts) offsets[1 + e + thread] = end;
-    if (thread == kThreads - 1) so_far[0] = end;
-    __syncthreads();
+    if (thread == kThreads - 1) so_far[0] = end;  // read behind the barriers of the next sum_before()
   }
 }
 
