@@ -7,8 +7,6 @@
 
 namespace kvcal::cuda {
 
-__device__ inline uint32_t packed(bf16 low, bf16 high) { return low.bits | uint32_t{high.bits} << 16; }
-
 /// An operand of 16 x 16, as multiply_add takes it, in two parts.
 struct SplitOperand {
   uint32_t high[4], low[4];
