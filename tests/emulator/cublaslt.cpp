@@ -7,6 +7,8 @@
 #include <utility>
 #include <vector>
 
+#include "emulator/devices.h"
+#include "emulator/memory.h"
 #include "emulator/streams.h"
 #include "include/cublasLt.h"
 #include "tensor/dtype.h"
@@ -155,9 +157,11 @@ const char* cublasLtGetStatusString(cublasStatus_t status) {
 
 cublasStatus_t cublasLtCreate(cublasLtHandle_t* library) {
   *library = new EmulatedCublasLt;
+  emulator::own(*library);
   return CUBLAS_STATUS_SUCCESS;
 }
 cublasStatus_t cublasLtDestroy(cublasLtHandle_t library) {
+  emulator::disown(library);
   delete library;
   return CUBLAS_STATUS_SUCCESS;
 }
@@ -287,6 +291,10 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t library, cublasLtMatmulDesc_t ope
           cublasLtMatmulAlgoCheck(library, operation, a_layout, b_layout, c_layout, d_layout, algorithm, &checked))
     return status;
   if (std::exchange(fail_next, false)) return CUBLAS_STATUS_EXECUTION_FAILED;
+  const int device = emulator::owner_of(stream);
+  for (const void* memory : {a, b, static_cast<const void*>(d), static_cast<const void*>(workspace)})
+    if (emulator::owner_of(library) != device || (memory && emulator::device_of(memory) != device))
+      return CUBLAS_STATUS_EXECUTION_FAILED;
   const bool pointers = is_aligned(a) && is_aligned(b) && is_aligned(d) && a && b && d && c == d && stream &&
                         (!operation->bias || (operation->bias_pointer && is_aligned(operation->bias_pointer)));
   const bool factors = *static_cast<const float*>(alpha) == 1.0f && *static_cast<const float*>(beta) == 0.0f;

@@ -37,7 +37,8 @@ extern "C" int cuGetErrorName(int error, const char** name) {
   return 1;  // CUDA_ERROR_INVALID_VALUE
 }
 extern "C" int cuDeviceGetCount(int* n) {
-  *n = 1;
+  const char* told = std::getenv("KVCAL_EMULATED_DEVICES");
+  *n = told ? std::atoi(told) : 1;
   return 0;
 }
 extern "C" int cuDeviceGet(int* device, int index) {

@@ -4,20 +4,21 @@
 #include <cstdlib>
 #include <mutex>
 #include <set>
-#include <utility>
 #include <vector>
 
+#include "emulator/devices.h"
 #include "emulator/memory.h"
 #include "include/cuda_runtime.h"
 
 namespace {
 
 constexpr int kRuntime = 13000;  // CUDA 13.0
-cudaError_t last_error = cudaSuccess;
+std::atomic<cudaError_t> last_error = cudaSuccess;
 
 std::mutex spinning_mutex;
 std::set<cudaEvent_t> spinning;  // events for which a waiting thread does not sleep
 std::atomic<int64_t> n_spinning_waits;
+std::atomic<int64_t> n_second_launches;  // on the second device
 
 /// What is wrong with the device: programs under test are told by their environment.
 bool device_is(const char* state) {
@@ -27,6 +28,11 @@ bool device_is(const char* state) {
 
 size_t shared_bytes_of_a_block() {
   return device_is("small") ? emulator::kSmallSharedBytes : emulator::kMostSharedBytes;
+}
+
+/// A stream's device takes copies into and out of its own memory.
+bool is_of(cudaStream_t stream, const void* memory, size_t bytes) {
+  return emulator::is_device(memory, bytes) && emulator::device_of(memory) == emulator::owner_of(stream);
 }
 
 struct ErrorText {
@@ -44,6 +50,8 @@ constexpr ErrorText kErrors[] = {
     {cudaErrorInvalidDevice, "cudaErrorInvalidDevice", "invalid device ordinal"},
     {cudaErrorNoKernelImageForDevice, "cudaErrorNoKernelImageForDevice",
      "no kernel image is available for execution on the device"},
+    {cudaErrorInvalidResourceHandle, "cudaErrorInvalidResourceHandle", "invalid resource handle"},
+    {cudaErrorIllegalAddress, "cudaErrorIllegalAddress", "an illegal memory access was encountered"},
     {cudaErrorNotReady, "cudaErrorNotReady", "device not ready"},
 };
 
@@ -61,7 +69,7 @@ const char* cudaGetErrorString(cudaError_t error) {
   return "unknown error";
 }
 
-cudaError_t cudaGetLastError() { return std::exchange(last_error, cudaSuccess); }
+cudaError_t cudaGetLastError() { return last_error.exchange(cudaSuccess); }
 
 // ---------------------------------------------------------------- devices
 
@@ -76,21 +84,22 @@ cudaError_t cudaRuntimeGetVersion(int* version) {
 }
 
 cudaError_t cudaGetDeviceCount(int* n) {
-  *n = 1;
+  *n = emulator::n_devices();
   if (device_is("with old driver")) return cudaErrorInsufficientDriver;
   return device_is("hidden") ? cudaErrorNoDevice : cudaSuccess;
 }
 
 cudaError_t cudaGetDevice(int* device) {
-  *device = 0;
+  *device = emulator::current_device();
   return cudaSuccess;
 }
 
-cudaError_t cudaSetDevice(int device) { return device == 0 ? cudaSuccess : cudaErrorInvalidDevice; }
+cudaError_t cudaSetDevice(int device) { return emulator::use_device(device) ? cudaSuccess : cudaErrorInvalidDevice; }
 
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
-  if (device != 0) return cudaErrorInvalidDevice;
-  *properties = {"emulated GPU", device_is("old") ? 7 : 9, 0, shared_bytes_of_a_block(), 2};
+  if (device < 0 || device >= emulator::n_devices()) return cudaErrorInvalidDevice;
+  const int usual = device_is("mixed") && device > 0 ? 8 : 9;
+  *properties = {"emulated GPU", device_is("old") ? 7 : usual, 0, shared_bytes_of_a_block(), 2};
   return cudaSuccess;
 }
 
@@ -110,12 +119,14 @@ cudaError_t cudaDeviceSynchronize() {
 
 cudaError_t cudaStreamCreate(cudaStream_t* stream) {
   *stream = emulator::new_stream();
+  emulator::own(*stream);
   return cudaSuccess;
 }
 
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) { return cudaStreamCreate(stream); }
 
 cudaError_t cudaStreamDestroy(cudaStream_t stream) {
+  emulator::disown(stream);
   emulator::destroy(stream);
   return cudaSuccess;
 }
@@ -132,6 +143,7 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
 
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags) {
   *event = emulator::new_event();
+  emulator::own(*event);
   const std::lock_guard lock(spinning_mutex);
   if (flags == cudaEventDisableTiming) spinning.insert(*event);
   return cudaSuccess;
@@ -144,11 +156,13 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
     const std::lock_guard lock(spinning_mutex);
     spinning.erase(event);
   }
+  emulator::disown(event);
   emulator::destroy(event);
   return cudaSuccess;
 }
 
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
+  if (emulator::owner_of(event) != emulator::owner_of(stream)) return cudaErrorInvalidResourceHandle;
   emulator::record(event, stream);
   return cudaSuccess;
 }
@@ -194,15 +208,15 @@ cudaError_t cudaFreeHost(void* pointer) {
 
 cudaError_t cudaMemsetAsync(void* to, int value, size_t bytes, cudaStream_t stream) {
   if (bytes == 0) return cudaSuccess;
-  if (!emulator::is_device(to, bytes)) return cudaErrorInvalidValue;
+  if (!is_of(stream, to, bytes)) return cudaErrorInvalidValue;
   emulator::enqueue(stream, [=] { std::memset(to, value, bytes); });
   return cudaSuccess;
 }
 
 cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind kind, cudaStream_t stream) {
   if (bytes == 0) return cudaSuccess;
-  if (kind != cudaMemcpyDeviceToHost && !emulator::is_device(to, bytes)) return cudaErrorInvalidValue;
-  if (kind != cudaMemcpyHostToDevice && !emulator::is_device(from, bytes)) return cudaErrorInvalidValue;
+  if (kind != cudaMemcpyDeviceToHost && !is_of(stream, to, bytes)) return cudaErrorInvalidValue;
+  if (kind != cudaMemcpyHostToDevice && !is_of(stream, from, bytes)) return cudaErrorInvalidValue;
   if (kind == cudaMemcpyHostToDevice && !emulator::is_pinned(from, bytes)) {
     // Pageable memory has been read when the call returns.
     const auto* const begin = static_cast<const char*>(from);
@@ -221,8 +235,7 @@ cudaError_t cudaMemcpy2DAsync(void* to, size_t to_pitch, const void* from, size_
                               size_t height, cudaMemcpyKind kind, cudaStream_t stream) {
   if (width > to_pitch || width > from_pitch || kind != cudaMemcpyDeviceToDevice) return cudaErrorInvalidValue;
   if (width == 0 || height == 0) return cudaSuccess;
-  if (!emulator::is_device(to, (height - 1) * to_pitch + width) ||
-      !emulator::is_device(from, (height - 1) * from_pitch + width))
+  if (!is_of(stream, to, (height - 1) * to_pitch + width) || !is_of(stream, from, (height - 1) * from_pitch + width))
     return cudaErrorInvalidValue;
   emulator::enqueue(stream, [=] {
     for (size_t r = 0; r < height; ++r)
@@ -237,7 +250,16 @@ int64_t spinning_waits() { return n_spinning_waits; }
 
 void leave_error(cudaError_t error) { last_error = error; }
 
-cudaError_t check_launch(const dim3& grid, const dim3& block, size_t shared_bytes) {
+bool may_read(cudaStream_t stream, const void* address) {
+  const int device = device_of(address);
+  return device < 0 || device == owner_of(stream);
+}
+
+cudaError_t check_launch(const dim3& grid, const dim3& block, size_t shared_bytes, cudaStream_t stream) {
+  constexpr int64_t kBeforeItBreaks = 30;  // it is opened by then, and runs
+  if (owner_of(stream) != current_device()) return cudaErrorInvalidResourceHandle;
+  if (device_is("with broken second") && current_device() == 1 && ++n_second_launches > kBeforeItBreaks)
+    return cudaErrorIllegalAddress;
   const size_t threads = size_t{block.x} * block.y * block.z;
   if (device_is("of another make")) return cudaErrorNoKernelImageForDevice;
   const bool ok = threads > 0 && threads <= kMostThreads && shared_bytes <= shared_bytes_of_a_block() && grid.x > 0 &&

@@ -1,11 +1,13 @@
 #include "emulator/memory.h"
 
 #include <algorithm>
+#include <array>
 #include <cstdlib>
 #include <cstring>
 #include <map>
 #include <mutex>
 
+#include "emulator/devices.h"
 #include "emulator/emulator.h"
 #include "emulator/streams.h"
 
@@ -20,15 +22,15 @@ class Book {
   void* allocate(size_t bytes) {
     void* const memory =
         std::aligned_alloc(kAlignment, (std::max<size_t>(bytes, 1) + kAlignment - 1) / kAlignment * kAlignment);
-    if (memory) sizes_[static_cast<const char*>(memory)] = bytes;
+    if (memory) blocks_[static_cast<const char*>(memory)] = {memory, bytes, current_device()};
     return memory;
   }
-  /// Its size, or nothing.
-  bool free(void* memory, size_t* bytes) {
-    const auto it = sizes_.find(static_cast<const char*>(memory));
-    if (it == sizes_.end()) return false;
-    *bytes = it->second;
-    sizes_.erase(it);
+  /// What it was, or nothing.
+  bool free(void* memory, Allocation* was) {
+    const auto it = blocks_.find(static_cast<const char*>(memory));
+    if (it == blocks_.end()) return false;
+    *was = it->second;
+    blocks_.erase(it);
     std::free(memory);
     return true;
   }
@@ -47,42 +49,53 @@ class Book {
     return static_cast<size_t>(static_cast<const char*>(to) - static_cast<const char*>(a.begin));
   }
   Allocation at_or_before(const void* address) const {
-    const auto after = sizes_.upper_bound(static_cast<const char*>(address));
-    if (after == sizes_.begin()) return {};
-    return {std::prev(after)->first, std::prev(after)->second};
+    const auto after = blocks_.upper_bound(static_cast<const char*>(address));
+    return after == blocks_.begin() ? Allocation{} : std::prev(after)->second;
   }
 
-  std::map<const char*, size_t> sizes_;
+  std::map<const char*, Allocation> blocks_;
 };
 
 std::mutex g_mutex;
 Book g_device, g_pinned;
-size_t g_limit = kUsualDeviceMemory, g_in_use = 0, g_peak = 0;
+
+struct Room {
+  size_t limit = kUsualDeviceMemory, in_use = 0, peak = 0;
+};
+std::array<Room, kMostDevices> g_rooms;  // by device
+
+Room& here() { return g_rooms[static_cast<size_t>(current_device())]; }
 
 }  // namespace
 
 void* allocate_device(size_t bytes) {
   const std::lock_guard lock(g_mutex);
-  if (bytes > g_limit || g_in_use > g_limit - bytes) return nullptr;
+  Room& room = here();
+  if (bytes > room.limit || room.in_use > room.limit - bytes) return nullptr;
   void* const memory = g_device.allocate(bytes);
   if (!memory) return nullptr;
   std::memset(memory, kPoison, bytes);
-  g_in_use += bytes;
-  g_peak = std::max(g_peak, g_in_use);
+  room.in_use += bytes;
+  room.peak = std::max(room.peak, room.in_use);
   return memory;
 }
 
 bool free_device(void* memory) {
   const std::lock_guard lock(g_mutex);
-  size_t bytes = 0;
-  if (!g_device.free(memory, &bytes)) return false;
-  g_in_use -= bytes;
+  Allocation was;
+  if (!g_device.free(memory, &was)) return false;
+  g_rooms[static_cast<size_t>(was.device)].in_use -= was.bytes;
   return true;
 }
 
 bool is_device(const void* from, size_t bytes) {
   const std::lock_guard lock(g_mutex);
   return g_device.holds(from, bytes);
+}
+
+int device_of(const void* address) {
+  const std::lock_guard lock(g_mutex);
+  return g_device.find(address).device;
 }
 
 size_t offset_on_device(const void* at) {
@@ -100,8 +113,8 @@ void* allocate_pinned(size_t bytes) {
 
 bool free_pinned(void* memory) {
   const std::lock_guard lock(g_mutex);
-  size_t bytes = 0;
-  return g_pinned.free(memory, &bytes);
+  Allocation was;
+  return g_pinned.free(memory, &was);
 }
 
 bool is_pinned(const void* from, size_t bytes) {
@@ -117,12 +130,12 @@ Allocation allocation_of(const void* address) {
 
 void set_device_memory(size_t bytes) {
   const std::lock_guard lock(g_mutex);
-  g_limit = bytes;
-  g_peak = g_in_use;
+  here().limit = bytes;
+  here().peak = here().in_use;
 }
 
-size_t device_memory() { return g_limit; }
-size_t device_bytes_in_use() { return g_in_use; }
-size_t device_bytes_peak() { return g_peak; }
+size_t device_memory() { return here().limit; }
+size_t device_bytes_in_use() { return here().in_use; }
+size_t device_bytes_peak() { return here().peak; }
 
 }  // namespace emulator

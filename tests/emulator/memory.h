@@ -1,4 +1,4 @@
-// Which memory the emulated host functions have handed out: the device's, with its limit, and pinned memory of the
+// Which memory the emulated host functions have handed out: the devices', with their limits, and pinned memory of the
 // host.
 #pragma once
 
@@ -6,10 +6,11 @@
 
 namespace emulator {
 
-void* allocate_device(size_t bytes);             // 256-byte aligned, poisoned; null: the device has no room
+void* allocate_device(size_t bytes);             // 256-byte aligned, poisoned; null: the current device has no room
 bool free_device(void* memory);                  // whether it was the device's
 bool is_device(const void* from, size_t bytes);  // whether the range lies within one allocation
 size_t offset_on_device(const void* at);         // from the beginning of its allocation; the address, if it is in none
+int device_of(const void* address);              // which device's it is; -1: none's
 
 void* allocate_pinned(size_t bytes);
 bool free_pinned(void* memory);
@@ -18,6 +19,7 @@ bool is_pinned(const void* from, size_t bytes);
 struct Allocation {
   const void* begin = nullptr;
   size_t bytes = 0;
+  int device = -1;  // that was current when it was made
 };
 /// The device's or the pinned one that holds the address; of no bytes if none does.
 Allocation allocation_of(const void* address);

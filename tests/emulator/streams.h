@@ -42,7 +42,8 @@ double time_of(EmulatedEvent* event);
 
 // ---------------------------------------------------------------- memory
 
-/// Bytes that the emulated device has, and that are in use; what was the most in use since set_device_memory().
+/// Bytes that this thread's emulated device has, and that are in use; what was the most in use since
+/// set_device_memory().
 constexpr size_t kUsualDeviceMemory = size_t{8} << 30;  // more than tests need
 void set_device_memory(size_t bytes);
 size_t device_memory();

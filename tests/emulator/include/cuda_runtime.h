@@ -95,13 +95,15 @@ enum cudaError_t {
   cudaErrorNoDevice = 100,
   cudaErrorInvalidDevice = 101,
   cudaErrorNoKernelImageForDevice = 209,
-  cudaErrorNotReady = 600
+  cudaErrorInvalidResourceHandle = 400,
+  cudaErrorNotReady = 600,
+  cudaErrorIllegalAddress = 700
 };
 enum cudaMemcpyKind { cudaMemcpyHostToDevice = 1, cudaMemcpyDeviceToHost = 2, cudaMemcpyDeviceToDevice = 3 };
 using cudaStream_t = EmulatedStream*;
 using cudaEvent_t = EmulatedEvent*;
 inline constexpr unsigned cudaStreamNonBlocking = 1, cudaEventBlockingSync = 1, cudaEventDisableTiming = 2,
-                          cudaHostAllocDefault = 0;
+                          cudaHostAllocDefault = 0, cudaHostAllocPortable = 1;
 struct cudaDeviceProp {
   char name[256];
   int major, minor;
@@ -148,13 +150,25 @@ int64_t spinning_waits();
 /// As a launch by somebody else leaves it for the next who asks.
 void leave_error(cudaError_t error);
 
-/// What a device of the emulated kind would say to a launch of these extents.
-cudaError_t check_launch(const dim3& grid, const dim3& block, size_t shared_bytes);
+/// What a device of the emulated kind would say to a launch of these extents on this stream.
+cudaError_t check_launch(const dim3& grid, const dim3& block, size_t shared_bytes, cudaStream_t stream);
+
+/// Whether the memory is this stream's device's, or no device's: of the others' a kernel could read nothing.
+bool may_read(cudaStream_t stream, const void* address);
+
+template <class T>
+bool may_read(cudaStream_t stream, const T& argument) {
+  if constexpr (std::is_pointer_v<T>)
+    return may_read(stream, static_cast<const void*>(argument));
+  else
+    return true;  // pointers inside of structures are not looked at
+}
 
 template <class... P, class... A>
 cudaError_t launch(const char* name, void (*kernel)(P...), const dim3& grid, const dim3& block, size_t shared_bytes,
                    cudaStream_t stream, const A&... arguments) {
-  const cudaError_t error = check_launch(grid, block, shared_bytes);
+  cudaError_t error = check_launch(grid, block, shared_bytes, stream);
+  if (!(may_read(stream, arguments) && ...)) error = cudaErrorIllegalAddress;
   if (error == cudaSuccess)
     enqueue(stream, [=, values = std::tuple<P...>(P(arguments)...)] {
       const Extent blocks{grid.x, grid.y, grid.z}, threads{block.x, block.y, block.z};
