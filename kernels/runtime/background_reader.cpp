@@ -28,13 +28,15 @@ BackgroundReader::BackgroundReader(int device, cudaStream_t compute, const Reade
     : device_(device),
       compute_(compute),
       options_(options),
-      copies_(make_stream()),
+      own_(std::make_shared<Target>(Target{make_stream(), {}})),
       freed_(make_event()),
       loaded_(make_event()) {
   assert(options.readers > 0 && options.slots > 0 && options.slot_bytes > 0 && options.slot_bytes % (2 * kSector) == 0);
+  for (int i = 0; i < options.slots; ++i) own_->copied.push_back(make_awaited_event());
 }
 
 BackgroundReader::~BackgroundReader() {
+  leave();
   cancel();
   {
     const std::lock_guard lock(mutex_);
@@ -42,7 +44,8 @@ BackgroundReader::~BackgroundReader() {
   }
   job_posted_.notify_all();
   for (std::thread& t : threads_) t.join();
-  static_cast<void>(cudaStreamSynchronize(copies_.get()));  // before the ring goes
+  for (const Slot& slot : ring_)  // before it goes
+    for (const auto& device : slot.used_by) static_cast<void>(cudaStreamSynchronize(device->copies.get()));
 }
 
 // ---------------------------------------------------------------- what is wanted
@@ -57,8 +60,13 @@ BackgroundReader::Piece BackgroundReader::Piece::part(uint64_t first, uint64_t n
   Piece p = *this;
   p.from += first;
   p.bytes = n;
-  p.to += first / size_of(stored) * size_of(as);
+  for (char*& to_device : p.to) to_device += first / size_of(stored) * size_of(as);
   return p;
+}
+
+bool BackgroundReader::Piece::same_as(const Piece& other) const {
+  return !file == !other.file && from == other.from && bytes == other.bytes && stored == other.stored &&
+         as == other.as && plus == other.plus;
 }
 
 const DirectFile& BackgroundReader::direct(const SourceFile& file) {
@@ -74,7 +82,7 @@ void BackgroundReader::add(const Tensor& host, const Tensor& to, float plus) {
   p.stored = host.dtype;
   p.as = to.dtype;
   p.plus = plus;
-  p.to = static_cast<char*>(to.data);
+  p.to = {static_cast<char*>(to.data)};
   if (p.bytes == 0) return;
   if (p.plain()) p.stored = p.as = DType::U8;  // may be cut anywhere
   if (const auto region = files_->locate(host.data, host.bytes())) {
@@ -131,10 +139,38 @@ std::deque<BackgroundReader::Job> BackgroundReader::make_jobs() {
 
 void BackgroundReader::start() {
   files_ = nullptr;
-  std::deque<Job> jobs = make_jobs();
+  order_after(own_->copies.get(), compute_, freed_);
+  if (joined()) return options_.group->offer(*this);
+  targets_ = {own_};
+  post(make_jobs());
+}
+
+/// What another device wants goes there too.
+void BackgroundReader::add_places_of(const std::vector<Piece>& others) {
+  const auto same = [](const Piece& a, const Piece& b) { return a.same_as(b); };
+  if (!std::ranges::equal(wanted_, others, same))
+    fail("devices that read weights together want different ones; this is a bug of this program, please report it");
+  for (size_t i = 0; i < others.size(); ++i) wanted_[i].to.push_back(others[i].to.front());
+}
+
+// Called by the last of the members that offers, in its thread.
+void BackgroundReader::read_for(const std::vector<BackgroundReader*>& members) noexcept {
+  try {
+    targets_.clear();
+    for (BackgroundReader* const m : members) {
+      targets_.push_back(m->own_);
+      if (m != this) add_places_of(std::exchange(m->wanted_, {}));
+    }
+    post(make_jobs());
+  } catch (...) {
+    error_ = std::current_exception();
+  }
+}
+
+void BackgroundReader::post(std::deque<Job> jobs) {
+  error_ = nullptr;
   if (jobs.empty()) return;
   start_threads();
-  order_after(copies_.get(), compute_, freed_);
   {
     const std::lock_guard lock(mutex_);
     outstanding_ = jobs.size();
@@ -146,7 +182,7 @@ void BackgroundReader::start() {
 void BackgroundReader::start_threads() {
   if (!threads_.empty()) return;
   for (int i = 0; i < options_.slots; ++i) {
-    ring_.push_back({allocate_pinned(options_.slot_bytes + kSector), make_awaited_event()});
+    ring_.push_back({allocate_pinned(options_.slot_bytes + kSector), {}});
     free_.push_back(static_cast<size_t>(i));
   }
   try {
@@ -172,7 +208,7 @@ void BackgroundReader::read_jobs() {
     std::exception_ptr error;
     try {
       check(chosen, "opening the device in a thread that reads weights");
-      if (wanted) run(job, ring_[slot]);
+      if (wanted) run(job, slot);
     } catch (...) {
       error = std::current_exception();
     }
@@ -184,21 +220,23 @@ void BackgroundReader::read_jobs() {
   }
 }
 
-void BackgroundReader::run(const Job& job, Slot& slot) {
-  check(cudaEventSynchronize(slot.copied.get()), "waiting for a copy of weights");
-  std::byte* const memory = aligned(slot.memory.get());
+void BackgroundReader::run(const Job& job, size_t slot) {
+  for (const auto& device : std::exchange(ring_[slot].used_by, targets_))
+    check(cudaEventSynchronize(device->copied[slot].get()), "waiting for a copy of weights");
+  std::byte* const memory = aligned(ring_[slot].memory.get());
   const Piece& first = job.pieces.front();
   if (!first.plain()) {
     convert(first, memory);
-    copy(first.to, memory, first.elements() * size_of(first.as));
+    copy(first, memory, first.elements() * size_of(first.as));
   } else if (!first.file) {
     std::memcpy(memory, first.memory->tensor().as<uint8_t>() + first.from, first.bytes);
-    copy(first.to, memory, first.bytes);
+    copy(first, memory, first.bytes);
   } else {
     const std::byte* const begin = first.file->read(job.begin, job.end, memory);
-    for (const Piece& p : job.pieces) copy(p.to, begin + (p.from - job.begin), p.bytes);
+    for (const Piece& p : job.pieces) copy(p, begin + (p.from - job.begin), p.bytes);
   }
-  check(cudaEventRecord(slot.copied.get(), copies_.get()), "recording a copy of weights");
+  for (const auto& device : targets_)
+    check(cudaEventRecord(device->copied[slot].get(), device->copies.get()), "recording a copy of weights");
 }
 
 void BackgroundReader::convert(const Piece& piece, std::byte* out) const {
@@ -214,8 +252,10 @@ void BackgroundReader::convert(const Piece& piece, std::byte* out) const {
     for (uint64_t i = 0; i < n; ++i) values[i] = piece.plus + values[i];
 }
 
-void BackgroundReader::copy(char* to, const std::byte* from, uint64_t bytes) {
-  check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, copies_.get()), "copying weights to the device");
+void BackgroundReader::copy(const Piece& to, const std::byte* from, uint64_t bytes) {
+  for (size_t i = 0; i < targets_.size(); ++i)
+    check(cudaMemcpyAsync(to.to[i], from, bytes, cudaMemcpyHostToDevice, targets_[i]->copies.get()),
+          "copying weights to the device");
 }
 
 // ---------------------------------------------------------------- the end
@@ -232,23 +272,50 @@ void BackgroundReader::close_files() {
 
 void BackgroundReader::finish() {
   if (collecting()) start();
-  wait_for_readers();
+  std::exception_ptr error;
+  if (joined()) {
+    error = receive();
+  } else {
+    wait_for_readers();
+    error = error_;
+  }
   close_files();
-  order_after(compute_, copies_.get(), loaded_);
-  if (const std::exception_ptr error = std::exchange(error_, nullptr)) std::rethrow_exception(error);
+  order_after(compute_, own_->copies.get(), loaded_);
+  if (error) std::rethrow_exception(error);
+}
+
+/// What a member of the group reads for all; gives back what that failed with.
+std::exception_ptr BackgroundReader::receive() {
+  BackgroundReader& reader = options_.group->reader_for(*this);
+  reader.wait_for_readers();
+  std::exception_ptr error = reader.error_;
+  options_.group->received(*this);
+  return error;
+}
+
+void BackgroundReader::join() {
+  if (options_.group && !joined()) options_.group->join(*this);
+}
+
+void BackgroundReader::leave() noexcept {
+  if (!joined()) return;
+  cancel();
+  options_.group->leave(*this);
 }
 
 void BackgroundReader::cancel() noexcept {
-  {
+  if (joined()) {
+    // What is being read for others too is read to its end.
+    if (!options_.group->withdraw(*this)) static_cast<void>(receive());
+  } else {
     const std::lock_guard lock(mutex_);
     outstanding_ -= jobs_.size();
     jobs_.clear();
   }
   wait_for_readers();
   close_files();
-  if (cudaEventRecord(loaded_.get(), copies_.get()) == cudaSuccess)  // of copies that were begun
+  if (cudaEventRecord(loaded_.get(), own_->copies.get()) == cudaSuccess)  // of copies that were begun
     static_cast<void>(cudaStreamWaitEvent(compute_, loaded_.get(), 0));
-  error_ = nullptr;
   files_ = nullptr;
   wanted_.clear();
 }

@@ -12,6 +12,7 @@
 
 #include "kernels/runtime/direct_file.h"
 #include "kernels/runtime/handle.h"
+#include "kernels/runtime/reader_group.h"
 #include "ops/weight_reader.h"
 #include "tensor/tensor.h"
 
@@ -22,6 +23,7 @@ struct ReaderOptions {
   int slots = 8;                             // of the ring
   uint64_t slot_bytes = uint64_t{16} << 20;  // a multiple of 8 KiB, two at least: the most that is read at once
   bool direct = true;                        // past the page cache, where the file system allows it
+  std::shared_ptr<ReaderGroup> group = {};   // of devices that can read together; null: this one is alone
 };
 
 /// Reads what add() was given in the order of the files, neighbours together, each byte once (whole sectors at the
@@ -36,6 +38,8 @@ class BackgroundReader final : public WeightReader {
   void collect(const FileLocator& files) override;
   void start() override;
   void finish() override;
+  void join() override;
+  void leave() noexcept override;
   void cancel() noexcept override;
 
   bool collecting() const { return files_ != nullptr; }
@@ -50,6 +54,13 @@ class BackgroundReader final : public WeightReader {
   uint64_t bytes_read() const;
 
  private:
+  friend ReaderGroup;
+
+  /// Where a device gets its copies; a slot in use may outlive the device's reader.
+  struct Target {
+    Stream copies;
+    std::vector<Event> copied;  // by slot of whoever reads
+  };
   /// A tensor, or a part of one, that goes to the device.
   struct Piece {
     const DirectFile* file = nullptr;  // null: `memory` holds it
@@ -57,9 +68,10 @@ class BackgroundReader final : public WeightReader {
     uint64_t from = 0, bytes = 0;  // in the file or the memory
     DType stored = DType::BF16, as = DType::BF16;
     float plus = 0;
-    char* to = nullptr;
+    std::vector<char*> to;  // on each of the devices that it is read for
 
     bool plain() const { return stored == as && plus == 0; }
+    bool same_as(const Piece& other) const;  // of another device
     uint64_t elements() const { return bytes / size_of(stored); }
     Piece part(uint64_t first, uint64_t n) const;  // bytes, as stored
   };
@@ -70,29 +82,35 @@ class BackgroundReader final : public WeightReader {
   };
   struct Slot {
     PinnedBytes memory;
-    Event copied;
+    std::vector<std::shared_ptr<Target>> used_by;  // devices whose copies from it may not be done
   };
 
   const DirectFile& direct(const SourceFile& file);
   std::deque<Job> make_jobs();
+  void add_places_of(const std::vector<Piece>& others);
+  void read_for(const std::vector<BackgroundReader*>& members) noexcept;
+  void post(std::deque<Job> jobs);
+  bool joined() const { return options_.group && options_.group->has(*this); }
   void add_alone(std::deque<Job>& jobs, const Piece& piece) const;
   void add_to_extent(std::deque<Job>& jobs, const Piece& piece) const;
   void start_threads();
   void read_jobs();
-  void run(const Job& job, Slot& slot);
+  void run(const Job& job, size_t slot);
   void convert(const Piece& piece, std::byte* out) const;
-  void copy(char* to, const std::byte* from, uint64_t bytes);
+  void copy(const Piece& to, const std::byte* from, uint64_t bytes);
   void wait_for_readers();
+  std::exception_ptr receive();
   void close_files();
 
   const int device_;
   const cudaStream_t compute_;
   const ReaderOptions options_;
-  Stream copies_;
+  const std::shared_ptr<Target> own_;
   Event freed_, loaded_;
   std::vector<Slot> ring_;
   const FileLocator* files_ = nullptr;  // while collecting
   std::vector<Piece> wanted_;
+  std::vector<std::shared_ptr<Target>> targets_;  // of the jobs that were posted last
   std::vector<std::pair<const SourceFile*, std::unique_ptr<DirectFile>>> opened_;
   uint64_t n_collected_ = 0;
   uint64_t bytes_read_ = 0;  // from files that are closed again
@@ -102,7 +120,7 @@ class BackgroundReader final : public WeightReader {
   std::deque<Job> jobs_;      // guarded by mutex_, as are the next four
   std::deque<size_t> free_;   // slots, in the order in which they were given back
   size_t outstanding_ = 0;    // jobs that are not done
-  std::exception_ptr error_;  // of the first that failed
+  std::exception_ptr error_;  // of the first that failed, until the next are posted
   bool stopping_ = false;
   std::vector<std::thread> threads_;
 };

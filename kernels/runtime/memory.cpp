@@ -14,7 +14,7 @@ DeviceBytes allocate_bytes(size_t bytes) {
 
 PinnedBytes allocate_pinned(size_t bytes) {
   void* pointer = nullptr;
-  check(cudaHostAlloc(&pointer, std::max<size_t>(bytes, 1), cudaHostAllocDefault),
+  check(cudaHostAlloc(&pointer, std::max<size_t>(bytes, 1), cudaHostAllocPortable),
         "allocating " + std::to_string(bytes) + " bytes of pinned memory");
   return PinnedBytes(pointer);
 }

@@ -17,7 +17,7 @@ constexpr size_t padded_bytes(size_t n) { return ((n > 0 ? n : 1) + kAlignment -
 /// Uninitialised, 256-byte aligned. Throws Error with the size when the device has no room.
 DeviceBytes allocate_bytes(size_t bytes);
 
-/// Memory of the host that the device reads and writes while the host does something else. Uninitialised. Throws Error.
+/// Memory of the host that any device reads and writes while the host does something else. Uninitialised. Throws Error.
 PinnedBytes allocate_pinned(size_t bytes);
 
 /// Bump allocator in blocks that reset() keeps. Work already queued on the stream may go on reading what reset() has

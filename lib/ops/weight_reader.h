@@ -20,6 +20,12 @@ class WeightReader {
   /// Returns when everything has been read; ops called from here on see it. Throws Error when a file could not be read.
   virtual void finish() = 0;
 
+  /// Devices that were opened together read once what all of them want: from join() to leave() each wants the same in
+  /// the same order, and gets it when all that have joined have asked. One that fails, or wants no more, leaves. Others
+  /// read for themselves.
+  virtual void join() {}
+  virtual void leave() noexcept {}
+
   /// Forgets what was collected and waits for what is being read, for whoever gives up.
   virtual void cancel() noexcept = 0;
 };

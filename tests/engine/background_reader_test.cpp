@@ -8,12 +8,9 @@
 
 #include <cstring>
 #include <filesystem>
-#include <fstream>
-#include <numeric>
-#include <random>
 
 #include "base/error.h"
-#include "checkpoint/mapped_file.h"
+#include "engine/some_file.h"
 #include "harness/message_of.h"
 #include "kernels/runtime/memory.h"
 
@@ -24,36 +21,6 @@ namespace fs = std::filesystem;
 using emulator::Timing;
 
 cudaError_t close_file(int fd) { return ::close(fd) == 0 ? cudaSuccess : cudaErrorInvalidValue; }
-
-/// A file of random floats that are small in every type, and nobody's memory beside it.
-class SomeFile final : public FileLocator {
- public:
-  static constexpr size_t kBytes = 300'000;
-
-  SomeFile() {
-    std::mt19937 random(5);
-    std::vector<uint16_t> halves(kBytes / 2);  // as F16, BF16 or F32: finite
-    for (uint16_t& h : halves) h = static_cast<uint16_t>((random() & 0x83FF) | 0x3800);
-    std::ofstream(path_, std::ios::binary).write(reinterpret_cast<const char*>(halves.data()), kBytes);
-    file_ = std::make_unique<MappedFile>(path_);
-  }
-  ~SomeFile() override { fs::remove(path_); }
-
-  std::optional<FileRegion> locate(const void* address, size_t bytes) const override {
-    const auto offset = file_->offset_of(address, bytes);
-    return offset ? std::optional(FileRegion{file_.get(), *offset}) : std::nullopt;
-  }
-
-  Tensor at(uint64_t offset, int64_t n, DType dtype) const {
-    const auto bytes = file_->range(offset, static_cast<uint64_t>(n) * size_of(dtype), 1);
-    return {const_cast<std::byte*>(bytes.data()), {n}, dtype};
-  }
-  const fs::path& path() const { return path_; }
-
- private:
-  fs::path path_ = fs::path(KVCAL_BUILD_DIR) / ("weights-" + std::to_string(::getpid()));
-  std::unique_ptr<MappedFile> file_;
-};
 
 struct Wanted {
   Tensor host;
