@@ -158,7 +158,7 @@ Exit evaluated(const CalibrateFlags& flags, const CalibrationOptions& options) {
   evaluation.model = flags.model;
   evaluation.scales = {flags.output.path.string()};
   evaluation.prompts = flags.prompts;
-  evaluation.device = flags.device;
+  evaluation.device = first_device(flags.device);
   evaluation.precision = flags.precision;
   evaluation.memory = flags.memory;
   evaluation.run.threads = options.threads;
@@ -178,7 +178,7 @@ Exit run(const CalibrateFlags& flags) {
   const CalibrationInputs inputs = {
       .model = flags.model,
       .prompts = [&](bool) { return read_prompt_files(flags.prompts); },
-      .open_device = [&] { return open_device(flags.device, options.precision, options.threads); }};
+      .open_devices = [&] { return open_devices(flags.device, options.precision, options.threads); }};
   const CalibrationResult result = calibrate(inputs, options, console);
   if (flags.dry_run) {
     if (flags.output.json) std::cout << plan_json(result.sequences, result.memory).dump(2) << '\n';
@@ -250,7 +250,8 @@ void add_calibrate(CLI::App& app, Job& chosen) {
           "--evaluate", flags->evaluation,
           "Then measure what these scales do to the model's predictions, as 'kvcal evaluate' does, into this file")
       ->type_name("FILE");
-  verb->add_option("--device", flags->device, "auto, cpu, cuda or cuda:N")->capture_default_str();
+  verb->add_option("--device", flags->device, "auto, cpu, cuda, cuda:N; several GPUs: cuda:N,M or cuda:all")
+      ->capture_default_str();
   verb->add_option("--threads", flags->run.threads, "Number of threads (default: all processors)");
   verb->add_option("--memory", flags->memory,
                    "Memory limit with unit: 16GiB (2^30 bytes) or 16GB (10^9) (default: what is available)");

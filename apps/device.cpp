@@ -6,6 +6,8 @@
 #include <charconv>
 #include <filesystem>
 #include <iostream>
+#include <numeric>
+#include <optional>
 
 #include "base/error.h"
 #include "build_info.h"
@@ -20,14 +22,35 @@ namespace fs = std::filesystem;
 
 constexpr char kCudaLibrary[] = "libkvcal_cuda.so", kDriver[] = "libcuda.so.1";
 
-/// "cuda" is 0, "cuda:3" is 3; -1: not a name of a CUDA device.
-int cuda_index(const std::string& name) {
-  if (name == "cuda") return 0;
-  if (!name.starts_with("cuda:")) return -1;
-  const char *first = name.data() + 5, *last = name.data() + name.size();
-  int index = -1;
-  const auto [end, error] = std::from_chars(first, last, index);
-  return error == std::errc() && end == last && index >= 0 && *first != '-' ? index : -1;
+using Indexes = std::vector<int>;
+
+/// "cuda" is 0, "cuda:3,1" is 3 and 1, "cuda:all" is an empty list; nothing: not a name of CUDA devices.
+std::optional<Indexes> cuda_indexes(const std::string& name) {
+  if (name == "cuda") return Indexes{0};
+  if (name == "cuda:all") return Indexes{};
+  if (!name.starts_with("cuda:")) return std::nullopt;
+  Indexes indexes;
+  const char *at = name.data() + 5, *const last = name.data() + name.size();
+  for (;; ++at) {
+    int index = -1;
+    const auto [end, error] = std::from_chars(at, last, index);
+    if (error != std::errc() || index < 0 || *at == '-') return std::nullopt;
+    indexes.push_back(index);
+    at = end;
+    if (at == last) return indexes;
+    if (*at != ',') return std::nullopt;
+  }
+}
+
+bool names_several(const std::string& name) {
+  const std::optional<Indexes> indexes = cuda_indexes(name);
+  return indexes && indexes->size() != 1;
+}
+
+void refuse_repeats(Indexes indexes) {
+  std::sort(indexes.begin(), indexes.end());
+  const auto twice = std::adjacent_find(indexes.begin(), indexes.end());
+  if (twice != indexes.end()) fail("GPU " + std::to_string(*twice) + " is there twice, expected each once");
 }
 
 // ---------------------------------------------------------------- the driver: what devices there are
@@ -131,7 +154,7 @@ void* open_with_needed(const fs::path& file, const std::vector<fs::path>& folder
   }
 }
 
-std::unique_ptr<Ops> open_cuda(const fs::path& file, Precision precision, int device) {
+std::vector<std::unique_ptr<Ops>> open_cuda(const fs::path& file, Precision precision, const Indexes& indexes) {
   const std::vector<fs::path> folders = library_folders();
   const BackendLibrary& library = *while_doing("opening " + quoted(file.string()), [&] {
     return find<decltype(kvcal_cuda_backend)>(open_with_needed(file, folders), "kvcal_cuda_backend")();
@@ -140,20 +163,31 @@ std::unique_ptr<Ops> open_cuda(const fs::path& file, Precision precision, int de
   if (other != interface)
     fail(quoted(file.string()) + " is from another build: its interface is " + quoted(other) +
          ", that of this program is " + quoted(interface) + "; build both from the same sources");
-  return library.open(precision, device, folders);
+  return library.open(precision, indexes, folders);
 }
 
-std::unique_ptr<Ops> open_named_cuda(Precision precision, int device) {
+/// An empty list: all there are.
+Devices open_named_cuda(Precision precision, Indexes indexes) {
+  refuse_repeats(indexes);
   const fs::path file = find_cuda_library();
   if (file.empty())
     fail("this program was built without CUDA, or its library is missing: found neither " +
          quoted(cuda_library(false).string()) + " nor " + quoted(cuda_library(true).string()) +
          "; use 'cpu', or build the preset 'cuda'");
   const CudaDevices devices = cuda_devices();
-  if (device >= devices.count)
+  if (indexes.empty()) {
+    indexes.resize(static_cast<size_t>(devices.count));
+    std::iota(indexes.begin(), indexes.end(), 0);
+  }
+  if (*std::max_element(indexes.begin(), indexes.end()) >= devices.count)
     fail("there " + std::string(devices.count == 1 ? "is 1 GPU" : "are " + std::to_string(devices.count) + " GPUs") +
          ", numbered from 0; CUDA_VISIBLE_DEVICES changes which are visible");
-  return open_cuda(file, precision, device);
+  std::vector<std::unique_ptr<Ops>> opened = open_cuda(file, precision, indexes);
+  if (opened.size() == 1) return std::move(opened.front());
+  std::vector<Devices::Named> named;
+  for (size_t i = 0; i < opened.size(); ++i)
+    named.push_back({"cuda:" + std::to_string(indexes[i]), std::move(opened[i])});
+  return Devices(std::move(named));
 }
 
 /// Null where there is no GPU, or nothing was built for it. One that is there and cannot be used is worth a warning.
@@ -162,7 +196,7 @@ std::unique_ptr<Ops> open_first_cuda(Precision precision) {
   if (file.empty()) return nullptr;
   try {
     cuda_devices();
-    return open_cuda(file, precision, 0);
+    return std::move(open_cuda(file, precision, {0}).front());
   } catch (const NoGpu&) {
     return nullptr;
   } catch (const Error& error) {
@@ -206,16 +240,28 @@ void check_threads(int threads) {
          ", or 0 for all processors");
 }
 
-std::unique_ptr<Ops> open_device(const std::string& name, Precision precision, int threads) {
+Devices open_devices(const std::string& name, Precision precision, int threads) {
   check_threads(threads);
-  const int cuda = cuda_index(name);
-  if (cuda >= 0) return while_doing("device " + quoted(name), [&] { return open_named_cuda(precision, cuda); });
+  if (const std::optional<Indexes> cuda = cuda_indexes(name))
+    return while_doing("device " + quoted(name), [&] { return open_named_cuda(precision, *cuda); });
   if (name != "cpu" && name != "auto") {
-    const std::string known[] = {"auto", "cpu", "cuda", "cuda:N"};
+    const std::string known[] = {"auto", "cpu", "cuda", "cuda:N", "cuda:N,M", "cuda:all"};
     fail_unknown("device", name, known);
   }
   std::unique_ptr<Ops> op = name == "auto" ? open_first_cuda(precision) : nullptr;
   return op ? std::move(op) : make_cpu_ops({.precision = precision, .threads = threads});
+}
+
+std::unique_ptr<Ops> open_device(const std::string& name, Precision precision, int threads) {
+  if (names_several(name))
+    fail("device " + quoted(name) + " names several GPUs, expected one: only 'kvcal calibrate' takes more");
+  return open_devices(name, precision, threads).take_only();
+}
+
+std::string first_device(const std::string& name) {
+  if (!names_several(name)) return name;
+  const Indexes indexes = *cuda_indexes(name);
+  return "cuda:" + std::to_string(indexes.empty() ? 0 : indexes.front());
 }
 
 std::vector<Backend> backends() { return {cpu_backend(), cuda_backend()}; }

@@ -1,17 +1,24 @@
-// Which device computes. The only place that knows which backends were built.
+// Which devices compute. The only place that knows which backends were built.
 #pragma once
 
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "calibrate/devices.h"
 #include "ops/ops.h"
 
 namespace kvcal {
 
 /// "cpu"; "cuda" or "cuda:1"; "auto": the best that was built and is found. threads: 0 = all processors. Throws Error
-/// for an unknown name, a backend that was not built, or a missing device.
+/// for an unknown name, a backend that was not built, a missing device, and the name of several.
 std::unique_ptr<Ops> open_device(const std::string& name, Precision precision, int threads);
+
+/// The same, or several GPUs: "cuda:0,2", and "cuda:all" for all there are.
+Devices open_devices(const std::string& name, Precision precision, int threads);
+
+/// Of the name of several the first one's, else the name.
+std::string first_device(const std::string& name);
 
 /// "bf16" or "f32"; throws Error for another name.
 Precision precision_named(const std::string& name);

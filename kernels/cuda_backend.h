@@ -27,6 +27,7 @@ class CudaBackend final : public Ops {
  public:
   CudaBackend(const CudaOptions& options, std::unique_ptr<Gemm> gemm, std::unique_ptr<AttentionLibrary> attention);
 
+  void enter_thread() override;
   std::string isa() const override;
   std::vector<std::string> notes() const override;
   Tensor temporary(const Shape& shape, DType dtype) override;
@@ -115,6 +116,7 @@ class CudaBackend final : public Ops {
   bool agrees(const AttentionGroup& group, std::span<const AttentionSpan> spans, const Tensor& q, const Tensor& y,
               AttentionShape shape);
 
+  const int device_;
   std::unique_ptr<Gemm> gemm_;
   std::unique_ptr<AttentionLibrary> attention_;    // null: there is none
   std::map<AttentionPlan, bool> attention_plans_;  // those met so far: whether the library does them

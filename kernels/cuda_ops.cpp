@@ -24,6 +24,7 @@ namespace cuda {
 CudaBackend::CudaBackend(const CudaOptions& options, std::unique_ptr<Gemm> gemm,
                          std::unique_ptr<AttentionLibrary> attention)
     : Ops(options.precision),
+      device_(options.device),
       gemm_(std::move(gemm)),
       attention_(std::move(attention)),
       stream_(make_stream()),
@@ -39,6 +40,8 @@ CudaBackend::CudaBackend(const CudaOptions& options, std::unique_ptr<Gemm> gemm,
   arena_.poison_on_reset(options.poison_temporaries);
   probe(stream_.get());
 }
+
+void CudaBackend::enter_thread() { check(cudaSetDevice(device_), "opening CUDA device " + std::to_string(device_)); }
 
 std::string CudaBackend::isa() const {
   // Which shapes the library refuses depends on its version and the device alone.

@@ -44,8 +44,8 @@ CalibrationResult calibrate(const CalibrationInputs& inputs, CalibrationOptions 
   const RunSources sources = {fed.sha256, tokenizer_sha256(inputs.model), activation_quant};
   report_limits(model, fed, options, listener);
 
-  // Sequences, memory and device, before anything runs.
-  CalibrationPlan plan = plan_calibration(model, tokens_of(fed, model.spec()), sources, options, inputs.open_device);
+  // Sequences, memory and devices, before anything runs.
+  CalibrationPlan plan = plan_calibration(model, tokens_of(fed, model.spec()), sources, options, inputs.open_devices);
   listener.planned(plan, model.spec());
   if (options.extent == Extent::Plan) return {{std::move(plan.sequences)}, plan.memory, activation_quant};
 

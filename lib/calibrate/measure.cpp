@@ -51,7 +51,7 @@ Measurement measure(OpenedModel& model, const CalibrationPlan& plan, const Calib
   }
   m.n_tokens = m.sequences.n_tokens();
   warn_if_suspicious(sanity, listener);
-  for (const std::string& note : plan.op->notes()) listener.hear(Notice::Detail, note);
+  for (const std::string& note : plan.devices.notes()) listener.hear(Notice::Detail, note);
   m.n_tokens_run = sweeper.tokens_run();
   m.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return m;

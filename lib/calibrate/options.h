@@ -6,6 +6,7 @@
 #include <memory>
 #include <string>
 
+#include "calibrate/devices.h"
 #include "calibrate/fed_prompts.h"
 #include "ops/ops.h"
 #include "prefill/sequence_plan.h"
@@ -13,13 +14,13 @@
 
 namespace kvcal {
 
-/// Opens the device that computes. Called once, when config, prompts and weights are known to be good.
+/// Opens the one device that computes, for what runs on one only. Called as OpenDevices are.
 using OpenDevice = std::function<std::unique_ptr<Ops>()>;
 
 struct CalibrationInputs {
   std::filesystem::path model;  // checkpoint folder
   PromptSource prompts;
-  OpenDevice open_device;  // of CalibrationOptions::precision
+  OpenDevices open_devices;  // of CalibrationOptions::precision
 };
 
 /// How far a calibration goes.

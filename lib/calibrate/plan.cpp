@@ -1,5 +1,6 @@
 #include "calibrate/plan.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "solve/sampled_damage.h"
@@ -14,17 +15,35 @@ void check_needed_weights(OpenedModel& model, bool logits) {
                 logits ? static_cast<int>(spec.layers.size()) : spec.last_cache_layer() + 1, logits);
 }
 
+/// Measured tokens, and rows of sampled attention, of the device that has most.
+struct LargestShare {
+  int64_t n_tokens = 0, sampled_rows = 0;
+};
+
+/// With until_stable, which draws prompts on the way, any device may get all of them.
+LargestShare largest_share(const CalibrationPlan& plan, const CalibrationOptions& options) {
+  LargestShare largest;
+  for (const auto& share : deal(plan.sequences.measured, options.until_stable < 0 ? plan.devices.size() : 1)) {
+    largest.n_tokens = std::max(largest.n_tokens, tokens_of(share));
+    largest.sampled_rows = std::max(largest.sampled_rows, n_sampled(segments_of(share)));
+  }
+  return largest;
+}
+
 MemoryOptions memory_options(const ModelSpec& spec, const CalibrationPlan& plan, const CalibrationOptions& options) {
   const auto n_prompts = static_cast<int64_t>(plan.sequences.prompts.size());
   MemoryOptions memory;
   memory.budget = options.memory;
   memory.chunk_tokens = options.chunk_tokens;
   memory.precision = options.precision;
-  memory.device = plan.op->device_memory();
+  memory.device = plan.devices.memory();
+  const LargestShare share = largest_share(plan, options);
+  memory.n_devices = static_cast<int64_t>(plan.devices.size());
+  memory.device_tokens = share.n_tokens;
   memory.device_statistics_bytes = static_cast<uint64_t>(Observer::device_bytes_needed(
-      spec, {n_sampled(segments_of(plan.sequences.measured)), n_prompts, options.sequences.passes,
-             sample_options(options.solve), options.precision}));
-  memory.sampled_rows = n_sampled(segments_of(plan.sequences.measured));
+      spec,
+      {share.sampled_rows, n_prompts, options.sequences.passes, sample_options(options.solve), options.precision}));
+  memory.sampled_rows = share.sampled_rows;
   memory.statistics_bytes = static_cast<uint64_t>(
       Observer::bytes_needed(spec, plan.sequences.n_tokens(), n_prompts, options.sequences.passes));
   return memory;
@@ -33,11 +52,13 @@ MemoryOptions memory_options(const ModelSpec& spec, const CalibrationPlan& plan,
 }  // namespace
 
 CalibrationPlan plan_calibration(OpenedModel& model, const std::vector<PromptTokens>& prompts, RunSources sources,
-                                 const CalibrationOptions& options, const OpenDevice& open_device) {
+                                 const CalibrationOptions& options, const OpenDevices& open_devices) {
   check_needed_weights(model, options.sequences.sanity);
   CalibrationPlan plan;
   plan.sources = std::move(sources);
-  plan.op = open_device();
+  plan.devices = open_devices();
+  if (plan.devices.size() > 1 && !options.resume.empty())
+    fail("--resume cannot be used with several GPUs: it keeps the rows of one; name one, or run without it");
   plan.sequences = plan_sequences(prompts, options.sequences);
   ModelSpec spec = model.spec();
   const MemoryOptions memory = memory_options(spec, plan, options);

@@ -1,10 +1,10 @@
-// What a run will do, decided before it begins: its sequences, its memory, its device.
+// What a run will do, decided before it begins: its sequences, its memory, its devices.
 #pragma once
 
-#include <memory>
 #include <string>
 #include <vector>
 
+#include "calibrate/devices.h"
 #include "calibrate/opened_model.h"
 #include "calibrate/options.h"
 #include "prefill/memory_plan.h"
@@ -22,12 +22,13 @@ struct RunSources {
 struct CalibrationPlan {
   RunSources sources;
   SequencePlan sequences;
-  MemoryPlan memory;        // bytes
-  std::unique_ptr<Ops> op;  // the device that will run
+  MemoryPlan memory;  // bytes; with several devices of each, and `host` of all
+  Devices devices;    // that will run
 };
 
-/// Throws Error when a tensor that the run needs is missing or has another shape, and when the run cannot fit.
+/// Throws Error when a tensor that the run needs is missing or has another shape, when the run cannot fit, and for what
+/// several devices cannot do.
 CalibrationPlan plan_calibration(OpenedModel& model, const std::vector<PromptTokens>& prompts, RunSources sources,
-                                 const CalibrationOptions& options, const OpenDevice& open_device);
+                                 const CalibrationOptions& options, const OpenDevices& open_devices);
 
 }  // namespace kvcal

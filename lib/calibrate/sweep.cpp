@@ -1,20 +1,16 @@
 #include "calibrate/sweep.h"
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "calibrate/run_description.h"
 #include "solve/sampled_damage.h"
+#include "stats/merge.h"
 #include "stats/observer.h"
 
 namespace kvcal {
 namespace {
-
-int64_t rows_of(const std::vector<SequenceGroup>& groups) {
-  int64_t n = 0;
-  for (const SequenceGroup& g : groups) n += tokens_of(*g.sequences);
-  return n;
-}
 
 SweepGroup group_of(const std::string& name, const std::vector<Sequence>& sequences, int pass) {
   SweepGroup group{name};
@@ -26,8 +22,15 @@ SweepGroup group_of(const std::string& name, const std::vector<Sequence>& sequen
   return group;
 }
 
-std::vector<SweepGroup> groups_of(const SequencePlan& plan, const std::vector<Sequence>& measured,
-                                  const SweepPart& part) {
+std::vector<Sequence> measured_in(const SequencePlan& plan, const SweepPart& part) {
+  std::vector<Sequence> measured;
+  for (const Sequence& s : plan.measured)
+    if (part.has(s)) measured.push_back(s);
+  return measured;
+}
+
+std::vector<SweepGroup> groups_of(const SequencePlan& plan, const SweepPart& part) {
+  const std::vector<Sequence> measured = measured_in(plan, part);
   std::vector<SweepGroup> groups;
   if (part.is_first()) groups.push_back(group_of("warm-up", plan.warmup, 0));
   for (int pass = part.first_pass; pass <= part.last_pass; ++pass)
@@ -35,6 +38,22 @@ std::vector<SweepGroup> groups_of(const SequencePlan& plan, const std::vector<Se
   if (part.is_first()) groups.push_back(group_of("sanity", plan.sanity, 0));
   return groups;
 }
+
+/// A device that reads its weights together with others, while this lives.
+class Joined {
+ public:
+  explicit Joined(Ops& op) : reader_(op.reader()) {
+    if (reader_) reader_->join();
+  }
+  Joined(Joined&& other) noexcept : reader_(std::exchange(other.reader_, nullptr)) {}
+  Joined& operator=(Joined&&) = delete;
+  ~Joined() {
+    if (reader_) reader_->leave();
+  }
+
+ private:
+  WeightReader* reader_;
+};
 
 }  // namespace
 
@@ -44,41 +63,82 @@ Sweeper::Sweeper(OpenedModel& model, const CalibrationPlan& plan, const Calibrat
       plan_(plan),
       options_(options),
       listener_(listener),
-      pool_(options.threads ? options.threads : available_processors()),
-      isa_(plan.op->isa()) {}
+      pool_(options.threads ? options.threads : available_processors()) {
+  for (size_t i = 1; i < plan.devices.size(); ++i) {
+    others_.push_back(std::make_unique<OpenedModel>(model.checkpoint.folder(), options.solve.max_model_len));
+    if (options.emulate_activations) others_.back()->weights.text.emulate_activations();
+  }
+}
 
 RunRecord Sweeper::record(const SequencePlan& sequences, int n_passes, const SanityCheck& sanity) const {
-  return record_of({model_, plan_.sources, options_, isa_}, sequences, n_passes, sanity);
+  return record_of({model_, plan_.sources, options_, plan_.devices.isa()}, sequences, n_passes, sanity);
+}
+
+struct Sweeper::Swept {
+  const SequencePlan& sequences;
+  int n_passes;
+  SanityCheck& sanity;
+  ResumeFolder* resume;
+};
+
+std::vector<Sweeper::Share> Sweeper::shares_of(const SequencePlan& sequences, const SweepPart& part) const {
+  const auto measured = deal(measured_in(sequences, part), plan_.devices.size());
+  std::vector<Share> shares(measured.size());
+  for (size_t i = 0; i < shares.size(); ++i) shares[i].measured = measured[i];
+  if (!part.is_first()) return shares;
+  const auto warmup = deal(sequences.warmup, shares.size());
+  for (size_t i = 0; i < warmup.size(); ++i) shares[i].warmup = warmup[i];
+  shares.front().sanity = sequences.sanity;  // on one device: it adds floating-point numbers in order
+  return shares;
+}
+
+Statistics Sweeper::run_share(size_t device, const Share& share, const Swept& swept, const HearStep& hear) {
+  Ops& op = plan_.devices.op(device);
+  OpenedModel& model = device == 0 ? model_ : *others_[device - 1];
+  const SequencePlan& sequences = swept.sequences;
+  op.enter_thread();
+  Observer observer(model.spec(), {swept.n_passes, ids_of(sequences), segments_of(share.measured), kinds_of(sequences)},
+                    pool_, &op, sample_options(options_.solve));
+  NoTap away;
+  const std::vector<SequenceGroup> groups = {{&share.warmup, &away, Until::LastKv, nullptr},
+                                             {&share.sanity, &away, Until::Logits, &swept.sanity},
+                                             {&share.measured, &observer, Until::LastKv, nullptr}};
+  Runner runner(*model.model, op, model.weights, plan_.memory);
+  if (swept.resume) {
+    swept.resume->observe(observer, record(sequences, swept.n_passes, SanityCheck(0, sequences.prompts)));
+    runner.keep_in(*swept.resume);
+  }
+  runner.on_step(hear);
+  runner.run(groups, sequences.prompts);
+  return observer.take({});
+}
+
+Statistics Sweeper::run_shares(const std::vector<Share>& shares, const Swept& swept, const HearStep& hear) {
+  std::vector<Statistics> found(shares.size());
+  std::vector<Joined> joined;  // all before the first begins
+  for (size_t i = 0; i < shares.size(); ++i) joined.emplace_back(plan_.devices.op(i));
+  const auto work = [&](size_t device, const HearStep& told) {
+    const Joined mine(std::move(joined[device]));  // leaves when this one ends: the others wait for it no longer
+    found[device] = while_doing("device " + quoted(plan_.devices.name(device)),
+                                [&] { return run_share(device, shares[device], swept, told); });
+  };
+  run_workers(shares.size(), work, hear);
+  return merge(found);
 }
 
 Statistics Sweeper::run(const SequencePlan& sequences, const SweepPart& part, SanityCheck& sanity,
                         ResumeFolder* resume) {
-  const int n_passes = part.last_pass;
-  std::vector<Sequence> measured;
-  for (const Sequence& s : sequences.measured)
-    if (part.has(s)) measured.push_back(s);
-  Observer observer(model_.spec(), {n_passes, ids_of(sequences), segments_of(measured), kinds_of(sequences)}, pool_,
-                    plan_.op.get(), sample_options(options_.solve));
-  NoTap away;
-  std::vector<SequenceGroup> groups;
-  if (part.is_first()) {
-    groups.push_back({&sequences.warmup, &away, Until::LastKv, nullptr});
-    groups.push_back({&sequences.sanity, &away, Until::Logits, &sanity});
-  }
-  groups.push_back({&measured, &observer, Until::LastKv, nullptr});
-
-  const int64_t rows = rows_of(groups);
+  const std::vector<Share> shares = shares_of(sequences, part);
+  int64_t rows = 0;
+  for (const Share& s : shares) rows += tokens_of(s.warmup) + tokens_of(s.measured) + tokens_of(s.sanity);
   tokens_run_ += rows;
   int64_t done = resume ? rows * resume->layers_done() : 0;
-  listener_.sweep_begins({groups_of(sequences, measured, part), rows * (model_.spec().last_cache_layer() + 1), done});
-  Runner runner(*model_.model, *plan_.op, model_.weights, plan_.memory);
-  if (resume) {
-    resume->observe(observer, record(sequences, n_passes, SanityCheck(0, sequences.prompts)));
-    runner.keep_in(*resume);
-  }
-  runner.on_step([&](const RunStep& step) { listener_.step(step, done += step.tokens); });
-  runner.run(groups, sequences.prompts);
-  Statistics statistics = observer.take(record(sequences, n_passes, sanity));
+  listener_.sweep_begins({groups_of(sequences, part), rows * (model_.spec().last_cache_layer() + 1), done});
+  const HearStep hear = [&](const RunStep& step) { listener_.step(step, done += step.tokens); };
+  const Swept swept = {sequences, part.last_pass, sanity, resume};
+  Statistics statistics =
+      shares.size() == 1 ? run_share(0, shares.front(), swept, hear) : run_shares(shares, swept, hear);
+  statistics.run = record(sequences, part.last_pass, sanity);
   listener_.sweep_ends();
   return statistics;
 }

@@ -1,13 +1,17 @@
-// Sweeps over the layers of a model for the sequences of a plan, or a part of them, with an Observer at the tap.
+// Sweeps over the layers of a model for the sequences of a plan, or a part of them, with an Observer at the tap: on one
+// device, or on several that share them.
 #pragma once
 
 #include <cstdint>
+#include <memory>
+#include <vector>
 
 #include "base/thread_pool.h"
 #include "calibrate/listener.h"
 #include "calibrate/opened_model.h"
 #include "calibrate/plan.h"
 #include "calibrate/resume.h"
+#include "calibrate/workers.h"
 #include "prefill/sanity.h"
 #include "stats/run_record.h"
 
@@ -30,7 +34,7 @@ class Sweeper {
           CalibrationListener& listener);
 
   /// Of the plan's own sequences, or of others over the first of its prompts. With `resume` it goes on where that
-  /// folder says, and leaves every layer's end there.
+  /// folder says, and leaves every layer's end there; then there is one device.
   Statistics run(const SequencePlan& sequences, const SweepPart& part, SanityCheck& sanity,
                  ResumeFolder* resume = nullptr);
 
@@ -39,12 +43,22 @@ class Sweeper {
   int64_t tokens_run() const { return tokens_run_; }  // so far, with warm-up and sanity sequences
 
  private:
+  /// What one device runs.
+  struct Share {
+    std::vector<Sequence> warmup, measured, sanity;
+  };
+  std::vector<Share> shares_of(const SequencePlan& sequences, const SweepPart& part) const;
+  struct Swept;  // what the devices have in common
+  Statistics run_share(size_t device, const Share& share, const Swept& swept, const HearStep& hear);
+  Statistics run_shares(const std::vector<Share>& shares, const Swept& swept, const HearStep& hear);
+
   OpenedModel& model_;
+  // The models of the other devices: a checkpoint gives up the memory of a layer that one run has loaded.
+  std::vector<std::unique_ptr<OpenedModel>> others_;
   const CalibrationPlan& plan_;
   const CalibrationOptions& options_;
   CalibrationListener& listener_;
   ThreadPool pool_;
-  const std::string isa_;
   int64_t tokens_run_ = 0;
 };
 

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <memory>
 #include <span>
+#include <vector>
 
 #include "ops/ops.h"
 
@@ -16,8 +17,10 @@ const char* backend_interface();
 struct BackendLibrary {
   const char* interface;  // backend_interface() of the library's build; always first, so that it can always be read
 
-  /// folders: of libraries that the system's loader may not find. Throws Error when the device cannot be used.
-  std::unique_ptr<Ops> (*open)(Precision precision, int device, std::span<const std::filesystem::path> folders);
+  /// One for each device; several share what they read (WeightReader). folders: of libraries that the system's loader
+  /// may not find. Throws Error when one of the devices cannot be used.
+  std::vector<std::unique_ptr<Ops>> (*open)(Precision precision, std::span<const int> devices,
+                                            std::span<const std::filesystem::path> folders);
 };
 
 /// The one symbol of libkvcal_cuda.so.

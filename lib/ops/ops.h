@@ -173,6 +173,10 @@ class Ops : public WeightLoader {
   /// Choices made so far that somebody who asks for details wants to know, a line each.
   virtual std::vector<std::string> notes() const { return {}; }
 
+  /// Before other calls from a thread that did not open it, or that has called another device since. One thread at a
+  /// time calls a device.
+  virtual void enter_thread() {}
+
   // ---------------------------------------------------------------- memory
 
   /// Uninitialised memory until end_batch().

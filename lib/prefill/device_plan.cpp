@@ -101,21 +101,22 @@ MemoryPlan with_chunk(const Run& run, int64_t chunk_tokens, ResidualPlace place)
   plan.budget = run.options.device.free_bytes;
   if (run.options.budget) plan.budget = std::min(plan.budget, run.options.budget);
   plan.program = kLibraryBytes;
-  plan.host = kRingBytes + kHostBytes + run.options.statistics_bytes;
+  plan.host = kHostBytes + static_cast<uint64_t>(run.options.n_devices) * (kRingBytes + run.options.statistics_bytes);
   plan.weights = weight_bytes(run);
   plan.states = state_bytes(run, chunk_tokens) + shared_rows(run.spec, run.sequences, run.options.precision);
   plan.statistics = run.options.device_statistics_bytes;
   if (plan.statistics) plan.statistics += kPaddingBytes;
   int64_t most = 0;
   for (const auto* list : run.groups()) {
-    const int64_t groups = list == &run.sequences.measured ? run.options.measured_groups : 1;
-    const int64_t n = tokens_of(*list) / groups;
+    const bool measured = list == &run.sequences.measured;
+    const int64_t groups = measured ? run.options.measured_groups : 1;
+    const int64_t n = (measured && run.options.device_tokens ? run.options.device_tokens : tokens_of(*list)) / groups;
     const uint64_t row = static_cast<uint64_t>(run.spec.hidden) * run.element;
     const int64_t rows = std::min(n, chunk_tokens);
     most = std::max(most, rows);
     const uint64_t kept = static_cast<uint64_t>(place == ResidualPlace::Device ? n : 2 * rows) * row + (n ? 1024 : 0);
     plan.residual += static_cast<uint64_t>(groups) * kept;
-    if (place == ResidualPlace::Host) plan.host += static_cast<uint64_t>(groups * n) * row;
+    if (place == ResidualPlace::Host) plan.host += static_cast<uint64_t>(run.options.n_devices * groups * n) * row;
   }
   plan.activations = activation_bytes(run, most);
   return plan;

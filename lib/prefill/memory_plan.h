@@ -19,6 +19,8 @@ struct MemoryOptions {
   Precision precision = Precision::BF16;
   uint64_t statistics_bytes = 0;         // dense tables of one layer and the encoded result
   DeviceMemory device;                   // what Ops::device_memory() says; the budget is then of it
+  int64_t n_devices = 1;                 // of that kind, which share the measured sequences
+  int64_t device_tokens = 0;             // of those sequences on the device that has most; 0 = all of them
   uint64_t device_statistics_bytes = 0;  // tables of one layer there
   int64_t sampled_rows = 0;              // of all prompts: keys and values of a batch's are gathered there
   int64_t measured_groups = 1;           // that the measured sequences are of, each with as many tokens

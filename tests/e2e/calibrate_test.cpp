@@ -126,7 +126,7 @@ CalibrationResult calibrated(const fs::path& model, const PromptFlags& flags) {
   Recorder listener;
   return calibrate({.model = model,
                     .prompts = [&](bool) { return read_prompt_files(flags); },
-                    .open_device = [] { return open_device("auto", Precision::BF16, 0); }},
+                    .open_devices = [] { return open_device("auto", Precision::BF16, 0); }},
                    options, listener);
 }
 

@@ -78,7 +78,7 @@ class Recorder : public CalibrationListener {
 inline CalibrationPlan plan_of(OpenedModel& model, const std::vector<PromptTokens>& prompts,
                                const RunOptions& options) {
   return plan_calibration(model, prompts, options.sources, options,
-                          [&] { return open_device(options.device, options.precision, options.threads); });
+                          [&] { return open_devices(options.device, options.precision, options.threads); });
 }
 
 inline Statistics measure(const fs::path& folder, const std::vector<PromptTokens>& prompts, const RunOptions& options,

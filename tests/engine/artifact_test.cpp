@@ -130,7 +130,7 @@ TEST(Run, AModelOfFourTimesTheMemoryOfTheDevice) {
   const CalibrationPlan plan = plan_on(model, std::move(device));
   Recorder listener;
   const Artifact artifact = solved_artifact(measure(model, plan, options, listener).statistics);
-  const DeviceMemory memory = plan.op->device_memory();
+  const DeviceMemory memory = plan.devices.memory();
   emulator::set_device_memory(emulator::kUsualDeviceMemory);
   ASSERT_EQ(artifact.layers.size(), static_cast<size_t>(kLayers));
   for (const auto& layer : artifact.layers) EXPECT_GT(layer.key.absmax, 0.0f) << layer.name;

@@ -22,9 +22,10 @@ PromptSet chats() {
 
 CalibrationResult calibrated(const fs::path& model) {
   CalibrationListener silent;
-  return calibrate(
-      {.model = model, .prompts = [](bool) { return chats(); }, .open_device = [] { return backend(Precision::BF16); }},
-      {}, silent);
+  return calibrate({.model = model,
+                    .prompts = [](bool) { return chats(); },
+                    .open_devices = [] { return backend(Precision::BF16); }},
+                   {}, silent);
 }
 
 /// Mean KL of each variant.

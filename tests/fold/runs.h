@@ -52,7 +52,7 @@ inline Statistics measured(const fs::path& model) {
   CalibrationListener silent;
   return calibrate({.model = model,
                     .prompts = [](bool) { return drawn_prompts(); },
-                    .open_device = [] { return backend(Precision::BF16); }},
+                    .open_devices = [] { return backend(Precision::BF16); }},
                    options, silent)
       .statistics;
 }

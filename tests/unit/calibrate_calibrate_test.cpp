@@ -104,7 +104,7 @@ CalibrationInputs inputs(const std::string& prompts = kPrompts) {
                 EXPECT_TRUE(has_template);
                 return parse_prompts(prompts, "test");
               },
-          .open_device = [] { return make_cpu_ops({.precision = Precision::BF16, .threads = 2}); }};
+          .open_devices = [] { return make_cpu_ops({.precision = Precision::BF16, .threads = 2}); }};
 }
 
 std::string bytes_of(const Statistics& statistics) {
