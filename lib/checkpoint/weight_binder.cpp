@@ -36,17 +36,24 @@ std::string weight_format(const Checkpoint& checkpoint) {
                                    : "one that config.json does not name";
 }
 
+Storage stands_for(const WeightRequest& request, const StoredWeight& stored, const std::string& reading) {
+  const int64_t rows = request.experts() * request.out(), columns = request.in();
+  auto weight =
+      std::make_shared<const EncodedWeight>(EncodedWeight::Form{reading, rows, columns, stored.open, stored.codes});
+  return standing_for({std::move(weight), {}, 0, rows, 0, columns}, request.shape);
+}
+
 }  // namespace
 
 WeightBinder::WeightBinder(const Checkpoint& checkpoint, std::string prefix)
-    : WeightBinder(checkpoint, std::move(prefix), std::make_shared<Shared>(checkpoint), false) {}
+    : WeightBinder(checkpoint, std::move(prefix), std::make_shared<Shared>(checkpoint), Decode::Now) {}
 
 WeightBinder::WeightBinder(const Checkpoint& checkpoint, std::string prefix, std::shared_ptr<Shared> shared,
-                           bool shapes_only)
-    : checkpoint_(&checkpoint), prefix_(std::move(prefix)), shared_(std::move(shared)), shapes_only_(shapes_only) {}
+                           Decode when)
+    : checkpoint_(&checkpoint), prefix_(std::move(prefix)), shared_(std::move(shared)), when_(when) {}
 
 WeightBinder WeightBinder::at(std::string_view sub) const {
-  return {*checkpoint_, prefix_ + std::string(sub), shared_, shapes_only_};
+  return {*checkpoint_, prefix_ + std::string(sub), shared_, when_};
 }
 
 const TensorInfo* WeightBinder::info(std::string_view name) const {
@@ -71,7 +78,9 @@ Tensor WeightBinder::optional(std::string_view name, const Shape& shape) const {
   return found ? load(full, *found, shape) : Tensor{};
 }
 
-WeightBinder WeightBinder::shapes_only() const { return {*checkpoint_, prefix_, shared_, true}; }
+WeightBinder WeightBinder::shapes_only() const { return {*checkpoint_, prefix_, shared_, Decode::Never}; }
+
+WeightBinder WeightBinder::as_stored() const { return {*checkpoint_, prefix_, shared_, Decode::Later}; }
 
 bool WeightBinder::may_decode() const { return shared_->facts.weights_quantized; }
 
@@ -128,33 +137,37 @@ Tensor WeightBinder::load(const std::string& full, const TensorInfo& found, cons
 
 // Nothing when no known format holds the weight.
 Tensor WeightBinder::decode(const std::string& full, const Shape& shape) const {
-  constexpr int kMostThreads = 16;
-  constexpr int64_t kPieces = 4;  // for each thread, so that none waits long for another
   const WeightRequest request{*checkpoint_, shared_->facts, full, shape};
   const std::string reading_folder = "reading " + quoted(checkpoint_->folder().string());
   const std::optional<StoredWeight> stored = while_doing(reading_folder, [&] { return find_stored_weight(request); });
   if (!stored) return {};
-  Storage memory(shape, DType::BF16);
+  Storage memory = when_ == Decode::Later ? stands_for(request, *stored, reading_folder) : Storage(shape, DType::BF16);
   const Tensor view = memory.tensor();
-  ThreadPool* pool = nullptr;
   {
     const std::lock_guard lock(shared_->mutex);
     shared_->claimed.insert(stored->parts.begin(), stored->parts.end());
     shared_->decoded.emplace(full, std::move(memory));
     if (shared_->activations && !shared_->asked.contains(full)) shared_->unasked.insert(full);
+  }
+  if (when_ == Decode::Now) while_doing(reading_folder, [&] { decode_into(view, request, *stored); });
+  return view;
+}
+
+void WeightBinder::decode_into(const Tensor& to, const WeightRequest& request, const StoredWeight& stored) const {
+  constexpr int kMostThreads = 16;
+  constexpr int64_t kPieces = 4;  // for each thread, so that none waits long for another
+  ThreadPool* pool = nullptr;
+  {
+    const std::lock_guard lock(shared_->mutex);
     if (!shared_->pool) shared_->pool = std::make_unique<ThreadPool>(std::min(available_processors(), kMostThreads));
     pool = shared_->pool.get();
   }
-  if (shapes_only_) return view;
   const int64_t rows = request.experts() * request.out();
   const int64_t piece = std::max<int64_t>((rows + kPieces * pool->n_threads() - 1) / (kPieces * pool->n_threads()), 64);
-  while_doing(reading_folder, [&] {
-    const DecodeRows decode_rows = stored->open();
-    pool->parallel_for((rows + piece - 1) / piece, [&](int64_t i, int) {
-      decode_rows({i * piece, std::min(piece, rows - i * piece)}, view.as<bf16>() + i * piece * request.in());
-    });
+  const DecodeRows decode_rows = stored.open();
+  pool->parallel_for((rows + piece - 1) / piece, [&](int64_t i, int) {
+    decode_rows({i * piece, std::min(piece, rows - i * piece)}, to.as<bf16>() + i * piece * request.in());
   });
-  return view;
 }
 
 void WeightBinder::fail_missing(const std::string& full) const {

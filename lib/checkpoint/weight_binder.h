@@ -12,6 +12,9 @@
 
 namespace kvcal {
 
+struct StoredWeight;
+struct WeightRequest;
+
 /// Hands out tensors below a prefix and remembers, together with all binders made from it, what was asked for. Copies
 /// and sub-binders share that memory and refer to the checkpoint, which must outlive them; all methods may be called
 /// from several threads.
@@ -56,6 +59,10 @@ class WeightBinder {
   /// right shape and no meaning.
   WeightBinder shapes_only() const;
 
+  /// The same, but quantized weights stay as they are stored, for whoever decodes them while they are loaded: tensors
+  /// of Device::Stored.
+  WeightBinder as_stored() const;
+
   /// Whether a weight of this checkpoint may have to be decoded, which takes memory for its BF16 form.
   bool may_decode() const;
 
@@ -72,15 +79,17 @@ class WeightBinder {
 
  private:
   struct Shared;
-  WeightBinder(const Checkpoint& checkpoint, std::string prefix, std::shared_ptr<Shared> shared, bool shapes_only);
+  enum class Decode : uint8_t { Now, Later, Never };
+  WeightBinder(const Checkpoint& checkpoint, std::string prefix, std::shared_ptr<Shared> shared, Decode when);
   Tensor load(const std::string& full, const TensorInfo& found, const Shape& shape) const;
   Tensor decode(const std::string& full, const Shape& shape) const;
+  void decode_into(const Tensor& to, const WeightRequest& request, const StoredWeight& stored) const;
   [[noreturn]] void fail_missing(const std::string& full) const;
 
   const Checkpoint* checkpoint_;
   std::string prefix_;
   std::shared_ptr<Shared> shared_;
-  bool shapes_only_ = false;
+  Decode when_ = Decode::Now;
 };
 
 }  // namespace kvcal

@@ -11,7 +11,7 @@ struct QueryPart {
   InputRounding input;
 
   QueryPart(const HostLinear& both, const DecoderDims& d, int64_t part) : input(both.input) {
-    const auto rows = rows_of_groups(d.n_heads, 2 * d.head_dim, part * d.head_dim, d.head_dim);
+    const RowsOfGroups rows{d.n_heads, 2 * d.head_dim, part * d.head_dim, d.head_dim};
     weight = select_rows(both.weight, rows);
     if (both.bias) bias = select_rows(both.bias, rows);
   }

@@ -1,6 +1,6 @@
 #include "model/kimi_delta_attention.h"
 
-#include "tensor/dtype.h"
+#include "tensor/encoded_weight.h"
 
 namespace kvcal {
 namespace {
@@ -22,7 +22,9 @@ Owned load_filters(const KimiDeltaDims& d, WeightLoader& loader, const WeightBin
   for (const char* name : {"q_conv1d.weight", "k_conv1d.weight", "v_conv1d.weight"}) {
     const Tensor one = filters(w, name, d.inner(), d.conv_kernel);
     const Tensor to = all.tensor().rows(row, d.inner());
-    convert_to_float(one.dtype, one.data, to.as<float>(), static_cast<size_t>(one.elements()));
+    const Storage values = one.device == Device::Stored ? decoded(one) : Storage();
+    convert_to_float(one.dtype, (values ? values.tensor() : one).data, to.as<float>(),
+                     static_cast<size_t>(one.elements()));
     row += d.inner();
   }
   return loader.load_f32(all.tensor());

@@ -15,8 +15,8 @@ struct ExpansionWeights {
 
   ExpansionWeights(const LatentDims& d, WeightBinder& w) : input(w.inputs_of("kv_b_proj.weight")) {
     const Tensor all = w("kv_b_proj.weight", {d.n_heads * (d.nope + d.value), d.kv_rank});
-    keys = select_rows(all, rows_of_groups(d.n_heads, d.nope + d.value, 0, d.nope));
-    values = select_rows(all, rows_of_groups(d.n_heads, d.nope + d.value, d.nope, d.value));
+    keys = select_rows(all, RowsOfGroups{d.n_heads, d.nope + d.value, 0, d.nope});
+    values = select_rows(all, RowsOfGroups{d.n_heads, d.nope + d.value, d.nope, d.value});
   }
 };
 

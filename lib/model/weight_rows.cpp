@@ -21,6 +21,7 @@ void turn(const T* from, int64_t rows, int64_t columns, T* to) {
 }  // namespace
 
 Storage select_rows(const Tensor& weight, const std::vector<int64_t>& rows) {
+  if (weight.device == Device::Stored) return select_rows(decoded(weight).tensor(), rows);
   std::array<int64_t, Shape::kMaxRank> extents{};
   for (int i = 0; i < weight.shape.rank(); ++i) extents[static_cast<size_t>(i)] = weight.dim(i);
   extents[0] = static_cast<int64_t>(rows.size());
@@ -32,7 +33,17 @@ Storage select_rows(const Tensor& weight, const std::vector<int64_t>& rows) {
   return out;
 }
 
+Storage select_rows(const Tensor& weight, const RowsOfGroups& rows) {
+  if (weight.device == Device::Stored)
+    if (Storage part = selected(weight, {0, rows.group, rows.offset, rows.n}, rows.n_groups * rows.n)) return part;
+  return select_rows(weight, rows.numbers());
+}
+
 Storage transposed(const Tensor& weight) {
+  if (weight.device == Device::Stored) {
+    if (Storage part = turned(weight)) return part;
+    return transposed(decoded(weight).tensor());
+  }
   const int64_t rows = weight.dim(0), columns = weight.dim(1);
   Storage out({columns, rows}, weight.dtype);
   const size_t bytes = size_of(weight.dtype);
@@ -43,7 +54,7 @@ Storage transposed(const Tensor& weight) {
   return out;
 }
 
-std::vector<int64_t> rows_of_groups(int64_t n_groups, int64_t group, int64_t offset, int64_t n) {
+std::vector<int64_t> RowsOfGroups::numbers() const {
   std::vector<int64_t> rows;
   rows.reserve(static_cast<size_t>(n_groups * n));
   for (int64_t g = 0; g < n_groups; ++g)

@@ -4,17 +4,23 @@
 #include <cstdint>
 #include <vector>
 
-#include "tensor/tensor.h"
+#include "tensor/encoded_weight.h"
 
 namespace kvcal {
 
-/// A copy of the given rows of a host tensor [rows, ..], in the given order.
+/// A copy of the given rows of a tensor [rows, ..] that is not on a device, in the given order.
 Storage select_rows(const Tensor& weight, const std::vector<int64_t>& rows);
 
-/// A copy of a host tensor [rows, columns] as [columns, rows].
-Storage transposed(const Tensor& weight);
+/// Part [offset, offset + n) of every group of `group` rows, for n_groups groups one after the other.
+struct RowsOfGroups {
+  int64_t n_groups, group, offset, n;
+  std::vector<int64_t> numbers() const;
+};
 
-/// Row numbers of part [offset, offset + n) of every group of `group` rows, for n_groups groups one after the other.
-std::vector<int64_t> rows_of_groups(int64_t n_groups, int64_t group, int64_t offset, int64_t n);
+/// A copy of those rows; of a tensor that is only stored one that is only stored.
+Storage select_rows(const Tensor& weight, const RowsOfGroups& rows);
+
+/// A copy of a tensor [rows, columns] as [columns, rows]; of one that is only stored one that is only stored.
+Storage transposed(const Tensor& weight);
 
 }  // namespace kvcal

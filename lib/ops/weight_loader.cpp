@@ -28,7 +28,7 @@ std::shared_ptr<const ColumnNorms> WeightLoader::load_column_norms(const Tensor&
     if (!w) continue;
     c.rank("weight", w, 2);
     c.real("weight", w);
-    c.host("weight", w);
+    c.off_device("weight", w);
   }
   c.require(n_heads > 0 && weight.dim(1) % n_heads == 0 && (!expansion || expansion.dim(0) == weight.dim(1)),
             "weight " + str(weight) + ", expansion " + str(expansion) + " and " + std::to_string(n_heads) +
@@ -38,11 +38,10 @@ std::shared_ptr<const ColumnNorms> WeightLoader::load_column_norms(const Tensor&
 
 std::shared_ptr<const ColumnNorms> WeightLoader::do_load_column_norms(const Tensor& weight, const Tensor& expansion,
                                                                       int64_t n_heads) {
-  auto norms = std::make_shared<ColumnNorms>();
-  norms->on_host = column_norms(weight, expansion, n_heads);
-  const auto n = static_cast<int64_t>(norms->on_host.size());
-  norms->values = load_f32({norms->on_host.data(), {n_heads, n / n_heads}, DType::F32});
-  return norms;
+  auto on_host = std::make_shared<std::vector<float>>(column_norms(weight, expansion, n_heads));
+  const auto n = static_cast<int64_t>(on_host->size());
+  const Owned values = load_f32({on_host->data(), {n_heads, n / n_heads}, DType::F32});
+  return std::make_shared<const ColumnNorms>(ColumnNorms{values, std::move(on_host)});
 }
 
 Linear WeightLoader::load_linear(const Tensor& weight, const Tensor& bias, const InputRounding& input) {
@@ -74,7 +73,7 @@ Owned WeightLoader::load_gain(const Tensor& weight, Gain kind) {
 Owned WeightLoader::load_f32(const Tensor& weight) {
   const OpCheck c("load_f32", activation_dtype());
   c.real("weight", weight);
-  c.host("weight", weight);
+  c.off_device("weight", weight);
   return do_load_vector(weight, DType::F32, 0.0f);
 }
 

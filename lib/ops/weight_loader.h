@@ -26,8 +26,8 @@ struct Owned {
 
 /// Norms of an output projection's columns, [n_heads, D or rank] (ops/column_norms.h).
 struct ColumnNorms {
-  Owned values;  // F32, where the ops run
-  std::vector<float> on_host;
+  Owned values;                                       // F32, where the ops run
+  std::shared_ptr<const std::vector<float>> on_host;  // filled when the weights have been read
   bool reaches_stream = true;  // what is projected is added to the residual stream, but for a constant factor of the
                                // model; else it is gated or normed on the way
 };
@@ -44,7 +44,7 @@ struct Linear {
   explicit operator bool() const { return packed != nullptr; }
 };
 
-/// A weight [out, in] and its bias [out], or none, in host memory.
+/// A weight [out, in], in host memory or only stored, and its bias [out], or none, in host memory.
 struct HostLinear {
   Tensor weight, bias;
   InputRounding input{};
@@ -77,8 +77,9 @@ struct GluWeights {
 /// How a stored norm gain w is used: Plain w, or OnePlus w (Gemma, Qwen3-Next, Qwen3.5).
 enum class Gain : uint8_t { Plain, OnePlus };
 
-/// Takes host tensors in F32, BF16, F16 or F64, which are read during the call only, or as reader() says. Public
-/// methods check shapes and types and throw Error; protected virtuals do the work.
+/// Takes host tensors in F32, BF16, F16 or F64, which are read during the call only, or as reader() says, and where
+/// there is a reader weights that are only stored (tensor/encoded_weight.h). Public methods check shapes and types and
+/// throw Error; protected virtuals do the work.
 class WeightLoader {
  public:
   explicit WeightLoader(Precision precision) : precision_(precision) {}

@@ -5,14 +5,18 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "tensor/dtype.h"
 #include "tensor/shape.h"
 
 namespace kvcal {
 
-/// Where the bytes are. Host code may only dereference Host tensors.
-enum class Device : uint8_t { Host, Cuda };
+/// Where the bytes are. Host code may only dereference Host tensors. Stored: nowhere yet; the tensor stands for a
+/// weight as a checkpoint stores it (tensor/encoded_weight.h).
+enum class Device : uint8_t { Host, Stored, Cuda };
+
+class EncodedMatrix;
 
 /// View of bytes owned by somebody else (a Storage, an Arena, a mapped file). Null data means "absent".
 struct Tensor {
@@ -20,6 +24,7 @@ struct Tensor {
   Shape shape;
   DType dtype = DType::F32;
   Device device = Device::Host;
+  const EncodedMatrix* encoded = nullptr;  // what a Stored one is a part of
 
   explicit operator bool() const { return data != nullptr; }
   int64_t dim(int i) const { return shape[i]; }
@@ -53,12 +58,16 @@ class Storage {
  public:
   Storage() = default;
   Storage(const Shape& shape, DType dtype);
+  /// Of a tensor that is not in memory, and what it stands for.
+  Storage(const Tensor& view, std::shared_ptr<const EncodedMatrix> encoded)
+      : encoded_(std::move(encoded)), view_(view) {}
 
   const Tensor& tensor() const { return view_; }
   explicit operator bool() const { return static_cast<bool>(view_); }
 
  private:
   std::unique_ptr<void, FreeBlock> memory_;
+  std::shared_ptr<const EncodedMatrix> encoded_;
   Tensor view_;
 };
 

@@ -40,7 +40,7 @@ class ShadowOps final : public EachOp<ShadowOps> {
   }
   std::shared_ptr<const ColumnNorms> do_load_column_norms(const Tensor& w, const Tensor& e, int64_t n) override {
     const auto norms = inner_.load_column_norms(w, e, n), subject = subject_.load_column_norms(w, e, n);
-    EXPECT_EQ(norms->on_host, subject->on_host);
+    EXPECT_EQ(*norms->on_host, *subject->on_host);
     pair(norms->values, subject->values);
     return norms;
   }

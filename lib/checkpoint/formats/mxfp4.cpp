@@ -44,6 +44,10 @@ std::optional<StoredWeight> find_mxfp4(const WeightRequest& request) {
                    [&](int64_t r, int64_t c) { return e2m1_at(bytes, r * grid.in + c); });
     };
   };
+  if (inputs.name.empty())
+    stored.codes = [&checkpoint = request.checkpoint, grid, name = found.name, scales_name] {
+      return codes_of(checkpoint, grid, WeightCode::E2M1, name, scales_name);
+    };
   return stored;
 }
 

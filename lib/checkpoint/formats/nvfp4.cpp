@@ -33,6 +33,17 @@ std::vector<float> joined_scales(const Checkpoint& checkpoint, const std::string
   return scales;
 }
 
+WeightCodes codes_with_global(const Checkpoint& checkpoint, const ScaleGrid& grid, const StoredWeight& stored,
+                              bool divide) {
+  WeightCodes codes = codes_of(checkpoint, grid, WeightCode::E2M1, stored.parts[0], stored.parts[1]);
+  codes.global = [&checkpoint, name = stored.parts[2]](int64_t expert) {
+    const std::vector<float> factors = read_scales(checkpoint, name);
+    return factors[factors.size() == 1 ? 0 : static_cast<size_t>(expert)];
+  };
+  codes.divided = divide;
+  return codes;
+}
+
 /// ModelOpt's experts of Llama 4: packed along the inputs as all others, then laid as [experts, in / 2, out] with
 /// scales [experts, in / 16, out].
 bool is_turned(const WeightRequest& request, const TensorInfo& packed, const TensorInfo& scales) {
@@ -89,6 +100,10 @@ std::optional<StoredWeight> find_nvfp4(const WeightRequest& request) {
       });
     };
   };
+  if (!turn && inputs.name.empty())
+    stored.codes = [&checkpoint = request.checkpoint, grid, divide, stored] {
+      return codes_with_global(checkpoint, grid, stored, divide);
+    };
   return stored;
 }
 

@@ -22,6 +22,11 @@ std::array<float, 256> values_of(DType dtype) {
   return values;
 }
 
+WeightCode code_of(DType dtype) {
+  if (dtype == DType::I8) return WeightCode::Int8;
+  return dtype == DType::F8E4M3 ? WeightCode::E4M3 : WeightCode::E5M2;
+}
+
 }  // namespace
 
 std::optional<StoredWeight> find_one_byte(const WeightRequest& request) {
@@ -59,6 +64,9 @@ std::optional<StoredWeight> find_one_byte(const WeightRequest& request) {
                    [&](int64_t r, int64_t c) { return value(r, c) - static_cast<float>(zeros[grid.index(r, c)]); });
     };
   };
+  if (zeros_name.empty() && inputs.name.empty())
+    stored.codes = [&checkpoint = request.checkpoint, grid, code = code_of(found->dtype), name = request.name,
+                    scales_name] { return codes_of(checkpoint, grid, code, name, scales_name); };
   return stored;
 }
 

@@ -76,6 +76,11 @@ std::optional<StoredWeight> find_pack_quantized(const WeightRequest& request) {
   }
   if (request.checkpoint.has(request.beside("_shape"))) stored.parts.push_back(request.beside("_shape"));
   stored.open = [&checkpoint = request.checkpoint, grid, bits, names] { return open(checkpoint, grid, bits, names); };
+  if (names.zeros.empty() && names.order.empty() && (bits == 4 || bits == 8))
+    stored.codes = [&checkpoint = request.checkpoint, grid, names,
+                    code = bits == 4 ? WeightCode::Uint4Less8 : WeightCode::Uint8Less128] {
+      return codes_of(checkpoint, grid, code, names.packed, names.scales);
+    };
   return stored;
 }
 

@@ -1,9 +1,7 @@
 #include "checkpoint/formats/scale_grid.h"
 
-#include <cmath>
-
 #include "base/error.h"
-#include "tensor/small_floats.h"
+#include "checkpoint/formats/bit_stream.h"
 
 namespace kvcal {
 namespace {
@@ -60,20 +58,16 @@ ScaleGrid grid_of(const WeightRequest& request, const TensorInfo& scales, std::s
 
 std::vector<float> read_scales(const Checkpoint& checkpoint, const std::string& name) {
   const Tensor t = checkpoint.tensor(name);
-  std::vector<float> scales(static_cast<size_t>(t.elements()));
-  const auto* bytes = static_cast<const uint8_t*>(t.data);
-  if (t.dtype == DType::F8E4M3) {
-    for (size_t i = 0; i < scales.size(); ++i) scales[i] = e4m3_values()[bytes[i]];
-  } else if (t.dtype == DType::U8 || t.dtype == DType::F8E8M0) {
-    for (size_t i = 0; i < scales.size(); ++i) scales[i] = e8m0_value(bytes[i]);
-  } else {
-    while_doing("scales " + quoted(name), [&] { convert_to_float(t.dtype, t.data, scales.data(), scales.size()); });
-  }
-  for (size_t i = 0; i < scales.size(); ++i)
-    if (!std::isfinite(scales[i]))
-      fail("scale " + std::to_string(i) + " of " + quoted(name) + " is " + std::to_string(scales[i]) +
-           ", expected a finite number; is the checkpoint damaged?");
-  return scales;
+  return scales_of(name, t.dtype, t.data, {0, t.elements()});
+}
+
+WeightCodes codes_of(const Checkpoint& checkpoint, const ScaleGrid& grid, WeightCode code, const std::string& name,
+                     const std::string& scales_name) {
+  const Tensor codes = checkpoint.tensor(name);
+  const int64_t row_bytes =
+      codes.dtype == DType::I32 ? words_for(grid.in, bits_of(code)) * 4 : grid.in * bits_of(code) / 8;
+  return {
+      code, static_cast<const std::byte*>(codes.data), row_bytes, grid, scales_name, checkpoint.tensor(scales_name)};
 }
 
 InputFactors find_input_factors(const WeightRequest& request, StoredWeight& stored) {

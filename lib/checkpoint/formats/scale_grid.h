@@ -6,21 +6,9 @@
 #include <vector>
 
 #include "checkpoint/formats/stored_weight.h"
+#include "tensor/scale_grid.h"
 
 namespace kvcal {
-
-/// How a tensor of scales lies over the weight. Scale (r, c) of expert e belongs to the rows [r · rows, (r + 1) · rows)
-/// and columns [c · columns, (c + 1) · columns) of that expert; the last of each may be cut off.
-struct ScaleGrid {
-  int64_t out, in;            // of one expert
-  int64_t rows, columns;      // of a rectangle
-  int64_t n_rows, n_columns;  // rectangles of one expert
-
-  int64_t index(int64_t row, int64_t column) const {  // row counts through all experts
-    return (row / out * n_rows + row % out / rows) * n_columns + column / columns;
-  }
-  int64_t size(int64_t experts) const { return experts * n_rows * n_columns; }
-};
 
 /// Of a weight of two dimensions.
 inline RectangleScales rectangles_of(const ScaleGrid& grid, const std::string& name) {
@@ -35,6 +23,10 @@ ScaleGrid grid_of(const WeightRequest& request, const TensorInfo& scales, std::s
 /// A tensor of F32, BF16, F16, F8_E4M3 or (as powers of two) U8 and F8_E8M0 as floats. Throws Error naming the tensor
 /// when one is not finite.
 std::vector<float> read_scales(const Checkpoint& checkpoint, const std::string& name);
+
+/// What a device needs to decode rows of such codes, which a tensor of the checkpoint holds one after the other.
+WeightCodes codes_of(const Checkpoint& checkpoint, const ScaleGrid& grid, WeightCode code, const std::string& name,
+                     const std::string& scales_name);
 
 /// The group of every column: the tensor `name` (g_idx), or columns / group_size when the name is empty. Throws Error
 /// naming the tensor when one is not below n_groups.

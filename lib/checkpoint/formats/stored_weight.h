@@ -12,6 +12,7 @@
 
 #include "checkpoint/checkpoint.h"
 #include "tensor/dtype.h"
+#include "tensor/encoded_weight.h"
 #include "tensor/shape.h"
 
 namespace kvcal {
@@ -45,14 +46,6 @@ struct WeightRequest {
   std::string module(std::string_view tensor) const;
 };
 
-/// Rows [first, first + n) of the weight seen as [experts · out, in].
-struct WeightRows {
-  int64_t first, n;
-};
-
-/// Writes rows of a weight: products in f32, rounded to bf16 once. Several threads may call it.
-using DecodeRows = std::function<void(WeightRows, bf16*)>;
-
 /// The tensor whose elements multiply rectangles of a weight [out, in] as they are: a factor of a rectangle can be put
 /// into its element. F32, BF16, F16 or F8_E4M3, or the exponent of a power of two (U8, F8_E8M0).
 struct RectangleScales {
@@ -69,7 +62,8 @@ struct StoredWeight {
   /// Reads the scales, once for all rows. Throws Error for one that is no finite number and for a group index that does
   /// not exist.
   std::function<DecodeRows()> open;
-  RectangleScales scales{};  // of a weight of two dimensions
+  RectangleScales scales{};              // of a weight of two dimensions
+  std::function<WeightCodes()> codes{};  // where a device may decode it
 };
 
 /// Finds out how the weight is stored. Reads shapes only; nothing when its tensors fit no known format. Throws Error

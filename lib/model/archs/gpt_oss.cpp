@@ -28,7 +28,7 @@ struct EverySecondRow {
   InputRounding input;
 
   EverySecondRow(const HostLinear& both, const Tensor& biases, int64_t first) : input(both.input) {
-    const auto rows = rows_of_groups(biases.dim(0) / 2, 2, first, 1);
+    const RowsOfGroups rows{biases.dim(0) / 2, 2, first, 1};
     weight = select_rows(both.weight, rows);
     bias = select_rows(biases, rows);
   }

@@ -46,7 +46,7 @@ LightningAttention::LightningAttention(const DecoderDims& d, int64_t layer, Weig
   const HostLinear qkv = projection(w, "qkv_proj", 3 * d.n_heads * d.head_dim, d.hidden);  // per head q, k, v
   Linear* parts[] = {&q_, &k_, &v_};
   for (int64_t i = 0; i < 3; ++i) {
-    const Storage rows = select_rows(qkv.weight, rows_of_groups(d.n_heads, 3 * d.head_dim, i * d.head_dim, d.head_dim));
+    const Storage rows = select_rows(qkv.weight, RowsOfGroups{d.n_heads, 3 * d.head_dim, i * d.head_dim, d.head_dim});
     *parts[i] = loader.load_linear(rows.tensor(), {}, qkv.input);
   }
   const Storage rates({d.n_heads}, DType::F32), steps({d.n_heads}, DType::F32), zeros({d.n_heads}, DType::F32);
