@@ -11,6 +11,7 @@
 
 #include "base/thread_pool.h"
 #include "kernels/cuda_ops.h"
+#include "kernels/dequantize.h"
 #include "kernels/gemm.h"
 #include "kernels/kernels.h"
 #include "kernels/library_attention.h"
@@ -47,6 +48,8 @@ class CudaBackend final : public Ops {
   Linear do_load_linear_f32(const Tensor& weight, const Tensor& bias) override;
   Owned do_load_vector(const Tensor& weight, DType as, float plus) override;
   LinearGroup do_load_linears(std::span<const HostLinear> weights) override;
+  std::shared_ptr<const ColumnNorms> do_load_column_norms(const Tensor& weight, const Tensor& expansion,
+                                                          int64_t n_heads) override;
 #define KVCAL_OVERRIDE(Result, name, parameters, ...) Result do_##name parameters override;
   KVCAL_OPS(KVCAL_OVERRIDE)
   KVCAL_COMPOSED_OPS(KVCAL_OVERRIDE)
@@ -83,6 +86,11 @@ class CudaBackend final : public Ops {
   /// Converted on the host to `as`, plus a constant, as memory of the device; read later when the reader collects.
   Owned load(const Tensor& host, DType as, float plus);
   void load_into(const Tensor& device, const Tensor& host, float plus);
+
+  /// The same of a tensor that is only stored; the reader collects.
+  void load_stored(const Tensor& device, const Tensor& stored);
+  void read_codes(const EncodedPart& part, const WeightCodes& form, const Tensor& device);
+  void read_decoded(const EncodedPart& part, const Tensor& device);
 
   /// y = x Wᵀ + b, x and y as Gemm wants them.
   void multiply(const Tensor& x, const Linear& w, const Tensor& y);
@@ -128,6 +136,12 @@ class CudaBackend final : public Ops {
   std::optional<ThreadPool> gatherers_;  // of rows of embeddings; once there are many
   std::optional<DeviceHeap> heap_;       // once reserved
   BackgroundReader reader_;
+  struct {
+    std::shared_ptr<const EncodedWeight> weight;
+    WeightRows rows{};
+    uint64_t collected = 0;
+    std::shared_ptr<std::vector<DecodedRows>> results;
+  } coded_;                  // what read_codes() was asked for last, and what is made of it
   size_t shared_limit_ = 0;  // bytes of shared memory a block may have
   int n_processors_ = 0;     // multiprocessors
   std::string isa_;

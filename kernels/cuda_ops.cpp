@@ -115,6 +115,11 @@ void CudaBackend::download_at(const Mark& mark, const Tensor& from, const Tensor
 // ---------------------------------------------------------------- weights
 
 void CudaBackend::load_into(const Tensor& device, const Tensor& host, float plus) {
+  if (host.device == Device::Stored) {
+    if (!reader_.collecting() || plus != 0)
+      fail("a weight that is only stored, " + str(host) + ", cannot be loaded so");
+    return load_stored(device, host);
+  }
   if (reader_.collecting()) return reader_.add(host, device, plus);
   const auto n = static_cast<size_t>(host.elements());
   const Storage converted(host.shape, device.dtype);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cassert>
 #include <cstring>
+#include <iterator>
 #include <system_error>
 #include <tuple>
 
@@ -25,13 +26,14 @@ std::byte* aligned(void* memory) {
 }  // namespace
 
 BackgroundReader::BackgroundReader(int device, cudaStream_t compute, const ReaderOptions& options)
-    : device_(device),
-      compute_(compute),
+    : compute_(compute),
       options_(options),
-      own_(std::make_shared<Target>(Target{make_stream(), {}})),
+      own_(std::make_shared<Target>()),
       freed_(make_event()),
       loaded_(make_event()) {
   assert(options.readers > 0 && options.slots > 0 && options.slot_bytes > 0 && options.slot_bytes % (2 * kSector) == 0);
+  own_->device = device;
+  own_->copies = make_stream();
   for (int i = 0; i < options.slots; ++i) own_->copied.push_back(make_awaited_event());
 }
 
@@ -96,6 +98,23 @@ void BackgroundReader::add(const Tensor& host, const Tensor& to, float plus) {
   wanted_.push_back(std::move(p));
 }
 
+void BackgroundReader::add_work(uint64_t from, uint64_t bytes, Work work) {
+  Job job{from, from + bytes, {}, {}};
+  job.work.push_back(std::move(work));
+  wanted_work_.push_back(std::move(job));
+}
+
+BackgroundReader::Source BackgroundReader::source_of(const void* data, uint64_t bytes) {
+  if (const auto region = files_->locate(data, bytes)) return {&direct(*region->file), nullptr, region->offset};
+  return {nullptr, static_cast<const std::byte*>(data), 0};
+}
+
+const std::byte* BackgroundReader::Source::read(uint64_t first, uint64_t n, std::byte* to) const {
+  if (file) return file->read(from + first, from + first + n, to);
+  std::memcpy(to, memory + first, n);  // pinned, as a copy in the background has to be
+  return to;
+}
+
 // A piece that has slots to itself: half a slot holds what is read, the other half what it becomes.
 void BackgroundReader::add_alone(std::deque<Job>& jobs, const Piece& piece) const {
   const uint64_t half = options_.slot_bytes / 2 - kSector;  // less the sector that the beginning may lie in
@@ -132,6 +151,8 @@ std::deque<BackgroundReader::Job> BackgroundReader::make_jobs() {
     else
       add_alone(jobs, p);
   wanted_.clear();
+  std::ranges::move(wanted_work_, std::back_inserter(jobs));
+  wanted_work_.clear();
   return jobs;
 }
 
@@ -139,6 +160,8 @@ std::deque<BackgroundReader::Job> BackgroundReader::make_jobs() {
 
 void BackgroundReader::start() {
   files_ = nullptr;
+  if (!wanted_work_.empty())
+    while (own_->slots.size() < own_->copied.size()) own_->slots.push_back(allocate_bytes(options_.slot_bytes));
   order_after(own_->copies.get(), compute_, freed_);
   if (joined()) return options_.group->offer(*this);
   targets_ = {own_};
@@ -146,11 +169,15 @@ void BackgroundReader::start() {
 }
 
 /// What another device wants goes there too.
-void BackgroundReader::add_places_of(const std::vector<Piece>& others) {
+void BackgroundReader::add_places_of(BackgroundReader& other) {
+  const std::vector<Piece> pieces = std::exchange(other.wanted_, {});
+  std::vector<Job> work = std::exchange(other.wanted_work_, {});
   const auto same = [](const Piece& a, const Piece& b) { return a.same_as(b); };
-  if (!std::ranges::equal(wanted_, others, same))
+  const auto same_place = [](const Job& a, const Job& b) { return a.begin == b.begin && a.end == b.end; };
+  if (!std::ranges::equal(wanted_, pieces, same) || !std::ranges::equal(wanted_work_, work, same_place))
     fail("devices that read weights together want different ones; this is a bug of this program, please report it");
-  for (size_t i = 0; i < others.size(); ++i) wanted_[i].to.push_back(others[i].to.front());
+  for (size_t i = 0; i < pieces.size(); ++i) wanted_[i].to.push_back(pieces[i].to.front());
+  for (size_t i = 0; i < work.size(); ++i) wanted_work_[i].work.push_back(std::move(work[i].work.front()));
 }
 
 // Called by the last of the members that offers, in its thread.
@@ -159,7 +186,7 @@ void BackgroundReader::read_for(const std::vector<BackgroundReader*>& members) n
     targets_.clear();
     for (BackgroundReader* const m : members) {
       targets_.push_back(m->own_);
-      if (m != this) add_places_of(std::exchange(m->wanted_, {}));
+      if (m != this) add_places_of(*m);
     }
     post(make_jobs());
   } catch (...) {
@@ -193,7 +220,7 @@ void BackgroundReader::start_threads() {
 }
 
 void BackgroundReader::read_jobs() {
-  const cudaError_t chosen = cudaSetDevice(device_);
+  const cudaError_t chosen = cudaSetDevice(own_->device);
   std::unique_lock lock(mutex_);
   for (;;) {
     job_posted_.wait(lock, [&] { return stopping_ || !jobs_.empty(); });
@@ -224,6 +251,24 @@ void BackgroundReader::run(const Job& job, size_t slot) {
   for (const auto& device : std::exchange(ring_[slot].used_by, targets_))
     check(cudaEventSynchronize(device->copied[slot].get()), "waiting for a copy of weights");
   std::byte* const memory = aligned(ring_[slot].memory.get());
+  if (job.work.empty())
+    read_pieces(job, memory);
+  else
+    do_work(job.work, memory, slot);
+  for (const auto& device : targets_)
+    check(cudaEventRecord(device->copied[slot].get(), device->copies.get()), "recording a copy of weights");
+}
+
+void BackgroundReader::do_work(const std::vector<Work>& work, std::byte* memory, size_t slot) {
+  const std::vector<const std::byte*> parts = work.front().fill(memory);
+  for (size_t i = 0; i < targets_.size(); ++i) {
+    Target& target = *targets_[i];
+    check(cudaSetDevice(target.device), "choosing a device that weights are read for");
+    work[i].send({parts, static_cast<std::byte*>(target.slots[slot].get()), target});
+  }
+}
+
+void BackgroundReader::read_pieces(const Job& job, std::byte* memory) {
   const Piece& first = job.pieces.front();
   if (!first.plain()) {
     convert(first, memory);
@@ -235,8 +280,6 @@ void BackgroundReader::run(const Job& job, size_t slot) {
     const std::byte* const begin = first.file->read(job.begin, job.end, memory);
     for (const Piece& p : job.pieces) copy(p, begin + (p.from - job.begin), p.bytes);
   }
-  for (const auto& device : targets_)
-    check(cudaEventRecord(device->copied[slot].get(), device->copies.get()), "recording a copy of weights");
 }
 
 void BackgroundReader::convert(const Piece& piece, std::byte* out) const {
@@ -253,9 +296,12 @@ void BackgroundReader::convert(const Piece& piece, std::byte* out) const {
 }
 
 void BackgroundReader::copy(const Piece& to, const std::byte* from, uint64_t bytes) {
-  for (size_t i = 0; i < targets_.size(); ++i)
-    check(cudaMemcpyAsync(to.to[i], from, bytes, cudaMemcpyHostToDevice, targets_[i]->copies.get()),
-          "copying weights to the device");
+  for (size_t i = 0; i < targets_.size(); ++i) targets_[i]->copy(to.to[i], from, bytes);
+}
+
+void BackgroundReader::Target::copy(void* to, const void* from, uint64_t bytes) {
+  bytes_copied += bytes;
+  check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, copies.get()), "copying weights to the device");
 }
 
 // ---------------------------------------------------------------- the end
@@ -318,6 +364,7 @@ void BackgroundReader::cancel() noexcept {
     static_cast<void>(cudaStreamWaitEvent(compute_, loaded_.get(), 0));
   files_ = nullptr;
   wanted_.clear();
+  wanted_work_.clear();
 }
 
 uint64_t BackgroundReader::bytes_read() const {

@@ -1,9 +1,11 @@
 // Weights from files to the device: reader threads, a ring of pinned memory, a stream of its own for the copies.
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <deque>
 #include <exception>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <thread>
@@ -47,20 +49,53 @@ class BackgroundReader final : public WeightReader {
   /// Wants plus + host, converted to the dtype of `to`, at `to` on the device. Memory that is of no file is copied now.
   void add(const Tensor& host, const Tensor& to, float plus);
 
+  /// Where a device gets its copies; a slot in use may outlive the device's reader.
+  struct Target {
+    int device = 0;
+    Stream copies{};
+    std::vector<Event> copied{};       // by slot of whoever reads
+    std::vector<DeviceBytes> slots{};  // slot_bytes each, once there is work that may want them
+    std::atomic<uint64_t> bytes_copied{0};
+
+    void copy(void* to, const void* from, uint64_t bytes);  // queued on `copies`
+  };
+  /// What a device does with a slot that is filled.
+  struct Sending {
+    const std::vector<const std::byte*>& parts;  // as fill() returned them
+    std::byte* room;                             // slot_bytes on the device
+    Target& target;                              // its device is the current one
+  };
+  /// Something that is more than a tensor's bytes and has a slot to itself; reader threads call its functions.
+  struct Work {
+    /// Reads into slot_bytes of the host, which begin at a sector; returns where the parts are. Once for all devices.
+    std::function<std::vector<const std::byte*>(std::byte* host)> fill;
+    std::function<void(const Sending&)> send;  // queues on the target's copies
+  };
+
+  /// Wants what `work` makes of these bytes: devices that read together want the same.
+  void add_work(uint64_t from, uint64_t bytes, Work work);
+
+  /// Bytes of the host, which may be of a file, and how work gets them: read() as DirectFile's, with the same room.
+  struct Source {
+    const DirectFile* file = nullptr;  // null: they are at `memory`
+    const std::byte* memory = nullptr;
+    uint64_t from = 0;  // in the file
+    const std::byte* read(uint64_t first, uint64_t n, std::byte* to) const;
+  };
+  Source source_of(const void* data, uint64_t bytes);
+
+  uint64_t slot_bytes() const { return options_.slot_bytes; }
+
   /// How often collect() was called.
   uint64_t n_collected() const { return n_collected_; }
 
   /// Bytes read from files so far.
   uint64_t bytes_read() const;
+  uint64_t bytes_copied() const override { return own_->bytes_copied; }
 
  private:
   friend ReaderGroup;
 
-  /// Where a device gets its copies; a slot in use may outlive the device's reader.
-  struct Target {
-    Stream copies;
-    std::vector<Event> copied;  // by slot of whoever reads
-  };
   /// A tensor, or a part of one, that goes to the device.
   struct Piece {
     const DirectFile* file = nullptr;  // null: `memory` holds it
@@ -75,10 +110,12 @@ class BackgroundReader final : public WeightReader {
     uint64_t elements() const { return bytes / size_of(stored); }
     Piece part(uint64_t first, uint64_t n) const;  // bytes, as stored
   };
-  /// What a slot takes: bytes [begin, end) of one file for several pieces; or one piece to convert, or from memory.
+  /// What a slot takes: bytes [begin, end) of one file for several pieces; or one piece to convert, or from memory; or
+  /// work, of each device.
   struct Job {
     uint64_t begin = 0, end = 0;
-    std::vector<Piece> pieces;
+    std::vector<Piece> pieces{};
+    std::vector<Work> work{};  // by target
   };
   struct Slot {
     PinnedBytes memory;
@@ -87,7 +124,7 @@ class BackgroundReader final : public WeightReader {
 
   const DirectFile& direct(const SourceFile& file);
   std::deque<Job> make_jobs();
-  void add_places_of(const std::vector<Piece>& others);
+  void add_places_of(BackgroundReader& other);
   void read_for(const std::vector<BackgroundReader*>& members) noexcept;
   void post(std::deque<Job> jobs);
   bool joined() const { return options_.group && options_.group->has(*this); }
@@ -96,13 +133,14 @@ class BackgroundReader final : public WeightReader {
   void start_threads();
   void read_jobs();
   void run(const Job& job, size_t slot);
+  void read_pieces(const Job& job, std::byte* memory);
+  void do_work(const std::vector<Work>& work, std::byte* memory, size_t slot);
   void convert(const Piece& piece, std::byte* out) const;
   void copy(const Piece& to, const std::byte* from, uint64_t bytes);
   void wait_for_readers();
   std::exception_ptr receive();
   void close_files();
 
-  const int device_;
   const cudaStream_t compute_;
   const ReaderOptions options_;
   const std::shared_ptr<Target> own_;
@@ -110,6 +148,7 @@ class BackgroundReader final : public WeightReader {
   std::vector<Slot> ring_;
   const FileLocator* files_ = nullptr;  // while collecting
   std::vector<Piece> wanted_;
+  std::vector<Job> wanted_work_;
   std::vector<std::shared_ptr<Target>> targets_;  // of the jobs that were posted last
   std::vector<std::pair<const SourceFile*, std::unique_ptr<DirectFile>>> opened_;
   uint64_t n_collected_ = 0;

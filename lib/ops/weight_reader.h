@@ -1,6 +1,8 @@
 // Loading the weights of one layer while another computes.
 #pragma once
 
+#include <cstdint>
+
 #include "base/file_region.h"
 
 namespace kvcal {
@@ -25,6 +27,9 @@ class WeightReader {
   /// read for themselves.
   virtual void join() {}
   virtual void leave() noexcept {}
+
+  /// Bytes this reader has sent so far, to its device and those that it reads for.
+  virtual uint64_t bytes_copied() const = 0;
 
   /// Forgets what was collected and waits for what is being read, for whoever gives up.
   virtual void cancel() noexcept = 0;

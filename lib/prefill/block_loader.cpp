@@ -16,8 +16,8 @@ void BlockLoader::begin(int layer) {
   next_layer_ = layer;
   reader->collect(weights_.text.files());
   try {
-    next_ = while_doing("loading layer " + std::to_string(layer),
-                        [&] { return model_.load_block(layer, op_, weights_.text); });
+    WeightBinder text = weights_.text.as_stored();
+    next_ = while_doing("loading layer " + std::to_string(layer), [&] { return model_.load_block(layer, op_, text); });
     reader->start();
   } catch (...) {
     reader->cancel();

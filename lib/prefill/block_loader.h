@@ -32,14 +32,16 @@ class BlockLoader {
   std::unique_ptr<Block> next_;
 };
 
-/// Loads something that is used at once.
+/// Loads something that is used at once: load(text, head), the binders of the weights.
 template <class F>
 auto load_now(Ops& op, const ModelWeights& weights, F&& load) {
   WeightReader* const reader = op.reader();
-  if (!reader) return load();
+  WeightBinder text = reader ? weights.text.as_stored() : weights.text,
+               head = reader ? weights.head.as_stored() : weights.head;
+  if (!reader) return load(text, head);
   try {
     reader->collect(weights.text.files());
-    auto loaded = load();
+    auto loaded = load(text, head);
     reader->finish();
     return loaded;
   } catch (...) {

@@ -13,6 +13,9 @@ constexpr uint64_t kMiB = uint64_t{1} << 20;
 constexpr uint64_t kLibraryBytes =
     384 * kMiB;                              // kernels loaded on first use, workspaces of matrix products and attention
 constexpr uint64_t kRingBytes = 160 * kMiB;  // pinned: the ring of the background reader, arrays on their way
+// The same of the device, where weights come as they are stored: decoded there, or by the threads into that ring. So no
+// more of the host is needed; scales that threads decode with are of a few weights at a time, a part of kHostBytes.
+constexpr uint64_t kDecodingBytes = 128 * kMiB;
 constexpr uint64_t kHostBytes = 160 * kMiB;  // the program itself
 
 // Rows of a batch. A dense layer's products reach their rate with fewer than 64 Ki; 256 Ki give each of 256 experts, 8
@@ -31,10 +34,11 @@ struct Run {
   const ModelSpec& spec;
   const SequencePlan& sequences;
   const MemoryOptions& options;
+  WeightForm weights;
   uint64_t element;
 
-  Run(const ModelSpec& s, const SequencePlan& q, const MemoryOptions& o)
-      : spec(s), sequences(q), options(o), element(element_bytes(o.precision)) {}
+  Run(const ModelSpec& s, const SequencePlan& q, const MemoryOptions& o, WeightForm w)
+      : spec(s), sequences(q), options(o), weights(w), element(element_bytes(o.precision)) {}
 
   std::array<const std::vector<Sequence>*, 3> groups() const {
     return {&sequences.measured, &sequences.warmup, &sequences.sanity};
@@ -100,7 +104,7 @@ MemoryPlan with_chunk(const Run& run, int64_t chunk_tokens, ResidualPlace place)
   plan.block = run.options.block;
   plan.budget = run.options.device.free_bytes;
   if (run.options.budget) plan.budget = std::min(plan.budget, run.options.budget);
-  plan.program = kLibraryBytes;
+  plan.program = kLibraryBytes + (run.weights == WeightForm::Encoded ? kDecodingBytes : 0);
   plan.host = kHostBytes + static_cast<uint64_t>(run.options.n_devices) * (kRingBytes + run.options.statistics_bytes);
   plan.weights = weight_bytes(run);
   plan.states = state_bytes(run, chunk_tokens) + shared_rows(run.spec, run.sequences, run.options.precision);
@@ -135,8 +139,9 @@ bool fits(const MemoryPlan& plan) { return plan.total() <= plan.budget; }
 
 }  // namespace
 
-MemoryPlan plan_device_memory(const ModelSpec& spec, const SequencePlan& sequences, const MemoryOptions& options) {
-  const Run run(spec, sequences, options);
+MemoryPlan plan_device_memory(const ModelSpec& spec, const SequencePlan& sequences, const MemoryOptions& options,
+                              WeightForm weights) {
+  const Run run(spec, sequences, options, weights);
   const int64_t asked = batch_rows(sequences.prompts, options.chunk_tokens);
   const int64_t few = batch_rows(sequences.prompts, 0);
   const int64_t first = options.chunk_tokens ? asked : kMostRows;

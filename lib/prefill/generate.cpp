@@ -26,9 +26,11 @@ Generator::Generator(const Model& model, Ops& op, ModelWeights& weights, int64_t
   embedding_ = model.load_embedding(op, weights.text);
   for (const LayerSpec& layer : model.spec().layers)
     blocks_.push_back(while_doing("loading layer " + std::to_string(layer.index), [&] {
-      return load_now(op, weights, [&] { return model.load_block(layer.index, op, weights.text); });
+      return load_now(op, weights,
+                      [&](WeightBinder& text, WeightBinder&) { return model.load_block(layer.index, op, text); });
     }));
-  head_ = load_now(op, weights, [&] { return model.load_head(op, weights.text, weights.head); });
+  head_ = load_now(op, weights,
+                   [&](WeightBinder& text, WeightBinder& lm_head) { return model.load_head(op, text, lm_head); });
 }
 
 std::vector<float> Generator::feed(Run& run, int64_t first, int64_t n, KvTap& tap) {

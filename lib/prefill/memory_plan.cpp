@@ -79,7 +79,9 @@ MemoryPlan with_chunk(const ModelSpec& spec, const SequencePlan& sequences, cons
 
 MemoryPlan plan_memory(const ModelSpec& spec, const ModelWeights& weights, const SequencePlan& sequences,
                        const MemoryOptions& options) {
-  if (options.device.own) return plan_device_memory(spec, sequences, options);
+  if (options.device.own)
+    return plan_device_memory(spec, sequences, options,
+                              weights.text.may_decode() ? WeightForm::Encoded : WeightForm::Plain);
   MemoryPlan base;
   base.block = options.block;
   base.program = kProgramBytes;

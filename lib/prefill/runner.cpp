@@ -178,7 +178,8 @@ void Runner::run_block(int layer, Block& block, std::vector<Stream>& streams) {
 }
 
 void Runner::run_head(std::vector<Stream>& streams) {
-  const auto head = load_now(op_, weights_, [&] { return model_.load_head(op_, weights_.text, weights_.head); });
+  const auto head = load_now(
+      op_, weights_, [&](WeightBinder& text, WeightBinder& lm_head) { return model_.load_head(op_, text, lm_head); });
   for (const WeightBinder& table : {weights_.text.at("embed_tokens."), weights_.head.at("lm_head.")}) table.release();
   size_t most = 0;
   for (const Stream& s : streams) most = std::max(most, s.batches.size());

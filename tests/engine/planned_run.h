@@ -10,8 +10,10 @@
 
 #include "arch/golden.h"
 #include "harness/emulated_ops.h"
+#include "harness/forwarding_ops.h"
 #include "harness/loaded_model.h"
 #include "harness/recording_tap.h"
+#include "ops/residual_rows.h"
 #include "parity/stand_in_attention.h"
 #include "prefill/memory_plan.h"
 
@@ -55,6 +57,20 @@ inline std::vector<PromptTokens> some_prompts(int64_t vocab, const std::vector<i
   return prompts;
 }
 
+/// A device whose weights are decoded by the processor and copied at once: no reader.
+class AtOnce final : public ForwardingOps {
+ public:
+  explicit AtOnce(std::unique_ptr<Ops> inner) : ForwardingOps(*inner), owned_(std::move(inner)) {}
+  DeviceMemory device_memory() const override { return inner_.device_memory(); }
+  void reserve(const MemoryReserve& bytes) override { inner_.reserve(bytes); }
+  std::unique_ptr<ResidualRows> residual_rows(const ResidualShape& shape, ResidualPlace place) override {
+    return inner_.residual_rows(shape, place);
+  }
+
+ private:
+  std::unique_ptr<Ops> owned_;
+};
+
 struct Asked {
   int64_t chunk_tokens = 256;
   Precision precision = Precision::BF16;
@@ -62,6 +78,8 @@ struct Asked {
   int readers = 2;
   Timing timing = Timing::Immediate;
   StandInLog* library = nullptr;  // of attention; null: there is none
+  bool reader = true;             // else AtOnce
+  uint64_t slot_bytes = uint64_t{1} << 16;
 };
 
 struct Ran {
@@ -69,6 +87,7 @@ struct Ran {
   MemoryPlan plan;
   DeviceMemory memory;
   std::vector<std::string> notes;
+  uint64_t bytes_copied = 0;  // by the reader
 };
 
 inline Ran run(const std::string& name, const Asked& asked,
@@ -78,9 +97,11 @@ inline Ran run(const std::string& name, const Asked& asked,
   Ran ran;
   {
     CudaOptions options{asked.precision, 0, true};
-    options.reader = {asked.readers, 3, uint64_t{1} << 16, true};
-    LoadedModel m(Golden(name).folder,
-                  make_cuda_ops(options, asked.library ? std::make_unique<StandInAttention>(*asked.library) : nullptr));
+    options.reader = {asked.readers, 3, asked.slot_bytes, true};
+    std::unique_ptr<Ops> device =
+        make_cuda_ops(options, asked.library ? std::make_unique<StandInAttention>(*asked.library) : nullptr);
+    if (!asked.reader) device = std::make_unique<AtOnce>(std::move(device));
+    LoadedModel m(Golden(name).folder, std::move(device));
     const auto prompts = some_prompts(m.model->spec().vocab, lengths);
     SequencePlan sequences;
     for (size_t i = 0; i < prompts.size(); ++i) {
@@ -103,6 +124,7 @@ inline Ran run(const std::string& name, const Asked& asked,
     for (auto& [key, recorded] : tap.inner.seen) ran.seen[key] = recorded.bytes;
     ran.memory = m.ops->device_memory();
     ran.notes = m.ops->notes();
+    if (WeightReader* const reader = m.ops->reader()) ran.bytes_copied = reader->bytes_copied();
   }
   emulator::set_timing(Timing::Immediate);
   EXPECT_EQ(emulator::spinning_waits(), spun) << "threads of the host were busy while they waited";

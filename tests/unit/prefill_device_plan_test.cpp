@@ -71,6 +71,16 @@ TEST(DevicePlan, NumbersByHand) {
   EXPECT_EQ(plan.reserve().persistent, plan.weights + plan.residual);
 }
 
+// Weights that are decoded on the device come in as many bytes as the reader's ring has; the host needs no more.
+TEST(DevicePlan, WeightsThatAreDecodedThereCount) {
+  const MemoryPlan plain = plan_device_memory(some_model(), sequences(512, 2048), device(139 * kGiB)),
+                   plan =
+                       plan_device_memory(some_model(), sequences(512, 2048), device(139 * kGiB), WeightForm::Encoded);
+  EXPECT_EQ(plan.program, plain.program + 128 * kMiB);
+  EXPECT_EQ(plan.host, plain.host);
+  EXPECT_EQ(plan.reserve().persistent, plain.reserve().persistent);
+}
+
 // What pass 1 samples: norms of the output projection beside the weights of two layers, magnitudes by position of the
 // longest sequence beside those of a batch.
 TEST(DevicePlan, SampledAttentionCounts) {
