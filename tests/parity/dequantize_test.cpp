@@ -191,6 +191,7 @@ const Coded kCoded[] = {
     {"fp8_channel", "", DType::F8E4M3, {21, 259}, "_scale", DType::F32, {21, 1}, {21, 259}},
     {"fp8_channel_f16", "", DType::F8E4M3, {21, 512}, "_scale", DType::F16, {21}, {21, 512}},
     {"fp8_groups_of_five", "", DType::F8E4M3, {11, 260}, "_scale", DType::BF16, {11, 52}, {11, 260}},
+    {"fp8_groups_of_eight", "", DType::F8E4M3, {11, 256}, "_scale", DType::F32, {11, 32}, {11, 256}},
     {"fp8_e5m2", "", DType::F8E5M2, {21, 512}, "_scale", DType::F32, {21, 1}, {21, 512}},
     {"fp8_e5m2_odd", "", DType::F8E5M2, {5, 261}, "_scale", DType::F32, {5, 1}, {5, 261}},
     {"mxfp8", "", DType::F8E4M3, {10, 256}, "_scale", DType::U8, {10, 8}, {10, 256}},
