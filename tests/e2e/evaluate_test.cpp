@@ -54,7 +54,7 @@ Artifact scales_of(const fs::path& model) {
   Recorder listener;
   return *calibrate({.model = source(model.string()),
                      .prompts = [](bool) { return prompts({}); },
-                     .open_device = [] { return open_device("cpu", Precision::BF16, 2); }},
+                     .open_devices = [] { return open_device("cpu", Precision::BF16, 2); }},
                     options, listener)
               .artifact;
 }
