@@ -91,8 +91,9 @@ TEST_P(RunOfGoldens, GivesTheBytesOfOneDeviceAndReadsWhatOneReads) {
 }
 
 // Dense, experts, hybrid, and weights that the devices decode.
-INSTANTIATE_TEST_SUITE_P(Run, RunOfGoldens, testing::Values("qwen3", "qwen3_moe", "qwen3_5", "gpt_oss_mxfp4",
-                                                             "deepseek_v3_fp8", "deepseek_v3_nvfp4"));
+INSTANTIATE_TEST_SUITE_P(Run, RunOfGoldens,
+                         testing::Values("qwen3", "qwen3_moe", "qwen3_5", "gpt_oss_mxfp4", "deepseek_v3_fp8",
+                                         "deepseek_v3_nvfp4"));
 
 TEST_F(RunOnSeveral, DrawsThePromptsThatOneDraws) {
   RunOptions options;
