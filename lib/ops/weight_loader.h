@@ -30,6 +30,9 @@ struct ColumnNorms {
   std::shared_ptr<const std::vector<float>> on_host;  // filled when the weights have been read
   bool reaches_stream = true;  // what is projected is added to the residual stream, but for a constant factor of the
                                // model; else it is gated or normed on the way
+
+  /// D or rank; 0 when there are none.
+  int64_t width(int64_t n_heads) const { return on_host ? static_cast<int64_t>(on_host->size()) / n_heads : 0; }
 };
 
 /// y = x Wᵀ + b, with W [out, in] in whatever packing the backend likes. Every op that takes one rounds x as `input`

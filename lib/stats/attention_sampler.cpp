@@ -56,7 +56,7 @@ int64_t n_sampled(const std::vector<Segment>& segments) {
 void AttentionSampler::add(Ops& op, const TappedAttention& a, const Batch& batch, int32_t reader,
                            const Tensor& stream) {
   op_ = &op;
-  const int64_t n_heads = a.q.dim(1), width = static_cast<int64_t>(a.column_norms.on_host->size()) / n_heads;
+  const int64_t n_heads = a.q.dim(1), width = a.column_norms.width(n_heads);
   const Tensor& keys = a.k ? a.k : a.rows[0]->key.view;
   keep_norms(a.column_norms, n_heads, keys.dim(1));
   auto [rows, tries, tokens] = sampled_rows(batch);
@@ -88,7 +88,7 @@ int64_t AttentionSampler::n_rows(int32_t reader) const {
 }
 
 void AttentionSampler::keep_norms(const ColumnNorms& norms, int64_t n_heads, int64_t n_kv_heads) {
-  const int64_t width = static_cast<int64_t>(norms.on_host->size()) / n_heads, group = n_heads / n_kv_heads;
+  const int64_t width = norms.width(n_heads), group = n_heads / n_kv_heads;
   column_norms_.resize(static_cast<size_t>(n_kv_heads * width));
   for (int64_t head = 0; head < n_kv_heads; ++head)
     for (int64_t c = 0; c < width; ++c) {
