@@ -11,10 +11,13 @@ using enum ScaleSpelling;
 using enum Effect;
 
 // vLLM renames scales by one table of patterns for every class (quantization/base_config.py, get_cache_scale_mapper);
-// only what the module tree looks like differs.
+// only what the module tree looks like differs. Spellings of projections and caches are known below "self_attn" alone,
+// and a module that is called "attn" itself keeps its names.
 constexpr Spellings kMapped = set_of(Attention, Projection, Native, Fused, Cache);
 constexpr std::array kVllmLoaders = {
     LoaderLine{"mapped", Attention, kMapped, 0, Dropped, Refused, Exact, ""},
+    LoaderLine{"mapped, other module", Attention, set_of(Attention, Native), 0, Dropped, Refused, Exact, ""},
+    LoaderLine{"native", Native, set_of(Native), 0, Dropped, Refused, Exact, ""},
     LoaderLine{"latent", Projection, 0, 0, Warned, Refused, Warned,
                "since 0.25 the scale names of latent attention are rewritten twice, so none is loaded"},
     LoaderLine{"latent, unwired", Projection, 0, 0, Warned, Refused, Warned,
@@ -65,6 +68,8 @@ constexpr std::array kSglangLoaders = {
 
 // Under vLLM, then under SGLang.
 constexpr std::array kClasses = {
+    ClassLine{
+        "ArceeForCausalLM", {"mapped", "models/transformers/base.py"}, {"renaming", "models/arcee.py", false, true}},
     ClassLine{"BambaForCausalLM", {"removed", "models/registry.py"}, {"fallback", "models/transformers.py"}},
     ClassLine{"Cohere2ForCausalLM", {"mapped", "", true}, {"renaming late", "", true}},
     ClassLine{"CohereForCausalLM", {"mapped", "", true}, {"renaming late", "", true}},

@@ -24,6 +24,7 @@ from safetensors.torch import load_file, save_file
 from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.masking_utils import eager_mask
 
+import falcon_attention  # noqa: F401
 import latent_rows
 from cases import CASES, Case
 from golden_checkpoint import config_of, draw_all, parameters_of, rewrite_tensors, stored_tensors, write_checkpoint
@@ -57,6 +58,9 @@ class Capture:
             table.clear()
 
     def __call__(self, module, query, key, value, attention_mask, **kwargs):
+        eager = sys.modules[type(module).__module__].eager_attention_forward
+        if kwargs["scaling"] == 1 and getattr(module, "scaling", 1) != 1:  # OPT scales its queries before: servers do not
+            query, kwargs = query / module.scaling, dict(kwargs, scaling=module.scaling)
         latent = latent_rows.is_latent(module)
         sites = latent_rows.sites(module, query, key) if latent else {
             site: x[0].transpose(0, 1).contiguous().detach()
@@ -72,7 +76,6 @@ class Capture:
             self.scaling[layer] = kwargs["scaling"]
             self.value_widths[layer] = module.kv_lora_rank if latent else value.shape[-1]
             self.visible[layer] = int((attention_mask[0, 0, -1] == 0).sum())
-        eager = sys.modules[type(module).__module__].eager_attention_forward
         return eager(module, query, key, value, attention_mask, **kwargs)
 
     def layouts(self) -> dict:
@@ -111,6 +114,13 @@ def load(case: Case, folder: Path, precision: str):
     return model.eval()
 
 
+def layers_of(model):
+    decoder = model.get_decoder()
+    if hasattr(decoder, "h"):
+        return decoder.h
+    return decoder.layers if hasattr(decoder, "layers") else decoder.model.layers
+
+
 def rows_of(output) -> torch.Tensor:
     """What a layer of the only sequence returns: [tokens, hidden], alone or first of several things."""
     rows = output[0] if isinstance(output, tuple) else output
@@ -123,8 +133,7 @@ def run(case: Case, folder: Path, precision: str, sequences: list[list[int]]) ->
     AttentionInterface.register("golden", capture)
     AttentionMaskInterface.register("golden", eager_mask)
     model = load(case, folder, precision)
-    decoder = model.get_decoder()
-    for i, block in enumerate(decoder.layers if hasattr(decoder, "layers") else decoder.model.layers):
+    for i, block in enumerate(layers_of(model)):
         block.register_forward_pre_hook(lambda m, args, i=i: setattr(capture, "layer", i))
         block.register_forward_hook(lambda m, args, output: hidden.append(rows_of(output)))
     result = {"sites": [], "further_queries": [], "hidden": [], "logits": []}

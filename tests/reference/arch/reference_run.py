@@ -12,11 +12,13 @@ from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 
 from golden_checkpoint import config_of, draw_all, parameters_of
 from json_lines import write_json
-from make_arch_goldens import Capture, NarrowestChoice, load
+from make_arch_goldens import Capture, NarrowestChoice, layers_of, load
 
 
 # Published files, and servers, have another name of the class.
-OWN_NAMES = {"KimiK25ForConditionalGeneration": "Kimi_K25ForConditionalGeneration"}
+OWN_NAMES = {"KimiK25ForConditionalGeneration": "Kimi_K25ForConditionalGeneration",
+             **{name: "LlamaForCausalLM" for name in ("InternLM3ForCausalLM", "IQuestCoderForCausalLM",
+                                                      "LLaMAForCausalLM", "TeleChat3ForCausalLM")}}
 
 
 def own_name(architecture: str) -> str:
@@ -48,11 +50,6 @@ def write_model(case, folder, seed, rewrite) -> int:
         save_file({name: t.contiguous() for name, t in tensors.items()}, folder / "model.safetensors",
                   metadata={"format": "pt"})
     return parameters_of(model)
-
-
-def layers_of(model):
-    decoder = model.get_decoder()
-    return decoder.layers if hasattr(decoder, "layers") else decoder.model.layers
 
 
 def run(case, folder, sequences) -> dict:
