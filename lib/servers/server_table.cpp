@@ -68,6 +68,7 @@ constexpr std::array kSglangLoaders = {
 
 // Under vLLM, then under SGLang.
 constexpr std::array kClasses = {
+    ClassLine{"ApertusForCausalLM", {"mapped", "models/apertus.py"}, {"renaming", "models/apertus.py", false, true}},
     ClassLine{
         "ArceeForCausalLM", {"mapped", "models/transformers/base.py"}, {"renaming", "models/arcee.py", false, true}},
     ClassLine{"BambaForCausalLM", {"removed", "models/registry.py"}, {"fallback", "models/transformers.py"}},
