@@ -79,6 +79,8 @@ constexpr std::array kClasses = {
     ClassLine{"Ernie4_5ForCausalLM", {"mapped", "", true}, {"fallback", "", true}},
     ClassLine{"Ernie4_5_MoeForCausalLM", {"mapped", "", true}, {"native or crash", "", true}},
     ClassLine{"Exaone4ForCausalLM", {"mapped", "", true}, {"renaming", "models/exaone4.py", false, true}},
+    ClassLine{
+        "ExaoneForCausalLM", {"mapped, other module", "models/exaone.py"}, {"native or crash", "models/exaone.py"}},
     ClassLine{"FalconH1ForCausalLM", {"mapped", "", true}, {"unwired or crash", "", true}},
     ClassLine{"Gemma2ForCausalLM", {"mapped", "", true}, {"renaming late", "", true}},
     ClassLine{"Gemma3ForCausalLM", {"mapped", "", true}, {"renaming, no query", "", true}},

@@ -18,6 +18,7 @@
   LINE("Ernie4_5ForCausalLM", parse_ernie4_5)                    \
   LINE("Ernie4_5_MoeForCausalLM", parse_ernie4_5_moe)            \
   LINE("Exaone4ForCausalLM", parse_exaone4)                      \
+  LINE("ExaoneForCausalLM", parse_exaone)                        \
   LINE("FalconH1ForCausalLM", parse_falcon_h1)                   \
   LINE("Gemma2ForCausalLM", parse_gemma2)                        \
   LINE("Gemma3ForCausalLM", parse_gemma3)                        \
