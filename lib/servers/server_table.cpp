@@ -102,10 +102,13 @@ constexpr std::array kClasses = {
     ClassLine{"GraniteMoeSharedForCausalLM", {"mapped", "", true}, {"native, no projections", "", true}},
     ClassLine{"HunYuanDenseV1ForCausalLM", {"mapped", "", true}, {"unwired, no query", "", true, true}},
     ClassLine{"HunYuanMoEV1ForCausalLM", {"mapped", "", true}, {"unwired, no query", "models/hunyuan.py", false, true}},
+    ClassLine{"IQuestCoderForCausalLM", {"mapped", "models/llama.py"}, {"renaming", "models/llama.py", false, true}},
+    ClassLine{"InternLM3ForCausalLM", {"mapped", "models/llama.py"}, {"renaming", "models/llama.py", false, true}},
     ClassLine{"JambaForCausalLM", {"unwired", "models/jamba.py"}, {"fallback", "models/transformers.py"}},
     ClassLine{"KimiK25ForConditionalGeneration", {"latent", "models/kimi_k25.py"}, {"latent", "models/kimi_k25.py"}},
     ClassLine{
         "KimiLinearForCausalLM", {"latent, unwired", "models/kimi_linear.py"}, {"latent", "models/kimi_linear.py"}},
+    ClassLine{"LLaMAForCausalLM", {"mapped", "models/llama.py"}, {"fallback", "models/transformers.py"}},
     ClassLine{"Lfm2ForCausalLM", {"unwired", "models/lfm2.py"}, {"unwired, quiet", "", true}},
     ClassLine{"Lfm2MoeForCausalLM", {"unwired", "models/lfm2_moe.py"}, {"unwired, quiet", "", true}},
     ClassLine{
@@ -144,6 +147,7 @@ constexpr std::array kClasses = {
     ClassLine{"SeedOssForCausalLM", {"mapped", "", true}, {"fallback", "", true}},
     ClassLine{"SmolLM3ForCausalLM", {"mapped", "", true}, {"fallback", "", true}},
     ClassLine{"Starcoder2ForCausalLM", {"mapped", "", true}, {"native, quiet, no projections", "", true}},
+    ClassLine{"TeleChat3ForCausalLM", {"mapped", "models/llama.py"}, {"fallback", "models/transformers.py"}},
     ClassLine{"Zamba2ForCausalLM", {"zamba2", "models/zamba2.py"}, {"fallback", "models/transformers.py"}},
 };
 

@@ -37,9 +37,12 @@
   LINE("GraniteMoeSharedForCausalLM", parse_granite_moe_shared)  \
   LINE("HunYuanDenseV1ForCausalLM", parse_hunyuan_dense)         \
   LINE("HunYuanMoEV1ForCausalLM", parse_hunyuan_moe)             \
+  LINE("IQuestCoderForCausalLM", parse_llama_alias)              \
+  LINE("InternLM3ForCausalLM", parse_llama_alias)                \
   LINE("JambaForCausalLM", parse_jamba)                          \
   LINE("KimiK25ForConditionalGeneration", parse_kimi_k25)        \
   LINE("KimiLinearForCausalLM", parse_kimi_linear)               \
+  LINE("LLaMAForCausalLM", parse_llama_alias)                    \
   LINE("Lfm2ForCausalLM", parse_lfm2)                            \
   LINE("Lfm2MoeForCausalLM", parse_lfm2_moe)                     \
   LINE("Lfm2VlForConditionalGeneration", parse_lfm2)             \
@@ -75,6 +78,7 @@
   LINE("SeedOssForCausalLM", parse_seed_oss)                     \
   LINE("SmolLM3ForCausalLM", parse_smollm3)                      \
   LINE("Starcoder2ForCausalLM", parse_starcoder2)                \
+  LINE("TeleChat3ForCausalLM", parse_llama_alias)                \
   LINE("Zamba2ForCausalLM", parse_zamba2)
 
 namespace kvcal {
