@@ -124,6 +124,7 @@ constexpr std::array kClasses = {
     ClassLine{"Mistral3ForConditionalGeneration", {"mapped", "", true}, {"renaming", "", true}},
     ClassLine{"MistralForCausalLM", {"mapped", "", true}, {"renaming", "", true, true}},
     ClassLine{"MixtralForCausalLM", {"mapped", "", true}, {"native, no projections", "", true}},
+    ClassLine{"NemotronForCausalLM", {"mapped", "models/nemotron.py"}, {"fallback", "models/transformers.py"}},
     ClassLine{"NemotronHForCausalLM", {"mapped", "", true}, {"renaming or native", "", true}},
     ClassLine{"Olmo2ForCausalLM", {"mapped", "", true}, {"native or crash", "", true}},
     ClassLine{"Olmo3ForCausalLM", {"mapped", "models/transformers/base.py"}, {"native or crash", "", true}},

@@ -57,6 +57,7 @@
   LINE("Mistral3ForConditionalGeneration", parse_mistral3)       \
   LINE("MistralForCausalLM", parse_mistral)                      \
   LINE("MixtralForCausalLM", parse_mixtral)                      \
+  LINE("NemotronForCausalLM", parse_nemotron)                    \
   LINE("NemotronHForCausalLM", parse_nemotron_h)                 \
   LINE("Olmo2ForCausalLM", parse_olmo2)                          \
   LINE("Olmo3ForCausalLM", parse_olmo3)                          \
