@@ -147,6 +147,7 @@ constexpr std::array kClasses = {
     ClassLine{"Qwen3_5MoeForConditionalGeneration", {"mapped", "", true}, {"renaming or native", "", true}},
     ClassLine{"SeedOssForCausalLM", {"mapped", "", true}, {"fallback", "", true}},
     ClassLine{"SmolLM3ForCausalLM", {"mapped", "", true}, {"fallback", "", true}},
+    ClassLine{"StableLmForCausalLM", {"mapped", "models/stablelm.py"}, {"native or crash", "models/stablelm.py"}},
     ClassLine{"Starcoder2ForCausalLM", {"mapped", "", true}, {"native, quiet, no projections", "", true}},
     ClassLine{"TeleChat3ForCausalLM", {"mapped", "models/llama.py"}, {"fallback", "models/transformers.py"}},
     ClassLine{"Zamba2ForCausalLM", {"zamba2", "models/zamba2.py"}, {"fallback", "models/transformers.py"}},

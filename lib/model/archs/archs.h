@@ -78,6 +78,7 @@
   LINE("Qwen3_5MoeForConditionalGeneration", parse_qwen3_5_moe)  \
   LINE("SeedOssForCausalLM", parse_seed_oss)                     \
   LINE("SmolLM3ForCausalLM", parse_smollm3)                      \
+  LINE("StableLmForCausalLM", parse_stablelm)                    \
   LINE("Starcoder2ForCausalLM", parse_starcoder2)                \
   LINE("TeleChat3ForCausalLM", parse_llama_alias)                \
   LINE("Zamba2ForCausalLM", parse_zamba2)
