@@ -128,6 +128,7 @@ constexpr std::array kClasses = {
     ClassLine{"NemotronHForCausalLM", {"mapped", "", true}, {"renaming or native", "", true}},
     ClassLine{"Olmo2ForCausalLM", {"mapped", "", true}, {"native or crash", "", true}},
     ClassLine{"Olmo3ForCausalLM", {"mapped", "models/transformers/base.py"}, {"native or crash", "", true}},
+    ClassLine{"OlmoForCausalLM", {"mapped", "models/transformers/base.py"}, {"native or crash", "models/olmo.py"}},
     ClassLine{"OlmoeForCausalLM", {"mapped", "", true}, {"native or crash", "", true}},
     ClassLine{"Phi3ForCausalLM", {"mapped", "", true}, {"renaming", "", true, true}},
     ClassLine{"Qwen2ForCausalLM", {"mapped", "", true}, {"native", "", true, true}},

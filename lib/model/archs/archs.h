@@ -61,6 +61,7 @@
   LINE("NemotronHForCausalLM", parse_nemotron_h)                 \
   LINE("Olmo2ForCausalLM", parse_olmo2)                          \
   LINE("Olmo3ForCausalLM", parse_olmo3)                          \
+  LINE("OlmoForCausalLM", parse_olmo)                            \
   LINE("OlmoeForCausalLM", parse_olmoe)                          \
   LINE("Phi3ForCausalLM", parse_phi3)                            \
   LINE("Qwen2ForCausalLM", parse_qwen2)                          \
