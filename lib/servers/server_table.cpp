@@ -131,6 +131,7 @@ constexpr std::array kClasses = {
     ClassLine{"OlmoForCausalLM", {"mapped", "models/transformers/base.py"}, {"native or crash", "models/olmo.py"}},
     ClassLine{"OlmoeForCausalLM", {"mapped", "", true}, {"native or crash", "", true}},
     ClassLine{"Phi3ForCausalLM", {"mapped", "", true}, {"renaming", "", true, true}},
+    ClassLine{"PhiForCausalLM", {"mapped", "models/transformers/base.py"}, {"native, quiet", "models/phi.py"}},
     ClassLine{"Qwen2ForCausalLM", {"mapped", "", true}, {"native", "", true, true}},
     ClassLine{"Qwen2MoeForCausalLM", {"mapped", "", true}, {"native, quiet", "", true}},
     ClassLine{"Qwen2VLForConditionalGeneration", {"mapped", "models/qwen2_vl.py"}, {"native or crash", "", true}},

@@ -64,6 +64,7 @@
   LINE("OlmoForCausalLM", parse_olmo)                            \
   LINE("OlmoeForCausalLM", parse_olmoe)                          \
   LINE("Phi3ForCausalLM", parse_phi3)                            \
+  LINE("PhiForCausalLM", parse_phi)                              \
   LINE("Qwen2ForCausalLM", parse_qwen2)                          \
   LINE("Qwen2MoeForCausalLM", parse_qwen2_moe)                   \
   LINE("Qwen2VLForConditionalGeneration", parse_qwen2_vl)        \
