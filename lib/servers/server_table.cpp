@@ -82,6 +82,7 @@ constexpr std::array kClasses = {
     ClassLine{
         "ExaoneForCausalLM", {"mapped, other module", "models/exaone.py"}, {"native or crash", "models/exaone.py"}},
     ClassLine{"FalconH1ForCausalLM", {"mapped", "", true}, {"unwired or crash", "", true}},
+    ClassLine{"GPT2LMHeadModel", {"native", "models/gpt2.py"}, {"native or crash", "models/gpt2.py"}},
     ClassLine{"Gemma2ForCausalLM", {"mapped", "", true}, {"renaming late", "", true}},
     ClassLine{"Gemma3ForCausalLM", {"mapped", "", true}, {"renaming, no query", "", true}},
     ClassLine{"Gemma3ForConditionalGeneration", {"mapped", "", true}, {"renaming, no query", "", true}},
