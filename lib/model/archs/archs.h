@@ -21,6 +21,7 @@
   LINE("ExaoneForCausalLM", parse_exaone)                        \
   LINE("FalconH1ForCausalLM", parse_falcon_h1)                   \
   LINE("GPT2LMHeadModel", parse_gpt2)                            \
+  LINE("GPTNeoXForCausalLM", parse_gpt_neox)                     \
   LINE("Gemma2ForCausalLM", parse_gemma2)                        \
   LINE("Gemma3ForCausalLM", parse_gemma3)                        \
   LINE("Gemma3ForConditionalGeneration", parse_gemma3)           \
