@@ -130,6 +130,8 @@ constexpr std::array kClasses = {
     ClassLine{"MixtralForCausalLM", {"mapped", "", true}, {"native, no projections", "", true}},
     ClassLine{"NemotronForCausalLM", {"mapped", "models/nemotron.py"}, {"fallback", "models/transformers.py"}},
     ClassLine{"NemotronHForCausalLM", {"mapped", "", true}, {"renaming or native", "", true}},
+    ClassLine{
+        "OPTForCausalLM", {"mapped", "models/opt.py"}, {"native, quiet, no projections", "models/opt.py", false, true}},
     ClassLine{"Olmo2ForCausalLM", {"mapped", "", true}, {"native or crash", "", true}},
     ClassLine{"Olmo3ForCausalLM", {"mapped", "models/transformers/base.py"}, {"native or crash", "", true}},
     ClassLine{"OlmoForCausalLM", {"mapped", "models/transformers/base.py"}, {"native or crash", "models/olmo.py"}},

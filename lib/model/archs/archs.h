@@ -61,6 +61,7 @@
   LINE("MixtralForCausalLM", parse_mixtral)                      \
   LINE("NemotronForCausalLM", parse_nemotron)                    \
   LINE("NemotronHForCausalLM", parse_nemotron_h)                 \
+  LINE("OPTForCausalLM", parse_opt)                              \
   LINE("Olmo2ForCausalLM", parse_olmo2)                          \
   LINE("Olmo3ForCausalLM", parse_olmo3)                          \
   LINE("OlmoForCausalLM", parse_olmo)                            \
