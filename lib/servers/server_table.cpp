@@ -81,6 +81,8 @@ constexpr std::array kClasses = {
     ClassLine{"Exaone4ForCausalLM", {"mapped", "", true}, {"renaming", "models/exaone4.py", false, true}},
     ClassLine{
         "ExaoneForCausalLM", {"mapped, other module", "models/exaone.py"}, {"native or crash", "models/exaone.py"}},
+    ClassLine{
+        "FalconForCausalLM", {"mapped, other module", "models/falcon.py"}, {"fallback", "models/transformers.py"}},
     ClassLine{"FalconH1ForCausalLM", {"mapped", "", true}, {"unwired or crash", "", true}},
     ClassLine{"GPT2LMHeadModel", {"native", "models/gpt2.py"}, {"native or crash", "models/gpt2.py"}},
     ClassLine{"GPTNeoXForCausalLM",

@@ -19,6 +19,7 @@
   LINE("Ernie4_5_MoeForCausalLM", parse_ernie4_5_moe)            \
   LINE("Exaone4ForCausalLM", parse_exaone4)                      \
   LINE("ExaoneForCausalLM", parse_exaone)                        \
+  LINE("FalconForCausalLM", parse_falcon)                        \
   LINE("FalconH1ForCausalLM", parse_falcon_h1)                   \
   LINE("GPT2LMHeadModel", parse_gpt2)                            \
   LINE("GPTNeoXForCausalLM", parse_gpt_neox)                     \
