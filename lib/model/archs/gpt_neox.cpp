@@ -21,8 +21,11 @@ constexpr DecoderDefaults kDefaults = {.vocab = 50432,
                                        .eps = 1e-5};
 constexpr RopeDefaults kRopeDefaults = {10000, 0.25};
 
+/// The class reads its own names only.
 Json usual_config(const Json& config) {
-  return with_usual_keys(config, {{"rotary_pct", "partial_rotary_factor"}, {"rotary_emb_base", "rope_theta"}});
+  Json own = config;
+  for (const char* usual : {"partial_rotary_factor", "rope_theta"}) own.erase(usual);
+  return with_usual_keys(own, {{"rotary_pct", "partial_rotary_factor"}, {"rotary_emb_base", "rope_theta"}});
 }
 
 DecoderDims read_dims(const Json& config) {
