@@ -27,7 +27,7 @@ from transformers.masking_utils import eager_mask
 import falcon_attention  # noqa: F401
 import latent_rows
 from cases import CASES, Case
-from golden_checkpoint import config_of, draw_all, parameters_of, rewrite_tensors, stored_tensors, write_checkpoint
+from golden_checkpoint import class_of, config_of, draw_all, parameters_of, rewrite_tensors, stored_tensors, write_checkpoint
 from json_lines import write_json
 
 GOLDEN = Path(__file__).resolve().parents[1] / "arch" / "golden"
@@ -98,7 +98,7 @@ def place(name: str) -> tuple[str, ...]:
 
 def load(case: Case, folder: Path, precision: str):
     """The model as read from its folder. Tensors stored as f32 stay f32 in the bf16 model too, as servers keep them."""
-    model, info = getattr(transformers, case.model).from_pretrained(
+    model, info = class_of(case.model).from_pretrained(
         folder, dtype=PRECISIONS[precision], attn_implementation="golden", experts_implementation="eager",
         output_loading_info=True)
     unexpected = {name for name in info["unexpected_keys"] if not name.startswith("mtp.")}
@@ -246,7 +246,7 @@ class NarrowestChoice:
 
 def likely_seeds(case: Case, tries: int) -> list[int]:
     """With routers, the seeds where the narrowest choice is widest: a rounding there is no matter of tolerance."""
-    model = getattr(transformers, case.model)(config_of(case)).eval()
+    model = class_of(case.model)(config_of(case)).eval()
     gaps = {}
     for seed in range(1, tries + 1):
         draw_all(case, model, seed)

@@ -75,7 +75,10 @@ SMALL = {
         model("InternLM3ForCausalLM", "internlm3", sizes(128512, 4096, 10240, 48, 32, 2), head_dim=128, bias=False,
               qkv_bias=False, rope_theta=50000000, rope_scaling=dict(rope_type="dynamic", factor=6.0),
               max_position_embeddings=32768), [run(0, 47, 2, 128)], "Llama under another name"),
+    "internlm3_two_biases": (
+        model("InternLM3ForCausalLM", "internlm3", sizes(128512, 4096, 10240, 48, 32, 2), qkv_bias=True),
+        "qkv_bias and bias differ", "what the reference refuses"),
     "iquest_coder_clipped": (
         model("IQuestCoderForCausalLM", "iquestcoder", sizes(75904, 5120, 27648, 4, 40, 8), clip_qkv=8.0),
-        "clip_qkv is set, which servers do not read", "what servers leave out"),
+        "clip_qkv is set, which no server reads", "what servers leave out"),
 }

@@ -40,8 +40,8 @@
   LINE("GraniteMoeSharedForCausalLM", parse_granite_moe_shared)  \
   LINE("HunYuanDenseV1ForCausalLM", parse_hunyuan_dense)         \
   LINE("HunYuanMoEV1ForCausalLM", parse_hunyuan_moe)             \
-  LINE("IQuestCoderForCausalLM", parse_llama_alias)              \
-  LINE("InternLM3ForCausalLM", parse_llama_alias)                \
+  LINE("IQuestCoderForCausalLM", parse_iquest_coder)             \
+  LINE("InternLM3ForCausalLM", parse_internlm3)                  \
   LINE("JambaForCausalLM", parse_jamba)                          \
   LINE("KimiK25ForConditionalGeneration", parse_kimi_k25)        \
   LINE("KimiLinearForCausalLM", parse_kimi_linear)               \

@@ -10,6 +10,13 @@ def llama(r: Dice):
                 rope_parameters=r.rope(r.width(s)))
 
 
+def internlm3(r: Dice):
+    s = r.sizes()
+    if r.flag():
+        s.update(attention_bias=True, mlp_bias=True)
+    return dict(s, **r.tied(), rope_parameters=r.rope(r.width(s)))
+
+
 def arcee(r: Dice):
     s = r.sizes()
     return dict(s, **r.tied(), **r.some(attention_bias=(True, False), mlp_bias=(True, False)),
@@ -236,7 +243,7 @@ def gemma4(r: Dice):
 
 CLASSES = {
     "LlamaForCausalLM": llama, "ArceeForCausalLM": arcee, "ApertusForCausalLM": apertus,
-    "InternLM3ForCausalLM": llama, "IQuestCoderForCausalLM": llama, "LLaMAForCausalLM": llama,
+    "InternLM3ForCausalLM": internlm3, "IQuestCoderForCausalLM": llama, "LLaMAForCausalLM": llama,
     "TeleChat3ForCausalLM": llama, "MistralForCausalLM": mistral, "MinistralForCausalLM": ministral,
     "Ministral3ForCausalLM": ministral3, "Qwen2ForCausalLM": qwen2, "Qwen3ForCausalLM": qwen3,
     "Phi3ForCausalLM": phi3, "Olmo2ForCausalLM": olmo2, "Olmo3ForCausalLM": olmo3, "SmolLM3ForCausalLM": smollm3,

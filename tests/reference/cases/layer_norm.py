@@ -75,9 +75,9 @@ CASES = (
          "the softmax scale falls with the layer; another width of the feed-forward, the exact gelu, untied",
          lengths=TWO, weights=positioned),
     Case("gpt_neox", "GPTNeoXForCausalLM",
-         dict(EQUAL, hidden_size=64, layer_norm_eps=0.02, rope_parameters=rope(1e4, partial_rotary_factor=0.25)),
-         "branches side by side, each behind a norm of its own; q, k, v of a head together; a quarter of a head rotates; "
-         "an epsilon that is felt; old config form",
+         dict(EQUAL, layer_norm_eps=0.02, rope_parameters=rope(1e3, partial_rotary_factor=0.5)),
+         "branches side by side, each behind a norm of its own; q, k, v of a head together; half of a head rotates; an "
+         "epsilon that is felt; old config form",
          lengths=TWO, weights=positioned, published=neox_as_published),
     Case("gpt_neox_sequential", "GPTNeoXForCausalLM",
          dict(EQUAL, use_parallel_residual=False, attention_bias=False, hidden_act="gelu_new",

@@ -32,13 +32,19 @@ def as_class(name: str, **more) -> Callable[[dict], dict]:
     return lambda config: dict(config, architectures=[name], **more)
 
 
+def internlm3_as_published(config: dict) -> dict:
+    names = dict(attention_bias="qkv_bias", mlp_bias="bias")
+    return {names.get(key, key): value for key, value in config.items()}
+
+
 ALIAS = dict(DENSE, num_hidden_layers=1, rms_norm_eps=0.02, rope_parameters=rope(1e4))
 
 CASES = (
-    Case("internlm3", "Qwen2ForCausalLM", ALIAS, "Llama with biases on q, k, v by qkv_bias; none on o by `bias`",
-         lengths=(7, 65), served=as_class("InternLM3ForCausalLM", model_type="internlm3", qkv_bias=True, bias=False)),
-    Case("iquest_coder", "LlamaForCausalLM", ALIAS, "Llama under another name of the class", lengths=(7, 65),
-         served=as_class("IQuestCoderForCausalLM", model_type="iquestcoder", clip_qkv=None, use_sliding_window=False)),
+    Case("internlm3", "InternLM3ForCausalLM", dict(ALIAS, head_dim=16, attention_bias=True, mlp_bias=True),
+         "a config of its own, run as Llama: biases everywhere by qkv_bias and bias", lengths=(7, 65),
+         published=internlm3_as_published),
+    Case("iquest_coder", "IQuestCoderForCausalLM", dict(ALIAS, head_dim=16), "a config of its own, run as Llama",
+         lengths=(7, 65), published=lambda config: dict(config, clip_qkv=None, use_sliding_window=False)),
     Case("llama_first", "LlamaForCausalLM", ALIAS, "LLaMA as converted first: another name of the class",
          lengths=(7, 65), served=as_class("LLaMAForCausalLM")),
     Case("telechat3", "LlamaForCausalLM", dict(ALIAS, attention_bias=True),
