@@ -55,16 +55,6 @@ struct ConvWeights {
   bool silu = true;  // what follows it; else nothing
 };
 
-/// What a state-space layer sees of its tokens, after the convolution.
-struct SsmInputs {
-  Tensor x, dt, b, c;
-};
-
-/// Its parameters, F32.
-struct SsmWeights {
-  Tensor a_log, dt_bias, d;
-};
-
 /// Parameters of the activation xIELU, F32 [1] each.
 struct XieluWeights {
   Tensor alpha_p, alpha_n, beta, eps;

@@ -100,8 +100,8 @@ TEST_P(Elementwise, Xielu) {
     std::vector<double> as_given;
     for (const Values& v : one) as_given.push_back(v.real[0]);
     // e^x - 1 - x cancels near 0, beside β x, which does not.
-    expect_close("xielu", read(op->xielu(x, weights)), map(x.real, [&](size_t i) { return xielu(x.real[i], as_given); }),
-                 one_rounding(precision(), 1e-6));
+    expect_close("xielu", read(op->xielu(x, weights)),
+                 map(x.real, [&](size_t i) { return xielu(x.real[i], as_given); }), one_rounding(precision(), 1e-6));
   }
 }
 

@@ -90,6 +90,13 @@ def parameters_of(model) -> int:
     return sum(t.numel() for t in distinct.values())
 
 
+def layers_of(model):
+    decoder = model.get_decoder()
+    if hasattr(decoder, "h"):
+        return decoder.h
+    return decoder.layers if hasattr(decoder, "layers") else decoder.model.layers
+
+
 def config_of(case: Case):
     return class_of(case.model).config_class(**case.config)
 

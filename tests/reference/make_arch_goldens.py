@@ -27,7 +27,8 @@ from transformers.masking_utils import eager_mask
 import falcon_attention  # noqa: F401
 import latent_rows
 from cases import CASES, Case
-from golden_checkpoint import class_of, config_of, draw_all, parameters_of, rewrite_tensors, stored_tensors, write_checkpoint
+from golden_checkpoint import (class_of, config_of, draw_all, layers_of, parameters_of, rewrite_tensors, stored_tensors,
+                               write_checkpoint)
 from json_lines import write_json
 
 GOLDEN = Path(__file__).resolve().parents[1] / "arch" / "golden"
@@ -112,13 +113,6 @@ def load(case: Case, folder: Path, precision: str):
                 loaded[name if name in loaded else by_place[place(name)]].data = file.get_tensor(name).clone()
     latent_rows.prepare(model)
     return model.eval()
-
-
-def layers_of(model):
-    decoder = model.get_decoder()
-    if hasattr(decoder, "h"):
-        return decoder.h
-    return decoder.layers if hasattr(decoder, "layers") else decoder.model.layers
 
 
 def rows_of(output) -> torch.Tensor:

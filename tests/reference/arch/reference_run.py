@@ -9,9 +9,9 @@ from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.masking_utils import eager_mask
 from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 
-from golden_checkpoint import class_of, config_of, draw_all, parameters_of
+from golden_checkpoint import class_of, config_of, draw_all, layers_of, parameters_of
 from json_lines import write_json
-from make_arch_goldens import Capture, NarrowestChoice, layers_of, load
+from make_arch_goldens import Capture, NarrowestChoice, load
 
 
 # Published files, and servers, have another name of the class.
