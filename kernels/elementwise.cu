@@ -23,6 +23,11 @@ struct Softcap {
   __device__ float operator()(float x) const { return c * tanhf(x / c); }
 };
 
+struct Clamp {
+  float limit;
+  __device__ float operator()(float x) const { return x > limit ? limit : x < -limit ? -limit : x; }  // NaN stays
+};
+
 /// The reference framework rounds the sigmoid before the product.
 template <class T>
 struct SigmoidMul {
@@ -101,6 +106,10 @@ void scale(DType t, const void* x, float factor, void* z, int64_t n, cudaStream_
 
 void softcap(DType t, const void* x, float c, void* z, int64_t n, cudaStream_t stream) {
   visit_activation(t, [&]<class T>(T) { map<T>(x, z, n, Softcap{c}, stream); });
+}
+
+void clamp(DType t, const void* x, float limit, void* z, int64_t n, cudaStream_t stream) {
+  visit_activation(t, [&]<class T>(T) { map<T>(x, z, n, Clamp{limit}, stream); });
 }
 
 void mul(DType t, const void* x, const void* y, DType y_type, void* z, int64_t n, cudaStream_t stream) {

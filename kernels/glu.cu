@@ -16,10 +16,24 @@ struct Gelu {
 struct GeluTanh {
   __device__ float operator()(float x) const { return x * sigmoid(1.5957691216057308f * (x + 0.044715f * x * x * x)); }
 };
+struct Relu {
+  __device__ float operator()(float x) const { return x < 0.0f ? 0.0f : x; }  // NaN stays
+};
 struct Relu2 {
   __device__ float operator()(float x) const {
-    const float y = x < 0.0f ? 0.0f : x;  // NaN stays
+    const float y = Relu()(x);
     return y * y;
+  }
+};
+
+/// The parameters lie in device memory: every thread makes of them what acts.
+struct Xielu {
+  XieluNumbers w;
+  __device__ float operator()(float x) const {
+    const float beta = *w.beta, eps = *w.eps;
+    const auto acting = [](float alpha) { return alpha > 20.0f ? alpha : log1pf(expf(alpha)); };
+    if (x > 0.0f) return acting(*w.alpha_p) * x * x + beta * x;
+    return (expm1f(x < eps ? x : eps) - x) * (beta + acting(*w.alpha_n)) + beta * x;
   }
 };
 
@@ -46,6 +60,8 @@ void visit_act(Activation act, F&& f) {
       return f(Gelu());
     case Activation::GeluTanh:
       return f(GeluTanh());
+    case Activation::Relu:
+      return f(Relu());
     case Activation::Relu2:
       return f(Relu2());
     default:
@@ -70,6 +86,10 @@ void visit_glu(DType t, Activation act, F&& f) {
 
 void activate(DType t, const void* x, Activation act, void* z, int64_t n, cudaStream_t stream) {
   visit_activation(t, [&]<class T>(T) { visit_act(act, [&](auto f) { map<T>(x, z, n, f, stream); }); });
+}
+
+void xielu(DType t, const void* x, const XieluNumbers& w, void* z, int64_t n, cudaStream_t stream) {
+  visit_activation(t, [&]<class T>(T) { map<T>(x, z, n, Xielu{w}, stream); });
 }
 
 void glu(DType t, const void* gate, const void* up, Activation act, void* z, int64_t n, cudaStream_t stream) {

@@ -26,6 +26,7 @@ struct Rows {
 void add(DType t, const void* x, const void* y, void* z, int64_t n, cudaStream_t stream);
 void scale(DType t, const void* x, float factor, void* z, int64_t n, cudaStream_t stream);
 void softcap(DType t, const void* x, float c, void* z, int64_t n, cudaStream_t stream);
+void clamp(DType t, const void* x, float limit, void* z, int64_t n, cudaStream_t stream);
 
 /// y has n elements, or one for each row of x.
 void mul(DType t, const void* x, const void* y, DType y_type, void* z, int64_t n, cudaStream_t stream);
@@ -56,6 +57,11 @@ void delta_gates(DType t, const DeltaGateArrays& arrays, int64_t tokens, int64_t
 // ---------------------------------------------------------------- glu.cu
 
 void activate(DType t, const void* x, Activation act, void* z, int64_t n, cudaStream_t stream);
+/// Parameters of xIELU, one number each, on the device.
+struct XieluNumbers {
+  const float *alpha_p, *alpha_n, *beta, *eps;
+};
+void xielu(DType t, const void* x, const XieluNumbers& w, void* z, int64_t n, cudaStream_t stream);
 void glu(DType t, const void* gate, const void* up, Activation act, void* z, int64_t n, cudaStream_t stream);
 
 /// gate_up has rows of 2 width: the gates of a row, then what they multiply.

@@ -26,6 +26,20 @@ Tensor CudaBackend::do_softcap(const Tensor& x, float c) {
   return y;
 }
 
+Tensor CudaBackend::do_clamp(const Tensor& x, float limit) {
+  const Tensor y = activation(x.shape);
+  cuda::clamp(y.dtype, data_of(x), limit, y.data, y.elements(), stream_.get());
+  return y;
+}
+
+Tensor CudaBackend::do_xielu(const Tensor& x, const XieluWeights& w) {
+  const Tensor y = activation(x.shape);
+  cuda::xielu(y.dtype, data_of(x),
+              {data_as<float>(w.alpha_p), data_as<float>(w.alpha_n), data_as<float>(w.beta), data_as<float>(w.eps)},
+              y.data, y.elements(), stream_.get());
+  return y;
+}
+
 Tensor CudaBackend::do_activate(const Tensor& x, Activation act) {
   const Tensor y = activation(x.shape);
   cuda::activate(y.dtype, data_of(x), act, y.data, y.elements(), stream_.get());

@@ -20,7 +20,7 @@ void OpenedModel::report_tensors(bool ran_to_logits, NoticeListener& listener) c
     SkipRule after{"after the last cache", {weights.prefix.model + norm + ".*"}};
     if (!weights.prefix.lm_head.empty()) after.patterns.push_back(weights.prefix.head_module() + "*");
     for (int i = spec().last_cache_layer() + 1; i < static_cast<int>(spec().layers.size()); ++i)
-      after.patterns.push_back(weights.prefix.model + "layers." + std::to_string(i) + ".*");
+      after.patterns.push_back(weights.prefix.model + spec().names_of(i) + "*");
     rules.add(std::move(after));
   }
   const SkipReport report = weights.text.report(rules);

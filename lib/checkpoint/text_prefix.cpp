@@ -19,16 +19,18 @@ constexpr std::string_view kPrefixes[] = {"model.language_model.model.",
                                           "model.model.",
                                           "model.",
                                           "backbone.",
+                                          "gpt_neox.",
+                                          "model.decoder.",
                                           "transformer.",
                                           ""};
 
 std::string join(std::string_view a, std::string_view b) { return std::string(a) + std::string(b); }
 
 /// The head stands beside the module that the prefix ends with, or at the top.
-std::string find_lm_head(const Checkpoint& checkpoint, std::string_view model) {
+std::string find_head(const Checkpoint& checkpoint, std::string_view model, std::string_view head) {
   const size_t dot = model.size() < 2 ? model.npos : model.rfind('.', model.size() - 2);
-  const std::string beside = join(dot == model.npos ? "" : model.substr(0, dot + 1), "lm_head.weight");
-  for (const std::string& name : {beside, std::string("lm_head.weight"), join(model, "lm_head.weight")})
+  const std::string beside = join(dot == model.npos ? "" : model.substr(0, dot + 1), head);
+  for (const std::string& name : {beside, std::string(head), join(model, head)})
     if (!stored_name(checkpoint, name).empty()) return name;
   return "";
 }
@@ -37,10 +39,10 @@ std::string find_lm_head(const Checkpoint& checkpoint, std::string_view model) {
 
 std::string TextPrefix::head_module() const { return lm_head.substr(0, lm_head.rfind('.') + 1); }
 
-TextPrefix detect_prefix(const Checkpoint& checkpoint, std::string_view embedding) {
+TextPrefix detect_prefix(const Checkpoint& checkpoint, std::string_view embedding, std::string_view head) {
   for (const std::string_view prefix : kPrefixes)
     if (!stored_name(checkpoint, join(prefix, embedding)).empty())
-      return {std::string(prefix), find_lm_head(checkpoint, prefix)};
+      return {std::string(prefix), find_head(checkpoint, prefix, head)};
 
   const SkipRules rules("", 0);
   std::vector<std::string> found;
@@ -53,7 +55,7 @@ TextPrefix detect_prefix(const Checkpoint& checkpoint, std::string_view embeddin
     fail(where + std::to_string(found.size()) + " tensors end in " + quoted(embedding) + ", among them " +
          quoted(found[0]) + " and " + quoted(found[1]) + "; cannot tell which is the language model");
   const std::string model = found[0].substr(0, found[0].size() - embedding.size());
-  return {model, find_lm_head(checkpoint, model)};
+  return {model, find_head(checkpoint, model, head)};
 }
 
 std::string_view below_text_prefix(std::string_view name) {

@@ -20,7 +20,8 @@ struct TextPrefix {
 /// Finds the prefix by the presence of <prefix><embedding>, plain or quantized: model.language_model.,
 /// language_model.model., model., none, and rarer ones; else the only tensor with that ending outside vision, audio and
 /// MTP parts. Throws Error when there is none or the choice is not clear.
-TextPrefix detect_prefix(const Checkpoint& checkpoint, std::string_view embedding = "embed_tokens.weight");
+TextPrefix detect_prefix(const Checkpoint& checkpoint, std::string_view embedding = "embed_tokens.weight",
+                         std::string_view head = "lm_head.weight");
 
 /// What follows the language model's prefix in the name of a module of its layers: "layers.3.self_attn.q_proj"; "" for
 /// names of other parts. Libraries name the modules of a model by other prefixes than its checkpoint does.

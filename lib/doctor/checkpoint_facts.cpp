@@ -148,8 +148,8 @@ void identify_weights(Facts& facts) {
   try {
     const Checkpoint checkpoint = Checkpoint::open(facts.checkpoint->path);
     const ModelSpec spec = parse_model(checkpoint.config())->spec();
-    const TextPrefix prefix = detect_prefix(checkpoint, spec.embedding);
-    const SkipRules rules(prefix.model + "layers.", static_cast<int64_t>(spec.layers.size()));
+    const TextPrefix prefix = detect_prefix(checkpoint, spec.embedding, spec.head);
+    const SkipRules rules(prefix.model + spec.layer_prefix, static_cast<int64_t>(spec.layers.size()));
     facts.checkpoint_fingerprint = weights_fingerprint(checkpoint, language_model_tensors(checkpoint, prefix, rules));
   } catch (const Error&) {
     // An architecture that the program does not know: the comparison of weights is then not evaluated.

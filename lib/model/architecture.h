@@ -20,10 +20,11 @@ class Model {
   virtual ~Model() = default;
   const ModelSpec& spec() const { return spec_; }
 
-  /// `weights` is positioned at the language model: "embed_tokens.weight", "layers.0.…", "norm.weight".
+  /// `weights` is positioned at the language model: "embed_tokens.weight", "layers.0.…", "norm.weight", or as the spec
+  /// names them.
   virtual std::unique_ptr<Embedding> load_embedding(WeightLoader& loader, WeightBinder& weights) const = 0;
   virtual std::unique_ptr<Block> load_block(int layer, WeightLoader& loader, WeightBinder& weights) const = 0;
-  /// `head` is positioned where "lm_head.weight" lives.
+  /// `head` is positioned where spec().head lives.
   virtual std::unique_ptr<Head> load_head(WeightLoader& loader, WeightBinder& weights, WeightBinder& head) const = 0;
 
  protected:

@@ -28,10 +28,11 @@ struct ActivationWord {
   Activation act;
 };
 constexpr ActivationWord kActivationWords[] = {
-    {"silu", Activation::Silu},         {"swish", Activation::Silu},
-    {"gelu", Activation::Gelu},         {"gelu_pytorch_tanh", Activation::GeluTanh},
-    {"gelu_new", Activation::GeluTanh}, {"gelu_tanh", Activation::GeluTanh},
-    {"relu2", Activation::Relu2},
+    {"silu", Activation::Silu},          {"swish", Activation::Silu},
+    {"gelu", Activation::Gelu},          {"gelu_pytorch_tanh", Activation::GeluTanh},
+    {"gelu_new", Activation::GeluTanh},  {"gelu_tanh", Activation::GeluTanh},
+    {"relu", Activation::Relu},          {"relu2", Activation::Relu2},
+    {"gelu_fast", Activation::GeluTanh},
 };
 
 void require_activation(const Json& config, const DecoderDefaults& family) {
@@ -55,6 +56,29 @@ int64_t read_derived_size(const Json& text, const char* key, int64_t family, int
 }
 
 }  // namespace
+
+Json with_usual_keys(const Json& config, std::initializer_list<KeyName> names) {
+  Json out = config;
+  for (const auto& [own, usual] : names) {
+    const Json* given = find_member(config, own);
+    if (!given) continue;
+    if (const Json* other = find_member(config, usual); other && *other != *given)
+      fail(std::string(own) + " and " + usual + " are two names of one thing and differ: leave the one that is meant");
+    out[usual] = *given;
+  }
+  return out;
+}
+
+Activation read_activation(const Json& config, const char* key, Activation fallback) {
+  if (!find_member(config, key)) return fallback;
+  const std::string word = get_string(config, key);
+  std::vector<std::string> known;
+  for (const ActivationWord& a : kActivationWords) {
+    if (a.word == word) return a.act;
+    known.emplace_back(a.word);
+  }
+  fail_unknown(key, word, known);
+}
 
 DecoderDims read_decoder_dims(const Json& config, const DecoderDefaults& defaults) {
   const Json& text = text_config(config);
@@ -104,6 +128,13 @@ int64_t read_used_window(const Json& config) {
   const bool null_window = config.contains("sliding_window") && config["sliding_window"].is_null();
   if (!get_bool_or(config, "use_sliding_window", false) || null_window) return 0;
   return read_size(config, "sliding_window", kDefaultWindow);
+}
+
+float read_clip(const Json& config) {
+  if (!find_member(config, "clip_qkv")) return 0;
+  const double clip = get_number(config, "clip_qkv");
+  if (!(clip > 0) || !std::isfinite(clip)) fail("clip_qkv is " + std::to_string(clip) + ", expected a positive number");
+  return static_cast<float>(clip);
 }
 
 std::vector<int64_t> read_windows(const Json& config, int64_t n_layers, int64_t fallback) {
@@ -196,7 +227,7 @@ KvLayout& add_attention_layer(ModelSpec& spec, const DecoderDims& dims, const Ro
   KvLayout cache;
   cache.cache = static_cast<int>(spec.caches.size());
   cache.layer = index;
-  cache.name = "layers." + std::to_string(index) + ".self_attn";
+  cache.name = spec.names_of(index) + "self_attn";
   cache.n_heads = dims.n_heads;
   cache.n_kv_heads = dims.n_kv_heads;
   cache.head_dim_k = cache.head_dim_v = dims.head_dim;

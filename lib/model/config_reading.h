@@ -1,6 +1,7 @@
 // Reading what all decoder families share from config.json, with range checks: a config is an untrusted file.
 #pragma once
 
+#include <initializer_list>
 #include <optional>
 #include <string>
 #include <vector>
@@ -56,6 +57,20 @@ std::vector<int64_t> read_qwen_windows(const Json& config, int64_t n_layers);
 
 /// The window of models that have it with use_sliding_window only; 0 = none.
 int64_t read_used_window(const Json& config);
+
+/// A key of the config by a family's own name and by the usual one.
+struct KeyName {
+  const char *own, *usual;
+};
+
+/// A copy with the usual keys in place of the family's. Throws where both are given and differ.
+Json with_usual_keys(const Json& config, std::initializer_list<KeyName> names);
+
+/// The activation that a word of the config means; absent takes the default.
+Activation read_activation(const Json& config, const char* key, Activation fallback);
+
+/// clip_qkv: q, k and v are clamped to ± this before RoPE; 0 = they are not.
+float read_clip(const Json& config);
 
 /// A spec with the general fields filled in from the config and dims, with the placeholder tokens of images and videos
 /// (image_token_id, image_token_index or media_placeholder_token_id, video_token_id) where it has a vision_config;

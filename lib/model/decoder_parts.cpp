@@ -40,15 +40,22 @@ std::unique_ptr<Embedding> load_token_embedding(const ModelSpec& spec, WeightBin
 
 std::unique_ptr<Head> load_output_head(const ModelSpec& spec, Norm norm, const LogitsEnd& end, WeightLoader& loader,
                                        WeightBinder& weights, WeightBinder& head) {
-  const Tensor table = spec.tied_head ? weights(spec.embedding, {spec.vocab, spec.hidden})
-                                      : head("lm_head.weight", {spec.vocab, spec.hidden});
-  return std::make_unique<OutputHead>(std::move(norm), end, loader.load_linear(table));
+  const Tensor table =
+      spec.tied_head ? weights(spec.embedding, {spec.vocab, spec.hidden}) : head(spec.head, {spec.vocab, spec.hidden});
+  const std::string module = spec.head.substr(0, spec.head.rfind('.'));
+  const Tensor bias = end.bias == Bias::Present ? head(module + ".bias", {spec.vocab}) : Tensor{};
+  return std::make_unique<OutputHead>(std::move(norm), end, loader.load_linear(table, bias));
 }
 
 std::unique_ptr<Head> load_output_head(const ModelSpec& spec, Gain gain, float eps, WeightLoader& loader,
                                        WeightBinder& weights, WeightBinder& head, const LogitsEnd& end) {
   const Norm norm{Norm::Kind::Rms, eps, loader.load_gain(weights(spec.final_norm, {spec.hidden}), gain), {}};
   return load_output_head(spec, norm, end, loader, weights, head);
+}
+
+Norm load_layer_norm(WeightLoader& loader, WeightBinder& w, const std::string& name, int64_t n, float eps, Bias bias) {
+  return {Norm::Kind::Layer, eps, loader.load_f32(w(name + ".weight", {n})),
+          bias == Bias::Present ? loader.load_f32(w(name + ".bias", {n})) : Owned{}};
 }
 
 HostLinear projection(WeightBinder& w, const std::string& name, int64_t out, int64_t in, Bias bias) {

@@ -26,19 +26,26 @@ struct Norm {
   }
 };
 
-/// What becomes of the logits: times the factor, then c tanh(logits / c) unless the cap is 0.
+/// Whether a layer has a bias.
+enum class Bias : uint8_t { None, Present };
+
+/// "NAME.weight" and "NAME.bias" [n].
+Norm load_layer_norm(WeightLoader& loader, WeightBinder& w, const std::string& name, int64_t n, float eps,
+                     Bias bias = Bias::Present);
+
+/// What becomes of the logits: plus the head's bias, times the factor, then c tanh(logits / c) unless the cap is 0.
 struct LogitsEnd {
   float factor = 1, cap = 0;
+  Bias bias = Bias::None;
 };
 
-/// spec.final_norm and the head: the embedding when tied, else "lm_head.weight" from `head`.
+/// spec.final_norm and the head: the embedding when tied, else spec.head from `head`.
 std::unique_ptr<Head> load_output_head(const ModelSpec& spec, Gain gain, float eps, WeightLoader& loader,
                                        WeightBinder& weights, WeightBinder& head, const LogitsEnd& end = {});
 std::unique_ptr<Head> load_output_head(const ModelSpec& spec, Norm norm, const LogitsEnd& end, WeightLoader& loader,
                                        WeightBinder& weights, WeightBinder& head);
 
 /// "NAME.weight" [out, in], with "NAME.bias" [out] when the config says the layer has one.
-enum class Bias : uint8_t { None, Present };
 HostLinear projection(WeightBinder& w, const std::string& name, int64_t out, int64_t in, Bias bias = Bias::None);
 Linear load_projection(WeightLoader& loader, WeightBinder& w, const std::string& name, int64_t out, int64_t in,
                        Bias bias = Bias::None);

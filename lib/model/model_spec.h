@@ -77,13 +77,18 @@ struct ModelSpec {
   bool tied_head = false;
   std::string default_prefix = "model.";  // of the language model's tensors, when no checkpoint tells better
   std::string embedding = "embed_tokens.weight", final_norm = "norm.weight";  // their names below the prefix
-  bool above_rope_switch = false;                                             // which of both this model was read for
-  std::vector<int32_t> placeholders;  // tokens that stand for rows of an encoder: image, video
-  int64_t table_parameters = 0;       // of tables beside embedding and head: Gemma 4's embeddings by layer
+  std::string layer_prefix = "layers.";  // below the prefix, in front of a layer's number
+  std::string head = "lm_head.weight";   // of an untied head: beside the prefix or at the top
+  bool above_rope_switch = false;        // which of both this model was read for
+  std::vector<int32_t> placeholders;     // tokens that stand for rows of an encoder: image, video
+  int64_t table_parameters = 0;          // of tables beside embedding and head: Gemma 4's embeddings by layer
   bool images_seen_whole = false;  // in some layer the tokens of an image attend to all of it, not only to earlier ones
   int64_t n_deepstack = 0;         // streams of that encoder, added to the residual after layers 0, 1, ...
   std::vector<LayerSpec> layers;
   std::vector<KvLayout> caches;
+
+  /// What the names of a layer's tensors begin with: "layers.3.".
+  std::string names_of(int64_t layer) const { return layer_prefix + std::to_string(layer) + "."; }
 
   /// The last layer that owns a cache or reads one: nothing is to be seen after it.
   int last_cache_layer() const;

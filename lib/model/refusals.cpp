@@ -17,8 +17,10 @@ struct Refusal {
 constexpr std::string_view kIndexer = "its sparse attention selects rows with an indexer that has its own cache";
 constexpr std::string_view kGemma3n =
     "its layers mix four streams (AltUp), with low-rank branches (LAuReL) and sparse activations";
+constexpr std::string_view kAlibi = "its attention is biased by distance (ALiBi) instead of rotated";
 constexpr std::string_view kStateOnly = "its layers keep only recurrent state, so there is no KV cache to calibrate";
 constexpr std::array kRefusals = {
+    Refusal{"BloomForCausalLM", kAlibi},
     Refusal{"DeciLMForCausalLM",
             "its layers have different head counts, or a linear layer instead of attention, or none"},
     Refusal{"DeepseekV32ForCausalLM", kIndexer},
@@ -39,9 +41,12 @@ constexpr std::array kRefusals = {
             "its names, keys and residuals are not those of MiniMaxForCausalLM, which is supported"},
     Refusal{"MiniMaxText01ForCausalLM",
             "its names are not those of MiniMaxForCausalLM, which is supported with RoPE on whole heads"},
+    Refusal{"MPTForCausalLM", kAlibi},
+    Refusal{"MptForCausalLM", kAlibi},
     Refusal{"NemotronHPuzzleForCausalLM", "the numbers of experts and heads differ by layer"},
     Refusal{"PhiMoEForCausalLM", "its experts are chosen one after the other (SparseMixer), with layer norms"},
     Refusal{"PhimoeForCausalLM", "its experts are chosen one after the other (SparseMixer), with layer norms"},
+    Refusal{"RWForCausalLM", "it is the class of Falcon before the reference framework had it: FalconForCausalLM"},
     Refusal{"Rwkv6ForCausalLM", kStateOnly},
     Refusal{"RWKV7ForCausalLM", kStateOnly},
     Refusal{"RwkvForCausalLM", kStateOnly},
@@ -75,7 +80,7 @@ constexpr Role kRoles[] = {
     {"DraftModel", kDraft},
 };
 
-constexpr std::string_view kHeads[] = {"ForCausalLM", "ForConditionalGeneration"};
+constexpr std::string_view kHeads[] = {"ForCausalLM", "ForConditionalGeneration", "LMHeadModel"};
 
 /// "Qwen3Moe" of "Qwen3MoeForCausalLM"; "" of a name without such an end.
 std::string_view stem_of(std::string_view name) {

@@ -8,6 +8,7 @@ SelfAttention::SelfAttention(const DecoderDims& d, const KvLayout& layout, const
       rope_(rope),
       eps_(d.eps),
       norm_(form.norm),
+      clip_(form.clip),
       qkv_(load_qkv(loader, w, d, form.qkv)),
       wo_(load_output_projection(loader, w, "self_attn.o_proj", d.hidden, {d.n_heads, d.head_dim}, form.o)) {
   const auto load_norm = [&](const char* name, int64_t heads) {
@@ -25,11 +26,12 @@ std::vector<Tensor> SelfAttention::project(Ops& op, const Tensor& h, const Batch
   const int64_t dim = layout_.head_dim_k, n = batch.n_tokens();
   const Tensor turns = op.rope_table(batch.positions, n, rope_);
   if (norm_ == QkNorm::WholeRow) {
+    const auto clipped = [&](const Tensor& t) { return clip_ > 0 ? op.clamp(t, clip_) : t; };
     const auto normed = [&](size_t part, const Tensor& gain) {
-      const Tensor row = op.rms_norm(op.linear(h, qkv_.parts[part]), gain, eps_);
+      const Tensor row = clipped(op.rms_norm(op.linear(h, qkv_.parts[part]), gain, eps_));
       return op.rope(row.reshaped({n, row.dim(1) / dim, dim}), turns, rope_);
     };
-    const Tensor v = op.linear(h, qkv_.parts[2]);
+    const Tensor v = clipped(op.linear(h, qkv_.parts[2]));
     return {normed(0, q_norm_), normed(1, k_norm_), v.reshaped({n, v.dim(1) / dim, dim})};
   }
   const bool before = norm_ == QkNorm::PerHead;
@@ -64,6 +66,7 @@ int64_t attention_parameters(const DecoderDims& d, const AttentionForm& form) {
 }
 
 void name_norms(AttentionTensors& tensors, const AttentionForm& form) {
+  if (form.clip > 0) tensors.obstacle = "its queries, keys and values are clipped";
   if (form.norm == QkNorm::None) return;
   tensors.norm = form.norm == QkNorm::PerHeadAfterRope ? HeadNorm::GainBehindRope : HeadNorm::Gain;
   tensors.query_norm = form.q_norm;

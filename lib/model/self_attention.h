@@ -16,6 +16,7 @@ struct AttentionForm {
   const char* q_norm = "q_norm";
   const char* k_norm = "k_norm";
   bool sinks = false;  // "sinks" [n_heads]
+  float clip = 0;      // q, k and v are clamped to ± this before RoPE; 0 = they are not. With norms of whole rows only
 };
 
 class SelfAttention {
@@ -34,6 +35,7 @@ class SelfAttention {
   const RopeSpec& rope_;
   float eps_;
   QkNorm norm_;
+  float clip_;
   LinearGroup qkv_;        // [N·D, hidden], [Nkv·D, hidden] x2
   Linear wo_;              // [hidden, N·D]
   Owned q_norm_, k_norm_;  // [D], or [N·D] and [Nkv·D], or absent

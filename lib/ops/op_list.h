@@ -28,6 +28,8 @@ struct OnHost {
   OP(Tensor, mul, (const Tensor& x, const Tensor& y), x, y)                                                           \
   OP(Tensor, activate, (const Tensor& x, Activation act), x, act)                                                     \
   OP(Tensor, softcap, (const Tensor& x, float c), x, c)                                                               \
+  OP(Tensor, clamp, (const Tensor& x, float limit), x, limit)                                                         \
+  OP(Tensor, xielu, (const Tensor& x, const XieluWeights& w), x, w)                                                   \
   OP(Tensor, add, (const Tensor& x, const Tensor& y), x, y)                                                           \
   OP(Tensor, glu, (const Tensor& gate, const Tensor& up, Activation act), gate, up, act)                              \
   OP(Tensor, sigmoid_mul, (const Tensor& x, const Tensor& gate), x, gate)                                             \

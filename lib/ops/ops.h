@@ -55,14 +55,9 @@ struct ConvWeights {
   bool silu = true;  // what follows it; else nothing
 };
 
-/// What a state-space layer sees of its tokens, after the convolution.
-struct SsmInputs {
-  Tensor x, dt, b, c;
-};
-
-/// Its parameters, F32.
-struct SsmWeights {
-  Tensor a_log, dt_bias, d;
+/// Parameters of the activation xIELU, F32 [1] each.
+struct XieluWeights {
+  Tensor alpha_p, alpha_n, beta, eps;
 };
 
 constexpr int64_t kMostScanStates = 256;  // n_state of a selective scan
@@ -254,6 +249,13 @@ class Ops : public WeightLoader {
 
   /// y = round(c tanh(x / c)).
   Tensor softcap(const Tensor& x, float c);
+
+  /// y = round( min(max(x, -limit), limit) ).
+  Tensor clamp(const Tensor& x, float limit);
+
+  /// y = round( x > 0 ? p x² + β x : (expm1(min(x, ε)) - x) n + β x ), with p = softplus(alpha_p) and
+  /// n = β + softplus(alpha_n); all f32 or better inside.
+  Tensor xielu(const Tensor& x, const XieluWeights& w);
 
   /// y = round(x + y), elementwise, f32 inside.
   Tensor add(const Tensor& x, const Tensor& y);

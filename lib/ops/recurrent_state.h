@@ -1,4 +1,4 @@
-// State that a recurrent layer carries from token to token.
+// State that a recurrent layer carries from token to token, and what those of state-space layers are computed from.
 #pragma once
 
 #include <span>
@@ -24,5 +24,15 @@ template <class State>
 DType stored_form(std::span<State* const> states) {
   return states.empty() || !states.front() ? DType::F32 : states.front()->stored;
 }
+
+/// What a state-space layer sees of its tokens, after the convolution.
+struct SsmInputs {
+  Tensor x, dt, b, c;
+};
+
+/// Its parameters, F32.
+struct SsmWeights {
+  Tensor a_log, dt_bias, d;
+};
 
 }  // namespace kvcal

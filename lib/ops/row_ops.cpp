@@ -61,6 +61,23 @@ Tensor Ops::softcap(const Tensor& x, float cap) {
   return do_softcap(x, cap);
 }
 
+Tensor Ops::clamp(const Tensor& x, float limit) {
+  const OpCheck c("clamp", activation_dtype());
+  c.activation("x", x);
+  c.require(limit > 0.0f, "limit " + std::to_string(limit));
+  return do_clamp(x, limit);
+}
+
+Tensor Ops::xielu(const Tensor& x, const XieluWeights& w) {
+  const OpCheck c("xielu", activation_dtype());
+  c.activation("x", x);
+  for (const Tensor* t : {&w.alpha_p, &w.alpha_n, &w.beta, &w.eps}) {
+    c.f32("a parameter", *t);
+    c.require(t->elements() == 1, "parameter " + str(*t) + " is not one number");
+  }
+  return do_xielu(x, w);
+}
+
 Tensor Ops::join(const Tensor& a, const Tensor& b) {
   const OpCheck c("join", activation_dtype());
   c.activation("a", a);

@@ -66,9 +66,10 @@ struct LinearGroup {
 ///   Silu      x σ(x)
 ///   Gelu      x Φ(x), with the exact error function
 ///   GeluTanh  0.5 x (1 + tanh(√(2/π) (x + 0.044715 x³)))
+///   Relu      max(x, 0)
 ///   Relu2     max(x, 0)²
 ///   Clamped   in glu() only: g = min(gate, 7), u = clamp(up, -7, 7): g σ(1.702 g) (u + 1) (gpt-oss)
-enum class Activation : uint8_t { Silu, Gelu, GeluTanh, Relu2, Clamped };
+enum class Activation : uint8_t { Silu, Gelu, GeluTanh, Relu, Relu2, Clamped };
 
 /// Gated feed-forward: down( glu(gate x, up x) ); without a gate the plain one: down( act(up x) ).
 struct GluWeights {

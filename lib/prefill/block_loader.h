@@ -21,7 +21,7 @@ class BlockLoader {
   std::unique_ptr<Block> take(int layer);
 
  private:
-  WeightBinder tensors_of(int layer) const { return weights_.text.at("layers." + std::to_string(layer) + "."); }
+  WeightBinder tensors_of(int layer) const { return weights_.text.at(model_.spec().names_of(layer)); }
   void begin(int layer);
 
   const Model& model_;

@@ -22,15 +22,15 @@ class BindingLoader final : public WeightLoader {
 }  // namespace
 
 ModelWeights locate_weights(const Checkpoint& checkpoint, const ModelSpec& spec) {
-  constexpr std::string_view kHead = "lm_head.weight";
-  const TextPrefix prefix = detect_prefix(checkpoint, spec.embedding);
+  const TextPrefix prefix = detect_prefix(checkpoint, spec.embedding, spec.head);
   const WeightBinder all(checkpoint);
-  const std::string head =
-      prefix.lm_head.ends_with(kHead) ? prefix.lm_head.substr(0, prefix.lm_head.size() - kHead.size()) : std::string();
+  const std::string head = prefix.lm_head.ends_with(spec.head)
+                               ? prefix.lm_head.substr(0, prefix.lm_head.size() - spec.head.size())
+                               : std::string();
   if (spec.tied_head && !prefix.lm_head.empty())
     for (const std::string& name : checkpoint.names_below(prefix.head_module())) all.claim(name);
   return {all.at(prefix.model), all.at(head), prefix,
-          SkipRules(prefix.model + "layers.", static_cast<int64_t>(spec.layers.size()))};
+          SkipRules(prefix.model + spec.layer_prefix, static_cast<int64_t>(spec.layers.size()))};
 }
 
 void check_weights(const Model& model, ModelWeights& weights, int n_layers, bool with_head) {
@@ -40,7 +40,7 @@ void check_weights(const Model& model, ModelWeights& weights, int n_layers, bool
   for (int i = 0; i < n_layers; ++i) {
     while_doing("checking the weights of layer " + std::to_string(i),
                 [&] { return model.load_block(i, loader, text); });
-    const WeightBinder layer = text.at("layers." + std::to_string(i) + ".");
+    const WeightBinder layer = text.at(model.spec().names_of(i));
     layer.check_inputs_asked();
     layer.release();
   }

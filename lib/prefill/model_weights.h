@@ -13,7 +13,7 @@ class Model;
 
 struct ModelWeights {
   WeightBinder text;  // at the language model: "embed_tokens.weight", "layers.0.…", "norm.weight"
-  WeightBinder head;  // where "lm_head.weight" lives
+  WeightBinder head;  // where the spec's head lives
   TextPrefix prefix;
   SkipRules rules;  // of the whole checkpoint
 

@@ -6,6 +6,12 @@
 #include "ops/residual_rows.h"
 
 namespace kvcal {
+namespace {
+
+/// "embed_tokens." of "embed_tokens.weight".
+std::string module_of(const std::string& tensor) { return tensor.substr(0, tensor.rfind('.') + 1); }
+
+}  // namespace
 
 struct Runner::Stream {
   SequenceGroup group;
@@ -180,7 +186,10 @@ void Runner::run_block(int layer, Block& block, std::vector<Stream>& streams) {
 void Runner::run_head(std::vector<Stream>& streams) {
   const auto head = load_now(
       op_, weights_, [&](WeightBinder& text, WeightBinder& lm_head) { return model_.load_head(op_, text, lm_head); });
-  for (const WeightBinder& table : {weights_.text.at("embed_tokens."), weights_.head.at("lm_head.")}) table.release();
+  const ModelSpec& spec = model_.spec();
+  for (const WeightBinder& table :
+       {weights_.text.at(module_of(spec.embedding)), weights_.head.at(module_of(spec.head))})
+    table.release();
   size_t most = 0;
   for (const Stream& s : streams) most = std::max(most, s.batches.size());
   for (size_t i = 0; i < most; ++i)

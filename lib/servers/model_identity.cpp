@@ -15,10 +15,10 @@ ModelIdentity identify_model(const std::filesystem::path& folder) {
     if (const std::optional<Json> record = read_fold_record(model.folder))
       model.fold = while_doing(quoted(std::string(kFoldRecord)), [&] { return fold_mark(*record); });
     model.spec = parse_model(checkpoint.config())->spec();
-    const TextPrefix prefix = detect_prefix(checkpoint, model.spec.embedding);
+    const TextPrefix prefix = detect_prefix(checkpoint, model.spec.embedding, model.spec.head);
     model.tensor_prefix = prefix.model;
     model.config_sha256 = config_sha256(checkpoint.config());
-    const SkipRules rules(prefix.model + "layers.", static_cast<int64_t>(model.spec.layers.size()));
+    const SkipRules rules(prefix.model + model.spec.layer_prefix, static_cast<int64_t>(model.spec.layers.size()));
     model.weights_fingerprint = weights_fingerprint(checkpoint, language_model_tensors(checkpoint, prefix, rules));
     return model;
   });

@@ -113,6 +113,8 @@ Effect vllm_effect(const ServerSupport& s, const LoaderLine& loader, ScaleSpelli
   if (has(loader.crashes, spelling)) return Effect::Refused;
   if (loader.accepts == 0 || !makes_parameters(ServerKind::Vllm, s.carrier)) return loader.other;
   if (spelling == ScaleSpelling::Shared) return Effect::KeyOnly;
+  // What a projection puts out is renamed as its scales are.
+  if (!has(loader.accepts, output ? ScaleSpelling::Projection : spelling)) return loader.other;
   return rounds(s) ? Effect::Rounded : Effect::Exact;
 }
 

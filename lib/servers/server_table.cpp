@@ -11,10 +11,13 @@ using enum ScaleSpelling;
 using enum Effect;
 
 // vLLM renames scales by one table of patterns for every class (quantization/base_config.py, get_cache_scale_mapper);
-// only what the module tree looks like differs.
+// only what the module tree looks like differs. Spellings of projections and caches are known below "self_attn" alone,
+// and a module that is called "attn" itself keeps its names.
 constexpr Spellings kMapped = set_of(Attention, Projection, Native, Fused, Cache);
 constexpr std::array kVllmLoaders = {
     LoaderLine{"mapped", Attention, kMapped, 0, Dropped, Refused, Exact, ""},
+    LoaderLine{"mapped, other module", Attention, set_of(Attention, Native), 0, Dropped, Refused, Exact, ""},
+    LoaderLine{"native", Native, set_of(Native), 0, Dropped, Refused, Exact, ""},
     LoaderLine{"latent", Projection, 0, 0, Warned, Refused, Warned,
                "since 0.25 the scale names of latent attention are rewritten twice, so none is loaded"},
     LoaderLine{"latent, unwired", Projection, 0, 0, Warned, Refused, Warned,
@@ -65,6 +68,9 @@ constexpr std::array kSglangLoaders = {
 
 // Under vLLM, then under SGLang.
 constexpr std::array kClasses = {
+    ClassLine{"ApertusForCausalLM", {"mapped", "models/apertus.py"}, {"renaming", "models/apertus.py", false, true}},
+    ClassLine{
+        "ArceeForCausalLM", {"mapped", "models/transformers/base.py"}, {"renaming", "models/arcee.py", false, true}},
     ClassLine{"BambaForCausalLM", {"removed", "models/registry.py"}, {"fallback", "models/transformers.py"}},
     ClassLine{"Cohere2ForCausalLM", {"mapped", "", true}, {"renaming late", "", true}},
     ClassLine{"CohereForCausalLM", {"mapped", "", true}, {"renaming late", "", true}},
@@ -73,7 +79,15 @@ constexpr std::array kClasses = {
     ClassLine{"Ernie4_5ForCausalLM", {"mapped", "", true}, {"fallback", "", true}},
     ClassLine{"Ernie4_5_MoeForCausalLM", {"mapped", "", true}, {"native or crash", "", true}},
     ClassLine{"Exaone4ForCausalLM", {"mapped", "", true}, {"renaming", "models/exaone4.py", false, true}},
+    ClassLine{
+        "ExaoneForCausalLM", {"mapped, other module", "models/exaone.py"}, {"native or crash", "models/exaone.py"}},
+    ClassLine{
+        "FalconForCausalLM", {"mapped, other module", "models/falcon.py"}, {"fallback", "models/transformers.py"}},
     ClassLine{"FalconH1ForCausalLM", {"mapped", "", true}, {"unwired or crash", "", true}},
+    ClassLine{"GPT2LMHeadModel", {"native", "models/gpt2.py"}, {"native or crash", "models/gpt2.py"}},
+    ClassLine{"GPTNeoXForCausalLM",
+              {"mapped, other module", "models/transformers/base.py"},
+              {"fallback", "models/transformers.py"}},
     ClassLine{"Gemma2ForCausalLM", {"mapped", "", true}, {"renaming late", "", true}},
     ClassLine{"Gemma3ForCausalLM", {"mapped", "", true}, {"renaming, no query", "", true}},
     ClassLine{"Gemma3ForConditionalGeneration", {"mapped", "", true}, {"renaming, no query", "", true}},
@@ -94,10 +108,13 @@ constexpr std::array kClasses = {
     ClassLine{"GraniteMoeSharedForCausalLM", {"mapped", "", true}, {"native, no projections", "", true}},
     ClassLine{"HunYuanDenseV1ForCausalLM", {"mapped", "", true}, {"unwired, no query", "", true, true}},
     ClassLine{"HunYuanMoEV1ForCausalLM", {"mapped", "", true}, {"unwired, no query", "models/hunyuan.py", false, true}},
+    ClassLine{"IQuestCoderForCausalLM", {"mapped", "models/llama.py"}, {"renaming", "models/llama.py", false, true}},
+    ClassLine{"InternLM3ForCausalLM", {"mapped", "models/llama.py"}, {"renaming", "models/llama.py", false, true}},
     ClassLine{"JambaForCausalLM", {"unwired", "models/jamba.py"}, {"fallback", "models/transformers.py"}},
     ClassLine{"KimiK25ForConditionalGeneration", {"latent", "models/kimi_k25.py"}, {"latent", "models/kimi_k25.py"}},
     ClassLine{
         "KimiLinearForCausalLM", {"latent, unwired", "models/kimi_linear.py"}, {"latent", "models/kimi_linear.py"}},
+    ClassLine{"LLaMAForCausalLM", {"mapped", "models/llama.py"}, {"fallback", "models/transformers.py"}},
     ClassLine{"Lfm2ForCausalLM", {"unwired", "models/lfm2.py"}, {"unwired, quiet", "", true}},
     ClassLine{"Lfm2MoeForCausalLM", {"unwired", "models/lfm2_moe.py"}, {"unwired, quiet", "", true}},
     ClassLine{
@@ -113,11 +130,16 @@ constexpr std::array kClasses = {
     ClassLine{"Mistral3ForConditionalGeneration", {"mapped", "", true}, {"renaming", "", true}},
     ClassLine{"MistralForCausalLM", {"mapped", "", true}, {"renaming", "", true, true}},
     ClassLine{"MixtralForCausalLM", {"mapped", "", true}, {"native, no projections", "", true}},
+    ClassLine{"NemotronForCausalLM", {"mapped", "models/nemotron.py"}, {"fallback", "models/transformers.py"}},
     ClassLine{"NemotronHForCausalLM", {"mapped", "", true}, {"renaming or native", "", true}},
+    ClassLine{
+        "OPTForCausalLM", {"mapped", "models/opt.py"}, {"native, quiet, no projections", "models/opt.py", false, true}},
     ClassLine{"Olmo2ForCausalLM", {"mapped", "", true}, {"native or crash", "", true}},
     ClassLine{"Olmo3ForCausalLM", {"mapped", "models/transformers/base.py"}, {"native or crash", "", true}},
+    ClassLine{"OlmoForCausalLM", {"mapped", "models/transformers/base.py"}, {"native or crash", "models/olmo.py"}},
     ClassLine{"OlmoeForCausalLM", {"mapped", "", true}, {"native or crash", "", true}},
     ClassLine{"Phi3ForCausalLM", {"mapped", "", true}, {"renaming", "", true, true}},
+    ClassLine{"PhiForCausalLM", {"mapped", "models/transformers/base.py"}, {"native, quiet", "models/phi.py"}},
     ClassLine{"Qwen2ForCausalLM", {"mapped", "", true}, {"native", "", true, true}},
     ClassLine{"Qwen2MoeForCausalLM", {"mapped", "", true}, {"native, quiet", "", true}},
     ClassLine{"Qwen2VLForConditionalGeneration", {"mapped", "models/qwen2_vl.py"}, {"native or crash", "", true}},
@@ -135,7 +157,9 @@ constexpr std::array kClasses = {
     ClassLine{"Qwen3_5MoeForConditionalGeneration", {"mapped", "", true}, {"renaming or native", "", true}},
     ClassLine{"SeedOssForCausalLM", {"mapped", "", true}, {"fallback", "", true}},
     ClassLine{"SmolLM3ForCausalLM", {"mapped", "", true}, {"fallback", "", true}},
+    ClassLine{"StableLmForCausalLM", {"mapped", "models/stablelm.py"}, {"native or crash", "models/stablelm.py"}},
     ClassLine{"Starcoder2ForCausalLM", {"mapped", "", true}, {"native, quiet, no projections", "", true}},
+    ClassLine{"TeleChat3ForCausalLM", {"mapped", "models/llama.py"}, {"fallback", "models/transformers.py"}},
     ClassLine{"Zamba2ForCausalLM", {"zamba2", "models/zamba2.py"}, {"fallback", "models/transformers.py"}},
 };
 

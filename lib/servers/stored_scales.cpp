@@ -43,7 +43,7 @@ void place(const ModelSpec& spec, const std::string& prefix, int64_t layer_numbe
     s.owner = Owner::Tower;
   } else if (is_of_draft(name)) {
     s.owner = Owner::Draft;
-  } else if (!name.starts_with(prefix + "layers.")) {
+  } else if (!name.starts_with(prefix + spec.layer_prefix)) {
     s.owner = Owner::NoModule;
   } else if (layer_number < 0 || layer_number >= static_cast<int64_t>(spec.layers.size())) {
     s.owner = Owner::NoLayer;

@@ -16,8 +16,10 @@ struct Table {
 
 std::span<const Table> tables();
 
+std::string table_of_downloads();
 std::string table_of_includes();
 std::string table_of_models();
+std::string table_of_served_classes();
 std::string table_of_servers();
 std::string table_of_weight_formats();
 

@@ -55,6 +55,11 @@ SampleRequest mapped(SampleRequest request, const F& f) {
 }
 
 template <class F>
+XieluWeights mapped(const XieluWeights& w, const F& f) {
+  return {f(w.alpha_p), f(w.alpha_n), f(w.beta), f(w.eps)};
+}
+
+template <class F>
 ConvWeights mapped(const ConvWeights& w, const F& f) {
   return {f(w.w), f(w.bias), w.silu};
 }

@@ -4,7 +4,7 @@
 namespace kvcal::test {
 namespace {
 
-constexpr Activation kPlainActivations[] = {Activation::Silu, Activation::Gelu, Activation::GeluTanh,
+constexpr Activation kPlainActivations[] = {Activation::Silu, Activation::Gelu, Activation::GeluTanh, Activation::Relu,
                                             Activation::Relu2};
 
 double act(Activation a, double x) {
@@ -13,11 +13,21 @@ double act(Activation a, double x) {
       return 0.5 * x * std::erfc(-x / std::sqrt(2.0));
     case Activation::GeluTanh:
       return 0.5 * x * (1.0 + std::tanh(std::sqrt(2.0 / std::acos(-1.0)) * (x + 0.044715 * x * x * x)));
+    case Activation::Relu:
+      return std::max(x, 0.0);
     case Activation::Relu2:
       return x > 0.0 ? x * x : 0.0;
     default:
       return x * sigmoid(x);
   }
+}
+
+/// As the reference framework writes it, with log(1 + e^x) as softplus.
+double xielu(double x, const std::vector<double>& w) {
+  const auto softplus = [](double a) { return std::log1p(std::exp(a)); };
+  const double beta = w[2], knee = w[3];
+  if (x > 0) return softplus(w[0]) * x * x + beta * x;
+  return (std::expm1(std::min(x, knee)) - x) * (beta + softplus(w[1])) + beta * x;
 }
 
 double clamped(double gate, double up) {
@@ -69,6 +79,30 @@ TEST_P(Elementwise, Softcap) {
                        return c * std::tanh(x.real[i] / c);
                      }),
                  one_rounding(precision(), 5e-7));
+}
+
+TEST_P(Elementwise, Clamp) {
+  const auto op = backend(precision());
+  const Values x = input(1, dtype());
+  for (const float limit : {0.25f, 1.5f})  // numbers of bf16: nothing is rounded
+    expect_close("clamp", read(op->clamp(x, limit)),
+                 map(x.real, [&](size_t i) { return std::clamp(x.real[i], double{-limit}, double{limit}); }), {0, 0});
+}
+
+TEST_P(Elementwise, Xielu) {
+  const auto op = backend(precision());
+  const Values x = input(1, dtype());
+  for (const double alpha_p : {-1.5, 0.3, 25.0}) {
+    const std::vector<double> w = {alpha_p, -0.7, 0.5, double{-1e-6f}};
+    std::vector<Values> one;
+    for (const double v : w) one.push_back(values({1}, DType::F32, {v}));
+    const XieluWeights weights = {one[0].tensor(), one[1].tensor(), one[2].tensor(), one[3].tensor()};
+    std::vector<double> as_given;
+    for (const Values& v : one) as_given.push_back(v.real[0]);
+    // e^x - 1 - x cancels near 0, beside β x, which does not.
+    expect_close("xielu", read(op->xielu(x, weights)),
+                 map(x.real, [&](size_t i) { return xielu(x.real[i], as_given); }), one_rounding(precision(), 1e-6));
+  }
 }
 
 TEST_P(Elementwise, Activations) {
@@ -124,6 +158,9 @@ TEST(Elementwise, NanStays) {
     EXPECT_TRUE(both(read(op->glu(x, y, Activation::Clamped))));
     EXPECT_TRUE(both(read(op->mul(x, y))));
     EXPECT_TRUE(std::isnan(read(op->softcap(x, 2.0f))[0]));
+    EXPECT_TRUE(std::isnan(read(op->clamp(x, 2.0f))[0]));
+    const Values w = values({1}, DType::F32, {0.5});
+    EXPECT_TRUE(std::isnan(read(op->xielu(x, {w.tensor(), w.tensor(), w.tensor(), w.tensor()}))[0]));
   }
 }
 
@@ -137,6 +174,7 @@ TEST(Elementwise, RowsInsideATensorMayBeginAnywhere) {
     };
     same("scale", op->scale(whole, 0.3f), op->scale(inside, 0.3f));
     same("softcap", op->softcap(whole, 0.3f), op->softcap(inside, 0.3f));
+    same("clamp", op->clamp(whole, 0.3f), op->clamp(inside, 0.3f));
     same("mul", op->mul(whole, whole), op->mul(inside, inside));
     same("activate", op->activate(whole, Activation::Gelu), op->activate(inside, Activation::Gelu));
     same("glu", op->glu(whole, whole, Activation::Relu2), op->glu(inside, inside, Activation::Relu2));

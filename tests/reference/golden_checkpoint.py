@@ -15,6 +15,14 @@ from json_lines import write_json
 ZERO_CENTRED = ("qwen3_next", "qwen3_5", "gemma")  # model types whose norms multiply by 1 + w (except linear_attn.norm)
 
 
+def class_of(name: str):
+    """A class of the framework by its name; some configs of their own it runs as Llama."""
+    if name in ("InternLM3ForCausalLM", "IQuestCoderForCausalLM"):
+        config_class = getattr(transformers, name.replace("ForCausalLM", "Config"))
+        return type(name, (transformers.LlamaForCausalLM,), dict(config_class=config_class))
+    return getattr(transformers, name)
+
+
 class Draw:
     """Random values of one weight; they depend on its name, its shape and the seed only."""
 
@@ -82,8 +90,15 @@ def parameters_of(model) -> int:
     return sum(t.numel() for t in distinct.values())
 
 
+def layers_of(model):
+    decoder = model.get_decoder()
+    if hasattr(decoder, "h"):
+        return decoder.h
+    return decoder.layers if hasattr(decoder, "layers") else decoder.model.layers
+
+
 def config_of(case: Case):
-    return getattr(transformers, case.model).config_class(**case.config)
+    return class_of(case.model).config_class(**case.config)
 
 
 def draw_all(case: Case, model, seed: int) -> None:
@@ -100,7 +115,7 @@ def rewrite_tensors(folder: Path, rewrite) -> None:
 
 def write_checkpoint(case: Case, folder: Path, seed: int) -> None:
     """The model of one case as a Hugging Face folder: config.json and model.safetensors, bf16."""
-    model = getattr(transformers, case.model)(config_of(case))
+    model = class_of(case.model)(config_of(case))
     zero_centred = model.config.model_type.startswith(ZERO_CENTRED)
     draw_all(case, model, seed)
     exact = {name: t.detach().clone() for name, t in stored_tensors(model).items()

@@ -24,9 +24,11 @@ from safetensors.torch import load_file, save_file
 from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.masking_utils import eager_mask
 
+import falcon_attention  # noqa: F401
 import latent_rows
 from cases import CASES, Case
-from golden_checkpoint import config_of, draw_all, parameters_of, rewrite_tensors, stored_tensors, write_checkpoint
+from golden_checkpoint import (class_of, config_of, draw_all, layers_of, parameters_of, rewrite_tensors, stored_tensors,
+                               write_checkpoint)
 from json_lines import write_json
 
 GOLDEN = Path(__file__).resolve().parents[1] / "arch" / "golden"
@@ -57,6 +59,9 @@ class Capture:
             table.clear()
 
     def __call__(self, module, query, key, value, attention_mask, **kwargs):
+        eager = sys.modules[type(module).__module__].eager_attention_forward
+        if kwargs["scaling"] == 1 and getattr(module, "scaling", 1) != 1:  # OPT scales its queries before: servers do not
+            query, kwargs = query / module.scaling, dict(kwargs, scaling=module.scaling)
         latent = latent_rows.is_latent(module)
         sites = latent_rows.sites(module, query, key) if latent else {
             site: x[0].transpose(0, 1).contiguous().detach()
@@ -72,7 +77,6 @@ class Capture:
             self.scaling[layer] = kwargs["scaling"]
             self.value_widths[layer] = module.kv_lora_rank if latent else value.shape[-1]
             self.visible[layer] = int((attention_mask[0, 0, -1] == 0).sum())
-        eager = sys.modules[type(module).__module__].eager_attention_forward
         return eager(module, query, key, value, attention_mask, **kwargs)
 
     def layouts(self) -> dict:
@@ -95,7 +99,7 @@ def place(name: str) -> tuple[str, ...]:
 
 def load(case: Case, folder: Path, precision: str):
     """The model as read from its folder. Tensors stored as f32 stay f32 in the bf16 model too, as servers keep them."""
-    model, info = getattr(transformers, case.model).from_pretrained(
+    model, info = class_of(case.model).from_pretrained(
         folder, dtype=PRECISIONS[precision], attn_implementation="golden", experts_implementation="eager",
         output_loading_info=True)
     unexpected = {name for name in info["unexpected_keys"] if not name.startswith("mtp.")}
@@ -123,8 +127,7 @@ def run(case: Case, folder: Path, precision: str, sequences: list[list[int]]) ->
     AttentionInterface.register("golden", capture)
     AttentionMaskInterface.register("golden", eager_mask)
     model = load(case, folder, precision)
-    decoder = model.get_decoder()
-    for i, block in enumerate(decoder.layers if hasattr(decoder, "layers") else decoder.model.layers):
+    for i, block in enumerate(layers_of(model)):
         block.register_forward_pre_hook(lambda m, args, i=i: setattr(capture, "layer", i))
         block.register_forward_hook(lambda m, args, output: hidden.append(rows_of(output)))
     result = {"sites": [], "further_queries": [], "hidden": [], "logits": []}
@@ -237,7 +240,7 @@ class NarrowestChoice:
 
 def likely_seeds(case: Case, tries: int) -> list[int]:
     """With routers, the seeds where the narrowest choice is widest: a rounding there is no matter of tolerance."""
-    model = getattr(transformers, case.model)(config_of(case)).eval()
+    model = class_of(case.model)(config_of(case)).eval()
     gaps = {}
     for seed in range(1, tries + 1):
         draw_all(case, model, seed)

@@ -19,6 +19,7 @@ import transformers
 from config_parts import L, F, S, model, run, sizes
 from kimi_configs import KIMI
 from odd_configs import ODD
+from small_configs import SMALL
 
 FOLDER = Path(__file__).resolve().parents[1] / "unit" / "data" / "configs"
 
@@ -31,6 +32,7 @@ YARN8 = dict(rope_type="yarn", factor=8.0, original_max_position_embeddings=8192
 CONFIGS = {
     **KIMI,
     **ODD,
+    **SMALL,
     "llama_2_7b": (
         model("LlamaForCausalLM", "llama", sizes(32000, 4096, 11008, 32, 32), max_position_embeddings=4096,
               rms_norm_eps=1e-5, rope_scaling=None, num_key_value_heads=None),
@@ -266,13 +268,8 @@ CONFIGS = {
     "chatglm3_6b": (
         model("ChatGLMModel", "chatglm", num_layers=28, kv_channels=128, multi_query_attention=True,
               multi_query_group_num=2), "unknown architecture 'ChatGLMModel'", "aliases of all sizes"),
-    "phi_2": (model("PhiForCausalLM", "phi-msft", n_layer=32, n_head=32, n_embd=2560, rotary_dim=32),
-              "unknown architecture 'PhiForCausalLM'", "GPT-2 names"),
     "santacoder": (model("GPTBigCodeForCausalLM", "gpt_bigcode", n_layer=24, n_head=16, n_embd=2048, multi_query=True),
                    "unknown architecture 'GPTBigCodeForCausalLM'", "one key-value head for all"),
-    "redpajama_3b": (
-        model("GPTNeoXForCausalLM", "gpt_neox", sizes(50432, 2560, 10240, 32, 32), rotary_pct=1.0),
-        "unknown architecture 'GPTNeoXForCausalLM'", "fused heads"),
     "nemotron_nas": (
         model("DeciLMForCausalLM", "nemotron-nas", sizes(128256, 8192, 28672, 2, 64), block_configs=[
             dict(attention=dict(n_heads_in_group=8, no_op=False, replace_with_linear=False)),
@@ -349,7 +346,7 @@ def expectation(name: str) -> dict:
         return dict(out, refused=known)
     runs = merged(known) if known else reference_layout(config)
     text = config.get("text_config", config)
-    layers = text.get("num_hidden_layers", 32)
+    layers = next((text[key] for key in ("num_hidden_layers", "n_layer", "num_layers") if key in text), 32)
     parts = 1 if text.get("kv_lora_rank") else 2  # a row holds its values
     bytes_bf16 = sum((last - first + 1) * parts * kv * dim * 2 for first, last, kv, dim, _, _ in runs)
     return dict(out, by="hand" if known else "reference", n_layers=layers, runs=runs, kv_bytes_per_token_bf16=bytes_bf16)

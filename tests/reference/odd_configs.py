@@ -6,8 +6,10 @@ ODD = {
     "no_class_of_a_wrapper": (
         dict(model_type="qwen3_5", text_config=dict(sizes(248320, 256, 512, 4, 4, 2), model_type="qwen3_5_text")),
         "add 'Qwen3_5ForConditionalGeneration' if that", "model_type alone, of a wrapper"),
-    "no_class_of_gpt2": (dict(model_type="gpt2", n_embd=768), "its model_type is 'gpt2', which matches no supported class",
-                         "model_type alone, of what is not read"),
+    "no_class_of_gpt2": (dict(model_type="gpt2", n_embd=768), "add 'GPT2LMHeadModel' if that is the class",
+                         "model_type alone, of a class with another ending"),
+    "no_class_of_bloom": (dict(model_type="bloom", n_head=16), "its model_type is 'bloom', which matches no supported class",
+                          "model_type alone, of what is not read"),
     "qwen3_two_ropes": (
         model("Qwen3ForCausalLM", "qwen3", sizes(151936, 256, 512, 2, 4, 2),
               rope_parameters=dict(rope_type="default", rope_theta=1e6),

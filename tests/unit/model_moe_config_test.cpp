@@ -188,7 +188,7 @@ TEST(MoeConfig, refusals_name_the_cause) {
   other = hunyuan;
   other["use_cla"] = true;
   expect_refusal(other, "use_cla is not supported");
-  expect_refusal(moe("OlmoeForCausalLM", {{"clip_qkv", 8.0}}), "clip_qkv is 8.0");
+  expect_refusal(moe("OlmoeForCausalLM", {{"clip_qkv", -1.0}}), "clip_qkv is -1.0");
   expect_refusal(moe("MiniMaxM2ForCausalLM", {{"num_local_experts", 4}, {"attn_type_list", {1, 0}}}),
                  "attn_type_list holds 0");
   expect_refusal(moe("MiniMaxM2ForCausalLM", {{"num_local_experts", 4}, {"qk_norm_type", "per_head"}}),

@@ -91,6 +91,12 @@ const std::vector<Fact> kFacts = {
     {kSglang, "GemmaForCausalLM", KvCarrier::None, Native, 'k', Effect::Crash},
     {kVllm, "Zamba2ForCausalLM", KvCarrier::CompressedTensors, Attention, 'k', Effect::Refused},
     {kVllm, "JambaForCausalLM", KvCarrier::CompressedTensors, Attention, 'k', Effect::Dropped},
+    // read, not executed: attention modules that are not called self_attn
+    {kVllm, "GPT2LMHeadModel", KvCarrier::CompressedTensors, Native, 'k', Effect::Exact},
+    {kVllm, "GPT2LMHeadModel", KvCarrier::CompressedTensors, Attention, 'k', Effect::Dropped},
+    {kVllm, "GPTNeoXForCausalLM", KvCarrier::CompressedTensors, Attention, 'k', Effect::Exact},
+    {kVllm, "GPTNeoXForCausalLM", KvCarrier::CompressedTensors, Projection, 'k', Effect::Dropped},
+    {kVllm, "FalconForCausalLM", KvCarrier::Fp8, Output, 'k', Effect::Dropped},
 };
 
 TEST(ServerSupport, SaysWhatTheLoadersDid) {

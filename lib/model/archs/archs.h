@@ -8,6 +8,8 @@
 /// Each as config.json names it, in alphabetical order, with the function that reads it. lib/model/architectures.cpp
 /// makes the table of it.
 #define KVCAL_ARCHITECTURES(LINE)                                \
+  LINE("ApertusForCausalLM", parse_apertus)                      \
+  LINE("ArceeForCausalLM", parse_arcee)                          \
   LINE("BambaForCausalLM", parse_bamba)                          \
   LINE("Cohere2ForCausalLM", parse_cohere2)                      \
   LINE("CohereForCausalLM", parse_cohere)                        \
@@ -16,7 +18,11 @@
   LINE("Ernie4_5ForCausalLM", parse_ernie4_5)                    \
   LINE("Ernie4_5_MoeForCausalLM", parse_ernie4_5_moe)            \
   LINE("Exaone4ForCausalLM", parse_exaone4)                      \
+  LINE("ExaoneForCausalLM", parse_exaone)                        \
+  LINE("FalconForCausalLM", parse_falcon)                        \
   LINE("FalconH1ForCausalLM", parse_falcon_h1)                   \
+  LINE("GPT2LMHeadModel", parse_gpt2)                            \
+  LINE("GPTNeoXForCausalLM", parse_gpt_neox)                     \
   LINE("Gemma2ForCausalLM", parse_gemma2)                        \
   LINE("Gemma3ForCausalLM", parse_gemma3)                        \
   LINE("Gemma3ForConditionalGeneration", parse_gemma3)           \
@@ -34,9 +40,12 @@
   LINE("GraniteMoeSharedForCausalLM", parse_granite_moe_shared)  \
   LINE("HunYuanDenseV1ForCausalLM", parse_hunyuan_dense)         \
   LINE("HunYuanMoEV1ForCausalLM", parse_hunyuan_moe)             \
+  LINE("IQuestCoderForCausalLM", parse_iquest_coder)             \
+  LINE("InternLM3ForCausalLM", parse_internlm3)                  \
   LINE("JambaForCausalLM", parse_jamba)                          \
   LINE("KimiK25ForConditionalGeneration", parse_kimi_k25)        \
   LINE("KimiLinearForCausalLM", parse_kimi_linear)               \
+  LINE("LLaMAForCausalLM", parse_llama_alias)                    \
   LINE("Lfm2ForCausalLM", parse_lfm2)                            \
   LINE("Lfm2MoeForCausalLM", parse_lfm2_moe)                     \
   LINE("Lfm2VlForConditionalGeneration", parse_lfm2)             \
@@ -51,11 +60,15 @@
   LINE("Mistral3ForConditionalGeneration", parse_mistral3)       \
   LINE("MistralForCausalLM", parse_mistral)                      \
   LINE("MixtralForCausalLM", parse_mixtral)                      \
+  LINE("NemotronForCausalLM", parse_nemotron)                    \
   LINE("NemotronHForCausalLM", parse_nemotron_h)                 \
+  LINE("OPTForCausalLM", parse_opt)                              \
   LINE("Olmo2ForCausalLM", parse_olmo2)                          \
   LINE("Olmo3ForCausalLM", parse_olmo3)                          \
+  LINE("OlmoForCausalLM", parse_olmo)                            \
   LINE("OlmoeForCausalLM", parse_olmoe)                          \
   LINE("Phi3ForCausalLM", parse_phi3)                            \
+  LINE("PhiForCausalLM", parse_phi)                              \
   LINE("Qwen2ForCausalLM", parse_qwen2)                          \
   LINE("Qwen2MoeForCausalLM", parse_qwen2_moe)                   \
   LINE("Qwen2VLForConditionalGeneration", parse_qwen2_vl)        \
@@ -71,7 +84,9 @@
   LINE("Qwen3_5MoeForConditionalGeneration", parse_qwen3_5_moe)  \
   LINE("SeedOssForCausalLM", parse_seed_oss)                     \
   LINE("SmolLM3ForCausalLM", parse_smollm3)                      \
+  LINE("StableLmForCausalLM", parse_stablelm)                    \
   LINE("Starcoder2ForCausalLM", parse_starcoder2)                \
+  LINE("TeleChat3ForCausalLM", parse_llama_alias)                \
   LINE("Zamba2ForCausalLM", parse_zamba2)
 
 namespace kvcal {

@@ -1,5 +1,7 @@
 // LlamaForCausalLM: Llama 2, 3.x and the many models published under this class. Biases on q, k, v, o with
-// attention_bias, on the feed-forward with mlp_bias.
+// attention_bias, on the feed-forward with mlp_bias. Classes that the reference framework and servers run as this one
+// have defaults of their own (InternLM3, IQuest-Coder) or other words for the biases; of those that servers alone know
+// (LLaMA, TeleChat3) `bias` is for all of attention, and qkv_bias, where it is given, for q, k and v.
 #include "model/archs/archs.h"
 #include "model/plain_decoder.h"
 #include "model/rope.h"
@@ -8,18 +10,68 @@ namespace kvcal {
 namespace {
 
 constexpr DecoderDefaults kDefaults = {32000, 4096, 11008, 32, 32, 0, 0, 2048};
+constexpr DecoderDefaults kInternLm3 = {.vocab = 128512,
+                                        .hidden = 4096,
+                                        .ffn = 10240,
+                                        .n_layers = 48,
+                                        .n_heads = 32,
+                                        .n_kv_heads = 2,
+                                        .head_dim = 128,
+                                        .max_positions = 32768,
+                                        .eps = 1e-5};
+constexpr DecoderDefaults kIquestCoder = {.vocab = 76800,
+                                          .hidden = 5120,
+                                          .ffn = 27648,
+                                          .n_layers = 80,
+                                          .n_heads = 40,
+                                          .n_kv_heads = 8,
+                                          .head_dim = 128,
+                                          .max_positions = 131072,
+                                          .eps = 1e-5};
 
 Bias bias_if(bool present) { return present ? Bias::Present : Bias::None; }
 
+std::unique_ptr<Model> make_llama(const Json& config, const DecoderBiases& biases,
+                                  const DecoderDefaults& defaults = kDefaults) {
+  const DecoderDims dims = read_decoder_dims(config, defaults);
+  const std::vector<int64_t> windows(static_cast<size_t>(dims.n_layers), 0);
+  return std::make_unique<PlainDecoder>(config, dims, read_rope(text_config(config), dims.head_dim, {}), biases,
+                                        windows);
+}
+
+DecoderBiases read_biases(const Json& text) {
+  const Bias attention = bias_if(get_bool_or(text, "attention_bias", false));
+  return {attention, attention, bias_if(get_bool_or(text, "mlp_bias", false))};
+}
+
+/// What is in the code that models were published with, and neither in the reference framework nor in servers.
+void refuse_clips_and_windows(const Json& config) {
+  if (read_clip(config) > 0) fail("clip_qkv is set, which no server reads for this class");
+  if (get_bool_or(config, "use_sliding_window", false))
+    fail("use_sliding_window is true, which no server reads for this class");
+}
+
 }  // namespace
 
-std::unique_ptr<Model> parse_llama(const Json& config) {
-  const DecoderDims dims = read_decoder_dims(config, kDefaults);
-  const Json& text = text_config(config);
-  const Bias attention = bias_if(get_bool_or(text, "attention_bias", false));
-  const DecoderBiases biases = {attention, attention, bias_if(get_bool_or(text, "mlp_bias", false))};
-  const std::vector<int64_t> windows(static_cast<size_t>(dims.n_layers), 0);
-  return std::make_unique<PlainDecoder>(config, dims, read_rope(text, dims.head_dim, {}), biases, windows);
+std::unique_ptr<Model> parse_llama(const Json& config) { return make_llama(config, read_biases(text_config(config))); }
+
+std::unique_ptr<Model> parse_internlm3(const Json& given) {
+  const Json config = with_usual_keys(given, {{"qkv_bias", "attention_bias"}, {"bias", "mlp_bias"}});
+  const DecoderBiases biases = read_biases(config);
+  if (biases.qkv != biases.mlp) fail("qkv_bias and bias differ, which the reference framework refuses too");
+  return make_llama(config, biases, kInternLm3);
+}
+
+std::unique_ptr<Model> parse_iquest_coder(const Json& config) {
+  refuse_clips_and_windows(config);
+  return make_llama(config, read_biases(config), kIquestCoder);
+}
+
+std::unique_ptr<Model> parse_llama_alias(const Json& config) {
+  refuse_clips_and_windows(config);
+  const bool attention = get_bool_or(config, "attention_bias", false) || get_bool_or(config, "bias", false);
+  return make_llama(config, {bias_if(get_bool_or(config, "qkv_bias", attention)), bias_if(attention),
+                             bias_if(get_bool_or(config, "mlp_bias", false))});
 }
 
 }  // namespace kvcal

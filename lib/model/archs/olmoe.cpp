@@ -1,5 +1,5 @@
 // OlmoeForCausalLM: norms over all heads of q together, and of k, before RoPE; experts in every layer by softmax
-// scores. No published checkpoint clips q, k and v.
+// scores. clip_qkv clamps q, k and v behind the norms.
 #include "model/archs/archs.h"
 #include "model/moe_decoder.h"
 #include "model/rope.h"
@@ -26,13 +26,12 @@ MoeParts load(const MoeDims& dims, WeightLoader& loader, WeightBinder layer) {
 
 std::unique_ptr<Model> parse_olmoe(const Json& config) {
   const Json& text = text_config(config);
-  if (const Json* clip = find_member(text, "clip_qkv"))
-    fail("clip_qkv is " + clip->dump() + "; q, k and v are read without it only");
   MoeDecoderConfig c;
   c.dims = read_decoder_dims(config, kDefaults);
   c.rope = read_rope(text, c.dims.head_dim, {});
   c.attention.qkv = c.attention.o = get_bool_or(text, "attention_bias", false) ? Bias::Present : Bias::None;
   c.attention.norm = QkNorm::WholeRow;
+  c.attention.clip = read_clip(text);
   c.moe.hidden = c.dims.hidden;
   c.moe.n_experts = get_int_or(text, "num_experts", get_int_or(text, "num_local_experts", kDefaultExperts));
   c.moe.ffn = c.dims.ffn;

@@ -25,10 +25,27 @@ inline F32x8 gelu(F32x8 x) {
 /// 0.5 (1 + tanh(u)) is σ(2u).
 inline F32x8 gelu_tanh(F32x8 x) { return x * sigmoid(1.5957691216057308f * (x + 0.044715f * x * x * x)); }
 
+inline F32x8 relu(F32x8 x) { return x < 0.0f ? splat(0.0f) : x; }
+
 inline F32x8 relu2(F32x8 x) {
-  const F32x8 y = x < 0.0f ? splat(0.0f) : x;
+  const F32x8 y = relu(x);
   return y * y;
 }
+
+/// xIELU with its parameters as they act.
+struct Xielu {
+  double p, n, beta, eps;
+
+  /// Each lane in double: near 0 the terms cancel.
+  F32x8 operator()(F32x8 x) const {
+    F32x8 y;
+    for (int i = 0; i < kLanes; ++i) {
+      const double v = double{x[i]}, negative = portable_exp(v < eps ? v : eps) - 1 - v;
+      y[i] = static_cast<float>((v > 0 ? p * v * v : n * negative) + beta * v);
+    }
+    return y;
+  }
+};
 
 /// f(a function of F32x8) for an activation other than Clamped.
 template <class F>
@@ -38,6 +55,8 @@ auto visit_act(Activation act, F&& f) {
       return f([](F32x8 x) { return gelu(x); });
     case Activation::GeluTanh:
       return f([](F32x8 x) { return gelu_tanh(x); });
+    case Activation::Relu:
+      return f([](F32x8 x) { return relu(x); });
     case Activation::Relu2:
       return f([](F32x8 x) { return relu2(x); });
     default:

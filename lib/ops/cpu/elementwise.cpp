@@ -37,6 +37,16 @@ Tensor CpuBackend::do_softcap(const Tensor& x, float c) {
   return map(x, [c](F32x8 v) { return tanh(v / c) * c; });
 }
 
+Tensor CpuBackend::do_clamp(const Tensor& x, float limit) {
+  return map(x, [limit](F32x8 v) { return v > limit ? splat(limit) : v < -limit ? splat(-limit) : v; });
+}
+
+Tensor CpuBackend::do_xielu(const Tensor& x, const XieluWeights& w) {
+  const auto value = [](const Tensor& t) { return double{*t.as<float>()}; };
+  return map(
+      x, Xielu{softplus(value(w.alpha_p)), value(w.beta) + softplus(value(w.alpha_n)), value(w.beta), value(w.eps)});
+}
+
 Tensor CpuBackend::do_activate(const Tensor& x, Activation act) {
   return visit_act(act, [&](auto f) { return map(x, f); });
 }

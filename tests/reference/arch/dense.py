@@ -10,6 +10,24 @@ def llama(r: Dice):
                 rope_parameters=r.rope(r.width(s)))
 
 
+def internlm3(r: Dice):
+    s = r.sizes()
+    if r.flag():
+        s.update(attention_bias=True, mlp_bias=True)
+    return dict(s, **r.tied(), rope_parameters=r.rope(r.width(s)))
+
+
+def arcee(r: Dice):
+    s = r.sizes()
+    return dict(s, **r.tied(), **r.some(attention_bias=(True, False), mlp_bias=(True, False)),
+                rope_parameters=r.rope(r.width(s)))
+
+
+def apertus(r: Dice):
+    s = r.sizes(explicit=False)
+    return dict(s, **r.tied(), **r.some(attention_bias=(True, False)), rope_parameters=r.rope(r.width(s)))
+
+
 def mistral(r: Dice):
     s = r.sizes()
     return dict(s, **r.tied(), **r.some(0.8, sliding_window=(None, r.window(), r.window())),
@@ -224,7 +242,9 @@ def gemma4(r: Dice):
 
 
 CLASSES = {
-    "LlamaForCausalLM": llama, "MistralForCausalLM": mistral, "MinistralForCausalLM": ministral,
+    "LlamaForCausalLM": llama, "ArceeForCausalLM": arcee, "ApertusForCausalLM": apertus,
+    "InternLM3ForCausalLM": internlm3, "IQuestCoderForCausalLM": llama, "LLaMAForCausalLM": llama,
+    "TeleChat3ForCausalLM": llama, "MistralForCausalLM": mistral, "MinistralForCausalLM": ministral,
     "Ministral3ForCausalLM": ministral3, "Qwen2ForCausalLM": qwen2, "Qwen3ForCausalLM": qwen3,
     "Phi3ForCausalLM": phi3, "Olmo2ForCausalLM": olmo2, "Olmo3ForCausalLM": olmo3, "SmolLM3ForCausalLM": smollm3,
     "GraniteForCausalLM": granite, "SeedOssForCausalLM": seed_oss, "GlmForCausalLM": glm, "Glm4ForCausalLM": glm,

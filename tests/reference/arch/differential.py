@@ -38,6 +38,7 @@ import damage  # noqa: E402
 import dense  # noqa: E402
 import forms  # noqa: E402
 import hybrid  # noqa: E402
+import layer_norm  # noqa: E402
 import moe  # noqa: E402
 import quantized  # noqa: E402
 import recipes  # noqa: E402
@@ -47,7 +48,7 @@ import wrapped  # noqa: E402
 from cases import Case  # noqa: E402
 from dice import Dice  # noqa: E402
 
-GROUPS = (dense, moe, hybrid, wrapped)
+GROUPS = (dense, layer_norm, moe, hybrid, wrapped)
 CLASSES = {name: draw for group in GROUPS for name, draw in group.CLASSES.items()}
 WEIGHTS = {name: draw for group in GROUPS for name, draw in group.WEIGHTS.items()}
 ABSMAX, RMS = 1e-4, 1e-4  # tests/harness/tolerances.h

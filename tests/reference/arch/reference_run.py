@@ -4,19 +4,19 @@ import json
 import shutil
 
 import torch
-import transformers
 from safetensors.torch import load_file, save_file
 from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.masking_utils import eager_mask
 from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 
-from golden_checkpoint import config_of, draw_all, parameters_of
+from golden_checkpoint import class_of, config_of, draw_all, layers_of, parameters_of
 from json_lines import write_json
 from make_arch_goldens import Capture, NarrowestChoice, load
 
 
 # Published files, and servers, have another name of the class.
-OWN_NAMES = {"KimiK25ForConditionalGeneration": "Kimi_K25ForConditionalGeneration"}
+OWN_NAMES = {"KimiK25ForConditionalGeneration": "Kimi_K25ForConditionalGeneration",
+             "LLaMAForCausalLM": "LlamaForCausalLM", "TeleChat3ForCausalLM": "LlamaForCausalLM"}
 
 
 def own_name(architecture: str) -> str:
@@ -38,7 +38,7 @@ def write_model(case, folder, seed, rewrite) -> int:
     """Weights in f32 and config.json, which `rewrite` may describe otherwise. -> parameters of the language model"""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
-    model = getattr(transformers, case.model)(config_of(case)).eval()
+    model = class_of(case.model)(config_of(case)).eval()
     draw_all(case, model, seed)
     model.save_pretrained(folder)
     config = json.loads((folder / "config.json").read_text()) | dict(architectures=[case.name])
@@ -48,11 +48,6 @@ def write_model(case, folder, seed, rewrite) -> int:
         save_file({name: t.contiguous() for name, t in tensors.items()}, folder / "model.safetensors",
                   metadata={"format": "pt"})
     return parameters_of(model)
-
-
-def layers_of(model):
-    decoder = model.get_decoder()
-    return decoder.layers if hasattr(decoder, "layers") else decoder.model.layers
 
 
 def run(case, folder, sequences) -> dict:

@@ -1,11 +1,10 @@
 """Configs that leave nearly everything to their class: what the reference framework makes of them, without weights."""
 
 import torch
-import transformers
 from transformers.cache_utils import get_layer_types_and_kwargs
 
 from dice import Dice
-from golden_checkpoint import parameters_of
+from golden_checkpoint import class_of, parameters_of
 from reference_run import layers_of, own_name
 
 ATTENDS = ("full_attention", "sliding_attention", "chunked_attention", "hybrid", "attention")
@@ -18,7 +17,7 @@ ALWAYS_SAID = dict.fromkeys(("KimiK25ForConditionalGeneration", "Mistral3ForCond
 
 def silent_config(r: Dice, model: str) -> dict:
     """Some of the keys of the class, with the values that it has anyway."""
-    whole = getattr(transformers, own_name(model)).config_class()
+    whole = class_of(own_name(model)).config_class()
     text = whole.get_text_config()
     said = {key: value for key, value in text.to_dict().items()
             if key not in NEVER and not isinstance(value, tuple) and "Infinity" not in str(value) and r.flag(0.2)}
@@ -28,9 +27,9 @@ def silent_config(r: Dice, model: str) -> dict:
 
 def reading_of(model: str, config: dict) -> dict:
     """As driver.cpp describes a spec: of the layers that own a cache, their heads and windows."""
-    own = getattr(transformers, own_name(model)).config_class.from_dict(config)
+    own = class_of(own_name(model)).config_class.from_dict(config)
     with torch.device("meta"):
-        built = getattr(transformers, own_name(model))(own)
+        built = class_of(own_name(model))(own)
     text = own.get_text_config()
     types, details = get_layer_types_and_kwargs(text)
     windows = {str(i): detail.get("sliding_window") or 0 for i, (word, detail) in enumerate(zip(types, details))

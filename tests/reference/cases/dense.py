@@ -1,4 +1,5 @@
-"""Phi-3, OLMo 2 and 3, SmolLM3, Granite, Seed-OSS, Ministral, GLM, EXAONE 4, Hunyuan: dense decoders."""
+"""Phi-3, OLMo 2 and 3, SmolLM3, Granite, Seed-OSS, Ministral, GLM, EXAONE 3 and 4, Hunyuan, Arcee, Apertus: dense
+decoders."""
 
 from cases.case import DENSE, YARN, Case, legacy_rope, rope
 
@@ -50,7 +51,47 @@ def hunyuan_as_published(config: dict) -> dict:
                                   mscale_all_dim=0.0))
 
 
+EXAONE_NAMES = (("model.embed_tokens.", "transformer.wte."), ("model.norm.", "transformer.ln_f."),
+                ("model.layers.", "transformer.h."), ("input_layernorm.", "ln_1."),
+                ("post_attention_layernorm.", "ln_2."), ("self_attn.o_proj.", "attn.attention.out_proj."),
+                ("self_attn.", "attn.attention."), ("mlp.gate_proj.", "mlp.c_fc_0."), ("mlp.up_proj.", "mlp.c_fc_1."),
+                ("mlp.down_proj.", "mlp.c_proj."))
+
+
+def exaone_name(name: str) -> str:
+    for theirs, own in EXAONE_NAMES:
+        name = name.replace(theirs, own)
+    return name
+
+
+def exaone_as_published(config: dict) -> dict:
+    """EXAONE 3 is Llama under other names of keys and tensors."""
+    renamed = dict(num_hidden_layers="num_layers", rms_norm_eps="layer_norm_epsilon", hidden_act="activation_function")
+    config = {renamed.get(key, key): value for key, value in legacy_rope(scaling=None)(config).items()}
+    return dict(config, architectures=["ExaoneForCausalLM"], model_type="exaone")
+
+
 CASES = (
+    Case("arcee", "ArceeForCausalLM", dict(SMALL, rms_norm_eps=0.02, rope_parameters=rope(1e4, **YARN)),
+         "a feed-forward without gate and with a squared ReLU; yarn; an epsilon that is felt", lengths=TWO),
+    Case("arcee_bias", "ArceeForCausalLM",
+         dict(SMALL, num_hidden_layers=1, head_dim=16, attention_bias=True, mlp_bias=True, tie_word_embeddings=True,
+              rope_parameters=rope(1e4)),
+         "biases everywhere; heads * head_dim != hidden; tied", lengths=TWO),
+    Case("apertus", "ApertusForCausalLM",
+         dict(SMALL, rms_norm_eps=0.02,
+              rope_parameters=rope(1e4, rope_type="llama3", factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0,
+                                   original_max_position_embeddings=64)),
+         "q and k normed by head, xIELU with parameters of each layer, llama3 scaling; an epsilon that is felt",
+         lengths=TWO),
+    Case("apertus_bias", "ApertusForCausalLM",
+         dict(SMALL, num_hidden_layers=1, attention_bias=True, tie_word_embeddings=True, rope_parameters=rope(1e4)),
+         "biases on q, k, v, o; tied", lengths=TWO),
+    Case("exaone", "LlamaForCausalLM",
+         dict(SMALL, head_dim=16, rms_norm_eps=0.02, rope_parameters=rope(1e4)),
+         "EXAONE 3: Llama under other names of keys and tensors; an epsilon that is felt", lengths=TWO,
+         served=exaone_as_published,
+         served_tensors=lambda tensors: {exaone_name(name): t for name, t in tensors.items()}),
     Case("phi3_longrope", "Phi3ForCausalLM",
          dict(DENSE, hidden_size=64, tie_word_embeddings=True, sliding_window=None,
               original_max_position_embeddings=6,

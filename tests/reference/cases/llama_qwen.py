@@ -27,7 +27,30 @@ def qwen2_by_window_layers(config: dict) -> dict:
     return legacy_rope(scaling=None)(config)
 
 
+def as_class(name: str, **more) -> Callable[[dict], dict]:
+    """config.json of a class that servers run as this one."""
+    return lambda config: dict(config, architectures=[name], **more)
+
+
+def internlm3_as_published(config: dict) -> dict:
+    names = dict(attention_bias="qkv_bias", mlp_bias="bias")
+    return {names.get(key, key): value for key, value in config.items()}
+
+
+ALIAS = dict(DENSE, num_hidden_layers=1, rms_norm_eps=0.02, rope_parameters=rope(1e4))
+
 CASES = (
+    Case("internlm3", "InternLM3ForCausalLM", dict(ALIAS, head_dim=16, attention_bias=True, mlp_bias=True),
+         "a config of its own, run as Llama: biases everywhere by qkv_bias and bias", lengths=(7, 65),
+         published=internlm3_as_published),
+    Case("iquest_coder", "IQuestCoderForCausalLM", dict(ALIAS, head_dim=16), "a config of its own, run as Llama",
+         lengths=(7, 65), published=lambda config: dict(config, clip_qkv=None, use_sliding_window=False)),
+    Case("llama_first", "LlamaForCausalLM", ALIAS, "LLaMA as converted first: another name of the class",
+         lengths=(7, 65), served=as_class("LLaMAForCausalLM")),
+    Case("telechat3", "LlamaForCausalLM", dict(ALIAS, attention_bias=True),
+         "Llama under another name of the class; biases on q, k, v, o by `bias`", lengths=(7, 65),
+         served=lambda config: dict({k: v for k, v in config.items() if k != "attention_bias"},
+                                    architectures=["TeleChat3ForCausalLM"], model_type="telechat3", bias=True)),
     Case("llama", "LlamaForCausalLM", dict(DENSE, rms_norm_eps=0.03, rope_parameters=rope(1e4)),
          "plain rope, grouped queries, head_dim from hidden / heads, untied head, an epsilon that is felt; old config "
          "form",

@@ -1,0 +1,70 @@
+// ExaoneForCausalLM (EXAONE 3, 3.5 and Deep): Llama under other names, of config keys as of tensors.
+#include "model/archs/archs.h"
+#include "model/plain_decoder.h"
+#include "model/rope.h"
+
+namespace kvcal {
+namespace {
+
+constexpr DecoderDefaults kDefaults = {.vocab = 102400,
+                                       .hidden = 2048,
+                                       .ffn = 0,  // 4 hidden
+                                       .n_layers = 32,
+                                       .n_heads = 32,
+                                       .n_kv_heads = 0,
+                                       .head_dim = 0,
+                                       .max_positions = 2048,
+                                       .act_key = "activation_function",
+                                       .eps_key = "layer_norm_epsilon",
+                                       .eps = 1e-5};
+
+Json usual_config(const Json& config) { return with_usual_keys(config, {{"num_layers", "num_hidden_layers"}}); }
+
+DecoderDims read_dims(const Json& config) {
+  DecoderDefaults defaults = kDefaults;
+  defaults.ffn = 4 * read_size(config, "hidden_size", kDefaults.hidden);
+  return read_decoder_dims(config, defaults);
+}
+
+class Exaone final : public AttentionModel {
+ public:
+  explicit Exaone(const Json& config) : AttentionModel(config, read_dims(config)) {
+    for (const char* bias : {"attention_bias", "bias", "mlp_bias"})
+      if (get_bool_or(config, bias, false)) fail(std::string(bias) + " is not supported for ExaoneForCausalLM");
+    rope_ = read_rope(config, dims_.head_dim, {});
+    spec_.default_prefix = "transformer.";
+    spec_.layer_prefix = "h.";
+    spec_.embedding = "wte.weight";
+    spec_.final_norm = "ln_f.weight";
+    for (int64_t i = 0; i < dims_.n_layers; ++i) {
+      KvLayout& cache = add_attention_layer(spec_, dims_, rope_, 0, plain_decoder_parameters(dims_, {}));
+      cache.name = spec_.names_of(i) + "attn.attention";
+      spec_.layers.back().attention.module = cache.name + ".";
+      spec_.layers.back().attention.output = "out_proj";
+    }
+  }
+
+ private:
+  std::unique_ptr<Block> load_layer(const KvLayout& cache, WeightLoader& loader, WeightBinder w) const override {
+    const DecoderDims& d = dims_;
+    const auto rows = [&](const char* name, int64_t heads) {
+      return projection(w, "attn.attention." + std::string(name), heads * d.head_dim, d.hidden);
+    };
+    const HostLinear qkv[] = {rows("q_proj", d.n_heads), rows("k_proj", d.n_kv_heads), rows("v_proj", d.n_kv_heads)};
+    DecoderWeights weights = {
+        loader.load_gain(w("ln_1.weight", {d.hidden}), Gain::Plain),
+        loader.load_gain(w("ln_2.weight", {d.hidden}), Gain::Plain), loader.load_linears(qkv),
+        load_output_projection(loader, w, "attn.attention.out_proj", d.hidden, {d.n_heads, d.head_dim}),
+        loader.load_glu(projection(w, "mlp.c_fc_0", d.ffn, d.hidden), projection(w, "mlp.c_fc_1", d.ffn, d.hidden),
+                        projection(w, "mlp.c_proj", d.hidden, d.ffn))};
+    return std::make_unique<PlainDecoderBlock>(cache, rope_, d.eps, std::move(weights));
+  }
+
+  RopeSpec rope_;
+};
+
+}  // namespace
+
+std::unique_ptr<Model> parse_exaone(const Json& config) { return std::make_unique<Exaone>(usual_config(config)); }
+
+}  // namespace kvcal

@@ -1,0 +1,104 @@
+#include "model/layer_norm_decoder.h"
+
+#include "model/weight_rows.h"
+
+namespace kvcal {
+namespace {
+
+/// h [tokens, hidden], normed -> q, k, v [tokens, heads, D].
+std::vector<Tensor> project(Ops& op, const Tensor& h, const Batch& batch, const KvLayout& s, const RopeSpec& rope,
+                            const NormedWeights& w) {
+  const bool turned = s.rotary_dim > 0, at_once = !w.q_norm && w.clip == 0;
+  const Tensor turns = turned ? op.rope_table(batch.positions, batch.n_tokens(), rope) : Tensor{};
+  const HeadsPart parts[] = {
+      {s.head_dim_k, {}, turned && at_once}, {s.head_dim_k, {}, turned && at_once}, {s.head_dim_v, {}, false}};
+  std::vector<Tensor> heads = op.project_heads(h, w.qkv, {parts, w.attn_norm.eps, turns, rope});
+  if (at_once) return heads;
+  if (w.clip > 0)
+    for (Tensor& t : heads) t = op.clamp(t, w.clip);
+  if (w.q_norm) {
+    heads[0] = w.q_norm->forward(op, heads[0]);
+    heads[1] = w.k_norm->forward(op, heads[1]);
+  }
+  if (turned)
+    for (size_t i : {0, 1}) heads[i] = op.rope(heads[i], turns, rope);
+  return heads;
+}
+
+}  // namespace
+
+SequentialBlock::SequentialBlock(const KvLayout& layout, const RopeSpec& rope, NormedWeights weights)
+    : layout_(layout), rope_(rope), w_(std::move(weights)) {}
+
+Tensor SequentialBlock::forward(Ops& op, const Tensor& x, const Batch& batch, LayerStates& states, KvTap& tap,
+                                Tail tail) {
+  const std::vector<Tensor> heads = project(op, w_.attn_norm.forward(op, x), batch, layout_, rope_, w_);
+  const Tensor o = attend(op, layout_, heads, w_.wo, batch, states, tap, tail);
+  if (!o) return x;
+  const Tensor y = op.add(x, op.linear(o, w_.wo));
+  return op.add(y, op.glu_mlp(w_.ffn_norm->forward(op, y), w_.mlp));
+}
+
+ParallelBlock::ParallelBlock(const KvLayout& layout, const RopeSpec& rope, NormedWeights weights)
+    : layout_(layout), rope_(rope), w_(std::move(weights)) {}
+
+Tensor ParallelBlock::forward(Ops& op, const Tensor& x, const Batch& batch, LayerStates& states, KvTap& tap,
+                              Tail tail) {
+  const Tensor h = w_.attn_norm.forward(op, x);
+  const Tensor o = attend(op, layout_, project(op, h, batch, layout_, rope_, w_), w_.wo, batch, states, tap, tail);
+  if (!o) return x;
+  const Tensor fed = op.glu_mlp(w_.ffn_norm ? w_.ffn_norm->forward(op, x) : h, w_.mlp);
+  return op.add(x, op.add(op.linear(o, w_.wo), fed));
+}
+
+std::unique_ptr<Block> make_normed_block(const KvLayout& layout, const RopeSpec& rope, NormedWeights weights,
+                                         bool parallel) {
+  if (parallel) return std::make_unique<ParallelBlock>(layout, rope, std::move(weights));
+  return std::make_unique<SequentialBlock>(layout, rope, std::move(weights));
+}
+
+LayerNormModel::LayerNormModel(const Json& config, const DecoderDims& dims) : AttentionModel(config, dims) {
+  spec_.table_parameters = dims.hidden;  // the last norm's bias
+}
+
+std::unique_ptr<Head> LayerNormModel::load_head(WeightLoader& loader, WeightBinder& weights, WeightBinder& head) const {
+  const std::string norm = spec_.final_norm.substr(0, spec_.final_norm.rfind('.'));
+  return load_output_head(spec_, load_layer_norm(loader, weights, norm, dims_.hidden, dims_.eps), logits_, loader,
+                          weights, head);
+}
+
+KvLayout& LayerNormModel::add_layer(const RopeSpec& rope, const std::string& module, int64_t parameters) {
+  KvLayout& cache = add_attention_layer(spec_, dims_, rope, 0, parameters);
+  cache.name = spec_.names_of(cache.layer) + module;
+  spec_.layers.back().attention.module = cache.name + ".";
+  return cache;
+}
+
+LinearGroup load_grouped_qkv(WeightLoader& loader, WeightBinder& w, const std::string& name, const DecoderDims& d,
+                             Bias bias) {
+  const int64_t queries = d.n_heads / d.n_kv_heads, width = d.head_dim;
+  const HostLinear all = projection(w, name, (d.n_heads + 2 * d.n_kv_heads) * width, d.hidden, bias);
+  std::vector<Storage> memory;
+  std::vector<HostLinear> parts;
+  const auto part = [&](int64_t from, int64_t n) {
+    const RowsOfGroups rows{d.n_kv_heads, (queries + 2) * width, from * width, n * width};
+    const Tensor weight = memory.emplace_back(select_rows(all.weight, rows)).tensor();
+    parts.push_back(
+        {weight, all.bias ? memory.emplace_back(select_rows(all.bias, rows)).tensor() : Tensor{}, all.input});
+  };
+  part(0, queries);
+  part(queries, 1);
+  part(queries + 1, 1);
+  return loader.load_linears(parts);
+}
+
+int64_t ungated_parameters(const DecoderDims& d, const DecoderBiases& biases) {
+  const int64_t q = d.n_heads * d.head_dim, kv = d.n_kv_heads * d.head_dim;
+  int64_t n = d.hidden * (2 * q + 2 * kv) + 2 * d.hidden * d.ffn;
+  if (biases.qkv == Bias::Present) n += q + 2 * kv;
+  if (biases.o == Bias::Present) n += d.hidden;
+  if (biases.mlp == Bias::Present) n += d.ffn + d.hidden;
+  return n;
+}
+
+}  // namespace kvcal

@@ -1,0 +1,68 @@
+// Decoders with layer norms: what Phi, StableLM, Nemotron, OLMo, StarCoder 2, GPT-2, GPT-NeoX, OPT and Falcon have in
+// common.
+#pragma once
+
+#include <optional>
+
+#include "model/plain_decoder.h"
+
+namespace kvcal {
+
+struct NormedWeights {
+  Norm attn_norm;                          // [hidden]
+  std::optional<Norm> ffn_norm;            // [hidden]; of parallel branches absent where one norm serves both
+  LinearGroup qkv;                         // [n_heads·D, hidden], [n_kv_heads·D, hidden] x2
+  Linear wo;                               // [hidden, n_heads·D]
+  GluWeights mlp;                          // gated or not
+  std::optional<Norm> q_norm{}, k_norm{};  // of every head, before RoPE
+  float clip = 0;                          // q, k and v are clamped to ± this before RoPE; 0 = they are not
+};
+
+/// h = x + Attn(norm1 x), out = h + FeedForward(norm2 h).
+class SequentialBlock final : public Block {
+ public:
+  SequentialBlock(const KvLayout& layout, const RopeSpec& rope, NormedWeights weights);
+  Tensor forward(Ops& op, const Tensor& x, const Batch& batch, LayerStates& states, KvTap& tap, Tail tail) override;
+
+ private:
+  const KvLayout& layout_;
+  const RopeSpec& rope_;
+  NormedWeights w_;
+};
+
+/// out = x + (Attn(norm1 x) + FeedForward(norm2 x)).
+class ParallelBlock final : public Block {
+ public:
+  ParallelBlock(const KvLayout& layout, const RopeSpec& rope, NormedWeights weights);
+  Tensor forward(Ops& op, const Tensor& x, const Batch& batch, LayerStates& states, KvTap& tap, Tail tail) override;
+
+ private:
+  const KvLayout& layout_;
+  const RopeSpec& rope_;
+  NormedWeights w_;
+};
+
+/// Parallel or one after the other.
+std::unique_ptr<Block> make_normed_block(const KvLayout& layout, const RopeSpec& rope, NormedWeights weights,
+                                         bool parallel);
+
+/// Ends with a layer norm that has a bias; spec.final_norm is its weight.
+class LayerNormModel : public AttentionModel {
+ public:
+  std::unique_ptr<Head> load_head(WeightLoader& loader, WeightBinder& weights, WeightBinder& head) const override;
+
+ protected:
+  LayerNormModel(const Json& config, const DecoderDims& dims);
+
+  /// Adds a layer whose attention is called `module`. `parameters`: of the whole layer.
+  KvLayout& add_layer(const RopeSpec& rope, const std::string& module, int64_t parameters);
+};
+
+/// q, k and v that are one weight "NAME" in groups: of each key head the rows of its queries, of the key, of the value.
+LinearGroup load_grouped_qkv(WeightLoader& loader, WeightBinder& w, const std::string& name, const DecoderDims& dims,
+                             Bias bias);
+
+/// Of attention and a feed-forward without gate, norms not included.
+int64_t ungated_parameters(const DecoderDims& dims, const DecoderBiases& biases);
+
+}  // namespace kvcal
