@@ -5,10 +5,11 @@ from cases.case import DENSE, Case, legacy_rope, rope
 TWO = (7, 65)
 SMALL = dict(DENSE, num_hidden_layers=2)
 EQUAL = {key: value for key, value in SMALL.items() if key != "num_key_value_heads"}
-GPT2 = dict(vocab_size=96, n_embd=48, n_layer=2, n_head=4, n_positions=80, bos_token_id=None, eos_token_id=2,
+POSITIONS = 704  # tests/arch/isolation_test.cpp has sequences of 700
+GPT2 = dict(vocab_size=96, n_embd=32, n_layer=2, n_head=2, n_positions=POSITIONS, bos_token_id=None, eos_token_id=2,
             resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0)
-OPT = dict(vocab_size=96, hidden_size=48, ffn_dim=80, num_hidden_layers=2, num_attention_heads=4,
-           max_position_embeddings=80, word_embed_proj_dim=48, dropout=0.0, bos_token_id=None, eos_token_id=2,
+OPT = dict(vocab_size=96, hidden_size=32, ffn_dim=80, num_hidden_layers=2, num_attention_heads=2,
+           max_position_embeddings=POSITIONS, word_embed_proj_dim=32, dropout=0.0, bos_token_id=None, eos_token_id=2,
            pad_token_id=1)
 FALCON = dict(vocab_size=96, hidden_size=48, num_hidden_layers=2, num_attention_heads=4, ffn_hidden_size=80,
               max_position_embeddings=512, bos_token_id=None, eos_token_id=2, rope_parameters=rope(1e4))
