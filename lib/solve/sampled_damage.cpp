@@ -125,8 +125,8 @@ std::optional<double> stream_change(const SiteStatistics& site, SampleFormat for
   return sum;
 }
 
-/// How much the lengths of heads vary beside each other, as a share of |y|²; of the reader where it is least. None where
-/// it was not looked at.
+/// How much the lengths of heads vary beside each other, as a share of |y|²; of the reader where it is least. None
+/// where it was not looked at.
 std::optional<double> variation_of_shares(const SiteStatistics& site, SampleFormat format) {
   std::map<int32_t, double> squares;  // of mean shares, by reader
   for (const SampledSum& sum : site.sampled)
