@@ -47,6 +47,7 @@ struct KvLayout {
   int64_t window = 0;          // 0 = all positions
   int64_t latent_dim = 0;      // of "mla": the first columns of the row, which are its values; else 0
   bool learned_sinks = false;  // a logit of each head takes a share of its softmax and has no value
+  bool normed_output = false;  // what attention puts out is projected and normed before it is added or read
 
   bool is_mla() const { return kind == "mla"; }
 };

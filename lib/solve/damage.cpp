@@ -37,19 +37,30 @@ double flushed_tokens(const HeadStatistics& head, const NumberFormat& format, do
 /// Numerators and denominators of PredictedDamage::rel.
 struct Change {
   double error = 0, energy = 0, varying_error = 0, variance = 0;
+  Varying within;  // octaves
 
   void add(const Change& other) {
     error += other.error;
     energy += other.energy;
     varying_error += other.varying_error;
     variance += other.variance;
+    within.error += other.within.error;
+    within.variance += other.within.variance;
   }
   double raw() const { return share(error, energy); }
   double relative() const { return std::max(raw(), share(varying_error, variance)); }
+  double relative_within() const { return share(within.error, within.variance); }
+  /// Of an output that is normed. Tokens of another magnitude make it longer or shorter, which the norm takes back: all
+  /// of it where there is one head, and of n heads, each with weights of its own, the n-th part.
+  double of_direction(int64_t n_heads) const {
+    const double kept = 1 - 1 / static_cast<double>(n_heads);
+    const auto left = [&](double inside, double all) { return inside + kept * std::max(0.0, all - inside); };
+    return std::max(raw(), share(left(within.error, varying_error), left(within.variance, variance)));
+  }
   static double share(double part, double whole) { return whole > 0 ? std::sqrt(part / whole) : 0.0; }
 };
 
-Change change_of(const SiteStatistics& site, size_t head, size_t width, const HeadModel& model) {
+Change change_of(const SiteStatistics& site, size_t head, size_t width, const HeadModel& model, bool normed) {
   Change sum;
   for (size_t c = head * width; c < (head + 1) * width; ++c) {
     const ChannelStatistics& channel = site.channels[c];
@@ -59,6 +70,10 @@ Change change_of(const SiteStatistics& site, size_t head, size_t width, const He
     sum.energy += w * mean_square(channel, site.n_tokens);
     sum.varying_error += w * varying_error(channel, model, site.n_tokens);
     sum.variance += w * variance(channel, site.n_tokens);
+    if (!normed) continue;
+    const Varying within = varying_within_octaves(channel, model, site.n_tokens);
+    sum.within.error += w * within.error;
+    sum.within.variance += w * within.variance;
   }
   return sum;
 }
@@ -71,7 +86,8 @@ void predict_values(const CacheStatistics& cache, CacheSite values, const Number
   std::vector<double> energies;
   const auto scale_of = [&](size_t head) { return static_cast<double>(scales[scales.size() == 1 ? 0 : head]); };
   for (size_t head = 0; head < site.heads.size(); ++head) {
-    const Change change = change_of(site, head, width, model_of(site.heads[head].histogram, format, scale_of(head)));
+    const HeadModel model = model_of(site.heads[head].histogram, format, scale_of(head));
+    const Change change = change_of(site, head, width, model, cache.layout.normed_output);
     all.add(change);
     energies.push_back(change.energy);
     damage.clips |= clips(site.heads[head], format, scale_of(head));
@@ -79,6 +95,10 @@ void predict_values(const CacheStatistics& cache, CacheSite values, const Number
   // Weights that do not sum to one, but to another share in each row, make an offset of all values vary as well.
   damage.rel = cache.layout.learned_sinks ? all.raw() : all.relative();
   damage.rel_raw = all.raw();
+  if (cache.layout.normed_output) {
+    damage.rel = all.of_direction(cache.layout.n_heads);
+    damage.rel_within = all.relative_within();
+  }
   for (size_t head = 0; head < site.heads.size(); ++head)
     if (energies[head] > kHeadThatMatters * all.energy)
       damage.flushed_tokens = std::max(damage.flushed_tokens, flushed_tokens(site.heads[head], format, scale_of(head)));

@@ -105,4 +105,21 @@ double varying_error(const ChannelStatistics& channel, const HeadModel& head, ui
   return mean_squared_error(channel, head, n_tokens);
 }
 
+Varying varying_within_octaves(const ChannelStatistics& channel, const HeadModel& head, uint64_t n_tokens) {
+  Varying sum;
+  for (const OctaveMoments& moments : channel.octaves) {
+    const OctaveEnergy& octave = head.octaves[moments.octave];
+    const double n = static_cast<double>(moments.count), energy = energy_of(moments);
+    const double offset = std::fabs(static_cast<double>(moments.signed_sum_m)) * octave_unit(moments.octave) / n;
+    const double spread = std::max(0.0, energy / n - offset * offset);
+    sum.variance += n * spread;
+    if (offset > kFarFromZero * std::sqrt(spread))
+      sum.error += n * error_variance(head, offset, std::sqrt(spread));
+    else if (octave.total > 0)
+      sum.error += energy * octave.squared_error / octave.total;
+  }
+  const auto n_all = static_cast<double>(n_tokens);
+  return {sum.error / n_all, sum.variance / n_all};
+}
+
 }  // namespace kvcal

@@ -39,4 +39,11 @@ double variance(const ChannelStatistics& channel, uint64_t n_tokens);
 /// all of e_c².
 double varying_error(const ChannelStatistics& channel, const HeadModel& head, uint64_t n_tokens);
 
+/// The same and the variance, around the mean of each octave of magnitude and not around that of all: what tokens have
+/// that are alike but for their length. A channel that is around zero has all of its energy here.
+struct Varying {
+  double error = 0, variance = 0;
+};
+Varying varying_within_octaves(const ChannelStatistics& channel, const HeadModel& head, uint64_t n_tokens);
+
 }  // namespace kvcal

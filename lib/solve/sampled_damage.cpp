@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <vector>
 
 #include "solve/policies.h"
@@ -124,6 +125,29 @@ std::optional<double> stream_change(const SiteStatistics& site, SampleFormat for
   return sum;
 }
 
+/// How much the lengths of heads vary beside each other, as a share of |y|²; of the reader where it is least. None
+/// where it was not looked at.
+std::optional<double> variation_of_shares(const SiteStatistics& site, SampleFormat format) {
+  std::map<int32_t, double> squares;  // of mean shares, by reader
+  for (const SampledSum& sum : site.sampled)
+    if (sum.figure == SampledFigure::HeadShare && sum.format == format)
+      squares[sum.reader] += mean_of(sum) * mean_of(sum);
+  double most = 0;
+  for (const auto& [reader, sum] : squares) most = std::max(most, sum);
+  return squares.empty() ? std::nullopt : std::optional(std::max(0.0, 1 - most));
+}
+
+/// Relative change of what varies in an output that is normed, which is its direction. Heads' lengths beside each other
+/// vary by `variation`, which the change as it was measured is a share of; what varies within heads changes by `within`
+/// of itself. The change of both together is below either.
+double change_of_direction(double measured, double variation, double within) {
+  // A row's change counts by what varies in that row. Of rows near the mean that is little, so the root of the mean of
+  // ratios is about twice the ratio of means.
+  constexpr double kOfRows = 2;
+  const double by_shares = kOfRows * measured / std::sqrt(variation);  // infinite of one head
+  return measured > 0 && within > 0 ? 1 / std::hypot(1 / by_shares, 1 / within) : 0.0;
+}
+
 }  // namespace
 
 SampleOptions sample_options(const SolveOptions& options) {
@@ -186,7 +210,11 @@ std::optional<SampledDamage> sampled_damage(const CacheStatistics& cache, CacheS
     // What was measured is of the output as it is. Where an offset that all tokens share is most of it, the change of
     // what varies counts, which attention averages as it averages what varies.
     constexpr double kOffset = 2;
-    if (predicted.rel > kOffset * predicted.rel_raw) damage.rel = std::max(*damage.rel, predicted.rel);
+    const std::optional<double> variation = variation_of_shares(s, stand->sampled);
+    const bool normed = cache.layout.normed_output && variation;
+    const double varying = normed ? predicted.rel_within : predicted.rel;
+    if (varying > kOffset * predicted.rel_raw)
+      damage.rel = std::max(*damage.rel, normed ? change_of_direction(*damage.rel, *variation, varying) : varying);
   }
   return damage;
 }

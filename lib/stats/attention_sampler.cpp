@@ -117,6 +117,7 @@ void AttentionSampler::fold_into(CacheStatistics& cache) {
   SiteStatistics& key = cache.at(mla ? CacheSite::Latent : CacheSite::Key);
   SiteStatistics& value = cache.at(mla ? CacheSite::Latent : CacheSite::Value);
   for (const SampledSum& sum : tables_.encode()) {
+    if (sum.figure == SampledFigure::HeadShare && !cache.layout.normed_output) continue;  // it decides nothing there
     const bool is_query = sum.figure == SampledFigure::QueryDivergence;
     const bool is_key = sum.figure == SampledFigure::KeyDivergence || sum.figure == SampledFigure::KeyStreamChange;
     (is_query ? cache.at(CacheSite::Query) : is_key ? key : value).sampled.push_back(sum);

@@ -99,6 +99,7 @@ void AttentionTables::add(const Tensor& rungs, const Tensor& figures, const Samp
       for (int i = 0; i < cache.size(); ++i)
         row.key[static_cast<size_t>(i)] += static_cast<double>(f[request.key_change() + i]);
     }
+    if (stream.empty()) add_shares(figures, r, request, reader, tokens[static_cast<size_t>(r)].all);
     const auto on_stream = [&](double change) { return share_of(change, stream[static_cast<size_t>(r)]); };
     for (int i = 0; i < cache.size(); ++i) {
       const double by_value = row.value[static_cast<size_t>(i)], by_key = row.key[static_cast<size_t>(i)];
@@ -109,6 +110,21 @@ void AttentionTables::add(const Tensor& rungs, const Tensor& figures, const Samp
       if (has_value) add_figure(SampledFigure::ValueStreamChange, 0, cache.rung(i, v), on_stream(by_value));
     }
   }
+}
+
+void AttentionTables::add_shares(const Tensor& figures, int64_t row, const SampleRequest& request, int32_t reader,
+                                 int64_t tokens) {
+  const int64_t n_heads = figures.dim(1);
+  std::vector<double> outputs;
+  double all = 0;
+  for (int64_t head = 0; head < n_heads; ++head) {
+    const float* f = figures.as<float>() + (row * n_heads + head) * figures.dim(2);
+    outputs.push_back(static_cast<double>(f[request.output()]));
+    all += outputs.back();
+  }
+  for (int32_t head = 0; head < n_heads && all > 0; ++head)
+    add({SampledFigure::HeadShare, request.format, reader, head, kRungOfOne}, tokens,
+        std::sqrt(outputs[static_cast<size_t>(head)] / all));
 }
 
 std::vector<SampledSum> AttentionTables::encode() const {

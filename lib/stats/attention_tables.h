@@ -23,8 +23,11 @@ enum class SampledFigure : uint8_t {
   // Of all heads of a layer together; head 0: |y' - y|_w² / |x|², x the residual stream that the layer reads.
   KeyStreamChange,    // with keys rounded, of thorough rows
   ValueStreamChange,  // with values rounded
+  // Of a query head, nothing rounded: |y|_w as a share of the layer's, where its output does not reach the stream as it
+  // is. With Σ of their squares 1 in each row, 1 - Σ (mean)² is how much the heads' lengths vary beside each other.
+  HeadShare,
 };
-constexpr auto kLastSampledFigure = SampledFigure::ValueStreamChange;
+constexpr auto kLastSampledFigure = SampledFigure::HeadShare;
 
 /// One figure at one rung.
 struct SampledSum {
@@ -69,6 +72,7 @@ class AttentionTables {
 
  private:
   void add(SampledSum key, int64_t tokens, double value);
+  void add_shares(const Tensor& figures, int64_t row, const SampleRequest& request, int32_t reader, int64_t tokens);
   std::map<std::tuple<SampledFigure, SampleFormat, int32_t, int32_t, int32_t>, SampledSum> sums_;
 };
 

@@ -86,6 +86,7 @@ KvLayout layout_from_json(const Json& json, int64_t cache) {
   l.window = get_int(json, "window");
   if (l.window < 0) fail("key 'window' is " + std::to_string(l.window) + ", expected 0 or more");
   l.learned_sinks = get_bool_or(json, "learned_sinks", false);
+  l.normed_output = get_bool_or(json, "normed_output", false);
   return l;
 }
 
@@ -126,6 +127,7 @@ Json layout_to_json(const KvLayout& l) {
                {"window", l.window}};
   if (l.is_mla()) json["latent_dim"] = l.latent_dim;
   if (l.learned_sinks) json["learned_sinks"] = true;
+  if (l.normed_output) json["normed_output"] = true;
   return json;
 }
 

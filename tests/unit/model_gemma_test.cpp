@@ -46,6 +46,12 @@ TEST(GemmaConfig, softmax_scale_is_of_the_query_scalar) {
   EXPECT_DOUBLE_EQ(scale(gemma("Gemma2ForCausalLM", {{"query_pre_attn_scalar", 144}})), 1 / 12.0);
 }
 
+TEST(GemmaConfig, norms_what_attention_adds_from_the_second_on) {
+  const auto normed = [](const Json& config) { return parse_model(config)->spec().caches.at(0).normed_output; };
+  EXPECT_FALSE(normed(gemma("GemmaForCausalLM")));
+  EXPECT_TRUE(normed(gemma("Gemma2ForCausalLM")));
+}
+
 // gemma-3-4b's text_config, whole: everything else is the class's.
 TEST(GemmaConfig, missing_keys_of_gemma_3_4b_are_the_classes_defaults) {
   const Json text = {{"hidden_size", 2560},         {"intermediate_size", 10240},

@@ -77,6 +77,16 @@ TEST(StatisticsFile, TellsWhichLayersHaveLearntSinks) {
   EXPECT_TRUE(read.caches[1].layout.learned_sinks);
 }
 
+TEST(StatisticsFile, TellsWhichOutputsAreNormed) {
+  Statistics with = sample();
+  with.caches[1].layout.normed_output = true;
+  const TemporaryPath path;
+  write_statistics(path, with, Existing::Refuse);
+  const Statistics read = read_statistics(path);
+  EXPECT_FALSE(read.caches[0].layout.normed_output);
+  EXPECT_TRUE(read.caches[1].layout.normed_output);
+}
+
 TEST(StatisticsFile, TensorsAreNamedAndSorted) {
   const TemporaryPath path;
   write_statistics(path, sample(), Existing::Refuse);

@@ -2,13 +2,16 @@
 
     break_parts.py [--only TEXT ...] [--write FILE]
 
-Works on a copy of the tree in build/verdict-parts, which it builds as the tree itself is built; the tree is only read. Fails
+Works on a copy of the tree in build/verdict-parts, which it builds as the tree itself is built, but for kernels of newer
+processors; the tree is only read. A part names the case that holds it, which is tried first: all others are only where it stays
+green, or where no case is named. Where statistics are only solved anew they are those of the whole rule. Fails
 where a part is caught by no case, where a change of parts.toml does not fit its source any more or does not build, where
 --only names no part, or where the copy is red before anything is taken out. --write: the table, into a file too.
 """
 import argparse
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -19,6 +22,7 @@ HERE = Path(__file__).resolve().parent
 TREE = HERE.parents[1]
 COPY = TREE / "build" / "verdict-parts"
 TEST = COPY / "build" / "release" / "tests" / "verdicts" / "test_verdicts"
+STATISTICS = COPY / "build" / "statistics"  # of all cases, with nothing taken out
 MINUTES = 30
 
 
@@ -47,18 +51,18 @@ def synchronize():
                 path.unlink()
 
 
-def run(command):
+def run(command, **environment):
     shared_cache = {"CCACHE_BASEDIR": str(COPY), "CCACHE_NOHASHDIR": "1"}  # with other copies of the tree
     try:
         return subprocess.run(command, cwd=COPY, capture_output=True, text=True, timeout=60 * MINUTES, errors="replace",
-                              env={**os.environ, **shared_cache})
+                              env={**os.environ, **shared_cache, **environment})
     except subprocess.TimeoutExpired:
         raise Unfit(f"took more than {MINUTES} minutes: {command[0]}") from None
 
 
 def build():
     if not (COPY / "build" / "release" / "build.ninja").is_file():
-        done = run(["cmake", "--preset", "release", "-DKVCAL_TESTS=ON"])
+        done = run(["cmake", "--preset", "release", "-DKVCAL_TESTS=ON", "-DKVCAL_ONEDNN=OFF"])
         if done.returncode:
             raise Unfit("cmake: " + done.stderr.strip())
     jobs = run(["sh", ".ci/jobs.sh"]).stdout.strip()
@@ -73,9 +77,13 @@ class Red:
     measured: list   # cases whose assessment is wrong
     predicted: list  # cases whose assessment without samples is wrong
 
+    def __bool__(self):
+        return bool(self.measured or self.predicted)
 
-def red_cases():
-    done = run([TEST, "--gtest_brief=1", "--gtest_filter=*IsTrue/*"])
+
+def red_cases(case="*", statistics=None):
+    kept = {"KVCAL_VERDICT_STATISTICS": str(statistics)} if statistics else {}
+    done = run([TEST, "--gtest_brief=1", f"--gtest_filter=*IsTrue/{case}"], **kept)
     failed = {kind: re.findall(rf"^\[  FAILED  \] \w+/Verdicts\.{kind}IsTrue/(\w+), where .* \(\d+ ms\)$", done.stdout,
                                re.M) for kind in ("Assessment", "Prediction")}
     if done.returncode not in (0, 1) or "tests from" not in done.stdout:
@@ -102,7 +110,9 @@ def without(part, whole):
         if (COPY / name).read_text() != text:
             (COPY / name).write_text(text)
     build()
-    return red_cases()
+    solves_only = all(change["file"].startswith("lib/solve/") for change in part["change"])
+    kept = STATISTICS if solves_only else None
+    return (red_cases(part["case"], kept) if "case" in part else None) or red_cases(statistics=kept)
 
 
 def some(cases):
@@ -111,7 +121,7 @@ def some(cases):
 
 TITLE = """# What holds each part of the rule
 
-Written by `make test-verdict-parts OPTIONS=--update`: for each part that is taken out (`parts.toml`), the cases whose answer is then
+Written by `make test-verdict-parts OPTIONS='--write FILE'`: for each part that is taken out (`parts.toml`), cases whose answer is then
 wrong, from samples and from histograms alone.
 
 | part | samples | histograms |
@@ -134,8 +144,10 @@ def main():
         sys.exit(f"no part has one of these texts in its name: {', '.join(options.only)}")
     synchronize()
     build()
-    before = red_cases()
-    if before.measured or before.predicted:
+    shutil.rmtree(STATISTICS, ignore_errors=True)
+    STATISTICS.mkdir()
+    before = red_cases(statistics=STATISTICS)
+    if before:
         sys.exit(f"red with all parts there: {some(before.measured)}; without samples: {some(before.predicted)}")
     whole = {c["file"]: (COPY / c["file"]).read_text() for part in parts for c in part["change"]}
     table, uncaught = TITLE, []
@@ -143,7 +155,7 @@ def main():
         try:
             red = without(part, whole)
             verdict = row(part, red)
-            if not red.measured and not red.predicted:
+            if not red:
                 uncaught.append(part["name"])
         except Unfit as reason:
             verdict = f"| {part['name']} | {reason} |\n"

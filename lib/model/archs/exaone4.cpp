@@ -94,7 +94,8 @@ class Exaone4 final : public AttentionModel {
     const bool all_rotate = std::count(windows.begin(), windows.end(), 0) == dims_.n_layers;
     const int64_t parameters = plain_decoder_parameters(dims_, {}) + 2 * dims_.head_dim;
     for (const int64_t window : windows)
-      add_attention_layer(spec_, dims_, all_rotate || window > 0 ? rope_ : RopeSpec{}, window, parameters);
+      add_attention_layer(spec_, dims_, all_rotate || window > 0 ? rope_ : RopeSpec{}, window, parameters)
+          .normed_output = true;
     for (LayerSpec& layer : spec_.layers) {
       layer.attention.norm = HeadNorm::Gain;
       layer.activations += dims_.hidden;  // two norms, no fused one

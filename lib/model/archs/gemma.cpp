@@ -186,6 +186,7 @@ class Gemma final : public DecoderModel {
       if (g.qk_norm) spec_.layers.back().attention.norm = HeadNorm::OnePlusGain;
       if (!g.branch_norms) continue;
       cache.softmax_scale = 1 / std::sqrt(scalar);
+      cache.normed_output = true;
       spec_.layers.back().activations += 2 * d.hidden;  // the two norms of what is added
     }
   }

@@ -191,7 +191,9 @@ class Gemma4 final : public Model {
       dims.head_dim = l.head_dim;
       dims.n_kv_heads = l.n_kv_heads;
       dims.ffn = l.ffn;
-      add_attention_layer(spec_, dims, rope, l.full ? 0 : window, gemma4_parameters(c_, l)).softmax_scale = 1;
+      KvLayout& cache = add_attention_layer(spec_, dims, rope, l.full ? 0 : window, gemma4_parameters(c_, l));
+      cache.softmax_scale = 1;
+      cache.normed_output = true;
       LayerSpec& added = spec_.layers.back();
       added.attention.norm = HeadNorm::Gain;
       added.attention.value_normed = true;

@@ -84,6 +84,7 @@ class Glm final : public GlmBase {
 class Glm4 final : public GlmBase {
  public:
   explicit Glm4(const Json& config) : GlmBase(config) {
+    for (KvLayout& cache : spec_.caches) cache.normed_output = true;
     for (LayerSpec& layer : spec_.layers) {
       layer.parameters += 2 * dims_.hidden;
       layer.activations += 2 * dims_.hidden;

@@ -68,7 +68,8 @@ class Olmo final : public AttentionModel {
     bias_ = get_bool_or(text_config(config), "attention_bias", false) ? Bias::Present : Bias::None;
     const int64_t qk_norms = (dims_.n_heads + dims_.n_kv_heads) * dims_.head_dim;
     const int64_t parameters = plain_decoder_parameters(dims_, {bias_, bias_, Bias::None}) + qk_norms;
-    for (const int64_t window : windows) add_attention_layer(spec_, dims_, rope_of(window), window, parameters);
+    for (const int64_t window : windows)
+      add_attention_layer(spec_, dims_, rope_of(window), window, parameters).normed_output = true;
     for (LayerSpec& layer : spec_.layers) {
       layer.attention.norm = HeadNorm::Gain;
       layer.activations += dims_.hidden;  // two norms, no fused one

@@ -247,6 +247,7 @@ class Zamba2 final : public Model {
     KvLayout& cache = add_attention_layer(spec_, d, c_.rope, 0, repeated ? own : own + shared);
     cache.name = "layers." + std::to_string(cache.layer) + ".shared_transformer.self_attn";
     cache.softmax_scale = 1 / std::sqrt(static_cast<double>(d.head_dim) / 2);
+    cache.normed_output = true;
     LayerSpec& layer = spec_.layers.back();
     layer.attention.obstacle = "its weights are a block's that serves several layers";
     if (repeated) layer.copies = shared;

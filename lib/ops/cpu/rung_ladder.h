@@ -215,4 +215,34 @@ class Ladder {
   int base_ = 0;
 };
 
+/// Which rungs of a ladder have rounded every block alike so far: a class of them has the same sums, kept once.
+class AlikeSoFar {
+ public:
+  explicit AlikeSoFar(size_t n_rungs) : class_(n_rungs, 0) {}
+
+  /// With the next block. copy(from, to): sums of the class `to`, which is new, begin as those of `from`.
+  template <class Copy>
+  void refine(const Ladder& ladder, Copy copy) {
+    std::vector<size_t> before = class_;
+    for (size_t rung = 0; rung < class_.size(); ++rung) {
+      size_t same = 0;  // the first rung of this class that was rounded alike now
+      while (before[same] != before[rung] || ladder.of_rung(same) != ladder.of_rung(rung)) ++same;
+      if (same < rung) {
+        class_[rung] = class_[same];
+      } else if (first_[before[rung]] != rung) {
+        class_[rung] = first_.size();
+        first_.push_back(rung);
+        copy(before[rung], class_[rung]);
+      }
+    }
+  }
+
+  size_t size() const { return first_.size(); }
+  size_t of(size_t rung) const { return class_[rung]; }
+  size_t rung(size_t of_class) const { return first_[of_class]; }  // its first
+
+ private:
+  std::vector<size_t> class_, first_{0};
+};
+
 }  // namespace kvcal::cpu

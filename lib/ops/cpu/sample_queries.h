@@ -29,6 +29,9 @@ class QueryTrials {
     first_.push_back(first_.back());
     if (!q) return;
     const RungLadder ladder = request_.query();
+    F32x8 top{};
+    for (int64_t c = 0; c < padded(width_); c += kLanes) top = larger(magnitude(load8(q + c)), top);
+    large_ = largest(top) * 0x1p-6f;
     round_values(q, base_.data(), padded(width_), lowest, request_.format);
     trial_of(row, q, lowest);
     for (int i = 0; i < ladder.size(); ++i) of_rung_.push_back(trial_of(row, q, ladder.rung(i, lowest)));
@@ -60,20 +63,20 @@ class QueryTrials {
 
   /// As Agreement, for one row.
   bool agree(const float* x) const {
-    float top = 0, n_differing = 0;
-    for (size_t c = 0; c < base_.size(); ++c) top = std::max(top, std::fabs(x[c]));
-    for (size_t c = 0; c < base_.size(); ++c) {
-      const float change = std::fabs(base_[c] - other_[c]);
-      if (change <= std::fabs(x[c]) * 0x1p-5f) continue;
-      if (change > top * 0x1p-6f) return false;
-      ++n_differing;
+    F32x8 differing{}, large{};
+    for (size_t c = 0; c < base_.size(); c += kLanes) {
+      const F32x8 change = magnitude(load8(base_.data() + c) - load8(other_.data() + c));
+      const F32x8 differs = change <= magnitude(load8(x + c)) * 0x1p-5f ? F32x8{} : splat(1.0f);
+      differing += differs;
+      large += change > large_ ? differs : F32x8{};
     }
-    return n_differing <= static_cast<float>(width_) / 16;
+    return !(sum(large) > 0) && sum(differing) <= static_cast<float>(width_) / 16;
   }
 
   const SampleRequest& request_;
   int64_t width_;
   std::vector<float> base_, other_;  // a row's query at its lowest rung, and at the rung being looked at
+  float large_ = 0;                  // what no value of that query may differ by
   std::vector<QueryTrial> trials_;   // in the order of rows
   std::vector<size_t> first_{0};     // [rows + 1]
   std::vector<size_t> of_rung_;      // [rows that try, rungs of the query's ladder]

@@ -51,6 +51,21 @@ struct LogSum {
   double value() const { return static_cast<double>(maximum) + portable_log(static_cast<double>(total)); }
 };
 
+/// Scales the logits of a block of keys, the first of which is key0; -inf where the row does not see the key.
+inline void mask_logits(const SampledRow& row, int64_t key0, float scale, float* l) {
+  const auto first = static_cast<int32_t>(std::max<int64_t>(row.first_key - key0, 0));
+  const auto last = static_cast<int32_t>(std::min(row.last_key - key0, kKeys - 1));
+  if (first == 0 && last == kKeys - 1) {
+    for (int64_t j = 0; j < kKeys; j += kLanes) store8(l + j, load8(l + j) * scale);
+    return;
+  }
+  constexpr I32x8 kIndex = {0, 1, 2, 3, 4, 5, 6, 7};
+  for (int32_t j = 0; j < kKeys; j += kLanes) {
+    const I32x8 at = kIndex + j;
+    store8(l + j, ((at >= first) & (at <= last)) ? load8(l + j) * scale : splat(-kInfinity));
+  }
+}
+
 /// Logits l2 of a block of keys against the exact ones l and their probabilities p, -inf where the row does not see.
 struct Compared {
   float maximum, total, moved;  // of l2; sum of exponentials below it; Σ p (l - l2)
@@ -70,6 +85,17 @@ inline Compared compare_logits(const float* l, const float* p, const float* l2) 
   return {maximum, sum(total), sum(moves)};
 }
 
+/// |y|² of the n columns that y(c) gives, eight at a time and zeros beyond the last, each weighted.
+template <class Columns>
+float square_of(int64_t n, const float* weights, Columns y) {
+  F32x8 squares{};
+  for (int64_t c = 0; c < n; c += kLanes) {
+    const F32x8 weighted = y(c) * cpu::load(weights + c, n - c);
+    squares += weighted * weighted;
+  }
+  return sum(squares);
+}
+
 /// What rounding keys at a rung changes in thorough rows, below the maximum of the exact logits. What it adds to all
 /// logits of a row alike is the row's offset, about log Z' - log Z: it is not felt, and would drown what is.
 struct KeyShift {
@@ -77,6 +103,12 @@ struct KeyShift {
   float* total;   // [rows]: dZ = Σ (p' e^-offset - p)
   float* offset;  // [rows]
   int64_t row, width;
+
+  void copy(const KeyShift& from, int64_t n_rows) {
+    std::copy_n(from.output, n_rows * row, output);
+    std::copy_n(from.total, n_rows, total);
+    std::copy_n(from.offset, n_rows, offset);
+  }
 
   void rescale(int64_t at, float factor) {
     total[at] *= factor;

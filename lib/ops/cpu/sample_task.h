@@ -41,7 +41,9 @@ class SampleTask {
         trials_(in.request, shape.key_dim),
         keys_(shape.key_dim, key_row_, rungs_of(rows, in.request.cache(), &SampledRow::key_rung), in.request, scratch),
         values_(shape.value_dim, value_row_, rungs_of(rows, in.request.cache(), &SampledRow::value_rung), in.request,
-                scratch) {
+                scratch),
+        alike_keys_(keys_.rungs().size()),
+        alike_values_(values_.rungs().size()) {
     const auto floats = [&](int64_t n) {
       float* data = scratch.allocate({n}, DType::F32).template as<float>();
       std::fill_n(data, n, 0.0f);
@@ -93,7 +95,7 @@ class SampleTask {
     const auto sink = [&](int64_t r) { return LogSum{in_.spec.sinks.template as<float>()[head(r)], 1.0f}; };
     for (int64_t r = 0; r < n_rows_ && in_.spec.sinks; ++r) {
       exact_[static_cast<size_t>(r)] = sink(r);
-      for (size_t i = 0; i < keys_.rungs().size(); ++i) rounded(i, r) = sink(r);
+      rounded(0, r) = sink(r);  // of the class that all rungs are in
     }
     for (QueryTrial& trial : trials_.all())
       if (in_.spec.sinks) trial.sum = sink(trial.row);
@@ -118,8 +120,15 @@ class SampleTask {
   int64_t thorough_before(int64_t r) const { return thorough_before_[static_cast<size_t>(r)]; }
   size_t pos(int64_t r) const { return static_cast<size_t>(r / h_.group()); }
   int64_t head(int64_t r) const { return kv_head_ * h_.group() + r % h_.group(); }
-  LogSum& rounded(size_t rung, int64_t r) { return rounded_[rung * exact_.size() + static_cast<size_t>(r)]; }
-  float& moved(size_t rung, int64_t r) { return moved_[rung * exact_.size() + static_cast<size_t>(r)]; }
+  LogSum& rounded(size_t alike, int64_t r) { return rounded_[alike * exact_.size() + static_cast<size_t>(r)]; }
+  float& moved(size_t alike, int64_t r) { return moved_[alike * exact_.size() + static_cast<size_t>(r)]; }
+
+  /// Sums of a class of rungs of keys.
+  void copy_key_sums(size_t from, size_t to) {
+    std::copy_n(&rounded(from, 0), exact_.size(), &rounded(to, 0));
+    std::copy_n(&moved(from, 0), exact_.size(), &moved(to, 0));
+    shifts_[to].copy(shifts_[from], thorough_before_.back());
+  }
 
   void load(int64_t key0, const T* from, int64_t width, Rows64& to) const {
     const int64_t n = std::min(kKeys, in_.n - key0);
@@ -134,17 +143,20 @@ class SampleTask {
     products_.load_keys(block_keys_);
     multiply(query_ + row0 * left_row_, n, logits_ + row0 * kLogitsRow);
     for (int64_t r = row0; r < row0 + n; ++r) {
-      mask(rows_[pos(r)], key0, logits_ + r * kLogitsRow);
+      mask(r, key0, logits_ + r * kLogitsRow);
       weigh(r);
     }
     try_queries(key0, row0, n);
     products_.load_values(block_values_);
     keys_.round(block_keys_);
+    alike_keys_.refine(keys_, [&](size_t from, size_t to) { copy_key_sums(from, to); });
     for (size_t i = 0; i < keys_.n_different(); ++i)
       if (keys_.needed(i)) try_keys(i, key0, row0, n);
     load_weights(probabilities_ + row0 * kLogitsRow, n);
     products_.multiply_values(weights_, n, output_ + row0 * value_row_, true);
     values_.round(block_values_);
+    alike_values_.refine(
+        values_, [&](size_t from, size_t to) { std::copy_n(changes_[from], n_rows_ * value_row_, changes_[to]); });
     for (size_t i = 0; i < values_.n_different(); ++i)
       if (values_.needed(i)) try_values(i, row0, n);
   }
@@ -159,16 +171,9 @@ class SampleTask {
     for (int64_t r = 0; r < n; ++r) products_.load_left(rows + r * kLogitsRow, kKeys, weights_ + r * kWeightsRow);
   }
 
-  /// -inf where the row does not see the key.
-  void mask(const SampledRow& row, int64_t key0, float* l) const {
-    const float scale = in_.spec.softcap > 0.0f ? 1.0f : in_.spec.scale;
-    constexpr I32x8 kIndex = {0, 1, 2, 3, 4, 5, 6, 7};
-    const auto first = static_cast<int32_t>(std::max<int64_t>(row.first_key - key0, 0));
-    const auto last = static_cast<int32_t>(std::min(row.last_key - key0, kKeys - 1));
-    for (int32_t j = 0; j < kKeys; j += kLanes) {
-      const I32x8 at = kIndex + j;
-      store8(l + j, ((at >= first) & (at <= last)) ? load8(l + j) * scale : splat(-kInfinity));
-    }
+  /// Logits of a row with the keys from key0 on.
+  void mask(int64_t r, int64_t key0, float* l) const {
+    mask_logits(rows_[pos(r)], key0, in_.spec.softcap > 0.0f ? 1.0f : in_.spec.scale, l);
   }
 
   void try_queries(int64_t key0, int64_t row0, int64_t n) {
@@ -179,7 +184,7 @@ class SampleTask {
     for (size_t t = begin; t < end; ++t) {
       QueryTrial& trial = trials_[t];
       float* l2 = trial_logits_ + static_cast<int64_t>(t) * kLogitsRow;
-      mask(rows_[pos(trial.row)], key0, l2);
+      mask(trial.row, key0, l2);
       const Compared compared = compare(trial.row, l2);
       if (compared.maximum == -kInfinity) continue;
       trial.sum.add(compared.maximum, compared.total);
@@ -216,12 +221,11 @@ class SampleTask {
 
   void rescale(int64_t r, float factor) {
     exact_[static_cast<size_t>(r)].total *= factor;
-    for (size_t i = 0; i < keys_.rungs().size(); ++i) moved(i, r) *= factor;
+    for (size_t i = 0; i < alike_keys_.size(); ++i) moved(i, r) *= factor;
     for (size_t t = trials_.first(r); t < trials_.first(r + 1); ++t) trials_[t].moved *= factor;
     scale_row(output_ + r * value_row_, factor);
-    for (float* change : changes_) scale_row(change + r * value_row_, factor);
-    for (KeyShift& shift : shifts_)
-      if (is_thorough(r)) shift.rescale(thorough_before(r), factor);
+    for (size_t i = 0; i < alike_values_.size(); ++i) scale_row(changes_[i] + r * value_row_, factor);
+    for (size_t i = 0; i < alike_keys_.size() && is_thorough(r); ++i) shifts_[i].rescale(thorough_before(r), factor);
   }
 
   void scale_row(float* row, float factor) const {
@@ -234,29 +238,29 @@ class SampleTask {
     multiply(query_ + row0 * left_row_, n, rounded_logits_ + row0 * kLogitsRow);
     for (int64_t r = row0; r < row0 + n; ++r) {
       float* l2 = rounded_logits_ + r * kLogitsRow;
-      mask(rows_[pos(r)], key0, l2);
+      mask(r, key0, l2);
       const Compared compared = compare(r, l2);
       if (compared.maximum == -kInfinity) continue;
-      for (size_t rung = 0; rung < keys_.rungs().size(); ++rung) {
-        if (keys_.of_rung(rung) != i) continue;
-        rounded(rung, r).add(compared.maximum, compared.total);
-        moved(rung, r) += compared.moved;
+      for (size_t alike = 0; alike < alike_keys_.size(); ++alike) {
+        if (keys_.of_rung(alike_keys_.rung(alike)) != i) continue;
+        rounded(alike, r).add(compared.maximum, compared.total);
+        moved(alike, r) += compared.moved;
       }
     }
     shift_outputs(i, row0, n);
   }
 
-  /// What the rounded logits of thorough rows do to their outputs, before the block is in the exact ones. Rungs that
-  /// have agreed so far share a product.
+  /// What the rounded logits of thorough rows do to their outputs, before the block is in the exact ones. Classes of
+  /// rungs with equal offsets share a product.
   void shift_outputs(size_t i, int64_t row0, int64_t n) {
     const int64_t first = thorough_before(row0), n_thorough = thorough_before(row0 + n) - first;
     if (n_thorough == 0) return;
     const auto size = static_cast<size_t>(n_thorough);
     std::vector<float> offsets(size), multiplied_at, totals(size);
-    for (size_t rung = 0; rung < shifts_.size(); ++rung) {
-      if (keys_.of_rung(rung) != i) continue;
+    for (size_t alike = 0; alike < alike_keys_.size(); ++alike) {
+      if (keys_.of_rung(alike_keys_.rung(alike)) != i) continue;
       for (int64_t r = row0; r < row0 + n; ++r)
-        if (is_thorough(r)) offsets[static_cast<size_t>(thorough_before(r) - first)] = offset_at(rung, r);
+        if (is_thorough(r)) offsets[static_cast<size_t>(thorough_before(r) - first)] = offset_at(alike, r);
       if (offsets != multiplied_at) {
         for (int64_t r = row0; r < row0 + n; ++r)
           if (const auto t = static_cast<size_t>(thorough_before(r) - first); is_thorough(r))
@@ -267,16 +271,16 @@ class SampleTask {
       for (int64_t r = row0; r < row0 + n; ++r) {
         if (!is_thorough(r)) continue;
         const int64_t t = thorough_before(r) - first;
-        shifts_[rung].move_offset(first + t, offsets[static_cast<size_t>(t)], output_ + r * value_row_,
-                                  total_before_[static_cast<size_t>(r)]);
-        shifts_[rung].add(first + t, product_ + t * value_row_, totals[static_cast<size_t>(t)]);
+        shifts_[alike].move_offset(first + t, offsets[static_cast<size_t>(t)], output_ + r * value_row_,
+                                   total_before_[static_cast<size_t>(r)]);
+        shifts_[alike].add(first + t, product_ + t * value_row_, totals[static_cast<size_t>(t)]);
       }
     }
   }
 
   /// log Z' - log Z so far: what rounding adds to all logits alike is not felt, and would drown what is.
-  float offset_at(size_t rung, int64_t r) {
-    const LogSum &exact = exact_[static_cast<size_t>(r)], &other = rounded(rung, r);
+  float offset_at(size_t alike, int64_t r) {
+    const LogSum &exact = exact_[static_cast<size_t>(r)], &other = rounded(alike, r);
     if (exact.maximum == -kInfinity || other.maximum == -kInfinity) return 0.0f;  // sees nothing so far
     return static_cast<float>(other.value() - exact.value());
   }
@@ -303,9 +307,9 @@ class SampleTask {
         store8(change.row(j) + c, load8(change.row(j) + c) - load8(block_values_.row(j) + c));
     products_.load_values(change);
     products_.multiply_values(weights_, n, product_, false);
-    for (size_t rung = 0; rung < changes_.size(); ++rung) {
-      if (values_.of_rung(rung) != i) continue;
-      float* sum = changes_[rung] + row0 * value_row_;  // columns beyond the width are zeros
+    for (size_t alike = 0; alike < alike_values_.size(); ++alike) {
+      if (values_.of_rung(alike_values_.rung(alike)) != i) continue;
+      float* sum = changes_[alike] + row0 * value_row_;  // columns beyond the width are zeros
       for (int64_t c = 0; c < n * value_row_; c += kLanes) store8(sum + c, load8(sum + c) + load8(product_ + c));
     }
   }
@@ -313,29 +317,22 @@ class SampleTask {
   /// |x / total|_w² of a row.
   float weighted_square(const float* x, int64_t r) const {
     const float inverse = 1.0f / exact_[static_cast<size_t>(r)].total;
-    return weighted_square(r, [&](int64_t c) { return cpu::load(x + c, h_.value_dim - c) * inverse; });
+    return square_of(h_.value_dim, norms_of(r),
+                     [&](int64_t c) { return cpu::load(x + c, h_.value_dim - c) * inverse; });
   }
 
-  /// Of the columns that y(c) gives, eight at a time, zeros beyond the last.
-  template <class Columns>
-  float weighted_square(int64_t r, Columns y) const {
-    const float* norms = in_.request.column_norms.template as<float>() + head(r) * h_.value_dim;
-    F32x8 squares{};
-    for (int64_t c = 0; c < h_.value_dim; c += kLanes) {
-      const F32x8 weighted = y(c) * cpu::load(norms + c, h_.value_dim - c);
-      squares += weighted * weighted;
-    }
-    return sum(squares);
+  const float* norms_of(int64_t r) const {
+    return in_.request.column_norms.template as<float>() + head(r) * h_.value_dim;
   }
 
-  /// |y' - y|_w², with keys rounded at a rung. With y = o / Z, and below the offset o' = o + do, Z' = Z + dZ:
+  /// |y' - y|_w², with keys rounded at a class of rungs. With y = o / Z, and below the offset o' = o + do, Z' = Z + dZ:
   /// y' - y = (do - y dZ) / Z'.
-  float key_change(size_t rung, int64_t r) const {
+  float key_change(size_t alike, int64_t r) const {
     const int64_t at = thorough_before(r);
-    const float *o = output_ + r * value_row_, *shift = shifts_[rung].output + at * value_row_;
-    const float total = exact_[static_cast<size_t>(r)].total, moved_by = shifts_[rung].total[at];
+    const float *o = output_ + r * value_row_, *shift = shifts_[alike].output + at * value_row_;
+    const float total = exact_[static_cast<size_t>(r)].total, moved_by = shifts_[alike].total[at];
     const float share = moved_by / total, inverse = 1.0f / (total + moved_by);
-    return weighted_square(r, [&](int64_t c) {
+    return square_of(h_.value_dim, norms_of(r), [&](int64_t c) {
       const int64_t n = h_.value_dim - c;
       return (cpu::load(shift + c, n) - cpu::load(o + c, n) * share) * inverse;
     });
@@ -355,8 +352,8 @@ class SampleTask {
     };
     out[request.output()] = weighted_square(output_ + r * value_row_, r);
     for (int i = 0; i < ladder.size(); ++i) {
-      const size_t k = at(keys_.rungs(), ladder.rung(i, row.key_rung)),
-                   v = at(values_.rungs(), ladder.rung(i, row.value_rung));
+      const size_t k = alike_keys_.of(at(keys_.rungs(), ladder.rung(i, row.key_rung))),
+                   v = alike_values_.of(at(values_.rungs(), ladder.rung(i, row.value_rung)));
       out[request.key_divergence() + i] = divergence(moved(k, r), rounded(k, r));
       out[request.value_change() + i] = weighted_square(changes_[v] + r * value_row_, r);
       if (!request.thorough.empty()) out[request.key_change() + i] = row.thorough ? key_change(k, r) : -1;
@@ -379,6 +376,7 @@ class SampleTask {
   Products products_;
   QueryTrials trials_;
   Ladder keys_, values_;
+  AlikeSoFar alike_keys_, alike_values_;
   float* wide_query_;                     // [n_rows, key_row]
   Element* query_;                        // [n_rows, left_row]
   Element* trial_query_;                  // [trials, left_row]
@@ -389,12 +387,12 @@ class SampleTask {
   Element* weights_;                      // [n_rows, kWeightsRow]: what values are multiplied with
   float* product_;                        // [n_rows, value_row]
   float* output_;                         // [n_rows, value_row]: Σ p v
-  std::vector<float*> changes_;           // by rung of values: Σ p (v' - v)
+  std::vector<float*> changes_;           // by class of rungs of values: Σ p (v' - v)
   std::vector<int64_t> thorough_before_;  // [n_rows + 1]
-  std::vector<KeyShift> shifts_;          // by rung of keys
+  std::vector<KeyShift> shifts_;          // by class of rungs of keys
   std::vector<float> total_before_;       // [n_rows]: sum of exponentials without the block, below the maximum with it
-  std::vector<LogSum> exact_, rounded_;   // [n_rows], [rungs of keys, n_rows]
-  std::vector<float> moved_;              // [rungs of keys, n_rows]: Σ p (l - l')
+  std::vector<LogSum> exact_, rounded_;   // [n_rows], [classes of rungs of keys, n_rows]
+  std::vector<float> moved_;              // [classes of rungs of keys, n_rows]: Σ p (l - l')
 };
 
 }  // namespace kvcal::cpu

@@ -34,6 +34,13 @@ INSTRUCTIONS = {
     "statistics": {"before": 30, "now": 30},
 }
 
+# Sampled attention (kernels/attention_sample.cu, attention_sample_thorough.cu), which the tree at 3671c1d did not have: of each
+# prompt 64 rows, one in four of them thorough. All of it is fused multiply-adds in f32. Instructions for one, counted in the
+# source: itself, two reads of shared memory for 8 (keys) or 16 (values), and about 15 that bring a value there, for 21 or 32.
+SAMPLED_ROWS, THOROUGH_STEP, TILE, BLOCK, COLUMNS = 64, 4, 32, 64, 128
+RUNGS, QUERY_RUNGS = 4, 9  # three and eight of the ladders, and 1.0: what a tile tries whose rows begin at the same rung
+PER_FMA = {"keys": 1 + 2 / 8 + 15 / 21, "values": 1 + 2 / 16 + 15 / 32}
+
 
 @dataclass
 class Model:
@@ -48,6 +55,7 @@ class Model:
     heads: tuple = (0, 0)  # query heads, the mean width of key and value
     cached: int = 0  # values that a token caches in a layer of attention
     queries: int = 0  # values of queries that are counted
+    sampled: tuple = (0, 1, 0, 0)  # query heads, key-value heads, widths of key and value, as the cache has them
     gated: int = 0  # values of gated products of a token and layer
     choices: int = 0  # experts of a token
     conv: tuple = (0, 0)  # layers, channels
@@ -57,20 +65,56 @@ class Model:
 
 
 MODELS = [
-    Model("Qwen3-8B", 22.5, 36, 4096, 6.95e9, 0.92, attention_layers=36, heads=(32, 128), cached=2048, queries=4096, gated=12288),
-    Model("Llama-3.3-70B", 209, 80, 8192, 68.45e9, 0.92, attention_layers=80, heads=(64, 128), cached=2048, queries=8192, gated=28672),
+    Model("Qwen3-8B", 22.5, 36, 4096, 6.95e9, 0.92, attention_layers=36, heads=(32, 128), cached=2048, queries=4096,
+          sampled=(32, 8, 128, 128), gated=12288),
+    Model("Llama-3.3-70B", 209, 80, 8192, 68.45e9, 0.92, attention_layers=80, heads=(64, 128), cached=2048, queries=8192,
+          sampled=(64, 8, 128, 128), gated=28672),
     Model("Qwen3.5-35B-A3B", 12.1, 40, 2048, 1.43e9, 0.80, experts=1.01e9, attention_layers=10, heads=(16, 256), cached=1024, queries=4096,
-          gated=9 * 512, choices=8, conv=(30, 8192), recurrence={"before": 1.9, "now": 1.3}, gemm_shapes=8),
+          sampled=(16, 2, 256, 256), gated=9 * 512, choices=8, conv=(30, 8192), recurrence={"before": 1.9, "now": 1.3}, gemm_shapes=8),
     Model("GLM-4.7-Flash", 15.8, 47, 2048, 1.53e9, 0.80, experts=1.73e9, attention_layers=47, heads=(20, 256), cached=576, queries=20 * 576,
-          gated=5 * 1536, choices=4, absorbed=20 * 192 * 512 * 47, gemm_shapes=9),
+          sampled=(20, 1, 576, 512), gated=5 * 1536, choices=4, absorbed=20 * 192 * 512 * 47, gemm_shapes=9),
     Model("DeepSeek-V3", 133, 61, 7168, 14.2e9, 0.85, experts=21.5e9, attention_layers=61, heads=(128, 160), cached=576, queries=128 * 576,
-          gated=9 * 2048, choices=8, absorbed=128 * 128 * 512 * 61, gemm_shapes=9),
+          sampled=(128, 1, 576, 512), gated=9 * 2048, choices=8, absorbed=128 * 128 * 512 * 61, gemm_shapes=9),
 ]
 
 
 def values(kind, when, count, bytes_of_value):
     """Seconds to write `count` values a token: by instructions or by bytes."""
     return TOKENS * max(count * INSTRUCTIONS[kind][when] / ISSUE, count * bytes_of_value / BYTES)
+
+
+def met_keys(heads, kv_heads, step):
+    """Pairs of a query row and a key that a prompt's tiles of 32 rows walk over: all up to the last key of any of their rows."""
+    group = heads // kv_heads
+    positions = [0] + [i * (LENGTH - 1) // (SAMPLED_ROWS - 1) for i in range(1, SAMPLED_ROWS)]
+    rows = [p for p in positions[step - 1 :: step] for _ in range(group)]
+    tiles = [max(rows[i : i + TILE]) for i in range(0, len(rows), TILE)]
+    return kv_heads * sum(TILE * BLOCK * (last // BLOCK + 1) for last in tiles)
+
+
+def sampled_work(m):
+    """Of a prompt and layer: kernel, multiply-adds with keys and with values, bytes that tiles read, mostly of the device's cache.
+
+    Keys come once for each rounding, values likewise, logits once more for each 128 columns of values.
+    """
+    heads, kv_heads, key, value = m.sampled
+    columns = -(-value // COLUMNS)
+    rows, thorough = met_keys(heads, kv_heads, 1), met_keys(heads, kv_heads, THOROUGH_STEP)
+    for kernel, pairs, of_keys, of_values in (
+        ("sample_attention_kernel", rows, (columns + RUNGS) * key, (1 + RUNGS) * value),
+        ("sample_queries_kernel", thorough, (1 + QUERY_RUNGS) * key, 0),
+        ("sample_key_change_kernel", thorough, (1 + RUNGS) * columns * key, (1 + RUNGS) * value),
+    ):
+        yield kernel, pairs * of_keys, pairs * of_values, pairs / TILE * (of_keys + of_values) * 2
+
+
+def sampled(m):
+    """Seconds of sampled attention; its seven launches for a layer and batch (MLA: six) take microseconds."""
+    seconds = sum(
+        max((keys * PER_FMA["keys"] + values_ * PER_FMA["values"]) / ISSUE, bytes_ / BYTES)
+        for _, keys, values_, bytes_ in sampled_work(m)
+    )
+    return m.attention_layers * TOKENS / LENGTH * seconds
 
 
 def stages(m, when):
@@ -91,6 +135,8 @@ def stages(m, when):
         )
     )
     yield "statistics", values("statistics", when, m.attention_layers * (m.cached + m.queries), 2)
+    if when == "now":
+        yield "sampled attention", sampled(m)
 
 
 def start(m, when):
@@ -117,8 +163,12 @@ def main():
     print("| stage, seconds: before, now |" + "".join(f" {r['model']} |" for r in results))
     print("|---|" + "---|" * len(results))
     for stage in results[0]["now"]:
-        print(f"| {stage} |" + "".join(f" {r['before'][stage]:.1f}, {r['now'][stage]:.1f} |" for r in results))
+        print(f"| {stage} |" + "".join(f" {r['before'].get(stage, 0):.1f}, {r['now'][stage]:.1f} |" for r in results))
     print("| target of steady |" + "".join(f" {r['target']} |" for r in results))
+    print("\n| sampled attention, of a prompt and layer | kernel | 10^9 multiply-adds | GB read by tiles |\n|---|---|---|---|")
+    for m in MODELS:
+        for kernel, keys, values_, bytes_ in sampled_work(m):
+            print(f"| {m.name} | `{kernel}` | {(keys + values_) / 1e9:.1f} | {bytes_ / 1e9:.2f} |")
 
 
 if __name__ == "__main__":

@@ -132,4 +132,19 @@ SAMPLES = [
        v=table(1, edit(0, set=0.0))),
 ]
 
-CASES = VALUES + KEYS + ROWS + CLIPPED + GRIDS + FEW + BOTTOM + SINKS + ONE_CHANNEL + SAMPLES
+# Half of the tokens have values at 215 +- 3, the others a thousandth of that: how many of which a row sees makes its output
+# longer or shorter, which a norm behind attention takes back.
+OFFSET_KINDS = table(3, edit(add=215.0), edit([128, 256], times=1e-3))
+
+
+def of_normed(name, about, heads, kv_heads):
+    return of(name, about, V, more={"class": "capped", "cap": 30.0, "heads": heads, "kv_heads": kv_heads}, v=OFFSET_KINDS)
+
+
+NORMED = [
+    of_normed("v_offset_kinds_one_head", "one head: only the +- 3 is left, and it is drowned", 1, 1),
+    of_normed("v_offset_kinds_two_heads", "two heads: whose output is the longer is left too, which the offset does not drown", 2, 1),
+    of_normed("v_offset_kinds_four_heads", "four heads: so much of it that rows seldom lie near the mean", 4, 2),
+]
+
+CASES = VALUES + KEYS + ROWS + CLIPPED + GRIDS + FEW + BOTTOM + SINKS + ONE_CHANNEL + SAMPLES + NORMED
