@@ -38,7 +38,7 @@ class SideBySide {
  public:
   SideBySide(const SequencePlan& sequences, const std::vector<Variant>& variants, const ModelSpec& spec, Ops& op,
              int64_t keep_recent, ThreadPool& pool)
-      : self_(sequences.prompts, 1, pool), comparison_(sequences.prompts, variants.size(), pool) {
+      : self_(sequences.prompts, 1, rows_, pool), comparison_(sequences.prompts, variants.size(), rows_, pool) {
     groups_ = {{&sequences.sanity, &away_, Until::Logits, &self_.of_reference()},
                {&sequences.sanity, &away_, Until::Logits, &self_.of_variant(0)},
                {&sequences.measured, &away_, Until::Logits, &comparison_.of_reference()}};
@@ -57,6 +57,7 @@ class SideBySide {
 
  private:
   NoTap away_;
+  ReferenceRows rows_;
   Comparison self_, comparison_;
   std::vector<RoundingTap> taps_;
   std::vector<SequenceGroup> groups_;
