@@ -31,4 +31,10 @@ void Console::step(const RunStep& step, int64_t work_done) {
   progress_->update(work_done, "layer " + std::to_string(step.layer + 1) + "/" + std::to_string(step.n_layers));
 }
 
+void Console::answered(int64_t n, int64_t of) {
+  if (!progress_) progress_.emplace("answers", of, quiet_);
+  progress_->update(n, "answer " + std::to_string(n) + "/" + std::to_string(of));
+  if (n == of) progress_.reset();
+}
+
 }  // namespace kvcal

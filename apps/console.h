@@ -18,6 +18,7 @@ class Console : public CalibrationListener {
   void sweep_begins(const SweepOutline& outline) override;
   void step(const RunStep& step, int64_t work_done) override;
   void sweep_ends() override { progress_.reset(); }
+  void answered(int64_t n, int64_t of) override;
 
  private:
   const bool quiet_, verbose_;

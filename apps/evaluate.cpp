@@ -32,6 +32,17 @@ struct Sources {
   std::vector<EvaluatedFile> files;
 };
 
+/// Ranges of other weights would give scales that mean nothing here.
+void check_measured(const Statistics& statistics, const ModelIdentity& model) {
+  const std::optional<ModelInfo>& measured = statistics.run.model;
+  if (!measured) fail("the statistics were merged from different models; give those of this one");
+  if (measured->weights_fingerprint == model.weights_fingerprint && measured->config_sha256 == model.config_sha256)
+    return;
+  fail("the statistics are of another model: " + quoted(measured->architecture) + ", weights " +
+       measured->weights_fingerprint.substr(0, 12) + "; the checkpoint is " + quoted(model.spec.architecture) + ", " +
+       model.weights_fingerprint.substr(0, 12));
+}
+
 Sources read_sources(const EvaluateFlags& flags) {
   Sources sources;
   const ModelIdentity model = identify_model(flags.model);
@@ -43,6 +54,7 @@ Sources read_sources(const EvaluateFlags& flags) {
   }
   if (flags.stats.empty()) return sources;
   sources.statistics = read_statistics(flags.stats);
+  while_doing(quoted(flags.stats), [&] { check_measured(*sources.statistics, model); });
   sources.files.push_back({"statistics", sha256_hex(read_file(flags.stats, kMostStatistics))});
   return sources;
 }
@@ -61,7 +73,7 @@ Variant variant_in(const std::string& name, const Sources& sources, const ModelS
 }
 
 RecipeRequest recipe_of(const EvaluateFlags& flags, const Sources& sources, const ModelSpec& spec) {
-  RecipeRequest request{*flags.max_kl, {}};
+  RecipeRequest request{{*flags.max_kl, flags.min_agreement.value_or(0)}, {}};
   for (const std::string& name : flags.choose)
     if (name != "bf16")
       request.formats.push_back(while_doing("--choose " + name, [&] { return variant_in(name, sources, spec, true); }));
@@ -107,7 +119,7 @@ bool breaks_limits(const EvaluateFlags& flags, const Evaluation& evaluation, con
   if (flags.max_kl && !evaluation.recipe)
     judge("mean KL", judged.all.kl.mean, *flags.max_kl,
           judged.all.kl.mean > *flags.max_kl || judged.all.n_not_finite == judged.all.n_tokens);
-  if (flags.min_agreement)
+  if (flags.min_agreement && !evaluation.recipe)
     judge("agreement", judged.all.top1, *flags.min_agreement, judged.all.top1 < *flags.min_agreement);
   if (flags.min_correct) {
     const double correct =
@@ -119,7 +131,7 @@ bool breaks_limits(const EvaluateFlags& flags, const Evaluation& evaluation, con
 
 bool is_too_large(const EvaluatedRecipe& recipe, int64_t limit) {
   if (limit == 0 || recipe.found.bytes <= limit) return false;
-  std::cerr << "kvcal: no choice was found that keeps the mean KL within " << formatted("%.4g", recipe.max_kl)
+  std::cerr << "kvcal: no choice was found that keeps the mean KL within " << formatted("%.4g", recipe.limits.max_kl)
             << " and takes at most " << grouped(limit) << " bytes per token: the recipe takes "
             << grouped(recipe.found.bytes) << '\n';
   return true;
@@ -136,7 +148,16 @@ bool breaks_limits(const EvaluateFlags& flags, const Evaluation& evaluation, con
   return broken;
 }
 
+void check_share(const char* name, const std::optional<double>& share) {
+  if (share && !(*share >= 0 && *share <= 1))
+    fail(std::string(name) + " is " + formatted("%.4g", *share) + ", expected 0 to 1");
+}
+
 void check_flags(const EvaluateFlags& flags) {
+  check_share("--min-agreement", flags.min_agreement);
+  check_share("--min-correct", flags.min_correct);
+  if (flags.max_kl && !(*flags.max_kl >= 0))
+    fail("--max-kl is " + formatted("%.4g", *flags.max_kl) + ", expected 0 or more");
   if (flags.max_new_tokens < 1)
     fail("--max-new-tokens is " + std::to_string(flags.max_new_tokens) + ", expected 1 or more");
   if (flags.min_correct && !flags.generate) fail("--min-correct needs --generate");
@@ -231,13 +252,14 @@ void add_evaluate(CLI::App& app, Job& chosen) {
   verb->add_option(
       "--max-kl", flags->max_kl,
       "Exit with 1 when the mean KL of the file's variant is above this; with --choose, the recipe's limit");
-  verb->add_option("--min-agreement", flags->min_agreement,
-                   "Exit with 1 when the share of equal likeliest tokens is below this, 0 to 1");
+  verb->add_option(
+      "--min-agreement", flags->min_agreement,
+      "Exit with 1 when the share of equal likeliest tokens is below this, 0 to 1; with --choose, the recipe's");
   verb->add_option("--min-correct", flags->min_correct,
                    "Exit with 1 when the share of answers that have what their prompt expects is below this, 0 to 1");
   verb->add_option("-o,--out", flags->out, "File to write")->capture_default_str();
   verb->add_flag("--resume", flags->resume,
-                 "Save the state after each layer in OUT.kvcal-resume, and continue from there if it exists");
+                 "Save the state of the run in OUT.kvcal-resume, and continue from there if it exists");
   verb->add_flag("--force", flags->force, "Overwrite an existing file");
   verb->add_flag("--json", flags->json, "Print the file instead of the table");
   verb->add_flag("-q,--quiet", flags->quiet, "Print no table and no progress");

@@ -109,8 +109,13 @@ std::string recipe_text(const Evaluation& evaluation) {
   const EvaluatedRecipe& recipe = *evaluation.recipe;
   std::map<std::string, std::vector<int64_t>> layers;
   for (const auto& [index, format] : recipe.layers) layers[format].push_back(index);
-  std::string text = "\nrecipe: mean KL " + formatted("%.3g", recipe.found.kl) + " (limit " +
-                     formatted("%.3g", recipe.max_kl) + "), " + grouped(recipe.found.bytes) + " bytes per token\n";
+  const RecipeLimits& limits = recipe.limits;
+  std::string text = "\nrecipe: mean KL " + formatted("%.3g", recipe.found.measured.kl) + " (limit " +
+                     formatted("%.3g", limits.max_kl) + "), ";
+  if (limits.min_top1 > 0)
+    text += "same top token " + formatted("%.2f %%", 100 * recipe.found.measured.top1) + " (limit " +
+            formatted("%.4g %%", 100 * limits.min_top1) + "), ";
+  text += grouped(recipe.found.bytes) + " bytes per token\n";
   for (const auto& [format, indices] : layers) text += "  " + format + ": layer " + ranges_text(indices) + "\n";
   return text;
 }

@@ -39,6 +39,8 @@ class CalibrationListener : public NoticeListener {
   virtual void sweep_ends() {}
   /// Before scales are computed, which can fail where there is no honest one: to save the statistics.
   virtual void measured(const Statistics&) {}
+  /// Of `evaluate`: after so many of the answers that it makes.
+  virtual void answered(int64_t /*n*/, int64_t /*of*/) {}
 };
 
 }  // namespace kvcal

@@ -10,16 +10,61 @@ namespace {
 
 constexpr int64_t kChunkTokens = 2048;  // of a prompt at a time
 
-ModelAnswer answer_of(const Generated& generated, const GenerateOptions& options, const TokenizedPrompt& prompt,
+ModelAnswer answer_of(std::vector<int32_t> tokens, const GenerateOptions& options, const TokenizedPrompt& prompt,
                       const std::optional<Tokenizer>& tokenizer) {
   ModelAnswer answer;
-  answer.tokens = generated.output_ids;
+  answer.tokens = std::move(tokens);
   answer.ended = !answer.tokens.empty() && std::ranges::count(options.stop_tokens, answer.tokens.back()) > 0;
   if (tokenizer) answer.text = tokenizer->decode(answer.tokens, true);
   answer.loop = find_loop(answer.tokens);
   if (prompt.expect) answer.correct = prompt.expect->is_met_by(answer.text);
   return answer;
 }
+
+/// Makes one answer after the other, or takes it from the folder.
+class Answerer {
+ public:
+  Answerer(const AnswerGround& on, const AnswerOptions& how, AnswerFolder* folder, size_t n_in_all)
+      : on_(on), folder_(folder), n_in_all_(n_in_all) {
+    options_.max_new_tokens = how.max_new_tokens;
+    options_.block = how.keep_recent;
+    options_.n_top = 0;
+    options_.stop_tokens = end_tokens(on.model.checkpoint);
+  }
+
+  Answers with(KvTap& tap, const std::string& name, DType state) {
+    options_.state = state;
+    Answers answers;
+    for (size_t i = 0; i < on_.prompts.size(); ++i) {
+      answers.push_back(while_doing("answering prompt " + quoted(on_.prompts[i].id) + " with " + name, [&] {
+        return answer_of(tokens_of(on_.prompts[i], tap), options_, on_.fed.prompts[i], on_.fed.tokenizer);
+      }));
+      on_.listener.answered(static_cast<int64_t>(n_answers_), static_cast<int64_t>(n_in_all_));
+    }
+    return answers;
+  }
+
+  int64_t n_decoded = 0;
+  double decode_seconds = 0;
+
+ private:
+  std::vector<int32_t> tokens_of(const PromptTokens& prompt, KvTap& tap) {
+    const size_t answer = n_answers_++;
+    if (folder_ && answer < folder_->n_made()) return folder_->tokens(answer);
+    if (!generator_) generator_.emplace(*on_.model.model, on_.op, on_.model.weights, kChunkTokens);
+    Generated generated = generator_->generate(prompt, options_, tap);
+    n_decoded += static_cast<int64_t>(generated.output_ids.size()) - 1;
+    decode_seconds += generated.decode_seconds;
+    if (folder_) folder_->add(generated.output_ids);
+    return std::move(generated.output_ids);
+  }
+
+  const AnswerGround& on_;
+  GenerateOptions options_;
+  AnswerFolder* folder_;
+  std::optional<Generator> generator_;
+  size_t n_answers_ = 0, n_in_all_;
+};
 
 }  // namespace
 
@@ -62,33 +107,18 @@ std::map<std::string, RightAnswers> right_by_tag(const Answers& answers, const s
   return right;
 }
 
-AllAnswers answer(OpenedModel& model, Ops& op, const FedPrompts& fed, const std::vector<PromptTokens>& prompts,
-                  const std::vector<Variant>& variants, const AnswerOptions& how) {
+AllAnswers answer(const AnswerGround& on, const std::vector<Variant>& variants, const AnswerOptions& options,
+                  AnswerFolder* folder) {
+  Answerer answerer(on, options, folder, (1 + variants.size()) * on.prompts.size());
   AllAnswers all;
-  Generator generator(*model.model, op, model.weights, kChunkTokens);
-  GenerateOptions options;
-  options.max_new_tokens = how.max_new_tokens;
-  options.block = how.keep_recent;
-  options.n_top = 0;
-  options.stop_tokens = end_tokens(model.checkpoint);
-  const auto answers_with = [&](KvTap& tap, const std::string& name, DType state) {
-    options.state = state;
-    Answers answers;
-    for (size_t i = 0; i < prompts.size(); ++i)
-      answers.push_back(while_doing("answering prompt " + quoted(prompts[i].id) + " with " + name, [&] {
-        const Generated generated = generator.generate(prompts[i], options, tap);
-        all.n_decoded += static_cast<int64_t>(generated.output_ids.size()) - 1;
-        all.decode_seconds += generated.decode_seconds;
-        return answer_of(generated, options, fed.prompts[i], fed.tokenizer);
-      }));
-    return answers;
-  };
   NoTap away;
-  all.answers.push_back(answers_with(away, "the cache as it is", DType::F32));
+  all.answers.push_back(answerer.with(away, "the cache as it is", DType::F32));
   for (const Variant& variant : variants) {
-    RoundingTap tap(variant, op, how.keep_recent);
-    all.answers.push_back(answers_with(tap, variant.name, variant.state));
+    RoundingTap tap(variant, on.op, options.keep_recent);
+    all.answers.push_back(answerer.with(tap, variant.name, variant.state));
   }
+  all.n_decoded = answerer.n_decoded;
+  all.decode_seconds = answerer.decode_seconds;
   return all;
 }
 

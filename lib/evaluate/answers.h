@@ -9,8 +9,10 @@
 #include <vector>
 
 #include "calibrate/fed_prompts.h"
+#include "calibrate/listener.h"
 #include "calibrate/opened_model.h"
 #include "evaluate/loop.h"
+#include "evaluate/resume.h"
 #include "evaluate/variant.h"
 
 namespace kvcal {
@@ -57,12 +59,22 @@ struct AnswerOptions {
 /// Answers of the reference, then of each variant, and how long it took to make them after the prompts.
 struct AllAnswers {
   std::vector<Answers> answers;
-  int64_t n_decoded = 0;  // tokens but the first of each answer
+  int64_t n_decoded = 0;  // tokens but the first of each answer, of those that no earlier run had made
   double decode_seconds = 0;
 };
 
-/// Weights stay resident. Throws Error where a logit is NaN.
-AllAnswers answer(OpenedModel& model, Ops& op, const FedPrompts& fed, const std::vector<PromptTokens>& prompts,
-                  const std::vector<Variant>& variants, const AnswerOptions& options);
+/// What answers are made with. `prompts` are those of `fed`, in the same order.
+struct AnswerGround {
+  OpenedModel& model;
+  Ops& op;
+  const FedPrompts& fed;
+  const std::vector<PromptTokens>& prompts;
+  CalibrationListener& listener;
+};
+
+/// Weights stay resident, unless all answers are in the folder already; those made now are added to it. Throws Error
+/// where a logit is NaN.
+AllAnswers answer(const AnswerGround& on, const std::vector<Variant>& variants, const AnswerOptions& options,
+                  AnswerFolder* folder);
 
 }  // namespace kvcal

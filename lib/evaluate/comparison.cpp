@@ -10,20 +10,20 @@
 namespace kvcal {
 namespace {
 
-/// F32 [rows, vocab] on the host.
+/// [rows, vocab] on the host, as they are computed.
 Storage logits_of(Ops& op, const Tensor& hidden, Head& head) {
   const Tensor logits = head.forward(op, hidden);
-  const Storage given(logits.shape, logits.dtype);
+  Storage given(logits.shape, logits.dtype);
   op.download(logits, given.tensor());
-  Storage wide(logits.shape, DType::F32);
-  convert_to_float(logits.dtype, given.tensor().data, wide.tensor().as<float>(),
-                   static_cast<size_t>(logits.elements()));
-  return wide;
+  return given;
 }
 
-std::span<const float> row_of(const Storage& logits, int64_t row) {
-  const Tensor& t = logits.tensor();
-  return {t.as<float>() + row * t.dim(1), static_cast<size_t>(t.dim(1))};
+/// A row of logits as F32, to `wide` [vocab].
+std::span<const float> widened(const Storage& logits, int64_t row, float* wide) {
+  const Tensor t = logits.tensor().rows(row, 1);
+  const auto n = static_cast<size_t>(t.elements());
+  convert_to_float(t.dtype, t.data, wide, n);
+  return {wide, n};
 }
 
 }  // namespace
@@ -53,8 +53,13 @@ class Comparison::VariantSink final : public LogitsSink {
   size_t variant_;
 };
 
-Comparison::Comparison(const std::vector<PromptTokens>& prompts, size_t n_variants, ThreadPool& pool)
-    : prompts_(prompts), pool_(pool), reference_sink_(std::make_unique<ReferenceSink>(*this)), tokens_(n_variants) {
+Comparison::Comparison(const std::vector<PromptTokens>& prompts, size_t n_variants, ReferenceRows& rows,
+                       ThreadPool& pool)
+    : prompts_(prompts),
+      reference_(rows),
+      pool_(pool),
+      reference_sink_(std::make_unique<ReferenceSink>(*this)),
+      tokens_(n_variants) {
   for (size_t i = 0; i < n_variants; ++i) variant_sinks_.push_back(std::make_unique<VariantSink>(*this, i));
 }
 
@@ -63,30 +68,37 @@ Comparison::~Comparison() = default;
 LogitsSink& Comparison::of_reference() { return *reference_sink_; }
 LogitsSink& Comparison::of_variant(size_t i) { return *variant_sinks_[i]; }
 
-void Comparison::keep(Storage logits, const Batch& batch) {
-  reference_logits_ = std::move(logits);
-  std::vector<std::optional<ReferencePrediction>> rows(batch.ids.size());
-  pool_.parallel_for(batch.n_tokens(),
-                     [&](int64_t r, int) { rows[static_cast<size_t>(r)].emplace(row_of(reference_logits_, r)); });
-  reference_.clear();
-  for (auto& row : rows) reference_.push_back(*std::move(row));
+void Comparison::keep(const Storage& logits, const Batch& batch) {
+  const auto n_rows = static_cast<size_t>(batch.n_tokens()), vocab = static_cast<size_t>(logits.tensor().dim(1));
+  reference_.logits.resize(std::max(reference_.logits.size(), n_rows * vocab));
+  reference_.exponentials.resize(reference_.logits.size());
+  std::vector<std::optional<ReferencePrediction>> rows(n_rows);
+  pool_.parallel_for(batch.n_tokens(), [&](int64_t r, int) {
+    const size_t row = static_cast<size_t>(r), at = row * vocab;
+    rows[row].emplace(widened(logits, r, &reference_.logits[at]), std::span(&reference_.exponentials[at], vocab));
+  });
+  reference_.rows.clear();
+  for (const auto& row : rows) reference_.rows.push_back(*row);
 }
 
 void Comparison::compare(const Storage& logits, const Batch& batch, size_t variant) {
   std::vector<ComparedToken>& tokens = tokens_[variant];
   const size_t before = tokens.size();
+  const auto n_threads = static_cast<size_t>(pool_.n_threads()), vocab = static_cast<size_t>(logits.tensor().dim(1));
+  std::vector<std::vector<float>> wide(n_threads, std::vector<float>(vocab));
   for (const Segment& s : batch.segments)
     for (int64_t t = 0; t < s.n_tokens; ++t) tokens.push_back({s.prompt, s.prompt_offset + t, false, {}});
-  pool_.parallel_for(batch.n_tokens(), [&](int64_t r, int) {
+  pool_.parallel_for(batch.n_tokens(), [&](int64_t r, int worker) {
     ComparedToken& token = tokens[before + static_cast<size_t>(r)];
     const PromptTokens& prompt = prompts_[static_cast<size_t>(token.prompt)];
-    const ReferencePrediction& reference = reference_[static_cast<size_t>(r)];
+    const ReferencePrediction& reference = reference_.rows[static_cast<size_t>(r)];
     if (!reference.is_finite())
       fail("prompt " + quoted(prompt.id) + ", token " + std::to_string(token.position) +
            ": the model's logits are not finite without any rounding");
     const auto next = static_cast<size_t>(token.position) + 1;
     token.has_next = next < prompt.ids.size();
-    token.difference = reference.difference(row_of(logits, r), token.has_next ? prompt.ids[next] : -1);
+    const std::span<const float> row = widened(logits, r, wide[static_cast<size_t>(worker)].data());
+    token.difference = reference.difference(row, token.has_next ? prompt.ids[next] : -1);
   });
 }
 

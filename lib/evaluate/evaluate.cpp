@@ -25,12 +25,10 @@ void check_model(const OpenedModel& model, const std::filesystem::path& folder) 
     fail(quoted(folder.string()) + ": has no output head, so it predicts nothing that could be compared");
 }
 
-/// Of --keep-recent: what reads rows of a block before it is complete, and not in the layer that owns them.
+/// Of --keep-recent: what reads rows of a block before it is complete.
 void check_blocks(const ModelSpec& spec) {
-  const std::string what = "--keep-recent is not possible with this model: ";
-  if (std::ranges::any_of(spec.caches, [&](const KvLayout& c) { return spec.n_sharing(c.cache) > 0; }))
-    fail(what + "layers share the caches of others");
-  if (spec.images_seen_whole) fail(what + "tokens of an image see those behind them");
+  if (spec.images_seen_whole)
+    fail("--keep-recent is not possible with this model: tokens of an image see those behind them");
 }
 
 void check_expectations(const FedPrompts& fed) {
@@ -96,15 +94,18 @@ std::vector<PromptTokens> sample_of(const std::vector<PromptTokens>& prompts, in
 Swept sweep_sample(const Ground& on, const Variant& whole, std::vector<Variant> single) {
   single.insert(single.begin(), whole);
   const SequencePlan sequences = sequences_of(sample_of(on.sequences.prompts, on.options.sample));
-  return sweep({on.model, sequences, on.op, on.options, on.listener}, single);
+  return sweep({on.model, sequences, on.op, on.options, on.listener, on.resume}, single, "sample");
 }
 
 EvaluatedRecipe recipe_of(const Ground& on, const RecipeRequest& request, std::span<const EvaluatedVariant> alone) {
   const ModelSpec& spec = on.model.spec();
   const LayerChoices choices = choices_of(spec, alone);
-  EvaluatedRecipe recipe{request.max_kl, {}, {}};
-  recipe.found = find_recipe(choices, request.max_kl, [&](const Choice& choice) {
-    return mean_kl(sweep(on, {combined(request, choice)}).variants[0].tokens);
+  EvaluatedRecipe recipe{request.limits, {}, {}};
+  int n_measured = 0;
+  recipe.found = find_recipe(choices, request.limits, [&](const Choice& choice) {
+    const std::string part = "recipe_" + std::to_string(++n_measured);
+    const std::vector<ComparedToken> tokens = sweep(on, {combined(request, choice)}, part).variants[0].tokens;
+    return MeasuredChoice{mean_kl(tokens), figures_of(tokens).top1};
   });
   for (size_t c = 0; c < spec.caches.size(); ++c)
     recipe.layers.emplace_back(spec.caches[c].layer, choices[c][recipe.found.choice[c]].name);
@@ -128,15 +129,16 @@ Evaluation evaluate(const EvaluationInputs& inputs, const EvaluationOptions& opt
 
   const std::unique_ptr<Ops> op = inputs.open_device();
   const SequencePlan sequences = sequences_of(tokens_of(fed, spec));
-  const Ground ground{model, sequences, *op, options, listener};
+  Ground ground{model, sequences, *op, options, listener};
   const bool samples =
       options.sample > 0 && options.sample < static_cast<int64_t>(sequences.prompts.size()) && !single.empty();
   std::vector<Variant> variants = set.compared;
   if (!samples) variants.insert(variants.end(), single.begin(), single.end());
   if (options.max_new_tokens > 0) check_resident(spec, memory_of(ground, variants), options.precision);
   Evaluation result;
-  result.resume = open_resume(ground, variants, fed.sha256);
-  Swept swept = sweep(ground, variants, result.resume.get());
+  result.resume = open_resume(ground, fed.sha256);
+  ground.resume = result.resume.get();
+  Swept swept = sweep(ground, variants);
   result.memory = swept.memory;
   result.whole = set.whole;
   const auto first = std::make_move_iterator(swept.variants.begin());
@@ -153,8 +155,9 @@ Evaluation evaluate(const EvaluationInputs& inputs, const EvaluationOptions& opt
   alone.resize(set.layers.size());
   result.layers = std::move(alone);
   if (options.max_new_tokens > 0) {
-    AllAnswers all =
-        answer(model, *op, fed, sequences.prompts, set.compared, {options.max_new_tokens, options.keep_recent});
+    AllAnswers all = answer({model, *op, fed, sequences.prompts, listener}, set.compared,
+                            {options.max_new_tokens, options.keep_recent},
+                            ground.resume ? &ground.resume->answers(set.compared, options.max_new_tokens) : nullptr);
     result.answers = std::move(all.answers);
     if (all.n_decoded > 0)
       listener.hear(Notice::Note,

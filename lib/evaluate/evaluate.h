@@ -10,10 +10,10 @@
 
 #include "calibrate/listener.h"
 #include "calibrate/options.h"
-#include "calibrate/run_folder.h"
 #include "evaluate/answers.h"
 #include "evaluate/figures.h"
 #include "evaluate/recipe.h"
+#include "evaluate/resume.h"
 #include "evaluate/variant.h"
 #include "prefill/memory_plan.h"
 #include "stats/model_info.h"
@@ -37,13 +37,13 @@ struct EvaluationOptions {
   int64_t keep_recent = 0;       // above 0: rows are rounded once their block of so many positions is complete
   int64_t max_new_tokens = 0;    // of answers; 0: none are made
   bool expects = false;          // Error when no prompt says what to expect
-  std::filesystem::path resume;  // folder that keeps the state of the sweep after each layer; empty = none
+  std::filesystem::path resume;  // folder that keeps the state of a run; empty = none
   std::string commit;            // of the program: a run is resumed by the same one only
 };
 
 /// Formats of all layers to choose from for each; bf16, the cache as it is, always is one.
 struct RecipeRequest {
-  double max_kl = 0;
+  RecipeLimits limits;
   std::vector<Variant> formats;
 };
 
@@ -64,7 +64,7 @@ struct EvaluatedVariant {
 
 /// A recipe in words: the format of each layer that owns a cache.
 struct EvaluatedRecipe {
-  double max_kl = 0;  // that was asked for
+  RecipeLimits limits;  // that were asked for
   Recipe found;
   std::vector<std::pair<int, std::string>> layers;  // by index
 };
@@ -86,8 +86,8 @@ struct Evaluation {
   size_t whole = 0;                   // VariantSet's
   std::optional<LayerSample> sample;  // of `layers`; none: all prompts
   std::optional<EvaluatedRecipe> recipe;
-  std::vector<Answers> answers;         // of the reference, then as `compared`; empty without max_new_tokens
-  std::unique_ptr<RunFolder> resume{};  // with EvaluationOptions::resume: to remove once the results are safe
+  std::vector<Answers> answers;                // of the reference, then as `compared`; empty without max_new_tokens
+  std::unique_ptr<EvaluationResume> resume{};  // with EvaluationOptions::resume: to remove once the results are safe
 };
 
 /// Runs the reference, a part of it once more (whose predictions must be equal: Error otherwise), and the variants,

@@ -105,9 +105,14 @@ Json sample_json(const LayerSample& sample, const PredictionFigures& whole) {
 }
 
 Json recipe_json(const EvaluatedRecipe& recipe) {
-  Json out = {{"max_kl", number(recipe.max_kl)},       {"kl", number(recipe.found.kl)},
-              {"sum_kl", number(recipe.found.sum_kl)}, {"bytes_per_token", recipe.found.bytes},
-              {"n_measured", recipe.found.n_measured}, {"layers", Json::array()}};
+  Json out = {{"max_kl", number(recipe.limits.max_kl)},
+              {"kl", number(recipe.found.measured.kl)},
+              {"top1", number(recipe.found.measured.top1)},
+              {"sum_kl", number(recipe.found.sum_kl)},
+              {"bytes_per_token", recipe.found.bytes},
+              {"n_measured", recipe.found.n_measured},
+              {"layers", Json::array()}};
+  if (recipe.limits.min_top1 > 0) out["min_agreement"] = number(recipe.limits.min_top1);
   for (const auto& [index, format] : recipe.layers) out["layers"].push_back({{"index", index}, {"format", format}});
   return out;
 }

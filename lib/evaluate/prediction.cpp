@@ -4,44 +4,38 @@
 #include <cmath>
 
 #include "base/portable_math.h"
+#include "evaluate/exponentials.h"
 
 namespace kvcal {
-namespace {
-
-// e^-50 is below the last bit of any sum here.
-constexpr double kNegligible = -50;
-
-}  // namespace
 
 Prediction::Prediction(std::span<const float> logits) : logits_(logits) {
-  finite_ = std::ranges::all_of(logits, [](float x) { return std::isfinite(x); });
+  look();
   if (!finite_) return;
-  top_ = static_cast<size_t>(std::ranges::max_element(logits) - logits.begin());
-  largest_ = static_cast<double>(logits[top_]);
-  double sum = 0;
-  for (const float x : logits) {
-    const double below = static_cast<double>(x) - largest_;
-    if (below > kNegligible) sum += portable_exp(below);
-  }
-  log_sum_ = portable_log(sum);
+  sum_ = exp_sum(logits, logits[top_]);
+  log_sum_ = portable_log(sum_);
 }
 
-ReferencePrediction::ReferencePrediction(std::span<const float> logits) : prediction_(logits), p_(logits.size()) {
-  if (!is_finite()) return;
-  for (size_t i = 0; i < p_.size(); ++i) {
-    const double log_p = prediction_.log_of(i);
-    p_[i] = log_p > kNegligible ? portable_exp(log_p) : 0;
-  }
+Prediction::Prediction(std::span<const float> logits, std::span<double> e) : logits_(logits) {
+  look();
+  if (!finite_) return;
+  sum_ = exp_sum(logits, logits[top_], e);
+  log_sum_ = portable_log(sum_);
 }
 
+void Prediction::look() {
+  finite_ = std::ranges::all_of(logits_, [](float x) { return std::isfinite(x); });
+  if (finite_) top_ = static_cast<size_t>(std::ranges::max_element(logits_) - logits_.begin());
+}
+
+// KL = sum p (ln p - ln q), the logarithms written out: what does not depend on the token is taken out of the sum.
 PredictionDifference ReferencePrediction::difference(std::span<const float> logits, int32_t next) const {
   const Prediction variant(logits);
   PredictionDifference difference;
   difference.finite = is_finite() && variant.is_finite();
   if (!difference.finite) return difference;
-  for (size_t i = 0; i < p_.size(); ++i)
-    if (p_[i] > 0) difference.kl += p_[i] * (prediction_.log_of(i) - variant.log_of(i));
-  difference.kl = std::max(difference.kl, 0.0);  // below it is rounding
+  const double of_largest = prediction_.largest() - variant.largest(),
+               of_tokens = weighted_difference(e_, prediction_.logits(), logits, of_largest) / prediction_.sum();
+  difference.kl = std::max(of_tokens + (variant.log_sum() - prediction_.log_sum()), 0.0);  // below it is rounding
   difference.same_top = prediction_.top() == variant.top();
   if (next < 0) return difference;
   difference.nll_reference = -prediction_.log_of(static_cast<size_t>(next));

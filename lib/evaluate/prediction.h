@@ -3,7 +3,6 @@
 
 #include <cstdint>
 #include <span>
-#include <vector>
 
 namespace kvcal {
 
@@ -15,28 +14,36 @@ struct PredictionDifference {
   bool same_top = true;  // the largest logit is that of the same token; of equal ones the first counts
 };
 
-/// softmax(logits), of one row; all sums are in double and in order of tokens.
+/// softmax(logits), of one row; sums are in double (exponentials.h).
 class Prediction {
  public:
   /// logits [vocab], which must outlive it.
   explicit Prediction(std::span<const float> logits);
+  /// Also e [vocab]: e^(x - largest) of each, which its probability is a share of.
+  Prediction(std::span<const float> logits, std::span<double> e);
 
   bool is_finite() const { return finite_; }
   size_t top() const { return top_; }
-  double log_of(size_t token) const { return static_cast<double>(logits_[token]) - largest_ - log_sum_; }
-  size_t vocab() const { return logits_.size(); }
+  double sum() const { return sum_; }  // of e^(x - largest)
+  double largest() const { return static_cast<double>(logits_[top_]); }
+  double log_sum() const { return log_sum_; }
+  double log_of(size_t token) const { return static_cast<double>(logits_[token]) - largest() - log_sum_; }
+  std::span<const float> logits() const { return logits_; }
 
  private:
+  void look();
+
   std::span<const float> logits_;
-  double largest_ = 0, log_sum_ = 0;  // of exp(x - largest)
+  double sum_ = 0, log_sum_ = 0;
   size_t top_ = 0;
   bool finite_ = true;
 };
 
-/// What all variants of a row are compared with: its probabilities are computed once.
+/// What all variants of a row are compared with: its exponentials are computed once.
 class ReferencePrediction {
  public:
-  explicit ReferencePrediction(std::span<const float> logits);
+  /// logits [vocab], and as much room for their exponentials: both must outlive it.
+  ReferencePrediction(std::span<const float> logits, std::span<double> room) : prediction_(logits, room), e_(room) {}
 
   bool is_finite() const { return prediction_.is_finite(); }
 
@@ -45,7 +52,7 @@ class ReferencePrediction {
 
  private:
   Prediction prediction_;
-  std::vector<double> p_;  // [vocab]; 0 where it is negligible
+  std::span<const double> e_;  // [vocab]
 };
 
 }  // namespace kvcal

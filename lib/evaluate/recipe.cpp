@@ -42,21 +42,22 @@ Change best_change(const LayerChoices& layers, const Choice& choice) {
 /// Measures choices and keeps the cheapest that is good enough.
 class Search {
  public:
-  Search(const LayerChoices& layers, double max_kl, const std::function<double(const Choice&)>& measure)
-      : layers_(layers), max_kl_(max_kl), measure_(measure) {}
+  Search(const LayerChoices& layers, const RecipeLimits& limits, const MeasureChoice& measure)
+      : layers_(layers), limits_(limits), measure_(measure) {}
 
   /// Whether what choose() gives for this sum is good enough.
   bool allows(double sum) {
-    Recipe tried{choose(layers_, sum)};
+    Recipe tried{choose(layers_, sum), {}};
     tried.sum_kl = sum_of(layers_, tried.choice);
     tried.bytes = bytes_of(layers_, tried.choice);
     const auto known = std::ranges::find(tried_, tried.choice, &Recipe::choice);
-    if (known != tried_.end()) return known->kl <= max_kl_;
-    tried.kl = tried.sum_kl > 0 ? measure_(tried.choice) : 0;
+    if (known != tried_.end()) return limits_.allow(known->measured);
+    if (tried.sum_kl > 0) tried.measured = measure_(tried.choice);
     n_measured_ += tried.sum_kl > 0;
     tried_.push_back(tried);
-    const bool good = tried.kl <= max_kl_;
-    if (good && (!best_ || tried.bytes < best_->bytes || (tried.bytes == best_->bytes && tried.kl < best_->kl)))
+    const bool good = limits_.allow(tried.measured);
+    if (good && (!best_ || tried.bytes < best_->bytes ||
+                 (tried.bytes == best_->bytes && tried.measured.kl < best_->measured.kl)))
       best_ = tried;
     return good;
   }
@@ -71,8 +72,8 @@ class Search {
 
  private:
   const LayerChoices& layers_;
-  double max_kl_;
-  const std::function<double(const Choice&)>& measure_;
+  const RecipeLimits& limits_;
+  const MeasureChoice& measure_;
   std::vector<Recipe> tried_;
   std::optional<Recipe> best_;
   int n_measured_ = 0;
@@ -98,13 +99,13 @@ Choice choose(const LayerChoices& layers, double most) {
   return choice;
 }
 
-Recipe find_recipe(const LayerChoices& layers, double max_kl, const std::function<double(const Choice&)>& measure) {
-  Search search(layers, max_kl, measure);
+Recipe find_recipe(const LayerChoices& layers, const RecipeLimits& limits, const MeasureChoice& measure) {
+  Search search(layers, limits, measure);
   const double cheapest = sum_of(layers, choose(layers, std::numeric_limits<double>::infinity()));
   if (search.allows(cheapest)) return search.best();
   // Between a sum that is good enough and one that is not. Where sums and KLs differ by a factor, so do these.
   double good = 0, bad = cheapest;
-  for (double sum = std::min(max_kl, cheapest / 2); search.may_measure() && bad > 1.05 * good;
+  for (double sum = std::min(limits.max_kl, cheapest / 2); search.may_measure() && bad > 1.05 * good;
        sum = std::sqrt(good * bad)) {
     if (sum <= 0) break;
     (search.allows(sum) ? good : bad) = sum;

@@ -28,18 +28,31 @@ int64_t bytes_of(const LayerChoices& layers, const Choice& choice);
 /// a byte; of equal ones that of the earlier layer.
 Choice choose(const LayerChoices& layers, double most);
 
+/// What was measured of a choice: the mean KL, and the share of tokens after which both hold the same for the
+/// likeliest.
+struct MeasuredChoice {
+  double kl = 0, top1 = 1;
+};
+
+/// What is good enough.
+struct RecipeLimits {
+  double max_kl = 0, min_top1 = 0;
+  bool allow(const MeasuredChoice& m) const { return m.kl <= max_kl && m.top1 >= min_top1; }
+};
+
 struct Recipe {
   Choice choice;
-  double kl = 0;      // measured, of this choice
+  MeasuredChoice measured;
   double sum_kl = 0;  // of the layers alone
   int64_t bytes = 0;  // per token, of all layers
   int n_measured = 0;
 };
 
 /// KLs of layers do not add up exactly: noise cancels, and in bf16 each layer's includes that of all others. So choices
-/// are measured, until the cheapest is found whose KL is at most `max_kl`: at most kMostMeasured of them, and one that
-/// rounds nothing needs none.
+/// are measured, until the cheapest is found that the limits allow: at most kMostMeasured of them, and one that rounds
+/// nothing needs none.
 constexpr int kMostMeasured = 8;
-Recipe find_recipe(const LayerChoices& layers, double max_kl, const std::function<double(const Choice&)>& measure);
+using MeasureChoice = std::function<MeasuredChoice(const Choice&)>;
+Recipe find_recipe(const LayerChoices& layers, const RecipeLimits& limits, const MeasureChoice& measure);
 
 }  // namespace kvcal

@@ -1,5 +1,7 @@
 #include "evaluate/resume.h"
 
+#include <algorithm>
+
 #include "base/number_text.h"
 #include "base/sha256.h"
 
@@ -35,6 +37,107 @@ void EvaluationFolder::write_file(int slot, const Tensors& rows, const Safetenso
   for (const auto& [name, tensor] : rows) writer.declare(name, tensor.dtype, tensor.shape);
   for (const auto& [name, tensor] : rows) writer.write(name, tensor);
   writer.commit();
+}
+
+namespace {
+
+constexpr int64_t kTokenFields = 6;
+
+void to_fields(const ComparedToken& token, double* fields) {
+  const PredictionDifference& d = token.difference;
+  const int flags = (token.has_next ? 1 : 0) + (d.finite ? 2 : 0) + (d.same_top ? 4 : 0);
+  const double all[kTokenFields] = {static_cast<double>(token.prompt),
+                                    static_cast<double>(token.position),
+                                    static_cast<double>(flags),
+                                    d.kl,
+                                    d.nll_reference,
+                                    d.nll_variant};
+  std::ranges::copy(all, fields);
+}
+
+ComparedToken of_fields(const double* fields) {
+  const auto flags = static_cast<unsigned>(fields[2]);
+  return {static_cast<int64_t>(fields[0]),
+          static_cast<int64_t>(fields[1]),
+          (flags & 1) != 0,
+          {(flags & 2) != 0, fields[3], fields[4], fields[5], (flags & 4) != 0}};
+}
+
+std::vector<Tensor> tensors_of(const std::vector<Storage>& all) {
+  std::vector<Tensor> tensors;
+  for (const Storage& s : all) tensors.push_back(s.tensor());
+  return tensors;
+}
+
+}  // namespace
+
+std::vector<std::vector<ComparedToken>> SweepFolder::compared(size_t n_variants, int64_t n_tokens) {
+  std::vector<Storage> all;
+  for (size_t v = 0; v < n_variants; ++v) all.emplace_back(Shape({n_tokens, kTokenFields}), DType::F64);
+  restore(tensors_of(all));
+  std::vector<std::vector<ComparedToken>> tokens(n_variants);
+  for (size_t v = 0; v < n_variants; ++v)
+    for (int64_t t = 0; t < n_tokens; ++t)
+      tokens[v].push_back(of_fields(all[v].tensor().as<double>() + t * kTokenFields));
+  return tokens;
+}
+
+void SweepFolder::finish(const std::vector<std::vector<ComparedToken>>& tokens) {
+  std::vector<Storage> all;
+  for (const std::vector<ComparedToken>& of_variant : tokens) {
+    const Storage& s = all.emplace_back(Shape({static_cast<int64_t>(of_variant.size()), kTokenFields}), DType::F64);
+    double* fields = s.tensor().as<double>();
+    for (size_t t = 0; t < of_variant.size(); ++t) to_fields(of_variant[t], fields + t * kTokenFields);
+  }
+  save(n_layers_ + 1, tensors_of(all));
+}
+
+AnswerFolder::AnswerFolder(std::filesystem::path folder, Json identity, int64_t most_tokens, NoticeListener& listener)
+    : EvaluationFolder(std::move(folder), std::move(identity), listener), most_tokens_(most_tokens) {
+  for (int i = 0; i < layers_done(); ++i) made_.emplace_back(Shape({1 + most_tokens_}), DType::I32);
+  if (!made_.empty()) restore(tensors_of(made_));
+}
+
+std::vector<int32_t> AnswerFolder::tokens(size_t answer) const {
+  const int32_t* all = made_[answer].tensor().as<int32_t>();
+  return {all + 1, all + 1 + all[0]};
+}
+
+void AnswerFolder::add(const std::vector<int32_t>& tokens) {
+  int32_t* all = made_.emplace_back(Shape({1 + most_tokens_}), DType::I32).tensor().as<int32_t>();
+  std::fill(all, all + 1 + most_tokens_, 0);
+  all[0] = static_cast<int32_t>(tokens.size());
+  std::ranges::copy(tokens, all + 1);
+  save(static_cast<int>(made_.size()), tensors_of(made_));
+}
+
+Json EvaluationResume::identity_with(const Json& more) const {
+  Json identity = identity_;
+  identity.update(more);
+  return identity;
+}
+
+SweepFolder& EvaluationResume::sweep(const std::string& name, const std::vector<Variant>& variants,
+                                     const std::string& plan_sha256) {
+  const Json identity = identity_with({{"plan", plan_sha256}, {"variants", digest_of(variants)}});
+  auto part = std::make_unique<SweepFolder>(name.empty() ? folder_ : folder_ / name, identity, n_layers_, listener_);
+  if (!part->is_through()) part->announce(static_cast<size_t>(n_layers_));
+  SweepFolder& sweep = *part;
+  parts_.push_back(std::move(part));
+  return sweep;
+}
+
+AnswerFolder& EvaluationResume::answers(const std::vector<Variant>& variants, int64_t most_tokens) {
+  const Json identity = identity_with({{"variants", digest_of(variants)}, {"max_new_tokens", most_tokens}});
+  auto part = std::make_unique<AnswerFolder>(folder_ / "answers", identity, most_tokens, listener_);
+  if (part->n_made() > 0) listener_.hear(Notice::Note, "resuming after " + std::to_string(part->n_made()) + " answers");
+  AnswerFolder& answers = *part;
+  parts_.push_back(std::move(part));
+  return answers;
+}
+
+void EvaluationResume::remove() {
+  for (; !parts_.empty(); parts_.pop_back()) parts_.back()->remove();
 }
 
 std::string digest_of(const std::vector<Variant>& variants) {

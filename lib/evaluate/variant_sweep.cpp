@@ -38,7 +38,7 @@ class SideBySide {
  public:
   SideBySide(const SequencePlan& sequences, const std::vector<Variant>& variants, const ModelSpec& spec, Ops& op,
              int64_t keep_recent, ThreadPool& pool)
-      : self_(sequences.prompts, 1, pool), comparison_(sequences.prompts, variants.size(), pool) {
+      : self_(sequences.prompts, 1, rows_, pool), comparison_(sequences.prompts, variants.size(), rows_, pool) {
     groups_ = {{&sequences.sanity, &away_, Until::Logits, &self_.of_reference()},
                {&sequences.sanity, &away_, Until::Logits, &self_.of_variant(0)},
                {&sequences.measured, &away_, Until::Logits, &comparison_.of_reference()}};
@@ -57,6 +57,7 @@ class SideBySide {
 
  private:
   NoTap away_;
+  ReferenceRows rows_;
   Comparison self_, comparison_;
   std::vector<RoundingTap> taps_;
   std::vector<SequenceGroup> groups_;
@@ -79,6 +80,27 @@ int64_t work_before(int64_t layer, const std::vector<SequenceGroup>& groups) {
   int64_t work = 0;
   for (const SequenceGroup& g : groups) work += tokens_of(*g.sequences) * std::max<int64_t>(0, layer - g.first_layer);
   return work;
+}
+
+/// What a sweep finds of each variant, by prompt and position.
+std::vector<std::vector<ComparedToken>> compared(const Ground& on, const std::vector<Variant>& variants,
+                                                 const MemoryPlan& memory, SweepFolder* store) {
+  ThreadPool pool(on.options.threads ? on.options.threads : available_processors());
+  SideBySide side_by_side(on.sequences, variants, on.model.spec(), on.op, on.options.keep_recent, pool);
+  Runner runner(*on.model.model, on.op, on.model.weights, memory);
+  if (store) runner.keep_in(*store);
+  SweepOutline outline =
+      outline_of(side_by_side.groups(), variants, static_cast<int64_t>(on.model.spec().layers.size()));
+  int64_t done = outline.work_done = store ? work_before(store->layers_done(), side_by_side.groups()) : 0;
+  runner.on_step([&](const RunStep& step) { on.listener.step(step, done += step.tokens); });
+  on.listener.sweep_begins(outline);
+  runner.run(side_by_side.groups(), on.sequences.prompts);
+  on.listener.sweep_ends();
+  check_equal(side_by_side.self(), on.sequences.prompts);
+  std::vector<std::vector<ComparedToken>> tokens;
+  for (size_t i = 0; i < variants.size(); ++i) tokens.push_back(side_by_side.of(i));
+  if (store) store->finish(tokens);
+  return tokens;
 }
 
 }  // namespace
@@ -104,40 +126,28 @@ MemoryPlan memory_of(const Ground& on, const std::vector<Variant>& variants) {
                      [&] { return plan_memory(on.model.spec(), on.model.weights, side_by_side, memory); });
 }
 
-Swept sweep(const Ground& on, const std::vector<Variant>& variants, RunStore* store) {
+Swept sweep(const Ground& on, const std::vector<Variant>& variants, const std::string& name) {
   Swept swept;
   swept.memory = memory_of(on, variants);
-  ThreadPool pool(on.options.threads ? on.options.threads : available_processors());
-  SideBySide side_by_side(on.sequences, variants, on.model.spec(), on.op, on.options.keep_recent, pool);
-  Runner runner(*on.model.model, on.op, on.model.weights, swept.memory);
-  if (store) runner.keep_in(*store);
-  SweepOutline outline =
-      outline_of(side_by_side.groups(), variants, static_cast<int64_t>(on.model.spec().layers.size()));
-  int64_t done = outline.work_done = store ? work_before(store->layers_done(), side_by_side.groups()) : 0;
-  runner.on_step([&](const RunStep& step) { on.listener.step(step, done += step.tokens); });
-  on.listener.sweep_begins(outline);
-  runner.run(side_by_side.groups(), on.sequences.prompts);
-  on.listener.sweep_ends();
-  check_equal(side_by_side.self(), on.sequences.prompts);
-  for (size_t i = 0; i < variants.size(); ++i) swept.variants.push_back({variants[i], side_by_side.of(i)});
+  SweepFolder* store = on.resume ? &on.resume->sweep(name, variants, on.sequences.sha256) : nullptr;
+  std::vector<std::vector<ComparedToken>> tokens =
+      store && store->is_through() ? store->compared(variants.size(), tokens_of(on.sequences.measured))
+                                   : compared(on, variants, swept.memory, store);
+  for (size_t i = 0; i < variants.size(); ++i) swept.variants.push_back({variants[i], std::move(tokens[i])});
   return swept;
 }
 
-std::unique_ptr<RunFolder> open_resume(const Ground& on, const std::vector<Variant>& variants,
-                                       const std::string& prompts_sha256) {
+std::unique_ptr<EvaluationResume> open_resume(const Ground& on, const std::string& prompts_sha256) {
   const EvaluationOptions& o = on.options;
   if (o.resume.empty()) return nullptr;
   const Json identity = {{"model", to_json(describe(on.model))},
                          {"prompts", prompts_sha256},
-                         {"plan", on.sequences.sha256},
-                         {"variants", digest_of(variants)},
                          {"keep_recent", o.keep_recent},
                          {"precision", o.precision == Precision::BF16 ? "bf16" : "f32"},
                          {"isa", on.op.isa()},
                          {"commit", o.commit}};
-  auto folder = std::make_unique<EvaluationFolder>(o.resume, identity, on.listener);
-  folder->announce(on.model.spec().layers.size());
-  return folder;
+  return std::make_unique<EvaluationResume>(o.resume, identity, static_cast<int>(on.model.spec().layers.size()),
+                                            on.listener);
 }
 
 }  // namespace kvcal

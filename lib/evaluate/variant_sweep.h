@@ -5,7 +5,6 @@
 #include <string>
 #include <vector>
 
-#include "calibrate/run_folder.h"
 #include "evaluate/evaluate.h"
 
 namespace kvcal {
@@ -17,6 +16,7 @@ struct Ground {
   Ops& op;
   const EvaluationOptions& options;
   CalibrationListener& listener;
+  EvaluationResume* resume = nullptr;
 };
 
 struct Swept {
@@ -28,11 +28,10 @@ struct Swept {
 MemoryPlan memory_of(const Ground& on, const std::vector<Variant>& variants);
 
 /// The reference twice on a few tokens (Error where its predictions differ), then the reference and all variants on all
-/// of them. With a store it goes on where that says, and leaves every layer's end there.
-Swept sweep(const Ground& on, const std::vector<Variant>& variants, RunStore* store = nullptr);
+/// of them. `name`: of its part of Ground::resume, where it goes on and leaves every layer's end.
+Swept sweep(const Ground& on, const std::vector<Variant>& variants, const std::string& name = "");
 
-/// With EvaluationOptions::resume, where such a sweep is kept; else null.
-std::unique_ptr<RunFolder> open_resume(const Ground& on, const std::vector<Variant>& variants,
-                                       const std::string& prompts_sha256);
+/// With EvaluationOptions::resume, where the parts of a run are kept; else null.
+std::unique_ptr<EvaluationResume> open_resume(const Ground& on, const std::string& prompts_sha256);
 
 }  // namespace kvcal

@@ -52,17 +52,59 @@ class Attention {
       const Tensor q = tap.query(s_.cache, op.project_heads(h, qkv_, {parts, c_.dims.eps, turns, rope_})[0], batch);
       const std::vector<const KvRows*> rows = states.owner_rows(batch);
       if (tap.samples()) tap.attention(op, s_.cache, {q, {}, {}, rows, spec, *wo_.column_norms}, batch);
-      return tail == Tail::Skip ? h : op.linear(op.attend_kept(q, batch.spans, rows, spec), wo_);
+      if (tail == Tail::Skip) return h;
+      return op.linear(tap.block() > 0 ? attend_kept_in_blocks(op, q, rows, spec, batch, states, tap)
+                                       : op.attend_kept(q, batch.spans, rows, spec),
+                       wo_);
     }
     const auto [q, k, v] = project(op, h, turns);
     const Tensor query = tap.query(s_.cache, q, batch), key = tap.key(s_.cache, k, batch),
                  value = tap.value(s_.cache, v, batch);
+    if (layer_.shared && tap.block() > 0 && tail == Tail::Full)
+      return op.linear(attend_shared_in_blocks(op, {query, key, value, wo_, spec}, batch, states, tap), wo_);
     const Tensor o = attend_cached(op, s_, {query, key, value, wo_, spec}, batch, states, tap, tail);
     return o ? op.linear(o, wo_) : h;
   }
 
  private:
   bool owns() const { return layer_.owner == layer_.index; }
+
+  /// Under a tap with blocks every layer reads a block's rows as they are until the block is complete, and this one is
+  /// through with all blocks before a later layer begins: for those its rows stay as they are, and its own are others.
+  Tensor attend_shared_in_blocks(Ops& op, const CachedAttention& a, const Batch& batch, LayerStates& states,
+                                 KvTap& tap) const {
+    op.keep_rows(a.k, a.v, batch.spans, states.kv_rows(batch));
+    const std::vector<KvRows*> rows = states.latent_rows(batch);
+    const Tensor o = op.attention(a.q, a.k, a.v, batch.spans, rows, a.spec);
+    store(op, rows, batch, tap);
+    for (const SequenceSpan& s : batch.sequences)  // later layers make their own
+      if (s.span.first_position + s.span.n_tokens == s.sequence_tokens) states.own(s.sequence).latent = {};
+    return o;
+  }
+
+  /// The same of a layer that reads the rows `kept` of another. A whole sequence has no block behind which it goes on.
+  Tensor attend_kept_in_blocks(Ops& op, const Tensor& q, std::vector<const KvRows*> kept, const AttentionSpec& spec,
+                               const Batch& batch, LayerStates& states, KvTap& tap) const {
+    const std::vector<KvRows*> rows = states.kv_rows(batch);
+    for (size_t i = 0; i < rows.size(); ++i) {
+      if (!rows[i]) continue;
+      const Span& span = batch.spans[i];
+      const Span all{0, span.n_tokens, span.first_position};
+      const auto of_span = [&](const Owned& x) { return x.view.rows(span.first_position, span.n_tokens); };
+      op.keep_rows(of_span(kept[i]->key), of_span(kept[i]->value), {&all, 1}, {&rows[i], 1});
+      kept[i] = rows[i];
+    }
+    const Tensor o = op.attend_kept(q, batch.spans, kept, spec);
+    store(op, rows, batch, tap);
+    return o;
+  }
+
+  void store(Ops& op, std::span<KvRows* const> rows, const Batch& batch, KvTap& tap) const {
+    store_blocks(op, batch, rows, tap.block(), [&](size_t i, int64_t first) {
+      const auto block = [&](const Owned& x) { return x.view.rows(first, tap.block()); };
+      return tap.stored(s_.cache, {block(rows[i]->key), block(rows[i]->value)});
+    });
+  }
 
   struct Projected {
     Tensor q, k, v;  // [tokens, heads, head_dim]

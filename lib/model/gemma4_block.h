@@ -26,6 +26,7 @@ struct Gemma4Layer {
   bool full;            // attends to everything; else slides
   bool keys_as_values;  // no projection for values: they are the keys before norm and RoPE
   int owner;            // the layer whose rows it reads, itself unless they are another's
+  bool shared;          // later layers read its rows
   int64_t head_dim, n_kv_heads, ffn;
 };
 

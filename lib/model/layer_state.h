@@ -15,7 +15,7 @@ namespace kvcal {
 /// Everything is absent, that is zero, in a fresh sequence.
 struct LayerState {
   KvRows kv;
-  KvRows latent;  // MLA: rows of the cache itself and their latent parts, where a tap samples attention
+  KvRows latent;  // MLA: the cache's own rows and their latent parts; of a shared cache in blocks its owner's (gemma4)
   ConvState conv;
   DeltaState delta;
   SsmState ssm;

@@ -23,7 +23,23 @@ struct Evaluated {
   fs::path resume = {};
   int64_t keep_recent = 0, sample = 0;
   bool thirds = false;  // prompts 0, 4 and 8 alone
+  int64_t max_new_tokens = 0;
   std::function<void(const RunStep&)> on_step = {};
+  std::function<void(int64_t)> on_answer = {};
+};
+
+/// Hears of answers, too.
+class Listener final : public Recorder {
+ public:
+  explicit Listener(const Evaluated& how) : Recorder(how.on_step), on_answer_(how.on_answer) {}
+  void sweep_begins(const SweepOutline&) override { ++n_sweeps; }
+  void answered(int64_t n, int64_t) override {
+    if (on_answer_) on_answer_(n);
+  }
+  int n_sweeps = 0;
+
+ private:
+  std::function<void(int64_t)> on_answer_;
 };
 
 PromptSet prompts(const Evaluated& how) {
@@ -35,18 +51,23 @@ PromptSet prompts(const Evaluated& how) {
   return set;
 }
 
-Evaluation run(const Evaluated& how, const MakeVariants& variants) {
+Evaluation run(const Evaluated& how, const MakeVariants& variants, Listener& listener) {
   EvaluationOptions options;
   options.threads = how.threads;
   options.chunk_tokens = how.chunk_tokens;
   options.resume = how.resume;
   options.keep_recent = how.keep_recent;
   options.sample = how.sample;
-  Recorder listener(how.on_step);
+  options.max_new_tokens = how.max_new_tokens;
   return evaluate({.model = source(how.model.string()),
                    .prompts = [&](bool) { return prompts(how); },
                    .open_device = [&] { return open_device("cpu", options.precision, how.threads); }},
                   options, variants, listener);
+}
+
+Evaluation run(const Evaluated& how, const MakeVariants& variants) {
+  Listener listener(how);
+  return run(how, variants, listener);
 }
 
 Artifact scales_of(const fs::path& model) {
@@ -105,8 +126,9 @@ TEST(Evaluate, BytesDoNotDependOnThreadsBatchesOrOrder) {
   EXPECT_TRUE(expected == bytes({.threads = 1, .reversed = true}));
 }
 
+struct Stopped {};
+
 TEST(Evaluate, AStoppedRunGoesOnWithTheSameBytes) {
-  struct Stopped {};
   const Artifact artifact = scales_of("datasets/demo/stressed");
   const MakeVariants variants = [&](const ModelSpec& spec) { return usual(spec, artifact); };
   const std::string expected = text_of(run({}, variants));
@@ -125,6 +147,69 @@ TEST(Evaluate, AStoppedRunGoesOnWithTheSameBytes) {
     evaluation.resume->remove();
     EXPECT_FALSE(fs::exists(how.resume));
   }
+}
+
+/// One file, its layers on some of the prompts, a recipe, and answers.
+VariantSet all_parts(const ModelSpec& spec, const Artifact& artifact) {
+  VariantSet set;
+  set.compared = {at_scales(spec, artifact, "file")};
+  for (const KvLayout& layout : spec.caches) set.layers.push_back(one_cache(set.compared[0], layout));
+  const Variant fp8 = at_scales(spec, artifact, "fp8_e4m3"),
+                fp4 = in_format(spec, stored_format("nvfp4"), ranges_of(artifact));
+  set.recipe = RecipeRequest{{1e-4}, {fp8, fp4}};
+  return set;
+}
+
+TEST(Evaluate, EveryPartOfAStoppedRunGoesOn) {
+  const Artifact artifact = scales_of("datasets/demo/stressed");
+  const MakeVariants variants = [&](const ModelSpec& spec) { return all_parts(spec, artifact); };
+  Evaluated how{.sample = 3, .max_new_tokens = 8};
+  Listener whole(how);
+  const std::string expected = text_of(run(how, variants, whole));
+  ASSERT_GE(whole.n_sweeps, 4) << "the first, the sample's, and those of recipes";
+  const Scratch scratch;
+  how.resume = scratch.path() / "state";
+  // In layer 5 of each sweep, then behind the fifth and the fifteenth of 24 answers.
+  for (int sweep = 1; sweep <= whole.n_sweeps; ++sweep) {
+    Listener* current = nullptr;
+    how.on_step = [&](const RunStep& step) {
+      if (step.layer == 5 && current->n_sweeps == 2 - (sweep == 1)) throw Stopped();
+    };
+    Listener listener(how);
+    current = &listener;
+    EXPECT_THROW(run(how, variants, listener), Stopped) << sweep;
+  }
+  how.on_step = {};
+  for (const int64_t last : {5, 15}) {
+    how.on_answer = [&](int64_t n) {
+      if (n == last) throw Stopped();
+    };
+    Listener listener(how);
+    EXPECT_THROW(run(how, variants, listener), Stopped);
+    EXPECT_EQ(listener.n_sweeps, last == 5 ? 1 : 0) << "sweeps that were through";
+  }
+  how.on_answer = {};
+  Listener listener(how);
+  Evaluation evaluation = run(how, variants, listener);
+  EXPECT_EQ(listener.n_sweeps, 0);
+  EXPECT_TRUE(listener.heard("resuming after 15 answers")) << listener.text();
+  EXPECT_TRUE(text_of(evaluation) == expected);
+  evaluation.resume->remove();
+  EXPECT_FALSE(fs::exists(how.resume));
+  EXPECT_TRUE(listener.text().find("cannot remove") == std::string::npos) << listener.text();
+}
+
+TEST(Evaluate, AnswersOfAnotherLengthAreNotGoneOnWith) {
+  const Artifact artifact = scales_of("datasets/demo/stressed");
+  const MakeVariants variants = [&](const ModelSpec& spec) {
+    return VariantSet{{at_scales(spec, artifact, "file")}, {}, {}};
+  };
+  const Scratch scratch;
+  Evaluated how{.resume = scratch.path() / "state", .max_new_tokens = 4};
+  run(how, variants);
+  how.max_new_tokens = 5;
+  const std::string said = message_of([&] { run(how, variants); });
+  EXPECT_NE(said.find("belongs to another run: max_new_tokens is"), std::string::npos) << said;
 }
 
 TEST(Evaluate, ARunOfOtherVariantsIsNotGoneOnWith) {

@@ -4,6 +4,8 @@
 #include "arch/backend.h"
 #include "arch/golden.h"
 #include "evaluate/evaluate.h"
+#include "evaluate/rounding_tap.h"
+#include "prefill/generate.h"
 
 namespace kvcal {
 namespace {
@@ -30,8 +32,9 @@ VariantSet coarse(const ModelSpec& spec) {
   return {{variant}, {}, {}};
 }
 
-std::vector<ComparedToken> tokens_in_batches_of(const Golden& model, int64_t rows) {
+std::vector<ComparedToken> tokens_in_batches_of(const Golden& model, int64_t rows, int64_t keep_recent = 0) {
   EvaluationOptions options;
+  options.keep_recent = keep_recent;
   options.precision = Precision::F32;
   options.chunk_tokens = rows;
   CalibrationListener silent;
@@ -46,27 +49,66 @@ std::vector<ComparedToken> tokens_in_batches_of(const Golden& model, int64_t row
   return std::move(evaluation.compared[0].tokens);
 }
 
+void expect_equal(const std::vector<ComparedToken>& a, const std::vector<ComparedToken>& b) {
+  ASSERT_EQ(a.size(), 590U);
+  ASSERT_EQ(b.size(), 590U);
+  double sum = 0;
+  for (size_t i = 0; i < a.size(); ++i) {
+    ASSERT_EQ(a[i].prompt, b[i].prompt);
+    ASSERT_EQ(a[i].position, b[i].position);
+    EXPECT_EQ(a[i].difference.kl, b[i].difference.kl) << "position " << a[i].position;
+    EXPECT_EQ(a[i].difference.nll_variant, b[i].difference.nll_variant) << "position " << a[i].position;
+    sum += a[i].difference.kl;
+  }
+  EXPECT_GT(sum, 0.001) << "nothing was rounded";
+}
+
 class Batches : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(Batches, DoNotMatter) {
   const Golden model(GetParam());
-  const std::vector<ComparedToken> whole = tokens_in_batches_of(model, 768), cut = tokens_in_batches_of(model, 256);
-  ASSERT_EQ(whole.size(), 590U);
-  ASSERT_EQ(cut.size(), 590U);
-  double sum = 0;
-  for (size_t i = 0; i < whole.size(); ++i) {
-    ASSERT_EQ(cut[i].prompt, whole[i].prompt);
-    ASSERT_EQ(cut[i].position, whole[i].position);
-    EXPECT_EQ(cut[i].difference.kl, whole[i].difference.kl) << "position " << cut[i].position;
-    EXPECT_EQ(cut[i].difference.nll_variant, whole[i].difference.nll_variant) << "position " << cut[i].position;
-    sum += whole[i].difference.kl;
+  expect_equal(tokens_in_batches_of(model, 768), tokens_in_batches_of(model, 256));
+}
+
+// Blocks end where batches do and elsewhere; 90 is all of a prompt.
+TEST_P(Batches, DoNotMatterToBlocks) {
+  const Golden model(GetParam());
+  for (const int64_t block : {90, 256}) {
+    SCOPED_TRACE("blocks of " + std::to_string(block));
+    const std::vector<ComparedToken> tokens = tokens_in_batches_of(model, 768, block);
+    expect_equal(tokens, tokens_in_batches_of(model, 256, block));
+    for (const ComparedToken& t : tokens)
+      EXPECT_TRUE(t.position >= block || t.difference.kl == 0) << "prompt " << t.prompt << ", position " << t.position;
   }
-  EXPECT_GT(sum, 0.001) << "nothing was rounded";
+}
+
+/// Of models that have no recurrent state, which a token at a time leaves with other last bits.
+class Blocks : public ::testing::TestWithParam<const char*> {};
+
+// What generation does.
+TEST_P(Blocks, MayComeTokenByToken) {
+  OpenedModel model(Golden(GetParam()).folder);
+  const std::unique_ptr<Ops> op = backend(Precision::F32);
+  const Variant variant = coarse(model.spec()).compared[0];
+  Generator generator(*model.model, *op, model.weights, 256);
+  const PromptTokens prompt{"40", prompts_of({40}).records[0].input_ids};
+  const auto logits = [&](const std::vector<int64_t>& steps, int64_t block) {
+    RoundingTap tap(variant, *op, block);
+    return generator.last_logits(prompt, steps, tap);
+  };
+  const std::vector<float> in_blocks = logits({16, 16, 8}, 16);
+  EXPECT_EQ(in_blocks, logits(std::vector<int64_t>(40, 1), 16));
+  EXPECT_NE(in_blocks, logits({16, 16, 8}, 0)) << "rows of the last block were rounded";
+  EXPECT_NE(in_blocks, logits({40}, 64)) << "rows of complete blocks were not";
 }
 
 INSTANTIATE_TEST_SUITE_P(All, Batches,
                          ::testing::Values("qwen3", "deepseek_v3", "kimi_linear", "gemma4", "mistral_window", "gemma2",
                                            "gpt_oss", "qwen3_next", "jamba"),
+                         [](const auto& given) { return std::string(given.param); });
+
+INSTANTIATE_TEST_SUITE_P(All, Blocks,
+                         ::testing::Values("qwen3", "deepseek_v3", "gemma4", "mistral_window", "gemma2", "gpt_oss"),
                          [](const auto& given) { return std::string(given.param); });
 
 }  // namespace

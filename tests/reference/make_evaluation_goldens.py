@@ -40,7 +40,7 @@ MODELS = {"qwen3": "grouped heads", "deepseek_v3": "latent rows", "kimi_linear":
           "gemma4": "layers that read another's cache, windows", "mistral_window": "windows", "gemma2": "windows, soft cap",
           "gpt_oss": "windows, sinks", "qwen3_next": "gated attention beside a delta rule",
           "jamba": "attention beside Mamba"}
-IN_BLOCKS = ("qwen3", "deepseek_v3", "mistral_window", "gpt_oss")
+IN_BLOCKS = ("qwen3", "deepseek_v3", "gemma4", "mistral_window", "gpt_oss")
 BLOCK_TOKENS = 4
 RECURRENT = ("kimi_linear", "qwen3_next", "jamba")
 STATES = {"bf16": torch.bfloat16, "f16": torch.float16}

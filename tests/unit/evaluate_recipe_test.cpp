@@ -22,6 +22,10 @@ std::function<double(const Choice&)> sums(const LayerChoices& layers, double fac
   };
 }
 
+Recipe found(const LayerChoices& layers, const RecipeLimits& limits, const std::function<double(const Choice&)>& kl) {
+  return find_recipe(layers, limits, [&](const Choice& choice) { return MeasuredChoice{kl(choice), 1}; });
+}
+
 /// The fewest bytes that any choice needs.
 int64_t fewest_bytes(const LayerChoices& layers, double max_kl, const std::function<double(const Choice&)>& measure) {
   int64_t fewest = -1;
@@ -51,7 +55,7 @@ TEST(Recipe, TakesTheFormatThatGainsMostForAByte) {
 
 TEST(Recipe, NeedsNothingWhereTheCheapestIsGoodEnough) {
   const LayerChoices layers = {two(.1), two(.2)};
-  const Recipe recipe = find_recipe(layers, .5, sums(layers));
+  const Recipe recipe = found(layers, {.5}, sums(layers));
   EXPECT_EQ(recipe.choice, (Choice{0, 0}));
   EXPECT_EQ(recipe.bytes, 1024);
   EXPECT_EQ(recipe.n_measured, 1);
@@ -60,18 +64,33 @@ TEST(Recipe, NeedsNothingWhereTheCheapestIsGoodEnough) {
 TEST(Recipe, GoesByWhatIsMeasured) {
   const LayerChoices layers = {two(.1), two(.2), two(.3), two(.4)};
   for (const double factor : {.1, .5, 1., 2., 10.}) {
-    const Recipe recipe = find_recipe(layers, .35, sums(layers, factor));
-    EXPECT_LE(recipe.kl, .35) << factor;
+    const Recipe recipe = found(layers, {.35}, sums(layers, factor));
+    EXPECT_LE(recipe.measured.kl, .35) << factor;
     EXPECT_LE(recipe.n_measured, kMostMeasured);
     EXPECT_EQ(recipe.bytes, fewest_bytes(layers, .35, sums(layers, factor))) << factor;
   }
 }
 
+TEST(Recipe, GoesByAgreementToo) {
+  const LayerChoices layers = {two(.1), two(.2), two(.3), two(.4)};
+  const auto agreeing = [&](double min_top1) {
+    return find_recipe(layers, {10, min_top1}, [&](const Choice& choice) {
+      const double kl = sums(layers)(choice);
+      return MeasuredChoice{kl, 1 - kl / 4};
+    });
+  };
+  EXPECT_EQ(agreeing(0).choice, (Choice{0, 0, 0, 0}));
+  const Recipe recipe = agreeing(0.9);
+  EXPECT_GE(recipe.measured.top1, 0.9);
+  EXPECT_EQ(recipe.bytes, fewest_bytes(layers, .4, sums(layers)));
+  EXPECT_EQ(agreeing(1).choice, (Choice{1, 1, 1, 1}));
+}
+
 TEST(Recipe, OfNoRoundingIsLeftWhereNothingIsGoodEnough) {
   const LayerChoices layers = {two(.1), two(.2)};
-  const Recipe recipe = find_recipe(layers, 0, sums(layers));
+  const Recipe recipe = found(layers, {0}, sums(layers));
   EXPECT_EQ(recipe.choice, (Choice{1, 1}));
-  EXPECT_EQ(recipe.kl, 0);
+  EXPECT_EQ(recipe.measured.kl, 0);
 }
 
 TEST(Recipe, IsNearlyTheCheapestOfAll) {
@@ -84,8 +103,8 @@ TEST(Recipe, IsNearlyTheCheapestOfAll) {
       layers.push_back(three(fp4, fp4 / 10));
     }
     const auto measure = sums(layers, .6);
-    const Recipe recipe = find_recipe(layers, .03, measure);
-    EXPECT_LE(recipe.kl, .03);
+    const Recipe recipe = found(layers, {.03}, measure);
+    EXPECT_LE(recipe.measured.kl, .03);
     EXPECT_LE(recipe.bytes, fewest_bytes(layers, .03, measure) + 1024) << i;
   }
 }

@@ -117,6 +117,7 @@ std::vector<Gemma4Layer> read_layers(const Json& text, const DecoderDims& dims) 
     l.full = full[static_cast<size_t>(i)];
     const bool shares = i >= first_shared;
     l.owner = shares ? owner_of(layers, l.full, first_shared) : l.index;
+    if (shares) layers[static_cast<size_t>(l.owner)].shared = true;
     l.keys_as_values = k_eq_v && l.full;
     l.ffn = dims.ffn * (wide && shares ? 2 : 1);
     read_geometry(text, dims, k_eq_v, own[static_cast<size_t>(i)], l);

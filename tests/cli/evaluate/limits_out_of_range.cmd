@@ -1,0 +1,4 @@
+set -- "$SOURCE/datasets/demo/natural" --prompts "$SOURCE/datasets/demo/prompts.jsonl" -q
+kvcal evaluate "$@" --min-agreement 97 || echo exit $?
+kvcal evaluate "$@" --generate --min-correct -0.1 || echo exit $?
+kvcal evaluate "$@" --max-kl -1 || echo exit $?
