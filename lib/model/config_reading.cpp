@@ -31,7 +31,7 @@ constexpr ActivationWord kActivationWords[] = {
     {"silu", Activation::Silu},         {"swish", Activation::Silu},
     {"gelu", Activation::Gelu},         {"gelu_pytorch_tanh", Activation::GeluTanh},
     {"gelu_new", Activation::GeluTanh}, {"gelu_tanh", Activation::GeluTanh},
-    {"relu2", Activation::Relu2},
+    {"relu2", Activation::Relu2},       {"swigluoai", Activation::Clamped},
 };
 
 void require_activation(const Json& config, const DecoderDefaults& family) {
