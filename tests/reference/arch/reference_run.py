@@ -16,7 +16,10 @@ from make_arch_goldens import Capture, NarrowestChoice, load
 
 
 # Published files, and servers, have another name of the class.
-OWN_NAMES = {"KimiK25ForConditionalGeneration": "Kimi_K25ForConditionalGeneration"}
+OWN_NAMES = {"KimiK25ForConditionalGeneration": "Kimi_K25ForConditionalGeneration",
+             "ExaoneMoEForCausalLM": "ExaoneMoeForCausalLM", "MiniMaxM3SparseForCausalLM": "MiniMaxM3VLForCausalLM",
+             "Qwen2_5OmniForConditionalGeneration": "Qwen2_5OmniThinkerForConditionalGeneration",
+             "Qwen3OmniMoeForConditionalGeneration": "Qwen3OmniMoeThinkerForConditionalGeneration"}
 
 
 def own_name(architecture: str) -> str:
