@@ -6,7 +6,7 @@ from cases.mla import draws as latent_draws
 from cases.moe import far_apart
 from cases.vision import IDS, QWEN2_TOWER, QWEN25_TOWER, QWEN3_TOWER, TINY_TOWER
 from cases.wrappers import GLM_TOWER, INTERN_TOWER, OMNI_TOWER, SOUND, WHISPER
-from dense import exaone4, gemma3, gemma4, glm, llama, ministral3, mistral, qwen2, qwen3, qwen_windows
+from dense import exaone4, gemma3, gemma4, llama, ministral3, mistral, qwen2, qwen3, qwen_windows
 from dice import Dice
 from hybrid import lfm2, qwen3_5, qwen3_5_moe
 from moe import deepseek_v3, glm4_moe, llama4, qwen3_moe
@@ -185,8 +185,8 @@ def turned_in_sections(r: Dice, text: dict, share) -> dict:
 
 
 def glm4v(r: Dice):
-    text = {key: value for key, value in glm(r).items() if key != "attention_bias"}
-    text = turned_in_sections(r, dict(text, head_dim=16), 0.5)
+    """The framework takes hidden / heads for the width of a head, whatever head_dim says."""
+    text = turned_in_sections(r, dict(r.sizes(explicit=False, head_dims=(16, 24)), **r.tied()), 0.5)
     return wrapper(r, text, dict(GLM_TOWER, out_hidden_size=text["hidden_size"]), image_token_id=92, video_token_id=93)
 
 
