@@ -145,7 +145,10 @@ def exaone4_5(r: Dice):
 
 
 def with_sound(r: Dice, text: dict, sound: dict, **ids) -> dict:
+    """Heads are never tied in the framework; servers go by what stands inside."""
     out = wrapper(r, text, None, **ids)
+    for part in (out, out["text_config"]):
+        part.pop("tie_word_embeddings", None)
     del out["vision_config"]
     return dict(out, audio_config=sound)
 
