@@ -195,6 +195,7 @@ Json to_json(const Inspection& i) {
     out["n_kv_layers"] = spec.caches.size();
     out["parameters"] = parameters_of(spec);
     out["max_positions"] = spec.max_positions;
+    if (spec.indexed_beyond > 0) out["longest_sequence"] = spec.indexed_beyond;
     if (spec.rope_switch > 0)
       out["longrope"] = {{"original_positions", spec.rope_switch}, {"list", spec.above_rope_switch ? "long" : "short"}};
     out["memory"] = {{"largest_layer_bytes", m.largest_layer},
@@ -265,6 +266,9 @@ void print_model(const ModelSpec& spec) {
             << "KV cache:      " << spec.caches.size() << " of " << spec.layers.size() << " layers, "
             << grouped(kv_bytes_per_token(spec, 2)) << " bytes per token in BF16, "
             << grouped(kv_bytes_per_token(spec, 1)) << " in FP8\n";
+  if (spec.indexed_beyond > 0)
+    std::cout << "prompts:       up to " << grouped(spec.indexed_beyond)
+              << " tokens; in longer ones an indexer picks keys, which is not supported\n";
   if (spec.rope_switch > 0)
     std::cout << "longrope:      the " << (spec.above_rope_switch ? "long" : "short")
               << " list of frequencies, as the server allows " << (spec.above_rope_switch ? "more than " : "at most ")

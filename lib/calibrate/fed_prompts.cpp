@@ -5,6 +5,7 @@
 #include "base/read_file.h"
 #include "base/sha256.h"
 #include "base/token_kind.h"
+#include "model/indexer.h"
 #include "prefill/encoder_file.h"
 
 namespace kvcal {
@@ -136,6 +137,8 @@ bool has_encoder_rows(const FedPrompts& fed) {
 std::vector<PromptTokens> tokens_of(const FedPrompts& fed, const ModelSpec& spec) {
   std::vector<PromptTokens> tokens;
   for (const TokenizedPrompt& p : fed.prompts) {
+    check_all_attended(spec, static_cast<int64_t>(p.input_ids.size()), "prompt " + quoted(p.id),
+                       "--max-length " + std::to_string(spec.indexed_beyond) + " truncates prompts");
     tokens.push_back({p.id, p.input_ids, p.weight});
     tokens.back().kinds = p.kinds;
     tokens.back().tags = p.tags;

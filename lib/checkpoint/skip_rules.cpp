@@ -22,7 +22,7 @@ const std::vector<SkipRule>& common_rules() {
       {"projector",
        {"multi_modal_projector.*", "*.multi_modal_projector.*", "mm_projector.*", "*.mm_projector.*", "mlp1.*",
         "projector.*", "*.projector.*", "aligner.*", "*.aligner.*", "gen_aligner.*", "connector.*", "*.connector.*",
-        "patch_merger.*", "*.patch_merger.*", "view_seperator", "*.view_seperator"}},
+        "patch_merger.*", "*.patch_merger.*", "patch_merge_mlp.*", "view_seperator", "*.view_seperator"}},
       {"rope tables",
        {"*.rotary_emb.*", "rotary_emb.*", "*.rotary_pos_emb.*", "*.inv_freq", "*.cos_cached", "*.sin_cached",
         "freqs_cis", "*.freqs_cis"}},

@@ -24,6 +24,23 @@ std::string architecture_name(const Json& config) {
   return (*list)[0].get<std::string>();
 }
 
+/// Wrappers keep the language model's config under several keys: here it is text_config always.
+Json with_text_config(Json config) {
+  if (const Json* found = find_member(config, "thinker_config"); found && found->is_object()) {  // Qwen-Omni's
+    Json thinker = *found;
+    for (const char* key : {"architectures", "model_type"})
+      if (config.contains(key)) thinker[key] = config[key];
+    config = std::move(thinker);
+  }
+  for (const char* key : {"llm_config", "language_config"}) {
+    if (find_member(config, "text_config") || !find_member(config, key)) continue;
+    Json text = config[key];
+    config["text_config"] = std::move(text);
+    config.erase(key);
+  }
+  return config;
+}
+
 }  // namespace
 
 std::span<const Architecture> architectures() { return kArchitectures; }
@@ -37,7 +54,7 @@ const Architecture& find_architecture(const Json& config) {
 
 std::unique_ptr<Model> parse_model(const Json& given, int64_t max_model_len) {
   if (!given.is_object()) fail("config.json is not an object");
-  Json config = given;
+  Json config = with_text_config(given);
   Json& text = find_member(config, "text_config") ? config["text_config"] : config;
   if (text.is_object()) text.erase(kServedPositions);
   if (text.is_object() && max_model_len > 0) text[kServedPositions] = max_model_len;

@@ -31,8 +31,8 @@ constexpr ActivationWord kActivationWords[] = {
     {"silu", Activation::Silu},          {"swish", Activation::Silu},
     {"gelu", Activation::Gelu},          {"gelu_pytorch_tanh", Activation::GeluTanh},
     {"gelu_new", Activation::GeluTanh},  {"gelu_tanh", Activation::GeluTanh},
-    {"relu", Activation::Relu},          {"relu2", Activation::Relu2},
-    {"gelu_fast", Activation::GeluTanh},
+    {"gelu_fast", Activation::GeluTanh}, {"relu", Activation::Relu},
+    {"relu2", Activation::Relu2},        {"swigluoai", Activation::Clamped},
 };
 
 void require_activation(const Json& config, const DecoderDefaults& family) {

@@ -93,10 +93,19 @@ LinearGroup load_qkv(WeightLoader& loader, WeightBinder& w, const DecoderDims& d
   return loader.load_linears(parts);
 }
 
+GluWeights load_glu(WeightLoader& loader, WeightBinder& w, const GluShape& shape) {
+  const auto& [hidden, ffn, bias, act] = shape;
+  const HostLinear down = projection(w, "down_proj", hidden, ffn, bias);
+  if (w.has("gate_up_proj.weight")) {
+    const HostLinear both = projection(w, "gate_up_proj", 2 * ffn, hidden, bias);
+    return loader.load_glu(both.rows(0, ffn), both.rows(ffn, ffn), down, act);
+  }
+  return loader.load_glu(projection(w, "gate_proj", ffn, hidden, bias), projection(w, "up_proj", ffn, hidden, bias),
+                         down, act);
+}
+
 GluMlp::GluMlp(WeightLoader& loader, WeightBinder weights, int64_t hidden, int64_t ffn, Bias bias, Activation act)
-    : w(loader.load_glu(projection(weights, "gate_proj", ffn, hidden, bias),
-                        projection(weights, "up_proj", ffn, hidden, bias),
-                        projection(weights, "down_proj", hidden, ffn, bias), act)) {}
+    : w(kvcal::load_glu(loader, weights, {hidden, ffn, bias, act})) {}
 
 Tensor GluMlp::forward(Ops& op, const Tensor& x) const { return op.glu_mlp(x, w); }
 

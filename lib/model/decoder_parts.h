@@ -65,7 +65,14 @@ void share_input(Linear& a, Linear& b);
 /// "self_attn.q_proj", ".k_proj", ".v_proj" of a layer: [n_heads·D, hidden], [n_kv_heads·D, hidden] x2.
 LinearGroup load_qkv(WeightLoader& loader, WeightBinder& w, const DecoderDims& dims, Bias bias);
 
-/// gate_proj, up_proj, down_proj of the binder's module.
+/// gate_proj and up_proj, or both in gate_up_proj, and down_proj of the binder's module.
+struct GluShape {
+  int64_t hidden, ffn;
+  Bias bias = Bias::None;
+  Activation act = Activation::Silu;
+};
+GluWeights load_glu(WeightLoader& loader, WeightBinder& w, const GluShape& shape);
+
 struct GluMlp {
   GluWeights w;
 

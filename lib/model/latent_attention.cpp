@@ -99,6 +99,10 @@ Tensor LatentAttention::rotated(Ops& op, const Tensor& x, const Tensor& turns) c
   return turns ? op.rope(x, turns, rope_) : x;
 }
 
+Tensor LatentAttention::grown_query(Ops& op, const Tensor& x, const Batch& batch) const {
+  return growth_.beta > 0 ? grown(op, x, growth_, batch) : x;
+}
+
 /// row [tokens, 1, kv_rank + rope] -> keys [tokens, n_heads, nope + rope], values [tokens, n_heads, value].
 KvTap::Rows LatentAttention::expand(Ops& op, const Tensor& row) const {
   const LatentDims& d = dims_;
@@ -116,7 +120,8 @@ Tensor LatentAttention::forward(Ops& op, const Tensor& h, const Batch& batch, La
   const int64_t n = batch.n_tokens();
   const Tensor turns = rope_.rotary_dim > 0 ? op.rope_table(batch.positions, n, rope_) : Tensor{};
   const Tensor queries = project_queries(op, h).reshaped({n, d.n_heads, d.qk()});
-  const Tensor q_nope = op.columns(queries, 0, d.nope), q_pe = rotated(op, op.columns(queries, d.nope, d.rope), turns);
+  const Tensor q_nope = grown_query(op, op.columns(queries, 0, d.nope), batch),
+               q_pe = grown_query(op, rotated(op, op.columns(queries, d.nope, d.rope), turns), batch);
   const Tensor kv = op.linear(h, kv_a_);  // [tokens, kv_rank + rope]
   const Tensor latent = op.rms_norm(op.columns(kv, 0, d.kv_rank), kv_norm_, d.eps);
   const Tensor k_pe = rotated(op, op.columns(kv, d.kv_rank, d.rope).reshaped({n, 1, d.rope}), turns);

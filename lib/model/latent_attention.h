@@ -6,6 +6,7 @@
 #pragma once
 
 #include "model/mixer.h"
+#include "model/query_growth.h"
 #include "model/rope.h"
 
 namespace kvcal {
@@ -30,6 +31,9 @@ class LatentAttention final : public Mixer {
   LatentAttention(const LatentDims& dims, const KvLayout& layout, const RopeSpec& rope, WeightLoader& loader,
                   WeightBinder w);
 
+  /// From now on queries grow with their position, by more than 0.
+  void grow_queries(const QueryGrowth& growth) { growth_ = growth; }
+
   Tensor forward(Ops& op, const Tensor& h, const Batch& batch, LayerStates& states, KvTap& tap,
                  Tail tail) const override;
 
@@ -37,10 +41,12 @@ class LatentAttention final : public Mixer {
   Tensor project_queries(Ops& op, const Tensor& h) const;
   KvTap::Rows expand(Ops& op, const Tensor& row) const;
   Tensor rotated(Ops& op, const Tensor& x, const Tensor& turns) const;
+  Tensor grown_query(Ops& op, const Tensor& x, const Batch& batch) const;
 
   LatentDims dims_;
   const KvLayout& layout_;
   const RopeSpec& rope_;
+  QueryGrowth growth_;
   Linear q_a_, q_b_;  // [q_rank, hidden], [n_heads·qk, q_rank]; q_b_ alone: [n_heads·qk, hidden]
   Linear kv_a_;       // [kv_rank + rope, hidden]
   Owned q_norm_, kv_norm_;

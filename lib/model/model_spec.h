@@ -74,6 +74,7 @@ struct ModelSpec {
   std::string model_type;    // config.json's own, outer level
   int64_t hidden = 0, vocab = 0, max_positions = 0;
   int64_t rope_switch = 0;  // a server that allows more tokens than this turns by other frequencies; 0 = no such rule
+  int64_t indexed_beyond = 0;   // in longer sequences an indexer picks the keys of a query; 0 = there is none
   int64_t n_position_axes = 1;  // 3 for mRoPE
   bool tied_head = false;
   std::string default_prefix = "model.";  // of the language model's tensors, when no checkpoint tells better

@@ -13,13 +13,13 @@ struct MoeDecoderBlock final : Block {
   MoeDecoderBlock(const MoeDecoderConfig& c, const KvLayout& layout, WeightLoader& loader, WeightBinder w)
       : eps(c.dims.eps),
         residual(c.multipliers ? c.multipliers->residual : 1),
-        attn_norm(loader.load_gain(w("input_layernorm.weight", {c.dims.hidden}), Gain::Plain)),
-        ffn_norm(loader.load_gain(w("post_attention_layernorm.weight", {c.dims.hidden}), Gain::Plain)),
-        attention(c.dims, layout, c.rope, c.attention, loader, w) {
+        attn_norm(loader.load_gain(w("input_layernorm.weight", {c.dims.hidden}), c.gain)),
+        ffn_norm(loader.load_gain(w("post_attention_layernorm.weight", {c.dims.hidden}), c.gain)),
+        attention(c.dims, layout, c.rope_of(layout.layer), c.attention, loader, w) {
     if (c.sparse[static_cast<size_t>(layout.layer)]) {
       moe.emplace(c.moe, c.load(c.moe, loader, w));
     } else {
-      mlp.emplace(loader, w.at("mlp."), c.dims.hidden, c.dims.ffn);
+      mlp.emplace(loader, w.at("mlp."), c.dims.hidden, c.dims.ffn, Bias::None, c.moe.act);
     }
   }
 
@@ -43,9 +43,10 @@ MoeDecoder::MoeDecoder(const Json& config, MoeDecoderConfig c) : c_(std::move(c)
   spec_ = general_spec(config, d);
   spec_.default_prefix = c_.default_prefix;
   final_eps_ = d.eps;
+  final_gain_ = c_.gain;
   const int64_t dense = attention_parameters(d, c_.attention) + 3 * d.hidden * d.ffn + 2 * d.hidden;
   for (size_t i = 0; i < c_.windows.size(); ++i) {
-    KvLayout& cache = add_attention_layer(spec_, d, c_.rope, c_.windows[i], dense);
+    KvLayout& cache = add_attention_layer(spec_, d, c_.rope_of(static_cast<int>(i)), c_.windows[i], dense);
     cache.learned_sinks = c_.attention.sinks;
     // A weighted norm behind RoPE changes the length of a pair.
     if (c_.attention.norm == QkNorm::PerHeadAfterRope) cache.pair_bound = PairBound::None;

@@ -14,28 +14,33 @@ namespace kvcal {
 struct MoeDecoderConfig {
   DecoderDims dims{};  // ffn: of dense layers
   RopeSpec rope;
+  std::vector<RopeSpec> ropes;  // per layer, of no dimension = none; empty: `rope` everywhere
   AttentionForm attention;
-  MoeDims moe{};
+  Gain gain = Gain::Plain;  // of norm1, norm2 and the last one
+  MoeDims moe{};            // its activation is that of dense layers too
   MoeParts (*load)(const MoeDims&, WeightLoader&, WeightBinder layer) = nullptr;
   std::vector<bool> sparse;          // per layer: experts, or "mlp." dense
   std::vector<int64_t> windows;      // per layer, 0 = none
   int64_t moe_extra_parameters = 0;  // of a sparse layer, beyond moe_parameters()
   std::optional<Multipliers> multipliers;
   std::string default_prefix = "model.";  // ModelSpec::default_prefix
+
+  const RopeSpec& rope_of(int layer) const { return ropes.empty() ? rope : ropes[static_cast<size_t>(layer)]; }
 };
 
 /// All layers sparse, none with a window.
 void make_uniform(MoeDecoderConfig& config);
 
-/// h = x + r Attn(norm1 x), out = h + r FeedForward(norm2 h), with plain-gain RMSNorm and r = 1 or of the multipliers.
+/// h = x + r Attn(norm1 x), out = h + r FeedForward(norm2 h), with RMSNorm and r = 1 or of the multipliers.
 class MoeDecoder : public DecoderModel {
  public:
   MoeDecoder(const Json& config, MoeDecoderConfig c);
 
- private:
+ protected:
   std::unique_ptr<Block> make_block(const LayerSpec& layer, const KvLayout* cache, WeightLoader& loader,
                                     WeightBinder w) const override;
 
+ private:
   MoeDecoderConfig c_;
 };
 

@@ -14,7 +14,6 @@ namespace {
 struct Refusal {
   std::string_view name, reason;
 };
-constexpr std::string_view kIndexer = "its sparse attention selects rows with an indexer that has its own cache";
 constexpr std::string_view kGemma3n =
     "its layers mix four streams (AltUp), with low-rank branches (LAuReL) and sparse activations";
 constexpr std::string_view kAlibi = "its attention is biased by distance (ALiBi) instead of rotated";
@@ -23,12 +22,10 @@ constexpr std::array kRefusals = {
     Refusal{"BloomForCausalLM", kAlibi},
     Refusal{"DeciLMForCausalLM",
             "its layers have different head counts, or a linear layer instead of attention, or none"},
-    Refusal{"DeepseekV32ForCausalLM", kIndexer},
     Refusal{"DeepseekV4ForCausalLM", "its attention keeps compressed entries beside a window of latent rows"},
     Refusal{"FalconMambaForCausalLM", kStateOnly},
     Refusal{"Gemma3nForCausalLM", kGemma3n},
     Refusal{"Gemma3nForConditionalGeneration", kGemma3n},
-    Refusal{"GlmMoeDsaForCausalLM", kIndexer},
     Refusal{"GraniteMoeSWAForCausalLM", "its heads have sinks, and its RoPE bases differ by layer"},
     Refusal{"GraniteSWAForCausalLM", "its heads have sinks, and its RoPE bases differ by layer"},
     Refusal{"KimiK3ForConditionalGeneration",
@@ -145,6 +142,7 @@ std::string unread_word(const Json& words, const ModelSpec& spec) {
   for (const Json& given : words) {
     const std::string word = given.is_string() ? given.get<std::string>() : given.dump();
     if (word == "chunked_attention" || word == "attention") continue;  // chunks are not in the layout; Granite's word
+    if (spec.indexed_beyond > 0) continue;                             // words of its own, which read_indexer() knows
     if (!(word == "sliding_attention" ? slides : word == "full_attention" ? sees_all : recurs)) return quoted(word);
   }
   return "";

@@ -13,7 +13,7 @@ SelfAttention::SelfAttention(const DecoderDims& d, const KvLayout& layout, const
       wo_(load_output_projection(loader, w, "self_attn.o_proj", d.hidden, {d.n_heads, d.head_dim}, form.o)) {
   const auto load_norm = [&](const char* name, int64_t heads) {
     const int64_t n = form.norm == QkNorm::WholeRow ? heads * d.head_dim : d.head_dim;
-    return loader.load_gain(w("self_attn." + std::string(name) + ".weight", {n}), Gain::Plain);
+    return loader.load_gain(w("self_attn." + std::string(name) + ".weight", {n}), form.gain);
   };
   if (form.norm != QkNorm::None) {
     q_norm_ = load_norm(form.q_norm, d.n_heads);
@@ -24,20 +24,23 @@ SelfAttention::SelfAttention(const DecoderDims& d, const KvLayout& layout, const
 
 std::vector<Tensor> SelfAttention::project(Ops& op, const Tensor& h, const Batch& batch) const {
   const int64_t dim = layout_.head_dim_k, n = batch.n_tokens();
-  const Tensor turns = op.rope_table(batch.positions, n, rope_);
+  const bool turned = layout_.rotary_dim > 0;
+  const Tensor turns = turned ? op.rope_table(batch.positions, n, rope_) : Tensor{};
   if (norm_ == QkNorm::WholeRow) {
     const auto clipped = [&](const Tensor& t) { return clip_ > 0 ? op.clamp(t, clip_) : t; };
     const auto normed = [&](size_t part, const Tensor& gain) {
       const Tensor row = clipped(op.rms_norm(op.linear(h, qkv_.parts[part]), gain, eps_));
-      return op.rope(row.reshaped({n, row.dim(1) / dim, dim}), turns, rope_);
+      const Tensor heads = row.reshaped({n, row.dim(1) / dim, dim});
+      return turned ? op.rope(heads, turns, rope_) : heads;
     };
     const Tensor v = clipped(op.linear(h, qkv_.parts[2]));
     return {normed(0, q_norm_), normed(1, k_norm_), v.reshaped({n, v.dim(1) / dim, dim})};
   }
   const bool before = norm_ == QkNorm::PerHead;
   const Tensor none;
-  const HeadsPart parts[] = {
-      {dim, before ? q_norm_ : none, true}, {dim, before ? k_norm_ : none, true}, {layout_.head_dim_v, none, false}};
+  const HeadsPart parts[] = {{dim, before ? q_norm_ : none, turned},
+                             {dim, before ? k_norm_ : none, turned},
+                             {layout_.head_dim_v, none, false}};
   std::vector<Tensor> heads = op.project_heads(h, qkv_, {parts, eps_, turns, rope_});
   if (norm_ == QkNorm::PerHeadAfterRope) {
     heads[0] = op.rms_norm(heads[0], q_norm_, eps_);
@@ -68,7 +71,9 @@ int64_t attention_parameters(const DecoderDims& d, const AttentionForm& form) {
 void name_norms(AttentionTensors& tensors, const AttentionForm& form) {
   if (form.clip > 0) tensors.obstacle = "its queries, keys and values are clipped";
   if (form.norm == QkNorm::None) return;
-  tensors.norm = form.norm == QkNorm::PerHeadAfterRope ? HeadNorm::GainBehindRope : HeadNorm::Gain;
+  tensors.norm = form.norm == QkNorm::PerHeadAfterRope ? HeadNorm::GainBehindRope
+                 : form.gain == Gain::OnePlus          ? HeadNorm::OnePlusGain
+                                                       : HeadNorm::Gain;
   tensors.query_norm = form.q_norm;
   tensors.key_norm = form.k_norm;
 }

@@ -6,7 +6,7 @@
 
 namespace kvcal {
 
-/// Plain-gain RMSNorm of queries and keys: over each head or over all heads of a token together before RoPE, or over
+/// RMSNorm of queries and keys: over each head or over all heads of a token together before RoPE, or over
 /// each head after it.
 enum class QkNorm : uint8_t { None, PerHead, WholeRow, PerHeadAfterRope };
 
@@ -15,8 +15,9 @@ struct AttentionForm {
   QkNorm norm = QkNorm::None;
   const char* q_norm = "q_norm";
   const char* k_norm = "k_norm";
-  bool sinks = false;  // "sinks" [n_heads]
-  float clip = 0;      // q, k and v are clamped to ± this before RoPE; 0 = they are not. With norms of whole rows only
+  Gain gain = Gain::Plain;  // of these norms
+  bool sinks = false;       // "sinks" [n_heads]
+  float clip = 0;  // q, k and v are clamped to ± this before RoPE; 0 = they are not. With norms of whole rows only
 };
 
 class SelfAttention {

@@ -58,10 +58,9 @@ void share_inputs(std::vector<GluWeights>& experts) {
 }
 
 GluWeights load_shared_expert(const MoeDims& d, WeightLoader& loader, WeightBinder w) {
-  const HostLinear up = projection(w, "up_proj", d.shared_ffn, d.hidden),
-                   down = projection(w, "down_proj", d.hidden, d.shared_ffn);
-  if (!d.gated) return loader.load_mlp(up, down, d.act);
-  return loader.load_glu(projection(w, "gate_proj", d.shared_ffn, d.hidden), up, down, d.act);
+  if (d.gated) return load_glu(loader, w, {d.hidden, d.shared_ffn, Bias::None, d.act});
+  return loader.load_mlp(projection(w, "up_proj", d.shared_ffn, d.hidden),
+                         projection(w, "down_proj", d.hidden, d.shared_ffn), d.act);
 }
 
 Linear load_router(const MoeDims& d, const MoeNames& names, WeightLoader& loader, WeightBinder& w) {
@@ -198,6 +197,32 @@ MoeDims read_qwen_moe_dims(const Json& text, int64_t hidden, const MoeDefaults& 
   d.shared_gate = d.shared_ffn > 0;
   d.routing.k = get_int_or(text, "num_experts_per_tok", defaults.n_active);
   d.routing.renormalize = get_bool_or(text, "norm_topk_prob", defaults.renormalize);
+  check_moe_dims(d);
+  return d;
+}
+
+MoeDims read_biased_moe_dims(const Json& text, int64_t hidden, const BiasedMoeDefaults& defaults) {
+  const auto required = [&](const char* key, int64_t fallback) {
+    return fallback == 0 ? get_int(text, key) : get_int_or(text, key, fallback);
+  };
+  constexpr int64_t kMostShared = 1024;
+  MoeDims d{};
+  d.hidden = hidden;
+  const char* other = "num_local_experts";
+  d.n_experts = find_member(text, other) ? get_int(text, other) : required(defaults.experts_key, defaults.n_experts);
+  d.ffn = read_size(text, "moe_intermediate_size", defaults.ffn);
+  const int64_t shared = required(defaults.shared_key, defaults.n_shared);
+  if (shared < 0 || shared > kMostShared)
+    fail(std::string(defaults.shared_key) + " is " + std::to_string(shared) + ", expected 0 to 1024");
+  d.shared_ffn = d.ffn * shared;
+  RoutingSpec& r = d.routing;
+  r.k = required("num_experts_per_tok", defaults.n_active);
+  r.scoring = Scoring::Sigmoid;
+  r.renormalize = get_bool_or(text, "norm_topk_prob", defaults.renormalize);
+  r.scale = static_cast<float>(get_number_or(text, defaults.scale_key, defaults.scale));
+  r.n_groups = get_int_or(text, "n_group", 1);
+  r.k_groups = get_int_or(text, "topk_group", 1);
+  d.logits = RouterLogits::F32;
   check_moe_dims(d);
   return d;
 }

@@ -123,6 +123,21 @@ struct MoeDefaults {
 /// No experts at all is a dense model.
 MoeDims read_qwen_moe_dims(const Json& text, int64_t hidden, const MoeDefaults& defaults);
 
+/// A family's defaults, where the number of shared experts is given, and the keys that it has for what they say; 0: the
+/// config must say.
+struct BiasedMoeDefaults {
+  int64_t n_experts, n_active, ffn, n_shared;
+  bool renormalize = true;
+  double scale = 1;
+  const char* experts_key = "n_routed_experts";
+  const char* shared_key = "n_shared_experts";
+  const char* scale_key = "routed_scaling_factor";
+};
+
+/// Routing as DeepSeek-V3 has it: sigmoid scores, a bias in the choice alone, groups by n_group and topk_group,
+/// norm_topk_prob, a factor; logits in F32; shared experts as one of their width together.
+MoeDims read_biased_moe_dims(const Json& text, int64_t hidden, const BiasedMoeDefaults& defaults);
+
 /// Refuses sizes out of range and more active experts than there are. `active` is the config's key for their number.
 void check_moe_dims(const MoeDims& dims, const char* active = "num_experts_per_tok");
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 
+#include "model/indexer.h"
 #include "ops/residual_rows.h"
 
 namespace kvcal {
@@ -78,6 +79,8 @@ void Runner::run(const std::vector<SequenceGroup>& groups, const std::vector<Pro
     const SequenceGroup& g = groups[i];
     if (g.sequences->empty()) continue;
     logits = logits || g.until == Until::Logits;
+    for (const Sequence& sequence : *g.sequences)
+      check_all_attended(spec, sequence.n_tokens, "sequence " + std::to_string(sequence.id), "shorten it");
     streams.emplace_back(
         g, i, make_batches(*g.sequences, prompts, plan_.chunk_tokens, spec.n_position_axes, plan_.cut(), plan_.block),
         spec, op_, plan_.residual_place);

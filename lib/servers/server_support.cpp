@@ -74,8 +74,11 @@ std::string no_parameters(ServerKind kind, KvCarrier carrier) {
                    " makes no parameters for scales with this weight format";
 }
 
+/// Attention over keys that an indexer picks, which the plug-ins do not know.
+bool is_sparse(const ServerSupport& s) { return s.loader.ends_with("sparse"); }
+
 std::string plugin_of(const ServerSupport& s) {
-  if (s.loads || !s.served) return "";
+  if (s.loads || !s.served || is_sparse(s)) return "";
   if (s.server.kind == ServerKind::Vllm) return "vllm-kv-cache-scales";
   return s.loader.starts_with("latent") ? "" : "sglang-kv-cache-scales";
 }
@@ -84,6 +87,12 @@ std::string plugin_of(const ServerSupport& s) {
 std::string backend_of(const ServerSupport& s) {
   const bool vllm = s.server.kind == ServerKind::Vllm, latent = s.loader.starts_with("latent");
   if (!s.served) return "not verified";
+  if (is_sparse(s) && !latent) return "not verified";
+  if (is_sparse(s))
+    return vllm ? "read: FLASHMLA_SPARSE stores fp8_ds_mla, which ignores it; FLASHINFER_MLA_SPARSE applies one, but "
+                  "none "
+                  "is loaded"
+                : "read: the packed FP8 pool ignores it";
   if (latent && vllm)
     return "read: FLASHMLA, FLASHINFER_MLA, TRITON_MLA, TOKENSPEED_MLA, ROCM_AITER_MLA apply a scale; CUTLASS_MLA "
            "raises, flashinfer_mla_sparse_sm90 and *_ds_mla ignore it";
@@ -105,11 +114,14 @@ bool rounds(const ServerSupport& s) {
          (s.carrier == KvCarrier::Fp8 || s.carrier == KvCarrier::ModelOpt || s.carrier == KvCarrier::Quark);
 }
 
+/// vLLM's latent classes look names up one by one.
+bool looks_up(const LoaderLine& loader) { return loader.name == "latent" || loader.name == "latent, sparse"; }
+
 Effect vllm_effect(const ServerSupport& s, const LoaderLine& loader, ScaleSpelling spelling) {
   if (s.carrier == KvCarrier::None) return loader.bare;
   const bool output = spelling == ScaleSpelling::Output;
   if (output && s.carrier != KvCarrier::Fp8 && s.carrier != KvCarrier::Quark) return Effect::Refused;
-  if (spelling == ScaleSpelling::Latent) return loader.name == "latent" ? Effect::Warned : Effect::Refused;
+  if (spelling == ScaleSpelling::Latent) return looks_up(loader) ? Effect::Warned : Effect::Refused;
   if (has(loader.crashes, spelling)) return Effect::Refused;
   if (loader.accepts == 0 || !makes_parameters(ServerKind::Vllm, s.carrier)) return loader.other;
   if (spelling == ScaleSpelling::Shared) return Effect::KeyOnly;
@@ -254,8 +266,8 @@ Effect effect_of(const ServerSupport& s, ScaleSpelling spelling, char site) {
 
 Effect effect_of_orphan(const ServerSupport& s) {
   const LoaderLine& loader = loader_named(s.server.kind, s.loader);
-  // vLLM's latent classes look names up one by one; all others walk the tree of modules, and stop where it ends.
-  if (s.server.kind == ServerKind::Vllm) return loader.name == "latent" ? Effect::Warned : Effect::Refused;
+  // All others walk the tree of modules, and stop where it ends.
+  if (s.server.kind == ServerKind::Vllm) return looks_up(loader) ? Effect::Warned : Effect::Refused;
   return loader.other == Effect::Crash || loader.bare == Effect::Crash ? Effect::Crash : loader.other;
 }
 

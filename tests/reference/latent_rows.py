@@ -24,7 +24,7 @@ def prepare(model) -> None:
 
 def in_pairs(module, x: torch.Tensor) -> torch.Tensor:
     """The rope part with the channels of a pair side by side, as servers turn it; newer classes leave them in halves."""
-    if not getattr(module.config, "rope_interleave", False):
+    if not getattr(module.config, "rope_interleave", hasattr(module.config, "index_topk")):
         return x
     half = x.shape[-1] // 2
     return torch.stack((x[..., :half], x[..., half:]), dim=-1).flatten(-2)

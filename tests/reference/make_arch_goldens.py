@@ -40,6 +40,14 @@ PRECISIONS = {"f32": torch.float32, "bf16": torch.bfloat16}
 
 
 # ------------------------------------------------------------------------------------------------ reference run
+def picked(mask: torch.Tensor, indices: torch.Tensor | None) -> torch.Tensor:
+    """The mask without the keys that an indexer has not picked: the framework leaves that to its kernels."""
+    if indices is None:
+        return mask
+    left_out = torch.ones_like(mask, dtype=torch.bool).scatter(-1, indices.long().unsqueeze(1), False)
+    return mask.masked_fill(left_out, torch.finfo(mask.dtype).min)
+
+
 class Capture:
     """What the attention layers received in one forward pass: {layer: {site: [tokens, heads, head_dim]}}. A layer that
     reads another's keys and values has no sites of its own; its queries are the other's further ones."""
@@ -77,7 +85,7 @@ class Capture:
             self.scaling[layer] = kwargs["scaling"]
             self.value_widths[layer] = module.kv_lora_rank if latent else value.shape[-1]
             self.visible[layer] = int((attention_mask[0, 0, -1] == 0).sum())
-        return eager(module, query, key, value, attention_mask, **kwargs)
+        return eager(module, query, key, value, picked(attention_mask, kwargs.get("indices")), **kwargs)
 
     def layouts(self) -> dict:
         """{layer: its geometry} of the layers that own a cache: of keys and values, or of rows whose first columns are
@@ -102,7 +110,7 @@ def load(case: Case, folder: Path, precision: str):
     model, info = class_of(case.model).from_pretrained(
         folder, dtype=PRECISIONS[precision], attn_implementation="golden", experts_implementation="eager",
         output_loading_info=True)
-    unexpected = {name for name in info["unexpected_keys"] if not name.startswith("mtp.")}
+    unexpected = {name for name in info["unexpected_keys"] if not name.startswith(("mtp.", "model.mtp_"))}
     if info["missing_keys"] or info["mismatched_keys"] or unexpected:
         raise RuntimeError(f"{case.name}: the reference does not read its own folder: {info}")
     loaded = stored_tensors(model)
@@ -212,8 +220,9 @@ class Attempt:
 
 def draw_sequences(case: Case, seed: int) -> list[list[int]]:
     generator = torch.Generator().manual_seed(seed)
-    config = case.config  # a wrapper has no vocab_size of its own, and placeholder tokens need an image
-    n_tokens = config.get("image_token_id", config.get("image_token_index", config.get("vocab_size")))
+    # A wrapper has no vocab_size of its own, and placeholder tokens need an image.
+    limits = ("image_token_id", "image_token_index", "audio_token_id", "audio_token_index", "vocab_size")
+    n_tokens = next(case.config[key] for key in limits if key in case.config)
     return [torch.randint(3, n_tokens, (n,), generator=generator).tolist() for n in case.lengths]
 
 

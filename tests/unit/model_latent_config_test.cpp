@@ -138,7 +138,8 @@ TEST(LatentConfig, refusals_say_what_is_not_read) {
   expect_refused(v3({{"scoring_func", "tanh"}}), "'tanh'");
   expect_refused(v2({{"mlp_bias", true}}), "mlp_bias");
   expect_refused(v2({{"num_attention_heads", 1 << 30}, {"v_head_dim", 1 << 30}}), "are too large");
-  expect_refused(v3({{"index_topk", 64}}), "'index_topk'");
+  expect_refused(v3({{"index_n_heads", 4}}), "without index_topk");
+  expect_refused(v3({{"index_topk", 64}}), "q_lora_rank is null");
   expect_refused(v3({{"mlp_layer_types", {"sparse"}}}), "mlp_layer_types has 1 entries");
   expect_refused(deepseek("Glm4MoeLiteForCausalLM", {{"mlp_layer_types", {"dense", "dense", "moe", "dense"}}}),
                  "'moe'");
@@ -146,11 +147,49 @@ TEST(LatentConfig, refusals_say_what_is_not_read) {
   no_choice.erase("num_experts_per_tok");
   expect_refused(no_choice, "num_experts_per_tok");
   expect_refused(v2({{"qk_rope_head_dim", 7}}), "7");
-  expect_refused(deepseek("DeepseekV32ForCausalLM"), "'DeepseekV32ForCausalLM' is not supported: its sparse attention");
-  expect_refused(deepseek("GlmMoeDsaForCausalLM"), "indexer");
   expect_refused(deepseek("DeepseekV4ForCausalLM"), "compressed entries");
   expect_refused(deepseek("LongcatFlashForCausalLM"), "two latent caches");
   expect_refused(deepseek("MiniCPM3ForCausalLM"), "is not supported");
+}
+
+Json sparse(Json changes = Json::object()) {
+  Json config = deepseek("GlmMoeDsaForCausalLM", {{"q_lora_rank", 24}, {"index_n_heads", 2}, {"index_head_dim", 16}});
+  config.update(changes);
+  return config;
+}
+
+TEST(LatentConfig, an_indexer_limits_sequences_and_counts_as_parameters) {
+  EXPECT_EQ(parse_model(v3())->spec().indexed_beyond, 0);
+  EXPECT_EQ(parse_model(sparse())->spec().indexed_beyond, 2048);
+  EXPECT_EQ(parse_model(sparse({{"index_topk", 64}}))->spec().indexed_beyond, 64);
+  EXPECT_EQ(parse_model(v3({{"index_topk", 64}, {"q_lora_rank", 24}}))->spec().indexed_beyond, 64);
+  const auto parameters = [](const Json& config, size_t layer) {
+    return parse_model(config)->spec().layers[layer].parameters;
+  };
+  const Json shared = sparse({{"indexer_types", {"full", "shared", "full", "shared"}}});
+  // wq_b 2·16·24, wk 16·64, its layer norm 2·16, weights_proj 2·64
+  EXPECT_EQ(parameters(sparse(), 1) - parameters(shared, 1), 2 * 16 * 24 + 16 * 64 + 2 * 16 + 2 * 64);
+  EXPECT_EQ(parameters(sparse(), 2), parameters(shared, 2));
+  const Json by_letters = sparse({{"index_topk_pattern", "FSFS"}});
+  const Json by_period = sparse({{"index_topk_freq", 2}, {"index_skip_topk_offset", 1}});
+  for (size_t i = 0; i < 4; ++i) {
+    EXPECT_EQ(parameters(by_letters, i), parameters(shared, i)) << i;
+    EXPECT_EQ(parameters(by_period, i), parameters(shared, i)) << i;
+  }
+}
+
+TEST(LatentConfig, keys_of_an_indexer_are_checked) {
+  expect_refused(sparse({{"indexer_types", {"full", "shared"}}}), "indexer_types has 2 entries, expected 4");
+  expect_refused(sparse({{"indexer_types", {"full", "half", "full", "full"}}}), "'half'");
+  expect_refused(sparse({{"index_topk_pattern", "SFFF"}}), "index_topk_pattern begins with a layer that shares");
+  expect_refused(sparse({{"index_topk", 0}}), "index_topk is 0");
+  expect_refused(sparse({{"rope_interleave", false}}), "rope_interleave is false");
+  expect_refused(
+      sparse({{"layer_types", {"indexed_attention", "full_attention", "indexed_attention", "indexed_attention"}}}),
+      "'full_attention'");
+  const Json words =
+      Json::array({"deepseek_sparse_attention", "deepseek_sparse_attention", "indexed_attention", "indexed_attention"});
+  EXPECT_EQ(refusal(sparse({{"layer_types", words}})), "accepted");
 }
 
 TEST(LatentConfig, kimi_k2_5_nests_a_deepseek_v3) {

@@ -1,13 +1,17 @@
 // DeepseekV2ForCausalLM (V2, V2-Lite), DeepseekV3ForCausalLM (V3, R1, Kimi-K2), KimiK25ForConditionalGeneration (text
 // part) and Glm4MoeLiteForCausalLM (GLM-4.7-Flash): latent attention, dense layers first, then mixtures of experts with
-// a shared one (docs/model-notes.md, "Latent attention").
+// a shared one (docs/model-notes.md, "Latent attention"). DeepseekV32ForCausalLM and GlmMoeDsaForCausalLM (GLM-5
+// to 5.2) are the same up to index_topk tokens (indexer.h). Mistral4ForCausalLM: queries that grow with their position
+// (query_growth.h), softmax scores whose groups count by the sum of their two best.
 //
 // Where servers and the reference differ: the norms of the latents use rms_norm_eps; norm_topk_prob and moe_layer_freq
 // count in V2 too. vLLM rounds the router's logits to bf16 unless moe_router_dtype, or the experts' form, asks for f32;
 // here they are never rounded, as in the reference. Head counts and head_dim of the config mean nothing here.
 #include "model/archs/archs.h"
 #include "model/decoder_model.h"
+#include "model/indexer.h"
 #include "model/latent_attention.h"
+#include "model/query_growth.h"
 #include "model/sparse_moe.h"
 
 namespace kvcal {
@@ -22,15 +26,19 @@ struct Family {
   } experts;
   struct {
     const char* scoring;
-    const char* method;
+    const char* method;  // or null: the class has no topk_method
     bool renormalize;
     double scale;
     int64_t n_groups = 1, k_groups = 1;
   } routing;
+  int64_t n_index_heads = 0;  // 0 = has no indexer
+  bool grows = false;         // queries, with their position
+  RouterLogits logits = RouterLogits::F32;
 };
 
 constexpr LatentDims kLatent = {.q_rank = 1536, .kv_rank = 512, .nope = 128, .rope = 64, .value = 128};
 constexpr LatentDims kGlmLatent = {.q_rank = 768, .kv_rank = 512, .nope = 192, .rope = 64, .value = 256};
+constexpr LatentDims kGlmDsaLatent = {.q_rank = 2048, .kv_rank = 512, .nope = 192, .rope = 64, .value = 256};
 constexpr DecoderDefaults kGlmDims = {154880,           2048,         10240,          47,  20, 0, 0, 202752, false,
                                       Activation::Silu, "hidden_act", "rms_norm_eps", 1e-5};
 
@@ -41,6 +49,27 @@ constexpr Family kV3 = {{129280, 7168, 18432, 61, 128, 0, 0, 4096},
                         {256, 8, 2048, 1, 3},
                         {"sigmoid", "noaux_tc", true, 2.5, 8, 4}};
 constexpr Family kGlm = {kGlmDims, kGlmLatent, {64, 4, 1536, 1, 1}, {"sigmoid", "noaux_tc", true, 1.8}};
+constexpr Family kV32 = {{129280, 7168, 18432, 61, 128, 0, 0, 163840}, kV3.latent, kV3.experts, kV3.routing, 64};
+constexpr Family kGlmDsa = {{.vocab = 154880,
+                             .hidden = 6144,
+                             .ffn = 12288,
+                             .n_layers = 78,
+                             .n_heads = 64,
+                             .n_kv_heads = 0,
+                             .head_dim = 0,
+                             .max_positions = 202752,
+                             .eps = 1e-5},
+                            kGlmDsaLatent,
+                            {256, 8, 2048, 1, 3},
+                            {"sigmoid", "noaux_tc", true, 2.5},
+                            32};
+constexpr Family kMistral4 = {{131072, 4096, 12288, 36, 32, 0, 0, 1048576},
+                              {.q_rank = 1024, .kv_rank = 256, .nope = 64, .rope = 64, .value = 128},
+                              {128, 4, 2048, 1, 0},
+                              {"softmax", nullptr, true, 1.0},
+                              0,
+                              true,
+                              RouterLogits::Activations};
 
 struct DeepseekConfig {
   DecoderDims dims;
@@ -49,6 +78,8 @@ struct DeepseekConfig {
   MoeDims moe{};
   MoeNames names;
   std::vector<bool> sparse;  // by layer
+  std::optional<IndexerDims> indexer;
+  QueryGrowth growth;
 };
 
 /// The config without head counts and widths that published files fill with anything.
@@ -78,10 +109,11 @@ void read_routing(const Json& text, const Family& f, DeepseekConfig& c) {
   r.scale = static_cast<float>(get_number_or(text, "routed_scaling_factor", f.routing.scale));
   r.n_groups = get_int_or(text, "n_group", f.routing.n_groups);
   r.k_groups = get_int_or(text, "topk_group", f.routing.k_groups);
+  r.group_best = 2;
+  if (!f.routing.method) return;
   const std::string method = get_string_or(text, "topk_method", f.routing.method);
   if (method == "noaux_tc") {
     c.names.choice_bias = "gate.e_score_correction_bias";
-    r.group_best = 2;
   } else if (method == "group_limited_greedy" || method == "greedy") {
     r.group_best = 1;
     if (method == "greedy" && r.n_groups != 1)
@@ -102,7 +134,7 @@ void read_experts(const Json& text, const Family& f, DeepseekConfig& c) {
   if (n_shared < 0 || n_shared > 1024) fail("n_shared_experts is " + std::to_string(n_shared) + ", expected 0 to 1024");
   c.moe.shared_ffn = n_shared * c.moe.ffn;
   read_routing(text, f, c);
-  c.moe.logits = RouterLogits::F32;
+  c.moe.logits = f.logits;
   check_moe_dims(c.moe);
 }
 
@@ -110,20 +142,24 @@ class Deepseek final : public DecoderModel {
  public:
   Deepseek(const Json& config, const Family& f) {
     const Json& text = text_config(config);
-    for (const char* key : {"index_topk", "index_n_heads"})
-      if (find_member(text, key))
-        fail("the config has " + quoted(std::string(key)) + ": sparse attention with an indexer is not supported");
     if (get_bool_or(text, "mlp_bias", false)) fail("mlp_bias is not supported");
     c_.dims = read_decoder_dims(without_head_sizes(config), f.dims);
     c_.latent = read_latent_dims(text, c_.dims, f.latent);
     c_.rope = read_latent_rope(text, c_.latent.rope);
+    c_.indexer = read_indexer(text, c_.dims.n_layers, f.n_index_heads);
+    if (f.grows) c_.growth = read_query_growth(text);
+    if (c_.indexer && c_.latent.q_rank == 0) fail("q_lora_rank is null, but the indexer reads the latent of queries");
     read_experts(text, f, c_);
     c_.sparse = read_late_sparse_layers(text, c_.dims.n_layers, c_.moe.n_experts, f.experts.first_layer);
     spec_ = general_spec(config, c_.dims);
     for (int64_t i = 0; i < c_.dims.n_layers; ++i) {
       add_latent_layer(spec_, c_.latent, c_.rope, c_.dims.ffn);
+      if (c_.growth.beta > 0) spec_.layers.back().activations += c_.dims.n_heads * c_.latent.qk() + 4;
       if (c_.sparse[static_cast<size_t>(i)]) count_moe_layer(spec_.layers.back(), c_.moe, c_.dims.ffn);
+      if (c_.indexer && c_.indexer->has_own[static_cast<size_t>(i)])
+        spec_.layers.back().parameters += indexer_parameters(*c_.indexer, c_.dims.hidden, c_.latent.q_rank);
     }
+    if (c_.indexer) spec_.indexed_beyond = c_.indexer->n_picked;
     if (find_member(config, "text_config")) spec_.default_prefix = "language_model.model.";
     final_eps_ = c_.dims.eps;
   }
@@ -140,7 +176,9 @@ class Deepseek final : public DecoderModel {
     } else {
       ffn.dense = GluMlp(loader, w.at("mlp."), n, c_.dims.ffn).w;
     }
+    if (c_.indexer) pass_over_indexer(w.at("self_attn."));
     auto attention = std::make_unique<LatentAttention>(c_.latent, *cache, c_.rope.spec, loader, w.at("self_attn."));
+    attention->grow_queries(c_.growth);
     return std::make_unique<MixerBlock>(std::move(norms), std::move(attention), std::move(ffn));
   }
 
@@ -151,7 +189,23 @@ class Deepseek final : public DecoderModel {
 
 std::unique_ptr<Model> parse_deepseek_v2(const Json& config) { return std::make_unique<Deepseek>(config, kV2); }
 std::unique_ptr<Model> parse_deepseek_v3(const Json& config) { return std::make_unique<Deepseek>(config, kV3); }
+std::unique_ptr<Model> parse_deepseek_v32(const Json& config) { return std::make_unique<Deepseek>(config, kV32); }
 std::unique_ptr<Model> parse_glm4_moe_lite(const Json& config) { return std::make_unique<Deepseek>(config, kGlm); }
+std::unique_ptr<Model> parse_glm_moe_dsa(const Json& config) { return std::make_unique<Deepseek>(config, kGlmDsa); }
+
+// The share of a head that turns stands beside the other keys of RoPE, which are those of the part that does.
+std::unique_ptr<Model> parse_mistral4(const Json& given) {
+  Json config = given;
+  Json& text = find_member(config, "text_config") ? config["text_config"] : config;
+  if (!find_member(text, "rope_parameters") && !find_member(text, "rope_scaling"))
+    text["rope_parameters"] = {
+        {"rope_type", "yarn"}, {"rope_theta", 10000.0}, {"factor", 128.0},   {"original_max_position_embeddings", 8192},
+        {"mscale", 1.0},       {"mscale_all_dim", 1.0}, {"beta_fast", 32.0}, {"llama_4_scaling_beta", 0.1}};
+  text.erase("partial_rotary_factor");
+  for (const char* key : {"rope_parameters", "rope_scaling"})
+    if (text.contains(key) && text[key].is_object()) text[key].erase("partial_rotary_factor");
+  return std::make_unique<Deepseek>(config, kMistral4);
+}
 
 std::unique_ptr<Model> parse_kimi_k25(const Json& config) {
   if (!find_member(config, "text_config")) fail("text_config is missing");

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "model/archs/archs.h"
+#include "model/archs/exaone4_windows.h"
 #include "model/plain_decoder.h"
 #include "model/rope.h"
 
@@ -72,19 +73,6 @@ std::vector<bool> read_pattern(const Json& text, int64_t n_layers) {
   return slides;
 }
 
-std::vector<int64_t> read_exaone4_windows(const Json& text, int64_t n_layers) {
-  std::vector<int64_t> windows = read_windows(text, n_layers, kDefaultWindow);
-  const bool none = text.contains("sliding_window") && text["sliding_window"].is_null();
-  if (!find_member(text, "layer_types") && !none) {
-    const std::vector<bool> slides = read_pattern(text, n_layers);
-    for (size_t i = 0; i < windows.size(); ++i)
-      if (!slides[i]) windows[i] = 0;
-  }
-  if (!none && std::count(windows.begin(), windows.end(), 0) == n_layers)
-    fail("sliding_window is set, but no layer slides: servers would rotate every layer, the reference none");
-  return windows;
-}
-
 class Exaone4 final : public AttentionModel {
  public:
   explicit Exaone4(const Json& config) : AttentionModel(config, read_decoder_dims(config, kDefaults)) {
@@ -111,6 +99,19 @@ class Exaone4 final : public AttentionModel {
 };
 
 }  // namespace
+
+std::vector<int64_t> read_exaone4_windows(const Json& text, int64_t n_layers) {
+  std::vector<int64_t> windows = read_windows(text, n_layers, kDefaultWindow);
+  const bool none = text.contains("sliding_window") && text["sliding_window"].is_null();
+  if (!find_member(text, "layer_types") && !none) {
+    const std::vector<bool> slides = read_pattern(text, n_layers);
+    for (size_t i = 0; i < windows.size(); ++i)
+      if (!slides[i]) windows[i] = 0;
+  }
+  if (!none && std::count(windows.begin(), windows.end(), 0) == n_layers)
+    fail("sliding_window is set, but no layer slides: servers would rotate every layer, the reference none");
+  return windows;
+}
 
 std::unique_ptr<Model> parse_exaone4(const Json& config) { return std::make_unique<Exaone4>(config); }
 

@@ -1,6 +1,7 @@
-// Gemma4ForCausalLM and the text part of Gemma4ForConditionalGeneration: full layers with heads of their own width and
-// number, the last layers without caches of their own, embeddings by layer, experts (docs/model-notes.md, "Gemma 4").
-// The factor of proportional RoPE is ignored as servers do; the reference divides by it.
+// Gemma4ForCausalLM and the text part of Gemma4- and Gemma4UnifiedForConditionalGeneration (12B): full layers with
+// heads of their own width and number, the last layers without caches of their own, embeddings by layer, experts
+// (docs/model-notes.md, "Gemma 4"). The factor of proportional RoPE is ignored as servers do; the reference divides by
+// it.
 #include <algorithm>
 #include <charconv>
 #include <cmath>
@@ -14,11 +15,20 @@
 namespace kvcal {
 namespace {
 
-constexpr DecoderDefaults kDefaults = {
+/// What a class assumes where the config is silent.
+struct ClassDefaults {
+  DecoderDefaults dims;
+  int64_t window, per_layer_dim;
+  const char* bidirectional;
+};
+constexpr DecoderDefaults kDims = {
     262144,         2304, 9216, 30, 8, 4, 256, 131072, true, Activation::GeluTanh, "hidden_activation",
     "rms_norm_eps", 1e-6, true};
-constexpr int64_t kDefaultGlobalHeadDim = 512, kDefaultWindow = 512, kDefaultPeriod = 6, kDefaultPerLayerDim = 256,
-                  kDefaultPerLayerVocab = 262144;
+constexpr DecoderDefaults kUnifiedDims = {
+    262144,         2304, 9216, 30, 8, 4, 256, 262144, true, Activation::GeluTanh, "hidden_activation",
+    "rms_norm_eps", 1e-6, true};
+constexpr ClassDefaults kDefaults = {kDims, 512, 256, ""}, kUnified = {kUnifiedDims, 1024, 0, "vision"};
+constexpr int64_t kDefaultGlobalHeadDim = 512, kDefaultPeriod = 6, kDefaultPerLayerVocab = 262144;
 
 const Json& default_ropes() {
   static const Json ropes = {
@@ -144,13 +154,13 @@ std::optional<MoeDims> read_moe(const Json& text, int64_t hidden) {
 
 class Gemma4 final : public Model {
  public:
-  explicit Gemma4(const Json& config) {
+  Gemma4(const Json& config, const ClassDefaults& defaults) {
     const Json& text = text_config(config);
     refuse_bidirectional(text);
-    c_.dims = read_decoder_dims(config, kDefaults);
+    c_.dims = read_decoder_dims(config, defaults.dims);
     c_.bias = get_bool_or(text, "attention_bias", false) ? Bias::Present : Bias::None;
     c_.attention_cap = read_cap(text, "attn_logit_softcapping", 0);
-    c_.per_layer_dim = read_optional_size(text, "hidden_size_per_layer_input", kDefaultPerLayerDim);
+    c_.per_layer_dim = read_optional_size(text, "hidden_size_per_layer_input", defaults.per_layer_dim);
     c_.per_layer_vocab = read_size(text, "vocab_size_per_layer_input", kDefaultPerLayerVocab);
     if (c_.per_layer_vocab * c_.dims.n_layers >= int64_t{1} << 31)
       fail("vocab_size_per_layer_input is " + std::to_string(c_.per_layer_vocab) + ", which is out of range");
@@ -159,10 +169,10 @@ class Gemma4 final : public Model {
     layers_ = read_layers(text, c_.dims);
     logits_end_.cap = read_cap(text, "final_logit_softcapping", 0);
     spec_ = general_spec(config, c_.dims);
-    spec_.images_seen_whole =
-        !spec_.placeholders.empty() && get_string_or(text, "use_bidirectional_attention", "") == "vision";
+    spec_.images_seen_whole = !spec_.placeholders.empty() &&
+                              get_string_or(text, "use_bidirectional_attention", defaults.bidirectional) == "vision";
     spec_.table_parameters = c_.per_layer_vocab * c_.per_layer_dim * c_.dims.n_layers;
-    add_layers(text);
+    add_layers(text, read_size(text, "sliding_window", defaults.window));
     if (find_member(config, "text_config")) spec_.default_prefix = "model.language_model.";
   }
 
@@ -182,8 +192,7 @@ class Gemma4 final : public Model {
   }
 
  private:
-  void add_layers(const Json& text) {
-    const int64_t window = read_size(text, "sliding_window", kDefaultWindow);
+  void add_layers(const Json& text, int64_t window) {
     for (const Gemma4Layer& l : layers_) {
       RopeSpec& rope = l.full ? c_.full_rope : c_.sliding_rope;
       if (rope.rotary_dim == 0) rope = read_rope_of(text, l.full ? "full_attention" : "sliding_attention", l.head_dim);
@@ -218,6 +227,7 @@ class Gemma4 final : public Model {
 
 }  // namespace
 
-std::unique_ptr<Model> parse_gemma4(const Json& config) { return std::make_unique<Gemma4>(config); }
+std::unique_ptr<Model> parse_gemma4(const Json& config) { return std::make_unique<Gemma4>(config, kDefaults); }
+std::unique_ptr<Model> parse_gemma4_unified(const Json& config) { return std::make_unique<Gemma4>(config, kUnified); }
 
 }  // namespace kvcal

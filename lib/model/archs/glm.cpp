@@ -1,6 +1,7 @@
 // GlmForCausalLM and Glm4ForCausalLM: interleaved RoPE over half of a head, gate and up in one tensor, biases on q, k,
-// v. GLM-4-0414 (Glm4) also norms what attention and feed-forward return. The older ChatGLM files of the same models
-// are another class with other names.
+// v. GLM-4-0414 (Glm4) also norms what attention and feed-forward return. Glm4vForConditionalGeneration, the language
+// model: Glm4 whose pairs turn by three rows of positions. The older ChatGLM files of the same models are another class
+// with other names.
 #include "model/archs/archs.h"
 #include "model/plain_decoder.h"
 #include "model/rope.h"
@@ -18,6 +19,15 @@ constexpr DecoderDefaults kDefaults = {.vocab = 151552,
                                        .max_positions = 131072,
                                        .eps = 1.5625e-7};
 constexpr RopeDefaults kRopeDefaults = {10000, 0.5};
+constexpr DecoderDefaults kVisionDefaults = {.vocab = 151552,
+                                             .hidden = 4096,
+                                             .ffn = 13696,
+                                             .n_layers = 40,
+                                             .n_heads = 32,
+                                             .n_kv_heads = 2,
+                                             .head_dim = 0,
+                                             .max_positions = 32768,
+                                             .eps = 1e-5};
 
 DecoderWeights load_glm_weights(const DecoderDims& d, Bias qkv, OutputTo to, WeightLoader& loader, WeightBinder& w) {
   WeightBinder mlp = w.at("mlp.");
@@ -57,9 +67,11 @@ struct Glm4Block final : Block {
 
 class GlmBase : public AttentionModel {
  protected:
-  explicit GlmBase(const Json& config) : AttentionModel(config, read_decoder_dims(config, kDefaults)) {
+  GlmBase(const Json& config, bool vision)
+      : AttentionModel(config, read_decoder_dims(config, vision ? kVisionDefaults : kDefaults)) {
     const Json& text = text_config(config);
-    rope_ = read_rope(text, dims_.head_dim, kRopeDefaults);
+    rope_ = vision ? read_rope(with_mrope_sections(text, {8, 12, 12}, false), dims_.head_dim, {})
+                   : read_rope(text, dims_.head_dim, kRopeDefaults);
     rope_.interleaved = true;
     bias_ = get_bool_or(text, "attention_bias", true) ? Bias::Present : Bias::None;
     for (int64_t i = 0; i < dims_.n_layers; ++i)
@@ -72,7 +84,7 @@ class GlmBase : public AttentionModel {
 
 class Glm final : public GlmBase {
  public:
-  explicit Glm(const Json& config) : GlmBase(config) {}
+  explicit Glm(const Json& config) : GlmBase(config, false) {}
 
  private:
   std::unique_ptr<Block> load_layer(const KvLayout& cache, WeightLoader& loader, WeightBinder w) const override {
@@ -83,7 +95,7 @@ class Glm final : public GlmBase {
 
 class Glm4 final : public GlmBase {
  public:
-  explicit Glm4(const Json& config) : GlmBase(config) {
+  explicit Glm4(const Json& config, bool vision = false) : GlmBase(config, vision) {
     for (KvLayout& cache : spec_.caches) cache.normed_output = true;
     for (LayerSpec& layer : spec_.layers) {
       layer.parameters += 2 * dims_.hidden;
@@ -101,5 +113,6 @@ class Glm4 final : public GlmBase {
 
 std::unique_ptr<Model> parse_glm(const Json& config) { return std::make_unique<Glm>(config); }
 std::unique_ptr<Model> parse_glm4(const Json& config) { return std::make_unique<Glm4>(config); }
+std::unique_ptr<Model> parse_glm4v(const Json& config) { return std::make_unique<Glm4>(config, true); }
 
 }  // namespace kvcal

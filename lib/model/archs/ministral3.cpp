@@ -1,11 +1,8 @@
 // Ministral3ForCausalLM, and MistralForCausalLM with llama_4_scaling: Mistral whose queries are multiplied, after RoPE,
-// by 1 + beta ln(1 + ⌊position / original⌋). As servers do, the factor stays float32; the reference framework rounds it
-// to the model's dtype first.
-#include <cmath>
-
-#include "base/portable_math.h"
+// by 1 + beta ln(1 + ⌊position / original⌋) (query_growth.h).
 #include "model/archs/archs.h"
 #include "model/plain_decoder.h"
+#include "model/query_growth.h"
 #include "model/rope.h"
 
 namespace kvcal {
@@ -21,11 +18,6 @@ constexpr DecoderDefaults kDefaults = {.vocab = 131072,
                                        .max_positions = 262144,
                                        .eps = 1e-5};
 
-struct QueryGrowth {
-  double beta = 0;
-  int64_t original = 1;  // positions per step
-};
-
 struct Ministral3Block final : Block {
   const KvLayout& s;
   const RopeSpec& rope;
@@ -36,23 +28,11 @@ struct Ministral3Block final : Block {
   Ministral3Block(const KvLayout& layout, const RopeSpec& r, const QueryGrowth& g, float e, DecoderWeights weights)
       : s(layout), rope(r), growth(g), eps(e), w(std::move(weights)) {}
 
-  // F32 [tokens, 1]
-  Tensor factors(Ops& op, const Batch& batch) const {
-    const Storage column({batch.n_tokens(), 1}, DType::F32);
-    for (int64_t i = 0; i < batch.n_tokens(); ++i) {
-      const int64_t steps = batch.positions[static_cast<size_t>(i)] / growth.original;
-      column.tensor().as<float>()[i] =
-          static_cast<float>(1 + growth.beta * portable_log(static_cast<double>(1 + steps)));
-    }
-    return op.upload(column.tensor());
-  }
-
   Tensor forward(Ops& op, const Tensor& x, const Batch& batch, LayerStates& states, KvTap& tap, Tail tail) override {
     const Tensor turns = op.rope_table(batch.positions, batch.n_tokens(), rope);
     const HeadsPart parts[] = {{s.head_dim_k, {}, true}, {s.head_dim_k, {}, true}, {s.head_dim_v, {}, false}};
     auto heads = op.project_heads(op.rms_norm(x, w.attn_norm, eps), w.qkv, {parts, eps, turns, rope});
-    const Tensor flat = heads[0].reshaped({batch.n_tokens(), s.n_heads * s.head_dim_k});
-    heads[0] = op.mul(flat, factors(op, batch)).reshaped(heads[0].shape);
+    heads[0] = grown(op, heads[0], growth, batch);
     const Tensor o = attend(op, s, heads, w.wo, batch, states, tap, tail);
     if (!o) return x;
     const auto [y, normed] = op.add_rms_norm(x, op.linear(o, w.wo), w.ffn_norm, eps);
@@ -74,25 +54,6 @@ Json with_default_rope(const Json& text) {
   return out;
 }
 
-// Either llama_4_scaling {beta, original_max_position_embeddings} or the rope table's llama_4_scaling_beta.
-QueryGrowth read_growth(const Json& text) {
-  QueryGrowth g;
-  const Json* own = find_member(text, "llama_4_scaling");
-  const Json* rope = find_member(text, "rope_parameters");
-  if (!rope) rope = find_member(text, "rope_scaling");
-  if (own) {
-    if (!own->is_object()) fail("llama_4_scaling is not an object");
-    g.beta = get_number(*own, "beta", "llama_4_scaling.");
-    g.original = read_size(*own, "original_max_position_embeddings");
-  } else {
-    if (!rope || !rope->is_object()) fail("rope_parameters is not an object");
-    g.beta = get_number(*rope, "llama_4_scaling_beta", "rope_parameters.");
-    g.original = read_size(*rope, "original_max_position_embeddings");
-  }
-  if (!(g.beta >= 0 && g.beta < 1e3)) fail("llama_4_scaling beta is " + std::to_string(g.beta));
-  return g;
-}
-
 class Ministral3 final : public AttentionModel {
  public:
   explicit Ministral3(const Json& config) : AttentionModel(config, read_decoder_dims(config, kDefaults)) {
@@ -100,7 +61,7 @@ class Ministral3 final : public AttentionModel {
     if (find_member(text, "layer_types"))
       fail("layer_types in a Ministral3 config: the reference class ignores them; use the Ministral class");
     rope_ = read_rope(text, dims_.head_dim, {});
-    growth_ = read_growth(text);
+    growth_ = read_query_growth(text);
     for (const int64_t window : read_windows(text, dims_.n_layers, 0))
       add_attention_layer(spec_, dims_, rope_, window, plain_decoder_parameters(dims_, {}));
     for (LayerSpec& layer : spec_.layers) layer.activations += dims_.n_heads * dims_.head_dim + 2;

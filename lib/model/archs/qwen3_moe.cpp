@@ -2,6 +2,7 @@
 // decoder_sparse_step leave dense. A sliding window, where it is used, covers every layer.
 // Qwen3VLMoeForConditionalGeneration, the language model: the same with mRoPE, without windows, with fused experts that
 // are published transposed, and the streams of Qwen3-VL's tower added behind the first layers.
+// Qwen3OmniMoeForConditionalGeneration, its thinker: as that, with the experts of Qwen3MoeForCausalLM.
 #include "model/archs/archs.h"
 #include "model/moe_decoder.h"
 #include "model/rope.h"
@@ -14,6 +15,9 @@ constexpr MoeDefaults kMoeDefaults = {128, 8, 768, 0, false};
 constexpr DecoderDefaults kVlDefaults = {151936, 2048, 5632, 24, 16, 16, 0, 128000};
 constexpr MoeDefaults kVlMoeDefaults = {60, 4, 1408, 0, true};
 constexpr RopeDefaults kVlRopeDefaults = {500000};
+constexpr DecoderDefaults kOmniDefaults = {3584, 2048, 18944, 28, 28, 4, 0, 32768};
+constexpr MoeDefaults kOmniMoeDefaults = {128, 8, 768, 0, true};
+constexpr RopeDefaults kOmniRopeDefaults = {1000000};
 
 MoeParts load(const MoeDims& dims, WeightLoader& loader, WeightBinder layer) {
   return load_moe(dims, {}, loader, layer.at("mlp."));
@@ -57,6 +61,15 @@ std::unique_ptr<Model> parse_qwen3_vl_moe(const Json& config) {
   c.rope = read_rope(with_mrope_sections(text_config(config), {24, 20, 20}, true), c.dims.head_dim, kVlRopeDefaults);
   c.load = load_transposed;
   c.default_prefix = "model.language_model.";
+  return std::make_unique<Qwen3VlMoe>(config, std::move(c));
+}
+
+std::unique_ptr<Model> parse_qwen3_omni_moe(const Json& config) {
+  MoeDecoderConfig c = read(config, kOmniDefaults, kOmniMoeDefaults);
+  const Json& text = text_config(config);
+  c.rope = read_rope(with_mrope_sections(text, {24, 20, 20}, true), c.dims.head_dim, kOmniRopeDefaults);
+  c.load = load;
+  c.default_prefix = "thinker.model.";
   return std::make_unique<Qwen3VlMoe>(config, std::move(c));
 }
 

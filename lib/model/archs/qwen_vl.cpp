@@ -1,7 +1,7 @@
-// Qwen2VL-, Qwen2_5_VL- and Qwen3VLForConditionalGeneration, the language model: Qwen2 and Qwen3 whose pairs of
-// channels turn by three rows of positions (mRoPE). Configs are nested in text_config or, as published for the first
-// two, flat. What Qwen3-VL's tower returns beside the rows of its images is added to the residual stream after the
-// first layers (docs/model-notes.md, "Images").
+// Qwen2VL-, Qwen2_5_VL-, Qwen2_5Omni- (its thinker) and Qwen3VLForConditionalGeneration, the language model: Qwen2 and
+// Qwen3 whose pairs of channels turn by three rows of positions (mRoPE). Configs are nested in text_config or, as
+// published for the first two, flat. What Qwen3-VL's tower returns beside the rows of its images is added to the
+// residual stream after the first layers (docs/model-notes.md, "Images").
 #include "model/archs/archs.h"
 #include "model/plain_decoder.h"
 #include "model/rope.h"
@@ -20,6 +20,8 @@ constexpr DecoderDefaults kQwen2Defaults = {.vocab = 152064,
                                             .eps = 1e-5};
 constexpr RopeDefaults kQwen2Rope = {1000000};
 constexpr int64_t kQwen2MaxWindowLayers = 80;
+constexpr DecoderDefaults kOmniDefaults = {152064, 3584, 18944, 28, 28, 4, 0, 32768};
+constexpr int64_t kOmniMaxWindowLayers = 28;
 constexpr DecoderDefaults kQwen3Defaults = {151936, 4096, 22016, 32, 32, 32, 128, 128000};
 constexpr RopeDefaults kQwen3Rope = {500000};
 
@@ -58,16 +60,28 @@ class Qwen3Vl final : public AttentionModel {
   DecoderBiases biases_;
 };
 
-}  // namespace
-
-std::unique_ptr<Model> parse_qwen2_vl(const Json& given) {
+std::unique_ptr<Model> read_qwen2(const Json& given, const DecoderDefaults& defaults, int64_t max_window_layers) {
   const Json config = with_tied_head(given);
-  const DecoderDims dims = read_decoder_dims(config, kQwen2Defaults);
+  const DecoderDims dims = read_decoder_dims(config, defaults);
   Json text = text_config(config);
-  if (!find_member(text, "max_window_layers")) text["max_window_layers"] = kQwen2MaxWindowLayers;
+  if (!find_member(text, "max_window_layers")) text["max_window_layers"] = max_window_layers;
   const RopeSpec rope = read_rope(with_mrope_sections(text, {16, 24, 24}, false), dims.head_dim, kQwen2Rope);
   const DecoderBiases biases = {Bias::Present, Bias::None, Bias::None};
   return std::make_unique<PlainDecoder>(config, dims, rope, biases, read_qwen_windows(text, dims.n_layers));
+}
+
+}  // namespace
+
+std::unique_ptr<Model> parse_qwen2_vl(const Json& config) {
+  return read_qwen2(config, kQwen2Defaults, kQwen2MaxWindowLayers);
+}
+
+// A thinker says outside whether its head is tied; what stands inside is the default of its text class.
+std::unique_ptr<Model> parse_qwen2_5_omni(const Json& given) {
+  Json config = given;
+  if (find_member(config, "text_config") && find_member(config, "tie_word_embeddings"))
+    config["text_config"].erase("tie_word_embeddings");
+  return read_qwen2(config, kOmniDefaults, kOmniMaxWindowLayers);
 }
 
 std::unique_ptr<Model> parse_qwen3_vl(const Json& config) { return std::make_unique<Qwen3Vl>(config); }

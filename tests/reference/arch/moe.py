@@ -3,8 +3,9 @@
 from cases.llama4 import far_apart as llama4_apart
 from cases.mla import draws as latent_draws
 from cases.moe import far_apart, gpt_oss_weights
+from cases.mla import mistral4_draws
 from dense import multipliers, qwen_windows
-from dice import Dice
+from dice import FULL, SLIDING, Dice
 
 
 def mixtral(r: Dice):
@@ -160,15 +161,119 @@ def glm4_moe_lite(r: Dice):
     return dict(out, mlp_layer_types=[r.choice(("dense", "sparse")) for _ in range(n)]) if r.flag() else out
 
 
+def indexed(r: Dice, heads) -> dict:
+    """Sequences are at most as long as the number of keys that are picked: there all are."""
+    return dict(index_topk=r.choice((41, 64, 2048)), index_n_heads=r.choice(heads), index_head_dim=r.choice((12, 16)))
+
+
+def mistral4(r: Dice):
+    """Yarn alone: without it the framework would rotate more than the part that is there for it."""
+    s = latent(r)
+    rope = r.rope(8, types=("yarn",))
+    for key in ("attention_factor", "truncate"):
+        rope.pop(key, None)
+    rope.setdefault("original_max_position_embeddings", 64)
+    return dict(s, **r.tied(), **late_layers(r, s["num_hidden_layers"]), n_shared_experts=r.choice((1, 2)),
+                **r.some(attention_bias=(True, False), rope_interleave=(True, False)), **scaled_routing(r),
+                **r.groups("n_routed_experts", "num_experts_per_tok"),
+                rope_parameters=dict(rope, llama_4_scaling_beta=r.choice((0.1, 0.5))))
+
+
+def deepseek_v32(r: Dice):
+    s = dict(latent(r), q_lora_rank=r.choice((12, 40)))
+    return dict(s, **r.tied(), **late_layers(r, s["num_hidden_layers"]), n_shared_experts=r.choice((1, 2)),
+                **r.some(attention_bias=(True, False)), **scaled_routing(r), **indexed(r, (1, 3, 64)),
+                **r.groups("n_routed_experts", "num_experts_per_tok"), rope_parameters=latent_rope(r))
+
+
+def glm_moe_dsa(r: Dice):
+    """Which layers pick for themselves: by a list, by letters, by a period, or all."""
+    s = dict(deepseek_v32(r), **indexed(r, (2, 32)))
+    n = s["num_hidden_layers"]
+    words = ["full"] + [r.choice(("full", "shared")) for _ in range(n - 1)]
+    s.update(r.choice(({}, dict(indexer_types=words), dict(index_topk_pattern="".join(w[0].upper() for w in words)),
+                       dict(index_topk_freq=r.choice((2, 3)), index_skip_topk_offset=r.choice((1, 2, 3))))))
+    return dict(s, mlp_layer_types=[r.choice(("dense", "sparse")) for _ in range(n)]) if r.flag(0.3) else s
+
+
+def dots1(r: Dice):
+    s = r.sizes()
+    n = s["num_hidden_layers"]
+    return dict(s, **r.tied(), **late_layers(r, n), **scaled_routing(r),
+                **r.groups("n_routed_experts", "num_experts_per_tok"), moe_intermediate_size=r.choice((12, 17)),
+                n_shared_experts=r.choice((1, 2)), **r.some(attention_bias=(True, False)),
+                **r.choice((dict(), dict(sliding_window=r.window(), max_window_layers=r.randint(0, n)),
+                            dict(sliding_window=r.window(), layer_types=r.layer_types(n)))),
+                rope_parameters=r.rope(r.width(s)))
+
+
+def solar_open(r: Dice):
+    s = r.sizes(explicit=True)
+    del s["intermediate_size"]
+    return dict(s, **r.tied(), **scaled_routing(r), **r.groups("n_routed_experts", "num_experts_per_tok"),
+                moe_intermediate_size=r.choice((12, 17)), n_shared_experts=r.choice((1, 2)),
+                **r.some(attention_bias=(True, False)), rope_parameters=r.rope(s["head_dim"]))
+
+
+def exaone_moe(r: Dice):
+    """A window that no layer has is refused, as in EXAONE 4."""
+    s = r.sizes()
+    n = s["num_hidden_layers"]
+    kinds = r.choice((dict(sliding_window_pattern=r.randint(2, 4)),
+                      dict(layer_types=[SLIDING] + r.layer_types(n - 1)), dict(sliding_window=None)))
+    return dict(s, **r.tied(), **dict(dict(sliding_window=r.window()), **kinds), **scaled_routing(r),
+                **r.groups("num_experts", "num_experts_per_tok"), moe_intermediate_size=r.choice((12, 17)),
+                num_shared_experts=r.choice((1, 2)), first_k_dense_replace=r.randint(0, n),
+                rope_parameters=r.rope(r.width(s)))
+
+
+def hy_v3(r: Dice):
+    s = r.sizes(explicit=True)
+    n = s["num_hidden_layers"]
+    out = dict(s, **r.tied(), **r.experts("num_experts", "num_experts_per_tok", "moe_intermediate_size"),
+               num_shared_experts=r.choice((1, 2)),
+               **r.some(attention_bias=(True, False), router_scaling_factor=(1.0, 2.5), enable_moe_fp32_combine=(True, False)),
+               rope_parameters=r.rope(s["head_dim"]))
+    return dict(out, mlp_layer_types=[r.choice(("dense", "sparse")) for _ in range(n)]) if r.flag() else out
+
+
+def mellum(r: Dice):
+    s = r.sizes(explicit=True)
+    n = s["num_hidden_layers"]
+    ropes = {kind: r.rope(s["head_dim"], types=("default", "linear", "llama3", "yarn")) for kind in (FULL, SLIDING)}
+    return dict(s, **r.tied(), **r.experts("num_experts", "num_experts_per_tok", "moe_intermediate_size"),
+                sliding_window=r.window(), layer_types=r.layer_types(n), rope_parameters=ropes,
+                **r.some(norm_topk_prob=(True, False), attention_bias=(True, False)),
+                **r.choice((dict(), dict(mlp_layer_types=[r.choice(("dense", "sparse")) for _ in range(n)]))))
+
+
+def minimax_m3(r: Dice):
+    """Sequences are at most as long as the blocks that are picked: there all are."""
+    s = r.sizes(explicit=True, head_dims=(8, 16, 24))
+    n = s["num_hidden_layers"]
+    share = r.choice((0.5, 1.0))
+    return dict(s, **r.tied(), **r.experts("num_local_experts", "num_experts_per_tok", None),
+                dense_intermediate_size=r.choice((24, 50)), shared_intermediate_size=r.choice((16, 20)),
+                **r.some(routed_scaling_factor=(1.0, 2.0)), rotary_dim=int(s["head_dim"] * share), index_n_heads=r.choice((1, 2)),
+                index_head_dim=r.choice((8, 24)), index_block_size=r.choice((7, 16)), index_topk_blocks=r.choice((6, 16)),
+                layer_types=r.layer_types(n, (FULL, "minimax_m3_sparse")),
+                mlp_layer_types=[r.choice(("dense", "sparse")) for _ in range(n)],
+                rope_parameters=r.rope(s["head_dim"], types=("default",), share=share))
+
+
 CLASSES = {
     "MixtralForCausalLM": mixtral, "Qwen2MoeForCausalLM": qwen2_moe, "Qwen3MoeForCausalLM": qwen3_moe,
     "Glm4MoeForCausalLM": glm4_moe, "MiniMaxM2ForCausalLM": minimax_m2, "GptOssForCausalLM": gpt_oss,
     "OlmoeForCausalLM": olmoe, "HunYuanMoEV1ForCausalLM": hunyuan_moe, "GraniteMoeForCausalLM": granite_moe,
     "GraniteMoeSharedForCausalLM": granite_moe_shared, "Ernie4_5_MoeForCausalLM": ernie4_5_moe,
     "Llama4ForCausalLM": llama4, "DeepseekV2ForCausalLM": deepseek_v2, "DeepseekV3ForCausalLM": deepseek_v3,
-    "Glm4MoeLiteForCausalLM": glm4_moe_lite,
+    "Glm4MoeLiteForCausalLM": glm4_moe_lite, "DeepseekV32ForCausalLM": deepseek_v32,
+    "GlmMoeDsaForCausalLM": glm_moe_dsa, "Mistral4ForCausalLM": mistral4, "Dots1ForCausalLM": dots1,
+    "SolarOpenForCausalLM": solar_open, "ExaoneMoEForCausalLM": exaone_moe, "HYV3ForCausalLM": hy_v3,
+    "MellumForCausalLM": mellum, "MiniMaxM3SparseForCausalLM": minimax_m3,
 }
 WEIGHTS = {name: far_apart for name in CLASSES} | {
     "GptOssForCausalLM": gpt_oss_weights, "Llama4ForCausalLM": llama4_apart, "DeepseekV2ForCausalLM": latent_draws,
     "DeepseekV3ForCausalLM": latent_draws, "Glm4MoeLiteForCausalLM": latent_draws,
+    "DeepseekV32ForCausalLM": latent_draws, "GlmMoeDsaForCausalLM": latent_draws, "Mistral4ForCausalLM": mistral4_draws,
 }

@@ -16,7 +16,11 @@ from make_arch_goldens import Capture, NarrowestChoice, load
 
 # Published files, and servers, have another name of the class.
 OWN_NAMES = {"KimiK25ForConditionalGeneration": "Kimi_K25ForConditionalGeneration",
-             "LLaMAForCausalLM": "LlamaForCausalLM", "TeleChat3ForCausalLM": "LlamaForCausalLM"}
+             "ExaoneMoEForCausalLM": "ExaoneMoeForCausalLM", "LLaMAForCausalLM": "LlamaForCausalLM",
+             "MiniMaxM3SparseForCausalLM": "MiniMaxM3VLForCausalLM",
+             "Qwen2_5OmniForConditionalGeneration": "Qwen2_5OmniThinkerForConditionalGeneration",
+             "Qwen3OmniMoeForConditionalGeneration": "Qwen3OmniMoeThinkerForConditionalGeneration",
+             "TeleChat3ForCausalLM": "LlamaForCausalLM"}
 
 
 def own_name(architecture: str) -> str:

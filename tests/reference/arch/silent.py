@@ -7,11 +7,12 @@ from dice import Dice
 from golden_checkpoint import class_of, parameters_of
 from reference_run import layers_of, own_name
 
-ATTENDS = ("full_attention", "sliding_attention", "chunked_attention", "hybrid", "attention")
+ATTENDS = ("full_attention", "sliding_attention", "chunked_attention", "hybrid", "attention", "indexed_attention", "minimax_m3_sparse")
 NEVER = ("model_type", "architectures", "dtype", "torch_dtype", "transformers_version", "_name_or_path", "is_encoder_decoder")
 
 # Servers go by the text model's own key, which nobody writes; these classes would tie where nothing is said.
-ALWAYS_SAID = dict.fromkeys(("KimiK25ForConditionalGeneration", "Mistral3ForConditionalGeneration"),
+ALWAYS_SAID = dict.fromkeys(("KimiK25ForConditionalGeneration", "Mistral3ForConditionalGeneration",
+                             "InternVLForConditionalGeneration"),
                             dict(tie_word_embeddings=False))
 
 

@@ -5,10 +5,11 @@ from cases.llama4 import far_apart as llama4_apart
 from cases.mla import draws as latent_draws
 from cases.moe import far_apart
 from cases.vision import IDS, QWEN2_TOWER, QWEN25_TOWER, QWEN3_TOWER, TINY_TOWER
-from dense import gemma3, gemma4, llama, ministral3, mistral, qwen2, qwen3, qwen_windows
+from cases.wrappers import GLM_TOWER, INTERN_TOWER, OMNI_TOWER, SOUND, WHISPER
+from dense import exaone4, gemma3, gemma4, llama, ministral3, mistral, qwen2, qwen3, qwen_windows
 from dice import Dice
 from hybrid import lfm2, qwen3_5, qwen3_5_moe
-from moe import deepseek_v3, llama4, qwen3_moe
+from moe import deepseek_v3, glm4_moe, llama4, qwen3_moe
 
 SIGLIP = dict(hidden_size=16, intermediate_size=16, num_hidden_layers=1, num_attention_heads=2, image_size=16, patch_size=8)
 
@@ -118,6 +119,86 @@ def kimi_k25(r: Dice):
     return dict(wrapper(r, text, vision, projection_hidden_size=16, **IDS), tie_word_embeddings=False)
 
 
+def internvl(r: Dice):
+    """What is said outside counts in the framework, what is inside in servers: said outside, as everywhere."""
+    out = wrapper(r, inside(r, qwen2=qwen2, qwen3=qwen3, llama=llama), INTERN_TOWER, image_token_id=92)
+    return dict(out, tie_word_embeddings=out.get("tie_word_embeddings", False))
+
+
+def llava_next(r: Dice):
+    return wrapper(r, inside(r, llama=llama, mistral=mistral), dict(TINY_TOWER, model_type="clip_vision_model",
+                                                                    projection_dim=16, vocab_size=32), image_token_index=92)
+
+
+def llava_onevision(r: Dice):
+    return wrapper(r, inside(r, qwen2=qwen2), dict(SIGLIP, model_type="siglip_vision_model"), image_token_index=92,
+                   video_token_index=93)
+
+
+def idefics3(r: Dice):
+    return wrapper(r, inside(r, llama=llama), SIGLIP, image_token_id=92, scale_factor=2)
+
+
+def exaone4_5(r: Dice):
+    return wrapper(r, inside(r, exaone4=exaone4), dict(QWEN25_TOWER, num_key_value_heads=1), image_token_id=92,
+                   video_token_id=93)
+
+
+def with_sound(r: Dice, text: dict, sound: dict, **ids) -> dict:
+    """Heads are never tied in the framework; servers go by what stands inside."""
+    out = wrapper(r, text, None, **ids)
+    for part in (out, out["text_config"]):
+        part.pop("tie_word_embeddings", None)
+    del out["vision_config"]
+    return dict(out, audio_config=sound)
+
+
+def voxtral(r: Dice):
+    return with_sound(r, inside(r, llama=llama), WHISPER, audio_token_id=92)
+
+
+def qwen2_audio(r: Dice):
+    return with_sound(r, inside(r, qwen2=qwen2), SOUND, audio_token_index=92)
+
+
+def qwen2_5_omni(r: Dice):
+    """A thinker alone; the whole model's config stands around it in a golden."""
+    out = qwen2_vl(r, QWEN25_TOWER)
+    return dict(out, audio_config=dict(SOUND, output_dim=out["text_config"]["hidden_size"]), audio_token_id=91)
+
+
+def qwen3_omni_moe(r: Dice):
+    out = qwen3_vl_moe(r)
+    hidden = out["text_config"]["hidden_size"]
+    return dict(out, vision_config=dict(OMNI_TOWER, out_hidden_size=hidden), audio_token_id=91,
+                audio_config=dict(SOUND, output_dim=hidden, downsample_hidden_size=8))
+
+
+def gemma4_unified(r: Dice):
+    text = {key: value for key, value in gemma4(r).items()
+            if "per_layer_input" not in key and "expert" not in key and key not in ("enable_moe_block", "moe_intermediate_size")}
+    return wrapper(r, text, None, audio_config=None, image_token_id=92)
+
+
+def turned_in_sections(r: Dice, text: dict, share) -> dict:
+    """Rows of positions for the pairs that turn."""
+    pairs = int(text.get("head_dim", 0) or text["hidden_size"] // text["num_attention_heads"]) * share // 2
+    rope = r.rope(8, types=("default",), share=share)
+    return dict(text, rope_parameters=dict(rope, mrope_section=[int(pairs) - 2, 1, 1]))
+
+
+def glm4v(r: Dice):
+    """The framework takes hidden / heads for the width of a head, whatever head_dim says."""
+    text = turned_in_sections(r, dict(r.sizes(explicit=False, head_dims=(16, 24)), **r.tied()), 0.5)
+    return wrapper(r, text, dict(GLM_TOWER, out_hidden_size=text["hidden_size"]), image_token_id=92, video_token_id=93)
+
+
+def glm4v_moe(r: Dice):
+    text = {key: value for key, value in glm4_moe(r).items() if key != "use_qk_norm"}
+    text = turned_in_sections(r, dict(text, head_dim=16), 0.5)
+    return wrapper(r, text, dict(GLM_TOWER, out_hidden_size=text["hidden_size"]), image_token_id=92, video_token_id=93)
+
+
 def layers_as_published(tensors: dict) -> dict:
     """The framework saves the layers of Kimi-K2.5's language model under the name that those of its tower have."""
     return {name.replace("language_model.model.blocks.", "language_model.model.layers."): t for name, t in tensors.items()}
@@ -130,10 +211,17 @@ CLASSES = {
     "Mistral3ForConditionalGeneration": mistral3, "LlavaForConditionalGeneration": llava,
     "Gemma3ForConditionalGeneration": gemma3_vl, "Gemma4ForConditionalGeneration": gemma4_vl,
     "Llama4ForConditionalGeneration": llama4_vl, "Lfm2VlForConditionalGeneration": lfm2_vl,
-    "KimiK25ForConditionalGeneration": kimi_k25,
+    "KimiK25ForConditionalGeneration": kimi_k25, "InternVLForConditionalGeneration": internvl,
+    "LlavaNextForConditionalGeneration": llava_next, "LlavaOnevisionForConditionalGeneration": llava_onevision,
+    "Idefics3ForConditionalGeneration": idefics3, "SmolVLMForConditionalGeneration": idefics3,
+    "Exaone4_5_ForConditionalGeneration": exaone4_5, "VoxtralForConditionalGeneration": voxtral,
+    "Qwen2AudioForConditionalGeneration": qwen2_audio, "Qwen2_5OmniForConditionalGeneration": qwen2_5_omni,
+    "Qwen3OmniMoeForConditionalGeneration": qwen3_omni_moe, "Gemma4UnifiedForConditionalGeneration": gemma4_unified,
+    "Glm4vForConditionalGeneration": glm4v, "Glm4vMoeForConditionalGeneration": glm4v_moe,
 }
 WEIGHTS = {"Qwen3VLMoeForConditionalGeneration": far_apart, "Qwen3_5ForConditionalGeneration": far_apart,
            "Qwen3_5MoeForConditionalGeneration": far_apart, "Gemma3ForConditionalGeneration": small_embeddings,
            "Gemma4ForConditionalGeneration": gemma4_weights, "Llama4ForConditionalGeneration": llama4_apart,
-           "KimiK25ForConditionalGeneration": latent_draws}
+           "KimiK25ForConditionalGeneration": latent_draws, "Qwen3OmniMoeForConditionalGeneration": far_apart,
+           "Gemma4UnifiedForConditionalGeneration": gemma4_weights, "Glm4vMoeForConditionalGeneration": far_apart}
 PUBLISHED = {"KimiK25ForConditionalGeneration": layers_as_published}

@@ -39,6 +39,11 @@ def internlm3_as_published(config: dict) -> dict:
 
 ALIAS = dict(DENSE, num_hidden_layers=1, rms_norm_eps=0.02, rope_parameters=rope(1e4))
 
+def as_mimo(config: dict) -> dict:
+    return dict(config, architectures=["MiMoForCausalLM"], model_type="mimo", attention_bias=True,
+                num_nextn_predict_layers=1)
+
+
 CASES = (
     Case("internlm3", "InternLM3ForCausalLM", dict(ALIAS, head_dim=16, attention_bias=True, mlp_bias=True),
          "a config of its own, run as Llama: biases everywhere by qkv_bias and bias", lengths=(7, 65),
@@ -85,6 +90,10 @@ CASES = (
               rope_parameters=rope(1e6)),
          "layers 2 and 3 slide over 20 keys by max_window_layers; no layer_types in the file",
          published=qwen2_by_window_layers),
+    Case("mimo", "Qwen2ForCausalLM", dict(DENSE, head_dim=16, num_hidden_layers=2, rope_parameters=rope(6.4e5)),
+         "MiMo: Qwen2 with heads of their own width, and a draft layer beside the others", published=as_mimo,
+         lengths=(7, 65), extra_tensors={"model.mtp_layers.0.input_proj.weight": (48, 96),
+                                         "model.mtp_layers.0.self_attn.q_proj.weight": (64, 48)}),
     Case("qwen2_yarn", "Qwen2ForCausalLM", dict(DENSE, rope_parameters=rope(1e6, **YARN)),
          "yarn as in Qwen2.5's long-context recipe: rope_scaling with the key `type`",
          published=legacy_rope(scaling=dict(type="yarn", factor=4.0, original_max_position_embeddings=64))),

@@ -1,4 +1,4 @@
-"""DeepSeek-V2, V3 and GLM-4.7-Flash: latent rows instead of keys and values, absorbed queries."""
+"""DeepSeek-V2, V3, V3.2, GLM-4.7-Flash and GLM-5: latent rows instead of keys and values, absorbed queries."""
 
 from cases.case import Case, close_choices, legacy_rope, rope
 
@@ -19,6 +19,11 @@ def draws(name: str, draw):
     return None
 
 
+def mistral4_draws(name: str, draw):
+    """Its router's scores are rounded to bf16: far apart, or roundings flip a choice."""
+    return draw.normal(3 / draw.shape[-1] ** 0.5) if name.endswith("mlp.gate.weight") else draws(name, draw)
+
+
 def published_v2(config: dict) -> dict:
     scaling = {**config["rope_parameters"], "type": "yarn"}
     for key in ("rope_theta", "rope_type"):
@@ -30,6 +35,21 @@ def published_v2(config: dict) -> dict:
 def published_v3(config: dict) -> dict:
     return dict(legacy_rope(scaling=None)(config), moe_layer_freq=1, scoring_func="sigmoid", topk_method="noaux_tc",
                 ep_size=1, num_key_value_heads=3)
+
+
+def published_v32(config: dict) -> dict:
+    scaling = {**config["rope_parameters"], "type": "yarn"}
+    for key in ("rope_theta", "rope_type"):
+        scaling.pop(key)
+    config = legacy_rope(scaling=scaling)(config)
+    for key in ("layer_types", "mlp_layer_types"):
+        config.pop(key)
+    return dict(config, moe_layer_freq=1, scoring_func="sigmoid", topk_method="noaux_tc", ep_size=1)
+
+
+def published_glm5(config: dict) -> dict:
+    return dict(config, head_dim=192, layer_types=["deepseek_sparse_attention"] * config["num_hidden_layers"],
+                scoring_func="sigmoid", topk_method="noaux_tc", rope_interleave=True, indexer_rope_interleave=True)
 
 
 def close(name: str, model: str, config: dict) -> Case:
@@ -65,6 +85,27 @@ CASES = (
               mlp_layer_types=["dense", "sparse", "dense"], rope_parameters=rope(1000000.0)),
          "rms_norm_eps in the norms of both latents too, as servers have it; dense layers by a list; weights not renormalised", lengths=TWO,
          weights=draws, f32_tensors=("e_score_correction_bias",)),
+    Case("deepseek_v32", "DeepseekV32ForCausalLM",
+         dict(MLA, num_hidden_layers=2, n_shared_experts=1, first_k_dense_replace=1, n_group=4, topk_group=2, routed_scaling_factor=2.5,
+              index_topk=65, index_n_heads=3, index_head_dim=12,
+              rope_parameters=rope(10000.0, **YARN, mscale=1.0, mscale_all_dim=1.0)),
+         "an indexer in every layer that picks as many keys as the longest sequence has; yarn; config as published",
+         lengths=TWO, published=published_v32, weights=draws, f32_tensors=("e_score_correction_bias",)),
+    Case("glm_moe_dsa", "GlmMoeDsaForCausalLM",
+         dict(MLA, num_hidden_layers=4, n_shared_experts=2, routed_scaling_factor=1.5, norm_topk_prob=False,
+              attention_bias=True, tie_word_embeddings=True, index_topk=128, index_n_heads=2, index_head_dim=8,
+              indexer_types=["full", "shared", "shared", "full"], mlp_layer_types=["dense", "sparse", "dense", "sparse"],
+              rope_parameters=rope(1000000.0)),
+         "layers without an indexer of their own, biases, dense layers by a list, weights not renormalised, tied; the "
+         "older word in layer_types", lengths=TWO, published=published_glm5, weights=draws,
+         f32_tensors=("e_score_correction_bias",)),
+    Case("mistral4", "Mistral4ForCausalLM",
+         dict(MLA, num_hidden_layers=2, n_shared_experts=1, first_k_dense_replace=1, n_group=4, topk_group=2,
+              num_experts_per_tok=3, routed_scaling_factor=1.5,
+              rope_parameters=rope(1e4, **dict(YARN, original_max_position_embeddings=16), mscale=1.0,
+                                   mscale_all_dim=1.0, llama_4_scaling_beta=0.3)),
+         "queries that grow with their position, softmax routing in groups by their two best, yarn", lengths=TWO,
+         weights=mistral4_draws),
     close("deepseek_v2", "DeepseekV2ForCausalLM",
           dict(MLA, topk_method="greedy", routed_scaling_factor=8.0, rope_parameters=rope(10000.0))),
     close("deepseek_v3", "DeepseekV3ForCausalLM", dict(MLA, n_group=1, topk_group=1, rope_parameters=rope(10000.0))),
