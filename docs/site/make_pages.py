@@ -4,7 +4,6 @@ The documents are copied; a page for every finding is made of what the program s
 doctor --list), of docs/findings.md and of examples; and the demo model's report. 'make site' then calls MkDocs.
 """
 
-import html
 import json
 import os
 import re
@@ -156,7 +155,9 @@ class Findings:
         text = f"{said}\n\n" if said else ""
         text += f"{plain(source)}\n\n" if source else ""
         text += f"Printed by {', '.join(packages)}, as their sources have it.\n\n" if packages else ""
-        return text or "Any server: it is about the file, whatever loads it.\n\n"
+        if not text:
+            text = "Any server: it is about the file, whatever loads it." if id in self.rules else "No version is known to differ."
+        return text.rstrip() + "\n\n"
 
     def fixes(self, id):
         texts = [known[id]["fix"] for known in (self.rules, self.entries) if id in known and known[id]["fix"]]
