@@ -2,7 +2,7 @@
 JOBS := $(shell sh .ci/jobs.sh)
 SOURCES = find apps lib kernels tests \( -name '*.cpp' -o -name '*.h' -o -name '*.cu' -o -name '*.cuh' \) -type f
 
-.PHONY: help packages build demo test debug test-text-reference test-arch-reference test-weights-reference test-verdicts test-verdict-parts test-verdicts-measured test-demo test-real test-fold-reference test-race-mutants test-ptx test-ptx-selection format format-check asan tsan fuzz cuda-compile clean
+.PHONY: help packages build demo test debug test-text-reference test-arch-reference test-weights-reference test-verdicts test-verdict-parts test-verdicts-measured test-demo test-real test-fold-reference test-race-mutants test-action test-ptx test-ptx-selection site format format-check asan tsan fuzz cuda-compile clean
 
 help:
 	@echo 'make demo          install what is missing, build, calibrate the two demo models'
@@ -23,6 +23,8 @@ help:
 	@echo 'make test-fold-reference  fold every golden, compare files in numpy and logits with the reference framework'
 	@echo 'make test-race-mutants  leave out each barrier of the CUDA kernels: the race check must notice; long'
 	@echo 'make test-plugins  what the server plug-ins decide without a server, in Python'
+	@echo 'make test-action  the GitHub Action, the pre-commit hook and the pipelines of docs/ci.md, on a repository made for it'
+	@echo 'make site          the documents, a page for every finding and an example report as a site: build/site/html'
 	@echo 'make test-loaders  read exports and plug-ins with the loading code of the servers; installs them, about 20 GB'
 	@echo 'make cuda-compile  compile the CUDA kernels with nvcc for all architectures (CUDA_ARCHS="sm_90a" for one)'
 	@echo 'make test-ptx-selection  run what nvcc makes of the kernels in an interpreter of PTX; test-ptx: and with deliberate faults'
@@ -103,6 +105,13 @@ test-race-mutants:
 
 test-plugins: build
 	@KVCAL=$(CURDIR)/build/release/kvcal $(or $(PYTHON),python3) tests/plugins/test_plugins.py
+
+test-action: build
+	@sh .ci/action.sh build/release/kvcal
+
+# KVCAL_SITE=https://.../ is where it will be published.
+site: build
+	@sh .ci/site.sh build/release/kvcal
 
 # REF=... names the folder where the servers are, or will be, installed; see tests/loaders/README.md.
 test-loaders: build

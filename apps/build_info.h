@@ -13,6 +13,7 @@ struct BuildInfo {
   const char* sanitizers;  // as for -fsanitize=; "" for none
   const char* libraries;   // "oneDNN 2.6.3, Eigen 3.4.0": what the CPU backend computes with
   const char* libraries_from_bin;  // from the program's folder to its own libraries when installed, "../lib/kvcal"
+  const char* site;                // address of the published site, ending in '/'; "" for none
 };
 
 const BuildInfo& build_info();

@@ -17,6 +17,8 @@
 #include "console.h"
 #include "device.h"
 #include "evaluate.h"
+#include "hub_cache.h"
+#include "if_changed.h"
 #include "json_output.h"
 #include "plan_text.h"
 #include "progress.h"
@@ -30,7 +32,7 @@ namespace kvcal {
 namespace {
 
 struct CalibrateFlags {
-  std::string model, statistics, memory, shard, device = "auto", precision = "bf16";
+  std::string model, statistics, memory, shard, device = "auto", precision = "bf16", progress = "auto";
   std::string scale_option;  // the first one given, "" for none
   PromptFlags prompts;
   CalibrationOptions run;
@@ -38,7 +40,7 @@ struct CalibrateFlags {
   ArtifactOutput output;
   std::optional<double> until_stable;  // percent
   std::string evaluation;              // file to write, "" for none
-  bool dry_run = false, no_sanity = false, resume = false, verbose = false;
+  bool dry_run = false, no_sanity = false, resume = false, verbose = false, if_changed = false;
 };
 
 // A shard has seen a part of the prompts: it gives statistics, and scales only when all are merged.
@@ -52,6 +54,17 @@ void check_shard(const CalibrateFlags& flags, SequenceOptions& sequences) {
     fail("--until-stable cannot be used with --shard: a shard does not see the other shards' prompts");
   if (flags.statistics.empty() && !flags.dry_run)
     fail("--shard needs --stats FILE: a shard writes only statistics, for 'kvcal merge'");
+}
+
+// What leaves something else behind than the scales and statistics of a whole run.
+void check_if_changed(const CalibrateFlags& flags) {
+  const auto refuse = [](bool given, const char* name) {
+    if (given) fail(std::string("--if-changed cannot be used with ") + name);
+  };
+  refuse(flags.dry_run, "--dry-run");
+  refuse(!flags.shard.empty(), "--shard, which writes no scale file");
+  refuse(flags.until_stable.has_value(), "--until-stable, whose limit the scale file does not record");
+  refuse(!flags.evaluation.empty(), "--evaluate; run 'kvcal evaluate' where the scales changed");
 }
 
 CalibrationOptions resolve(const CalibrateFlags& flags) {
@@ -78,6 +91,7 @@ CalibrationOptions resolve(const CalibrateFlags& flags) {
   }
   if (!flags.evaluation.empty() && (flags.dry_run || !flags.shard.empty()))
     fail("--evaluate needs the scales, which neither --dry-run nor --shard gives");
+  if (flags.if_changed) check_if_changed(flags);
   options.solve = flags.solve.resolve();
   options.extent = flags.dry_run ? Extent::Plan : flags.shard.empty() ? Extent::Scales : Extent::Statistics;
   options.tool_version = std::string("kvcal ") + build_info().version;
@@ -99,7 +113,8 @@ void check_outputs(const CalibrateFlags& flags) {
 // Saves the statistics as soon as there are some: computing scales from them may fail.
 class CalibrateConsole final : public Console {
  public:
-  explicit CalibrateConsole(const CalibrateFlags& flags) : Console(flags.output.quiet, flags.verbose), flags_(flags) {}
+  explicit CalibrateConsole(const CalibrateFlags& flags)
+      : Console(flags.output.quiet, progress_form(flags.progress), flags.verbose), flags_(flags) {}
 
   void measured(const Statistics& statistics) override {
     if (flags_.statistics.empty()) return;
@@ -166,27 +181,26 @@ Exit evaluated(const CalibrateFlags& flags, const CalibrationOptions& options) {
   evaluation.run.max_model_len = options.solve.max_model_len;
   evaluation.out = flags.evaluation;
   evaluation.force = flags.output.force;
+  evaluation.progress = flags.progress;
   evaluation.quiet = flags.output.quiet || flags.output.json;
   return run_evaluation(evaluation);
 }
 
-Exit run(const CalibrateFlags& flags) {
-  CalibrationOptions options = resolve(flags);
-  if (!flags.dry_run) check_outputs(flags);
-  options.prompts = flags.prompts.resolve();
-  CalibrateConsole console(flags);
-  const CalibrationInputs inputs = {
-      .model = flags.model,
-      .prompts = [&](bool) { return read_prompt_files(flags.prompts); },
-      .open_devices = [&] { return open_devices(flags.device, options.precision, options.threads); }};
-  const CalibrationResult result = calibrate(inputs, options, console);
-  if (flags.dry_run) {
-    if (flags.output.json) std::cout << plan_json(result.sequences, result.memory).dump(2) << '\n';
-    return Exit::Done;
-  }
-  const Json more = result_json(flags, result, console.statistics_sha256());
-  std::string digests =
-      flags.statistics.empty() ? "" : "statistics sha256 " + console.statistics_sha256().substr(0, 16);
+// Nothing was run: the file and its statistics stay as they are.
+Exit kept(const CalibrateFlags& flags, const EarlierResult& earlier) {
+  if (flags.output.json) flags.output.print(*earlier.artifact, earlier.sha256, {{"changed", false}});
+  if (!flags.output.quiet)
+    std::cerr << "kvcal: " << flags.output.path.string()
+              << " is up to date: model, prompts and options are those it was made with; sha256 "
+              << earlier.sha256.substr(0, 16) << '\n';
+  return Exit::Done;
+}
+
+Exit calibrated(const CalibrateFlags& flags, const CalibrationOptions& options, const CalibrationResult& result,
+                const std::string& statistics_sha256) {
+  Json more = result_json(flags, result, statistics_sha256);
+  if (flags.if_changed) more["changed"] = true;
+  std::string digests = flags.statistics.empty() ? "" : "statistics sha256 " + statistics_sha256.substr(0, 16);
   if (flags.shard.empty()) {
     digests += (digests.empty() ? "" : ", ") + write_scales(flags, result, more);
   } else {
@@ -196,6 +210,30 @@ Exit run(const CalibrateFlags& flags) {
   }
   if (!flags.output.quiet) print_closing_line(result, digests);
   return flags.evaluation.empty() ? Exit::Done : evaluated(flags, options);
+}
+
+Exit run(CalibrateFlags flags) {
+  CalibrationOptions options = resolve(flags);
+  CalibrateConsole console(flags);
+  EarlierResult earlier;
+  if (flags.if_changed) {
+    earlier = earlier_result(flags.output.path, flags.statistics, flags.output.force, console);
+    flags.output.force |= earlier.replaceable;
+    options.earlier = earlier.artifact ? &*earlier.artifact : nullptr;
+  }
+  if (!flags.dry_run) check_outputs(flags);
+  options.prompts = flags.prompts.resolve();
+  const CalibrationInputs inputs = {
+      .model = flags.model,
+      .prompts = [&](bool) { return read_prompt_files(flags.prompts); },
+      .open_devices = [&] { return open_devices(flags.device, options.precision, options.threads); }};
+  const CalibrationResult result = calibrate(inputs, options, console);
+  if (result.earlier_stands) return kept(flags, earlier);
+  if (flags.dry_run) {
+    if (flags.output.json) std::cout << plan_json(result.sequences, result.memory).dump(2) << '\n';
+    return Exit::Done;
+  }
+  return calibrated(flags, options, result, console.statistics_sha256());
 }
 
 // What most runs leave alone.
@@ -256,6 +294,10 @@ void add_calibrate(CLI::App& app, Job& chosen) {
   verb->add_option("--memory", flags->memory,
                    "Memory limit with unit: 16GiB (2^30 bytes) or 16GB (10^9) (default: what is available)");
   verb->add_flag("--dry-run", flags->dry_run, "Print the plan only");
+  verb->add_flag("--if-changed", flags->if_changed,
+                 "Leave OUT as it is if it was made by this version with the same model, prompts and options; else "
+                 "replace it");
+  verb->add_option("--progress", flags->progress, kProgressHelp)->type_name("FORM")->capture_default_str();
   verb->add_flag("-v,--verbose", flags->verbose, "Also print the tokens of every pass and the tensors not read");
   flags->prompts.add_to(*verb);
   flags->solve.add_scales_to(*verb);
@@ -265,12 +307,16 @@ void add_calibrate(CLI::App& app, Job& chosen) {
       "Examples:\n"
       "  kvcal calibrate ./Qwen3-0.6B --prompts chats.jsonl -o kv-cache-scales.json\n"
       "  kvcal calibrate ./Qwen3.5-9B --stats run.kvstats --memory 24GiB --dry-run\n"
+      "  kvcal calibrate ./model --prompts chats.jsonl --if-changed -q --progress json\n"
       "  kvcal calibrate ./model --prompts chats.jsonl --shard 1/2 --stats 1.kvstats\n"
       "  kvcal calibrate ./Qwen3-8B-FP8 --emulate-activation-quant -o as-served.json\n"
       "  kvcal calibrate ./model --policy pow2 --granularity head --max-model-len 131072");
   verb->callback([flags, verb, &chosen] {
     flags->scale_option = scale_option_given(*verb);
-    chosen = [flags] { return run(*flags); };
+    chosen = [flags] {
+      flags->model = model_folder(flags->model);
+      return run(*flags);
+    };
   });
 }
 

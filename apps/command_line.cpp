@@ -2,7 +2,6 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <filesystem>
 #include <iostream>
 #include <optional>
 #include <regex>
@@ -11,7 +10,9 @@
 
 #include "base/error.h"
 #include "build_info.h"
+#include "first_step.h"
 #include "help_format.h"
+#include "hub_cache.h"
 
 namespace kvcal {
 namespace {
@@ -118,7 +119,13 @@ Job parse(std::vector<std::string> arguments) {
 
   // Before CLI11 sees it: it would read on after an unknown verb and complain about something later.
   const std::vector<std::string> names = verb_names(app);
-  if (arguments.empty()) fail("no verb given; one of: " + CLI::detail::join(names, ", ") + "; see 'kvcal --help'");
+  if (arguments.empty())
+    return [names] {
+      const std::string step = first_step();
+      if (step.empty()) fail("no verb given; one of: " + CLI::detail::join(names, ", ") + "; see 'kvcal --help'");
+      std::cout << step;
+      return Exit::Done;
+    };
   const std::string& first = arguments.front();
   if (!first.starts_with("-") && std::find(names.begin(), names.end(), first) == names.end())
     fail_unknown("verb", first, names);
@@ -136,13 +143,12 @@ Job parse(std::vector<std::string> arguments) {
   return chosen;
 }
 
-// "--prompts a.jsonl MODEL -o out": the option took MODEL as a second file. The last folder among the values that an
+// "--prompts a.jsonl MODEL -o out": the option took MODEL as a second file. The last model among the values that an
 // option did not have to take is put first, where it is an argument.
 std::optional<std::vector<std::string>> with_model_first(std::vector<std::string> arguments) {
   for (size_t i = arguments.size(); i-- > 2;) {
-    std::error_code ignored;
     if (arguments[i].starts_with("-") || arguments[i - 1].starts_with("-")) continue;
-    if (!std::filesystem::is_directory(arguments[i], ignored)) continue;
+    if (!names_model(arguments[i])) continue;
     std::rotate(arguments.begin() + 1, arguments.begin() + static_cast<std::ptrdiff_t>(i),
                 arguments.begin() + static_cast<std::ptrdiff_t>(i) + 1);
     return arguments;

@@ -24,11 +24,14 @@ void Console::sweep_begins(const SweepOutline& outline) {
     for (const SweepGroup& group : outline.groups)
       std::cerr << group.name << ": " << grouped(group.n_sequences) << " sequences, " << grouped(group.n_tokens)
                 << " tokens\n";
-  progress_.emplace("tokens", outline.work, quiet_);
+  progress_.emplace(progress_form_, outline, ++n_sweeps_);
 }
 
-void Console::step(const RunStep& step, int64_t work_done) {
-  progress_->update(work_done, "layer " + std::to_string(step.layer + 1) + "/" + std::to_string(step.n_layers));
+void Console::step(const RunStep& step, int64_t work_done) { progress_->update(step, work_done); }
+
+void Console::sweep_ends() {
+  progress_->finish();
+  progress_.reset();
 }
 
 void Console::answered(int64_t n, int64_t of) {

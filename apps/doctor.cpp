@@ -8,6 +8,7 @@
 #include "base/read_file.h"
 #include "doctor/diagnose.h"
 #include "doctor/input_kind.h"
+#include "hub_cache.h"
 #include "json_output.h"
 #include "verbs.h"
 
@@ -146,7 +147,14 @@ void add_doctor(CLI::App& app, Job& chosen) {
       "  journalctl -u vllm | kvcal doctor - --model ./Qwen3.5-35B-A3B\n"
       "  kvcal doctor --command 'vllm serve ./GLM-4.7-Flash --kv-cache-dtype fp8' --output answer.txt\n"
       "  kvcal doctor server.log ./export kv-cache-scales.json --json | jq '.explanations[0]'");
-  verb->callback([flags, &chosen] { chosen = [flags] { return run(*flags); }; });
+  verb->callback([flags, &chosen] {
+    chosen = [flags] {
+      for (std::string& model : flags->models) model = model_folder(model);
+      for (std::string& input : flags->inputs)
+        if (names_model(input)) input = model_folder(input);
+      return run(*flags);
+    };
+  });
 }
 
 }  // namespace kvcal

@@ -17,6 +17,7 @@
 #include "evaluate/make_variants.h"
 #include "evaluation_text.h"
 #include "export/layer_scales.h"
+#include "hub_cache.h"
 #include "stats/statistics_file.h"
 #include "verbs.h"
 
@@ -194,7 +195,7 @@ Exit run_evaluation(const EvaluateFlags& flags) {
   const Existing existing = flags.force ? Existing::Replace : Existing::Refuse;
   check_writable(flags.out, existing);
   const Sources sources = read_sources(flags);
-  Console console(flags.quiet);
+  Console console(flags.quiet, progress_form(flags.progress));
   const EvaluationInputs inputs = {
       .model = flags.model,
       .prompts = [&](bool) { return read_prompt_files(flags.prompts); },
@@ -263,6 +264,7 @@ void add_evaluate(CLI::App& app, Job& chosen) {
   verb->add_flag("--force", flags->force, "Overwrite an existing file");
   verb->add_flag("--json", flags->json, "Print the file instead of the table");
   verb->add_flag("-q,--quiet", flags->quiet, "Print no table and no progress");
+  verb->add_option("--progress", flags->progress, kProgressHelp)->type_name("FORM")->capture_default_str();
   verb->add_option("--device", flags->device, "auto, cpu, cuda or cuda:N")->capture_default_str();
   verb->add_option("--threads", flags->run.threads, "Number of threads (default: all processors)");
   verb->add_option("--memory", flags->memory, "Memory limit with unit: 16GiB or 16GB (default: what is available)");
@@ -280,7 +282,12 @@ void add_evaluate(CLI::App& app, Job& chosen) {
       "  kvcal evaluate ./model --prompts chats.jsonl --scales kv-cache-scales.json\n"
       "  kvcal evaluate ./model --scales kv-cache-scales.json --formats int8,fp8_per_token_head --max-kl 0.02\n"
       "  kvcal evaluate ./model --scales kv-cache-scales.json --generate --needles 1024,4096");
-  verb->callback([flags, &chosen] { chosen = [flags] { return run_evaluation(*flags); }; });
+  verb->callback([flags, &chosen] {
+    chosen = [flags] {
+      flags->model = model_folder(flags->model);
+      return run_evaluation(*flags);
+    };
+  });
 }
 
 }  // namespace kvcal

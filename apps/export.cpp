@@ -9,6 +9,7 @@
 
 #include "artifact/json_text.h"
 #include "build_info.h"
+#include "hub_cache.h"
 #include "json_output.h"
 #include "verbs.h"
 
@@ -195,7 +196,13 @@ void add_export(CLI::App& app, Job& chosen) {
       "  kvcal export s.json --model ./Qwen3-8B --to sglang-json --tp 2 -o tp2.json\n"
       "  kvcal export s.json --model ./Llama --to scales --also-for ./Llama-AWQ -o both.json\n"
       "  kvcal export s.json --model ./Qwen3-8B --recipe evaluation.json -o ./Qwen3-8B-fp8kv");
-  verb->callback([flags, &chosen] { chosen = [flags] { return run(*flags); }; });
+  verb->callback([flags, &chosen] {
+    chosen = [flags] {
+      if (!flags->request.write.in_place && !flags->undo)
+        flags->request.model = model_folder(flags->request.model.string());
+      return run(*flags);
+    };
+  });
 }
 
 }  // namespace kvcal

@@ -12,6 +12,7 @@
 #include "console.h"
 #include "device.h"
 #include "export/serve.h"
+#include "hub_cache.h"
 #include "json_output.h"
 #include "solve/format.h"
 #include "verbs.h"
@@ -247,7 +248,12 @@ void add_fold(CLI::App& app, Job& chosen) {
       "  kvcal fold ./Qwen3-0.6B --stats run.kvstats -o ./Qwen3-0.6B-folded\n"
       "  kvcal fold ./Qwen3-0.6B --stats run.kvstats --dry-run\n"
       "  kvcal fold ./Qwen3-0.6B-folded --undo -o ./Qwen3-0.6B-again");
-  verb->callback([flags, &chosen] { chosen = [flags] { return run(*flags); }; });
+  verb->callback([flags, &chosen] {
+    chosen = [flags] {
+      flags->request.model = model_folder(flags->request.model.string());
+      return run(*flags);
+    };
+  });
 }
 
 }  // namespace kvcal

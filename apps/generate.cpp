@@ -7,6 +7,7 @@
 #include "calibrate/opened_model.h"
 #include "console.h"
 #include "device.h"
+#include "hub_cache.h"
 #include "prompt_flags.h"
 #include "verbs.h"
 
@@ -114,7 +115,12 @@ void add_generate(CLI::App& app, Job& chosen) {
       "Examples:\n"
       "  kvcal generate ./Qwen3-0.6B --prompt 'What is the capital of France?' --max-new-tokens 16\n"
       "  kvcal generate ./model --prompts questions.jsonl --json --top 10");
-  verb->callback([flags, &chosen] { chosen = [flags] { return run(*flags); }; });
+  verb->callback([flags, &chosen] {
+    chosen = [flags] {
+      flags->model = model_folder(flags->model);
+      return run(*flags);
+    };
+  });
 }
 
 }  // namespace kvcal

@@ -12,6 +12,7 @@
 #include "checkpoint/fold_mark.h"
 #include "checkpoint/kv_scale_names.h"
 #include "checkpoint/quantization.h"
+#include "hub_cache.h"
 #include "json_output.h"
 #include "model/architecture.h"
 #include "prefill/memory_plan.h"
@@ -358,7 +359,12 @@ void add_inspect(CLI::App& app, Job& chosen) {
       "  kvcal inspect ./model && kvcal calibrate ./model\n"
       "\n"
       "Exit code 0: the model can be calibrated; 1: it cannot, and the output says why; 2: failure.");
-  verb->callback([flags, &chosen] { chosen = [flags] { return run(*flags); }; });
+  verb->callback([flags, &chosen] {
+    chosen = [flags] {
+      flags->model = model_folder(flags->model);
+      return run(*flags);
+    };
+  });
 }
 
 }  // namespace kvcal

@@ -12,6 +12,7 @@
 #include "capacity/advice.h"
 #include "capacity/assumptions.h"
 #include "export/layer_scales.h"
+#include "hub_cache.h"
 #include "json_output.h"
 #include "model/architecture.h"
 #include "progress.h"
@@ -314,7 +315,12 @@ void add_plan(CLI::App& app, Job& chosen) {
       "  kvcal plan ./Qwen3.5-35B-A3B --gpu-memory 128GB --context 200000\n"
       "  kvcal plan ./Llama-3.1-70B --gpu-memory 80GiB --gpus 4 --concurrency 64 --context 32768\n"
       "  kvcal plan ./config.json --gpu-memory 24GiB --json | jq .advice.name");
-  verb->callback([flags, &chosen] { chosen = [flags] { return run(*flags); }; });
+  verb->callback([flags, &chosen] {
+    chosen = [flags] {
+      flags->model = model_folder(flags->model);
+      return run(*flags);
+    };
+  });
 }
 
 }  // namespace kvcal

@@ -3,19 +3,23 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <atomic>
 #include <cmath>
 #include <cstdio>
-#include <string_view>
+#include <cstdlib>
 #include <utility>
 
+#include "base/error.h"
 #include "base/number_text.h"
 #include "table.h"
 
 namespace kvcal {
 namespace {
 
-constexpr auto kInterval = std::chrono::milliseconds(100);
+constexpr std::chrono::duration<double> kLineInterval(0.1), kJsonInterval(1);
+constexpr double kJsonShare = 0.02;       // of the time so far, before the next JSON line
 constexpr double kSettlingSeconds = 1.0;  // a rate measured over less says nothing about the time left
 
 // Whether a line without an end is on the terminal: read by the signal handler.
@@ -39,6 +43,13 @@ int terminal_columns() {
 
 }  // namespace
 
+ProgressForm progress_form(const std::string& name) {
+  if (name == "auto") return ProgressForm::Line;
+  if (name == "json") return ProgressForm::Json;
+  if (name == "none") return ProgressForm::None;
+  fail_unknown("form of --progress", name, std::array<std::string, 3>{"auto", "json", "none"});
+}
+
 std::string duration_text(double seconds) {
   const auto whole = static_cast<int64_t>(std::ceil(std::max(seconds, 0.0)));
   char text[40];
@@ -50,31 +61,64 @@ std::string duration_text(double seconds) {
   return text;
 }
 
+Status status_of(const SweepOutline& sweep, const RunStep& step, int64_t work_done, double seconds) {
+  Status status{.layer = step.layer + 1, .n_layers = step.n_layers, .seconds = seconds};
+  const auto work = static_cast<double>(sweep.work), here = static_cast<double>(work_done - sweep.work_done);
+  if (sweep.work <= 0) return status;
+  status.done = std::clamp(static_cast<double>(work_done) / work, 0.0, 1.0);
+  if (seconds < kSettlingSeconds || here <= 0) return status;
+  status.tokens_per_second = static_cast<double>(sweep.n_tokens()) * (here / work) / seconds;
+  status.remaining = seconds * std::max(0.0, work - static_cast<double>(work_done)) / here;
+  return status;
+}
+
 std::string status_line(const Status& status, int columns) {
-  std::string line = status.where;
-  const auto add = [&](const std::string& part) { line += (line.empty() ? "" : " · ") + part; };
-  const double fraction =
-      status.total > 0 ? std::min(1.0, static_cast<double>(status.done) / static_cast<double>(status.total)) : 0.0;
-  if (status.total > 0) add(std::to_string(static_cast<int>(100.0 * fraction)) + " %");
-  if (status.seconds > 0 && status.done > 0)
-    add(grouped(std::llround(static_cast<double>(status.done) / status.seconds)) + " " + status.unit + "/s");
-  if (fraction > 0 && status.seconds >= kSettlingSeconds)
-    add(duration_text(status.seconds * (1.0 - fraction) / fraction) + " left");
+  std::string line = "layer " + std::to_string(status.layer) + "/" + std::to_string(status.n_layers) + " · " +
+                     std::to_string(static_cast<int>(100.0 * status.done)) + " %";
+  if (status.tokens_per_second > 0) line += " · " + grouped(std::llround(status.tokens_per_second)) + " tokens/s";
+  if (status.remaining) line += " · " + duration_text(*status.remaining) + " left";
   return cut_to_width(line, columns);
 }
 
-Progress::Progress(std::string unit, int64_t total, bool quiet)
-    : unit_(std::move(unit)), total_(total), shown_(!quiet && is_smart_terminal()) {}
+Json status_json(const Status& status, int sweep) {
+  const auto thousandths = [](double value) { return std::round(1000.0 * value) / 1000.0; };
+  return {{"event", "progress"},
+          {"sweep", sweep},
+          {"layer", status.layer},
+          {"n_layers", status.n_layers},
+          {"done", thousandths(status.done)},
+          {"seconds", thousandths(status.seconds)},
+          {"tokens_per_second", status.tokens_per_second > 0 ? Json(std::round(status.tokens_per_second)) : Json()},
+          {"seconds_left", status.remaining ? Json(thousandths(*status.remaining)) : Json()}};
+}
+
+Progress::Progress(ProgressForm form, SweepOutline sweep, int number)
+    : sweep_(std::move(sweep)), number_(number), form_(form) {
+  if (form_ == ProgressForm::Line && !is_smart_terminal()) form_ = ProgressForm::None;
+}
 
 Progress::~Progress() { clear(); }
 
-void Progress::update(int64_t done, const std::string& where) {
-  if (!shown_) return;
+void Progress::update(const RunStep& step, int64_t work_done) {
+  if (form_ == ProgressForm::None) return;
   const std::lock_guard lock(mutex_);
+  n_layers_ = step.n_layers;
   const Clock::time_point now = Clock::now();
   if (now < next_) return;
-  next_ = now + kInterval;
-  const Status status = {where, done, total_, unit_, std::chrono::duration<double>(now - start_).count()};
+  const std::chrono::duration<double> so_far = now - start_;
+  const auto pause = form_ == ProgressForm::Json ? std::max(kJsonInterval, so_far * kJsonShare) : kLineInterval;
+  next_ = now + std::chrono::duration_cast<Clock::duration>(pause);
+  show(status_of(sweep_, step, work_done, so_far.count()));
+}
+
+void Progress::finish() {
+  if (form_ != ProgressForm::Json) return;
+  const std::lock_guard lock(mutex_);
+  show(status_of(sweep_, {n_layers_ - 1, n_layers_, 0}, sweep_.work, seconds_at(Clock::now())));
+}
+
+void Progress::show(const Status& status) {
+  if (form_ == ProgressForm::Json) return put(status_json(status, number_).dump() + "\n");
   g_line_open = line_open_ = true;
   // One column is left free: some terminals wrap as soon as the last one is filled.
   put("\r" + status_line(status, terminal_columns() - 1) + "\x1b[K");

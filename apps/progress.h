@@ -1,37 +1,62 @@
-// One status line on standard error while a long job runs.
+// How far a long job is, on standard error: a status line on a terminal, or JSON lines.
 #pragma once
 
 #include <chrono>
 #include <cstdint>
 #include <mutex>
+#include <optional>
 #include <string>
+#include <string_view>
+
+#include "base/json.h"
+#include "calibrate/listener.h"
 
 namespace kvcal {
 
+/// Line: only on a terminal.
+enum class ProgressForm : uint8_t { Line, Json, None };
+
+/// "auto" is Line. Throws Error for another name.
+ProgressForm progress_form(const std::string& name);
+
+/// What --progress is for, for --help.
+inline constexpr const char* kProgressHelp =
+    "auto: a status line on a terminal; json: a JSON object a line on standard error; none";
+
 struct Status {
-  std::string where;   // "layer 3/24"
-  int64_t done = 0;    // in units; the whole job is `total` of them
-  int64_t total = 0;   // 0 = not known
-  std::string unit;    // "tokens"
-  double seconds = 0;  // since the start
+  int layer = 0, n_layers = 0;      // layer from 1; 0: none has begun
+  double done = 0;                  // share of the work, 0 to 1
+  double seconds = 0;               // since the start
+  double tokens_per_second = 0;     // through all layers; 0: not known yet
+  std::optional<double> remaining;  // seconds; none: not known yet
 };
+
+/// After a step of a sweep that has run for so many seconds. What a resumed run had done before says nothing of its
+/// speed.
+Status status_of(const SweepOutline& sweep, const RunStep& step, int64_t work_done, double seconds);
 
 /// "layer 3/24 · 41 % · 12,345 tokens/s · 0:12 left", truncated to the terminal's width.
 std::string status_line(const Status& status, int columns);
 
+/// The members of a line of --progress json; `sweep` from 1.
+Json status_json(const Status& status, int sweep);
+
 /// Times as "m:ss" or "h:mm:ss".
 std::string duration_text(double seconds);
 
-/// Shows the line at most ten times a second, only on a terminal and unless quiet, and removes it at the end, so that
-/// logs stay clean. Threads may share one.
+/// The progress of one sweep. The line is renewed at most ten times a second and removed at the end, so that logs stay
+/// clean; a JSON object is written at the beginning, at most once a second, and at the end of a sweep that ends.
 class Progress {
  public:
-  Progress(std::string unit, int64_t total, bool quiet);
+  Progress(ProgressForm form, SweepOutline sweep, int number);
   ~Progress();
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
 
-  void update(int64_t done, const std::string& where);
+  void update(const RunStep& step, int64_t work_done);
+
+  /// All of the work is done.
+  void finish();
 
   /// Removes the line, so that something else can be printed; the next update shows it again.
   void clear();
@@ -39,12 +64,16 @@ class Progress {
  private:
   using Clock = std::chrono::steady_clock;
 
+  double seconds_at(Clock::time_point now) const { return std::chrono::duration<double>(now - start_).count(); }
+  void show(const Status& status);
+
   std::mutex mutex_;
-  const std::string unit_;
-  const int64_t total_;
-  const bool shown_;
+  const SweepOutline sweep_;
+  const int number_;
+  ProgressForm form_;
   const Clock::time_point start_ = Clock::now();
   Clock::time_point next_ = start_;
+  int n_layers_ = 0;
   bool line_open_ = false;
 };
 

@@ -12,6 +12,7 @@
 #include "base/json.h"
 #include "base/number_text.h"
 #include "checkpoint/config_file.h"
+#include "hub_cache.h"
 #include "progress.h"
 #include "prompt_flags.h"
 #include "verbs.h"
@@ -251,7 +252,12 @@ void add_prompts(CLI::App& app, Job& chosen) {
       "  kvcal prompts ./Qwen3-0.6B --template-kwargs '{\"enable_thinking\": false}'\n"
       "\n"
       "Exit code 1 if any prompt cannot be tokenized; the others are still shown.");
-  verb->callback([flags, &chosen] { chosen = [flags] { return run(resolve(*flags)); }; });
+  verb->callback([flags, &chosen] {
+    chosen = [flags] {
+      flags->model = model_folder(flags->model);
+      return run(resolve(*flags));
+    };
+  });
 }
 
 }  // namespace kvcal

@@ -15,6 +15,7 @@
 #include "base/read_file.h"
 #include "build_info.h"
 #include "check/artifact_checks.h"
+#include "hub_cache.h"
 #include "json_output.h"
 #include "solve/solution.h"
 #include "stats/statistics_file.h"
@@ -81,7 +82,7 @@ void print(const Validated& result, const std::string& format) {
   if (format == "json")
     std::cout << json_output(json_report(result));
   else if (format == "sarif")
-    std::cout << json_output(sarif_report(result, build_info().version));
+    std::cout << json_output(sarif_report(result, {build_info().version, build_info().site}));
   else
     std::cout << (format == "github" ? github_report(result) : text_report(result));
 }
@@ -188,7 +189,13 @@ void add_validate(CLI::App& app, Job& chosen) {
       "  kvcal validate ./Qwen3-0.6B-kv --scales kv-cache-scales.json --server vllm@0.33\n"
       "  kvcal validate ./third-party-fp8-kv --stats run.kvstats\n"
       "  kvcal validate evaluation.json --model ./Qwen3-0.6B --scales kv-cache-scales.json");
-  verb->callback([flags, &chosen] { chosen = [flags] { return run(*flags); }; });
+  verb->callback([flags, &chosen] {
+    chosen = [flags] {
+      flags->model = model_folder(flags->model);
+      if (names_model(flags->file)) flags->file = model_folder(flags->file);
+      return run(*flags);
+    };
+  });
 }
 
 }  // namespace kvcal

@@ -139,21 +139,6 @@ ArtifactLayer layer_from(const CacheStatistics& cache, const SolvedCache& solved
   return out;
 }
 
-ArtifactQuantization quantization_from(const Solution& solution) {
-  const SolveOptions& options = solution.options;
-  const PolicyEntry& policy = policy_named(options.policy);
-  ArtifactQuantization q;
-  q.dtype = options.format;
-  q.max = number_format(options.format).max;
-  q.granularity = options.granularity;
-  q.policy = options.policy;
-  if (policy.uses_headroom) q.headroom = headroom_of(options);
-  if (options.policy == "percentile") q.percentile = options.percentile;
-  q.max_model_len = solution.max_model_len;
-  q.limits = options.limits;
-  return q;
-}
-
 /// Why the block that SGLang reads cannot be offered, or "".
 std::string reason_against_kv_cache(const Artifact& a) {
   if (a.quantization.dtype != "fp8_e4m3")
@@ -185,6 +170,20 @@ void add_kv_cache(Artifact& a) {
 
 }  // namespace
 
+ArtifactQuantization quantization_of(const SolveOptions& options, int64_t max_model_len) {
+  const PolicyEntry& policy = policy_named(options.policy);
+  ArtifactQuantization q;
+  q.dtype = options.format;
+  q.max = number_format(options.format).max;
+  q.granularity = options.granularity;
+  q.policy = options.policy;
+  if (policy.uses_headroom) q.headroom = headroom_of(options);
+  if (options.policy == "percentile") q.percentile = options.percentile;
+  q.max_model_len = max_model_len;
+  q.limits = options.limits;
+  return q;
+}
+
 Artifact make_artifact(const Statistics& statistics, const Solution& solution) {
   const RunRecord& run = statistics.run;
   assert(run.model && run.layers_without_kv && run.calibration);  // or there was no solution
@@ -192,7 +191,7 @@ Artifact make_artifact(const Statistics& statistics, const Solution& solution) {
   Artifact a;
   a.model = *run.model;
   a.model_type = a.model.model_type;
-  a.quantization = quantization_from(solution);
+  a.quantization = quantization_of(solution.options, solution.max_model_len);
   for (size_t i = 0; i < statistics.caches.size(); ++i)
     a.layers.push_back(layer_from(statistics.caches[i], solution.caches[i], run));
   a.layers_without_kv = *run.layers_without_kv;

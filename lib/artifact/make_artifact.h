@@ -11,4 +11,7 @@ namespace kvcal {
 /// statistics. Throws Error where the record lacks what the artifact needs.
 Artifact make_artifact(const Statistics& statistics, const Solution& solution);
 
+/// What the file says of the choices that scales were solved with. max_model_len: max_model_len_of().
+ArtifactQuantization quantization_of(const SolveOptions& options, int64_t max_model_len);
+
 }  // namespace kvcal

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "artifact/make_artifact.h"
+#include "calibrate/changes.h"
 #include "calibrate/fed_prompts.h"
 #include "calibrate/opened_model.h"
 #include "solve/solution.h"
@@ -30,6 +31,16 @@ void report_limits(const OpenedModel& model, const FedPrompts& fed, CalibrationO
                   "the model accepts images, but no prompt has any: ranges on image tokens are not measured");
 }
 
+bool earlier_stands(const OpenedModel& model, const std::vector<PromptTokens>& prompts, const RunSources& sources,
+                    const CalibrationOptions& options, CalibrationListener& listener) {
+  const std::vector<std::string> changes =
+      changes_since(*options.earlier, model, sources, plan_sequences(prompts, options.sequences), options);
+  std::string list;
+  for (const std::string& change : changes) list += (list.empty() ? "" : ", ") + change;
+  if (!changes.empty()) listener.hear(Notice::Note, "calibrating again; changed: " + list);
+  return changes.empty();
+}
+
 }  // namespace
 
 CalibrationResult calibrate(const CalibrationInputs& inputs, CalibrationOptions options,
@@ -46,9 +57,14 @@ CalibrationResult calibrate(const CalibrationInputs& inputs, CalibrationOptions 
   const FedPrompts fed = feed_prompts(inputs.model, model.spec().vocab, options.prompts, inputs.prompts, listener);
   const RunSources sources = {fed.sha256, tokenizer_sha256(inputs.model), activation_quant};
   report_limits(model, fed, options, listener);
+  const std::vector<PromptTokens> prompts = tokens_of(fed, model.spec());
+
+  // What was found before stands as long as a run would find the same.
+  if (options.earlier && earlier_stands(model, prompts, sources, options, listener))
+    return {.activation_quant = activation_quant, .earlier_stands = true};
 
   // Sequences, memory and devices, before anything runs.
-  CalibrationPlan plan = plan_calibration(model, tokens_of(fed, model.spec()), sources, options, inputs.open_devices);
+  CalibrationPlan plan = plan_calibration(model, prompts, sources, options, inputs.open_devices);
   listener.planned(plan, model.spec());
   if (options.extent == Extent::Plan) return {{std::move(plan.sequences)}, plan.memory, activation_quant};
 

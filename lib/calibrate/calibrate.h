@@ -16,6 +16,7 @@ struct CalibrationResult : Measurement {
   MemoryPlan memory;                   // bytes
   std::string activation_quant;        // how activations were rounded; "" = they were not
   std::optional<Artifact> artifact{};  // with Extent::Scales
+  bool earlier_stands = false;         // CalibrationOptions::earlier: nothing was run, and the rest is not filled in
 };
 
 /// Writes nothing but options.resume. With Extent::Plan only `sequences` and `memory` are filled in. Equal inputs give

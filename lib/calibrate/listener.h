@@ -24,6 +24,11 @@ struct SweepOutline {
   std::vector<SweepGroup> groups;
   int64_t work = 0;       // of the whole sweep
   int64_t work_done = 0;  // where a resumed run begins
+  int64_t n_tokens() const {
+    int64_t n = 0;
+    for (const SweepGroup& group : groups) n += group.n_tokens;
+    return n;
+  }
 };
 
 /// Hears everything of one run, in the order of the work and from the thread that called. Any call may throw, which

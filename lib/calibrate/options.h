@@ -14,6 +14,8 @@
 
 namespace kvcal {
 
+struct Artifact;
+
 /// Opens the one device that computes, for what runs on one only. Called as OpenDevices are.
 using OpenDevice = std::function<std::unique_ptr<Ops>()>;
 
@@ -40,6 +42,7 @@ struct CalibrationOptions {
   std::filesystem::path resume;        // folder that keeps the state after each layer; empty = none
   std::string tool_version = "kvcal";  // and its version, "kvcal 0.1.0": for the record
   std::string commit;                  // of the program: a run is resumed by the same one only
+  const Artifact* earlier = nullptr;   // a result that stands where nothing that decides it has changed; may be null
 };
 
 }  // namespace kvcal

@@ -18,6 +18,9 @@ constexpr JsonLimits kConfigLimits{.max_bytes = size_t{32} << 20, .max_depth = 6
 constexpr const char* kKvKeys[] = {"kv_cache_scheme", "kv_cache_quant_algo", "kv_cache_dtype",
                                    "kv_cache_quantized_layers", "kv_cache_schema_version"};
 
+constexpr const char* kNoGguf =
+    "; GGUF is not read: get the original checkpoint ('hf download ORG/NAME'), whose weights are not quantized yet";
+
 bool is_file(const fs::path& path) {
   std::error_code ignored;
   return fs::is_regular_file(path, ignored);
@@ -28,40 +31,23 @@ bool is_folder(const fs::path& path) {
   return fs::is_directory(path, ignored);
 }
 
-/// The Hub's cache keeps revisions in snapshots/<hash> and the hash of a branch in refs/<branch>.
-std::optional<fs::path> snapshot_of(const fs::path& folder) {
-  if (!is_folder(folder / "snapshots")) return std::nullopt;
-  if (is_file(folder / "refs" / "main")) {
-    std::string hash = read_file(folder / "refs" / "main", 4096);
-    while (!hash.empty() && (hash.back() == '\n' || hash.back() == ' ')) hash.pop_back();
-    const bool plain = std::all_of(hash.begin(), hash.end(), [](unsigned char c) { return std::isalnum(c); });
-    if (plain && !hash.empty() && is_folder(folder / "snapshots" / hash)) return folder / "snapshots" / hash;
-  }
-  std::vector<fs::path> snapshots;
-  std::error_code ignored;
-  for (const auto& entry : fs::directory_iterator(folder / "snapshots", ignored)) snapshots.push_back(entry.path());
-  if (snapshots.size() == 1) return snapshots[0];
-  fail(quoted(folder.string()) + ": is a cache folder with " + std::to_string(snapshots.size()) +
-       " snapshots and no usable refs/main; name one of the folders in snapshots/");
-}
-
 /// What a folder without config.json probably is.
 std::string why_no_config(const fs::path& folder) {
-  if (is_file(folder / "adapter_config.json")) return "it holds a LoRA adapter: merge it into its base model first";
-  if (is_file(folder / "params.json")) return "it is in the model maker's own format: get the Hugging Face version";
+  if (is_file(folder / "adapter_config.json")) return "; it holds a LoRA adapter: merge it into its base model first";
+  if (is_file(folder / "params.json")) return "; it is in the model maker's own format: get the Hugging Face version";
   std::error_code ignored;
   for (const auto& entry : fs::directory_iterator(folder, ignored)) {
-    if (entry.path().extension() == ".gguf") return "GGUF is not read: get the original checkpoint";
-    if (is_file(entry.path() / "config.json")) return "did you mean " + quoted(entry.path().string()) + "?";
+    if (entry.path().extension() == ".gguf") return kNoGguf;
+    if (is_file(entry.path() / "config.json")) return "; did you mean " + quoted(entry.path().string()) + "?";
   }
-  return "is it a model folder?";
+  return "; is it a model folder?";
 }
 
 fs::path find_config(const fs::path& given, fs::path& folder) {
   if (is_file(given)) {
     if (given.extension() != ".json")
       fail(quoted(given.string()) + ": is not a model folder or config.json" +
-           (given.extension() == ".gguf" ? "; GGUF is not read: get the original checkpoint" : ""));
+           (given.extension() == ".gguf" ? kNoGguf : ""));
     folder = given.has_parent_path() ? given.parent_path() : fs::path(".");
     return given;
   }
@@ -75,11 +61,14 @@ fs::path find_config(const fs::path& given, fs::path& folder) {
   }
   folder = given;
   if (is_file(given / "config.json")) return given / "config.json";
-  if (const std::optional<fs::path> snapshot = snapshot_of(given)) {
+  std::error_code error;
+  if (!fs::exists(given / "config.json", error) && error)
+    fail(quoted(given.string()) + ": cannot be read: " + errno_text(error.value()));
+  if (const std::optional<fs::path> snapshot = hub_snapshot(given)) {
     folder = *snapshot;
     if (is_file(folder / "config.json")) return folder / "config.json";
   }
-  fail(quoted(folder.string()) + ": has no config.json; " + why_no_config(folder));
+  fail(quoted(folder.string()) + ": has no config.json" + why_no_config(folder));
 }
 
 void remove_kv_keys(Json& object) {
@@ -114,6 +103,23 @@ bool any_group_has_weights(const Json* groups) {
 bool is_empty(const Json* value) { return !value || ((value->is_object() || value->is_array()) && value->empty()); }
 
 }  // namespace
+
+// The Hub's cache keeps revisions in snapshots/<hash> and the hash of a branch in refs/<branch>.
+std::optional<fs::path> hub_snapshot(const fs::path& folder) {
+  if (!is_folder(folder / "snapshots")) return std::nullopt;
+  if (is_file(folder / "refs" / "main")) {
+    std::string hash = read_file(folder / "refs" / "main", 4096);
+    while (!hash.empty() && (hash.back() == '\n' || hash.back() == ' ')) hash.pop_back();
+    const bool plain = std::all_of(hash.begin(), hash.end(), [](unsigned char c) { return std::isalnum(c); });
+    if (plain && !hash.empty() && is_folder(folder / "snapshots" / hash)) return folder / "snapshots" / hash;
+  }
+  std::vector<fs::path> snapshots;
+  std::error_code ignored;
+  for (const auto& entry : fs::directory_iterator(folder / "snapshots", ignored)) snapshots.push_back(entry.path());
+  if (snapshots.size() == 1) return snapshots[0];
+  fail(quoted(folder.string()) + ": is a cache folder with " + std::to_string(snapshots.size()) +
+       " snapshots and no usable refs/main; name one of the folders in snapshots/");
+}
 
 ConfigFile read_config(const fs::path& folder_or_file) {
   ConfigFile result;

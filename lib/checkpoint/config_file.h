@@ -2,6 +2,7 @@
 #pragma once
 
 #include <filesystem>
+#include <optional>
 #include <string>
 
 #include "base/json.h"
@@ -18,6 +19,10 @@ struct ConfigFile {
 /// Reads a model folder, a Hugging Face cache folder (models--org--name: the snapshot refs/main points to), or a
 /// config.json itself. Weights need not exist. Throws Error naming what is there instead.
 ConfigFile read_config(const std::filesystem::path& folder_or_file);
+
+/// Of a folder of the Hub's cache (models--org--name) the snapshot that refs/main names, or the only one; none where
+/// the folder has no snapshots. Throws Error where it has several and names none.
+std::optional<std::filesystem::path> hub_snapshot(const std::filesystem::path& folder);
 
 /// SHA-256 of the configuration without what only concerns the KV cache, so that an export that adds KV scales keeps
 /// the model's identity. Canonical JSON (base/json.h) after these removals, made at the top level and in text_config,

@@ -29,8 +29,18 @@ std::vector<std::string> file_names(const fs::path& folder) {
   return names;
 }
 
+/// What completes a folder of which something is missing. A snapshot of the Hub's cache tells which model it is of.
+std::string completing(const fs::path& folder) {
+  const std::string question = "was the download complete?", prefix = "models--";
+  std::string model = folder.parent_path().parent_path().filename().string();
+  if (folder.parent_path().filename() != "snapshots" || !model.starts_with(prefix)) return question;
+  model.erase(0, prefix.size());
+  if (const size_t at = model.find("--"); at != std::string::npos) model.replace(at, 2, "/");
+  return question + " 'hf download " + printable(model, 100) + "' completes it";
+}
+
 /// Weights in formats that are not read here, in the order of how likely each is what the user has.
-std::string advice_for(const std::vector<std::string>& names) {
+std::string advice_for(const fs::path& folder, const std::vector<std::string>& names) {
   const auto any = [&](auto matches) { return std::any_of(names.begin(), names.end(), matches); };
   const auto starts = [](std::string_view prefix) {
     return [prefix](const std::string& name) { return name.rfind(prefix, 0) == 0; };
@@ -50,7 +60,7 @@ std::string advice_for(const std::vector<std::string>& names) {
   if (any(ends(".pth")) || any(ends(".pt"))) return "has only .pt/.pth weights; convert them to safetensors first";
   if (any(ends(".h5")) || any(ends(".msgpack")))
     return "has only TensorFlow or Flax weights; get the version with model*.safetensors";
-  return "has no weights (*.safetensors); was the download complete?";
+  return "has no weights (*.safetensors); " + completing(folder);
 }
 
 /// A file of the index: inside the folder by its name. What a symbolic link of that name points to is the owner's
@@ -94,8 +104,8 @@ void require_shards(const WeightFiles& files) {
     if (!is_there(shard)) missing.push_back(shard.filename().string());
   if (missing.empty()) return;
   fail(quoted(files.index_path.string()) + ": names " + std::to_string(files.shards.size()) + " files, of which " +
-       std::to_string(missing.size()) + " are missing, the first " + quoted(missing[0]) +
-       "; was the download complete?");
+       std::to_string(missing.size()) + " are missing, the first " + quoted(missing[0]) + "; " +
+       completing(files.index_path.parent_path()));
 }
 
 std::optional<fs::path> find_index(const fs::path& folder, const std::vector<std::string>& names) {
@@ -120,8 +130,8 @@ fs::path find_single_file(const fs::path& folder, const std::vector<std::string>
   if (found.size() == 1) return folder / found[0];
   if (found.size() > 1)
     fail(quoted(folder.string()) + ": has " + std::to_string(found.size()) +
-         " safetensors files but no index (model.safetensors.index.json); was the download complete?");
-  fail(quoted(folder.string()) + ": " + advice_for(names));
+         " safetensors files but no index (model.safetensors.index.json); " + completing(folder));
+  fail(quoted(folder.string()) + ": " + advice_for(folder, names));
 }
 
 }  // namespace

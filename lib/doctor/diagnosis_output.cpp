@@ -211,7 +211,10 @@ std::string catalog_text() {
 
 Json catalog_json() {
   Json json = Json::array();
-  for (const Entry* e : catalog()) json.push_back(json_of(*e));
+  for (const Entry* e : catalog()) {
+    json.push_back(json_of(*e));
+    if (e->cause != Cause::None) json.back()["cause_title"] = title_of(e->cause);
+  }
   return json;
 }
 

@@ -69,18 +69,20 @@ std::string uri_of(const std::string& path) {
   return uri;
 }
 
-// SARIF's helpUri and informationUri are absolute. The rules are described by a file of this program's tree, which lies
-// elsewhere on every machine: an artifactLocation may be relative to a base that the reader knows.
+// SARIF's helpUri and informationUri are absolute: they lead to the published site. The rules are also described by a
+// file of this program's tree, which lies elsewhere on every machine: an artifactLocation may be relative to a base
+// that the reader knows.
 constexpr const char* kTree = "KVCAL";
 
 Json rules_document() { return {{"uri", "schemas/validate-rules.md"}, {"uriBaseId", kTree}}; }
 
-Json sarif_rule(const Rule& rule) {
+Json sarif_rule(const Rule& rule, const std::string& site) {
   Json out = {{"id", rule.id},
-              {"shortDescription", {{"text", rule.meaning}}},
-              {"help", {{"text", rule.fix}}},
+              {"shortDescription", {{"text", std::string(rule.meaning) + "."}}},
+              {"help", {{"text", std::string(rule.fix) + "."}}},
               {"properties", {{"documentation", rules_document()}}},
               {"defaultConfiguration", {{"level", name_of(rule.severity)}}}};
+  if (!site.empty()) out["helpUri"] = site + "rules/" + std::string(rule.id) + "/";
   return out;
 }
 
@@ -93,7 +95,7 @@ Json sarif_result(const Finding& f, const Validated& v) {
   return {{"ruleId", f.rule},
           {"ruleIndex", &rule - rules().data()},
           {"level", name_of(rule.severity)},
-          {"message", {{"text", place(f, v) + ": " + sentence(f) + ". " + std::string(rule.fix)}}},
+          {"message", {{"text", place(f, v) + ": " + sentence(f) + ". " + std::string(rule.fix) + "."}}},
           {"locations", Json::array({place_json})}};
 }
 
@@ -169,13 +171,17 @@ Json json_report(const Validated& v) {
   return report;
 }
 
-Json sarif_report(const Validated& v, const std::string& version) {
+Json sarif_report(const Validated& v, const Reporter& reporter) {
   Json table = Json::array(), results = Json::array(), skipped = Json::array();
-  for (const Rule& rule : rules()) table.push_back(sarif_rule(rule));
+  for (const Rule& rule : rules()) table.push_back(sarif_rule(rule, reporter.site));
   for (const Finding& f : v.report.findings) results.push_back(sarif_result(f, v));
   for (const Report::Skipped& s : v.report.skipped_rules()) skipped.push_back(s.rule + ": " + s.reason);
-  const Json driver = {
-      {"name", "kvcal"}, {"version", version}, {"rules", table}, {"locations", Json::array({rules_document()})}};
+  Json driver = {{"name", "kvcal"},
+                 {"version", reporter.version},
+                 {"semanticVersion", reporter.version},
+                 {"rules", table},
+                 {"locations", Json::array({rules_document()})}};
+  if (!reporter.site.empty()) driver["informationUri"] = reporter.site;
   const Json tree = {{"description", {{"text", "kvcal's source tree; installed, share/kvcal"}}}};
   const Json run = {{"tool", {{"driver", driver}}},
                     {"originalUriBaseIds", {{kTree, tree}}},

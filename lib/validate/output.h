@@ -19,8 +19,14 @@ struct Validated {
 
 std::string text_report(const Validated& result);
 Json json_report(const Validated& result);
-/// SARIF 2.1.0, with the table of rules; `version` is the program's.
-Json sarif_report(const Validated& result, const std::string& version);
+/// Of the program that reports.
+struct Reporter {
+  std::string version;    // "0.1.0"
+  std::string site = "";  // where the pages of findings are published, ending in '/'; "": nowhere
+};
+
+/// SARIF 2.1.0, with the table of rules.
+Json sarif_report(const Validated& result, const Reporter& reporter);
 /// Workflow commands: "::error file=...,line=...,title=S02::...".
 std::string github_report(const Validated& result);
 /// The table of rules, a line each.

@@ -47,11 +47,37 @@ TEST(Table, CutsAtCharacters) {
   EXPECT_EQ(cut_to_width("ab", 0), "");
 }
 
+// 1,000 tokens through 4 layers: a quarter of the work is 250 tokens through all of them.
+SweepOutline thousand_tokens(int64_t work_done = 0) {
+  return {{{"pass 1", 2, 600}, {"sanity", 1, 400}}, 4000, work_done};
+}
+
 TEST(StatusLine, SaysWhereHowFastAndHowLong) {
-  EXPECT_EQ(status_line({"layer 3/24", 250, 1000, "tokens", 10.0}, 80), "layer 3/24 · 25 % · 25 tokens/s · 0:30 left");
-  EXPECT_EQ(status_line({"layer 1/24", 0, 1000, "tokens", 0.0}, 80), "layer 1/24 · 0 %");
-  EXPECT_EQ(status_line({"reading", 2'000'000, 0, "bytes", 2.0}, 80), "reading · 1,000,000 bytes/s");
-  EXPECT_EQ(status_line({"layer 3/24", 250, 1000, "tokens", 10.0}, 14), "layer 3/24 · …");
+  const Status status = status_of(thousand_tokens(), {2, 24, 100}, 1000, 10.0);
+  EXPECT_EQ(status_line(status, 80), "layer 3/24 · 25 % · 25 tokens/s · 0:30 left");
+  EXPECT_EQ(status_line(status, 14), "layer 3/24 · …");
+  EXPECT_EQ(status_line(status_of(thousand_tokens(), {0, 24, 100}, 100, 0.5), 80), "layer 1/24 · 2 %");
+}
+
+TEST(StatusLine, OfAResumedRunCountsWhatThisOneDid) {
+  const Status status = status_of(thousand_tokens(2000), {2, 4, 100}, 3000, 10.0);
+  EXPECT_EQ(status_line(status, 80), "layer 3/4 · 75 % · 25 tokens/s · 0:10 left");
+}
+
+TEST(Progress, AsJson) {
+  const Status status = status_of(thousand_tokens(), {2, 24, 100}, 1000, 10.0);
+  EXPECT_EQ(status_json(status, 2).dump(),
+            R"({"event":"progress","sweep":2,"layer":3,"n_layers":24,"done":0.25,"seconds":10.0,)"
+            R"("tokens_per_second":25.0,"seconds_left":30.0})");
+  const Status early = status_of(thousand_tokens(), {0, 24, 100}, 100, 0.5);
+  EXPECT_EQ(status_json(early, 1)["seconds_left"], Json());
+  EXPECT_EQ(status_json(early, 1)["tokens_per_second"], Json());
+}
+
+TEST(Progress, HasThreeForms) {
+  EXPECT_EQ(progress_form("json"), ProgressForm::Json);
+  EXPECT_EQ(progress_form("auto"), ProgressForm::Line);
+  EXPECT_NE(message_of([] { progress_form("yes"); }).find("known: auto, json, none"), std::string::npos);
 }
 
 TEST(StatusLine, Durations) {

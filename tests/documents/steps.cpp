@@ -48,7 +48,7 @@ class Reader {
   }
 
   void code(const std::string& line) {
-    static const std::regex run(R"(\s*(- run: )?(.*))");
+    static const std::regex run(R"(\s*(- (?:run: )?)?(.*))");
     std::smatch match;
     if (continued_ != nullptr) {
       *continued_ += "\n" + line;

@@ -11,6 +11,7 @@
 #include "artifact/json_text.h"
 #include "base/sha256.h"
 #include "unit/evaluation_fixture.h"
+#include "unit/finding_examples.h"
 
 namespace kvcal {
 namespace {
@@ -18,6 +19,7 @@ namespace {
 using Ids = std::set<std::string>;
 
 Ids ids_of(const Report& report) {
+  keep_examples(report);
   Ids ids;
   for (const Finding& f : report.findings) ids.insert(f.rule);
   return ids;

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "artifact/json_text.h"
+#include "unit/finding_examples.h"
 #include "unit/scale_folder.h"
 #include "unit/validate_fixture.h"
 #include "validate/validate_folder.h"
@@ -10,6 +11,7 @@ namespace kvcal {
 namespace {
 
 std::string ids_of(const Report& report) {
+  keep_examples(report);
   std::string ids;
   for (const Finding& f : report.findings) ids += (ids.empty() ? "" : " ") + f.rule;
   return ids;

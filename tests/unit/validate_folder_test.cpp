@@ -8,6 +8,7 @@
 
 #include "check/folder_checks.h"
 #include "stats/statistics_file.h"
+#include "unit/finding_examples.h"
 #include "unit/scale_folder.h"
 #include "unit/solved_artifact.h"
 #include "unit/validate_fixture.h"
@@ -17,6 +18,7 @@ namespace kvcal {
 namespace {
 
 Ids ids_of(const Report& report) {
+  keep_examples(report);
   Ids ids;
   for (const Finding& f : report.findings) ids.insert(f.rule);
   return ids;

@@ -6,6 +6,7 @@
 
 #include "check/artifact_checks.h"
 #include "check/folder_checks.h"
+#include "unit/finding_examples.h"
 #include "unit/scale_folder.h"
 #include "unit/solved_artifact.h"
 #include "unit/validate_fixture.h"
@@ -26,12 +27,17 @@ const Json& sound_rows() {
   return json;
 }
 
+std::set<std::string> ids_of(const Report& report) {
+  keep_examples(report);
+  std::set<std::string> ids;
+  for (const Finding& f : report.findings) ids.insert(f.rule);
+  return ids;
+}
+
 std::set<std::string> rules_for(const std::function<void(Json& file, Json& latent)>& change) {
   Json json = sound_rows();
   change(json, json["layers"][0]["latent"]);
-  std::set<std::string> ids;
-  for (const Finding& f : validate_artifact(json.dump(1), shipped_schema()).findings) ids.insert(f.rule);
-  return ids;
+  return ids_of(validate_artifact(json.dump(1), shipped_schema()));
 }
 
 TEST(ValidateLatent, ASoundFileHasNoFindings) {
@@ -52,10 +58,7 @@ TEST(ValidateLatent, ComparesTheWidthOfTheRowWithTheModel) {
   const auto rules_against = [](const std::function<void(ModelIdentity&)>& change) {
     ModelIdentity model = its_latent_model();
     change(model);
-    std::set<std::string> ids;
-    for (const Finding& f : validate_artifact(sound_rows().dump(), shipped_schema(), &model).findings)
-      ids.insert(f.rule);
-    return ids;
+    return ids_of(validate_artifact(sound_rows().dump(), shipped_schema(), &model));
   };
   EXPECT_EQ(rules_against([](ModelIdentity&) {}), Ids{});
   EXPECT_EQ(rules_against([](ModelIdentity& m) { m.spec.caches[0].head_dim_k = 32; }), Ids{"C06"});
@@ -77,9 +80,7 @@ Ids rules_for_stored(const std::function<float(const ArtifactSite&)>& scale) {
   stored.tensors = {key};
   Report report;
   check_against({checkpoint, spec, stored, {}}, {artifact, std::nullopt}, report);
-  Ids ids;
-  for (const Finding& f : report.findings) ids.insert(f.rule);
-  return ids;
+  return ids_of(report);
 }
 
 TEST(ValidateLatent, NamesAScaleOfTheLatentPartAlone) {

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "check/artifact_checks.h"
+#include "unit/finding_examples.h"
 #include "unit/validate_fixture.h"
 #include "validate/validate_folder.h"
 
@@ -29,6 +30,7 @@ Statistics keys(double constant, bool turned, int tokens_per_prompt, double radi
 std::vector<std::string> found(const Statistics& statistics) {
   Report report;
   check_rotation(statistics, report);
+  keep_examples(report);
   std::vector<std::string> ids = report.evaluated_rules();
   for (const Finding& f : report.findings) ids.push_back(f.rule + " found in " + f.path);
   return ids;
@@ -58,6 +60,7 @@ TEST(ValidateMeasured, ScalesPerHeadAreDealtToRanks) {
   const auto findings = [](Granularity granularity, int64_t n_ranks) {
     Report report;
     check_ranks(sound(granularity).dump(), n_ranks, report);
+    keep_examples(report);
     for (const Finding& f : report.findings) EXPECT_EQ(f.rule, "S18");
     return report.findings.size();
   };

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "check/artifact_checks.h"
+#include "unit/finding_examples.h"
 #include "unit/validate_fixture.h"
 
 namespace kvcal {
@@ -13,6 +14,7 @@ namespace {
 using Ids = std::set<std::string>;
 
 Ids ids_of(const Report& report) {
+  keep_examples(report);
   Ids ids;
   for (const Finding& f : report.findings) ids.insert(f.rule);
   return ids;

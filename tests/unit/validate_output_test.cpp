@@ -22,7 +22,7 @@ Validated sample(const std::string& file = "scales.json") {
 }
 
 TEST(Sarif, HasWhatItsSchemaRequires) {
-  const Json sarif = sarif_report(sample("folder with space/skål.json"), "0.1.0");
+  const Json sarif = sarif_report(sample("folder with space/skål.json"), {"0.1.0"});
   EXPECT_EQ(sarif.at("version"), "2.1.0");
   EXPECT_EQ(sarif.at("runs").size(), 1u);
   const Json& run = sarif.at("runs")[0];
@@ -51,9 +51,9 @@ TEST(Sarif, HasWhatItsSchemaRequires) {
   EXPECT_EQ(run["results"][2]["level"], "note");
 }
 
-// helpUri and informationUri must be absolute, and the project has no address that would be true tomorrow.
+// helpUri and informationUri must be absolute: without a published site there are none.
 TEST(Sarif, SaysWhereItsRulesAreDescribed) {
-  const Json run = sarif_report(sample("a.json"), "0.1.0").at("runs")[0];
+  const Json run = sarif_report(sample("a.json"), {"0.1.0"}).at("runs")[0];
   const Json& driver = run.at("tool").at("driver");
   const Json document = {{"uri", "schemas/validate-rules.md"}, {"uriBaseId", "KVCAL"}};
   EXPECT_EQ(driver.at("locations"), Json::array({document}));
@@ -66,6 +66,15 @@ TEST(Sarif, SaysWhereItsRulesAreDescribed) {
     EXPECT_FALSE(rule.contains("helpUri"));
     EXPECT_NE(text.find("    " + rule.at("id").get<std::string>() + "  "), std::string::npos) << rule.at("id");
   }
+}
+
+TEST(Sarif, LeadsToThePublishedPages) {
+  const Json driver =
+      sarif_report(sample(), {"0.1.0", "https://example.org/kvcal/"}).at("runs")[0].at("tool").at("driver");
+  EXPECT_EQ(driver.at("informationUri"), "https://example.org/kvcal/");
+  EXPECT_EQ(driver.at("semanticVersion"), "0.1.0");
+  for (const Json& rule : driver.at("rules"))
+    EXPECT_EQ(rule.at("helpUri"), "https://example.org/kvcal/rules/" + rule.at("id").get<std::string>() + "/");
 }
 
 TEST(Github, EscapesWhatItsCommandsWouldTakeForTheirOwn) {

@@ -1,0 +1,11 @@
+// What 'kvcal' alone says: the next command, by what lies in the current folder.
+#pragma once
+
+#include <string>
+
+namespace kvcal {
+
+/// Lines for a new user; "" where nothing is recognized. Runs nothing and writes nothing.
+std::string first_step();
+
+}  // namespace kvcal

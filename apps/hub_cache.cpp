@@ -1,0 +1,104 @@
+#include "hub_cache.h"
+
+#include <algorithm>
+#include <cctype>
+#include <cstdlib>
+#include <filesystem>
+#include <optional>
+#include <vector>
+
+#include "base/error.h"
+#include "checkpoint/config_file.h"
+
+namespace kvcal {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view kPrefix = "models--";
+
+std::optional<fs::path> folder_in_environment(const char* name) {
+  const char* const value = std::getenv(name);
+  if (!value || *value == '\0') return std::nullopt;
+  const std::string text = value;
+  const char* const home = std::getenv("HOME");
+  return home && text.starts_with("~/") ? fs::path(home) / text.substr(2) : fs::path(text);
+}
+
+// In the order of huggingface_hub.
+fs::path hub_cache() {
+  for (const char* name : {"HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE"})
+    if (const auto folder = folder_in_environment(name)) return *folder;
+  if (const auto folder = folder_in_environment("HF_HOME")) return *folder / "hub";
+  if (const auto folder = folder_in_environment("XDG_CACHE_HOME")) return *folder / "huggingface" / "hub";
+  return folder_in_environment("HOME").value_or("/") / ".cache" / "huggingface" / "hub";
+}
+
+bool is_part_of_id(std::string_view part) {
+  const auto may_end = [](char c) { return c != '-' && c != '.'; };
+  return !part.empty() && may_end(part.front()) && may_end(part.back()) && part.find("--") == part.npos &&
+         part.find("..") == part.npos &&
+         std::ranges::all_of(part, [](unsigned char c) { return std::isalnum(c) || c == '-' || c == '_' || c == '.'; });
+}
+
+bool is_id(std::string_view text) {
+  const size_t slash = text.find('/');
+  constexpr size_t kLongest = 96;
+  return slash != text.npos && text.size() <= kLongest && is_part_of_id(text.substr(0, slash)) &&
+         is_part_of_id(text.substr(slash + 1));
+}
+
+bool is_folder(const fs::path& path) {
+  std::error_code ignored;
+  return fs::is_directory(path, ignored);
+}
+
+fs::path folder_of(const fs::path& cache, const std::string& id) {
+  const size_t slash = id.find('/');
+  return cache / (std::string(kPrefix) + id.substr(0, slash) + "--" + id.substr(slash + 1));
+}
+
+// What the cache has, as ids.
+std::vector<std::string> ids_in(const fs::path& cache) {
+  std::vector<std::string> ids;
+  std::error_code error;
+  for (fs::directory_iterator at(cache, error), end; !error && at != end; at.increment(error)) {
+    std::string name = at->path().filename().string();
+    if (!name.starts_with(kPrefix)) continue;
+    name.erase(0, kPrefix.size());
+    if (const size_t at_dashes = name.find("--"); at_dashes != name.npos)
+      ids.push_back(name.replace(at_dashes, 2, "/"));
+  }
+  std::sort(ids.begin(), ids.end());
+  return ids;
+}
+
+[[noreturn]] void fail_absent(const fs::path& cache, const std::string& id) {
+  const std::string nearest = nearest_match(id, ids_in(cache));
+  fail(quoted(id) + ": no such folder, and the Hub cache " + quoted(cache.string()) + " has no model of this name; " +
+       (nearest.empty() ? "" : "did you mean " + quoted(nearest) + "? ") + "'hf download " + id + "' gets it");
+}
+
+bool is_path(const std::string& given) {
+  std::error_code ignored;
+  return fs::exists(given, ignored);
+}
+
+}  // namespace
+
+std::string model_folder(const std::string& given) {
+  if (is_path(given) || !is_id(given)) return given;
+  const fs::path cache = hub_cache(), folder = folder_of(cache, given);
+  if (!is_folder(folder)) fail_absent(cache, given);
+  const std::optional<fs::path> snapshot = hub_snapshot(folder);
+  if (!snapshot)
+    fail(quoted(given) + ": the Hub cache has nothing of it but " + quoted(folder.string()) +
+         "; was the download complete? 'hf download " + given + "' completes it");
+  return snapshot->string();
+}
+
+bool names_model(const std::string& given) {
+  return is_folder(given) || (!is_path(given) && is_id(given) && is_folder(folder_of(hub_cache(), given)));
+}
+
+}  // namespace kvcal

@@ -1,0 +1,25 @@
+// What calibrate --if-changed finds where it would write.
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+
+#include "artifact/artifact.h"
+#include "calibrate/notices.h"
+
+namespace kvcal {
+
+struct EarlierResult {
+  std::optional<Artifact> artifact;  // none: the run cannot be spared
+  std::string sha256;                // of the scale file
+  bool replaceable = false;          // what is there is ours
+};
+
+/// Reads the scale file and, unless empty, the statistics beside it. A file that is no scale file or no statistics is
+/// an Error unless `force`; one that is damaged, or does not belong to the other one, costs a run, and the listener
+/// hears why.
+EarlierResult earlier_result(const std::filesystem::path& scales, const std::filesystem::path& statistics, bool force,
+                             NoticeListener& listener);
+
+}  // namespace kvcal
