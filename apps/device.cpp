@@ -136,10 +136,18 @@ std::string missing_library(const std::string& error) {
   return end == std::string::npos || error.find('/') < end ? "" : error.substr(0, end);
 }
 
-/// Once it is open, whoever needs a library of this name gets it.
+/// Once it is open, whoever needs a library of this name gets it. False where no folder has it; throws Error where
+/// those that have it cannot be opened.
 bool open_from(const std::vector<fs::path>& folders, const std::string& name) {
-  return std::any_of(folders.begin(), folders.end(),
-                     [&](const fs::path& f) { return dlopen((f / name).c_str(), RTLD_NOW | RTLD_LOCAL) != nullptr; });
+  std::string broken;
+  for (const fs::path& folder : folders) {
+    if (dlopen((folder / name).c_str(), RTLD_NOW | RTLD_LOCAL)) return true;
+    const std::string why = dlerror();
+    std::error_code error;
+    if (broken.empty() && fs::exists(folder / name, error)) broken = why;
+  }
+  if (!broken.empty()) fail(name + " is there and cannot be opened: " + broken);
+  return false;
 }
 
 void* open_with_needed(const fs::path& file, const std::vector<fs::path>& folders) {

@@ -5,7 +5,9 @@
 //   A_ij = β_i Σ_d k_id k_jd e^(G_id - G_jd), j < i;   (I + A) E = β (V - (e^G ⊙ K) S)
 //   O = (e^G ⊙ Q) S + [ Σ_d q_id k_jd e^(G_id - G_jd), j <= i ] E;   S <- e^(G_last) S + (e^(G_last - G) ⊙ K)ᵀ E
 //
-// In f32, plain. One block per (slice of value columns, value head, span).
+// In f32, plain: for f32, for widths that delta_tiles.cu does not take, and for states that are rounded. One
+// block per (slice of value columns, value head, span).
+#include "kernels/delta_tiles.h"
 #include "kernels/device/real.cuh"
 #include "kernels/device/shared.cuh"
 #include "kernels/kernels.h"
@@ -213,6 +215,9 @@ __global__ void channel_delta_gates_kernel(const T* __restrict__ a, const T* __r
 void channel_delta_rule(DType t, const RecurrenceArrays& arrays, const RecurrenceSpan* spans, const RecurrenceShape& s,
                         size_t shared_limit, cudaStream_t stream) {
   if (s.n_spans == 0 || s.dv == 0) return;
+  if (t == DType::BF16 && s.stored == DType::F32 &&
+      delta_tiles(Gates::ByChannel, arrays, spans, s, shared_limit, stream))
+    return;
   visit_activation(t, [&](auto tag) {
     using T = decltype(tag);
     const auto bytes = [&](const RecurrenceTile& part) { return Layout<T>::bytes(static_cast<int>(s.dk), part); };

@@ -12,8 +12,7 @@ namespace kvcal::cuda {
 namespace {
 
 constexpr size_t kWorkspace = size_t{64} << 20;  // what the library's own documentation wants for Hopper is 32 MiB
-constexpr size_t kWide = size_t{16} << 20;
-constexpr int64_t kStandardRows = 4096;  // of a chunk of a calibration
+constexpr int64_t kStandardRows = 4096;          // of a chunk of a calibration
 
 // Choosing has to cost little beside the batch that waits for it, which may have 256 Ki rows: a rate shows in the first
 // waves of tiles, and what the library proposes late is seldom the fastest.
@@ -47,13 +46,14 @@ std::string rows_text(int64_t bucket) {
 
 }  // namespace
 
-CublasLtGemm::CublasLtGemm()
+CublasLtGemm::CublasLtGemm(size_t wide_bytes)
     : library_(make_cublaslt()),
       memory_(allocate_bytes(kWorkspace)),
       checksum_(allocate_bytes(sizeof(unsigned long long))),
       workspace_{memory_.get(), kWorkspace},
       before_(make_timer()),
-      after_(make_timer()) {}
+      after_(make_timer()),
+      wide_bytes_(wide_bytes) {}
 
 std::vector<std::string> CublasLtGemm::notes() const { return notes_; }
 
@@ -81,12 +81,12 @@ void CublasLtGemm::multiply_wide(const Tensor& x, const Tensor& w, const Tensor&
                                  cudaStream_t stream) {
   const int64_t rows = x.dim(0), out = w.dim(0);
   const auto row_bytes = static_cast<int64_t>(static_cast<size_t>(out) * sizeof(float));
-  if (bias.dtype != DType::F32 || row_bytes > static_cast<int64_t>(kWide)) {
+  if (bias.dtype != DType::F32 || row_bytes > static_cast<int64_t>(wide_bytes_)) {
     simple_product(x, w, bias, y, stream);
     return;
   }
-  if (!wide_.get()) wide_ = allocate_bytes(kWide);
-  const int64_t most = static_cast<int64_t>(kWide) / row_bytes;
+  if (!wide_.get()) wide_ = allocate_bytes(wide_bytes_);
+  const int64_t most = static_cast<int64_t>(wide_bytes_) / row_bytes;
   for (int64_t row = 0; row < rows; row += most) {
     const int64_t n = std::min(most, rows - row);
     const Tensor sums{wide_.get(), {n, out}, DType::F32, Device::Cuda};

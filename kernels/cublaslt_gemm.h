@@ -20,8 +20,9 @@ namespace kvcal::cuda {
 
 class CublasLtGemm final : public Gemm {
  public:
-  /// Of the device in use. Throws Error when the library cannot start or there is no room for the workspace.
-  CublasLtGemm();
+  /// Of the device in use. wide_bytes: for rows in f32, where a bias is no bf16 number; a few thousand rows keep a
+  /// device busy. Throws Error when the library cannot start or there is no room for the workspace.
+  explicit CublasLtGemm(size_t wide_bytes = size_t{64} << 20);
 
   void multiply(const Tensor& x, const Tensor& w, const Tensor& bias, const Tensor& y, cudaStream_t stream) override;
   std::vector<std::string> notes() const override;
@@ -51,6 +52,7 @@ class CublasLtGemm final : public Gemm {
   DeviceBytes memory_, checksum_;
   Workspace workspace_;
   Event before_, after_;
+  size_t wide_bytes_;
   DeviceBytes wide_;  // f32 rows on their way to bf16; made when first needed
   std::map<ProductShape, Shape> shapes_;
   std::vector<std::string> notes_;

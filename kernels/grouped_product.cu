@@ -52,14 +52,18 @@ __device__ inline float bias_of(const GroupWeight& w, int64_t column) {
 // ---------------------------------------------------------------- tiles on tensor cores
 
 constexpr int kColumns = 128, kDepth = 32, kStages = 4;
-constexpr int kPitch = kDepth + 8;  // the 8 rows of a matrix lie in different banks
+
+/// Where 8 columns of a row lie in a tile, both multiples of 8: four such parts of two rows fill the banks of shared
+/// memory, and every two rows they change places, so that the same part of 8 rows does so too.
+__device__ inline int place_in_tile(int row, int column) { return row * kDepth + (column ^ row / 2 % 4 * 8); }
+
 constexpr int kWarpRows = 64, kWarpColumns = 64;
 
 template <int kRows>
 struct Tiles {
   static constexpr int kThreads = kRows / kWarpRows * (kColumns / kWarpColumns) * kWarp;
   struct Stage {
-    bf16 x[kRows * kPitch], w[kColumns * kPitch];
+    bf16 x[kRows * kDepth], w[kColumns * kDepth];
   };
   static constexpr size_t kShared = kStages * sizeof(Stage);
 };
@@ -84,7 +88,7 @@ struct RowCopies {
     for (int c = 0; c < kCount; ++c) {
       const int r = (static_cast<int>(threadIdx.x) + c * kThreads) / kPacks;
       const bool inside = row[c] && k + column < in;
-      copy_async(tile + r * kPitch + column, inside ? row[c] + k + column : any, inside ? 16 : 0);
+      copy_async(tile + place_in_tile(r, column), inside ? row[c] + k + column : any, inside ? 16 : 0);
     }
   }
 };
@@ -92,17 +96,18 @@ struct RowCopies {
 /// sums [64, 64] += x w^T for one step, of this warp.
 __device__ inline void multiply_step(float (&sums)[kWarpRows / 16][kWarpColumns / 8][4], const bf16* x, const bf16* w) {
   const int lane = static_cast<int>(threadIdx.x) % kWarp;
-  const bf16* a_row = x + lane % 16 * kPitch + lane / 16 * 8;
-  const bf16* b_row = w + (lane / 16 * 8 + lane % 8) * kPitch + lane / 8 % 2 * 8;
 #pragma unroll
   for (int k = 0; k < kDepth; k += 16) {
+    // The rows of a lane are its first one and 16 i more: they lie alike.
+    const bf16* a_row = x + place_in_tile(lane % 16, lane / 16 * 8 + k);
+    const bf16* b_row = w + place_in_tile(lane / 16 * 8 + lane % 8, lane / 8 % 2 * 8 + k);
     uint32_t b[kWarpColumns / 16][4];
 #pragma unroll
-    for (int j = 0; j < kWarpColumns / 16; ++j) load_matrices(b[j], b_row + j * 16 * kPitch + k);
+    for (int j = 0; j < kWarpColumns / 16; ++j) load_matrices(b[j], b_row + j * 16 * kDepth);
 #pragma unroll
     for (int i = 0; i < kWarpRows / 16; ++i) {
       uint32_t a[4];
-      load_matrices(a, a_row + i * 16 * kPitch + k);
+      load_matrices(a, a_row + i * 16 * kDepth);
 #pragma unroll
       for (int j = 0; j < kWarpColumns / 16; ++j) {
         multiply_add(sums[i][2 * j], a, {b[j][0], b[j][1]});
@@ -144,7 +149,7 @@ __global__ void __launch_bounds__(Tiles<kRows>::kThreads) grouped_tile_kernel(Gr
     __syncthreads();  // this step's are there, and nobody reads the one before any more
     load(step + kStages - 1);
     const auto& stage = stages[step % kStages];
-    if (busy) multiply_step(sums, stage.x + warp_row * kPitch, stage.w + warp_column * kPitch);
+    if (busy) multiply_step(sums, stage.x + warp_row * kDepth, stage.w + warp_column * kDepth);
   }
   wait_copies<0>();
   if (!busy) return;

@@ -3,6 +3,7 @@
 // recurrence_tiles.cu does not take: f32, odd widths, small shared memory. One block per (slice of value columns, value
 // head, span): a column of the state depends on no other, so slices are independent, and the state of one stays in
 // shared memory from chunk to chunk.
+#include "kernels/delta_tiles.h"
 #include "kernels/device/real.cuh"
 #include "kernels/device/shared.cuh"
 #include "kernels/kernels.h"
@@ -200,7 +201,10 @@ __global__ void ssd_gates_kernel(const T* __restrict__ dt, const float* __restri
 void recurrence(DType t, const RecurrenceArrays& arrays, const RecurrenceSpan* spans, const RecurrenceShape& s,
                 size_t shared_limit, cudaStream_t stream) {
   if (s.n_spans == 0 || s.dv == 0) return;
-  if (t == DType::BF16 && s.stored == DType::F32 && recurrence_tiles(arrays, spans, s, shared_limit, stream)) return;
+  if (t == DType::BF16 && s.stored == DType::F32 &&
+      (recurrence_tiles(arrays, spans, s, shared_limit, stream) ||
+       (s.corrected && delta_tiles(Gates::ByHead, arrays, spans, s, shared_limit, stream))))
+    return;
   visit_activation(t, [&](auto tag) {
     using T = decltype(tag);
     const auto bytes = [&](const RecurrenceTile& part) { return Layout<T>::bytes(static_cast<int>(s.dk), part); };

@@ -5,9 +5,8 @@
 // be cut into two bf16 each. All that a warp computes along the value columns is its own; shared memory holds the
 // chunk's inputs (the next chunk's are on their way) and the two [64, 64] products of keys, made once per block.
 // (I + A) E = R is solved by blocks of 16 rows: with the inverses of the diagonal blocks, found by substitution.
-#include "kernels/device/mma_tile.cuh"
 #include "kernels/device/shared.cuh"
-#include "kernels/kernels.h"
+#include "kernels/device/state_tile.cuh"
 #include "kernels/runtime/launch.h"
 
 namespace kvcal::cuda {
@@ -16,7 +15,6 @@ namespace {
 constexpr int kChunk = 64;
 constexpr int kBlock = 16;  // rows of a step of the solution
 constexpr int kBlocks = kChunk / kBlock;
-constexpr int kSkew = 8;  // elements between rows in shared memory: the 8 rows of a matrix lie in different banks
 constexpr int kProductRow = kChunk + kSkew;
 
 template <int kDk, int kWarps>
@@ -33,23 +31,8 @@ struct Shared {
   float from_start[kChunk], to_end[kChunk], rate[kChunk];  // e^G, e^(G_last - G), β or Δ
 };
 
-__device__ inline void store_split(bf16 (&to)[2][kChunk * kProductRow], int row, int column, float x) {
-  const float high = rounded_to<bf16>(x);
-  to[0][row * kProductRow + column] = {static_cast<uint16_t>(__float_as_uint(high) >> 16)};
-  to[1][row * kProductRow + column] = narrow<bf16>(x - high);
-}
-
-/// Begins to copy rows [row, row + n) of a matrix, `width` columns of it, into a tile [64, kWidth]; zeros beyond.
-template <int kWidth, int kThreads>
-__device__ void load_rows(bf16* tile, const bf16* from, int64_t row, int n, int64_t stride, int width) {
-  constexpr int kPacks = kWidth / 8;  // of 16 bytes
-  for (int i = static_cast<int>(threadIdx.x); i < kChunk * kPacks; i += kThreads) {
-    const int r = i / kPacks, column = i % kPacks * 8;
-    const bool inside = r < n && column < width;
-    copy_async(tile + r * (kWidth + kSkew) + column, inside ? from + (row + r) * stride + column : from,
-               inside ? 16 : 0);
-  }
-}
+/// The place of block (i, j) of a product of rows.
+__device__ constexpr int block_at(int i, int j) { return i * kBlock * kProductRow + j * kBlock; }
 
 /// Gates of two rows of a chunk, lane and lane + 32; nothing happens in rows beyond n.
 struct Gates {
@@ -107,7 +90,7 @@ __device__ void product_block(S& m, const typename S::Inputs& in, int i, int j, 
       if (kIsA && i == j)
         m.diagonal[i][(row - i * kBlock) * (kBlock + 1) + column - j * kBlock] = value;
       else
-        store_split(kIsA ? m.a : m.attention, row, column, kIsA ? -value : value);
+        store_split(kIsA ? m.a : m.attention, row * kProductRow + column, kIsA ? -value : value);
     }
 }
 
@@ -138,7 +121,7 @@ __device__ void invert_diagonal(S& m, int thread) {
     x[r] = sum;
   }
 #pragma unroll
-  for (int r = 0; r < kBlock; ++r) store_split(m.a, block * kBlock + r, block * kBlock + column, x[r]);
+  for (int r = 0; r < kBlock; ++r) store_split(m.a, block_at(block, block) + r * kProductRow + column, x[r]);
 }
 
 using Columns = float[kChunk / 8][4];  // [16 value columns of a warp, 64 rows of the chunk]
@@ -155,16 +138,6 @@ __device__ void times_state(Columns& d, const SplitOperand& state, const bf16* x
   }
 }
 
-/// d, rows of block i, += (p e)ᵀ: block (i, j) of a lower triangular p, block j of e.
-__device__ inline void times_block(float (&left)[4], float (&right)[4], const SplitOperand& e,
-                                   const bf16 (&p)[2][kChunk * kProductRow], int i, int j, int lane) {
-  const int at = (i * kBlock + b_row(lane)) * kProductRow + j * kBlock + b_column(lane);
-  uint32_t high[4], low[4];
-  load_matrices(high, p[0] + at);
-  load_matrices(low, p[1] + at);
-  multiply_add_pair(left, right, e, high, low);
-}
-
 /// R -> E.
 template <class S>
 __device__ void solve(Columns& e, const S& m, int lane) {
@@ -172,9 +145,9 @@ __device__ void solve(Columns& e, const S& m, int lane) {
   for (int i = 0; i < kBlocks; ++i) {
 #pragma unroll
     for (int j = 0; j < i; ++j)
-      times_block(e[2 * i], e[2 * i + 1], SplitOperand(e[2 * j], e[2 * j + 1]), m.a, i, j, lane);
+      times_block<kProductRow>(e[2 * i], e[2 * i + 1], SplitOperand(e[2 * j], e[2 * j + 1]), m.a, block_at(i, j), lane);
     float left[4] = {}, right[4] = {};
-    times_block(left, right, SplitOperand(e[2 * i], e[2 * i + 1]), m.a, i, i, lane);
+    times_block<kProductRow>(left, right, SplitOperand(e[2 * i], e[2 * i + 1]), m.a, block_at(i, i), lane);
     for (int n = 0; n < 4; ++n) {
       e[2 * i][n] = left[n];
       e[2 * i + 1][n] = right[n];
@@ -204,17 +177,6 @@ __device__ void advance_state(float (&state)[kDk / 8][4], const Columns& e, cons
   }
 }
 
-/// f(register, its place in S [dk, dv]) for what a lane holds of the state.
-template <int kDk, class F>
-__device__ void each_of_state(float (&state)[kDk / 8][4], int64_t column, const RecurrenceShape& s, F f) {
-  const int lane = static_cast<int>(threadIdx.x) % kWarp;
-  for (int n = 0; n < kDk / 8; ++n)
-    for (int i = 0; i < 4; ++i) {
-      const int64_t c = column + lane / 4 + i / 2 * 8, d = n * 8 + lane % 4 * 2 + i % 2;
-      if (d < s.dk && c < s.dv) f(state[n][i], d * s.dv + c);
-    }
-}
-
 template <int kDk, int kWarps, bool kDelta>
 __global__ void __launch_bounds__(kWarps* kWarp)
     recurrence_tiles_kernel(RecurrenceArrays arrays, const RecurrenceSpan* __restrict__ spans, RecurrenceShape s) {
@@ -232,10 +194,12 @@ __global__ void __launch_bounds__(kWarps* kWarp)
   const auto load = [&](typename S::Inputs& to, int64_t t, int n) {
     const int64_t row = span.row + t, key_stride = s.n_key_heads * s.dk;
     const int dk = static_cast<int>(s.dk), width = static_cast<int>(s.dv - column0);
-    load_rows<kDk, kWarps * kWarp>(to.q, static_cast<const bf16*>(arrays.q) + key_head * s.dk, row, n, key_stride, dk);
-    load_rows<kDk, kWarps * kWarp>(to.k, static_cast<const bf16*>(arrays.k) + key_head * s.dk, row, n, key_stride, dk);
-    load_rows<S::kColumns, kWarps * kWarp>(to.v, static_cast<const bf16*>(arrays.v) + head * s.dv + column0, row, n,
-                                           value_stride, width);
+    load_rows<kChunk, kDk, kWarps * kWarp>(to.q, static_cast<const bf16*>(arrays.q) + key_head * s.dk, row, n,
+                                           key_stride, dk);
+    load_rows<kChunk, kDk, kWarps * kWarp>(to.k, static_cast<const bf16*>(arrays.k) + key_head * s.dk, row, n,
+                                           key_stride, dk);
+    load_rows<kChunk, S::kColumns, kWarps * kWarp>(to.v, static_cast<const bf16*>(arrays.v) + head * s.dv + column0,
+                                                   row, n, value_stride, width);
     commit_copies();
   };
 
@@ -287,7 +251,8 @@ __global__ void __launch_bounds__(kWarps* kWarp)
     for (int j = 0; j < kBlocks; ++j) {
       const SplitOperand operand(e[2 * j], e[2 * j + 1]);
 #pragma unroll
-      for (int i = j; i < kBlocks; ++i) times_block(o[2 * i], o[2 * i + 1], operand, m.attention, i, j, lane);
+      for (int i = j; i < kBlocks; ++i)
+        times_block<kProductRow>(o[2 * i], o[2 * i + 1], operand, m.attention, block_at(i, j), lane);
     }
     advance_state<kDk>(state, e, m, in.k, lane);
 
@@ -329,10 +294,7 @@ bool start(const RecurrenceArrays& arrays, const RecurrenceSpan* spans, const Re
 
 bool recurrence_tiles(const RecurrenceArrays& arrays, const RecurrenceSpan* spans, const RecurrenceShape& s,
                       size_t shared_limit, cudaStream_t stream) {
-  const auto aligned = [](const void* p) { return reinterpret_cast<uintptr_t>(p) % 16 == 0; };
-  if (s.dk % 8 != 0 || s.dv % 8 != 0 || !aligned(arrays.q) || !aligned(arrays.k) || !aligned(arrays.v) ||
-      !aligned(arrays.y))
-    return false;
+  if (!in_packs(arrays, s)) return false;
   const auto pick = [&]<bool kDelta>() {
     if (s.dk <= 64)
       return s.dv <= 64 ? start<64, 4, kDelta>(arrays, spans, s, shared_limit, stream)

@@ -1,5 +1,5 @@
-// Selective scan (Mamba-1): a thread per channel goes through the tokens of a span, its states in registers. What the
-// channels share, B and C of some tokens, lies in shared memory.
+// Selective scan (Mamba-1): a thread per channel goes through the tokens of a span, its states in registers, or in
+// shared memory where they are many. What the channels share, B and C of some tokens, lies in shared memory.
 #include "base/error.h"
 #include "kernels/device/real.cuh"
 #include "kernels/device/shared.cuh"
@@ -10,27 +10,55 @@
 namespace kvcal::cuda {
 namespace {
 
-constexpr int kChannels = 128;  // threads of a block
-constexpr int kTokens = 16;     // that are loaded together
+constexpr int kFewStates = 16;  // that fit into registers
+constexpr float kLog2E = 1.44269504f;
+
+/// A block: a channel a thread, tokens that are loaded together.
+template <bool kMany>
+struct Block {
+  static constexpr int kChannels = kMany ? 32 : 128, kTokens = kMany ? 8 : 16;
+
+  static size_t shared_bytes(int64_t n_state) {
+    return sizeof(float) *
+           static_cast<size_t>(2 * kTokens * (n_state + kChannels) + (kMany ? 2 * n_state * kChannels : 0));
+  }
+};
+
+/// A value of a channel for each of its states.
+template <bool kMany>
+struct OfStates {
+  float values[kFewStates];
+  __device__ explicit OfStates(float*) {}
+  __device__ float& operator[](int i) { return values[i]; }
+};
+template <>
+struct OfStates<true> {
+  float* own;
+  __device__ explicit OfStates(float* values) : own(values) {}
+  __device__ float& operator[](int i) { return own[i * Block<true>::kChannels]; }
+};
 
 /// softplus in f32, the whole range; beyond 20 the reference framework's is x.
 __device__ float softplus_f32(float x) { return x > 20.0f ? x : log1pf(expf(x)); }
 
-/// Block (channels, span). kStates: room for a.n_state.
-template <class T, int kStates>
+/// Block (channels, span).
+template <class T, bool kMany>
 __global__ void selective_scan_kernel(ScanArrays a, const ScanSpan* __restrict__ spans, ScanShape s) {
+  constexpr int kChannels = Block<kMany>::kChannels, kTokens = Block<kMany>::kTokens;
   float* b = dynamic_shared<float>();
   float* c = b + kTokens * s.n_state;
   float *own_x = c + kTokens * s.n_state + threadIdx.x, *own_step = own_x + kTokens * kChannels;
+  float* own_states = own_step + kTokens * kChannels;  // kMany: [n_state, kChannels] x2
   const ScanSpan span = spans[blockIdx.y];
   const int64_t channel = int64_t{blockIdx.x} * kChannels + threadIdx.x;
   const bool inside = channel < s.channels;
   const int n_state = static_cast<int>(s.n_state);
-  float state[kStates], decay[kStates];
+  OfStates<kMany> state(own_states), decay(own_states + s.n_state * kChannels);
+  const int most = kMany ? n_state : kFewStates;
 #pragma unroll
-  for (int i = 0; i < kStates; ++i) {
+  for (int i = 0; i < most; ++i) {
     const bool used = inside && i < n_state;
-    decay[i] = used ? -expf(a.a_log[channel * n_state + i]) : 0.0f;
+    decay[i] = used ? -kLog2E * expf(a.a_log[channel * n_state + i]) : 0.0f;
     state[i] = used && span.state ? span.state[channel * n_state + i] : 0.0f;
   }
   const float bias = inside ? a.dt_bias[channel] : 0.0f, skip = inside ? a.d[channel] : 0.0f;
@@ -56,20 +84,20 @@ __global__ void selective_scan_kernel(ScanArrays a, const ScanSpan* __restrict__
       const float x = own_x[t * kChannels], step = own_step[t * kChannels], scaled = step * x;
       float y = 0.0f;
 #pragma unroll
-      for (int i = 0; i < kStates; ++i) {
+      for (int i = 0; i < most; ++i) {
         if (i >= n_state) break;
-        state[i] = expf(step * decay[i]) * state[i] + scaled * b[t * n_state + i];
-        y += c[t * n_state + i] * state[i];
+        state[i] = fmaf(exp2_approximate(step * decay[i]), state[i], scaled * b[t * n_state + i]);
+        y = fmaf(c[t * n_state + i], state[i], y);
       }
       static_cast<T*>(a.y)[(span.row + first + t) * s.channels + channel] = narrow<T>(y + skip * x);
       if (s.stored == DType::F32) continue;
 #pragma unroll
-      for (int i = 0; i < kStates; ++i) state[i] = as_stored(s.stored, state[i]);
+      for (int i = 0; i < most; ++i) state[i] = as_stored(s.stored, state[i]);
     }
   }
   if (!inside || !span.state) return;
 #pragma unroll
-  for (int i = 0; i < kStates; ++i)
+  for (int i = 0; i < most; ++i)
     if (i < n_state) span.state[channel * n_state + i] = state[i];
 }
 
@@ -79,15 +107,13 @@ __global__ void selective_scan_kernel(ScanArrays a, const ScanSpan* __restrict__
 
 void selective_scan(DType t, const ScanArrays& arrays, const ScanSpan* spans, const ScanShape& s, cudaStream_t stream) {
   visit_activation(t, [&](auto tag) {
-    const auto start = [&]<int kStates>() {
-      launch(KVCAL_KERNEL(selective_scan_kernel<decltype(tag), kStates>),
+    const auto start = [&]<bool kMany>() {
+      constexpr int kChannels = Block<kMany>::kChannels;
+      launch(KVCAL_KERNEL(selective_scan_kernel<decltype(tag), kMany>),
              dim3(n_blocks(s.channels, kChannels), n_blocks(s.n_spans, 1)), dim3(kChannels),
-             sizeof(float) * static_cast<size_t>(2 * kTokens * (s.n_state + kChannels)), stream, arrays, spans, s);
+             Block<kMany>::shared_bytes(s.n_state), stream, arrays, spans, s);
     };
-    if (s.n_state <= 16)
-      start.template operator()<16>();
-    else
-      start.template operator()<kMostScanStates>();
+    s.n_state <= kFewStates ? start.template operator()<false>() : start.template operator()<true>();
   });
 }
 

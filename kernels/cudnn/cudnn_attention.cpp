@@ -42,12 +42,20 @@ std::string text(fe::error_t error) { return error.is_bad() ? error.get_message(
 
 using Folders = std::vector<std::filesystem::path>;
 
-/// As the system's loader finds it, else from one of the folders.
-void* open_one(const std::string& name, const Folders& folders) {
-  void* library = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL);
-  for (size_t i = 0; !library && i < folders.size(); ++i)
-    library = dlopen((folders[i] / name).c_str(), RTLD_NOW | RTLD_LOCAL);
-  return library;
+/// As the system's loader finds it, else from one of the folders; null with what to say of it.
+void* open_one(const std::string& name, const Folders& folders, const std::string& package, std::string& why_not) {
+  Folders places = {""};  // by name alone
+  places.insert(places.end(), folders.begin(), folders.end());
+  why_not.clear();
+  for (const std::filesystem::path& folder : places) {
+    if (void* const library = dlopen((folder / name).c_str(), RTLD_NOW | RTLD_LOCAL)) return library;
+    // "NAME: cannot open shared object file" names what is missing: this one, or one that it needs.
+    const std::string error = dlerror();
+    const bool missing = error.starts_with((folder / name).string() + ": cannot open shared object file");
+    if (!missing && why_not.empty()) why_not = name + " is there and cannot be opened: " + error;
+  }
+  if (why_not.empty()) why_not = name + " is not found: install " + package + " by pip";
+  return nullptr;
 }
 
 /// Why cuDNN cannot be used; empty when it can.
@@ -57,10 +65,11 @@ std::string open_library(const Folders& folders) {
     const std::string major = std::to_string(CUDART_VERSION / 1000), runtime = "libcudart.so." + major;
     setenv("CUDNN_FRONTEND_CUDART_LIB_NAME", runtime.c_str(), 0);
     // The headers open the one by name, cuDNN the other: by that they find what is open already.
-    if (!open_one(runtime, folders)) return runtime + " is not found: install nvidia-cuda-runtime by pip";
-    open_one("libnvrtc.so." + major, folders);
-    fe::cudnn_dlhandle = open_one("libcudnn.so.9", folders);
-    if (!fe::cudnn_dlhandle) return "libcudnn.so.9 is not found: install nvidia-cudnn-cu" + major + " by pip";
+    std::string why_not;
+    if (!open_one(runtime, folders, "nvidia-cuda-runtime", why_not)) return why_not;
+    open_one("libnvrtc.so." + major, folders, "nvidia-cuda-nvrtc", why_not);  // cuDNN says what it misses without
+    fe::cudnn_dlhandle = open_one("libcudnn.so.9", folders, "nvidia-cudnn-cu" + major, why_not);
+    if (!fe::cudnn_dlhandle) return why_not;
   }
   const auto version = static_cast<int>(fe::detail::get_backend_version());
   return version >= kOldest ? "" : version_text(version) + " is older than " + version_text(kOldest);

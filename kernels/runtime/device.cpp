@@ -44,6 +44,8 @@ void use_device(int device) {
     fail(std::string(properties.name) + " has compute capability " + std::to_string(properties.major) + "." +
          std::to_string(properties.minor) + ", at least " + std::to_string(kLeastMajor) + ".0 is needed");
   check(cudaSetDevice(device), "opening CUDA device " + std::to_string(device));
+  // A run waits for the device once a layer, for as long as the layer takes: other threads have use for the processor.
+  check(cudaSetDeviceFlags(cudaDeviceScheduleBlockingSync), "letting threads sleep that wait for the device");
 }
 
 }  // namespace kvcal::cuda

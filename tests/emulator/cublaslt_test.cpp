@@ -118,6 +118,22 @@ TEST_F(CublasLt, ChoosesOncePerShapeAndPowerOfTwoOfRows) {
   EXPECT_GT(with_rows(128).size(), 1U);
 }
 
+// Sums leave the library in f32 then, as many rows at a time as there is room for.
+TEST_F(CublasLt, AddsABiasThatIsNoBf16InPieces) {
+  constexpr int64_t kOut = 48, kRowsOfPiece = 30;
+  const Matrix x = whole_numbers({100, 64}, DType::BF16, 1), w = whole_numbers({kOut, 64}, DType::BF16, 2),
+               bias = whole_numbers({kOut}, DType::F32, 3), y = matrix({100, kOut}, DType::BF16);
+  for (int64_t i = 0; i < kOut; ++i) static_cast<float*>(bias.tensor.data)[i] += 0x1p-10f;
+  CublasLtGemm pieces(kRowsOfPiece * kOut * sizeof(float));
+  const auto multiply = [&] {
+    pieces.multiply(x.tensor, w.tensor, bias.tensor, y.tensor, stream_.get());
+    emulator::synchronize_all();
+  };
+  multiply();
+  expect_product(x.tensor, w.tensor, bias.tensor, y.tensor);
+  EXPECT_EQ(products_of(multiply), (std::map<int, int64_t>{{2, 4}}));
+}
+
 // Whatever the library proposes, and however large the batch that waits.
 TEST_F(CublasLt, SpendsLittleOnChoosing) {
   const int64_t rows = 20000;

@@ -17,6 +17,7 @@ std::atomic<cudaError_t> last_error = cudaSuccess;
 
 std::mutex spinning_mutex;
 std::set<cudaEvent_t> spinning;  // events for which a waiting thread does not sleep
+std::set<int> sleeping;          // devices for whose streams it does
 std::atomic<int64_t> n_spinning_waits;
 std::atomic<int64_t> n_second_launches;  // on the second device
 
@@ -96,6 +97,15 @@ cudaError_t cudaGetDevice(int* device) {
 
 cudaError_t cudaSetDevice(int device) { return emulator::use_device(device) ? cudaSuccess : cudaErrorInvalidDevice; }
 
+cudaError_t cudaSetDeviceFlags(unsigned flags) {
+  const std::lock_guard lock(spinning_mutex);
+  if (flags & cudaDeviceScheduleBlockingSync)
+    sleeping.insert(emulator::current_device());
+  else
+    sleeping.erase(emulator::current_device());
+  return cudaSuccess;
+}
+
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
   if (device < 0 || device >= emulator::n_devices()) return cudaErrorInvalidDevice;
   const int usual = device_is("mixed") && device > 0 ? 8 : 9;
@@ -132,6 +142,10 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
 }
 
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
+  {
+    const std::lock_guard lock(spinning_mutex);
+    if (!sleeping.contains(emulator::current_device())) ++n_spinning_waits;
+  }
   emulator::synchronize(stream);
   return cudaSuccess;
 }

@@ -19,8 +19,8 @@ MOST, LEAST = 1.05, 0.8  # of the table's number
 # Local memory that is no spill (arrays that are indexed, slow paths of the sine), and spills that are known.
 LOCAL_MEMORY = {
     r"rope_table_kernel<.*": 40,  # reduction of large angles in double
-    r"selective_scan_kernel<.*": 1200,  # states beyond 16
     r"recurrence_tiles_kernel<.*": 48,
+    r"delta_tiles_kernel<.*": 96,  # two blocks of 256 threads on a multiprocessor
     r"sample_rungs_kernel<.*": 16,
 }
 

@@ -126,6 +126,10 @@ constexpr DeltaCase kDeltaCases[] = {
     {150, 2, 2, 128, 16, -0.05, true},
     {130, 1, 1, 16, 16, -60.0, true},
     {130, 1, 1, 33, 9, -3000.0, true},
+    {257, 1, 1, 128, 128, -0.05, true},
+    {70, 1, 3, 96, 40, -0.01, true},
+    {47, 2, 2, 16, 136, -3000.0, true},
+    {33, 1, 2, 64, 64, 0.0, true},
     {0, 1, 1, 8, 8, -0.1, true},
 };
 
@@ -142,7 +146,8 @@ constexpr SsdCase kSsdCases[] = {
 struct ScanCase {
   int64_t tokens, channels, n_state;
 };
-constexpr ScanCase kScanCases[] = {{1, 1, 1}, {17, 130, 16}, {100, 5, 7}, {33, 40, 20}, {16, 128, 16}, {0, 8, 16}};
+constexpr ScanCase kScanCases[] = {{1, 1, 1},     {17, 130, 16}, {100, 5, 7}, {33, 40, 20},
+                                   {16, 128, 16}, {20, 33, 256}, {0, 8, 16}};
 
 /// skewed: nearly all tokens choose expert 1, and none the last one.
 struct MoeCase {

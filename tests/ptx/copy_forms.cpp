@@ -16,7 +16,7 @@ void start(Warp& warp, const Instruction& i, Lanes lanes) {
     if (from % kCopied != 0) throw Error("cp.async from an address that is not aligned to 16 bytes");
     const std::byte* const source = n_valid > 0 ? warp.memory().global(from, n_valid) : nullptr;
     const Copy copy{warp.address(i.address[0], lane), source, bytes, n_valid};
-    warp.memory().begin_copy(copy.to, bytes);
+    warp.memory().begin_copy(copy.to, bytes, warp.thread(lane));
     warp.start_copy(lane, copy);
   });
 }

@@ -60,6 +60,8 @@ class Block {
     }
   }
 
+  const BankUse& banks() const { return memory_.banks(); }
+
  private:
   const Launch& launch_;
   size_t n_threads_;
@@ -93,7 +95,7 @@ std::vector<std::byte> parameters_of(const Program& program, const std::vector<e
   return bytes;
 }
 
-void run(const Launch& l) {
+BankUse run(const Launch& l) {
   check_block(l);
   Block block(l);
   for (unsigned z = 0; z < l.grid.z; ++z)
@@ -103,6 +105,7 @@ void run(const Launch& l) {
         } catch (const Error& e) {
           throw Error(l.program.name + ", block " + text_of({x, y, z}) + ": " + e.what());
         }
+  return block.banks();
 }
 
 }  // namespace ptx

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "emulator/emulator.h"
+#include "ptx/banks.h"
 #include "ptx/module.h"
 #include "ptx/program.h"
 
@@ -21,7 +22,8 @@ struct Launch {
   std::vector<std::byte> parameters;
 };
 
-/// Throws Error that names the kernel, the block, the line of the PTX and the thread.
-void run(const Launch& launch);
+/// What all blocks together wanted of shared memory. Throws Error that names the kernel, the block, the line of the PTX
+/// and the thread.
+BankUse run(const Launch& launch);
 
 }  // namespace ptx

@@ -109,6 +109,7 @@ const std::byte* Memory::read(Space space, uint64_t address, size_t bytes, size_
       return global(address, bytes);
     case Space::Shared:
       check_alignment(address, bytes, "shared");
+      request_.add(static_cast<unsigned>(thread % kWarp), address, bytes);
       return shared_.read(address, bytes, "shared");
     case Space::Local:
       check_alignment(address, bytes, "local");
@@ -135,6 +136,7 @@ std::byte* Memory::write(Space space, uint64_t address, size_t bytes, size_t thr
       return reinterpret_cast<std::byte*>(address);
     case Space::Shared:
       check_alignment(address, bytes, "shared");
+      request_.add(static_cast<unsigned>(thread % kWarp), address, bytes);
       return shared_.write(address, bytes, "shared");
     case Space::Local:
       check_alignment(address, bytes, "local");
@@ -151,8 +153,8 @@ void Memory::forget(Space space, uint64_t address, size_t bytes, size_t thread) 
     local_.fill(thread * program_.local_bytes + address, bytes, CheckedBytes::State::Unwritten);
 }
 
-void Memory::begin_copy(uint64_t shared_address, size_t bytes) {
-  write(Space::Shared, shared_address, bytes, 0);
+void Memory::begin_copy(uint64_t shared_address, size_t bytes, size_t thread) {
+  write(Space::Shared, shared_address, bytes, thread);
   shared_.fill(shared_address, bytes, CheckedBytes::State::InFlight);
 }
 

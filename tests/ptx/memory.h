@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "ptx/banks.h"
 #include "ptx/program.h"
 
 namespace ptx {
@@ -49,8 +50,12 @@ class Memory {
   const std::byte* global(uint64_t address, size_t bytes);
 
   /// A copy into these bytes has begun: nobody may read them before land().
-  void begin_copy(uint64_t shared_address, size_t bytes);
+  void begin_copy(uint64_t shared_address, size_t bytes, size_t thread);
   void land(uint64_t shared_address, size_t bytes, const std::byte* from);
+
+  /// An instruction of a warp is over: what its lanes wanted of shared memory was one request.
+  void end_instruction() { banks_ += request_.take(); }
+  const BankUse& banks() const { return banks_; }
 
  private:
   struct Range {
@@ -66,6 +71,8 @@ class Memory {
   std::vector<std::byte> parameters_;
   size_t dynamic_bytes_;
   CheckedBytes shared_, local_;
+  BankRequest request_;
+  BankUse banks_;
   std::vector<Range> ranges_;  // of global memory that were met, the last one first
   std::vector<Range> variables_;
 };

@@ -20,12 +20,14 @@ class Kernels {
   void run(const emulator::KernelCall& call) {
     try {
       const Kernel& k = kernel(call.function);
-      ptx::run(
+      uses_[call.name.substr(0, call.name.find('<'))] += ptx::run(
           {*k.module, k.program, call.grid, call.block, call.shared_bytes, parameters_of(k.program, call.arguments)});
     } catch (const Error& e) {
       throw Error("running nvcc's " + call.name + ": " + e.what());
     }
   }
+
+  const BankUses& uses() const { return uses_; }
 
  private:
   struct File {
@@ -61,13 +63,15 @@ class Kernels {
   std::map<const void*, FunctionName> names_;
   std::map<std::string, File> files_;
   std::map<const void*, Kernel> kernels_;
+  BankUses uses_;
 };
 
 }  // namespace
 
-void take_launches(const fs::path& folder) {
+std::shared_ptr<const BankUses> take_launches(const fs::path& folder) {
   const auto kernels = std::make_shared<Kernels>(folder);
   emulator::set_kernel_runner([kernels](const emulator::KernelCall& call) { kernels->run(call); });
+  return {kernels, &kernels->uses()};
 }
 
 }  // namespace ptx

@@ -151,6 +151,7 @@ Warp::Outcome Warp::step(Group& group) {
   } catch (const Error& e) {
     fail(i, "thread " + std::to_string(thread(lane_)) + ": " + e.what());
   }
+  memory_.end_instruction();
   for (size_t k = 0; k < i.n_to; ++k) defined_[i.to[k].index] |= lanes;
   ++group.pc;
   return i.control == Control::Barrier ? Outcome::Barrier : Outcome::Next;

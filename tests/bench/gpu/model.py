@@ -3,7 +3,9 @@
 
 An estimate, not a measurement: nothing of it has run on a GPU. Rates are stated below with where they come from;
 instructions for a value are those of the machine code (kernels/README.md), before being the tree at 3671c1d. A stage takes as
-long as its bytes, its instructions or its products, whichever is longest. Prints a table; --json prints the same.
+long as its bytes, its instructions or its products, whichever is longest; a run as long as all stages together, or as its
+weights take on their way, whichever is longer: they come while the layer before is computed. Prints a table; --json prints
+the same.
 When gpu.sh has run, its figures stand beside these (tests/bench/results).
 """
 
@@ -19,8 +21,10 @@ BYTES = 4.3e12  # copies
 ISSUE = 510e9 * 32  # lane instructions: 132 multiprocessors, 2.2 a clock, 1.755 GHz
 # cuDNN, published, causal half counted; by the mean width of key and value (160: 192 and 128).
 ATTENTION = {64: 310e12, 128: 540e12, 160: 560e12, 256: 500e12}
-GROUPED = {"before": 365e12, "now": 500e12}  # mma.sync bound by shared memory at 64 x 32 warp tiles, not at 64 x 64
+GROUPED = {"before": 365e12, "now": 500e12}  # of 475 by shared memory at 64 x 32 warp tiles, of 630 at 64 x 64 without conflicts
 GATHER = {"before": 4e9, "now": 40e9}  # bytes/s of embeddings: one thread and pageable memory; all threads, pinned
+DISK, BUS = 7e9, 50e9  # bytes/s of weights: one NVMe drive of the fourth generation; PCIe 5 x 16, pinned memory
+DECODED = 2.25e9  # bytes/s of values that 16 threads of the host made of FP8, and one copied behind them
 START = 2.0  # seconds: context, library handles, the first weights
 
 # Instructions for a value that is written.
@@ -32,6 +36,7 @@ INSTRUCTIONS = {
     "gated norm": {"before": 71, "now": 40},
     "combine": {"before": 25, "now": 25},
     "statistics": {"before": 30, "now": 30},
+    "decoding": {"now": 30},  # on the device; by threads of the host before
 }
 
 # Sampled attention (kernels/attention_sample.cu, attention_sample_thorough.cu), which the tree at 3671c1d did not have: of each
@@ -62,19 +67,26 @@ class Model:
     recurrence: dict = None  # seconds of all delta rules, before and now
     absorbed: float = 0  # products for absorbed queries of MLA, weights a token meets
     gemm_shapes: int = 5  # whose algorithm is chosen
+    stored: float = 0  # bytes of all layers in the files
+    coded: float = 0  # weights of them that are codes with scales
 
+
+# 20 layers, 32 heads of 128 x 128: instructions of a block for 16 rows; f32 before, in chunks on tensor cores now.
+KIMI_DELTA = {when: TOKENS / 16 * 20 * 32 * n / (ISSUE / 32) for when, n in {"before": 470000, "now": 22000}.items()}
 
 MODELS = [
     Model("Qwen3-8B", 22.5, 36, 4096, 6.95e9, 0.92, attention_layers=36, heads=(32, 128), cached=2048, queries=4096,
-          sampled=(32, 8, 128, 128), gated=12288),
+          sampled=(32, 8, 128, 128), gated=12288, stored=14.0e9),
     Model("Llama-3.3-70B", 209, 80, 8192, 68.45e9, 0.92, attention_layers=80, heads=(64, 128), cached=2048, queries=8192,
-          sampled=(64, 8, 128, 128), gated=28672),
+          sampled=(64, 8, 128, 128), gated=28672, stored=137e9),
     Model("Qwen3.5-35B-A3B", 12.1, 40, 2048, 1.43e9, 0.80, experts=1.01e9, attention_layers=10, heads=(16, 256), cached=1024, queries=4096,
-          sampled=(16, 2, 256, 256), gated=9 * 512, choices=8, conv=(30, 8192), recurrence={"before": 1.9, "now": 1.3}, gemm_shapes=8),
+          sampled=(16, 2, 256, 256), gated=9 * 512, choices=8, conv=(30, 8192), recurrence={"before": 1.9, "now": 1.3}, gemm_shapes=8, stored=67e9),
     Model("GLM-4.7-Flash", 15.8, 47, 2048, 1.53e9, 0.80, experts=1.73e9, attention_layers=47, heads=(20, 256), cached=576, queries=20 * 576,
-          sampled=(20, 1, 576, 512), gated=5 * 1536, choices=4, absorbed=20 * 192 * 512 * 47, gemm_shapes=9),
+          sampled=(20, 1, 576, 512), gated=5 * 1536, choices=4, absorbed=20 * 192 * 512 * 47, gemm_shapes=9, stored=59e9),
     Model("DeepSeek-V3", 133, 61, 7168, 14.2e9, 0.85, experts=21.5e9, attention_layers=61, heads=(128, 160), cached=576, queries=128 * 576,
-          sampled=(128, 1, 576, 512), gated=9 * 2048, choices=8, absorbed=128 * 128 * 512 * 61, gemm_shapes=9),
+          sampled=(128, 1, 576, 512), gated=9 * 2048, choices=8, absorbed=128 * 128 * 512 * 61, gemm_shapes=9, stored=669e9, coded=669e9),
+    Model("Kimi-Linear-48B", None, 27, 2304, 1.26e9, 0.80, experts=1.47e9, attention_layers=7, heads=(32, 160), cached=576, queries=32 * 576,
+          sampled=(32, 1, 576, 512), gated=9 * 1024, choices=8, conv=(20, 12288), recurrence=KIMI_DELTA, absorbed=32 * 128 * 512 * 7, gemm_shapes=10, stored=94e9),
 ]
 
 
@@ -131,12 +143,20 @@ def stages(m, when):
             values("heads", when, m.attention_layers * (m.heads[0] * m.heads[1] + m.cached), 4),
             values("gated product", when, m.layers * m.gated, 6),
             values("gated norm", when, m.conv[0] * m.conv[1] // 2, 6),
-            values("combine", when, m.layers * m.hidden * m.choices, 4),
+            values("combine", when, m.layers * m.hidden * m.choices, 8),  # f32, written and read
+            TOKENS * m.layers * m.hidden * 4 / BYTES,  # the residual stream, kept beside
         )
     )
     yield "statistics", values("statistics", when, m.attention_layers * (m.cached + m.queries), 2)
     if when == "now":
         yield "sampled attention", sampled(m)
+
+
+def weights(m, when):
+    """Seconds of each part of the way that weights take; they go on side by side."""
+    yield "disk", m.stored / DISK
+    yield "bus", (m.stored + (m.coded if when == "before" else 0)) / BUS
+    yield "decoding", 2 * m.coded / DECODED if when == "before" else m.coded * INSTRUCTIONS["decoding"][when] / ISSUE
 
 
 def start(m, when):
@@ -150,8 +170,12 @@ def start(m, when):
 def estimate(m):
     result = {"model": m.name, "target": m.target}
     for when in ("before", "now"):
-        seconds = dict(stages(m, when))
-        result[when] = {**seconds, "steady": sum(seconds.values()), "start": start(m, when)}
+        seconds, ways = dict(stages(m, when)), dict(weights(m, when))
+        computed = {**seconds, "steady": sum(seconds.values()), "start": start(m, when)}
+        longest = max(ways, key=ways.get)
+        result[when] = {**computed, **{f"weights: {way}": s for way, s in ways.items()}}
+        result[when]["steady, with weights"] = max(computed["steady"], ways[longest])
+        result["bound by, " + when] = "products" if computed["steady"] >= ways[longest] else longest
     return result
 
 
@@ -164,7 +188,8 @@ def main():
     print("|---|" + "---|" * len(results))
     for stage in results[0]["now"]:
         print(f"| {stage} |" + "".join(f" {r['before'].get(stage, 0):.1f}, {r['now'][stage]:.1f} |" for r in results))
-    print("| target of steady |" + "".join(f" {r['target']} |" for r in results))
+    print("| bound by |" + "".join(f" {r['bound by, before']}, {r['bound by, now']} |" for r in results))
+    print("| target of steady |" + "".join(f" {r['target'] or '-'} |" for r in results))
     print("\n| sampled attention, of a prompt and layer | kernel | 10^9 multiply-adds | GB read by tiles |\n|---|---|---|---|")
     for m in MODELS:
         for kernel, keys, values_, bytes_ in sampled_work(m):

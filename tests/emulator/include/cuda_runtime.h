@@ -103,7 +103,7 @@ enum cudaMemcpyKind { cudaMemcpyHostToDevice = 1, cudaMemcpyDeviceToHost = 2, cu
 using cudaStream_t = EmulatedStream*;
 using cudaEvent_t = EmulatedEvent*;
 inline constexpr unsigned cudaStreamNonBlocking = 1, cudaEventBlockingSync = 1, cudaEventDisableTiming = 2,
-                          cudaHostAllocDefault = 0, cudaHostAllocPortable = 1;
+                          cudaHostAllocDefault = 0, cudaHostAllocPortable = 1, cudaDeviceScheduleBlockingSync = 4;
 struct cudaDeviceProp {
   char name[256];
   int major, minor;
@@ -119,6 +119,7 @@ cudaError_t cudaRuntimeGetVersion(int* version);
 cudaError_t cudaGetDeviceCount(int* n);
 cudaError_t cudaGetDevice(int* device);
 cudaError_t cudaSetDevice(int device);
+cudaError_t cudaSetDeviceFlags(unsigned flags);  // of the current device
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device);
 cudaError_t cudaMemGetInfo(size_t* free, size_t* total);
 cudaError_t cudaDeviceSynchronize();
@@ -144,7 +145,7 @@ cudaError_t cudaMemcpy2DAsync(void* to, size_t to_pitch, const void* from, size_
 
 namespace emulator {
 
-/// How often a thread of the host waited for an event that it would not have slept for, timers apart.
+/// How often a thread of the host waited for an event, timers apart, or for a stream that it would not have slept for.
 int64_t spinning_waits();
 
 /// As a launch by somebody else leaves it for the next who asks.
