@@ -1,8 +1,8 @@
 # Thin: every target is one or two commands that can be typed as well. 'make' lists them.
 JOBS := $(shell sh .ci/jobs.sh)
-SOURCES = find apps lib kernels tests \( -name '*.cpp' -o -name '*.h' -o -name '*.cu' -o -name '*.cuh' \) -type f
+SOURCES = find apps lib kernels mpi tests \( -name '*.cpp' -o -name '*.h' -o -name '*.cu' -o -name '*.cuh' \) -type f
 
-.PHONY: help packages build demo test debug test-text-reference test-arch-reference test-weights-reference test-verdicts test-verdict-parts test-verdicts-measured test-demo test-real test-fold-reference test-race-mutants test-ptx test-ptx-selection format format-check asan tsan fuzz cuda-compile clean
+.PHONY: help packages build demo test debug test-text-reference test-arch-reference test-weights-reference test-verdicts test-verdict-parts test-verdicts-measured test-demo test-real test-fold-reference test-race-mutants test-ptx test-ptx-selection test-clusters format format-check asan tsan fuzz cuda-compile clean
 
 help:
 	@echo 'make demo          install what is missing, build, calibrate the two demo models'
@@ -24,6 +24,7 @@ help:
 	@echo 'make test-race-mutants  leave out each barrier of the CUDA kernels: the race check must notice; long'
 	@echo 'make test-plugins  what the server plug-ins decide without a server, in Python'
 	@echo 'make test-loaders  read exports and plug-ins with the loading code of the servers; installs them, about 20 GB'
+	@echo 'make test-clusters  submit what launch prints to a Slurm of this machine, run --mpi, check manifests; installs them'
 	@echo 'make cuda-compile  compile the CUDA kernels with nvcc for all architectures (CUDA_ARCHS="sm_90a" for one)'
 	@echo 'make test-ptx-selection  run what nvcc makes of the kernels in an interpreter of PTX; test-ptx: and with deliberate faults'
 	@echo 'make format        format all sources; format-check only says which differ'
@@ -107,6 +108,13 @@ test-plugins: build
 # REF=... names the folder where the servers are, or will be, installed; see tests/loaders/README.md.
 test-loaders: build
 	@sh tests/loaders/run.sh $(CURDIR)/build/release/kvcal
+
+# Slurm, Open MPI and the checkers are Debian's; the schemas of Kubernetes come from PyPI.
+test-clusters:
+	@sh .ci/packages.sh build clusters
+	@grep -qs '^MPI_CXX_COMPILER' build/release/CMakeCache.txt || cmake --preset release -DKVCAL_MPI=ON
+	@cmake --build --preset release --parallel $(JOBS) --target kvcal kvcal_mpi
+	@sh tests/clusters/run.sh $(CURDIR)/build/release/kvcal
 
 asan tsan:
 	@sh .ci/packages.sh build test fuzz

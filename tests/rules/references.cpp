@@ -63,8 +63,8 @@ std::vector<Line> comments_of(const SourceFile& file) {
 }
 
 bool begins_in_tree(std::string_view path) {
-  static const std::set<std::string, std::less<>> folders = {".ci",     "apps", "datasets", "docs",
-                                                             "kernels", "lib",  "schemas",  "tests"};
+  static const std::set<std::string, std::less<>> folders = {".ci", "apps", "datasets", "docs", "kernels",
+                                                             "lib", "mpi",  "schemas",  "tests"};
   const size_t slash = path.find('/');
   return slash != std::string_view::npos && folders.contains(path.substr(0, slash));
 }

@@ -13,7 +13,7 @@ namespace {
 namespace fs = std::filesystem;
 
 // The folders of the fixed top level; build/ and what else a developer keeps beside them is none of our business.
-constexpr const char* kFolders[] = {".ci", "apps", "datasets", "docs", "kernels", "lib", "schemas", "tests"};
+constexpr const char* kFolders[] = {".ci", "apps", "datasets", "docs", "kernels", "lib", "mpi", "schemas", "tests"};
 
 std::string read(const fs::path& path) {
   std::ifstream in(path, std::ios::binary);
