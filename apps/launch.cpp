@@ -41,7 +41,7 @@ void check(const LaunchFlags& flags) {
   if (flags.threads == 0) fail("--threads is 0, expected the number of processors of a part");
   if (flags.parts < 0) fail("--parts is " + std::to_string(flags.parts) + ", expected 0 (chosen by kvcal) or more");
   if (flags.kind == "k8s" && flags.names.image.empty())
-    fail("--print k8s needs --image IMAGE: the containers' image, which has kvcal in PATH");
+    fail("--print k8s needs --image IMAGE: the containers' image, with this program in PATH");
   for (const std::string& file : flags.prompts.files)
     if (file == "-") fail("--prompts is -, expected files: the parts of a job have no standard input");
 }
