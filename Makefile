@@ -2,7 +2,7 @@
 JOBS := $(shell sh .ci/jobs.sh)
 SOURCES = find apps lib kernels tests \( -name '*.cpp' -o -name '*.h' -o -name '*.cu' -o -name '*.cuh' \) -type f
 
-.PHONY: help packages build demo test debug test-text-reference test-arch-reference test-weights-reference test-verdicts test-verdict-parts test-verdicts-measured test-demo test-real test-fold-reference test-race-mutants test-action test-ptx test-ptx-selection site format format-check asan tsan fuzz cuda-compile clean
+.PHONY: help packages build demo test debug test-text-reference test-arch-reference test-weights-reference test-verdicts test-verdict-parts test-verdicts-measured test-demo test-real test-fold-reference test-race-mutants test-action test-ptx test-ptx-selection test-clusters site format format-check asan tsan fuzz cuda-compile clean
 
 help:
 	@echo 'make demo          install what is missing, build, calibrate the two demo models'
@@ -26,6 +26,7 @@ help:
 	@echo 'make test-action  the GitHub Action, the pre-commit hook and the pipelines of docs/ci.md, on a repository made for it'
 	@echo 'make site          the documents, a page for every finding and an example report as a site: build/site/html'
 	@echo 'make test-loaders  read exports and plug-ins with the loading code of the servers; installs them, about 20 GB'
+	@echo 'make test-clusters  submit what launch prints to a Slurm of this machine, run --mpi, check manifests; installs them'
 	@echo 'make cuda-compile  compile the CUDA kernels with nvcc for all architectures (CUDA_ARCHS="sm_90a" for one)'
 	@echo 'make test-ptx-selection  run what nvcc makes of the kernels in an interpreter of PTX; test-ptx: and with deliberate faults'
 	@echo 'make format        format all sources; format-check only says which differ'
@@ -116,6 +117,13 @@ site: build
 # REF=... names the folder where the servers are, or will be, installed; see tests/loaders/README.md.
 test-loaders: build
 	@sh tests/loaders/run.sh $(CURDIR)/build/release/kvcal
+
+# Slurm, Open MPI and the checkers are Debian's; the schemas of Kubernetes come from PyPI.
+test-clusters:
+	@sh .ci/packages.sh build clusters
+	@grep -qs '^MPI_CXX_COMPILER' build/release/CMakeCache.txt || cmake --preset release -DKVCAL_MPI=ON
+	@cmake --build --preset release --parallel $(JOBS) --target kvcal kvcal_mpi
+	@sh tests/clusters/run.sh $(CURDIR)/build/release/kvcal
 
 asan tsan:
 	@sh .ci/packages.sh build test fuzz

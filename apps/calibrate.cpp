@@ -7,6 +7,7 @@
 #include <iostream>
 #include <limits>
 
+#include "artifact/make_artifact.h"
 #include "artifact_output.h"
 #include "base/atomic_file.h"
 #include "base/number_text.h"
@@ -23,7 +24,9 @@
 #include "plan_text.h"
 #include "progress.h"
 #include "prompt_flags.h"
+#include "ranks.h"
 #include "shard_flag.h"
+#include "solve/solution.h"
 #include "solve_flags.h"
 #include "stats/statistics_file.h"
 #include "verbs.h"
@@ -40,8 +43,17 @@ struct CalibrateFlags {
   ArtifactOutput output;
   std::optional<double> until_stable;  // percent
   std::string evaluation;              // file to write, "" for none
-  bool dry_run = false, no_sanity = false, resume = false, verbose = false, if_changed = false;
+  bool dry_run = false, no_sanity = false, resume = false, verbose = false, if_changed = false, mpi = false;
 };
+
+// Ranks are shards that one command merges and solves.
+void check_ranks(const CalibrateFlags& flags) {
+  if (!flags.shard.empty()) fail("--mpi and --shard both divide the run, expected one of them");
+  if (flags.until_stable)
+    fail("--until-stable cannot be used with --mpi: a rank does not see the other ranks' prompts");
+  if (flags.if_changed) fail("--if-changed cannot be used with --mpi");
+  if (flags.dry_run) fail("--mpi has no effect on --dry-run; --shard 1/N shows what a rank of N needs");
+}
 
 // A shard has seen a part of the prompts: it gives statistics, and scales only when all are merged.
 void check_shard(const CalibrateFlags& flags, SequenceOptions& sequences) {
@@ -78,6 +90,7 @@ CalibrationOptions resolve(const CalibrateFlags& flags) {
     fail("--passes is " + std::to_string(options.sequences.passes) + ", expected 1 or more");
   if (options.sequences.warmup_passes < 0)
     fail("--warmup-passes is " + std::to_string(options.sequences.warmup_passes) + ", expected 0 or more");
+  if (flags.mpi) check_ranks(flags);
   if (!flags.shard.empty()) check_shard(flags, options.sequences);
   check_threads(options.threads);
   if (options.chunk_tokens < 0)
@@ -196,11 +209,32 @@ Exit kept(const CalibrateFlags& flags, const EarlierResult& earlier) {
   return Exit::Done;
 }
 
-Exit calibrated(const CalibrateFlags& flags, const CalibrationOptions& options, const CalibrationResult& result,
-                const std::string& statistics_sha256) {
-  Json more = result_json(flags, result, statistics_sha256);
+// A part of a job: every process got the same flags, and writes a file of its own.
+void settle_shard(CalibrateFlags& flags) {
+  const std::string shard = settled_shard(flags.shard);
+  if (shard != flags.shard && !flags.statistics.empty())
+    flags.statistics = shard_file(flags.statistics, shard).string();
+  flags.shard = shard;
+}
+
+CalibrationOptions resolved(const CalibrateFlags& flags) {
+  CalibrationOptions options = resolve(flags);
+  options.prompts = flags.prompts.resolve();
+  return options;
+}
+
+CalibrationInputs inputs_of(const CalibrateFlags& flags, const CalibrationOptions& options) {
+  return {.model = flags.model,
+          .prompts = [&](bool) { return read_prompt_files(flags.prompts); },
+          .open_devices = [&] { return open_devices(flags.device, options.precision, options.threads); }};
+}
+
+// Whatever is to be written and said.
+void finish(const CalibrateFlags& flags, const CalibrationResult& result, const CalibrateConsole& console) {
+  Json more = result_json(flags, result, console.statistics_sha256());
   if (flags.if_changed) more["changed"] = true;
-  std::string digests = flags.statistics.empty() ? "" : "statistics sha256 " + statistics_sha256.substr(0, 16);
+  std::string digests =
+      flags.statistics.empty() ? "" : "statistics sha256 " + console.statistics_sha256().substr(0, 16);
   if (flags.shard.empty()) {
     digests += (digests.empty() ? "" : ", ") + write_scales(flags, result, more);
   } else {
@@ -209,11 +243,36 @@ Exit calibrated(const CalibrateFlags& flags, const CalibrationOptions& options, 
     digests = "shard " + flags.shard + ", " + digests;
   }
   if (!flags.output.quiet) print_closing_line(result, digests);
-  return flags.evaluation.empty() ? Exit::Done : evaluated(flags, options);
+}
+
+// Rank 0 is ready first: what is wrong with the command line is said once.
+Exit run_as_rank(const CalibrateFlags& flags, RankGroup& ranks) {
+  if (ranks.rank() > 0) ranks.broadcast("");
+  const CalibrationOptions options = resolved(flags);
+  if (ranks.rank() == 0) {
+    check_outputs(flags);
+    ranks.broadcast("");
+  }
+  CalibrateConsole console(flags);
+  RankedCalibration run(ranks, inputs_of(flags, options), options, console);
+  CalibrationResult result = run.run();
+  if (ranks.rank() == 0) {
+    console.measured(result.statistics);
+    result.artifact = make_artifact(result.statistics, solve(result.statistics, options.solve));
+    finish(flags, result, console);
+  }
+  ranks.finish();
+  run.remove_states();
+  return ranks.rank() > 0 || flags.evaluation.empty() ? Exit::Done : evaluated(flags, options);
 }
 
 Exit run(CalibrateFlags flags) {
-  CalibrationOptions options = resolve(flags);
+  if (flags.mpi) {
+    const std::unique_ptr<RankGroup> ranks = join_ranks();
+    return while_doing(name_of(*ranks), [&] { return run_as_rank(flags, *ranks); });
+  }
+  settle_shard(flags);
+  CalibrationOptions options = resolved(flags);
   CalibrateConsole console(flags);
   EarlierResult earlier;
   if (flags.if_changed) {
@@ -222,18 +281,14 @@ Exit run(CalibrateFlags flags) {
     options.earlier = earlier.artifact ? &*earlier.artifact : nullptr;
   }
   if (!flags.dry_run) check_outputs(flags);
-  options.prompts = flags.prompts.resolve();
-  const CalibrationInputs inputs = {
-      .model = flags.model,
-      .prompts = [&](bool) { return read_prompt_files(flags.prompts); },
-      .open_devices = [&] { return open_devices(flags.device, options.precision, options.threads); }};
-  const CalibrationResult result = calibrate(inputs, options, console);
+  const CalibrationResult result = calibrate(inputs_of(flags, options), options, console);
   if (result.earlier_stands) return kept(flags, earlier);
   if (flags.dry_run) {
     if (flags.output.json) std::cout << plan_json(result.sequences, result.memory).dump(2) << '\n';
     return Exit::Done;
   }
-  return calibrated(flags, options, result, console.statistics_sha256());
+  finish(flags, result, console);
+  return flags.evaluation.empty() ? Exit::Done : evaluated(flags, options);
 }
 
 // What most runs leave alone.
@@ -262,9 +317,16 @@ void add_run_options(CLI::App& verb, CalibrateFlags& flags) {
                   "and no absmax depends on a single prompt; then run all passes over these")
       ->group(group)
       ->type_name("PCT");
-  verb.add_option("--shard", flags.shard, "Run part i of n of the sequences; writes only --stats, for 'kvcal merge'")
+  verb.add_option(
+          "--shard", flags.shard,
+          "Run part i of n of the sequences; writes only --stats, for 'kvcal merge'. auto: the part that Slurm, "
+          "mpirun, torchrun or Kubernetes gave this process, into FILE.i-of-n; auto/n where they do not say n")
       ->group(group)
       ->type_name("i/n");
+  verb.add_flag("--mpi", flags.mpi,
+                "Divide the sequences among the ranks of the MPI job that this process belongs to; rank 0 reads the "
+                "prompts and writes the results")
+      ->group(group);
   verb.add_flag("--resume", flags.resume,
                 "Save the state after each layer in OUT.kvcal-resume (for shards: next to the --stats file), and "
                 "continue from there if a run was interrupted")

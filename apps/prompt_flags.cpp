@@ -58,6 +58,20 @@ void PromptFlags::add_needles_to(CLI::App& verb) {
     if (CLI::Option* option = verb.get_option_no_throw(selecting)) lengths->excludes(option);
 }
 
+std::vector<std::string> words_of(const PromptFlags& flags) {
+  const PromptFlags usual;
+  std::vector<std::string> words;
+  const auto add = [&](const char* option, const std::string& value) { words.insert(words.end(), {option, value}); };
+  for (const std::string& file : flags.files) add("--prompts", file);
+  if (flags.max_length != usual.max_length) add("--max-length", std::to_string(flags.max_length));
+  if (flags.max_prompts != usual.max_prompts) add("--max-prompts", std::to_string(flags.max_prompts));
+  if (flags.max_tokens != usual.max_tokens) add("--max-tokens", std::to_string(flags.max_tokens));
+  if (!flags.template_kwargs.empty()) add("--template-kwargs", flags.template_kwargs);
+  if (!flags.date.empty()) add("--date", flags.date);
+  if (flags.skip_bad) words.emplace_back("--skip-bad");
+  return words;
+}
+
 PromptSet read_prompt_files(const PromptFlags& flags) {
   PromptLoadOptions options;
   options.skip_bad = flags.skip_bad;

@@ -33,6 +33,9 @@ struct PromptFlags {
   PromptOptions resolve() const;
 };
 
+/// The flags as words of another command line; without needles.
+std::vector<std::string> words_of(const PromptFlags& flags);
+
 /// Reads the files of the flags.
 PromptSet read_prompt_files(const PromptFlags& flags);
 

@@ -1,6 +1,7 @@
 // --shard i/n of calibrate.
 #pragma once
 
+#include <filesystem>
 #include <string>
 
 #include "prefill/sequence_plan.h"
@@ -10,6 +11,12 @@ class App;
 }
 
 namespace kvcal {
+
+/// What --shard says as "i/n": "auto" and "auto/n" ask the launcher (launcher.h), anything else stays.
+std::string settled_shard(const std::string& text);
+
+/// "run.kvstats" of shard "2/8" is "run.2-of-8.kvstats".
+std::filesystem::path shard_file(const std::filesystem::path& file, std::string shard);
 
 /// "2/3" into the options. Throws Error for anything else.
 void take_shard(const std::string& text, SequenceOptions& options);

@@ -32,6 +32,7 @@ void add_export(CLI::App& app, Job& chosen);
 void add_fold(CLI::App& app, Job& chosen);
 void add_generate(CLI::App& app, Job& chosen);
 void add_inspect(CLI::App& app, Job& chosen);
+void add_launch(CLI::App& app, Job& chosen);
 void add_merge(CLI::App& app, Job& chosen);
 void add_plan(CLI::App& app, Job& chosen);
 void add_prompts(CLI::App& app, Job& chosen);

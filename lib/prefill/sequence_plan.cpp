@@ -146,9 +146,11 @@ SequencePlan plan_sequences(std::vector<PromptTokens> prompts, const SequenceOpt
     std::erase_if(plan.measured, [&](const Sequence& s) { return s.id % options.n_shards != options.shard; });
 
   int64_t next_id = static_cast<int64_t>(order.size()) * options.passes;  // above every measured id
+  int64_t next_warmup = 0;
   for (int pass = 0; pass < options.warmup_passes; ++pass)
     for (size_t i = 0; i < plan.prompts.size(); i += kWarmupShare)
-      plan.warmup.push_back(single(whole(plan.prompts, static_cast<int64_t>(i)), 0));
+      if (next_warmup++ % options.n_shards == options.shard)
+        plan.warmup.push_back(single(whole(plan.prompts, static_cast<int64_t>(i)), 0));
   for (size_t i = 0; options.sanity && i < std::min(plan.prompts.size(), kSanityPrompts); ++i) {
     Piece piece = whole(plan.prompts, static_cast<int64_t>(i));
     piece.n_tokens = std::min(piece.n_tokens, kSanityTokens);

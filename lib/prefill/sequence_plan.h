@@ -61,7 +61,7 @@ struct SequencePlan {
 };
 
 /// Throws when there is no prompt with tokens, ids repeat, a prompt is longer than max_length, or there are more shards
-/// than sequences. Every shard has all prompts and the sanity sequences; only the measured ones are divided.
+/// than sequences. Every shard has all prompts and the sanity sequences; measured and warm-up ones are divided.
 SequencePlan plan_sequences(std::vector<PromptTokens> prompts, const SequenceOptions& options);
 
 }  // namespace kvcal

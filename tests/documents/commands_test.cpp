@@ -22,9 +22,23 @@ const fs::path kSource = KVCAL_SOURCE_DIR;
 
 // Options of other programs, and of Python scripts.
 const std::set<std::string> kForeign = {
-    "--additional-config",       "--build",       "--calculate-kv-scales", "--image",      "--install",
-    "--kv-cache-dtype",          "--load-format", "--logprobs-mode",       "--model-path", "--preset",
-    "--quantization-param-path", "--text",
+    "--array",
+    "--bind-to",
+    "--mem",
+    "--ntasks",
+    "--time",
+    "--additional-config",
+    "--build",
+    "--calculate-kv-scales",
+    "--image",
+    "--install",
+    "--kv-cache-dtype",
+    "--load-format",
+    "--logprobs-mode",
+    "--model-path",
+    "--preset",
+    "--quantization-param-path",
+    "--text",
 };
 
 std::string read(const fs::path& path) {

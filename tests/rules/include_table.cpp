@@ -59,6 +59,7 @@ std::span<const IncludeRule> include_table() {
        {"base", "tensor", "checkpoint", "model/model_spec.h", "model/architecture.h"}},
       {"report", "the HTML page", {"base", "stats", "solve", "artifact", "model/model_spec.h"}},
       {"kernels", "nothing includes them", {"base", "tensor", "ops"}},
+      {"apps/mpi", "what --mpi opens; nothing includes it", {"base"}},
   };
   return table;
 }

@@ -26,6 +26,7 @@ const std::vector<Library>& libraries() {
        {"kernels/", "tests/bench/probes/"},
        false},
       {"CLI11", std::regex(R"(CLI/.*)"), {"apps/"}, false},
+      {"MPI", std::regex(R"(mpi\.h)"), {"apps/mpi/"}, true},
       {"Eigen", std::regex(R"((unsupported/)?Eigen/.*)"), {"lib/ops/cpu/", "lib/solve/"}, true},
       {"oneDNN", std::regex(R"((oneapi/)?dnnl.*)"), {"lib/ops/cpu/", "tests/bench/"}, true},
       {"nlohmann/json", std::regex(R"(nlohmann/.*)"), {"lib/base/", "tests/"}, false},
@@ -103,7 +104,7 @@ void check_ours(const SourceFile& file, const Include& include, Findings& findin
   const std::string to = folder_of(include.name);
   if (file.path.starts_with("apps/") && to == "ops/cpu" && file.path != "apps/device.cpp")
     findings.push_back(at(file, include.line, "only apps/device.cpp knows backends: " + include.name));
-  if (!in_lib && from != "kernels") return;
+  if (!in_lib && from != "kernels" && from != "apps/mpi") return;
   if (from.empty()) {
     findings.push_back(at(file, include.line, "this folder is not in the table of include rules"));
   } else if (to.empty()) {
@@ -158,13 +159,16 @@ Findings no_surprises(const SourceFile& file) {
     if (places.contains(file.path)) return;
     for (std::string& finding : search_code(file, what, rule)) findings.push_back(std::move(finding));
   };
-  only_in({"apps/progress.cpp", "apps/source_date.cpp", "apps/library_folders.cpp", "apps/hub_cache.cpp"}, environment,
-          "the environment is read for the time of the file, the terminal, the place of CUDA's libraries and the Hub's "
-          "cache only");
+  only_in({"apps/hub_cache.cpp", "apps/launcher.cpp", "apps/library_folders.cpp", "apps/progress.cpp",
+           "apps/source_date.cpp"},
+          environment,
+          "the environment is read for the part of a job, the time of the file, the terminal, the place of CUDA's "
+          "libraries and the Hub's cache only");
   only_in({"kernels/cudnn/cudnn_attention.cpp"}, setting,
           "the environment is set where cuDNN's headers choose a CUDA runtime by it, and nowhere else");
   if (!file.path.starts_with("kernels/"))
-    only_in({"apps/device.cpp"}, library, "a shared library is opened in apps/device.cpp only");
+    only_in({"apps/device.cpp", "apps/ranks.cpp"}, library,
+            "a shared library is opened in apps/device.cpp and apps/ranks.cpp only");
   return findings;
 }
 

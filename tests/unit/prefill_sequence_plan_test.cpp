@@ -103,6 +103,21 @@ TEST(SequencePlan, shards_are_disjoint_and_complete) {
   EXPECT_TRUE(std::adjacent_find(ids.begin(), ids.end()) == ids.end());
 }
 
+TEST(SequencePlan, shards_share_the_warm_up) {
+  SequenceOptions options;
+  options.warmup_passes = 5;
+  const SequencePlan whole = plan_sequences(prompts({10, 20, 30, 40, 50}), options);
+  int64_t n_tokens = 0;
+  options.n_shards = 3;
+  for (options.shard = 0; options.shard < 3; ++options.shard) {
+    const SequencePlan part = plan_sequences(prompts({10, 20, 30, 40, 50}), options);
+    EXPECT_LE(part.warmup.size(), 2U);
+    n_tokens += tokens_of(part.warmup);
+  }
+  EXPECT_EQ(whole.warmup.size(), 5U);
+  EXPECT_EQ(n_tokens, tokens_of(whole.warmup));
+}
+
 TEST(SequencePlan, refusals_name_the_prompt) {
   EXPECT_NE(refusal({}, {}).find("no prompt"), std::string::npos);
   EXPECT_NE(refusal(prompts({10, 0}), {}).find("prompt 'b' has no tokens"), std::string::npos);

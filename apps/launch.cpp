@@ -1,0 +1,105 @@
+// kvcal launch MODEL --print KIND: the script or manifest with which a cluster calibrates in parts. Submits nothing.
+#include <CLI/CLI.hpp>
+#include <iostream>
+
+#include "base/size_text.h"
+#include "console.h"
+#include "device.h"
+#include "launch_scripts.h"
+#include "prompt_flags.h"
+#include "verbs.h"
+
+namespace kvcal {
+namespace {
+
+struct LaunchFlags {
+  std::string kind, memory, statistics;
+  LaunchNames names;
+  PromptFlags prompts;
+  int64_t parts = 0;
+  int threads = 16;
+};
+
+struct Kind {
+  const char* name;
+  std::string (*print)(const LaunchPlan&, const LaunchNames&);
+};
+
+constexpr Kind kKinds[] = {{"slurm", slurm_script}, {"mpi", mpi_script}, {"k8s", kubernetes_manifest}};
+
+const Kind& kind_named(const std::string& name) {
+  std::vector<std::string> known;
+  for (const Kind& kind : kKinds) {
+    if (kind.name == name) return kind;
+    known.push_back(kind.name);
+  }
+  fail_unknown("kind of cluster", name, known);
+}
+
+void check(const LaunchFlags& flags) {
+  check_threads(flags.threads);
+  if (flags.threads == 0) fail("--threads is 0, expected the number of processors of a part");
+  if (flags.parts < 0) fail("--parts is " + std::to_string(flags.parts) + ", expected 0 (chosen by kvcal) or more");
+  if (flags.kind == "k8s" && flags.names.image.empty())
+    fail("--print k8s needs --image IMAGE: the containers' image, with this program in PATH");
+  for (const std::string& file : flags.prompts.files)
+    if (file == "-") fail("--prompts is -, expected files: the parts of a job have no standard input");
+}
+
+LaunchPlan planned(const LaunchFlags& flags) {
+  CalibrationOptions options;
+  options.prompts = flags.prompts.resolve();
+  options.threads = flags.threads;
+  if (!flags.memory.empty()) options.memory = parse_size("--memory", flags.memory);
+  const CalibrationInputs inputs = {.model = flags.names.model,
+                                    .prompts = [&](bool) { return read_prompt_files(flags.prompts); },
+                                    .open_devices = [&] { return open_devices("cpu", options.precision, 1); }};
+  Console console(/*quiet=*/true);
+  return plan_launch(inputs, options, flags.parts, console);
+}
+
+Exit run(LaunchFlags flags) {
+  const Kind& kind = kind_named(flags.kind);
+  check(flags);
+  const LaunchPlan plan = planned(flags);
+  flags.names.prompt_words = words_of(flags.prompts);
+  // Named by the plan, so that files of other prompts that lie there are not taken for parts of this run.
+  flags.names.statistics =
+      flags.statistics.empty() ? "kvcal-" + plan.plan_sha256.substr(0, 12) + ".kvstats" : flags.statistics;
+  std::cout << kind.print(plan, flags.names);
+  return Exit::Done;
+}
+
+}  // namespace
+
+void add_launch(CLI::App& app, Job& chosen) {
+  auto flags = std::make_shared<LaunchFlags>();
+  CLI::App* verb = app.add_subcommand("launch", "Print what a cluster's queue needs to calibrate in parts");
+  verb->add_option("MODEL", flags->names.model, "Checkpoint folder, by the path that the job sees")->required();
+  verb->add_option("--print", flags->kind,
+                   "slurm: array of parts and merge, submitted by bash; mpi: a job for sbatch; k8s: a manifest with an "
+                   "Indexed Job and a merge")
+      ->required()
+      ->type_name("KIND");
+  verb->add_option("--parts", flags->parts, "Parts of the job (default: as many as gain something)")->type_name("N");
+  verb->add_option("--threads", flags->threads, "Processors of a part")->type_name("N")->capture_default_str();
+  verb->add_option("--memory", flags->memory, "Memory of a part, with unit (default: as much as is useful)");
+  verb->add_option("-o,--out", flags->names.scales, "Scale file to write")->capture_default_str();
+  verb->add_option("--stats", flags->statistics, "Merged statistics to write (default: named by the plan)")
+      ->type_name("FILE");
+  verb->add_option("--image", flags->names.image, "k8s: image of the containers");
+  verb->add_option("--claim", flags->names.claim, "k8s: persistent volume claim with model and prompts")
+      ->capture_default_str();
+  flags->prompts.add_to(*verb);
+  verb->footer(
+      "Nothing is submitted. Memory is the plan's, time limits are three times an estimate; change what does not "
+      "suit.\n"
+      "\n"
+      "Examples:\n"
+      "  kvcal launch ./model --prompts chats.jsonl --print slurm > calibrate.sh && bash calibrate.sh\n"
+      "  kvcal launch ./model --prompts chats.jsonl --print mpi --parts 8 | sbatch\n"
+      "  kvcal launch model --prompts chats.jsonl --print k8s --image registry.local/kvcal:1 | kubectl apply -f -");
+  verb->callback([flags, &chosen] { chosen = [flags] { return run(*flags); }; });
+}
+
+}  // namespace kvcal

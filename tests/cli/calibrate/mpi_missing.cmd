@@ -1,0 +1,2 @@
+# The program alone: no library beside it.
+cp "$KVCAL" . && ./kvcal calibrate M --mpi

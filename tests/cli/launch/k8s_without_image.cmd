@@ -1,0 +1,1 @@
+kvcal launch M --print k8s

@@ -1,0 +1,1 @@
+kvcal launch no-such-folder --print slurm

@@ -1,0 +1,1 @@
+kvcal launch M --print slurm --part 2
