@@ -21,11 +21,21 @@ namespace fs = std::filesystem;
 const fs::path kSource = KVCAL_SOURCE_DIR;
 
 // Options of other programs, and of Python scripts.
-const std::set<std::string> kForeign = {
-    "--additional-config",       "--build",       "--calculate-kv-scales", "--image",      "--install",
-    "--kv-cache-dtype",          "--load-format", "--logprobs-mode",       "--model-path", "--preset",
-    "--quantization-param-path", "--text",
-};
+const std::set<std::string> kForeign = {"--additional-config",
+                                        "--build",
+                                        "--calculate-kv-scales",
+                                        "--from",
+                                        "--image",
+                                        "--install",
+                                        "--kv-cache-dtype",
+                                        "--load-format",
+                                        "--logprobs-mode",
+                                        "--model-path",
+                                        "--preset",
+                                        "--quantization-param-path",
+                                        "--rm",
+                                        "--text",
+                                        "--user"};
 
 std::string read(const fs::path& path) {
   std::ifstream in(path, std::ios::binary);
