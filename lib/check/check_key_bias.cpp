@@ -42,8 +42,8 @@ double reach_of(const std::vector<float>& head, const KvLayout& cache) {
   const bool neox = cache.pair_bound == PairBound::Neox;
   const auto half = static_cast<size_t>(cache.rotary_dim / 2);
   for (size_t i = 0; i < half; ++i) {
-    const float a = head[neox ? i : 2 * i], b = head[neox ? i + half : 2 * i + 1];
-    reach = std::max(reach, std::hypot(static_cast<double>(a), static_cast<double>(b)));
+    const double a = head[neox ? i : 2 * i], b = head[neox ? i + half : 2 * i + 1];
+    reach = std::max(reach, std::sqrt(a * a + b * b));  // of floats: a double holds the squares
   }
   return reach;
 }

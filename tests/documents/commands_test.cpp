@@ -22,23 +22,26 @@ const fs::path kSource = KVCAL_SOURCE_DIR;
 
 // Options of other programs, and of Python scripts.
 const std::set<std::string> kForeign = {
+    "--additional-config",
     "--array",
     "--bind-to",
-    "--mem",
-    "--ntasks",
-    "--time",
-    "--additional-config",
     "--build",
     "--calculate-kv-scales",
+    "--from",
     "--image",
     "--install",
     "--kv-cache-dtype",
     "--load-format",
     "--logprobs-mode",
+    "--mem",
     "--model-path",
+    "--ntasks",
     "--preset",
     "--quantization-param-path",
+    "--rm",
     "--text",
+    "--time",
+    "--user",
 };
 
 std::string read(const fs::path& path) {

@@ -40,8 +40,8 @@ class Layer:
     n_kv_heads: int
     head_dim_k: int
     head_dim_v: int
-    scale: dict  # {"k", "v", "q"}: one number for the whole site
-    per_head: dict  # the same: one number per head ("q": per query head); empty unless the file has them
+    scale: dict[str, float]  # {"k", "v", "q"}: one number for the whole site
+    per_head: dict[str, list]  # the same: one number per head ("q": per query head); empty unless the file has them
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,9 +50,9 @@ class ScaleFile:
     sha256: str
     dtype: str  # number format: "fp8_e4m3", ...
     granularity: str  # "tensor" or "head"
-    model: dict
-    layers: dict  # by index, only layers that own a cache
-    owners: dict  # index -> index of the layer whose cache it reads
+    model: dict[str, object]
+    layers: dict[int, Layer]  # by index, only layers that own a cache
+    owners: dict[int, int]  # index -> index of the layer whose cache it reads
 
 
 @dataclasses.dataclass(frozen=True)

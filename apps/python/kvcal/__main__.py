@@ -1,0 +1,3 @@
+import kvcal
+
+kvcal.main()
