@@ -35,9 +35,9 @@ void Console::sweep_ends() {
 }
 
 void Console::answered(int64_t n, int64_t of) {
-  if (!progress_) progress_.emplace("answers", of, quiet_);
-  progress_->update(n, "answer " + std::to_string(n) + "/" + std::to_string(of));
-  if (n == of) progress_.reset();
+  if (!progress_) progress_.emplace(progress_form_, SweepOutline{{}, of, 0}, ++n_sweeps_, "answer");
+  progress_->update({static_cast<int>(n) - 1, static_cast<int>(of), 0}, n);
+  if (n == of) sweep_ends();
 }
 
 }  // namespace kvcal

@@ -34,7 +34,7 @@ struct InspectFlags {
 };
 
 // What the headers of the weights tell.
-struct Weights {
+struct FoundWeights {
   int64_t n_tensors = 0, n_shards = 0, n_parameters = 0;
   uint64_t bytes = 0;
   std::map<std::string, int64_t> dtypes;  // tensors by stored type
@@ -45,17 +45,17 @@ struct Weights {
 struct Inspection {
   std::string architecture, model_type, reason;  // reason: why not supported, empty when it is
   QuantizationSummary quantization;
-  std::vector<ServerSupport> servers;  // what each does with KV scales of this checkpoint; empty when not calibrated
-  std::unique_ptr<Model> model;        // null when the architecture is not known
-  std::optional<Weights> weights;      // none without weights
-  std::string weights_problem;         // why there are none
-  std::optional<FoldMark> fold;        // none where no powers of two are in the weights
-  std::string fold_problem;            // why their record cannot be read
+  std::vector<ServerSupport> servers;   // what each does with KV scales of this checkpoint; empty when not calibrated
+  std::unique_ptr<Model> model;         // null when the architecture is not known
+  std::optional<FoundWeights> weights;  // none without weights
+  std::string weights_problem;          // why there are none
+  std::optional<FoldMark> fold;         // none where no powers of two are in the weights
+  std::string fold_problem;             // why their record cannot be read
 };
 
-Weights read_weights(const std::filesystem::path& folder, const std::string& embedding) {
+FoundWeights read_weights(const std::filesystem::path& folder, const std::string& embedding) {
   const Checkpoint checkpoint = Checkpoint::open(folder);
-  Weights w;
+  FoundWeights w;
   w.n_tensors = static_cast<int64_t>(checkpoint.names().size());
   w.n_shards = static_cast<int64_t>(checkpoint.n_shards());
   w.bytes = checkpoint.total_bytes();
@@ -206,7 +206,7 @@ Json to_json(const Inspection& i) {
   }
   if (!i.weights) out["weights_problem"] = i.weights_problem;
   if (i.weights) {
-    const Weights& w = *i.weights;
+    const FoundWeights& w = *i.weights;
     out["weights"] = {{"n_tensors", w.n_tensors}, {"n_shards", w.n_shards},   {"bytes", w.bytes},
                       {"dtypes", w.dtypes},       {"kv_scales", w.kv_scales}, {"tensor_prefix", w.tensor_prefix}};
   }
@@ -309,7 +309,7 @@ void print_text(const Inspection& i) {
             << quoted(i.model_type) << '\n'
             << "calibration:   " << (i.reason.empty() ? "supported" : "not supported: " + i.reason) << '\n';
   if (i.weights) {
-    const Weights& w = *i.weights;
+    const FoundWeights& w = *i.weights;
     std::cout << "weights:       " << grouped(w.n_tensors) << " tensors, " << bytes_text(w.bytes) << " in "
               << w.n_shards << " file(s):";
     for (const auto& [dtype, n] : w.dtypes) std::cout << ' ' << dtype << " x " << n;

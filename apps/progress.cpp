@@ -45,7 +45,7 @@ int terminal_columns() {
 
 ProgressForm progress_form(const std::string& name) {
   if (name == "auto") return ProgressForm::Line;
-  if (name == "json") return ProgressForm::Json;
+  if (name == "json") return ProgressForm::JsonLines;
   if (name == "none") return ProgressForm::None;
   fail_unknown("form of --progress", name, std::array<std::string, 3>{"auto", "json", "none"});
 }
@@ -62,7 +62,10 @@ std::string duration_text(double seconds) {
 }
 
 Status status_of(const SweepOutline& sweep, const RunStep& step, int64_t work_done, double seconds) {
-  Status status{.layer = step.layer + 1, .n_layers = step.n_layers, .seconds = seconds};
+  Status status;
+  status.layer = step.layer + 1;
+  status.n_layers = step.n_layers;
+  status.seconds = seconds;
   const auto work = static_cast<double>(sweep.work), here = static_cast<double>(work_done - sweep.work_done);
   if (sweep.work <= 0) return status;
   status.done = std::clamp(static_cast<double>(work_done) / work, 0.0, 1.0);
@@ -73,7 +76,7 @@ Status status_of(const SweepOutline& sweep, const RunStep& step, int64_t work_do
 }
 
 std::string status_line(const Status& status, int columns) {
-  std::string line = "layer " + std::to_string(status.layer) + "/" + std::to_string(status.n_layers) + " · " +
+  std::string line = status.unit + " " + std::to_string(status.layer) + "/" + std::to_string(status.n_layers) + " · " +
                      std::to_string(static_cast<int>(100.0 * status.done)) + " %";
   if (status.tokens_per_second > 0) line += " · " + grouped(std::llround(status.tokens_per_second)) + " tokens/s";
   if (status.remaining) line += " · " + duration_text(*status.remaining) + " left";
@@ -84,16 +87,16 @@ Json status_json(const Status& status, int sweep) {
   const auto thousandths = [](double value) { return std::round(1000.0 * value) / 1000.0; };
   return {{"event", "progress"},
           {"sweep", sweep},
-          {"layer", status.layer},
-          {"n_layers", status.n_layers},
+          {status.unit, status.layer},
+          {"n_" + status.unit + "s", status.n_layers},
           {"done", thousandths(status.done)},
           {"seconds", thousandths(status.seconds)},
           {"tokens_per_second", status.tokens_per_second > 0 ? Json(std::round(status.tokens_per_second)) : Json()},
           {"seconds_left", status.remaining ? Json(thousandths(*status.remaining)) : Json()}};
 }
 
-Progress::Progress(ProgressForm form, SweepOutline sweep, int number)
-    : sweep_(std::move(sweep)), number_(number), form_(form) {
+Progress::Progress(ProgressForm form, SweepOutline sweep, int number, std::string unit)
+    : sweep_(std::move(sweep)), number_(number), unit_(std::move(unit)), form_(form) {
   if (form_ == ProgressForm::Line && !is_smart_terminal()) form_ = ProgressForm::None;
 }
 
@@ -106,19 +109,20 @@ void Progress::update(const RunStep& step, int64_t work_done) {
   const Clock::time_point now = Clock::now();
   if (now < next_) return;
   const std::chrono::duration<double> so_far = now - start_;
-  const auto pause = form_ == ProgressForm::Json ? std::max(kJsonInterval, so_far * kJsonShare) : kLineInterval;
+  const auto pause = form_ == ProgressForm::JsonLines ? std::max(kJsonInterval, so_far * kJsonShare) : kLineInterval;
   next_ = now + std::chrono::duration_cast<Clock::duration>(pause);
   show(status_of(sweep_, step, work_done, so_far.count()));
 }
 
 void Progress::finish() {
-  if (form_ != ProgressForm::Json) return;
+  if (form_ != ProgressForm::JsonLines) return;
   const std::lock_guard lock(mutex_);
   show(status_of(sweep_, {n_layers_ - 1, n_layers_, 0}, sweep_.work, seconds_at(Clock::now())));
 }
 
-void Progress::show(const Status& status) {
-  if (form_ == ProgressForm::Json) return put(status_json(status, number_).dump() + "\n");
+void Progress::show(Status status) {
+  status.unit = unit_;
+  if (form_ == ProgressForm::JsonLines) return put(status_json(status, number_).dump() + "\n");
   g_line_open = line_open_ = true;
   // One column is left free: some terminals wrap as soon as the last one is filled.
   put("\r" + status_line(status, terminal_columns() - 1) + "\x1b[K");

@@ -14,7 +14,7 @@
 namespace kvcal {
 
 /// Line: only on a terminal.
-enum class ProgressForm : uint8_t { Line, Json, None };
+enum class ProgressForm : uint8_t { Line, JsonLines, None };
 
 /// "auto" is Line. Throws Error for another name.
 ProgressForm progress_form(const std::string& name);
@@ -24,11 +24,12 @@ inline constexpr const char* kProgressHelp =
     "auto: a status line on a terminal; json: a JSON object a line on standard error; none";
 
 struct Status {
-  int layer = 0, n_layers = 0;      // layer from 1; 0: none has begun
+  int layer = 0, n_layers = 0;      // layer from 1; 0: none has begun. Of answers: that one and their number
   double done = 0;                  // share of the work, 0 to 1
   double seconds = 0;               // since the start
   double tokens_per_second = 0;     // through all layers; 0: not known yet
   std::optional<double> remaining;  // seconds; none: not known yet
+  std::string unit = "layer";       // or "answer"
 };
 
 /// After a step of a sweep that has run for so many seconds. What a resumed run had done before says nothing of its
@@ -44,11 +45,12 @@ Json status_json(const Status& status, int sweep);
 /// Times as "m:ss" or "h:mm:ss".
 std::string duration_text(double seconds);
 
-/// The progress of one sweep. The line is renewed at most ten times a second and removed at the end, so that logs stay
-/// clean; a JSON object is written at the beginning, at most once a second, and at the end of a sweep that ends.
+/// The progress of one sweep, or of answers. The line is renewed at most ten times a second and removed at the end, so
+/// that logs stay clean; a JSON object is written at the beginning, at most once a second, and at the end of a sweep
+/// that ends.
 class Progress {
  public:
-  Progress(ProgressForm form, SweepOutline sweep, int number);
+  Progress(ProgressForm form, SweepOutline sweep, int number, std::string unit = "layer");
   ~Progress();
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
@@ -65,11 +67,12 @@ class Progress {
   using Clock = std::chrono::steady_clock;
 
   double seconds_at(Clock::time_point now) const { return std::chrono::duration<double>(now - start_).count(); }
-  void show(const Status& status);
+  void show(Status status);
 
   std::mutex mutex_;
   const SweepOutline sweep_;
   const int number_;
+  const std::string unit_;
   ProgressForm form_;
   const Clock::time_point start_ = Clock::now();
   Clock::time_point next_ = start_;

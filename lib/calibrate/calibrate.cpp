@@ -60,8 +60,12 @@ CalibrationResult calibrate(const CalibrationInputs& inputs, CalibrationOptions 
   const std::vector<PromptTokens> prompts = tokens_of(fed, model.spec());
 
   // What was found before stands as long as a run would find the same.
-  if (options.earlier && earlier_stands(model, prompts, sources, options, listener))
-    return {.activation_quant = activation_quant, .earlier_stands = true};
+  if (options.earlier && earlier_stands(model, prompts, sources, options, listener)) {
+    CalibrationResult found_before;
+    found_before.activation_quant = activation_quant;
+    found_before.earlier_stands = true;
+    return found_before;
+  }
 
   // Sequences, memory and devices, before anything runs.
   CalibrationPlan plan = plan_calibration(model, prompts, sources, options, inputs.open_devices);

@@ -75,7 +75,7 @@ TEST(Progress, AsJson) {
 }
 
 TEST(Progress, HasThreeForms) {
-  EXPECT_EQ(progress_form("json"), ProgressForm::Json);
+  EXPECT_EQ(progress_form("json"), ProgressForm::JsonLines);
   EXPECT_EQ(progress_form("auto"), ProgressForm::Line);
   EXPECT_NE(message_of([] { progress_form("yes"); }).find("known: auto, json, none"), std::string::npos);
 }
