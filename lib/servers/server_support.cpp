@@ -90,8 +90,7 @@ std::string backend_of(const ServerSupport& s) {
   if (is_sparse(s) && !latent) return "not verified";
   if (is_sparse(s))
     return vllm ? "read: FLASHMLA_SPARSE stores fp8_ds_mla, which ignores it; FLASHINFER_MLA_SPARSE applies one, but "
-                  "none "
-                  "is loaded"
+                  "none is loaded"
                 : "read: the packed FP8 pool ignores it";
   if (latent && vllm)
     return "read: FLASHMLA, FLASHINFER_MLA, TRITON_MLA, TOKENSPEED_MLA, ROCM_AITER_MLA apply a scale; CUTLASS_MLA "

@@ -40,14 +40,6 @@ PRECISIONS = {"f32": torch.float32, "bf16": torch.bfloat16}
 
 
 # ------------------------------------------------------------------------------------------------ reference run
-def picked(mask: torch.Tensor, indices: torch.Tensor | None) -> torch.Tensor:
-    """The mask without the keys that an indexer has not picked: the framework leaves that to its kernels."""
-    if indices is None:
-        return mask
-    left_out = torch.ones_like(mask, dtype=torch.bool).scatter(-1, indices.long().unsqueeze(1), False)
-    return mask.masked_fill(left_out, torch.finfo(mask.dtype).min)
-
-
 class Capture:
     """What the attention layers received in one forward pass: {layer: {site: [tokens, heads, head_dim]}}. A layer that
     reads another's keys and values has no sites of its own; its queries are the other's further ones."""
@@ -85,7 +77,7 @@ class Capture:
             self.scaling[layer] = kwargs["scaling"]
             self.value_widths[layer] = module.kv_lora_rank if latent else value.shape[-1]
             self.visible[layer] = int((attention_mask[0, 0, -1] == 0).sum())
-        return eager(module, query, key, value, picked(attention_mask, kwargs.get("indices")), **kwargs)
+        return eager(module, query, key, value, latent_rows.picked(attention_mask, kwargs.get("indices")), **kwargs)
 
     def layouts(self) -> dict:
         """{layer: its geometry} of the layers that own a cache: of keys and values, or of rows whose first columns are
