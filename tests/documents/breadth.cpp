@@ -39,13 +39,10 @@ bool is_read(const std::string& name) {
 }
 
 /// "Bloom" of BloomForCausalLM.
-std::string short_name(std::string name) {
-  for (const std::string_view end : {"ForCausalLM", "ForConditionalGeneration"})
-    if (name.ends_with(end)) {
-      name.resize(name.size() - end.size());
-      if (end == "ForConditionalGeneration") name += " (VL)";
-      break;
-    }
+std::string short_name(const std::string& name) {
+  constexpr std::string_view kText = "ForCausalLM", kWrapper = "ForConditionalGeneration";
+  if (name.ends_with(kText)) return name.substr(0, name.size() - kText.size());
+  if (name.ends_with(kWrapper)) return name.substr(0, name.size() - kWrapper.size()) + " (VL)";
   return name;
 }
 
