@@ -108,9 +108,11 @@ struct FromBf16 {
 
 template <class D>
 void add_to_integer(Forms& forms, const std::string& to) {
+  add_integers<D, uint8_t>(forms, "cvt." + to + ".u8");
   add_integers<D, uint16_t>(forms, "cvt." + to + ".u16");
   add_integers<D, uint32_t>(forms, "cvt." + to + ".u32");
   add_integers<D, uint64_t>(forms, "cvt." + to + ".u64");
+  add_integers<D, int8_t>(forms, "cvt." + to + ".s8");
   add_integers<D, int16_t>(forms, "cvt." + to + ".s16");
   add_integers<D, int32_t>(forms, "cvt." + to + ".s32");
   add_integers<D, int64_t>(forms, "cvt." + to + ".s64");

@@ -13,6 +13,7 @@ from pathlib import Path
 
 SOURCE = Path(__file__).resolve().parents[2]
 EXAMPLES = SOURCE / "docs" / "site" / "examples.txt"
+SCRATCH = re.compile(f"'{re.escape(tempfile.gettempdir())}/[^'/]*/")
 FINDING = re.compile(r"(?:error|warning|note) ([A-Z]+\d+[a-z]?) ")
 
 
@@ -39,7 +40,7 @@ def main(program, update):
     found = {}
     for line in [*provoked(program), *of_cases()]:
         if match := FINDING.match(line):
-            found.setdefault(match[1], line)
+            found.setdefault(match[1], SCRATCH.sub("'", line))
     missing = [rule for rule in rules() if rule not in found]
     if missing:
         raise SystemExit(f"no test provokes {', '.join(missing)}")
