@@ -71,7 +71,7 @@ CASES = (
               num_shared_experts=2, routed_scaling_factor=2.5, sliding_window=20, sliding_window_pattern=4,
               rms_norm_eps=0.02, rope_parameters=rope(1e6)),
          "norms before the branches, the full layer does not rotate, the first layer dense, an epsilon that is felt; the "
-         "name that is published, the choice's bias beside the router", LENGTHS, weights=far_apart, f32_tensors=BIASED,
+         "name that is published, the choice's bias beside the router", (7, 50), weights=far_apart, f32_tensors=BIASED,
          published=k_exaone_as_published, published_tensors=bias_at_the_module),
     Case("hy_v3", "HYV3ForCausalLM",
          dict(SMALL, head_dim=16, num_experts=8, num_experts_per_tok=2, moe_intermediate_size=16, num_shared_experts=2,
