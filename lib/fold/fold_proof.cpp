@@ -11,11 +11,19 @@ namespace {
 
 constexpr int64_t kLengths[] = {96, 40, 9};  // tokens of the drawn sequences
 
+/// Within what the model computes.
+std::vector<int64_t> lengths_for(const ModelSpec& spec) {
+  std::vector<int64_t> lengths(std::begin(kLengths), std::end(kLengths));
+  for (int64_t& length : lengths)
+    if (spec.indexed_beyond > 0) length = std::min(length, spec.indexed_beyond);
+  return lengths;
+}
+
 /// Ids that depend on nothing but the vocabulary, without those that stand for images.
 std::vector<PromptTokens> drawn_prompts(const ModelSpec& spec) {
   std::vector<PromptTokens> prompts;
   uint64_t state = 1;
-  for (const int64_t length : kLengths) {
+  for (const int64_t length : lengths_for(spec)) {
     PromptTokens& prompt = prompts.emplace_back();
     prompt.id = "drawn-" + std::to_string(prompts.size());
     while (static_cast<int64_t>(prompt.ids.size()) < length) {
@@ -142,7 +150,7 @@ FoldProof prove_fold(const OpenedModel& original, const OpenedModel& folded, con
                      const OpenPrecision& open) {
   FoldProof check;
   const Powers powers(original.spec(), sites);
-  for (const int64_t length : kLengths) check.n_tokens += length;
+  for (const int64_t length : lengths_for(original.spec())) check.n_tokens += length;
   for (const Precision precision : {Precision::BF16, Precision::F32}) {
     const std::unique_ptr<Ops> op = open(precision);
     const std::vector<Seen> before = run(original, *op), after = run(folded, *op);

@@ -31,10 +31,10 @@ class ScratchFolder {
   fs::path path_;
 };
 
-/// Three prompts of ids below 64, of 40, 9 and 70 tokens.
+/// Three prompts of ids below 64, of 40, 9 and 65 tokens.
 inline PromptSet drawn_prompts() {
   PromptSet set;
-  for (const int length : {40, 9, 70}) {
+  for (const int length : {40, 9, 65}) {
     PromptRecord record;
     record.id = record.canonical = std::to_string(length);
     record.kind = PromptKind::Ids;
