@@ -44,14 +44,16 @@ class DownloadingTap final : public KvTap {
   Ops& op_;
 };
 
-inline std::vector<PromptTokens> some_prompts(int64_t vocab, const std::vector<int64_t>& lengths) {
+/// Where an indexer begins to pick keys they end.
+inline std::vector<PromptTokens> some_prompts(const ModelSpec& spec, const std::vector<int64_t>& lengths) {
   std::vector<PromptTokens> prompts;
   uint32_t x = 7;
-  for (const int64_t n : lengths) {
+  for (const int64_t length : lengths) {
+    const int64_t n = spec.indexed_beyond > 0 ? std::min(length, spec.indexed_beyond) : length;
     prompts.push_back({std::to_string(prompts.size()), {}, 1});
     for (int64_t i = 0; i < n; ++i) {
       x = x * 1664525u + 1013904223u;
-      prompts.back().ids.push_back(static_cast<int32_t>((x >> 8) % static_cast<uint32_t>(vocab)));
+      prompts.back().ids.push_back(static_cast<int32_t>((x >> 8) % static_cast<uint32_t>(spec.vocab)));
     }
   }
   return prompts;
@@ -85,6 +87,7 @@ struct Asked {
 struct Ran {
   std::map<RecordingTap::Key, std::vector<std::byte>> seen;
   MemoryPlan plan;
+  int last_cache_layer = 0;
   DeviceMemory memory;
   std::vector<std::string> notes;
   uint64_t bytes_copied = 0;  // by the reader
@@ -102,7 +105,7 @@ inline Ran run(const std::string& name, const Asked& asked,
         make_cuda_ops(options, asked.library ? std::make_unique<StandInAttention>(*asked.library) : nullptr);
     if (!asked.reader) device = std::make_unique<AtOnce>(std::move(device));
     LoadedModel m(Golden(name).folder, std::move(device));
-    const auto prompts = some_prompts(m.model->spec().vocab, lengths);
+    const auto prompts = some_prompts(m.model->spec(), lengths);
     SequencePlan sequences;
     for (size_t i = 0; i < prompts.size(); ++i) {
       const auto n = static_cast<int64_t>(prompts[i].ids.size()), index = static_cast<int64_t>(i);
@@ -114,6 +117,7 @@ inline Ran run(const std::string& name, const Asked& asked,
     memory.precision = asked.precision;
     memory.device = m.ops->device_memory();
     ran.plan = plan_memory(m.model->spec(), m.weights, sequences, memory);
+    ran.last_cache_layer = m.model->spec().last_cache_layer();
     if (asked.place == ResidualPlace::Host) {
       memory.budget = ran.plan.total() - 1;  // one byte too few for the residual stream on the device
       ran.plan = plan_memory(m.model->spec(), m.weights, sequences, memory);

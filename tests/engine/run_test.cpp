@@ -31,9 +31,10 @@ TEST(Run, TakesWhatThePlanSaysAndUsesMostOfIt) {
       const Ran ran = run(name, asked, {60, 90, 100, 300});
       const auto most = static_cast<double>(ran.plan.activations);
       EXPECT_LE(static_cast<double>(ran.memory.temporaries_peak), most);
+      EXPECT_LE(ran.memory.persistent_peak, ran.plan.reserve().persistent);
+      if (ran.last_cache_layer == 0) continue;  // it ends with its cache: no feed-forward runs
       EXPECT_GE(static_cast<double>(ran.memory.temporaries_peak), 0.4 * most)
           << "of " << most << " bytes " << ran.memory.temporaries_peak << " were used";
-      EXPECT_LE(ran.memory.persistent_peak, ran.plan.reserve().persistent);
     }
 }
 
