@@ -33,8 +33,8 @@ TEST(Run, TakesWhatThePlanSaysAndUsesMostOfIt) {
       EXPECT_LE(static_cast<double>(ran.memory.temporaries_peak), most);
       EXPECT_LE(ran.memory.persistent_peak, ran.plan.reserve().persistent);
       if (ran.last_cache_layer == 0) continue;  // it ends with its cache: no feed-forward runs
-      EXPECT_GE(static_cast<double>(ran.memory.temporaries_peak),
-                0.38 * most)  // least where one head of keys is shared
+      constexpr double kLeast = 0.38;  // where queries share one head of keys
+      EXPECT_GE(static_cast<double>(ran.memory.temporaries_peak), kLeast * most)
           << "of " << most << " bytes " << ran.memory.temporaries_peak << " were used";
     }
 }
