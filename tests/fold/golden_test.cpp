@@ -31,6 +31,7 @@ struct Known {
 const std::vector<Known>& known() {
   static const std::vector<Known> all = {
       {"gemma3", CacheSite::Key, "keys are normed with a gain of 1 + w"},
+      {"minimax_m3", CacheSite::Key, "keys are normed with a gain of 1 + w"},
       {"qwen3_5", CacheSite::Key, "keys are normed with a gain of 1 + w"},
       {"qwen3_next", CacheSite::Key, "keys are normed with a gain of 1 + w"},
       {"llama4", CacheSite::Key, "keys are normed without a gain"},
