@@ -20,7 +20,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const auto replace = Json::error_handler_t::replace;
   fuzzing::require(!text_report(result).empty() && !json_report(result).dump(1, ' ', false, replace).empty(),
                    "there is a report");
-  fuzzing::require(!sarif_report(result, {.version = "0"}).dump(1, ' ', false, replace).empty(), "there is a SARIF log");
+  fuzzing::require(!sarif_report(result, {.version = "0"}).dump(1, ' ', false, replace).empty(),
+                   "there is a SARIF log");
   github_report(result);
   return 0;
 }
