@@ -6,12 +6,8 @@ cd "$(dirname "$0")/.."
 # The tools of .ci/dist.txt in PATH, and what makes builds repeatable.
 sh .ci/packages.sh build dist
 tools=build/dist-tools
-if ! cmp -s .ci/dist.txt $tools/dist.txt; then
-  rm -rf $tools
-  python3 -m venv $tools
-  $tools/bin/pip install --quiet --only-binary=:all: -r .ci/dist.txt
-  cp .ci/dist.txt $tools
-fi
+. .ci/python_environment.sh
+python_environment $tools .ci/dist.txt --only-binary=:all:
 PATH=$PWD/$tools/bin:$PATH
 umask 022
 SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct)}

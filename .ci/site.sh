@@ -6,15 +6,10 @@ cd "$(dirname "$0")/.."
 kvcal=$1
 environment=build/site/python
 start=$(date +%s)
-if ! cmp -s docs/site/requirements.txt "$environment/requirements.txt"; then
-  rm -rf "$environment"
-  python3 -m venv "$environment"
-  if ! "$environment/bin/pip" install --quiet --disable-pip-version-check -r docs/site/requirements.txt; then
-    rm -rf "$environment"
-    echo 'site: SKIPPED: MkDocs is not here, and PyPI cannot be reached'
-    exit 0
-  fi
-  cp docs/site/requirements.txt "$environment"
+. .ci/python_environment.sh
+if ! python_environment $environment docs/site/requirements.txt; then
+  echo 'site: SKIPPED: MkDocs is not here, and PyPI cannot be reached'
+  exit 0
 fi
 "$environment/bin/python" docs/site/make_pages.py "$kvcal" build/site/pages
 NO_MKDOCS_2_WARNING=1 "$environment/bin/mkdocs" build --quiet --strict --clean -f docs/site/mkdocs.yml
