@@ -27,9 +27,6 @@ std::vector<Tensor> project(Ops& op, const Tensor& h, const Batch& batch, const 
 
 }  // namespace
 
-SequentialBlock::SequentialBlock(const KvLayout& layout, const RopeSpec& rope, NormedWeights weights)
-    : layout_(layout), rope_(rope), w_(std::move(weights)) {}
-
 Tensor SequentialBlock::forward(Ops& op, const Tensor& x, const Batch& batch, LayerStates& states, KvTap& tap,
                                 Tail tail) {
   const std::vector<Tensor> heads = project(op, w_.attn_norm.forward(op, x), batch, layout_, rope_, w_);
@@ -38,9 +35,6 @@ Tensor SequentialBlock::forward(Ops& op, const Tensor& x, const Batch& batch, La
   const Tensor y = op.add(x, op.linear(o, w_.wo));
   return op.add(y, op.glu_mlp(w_.ffn_norm->forward(op, y), w_.mlp));
 }
-
-ParallelBlock::ParallelBlock(const KvLayout& layout, const RopeSpec& rope, NormedWeights weights)
-    : layout_(layout), rope_(rope), w_(std::move(weights)) {}
 
 Tensor ParallelBlock::forward(Ops& op, const Tensor& x, const Batch& batch, LayerStates& states, KvTap& tap,
                               Tail tail) {

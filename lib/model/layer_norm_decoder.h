@@ -3,6 +3,7 @@
 #pragma once
 
 #include <optional>
+#include <utility>
 
 #include "model/plain_decoder.h"
 
@@ -18,28 +19,29 @@ struct NormedWeights {
   float clip = 0;                          // q, k and v are clamped to ± this before RoPE; 0 = they are not
 };
 
-/// h = x + Attn(norm1 x), out = h + FeedForward(norm2 h).
-class SequentialBlock final : public Block {
+class NormedBlock : public Block {
  public:
-  SequentialBlock(const KvLayout& layout, const RopeSpec& rope, NormedWeights weights);
-  Tensor forward(Ops& op, const Tensor& x, const Batch& batch, LayerStates& states, KvTap& tap, Tail tail) override;
+  NormedBlock(const KvLayout& layout, const RopeSpec& rope, NormedWeights weights)
+      : layout_(layout), rope_(rope), w_(std::move(weights)) {}
 
- private:
+ protected:
   const KvLayout& layout_;
   const RopeSpec& rope_;
   NormedWeights w_;
 };
 
-/// out = x + (Attn(norm1 x) + FeedForward(norm2 x)).
-class ParallelBlock final : public Block {
+/// h = x + Attn(norm1 x), out = h + FeedForward(norm2 h).
+class SequentialBlock final : public NormedBlock {
  public:
-  ParallelBlock(const KvLayout& layout, const RopeSpec& rope, NormedWeights weights);
+  using NormedBlock::NormedBlock;
   Tensor forward(Ops& op, const Tensor& x, const Batch& batch, LayerStates& states, KvTap& tap, Tail tail) override;
+};
 
- private:
-  const KvLayout& layout_;
-  const RopeSpec& rope_;
-  NormedWeights w_;
+/// out = x + (Attn(norm1 x) + FeedForward(norm2 x)).
+class ParallelBlock final : public NormedBlock {
+ public:
+  using NormedBlock::NormedBlock;
+  Tensor forward(Ops& op, const Tensor& x, const Batch& batch, LayerStates& states, KvTap& tap, Tail tail) override;
 };
 
 /// Parallel or one after the other.
