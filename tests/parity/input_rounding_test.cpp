@@ -68,11 +68,11 @@ std::vector<InputRounding> roundings() {
 
 TEST(InputRounding, IsTheDefinition) {
   for (const Precision p : kBoth)
-    for (const int64_t width : {1, 7, 96, 128, 264, 1100})
+    for (const int64_t width : {1, 7, 96, 128, 264, 1100}) {
+      const auto op = backend(p);
       for (const Fill fill : {Fill::Normal, Fill::Outliers, Fill::Zeros, Fill::Denormals})
         for (const InputRounding& r : roundings()) {
           SCOPED_TRACE(std::to_string(width) + " " + name_of(fill));
-          const auto op = backend(p);
           const Values x = random_values({2, 3, width}, op->activation_dtype(), 1, fill);
           const Tensor y = op->round_input(x, r);
           EXPECT_EQ(y.shape, x.tensor().shape);
@@ -81,6 +81,7 @@ TEST(InputRounding, IsTheDefinition) {
           for (size_t i = 0; i < expected.size(); ++i)
             ASSERT_EQ(actual[i], round_to(p, expected[i])) << "element " << i;
         }
+    }
 }
 
 TEST(InputRounding, TiesSubnormalsAndSaturation) {  // worked out by hand, with a scale of 1
