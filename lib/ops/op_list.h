@@ -2,6 +2,8 @@
 // defined for every op is made of it: the virtuals behind Ops, what backends override, and what forwards or compares.
 #pragma once
 
+#include <vector>
+
 #include "tensor/tensor.h"
 
 namespace kvcal {
