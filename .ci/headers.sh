@@ -1,6 +1,7 @@
 #!/bin/sh
 # Compiles every header of lib/, apps/ and kernels/ alone: each includes what it uses. A header that its own source includes
-# first (x.h by x.cpp) is left out: 'make debug' compiles each source of lib/ and apps/ as it is, every build those of kernels/.
+# first (x.h by x.cpp) is left out: those of kernels/ every build compiles so, and of lib/ and apps/ tests/rules sees to it
+# that files include what they name.
 set -eu
 cd "$(dirname "$0")/.."
 
