@@ -109,12 +109,12 @@ TEST_P(IsolationTest, bytes_do_not_depend_on_chunks_order_company_memory_or_thre
 TEST_P(IsolationTest, token_by_token_and_unaligned_chunks_equal_one_shot) {
   LoadedModel m(folder(), {precision(), 2, true});
   Generator generator(*m.model, *m.ops, m.weights, 4096);
-  const int64_t n = 90;
+  const int64_t n = 150;
   const std::vector<int32_t> ids = tokens(n, m.model->spec().vocab, 7);
   RecordingTap whole, single, odd;
   const auto expected = generator.last_logits({"", ids}, {n}, whole);
   const auto by_token = generator.last_logits({"", ids}, std::vector<int64_t>(static_cast<size_t>(n), 1), single);
-  const auto by_chunk = generator.last_logits({"", ids}, {70, 1, 19}, odd);
+  const auto by_chunk = generator.last_logits({"", ids}, {100, 1, 49}, odd);
   EXPECT_TRUE(close(by_token, expected, step_bound()));
   EXPECT_TRUE(close(by_chunk, expected, step_bound()));
   for (const auto& [key, recorded] : whole.seen) {
