@@ -19,8 +19,7 @@ namespace {
 constexpr size_t kAlignment = 256;  // as CUDA promises
 constexpr size_t kHugePage = size_t{2} << 20;
 
-/// Large allocations in huge pages: each test poisons a workspace of 64 MiB, which small pages make three times as
-/// long.
+/// Large allocations in huge pages: each test poisons a workspace of 64 MiB, and small pages would triple the time.
 void* allocate_poisoned(size_t bytes) {
   const size_t alignment = bytes < 2 * kHugePage ? kAlignment : kHugePage;
   void* const memory =

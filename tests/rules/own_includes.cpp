@@ -1,5 +1,6 @@
 #include "rules/own_includes.h"
 
+#include <algorithm>
 #include <map>
 #include <regex>
 #include <set>
@@ -64,7 +65,10 @@ class Reach {
         continue;
       }
       for (const std::string& place : {"lib/" + include.name, "apps/" + include.name, include.name})
-        if (files_.contains(place)) all.merge(Headers(of(place)));
+        if (files_.contains(place)) {
+          const Headers& reached = of(place);
+          all.insert(reached.begin(), reached.end());
+        }
     }
     return known_[path] = std::move(all);
   }
@@ -74,11 +78,9 @@ class Reach {
   std::map<std::string, Headers> known_;
 };
 
-bool any_of_them(const Headers& included, const Named& named) {
-  if (included.contains(named.header)) return true;
-  for (const std::string& other : named.also)
-    if (included.contains(other)) return true;
-  return false;
+bool gives(const Headers& included, const Named& named) {
+  return included.contains(named.header) ||
+         std::any_of(named.also.begin(), named.also.end(), [&](const auto& other) { return included.contains(other); });
 }
 
 bool of_the_program(const std::string& path) {
@@ -94,7 +96,7 @@ Findings own_includes(const std::vector<SourceFile>& tree) {
     if (!of_the_program(file.path)) continue;
     const std::string code = code_only(file.text);
     for (const Named& named : precompiled())
-      if (!any_of_them(reach.of(file.path), named) && std::regex_search(code, named.names))
+      if (!gives(reach.of(file.path), named) && std::regex_search(code, named.names))
         findings.push_back(file.path + ": names something of <" + named.header + "> and does not include it");
   }
   return findings;
