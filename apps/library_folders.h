@@ -6,8 +6,8 @@
 
 namespace kvcal {
 
-/// That exist: nvidia/*/lib among the packages of the first python3 in PATH, which is where pip puts them, then the
-/// toolkit's usual place.
+/// That exist: nvidia/*/lib, which is where pip puts them, among the packages that the program is one of and those of
+/// the first python3 in PATH; then the toolkit's usual place.
 std::vector<std::filesystem::path> library_folders();
 
 }  // namespace kvcal

@@ -167,7 +167,7 @@ inline constexpr std::array kRules = {
          "a statistics file"},
     Rule{"V01", Error, "the server does not start with this", kExport, kFolder},
     Rule{"V02", Warning, "this server does not load a checkpoint's scales for this class",
-         "use the plug-in in apps/plugins, which loads the scale file, or kvcal fold on the model without scales",
+         "use the plug-in that comes with kvcal, which loads the scale file, or kvcal fold on the model without scales",
          kFolder},
     Rule{"V03", Note, "--kv-cache-dtype auto does not make the cache FP8 here",
          "serve with --kv-cache-dtype fp8 (SGLang: fp8_e4m3)", kFolder},

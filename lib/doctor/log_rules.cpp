@@ -60,7 +60,7 @@ constexpr CombinationRule kRules[] = {
      not_loaded_from_file},
     {{"L07", Error, Established,
       "the names of an MLA model's scales are rewritten twice, so none is loaded (vLLM 0.25 and later)",
-      "damage: 1.0 is right wherever magnitudes stay below 448", "the plug-in in apps/plugins/vllm sets them",
+      "damage: 1.0 is right wherever magnitudes stay below 448", "the plug-in that comes with kvcal sets them",
       "vllm change 44589; vllm 0.33.0, by running it", Cause::ScalesNotLoaded, 9},
      kLog | kModel,
      latent_names},
@@ -73,7 +73,9 @@ constexpr CombinationRule kRules[] = {
      silence},
     {{"P01", Error, Established, "the command asks for the plug-in, but its line is not in the log: no scales were set",
       "that the server runs: without the plug-in it refuses to start; and a truncated log has no such line either",
-      "pip install ./apps/plugins/vllm in the server's environment, and no VLLM_PLUGINS list without it",
+      "pip install kvcal (or its apps/plugins/vllm alone) in the server's environment, and no VLLM_PLUGINS list "
+      "without "
+      "it",
       "apps/plugins/vllm", Cause::PluginMissing, 7},
      kLog | kFlags,
      plugin_silent},

@@ -25,7 +25,7 @@ std::string plugin_advice(const ServerSupport& support, const ExportInput& input
                                   : "vllm serve " + shell_word(model) +
                                         " --kv-cache-dtype fp8 --load-format kv_cache_scales --additional-config " +
                                         shell_word(Json{{"kv_cache_scales", scales}}.dump());
-  return "the plug-in " + support.plugin + " (apps/plugins) reads the scale file itself: " + command;
+  return "the plug-in " + support.plugin + ", which comes with kvcal, reads the scale file itself: " + command;
 }
 
 std::string fold_advice(const ServerSupport& support, const ExportInput& input) {

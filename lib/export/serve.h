@@ -10,7 +10,7 @@ namespace kvcal {
 /// A path or argument as a shell reads it: in single quotes where it has more than plain characters.
 std::string shell_word(const std::string& text);
 
-/// "the plug-in vllm-kv-cache-scales (apps/plugins) reads the scale file itself: vllm serve ..."
+/// "the plug-in vllm-kv-cache-scales, which comes with kvcal, reads the scale file itself: vllm serve ..."
 std::string plugin_advice(const ServerSupport& support, const ExportInput& input);
 
 /// "; or 'kvcal fold ...' puts them into the weights", behind why nothing loads; of a folded folder what is right for

@@ -53,6 +53,17 @@ for python in python3.9 python3.10 python3.11 python3.12 python3.13 python3.14; 
 done
 [ $tried -gt 0 ] || fail 'no python3.N with venv in PATH'
 
+if cuda=$(ls "$dist"/kvcal_cuda13-*.whl 2>/dev/null); then
+  echo '== wheel of the CUDA backend'
+  # Without NVIDIA's packages, which are half a gigabyte: the program names what is missing, once it finds a driver.
+  python3 -m venv "$scratch/cuda"
+  "$scratch/cuda/bin/pip" install --quiet --disable-pip-version-check --no-index --no-deps "$wheel" "$cuda"
+  backend=$(echo "$scratch"/cuda/lib/python3*/site-packages/kvcal/lib/kvcal/libkvcal_cuda.so)
+  python3 tests/packages/symbols.py "$backend"
+  "$scratch/cuda/bin/kvcal" --version | tail -n 1
+  "$scratch/cuda/bin/kvcal" --version | tail -n 1 | grep -q 'cuda: built in' || fail 'the program does not find its backend'
+fi
+
 echo '== Debian package'
 deb=$(echo "$dist"/kvcal_*.deb)
 # An upload to Debian itself would name the bug that asks for it.

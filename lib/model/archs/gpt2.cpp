@@ -38,11 +38,11 @@ DecoderDims read_dims(const Json& config) {
 }
 
 /// "NAME.weight" [in, out] and "NAME.bias" [out] as what other families store.
-struct TurnedLinear {
+struct TransposedLinear {
   Storage weight;  // [out, in]
   HostLinear linear;
 
-  TurnedLinear(WeightBinder& w, const std::string& name, int64_t out, int64_t in)
+  TransposedLinear(WeightBinder& w, const std::string& name, int64_t out, int64_t in)
       : weight(transposed(w(name + ".weight", {in, out}))),
         linear{weight.tensor(), w(name + ".bias", {out}), w.inputs_of(name + ".weight")} {}
 };
@@ -83,7 +83,7 @@ class Gpt2 final : public LayerNormModel {
   std::unique_ptr<Block> load_layer(const KvLayout& cache, WeightLoader& loader, WeightBinder w) const override {
     const DecoderDims& d = dims_;
     for (const char* mask : {"attn.bias", "attn.masked_bias"}) w.claim(mask);  // of older files: constants
-    const TurnedLinear qkv(w, "attn.c_attn", 3 * d.hidden, d.hidden), o(w, "attn.c_proj", d.hidden, d.hidden),
+    const TransposedLinear qkv(w, "attn.c_attn", 3 * d.hidden, d.hidden), o(w, "attn.c_proj", d.hidden, d.hidden),
         up(w, "mlp.c_fc", d.ffn, d.hidden), down(w, "mlp.c_proj", d.hidden, d.ffn);
     const HostLinear parts[] = {qkv.linear.rows(0, d.hidden), qkv.linear.rows(d.hidden, d.hidden),
                                 qkv.linear.rows(2 * d.hidden, d.hidden)};
