@@ -14,6 +14,7 @@
 #include "export/serve.h"
 #include "hub_cache.h"
 #include "json_output.h"
+#include "progress.h"
 #include "solve/format.h"
 #include "verbs.h"
 
@@ -22,7 +23,7 @@ namespace {
 
 struct FoldFlags {
   FoldRequest request;
-  std::string balance = "head";
+  std::string balance = "head", progress = "auto";
   bool undo = false, check = false, no_check = false, copy = false, json = false, quiet = false;
   int threads = 0;
 };
@@ -188,7 +189,7 @@ Exit run(const FoldFlags& flags) {
   static_cast<void>(number_format(request.options.format));  // throws before anything is read
   request.check = !flags.no_check;
   request.tool_version = std::string("kvcal ") + build_info().version;
-  Console console(flags.quiet);
+  Console console(flags.quiet, progress_form(flags.progress));
   const FoldResult result = fold(
       request, [&](Precision precision) { return open_device("cpu", precision, flags.threads); }, console);
   if (flags.json) {
@@ -226,6 +227,7 @@ void add_options(CLI::App& verb, FoldFlags& flags) {
   verb.add_option("--threads", flags.threads, "Threads of the check; 0: all processors")->capture_default_str();
   verb.add_flag("--dry-run", request.plan_only, "Print sites, tensors and bytes only; write nothing");
   verb.add_flag("-q,--quiet", flags.quiet, "Print no progress");
+  verb.add_option("--progress", flags.progress, kProgressHelp)->type_name("FORM")->capture_default_str();
   verb.add_flag("--json", flags.json, "One JSON object on standard output");
   for (const char* other :
        {"--stats", "--balance", "--dtype", "--adapter", "--force", "--check", "--no-check", "--threads", "--dry-run"})

@@ -90,7 +90,7 @@ void write_adapters(const FoldResult& result, const FoldRequest& request) {
 
 }  // namespace
 
-FoldResult fold(const FoldRequest& request, const OpenPrecision& open, NoticeListener& listener) {
+FoldResult fold(const FoldRequest& request, const OpenPrecision& open, CalibrationListener& listener) {
   const OpenedModel original(request.model);
   const fs::path& folder = original.checkpoint.folder();
   while_doing(quoted(request.model.string()), [&] { check_foldable(original.checkpoint); });
@@ -114,7 +114,7 @@ FoldResult fold(const FoldRequest& request, const OpenPrecision& open, NoticeLis
     const OpenedModel folded(written);
     if (request.check) {
       if (result.touched.paths.size() > 1) listener.hear(Notice::Note, "running both models to compare them");
-      result.check = prove_fold(original, folded, result.record.plan.sites, open);
+      result.check = prove_fold(original, folded, result.record.plan.sites, open, listener);
     }
     write_adapters(result, request);  // the model gets its name last: with its adapters or not at all
   });

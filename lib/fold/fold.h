@@ -41,7 +41,7 @@ struct FoldResult {
 /// Plans, writes beside the name, runs both checkpoints, and only then gives the result its name. Nothing is written
 /// where nothing is to be folded. Throws Error for a checkpoint that is folded already or has KV scales of its own, and
 /// as plan_fold(), write_folder_change(), prove_fold().
-FoldResult fold(const FoldRequest& request, const OpenPrecision& open, NoticeListener& listener);
+FoldResult fold(const FoldRequest& request, const OpenPrecision& open, CalibrationListener& listener);
 
 /// Takes a fold back into a folder of its own: the original's weights, byte for byte. Throws Error when `folded` has no
 /// record of one.

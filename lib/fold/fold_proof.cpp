@@ -78,13 +78,13 @@ class Recorder final : public KvTap, public LogitsSink {
   std::vector<Seen> seen_;
 };
 
-std::vector<Seen> run(const OpenedModel& model, Ops& op) {
+std::vector<Seen> run(const OpenedModel& model, Ops& op, const SequencePlan& plan,
+                      const std::function<void(const RunStep&)>& on_step) {
   constexpr int64_t kRows = 256;
-  const SequencePlan plan =
-      plan_sequences(drawn_prompts(model.spec()), {.passes = 1, .warmup_passes = 0, .sanity = false});
   ModelWeights weights = model.weights;
   Recorder recorder(op, model.spec());
   Runner runner(*model.model, op, weights, kRows);
+  runner.on_step(on_step);
   SequenceGroup group;
   group.sequences = &plan.measured;
   group.tap = &recorder;
@@ -94,6 +94,10 @@ std::vector<Seen> run(const OpenedModel& model, Ops& op) {
   }
   runner.run({group}, plan.prompts);
   return recorder.take();
+}
+
+int64_t layers_run(const OpenedModel& model) {
+  return model.has_head() ? std::ssize(model.spec().layers) : model.spec().last_cache_layer() + 1;
 }
 
 /// Of every channel of a cached row: powers of two by cache and site. A latent row has those of both its parts.
@@ -147,13 +151,21 @@ void compare_rows(const Seen& original, const Seen& folded, const std::vector<in
 }  // namespace
 
 FoldProof prove_fold(const OpenedModel& original, const OpenedModel& folded, const std::vector<FoldedSite>& sites,
-                     const OpenPrecision& open) {
+                     const OpenPrecision& open, CalibrationListener& listener) {
+  constexpr Precision kPrecisions[] = {Precision::BF16, Precision::F32};
   FoldProof check;
   const Powers powers(original.spec(), sites);
+  const SequencePlan plan =
+      plan_sequences(drawn_prompts(original.spec()), {.passes = 1, .warmup_passes = 0, .sanity = false});
   for (const int64_t length : lengths_for(original.spec())) check.n_tokens += length;
-  for (const Precision precision : {Precision::BF16, Precision::F32}) {
+  const int64_t n_models = 2 * std::ssize(kPrecisions);
+  listener.sweep_begins(
+      {{{"both models", std::ssize(plan.measured), check.n_tokens}}, n_models * check.n_tokens * layers_run(original)});
+  int64_t done = 0;
+  const auto on_step = [&](const RunStep& step) { listener.step(step, done += step.tokens); };
+  for (const Precision precision : kPrecisions) {
     const std::unique_ptr<Ops> op = open(precision);
-    const std::vector<Seen> before = run(original, *op), after = run(folded, *op);
+    const std::vector<Seen> before = run(original, *op, plan, on_step), after = run(folded, *op, plan, on_step);
     if (before.size() != after.size()) fail("the folded model runs other layers than the original");
     for (size_t i = 0; i < before.size(); ++i) {
       if (before[i].cache < 0) {
@@ -165,6 +177,7 @@ FoldProof prove_fold(const OpenedModel& original, const OpenedModel& folded, con
       }
     }
   }
+  listener.sweep_ends();
   return check;
 }
 

@@ -28,7 +28,9 @@ class Wrong : public ::testing::Test {
     return message_of([&] {
       write_folder_change(change, [&](const fs::path& written) {
         const OpenedModel folded(written);
-        prove_fold(original_, folded, sites, [](Precision p) { return backend(p); });
+        CalibrationListener silent;
+        prove_fold(
+            original_, folded, sites, [](Precision p) { return backend(p); }, silent);
       });
     });
   }
@@ -140,13 +142,20 @@ TEST(Interrupted, GoesOnWithTheShardsThatAreDone) {
             }).find("is of another fold that was interrupted"),
             std::string::npos);
 
-  struct Ear final : NoticeListener {
+  struct Ear final : CalibrationListener {
     void hear(Notice, const std::string& text) override { heard += text + "\n"; }
+    void sweep_begins(const SweepOutline& outline) override { expected = outline.work; }
+    void step(const RunStep&, int64_t work_done) override { done = work_done; }
+    void sweep_ends() override { ended = true; }
     std::string heard;
+    int64_t expected = 0, done = -1;  // tokens times layers
+    bool ended = false;
   } ear;
   const FoldResult result = fold(
       request, [](Precision p) { return backend(p); }, ear);
   EXPECT_EQ(ear.heard, "rewriting 'model-00002-of-00002.safetensors', 2 of 2\nrunning both models to compare them\n");
+  EXPECT_EQ(ear.done, ear.expected);
+  EXPECT_TRUE(ear.ended);
   EXPECT_EQ(result.written.n_resumed, 1U);
   EXPECT_EQ(result.written.shards.size(), 2U);
   EXPECT_FALSE(fs::exists(partial));

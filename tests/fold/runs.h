@@ -73,13 +73,13 @@ inline FoldRequest request_for(const fs::path& model, const ScratchFolder& scrat
 }
 
 inline FoldResult folded(const FoldRequest& request) {
-  NoticeListener silent;
+  CalibrationListener silent;
   return fold(
       request, [](Precision p) { return backend(p); }, silent);
 }
 
 inline FolderChangeReport unfolded(const fs::path& model, const fs::path& out) {
-  NoticeListener silent;
+  CalibrationListener silent;
   return undo_fold(model, out, Weights::Copy, silent);
 }
 
