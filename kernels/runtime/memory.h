@@ -31,7 +31,7 @@ class DeviceArena {
 
   /// Where it stands. release() forgets what was allocated since then, which a batch may use again.
   struct Position {
-    size_t block, used, in_use;
+    size_t block, used, in_use, guarded;
   };
   Position position() const;
   void release(const Position& since);
@@ -44,7 +44,8 @@ class DeviceArena {
   /// The most that was in use before a reset(), or is now.
   size_t peak() const { return peak_; }
 
-  /// Forgets every allocation. With poisoning on, fills the blocks with NaN bytes (tests).
+  /// Forgets every allocation. With poisoning on, fills the blocks with NaN bytes, and throws Error when something was
+  /// stored behind the end of a tensor (tests); reserved memory has no room for that.
   void reset();
   void poison_on_reset(bool on) { poison_ = on; }
 
@@ -53,11 +54,16 @@ class DeviceArena {
     DeviceBytes memory;
     size_t size = 0, used = 0;
   };
+  bool guards() const { return poison_ && reserved_ == 0; }
+  /// Of those that were guarded from then on, and forgets them.
+  void check_ends(size_t first);
+
   cudaStream_t stream_;
   size_t block_bytes_;
   std::vector<Block> blocks_;
   size_t current_ = 0, in_use_ = 0, peak_ = 0, reserved_ = 0;
   bool poison_ = false;
+  std::vector<Tensor> guarded_;  // with guards(): NaN bytes follow each of them
 };
 
 }  // namespace kvcal::cuda

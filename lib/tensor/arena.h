@@ -18,7 +18,7 @@ class Arena {
   Tensor allocate(const Shape& shape, DType dtype);
 
   /// Forgets every allocation. With poisoning on, fills all blocks with NaN bytes first, so that reading stale memory
-  /// shows (tests).
+  /// shows, and throws Error when something was stored behind the end of a tensor (tests).
   void reset();
   void poison_on_reset(bool on) { poison_ = on; }
 
@@ -29,10 +29,13 @@ class Arena {
     Storage storage;
     size_t used = 0;
   };
+  void check_ends();
+
   size_t block_bytes_;
   std::vector<Block> blocks_;
   size_t current_ = 0, in_use_ = 0, peak_ = 0;
   bool poison_ = false;
+  std::vector<Tensor> guarded_;  // with poisoning on: NaN bytes follow each of them
 };
 
 }  // namespace kvcal

@@ -274,7 +274,7 @@ TEST(Runtime, TheArenaReusesAndPoisons) {
   arena.poison_on_reset(true);
   const Tensor a = arena.allocate({100}, DType::F32), b = arena.allocate({3}, DType::BF16);
   EXPECT_EQ(a.device, Device::Cuda);
-  EXPECT_EQ(static_cast<char*>(b.data) - static_cast<char*>(a.data), 512);
+  EXPECT_EQ(static_cast<char*>(b.data) - static_cast<char*>(a.data), 512 + 256);
   const Tensor large = arena.allocate({5000}, DType::F32);  // a block of its own
   std::fill_n(static_cast<float*>(a.data), 100, 1.0f);
   std::fill_n(static_cast<float*>(large.data), 5000, 1.0f);
@@ -282,6 +282,24 @@ TEST(Runtime, TheArenaReusesAndPoisons) {
   const Tensor again = arena.allocate({100}, DType::F32);
   EXPECT_EQ(again.data, a.data);
   EXPECT_TRUE(std::isnan(*static_cast<float*>(again.data)));
+}
+
+TEST(Runtime, TheArenaSeesWhatIsStoredBehindATensor) {
+  DeviceArena arena(nullptr, 4096);
+  arena.poison_on_reset(true);
+  const auto store_behind = [&](int64_t n) {
+    const Tensor t = arena.allocate({n}, DType::F32);
+    std::fill_n(static_cast<float*>(t.data), n + 1, 1.0f);
+  };
+  for (const int64_t n : {100, 128}) {
+    store_behind(n);
+    EXPECT_EQ(message_of([&] { arena.reset(); }),
+              "something was stored behind the end of F32 [" + std::to_string(n) + "]");
+  }
+  const DeviceArena::Position before = arena.position();
+  store_behind(7);
+  EXPECT_NE(message_of([&] { arena.release(before); }), "no error");
+  EXPECT_EQ(message_of([&] { arena.reset(); }), "no error");
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstdint>
 
+#include "base/error.h"
 #include "tensor/arena.h"
 
 namespace kvcal {
@@ -35,6 +36,18 @@ TEST(Arena, poisoned_memory_reads_as_nan) {
   arena.reset();
   const float* after = arena.allocate({16}, DType::F32).as<float>();
   for (int i = 0; i < 16; ++i) EXPECT_TRUE(std::isnan(after[i]));
+}
+
+TEST(Arena, poisoned_memory_shows_what_is_stored_behind_a_tensor) {
+  Arena arena(4096);
+  arena.poison_on_reset(true);
+  for (const int64_t n : {15, 16}) {
+    float* values = arena.allocate({n}, DType::F32).as<float>();
+    values[n] = 1;
+    EXPECT_THROW(arena.reset(), Error) << n;
+  }
+  arena.allocate({16}, DType::F32);
+  EXPECT_NO_THROW(arena.reset());
 }
 
 }  // namespace
