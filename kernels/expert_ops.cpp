@@ -11,11 +11,10 @@ namespace kvcal::cuda {
 Routing CudaBackend::do_route(const Tensor& logits, const RoutingSpec& spec) {
   const int64_t tokens = logits.dim(0);
   const Routing r{temporary({tokens, spec.k}, DType::I32), temporary({tokens, spec.k}, DType::F32)};
-  cuda::route(
-      logits.dtype, data_of(logits), data_as<int32_t>(r.experts), data_as<float>(r.weights),
-      {tokens, logits.dim(1), spec.k, spec.scoring == Scoring::Softmax, spec.renormalize, spec.least_sum, spec.scale,
-       spec.bias ? data_as<float>(spec.bias) : nullptr, spec.n_groups, spec.k_groups, spec.group_best},
-      stream_.get());
+  cuda::route(logits.dtype, data_of(logits), data_as<int32_t>(r.experts), data_as<float>(r.weights),
+              {tokens, logits.dim(1), spec.k, spec.scoring, spec.jitter, spec.renormalize, spec.least_sum, spec.scale,
+               spec.bias ? data_as<float>(spec.bias) : nullptr, spec.n_groups, spec.k_groups, spec.group_best},
+              stream_.get());
   return r;
 }
 

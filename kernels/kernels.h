@@ -182,7 +182,9 @@ void causal_conv(DType t, const void* x, const ConvFilters& filters, void* y, co
 
 struct RoutingShape {
   int64_t tokens, n_experts, k;
-  bool softmax = true, renormalize = false;
+  Scoring scoring = Scoring::Softmax;
+  float jitter = 0.0f;
+  bool renormalize = false;
   float least_sum = 0.0f, scale = 1.0f;
   const float* bias = nullptr;  // [n_experts]
   int64_t n_groups = 1, k_groups = 1, group_best = 1;

@@ -57,7 +57,7 @@ size_t scores_bytes(const RoutingShape& s) {
 template <class T>
 __device__ void make_scores(const T* logits, const Scores& m, const RoutingShape& s, int lane) {
   const int n = static_cast<int>(s.n_experts);
-  if (s.softmax) {
+  if (s.scoring == Scoring::Softmax) {
     float top = -INFINITY, sum = 0.0f;
     for (int e = lane; e < n; e += kWarp) top = fmaxf(top, widen(logits[e]));
     top = warp_reduce(top, Maximum());
@@ -65,7 +65,10 @@ __device__ void make_scores(const T* logits, const Scores& m, const RoutingShape
     sum = warp_reduce(sum, Sum());
     for (int e = lane; e < n; e += kWarp) m.score[e] /= sum;
   } else {
-    for (int e = lane; e < n; e += kWarp) m.score[e] = exact_sigmoid(widen(logits[e]));
+    for (int e = lane; e < n; e += kWarp) {
+      const float x = widen(logits[e]);
+      m.score[e] = s.scoring == Scoring::Sigmoid ? exact_sigmoid(x) : x;
+    }
   }
   for (int e = lane; e < n; e += kWarp) m.biased[e] = m.score[e] + (s.bias ? s.bias[e] : 0.0f);
 }
@@ -98,6 +101,21 @@ __device__ void keep_best_groups(const Scores& m, const RoutingShape& s, int lan
     if (m.spare[e] == 0.0f) m.biased[e] = kTaken;
 }
 
+/// Of the warp: the best's softmax among those that are left and near it, taken ones being 0 there; T: the type of the
+/// logits.
+template <class T>
+__device__ float share_of_best(const Scores& m, const RoutingShape& s, float best, int lane) {
+  const float limit = widen(narrow<T>(2.0f * s.jitter));
+  float sum = 0.0f;
+  for (int e = lane; e < static_cast<int>(s.n_experts); e += kWarp) {
+    const float x = m.biased[e];
+    const float difference = widen(narrow<T>(best - x)),
+                distance = widen(narrow<T>(difference / fmaxf(fabsf(x), best)));
+    if (!(distance > limit)) sum += expf(x - best);
+  }
+  return 1.0f / warp_reduce(sum, Sum());
+}
+
 template <class T>
 __global__ void route_kernel(const T* __restrict__ logits, int32_t* __restrict__ experts, float* __restrict__ weights,
                              RoutingShape s) {
@@ -113,7 +131,8 @@ __global__ void route_kernel(const T* __restrict__ logits, int32_t* __restrict__
   for (int64_t j = 0; j < s.k; ++j) {
     const int e = best_of_warp(m.biased, n, lane);
     __syncwarp();
-    const float score = m.score[e];
+    const float score = s.scoring == Scoring::NearBest ? share_of_best<T>(m, s, m.biased[e], lane) : m.score[e];
+    __syncwarp();
     total += score;
     if (lane != e % kWarp) continue;
     m.biased[e] = kTaken;

@@ -105,11 +105,14 @@ struct Routing {
   Tensor weights;  // F32 [tokens, k]
 };
 
-/// How experts are chosen and weighted. score = softmax over all logits, or σ of each.
-enum class Scoring : uint8_t { Softmax, Sigmoid };
+/// How experts are chosen and weighted. score = softmax over all logits, σ of each, or the logit itself. By the latter
+/// is chosen; the weight is the best's softmax among the logits that are left and near it: (best - logit) /
+/// max(|logit|, best), rounded to the logits' type after each step as 2 jitter is, is at most that, or not a number.
+enum class Scoring : uint8_t { Softmax, Sigmoid, NearBest };
 struct RoutingSpec {
   int64_t k = 1;
   Scoring scoring = Scoring::Softmax;
+  float jitter = 0.0f;       // of NearBest
   bool renormalize = false;  // weights are divided by max(their sum, least_sum)
   float least_sum = 0.0f;
   float scale = 1.0f;  // then multiplied by this

@@ -193,6 +193,7 @@ constexpr std::array kClasses = {
     ClassLine{"OlmoeForCausalLM", {"mapped", "", true}, {"native or crash", "", true}},
     ClassLine{"Phi3ForCausalLM", {"mapped", "", true}, {"renaming", "", true, true}},
     ClassLine{"PhiForCausalLM", {"mapped", "models/transformers/base.py"}, {"native, quiet", "models/phi.py"}},
+    ClassLine{"PhiMoEForCausalLM", {"mapped", "models/phimoe.py"}, {"renaming late", "models/phimoe.py"}},
     ClassLine{"Qwen2AudioForConditionalGeneration",
               {"mapped", "models/qwen2_audio.py"},
               {"native or crash", "models/qwen2_audio.py"}},

@@ -11,8 +11,9 @@ struct RoutingCase {
   float least_sum = 0.0f, scale = 1.0f;
   bool biased = false;
   int64_t n_groups = 1, k_groups = 1, group_best = 2;
+  float jitter = 0.0f;
 };
-constexpr Scoring kSoftmax = Scoring::Softmax, kSigmoid = Scoring::Sigmoid;
+constexpr Scoring kSoftmax = Scoring::Softmax, kSigmoid = Scoring::Sigmoid, kNearBest = Scoring::NearBest;
 constexpr RoutingCase kRoutingCases[] = {
     {1, 1, 1, kSoftmax, true},
     {5, 31, 3, kSoftmax, false, 0.0f, 2.5f},
@@ -26,10 +27,16 @@ constexpr RoutingCase kRoutingCases[] = {
     {6, 20, 10, kSigmoid, true, 0.0f, 1.0f, true, 4, 2, 5},  // all of the groups kept
     {3, 256, 8, kSigmoid, true, 1e-20f, 2.5f, true, 8, 4, 2},
     {0, 8, 2, kSigmoid, true, 0.0f, 1.0f, true, 2, 1, 2},
+    {70, 16, 2, kNearBest, false, 0.0f, 1.0f, false, 1, 1, 2, 0.01f},
+    {70, 37, 2, kNearBest, false, 0.0f, 1.0f, false, 1, 1, 2, 0.2f},  // several near the best
+    {9, 5, 5, kNearBest, false, 0.0f, 1.0f, false, 1, 1, 2, 0.4f},    // the last best ones are negative
 };
 void PrintTo(const RoutingCase& c, std::ostream* out) {
   *out << numbers({c.tokens, c.n_experts, c.k, c.n_groups, c.k_groups, c.group_best})
-       << (c.scoring == kSigmoid ? " sigmoid" : " softmax") << (c.biased ? " biased" : "");
+       << (c.scoring == kSigmoid   ? " sigmoid"
+           : c.scoring == kSoftmax ? " softmax"
+                                   : " near best")
+       << (c.biased ? " biased" : "");
 }
 
 /// Indexes of the n largest of x, best first, ties to the lower one.
@@ -46,8 +53,31 @@ std::vector<double> scores_of(const RoutingCase& c, const double* logits) {
   double total = 0.0;
   for (int64_t e = 0; e < c.n_experts; ++e) total += std::exp(logits[e]);
   for (int64_t e = 0; e < c.n_experts; ++e)
-    score.push_back(c.scoring == kSigmoid ? sigmoid(logits[e]) : std::exp(logits[e]) / total);
+    score.push_back(c.scoring == kSigmoid   ? sigmoid(logits[e])
+                    : c.scoring == kSoftmax ? std::exp(logits[e]) / total
+                                            : logits[e]);
   return score;
+}
+
+/// The weights of the chosen, best first, each beside those behind it that are near, which roundings to the type
+/// decide.
+std::vector<double> shares_of_best(const RoutingCase& c, const std::vector<double>& score, DType dtype) {
+  const auto rounded = [&](double x) {
+    return dtype == DType::BF16 ? double{round_to_bf16(static_cast<float>(x))} : double{static_cast<float>(x)};
+  };
+  std::vector<double> shares;
+  const std::vector<size_t> ranked = largest(score, c.n_experts);
+  for (size_t j = 0; j < static_cast<size_t>(c.k); ++j) {
+    double sum = 0.0;
+    const double best = score[ranked[j]];
+    for (size_t i = j; i < ranked.size(); ++i) {
+      const double x = score[ranked[i]];
+      const double distance = rounded(rounded(best - x) / std::max(std::abs(x), best));
+      if (distance <= rounded(2.0 * double{c.jitter}) || x == best) sum += std::exp(x - best);
+    }
+    shares.push_back(1.0 / sum);
+  }
+  return shares;
 }
 
 std::vector<size_t> choice_of(const RoutingCase& c, const std::vector<double>& score, const Values& bias) {
@@ -76,6 +106,7 @@ void expect_choices(Precision precision, const RoutingCase& c, DType dtype) {
   const Values bias = random_values({c.n_experts}, DType::F32, 3, Fill::Normal, 0.3);
   const RoutingSpec spec{.k = c.k,
                          .scoring = c.scoring,
+                         .jitter = c.jitter,
                          .renormalize = c.renormalize,
                          .least_sum = c.least_sum,
                          .scale = c.scale,
@@ -91,13 +122,15 @@ void expect_choices(Precision precision, const RoutingCase& c, DType dtype) {
   for (int64_t t = 0; t < c.tokens; ++t) {
     const std::vector<double> score = scores_of(c, logits.real.data() + t * c.n_experts);
     const std::vector<size_t> order = choice_of(c, score, bias);
+    const std::vector<double> shares = shares_of_best(c, score, dtype);
     double total = 0.0;
     for (const size_t e : order) total += score[e];
     for (size_t j = 0; j < order.size(); ++j) {
       ASSERT_EQ(chosen.tensor().as<int32_t>()[t * c.k + static_cast<int64_t>(j)], static_cast<int32_t>(order[j]))
           << "token " << t << ", choice " << j;
       const double divisor = c.renormalize ? std::max(total, double{c.least_sum}) : 1.0;
-      weights.push_back(score[order[j]] / divisor * double{c.scale});
+      const double weight = c.scoring == kNearBest ? shares[j] : score[order[j]];
+      weights.push_back(weight / divisor * double{c.scale});
     }
   }
   expect_close("weights", read(routing.weights), weights, {2e-6, 0});

@@ -90,6 +90,7 @@
   LINE("OlmoeForCausalLM", parse_olmoe)                                 \
   LINE("Phi3ForCausalLM", parse_phi3)                                   \
   LINE("PhiForCausalLM", parse_phi)                                     \
+  LINE("PhiMoEForCausalLM", parse_phi_moe)                              \
   LINE("Qwen2AudioForConditionalGeneration", parse_qwen2_audio)         \
   LINE("Qwen2ForCausalLM", parse_qwen2)                                 \
   LINE("Qwen2MoeForCausalLM", parse_qwen2_moe)                          \

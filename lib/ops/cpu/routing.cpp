@@ -1,5 +1,6 @@
 // Which experts a token goes to: scores in f32, groups, choice, weights.
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <numeric>
 #include <vector>
@@ -50,15 +51,16 @@ class Choice {
   template <class T>
   void run(const T* logits, int32_t* experts, float* weights) {
     const auto n = static_cast<int64_t>(scores_.size());
-    if (spec_.scoring == Scoring::Softmax)
-      softmax(logits, scores_.data(), n);
-    else
-      for (int64_t i = 0; i < n; i += kLanes) store(scores_.data() + i, sigmoid(load(logits + i, n - i)), n - i);
+    if (spec_.scoring == Scoring::Softmax) softmax(logits, scores_.data(), n);
+    for (int64_t i = 0; i < n && spec_.scoring != Scoring::Softmax; i += kLanes) {
+      const F32x8 x = load(logits + i, n - i);
+      store(scores_.data() + i, spec_.scoring == Scoring::Sigmoid ? sigmoid(x) : x, n - i);
+    }
     biased_ = scores_;
     if (spec_.bias)
       for (size_t i = 0; i < biased_.size(); ++i) biased_[i] += spec_.bias.as<float>()[i];
     if (spec_.n_groups > spec_.k_groups) keep_best_groups();
-    choose(experts, weights);
+    choose<T>(experts, weights);
   }
 
  private:
@@ -84,14 +86,32 @@ class Choice {
       if (!kept[i / size]) biased_[i] = kTaken;
   }
 
+  /// Its softmax among those that are left and near it, taken ones being 0 there; T: the type of the logits.
+  template <class T>
+  float share_of_best(float best) const {
+    const auto n = static_cast<int64_t>(biased_.size());
+    const float limit = rounded_to<T>(F32x8{2 * spec_.jitter})[0];
+    float sum = 0.0f;
+    for (int64_t i = 0; i < n; i += kLanes) {
+      const F32x8 x = load(biased_.data() + i, n - i), e = exp(x - best), difference = rounded_to<T>(best - x);
+      F32x8 size;
+      for (int64_t l = 0; l < kLanes; ++l) size[l] = std::max(std::fabs(x[l]), best);
+      const F32x8 distance = rounded_to<T>(difference / size);
+      for (int64_t l = 0; l < std::min<int64_t>(kLanes, n - i); ++l)
+        if (!(distance[l] > limit)) sum += e[l];
+    }
+    return 1.0f / sum;
+  }
+
+  template <class T>
   void choose(int32_t* experts, float* weights) {
     float total = 0.0f;
     for (int64_t j = 0; j < spec_.k; ++j) {
       const size_t i = best_of(biased_);
+      weights[j] = spec_.scoring == Scoring::NearBest ? share_of_best<T>(biased_[i]) : scores_[i];
       biased_[i] = kTaken;
       experts[j] = static_cast<int32_t>(i);
-      weights[j] = scores_[i];
-      total += scores_[i];
+      total += weights[j];
     }
     const float divisor = spec_.renormalize ? std::max(total, spec_.least_sum) : 1.0f;
     for (int64_t j = 0; j < spec_.k; ++j) weights[j] = weights[j] / divisor * spec_.scale;

@@ -14,6 +14,14 @@ def mixtral(r: Dice):
                 **r.some(sliding_window=(None, r.window())), rope_parameters=r.rope(r.width(s)))
 
 
+def phi_moe(r: Dice):
+    s = r.sizes()
+    return dict(s, num_local_experts=r.randint(2, 8),
+                **r.some(router_jitter_noise=(0.01, 0.1, 0.4), attention_bias=(True, False), lm_head_bias=(True, False),
+                         sliding_window=(None, r.window())),
+                rope_parameters=r.rope(r.width(s), types=("default",)))
+
+
 def sparse_layers(r: Dice, n: int) -> dict:
     return r.some(decoder_sparse_step=(1, 2, 3), mlp_only_layers=([], [0], [n - 1], list(range(n))[:2]))
 
@@ -270,7 +278,7 @@ CLASSES = {
     "Glm4MoeLiteForCausalLM": glm4_moe_lite, "DeepseekV32ForCausalLM": deepseek_v32,
     "GlmMoeDsaForCausalLM": glm_moe_dsa, "Mistral4ForCausalLM": mistral4, "Dots1ForCausalLM": dots1,
     "SolarOpenForCausalLM": solar_open, "ExaoneMoEForCausalLM": exaone_moe, "HYV3ForCausalLM": hy_v3,
-    "MellumForCausalLM": mellum, "MiniMaxM3SparseForCausalLM": minimax_m3,
+    "MellumForCausalLM": mellum, "MiniMaxM3SparseForCausalLM": minimax_m3, "PhiMoEForCausalLM": phi_moe,
 }
 WEIGHTS = {name: far_apart for name in CLASSES} | {
     "GptOssForCausalLM": gpt_oss_weights, "Llama4ForCausalLM": llama4_apart, "DeepseekV2ForCausalLM": latent_draws,

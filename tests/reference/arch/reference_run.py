@@ -18,6 +18,7 @@ from make_arch_goldens import Capture, NarrowestChoice, load
 OWN_NAMES = {"KimiK25ForConditionalGeneration": "Kimi_K25ForConditionalGeneration",
              "ExaoneMoEForCausalLM": "ExaoneMoeForCausalLM", "LLaMAForCausalLM": "LlamaForCausalLM",
              "MiniMaxM3SparseForCausalLM": "MiniMaxM3VLForCausalLM",
+             "PhiMoEForCausalLM": "PhimoeForCausalLM",
              "Qwen2_5OmniForConditionalGeneration": "Qwen2_5OmniThinkerForConditionalGeneration",
              "Qwen3OmniMoeForConditionalGeneration": "Qwen3OmniMoeThinkerForConditionalGeneration",
              "TeleChat3ForCausalLM": "LlamaForCausalLM"}

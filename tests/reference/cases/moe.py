@@ -29,6 +29,18 @@ def published_rope(config: dict) -> dict:
     return config
 
 
+PHI_MOE_ROPE = dict(rope_type="longrope", short_factor=[1.0, 1.1, 1.2, 1.4], long_factor=[1.0, 2.0, 4.0, 9.0],
+                    short_mscale=1.25, long_mscale=1.5, original_max_position_embeddings=512)
+
+
+def phi_moe_as_published(config: dict) -> dict:
+    """rope_theta at the top, the lists and magnitudes in rope_scaling."""
+    scaling = config.pop("rope_parameters")
+    theta = scaling.pop("rope_theta")
+    return dict(config, architectures=["PhiMoEForCausalLM"], rope_theta=theta,
+                rope_scaling=dict(scaling, type=scaling.pop("rope_type")))
+
+
 def fused_experts(tensors: dict) -> dict:
     """Experts of a layer in two 3-D tensors, as Qwen3.5 publishes them; save_pretrained writes one by one."""
     single = [name for name in tensors if re.search(r"\.mlp\.experts\.\d+\.", name)]
@@ -214,6 +226,17 @@ CASES = (
          dict(SMALL, num_local_experts=5, num_experts_per_tok=2, sliding_window=24, rope_parameters=rope(1e6)),
          "block_sparse_moe names with w1, w2, w3; every layer slides over 24 keys; always renormalised; old rope keys",
          LENGTHS, weights=far_apart, published=published_rope),
+    Case("phi_moe", "PhimoeForCausalLM",
+         dict(SMALL, num_hidden_layers=2, num_local_experts=5, router_jitter_noise=0.5, attention_bias=True,
+              lm_head_bias=True, rms_norm_eps=0.02, rope_parameters=rope(1e4, **PHI_MOE_ROPE)),
+         "layer norms, two experts a token, each weighted among those near it; biases of attention and of the head; "
+         "longrope with its short list and the magnitude that the config gives; an epsilon that is felt; the published "
+         "name and old rope keys",
+         (7, 24), weights=far_apart, published=phi_moe_as_published),
+    Case("phi_moe_plain", "PhimoeForCausalLM",
+         dict(SMALL, num_hidden_layers=2, num_local_experts=3, head_dim=16, sliding_window=12, rope_parameters=rope(1e6)),
+         "the class's jitter, a head's own width, every layer slides over 12 keys, neither biases nor longrope", (7, 24),
+         weights=far_apart, published=lambda config: dict(config, architectures=["PhiMoEForCausalLM"])),
     Case("glm4_moe", "Glm4MoeForCausalLM",
          dict(SMALL, head_dim=16, attention_bias=True, n_routed_experts=8, num_experts_per_tok=3, n_shared_experts=2,
               moe_intermediate_size=16, n_group=4, topk_group=2, routed_scaling_factor=1.5, norm_topk_prob=True,
