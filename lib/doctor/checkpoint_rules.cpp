@@ -262,11 +262,10 @@ constexpr CombinationRule kRules[] = {
       "", kExport, "vllm 0.33.0 models/utils.py, by running it", Cause::ScalesRefused, 7},
      kTensors,
      no_config_for_scales},
-    {entry_of(
-         "V02", Established, "damage: the server then uses 1.0, which is right wherever magnitudes stay below 448",
-         "the plug-ins that come with kvcal set them (--load-format kv_cache_scales); kvcal fold puts them into the "
-         "weights of the model without scales, where those allow it",
-         "vllm 0.33.0, sglang 0.5.23, by running or reading their loaders", Cause::ScalesNotLoaded, 8),
+    {entry_of("V02", Established, "damage: the server then uses 1.0, which is right wherever magnitudes stay below 448",
+              "the plug-ins of docs/plugins.md set them (--load-format kv_cache_scales); kvcal fold puts them into the "
+              "weights of the model without scales, where those allow it",
+              "vllm 0.33.0, sglang 0.5.23, by running or reading their loaders", Cause::ScalesNotLoaded, 8),
      kTensors | kKnownServer, nowhere_to_load},
     {{"C24", Error, Reported, "vLLM's Qwen3.5 classes do not load the KV scales of a checkpoint: the server uses 1.0",
       "damage: 1.0 is right wherever magnitudes stay below 448; reported of 0.27.1, and the versions up to 0.32 were "

@@ -60,7 +60,7 @@ constexpr CombinationRule kRules[] = {
      not_loaded_from_file},
     {{"L07", Error, Established,
       "the names of an MLA model's scales are rewritten twice, so none is loaded (vLLM 0.25 and later)",
-      "damage: 1.0 is right wherever magnitudes stay below 448", "the plug-in that comes with kvcal sets them",
+      "damage: 1.0 is right wherever magnitudes stay below 448", "the plug-in of docs/plugins.md sets them",
       "vllm change 44589; vllm 0.33.0, by running it", Cause::ScalesNotLoaded, 9},
      kLog | kModel,
      latent_names},
