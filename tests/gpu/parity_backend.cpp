@@ -1,11 +1,12 @@
 // What the parity tests test on a GPU.
 #include "gpu/backend.h"
+#include "harness/owning_ops.h"
 #include "harness/uploading_ops.h"
 #include "kernels/runtime/check.h"
 #include "parity/op_fixture.h"
 
 namespace kvcal::test {
-std::unique_ptr<Ops> backend(Precision precision) { return std::make_unique<OwningUploadingOps>(gpu_ops(precision)); }
+std::unique_ptr<Ops> backend(Precision precision) { return std::make_unique<Owning<UploadingOps>>(gpu_ops(precision)); }
 
 Storage on_host(const Tensor& t) {
   Storage copy(t.shape, t.dtype);

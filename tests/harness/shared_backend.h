@@ -1,13 +1,11 @@
 // One backend for all tests of a process, where making one takes long: on a GPU that starts libraries and takes memory.
 #pragma once
 
-#include <gtest/gtest.h>
-
 #include <map>
 #include <memory>
 
-#include "base/error.h"
 #include "harness/forwarding_ops.h"
+#include "harness/owning_ops.h"
 #include "ops/residual_rows.h"
 
 namespace kvcal::test {
@@ -16,13 +14,7 @@ namespace kvcal::test {
 class SharedBackend final : public ForwardingOps {
  public:
   using ForwardingOps::ForwardingOps;
-  ~SharedBackend() override {
-    try {
-      inner_.end_batch();
-    } catch (const Error& error) {
-      ADD_FAILURE() << error.what();
-    }
-  }
+  ~SharedBackend() override { end_of_test(inner_); }
 
   WeightReader* reader() override { return inner_.reader(); }
   DeviceMemory device_memory() const override { return inner_.device_memory(); }

@@ -1,8 +1,6 @@
 // Takes tensors of host memory where a backend wants its own: uploads them first. Results stay where they are.
 #pragma once
 
-#include <memory>
-
 #include "harness/forwarding_ops.h"
 #include "harness/op_arguments.h"
 
@@ -20,15 +18,6 @@ class UploadingOps : public EachOp<UploadingOps> {
     const auto up = [&](const Tensor& t) { return t && t.device == Device::Host ? upload(t) : t; };
     return (inner_.*op)(mapped(of_rounded(args), up)...);
   }
-};
-
-/// The same, with the backend it passes calls on to.
-class OwningUploadingOps final : public UploadingOps {
- public:
-  explicit OwningUploadingOps(std::unique_ptr<Ops> inner) : UploadingOps(*inner), owned_(std::move(inner)) {}
-
- private:
-  std::unique_ptr<Ops> owned_;
 };
 
 }  // namespace kvcal

@@ -11,6 +11,7 @@
 #include "emulator/emulator.h"
 #include "harness/emulated_ops.h"
 #include "harness/emulation.h"
+#include "harness/owning_ops.h"
 #include "harness/uploading_ops.h"
 #include "parity/op_fixture.h"
 
@@ -56,7 +57,7 @@ const testing::Environment* const kLaunchCount = testing::AddGlobalTestEnvironme
 }  // namespace
 
 std::unique_ptr<Ops> backend(Precision precision) {
-  return std::make_unique<OwningUploadingOps>(emulated_cuda_ops(precision));
+  return std::make_unique<Owning<UploadingOps>>(emulated_cuda_ops(precision));
 }
 
 Storage on_host(const Tensor& t) {
