@@ -2,7 +2,7 @@
 JOBS := $(shell sh .ci/jobs.sh)
 SOURCES = find apps lib kernels tests \( -name '*.cpp' -o -name '*.h' -o -name '*.cu' -o -name '*.cuh' \) -type f
 
-.PHONY: help packages build demo test debug test-text-reference test-arch-reference test-weights-reference test-verdicts test-verdict-parts test-verdicts-measured test-demo test-real test-fold-reference test-race-mutants test-action test-ptx test-ptx-selection test-clusters site dist dist-cuda test-dist format format-check asan tsan fuzz cuda-compile clean
+.PHONY: help packages build demo test debug test-text-reference test-arch-reference test-weights-reference test-verdicts test-verdict-parts test-verdicts-measured test-demo test-real test-fold-reference test-torch test-race-mutants test-action test-ptx test-ptx-selection test-clusters site dist dist-cuda test-dist format format-check asan tsan fuzz cuda-compile clean
 
 help:
 	@echo 'make demo          install what is missing, build, calibrate the two demo models'
@@ -21,6 +21,7 @@ help:
 	@echo 'make test-demo      answers of the demo models at right and wrong scales, beside the reference'
 	@echo 'make test-real      measure what an FP8 cache does to a small trained model; fetches it, half an hour the first time'
 	@echo 'make test-fold-reference  fold every golden, compare files in numpy and logits with the reference framework'
+	@echo 'make test-torch    kvcal.torch against kvcal: every golden in f32, batches, caches, processes'
 	@echo 'make test-race-mutants  leave out each barrier of the CUDA kernels: the race check must notice; long'
 	@echo 'make test-plugins  what the server plug-ins decide without a server, in Python'
 	@echo 'make test-action  the GitHub Action, the pre-commit hook and the pipelines of docs/ci.md, on a repository made for it'
@@ -98,6 +99,10 @@ test-real: build
 # CASES=... for some goldens. OPTIONS='--balance head' for one of three.
 test-fold-reference: build
 	@sh tests/reference/run.sh fold build/release/kvcal $(CASES) $(OPTIONS)
+
+# CASES=... for some goldens.
+test-torch: build
+	@KVCAL=$(CURDIR)/build/release/kvcal sh tests/torch/run.sh $(CASES)
 
 # OPTIONS='--only routing.cu' for some barriers; --update writes the table.
 test-race-mutants:

@@ -7,6 +7,8 @@
 #include <optional>
 
 #include "base/number_text.h"
+#include "calibrate/fed_prompts.h"
+#include "calibrate/identity.h"
 #include "capacity/weight_bytes.h"
 #include "checkpoint/config_file.h"
 #include "checkpoint/fold_mark.h"
@@ -30,7 +32,7 @@ namespace {
 struct InspectFlags {
   std::string model;
   int64_t max_model_len = 0;  // 0 = the model's own
-  bool json = false;
+  bool json = false, identity = false;
 };
 
 // What the headers of the weights tell.
@@ -330,7 +332,15 @@ void print_text(const Inspection& i) {
   if (i.model) print_model(i.model->spec());
 }
 
+/// For programs that measure a model themselves (kvcal.torch).
+Exit print_identity(const std::string& model) {
+  const std::filesystem::path folder = read_config(model).folder;
+  std::cout << json_output({{"model", to_json(identify(folder))}, {"tokenizer_sha256", tokenizer_sha256(folder)}});
+  return Exit::Done;
+}
+
 Exit run(const InspectFlags& flags) {
+  if (flags.identity) return print_identity(flags.model);
   if (flags.max_model_len < 0)
     fail("--max-model-len is " + std::to_string(flags.max_model_len) + ", expected 0 (the model's own) or more");
   const Inspection i = inspect(flags.model, flags.max_model_len);
@@ -352,6 +362,8 @@ void add_inspect(CLI::App& app, Job& chosen) {
   verb->add_option("--max-model-len", flags->max_model_len,
                    "Context length of the server; selects longrope factors (default: the model's)");
   verb->add_flag("--json", flags->json, "One JSON object on standard output");
+  verb->add_flag("--identity", flags->identity,
+                 "Print which checkpoint it is, as statistics files say it; of any class, as JSON");
   verb->footer(
       "Examples:\n"
       "  kvcal inspect ./Qwen3-0.6B\n"

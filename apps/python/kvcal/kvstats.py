@@ -36,7 +36,7 @@ class Extent(NamedTuple):
 
 @dataclass(frozen=True)
 class Layout:
-    """One cache. `kind` "gqa" has keys and values, "mla" one row for all heads: latent_dim channels, then the part with RoPE."""
+    """One cache. `kind` "gqa" has keys and values, "mla" one row for all heads: latent_dim channels, then those with RoPE."""
 
     layer: int  # that owns it
     name: str  # its module without the checkpoint's prefix, "layers.3.self_attn"
@@ -244,6 +244,10 @@ def check_finite(caches: Sequence[Cache]) -> None:
                                       "finite values; is the checkpoint damaged, or is the model run in float16?")
 
 
+def _dump(value: Any) -> str:
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+
+
 def encode(run: Run, caches: Sequence[Cache]) -> Iterator[bytes]:
     """The file, in parts. Raises StatisticsError where there is nothing to write."""
     _check(run, caches)
@@ -251,15 +255,14 @@ def encode(run: Run, caches: Sequence[Cache]) -> Iterator[bytes]:
     for i, cache in enumerate(caches):
         for site, counts in cache.sites.items():
             tensors += [t._replace(name=f"c{i}.{site}.{t.name}") for t in _site_tensors(site, counts)]
-    dump = {"separators": (",", ":"), "ensure_ascii": False}
-    header: Dict[str, Any] = {"__metadata__": {"kvcal": json.dumps(run.to_json(caches), **dump)}}
+    header: Dict[str, Any] = {"__metadata__": {"kvcal": _dump(run.to_json(caches))}}
     parts, offset = [], 0
     for name, dtype, data in sorted(tensors, key=lambda t: t.name):
         parts.append(np.ascontiguousarray(data, _DTYPES[dtype]).tobytes())
         end = offset + len(parts[-1])
         header[name] = {"dtype": dtype, "shape": list(data.shape), "data_offsets": [offset, end]}
         offset = end
-    text = json.dumps(header, **dump).encode()
+    text = _dump(header).encode()
     text += b" " * (-len(text) % 8)
     yield len(text).to_bytes(8, "little")
     yield text

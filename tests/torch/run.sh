@@ -1,0 +1,14 @@
+#!/bin/sh
+# run.sh [CASE...]: kvcal.torch against the program KVCAL. With PYTHON when that is set, otherwise in a virtual
+# environment with what the goldens were made with.
+set -eu
+here=$(dirname "$0")
+python=${PYTHON:-}
+if [ -z "$python" ]; then
+    . .ci/python_environment.sh
+    python=build/torch-python/bin/python
+    python_environment build/torch-python tests/reference/requirements.txt
+fi
+"$python" "$here/test_kvstats.py"
+"$python" "$here/test_observe.py"
+exec "$python" "$here/compare_goldens.py" "$@"
