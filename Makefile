@@ -102,7 +102,7 @@ test-fold-reference: build
 
 # CASES=... for some goldens.
 test-torch: build
-	@KVCAL=$(CURDIR)/build/release/kvcal sh tests/torch/run.sh $(CASES)
+	@sh tests/torch/run.sh $(CURDIR)/build/release/kvcal $(CASES)
 
 # OPTIONS='--only routing.cu' for some barriers; --update writes the table.
 test-race-mutants:

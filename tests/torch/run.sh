@@ -1,8 +1,10 @@
 #!/bin/sh
-# run.sh [CASE...]: kvcal.torch against the program KVCAL. With PYTHON when that is set, otherwise in a virtual
+# run.sh KVCAL [CASE...]: kvcal.torch against the program. With PYTHON when that is set, otherwise in a virtual
 # environment with what the goldens were made with.
 set -eu
 here=$(dirname "$0")
+export KVCAL="$1"
+shift
 python=${PYTHON:-}
 if [ -z "$python" ]; then
     . .ci/python_environment.sh

@@ -1,13 +1,13 @@
 """What the layers of a transformers model are, as a statistics file names it."""
 
-from typing import Any, List, Optional, Tuple
+from typing import Any, List, Tuple
 
 import torch
 from torch import Tensor, nn
 
 from kvcal.kvstats import StatisticsError
 
-# Words in the names of classes that mix tokens without a cache of keys and values, and what kvcal calls them.
+# Words in the names of classes that mix tokens without a cache of keys and values, and their kinds in files.
 _MIXERS = {"gateddeltanet": "gated_delta_net", "deltaattention": "kimi_delta_attention",
            "lightningattention": "lightning_attention", "shortconv": "short_conv"}
 _OTHER_MIXERS = ("linear_attention", "conv", "mamba", "recurrent")  # words of config.layer_types
@@ -23,6 +23,17 @@ def decoder_of(model: Any) -> nn.Module:
 
 def text_config(model: Any) -> Any:
     return model.config.get_text_config(decoder=True)
+
+
+def type_of(config: Any, layer: int) -> str:
+    """The word of the config, "sliding_attention", or none."""
+    types = getattr(config, "layer_types", None)
+    return str(types[layer]) if types else ""
+
+
+def window_of(config: Any, layer: int) -> int:
+    """Of classes that leave it to the mask."""
+    return (getattr(config, "sliding_window", None) or 0) if type_of(config, layer) == "sliding_attention" else 0
 
 
 def blocks_of(decoder: nn.Module, n_layers: int) -> List[Tuple[str, nn.Module]]:
@@ -50,8 +61,7 @@ def mixer_of(model: Any, layer: int, block: nn.Module) -> str:
     for word, kind in _MIXERS.items():
         if word in classes:
             return kind
-    types = getattr(text_config(model), "layer_types", None)
-    said = str(types[layer]) if types else ""
+    said = type_of(text_config(model), layer)
     if said in _OTHER_MIXERS:
         return said
     if said not in _NOTHING or "attention" in classes:
@@ -60,7 +70,7 @@ def mixer_of(model: Any, layer: int, block: nn.Module) -> str:
     return "feed_forward"
 
 
-def rope_magnitude(decoder: nn.Module, layer_type: Optional[str]) -> float:
+def rope_magnitude(decoder: nn.Module, layer_type: str) -> float:
     """What RoPE lengthens every pair by (yarn)."""
     for module in decoder.modules():
         for name in (f"{layer_type}_attention_scaling", "attention_scaling"):

@@ -23,7 +23,8 @@ from transformers import AttentionInterface
 from transformers.cache_utils import Cache as ModelCache
 
 import kvcal
-from kvcal import kvstats, layers
+import kvcal.kvstats as kvstats
+import kvcal.layers as layers
 from kvcal.counting import SiteCounter
 from kvcal.kvstats import Cache, Layout, StatisticsError
 from kvcal.rotary import RotaryWatch, in_pairs
@@ -210,14 +211,14 @@ class Observer:
     def _open(self, seen: Attention, layer: int, stored: Dict[str, Tensor]) -> LayerCounts:
         turned = stored["rope" if "rope" in stored else "key"]
         pairing = self._rotary.pairing(turned)
-        types = getattr(self.config, "layer_types", None)
-        magnitude = layers.rope_magnitude(self.decoder, types[layer] if types else None)
+        magnitude = layers.rope_magnitude(self.decoder, layers.type_of(self.config, layer))
         layout = Layout(
             layer=layer, name=layers.attention_name(self.decoder, seen.module, self._blocks[layer][0]),
             n_heads=seen.query.shape[1], n_kv_heads=turned.shape[1], softmax_scale=seen.scale,
             rotary_dim=pairing.rotary_dim, pair_bound=pairing.pair_bound,
             rope_magnitude=magnitude if pairing.rotary_dim else 1.0,
-            window=int(seen.options.get("sliding_window") or 0), learned_sinks=seen.options.get("s_aux") is not None,
+            window=int(seen.options.get("sliding_window") or layers.window_of(self.config, layer)),
+            learned_sinks=seen.options.get("s_aux") is not None,
             **_widths(stored))
         return LayerCounts(layout, pairing.reordered, turned.device, turned.dtype)
 

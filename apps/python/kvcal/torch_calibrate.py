@@ -57,9 +57,9 @@ def load_model(name: str, dtype: str, device_map: Optional[str], trust_remote_co
         raise StatisticsError(f"'{name}': {what}{str(error).strip().splitlines()[0]}") from None
 
 
-def default_device() -> str:
+def default_device() -> Optional[str]:
     if not torch.cuda.is_available():
-        return "cpu"
+        return None
     return f"cuda:{os.environ['LOCAL_RANK']}" if "LOCAL_RANK" in os.environ else "auto"
 
 

@@ -1,0 +1,1 @@
+kvcal inspect "$SOURCE/datasets/demo/natural" --identity
