@@ -21,7 +21,7 @@ const Json& text_config(const Json& config) {
 std::string first_architecture(const Json& config) {
   const Json* list = find_member(config, "architectures");
   return list && list->is_array() && !list->empty() && (*list)[0].is_string() ? (*list)[0].get<std::string>()
-                                                                             : "unknown";
+                                                                              : "unknown";
 }
 
 TextPrefix prefix_of(const Checkpoint& checkpoint) {
