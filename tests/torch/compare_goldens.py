@@ -140,13 +140,13 @@ def compare(a, b, renamed=False):
 
 
 def run(name, folder):
-    golden = json.loads((GOLDEN / name / "golden.json").read_text())
+    case, golden = BY_NAME[name], json.loads((GOLDEN / name / "golden.json").read_text())
     sequences = {f"s{i}": ids for i, ids in enumerate(golden["sequences"])}
     prompts = Path(folder) / "prompts.jsonl"
     prompts.write_text("".join(json.dumps({"id": id, "input_ids": ids}) + "\n" for id, ids in sequences.items()))
     first = of_the_program(GOLDEN / name, prompts, Path(folder) / "program.kvstats")
-    second = of_transformers(BY_NAME[name], golden["seed"], sequences, Path(folder) / "model", Path(folder) / "torch.kvstats")
-    return compare(first, second, BY_NAME[name].published_tensors is not None)
+    second = of_transformers(case, golden["seed"], sequences, Path(folder) / "model", Path(folder) / "torch.kvstats")
+    return compare(first, second, case.published_tensors is not None or case.served_tensors is not None)
 
 
 BY_NAME = {case.name: case for case in CASES}
