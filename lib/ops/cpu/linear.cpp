@@ -1,9 +1,9 @@
 // y = x Wᵀ + b as a grid of fixed-shape panel products.
 //
 // W is cut once, at load, into n_blocks x k_blocks panels by its shape alone; x is cut into panels of kRows rows, and
-// the rest into smaller ones where those give the same bytes, filled up with zeros. One worker computes one (row panel,
-// block of W's rows), adding the blocks along k in ascending order. So neither the number of rows in a call, nor a
-// row's place among them, nor the number of threads is visible in the result.
+// the rest into smaller ones where those give the same bytes, the last filled up with zeros. One worker computes one
+// (row panel, block of W's rows), adding the blocks along k in ascending order. So neither the number of rows in a
+// call, nor a row's place among them, nor the number of threads is visible in the result.
 #include <algorithm>
 #include <cstring>
 #include <vector>
@@ -46,7 +46,8 @@ bool PanelProduct::agrees_with_few(int64_t rows) const {
 }
 
 bool PanelProduct::try_few(int64_t rows) const {
-  const Storage x({rows, shape_.x_stride}, shape_.activation), w({shape_.n, shape_.k}, shape_.activation);
+  const int64_t most = std::max(rows, kFewRows), least = std::min(rows, kFewRows);
+  const Storage x({most, shape_.x_stride}, shape_.activation), w({shape_.n, shape_.k}, shape_.activation);
   uint32_t state = 1;
   for (const Storage* s : {&x, &w})
     visit_activation(shape_.activation, [&](auto tag) {
@@ -58,20 +59,19 @@ bool PanelProduct::try_few(int64_t rows) const {
     });
   const Storage packed({static_cast<int64_t>(packed_bytes())}, DType::U8);
   pack(w.tensor().data, packed.tensor().data);
-  const Storage whole({rows, shape_.n}, DType::F32), part({kFewRows, shape_.n}, DType::F32);
+  const Storage whole({most, shape_.n}, DType::F32), part({least, shape_.n}, DType::F32);
   const auto multiply = [&](int64_t first, int64_t n, const Storage& y, bool accumulate) {
     const Storage scratch({static_cast<int64_t>(scratch_bytes(n, accumulate))}, DType::U8);
     run(n, x.tensor().rows(first, n).data, packed.tensor().data, y.tensor().as<float>(), accumulate,
         scratch.tensor().data);
   };
   const bool one_of_several = shape_.k < shape_.x_stride;  // panels along k: the others add to it
-  multiply(0, rows, whole, false);
-  if (one_of_several) multiply(0, rows, whole, true);
-  for (int64_t row = 0; row < rows; row += kFewRows) {
-    multiply(row, kFewRows, part, false);
-    if (one_of_several) multiply(row, kFewRows, part, true);
-    if (std::memcmp(part.tensor().data, whole.tensor().rows(row, kFewRows).data, part.tensor().bytes()) != 0)
-      return false;
+  multiply(0, most, whole, false);
+  if (one_of_several) multiply(0, most, whole, true);
+  for (int64_t row = 0; row < most; row += least) {
+    multiply(row, least, part, false);
+    if (one_of_several) multiply(row, least, part, true);
+    if (std::memcmp(part.tensor().data, whole.tensor().rows(row, least).data, part.tensor().bytes()) != 0) return false;
   }
   return true;
 }
@@ -84,14 +84,15 @@ bool PackedWeight::agree(int64_t rows, int64_t others) const {
 
 std::vector<RowPanel> row_panels(int64_t first, int64_t last, const PackedWeight& w, int64_t like) {
   std::vector<RowPanel> panels;
-  int64_t row = first, smallest = like;
-  for (const int64_t size : kPanelRows) {
-    const bool last_size = size == kFewRows;
-    if (row == last || (!last_size && last - row < size) || !w.agree(size, like)) continue;
-    smallest = size;
-    for (; last - row >= size; row += size) panels.push_back({row, size, size});
-  }
-  for (; row < last; row += smallest) panels.push_back({row, std::min(smallest, last - row), smallest});
+  int64_t row = first;
+  for (const int64_t size : kPanelRows)
+    if (size >= kFewRows && last - row >= size && w.agree(size, like))
+      for (; last - row >= size; row += size) panels.push_back({row, size, size});
+  if (row == last) return panels;
+  // `like` itself holds the rest.
+  const auto rest = std::find_if(kPanelRows.rbegin(), kPanelRows.rend(),
+                                 [&](int64_t size) { return size >= last - row && w.agree(size, like); });
+  panels.push_back({row, last - row, *rest});
   return panels;
 }
 

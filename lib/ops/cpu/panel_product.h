@@ -16,9 +16,10 @@
 
 namespace kvcal::cpu {
 
-/// Row counts of a panel: from dense products down to those of few rows (experts, ends of batches, generation).
-constexpr std::array<int64_t, 4> kPanelRows = {256, 128, 64, 32};
-constexpr int64_t kRows = kPanelRows.front(), kFewRows = kPanelRows.back();
+/// Row counts of a panel: from dense products over those of few rows (experts, ends of batches) down to a token that is
+/// decoded.
+constexpr std::array<int64_t, 7> kPanelRows = {256, 128, 64, 32, 8, 2, 1};
+constexpr int64_t kRows = kPanelRows.front(), kFewRows = 32;
 
 /// Of a row count in kPanelRows.
 constexpr size_t panel_rows_index(int64_t rows) {
