@@ -154,7 +154,16 @@ void check_share(const char* name, const std::optional<double>& share) {
     fail(std::string(name) + " is " + formatted("%.4g", *share) + ", expected 0 to 1");
 }
 
+/// Variants of one name could not be told apart.
+void check_different(const char* flag, const std::vector<std::string>& names) {
+  for (const std::string& name : names)
+    if (std::ranges::count(names, name) > 1) fail(std::string(flag) + ": " + name + " twice");
+}
+
 void check_flags(const EvaluateFlags& flags) {
+  check_different("--formats", flags.formats);
+  check_different("--state-dtype", flags.state_dtypes);
+  check_different("--choose", flags.choose);
   check_share("--min-agreement", flags.min_agreement);
   check_share("--min-correct", flags.min_correct);
   if (flags.max_kl && !(*flags.max_kl >= 0))
