@@ -299,16 +299,29 @@ TEST(Evaluate, WritesWhatTheSchemaSays) {
   EXPECT_FALSE(check_schema(broken, schema).empty());
 }
 
-TEST(Evaluate, TheStressedModelAnswersRightWithItsScalesAlone) {
-  const Artifact artifact = scales_of("datasets/demo/stressed");
+/// With answers to the demo's questions.
+Evaluation questioned(const std::string& model, const MakeVariants& variants) {
   EvaluationOptions options;
   options.max_new_tokens = 64;
   Recorder listener;
-  const Evaluation evaluation = evaluate(
-      {.model = source("datasets/demo/stressed"),
-       .prompts = [](bool) { return load_prompts({source("datasets/demo/questions.jsonl")}); },
-       .open_device = [] { return open_device("cpu", Precision::BF16, 2); }},
-      options, [&](const ModelSpec& spec) { return usual(spec, artifact); }, listener);
+  return evaluate({.model = source(model),
+                   .prompts = [](bool) { return load_prompts({source("datasets/demo/questions.jsonl")}); },
+                   .open_device = [] { return open_device("cpu", Precision::BF16, 2); }},
+                  options, variants, listener);
+}
+
+TEST(Evaluate, TheNaturalModelAnswersRightAtOneToo) {
+  const EvaluationFigures figures = figures_of(questioned("datasets/demo/natural", [](const ModelSpec& spec) {
+    return VariantSet{{at_one(spec, stored_format("fp8_e4m3"))}, {}, {}};
+  }));
+  EXPECT_EQ(figures.variants[0].answers->n_correct, 24) << "of the reference";
+  EXPECT_EQ(figures.variants[1].answers->n_correct, 24) << "at 1.0";
+}
+
+TEST(Evaluate, TheStressedModelAnswersRightWithItsScalesAlone) {
+  const Artifact artifact = scales_of("datasets/demo/stressed");
+  const Evaluation evaluation =
+      questioned("datasets/demo/stressed", [&](const ModelSpec& spec) { return usual(spec, artifact); });
   const EvaluationFigures figures = figures_of(evaluation);
   std::vector<int64_t> correct;
   for (const VariantFigures& v : figures.variants) correct.push_back(v.answers->n_correct);
