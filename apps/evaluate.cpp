@@ -84,8 +84,6 @@ RecipeRequest recipe_of(const EvaluateFlags& flags, const Sources& sources, cons
 /// Scale 1.0, the files, the first with keys' and values' scales exchanged or left out in writing, other formats,
 /// recurrent states; then each layer alone, of the first file or at 1.0.
 VariantSet make_variants(const EvaluateFlags& flags, const Sources& sources, const ModelSpec& spec) {
-  if (flags.query && std::ranges::any_of(spec.caches, &KvLayout::is_mla))
-    fail("--query: the queries of MLA are not rounded: this model's attention reads them before they are absorbed");
   const auto with_queries = [&](Variant variant, const Artifact* artifact) {
     if (flags.query) round_queries(variant, spec, artifact);
     return variant;

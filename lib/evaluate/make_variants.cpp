@@ -130,7 +130,6 @@ Variant stored_states(const ModelSpec& spec, std::string_view dtype) {
 
 void round_queries(Variant& variant, const ModelSpec& spec, const Artifact* artifact) {
   for (size_t c = 0; c < variant.caches.size(); ++c) {
-    if (spec.caches[c].is_mla()) continue;
     const SiteRounding& key = *variant.caches[c].key;
     const float scale = artifact ? layer_of(*artifact, spec.caches[c]).query.scale : 1.0f;
     variant.caches[c].query = key.write.empty() ? key : rounding_at(key.format, {scale});

@@ -42,7 +42,8 @@ Variant one_cache(const Variant& variant, const KvLayout& layout);
 /// "state_bf16", "state_f16". Error where the model has no such state.
 Variant stored_states(const ModelSpec& spec, std::string_view dtype);
 
-/// Rounds queries too, at what the file says of them; at 1.0 without a file. Dynamic where the keys are. Not of MLA.
+/// Rounds queries too (of MLA the absorbed ones), at what the file says of them; at 1.0 without a file. Dynamic where
+/// the keys are.
 void round_queries(Variant& variant, const ModelSpec& spec, const Artifact* artifact);
 
 }  // namespace kvcal

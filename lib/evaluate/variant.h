@@ -16,7 +16,7 @@ struct SiteRounding {
   bool operator==(const SiteRounding&) const = default;
 };
 
-/// Of one cache; a site without a rounding stays as it is. MLA: `key` is of the row.
+/// Of one cache; a site without a rounding stays as it is. MLA: `key` is of the row, `query` of the absorbed one.
 struct CacheSites {
   std::optional<SiteRounding> key, value, query;
   bool any() const { return key || value || query; }

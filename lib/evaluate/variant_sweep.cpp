@@ -82,6 +82,20 @@ int64_t work_before(int64_t layer, const std::vector<SequenceGroup>& groups) {
   return work;
 }
 
+/// Where variants round absorbed queries, every head has the whole row for its key.
+ModelSpec with_absorbed_queries(ModelSpec spec, const std::vector<Variant>& variants) {
+  for (LayerSpec& layer : spec.layers) {
+    if (layer.cache < 0) continue;
+    const auto cache = static_cast<size_t>(layer.cache);
+    const KvLayout& layout = spec.caches[cache];
+    const auto rounds_query = [&](const Variant& v) { return v.caches[cache].query.has_value(); };
+    if (!layout.is_mla() || std::ranges::none_of(variants, rounds_query)) continue;
+    layer.activations += layout.n_heads * layout.head_dim_k;
+    layer.kept_row += layout.n_heads * layout.head_dim_k;
+  }
+  return spec;
+}
+
 /// What a sweep finds of each variant, by prompt and position.
 std::vector<std::vector<ComparedToken>> compared(const Ground& on, const std::vector<Variant>& variants,
                                                  const MemoryPlan& memory, SweepFolder* store) {
@@ -122,8 +136,9 @@ MemoryPlan memory_of(const Ground& on, const std::vector<Variant>& variants) {
   memory.measured_groups = 1 + static_cast<int64_t>(n_variants);
   memory.block = options.keep_recent;
   memory.rounds_states = std::ranges::any_of(variants, [](const Variant& v) { return v.state != DType::F32; });
+  const ModelSpec spec = with_absorbed_queries(on.model.spec(), variants);
   return while_doing(std::to_string(n_variants) + " variant(s) beside the reference",
-                     [&] { return plan_memory(on.model.spec(), on.model.weights, side_by_side, memory); });
+                     [&] { return plan_memory(spec, on.model.weights, side_by_side, memory); });
 }
 
 Swept sweep(const Ground& on, const std::vector<Variant>& variants, const std::string& name) {

@@ -27,8 +27,12 @@ class KvTap {
   virtual Tensor value(int cache, const Tensor& v, const Batch& batch) = 0;  // [tokens, n_kv_heads, head_dim_v]
 
   /// MLA: the row that stands for key and value, [tokens, 1, head_dim_k]. The query is then the absorbed one that
-  /// decoding compares with it; it is shown only, what comes back is not used.
+  /// decoding compares with it; it is shown only, what comes back is not used, unless reads_absorbed_queries().
   virtual Tensor latent(int cache, const Tensor& row, const Batch& batch) = 0;
+
+  /// MLA: whether attention compares absorbed queries, as query() returns them, with rows, as decoding does; else it
+  /// expands both.
+  virtual bool reads_absorbed_queries(int /*cache*/) const { return false; }
 
   /// Whether it looks at absorbed queries: they are made for it alone, by a product and a copy of each token and head.
   virtual bool wants_absorbed_queries() const { return true; }

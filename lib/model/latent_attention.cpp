@@ -103,14 +103,20 @@ Tensor LatentAttention::grown_query(Ops& op, const Tensor& x, const Batch& batch
   return growth_.beta > 0 ? grown(op, x, growth_, batch) : x;
 }
 
-/// row [tokens, 1, kv_rank + rope] -> keys [tokens, n_heads, nope + rope], values [tokens, n_heads, value].
-KvTap::Rows LatentAttention::expand(Ops& op, const Tensor& row) const {
+/// row [tokens, 1, kv_rank + rope] -> keys [tokens, n_heads, nope + rope], values [tokens, n_heads, value]. Absorbed
+/// queries have the row itself for the key of every head.
+KvTap::Rows LatentAttention::expand(Ops& op, const Tensor& row, bool absorbed) const {
   const LatentDims& d = dims_;
   const int64_t n = row.dim(0);
   const Tensor cached = op.columns(row, 0, d.kv_rank).reshaped({n, d.kv_rank});
+  const Tensor values = op.linear(cached, v_b_).reshaped({n, d.n_heads, d.value});
+  if (absorbed) {
+    std::vector<int64_t> rows(static_cast<size_t>(n * d.n_heads));
+    for (size_t i = 0; i < rows.size(); ++i) rows[i] = static_cast<int64_t>(i) / d.n_heads;
+    return {op.take_rows(row, rows).reshaped({n, d.n_heads, row.dim(2)}), values};
+  }
   const Tensor k_nope = op.linear(cached, k_b_).reshaped({n, d.n_heads, d.nope});
-  return {op.join(k_nope, op.columns(row, d.kv_rank, d.rope)),
-          op.linear(cached, v_b_).reshaped({n, d.n_heads, d.value})};
+  return {op.join(k_nope, op.columns(row, d.kv_rank, d.rope)), values};
 }
 
 Tensor LatentAttention::forward(Ops& op, const Tensor& h, const Batch& batch, LayerStates& states, KvTap& tap,
@@ -127,10 +133,11 @@ Tensor LatentAttention::forward(Ops& op, const Tensor& h, const Batch& batch, La
   const Tensor k_pe = rotated(op, op.columns(kv, d.kv_rank, d.rope).reshaped({n, 1, d.rope}), turns);
 
   const Tensor row = tap.latent(s.cache, op.join(latent.reshaped({n, 1, d.kv_rank}), k_pe), batch);
-  Tensor absorbed;
-  if (tap.wants_absorbed_queries() || tap.samples()) {
+  const bool absorbs = tap.reads_absorbed_queries(s.cache);
+  Tensor absorbed, changed;
+  if (absorbs || tap.wants_absorbed_queries() || tap.samples()) {
     absorbed = op.join(op.linear_per_head(q_nope, absorbed_k_), q_pe);
-    tap.query(s.cache, absorbed, batch);
+    changed = tap.query(s.cache, absorbed, batch);
   }
   const AttentionSpec attention{static_cast<float>(s.softmax_scale), s.window};
   std::vector<KvRows*> latents;  // where the tap wants them later
@@ -146,12 +153,13 @@ Tensor LatentAttention::forward(Ops& op, const Tensor& h, const Batch& batch, La
   }
   if (tail == Tail::Skip) return h;
 
-  const KvTap::Rows expanded = expand(op, row);
+  const KvTap::Rows expanded = expand(op, row, absorbs);
   const std::vector<KvRows*> rows = states.kv_rows(batch);
-  const Tensor o = op.attention(op.join(q_nope, q_pe), expanded.k, expanded.v, batch.spans, rows, attention);
+  const Tensor q = absorbs ? changed : op.join(q_nope, q_pe);
+  const Tensor o = op.attention(q, expanded.k, expanded.v, batch.spans, rows, attention);
   if (tap.block() > 0)
     store_blocks(op, batch, rows, tap.block(), [&](size_t i, int64_t first) {
-      return expand(op, tap.stored(s.cache, {latents[i]->key.view.rows(first, tap.block()), {}}).k);
+      return expand(op, tap.stored(s.cache, {latents[i]->key.view.rows(first, tap.block()), {}}).k, absorbs);
     });
   return op.linear(o, wo_);
 }

@@ -2,7 +2,8 @@
 // keys and values are made (docs/model-notes.md, "Latent attention").
 //
 // Prefill expands the row that the tap returned into keys [W_UK c | k_pe] and values W_UV c of every head. Decoding in
-// a server folds W_UK into the query instead; that absorbed query is what the tap is shown.
+// a server folds W_UK into the query instead; that absorbed query is what the tap is shown, and what attention compares
+// with the row itself where the tap changes it.
 #pragma once
 
 #include "model/mixer.h"
@@ -39,7 +40,7 @@ class LatentAttention final : public Mixer {
 
  private:
   Tensor project_queries(Ops& op, const Tensor& h) const;
-  KvTap::Rows expand(Ops& op, const Tensor& row) const;
+  KvTap::Rows expand(Ops& op, const Tensor& row, bool absorbed) const;
   Tensor rotated(Ops& op, const Tensor& x, const Tensor& turns) const;
   Tensor grown_query(Ops& op, const Tensor& x, const Batch& batch) const;
 

@@ -85,16 +85,21 @@ class RoundedCache:
     def of_heads(self, site: str, x: torch.Tensor, owner: int) -> torch.Tensor:
         return self.round(site, x[0].transpose(0, 1), owner).transpose(0, 1)[None]
 
-    def of_rows(self, module, query: torch.Tensor, key: torch.Tensor, owner: int) -> tuple[torch.Tensor, torch.Tensor]:
-        """Keys and values of all heads [1, heads, tokens, width], expanded from the rounded rows."""
+    def of_rows(self, module, query: torch.Tensor, key: torch.Tensor, owner: int) -> tuple[torch.Tensor, ...]:
+        """Queries, keys and values of all heads [1, heads, tokens, width], expanded from the rounded rows; rounded queries
+        are absorbed ones, whose key is the row."""
         nope, rank = module.qk_nope_head_dim, module.kv_lora_rank
-        row = self.round("latent", latent_rows.sites(module, query, key)["latent"], owner)[:, 0]
+        sites = latent_rows.sites(module, query, key)
+        row = self.round("latent", sites["latent"], owner)[:, 0]
+        absorbed = self.round("query", sites["query"], owner)
         expanded = module.kv_b_proj(row[:, :rank]).view(len(row), query.shape[1], -1).transpose(0, 1)[None]
+        if "query" in self.rounding.get(owner, {}):
+            return absorbed.transpose(0, 1)[None], row.expand(1, query.shape[1], *row.shape), expanded[..., nope:]
         rope = row[:, rank:]
         if getattr(module.config, "rope_interleave", False):
             rope = torch.cat((rope[:, 0::2], rope[:, 1::2]), dim=-1)  # undoes latent_rows.in_pairs
         rope = rope.expand(1, query.shape[1], *rope.shape)
-        return torch.cat((expanded[..., :nope], rope), dim=-1), expanded[..., nope:]
+        return query, torch.cat((expanded[..., :nope], rope), dim=-1), expanded[..., nope:]
 
     def __call__(self, module, query, key, value, attention_mask, **kwargs):
         eager = sys.modules[type(module).__module__].eager_attention_forward
@@ -105,7 +110,7 @@ class RoundedCache:
         self.owners[at] = owner
         exact = key, value
         if latent_rows.is_latent(module):
-            key, value = self.of_rows(module, query, key, owner)
+            query, key, value = self.of_rows(module, query, key, owner)
         else:
             query, key, value = (self.of_heads(site, x, owner) for site, x in
                                  (("query", query), ("key", key), ("value", value)))
@@ -216,9 +221,9 @@ def variants_of(absmax: dict, every: bool) -> dict[str, Callable[[float], dict]]
     if "nvfp4" in formats:
         found["nvfp4_reread"] = lambda wider: everywhere(at("nvfp4", "tensor", wider, read=1.25))
     found["e4m3_one_layer"] = lambda wider: everywhere(at("e4m3", "tensor", wider), layers=owners[-1:])
+    found["int8_queries"] = lambda wider: everywhere(at("int8", "head", wider), everything)
+    found["int8_only_queries"] = lambda wider: everywhere(at("int8", "head", wider), ("query",))
     if not rows:
-        found["int8_queries"] = lambda wider: everywhere(at("int8", "head", wider), everything)
-        found["int8_only_queries"] = lambda wider: everywhere(at("int8", "head", wider), ("query",))
         found["e4m3_keys"] = lambda wider: everywhere(at("e4m3", "tensor", wider), ("key",))
         found["e4m3_values"] = lambda wider: everywhere(at("e4m3", "tensor", wider), ("value",))
     return found
