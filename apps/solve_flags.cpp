@@ -21,7 +21,8 @@ void SolveFlags::add_scales_to(CLI::App& verb) {
   verb.add_option("--headroom", options.headroom,
                   "For absmax and pow2: largest representable value / absmax (default: by format, 2 for FP8)")
       ->group(group);
-  verb.add_option("--granularity", granularity, "tensor: one scale per site; head: one per head")
+  verb.add_option("--granularity", granularity,
+                  "tensor: one scale per site; head: one per head; channel: one per channel of keys and values (int8)")
       ->group(group)
       ->capture_default_str();
   verb.add_option("--dtype", options.format, "Cache format: fp8_e4m3, fp8_e4m3fnuz or int8")

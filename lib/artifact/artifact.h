@@ -73,7 +73,8 @@ struct ArtifactParts {
 
 struct ArtifactSite {
   float scale = 0;
-  std::vector<float> scale_per_head;  // granularity head only
+  std::vector<float> scale_per_head;     // granularity head only
+  std::vector<float> scale_per_channel;  // key, value; granularity channel only: [n_kv_heads · head_dim]
   float absmax = 0;
   std::optional<ArtifactParts> parts;  // latent only
   std::optional<float> envelope;       // keys, latent: bound at any position
@@ -87,6 +88,8 @@ struct ArtifactSite {
   ArtifactGrowth growth;
   std::vector<float> absmax_by_position;  // bucket 0: position 0; bucket b: positions 2^(b-1) .. 2^b - 1
   Verdict verdict() const { return verdict_of(assessment); }
+  /// The finest there are: of channels, of heads, or the one of the site.
+  std::vector<float> scales() const;
   bool operator==(const ArtifactSite&) const = default;
 };
 

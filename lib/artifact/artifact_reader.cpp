@@ -210,6 +210,16 @@ ArtifactSite site_from(const Object& o, int64_t n_heads, bool has_parts = false)
   return s;
 }
 
+/// Absent but with granularity channel.
+std::vector<float> channel_scales_from(const Object& o, int64_t n_heads, int64_t head_dim) {
+  if (find_member(o.json, "scale_per_channel") == nullptr) return {};
+  std::vector<float> scales = floats(o, "scale_per_channel", scale_from);
+  if (const auto n = static_cast<int64_t>(scales.size()); n_heads == 0 || n % n_heads != 0 || n / n_heads != head_dim)
+    fail(member_at(o.where + "scale_per_channel") + " has " + std::to_string(n) + " numbers, expected " +
+         std::to_string(n_heads) + " heads of " + std::to_string(head_dim));
+  return scales;
+}
+
 ArtifactJoint joint_from(const Object& o) {
   ArtifactJoint j;
   j.scale = scale_from(o.at("scale"), o.where + "scale");
@@ -241,7 +251,9 @@ ArtifactLayer layer_from(const Object& o) {
     return l;
   }
   l.key = site_from(o.object("key"), l.n_kv_heads);
+  l.key.scale_per_channel = channel_scales_from(o.object("key"), l.n_kv_heads, l.head_dim_k);
   l.value = site_from(o.object("value"), l.n_kv_heads);
+  l.value.scale_per_channel = channel_scales_from(o.object("value"), l.n_kv_heads, l.head_dim_v);
   l.joint = joint_from(o.object("joint"));
   return l;
 }

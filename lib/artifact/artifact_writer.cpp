@@ -96,6 +96,7 @@ Json site_json(const ArtifactSite& s, const AssessmentLimits& limits) {
   out["assessment"] = assessment_json(s.assessment, limits);
   out["verdict"] = name_of(s.verdict());
   if (!s.scale_per_head.empty()) out["scale_per_head"] = numbers(s.scale_per_head);
+  if (!s.scale_per_channel.empty()) out["scale_per_channel"] = numbers(s.scale_per_channel);
   out["absmax_per_head"] = numbers(s.absmax_per_head);
   if (!s.zero_heads.empty()) out["zero_heads"] = s.zero_heads;
   out["absmax_by_position"] = numbers(s.absmax_by_position);
@@ -175,6 +176,11 @@ Json kv_cache_json(const std::vector<float>& scales) {
 }
 
 }  // namespace
+
+std::vector<float> ArtifactSite::scales() const {
+  if (!scale_per_channel.empty()) return scale_per_channel;
+  return scale_per_head.empty() ? std::vector{scale} : scale_per_head;
+}
 
 std::vector<NamedSite> cached_sites(const ArtifactLayer& layer) {
   if (layer.is_mla()) return {{"latent", &layer.latent}};

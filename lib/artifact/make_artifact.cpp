@@ -75,6 +75,7 @@ ArtifactSite site_from(const SiteStatistics& site, CacheSite which, const Solved
   ArtifactSite out;
   out.scale = solved.scale;
   out.scale_per_head = solved.scale_per_head;
+  out.scale_per_channel = solved.scale_per_channel;
   out.absmax = absmax_of(site);
   if (solved.envelope) out.envelope = scale_rounded_up(*solved.envelope);  // a bound stays one
   if (solved.envelope) out.uses_envelope = solved.provides_for_envelope;

@@ -15,6 +15,7 @@ struct DamageCheck {
 
   float largest_ratio() const {  // of a head's magnitude to its scale
     float worst = site.absmax / site.scale;
+    if (!site.scale_per_channel.empty()) return worst;  // at most: no channel is larger beside its scale
     if (!site.scale_per_head.empty()) worst = 0;
     for (size_t h = 0; h < site.scale_per_head.size(); ++h)
       worst = std::max(worst, site.absmax_per_head[h] / site.scale_per_head[h]);

@@ -80,19 +80,30 @@ void check_names(const Json& document, Report& report) {
   }
 }
 
-void check_heads(const Json& site, const std::string& path, size_t n_heads, bool per_head, Report& report) {
-  const Json* scales = find_member(site, "scale_per_head");
+/// Scales that a granularity adds to those of sites: there with it, absent with others, and of the right number.
+struct FinerScales {
+  std::string member;
+  const char* each;  // "head"
+  bool expected = false;
+  size_t n = 0;
+};
+
+void check_finer(const Json& site, const std::string& path, const FinerScales& finer, const std::string& granularity,
+                 Report& report) {
+  const Json* scales = find_member(site, finer.member.c_str());
+  if ((scales != nullptr) != finer.expected)
+    report.add("R06", scales ? path + "." + finer.member : path, finer.member,
+               (finer.expected ? "present" : "absent") + std::string(", as quantization.granularity is ") + granularity,
+               scales ? "there" : "absent");
+  else if (scales && scales->size() != finer.n)
+    report.add("S17", path + "." + finer.member, "the number of scales",
+               std::to_string(finer.n) + ", one per " + finer.each, std::to_string(scales->size()));
+}
+
+void check_magnitudes(const Json& site, const std::string& path, size_t n_heads, Report& report) {
   if (const size_t n = site["absmax_per_head"].size(); n != n_heads)
     report.add("R05", path + ".absmax_per_head", "the number of magnitudes", std::to_string(n_heads) + ", one per head",
                std::to_string(n));
-  if ((scales != nullptr) != per_head)
-    report.add(
-        "R06", scales ? path + ".scale_per_head" : path, "scale_per_head",
-        per_head ? "present, as quantization.granularity is head" : "absent, as quantization.granularity is tensor",
-        scales ? "there" : "absent");
-  else if (scales && scales->size() != n_heads)
-    report.add("S17", path + ".scale_per_head", "the number of scales", std::to_string(n_heads) + ", one per head",
-               std::to_string(scales->size()));
 }
 
 const std::vector<const char*> kOfGqa = {"key", "value", "query"}, kOfMla = {"latent", "query"};
@@ -108,13 +119,21 @@ void check_row(const Json& layer, const std::string& path, Report& report) {
 }
 
 void check_all_heads(const Json& document, Report& report) {
-  const bool per_head = document["quantization"]["granularity"] == "head";
+  const auto granularity = document["quantization"]["granularity"].get<std::string>();
   for (size_t i = 0; i < document["layers"].size(); ++i) {
     const Json& layer = document["layers"][i];
     if (is_mla(layer)) check_row(layer, at("layers", i, "head_dim_v"), report);
     for (const char* site : is_mla(layer) ? kOfMla : kOfGqa) {
-      const int64_t n = get_int(layer, site == std::string_view("query") ? "n_heads" : "n_kv_heads");
-      check_heads(layer[site], at("layers", i, site), static_cast<size_t>(n), per_head, report);
+      const std::string path = at("layers", i, site);
+      const std::string_view name = site;
+      const int64_t n = get_int(layer, name == "query" ? "n_heads" : "n_kv_heads");
+      const int64_t width = get_int(layer, name == "value" ? "head_dim_v" : "head_dim_k");
+      const bool has_channels = granularity == "channel" && (name == "key" || name == "value");
+      check_magnitudes(layer[site], path, static_cast<size_t>(n), report);
+      check_finer(layer[site], path, {"scale_per_head", "head", granularity == "head", static_cast<size_t>(n)},
+                  granularity, report);
+      check_finer(layer[site], path, {"scale_per_channel", "channel", has_channels, static_cast<size_t>(n * width)},
+                  granularity, report);
     }
   }
 }

@@ -50,6 +50,7 @@ void check_site(const Json& site, const std::string& path, Report& report) {
   const auto magnitude = [&](const Json& value, const std::string& at) { check_magnitude(value, at, false, report); };
   if (const Json* value = find_member(site, "scale")) scale(*value, path + ".scale");
   each(site, "scale_per_head", path, scale);
+  each(site, "scale_per_channel", path, scale);
   for (const char* key : {"absmax", "absmax_latent", "absmax_rope", "envelope"})
     if (const Json* value = find_member(site, key)) magnitude(*value, path + "." + key);
   each(site, "absmax_per_head", path, magnitude);

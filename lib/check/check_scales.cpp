@@ -59,14 +59,39 @@ void report_misfit(double scale, double absmax, const Bounds& bounds, const Arti
     report.add("S11", path, "largest magnitude / scale", number_text(absmax / bounds.least), std::to_string(known));
 }
 
-/// Scales per head: each fits its own head; a key's envelope is known for the whole site only.
+/// A key's envelope is known for the whole site only.
+Bounds bounds_of_head(const ArtifactSite& site, size_t head, const ArtifactQuantization& q) {
+  Bounds bounds = bounds_of(site.absmax_per_head[head], q);
+  if (site.uses_envelope.value_or(false)) bounds.most = std::max(bounds.most, static_cast<double>(site.scale));
+  return bounds;
+}
+
+/// Scales per head: each fits its own head.
 void check_heads(const ArtifactSite& site, const ArtifactQuantization& q, const std::string& path, Report& report) {
   for (size_t h = 0; h < site.scale_per_head.size(); ++h) {
-    Bounds bounds = bounds_of(site.absmax_per_head[h], q);
-    if (site.uses_envelope.value_or(false)) bounds.most = std::max(bounds.most, static_cast<double>(site.scale));
+    const Bounds bounds = bounds_of_head(site, h, q);
     if (!bounds.hold(site.scale_per_head[h]))
       report_misfit(site.scale_per_head[h], site.absmax_per_head[h], bounds, q,
                     path + ".scale_per_head[" + std::to_string(h) + "]", report);
+  }
+}
+
+/// Scales per channel: the largest of a head fits it. 1 is also that of a channel that is zero throughout.
+void check_channels(const ArtifactSite& site, const ArtifactQuantization& q, const std::string& path, Report& report) {
+  const size_t width = site.scale_per_channel.size() / site.absmax_per_head.size();
+  for (size_t h = 0; h < site.absmax_per_head.size() && width > 0; ++h) {
+    if (site.absmax_per_head[h] == 0) continue;
+    const Bounds bounds = bounds_of_head(site, h, q);
+    bool has_one = false;
+    size_t largest = h * width;
+    for (size_t c = h * width; c < (h + 1) * width; ++c) {
+      const std::vector<float>& scales = site.scale_per_channel;
+      has_one |= scales[c] == 1;
+      if (scales[c] != 1 && (scales[largest] == 1 || scales[c] > scales[largest])) largest = c;
+    }
+    if (const float scale = site.scale_per_channel[largest]; !bounds.hold(scale) && !(has_one && bounds.hold(1)))
+      report_misfit(scale, site.absmax_per_head[h], bounds, q,
+                    path + ".scale_per_channel[" + std::to_string(largest) + "]", report);
   }
 }
 
@@ -78,6 +103,7 @@ void check_site(const ArtifactSite& site, const ArtifactQuantization& q, const s
     report.add("S15", path + ".scale", "the share of the range in use", "at most 0.9",
                number_text(site.absmax / (q.max * site.scale)));
   check_heads(site, q, path, report);
+  check_channels(site, q, path, report);
 }
 
 /// Key and value would both fit much better with each other's scale.

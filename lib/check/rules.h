@@ -121,7 +121,7 @@ inline constexpr std::array kRules = {
     Rule{"R03", Error, "the recorded place of the largest magnitude does not have that magnitude", kAgain, ""},
     Rule{"R04", Error, "no magnitude by position equals the largest one", kAgain, ""},
     Rule{"R05", Error, "the number of magnitudes per head is not the number of heads", kAgain, ""},
-    Rule{"R06", Error, "granularity and scales per head disagree", kAgain, ""},
+    Rule{"R06", Error, "granularity and scales per head or channel disagree", kAgain, ""},
     Rule{"R07", Error, "the maximum is not that of the number format", kAgain, ""},
     Rule{"R08", Error, "the joint scale is not the larger of key and value", kAgain, ""},
     Rule{"R09", Error, "the envelope is below what was measured", kAgain, ""},

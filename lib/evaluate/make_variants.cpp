@@ -56,8 +56,7 @@ Variant at_one(const ModelSpec& spec, const StoredFormat& format) {
 Variant at_scales(const ModelSpec& spec, const Artifact& artifact, std::string name) {
   const StoredFormat& format = stored_format(artifact.quantization.dtype);
   return made(spec, std::move(name), format.name, [&](const KvLayout& layout, CacheSite s) {
-    const ArtifactSite& site = site_of(layer_of(artifact, layout), s);
-    return rounding_at(format.format, site.scale_per_head.empty() ? std::vector{site.scale} : site.scale_per_head);
+    return rounding_at(format.format, site_of(layer_of(artifact, layout), s).scales());
   });
 }
 

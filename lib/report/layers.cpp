@@ -21,8 +21,9 @@ std::string absmax_text(const ArtifactSite& site) {
 }
 
 std::string scale_text(const ArtifactSite& site) {
-  if (site.scale_per_head.empty()) return number(site.scale);
-  const auto [low, high] = std::minmax_element(site.scale_per_head.begin(), site.scale_per_head.end());
+  const std::vector<float> scales = site.scales();
+  if (scales.size() == 1) return number(scales[0]);
+  const auto [low, high] = std::minmax_element(scales.begin(), scales.end());
   return number(*low) + " to " + number(*high);
 }
 

@@ -63,7 +63,8 @@ struct Assessment {
   bool operator==(const Assessment&) const = default;
 };
 
-/// `scales` has one entry, or one per head; latent: of the row. Sites without statistics of their own are fine.
+/// `scales` has one entry, one per head, or one per channel; latent: of the row. Sites without statistics of their own
+/// are fine.
 Assessment assess(const CacheStatistics& cache, CacheSite site, const SolveOptions& options,
                   std::span<const float> scales);
 

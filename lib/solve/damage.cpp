@@ -4,7 +4,7 @@
 #include <cmath>
 #include <vector>
 
-#include "solve/head_model.h"
+#include "solve/channel_model.h"
 #include "stats/queries.h"
 
 namespace kvcal {
@@ -78,19 +78,59 @@ Change change_of(const SiteStatistics& site, size_t head, size_t width, const He
   return sum;
 }
 
+/// The same where each channel has a scale of its own.
+Change change_by_channel(const SiteStatistics& site, size_t head, const NumberFormat& format,
+                         std::span<const float> scales) {
+  Change sum;
+  for (size_t c = 0; c < scales.size(); ++c) {
+    const size_t at = head * scales.size() + c;
+    const auto norm = site.column_norms.empty() ? 1.0 : static_cast<double>(site.column_norms[at]);
+    const double w = norm * norm;
+    const ChannelRounding rounding = rounding_of(site.channels[at], format, scales[c], site.n_tokens);
+    sum.error += w * rounding.squared_error;
+    sum.energy += w * mean_square(site.channels[at], site.n_tokens);
+    sum.varying_error += w * rounding.varying;
+    sum.variance += w * variance(site.channels[at], site.n_tokens);
+    sum.within.error += w * rounding.within.error;
+    sum.within.variance += w * rounding.within.variance;
+  }
+  return sum;
+}
+
+bool clips_at(const SiteStatistics& site, size_t head, const NumberFormat& format, std::span<const float> scales) {
+  if (scales.size() == 1) return clips(site.heads[head], format, scales[0]);
+  for (size_t c = 0; c < scales.size(); ++c)
+    if (static_cast<double>(magnitude_of(site.channels[head * scales.size() + c].absmax)) >
+        kRoundsDown * format.max * static_cast<double>(scales[c]))
+      return true;
+  return false;
+}
+
+/// What belongs to one head: its scale, or those of its channels.
+std::span<const float> scales_of_head(std::span<const float> scales, const SiteStatistics& site, size_t head) {
+  if (scales.size() == 1) return scales;
+  const size_t n = scales.size() / site.heads.size();
+  return scales.subspan(head * n, n);
+}
+
 void predict_values(const CacheStatistics& cache, CacheSite values, const NumberFormat& format,
                     std::span<const float> scales, PredictedDamage& damage) {
   const SiteStatistics& site = cache.at(values);
   const auto width = static_cast<size_t>(width_of(cache.layout, values));
   Change all;
   std::vector<double> energies;
-  const auto scale_of = [&](size_t head) { return static_cast<double>(scales[scales.size() == 1 ? 0 : head]); };
+  const auto smallest_of = [&](size_t head) {
+    return static_cast<double>(std::ranges::min(scales_of_head(scales, site, head)));
+  };
   for (size_t head = 0; head < site.heads.size(); ++head) {
-    const HeadModel model = model_of(site.heads[head].histogram, format, scale_of(head));
-    const Change change = change_of(site, head, width, model, cache.layout.normed_output);
+    const std::span<const float> own = scales_of_head(scales, site, head);
+    const Change change = own.size() > 1
+                              ? change_by_channel(site, head, format, own)
+                              : change_of(site, head, width, model_of(site.heads[head].histogram, format, own[0]),
+                                          cache.layout.normed_output);
     all.add(change);
     energies.push_back(change.energy);
-    damage.clips |= clips(site.heads[head], format, scale_of(head));
+    damage.clips |= clips_at(site, head, format, own);
   }
   // Weights that do not sum to one, but to another share in each row, make an offset of all values vary as well.
   damage.rel = cache.layout.learned_sinks ? all.raw() : all.relative();
@@ -101,7 +141,8 @@ void predict_values(const CacheStatistics& cache, CacheSite values, const Number
   }
   for (size_t head = 0; head < site.heads.size(); ++head)
     if (energies[head] > kHeadThatMatters * all.energy)
-      damage.flushed_tokens = std::max(damage.flushed_tokens, flushed_tokens(site.heads[head], format, scale_of(head)));
+      damage.flushed_tokens =
+          std::max(damage.flushed_tokens, flushed_tokens(site.heads[head], format, smallest_of(head)));
 }
 
 /// Var of the key channels that query head `head` meets.
@@ -177,7 +218,7 @@ PredictedDamage predict_damage(const CacheStatistics& cache, CacheSite site, con
   for (const HeadError& error : errors_of(cache, site, format, scales))
     damage.noise = std::max(damage.noise, error.noise);
   for (size_t head = 0; head < s.heads.size(); ++head)
-    damage.clips |= clips(s.heads[head], format, scales[scales.size() == 1 ? 0 : head]);
+    damage.clips |= clips_at(s, head, format, scales_of_head(scales, s, head));
   if (site == CacheSite::Latent) damage.clips |= clips(cache.at(CacheSite::Rope).heads.at(0), format, scales[0]);
   return damage;
 }

@@ -29,7 +29,8 @@ struct PredictedDamage {
   bool clips = false;  // some value is off by more than rounding: |x| > 17/16 of the largest stored
 };
 
-/// `scales` has one entry for all heads, or one per head. Latent: of the row.
+/// `scales` has one entry for all heads, one per head, or one per channel. Latent: of the row. Tokens count as flushed
+/// where they are at the smallest scale of their head's channels.
 PredictedDamage predict_damage(const CacheStatistics& cache, CacheSite site, const NumberFormat& format,
                                std::span<const float> scales);
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "solve/head_model.h"
+#include "solve/channel_model.h"
 #include "stats/queries.h"
 
 namespace kvcal {
@@ -71,6 +71,31 @@ void append_errors(std::span<const ChannelStatistics> channels, const HeadModel&
   for (const ChannelStatistics& channel : channels) errors.push_back(varying_error(channel, model, n_tokens));
 }
 
+/// Of one head whose channels have scales of their own.
+HeadError error_by_channel(const CacheStatistics& cache, CacheSite site, size_t head, const NumberFormat& format,
+                           std::span<const float> scales) {
+  const SiteStatistics& statistics = cache.at(site);
+  HeadError error;
+  double energy = 0, squared_error = 0, lost = 0;
+  std::vector<double> varying;
+  for (size_t c = 0; c < scales.size(); ++c) {
+    const ChannelStatistics& channel = statistics.channels[head * scales.size() + c];
+    const double of_channel = mean_square(channel, statistics.n_tokens);
+    const ChannelRounding rounding = rounding_of(channel, format, scales[c], statistics.n_tokens);
+    energy += of_channel;
+    squared_error += rounding.squared_error;
+    lost += rounding.lost;
+    varying.push_back(rounding.varying);
+    if (site == CacheSite::Value && of_channel > 0) error.lost = std::max(error.lost, rounding.lost / of_channel);
+  }
+  if (energy > 0) {
+    error.error = std::sqrt(squared_error / energy);
+    error.lost = std::max(error.lost, lost / energy);
+  }
+  if (site == CacheSite::Key) add_noise(cache, head, varying, error);
+  return error;
+}
+
 std::vector<HeadError> errors_of_row(const CacheStatistics& cache, const NumberFormat& format, double scale) {
   std::vector<HeadError> errors;
   std::vector<double> channel_errors;
@@ -96,6 +121,11 @@ std::vector<HeadError> errors_of(const CacheStatistics& cache, CacheSite site, c
   const SiteStatistics& statistics = cache.at(site);
   const auto width = static_cast<size_t>(width_of(cache.layout, site));
   std::vector<HeadError> errors;
+  if (scales.size() > statistics.heads.size()) {
+    for (size_t head = 0; head < statistics.heads.size(); ++head)
+      errors.push_back(error_by_channel(cache, site, head, format, scales.subspan(head * width, width)));
+    return errors;
+  }
   for (size_t head = 0; head < statistics.heads.size(); ++head) {
     const double scale = scales[scales.size() == 1 ? 0 : head];
     const HeadModel model = model_of(statistics.heads[head].histogram, format, scale);

@@ -30,8 +30,8 @@ struct HeadError {
 /// Error, clipped and lost of a head alone, without its channels.
 HeadError error_of(const MagnitudeHistogram& histogram, const NumberFormat& format, float scale);
 
-/// Every head of a site; `scales` has one entry for all heads, or one per head. Latent: of the whole row, its two
-/// parts, with one scale.
+/// Every head of a site; `scales` has one entry for all heads, one per head, or one per channel, which clip nothing
+/// (int8). Latent: of the whole row, its two parts, with one scale.
 std::vector<HeadError> errors_of(const CacheStatistics& cache, CacheSite site, const NumberFormat& format,
                                  std::span<const float> scales);
 

@@ -5,34 +5,11 @@
 #include <cmath>
 
 #include "base/error.h"
-#include "solve/head_model.h"
+#include "solve/channel_model.h"
 #include "stats/queries.h"
 
 namespace kvcal {
 namespace {
-
-/// Σ(x' - x)² of a channel over one octave, at int8's step. Its values are taken to be spread evenly over the codes
-/// around their mean, with their variance: of n codes in a row it is (n² - 1) / 12.
-double squared_error_of(const OctaveMoments& moments, uint16_t absmax, double step) {
-  const auto n = static_cast<double>(moments.count);
-  const double unit = octave_unit(moments.octave);
-  if (256 * unit <= step / 2) return energy_of(moments);  // all become zero
-  const double mean = static_cast<double>(moments.sum_m) / n;
-  const double variance = std::max(0.0, static_cast<double>(moments.sum_m2) / n - mean * mean);
-  const double half = std::sqrt(3 * variance + 0.25);  // n / 2
-  const int lowest = moments.octave == 0 ? 0 : 128;
-  const int highest = moments.octave == absmax >> 7 ? lowest + (absmax & 127) : lowest + 127;
-  double sum = 0, weights = 0;
-  const int from = std::max(lowest, static_cast<int>(std::floor(mean - half + 0.5)));
-  const int to = std::min(highest, static_cast<int>(std::ceil(mean + half - 0.5)));
-  for (int m = from; m <= to; ++m) {
-    const double weight = std::min(m + 0.5, mean + half) - std::max(m - 0.5, mean - half);
-    const double steps = m * unit / step, rest = steps - std::nearbyint(steps);
-    sum += weight * rest * rest;
-    weights += weight;
-  }
-  return weights > 0 ? n * step * step * sum / weights : 0;
-}
 
 double relative(double squared_error, double energy) { return energy > 0 ? std::sqrt(squared_error / energy) : 0; }
 
@@ -57,8 +34,10 @@ double worst_of(const CacheStatistics& cache, CacheSite site, Error error) {
 
 std::optional<double> static_error(const CacheStatistics& cache, CacheSite site, const RunRecord& run,
                                    const SolveOptions& options, const NumberFormat& format) {
+  SolveOptions of_format = options;  // there is a column for scales per channel
+  if (of_format.granularity == Granularity::Channel) of_format.granularity = Granularity::Tensor;
   try {
-    const std::vector<float> scales = scales_for(cache, site, run, options, format);
+    const std::vector<float> scales = scales_for(cache, site, run, of_format, format);
     return worst_of(cache, site, [&](const SiteStatistics& s, size_t head) {
       return error_of(s.heads[head].histogram, format, scales[scales.size() == 1 ? 0 : head]).error;
     });
@@ -68,15 +47,14 @@ std::optional<double> static_error(const CacheStatistics& cache, CacheSite site,
 }
 
 double per_channel_error(const SiteStatistics& s, size_t head) {
+  static const NumberFormat& int8 = number_format("int8");
   const size_t width = s.channels.size() / s.heads.size();
   double energy = 0, squared_error = 0;
   for (size_t c = head * width; c < (head + 1) * width; ++c) {
     const ChannelStatistics& channel = s.channels[c];
-    const double step = static_cast<double>(magnitude_of(channel.absmax)) / 127;
-    for (const OctaveMoments& moments : channel.octaves) {
-      energy += energy_of(moments);
-      if (step > 0) squared_error += squared_error_of(moments, channel.absmax, step);
-    }
+    const double step = static_cast<double>(magnitude_of(channel.absmax)) / int8.max;
+    energy += mean_square(channel, s.n_tokens);
+    if (step > 0) squared_error += rounding_of(channel, int8, step, s.n_tokens).squared_error;
   }
   return relative(squared_error, energy);
 }

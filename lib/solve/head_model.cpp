@@ -8,7 +8,6 @@
 namespace kvcal {
 namespace {
 
-// From here on all values of a channel have one sign, and differ by less than their octave is wide.
 constexpr double kFarFromZero = 4;  // mean / standard deviation
 
 /// Var[r(x) - x] of the values of the head that are as large as this channel's are.
@@ -98,10 +97,11 @@ double variance(const ChannelStatistics& channel, uint64_t n_tokens) {
   return std::max(0.0, mean_square(channel, n_tokens) - offset * offset);
 }
 
+bool is_far_from_zero(double mean, double variance) { return std::fabs(mean) > kFarFromZero * std::sqrt(variance); }
+
 double varying_error(const ChannelStatistics& channel, const HeadModel& head, uint64_t n_tokens) {
   const double offset = mean(channel, n_tokens), spread = variance(channel, n_tokens);
-  if (std::fabs(offset) > kFarFromZero * std::sqrt(spread))
-    return error_variance(head, std::fabs(offset), std::sqrt(spread));
+  if (is_far_from_zero(offset, spread)) return error_variance(head, std::fabs(offset), std::sqrt(spread));
   return mean_squared_error(channel, head, n_tokens);
 }
 
@@ -113,7 +113,7 @@ Varying varying_within_octaves(const ChannelStatistics& channel, const HeadModel
     const double offset = std::fabs(static_cast<double>(moments.signed_sum_m)) * octave_unit(moments.octave) / n;
     const double spread = std::max(0.0, energy / n - offset * offset);
     sum.variance += n * spread;
-    if (offset > kFarFromZero * std::sqrt(spread))
+    if (is_far_from_zero(offset, spread))
       sum.error += n * error_variance(head, offset, std::sqrt(spread));
     else if (octave.total > 0)
       sum.error += energy * octave.squared_error / octave.total;

@@ -34,6 +34,9 @@ double mean_square(const ChannelStatistics& channel, uint64_t n_tokens);
 double mean(const ChannelStatistics& channel, uint64_t n_tokens);
 double variance(const ChannelStatistics& channel, uint64_t n_tokens);
 
+/// Whether all values of a channel have one sign, and differ by less than their octave is wide.
+bool is_far_from_zero(double mean, double variance);
+
 /// The part of e_c² that is not common to all tokens. A channel that is far from zero beside its spread lies in few
 /// rounding cells, and which ones decides: it is taken to be spread as the head's values around its mean are. Of others
 /// all of e_c².

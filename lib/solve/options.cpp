@@ -1,5 +1,6 @@
 #include "solve/options.h"
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 
@@ -14,6 +15,8 @@ namespace {
 // Scales a million times too large leave nothing of any format (fp8_e4m3 loses its first bit at 2^14).
 constexpr double kMaxHeadroom = 0x1p20;
 
+const std::array<std::string, 3> kGranularities = {"tensor", "head", "channel"};
+
 std::string text_of(double value) { return std::isfinite(value) ? shortest_double(value) : std::to_string(value); }
 
 void check_limit(const char* name, double value, double largest) {
@@ -21,20 +24,32 @@ void check_limit(const char* name, double value, double largest) {
     fail("limit " + std::string(name) + " is " + text_of(value) + ", expected 0 to " + text_of(largest));
 }
 
+/// Channels have moments and a largest magnitude, no histogram, and what their rounding does is known for a uniform
+/// grid.
+void check_per_channel(const SolveOptions& options) {
+  if (options.granularity != Granularity::Channel) return;
+  if (options.format != "int8")
+    fail("granularity channel is for int8, the format is " + options.format +
+         ": FP8 has the same relative error at any " + "scale; use --granularity head, or --dtype int8");
+  if (!policy_named(options.policy).uses_headroom)
+    fail("granularity channel is for the policies absmax and pow2: " + options.policy +
+         " needs a histogram, and channels have none");
+}
+
 }  // namespace
 
-std::string_view name_of(Granularity granularity) { return granularity == Granularity::Head ? "head" : "tensor"; }
+std::string_view name_of(Granularity granularity) { return kGranularities[static_cast<size_t>(granularity)]; }
 
 Granularity granularity_from_name(std::string_view name) {
-  if (name == "tensor") return Granularity::Tensor;
-  if (name == "head") return Granularity::Head;
-  static const std::array<std::string, 2> known = {"tensor", "head"};
-  fail_unknown("granularity", name, known);
+  const auto found = std::ranges::find(kGranularities, name);
+  if (found == kGranularities.end()) fail_unknown("granularity", name, kGranularities);
+  return static_cast<Granularity>(found - kGranularities.begin());
 }
 
 void check(const SolveOptions& options) {
   policy_named(options.policy);
   number_format(options.format);
+  check_per_channel(options);
   const double headroom = headroom_of(options);
   if (!(headroom >= 1 && headroom <= kMaxHeadroom))
     fail("headroom is " + text_of(headroom) + ", expected 1 to 1048576: below 1 the largest values would be clipped");

@@ -8,9 +8,9 @@
 
 namespace kvcal {
 
-/// One scale per site of a layer, or one per head of it.
-enum class Granularity : uint8_t { Tensor, Head };
-std::string_view name_of(Granularity granularity);  // "tensor", "head"
+/// One scale per site of a layer, one per head of it, or one per channel of keys and values (int8).
+enum class Granularity : uint8_t { Tensor, Head, Channel };
+std::string_view name_of(Granularity granularity);  // "tensor", "head", "channel"
 Granularity granularity_from_name(std::string_view name);
 
 /// From where a figure asks for a check, and from where the layer is to be kept in 16 bits.
@@ -52,7 +52,8 @@ struct SolveOptions {
 };
 
 /// Throws Error naming the option: unknown names (with the nearest), headroom below 1 or above 2^20, a percentile
-/// outside (0, 100], limits that are negative or not finite.
+/// outside (0, 100], limits that are negative or not finite, scales per channel of another format than int8 or by a
+/// policy that needs a histogram of each.
 void check(const SolveOptions& options);
 
 /// The headroom in force.

@@ -163,7 +163,8 @@ std::optional<SampledDamage> sampled_damage(const CacheStatistics& cache, CacheS
                                             std::span<const float> scales, const PredictedDamage& predicted) {
   const SiteStatistics& s = cache.at(site);
   const std::optional<Stand> stand = stand_in(format);
-  if (s.sampled.empty() || !stand) return std::nullopt;
+  const bool by_channel = scales.size() > s.heads.size();  // no rung has scales of channels
+  if (s.sampled.empty() || !stand || by_channel) return std::nullopt;
   PredictedDamage there;
   std::vector<int> rungs;
   for (const int up : {0, 1}) {  // a rung that clips does not stand for a scale that does not

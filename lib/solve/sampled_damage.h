@@ -21,9 +21,8 @@ struct SampledDamage {
 
 /// None where nothing was tried in the format (E4M3 stands for its sibling with another bias), or less than nine in ten
 /// of the sampled rows were tried at the rung nearest to a scale: the scale is too far from what their sequences
-/// needed. The figures are corrected by what the statistics say of the difference between rung and scale. `scales` as
-/// in assess().
-/// `predicted`: at these scales.
+/// needed, or each channel has one of its own. The figures are corrected by what the statistics say of the difference
+/// between rung and scale. `scales` as in assess(). `predicted`: at these scales.
 std::optional<SampledDamage> sampled_damage(const CacheStatistics& cache, CacheSite site, const NumberFormat& format,
                                             std::span<const float> scales, const PredictedDamage& predicted);
 

@@ -58,8 +58,9 @@ float chosen_scale(const MagnitudeHistogram& histogram, double range, const Solv
   return scale_rounded_up(policy_named(options.policy).scale(input));
 }
 
-/// The scales in force: one, or one per head.
+/// The scales in force: one, one per head, or one per channel.
 std::span<const float> scales_of(const SolvedSite& site) {
+  if (!site.scale_per_channel.empty()) return site.scale_per_channel;
   return site.scale_per_head.empty() ? std::span(&site.scale, 1) : std::span<const float>(site.scale_per_head);
 }
 
@@ -76,6 +77,38 @@ class SiteValues {
   std::optional<SiteStatistics> row_;
 };
 
+/// What the channels of a head are to provide for: their largest magnitudes and, of keys that a server may rotate
+/// further, at least the largest norm of their pair.
+std::vector<double> channel_ranges(const CacheStatistics& cache, CacheSite site, size_t head, bool rotated) {
+  const SiteStatistics& s = cache.at(site);
+  const auto width = static_cast<size_t>(width_of(cache.layout, site));
+  std::vector<double> ranges;
+  for (size_t c = head * width; c < (head + 1) * width; ++c)
+    ranges.push_back(static_cast<double>(magnitude_of(s.channels[c].absmax)));
+  if (!rotated) return ranges;
+  const auto n_pairs = static_cast<size_t>(pairs_of(cache.layout, site));
+  for (size_t pair = 0; pair < n_pairs; ++pair) {
+    const auto [a, b] = pair_channels(cache.layout, static_cast<int64_t>(pair));
+    const double norm = kTwoRoundings * s.pair_norm[head * n_pairs + pair];
+    for (const int64_t channel : {a, b}) {
+      double& range = ranges[static_cast<size_t>(channel)];
+      range = std::max(range, norm);
+    }
+  }
+  return ranges;
+}
+
+void solve_channels(const CacheStatistics& cache, CacheSite site, const SolveOptions& options,
+                    const NumberFormat& format, SolvedSite& out) {
+  const SiteStatistics& s = cache.at(site);
+  for (size_t head = 0; head < s.heads.size(); ++head)
+    for (const double range : channel_ranges(cache, site, head, out.provides_for_envelope)) {
+      const std::string where = title(cache, site) + ", channel " + std::to_string(out.scale_per_channel.size());
+      const auto scale = [&] { return chosen_scale(s.heads[head].histogram, range, options, format); };
+      out.scale_per_channel.push_back(range == 0 ? 1 : while_doing(where, scale));
+    }
+}
+
 /// From absmax to the scales.
 void solve_scales(const CacheStatistics& cache, CacheSite site, const SiteStatistics& s, const RunRecord& run,
                   const SolveOptions& options, const NumberFormat& format, SolvedSite& out) {
@@ -87,6 +120,11 @@ void solve_scales(const CacheStatistics& cache, CacheSite site, const SiteStatis
   out.scale =
       while_doing(title(cache, site), [&] { return chosen_scale(pooled(s).histogram, range, options, format); });
   if (options.granularity == Granularity::Tensor) return;
+  if (options.granularity == Granularity::Channel) {
+    // No server rounds queries, or stores a latent row, with scales per channel.
+    if (site == CacheSite::Key || site == CacheSite::Value) solve_channels(cache, site, options, format, out);
+    return;
+  }
   if (site == CacheSite::Latent) {  // one head; what looks like two are its parts
     out.scale_per_head = {out.scale};
     return;

@@ -17,13 +17,16 @@
 namespace kvcal {
 
 struct SolvedSite {
-  float scale = 0;                    // for the whole site, at either granularity
+  float scale = 0;                    // for the whole site, at any granularity
   std::vector<float> scale_per_head;  // Granularity::Head only; 1 for a head that is zero throughout
-  std::vector<int> zero_heads;        // heads without a value but zero: pruned, or padded
+  // Key and value at Granularity::Channel only: [heads · head_dim]; 1 for a channel that is zero throughout.
+  std::vector<float> scale_per_channel;
+  std::vector<int> zero_heads;  // heads without a value but zero: pruned, or padded
   double absmax = 0;
   std::optional<double> envelope;      // keys and rows with known rotary pairs: bound at any position, at least absmax
   bool provides_for_envelope = false;  // the scale was computed from the envelope
-  // Per head; at_scale with scale_per_head where there is one. Of a latent row: its latent part, its rope part.
+  // Per head; at_scale with the scales of heads or channels where there are some. Of a latent row: its latent part, its
+  // rope part.
   std::vector<HeadError> at_scale, at_one;
   Assessment assessment;
   Growth growth;
@@ -46,7 +49,8 @@ struct SolvedCache {
 
 SolvedCache solve_cache(const CacheStatistics& cache, const RunRecord& run, const SolveOptions& options);
 
-/// The scales of Key, Value or Latent alone, for any format (that of the options is not read): one, or one per head.
+/// The scales of Key, Value or Latent alone, for any format (that of the options is not read): one, or one per head or
+/// channel.
 /// Throws Error as solve_cache().
 std::vector<float> scales_for(const CacheStatistics& cache, CacheSite site, const RunRecord& run,
                               const SolveOptions& options, const NumberFormat& format);

@@ -44,6 +44,11 @@ TEST(Schema, AcceptsEverythingWeWrite) {
         const auto errors = check_schema(to_json(solved_artifact(statistics, options)), schema());
         EXPECT_TRUE(errors.empty()) << shown(errors);
       }
+  SolveOptions channels;
+  channels.format = "int8";
+  channels.granularity = Granularity::Channel;
+  const auto errors = check_schema(to_json(solved_artifact(statistics, channels)), schema());
+  EXPECT_TRUE(errors.empty()) << shown(errors);
 }
 
 TEST(Schema, AcceptsRareShapes) {

@@ -96,6 +96,10 @@ std::vector<Artifact> varieties() {
   options.format = "int8";
   options.limits = {{0.001, 0.02}, {0.03, 0.4}, {0.5, 0.6}, {0.07, 0.8}, 0.5, 3};
   out.push_back(solved_artifact(ordinary(), options));
+  SolveOptions channels;
+  channels.granularity = Granularity::Channel;
+  channels.format = "int8";
+  out.push_back(solved_artifact(ordinary(), channels));
   SyntheticRun lonely = ordinary_run();
   lonely.n_prompts = 1;
   lonely.n_passes = 1;
@@ -152,7 +156,7 @@ TEST(ArtifactReader, NamesTheMemberThatIsWrong) {
       {"versions 1.x", [](Json& j) { j["version"] = "2.0"; }},
       {"version", [](Json& j) { j.erase("version"); }},
       {"'quantization'", [](Json& j) { j.erase("quantization"); }},
-      {"quantization.granularity", [](Json& j) { j["quantization"]["granularity"] = "channel"; }},
+      {"quantization.granularity", [](Json& j) { j["quantization"]["granularity"] = "row"; }},
       {"quantization.convention", [](Json& j) { j["quantization"]["convention"] = "stored = real * scale"; }},
       {"quantization.limits.rel", [](Json& j) { j["quantization"]["limits"]["rel"] = "0.1"; }},
       {"quantization.max_model_len", [](Json& j) { j["quantization"]["max_model_len"] = -1; }},
@@ -173,6 +177,11 @@ TEST(ArtifactReader, NamesTheMemberThatIsWrong) {
       {"layers[0].value.absmax_per_head", [](Json& j) { j["layers"][0]["value"]["absmax_per_head"].push_back(1.0); }},
       {"layers[0].query.absmax_per_head[1]", [](Json& j) { j["layers"][0]["query"]["absmax_per_head"][1] = "x"; }},
       {"layers[0].key.scale_per_head", [](Json& j) { j["layers"][0]["key"]["scale_per_head"] = {1.0}; }},
+      {"layers[0].key.scale_per_channel", [](Json& j) { j["layers"][0]["key"]["scale_per_channel"] = {1.0}; }},
+      {"layers[0].value.scale_per_channel[1]",
+       [](Json& j) {
+         j["layers"][0]["value"]["scale_per_channel"] = {1.0, -1.0};
+       }},
       {"layers[0].key.where.prompt", [](Json& j) { j["layers"][0]["key"]["where"]["prompt"] = 3; }},
       {"layers[0].key.error.lost_at_one", [](Json& j) { j["layers"][0]["key"]["error"]["lost_at_one"] = -0.1; }},
       {"layers[0].key.growth.converged", [](Json& j) { j["layers"][0]["key"]["growth"]["converged"] = 1; }},

@@ -66,6 +66,17 @@ TEST(Variants, AFileByHeadGivesOneForEach) {
   EXPECT_EQ(v.caches[0].key->write.size(), 2U);
 }
 
+TEST(Variants, AFileByChannelGivesOneForEach) {
+  SolveOptions options;
+  options.format = "int8";
+  options.granularity = Granularity::Channel;
+  const Measured m(ordinary_run(), options);
+  const Variant v = at_scales(m.spec, m.artifact, "file");
+  EXPECT_EQ(v.caches[0].key->write, m.artifact.layers[0].key.scale_per_channel);
+  EXPECT_EQ(v.caches[0].value->read.size(), 32U);
+  EXPECT_EQ(v.caches[0].key->format, CacheFormat::Int8);
+}
+
 TEST(Variants, SwappedExchangesKeysAndValues) {
   const Measured m(ordinary_run());
   const Variant file = at_scales(m.spec, m.artifact, "file"), v = swapped(file);

@@ -247,7 +247,7 @@ TEST(Options, OutOfRangeAreRefusedByName) {
   refused("kl", [](auto& o) { o.limits.kl = {2, 1}; });
   EXPECT_NO_THROW(check(SolveOptions{}));
   EXPECT_EQ(granularity_from_name("head"), Granularity::Head);
-  EXPECT_THROW(granularity_from_name("channel"), Error);
+  EXPECT_THROW(granularity_from_name("row"), Error);
 }
 
 }  // namespace

@@ -55,7 +55,9 @@ inline SolveOptions solve_options(Granularity granularity = Granularity::Tensor,
 inline const Json& sound(Granularity granularity = Granularity::Tensor) {
   static const Json tensor = to_json(solved_artifact(sound_statistics(), solve_options()));
   static const Json head = to_json(solved_artifact(sound_statistics(), solve_options(Granularity::Head)));
-  return granularity == Granularity::Tensor ? tensor : head;
+  static const Json channel =
+      to_json(solved_artifact(sound_statistics(), solve_options(Granularity::Channel, "absmax", "int8")));
+  return granularity == Granularity::Tensor ? tensor : granularity == Granularity::Head ? head : channel;
 }
 
 /// The model that sound() is of.
