@@ -18,7 +18,7 @@ std::string weights_fingerprint(const Checkpoint& checkpoint, std::span<const st
   Sha256 hash;
   std::array<std::byte, kSample> sample;
   for (const std::string& name : sorted) {
-    if (KvScaleName ignored; parse_kv_scale_name(name, ignored)) continue;
+    if (KvScaleName ignored; parse_kv_scale_name(name, ignored) || is_modelslim_cache_name(name)) continue;
     const TensorInfo* info = checkpoint.find(name);
     if (!info) fail("fingerprint of " + quoted(checkpoint.folder().string()) + ": no tensor " + quoted(name));
     hash.update(name);

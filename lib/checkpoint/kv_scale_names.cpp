@@ -80,11 +80,15 @@ bool parse_kv_scale_name(std::string_view tensor, KvScaleName& out) {
   return false;
 }
 
+bool is_modelslim_cache_name(std::string_view tensor) {
+  return tensor.ends_with("_proj.kv_cache_scale") || tensor.ends_with("_proj.kv_cache_offset");
+}
+
 std::vector<std::string> kv_scale_tensors(const Checkpoint& checkpoint) {
   std::vector<std::string> found;
   KvScaleName parsed;
   for (const std::string& name : checkpoint.names())
-    if (parse_kv_scale_name(name, parsed)) found.push_back(name);
+    if (parse_kv_scale_name(name, parsed) || is_modelslim_cache_name(name)) found.push_back(name);
   return found;
 }
 

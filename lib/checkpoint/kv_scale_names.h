@@ -25,7 +25,12 @@ struct KvScaleName {
 /// none.
 bool parse_kv_scale_name(std::string_view tensor, KvScaleName& out);
 
-/// All such tensors, in name order.
+/// ModelSlim's names of scales and offsets per channel, which vLLM-Ascend alone reads:
+/// <attention>.k_proj.kv_cache_scale, .k_proj.kv_cache_offset, the same for v. parse_kv_scale_name() does not take
+/// them.
+bool is_modelslim_cache_name(std::string_view tensor);
+
+/// All tensors of either kind, in name order.
 std::vector<std::string> kv_scale_tensors(const Checkpoint& checkpoint);
 
 }  // namespace kvcal

@@ -40,26 +40,15 @@ ScaleSpelling own_convention(KvCarrier carrier, ScaleSpelling otherwise) {
 }
 
 Shape shape_of(const Naming& naming, size_t n) {
-  if (naming.per_head == PerHead::Yes) return Shape{static_cast<int64_t>(n), 1, 1};
+  if (naming.granularity == Granularity::Head) return Shape{static_cast<int64_t>(n), 1, 1};
   // As ModelOpt and Quark write them, and as compressed-tensors does.
   return naming.spelling == ScaleSpelling::Projection || naming.spelling == ScaleSpelling::Output ? Shape{} : Shape{1};
 }
 
-/// The value as a server will hold it. bf16 is exact in float16 within its range.
-float rounded_for(const Naming& naming, float scale, const std::string& name) {
-  if (!naming.rounded) return scale;
-  const float rounded = bf16_rounded_up(scale);
-  if (naming.half_precision && (rounded < 0x1p-14F || rounded > 65504.0F))
-    fail(quoted(name) + " is " + float_text(scale) +
-         ", which a float16 model cannot hold: the server keeps scales in the model's dtype; use a checkpoint whose "
-         "dtype is bfloat16, or one without quantized weights");
-  return rounded;
-}
-
-Json scheme(PerHead per_head) {
+Json scheme(Granularity granularity) {
   return {{"num_bits", 8},
           {"type", "float"},
-          {"strategy", per_head == PerHead::Yes ? "attn_head" : "tensor"},
+          {"strategy", granularity == Granularity::Head ? "attn_head" : "tensor"},
           {"symmetric", true},
           {"dynamic", false}};
 }
@@ -70,14 +59,14 @@ std::vector<JsonMember> quantized_layers(const ExportInput& input, const char* a
   const std::vector<int> kept = skipped_layers(input.artifact, input.options);
   if (kept.empty()) return {};
   Json modules = Json::object();
-  for (const LayerScales& layer : layer_scales(input.artifact, input.model, PerHead::No))
+  for (const LayerScales& layer : layer_scales(input.artifact, input.model, Granularity::Tensor))
     if (!std::ranges::binary_search(kept, layer.owner)) modules[layer.module] = {{"quant_algo", algorithm}};
   return {{"kv_cache_quantized_layers", modules}, {"kv_cache_schema_version", 1}};
 }
 
 std::map<std::string, std::vector<float>> by_name(const ExportPlan& plan) {
   std::map<std::string, std::vector<float>> all;
-  for (const PlannedScale& s : plan.scales) all[s.name] = s.values;
+  for (const ScaleTensor& t : plan.tensors) all[t.name] = t.values;
   return all;
 }
 
@@ -93,6 +82,15 @@ void compare_tensor(const Checkpoint& written, const std::string& name, const st
 }
 
 }  // namespace
+
+float held_in_model_dtype(float scale, bool half_precision, const std::string& name) {
+  const float rounded = bf16_rounded_up(scale);
+  if (half_precision && (rounded < 0x1p-14F || rounded > 65504.0F))
+    fail(quoted(name) + " is " + float_text(scale) +
+         ", which a float16 model cannot hold: the server keeps scales in the model's dtype; use a checkpoint whose "
+         "dtype is bfloat16, or one without quantized weights");
+  return rounded;
+}
 
 std::vector<std::string> replaced_scales(const ExportInput& input) {
   std::vector<std::string> there = kv_scale_tensors(Checkpoint::open(input.model.folder));
@@ -117,7 +115,8 @@ Naming naming_for(const ExportInput& input, ServerKind server, KvCarrier carrier
 
 void add_tensors(const std::vector<LayerScales>& scales, const Naming& naming, ExportPlan& plan) {
   const auto add = [&](const LayerScales& layer, const char* site, const std::string& name, std::vector<float> values) {
-    for (float& value : values) value = rounded_for(naming, value, name);
+    if (naming.rounded)
+      for (float& value : values) value = held_in_model_dtype(value, naming.half_precision, name);
     plan.tensors.push_back({name, shape_of(naming, values.size()), values});
     plan.scales.push_back({layer.layer, site, name, std::move(values)});
   };
@@ -136,18 +135,18 @@ TextFile edited_config(const ExportInput& input, const std::vector<std::string>&
   return {"config.json", while_doing(quoted(config.string()), [&] { return set_json_members(text, path, members); })};
 }
 
-TextFile compressed_tensors_config(const ExportInput& input, PerHead per_head) {
+TextFile compressed_tensors_config(const ExportInput& input, Granularity granularity) {
   if (!input.carrier.path.empty() && input.carrier.kind == KvCarrier::CompressedTensors) {
-    std::vector<JsonMember> members = {{"kv_cache_scheme", scheme(per_head)}};
+    std::vector<JsonMember> members = {{"kv_cache_scheme", scheme(granularity)}};
     // vLLM looks up head counts only where this key is.
     if (!find_member(input.carrier.config, "config_groups")) members.push_back({"config_groups", Json::object()});
     return edited_config(input, input.carrier.path, members);
   }
   // What llm-compressor writes for a cache alone, with the five keys of a scheme that every reader knows.
   const Json block = {
-      {"quant_method", "compressed-tensors"}, {"format", "dense"},       {"quantization_status", "compressed"},
-      {"config_groups", Json::object()},      {"ignore", Json::array()}, {"global_compression_ratio", nullptr},
-      {"kv_cache_scheme", scheme(per_head)},  {"version", "0.18.0"}};
+      {"quant_method", "compressed-tensors"},   {"format", "dense"},       {"quantization_status", "compressed"},
+      {"config_groups", Json::object()},        {"ignore", Json::array()}, {"global_compression_ratio", nullptr},
+      {"kv_cache_scheme", scheme(granularity)}, {"version", "0.18.0"}};
   return edited_config(input, {}, {{"quantization_config", block}});
 }
 

@@ -12,14 +12,18 @@ struct Naming {
   ServerSupport support;
   ScaleSpelling spelling = ScaleSpelling::Attention;
   bool query = false;
-  bool rounded = false;         // the server keeps them in the model's dtype
-  bool half_precision = false;  // which is float16
-  PerHead per_head = PerHead::No;
+  bool rounded = false;                           // the server keeps them in the model's dtype
+  bool half_precision = false;                    // which is float16
+  Granularity granularity = Granularity::Tensor;  // or Head
 };
 
 /// By the table of servers; the checkpoint's own convention where the server takes it. Throws Error, with the plug-in
 /// or the target that helps, when nothing in a checkpoint reaches the cache of this class.
 Naming naming_for(const ExportInput& input, ServerKind server, KvCarrier carrier);
+
+/// The value as a server holds it that keeps scales in the model's dtype: exact in bfloat16, rounded up. Throws Error
+/// for one that float16 cannot hold.
+float held_in_model_dtype(float scale, bool half_precision, const std::string& name);
 
 /// The KV scales that the checkpoint has already, all of which give way to the new ones. Throws Error when there are
 /// some and nobody said that they may.
@@ -33,7 +37,7 @@ TextFile edited_config(const ExportInput& input, const std::vector<std::string>&
                        const std::vector<JsonMember>& members);
 
 /// The members that say "FP8 KV cache, static, per tensor" (or per head) in the words of compressed-tensors.
-TextFile compressed_tensors_config(const ExportInput& input, PerHead per_head);
+TextFile compressed_tensors_config(const ExportInput& input, Granularity granularity);
 
 /// Both places where a ModelOpt checkpoint speaks of its cache. Throws when it does not quantize weights.
 std::vector<TextFile> modelopt_configs(const ExportInput& input, const char* algorithm);

@@ -82,10 +82,11 @@ void check_positive(const LayerScales& scales) {
   check("query", scales.query);
 }
 
-std::vector<float> values_of(const ArtifactSite& site, PerHead per_head) {
-  if (per_head == PerHead::No) return {site.scale};
-  if (site.scale_per_head.empty()) fail("the scale file has no scales per head");
-  return site.scale_per_head;
+std::vector<float> values_of(const ArtifactSite& site, Granularity granularity) {
+  if (granularity == Granularity::Tensor) return {site.scale};
+  const std::vector<float>& scales = granularity == Granularity::Head ? site.scale_per_head : site.scale_per_channel;
+  if (scales.empty()) fail("the scale file has no scales per " + std::string(name_of(granularity)));
+  return scales;
 }
 
 }  // namespace
@@ -109,7 +110,7 @@ void check_fits(const Artifact& artifact, const ModelIdentity& model) {
        ", which a server would run at 1.0 without a warning; calibrate the whole model");
 }
 
-std::vector<LayerScales> layer_scales(const Artifact& artifact, const ModelIdentity& model, PerHead per_head) {
+std::vector<LayerScales> layer_scales(const Artifact& artifact, const ModelIdentity& model, Granularity granularity) {
   std::map<int, const ArtifactLayer*> by_layer;
   for (const ArtifactLayer& layer : artifact.layers) by_layer[layer.index] = &layer;
   std::vector<LayerScales> all;
@@ -123,9 +124,10 @@ std::vector<LayerScales> layer_scales(const Artifact& artifact, const ModelIdent
     scales.layer = spec.index;
     scales.owner = owner;
     scales.module = model.tensor_prefix + module_of(model.spec.caches[static_cast<size_t>(cache)], spec.index);
-    scales.key = values_of(layer.key, per_head);
-    scales.value = values_of(layer.value, per_head);
-    scales.query = values_of(layer.query, per_head);
+    scales.key = values_of(layer.key, granularity);
+    scales.value = values_of(layer.value, granularity);
+    // Queries have no scales per channel.
+    scales.query = values_of(layer.query, granularity == Granularity::Channel ? Granularity::Tensor : granularity);
     check_positive(scales);
     all.push_back(std::move(scales));
   }
@@ -180,9 +182,15 @@ void check_format(const Artifact& artifact, std::initializer_list<std::string_vi
 }
 
 void check_per_tensor(const Artifact& artifact, const std::string& who) {
-  if (artifact.quantization.granularity == Granularity::Head)
-    fail("the scale file has one scale per head, " + who +
+  if (const Granularity granularity = artifact.quantization.granularity; granularity != Granularity::Tensor)
+    fail("the scale file has one scale per " + std::string(name_of(granularity)) + ", " + who +
          " takes one per layer; solve again: 'kvcal solve STATS --granularity tensor'");
+}
+
+void check_no_channels(const Artifact& artifact, const std::string& who) {
+  if (artifact.quantization.granularity == Granularity::Channel)
+    fail("the scale file has one scale per channel, " + who +
+         " takes one per layer or per head; solve again: 'kvcal solve STATS --granularity head'");
 }
 
 std::string layer_list(const std::vector<int>& layers) {

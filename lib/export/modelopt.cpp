@@ -28,7 +28,7 @@ float global_scale(const ArtifactSite& site) {
 std::vector<LayerScales> global_scales(const ExportInput& input) {
   std::map<int, const ArtifactLayer*> layers;
   for (const ArtifactLayer& layer : input.artifact.layers) layers[layer.index] = &layer;
-  std::vector<LayerScales> all = layer_scales(input.artifact, input.model, PerHead::No);
+  std::vector<LayerScales> all = layer_scales(input.artifact, input.model, Granularity::Tensor);
   for (LayerScales& scales : all) {
     scales.key = {global_scale(layers.at(scales.owner)->key)};
     scales.value = {global_scale(layers.at(scales.owner)->value)};
@@ -48,7 +48,8 @@ ExportPlan plan(const ExportInput& input) {
   naming.query = false;
   ExportPlan result;
   result.dropped = replaced_scales(input);
-  add_tensors(nvfp4 ? global_scales(input) : layer_scales(input.artifact, input.model, PerHead::No), naming, result);
+  add_tensors(nvfp4 ? global_scales(input) : layer_scales(input.artifact, input.model, Granularity::Tensor), naming,
+              result);
   result.files = modelopt_configs(input, nvfp4 ? "NVFP4" : "FP8");
   const char* dtype = nvfp4 ? "nvfp4" : "fp8_e4m3";
   result.serving.commands = {vllm_command(input, dtype)};

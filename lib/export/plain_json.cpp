@@ -31,8 +31,7 @@ void add_latent(const ExportInput& input, Json& modules, ExportPlan& plan) {
 ExportPlan plan(const ExportInput& input) {
   ExportPlan result;
   Json modules = Json::object();
-  const PerHead per_head = input.artifact.quantization.granularity == Granularity::Head ? PerHead::Yes : PerHead::No;
-  for (const LayerScales& layer : layer_scales(input.artifact, input.model, per_head)) {
+  for (const LayerScales& layer : layer_scales(input.artifact, input.model, input.artifact.quantization.granularity)) {
     Json& entry = modules[layer.module] = {{"layer", layer.layer}};
     if (layer.owner != layer.layer) entry["shares_cache_of"] = layer.owner;
     entry["key"] = one_or_all(layer.key);

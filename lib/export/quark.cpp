@@ -31,7 +31,7 @@ ExportPlan plan(const ExportInput& input) {
   naming.query = false;
   ExportPlan result;
   result.dropped = replaced_scales(input);
-  add_tensors(layer_scales(input.artifact, input.model, PerHead::No), naming, result);
+  add_tensors(layer_scales(input.artifact, input.model, Granularity::Tensor), naming, result);
   result.files = {quark_config(input)};
   result.serving.commands = {vllm_command(input, "fp8")};
   result.serving.snippet = vllm_snippet(input, "fp8");

@@ -16,7 +16,7 @@ std::vector<TextFile> configs(const ExportInput& input) {
     case KvCarrier::Fp8:
       return {};
     default:
-      return {compressed_tensors_config(input, PerHead::No)};
+      return {compressed_tensors_config(input, Granularity::Tensor)};
   }
 }
 
@@ -28,7 +28,7 @@ ExportPlan plan(const ExportInput& input) {
   const Naming naming = naming_for(input, ServerKind::Sglang, carrier);
   ExportPlan result;
   result.dropped = replaced_scales(input);
-  add_tensors(layer_scales(input.artifact, input.model, PerHead::No), naming, result);
+  add_tensors(layer_scales(input.artifact, input.model, Granularity::Tensor), naming, result);
   result.files = configs(input);
   result.serving.commands = {sglang_command(input.out.string(), "fp8_e4m3")};
   result.serving.snippet = sglang_snippet();

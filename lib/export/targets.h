@@ -11,6 +11,9 @@ Exporter sglang_json_exporter();
 Exporter modelopt_exporter();
 Exporter tgi_exporter();
 Exporter quark_exporter();
+Exporter vllm_ascend_exporter();
+Exporter lightllm_exporter();
+Exporter ort_genai_exporter();
 Exporter plain_json_exporter();
 Exporter scale_file_exporter();
 

@@ -17,7 +17,7 @@ ExportPlan plan(const ExportInput& input) {
     fail("TGI reads no scales for latent attention (MLA)");
   ExportPlan result;
   result.dropped = replaced_scales(input);
-  add_tensors(layer_scales(input.artifact, input.model, PerHead::No), Naming{}, result);
+  add_tensors(layer_scales(input.artifact, input.model, Granularity::Tensor), Naming{}, result);
   result.serving.commands = {"text-generation-launcher --model-id " + shell_word(input.out.string()) +
                              " --kv-cache-dtype fp8_e4m3fn"};
   result.serving.notes = {

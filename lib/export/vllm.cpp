@@ -15,10 +15,6 @@ bool is_compressed(const Carrier& carrier) {
   return carrier.kind == KvCarrier::None || carrier.kind == KvCarrier::CompressedTensors;
 }
 
-PerHead granularity_of(const ExportInput& input) {
-  return input.artifact.quantization.granularity == Granularity::Head ? PerHead::Yes : PerHead::No;
-}
-
 /// Whether vLLM lets the tokens of an image see each other in both directions (is_mm_prefix_lm of its configs): few
 /// backends can, and none of them with scales per head but FlashAttention 4.
 bool sees_images_whole(const ExportInput& input) {
@@ -58,7 +54,7 @@ void check_number_format(const ExportInput& input) {
 }
 
 std::vector<TextFile> configs(const ExportInput& input) {
-  if (is_compressed(input.carrier)) return {compressed_tensors_config(input, granularity_of(input))};
+  if (is_compressed(input.carrier)) return {compressed_tensors_config(input, input.artifact.quantization.granularity)};
   if (input.carrier.kind == KvCarrier::ModelOpt) return modelopt_configs(input, "FP8");
   if (input.carrier.kind == KvCarrier::Quark) return {quark_config(input)};
   return {};  // fp8: the tensors are enough
@@ -66,7 +62,7 @@ std::vector<TextFile> configs(const ExportInput& input) {
 
 void add_notes(const ExportInput& input, const Naming& naming, Serving& serving) {
   std::vector<std::string>& notes = serving.notes;
-  if (naming.per_head == PerHead::Yes)
+  if (naming.granularity == Granularity::Head)
     notes.emplace_back(
         "one scale per head needs FlashAttention 3 or later (H100 and later); vLLM refuses to start on "
         "other backends, and SGLang ignores such scales");
@@ -91,16 +87,17 @@ void add_notes(const ExportInput& input, const Naming& naming, Serving& serving)
 
 ExportPlan plan(const ExportInput& input) {
   check_number_format(input);
-  const PerHead per_head = granularity_of(input);
-  if (per_head == PerHead::Yes) check_per_head(input);
-  const KvCarrier carrier = per_head == PerHead::Yes                ? KvCarrier::PerHead
+  check_no_channels(input.artifact, "vLLM");
+  const Granularity granularity = input.artifact.quantization.granularity;
+  if (granularity == Granularity::Head) check_per_head(input);
+  const KvCarrier carrier = granularity == Granularity::Head        ? KvCarrier::PerHead
                             : input.carrier.kind == KvCarrier::None ? KvCarrier::CompressedTensors
                                                                     : input.carrier.kind;
   Naming naming = naming_for(input, ServerKind::Vllm, carrier);
-  naming.per_head = per_head;
+  naming.granularity = granularity;
   ExportPlan result;
   result.dropped = replaced_scales(input);
-  add_tensors(layer_scales(input.artifact, input.model, per_head), naming, result);
+  add_tensors(layer_scales(input.artifact, input.model, granularity), naming, result);
   result.files = configs(input);
   result.serving.commands = {vllm_command(input, "fp8")};
   result.serving.snippet = vllm_snippet(input, "fp8");
