@@ -149,7 +149,7 @@ void add_options(CLI::App& verb, ExportFlags& flags) {
       ->capture_default_str();
   verb.add_option("-o,--out", request.out, "Folder or file to write");
   verb.add_option("--granularity", request.granularity,
-                  "tensor or head: stop unless the scale file has this granularity")
+                  "tensor, head or channel: stop unless the scale file has this granularity")
       ->type_name("NAME");
   verb.add_flag("--no-query", flags.no_query, "Leave out query scales");
   verb.add_option("--skip-layers", flags.skip_layers,

@@ -15,7 +15,7 @@ struct ExportRequest {
   std::filesystem::path recipe;                 // evaluation whose recipe says which layers are kept; "" none
   std::filesystem::path scales, model, out;     // out: empty with write.in_place, and perhaps with plan_only
   std::string target = "vllm";                  // a name of exporters()
-  std::string granularity;                      // "tensor", "head": what the scale file must have; "" any
+  std::string granularity;                      // "tensor", "head", "channel": what the scale file must have; "" any
   ExportOptions options;                        // its also_for is filled from the next member
   std::vector<std::filesystem::path> also_for;  // checkpoints
   WriteOptions write;                           // its scales_sha256 is that of the file that is read
