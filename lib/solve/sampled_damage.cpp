@@ -82,6 +82,12 @@ std::optional<Worst> worst_of(const SiteStatistics& site, SampledFigure figure, 
   return worst;
 }
 
+/// The largest mean of a figure over readers and heads at a rung; 0 where it was not tried there.
+double mean_at(const SiteStatistics& site, SampledFigure figure, SampleFormat format, int rung) {
+  const std::optional<Worst> worst = worst_of(site, figure, format, [&](int32_t) { return rung; });
+  return worst ? worst->mean : 0.0;
+}
+
 /// How far a measured figure may be corrected.
 struct CorrectionRange {
   double least, most;
@@ -106,11 +112,15 @@ std::optional<double> change_between(const SiteStatistics& site, const Stand& st
   return std::sqrt(std::pow(lower->mean, 1 - share) * std::pow(upper->mean, share));
 }
 
+bool has_common_rung(const std::vector<int>& rungs) {
+  return std::ranges::adjacent_find(rungs, std::not_equal_to{}) == rungs.end();
+}
+
 /// What keys and values of a site add to it; none where heads have no common rung.
 std::optional<double> stream_change(const SiteStatistics& site, SampleFormat format, const std::vector<int>& rungs,
                                     const PredictedDamage& at_scale, const PredictedDamage& at_rung,
                                     CorrectionRange of_kl, CorrectionRange of_change) {
-  if (std::ranges::adjacent_find(rungs, std::not_equal_to{}) != rungs.end()) return std::nullopt;
+  if (!has_common_rung(rungs)) return std::nullopt;
   const auto mean = [&](SampledFigure figure) -> std::optional<double> {
     const auto worst = worst_of(site, figure, format, [&](int32_t) { return rungs[0]; });
     return worst ? std::optional(worst->mean) : std::nullopt;
@@ -123,6 +133,33 @@ std::optional<double> stream_change(const SiteStatistics& site, SampleFormat for
     sum =
         sum.value_or(0) + corrected(*by_value, square(at_scale.rel_raw), square(at_rung.rel_raw), of_change.squared());
   return sum;
+}
+
+/// Squared change of the layer's output for each nat of KL. Logits that move a little move the output as far whether
+/// keys or queries were rounded: so it is that of keys, at the rung that moves them least.
+double change_by_kl(const SiteStatistics& keys, SampleFormat format) {
+  double least = 0, ratio = 0;
+  for (const SampledSum& sum : keys.sampled) {
+    if (sum.figure != SampledFigure::KeyLayerChange || sum.format != format) continue;
+    const double kl = mean_at(keys, SampledFigure::KeyDivergence, format, sum.rung);
+    if (kl == 0 || (least > 0 && kl >= least)) continue;
+    least = kl;
+    ratio = mean_at(keys, SampledFigure::KeyLayerChange, format, sum.rung) / kl;
+  }
+  return ratio;
+}
+
+/// What moves little weight may move much of the output, as where a learned sink has nearly all of the weight. In
+/// diffuse attention noise of n nats is a KL of n²/2 and changes the output by n: so half of the squared change is the
+/// KL that would be as bad. Of keys, or of queries whose KL is given. 0 where it was not measured; where the output is
+/// normed, only the change of its direction would count.
+double kl_of_change(const CacheStatistics& cache, CacheSite site, SampleFormat format, const std::vector<int>& rungs,
+                    double kl) {
+  if (cache.layout.normed_output) return 0;
+  const SiteStatistics& keys = cache.at(cache.layout.is_mla() ? CacheSite::Latent : CacheSite::Key);
+  if (site == CacheSite::Query) return kl * change_by_kl(keys, format) / 2;
+  if (site != CacheSite::Key || !has_common_rung(rungs)) return 0;
+  return mean_at(keys, SampledFigure::KeyLayerChange, format, rungs[0]) / 2;
 }
 
 /// How much the lengths of heads vary beside each other, as a share of |y|²; of the reader where it is least. None
@@ -196,11 +233,12 @@ std::optional<SampledDamage> sampled_damage(const CacheStatistics& cache, CacheS
     // the key that it looked at: it then costs as many nats. Each query is rounded on its own, few of them say little.
     constexpr double kUnseen = 3;
     if (query) damage.kl_unseen = kUnseen * predicted.typical_noise / static_cast<double>(worst->rows);
-    damage.kl = corrected(worst->mean, predicted.noise * predicted.noise, there.noise * there.noise, of_kl);
+    const double kl = std::max(worst->mean, kl_of_change(cache, site, stand->sampled, rungs, worst->mean));
+    damage.kl = corrected(kl, predicted.noise * predicted.noise, there.noise * there.noise, of_kl);
   }
   damage.on_stream = stream_change(s, stand->sampled, rungs, predicted, there, of_kl, of_change);
   if (site == CacheSite::Value || site == CacheSite::Latent) {
-    if (std::ranges::adjacent_find(rungs, std::not_equal_to{}) != rungs.end()) return std::nullopt;  // no common rung
+    if (!has_common_rung(rungs)) return std::nullopt;  // no common rung
     const std::optional<Worst> change =
         worst_of(s, SampledFigure::LayerChange, stand->sampled, [&](int32_t) { return rungs[0]; });
     if (!change) return std::nullopt;

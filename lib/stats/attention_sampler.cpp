@@ -119,7 +119,8 @@ void AttentionSampler::fold_into(CacheStatistics& cache) {
   for (const SampledSum& sum : tables_.encode()) {
     if (sum.figure == SampledFigure::HeadShare && !cache.layout.normed_output) continue;  // it decides nothing there
     const bool is_query = sum.figure == SampledFigure::QueryDivergence;
-    const bool is_key = sum.figure == SampledFigure::KeyDivergence || sum.figure == SampledFigure::KeyStreamChange;
+    const bool is_key = sum.figure == SampledFigure::KeyDivergence || sum.figure == SampledFigure::KeyStreamChange ||
+                        sum.figure == SampledFigure::KeyLayerChange;
     (is_query ? cache.at(CacheSite::Query) : is_key ? key : value).sampled.push_back(sum);
   }
   value.column_norms = std::move(column_norms_);

@@ -51,10 +51,6 @@ struct RowChanges {
   explicit RowChanges(int rungs) : key(static_cast<size_t>(rungs)), value(key.size()) {}
 };
 
-bool is_of_thorough(SampledFigure figure) {
-  return figure == SampledFigure::QueryDivergence || figure == SampledFigure::KeyStreamChange;
-}
-
 /// Scale 1.0, the last of a ladder, may be among the rungs before it.
 bool repeated(const RungLadder& ladder, int i, int lowest) {
   const int first = ladder.rung(0, lowest);
@@ -105,6 +101,7 @@ void AttentionTables::add(const Tensor& rungs, const Tensor& figures, const Samp
       const double by_value = row.value[static_cast<size_t>(i)], by_key = row.key[static_cast<size_t>(i)];
       const bool has_value = !repeated(cache, i, v), has_key = thorough && !repeated(cache, i, k);
       if (has_value) add_figure(SampledFigure::LayerChange, 0, cache.rung(i, v), share_of(by_value, row.output));
+      if (has_key) add_figure(SampledFigure::KeyLayerChange, 0, cache.rung(i, k), share_of(by_key, row.output));
       if (stream.empty()) continue;
       if (has_key) add_figure(SampledFigure::KeyStreamChange, 0, cache.rung(i, k), on_stream(by_key));
       if (has_value) add_figure(SampledFigure::ValueStreamChange, 0, cache.rung(i, v), on_stream(by_value));
@@ -125,6 +122,11 @@ void AttentionTables::add_shares(const Tensor& figures, int64_t row, const Sampl
   for (int32_t head = 0; head < n_heads && all > 0; ++head)
     add({SampledFigure::HeadShare, request.format, reader, head, kRungOfOne}, tokens,
         std::sqrt(outputs[static_cast<size_t>(head)] / all));
+}
+
+bool is_of_thorough(SampledFigure figure) {
+  return figure == SampledFigure::QueryDivergence || figure == SampledFigure::KeyStreamChange ||
+         figure == SampledFigure::KeyLayerChange;
 }
 
 std::vector<SampledSum> AttentionTables::encode() const {

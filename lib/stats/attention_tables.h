@@ -26,8 +26,12 @@ enum class SampledFigure : uint8_t {
   // Of a query head, nothing rounded: |y|_w as a share of the layer's, where its output does not reach the stream as it
   // is. With Σ of their squares 1 in each row, 1 - Σ (mean)² is how much the heads' lengths vary beside each other.
   HeadShare,
+  KeyLayerChange,  // LayerChange, with keys rounded, of thorough rows
 };
-constexpr auto kLastSampledFigure = SampledFigure::HeadShare;
+constexpr auto kLastSampledFigure = SampledFigure::KeyLayerChange;
+
+/// Whether a figure is of thorough rows alone.
+bool is_of_thorough(SampledFigure figure);
 
 /// One figure at one rung.
 struct SampledSum {

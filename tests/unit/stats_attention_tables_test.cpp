@@ -47,13 +47,13 @@ TEST(SampledTokens, AMeanIsOverTokens) {
   tables.add(rungs.tensor(), figures_of_two_rows(storage, request), request, 0, tokens, std::vector<double>{1, 1});
   size_t n = 0;
   for (const SampledSum& sum : tables.encode()) {
-    const bool thorough = sum.figure == SampledFigure::QueryDivergence || sum.figure == SampledFigure::KeyStreamChange;
+    const bool thorough = is_of_thorough(sum.figure);
     EXPECT_EQ(sum.rows, 2u);
     EXPECT_EQ(sum.tokens, thorough ? 400u : 100u);
     EXPECT_EQ(mean_of(sum), thorough ? (1.0 + 3 * 399) / 400 : (1.0 + 3 * 99) / 100);
     n += thorough;
   }
-  EXPECT_EQ(n, static_cast<size_t>(request.query().size() + request.cache().size()));
+  EXPECT_EQ(n, static_cast<size_t>(request.query().size() + 2 * request.cache().size()));
 }
 
 // Outputs of 3 and 4, then of 4 and 3, which the stream does not get as they are: shares of 0.6 and 0.8.

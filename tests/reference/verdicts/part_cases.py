@@ -147,4 +147,9 @@ NORMED = [
     of_normed("v_offset_kinds_four_heads", "four heads: so much of it that rows seldom lie near the mean", 4, 2),
 ]
 
-CASES = VALUES + KEYS + ROWS + CLIPPED + GRIDS + FEW + BOTTOM + SINKS + ONE_CHANNEL + SAMPLES + NORMED
+LOGITS = [
+    of("k_sink_takes_most", "a learned sink has nearly all of the weight: little of it moves, but all that the layer adds", ["key", "query"],
+       more={"class": "sinks"}, q=table(8), sinks=table(0, edit(add=33.0))),
+]
+
+CASES = VALUES + KEYS + ROWS + CLIPPED + GRIDS + FEW + BOTTOM + SINKS + ONE_CHANNEL + SAMPLES + NORMED + LOGITS
