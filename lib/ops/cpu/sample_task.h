@@ -38,7 +38,7 @@ class SampleTask {
         left_row_(Products::left_row(shape.key_dim)),
         value_row_(Products::result_row(shape.value_dim)),
         products_(shape.key_dim, shape.value_dim, scratch),
-        trials_(in.request, shape.key_dim),
+        trials_(in.request, shape.key_dim, in.spec.sinks.data != nullptr),
         keys_(shape.key_dim, key_row_, rungs_of(rows, in.request.cache(), &SampledRow::key_rung), in.request, scratch),
         values_(shape.value_dim, value_row_, rungs_of(rows, in.request.cache(), &SampledRow::value_rung), in.request,
                 scratch),
@@ -58,9 +58,9 @@ class SampleTask {
       float* wide = wide_query_ + r * key_row_;
       copy_wide(in_.q + (rows_[pos(r)].row * h_.n_heads + head(r)) * h_.key_dim, wide, h_.key_dim);
       products_.load_left(wide, h_.key_dim, query_ + r * left_row_);
+      trials_.see(in_.key + kv_head_ * h_.key_dim, h_.n_kv_heads * h_.key_dim, rows_[pos(r)].last_key + 1);
+      trials_.add_row(is_thorough(r) ? wide : nullptr, rows_[pos(r)].query_rung);
     }
-    for (int64_t r = 0; r < n_rows_; ++r)
-      trials_.add_row(is_thorough(r) ? wide_query_ + r * key_row_ : nullptr, rows_[pos(r)].query_rung);
     trial_query_ = elements(static_cast<int64_t>(trials_.size()) * left_row_);
     trial_logits_ = floats(static_cast<int64_t>(trials_.size()) * kLogitsRow);
     float* rounded_query = floats(key_row_);

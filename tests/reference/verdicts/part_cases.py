@@ -150,6 +150,8 @@ NORMED = [
 LOGITS = [
     of("k_sink_takes_most", "a learned sink has nearly all of the weight: little of it moves, but all that the layer adds", ["key", "query"],
        more={"class": "sinks"}, q=table(8), sinks=table(0, edit(add=33.0))),
+    of("q_small_where_keys_are_large", "three channels that are lost at 1.0, small where the keys are large", ["query"],
+       k=table(2, *each_head(2, 64, [14, 17], times=1060.0)), q=table(1.4, *each_head(4, 64, [14, 17], times=.000943))),
 ]
 
 CASES = VALUES + KEYS + ROWS + CLIPPED + GRIDS + FEW + BOTTOM + SINKS + ONE_CHANNEL + SAMPLES + NORMED + LOGITS
