@@ -1,4 +1,5 @@
-// Attention of sampled rows with keys, or values, rounded at rungs of a ladder (ops/attention_sample.h), in f32.
+// Attention of sampled rows with keys, or values, rounded at rungs of a ladder (ops/attention_sample.h), for f32; bf16
+// is sample_logits.cu's and sample_outputs.cu's.
 //
 // A block walks over the keys of its tile of rows (device/sample_tile.cuh) for four slots of the ladder, all that a
 // plain request has. Tiles of keys and values are rounded on their way to shared memory, once for each rung that any of
@@ -6,7 +7,7 @@
 // fmaf for a row and key; longer ladders take more blocks, of which each makes the exact logits again.
 #include "kernels/device/sample_tile.cuh"
 #include "kernels/runtime/launch.h"
-#include "ops/visit_activation.h"
+#include "kernels/sample_tiles.h"
 
 namespace kvcal::cuda {
 namespace {
@@ -30,9 +31,9 @@ __device__ inline void compare(const float (&logits)[4], const float (&others)[4
 }
 
 /// One key block's part of all sums: Σ p v (in the first walk), and by slot Σ p (v' - v).
-template <int kColumns, class T>
+template <int kColumns>
 __device__ void add_values(ValueTile<kColumns>& tile, ValueSlab<kColumns>& slab, const Probabilities& p,
-                           const TriedRow* rows, const Rungs& rungs, const Slots& slots, const HeadRows<T>& values,
+                           const TriedRow* rows, const Rungs& rungs, const Slots& slots, const HeadRows<float>& values,
                            int64_t key0, int column0, SampleFormat format) {
   using Tile = ValueTile<kColumns>;
   const int row0 = Tile::first_row();
@@ -87,7 +88,7 @@ __device__ void add_squares(const ValueTile<kColumns>& tile, const TriedRow* row
 
 /// Block (tile of query rows and walk, key-value head, sequence). Value columns come kColumns at a time; logits are
 /// made anew for each time, those of rounded keys at the first only. figures are zeros before.
-template <class T, int kColumns>
+template <int kColumns>
 __global__ void __launch_bounds__(kThreads) sample_attention_kernel(SampleArrays a, SampleShape s) {
   const SampledSequence sequence = a.sequences[blockIdx.z];
   const auto [first_row, slots] = walk_of_block(s);
@@ -98,16 +99,16 @@ __global__ void __launch_bounds__(kThreads) sample_attention_kernel(SampleArrays
   KVCAL_SHARED(ValueSlab<kColumns>, value_slab, 1);
   KVCAL_SHARED(Probabilities, probabilities, 1);
   const int thread = static_cast<int>(threadIdx.x), row0 = thread / kKeyThreads * 2, key = thread % kKeyThreads * 4;
-  const HeadRows<T> keys = keys_of<T>(sequence, s), values = values_of<T>(sequence, s);
-  const T* q = static_cast<const T*>(a.q);
+  const HeadRows<float> keys = keys_of<float>(sequence, s), values = values_of<float>(sequence, s);
+  const auto* q = static_cast<const float*>(a.q);
 
   for (int column0 = 0; column0 == 0 || column0 < s.value_dim; column0 += kColumns) {
     __syncthreads();  // the rows' states have been read
     if (thread < kRows) begin_row(rows[thread], first_row + thread, sequence, a, s);
     __syncthreads();
     if (column0 == 0)
-      for (int site = 0; site < 2; ++site) list_rungs(rungs[site], rows, site, slots);
-    const int last = last_key_of(rows);
+      for (int site = 0; site < 2; ++site) list_rungs<kRows>(rungs[site], rows, site, slots);
+    const int last = last_key_of<kRows>(rows);
     ValueTile<kColumns> tile = {};
     for (int64_t key0 = rows[0].first_key / kKeys * kKeys; key0 <= last; key0 += kKeys) {
       float logits[2][4], p[2][4];
@@ -147,18 +148,19 @@ __global__ void __launch_bounds__(kThreads) sample_attention_kernel(SampleArrays
   }
 }
 
-template <class T>
 void sample(const SampleArrays& a, const SampleShape& s, cudaStream_t stream) {
-  const dim3 grid = grid_of(s, n_blocks(s.n_slots, kSlots));
+  const dim3 grid = grid_of<kRows>(s, n_blocks(s.n_slots, kSlots));
   with_columns(s, [&]<int kColumns>() {
-    launch(KVCAL_KERNEL(sample_attention_kernel<T, kColumns>), grid, dim3(kThreads), 0, stream, a, s);
+    launch(KVCAL_KERNEL(sample_attention_kernel<kColumns>), grid, dim3(kThreads), 0, stream, a, s);
   });
 }
 
 }  // namespace
 
 void sample_attention(DType t, const SampleArrays& arrays, const SampleShape& shape, cudaStream_t stream) {
-  visit_activation(t, [&](auto tag) { sample<decltype(tag)>(arrays, shape, stream); });
+  if (t != DType::BF16) return sample(arrays, shape, stream);
+  sample_key_logits(arrays, shape, stream);
+  sample_value_outputs(arrays, shape, stream);
 }
 
 }  // namespace kvcal::cuda

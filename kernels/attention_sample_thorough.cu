@@ -2,7 +2,7 @@
 // rounded keys do to their output. f32, tiles as in attention_sample.cu, whose rows these are once more: one in four.
 #include "kernels/device/sample_tile.cuh"
 #include "kernels/runtime/launch.h"
-#include "ops/visit_activation.h"
+#include "kernels/sample_tiles.h"
 
 namespace kvcal::cuda {
 namespace {
@@ -28,9 +28,8 @@ struct RoundedQuery {
 };
 
 /// The thread's two rows and four keys of a block: exact logits and what they weigh, then those of every slot.
-template <class T>
-__device__ void try_queries(QueryRow* rows, KeySlab& slab, const T* q, const HeadRows<T>& keys, int64_t key0,
-                            const SampleShape& s, const Slots& slots) {
+__device__ inline void try_queries(QueryRow* rows, KeySlab& slab, const float* q, const HeadRows<float>& keys,
+                                   int64_t key0, const SampleShape& s, const Slots& slots) {
   const int thread = static_cast<int>(threadIdx.x), row0 = thread / kKeyThreads * 2, key = thread % kKeyThreads * 4;
   float logits[2][4], p[2][4], others[2][4];
   multiply_keys(logits, slab, q, rows, keys, key0, Rounding{}, AsItIs{});
@@ -58,7 +57,6 @@ __device__ void try_queries(QueryRow* rows, KeySlab& slab, const T* q, const Hea
 
 /// Block (tile of thorough rows, key-value head, sequence): (1 + slots) key_dim fmaf for a row and key, 10 for a plain
 /// request.
-template <class T>
 __global__ void __launch_bounds__(kThreads) sample_queries_kernel(SampleArrays a, SampleShape s) {
   const SampledSequence sequence = a.sequences[blockIdx.z];
   const int64_t first_row = int64_t{blockIdx.x} * kRows;
@@ -69,10 +67,10 @@ __global__ void __launch_bounds__(kThreads) sample_queries_kernel(SampleArrays a
   const int thread = static_cast<int>(threadIdx.x);
   if (thread < kRows) begin_row(rows[thread], first_row + thread, sequence, a, s);
   __syncthreads();
-  const HeadRows<T> keys = keys_of<T>(sequence, s);
-  const int last = last_key_of(rows);
+  const HeadRows<float> keys = keys_of<float>(sequence, s);
+  const int last = last_key_of<kRows>(rows);
   for (int64_t key0 = rows[0].first_key / kKeys * kKeys; key0 <= last; key0 += kKeys)
-    try_queries(rows, slab[0], static_cast<const T*>(a.q), keys, key0, s, slots);
+    try_queries(rows, slab[0], static_cast<const float*>(a.q), keys, key0, s, slots);
   __syncthreads();
   if (thread >= kRows || !rows[thread].there) return;
   const QueryRow& row = rows[thread];
@@ -158,7 +156,7 @@ __device__ void add_changes(const ValueTile<kColumns>& tile, const MovedRow* row
 
 /// Block (tile of thorough rows and walk, key-value head, sequence): (1 + rungs) (key_dim + value_dim) fmaf for a row
 /// and key, as the plain figures, but with the logits made anew for each kColumns of values.
-template <class T, int kColumns>
+template <int kColumns>
 __global__ void __launch_bounds__(kThreads, 1) sample_key_change_kernel(SampleArrays a, SampleShape s) {
   using Tile = ValueTile<kColumns>;
   const SampledSequence sequence = a.sequences[blockIdx.z];
@@ -170,15 +168,15 @@ __global__ void __launch_bounds__(kThreads, 1) sample_key_change_kernel(SampleAr
   KVCAL_SHARED(ValueSlab<kColumns>, value_slab, 1);
   KVCAL_SHARED(Probabilities, probabilities, 1);
   const int thread = static_cast<int>(threadIdx.x), row0 = thread / kKeyThreads * 2, key = thread % kKeyThreads * 4;
-  const HeadRows<T> keys = keys_of<T>(sequence, s), values = values_of<T>(sequence, s);
-  const T* q = static_cast<const T*>(a.q);
+  const HeadRows<float> keys = keys_of<float>(sequence, s), values = values_of<float>(sequence, s);
+  const auto* q = static_cast<const float*>(a.q);
 
   for (int column0 = 0; column0 < s.value_dim; column0 += kColumns) {
     __syncthreads();  // the rows' states have been read
     if (thread < kRows) begin_row(rows[thread], first_row + thread, sequence, a, s);
     __syncthreads();
-    if (column0 == 0) list_rungs(rungs[0], rows, 0, slots);
-    const int last = last_key_of(rows);
+    if (column0 == 0) list_rungs<kRows>(rungs[0], rows, 0, slots);
+    const int last = last_key_of<kRows>(rows);
     Tile tile = {};
     for (int64_t key0 = rows[0].first_key / kKeys * kKeys; key0 <= last; key0 += kKeys) {
       float p[2][4], logits[2][4], product[Tile::kOwnRows][4];
@@ -208,19 +206,20 @@ __global__ void __launch_bounds__(kThreads, 1) sample_key_change_kernel(SampleAr
   }
 }
 
-template <class T>
 void sample(const SampleArrays& a, const SampleShape& s, cudaStream_t stream) {
-  launch(KVCAL_KERNEL(sample_queries_kernel<T>), grid_of(s, 1), dim3(kThreads), 0, stream, a, s);
-  const dim3 grid = grid_of(s, n_blocks(s.n_slots, kSlots));
+  launch(KVCAL_KERNEL(sample_queries_kernel), grid_of<kRows>(s, 1), dim3(kThreads), 0, stream, a, s);
+  const dim3 grid = grid_of<kRows>(s, n_blocks(s.n_slots, kSlots));
   with_columns(s, [&]<int kColumns>() {
-    launch(KVCAL_KERNEL(sample_key_change_kernel<T, kColumns>), grid, dim3(kThreads), 0, stream, a, s);
+    launch(KVCAL_KERNEL(sample_key_change_kernel<kColumns>), grid, dim3(kThreads), 0, stream, a, s);
   });
 }
 
 }  // namespace
 
 void sample_thorough(DType t, const SampleArrays& arrays, const SampleShape& shape, cudaStream_t stream) {
-  visit_activation(t, [&](auto tag) { sample<decltype(tag)>(arrays, shape, stream); });
+  if (t != DType::BF16) return sample(arrays, shape, stream);
+  sample_key_outputs(arrays, shape, stream);
+  sample_query_logits(arrays, shape, stream);
 }
 
 }  // namespace kvcal::cuda

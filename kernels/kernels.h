@@ -263,9 +263,9 @@ struct SampledSequence {
   int64_t first_absmax;  // of its positions, in SampleArrays
   int32_t first_row, n_rows;
 };
-/// A row of the batch, its place in the request, its sequence, and the keys it sees.
+/// A row of the batch, its place in the request, its sequence, the keys it sees, and whether it is thorough.
 struct SampledRow {
-  int32_t row, index, sequence, first_key, last_key;
+  int32_t row, index, sequence, first_key, last_key, thorough;
 };
 /// Everything on the device; rungs and figures are AttentionSample's.
 struct SampleArrays {

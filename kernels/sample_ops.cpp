@@ -34,8 +34,9 @@ Sampled sampled_of(std::span<const Span> spans, const AttentionSpec& spec, const
       const int32_t row = request.rows[next];
       const int64_t position = span.first_position + row - span.row;
       const int64_t last = spec.last_keys.empty() ? position : spec.last_keys[static_cast<size_t>(row)];
+      const bool thorough = !request.thorough.empty() && request.thorough[next];
       s.rows.push_back({row, static_cast<int32_t>(next), static_cast<int32_t>(s.sequences.size()),
-                        static_cast<int32_t>(spec.first_key(position)), static_cast<int32_t>(last)});
+                        static_cast<int32_t>(spec.first_key(position)), static_cast<int32_t>(last), thorough});
     }
     const auto n = static_cast<int64_t>(s.rows.size() - first);
     if (n == 0) continue;

@@ -1,4 +1,4 @@
-// Tensor-core instructions: the only PTX of the tree. Each has a twin in the emulator with the same lane layout.
+// Tensor-core instructions. Each has a twin in the emulator with the same lane layout.
 #pragma once
 
 #include <cuda_runtime.h>

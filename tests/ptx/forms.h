@@ -16,6 +16,7 @@ void add_integer_forms(Forms& forms);
 void add_extended_forms(Forms& forms);  // with a carry
 void add_logic_forms(Forms& forms);
 void add_float_forms(Forms& forms);
+void add_pair_forms(Forms& forms);
 void add_comparison_forms(Forms& forms);
 void add_conversion_forms(Forms& forms);
 void add_move_forms(Forms& forms);

@@ -119,6 +119,14 @@ constexpr Case kFloat[] = {
     {"cvt.rn.bf16.f32 %h1, 0f3F818000;", "%h1", 0x3F82},
     {"cvt.rn.bf16.f32 %h1, 0f3F808000;", "%h1", 0x3F80},
     {"cvt.rn.bf16x2.f32 %r1, 0f3F800000, 0f40000000;", "%r1", 0x3F804000},
+    {"mov.u32 %r2, 0x3F8041E0; mov.u32 %r3, 0x418041C0; mov.u32 %r4, 0x3C003F80; fma.rn.bf16x2 %r1, %r2, %r3, %r4;",
+     "%r1", 0x41804428},  // 16 + 2^-7: below half a step; 28 * 24 + 1
+    {"mov.u32 %r2, 0x3F803F80; mov.u32 %r3, 0x43003F81; mov.u32 %r4, 0x3F003B80; fma.rn.bf16x2 %r1, %r2, %r3, %r4;",
+     "%r1", 0x43003F82},  // 128.5 is half way to 129: to even; so is 1 + 2^-7 + 2^-8
+    {"mov.u32 %r2, 0x3F803F80; mov.u32 %r3, 0x43003F81; mov.u32 %r4, 0x3F010001; fma.rn.bf16x2 %r1, %r2, %r3, %r4;",
+     "%r1", 0x43013F81},
+    {"mov.u32 %r2, 0x7FC08000; mov.u32 %r3, 0x3F800000; min.NaN.bf16x2 %r1, %r2, %r3;", "%r1", 0x7FFF8000},
+    {"mov.u32 %r2, 0x7FC04000; mov.u32 %r3, 0xBF803F80; max.bf16x2 %r1, %r2, %r3;", "%r1", 0xBF804000},
     {"mov.u16 %h2, 0x1280; cvt.s16.s8 %h1, %h2;", "%h1", 0xFF80},
     {"mov.u16 %h2, 0x1280; cvt.u16.u8 %h1, %h2;", "%h1", 0x80},
     {"setp.lt.f32 %p1, 0f7FC00000, 0f00000000;", "%p1", 0},

@@ -39,12 +39,25 @@ INSTRUCTIONS = {
     "decoding": {"now": 30},  # on the device; by threads of the host before
 }
 
-# Sampled attention (kernels/attention_sample.cu, attention_sample_thorough.cu), which the tree at 3671c1d did not have: of each
-# prompt 64 rows, one in four of them thorough. All of it is fused multiply-adds in f32. Instructions for one, counted in the
-# source: itself, two reads of shared memory for 8 (keys) or 16 (values), and about 15 that bring a value there, for 21 or 32.
-SAMPLED_ROWS, THOROUGH_STEP, TILE, BLOCK, COLUMNS = 64, 4, 32, 64, 128
+# Sampled attention (kernels/sample_logits.cu, sample_outputs.cu), which the tree at 3671c1d did not have: of each prompt 64 rows,
+# one in four of them thorough. In bf16 all of it is on tensor cores; what it takes is rounding on the way there, and
+# exponentials. Clocks of a multiprocessor for a product of 16 x 8 x 16: the longest of 1.5 (630e12 a second), its instructions
+# in the machine code where nothing is clipped, at 2.2 a clock, and its reads of shared memory at 128 bytes a clock.
+SAMPLED_ROWS, THOROUGH_STEP, BLOCK = 64, 4, 64
 RUNGS, QUERY_RUNGS = 4, 9  # three and eight of the ladders, and 1.0: what a tile tries whose rows begin at the same rung
-PER_FMA = {"keys": 1 + 2 / 8 + 15 / 21, "values": 1 + 2 / 16 + 15 / 32}
+QUERY_WALKS = 2  # over the keys, each with the exact logits
+PRODUCT = 16 * 8 * 16
+CLOCKS = {
+    "keys": 4.2 / 2.2,  # 20 products to 48 instructions that round
+    "queries": 4.0 / 2.2,
+    "exact keys": 4.0,  # a warp's 16 x 16: 1,024 bytes for two products
+    "keys of 16 rows": 7.0 / 2.2,
+    "values": 4.9 / 2.2,
+    "moved weights": 1.5,
+}
+# Instructions of a lane for a pair of row and key, beside products: counted in the source. 5 for a logit and its
+# exponential, 8 where it is compared, and 7 of a row's own for each four keys.
+EPILOGUE = {"keys": 45, "queries": 100, "values": 8, "moved weights": 35}
 
 
 @dataclass
@@ -95,37 +108,38 @@ def values(kind, when, count, bytes_of_value):
     return TOKENS * max(count * INSTRUCTIONS[kind][when] / ISSUE, count * bytes_of_value / BYTES)
 
 
-def met_keys(heads, kv_heads, step):
-    """Pairs of a query row and a key that a prompt's tiles of 32 rows walk over: all up to the last key of any of their rows."""
+def met_keys(heads, kv_heads, step, tile):
+    """Pairs of a query row and a key that a prompt's tiles of rows walk over: all up to the last key of any of their rows."""
     group = heads // kv_heads
     positions = [0] + [i * (LENGTH - 1) // (SAMPLED_ROWS - 1) for i in range(1, SAMPLED_ROWS)]
     rows = [p for p in positions[step - 1 :: step] for _ in range(group)]
-    tiles = [max(rows[i : i + TILE]) for i in range(0, len(rows), TILE)]
-    return kv_heads * sum(TILE * BLOCK * (last // BLOCK + 1) for last in tiles)
+    tiles = [max(rows[i : i + tile]) for i in range(0, len(rows), tile)]
+    return kv_heads * sum(tile * BLOCK * (last // BLOCK + 1) for last in tiles)
 
 
 def sampled_work(m):
-    """Of a prompt and layer: kernel, multiply-adds with keys and with values, bytes that tiles read, mostly of the device's cache.
-
-    Keys come once for each rounding, values likewise, logits once more for each 128 columns of values.
-    """
+    """Of a prompt and layer: kernel, multiply-adds, clocks of a multiprocessor, bytes that tiles read, mostly of the device's cache."""
     heads, kv_heads, key, value = m.sampled
-    columns = -(-value // COLUMNS)
-    rows, thorough = met_keys(heads, kv_heads, 1), met_keys(heads, kv_heads, THOROUGH_STEP)
-    for kernel, pairs, of_keys, of_values in (
-        ("sample_attention_kernel", rows, (columns + RUNGS) * key, (1 + RUNGS) * value),
-        ("sample_queries_kernel", thorough, (1 + QUERY_RUNGS) * key, 0),
-        ("sample_key_change_kernel", thorough, (1 + RUNGS) * columns * key, (1 + RUNGS) * value),
-    ):
-        yield kernel, pairs * of_keys, pairs * of_values, pairs / TILE * (of_keys + of_values) * 2
+    slices = 1 if value <= 128 else -(-value // 256)  # of values' columns: logits are made anew for each
+
+    def work(kernel, step, tile, read, epilogue, **products):
+        pairs = met_keys(heads, kv_heads, step, tile)
+        clocks = sum(n / PRODUCT * CLOCKS[kind.replace("_", " ")] for kind, n in products.items()) + epilogue / 2.2 / 32
+        return kernel, pairs * sum(products.values()), pairs * clocks, pairs / (tile * BLOCK) * read * 2
+
+    outputs = slices * (32 + BLOCK) * key + BLOCK * value
+    yield work("sample_logits_kernel<KeyForm>", 1, 64, (64 + BLOCK) * key, EPILOGUE["keys"], keys=(1 + RUNGS) * key)
+    yield work("sample_outputs_kernel<ValueForm>", 1, 32, outputs, slices * EPILOGUE["values"],
+               exact_keys=slices * key, values=(1 + RUNGS) * value)
+    yield work("sample_outputs_kernel<KeyForm>", THOROUGH_STEP, 32, outputs, slices * EPILOGUE["moved weights"],
+               keys_of_16_rows=slices * (1 + RUNGS) * key, moved_weights=RUNGS * value)
+    yield work("sample_logits_kernel<QueryForm>", THOROUGH_STEP, 64, QUERY_WALKS * (64 + BLOCK) * key, EPILOGUE["queries"],
+               queries=(QUERY_WALKS + QUERY_RUNGS) * key)
 
 
 def sampled(m):
     """Seconds of sampled attention; its seven launches for a layer and batch (MLA: six) take microseconds."""
-    seconds = sum(
-        max((keys * PER_FMA["keys"] + values_ * PER_FMA["values"]) / ISSUE, bytes_ / BYTES)
-        for _, keys, values_, bytes_ in sampled_work(m)
-    )
+    seconds = sum(max(clocks / (ISSUE / 32 / 2.2), bytes_ / BYTES) for _, _, clocks, bytes_ in sampled_work(m))
     return m.attention_layers * TOKENS / LENGTH * seconds
 
 
@@ -190,10 +204,10 @@ def main():
         print(f"| {stage} |" + "".join(f" {r['before'].get(stage, 0):.1f}, {r['now'][stage]:.1f} |" for r in results))
     print("| bound by |" + "".join(f" {r['bound by, before']}, {r['bound by, now']} |" for r in results))
     print("| target of steady |" + "".join(f" {r['target'] or '-'} |" for r in results))
-    print("\n| sampled attention, of a prompt and layer | kernel | 10^9 multiply-adds | GB read by tiles |\n|---|---|---|---|")
+    print("\n| sampled attention, of a prompt and layer | kernel | 10^9 multiply-adds | 10^6 clocks | GB read by tiles |\n|---|---|---|---|---|")
     for m in MODELS:
-        for kernel, keys, values_, bytes_ in sampled_work(m):
-            print(f"| {m.name} | `{kernel}` | {(keys + values_) / 1e9:.1f} | {bytes_ / 1e9:.2f} |")
+        for kernel, products, clocks, bytes_ in sampled_work(m):
+            print(f"| {m.name} | `{kernel}` | {products / 1e9:.1f} | {clocks / 1e6:.1f} | {bytes_ / 1e9:.2f} |")
 
 
 if __name__ == "__main__":
