@@ -8,6 +8,7 @@
 #include "base/read_file.h"
 #include "base/sha256.h"
 #include "progress.h"
+#include "stats/head_union.h"
 #include "stats/run_union.h"
 #include "stats/statistics_file.h"
 #include "verbs.h"
@@ -45,11 +46,25 @@ void print(const MergeFlags& flags, const Statistics& merged, size_t n_sets) {
             << " tokens; " << flags.out << " sha256 " << sha256.substr(0, 16) << '\n';
 }
 
+/// Ranks of one recording: every file has some of the heads.
+Exit join(const MergeFlags& flags, Statistics first, Existing existing) {
+  std::vector<Statistics> ranks;
+  ranks.push_back(std::move(first));
+  for (size_t i = 1; i < flags.files.size(); ++i) ranks.push_back(read_statistics(flags.files[i]));
+  const Statistics whole = while_doing("merging", [&] { return united_heads(ranks, flags.files); });
+  write_statistics(flags.out, whole, existing);
+  print(flags, whole, 1);
+  return Exit::Done;
+}
+
 Exit run(const MergeFlags& flags) {
   const Existing existing = flags.force ? Existing::Replace : Existing::Refuse;
   check_writable(flags.out, existing);
+  Statistics first = read_statistics(flags.files.front());
+  if (first.run.heads) return join(flags, std::move(first), existing);
   RunUnion all;
-  for (const std::string& file : flags.files) all.add(file, read_statistics(file));
+  all.add(flags.files.front(), std::move(first));
+  for (size_t i = 1; i < flags.files.size(); ++i) all.add(flags.files[i], read_statistics(flags.files[i]));
   const Statistics merged = while_doing("merging", [&] { return all.finish(); });
   write_statistics(flags.out, merged, existing);
   print(flags, merged, all.n_sets());
@@ -71,6 +86,7 @@ void add_merge(CLI::App& app, Job& chosen) {
       "Merging all shards of a run gives the same bytes as that run. Merging runs over different prompts gives the\n"
       "pass-1 statistics of one run over all of them; later passes pack the prompts of each run separately, and the\n"
       "file says so. Runs with different models, tokenizers, precisions, processors or versions are refused.\n"
+      "Files of tensor-parallel ranks, which server plug-ins record, become one with the heads of all.\n"
       "\n"
       "Examples:\n"
       "  kvcal calibrate ./model --prompts chats.jsonl --shard 1/2 --stats 1.kvstats    on one machine\n"

@@ -8,6 +8,9 @@ namespace {
 // What a solution takes from the run record, so that a merged or foreign file fails with a sentence.
 void check_record(const Statistics& statistics) {
   const RunRecord& run = statistics.run;
+  if (run.heads)
+    fail("the statistics have the heads of rank " + std::to_string(run.heads->rank) + " of " +
+         std::to_string(run.heads->size) + ": scales need all ranks, see 'kvcal merge'");
   if (run.shard)
     fail("the statistics are shard " + std::to_string(run.shard->index) + " of " + std::to_string(run.shard->count) +
          " of a run: scales need all shards, see 'kvcal merge'");

@@ -18,6 +18,13 @@ struct Shard {
   bool operator==(const Shard&) const = default;
 };
 
+/// Of statistics that a tensor-parallel rank has recorded: layouts and tables are those of its heads.
+struct HeadShare {
+  int64_t rank = 0, size = 1;
+  std::vector<int64_t> n_kv_heads;  // of the whole model, by cache; ranks beyond their number share heads
+  bool operator==(const HeadShare&) const = default;
+};
+
 /// Tags of prompt records: indices in RunRecord::prompt_ids by tag, ascending, none empty.
 using PromptTags = std::map<std::string, std::vector<uint64_t>>;
 
@@ -28,8 +35,9 @@ struct RunRecord {
   std::optional<CalibrationInfo> calibration;
   std::optional<SanityInfo> sanity;  // none: not run
   std::string plan_sha256;
-  std::optional<Shard> shard;    // none: the whole plan; calibration describes the whole plan either way
-  std::string tokenizer_sha256;  // of tokenizer.json; "" without one
+  std::optional<Shard> shard;      // none: the whole plan; calibration describes the whole plan either way
+  std::optional<HeadShare> heads;  // none: all heads
+  std::string tokenizer_sha256;    // of tokenizer.json; "" without one
   int n_passes = 0;
   std::vector<std::string> prompt_ids;  // sorted
   PromptTags tags;

@@ -159,6 +159,7 @@ void RunUnion::add_to(Set& set, const std::string& name, Statistics run) {
 
 void RunUnion::add(const std::string& name, Statistics run) {
   while_doing(quoted(name), [&] { check_described(run.run); });
+  if (run.run.heads) fail(quoted(name) + " has the heads of one rank: merge the ranks of each recording first");
   if (sets_.empty()) {
     first_ = run.run;
     first_.prompt_ids.clear();

@@ -103,6 +103,26 @@ std::optional<Shard> shard_from_json(const Json& json) {
   });
 }
 
+std::optional<HeadShare> heads_from_json(const Json& json) {
+  const auto member = json.find("heads");
+  if (member == json.end()) return std::nullopt;
+  return while_doing("heads", [&] {
+    HeadShare heads;
+    heads.size = get_extent(*member, "size", 1);
+    heads.rank = get_extent(*member, "rank", 0);
+    if (heads.rank >= heads.size) fail("rank is " + std::to_string(heads.rank) + " of " + std::to_string(heads.size));
+    const Json* all = find_member(*member, "n_kv_heads");
+    if (!all || !all->is_array() || all->size() != json.value("caches", Json::array()).size())
+      fail("n_kv_heads is no list with a number for each cache");
+    for (const Json& n : *all) {
+      if (!n.is_number_integer() || n.get<int64_t>() < 1 || n.get<int64_t>() > kMaxExtent)
+        fail("n_kv_heads holds " + n.dump() + ", expected 1 or more");
+      heads.n_kv_heads.push_back(n.get<int64_t>());
+    }
+    return heads;
+  });
+}
+
 Json block(const Json& json, const char* key) {
   const auto member = json.find(key);
   if (member == json.end()) fail("key " + quoted(std::string(key)) + " is missing");
@@ -143,6 +163,8 @@ std::string metadata_of(const Statistics& statistics) {
                {"n_passes", run.n_passes},
                {"sanity", json_or_null(run.sanity)}};
   if (run.shard) json["shard"] = {{"index", run.shard->index}, {"count", run.shard->count}};
+  if (run.heads)
+    json["heads"] = {{"rank", run.heads->rank}, {"size", run.heads->size}, {"n_kv_heads", run.heads->n_kv_heads}};
   for (const auto& entry : run.tags) json["tags"].push_back(entry.first);
   json["caches"] = Json::array();
   for (const CacheStatistics& cache : statistics.caches) json["caches"].push_back(layout_to_json(cache.layout));
@@ -188,6 +210,7 @@ StatisticsMetadata parse_metadata(std::string_view text) {
   result.run.n_passes = static_cast<int>(get_extent(json, "n_passes", 0));
   if (const Json sanity = block(json, "sanity"); !sanity.is_null())
     result.run.sanity = sanity_info_from(sanity, "sanity.");
+  result.run.heads = heads_from_json(json);
   result.tags = tags_from_json(json);
   const Json caches = block(json, "caches");
   if (!caches.is_array()) fail("key 'caches' is no list");
