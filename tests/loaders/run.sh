@@ -31,5 +31,6 @@ sh "$here/make_folds.sh" "$kvcal" "$source" "$out/folds" "$out/made"
 for server in vllm sglang; do
   python3 "$here/check_folds.py" "$server" "$out/folds" || failed=1
 done
+python3 "$here/check_records.py" "$kvcal" || failed=1
 python3 "$here/collect.py" "$here/results/$(date -u +%Y-%m-%d).json" "$out/cases.json" "$out/vllm.json" "$out/sglang.json"
 exit $failed

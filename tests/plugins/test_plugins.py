@@ -291,6 +291,19 @@ class Weights(WithFolder):
 
 
 @unittest.skipUnless(os.access(KVCAL, os.X_OK), "no program; KVCAL=... names it")
+class Recording(unittest.TestCase):
+    def test_without_the_wheel_the_server_goes_on(self):
+        starts = {"vllm": lambda p: p._record(types.SimpleNamespace(), None, None),
+                  "sglang": lambda p: p._start_recording(types.SimpleNamespace(model=None))}
+        for server, start in starts.items():
+            with mock.patch.dict(sys.modules, {"kvcal": None}), self.assertLogs(PLUGINS[server].log, "ERROR") as said:
+                start(PLUGINS[server])
+            self.assertRegex(said.output[0], "kv-cache-record: nothing is recorded: it needs the wheel kvcal")
+
+    def test_drafts_of_sglang_are_left_alone(self):
+        self.assertIsNone(PLUGINS["sglang"]._start_recording(None, is_draft_worker=True))
+
+
 class SameAsTheProgram(WithFolder):
     """Every golden checkpoint: the plug-ins' fingerprint against what `kvcal calibrate` writes into the file."""
 

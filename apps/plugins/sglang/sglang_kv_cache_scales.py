@@ -348,7 +348,9 @@ DRAFTS = set()  # ids of draft models, which keep their own scales
 
 
 def register():
-    """Entry point; runs in every process. Without KV_CACHE_SCALES it does nothing."""
+    """Entry point; runs in every process. Without KV_CACHE_SCALES and KV_CACHE_RECORD it does nothing."""
+    if os.environ.get("KV_CACHE_RECORD"):
+        _register_recording()
     if not os.environ.get("KV_CACHE_SCALES"):
         return
     try:
@@ -483,3 +485,97 @@ def _set(module, scales, device):
             tensor = torch.tensor(scale, dtype=torch.float32, device=device)
             setattr(module, f"{site}_scale", torch.nn.Parameter(tensor, requires_grad=False))
         setattr(module, f"{site}_scale_float", scale)
+
+
+# ---- Recording: statistics of live traffic, counted by the wheel's kvcal/recorder.py ----
+
+RUNNERS = "sglang.srt.model_executor"
+GRAPHS = ("runner.decode_cuda_graph_runner.DecodeCudaGraphRunner", "runner.prefill_cuda_graph_runner.PrefillCudaGraphRunner")
+RECORDER = []  # at most one: of this process's model
+
+
+def _register_recording():
+    """Whatever is wrong with it is said in one line, and the server goes on without it."""
+    try:
+        from sglang.srt.plugins.hook_registry import HookRegistry, HookType
+    except ImportError as error:
+        return log.error("kv-cache-record: nothing is recorded: cannot work with this SGLang: %s", error)
+    HookRegistry.register(f"{LOADING}.load_model_with_memory_saver", _start_recording, HookType.AFTER)
+    HookRegistry.register(f"{RUNNERS}.model_runner.ModelRunner.forward", _around_step, HookType.AROUND)
+    for graphs in GRAPHS:
+        HookRegistry.register(f"{RUNNERS}.{graphs}.can_run_graph", _around_graph, HookType.AROUND)
+
+
+def _start_recording(loaded, *_args, is_draft_worker=False, **_kwargs):
+    if is_draft_worker:
+        return
+    try:
+        from kvcal import recorder as recording
+    except ImportError as error:
+        return log.error("kv-cache-record: nothing is recorded: it needs the wheel kvcal (%s)", error)
+    try:
+        recorder, modules = _start_recorder(recording, loaded.model)
+    except Exception as error:
+        reason = str(error) if isinstance(error, (recording.RecorderError, ScaleError)) else repr(error)
+        return log.error("kv-cache-record: nothing is recorded: %s", reason)
+    for layer, module in modules:
+        _hook_cache(recorder, layer, module)
+    RECORDER[:] = [recorder]
+    log.info("kv-cache-record: %s", recorder)
+    import atexit
+    import multiprocessing.util
+
+    atexit.register(recorder.close)  # of processes that multiprocessing began, the next
+    multiprocessing.util.Finalize(recorder, recorder.close, exitpriority=10)
+
+
+def _start_recorder(recording, model):
+    from sglang.srt.runtime_context import get_model, get_parallel, process_model_config
+
+    config, parallel = process_model_config(), get_parallel()
+    if parallel.pp_size > 1 or parallel.attn_dp_size > 1:
+        raise recording.RecorderError("pipeline stages and data-parallel attention have parts that nothing puts together")
+    try:
+        given = json.loads(os.environ["KV_CACHE_RECORD"])
+    except ValueError as error:
+        raise recording.RecorderError(f"KV_CACHE_RECORD is no JSON: {error}") from None
+    modules, heads = [], {}
+    for name, module in _caches(model):
+        if name.endswith((".attn_mqa", ".attn_mha")):
+            raise recording.RecorderError(f"{name}: MLA: only keys and values of a layer's heads are recorded")
+        modules.append((module.layer_id, module))
+        heads[module.layer_id] = recording.Heads(
+            module.tp_q_head_num, module.tp_k_head_num, module.qk_head_dim, module.v_head_dim)
+    folder = local_folder(config.model_path, getattr(config, "revision", None), get_model().download_dir)
+    device = next(model.parameters()).device
+    place = recording.Place(device, parallel.tp_rank, parallel.tp_size)
+    return recording.start(given, heads, lambda *names: weights_fingerprint(folder, *names), place), modules
+
+
+def _hook_cache(recorder, layer, module):
+    """Where a layer's keys, values and queries come together."""
+    forward = module.forward
+
+    def recording_forward(q, k, v, *args, **kwargs):
+        if recorder.active:
+            sites = {"query": q.view(-1, module.tp_q_head_num, module.qk_head_dim)}
+            if k is not None:  # else another layer has written them
+                sites["key"] = k.view(-1, module.tp_k_head_num, module.qk_head_dim)
+                sites["value"] = v.view(-1, module.tp_v_head_num, module.v_head_dim)
+            recorder.add(layer, **sites)
+        return forward(q, k, v, *args, **kwargs)
+
+    module.forward = recording_forward
+
+
+def _around_step(original, runner, forward_batch, *args, **kwargs):
+    if not RECORDER or runner.is_draft_worker:
+        return original(runner, forward_batch, *args, **kwargs)
+    positions = None if forward_batch.forward_mode.is_idle() else forward_batch.positions
+    with RECORDER[0].step(positions):
+        return original(runner, forward_batch, *args, **kwargs)
+
+
+def _around_graph(original, *args, **kwargs):
+    """Steps that are recorded replay no graph, in which no Python runs."""
+    return not (RECORDER and RECORDER[0].active) and original(*args, **kwargs)

@@ -135,6 +135,7 @@ class Run:
     prompt_ids: Sequence[str]  # ascending
     tokenizer_sha256: str = ""
     shard: Optional[Tuple[int, int]] = None  # index from 1, count
+    heads: Optional[Dict[str, Any]] = None  # of one rank: rank, size, n_kv_heads of each cache in the whole model
     tags: Dict[str, List[int]] = field(default_factory=dict)  # prompts by tag, ascending
     n_passes: int = 1
 
@@ -144,6 +145,8 @@ class Run:
                  "tokenizer_sha256": self.tokenizer_sha256, "n_passes": self.n_passes, "sanity": None}
         if self.shard:
             block["shard"] = {"index": self.shard[0], "count": self.shard[1]}
+        if self.heads:
+            block["heads"] = self.heads
         if self.tags:
             block["tags"] = sorted(self.tags)
         return {**block, "caches": [cache.layout.to_json(i) for i, cache in enumerate(caches)]}
