@@ -22,6 +22,7 @@ namespace {
 constexpr void (*kVerbs[])(CLI::App&, Job&) = {
     add_inspect, add_plan,     add_prompts, add_generate, add_calibrate, add_launch, add_stats,  add_merge,
     add_solve,   add_evaluate, add_export,  add_fold,     add_validate,  add_doctor, add_report, add_diff,
+    add_drift,
 };
 
 constexpr const char* kFooter =

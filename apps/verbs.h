@@ -14,7 +14,7 @@ namespace kvcal {
 /// Exit status of the process; --help and the manual page list the same numbers.
 enum class Exit : int {
   Done = 0,
-  Findings = 1,       // validate, doctor, diff, inspect, a quality gate: the job was done and found something
+  Findings = 1,       // validate, doctor, diff, drift, inspect, a quality gate: the job was done and found something
   Failure = 2,        // failed, or was not understood
   Interrupted = 130,  // SIGINT, SIGTERM
 };
@@ -27,6 +27,7 @@ using Job = std::function<Exit()>;
 void add_calibrate(CLI::App& app, Job& chosen);
 void add_diff(CLI::App& app, Job& chosen);
 void add_doctor(CLI::App& app, Job& chosen);
+void add_drift(CLI::App& app, Job& chosen);
 void add_evaluate(CLI::App& app, Job& chosen);
 void add_export(CLI::App& app, Job& chosen);
 void add_fold(CLI::App& app, Job& chosen);

@@ -1,0 +1,1 @@
+kvcal drift A --stats B --max-clipped -1

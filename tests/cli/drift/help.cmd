@@ -1,0 +1,1 @@
+kvcal drift --help

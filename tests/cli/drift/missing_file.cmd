@@ -1,0 +1,1 @@
+kvcal drift none.json --stats none.kvstats

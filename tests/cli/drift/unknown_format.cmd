@@ -1,0 +1,1 @@
+kvcal drift A --stats B --format promtheus

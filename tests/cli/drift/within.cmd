@@ -1,0 +1,6 @@
+set -- "$SOURCE/datasets/demo/stressed" --prompts "$SOURCE/datasets/demo/prompts.jsonl" --max-prompts 8 -q
+kvcal calibrate "$@" -o a.json --stats a.kvstats
+kvcal drift a.json --stats a.kvstats
+kvcal solve a.kvstats -q --policy percentile --dtype int8 --percentile 99 -o p.json
+kvcal drift p.json --stats a.kvstats --format json >p.drift && grep -c '"clipped": 0\.0' p.drift
+kvcal drift a.json --stats a.kvstats --format json | head -n 33
