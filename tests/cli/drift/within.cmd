@@ -2,5 +2,5 @@ set -- "$SOURCE/datasets/demo/stressed" --prompts "$SOURCE/datasets/demo/prompts
 kvcal calibrate "$@" -o a.json --stats a.kvstats
 kvcal drift a.json --stats a.kvstats
 kvcal solve a.kvstats -q --policy percentile --dtype int8 --percentile 99 -o p.json
-kvcal drift p.json --stats a.kvstats --format json >p.drift && grep -c '"clipped": 0\.0' p.drift
-kvcal drift a.json --stats a.kvstats --format json | head -n 33
+kvcal drift p.json --stats a.kvstats | tail -n 1
+kvcal drift a.json --stats a.kvstats --format json | head -n 12
