@@ -22,7 +22,7 @@ CASES = {"qwen2": ("vllm", "sglang"), "qwen3": ("vllm",)}
 def package(folder):
     """The wheel's package without what its build makes."""
     (folder / "kvcal").mkdir()
-    for name in ("kvstats", "recorder"):
+    for name in ("kvstats", "recorder", "vllm_recorder"):
         shutil.copy(SOURCE / f"apps/python/kvcal/{name}.py", folder / "kvcal")
     (folder / "kvcal/__init__.py").write_text('__version__ = "0"\n')
     for server in ("vllm", "sglang"):

@@ -309,7 +309,7 @@ class Hooks(WithFolder):
         return made._n_tokens.get(list(LAYERS).index(layer), {}).get(site, 0)
 
     def test_of_vllm(self):
-        plugin = importlib.import_module("vllm_kv_cache_scales")
+        plugin = importlib.import_module("kvcal.vllm_recorder")
         made = self.recorder(every=2)
         calls = []
         layers = {layer: types.SimpleNamespace(
