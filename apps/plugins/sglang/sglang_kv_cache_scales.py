@@ -510,7 +510,7 @@ def _start_recording(loaded, *_args, is_draft_worker=False, **_kwargs):
     if is_draft_worker:
         return
     try:
-        from kvcal import recorder as recording
+        import kvcal.recorder as recording
     except ImportError as error:
         return log.error("kv-cache-record: nothing is recorded: it needs the wheel kvcal (%s)", error)
     try:

@@ -548,7 +548,7 @@ def _set(module):
 def _record(model, vllm_config, model_config):
     """Statistics of live traffic. Whatever is wrong is said in one line, and the server goes on without them."""
     try:
-        from kvcal import vllm_recorder
+        import kvcal.vllm_recorder as vllm_recorder
     except ImportError as error:
         return log.error("kv-cache-record: nothing is recorded: it needs the wheel kvcal (%s)", error)
     vllm_recorder.start(sys.modules[__name__], model, vllm_config, model_config)

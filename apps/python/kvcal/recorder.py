@@ -22,7 +22,7 @@ import numpy as np
 import torch
 
 import kvcal
-from kvcal import kvstats
+import kvcal.kvstats as kvstats
 from kvcal.kvstats import CODES, INFINITY, Extent, Layout, SiteCounts
 
 log = logging.getLogger("kvcal.recorder")

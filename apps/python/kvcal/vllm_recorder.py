@@ -2,7 +2,7 @@
 
 import torch
 
-from kvcal import recorder as recording
+import kvcal.recorder as recording
 
 
 def start(plugin, model, vllm_config, model_config):
