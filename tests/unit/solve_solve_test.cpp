@@ -6,7 +6,9 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "harness/message_of.h"
 #include "solve/policies.h"
+#include "solve/solution.h"
 #include "unit/solve_synthetic.h"
 
 namespace kvcal {
@@ -41,6 +43,13 @@ TEST(Solve, EveryPolicyAndFormatGivesScales) {
         EXPECT_EQ(a.key.scale_per_head, b.key.scale_per_head);
         EXPECT_EQ(a.key.scale_per_head.size(), granularity == Granularity::Head ? 2U : 0U);
       }
+}
+
+TEST(Solve, RefusesTheHeadsOfOneRank) {
+  Statistics s = synthetic_statistics(ordinary_run());
+  s.run.heads = HeadShare{0, 2, {4}};
+  EXPECT_EQ(message_of([&] { solve(s, {}); }),
+            "the statistics have the heads of rank 0 of 2: scales need all ranks, see 'kvcal merge'");
 }
 
 // ------------------------------------------------------------------ envelope

@@ -1,6 +1,5 @@
 #include <gtest/gtest.h>
 
-#include "solve/solution.h"
 #include "stats/head_union.h"
 #include "stats/run_union.h"
 #include "stats/statistics_file.h"
@@ -97,8 +96,6 @@ TEST(HeadUnion, OfOneRankIsNoModel) {
   RunUnion all;
   EXPECT_EQ(message_of([&] { all.add("a", rank(0, 2)); }),
             "'a' has the heads of one rank: merge the ranks of each recording first");
-  EXPECT_EQ(message_of([] { solve(rank(0, 2), {}); }),
-            "the statistics have the heads of rank 0 of 2: scales need all ranks, see 'kvcal merge'");
 }
 
 }  // namespace
