@@ -6,9 +6,9 @@
 #include <tuple>
 
 #include "artifact/drift.h"
+#include "harness/message_of.h"
 #include "unit/solve_synthetic.h"
 #include "unit/solved_artifact.h"
-#include "unit/stats_fixture.h"
 
 namespace kvcal {
 namespace {
@@ -225,7 +225,7 @@ TEST(Drift, SeesWhatIsNotFinite) {
 
 TEST(Drift, RefusesStatisticsOfAnotherModel) {
   const auto refusal = [](const Artifact& artifact, const Statistics& live) {
-    return stats_test::message_of([&] { drift_of(artifact, live); });
+    return message_of([&] { drift_of(artifact, live); });
   };
   const std::string other = "'live.kvstats': the statistics are of another model than the scale file: ";
   Statistics live = calibration();
