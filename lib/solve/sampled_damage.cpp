@@ -182,7 +182,7 @@ double change_of_direction(double measured, double variation, double within) {
   // ratios is about twice the ratio of means.
   constexpr double kOfRows = 2;
   const double by_shares = kOfRows * measured / std::sqrt(variation);  // infinite of one head
-  return measured > 0 && within > 0 ? 1 / std::hypot(1 / by_shares, 1 / within) : 0.0;
+  return measured > 0 && within > 0 ? 1 / std::sqrt(1 / (by_shares * by_shares) + 1 / (within * within)) : 0.0;
 }
 
 }  // namespace
