@@ -277,7 +277,7 @@ CONFIGS = {
         "'DeciLMForCausalLM' is not supported: its layers have different head counts", "layers without attention"),
     "phi_3_5_moe": (
         model("PhiMoEForCausalLM", "phimoe", sizes(32064, 4096, 6400, 32, 32, 8), num_local_experts=16),
-        "'PhiMoEForCausalLM' is not supported: its experts are chosen one after the other", "another router"),
+        [run(0, 31, 8, 128, 0, 128)], "another router"),
     "minimax_m1": (
         model("MiniMaxM1ForCausalLM", "minimax_m1", sizes(200064, 6144, 9216, 8, 64, 8, head_dim=128),
               attn_type_list=[0] * 7 + [1]), "'MiniMaxM1ForCausalLM' is not supported", "keys and names of its own"),
