@@ -5,9 +5,7 @@
 
 namespace kvcal::test {
 
-std::unique_ptr<Ops> backend(Precision precision) {
-  return std::make_unique<Owning<ForwardingOps>>(cpu(precision));
-}
+std::unique_ptr<Ops> backend(Precision precision) { return std::make_unique<Owning<ForwardingOps>>(cpu(precision)); }
 
 Storage on_host(const Tensor& t) {
   Storage copy(t.shape, t.dtype);
