@@ -105,12 +105,11 @@ __device__ void keep_best_groups(const Scores& m, const RoutingShape& s, int lan
 /// logits.
 template <class T>
 __device__ float share_of_best(const Scores& m, const RoutingShape& s, float best, int lane) {
-  const float limit = widen(narrow<T>(2.0f * s.jitter));
+  const float limit = rounded_to<T>(2.0f * s.jitter);
   float sum = 0.0f;
   for (int e = lane; e < static_cast<int>(s.n_experts); e += kWarp) {
     const float x = m.biased[e];
-    const float difference = widen(narrow<T>(best - x)),
-                distance = widen(narrow<T>(difference / fmaxf(fabsf(x), best)));
+    const float difference = rounded_to<T>(best - x), distance = rounded_to<T>(difference / fmaxf(fabsf(x), best));
     if (!(distance > limit)) sum += expf(x - best);
   }
   return 1.0f / warp_reduce(sum, Sum());
