@@ -35,6 +35,7 @@ const std::set<std::string> kForeign = {
     "--logprobs-mode",
     "--mem",
     "--model-path",
+    "--nproc-per-node",
     "--ntasks",
     "--preset",
     "--quantization-param-path",
