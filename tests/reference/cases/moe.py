@@ -227,14 +227,15 @@ CASES = (
          "block_sparse_moe names with w1, w2, w3; every layer slides over 24 keys; always renormalised; old rope keys",
          LENGTHS, weights=far_apart, published=published_rope),
     Case("phi_moe", "PhimoeForCausalLM",
-         dict(SMALL, num_hidden_layers=2, num_local_experts=5, router_jitter_noise=0.5, attention_bias=True,
-              lm_head_bias=True, rms_norm_eps=0.02, rope_parameters=rope(1e4, **PHI_MOE_ROPE)),
+         dict(SMALL, num_hidden_layers=2, intermediate_size=12, num_local_experts=4, router_jitter_noise=0.5,
+              attention_bias=True, lm_head_bias=True, rms_norm_eps=0.02, rope_parameters=rope(1e4, **PHI_MOE_ROPE)),
          "layer norms, two experts a token, each weighted among those near it; biases of attention and of the head; "
          "longrope with its short list and the magnitude that the config gives; an epsilon that is felt; the published "
          "name and old rope keys",
          (7, 24), weights=far_apart, published=phi_moe_as_published),
     Case("phi_moe_plain", "PhimoeForCausalLM",
-         dict(SMALL, num_hidden_layers=2, num_local_experts=3, head_dim=16, sliding_window=12, rope_parameters=rope(1e6)),
+         dict(SMALL, num_hidden_layers=1, intermediate_size=12, num_local_experts=3, head_dim=16, sliding_window=12,
+              rope_parameters=rope(1e6)),
          "the class's jitter, a head's own width, every layer slides over 12 keys, neither biases nor longrope", (7, 24),
          weights=far_apart, published=lambda config: dict(config, architectures=["PhiMoEForCausalLM"])),
     Case("glm4_moe", "Glm4MoeForCausalLM",
