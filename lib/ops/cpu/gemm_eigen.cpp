@@ -3,6 +3,7 @@
 #define EIGEN_MPL2_ONLY
 #include <Eigen/Core>
 #include <algorithm>
+#include <cstring>
 
 #include "ops/cpu/math.h"
 #include "ops/cpu/panel_product.h"
@@ -21,12 +22,13 @@ void widen(const T* from, float* to, int64_t n) {
 
 int64_t whole_vectors(int64_t n) { return (n + kLanes - 1) / kLanes * kLanes; }
 
-/// w [n, k] -> packed [k, n]. Eight rows at a time: they fit into the first-level cache however far they lie apart.
+/// w [n, k], which lies in a file as it likes -> packed [k, n]. Eight rows at a time: they fit into the first-level
+/// cache however far they lie apart.
 template <class T>
 void transpose_rows(const T* w, int64_t n, int64_t k, T* packed) {
   for (int64_t r0 = 0; r0 < n; r0 += kLanes)
     for (int64_t p = 0; p < k; ++p)
-      for (int64_t r = r0; r < std::min(n, r0 + kLanes); ++r) packed[p * n + r] = w[r * k + p];
+      for (int64_t r = r0; r < std::min(n, r0 + kLanes); ++r) std::memcpy(packed + p * n + r, w + r * k + p, sizeof(T));
 }
 
 /// sums [kVectors * kLanes] += x [k] times these columns of w [k, n], of which `columns` are left.
