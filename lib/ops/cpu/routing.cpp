@@ -51,11 +51,13 @@ class Choice {
   template <class T>
   void run(const T* logits, int32_t* experts, float* weights) {
     const auto n = static_cast<int64_t>(scores_.size());
-    if (spec_.scoring == Scoring::Softmax) softmax(logits, scores_.data(), n);
-    for (int64_t i = 0; i < n && spec_.scoring != Scoring::Softmax; i += kLanes) {
-      const F32x8 x = load(logits + i, n - i);
-      store(scores_.data() + i, spec_.scoring == Scoring::Sigmoid ? sigmoid(x) : x, n - i);
-    }
+    if (spec_.scoring == Scoring::Softmax)
+      softmax(logits, scores_.data(), n);
+    else
+      for (int64_t i = 0; i < n; i += kLanes) {
+        const F32x8 x = load(logits + i, n - i);
+        store(scores_.data() + i, spec_.scoring == Scoring::Sigmoid ? sigmoid(x) : x, n - i);
+      }
     biased_ = scores_;
     if (spec_.bias)
       for (size_t i = 0; i < biased_.size(); ++i) biased_[i] += spec_.bias.as<float>()[i];
