@@ -49,7 +49,7 @@ Json to_json(const DriftFlags& flags, const Drift& drift) {
 Exit run(const DriftFlags& flags) {
   check(flags);
   const Artifact artifact = read_artifact(flags.scales);
-  Drift drift(artifact, flags.limits);
+  Drift drift = while_doing(quoted(flags.scales), [&] { return Drift(artifact, flags.limits); });
   for (const std::string& file : flags.statistics) drift.add(file, read_statistics(file));
   if (flags.format == "json")
     std::cout << json_output(to_json(flags, drift));

@@ -102,10 +102,10 @@ struct Pair {
   CacheSite kind;
   SiteStatistics live;  // latent: the whole row, whose heads are its parts
 
-  std::vector<float> scales() const {
-    return site.scale_per_head.empty() ? std::vector<float>{site.scale} : site.scale_per_head;
+  double range(size_t head) const {
+    const std::vector<float> scales = site.scales();
+    return format.max * double{scales[scales.size() == 1 ? 0 : head]};
   }
-  double range(size_t head) const { return format.max * double{scales()[scales().size() == 1 ? 0 : head]}; }
   int64_t width(size_t head) const {
     if (kind != CacheSite::Latent) return width_of(cache.layout, kind);
     return width_of(cache.layout, head == 0 ? CacheSite::Latent : CacheSite::Rope);
@@ -118,7 +118,7 @@ SiteDrift figures(const Pair& pair) {
   d.absmax = absmax_of(pair.live);
   d.headroom = std::numeric_limits<double>::infinity();
   if (d.absmax > 0) d.growth = double{d.absmax} / double{pair.site.absmax} - 1;
-  for (const HeadError& error : errors_of(pair.cache, pair.kind, pair.format, pair.scales())) {
+  for (const HeadError& error : errors_of(pair.cache, pair.kind, pair.format, pair.site.scales())) {
     d.clipped = std::max(d.clipped, error.clipped);
     d.lost = std::max(d.lost, error.lost);
   }
@@ -149,7 +149,7 @@ std::vector<DriftLimit> broken(const SiteDrift& d, const ArtifactError& own, con
 /// scales per head they do not tell which are clipped.
 std::string first_prompt(const Pair& pair, DriftLimit limit, const DriftLimits& limits, const RunRecord& run) {
   double most = 0;
-  if (limit == DriftLimit::Clipped && pair.scales().size() == 1)
+  if (limit == DriftLimit::Clipped && pair.site.scales().size() == 1)
     most = pair.range(0);
   else if (limit == DriftLimit::Growth)
     most = double{pair.site.absmax} * (1 + *limits.growth);
@@ -208,6 +208,11 @@ std::vector<SiteDrift> drift_in(const Artifact& artifact, const Statistics& stat
 std::string_view name_of(DriftLimit limit) {
   constexpr std::array<std::string_view, 4> kNames = {"not_finite", "clipped", "lost", "growth"};
   return kNames[static_cast<size_t>(limit)];
+}
+
+Drift::Drift(const Artifact& artifact, DriftLimits limits) : artifact_(artifact), limits_(limits) {
+  if (artifact.quantization.granularity == Granularity::Channel)
+    fail("the scale file has a scale for each channel, expected one for a tensor or for each head");
 }
 
 void Drift::add(const std::string& name, const Statistics& statistics) {

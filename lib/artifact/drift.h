@@ -50,7 +50,8 @@ struct SiteDrift {
 /// Statistics are added one after the other, oldest first.
 class Drift {
  public:
-  Drift(const Artifact& artifact, DriftLimits limits) : artifact_(artifact), limits_(limits) {}
+  /// Throws Error for a scale for each channel: what clips there is not known of heads.
+  Drift(const Artifact& artifact, DriftLimits limits);
 
   /// Throws Error, beginning with the name, for statistics of another model or with other layers than the scale file,
   /// and for those without a token.

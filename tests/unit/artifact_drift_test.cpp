@@ -223,6 +223,13 @@ TEST(Drift, SeesWhatIsNotFinite) {
   EXPECT_EQ(value.broken, std::vector{DriftLimit::NotFinite});
 }
 
+TEST(Drift, RefusesScalesOfChannels) {
+  Artifact artifact = scales();
+  artifact.quantization.granularity = Granularity::Channel;
+  EXPECT_EQ(message_of([&] { drift_of(artifact, calibration()); }),
+            "the scale file has a scale for each channel, expected one for a tensor or for each head");
+}
+
 TEST(Drift, RefusesStatisticsOfAnotherModel) {
   const auto refusal = [](const Artifact& artifact, const Statistics& live) {
     return message_of([&] { drift_of(artifact, live); });
