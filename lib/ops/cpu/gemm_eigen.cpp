@@ -13,7 +13,9 @@ namespace kvcal::cpu {
 namespace {
 
 constexpr int64_t kStrip = 8 * kLanes;  // columns whose sums are in registers
-constexpr int64_t kSteps = 8;           // along k at a time: of bf16 a page, which processors fetch ahead
+constexpr int64_t kSteps = 8;           // along k at a time: of bf16 a page
+constexpr int64_t kAhead = 2 * kSteps;  // steps from a load to its prefetch: processors do not see strips coming
+constexpr uintptr_t kCacheLine = 64;    // bytes
 
 template <class T>
 void widen(const T* from, float* to, int64_t n) {
@@ -31,6 +33,15 @@ void transpose_rows(const T* w, int64_t n, int64_t k, T* packed) {
       for (int64_t r = r0; r < std::min(n, r0 + kLanes); ++r) std::memcpy(packed + p * n + r, w + r * k + p, sizeof(T));
 }
 
+/// Asks for the cache lines of kVectors vectors of `w + distance`, which may lie behind its end: a prefetch never
+/// faults.
+template <int kVectors, class T>
+void fetch_ahead(const T* w, int64_t distance) {
+  const uintptr_t first = reinterpret_cast<uintptr_t>(w) + static_cast<uintptr_t>(distance) * sizeof(T);
+  for (uintptr_t at = 0; at < kVectors * kLanes * sizeof(T); at += kCacheLine)
+    __builtin_prefetch(reinterpret_cast<const void*>(first + at));
+}
+
 /// sums [kVectors * kLanes] += x [k] times these columns of w [k, n], of which `columns` are left.
 template <int kVectors, class T>
 void add_products(const float* x, int64_t k, const T* w, int64_t n, int64_t columns, float* sums) {
@@ -38,6 +49,7 @@ void add_products(const float* x, int64_t k, const T* w, int64_t n, int64_t colu
   for (int v = 0; v < kVectors; ++v) s[v] = load8(sums + v * kLanes);
   for (int64_t p = 0; p < k; ++p) {
     const F32x8 factor = splat(x[p]);
+    fetch_ahead<kVectors>(w + p * n, kAhead * n);
 #pragma GCC unroll 8
     for (int v = 0; v < kVectors; ++v)
       s[v] = multiply_add(load(w + p * n + v * kLanes, columns - v * kLanes), factor, s[v]);
