@@ -8,4 +8,6 @@ umask 022
 SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct)}
 CMAKE_BUILD_PARALLEL_LEVEL=$(sh .ci/jobs.sh)
 LC_ALL=C.UTF-8 TZ=UTC
-export PATH SOURCE_DATE_EPOCH CMAKE_BUILD_PARALLEL_LEVEL LC_ALL TZ
+# By the name that CMake's presets find: ccache takes objects of another name for those of another compiler.
+CXX=${CXX:-c++}
+export PATH SOURCE_DATE_EPOCH CMAKE_BUILD_PARALLEL_LEVEL LC_ALL TZ CXX
