@@ -1,4 +1,4 @@
-// kvcal plan MODEL --gpu-memory G: what fits, and whether an FP8 cache buys anything. Works from config.json alone.
+// kvcal plan MODEL --gpu NAME: what fits, and whether an FP8 cache buys anything. Works from config.json alone.
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <functional>
@@ -16,6 +16,7 @@
 #include "json_output.h"
 #include "model/architecture.h"
 #include "progress.h"
+#include "servers/gpu.h"
 #include "table.h"
 #include "verbs.h"
 
@@ -23,9 +24,9 @@ namespace kvcal {
 namespace {
 
 struct PlanFlags {
-  std::string model, scales, recipe, gpu_memory, weights, allowance = "3GiB";
+  std::string model, scales, recipe, gpu, gpu_memory, weights, allowance = "3GiB";
   std::optional<int64_t> gpus, tp;
-  double utilization = 0.9;
+  std::optional<double> utilization;
   Load load;
   bool json = false;
 };
@@ -38,14 +39,36 @@ struct Planned {
   const ModelSpec& spec() const { return model->spec(); }
 };
 
+// What the system keeps of memory that a GPU shares with it does not fit into what servers leave by default.
+constexpr double kUtilization = 0.9, kUtilizationOfUnified = 0.85;
+
+Gpu named_gpu(const std::string& name) {
+  const std::optional<Gpu> gpu = parse_gpu(name);
+  if (!gpu || gpu->memory == 0)
+    fail("--gpu " + quoted(name) + ": its memory is not known; give it with --gpu-memory SIZE");
+  return *gpu;
+}
+
+void take_gpu(const PlanFlags& flags, Deployment& d) {
+  if (flags.gpu.empty() && flags.gpu_memory.empty())
+    fail("the GPU is missing; name it with --gpu H100, or give its memory with --gpu-memory SIZE");
+  d.utilization = flags.utilization.value_or(kUtilization);
+  if (!flags.gpu_memory.empty()) d.gpu_memory = parse_size("--gpu-memory", flags.gpu_memory);
+  if (flags.gpu.empty()) return;
+  if (!flags.gpu_memory.empty()) fail("--gpu and --gpu-memory both say how much memory there is: give one of them");
+  const Gpu gpu = named_gpu(flags.gpu);
+  d.gpu_memory = gpu.memory;
+  d.unified = gpu.unified;
+  if (gpu.unified) d.utilization = flags.utilization.value_or(kUtilizationOfUnified);
+}
+
 // One of the two alone means one tensor-parallel group.
 Deployment deployment_of(const PlanFlags& flags) {
   Deployment d;
-  d.gpu_memory = parse_size("--gpu-memory", flags.gpu_memory);
+  take_gpu(flags, d);
   d.allowance = parse_size("--allowance", flags.allowance);
   d.gpus = flags.gpus.value_or(flags.tp.value_or(1));
   d.tp = flags.tp.value_or(d.gpus);
-  d.utilization = flags.utilization;
   return d;
 }
 
@@ -259,6 +282,7 @@ Json to_json(const Planned& p) {
               {"gpu_memory", c.deployment.gpu_memory},
               {"gpus", c.deployment.gpus},
               {"tp", c.deployment.tp},
+              {"unified_memory", c.deployment.unified},
               {"utilization", c.deployment.utilization},
               {"layers_in_16_bits", c.deployment.kept_layers},
               {"weights",
@@ -296,14 +320,17 @@ void add_plan(CLI::App& app, Job& chosen) {
   auto flags = std::make_shared<PlanFlags>();
   CLI::App* verb = app.add_subcommand("plan", "Estimate context and concurrency on given GPUs, BF16 vs. FP8 cache");
   verb->add_option("MODEL", flags->model, "Checkpoint folder, or a config.json")->required();
-  verb->add_option("--gpu-memory", flags->gpu_memory, "Memory of one GPU, with unit: 80GiB (2^30 bytes) or 80GB (10^9)")
-      ->required();
+  verb->add_option("--gpu", flags->gpu,
+                   "GPU: H100, 'A100 80GB', GH200, GB10, 'RTX 5090'; of several sizes the smallest");
+  verb->add_option("--gpu-memory", flags->gpu_memory,
+                   "Instead: memory of one GPU, with unit: 80GiB (2^30 bytes) or 80GB (10^9)");
   verb->add_option("--gpus", flags->gpus, "Number of GPUs (default: one tensor-parallel group)");
   verb->add_option("--tp", flags->tp, "GPUs per tensor-parallel group (default: all)");
   verb->add_option("--concurrency", flags->load.concurrency, "Sequences served at the same time");
   verb->add_option("--context", flags->load.context, "Tokens per sequence, prompt and answer");
-  verb->add_option("--gpu-memory-utilization", flags->utilization,
-                   "Share of GPU memory that the server uses (default: 0.9)");
+  verb->add_option(
+      "--gpu-memory-utilization", flags->utilization,
+      "Share of GPU memory that the server uses (default: 0.9; 0.85 where it is the system's memory, too)");
   verb->add_option("--allowance", flags->allowance, "Part of it for activations and runtime, per GPU (default: 3GiB)");
   verb->add_option("--weights", flags->weights, "Total size of the weights (default: measured or estimated)");
   verb->add_option("--scales", flags->scales, "Scale file: its layers that are keep16 keep a BF16 cache");
@@ -313,7 +340,7 @@ void add_plan(CLI::App& app, Job& chosen) {
   verb->footer(
       "Examples:\n"
       "  kvcal plan ./Qwen3.5-35B-A3B --gpu-memory 128GB --context 200000\n"
-      "  kvcal plan ./Llama-3.1-70B --gpu-memory 80GiB --gpus 4 --concurrency 64 --context 32768\n"
+      "  kvcal plan ./Llama-3.1-70B --gpu H100 --gpus 4 --concurrency 64 --context 32768\n"
       "  kvcal plan ./config.json --gpu-memory 24GiB --json | jq .advice.name");
   verb->callback([flags, &chosen] {
     chosen = [flags] {

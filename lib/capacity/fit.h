@@ -14,6 +14,7 @@ namespace kvcal {
 /// The server and its machine, as far as memory goes.
 struct Deployment {
   uint64_t gpu_memory = 0;                 // bytes of one GPU
+  bool unified = false;                    // which are the system's memory, too
   int64_t gpus = 1, tp = 1;                // gpus / tp replicas of the model
   double utilization = 0.9;                // share of a GPU that the server takes
   uint64_t allowance = uint64_t{3} << 30;  // of it for activations and the runtime, on each GPU

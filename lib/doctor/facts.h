@@ -11,7 +11,7 @@
 #include "checkpoint/fold_mark.h"
 #include "doctor/engine.h"
 #include "doctor/entry.h"
-#include "doctor/gpu.h"
+#include "servers/gpu.h"
 #include "doctor/output_text.h"
 #include "doctor/serve_command.h"
 #include "servers/kv_declaration.h"

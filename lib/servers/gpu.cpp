@@ -1,4 +1,4 @@
-#include "doctor/gpu.h"
+#include "servers/gpu.h"
 
 #include <algorithm>
 #include <array>
@@ -6,43 +6,51 @@
 namespace kvcal {
 namespace {
 
-struct Model {
+struct KnownGpu {
   std::string_view part;  // of a name in upper case without separators
   int capability = 0;
   std::string_view gfx = "";
+  uint64_t mib = 0;  // as nvidia-smi prints it
+  bool unified = false;
 };
 
 // First match counts: "L40S" before "L4", "H20" behind "H200".
-constexpr std::array kModels = {
-    Model{"MI300", 0, "gfx942"},
-    Model{"MI308", 0, "gfx942"},
-    Model{"MI325", 0, "gfx942"},
-    Model{"MI350", 0, "gfx950"},
-    Model{"MI355", 0, "gfx950"},
-    Model{"MI210", 0, "gfx90a"},
-    Model{"MI250", 0, "gfx90a"},
-    Model{"H100", 90},
-    Model{"H200", 90},
-    Model{"H800", 90},
-    Model{"H20", 90},
-    Model{"GB10", 121},
-    Model{"B300", 103},
-    Model{"B200", 100},
-    Model{"RTXPRO", 120},
-    Model{"RTX50", 120},
-    Model{"RTX40", 89},
-    Model{"6000ADA", 89},
-    Model{"L40", 89},
-    Model{"L4", 89},
-    Model{"RTX30", 86},
-    Model{"RTXA", 86},
-    Model{"A100", 80},
-    Model{"A800", 80},
-    Model{"A10", 86},
-    Model{"A40", 86},
-    Model{"A30", 80},
-    Model{"T4", 75},
-    Model{"V100", 70},
+constexpr std::array kKnownGpus = {
+    KnownGpu{"MI300", 0, "gfx942"},
+    KnownGpu{"MI308", 0, "gfx942"},
+    KnownGpu{"MI325", 0, "gfx942"},
+    KnownGpu{"MI350", 0, "gfx950"},
+    KnownGpu{"MI355", 0, "gfx950"},
+    KnownGpu{"MI210", 0, "gfx90a"},
+    KnownGpu{"MI250", 0, "gfx90a"},
+    KnownGpu{"GH200", 90, "", 97'871},
+    KnownGpu{"H100", 90, "", 81'559},
+    KnownGpu{"H200", 90, "", 143'771},
+    KnownGpu{"H800", 90, "", 81'559},
+    KnownGpu{"H20", 90, "", 97'871},
+    KnownGpu{"GB10", 121, "", 122'548,
+             true},  // no tool prints it; CUDA reports 128,501,256,192 bytes and, elsewhere, more
+    KnownGpu{"B300", 103},
+    KnownGpu{"B200", 100, "", 183'359},
+    KnownGpu{"RTXPRO", 120},
+    KnownGpu{"RTX5090", 120, "", 32'607},
+    KnownGpu{"RTX50", 120},
+    KnownGpu{"RTX4090", 89, "", 24'564},
+    KnownGpu{"RTX40", 89},
+    KnownGpu{"6000ADA", 89, "", 49'140},
+    KnownGpu{"L40", 89, "", 46'068},
+    KnownGpu{"L4", 89, "", 23'034},
+    KnownGpu{"RTX3090", 86, "", 24'576},
+    KnownGpu{"RTX30", 86},
+    KnownGpu{"RTXA", 86},
+    KnownGpu{"A10080GB", 80, "", 81'920},
+    KnownGpu{"A100", 80, "", 40'960},
+    KnownGpu{"A800", 80, "", 81'920},
+    KnownGpu{"A10", 86, "", 23'028},
+    KnownGpu{"A40", 86, "", 46'068},
+    KnownGpu{"A30", 80, "", 24'576},
+    KnownGpu{"T4", 75, "", 15'360},
+    KnownGpu{"V100", 70, "", 16'384},
 };
 
 std::string squeezed(std::string_view text) {
@@ -90,12 +98,14 @@ std::optional<Gpu> parse_gpu(std::string_view text) {
                    [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; });
     return gpu;
   }
-  const auto model = std::find_if(kModels.begin(), kModels.end(),
-                                  [&](const Model& m) { return name.find(m.part) != std::string::npos; });
-  if (model == kModels.end()) return std::nullopt;
+  const auto model = std::find_if(kKnownGpus.begin(), kKnownGpus.end(),
+                                  [&](const KnownGpu& m) { return name.find(m.part) != std::string::npos; });
+  if (model == kKnownGpus.end()) return std::nullopt;
   gpu.capability = model->capability;
   gpu.gfx = model->gfx;
   gpu.rocm = !model->gfx.empty();
+  gpu.memory = model->mib << 20;
+  gpu.unified = model->unified;
   return gpu;
 }
 

@@ -1,0 +1,1 @@
+kvcal plan "$SOURCE/datasets/demo/natural" --gpu B300

@@ -1,0 +1,1 @@
+kvcal plan "$SOURCE/datasets/demo/natural" --gpu H100 --gpu-memory 80GiB
