@@ -12,6 +12,8 @@
 namespace kvcal::cpu {
 namespace {
 
+constexpr int64_t kPacket = Eigen::internal::packet_traits<float>::size;  // columns in a vector of Eigen's
+
 constexpr int64_t kStrip = 8 * kLanes;  // columns whose sums are in registers
 constexpr int64_t kSteps = 8;           // along k at a time: of bf16 a page
 constexpr int64_t kAhead = 2 * kSteps;  // steps from a load to its prefetch: processors do not see strips coming
@@ -65,18 +67,19 @@ void add_row(const float* x, int64_t k, const T* w, int64_t n, int64_t columns, 
   for (; column < columns; column += kLanes) add_products<1>(x, k, w + column, n, n - column, sums + column);
 }
 
-/// Where Eigen multiplies a vector of columns by itself, it adds up even and odd steps apart, eight at a time.
+/// Of kPacket columns. Where Eigen multiplies a vector of columns by itself, it adds up even and odd steps apart, eight
+/// at a time.
 template <class T>
 F32x8 lonely_vector(const float* x, int64_t k, const T* w, int64_t n) {
   F32x8 even{}, odd{};
   int64_t p = 0;
   for (; p + 8 <= k; p += 8)
     for (int64_t q = p; q < p + 8; q += 2) {
-      even = multiply_add(load8(w + q * n), splat(x[q]), even);
-      odd = multiply_add(load8(w + (q + 1) * n), splat(x[q + 1]), odd);
+      even = multiply_add(load(w + q * n, kPacket), splat(x[q]), even);
+      odd = multiply_add(load(w + (q + 1) * n, kPacket), splat(x[q + 1]), odd);
     }
   even = even + odd;
-  for (; p < k; ++p) even = multiply_add(load8(w + p * n), splat(x[p]), even);
+  for (; p < k; ++p) even = multiply_add(load(w + p * n, kPacket), splat(x[p]), even);
   return even;
 }
 
@@ -121,8 +124,8 @@ class EigenProduct final : public PanelProduct {
   /// along k, three vectors of columns at a time, then two, then one. Where they are not, after all, a panel is used.
   template <class T>
   void add_row_alone(const T* x, const T* w, float* y, float* room) const {
-    const bool lonely = n_ % (3 * kLanes) == kLanes;
-    const int64_t columns = lonely ? n_ - kLanes : n_;
+    const bool lonely = n_ % (3 * kPacket) == kPacket;
+    const int64_t columns = lonely ? n_ - kPacket : n_;
     float *wide = room, *sums = room + k_;
     widen(x, wide, k_);
     for (int64_t first = 0; first < k_; first += depth_) {
@@ -130,7 +133,8 @@ class EigenProduct final : public PanelProduct {
       const int64_t last = std::min(k_, first + depth_);
       for (int64_t k = first; k < last; k += kSteps)
         add_row(wide + k, std::min(kSteps, last - k), w + k * n_, n_, columns, sums);
-      if (lonely) store8(sums + columns, lonely_vector(wide + first, last - first, w + first * n_ + columns, n_));
+      if (lonely)
+        store(sums + columns, lonely_vector(wide + first, last - first, w + first * n_ + columns, n_), kPacket);
       for (int64_t i = 0; i < n_; ++i) y[i] += sums[i];
     }
   }
@@ -169,6 +173,8 @@ class EigenProducts final : public PanelProducts {
   std::string isa() const override {
 #ifdef __AVX2__
     return "avx2";
+#elif defined(__ARM_NEON)
+    return "neon";
 #else
     return "portable";
 #endif

@@ -15,6 +15,8 @@
 
 #ifdef __FMA__
 #include <immintrin.h>
+#elif defined(__ARM_NEON)
+#include <arm_neon.h>
 #endif
 
 namespace kvcal::cpu {
@@ -78,11 +80,16 @@ F32x8 rounded_to(F32x8 v) {
   return v;
 }
 
-/// a b + c in one rounding where the processor class has it, which x86-64 with AVX2 does.
+/// a b + c in one rounding where the processor class has it, which x86-64 with AVX2 and arm64 do.
 inline F32x8 multiply_add(F32x8 a, F32x8 b, F32x8 c) {
 #ifdef __FMA__
   return std::bit_cast<F32x8>(
       _mm256_fmadd_ps(std::bit_cast<__m256>(a), std::bit_cast<__m256>(b), std::bit_cast<__m256>(c)));
+#elif defined(__ARM_NEON)
+  const auto x = std::bit_cast<float32x4x2_t>(a), y = std::bit_cast<float32x4x2_t>(b),
+             z = std::bit_cast<float32x4x2_t>(c);
+  return std::bit_cast<F32x8>(
+      float32x4x2_t{{vfmaq_f32(z.val[0], x.val[0], y.val[0]), vfmaq_f32(z.val[1], x.val[1], y.val[1])}});
 #else
   return a * b + c;
 #endif
