@@ -172,6 +172,13 @@ class Geometry(WithFolder):
         self.refuses("is for LlamaForCausalLM, this model is Qwen3", plugin.check_architecture, self.file, ["Qwen3"])
         self.refuses("this model is unknown", plugin.check_architecture, self.file, None)
 
+    def test_a_wrapper_is_its_text_model_too(self):
+        text = types.SimpleNamespace(architectures=["LlamaForCausalLM"])
+        wrapper = types.SimpleNamespace(architectures=["Wrapper"], text_config=text)
+        plugin.check_architecture(self.file, plugin.known_architectures(wrapper))
+        text.architectures = None
+        self.refuses("this model is Wrapper", plugin.check_architecture, self.file, plugin.known_architectures(wrapper))
+
 
 class MlaInSglang(unittest.TestCase):
     """Which settings let a latent row have a scale; the server's context is a stand-in."""

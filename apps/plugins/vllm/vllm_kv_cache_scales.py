@@ -412,10 +412,16 @@ def _options(vllm_config):
     return options["path"], options.get("allow_other_weights") is True
 
 
+def known_architectures(hf_config):
+    """The model's classes, and its text model's, as which some wrappers are served (DeepSeek-VL2)."""
+    text = getattr(hf_config, "text_config", None)
+    return [*(hf_config.architectures or []), *(getattr(text, "architectures", None) or [])]
+
+
 def _install(model, vllm_config, model_config):
     path, allow_other_weights = _options(vllm_config)
     file = read_scale_file(path)
-    check_architecture(file, model_config.hf_config.architectures)
+    check_architecture(file, known_architectures(model_config.hf_config))
     folder = local_folder(model_config.model, model_config.revision, vllm_config.load_config.download_dir)
     weights = check_weights(file, folder, allow_other_weights)
     factor = _platform_factor(file)
