@@ -15,7 +15,7 @@ const std::vector<SkipRule>& common_rules() {
        {"visual.*",   "*.visual.*",       "vision.*",       "*.vision.*",        "vision_*",           "*.vision_*",
         "image_*",    "*.image_*",        "vit.*",          "*.vit.*",           "gen_vision_model.*", "gen_embed.*",
         "gen_head.*", "*.embed_vision.*", "embed_vision.*", "*.img_processor.*", "img_processor.*",    "patch_embed*",
-        "*.siglip*",  "sam_model.*",      "*.sam_model.*"}},
+        "*.siglip*",  "sam_model.*",      "*.sam_model.*",  "qwen2_model.*",     "*.qwen2_model.*"}},
       {"audio",
        {"audio.*", "*.audio.*", "audio_*", "*.audio_*", "*.embed_audio.*", "embed_audio.*", "talker.*", "code2wav.*",
         "token2wav.*", "speech_*", "*.speech_*", "*.conformer.*", "whisper_*"}},

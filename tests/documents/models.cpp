@@ -20,7 +20,7 @@ namespace fs = std::filesystem;
 /// What the goldens of an architecture have in them.
 struct Shown {
   int goldens = 0;
-  bool latent = false, experts = false, shares_caches = false, pictures = false;
+  bool plain = false, latent = false, experts = false, shares_caches = false, pictures = false;
   std::set<std::string> recurrent;  // kinds of layers that have a state
 };
 
@@ -30,7 +30,7 @@ void add_golden(const fs::path& folder, std::map<std::string, Shown, std::less<>
   const std::unique_ptr<Model> model = parse_model(checkpoint.config());
   const ModelSpec& spec = model->spec();
   ++shown.goldens;
-  for (const KvLayout& c : spec.caches) shown.latent |= c.is_mla();
+  for (const KvLayout& c : spec.caches) (c.is_mla() ? shown.latent : shown.plain) = true;
   for (const LayerSpec& l : spec.layers) {
     shown.shares_caches |= l.shares_cache >= 0;
     if (l.state_bytes > 0)
@@ -67,7 +67,8 @@ std::string words(const std::set<std::string>& kinds) {
 
 std::string cache_of(const Shown& shown) {
   if (shown.goldens == 0) return "";
-  return shown.latent ? "latent" : shown.shares_caches ? "K, V; shared" : "K, V";
+  if (shown.latent) return shown.plain ? "K, V or latent" : "latent";
+  return shown.shares_caches ? "K, V; shared" : "K, V";
 }
 
 /// Whether a checkpoint's scales reach the cache, in a model with weights of 16 bits.

@@ -23,6 +23,7 @@ from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.masking_utils import eager_mask
+from transformers.models.deepseek_ocr2.modeling_deepseek_ocr2 import DEEPSEEK_OCR2_SAM_VISION_ATTENTION_CLASSES as SAM
 
 import falcon_attention  # noqa: F401
 import latent_rows
@@ -36,6 +37,7 @@ TRIES = 96  # seeds to choose from: the one where bf16 arithmetic moves the absm
 MAX_MOVEMENT = 0.01
 MIN_FELT = 0.05  # where routers compute in f32: the change if their logits were bf16; tests allow 0.02
 MIN_COSINE = 0.9995  # between last-position logits in f32 and in bf16
+SAM["golden"] = SAM["eager"]  # a tower without an attention interface
 PRECISIONS = {"f32": torch.float32, "bf16": torch.bfloat16}
 
 

@@ -206,5 +206,39 @@ TEST(LatentConfig, kimi_k2_5_nests_a_deepseek_v3) {
   expect_refused(config, "text_config is missing");
 }
 
+Json plain(const char* cls, Json changes = Json::object()) {
+  Json text = deepseek("DeepseekV2ForCausalLM", {{"use_mla", false},
+                                                 {"qk_nope_head_dim", 0},
+                                                 {"qk_rope_head_dim", 0},
+                                                 {"v_head_dim", 0},
+                                                 {"kv_lora_rank", nullptr}});
+  text.update(changes);
+  return {{"architectures", {cls}}, {"language_config", text}};
+}
+
+TEST(LatentConfig, heads_without_widths_cache_keys_and_values) {
+  for (const char* cls : {"DeepseekOCRForCausalLM", "DeepseekOCR2ForCausalLM", "DeepseekVLV2ForCausalLM"}) {
+    const ModelSpec spec = parse_model(plain(cls, {{"head_dim", 99}, {"num_key_value_heads", 2}}))->spec();
+    EXPECT_EQ(spec.architecture, cls);
+    EXPECT_FALSE(spec.caches[0].is_mla());
+    EXPECT_EQ(spec.caches[0].n_kv_heads, 2);
+    EXPECT_EQ(spec.caches[0].head_dim_k, 16);
+    expect_refused(plain(cls, {{"use_mla", true}}), "use_mla is true, but qk_nope_head_dim and qk_rope_head_dim are 0");
+    expect_refused(plain(cls, {{"qk_rope_head_dim", 8}}), "use_mla is false, but qk_nope_head_dim");
+    expect_refused(plain(cls, {{"attention_bias", true}}), "attention_bias is true");
+    expect_refused({{"architectures", {cls}}}, "there is no language_config");
+  }
+  const Json latent = {{"use_mla", true}, {"qk_nope_head_dim", 12}, {"qk_rope_head_dim", 8}, {"v_head_dim", 20}};
+  expect_refused(plain("DeepseekOCRForCausalLM", latent), "this class has no latent attention");
+}
+
+TEST(LatentConfig, deepseek_vl2_with_latent_attention_is_its_text_model) {
+  const Json config = {{"architectures", {"DeepseekVLV2ForCausalLM"}}, {"language_config", v2()}};
+  const ModelSpec spec = parse_model(config)->spec();
+  EXPECT_EQ(spec.architecture, "DeepseekV2ForCausalLM");
+  EXPECT_TRUE(spec.caches[0].is_mla());
+  EXPECT_EQ(spec.default_prefix, "language.model.");
+}
+
 }  // namespace
 }  // namespace kvcal

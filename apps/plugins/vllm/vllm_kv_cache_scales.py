@@ -322,7 +322,7 @@ SKIPPED = """
 mtp.* *.mtp.* mtp_* *.mtp_* *.nextn_* *.eagle_* *.draft_* medusa_*
 visual.* *.visual.* vision.* *.vision.* vision_* *.vision_* image_* *.image_* vit.* *.vit.* gen_vision_model.* gen_embed.*
 gen_head.* *.embed_vision.* embed_vision.* *.img_processor.* img_processor.* patch_embed* *.siglip* sam_model.*
-*.sam_model.*
+*.sam_model.* qwen2_model.* *.qwen2_model.*
 audio.* *.audio.* audio_* *.audio_* *.embed_audio.* embed_audio.* talker.* code2wav.* token2wav.* speech_* *.speech_*
 *.conformer.* whisper_*
 multi_modal_projector.* *.multi_modal_projector.* mm_projector.* *.mm_projector.* mlp1.* projector.* *.projector.*

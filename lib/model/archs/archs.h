@@ -13,9 +13,13 @@
   LINE("BambaForCausalLM", parse_bamba)                                 \
   LINE("Cohere2ForCausalLM", parse_cohere2)                             \
   LINE("CohereForCausalLM", parse_cohere)                               \
+  LINE("DeepseekForCausalLM", parse_deepseek)                           \
+  LINE("DeepseekOCR2ForCausalLM", parse_deepseek_ocr)                   \
+  LINE("DeepseekOCRForCausalLM", parse_deepseek_ocr)                    \
   LINE("DeepseekV2ForCausalLM", parse_deepseek_v2)                      \
   LINE("DeepseekV32ForCausalLM", parse_deepseek_v32)                    \
   LINE("DeepseekV3ForCausalLM", parse_deepseek_v3)                      \
+  LINE("DeepseekVLV2ForCausalLM", parse_deepseek_vl2)                   \
   LINE("Dots1ForCausalLM", parse_dots1)                                 \
   LINE("Ernie4_5ForCausalLM", parse_ernie4_5)                           \
   LINE("Ernie4_5_MoeForCausalLM", parse_ernie4_5_moe)                   \

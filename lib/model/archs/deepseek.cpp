@@ -3,19 +3,26 @@
 // a shared one (docs/model-notes.md, "Latent attention"). DeepseekV32ForCausalLM and GlmMoeDsaForCausalLM (GLM-5
 // to 5.2) are the same up to index_topk tokens (indexer.h). Mistral4ForCausalLM: queries that grow with their position
 // (query_growth.h), softmax scores whose groups count by the sum of their two best.
+// DeepseekForCausalLM (DeepSeek-MoE), DeepseekOCRForCausalLM, DeepseekOCR2ForCausalLM and, where its config says so,
+// DeepseekVLV2ForCausalLM (DeepSeek-VL2): the same decoder with ordinary attention.
 //
 // Where servers and the reference differ: the norms of the latents use rms_norm_eps; norm_topk_prob and moe_layer_freq
 // count in V2 too. vLLM rounds the router's logits to bf16 unless moe_router_dtype, or the experts' form, asks for f32;
-// here they are never rounded, as in the reference. Head counts and head_dim of the config mean nothing here.
+// here they are never rounded, as in the reference. The number of KV heads means nothing with latent attention,
+// head_dim nowhere.
 #include "model/archs/archs.h"
 #include "model/decoder_model.h"
 #include "model/indexer.h"
 #include "model/latent_attention.h"
+#include "model/moe_decoder.h"
 #include "model/query_growth.h"
+#include "model/rope.h"
 #include "model/sparse_moe.h"
 
 namespace kvcal {
 namespace {
+
+constexpr const char* kChoiceBias = "gate.e_score_correction_bias";
 
 /// What a class assumes where the config is silent.
 struct Family {
@@ -34,6 +41,7 @@ struct Family {
   int64_t n_index_heads = 0;  // 0 = has no indexer
   bool grows = false;         // queries, with their position
   RouterLogits logits = RouterLogits::F32;
+  const char* wrapped_prefix = "language_model.model.";
 };
 
 constexpr LatentDims kLatent = {.q_rank = 1536, .kv_rank = 512, .nope = 128, .rope = 64, .value = 128};
@@ -42,6 +50,8 @@ constexpr LatentDims kGlmDsaLatent = {.q_rank = 2048, .kv_rank = 512, .nope = 19
 constexpr DecoderDefaults kGlmDims = {154880,           2048,         10240,          47,  20, 0, 0, 202752, false,
                                       Activation::Silu, "hidden_act", "rms_norm_eps", 1e-5};
 
+constexpr Family kV1 = {
+    {102400, 4096, 11008, 30, 32, 0, 0, 2048}, {}, {0, 0, 1407, 0, 0}, {"softmax", "greedy", false, 1.0}};
 constexpr Family kV2 = {
     {102400, 4096, 11008, 32, 32, 0, 0, 2048}, kLatent, {64, 0, 1407, 2, 0}, {"softmax", "greedy", false, 1.0}};
 constexpr Family kV3 = {{129280, 7168, 18432, 61, 128, 0, 0, 4096},
@@ -82,10 +92,10 @@ struct DeepseekConfig {
   QueryGrowth growth;
 };
 
-/// The config without head counts and widths that published files fill with anything.
-Json without_head_sizes(Json config) {
+/// The config without sizes of heads that published files fill with anything.
+Json without(Json config, std::initializer_list<const char*> keys) {
   Json& text = find_member(config, "text_config") ? config["text_config"] : config;
-  for (const char* key : {"num_key_value_heads", "head_dim"}) text.erase(key);
+  for (const char* key : keys) text.erase(key);
   return config;
 }
 
@@ -113,7 +123,7 @@ void read_routing(const Json& text, const Family& f, DeepseekConfig& c) {
   if (!f.routing.method) return;
   const std::string method = get_string_or(text, "topk_method", f.routing.method);
   if (method == "noaux_tc") {
-    c.names.choice_bias = "gate.e_score_correction_bias";
+    c.names.choice_bias = kChoiceBias;
   } else if (method == "group_limited_greedy" || method == "greedy") {
     r.group_best = 1;
     if (method == "greedy" && r.n_groups != 1)
@@ -138,19 +148,23 @@ void read_experts(const Json& text, const Family& f, DeepseekConfig& c) {
   check_moe_dims(c.moe);
 }
 
+void read_feed_forwards(const Json& text, const Family& f, DeepseekConfig& c) {
+  if (get_bool_or(text, "mlp_bias", false)) fail("mlp_bias is not supported");
+  read_experts(text, f, c);
+  c.sparse = read_late_sparse_layers(text, c.dims.n_layers, c.moe.n_experts, f.experts.first_layer);
+}
+
 class Deepseek final : public DecoderModel {
  public:
   Deepseek(const Json& config, const Family& f) {
     const Json& text = text_config(config);
-    if (get_bool_or(text, "mlp_bias", false)) fail("mlp_bias is not supported");
-    c_.dims = read_decoder_dims(without_head_sizes(config), f.dims);
+    c_.dims = read_decoder_dims(without(config, {"num_key_value_heads", "head_dim"}), f.dims);
     c_.latent = read_latent_dims(text, c_.dims, f.latent);
     c_.rope = read_latent_rope(text, c_.latent.rope);
     c_.indexer = read_indexer(text, c_.dims.n_layers, f.n_index_heads);
     if (f.grows) c_.growth = read_query_growth(text);
     if (c_.indexer && c_.latent.q_rank == 0) fail("q_lora_rank is null, but the indexer reads the latent of queries");
-    read_experts(text, f, c_);
-    c_.sparse = read_late_sparse_layers(text, c_.dims.n_layers, c_.moe.n_experts, f.experts.first_layer);
+    read_feed_forwards(text, f, c_);
     spec_ = general_spec(config, c_.dims);
     for (int64_t i = 0; i < c_.dims.n_layers; ++i) {
       add_latent_layer(spec_, c_.latent, c_.rope, c_.dims.ffn);
@@ -160,7 +174,7 @@ class Deepseek final : public DecoderModel {
         spec_.layers.back().parameters += indexer_parameters(*c_.indexer, c_.dims.hidden, c_.latent.q_rank);
     }
     if (c_.indexer) spec_.indexed_beyond = c_.indexer->n_picked;
-    if (find_member(config, "text_config")) spec_.default_prefix = "language_model.model.";
+    if (find_member(config, "text_config")) spec_.default_prefix = f.wrapped_prefix;
     final_eps_ = c_.dims.eps;
   }
 
@@ -185,7 +199,64 @@ class Deepseek final : public DecoderModel {
   DeepseekConfig c_;
 };
 
+/// Whether layers cache keys and values: the widths of latent heads, `width` where the config is silent, are 0 then, as
+/// vLLM asks; the published code and SGLang ask use_mla.
+bool has_plain_heads(const Json& text, int64_t width) {
+  const bool plain =
+      get_int_or(text, "qk_nope_head_dim", width) == 0 && get_int_or(text, "qk_rope_head_dim", width) == 0;
+  if (get_bool_or(text, "use_mla", !plain) == plain)
+    fail(std::string("use_mla is ") + (plain ? "true" : "false") + ", but qk_nope_head_dim and qk_rope_head_dim are " +
+         (plain ? "0" : "not 0") + ": servers differ in which of them counts, so it is not supported");
+  return plain;
+}
+
+template <bool biased>
+MoeParts load_experts(const MoeDims& dims, WeightLoader& loader, WeightBinder layer) {
+  MoeNames names;
+  if (biased) names.choice_bias = kChoiceBias;
+  return load_moe(dims, names, loader, layer.at("mlp."));
+}
+
+std::unique_ptr<Model> make_plain(const Json& config, const Family& f, const char* prefix) {
+  const Json& text = text_config(config);
+  if (!has_plain_heads(text, 0))
+    fail("qk_nope_head_dim and qk_rope_head_dim are not 0, but this class has no latent attention");
+  if (get_bool_or(text, "attention_bias", false))
+    fail("attention_bias is true: servers read no biases of ordinary attention in this class");
+  DeepseekConfig c;
+  c.dims = read_decoder_dims(without(config, {"head_dim"}), f.dims);
+  read_feed_forwards(text, f, c);
+  MoeDecoderConfig out;
+  out.dims = c.dims;
+  out.rope = read_rope(text, c.dims.head_dim, {});
+  out.moe = c.moe;
+  out.load = c.names.choice_bias ? load_experts<true> : load_experts<false>;
+  out.sparse = c.sparse;
+  out.windows.assign(c.sparse.size(), 0);
+  out.default_prefix = prefix;
+  return std::make_unique<MoeDecoder>(config, std::move(out));
+}
+
 }  // namespace
+
+std::unique_ptr<Model> parse_deepseek(const Json& config) { return make_plain(config, kV1, "model."); }
+
+std::unique_ptr<Model> parse_deepseek_ocr(const Json& config) {
+  if (!find_member(config, "text_config")) fail("there is no language_config");
+  return make_plain(config, kV2, "model.");
+}
+
+// Its text model with latent attention is to servers what it is alone.
+std::unique_ptr<Model> parse_deepseek_vl2(const Json& config) {
+  if (!find_member(config, "text_config")) fail("there is no language_config");
+  constexpr const char* kPrefix = "language.model.";
+  if (has_plain_heads(text_config(config), kV2.latent.nope)) return make_plain(config, kV2, kPrefix);
+  Family wrapped = kV2;
+  wrapped.wrapped_prefix = kPrefix;
+  Json alone = config;
+  alone["architectures"] = {"DeepseekV2ForCausalLM"};
+  return std::make_unique<Deepseek>(alone, wrapped);
+}
 
 std::unique_ptr<Model> parse_deepseek_v2(const Json& config) { return std::make_unique<Deepseek>(config, kV2); }
 std::unique_ptr<Model> parse_deepseek_v3(const Json& config) { return std::make_unique<Deepseek>(config, kV3); }

@@ -15,7 +15,10 @@ from make_arch_goldens import Capture, NarrowestChoice, load
 
 
 # Published files, and servers, have another name of the class.
-OWN_NAMES = {"KimiK25ForConditionalGeneration": "Kimi_K25ForConditionalGeneration",
+OWN_NAMES = {"DeepseekOCRForCausalLM": "DeepseekOcr2ForConditionalGeneration",
+             "DeepseekOCR2ForCausalLM": "DeepseekOcr2ForConditionalGeneration",
+             "DeepseekVLV2ForCausalLM": "DeepseekOcr2ForConditionalGeneration",  # which has its text model, in one of its forms
+             "KimiK25ForConditionalGeneration": "Kimi_K25ForConditionalGeneration",
              "ExaoneMoEForCausalLM": "ExaoneMoeForCausalLM", "LLaMAForCausalLM": "LlamaForCausalLM",
              "MiniMaxM3SparseForCausalLM": "MiniMaxM3VLForCausalLM",
              "PhiMoEForCausalLM": "PhimoeForCausalLM",

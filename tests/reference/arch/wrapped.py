@@ -1,5 +1,6 @@
 """Random language models inside wrappers with vision towers, fed with text: {class: how to draw one}."""
 
+from cases.deepseek_ocr import TOWER as OCR_TOWER
 from cases.gemma import gemma4_weights, small_embeddings
 from cases.llama4 import far_apart as llama4_apart
 from cases.mla import draws as latent_draws
@@ -119,6 +120,18 @@ def kimi_k25(r: Dice):
     return dict(wrapper(r, text, vision, projection_hidden_size=16, **IDS), tie_word_embeddings=False)
 
 
+def deepseek_ocr(r: Dice):
+    """Never tied and without biases, as servers have it; a head_dim means nothing."""
+    text = r.sizes(layers=(1, 4))
+    n, head_dim = text["num_hidden_layers"], text["hidden_size"] // text["num_attention_heads"]
+    text.update(r.groups("n_routed_experts", "num_experts_per_tok"), n_shared_experts=r.choice((1, 2)),
+                moe_intermediate_size=r.choice((12, 17)), **r.some(routed_scaling_factor=(1.0, 2.5)),
+                mlp_layer_types=[r.choice(("dense", "sparse")) for _ in range(n)], rope_parameters=r.rope(head_dim),
+                use_mla=False, qk_nope_head_dim=0, qk_rope_head_dim=0)
+    text["topk_method"] = "greedy" if text["n_group"] == 1 else "group_limited_greedy"
+    return dict(wrapper(r, text, OCR_TOWER, image_token_id=92), tie_word_embeddings=False)
+
+
 def internvl(r: Dice):
     """What is said outside counts in the framework, what is inside in servers: said outside, as everywhere."""
     out = wrapper(r, inside(r, qwen2=qwen2, qwen3=qwen3, llama=llama), INTERN_TOWER, image_token_id=92)
@@ -212,6 +225,7 @@ CLASSES = {
     "Gemma3ForConditionalGeneration": gemma3_vl, "Gemma4ForConditionalGeneration": gemma4_vl,
     "Llama4ForConditionalGeneration": llama4_vl, "Lfm2VlForConditionalGeneration": lfm2_vl,
     "KimiK25ForConditionalGeneration": kimi_k25, "InternVLForConditionalGeneration": internvl,
+    "DeepseekOCRForCausalLM": deepseek_ocr, "DeepseekOCR2ForCausalLM": deepseek_ocr, "DeepseekVLV2ForCausalLM": deepseek_ocr,
     "LlavaNextForConditionalGeneration": llava_next, "LlavaOnevisionForConditionalGeneration": llava_onevision,
     "Idefics3ForConditionalGeneration": idefics3, "SmolVLMForConditionalGeneration": idefics3,
     "Exaone4_5_ForConditionalGeneration": exaone4_5, "VoxtralForConditionalGeneration": voxtral,
@@ -223,5 +237,6 @@ WEIGHTS = {"Qwen3VLMoeForConditionalGeneration": far_apart, "Qwen3_5ForCondition
            "Qwen3_5MoeForConditionalGeneration": far_apart, "Gemma3ForConditionalGeneration": small_embeddings,
            "Gemma4ForConditionalGeneration": gemma4_weights, "Llama4ForConditionalGeneration": llama4_apart,
            "KimiK25ForConditionalGeneration": latent_draws, "Qwen3OmniMoeForConditionalGeneration": far_apart,
-           "Gemma4UnifiedForConditionalGeneration": gemma4_weights, "Glm4vMoeForConditionalGeneration": far_apart}
+           "Gemma4UnifiedForConditionalGeneration": gemma4_weights, "Glm4vMoeForConditionalGeneration": far_apart,
+           "DeepseekOCRForCausalLM": far_apart, "DeepseekOCR2ForCausalLM": far_apart, "DeepseekVLV2ForCausalLM": far_apart}
 PUBLISHED = {"KimiK25ForConditionalGeneration": layers_as_published}
