@@ -148,6 +148,7 @@ TEST(LatentConfig, refusals_say_what_is_not_read) {
   expect_refused(no_choice, "num_experts_per_tok");
   expect_refused(v2({{"qk_rope_head_dim", 7}}), "7");
   expect_refused(deepseek("DeepseekV4ForCausalLM"), "compressed entries");
+  expect_refused(deepseek("Step3p5ForCausalLM"), "clamp behind the activation");
   expect_refused(deepseek("LongcatFlashForCausalLM"), "two latent caches");
   expect_refused(deepseek("MiniCPM3ForCausalLM"), "is not supported");
 }
@@ -230,6 +231,18 @@ TEST(LatentConfig, heads_without_widths_cache_keys_and_values) {
   }
   const Json latent = {{"use_mla", true}, {"qk_nope_head_dim", 12}, {"qk_rope_head_dim", 8}, {"v_head_dim", 20}};
   expect_refused(plain("DeepseekOCRForCausalLM", latent), "this class has no latent attention");
+}
+
+TEST(LatentConfig, deepseek_ocr_has_the_published_number_of_parameters) {
+  const Json sizes = {{"vocab_size", 129280},         {"hidden_size", 1280},      {"intermediate_size", 6848},
+                      {"moe_intermediate_size", 896}, {"num_hidden_layers", 12},  {"num_attention_heads", 10},
+                      {"n_routed_experts", 64},       {"n_shared_experts", 2},    {"num_experts_per_tok", 6},
+                      {"first_k_dense_replace", 1},   {"num_key_value_heads", 10}};
+  const auto model = parse_model(plain("DeepseekOCRForCausalLM", sizes));
+  int64_t of_layers = 0;
+  for (const LayerSpec& layer : model->spec().layers) of_layers += layer.parameters;
+  EXPECT_EQ(of_layers, 2'603'776'000);  // as the shapes in its published file add up
+  EXPECT_EQ(model->spec().layers[0].parameters, 32'852'480);
 }
 
 TEST(LatentConfig, deepseek_vl2_with_latent_attention_is_its_text_model) {
