@@ -303,15 +303,19 @@ PREFIXES = """model.language_model.model. model.language_model. language_model.m
 model.llm. llm.model. language.model. language_model. model.model. model. backbone. transformer.""".split() + [""]
 
 
+# Names of the embedding below the prefix, and of the head that goes with each.
+EMBEDDINGS = {"embed_tokens.weight": "lm_head.weight", "embeddings.weight": "lm_head.weight", "wte.weight": "lm_head.weight",
+              "word_embeddings.weight": "lm_head.weight", "embed_in.weight": "embed_out.weight"}
+
+
 def _text_prefix(tensors, of_the_file):
     """(prefix of the language model's tensors, full name of the output head or "")."""
-    embeddings = ("embed_tokens.weight", "embeddings.weight")
-    at = [p for p in PREFIXES + [of_the_file] if any(p + e in tensors for e in embeddings)]
+    at = [(p, head) for p in PREFIXES + [of_the_file] for e, head in EMBEDDINGS.items() if p + e in tensors]
     if not at:
         raise ValueError("no tensor is called embed_tokens.weight, with or without a prefix")
-    prefix = at[0]
-    beside = prefix[: prefix.rfind(".", 0, -1) + 1] + "lm_head.weight"
-    return prefix, next((n for n in (beside, "lm_head.weight", prefix + "lm_head.weight") if n in tensors), "")
+    prefix, head = at[0]
+    beside = prefix[: prefix.rfind(".", 0, -1) + 1] + head
+    return prefix, next((n for n in (beside, head, prefix + head) if n in tensors), "")
 
 
 SKIPPED = """
