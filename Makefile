@@ -2,7 +2,7 @@
 JOBS := $(shell sh .ci/jobs.sh)
 SOURCES = find apps lib kernels tests \( -name '*.cpp' -o -name '*.h' -o -name '*.cu' -o -name '*.cuh' \) -type f
 
-.PHONY: help packages build demo test debug test-text-reference test-arch-reference test-weights-reference test-verdicts test-verdict-parts test-verdicts-measured test-demo test-real test-fold-reference test-torch test-race-mutants test-action test-ptx test-ptx-selection test-clusters site dist dist-cuda test-dist format format-check asan tsan fuzz cuda-compile clean
+.PHONY: help packages build demo test debug test-text-reference test-arch-reference test-weights-reference test-verdicts test-verdict-parts test-verdicts-measured test-demo test-real test-fold-reference test-torch test-race-mutants test-action test-ptx test-ptx-selection test-clusters site arm64 dist dist-cuda test-dist format format-check asan tsan fuzz cuda-compile clean
 
 help:
 	@echo 'make demo          install what is missing, build, calibrate the two demo models'
@@ -30,6 +30,7 @@ help:
 	@echo 'make test-clusters  submit what launch prints to a Slurm of this machine, run --mpi, check manifests; installs them'
 	@echo 'make cuda-compile  compile the CUDA kernels with nvcc for all architectures (CUDA_ARCHS="sm_90a" for one)'
 	@echo 'make test-ptx-selection  run what nvcc makes of the kernels in an interpreter of PTX; test-ptx: and with deliberate faults'
+	@echo 'make arm64         cross-compile for arm64, on Debian x86-64: build/arm64'
 	@echo 'make dist          wheel, Debian package and tarball into build/dist'
 	@echo 'make dist-cuda     the wheel of the CUDA backend too; needs nvcc'
 	@echo 'make test-dist     install what make dist left, calibrate the demo with each'
@@ -169,6 +170,10 @@ test-ptx-selection:
 # NAMES=... for some of the faults.
 test-ptx: test-ptx-selection
 	@$(or $(PYTHON),python3) tests/ptx/mutants.py build/release $(NAMES)
+
+# TARGETS='kvcal test_ops' for some.
+arm64:
+	@sh .ci/arm64.sh $(TARGETS)
 
 dist:
 	@sh .ci/dist.sh

@@ -11,9 +11,9 @@
 #include "checkpoint/fold_mark.h"
 #include "doctor/engine.h"
 #include "doctor/entry.h"
-#include "servers/gpu.h"
 #include "doctor/output_text.h"
 #include "doctor/serve_command.h"
+#include "servers/gpu.h"
 #include "servers/kv_declaration.h"
 
 namespace kvcal {
