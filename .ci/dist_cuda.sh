@@ -1,6 +1,6 @@
 #!/bin/sh
 # dist_cuda.sh: the wheel of the CUDA backend, beside what dist.sh left in build/dist. Needs nvcc of CUDA 13 in PATH; compiles for
-# every architecture, some 15 minutes on two processors.
+# every architecture, 7 minutes on two processors.
 set -eu
 cd "$(dirname "$0")/.."
 . .ci/dist_environment.sh
