@@ -39,9 +39,6 @@ struct Planned {
   const ModelSpec& spec() const { return model->spec(); }
 };
 
-// What the system keeps of memory that a GPU shares with it does not fit into what servers leave by default.
-constexpr double kUtilization = 0.9, kUtilizationOfUnified = 0.85;
-
 Gpu named_gpu(const std::string& name) {
   const std::optional<Gpu> gpu = parse_gpu(name);
   if (!gpu || gpu->memory == 0)
@@ -52,14 +49,15 @@ Gpu named_gpu(const std::string& name) {
 void take_gpu(const PlanFlags& flags, Deployment& d) {
   if (flags.gpu.empty() && flags.gpu_memory.empty())
     fail("the GPU is missing; name it with --gpu H100, or give its memory with --gpu-memory SIZE");
-  d.utilization = flags.utilization.value_or(kUtilization);
-  if (!flags.gpu_memory.empty()) d.gpu_memory = parse_size("--gpu-memory", flags.gpu_memory);
-  if (flags.gpu.empty()) return;
-  if (!flags.gpu_memory.empty()) fail("--gpu and --gpu-memory both say how much memory there is: give one of them");
-  const Gpu gpu = named_gpu(flags.gpu);
-  d.gpu_memory = gpu.memory;
-  d.unified = gpu.unified;
-  if (gpu.unified) d.utilization = flags.utilization.value_or(kUtilizationOfUnified);
+  if (flags.gpu.empty()) {
+    d.gpu_memory = parse_size("--gpu-memory", flags.gpu_memory);
+  } else {
+    if (!flags.gpu_memory.empty()) fail("--gpu and --gpu-memory both say how much memory there is: give one of them");
+    const Gpu gpu = named_gpu(flags.gpu);
+    d.gpu_memory = gpu.memory;
+    d.unified = gpu.unified;
+  }
+  d.utilization = flags.utilization.value_or(d.unified ? kUtilizationOfUnified : kUtilization);
 }
 
 // One of the two alone means one tensor-parallel group.

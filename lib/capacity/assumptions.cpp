@@ -33,7 +33,9 @@ void add_machine(const Capacity& c, std::vector<Assumption>& out) {
   const Deployment& d = c.deployment;
   out.push_back({"utilization",
                  "the server takes " + formatted("%.3g", d.utilization) + " of each GPU's memory, by default " +
-                     (d.unified ? "0.85: the system and its file cache live in the same memory" : "0.9"),
+                     (d.unified ? formatted("%.3g", kUtilizationOfUnified) +
+                                      ": the system and its file cache live in the same memory"
+                                : formatted("%.3g", kUtilization)),
                  "--gpu-memory-utilization"});
   out.push_back({"allowance",
                  gib_text(static_cast<int64_t>(d.allowance)) +

@@ -11,12 +11,16 @@
 
 namespace kvcal {
 
+/// Shares of a GPU's memory that servers take: what the system keeps of memory that a GPU shares with it does not fit
+/// into what they leave by default.
+constexpr double kUtilization = 0.9, kUtilizationOfUnified = 0.85;
+
 /// The server and its machine, as far as memory goes.
 struct Deployment {
   uint64_t gpu_memory = 0;                 // bytes of one GPU
   bool unified = false;                    // which are the system's memory, too
   int64_t gpus = 1, tp = 1;                // gpus / tp replicas of the model
-  double utilization = 0.9;                // share of a GPU that the server takes
+  double utilization = kUtilization;       // share of a GPU that the server takes
   uint64_t allowance = uint64_t{3} << 30;  // of it for activations and the runtime, on each GPU
   std::vector<int> kept_layers;            // that keep their cache in BF16 whatever the format
   std::vector<StoredLayer> recipe;         // a format for each layer; empty: none

@@ -28,8 +28,8 @@ constexpr std::array kKnownGpus = {
     KnownGpu{"H200", 90, "", 143'771},
     KnownGpu{"H800", 90, "", 81'559},
     KnownGpu{"H20", 90, "", 97'871},
-    KnownGpu{"GB10", 121, "", 122'548,
-             true},  // no tool prints it; CUDA reports 128,501,256,192 bytes and, elsewhere, more
+    // No tool prints it; CUDA reports 128,501,256,192 bytes and, elsewhere, more.
+    KnownGpu{"GB10", 121, "", 122'548, true},
     KnownGpu{"B300", 103},
     KnownGpu{"B200", 100, "", 183'359},
     KnownGpu{"RTXPRO", 120},
@@ -43,7 +43,6 @@ constexpr std::array kKnownGpus = {
     KnownGpu{"RTX3090", 86, "", 24'576},
     KnownGpu{"RTX30", 86},
     KnownGpu{"RTXA", 86},
-    KnownGpu{"A10080GB", 80, "", 81'920},
     KnownGpu{"A100", 80, "", 40'960},
     KnownGpu{"A800", 80, "", 81'920},
     KnownGpu{"A10", 86, "", 23'028},
@@ -83,6 +82,24 @@ int of_sm(std::string_view text) {
   return number >= 50 ? number : 0;
 }
 
+/// 80 of "NVIDIA_A100-SXM4-80GB"; 0 where the name says no size.
+uint64_t gigabytes_in(std::string_view text) {
+  const size_t end = text.find("GB", 1);
+  if (end == std::string_view::npos) return 0;
+  size_t first = end;
+  while (first > 0 && text[first - 1] >= '0' && text[first - 1] <= '9' && end - first < 4) --first;
+  uint64_t number = 0;
+  for (const char c : text.substr(first, end - first)) number = 10 * number + static_cast<uint64_t>(c - '0');
+  return number;
+}
+
+/// What the name says where that is another size than the table's: tools print up to 7 % less than names say.
+uint64_t memory_of(const KnownGpu& gpu, std::string_view text) {
+  const uint64_t known = gpu.mib << 20, named = gigabytes_in(text) << 30;
+  const bool same = named == 0 || (known <= named && named - known <= named / 14);
+  return same ? known : named;
+}
+
 }  // namespace
 
 std::optional<Gpu> parse_gpu(std::string_view text) {
@@ -104,7 +121,7 @@ std::optional<Gpu> parse_gpu(std::string_view text) {
   gpu.capability = model->capability;
   gpu.gfx = model->gfx;
   gpu.rocm = !model->gfx.empty();
-  gpu.memory = model->mib << 20;
+  gpu.memory = memory_of(*model, text);
   gpu.unified = model->unified;
   return gpu;
 }

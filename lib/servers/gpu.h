@@ -13,7 +13,7 @@ struct Gpu {
   bool rocm = false;     // AMD
   int capability = 0;    // of NVIDIA: 90 for 9.0
   std::string gfx;       // of AMD: "gfx942"
-  uint64_t memory = 0;   // bytes that CUDA reports; of several sizes the smallest; 0: not known
+  uint64_t memory = 0;   // bytes that CUDA reports, or the name says; of several sizes the smallest; 0: not known
   bool unified = false;  // the memory is the system's, too
 };
 
