@@ -3,7 +3,6 @@
 
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <cstring>
 #include <map>
 #include <string>
@@ -88,21 +87,11 @@ struct Asked {
 struct Ran {
   std::map<RecordingTap::Key, std::vector<std::byte>> seen;
   MemoryPlan plan;
-  double feed_forwards = 0;  // see share_of_feed_forwards
+  int last_cache_layer = 0;
   DeviceMemory memory;
   std::vector<std::string> notes;
   uint64_t bytes_copied = 0;  // by the reader
 };
-
-/// Of the activations of the largest layer, those of the largest whose feed-forward runs: not of the last with a cache.
-inline double share_of_feed_forwards(const ModelSpec& spec) {
-  int64_t most = 0, most_before_last = 0;
-  for (int i = 0; i <= spec.last_cache_layer(); ++i) {
-    most_before_last = most;
-    most = std::max(most, spec.layers[static_cast<size_t>(i)].activations);
-  }
-  return static_cast<double>(most_before_last) / static_cast<double>(most);
-}
 
 inline Ran run(const std::string& name, const Asked& asked,
                const std::vector<int64_t>& lengths = {60, 90, 300, 20, 200, 100}) {
@@ -128,7 +117,7 @@ inline Ran run(const std::string& name, const Asked& asked,
     memory.precision = asked.precision;
     memory.device = m.ops->device_memory();
     ran.plan = plan_memory(m.model->spec(), m.weights, sequences, memory);
-    ran.feed_forwards = share_of_feed_forwards(m.model->spec());
+    ran.last_cache_layer = m.model->spec().last_cache_layer();
     if (asked.place == ResidualPlace::Host) {
       memory.budget = ran.plan.total() - 1;  // one byte too few for the residual stream on the device
       ran.plan = plan_memory(m.model->spec(), m.weights, sequences, memory);

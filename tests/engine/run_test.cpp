@@ -32,8 +32,9 @@ TEST(Run, TakesWhatThePlanSaysAndUsesMostOfIt) {
       const auto most = static_cast<double>(ran.plan.activations);
       EXPECT_LE(static_cast<double>(ran.memory.temporaries_peak), most);
       EXPECT_LE(ran.memory.persistent_peak, ran.plan.reserve().persistent);
-      constexpr double kLeast = 0.38;  // where queries share one head of keys
-      EXPECT_GE(static_cast<double>(ran.memory.temporaries_peak), kLeast * most * ran.feed_forwards)
+      if (ran.last_cache_layer == 0) continue;  // it ends with its cache: no feed-forward runs
+      constexpr double kLeast = 0.38;           // where queries share one head of keys
+      EXPECT_GE(static_cast<double>(ran.memory.temporaries_peak), kLeast * most)
           << "of " << most << " bytes " << ran.memory.temporaries_peak << " were used";
     }
 }

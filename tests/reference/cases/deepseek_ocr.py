@@ -11,10 +11,10 @@ TOWER = dict(sam_config=dict(hidden_size=8, output_channels=8, num_hidden_layers
                              patch_size=4, window_size=2, global_attn_indexes=[0], mlp_dim=8, downsample_channels=[8, 8]),
              encoder_config=dict(vocab_size=8, hidden_size=8, intermediate_size=8, num_hidden_layers=1,
                                  num_attention_heads=2, num_key_value_heads=2))
-TEXT = dict(vocab_size=64, hidden_size=24, intermediate_size=20, num_hidden_layers=2, num_attention_heads=4,
+TEXT = dict(vocab_size=64, hidden_size=24, intermediate_size=20, num_hidden_layers=3, num_attention_heads=4,
             num_key_value_heads=2, max_position_embeddings=512, bos_token_id=None, eos_token_id=2, pad_token_id=None,
-            n_routed_experts=4, num_experts_per_tok=2, n_shared_experts=1, moe_intermediate_size=8,
-            mlp_layer_types=["dense", "sparse"], rope_parameters=rope(1e4))
+            n_routed_experts=4, num_experts_per_tok=2, n_shared_experts=1, moe_intermediate_size=16,
+            mlp_layer_types=["dense", "sparse", "sparse"], rope_parameters=rope(1e4))
 LENGTHS = (7, 16)
 OCR2 = "DeepseekOcr2ForConditionalGeneration"
 
@@ -78,7 +78,7 @@ def below_language(tensors: dict) -> dict:
 
 
 CASES = (
-    Case("deepseek_moe", OCR2, ocr2(num_hidden_layers=3, mlp_layer_types=["dense", "dense", "sparse"], n_shared_experts=2),
+    Case("deepseek_moe", OCR2, ocr2(num_hidden_layers=4, mlp_layer_types=["dense", "dense", "sparse", "dense"], n_shared_experts=2),
          "DeepSeek-MoE: the text model of DeepSeek-OCR 2 under the names of its own class; experts in every second layer "
          "behind the first dense one",
          LENGTHS, weights=far_apart, served=alone, served_tensors=decoder_only),
