@@ -1,6 +1,7 @@
 #!/bin/sh
 # cuda_compile.sh [ARCH...]: compiles kernels/ with nvcc for the given architectures (all that are supported, if none),
-# links nothing; one file and architecture at a time on each processor. Takes an installed toolkit unless KVCAL_NVCC=pypi,
+# and reads the host's part and what only programs for GPUs have (tests/gpu) against CUDA's headers; links nothing. One
+# file and architecture at a time on each processor. Takes an installed toolkit unless KVCAL_NVCC=pypi,
 # else nvcc's PyPI wheels into build/nvcc. Without toolkit and without network it says so and leaves (exit code 0).
 set -eu
 cd "$(dirname "$0")/.."
@@ -24,7 +25,7 @@ set -eu
 echo "\$*"
 if [ "\$1" = host ]; then
   # The host's part, against the real headers: the emulator's must not promise what CUDA does not have.
-  exec "${CXX:-g++}" -std=c++20 -fsyntax-only -Wall -Wextra -I. -Ilib -isystem "$cuda/include" "\$2"
+  exec "${CXX:-g++}" -std=c++20 -fsyntax-only -Wall -Wextra -I. -Ilib -Itests -isystem "$cuda/include" "\$2"
 fi
 # As in CMakeLists.txt: nothing is fused that the source does not fuse.
 exec $ccache "$cuda/bin/nvcc" -std=c++20 -O3 --fmad=false -I. -Ilib -Xcompiler -Wall,-Wextra -Werror all-warnings \\
@@ -37,8 +38,8 @@ start=$(date +%s)
   for source in $(ls -S kernels/*.cu); do
     for arch in "$@"; do echo "nvcc $source $arch"; done
   done
-  for source in kernels/*.cpp kernels/runtime/*.cpp; do
-    [ -n "$blas" ] || ! grep -q 'cublaslt' "$source" || continue
+  for source in kernels/*.cpp kernels/runtime/*.cpp tests/gpu/*.cpp tests/bench/gpu/device.cpp $(ls tests/bench/probes/*.cpp | grep -v cudnn_experts); do
+    [ -n "$blas" ] || ! grep -qi 'cublas' "$source" || continue
     echo "host $source"
   done
 } | xargs -P "$(sh .ci/jobs.sh)" -L 1 sh "$out/job.sh"

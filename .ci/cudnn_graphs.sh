@@ -1,5 +1,6 @@
 #!/bin/sh
-# cudnn_graphs.sh: compiles the attention through cuDNN with the toolkit's headers, and has cuDNN check the graphs it makes.
+# cudnn_graphs.sh: compiles the attention through cuDNN with the toolkit's headers, and has cuDNN check the graphs it makes;
+# and reads the probe that uses the same headers.
 # No GPU is needed. Says why and does nothing where the toolkit or cuDNN are not installed.
 set -eu
 cd "$(dirname "$0")/.."
@@ -30,4 +31,6 @@ done
 $compiler $objects $(pkg-config --libs gtest_main) lib/base/error.cpp lib/tensor/*.cpp -std=c++20 -Ilib "$runtime" \
   -Wl,-rpath,"$(dirname "$runtime")" -ldl -o "$out/test_cudnn_graphs"
 "$out/test_cudnn_graphs" --gtest_brief=1
+$compiler -std=c++20 -fsyntax-only -Wall -Wextra -Werror -I. -Ilib -Itests -isystem "$frontend" -isystem "$cuda/include" \
+  tests/bench/probes/cudnn_experts.cpp
 echo "cudnn-graphs: ok, $(($(date +%s) - start)) s"

@@ -13,8 +13,8 @@
 #include "harness/forwarding_ops.h"
 #include "harness/loaded_model.h"
 #include "harness/recording_tap.h"
+#include "harness/stand_in_attention.h"
 #include "ops/residual_rows.h"
-#include "parity/stand_in_attention.h"
 #include "prefill/memory_plan.h"
 
 namespace kvcal::test {

@@ -29,7 +29,8 @@ INSTANTIATE_TEST_SUITE_P(Rules, EveryFile,
                                          Rule{"library_is_silent", library_is_silent},
                                          Rule{"conditional_compilation", conditional_compilation},
                                          Rule{"length", length}, Rule{"header_opening", header_opening},
-                                         Rule{"machine_paths", machine_paths}, Rule{"no_surprises", no_surprises}),
+                                         Rule{"machine_paths", machine_paths}, Rule{"no_surprises", no_surprises},
+                                         Rule{"device_tests_name_no_emulator", device_tests_name_no_emulator}),
                          [](const auto& rule) { return rule.param.name; });
 
 TEST(Tree, EveryGoldenIsUsed) { expect_none(goldens_are_used(tree())); }
@@ -170,6 +171,19 @@ TEST(Sample, MachinePaths) {
   EXPECT_TRUE(machine_paths({"a.md", "https://example.org" + slash + "home" + slash + "x\n"}).empty());
   EXPECT_TRUE(machine_paths({"a.md", "tests" + slash + "work" + slash + "x\n"}).empty());
   EXPECT_TRUE(machine_paths({"p.jsonl", slash + "home" + slash + "me\n"}).empty());
+}
+
+TEST(Sample, EmulatorInDeviceTests) {
+  const auto findings = [](const char* path) {
+    return device_tests_name_no_emulator({path, include("emulator/emulator.h")}).size();
+  };
+  EXPECT_EQ(findings("tests/parity/moe_test.cpp"), 1U);
+  EXPECT_EQ(findings("tests/parity/cuda/dequantize_test.cpp"), 1U);
+  EXPECT_EQ(findings("tests/parity/emulated/backend.cpp"), 0U);
+  EXPECT_EQ(findings("tests/arch/golden.cpp"), 1U);
+  EXPECT_EQ(findings("tests/arch/cuda_backend.cpp"), 0U);
+  EXPECT_EQ(findings("tests/bench/gpu/emulated_device.cpp"), 0U);
+  EXPECT_EQ(device_tests_name_no_emulator({"tests/arch/golden.cpp", include("harness/emulated_ops.h")}).size(), 1U);
 }
 
 TEST(Sample, UnusedGolden) {

@@ -222,6 +222,18 @@ Findings machine_paths(const SourceFile& file) {
   return findings;
 }
 
+Findings device_tests_name_no_emulator(const SourceFile& file) {
+  // As tests/CMakeLists.txt lists them.
+  static const std::regex shared(
+      R"(tests/(parity/(cuda/)?\w+_test|arch/(?!cuda_backend)\w+|bench/gpu/(?!emulated_device)\w+)\.cpp)");
+  if (!std::regex_match(file.path, shared)) return {};
+  Findings findings;
+  for (const Include& include : includes_of(file.text))
+    if (include.name.starts_with("emulator/") || include.name.starts_with("harness/emulat"))
+      findings.push_back(at(file, include.line, "of the emulator, in a test that a real device runs"));
+  return findings;
+}
+
 Findings goldens_are_used(const std::vector<SourceFile>& tree) {
   const std::string golden = "tests/arch/golden/";
   std::set<std::string> entries, cases;  // cases: folders that the walk over all goldens picks up

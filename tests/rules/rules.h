@@ -36,6 +36,9 @@ Findings header_opening(const SourceFile& file);
 /// No folder of one particular machine.
 Findings machine_paths(const SourceFile& file);
 
+/// Tests that tests/gpu builds for a real device include nothing of the emulator.
+Findings device_tests_name_no_emulator(const SourceFile& file);
+
 /// Every entry of tests/arch/golden is named by a test source, or is a case (it has a golden.json) and a test is
 /// instantiated over golden_cases().
 Findings goldens_are_used(const std::vector<SourceFile>& tree);

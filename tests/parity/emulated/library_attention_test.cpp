@@ -2,10 +2,10 @@
 // or does wrongly.
 #include "kernels/library_attention.h"
 
+#include "harness/stand_in_attention.h"
 #include "harness/uploading_ops.h"
 #include "kernels/cuda_ops.h"
 #include "parity/op_fixture.h"
-#include "parity/stand_in_attention.h"
 
 namespace kvcal::test {
 namespace {
