@@ -209,12 +209,21 @@ Exit kept(const CalibrateFlags& flags, const EarlierResult& earlier) {
   return Exit::Done;
 }
 
+// Of several GPUs its own.
+void take_device(CalibrateFlags& flags, int64_t on_host) {
+  const std::string device = device_of_process(flags.device, on_host);
+  if (device != flags.device && flags.verbose)
+    std::cerr << "kvcal: process " << on_host << " of this machine computes on " << device << '\n';
+  flags.device = device;
+}
+
 // A part of a job: every process got the same flags, and writes a file of its own.
 void settle_shard(CalibrateFlags& flags) {
-  const std::string shard = settled_shard(flags.shard);
-  if (shard != flags.shard && !flags.statistics.empty())
-    flags.statistics = shard_file(flags.statistics, shard).string();
-  flags.shard = shard;
+  const SettledShard shard = settled_shard(flags.shard);
+  if (shard.text == flags.shard) return;
+  if (!flags.statistics.empty()) flags.statistics = shard_file(flags.statistics, shard.text).string();
+  flags.shard = shard.text;
+  take_device(flags, shard.on_host);
 }
 
 CalibrationOptions resolved(const CalibrateFlags& flags) {
@@ -246,7 +255,8 @@ void finish(const CalibrateFlags& flags, const CalibrationResult& result, const 
 }
 
 // Rank 0 is ready first: what is wrong with the command line is said once.
-Exit run_as_rank(const CalibrateFlags& flags, RankGroup& ranks) {
+Exit run_as_rank(CalibrateFlags& flags, RankGroup& ranks) {
+  take_device(flags, ranks.rank_on_host());
   if (ranks.rank() > 0) ranks.broadcast("");
   const CalibrationOptions options = resolved(flags);
   if (ranks.rank() == 0) {

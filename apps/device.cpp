@@ -272,6 +272,16 @@ std::string first_device(const std::string& name) {
   return "cuda:" + std::to_string(indexes.empty() ? 0 : indexes.front());
 }
 
+std::string device_of_process(const std::string& name, int64_t on_host) {
+  if ((name != "auto" && name != "cuda") || find_cuda_library().empty()) return name;
+  try {
+    const int64_t n_gpus = cuda_devices().count;
+    return n_gpus > 1 ? "cuda:" + std::to_string(on_host % n_gpus) : name;
+  } catch (const Error&) {  // said where the device is opened
+    return name;
+  }
+}
+
 std::vector<Backend> backends() { return {cpu_backend(), cuda_backend()}; }
 
 }  // namespace kvcal

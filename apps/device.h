@@ -1,6 +1,7 @@
 // Which devices compute. The only place that knows which backends were built.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
@@ -19,6 +20,11 @@ Devices open_devices(const std::string& name, Precision precision, int threads);
 
 /// Of the name of several the first one's, else the name.
 std::string first_device(const std::string& name);
+
+/// For one of several processes that start together on a machine, number on_host of them: "auto" and "cuda" become its
+/// own GPU where there are several, "cuda:1", in turns. Every other name stays, as does "auto" where no GPU can be
+/// used.
+std::string device_of_process(const std::string& name, int64_t on_host);
 
 /// "bf16" or "f32"; throws Error for another name.
 Precision precision_named(const std::string& name);

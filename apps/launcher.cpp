@@ -16,6 +16,7 @@ namespace {
 struct Told {
   std::string who;     // the variable that has the rank
   int64_t rank, size;  // size 0: not said
+  int64_t on_host = 0;
   std::string text() const {
     return who + " says " + std::to_string(rank) + (size > 0 ? " of " + std::to_string(size) : "") + ", from 0";
   }
@@ -39,20 +40,26 @@ int64_t number_beside(const Environment& environment, const char* partner, const
   return *n;
 }
 
-std::optional<Told> told(const Environment& environment, const char* rank, const char* size) {
-  const std::optional<int64_t> n = number(environment, rank);
-  if (!n && number(environment, size)) number_beside(environment, size, rank);
+/// The variables of one launcher.
+struct Names {
+  const char *rank, *size, *on_host;
+};
+
+std::optional<Told> told(const Environment& environment, const Names& names) {
+  const std::optional<int64_t> n = number(environment, names.rank);
+  if (!n && number(environment, names.size)) number_beside(environment, names.size, names.rank);
   if (!n) return std::nullopt;
-  return Told{rank, *n, number_beside(environment, rank, size)};
+  return Told{names.rank, *n, number_beside(environment, names.rank, names.size),
+              number(environment, names.on_host).value_or(0)};
 }
 
 /// Those whose variables belong to a process, whatever started the launcher itself. srun's --mpi=pmi2 sets Hydra's too.
 std::vector<Told> told_by_inner(const Environment& environment) {
   std::vector<Told> all;
-  for (const auto& [rank, size] :
-       {std::pair("RANK", "WORLD_SIZE"),  // torchrun
-        std::pair("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"), std::pair("PMI_RANK", "PMI_SIZE")})
-    if (const std::optional<Told> t = told(environment, rank, size)) all.push_back(*t);
+  for (const Names& names : {Names{"RANK", "WORLD_SIZE", "LOCAL_RANK"},  // torchrun
+                             {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK"},
+                             {"PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID"}})
+    if (const std::optional<Told> t = told(environment, names)) all.push_back(*t);
   return all;
 }
 
@@ -60,7 +67,8 @@ std::vector<Told> told_by_inner(const Environment& environment) {
 std::optional<Told> told_by_step(const Environment& environment) {
   const std::optional<int64_t> size = number(environment, "SLURM_STEP_NUM_TASKS");
   if (!size) return std::nullopt;
-  return Told{"SLURM_PROCID", number_beside(environment, "SLURM_STEP_NUM_TASKS", "SLURM_PROCID"), *size};
+  return Told{"SLURM_PROCID", number_beside(environment, "SLURM_STEP_NUM_TASKS", "SLURM_PROCID"), *size,
+              number(environment, "SLURM_LOCALID").value_or(0)};
 }
 
 std::optional<Told> told_by_array(const Environment& environment, int64_t n_parts) {
@@ -102,7 +110,7 @@ JobPart part_of_job(const Environment& environment, int64_t n_parts) {
     fail(
         "found no launcher's variables: expected those of Slurm (srun, or sbatch --array), mpirun, torchrun or an "
         "Indexed Job of Kubernetes; without one give i/n");
-  JobPart part{all.front().rank, n_parts};
+  JobPart part{all.front().rank, n_parts, all.front().on_host};
   for (const Told& t : all) {
     if (t.rank != part.rank || (part.size > 0 && t.size > 0 && t.size != part.size))
       fail(t.text() + ", but " +

@@ -9,6 +9,7 @@ namespace kvcal {
 
 struct JobPart {
   int64_t rank = 0, size = 1;  // ranks from 0
+  int64_t on_host = 0;         // its number among those of its machine, from 0; 0 also where nobody says it
 };
 
 /// The value of a variable; null where it is not set.

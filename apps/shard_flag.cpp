@@ -26,11 +26,11 @@ int64_t parts_of_auto(const std::string& text) {
 
 }  // namespace
 
-std::string settled_shard(const std::string& text) {
-  if (text != "auto" && !text.starts_with("auto/")) return text;
+SettledShard settled_shard(const std::string& text) {
+  if (text != "auto" && !text.starts_with("auto/")) return {text};
   const int64_t n_parts = parts_of_auto(text);
   const JobPart part = while_doing("--shard " + text, [&] { return part_of_job(n_parts); });
-  return std::to_string(part.rank + 1) + "/" + std::to_string(part.size);
+  return {std::to_string(part.rank + 1) + "/" + std::to_string(part.size), part.on_host};
 }
 
 std::filesystem::path shard_file(const std::filesystem::path& file, std::string shard) {

@@ -1,6 +1,7 @@
 // --shard i/n of calibrate.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <string>
 
@@ -12,8 +13,13 @@ class App;
 
 namespace kvcal {
 
+struct SettledShard {
+  std::string text;     // "i/n"
+  int64_t on_host = 0;  // JobPart's; 0 where no launcher was asked
+};
+
 /// What --shard says as "i/n": "auto" and "auto/n" ask the launcher (launcher.h), anything else stays.
-std::string settled_shard(const std::string& text);
+SettledShard settled_shard(const std::string& text);
 
 /// "run.kvstats" of shard "2/8" is "run.2-of-8.kvstats".
 std::filesystem::path shard_file(const std::filesystem::path& file, std::string shard);

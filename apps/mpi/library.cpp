@@ -40,14 +40,16 @@ class MpiRanks final : public RankGroup {
     require(MPI_Comm_size(MPI_COMM_WORLD, &size_), "MPI_Comm_size");
     MPI_Comm host = MPI_COMM_NULL;
     require(MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &host), "MPI_Comm_split_type");
-    require(MPI_Comm_size(host, &on_host_), "MPI_Comm_size");
+    require(MPI_Comm_size(host, &size_on_host_), "MPI_Comm_size");
+    require(MPI_Comm_rank(host, &rank_on_host_), "MPI_Comm_rank");
     require(MPI_Comm_free(&host), "MPI_Comm_free");
     if (provided < MPI_THREAD_FUNNELED) fail("this MPI allows no threads beside the one that calls it");
   }
 
   int rank() const override { return rank_; }
   int size() const override { return size_; }
-  int ranks_on_host() const override { return on_host_; }
+  int ranks_on_host() const override { return size_on_host_; }
+  int rank_on_host() const override { return rank_on_host_; }
 
   std::string host() const override {
     char name[MPI_MAX_PROCESSOR_NAME] = "";
@@ -91,7 +93,7 @@ class MpiRanks final : public RankGroup {
  private:
   static int piece(size_t size, size_t at) { return static_cast<int>(std::min(size - at, kPiece)); }
 
-  int rank_ = 0, size_ = 1, on_host_ = 1;
+  int rank_ = 0, size_ = 1, rank_on_host_ = 0, size_on_host_ = 1;
 };
 
 std::unique_ptr<RankGroup> join() { return std::make_unique<MpiRanks>(); }

@@ -17,6 +17,7 @@ class RankGroup {
   virtual int size() const = 0;
   virtual std::string host() const = 0;
   virtual int ranks_on_host() const = 0;
+  virtual int rank_on_host() const = 0;  // from 0
 
   /// What rank 0 has; all call it.
   virtual std::string broadcast(std::string bytes) = 0;
@@ -34,7 +35,7 @@ struct RankLibrary {
 };
 
 /// Of program and library. It changes with the declarations above, by which both would read each other's objects.
-inline constexpr char kRankInterface[] = "kvcal-ranks-1";
+inline constexpr char kRankInterface[] = "kvcal-ranks-2";
 
 /// The one symbol of libkvcal_mpi.so.
 extern "C" const RankLibrary* kvcal_mpi_ranks();

@@ -13,12 +13,16 @@ namespace {
 
 using Variables = std::map<std::string, std::string>;
 
-std::string part(const Variables& variables, int64_t n_parts = 0) {
+JobPart job_part(const Variables& variables, int64_t n_parts = 0) {
   const auto environment = [&](const char* name) {
     const auto at = variables.find(name);
     return at == variables.end() ? nullptr : at->second.c_str();
   };
-  const JobPart p = part_of_job(environment, n_parts);
+  return part_of_job(environment, n_parts);
+}
+
+std::string part(const Variables& variables, int64_t n_parts = 0) {
+  const JobPart p = job_part(variables, n_parts);
   return std::to_string(p.rank) + " of " + std::to_string(p.size);
 }
 
@@ -49,6 +53,16 @@ TEST(Launcher, EachOneAlone) {
   EXPECT_EQ(part({{"PMI_RANK", "1"}, {"PMI_SIZE", "3"}}), "1 of 3");
   EXPECT_EQ(part({{"RANK", "0"}, {"WORLD_SIZE", "2"}}), "0 of 2");
   EXPECT_EQ(part({{"RANK", "0"}, {"WORLD_SIZE", "1"}}), "0 of 1");
+}
+
+TEST(Launcher, NumberOnItsMachine) {
+  const Variables step = with(kStep, {{"SLURM_LOCALID", "1"}});
+  EXPECT_EQ(job_part(step).on_host, 1);
+  EXPECT_EQ(job_part(with(kOpenMpi, {{"OMPI_COMM_WORLD_LOCAL_RANK", "2"}})).on_host, 2);
+  EXPECT_EQ(job_part({{"PMI_RANK", "5"}, {"PMI_SIZE", "8"}, {"MPI_LOCALRANKID", "3"}}).on_host, 3);
+  EXPECT_EQ(job_part({{"RANK", "9"}, {"WORLD_SIZE", "16"}, {"LOCAL_RANK", "1"}}).on_host, 1);
+  EXPECT_EQ(job_part(with(step, kOpenMpi)).on_host, 0);  // of the daemon that srun started it says nothing
+  EXPECT_EQ(job_part({{"JOB_COMPLETION_INDEX", "7"}}, 8).on_host, 0);
 }
 
 TEST(Launcher, ArraysFromZeroOrOneWithSteps) {

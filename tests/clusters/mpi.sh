@@ -38,6 +38,23 @@ ranks 7 $latent --mpi -o ranks.json --stats ranks.kvstats >out.txt 2>&1 || compl
 equal latent.json ranks.json "MLA"
 equal latent.kvstats ranks.kvstats "MLA"
 
+# GPUs, emulated: each rank takes its own.
+build=$(dirname "$kvcal")
+if [ -x "$build/tests/emulated/kvcal" ]; then
+  mkdir gpus
+  cp "$build"/tests/emulated/kvcal "$build"/tests/emulated/lib* "$build/libkvcal_mpi.so" gpus/
+  export KVCAL_EMULATED_DEVICES=2
+  emulated="gpus/kvcal calibrate $source/tests/arch/golden/qwen3 --prompts ids.jsonl -v"
+  $emulated -o gpu.json --stats gpu.kvstats >out.txt 2>&1 || complain "one process on a GPU: $(cat out.txt)"
+  ranks 3 $emulated --mpi -o gpus.json --stats gpus.kvstats >out.txt 2>&1 || complain "ranks on GPUs: $(cat out.txt)"
+  equal gpu.json gpus.json "GPUs"
+  equal gpu.kvstats gpus.kvstats "GPUs"
+  for who in '0 of this machine computes on cuda:0' '1 of this machine computes on cuda:1' '2 of this machine computes on cuda:0'; do
+    grep -q "process $who" out.txt || complain "no '$who' in: $(cat out.txt)"
+  done
+  unset KVCAL_EMULATED_DEVICES
+fi
+
 # No file system in common: each rank has a folder of its own, only rank 0 has prompts.
 # shellcheck disable=SC2016  # for the ranks' shell
 apart='cd "rank$OMPI_COMM_WORLD_RANK" && exec "$@"'

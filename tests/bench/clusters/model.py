@@ -63,10 +63,11 @@ class Model:
         return max(parts, key=parts.get)
 
 
-# Statistics as measured: merge_bench 28 16 8 128; 36 32 8 128; 126 128 8 128; 61 128 1 128 512 (layers, heads, widths).
+# Statistics as measured: merge_bench 28 16 8 128; 36 32 8 128; 80 64 8 128; 126 128 8 128; 61 128 1 128 512 (layers, heads, widths).
 MODELS = [
     Model("Qwen3-0.6B", 0.6e9, 0.44e9, 2, Merging(50, 0.30)),
     Model("Qwen3-8B", 8.2e9, 6.95e9, 2, Merging(85, 0.58)),
+    Model("Llama-3.3-70B", 70.6e9, 68.5e9, 2, Merging(278, 1.83)),
     Model("Llama-3.1-405B", 405e9, 401e9, 2, Merging(722, 6.1)),
     Model("DeepSeek-V3 (671B, FP8)", 671e9, 37e9, 1, Merging(758, 12.5)),
 ]
