@@ -43,7 +43,7 @@ constexpr std::array kRefusals = {
     Refusal{"MPTForCausalLM", kAlibi},
     Refusal{"MptForCausalLM", kAlibi},
     Refusal{"NemotronHPuzzleForCausalLM", "the numbers of experts and heads differ by layer"},
-    Refusal{"PhimoeForCausalLM", "its experts are chosen one after the other (SparseMixer), with layer norms"},
+    Refusal{"PhimoeForCausalLM", "servers know the class as PhiMoEForCausalLM, which is supported"},
     Refusal{"RWForCausalLM", "it is the class of Falcon before the reference framework had it: FalconForCausalLM"},
     Refusal{"Rwkv6ForCausalLM", kStateOnly},
     Refusal{"RWKV7ForCausalLM", kStateOnly},

@@ -13,4 +13,5 @@ if [ -z "$python" ]; then
 fi
 "$python" "$here/test_kvstats.py"
 "$python" "$here/test_observe.py"
+[ $# -gt 0 ] || "$python" "$here/compare_pictures.py"
 exec "$python" "$here/compare_goldens.py" "$@"

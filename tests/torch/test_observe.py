@@ -179,6 +179,53 @@ class Command(Counted):
         self.assertEqual((self.folder / "merged.kvstats").read_bytes(), (self.folder / "run.kvstats").read_bytes())
 
 
+class Sound(Counted):
+    def test_tokens_of_an_audio_tower_count_as_its_rows_do(self):
+        tower = dict(hidden_size=16, intermediate_size=32, num_hidden_layers=1, num_attention_heads=2, num_mel_bins=8,
+                     max_source_positions=16)
+        text = dict(model_type="llama", vocab_size=96, hidden_size=32, intermediate_size=64, num_hidden_layers=2,
+                    num_attention_heads=4, num_key_value_heads=2, head_dim=8)
+        torch.manual_seed(1)
+        model = transformers.VoxtralForConditionalGeneration(
+            transformers.VoxtralConfig(audio_config=tower, text_config=text, audio_token_id=92)).eval()
+        sound = torch.randn(1, 8, 32)
+        rows = model.get_audio_features(sound).pooler_output.reshape(-1, 32)
+        ids = torch.tensor([[5, 6] + [92] * len(rows) + [7, 8, 9]])
+        embeds = model.get_input_embeddings()(ids)
+        embeds[0, 2:-3] = rows
+        with kvcal.torch.observe(model) as stats:
+            model(input_ids=ids, input_features=sound)
+        self.assertEqual((stats.feed.n_tokens, stats.feed.n_image_tokens), ([ids.numel()], len(rows)))
+        self.assert_same(stats.caches(), self.counts(model, lambda m: m(inputs_embeds=embeds)))
+
+
+class Loaded(Counted):
+    """Ways in which transformers loads a model."""
+
+    def test_layers_on_the_disk(self):
+        names = ["model.embed_tokens", "model.norm", "model.rotary_emb", "lm_head"]
+        places = {name: "cpu" for name in names} | {f"model.layers.{i}": "disk" if i % 2 else "cpu" for i in range(3)}
+        spread = load("llama", device_map=places, offload_folder=str(self.folder))
+        self.assertEqual(spread.model.layers[1].mlp.up_proj.weight.device.type, "meta")
+        found, expected = self.counts(spread, alone), self.counts(load("llama"), alone)
+        for a, b in zip(found, expected):
+            for site, counts in a.sites.items():
+                np.testing.assert_array_equal(counts.codes, b.sites[site].codes)
+
+    def test_weights_in_eight_bits(self):
+        model = load("llama", quantization_config=transformers.BitsAndBytesConfig(load_in_8bit=True))
+        values = [[] for _ in model.model.layers]
+        for layer, seen in zip(model.model.layers, values):
+            self.assertEqual(layer.self_attn.v_proj.weight.dtype, torch.int8)
+            layer.self_attn.v_proj.register_forward_hook(lambda module, args, out, seen=seen: seen.append(out[0]))
+        for cache, seen in zip(self.counts(model, alone), values):
+            heads = torch.cat(seen).unflatten(-1, (cache.layout.n_kv_heads, -1)).bfloat16().abs()
+            codes = heads.transpose(0, 1).flatten(1).view(torch.int16).numpy()
+            for head, expected in enumerate(codes):
+                counted = cache.sites["value"].codes[head]
+                np.testing.assert_array_equal(counted, np.bincount(expected, minlength=counted.size))
+
+
 class Refusals(Counted):
     def refusal(self, *arguments):
         """What the command says; one line."""

@@ -32,8 +32,8 @@ def type_of(config: Any, layer: int) -> str:
 
 
 def window_of(config: Any, layer: int) -> int:
-    """Of classes that leave it to the mask."""
-    return (getattr(config, "sliding_window", None) or 0) if type_of(config, layer) == "sliding_attention" else 0
+    """Of classes that leave it to the mask: of layers that the config says it is of, or of all."""
+    return (getattr(config, "sliding_window", None) or 0) if type_of(config, layer) in ("sliding_attention", "") else 0
 
 
 def blocks_of(decoder: nn.Module, n_layers: int) -> List[Tuple[str, nn.Module]]:

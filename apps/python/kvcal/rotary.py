@@ -89,6 +89,16 @@ class RotaryWatch:
 
         return apply
 
+    def magnitude(self, stated: float) -> float:
+        """What every pair is lengthened by: `stated`, unless the function does something else."""
+        for before, after in self.calls:
+            rotary_dim = pairing_of(before, after).rotary_dim
+            if rotary_dim > 0:
+                old, new = (x[..., :rotary_dim].double().norm() for x in (before, after))
+                found = float(new / old)
+                return stated if abs(found - stated) < 0.01 * stated else round(found, 4)
+        return stated
+
     def pairing(self, stored: Tensor) -> Pairing:
         """Of what was stored [batch, heads, tokens, channels]. Where a norm with gains comes after RoPE, no pairs are found."""
         rotary_dim = 0

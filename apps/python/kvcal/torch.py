@@ -211,7 +211,7 @@ class Observer:
     def _open(self, seen: Attention, layer: int, stored: Dict[str, Tensor]) -> LayerCounts:
         turned = stored["rope" if "rope" in stored else "key"]
         pairing = self._rotary.pairing(turned)
-        magnitude = layers.rope_magnitude(self.decoder, layers.type_of(self.config, layer))
+        magnitude = self._rotary.magnitude(layers.rope_magnitude(self.decoder, layers.type_of(self.config, layer)))
         layout = Layout(
             layer=layer, name=layers.attention_name(self.decoder, seen.module, self._blocks[layer][0]),
             n_heads=seen.query.shape[1], n_kv_heads=turned.shape[1], softmax_scale=seen.scale,
@@ -264,7 +264,8 @@ class Observer:
         model, tokenizer_sha256 = identity_of(checkpoint)
         model.update(n_layers=len(self._blocks), n_kv_layers=len(self.counts))
         calibration = {**self._calibration(), **described}
-        return kvstats.Run(model, self.layers_without_kv(), calibration, self.feed.ids, tokenizer_sha256, shard, tags or {})
+        return kvstats.Run(model, self.layers_without_kv(), calibration, self.feed.ids, tokenizer_sha256, shard=shard,
+                           tags=tags or {})
 
     def _calibration(self) -> Dict[str, Any]:
         digest, n_tokens = self.feed.sha256(), self.feed.n_tokens
