@@ -69,9 +69,8 @@ void add(const SiteStatistics& from, SiteStatistics& to) {
 /// Of how many neighboring ranks each has the same KV heads.
 size_t copies_of(const KvLayout& layout, int64_t n_kv_heads, size_t n_ranks) {
   const auto size = static_cast<int64_t>(n_ranks);
-  if (!layout.is_mla() && layout.n_kv_heads * size == n_kv_heads) return 1;
-  if (!layout.is_mla() && layout.n_kv_heads == 1 && size % n_kv_heads == 0)
-    return n_ranks / static_cast<size_t>(n_kv_heads);
+  if (layout.n_kv_heads * size == n_kv_heads) return 1;
+  if (layout.n_kv_heads == 1 && size % n_kv_heads == 0) return n_ranks / static_cast<size_t>(n_kv_heads);  // MLA: all
   fail("layer " + std::to_string(layout.layer) + ": " + std::to_string(layout.n_kv_heads) + " of " +
        std::to_string(n_kv_heads) + " KV heads on each of " + std::to_string(size) + " ranks");
 }

@@ -7,6 +7,7 @@ counts of tokens are equal, largest magnitudes and quantiles of every head diffe
 import json
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -16,7 +17,9 @@ HERE = pathlib.Path(__file__).resolve().parent
 SOURCE = HERE.parents[1]
 TOLERANCE = 0.02
 # SGLang's Qwen3 wants an op of a CPU build of sgl-kernel; its Llama leaves out biases that the golden has.
-CASES = {"qwen2": ("vllm", "sglang"), "qwen3": ("vllm",)}
+# DeepSeek's experts want kernels: its first layer has none.
+CASES = {"qwen2": ("vllm", "sglang"), "qwen3": ("vllm",), "deepseek_v3": ("vllm",)}
+FIRST_LAYERS = {"deepseek_v3": 1}
 
 
 def package(folder):
@@ -30,6 +33,23 @@ def package(folder):
     return folder
 
 
+def cut(model, n_layers):
+    """The checkpoint without the layers behind these."""
+    config = json.loads((model / "config.json").read_text())
+    (model / "config.json").write_text(json.dumps(config | {"num_hidden_layers": n_layers}))
+    data = (model / "model.safetensors").read_bytes()
+    begin = 8 + int.from_bytes(data[:8], "little")
+    header, kept, body = json.loads(data[8:begin]), {}, b""
+    for name, entry in header.items():
+        layer = re.search(r"layers\.(\d+)\.", name)
+        if name != "__metadata__" and not (layer and int(layer[1]) >= n_layers):
+            part = data[begin:][slice(*entry["data_offsets"])]
+            kept[name] = entry | {"data_offsets": [len(body), len(body) + len(part)]}
+            body += part
+    text = json.dumps(kept).encode()
+    (model / "model.safetensors").write_bytes(len(text).to_bytes(8, "little") + text + body)
+
+
 def shown(kvcal, path):
     return json.loads(subprocess.run([kvcal, "stats", path, "--json"], check=True, capture_output=True, text=True).stdout)
 
@@ -38,7 +58,7 @@ def difference(calibrated, recorded):
     """(largest, where); a different number of tokens is infinite."""
     worst = (0.0, "")
     for a, b in zip(calibrated["layers"], recorded["layers"], strict=True):
-        for site in ("key", "value", "query"):
+        for site in ("latent", "rope", "query") if "latent" in a else ("key", "value", "query"):
             if a[site]["tokens"] != b[site]["tokens"]:
                 return float("inf"), f"layer {a['index']} {site}: {b[site]['tokens']} tokens, expected {a[site]['tokens']}"
             for head, (x, y) in enumerate(zip(a[site]["heads"], b[site]["heads"], strict=True)):
@@ -56,6 +76,8 @@ def main(kvcal):
         for case, servers in CASES.items():
             golden, model = SOURCE / "tests/arch/golden" / case, folder / case
             shutil.copytree(golden, model, ignore=shutil.ignore_patterns("golden.*"))
+            if case in FIRST_LAYERS:
+                cut(model, FIRST_LAYERS[case])
             sequences = json.loads((golden / "golden.json").read_text())["sequences"]
             prompts, tokens, like = (folder / f"{case}.{name}" for name in ("jsonl", "json", "kvstats"))
             prompts.write_text("".join(json.dumps({"id": str(i), "input_ids": ids}) + "\n" for i, ids in enumerate(sequences)))

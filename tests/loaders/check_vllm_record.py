@@ -29,6 +29,16 @@ def attention(self, layer, query, key, value, kv_cache, metadata, output=None, *
     return output
 
 
+def latent_attention(self, query, latent, rope, kv_cache, metadata, output, **_):
+    """The same of MLA: every head's keys and values are made of the latent row."""
+    import torch
+
+    made = self.kv_b_proj(latent)[0].view(len(latent), self.num_heads, -1)
+    key = torch.cat([made[..., : self.qk_nope_head_dim], rope.reshape(len(rope), 1, -1).expand(-1, self.num_heads, -1)], -1)
+    value = made[..., self.qk_nope_head_dim :]
+    return attention(self, None, query, key, value, None, metadata, output.view(len(output), self.num_heads, -1))
+
+
 class Runner:
     """In place of the model runner: fills its buffer of positions, runs the model."""
 
@@ -63,12 +73,16 @@ def main(folder, like, out, tokens):
     config.compilation_config.custom_ops = ["none"]  # their PyTorch forms
     check_vllm.start_ranks(config)
     from vllm.config import set_current_vllm_config
+    from vllm.model_executor.layers.attention.mla_attention import MLAAttention
     from vllm.model_executor.model_loader import get_model_loader
     from vllm.v1.attention.backends.flash_attn import FlashAttentionImpl
     from vllm.v1.attention.backends.flex_attention import FlexAttentionImpl
+    from vllm.v1.attention.backends.mla.prefill.flash_attn import FlashAttnPrefillBackend
     from vllm.v1.worker.gpu_worker import Worker
 
     FlashAttentionImpl.forward = FlexAttentionImpl.forward = attention  # the second for heads of odd widths
+    MLAAttention.forward_impl = latent_attention
+    FlashAttnPrefillBackend.supports_mla_dimensions = lambda _: True  # the widths of a golden are no kernel's
     with set_current_vllm_config(config):
         model = get_model_loader(config.load_config).load_model(vllm_config=config, model_config=config.model_config)
     worker = object.__new__(Worker)

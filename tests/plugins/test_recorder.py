@@ -13,6 +13,7 @@ import tempfile
 import types
 import unittest
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from unittest import mock
 
@@ -40,6 +41,10 @@ HEADS, KV_HEADS, WIDTH, LAYERS = 4, 2, 16, (0, 2)
 def layout(layer, heads=HEADS, kv_heads=KV_HEADS, **more):
     options = dict(softmax_scale=0.25, rotary_dim=8, pair_bound="gptj" if layer else "neox")
     return kvstats.Layout(layer, f"layers.{layer}.self_attn", heads, kv_heads, WIDTH, WIDTH, **{**options, **more})
+
+
+def latent_layout(heads=HEADS):
+    return replace(layout(0, heads, 1, kind="mla", latent_dim=WIDTH - 8, pair_bound="gptj"), head_dim_v=WIDTH - 8)
 
 
 def record(layouts):
@@ -271,30 +276,37 @@ class Steps(WithFolder):
 
 
 class Ranks(WithFolder):
-    def recorded(self, rank, size):
-        """Steps 1 to 3 as a rank sees them, by a clock that stands still."""
-        made = self.recorder([layout(layer, HEADS // size, max(1, KV_HEADS // size)) for layer in LAYERS], every=1, window=2,
-                             part=f"{rank}of{size}", heads=size > 1 and {"rank": rank, "size": size, "n_kv_heads": [KV_HEADS] * 2} or None)
+    def recorded(self, rank, size, whole, of_rank):
+        """Steps 1 to 3 as a rank sees them, by a clock that stands still. `whole`: layouts of the model."""
+        heads = {"rank": rank, "size": size, "n_kv_heads": [x.n_kv_heads for x in whole]}
+        made = self.recorder(of_rank(size), every=1, window=2, part=f"{rank}of{size}", heads=heads if size > 1 else None)
         for step in (1, 2, 3):
             values = {}
-            for (layer, site), x in values_of(step, [layout(layer) for layer in LAYERS], 10).items():
-                n = HEADS // size if site == "query" else max(1, KV_HEADS // size)
+            for (layer, site), x in values_of(step, whole, 10).items():
+                n = max(1, x.shape[1] // size)
                 first = rank * x.shape[1] // size
                 values[layer, site] = x[:, first : first + n]
-            self.feed(made, step, values=values)
+            self.feed(made, step, values=values, layouts=whole)
         made.close()
         return made.path
 
     def test_together_are_the_bytes_of_one(self):
+        self.check_together(lambda size: [layout(layer, HEADS // size, max(1, KV_HEADS // size)) for layer in LAYERS])
+
+    def test_that_keep_the_same_latent_rows(self):
+        self.check_together(lambda size: [latent_layout(HEADS // size)])
+
+    def check_together(self, of_rank):
         class Clock(datetime.datetime):
             @classmethod
             def now(cls, tz=None):
                 return datetime.datetime(2026, 11, 25, 10, tzinfo=tz)
 
+        layouts = of_rank(1)
         with mock.patch.object(recorder.datetime, "datetime", Clock):
-            whole = self.recorded(0, 1)
+            whole = self.recorded(0, 1, layouts, of_rank)
             for size in (2, 4):
-                files = [self.recorded(rank, size) for rank in reversed(range(size))]
+                files = [self.recorded(rank, size, layouts, of_rank) for rank in reversed(range(size))]
                 out = self.folder / f"{size}.kvstats"
                 self.kvcal("merge", *files, "-o", out)
                 self.assertEqual(out.read_bytes(), whole.read_bytes(), f"{size} ranks")
@@ -331,6 +343,22 @@ class Hooks(WithFolder):
         buffers = types.SimpleNamespace(positions=torch.arange(9))
         self.assertEqual(len(plugin._positions(types.SimpleNamespace(input_buffers=buffers), 2)), 2)
         self.assertIsNone(plugin._positions(types.SimpleNamespace(positions=torch.arange(9)), 0))
+
+    def test_of_vllms_latent_attention(self):
+        plugin = importlib.import_module("kvcal.vllm_recorder")
+        made = self.recorder([latent_layout()], every=1)
+        latent, rope, nope = WIDTH - 8, 8, 3
+        module = types.SimpleNamespace(forward_impl=lambda *a, **k: (a, k), qk_nope_head_dim=nope,
+                                       W_UK_T=torch.randn(HEADS, nope, latent, dtype=torch.bfloat16))
+        plugin._hook_row(made, 0, module)
+        q, k, r = (torch.randn(5, *shape, dtype=torch.bfloat16) for shape in ((HEADS, nope + rope), (latent,), (1, rope)))
+        with made.step(torch.arange(3)):
+            self.assertEqual(module.forward_impl(q, k, r, "cache", output=1)[1], {"output": 1})
+        self.assertEqual([self.counted(made, 0, site) for site in ("latent", "rope", "query")], [3, 3, 3])
+        for head in range(HEADS):
+            row = torch.cat([q[:3, head, :nope] @ module.W_UK_T[head], q[:3, head, nope:]], 1)
+            expected = torch.bincount((row.view(torch.int16) & 0x7FFF).flatten().long(), minlength=kvstats.CODES)
+            self.assertTrue(torch.equal(made._tables[0]["query"].codes.view(HEADS, -1)[head].long(), expected))
 
     def test_of_sglang(self):
         plugin = importlib.import_module("sglang_kv_cache_scales")

@@ -119,8 +119,6 @@ def start(given: Any, heads: Dict[int, Heads], fingerprint: Callable[[str, int],
                             f"{model['weights_fingerprint']}, the server's {actual}")
     layouts = layouts_of(record)
     for layout in layouts:
-        if layout.kind == "mla":
-            raise RecorderError(f"layer {layout.layer} is MLA: its queries meet the latent row inside of the kernels only")
         if layout.layer not in heads:
             raise RecorderError(f"{options.like} has layer {layout.layer}, which keeps no KV cache in this process")
     if more := sorted(set(heads) - {layout.layer for layout in layouts}):

@@ -16,7 +16,7 @@ def start(plugin, model, vllm_config, model_config):
         reason = str(error) if isinstance(error, (recording.RecorderError, plugin.ScaleError)) else repr(error)
         return plugin.log.error("kv-cache-record: nothing is recorded: %s", reason)
     for layer, module in modules:
-        _hook_cache(recorder, layer, module)
+        (_hook_row if hasattr(module, "kv_lora_rank") else _hook_cache)(recorder, layer, module)
     model._kv_cache_recorder = recorder
     plugin.log.info("kv-cache-record: %s", recorder)
 
@@ -29,8 +29,10 @@ def _start_recorder(plugin, model, vllm_config, model_config):
     modules, heads = [], {}
     for name, module in plugin._caches(model):
         index = plugin.layer_index(getattr(module, "kv_sharing_target_layer_name", None) or name)
-        if index is None or hasattr(module, "kv_lora_rank"):
-            raise recording.RecorderError(f"{name}: MLA, or no layer's: only keys and values of a layer's heads are recorded")
+        if index is None:
+            raise recording.RecorderError(f"{name}: its name does not say which layer it is")
+        if hasattr(module, "kv_lora_rank") and getattr(module, "W_UK_T", None) is None:
+            raise recording.RecorderError(f"{name}: MLA whose part of kv_b_proj for keys is stored in a form that is not read")
         modules.append((index, module))
         if getattr(module, "kv_sharing_target_layer_name", None) is None:
             cache = plugin._cache_of(name, module)
@@ -54,6 +56,21 @@ def _hook_cache(recorder, layer, module):
         return forward(layer_module, query, key, value, *args, **kwargs)
 
     module.impl.forward = recording_forward
+
+
+def _hook_row(recorder, layer, module):
+    """The same of latent attention. Its queries count as a decoding kernel has them: in the space of the latent row."""
+    forward, nope = module.forward_impl, module.qk_nope_head_dim
+
+    def recording_forward(query, latent, rope, *args, **kwargs):
+        if recorder.active:
+            with recorder.guarded():
+                absorbed = torch.bmm(query[..., :nope].transpose(0, 1), module.W_UK_T).transpose(0, 1)
+                recorder.add(layer, latent=latent.unsqueeze(1), rope=rope.reshape(len(rope), 1, -1),
+                             query=torch.cat([absorbed, query[..., nope:]], dim=-1))
+        return forward(query, latent, rope, *args, **kwargs)
+
+    module.forward_impl = recording_forward
 
 
 def _hook_steps(recorder):
