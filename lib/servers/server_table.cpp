@@ -84,6 +84,7 @@ constexpr std::array kClasses = {
         "ArceeForCausalLM", {"mapped", "models/transformers/base.py"}, {"renaming", "models/arcee.py", false, true}},
     ClassLine{"BambaForCausalLM", {"removed", "models/registry.py"}, {"fallback", "models/transformers.py"}},
     ClassLine{"Cohere2ForCausalLM", {"mapped", "", true}, {"renaming late", "", true}},
+    ClassLine{"Cohere2MoeForCausalLM", {"mapped", "models/cohere2_moe.py"}, {"native, quiet", "models/cohere2_moe.py"}},
     ClassLine{"CohereForCausalLM", {"mapped", "", true}, {"renaming late", "", true}},
     ClassLine{"DeepseekForCausalLM", {"mapped", "models/deepseek_v2.py"}, {"native or crash", "models/deepseek.py"}},
     ClassLine{"DeepseekOCR2ForCausalLM",

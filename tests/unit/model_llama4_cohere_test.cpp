@@ -84,6 +84,33 @@ TEST(CohereConfig, sliding_layers_turn_and_full_ones_do_not) {
   expect_refusal(some("CohereForCausalLM", {{"layer_norm_eps", -1}}), "layer_norm_eps is not a positive number");
 }
 
+TEST(Cohere2MoeConfig, layers_by_patterns_or_lists) {
+  using T = std::vector<bool>;
+  const auto moe = [](Json changes = Json::object()) {
+    Json defaults = {{"num_experts", 4}, {"num_shared_experts", 1}};
+    defaults.update(changes);
+    return some("Cohere2MoeForCausalLM", defaults);
+  };
+  EXPECT_EQ(turning(moe()), (T{true, true, true, false, true}));
+  EXPECT_EQ(turning(moe({{"first_k_dense_replace", 2}, {"sliding_window_pattern", 2}})),
+            (T{true, true, true, false, true}))
+      << "two dense layers without a window, which turn all the same";
+  EXPECT_EQ(turning(moe({{"first_k_dense_replace", 2}, {"prefix_dense_sliding_window_pattern", 2}})),
+            (T{true, false, true, true, true}));
+  const Json lists = {
+      {"layer_types", {"full_attention", "full_attention", "sliding_attention", "full_attention", "full_attention"}},
+      {"mlp_layer_types", {"dense", "sparse", "sparse", "dense", "sparse"}}};
+  EXPECT_EQ(turning(moe(lists)), (T{true, false, true, true, false}));
+  const auto model = parse_model(moe(lists));
+  const std::vector<LayerSpec>& layers = model->spec().layers;
+  EXPECT_EQ(layers[1].parameters - layers[0].parameters, 4 * 3 * 64 * 128 + 4 * 64);  // one expert of five is shared
+  expect_refusal(moe({{"expert_selection_fn", "sparsemax"}}), "expected softmax or sigmoid");
+  expect_refusal(moe({{"shared_expert_combination_strategy", "max"}}), "expected average or sum");
+  expect_refusal(moe({{"sliding_window", nullptr}}), "sliding_window is null");
+  expect_refusal(moe({{"rope_scaling", {{"type", "linear"}, {"factor", 2}}}}), "rope_scaling is given");
+  expect_refusal(moe({{"num_experts_per_tok", 5}}), "num_experts_per_tok");
+}
+
 TEST(Starcoder2Config, activation_and_window) {
   const auto model = parse_model(some("Starcoder2ForCausalLM", {{"sliding_window", 7}}));
   for (const KvLayout& c : model->spec().caches) EXPECT_EQ(c.window, 7);

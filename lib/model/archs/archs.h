@@ -12,6 +12,7 @@
   LINE("ArceeForCausalLM", parse_arcee)                                 \
   LINE("BambaForCausalLM", parse_bamba)                                 \
   LINE("Cohere2ForCausalLM", parse_cohere2)                             \
+  LINE("Cohere2MoeForCausalLM", parse_cohere2_moe)                      \
   LINE("CohereForCausalLM", parse_cohere)                               \
   LINE("DeepseekForCausalLM", parse_deepseek)                           \
   LINE("DeepseekOCR2ForCausalLM", parse_deepseek_ocr)                   \

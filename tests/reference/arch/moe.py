@@ -255,6 +255,20 @@ def mellum(r: Dice):
                 **r.choice((dict(), dict(mlp_layer_types=[r.choice(("dense", "sparse")) for _ in range(n)]))))
 
 
+def cohere2_moe(r: Dice):
+    s = r.sizes(explicit=True, eps=r.choice(("layer_norm_eps", "rms_norm_eps")))
+    n = s["num_hidden_layers"]
+    out = dict(s, **r.tied(), **r.experts("num_experts", "num_experts_per_tok", None), sliding_window=r.window(),
+               num_shared_experts=r.randint(0, 2),
+               **r.some(attention_bias=(True, False), logit_scale=(0.25, 1.0), norm_topk_prob=(True, False),
+                        expert_selection_fn=("softmax", "sigmoid"), prefix_dense_intermediate_size=(None, 30),
+                        shared_expert_combination_strategy=("average", "sum"), prefix_dense_sliding_window_pattern=(1, 2, 3)),
+               rope_parameters=r.rope(s["head_dim"]))
+    if r.flag():
+        return dict(out, layer_types=r.layer_types(n), mlp_layer_types=[r.choice(("dense", "sparse")) for _ in range(n)])
+    return dict(out, first_k_dense_replace=r.randint(0, n), **r.some(sliding_window_pattern=(1, 2, 3, 4)))
+
+
 def minimax_m3(r: Dice):
     """Sequences are at most as long as the blocks that are picked: there all are."""
     s = r.sizes(explicit=True, head_dims=(8, 16, 24))
@@ -278,7 +292,7 @@ CLASSES = {
     "Glm4MoeLiteForCausalLM": glm4_moe_lite, "DeepseekV32ForCausalLM": deepseek_v32,
     "GlmMoeDsaForCausalLM": glm_moe_dsa, "Mistral4ForCausalLM": mistral4, "Dots1ForCausalLM": dots1,
     "SolarOpenForCausalLM": solar_open, "ExaoneMoEForCausalLM": exaone_moe, "HYV3ForCausalLM": hy_v3,
-    "MellumForCausalLM": mellum, "MiniMaxM3SparseForCausalLM": minimax_m3, "PhiMoEForCausalLM": phi_moe,
+    "Cohere2MoeForCausalLM": cohere2_moe, "MellumForCausalLM": mellum, "MiniMaxM3SparseForCausalLM": minimax_m3, "PhiMoEForCausalLM": phi_moe,
 }
 WEIGHTS = {name: far_apart for name in CLASSES} | {
     "GptOssForCausalLM": gpt_oss_weights, "Llama4ForCausalLM": llama4_apart, "DeepseekV2ForCausalLM": latent_draws,
