@@ -79,6 +79,7 @@ constexpr std::array kSglangLoaders = {
 
 // Under vLLM, then under SGLang.
 constexpr std::array kClasses = {
+    ClassLine{"AfmoeForCausalLM", {"mapped", "models/afmoe.py"}, {"native, quiet", "models/afmoe.py"}},
     ClassLine{"ApertusForCausalLM", {"mapped", "models/apertus.py"}, {"renaming", "models/apertus.py", false, true}},
     ClassLine{
         "ArceeForCausalLM", {"mapped", "models/transformers/base.py"}, {"renaming", "models/arcee.py", false, true}},

@@ -196,6 +196,16 @@ TEST(MoeConfig, refusals_name_the_cause) {
   expect_refusal(moe("MiniMaxM2ForCausalLM", {{"num_local_experts", 4}, {"scoring_func", "softmax"}}), "scoring_func");
   expect_refusal(moe("Ernie4_5_MoeForCausalLM", {{"moe_num_experts", 4}}), "moe_k 6 does not fit num_experts 4");
   expect_refusal(moe("Ernie4_5_MoeForCausalLM", {{"use_bias", true}}), "use_bias is not supported");
+  expect_refusal(moe("AfmoeForCausalLM", {{"score_func", "softmax"}}), "score_func is 'softmax'");
+  expect_refusal(moe("AfmoeForCausalLM", {{"route_norm", false}}), "route_norm is false");
+  expect_refusal(moe("AfmoeForCausalLM", {{"n_group", 2}}), "n_group is not 1");
+}
+
+TEST(AfmoeConfig, every_fourth_layer_is_full_and_the_first_dense) {
+  EXPECT_EQ(windows_of(moe("AfmoeForCausalLM")), (std::vector<int64_t>{1024, 1024, 1024, 0}));
+  const Json few = moe("AfmoeForCausalLM", {{"num_experts", 4}, {"num_shared_experts", 1}, {"num_dense_layers", 1}});
+  const std::vector<int64_t> parameters = parameters_of(few);
+  EXPECT_EQ(parameters[1] - parameters[0], (4 + 1) * 3 * 64 * 32 + 4 * 64 - 3 * 64 * 128);
 }
 
 }  // namespace

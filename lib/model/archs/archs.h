@@ -8,6 +8,7 @@
 /// Each as config.json names it, in alphabetical order, with the function that reads it. lib/model/architectures.cpp
 /// makes the table of it.
 #define KVCAL_ARCHITECTURES(LINE)                                       \
+  LINE("AfmoeForCausalLM", parse_afmoe)                                 \
   LINE("ApertusForCausalLM", parse_apertus)                             \
   LINE("ArceeForCausalLM", parse_arcee)                                 \
   LINE("BambaForCausalLM", parse_bamba)                                 \

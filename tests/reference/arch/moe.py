@@ -269,6 +269,16 @@ def cohere2_moe(r: Dice):
     return dict(out, first_k_dense_replace=r.randint(0, n), **r.some(sliding_window_pattern=(1, 2, 3, 4)))
 
 
+def afmoe(r: Dice):
+    s = r.sizes(explicit=True)
+    n = s["num_hidden_layers"]
+    return dict(s, **r.tied(), **r.experts("num_experts", "num_experts_per_tok", "moe_intermediate_size"),
+                num_shared_experts=r.choice((1, 2)), num_dense_layers=r.randint(0, n), sliding_window=r.window(),
+                **r.some(attention_bias=(True, False), route_scale=(1.0, 2.5), mup_enabled=(True, False)),
+                **r.choice((dict(), dict(layer_types=r.layer_types(n)), dict(global_attn_every_n_layers=r.randint(1, 4)))),
+                rope_parameters=r.rope(s["head_dim"]))
+
+
 def minimax_m3(r: Dice):
     """Sequences are at most as long as the blocks that are picked: there all are."""
     s = r.sizes(explicit=True, head_dims=(8, 16, 24))
@@ -292,7 +302,7 @@ CLASSES = {
     "Glm4MoeLiteForCausalLM": glm4_moe_lite, "DeepseekV32ForCausalLM": deepseek_v32,
     "GlmMoeDsaForCausalLM": glm_moe_dsa, "Mistral4ForCausalLM": mistral4, "Dots1ForCausalLM": dots1,
     "SolarOpenForCausalLM": solar_open, "ExaoneMoEForCausalLM": exaone_moe, "HYV3ForCausalLM": hy_v3,
-    "Cohere2MoeForCausalLM": cohere2_moe, "MellumForCausalLM": mellum, "MiniMaxM3SparseForCausalLM": minimax_m3, "PhiMoEForCausalLM": phi_moe,
+    "AfmoeForCausalLM": afmoe, "Cohere2MoeForCausalLM": cohere2_moe, "MellumForCausalLM": mellum, "MiniMaxM3SparseForCausalLM": minimax_m3, "PhiMoEForCausalLM": phi_moe,
 }
 WEIGHTS = {name: far_apart for name in CLASSES} | {
     "GptOssForCausalLM": gpt_oss_weights, "Llama4ForCausalLM": llama4_apart, "DeepseekV2ForCausalLM": latent_draws,

@@ -28,6 +28,11 @@ def hy3_as_published(config: dict) -> dict:
                 first_k_dense_replace=1, moe_router_use_sigmoid=True)
 
 
+def afmoe_as_published(config: dict) -> dict:
+    del config["layer_types"]
+    return dict(published_rope(config), score_func="sigmoid", route_norm=True, n_group=1, topk_group=1)
+
+
 def m3_as_published(config: dict) -> dict:
     """The indexer's keys in a table, layers by numbers."""
     sparse = {f"sparse_{theirs}": config.pop(f"index_{ours}") for theirs, ours in
@@ -53,7 +58,20 @@ def m3_names(tensors: dict) -> dict:
     return out
 
 
+AFMOE = dict(SMALL, num_hidden_layers=5, head_dim=8, num_experts=6, num_experts_per_tok=2, num_shared_experts=1,
+             moe_intermediate_size=16, sliding_window=20, rope_parameters=rope(1e4))
+
 CASES = (
+    Case("afmoe", "AfmoeForCausalLM",
+         dict(AFMOE, global_attn_every_n_layers=2, num_dense_layers=1, mup_enabled=True, route_scale=1.5, attention_bias=True),
+         "norms around both branches, gated attention, layers 1 and 3 full and without rope; a dense layer, then experts whose "
+         "choice a bias changes; embeddings times the root of their width, biases on q, k, v, o; no layer_types",
+         lengths=LENGTHS, published=afmoe_as_published, weights=far_apart),
+    Case("afmoe_plain", "AfmoeForCausalLM",
+         dict(AFMOE, num_hidden_layers=4, num_dense_layers=2, num_shared_experts=2, tie_word_embeddings=True,
+              layer_types=[F, S, F, S]),
+         "two dense layers, two shared experts, no scaled embeddings, lists of layers, tied",
+         lengths=LENGTHS, weights=far_apart),
     Case("dots1", "Dots1ForCausalLM",
          dict(SMALL, num_hidden_layers=4, head_dim=16, **GROUPED, n_group=4, topk_group=2, first_k_dense_replace=1,
               norm_topk_prob=True, routed_scaling_factor=2.5, attention_bias=True, sliding_window=24, max_window_layers=2,

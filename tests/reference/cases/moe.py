@@ -10,14 +10,14 @@ from cases.qwen_hybrid import HYBRID
 SMALL = dict(vocab_size=96, hidden_size=32, intermediate_size=40, num_hidden_layers=3, num_attention_heads=4,
              num_key_value_heads=2, max_position_embeddings=512, bos_token_id=None, eos_token_id=2, pad_token_id=None)
 LENGTHS = (7, 65)
-ROUTERS = ("router.weight", "mlp.gate.weight", "gate.wg.weight")
+ROUTERS = ("router.weight", "mlp.gate.weight", "gate.wg.weight", "router.gate.weight")
 
 
 def far_apart(name: str, source):
     """Router logits far apart, so that roundings flip no expert; a choice bias that decides now and then."""
     if name.endswith(ROUTERS):
         return source.normal(3 / source.shape[-1] ** 0.5)
-    if name.endswith("e_score_correction_bias"):
+    if name.endswith(("e_score_correction_bias", "expert_bias")):
         return source.normal(0.3)
     return None
 
