@@ -2,7 +2,7 @@
 JOBS := $(shell sh .ci/jobs.sh)
 SOURCES = find apps lib kernels tests \( -name '*.cpp' -o -name '*.h' -o -name '*.cu' -o -name '*.cuh' \) -type f
 
-.PHONY: help packages build demo test debug test-text-reference test-arch-reference test-weights-reference test-verdicts test-verdict-parts test-verdicts-measured test-demo test-real test-fold-reference test-torch test-race-mutants test-action test-ptx test-ptx-selection test-clusters site arm64 dist dist-cuda test-dist format format-check asan tsan fuzz cuda-compile clean
+.PHONY: help packages build demo test debug test-text-reference test-arch-reference test-weights-reference test-verdicts test-verdict-parts test-verdicts-measured test-demo test-real test-fold-reference test-torch test-race-mutants test-action test-ptx test-ptx-selection test-clusters site arm64 dist dist-cuda dist-arm64 test-dist test-dist-arm64 format format-check asan tsan fuzz cuda-compile clean
 
 help:
 	@echo 'make demo          install what is missing, build, calibrate the two demo models'
@@ -33,7 +33,9 @@ help:
 	@echo 'make arm64         cross-compile for arm64, on Debian x86-64: build/arm64'
 	@echo 'make dist          wheel, Debian package and tarball into build/dist'
 	@echo 'make dist-cuda     the wheel of the CUDA backend too; needs nvcc'
+	@echo 'make dist-arm64    wheel and Debian package for arm64 too, cross-compiled'
 	@echo 'make test-dist     install what make dist left, calibrate the demo with each'
+	@echo 'make test-dist-arm64  the same with what is for arm64, in a Debian of its own under qemu; needs root, half an hour'
 	@echo 'make format        format all sources; format-check only says which differ'
 	@echo 'make clean         remove build/'
 
@@ -181,9 +183,16 @@ dist:
 dist-cuda:
 	@sh .ci/dist_cuda.sh
 
+dist-arm64:
+	@sh .ci/dist_arm64.sh
+
 test-dist:
 	@sh .ci/packages.sh build dist
 	@sh tests/packages/check.sh
+
+test-dist-arm64:
+	@sh .ci/packages.sh dist arm64 arm64-root
+	@sh tests/packages/check_arm64.sh
 
 format:
 	@$(SOURCES) -print0 | xargs -0 clang-format -i

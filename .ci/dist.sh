@@ -4,18 +4,14 @@
 set -eu
 cd "$(dirname "$0")/.."
 . .ci/dist_environment.sh
-
-out=build/dist
+. .ci/dist_parts.sh
 rm -rf $out
 mkdir -p $out
 version=$(sed -n 's/^project(kvcal VERSION \([0-9.]*\).*/\1/p' CMakeLists.txt)
 
 echo '== wheel'
 # These two libdnnl.so.2 needs: it finds them, as all are found, by the program's RPATH.
-pip wheel --quiet --no-deps --no-build-isolation --wheel-dir $out/raw apps/python
-auditwheel repair --plat manylinux_2_34_x86_64 --only-plat --exclude libgomp.so.1 --exclude libOpenCL.so.1 \
-  --wheel-dir $out $out/raw/*.whl
-rm -rf $out/raw
+wheel apps/python --plat manylinux_2_34_x86_64 --exclude libgomp.so.1 --exclude libOpenCL.so.1
 
 echo '== tarball'
 folder=kvcal-$version-linux-x86_64
@@ -27,12 +23,7 @@ pyspdxtools --infile "$out/kvcal-$version.spdx.json"
 rm -rf $out/tree
 
 echo '== Debian package'
-# In the same folder, so that only links are made again.
-cmake -S . -B build/packages -DKVCAL_PORTABLE=OFF -DCMAKE_INSTALL_PREFIX=/usr >$out/log || { cat $out/log; exit 1; }
-cmake --build build/packages --target kvcal debian_files
-(cd build/packages && cpack -G DEB) >$out/log || { cat $out/log; exit 1; }
-rm $out/log
-mv build/packages/kvcal_*.deb $out
+debian_package build/packages
 
-(cd $out && sha256sum kvcal* >SHA256SUMS)
+sums
 ls -l $out

@@ -4,14 +4,12 @@
 set -eu
 cd "$(dirname "$0")/.."
 . .ci/dist_environment.sh
+. .ci/dist_parts.sh
 sh .ci/cudnn_frontend.sh >/dev/null # without its headers the backend would lack fast attention
 
-out=build/dist
 mkdir -p $out
 rm -f $out/kvcal_cuda13-*.whl
-pip wheel --quiet --no-deps --no-build-isolation --wheel-dir $out/raw apps/python/cuda13
 # What NVIDIA's packages bring, and the program opens.
-auditwheel repair --plat manylinux_2_34_x86_64 --only-plat --exclude 'libcublasLt.so.*' --wheel-dir $out $out/raw/*.whl
-rm -rf $out/raw
-(cd $out && sha256sum kvcal* >SHA256SUMS)
+wheel apps/python/cuda13 --plat manylinux_2_34_x86_64 --exclude 'libcublasLt.so.*'
+sums
 ls -l $out/kvcal_cuda13-*.whl

@@ -17,6 +17,7 @@ function(kvcal_portable target)
   target_link_options(${target} PRIVATE -Wl,--disable-new-dtags)
   set_target_properties(${target} PROPERTIES INSTALL_RPATH "$ORIGIN/../lib/kvcal")
   install(CODE "set(KVCAL_BUNDLED \"$<TARGET_FILE:${target}>\")" COMPONENT libraries)
+  install(CODE "set(KVCAL_ROOT \"${CMAKE_FIND_ROOT_PATH}\")" COMPONENT libraries)
   install(SCRIPT ${PROJECT_SOURCE_DIR}/apps/packages/bundle.cmake COMPONENT libraries)
 endfunction()
 

@@ -65,7 +65,7 @@ if cuda=$(ls "$dist"/kvcal_cuda13-*.whl 2>/dev/null); then
 fi
 
 echo '== Debian package'
-deb=$(echo "$dist"/kvcal_*.deb)
+deb=$(echo "$dist"/kvcal_*_amd64.deb)
 # An upload to Debian itself would name the bug that asks for it.
 lintian --allow-root --suppress-tags initial-upload-closes-no-bugs --fail-on error,warning "$deb"
 dpkg-deb -x "$deb" "$scratch/deb"
