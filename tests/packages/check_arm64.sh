@@ -55,7 +55,7 @@ calibrate wheel /environment/bin/kvcal
 echo '== Debian package'
 inside apt-get -qq purge -y kvcal >/dev/null 2>&1 || true # of the last time
 inside apt-get -qq update
-inside apt-get -qq install -y --no-install-recommends "/try/$(basename "$deb")" >/dev/null
+inside apt-get -o Dpkg::Use-Pty=0 -qq install -y --no-install-recommends "/try/$(basename "$deb")" >/dev/null
 calibrate deb /usr/bin/kvcal
 cmp "$root/try/deb.json" "$root/try/wheel.json"
 grep -q '"neon"' "$root/try/deb.json" || fail 'the file does not name the class of processor'
