@@ -59,7 +59,7 @@ struct DamageCheck {
   /// What the recorded figures and limits say again.
   void assessment(bool is_cached) const {
     const Assessment& actual = site.assessment;
-    if (!actual.at_scale.noise && !actual.at_scale.rel) return;  // version 1.0 had no figures
+    if (!actual.at_scale.kl && !actual.at_scale.noise && !actual.at_scale.rel) return;  // version 1.0 had no figures
     Assessment again = actual;
     judge(again.at_scale, is_cached, a.quantization.limits);
     judge(again.at_one, false, a.quantization.limits);
@@ -71,7 +71,7 @@ struct DamageCheck {
     };
     compare("at_scale", actual.at_scale, again.at_scale);
     compare("at_one", actual.at_one, again.at_one);
-    const ScaleNeed need = scale_need(actual.at_scale, actual.at_one);
+    const ScaleNeed need = scale_need(actual.at_scale, actual.at_one, a.quantization.limits);
     if (need != actual.scale)
       report.add("E02", path + ".assessment.scale", "the answer that follows from the damage at the scale and at 1.0",
                  "'" + std::string(name_of(need)) + "'", "'" + std::string(name_of(actual.scale)) + "'");

@@ -48,6 +48,7 @@ struct KvLayout {
   int64_t latent_dim = 0;      // of "mla": the first columns of the row, which are its values; else 0
   bool learned_sinks = false;  // a logit of each head takes a share of its softmax and has no value
   bool normed_output = false;  // what attention puts out is projected and normed before it is added or read
+  bool capped_logits = false;  // a soft cap on attention logits
 
   bool is_mla() const { return kind == "mla"; }
 };

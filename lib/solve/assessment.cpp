@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <numbers>
 #include <string>
 #include <vector>
 
@@ -40,12 +41,17 @@ void consider(DamageAtScale& damage, Figure figure, double value, const FigureLi
   damage.decided_by = figure;
 }
 
-/// Never fine, whatever the other figures say.
-void check_for(DamageAtScale& damage, Figure figure) {
-  if (damage.fitness != Fitness::Fine) return;
-  damage.fitness = Fitness::Check;
+/// Never better than that, whatever the other figures say.
+void at_best(DamageAtScale& damage, Fitness fitness, Figure figure) {
+  if (damage.fitness >= fitness) return;
+  damage.fitness = fitness;
   damage.decided_by = figure;
-  damage.severity = 1;
+  damage.severity = std::max(damage.severity, 1.0);
+}
+
+/// A figure that says what may be, from `check` on, or what is likely, from `keep16` on.
+void allow_for(DamageAtScale& damage, Figure figure, double value, const FigureLimits& limits) {
+  if (value > limits.check) at_best(damage, value > limits.keep16 ? Fitness::Keep16 : Fitness::Check, figure);
 }
 
 DamageAtScale damage_at(const CacheStatistics& cache, CacheSite site, const SolveOptions& options,
@@ -64,7 +70,10 @@ DamageAtScale damage_at(const CacheStatistics& cache, CacheSite site, const Solv
   if (const std::optional<SampledDamage> sampled = sampled_damage(cache, site, format, scales, predicted)) {
     damage.by = Basis::Attention;
     damage.kl = sampled->kl;
-    if (!is_one && predicted.typical_noise > limits.noise.keep16) damage.kl_unseen = sampled->kl_unseen;
+    // Noise is that of logits before a soft cap, which takes nearly all of what is beyond it, and most where logits are
+    // largest: behind it no figure tells more than the measured ones.
+    if (cache.layout.capped_logits) damage.noise.reset();
+    if (damage.noise && !is_one && predicted.typical_noise > limits.noise.keep16) damage.kl_unseen = sampled->kl_unseen;
     if (sampled->rel) damage.rel = sampled->rel;
     damage.on_stream = sampled->on_stream;
   }
@@ -129,16 +138,30 @@ void judge(DamageAtScale& damage, bool one_draw, const AssessmentLimits& limits)
   if (!measured && damage.flushed_tokens)
     consider(damage, Figure::FlushedTokens, *damage.flushed_tokens, limits.flushed_tokens);
   // Keys clipped on purpose may be those that all queries look at.
-  if (!measured && damage.clips && damage.noise) check_for(damage, Figure::Clipped);
+  if (!measured && damage.clips && damage.noise) at_best(damage, Fitness::Check, Figure::Clipped);
   // Where rounding moves a logit by nats, it moves otherwise at the scale than at the rung that was tried. Of queries,
-  // each rounded on its own, many make a mean, and few do not; of one key that all look at none do.
-  if (measured && one_draw && damage.noise.value_or(0) > limits.noise.keep16) check_for(damage, Figure::Noise);
-  if (measured && damage.kl_unseen.value_or(0) > limits.kl.keep16) check_for(damage, Figure::KlUnseen);
+  // each rounded on its own, many make a mean, and few do not; of one key that all look at none do. Three nats are a
+  // factor of 20: nothing that was seen outweighs them.
+  constexpr double kOverwhelms = 3;
+  const double noise_limit = limits.noise.keep16;
+  if (measured && one_draw)
+    allow_for(damage, Figure::Noise, damage.noise.value_or(0), {noise_limit, kOverwhelms * noise_limit});
+  // What 3 of n rows may have is unlikely to be more than that; of log 2 in n rows it is as likely as not.
+  const double unseen_limit = limits.kl.keep16;
+  if (measured)
+    allow_for(damage, Figure::KlUnseen, damage.kl_unseen.value_or(0),
+              {unseen_limit, kUnseenRows / std::numbers::ln2 * unseen_limit});
   damage.severity = std::max(damage.severity, 0.0);
 }
 
-ScaleNeed scale_need(const DamageAtScale& at_scale, const DamageAtScale& at_one) {
+ScaleNeed scale_need(const DamageAtScale& at_scale, const DamageAtScale& measured_at_one,
+                     const AssessmentLimits& limits) {
   if (at_scale.fitness == Fitness::Keep16) return ScaleNeed::Any;
+  DamageAtScale at_one = measured_at_one;
+  if (at_scale.by == Basis::Histogram && at_one.noise) {  // noise is to be compared with noise
+    at_one.by = Basis::Histogram;
+    judge(at_one, false, limits);
+  }
   const bool in_worse_class = at_one.fitness > at_scale.fitness;
   if (in_worse_class && at_one.decided_by != at_scale.decided_by) return ScaleNeed::Needed;  // not to be compared
   const bool felt = at_one.severity > kFelt;
@@ -153,7 +176,7 @@ Assessment assess(const CacheStatistics& cache, CacheSite site, const SolveOptio
   a.at_scale = damage_at(cache, site, options, scales, false);
   a.at_one = damage_at(cache, site, options, std::span(&kOne, 1), true);
   a.fp8 = a.at_scale.fitness;
-  a.scale = scale_need(a.at_scale, a.at_one);
+  a.scale = scale_need(a.at_scale, a.at_one, options.limits);
   return a;
 }
 

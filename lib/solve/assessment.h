@@ -43,7 +43,8 @@ struct DamageAtScale {
   std::optional<double> kl_unseen;
   // Measured, or predicted: relative change of what the layer adds to the residual stream. Values and latent rows.
   std::optional<double> rel;
-  std::optional<double> noise;           // predicted, in nats; keys, latent rows, queries
+  // Predicted, in nats. Keys, latent rows, queries; not where logits have a soft cap and were measured.
+  std::optional<double> noise;
   std::optional<double> flushed_tokens;  // predicted; values, latent rows
   // Measured: mean of |what rounding changes of the layer's output|² / |residual stream|². It orders layers by their
   // harm to the model's predictions; by itself it decides nothing.
@@ -80,6 +81,6 @@ const FigureLimits* limits_of(const AssessmentLimits& limits, Figure figure);
 
 /// Needed where the scale does not ruin the site, and 1.0 is clearly in a worse class, or clearly worse and half way to
 /// not fine.
-ScaleNeed scale_need(const DamageAtScale& at_scale, const DamageAtScale& at_one);
+ScaleNeed scale_need(const DamageAtScale& at_scale, const DamageAtScale& measured_at_one, const AssessmentLimits& limits);
 
 }  // namespace kvcal

@@ -229,10 +229,9 @@ std::optional<SampledDamage> sampled_damage(const CacheStatistics& cache, CacheS
         worst_of(s, query ? SampledFigure::QueryDivergence : SampledFigure::KeyDivergence, stand->sampled,
                  [&](int32_t head) { return rungs[rungs.size() == 1 ? 0 : static_cast<size_t>(head / group)]; });
     if (!worst) return std::nullopt;
-    // What none of n rows shows may be in 3 of n (the rule of three), and a query whose logits move by nats may lose
-    // the key that it looked at: it then costs as many nats. Each query is rounded on its own, few of them say little.
-    constexpr double kUnseen = 3;
-    if (query) damage.kl_unseen = kUnseen * predicted.typical_noise / static_cast<double>(worst->rows);
+    // A query whose logits move by nats may lose the key that it looked at: it then costs as many nats. Each query is
+    // rounded on its own, few of them say little.
+    if (query) damage.kl_unseen = kUnseenRows * predicted.typical_noise / static_cast<double>(worst->rows);
     const double kl = std::max(worst->mean, kl_of_change(cache, site, stand->sampled, rungs, worst->mean));
     damage.kl = corrected(kl, predicted.noise * predicted.noise, there.noise * there.noise, of_kl);
   }

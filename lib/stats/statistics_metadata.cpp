@@ -87,6 +87,7 @@ KvLayout layout_from_json(const Json& json, int64_t cache) {
   if (l.window < 0) fail("key 'window' is " + std::to_string(l.window) + ", expected 0 or more");
   l.learned_sinks = get_bool_or(json, "learned_sinks", false);
   l.normed_output = get_bool_or(json, "normed_output", false);
+  l.capped_logits = get_bool_or(json, "capped_logits", false);
   return l;
 }
 
@@ -148,6 +149,7 @@ Json layout_to_json(const KvLayout& l) {
   if (l.is_mla()) json["latent_dim"] = l.latent_dim;
   if (l.learned_sinks) json["learned_sinks"] = true;
   if (l.normed_output) json["normed_output"] = true;
+  if (l.capped_logits) json["capped_logits"] = true;
   return json;
 }
 

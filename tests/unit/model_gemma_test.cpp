@@ -52,6 +52,13 @@ TEST(GemmaConfig, norms_what_attention_adds_from_the_second_on) {
   EXPECT_TRUE(normed(gemma("Gemma2ForCausalLM")));
 }
 
+TEST(GemmaConfig, says_whether_attention_logits_are_capped) {
+  const auto capped = [](const Json& config) { return parse_model(config)->spec().caches.at(0).capped_logits; };
+  EXPECT_FALSE(capped(gemma("GemmaForCausalLM")));
+  EXPECT_TRUE(capped(gemma("Gemma2ForCausalLM")));
+  EXPECT_FALSE(capped(gemma("Gemma2ForCausalLM", {{"attn_logit_softcapping", nullptr}})));
+}
+
 // gemma-3-4b's text_config, whole: everything else is the class's.
 TEST(GemmaConfig, missing_keys_of_gemma_3_4b_are_the_classes_defaults) {
   const Json text = {{"hidden_size", 2560},         {"intermediate_size", 10240},

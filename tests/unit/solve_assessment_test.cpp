@@ -243,18 +243,18 @@ TEST(Assessment, TheFigureFurthestBeyondItsLimitDecides) {
   EXPECT_NEAR(kl.severity, std::sqrt(0.03 / 0.012), 1e-12);
   EXPECT_EQ(rel.fitness, Fitness::Keep16);
   EXPECT_EQ(rel.decided_by, Figure::Rel);
-  EXPECT_EQ(scale_need(fine, kl), ScaleNeed::Needed);
-  EXPECT_EQ(scale_need(kl, fine), ScaleNeed::Any);  // 1.0 is the better one
-  EXPECT_EQ(scale_need(kl, kl), ScaleNeed::Any);
-  EXPECT_EQ(scale_need(measured(0.016, 0.03), kl), ScaleNeed::Any);  // worse, not clearly
-  EXPECT_EQ(scale_need(measured(0.016, 0.03), measured(0.049, 0.03)), ScaleNeed::Needed);
-  EXPECT_EQ(scale_need(measured(0.0005, 0.01), measured(0.002, 0.03)), ScaleNeed::Any);  // neither is felt
-  EXPECT_EQ(scale_need(measured(0.0005, 0.01), measured(0.004, 0.03)), ScaleNeed::Needed);
+  EXPECT_EQ(scale_need(fine, kl, {}), ScaleNeed::Needed);
+  EXPECT_EQ(scale_need(kl, fine, {}), ScaleNeed::Any);  // 1.0 is the better one
+  EXPECT_EQ(scale_need(kl, kl, {}), ScaleNeed::Any);
+  EXPECT_EQ(scale_need(measured(0.016, 0.03), kl, {}), ScaleNeed::Any);  // worse, not clearly
+  EXPECT_EQ(scale_need(measured(0.016, 0.03), measured(0.049, 0.03), {}), ScaleNeed::Needed);
+  EXPECT_EQ(scale_need(measured(0.0005, 0.01), measured(0.002, 0.03), {}), ScaleNeed::Any);  // neither is felt
+  EXPECT_EQ(scale_need(measured(0.0005, 0.01), measured(0.004, 0.03), {}), ScaleNeed::Needed);
 }
 
 TEST(Assessment, MeasuredFiguresDecideOverPredictedOnes) {
   DamageAtScale d = measured(0.001, 0.03);
-  d.noise = 5;
+  d.noise = 2;
   d.flushed_tokens = 1;
   d.clips = true;
   judge(d, false, {});
@@ -262,9 +262,36 @@ TEST(Assessment, MeasuredFiguresDecideOverPredictedOnes) {
   judge(d, true, {});
   EXPECT_EQ(d.fitness, Fitness::Check) << "a key may be rounded otherwise at the scale";
   EXPECT_EQ(d.decided_by, Figure::Noise);
+  d.noise = 5;
+  judge(d, true, {});
+  EXPECT_EQ(d.fitness, Fitness::Keep16) << "no key that was tried outweighs that";
+  d.noise = 2;
   d.by = Basis::Histogram;
   judge(d, true, {});
   EXPECT_EQ(d.fitness, Fitness::Keep16);
+}
+
+TEST(Assessment, UnseenQueriesAreCheckedForAndRuinWhereTheyAreLikely) {
+  DamageAtScale d = measured(0.001, 0.03);
+  const auto fitness_with = [&](double kl_unseen) {
+    d.kl_unseen = kl_unseen;
+    judge(d, false, {});
+    return d.fitness;
+  };
+  EXPECT_EQ(fitness_with(0.049), Fitness::Fine);
+  EXPECT_EQ(fitness_with(0.051), Fitness::Check);
+  EXPECT_EQ(fitness_with(0.216), Fitness::Check);  // 3 / log 2 times the limit is .2164
+  EXPECT_EQ(fitness_with(0.217), Fitness::Keep16);
+  EXPECT_EQ(d.decided_by, Figure::KlUnseen);
+}
+
+TEST(Assessment, NoiseIsComparedWithNoise) {
+  DamageAtScale at_scale, at_one = measured(0.011, 0.0);
+  at_scale.noise = at_one.noise = 0.1;
+  judge(at_scale, true, {});
+  EXPECT_EQ(scale_need(at_scale, at_one, {}), ScaleNeed::Any);  // though the root of .011 / .012 is more than .1 / .25
+  at_one.noise = 0.5;
+  EXPECT_EQ(scale_need(at_scale, at_one, {}), ScaleNeed::Needed);
 }
 
 TEST(Verdict, IsNeverMilderThanTheAssessment) {

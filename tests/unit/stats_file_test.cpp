@@ -87,6 +87,16 @@ TEST(StatisticsFile, TellsWhichOutputsAreNormed) {
   EXPECT_TRUE(read.caches[1].layout.normed_output);
 }
 
+TEST(StatisticsFile, TellsWhichLogitsAreCapped) {
+  Statistics with = sample();
+  with.caches[1].layout.capped_logits = true;
+  const TemporaryPath path;
+  write_statistics(path, with, Existing::Refuse);
+  const Statistics read = read_statistics(path);
+  EXPECT_FALSE(read.caches[0].layout.capped_logits);
+  EXPECT_TRUE(read.caches[1].layout.capped_logits);
+}
+
 TEST(StatisticsFile, TensorsAreNamedAndSorted) {
   const TemporaryPath path;
   write_statistics(path, sample(), Existing::Refuse);

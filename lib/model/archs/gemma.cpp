@@ -187,6 +187,7 @@ class Gemma final : public DecoderModel {
       if (!g.branch_norms) continue;
       cache.softmax_scale = 1 / std::sqrt(scalar);
       cache.normed_output = true;
+      cache.capped_logits = c_.attention_cap > 0;
       spec_.layers.back().activations += 2 * d.hidden;  // the two norms of what is added
     }
   }

@@ -204,6 +204,7 @@ class Gemma4 final : public Model {
       KvLayout& cache = add_attention_layer(spec_, dims, rope, l.full ? 0 : window, gemma4_parameters(c_, l));
       cache.softmax_scale = 1;
       cache.normed_output = true;
+      cache.capped_logits = c_.attention_cap > 0;
       LayerSpec& added = spec_.layers.back();
       added.attention.norm = HeadNorm::Gain;
       added.attention.value_normed = true;

@@ -1,5 +1,5 @@
 """Cases that each hold a part of the rule that no other case holds; tests/verdicts/parts.toml names the parts."""
-from case_words import FNUZ, FP8, INT8, case, each_head, edit, latent_case, table
+from case_words import FNUZ, FP8, HEAD, INT8, case, each_head, edit, latent_case, table
 from key_cases import percentile
 
 V, K, ROW = ["value"], ["key"], ["latent"]
@@ -154,4 +154,17 @@ LOGITS = [
        k=table(2, *each_head(2, 64, [14, 17], times=1060.0)), q=table(1.4, *each_head(4, 64, [14, 17], times=.000943))),
 ]
 
-CASES = VALUES + KEYS + ROWS + CLIPPED + GRIDS + FEW + BOTTOM + SINKS + ONE_CHANNEL + SAMPLES + NORMED + LOGITS
+LIKELY = [
+    of("k_read_or_not", "half of the queries look at a first token that is 1300 times larger, by hundreds of nats: few are between",
+       ["key", "query"], more={"heads": 1, "kv_heads": 1, "head_dim": 128, "prompts": [{"length": n, "put": [[0, 0]]} for n in (96, 273)]},
+       k=table(.133, edit(0, times=1300.0)), q=table(20)),
+    of("k_beyond_the_cap", "logits of sigma 110 under a cap of 24: what rounding moves there, the cap takes back", ["key", "query"],
+       more={"class": "capped", "cap": 24.0, "heads": 2, "prompts": [{"length": n, "put": [[0, 0]]} for n in (138, 311, 164, 80)]},
+       k=table(50), q=table(2.2)),
+    of("k_head_below_its_rungs", "a scale for each head, one of them far below the rungs: noise at 1.0 is no other", K,
+       runs=[HEAD], more={"heads": 8, "kv_heads": 4, "head_dim": 128, "prompts": [{"length": n, "put": [[0, 0]]} for n in (203, 314)]},
+       k=table(.2, edit(None, [128, 256], times=48.0), edit(add=.36), edit([128, 256], times=4e-4)),
+       q=table(17, edit(None, [256, 512], times=.02))),
+]
+
+CASES = VALUES + KEYS + ROWS + CLIPPED + GRIDS + FEW + BOTTOM + SINKS + ONE_CHANNEL + SAMPLES + NORMED + LOGITS + LIKELY
