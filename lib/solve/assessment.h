@@ -81,6 +81,7 @@ const FigureLimits* limits_of(const AssessmentLimits& limits, Figure figure);
 
 /// Needed where the scale does not ruin the site, and 1.0 is clearly in a worse class, or clearly worse and half way to
 /// not fine.
-ScaleNeed scale_need(const DamageAtScale& at_scale, const DamageAtScale& measured_at_one, const AssessmentLimits& limits);
+ScaleNeed scale_need(const DamageAtScale& at_scale, const DamageAtScale& measured_at_one,
+                     const AssessmentLimits& limits);
 
 }  // namespace kvcal
