@@ -25,13 +25,27 @@ Enum from_name(const std::array<std::string_view, N>& names, const char* what, s
   return static_cast<Enum>(found - names.begin());
 }
 
-// An error is clearly larger when it is half as large again, and felt from half its limit on: limits are round numbers.
-// Where it crosses one, a third more is enough; less is what a sample may be off by.
-constexpr double kClearlyWorse = 1.5, kWorseClass = 4.0 / 3, kFelt = 0.5;
+// An error is clearly larger when it is twice as large: limits are round numbers, and a scale that is said to be needed
+// must be. Where the error crosses a limit, or two thirds of one, from where on rounding is more than the format's own,
+// a third more is enough; less is what a sample may be off by. It is felt from half its limit on.
+constexpr double kClearlyWorse = 2, kWorseClass = 4.0 / 3, kOrdinary = 2.0 / 3, kFelt = 0.5;
+
+/// In units of the figure's limit; KL grows with the square of the error.
+double severity_of(Figure figure, double value, const FigureLimits& limits) {
+  const double ratio = value / limits.check;
+  return figure == Figure::Kl ? std::sqrt(ratio) : ratio;
+}
+
+/// Clearly worse than where the layer is ruined: what is more than that is no matter.
+bool is_lost(const DamageAtScale& damage, const AssessmentLimits& all) {
+  const FigureLimits* limits = limits_of(all, damage.decided_by);
+  return damage.fitness == Fitness::Keep16 &&
+         (!limits || damage.severity > kClearlyWorse * severity_of(damage.decided_by, limits->keep16, *limits));
+}
 
 /// Takes a figure into account: what is furthest beyond its limits decides.
 void consider(DamageAtScale& damage, Figure figure, double value, const FigureLimits& limits) {
-  const double ratio = value / limits.check, severity = figure == Figure::Kl ? std::sqrt(ratio) : ratio;
+  const double severity = severity_of(figure, value, limits);
   const Fitness fitness = value > limits.keep16  ? Fitness::Keep16
                           : value > limits.check ? Fitness::Check
                                                  : Fitness::Fine;
@@ -47,11 +61,6 @@ void at_best(DamageAtScale& damage, Fitness fitness, Figure figure) {
   damage.fitness = fitness;
   damage.decided_by = figure;
   damage.severity = std::max(damage.severity, 1.0);
-}
-
-/// A figure that says what may be, from `check` on, or what is likely, from `keep16` on.
-void allow_for(DamageAtScale& damage, Figure figure, double value, const FigureLimits& limits) {
-  if (value > limits.check) at_best(damage, value > limits.keep16 ? Fitness::Keep16 : Fitness::Check, figure);
 }
 
 DamageAtScale damage_at(const CacheStatistics& cache, CacheSite site, const SolveOptions& options,
@@ -139,34 +148,28 @@ void judge(DamageAtScale& damage, bool one_draw, const AssessmentLimits& limits)
     consider(damage, Figure::FlushedTokens, *damage.flushed_tokens, limits.flushed_tokens);
   // Keys clipped on purpose may be those that all queries look at.
   if (!measured && damage.clips && damage.noise) at_best(damage, Fitness::Check, Figure::Clipped);
+  // What was measured is near its limit, and what was predicted beyond its own: rows beyond the sample may be as well.
+  constexpr double kNear = 0.75;
+  if (measured && damage.severity > kNear && damage.noise.value_or(0) > limits.noise.check)
+    at_best(damage, Fitness::Check, Figure::Noise);
   // Where rounding moves a logit by nats, it moves otherwise at the scale than at the rung that was tried. Of queries,
-  // each rounded on its own, many make a mean, and few do not; of one key that all look at none do. Three nats are a
-  // factor of 20: nothing that was seen outweighs them.
-  constexpr double kOverwhelms = 3;
-  const double noise_limit = limits.noise.keep16;
-  if (measured && one_draw)
-    allow_for(damage, Figure::Noise, damage.noise.value_or(0), {noise_limit, kOverwhelms * noise_limit});
+  // each rounded on its own, many make a mean, and few do not; of one key that all look at none do.
+  if (measured && one_draw && damage.noise.value_or(0) > limits.noise.keep16)
+    at_best(damage, Fitness::Check, Figure::Noise);
   // What 3 of n rows may have is unlikely to be more than that; of log 2 in n rows it is as likely as not.
-  const double unseen_limit = limits.kl.keep16;
-  if (measured)
-    allow_for(damage, Figure::KlUnseen, damage.kl_unseen.value_or(0),
-              {unseen_limit, kUnseenRows / std::numbers::ln2 * unseen_limit});
+  const double unseen = measured ? damage.kl_unseen.value_or(0) : 0, unseen_limit = limits.kl.keep16;
+  if (unseen > unseen_limit) at_best(damage, Fitness::Check, Figure::KlUnseen);
+  if (unseen > kUnseenRows / std::numbers::ln2 * unseen_limit) at_best(damage, Fitness::Keep16, Figure::KlUnseen);
   damage.severity = std::max(damage.severity, 0.0);
 }
 
-ScaleNeed scale_need(const DamageAtScale& at_scale, const DamageAtScale& measured_at_one,
-                     const AssessmentLimits& limits) {
-  if (at_scale.fitness == Fitness::Keep16) return ScaleNeed::Any;
-  DamageAtScale at_one = measured_at_one;
-  if (at_scale.by == Basis::Histogram && at_one.noise) {  // noise is to be compared with noise
-    at_one.by = Basis::Histogram;
-    judge(at_one, false, limits);
-  }
+ScaleNeed scale_need(const DamageAtScale& at_scale, const DamageAtScale& at_one, const AssessmentLimits& limits) {
+  if (is_lost(at_scale, limits)) return ScaleNeed::Any;
   const bool in_worse_class = at_one.fitness > at_scale.fitness;
   if (in_worse_class && at_one.decided_by != at_scale.decided_by) return ScaleNeed::Needed;  // not to be compared
-  const bool felt = at_one.severity > kFelt;
-  const double worse = in_worse_class ? kWorseClass : kClearlyWorse;
-  return felt && at_one.severity > worse * at_scale.severity ? ScaleNeed::Needed : ScaleNeed::Any;
+  const bool leaves_ordinary = at_scale.severity <= kOrdinary && at_one.severity > kOrdinary;
+  const double worse = in_worse_class || leaves_ordinary ? kWorseClass : kClearlyWorse;
+  return at_one.severity > std::max(kFelt, worse * at_scale.severity) ? ScaleNeed::Needed : ScaleNeed::Any;
 }
 
 Assessment assess(const CacheStatistics& cache, CacheSite site, const SolveOptions& options,

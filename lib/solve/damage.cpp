@@ -145,21 +145,23 @@ void predict_values(const CacheStatistics& cache, CacheSite values, const Number
           std::max(damage.flushed_tokens, flushed_tokens(site.heads[head], format, smallest_of(head)));
 }
 
-/// Var of the key channels that query head `head` meets.
-std::vector<double> key_variances(const CacheStatistics& cache, size_t head) {
+/// Var of the key channels that query head `head` meets; E[k²] where a learned sink has part in its softmax: logits
+/// move beside the sink's, which stays, by what all keys have in common, too.
+std::vector<double> key_spreads(const CacheStatistics& cache, size_t head) {
   const KvLayout& layout = cache.layout;
-  std::vector<double> variances;
+  std::vector<double> spreads;
   const auto append = [&](const SiteStatistics& keys, size_t first, size_t n) {
-    for (size_t c = first; c < first + n; ++c) variances.push_back(variance(keys.channels[c], keys.n_tokens));
+    for (size_t c = first; c < first + n; ++c)
+      spreads.push_back((layout.learned_sinks ? mean_square : variance)(keys.channels[c], keys.n_tokens));
   };
   if (layout.is_mla()) {
     for (const CacheSite part : {CacheSite::Latent, CacheSite::Rope})
       append(cache.at(part), 0, cache.at(part).channels.size());
-    return variances;
+    return spreads;
   }
   const auto width = static_cast<size_t>(layout.head_dim_k);
   append(cache.at(CacheSite::Key), head / static_cast<size_t>(layout.n_heads / layout.n_kv_heads) * width, width);
-  return variances;
+  return spreads;
 }
 
 /// The magnitude of the token in the middle as a share of the RMS over tokens, to the octave.
@@ -188,10 +190,10 @@ void predict_queries(const CacheStatistics& cache, const NumberFormat& format, s
   for (size_t head = 0; head < site.heads.size(); ++head) {
     const double scale = scales[scales.size() == 1 ? 0 : head];
     const HeadModel model = model_of(site.heads[head].histogram, format, scale);
-    const std::vector<double> variances = key_variances(cache, head);
+    const std::vector<double> spreads = key_spreads(cache, head);
     double sum = 0, squares = 0;
     for (size_t c = 0; c < width; ++c) {
-      const double part = mean_squared_error(site.channels[head * width + c], model, site.n_tokens) * variances[c];
+      const double part = mean_squared_error(site.channels[head * width + c], model, site.n_tokens) * spreads[c];
       sum += part;
       squares += part * part;
     }

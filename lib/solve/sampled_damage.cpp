@@ -244,7 +244,8 @@ std::optional<SampledDamage> sampled_damage(const CacheStatistics& cache, CacheS
     damage.rel = corrected(std::sqrt(change->mean), predicted.rel_raw, there.rel_raw, of_change);
     constexpr double kManyTokens = 0.1;
     if (predicted.flushed_tokens > kManyTokens && rungs.size() == 1)
-      damage.rel = change_between(s, *stand, alike(format, *stand, scales[0])).value_or(*damage.rel);
+      damage.rel = std::min(change_between(s, *stand, alike(format, *stand, scales[0])).value_or(*damage.rel),
+                            std::max(*damage.rel, predicted.rel_raw));
     // What was measured is of the output as it is. Where an offset that all tokens share is most of it, the change of
     // what varies counts, which attention averages as it averages what varies.
     constexpr double kOffset = 2;
