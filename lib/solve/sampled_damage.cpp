@@ -233,7 +233,9 @@ std::optional<SampledDamage> sampled_damage(const CacheStatistics& cache, CacheS
     // rounded on its own, few of them say little.
     if (query) damage.kl_unseen = kUnseenRows * predicted.typical_noise / static_cast<double>(worst->rows);
     const double kl = std::max(worst->mean, kl_of_change(cache, site, stand->sampled, rungs, worst->mean));
-    damage.kl = corrected(kl, predicted.noise * predicted.noise, there.noise * there.noise, of_kl);
+    const double at_scale = predicted.noise * predicted.noise, at_rung = there.noise * there.noise;
+    damage.kl = corrected(kl, at_scale, at_rung, of_kl);
+    if (!predicted.clips && at_rung > 0) damage.kl = std::min(*damage.kl, std::max(kl * at_scale / at_rung, at_scale / 2));
   }
   damage.on_stream = stream_change(s, stand->sampled, rungs, predicted, there, of_kl, of_change);
   if (site == CacheSite::Value || site == CacheSite::Latent) {
