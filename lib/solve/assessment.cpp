@@ -36,11 +36,12 @@ double severity_of(Figure figure, double value, const FigureLimits& limits) {
   return figure == Figure::Kl ? std::sqrt(ratio) : ratio;
 }
 
-/// Clearly worse than where the layer is ruined: what is more than that is no matter.
+/// Ruined beyond doubt: predicted to be, or clearly worse than where ruin begins.
 bool is_lost(const DamageAtScale& damage, const AssessmentLimits& all) {
+  if (damage.fitness != Fitness::Keep16) return false;
   const FigureLimits* limits = limits_of(all, damage.decided_by);
-  return damage.fitness == Fitness::Keep16 &&
-         (!limits || damage.severity > kClearlyWorse * severity_of(damage.decided_by, limits->keep16, *limits));
+  return damage.by == Basis::Histogram || !limits ||
+         damage.severity > kClearlyWorse * severity_of(damage.decided_by, limits->keep16, *limits);
 }
 
 /// Takes a figure into account: what is furthest beyond its limits decides.
@@ -167,7 +168,8 @@ ScaleNeed scale_need(const DamageAtScale& at_scale, const DamageAtScale& at_one,
   if (is_lost(at_scale, limits)) return ScaleNeed::Any;
   const bool in_worse_class = at_one.fitness > at_scale.fitness;
   if (in_worse_class && at_one.decided_by != at_scale.decided_by) return ScaleNeed::Needed;  // not to be compared
-  const bool leaves_ordinary = at_scale.severity <= kOrdinary && at_one.severity > kOrdinary;
+  const bool measured = at_scale.by == Basis::Attention && at_one.by == Basis::Attention;
+  const bool leaves_ordinary = measured && at_scale.severity <= kOrdinary && at_one.severity > kOrdinary;
   const double worse = in_worse_class || leaves_ordinary ? kWorseClass : kClearlyWorse;
   return at_one.severity > std::max(kFelt, worse * at_scale.severity) ? ScaleNeed::Needed : ScaleNeed::Any;
 }

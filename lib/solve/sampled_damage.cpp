@@ -244,10 +244,11 @@ std::optional<SampledDamage> sampled_damage(const CacheStatistics& cache, CacheS
         worst_of(s, SampledFigure::LayerChange, stand->sampled, [&](int32_t) { return rungs[0]; });
     if (!change) return std::nullopt;
     damage.rel = corrected(std::sqrt(change->mean), predicted.rel_raw, there.rel_raw, of_change);
-    constexpr double kManyTokens = 0.1;
-    if (predicted.flushed_tokens > kManyTokens && rungs.size() == 1)
-      damage.rel = std::min(change_between(s, *stand, alike(format, *stand, scales[0])).value_or(*damage.rel),
-                            std::max(*damage.rel, predicted.rel_raw));
+    // Rung and prediction that agree on ordinary rounding, about twice E4M3's of a value, leave nothing to find between.
+    constexpr double kManyTokens = 0.1, kOrdinary = 0.05;
+    const bool ordinary = std::max(*damage.rel, predicted.rel_raw) < kOrdinary;
+    if (predicted.flushed_tokens > kManyTokens && rungs.size() == 1 && !ordinary)
+      damage.rel = change_between(s, *stand, alike(format, *stand, scales[0])).value_or(*damage.rel);
     // What was measured is of the output as it is. Where an offset that all tokens share is most of it, the change of
     // what varies counts, which attention averages as it averages what varies.
     constexpr double kOffset = 2;
