@@ -247,14 +247,14 @@ TEST(Assessment, TheFigureFurthestBeyondItsLimitDecides) {
   EXPECT_EQ(scale_need(kl, fine, {}), ScaleNeed::Any);  // 1.0 is the better one
   EXPECT_EQ(scale_need(kl, kl, {}), ScaleNeed::Any);
   EXPECT_EQ(scale_need(measured(0.016, 0.03), kl, {}), ScaleNeed::Any);  // worse, not clearly
-  EXPECT_EQ(scale_need(measured(0.016, 0.03), measured(0.049, 0.03), {}), ScaleNeed::Needed);
+  EXPECT_EQ(scale_need(measured(0.0121, 0.03), measured(0.049, 0.03), {}), ScaleNeed::Needed);
   EXPECT_EQ(scale_need(measured(0.0005, 0.01), measured(0.002, 0.03), {}), ScaleNeed::Any);  // neither is felt
   EXPECT_EQ(scale_need(measured(0.0005, 0.01), measured(0.004, 0.03), {}), ScaleNeed::Needed);
 }
 
 TEST(Assessment, MeasuredFiguresDecideOverPredictedOnes) {
   DamageAtScale d = measured(0.001, 0.03);
-  d.noise = 2;
+  d.noise = 5;
   d.flushed_tokens = 1;
   d.clips = true;
   judge(d, false, {});
@@ -262,10 +262,6 @@ TEST(Assessment, MeasuredFiguresDecideOverPredictedOnes) {
   judge(d, true, {});
   EXPECT_EQ(d.fitness, Fitness::Check) << "a key may be rounded otherwise at the scale";
   EXPECT_EQ(d.decided_by, Figure::Noise);
-  d.noise = 5;
-  judge(d, true, {});
-  EXPECT_EQ(d.fitness, Fitness::Keep16) << "no key that was tried outweighs that";
-  d.noise = 2;
   d.by = Basis::Histogram;
   judge(d, true, {});
   EXPECT_EQ(d.fitness, Fitness::Keep16);
@@ -285,13 +281,30 @@ TEST(Assessment, UnseenQueriesAreCheckedForAndRuinWhereTheyAreLikely) {
   EXPECT_EQ(d.decided_by, Figure::KlUnseen);
 }
 
-TEST(Assessment, NoiseIsComparedWithNoise) {
-  DamageAtScale at_scale, at_one = measured(0.011, 0.0);
-  at_scale.noise = at_one.noise = 0.1;
-  judge(at_scale, true, {});
-  EXPECT_EQ(scale_need(at_scale, at_one, {}), ScaleNeed::Any);  // though the root of .011 / .012 is more than .1 / .25
-  at_one.noise = 0.5;
-  EXPECT_EQ(scale_need(at_scale, at_one, {}), ScaleNeed::Needed);
+TEST(Assessment, NoiseBeyondItsLimitAsksForACheckOfWhatIsNearOne) {
+  const auto fitness_with = [](double kl, double noise) {
+    DamageAtScale d = measured(kl, 0.0);
+    d.noise = noise;
+    judge(d, false, {});
+    return d.fitness;
+  };
+  EXPECT_EQ(fitness_with(0.007, 0.3), Fitness::Check);
+  EXPECT_EQ(fitness_with(0.007, 0.2), Fitness::Fine);
+  EXPECT_EQ(fitness_with(0.006, 0.3), Fitness::Fine);
+}
+
+TEST(Assessment, AScaleIsNeededWhereOneLeavesOrdinaryRounding) {
+  EXPECT_EQ(scale_need(measured(0.004, 0.0), measured(0.008, 0.0), {}), ScaleNeed::Needed);
+  EXPECT_EQ(scale_need(measured(0.006, 0.0), measured(0.0115, 0.0), {}), ScaleNeed::Any) << "neither is ordinary";
+  DamageAtScale predicted;
+  predicted.noise = 0.13;
+  judge(predicted, true, {});
+  EXPECT_EQ(scale_need(predicted, measured(0.008, 0.0), {}), ScaleNeed::Any) << "noise is no KL";
+}
+
+TEST(Assessment, AScaleMayBeNeededWhereItDoesNotSuffice) {
+  EXPECT_EQ(scale_need(measured(0.06, 0.0), measured(0.25, 0.0), {}), ScaleNeed::Needed);
+  EXPECT_EQ(scale_need(measured(0.21, 0.0), measured(0.9, 0.0), {}), ScaleNeed::Any) << "all is lost at both";
 }
 
 TEST(Verdict, IsNeverMilderThanTheAssessment) {

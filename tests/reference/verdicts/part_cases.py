@@ -7,6 +7,10 @@ RARE = [{"length": 300, "tokens": [1, 255], "put": [[0, 0]]} for _ in range(3)] 
     {"length": 300, "tokens": [1, 255], "put": [[0, 0], [10, 255]]}]
 
 
+def chats(*lengths):
+    return [{"length": n, "put": [[0, 0]]} for n in lengths]
+
+
 def of(name, about, sites, runs=(FP8,), more=None, **tables):
     return case(name, about, sites, runs=list(runs), tables=tables, **(more or {}))
 
@@ -156,15 +160,30 @@ LOGITS = [
 
 LIKELY = [
     of("k_read_or_not", "half of the queries look at a first token that is 1300 times larger, by hundreds of nats: few are between",
-       ["key", "query"], more={"heads": 1, "kv_heads": 1, "head_dim": 128, "prompts": [{"length": n, "put": [[0, 0]]} for n in (96, 273)]},
+       ["query"], more={"heads": 1, "kv_heads": 1, "head_dim": 128, "prompts": chats(96, 273)},
        k=table(.133, edit(0, times=1300.0)), q=table(20)),
     of("k_beyond_the_cap", "logits of sigma 110 under a cap of 24: what rounding moves there, the cap takes back", ["key", "query"],
-       more={"class": "capped", "cap": 24.0, "heads": 2, "prompts": [{"length": n, "put": [[0, 0]]} for n in (138, 311, 164, 80)]},
+       more={"class": "capped", "cap": 24.0, "heads": 2, "prompts": chats(138, 311, 164, 80)},
        k=table(50), q=table(2.2)),
-    of("k_head_below_its_rungs", "a scale for each head, one of them far below the rungs: noise at 1.0 is no other", K,
-       runs=[HEAD], more={"heads": 8, "kv_heads": 4, "head_dim": 128, "prompts": [{"length": n, "put": [[0, 0]]} for n in (203, 314)]},
+    of("k_head_below_its_rungs", "a scale for each head, one of them far below the rungs: what is predicted there is no KL, as 1.0 has", K,
+       runs=[HEAD], more={"heads": 8, "kv_heads": 4, "head_dim": 128, "prompts": chats(203, 314)},
        k=table(.2, edit(None, [128, 256], times=48.0), edit(add=.36), edit([128, 256], times=4e-4)),
        q=table(17, edit(None, [256, 512], times=.02))),
+    of("k_leaves_ordinary", "keys of sigma .0154, a little subnormal at 1.0: ordinary noise at the scale, more at 1.0, both below the limits",
+       K, more={"heads": 8, "kv_heads": 4, "prompts": chats(176, 67, 172)}, k=table(.0154), q=table(248)),
+    of("q_common_beside_a_sink", "keys have an offset of 11.4, and the learned sink has none: a few queries look away from all keys", ["query"],
+       more={"class": "sinks", "heads": 1, "kv_heads": 1, "prompts": chats(155, 172)},
+       k=table(.568, *each_head(1, 64, [12, 15], times=303.0), edit(add=11.4)),
+       q=table(2.05, *each_head(1, 64, [12, 15], times=.0574)), sinks=table(1, edit(add=2.0))),
+    of("k_does_not_suffice", "keys of sigma .0034 whose logits are sharp: the scale may ruin them, and 1.0 ruins them ten times more", K,
+       more={"kv_heads": 1, "prompts": chats(392, 373)}, k=table(.00342, edit(None, 63, add=.0718), edit(0, times=.0392)),
+       q=table(3100)),
+    of("q_grid_of_channels", "three channels are nearly all of the logits; the scale rounds them better than the rung does", ["query"],
+       runs=[{**HEAD, "policy": "mse"}], more={"kv_heads": 1, "prompts": chats(185, 260)},
+       k=table(.288, *each_head(1, 64, [55, 58], times=.00026), edit(0, 53, set=.392)),
+       q=table(11.18, *each_head(4, 64, [55, 58], times=3850.0))),
+    of("v_ordinary_at_the_bottom", "half of the tokens are next to nothing and matter little; the next rung loses all, the scale does not", V,
+       runs=[INT8], more={"prompts": chats(69, 165, 144, 155)}, v=table(.573, edit([128, 256], times=.000558), kind="signs")),
 ]
 
 CASES = VALUES + KEYS + ROWS + CLIPPED + GRIDS + FEW + BOTTOM + SINKS + ONE_CHANNEL + SAMPLES + NORMED + LOGITS + LIKELY
