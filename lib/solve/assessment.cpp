@@ -26,9 +26,9 @@ Enum from_name(const std::array<std::string_view, N>& names, const char* what, s
 }
 
 // An error is clearly larger when it is twice as large: limits are round numbers, and a scale that is said to be needed
-// must be. Where the error crosses a limit, or two thirds of one, from where on rounding is more than the format's own,
-// a third more is enough; less is what a sample may be off by. It is felt from half its limit on.
-constexpr double kClearlyWorse = 2, kWorseClass = 4.0 / 3, kOrdinary = 2.0 / 3, kFelt = 0.5;
+// must be. Where the error crosses a limit, a third more is enough; less is what a sample may be off by. It is felt from
+// half its limit on.
+constexpr double kClearlyWorse = 2, kWorseClass = 4.0 / 3, kFelt = 0.5;
 
 /// In units of the figure's limit; KL grows with the square of the error.
 double severity_of(Figure figure, double value, const FigureLimits& limits) {
@@ -168,9 +168,7 @@ ScaleNeed scale_need(const DamageAtScale& at_scale, const DamageAtScale& at_one,
   if (is_lost(at_scale, limits)) return ScaleNeed::Any;
   const bool in_worse_class = at_one.fitness > at_scale.fitness;
   if (in_worse_class && at_one.decided_by != at_scale.decided_by) return ScaleNeed::Needed;  // not to be compared
-  const bool measured = at_scale.by == Basis::Attention && at_one.by == Basis::Attention;
-  const bool leaves_ordinary = measured && at_scale.severity <= kOrdinary && at_one.severity > kOrdinary;
-  const double worse = in_worse_class || leaves_ordinary ? kWorseClass : kClearlyWorse;
+  const double worse = in_worse_class ? kWorseClass : kClearlyWorse;
   return at_one.severity > std::max(kFelt, worse * at_scale.severity) ? ScaleNeed::Needed : ScaleNeed::Any;
 }
 

@@ -293,15 +293,6 @@ TEST(Assessment, NoiseBeyondItsLimitAsksForACheckOfWhatIsNearOne) {
   EXPECT_EQ(fitness_with(0.006, 0.3), Fitness::Fine);
 }
 
-TEST(Assessment, AScaleIsNeededWhereOneLeavesOrdinaryRounding) {
-  EXPECT_EQ(scale_need(measured(0.004, 0.0), measured(0.008, 0.0), {}), ScaleNeed::Needed);
-  EXPECT_EQ(scale_need(measured(0.006, 0.0), measured(0.0115, 0.0), {}), ScaleNeed::Any) << "neither is ordinary";
-  DamageAtScale predicted;
-  predicted.noise = 0.13;
-  judge(predicted, true, {});
-  EXPECT_EQ(scale_need(predicted, measured(0.008, 0.0), {}), ScaleNeed::Any) << "noise is no KL";
-}
-
 TEST(Assessment, AScaleMayBeNeededWhereItDoesNotSuffice) {
   EXPECT_EQ(scale_need(measured(0.06, 0.0), measured(0.25, 0.0), {}), ScaleNeed::Needed);
   EXPECT_EQ(scale_need(measured(0.21, 0.0), measured(0.9, 0.0), {}), ScaleNeed::Any) << "all is lost at both";

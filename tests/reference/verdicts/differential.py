@@ -14,7 +14,7 @@ import numpy as np
 
 from case_layer import build, make_layer
 from checkpoint import FOLDER, write_checkpoint
-from judge import grade, judge, rel
+from judge import grade, judge, rel, scale_near
 from random_cases import random_case
 
 GRADES = ("fine", "between", "ruined")
@@ -22,6 +22,7 @@ GRADES = ("fine", "between", "ruined")
 BY_VERDICT = {"neutral": ("any", "fine"), "at_risk": ("any", "check"), "needed": ("needed", "fine"),
               "inadequate": (None, "keep16")}
 WORDS = ("fine", "check", "keep16")
+NEAR = 1.1  # how near a limit of `scale` an error has to be for the second count
 
 
 def flags(run):
@@ -80,6 +81,11 @@ def right(judged, said):
     return {"fp8": fp8 in accepted["fp8"], "scale": scale is None or scale in accepted["scale"]}
 
 
+def right_but_for_a_border(judged, said):
+    """As right(), where the answer on the scale may be that of errors which differ by NEAR."""
+    return right(judged, said)["fp8"] and (said[0] is None or said[0] in scale_near(judged["at_scale"], judged["at_one"], NEAR))
+
+
 def excess(judged, said):
     """'' where fp8's answer is accepted, else whether too little or too much was said."""
     if right(judged, said)["fp8"]:
@@ -116,10 +122,11 @@ def summary(rows):
     n = len(rows)
     judged_and_said = [(judged, said) for _, _, _, judged, said in rows]
     both = sum(all(right(j, s).values()) for j, s in judged_and_said)
+    near = sum(right_but_for_a_border(j, s) for j, s in judged_and_said)
     kinds = Counter(excess(j, s) for j, s in judged_and_said)
     wrong_scale = sum(not right(j, s)["scale"] for j, s in judged_and_said)
     never = sum(forbidden(j, s) for j, s in judged_and_said)
-    lines = [f"{n} sites, {both} agree ({100 * both / n:.0f} %); FP8: {kinds['too little']} too little, "
+    lines = [f"{n} sites, {both} agree ({100 * both / n:.1f} %), {near} but for the border of a class of scales; FP8: {kinds['too little']} too little, "
              f"{kinds['too much']} too much; scale: {wrong_scale} wrong; {never} that must never be", "",
              "truth, said   " + "".join(f"{w:>8}" for w in WORDS)]
     counts = Counter((GRADES[grade(j["at_scale"])], s[1]) for j, s in judged_and_said)

@@ -42,7 +42,8 @@ def attend(layer, rows, q, k, v):
 
 def project(layer, outputs):
     y = np.concatenate(outputs, -1) @ layer.o.T
-    return y / np.sqrt((y * y).mean(-1, keepdims=True)) if layer.branch_norm else y
+    length = np.sqrt((y * y).mean(-1, keepdims=True))
+    return y / np.where(length > 0, length, 1) if layer.branch_norm else y
 
 
 def divergence(exact, rounded):
@@ -125,6 +126,18 @@ def accepted_scale(at_scale, at_one):
     if there > here or severity(at_one) > 1.5 * severity(at_scale):
         return ["any", "needed"]
     return ["any"]
+
+
+def scale_near(at_scale, at_one, factor):
+    """The answers that are accepted where either error were larger or smaller by a factor."""
+    both = [(at_scale, at_one)]
+    for f in (factor, 1 / factor):
+        both += [(times(at_scale, f), at_one), (at_scale, times(at_one, f))]
+    return {answer for here, there in both for answer in accepted_scale(here, there)}
+
+
+def times(error, factor):
+    return {"rel_raw": error["rel_raw"] * factor, "rel_centered": error["rel_centered"] * factor, "kl": error["kl"] * factor ** 2}
 
 
 def values_of(layer, site):
