@@ -12,7 +12,7 @@ namespace kvcal {
 /// Of the worst head, or of the whole site.
 struct PredictedDamage {
   // Keys, rows, queries: what is added to the logits, RMS in nats, without what all keys have in common. Keys:
-  // error_model.h. Queries: softmax_scale · sqrt(Σ_c e_c² Var k_c).
+  // error_model.h. Queries: softmax_scale · sqrt(Σ_c e_c² Var k_c); E[k_c²] beside a learned sink, which has no key.
   double noise = 0;
   // Queries: what may change the order of logits, for the query in the middle, where a few large ones are most of the
   // noise.
