@@ -26,8 +26,8 @@ Enum from_name(const std::array<std::string_view, N>& names, const char* what, s
 }
 
 // An error is clearly larger when it is twice as large: limits are round numbers, and a scale that is said to be needed
-// must be. Where the error crosses a limit, a third more is enough; less is what a sample may be off by. It is felt from
-// half its limit on.
+// must be. Where the error crosses a limit, a third more is enough; less is what a sample may be off by. It is felt
+// from half its limit on.
 constexpr double kClearlyWorse = 2, kWorseClass = 4.0 / 3, kFelt = 0.5;
 
 /// In units of the figure's limit; KL grows with the square of the error.
