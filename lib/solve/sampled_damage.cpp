@@ -235,7 +235,8 @@ std::optional<SampledDamage> sampled_damage(const CacheStatistics& cache, CacheS
     const double kl = std::max(worst->mean, kl_of_change(cache, site, stand->sampled, rungs, worst->mean));
     const double at_scale = predicted.noise * predicted.noise, at_rung = there.noise * there.noise;
     damage.kl = corrected(kl, at_scale, at_rung, of_kl);
-    if (!predicted.clips && at_rung > 0) damage.kl = std::min(*damage.kl, std::max(kl * at_scale / at_rung, at_scale / 2));
+    if (!predicted.clips && at_rung > 0)
+      damage.kl = std::min(*damage.kl, std::max(kl * at_scale / at_rung, at_scale / 2));
   }
   damage.on_stream = stream_change(s, stand->sampled, rungs, predicted, there, of_kl, of_change);
   if (site == CacheSite::Value || site == CacheSite::Latent) {
@@ -244,7 +245,8 @@ std::optional<SampledDamage> sampled_damage(const CacheStatistics& cache, CacheS
         worst_of(s, SampledFigure::LayerChange, stand->sampled, [&](int32_t) { return rungs[0]; });
     if (!change) return std::nullopt;
     damage.rel = corrected(std::sqrt(change->mean), predicted.rel_raw, there.rel_raw, of_change);
-    // Rung and prediction that agree on ordinary rounding, about twice E4M3's of a value, leave nothing to find between.
+    // Rung and prediction that agree on ordinary rounding, about twice E4M3's of a value, leave nothing to find
+    // between.
     constexpr double kManyTokens = 0.1, kOrdinary = 0.05;
     const bool ordinary = std::max(*damage.rel, predicted.rel_raw) < kOrdinary;
     if (predicted.flushed_tokens > kManyTokens && rungs.size() == 1 && !ordinary)
