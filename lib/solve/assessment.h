@@ -79,8 +79,8 @@ std::optional<double> deciding_value(const DamageAtScale& damage);
 /// Those of a figure; null for Clipped, which has none.
 const FigureLimits* limits_of(const AssessmentLimits& limits, Figure figure);
 
-/// Needed where 1.0 is clearly in a worse class, or clearly worse and half way to not fine; not where the layer is ruined
-/// beyond doubt at the scale as well.
+/// Needed where 1.0 is clearly in a worse class, or clearly worse and half way to not fine; not where the layer is
+/// ruined beyond doubt at the scale as well.
 ScaleNeed scale_need(const DamageAtScale& at_scale, const DamageAtScale& at_one, const AssessmentLimits& limits);
 
 }  // namespace kvcal
