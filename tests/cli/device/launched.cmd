@@ -2,7 +2,7 @@
 export KVCAL_EMULATED_DEVICES=2
 calibrate() {
   "$BUILD/tests/emulated/kvcal" calibrate "$SOURCE/tests/arch/golden/qwen3" --prompts prompts.jsonl -v "$@" >/dev/null 2>log
-  grep computes log
+  grep computes log || echo 'no word of a device'
 }
 for i in 1 2 3 4 5; do
   echo '{"id": "'$i'", "input_ids": [6, 7, 8, '$i']}'
