@@ -108,6 +108,8 @@ TEST(Cohere2MoeConfig, layers_by_patterns_or_lists) {
   expect_refusal(moe({{"shared_expert_combination_strategy", "max"}}), "expected average or sum");
   expect_refusal(moe({{"sliding_window", nullptr}}), "sliding_window is null");
   expect_refusal(moe({{"rope_scaling", {{"type", "linear"}, {"factor", 2}}}}), "rope_scaling is given");
+  expect_refusal(moe({{"rms_norm_eps", -1}}), "rms_norm_eps is not a positive number");
+  expect_refusal(moe({{"logit_scale", 0}}), "logit_scale is not a positive number");
   expect_refusal(moe({{"num_experts_per_tok", 5}}), "num_experts_per_tok");
 }
 

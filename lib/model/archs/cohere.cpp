@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "model/archs/archs.h"
+#include "model/archs/cohere_keys.h"
 #include "model/decoder_model.h"
 #include "model/rope.h"
 
@@ -73,7 +74,7 @@ class Cohere final : public DecoderModel {
     c_.bias = get_bool_or(text, "attention_bias", false) ? Bias::Present : Bias::None;
     c_.qk_norm = !second && get_bool_or(text, "use_qk_norm", false);
     c_.turns_only_sliding = second;
-    logits_.factor = read_logit_scale(text);
+    logits_.factor = read_cohere_logit_scale(text);
     spec_ = general_spec(config, c_.dims);
     add_layers(second ? read_windows(text) : std::vector<int64_t>(static_cast<size_t>(c_.dims.n_layers), 0));
   }
@@ -89,17 +90,8 @@ class Cohere final : public DecoderModel {
     return std::make_unique<CohereBlock>(c_, *cache, loader, w);
   }
 
-  static float read_logit_scale(const Json& text) {
-    if (text.contains("logit_scale") && text["logit_scale"].is_null()) return 1;
-    const double scale = get_number_or(text, "logit_scale", kDefaultLogitScale);
-    if (!(scale > 0) || !std::isfinite(scale)) fail("logit_scale is not a positive number");
-    return static_cast<float>(scale);
-  }
-
   std::vector<int64_t> read_windows(const Json& text) const {
-    if (text.contains("sliding_window") && text["sliding_window"].is_null())
-      fail("sliding_window is null: which layers turn by RoPE is then not known");
-    return read_periodic_windows(text, c_.dims.n_layers, read_size(text, "sliding_window", kDefaultWindow),
+    return read_periodic_windows(text, c_.dims.n_layers, read_cohere2_window(text),
                                  read_size(text, "sliding_window_pattern", kDefaultPeriod));
   }
 
@@ -117,6 +109,19 @@ class Cohere final : public DecoderModel {
 };
 
 }  // namespace
+
+float read_cohere_logit_scale(const Json& text) {
+  if (text.contains("logit_scale") && text["logit_scale"].is_null()) return 1;
+  const double scale = get_number_or(text, "logit_scale", kDefaultLogitScale);
+  if (!(scale > 0) || !std::isfinite(scale)) fail("logit_scale is not a positive number");
+  return static_cast<float>(scale);
+}
+
+int64_t read_cohere2_window(const Json& text) {
+  if (text.contains("sliding_window") && text["sliding_window"].is_null())
+    fail("sliding_window is null: which layers turn by RoPE is then not known");
+  return read_size(text, "sliding_window", kDefaultWindow);
+}
 
 std::unique_ptr<Model> parse_cohere(const Json& config) { return std::make_unique<Cohere>(config, false); }
 std::unique_ptr<Model> parse_cohere2(const Json& config) { return std::make_unique<Cohere>(config, true); }

@@ -2,10 +2,10 @@
 // Full layers do not turn, but for dense ones where these have no windows. Norms are layer norms, or RMSNorm where the
 // config has an epsilon for it; what experts and shared experts make is averaged, or added. (vLLM's window is one token
 // wider.)
-#include <cmath>
 #include <optional>
 
 #include "model/archs/archs.h"
+#include "model/archs/cohere_keys.h"
 #include "model/decoder_model.h"
 #include "model/multipliers.h"
 #include "model/rope.h"
@@ -16,8 +16,7 @@ namespace {
 
 constexpr DecoderDefaults kDefaults = {
     256000, 8192, 22528, 40, 64, 0, 128, 8192, true, Activation::Silu, "hidden_act", "layer_norm_eps", 1e-5};
-constexpr double kDefaultLogitScale = 0.0625;
-constexpr int64_t kDefaultWindow = 4096, kDefaultPeriod = 4, kDefaultExperts = 8, kDefaultActive = 2;
+constexpr int64_t kDefaultPeriod = 4, kDefaultExperts = 8, kDefaultActive = 2;
 
 RopeSpec read_cohere2_moe_rope(const Json& text, int64_t head_dim) {
   const Json* scaling = find_member(text, "rope_scaling");
@@ -84,14 +83,15 @@ class Cohere2Moe final : public DecoderModel {
  public:
   explicit Cohere2Moe(const Json& config) {
     const Json& text = text_config(config);
-    c_.dims = read_decoder_dims(config, kDefaults);
+    read_norm(text);
+    DecoderDefaults defaults = kDefaults;
+    if (c_.norm == Norm::Kind::Rms) defaults.eps_key = "rms_norm_eps";
+    c_.dims = read_decoder_dims(config, defaults);
     c_.rope = read_cohere2_moe_rope(text, c_.dims.head_dim);
     c_.bias = get_bool_or(text, "attention_bias", false) ? Bias::Present : Bias::None;
-    read_norm(text);
     read_experts(text);
     read_layers(text);
-    logits_.factor = static_cast<float>(get_number_or(text, "logit_scale", kDefaultLogitScale));
-    if (!(logits_.factor > 0) || !std::isfinite(logits_.factor)) fail("logit_scale is not a positive number");
+    logits_.factor = read_cohere_logit_scale(text);
     spec_ = general_spec(config, c_.dims);
     add_layers();
   }
@@ -110,7 +110,6 @@ class Cohere2Moe final : public DecoderModel {
   void read_norm(const Json& text) {
     const Json* rms = find_member(text, "rms_norm_eps");
     c_.norm = rms && !rms->is_null() ? Norm::Kind::Rms : Norm::Kind::Layer;
-    if (c_.norm == Norm::Kind::Rms) c_.dims.eps = static_cast<float>(get_number_or(text, "rms_norm_eps", 0));
   }
 
   void read_experts(const Json& text) {
@@ -140,9 +139,7 @@ class Cohere2Moe final : public DecoderModel {
     c_.sparse = read_late_sparse_layers(text, n, c_.moe.n_experts, 0);
     const int64_t period = read_size(text, "prefix_dense_sliding_window_pattern", 1);
     c_.dense_layers_turn = period == 1;
-    if (text.contains("sliding_window") && text["sliding_window"].is_null())
-      fail("sliding_window is null: which layers turn by RoPE is then not known");
-    const int64_t window = read_size(text, "sliding_window", kDefaultWindow);
+    const int64_t window = read_cohere2_window(text);
     const int64_t others = read_size(text, "sliding_window_pattern", kDefaultPeriod);
     c_.windows = read_periodic_windows(text, n, window, others);
     if (text.contains("layer_types") && !text["layer_types"].is_null()) return;
