@@ -153,12 +153,20 @@ def run(name, folder):
 BY_NAME = {case.name: case for case in CASES}
 
 
-def main(names):
-    AttentionInterface.register("golden", eager)
-    AttentionMaskInterface.register("golden", eager_mask)
+def be_quiet():
     torch.set_grad_enabled(False)
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
+
+
+def show(name, n, moved, faults):
+    print(f"{name:24} {n:8} values, {moved:4} one code apart  {'; '.join(faults)[:400] or 'equal'}", flush=True)
+
+
+def main(names):
+    AttentionInterface.register("golden", eager)
+    AttentionMaskInterface.register("golden", eager_mask)
+    be_quiet()
     names = names or sorted(path.parent.name for path in GOLDEN.glob("*/golden.json"))
     equal, excluded, different = 0, 0, 0
     with tempfile.TemporaryDirectory() as folder:
@@ -172,7 +180,7 @@ def main(names):
             except (RuntimeError, ValueError, TypeError, KeyError, AttributeError, IndexError, OSError) as error:
                 n, moved, faults = 0, 0, [f"{type(error).__name__}: {error}"]
             equal, different = equal + (not faults), different + bool(faults)
-            print(f"{name:24} {n:8} values, {moved:4} one code apart  {'; '.join(faults)[:400] or 'equal'}", flush=True)
+            show(name, n, moved, faults)
     print(f"{len(names)} goldens: {equal} equal, {different} different, {excluded} excluded")
     return different > 0
 

@@ -12,13 +12,10 @@ import tempfile
 from pathlib import Path
 
 import package  # noqa: F401  kvcal, before its modules
-import torch
-import transformers
-
 import kvcal.torch
 from kvcal.sequences import IMAGE as OF_IMAGES
 from kvcal.sequences import TEXT
-from compare_goldens import codes_apart, compare, of_the_program
+from compare_goldens import be_quiet, codes_apart, compare, of_the_program, show
 from statistics_file import StatisticsFile, sites_of
 
 from make_embedding_golden import FOLDER, GOLDEN, inputs_of, model_of
@@ -71,9 +68,7 @@ def run(p, scratch):
 
 
 def main(names):
-    torch.set_grad_enabled(False)
-    transformers.logging.set_verbosity_error()
-    transformers.logging.disable_progress_bar()
+    be_quiet()
     different = 0
     for p in PICTURED:
         if names and p.name not in names:
@@ -81,7 +76,7 @@ def main(names):
         with tempfile.TemporaryDirectory() as scratch:
             n, moved, faults = run(p, Path(scratch))
         different += bool(faults)
-        print(f"{p.name:24} {n:8} values, {moved:4} one code apart  {'; '.join(faults)[:400] or 'equal'}", flush=True)
+        show(p.name, n, moved, faults)
     return different > 0
 
 
