@@ -100,16 +100,15 @@ double corrected(double measured, double at_scale, double at_rung, CorrectionRan
   return at_rung > 0 ? measured * std::clamp(at_scale / at_rung, range.least, range.most) : measured;
 }
 
-/// Change of the layer's output at a scale between two rungs that were tried, from both: where many tokens are at the
-/// bottom of the grid, the nearer one may keep what the scale loses, or lose what it keeps.
-std::optional<double> change_between(const SiteStatistics& site, const Stand& stand, double alike) {
+/// A figure at a scale between two rungs that were tried, from both.
+std::optional<double> between(const SiteStatistics& site, SampledFigure figure, const Stand& stand, double alike) {
   const double place = std::log2(alike) / 2, below = std::floor(place), share = place - below;
-  const auto change_at = [&](double rung) {
-    return worst_of(site, SampledFigure::LayerChange, stand.sampled, [&](int32_t) { return static_cast<int>(rung); });
+  const auto figure_at = [&](double rung) {
+    return worst_of(site, figure, stand.sampled, [&](int32_t) { return static_cast<int>(rung); });
   };
-  const std::optional<Worst> lower = change_at(below), upper = change_at(below + 1);
+  const std::optional<Worst> lower = figure_at(below), upper = figure_at(below + 1);
   if (!lower || !upper) return std::nullopt;
-  return std::sqrt(std::pow(lower->mean, 1 - share) * std::pow(upper->mean, share));
+  return std::pow(lower->mean, 1 - share) * std::pow(upper->mean, share);
 }
 
 bool has_common_rung(const std::vector<int>& rungs) {
@@ -237,6 +236,11 @@ std::optional<SampledDamage> sampled_damage(const CacheStatistics& cache, CacheS
     damage.kl = corrected(kl, at_scale, at_rung, of_kl);
     if (!predicted.clips && at_rung > 0)
       damage.kl = std::min(*damage.kl, std::max(kl * at_scale / at_rung, at_scale / 2));
+    // The rung clips more than the scale, the next one less. How much that is of all keys says little of one that all
+    // queries look at.
+    if (predicted.clips && !query && at_scale < at_rung && rungs.size() == 1)
+      damage.kl =
+          between(s, SampledFigure::KeyDivergence, *stand, alike(format, *stand, scales[0])).value_or(*damage.kl);
   }
   damage.on_stream = stream_change(s, stand->sampled, rungs, predicted, there, of_kl, of_change);
   if (site == CacheSite::Value || site == CacheSite::Latent) {
@@ -249,8 +253,11 @@ std::optional<SampledDamage> sampled_damage(const CacheStatistics& cache, CacheS
     // between.
     constexpr double kManyTokens = 0.1, kOrdinary = 0.05;
     const bool ordinary = std::max(*damage.rel, predicted.rel_raw) < kOrdinary;
+    // Where many tokens are at the bottom of the grid, the nearer rung may keep what the scale loses, or lose what it
+    // keeps.
     if (predicted.flushed_tokens > kManyTokens && rungs.size() == 1 && !ordinary)
-      damage.rel = change_between(s, *stand, alike(format, *stand, scales[0])).value_or(*damage.rel);
+      if (const auto by_both = between(s, SampledFigure::LayerChange, *stand, alike(format, *stand, scales[0])))
+        damage.rel = std::sqrt(*by_both);
     // What was measured is of the output as it is. Where an offset that all tokens share is most of it, the change of
     // what varies counts, which attention averages as it averages what varies.
     constexpr double kOffset = 2;

@@ -17,8 +17,12 @@ constexpr uint64_t kLargest = std::numeric_limits<uint64_t>::max();
 uint64_t product_of(uint64_t a, uint64_t b) { return b != 0 && a > kLargest / b ? kLargest : a * b; }
 uint64_t sum_of(uint64_t a, uint64_t b) { return a > kLargest - b ? kLargest : a + b; }
 
-/// change / output; nothing that changes is everything.
-double share_of(double change, double output) { return change == 0 ? 0.0 : change / output; }
+/// change / whole; of nothing, what changes is infinitely much.
+double share_of(double change, double whole) { return change == 0 ? 0.0 : change / whole; }
+
+/// What a row loses of its own output. One that changes by as much as it is, is lost, and cannot lose more: else a
+/// single row with an output next to nothing would count like thousands of others.
+double lost_of(double change, double output) { return std::min(share_of(change, output), kWholeRow); }
 
 }  // namespace
 
@@ -83,8 +87,7 @@ void AttentionTables::add(const Tensor& rungs, const Tensor& figures, const Samp
         const auto moved = static_cast<double>(f[request.value_change() + i]);
         row.value[static_cast<size_t>(i)] += moved;
         if (!repeated(cache, i, k)) add_figure(SampledFigure::KeyDivergence, head, cache.rung(i, k), diverged);
-        if (!repeated(cache, i, v))
-          add_figure(SampledFigure::ValueChange, head, cache.rung(i, v), share_of(moved, own));
+        if (!repeated(cache, i, v)) add_figure(SampledFigure::ValueChange, head, cache.rung(i, v), lost_of(moved, own));
       }
       thorough = has_thorough && !(f[request.key_change()] < 0);
       if (!thorough) continue;
@@ -100,7 +103,7 @@ void AttentionTables::add(const Tensor& rungs, const Tensor& figures, const Samp
     for (int i = 0; i < cache.size(); ++i) {
       const double by_value = row.value[static_cast<size_t>(i)], by_key = row.key[static_cast<size_t>(i)];
       const bool has_value = !repeated(cache, i, v), has_key = thorough && !repeated(cache, i, k);
-      if (has_value) add_figure(SampledFigure::LayerChange, 0, cache.rung(i, v), share_of(by_value, row.output));
+      if (has_value) add_figure(SampledFigure::LayerChange, 0, cache.rung(i, v), lost_of(by_value, row.output));
       if (has_key) add_figure(SampledFigure::KeyLayerChange, 0, cache.rung(i, k), share_of(by_key, row.output));
       if (stream.empty()) continue;
       if (has_key) add_figure(SampledFigure::KeyStreamChange, 0, cache.rung(i, k), on_stream(by_key));

@@ -14,7 +14,7 @@
 
 namespace kvcal {
 
-/// What a sum is of. Change: |y' - y|_w² / |y|_w², with values rounded.
+/// What a sum is of. Change: |y' - y|_w² / |y|_w², with values rounded; of a row at most kWholeRow.
 enum class SampledFigure : uint8_t {
   KeyDivergence,    // of a query head: KL(p, p') in nats, with keys rounded
   ValueChange,      // of a query head
@@ -26,7 +26,8 @@ enum class SampledFigure : uint8_t {
   // Of a query head, nothing rounded: |y|_w as a share of the layer's, where its output does not reach the stream as it
   // is. With Σ of their squares 1 in each row, 1 - Σ (mean)² is how much the heads' lengths vary beside each other.
   HeadShare,
-  KeyLayerChange,  // LayerChange, with keys rounded, of thorough rows
+  // LayerChange, with keys rounded, of thorough rows; of a row as much as it is: it is held against its divergence.
+  KeyLayerChange,
 };
 constexpr auto kLastSampledFigure = SampledFigure::KeyLayerChange;
 
@@ -53,6 +54,7 @@ struct SampledSum {
 
 constexpr double kSampledUnit = 0x1p-32;
 constexpr double kMostSampled = 64;  // beyond that everything is lost anyway
+constexpr double kWholeRow = 1;      // a row that changed by as much as it is
 
 /// Mean over tokens.
 double mean_of(const SampledSum& sum);

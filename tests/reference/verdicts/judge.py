@@ -8,6 +8,7 @@ from number_formats import round_trip, site_scale
 
 FINE = {"rel": .08, "kl": .005}
 RUINED = {"rel": .30, "kl": .05}
+MOST_LOST = 1.0  # of a token's output: what changed by as much as it is, is lost, and cannot lose more
 LEAST_CENTERED = 1e-6  # of a token's whole output: below, what is left without the mean is rounding of float64
 
 
@@ -76,7 +77,7 @@ def rounded_run(layer, site, name, scale):
 def relative(difference, y, whole):
     size = np.maximum(np.linalg.norm(y, axis=-1), LEAST_CENTERED * whole)
     ratio = np.linalg.norm(difference, axis=-1) / np.where(size > 0, size, 1)
-    return float(np.sqrt((ratio ** 2).mean()))
+    return float(np.sqrt((np.minimum(ratio, MOST_LOST) ** 2).mean()))
 
 
 def compare(exact, rounded):

@@ -15,6 +15,11 @@ def of(name, about, sites, runs=(FP8,), more=None, **tables):
     return case(name, about, sites, runs=list(runs), tables=tables, **(more or {}))
 
 
+def kinds_of_tokens(heads, size):
+    """A channel that is positive in one half of the tokens and negative in the other."""
+    return [e for rows, sign in (([0, 128], 1), ([128, 256], -1)) for e in each_head(heads, 64, 63, set=sign * size, rows=rows)]
+
+
 VALUES = [
     of("v_offset_216", "a channel at 215.7 +- .9: a border of two cells goes through it at 1.0, none at the scale", V,
        v=table(.9, *each_head(2, 64, 3, add=215.7))),
@@ -180,4 +185,15 @@ LIKELY = [
        q=table(3000)),
 ]
 
-CASES = VALUES + KEYS + ROWS + CLIPPED + GRIDS + FEW + BOTTOM + SINKS + ONE_CHANNEL + SAMPLES + NORMED + LOGITS + LIKELY
+LOST = [
+    of("v_two_cancel", "values of 100.5 and -99.5, on either side of a border of two cells: one token sees their sum and nothing else", V,
+       more={"prompts": [{"length": 50, "tokens": [2, 255], "put": [[0, 0]]} for _ in range(7)] + [
+           {"length": 50, "tokens": [2, 255], "put": [[0, 0], [1, 1]]}]},
+       v=table(30, edit(0, set=100.5), edit(1, set=-99.5), *each_head(2, 64, 5, set=448.0, rows=7)), q=table(1e-3)),
+    of("k_sink_clipped_by_both", "a first key of 12 that the scale clips at 2.25 and the rung below it at 1.75; all others are clipped by the rung alone",
+       K, runs=[{**FNUZ, "policy": "percentile", "percentile": 99.99}], more={"prompts": chats(291, 390)},
+       k=table(.281, *each_head(2, 64, 32, set=12.0, rows=0), *kinds_of_tokens(2, 2.248)),
+       q=table(1.5, *kinds_of_tokens(4, 71.2))),
+]
+
+CASES = VALUES + KEYS + ROWS + CLIPPED + GRIDS + FEW + BOTTOM + SINKS + ONE_CHANNEL + SAMPLES + NORMED + LOGITS + LIKELY + LOST
