@@ -312,6 +312,8 @@ void add_run_options(CLI::App& verb, CalibrateFlags& flags) {
                 "Round the inputs of FP8 weights as servers do: per token, per group or with the checkpoint's static "
                 "scales")
       ->group(group);
+  verb.add_flag("--mtp", flags.run.mtp, "Measure the cache of the MTP layer too, for servers that draft tokens with it")
+      ->group(group);
   verb.add_option("--passes", flags.run.sequences.passes,
                   "Measured passes over the prompts: 1: each prompt alone; 2: also packed end to end; 3 and more: also "
                   "packed in other orders. 'packing adds' in the table is how much the last pass raised absmax")

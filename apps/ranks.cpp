@@ -168,7 +168,7 @@ void RankedCalibration::Listener::sweep_ends() {
 }
 
 Json RankedCalibration::identity(const CalibrationPlan& plan) const {
-  const ModelInfo model = describe(OpenedModel(inputs_.model, options_.solve.max_model_len));
+  const ModelInfo model = describe(OpenedModel(inputs_.model, options_.solve.max_model_len, options_.mtp));
   return {{"program", options_.tool_version + " (" + options_.commit + ")"},
           {"config_sha256", model.config_sha256},
           {"weights_fingerprint", model.weights_fingerprint},

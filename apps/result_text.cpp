@@ -136,11 +136,11 @@ std::string result_table(const Artifact& artifact) {
                {"by"},
                {"scale?"},
                {"fp8"}});
-  for (const ArtifactLayer& l : artifact.layers)
+  const auto add = [&](const ArtifactLayer& l, const std::string& layer) {
     for (const NamedSite& named : sites_of(l)) {
       const ArtifactSite& s = *named.site;
       const Assessment& a = s.assessment;
-      table.add_row({std::to_string(l.index), named.name, formatted("%.4g", static_cast<double>(s.absmax)),
+      table.add_row({layer, named.name, formatted("%.4g", static_cast<double>(s.absmax)),
                      formatted("%.5g", static_cast<double>(s.scale)),
                      share_in_percent(static_cast<double>(s.error.at_scale)),
                      share_in_percent(static_cast<double>(s.error.at_one)), deciding_figure(a.at_scale),
@@ -148,6 +148,9 @@ std::string result_table(const Artifact& artifact) {
                      std::string(name_of(a.scale)), std::string(name_of(a.fp8))});
       if (s.parts) add_parts(table, *s.parts);
     }
+  };
+  for (const ArtifactLayer& l : artifact.layers) add(l, std::to_string(l.index));
+  for (const ArtifactLayer& l : artifact.mtp_layers) add(l, "mtp");
   return table.text();
 }
 
@@ -168,6 +171,9 @@ std::string result_advice(const Artifact& artifact) {
     text += "check: FP8 rounding noticeably changes the attention of layer(s) " + check +
             "; measure what that does with 'kvcal evaluate'.\n";
   if (keep16.empty() && check.empty()) text += "fine: at these scales an FP8 cache harms no layer.\n";
+  if (!artifact.mtp_layers.empty())
+    text +=
+        "mtp: the model verifies what a server drafts with that layer; its cache decides how many drafts are right.\n";
   text += zero_heads_text(artifact) + not_converged_text(artifact) + evidence_text(artifact);
   if (artifact.kv_cache.empty() && !artifact.kv_cache_left_out.empty())
     text += "kv_cache (for servers that read one scale per layer) is omitted: " + artifact.kv_cache_left_out + "\n";

@@ -154,7 +154,8 @@ struct Artifact {
   ArtifactQuantization quantization;
   std::vector<ArtifactLayer> layers;  // layers that own a cache, ascending
   std::vector<LayerInfo> layers_without_kv;
-  Json ranges_by = nullptr;  // artifact/ranges_by.h; null where prompts and tokens are all of one kind
+  std::vector<ArtifactLayer> mtp_layers;  // of the model's MTP layers, where they were measured
+  Json ranges_by = nullptr;               // artifact/ranges_by.h; null where prompts and tokens are all of one kind
   CalibrationInfo calibration;
   ArtifactEvidence evidence;
   std::vector<float> kv_cache;    // one scale per layer of the model, for --quantization-param-path; empty = left out
@@ -162,6 +163,15 @@ struct Artifact {
   std::optional<int64_t> source_date_epoch;  // seconds; set by the caller when the user asks for a time stamp
   bool operator==(const Artifact&) const = default;
 };
+
+/// A layer with scales, and where it stands: "layers[3]", "mtp_layers[0]".
+struct ListedLayer {
+  const ArtifactLayer& layer;
+  std::string path;
+};
+
+/// Of both lists, in this order; refer to the artifact.
+std::vector<ListedLayer> listed_layers(const Artifact& artifact);
 
 /// Every site of every layer has.
 bool converged(const Artifact& artifact);

@@ -289,6 +289,19 @@ ArtifactQuantization quantization_from(const Object& o) {
   return q;
 }
 
+std::vector<ArtifactLayer> layers_from(const Json& list, const std::string& member) {
+  std::vector<ArtifactLayer> layers;
+  for (size_t i = 0; i < list.size(); ++i) {
+    const std::string path = member + "[" + std::to_string(i) + "]";
+    if (!list[i].is_object()) fail(member_at(path) + " is " + list[i].type_name() + ", expected an object");
+    layers.push_back(layer_from({list[i], path + "."}));
+    if (i > 0 && layers[i].index <= layers[i - 1].index)
+      fail(member_at(path + ".index") + " is " + std::to_string(layers[i].index) +
+           ", expected more than that of the layer before");
+  }
+  return layers;
+}
+
 std::vector<float> kv_cache_from(const Object& o) {
   if (const std::string dtype = o.string("dtype"); dtype != "float8_e4m3fn")
     fail(member_at(o.where + "dtype") + " is " + quoted(dtype) + ", expected 'float8_e4m3fn'");
@@ -343,15 +356,8 @@ Artifact artifact_from_json(const Json& json) {
   if (find_member(json, "source_date_epoch") != nullptr) a.source_date_epoch = o.count("source_date_epoch");
   a.model = model_info_from(o.object("model").json);
   a.quantization = quantization_from(o.object("quantization"));
-  const Json& layers = o.array("layers");
-  for (size_t i = 0; i < layers.size(); ++i) {
-    const std::string path = "layers[" + std::to_string(i) + "]";
-    if (!layers[i].is_object()) fail(member_at(path) + " is " + layers[i].type_name() + ", expected an object");
-    a.layers.push_back(layer_from({layers[i], path + "."}));
-    if (i > 0 && a.layers[i].index <= a.layers[i - 1].index)
-      fail(member_at(path + ".index") + " is " + std::to_string(a.layers[i].index) +
-           ", expected more than that of the layer before");
-  }
+  a.layers = layers_from(o.array("layers"), "layers");
+  if (find_member(json, "mtp_layers") != nullptr) a.mtp_layers = layers_from(o.array("mtp_layers"), "mtp_layers");
   a.layers_without_kv = layers_without_kv_from(o.array("layers_without_kv"));
   if (find_member(json, "ranges_by") != nullptr) a.ranges_by = o.object("ranges_by").json;
   read_calibration(o.object("calibration"), a);

@@ -193,6 +193,13 @@ std::vector<NamedSite> sites_of(const ArtifactLayer& layer) {
   return sites;
 }
 
+std::vector<ListedLayer> listed_layers(const Artifact& a) {
+  std::vector<ListedLayer> all;
+  for (const auto& [name, list] : {std::pair("layers[", &a.layers), {"mtp_layers[", &a.mtp_layers}})
+    for (size_t i = 0; i < list->size(); ++i) all.push_back({(*list)[i], name + std::to_string(i) + "]"});
+  return all;
+}
+
 bool converged(const Artifact& a) {
   return std::ranges::all_of(a.layers, [](const ArtifactLayer& layer) {
     return std::ranges::all_of(sites_of(layer), [](const NamedSite& s) { return s.site->growth.converged; });
@@ -208,15 +215,19 @@ Json calibration_json(const Artifact& a) {
 }
 
 Json to_json(const Artifact& a) {
-  Json layers = Json::array();
-  for (const ArtifactLayer& layer : a.layers) layers.push_back(layer_json(layer, a.quantization.limits));
+  const auto layers_json = [&](const std::vector<ArtifactLayer>& layers) {
+    Json list = Json::array();
+    for (const ArtifactLayer& layer : layers) list.push_back(layer_json(layer, a.quantization.limits));
+    return list;
+  };
   Json out = {{"$schema", kArtifactSchemaFile}, {"format", kArtifactFormat}, {"version", kArtifactVersion}};
   out["model_type"] = a.model_type;
   if (a.source_date_epoch) out["source_date_epoch"] = *a.source_date_epoch;
   out["model"] = to_json(a.model);
   out["quantization"] = quantization_json(a.quantization);
-  out["layers"] = layers;
+  out["layers"] = layers_json(a.layers);
   out["layers_without_kv"] = to_json(a.layers_without_kv);
+  if (!a.mtp_layers.empty()) out["mtp_layers"] = layers_json(a.mtp_layers);
   if (!a.ranges_by.is_null()) out["ranges_by"] = a.ranges_by;
   out["calibration"] = calibration_json(a);
   if (a.kv_cache.empty())

@@ -112,6 +112,12 @@ void compare_layers(const ArtifactLayer& a, const ArtifactLayer& b, const Artifa
     d.sites.push_back(compare_sites(a.index, in_a[s].name, *in_a[s].site, *in_b[s].site, qa, qb));
 }
 
+std::map<int, const ArtifactLayer*> by_index(const Artifact& a) {
+  std::map<int, const ArtifactLayer*> layers;
+  for (const ListedLayer& l : listed_layers(a)) layers[l.layer.index] = &l.layer;
+  return layers;
+}
+
 }  // namespace
 
 double SiteDifference::change() const { return std::fabs(static_cast<double>(scale_b) / scale_a - 1); }
@@ -130,15 +136,15 @@ bool ArtifactDifference::within(double tolerance) const {
 ArtifactDifference compare(const Artifact& a, const Artifact& b) {
   ArtifactDifference d;
   compare_members(a, b, d.members);
-  std::map<int, const ArtifactLayer*> others;
-  for (const ArtifactLayer& l : b.layers) others[l.index] = &l;
-  for (const ArtifactLayer& l : a.layers) {
-    const auto other = others.find(l.index);
+  const std::map<int, const ArtifactLayer*> mine = by_index(a);
+  std::map<int, const ArtifactLayer*> others = by_index(b);
+  for (const auto& [index, layer] : mine) {
+    const auto other = others.find(index);
     if (other == others.end()) {
-      d.members.push_back({"layer " + std::to_string(l.index), "there", "missing", true});
+      d.members.push_back({"layer " + std::to_string(index), "there", "missing", true});
       continue;
     }
-    compare_layers(l, *other->second, a.quantization, b.quantization, d);
+    compare_layers(*layer, *other->second, a.quantization, b.quantization, d);
     others.erase(other);
   }
   for (const auto& [index, layer] : others)

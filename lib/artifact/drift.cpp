@@ -68,7 +68,8 @@ std::vector<const CacheStatistics*> matched(const Artifact& artifact, const Stat
     caches.push_back(&*cache);
   }
   for (const CacheStatistics& cache : statistics.caches)
-    if (std::ranges::find(artifact.layers, cache.layout.layer, &ArtifactLayer::index) == artifact.layers.end())
+    if (!artifact.model.is_mtp(cache.layout.layer) &&
+        std::ranges::find(artifact.layers, cache.layout.layer, &ArtifactLayer::index) == artifact.layers.end())
       fail("the scale file has no layer " + std::to_string(cache.layout.layer) + ", of which there are statistics");
   return caches;
 }

@@ -123,7 +123,7 @@ ArtifactLayer layer_from(const CacheStatistics& cache, const SolvedCache& solved
   const KvLayout& layout = cache.layout;
   ArtifactLayer out;
   out.index = layout.layer;
-  out.name = run.model->tensor_prefix + layout.name;
+  out.name = module_name(run.model->tensor_prefix, layout);
   out.kind = layout.kind;
   out.n_heads = layout.n_heads;
   out.n_kv_heads = layout.n_kv_heads;
@@ -193,8 +193,10 @@ Artifact make_artifact(const Statistics& statistics, const Solution& solution) {
   a.model = *run.model;
   a.model_type = a.model.model_type;
   a.quantization = quantization_of(solution.options, solution.max_model_len);
-  for (size_t i = 0; i < statistics.caches.size(); ++i)
-    a.layers.push_back(layer_from(statistics.caches[i], solution.caches[i], run));
+  for (size_t i = 0; i < statistics.caches.size(); ++i) {
+    auto& layers = a.model.is_mtp(statistics.caches[i].layout.layer) ? a.mtp_layers : a.layers;
+    layers.push_back(layer_from(statistics.caches[i], solution.caches[i], run));
+  }
   a.layers_without_kv = *run.layers_without_kv;
   a.ranges_by = ranges_by(statistics);
   a.calibration = *run.calibration;

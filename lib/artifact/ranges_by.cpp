@@ -47,9 +47,10 @@ Json ranges_by(const Statistics& statistics) {
       {"tag", {[&](const SiteStatistics& site) { return ranges_by_tag(site, run); }, "prompts"}},
       {"role", {ranges_by_role, "tokens"}},
       {"turn", {ranges_by_turn, "tokens"}}};
-  for (const CacheStatistics& cache : statistics.caches)
+  for (const CacheStatistics& cache : statistics.caches) {
+    const int layer = cache.layout.layer;
+    if (run.model && run.model->is_mtp(layer)) continue;
     for (auto& entry : all) {
-      const int layer = cache.layout.layer;
       if (cache.layout.is_mla()) {
         entry.second.add("latent", latent_row(cache), layer);
       } else {
@@ -58,6 +59,7 @@ Json ranges_by(const Statistics& statistics) {
       }
       entry.second.add("query", cache.at(CacheSite::Query), layer);
     }
+  }
   Json block = nullptr;
   for (const auto& [name, groups] : all)
     if (groups.groups().size() > (std::string_view(name) == "tag" ? 0 : 1)) block[name] = groups.groups();

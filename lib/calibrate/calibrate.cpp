@@ -26,6 +26,10 @@ void report_limits(const OpenedModel& model, const FedPrompts& fed, CalibrationO
     listener.hear(Notice::Warning,
                   "the checkpoint has no output head; skipping the check that the model predicts the prompts");
   }
+  if (!options.mtp && has_mtp_layer(model.spec(), model.weights))
+    listener.hear(Notice::Advice,
+                  "the checkpoint has an MTP layer, whose cache is not measured: --mtp measures it, for servers that "
+                  "draft tokens with it");
   if (!model.spec().placeholders.empty() && !has_encoder_rows(fed))
     listener.hear(Notice::Advice,
                   "the model accepts images, but no prompt has any: ranges on image tokens are not measured");
@@ -46,7 +50,7 @@ bool earlier_stands(const OpenedModel& model, const std::vector<PromptTokens>& p
 CalibrationResult calibrate(const CalibrationInputs& inputs, CalibrationOptions options,
                             CalibrationListener& listener) {
   // The checkpoint: config understood, tensors located.
-  OpenedModel model(inputs.model, options.solve.max_model_len);
+  OpenedModel model(inputs.model, options.solve.max_model_len, options.mtp);
   const std::string activation_quant = emulated_activations(model, options);
 
   // Prompts become token ids.

@@ -6,12 +6,21 @@
 
 namespace kvcal {
 
-OpenedModel::OpenedModel(const std::filesystem::path& folder, int64_t max_model_len)
+OpenedModel::OpenedModel(const std::filesystem::path& folder, int64_t max_model_len, bool mtp)
     : checkpoint(Checkpoint::open(folder)),
       model(while_doing("opening " + quoted(folder.string()),
                         [&] { return parse_model(checkpoint.config(), max_model_len); })),
       weights(while_doing("opening " + quoted(folder.string()),
-                          [&] { return locate_weights(checkpoint, model->spec()); })) {}
+                          [&] { return locate_weights(checkpoint, model->spec()); })) {
+  if (!mtp) return;
+  if (spec().mtp_names.empty())
+    fail("--mtp: this program does not read the MTP layers of " + quoted(spec().architecture) +
+         ", or config.json has not exactly one; without it the model is calibrated as before");
+  if (!has_mtp_layer(spec(), weights))
+    fail("--mtp: " + quoted(folder.string()) + " has no tensors " + quoted(spec().mtp_names + "*") +
+         "; many quantized copies leave the MTP layer out");
+  model->add_mtp_layer();
+}
 
 void OpenedModel::report_tensors(bool ran_to_logits, NoticeListener& listener) const {
   SkipRules rules = weights.rules;

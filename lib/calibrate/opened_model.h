@@ -17,8 +17,9 @@ struct OpenedModel {
   std::unique_ptr<Model> model;
   ModelWeights weights;  // refers to `checkpoint`
 
-  /// max_model_len: what the server will allow; 0: the model's own limit.
-  explicit OpenedModel(const std::filesystem::path& folder, int64_t max_model_len = 0);
+  /// max_model_len: what the server will allow; 0: the model's own limit. With `mtp` the MTP layer is one of the
+  /// layers; throws Error where the checkpoint has none that this program reads.
+  explicit OpenedModel(const std::filesystem::path& folder, int64_t max_model_len = 0, bool mtp = false);
   OpenedModel(const OpenedModel&) = delete;
   OpenedModel& operator=(const OpenedModel&) = delete;
 

@@ -38,6 +38,7 @@ struct CalibrationOptions {
   uint64_t memory = 0;                 // bytes; 0 = what is available
   double until_stable = -1;            // percent: draws prompts until new ones move no absmax by more; below 0 = off
   bool emulate_activations = false;    // round the inputs of quantized weights as servers do
+  bool mtp = false;                    // the MTP layer's cache too
   SolveOptions solve;                  // attention is sampled for its format and policy
   std::filesystem::path resume;        // folder that keeps the state after each layer; empty = none
   std::string tool_version = "kvcal";  // and its version, "kvcal 0.1.0": for the record

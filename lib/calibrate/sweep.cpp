@@ -65,7 +65,8 @@ Sweeper::Sweeper(OpenedModel& model, const CalibrationPlan& plan, const Calibrat
       listener_(listener),
       pool_(options.threads ? options.threads : available_processors()) {
   for (size_t i = 1; i < plan.devices.size(); ++i) {
-    others_.push_back(std::make_unique<OpenedModel>(model.checkpoint.folder(), options.solve.max_model_len));
+    others_.push_back(
+        std::make_unique<OpenedModel>(model.checkpoint.folder(), options.solve.max_model_len, options.mtp));
     if (options.emulate_activations) others_.back()->weights.text.emulate_activations();
   }
 }

@@ -101,9 +101,7 @@ void check_joint(const ArtifactLayer& l, const std::string& path, Report& report
 
 void check_damage(const Artifact& a, Report& report) {
   report.evaluated({"E01", "E02"});
-  for (size_t i = 0; i < a.layers.size(); ++i) {
-    const ArtifactLayer& l = a.layers[i];
-    const std::string path = "layers[" + std::to_string(i) + "]";
+  for (const auto& [l, path] : listed_layers(a)) {
     for (const NamedSite& named : sites_of(l)) {
       const DamageCheck s{a, *named.site, path + "." + named.name, report};
       s.damage();

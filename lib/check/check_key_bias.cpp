@@ -16,7 +16,7 @@ constexpr double kMaxOfFp8 = 448, kDrowns = 100, kLarge = 30;
 
 /// [n_kv_heads * head_dim]; empty where there is none, or where a norm behind it takes its size away.
 std::vector<float> bias_of(const FolderUnderTest& f, const KvLayout& cache) {
-  const std::string module = f.stored.tensor_prefix + cache.name;
+  const std::string module = module_name(f.stored.tensor_prefix, cache);
   const TensorInfo* info = f.checkpoint.find(module + ".k_proj.bias");
   const bool normed = f.checkpoint.has(module + ".k_norm.weight") || f.checkpoint.has(module + ".k_layernorm.weight");
   if (!info || normed || !is_plain(*info) || info->shape.elements() != cache.n_kv_heads * cache.head_dim_k ||
@@ -56,7 +56,7 @@ float scale_of(const FolderUnderTest& f, int cache, size_t head) {
 }
 
 std::string name_of_bias(const FolderUnderTest& f, const KvLayout& cache) {
-  return f.stored.tensor_prefix + cache.name + ".k_proj.bias";
+  return module_name(f.stored.tensor_prefix, cache) + ".k_proj.bias";
 }
 
 void check_layer(const FolderUnderTest& f, const KvLayout& cache, Report& report) {

@@ -27,7 +27,8 @@ void check_identity(const Artifact& a, const ModelIdentity& model, Report& repor
 
 void check_shape(const ArtifactLayer& l, const KvLayout& layout, const ModelIdentity& model, const std::string& path,
                  Report& report) {
-  compare("M05", path + ".name", "the module that owns the cache", model.tensor_prefix + layout.name, l.name, report);
+  compare("M05", path + ".name", "the module that owns the cache", module_name(model.tensor_prefix, layout), l.name,
+          report);
   const auto number = [&](const char* member, int64_t expected, int64_t actual) {
     compare("M06", path + "." + member, "the layer's shape", std::to_string(expected), std::to_string(actual), report);
   };
@@ -72,6 +73,13 @@ void check_layers_with(const Artifact& a, const ModelIdentity& model, Report& re
     report.add("S07", "layers", "layer " + std::to_string(layer), "scales for its cache", "none");
 }
 
+/// A checkpoint without the MTP layer drafts no tokens, and its scales do no harm.
+void check_mtp_layers(const Artifact& a, const ModelIdentity& model, Report& report) {
+  if (!model.with_mtp) return;
+  for (size_t i = 0; i < a.mtp_layers.size(); ++i)
+    check_shape(a.mtp_layers[i], model.with_mtp->caches.back(), model, "mtp_layers[" + std::to_string(i) + "]", report);
+}
+
 void check_layers_without(const Artifact& a, const ModelIdentity& model, Report& report) {
   for (size_t i = 0; i < a.layers_without_kv.size(); ++i) {
     const LayerInfo& layer = a.layers_without_kv[i];
@@ -94,6 +102,7 @@ void check_model(const Artifact& a, const ModelIdentity& model, Report& report) 
   check_identity(a, model, report);
   check_layers_with(a, model, report);
   check_layers_without(a, model, report);
+  check_mtp_layers(a, model, report);
 }
 
 }  // namespace kvcal

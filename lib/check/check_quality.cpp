@@ -75,11 +75,9 @@ bool is_short_for(int64_t longest, int64_t max_model_len) { return max_model_len
 
 void check_quality(const Artifact& a, Report& report) {
   report.evaluated({"K02", "K03", "K05", "K09", "S16", "S23"});
-  for (size_t i = 0; i < a.layers.size(); ++i) {
-    const std::string path = "layers[" + std::to_string(i) + "]";
-    for (const NamedSite& s : sites_of(a.layers[i]))
-      check_site(a, *s.site, s.site != &a.layers[i].query, path + "." + s.name, report);
-  }
+  for (const auto& [layer, path] : listed_layers(a))
+    for (const NamedSite& s : sites_of(layer))
+      check_site(a, *s.site, s.site != &layer.query, path + "." + s.name, report);
   const int64_t longest = a.calibration.longest;
   if (is_short_for(longest, a.quantization.max_model_len))
     report.add("S23", "calibration.longest", "the longest sequence measured",

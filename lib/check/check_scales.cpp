@@ -147,8 +147,7 @@ void check_scales(const Artifact& a, Report& report) {
   if (const double max = number_format(a.quantization.dtype).max; a.quantization.max != max)
     return report.add("R07", "quantization.max", "the largest magnitude of " + a.quantization.dtype, number_text(max),
                       number_text(a.quantization.max));
-  for (size_t i = 0; i < a.layers.size(); ++i)
-    check_layer(a.layers[i], a.quantization, "layers[" + std::to_string(i) + "]", report);
+  for (const auto& [layer, path] : listed_layers(a)) check_layer(layer, a.quantization, path, report);
   if (all_one(a)) report.add("S08", "layers", "the scales of keys and values", "measured ones", "1.0 everywhere");
 }
 

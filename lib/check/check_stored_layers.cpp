@@ -10,7 +10,9 @@ namespace {
 using Site = KvScaleName::Site;
 using Owner = StoredScale::Owner;
 
-std::string module_of(const FolderUnderTest& f, const KvLayout& cache) { return f.stored.tensor_prefix + cache.name; }
+std::string module_of(const FolderUnderTest& f, const KvLayout& cache) {
+  return module_name(f.stored.tensor_prefix, cache);
+}
 
 bool has_cache_scales(const FolderUnderTest& f) {
   return std::any_of(f.stored.tensors.begin(), f.stored.tensors.end(),

@@ -185,7 +185,8 @@ std::vector<TextFile> modelopt_configs(const ExportInput& input, const char* alg
 void read_back_folder(const ExportInput& input, const ExportPlan& plan, const fs::path& written) {
   const Checkpoint checkpoint = Checkpoint::open(written);
   const std::map<std::string, std::vector<float>> planned = by_name(plan);
-  const StoredScales stored = read_stored_scales(checkpoint, input.model.spec);
+  const ModelSpec& spec = input.model.with_mtp ? *input.model.with_mtp : input.model.spec;
+  const StoredScales stored = read_stored_scales(checkpoint, spec);
   if (!stored.unlisted.empty())
     fail("the index does not name the scale " + quoted(stored.unlisted.front().tensor) +
          ", so servers would ignore it");

@@ -46,7 +46,7 @@ void check_identity(const Artifact& artifact, const ModelIdentity& model) {
 
 void check_layer(const ArtifactLayer& l, const KvLayout& layout, const ModelIdentity& model) {
   const std::string where = "layer " + std::to_string(l.index);
-  check_same(where + " named", l.name, model.tensor_prefix + layout.name);
+  check_same(where + " named", l.name, module_name(model.tensor_prefix, layout));
   check_same(where + " of kind", l.kind, layout.kind);
   const auto shape = [](int64_t q, int64_t kv, int64_t k, int64_t v) {
     return std::to_string(q) + " query and " + std::to_string(kv) + " KV heads of " + std::to_string(k) + " and " +
@@ -62,12 +62,14 @@ int owner_of(const ModelSpec& spec, const LayerSpec& layer) {
   return layer.shares_cache >= 0 ? spec.caches[static_cast<size_t>(layer.shares_cache)].layer : -1;
 }
 
-/// "layers.3.self_attn" of layer 3 for layer 7: "layers.7.self_attn".
-std::string module_of(const KvLayout& layout, int layer) {
+/// "model.layers.3.self_attn" of layer 3 for layer 7: "model.layers.7.self_attn".
+std::string module_of(const ModelIdentity& model, const KvLayout& layout, int layer) {
+  const std::string owner = module_name(model.tensor_prefix, layout);
+  if (layer == layout.layer) return owner;
   const std::string from = "." + std::to_string(layout.layer) + ".";
-  const size_t at = layout.name.find(from);
-  if (at == layout.name.npos) fail("no layer number in the module name " + quoted(layout.name));
-  return layout.name.substr(0, at) + "." + std::to_string(layer) + "." + layout.name.substr(at + from.size());
+  const size_t at = owner.find(from);
+  if (at == owner.npos) fail("no layer number in the module name " + quoted(owner));
+  return owner.substr(0, at) + "." + std::to_string(layer) + "." + owner.substr(at + from.size());
 }
 
 void check_positive(const LayerScales& scales) {
@@ -87,6 +89,14 @@ std::vector<float> values_of(const ArtifactSite& site, Granularity granularity) 
   const std::vector<float>& scales = granularity == Granularity::Head ? site.scale_per_head : site.scale_per_channel;
   if (scales.empty()) fail("the scale file has no scales per " + std::string(name_of(granularity)));
   return scales;
+}
+
+void take_values(const ArtifactLayer& layer, Granularity granularity, LayerScales& scales) {
+  scales.key = values_of(layer.key, granularity);
+  scales.value = values_of(layer.value, granularity);
+  // Queries have no scales per channel.
+  scales.query = values_of(layer.query, granularity == Granularity::Channel ? Granularity::Tensor : granularity);
+  check_positive(scales);
 }
 
 }  // namespace
@@ -123,12 +133,26 @@ std::vector<LayerScales> layer_scales(const Artifact& artifact, const ModelIdent
     LayerScales scales;
     scales.layer = spec.index;
     scales.owner = owner;
-    scales.module = model.tensor_prefix + module_of(model.spec.caches[static_cast<size_t>(cache)], spec.index);
-    scales.key = values_of(layer.key, granularity);
-    scales.value = values_of(layer.value, granularity);
-    // Queries have no scales per channel.
-    scales.query = values_of(layer.query, granularity == Granularity::Channel ? Granularity::Tensor : granularity);
-    check_positive(scales);
+    scales.module = module_of(model, model.spec.caches[static_cast<size_t>(cache)], spec.index);
+    take_values(layer, granularity, scales);
+    all.push_back(std::move(scales));
+  }
+  return all;
+}
+
+std::vector<LayerScales> mtp_layer_scales(const Artifact& artifact, const ModelIdentity& model,
+                                          Granularity granularity) {
+  std::vector<LayerScales> all;
+  if (!model.with_mtp) return all;
+  const KvLayout& layout = model.with_mtp->caches.back();
+  for (const ArtifactLayer& layer : artifact.mtp_layers) {
+    if (layer.is_mla()) continue;
+    check_same("MTP layer", std::to_string(layer.index), std::to_string(layout.layer));
+    check_layer(layer, layout, model);
+    LayerScales scales;
+    scales.layer = scales.owner = layer.index;
+    scales.module = layer.name;
+    take_values(layer, granularity, scales);
     all.push_back(std::move(scales));
   }
   return all;

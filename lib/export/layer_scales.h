@@ -20,6 +20,10 @@ struct LayerScales {
 /// models/gemma4_causal.py). Layers with latent attention are not among them.
 std::vector<LayerScales> layer_scales(const Artifact& artifact, const ModelIdentity& model, Granularity granularity);
 
+/// Of MTP layers that the scale file and the checkpoint have. Throws Error where they differ. Without latent attention.
+std::vector<LayerScales> mtp_layer_scales(const Artifact& artifact, const ModelIdentity& model,
+                                          Granularity granularity);
+
 /// Throws Error, each with a way out, when the artifact is of another model (fingerprint not listed in also_valid_for,
 /// config, layers, names, shapes), lacks a layer that owns a cache, or has one that owns none.
 void check_fits(const Artifact& artifact, const ModelIdentity& model);

@@ -1,4 +1,7 @@
 // --to json: a plain map from attention modules to scales, for scripts.
+#include <algorithm>
+#include <iterator>
+
 #include "artifact/json_text.h"
 #include "base/read_file.h"
 #include "export/layer_scales.h"
@@ -31,7 +34,10 @@ void add_latent(const ExportInput& input, Json& modules, ExportPlan& plan) {
 ExportPlan plan(const ExportInput& input) {
   ExportPlan result;
   Json modules = Json::object();
-  for (const LayerScales& layer : layer_scales(input.artifact, input.model, input.artifact.quantization.granularity)) {
+  const Granularity granularity = input.artifact.quantization.granularity;
+  std::vector<LayerScales> layers = layer_scales(input.artifact, input.model, granularity);
+  std::ranges::copy(mtp_layer_scales(input.artifact, input.model, granularity), std::back_inserter(layers));
+  for (const LayerScales& layer : layers) {
     Json& entry = modules[layer.module] = {{"layer", layer.layer}};
     if (layer.owner != layer.layer) entry["shares_cache_of"] = layer.owner;
     entry["key"] = one_or_all(layer.key);

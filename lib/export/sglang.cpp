@@ -29,6 +29,7 @@ ExportPlan plan(const ExportInput& input) {
   ExportPlan result;
   result.dropped = replaced_scales(input);
   add_tensors(layer_scales(input.artifact, input.model, Granularity::Tensor), naming, result);
+  add_tensors(mtp_layer_scales(input.artifact, input.model, Granularity::Tensor), naming, result);
   result.files = configs(input);
   result.serving.commands = {sglang_command(input.out.string(), "fp8_e4m3")};
   result.serving.snippet = sglang_snippet();

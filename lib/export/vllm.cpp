@@ -98,6 +98,7 @@ ExportPlan plan(const ExportInput& input) {
   ExportPlan result;
   result.dropped = replaced_scales(input);
   add_tensors(layer_scales(input.artifact, input.model, granularity), naming, result);
+  add_tensors(mtp_layer_scales(input.artifact, input.model, granularity), naming, result);
   result.files = configs(input);
   result.serving.commands = {vllm_command(input, "fp8")};
   result.serving.snippet = vllm_snippet(input, "fp8");

@@ -1,6 +1,7 @@
 // The table of architectures, and what each one provides.
 #pragma once
 
+#include <cassert>
 #include <memory>
 #include <span>
 #include <string>
@@ -26,6 +27,13 @@ class Model {
   virtual std::unique_ptr<Block> load_block(int layer, WeightLoader& loader, WeightBinder& weights) const = 0;
   /// `head` is positioned where spec().head lives.
   virtual std::unique_ptr<Head> load_head(WeightLoader& loader, WeightBinder& weights, WeightBinder& head) const = 0;
+
+  /// Appends the MTP layer to the spec: once, and where spec().mtp_names says something.
+  virtual void add_mtp_layer() { assert(false); }
+  /// `w` is positioned at spec().mtp_names.
+  virtual std::unique_ptr<Block> load_mtp_layer(WeightLoader&, WeightBinder& /*weights*/, WeightBinder& /*w*/) const {
+    return nullptr;
+  }
 
  protected:
   ModelSpec spec_;

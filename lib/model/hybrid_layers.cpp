@@ -4,6 +4,16 @@
 #include "model/rope.h"
 
 namespace kvcal {
+namespace {
+
+void add_gated_attention(ModelSpec& spec, const HybridDims& h) {
+  add_attention_layer(spec, h.dims, h.rope, 0,
+                      GatedAttention::parameters(h.dims, h.bias, h.output_gate) + 2 * h.dims.hidden);
+  spec.layers.back().attention.norm = HeadNorm::OnePlusGain;
+  spec.layers.back().attention.gated = h.output_gate;
+}
+
+}  // namespace
 
 void add_hybrid_layers(ModelSpec& spec, const Json& config, const HybridDims& h) {
   const auto types = read_layer_types(config, h.dims.n_layers, {"full_attention", "linear_attention"});
@@ -12,9 +22,7 @@ void add_hybrid_layers(ModelSpec& spec, const Json& config, const HybridDims& h)
   for (int64_t i = 0; i < h.dims.n_layers; ++i) {
     const bool full = types ? (*types)[static_cast<size_t>(i)] == "full_attention" : (i + 1) % interval == 0;
     if (full) {
-      add_attention_layer(spec, h.dims, h.rope, 0, GatedAttention::parameters(h.dims, h.bias, h.output_gate) + norms);
-      spec.layers.back().attention.norm = HeadNorm::OnePlusGain;
-      spec.layers.back().attention.gated = h.output_gate;
+      add_gated_attention(spec, h);
       continue;
     }
     LayerSpec layer;
@@ -28,6 +36,20 @@ void add_hybrid_layers(ModelSpec& spec, const Json& config, const HybridDims& h)
     spec.layers.push_back(layer);
   }
   spec.n_position_axes = rope_position_axes(h.rope);
+}
+
+MtpNames read_hybrid_mtp(const Json& config) {
+  const bool own_table = get_bool_or(config, "mtp_use_dedicated_embeddings", false);
+  if (own_table || get_int_or(config, "mtp_num_hidden_layers", 1) != 1) return {};
+  return {"mtp.", "layers.0.", "fc", "pre_fc_norm_embedding", "pre_fc_norm_hidden"};
+}
+
+void add_hybrid_mtp_layer(ModelSpec& spec, const MtpNames& names, const HybridDims& h) {
+  add_gated_attention(spec, h);
+  spec.caches.back().name = names.begin + names.layer + "self_attn";
+  spec.layers.back().attention.module = spec.caches.back().name + ".";
+  count_mtp_input(spec.layers.back(), h.dims.hidden);
+  spec.n_mtp_layers = 1;
 }
 
 }  // namespace kvcal

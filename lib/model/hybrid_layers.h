@@ -1,9 +1,10 @@
-// The layer list of Qwen3-Next and Qwen3.5: which layers attend, which are gated delta nets.
+// The layer list of Qwen3-Next and Qwen3.5: which layers attend, which are gated delta nets; and their MTP layer.
 #pragma once
 
 #include "model/config_reading.h"
 #include "model/decoder_parts.h"
 #include "model/gated_delta_net.h"
+#include "model/mtp.h"
 
 namespace kvcal {
 
@@ -18,5 +19,9 @@ struct HybridDims {
 /// Appends the layers by layer_types, else by full_attention_interval (default 4: layers 3, 7, ...). The parameters are
 /// those of the mixer and the two norms; the caller adds its feed-forward.
 void add_hybrid_layers(ModelSpec& spec, const Json& config, const HybridDims& dims);
+
+/// Their MTP layer: attends, and stands beside the language model; begin is "" where the config has not exactly one.
+MtpNames read_hybrid_mtp(const Json& config);
+void add_hybrid_mtp_layer(ModelSpec& spec, const MtpNames& names, const HybridDims& dims);
 
 }  // namespace kvcal

@@ -76,6 +76,12 @@ int ModelSpec::last_cache_layer() const {
   return last;
 }
 
+bool is_beside_prefix(std::string_view name) { return name.starts_with("mtp."); }
+
+std::string module_name(const std::string& prefix, const KvLayout& cache) {
+  return is_beside_prefix(cache.name) ? cache.name : prefix + cache.name;
+}
+
 int64_t kv_bytes_per_token(const ModelSpec& spec, int element_bytes) {
   int64_t bytes = 0;
   for (const KvLayout& c : spec.caches)

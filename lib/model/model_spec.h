@@ -89,6 +89,12 @@ struct ModelSpec {
   int64_t n_deepstack = 0;         // streams of that encoder, added to the residual after layers 0, 1, ...
   std::vector<LayerSpec> layers;
   std::vector<KvLayout> caches;
+  // What the names of the MTP layer's tensors begin with (model/mtp.h): "mtp.", beside the language model's prefix, or
+  // "layers.46.", below it; "" where the config has no such layer or this program does not read it.
+  std::string mtp_names;
+  int n_mtp_layers = 0;  // the last so many of `layers` are MTP layers: 0, or 1 where it was asked for
+
+  bool is_mtp(int layer) const { return layer >= static_cast<int>(layers.size()) - n_mtp_layers; }
 
   /// What the names of a layer's tensors begin with: "layers.3.".
   std::string names_of(int64_t layer) const { return layer_prefix + std::to_string(layer) + "."; }
@@ -100,6 +106,12 @@ struct ModelSpec {
   int last_reader(int cache) const;
   int n_sharing(int cache) const;
 };
+
+/// Whether names of tensors or modules that begin so stand beside the language model's prefix, not below it.
+bool is_beside_prefix(std::string_view name);
+
+/// The module that owns a cache, as the checkpoint names it.
+std::string module_name(const std::string& prefix, const KvLayout& cache);
 
 /// Bytes that one token adds to all caches together, with elements of `element_bytes`. An MLA row holds its values.
 int64_t kv_bytes_per_token(const ModelSpec& spec, int element_bytes);

@@ -1,6 +1,7 @@
 #include "prefill/batching.h"
 
 #include <algorithm>
+#include <cassert>
 #include <utility>
 
 namespace kvcal {
@@ -180,6 +181,47 @@ std::vector<Batch> make_batches(const std::vector<Sequence>& sequences, const st
   }
   close();
   return batches;
+}
+
+namespace {
+
+/// The rows that an encoder made of tokens behind those of the span, numbered from its first row.
+std::vector<EncodedToken> encoded_behind(const Batch& batch, const Span& span, const Batch* next) {
+  std::vector<EncodedToken> encoded;
+  for (EncodedToken token : batch.encoded)
+    if (token.row -= span.row + 1; token.row >= 0 && token.row < span.n_tokens - 1) encoded.push_back(token);
+  if (next && !next->encoded.empty() && next->encoded.front().row == 0) {
+    encoded.push_back(next->encoded.front());
+    encoded.back().row = span.n_tokens - 1;
+  }
+  return encoded;
+}
+
+}  // namespace
+
+std::vector<MtpRows> mtp_rows(const Batch& batch, const Batch* next) {
+  assert(batch.last_keys.empty());  // no family with an MTP layer sees images whole
+  const int64_t n_rows = batch.n_tokens();
+  std::vector<MtpRows> all;
+  for (const SequenceSpan& s : batch.sequences) {
+    const Span& span = s.span;
+    const bool ends = span.first_position + span.n_tokens == s.sequence_tokens;
+    const int64_t n = span.n_tokens - (ends ? 1 : 0), read = s.sequence_tokens - 1;
+    if (n == 0) continue;
+    MtpRows rows = {span.row, rows_of(batch, span.row, n)};
+    Batch& b = rows.batch;
+    b.ids.erase(b.ids.begin());
+    b.ids.push_back(ends ? batch.ids[static_cast<size_t>(span.row + n)] : next->ids.front());
+    for (size_t begin = 0; begin < batch.positions.size(); begin += static_cast<size_t>(n_rows)) {
+      const auto first = batch.positions.begin() + static_cast<int64_t>(begin) + span.row;
+      b.positions.insert(b.positions.end(), first, first + n);
+    }
+    b.spans = {{0, n, span.first_position}};
+    b.sequences = {{s.sequence, b.spans[0], read, n == read}};
+    b.encoded = encoded_behind(batch, span, ends ? nullptr : next);
+    all.push_back(std::move(rows));
+  }
+  return all;
 }
 
 Batch rows_of(const Batch& batch, int64_t row, int64_t n) {

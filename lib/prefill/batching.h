@@ -39,6 +39,16 @@ inline int64_t block_end(int64_t first, int64_t end, int64_t block) {
 /// Ids and segments of rows [row, row + n): what is left to know of a batch behind the last layer.
 Batch rows_of(const Batch& batch, int64_t row, int64_t n);
 
+/// One sequence's rows of a batch as an MTP layer reads them: with the id of the token behind each. The last token of a
+/// sequence has none behind it and is left out, as if the sequence ended before it.
+struct MtpRows {
+  int64_t row;  // of the batch, where they begin
+  Batch batch;
+};
+
+/// `next`: the batch behind, where it goes on with the last sequence of this one; may be null when there is none.
+std::vector<MtpRows> mtp_rows(const Batch& batch, const Batch* next);
+
 /// Every piece of every sequence as a segment (row 0): what a complete run feeds.
 std::vector<Segment> segments_of(const std::vector<Sequence>& sequences);
 

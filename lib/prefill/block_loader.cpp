@@ -16,8 +16,9 @@ void BlockLoader::begin(int layer) {
   next_layer_ = layer;
   reader->collect(weights_.text.files());
   try {
-    WeightBinder text = weights_.text.as_stored();
-    next_ = while_doing("loading layer " + std::to_string(layer), [&] { return model_.load_block(layer, op_, text); });
+    ModelWeights stored = weights_.as_stored();
+    next_ =
+        while_doing("loading layer " + std::to_string(layer), [&] { return load_layer(model_, layer, op_, stored); });
     reader->start();
   } catch (...) {
     reader->cancel();
@@ -34,7 +35,7 @@ std::unique_ptr<Block> BlockLoader::take(int layer) {
     block = std::move(next_);
   } else {
     if (layer + 1 < end_) tensors_of(layer + 1).prefetch();
-    block = model_.load_block(layer, op_, weights_.text);
+    block = load_layer(model_, layer, op_, weights_);
   }
   tensors_of(layer).release();  // the block holds its own form of them
   if (reader && layer + 1 < end_) begin(layer + 1);

@@ -21,7 +21,7 @@ class BlockLoader {
   std::unique_ptr<Block> take(int layer);
 
  private:
-  WeightBinder tensors_of(int layer) const { return weights_.text.at(model_.spec().names_of(layer)); }
+  WeightBinder tensors_of(int layer) const { return weights_.of_layer(model_.spec(), layer); }
   void begin(int layer);
 
   const Model& model_;

@@ -23,7 +23,7 @@ void add_weights(MemoryPlan& plan, const ModelSpec& spec, const ModelWeights& we
   uint64_t stored_before = 0;
   for (int i = 0; i <= last; ++i) {
     const LayerSpec& layer = spec.layers[static_cast<size_t>(i)];
-    const uint64_t stored = weights.text.at(spec.names_of(i)).bytes();
+    const uint64_t stored = weights.of_layer(spec, i).bytes();
     const uint64_t parameters = static_cast<uint64_t>(layer.parameters + layer.copies);
     const uint64_t decoded = decodes ? parameters * size_of(DType::BF16) : 0;  // until the layer has its own form
     plan.weights = std::max(plan.weights, parameters * element_bytes(p) + decoded);

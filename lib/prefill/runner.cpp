@@ -161,29 +161,56 @@ bool Runner::can_branch(const ModelSpec& spec, int layer) {
                       [&](const KvLayout& c) { return c.layer < layer && spec.last_reader(c.cache) >= layer; });
 }
 
+// Logits are the model's: its MTP layer has none to give to them.
+bool Runner::works_on(const Stream& s, int layer) const {
+  const ModelSpec& spec = model_.spec();
+  const bool wanted = s.group.until == Until::Logits ? !spec.is_mtp(layer) : layer <= spec.last_cache_layer();
+  return wanted && layer >= s.group.first_layer;
+}
+
 void Runner::run_block(int layer, Block& block, std::vector<Stream>& streams) {
-  const int last_cache = model_.spec().last_cache_layer();
   std::set<KvTap*> taps;
   for (Stream& s : streams) {
-    if ((s.group.until == Until::LastKv && layer > last_cache) || layer < s.group.first_layer) continue;
-    const Tail tail = s.group.until == Until::LastKv && layer == last_cache ? Tail::Skip : Tail::Full;
-    LayerStates& states = s.states.begin(layer);
+    if (!works_on(s, layer)) continue;
     int64_t row = 0;
     for (size_t i = 0; i < s.batches.size(); ++i) {
-      const Batch& batch = s.batches[i];
-      const Tensor x = s.load(i, row);
-      s.group.tap->layer_input(x);
-      const Tensor y = block.forward(op_, x, batch, states, *s.group.tap, tail);
-      if (tail == Tail::Full) s.residual->save(row, with_deepstack(op_, y, batch, layer));
-      op_.end_batch();
-      finish_sequences(states, batch);
-      row += batch.n_tokens();
-      if (step_) step_({layer, n_layers_, batch.n_tokens()});
+      const int64_t n = s.batches[i].n_tokens();
+      if (model_.spec().is_mtp(layer))
+        run_mtp_batch(layer, block, s, i, row);
+      else
+        run_batch(layer, block, s, i, row);
+      row += n;
+      if (step_) step_({layer, n_layers_, n});
     }
     s.states.end(layer);
     taps.insert(s.group.tap);
   }
   for (KvTap* tap : taps) tap->layer_done(layer);
+}
+
+void Runner::run_batch(int layer, Block& block, Stream& s, size_t i, int64_t row) {
+  const bool is_last = s.group.until == Until::LastKv && layer == model_.spec().last_cache_layer();
+  const Tail tail = is_last ? Tail::Skip : Tail::Full;
+  const Batch& batch = s.batches[i];
+  LayerStates& states = s.states.begin(layer);
+  const Tensor x = s.load(i, row);
+  s.group.tap->layer_input(x);
+  const Tensor y = block.forward(op_, x, batch, states, *s.group.tap, tail);
+  if (tail == Tail::Full) s.residual->save(row, with_deepstack(op_, y, batch, layer));
+  op_.end_batch();
+  finish_sequences(states, batch);
+}
+
+// The last layer there is: nothing reads what it makes.
+void Runner::run_mtp_batch(int layer, Block& block, Stream& s, size_t i, int64_t row) {
+  LayerStates& states = s.states.begin(layer);
+  const Batch* next = i + 1 < s.batches.size() ? &s.batches[i + 1] : nullptr;
+  for (const MtpRows& rows : mtp_rows(s.batches[i], next)) {
+    const Tensor x = s.residual->load(row + rows.row, rows.batch.n_tokens());
+    block.forward(op_, x, rows.batch, states, *s.group.tap, Tail::Skip);
+    op_.end_batch();
+    finish_sequences(states, rows.batch);
+  }
 }
 
 void Runner::run_head(std::vector<Stream>& streams) {

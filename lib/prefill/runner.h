@@ -94,8 +94,11 @@ class Runner {
 
   void run_layers(int first, BlockLoader& blocks, std::vector<Stream>& streams, bool logits);
   void run_block(int layer, Block& block, std::vector<Stream>& streams);
+  void run_batch(int layer, Block& block, Stream& stream, size_t i, int64_t row);
+  void run_mtp_batch(int layer, Block& block, Stream& stream, size_t i, int64_t row);
   void run_head(std::vector<Stream>& streams);
   void embed(std::vector<Stream>& streams);
+  bool works_on(const Stream& stream, int layer) const;
   void branch(int layer, std::vector<Stream>& streams);
   std::vector<ResidualRows*> rows_before(int layer, const std::vector<Stream>& streams) const;
   void restore(int layer, const std::vector<Stream>& streams);

@@ -7,6 +7,11 @@
 
 namespace kvcal {
 
+bool has_mtp_layer(const Checkpoint& checkpoint, const ModelSpec& spec, const std::string& prefix) {
+  const std::string& names = spec.mtp_names;
+  return !names.empty() && !checkpoint.names_below(is_beside_prefix(names) ? names : prefix + names).empty();
+}
+
 ModelIdentity identify_model(const std::filesystem::path& folder) {
   const Checkpoint checkpoint = Checkpoint::open(folder);
   return while_doing("opening " + quoted(folder.string()), [&] {
@@ -14,9 +19,14 @@ ModelIdentity identify_model(const std::filesystem::path& folder) {
     model.folder = checkpoint.folder();
     if (const std::optional<Json> record = read_fold_record(model.folder))
       model.fold = while_doing(quoted(std::string(kFoldRecord)), [&] { return fold_mark(*record); });
-    model.spec = parse_model(checkpoint.config())->spec();
+    const std::unique_ptr<Model> parsed = parse_model(checkpoint.config());
+    model.spec = parsed->spec();
     const TextPrefix prefix = detect_prefix(checkpoint, model.spec.embedding, model.spec.head);
     model.tensor_prefix = prefix.model;
+    if (has_mtp_layer(checkpoint, model.spec, prefix.model)) {
+      parsed->add_mtp_layer();
+      model.with_mtp = parsed->spec();
+    }
     model.config_sha256 = config_sha256(checkpoint.config());
     const SkipRules rules(prefix.model + model.spec.layer_prefix, static_cast<int64_t>(model.spec.layers.size()));
     model.weights_fingerprint = weights_fingerprint(checkpoint, language_model_tensors(checkpoint, prefix, rules));

@@ -13,6 +13,7 @@ namespace kvcal {
 struct ModelIdentity {
   std::filesystem::path folder;  // where config.json and the weights are
   ModelSpec spec;
+  std::optional<ModelSpec> with_mtp{};  // the same and its MTP layer, where the checkpoint has one
   std::string tensor_prefix;
   std::string config_sha256, weights_fingerprint;
   std::optional<FoldMark> fold{};  // where powers of two were folded into the weights
@@ -20,6 +21,11 @@ struct ModelIdentity {
   /// Whether a fingerprint is that of the weights before the fold.
   bool was(const std::string& fingerprint) const { return fold && fold->original_fingerprint == fingerprint; }
 };
+
+class Checkpoint;
+
+/// Whether there are tensors of the MTP layer. `prefix`: of the language model's.
+bool has_mtp_layer(const Checkpoint& checkpoint, const ModelSpec& spec, const std::string& prefix);
 
 /// Opens a checkpoint folder. Throws Error.
 ModelIdentity identify_model(const std::filesystem::path& folder);

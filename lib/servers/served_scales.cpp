@@ -108,7 +108,7 @@ class Loading {
     ServedLayer l;
     l.layer = cache.layer;
     l.cache = cache.cache;
-    l.module = stored_.tensor_prefix + cache.name;
+    l.module = module_name(stored_.tensor_prefix, cache);
     l.note = slots.note;
     const bool asserts = !vllm() || !(out_.support.carrier == KvCarrier::CompressedTensors || per_head());
     if (asserts)

@@ -32,7 +32,7 @@ Owner owner_of_layer(const LayerSpec& layer) {
 
 void place(const ModelSpec& spec, const std::string& prefix, int64_t layer_number, StoredScale& s) {
   for (const KvLayout& cache : spec.caches)
-    if (s.attention == prefix + cache.name) {
+    if (s.attention == module_name(prefix, cache)) {
       s.owner = Owner::Cache;
       s.cache = cache.cache;
       s.layer = cache.layer;

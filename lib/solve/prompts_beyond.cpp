@@ -18,6 +18,7 @@ std::optional<PromptsBeyond> prompts_beyond(const Statistics& statistics, const 
     if (const auto alone = depends_on_prompt(maxima, headroom_of(options))) beyond_headroom.insert(alone->prompt);
   };
   for (const CacheStatistics& cache : statistics.caches) {
+    if (run.model && run.model->is_mtp(cache.layout.layer)) continue;
     if (cache.layout.is_mla()) add(latent_row(cache));
     for (const CacheSite site : sites_of(cache.layout))
       if (site != CacheSite::Latent && site != CacheSite::Rope) add(cache.at(site));

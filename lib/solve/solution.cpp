@@ -20,7 +20,7 @@ void check_record(const Statistics& statistics) {
   if (!run.layers_without_kv) fail("the statistics do not say which layers own no cache");
   if (statistics.caches.empty()) fail("the statistics hold no KV cache: there is nothing to make scales for");
   constexpr int64_t kMostLayers = 1 << 20;  // a limit for files from strangers, far beyond any model
-  const int64_t n_layers = run.model->n_layers;
+  const int64_t n_layers = run.model->n_layers + run.model->n_mtp_layers;
   if (n_layers < 1 || n_layers > kMostLayers) fail("model.n_layers is " + std::to_string(n_layers));
   int before = -1;
   for (const CacheStatistics& cache : statistics.caches) {

@@ -1,6 +1,7 @@
 #include "stats/coverage.h"
 
 #include <algorithm>
+#include <map>
 
 #include "base/error.h"
 
@@ -28,6 +29,18 @@ void check(const Segment& s, const ObservationPlan& plan) {
 }
 
 }  // namespace
+
+ObservationPlan mtp_plan(const ObservationPlan& plan) {
+  std::map<int64_t, std::pair<int64_t, size_t>> last;  // by sequence: position and index of its last segment
+  for (size_t i = 0; i < plan.segments.size(); ++i) {
+    const Segment& s = plan.segments[i];
+    last[s.sequence] = std::max(last[s.sequence], {s.first_position, i});
+  }
+  ObservationPlan seen = {plan.n_passes, plan.prompt_ids, plan.segments};
+  for (const auto& [sequence, at] : last) --seen.segments[at.second].n_tokens;
+  std::erase_if(seen.segments, [](const Segment& s) { return s.n_tokens == 0; });
+  return seen;
+}
 
 PlannedTokens::PlannedTokens(const ObservationPlan& plan) : plan_(plan) {
   std::vector<Segment> segments = plan.segments;

@@ -36,8 +36,9 @@ ModelInfo model_info(const ModelSpec& spec) {
   ModelInfo model;
   model.architecture = spec.architecture;
   model.model_type = spec.model_type;
-  model.n_layers = static_cast<int64_t>(spec.layers.size());
-  model.n_kv_layers = static_cast<int64_t>(spec.caches.size());
+  model.n_layers = static_cast<int64_t>(spec.layers.size()) - spec.n_mtp_layers;
+  model.n_kv_layers = static_cast<int64_t>(spec.caches.size()) - spec.n_mtp_layers;  // each has a cache
+  model.n_mtp_layers = spec.n_mtp_layers;
   model.max_positions = spec.max_positions;
   if (spec.rope_switch > 0) model.longrope = {spec.rope_switch, spec.above_rope_switch ? "long" : "short"};
   return model;
@@ -60,6 +61,7 @@ Json to_json(const ModelInfo& m) {
                {"also_valid_for", m.also_valid_for}};
   if (m.longrope)
     json["longrope"] = {{"original_positions", m.longrope->original_positions}, {"list", m.longrope->list}};
+  if (m.n_mtp_layers > 0) json["n_mtp_layers"] = m.n_mtp_layers;
   add_further(m.further, json);
   return json;
 }
@@ -77,6 +79,7 @@ ModelInfo model_info_from(const Json& json) {
   m.weights_fingerprint = get_string(json, "weights_fingerprint", kWhere);
   m.also_valid_for = fingerprints_from(find_member(json, "also_valid_for"));
   if (const Json* longrope = find_member(json, "longrope")) m.longrope = longrope_from(*longrope);
+  if (find_member(json, "n_mtp_layers")) m.n_mtp_layers = get_int(json, "n_mtp_layers", kWhere);
   m.further = further_members(json, to_json(m));
   return m;
 }

@@ -78,6 +78,14 @@ void check_kinds(const ObservationPlan& plan) {
 }  // namespace
 
 struct Observer::State {
+  /// What the sites of some layers are to see.
+  struct Expectation {
+    explicit Expectation(ObservationPlan p) : plan(std::move(p)), tokens(plan), n_samples(n_sampled(plan.segments)) {}
+    ObservationPlan plan;
+    PlannedTokens tokens;  // of plan
+    int64_t n_samples;     // rows
+  };
+
   struct SiteInProgress {
     Coverage coverage;
     std::optional<SiteTables> on_host;
@@ -87,20 +95,24 @@ struct Observer::State {
   State(const ModelSpec& spec, ObservationPlan p, ThreadPool& threads, Ops* ops, const SampleOptions& sample)
       : caches(spec.caches),
         plan(std::move(p)),
-        planned(plan),
-        planned_samples(n_sampled(plan.segments)),
+        all({plan.n_passes, plan.prompt_ids, plan.segments}),
         pool(threads),
         device(ops),
         sites(spec.caches.size()) {
     for (const KvLayout& c : caches) readers.push_back(readers_of(spec, c.cache));
     samplers.assign(caches.size(), AttentionSampler(sample, !spec.images_seen_whole));
-    row_formats.assign(caches.size(), RowFormatSampler(planned_samples));
+    if (spec.n_mtp_layers > 0) mtp.emplace(mtp_plan(plan));
+    for (const KvLayout& c : caches) {
+      expected.push_back(spec.is_mtp(c.layer) ? &*mtp : &all);
+      row_formats.emplace_back(expected.back()->n_samples);
+    }
     current_reader.resize(caches.size());
   }
 
   SiteInProgress& at(int cache, CacheSite site) {
     auto& slot = sites[static_cast<size_t>(cache)][static_cast<size_t>(site)];
-    if (!slot) slot.emplace(SiteInProgress{Coverage(planned), std::nullopt, std::nullopt});
+    if (!slot)
+      slot.emplace(SiteInProgress{Coverage(expected[static_cast<size_t>(cache)]->tokens), std::nullopt, std::nullopt});
     return *slot;
   }
 
@@ -128,15 +140,16 @@ struct Observer::State {
 
   /// Tokens that a site must have seen in the end.
   uint64_t expected_tokens(size_t cache, CacheSite site) const {
-    const auto n = static_cast<uint64_t>(planned.n_tokens());
+    const auto n = static_cast<uint64_t>(expected[cache]->tokens.n_tokens());
     return site == CacheSite::Query ? n * readers[cache].size() : n;
   }
 
   std::vector<KvLayout> caches;
   std::vector<std::vector<int>> readers;  // by cache: layers
   ObservationPlan plan;
-  PlannedTokens planned;    // of plan
-  int64_t planned_samples;  // rows
+  Expectation all;                           // of plan
+  std::optional<Expectation> mtp;            // where there is an MTP layer
+  std::vector<const Expectation*> expected;  // by cache
   ThreadPool& pool;
   Ops* device;
   std::optional<RowRanks> ranks;                                              // once a tensor is not on the host
@@ -224,9 +237,10 @@ void Observer::State::check_coverage(const KvLayout& layout, int layer) {
       fail(label(layout, site) + reader + ": " + fault + "; this is a bug of this program, please report it");
   const int64_t sampled =
       samplers[static_cast<size_t>(layout.cache)].n_rows(current_reader[static_cast<size_t>(layout.cache)]);
-  if (sampled != 0 && sampled != planned_samples)
+  const int64_t planned = expected[static_cast<size_t>(layout.cache)]->n_samples;
+  if (sampled != 0 && sampled != planned)
     fail("layer " + std::to_string(layout.layer) + reader + ": attention of " + std::to_string(sampled) +
-         " rows was sampled, expected " + std::to_string(planned_samples) +
+         " rows was sampled, expected " + std::to_string(planned) +
          "; this is a bug of this program, please report it");
 }
 

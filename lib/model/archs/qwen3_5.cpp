@@ -26,6 +26,9 @@ struct Qwen35Config {
   Bias bias;
   bool output_gate;
   std::optional<MoeDims> moe;
+  MtpNames mtp;
+
+  HybridDims hybrid() const { return {dims, rope, delta, bias, output_gate}; }
 };
 
 DeltaNetInputs load_inputs(const DeltaNetDims& d, WeightLoader& loader, WeightBinder w) {
@@ -83,13 +86,12 @@ class Qwen35 final : public Model {
     c_.bias = get_bool_or(text, "attention_bias", false) ? Bias::Present : Bias::None;
     c_.output_gate = get_bool_or(text, "attn_output_gate", true);
     spec_ = general_spec(config, c_.dims);
-    add_hybrid_layers(spec_, text, {c_.dims, c_.rope, c_.delta, c_.bias, c_.output_gate});
+    add_hybrid_layers(spec_, text, c_.hybrid());
     if (sparse) c_.moe = read_qwen_moe_dims(text, c_.dims.hidden, kMoeDefaults);
     if (sparse && c_.moe->n_experts == 0) fail("num_experts is 0 in a mixture of experts");
-    for (LayerSpec& layer : spec_.layers) {
-      layer.parameters += 3 * c_.dims.hidden * c_.dims.ffn;
-      if (c_.moe) count_moe_layer(layer, *c_.moe, c_.dims.ffn);
-    }
+    for (LayerSpec& layer : spec_.layers) count_feed_forward(layer);
+    c_.mtp = read_hybrid_mtp(text);
+    spec_.mtp_names = c_.mtp.begin;
     if (find_member(config, "text_config")) spec_.default_prefix = "model.language_model.";
   }
 
@@ -105,7 +107,22 @@ class Qwen35 final : public Model {
     return load_output_head(spec_, Gain::OnePlus, c_.dims.eps, loader, weights, head);
   }
 
+  void add_mtp_layer() override {
+    add_hybrid_mtp_layer(spec_, c_.mtp, c_.hybrid());
+    count_feed_forward(spec_.layers.back());
+  }
+  std::unique_ptr<Block> load_mtp_layer(WeightLoader& loader, WeightBinder& weights, WeightBinder& w) const override {
+    return std::make_unique<MtpBlock>(
+        load_mtp_input(spec_, c_.mtp, Gain::OnePlus, c_.dims.eps, loader, weights, w),
+        std::make_unique<Qwen35Block>(c_, &spec_.caches.back(), loader, w.at(c_.mtp.layer)));
+  }
+
  private:
+  void count_feed_forward(LayerSpec& layer) const {
+    layer.parameters += 3 * c_.dims.hidden * c_.dims.ffn;
+    if (c_.moe) count_moe_layer(layer, *c_.moe, c_.dims.ffn);
+  }
+
   Qwen35Config c_;
 };
 

@@ -26,6 +26,9 @@ struct Qwen3NextConfig {
   MoeDims moe;
   Bias bias;
   std::vector<bool> sparse;  // per layer: experts or dense
+  MtpNames mtp;
+
+  HybridDims hybrid() const { return {dims, rope, delta, bias, true}; }
 };
 
 // in_proj_qkvz: group g = [ q_g | k_g | v_g (r heads) | z_g (r heads) ]; in_proj_ba: group g = [ b_g (r) | a_g (r) ].
@@ -94,11 +97,10 @@ class Qwen3Next final : public Model {
     c_.bias = get_bool_or(text, "attention_bias", false) ? Bias::Present : Bias::None;
     c_.sparse = read_sparse_layers(text, c_.dims.n_layers, c_.moe.n_experts);
     spec_ = general_spec(config, c_.dims);
-    add_hybrid_layers(spec_, text, {c_.dims, c_.rope, c_.delta, c_.bias, true});
-    for (LayerSpec& layer : spec_.layers) {
-      layer.parameters += 3 * c_.dims.hidden * c_.dims.ffn;
-      if (c_.sparse[static_cast<size_t>(layer.index)]) count_moe_layer(layer, c_.moe, c_.dims.ffn);
-    }
+    add_hybrid_layers(spec_, text, c_.hybrid());
+    for (LayerSpec& layer : spec_.layers) count_feed_forward(layer);
+    c_.mtp = read_hybrid_mtp(text);
+    spec_.mtp_names = c_.mtp.begin;
   }
 
   std::unique_ptr<Embedding> load_embedding(WeightLoader&, WeightBinder& weights) const override {
@@ -113,7 +115,23 @@ class Qwen3Next final : public Model {
     return load_output_head(spec_, Gain::OnePlus, c_.dims.eps, loader, weights, head);
   }
 
+  void add_mtp_layer() override {
+    c_.sparse.push_back(c_.sparse.front());  // servers count it as a model of its own, whose layer 0 it is
+    add_hybrid_mtp_layer(spec_, c_.mtp, c_.hybrid());
+    count_feed_forward(spec_.layers.back());
+  }
+  std::unique_ptr<Block> load_mtp_layer(WeightLoader& loader, WeightBinder& weights, WeightBinder& w) const override {
+    return std::make_unique<MtpBlock>(
+        load_mtp_input(spec_, c_.mtp, Gain::OnePlus, c_.dims.eps, loader, weights, w),
+        std::make_unique<Qwen3NextBlock>(c_, spec_.layers.back(), &spec_.caches.back(), loader, w.at(c_.mtp.layer)));
+  }
+
  private:
+  void count_feed_forward(LayerSpec& layer) const {
+    layer.parameters += 3 * c_.dims.hidden * c_.dims.ffn;
+    if (c_.sparse[static_cast<size_t>(layer.index)]) count_moe_layer(layer, c_.moe, c_.dims.ffn);
+  }
+
   Qwen3NextConfig c_;
 };
 

@@ -1,0 +1,186 @@
+"""Makes the goldens of MTP layers: random weights of one beside an existing golden's checkpoint, and what the layer's
+attention receives.
+
+    python make_mtp_goldens.py [CASE...] [--out DIR]     (re)makes the folders tests/arch/mtp/<case>
+    python make_mtp_goldens.py --check                   makes them again elsewhere and compares
+
+The reference framework has no MTP layers; servers do (docs/model-notes.md, "MTP layers", says where). The layer's input is
+written here after them, the decoder layer in it is the reference framework's own. Format: tests/arch/mtp/README.md.
+"""
+
+import argparse
+import filecmp
+import json
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from safetensors.torch import load_file, save_file
+from transformers import AttentionInterface, AttentionMaskInterface
+from transformers.masking_utils import eager_mask
+
+from cases import CASES
+from golden_checkpoint import Draw, draw
+from json_lines import write_json
+from make_arch_goldens import GOLDEN, PRECISIONS, Capture, absmax, load, movement
+
+MTP = GOLDEN.parent / "mtp"
+MAX_MOVEMENT = 0.01
+TRIES = 24
+CAPTURE = Capture()
+AttentionInterface.register("golden", CAPTURE)
+AttentionMaskInterface.register("golden", eager_mask)
+
+
+@dataclass(frozen=True)
+class MtpCase:
+    name: str  # also the case in tests/arch/golden whose checkpoint it stands beside
+    begin: str  # of the tensors' names
+    layer: str  # of the decoder layer's, below that
+    projection: str
+    embedding_norm: str
+    hidden_norm: str
+    full_sequence: int = 0
+
+
+HYBRID = ("mtp.", "layers.0.", "fc", "pre_fc_norm_embedding", "pre_fc_norm_hidden")
+CASES_MTP = (MtpCase("qwen3_5", *HYBRID), MtpCase("qwen3_5_moe", *HYBRID), MtpCase("qwen3_next", *HYBRID))
+
+
+def decoder_layer(model) -> torch.nn.Module:
+    """One more layer of the model's own kind, with attention, as the model's last one with attention is."""
+    decoder = model.get_decoder()
+    config = decoder.config
+    index = max(i for i, kind in enumerate(config.layer_types) if kind == "full_attention")
+    return type(decoder.layers[index])(config, index)
+
+
+def random_tensors(case: MtpCase, base, layer: torch.nn.Module, hidden: int, seed: int) -> dict[str, torch.Tensor]:
+    shapes = {case.layer + name: p.shape for name, p in layer.named_parameters()}
+    shapes[case.projection + ".weight"] = (hidden, 2 * hidden)
+    for norm in (case.embedding_norm, case.hidden_norm, "norm"):
+        shapes[norm + ".weight"] = (hidden,)
+    tensors = {}
+    for name, shape in shapes.items():
+        if name.startswith(("norm", "pre_fc_norm")):
+            value = Draw(name, torch.Size(shape), seed).uniform(-0.5, 0.5)
+        else:
+            value = draw(base, name, torch.Size(shape), seed, zero_centred=True)
+        tensors[case.begin + name] = value.to(torch.bfloat16)
+    return tensors
+
+
+def published(case: MtpCase, tensors: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """The tensors as files have them: Qwen3-Next's experts one by one."""
+    if case.name != "qwen3_next":
+        return tensors
+    files = {}
+    for name, all_experts in tensors.items():
+        if ".experts." not in name:
+            files[name] = all_experts
+            continue
+        module, kind = name.rsplit(".", 1)
+        for i, expert in enumerate(all_experts):
+            parts = zip(("gate_proj", "up_proj"), expert.chunk(2)) if kind == "gate_up_proj" else [(kind, expert)]
+            files |= {f"{module}.{i}.{part}.weight": t.clone() for part, t in parts}
+    return files
+
+
+def normed(x: torch.Tensor, gain: torch.Tensor, eps: float) -> torch.Tensor:
+    """(1 + gain) x / rms(x), computed in f32."""
+    wide = x.float()
+    return (wide * torch.rsqrt(wide.pow(2).mean(-1, keepdim=True) + eps) * (1 + gain.float())).to(x.dtype)
+
+
+def run(case: MtpCase, base, tensors: dict, precision: str, sequences: list[list[int]]) -> dict:
+    model = load(base, GOLDEN / base.name, precision)
+    decoder, config = model.get_decoder(), model.get_decoder().config
+    weights = {name.removeprefix(case.begin): t.to(PRECISIONS[precision]) for name, t in tensors.items()}
+    layer = decoder_layer(model).to(PRECISIONS[precision]).eval()
+    layer.load_state_dict({name.removeprefix(case.layer): t for name, t in weights.items()
+                           if name.startswith(case.layer)})
+    result = {"sites": [], "further_queries": [{} for _ in sequences]}
+    for ids in sequences:
+        tokens = torch.tensor([ids])
+        states = decoder(input_ids=tokens, use_cache=False).last_hidden_state  # behind the final norm
+        rows, n = states[:, :-1], len(ids) - 1  # a token that none is behind has no row
+        behind = decoder.embed_tokens(tokens[:, 1:])
+        e = normed(behind, weights[case.embedding_norm + ".weight"], config.rms_norm_eps)
+        h = normed(rows, weights[case.hidden_norm + ".weight"], config.rms_norm_eps)
+        x = torch.cat([e, h], dim=-1) @ weights[case.projection + ".weight"].T
+        positions = torch.arange(n)[None]
+        axes = positions[None].expand(3, 1, n) if "mrope_section" in config.rope_parameters else positions
+        mask = torch.full((n, n), -torch.inf).triu(1)[None, None].to(x.dtype)
+        CAPTURE.start()
+        layer(x, position_embeddings=decoder.rotary_emb(x, axes), attention_mask=mask, position_ids=positions)
+        result["sites"].append(dict(CAPTURE.sites))
+    return result
+
+
+def write(case: MtpCase, base, folder: Path, seed: int, tensors: dict, sequences, runs: dict, maxima: dict) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    save_file(published(case, tensors), folder / "mtp.safetensors", metadata={"format": "pt"})
+    whole = {f"{precision}.{site}": x.contiguous() for precision, result in runs.items()
+             for site, x in result["sites"][case.full_sequence][-1].items()}
+    save_file(whole, folder / "golden.safetensors")
+    write_json(folder / "golden.json", {
+        "case": case.name, "base": base.name, "made_by": Path(__file__).name, "torch": torch.__version__.split("+")[0],
+        "seed": seed, "full_sequence": case.full_sequence, "absmax_moved_by_bf16": movement(maxima["f32"], maxima["bf16"]),
+        "sequences": sequences, "absmax": {precision: m["-1"] for precision, m in maxima.items()}})
+
+
+def make(case: MtpCase, folder: Path, seed: int | None) -> None:
+    """Of the given seed, or of the steadiest one under bf16 rounding."""
+    base = next(c for c in CASES if c.name == case.name)
+    sequences = json.loads((GOLDEN / base.name / "golden.json").read_text())["sequences"]
+    model = load(base, GOLDEN / base.name, "f32")
+    layer, hidden = decoder_layer(model), model.get_decoder().config.hidden_size
+    best = None
+    for s in [seed] if seed else range(1, TRIES + 1):
+        tensors = random_tensors(case, base, layer, hidden, s)
+        runs = {precision: run(case, base, tensors, precision, sequences) for precision in PRECISIONS}
+        maxima = {precision: absmax(result) for precision, result in runs.items()}
+        moved = movement(maxima["f32"], maxima["bf16"])
+        if best is None or moved < best[0]:
+            best = (moved, s, tensors, runs, maxima)
+    if best[0] > MAX_MOVEMENT:
+        raise RuntimeError(f"{case.name}: bf16 moves absmax by {best[0]:.4f}")
+    write(case, base, folder, best[1], best[2], sequences, best[3], best[4])
+
+
+def same(a: Path, b: Path) -> bool:
+    if not (filecmp.cmp(a / "golden.json", b / "golden.json", shallow=False)):
+        return False
+    return all(torch.equal(x, load_file(b / file)[name]) for file in ("mtp.safetensors", "golden.safetensors")
+               for name, x in load_file(a / file).items())
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("cases", nargs="*")
+    parser.add_argument("--out", type=Path, default=MTP)
+    parser.add_argument("--check", action="store_true")
+    options = parser.parse_args()
+    torch.set_grad_enabled(False)
+    torch.set_num_threads(1)
+    failed = 0
+    for case in CASES_MTP:
+        if options.cases and case.name not in options.cases:
+            continue
+        known = MTP / case.name / "golden.json"
+        seed = json.loads(known.read_text())["seed"] if known.exists() and options.check else None
+        if not options.check:
+            make(case, options.out / case.name, seed)
+            continue
+        with tempfile.TemporaryDirectory() as again:
+            make(case, Path(again), seed)
+            equal = same(MTP / case.name, Path(again))
+            print(f"{case.name}: {'as committed' if equal else 'DIFFERS'}")
+            failed += not equal
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
