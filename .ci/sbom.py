@@ -16,7 +16,9 @@ import sys
 LIBRARIES = {
     "libdnnl2": "Apache-2.0",
     "libgomp1": "GPL-3.0-or-later WITH GCC-exception-3.1",
+    "libjpeg62-turbo": "IJG AND BSD-3-Clause AND Zlib",
     "libonig5": "BSD-2-Clause",
+    "libpng16-16": "libpng-2.0",
     "libutf8proc2": "MIT",
     "libzstd1": "BSD-3-Clause",
     "ocl-icd-libopencl1": "BSD-2-Clause",

@@ -5,6 +5,7 @@
 #include <iostream>
 
 #include "calibrate/opened_model.h"
+#include "calibrate/pictures.h"
 #include "console.h"
 #include "device.h"
 #include "hub_cache.h"
@@ -69,10 +70,11 @@ Exit run(const GenerateFlags& flags) {
     return flags.texts.empty() ? read_prompt_files(flags.prompts) : inline_prompts(flags, chat);
   };
   Console console(/*quiet=*/false);
-  const FedPrompts fed = feed_prompts(flags.model, model.spec().vocab, prompts, source, console);
-  const std::vector<PromptTokens> tokens = tokens_of(fed, model.spec());
+  const FedPrompts fed = feed_prompts(model, prompts, source, console);
+  const std::vector<PromptTokens> tokens = tokens_of(fed, model);
   const Precision precision = precision_named(flags.precision);
   const std::unique_ptr<Ops> op = open_device(flags.device, precision, flags.threads);
+  see_pictures(model, *op, tokens, 0);
   constexpr int64_t kChunk = 2048;
   Generator generator(*model.model, *op, model.weights, kChunk);
   GenerateOptions options = flags.options;

@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "base/number_text.h"
+#include "calibrate/pictures.h"
 #include "checkpoint/config_file.h"
 #include "hub_cache.h"
 #include "progress.h"
@@ -89,6 +90,10 @@ PromptsJob resolve(const PromptsFlags& flags) {
   if (chats || any_of_kind(job.set, PromptKind::Text)) job.tokenizer = Tokenizer::load(model);
   if (job.tokenizer) job.chat_template = ChatTemplate::load(model);
   if (!flags.prompts.needles.lengths.empty()) hide_needles(job, flags);
+  if (std::ranges::any_of(job.set.records, [](const PromptRecord& r) { return !r.pictures.empty(); })) {
+    const Json config = read_config(model).config;
+    job.options.pictures = picture_tokens(job.set, model, config, parse_model(config)->spec());
+  }
   if (const std::string odd = template_mismatch(job.set, job.chat_template ? &*job.chat_template : nullptr);
       !odd.empty())
     std::cerr << "kvcal: warning: " << odd << '\n';

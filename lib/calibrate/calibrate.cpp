@@ -8,6 +8,7 @@
 #include "calibrate/changes.h"
 #include "calibrate/fed_prompts.h"
 #include "calibrate/opened_model.h"
+#include "calibrate/pictures.h"
 #include "solve/solution.h"
 
 namespace kvcal {
@@ -58,10 +59,10 @@ CalibrationResult calibrate(const CalibrationInputs& inputs, CalibrationOptions 
   options.sequences.max_length = options.prompts.max_length;
   if (model.spec().indexed_beyond > 0)
     options.sequences.max_length = std::min(options.sequences.max_length, model.spec().indexed_beyond);
-  const FedPrompts fed = feed_prompts(inputs.model, model.spec().vocab, options.prompts, inputs.prompts, listener);
+  const FedPrompts fed = feed_prompts(model, options.prompts, inputs.prompts, listener);
   const RunSources sources = {fed.sha256, tokenizer_sha256(inputs.model), activation_quant};
   report_limits(model, fed, options, listener);
-  const std::vector<PromptTokens> prompts = tokens_of(fed, model.spec());
+  const std::vector<PromptTokens> prompts = tokens_of(fed, model);
 
   // What was found before stands as long as a run would find the same.
   if (options.earlier && earlier_stands(model, prompts, sources, options, listener)) {
@@ -75,6 +76,9 @@ CalibrationResult calibrate(const CalibrationInputs& inputs, CalibrationOptions 
   CalibrationPlan plan = plan_calibration(model, prompts, sources, options, inputs.open_devices);
   listener.planned(plan, model.spec());
   if (options.extent == Extent::Plan) return {{std::move(plan.sequences)}, plan.memory, activation_quant};
+
+  // Pictures become rows in place of their tokens.
+  see_pictures(model, plan.devices.op(0), plan.sequences.prompts, options.memory);
 
   // Layer by layer: all sequences through the model, every key, value and query counted.
   CalibrationResult result = {measure(model, plan, options, listener), plan.memory, activation_quant};

@@ -5,6 +5,7 @@
 #include "base/read_file.h"
 #include "base/sha256.h"
 #include "base/token_kind.h"
+#include "calibrate/pictures.h"
 #include "model/indexer.h"
 #include "prefill/encoder_file.h"
 
@@ -87,21 +88,24 @@ TokenizeOptions tokenize_options(const PromptOptions& options, int64_t vocab) {
   return out;
 }
 
-FedPrompts feed_prompts(const std::filesystem::path& model, int64_t vocab, const PromptOptions& options,
-                        const PromptSource& source, NoticeListener& listener) {
+FedPrompts feed_prompts(const OpenedModel& model, const PromptOptions& options, const PromptSource& source,
+                        NoticeListener& listener) {
+  const std::filesystem::path& folder = model.checkpoint.folder();
   FedPrompts fed;
   std::string problem;
-  fed.tokenizer = load_tokenizer(model, problem);
-  if (fed.tokenizer) fed.chat = ChatTemplate::load(model);
+  fed.tokenizer = load_tokenizer(folder, problem);
+  if (fed.tokenizer) fed.chat = ChatTemplate::load(folder);
   PromptSet set = source(fed.chat.has_value());
   if (!fed.tokenizer && options.needles) fail("needles need the model's tokenizer: " + problem);
   if (!fed.tokenizer && needs_tokenizer(set)) fail(problem);
-  if (options.needles) set = needles_in(set, fed, *options.needles, tokenize_options(options, vocab), listener);
+  TokenizeOptions tokenizing = tokenize_options(options, model.spec().vocab);
+  if (options.needles) set = needles_in(set, fed, *options.needles, tokenizing, listener);
   if (const std::string odd = template_mismatch(set, fed.chat ? &*fed.chat : nullptr);
       !odd.empty() && !options.raw_on_purpose)
     listener.hear(Notice::Warning, odd);
-  TokenizedSet tokenized = tokenize_prompts(set, fed.tokenizer ? &*fed.tokenizer : nullptr,
-                                            fed.chat ? &*fed.chat : nullptr, tokenize_options(options, vocab));
+  tokenizing.pictures = picture_tokens(set, folder, model.checkpoint.config(), model.spec());
+  TokenizedSet tokenized =
+      tokenize_prompts(set, fed.tokenizer ? &*fed.tokenizer : nullptr, fed.chat ? &*fed.chat : nullptr, tokenizing);
   fed.prompts = std::move(tokenized.prompts);
   std::sort(fed.prompts.begin(), fed.prompts.end(), [](const auto& a, const auto& b) { return a.id < b.id; });
   select(fed.prompts, options);
@@ -131,21 +135,29 @@ std::string tokenizer_sha256(const std::filesystem::path& model) {
 }
 
 bool has_encoder_rows(const FedPrompts& fed) {
-  return std::any_of(fed.prompts.begin(), fed.prompts.end(), [](const auto& p) { return !p.embeddings.empty(); });
+  return std::any_of(fed.prompts.begin(), fed.prompts.end(),
+                     [](const auto& p) { return !p.embeddings.empty() || !p.pictures.empty(); });
 }
 
-std::vector<PromptTokens> tokens_of(const FedPrompts& fed, const ModelSpec& spec) {
+std::vector<PromptTokens> tokens_of(const FedPrompts& fed, const OpenedModel& model) {
+  const ModelSpec& spec = model.spec();
   std::vector<PromptTokens> tokens;
+  std::optional<PictureRoom> room;
   for (const TokenizedPrompt& p : fed.prompts) {
     check_all_attended(spec, static_cast<int64_t>(p.input_ids.size()), "prompt " + quoted(p.id),
                        "--max-length " + std::to_string(spec.indexed_beyond) + " truncates prompts");
     tokens.push_back({p.id, p.input_ids, p.weight});
     tokens.back().kinds = p.kinds;
     tokens.back().tags = p.tags;
-    if (p.embeddings.empty()) continue;
-    tokens.back().encoder_sha256 = p.embeddings_sha256;
-    tokens.back().encoder =
-        while_doing("prompt " + quoted(p.id), [&] { return read_encoder_file(p.embeddings, p.input_ids, spec); });
+    if (!p.embeddings.empty()) {
+      tokens.back().encoder_sha256 = p.embeddings_sha256;
+      tokens.back().encoder =
+          while_doing("prompt " + quoted(p.id), [&] { return read_encoder_file(p.embeddings, p.input_ids, spec); });
+    } else if (!p.pictures.empty()) {
+      if (!room) room.emplace(model);
+      room->add_to(tokens.back(), p);
+    }
+    if (!tokens.back().encoder) continue;
     for (size_t i = 0; i < p.kinds.size(); ++i)
       if (tokens.back().encoder->row_of[i] >= 0) tokens.back().kinds[i] = token_kind(TokenRole::Image);
   }

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "calibrate/notices.h"
+#include "calibrate/opened_model.h"
 #include "model/model_spec.h"
 #include "prefill/sequence_plan.h"
 #include "prompts/chat_template.h"
@@ -48,13 +49,12 @@ using PromptSource = std::function<PromptSet(bool chat)>;
 /// none. Empty if they match.
 std::string template_mismatch(const PromptSet& set, const ChatTemplate* chat);
 
-/// For tokenize_prompts(); vocab as in feed_prompts().
+/// For tokenize_prompts(); vocab: rows of the model's embedding.
 TokenizeOptions tokenize_options(const PromptOptions& options, int64_t vocab);
 
-/// Renders and tokenizes what `source` gives. `model`: the checkpoint folder; vocab: rows of its embedding. Throws
-/// Error for a set without any usable prompt.
-FedPrompts feed_prompts(const std::filesystem::path& model, int64_t vocab, const PromptOptions& options,
-                        const PromptSource& source, NoticeListener& listener);
+/// Renders and tokenizes what `source` gives. Throws Error for a set without any usable prompt.
+FedPrompts feed_prompts(const OpenedModel& model, const PromptOptions& options, const PromptSource& source,
+                        NoticeListener& listener);
 
 /// Which tokenizer a model folder has: the hash of its tokenizer.json; "" without one.
 std::string tokenizer_sha256(const std::filesystem::path& model);
@@ -65,7 +65,8 @@ std::string prompts_sha256(std::span<const TokenizedPrompt> prompts);
 /// Whether any prompt has rows of an image encoder.
 bool has_encoder_rows(const FedPrompts& fed);
 
-/// For plan_sequences(), with the embeddings that prompts bring, checked against the model.
-std::vector<PromptTokens> tokens_of(const FedPrompts& fed, const ModelSpec& spec);
+/// For plan_sequences(), with the embeddings that prompts bring, checked against the model, and room for those of their
+/// pictures, which see_pictures() fills.
+std::vector<PromptTokens> tokens_of(const FedPrompts& fed, const OpenedModel& model);
 
 }  // namespace kvcal

@@ -7,6 +7,7 @@
 
 #include "base/number_text.h"
 #include "calibrate/opened_model.h"
+#include "calibrate/pictures.h"
 #include "evaluate/make_variants.h"
 #include "evaluate/variant_sweep.h"
 #include "prefill/footprint.h"
@@ -17,7 +18,7 @@ namespace {
 FedPrompts feed(const OpenedModel& model, const EvaluationInputs& inputs, PromptOptions options,
                 CalibrationListener& listener) {
   options.keep_within(model.spec().max_positions);
-  return feed_prompts(inputs.model, model.spec().vocab, options, inputs.prompts, listener);
+  return feed_prompts(model, options, inputs.prompts, listener);
 }
 
 void check_model(const OpenedModel& model, const std::filesystem::path& folder) {
@@ -128,7 +129,8 @@ Evaluation evaluate(const EvaluationInputs& inputs, const EvaluationOptions& opt
   check_weights(*model.model, model.weights, static_cast<int>(spec.layers.size()), true);
 
   const std::unique_ptr<Ops> op = inputs.open_device();
-  const SequencePlan sequences = sequences_of(tokens_of(fed, spec));
+  const SequencePlan sequences = sequences_of(tokens_of(fed, model));
+  see_pictures(model, *op, sequences.prompts, options.memory);
   Ground ground{model, sequences, *op, options, listener};
   const bool samples =
       options.sample > 0 && options.sample < static_cast<int64_t>(sequences.prompts.size()) && !single.empty();

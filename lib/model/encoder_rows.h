@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "tensor/tensor.h"
+#include "vision/patches.h"
 
 namespace kvcal {
 
@@ -17,6 +18,7 @@ struct EncoderRows {
   std::vector<int32_t> row_of;         // [n_tokens]: row of the tensors, -1 for a token with an embedding of its own
   std::vector<int32_t> last_seen;      // [n_tokens]: the last token that each attends to; empty: itself
   std::shared_ptr<const void> memory;  // of the tensors
+  std::vector<Picture> pictures;       // in order: of what the rows are yet to be made; none where a file has them
 };
 
 /// A row of a batch that an encoder made.

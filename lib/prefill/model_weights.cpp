@@ -29,7 +29,7 @@ ModelWeights locate_weights(const Checkpoint& checkpoint, const ModelSpec& spec)
                                : std::string();
   if (spec.tied_head && !prefix.lm_head.empty())
     for (const std::string& name : checkpoint.names_below(prefix.head_module())) all.claim(name);
-  return {all.at(prefix.model), all.at(head), all, prefix,
+  return {all, all.at(prefix.model), all.at(head), prefix,
           SkipRules(prefix.model + spec.layer_prefix, static_cast<int64_t>(spec.layers.size()))};
 }
 
@@ -38,18 +38,18 @@ WeightBinder ModelWeights::of_layer(const ModelSpec& spec, int layer) const {
 }
 
 WeightBinder ModelWeights::of_mtp_layer(const ModelSpec& spec) const {
-  return (is_beside_prefix(spec.mtp_names) ? all : text).at(spec.mtp_names);
+  return (is_beside_prefix(spec.mtp_names) ? whole : text).at(spec.mtp_names);
 }
 
 ModelWeights ModelWeights::shapes_only() const {
   ModelWeights shapes = *this;
-  for (WeightBinder* binder : {&shapes.text, &shapes.head, &shapes.all}) *binder = binder->shapes_only();
+  for (WeightBinder* binder : {&shapes.text, &shapes.head, &shapes.whole}) *binder = binder->shapes_only();
   return shapes;
 }
 
 ModelWeights ModelWeights::as_stored() const {
   ModelWeights stored = *this;
-  for (WeightBinder* binder : {&stored.text, &stored.head, &stored.all}) *binder = binder->as_stored();
+  for (WeightBinder* binder : {&stored.text, &stored.head, &stored.whole}) *binder = binder->as_stored();
   return stored;
 }
 

@@ -14,9 +14,9 @@ class Model;
 class Block;
 
 struct ModelWeights {
-  WeightBinder text;  // at the language model: "embed_tokens.weight", "layers.0.…", "norm.weight"
-  WeightBinder head;  // where the spec's head lives
-  WeightBinder all;   // of the whole checkpoint
+  WeightBinder whole;  // at the checkpoint's top
+  WeightBinder text;   // at the language model: "embed_tokens.weight", "layers.0.…", "norm.weight"
+  WeightBinder head;   // where the spec's head lives
   TextPrefix prefix;
   SkipRules rules;  // of the whole checkpoint
 

@@ -5,12 +5,14 @@
 #include <limits>
 
 #include "base/sha256.h"
+#include "prompts/prompt_pictures.h"
 
 namespace kvcal {
 namespace {
 
-const std::vector<std::string> kKnownKeys{"text",      "messages", "tools",  "conversations", "prompt", "completion",
-                                          "input_ids", "id",       "weight", "tags",          "system", "embeddings"};
+const std::vector<std::string> kKnownKeys{"text",       "messages",   "tools", "conversations", "prompt",
+                                          "completion", "input_ids",  "id",    "weight",        "tags",
+                                          "system",     "embeddings", "image"};
 
 // Published sets carry keys of their own ("source", "language"); one that looks like a slip of the pen is an error. Not
 // of "expect": sets have "expected" in forms of their own.
@@ -83,10 +85,17 @@ void read_chat(const Json& json, const std::string& key, PromptRecord& record) {
   record.messages = key == "messages" ? json["messages"] : from_conversations(json[key], find_member(json, "system"));
   if (!record.messages.is_array() || record.messages.empty()) fail(key + " is empty or no list");
   for (size_t i = 0; i < record.messages.size(); ++i) check_message(record.messages[i], i);
+  record.pictures = pictures_in(record.messages);
   if (const Json* tools = find_member(json, "tools")) {
     if (!tools->is_array()) fail("tools is " + std::string(tools->type_name()) + ", expected a list");
     record.tools = *tools;
   }
+}
+
+Json sources_of(const std::vector<PromptPicture>& pictures) {
+  Json sources = Json::array();
+  for (const PromptPicture& p : pictures) sources.push_back(p.bytes ? "sha256:" + sha256_hex(*p.bytes) : p.source);
+  return sources;
 }
 
 // Keys of the content in a fixed spelling, so that equal prompts have equal hashes wherever they come from.
@@ -98,6 +107,8 @@ std::string canonical_of(const PromptRecord& r) {
   if (r.kind == PromptKind::Chat) {
     j["messages"] = r.messages;
     if (!r.tools.is_null()) j["tools"] = r.tools;
+  } else if (!r.pictures.empty()) {
+    j["image"] = sources_of(r.pictures);
   }
   return canonical_json(j);
 }
@@ -117,10 +128,13 @@ std::string sha256_of_file(const std::filesystem::path& path) {
 
 }  // namespace
 
-void locate_embeddings(PromptRecord& record, const std::filesystem::path& folder) {
-  if (record.embeddings.empty()) return;
-  record.embeddings = folder / record.embeddings;
-  record.embeddings_sha256 = sha256_of_file(record.embeddings);
+void locate_files(PromptRecord& record, const std::filesystem::path& folder) {
+  if (record.embeddings.empty() && record.pictures.empty()) return;
+  read_pictures(record.pictures, record.messages, folder);
+  if (!record.embeddings.empty()) {
+    record.embeddings = folder / record.embeddings;
+    record.embeddings_sha256 = sha256_of_file(record.embeddings);
+  }
   record.canonical = canonical_of(record);
 }
 
@@ -138,6 +152,12 @@ PromptRecord parse_prompt_record(const Json& json) {
   const std::string key = content_key(json);
   if (find_member(json, "tools") && key != "messages" && key != "conversations") fail("tools without messages");
   if (find_member(json, "embeddings") && key != "input_ids") fail("embeddings without input_ids");
+  if (const Json* image = find_member(json, "image")) {
+    if (key == "messages" || key == "conversations")
+      fail("image beside " + key + "; put it into the content of a message");
+    if (find_member(json, "embeddings")) fail("both \"image\" and \"embeddings\"; a record has one of them");
+    r.pictures = pictures_of(*image);
+  }
   if (find_member(json, "completion") && key != "prompt") fail("completion without prompt");
   if (find_member(json, "system") && key != "conversations") fail("system without conversations");
   if (key == "text") {

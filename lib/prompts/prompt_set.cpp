@@ -7,6 +7,7 @@
 #include "base/token_kind.h"
 #include "prompts/chat_template.h"
 #include "prompts/prompt_input.h"
+#include "prompts/prompt_pictures.h"
 #include "prompts/prompt_record.h"
 #include "prompts/token_kinds.h"
 #include "tokenizer/tokenizer.h"
@@ -70,7 +71,7 @@ class Collector {
       fail(source + ": more than " + std::to_string(options_.max_records) + " prompts");
     try {
       PromptRecord r = make();
-      locate_embeddings(r, folder_);
+      locate_files(r, folder_);
       r.source = source;
       set_.records.push_back(std::move(r));
     } catch (const Error& e) {
@@ -161,11 +162,15 @@ class PromptTokenizer {
     }
     if (r.kind != PromptKind::Chat) out.kinds.assign(out.input_ids.size(), token_kind(TokenRole::Text));
     check(out.input_ids);
+    if (!r.pictures.empty()) {
+      if (!options_.pictures) fail("has pictures, which are not read for this model");
+      out.pictures = expand_pictures(r.pictures, *options_.pictures, out.input_ids, out.kinds);
+    }
     out.n_before_truncation = static_cast<int64_t>(out.input_ids.size());
     if (options_.max_length > 0 && out.n_before_truncation > options_.max_length) {
-      if (!r.embeddings.empty())
+      if (!r.embeddings.empty() || !r.pictures.empty())
         fail("has " + std::to_string(out.n_before_truncation) + " tokens, more than the maximum length " +
-             std::to_string(options_.max_length) + ", and a prompt with embeddings cannot be truncated");
+             std::to_string(options_.max_length) + ", and a prompt with images cannot be truncated");
       out.input_ids.resize(static_cast<size_t>(options_.max_length));
       out.kinds.resize(out.input_ids.size());
       out.truncated = true;

@@ -8,6 +8,9 @@
 //   {"input_ids": [1, 2, 3]}                         token ids as they are; with "embeddings" (a safetensors file, its
 //                                                    path from the prompt file's folder) what an encoder made of the
 //                                                    images among them
+// "text", "prompt" and "input_ids" may have an "image", or a list of them, one for each image token that stands there;
+// messages have them in their contents, as {"type": "image", "image": "..."} or {"type": "image_url", "image_url":
+// {"url": "..."}}: paths from the prompt file's folder, or data URIs.
 // and optionally "id" (text), "weight" (whole repeat count, at least 1), "tags" (list of texts), "expect" (what a right
 // answer has: prompts/expectation.h). Other keys are left alone, unless they look like a misspelt one of these. Files:
 // .jsonl (one record a line; blank lines are skipped), .json (an array of records, or one record), .txt (the whole file
@@ -18,6 +21,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -25,6 +29,7 @@
 
 #include "base/json.h"
 #include "prompts/expectation.h"
+#include "vision/patch_processor.h"
 
 namespace kvcal {
 
@@ -33,17 +38,23 @@ class ChatTemplate;
 
 enum class PromptKind { Text, Chat, Ids };
 
+struct PromptPicture {
+  std::string source;                          // path or data URI, as given until the record's file is known
+  std::shared_ptr<const std::string> bytes{};  // then
+};
+
 struct PromptRecord {
   std::string id;  // given, or the first 16 hexadecimal digits of the hash of `canonical`; "#2", "#3" for repeats
   std::string
       canonical;  // canonical JSON of the content (text | messages, tools | input_ids), the same for every spelling
   std::string source;  // "file:line", for messages
   PromptKind kind = PromptKind::Text;
-  std::string text;                  // Text
-  Json messages, tools = nullptr;    // Chat
-  std::vector<int32_t> input_ids;    // Ids
-  std::filesystem::path embeddings;  // of Ids; as given until the record's file is known
-  std::string embeddings_sha256;     // of that file's bytes
+  std::string text;                     // Text
+  Json messages, tools = nullptr;       // Chat
+  std::vector<int32_t> input_ids;       // Ids
+  std::filesystem::path embeddings;     // of Ids; as given until the record's file is known
+  std::string embeddings_sha256;        // of that file's bytes
+  std::vector<PromptPicture> pictures;  // in the order of their tokens
   int64_t weight = 1;
   std::vector<std::string> tags;
   std::optional<Expectation> expect;
@@ -70,12 +81,19 @@ PromptSet load_prompts(const std::vector<std::filesystem::path>& paths, const Pr
 /// The same from text in memory: JSON lines, or a JSON array when `name` ends with ".json", or plain text for ".txt".
 PromptSet parse_prompts(std::string_view text, const std::string& name, const PromptLoadOptions& options = {});
 
+/// How the pictures of prompts become tokens.
+struct PictureTokens {
+  int32_t token = 0;  // that stands for a picture once, and then as often as its squares
+  PatchProcessor processor;
+};
+
 struct TokenizeOptions {
   int64_t max_length = 0;  // tokens; longer prompts are cut off behind this many. 0: no limit
   int64_t vocab_size = 0;  // rows of the model's embedding; every id must be below it. 0: the tokenizer's size
   bool skip_bad = false;   // leave prompts out that fail or give no token
-  Json template_kwargs = Json::object();  // variables for the chat template
-  std::optional<int64_t> unix_seconds;    // for templates that print the date
+  Json template_kwargs = Json::object();            // variables for the chat template
+  std::optional<int64_t> unix_seconds;              // for templates that print the date
+  std::shared_ptr<const PictureTokens> pictures{};  // null where no prompt has any
 };
 
 struct TokenizedPrompt {
@@ -88,6 +106,7 @@ struct TokenizedPrompt {
   int64_t weight = 1;
   std::filesystem::path embeddings{};
   std::string embeddings_sha256{};
+  std::vector<Picture> pictures{};
   std::vector<uint8_t> kinds{};     // of each token (base/token_kind.h); tokens of images count as text here
   std::vector<std::string> tags{};  // sorted, each once
   std::optional<Expectation> expect{};

@@ -10,6 +10,7 @@
 #include "checkpoint/checkpoint.h"
 #include "documents/tables.h"
 #include "model/architecture.h"
+#include "model/vision_tower.h"
 #include "servers/server_support.h"
 
 namespace kvcal::documents {
@@ -71,6 +72,11 @@ std::string cache_of(const Shown& shown) {
   return shown.shares_caches ? "K, V; shared" : "K, V";
 }
 
+std::string images_of(std::string_view architecture, const Shown& shown) {
+  if (runs_tower(architecture)) return "pictures";
+  return shown.pictures ? "embeddings" : "";
+}
+
 /// Whether a checkpoint's scales reach the cache, in a model with weights of 16 bits.
 std::string loaded_by(ServerKind kind, std::string_view architecture) {
   const ServerSupport s = server_support(verified_server(kind), architecture, KvCarrier::CompressedTensors);
@@ -91,8 +97,8 @@ std::string table_of_models() {
     const Shown shown = found == goldens.end() ? Shown{} : found->second;
     text += "| `" + std::string(a.name) + "` | " +
             (shown.goldens ? std::to_string(shown.goldens) : "of its text model") + " | " + cache_of(shown) + " | " +
-            words(shown.recurrent) + " | " + (shown.experts ? "yes" : "") + " | " + (shown.pictures ? "yes" : "") +
-            " | " + loaded_by(ServerKind::Vllm, a.name) + " | " + loaded_by(ServerKind::Sglang, a.name) + " |\n";
+            words(shown.recurrent) + " | " + (shown.experts ? "yes" : "") + " | " + images_of(a.name, shown) + " | " +
+            loaded_by(ServerKind::Vllm, a.name) + " | " + loaded_by(ServerKind::Sglang, a.name) + " |\n";
   }
   return text;
 }

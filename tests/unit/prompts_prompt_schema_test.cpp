@@ -42,6 +42,8 @@ const char* const kAccepted[] = {
     R"({"prompt": "p", "completion": "c"})",
     R"({"input_ids": [0, 2147483647]})",
     R"({"input_ids": []})",
+    R"({"input_ids": [1], "image": "a.png"})",
+    R"({"text": "a", "image": ["a.png", "b.jpg"], "embeddings": null})",
     R"({"text": "a", "id": null, "weight": null, "tags": null, "completion": null})",
 };
 
@@ -69,6 +71,10 @@ const char* const kRefused[] = {
     R"({"input_ids": 5})",
     R"({"text": "a", "embeddings": "e.safetensors"})",
     R"({"input_ids": [1], "embeddings": 5})",
+    R"({"text": "a", "image": 5})",
+    R"({"text": "a", "image": [5]})",
+    R"({"input_ids": [1], "image": "a.png", "embeddings": "e"})",
+    R"({"messages": [{"role": "user", "content": "a"}], "image": "a.png"})",
     R"({"messages": []})",
     R"({"messages": "a"})",
     R"({"messages": [5]})",

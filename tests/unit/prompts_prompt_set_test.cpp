@@ -77,6 +77,9 @@ TEST(PromptSet, BadRecordsNameFileLineAndReason) {
       {"{\"input_ids\": [1, -2]}", "input_ids[1] is '-2'"},
       {"{\"input_ids\": [1.5]}", "input_ids[0]"},
       {"{\"text\": \"a\", \"embeddings\": \"e\"}", "embeddings without input_ids"},
+      {"{\"messages\": [{\"role\": \"user\"}], \"image\": \"a\"}",
+       "image beside messages; put it into the content of a message"},
+      {"{\"text\": \"a\", \"image\": [5]}", "image is number, expected a text or a list of texts"},
       {"{\"input_ids\": [1], \"embeddings\": 5}", "embeddings"},
       {"{\"input_ids\": [99999999999]}", "expected a token id"},
       {"{\"messages\": []}", "messages is empty"},
@@ -147,6 +150,33 @@ TEST(PromptSet, PackedFiles) {
   fs::remove_all(folder);
 }
 
+TEST(PromptSet, PicturesCountByContentInEverySpelling) {
+  const fs::path folder = fs::path(testing::TempDir()) / "kvcal_text_pictures";
+  fs::create_directories(folder);
+  std::ofstream(folder / "a.png", std::ios::binary) << "AB";
+  const std::string sha = "sha256:" + sha256_hex("AB");
+  const auto record = [&](const std::string& part) {
+    std::ofstream(folder / "p.jsonl") << R"({"messages": [{"role": "user", "content": [)" + part +
+                                             R"(, {"type": "text", "text": "a"}]}]})";
+    return load_prompts({folder / "p.jsonl"}).records.at(0);
+  };
+  const PromptRecord one = record(R"({"type": "image", "image": "a.png"})");
+  EXPECT_EQ(one.canonical, R"({"messages":[{"content":[{"image":")" + sha +
+                               R"(","type":"image"},{"text":"a","type":"text"}],"role":"user"}]})");
+  EXPECT_EQ(*one.pictures.at(0).bytes, "AB");
+  for (const char* part : {R"({"type": "image", "path": "a.png"})", R"({"type": "image", "url": "data:;base64,QUI="})",
+                           R"({"type": "image_url", "image_url": {"url": "data:image/png;base64,QUI"}})",
+                           R"({"type": "image_url", "image_url": "a.png"})"})
+    EXPECT_EQ(record(part).canonical, one.canonical) << part;
+  std::ofstream(folder / "a.png", std::ios::binary) << "BA";
+  EXPECT_NE(record(R"({"type": "image", "image": "a.png"})").id, one.id);
+  EXPECT_TRUE(record(R"({"type": "image"})").pictures.empty()) << "a part without a source is the template's business";
+  std::ofstream(folder / "p.jsonl") << R"({"text": "b", "image": "a.png"})";
+  EXPECT_EQ(load_prompts({folder / "p.jsonl"}).records.at(0).canonical,
+            R"({"image":["sha256:)" + sha256_hex("BA") + R"("],"text":"b"})");
+  fs::remove_all(folder);
+}
+
 TEST(PromptSet, EmbeddingsLieBesideTheirFileAndCountByContent) {
   const fs::path folder = fs::path(testing::TempDir()) / "kvcal_text_embeddings";
   fs::create_directories(folder / "sub");
@@ -174,7 +204,7 @@ TEST(PromptSet, EmbeddingsLieBesideTheirFileAndCountByContent) {
   };
   EXPECT_NE(message([&] {
               tokenize_prompts(load_prompts({folder / "p.jsonl"}), nullptr, nullptr, options);
-            }).find("a prompt with embeddings cannot be truncated"),
+            }).find("a prompt with images cannot be truncated"),
             std::string::npos);
   fs::remove(folder / "sub/e.safetensors");
   EXPECT_NE(message([&] { load_prompts({folder / "p.jsonl"}); }).find("e.safetensors' is not a file"),

@@ -1,0 +1,37 @@
+#include "model/vision_tower.h"
+
+#include <algorithm>
+
+#include "model/qwen3_vl_tower.h"
+
+namespace kvcal {
+namespace {
+
+struct TowerOf {
+  std::string_view architecture;
+  std::unique_ptr<VisionTower> (*read)(const Json& config, const ModelSpec& spec);
+};
+
+constexpr TowerOf kTowers[] = {{"Qwen3VLForConditionalGeneration", read_qwen3_vl_tower},
+                               {"Qwen3VLMoeForConditionalGeneration", read_qwen3_vl_tower},
+                               {"Qwen3_5ForConditionalGeneration", read_qwen3_vl_tower},
+                               {"Qwen3_5MoeForConditionalGeneration", read_qwen3_vl_tower}};
+
+const TowerOf* find_tower(std::string_view architecture) {
+  const auto found = std::ranges::find(kTowers, architecture, &TowerOf::architecture);
+  return found == std::end(kTowers) ? nullptr : found;
+}
+
+}  // namespace
+
+bool runs_tower(std::string_view architecture) { return find_tower(architecture) != nullptr; }
+
+std::unique_ptr<VisionTower> read_tower(const Json& config, const ModelSpec& spec) {
+  const TowerOf* found = find_tower(spec.architecture);
+  if (!found)
+    fail("the vision tower of a " + spec.architecture + " is not run here; give \"embeddings\" instead of pictures");
+  if (spec.placeholders.empty()) fail("config.json has no vision_config with an image_token_id");
+  return while_doing("reading vision_config", [&] { return found->read(config, spec); });
+}
+
+}  // namespace kvcal

@@ -1,0 +1,59 @@
+// Towers that make of pictures the rows for a language model's placeholder tokens (encoder_rows.h).
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/json.h"
+#include "checkpoint/weight_binder.h"
+#include "model/model_spec.h"
+#include "ops/ops.h"
+#include "vision/patches.h"
+
+namespace kvcal {
+
+/// A part of a tower that is loaded alone, and takes the pictures one by one: rows of a picture to rows.
+class TowerPart {
+ public:
+  virtual ~TowerPart() = default;
+  virtual Tensor forward(Ops& op, const Tensor& x, const PatchGrid& grid) = 0;
+};
+
+struct TowerSpec {
+  int32_t token = 0;  // the placeholder of an image
+  PatchShape patches;
+  int64_t hidden = 0;       // of the stream that its blocks share
+  int64_t activations = 0;  // elements that a block's forward allocates per patch
+  int n_blocks = 0;
+  std::vector<int> deepstack_after;   // the block behind which each stream of deepstack is taken
+  std::vector<std::string> prefixes;  // of its tensors, any of which a checkpoint may have
+  std::string first;                  // a tensor that it has in any case
+};
+
+class VisionTower {
+ public:
+  virtual ~VisionTower() = default;
+  const TowerSpec& spec() const { return spec_; }
+
+  /// Patches [n, patches.values()] to [n, hidden]; blocks keep the shape; an output makes [n / merge², the model's
+  /// hidden size] of what comes out of the last block, or for a stream of deepstack out of its own. `w` is positioned
+  /// at the tower, and lives as long as the part.
+  virtual std::unique_ptr<TowerPart> load_input(WeightLoader& loader, WeightBinder& w) const = 0;
+  virtual std::unique_ptr<TowerPart> load_block(int block, WeightLoader& loader, WeightBinder& w) const = 0;
+  virtual std::unique_ptr<TowerPart> load_output(WeightLoader& loader, WeightBinder& w) const = 0;
+  virtual std::unique_ptr<TowerPart> load_deepstack(size_t stream, WeightLoader& loader, WeightBinder& w) const = 0;
+
+ protected:
+  TowerSpec spec_;
+};
+
+/// Whether the towers of this class are run.
+bool runs_tower(std::string_view architecture);
+
+/// The tower of a model with this config. Throws Error where none is run for its class, it has no placeholder token, or
+/// something in its config is not known.
+std::unique_ptr<VisionTower> read_tower(const Json& config, const ModelSpec& spec);
+
+}  // namespace kvcal

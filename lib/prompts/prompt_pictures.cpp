@@ -1,0 +1,133 @@
+#include "prompts/prompt_pictures.h"
+
+#include <algorithm>
+#include <functional>
+
+#include "base/read_file.h"
+#include "base/sha256.h"
+
+namespace kvcal {
+namespace {
+
+constexpr size_t kLargestPicture = size_t{64} << 20;
+
+/// The source of a part that is a picture; null: it is something else, or has none.
+const Json* source_of(const Json& part) {
+  const Json* type = part.is_object() ? find_member(part, "type") : nullptr;
+  if (type && *type == "image")
+    for (const char* key : {"image", "path", "url"})
+      if (const Json* source = find_member(part, key)) return source;
+  if (!type || *type != "image_url") return nullptr;
+  const Json* image = find_member(part, "image_url");
+  return image && image->is_object() ? find_member(*image, "url") : image;
+}
+
+/// The parts of all contents that are lists.
+void for_each_part(Json& messages, const std::function<void(Json&)>& f) {
+  for (Json& message : messages)
+    if (auto content = message.find("content"); content != message.end() && content->is_array())
+      for (Json& part : *content) f(part);
+}
+
+int base64_value(char c) {
+  constexpr std::string_view kDigits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  const size_t value = kDigits.find(c);
+  return value == kDigits.npos ? -1 : static_cast<int>(value);
+}
+
+std::string decode_base64(std::string_view text) {
+  while (text.ends_with('=')) text.remove_suffix(1);
+  std::string out;
+  uint32_t bits = 0;
+  int n_bits = 0;
+  for (const char c : text) {
+    const int value = base64_value(c);
+    if (value < 0) fail("the data URI is not base64");
+    bits = bits << 6 | static_cast<uint32_t>(value);
+    n_bits += 6;
+    if (n_bits < 8) continue;
+    n_bits -= 8;
+    out += static_cast<char>(bits >> n_bits & 0xFF);
+  }
+  return out;
+}
+
+std::string read_source(const std::string& source, const std::filesystem::path& folder) {
+  if (source.starts_with("data:")) {
+    const size_t comma = source.find(',');
+    if (comma == source.npos || !source.substr(0, comma).ends_with(";base64"))
+      fail("the data URI does not begin with data:...;base64,");
+    return decode_base64(std::string_view(source).substr(comma + 1));
+  }
+  if (source.find("://") != source.npos)
+    fail("picture " + quoted(source) + " is an address; give a file or a data URI");
+  return while_doing("picture", [&] { return read_file(folder / source, kLargestPicture); });
+}
+
+PatchGrid grid_of(const PromptPicture& picture, const PictureTokens& reader) {
+  return while_doing("picture " + quoted(picture.source),
+                     [&] { return reader.processor.grid_of(decode_image(*picture.bytes).size); });
+}
+
+}  // namespace
+
+std::vector<PromptPicture> pictures_in(Json& messages) {
+  std::vector<PromptPicture> pictures;
+  for_each_part(messages, [&](Json& part) {
+    const Json* source = source_of(part);
+    if (!source) return;
+    if (!source->is_string()) fail("a picture is " + std::string(source->type_name()) + ", expected a text");
+    pictures.push_back({source->get<std::string>()});
+    part = {{"type", "image"}, {"image", pictures.back().source}};
+  });
+  return pictures;
+}
+
+std::vector<PromptPicture> pictures_of(const Json& image) {
+  std::vector<PromptPicture> pictures;
+  for (const Json& source : image.is_array() ? image : Json::array({image})) {
+    if (!source.is_string())
+      fail("image is " + std::string(source.type_name()) + ", expected a text or a list of texts");
+    pictures.push_back({source.get<std::string>()});
+  }
+  return pictures;
+}
+
+void read_pictures(std::vector<PromptPicture>& pictures, Json& messages, const std::filesystem::path& folder) {
+  std::vector<std::string> names;
+  for (PromptPicture& picture : pictures) {
+    picture.bytes = std::make_shared<const std::string>(read_source(picture.source, folder));
+    names.push_back("sha256:" + sha256_hex(*picture.bytes));
+    if (picture.source.starts_with("data:")) picture.source = names.back();
+  }
+  size_t next = 0;
+  for_each_part(messages, [&](Json& part) {
+    if (source_of(part)) part["image"] = names.at(next++);
+  });
+}
+
+std::vector<Picture> expand_pictures(const std::vector<PromptPicture>& pictures, const PictureTokens& reader,
+                                     std::vector<int32_t>& ids, std::vector<uint8_t>& kinds) {
+  const auto n_tokens = static_cast<size_t>(std::ranges::count(ids, reader.token));
+  if (n_tokens != pictures.size())
+    fail("has " + std::to_string(n_tokens) + " image token(s) (" + std::to_string(reader.token) + ") for " +
+         std::to_string(pictures.size()) + " picture(s), expected one for each");
+  std::vector<Picture> out;
+  std::vector<int32_t> all_ids;
+  std::vector<uint8_t> all_kinds;
+  for (size_t i = 0; i < ids.size(); ++i) {
+    size_t n = 1;
+    if (ids[i] == reader.token) {
+      const PromptPicture& picture = pictures[out.size()];
+      out.push_back({picture.bytes, grid_of(picture, reader)});
+      n = static_cast<size_t>(reader.processor.n_tokens(out.back().grid));
+    }
+    all_ids.insert(all_ids.end(), n, ids[i]);
+    all_kinds.insert(all_kinds.end(), n, kinds[i]);
+  }
+  ids = std::move(all_ids);
+  kinds = std::move(all_kinds);
+  return out;
+}
+
+}  // namespace kvcal

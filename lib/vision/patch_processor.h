@@ -1,0 +1,39 @@
+// From a picture to the patches that a tower takes: Qwen2VLImageProcessor of the reference framework, which the Qwen-VL
+// models from Qwen2-VL to Qwen3.5 share.
+#pragma once
+
+#include <array>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "vision/image.h"
+#include "vision/patches.h"
+
+namespace kvcal {
+
+class PatchProcessor {
+ public:
+  /// From processor_config.json or preprocessor_config.json of a checkpoint folder. Throws Error where neither is
+  /// there, it is another processor's, cuts other patches than `shape`, or has steps that are not known.
+  static PatchProcessor load(const std::filesystem::path& folder, const PatchShape& shape);
+
+  /// Of a picture of this size. Throws Error for one more than 200 times as long as wide, which the framework refuses.
+  PatchGrid grid_of(const ImageSize& size) const;
+
+  /// Tokens that stand for a picture.
+  int64_t n_tokens(const PatchGrid& grid) const { return grid.n_patches() / (shape_.merge * shape_.merge); }
+
+  /// [patches, values], in squares of merge x merge, each [3, frames, size, size]: F32 values about -1 to 1.
+  std::vector<float> patches_of(const Image& image) const;
+
+  /// Everything that patches depend on beside the picture.
+  std::string description() const;
+
+ private:
+  PatchShape shape_;
+  int64_t least_pixels_ = 0, most_pixels_ = 0;
+  std::array<float, 3> mean_{}, deviation_{};  // of bytes
+};
+
+}  // namespace kvcal

@@ -1,0 +1,109 @@
+#include "vision/resize.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace kvcal {
+namespace {
+
+constexpr double kRadius = 2.0;  // of the filter, in pixels of the coarser grid
+
+double bicubic(double x) {
+  constexpr double a = -0.5;
+  x = std::fabs(x);
+  if (x < 1.0) return ((a + 2.0) * x - (a + 3.0)) * x * x + 1.0;
+  if (x < 2.0) return ((a * x - 5.0 * a) * x + 8.0 * a) * x - 4.0 * a;
+  return 0.0;
+}
+
+// Which pixels of a line make a pixel of the new one, and how much each.
+struct Taps {
+  int64_t first = 0;
+  std::vector<int32_t> weights;  // in units of 2^-bits
+};
+struct Filter {
+  std::vector<Taps> taps;  // [new length]
+  int bits = 0;
+};
+
+std::vector<double> weights_of(double center, double shrink, int64_t first, int64_t last) {
+  std::vector<double> weights;
+  double total = 0;
+  for (int64_t i = first; i < last; ++i) {
+    weights.push_back(bicubic((static_cast<double>(i) - center + 0.5) / shrink));
+    total += weights.back();
+  }
+  for (double& w : weights) w /= total;
+  return weights;
+}
+
+// As many bits as let the largest weight fit a signed 16-bit number.
+int bits_for(double largest) {
+  int bits = 0;
+  while (bits < 22 && static_cast<int64_t>(0.5 + largest * static_cast<double>(int64_t{1} << (bits + 1))) < 1 << 15)
+    ++bits;
+  return bits;
+}
+
+Filter make_filter(int64_t from, int64_t to) {
+  const double scale = static_cast<double>(from) / static_cast<double>(to), shrink = std::max(scale, 1.0);
+  const double support = kRadius * shrink;
+  Filter filter;
+  std::vector<std::vector<double>> all;
+  double largest = 0;
+  for (int64_t i = 0; i < to; ++i) {
+    const double center = scale * (static_cast<double>(i) + 0.5);
+    const int64_t first = std::max<int64_t>(static_cast<int64_t>(center - support + 0.5), 0);
+    const int64_t last = std::min<int64_t>(static_cast<int64_t>(center + support + 0.5), from);
+    all.push_back(weights_of(center, shrink, first, last));
+    for (const double w : all.back()) largest = std::max(largest, w);
+    filter.taps.push_back({first, {}});
+  }
+  filter.bits = bits_for(largest);
+  for (size_t i = 0; i < all.size(); ++i)
+    for (const double w : all[i]) {
+      const double scaled = w * static_cast<double>(1 << filter.bits);
+      filter.taps[i].weights.push_back(static_cast<int32_t>(scaled < 0 ? scaled - 0.5 : scaled + 0.5));
+    }
+  return filter;
+}
+
+// One channel of one new pixel, of values `stride` bytes apart.
+uint8_t filtered(const Filter& filter, const Taps& taps, const uint8_t* line, int64_t stride) {
+  int32_t sum = 1 << (filter.bits - 1);
+  const uint8_t* value = line + taps.first * stride;
+  for (const int32_t weight : taps.weights) {
+    sum += weight * *value;
+    value += stride;
+  }
+  return static_cast<uint8_t>(std::clamp(sum >> filter.bits, 0, 255));
+}
+
+Image with_width(const Image& image, int64_t width) {
+  const Filter filter = make_filter(image.size.width, width);
+  Image out{{image.size.height, width}, std::vector<uint8_t>(static_cast<size_t>(image.size.height * width * 3))};
+  uint8_t* to = out.rgb.data();
+  for (int64_t y = 0; y < image.size.height; ++y)
+    for (const Taps& taps : filter.taps)
+      for (int c = 0; c < 3; ++c) *to++ = filtered(filter, taps, image.rgb.data() + y * image.size.width * 3 + c, 3);
+  return out;
+}
+
+Image with_height(const Image& image, int64_t height) {
+  const Filter filter = make_filter(image.size.height, height);
+  const int64_t row = image.size.width * 3;
+  Image out{{height, image.size.width}, std::vector<uint8_t>(static_cast<size_t>(height * row))};
+  uint8_t* to = out.rgb.data();
+  for (const Taps& taps : filter.taps)
+    for (int64_t i = 0; i < row; ++i) *to++ = filtered(filter, taps, image.rgb.data() + i, row);
+  return out;
+}
+
+}  // namespace
+
+Image resized(const Image& image, const ImageSize& size) {
+  Image out = size.width == image.size.width ? image : with_width(image, size.width);
+  return size.height == out.size.height ? out : with_height(out, size.height);
+}
+
+}  // namespace kvcal

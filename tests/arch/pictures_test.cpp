@@ -1,0 +1,191 @@
+// Pictures through the processor and the tower, against the reference framework's (tests/arch/pictures, made by
+// tests/reference/make_picture_goldens.py), and through the language model behind it.
+#include <gtest/gtest.h>
+
+#include "arch/backend.h"
+#include "arch/golden.h"
+#include "base/read_file.h"
+#include "harness/compare.h"
+#include "harness/message_of.h"
+#include "harness/picture_model.h"
+#include "harness/tolerances.h"
+#include "harness/whole_run.h"
+#include "prefill/picture_rows.h"
+
+namespace kvcal {
+namespace {
+
+class PicturesTest : public testing::TestWithParam<std::string> {
+ protected:
+  std::vector<float> golden(Precision precision, const std::string& name) const {
+    return golden_tensor(golden_, (precision == Precision::F32 ? "f32." : "bf16.") + name);
+  }
+
+  std::vector<Picture> pictures() const {
+    std::vector<Picture> all;
+    for (size_t i = 0; i < model_.golden()["images"].size(); ++i) {
+      const std::string bytes = read_file(model_.image(i), 1 << 20);
+      all.push_back({std::make_shared<const std::string>(bytes), processor_.grid_of(decode_image(bytes).size)});
+    }
+    return all;
+  }
+
+  PromptTokens prompt(const LoadedModel& m) const {
+    PromptTokens p{"pictures", model_.golden()["input_ids"].get<std::vector<int32_t>>(), 1};
+    p.encoder = plan_pictures(p.ids, pictures(), tower_->spec(), m.model->spec());
+    return p;
+  }
+
+  void see(LoadedModel& m, const PromptTokens& p) const {
+    const WeightBinder weights = m.weights.whole.at(tower_prefix(m.checkpoint, tower_->spec()));
+    run_tower(*tower_, processor_, *m.ops, weights, {&p, 1});
+  }
+
+  static double bound(Precision precision) {
+    return precision == Precision::F32 ? tolerance::kF32Rms : tolerance::kBf16Rms;
+  }
+
+  PictureModel model_{GetParam()};
+  SafetensorsFile golden_{model_.source() / "golden.safetensors"};
+  LoadedModel f32_{model_.folder(), backend(Precision::F32)};
+  std::unique_ptr<VisionTower> tower_ = read_tower(f32_.checkpoint.config(), f32_.model->spec());
+  PatchProcessor processor_ = PatchProcessor::load(model_.folder(), tower_->spec().patches);
+};
+
+std::vector<float> values_of(const Tensor& t) { return {t.as<float>(), t.as<float>() + t.elements()}; }
+
+TEST_P(PicturesTest, are_cut_into_the_patches_of_the_reference) {
+  std::vector<float> patches;
+  Json grids = Json::array();
+  for (const Picture& picture : pictures()) {
+    const std::vector<float> own = processor_.patches_of(decode_image(*picture.bytes));
+    patches.insert(patches.end(), own.begin(), own.end());
+    grids.push_back({picture.grid.height, picture.grid.width});
+  }
+  EXPECT_EQ(grids, model_.golden()["grids"]);
+  EXPECT_EQ(patches, golden_tensor(golden_, "patches"));
+}
+
+TEST_P(PicturesTest, give_tokens_the_positions_of_the_reference) {
+  const Json positions = model_.golden()["positions"];
+  std::vector<int32_t> expected;
+  for (const Json& axis : positions)
+    for (const Json& position : axis) expected.push_back(position.get<int32_t>());
+  EXPECT_EQ(prompt(f32_).encoder->positions, expected);
+}
+
+TEST_P(PicturesTest, leave_every_part_of_the_tower_as_in_the_reference) {
+  for (const Precision precision : {Precision::F32, Precision::BF16}) {
+    LoadedModel m(model_.folder(), backend(precision));
+    WeightBinder weights = m.weights.whole.at(tower_prefix(m.checkpoint, tower_->spec()));
+    const auto input = tower_->load_input(*m.ops, weights);
+    std::vector<std::unique_ptr<TowerPart>> blocks;
+    for (int i = 0; i < tower_->spec().n_blocks; ++i) blocks.push_back(tower_->load_block(i, *m.ops, weights));
+    std::vector<std::vector<float>> behind(blocks.size());
+    for (const Picture& picture : pictures()) {
+      std::vector<float> values = processor_.patches_of(decode_image(*picture.bytes));
+      const int64_t n = picture.grid.n_patches();
+      const Storage patches({n, static_cast<int64_t>(values.size()) / n}, m.ops->activation_dtype());
+      if (precision == Precision::F32)
+        std::copy(values.begin(), values.end(), patches.tensor().as<float>());
+      else
+        convert_to_bf16(DType::F32, values.data(), patches.tensor().as<bf16>(), values.size());
+      Tensor x = input->forward(*m.ops, m.ops->upload(patches.tensor()), picture.grid);
+      for (size_t i = 0; i < blocks.size(); ++i) {
+        x = blocks[i]->forward(*m.ops, x, picture.grid);
+        const std::vector<float> own = kvcal::values_of(*m.ops, x);
+        behind[i].insert(behind[i].end(), own.begin(), own.end());
+      }
+      m.ops->end_batch();
+    }
+    for (size_t i = 0; i < blocks.size(); ++i)
+      EXPECT_TRUE(close(behind[i], golden(precision, "block." + std::to_string(i)), bound(precision))) << i;
+  }
+}
+
+TEST_P(PicturesTest, become_the_rows_of_the_reference) {
+  for (const Precision precision : {Precision::F32, Precision::BF16}) {
+    LoadedModel m(model_.folder(), backend(precision));
+    const PromptTokens seen = prompt(m);
+    see(m, seen);
+    const EncoderRows& rows = *seen.encoder;
+    EXPECT_TRUE(close(values_of(rows.embeddings), golden(precision, "rows"), bound(precision)));
+    for (size_t i = 0; i < rows.deepstack.size(); ++i) {
+      const std::vector<float> expected = golden(precision, "deepstack." + std::to_string(i));
+      EXPECT_TRUE(close(values_of(rows.deepstack[i]), expected, bound(precision))) << i;
+    }
+  }
+}
+
+TEST_P(PicturesTest, become_the_keys_and_values_of_the_reference) {
+  const std::vector<PromptTokens> prompts = {prompt(f32_)};
+  see(f32_, prompts[0]);
+  const std::vector<Sequence> sequences = singles(prompts);
+  RecordingTap tap;
+  LastLogits logits;
+  Runner(*f32_.model, *f32_.ops, f32_.weights, 256).run({{&sequences, &tap, Until::Logits, &logits}}, prompts);
+  for (const KvLayout& c : f32_.model->spec().caches)
+    for (const auto& [site_name, site] :
+         {std::pair{"key.", Site::Key}, {"value.", Site::Value}, {"query.", Site::Query}}) {
+      const std::string name = site_name + std::to_string(c.layer);
+      EXPECT_TRUE(close(tap.seen[{0, c.cache, site}].values, golden(Precision::F32, name), tolerance::kF32Rms)) << name;
+    }
+  EXPECT_TRUE(close(logits.logits[0], golden(Precision::F32, "logits"), tolerance::kF32Rms));
+}
+
+INSTANTIATE_TEST_SUITE_P(Cases, PicturesTest, testing::Values("qwen3_vl", "qwen3_5_vl"),
+                         [](const auto& c) { return c.param; });
+
+TEST(Pictures, go_through_towers_of_every_class) {
+  for (const char* name : {"qwen3_vl", "qwen3_vl_moe", "qwen3_5_vl", "qwen3_5_moe_vl"}) {
+    LoadedModel m(Golden(name).folder, backend(Precision::BF16));
+    const std::unique_ptr<VisionTower> tower = read_tower(m.checkpoint.config(), m.model->spec());
+    WeightBinder weights = m.weights.whole.at(tower_prefix(m.checkpoint, tower->spec()));
+    tower->load_input(*m.ops, weights);
+    for (int i = 0; i < tower->spec().n_blocks; ++i) tower->load_block(i, *m.ops, weights);
+    for (size_t i = 0; i < tower->spec().deepstack_after.size(); ++i) tower->load_deepstack(i, *m.ops, weights);
+    tower->load_output(*m.ops, weights);
+    EXPECT_EQ(static_cast<int64_t>(tower->spec().deepstack_after.size()), m.model->spec().n_deepstack) << name;
+    for (const SkipReport::Skipped& skipped : m.weights.report().skipped) EXPECT_NE(skipped.rule, "vision") << name;
+  }
+}
+
+TEST(Pictures, refusals_name_the_cause) {
+  const PictureModel model("qwen3_vl");
+  LoadedModel m(model.folder(), backend(Precision::F32));
+  Json config = m.checkpoint.config();
+  const ModelSpec& spec = m.model->spec();
+  const auto refusal = [&](const char* key, const Json& value) {
+    Json changed = config;
+    changed["vision_config"][key] = value;
+    return message_of([&] { read_tower(changed, spec); });
+  };
+  EXPECT_EQ(refusal("hidden_size", 18), "reading vision_config: hidden_size is 18, expected a multiple of 8");
+  EXPECT_EQ(refusal("num_position_embeddings", 15),
+            "reading vision_config: num_position_embeddings is 15, expected a square");
+  EXPECT_EQ(refusal("out_hidden_size", 32), "reading vision_config: out_hidden_size is 32, expected 48");
+  EXPECT_EQ(refusal("deepstack_visual_indexes", {2}),
+            "reading vision_config: deepstack_visual_indexes is no ascending list of blocks of the tower");
+  ModelSpec other = spec;
+  other.architecture = "Gemma3ForConditionalGeneration";
+  EXPECT_EQ(message_of([&] { read_tower(config, other); }),
+            "the vision tower of a Gemma3ForConditionalGeneration is not run here; give \"embeddings\" instead of "
+            "pictures");
+  const TowerSpec tower = read_tower(config, spec)->spec();
+  const Picture picture{nullptr, {4, 4}};
+  EXPECT_EQ(message_of([&] {
+              plan_pictures(std::vector{1, 92, 92, 92, 92}, {}, tower, spec);
+            }),
+            "more image tokens than pictures");
+  EXPECT_EQ(message_of([&] {
+              plan_pictures(std::vector{1, 92, 92, 92, 2}, {picture}, tower, spec);
+            }),
+            "fewer image tokens than a picture has squares");
+  EXPECT_EQ(message_of([&] {
+              plan_pictures(std::vector{1, 2}, {picture}, tower, spec);
+            }),
+            "fewer image tokens than pictures");
+}
+
+}  // namespace
+}  // namespace kvcal

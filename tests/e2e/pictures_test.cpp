@@ -1,0 +1,123 @@
+// Prompts with pictures through the whole program: as rows in a file would give, whatever the threads and chunks, and
+// known by their bytes.
+#include "calibrate/pictures.h"
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+
+#include "artifact/artifact.h"
+#include "calibrate/calibrate.h"
+#include "e2e/runs.h"
+#include "harness/message_of.h"
+#include "harness/picture_model.h"
+
+namespace kvcal {
+namespace {
+
+class PicturePromptsTest : public testing::TestWithParam<std::string> {
+ protected:
+  void write(const Json& record) const { std::ofstream(scratch_.path() / "p.jsonl") << record.dump() << '\n'; }
+
+  PromptSource prompts() const {
+    return [this](bool) { return load_prompts({scratch_.path() / "p.jsonl"}); };
+  }
+
+  /// The golden's prompt: its pictures' paths from the prompt file's folder.
+  Json record() const {
+    for (size_t i = 0; i < 2; ++i)
+      fs::copy_file(model_.image(i), scratch_.path() / model_.image(i).filename(),
+                    fs::copy_options::overwrite_existing);
+    return {{"input_ids", model_.golden()["prompt"]}, {"image", model_.golden()["images"]}};
+  }
+
+  Artifact calibrated(int threads, int64_t chunk_tokens) const {
+    CalibrationOptions options;
+    options.chunk_tokens = chunk_tokens;
+    Recorder listener;
+    const OpenDevices open = [&] { return Devices(open_device("cpu", options.precision, threads)); };
+    return calibrate({model_.folder(), prompts(), open}, options, listener).artifact.value();
+  }
+
+  /// What the tower makes of the golden's prompt, as a file of embeddings beside the prompts.
+  void write_embeddings(const fs::path& path) const {
+    OpenedModel model(model_.folder());
+    NoticeListener silent;
+    const std::vector<PromptTokens> tokens = tokens_of(feed_prompts(model, {}, prompts(), silent), model);
+    see_pictures(model, *open_device("cpu", Precision::BF16, 1), tokens, 0);
+    const EncoderRows& rows = *tokens[0].encoder;
+    SafetensorsWriter out(path, Existing::Refuse);
+    const Shape positions{rows.n_axes, static_cast<int64_t>(rows.row_of.size())};
+    std::map<std::string, Tensor> all = {{"embeddings", rows.embeddings}};
+    for (size_t i = 0; i < rows.deepstack.size(); ++i) all["deepstack." + std::to_string(i)] = rows.deepstack[i];
+    all["positions"] = {const_cast<int32_t*>(rows.positions.data()), positions, DType::I32};
+    for (const auto& [name, tensor] : all) out.declare(name, tensor.dtype, tensor.shape);
+    for (const auto& [name, tensor] : all) out.write(name, tensor);
+    out.commit();
+  }
+
+  PictureModel model_{GetParam()};
+  Scratch scratch_;
+};
+
+std::string layers_of(const Artifact& artifact) { return parse_json(artifact_text(artifact)).at("layers").dump(); }
+
+TEST_P(PicturePromptsTest, give_what_their_rows_in_a_file_give) {
+  Json pictures = record();
+  pictures["id"] = "p";
+  write(pictures);
+  const std::string seen = layers_of(calibrated(1, 0));
+  write_embeddings(scratch_.path() / "rows.safetensors");
+  write({{"input_ids", model_.golden()["input_ids"]}, {"embeddings", "rows.safetensors"}, {"id", "p"}});
+  EXPECT_EQ(layers_of(calibrated(1, 0)), seen);
+}
+
+TEST_P(PicturePromptsTest, give_equal_bytes_for_all_threads_and_chunks) {
+  write(record());
+  const std::string base = artifact_text(calibrated(1, 4096));
+  EXPECT_EQ(artifact_text(calibrated(2, 256)), base);
+}
+
+TEST_P(PicturePromptsTest, are_known_by_their_bytes) {
+  OpenedModel model(model_.folder());
+  NoticeListener silent;
+  const auto fed = [&](const Json& json) {
+    write(json);
+    return feed_prompts(model, {}, prompts(), silent);
+  };
+  const Json one = record();
+  Json other = one;
+  std::swap(other["image"][0], other["image"][1]);
+  EXPECT_NE(fed(one).sha256, fed(other).sha256);
+  EXPECT_NE(tokens_of(fed(one), model)[0].encoder_sha256, tokens_of(fed(other), model)[0].encoder_sha256);
+  EXPECT_EQ(fed(one).prompts[0].input_ids, model_.golden()["input_ids"].get<std::vector<int32_t>>());
+  EXPECT_TRUE(has_encoder_rows(fed(one)));
+}
+
+INSTANTIATE_TEST_SUITE_P(Cases, PicturePromptsTest, testing::Values("qwen3_vl", "qwen3_5_vl"),
+                         [](const auto& c) { return c.param; });
+
+TEST(PicturePrompts, refusals_name_the_picture) {
+  const PictureModel pictures("qwen3_vl");
+  const OpenedModel model(pictures.folder());
+  NoticeListener silent;
+  const auto expect = [&](const Json& image, const PromptOptions& options, const std::string& end) {
+    const Json record = {{"input_ids", pictures.golden()["prompt"]}, {"image", image}};
+    const auto prompts = [&](bool) {
+      return parse_prompts(record.dump(), (pictures.image(0).parent_path() / "p.jsonl").string());
+    };
+    const std::string message = message_of([&] { feed_prompts(model, options, prompts, silent); });
+    EXPECT_TRUE(message.ends_with(end)) << message;
+  };
+  expect("shrunk.png", {}, "has 2 image token(s) (92) for 1 picture(s), expected one for each");
+  expect({"shrunk.png", "data:;base64,QUJD"}, {}, "': is neither a PNG nor a JPEG picture");
+  expect({"shrunk.png", "data:;base64,Q!"}, {}, "p.jsonl:1: the data URI is not base64");
+  expect({"shrunk.png", "https://host/cat.png"}, {},
+         "p.jsonl:1: picture 'https://host/cat.png' is an address; give a file or a data URI");
+  expect({"shrunk.png", "absent.png"}, {}, "absent.png': cannot open: no such file or directory");
+  expect({"shrunk.png", "grown.jpg"}, {.max_length = 20},
+         "has 25 tokens, more than the maximum length 20, and a prompt with images cannot be truncated");
+}
+
+}  // namespace
+}  // namespace kvcal

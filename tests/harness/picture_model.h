@@ -1,0 +1,56 @@
+// A case of tests/arch/pictures as a checkpoint folder: the text weights of its golden with the tower of the case.
+#pragma once
+
+#include <unistd.h>
+
+#include <filesystem>
+#include <map>
+#include <string>
+
+#include "base/json.h"
+#include "checkpoint/safetensors.h"
+#include "checkpoint/safetensors_writer.h"
+
+namespace kvcal {
+
+class PictureModel {
+ public:
+  explicit PictureModel(const std::string& name)
+      : source_(std::filesystem::path(KVCAL_SOURCE_DIR) / "tests/arch/pictures" / name),
+        golden_(read_json_file(source_ / "golden.json")),
+        folder_(std::filesystem::temp_directory_path() / ("kvcal-pictures-" + name + "-" + std::to_string(getpid()))) {
+    std::filesystem::remove_all(folder_);
+    std::filesystem::create_directories(folder_);
+    for (const char* file : {"config.json", "preprocessor_config.json"})
+      std::filesystem::copy_file(source_ / file, folder_ / file);
+    write_weights();
+  }
+  ~PictureModel() { std::filesystem::remove_all(folder_); }
+  PictureModel(const PictureModel&) = delete;
+  PictureModel& operator=(const PictureModel&) = delete;
+
+  const std::filesystem::path& folder() const { return folder_; }
+  const std::filesystem::path& source() const { return source_; }
+  const Json& golden() const { return golden_; }
+  std::filesystem::path image(size_t i) const { return source_.parent_path() / "images" / golden_["images"].at(i); }
+
+ private:
+  void write_weights() const {
+    const SafetensorsFile text(std::filesystem::path(KVCAL_SOURCE_DIR) / golden_["model"] / "model.safetensors");
+    const SafetensorsFile tower(source_ / "tower.safetensors");
+    std::map<std::string, Tensor> all;
+    for (const TensorInfo& info : text.tensors())
+      if (!info.name.starts_with("model.visual.")) all[info.name] = text.tensor(info);
+    for (const TensorInfo& info : tower.tensors()) all[info.name] = tower.tensor(info);
+    SafetensorsWriter out(folder_ / "model.safetensors", Existing::Refuse);
+    for (const auto& [name, tensor] : all) out.declare(name, tensor.dtype, tensor.shape);
+    for (const auto& [name, tensor] : all) out.write(name, tensor);
+    out.commit();
+  }
+
+  std::filesystem::path source_;
+  Json golden_;
+  std::filesystem::path folder_;
+};
+
+}  // namespace kvcal

@@ -1,0 +1,199 @@
+"""Makes tests/arch/pictures: files of pictures, what the reference framework reads, cuts and sees in them.
+
+    python make_picture_goldens.py [--check]
+
+images/: small pictures, drawn here, in the forms of PNG and JPEG; images.safetensors: their pixels as the framework's
+processors get them (torchvision's decode_image), and after its resizing to `size`.
+<case>/: tests/arch/golden/<case> with a tower of its own (tower.safetensors, config.json, preprocessor_config.json) and a
+prompt with two pictures. golden.safetensors: patches; in f32 and bf16 the stream behind each block of the tower for both
+pictures, its rows, streams of deepstack; in f32 Q, K, V of the language model and the logits of the last position.
+golden.json: the prompt's ids behind the processor, and its positions.
+"""
+
+import argparse
+import dataclasses
+import io
+import json
+import sys
+import tempfile
+from pathlib import Path
+
+import torch
+import transformers
+from PIL import Image
+from safetensors.torch import load_file, save_file
+from torchvision.io import ImageReadMode, decode_image
+from torchvision.transforms.v2 import functional
+
+from cases import CASES
+from golden_checkpoint import Draw, write_checkpoint
+from json_lines import write_json
+from make_arch_goldens import GOLDEN, PRECISIONS, load
+from make_embedding_golden import CAPTURE, layers_of
+from pictures import IMAGE, draw_tower, picture
+
+FOLDER = GOLDEN.parent / "pictures"
+TOWER = dict(depth=2, hidden_size=16, intermediate_size=16, num_heads=2, num_position_embeddings=16, patch_size=4,
+             spatial_merge_size=2, temporal_patch_size=2)
+PROCESSOR = dict(image_processor_type="Qwen2VLImageProcessorFast", patch_size=4, merge_size=2, temporal_patch_size=2,
+                 size=dict(shortest_edge=320, longest_edge=768), image_mean=[0.5, 0.4, 0.3], image_std=[0.5, 0.3, 0.25])
+TOWERS = {"qwen3_vl": dict(TOWER, deepstack_visual_indexes=[0]), "qwen3_5_vl": TOWER}
+PROMPT = [5, 71, 94, IMAGE, 95, 23, 94, IMAGE, 95, 44, 8, 60]
+FED = ("shrunk.png", "grown.jpg")  # more pixels than longest_edge, fewer than shortest_edge
+
+
+def drawn(height: int, width: int) -> Image.Image:
+    pixels = ((picture(height, width, 0.7) + 1) * 127.5).byte().permute(1, 2, 0)
+    return Image.fromarray(pixels.numpy())
+
+
+def saved(image: Image.Image, kind: str, **options) -> bytes:
+    out = io.BytesIO()
+    image.save(out, kind, **options)
+    return out.getvalue()
+
+
+def turned(orientation: int) -> Image.Exif:
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    return exif
+
+
+def image_files() -> dict[str, bytes]:
+    small, half = drawn(9, 14), drawn(11, 16)
+    alpha = small.convert("RGBA")
+    alpha.putalpha(small.convert("L"))
+    files = {
+        "shrunk.png": saved(drawn(47, 61), "PNG", optimize=True), "grown.jpg": saved(half, "JPEG", quality=85),
+        "grey.png": saved(small.convert("L"), "PNG"), "bits.png": saved(small.convert("1"), "PNG"),
+        "palette.png": saved(small.quantize(11), "PNG", transparency=3), "alpha.png": saved(alpha, "PNG"),
+        "grey_alpha.png": saved(alpha.convert("LA"), "PNG"),
+        "grey.jpg": saved(half.convert("L"), "JPEG"), "cmyk.jpg": saved(half.convert("CMYK"), "JPEG"),
+        "progressive.jpg": saved(half, "JPEG", progressive=True, subsampling=0),
+        "turned.png": saved(small, "PNG", exif=turned(8)),
+    }
+    return files | {f"turned_{i}.jpg": saved(half, "JPEG", quality=30, exif=turned(i)) for i in range(2, 9)}
+
+
+def write_images(folder: Path) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    tensors = {}
+    for name, data in image_files().items():
+        (folder / name).write_bytes(data)
+        pixels = decode_image(folder / name, mode=ImageReadMode.RGB, apply_exif_orientation=True)
+        tensors[name] = pixels.permute(1, 2, 0)
+    deep = torch.arange(0, 65536, 771).reshape(2, 43)  # the framework leaves 16 bits as they are
+    (folder / "deep.png").write_bytes(saved(Image.fromarray(deep.numpy().astype("uint16")), "PNG"))
+    tensors["deep.png"] = (deep / 257).round().byte()[..., None].expand(-1, -1, 3)
+    source = tensors["shrunk.png"].permute(2, 0, 1)
+    for h, w in ((16, 32), (47, 32), (50, 61), (70, 13), (1, 1)):
+        resized = functional.resize(source, [h, w], interpolation=functional.InterpolationMode.BICUBIC, antialias=True)
+        tensors[f"shrunk.png to {h} x {w}"] = resized.permute(1, 2, 0)
+    save_file({k: x.contiguous() for k, x in tensors.items()}, folder / "images.safetensors")
+
+
+def case_of(name: str):
+    case = next(c for c in CASES if c.name == name)
+    return dataclasses.replace(case, config=dict(case.config, vision_config=dict(case.config["vision_config"], **TOWERS[name])),
+                               published=None)
+
+
+def model_of(name: str, folder: Path, precision: str):
+    """The case's text weights around a tower that is drawn here."""
+    if not (folder / "model.safetensors").exists():
+        write_checkpoint(case_of(name), folder, json.loads((GOLDEN / name / "golden.json").read_text())["seed"])
+    model = load(case_of(name), folder, precision)
+    draw_tower(model, 1, Draw)
+    for name, p in model.named_parameters():
+        if "visual." in name:
+            p.data = p.data.bfloat16().to(p.dtype)  # as stored
+    model.model.visual.set_attn_implementation("eager")
+    return model
+
+
+def expanded(grids: torch.Tensor) -> torch.Tensor:
+    counts = iter((grids.prod(1) // TOWER["spatial_merge_size"] ** 2).tolist())
+    return torch.tensor([[i for t in PROMPT for i in ([t] * next(counts) if t == IMAGE else [t])]])
+
+
+def tower_tensors(model, pixels: torch.Tensor, grids: torch.Tensor) -> dict:
+    tensors, hooks = {}, []
+    for i, block in enumerate(model.model.visual.blocks):
+        hooks.append(block.register_forward_hook(lambda m, a, out, i=i: tensors.update({f"block.{i}": out})))
+    out = model.model.visual(pixels.to(model.dtype), grid_thw=grids)
+    for hook in hooks:
+        hook.remove()
+    tensors["rows"] = out.pooler_output
+    streams = getattr(out, "deepstack_features", None) or []
+    return tensors | {f"deepstack.{i}": x for i, x in enumerate(streams)}
+
+
+def text_tensors(model, inputs: dict) -> dict:
+    hooks = [layer.register_forward_pre_hook(lambda m, args, i=i: setattr(CAPTURE, "layer", i))
+             for i, layer in enumerate(layers_of(model))]
+    CAPTURE.start()
+    logits = model(**inputs, use_cache=False).logits[0, -1]
+    CAPTURE.stop()
+    for hook in hooks:
+        hook.remove()
+    return {f"{site}.{layer}": x for layer, sites in CAPTURE.sites.items() for site, x in sites.items()} | {"logits": logits}
+
+
+@torch.no_grad()
+def make(name: str, folder: Path, images: Path) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    write_json(folder / "preprocessor_config.json", PROCESSOR)
+    processor = transformers.Qwen2VLImageProcessor.from_pretrained(folder)
+    seen = processor(images=[str(images / f) for f in FED], return_tensors="pt")
+    pixels, grids = seen["pixel_values"], seen["image_grid_thw"]
+    ids = expanded(grids)
+    inputs = dict(input_ids=ids, pixel_values=pixels, image_grid_thw=grids, mm_token_type_ids=(ids == IMAGE).long())
+    tensors = {"patches": pixels}
+    with tempfile.TemporaryDirectory() as scratch:
+        for precision in PRECISIONS:
+            model = model_of(name, Path(scratch), precision)
+            made = tower_tensors(model, pixels, grids)
+            if precision == "f32":
+                made |= text_tensors(model, inputs)
+            tensors |= {f"{precision}.{k}": x.detach().clone().contiguous() for k, x in made.items()}
+        tower = {"model." + n: p.data.bfloat16() for n, p in model.model.named_parameters() if n.startswith("visual.")}
+        positions = model.model.get_rope_index(ids, inputs["mm_token_type_ids"], image_grid_thw=grids)[0]
+    save_file(tower, folder / "tower.safetensors")
+    save_file(tensors, folder / "golden.safetensors")
+    config = json.loads((GOLDEN / name / "config.json").read_text())
+    write_json(folder / "config.json", dict(config, vision_config=dict(config["vision_config"], **TOWERS[name])))
+    write_json(folder / "golden.json", {
+        "made_by": Path(__file__).name, "torch": torch.__version__.split("+")[0], "transformers": transformers.__version__,
+        "model": f"tests/arch/golden/{name}", "images": list(FED), "prompt": PROMPT, "grids": grids[:, 1:].tolist(),
+        "input_ids": ids[0].tolist(), "positions": positions[:, 0].tolist()})
+    print(f"{name}: {ids.shape[1]} tokens, patches {list(pixels.shape)}, rows {list(tensors['f32.rows'].shape)}", flush=True)
+
+
+def compare(old: Path, new: Path) -> list[str]:
+    a, b = load_file(old), load_file(new)
+    if a.keys() != b.keys():
+        return [f"{old.parent.name}: other tensors"]
+    return [f"{old.parent.name}: {k}" for k in a if a[k].shape != b[k].shape or
+            (a[k].float() - b[k].float()).abs().max() > 3e-2 * a[k].float().abs().max()]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--check", action="store_true", help="make again elsewhere and compare")
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    transformers.logging.set_verbosity_error()
+    transformers.logging.disable_progress_bar()
+    with tempfile.TemporaryDirectory() as scratch:
+        out = Path(scratch) if options.check else FOLDER
+        write_images(out / "images")
+        for name in TOWERS:
+            make(name, out / name, out / "images")
+        files = [f.relative_to(FOLDER) for f in FOLDER.glob("*/*.safetensors") if f.name != "tower.safetensors"]
+        different = [d for f in files for d in compare(FOLDER / f, out / f)] if options.check else []
+    print(*different, sep="\n", end="\n" if different else "")
+    return 1 if different else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
