@@ -11,6 +11,7 @@
 #include "prompts/prompt_set.h"
 #include "tokenizer/regex.h"
 #include "unicode/utf8.h"
+#include "vision/image.h"
 
 namespace kvcal {
 namespace {
@@ -85,8 +86,19 @@ TEST(DefaultPrompts, ArePartOfTheProgram) {
 }
 
 TEST(DefaultPrompts, ReadmeHasTheirHash) {
-  const std::string hash = sha256_hex(read_file(kFolder / "default.jsonl", size_t{1} << 20));
-  EXPECT_NE(read_file(kFolder / "README.md", size_t{1} << 20).find(hash), std::string::npos) << hash;
+  for (const char* file : {"default.jsonl", "pictures/prompts.jsonl"}) {
+    const std::string hash = sha256_hex(read_file(kFolder / file, size_t{1} << 20));
+    EXPECT_NE(read_file(kFolder / "README.md", size_t{1} << 20).find(hash), std::string::npos) << hash;
+  }
+}
+
+TEST(PicturePrompts, HaveAPictureEach) {
+  const PromptSet set = load_prompts({kFolder / "pictures/prompts.jsonl"});
+  EXPECT_EQ(set.records.size(), 8u);
+  for (const PromptRecord& r : set.records) {
+    ASSERT_EQ(r.pictures.size(), 1u) << r.id;
+    EXPECT_GE(decode_image(*r.pictures[0].bytes).size.height, 48) << r.id;
+  }
 }
 
 }  // namespace
