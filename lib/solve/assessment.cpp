@@ -167,7 +167,9 @@ void judge(DamageAtScale& damage, bool one_draw, const AssessmentLimits& limits)
 ScaleNeed scale_need(const DamageAtScale& at_scale, const DamageAtScale& at_one, const AssessmentLimits& limits) {
   if (is_lost(at_scale, limits)) return ScaleNeed::Any;
   const bool in_worse_class = at_one.fitness > at_scale.fitness;
-  if (in_worse_class && at_one.decided_by != at_scale.decided_by) return ScaleNeed::Needed;  // not to be compared
+  const bool measured = at_scale.by == Basis::Attention && at_one.by == Basis::Attention;
+  if (in_worse_class && !measured && at_one.decided_by != at_scale.decided_by)
+    return ScaleNeed::Needed;  // not to be compared
   const double worse = in_worse_class ? kWorseClass : kClearlyWorse;
   return at_one.severity > std::max(kFelt, worse * at_scale.severity) ? ScaleNeed::Needed : ScaleNeed::Any;
 }

@@ -293,6 +293,22 @@ TEST(Assessment, NoiseBeyondItsLimitAsksForACheckOfWhatIsNearOne) {
   EXPECT_EQ(fitness_with(0.006, 0.3), Fitness::Fine);
 }
 
+// Keys of layer 10 of SmolLM2-135M: noise of .2423 and .2502, limit .25. 1.0 is no worse, whatever one of them asks
+// for.
+TEST(Assessment, AskingForACheckMakesNoScaleNeeded) {
+  const auto keys = [](double kl, double noise) {
+    DamageAtScale d = measured(kl, 0.0);
+    d.noise = noise;
+    judge(d, false, {});
+    return d;
+  };
+  const DamageAtScale at_scale = keys(0.00937, 0.2423), at_one = keys(0.00999, 0.2502);
+  EXPECT_EQ(at_scale.fitness, Fitness::Fine);
+  EXPECT_EQ(at_one.fitness, Fitness::Check);
+  EXPECT_EQ(scale_need(at_scale, at_one, {}), ScaleNeed::Any);
+  EXPECT_EQ(scale_need(at_scale, keys(0.03, 0.5), {}), ScaleNeed::Needed);
+}
+
 TEST(Assessment, AScaleMayBeNeededWhereItDoesNotSuffice) {
   EXPECT_EQ(scale_need(measured(0.06, 0.0), measured(0.25, 0.0), {}), ScaleNeed::Needed);
   EXPECT_EQ(scale_need(measured(0.21, 0.0), measured(0.9, 0.0), {}), ScaleNeed::Any) << "all is lost at both";
