@@ -77,9 +77,26 @@ void check_bytes(const ImageSize& size, int64_t bits_of_pixel, size_t n_bytes) {
          std::to_string(size.height) + " pixels");
 }
 
+/// libpng takes what a chunk claims to need before it reads it, and its limit on that is only a warning.
+void check_chunks(std::string_view bytes) {
+  constexpr size_t kSignature = 8, kAround = 12;  // length, type and checksum
+  const auto byte = [&](size_t i) { return static_cast<size_t>(static_cast<uint8_t>(bytes[i])); };
+  for (size_t at = kSignature; at < bytes.size();) {
+    const size_t left = bytes.size() - at;
+    if (left < kAround) fail("is truncated");
+    const size_t length = byte(at) << 24 | byte(at + 1) << 16 | byte(at + 2) << 8 | byte(at + 3);
+    if (length > left - kAround)
+      fail("is truncated: a chunk claims " + std::to_string(length) + " bytes, " + std::to_string(left - kAround) +
+           " are left");
+    if (bytes.substr(at + 4, 4) == "IEND") return;  // what stands behind it is no chunk
+    at += kAround + length;
+  }
+}
+
 }  // namespace
 
 StoredImage read_png(std::string_view bytes) {
+  check_chunks(bytes);
   PngReader reader{bytes};
   if (!reader.open()) fail("libpng cannot start");
   if (!reader.read_header()) fail(printable(reader.message, sizeof reader.message));

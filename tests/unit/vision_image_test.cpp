@@ -107,6 +107,11 @@ TEST(Images, sizes_are_checked_before_memory_is_taken) {
             "PNG: has 60000 x 60000 pixels, at most 67108864 and an edge of 65535 are accepted");
   EXPECT_EQ(message_of_image(png_header(8000, 8000, 0x239af228)),
             "PNG: is truncated: 57 bytes cannot hold 8000 x 8000 pixels");
+  std::string claims = png_header(14, 9, 0);
+  claims.insert(33, std::string("\x7a\0\0\x1a"
+                                "eXIf",
+                                8));
+  EXPECT_EQ(message_of_image(claims), "PNG: is truncated: a chunk claims 2046820378 bytes, 20 are left");
   EXPECT_NE(message_of_image(png_header(0, 5, 0x4e2db27d)).find("PNG: "), std::string::npos);
   std::string large = bytes_of("grown.jpg");
   const size_t frame = large.find("\xff\xc0");
