@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <functional>
 
+#include "base/base64.h"
 #include "base/read_file.h"
 #include "base/sha256.h"
 
@@ -29,27 +30,11 @@ void for_each_part(Json& messages, const std::function<void(Json&)>& f) {
       for (Json& part : *content) f(part);
 }
 
-int base64_value(char c) {
-  constexpr std::string_view kDigits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-  const size_t value = kDigits.find(c);
-  return value == kDigits.npos ? -1 : static_cast<int>(value);
-}
-
 std::string decode_base64(std::string_view text) {
   while (text.ends_with('=')) text.remove_suffix(1);
-  std::string out;
-  uint32_t bits = 0;
-  int n_bits = 0;
-  for (const char c : text) {
-    const int value = base64_value(c);
-    if (value < 0) fail("the data URI is not base64");
-    bits = bits << 6 | static_cast<uint32_t>(value);
-    n_bits += 6;
-    if (n_bits < 8) continue;
-    n_bits -= 8;
-    out += static_cast<char>(bits >> n_bits & 0xFF);
-  }
-  return out;
+  const std::optional<std::string> bytes = bytes_of_base64(text);
+  if (!bytes) fail("the data URI is not base64");
+  return *bytes;
 }
 
 std::string read_source(const std::string& source, const std::filesystem::path& folder) {

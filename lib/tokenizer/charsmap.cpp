@@ -1,35 +1,18 @@
 #include "tokenizer/charsmap.h"
 
+#include "base/base64.h"
 #include "base/error.h"
 #include "unicode/utf8.h"
 
 namespace kvcal {
 namespace {
 
-int sextet(char c) {
-  if (c >= 'A' && c <= 'Z') return c - 'A';
-  if (c >= 'a' && c <= 'z') return c - 'a' + 26;
-  if (c >= '0' && c <= '9') return c - '0' + 52;
-  return c == '+' ? 62 : c == '/' ? 63 : -1;
-}
-
 std::string decode_base64(std::string_view text) {
   const size_t size = text.size();
   while (!text.empty() && size - text.size() < 2 && text.back() == '=') text.remove_suffix(1);
-  std::string bytes;
-  bytes.reserve(text.size() * 3 / 4);
-  uint32_t bits = 0;
-  int n_bits = 0;
-  for (char c : text) {
-    const int value = sextet(c);
-    if (value < 0 || size % 4 != 0) fail("precompiled_charsmap is not base64");
-    bits = bits << 6 | static_cast<uint32_t>(value);
-    n_bits += 6;
-    if (n_bits < 8) continue;
-    n_bits -= 8;
-    bytes += static_cast<char>(bits >> n_bits & 0xFF);
-  }
-  return bytes;
+  const std::optional<std::string> bytes = bytes_of_base64(text);
+  if (!bytes || (!text.empty() && size % 4 != 0)) fail("precompiled_charsmap is not base64");
+  return *bytes;
 }
 
 uint32_t little_endian(std::string_view bytes, size_t at) {
