@@ -35,10 +35,11 @@ class Activations : public ::testing::TestWithParam<std::string> {
     const Batch batch = make_batches(sequences, prompts, 4096, m.model->spec().n_position_axes).at(0);
     Tensor x = m.model->load_embedding(*m.ops, m.weights.text)->forward(*m.ops, batch);
     RunStates states(m.model->spec());
+    DownloadingTap tap(*m.ops, tap_);
     for (const LayerSpec& layer : m.model->spec().layers) {
       const auto block = m.model->load_block(layer.index, *m.ops, m.weights.text);
       m.weights.text.at("layers." + std::to_string(layer.index) + ".").check_inputs_asked();
-      x = block->forward(*m.ops, x, batch, states.begin(layer.index), tap_, Tail::Full);
+      x = block->forward(*m.ops, x, batch, states.begin(layer.index), tap, Tail::Full);
       states.end(layer.index);
       hidden_.push_back(values_of(*m.ops, x));
     }

@@ -26,7 +26,8 @@ class PicturedTest : public testing::TestWithParam<std::string> {
     LoadedModel m(picture_.model, backend(precision));
     const std::vector<PromptTokens> prompts = {picture_.prompt("picture", m.model->spec())};
     const std::vector<Sequence> sequences = singles(prompts);
-    Runner(*m.model, *m.ops, m.weights, 256).run({{&sequences, &tap_, Until::Logits, &logits_}}, prompts);
+    DownloadingTap tap(*m.ops, tap_);
+    Runner(*m.model, *m.ops, m.weights, 256).run({{&sequences, &tap, Until::Logits, &logits_}}, prompts);
     int compared = 0;
     for (const KvLayout& c : m.model->spec().caches)
       for (const auto& [site_name, site] : kSites) {
@@ -78,7 +79,8 @@ TEST_P(PicturedTest, chunks_give_what_the_whole_gives) {
     ASSERT_GT(make_batches(sequences, prompts, 256, 1).size(), 1u);
     const auto bytes = [&](int64_t chunk) {
       RecordingTap tap;
-      Runner(*m.model, *m.ops, m.weights, chunk).run({{&sequences, &tap, Until::LastKv, nullptr}}, prompts);
+      DownloadingTap shown(*m.ops, tap);
+      Runner(*m.model, *m.ops, m.weights, chunk).run({{&sequences, &shown, Until::LastKv, nullptr}}, prompts);
       std::map<RecordingTap::Key, std::vector<std::byte>> seen;
       for (const auto& [key, recorded] : tap.seen) seen[key] = recorded.bytes;
       return seen;

@@ -53,7 +53,8 @@ class MtpTest : public ::testing::TestWithParam<std::string> {
     const std::vector<PromptTokens> prompts = prompts_of(ids);
     const std::vector<Sequence> sequences = singles(prompts);
     RecordingTap tap;
-    Runner(*m.model, *m.ops, m.weights, chunk_tokens).run({{&sequences, &tap, Until::LastKv, nullptr}}, prompts);
+    DownloadingTap shown(*m.ops, tap);
+    Runner(*m.model, *m.ops, m.weights, chunk_tokens).run({{&sequences, &shown, Until::LastKv, nullptr}}, prompts);
     EXPECT_EQ(tap.layers_done.back(), layout_.layer);
     return std::move(tap.seen);
   }

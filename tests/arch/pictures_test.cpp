@@ -122,8 +122,9 @@ TEST_P(PicturesTest, become_the_keys_and_values_of_the_reference) {
   see(f32_, prompts[0]);
   const std::vector<Sequence> sequences = singles(prompts);
   RecordingTap tap;
+  DownloadingTap shown(*f32_.ops, tap);
   LastLogits logits;
-  Runner(*f32_.model, *f32_.ops, f32_.weights, 256).run({{&sequences, &tap, Until::Logits, &logits}}, prompts);
+  Runner(*f32_.model, *f32_.ops, f32_.weights, 256).run({{&sequences, &shown, Until::Logits, &logits}}, prompts);
   for (const KvLayout& c : f32_.model->spec().caches)
     for (const auto& [site_name, site] :
          {std::pair{"key.", Site::Key}, {"value.", Site::Value}, {"query.", Site::Query}}) {

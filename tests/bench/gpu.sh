@@ -1,10 +1,10 @@
 #!/bin/sh
-# gpu.sh [--rehearse] [--folder BUILD] [--results FOLDER] [--limit SECONDS] [PART...]
+# gpu.sh [--rehearse] [--folder BUILD] [--results FOLDER] [--limit SECONDS] [--rounds N] [PART...]
 #
 # Tests and measures the CUDA backend on the GPU of this machine; run it from the top of the sources. BUILD holds the
 # programs (tests/bench/gpu/pack.sh makes it where nvcc is: build/gpu). Parts: ceilings models calibrate (these three when none is
-# named: what a first call of ten minutes should bring), tests sanitizers other_models attention peers delta state_space experts
-# whole_run probes. The ceilings (P0) are measured in every run that measures, since results mean nothing without. What fails is
+# named: what a first call of ten minutes should bring), tests same kernels sanitizers other_models attention peers delta state_space
+# experts whole_run probes. The ceilings (P0) are measured in every run that measures, since results mean nothing without. What fails is
 # recorded, marks the results and ends nothing; each part has its own time, and what is left when the limit (580 s) comes is listed
 # as not run. Writes FOLDER/DATE-DEVICE-TIME.json (tests/bench/results) with what else parts leave beside it: lines as they came, the
 # tests' XML, the calibration's notes. Prints a table; 1 when something failed.
@@ -17,6 +17,7 @@ rehearse=
 build=build/gpu
 results=tests/bench/results
 limit=580
+rounds=3
 parts=
 while [ $# -gt 0 ]; do
   case $1 in
@@ -24,7 +25,8 @@ while [ $# -gt 0 ]; do
     --folder) build=$2; shift ;;
     --results) results=$2; shift ;;
     --limit) limit=$2; shift ;;
-    ceilings | models | calibrate | tests | sanitizers | other_models | attention | peers | delta | state_space | experts | \
+    --rounds) rounds=$2; shift ;;
+    ceilings | models | calibrate | tests | same | kernels | sanitizers | other_models | attention | peers | delta | state_space | experts | \
       whole_run | probes) parts="$parts $1" ;;
     *) sed -n '2,14s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
   esac
@@ -34,7 +36,7 @@ done
 measures=
 for part in $parts; do
   case $part in
-    tests | sanitizers | probes | calibrate) ;; # nothing is compared with anything
+    tests | same | kernels | sanitizers | probes | calibrate) ;; # nothing is compared with anything
     *) measures=yes ;;
   esac
 done
@@ -73,7 +75,7 @@ print(":".join(g for p in u.find_spec("nvidia").submodule_search_locations for g
   driver=$(nvidia-smi --query-gpu=driver_version --format=csv,noheader | head -n 1)
   bench=$build/bin/gpu_bench writer=$build/bin/write_random_model kvcal=$build/bin/kvcal
   parity=$build/bin/test_parity_gpu arch=$build/bin/test_arch_gpu
-  toy='' peer_options='' prompts='128 2048' longest=5000 filter=
+  toy="--rounds $rounds" peer_options='' prompts='128 2048' longest=5000 filter=
   shapes='qwen3-8b-4-layers qwen3.5-35b-a3b-4-layers'
   other_shapes='glm-4.7-flash-3-layers llama-70b-2-layers deepseek-v3-2-layers'
 fi
@@ -112,15 +114,31 @@ measure() {
   esac
 }
 
-# gtest NAME PROGRAM: a set of tests; what each said is in the XML.
+# gtest NAME PROGRAM: a set of tests, dealt to several processes; what each said is in one XML.
 gtest() {
+  shards=$([ -n "$rehearse" ] && echo 1 || echo 8)
   status=0
-  # shellcheck disable=SC2086  # perhaps nothing
-  limited 260 "$2" --gtest_brief=1 "--gtest_output=xml:$results/$stamp-$1.xml" $filter >&2 || status=$?
+  i=0
+  processes=
+  while [ "$i" -lt "$shards" ]; do
+    # shellcheck disable=SC2086  # perhaps nothing
+    GTEST_TOTAL_SHARDS=$shards GTEST_SHARD_INDEX=$i limited 120 "$2" --gtest_brief=1 --gtest_output="xml:$scratch/$1-$i.xml" $filter \
+      >"$scratch/$1-$i.txt" 2>&1 &
+    processes="$processes $!"
+    i=$((i + 1))
+  done
+  for process in $processes; do
+    this=0
+    wait "$process" || this=$?
+    [ "$this" -eq 0 ] || status=$this
+  done
+  cat "$scratch/$1"-*.txt >"$results/$stamp-$1.txt"
+  grep -v '^\[.*OK \|^Note: ' "$results/$stamp-$1.txt" | head -n 300 >&2 || true
+  { echo '<testsuites>'; cat "$scratch/$1"-*.xml 2>/dev/null | grep -v '^<?xml\|^</*testsuites' || true; echo '</testsuites>'; } >"$results/$stamp-$1.xml"
   case $status in
     0) passed T "$1" ;;
     124) failed T "$1" 'no time was left' ;;
-    *) failed T "$1" "ended with $status; see $stamp-$1.xml" ;;
+    *) failed T "$1" "ended with $status; see $stamp-$1.txt" ;;
   esac
 }
 
@@ -147,6 +165,66 @@ sanitize() {
 tests() {
   gtest parity "$parity"
   [ -n "$rehearse" ] || gtest arch "$arch" # its emulated cases are tests of their own
+}
+
+# The demo models on this GPU and on its processor: equal bytes again and in other batches, scales within 2 %.
+same() {
+  if [ -n "$rehearse" ]; then
+    line T 'the processor and the GPU' 'a rehearsal'
+    return
+  fi
+  for model in natural stressed; do
+    status=0
+    (
+      set -e
+      run() {
+        out=$1
+        shift
+        "$kvcal" calibrate "datasets/demo/$model" --prompts datasets/demo/prompts.jsonl -q --force -o "$scratch/$out.json" "$@"
+      }
+      run cpu --device cpu
+      run cuda --device cuda
+      run again --device cuda
+      run small --device cuda --chunk-tokens 256
+      for other in again small; do cmp "$scratch/cuda.json" "$scratch/$other.json"; done
+      "$kvcal" diff "$scratch/cpu.json" "$scratch/cuda.json" --tolerance 0.02
+      "$kvcal" evaluate "datasets/demo/$model" --prompts datasets/demo/questions.jsonl --device cuda -q --force -o "$scratch/evaluation.json" \
+        --scales "$scratch/cuda.json"
+    ) >"$results/$stamp-same-$model.txt" 2>&1 || status=$?
+    cat "$results/$stamp-same-$model.txt" >&2
+    if [ "$status" -eq 0 ]; then passed T "the processor and the GPU, $model"; else
+      failed T "the processor and the GPU, $model" "ended with $status: $(tail -n 1 "$results/$stamp-same-$model.txt")"
+    fi
+  done
+}
+
+# Where the time goes: each kernel's share of one sweep, by Nsight Compute, which leaves the clocks alone.
+kernels() {
+  if [ -n "$rehearse" ] || ! command -v ncu >/dev/null; then
+    line T 'time of each kernel' "$([ -n "$rehearse" ] && echo a rehearsal || echo no ncu)"
+    return
+  fi
+  for shape in $shapes; do
+    write_model "$shape" || continue
+    status=0
+    limited 100 ncu --clock-control none --metrics gpu__time_duration.sum --csv --log-file "$scratch/kernels.csv" \
+      "$bench" observed --rounds 1 --model "$scratch/$shape" >/dev/null 2>"$scratch/err" || status=$?
+    if [ "$status" -ne 0 ]; then
+      failed T "time of each kernel, $shape" "ended with $status: $(tail -n 1 "$scratch/err")"
+    fi
+    env -u LD_LIBRARY_PATH "$python" - "$scratch/kernels.csv" >"$results/$stamp-kernels-$shape.txt" <<'END' || true
+import collections, csv, sys
+rows = [line for line in open(sys.argv[1]) if line.startswith('"')]
+times = collections.defaultdict(list)
+for row in csv.DictReader(rows):
+    scale = {"nsecond": 1e-6, "ns": 1e-6, "usecond": 1e-3, "us": 1e-3, "msecond": 1, "ms": 1, "second": 1e3, "s": 1e3}[row["Metric Unit"]]
+    times[row["Kernel Name"]].append(scale * float(row["Metric Value"].replace(",", "")))
+print("   ms  calls    most  kernel")
+for name, t in sorted(times.items(), key=lambda x: -sum(x[1])):
+    print(f"{sum(t):8.2f} {len(t):5d} {max(t):8.3f}  {name[:150]}")
+END
+    head -n 40 "$results/$stamp-kernels-$shape.txt" >&2
+  done
 }
 
 # The kernels that share memory between threads, once each; whole sets would take an hour.
@@ -225,7 +303,7 @@ models() {
 for part in $parts; do
   echo "gpu.sh: $part, $(left) s left" >&2
   case $part in
-    tests | sanitizers | calibrate | peers) $part ;;
+    tests | same | kernels | sanitizers | calibrate | peers) $part ;;
     ceilings) measure ceilings 90 "$bench" ceilings $toy --disk "$scratch" ;;
     models) models $shapes ;;
     other_models) models $other_shapes ;;

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <map>
 #include <mutex>
+#include <utility>
 
 #include "emulator/devices.h"
 #include "emulator/emulator.h"
@@ -16,19 +17,23 @@
 namespace emulator {
 namespace {
 
-constexpr size_t kAlignment = 256;  // as CUDA promises
+constexpr size_t kPage = 4096;  // CUDA promises 256
 constexpr size_t kHugePage = size_t{2} << 20;
 
-/// Large allocations in huge pages: each test poisons a workspace of 64 MiB, and small pages would triple the time.
+size_t up(size_t bytes, size_t alignment) { return (std::max<size_t>(bytes, 1) + alignment - 1) / alignment * alignment; }
+
+/// Whole pages, which can be closed. Large allocations in huge pages: each test poisons a workspace of 64 MiB, and small
+/// pages would triple the time.
 void* allocate_poisoned(size_t bytes) {
-  const size_t alignment = bytes < 2 * kHugePage ? kAlignment : kHugePage;
-  void* const memory =
-      std::aligned_alloc(alignment, (std::max<size_t>(bytes, 1) + alignment - 1) / alignment * alignment);
+  const size_t alignment = bytes < 2 * kHugePage ? kPage : kHugePage;
+  void* const memory = std::aligned_alloc(alignment, up(bytes, alignment));
   if (!memory) return nullptr;
   if (alignment == kHugePage) madvise(memory, bytes, MADV_HUGEPAGE);  // a system without them does without
   std::memset(memory, kPoison, bytes);
   return memory;
 }
+
+void protect(const Allocation& a, int rights) { mprotect(const_cast<void*>(a.begin), up(a.bytes, kPage), rights); }
 
 /// Allocations by address.
 class Book {
@@ -44,12 +49,16 @@ class Book {
     if (it == blocks_.end()) return false;
     *was = it->second;
     blocks_.erase(it);
+    protect(*was, PROT_READ | PROT_WRITE);
     std::free(memory);
     return true;
   }
   bool holds(const void* from, size_t bytes) const {
     const Allocation a = at_or_before(from);
     return a.begin && distance(a, from) + bytes <= a.bytes;
+  }
+  void protect_all(int rights) const {
+    for (const auto& [address, allocation] : blocks_) protect(allocation, rights);
   }
   /// The one that holds the address.
   Allocation find(const void* address) const {
@@ -71,6 +80,10 @@ class Book {
 
 std::mutex g_mutex;
 Book g_device, g_pinned;
+int g_accesses = 0;      // to the devices' memory
+bool g_is_open = false;  // so is it after most accesses
+unsigned g_n_closing = 0;
+constexpr unsigned kClosedAfter = 13;
 
 struct Room {
   size_t limit = kUsualDeviceMemory, in_use = 0, peak = 0;
@@ -87,6 +100,7 @@ void* allocate_device(size_t bytes) {
   if (bytes > room.limit || room.in_use > room.limit - bytes) return nullptr;
   void* const memory = g_device.allocate(bytes);
   if (!memory) return nullptr;
+  if (!g_is_open) protect(g_device.find(memory), PROT_NONE);
   room.in_use += bytes;
   room.peak = std::max(room.peak, room.in_use);
   return memory;
@@ -114,6 +128,19 @@ size_t offset_on_device(const void* at) {
   const std::lock_guard lock(g_mutex);
   // Of no allocation: from null, the address itself.
   return static_cast<size_t>(static_cast<const char*>(at) - static_cast<const char*>(g_device.find(at).begin));
+}
+
+DeviceAccess::DeviceAccess() {
+  const std::lock_guard lock(g_mutex);
+  ++g_accesses;
+  if (!std::exchange(g_is_open, true)) g_device.protect_all(PROT_READ | PROT_WRITE);
+}
+
+DeviceAccess::~DeviceAccess() {
+  const std::lock_guard lock(g_mutex);
+  if (--g_accesses > 0 || ++g_n_closing % kClosedAfter != 0) return;
+  g_is_open = false;
+  g_device.protect_all(PROT_NONE);
 }
 
 void* allocate_pinned(size_t bytes) {

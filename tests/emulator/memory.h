@@ -12,6 +12,16 @@ bool is_device(const void* from, size_t bytes);  // whether the range lies withi
 size_t offset_on_device(const void* at);         // from the beginning of its allocation; the address, if it is in none
 int device_of(const void* address);              // which device's it is; -1: none's
 
+/// While one lives the devices' memory can be touched: by their work. Code of the host that does so at another time ends
+/// with SIGSEGV, as it would with a GPU; not always, since closing takes as long as a small kernel: after every 13th work.
+class DeviceAccess {
+ public:
+  DeviceAccess();
+  ~DeviceAccess();
+  DeviceAccess(const DeviceAccess&) = delete;
+  DeviceAccess& operator=(const DeviceAccess&) = delete;
+};
+
 void* allocate_pinned(size_t bytes);
 bool free_pinned(void* memory);
 bool is_pinned(const void* from, size_t bytes);

@@ -6,6 +6,8 @@
 #include <random>
 #include <vector>
 
+#include "emulator/memory.h"
+
 namespace {
 
 /// Work in order; `position` counts what was ever queued. Shared with the events recorded on it, which may outlive it.
@@ -41,6 +43,11 @@ Timing g_timing = Timing::Immediate;
 std::mt19937 g_random(1);
 std::vector<std::shared_ptr<Queue>> g_queues;
 
+void do_work(const std::function<void()>& work) {
+  const DeviceAccess access;
+  work();
+}
+
 void run_until(const std::shared_ptr<Queue>& queue, uint64_t position) {
   while (queue->n_done < position) {
     const Queue::Work next = std::move(queue->work.front());
@@ -49,7 +56,7 @@ void run_until(const std::shared_ptr<Queue>& queue, uint64_t position) {
     if (next.after)
       run_until(next.after, next.position);
     else
-      next.run();
+      do_work(next.run);
   }
 }
 
@@ -85,7 +92,7 @@ void enqueue(EmulatedStream* stream, std::function<void()> work) {
   const std::lock_guard lock(g_mutex);
   if (stream) return add(stream->queue, {std::move(work), nullptr, 0});
   synchronize_all();
-  work();
+  do_work(work);
 }
 
 void synchronize_all() {

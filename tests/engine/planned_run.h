@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "arch/golden.h"
+#include "harness/downloading_tap.h"
 #include "harness/emulated_ops.h"
 #include "harness/forwarding_ops.h"
 #include "harness/loaded_model.h"
@@ -20,29 +21,6 @@
 namespace kvcal::test {
 
 using emulator::Timing;
-
-/// Keeps what an inner tap sees of tensors of a device.
-class DownloadingTap final : public KvTap {
- public:
-  explicit DownloadingTap(Ops& op) : op_(op) {}
-  Tensor query(int cache, const Tensor& q, const Batch& b) override { return record(cache, q, b, &KvTap::query); }
-  Tensor key(int cache, const Tensor& k, const Batch& b) override { return record(cache, k, b, &KvTap::key); }
-  Tensor value(int cache, const Tensor& v, const Batch& b) override { return record(cache, v, b, &KvTap::value); }
-  Tensor latent(int cache, const Tensor& x, const Batch& b) override { return record(cache, x, b, &KvTap::latent); }
-  void layer_done(int) override {}
-
-  RecordingTap inner;
-
- private:
-  Tensor record(int cache, const Tensor& t, const Batch& batch,
-                Tensor (KvTap::*site)(int, const Tensor&, const Batch&)) {
-    const Storage host(t.shape, t.dtype);
-    op_.download(t, host.tensor());
-    (inner.*site)(cache, host.tensor(), batch);
-    return t;
-  }
-  Ops& op_;
-};
 
 /// Where an indexer begins to pick keys they end.
 inline std::vector<PromptTokens> some_prompts(const ModelSpec& spec, const std::vector<int64_t>& lengths) {
@@ -123,9 +101,10 @@ inline Ran run(const std::string& name, const Asked& asked,
       ran.plan = plan_memory(m.model->spec(), m.weights, sequences, memory);
     }
     EXPECT_EQ(ran.plan.residual_place, asked.place);
-    DownloadingTap tap(*m.ops);
+    RecordingTap seen;
+    DownloadingTap tap(*m.ops, seen);
     Runner(*m.model, *m.ops, m.weights, ran.plan).run({{&sequences.measured, &tap}}, prompts);
-    for (auto& [key, recorded] : tap.inner.seen) ran.seen[key] = recorded.bytes;
+    for (auto& [key, recorded] : seen.seen) ran.seen[key] = recorded.bytes;
     ran.memory = m.ops->device_memory();
     ran.notes = m.ops->notes();
     if (WeightReader* const reader = m.ops->reader()) ran.bytes_copied = reader->bytes_copied();

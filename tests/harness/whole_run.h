@@ -5,6 +5,7 @@
 #include <map>
 #include <vector>
 
+#include "harness/downloading_tap.h"
 #include "harness/loaded_model.h"
 #include "harness/recording_tap.h"
 
@@ -55,7 +56,8 @@ struct WholeRun {
     const std::vector<PromptTokens> prompts = prompts_of(ids);
     const std::vector<Sequence> sequences = singles(prompts);
     Runner runner(*m.model, *m.ops, m.weights, 256);
-    runner.run({{&sequences, &tap, Until::Logits, &logits}}, prompts);
+    DownloadingTap shown(*m.ops, tap);
+    runner.run({{&sequences, &shown, Until::Logits, &logits}}, prompts);
   }
 };
 
