@@ -238,7 +238,8 @@ void grouped_product(const GroupedProduct& product, cudaStream_t stream);
 /// One span: its rows of the batch, and the keys and values of its sequence from position 0 on.
 struct AttentionSpan {
   int64_t row, n_tokens, first_position;
-  const void *key, *value;  // [first_position + n_tokens, n_kv_heads, key_dim], [.., value_dim]
+  const void *key, *value;   // [first_position + n_tokens, n_kv_heads, key_dim], [.., value_dim]
+  bool looks_ahead = false;  // Span's, or last_keys say so
 };
 /// Spans are on the device; `longest` is the largest of their n_tokens.
 struct AttentionShape {

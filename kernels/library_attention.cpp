@@ -10,7 +10,7 @@
 namespace kvcal::cuda {
 namespace {
 
-constexpr int64_t kFewest = 64;           // rows of a span below which the own kernel does it: decoding
+constexpr int64_t kFewest = 64;           // tokens of a sequence below which the own kernel does it
 constexpr int64_t kMostSequences = 64;    // of a call
 constexpr int64_t kComparedRows = 4096;   // of a plan's first result
 constexpr double kMostDifference = 1e-2;  // relative RMS; roundings of two correct results give 0.2 to 0.4 %
@@ -25,12 +25,20 @@ bool aligned(const void* p) { return reinterpret_cast<uintptr_t>(p) % kAlignment
 /// Whether the keys of the span are rows of the batch.
 bool begins(const AttentionSpan& s, const AttentionShape& shape) { return s.first_position == 0 && !shape.kept; }
 
+/// Of a row it depends on its sequence alone who does it: a sequence that prefill has cut gives the bytes of a whole
+/// one. Pieces begin where prefill cuts, unless a sequence looks ahead; spans that begin elsewhere are a row or few,
+/// decoded.
+bool is_for_library(const AttentionSpan& s) {
+  const bool is_piece = s.first_position > 0 && s.first_position % kChunkAlignment == 0;
+  return !s.looks_ahead && (is_piece || s.n_tokens >= kFewest);
+}
+
 /// How many spans from `first` on lie one behind the other and begin here.
 size_t run_of(std::span<const AttentionSpan> spans, size_t first, const AttentionShape& shape) {
   size_t n = 1;
   while (first + n < spans.size()) {
     const AttentionSpan &last = spans[first + n - 1], &next = spans[first + n];
-    if (!begins(next, shape) || next.n_tokens < kFewest || next.row != last.row + last.n_tokens) break;
+    if (!begins(next, shape) || !is_for_library(next) || next.row != last.row + last.n_tokens) break;
     ++n;
   }
   return n;
@@ -69,7 +77,7 @@ std::vector<AttentionGroup> attention_groups(std::span<const AttentionSpan> span
   std::vector<AttentionGroup> groups;
   const auto add = [&](size_t first, size_t n) { groups.push_back({plan_of(spans.subspan(first, n), shape), first}); };
   for (size_t i = 0; i < spans.size();) {
-    if (spans[i].n_tokens < kFewest) {
+    if (!is_for_library(spans[i])) {
       ++i;
     } else if (!begins(spans[i], shape)) {
       add(i++, 1);

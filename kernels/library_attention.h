@@ -20,9 +20,9 @@ struct AttentionGroup {
 /// Whether to offer such attention to the library at all.
 bool for_library(DType dtype, const AttentionShape& shape);
 
-/// Calls for the spans that are worth one: neighbouring spans that begin at position 0, a power of two of them each,
-/// or a single one that goes on. Bounds are powers of two as well: a few plans serve batches of any composition, and no
-/// call has an empty sequence to fill it up (cuDNN before 9.25 gives NaN for those).
+/// Calls for the spans that are worth one, and look ahead nowhere: neighbouring spans that begin at position 0, a power
+/// of two of them each, or a single one that goes on. Bounds are powers of two as well: a few plans serve batches of
+/// any composition, and no call has an empty sequence to fill it up (cuDNN before 9.25 gives NaN for those).
 std::vector<AttentionGroup> attention_groups(std::span<const AttentionSpan> spans, const AttentionShape& shape);
 
 /// Counts and offsets of all groups as one array to copy to the device, in which group g's begin at begin[g].

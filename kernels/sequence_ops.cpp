@@ -15,6 +15,13 @@ int64_t longest(std::span<const Span> spans) {
   return n;
 }
 
+bool looks_ahead(const Span& s, std::span<const int32_t> last_keys) {
+  bool ahead = s.looks_ahead;
+  for (int64_t t = 0; t < s.n_tokens && !last_keys.empty() && !ahead; ++t)
+    ahead = last_keys[static_cast<size_t>(s.row + t)] > s.first_position + t;
+  return ahead;
+}
+
 }  // namespace
 
 // ---------------------------------------------------------------- attention
@@ -52,9 +59,9 @@ Tensor CudaBackend::do_attention(const Tensor& q, const Tensor& k, const Tensor&
     if (rows[i]) append(*rows[i], s, k, v);
     if (s.n_tokens == 0) continue;
     const bool kept = rows[i] != nullptr;
-    device_spans.push_back({s.row, s.n_tokens, s.first_position,
-                            data_of(kept ? rows[i]->key.view : k.rows(s.row, s.n_tokens)),
-                            data_of(kept ? rows[i]->value.view : v.rows(s.row, s.n_tokens))});
+    device_spans.push_back(
+        {s.row, s.n_tokens, s.first_position, data_of(kept ? rows[i]->key.view : k.rows(s.row, s.n_tokens)),
+         data_of(kept ? rows[i]->value.view : v.rows(s.row, s.n_tokens)), looks_ahead(s, spec.last_keys)});
   }
   return attend({q, k, v, activation({q.dim(0), q.dim(1) * v.dim(2)})}, device_spans, spec, false);
 }
@@ -66,7 +73,7 @@ Tensor CudaBackend::do_attend_kept(const Tensor& q, std::span<const Span> spans,
   for (size_t i = 0; i < spans.size(); ++i)
     if (spans[i].n_tokens > 0)
       device_spans.push_back({spans[i].row, spans[i].n_tokens, spans[i].first_position, data_of(rows[i]->key.view),
-                              data_of(rows[i]->value.view)});
+                              data_of(rows[i]->value.view), looks_ahead(spans[i], spec.last_keys)});
   const Tensor &k = rows[0]->key.view, &v = rows[0]->value.view;
   return attend({q, k, v, activation({q.dim(0), q.dim(1) * v.dim(2)})}, device_spans, spec, true);
 }
@@ -94,8 +101,7 @@ Tensor CudaBackend::attend(const AttentionRows& rows, std::vector<AttentionSpan>
                        kept,
                        spec.last_keys.empty() ? nullptr : device_copy(spec.last_keys)};
   for (const AttentionSpan& s : spans) shape.longest = std::max(shape.longest, s.n_tokens);
-  if (spec.softcap == 0.0f && !spec.sinks && spec.chunk == 0 && !shape.last_keys)
-    spans = attend_by_library(rows, std::move(spans), shape);
+  if (spec.softcap == 0.0f && !spec.sinks && spec.chunk == 0) spans = attend_by_library(rows, std::move(spans), shape);
   shape.n_spans = static_cast<int64_t>(spans.size());
   if (shape.n_spans > 0)
     cuda::attention(rows.q.dtype, data_of(rows.q), rows.y.data, device_copy(spans), shape, stream_.get());

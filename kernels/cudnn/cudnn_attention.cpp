@@ -1,8 +1,9 @@
 // cuDNN's attention through the graph interface of its C++ headers. libcudnn.so.9 is opened when it is first asked for.
 //
-// A graph has packed rows (ragged offsets), the sequences' own lengths (padding mask), and a causal band. Its diagonal
-// begins top left for sequences that begin here; for one that goes on it ends bottom right, whatever the lengths: the
-// last query sees the last key.
+// A graph has packed rows (ragged offsets), the sequences' own lengths (padding mask), and a causal band whose diagonal
+// ends bottom right: the last query sees the last key, also of a sequence that begins here. There top left would say
+// the same, but cuDNN 9.14 takes other kernels for it up to dimension 64, and rows of a cut sequence would have other
+// bits than those of a whole one (tests/bench/probes/attention_bits.cpp).
 #define NV_CUDNN_FRONTEND_USE_DYNAMIC_LOADING
 #define CUDNN_FRONTEND_SKIP_JSON_LIB
 #include "kernels/cudnn/cudnn_attention.h"
@@ -109,7 +110,7 @@ std::unique_ptr<fe::graph::Graph> make_graph(const AttentionPlan& p, int sm_vers
       .set_padding_mask(true)
       .set_seq_len_q(counts(kQueryCounts))
       .set_seq_len_kv(counts(kKeyCounts))
-      .set_diagonal_alignment(p.continued ? fe::DiagonalAlignment_t::BOTTOM_RIGHT : fe::DiagonalAlignment_t::TOP_LEFT)
+      .set_diagonal_alignment(fe::DiagonalAlignment_t::BOTTOM_RIGHT)
       .set_diagonal_band_right_bound(0);
   // Key j stays visible to query i while j + window > i, as in AttentionSpec.
   if (p.window > 0) options.set_diagonal_band_left_bound(p.window);

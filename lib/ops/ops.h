@@ -22,9 +22,14 @@
 
 namespace kvcal {
 
+/// Prefill cuts sequences at multiples of this many positions; every chunk length of a recurrent layer divides it, so a
+/// cut sequence gives the same bytes as a whole one.
+constexpr int64_t kChunkAlignment = 256;
+
 /// The rows of one sequence inside a batch: rows [row, row + n_tokens) hold its positions first_position and on.
 struct Span {
   int64_t row = 0, n_tokens = 0, first_position = 0;
+  bool looks_ahead = false;  // some row of the sequence, here or in another batch, sees keys behind it (last_keys)
 };
 
 /// Key and value rows of a sequence so far, as attention reads them. Filled by attention() itself.

@@ -83,12 +83,31 @@ void append_piece(Batch& batch, const Segment& segment, const Piece& piece, cons
   }
 }
 
+/// Positions [first, second) of the images of a sequence that are seen whole.
+std::vector<std::pair<int64_t, int64_t>> whole_images(const Sequence& sequence,
+                                                      const std::vector<PromptTokens>& prompts) {
+  std::vector<std::pair<int64_t, int64_t>> images;
+  int64_t begin = 0;  // of the piece
+  for (const Piece& piece : sequence.pieces) {
+    const PromptTokens& prompt = prompts[static_cast<size_t>(piece.prompt)];
+    for (int64_t token = piece.offset; prompt.encoder && token < piece.offset + piece.n_tokens; ++token) {
+      const int64_t last = last_seen(piece, prompt, token), to_position = begin - piece.offset;
+      if (last > token) images.emplace_back(token + to_position, last + 1 + to_position);
+      token = last;
+    }
+    begin += piece.n_tokens;
+  }
+  return images;
+}
+
 }  // namespace
 
 void append_tokens(Batch& batch, const Sequence& sequence, const std::vector<PromptTokens>& prompts, int64_t first,
                    int64_t n) {
   const int64_t row = batch.n_tokens(), end = first + n;
-  batch.sequences.push_back({sequence.id, {row, n, first}, sequence.n_tokens, first == 0 && n == sequence.n_tokens});
+  const bool looks_ahead = !whole_images(sequence, prompts).empty();
+  batch.sequences.push_back(
+      {sequence.id, {row, n, first, looks_ahead}, sequence.n_tokens, first == 0 && n == sequence.n_tokens});
   int64_t position = 0, rope_position = 0;  // where the current piece begins in the sequence
   for (const Piece& piece : sequence.pieces) {
     const PromptTokens& prompt = prompts[static_cast<size_t>(piece.prompt)];
@@ -126,27 +145,6 @@ int64_t batch_rows(const std::vector<PromptTokens>& prompts, int64_t chunk_token
   const int64_t least = (longest + kChunkAlignment - 1) / kChunkAlignment * kChunkAlignment;
   return std::max(chunk_tokens / kChunkAlignment * kChunkAlignment, least);
 }
-
-namespace {
-
-/// Positions [first, second) of the images of a sequence that are seen whole.
-std::vector<std::pair<int64_t, int64_t>> whole_images(const Sequence& sequence,
-                                                      const std::vector<PromptTokens>& prompts) {
-  std::vector<std::pair<int64_t, int64_t>> images;
-  int64_t begin = 0;  // of the piece
-  for (const Piece& piece : sequence.pieces) {
-    const PromptTokens& prompt = prompts[static_cast<size_t>(piece.prompt)];
-    for (int64_t token = piece.offset; prompt.encoder && token < piece.offset + piece.n_tokens; ++token) {
-      const int64_t last = last_seen(piece, prompt, token), to_position = begin - piece.offset;
-      if (last > token) images.emplace_back(token + to_position, last + 1 + to_position);
-      token = last;
-    }
-    begin += piece.n_tokens;
-  }
-  return images;
-}
-
-}  // namespace
 
 int64_t batch_end(const Sequence& sequence, const std::vector<PromptTokens>& prompts, int64_t first, int64_t room) {
   const int64_t limit = first + room;

@@ -9,10 +9,6 @@
 
 namespace kvcal {
 
-/// Chunk boundaries fall on multiples of this many positions; every chunk length of a recurrent layer divides it, so a
-/// cut sequence gives the same bytes as a whole one.
-constexpr int64_t kChunkAlignment = 256;
-
 /// Which sequences may be cut to fill a batch. LongOnly: those alone that no batch could hold, so that hardly any needs
 /// states, and at most one at a time.
 enum class Cut : uint8_t { Anywhere, LongOnly };

@@ -114,27 +114,42 @@ measure() {
   esac
 }
 
-# gtest NAME PROGRAM: a set of tests, dealt to several processes; what each said is in one XML.
-gtest() {
-  shards=$([ -n "$rehearse" ] && echo 1 || echo 8)
-  status=0
-  i=0
+# in_shards MOST NAME PROGRAM [RUNNER...]: a set of tests, with $GTEST_OPTIONS, dealt to several processes. What they say is in
+# one file, the first failure's status is the result.
+shards=$([ -n "$rehearse" ] && echo 1 || echo 8)
+in_shards() {
+  most=$1 name=$2 program=$3
+  shift 3
+  shard=0
   processes=
-  while [ "$i" -lt "$shards" ]; do
-    # shellcheck disable=SC2086  # perhaps nothing
-    GTEST_TOTAL_SHARDS=$shards GTEST_SHARD_INDEX=$i limited 120 "$2" --gtest_brief=1 --gtest_output="xml:$scratch/$1-$i.xml" $filter \
-      >"$scratch/$1-$i.txt" 2>&1 &
+  while [ "$shard" -lt "$shards" ]; do
+    # shellcheck disable=SC2086  # options
+    GTEST_TOTAL_SHARDS=$shards GTEST_SHARD_INDEX=$shard limited "$most" "$@" "$program" $GTEST_OPTIONS \
+      --gtest_output="xml:$scratch/$name-$shard.xml" >"$scratch/$name-$shard.txt" 2>&1 &
     processes="$processes $!"
-    i=$((i + 1))
+    shard=$((shard + 1))
   done
+  first=0
   for process in $processes; do
     this=0
     wait "$process" || this=$?
-    [ "$this" -eq 0 ] || status=$this
+    [ "$first" -ne 0 ] || first=$this
   done
-  cat "$scratch/$1"-*.txt >"$results/$stamp-$1.txt"
-  grep -v '^\[.*OK \|^Note: ' "$results/$stamp-$1.txt" | head -n 300 >&2 || true
-  { echo '<testsuites>'; cat "$scratch/$1"-*.xml 2>/dev/null | grep -v '^<?xml\|^</*testsuites' || true; echo '</testsuites>'; } >"$results/$stamp-$1.xml"
+  cat "$scratch/$name"-*.txt >"$results/$stamp-$name.txt"
+  return "$first"
+}
+
+# gtest NAME PROGRAM: what each test said is in one XML.
+gtest() {
+  GTEST_OPTIONS="--gtest_brief=1 $filter"
+  status=0
+  in_shards 120 "$1" "$2" || status=$?
+  grep -v '^Running main\|Skipped$' "$results/$stamp-$1.txt" | head -n 300 >&2 || true
+  {
+    echo '<testsuites>'
+    cat "$scratch/$1"-*.xml 2>/dev/null | grep -v '^<?xml\|^</*testsuites' || true
+    echo '</testsuites>'
+  } >"$results/$stamp-$1.xml"
   case $status in
     0) passed T "$1" ;;
     124) failed T "$1" 'no time was left' ;;
@@ -142,19 +157,20 @@ gtest() {
   esac
 }
 
-# sanitize TOOL NAME FILTER PROGRAM
+# sanitize TOOL NAME FILTER PROGRAM: of our own kernels; racecheck takes what cuDNN's do with barriers in memory for races.
 sanitize() {
   if ! command -v compute-sanitizer >/dev/null || [ -n "$rehearse" ]; then
     line T "$1, $2" "$([ -n "$rehearse" ] && echo a rehearsal || echo no compute-sanitizer)"
     return
   fi
+  report=$results/$stamp-$1-${2%% *}.txt
+  GTEST_OPTIONS="--gtest_brief=1 --gtest_filter=$3"
   status=0
-  limited 180 compute-sanitizer --tool "$1" --error-exitcode 9 "$4" --gtest_brief=1 --gtest_filter="$3" \
-    >"$results/$stamp-$1-${2%% *}.txt" 2>&1 || status=$?
-  if grep -q 'not supported\|Unable to find' "$results/$stamp-$1-${2%% *}.txt"; then
+  in_shards 180 "$1-${2%% *}" "$4" compute-sanitizer --kernel-name kns=kvcal --tool "$1" --error-exitcode 9 || status=$?
+  if grep -q 'not supported\|Unable to find' "$report"; then
     line T "$1, $2" 'this machine refuses compute-sanitizer'
   elif [ "$status" -eq 124 ]; then
-    line T "$1, $2" 'no time was left'
+    line T "$1, $2" "no time was left; $(grep -c 'PASSED' "$report" || true) of $shards parts passed"
   elif [ "$status" -ne 0 ]; then
     failed T "$1, $2" "ended with $status; see $stamp-$1-${2%% *}.txt"
   else
@@ -167,6 +183,19 @@ tests() {
   [ -n "$rehearse" ] || gtest arch "$arch" # its emulated cases are tests of their own
 }
 
+# A part's commands fail one by one: within a condition the shell's -e does nothing.
+compare_devices() {
+  model=datasets/demo/$1
+  for run in 'cpu --device cpu' 'cuda --device cuda' 'again --device cuda' 'small --device cuda --chunk-tokens 256'; do
+    # shellcheck disable=SC2086  # options
+    "$kvcal" calibrate "$model" --prompts datasets/demo/prompts.jsonl -q --force -o "$scratch/${run%% *}.json" ${run#* } || return
+  done
+  for other in again small; do cmp "$scratch/cuda.json" "$scratch/$other.json" || return; done
+  "$kvcal" diff "$scratch/cpu.json" "$scratch/cuda.json" --tolerance 0.02 || return
+  "$kvcal" evaluate "$model" --prompts datasets/demo/questions.jsonl --device cuda -q --force -o "$scratch/evaluation.json" \
+    --scales "$scratch/cuda.json"
+}
+
 # The demo models on this GPU and on its processor: equal bytes again and in other batches, scales within 2 %.
 same() {
   if [ -n "$rehearse" ]; then
@@ -175,22 +204,7 @@ same() {
   fi
   for model in natural stressed; do
     status=0
-    (
-      set -e
-      run() {
-        out=$1
-        shift
-        "$kvcal" calibrate "datasets/demo/$model" --prompts datasets/demo/prompts.jsonl -q --force -o "$scratch/$out.json" "$@"
-      }
-      run cpu --device cpu
-      run cuda --device cuda
-      run again --device cuda
-      run small --device cuda --chunk-tokens 256
-      for other in again small; do cmp "$scratch/cuda.json" "$scratch/$other.json"; done
-      "$kvcal" diff "$scratch/cpu.json" "$scratch/cuda.json" --tolerance 0.02
-      "$kvcal" evaluate "datasets/demo/$model" --prompts datasets/demo/questions.jsonl --device cuda -q --force -o "$scratch/evaluation.json" \
-        --scales "$scratch/cuda.json"
-    ) >"$results/$stamp-same-$model.txt" 2>&1 || status=$?
+    compare_devices "$model" >"$results/$stamp-same-$model.txt" 2>&1 || status=$?
     cat "$results/$stamp-same-$model.txt" >&2
     if [ "$status" -eq 0 ]; then passed T "the processor and the GPU, $model"; else
       failed T "the processor and the GPU, $model" "ended with $status: $(tail -n 1 "$results/$stamp-same-$model.txt")"

@@ -20,10 +20,12 @@ namespace {
 constexpr size_t kPage = 4096;  // CUDA promises 256
 constexpr size_t kHugePage = size_t{2} << 20;
 
-size_t up(size_t bytes, size_t alignment) { return (std::max<size_t>(bytes, 1) + alignment - 1) / alignment * alignment; }
+size_t up(size_t bytes, size_t alignment) {
+  return (std::max<size_t>(bytes, 1) + alignment - 1) / alignment * alignment;
+}
 
-/// Whole pages, which can be closed. Large allocations in huge pages: each test poisons a workspace of 64 MiB, and small
-/// pages would triple the time.
+/// Whole pages, which can be closed. Large allocations in huge pages: each test poisons a workspace of 64 MiB, and
+/// small pages would triple the time.
 void* allocate_poisoned(size_t bytes) {
   const size_t alignment = bytes < 2 * kHugePage ? kPage : kHugePage;
   void* const memory = std::aligned_alloc(alignment, up(bytes, alignment));
@@ -80,8 +82,9 @@ class Book {
 
 std::mutex g_mutex;
 Book g_device, g_pinned;
-int g_accesses = 0;      // to the devices' memory
-bool g_is_open = false;  // so is it after most accesses
+int g_accesses = 0;     // to the devices' memory
+bool g_closes = false;  // to the host
+bool g_is_open = true;  // so is it after most accesses
 unsigned g_n_closing = 0;
 constexpr unsigned kClosedAfter = 13;
 
@@ -130,6 +133,11 @@ size_t offset_on_device(const void* at) {
   return static_cast<size_t>(static_cast<const char*>(at) - static_cast<const char*>(g_device.find(at).begin));
 }
 
+void close_devices_to_host() {
+  const std::lock_guard lock(g_mutex);
+  g_closes = true;
+}
+
 DeviceAccess::DeviceAccess() {
   const std::lock_guard lock(g_mutex);
   ++g_accesses;
@@ -138,7 +146,7 @@ DeviceAccess::DeviceAccess() {
 
 DeviceAccess::~DeviceAccess() {
   const std::lock_guard lock(g_mutex);
-  if (--g_accesses > 0 || ++g_n_closing % kClosedAfter != 0) return;
+  if (--g_accesses > 0 || !g_closes || ++g_n_closing % kClosedAfter != 0) return;
   g_is_open = false;
   g_device.protect_all(PROT_NONE);
 }

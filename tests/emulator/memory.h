@@ -12,8 +12,11 @@ bool is_device(const void* from, size_t bytes);  // whether the range lies withi
 size_t offset_on_device(const void* at);         // from the beginning of its allocation; the address, if it is in none
 int device_of(const void* address);              // which device's it is; -1: none's
 
-/// While one lives the devices' memory can be touched: by their work. Code of the host that does so at another time ends
-/// with SIGSEGV, as it would with a GPU; not always, since closing takes as long as a small kernel: after every 13th work.
+/// From now on only the devices' work can touch their memory. Code of the host that does so ends with SIGSEGV, as with
+/// a GPU; not always, since closing takes as long as a small kernel: the memory is closed after every 13th work.
+void close_devices_to_host();
+
+/// While one lives the devices' memory can be touched.
 class DeviceAccess {
  public:
   DeviceAccess();

@@ -1,5 +1,6 @@
 // Whole runs with a library of attention, in no more memory than planned: prompts of any lengths make many plans, and
 // the first result of each is compared with that of the own kernel.
+#include <algorithm>
 #include <cmath>
 
 #include "engine/planned_run.h"
@@ -74,6 +75,23 @@ TEST(RunsWithLibrary, MeasuresNearlyWhatOwnKernelsDo) {
   const Ran theirs = run("qwen3", asked);
   EXPECT_FALSE(log.plans.empty());
   expect_near(theirs, ours);
+}
+
+// A sequence that is cut ends with a piece of any length, one token even.
+TEST(RunsWithLibrary, GivesEqualBytesInOtherChunks) {
+  StandInLog log{Fault::None, {}};
+  const std::vector<int64_t> lengths = {300, 257, 40, 341, 64, 575, 63, 512};
+  for (const char* model : {"qwen3", "gemma3"}) {
+    Asked asked{4096};
+    asked.library = &log;
+    const Ran whole = run(model, asked, lengths);
+    asked.chunk_tokens = 256;
+    const size_t n_plans = log.plans.size();
+    const Ran pieces = run(model, asked, lengths);
+    EXPECT_TRUE(pieces.seen == whole.seen) << model;
+    EXPECT_TRUE(std::any_of(log.plans.begin() + static_cast<ptrdiff_t>(n_plans), log.plans.end(),
+                            [](const cuda::AttentionPlan& p) { return p.continued; }));
+  }
 }
 
 TEST(RunsWithLibrary, GoesOnWithOwnKernelsWhereTheLibraryFails) {

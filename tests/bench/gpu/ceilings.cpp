@@ -106,7 +106,7 @@ void read_all(const RandomFile& file, int flags, int threads, size_t block) {
 }
 
 void bench_disk(const Options& o) {
-  const RandomFile file(o.disk, o.toy ? size_t{1} << 20 : size_t{8} << 30);
+  const RandomFile file(o.disk, o.toy ? size_t{1} << 20 : size_t{4} << 30);
   const int direct = file.open_for(O_DIRECT);
   const bool refused = direct < 0;
   if (!refused) close(direct);

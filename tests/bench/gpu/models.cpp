@@ -4,6 +4,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -86,6 +87,21 @@ struct Peak {
   size_t device_bytes = 0;
 };
 
+/// Seconds from a run's start to the last batch of each layer; the device may be behind.
+class LayerEnds {
+ public:
+  void operator()(const RunStep& step) {
+    ends_.resize(std::max(ends_.size(), static_cast<size_t>(step.layer) + 1));
+    ends_[static_cast<size_t>(step.layer)] =
+        std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
+  }
+  const Values& ends() const { return ends_; }
+
+ private:
+  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+  Values ends_;
+};
+
 size_t used_device_bytes() {
   size_t free = 0, total = 0;
   return cudaMemGetInfo(&free, &total) == cudaSuccess ? total - free : 0;
@@ -96,7 +112,7 @@ MemoryPlan growing(int64_t chunk) { return {.chunk_tokens = chunk}; }
 
 /// Seconds of one sweep over the layers.
 double run(OpenedModel& model, Ops& op, ThreadPool& pool, const SequencePlan& plan, const MemoryPlan& memory, Taps taps,
-           Peak* peak = nullptr) {
+           Peak* peak = nullptr, Values* layer_ends = nullptr) {
   std::vector<std::string> ids;
   for (const PromptTokens& p : plan.prompts) ids.push_back(p.id);
   NoTap away;
@@ -108,7 +124,11 @@ double run(OpenedModel& model, Ops& op, ThreadPool& pool, const SequencePlan& pl
   Runner runner(*model.model, op, model.weights, memory);
   if (peak)
     runner.on_step([&](const RunStep&) { peak->device_bytes = std::max(peak->device_bytes, used_device_bytes()); });
-  return seconds_of([&] { runner.run({{&plan.measured, tap, Until::LastKv, nullptr}}, plan.prompts); });
+  LayerEnds ends;
+  if (layer_ends) runner.on_step(std::ref(ends));
+  const double seconds = seconds_of([&] { runner.run({{&plan.measured, tap, Until::LastKv, nullptr}}, plan.prompts); });
+  if (layer_ends) *layer_ends = ends.ends();
+  return seconds;
 }
 
 /// Operations of one token in the layers that are run.
@@ -168,6 +188,7 @@ void copy_mapped(const std::string& folder) {
 struct Times {
   // Seconds of n tokens, of 2 n, of 2 n again, of 2 n with statistics of keys and values, of 2 n with all.
   Values one, two, two_again, cached, observed;
+  Values layer_ends;  // of the last of two_again
 };
 
 Values per_round(const Values& a, const Values& b, const std::function<double(double, double)>& f) {
@@ -182,7 +203,11 @@ void print_rates(const std::string& name, OpenedModel& model, const Times& t, co
   // What 2 n tokens take longer than n: layers at work, with nothing of loading.
   print("P1", name, "TFLOP/s",
         per_round(t.one, t.two, [&](double one, double two) { return 1e-12 * per_token * tokens / (two - one); }),
-        {{"model", name}, {"tokens", 2 * s.tokens}, {"flops_per_token", per_token}, {"seconds", t.two}});
+        {{"model", name},
+         {"tokens", 2 * s.tokens},
+         {"flops_per_token", per_token},
+         {"seconds", t.two},
+         {"layer_ends", t.layer_ends}});
   const auto percent = [](double bare, double more) { return 100 * (more / bare - 1); };
   print("P3", name + ", keys and values", "% of a run", per_round(t.two, t.cached, percent),
         {{"model", name}, {"seconds", t.cached}, {"same_again_percent", per_round(t.two, t.two_again, percent)}});
@@ -262,7 +287,7 @@ void bench_model(const Options& o, const std::string& folder) {
     t.two.push_back(run(model, *op, pool, two, growing(s.chunk), Taps::None));
     t.cached.push_back(run(model, *op, pool, two, growing(s.chunk), Taps::Cached));
     t.observed.push_back(run(model, *op, pool, two, growing(s.chunk), Taps::All));
-    t.two_again.push_back(run(model, *op, pool, two, growing(s.chunk), Taps::None));
+    t.two_again.push_back(run(model, *op, pool, two, growing(s.chunk), Taps::None, nullptr, &t.layer_ends));
   }
   print_rates(name, model, t, s);
   print_loading(name, folder, model, *op, pool, o, t);

@@ -37,7 +37,7 @@ class Both {
     other_states.resize(spans.size());
     const auto run = [&](Ops& op, std::vector<KvRows*>& kept) {
       UploadingOps up(op);
-      return read(up.attention(q, k, v, spans, kept, {0.15f, d.window, 0.0f, {}, d.chunk}));
+      return read(up.attention(q, k, v, spans, kept, {0.15f, d.window, 0.0f, {}, d.chunk, last_keys}));
     };
     // Two results in bf16, each with probabilities rounded to bf16.
     expect_close("attention", run(*with_, states), run(*without_, other_states), {0x1p-7, 4e-3});
@@ -61,6 +61,7 @@ class Both {
   std::string isa() const { return with_->isa(); }
 
   StandInLog log;
+  std::vector<int32_t> last_keys;  // of the next calls
 
  private:
   std::unique_ptr<Ops> with_, without_;
@@ -95,6 +96,31 @@ TEST(LibraryAttention, DoesNotJoinAcrossAGap) {
   EXPECT_EQ(cuda::attention_groups(spans, {2, 70, 4, 2, 64, 64, 0, 1.0f}).size(), 2U);
   spans[1].row = 70;
   EXPECT_EQ(cuda::attention_groups(spans, {2, 70, 4, 2, 64, 64, 0, 1.0f}).size(), 1U);
+}
+
+// Pieces begin where prefill cuts: their rows are done as those of the whole sequence are, however few they are.
+TEST(LibraryAttention, DoesEveryPieceOfACutSequence) {
+  Both both(Fault::None);
+  KvRows kept, other;
+  both.expect_equal({{0, 256, 0}}, {}, {&kept}, {&other});
+  both.log.plans.clear();
+  both.expect_equal({{0, 1, 256}}, {}, {&kept}, {&other});
+  EXPECT_EQ(both.log.plans.size(), 1U);
+  both.log.plans.clear();
+  both.expect_equal({{0, 1, 257}}, {}, {&kept}, {&other});
+  EXPECT_TRUE(both.log.plans.empty()) << "a decoded token";
+}
+
+TEST(LibraryAttention, LeavesSequencesThatLookAhead) {
+  Both both(Fault::None);
+  both.expect_equal({{0, 70, 0, true}, {70, 80, 0}}, {});
+  ASSERT_EQ(both.log.plans.size(), 1U) << "a piece without a picture of a sequence that has one";
+  EXPECT_EQ(both.log.plans[0].n_sequences, 1);
+  both.log.plans.clear();
+  for (int32_t t = 0; t < 150; ++t) both.last_keys.push_back(t < 70 ? std::max(t, 9) : t - 70);
+  both.expect_equal(one_after_the_other({70, 80}), {});
+  ASSERT_EQ(both.log.plans.size(), 1U) << "whose last keys say so";
+  EXPECT_EQ(both.log.plans[0].n_sequences, 1);
 }
 
 TEST(LibraryAttention, WindowsAndOtherHeadDims) {
