@@ -1,31 +1,20 @@
-// Patches are projected and get a learned position, interpolated between those of a square; blocks with layer norm turn
-// half of a head's pairs by the row of a patch and half by its column, and see the whole picture; then merge x merge
-// patches become one row (docs/model-notes.md, "Images").
+// Projected patches get a learned position, interpolated between those of a square; blocks have layer norm and see the
+// whole picture; mergers, also of deepstack, norm patches or whole squares (docs/model-notes.md, "Images").
 #include "model/qwen3_vl_tower.h"
 
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <utility>
 
 #include "model/config_reading.h"
-#include "model/decoder_parts.h"
-#include "model/rope.h"
+#include "model/qwen_tower_parts.h"
 #include "tensor/dtype.h"
 
 namespace kvcal {
 namespace {
 
-constexpr float kEps = 1e-6f;
-constexpr double kTheta = 10000;
 constexpr int kDeepstackDefault[] = {8, 16, 24};
-
-struct Dims {
-  int64_t hidden, ffn, n_heads, out_hidden, n_positions;
-  Activation act;
-  PatchShape patches;
-  int64_t head_dim() const { return hidden / n_heads; }
-  int64_t merged() const { return hidden * patches.merge * patches.merge; }
-};
 
 /// Where a position of a line of `n` lies among those of a line of `side`, both ends on each other.
 struct Between {
@@ -41,13 +30,12 @@ Between between(int64_t i, int64_t n, int64_t side) {
 
 class Input final : public TowerPart {
  public:
-  Input(const Dims& dims, WeightLoader& loader, WeightBinder& w)
-      : dims_(dims), table_(static_cast<size_t>(dims.n_positions * dims.hidden)) {
-    const auto& [size, merge, frames] = dims.patches;
-    const Tensor kernel = w("patch_embed.proj.weight", {dims.hidden, 3, frames, size, size});
-    projection_ = loader.load_linear(kernel.reshaped({dims.hidden, dims.patches.values()}),
-                                     w("patch_embed.proj.bias", {dims.hidden}));
-    const Tensor table = w("pos_embed.weight", {dims.n_positions, dims.hidden});
+  Input(const QwenTowerDims& dims, int64_t n_positions, WeightLoader& loader, WeightBinder& w)
+      : dims_(dims),
+        n_positions_(n_positions),
+        projection_(load_patch_projection(dims, loader, w, Bias::Present)),
+        table_(static_cast<size_t>(n_positions * dims.hidden)) {
+    const Tensor table = w("pos_embed.weight", {n_positions, dims.hidden});
     convert_to_float(table.dtype, table.data, table_.data(), table_.size());
   }
 
@@ -69,7 +57,7 @@ class Input final : public TowerPart {
 
  private:
   void interpolate(int64_t patch, const PatchGrid& grid, std::vector<float>& row) const {
-    const auto side = static_cast<int64_t>(std::sqrt(static_cast<double>(dims_.n_positions)));
+    const auto side = static_cast<int64_t>(std::sqrt(static_cast<double>(n_positions_)));
     const PatchPlace place = place_of(patch, grid, dims_.patches.merge);
     const Between y = between(place.row, grid.height, side), x = between(place.column, grid.width, side);
     const auto entry = [&](int64_t r, int64_t c) { return table_.data() + (r * side + c) * dims_.hidden; };
@@ -82,107 +70,64 @@ class Input final : public TowerPart {
     }
   }
 
-  Dims dims_;
+  const QwenTowerDims& dims_;
+  int64_t n_positions_;
   Linear projection_;         // [hidden, patch]
   std::vector<float> table_;  // [positions, hidden]
 };
 
-/// The first half of the pairs by row 0 of the positions, the second by row 1, with the same frequencies.
-RopeSpec rope_of(const Dims& dims) {
-  RopeSpec rope;
-  rope.rotary_dim = dims.head_dim();
-  const std::vector<float> frequencies = read_rope(Json::object(), dims.head_dim() / 2, {kTheta}).inverse_frequency;
-  for (int axis = 0; axis < 2; ++axis) {
-    rope.inverse_frequency.insert(rope.inverse_frequency.end(), frequencies.begin(), frequencies.end());
-    rope.axis.insert(rope.axis.end(), frequencies.size(), axis);
-  }
-  return rope;
-}
-
-class TowerBlock final : public TowerPart {
+class Qwen3VlBlock final : public TowerPart {
  public:
-  TowerBlock(const Dims& dims, const RopeSpec& rope, WeightLoader& loader, WeightBinder w)
-      : dims_(dims),
-        rope_(rope),
-        norm1_(load_layer_norm(loader, w, "norm1", dims.hidden, kEps)),
-        norm2_(load_layer_norm(loader, w, "norm2", dims.hidden, kEps)) {
-    const int64_t h = dims.hidden;
-    const HostLinear all = projection(w, "attn.qkv", 3 * h, h, Bias::Present);
-    const HostLinear parts[] = {all.rows(0, h), all.rows(h, h), all.rows(2 * h, h)};
-    qkv_ = loader.load_linears(parts);
-    out_ = load_projection(loader, w, "attn.proj", h, h, Bias::Present);
-    mlp_ = loader.load_mlp(projection(w, "mlp.linear_fc1", dims.ffn, h, Bias::Present),
-                           projection(w, "mlp.linear_fc2", h, dims.ffn, Bias::Present), dims.act);
-  }
+  Qwen3VlBlock(const QwenTowerDims& dims, const RopeSpec& rope, Activation act, WeightLoader& loader, WeightBinder w)
+      : merge_(dims.patches.merge),
+        norm1_(load_layer_norm(loader, w, "norm1", dims.hidden, kQwenTowerEps)),
+        norm2_(load_layer_norm(loader, w, "norm2", dims.hidden, kQwenTowerEps)),
+        attention_(dims, rope, loader, w),
+        mlp_(loader.load_mlp(projection(w, "mlp.linear_fc1", dims.ffn, dims.hidden, Bias::Present),
+                             projection(w, "mlp.linear_fc2", dims.hidden, dims.ffn, Bias::Present), act)) {}
 
   Tensor forward(Ops& op, const Tensor& x, const PatchGrid& grid) override {
-    const int64_t n = grid.n_patches(), d = dims_.head_dim();
-    std::vector<int32_t> positions(static_cast<size_t>(2 * n));
-    for (int64_t i = 0; i < n; ++i) {
-      const PatchPlace place = place_of(i, grid, dims_.patches.merge);
-      positions[static_cast<size_t>(i)] = static_cast<int32_t>(place.row);
-      positions[static_cast<size_t>(n + i)] = static_cast<int32_t>(place.column);
-    }
-    const Tensor turns = op.rope_table(positions, n, rope_);
-    const HeadsPart parts[] = {{d, {}, true}, {d, {}, true}, {d, {}, false}};
-    const auto qkv = op.project_heads(norm1_.forward(op, x), qkv_, {parts, kEps, turns, rope_});
-    const std::vector<int32_t> last(static_cast<size_t>(n), static_cast<int32_t>(n - 1));  // every patch sees all
-    const Span whole[] = {{0, n, 0}};
-    KvRows* const kept[] = {nullptr};
-    AttentionSpec attention;
-    attention.scale = 1.0f / std::sqrt(static_cast<float>(d));
-    attention.last_keys = last;
-    const Tensor o = op.attention(qkv[0], qkv[1], qkv[2], whole, kept, attention);
-    const Tensor y = op.add(x, op.linear(o.reshaped({n, dims_.hidden}), out_));
+    const Tensor y = op.add(x, attention_.forward(op, norm1_.forward(op, x), whole_picture(grid, merge_)));
     return op.add(y, op.glu_mlp(norm2_.forward(op, y), mlp_));
   }
 
  private:
-  const Dims& dims_;
-  const RopeSpec& rope_;
+  int64_t merge_;
   Norm norm1_, norm2_;  // [hidden]
-  LinearGroup qkv_;     // [hidden, hidden] x3
-  Linear out_;          // [hidden, hidden]
+  PatchAttention attention_;
   GluWeights mlp_;
 };
 
-/// Normed before the patches of a square become one row, or, in deepstack, as one row: the width of the norm tells.
-class Merger final : public TowerPart {
- public:
-  Merger(const Dims& dims, int64_t norm_width, WeightLoader& loader, WeightBinder w)
-      : merged_(dims.merged()),
-        norm_width_(norm_width),
-        norm_(load_layer_norm(loader, w, "norm", norm_width, kEps)),
-        mlp_(loader.load_mlp(projection(w, "linear_fc1", merged_, merged_, Bias::Present),
-                             projection(w, "linear_fc2", dims.out_hidden, merged_, Bias::Present), Activation::Gelu)) {}
+std::unique_ptr<TowerPart> load_merger(const QwenTowerDims& dims, int64_t norm_width, WeightLoader& loader,
+                                       WeightBinder w) {
+  Norm norm = load_layer_norm(loader, w, "norm", norm_width, kQwenTowerEps);
+  return std::make_unique<PatchMerger>(std::move(norm), norm_width, dims.merged(),
+                                       load_merger_mlp(dims, loader, w, "linear_fc1", "linear_fc2"));
+}
 
-  Tensor forward(Ops& op, const Tensor& x, const PatchGrid&) override {
-    const Tensor normed = norm_.forward(op, x.reshaped({x.elements() / norm_width_, norm_width_}));
-    return op.glu_mlp(normed.reshaped({x.elements() / merged_, merged_}), mlp_);
-  }
-
- private:
-  int64_t merged_, norm_width_;
-  Norm norm_;
-  GluWeights mlp_;
+struct Dims : QwenTowerDims {
+  int64_t n_positions = 0;
+  Activation act = Activation::GeluTanh;
 };
 
 class Qwen3VlTower final : public VisionTower {
  public:
-  Qwen3VlTower(const Dims& dims, TowerSpec spec) : dims_(dims), rope_(rope_of(dims)) { spec_ = std::move(spec); }
+  Qwen3VlTower(const Dims& dims, TowerSpec spec) : dims_(dims), rope_(qwen_tower_rope(dims)) {
+    spec_ = std::move(spec);
+  }
 
   std::unique_ptr<TowerPart> load_input(WeightLoader& loader, WeightBinder& w) const override {
-    return std::make_unique<Input>(dims_, loader, w);
+    return std::make_unique<Input>(dims_, dims_.n_positions, loader, w);
   }
   std::unique_ptr<TowerPart> load_block(int block, WeightLoader& loader, WeightBinder& w) const override {
-    return std::make_unique<TowerBlock>(dims_, rope_, loader, w.at("blocks." + std::to_string(block) + "."));
+    return std::make_unique<Qwen3VlBlock>(dims_, rope_, dims_.act, loader,
+                                          w.at("blocks." + std::to_string(block) + "."));
   }
   std::unique_ptr<TowerPart> load_output(WeightLoader& loader, WeightBinder& w) const override {
-    return std::make_unique<Merger>(dims_, dims_.hidden, loader, w.at("merger."));
+    return load_merger(dims_, dims_.hidden, loader, w.at("merger."));
   }
   std::unique_ptr<TowerPart> load_deepstack(size_t stream, WeightLoader& loader, WeightBinder& w) const override {
-    return std::make_unique<Merger>(dims_, dims_.merged(), loader,
-                                    w.at("deepstack_merger_list." + std::to_string(stream) + "."));
+    return load_merger(dims_, dims_.merged(), loader, w.at("deepstack_merger_list." + std::to_string(stream) + "."));
   }
 
  private:
@@ -191,30 +136,16 @@ class Qwen3VlTower final : public VisionTower {
 };
 
 Dims read_dims(const Json& vision, const ModelSpec& model) {
-  Dims d{};
+  Dims d;
   d.hidden = read_size(vision, "hidden_size", 1152);
   d.ffn = read_size(vision, "intermediate_size", 4304);
-  d.n_heads = read_size(vision, "num_heads", 16);
   d.out_hidden = read_size(vision, "out_hidden_size", 3584);
   d.n_positions = read_size(vision, "num_position_embeddings", 2304);
-  d.act = read_activation(vision, "hidden_act", Activation::GeluTanh);
-  d.patches = {read_size(vision, "patch_size", 16), read_size(vision, "spatial_merge_size", 2),
-               read_size(vision, "temporal_patch_size", 2)};
-  const auto expect = [](const char* key, bool holds, int64_t value, const std::string& expected) {
-    if (!holds) fail(std::string(key) + " is " + std::to_string(value) + ", expected " + expected);
-  };
+  d.act = read_activation(vision, "hidden_act", d.act);
+  read_heads_and_patches(vision, 16, d);
+  check_tower(vision, d, {"hidden_size", "out_hidden_size"}, model);
   const int64_t side = std::llround(std::sqrt(static_cast<double>(d.n_positions)));
-  const int64_t channels = read_size(vision, "in_channels", 3), divisor = 4 * d.n_heads;
-  expect("in_channels", channels == 3, channels, "3");
-  expect("num_position_embeddings", side * side == d.n_positions, d.n_positions, "a square");
-  expect("hidden_size", d.hidden % divisor == 0, d.hidden, "a multiple of " + std::to_string(divisor));
-  expect("out_hidden_size", d.out_hidden == model.hidden, d.out_hidden, std::to_string(model.hidden));
-  expect("patch_size", d.patches.size <= 256, d.patches.size, "at most 256");
-  expect("spatial_merge_size", d.patches.merge <= 16, d.patches.merge, "at most 16");
-  expect("temporal_patch_size", d.patches.frames <= 16, d.patches.frames, "at most 16");
-  if (const Json* rope = find_member(vision, "rope_parameters"))
-    if (const double theta = get_number_or(*rope, "rope_theta", kTheta); theta != kTheta)
-      fail("rope_theta is " + std::to_string(theta) + ", expected 10000");
+  expect_size("num_position_embeddings", side * side == d.n_positions, d.n_positions, "a square");
   return d;
 }
 
@@ -234,18 +165,10 @@ std::vector<int> read_streams(const Json& vision, const ModelSpec& model, int n_
 }  // namespace
 
 std::unique_ptr<VisionTower> read_qwen3_vl_tower(const Json& config, const ModelSpec& model) {
-  const Json* vision = find_member(config, "vision_config");
-  if (!vision) fail("is not there");
-  const Dims dims = read_dims(*vision, model);
-  TowerSpec spec;
-  spec.token = static_cast<int32_t>(get_int(config, "image_token_id"));
-  spec.patches = dims.patches;
-  spec.hidden = dims.hidden;
-  spec.activations = 12 * dims.hidden + 2 * dims.ffn + 2 * dims.patches.values();
-  spec.n_blocks = static_cast<int>(read_size(*vision, "depth", 27));
-  spec.deepstack_after = read_streams(*vision, model, spec.n_blocks);
-  spec.prefixes = {"model.visual.", "visual."};
-  spec.first = "patch_embed.proj.weight";
+  const Json& vision = vision_config(config);
+  const Dims dims = read_dims(vision, model);
+  TowerSpec spec = qwen_tower_spec(config, dims, read_size(vision, "depth", 27));
+  spec.deepstack_after = read_streams(vision, model, spec.n_blocks);
   return std::make_unique<Qwen3VlTower>(dims, std::move(spec));
 }
 

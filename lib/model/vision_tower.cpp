@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "model/qwen2_5_vl_tower.h"
+#include "model/qwen2_vl_tower.h"
 #include "model/qwen3_vl_tower.h"
 
 namespace kvcal {
@@ -12,7 +14,9 @@ struct TowerOf {
   std::unique_ptr<VisionTower> (*read)(const Json& config, const ModelSpec& spec);
 };
 
-constexpr TowerOf kTowers[] = {{"Qwen3VLForConditionalGeneration", read_qwen3_vl_tower},
+constexpr TowerOf kTowers[] = {{"Qwen2VLForConditionalGeneration", read_qwen2_vl_tower},
+                               {"Qwen2_5_VLForConditionalGeneration", read_qwen2_5_vl_tower},
+                               {"Qwen3VLForConditionalGeneration", read_qwen3_vl_tower},
                                {"Qwen3VLMoeForConditionalGeneration", read_qwen3_vl_tower},
                                {"Qwen3_5ForConditionalGeneration", read_qwen3_vl_tower},
                                {"Qwen3_5MoeForConditionalGeneration", read_qwen3_vl_tower}};

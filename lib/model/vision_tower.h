@@ -37,13 +37,14 @@ class VisionTower {
   virtual ~VisionTower() = default;
   const TowerSpec& spec() const { return spec_; }
 
-  /// Patches [n, patches.values()] to [n, hidden]; blocks keep the shape; an output makes [n / merge², the model's
-  /// hidden size] of what comes out of the last block, or for a stream of deepstack out of its own. `w` is positioned
-  /// at the tower, and lives as long as the part.
+  /// Patches [n, patches.values()] to [n, hidden], in an order that is the tower's own; blocks keep shape and order; an
+  /// output makes [n / merge², the model's hidden size], in the order of the squares, of what comes out of the last
+  /// block, or for a stream of deepstack out of its own. `w` is positioned at the tower, and lives as long as the part.
   virtual std::unique_ptr<TowerPart> load_input(WeightLoader& loader, WeightBinder& w) const = 0;
   virtual std::unique_ptr<TowerPart> load_block(int block, WeightLoader& loader, WeightBinder& w) const = 0;
   virtual std::unique_ptr<TowerPart> load_output(WeightLoader& loader, WeightBinder& w) const = 0;
-  virtual std::unique_ptr<TowerPart> load_deepstack(size_t stream, WeightLoader& loader, WeightBinder& w) const = 0;
+  /// Of spec().deepstack_after; a tower without any has none to load.
+  virtual std::unique_ptr<TowerPart> load_deepstack(size_t, WeightLoader&, WeightBinder&) const { return nullptr; }
 
  protected:
   TowerSpec spec_;

@@ -134,11 +134,11 @@ TEST_P(PicturesTest, become_the_keys_and_values_of_the_reference) {
   EXPECT_TRUE(close(logits.logits[0], golden(Precision::F32, "logits"), tolerance::kF32Rms));
 }
 
-INSTANTIATE_TEST_SUITE_P(Cases, PicturesTest, testing::Values("qwen3_vl", "qwen3_5_vl"),
+INSTANTIATE_TEST_SUITE_P(Cases, PicturesTest, testing::Values("qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_5_vl"),
                          [](const auto& c) { return c.param; });
 
 TEST(Pictures, go_through_towers_of_every_class) {
-  for (const char* name : {"qwen3_vl", "qwen3_vl_moe", "qwen3_5_vl", "qwen3_5_moe_vl"}) {
+  for (const char* name : {"qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe", "qwen3_5_vl", "qwen3_5_moe_vl"}) {
     LoadedModel m(Golden(name).folder, backend(Precision::BF16));
     const std::unique_ptr<VisionTower> tower = read_tower(m.checkpoint.config(), m.model->spec());
     WeightBinder weights = m.weights.whole.at(tower_prefix(m.checkpoint, tower->spec()));
@@ -149,6 +149,26 @@ TEST(Pictures, go_through_towers_of_every_class) {
     EXPECT_EQ(static_cast<int64_t>(tower->spec().deepstack_after.size()), m.model->spec().n_deepstack) << name;
     for (const SkipReport::Skipped& skipped : m.weights.report().skipped) EXPECT_NE(skipped.rule, "vision") << name;
   }
+}
+
+/// What is said to a case whose vision_config has another value.
+std::string refusal_of(const std::string& name, const char* key, const Json& value) {
+  const Golden golden(name);
+  LoadedModel m(golden.folder, backend(Precision::F32));
+  Json config = m.checkpoint.config();
+  config["vision_config"][key] = value;
+  return message_of([&] { read_tower(config, m.model->spec()); });
+}
+
+TEST(Pictures, refusals_know_the_tower) {
+  EXPECT_EQ(refusal_of("qwen2_vl", "embed_dim", 18),
+            "reading vision_config: embed_dim is 18, expected a multiple of 8");
+  EXPECT_EQ(refusal_of("qwen2_vl", "hidden_size", 32), "reading vision_config: hidden_size is 32, expected 48");
+  EXPECT_EQ(refusal_of("qwen2_vl", "hidden_act", "gelu"),
+            "reading vision_config: hidden_act is 'gelu', expected quick_gelu");
+  EXPECT_EQ(refusal_of("qwen2_5_vl", "window_size", 7), "reading vision_config: window_size is 7, expected at least 8");
+  EXPECT_EQ(refusal_of("qwen2_5_vl", "fullatt_block_indexes", {-1}),
+            "reading vision_config: fullatt_block_indexes is no list of blocks");
 }
 
 TEST(Pictures, refusals_name_the_cause) {

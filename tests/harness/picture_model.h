@@ -40,7 +40,7 @@ class PictureModel {
     const SafetensorsFile tower(source_ / "tower.safetensors");
     std::map<std::string, Tensor> all;
     for (const TensorInfo& info : text.tensors())
-      if (!info.name.starts_with("model.visual.")) all[info.name] = text.tensor(info);
+      if (info.name.find("visual.") == std::string::npos) all[info.name] = text.tensor(info);
     for (const TensorInfo& info : tower.tensors()) all[info.name] = tower.tensor(info);
     SafetensorsWriter out(folder_ / "model.safetensors", Existing::Refuse);
     for (const auto& [name, tensor] : all) out.declare(name, tensor.dtype, tensor.shape);

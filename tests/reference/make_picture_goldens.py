@@ -37,7 +37,12 @@ TOWER = dict(depth=2, hidden_size=16, intermediate_size=16, num_heads=2, num_pos
              spatial_merge_size=2, temporal_patch_size=2)
 PROCESSOR = dict(image_processor_type="Qwen2VLImageProcessorFast", patch_size=4, merge_size=2, temporal_patch_size=2,
                  size=dict(shortest_edge=320, longest_edge=768), image_mean=[0.5, 0.4, 0.3], image_std=[0.5, 0.3, 0.25])
-TOWERS = {"qwen3_vl": dict(TOWER, deepstack_visual_indexes=[0]), "qwen3_5_vl": TOWER}
+QWEN2 = dict(depth=2, embed_dim=16, hidden_size=48, num_heads=2, mlp_ratio=2, patch_size=4)
+QWEN25 = dict(depth=2, hidden_size=16, intermediate_size=24, num_heads=2, out_hidden_size=48, patch_size=4, window_size=16,
+              fullatt_block_indexes=[1])
+TOWERS = {"qwen2_vl": QWEN2, "qwen2_5_vl": QWEN25, "qwen3_vl": dict(TOWER, deepstack_visual_indexes=[0]),
+          "qwen3_5_vl": TOWER}
+PUBLISHED = {"qwen2_vl": "visual.", "qwen2_5_vl": "visual."}  # where towers are not below "model."
 PROMPT = [5, 71, 94, IMAGE, 95, 23, 94, IMAGE, 95, 44, 8, 60]
 FED = ("shrunk.png", "grown.jpg")  # more pixels than longest_edge, fewer than shortest_edge
 
@@ -156,7 +161,8 @@ def make(name: str, folder: Path, images: Path) -> None:
             if precision == "f32":
                 made |= text_tensors(model, inputs)
             tensors |= {f"{precision}.{k}": x.detach().clone().contiguous() for k, x in made.items()}
-        tower = {"model." + n: p.data.bfloat16() for n, p in model.model.named_parameters() if n.startswith("visual.")}
+        tower = {PUBLISHED.get(name, "model.visual.") + n: p.data.bfloat16()
+                 for n, p in model.model.visual.named_parameters()}
         positions = model.model.get_rope_index(ids, inputs["mm_token_type_ids"], image_grid_thw=grids)[0]
     save_file(tower, folder / "tower.safetensors")
     save_file(tensors, folder / "golden.safetensors")

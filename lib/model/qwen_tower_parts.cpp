@@ -1,0 +1,133 @@
+#include "model/qwen_tower_parts.h"
+
+#include <cmath>
+#include <utility>
+
+#include "model/config_reading.h"
+#include "model/rope.h"
+
+namespace kvcal {
+namespace {
+
+constexpr double kTowerTheta = 10000;
+
+/// Row and column of each: [2][patches].
+std::vector<int32_t> positions_of(const std::vector<PatchPlace>& places) {
+  std::vector<int32_t> positions(2 * places.size());
+  for (size_t i = 0; i < places.size(); ++i) {
+    positions[i] = static_cast<int32_t>(places[i].row);
+    positions[places.size() + i] = static_cast<int32_t>(places[i].column);
+  }
+  return positions;
+}
+
+}  // namespace
+
+const Json& vision_config(const Json& config) {
+  const Json* vision = find_member(config, "vision_config");
+  if (!vision) fail("is not there");
+  return *vision;
+}
+
+void expect_size(const char* key, bool holds, int64_t value, const std::string& expected) {
+  if (!holds) fail(std::string(key) + " is " + std::to_string(value) + ", expected " + expected);
+}
+
+void read_heads_and_patches(const Json& vision, int64_t default_patch_size, QwenTowerDims& dims) {
+  dims.n_heads = read_size(vision, "num_heads", 16);
+  dims.patches = {read_size(vision, "patch_size", default_patch_size), read_size(vision, "spatial_merge_size", 2),
+                  read_size(vision, "temporal_patch_size", 2)};
+}
+
+void check_tower(const Json& vision, const QwenTowerDims& d, const QwenTowerKeys& keys, const ModelSpec& model) {
+  const int64_t channels = read_size(vision, "in_channels", 3), divisor = 4 * d.n_heads;
+  expect_size("in_channels", channels == 3, channels, "3");
+  expect_size(keys.hidden, d.hidden % divisor == 0, d.hidden, "a multiple of " + std::to_string(divisor));
+  expect_size(keys.out_hidden, d.out_hidden == model.hidden, d.out_hidden, std::to_string(model.hidden));
+  expect_size("patch_size", d.patches.size <= 256, d.patches.size, "at most 256");
+  expect_size("spatial_merge_size", d.patches.merge <= 16, d.patches.merge, "at most 16");
+  expect_size("temporal_patch_size", d.patches.frames <= 16, d.patches.frames, "at most 16");
+  if (const Json* rope = find_member(vision, "rope_parameters"))
+    if (const double theta = get_number_or(*rope, "rope_theta", kTowerTheta); theta != kTowerTheta)
+      fail("rope_theta is " + std::to_string(theta) + ", expected 10000");
+}
+
+TowerSpec qwen_tower_spec(const Json& config, const QwenTowerDims& dims, int64_t n_blocks) {
+  TowerSpec spec;
+  spec.token = static_cast<int32_t>(get_int(config, "image_token_id"));
+  spec.patches = dims.patches;
+  spec.hidden = dims.hidden;
+  spec.activations = 12 * dims.hidden + 3 * dims.ffn + 2 * dims.patches.values();
+  spec.n_blocks = static_cast<int>(n_blocks);
+  spec.prefixes = {"model.visual.", "visual."};
+  spec.first = "patch_embed.proj.weight";
+  return spec;
+}
+
+RopeSpec qwen_tower_rope(const QwenTowerDims& dims) {
+  RopeSpec rope;
+  rope.rotary_dim = dims.head_dim();
+  const std::vector<float> frequencies =
+      read_rope(Json::object(), dims.head_dim() / 2, {kTowerTheta}).inverse_frequency;
+  for (int axis = 0; axis < 2; ++axis) {
+    rope.inverse_frequency.insert(rope.inverse_frequency.end(), frequencies.begin(), frequencies.end());
+    rope.axis.insert(rope.axis.end(), frequencies.size(), axis);
+  }
+  return rope;
+}
+
+Linear load_patch_projection(const QwenTowerDims& dims, WeightLoader& loader, WeightBinder& w, Bias bias) {
+  const auto& [size, merge, frames] = dims.patches;
+  const Tensor kernel = w("patch_embed.proj.weight", {dims.hidden, 3, frames, size, size});
+  return loader.load_linear(kernel.reshaped({dims.hidden, dims.patches.values()}),
+                            bias == Bias::Present ? w("patch_embed.proj.bias", {dims.hidden}) : Tensor{});
+}
+
+PatchRows whole_picture(const PatchGrid& grid, int64_t merge) {
+  PatchRows rows;
+  for (int64_t i = 0; i < grid.n_patches(); ++i) rows.places.push_back(place_of(i, grid, merge));
+  rows.spans = {{0, grid.n_patches(), 0}};
+  return rows;
+}
+
+PatchAttention::PatchAttention(const QwenTowerDims& dims, const RopeSpec& rope, WeightLoader& loader, WeightBinder& w)
+    : dims_(dims), rope_(rope) {
+  const int64_t h = dims.hidden;
+  const HostLinear all = projection(w, "attn.qkv", 3 * h, h, Bias::Present);
+  const HostLinear parts[] = {all.rows(0, h), all.rows(h, h), all.rows(2 * h, h)};
+  qkv_ = loader.load_linears(parts);
+  out_ = load_projection(loader, w, "attn.proj", h, h, Bias::Present);
+}
+
+Tensor PatchAttention::forward(Ops& op, const Tensor& x, const PatchRows& rows) const {
+  const int64_t n = x.dim(0), d = dims_.head_dim();
+  const Tensor turns = op.rope_table(positions_of(rows.places), n, rope_);
+  const HeadsPart parts[] = {{d, {}, true}, {d, {}, true}, {d, {}, false}};
+  const auto qkv = op.project_heads(x, qkv_, {parts, kQwenTowerEps, turns, rope_});
+  std::vector<int32_t> last;
+  for (const Span& s : rows.spans)
+    last.insert(last.end(), static_cast<size_t>(s.n_tokens), static_cast<int32_t>(s.n_tokens - 1));
+  const std::vector<KvRows*> kept(rows.spans.size());
+  AttentionSpec attention;
+  attention.scale = 1.0f / std::sqrt(static_cast<float>(d));
+  attention.last_keys = last;
+  const Tensor o = op.attention(qkv[0], qkv[1], qkv[2], rows.spans, kept, attention);
+  return op.linear(o.reshaped({n, dims_.hidden}), out_);
+}
+
+PatchMerger::PatchMerger(Norm norm, int64_t norm_width, int64_t merged, GluWeights mlp)
+    : norm_(std::move(norm)), norm_width_(norm_width), merged_(merged), mlp_(std::move(mlp)) {}
+
+Tensor PatchMerger::forward(Ops& op, const Tensor& x, const PatchGrid&) {
+  const Tensor normed = norm_.forward(op, x.reshaped({x.elements() / norm_width_, norm_width_}));
+  return op.glu_mlp(normed.reshaped({x.elements() / merged_, merged_}), mlp_);
+}
+
+GluWeights load_merger_mlp(const QwenTowerDims& dims, WeightLoader& loader, WeightBinder& w, const std::string& first,
+                           const std::string& second) {
+  const int64_t merged = dims.merged();
+  return loader.load_mlp(projection(w, first, merged, merged, Bias::Present),
+                         projection(w, second, dims.out_hidden, merged, Bias::Present), Activation::Gelu);
+}
+
+}  // namespace kvcal
