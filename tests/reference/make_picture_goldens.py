@@ -3,9 +3,9 @@
     python make_picture_goldens.py [--check]
 
 images/: small pictures, drawn here, in the forms of PNG and JPEG; images.safetensors: their pixels as the framework's
-processors get them (torchvision's decode_image), and after its resizing to `size`.
+processors get them (torchvision's decode_image), and after its resizing to `size`; patches.safetensors: the patches of FED.
 <case>/: tests/arch/golden/<case> with a tower of its own (tower.safetensors, config.json, preprocessor_config.json) and a
-prompt with two pictures. golden.safetensors: patches; in f32 and bf16 the stream behind each block of the tower for both
+prompt with two pictures. golden.safetensors: in f32 and bf16 the stream behind each block of the tower for both
 pictures, its rows, streams of deepstack; in f32 Q, K, V of the language model and the logits of the last position.
 golden.json: the prompt's ids behind the processor, and its positions.
 """
@@ -41,7 +41,8 @@ QWEN2 = dict(depth=2, embed_dim=16, hidden_size=48, num_heads=2, mlp_ratio=2, pa
 QWEN25 = dict(depth=2, hidden_size=16, intermediate_size=24, num_heads=2, out_hidden_size=48, patch_size=4, window_size=16,
               fullatt_block_indexes=[1])
 TOWERS = {"qwen2_vl": QWEN2, "qwen2_5_vl": QWEN25, "qwen3_vl": dict(TOWER, deepstack_visual_indexes=[0]),
-          "qwen3_5_vl": TOWER}
+          "qwen3_5_vl": TOWER, "qwen3_vl_moe": dict(TOWER, depth=1, deepstack_visual_indexes=[0]),
+          "qwen3_5_moe_vl": dict(TOWER, depth=1)}
 PUBLISHED = {"qwen2_vl": "visual.", "qwen2_5_vl": "visual."}  # where towers are not below "model.", in older files
 LEFT_OUT = ("hidden_act", "in_channels", "rope_parameters", "spatial_merge_size", "temporal_patch_size")  # of their configs
 PROMPT = [5, 71, 94, IMAGE, 95, 23, 94, IMAGE, 95, 44, 8, 60]
@@ -96,6 +97,8 @@ def write_images(folder: Path) -> None:
         resized = functional.resize(source, [h, w], interpolation=functional.InterpolationMode.BICUBIC, antialias=True)
         tensors[f"shrunk.png to {h} x {w}"] = resized.permute(1, 2, 0)
     save_file({k: x.contiguous() for k, x in tensors.items()}, folder / "images.safetensors")
+    with tempfile.TemporaryDirectory() as scratch:
+        save_file({"patches": processed(Path(scratch), folder)["pixel_values"]}, folder / "patches.safetensors")
 
 
 def case_of(name: str):
@@ -145,16 +148,20 @@ def text_tensors(model, inputs: dict) -> dict:
     return {f"{site}.{layer}": x for layer, sites in CAPTURE.sites.items() for site, x in sites.items()} | {"logits": logits}
 
 
+def processed(folder: Path, images: Path) -> dict:
+    write_json(folder / "preprocessor_config.json", PROCESSOR)
+    processor = transformers.Qwen2VLImageProcessor.from_pretrained(folder)
+    return processor(images=[str(images / f) for f in FED], return_tensors="pt")
+
+
 @torch.no_grad()
 def make(name: str, folder: Path, images: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
-    write_json(folder / "preprocessor_config.json", PROCESSOR)
-    processor = transformers.Qwen2VLImageProcessor.from_pretrained(folder)
-    seen = processor(images=[str(images / f) for f in FED], return_tensors="pt")
+    seen = processed(folder, images)
     pixels, grids = seen["pixel_values"], seen["image_grid_thw"]
     ids = expanded(grids)
     inputs = dict(input_ids=ids, pixel_values=pixels, image_grid_thw=grids, mm_token_type_ids=(ids == IMAGE).long())
-    tensors = {"patches": pixels}
+    tensors = {}
     with tempfile.TemporaryDirectory() as scratch:
         for precision in PRECISIONS:
             model = model_of(name, Path(scratch), precision)
