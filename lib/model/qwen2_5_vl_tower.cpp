@@ -156,7 +156,7 @@ Dims read_dims_of_2_5(const Json& vision, const ModelSpec& model) {
   return d;
 }
 
-/// Indexes of blocks that the tower has not are left, as in the reference framework.
+/// An index behind the last block has no effect, as in the reference framework.
 std::vector<int64_t> read_full_blocks(const Json& vision) {
   std::vector<int64_t> blocks(std::begin(kFullBlocksDefault), std::end(kFullBlocksDefault));
   const Json* given = find_member(vision, "fullatt_block_indexes");

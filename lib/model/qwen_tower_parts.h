@@ -27,18 +27,19 @@ struct QwenTowerKeys {
 /// The vision_config of a config. Throws Error where it has none.
 const Json& vision_config(const Json& config);
 
-/// Refuses what a size is unless the condition holds.
+/// Throws Error with the value and what was expected unless the condition holds.
 void expect_size(const char* key, bool holds, int64_t value, const std::string& expected);
 
 /// num_heads, patch_size, spatial_merge_size and temporal_patch_size, with their defaults for missing keys.
 void read_heads_and_patches(const Json& vision, int64_t default_patch_size, QwenTowerDims& dims);
 
-/// Refuses sizes that fit neither each other nor the model, and a base of the frequencies that is not known.
+/// Throws Error where sizes do not fit each other or the model, and for a base of the frequencies that is not known.
 void check_tower(const Json& vision, const QwenTowerDims& dims, const QwenTowerKeys& keys, const ModelSpec& model);
 
+/// Without deepstack. Throws Error where the config has no image_token_id.
 TowerSpec qwen_tower_spec(const Json& config, const QwenTowerDims& dims, int64_t n_blocks);
 
-/// Half of a head's pairs turn by row 0 of the positions, half by row 1, with the same frequencies.
+/// Half of a head's pairs are rotated by row 0 of the positions, half by row 1, with the same frequencies.
 RopeSpec qwen_tower_rope(const QwenTowerDims& dims);
 
 /// "patch_embed.proj": [hidden, patch].

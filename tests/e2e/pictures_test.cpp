@@ -94,9 +94,7 @@ TEST_P(PicturePromptsTest, are_known_by_their_bytes) {
   EXPECT_TRUE(has_encoder_rows(fed(one)));
 }
 
-INSTANTIATE_TEST_SUITE_P(Cases, PicturePromptsTest,
-                         testing::Values("qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_5_vl", "qwen3_vl_moe",
-                                         "qwen3_5_moe_vl"),
+INSTANTIATE_TEST_SUITE_P(Cases, PicturePromptsTest, testing::ValuesIn(picture_cases()),
                          [](const auto& c) { return c.param; });
 
 TEST(PicturePrompts, refusals_name_the_picture) {

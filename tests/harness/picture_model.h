@@ -3,15 +3,26 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <map>
 #include <string>
+#include <vector>
 
 #include "base/json.h"
 #include "checkpoint/safetensors.h"
 #include "checkpoint/safetensors_writer.h"
 
 namespace kvcal {
+
+/// The folders of tests/arch/pictures with a golden.
+inline std::vector<std::string> picture_cases() {
+  std::vector<std::string> names;
+  for (const auto& entry : std::filesystem::directory_iterator(KVCAL_SOURCE_DIR "/tests/arch/pictures"))
+    if (std::filesystem::exists(entry.path() / "golden.json")) names.push_back(entry.path().filename());
+  std::sort(names.begin(), names.end());
+  return names;
+}
 
 class PictureModel {
  public:
