@@ -53,27 +53,28 @@ int64_t n_sampled(const std::vector<Segment>& segments) {
   return n;
 }
 
-void AttentionSampler::add(Ops& op, const TappedAttention& a, const Batch& batch, int32_t reader,
-                           const Tensor& stream) {
+void AttentionSampler::add(Ops& op, const TappedAttention& a, const Batch& batch, const ReadingLayer& layer,
+                           ThreadPool& pool) {
   op_ = &op;
   const int64_t n_heads = a.q.dim(1), width = a.column_norms.width(n_heads);
   const Tensor& keys = a.k ? a.k : a.rows[0]->key.view;
   keep_norms(a.column_norms, n_heads, keys.dim(1));
   auto [rows, tries, tokens] = sampled_rows(batch);
-  n_rows_.resize(std::max(n_rows_.size(), static_cast<size_t>(reader) + 1));
-  n_rows_[static_cast<size_t>(reader)] += static_cast<int64_t>(rows.size());
+  const auto reader = static_cast<size_t>(layer.reader);
+  n_rows_.resize(std::max(n_rows_.size(), reader + 1));
+  n_rows_[reader] += static_cast<int64_t>(rows.size());
   if (rows.empty() || width == 0) return;
   SampleRequest wanted = request();
   wanted.rows = rows;
   wanted.thorough = tries;
   wanted.column_norms = a.column_norms.values;
   wanted.one_scale = a.one_scale;
-  if (a.column_norms.reaches_stream) wanted.stream = stream;
+  if (a.column_norms.reaches_stream) wanted.stream = layer.stream;
   const AttentionSample sample = op.sample_attention(a.q, a.k, a.v, batch.spans, a.rows, a.spec, wanted);
   if (sample.figures.view.device == Device::Host)
-    tables_.add(sample.rungs, sample.figures, wanted, reader, tokens, squares_in(sample.stream));
+    tables_.add({sample.rungs, sample.figures, layer.reader, tokens, squares_in(sample.stream)}, wanted, pool);
   else
-    pending_.push_back({sample, reader, std::move(tokens)});
+    pending_.push_back({sample, layer.reader, std::move(tokens)});
 }
 
 int64_t AttentionSampler::bytes(int64_t n_heads, int64_t n_rows, const SampleOptions& options) {
@@ -106,12 +107,12 @@ void AttentionSampler::close() {
   if (!pending_.empty()) closed_ = op_->mark();
 }
 
-void AttentionSampler::fold_into(CacheStatistics& cache) {
+void AttentionSampler::fold_into(CacheStatistics& cache, ThreadPool& pool) {
   for (const Pending& p : std::exchange(pending_, {})) {
     const auto on_host = [&](const Tensor& t) { return fetched(*op_, closed_, t); };
     const Storage rungs = on_host(p.sample.rungs), figures = on_host(p.sample.figures);
     const Storage stream = p.sample.stream ? on_host(p.sample.stream) : Storage();
-    tables_.add(rungs.tensor(), figures.tensor(), request(), p.reader, p.tokens, squares_in(stream.tensor()));
+    tables_.add({rungs.tensor(), figures.tensor(), p.reader, p.tokens, squares_in(stream.tensor())}, request(), pool);
   }
   const bool mla = cache.layout.is_mla();
   SiteStatistics& key = cache.at(mla ? CacheSite::Latent : CacheSite::Key);

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "base/thread_pool.h"
 #include "model/batch.h"
 #include "model/kv_tap.h"
 #include "stats/statistics.h"
@@ -31,15 +32,19 @@ struct SampleOptions {
 /// How many rows of a run are sampled.
 int64_t n_sampled(const std::vector<Segment>& segments);
 
+/// The layer that reads the cache.
+struct ReadingLayer {
+  int32_t reader = 0;  // which of them
+  Tensor stream{};     // the rows that it reads, [tokens, hidden], where the others are, or absent
+};
+
 /// Of one cache.
 class AttentionSampler {
  public:
   /// `shares_rungs`: SampleRequest's.
   AttentionSampler(const SampleOptions& options, bool shares_rungs) : options_(options), shares_rungs_(shares_rungs) {}
 
-  /// `reader`: which of the layers that read the cache; `stream`: the rows that the layer reads, [tokens, hidden],
-  /// where the others are, or absent.
-  void add(Ops& op, const TappedAttention& attention, const Batch& batch, int32_t reader, const Tensor& stream);
+  void add(Ops& op, const TappedAttention& attention, const Batch& batch, const ReadingLayer& layer, ThreadPool& pool);
 
   /// Upper bound of what the figures of so many rows take of a device, in however many batches they come.
   static int64_t bytes(int64_t n_heads, int64_t n_rows, const SampleOptions& options);
@@ -49,7 +54,7 @@ class AttentionSampler {
 
   /// No more comes. Figures that are not on the host are fetched by fold_into(), which waits for no later work.
   void close();
-  void fold_into(CacheStatistics& cache);
+  void fold_into(CacheStatistics& cache, ThreadPool& pool);
 
  private:
   struct Pending {

@@ -4,12 +4,15 @@
 // are. Sums are of fixed-point numbers, so they are exact and do not depend on the order of rows, batches or shards.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
+#include <limits>
 #include <map>
 #include <span>
 #include <tuple>
 #include <vector>
 
+#include "base/thread_pool.h"
 #include "ops/attention_sample.h"
 
 namespace kvcal {
@@ -32,7 +35,10 @@ enum class SampledFigure : uint8_t {
 constexpr auto kLastSampledFigure = SampledFigure::KeyLayerChange;
 
 /// Whether a figure is of thorough rows alone.
-bool is_of_thorough(SampledFigure figure);
+constexpr bool is_of_thorough(SampledFigure figure) {
+  return figure == SampledFigure::QueryDivergence || figure == SampledFigure::KeyStreamChange ||
+         figure == SampledFigure::KeyLayerChange;
+}
 
 /// One figure at one rung.
 struct SampledSum {
@@ -47,7 +53,13 @@ struct SampledSum {
   uint64_t worst = 0;   // largest of a row, in the same units
   /// Adds the rows of another sum of the same key. The sum stays at its largest number once there, so order is no
   /// matter.
-  void add(const SampledSum& other);
+  void add(const SampledSum& other) {
+    constexpr uint64_t kLargest = std::numeric_limits<uint64_t>::max();
+    rows += other.rows;
+    tokens += other.tokens;
+    sum = sum > kLargest - other.sum ? kLargest : sum + other.sum;
+    worst = std::max(worst, other.worst);
+  }
   auto key() const { return std::tie(figure, format, reader, head, rung); }
   bool operator==(const SampledSum&) const = default;
 };
@@ -65,20 +77,23 @@ struct RowTokens {
   int64_t thorough = 0;  // since the thorough row before it; 0 where the row is not thorough
 };
 
+/// What rounding did to sampled rows, on the host, in one of the layers that read the cache.
+struct SampledBatch {
+  Tensor rungs, figures;                // AttentionSample's
+  int32_t reader = 0;                   // which layer
+  std::span<const RowTokens> tokens{};  // of each row
+  std::span<const double> stream{};     // |x|² of each row, or empty where it is not known
+};
+
 class AttentionTables {
  public:
-  /// Rungs I32 [n, 3] and figures F32 [n, n_heads, n_figures()], host, of the reader-th layer that reads the cache. Of
-  /// the request only format and ladders are read. `tokens`: n; `stream`: |x|² of the rows, or empty where they are not
-  /// known.
-  void add(const Tensor& rungs, const Tensor& figures, const SampleRequest& request, int32_t reader,
-           std::span<const RowTokens> tokens, std::span<const double> stream = {});
+  /// Rows are shared out to the pool's threads. Of the request only format and ladders are read.
+  void add(const SampledBatch& batch, const SampleRequest& request, ThreadPool& pool);
 
   /// Sorted by key().
   std::vector<SampledSum> encode() const;
 
  private:
-  void add(SampledSum key, int64_t tokens, double value);
-  void add_shares(const Tensor& figures, int64_t row, const SampleRequest& request, int32_t reader, int64_t tokens);
   std::map<std::tuple<SampledFigure, SampleFormat, int32_t, int32_t, int32_t>, SampledSum> sums_;
 };
 

@@ -215,8 +215,9 @@ void Observer::observe(int cache, CacheSite site, const Tensor& x, const Batch& 
 void Observer::attention(Ops& op, int cache, const TappedAttention& attention, const Batch& batch) {
   State& s = *state_;
   const auto c = static_cast<size_t>(cache);
-  while_doing("sampling the attention of layer " + std::to_string(s.caches[c].layer),
-              [&] { s.samplers[c].add(op, attention, batch, s.current_reader[c], s.layer_input); });
+  while_doing("sampling the attention of layer " + std::to_string(s.caches[c].layer), [&] {
+    s.samplers[c].add(op, attention, batch, {s.current_reader[c], s.layer_input}, s.pool);
+  });
   if (s.current_reader[c] == 0) s.row_formats[c].add(op, s.caches[c], attention, batch, s.pool);
 }
 
@@ -272,7 +273,7 @@ CacheStatistics Observer::State::finish(const KvLayout& layout) {
   }
   std::exchange(row_formats[static_cast<size_t>(layout.cache)], RowFormatSampler()).fold_into(result, pool);
   AttentionSampler& sampler = samplers[static_cast<size_t>(layout.cache)];
-  sampler.fold_into(result);
+  sampler.fold_into(result, pool);
   sampler = AttentionSampler({}, true);  // frees its tables
   return result;
 }

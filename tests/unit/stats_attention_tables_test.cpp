@@ -48,8 +48,10 @@ TEST(SampledTokens, AMeanIsOverTokens) {
   Storage rungs({2, 3}, DType::I32), storage({2, 1, request.n_figures()}, DType::F32);
   for (int i = 0; i < 6; ++i) rungs.tensor().as<int32_t>()[i] = 1;
   const RowTokens tokens[] = {{1, 1}, {99, 399}};
+  const double stream[] = {1, 1};
+  ThreadPool pool(1);
   AttentionTables tables;
-  tables.add(rungs.tensor(), figures_of_two_rows(storage, request), request, 0, tokens, std::vector<double>{1, 1});
+  tables.add({rungs.tensor(), figures_of_two_rows(storage, request), 0, tokens, stream}, request, pool);
   size_t n = 0;
   for (const SampledSum& sum : tables.encode()) {
     const bool thorough = is_of_thorough(sum.figure);
@@ -72,8 +74,9 @@ TEST(SampledTokens, HeadsHaveSharesOfANormedOutput) {
   for (const auto& [at, square] : {std::pair(0, 9.0f), {1, 16.0f}, {2, 16.0f}, {3, 9.0f}})
     figures[at * request.n_figures() + request.output()] = square;
   const RowTokens tokens[] = {{1, 1}, {3, 3}};
+  ThreadPool pool(1);
   AttentionTables tables;
-  tables.add(rungs.tensor(), storage.tensor(), request, 0, tokens);
+  tables.add({rungs.tensor(), storage.tensor(), 0, tokens}, request, pool);
   std::vector<double> shares;
   for (const SampledSum& sum : tables.encode())
     if (sum.figure == SampledFigure::HeadShare) shares.push_back(mean_of(sum));
