@@ -163,16 +163,16 @@ sanitize() {
     line T "$1, $2" "$([ -n "$rehearse" ] && echo a rehearsal || echo no compute-sanitizer)"
     return
   fi
-  report=$results/$stamp-$1-${2%% *}.txt
+  report=$results/$stamp-$1-${2%%[ ,]*}.txt
   GTEST_OPTIONS="--gtest_brief=1 --gtest_filter=$3"
   status=0
-  in_shards 180 "$1-${2%% *}" "$4" compute-sanitizer --kernel-name kns=kvcal --tool "$1" --error-exitcode 9 || status=$?
+  in_shards 180 "$1-${2%%[ ,]*}" "$4" compute-sanitizer --kernel-name kns=kvcal --tool "$1" --error-exitcode 9 || status=$?
   if grep -q 'not supported\|Unable to find' "$report"; then
     line T "$1, $2" 'this machine refuses compute-sanitizer'
   elif [ "$status" -eq 124 ]; then
     line T "$1, $2" "no time was left; $(grep -c 'PASSED' "$report" || true) of $shards parts passed"
   elif [ "$status" -ne 0 ]; then
-    failed T "$1, $2" "ended with $status; see $stamp-$1-${2%% *}.txt"
+    failed T "$1, $2" "ended with $status; see $stamp-$1-${2%%[ ,]*}.txt"
   else
     passed T "$1, $2"
   fi
@@ -185,14 +185,13 @@ tests() {
 
 # A part's commands fail one by one: within a condition the shell's -e does nothing.
 compare_devices() {
-  model=datasets/demo/$1
   for run in 'cpu --device cpu' 'cuda --device cuda' 'again --device cuda' 'small --device cuda --chunk-tokens 256'; do
     # shellcheck disable=SC2086  # options
-    "$kvcal" calibrate "$model" --prompts datasets/demo/prompts.jsonl -q --force -o "$scratch/${run%% *}.json" ${run#* } || return
+    "$kvcal" calibrate "$1" --prompts datasets/demo/prompts.jsonl -q --force -o "$scratch/${run%% *}.json" ${run#* } || return
   done
   for other in again small; do cmp "$scratch/cuda.json" "$scratch/$other.json" || return; done
   "$kvcal" diff "$scratch/cpu.json" "$scratch/cuda.json" --tolerance 0.02 || return
-  "$kvcal" evaluate "$model" --prompts datasets/demo/questions.jsonl --device cuda -q --force -o "$scratch/evaluation.json" \
+  "$kvcal" evaluate "$1" --prompts datasets/demo/questions.jsonl --device cuda -q --force -o "$scratch/evaluation.json" \
     --scales "$scratch/cuda.json"
 }
 
@@ -204,7 +203,7 @@ same() {
   fi
   for model in natural stressed; do
     status=0
-    compare_devices "$model" >"$results/$stamp-same-$model.txt" 2>&1 || status=$?
+    compare_devices "datasets/demo/$model" >"$results/$stamp-same-$model.txt" 2>&1 || status=$?
     cat "$results/$stamp-same-$model.txt" >&2
     if [ "$status" -eq 0 ]; then passed T "the processor and the GPU, $model"; else
       failed T "the processor and the GPU, $model" "ended with $status: $(tail -n 1 "$results/$stamp-same-$model.txt")"
