@@ -21,7 +21,8 @@ Pictured::Pictured(const std::string& name)
   std::filesystem::remove_all(scratch_);
   std::filesystem::create_directories(scratch_);
   std::filesystem::copy_file(folder / "config.json", scratch_ / "config.json");
-  std::filesystem::create_symlink(std::filesystem::absolute(model) / "model.safetensors", scratch_ / "model.safetensors");
+  std::filesystem::create_symlink(std::filesystem::absolute(model) / "model.safetensors",
+                                  scratch_ / "model.safetensors");
   model = scratch_;
 }
 

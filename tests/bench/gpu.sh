@@ -335,7 +335,7 @@ for part in $parts; do
   cp "$lines" "$results/$stamp-lines.jsonl" # a run that is cut off has left something
 done
 
-commit=$(git rev-parse --short=12 HEAD 2>/dev/null || cat "$build/commit" 2>/dev/null || echo unknown)
+commit=$(cat "$build/commit" 2>/dev/null || git rev-parse --short=12 HEAD 2>/dev/null || echo unknown) # of the programs
 case " $parts " in
   *' ceilings '*)
     "$bench" collect "$results/$stamp.json" "device=$device" "driver=$driver" "date=$(date -u +%Y-%m-%d)" "commit=$commit" \

@@ -16,8 +16,7 @@ class DownloadingTap final : public KvTap {
   void layer_done(int layer) override { inner_.layer_done(layer); }
 
  private:
-  Tensor show(int cache, const Tensor& t, const Batch& batch,
-              Tensor (KvTap::*site)(int, const Tensor&, const Batch&)) {
+  Tensor show(int cache, const Tensor& t, const Batch& batch, Tensor (KvTap::*site)(int, const Tensor&, const Batch&)) {
     const Storage host(t.shape, t.dtype);
     op_.download(t, host.tensor());
     (inner_.*site)(cache, host.tensor(), batch);

@@ -1,12 +1,11 @@
 #!/usr/bin/env python3
 """model.py: how long a calibration of 512 x 2,048 tokens should take on one H200, by stage, from shapes and rates.
 
-An estimate, not a measurement: nothing of it has run on a GPU. Rates are stated below with where they come from;
+An estimate, not a measurement: tests/bench/NOTES.md has what an H200 took of it. Rates are stated below with where they come from;
 instructions for a value are those of the machine code (kernels/README.md), before being the tree at 3671c1d. A stage takes as
 long as its bytes, its instructions or its products, whichever is longest; a run as long as all stages together, or as its
 weights take on their way, whichever is longer: they come while the layer before is computed. Prints a table; --json prints
 the same.
-When gpu.sh has run, its figures stand beside these (tests/bench/results).
 """
 
 import json
