@@ -3,8 +3,8 @@
 #
 # Tests and measures the CUDA backend on the GPU of this machine; run it from the top of the sources. BUILD holds the
 # programs (tests/bench/gpu/pack.sh makes it where nvcc is: build/gpu). Parts: ceilings models calibrate (these three when none is
-# named: what a first call of ten minutes should bring), tests same kernels sanitizers other_models attention peers delta state_space
-# experts whole_run probes. The ceilings (P0) are measured in every run that measures, since results mean nothing without. What fails is
+# named), tests same kernels sanitizers other_models attention peers delta state_space experts whole_run probes. The ceilings (P0)
+# are measured in every run that measures, since results mean nothing without. What fails is
 # recorded, marks the results and ends nothing; each part has its own time, and what is left when the limit (580 s) comes is listed
 # as not run. Writes FOLDER/DATE-DEVICE-TIME.json (tests/bench/results) with what else parts leave beside it: lines as they came, the
 # tests' XML, the calibration's notes. Prints a table; 1 when something failed.

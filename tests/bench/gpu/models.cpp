@@ -8,7 +8,9 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <random>
+#include <utility>
 
 #include "base/thread_pool.h"
 #include "bench/gpu/bench.h"
@@ -83,11 +85,7 @@ class CachedOnly final : public KvTap {
   KvTap& observer_;
 };
 
-struct Peak {
-  size_t device_bytes = 0;
-};
-
-/// Seconds from a run's start to the last batch of each layer; the device may be behind.
+/// Of a run for which it is made: seconds until the last batch of each layer; the device may be behind.
 class LayerEnds {
  public:
   void operator()(const RunStep& step) {
@@ -110,9 +108,11 @@ size_t used_device_bytes() {
 /// Batches of so many rows, in memory that grows as it is needed.
 MemoryPlan growing(int64_t chunk) { return {.chunk_tokens = chunk}; }
 
+using OnStep = std::function<void(const RunStep&)>;
+
 /// Seconds of one sweep over the layers.
 double run(OpenedModel& model, Ops& op, ThreadPool& pool, const SequencePlan& plan, const MemoryPlan& memory, Taps taps,
-           Peak* peak = nullptr, Values* layer_ends = nullptr) {
+           OnStep on_step = {}) {
   std::vector<std::string> ids;
   for (const PromptTokens& p : plan.prompts) ids.push_back(p.id);
   NoTap away;
@@ -122,13 +122,8 @@ double run(OpenedModel& model, Ops& op, ThreadPool& pool, const SequencePlan& pl
   KvTap* const tap_of[] = {&away, &cached, &observer};
   KvTap* tap = tap_of[static_cast<size_t>(taps)];
   Runner runner(*model.model, op, model.weights, memory);
-  if (peak)
-    runner.on_step([&](const RunStep&) { peak->device_bytes = std::max(peak->device_bytes, used_device_bytes()); });
-  LayerEnds ends;
-  if (layer_ends) runner.on_step(std::ref(ends));
-  const double seconds = seconds_of([&] { runner.run({{&plan.measured, tap, Until::LastKv, nullptr}}, plan.prompts); });
-  if (layer_ends) *layer_ends = ends.ends();
-  return seconds;
+  if (on_step) runner.on_step(std::move(on_step));
+  return seconds_of([&] { runner.run({{&plan.measured, tap, Until::LastKv, nullptr}}, plan.prompts); });
 }
 
 /// Operations of one token in the layers that are run.
@@ -256,15 +251,15 @@ void print_memory(const std::string& name, OpenedModel& model, const Sizes& s) {
       Observer::device_bytes_needed(model.spec(), {n_sampled(segments_of(sequences.measured)), n_prompts, 1}));
   options.sampled_rows = n_sampled(segments_of(sequences.measured));
   const MemoryPlan plan = plan_memory(model.spec(), model.weights, sequences, options);
-  Peak peak;
-  run(model, *op, pool, sequences, plan, Taps::All, &peak);
+  size_t peak = 0;
+  run(model, *op, pool, sequences, plan, Taps::All,
+      [&](const RunStep&) { peak = std::max(peak, used_device_bytes()); });
   rusage u{};
   getrusage(RUSAGE_SELF, &u);
   print("P17", name + ", device memory", "of the plan's bytes",
-        {static_cast<double>(peak.device_bytes - std::min(before, peak.device_bytes)) /
-         static_cast<double>(plan.total())},
+        {static_cast<double>(peak - std::min(before, peak)) / static_cast<double>(plan.total())},
         {{"model", name},
-         {"device_bytes", peak.device_bytes},
+         {"device_bytes", peak},
          {"planned_bytes", plan.total()},
          {"host_bytes", 1024 * static_cast<double>(u.ru_maxrss)},
          {"planned_host_bytes", plan.host},
@@ -287,7 +282,9 @@ void bench_model(const Options& o, const std::string& folder) {
     t.two.push_back(run(model, *op, pool, two, growing(s.chunk), Taps::None));
     t.cached.push_back(run(model, *op, pool, two, growing(s.chunk), Taps::Cached));
     t.observed.push_back(run(model, *op, pool, two, growing(s.chunk), Taps::All));
-    t.two_again.push_back(run(model, *op, pool, two, growing(s.chunk), Taps::None, nullptr, &t.layer_ends));
+    LayerEnds ends;
+    t.two_again.push_back(run(model, *op, pool, two, growing(s.chunk), Taps::None, std::ref(ends)));
+    t.layer_ends = ends.ends();
   }
   print_rates(name, model, t, s);
   print_loading(name, folder, model, *op, pool, o, t);

@@ -4,24 +4,16 @@
 #include <cmath>
 #include <cstring>
 
-#include "bench/probes/probe.h"
-#include "kernels/cudnn/cudnn_attention.h"
+#include "bench/probes/attention.h"
 
 namespace {
 
 using kvcal::cuda::AttentionPlan;
+using probe::on_device;
 
 struct Heads {
   int64_t n, n_kv, key_dim, value_dim, window;
 };
-
-template <class T>
-const T* on_device(const std::vector<T>& host) {
-  T* device = nullptr;
-  probe::check(cudaMalloc(reinterpret_cast<void**>(&device), host.size() * sizeof(T)));
-  probe::check(cudaMemcpy(device, host.data(), host.size() * sizeof(T), cudaMemcpyHostToDevice));
-  return device;
-}
 
 int64_t bucket(int64_t n, int64_t least) {
   return static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(std::max(n, least))));
@@ -135,11 +127,8 @@ void run(kvcal::cuda::AttentionLibrary& library, const Heads& h, int64_t n) {
 }  // namespace
 
 int main() {
-  const auto library = kvcal::cuda::make_cudnn_attention();
-  if (!library || library->identity().empty()) {
-    probe::print_not_run("bits of attention", library ? library->notes().back() : "built without cuDNN");
-    return 0;
-  }
+  const auto library = probe::open_attention("bits of attention");
+  if (!library) return 0;
   for (const Heads& h : {Heads{4, 2, 16, 16, 0},
                          {8, 2, 64, 64, 0},
                          {8, 2, 128, 128, 0},

@@ -1,22 +1,13 @@
 // cuDNN's attention over packed rows: milliseconds to build a plan, and its rate, for sequences of 2048 and 16384.
-#include "kernels/cudnn/cudnn_attention.h"
-
 #include <chrono>
 #include <cmath>
 
-#include "bench/probes/probe.h"
+#include "bench/probes/attention.h"
 
 namespace {
 
 using kvcal::cuda::AttentionPlan;
-
-template <class T>
-const T* on_device(const std::vector<T>& host) {
-  T* device = nullptr;
-  probe::check(cudaMalloc(reinterpret_cast<void**>(&device), host.size() * sizeof(T)));
-  probe::check(cudaMemcpy(device, host.data(), host.size() * sizeof(T), cudaMemcpyHostToDevice));
-  return device;
-}
+using probe::on_device;
 
 void run(kvcal::cuda::AttentionLibrary& library, const AttentionPlan& p) {
   const int64_t rows = p.n_sequences * p.most_queries;
@@ -59,11 +50,8 @@ void run(kvcal::cuda::AttentionLibrary& library, const AttentionPlan& p) {
 }  // namespace
 
 int main() {
-  const auto library = kvcal::cuda::make_cudnn_attention();
-  if (!library || library->identity().empty()) {
-    probe::print_not_run("cuDNN attention", library ? library->notes().back() : "built without cuDNN");
-    return 0;
-  }
+  const auto library = probe::open_attention("cuDNN attention");
+  if (!library) return 0;
   struct Heads {
     int64_t n, n_kv, key_dim, value_dim;
   };

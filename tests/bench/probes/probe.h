@@ -38,6 +38,15 @@ inline uint16_t* random_rows(int64_t n) {
   return device;
 }
 
+/// A copy on the device; never freed.
+template <class T>
+const T* on_device(const std::vector<T>& host) {
+  T* device = nullptr;
+  check(cudaMalloc(reinterpret_cast<void**>(&device), host.size() * sizeof(T)), "cudaMalloc");
+  check(cudaMemcpy(device, host.data(), host.size() * sizeof(T), cudaMemcpyHostToDevice));
+  return device;
+}
+
 /// Milliseconds of each of five rounds, by events.
 inline std::vector<double> milliseconds(const std::function<void()>& work) {
   cudaEvent_t from, to;
