@@ -13,12 +13,22 @@ const Json& text_config(const Json& config) {
   return text ? *text : config;
 }
 
+const Json& vision_config(const Json& config) {
+  const Json* vision = find_member(config, "vision_config");
+  if (!vision) fail("is not there");
+  return *vision;
+}
+
 int64_t read_size(const Json& config, const char* key, std::optional<int64_t> fallback) {
   constexpr int64_t kLimit = int64_t{1} << 31;
   const int64_t n = fallback ? get_int_or(config, key, *fallback) : get_int(config, key);
   if (n < 1 || n >= kLimit)
     fail(std::string(key) + " is " + std::to_string(n) + ", expected a number from 1 to " + std::to_string(kLimit - 1));
   return n;
+}
+
+void expect_size(const char* key, bool holds, int64_t value, const std::string& expected) {
+  if (!holds) fail(std::string(key) + " is " + std::to_string(value) + ", expected " + expected);
 }
 
 namespace {

@@ -15,11 +15,17 @@ namespace kvcal {
 /// The language model's own object: config["text_config"] of a vision-language wrapper, else the config itself.
 const Json& text_config(const Json& config);
 
+/// The tower's own object. Throws Error where there is none.
+const Json& vision_config(const Json& config);
+
 /// Key of a text config that parse_model writes: the longest context that the server will allow, where it was told.
 constexpr const char* kServedPositions = "max_model_len";
 
 /// A count or size: an integer in [1, 2^31). Absent or null takes the family's default; no default = required.
 int64_t read_size(const Json& config, const char* key, std::optional<int64_t> fallback = std::nullopt);
+
+/// Throws Error with the value and what was expected unless the condition holds.
+void expect_size(const char* key, bool holds, int64_t value, const std::string& expected);
 
 struct DecoderDims {
   int64_t vocab, hidden, ffn, n_layers, n_heads, n_kv_heads, head_dim, max_positions;

@@ -23,20 +23,10 @@ std::vector<int32_t> positions_of(const std::vector<PatchPlace>& places) {
 
 }  // namespace
 
-const Json& vision_config(const Json& config) {
-  const Json* vision = find_member(config, "vision_config");
-  if (!vision) fail("is not there");
-  return *vision;
-}
-
-void expect_size(const char* key, bool holds, int64_t value, const std::string& expected) {
-  if (!holds) fail(std::string(key) + " is " + std::to_string(value) + ", expected " + expected);
-}
-
 void read_heads_and_patches(const Json& vision, int64_t default_patch_size, QwenTowerDims& dims) {
   dims.n_heads = read_size(vision, "num_heads", 16);
   dims.patches = {read_size(vision, "patch_size", default_patch_size), read_size(vision, "spatial_merge_size", 2),
-                  read_size(vision, "temporal_patch_size", 2)};
+                  read_size(vision, "temporal_patch_size", 2), kQwen2VlProcessor};
 }
 
 void check_tower(const Json& vision, const QwenTowerDims& d, const QwenTowerKeys& keys, const ModelSpec& model) {
@@ -77,8 +67,8 @@ RopeSpec qwen_tower_rope(const QwenTowerDims& dims) {
 }
 
 Linear load_patch_projection(const QwenTowerDims& dims, WeightLoader& loader, WeightBinder& w, Bias bias) {
-  const auto& [size, merge, frames] = dims.patches;
-  const Tensor kernel = w("patch_embed.proj.weight", {dims.hidden, 3, frames, size, size});
+  const PatchShape& p = dims.patches;
+  const Tensor kernel = w("patch_embed.proj.weight", {dims.hidden, 3, p.frames, p.size, p.size});
   return loader.load_linear(kernel.reshaped({dims.hidden, dims.patches.values()}),
                             bias == Bias::Present ? w("patch_embed.proj.bias", {dims.hidden}) : Tensor{});
 }

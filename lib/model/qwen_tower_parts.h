@@ -24,12 +24,6 @@ struct QwenTowerKeys {
   const char *hidden, *out_hidden;
 };
 
-/// The vision_config of a config. Throws Error where it has none.
-const Json& vision_config(const Json& config);
-
-/// Throws Error with the value and what was expected unless the condition holds.
-void expect_size(const char* key, bool holds, int64_t value, const std::string& expected);
-
 /// num_heads, patch_size, spatial_merge_size and temporal_patch_size, with their defaults for missing keys.
 void read_heads_and_patches(const Json& vision, int64_t default_patch_size, QwenTowerDims& dims);
 

@@ -1,14 +1,13 @@
-// From a picture to the patches that a tower takes: Qwen2VLImageProcessor of the reference framework, which the Qwen-VL
-// models from Qwen2-VL to Qwen3.5 share.
+// From a picture to the patches that a tower takes, as an image processor of the reference framework makes them.
 #pragma once
 
-#include <array>
 #include <filesystem>
 #include <string>
 #include <vector>
 
 #include "vision/image.h"
 #include "vision/patches.h"
+#include "vision/processor_settings.h"
 
 namespace kvcal {
 
@@ -18,7 +17,7 @@ class PatchProcessor {
   /// there, it is another processor's, cuts other patches than `shape`, or has steps that are not known.
   static PatchProcessor load(const std::filesystem::path& folder, const PatchShape& shape);
 
-  /// Of a picture of this size. Throws Error for one more than 200 times as long as wide, which the framework refuses.
+  /// Of a picture of this size. Throws Error for one that the framework refuses.
   PatchGrid grid_of(const ImageSize& size) const;
 
   /// Tokens that stand for a picture.
@@ -32,8 +31,7 @@ class PatchProcessor {
 
  private:
   PatchShape shape_;
-  int64_t least_pixels_ = 0, most_pixels_ = 0;
-  std::array<float, 3> mean_{}, deviation_{};  // of bytes
+  PatchRules rules_;
 };
 
 }  // namespace kvcal

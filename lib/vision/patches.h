@@ -4,13 +4,19 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 
 namespace kvcal {
+
+/// Image processors of the reference framework.
+constexpr std::string_view kGemma3Processor = "Gemma3ImageProcessor", kQwen2VlProcessor = "Qwen2VLImageProcessor";
 
 /// What a tower wants: squares of `size` pixels, of which merge x merge become one token, each as many times as a video
 /// has frames in a patch.
 struct PatchShape {
   int64_t size = 0, merge = 0, frames = 0;
+  std::string_view processor{};  // that makes them
+  int64_t side = 0;              // patches on each side of every picture; 0: its own size tells
   int64_t values() const { return 3 * frames * size * size; }
 };
 
@@ -28,6 +34,12 @@ inline PatchPlace place_of(int64_t i, const PatchGrid& grid, int64_t merge) {
   const int64_t square = i / (merge * merge), inside = i % (merge * merge), per_row = grid.width / merge;
   return {square / per_row * merge + inside / merge, square % per_row * merge + inside % merge};
 }
+
+/// What a chat template writes for a picture, and what the reference framework's processor makes of that before it is
+/// tokenized; empty where that is the same.
+struct PictureText {
+  std::string_view written, read;
+};
 
 /// A picture of a prompt.
 struct Picture {

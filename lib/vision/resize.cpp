@@ -6,11 +6,10 @@
 namespace kvcal {
 namespace {
 
-constexpr double kRadius = 2.0;  // of the filter, in pixels of the coarser grid
+double bilinear(double x) { return std::max(0.0, 1.0 - x); }
 
 double bicubic(double x) {
   constexpr double a = -0.5;
-  x = std::fabs(x);
   if (x < 1.0) return ((a + 2.0) * x - (a + 3.0)) * x * x + 1.0;
   if (x < 2.0) return ((a * x - 5.0 * a) * x + 8.0 * a) * x - 4.0 * a;
   return 0.0;
@@ -26,11 +25,11 @@ struct Filter {
   int bits = 0;
 };
 
-std::vector<double> weights_of(double center, double shrink, int64_t first, int64_t last) {
+std::vector<double> weights_of(const ResizeKernel& kernel, double center, double shrink, int64_t first, int64_t last) {
   std::vector<double> weights;
   double total = 0;
   for (int64_t i = first; i < last; ++i) {
-    weights.push_back(bicubic((static_cast<double>(i) - center + 0.5) / shrink));
+    weights.push_back(kernel.weight(std::fabs((static_cast<double>(i) - center + 0.5) / shrink)));
     total += weights.back();
   }
   for (double& w : weights) w /= total;
@@ -45,9 +44,9 @@ int bits_for(double largest) {
   return bits;
 }
 
-Filter make_filter(int64_t from, int64_t to) {
+Filter make_filter(const ResizeKernel& kernel, int64_t from, int64_t to) {
   const double scale = static_cast<double>(from) / static_cast<double>(to), shrink = std::max(scale, 1.0);
-  const double support = kRadius * shrink;
+  const double support = kernel.radius * shrink;
   Filter filter;
   std::vector<std::vector<double>> all;
   double largest = 0;
@@ -55,7 +54,7 @@ Filter make_filter(int64_t from, int64_t to) {
     const double center = scale * (static_cast<double>(i) + 0.5);
     const int64_t first = std::max<int64_t>(static_cast<int64_t>(center - support + 0.5), 0);
     const int64_t last = std::min<int64_t>(static_cast<int64_t>(center + support + 0.5), from);
-    all.push_back(weights_of(center, shrink, first, last));
+    all.push_back(weights_of(kernel, center, shrink, first, last));
     for (const double w : all.back()) largest = std::max(largest, w);
     filter.taps.push_back({first, {}});
   }
@@ -79,8 +78,8 @@ uint8_t filtered(const Filter& filter, const Taps& taps, const uint8_t* line, in
   return static_cast<uint8_t>(std::clamp(sum >> filter.bits, 0, 255));
 }
 
-Image with_width(const Image& image, int64_t width) {
-  const Filter filter = make_filter(image.size.width, width);
+Image with_width(const Image& image, int64_t width, const ResizeKernel& kernel) {
+  const Filter filter = make_filter(kernel, image.size.width, width);
   Image out{{image.size.height, width}, std::vector<uint8_t>(static_cast<size_t>(image.size.height * width * 3))};
   uint8_t* to = out.rgb.data();
   for (int64_t y = 0; y < image.size.height; ++y)
@@ -89,8 +88,8 @@ Image with_width(const Image& image, int64_t width) {
   return out;
 }
 
-Image with_height(const Image& image, int64_t height) {
-  const Filter filter = make_filter(image.size.height, height);
+Image with_height(const Image& image, int64_t height, const ResizeKernel& kernel) {
+  const Filter filter = make_filter(kernel, image.size.height, height);
   const int64_t row = image.size.width * 3;
   Image out{{height, image.size.width}, std::vector<uint8_t>(static_cast<size_t>(height * row))};
   uint8_t* to = out.rgb.data();
@@ -101,9 +100,11 @@ Image with_height(const Image& image, int64_t height) {
 
 }  // namespace
 
-Image resized(const Image& image, const ImageSize& size) {
-  Image out = size.width == image.size.width ? image : with_width(image, size.width);
-  return size.height == out.size.height ? out : with_height(out, size.height);
+const ResizeKernel kBilinear = {1, bilinear}, kBicubic = {2, bicubic};
+
+Image resized(const Image& image, const ImageSize& size, const ResizeKernel& kernel) {
+  Image out = size.width == image.size.width ? image : with_width(image, size.width, kernel);
+  return size.height == out.size.height ? out : with_height(out, size.height, kernel);
 }
 
 }  // namespace kvcal

@@ -5,8 +5,15 @@
 
 namespace kvcal {
 
-/// Bicubic (a = -1/2), with the filter widened where the picture shrinks (antialias): first rows, then columns, rounded
-/// to 8 bits after each, with weights of 16 bits: the bytes of torchvision's resize of uint8 on a CPU.
-Image resized(const Image& image, const ImageSize& size);
+/// What a pixel counts for a point, by their distance: nothing from `radius` pixels on.
+struct ResizeKernel {
+  double radius;
+  double (*weight)(double distance);
+};
+extern const ResizeKernel kBilinear, kBicubic;  // bicubic with a = -1/2
+
+/// With the filter widened where the picture shrinks (antialias): first rows, then columns, rounded to 8 bits after
+/// each, with weights of 16 bits: the bytes of torchvision's resize of uint8 on a CPU.
+Image resized(const Image& image, const ImageSize& size, const ResizeKernel& kernel);
 
 }  // namespace kvcal

@@ -70,9 +70,11 @@ TEST(Resize, gives_the_bytes_of_the_reference) {
   const Image image = decode_image(bytes_of("shrunk.png"));
   for (const ImageSize size : {ImageSize{16, 32}, {47, 32}, {50, 61}, {70, 13}, {1, 1}}) {
     const std::string name = "shrunk.png to " + std::to_string(size.height) + " x " + std::to_string(size.width);
-    EXPECT_EQ(difference(resized(image, size), expected(name)), 0) << name;
+    EXPECT_EQ(difference(resized(image, size, kBicubic), expected(name)), 0) << name;
   }
-  EXPECT_EQ(difference(resized(image, image.size), image), 0);
+  EXPECT_EQ(difference(resized(image, image.size, kBicubic), image), 0);
+  EXPECT_EQ(difference(resized(image, {16, 32}, kBilinear), expected("shrunk.png to 16 x 32, bilinear")), 0);
+  EXPECT_EQ(difference(resized(image, {70, 13}, kBilinear), expected("shrunk.png to 70 x 13, bilinear")), 0);
 }
 
 TEST(Images, broken_files_are_refused_in_one_line) {

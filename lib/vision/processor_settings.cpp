@@ -1,0 +1,49 @@
+#include "vision/processor_settings.h"
+
+#include <cmath>
+#include <string>
+
+namespace kvcal {
+namespace {
+
+std::array<float, 3> read_channels(const Json& settings, const char* key, const Channels& fallback, float scale) {
+  const Json* given = find_member(settings, key);
+  if (given && (!given->is_array() || given->size() != 3)) fail(std::string(key) + " is not a list of three numbers");
+  std::array<float, 3> out{};
+  for (size_t c = 0; c < out.size(); ++c) {
+    if (given && !(*given)[c].is_number()) fail(std::string(key) + " is not a list of three numbers");
+    out[c] = static_cast<float>(given ? (*given)[c].get<double>() : fallback[c]) * scale;
+    if (!std::isfinite(out[c])) fail(std::string(key) + " holds a number that is not finite");
+  }
+  return out;
+}
+
+}  // namespace
+
+void check_steps(const Json& settings, const PatchShape& shape, const NamedFilter& filter) {
+  const std::string type = get_string_or(settings, "image_processor_type", shape.processor);
+  if (!type.starts_with(shape.processor))
+    fail("image_processor_type is " + quoted(type) + ", expected " + std::string(shape.processor));
+  for (const char* step : {"do_resize", "do_rescale", "do_normalize", "do_convert_rgb"})
+    if (!get_bool_or(settings, step, true)) fail(std::string(step) + " is false, expected true");
+  if (const int64_t given = get_int_or(settings, "resample", filter.number); given != filter.number)
+    fail("resample is " + std::to_string(given) + ", expected " + std::to_string(filter.number) + " (" + filter.name +
+         ")");
+}
+
+void expect_of_tower(const Json& settings, const char* key, int64_t fallback, int64_t wanted, std::string_view where) {
+  const int64_t value = get_int_or(settings, key, fallback, where);
+  if (value != wanted)
+    fail(std::string(where) + key + " is " + std::to_string(value) + ", the model's tower has " +
+         std::to_string(wanted));
+}
+
+void read_colors(const Json& settings, const Channels& mean, const Channels& deviation, PatchRules& rules) {
+  const float of_bytes = static_cast<float>(1.0 / get_number_or(settings, "rescale_factor", 1.0 / 255));
+  rules.mean = read_channels(settings, "image_mean", mean, of_bytes);
+  rules.deviation = read_channels(settings, "image_std", deviation, of_bytes);
+  for (const float d : rules.deviation)
+    if (d == 0) fail("image_std holds 0");
+}
+
+}  // namespace kvcal

@@ -1,0 +1,41 @@
+// What the files of image processors have in common.
+#pragma once
+
+#include <array>
+#include <functional>
+#include <string_view>
+
+#include "base/json.h"
+#include "vision/image.h"
+#include "vision/patches.h"
+#include "vision/resize.h"
+
+namespace kvcal {
+
+/// How a processor makes patches of pictures.
+struct PatchRules {
+  std::function<PatchGrid(const ImageSize&)> grid_of;
+  Json sizes;  // what that depends on, beside the shape
+  ResizeKernel kernel;
+  std::array<float, 3> mean, deviation;  // of bytes
+};
+
+/// Throws Error where the file is another processor's than `shape` names, leaves out a step that all have, or resizes
+/// otherwise: by a number of Pillow's, of which `filter` is the name and what an absent one means.
+struct NamedFilter {
+  int64_t number;
+  const char* name;
+};
+void check_steps(const Json& settings, const PatchShape& shape, const NamedFilter& filter);
+
+/// Throws Error where the file has a key with another value than the model's tower.
+void expect_of_tower(const Json& settings, const char* key, int64_t fallback, int64_t wanted,
+                     std::string_view where = "");
+
+/// Of R, G, B by a key: a number for each.
+using Channels = std::array<double, 3>;
+
+/// Reads rescale_factor, image_mean and image_std, with their defaults for missing keys.
+void read_colors(const Json& settings, const Channels& mean, const Channels& deviation, PatchRules& rules);
+
+}  // namespace kvcal
