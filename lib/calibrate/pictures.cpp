@@ -17,15 +17,17 @@ std::shared_ptr<const PictureTokens> picture_tokens(const PromptSet& set, const 
   return while_doing("prompts have pictures", [&] {
     const TowerSpec tower = read_tower(config, spec)->spec();
     return std::make_shared<const PictureTokens>(
-        PictureTokens{tower.token, PatchProcessor::load(folder, tower.patches)});
+        PictureTokens{tower.token, tower.text, PatchProcessor::load(folder, tower.patches)});
   });
 }
 
 PictureRoom::PictureRoom(const OpenedModel& model)
     : spec_(model.spec()), tower_(read_tower(model.checkpoint.config(), spec_)->spec()) {
   const Checkpoint& checkpoint = model.checkpoint;
-  of_model_ = PatchProcessor::load(checkpoint.folder(), tower_.patches).description() + "\n" +
-              weights_fingerprint(checkpoint, checkpoint.names_below(tower_prefix(checkpoint, tower_)));
+  of_model_ = PatchProcessor::load(checkpoint.folder(), tower_.patches).description();
+  for (const std::string& module : tower_.modules)
+    of_model_ +=
+        "\n" + weights_fingerprint(checkpoint, checkpoint.names_below(tower_prefix(checkpoint, tower_) + module));
 }
 
 void PictureRoom::add_to(PromptTokens& tokens, const TokenizedPrompt& prompt) const {

@@ -24,6 +24,15 @@ void copy_row(const Tensor& from, int64_t index, const Tensor& to, int64_t row) 
 
 }  // namespace
 
+std::vector<int32_t> ends_of_images(const std::vector<int32_t>& row_of) {
+  std::vector<int32_t> last(row_of.size());
+  for (size_t i = row_of.size(); i-- > 0;) {
+    const bool goes_on = i + 1 < row_of.size() && row_of[i] >= 0 && row_of[i + 1] >= 0;
+    last[i] = goes_on ? last[i + 1] : static_cast<int32_t>(i);
+  }
+  return last;
+}
+
 Tensor with_encoder_rows(Ops& op, const Tensor& x, const Batch& batch) {
   if (batch.encoded.empty()) return x;
   const Storage host(x.shape, x.dtype);

@@ -28,6 +28,9 @@ struct EncodedToken {
   int64_t index = 0;  // row of its tensors
 };
 
+/// last_seen of a prompt whose images are seen whole: each is a run of encoder's rows without a token between them.
+std::vector<int32_t> ends_of_images(const std::vector<int32_t>& row_of);
+
 struct Batch;
 class Ops;
 

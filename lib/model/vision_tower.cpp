@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "model/gemma3_tower.h"
 #include "model/qwen2_5_vl_tower.h"
 #include "model/qwen2_vl_tower.h"
 #include "model/qwen3_vl_tower.h"
@@ -14,7 +15,8 @@ struct TowerOf {
   std::unique_ptr<VisionTower> (*read)(const Json& config, const ModelSpec& spec);
 };
 
-constexpr TowerOf kTowers[] = {{"Qwen2VLForConditionalGeneration", read_qwen2_vl_tower},
+constexpr TowerOf kTowers[] = {{"Gemma3ForConditionalGeneration", read_gemma3_tower},
+                               {"Qwen2VLForConditionalGeneration", read_qwen2_vl_tower},
                                {"Qwen2_5_VLForConditionalGeneration", read_qwen2_5_vl_tower},
                                {"Qwen3VLForConditionalGeneration", read_qwen3_vl_tower},
                                {"Qwen3VLMoeForConditionalGeneration", read_qwen3_vl_tower},
@@ -34,7 +36,7 @@ std::unique_ptr<VisionTower> read_tower(const Json& config, const ModelSpec& spe
   const TowerOf* found = find_tower(spec.architecture);
   if (!found)
     fail("the vision tower of a " + spec.architecture + " is not run here; give \"embeddings\" instead of pictures");
-  if (spec.placeholders.empty()) fail("config.json has no vision_config with an image_token_id");
+  if (spec.placeholders.empty()) fail("config.json has no vision_config with the token of an image");
   return while_doing("reading vision_config", [&] { return found->read(config, spec); });
 }
 

@@ -23,13 +23,15 @@ class TowerPart {
 
 struct TowerSpec {
   int32_t token = 0;  // the placeholder of an image
+  PictureText text;
   PatchShape patches;
   int64_t hidden = 0;       // of the stream that its blocks share
   int64_t activations = 0;  // elements that a block's forward allocates per patch
   int n_blocks = 0;
-  std::vector<int> deepstack_after;   // the block behind which each stream of deepstack is taken
-  std::vector<std::string> prefixes;  // of its tensors, any of which a checkpoint may have
-  std::string first;                  // a tensor that it has in any case
+  std::vector<int> deepstack_after;         // the block behind which each stream of deepstack is taken
+  std::vector<std::string> prefixes;        // of its tensors, any of which a checkpoint may have
+  std::vector<std::string> modules = {""};  // below the prefix: all that it consists of
+  std::string first;                        // a tensor that it has in any case
 };
 
 class VisionTower {

@@ -52,16 +52,6 @@ void check_names(const SafetensorsFile& file, int64_t n_deepstack) {
     if (std::find(known.begin(), known.end(), info.name) == known.end()) fail_unknown("tensor", info.name, known);
 }
 
-// An image is a run of placeholders without a token between them.
-std::vector<int32_t> ends_of_images(const std::vector<int32_t>& row_of) {
-  std::vector<int32_t> last(row_of.size());
-  for (size_t i = row_of.size(); i-- > 0;) {
-    const bool goes_on = i + 1 < row_of.size() && row_of[i] >= 0 && row_of[i + 1] >= 0;
-    last[i] = goes_on ? last[i + 1] : static_cast<int32_t>(i);
-  }
-  return last;
-}
-
 std::shared_ptr<const EncoderRows> read(const std::filesystem::path& path, std::span<const int32_t> ids,
                                         const ModelSpec& spec) {
   if (spec.placeholders.empty()) fail("a " + spec.architecture + " is read without embeddings of images or videos");

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <numeric>
 
 #include "tensor/dtype.h"
 
@@ -42,6 +43,12 @@ class Positions {
   size_t n_tokens_, at_ = 0;
   int64_t next_ = 0;
 };
+
+std::vector<int32_t> one_after_the_other(size_t n_tokens) {
+  std::vector<int32_t> positions(n_tokens);
+  std::iota(positions.begin(), positions.end(), 0);
+  return positions;
+}
 
 /// A picture on its way through a tower.
 struct Traveller {
@@ -115,7 +122,8 @@ std::shared_ptr<const EncoderRows> plan_pictures(std::span<const int32_t> ids, s
     positions.add_picture(picture.grid, tower.patches.merge);
   }
   if (next < rows->pictures.size()) fail("fewer image tokens than pictures");
-  rows->positions = positions.take();
+  if (spec.images_seen_whole) rows->last_seen = ends_of_images(rows->row_of);
+  rows->positions = spec.n_position_axes == 1 ? one_after_the_other(ids.size()) : positions.take();
   rows->n_axes = spec.n_position_axes;
   auto memory = std::make_shared<std::vector<Storage>>();
   for (int64_t i = 0; i <= spec.n_deepstack; ++i) memory->emplace_back(Shape{n, spec.hidden}, DType::F32);
@@ -152,7 +160,7 @@ void run_tower(const VisionTower& tower, const PatchProcessor& processor, Ops& o
   }
   const std::unique_ptr<TowerPart> output = tower.load_output(op, weights);
   for (const Traveller& t : all) put_rows(*output, op, t, t.to->embeddings);
-  weights.release();
+  for (const std::string& module : spec.modules) weights.at(module).release();
 }
 
 uint64_t tower_bytes(const TowerSpec& tower, std::span<const PromptTokens> prompts) {

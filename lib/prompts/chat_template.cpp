@@ -6,6 +6,7 @@
 #include "jinja/interpreter.h"
 #include "jinja/parser.h"
 #include "prompts/chat_template_files.h"
+#include "prompts/prompt_pictures.h"
 #include "unicode/utf8.h"
 
 namespace kvcal {
@@ -125,7 +126,7 @@ std::string ChatTemplate::render(const ChatInput& input,
     define("documents", Value::from_json(input.documents), !input.documents.is_null());
     define("add_generation_prompt", Value::boolean(input.add_generation_prompt), false);
     const int64_t now = input.unix_seconds ? *input.unix_seconds : current_seconds();
-    return jinja::render(chosen->body, variables, jinja::Limits(), now);
+    return with_pictures(jinja::render(chosen->body, variables, jinja::Limits(), now), input.picture);
   });
 }
 

@@ -14,6 +14,7 @@
 #include <string_view>
 
 #include "base/json.h"
+#include "vision/patches.h"
 
 namespace kvcal {
 
@@ -25,6 +26,7 @@ struct ChatInput {
   Json extra = Json::object();         // further variables; they win over special tokens
   /// What strftime_now prints, in seconds since 1970 (UTC). Absent: the clock.
   std::optional<int64_t> unix_seconds;
+  PictureText picture{};  // what becomes of each picture in what the template writes
 };
 
 /// "2026-07-26" (midnight), "2026-07-26T12:30:00" or seconds since 1970, as seconds since 1970 in UTC.

@@ -91,6 +91,13 @@ void read_pictures(std::vector<PromptPicture>& pictures, Json& messages, const s
   });
 }
 
+std::string with_pictures(std::string text, const PictureText& picture) {
+  if (picture.written.empty()) return text;
+  for (size_t at = 0; (at = text.find(picture.written, at)) != text.npos; at += picture.read.size())
+    text.replace(at, picture.written.size(), picture.read);
+  return text;
+}
+
 std::vector<Picture> expand_pictures(const std::vector<PromptPicture>& pictures, const PictureTokens& reader,
                                      std::vector<int32_t>& ids, std::vector<uint8_t>& kinds) {
   const auto n_tokens = static_cast<size_t>(std::ranges::count(ids, reader.token));

@@ -18,6 +18,9 @@ std::vector<PromptPicture> pictures_of(const Json& image);
 /// any. Throws Error for an address, a file that cannot be read or is too large, and a broken data URI.
 void read_pictures(std::vector<PromptPicture>& pictures, Json& messages, const std::filesystem::path& folder);
 
+/// A text with each picture as it is read.
+std::string with_pictures(std::string text, const PictureText& picture);
+
 /// Repeats the token of each picture, and its kind, as often as the picture has squares. Throws Error where there are
 /// not as many tokens as pictures, and for a picture that cannot be read.
 std::vector<Picture> expand_pictures(const std::vector<PromptPicture>& pictures, const PictureTokens& reader,

@@ -153,7 +153,8 @@ class PromptTokenizer {
     } else {
       if (!tokenizer_) fail("needs a tokenizer, but the model has none; give input_ids instead");
       const ChatInput chat = r.kind == PromptKind::Chat ? chat_of(r) : ChatInput{};
-      out.text = r.kind == PromptKind::Chat ? template_->render(chat, tokenizer_->special_tokens()) : r.text;
+      out.text = r.kind == PromptKind::Chat ? template_->render(chat, tokenizer_->special_tokens())
+                                            : with_pictures(r.text, picture_text(r));
       Tokenizer::Encoded encoded = tokenizer_->encode(out.text, r.kind == PromptKind::Text);
       out.input_ids = std::move(encoded.ids);
       replaced += encoded.replaced;
@@ -187,7 +188,12 @@ class PromptTokenizer {
     input.add_generation_prompt = !ends_with_assistant(r.messages);
     input.extra = options_.template_kwargs;
     input.unix_seconds = options_.unix_seconds;
+    input.picture = picture_text(r);
     return input;
+  }
+
+  PictureText picture_text(const PromptRecord& r) const {
+    return options_.pictures && !r.pictures.empty() ? options_.pictures->text : PictureText{};
   }
 
   void check(const std::vector<int32_t>& ids) const {

@@ -7,6 +7,7 @@
 #include <fstream>
 
 #include "artifact/artifact.h"
+#include "base/token_kind.h"
 #include "calibrate/calibrate.h"
 #include "e2e/runs.h"
 #include "harness/message_of.h"
@@ -96,6 +97,26 @@ TEST_P(PicturePromptsTest, are_known_by_their_bytes) {
 
 INSTANTIATE_TEST_SUITE_P(Cases, PicturePromptsTest, testing::ValuesIn(picture_cases()),
                          [](const auto& c) { return c.param; });
+
+TEST(PicturePrompts, of_gemma_3_are_written_out_before_they_become_tokens) {
+  const PictureModel pictures("gemma3_vl");
+  for (const char* file : {"tokenizer.json", "chat_template.jinja"})
+    fs::copy_file(pictures.source() / file, pictures.folder() / file);
+  const OpenedModel model(pictures.folder());
+  NoticeListener silent;
+  const auto fed = [&](const Json& record) {
+    const std::string file = (pictures.image(0).parent_path() / "p.jsonl").string();
+    return feed_prompts(
+               model, {}, [&](bool) { return parse_prompts(record.dump(), file); }, silent)
+        .prompts.at(0);
+  };
+  const TokenizedPrompt chat = fed({{"messages", pictures.golden()["chat"]}});
+  EXPECT_EQ(chat.input_ids, pictures.golden()["chat_ids"].get<std::vector<int32_t>>());
+  EXPECT_EQ(chat.kinds.at(6), token_kind(TokenRole::User, 1)) << "what the processor writes is the user's as well";
+  const TokenizedPrompt text = fed({{"text", "a\n<start_of_image>"}, {"image", "shrunk.png"}});
+  EXPECT_EQ(text.text, "a\n\n\n<start_of_image><image_soft_token><end_of_image>\n\n");
+  EXPECT_EQ(text.input_ids, (std::vector<int32_t>{10, 43, 93, 92, 92, 92, 92, 94, 42}));
+}
 
 TEST(PicturePrompts, refusals_name_the_picture) {
   const PictureModel pictures("qwen3_vl");
