@@ -1,5 +1,7 @@
 #include "model/moe_decoder.h"
 
+#include "model/nextn.h"
+
 namespace kvcal {
 namespace {
 
@@ -39,30 +41,47 @@ void make_uniform(MoeDecoderConfig& c) {
 }
 
 MoeDecoder::MoeDecoder(const Json& config, MoeDecoderConfig c) : c_(std::move(c)) {
-  const DecoderDims& d = c_.dims;
-  spec_ = general_spec(config, d);
+  spec_ = general_spec(config, c_.dims);
   spec_.default_prefix = c_.default_prefix;
-  final_eps_ = d.eps;
+  spec_.mtp_names = c_.mtp.begin;
+  final_eps_ = c_.dims.eps;
   final_gain_ = c_.gain;
-  const int64_t dense = attention_parameters(d, c_.attention) + 3 * d.hidden * d.ffn + 2 * d.hidden;
-  for (size_t i = 0; i < c_.windows.size(); ++i) {
-    KvLayout& cache = add_attention_layer(spec_, d, c_.rope_of(static_cast<int>(i)), c_.windows[i], dense);
-    cache.learned_sinks = c_.attention.sinks;
-    // A weighted norm behind RoPE changes the length of a pair.
-    if (c_.attention.norm == QkNorm::PerHeadAfterRope) cache.pair_bound = PairBound::None;
-    LayerSpec& layer = spec_.layers.back();
-    name_norms(layer.attention, c_.attention);
-    if (c_.sparse[i]) {
-      count_moe_layer(layer, c_.moe, d.ffn);
-      layer.parameters += c_.moe_extra_parameters;
-    }
-    if (!c_.multipliers) continue;
-    cache.softmax_scale = c_.multipliers->attention;
-    layer.activations += 2 * d.hidden;
-  }
+  for (size_t i = 0; i < c_.windows.size(); ++i) add_layer(i);
   if (!c_.multipliers) return;
   embedding_factor_ = c_.multipliers->embedding;
   logits_.factor = c_.multipliers->logits;
+}
+
+void MoeDecoder::add_layer(size_t i) {
+  const DecoderDims& d = c_.dims;
+  const int64_t dense = attention_parameters(d, c_.attention) + 3 * d.hidden * d.ffn + 2 * d.hidden;
+  KvLayout& cache = add_attention_layer(spec_, d, c_.rope_of(static_cast<int>(i)), c_.windows[i], dense);
+  cache.learned_sinks = c_.attention.sinks;
+  // A weighted norm behind RoPE changes the length of a pair.
+  if (c_.attention.norm == QkNorm::PerHeadAfterRope) cache.pair_bound = PairBound::None;
+  LayerSpec& layer = spec_.layers.back();
+  name_norms(layer.attention, c_.attention);
+  if (c_.sparse[i]) {
+    count_moe_layer(layer, c_.moe, d.ffn);
+    layer.parameters += c_.moe_extra_parameters;
+  }
+  if (!c_.multipliers) return;
+  cache.softmax_scale = c_.multipliers->attention;
+  layer.activations += 2 * d.hidden;
+}
+
+void MoeDecoder::add_mtp_layer() {
+  assert(c_.ropes.empty());
+  c_.sparse.push_back(true);
+  c_.windows.push_back(0);
+  add_layer(c_.windows.size() - 1);
+  count_nextn_input(spec_.layers.back(), c_.dims.hidden);
+  spec_.n_mtp_layers = 1;
+}
+
+std::unique_ptr<Block> MoeDecoder::load_mtp_layer(WeightLoader& loader, WeightBinder& weights, WeightBinder& w) const {
+  return std::make_unique<MtpBlock>(load_nextn_input(spec_, c_.mtp, c_.dims.eps, loader, weights, w),
+                                    std::make_unique<MoeDecoderBlock>(c_, spec_.caches.back(), loader, w));
 }
 
 std::unique_ptr<Block> MoeDecoder::make_block(const LayerSpec&, const KvLayout* cache, WeightLoader& loader,

@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "model/decoder_model.h"
+#include "model/mtp.h"
 #include "model/multipliers.h"
 #include "model/self_attention.h"
 #include "model/sparse_moe.h"
@@ -24,6 +25,7 @@ struct MoeDecoderConfig {
   int64_t moe_extra_parameters = 0;  // of a sparse layer, beyond moe_parameters()
   std::optional<Multipliers> multipliers;
   std::string default_prefix = "model.";  // ModelSpec::default_prefix
+  MtpNames mtp{};                         // of a sparse layer without a window (nextn.h), or none
 
   const RopeSpec& rope_of(int layer) const { return ropes.empty() ? rope : ropes[static_cast<size_t>(layer)]; }
 };
@@ -35,12 +37,16 @@ void make_uniform(MoeDecoderConfig& config);
 class MoeDecoder : public DecoderModel {
  public:
   MoeDecoder(const Json& config, MoeDecoderConfig c);
+  void add_mtp_layer() override;
+  std::unique_ptr<Block> load_mtp_layer(WeightLoader& loader, WeightBinder& weights, WeightBinder& w) const override;
 
  protected:
   std::unique_ptr<Block> make_block(const LayerSpec& layer, const KvLayout* cache, WeightLoader& loader,
                                     WeightBinder w) const override;
 
  private:
+  void add_layer(size_t i);
+
   MoeDecoderConfig c_;
 };
 

@@ -4,11 +4,13 @@ attention receives.
     python make_mtp_goldens.py [CASE...] [--out DIR]     (re)makes the folders tests/arch/mtp/<case>
     python make_mtp_goldens.py --check                   makes them again elsewhere and compares
 
-The reference framework has no MTP layers; servers do (docs/model-notes.md, "MTP layers", says where). The layer's input is
-written here after them, the decoder layer in it is the reference framework's own. Format: tests/arch/mtp/README.md.
+The layer's input is written here after what servers do (docs/model-notes.md, "MTP layers", says where; the reference
+framework has no such layers of some families, and rotates those of others by one more position). The decoder layer in it
+is the reference framework's own. Format: tests/arch/mtp/README.md.
 """
 
 import argparse
+import copy
 import filecmp
 import json
 import sys
@@ -22,7 +24,7 @@ from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.masking_utils import eager_mask
 
 from cases import CASES
-from golden_checkpoint import Draw, draw
+from golden_checkpoint import Draw, draw, stored_tensors
 from json_lines import write_json
 from make_arch_goldens import GOLDEN, PRECISIONS, Capture, absmax, load, movement
 
@@ -42,39 +44,46 @@ class MtpCase:
     projection: str
     embedding_norm: str
     hidden_norm: str
+    last_norm: str  # behind the layer: no part of what is cached
+    zero_centred: bool  # gains: 1 + w
+    first_empty: bool = False  # the row at position 0 reads no token's embedding
+    fused_experts: bool = False  # in the file
     full_sequence: int = 0
 
 
-HYBRID = ("mtp.", "layers.0.", "fc", "pre_fc_norm_embedding", "pre_fc_norm_hidden")
-CASES_MTP = (MtpCase("qwen3_5", *HYBRID), MtpCase("qwen3_5_moe", *HYBRID), MtpCase("qwen3_next", *HYBRID))
+HYBRID = ("mtp.", "layers.0.", "fc", "pre_fc_norm_embedding", "pre_fc_norm_hidden", "norm", True)
+NEXTN = ("", "eh_proj", "enorm", "hnorm", "shared_head.norm", False, True)
+CASES_MTP = (MtpCase("qwen3_5", *HYBRID), MtpCase("qwen3_5_moe", *HYBRID, fused_experts=True),
+             MtpCase("qwen3_next", *HYBRID), MtpCase("glm4_moe", "model.layers.3.", *NEXTN))
 
 
 def decoder_layer(model) -> torch.nn.Module:
-    """One more layer of the model's own kind, with attention, as the model's last one with attention is."""
+    """One more layer of the model's own kind: as the model's last one with attention is, or the one behind the last."""
     decoder = model.get_decoder()
     config = decoder.config
-    index = max(i for i, kind in enumerate(config.layer_types) if kind == "full_attention")
-    return type(decoder.layers[index])(config, index)
+    kinds = getattr(config, "layer_types", None)
+    index = (max(i for i, kind in enumerate(kinds) if kind == "full_attention") if kinds else config.num_hidden_layers)
+    return type(decoder.layers[-1 if kinds is None else index])(config, index)
 
 
 def random_tensors(case: MtpCase, base, layer: torch.nn.Module, hidden: int, seed: int) -> dict[str, torch.Tensor]:
-    shapes = {case.layer + name: p.shape for name, p in layer.named_parameters()}
+    shapes = {case.layer + name: t.shape for name, t in stored_tensors(layer).items()}
     shapes[case.projection + ".weight"] = (hidden, 2 * hidden)
-    for norm in (case.embedding_norm, case.hidden_norm, "norm"):
+    for norm in (case.embedding_norm, case.hidden_norm, case.last_norm):
         shapes[norm + ".weight"] = (hidden,)
     tensors = {}
     for name, shape in shapes.items():
         if name.startswith(("norm", "pre_fc_norm")):
             value = Draw(name, torch.Size(shape), seed).uniform(-0.5, 0.5)
         else:
-            value = draw(base, name, torch.Size(shape), seed, zero_centred=True)
-        tensors[case.begin + name] = value.to(torch.bfloat16)
+            value = draw(base, name, torch.Size(shape), seed, case.zero_centred)
+        tensors[case.begin + name] = value if name.endswith(base.f32_tensors or "-") else value.to(torch.bfloat16)
     return tensors
 
 
 def published(case: MtpCase, tensors: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    """The tensors as files have them: Qwen3-Next's experts one by one."""
-    if case.name != "qwen3_next":
+    """The tensors as files have them: most experts one by one."""
+    if case.fused_experts:
         return tensors
     files = {}
     for name, all_experts in tensors.items():
@@ -88,28 +97,31 @@ def published(case: MtpCase, tensors: dict[str, torch.Tensor]) -> dict[str, torc
     return files
 
 
-def normed(x: torch.Tensor, gain: torch.Tensor, eps: float) -> torch.Tensor:
-    """(1 + gain) x / rms(x), computed in f32."""
-    wide = x.float()
-    return (wide * torch.rsqrt(wide.pow(2).mean(-1, keepdim=True) + eps) * (1 + gain.float())).to(x.dtype)
+def norm_of(decoder, gain: torch.Tensor) -> torch.nn.Module:
+    """A norm as the decoder's last one, with another gain."""
+    norm = copy.deepcopy(decoder.norm)
+    norm.weight.data = gain
+    return norm
 
 
 def run(case: MtpCase, base, tensors: dict, precision: str, sequences: list[list[int]]) -> dict:
     model = load(base, GOLDEN / base.name, precision)
     decoder, config = model.get_decoder(), model.get_decoder().config
-    weights = {name.removeprefix(case.begin): t.to(PRECISIONS[precision]) for name, t in tensors.items()}
-    layer = decoder_layer(model).to(PRECISIONS[precision]).eval()
-    layer.load_state_dict({name.removeprefix(case.layer): t for name, t in weights.items()
-                           if name.startswith(case.layer)})
+    weights = {name.removeprefix(case.begin): t if t.dtype == torch.float32 else t.to(PRECISIONS[precision])
+               for name, t in tensors.items()}
+    layer = decoder_layer(model).eval()
+    for name, tensor in stored_tensors(layer).items():
+        tensor.data = weights[case.layer + name]
+    e_norm, h_norm = (norm_of(decoder, weights[name + ".weight"]) for name in (case.embedding_norm, case.hidden_norm))
     result = {"sites": [], "further_queries": [{} for _ in sequences]}
     for ids in sequences:
         tokens = torch.tensor([ids])
         states = decoder(input_ids=tokens, use_cache=False).last_hidden_state  # behind the final norm
         rows, n = states[:, :-1], len(ids) - 1  # a token that none is behind has no row
         behind = decoder.embed_tokens(tokens[:, 1:])
-        e = normed(behind, weights[case.embedding_norm + ".weight"], config.rms_norm_eps)
-        h = normed(rows, weights[case.hidden_norm + ".weight"], config.rms_norm_eps)
-        x = torch.cat([e, h], dim=-1) @ weights[case.projection + ".weight"].T
+        if case.first_empty:
+            behind[:, 0] = 0
+        x = torch.cat([e_norm(behind), h_norm(rows)], dim=-1) @ weights[case.projection + ".weight"].T
         positions = torch.arange(n)[None]
         axes = positions[None].expand(3, 1, n) if "mrope_section" in config.rope_parameters else positions
         mask = torch.full((n, n), -torch.inf).triu(1)[None, None].to(x.dtype)

@@ -6,6 +6,7 @@
 
 #include "model/archs/archs.h"
 #include "model/moe_decoder.h"
+#include "model/nextn.h"
 #include "model/rope.h"
 
 namespace kvcal {
@@ -57,6 +58,7 @@ MoeDecoderConfig read(const Json& config, const DecoderDefaults& defaults, bool 
 std::unique_ptr<Model> parse_glm4_moe(const Json& config) {
   MoeDecoderConfig c = read(config, kDefaults, false);
   c.rope = read_rope(text_config(config), c.dims.head_dim, kRopeDefaults);
+  c.mtp = read_nextn(text_config(config), c.dims.n_layers);
   return std::make_unique<MoeDecoder>(config, std::move(c));
 }
 
