@@ -120,11 +120,13 @@ void add_tensors(const std::vector<LayerScales>& scales, const Naming& naming, E
     plan.tensors.push_back({name, shape_of(naming, values.size()), values});
     plan.scales.push_back({layer.layer, site, name, std::move(values)});
   };
+  // The query's other spellings are dropped without a word.
+  const ScaleSpelling of_query =
+      naming.spelling == ScaleSpelling::Native ? ScaleSpelling::Native : ScaleSpelling::Attention;
   for (const LayerScales& layer : scales) {
     add(layer, "key", layer.module + scale_suffix(naming.spelling, 'k'), layer.key);
     add(layer, "value", layer.module + scale_suffix(naming.spelling, 'v'), layer.value);
-    // Every other spelling of it is dropped without a word.
-    if (naming.query) add(layer, "query", layer.module + scale_suffix(ScaleSpelling::Attention, 'q'), layer.query);
+    if (naming.query) add(layer, "query", layer.module + scale_suffix(of_query, 'q'), layer.query);
   }
 }
 

@@ -49,14 +49,15 @@ void check_granularity(const Artifact& artifact, const std::string& wanted) {
 }
 
 /// What becomes of the MTP layer's cache in a server that drafts tokens with it; "" for files of no server.
-std::string note_on_mtp(const ExportInput& input, const ExportPlan& plan) {
+std::string note_on_mtp(const ExportInput& input, const Exporter& exporter, const ExportPlan& plan) {
   const int layer = input.artifact.mtp_layers.front().index;
   const bool written = std::ranges::find(plan.scales, layer, &PlannedScale::layer) != plan.scales.end();
   if (written && plan.tensors.empty()) return "";
   if (written)
-    return "the MTP layer has its scales too, which a server loads that drafts tokens with it: vLLM with "
-           "--speculative-config '{\"method\": \"mtp\", \"num_speculative_tokens\": 1}', SGLang with "
-           "--speculative-algorithm NEXTN";
+    return "the MTP layer has its scales too, which the server loads where it drafts tokens with it: " +
+           std::string(exporter.name == "sglang"
+                           ? "--speculative-algorithm NEXTN"
+                           : "--speculative-config '{\"method\": \"mtp\", \"num_speculative_tokens\": 1}'");
   return std::string(input.model.with_mtp ? "this target has no place for the MTP layer's scales"
                                           : "the checkpoint has no MTP layer, and its scales are left out") +
          ": a server that drafts tokens with such a layer runs its cache at 1.0";
@@ -97,7 +98,7 @@ ExportResult export_scales(const ExportRequest& request) {
   const ExportInput input = {artifact, model, carrier, options, request.scales, place_of(request, model)};
   ExportResult result = {exporter.plan(input), {}, input.out, skipped, recipe ? recipe->sha256 : ""};
   if (exporter.is_served && !artifact.mtp_layers.empty())
-    if (const std::string note = note_on_mtp(input, result.plan); !note.empty())
+    if (const std::string note = note_on_mtp(input, exporter, result.plan); !note.empty())
       result.plan.serving.notes.push_back(note);
   if (recipe) {
     std::vector<std::string> notes = notes_on(*recipe, artifact);

@@ -98,7 +98,10 @@ ExportPlan plan(const ExportInput& input) {
   ExportPlan result;
   result.dropped = replaced_scales(input);
   add_tensors(layer_scales(input.artifact, input.model, granularity), naming, result);
-  add_tensors(mtp_layer_scales(input.artifact, input.model, granularity), naming, result);
+  // Loaders of MTP layers differ in what they rename (glm4_moe_mtp.py: nothing); all take the parameter's own name.
+  Naming of_mtp = naming;
+  of_mtp.spelling = ScaleSpelling::Native;
+  add_tensors(mtp_layer_scales(input.artifact, input.model, granularity), of_mtp, result);
   result.files = configs(input);
   result.serving.commands = {vllm_command(input, "fp8")};
   result.serving.snippet = vllm_snippet(input, "fp8");

@@ -25,6 +25,11 @@ bool is_of_draft(std::string_view name) {
   return name.starts_with("mtp.") || has_word(name, {".mtp.", "nextn", "draft", "eagle"});
 }
 
+/// One under the number behind the last layer's.
+bool is_of_mtp(const ModelSpec& spec, const std::string& prefix, std::string_view name) {
+  return !spec.mtp_names.empty() && name.starts_with(prefix + spec.mtp_names);
+}
+
 Owner owner_of_layer(const LayerSpec& layer) {
   if (layer.cache >= 0) return Owner::NoModule;  // the layer has a cache, but this is not the module that owns it
   return layer.shares_cache >= 0 ? Owner::SharedKv : Owner::NoKv;
@@ -41,7 +46,7 @@ void place(const ModelSpec& spec, const std::string& prefix, int64_t layer_numbe
   const std::string_view name = s.attention;
   if (is_of_tower(name)) {
     s.owner = Owner::Tower;
-  } else if (is_of_draft(name)) {
+  } else if (is_of_draft(name) || is_of_mtp(spec, prefix, name)) {
     s.owner = Owner::Draft;
   } else if (!name.starts_with(prefix + spec.layer_prefix)) {
     s.owner = Owner::NoModule;

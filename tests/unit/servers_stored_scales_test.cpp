@@ -100,6 +100,22 @@ TEST(StoredScales, SaysWhoseTheyAre) {
     EXPECT_TRUE(!stored.zero_point || stored.values == std::vector<float>{1.0F});  // 0x38 in E4M3
 }
 
+TEST(StoredScales, KnowsTheLayerBehindTheLastThatDrafts) {
+  const TempFolder folder;
+  ScaleFolder f = llm_compressor_folder();
+  for (const char* layer : {"4", "5"})
+    f.tensors["model.layers." + std::string(layer) + ".self_attn.attn.k_scale"] = f32_tensor(Shape{}, {0.5F});
+  f.write(folder);
+  const Checkpoint checkpoint = Checkpoint::open(folder / "model");
+  ModelSpec spec = parse_model(checkpoint.config())->spec();
+  spec.mtp_names = "layers.4.";
+  std::map<std::string, Owner> owners;
+  for (const StoredScale& stored : read_stored_scales(checkpoint, spec).tensors)
+    owners[stored.attention] = stored.owner;
+  EXPECT_EQ(owners.at("model.layers.4.self_attn"), Owner::Draft);
+  EXPECT_EQ(owners.at("model.layers.5.self_attn"), Owner::NoLayer);
+}
+
 TEST(StoredScales, FindsWhatTheIndexLeavesOut) {
   const TempFolder folder;
   ScaleFolder f = llm_compressor_folder();
