@@ -21,7 +21,12 @@ struct Site3 {
   const char* name;
   Site site;
 };
-constexpr Site3 kSites[] = {{"key", Site::Key}, {"value", Site::Value}, {"query", Site::Query}};
+constexpr Site3 kGqaSites[] = {{"key", Site::Key}, {"value", Site::Value}, {"query", Site::Query}};
+constexpr Site3 kMlaSites[] = {{"latent", Site::Latent}, {"query", Site::Query}};
+
+std::span<const Site3> sites_of(const KvLayout& c) {
+  return c.is_mla() ? std::span<const Site3>(kMlaSites) : std::span<const Site3>(kGqaSites);
+}
 
 using Runs = std::vector<std::vector<int32_t>>;
 
@@ -63,7 +68,7 @@ class MtpTest : public ::testing::TestWithParam<std::string> {
     auto seen = run(backend(p), json_.at("sequences").get<Runs>(), 256);
     const int64_t full = json_.at("full_sequence");
     const SafetensorsFile file(golden_ / "golden.safetensors");
-    for (const Site3& s : kSites) {
+    for (const Site3& s : sites_of(layout_)) {
       EXPECT_TRUE(close(seen.at({full, layout_.cache, s.site}).values, golden_tensor(file, precision + "." + s.name),
                         rms_bound))
           << s.name;
@@ -102,7 +107,7 @@ TEST_P(MtpTest, chunks_and_company_do_not_matter) {
   const Runs all = {tokens(300), tokens(1), tokens(257), tokens(211), tokens(2)};
   const auto together = run(backend(Precision::BF16), all, 256), whole = run(backend(Precision::BF16), all, 4096);
   for (size_t i = 0; i < all.size(); ++i)
-    for (const Site3& s : kSites) {
+    for (const Site3& s : sites_of(layout_)) {
       const RecordingTap::Key key = {static_cast<int64_t>(i), layout_.cache, s.site};
       if (all[i].size() == 1) {
         EXPECT_FALSE(together.contains(key));

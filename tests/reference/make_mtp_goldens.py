@@ -23,6 +23,7 @@ from safetensors.torch import load_file, save_file
 from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.masking_utils import eager_mask
 
+import latent_rows
 from cases import CASES
 from golden_checkpoint import Draw, draw, stored_tensors
 from json_lines import write_json
@@ -54,7 +55,8 @@ class MtpCase:
 HYBRID = ("mtp.", "layers.0.", "fc", "pre_fc_norm_embedding", "pre_fc_norm_hidden", "norm", True)
 NEXTN = ("", "eh_proj", "enorm", "hnorm", "shared_head.norm", False, True)
 CASES_MTP = (MtpCase("qwen3_5", *HYBRID), MtpCase("qwen3_5_moe", *HYBRID, fused_experts=True),
-             MtpCase("qwen3_next", *HYBRID), MtpCase("glm4_moe", "model.layers.3.", *NEXTN))
+             MtpCase("qwen3_next", *HYBRID), MtpCase("glm4_moe", "model.layers.3.", *NEXTN),
+             MtpCase("deepseek_v3", "model.layers.3.", *NEXTN))
 
 
 def decoder_layer(model) -> torch.nn.Module:
@@ -112,6 +114,8 @@ def run(case: MtpCase, base, tensors: dict, precision: str, sequences: list[list
     layer = decoder_layer(model).eval()
     for name, tensor in stored_tensors(layer).items():
         tensor.data = weights[case.layer + name]
+    decoder.layers.append(layer)  # beside its own layers, which alone it runs
+    latent_rows.prepare(model)
     e_norm, h_norm = (norm_of(decoder, weights[name + ".weight"]) for name in (case.embedding_norm, case.hidden_norm))
     result = {"sites": [], "further_queries": [{} for _ in sequences]}
     for ids in sequences:

@@ -15,6 +15,7 @@
 #include "model/indexer.h"
 #include "model/latent_attention.h"
 #include "model/moe_decoder.h"
+#include "model/nextn.h"
 #include "model/query_growth.h"
 #include "model/rope.h"
 #include "model/sparse_moe.h"
@@ -42,6 +43,7 @@ struct Family {
   bool grows = false;         // queries, with their position
   RouterLogits logits = RouterLogits::F32;
   const char* wrapped_prefix = "language_model.model.";
+  bool drafts = false;  // may have an MTP layer that is read
 };
 
 constexpr LatentDims kLatent = {.q_rank = 1536, .kv_rank = 512, .nope = 128, .rope = 64, .value = 128};
@@ -54,10 +56,11 @@ constexpr Family kV1 = {
     {102400, 4096, 11008, 30, 32, 0, 0, 2048}, {}, {0, 0, 1407, 0, 0}, {"softmax", "greedy", false, 1.0}};
 constexpr Family kV2 = {
     {102400, 4096, 11008, 32, 32, 0, 0, 2048}, kLatent, {64, 0, 1407, 2, 0}, {"softmax", "greedy", false, 1.0}};
-constexpr Family kV3 = {{129280, 7168, 18432, 61, 128, 0, 0, 4096},
-                        kLatent,
-                        {256, 8, 2048, 1, 3},
-                        {"sigmoid", "noaux_tc", true, 2.5, 8, 4}};
+constexpr Family kV3 = {.dims = {129280, 7168, 18432, 61, 128, 0, 0, 4096},
+                        .latent = kLatent,
+                        .experts = {256, 8, 2048, 1, 3},
+                        .routing = {"sigmoid", "noaux_tc", true, 2.5, 8, 4},
+                        .drafts = true};
 constexpr Family kGlm = {kGlmDims, kGlmLatent, {64, 4, 1536, 1, 1}, {"sigmoid", "noaux_tc", true, 1.8}};
 constexpr Family kV32 = {{129280, 7168, 18432, 61, 128, 0, 0, 163840}, kV3.latent, kV3.experts, kV3.routing, 64};
 constexpr Family kGlmDsa = {{.vocab = 154880,
@@ -90,6 +93,7 @@ struct DeepseekConfig {
   std::vector<bool> sparse;  // by layer
   std::optional<IndexerDims> indexer;
   QueryGrowth growth;
+  MtpNames mtp;
 };
 
 /// The config without sizes of heads that published files fill with anything.
@@ -167,18 +171,35 @@ class Deepseek final : public DecoderModel {
     read_feed_forwards(text, f, c_);
     spec_ = general_spec(config, c_.dims);
     for (int64_t i = 0; i < c_.dims.n_layers; ++i) {
-      add_latent_layer(spec_, c_.latent, c_.rope, c_.dims.ffn);
-      if (c_.growth.beta > 0) spec_.layers.back().activations += c_.dims.n_heads * c_.latent.qk() + 4;
-      if (c_.sparse[static_cast<size_t>(i)]) count_moe_layer(spec_.layers.back(), c_.moe, c_.dims.ffn);
+      add_layer(c_.sparse[static_cast<size_t>(i)]);
       if (c_.indexer && c_.indexer->has_own[static_cast<size_t>(i)])
         spec_.layers.back().parameters += indexer_parameters(*c_.indexer, c_.dims.hidden, c_.latent.q_rank);
     }
     if (c_.indexer) spec_.indexed_beyond = c_.indexer->n_picked;
+    if (f.drafts) c_.mtp = read_nextn(text, c_.dims.n_layers);
+    spec_.mtp_names = c_.mtp.begin;
     if (find_member(config, "text_config")) spec_.default_prefix = f.wrapped_prefix;
     final_eps_ = c_.dims.eps;
   }
 
+  void add_mtp_layer() override {
+    c_.sparse.push_back(true);
+    add_layer(true);
+    count_nextn_input(spec_.layers.back(), c_.dims.hidden);
+    spec_.n_mtp_layers = 1;
+  }
+  std::unique_ptr<Block> load_mtp_layer(WeightLoader& loader, WeightBinder& weights, WeightBinder& w) const override {
+    return std::make_unique<MtpBlock>(load_nextn_input(spec_, c_.mtp, c_.dims.eps, loader, weights, w),
+                                      make_block(spec_.layers.back(), &spec_.caches.back(), loader, w));
+  }
+
  private:
+  void add_layer(bool sparse) {
+    add_latent_layer(spec_, c_.latent, c_.rope, c_.dims.ffn);
+    if (c_.growth.beta > 0) spec_.layers.back().activations += c_.dims.n_heads * c_.latent.qk() + 4;
+    if (sparse) count_moe_layer(spec_.layers.back(), c_.moe, c_.dims.ffn);
+  }
+
   std::unique_ptr<Block> make_block(const LayerSpec& layer, const KvLayout* cache, WeightLoader& loader,
                                     WeightBinder w) const override {
     const int64_t n = c_.dims.hidden;
