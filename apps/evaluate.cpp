@@ -62,10 +62,10 @@ Sources read_sources(const EvaluateFlags& flags) {
 
 /// A format of --formats or --choose: the first file's own at its scales, others at those that follow from ranges.
 Variant variant_in(const std::string& name, const Sources& sources, const ModelSpec& spec, bool file_is_one) {
-  const StoredFormat& format = stored_format(name);
+  const StoredFormat format = stored_format(name);
   const Artifact* first = sources.scales.empty() ? nullptr : &sources.scales[0];
   if (file_is_one && first && first->quantization.dtype == name) return at_scales(spec, *first, name);
-  if (!first && !sources.statistics && format.scales_per != ScalesPer::TokenHead)
+  if (!first && !sources.statistics && format.has_measured_scales())
     fail("its scales follow from what was measured; give --stats or --scales");
   return in_format(spec, format,
                    sources.statistics ? ranges_of(*sources.statistics)
@@ -284,7 +284,9 @@ void add_evaluate(CLI::App& app, Job& chosen) {
       "Compared with the cache in 16 bits: scale 1.0, each file, and as a control the first with the scales of keys\n"
       "and values exchanged. KL is that of the next token's distribution, in nats. Exit code 1: a limit is broken.\n\n"
       "Formats: fp8_e4m3, fp8_e4m3_per_head, fp8_e4m3fnuz, fp8_e5m2, int8, int8_per_head, int8_per_channel, nvfp4,\n"
-      "fp8_per_token_head, int8_per_token_head\n\n"
+      "fp8_per_token_head, int8_per_token_head, int4_per_token_head, turboquant_k8v4; one for keys and one for "
+      "values:\n"
+      "fp8_e4m3:nvfp4, bf16:int4_per_token_head\n\n"
       "Examples:\n"
       "  kvcal evaluate ./model --prompts chats.jsonl --scales kv-cache-scales.json\n"
       "  kvcal evaluate ./model --scales kv-cache-scales.json --formats int8,fp8_per_token_head --max-kl 0.02\n"

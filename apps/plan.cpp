@@ -100,10 +100,8 @@ std::vector<StoredLayer> recipe_layers_of(const std::string& path, const ModelSp
     for (const KvLayout& c : spec.caches) owners.push_back(c.layer);
     std::ranges::sort(owners);
     const bool same = evaluation.model.architecture == spec.architecture && chosen == owners;
-    // NVFP4's blocks are counted by head here, and over a layer there.
-    const bool has_blocks = std::ranges::count(layers, KvFormat::NVFP4, &StoredLayer::format) > 0;
     const int64_t bytes = same ? cost_of_sequence(spec, layers, 1).bytes_per_token() : 0;
-    if (!same || (!has_blocks && bytes != recipe.bytes_per_token))
+    if (!same || bytes != recipe.bytes_per_token)
       fail("its recipe is for " + quoted(evaluation.model.architecture) + " with caches in layer(s) " +
            layer_list(chosen) + ", " + grouped(recipe.bytes_per_token) + " bytes per token; the model is " +
            quoted(spec.architecture) + " with caches in layer(s) " + layer_list(owners) +

@@ -24,6 +24,9 @@ struct Rounded {
         return rounded_to_int8(x);
       case CacheFormat::Nvfp4:
         return rounded_to_e2m1(x);
+      case CacheFormat::Uint4:
+      case CacheFormat::RotatedInt4:
+        break;  // four_bit_rows.cu
     }
     return x;
   }

@@ -87,6 +87,12 @@ struct CacheRows {
 void round_cache(DType t, const void* x, CacheFormat format, const CacheScales& scales, void* y, const CacheRows& rows,
                  cudaStream_t stream);
 
+// ---------------------------------------------------------------- four_bit_rows.cu
+
+/// is_dynamic_only() formats.
+void round_in_four_bits(DType t, const void* x, CacheFormat format, void* y, const CacheRows& rows,
+                        cudaStream_t stream);
+
 // ---------------------------------------------------------------- norm.cu
 
 /// gain: null, or of gain_type.

@@ -88,11 +88,15 @@ Tensor CudaBackend::do_round_input(const Tensor& x, const InputRounding& roundin
 
 Tensor CudaBackend::do_round_cache(const Tensor& x, const CacheRounding& rounding) {
   const Tensor y = activation(x.shape);
+  const CacheRows rows{x.dim(0) * x.dim(1), x.dim(1), x.dim(2)};
+  if (is_dynamic_only(rounding.format)) {
+    round_in_four_bits(x.dtype, data_of(x), rounding.format, y.data, rows, stream_.get());
+    return y;
+  }
   CacheScales scales{};
   if (!rounding.is_dynamic())
     scales = {data_as<float>(rounding.write), data_as<float>(rounding.read), rounding.write.elements()};
-  cuda::round_cache(x.dtype, data_of(x), rounding.format, scales, y.data, {x.dim(0) * x.dim(1), x.dim(1), x.dim(2)},
-                    stream_.get());
+  cuda::round_cache(x.dtype, data_of(x), rounding.format, scales, y.data, rows, stream_.get());
   return y;
 }
 

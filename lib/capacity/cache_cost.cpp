@@ -17,20 +17,21 @@ int64_t element_bytes(int64_t width, KvFormat format) {
       return width;
     case KvFormat::NVFP4:
       return (width + 1) / 2 + (width + kBlock - 1) / kBlock;
+    case KvFormat::INT4:
+      return (width + 1) / 2;
   }
   return 0;
 }
 
-int64_t heads_per_gpu(const KvLayout& c, int64_t tp) { return std::max<int64_t>(1, c.n_kv_heads / tp); }
-
-int64_t row_bytes(const KvLayout& c, KvFormat format, int64_t tp) {
-  if (c.is_mla()) return element_bytes(c.head_dim_k, format);
-  return heads_per_gpu(c, tp) * (element_bytes(c.head_dim_k, format) + element_bytes(c.head_dim_v, format));
+int64_t row_bytes(int64_t width, const StoredRow& row) {
+  return element_bytes(width, row.format) + (row.has_scale ? static_cast<int64_t>(sizeof(float)) : 0);
 }
 
+int64_t heads_per_gpu(const KvLayout& c, int64_t tp) { return std::max<int64_t>(1, c.n_kv_heads / tp); }
+
 int64_t row_bytes(const KvLayout& c, const StoredLayer& stored, int64_t tp) {
-  const int64_t n_rows = c.is_mla() ? 1 : 2 * heads_per_gpu(c, tp);
-  return row_bytes(c, stored.format, tp) + (stored.scale_per_row ? n_rows * static_cast<int64_t>(sizeof(float)) : 0);
+  if (c.is_mla()) return row_bytes(c.head_dim_k, stored.key);
+  return heads_per_gpu(c, tp) * (row_bytes(c.head_dim_k, stored.key) + row_bytes(c.head_dim_v, stored.value));
 }
 
 // Layers are fewer than a thousand kinds, so that sums of such products stay within 64 bits.
@@ -58,6 +59,16 @@ std::string possible_sizes(const ModelSpec& spec) {
   return list;
 }
 
+StoredRow stored_row(int layer, std::string_view format) {
+  if (format == "bf16") return {KvFormat::BF16};
+  if (format == "nvfp4") return {KvFormat::NVFP4};
+  const bool has_scale = format.ends_with("_per_token_head");
+  if (format.starts_with("int4_") && has_scale) return {KvFormat::INT4, has_scale};
+  if (!format.starts_with("fp8_") && !format.starts_with("int8"))
+    fail("layer " + std::to_string(layer) + " is stored in " + quoted(format) + ", whose size is not known");
+  return {KvFormat::FP8, has_scale};
+}
+
 }  // namespace
 
 std::string_view name_of(KvFormat format) {
@@ -68,6 +79,8 @@ std::string_view name_of(KvFormat format) {
       return "fp8";
     case KvFormat::NVFP4:
       return "nvfp4";
+    case KvFormat::INT4:
+      return "int4";
   }
   return "";
 }
@@ -97,17 +110,19 @@ SequenceCost cost_of_sequence(const ModelSpec& spec, KvFormat format, int64_t tp
   std::vector<StoredLayer> layers;
   for (const KvLayout& c : spec.caches) {
     const bool kept = std::ranges::find(kept_layers, c.layer) != kept_layers.end();
-    layers.push_back({c.layer, kept ? KvFormat::BF16 : format});
+    const StoredRow row{kept ? KvFormat::BF16 : format};
+    layers.push_back({c.layer, row, row});
   }
   return cost_of_sequence(spec, layers, tp);
 }
 
 StoredLayer stored_layer(int layer, std::string_view format) {
-  if (format == "bf16") return {layer, KvFormat::BF16};
-  if (format == "nvfp4") return {layer, KvFormat::NVFP4};
-  if (!format.starts_with("fp8_") && !format.starts_with("int8"))
-    fail("layer " + std::to_string(layer) + " is stored in " + quoted(format) + ", whose size is not known");
-  return {layer, KvFormat::FP8, format.ends_with("_per_token_head")};
+  const size_t colon = format.find(':');
+  if (colon != std::string_view::npos)
+    return {layer, stored_row(layer, format.substr(0, colon)), stored_row(layer, format.substr(colon + 1))};
+  if (format == "turboquant_k8v4") return {layer, {KvFormat::FP8}, {KvFormat::INT4, true}};
+  const StoredRow row = stored_row(layer, format);
+  return {layer, row, row};
 }
 
 SequenceCost cost_of_sequence(const ModelSpec& spec, std::span<const StoredLayer> layers, int64_t tp) {

@@ -15,9 +15,11 @@ enum class KvFormat : uint8_t {
   BF16,
   FP8,    // one byte; its scales belong to the layer
   NVFP4,  // half a byte, and one byte of scale for every 16 elements of a head
+  INT4,   // half a byte; its scales belong to rows
 };
+/// Those that a whole model is planned in.
 inline constexpr std::array kKvFormats = {KvFormat::BF16, KvFormat::FP8, KvFormat::NVFP4};
-std::string_view name_of(KvFormat format);  // "bf16", "fp8", "nvfp4"
+std::string_view name_of(KvFormat format);  // "bf16", "fp8", "nvfp4", "int4"
 
 /// Layers whose caches cost the same.
 struct CacheCost {
@@ -46,15 +48,20 @@ struct SequenceCost {
 SequenceCost cost_of_sequence(const ModelSpec& spec, KvFormat format, int64_t tp,
                               std::span<const int> kept_layers = {});
 
-/// How the cache of one layer is stored.
-struct StoredLayer {
-  int layer = 0;
+/// How the rows of keys or values are stored.
+struct StoredRow {
   KvFormat format = KvFormat::BF16;
-  bool scale_per_row = false;  // a float32 for each token and head, beside the rows
+  bool has_scale = false;  // a float32, or two halves, for each token and head, beside the row
 };
 
-/// By the name that evaluate has for a format: "bf16", "fp8_e4m3", "nvfp4". Of INT8 one byte, as of FP8. Throws Error
-/// for a name that it does not know.
+/// How the cache of one layer is stored. An MLA row is stored as `key`.
+struct StoredLayer {
+  int layer = 0;
+  StoredRow key, value;
+};
+
+/// By the name that evaluate has for a format: "bf16", "fp8_e4m3", "nvfp4", "fp8_e4m3:nvfp4". Of INT8 one byte, as of
+/// FP8. Throws Error for a name that it does not know.
 StoredLayer stored_layer(int layer, std::string_view format);
 
 /// The same where each layer has a format of its own. All layers that own a cache are among `layers`.

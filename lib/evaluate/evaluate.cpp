@@ -61,6 +61,8 @@ std::vector<Variant> layers_in(const std::vector<Variant>& formats, const ModelS
   return alone;
 }
 
+LayerFormat as_it_is(const KvLayout& layout) { return {"bf16", 0, bf16_bytes_per_token(layout)}; }
+
 /// The first of the formats is the cache as it is.
 LayerChoices choices_of(const ModelSpec& spec, std::span<const EvaluatedVariant> alone) {
   LayerChoices layers;
@@ -68,10 +70,14 @@ LayerChoices choices_of(const ModelSpec& spec, std::span<const EvaluatedVariant>
   for (size_t c = 0; c < n_caches; ++c) {
     const KvLayout& layout = spec.caches[c];
     std::vector<LayerFormat>& formats = layers.emplace_back();
-    formats.push_back({"bf16", 0, bf16_bytes_per_token(layout)});
-    for (size_t i = c; i < alone.size(); i += n_caches)
-      formats.push_back({alone[i].variant.format, mean_kl(alone[i].tokens),
-                         bytes_per_token(layout, stored_format(alone[i].variant.format))});
+    formats.push_back(as_it_is(layout));
+    for (size_t i = c; i < alone.size(); i += n_caches) {
+      const auto& [variant, tokens] = alone[i];
+      formats.push_back(
+          variant.first_cache() < 0
+              ? as_it_is(layout)
+              : LayerFormat{variant.format, mean_kl(tokens), bytes_per_token(layout, stored_format(variant.format))});
+    }
   }
   return layers;
 }

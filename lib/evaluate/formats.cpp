@@ -1,56 +1,93 @@
 #include "evaluate/formats.h"
 
 #include <algorithm>
-#include <string>
-#include <vector>
+#include <span>
 
 #include "base/error.h"
 
 namespace kvcal {
+namespace {
 
-std::span<const StoredFormat> stored_formats() {
+StoredFormat alike(std::string name, CacheFormat format, ScalesPer per) {
+  return {std::move(name), StoredSite{format, per}, StoredSite{format, per}};
+}
+
+std::span<const StoredFormat> formats() {
   using enum ScalesPer;
-  static constexpr StoredFormat kFormats[] = {
-      {"fp8_e4m3", CacheFormat::E4m3, Tensor},
-      {"fp8_e4m3_per_head", CacheFormat::E4m3, Head},
-      {"fp8_e4m3fnuz", CacheFormat::E4m3Fnuz, Tensor},
-      {"fp8_e5m2", CacheFormat::E5m2, Tensor},
-      {"int8", CacheFormat::Int8, Tensor},
-      {"int8_per_head", CacheFormat::Int8, Head},
-      {"int8_per_channel", CacheFormat::Int8, Channel},
-      {"nvfp4", CacheFormat::Nvfp4, Tensor},
-      {"fp8_per_token_head", CacheFormat::E4m3, TokenHead},
-      {"int8_per_token_head", CacheFormat::Int8, TokenHead},
+  static const StoredFormat kFormats[] = {
+      alike("fp8_e4m3", CacheFormat::E4m3, Tensor),
+      alike("fp8_e4m3_per_head", CacheFormat::E4m3, Head),
+      alike("fp8_e4m3fnuz", CacheFormat::E4m3Fnuz, Tensor),
+      alike("fp8_e5m2", CacheFormat::E5m2, Tensor),
+      alike("int8", CacheFormat::Int8, Tensor),
+      alike("int8_per_head", CacheFormat::Int8, Head),
+      alike("int8_per_channel", CacheFormat::Int8, Channel),
+      alike("nvfp4", CacheFormat::Nvfp4, Tensor),
+      alike("fp8_per_token_head", CacheFormat::E4m3, TokenHead),
+      alike("int8_per_token_head", CacheFormat::Int8, TokenHead),
+      alike("int4_per_token_head", CacheFormat::RotatedInt4, TokenHead),
+      {"turboquant_k8v4", StoredSite{CacheFormat::E4m3, One}, StoredSite{CacheFormat::Uint4, TokenHead}, true},
   };
   return kFormats;
 }
 
-const StoredFormat& stored_format(std::string_view name) {
-  const auto formats = stored_formats();
-  const auto found = std::ranges::find(formats, name, &StoredFormat::name);
-  if (found != formats.end()) return *found;
-  std::vector<std::string> known;
-  for (const StoredFormat& f : formats) known.emplace_back(f.name);
-  fail_unknown("cache format", name, known);
+const StoredFormat& format_named(std::string_view name) {
+  const auto found = std::ranges::find(formats(), name, &StoredFormat::name);
+  if (found == formats().end()) fail_unknown("cache format", name, stored_format_names());
+  return *found;
 }
 
-namespace {
-
-int64_t elements_of(const KvLayout& layout) {
-  return layout.is_mla() ? layout.head_dim_k : layout.n_kv_heads * (layout.head_dim_k + layout.head_dim_v);
+/// Of keys or values alone.
+std::optional<StoredSite> site_named(std::string_view name) {
+  if (name == "bf16") return std::nullopt;
+  const StoredFormat& format = format_named(name);
+  if (format.is_mixed()) fail(quoted(std::string(name)) + " is of keys and values together");
+  return format.key;
 }
 
-int64_t rows_of(const KvLayout& layout) { return layout.is_mla() ? 1 : 2 * layout.n_kv_heads; }
+/// Of one row of one head, or of MLA.
+int64_t row_bytes(int64_t width, const std::optional<StoredSite>& site) {
+  if (!site) return 2 * width;
+  if (site->format == CacheFormat::Nvfp4) return width / 2 + width / kNvfp4Block;
+  const int64_t scale = site->scales_per == ScalesPer::TokenHead ? static_cast<int64_t>(sizeof(float)) : 0;
+  return (is_dynamic_only(site->format) ? (width + 1) / 2 : width) + scale;
+}
+
+bool is_measured(const std::optional<StoredSite>& site) {
+  return site && site->scales_per != ScalesPer::TokenHead && site->scales_per != ScalesPer::One;
+}
 
 }  // namespace
 
-int64_t bytes_per_token(const KvLayout& layout, const StoredFormat& format) {
-  const int64_t n = elements_of(layout);
-  if (format.format == CacheFormat::Nvfp4) return n / 2 + n / kNvfp4Block;
-  const int64_t scales = format.scales_per == ScalesPer::TokenHead ? rows_of(layout) : 0;
-  return n + scales * static_cast<int64_t>(sizeof(float));
+bool StoredFormat::has_measured_scales() const { return is_measured(key) || is_measured(value); }
+
+std::vector<std::string> stored_format_names() {
+  std::vector<std::string> names;
+  for (const StoredFormat& format : formats()) names.push_back(format.name);
+  return names;
 }
 
-int64_t bf16_bytes_per_token(const KvLayout& layout) { return 2 * elements_of(layout); }
+StoredFormat stored_format(std::string_view name) {
+  const size_t colon = name.find(':');
+  if (colon == std::string_view::npos) return format_named(name);
+  const StoredFormat pair{std::string(name), site_named(name.substr(0, colon)), site_named(name.substr(colon + 1))};
+  if (!pair.key && !pair.value) fail(quoted(pair.name) + " is the cache as it is");
+  return pair;
+}
+
+bool is_spared(const ModelSpec& spec, const KvLayout& layout, const StoredFormat& format) {
+  constexpr int kEnds = 2;
+  const bool is_hybrid = std::ranges::any_of(spec.layers, [](const LayerSpec& layer) { return layer.state_bytes > 0; });
+  if (!format.spares_ends || is_hybrid) return false;
+  const int n_layers = static_cast<int>(spec.layers.size()), ends = std::min(kEnds, n_layers / 2);
+  return layout.layer < ends || layout.layer >= n_layers - ends;
+}
+
+int64_t bytes_per_token(const KvLayout& layout, const StoredFormat& format) {
+  if (layout.is_mla()) return row_bytes(layout.head_dim_k, format.key);
+  return layout.n_kv_heads * (row_bytes(layout.head_dim_k, format.key) + row_bytes(layout.head_dim_v, format.value));
+}
+
+int64_t bf16_bytes_per_token(const KvLayout& layout) { return bytes_per_token(layout, {"bf16", {}, {}}); }
 
 }  // namespace kvcal

@@ -2,8 +2,10 @@
 #pragma once
 
 #include <cstdint>
-#include <span>
+#include <optional>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "model/model_spec.h"
 #include "ops/cache_rounding.h"
@@ -11,21 +13,39 @@
 namespace kvcal {
 
 /// What has a scale of its own. TokenHead: each row of a head, when it is written; the others are fixed beforehand.
-enum class ScalesPer : uint8_t { Tensor, Head, Channel, TokenHead };
+/// One: all are stored at 1.0.
+enum class ScalesPer : uint8_t { One, Tensor, Head, Channel, TokenHead };
 
-struct StoredFormat {
-  std::string_view name;
+struct StoredSite {
   CacheFormat format;
   ScalesPer scales_per;
+  bool operator==(const StoredSite&) const = default;
 };
 
-/// "fp8_e4m3", "int8_per_channel", "fp8_per_token_head", ...
-std::span<const StoredFormat> stored_formats();
+/// Keys and values; none: as they are, in 16 bits. MLA has one row, stored as `key`.
+struct StoredFormat {
+  std::string name;
+  std::optional<StoredSite> key, value;
+  // The first two and the last two layers stay in 16 bits, but for models with recurrent state: so vLLM serves it.
+  bool spares_ends = false;
 
-/// Throws Error for an unknown name.
-const StoredFormat& stored_format(std::string_view name);
+  bool is_mixed() const { return key != value; }
 
-/// What a cache takes for a token, with block scales and scales of rows (F32), without padding.
+  /// Whether it needs to know what was measured.
+  bool has_measured_scales() const;
+};
+
+/// "fp8_e4m3", "int8_per_channel", "fp8_per_token_head", "turboquant_k8v4", ...
+std::vector<std::string> stored_format_names();
+
+/// One of these, or one for keys and one for values, "fp8_e4m3:nvfp4"; "bf16" there keeps them. Throws Error for an
+/// unknown name.
+StoredFormat stored_format(std::string_view name);
+
+/// Whether the layer of this cache stays as it is, though the format is another.
+bool is_spared(const ModelSpec& spec, const KvLayout& layout, const StoredFormat& format);
+
+/// What a cache takes for a token, with block scales and scales of rows, without padding.
 int64_t bytes_per_token(const KvLayout& layout, const StoredFormat& format);
 int64_t bf16_bytes_per_token(const KvLayout& layout);
 

@@ -50,13 +50,13 @@ float scale_for(CacheFormat format, float absmax) {
 
 Variant at_one(const ModelSpec& spec, const StoredFormat& format) {
   return made(spec, "scale_1.0", format.name,
-              [&](const KvLayout&, CacheSite) { return rounding_at(format.format, {1.0f}); });
+              [&](const KvLayout&, CacheSite) { return rounding_at(format.key->format, {1.0f}); });
 }
 
 Variant at_scales(const ModelSpec& spec, const Artifact& artifact, std::string name) {
-  const StoredFormat& format = stored_format(artifact.quantization.dtype);
+  const StoredFormat format = stored_format(artifact.quantization.dtype);
   return made(spec, std::move(name), format.name, [&](const KvLayout& layout, CacheSite s) {
-    return rounding_at(format.format, site_of(layer_of(artifact, layout), s).scales());
+    return rounding_at(format.key->format, site_of(layer_of(artifact, layout), s).scales());
   });
 }
 
@@ -86,11 +86,17 @@ RangesOf ranges_of(const Artifact& artifact) {
 }
 
 Variant in_format(const ModelSpec& spec, const StoredFormat& format, const RangesOf& ranges) {
-  return made(spec, std::string(format.name), format.name, [&](const KvLayout& layout, CacheSite site) {
-    if (format.scales_per == ScalesPer::TokenHead) return SiteRounding{format.format, {}, {}};
-    std::vector<float> scales = ranges(layout, site, format.scales_per);
-    for (float& scale : scales) scale = scale_for(format.format, scale);
-    return rounding_at(format.format, std::move(scales));
+  using Rounding = std::optional<SiteRounding>;
+  return made(spec, format.name, format.name, [&](const KvLayout& layout, CacheSite site) -> Rounding {
+    if (site == CacheSite::Latent && format.is_mixed())
+      fail("layer " + std::to_string(layout.layer) + " stores one latent row for keys and values: it has one format");
+    const std::optional<StoredSite>& stored = site == CacheSite::Value ? format.value : format.key;
+    if (!stored || is_spared(spec, layout, format)) return std::nullopt;
+    if (stored->scales_per == ScalesPer::TokenHead) return SiteRounding{stored->format, {}, {}};
+    if (stored->scales_per == ScalesPer::One) return rounding_at(stored->format, {1.0f});
+    std::vector<float> scales = ranges(layout, site, stored->scales_per);
+    for (float& scale : scales) scale = scale_for(stored->format, scale);
+    return rounding_at(stored->format, std::move(scales));
   });
 }
 

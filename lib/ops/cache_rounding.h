@@ -7,8 +7,8 @@
 
 namespace kvcal {
 
-/// Largest magnitudes: 448, 240, 57344, 127, 6.
-enum class CacheFormat : uint8_t { E4m3, E4m3Fnuz, E5m2, Int8, Nvfp4 };
+/// Largest magnitudes: 448, 240, 57344, 127, 6; the largest code of the others: 15.
+enum class CacheFormat : uint8_t { E4m3, E4m3Fnuz, E5m2, Int8, Nvfp4, Uint4, RotatedInt4 };
 
 /// What a row becomes: read · rounded(x / write), in f32. Numbers beyond the format's largest saturate.
 ///
@@ -18,6 +18,14 @@ enum class CacheFormat : uint8_t { E4m3, E4m3Fnuz, E5m2, Int8, Nvfp4 };
 /// Dynamic: both are absent, and each row of a head has the scale absmax / largest of the format, of zeros 1.
 /// Nvfp4: each 16 channels of a head's row have a block scale b = e4m3(absmax / 6 / write); x becomes read · b ·
 ///   rounded(x / (write · b)), 0 where b is 0. Static only; dim is a multiple of 16.
+/// Uint4, RotatedInt4: dynamic only, with a step s = (most - least) / 15 of a head's row; code(x) = ⌊x + 1/2⌋, from 0
+/// to
+///   15. As vLLM 0.33.0 stores the values of its TurboQuant cache, and its cache int4_per_token_head.
+/// Uint4: x becomes code((x - least) / s) · f16(s) + f16(least).
+/// RotatedInt4: each block of a row, as wide as the largest power of two that divides dim (kMostRotated at most), is
+///   multiplied by signs (ops/rotation_signs.h) and by a Hadamard matrix, and rounded to the activation dtype. With
+///   zero = code(-least / s), y becomes (code(y · (1 / s) + zero) - zero) · s', s' without the four low bits of s,
+///   where servers put the zero. Then the block is turned back.
 struct CacheRounding {
   CacheFormat format = CacheFormat::E4m3;
   Tensor write, read;
@@ -26,6 +34,12 @@ struct CacheRounding {
 };
 
 constexpr int64_t kNvfp4Block = 16;
+constexpr float kLeastUint4Step = 1e-8f, kLeastInt4Step = 1e-6f;
+
+/// Formats that have no scale but those of rows.
+constexpr bool is_dynamic_only(CacheFormat format) {
+  return format == CacheFormat::Uint4 || format == CacheFormat::RotatedInt4;
+}
 
 constexpr float largest_of(CacheFormat format) {
   switch (format) {
@@ -39,6 +53,9 @@ constexpr float largest_of(CacheFormat format) {
       return 127.0f;
     case CacheFormat::Nvfp4:
       return 6.0f;
+    case CacheFormat::Uint4:
+    case CacheFormat::RotatedInt4:
+      return 15.0f;
   }
   return 0;
 }

@@ -2,6 +2,7 @@
 #include <cmath>
 
 #include "ops/op_check.h"
+#include "ops/rotation_signs.h"
 
 namespace kvcal {
 
@@ -41,6 +42,9 @@ Tensor Ops::round_cache(const Tensor& x, const CacheRounding& rounding) {
   const bool in_blocks = rounding.format == CacheFormat::Nvfp4;
   c.require(!in_blocks || x.dim(2) % kNvfp4Block == 0, "rows of " + str(x) + " are no whole number of blocks");
   c.require(!in_blocks || rounding.write.elements() == 1, "NVFP4 has one scale beside those of the blocks");
+  c.require(!is_dynamic_only(rounding.format) || rounding.is_dynamic(), "four bits have scales of their rows alone");
+  c.require(rounding.format != CacheFormat::RotatedInt4 || rotated_together(x.dim(2)) <= kMostRotated,
+            "rows of " + str(x) + " are turned by at most " + std::to_string(kMostRotated) + " channels together");
   if (!rounding.is_dynamic()) {
     const int64_t n = rounding.write.elements();
     c.f32("write", rounding.write);

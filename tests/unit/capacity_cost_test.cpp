@@ -45,6 +45,11 @@ TEST(CacheCost, each_layer_in_a_format_of_its_own) {
   const ModelSpec spec = spec_of(llama_8b());
   EXPECT_EQ(cost_of_sequence(spec, layers, 1).bytes_per_token(), 29 * 2048 + 4096 + 1152 + 2048 + 64);
   EXPECT_EQ(cost_of_sequence(spec, layers, 8).bytes_per_token(), 29 * 256 + 512 + 144 + 256 + 8);
+  layers[3] = stored_layer(3, "int4_per_token_head");      // 512 and 4 for each of 16 rows
+  layers[4] = stored_layer(4, "turboquant_k8v4");          // keys as in FP8
+  layers[5] = stored_layer(5, "bf16:fp8_per_token_head");  // keys as in BF16
+  EXPECT_EQ(cost_of_sequence(spec, layers, 1).bytes_per_token(),
+            26 * 2048 + 4096 + 1152 + 2048 + 64 + (1024 + 64) + (1024 + 512 + 32) + (2048 + 1024 + 32));
   layers.pop_back();
   EXPECT_THROW(cost_of_sequence(spec, layers, 1), Error);
   EXPECT_THROW(stored_layer(0, "fp7"), Error);

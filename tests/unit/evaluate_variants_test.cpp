@@ -131,6 +131,71 @@ TEST(Variants, AChannelOfZerosHasTheScaleOne) {
   EXPECT_EQ(scales[4], 1.0f / 127);
 }
 
+TEST(Variants, KeysAndValuesInFormatsOfTheirOwn) {
+  const Measured m(ordinary_run());
+  const auto sites = [&](const char* name) {
+    return in_format(m.spec, stored_format(name), ranges_of(m.statistics)).caches[0];
+  };
+  const CacheSites fp8 = sites("fp8_e4m3"), nvfp4 = sites("nvfp4"), pair = sites("fp8_e4m3:nvfp4");
+  EXPECT_EQ(pair.key, fp8.key);
+  EXPECT_EQ(pair.value, nvfp4.value);
+  EXPECT_EQ(sites("bf16:int4_per_token_head").value, (SiteRounding{CacheFormat::RotatedInt4, {}, {}}));
+  EXPECT_FALSE(sites("bf16:int4_per_token_head").key);
+  EXPECT_FALSE(sites("int8:bf16").value);
+  EXPECT_EQ(in_format(m.spec, stored_format("int8:nvfp4"), ranges_of(m.artifact)).format, "int8:nvfp4");
+  EXPECT_NE(error_of([] { stored_format("bf16:bf16"); }).find("as it is"), std::string::npos);
+  EXPECT_NE(error_of([] { stored_format("int8:turboquant_k8v4"); }).find("keys and values together"),
+            std::string::npos);
+  EXPECT_NE(error_of([] { stored_format("int8:"); }).find("unknown cache format ''"), std::string::npos);
+  EXPECT_NE(error_of([] { stored_format("int8:int8:int8"); }).find("unknown cache format"), std::string::npos);
+}
+
+TEST(Variants, OnlyScalesThatFollowFromRangesNeedThem) {
+  for (const char* name : {"int4_per_token_head", "turboquant_k8v4", "bf16:fp8_per_token_head"})
+    EXPECT_FALSE(stored_format(name).has_measured_scales()) << name;
+  for (const char* name : {"int8", "fp8_e4m3:int4_per_token_head", "int4_per_token_head:nvfp4"})
+    EXPECT_TRUE(stored_format(name).has_measured_scales()) << name;
+}
+
+TEST(Variants, OfLatentAttentionOneFormat) {
+  const Measured m(latent_run());
+  EXPECT_TRUE(in_format(m.spec, stored_format("int4_per_token_head"), nullptr).caches[0].key);
+  EXPECT_NE(error_of([&] { in_format(m.spec, stored_format("turboquant_k8v4"), nullptr); }).find("one latent row"),
+            std::string::npos);
+}
+
+TEST(Variants, TurboquantSparesTheEndsOfModelsWithoutRecurrentState) {
+  ModelSpec spec;
+  spec.layers.resize(7);
+  for (int layer = 0; layer < 7; ++layer) {
+    KvLayout layout = ordinary_run().layout;
+    layout.layer = layout.cache = layer;
+    spec.caches.push_back(layout);
+  }
+  const auto rounded_layers = [&] {
+    std::vector<int> layers;
+    const Variant v = in_format(spec, stored_format("turboquant_k8v4"), nullptr);
+    for (int layer = 0; layer < 7; ++layer)
+      if (v.caches[static_cast<size_t>(layer)].any()) layers.push_back(layer);
+    EXPECT_EQ(v.caches[3].key, (SiteRounding{CacheFormat::E4m3, {1}, {1}}));
+    EXPECT_EQ(v.caches[3].value, (SiteRounding{CacheFormat::Uint4, {}, {}}));
+    return layers;
+  };
+  EXPECT_EQ(rounded_layers(), (std::vector{2, 3, 4}));
+  spec.layers[1].state_bytes = 8;
+  EXPECT_EQ(rounded_layers().size(), 7U);
+}
+
+TEST(Variants, BytesOfRows) {
+  KvLayout layout = ordinary_run().layout;
+  layout.n_kv_heads = 2, layout.head_dim_k = 64, layout.head_dim_v = 32;
+  EXPECT_EQ(bf16_bytes_per_token(layout), 2 * (128 + 64));
+  EXPECT_EQ(bytes_per_token(layout, stored_format("fp8_e4m3:nvfp4")), 2 * (64 + 16 + 2));
+  EXPECT_EQ(bytes_per_token(layout, stored_format("int4_per_token_head")), 2 * (32 + 4 + 16 + 4));
+  EXPECT_EQ(bytes_per_token(layout, stored_format("turboquant_k8v4")), 2 * (64 + 16 + 4));
+  EXPECT_EQ(bytes_per_token(layout, stored_format("bf16:int8_per_token_head")), 2 * (128 + 32 + 4));
+}
+
 TEST(Variants, QueriesAreRoundedWhereTheyAreAskedFor) {
   const Measured m(ordinary_run());
   Variant file = at_scales(m.spec, m.artifact, "file"), one = at_one(m.spec, stored_format("fp8_e4m3"));

@@ -1,8 +1,11 @@
 // Rows of a KV cache as they are stored and read back.
 #include "ops/cache_rounding.h"
 
+#include <vector>
+
 #include "ops/cpu/activation_value.h"
 #include "ops/cpu/cpu_backend.h"
+#include "ops/cpu/four_bit_rows.h"
 #include "tensor/small_floats.h"
 
 namespace kvcal::cpu {
@@ -21,6 +24,9 @@ float rounded(float x) {
       return round_to_int8(x);
     case CacheFormat::Nvfp4:
       return round_to_e2m1(x);
+    case CacheFormat::Uint4:
+    case CacheFormat::RotatedInt4:
+      break;  // not number by number
   }
   return x;
 }
@@ -60,8 +66,22 @@ void store_row_in_blocks(const T* x, T* y, int64_t dim, const RowScales& s) {
 }
 
 template <CacheFormat kFormat, class T>
+void store_row_in_four_bits(const T* x, T* y, int64_t dim) {
+  thread_local std::vector<float> row;
+  row.resize(static_cast<size_t>(dim));
+  for (int64_t c = 0; c < dim; ++c) row[static_cast<size_t>(c)] = widened(x[c]);
+  if (kFormat == CacheFormat::Uint4)
+    round_to_uint4(row);
+  else
+    round_to_rotated_int4(row, sizeof(T) == sizeof(bf16) ? DType::BF16 : DType::F32);
+  for (int64_t c = 0; c < dim; ++c) y[c] = narrowed<T>(row[static_cast<size_t>(c)]);
+}
+
+template <CacheFormat kFormat, class T>
 void store(const T* x, T* y, int64_t dim, const CacheRounding& rounding, int64_t heads, int64_t head) {
-  if constexpr (kFormat == CacheFormat::Nvfp4)
+  if constexpr (is_dynamic_only(kFormat))
+    store_row_in_four_bits<kFormat>(x, y, dim);
+  else if constexpr (kFormat == CacheFormat::Nvfp4)
     store_row_in_blocks(x, y, dim, scales_of(rounding, heads, head, dim));
   else if (rounding.is_dynamic())
     store_row_dynamic<kFormat>(x, y, dim);
@@ -83,6 +103,10 @@ void visit_format(CacheFormat format, F f) {
       return f(std::integral_constant<CacheFormat, CacheFormat::Int8>());
     case CacheFormat::Nvfp4:
       return f(std::integral_constant<CacheFormat, CacheFormat::Nvfp4>());
+    case CacheFormat::Uint4:
+      return f(std::integral_constant<CacheFormat, CacheFormat::Uint4>());
+    case CacheFormat::RotatedInt4:
+      return f(std::integral_constant<CacheFormat, CacheFormat::RotatedInt4>());
   }
 }
 
