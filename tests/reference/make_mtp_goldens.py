@@ -56,16 +56,25 @@ HYBRID = ("mtp.", "layers.0.", "fc", "pre_fc_norm_embedding", "pre_fc_norm_hidde
 NEXTN = ("", "eh_proj", "enorm", "hnorm", "shared_head.norm", False, True)
 CASES_MTP = (MtpCase("qwen3_5", *HYBRID), MtpCase("qwen3_5_moe", *HYBRID, fused_experts=True),
              MtpCase("qwen3_next", *HYBRID), MtpCase("glm4_moe", "model.layers.3.", *NEXTN),
-             MtpCase("deepseek_v3", "model.layers.3.", *NEXTN))
+             MtpCase("deepseek_v3", "model.layers.3.", *NEXTN), MtpCase("deepseek_v32", "model.layers.2.", *NEXTN),
+             MtpCase("glm4_moe_lite", "model.layers.3.", *NEXTN), MtpCase("glm_moe_dsa", "model.layers.4.", *NEXTN))
+
+
+LAYER_LISTS = {"layer_types": None, "mlp_layer_types": "sparse", "indexer_types": "full"}  # None: as the layer before
 
 
 def decoder_layer(model) -> torch.nn.Module:
     """One more layer of the model's own kind: as the model's last one with attention is, or the one behind the last."""
     decoder = model.get_decoder()
-    config = decoder.config
-    kinds = getattr(config, "layer_types", None)
-    index = (max(i for i, kind in enumerate(kinds) if kind == "full_attention") if kinds else config.num_hidden_layers)
-    return type(decoder.layers[-1 if kinds is None else index])(config, index)
+    config = copy.deepcopy(decoder.config)
+    kinds = getattr(config, "layer_types", None) or []
+    if "full_attention" in kinds:
+        index = max(i for i, kind in enumerate(kinds) if kind == "full_attention")
+        return type(decoder.layers[index])(config, index)
+    for name, kind in LAYER_LISTS.items():
+        if getattr(config, name, None):
+            setattr(config, name, [*getattr(config, name), kind or getattr(config, name)[-1]])
+    return type(decoder.layers[-1])(config, config.num_hidden_layers)
 
 
 def random_tensors(case: MtpCase, base, layer: torch.nn.Module, hidden: int, seed: int) -> dict[str, torch.Tensor]:

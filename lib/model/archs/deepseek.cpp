@@ -61,21 +61,31 @@ constexpr Family kV3 = {.dims = {129280, 7168, 18432, 61, 128, 0, 0, 4096},
                         .experts = {256, 8, 2048, 1, 3},
                         .routing = {"sigmoid", "noaux_tc", true, 2.5, 8, 4},
                         .drafts = true};
-constexpr Family kGlm = {kGlmDims, kGlmLatent, {64, 4, 1536, 1, 1}, {"sigmoid", "noaux_tc", true, 1.8}};
-constexpr Family kV32 = {{129280, 7168, 18432, 61, 128, 0, 0, 163840}, kV3.latent, kV3.experts, kV3.routing, 64};
-constexpr Family kGlmDsa = {{.vocab = 154880,
-                             .hidden = 6144,
-                             .ffn = 12288,
-                             .n_layers = 78,
-                             .n_heads = 64,
-                             .n_kv_heads = 0,
-                             .head_dim = 0,
-                             .max_positions = 202752,
-                             .eps = 1e-5},
-                            kGlmDsaLatent,
-                            {256, 8, 2048, 1, 3},
-                            {"sigmoid", "noaux_tc", true, 2.5},
-                            32};
+constexpr Family kGlm = {.dims = kGlmDims,
+                         .latent = kGlmLatent,
+                         .experts = {64, 4, 1536, 1, 1},
+                         .routing = {"sigmoid", "noaux_tc", true, 1.8},
+                         .drafts = true};
+constexpr Family kV32 = {.dims = {129280, 7168, 18432, 61, 128, 0, 0, 163840},
+                         .latent = kV3.latent,
+                         .experts = kV3.experts,
+                         .routing = kV3.routing,
+                         .n_index_heads = 64,
+                         .drafts = true};
+constexpr Family kGlmDsa = {.dims = {.vocab = 154880,
+                                     .hidden = 6144,
+                                     .ffn = 12288,
+                                     .n_layers = 78,
+                                     .n_heads = 64,
+                                     .n_kv_heads = 0,
+                                     .head_dim = 0,
+                                     .max_positions = 202752,
+                                     .eps = 1e-5},
+                            .latent = kGlmDsaLatent,
+                            .experts = {256, 8, 2048, 1, 3},
+                            .routing = {"sigmoid", "noaux_tc", true, 2.5},
+                            .n_index_heads = 32,
+                            .drafts = true};
 constexpr Family kMistral4 = {{131072, 4096, 12288, 36, 32, 0, 0, 1048576},
                               {.q_rank = 1024, .kv_rank = 256, .nope = 64, .rope = 64, .value = 128},
                               {128, 4, 2048, 1, 0},
@@ -170,11 +180,8 @@ class Deepseek final : public DecoderModel {
     if (c_.indexer && c_.latent.q_rank == 0) fail("q_lora_rank is null, but the indexer reads the latent of queries");
     read_feed_forwards(text, f, c_);
     spec_ = general_spec(config, c_.dims);
-    for (int64_t i = 0; i < c_.dims.n_layers; ++i) {
-      add_layer(c_.sparse[static_cast<size_t>(i)]);
-      if (c_.indexer && c_.indexer->has_own[static_cast<size_t>(i)])
-        spec_.layers.back().parameters += indexer_parameters(*c_.indexer, c_.dims.hidden, c_.latent.q_rank);
-    }
+    for (size_t i = 0; i < static_cast<size_t>(c_.dims.n_layers); ++i)
+      add_layer(c_.sparse[i], c_.indexer && c_.indexer->has_own[i]);
     if (c_.indexer) spec_.indexed_beyond = c_.indexer->n_picked;
     if (f.drafts) c_.mtp = read_nextn(text, c_.dims.n_layers);
     spec_.mtp_names = c_.mtp.begin;
@@ -184,7 +191,7 @@ class Deepseek final : public DecoderModel {
 
   void add_mtp_layer() override {
     c_.sparse.push_back(true);
-    add_layer(true);
+    add_layer(true, c_.indexer.has_value());
     count_nextn_input(spec_.layers.back(), c_.dims.hidden);
     spec_.n_mtp_layers = 1;
   }
@@ -194,10 +201,12 @@ class Deepseek final : public DecoderModel {
   }
 
  private:
-  void add_layer(bool sparse) {
+  void add_layer(bool sparse, bool has_indexer) {
     add_latent_layer(spec_, c_.latent, c_.rope, c_.dims.ffn);
-    if (c_.growth.beta > 0) spec_.layers.back().activations += c_.dims.n_heads * c_.latent.qk() + 4;
-    if (sparse) count_moe_layer(spec_.layers.back(), c_.moe, c_.dims.ffn);
+    LayerSpec& layer = spec_.layers.back();
+    if (c_.growth.beta > 0) layer.activations += c_.dims.n_heads * c_.latent.qk() + 4;
+    if (sparse) count_moe_layer(layer, c_.moe, c_.dims.ffn);
+    if (has_indexer) layer.parameters += indexer_parameters(*c_.indexer, c_.dims.hidden, c_.latent.q_rank);
   }
 
   std::unique_ptr<Block> make_block(const LayerSpec& layer, const KvLayout* cache, WeightLoader& loader,
