@@ -25,13 +25,15 @@ std::vector<double> numbers(const SafetensorsFile& file, const std::string& name
 TEST(ServedRows, AreThoseOfTheServersKernels) {
   const SafetensorsFile golden(std::string(KVCAL_SOURCE_DIR) + "/tests/parity/golden/served_rows.safetensors");
   for (const auto& [name, format] : kFormats)
-    for (const int64_t width : {24, 64, 80, 128})
+    for (const int64_t width : {24, 64, 80, 128, 512})
       for (const Precision p : {Precision::F32, Precision::BF16}) {
         const std::string suffix = "." + std::to_string(width);
         const std::string expected = name + suffix + (p == Precision::F32 ? ".f32" : ".bf16");
         SCOPED_TRACE(expected);
         const auto op = backend(p);
-        const Values x = values({3, 2, width}, op->activation_dtype(), numbers(golden, "x" + suffix));
+        const std::vector<double> from = numbers(golden, "x" + suffix);
+        const Values x =
+            values({static_cast<int64_t>(from.size()) / 2 / width, 2, width}, op->activation_dtype(), from);
         EXPECT_EQ(read(op->round_cache(x, {format, {}, {}})), numbers(golden, expected));
       }
 }
