@@ -44,15 +44,25 @@ struct Glu {
   __device__ float operator()(float gate, float up) const { return rounded_to<T>(act(gate)) * up; }
 };
 
+constexpr float kGluLimit = 7.0f;  // of Clamped and Capped
+
+__device__ inline float at_most(float x) { return x > kGluLimit ? kGluLimit : x; }
+__device__ inline float within(float x) { return x < -kGluLimit ? -kGluLimit : at_most(x); }
+
 struct ClampedGlu {
   __device__ float operator()(float gate, float up) const {
-    constexpr float kLimit = 7.0f, kAlpha = 1.702f;  // of gpt-oss
-    const float g = gate > kLimit ? kLimit : gate, u = up > kLimit ? kLimit : up < -kLimit ? -kLimit : up;
-    return g * sigmoid(kAlpha * g) * (u + 1.0f);
+    constexpr float kAlpha = 1.702f;  // of gpt-oss
+    const float g = at_most(gate);
+    return g * sigmoid(kAlpha * g) * (within(up) + 1.0f);
   }
 };
 
-/// f(functor) for an activation other than Clamped.
+template <class T>
+struct CappedGlu {
+  __device__ float operator()(float gate, float up) const { return at_most(rounded_to<T>(silu(gate))) * within(up); }
+};
+
+/// f(functor) for an activation without needs_gate().
 template <class F>
 void visit_act(Activation act, F&& f) {
   switch (act) {
@@ -75,6 +85,8 @@ void visit_glu(DType t, Activation act, F&& f) {
   visit_activation(t, [&]<class T>(T tag) {
     if (act == Activation::Clamped)
       f(tag, ClampedGlu());
+    else if (act == Activation::Capped)
+      f(tag, CappedGlu<T>());
     else
       visit_act(act, [&]<class Act>(Act a) { f(tag, Glu<T, Act>{a}); });
   });

@@ -1,6 +1,7 @@
 #include "model/config_reading.h"
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 
 #include "model/rope.h"
@@ -204,6 +205,26 @@ std::vector<int32_t> read_placeholders(const Json& config, int64_t vocab) {
 }
 
 }  // namespace
+
+std::vector<const Json*> read_layer_entries(const Json& text, int64_t n_layers) {
+  std::vector<const Json*> entries(static_cast<size_t>(n_layers), nullptr);
+  const Json* table = find_member(text, "per_layer_config");
+  if (!table) return entries;
+  if (!table->is_object()) fail("per_layer_config is not an object");
+  for (const auto& member : table->get_ref<const Json::object_t&>()) {
+    const std::string& key = member.first;
+    int64_t layer = -1;
+    const auto parsed = std::from_chars(key.data(), key.data() + key.size(), layer);
+    if (parsed.ec != std::errc() || parsed.ptr != key.data() + key.size() || layer < 0 || layer >= n_layers)
+      fail("per_layer_config has the key " + quoted(key) + ", expected a layer number below " +
+           std::to_string(n_layers));
+    const Json*& entry = entries[static_cast<size_t>(layer)];
+    if (entry) fail("per_layer_config has layer " + std::to_string(layer) + " twice");
+    if (!member.second.is_object()) fail("per_layer_config[" + std::to_string(layer) + "] is not an object");
+    entry = &member.second;
+  }
+  return entries;
+}
 
 ModelSpec general_spec(const Json& config, const DecoderDims& dims) {
   ModelSpec spec;

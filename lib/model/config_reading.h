@@ -53,6 +53,9 @@ DecoderDims read_decoder_dims(const Json& config, const DecoderDefaults& default
 std::optional<std::vector<std::string>> read_layer_types(const Json& config, int64_t n_layers,
                                                          const std::vector<std::string>& known);
 
+/// Entries of per_layer_config by layer, null where there is none; the reference pads their keys with zeros ("05").
+std::vector<const Json*> read_layer_entries(const Json& config, int64_t n_layers);
+
 /// The window (0 = none) of each layer: of those that layer_types calls sliding_attention. Without layer_types all
 /// layers have it. Absent `sliding_window` takes the default; null means none anywhere, and then no layer may slide.
 std::vector<int64_t> read_windows(const Json& config, int64_t n_layers, int64_t fallback);

@@ -18,8 +18,6 @@ constexpr std::string_view kGemma3n =
     "its layers mix four streams (AltUp), with low-rank branches (LAuReL) and sparse activations";
 constexpr std::string_view kAlibi = "its attention is biased by distance (ALiBi) instead of rotated";
 constexpr std::string_view kStateOnly = "its layers keep only recurrent state, so there is no KV cache to calibrate";
-constexpr std::string_view kStep =
-    "its heads differ by layer and are gated, and its experts clamp behind the activation";
 constexpr std::array kRefusals = {
     Refusal{"BloomForCausalLM", kAlibi},
     Refusal{"DeciLMForCausalLM",
@@ -48,8 +46,6 @@ constexpr std::array kRefusals = {
     Refusal{"Rwkv6ForCausalLM", kStateOnly},
     Refusal{"RWKV7ForCausalLM", kStateOnly},
     Refusal{"RwkvForCausalLM", kStateOnly},
-    Refusal{"Step3p5ForCausalLM", kStep},
-    Refusal{"Step3p7ForConditionalGeneration", kStep},
     Refusal{"xLSTMForCausalLM", kStateOnly},
 };
 

@@ -24,6 +24,18 @@ Experts load_fused_experts(const MoeDims& d, const MoeNames& names, WeightLoader
   return experts;
 }
 
+Experts load_stacked_experts(const MoeDims& d, const MoeNames& names, WeightLoader& loader, WeightBinder& w) {
+  const auto stack = [&](const char* name, int64_t out, int64_t in) {
+    return FusedWeight(w, {(std::string(name) + ".weight").c_str(), {d.n_experts, out, in}}, false);
+  };
+  FusedWeight gate = stack(names.gate, d.ffn, d.expert_width()), up = stack(names.up, d.ffn, d.expert_width()),
+              down = stack(names.down, d.expert_width(), d.ffn);
+  Experts experts;
+  for (int64_t e = 0; e < d.n_experts; ++e)
+    experts.push_back(loader.load_glu(gate.linear(e), up.linear(e), down.linear(e), d.act));
+  return experts;
+}
+
 Experts load_single_experts(const MoeDims& d, const MoeNames& names, WeightLoader& loader, WeightBinder& w) {
   Experts experts;
   const int64_t width = d.expert_width();
@@ -93,7 +105,10 @@ MoeParts load_moe(const MoeDims& d, const MoeNames& names, WeightLoader& loader,
   parts.router = load_router(d, names, loader, w);
   if (names.choice_bias) parts.choice_bias = loader.load_f32(w(names.choice_bias, {d.n_experts}));
   const bool fused = w.has(names.gate_up) || w.has(names.fused_down);
-  parts.experts = fused ? load_fused_experts(d, names, loader, w) : load_single_experts(d, names, loader, w);
+  const bool stacked = w.has(std::string(names.gate) + ".weight");
+  parts.experts = fused     ? load_fused_experts(d, names, loader, w)
+                  : stacked ? load_stacked_experts(d, names, loader, w)
+                            : load_single_experts(d, names, loader, w);
   share_inputs(parts.experts);
   if (d.latent > 0) {
     parts.to_latent = load_projection(loader, w, names.to_latent, d.latent, d.hidden);

@@ -35,9 +35,10 @@ struct MoeParts {
 };
 
 /// Where a family keeps them, below its module. Experts are read one by one ("experts.0.gate_proj.weight"), with gate
-/// and up in one ("experts.0.gate_up_proj.weight" [2·ffn, hidden]), or all in one: gate_up [E, 2·ffn, hidden], rows
-/// gate then up, and fused_down [E, hidden, ffn]; transposed, [E, hidden, 2·ffn] and [E, ffn, hidden], where the family
-/// has it so. A shape that fits one form only decides itself.
+/// and up in one ("experts.0.gate_up_proj.weight" [2·ffn, hidden]), in three stacks ("gate_proj.weight" and
+/// "up_proj.weight" [E, ffn, hidden], "down_proj.weight" [E, hidden, ffn]), or all in one: gate_up [E, 2·ffn, hidden],
+/// rows gate then up, and fused_down [E, hidden, ffn]; transposed, [E, hidden, 2·ffn] and [E, ffn, hidden], where the
+/// family has it so. A shape that fits one form only decides itself.
 struct MoeNames {
   const char* router = "gate";
   const char* choice_bias = nullptr;

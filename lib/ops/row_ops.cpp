@@ -50,7 +50,7 @@ Tensor Ops::mul(const Tensor& x, const Tensor& y) {
 Tensor Ops::activate(const Tensor& x, Activation act) {
   const OpCheck c("activate", activation_dtype());
   c.activation("x", x);
-  c.require(act != Activation::Clamped, "the clamped activation needs a gate");
+  c.require(!needs_gate(act), "the clamped and the capped activation need a gate");
   return do_activate(x, act);
 }
 

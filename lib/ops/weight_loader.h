@@ -69,7 +69,10 @@ struct LinearGroup {
 ///   Relu      max(x, 0)
 ///   Relu2     max(x, 0)²
 ///   Clamped   in glu() only: g = min(gate, 7), u = clamp(up, -7, 7): g σ(1.702 g) (u + 1) (gpt-oss)
-enum class Activation : uint8_t { Silu, Gelu, GeluTanh, Relu, Relu2, Clamped };
+///   Capped    in glu() only: min(round(gate σ(gate)), 7) clamp(up, -7, 7) (Step-3.5)
+enum class Activation : uint8_t { Silu, Gelu, GeluTanh, Relu, Relu2, Clamped, Capped };
+
+constexpr bool needs_gate(Activation act) { return act == Activation::Clamped || act == Activation::Capped; }
 
 /// Gated feed-forward: down( glu(gate x, up x) ); without a gate the plain one: down( act(up x) ).
 struct GluWeights {

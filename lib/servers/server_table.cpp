@@ -238,6 +238,9 @@ constexpr std::array kClasses = {
         "SolarOpenForCausalLM", {"mapped", "models/transformers/base.py"}, {"fallback", "models/transformers.py"}},
     ClassLine{"StableLmForCausalLM", {"mapped", "models/stablelm.py"}, {"native or crash", "models/stablelm.py"}},
     ClassLine{"Starcoder2ForCausalLM", {"mapped", "", true}, {"native, quiet, no projections", "", true}},
+    ClassLine{"Step3p5ForCausalLM", {"mapped", "models/step3p5.py"}, {"unwired, quiet", "models/step3p5.py"}},
+    ClassLine{
+        "Step3p7ForConditionalGeneration", {"mapped", "models/step3p7.py"}, {"unwired, quiet", "models/step3p7.py"}},
     ClassLine{"TeleChat3ForCausalLM", {"mapped", "models/llama.py"}, {"fallback", "models/transformers.py"}},
     ClassLine{
         "VoxtralForConditionalGeneration", {"mistral files", "models/voxtral.py"}, {"renaming", "models/voxtral.py"}},

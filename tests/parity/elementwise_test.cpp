@@ -35,6 +35,10 @@ double clamped(double gate, double up) {
   return g * sigmoid(1.702 * g) * (u + 1.0);
 }
 
+double capped(Precision p, double gate, double up) {
+  return std::min(round_to(p, act(Activation::Silu, gate)), 7.0) * std::clamp(up, -7.0, 7.0);
+}
+
 template <class F>
 std::vector<double> map(const std::vector<double>& x, F&& f) {
   std::vector<double> y;
@@ -120,6 +124,9 @@ TEST_P(Elementwise, Activations) {
   }
   expect_close("clamped glu", read(op->glu(x, y, Activation::Clamped)),
                map(x.real, [&](size_t i) { return clamped(x.real[i], y.real[i]); }), one_rounding(precision(), 5e-7));
+  expect_close("capped glu", read(op->glu(x, y, Activation::Capped)),
+               map(x.real, [&](size_t i) { return capped(precision(), x.real[i], y.real[i]); }),
+               {precision() == Precision::BF16 ? 0x1p-7 * 1.01 : 1e-6, 5e-7});
 }
 
 INSTANTIATE_TEST_SUITE_P(Cases, Elementwise,
@@ -141,6 +148,9 @@ TEST(Elementwise, FarFromZero) {  // beyond the limits of the clamped one, and w
     }
     expect_close("clamped glu", read(op->glu(g, u, Activation::Clamped)),
                  map(g.real, [&](size_t i) { return clamped(g.real[i], u.real[i]); }), one_rounding(p, 5e-7));
+    expect_close("capped glu", read(op->glu(g, u, Activation::Capped)),
+                 map(g.real, [&](size_t i) { return capped(p, g.real[i], u.real[i]); }),
+                 {p == Precision::BF16 ? 0x1p-7 * 1.01 : 1e-6, 5e-7});
   }
 }
 
@@ -155,7 +165,7 @@ TEST(Elementwise, NanStays) {
       EXPECT_TRUE(std::isnan(v[0]) && !std::isnan(v[1])) << static_cast<int>(a);
       EXPECT_TRUE(both(read(op->glu(x, y, a)))) << static_cast<int>(a);
     }
-    EXPECT_TRUE(both(read(op->glu(x, y, Activation::Clamped))));
+    for (const Activation a : {Activation::Clamped, Activation::Capped}) EXPECT_TRUE(both(read(op->glu(x, y, a))));
     EXPECT_TRUE(both(read(op->mul(x, y))));
     EXPECT_TRUE(std::isnan(read(op->softcap(x, 2.0f))[0]));
     EXPECT_TRUE(std::isnan(read(op->clamp(x, 2.0f))[0]));

@@ -43,8 +43,8 @@ TEST(Fused, AddAndNormOfRowsInsideATensor) {  // which begin at addresses that v
   }
 }
 
-constexpr Activation kActivations[] = {Activation::Silu, Activation::Gelu, Activation::GeluTanh, Activation::Relu2,
-                                       Activation::Clamped};
+constexpr Activation kActivations[] = {Activation::Silu,  Activation::Gelu,    Activation::GeluTanh,
+                                       Activation::Relu2, Activation::Clamped, Activation::Capped};
 
 TEST(Fused, GluMlp) {
   for (const Precision p : kPrecisions)

@@ -59,6 +59,8 @@ struct Host {
       hidden.push_back(round_to(p, !c.gated ? act(c.act, u)
                                    : c.act == Activation::Clamped
                                        ? limited * sigmoid(1.702 * limited) * (std::clamp(u, -7.0, 7.0) + 1.0)
+                                   : c.act == Activation::Capped
+                                       ? std::min(round_to(p, act(Activation::Silu, g)), 7.0) * std::clamp(u, -7.0, 7.0)
                                        : round_to(p, act(c.act, g)) * u));
     }
     for (int64_t d = 0; d < c.dim; ++d) y.push_back(dot(down, down_bias, d, hidden.data(), c.ffn));

@@ -170,6 +170,7 @@ constexpr MoeCase kMoeCases[] = {
     {130, 136, 72, 2, 2, true},
     {600, 16, 8, 2, 1, false, true, Activation::GeluTanh},
     {20, 40, 24, 5, 2, true, false, Activation::Clamped, true, true},
+    {20, 40, 24, 5, 2, true, false, Activation::Capped},
     {20, 33, 17, 5, 2, true, false, Activation::Gelu, true, true},
     {20, 40, 24, 5, 2, true, false, Activation::Relu2, false, false},
     {20, 40, 24, 5, 2, true, false, Activation::Gelu, false, true},

@@ -12,7 +12,7 @@ from safetensors.torch import load_file, save_file
 from cases import Case
 from json_lines import write_json
 
-ZERO_CENTRED = ("qwen3_next", "qwen3_5", "gemma", "minimax_m3")  # model types whose norms multiply by 1 + w (except linear_attn.norm)
+ZERO_CENTRED = ("qwen3_next", "qwen3_5", "gemma", "minimax_m3", "step3p")  # model types whose norms multiply by 1 + w (except linear_attn.norm)
 
 
 def class_of(name: str):

@@ -148,7 +148,6 @@ TEST(LatentConfig, refusals_say_what_is_not_read) {
   expect_refused(no_choice, "num_experts_per_tok");
   expect_refused(v2({{"qk_rope_head_dim", 7}}), "7");
   expect_refused(deepseek("DeepseekV4ForCausalLM"), "compressed entries");
-  expect_refused(deepseek("Step3p5ForCausalLM"), "clamp behind the activation");
   expect_refused(deepseek("LongcatFlashForCausalLM"), "two latent caches");
   expect_refused(deepseek("MiniCPM3ForCausalLM"), "is not supported");
 }

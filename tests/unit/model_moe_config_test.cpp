@@ -201,6 +201,56 @@ TEST(MoeConfig, refusals_name_the_cause) {
   expect_refusal(moe("AfmoeForCausalLM", {{"n_group", 2}}), "n_group is not 1");
 }
 
+Json step(const Json& more = Json::object()) {
+  Json config = {{"architectures", {"Step3p5ForCausalLM"}},
+                 {"vocab_size", 96},
+                 {"hidden_size", 64},
+                 {"num_hidden_layers", 2},
+                 {"num_attention_heads", 4},
+                 {"num_attention_groups", 2},
+                 {"head_dim", 16},
+                 {"num_nextn_predict_layers", 1},
+                 {"layer_types", {"full_attention", "sliding_attention", "full_attention"}},
+                 {"sliding_window", 20},
+                 {"moe_layers_enum", "1"},
+                 {"attention_other_setting", {{"attention_type", "sliding_attention"}, {"num_attention_heads", 6}}}};
+  config.update(more);
+  return config;
+}
+
+TEST(StepConfig, layers_differ_in_heads_and_lists_go_on_with_draft_layers) {
+  const ModelSpec spec = parse_model(step({{"rope_theta", {5e6, 1e4, 1e4}}}))->spec();
+  ASSERT_EQ(spec.caches.size(), 2U);
+  EXPECT_EQ(spec.caches[0].n_heads, 4);
+  EXPECT_EQ(spec.caches[1].n_heads, 6);
+  EXPECT_EQ(spec.caches[1].window, 20);
+  EXPECT_GT(spec.layers[1].parameters, int64_t{288} * 3 * 64 * 1280);  // experts
+}
+
+TEST(StepConfig, refusals) {
+  Json no_experts = step();
+  no_experts.erase("moe_layers_enum");
+  expect_refusal(no_experts, "neither mlp_layer_types nor moe_layers_enum");
+  expect_refusal(step({{"moe_layers_enum", "1,x"}}), "moe_layers_enum is not a list of layers");
+  expect_refusal(step({{"moe_layers_enum", {-1}}}), "moe_layers_enum is not a list of layers");
+  expect_refusal(step({{"swiglu_limits", {0, 5, 0}}}), "experts are read with a limit of 7 only");
+  expect_refusal(step({{"swiglu_limits_shared", {0.1, 0, 0}}}), "expected 1 or more");
+  expect_refusal(step({{"swiglu_limits_shared", {0, 0, 0, 0}}}), "neither a number nor a list of 2");
+  expect_refusal(step({{"rope_theta", {"a", 1}}}), "rope_theta has no number for layer 0");
+  expect_refusal(step({{"rope_scaling", {{"rope_type", "linear"}, {"factor", 2}}},
+                       {"yarn_only_types", {"full_attention", "sliding_attention"}}}),
+                 "yarn_only_types");
+  expect_refusal(step({{"use_rope_layers", {true, false, true}}}), "use_rope_layers");
+  expect_refusal(step({{"use_head_wise_attn_gate", false}}), "use_head_wise_attn_gate is false");
+  expect_refusal(step({{"gating", "per-element"}}), "a gate for each head");
+  expect_refusal(step({{"moe_router_activation", "softmax"}}), "sigmoid scores only");
+  expect_refusal(step({{"query_pre_attn_scalar", 32}}), "query_pre_attn_scalar");
+  expect_refusal(step({{"attention_other_setting", {{"num_attention_heads", 5}}}}), "no multiple of its 2");
+  expect_refusal(step({{"attention_other_setting", {{"head_dim", 32}}}}), "another head_dim");
+  expect_refusal(step({{"attention_other_setting", {{"attention_type", "full_attention"}}}}), "'full_attention'");
+  expect_refusal(step({{"per_layer_config", {{"1", {{"head_dim", 8}}}}}}), "unknown key 'head_dim'");
+}
+
 TEST(AfmoeConfig, every_fourth_layer_is_full_and_the_first_dense) {
   EXPECT_EQ(windows_of(moe("AfmoeForCausalLM")), (std::vector<int64_t>{1024, 1024, 1024, 0}));
   const Json few = moe("AfmoeForCausalLM", {{"num_experts", 4}, {"num_shared_experts", 1}, {"num_dense_layers", 1}});

@@ -120,6 +120,8 @@
   LINE("SolarOpenForCausalLM", parse_solar_open)                        \
   LINE("StableLmForCausalLM", parse_stablelm)                           \
   LINE("Starcoder2ForCausalLM", parse_starcoder2)                       \
+  LINE("Step3p5ForCausalLM", parse_step3p5)                             \
+  LINE("Step3p7ForConditionalGeneration", parse_step3p5)                \
   LINE("TeleChat3ForCausalLM", parse_llama_alias)                       \
   LINE("VoxtralForConditionalGeneration", parse_voxtral)                \
   LINE("Zamba2ForCausalLM", parse_zamba2)

@@ -3,7 +3,6 @@
 // (docs/model-notes.md, "Gemma 4"). The factor of proportional RoPE is ignored as servers do; the reference divides by
 // it.
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 
 #include "model/archs/archs.h"
@@ -59,27 +58,6 @@ std::vector<bool> read_full_layers(const Json& text, int64_t n_layers) {
   return full;
 }
 
-// Entries of per_layer_config by layer, null where there is none; the reference pads their keys with zeros ("05").
-std::vector<const Json*> read_own_entries(const Json& text, int64_t n_layers) {
-  std::vector<const Json*> entries(static_cast<size_t>(n_layers), nullptr);
-  const Json* table = find_member(text, "per_layer_config");
-  if (!table) return entries;
-  if (!table->is_object()) fail("per_layer_config is not an object");
-  for (const auto& member : table->get_ref<const Json::object_t&>()) {
-    const std::string& key = member.first;
-    int64_t layer = -1;
-    const auto parsed = std::from_chars(key.data(), key.data() + key.size(), layer);
-    if (parsed.ec != std::errc() || parsed.ptr != key.data() + key.size() || layer < 0 || layer >= n_layers)
-      fail("per_layer_config has the key " + quoted(key) + ", expected a layer number below " +
-           std::to_string(n_layers));
-    const Json*& entry = entries[static_cast<size_t>(layer)];
-    if (entry) fail("per_layer_config has layer " + std::to_string(layer) + " twice");
-    if (!member.second.is_object()) fail("per_layer_config[" + std::to_string(layer) + "] is not an object");
-    entry = &member.second;
-  }
-  return entries;
-}
-
 void read_own_geometry(const Json& own, const DecoderDims& dims, Gemma4Layer& layer) {
   for (const auto& [key, value] : own.items())
     if (key != "head_dim" && key != "num_key_value_heads") fail("unknown key " + quoted(key) + " in per_layer_config");
@@ -119,7 +97,7 @@ std::vector<Gemma4Layer> read_layers(const Json& text, const DecoderDims& dims) 
   const bool k_eq_v = get_bool_or(text, "attention_k_eq_v", false),
              wide = get_bool_or(text, "use_double_wide_mlp", false);
   const std::vector<bool> full = read_full_layers(text, dims.n_layers);
-  const std::vector<const Json*> own = read_own_entries(text, dims.n_layers);
+  const std::vector<const Json*> own = read_layer_entries(text, dims.n_layers);
   std::vector<Gemma4Layer> layers;
   for (int64_t i = 0; i < dims.n_layers; ++i) {
     Gemma4Layer l{};

@@ -47,7 +47,7 @@ struct Xielu {
   }
 };
 
-/// f(a function of F32x8) for an activation other than Clamped.
+/// f(a function of F32x8) for an activation without needs_gate().
 template <class F>
 auto visit_act(Activation act, F&& f) {
   switch (act) {
@@ -64,11 +64,15 @@ auto visit_act(Activation act, F&& f) {
   }
 }
 
+constexpr float kGluLimit = 7.0f;  // of Clamped and Capped
+
+inline F32x8 at_most(F32x8 x) { return x > kGluLimit ? splat(kGluLimit) : x; }
+inline F32x8 within(F32x8 x) { return x < -kGluLimit ? splat(-kGluLimit) : at_most(x); }
+
 inline F32x8 clamped_glu(F32x8 gate, F32x8 up) {
-  constexpr float kLimit = 7.0f, kAlpha = 1.702f;  // of gpt-oss
-  const F32x8 g = gate > kLimit ? splat(kLimit) : gate;
-  const F32x8 u = up > kLimit ? splat(kLimit) : up < -kLimit ? splat(-kLimit) : up;
-  return g * sigmoid(kAlpha * g) * (u + 1.0f);
+  constexpr float kAlpha = 1.702f;  // of gpt-oss
+  const F32x8 g = at_most(gate);
+  return g * sigmoid(kAlpha * g) * (within(up) + 1.0f);
 }
 
 /// z = glu(gate, up), n elements: the activation's result is rounded, as the reference framework does.
@@ -77,6 +81,11 @@ void glu_row(const T* gate, const T* up, T* z, int64_t n, Activation act) {
   if (act == Activation::Clamped) {
     for (int64_t i = 0; i < n; i += kLanes)
       store(z + i, clamped_glu(load(gate + i, n - i), load(up + i, n - i)), n - i);
+    return;
+  }
+  if (act == Activation::Capped) {
+    for (int64_t i = 0; i < n; i += kLanes)
+      store(z + i, at_most(rounded_to<T>(silu(load(gate + i, n - i)))) * within(load(up + i, n - i)), n - i);
     return;
   }
   visit_act(act, [&](auto f) {

@@ -5,6 +5,7 @@ from cases.gemma import gemma4_weights, small_embeddings
 from cases.llama4 import far_apart as llama4_apart
 from cases.mla import draws as latent_draws
 from cases.moe import far_apart
+from cases.step import STEP_TOWER
 from cases.vision import IDS, QWEN2_TOWER, QWEN25_TOWER, QWEN3_TOWER, TINY_TOWER
 from cases.wrappers import GLM_TOWER, INTERN_TOWER, OMNI_TOWER, SOUND, WHISPER
 from dense import exaone4, gemma3, gemma4, llama, ministral3, mistral, qwen2, qwen3, qwen_windows
@@ -86,6 +87,21 @@ def mistral3(r: Dice):
 def llava(r: Dice):
     return wrapper(r, inside(r, llama=llama, mistral=mistral, qwen2=qwen2, qwen3=qwen3),
                    dict(TINY_TOWER, model_type="clip_vision_model", projection_dim=16, vocab_size=32), image_token_index=92)
+
+
+def step3p7(r: Dice):
+    """Heads, RoPE, experts and limits by layer."""
+    s = r.sizes(explicit=True, head_dims=(8, 16, 24), layers=(2, 6))
+    n, kinds = s["num_hidden_layers"], r.layer_types(s["num_hidden_layers"])
+    heads = s["num_key_value_heads"] * r.choice((1, 2, 3))
+    ropes = {kind: r.rope(s["head_dim"], types=("default", "llama3"), share=r.choice((0.5, 1.0))) for kind in set(kinds)}
+    text = dict(s, **r.experts("n_routed_experts", "num_experts_per_tok", "moe_intermediate_size"),
+                share_expert_dim=r.choice((16, 20)), **r.some(moe_router_scaling_factor=(1.0, 3.0), attention_bias=(True, False)),
+                layer_types=kinds, sliding_window=r.window(), num_sliding_attention_heads=heads, rope_parameters=ropes,
+                mlp_layer_types=[r.choice(("dense", "sparse")) for _ in range(n)],
+                **r.some(swiglu_limits=([r.choice((None, 7.0)) for _ in range(n)],),
+                         swiglu_limits_shared=([r.choice((None, 0.0, 1.0, 16.0)) for _ in range(n)],)))
+    return wrapper(r, text, STEP_TOWER, image_token_id=92)
 
 
 def gemma3_vl(r: Dice):
@@ -232,11 +248,13 @@ CLASSES = {
     "Qwen2AudioForConditionalGeneration": qwen2_audio, "Qwen2_5OmniForConditionalGeneration": qwen2_5_omni,
     "Qwen3OmniMoeForConditionalGeneration": qwen3_omni_moe, "Gemma4UnifiedForConditionalGeneration": gemma4_unified,
     "Glm4vForConditionalGeneration": glm4v, "Glm4vMoeForConditionalGeneration": glm4v_moe,
+    "Step3p7ForConditionalGeneration": step3p7,
 }
 WEIGHTS = {"Qwen3VLMoeForConditionalGeneration": far_apart, "Qwen3_5ForConditionalGeneration": far_apart,
            "Qwen3_5MoeForConditionalGeneration": far_apart, "Gemma3ForConditionalGeneration": small_embeddings,
            "Gemma4ForConditionalGeneration": gemma4_weights, "Llama4ForConditionalGeneration": llama4_apart,
            "KimiK25ForConditionalGeneration": latent_draws, "Qwen3OmniMoeForConditionalGeneration": far_apart,
            "Gemma4UnifiedForConditionalGeneration": gemma4_weights, "Glm4vMoeForConditionalGeneration": far_apart,
-           "DeepseekOCRForCausalLM": far_apart, "DeepseekOCR2ForCausalLM": far_apart, "DeepseekVLV2ForCausalLM": far_apart}
+           "DeepseekOCRForCausalLM": far_apart, "DeepseekOCR2ForCausalLM": far_apart, "DeepseekVLV2ForCausalLM": far_apart,
+           "Step3p7ForConditionalGeneration": far_apart}
 PUBLISHED = {"KimiK25ForConditionalGeneration": layers_as_published}

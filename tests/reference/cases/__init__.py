@@ -6,9 +6,9 @@ goldens are always computed from the files as they finally lie in the folder, ex
 """
 
 from cases import (biased, cohere, deepseek_ocr, dense, gemma, hybrid, kimi, layer_norm, llama4, llama_qwen, mla, moe,
-                   qwen_hybrid, vision, wrappers)
+                   qwen_hybrid, step, vision, wrappers)
 from cases.case import Case
 
 FAMILIES = (biased, cohere, deepseek_ocr, dense, gemma, hybrid, kimi, layer_norm, llama4, llama_qwen, mla, moe, qwen_hybrid,
-            vision, wrappers)
+            step, vision, wrappers)
 CASES: tuple[Case, ...] = tuple(case for family in FAMILIES for case in family.CASES)
