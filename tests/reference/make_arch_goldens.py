@@ -313,12 +313,11 @@ def write_golden(case: Case, folder: Path, chosen: Attempt) -> dict:
         tensors[f"f32.hidden.{i}"] = x
     save_file({name: x.detach().contiguous() for name, x in sorted(tensors.items())}, folder / "golden.safetensors")
     config, longest = exact["config"], len(chosen.sequences[-1])
-    differs = getattr(config, "is_heterogeneous", False)  # by layer
     golden = {
         "case": case.name, "note": case.note, "architecture": case.model, "made_by": Path(__file__).name,
         "torch": torch.__version__.split("+")[0], "transformers": transformers.__version__, "seed": chosen.seed,
         **({} if case.served and case.served_tensors else {"parameters": exact["parameters"]}),
-        "n_layers": config.num_hidden_layers, "n_heads": exact["sites"][0][layer]["query"].shape[1] if differs else config.num_attention_heads,
+        "n_layers": config.num_hidden_layers, "n_heads": exact["sites"][0][layer]["query"].shape[1] if getattr(config, "is_heterogeneous", 0) else config.num_attention_heads,
         "n_kv_heads": row.shape[1],
         "head_dim": row.shape[2],
         "layers_with_cache": caches,
