@@ -6,8 +6,8 @@
 #include <cmath>
 #include <utility>
 
+#include "model/clip_layer.h"
 #include "model/config_reading.h"
-#include "model/decoder_parts.h"
 #include "model/weight_rows.h"
 #include "tensor/dtype.h"
 
@@ -23,20 +23,12 @@ struct Gemma3Dims {
   PatchGrid grid() const { return {patches.side, patches.side}; }
 };
 
-/// Older files have one more module around it.
-WeightBinder siglip_of(const WeightBinder& w) {
-  constexpr const char* kOlder = "vision_tower.vision_model.";
-  return w.at(w.at(kOlder).has("post_layernorm.weight") ? kOlder : "vision_tower.");
-}
-
 class SiglipInput final : public TowerPart {
  public:
   SiglipInput(const Gemma3Dims& dims, WeightLoader& loader, WeightBinder w) {
-    const int64_t hidden = dims.siglip.hidden, size = dims.patches.size;
-    const Tensor kernel = w("embeddings.patch_embedding.weight", {hidden, 3, size, size});
-    projection_ = loader.load_linear(kernel.reshaped({hidden, dims.patches.values()}),
-                                     w("embeddings.patch_embedding.bias", {hidden}));
-    table_ = w("embeddings.position_embedding.weight", {dims.grid().n_patches(), hidden});
+    WeightBinder embeddings = w.at("embeddings.");
+    projection_ = load_clip_patches(loader, embeddings, dims.siglip, dims.patches, Bias::Present);
+    table_ = embeddings("position_embedding.weight", {dims.grid().n_patches(), dims.siglip.hidden});
     for (int64_t i = 0; i < dims.grid().n_patches(); ++i) {
       const PatchPlace place = place_of(i, dims.grid(), dims.patches.merge);
       positions_.push_back(static_cast<int32_t>(place.row * dims.patches.side + place.column));
@@ -51,44 +43,6 @@ class SiglipInput final : public TowerPart {
   Linear projection_;               // [hidden, patch]
   Tensor table_;                    // [patches, hidden], by rows of the picture
   std::vector<int32_t> positions_;  // [patches]
-};
-
-class SiglipBlock final : public TowerPart {
- public:
-  SiglipBlock(const Gemma3Dims& dims, WeightLoader& loader, WeightBinder w)
-      : d_(dims.siglip),
-        norm1_(load_layer_norm(loader, w, "layer_norm1", d_.hidden, d_.eps)),
-        norm2_(load_layer_norm(loader, w, "layer_norm2", d_.hidden, d_.eps)),
-        qkv_(load_qkv(loader, w, d_, Bias::Present)),
-        out_(load_projection(loader, w, "self_attn.out_proj", d_.hidden, d_.hidden, Bias::Present)),
-        mlp_(loader.load_mlp(projection(w, "mlp.fc1", d_.ffn, d_.hidden, Bias::Present),
-                             projection(w, "mlp.fc2", d_.hidden, d_.ffn, Bias::Present), dims.act)) {}
-
-  Tensor forward(Ops& op, const Tensor& x, const PatchGrid&) override {
-    const Tensor y = op.add(x, attend_to_all(op, norm1_.forward(op, x)));
-    return op.add(y, op.glu_mlp(norm2_.forward(op, y), mlp_));
-  }
-
- private:
-  Tensor attend_to_all(Ops& op, const Tensor& x) const {
-    const int64_t n = x.dim(0);
-    const HeadsPart part = {d_.head_dim, {}, false}, parts[] = {part, part, part};
-    const auto qkv = op.project_heads(x, qkv_, {parts, d_.eps, {}, RopeSpec{}});
-    const std::vector<int32_t> last(static_cast<size_t>(n), static_cast<int32_t>(n - 1));
-    const Span spans[] = {{0, n, 0}};
-    KvRows* const kept[] = {nullptr};
-    AttentionSpec attention;
-    attention.scale = 1.0f / std::sqrt(static_cast<float>(d_.head_dim));
-    attention.last_keys = last;
-    const Tensor o = op.attention(qkv[0], qkv[1], qkv[2], spans, kept, attention);
-    return op.linear(o.reshaped({n, d_.hidden}), out_);
-  }
-
-  const DecoderDims& d_;
-  Norm norm1_, norm2_;  // [hidden]
-  LinearGroup qkv_;     // [hidden, hidden] x3
-  Linear out_;          // [hidden, hidden]
-  GluWeights mlp_;
 };
 
 /// x [rows · n, hidden] -> [rows, hidden]: the mean of every n rows, in F32, rounded once.
@@ -142,14 +96,18 @@ class Gemma3Tower final : public VisionTower {
   Gemma3Tower(const Gemma3Dims& dims, TowerSpec spec) : dims_(dims) { spec_ = std::move(spec); }
 
   std::unique_ptr<TowerPart> load_input(WeightLoader& loader, WeightBinder& w) const override {
-    return std::make_unique<SiglipInput>(dims_, loader, siglip_of(w));
+    return std::make_unique<SiglipInput>(dims_, loader, clip_weights(w));
   }
   std::unique_ptr<TowerPart> load_block(int block, WeightLoader& loader, WeightBinder& w) const override {
-    return std::make_unique<SiglipBlock>(dims_, loader,
-                                         siglip_of(w).at("encoder.layers." + std::to_string(block) + "."));
+    WeightBinder layer = clip_weights(w).at("encoder.layers." + std::to_string(block) + ".");
+    const DecoderDims& d = dims_.siglip;
+    const GluWeights mlp = loader.load_mlp(projection(layer, "mlp.fc1", d.ffn, d.hidden, Bias::Present),
+                                           projection(layer, "mlp.fc2", d.hidden, d.ffn, Bias::Present), dims_.act);
+    return std::make_unique<ClipLayer>(
+        d, [mlp](Ops& op, const Tensor& x) { return op.glu_mlp(x, mlp); }, loader, layer);
   }
   std::unique_ptr<TowerPart> load_output(WeightLoader& loader, WeightBinder& w) const override {
-    return std::make_unique<Gemma3Output>(dims_, loader, siglip_of(w), w.at("multi_modal_projector."));
+    return std::make_unique<Gemma3Output>(dims_, loader, clip_weights(w), w.at("multi_modal_projector."));
   }
 
  private:
@@ -161,9 +119,7 @@ PatchShape read_patches(const Json& config, const Json& vision) {
   const int64_t image = read_size(vision, "image_size", 224), size = read_size(vision, "patch_size", 16);
   const int64_t rows = read_size(config, "mm_tokens_per_image", 256), side = image / size;
   const auto per_side = static_cast<int64_t>(std::sqrt(static_cast<double>(rows)));
-  expect_size("patch_size", size <= 256, size, "at most 256");
-  expect_size("image_size", image % size == 0 && side <= 1024, image,
-              "at most 1,024 whole patches of " + std::to_string(size));
+  expect_clip_patches(image, size);
   expect_size("mm_tokens_per_image", per_side * per_side == rows && side % per_side == 0, rows,
               "a square number whose root divides " + std::to_string(side));
   return {size, side / per_side, 1, kGemma3Processor, side};
@@ -171,19 +127,10 @@ PatchShape read_patches(const Json& config, const Json& vision) {
 
 Gemma3Dims read_dims(const Json& config, const Json& vision, const ModelSpec& model) {
   Gemma3Dims dims;
-  DecoderDims& d = dims.siglip;
-  d.hidden = read_size(vision, "hidden_size", 768);
-  d.ffn = read_size(vision, "intermediate_size", 3072);
-  d.n_layers = read_size(vision, "num_hidden_layers", 12);
-  d.n_heads = d.n_kv_heads = read_size(vision, "num_attention_heads", 12);
-  d.head_dim = d.hidden / d.n_heads;
-  d.eps = static_cast<float>(get_number_or(vision, "layer_norm_eps", 1e-6));
+  dims.siglip = read_clip_layers(vision, 1e-6);
   dims.out_hidden = model.hidden;
   dims.patches = read_patches(config, vision);
   dims.act = read_activation(vision, "hidden_act", dims.act);
-  const int64_t channels = read_size(vision, "num_channels", 3);
-  expect_size("num_channels", channels == 3, channels, "3");
-  expect_size("hidden_size", d.hidden % d.n_heads == 0, d.hidden, "a multiple of " + std::to_string(d.n_heads));
   if (const std::string type = get_string_or(vision, "model_type", "siglip_vision_model");
       type != "siglip_vision_model")
     fail("model_type is " + quoted(type) + ", expected siglip_vision_model");

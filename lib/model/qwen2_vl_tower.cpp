@@ -3,13 +3,12 @@
 
 #include <utility>
 
+#include "model/clip_layer.h"
 #include "model/config_reading.h"
 #include "model/qwen_tower_parts.h"
 
 namespace kvcal {
 namespace {
-
-constexpr float kQuickGelu = 1.702f;
 
 class Qwen2VlInput final : public TowerPart {
  public:
@@ -28,20 +27,18 @@ class Qwen2VlBlock final : public TowerPart {
         norm1_(load_layer_norm(loader, w, "norm1", dims.hidden, kQwenTowerEps)),
         norm2_(load_layer_norm(loader, w, "norm2", dims.hidden, kQwenTowerEps)),
         attention_(dims, rope, loader, w),
-        up_(load_projection(loader, w, "mlp.fc1", dims.ffn, dims.hidden, Bias::Present)),
-        down_(load_projection(loader, w, "mlp.fc2", dims.hidden, dims.ffn, Bias::Present)) {}
+        mlp_(loader, w.at("mlp."), dims.hidden, dims.ffn) {}
 
   Tensor forward(Ops& op, const Tensor& x, const PatchGrid& grid) override {
     const Tensor y = op.add(x, attention_.forward(op, norm1_.forward(op, x), whole_picture(grid, merge_)));
-    const Tensor up = op.linear(norm2_.forward(op, y), up_);
-    return op.add(y, op.linear(op.sigmoid_mul(up, op.scale(up, kQuickGelu)), down_));
+    return op.add(y, mlp_.forward(op, norm2_.forward(op, y)));
   }
 
  private:
   int64_t merge_;
   Norm norm1_, norm2_;  // [hidden]
   PatchAttention attention_;
-  Linear up_, down_;  // [ffn, hidden], [hidden, ffn]
+  QuickGeluMlp mlp_;
 };
 
 class Qwen2VlTower final : public VisionTower {

@@ -1,6 +1,5 @@
 #include "model/qwen_tower_parts.h"
 
-#include <cmath>
 #include <utility>
 
 #include "model/config_reading.h"
@@ -10,16 +9,6 @@ namespace kvcal {
 namespace {
 
 constexpr double kTowerTheta = 10000;
-
-/// Row and column of each: [2][patches].
-std::vector<int32_t> positions_of(const std::vector<PatchPlace>& places) {
-  std::vector<int32_t> positions(2 * places.size());
-  for (size_t i = 0; i < places.size(); ++i) {
-    positions[i] = static_cast<int32_t>(places[i].row);
-    positions[places.size() + i] = static_cast<int32_t>(places[i].column);
-  }
-  return positions;
-}
 
 }  // namespace
 
@@ -73,13 +62,6 @@ Linear load_patch_projection(const QwenTowerDims& dims, WeightLoader& loader, We
                             bias == Bias::Present ? w("patch_embed.proj.bias", {dims.hidden}) : Tensor{});
 }
 
-PatchRows whole_picture(const PatchGrid& grid, int64_t merge) {
-  PatchRows rows;
-  for (int64_t i = 0; i < grid.n_patches(); ++i) rows.places.push_back(place_of(i, grid, merge));
-  rows.spans = {{0, grid.n_patches(), 0}};
-  return rows;
-}
-
 PatchAttention::PatchAttention(const QwenTowerDims& dims, const RopeSpec& rope, WeightLoader& loader, WeightBinder& w)
     : dims_(dims), rope_(rope) {
   const int64_t h = dims.hidden;
@@ -91,18 +73,10 @@ PatchAttention::PatchAttention(const QwenTowerDims& dims, const RopeSpec& rope, 
 
 Tensor PatchAttention::forward(Ops& op, const Tensor& x, const PatchRows& rows) const {
   const int64_t n = x.dim(0), d = dims_.head_dim();
-  const Tensor turns = op.rope_table(positions_of(rows.places), n, rope_);
+  const Tensor turns = op.rope_table(rows.positions(), n, rope_);
   const HeadsPart parts[] = {{d, {}, true}, {d, {}, true}, {d, {}, false}};
   const auto qkv = op.project_heads(x, qkv_, {parts, kQwenTowerEps, turns, rope_});
-  std::vector<int32_t> last;
-  for (const Span& s : rows.spans)
-    last.insert(last.end(), static_cast<size_t>(s.n_tokens), static_cast<int32_t>(s.n_tokens - 1));
-  const std::vector<KvRows*> kept(rows.spans.size());
-  AttentionSpec attention;
-  attention.scale = 1.0f / std::sqrt(static_cast<float>(d));
-  attention.last_keys = last;
-  const Tensor o = op.attention(qkv[0], qkv[1], qkv[2], rows.spans, kept, attention);
-  return op.linear(o.reshaped({n, dims_.hidden}), out_);
+  return op.linear(attend_within(op, qkv, rows.spans), out_);
 }
 
 PatchMerger::PatchMerger(Norm norm, int64_t norm_width, int64_t merged, GluWeights mlp)

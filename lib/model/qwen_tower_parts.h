@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "model/decoder_parts.h"
+#include "model/patch_rows.h"
 #include "model/vision_tower.h"
 
 namespace kvcal {
@@ -38,15 +39,6 @@ RopeSpec qwen_tower_rope(const QwenTowerDims& dims);
 
 /// "patch_embed.proj": [hidden, patch].
 Linear load_patch_projection(const QwenTowerDims& dims, WeightLoader& loader, WeightBinder& w, Bias bias);
-
-/// Where the patch in each row lies, and the spans of rows that see each other.
-struct PatchRows {
-  std::vector<PatchPlace> places;
-  std::vector<Span> spans;
-};
-
-/// Patches in the order of a PatchGrid, all of which see each other.
-PatchRows whole_picture(const PatchGrid& grid, int64_t merge);
 
 /// "attn.qkv" and "attn.proj" of a block.
 class PatchAttention {

@@ -1,0 +1,49 @@
+// What the towers of CLIP and SigLIP have in common.
+#pragma once
+
+#include <functional>
+
+#include "model/decoder_parts.h"
+#include "model/vision_tower.h"
+
+namespace kvcal {
+
+/// Sizes of the layers of a vision_config. Throws Error where they do not fit each other.
+DecoderDims read_clip_layers(const Json& vision, double default_eps);
+
+/// Throws Error unless image_size has whole patches of patch_size, not too many.
+void expect_clip_patches(int64_t image_size, int64_t patch_size);
+
+/// Below "vision_tower."; older files have one more module around it.
+WeightBinder clip_weights(const WeightBinder& w);
+
+/// "patch_embedding" of the binder: [hidden, patch].
+Linear load_clip_patches(WeightLoader& loader, WeightBinder& w, const DecoderDims& dims, const PatchShape& patches,
+                         Bias bias);
+
+/// x · sigmoid(1.702 x) between "fc1" and "fc2" of the binder's module, each step rounded.
+class QuickGeluMlp {
+ public:
+  QuickGeluMlp(WeightLoader& loader, WeightBinder w, int64_t hidden, int64_t ffn);
+  Tensor forward(Ops& op, const Tensor& x) const;  // [rows, hidden] -> the same
+
+ private:
+  Linear up_, down_;  // [ffn, hidden], [hidden, ffn]
+};
+
+/// A layer with layer norms and biases, in which all rows of a picture see each other. `dims` lives as long as it.
+class ClipLayer final : public TowerPart {
+ public:
+  using FeedForward = std::function<Tensor(Ops& op, const Tensor& x)>;
+  ClipLayer(const DecoderDims& dims, FeedForward mlp, WeightLoader& loader, WeightBinder w);
+  Tensor forward(Ops& op, const Tensor& x, const PatchGrid& grid) override;
+
+ private:
+  const DecoderDims& d_;
+  Norm norm1_, norm2_;  // [hidden]
+  LinearGroup qkv_;     // [hidden, hidden] x3
+  Linear out_;          // [hidden, hidden]
+  FeedForward mlp_;
+};
+
+}  // namespace kvcal
