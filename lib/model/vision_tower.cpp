@@ -3,6 +3,8 @@
 #include <algorithm>
 
 #include "model/gemma3_tower.h"
+#include "model/llava_tower.h"
+#include "model/mistral3_tower.h"
 #include "model/qwen2_5_vl_tower.h"
 #include "model/qwen2_vl_tower.h"
 #include "model/qwen3_vl_tower.h"
@@ -16,6 +18,8 @@ struct TowerOf {
 };
 
 constexpr TowerOf kTowers[] = {{"Gemma3ForConditionalGeneration", read_gemma3_tower},
+                               {"LlavaForConditionalGeneration", read_llava_tower},
+                               {"Mistral3ForConditionalGeneration", read_mistral3_tower},
                                {"Qwen2VLForConditionalGeneration", read_qwen2_vl_tower},
                                {"Qwen2_5_VLForConditionalGeneration", read_qwen2_5_vl_tower},
                                {"Qwen3VLForConditionalGeneration", read_qwen3_vl_tower},

@@ -44,10 +44,50 @@ class Positions {
   int64_t next_ = 0;
 };
 
+std::vector<int32_t> positions_of(std::span<const int32_t> row_of, std::span<const Picture> pictures, int64_t merge) {
+  Positions positions(row_of.size());
+  size_t next = 0;
+  for (size_t i = 0; i < row_of.size();) {
+    if (row_of[i] < 0) {
+      positions.add_text();
+      ++i;
+      continue;
+    }
+    const PatchGrid& grid = pictures[next++].grid;
+    positions.add_picture(grid, merge);
+    i += static_cast<size_t>(grid.n_patches() / (merge * merge));
+  }
+  return positions.take();
+}
+
 std::vector<int32_t> one_after_the_other(size_t n_tokens) {
   std::vector<int32_t> positions(n_tokens);
   std::iota(positions.begin(), positions.end(), 0);
   return positions;
+}
+
+/// Of each token the row that the tower makes for it, or -1.
+std::vector<int32_t> rows_of(std::span<const int32_t> ids, std::span<const Picture> pictures, const TowerSpec& tower) {
+  std::vector<int32_t> row_of;
+  int32_t n = 0;
+  size_t next = 0;
+  while (row_of.size() < ids.size()) {
+    if (ids[row_of.size()] != tower.token) {
+      row_of.push_back(-1);
+      continue;
+    }
+    if (next == pictures.size()) fail("more image tokens than pictures");
+    const Picture& picture = pictures[next++];
+    const int64_t per_row = picture.grid.width / tower.patches.merge;
+    for (int64_t k = 0; k < n_rows(picture, tower); ++k) {
+      if (k > 0 && k % per_row == 0 && !tower.text.row_end.empty()) row_of.push_back(-1);
+      if (row_of.size() >= ids.size() || ids[row_of.size()] != tower.token)
+        fail("fewer image tokens than a picture has squares");
+      row_of.push_back(n++);
+    }
+  }
+  if (next < pictures.size()) fail("fewer image tokens than pictures");
+  return row_of;
 }
 
 /// A picture on its way through a tower.
@@ -103,29 +143,13 @@ std::shared_ptr<const EncoderRows> plan_pictures(std::span<const int32_t> ids, s
                                                  const TowerSpec& tower, const ModelSpec& spec) {
   auto rows = std::make_shared<EncoderRows>();
   rows->pictures = std::move(pictures);
-  Positions positions(ids.size());
-  int32_t n = 0;
-  size_t next = 0;
-  for (size_t i = 0; i < ids.size();) {
-    if (ids[i] != tower.token) {
-      rows->row_of.push_back(-1);
-      positions.add_text();
-      ++i;
-      continue;
-    }
-    if (next == rows->pictures.size()) fail("more image tokens than pictures");
-    const Picture& picture = rows->pictures[next++];
-    for (int64_t k = 0; k < n_rows(picture, tower); ++k, ++i) {
-      if (i == ids.size() || ids[i] != tower.token) fail("fewer image tokens than a picture has squares");
-      rows->row_of.push_back(n++);
-    }
-    positions.add_picture(picture.grid, tower.patches.merge);
-  }
-  if (next < rows->pictures.size()) fail("fewer image tokens than pictures");
+  rows->row_of = rows_of(ids, rows->pictures, tower);
   if (spec.images_seen_whole) rows->last_seen = ends_of_images(rows->row_of);
-  rows->positions = spec.n_position_axes == 1 ? one_after_the_other(ids.size()) : positions.take();
+  rows->positions = spec.n_position_axes == 1 ? one_after_the_other(ids.size())
+                                              : positions_of(rows->row_of, rows->pictures, tower.patches.merge);
   rows->n_axes = spec.n_position_axes;
   auto memory = std::make_shared<std::vector<Storage>>();
+  const int64_t n = 1 + std::ranges::max(rows->row_of);
   for (int64_t i = 0; i <= spec.n_deepstack; ++i) memory->emplace_back(Shape{n, spec.hidden}, DType::F32);
   rows->embeddings = memory->front().tensor();
   for (size_t i = 1; i < memory->size(); ++i) rows->deepstack.push_back((*memory)[i].tensor());

@@ -6,6 +6,7 @@
 #include "base/base64.h"
 #include "base/read_file.h"
 #include "base/sha256.h"
+#include "tokenizer/tokenizer.h"
 
 namespace kvcal {
 namespace {
@@ -54,6 +55,34 @@ PatchGrid grid_of(const PromptPicture& picture, const PictureTokens& reader) {
                      [&] { return reader.processor.grid_of(decode_image(*picture.bytes).size); });
 }
 
+/// What stands behind each row of a picture, and behind the last instead; none where nothing does.
+struct RowTokens {
+  std::optional<int32_t> row_end, end;
+};
+
+RowTokens row_tokens_of(const PictureTokens& reader, const Tokenizer* tokenizer) {
+  const auto id_of = [&](std::string_view token) -> std::optional<int32_t> {
+    if (token.empty()) return std::nullopt;
+    if (!tokenizer) fail("has a picture, whose rows end with " + quoted(token) + ", but the model has no tokenizer");
+    const std::optional<int32_t> id = tokenizer->id_of(token);
+    if (!id) fail("has a picture, whose rows end with " + quoted(token) + ", which the tokenizer does not know");
+    return id;
+  };
+  return {id_of(reader.text.row_end), id_of(reader.text.end)};
+}
+
+/// All that becomes of the token of a picture.
+std::vector<int32_t> tokens_of(const PatchGrid& grid, const PictureTokens& reader, const RowTokens& more) {
+  std::vector<int32_t> tokens;
+  const PatchGrid squares = reader.processor.squares_of(grid);
+  for (int64_t row = 0; row < squares.height; ++row) {
+    tokens.insert(tokens.end(), static_cast<size_t>(squares.width), reader.token);
+    const std::optional<int32_t>& end = row + 1 < squares.height ? more.row_end : more.end;
+    if (end) tokens.push_back(*end);
+  }
+  return tokens;
+}
+
 }  // namespace
 
 std::vector<PromptPicture> pictures_in(Json& messages) {
@@ -99,23 +128,25 @@ std::string with_pictures(std::string text, const PictureText& picture) {
 }
 
 std::vector<Picture> expand_pictures(const std::vector<PromptPicture>& pictures, const PictureTokens& reader,
-                                     std::vector<int32_t>& ids, std::vector<uint8_t>& kinds) {
+                                     const Tokenizer* tokenizer, std::vector<int32_t>& ids,
+                                     std::vector<uint8_t>& kinds) {
   const auto n_tokens = static_cast<size_t>(std::ranges::count(ids, reader.token));
   if (n_tokens != pictures.size())
     fail("has " + std::to_string(n_tokens) + " image token(s) (" + std::to_string(reader.token) + ") for " +
          std::to_string(pictures.size()) + " picture(s), expected one for each");
+  const RowTokens row_tokens = row_tokens_of(reader, tokenizer);
   std::vector<Picture> out;
   std::vector<int32_t> all_ids;
   std::vector<uint8_t> all_kinds;
   for (size_t i = 0; i < ids.size(); ++i) {
-    size_t n = 1;
+    std::vector<int32_t> become = {ids[i]};
     if (ids[i] == reader.token) {
       const PromptPicture& picture = pictures[out.size()];
       out.push_back({picture.bytes, grid_of(picture, reader)});
-      n = static_cast<size_t>(reader.processor.n_tokens(out.back().grid));
+      become = tokens_of(out.back().grid, reader, row_tokens);
     }
-    all_ids.insert(all_ids.end(), n, ids[i]);
-    all_kinds.insert(all_kinds.end(), n, kinds[i]);
+    all_ids.insert(all_ids.end(), become.begin(), become.end());
+    all_kinds.insert(all_kinds.end(), become.size(), kinds[i]);
   }
   ids = std::move(all_ids);
   kinds = std::move(all_kinds);

@@ -165,7 +165,7 @@ class PromptTokenizer {
     check(out.input_ids);
     if (!r.pictures.empty()) {
       if (!options_.pictures) fail("has pictures, which are not read for this model");
-      out.pictures = expand_pictures(r.pictures, *options_.pictures, out.input_ids, out.kinds);
+      out.pictures = expand_pictures(r.pictures, *options_.pictures, tokenizer_, out.input_ids, out.kinds);
     }
     out.n_before_truncation = static_cast<int64_t>(out.input_ids.size());
     if (options_.max_length > 0 && out.n_before_truncation > options_.max_length) {

@@ -83,7 +83,7 @@ PromptSet parse_prompts(std::string_view text, const std::string& name, const Pr
 
 /// How the pictures of prompts become tokens.
 struct PictureTokens {
-  int32_t token = 0;  // that stands for a picture once, and then as often as its squares
+  int32_t token = 0;  // that stands for a picture once, and then for each of its squares
   PictureText text;
   PatchProcessor processor;
 };

@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <string>
 
+#include "vision/clip_processor.h"
 #include "vision/gemma3_processor.h"
+#include "vision/pixtral_processor.h"
 #include "vision/qwen2_vl_processor.h"
 
 namespace kvcal {
@@ -16,7 +18,9 @@ struct ProcessorOf {
   PatchRules (*read)(const Json& settings, const PatchShape& shape);
 };
 
-constexpr ProcessorOf kProcessors[] = {{kGemma3Processor, read_gemma3_processor},
+constexpr ProcessorOf kProcessors[] = {{kClipProcessor, read_clip_processor},
+                                       {kGemma3Processor, read_gemma3_processor},
+                                       {kPixtralProcessor, read_pixtral_processor},
                                        {kQwen2VlProcessor, read_qwen2_vl_processor}};
 
 /// The image processor's own object: published files have it alone, transformers 5 saves all processors in one.
@@ -54,7 +58,10 @@ PatchGrid PatchProcessor::grid_of(const ImageSize& size) const {
 std::vector<float> PatchProcessor::patches_of(const Image& given) const {
   const PatchGrid grid = grid_of(given.size);
   const int64_t size = shape_.size, frames = shape_.frames;
-  const Image image = resized(given, {grid.height * size, grid.width * size}, rules_.kernel);
+  const ImageSize cut = {grid.height * size, grid.width * size};
+  const Image image =
+      resized(given, rules_.size_before_crop ? rules_.size_before_crop(given.size) : cut, rules_.kernel);
+  const int64_t top = (image.size.height - cut.height) / 2, left = (image.size.width - cut.width) / 2;
   std::vector<float> out;
   out.reserve(static_cast<size_t>(grid.n_patches() * shape_.values()));
   const auto patch = [&](int64_t row, int64_t column) {
@@ -62,7 +69,7 @@ std::vector<float> PatchProcessor::patches_of(const Image& given) const {
       for (int64_t frame = 0; frame < frames; ++frame)
         for (int64_t y = 0; y < size; ++y)
           for (int64_t x = 0; x < size; ++x) {
-            const int64_t pixel = (row * size + y) * image.size.width + column * size + x;
+            const int64_t pixel = (top + row * size + y) * image.size.width + left + column * size + x;
             out.push_back((static_cast<float>(image.rgb[static_cast<size_t>(pixel) * 3 + c]) - rules_.mean[c]) /
                           rules_.deviation[c]);
           }

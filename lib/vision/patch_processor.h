@@ -20,8 +20,8 @@ class PatchProcessor {
   /// Of a picture of this size. Throws Error for one that the framework refuses.
   PatchGrid grid_of(const ImageSize& size) const;
 
-  /// Tokens that stand for a picture.
-  int64_t n_tokens(const PatchGrid& grid) const { return grid.n_patches() / (shape_.merge * shape_.merge); }
+  /// The squares of a picture, each of which becomes one token.
+  PatchGrid squares_of(const PatchGrid& grid) const { return {grid.height / shape_.merge, grid.width / shape_.merge}; }
 
   /// [patches, values], in squares of merge x merge, each [3, frames, size, size]: F32 values about -1 to 1.
   std::vector<float> patches_of(const Image& image) const;

@@ -9,7 +9,8 @@
 namespace kvcal {
 
 /// Image processors of the reference framework.
-constexpr std::string_view kGemma3Processor = "Gemma3ImageProcessor", kQwen2VlProcessor = "Qwen2VLImageProcessor";
+constexpr std::string_view kClipProcessor = "CLIPImageProcessor", kGemma3Processor = "Gemma3ImageProcessor",
+                           kPixtralProcessor = "PixtralImageProcessor", kQwen2VlProcessor = "Qwen2VLImageProcessor";
 
 /// What a tower wants: squares of `size` pixels, of which merge x merge become one token, each as many times as a video
 /// has frames in a patch.
@@ -35,10 +36,11 @@ inline PatchPlace place_of(int64_t i, const PatchGrid& grid, int64_t merge) {
   return {square / per_row * merge + inside / merge, square % per_row * merge + inside % merge};
 }
 
-/// What a chat template writes for a picture, and what the reference framework's processor makes of that before it is
-/// tokenized; empty where that is the same.
+/// What the reference framework's processor adds around a picture's tokens.
 struct PictureText {
-  std::string_view written, read;
+  std::string_view written, read;     // what a chat template writes for it, and what becomes of that before it is
+                                      // tokenized; empty where that is the same
+  std::string_view row_end{}, end{};  // tokens behind each row of its squares, and behind the last; empty: none
 };
 
 /// A picture of a prompt.

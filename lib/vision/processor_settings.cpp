@@ -38,6 +38,16 @@ void expect_of_tower(const Json& settings, const char* key, int64_t fallback, in
          std::to_string(wanted));
 }
 
+int64_t read_edge(const Json& settings, const EdgeName& name, int64_t fallback) {
+  const std::string of = name.of;
+  const Json* given = find_member(settings, name.of);
+  if (given && !find_member(*given, name.edge)) fail(of + " has no " + name.edge + ", and what it has is not read");
+  const int64_t pixels = given ? get_int(*given, name.edge, of + ".") : fallback;
+  if (pixels < 1 || pixels > kMostPixels)
+    fail(of + "." + name.edge + " is " + std::to_string(pixels) + ", expected 1 to " + std::to_string(kMostPixels));
+  return pixels;
+}
+
 void read_colors(const Json& settings, const Channels& mean, const Channels& deviation, PatchRules& rules) {
   const float of_bytes = static_cast<float>(1.0 / get_number_or(settings, "rescale_factor", 1.0 / 255));
   rules.mean = read_channels(settings, "image_mean", mean, of_bytes);

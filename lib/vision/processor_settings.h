@@ -18,6 +18,8 @@ struct PatchRules {
   Json sizes;  // what that depends on, beside the shape
   ResizeKernel kernel;
   std::array<float, 3> mean, deviation;  // of bytes
+  /// What a picture is resized to, where only its middle is cut; empty: to the patches' pixels.
+  std::function<ImageSize(const ImageSize&)> size_before_crop{};
 };
 
 /// Throws Error where the file is another processor's than `shape` names, leaves out a step that all have, or resizes
@@ -31,6 +33,12 @@ void check_steps(const Json& settings, const PatchShape& shape, const NamedFilte
 /// Throws Error where the file has a key with another value than the model's tower.
 void expect_of_tower(const Json& settings, const char* key, int64_t fallback, int64_t wanted,
                      std::string_view where = "");
+
+/// An edge of `size` or `crop_size`, in pixels. Throws Error where the file has that otherwise, or out of range.
+struct EdgeName {
+  const char *of, *edge;
+};
+int64_t read_edge(const Json& settings, const EdgeName& name, int64_t fallback);
 
 /// Of R, G, B by a key: a number for each.
 using Channels = std::array<double, 3>;

@@ -98,24 +98,47 @@ TEST_P(PicturePromptsTest, are_known_by_their_bytes) {
 INSTANTIATE_TEST_SUITE_P(Cases, PicturePromptsTest, testing::ValuesIn(picture_cases()),
                          [](const auto& c) { return c.param; });
 
+TokenizedPrompt fed(const PictureModel& pictures, const Json& record) {
+  NoticeListener silent;
+  const std::string file = (pictures.image(0).parent_path() / "p.jsonl").string();
+  const auto source = [&](bool) { return parse_prompts(record.dump(), file); };
+  return feed_prompts(OpenedModel(pictures.folder()), {}, source, silent).prompts.at(0);
+}
+
+TEST(PicturePrompts, become_the_tokens_of_the_references_processor) {
+  int n_chats = 0;
+  for (const std::string& name : picture_cases()) {
+    const PictureModel pictures(name);
+    if (!pictures.golden().contains("chat")) continue;
+    const TokenizedPrompt chat = fed(pictures, {{"messages", pictures.golden()["chat"]}});
+    EXPECT_EQ(chat.input_ids, pictures.golden()["chat_ids"].get<std::vector<int32_t>>()) << name;
+    EXPECT_EQ(chat.kinds.size(), chat.input_ids.size()) << name;
+    ++n_chats;
+  }
+  EXPECT_EQ(n_chats, 3);
+}
+
 TEST(PicturePrompts, of_gemma_3_are_written_out_before_they_become_tokens) {
   const PictureModel pictures("gemma3_vl");
-  for (const char* file : {"tokenizer.json", "chat_template.jinja"})
-    fs::copy_file(pictures.source() / file, pictures.folder() / file);
-  const OpenedModel model(pictures.folder());
-  NoticeListener silent;
-  const auto fed = [&](const Json& record) {
-    const std::string file = (pictures.image(0).parent_path() / "p.jsonl").string();
-    return feed_prompts(
-               model, {}, [&](bool) { return parse_prompts(record.dump(), file); }, silent)
-        .prompts.at(0);
-  };
-  const TokenizedPrompt chat = fed({{"messages", pictures.golden()["chat"]}});
-  EXPECT_EQ(chat.input_ids, pictures.golden()["chat_ids"].get<std::vector<int32_t>>());
+  const TokenizedPrompt chat = fed(pictures, {{"messages", pictures.golden()["chat"]}});
   EXPECT_EQ(chat.kinds.at(6), token_kind(TokenRole::User, 1)) << "what the processor writes is the user's as well";
-  const TokenizedPrompt text = fed({{"text", "a\n<start_of_image>"}, {"image", "shrunk.png"}});
+  const TokenizedPrompt text = fed(pictures, {{"text", "a\n<start_of_image>"}, {"image", "shrunk.png"}});
   EXPECT_EQ(text.text, "a\n\n\n<start_of_image><image_soft_token><end_of_image>\n\n");
   EXPECT_EQ(text.input_ids, (std::vector<int32_t>{10, 43, 93, 92, 92, 92, 92, 94, 42}));
+}
+
+TEST(PicturePrompts, of_pixtral_need_the_tokens_that_end_rows) {
+  const PictureModel pictures("mistral3");
+  const Json record = {{"input_ids", {92, 1}}, {"image", "grown.jpg"}, {"id", "p"}};
+  EXPECT_EQ(fed(pictures, record).input_ids, (std::vector<int32_t>{92, 92, 91, 92, 92, 90, 1}));
+  Json tokenizer = read_json_file(pictures.folder() / "tokenizer.json");
+  const auto refusal = [&] { return message_of([&] { fed(pictures, record); }); };
+  tokenizer["model"]["vocab"].erase("[IMG_BREAK]");
+  tokenizer["added_tokens"].clear();
+  std::ofstream(pictures.folder() / "tokenizer.json") << tokenizer.dump();
+  EXPECT_TRUE(refusal().ends_with("rows end with '[IMG_BREAK]', which the tokenizer does not know")) << refusal();
+  fs::remove(pictures.folder() / "tokenizer.json");
+  EXPECT_TRUE(refusal().ends_with("rows end with '[IMG_BREAK]', but the model has no tokenizer")) << refusal();
 }
 
 TEST(PicturePrompts, refusals_name_the_picture) {

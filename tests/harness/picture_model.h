@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <map>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/json.h"
@@ -32,8 +33,8 @@ class PictureModel {
         folder_(std::filesystem::temp_directory_path() / ("kvcal-pictures-" + name + "-" + std::to_string(getpid()))) {
     std::filesystem::remove_all(folder_);
     std::filesystem::create_directories(folder_);
-    for (const char* file : {"config.json", "preprocessor_config.json"})
-      std::filesystem::copy_file(source_ / file, folder_ / file);
+    for (const char* file : {"config.json", "preprocessor_config.json", "tokenizer.json", "chat_template.jinja"})
+      if (std::filesystem::exists(source_ / file)) std::filesystem::copy_file(source_ / file, folder_ / file);
     write_weights();
   }
   ~PictureModel() { std::filesystem::remove_all(folder_); }
@@ -46,12 +47,17 @@ class PictureModel {
   std::filesystem::path image(size_t i) const { return source_.parent_path() / "images" / golden_["images"].at(i); }
 
  private:
+  static bool of_tower(std::string_view name) {
+    constexpr std::string_view kModules[] = {"visual.", "vision_tower."};
+    return std::ranges::any_of(kModules, [&](std::string_view module) { return name.find(module) != name.npos; });
+  }
+
   void write_weights() const {
     const SafetensorsFile text(std::filesystem::path(KVCAL_SOURCE_DIR) / golden_["model"] / "model.safetensors");
     const SafetensorsFile tower(source_ / "tower.safetensors");
     std::map<std::string, Tensor> all;
     for (const TensorInfo& info : text.tensors())
-      if (info.name.find("visual.") == std::string::npos) all[info.name] = text.tensor(info);
+      if (!of_tower(info.name)) all[info.name] = text.tensor(info);
     for (const TensorInfo& info : tower.tensors()) all[info.name] = tower.tensor(info);
     SafetensorsWriter out(folder_ / "model.safetensors", Existing::Refuse);
     for (const auto& [name, tensor] : all) out.declare(name, tensor.dtype, tensor.shape);

@@ -96,7 +96,7 @@ TEST_F(PatchProcessorTest, makes_squares_for_gemma_3) {
                           {"resample", 2},
                           {"size", {{"height", 896}, {"width", 896}}}};
   expect_cuts(load(published, shape), {{{20, 20}, {64, 64}}, {{9, 1000}, {64, 64}}});
-  EXPECT_EQ(load(published, shape).n_tokens({64, 64}), 256);
+  EXPECT_EQ(load(published, shape).squares_of({64, 64}).n_patches(), 256);
   const auto refused = [&](const char* key, const Json& value) {
     Json other = published;
     other[key] = value;
@@ -107,6 +107,65 @@ TEST_F(PatchProcessorTest, makes_squares_for_gemma_3) {
   EXPECT_EQ(refused("size", {{"height", 896}, {"width", 448}}), "size.width is 448, the model's tower has 896");
   EXPECT_EQ(refused("image_processor_type", "Qwen2VLImageProcessor"),
             "image_processor_type is 'Qwen2VLImageProcessor', expected Gemma3ImageProcessor");
+}
+
+TEST_F(PatchProcessorTest, shrinks_to_the_longest_edge_for_pixtral) {
+  const PatchShape shape{14, 2, 1, kPixtralProcessor};
+  const Json published = {{"image_processor_type", "PixtralImageProcessorFast"},
+                          {"patch_size", {{"height", 14}, {"width", 14}}},
+                          {"do_center_crop", nullptr},
+                          {"resample", 3},
+                          {"size", {{"longest_edge", 1540}}}};
+  expect_cuts(load(published, shape), {{{1, 1}, {2, 2}},
+                                       {{28, 29}, {2, 4}},
+                                       {{47, 61}, {4, 6}},
+                                       {{1540, 1540}, {110, 110}},
+                                       {{1080, 1920}, {62, 110}},
+                                       {{1801, 3000}, {66, 110}},
+                                       {{2151, 1800}, {110, 92}},
+                                       {{1023, 4093}, {28, 110}}});
+  expect_cuts(load({{"size", nullptr}}, {16, 1, 1, kPixtralProcessor}), {{{3000, 4000}, {48, 64}}});
+  EXPECT_EQ(load(published, shape).squares_of({4, 6}).height, 2);
+  EXPECT_THROW(load(published, shape).grid_of({2, 4000}), Error);
+  const auto refused = [&](const char* key, const Json& value) {
+    Json other = published;
+    other[key] = value;
+    return refusal(other, shape);
+  };
+  EXPECT_EQ(refused("do_center_crop", true), "do_center_crop is true, expected false");
+  EXPECT_EQ(refused("resample", 2), "resample is 2, expected 3 (bicubic)");
+  EXPECT_EQ(refused("size", {{"height", 1024}, {"width", 1024}}),
+            "size has no longest_edge, and what it has is not read");
+  EXPECT_EQ(refused("size", {{"longest_edge", 0}}), "size.longest_edge is 0, expected 1 to 67108864");
+  EXPECT_EQ(refused("image_processor_type", "SiglipImageProcessor"),
+            "image_processor_type is 'SiglipImageProcessor', expected PixtralImageProcessor");
+}
+
+TEST_F(PatchProcessorTest, cuts_the_middle_out_for_clip) {
+  const PatchShape shape{2, 1, 1, kClipProcessor, 2};
+  const Json square = {{"size", {{"shortest_edge", 4}}},
+                       {"crop_size", {{"height", 4}, {"width", 4}}},
+                       {"image_mean", {0, 0, 0}},
+                       {"image_std", {1, 1, 1}},
+                       {"rescale_factor", 1}};
+  Image wide{{4, 9}, {}};
+  for (uint8_t pixel = 0; pixel < 36; ++pixel) wide.rgb.insert(wide.rgb.end(), 3, pixel);
+  const std::vector<float> patches = load(square, shape).patches_of(wide);
+  EXPECT_EQ(std::vector(patches.begin(), patches.begin() + 4), (std::vector<float>{2, 3, 11, 12}));
+  EXPECT_EQ(std::vector(patches.end() - 4, patches.end()), (std::vector<float>{22, 23, 31, 32}));
+  expect_cuts(load(square, shape), {{{4, 9}, {2, 2}}, {{900, 30}, {2, 2}}});
+  const auto refused = [&](const char* key, const Json& value) {
+    Json other = square;
+    other[key] = value;
+    return refusal(other, shape);
+  };
+  EXPECT_EQ(refused("size", {{"shortest_edge", 5}}), "size.shortest_edge is 5, the model's tower has 4");
+  EXPECT_EQ(refused("size", 4), "size has no shortest_edge, and what it has is not read");
+  EXPECT_EQ(refused("crop_size", {{"height", 4}, {"width", 5}}), "crop_size.width is 5, the model's tower has 4");
+  EXPECT_EQ(refused("do_center_crop", false), "do_center_crop is false, expected true");
+  EXPECT_EQ(refused("do_pad", true), "do_pad is true, expected false");
+  EXPECT_EQ(refused("image_processor_type", "LlavaImageProcessor"),
+            "image_processor_type is 'LlavaImageProcessor', expected CLIPImageProcessor");
 }
 
 }  // namespace

@@ -1,0 +1,29 @@
+// The vision tower of CLIP, without the projector behind it: every picture is a square of patches behind a row of its
+// own, each with a learned position.
+#pragma once
+
+#include "model/clip_layer.h"
+#include "model/vision_tower.h"
+
+namespace kvcal {
+
+struct ClipDims {
+  DecoderDims layers{};  // sizes of its layers; n_layers: those that run
+  PatchShape patches;
+};
+
+/// Of a config whose class projects what comes out of layer `feature_layer` by default: -2 is the last but one.
+ClipDims read_clip(const Json& config, int64_t feature_layer);
+
+/// Its rows are [1 + patches, hidden]. Whoever has the projector sets what the spec says of names.
+class ClipTower : public VisionTower {
+ public:
+  ClipTower(const ClipDims& dims, const ModelSpec& model);
+  std::unique_ptr<TowerPart> load_input(WeightLoader& loader, WeightBinder& w) const override;
+  std::unique_ptr<TowerPart> load_block(int block, WeightLoader& loader, WeightBinder& w) const override;
+
+ private:
+  ClipDims dims_;
+};
+
+}  // namespace kvcal

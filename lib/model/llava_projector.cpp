@@ -1,0 +1,20 @@
+#include "model/llava_projector.h"
+
+#include "model/config_reading.h"
+
+namespace kvcal {
+
+LlavaProjector read_llava_projector(const Json& config, int64_t in, Bias bias, const ModelSpec& model) {
+  LlavaProjector p{in, model.hidden};
+  p.act = read_activation(config, "projector_hidden_act", p.act);
+  const bool present = get_bool_or(config, "multimodal_projector_bias", bias == Bias::Present);
+  p.bias = present ? Bias::Present : Bias::None;
+  return p;
+}
+
+GluWeights load_llava_projector(const LlavaProjector& p, WeightLoader& loader, WeightBinder& w) {
+  return loader.load_mlp(projection(w, "linear_1", p.out, p.in, p.bias),
+                         projection(w, "linear_2", p.out, p.out, p.bias), p.act);
+}
+
+}  // namespace kvcal

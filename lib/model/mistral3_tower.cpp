@@ -1,0 +1,73 @@
+#include "model/mistral3_tower.h"
+
+#include <utility>
+
+#include "model/llava_projector.h"
+#include "model/pixtral_tower.h"
+#include "model/weight_rows.h"
+
+namespace kvcal {
+namespace {
+
+/// A weight [out, hidden · unit] whose columns are all patches' first channel, then their second one, and so on, with
+/// the channels of each patch side by side.
+Storage columns_by_patch(const Tensor& weight, int64_t hidden, int64_t unit) {
+  std::vector<int64_t> order;
+  for (int64_t patch = 0; patch < unit; ++patch)
+    for (int64_t channel = 0; channel < hidden; ++channel) order.push_back(channel * unit + patch);
+  return transposed(select_rows(transposed(weight).tensor(), order).tensor());
+}
+
+struct Mistral3Projector {
+  float eps = 0;  // of its norm: the language model's
+  LlavaProjector end;
+};
+
+class Mistral3Output final : public TowerPart {
+ public:
+  Mistral3Output(const PixtralDims& dims, const Mistral3Projector& projector, WeightLoader& loader, WeightBinder w)
+      : merged_(dims.merged()), mlp_(load_llava_projector(projector.end, loader, w)) {
+    const int64_t hidden = dims.layers.hidden;
+    norm_ = {Norm::Kind::Rms, projector.eps, loader.load_gain(w("norm.weight", {hidden}), Gain::Plain), {}};
+    const Tensor weight = w("patch_merger.merging_layer.weight", {hidden, merged_});
+    merger_ = loader.load_linear(columns_by_patch(weight, hidden, merged_ / hidden).tensor());
+  }
+
+  Tensor forward(Ops& op, const Tensor& x, const PatchGrid&) override {
+    const Tensor normed = norm_.forward(op, x);
+    return op.glu_mlp(op.linear(normed.reshaped({x.elements() / merged_, merged_}), merger_), mlp_);
+  }
+
+ private:
+  int64_t merged_;
+  Norm norm_;      // [hidden]
+  Linear merger_;  // [hidden, merged]
+  GluWeights mlp_;
+};
+
+class Mistral3Tower final : public PixtralTower {
+ public:
+  Mistral3Tower(PixtralDims dims, const Mistral3Projector& projector, const ModelSpec& model)
+      : PixtralTower(std::move(dims), model), projector_(projector) {}
+
+  std::unique_ptr<TowerPart> load_output(WeightLoader& loader, WeightBinder& w) const override {
+    return std::make_unique<Mistral3Output>(dims_, projector_, loader, w.at("multi_modal_projector."));
+  }
+
+ private:
+  Mistral3Projector projector_;
+};
+
+}  // namespace
+
+std::unique_ptr<VisionTower> read_mistral3_tower(const Json& config, const ModelSpec& model) {
+  const Json& text = text_config(config);
+  const bool ministral = get_string_or(text, "model_type", "mistral") == "ministral3";
+  PixtralDims dims = read_pixtral(config, read_size(config, "spatial_merge_size", 2), -1);
+  Mistral3Projector projector;
+  projector.eps = static_cast<float>(get_number_or(text, "rms_norm_eps", ministral ? 1e-5 : 1e-6));
+  projector.end = read_llava_projector(config, dims.layers.hidden, Bias::None, model);
+  return std::make_unique<Mistral3Tower>(std::move(dims), projector, model);
+}
+
+}  // namespace kvcal
