@@ -70,7 +70,7 @@ __global__ void round_uint4_kernel(const T* __restrict__ x, T* __restrict__ y, F
 
 template <class T>
 __global__ void round_rotated_int4_kernel(const T* __restrict__ x, T* __restrict__ y, FourBitRows rows,
-                                          RotationSigns signs) {
+                                          const __grid_constant__ RotationSigns signs) {
   const int64_t r = row_of_thread();
   if (r >= rows.n) return;
   float* row = dynamic_shared<float>() + threadIdx.y * rows.width;
