@@ -176,11 +176,9 @@ class Faults {
   std::vector<EvaluationFault> found_;
 };
 
-}  // namespace
-
-bool is_recipe_format(std::string_view name) {
-  // What evaluate --choose takes (evaluate/formats.cpp), and the cache as it is.
-  constexpr std::array<std::string_view, 11> kNames = {"bf16",
+/// Of keys or of values alone, too.
+bool is_format_of_rows(std::string_view name) {
+  constexpr std::array<std::string_view, 12> kNames = {"bf16",
                                                        "fp8_e4m3",
                                                        "fp8_e4m3_per_head",
                                                        "fp8_e4m3fnuz",
@@ -190,8 +188,20 @@ bool is_recipe_format(std::string_view name) {
                                                        "int8_per_channel",
                                                        "nvfp4",
                                                        "fp8_per_token_head",
-                                                       "int8_per_token_head"};
+                                                       "int8_per_token_head",
+                                                       "int4_per_token_head"};
   return std::ranges::find(kNames, name) != kNames.end();
+}
+
+}  // namespace
+
+bool is_recipe_format(std::string_view name) {
+  // What evaluate --choose takes (evaluate/formats.cpp), and the cache as it is.
+  if (const size_t colon = name.find(':'); colon != name.npos) {
+    const std::string_view key = name.substr(0, colon), value = name.substr(colon + 1);
+    return is_format_of_rows(key) && is_format_of_rows(value) && !(key == "bf16" && value == "bf16");
+  }
+  return name == "turboquant_k8v4" || is_format_of_rows(name);
 }
 
 std::vector<EvaluationFault> faults_of(const SavedEvaluation& evaluation) { return Faults(evaluation).all(); }
