@@ -5,6 +5,7 @@
 
 #include "vision/clip_processor.h"
 #include "vision/gemma3_processor.h"
+#include "vision/got_ocr2_processor.h"
 #include "vision/pixtral_processor.h"
 #include "vision/qwen2_vl_processor.h"
 
@@ -20,6 +21,7 @@ struct ProcessorOf {
 
 constexpr ProcessorOf kProcessors[] = {{kClipProcessor, read_clip_processor},
                                        {kGemma3Processor, read_gemma3_processor},
+                                       {kGotOcr2Processor, read_got_ocr2_processor},
                                        {kPixtralProcessor, read_pixtral_processor},
                                        {kQwen2VlProcessor, read_qwen2_vl_processor}};
 
@@ -60,7 +62,8 @@ std::vector<float> PatchProcessor::patches_of(const Image& given) const {
   const int64_t size = shape_.size, frames = shape_.frames;
   const ImageSize cut = {grid.height * size, grid.width * size};
   const Image image =
-      resized(given, rules_.size_before_crop ? rules_.size_before_crop(given.size) : cut, rules_.kernel);
+      rules_.arranged ? rules_.arranged(given)
+                      : resized(given, rules_.size_before_crop ? rules_.size_before_crop(given.size) : cut, rules_.kernel);
   const int64_t top = (image.size.height - cut.height) / 2, left = (image.size.width - cut.width) / 2;
   std::vector<float> out;
   out.reserve(static_cast<size_t>(grid.n_patches() * shape_.values()));

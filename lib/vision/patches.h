@@ -10,18 +10,20 @@ namespace kvcal {
 
 /// Image processors of the reference framework.
 constexpr std::string_view kClipProcessor = "CLIPImageProcessor", kGemma3Processor = "Gemma3ImageProcessor",
-                           kPixtralProcessor = "PixtralImageProcessor", kQwen2VlProcessor = "Qwen2VLImageProcessor";
+                           kGotOcr2Processor = "GotOcr2ImageProcessor", kPixtralProcessor = "PixtralImageProcessor",
+                           kQwen2VlProcessor = "Qwen2VLImageProcessor";
 
 /// What a tower wants: squares of `size` pixels, of which merge x merge become one token, each as many times as a video
 /// has frames in a patch.
 struct PatchShape {
   int64_t size = 0, merge = 0, frames = 0;
   std::string_view processor{};  // that makes them
-  int64_t side = 0;              // patches on each side of every picture; 0: its own size tells
+  int64_t side = 0;              // patches on each side of every picture, or of its tiles; 0: its own size tells
   int64_t values() const { return 3 * frames * size * size; }
 };
 
-/// Patches of a picture: multiples of `merge`. In memory squares of merge x merge of them follow each other by rows.
+/// Patches of a picture, whose tiles lie below each other: multiples of `merge`. In memory squares of merge x merge of
+/// them follow each other by rows.
 struct PatchGrid {
   int64_t height = 0, width = 0;
   int64_t n_patches() const { return height * width; }

@@ -20,6 +20,7 @@ struct PatchRules {
   std::array<float, 3> mean, deviation;  // of bytes
   /// What a picture is resized to, where only its middle is cut; empty: to the patches' pixels.
   std::function<ImageSize(const ImageSize&)> size_before_crop{};
+  std::function<Image(const Image&)> arranged{};  // a picture as its grid has it; absent: resized as a whole
 };
 
 /// Throws Error where the file is another processor's than `shape` names, leaves out a step that all have, or resizes

@@ -168,5 +168,67 @@ TEST_F(PatchProcessorTest, cuts_the_middle_out_for_clip) {
             "image_processor_type is 'LlavaImageProcessor', expected CLIPImageProcessor");
 }
 
+TEST_F(PatchProcessorTest, cuts_tiles_for_internvl) {
+  const PatchShape shape{14, 2, 1, kGotOcr2Processor, 32};
+  const Json published = {{"image_processor_type", "GotOcr2ImageProcessorFast"},
+                          {"crop_to_patches", false},
+                          {"max_patches", 12},
+                          {"min_patches", 1},
+                          {"resample", 3},
+                          {"size", {{"height", 448}, {"width", 448}}}};
+  const auto n_tiles = [](const PatchProcessor& processor, const ImageSize& size) {
+    const PatchGrid grid = processor.grid_of(size);
+    EXPECT_EQ(grid.width, 32);
+    return grid.height / 32;
+  };
+  const PatchProcessor usual = load(published, shape);
+  for (const auto& [n, size] : std::vector<std::pair<int64_t, ImageSize>>{{1, {448, 448}},
+                                                                          {1, {633, 633}},
+                                                                          {5, {634, 634}},
+                                                                          {10, {2000, 2000}},
+                                                                          {7, {700, 1000}},
+                                                                          {7, {1000, 700}},
+                                                                          {13, {480, 640}},
+                                                                          {9, {1080, 1920}},
+                                                                          {9, {896, 1792}},
+                                                                          {3, {300, 600}},
+                                                                          {11, {100, 1000}},
+                                                                          {13, {1000, 30}},
+                                                                          {13, {1, 65535}}})
+    EXPECT_EQ(n_tiles(usual, size), n) << size.height << " x " << size.width;
+  Json few = published;
+  few["min_patches"] = 3;
+  few["max_patches"] = 6;
+  EXPECT_EQ(n_tiles(load(few, shape), {448, 448}), 5);
+  EXPECT_EQ(n_tiles(load(few, shape), {100, 1000}), 7);
+  EXPECT_EQ(load(published, shape).n_tokens({13 * 32, 32}), 13 * 256);
+  const auto refused = [&](const char* key, const Json& value) {
+    Json other = published;
+    other[key] = value;
+    return refusal(other, shape);
+  };
+  EXPECT_EQ(refused("max_patches", 0), "max_patches is 0, expected 1 to 256");
+  EXPECT_EQ(refused("min_patches", 13), "min_patches is 13, expected 1 to 12");
+  EXPECT_EQ(refused("resample", 2), "resample is 2, expected 3 (bicubic)");
+  EXPECT_EQ(refused("size", nullptr), "size.height is 384, the model's tower has 448");
+  EXPECT_EQ(refused("image_processor_type", "CLIPImageProcessor"),
+            "image_processor_type is 'CLIPImageProcessor', expected GotOcr2ImageProcessor");
+}
+
+TEST_F(PatchProcessorTest, puts_tiles_row_by_row_and_the_whole_picture_behind_them) {
+  const PatchProcessor processor =
+      load({{"size", {{"height", 2}, {"width", 2}}}, {"image_mean", {0, 0, 0}}, {"image_std", {1, 1, 1}}},
+           {1, 2, 1, kGotOcr2Processor, 2});
+  Image picture{{4, 6}, {}};  // 2 x 3 tiles, each of one color
+  for (int64_t y = 0; y < 4; ++y)
+    for (int64_t x = 0; x < 6; ++x)
+      for (int c = 0; c < 3; ++c) picture.rgb.push_back(static_cast<uint8_t>(51 * (y / 2 * 3 + x / 2)));
+  const std::vector<float> patches = processor.patches_of(picture);
+  ASSERT_EQ(patches.size(), 7U * 12);
+  for (size_t i = 0; i < 6 * 12; ++i) EXPECT_FLOAT_EQ(patches[i], 0.2f * static_cast<float>(i / 12)) << i;
+  const float whole[] = {30, 98, 157, 225};
+  for (size_t i = 0; i < 12; ++i) EXPECT_FLOAT_EQ(patches[72 + i], whole[i / 3] / 255) << i;
+}
+
 }  // namespace
 }  // namespace kvcal
