@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "model/gemma3_tower.h"
+#include "model/internvl_tower.h"
 #include "model/llava_tower.h"
 #include "model/mistral3_tower.h"
 #include "model/qwen2_5_vl_tower.h"
@@ -18,6 +19,7 @@ struct TowerOf {
 };
 
 constexpr TowerOf kTowers[] = {{"Gemma3ForConditionalGeneration", read_gemma3_tower},
+                               {"InternVLForConditionalGeneration", read_internvl_tower},
                                {"LlavaForConditionalGeneration", read_llava_tower},
                                {"Mistral3ForConditionalGeneration", read_mistral3_tower},
                                {"Qwen2VLForConditionalGeneration", read_qwen2_vl_tower},

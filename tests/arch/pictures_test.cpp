@@ -164,23 +164,35 @@ TEST(Pictures, of_pixtral_have_rows_that_end_with_tokens_of_their_own) {
 INSTANTIATE_TEST_SUITE_P(Cases, PicturesTest, testing::ValuesIn(picture_cases()),
                          [](const auto& c) { return c.param; });
 
+/// Loads every part of a checkpoint's tower; false where it has none.
+bool load_tower(const std::filesystem::path& folder) {
+  LoadedModel m(folder, backend(Precision::BF16));
+  const std::unique_ptr<VisionTower> tower = read_tower(m.checkpoint.config(), m.model->spec());
+  const TowerSpec& spec = tower->spec();
+  if (std::ranges::none_of(spec.prefixes, [&](const auto& prefix) { return m.checkpoint.has(prefix + spec.first); }))
+    return false;
+  WeightBinder weights = m.weights.whole.at(tower_prefix(m.checkpoint, spec));
+  tower->load_input(*m.ops, weights);
+  for (int i = 0; i < spec.n_blocks; ++i) tower->load_block(i, *m.ops, weights);
+  for (size_t i = 0; i < spec.deepstack_after.size(); ++i) tower->load_deepstack(i, *m.ops, weights);
+  tower->load_output(*m.ops, weights);
+  EXPECT_EQ(static_cast<int64_t>(spec.deepstack_after.size()), m.model->spec().n_deepstack) << folder;
+  size_t unused = m.checkpoint.names_below("vision_tower.head.").size();  // of SigLIP, for pictures alone
+  if (m.model->spec().architecture == "LlavaForConditionalGeneration")    // behind the block whose rows are projected
+    for (const std::string& part :
+         {"encoder.layers." + std::to_string(spec.n_blocks) + ".", std::string("post_layernorm.")})
+      for (const char* module : {"vision_tower.", "vision_tower.vision_model."})
+        unused += m.checkpoint.names_below(module + part).size();
+  for (const SkipReport::Skipped& skipped : m.weights.report().skipped)
+    EXPECT_TRUE(skipped.rule != "vision" || skipped.n_tensors == static_cast<int64_t>(unused)) << folder;
+  return true;
+}
+
 TEST(Pictures, go_through_towers_of_every_class) {
   for (const std::string& name : picture_cases()) {
-    if (name == "llava_pixtral") continue;  // LLaVA's golden has CLIP inside
-    LoadedModel m(Golden(name).folder, backend(Precision::BF16));
-    const std::unique_ptr<VisionTower> tower = read_tower(m.checkpoint.config(), m.model->spec());
-    WeightBinder weights = m.weights.whole.at(tower_prefix(m.checkpoint, tower->spec()));
-    tower->load_input(*m.ops, weights);
-    for (int i = 0; i < tower->spec().n_blocks; ++i) tower->load_block(i, *m.ops, weights);
-    for (size_t i = 0; i < tower->spec().deepstack_after.size(); ++i) tower->load_deepstack(i, *m.ops, weights);
-    tower->load_output(*m.ops, weights);
-    EXPECT_EQ(static_cast<int64_t>(tower->spec().deepstack_after.size()), m.model->spec().n_deepstack) << name;
-    size_t unused = m.checkpoint.names_below("vision_tower.head.").size();  // of SigLIP, for pictures alone
-    if (name == "llava")                                                    // behind the block whose rows are projected
-      for (const char* part : {"encoder.layers.0.", "post_layernorm."})
-        unused += m.checkpoint.names_below(std::string("vision_tower.") + part).size();
-    for (const SkipReport::Skipped& skipped : m.weights.report().skipped)
-      EXPECT_TRUE(skipped.rule != "vision" || skipped.n_tensors == static_cast<int64_t>(unused)) << name;
+    const PictureModel model(name);
+    EXPECT_TRUE(load_tower(model.folder()));
+    load_tower(model.text_folder());  // by other names
   }
 }
 
@@ -206,6 +218,20 @@ TEST(Pictures, refusals_say_what_is_wrong_with_a_tower) {
             "reading vision_config: mm_tokens_per_image is 4, expected a square number whose root divides 3");
   EXPECT_EQ(refusal_of("gemma3_vl", "model_type", "clip_vision_model"),
             "reading vision_config: model_type is 'clip_vision_model', expected siglip_vision_model");
+  EXPECT_EQ(refusal_of("internvl", "image_size", {16, 20}),
+            "reading vision_config: image_size is [16,20], expected a square");
+  EXPECT_EQ(refusal_of("internvl", "image_size", 18),
+            "reading vision_config: image_size is 18, expected whole patches of 4");
+  EXPECT_EQ(refusal_of("internvl", "image_size", 20),
+            "reading vision_config: image_size is 20, expected at most 1,024 whole patches, in squares of 8");
+  EXPECT_EQ(refusal_of("internvl", "norm_type", "batch_norm"),
+            "reading vision_config: norm_type is 'batch_norm', expected layer_norm or rms_norm");
+  EXPECT_EQ(refusal_of("internvl", "use_mean_pooling", false),
+            "reading vision_config: use_mean_pooling is false, expected true");
+  EXPECT_EQ(refusal_of("internvl", "use_absolute_position_embeddings", false),
+            "reading vision_config: use_absolute_position_embeddings is false, expected true");
+  EXPECT_EQ(refusal_of("internvl", "model_type", "clip_vision_model"),
+            "reading vision_config: model_type is 'clip_vision_model', expected internvl_vision");
   EXPECT_EQ(refusal_of("mistral3", "hidden_size", 20),
             "reading vision_config: hidden_size is 20, expected a multiple of 8");
   EXPECT_EQ(refusal_of("mistral3", "head_dim", 16), "reading vision_config: head_dim is 16, expected 8");
@@ -238,8 +264,14 @@ TEST(Pictures, refusals_say_what_is_wrong_with_a_tower) {
 }
 
 TEST(Pictures, refusals_name_what_a_projector_takes) {
-  const std::filesystem::path mistral3 = Golden("mistral3").folder, llava = Golden("llava").folder,
-                              pixtral = PictureModel("llava_pixtral").source();
+  const std::filesystem::path internvl = Golden("internvl").folder, mistral3 = Golden("mistral3").folder,
+                              llava = Golden("llava").folder, pixtral = PictureModel("llava_pixtral").source();
+  EXPECT_EQ(refusal_at(internvl, "/downsample_ratio", 0.25),
+            "reading vision_config: downsample_ratio is 0.250000, expected 0.5");
+  EXPECT_EQ(refusal_at(internvl, "/vision_feature_layer", -2),
+            "reading vision_config: vision_feature_layer is -2, expected -1");
+  EXPECT_EQ(refusal_at(internvl, "/vision_feature_select_strategy", "full"),
+            "reading vision_config: vision_feature_select_strategy is 'full', expected default");
   EXPECT_EQ(refusal_at(mistral3, "/vision_feature_layer", -2),
             "reading vision_config: vision_feature_layer is -2, expected -1");
   EXPECT_EQ(refusal_at(mistral3, "/vision_feature_layer", {-2, -1}),

@@ -115,7 +115,7 @@ TEST(PicturePrompts, become_the_tokens_of_the_references_processor) {
     EXPECT_EQ(chat.kinds.size(), chat.input_ids.size()) << name;
     ++n_chats;
   }
-  EXPECT_EQ(n_chats, 3);
+  EXPECT_EQ(n_chats, 5);
 }
 
 TEST(PicturePrompts, of_gemma_3_are_written_out_before_they_become_tokens) {
@@ -125,6 +125,12 @@ TEST(PicturePrompts, of_gemma_3_are_written_out_before_they_become_tokens) {
   const TokenizedPrompt text = fed(pictures, {{"text", "a\n<start_of_image>"}, {"image", "shrunk.png"}});
   EXPECT_EQ(text.text, "a\n\n\n<start_of_image><image_soft_token><end_of_image>\n\n");
   EXPECT_EQ(text.input_ids, (std::vector<int32_t>{10, 43, 93, 92, 92, 92, 92, 94, 42}));
+}
+
+TEST(PicturePrompts, of_internvl_get_their_start_and_end) {
+  const TokenizedPrompt text = fed(PictureModel("internvl"), {{"text", "a<IMG_CONTEXT>b"}, {"image", "grown.jpg"}});
+  EXPECT_EQ(text.text, "a<img><IMG_CONTEXT></img>b");
+  EXPECT_EQ(text.input_ids, (std::vector<int32_t>{10, 93, 92, 92, 92, 92, 94, 11}));
 }
 
 TEST(PicturePrompts, of_pixtral_need_the_tokens_that_end_rows) {

@@ -43,6 +43,8 @@ class PictureModel {
 
   const std::filesystem::path& folder() const { return folder_; }
   const std::filesystem::path& source() const { return source_; }
+  /// The golden whose text weights these are.
+  std::filesystem::path text_folder() const { return std::filesystem::path(KVCAL_SOURCE_DIR) / golden_["model"]; }
   const Json& golden() const { return golden_; }
   std::filesystem::path image(size_t i) const { return source_.parent_path() / "images" / golden_["images"].at(i); }
 
@@ -53,7 +55,7 @@ class PictureModel {
   }
 
   void write_weights() const {
-    const SafetensorsFile text(std::filesystem::path(KVCAL_SOURCE_DIR) / golden_["model"] / "model.safetensors");
+    const SafetensorsFile text(text_folder() / "model.safetensors");
     const SafetensorsFile tower(source_ / "tower.safetensors");
     std::map<std::string, Tensor> all;
     for (const TensorInfo& info : text.tensors())

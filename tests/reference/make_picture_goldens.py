@@ -5,7 +5,7 @@
 images/: small pictures, drawn here, in the forms of PNG and JPEG; images.safetensors: their pixels as the framework's
 processors get them (torchvision's decode_image), and after its resizing to `size`; patches.safetensors: the patches of FED
 by each of its processors (those that AutoProcessor gives where there is torchvision).
-<case>/: tests/arch/golden/<case> with a tower of its own (tower.safetensors, config.json, preprocessor_config.json) and a
+<case>/: a model of tests/arch/golden with a tower of its own (tower.safetensors, config.json, preprocessor_config.json) and a
 prompt with two pictures. golden.safetensors: in f32 and bf16 the stream behind each block of the tower for both
 pictures, its rows, streams of deepstack; in f32 Q, K, V of the language model and the logits of the last position.
 golden.json: the prompt's ids behind the processor, and its positions; `patches`: their name in patches.safetensors. Where a
@@ -47,14 +47,19 @@ CLIP = dict(model_type="clip_vision_model", hidden_size=16, intermediate_size=24
             image_size=24, patch_size=8)
 PIXTRAL = dict(model_type="pixtral", hidden_size=16, intermediate_size=24, num_hidden_layers=2, num_attention_heads=2,
                head_dim=8, patch_size=4)
-TOWERS = {"gemma3_vl": SIGLIP, "mistral3": dict(PIXTRAL, hidden_act="silu"), "llava": CLIP,
+INTERN_VIT = dict(model_type="internvl_vision", attention_bias=True, hidden_size=16, image_size=[16, 16], intermediate_size=24,
+                  num_attention_heads=2, num_hidden_layers=2, patch_size=[4, 4])
+INTERN_VIT_6B = dict(INTERN_VIT, attention_bias=False, norm_type="rms_norm", num_hidden_layers=1, use_qk_norm=True)
+TOWERS = {"gemma3_vl": SIGLIP, "internvl": INTERN_VIT, "internvl_6b": INTERN_VIT_6B,
+          "mistral3": dict(PIXTRAL, hidden_act="silu"), "llava": CLIP,
           "llava_pixtral": dict(PIXTRAL, patch_size=8, rope_parameters=dict(rope_type="axial", rope_theta=100.0)),
           "qwen2_vl": QWEN2, "qwen2_5_vl": QWEN25, "qwen3_vl": dict(TOWER, deepstack_visual_indexes=[0]),
           "qwen3_5_vl": TOWER, "qwen3_vl_moe": dict(TOWER, depth=1, deepstack_visual_indexes=[0]),
           "qwen3_5_moe_vl": dict(TOWER, depth=1)}
-TEXT = {"llava_pixtral": "llava"}  # the case of tests/arch/golden, where it has another name
+TEXT = {"internvl_6b": "internvl", "llava_pixtral": "llava"}  # the case of tests/arch/golden, where it has another name
 OUTSIDE = {"llava_pixtral": dict(vision_feature_layer=-1, vision_feature_select_strategy="full")}  # of the vision_config
-PUBLISHED = {"mistral3": {"model.": ""}, "qwen2_vl": {"model.": ""}, "qwen2_5_vl": {"model.": ""},  # names in older files
+PUBLISHED = {"internvl": {"model.": ""}, "mistral3": {"model.": ""},  # names in older files
+             "qwen2_vl": {"model.": ""}, "qwen2_5_vl": {"model.": ""},
              "gemma3_vl": {"model.vision_tower.": "vision_tower.vision_model.", "model.": ""},
              "llava": {"model.vision_tower.": "vision_tower.vision_model.", "model.": ""}}
 LEFT_OUT = ("hidden_act", "in_channels", "rope_parameters", "spatial_merge_size", "temporal_patch_size")  # of their configs
@@ -125,7 +130,7 @@ def with_tower(name: str, config: dict) -> dict:
 
 def case_of(name: str):
     case = next(c for c in CASES if c.name == TEXT.get(name, name))
-    return dataclasses.replace(case, config=with_tower(name, case.config), published=None)
+    return dataclasses.replace(case, config=with_tower(name, case.config), published=None, served_tensors=None)
 
 
 def tower_parameters(model):
@@ -151,8 +156,9 @@ def model_of(name: str, folder: Path, precision: str):
         write_checkpoint(case_of(name), folder, golden_of(name, "golden")["seed"])
     model = load(case_of(name), folder, precision)
     draw_tower(model, 1, Draw)
-    for p in tower_parameters(model).values():
-        p.data = p.data.bfloat16().to(p.dtype)  # as stored
+    for parameter, p in tower_parameters(model).items():
+        factor = 5 if ".lambda_" in parameter else 1  # so that what they multiply is felt
+        p.data = (p.data.bfloat16() * factor).to(p.dtype)  # as stored
     return model
 
 

@@ -20,13 +20,20 @@ CLIP_PROCESSOR = dict(image_processor_type="CLIPImageProcessor", size=dict(short
                       crop_size=dict(height=24, width=24), image_mean=[0.5, 0.4, 0.3], image_std=[0.5, 0.3, 0.25])
 PIXTRAL_PROCESSOR = dict(image_processor_type="PixtralImageProcessorFast", patch_size=dict(height=4, width=4), resample=3,
                          size=dict(longest_edge=30), image_mean=[0.5, 0.4, 0.3], image_std=[0.5, 0.3, 0.25])
+INTERNVL_PROCESSOR = dict(image_processor_type="GotOcr2ImageProcessorFast", size=dict(height=16, width=16),
+                          crop_to_patches=False, min_patches=1, max_patches=5, image_mean=[0.5, 0.4, 0.3],
+                          image_std=[0.5, 0.3, 0.25])
 CHAT = [{"role": "user", "content": [{"type": "image", "image": "shrunk.png"}, {"type": "text", "text": "what is it?"}]}]
 TEMPLATE = ("{% for m in messages %}<start_of_turn>{{ m['role'] }}\n{% for c in m['content'] %}{% if c['type'] == 'image' %}"
             "<start_of_image>{% else %}{{ c['text'] }}{% endif %}{% endfor %}<end_of_turn>\n{% endfor %}"
             "{% if add_generation_prompt %}<start_of_turn>model\n{% endif %}")
 PIXTRAL_TEMPLATE = ("{% for m in messages %}[INST]{% for c in m['content'] %}{% if c['type'] == 'image' %}[IMG]{% else %}"
                     "{{ c['text'] }}{% endif %}{% endfor %}[/INST]{% endfor %}")
-FED = ("shrunk.png", "grown.jpg")  # more pixels than longest_edge, fewer than shortest_edge
+INTERNVL_TEMPLATE = ("{% for m in messages %}<|im_start|>{{ m['role'] }}\n{% for c in m['content'] %}"
+                     "{% if c['type'] == 'image' %}<IMG_CONTEXT>\n{% else %}{{ c['text'] }}{% endif %}{% endfor %}"
+                     "<|im_end|>\n{% endfor %}"
+                     "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}")
+FED = ("shrunk.png", "grown.jpg")  # more pixels than longest_edge, fewer than shortest_edge; several tiles, one tile
 
 
 def write_tokenizer(folder: Path, more: dict, merges: list, special: dict) -> Tokenizer:
@@ -245,4 +252,59 @@ class LlavaClip:
         return inputs, [list(range(ids.shape[1]))]
 
 
-FAMILIES = {"gemma3_vl": Gemma3, "llava": LlavaClip, "mistral3": Mistral3, "llava_pixtral": LlavaPixtral}
+class InternVL:
+    """A tower that takes tiles, each as a picture of its own, led by a token of its class."""
+    patches = "GotOcr2ImageProcessor"
+    patch, side, merge = 4, 4, 2
+
+    @classmethod
+    def processor_of(cls, folder: Path):
+        special = {"<pad>": 0, "<|im_start|>": 89, "<|im_end|>": 90, "<video>": 91, "<IMG_CONTEXT>": IMAGE, "<img>": 93,
+                   "</img>": 94}
+        plain = write_tokenizer(folder, {"\n": 38}, [], special)
+        named = dict(context_image_token="<IMG_CONTEXT>", start_image_token="<img>", end_image_token="</img>",
+                     video_token="<video>")
+        tokenizer = transformers.PreTrainedTokenizerFast(tokenizer_object=plain, pad_token="<pad>", extra_special_tokens=named)
+        write_json(folder / "preprocessor_config.json", INTERNVL_PROCESSOR)
+        of_images = transformers.AutoImageProcessor.from_pretrained(folder)
+        assert type(of_images) is transformers.GotOcr2ImageProcessor
+        return transformers.InternVLProcessor(
+            image_processor=of_images, tokenizer=tokenizer, video_processor=transformers.InternVLVideoProcessor(),
+            image_seq_length=(cls.side // cls.merge) ** 2)
+
+    @classmethod
+    def processed(cls, folder: Path, images: Path) -> dict:
+        processor = cls.processor_of(folder)
+        tiles = [processor(images=[str(images / f)], text="<IMG_CONTEXT>", return_tensors="pt")["pixel_values"] for f in FED]
+        pixels = torch.cat(tiles)
+        patches = torch.cat([blocks(x, cls.patch, cls.merge).flatten(1) for x in pixels])
+        return {"patches": patches, "grids": [[len(t) * cls.side, cls.side] for t in tiles],
+                "tokens": [[IMAGE] * len(t) * (cls.side // cls.merge) ** 2 for t in tiles], "inputs": dict(pixel_values=pixels)}
+
+    @classmethod
+    def in_squares(cls, out: torch.Tensor) -> torch.Tensor:
+        """[tiles, 1 + patches, hidden] -> [all of them, hidden], each tile's class, then its squares of merge x merge."""
+        n, m = cls.side // cls.merge, cls.merge
+        squares = out[:, 1:].reshape(-1, n, m, n, m, out.shape[-1]).transpose(2, 3).reshape(out.shape[0], -1, out.shape[-1])
+        return torch.cat([out[:, :1], squares], 1).flatten(0, 1)
+
+    @classmethod
+    def tower_tensors(cls, model, inputs: dict) -> dict:
+        model.model.vision_tower.set_attn_implementation("eager")
+        tensors, hooks = behind_blocks(model.model.vision_tower.encoder.layer, cls.in_squares)
+        out = model.model.get_image_features(inputs["pixel_values"].to(model.dtype))
+        for hook in hooks:
+            hook.remove()
+        return tensors | {"rows": out.pooler_output.flatten(0, 1)}
+
+    @staticmethod
+    def of_prompt(model, ids: torch.Tensor, inputs: dict) -> tuple[dict, list]:
+        return inputs, [list(range(ids.shape[1]))]
+
+    @classmethod
+    def chat(cls, folder: Path, images: Path) -> dict:
+        return chat_through(cls.processor_of(folder), INTERNVL_TEMPLATE, folder, images)
+
+
+FAMILIES = {"gemma3_vl": Gemma3, "internvl": InternVL, "internvl_6b": InternVL, "llava": LlavaClip, "mistral3": Mistral3,
+            "llava_pixtral": LlavaPixtral}

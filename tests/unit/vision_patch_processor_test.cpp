@@ -228,6 +228,10 @@ TEST_F(PatchProcessorTest, puts_tiles_row_by_row_and_the_whole_picture_behind_th
   for (size_t i = 0; i < 6 * 12; ++i) EXPECT_FLOAT_EQ(patches[i], 0.2f * static_cast<float>(i / 12)) << i;
   const float whole[] = {30, 98, 157, 225};
   for (size_t i = 0; i < 12; ++i) EXPECT_FLOAT_EQ(patches[72 + i], whole[i / 3] / 255) << i;
+  const PatchProcessor usual = load({{"size", {{"height", 2}, {"width", 2}}}}, {1, 2, 1, kGotOcr2Processor, 2});
+  const std::vector<float> black = usual.patches_of({{2, 2}, std::vector<uint8_t>(12)});
+  const double colors[] = {-0.48145466 / 0.26862954, -0.4578275 / 0.26130258, -0.40821073 / 0.27577711};
+  for (size_t i = 0; i < 12; ++i) EXPECT_FLOAT_EQ(black[i], static_cast<float>(colors[i % 3])) << i;
 }
 
 }  // namespace
