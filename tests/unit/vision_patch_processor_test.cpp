@@ -201,7 +201,7 @@ TEST_F(PatchProcessorTest, cuts_tiles_for_internvl) {
   few["max_patches"] = 6;
   EXPECT_EQ(n_tiles(load(few, shape), {448, 448}), 5);
   EXPECT_EQ(n_tiles(load(few, shape), {100, 1000}), 7);
-  EXPECT_EQ(load(published, shape).n_tokens({13 * 32, 32}), 13 * 256);
+  EXPECT_EQ(load(published, shape).squares_of({13 * 32, 32}).n_patches(), 13 * 256);
   const auto refused = [&](const char* key, const Json& value) {
     Json other = published;
     other[key] = value;
