@@ -54,6 +54,9 @@ PatchGrid PatchProcessor::grid_of(const ImageSize& size) const {
   const PatchGrid grid = rules_.grid_of(size);
   if (grid.n_patches() < 1 || grid.n_patches() > kMostPatches)
     fail("becomes " + std::to_string(grid.n_patches()) + " patches, expected 1 to " + std::to_string(kMostPatches));
+  // A tower's patches may be large, whatever the picture.
+  if (const int64_t pixels = grid.n_patches() * shape_.size * shape_.size; pixels > kMostPixels)
+    fail("becomes " + std::to_string(pixels) + " pixels, expected at most " + std::to_string(kMostPixels));
   return grid;
 }
 

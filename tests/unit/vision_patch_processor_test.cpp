@@ -96,6 +96,12 @@ TEST_F(PatchProcessorTest, makes_squares_for_gemma_3) {
                           {"resample", 2},
                           {"size", {{"height", 896}, {"width", 896}}}};
   expect_cuts(load(published, shape), {{{20, 20}, {64, 64}}, {{9, 1000}, {64, 64}}});
+  try {  // a tower whose patches are larger than any picture
+    load({{"size", {{"height", 16384}, {"width", 16384}}}}, {256, 4, 1, kGemma3Processor, 64}).grid_of({20, 20});
+    FAIL() << "memory for 268 million pixels is asked for";
+  } catch (const Error& e) {
+    EXPECT_STREQ(e.what(), "becomes 268435456 pixels, expected at most 67108864");
+  }
   EXPECT_EQ(load(published, shape).squares_of({64, 64}).n_patches(), 256);
   const auto refused = [&](const char* key, const Json& value) {
     Json other = published;
