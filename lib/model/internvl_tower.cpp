@@ -4,6 +4,7 @@
 
 #include "model/config_reading.h"
 #include "model/intern_vit.h"
+#include "model/llava_projector.h"
 
 namespace kvcal {
 namespace {
@@ -65,8 +66,7 @@ class InternVlTower final : public VisionTower {
     const int64_t merged = dims_.vit.merged(), out = dims_.out_hidden;
     WeightBinder w = weights.at("multi_modal_projector.");
     return std::make_unique<TileOutput>(dims_.vit, load_layer_norm(loader, w, "layer_norm", merged, kProjectorEps),
-                                        loader.load_mlp(projection(w, "linear_1", out, merged, Bias::Present),
-                                                        projection(w, "linear_2", out, out, Bias::Present), dims_.act));
+                                        load_llava_projector({merged, out, dims_.act, Bias::Present}, loader, w));
   }
 
  private:

@@ -27,10 +27,9 @@ PatchRules read_clip_processor(const Json& settings, const PatchShape& shape) {
     if (const int64_t pixels = read_edge(settings, name, 224); pixels != side)
       fail(std::string(name.of) + "." + name.edge + " is " + std::to_string(pixels) + ", the model's tower has " +
            std::to_string(side));
-  PatchRules rules{
-      [shape](const ImageSize&) {
-                     return PatchGrid{shape.side, shape.side}; },  Json::array(), kBicubic, {}, {},
-      [side](const ImageSize& given) { return with_shorter_side(given, side); }};
+  const PatchGrid square{shape.side, shape.side};
+  PatchRules rules{[square](const ImageSize&) { return square; }, Json::array(), kBicubic, {}, {}};
+  rules.arranged = [side](const Image& given) { return resized(given, with_shorter_side(given.size, side), kBicubic); };
   read_colors(settings, {0.48145466, 0.4578275, 0.40821073}, {0.26862954, 0.26130258, 0.27577711}, rules);
   return rules;
 }

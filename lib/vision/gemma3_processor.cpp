@@ -9,13 +9,8 @@ PatchRules read_gemma3_processor(const Json& settings, const PatchShape& shape) 
   const Json* size = find_member(settings, "size");
   for (const char* edge : {"height", "width"})
     expect_of_tower(size ? *size : Json::object(), edge, 224, shape.side * shape.size, "size.");
-  PatchRules rules{[shape](const ImageSize&) {
-                     return PatchGrid{shape.side, shape.side};
-                   },
-                   Json::array(),
-                   kBilinear,
-                   {},
-                   {}};
+  const PatchGrid square{shape.side, shape.side};
+  PatchRules rules{[square](const ImageSize&) { return square; }, Json::array(), kBilinear, {}, {}};
   read_colors(settings, {0.5, 0.5, 0.5}, {0.5, 0.5, 0.5}, rules);
   return rules;
 }

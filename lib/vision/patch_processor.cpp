@@ -64,10 +64,7 @@ std::vector<float> PatchProcessor::patches_of(const Image& given) const {
   const PatchGrid grid = grid_of(given.size);
   const int64_t size = shape_.size, frames = shape_.frames;
   const ImageSize cut = {grid.height * size, grid.width * size};
-  const Image image =
-      rules_.arranged
-          ? rules_.arranged(given)
-          : resized(given, rules_.size_before_crop ? rules_.size_before_crop(given.size) : cut, rules_.kernel);
+  const Image image = rules_.arranged ? rules_.arranged(given) : resized(given, cut, rules_.kernel);
   const int64_t top = (image.size.height - cut.height) / 2, left = (image.size.width - cut.width) / 2;
   std::vector<float> out;
   out.reserve(static_cast<size_t>(grid.n_patches() * shape_.values()));

@@ -18,9 +18,8 @@ struct PatchRules {
   Json sizes;  // what that depends on, beside the shape
   ResizeKernel kernel;
   std::array<float, 3> mean, deviation;  // of bytes
-  /// What a picture is resized to, where only its middle is cut; empty: to the patches' pixels.
-  std::function<ImageSize(const ImageSize&)> size_before_crop{};
-  std::function<Image(const Image&)> arranged{};  // a picture as its grid has it; absent: resized as a whole
+  /// A picture as it is cut, from its middle where it is larger than the patches; absent: resized to their pixels.
+  std::function<Image(const Image&)> arranged{};
 };
 
 /// Throws Error where the file is another processor's than `shape` names, leaves out a step that all have, or resizes

@@ -3,6 +3,7 @@ behind the processor, the stream behind each block of the tower and its rows (ma
 """
 
 import tempfile
+from contextlib import contextmanager
 from pathlib import Path
 
 import torch
@@ -73,11 +74,23 @@ def tokens_through(processor, made: dict) -> list[list[int]]:
     return tokens
 
 
+@contextmanager
 def behind_blocks(layers, order):
-    """Hooks that keep what comes out of the blocks, patch by patch."""
+    """Keeps what comes out of the blocks, patch by patch."""
     tensors = {}
-    return tensors, [layer.register_forward_hook(lambda m, a, out, i=i: tensors.update({f"block.{i}": order(out)}))
-                     for i, layer in enumerate(layers)]
+    hooks = [layer.register_forward_hook(lambda m, a, out, i=i: tensors.update({f"block.{i}": order(out)}))
+             for i, layer in enumerate(layers)]
+    yield tensors
+    for hook in hooks:
+        hook.remove()
+
+
+def through_tower(model, layers, order, inputs: dict) -> tuple[dict, object]:
+    """What comes out of the blocks, and the rows behind the projector."""
+    model.model.vision_tower.set_attn_implementation("eager")
+    with behind_blocks(layers, order) as tensors:
+        out = model.model.get_image_features(**dict(inputs, pixel_values=inputs["pixel_values"].to(model.dtype)))
+    return tensors, out.pooler_output
 
 
 class Qwen:
@@ -97,10 +110,8 @@ class Qwen:
     def tower_tensors(model, inputs: dict) -> dict:
         visual = model.model.visual
         visual.set_attn_implementation("eager")
-        tensors, hooks = behind_blocks(visual.blocks, lambda out: out)
-        out = visual(inputs["pixel_values"].to(model.dtype), grid_thw=inputs["image_grid_thw"])
-        for hook in hooks:
-            hook.remove()
+        with behind_blocks(visual.blocks, lambda out: out) as tensors:
+            out = visual(inputs["pixel_values"].to(model.dtype), grid_thw=inputs["image_grid_thw"])
         streams = getattr(out, "deepstack_features", None) or []
         return tensors | {"rows": out.pooler_output} | {f"deepstack.{i}": x for i, x in enumerate(streams)}
 
@@ -135,12 +146,8 @@ class Gemma3:
 
     @classmethod
     def tower_tensors(cls, model, inputs: dict) -> dict:
-        model.model.vision_tower.set_attn_implementation("eager")
-        tensors, hooks = behind_blocks(model.model.vision_tower.encoder.layers, cls.in_squares)
-        out = model.model.get_image_features(inputs["pixel_values"].to(model.dtype))
-        for hook in hooks:
-            hook.remove()
-        return tensors | {"rows": out.pooler_output.flatten(0, 1)}
+        tensors, rows = through_tower(model, model.model.vision_tower.encoder.layers, cls.in_squares, inputs)
+        return tensors | {"rows": rows.flatten(0, 1)}
 
     @staticmethod
     def of_prompt(model, ids: torch.Tensor, inputs: dict) -> tuple[dict, list]:
@@ -194,13 +201,8 @@ class Mistral3:
             return torch.cat([x.reshape(h // m, m, w // m, m, -1).transpose(1, 2).reshape(h * w, -1)
                               for x, (h, w) in zip(pictures, grids)])
 
-        tower = model.model.vision_tower
-        tower.set_attn_implementation("eager")
-        tensors, hooks = behind_blocks(tower.transformer.layers, in_squares)
-        out = model.model.get_image_features(inputs["pixel_values"].to(model.dtype), image_sizes=inputs["image_sizes"])
-        for hook in hooks:
-            hook.remove()
-        return tensors | {"rows": torch.cat(out.pooler_output)}
+        tensors, rows = through_tower(model, model.model.vision_tower.transformer.layers, in_squares, inputs)
+        return tensors | {"rows": torch.cat(rows)}
 
     @staticmethod
     def of_prompt(model, ids: torch.Tensor, inputs: dict) -> tuple[dict, list]:
@@ -238,14 +240,9 @@ class LlavaClip:
 
     @staticmethod
     def tower_tensors(model, inputs: dict) -> dict:
-        tower = model.model.vision_tower
-        tower.set_attn_implementation("eager")
-        tensors, hooks = behind_blocks(tower.encoder.layers, lambda out: out.flatten(0, 1))
-        out = model.model.get_image_features(inputs["pixel_values"].to(model.dtype))
-        for hook in hooks:
-            hook.remove()
-        return {k: x for k, x in tensors.items() if k != f"block.{len(tower.encoder.layers) - 1}"} | {
-            "rows": torch.cat(list(out.pooler_output))}
+        layers = model.model.vision_tower.encoder.layers
+        tensors, rows = through_tower(model, layers, lambda out: out.flatten(0, 1), inputs)
+        return {k: x for k, x in tensors.items() if k != f"block.{len(layers) - 1}"} | {"rows": torch.cat(list(rows))}
 
     @staticmethod
     def of_prompt(model, ids: torch.Tensor, inputs: dict) -> tuple[dict, list]:
@@ -290,12 +287,8 @@ class InternVL:
 
     @classmethod
     def tower_tensors(cls, model, inputs: dict) -> dict:
-        model.model.vision_tower.set_attn_implementation("eager")
-        tensors, hooks = behind_blocks(model.model.vision_tower.encoder.layer, cls.in_squares)
-        out = model.model.get_image_features(inputs["pixel_values"].to(model.dtype))
-        for hook in hooks:
-            hook.remove()
-        return tensors | {"rows": out.pooler_output.flatten(0, 1)}
+        tensors, rows = through_tower(model, model.model.vision_tower.encoder.layer, cls.in_squares, inputs)
+        return tensors | {"rows": rows.flatten(0, 1)}
 
     @staticmethod
     def of_prompt(model, ids: torch.Tensor, inputs: dict) -> tuple[dict, list]:

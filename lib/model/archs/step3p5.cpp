@@ -189,12 +189,10 @@ RopeSpec read_rope_of(const Json& text, size_t layer, size_t n_layers, const std
 
 /// Layers with experts: by mlp_layer_types, else by moe_layers_enum, "3,4,5" or a list.
 std::vector<bool> read_sparse(const Json& text, int64_t n_layers, int64_t n_experts) {
+  if (find_member(text, "mlp_layer_types")) return read_late_sparse_layers(text, n_layers, n_experts, 0);
   const Json* given = find_member(text, "moe_layers_enum");
-  if (find_member(text, "mlp_layer_types") || !given) {
-    if (!given && !find_member(text, "mlp_layer_types"))
-      fail("neither mlp_layer_types nor moe_layers_enum says which layers have experts; servers differ without them");
-    return read_late_sparse_layers(text, n_layers, n_experts, 0);
-  }
+  if (!given)
+    fail("neither mlp_layer_types nor moe_layers_enum says which layers have experts; servers differ without them");
   const Json numbers = given->is_string() ? Json::parse("[" + given->get<std::string>() + "]", nullptr, false) : *given;
   const bool valid =
       numbers.is_array() && std::ranges::all_of(numbers, [](const Json& i) { return i.is_number_unsigned(); });
