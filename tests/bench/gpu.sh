@@ -3,7 +3,7 @@
 #
 # Tests and measures the CUDA backend on the GPU of this machine; run it from the top of the sources. BUILD holds the
 # programs (tests/bench/gpu/pack.sh makes it where nvcc is: build/gpu). Parts: ceilings models calibrate (these three when none is
-# named), tests same kernels sanitizers other_models attention peers delta state_space experts whole_run probes. The ceilings (P0)
+# named), tests same kernels limits timeline sanitizers other_models attention peers delta state_space experts whole_run probes. The ceilings (P0)
 # are measured in every run that measures, since results mean nothing without. What fails is
 # recorded, marks the results and ends nothing; each part has its own time, and what is left when the limit (580 s) comes is listed
 # as not run. Writes FOLDER/DATE-DEVICE-TIME.json (tests/bench/results) with what else parts leave beside it: lines as they came, the
@@ -26,7 +26,7 @@ while [ $# -gt 0 ]; do
     --results) results=$2; shift ;;
     --limit) limit=$2; shift ;;
     --rounds) rounds=$2; shift ;;
-    ceilings | models | calibrate | tests | same | kernels | sanitizers | other_models | attention | peers | delta | state_space | experts | \
+    ceilings | models | calibrate | tests | same | kernels | limits | timeline | sanitizers | other_models | attention | peers | delta | state_space | experts | \
       whole_run | probes) parts="$parts $1" ;;
     *) sed -n '2,14s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
   esac
@@ -36,7 +36,7 @@ done
 measures=
 for part in $parts; do
   case $part in
-    tests | same | kernels | sanitizers | probes | calibrate) ;; # nothing is compared with anything
+    tests | same | kernels | limits | timeline | sanitizers | probes | calibrate) ;; # nothing is compared with anything
     *) measures=yes ;;
   esac
 done
@@ -164,6 +164,7 @@ sanitize() {
     return
   fi
   report=$results/$stamp-$1-${2%%[ ,]*}.txt
+  shards=15
   GTEST_OPTIONS="--gtest_brief=1 --gtest_filter=$3"
   status=0
   in_shards 180 "$1-${2%%[ ,]*}" "$4" compute-sanitizer --kernel-name kns=kvcal --tool "$1" --error-exitcode 9 || status=$?
@@ -240,9 +241,52 @@ END
   done
 }
 
+# What own kernels wait for, of the first batch that has them: memory, shared memory, arithmetic, how many warps there are.
+limits() {
+  if [ -n "$rehearse" ] || ! command -v ncu >/dev/null; then
+    line T 'limits of kernels' "$([ -n "$rehearse" ] && echo a rehearsal || echo no ncu)"
+    return
+  fi
+  for shape in $shapes; do
+    write_model "$shape" || continue
+    of=sample_outputs\|sample_logits\|accumulate\|heads_kernel\|map_halves
+    [ "$shape" = "${shapes%% *}" ] || of=grouped_tile\|combine\|recurrence_tiles\|conv_parts\|gated_rms
+    status=0
+    limited 60 ncu --clock-control none --kernel-name "regex:$of" --launch-count 10 --section SpeedOfLight --section Occupancy \
+      --section WarpStateStats --section SchedulerStats --section MemoryWorkloadAnalysis --section ComputeWorkloadAnalysis \
+      --section LaunchStats "$bench" observed --rounds 1 --model "$scratch/$shape" >"$results/$stamp-limits-$shape.txt" 2>&1 || status=$?
+    [ "$status" -eq 0 ] || failed T "limits of kernels, $shape" "ended with $status: $(tail -n 1 "$results/$stamp-limits-$shape.txt")"
+  done
+}
+
+# When which kernel ran, and what the GPU waited for between them.
+timeline() {
+  library=$PWD/$build/bin/libtimeline.so
+  if [ -n "$rehearse" ] || [ ! -f "$library" ]; then
+    line T 'timeline' "$([ -n "$rehearse" ] && echo a rehearsal || echo no libtimeline.so)"
+    return
+  fi
+  cupti=/usr/local/cuda/lib64:/usr/local/cuda/extras/CUPTI/lib64:$("$python" -c 'import nvidia.cuda_cupti as c
+print(c.__path__[0] + "/lib")' 2>/dev/null || true)
+  for shape in $shapes; do
+    write_model "$shape" || continue
+    status=0
+    limited 60 env LD_LIBRARY_PATH="$LD_LIBRARY_PATH:$cupti" CUDA_INJECTION64_PATH="$library" KVCAL_TIMELINE="$scratch/timeline" \
+      "$kvcal" calibrate "$scratch/$shape" --prompts "$scratch/$shape/prompts.jsonl" --passes 1 --warmup-passes 0 --no-sanity \
+      --max-length 2048 --device cuda --quiet --force -o "$scratch/scales.json" >/dev/null 2>"$scratch/err" || status=$?
+    if [ "$status" -ne 0 ] || ! [ -s "$scratch/timeline" ]; then
+      failed T "timeline, $shape" "ended with $status: $(tail -n 1 "$scratch/err")"
+      continue
+    fi
+    env -u LD_LIBRARY_PATH "$python" "$here/gpu/timeline.py" "$scratch/timeline" >"$results/$stamp-timeline-$shape.txt" || true
+    cp "$scratch/timeline" "$results/$stamp-timeline-$shape.lines"
+    head -n 40 "$results/$stamp-timeline-$shape.txt" >&2
+  done
+}
+
 # The kernels that share memory between threads, once each; whole sets would take an hour.
 sanitizers() {
-  kernels='*Attention*:*ConvParity*:*DeltaParity*:*MoeParity*:Routing*:*RowOps*:Statistics*'
+  kernels='*Attention*:*ConvParity*:*DeltaParity*:*MoeParity*:Routing*:*RowOps*:Statistics*:*ServedRows*:*SampleParity*/4:*SampleParity*/15:*Ssd*:*Scan*:GroupedProduct*'
   sanitize racecheck 'parity kernels' "$kernels" "$parity"
   sanitize memcheck 'parity kernels' "$kernels" "$parity"
   sanitize memcheck 'architectures, a few' '*qwen3:*qwen3_5:*glm4_moe_lite*' "$arch"
@@ -293,7 +337,9 @@ peers() {
     return
   fi
   model_options=
-  for shape in $shapes $other_shapes; do
+  more=
+  case $parts in *other_models*) more=$other_shapes ;; esac
+  for shape in $shapes $more; do
     write_model "$shape" || continue
     model_options="$model_options --model $scratch/$shape"
   done
@@ -316,7 +362,7 @@ models() {
 for part in $parts; do
   echo "gpu.sh: $part, $(left) s left" >&2
   case $part in
-    tests | same | kernels | sanitizers | calibrate | peers) $part ;;
+    tests | same | kernels | limits | timeline | sanitizers | calibrate | peers) $part ;;
     ceilings) measure ceilings 90 "$bench" ceilings $toy --disk "$scratch" ;;
     models) models $shapes ;;
     other_models) models $other_shapes ;;

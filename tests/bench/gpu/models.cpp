@@ -27,9 +27,9 @@ namespace {
 namespace fs = std::filesystem;
 
 struct Sizes {
-  int64_t length, tokens, chunk;  // of a prompt; of the shorter of two runs; of a batch
+  int64_t length, tokens;  // of a prompt; of the shorter of two runs
 };
-Sizes sizes(const Options& o) { return o.toy ? Sizes{70, 70, 256} : Sizes{2048, 131072, 65536}; }
+Sizes sizes(const Options& o) { return o.toy ? Sizes{70, 70} : Sizes{2048, 131072}; }
 
 SequencePlan random_plan(const ModelSpec& spec, int64_t tokens, int64_t length) {
   std::minstd_rand random(2);
@@ -105,8 +105,17 @@ size_t used_device_bytes() {
   return cudaMemGetInfo(&free, &total) == cudaSuccess ? total - free : 0;
 }
 
-/// Batches of so many rows, in memory that grows as it is needed.
-MemoryPlan growing(int64_t chunk) { return {.chunk_tokens = chunk}; }
+/// As calibrate plans it: all memory is taken before the run, and batches are as large as they may be.
+MemoryPlan plan_of(const OpenedModel& model, const Ops& op, const SequencePlan& sequences) {
+  const auto n_prompts = static_cast<int64_t>(sequences.prompts.size());
+  const int64_t sampled = n_sampled(segments_of(sequences.measured));
+  MemoryOptions options;
+  options.device = op.device_memory();
+  options.device_statistics_bytes =
+      static_cast<uint64_t>(Observer::device_bytes_needed(model.spec(), {sampled, n_prompts, 1}));
+  options.sampled_rows = sampled;
+  return plan_memory(model.spec(), model.weights, sequences, options);
+}
 
 using OnStep = std::function<void(const RunStep&)>;
 
@@ -211,7 +220,7 @@ void print_rates(const std::string& name, OpenedModel& model, const Times& t, co
 }
 
 void print_loading(const std::string& name, const std::string& folder, OpenedModel& model, Ops& op, ThreadPool& pool,
-                   const Options& o, const Times& t) {
+                   const MemoryPlan& plan, const Options& o, const Times& t) {
   const Sizes s = sizes(o);
   const SequencePlan few = random_plan(model.spec(), s.length, s.length),
                      many = random_plan(model.spec(), 2 * s.tokens, s.length);
@@ -220,14 +229,14 @@ void print_loading(const std::string& name, const std::string& folder, OpenedMod
   for (int round = 0; round < o.rounds; ++round) {
     bytes = forget(folder);
     double before = processor_seconds();
-    loading.push_back(run(model, op, pool, few, growing(s.chunk), Taps::None));
+    loading.push_back(run(model, op, pool, few, plan, Taps::None));
     processor.push_back((processor_seconds() - before) / (1e-9 * bytes));
     forget(folder);
     before = processor_seconds();
     copy_mapped(folder);
     mapped.push_back((processor_seconds() - before) / (1e-9 * bytes));
     forget(folder);
-    const double cold = run(model, op, pool, many, growing(s.chunk), Taps::None);
+    const double cold = run(model, op, pool, many, plan, Taps::None);
     waiting.push_back(100 * (1 - 2 * (median(t.two) - median(t.one)) / cold));
   }
   print("P9", name, "GB/s", rates(1e-9 * bytes, loading), {{"model", name}, {"bytes", bytes}});
@@ -243,14 +252,7 @@ void print_memory(const std::string& name, OpenedModel& model, const Sizes& s) {
   const auto op = make_ops();
   ThreadPool pool(available_processors());
   const SequencePlan sequences = random_plan(model.spec(), 2 * s.tokens, s.length);
-  const auto n_prompts = static_cast<int64_t>(sequences.prompts.size());
-  MemoryOptions options;
-  options.chunk_tokens = s.chunk;
-  options.device = op->device_memory();
-  options.device_statistics_bytes = static_cast<uint64_t>(
-      Observer::device_bytes_needed(model.spec(), {n_sampled(segments_of(sequences.measured)), n_prompts, 1}));
-  options.sampled_rows = n_sampled(segments_of(sequences.measured));
-  const MemoryPlan plan = plan_memory(model.spec(), model.weights, sequences, options);
+  const MemoryPlan plan = plan_of(model, *op, sequences);
   size_t peak = 0;
   run(model, *op, pool, sequences, plan, Taps::All,
       [&](const RunStep&) { peak = std::max(peak, used_device_bytes()); });
@@ -275,19 +277,20 @@ void bench_model(const Options& o, const std::string& folder) {
   ThreadPool pool(available_processors());
   const SequencePlan one = random_plan(model.spec(), s.tokens, s.length),
                      two = random_plan(model.spec(), 2 * s.tokens, s.length);
-  run(model, *op, pool, two, growing(s.chunk), Taps::All);
+  const MemoryPlan plan = plan_of(model, *op, two);
+  run(model, *op, pool, two, plan, Taps::All);
   Times t;
   for (int round = 0; round < o.rounds; ++round) {
-    t.one.push_back(run(model, *op, pool, one, growing(s.chunk), Taps::None));
-    t.two.push_back(run(model, *op, pool, two, growing(s.chunk), Taps::None));
-    t.cached.push_back(run(model, *op, pool, two, growing(s.chunk), Taps::Cached));
-    t.observed.push_back(run(model, *op, pool, two, growing(s.chunk), Taps::All));
+    t.one.push_back(run(model, *op, pool, one, plan, Taps::None));
+    t.two.push_back(run(model, *op, pool, two, plan, Taps::None));
+    t.cached.push_back(run(model, *op, pool, two, plan, Taps::Cached));
+    t.observed.push_back(run(model, *op, pool, two, plan, Taps::All));
     LayerEnds ends;
-    t.two_again.push_back(run(model, *op, pool, two, growing(s.chunk), Taps::None, std::ref(ends)));
+    t.two_again.push_back(run(model, *op, pool, two, plan, Taps::None, std::ref(ends)));
     t.layer_ends = ends.ends();
   }
   print_rates(name, model, t, s);
-  print_loading(name, folder, model, *op, pool, o, t);
+  print_loading(name, folder, model, *op, pool, plan, o, t);
 }
 
 }  // namespace
@@ -302,13 +305,13 @@ void bench_observed(const Options& o) {
     options.warmup_passes = 0;
     options.sanity = false;
     options.max_length = model.spec().max_positions;
-    const SequencePlan plan = plan_sequences(given_prompts(folder), options);
-    const int64_t chunk = sizes(o).chunk;
-    run(model, *op, pool, plan, growing(chunk), Taps::All);
+    const SequencePlan sequences = plan_sequences(given_prompts(folder), options);
+    const MemoryPlan plan = plan_of(model, *op, sequences);
+    run(model, *op, pool, sequences, plan, Taps::All);
     Values seconds;
-    for (int i = 0; i < o.rounds; ++i) seconds.push_back(run(model, *op, pool, plan, growing(chunk), Taps::All));
+    for (int i = 0; i < o.rounds; ++i) seconds.push_back(run(model, *op, pool, sequences, plan, Taps::All));
     print("P13", fs::path(folder).filename().string() + ", all statistics", "s", seconds,
-          {{"tokens", plan.n_tokens()}});
+          {{"tokens", sequences.n_tokens()}});
   }
 }
 

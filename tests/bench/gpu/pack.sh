@@ -17,6 +17,7 @@ mkdir -p "$out/bin/probes" "$out/lib"
 cp "$build/kvcal" "$build/libkvcal_cuda.so" "$build/tests/bench/write_random_model" "$build/tests/gpu/gpu_bench" \
   "$build/tests/gpu/test_parity_gpu" "$build/tests/gpu/test_arch_gpu" "$out/bin"
 cp "$build"/tests/gpu/probes/* "$out/bin/probes"
+[ ! -f "$build/tests/gpu/libtimeline.so" ] || cp "$build/tests/gpu/libtimeline.so" "$out/bin"
 strip "$out"/bin/kvcal "$out"/bin/*.so "$out"/bin/write_random_model "$out"/bin/gpu_bench "$out"/bin/test_* "$out"/bin/probes/*
 # Debian's libraries, but neither C nor C++ nor CUDA: older ones of those run on a newer system.
 for program in "$out"/bin/kvcal "$out"/bin/test_arch_gpu; do
