@@ -108,4 +108,13 @@ double portable_erfc(double x) {
   return portable_exp(-x * x) / (kSqrtPi * tail);
 }
 
+double portable_sin_pi(double x) {
+  constexpr double kPi = 3.14159265358979323846, kRound = 0x1.8p52;
+  const double n = x + kRound - kRound, r = kPi * (x - n);  // |r| <= pi / 2
+  double sum = 0;
+  for (int k = 23; k > 1; k -= 2) sum = (1 - sum) * (r * r) / (k * (k - 1));
+  const bool odd = static_cast<int64_t>(n) % 2 != 0;
+  return (odd ? -r : r) * (1 - sum);
+}
+
 }  // namespace kvcal

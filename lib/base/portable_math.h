@@ -1,6 +1,6 @@
-// exp, log and pow whose bits do not depend on the C library: frequencies, moments and scales reach files, and equal
-// inputs must give equal bytes on every machine. Only +, -, *, / and bit operations of IEEE double inside; relative
-// error below 1e-15, so that rounding to float is right in practically every case.
+// exp, log, pow and others whose bits do not depend on the C library: frequencies, moments and scales reach files, and
+// equal inputs must give equal bytes on every machine. Only +, -, *, / and bit operations of IEEE double inside;
+// relative error below 1e-15, so that rounding to float is right in practically every case.
 #pragma once
 
 namespace kvcal {
@@ -9,5 +9,6 @@ double portable_exp(double x);               // inf above 709.78, 0 below -745; 
 double portable_log(double x);               // x > 0; -inf at 0, NaN below
 double portable_pow(double base, double y);  // base > 0
 double portable_erfc(double x);              // 1 - erf(x), relative error below 1e-13
+double portable_sin_pi(double x);            // sin(pi x), |x| < 2^51
 
 }  // namespace kvcal

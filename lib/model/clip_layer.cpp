@@ -12,14 +12,14 @@ constexpr float kQuickGelu = 1.702f;
 
 }  // namespace
 
-DecoderDims read_clip_layers(const Json& vision, double default_eps) {
+DecoderDims read_clip_layers(const Json& vision, const ClipDefaults& defaults) {
   DecoderDims d{};
-  d.hidden = read_size(vision, "hidden_size", 768);
+  d.hidden = read_size(vision, "hidden_size", defaults.hidden);
   d.ffn = read_size(vision, "intermediate_size", 3072);
   d.n_layers = read_size(vision, "num_hidden_layers", 12);
-  d.n_heads = d.n_kv_heads = read_size(vision, "num_attention_heads", 12);
+  d.n_heads = d.n_kv_heads = read_size(vision, "num_attention_heads", defaults.n_heads);
   d.head_dim = d.hidden / d.n_heads;
-  d.eps = static_cast<float>(get_number_or(vision, "layer_norm_eps", default_eps));
+  d.eps = static_cast<float>(get_number_or(vision, "layer_norm_eps", defaults.eps));
   const int64_t channels = read_size(vision, "num_channels", 3);
   expect_size("num_channels", channels == 3, channels, "3");
   expect_size("hidden_size", d.hidden % d.n_heads == 0, d.hidden, "a multiple of " + std::to_string(d.n_heads));
@@ -53,8 +53,9 @@ Tensor QuickGeluMlp::forward(Ops& op, const Tensor& x) const {
   return op.linear(op.sigmoid_mul(up, op.scale(up, kQuickGelu)), down_);
 }
 
-ClipLayer::ClipLayer(const DecoderDims& dims, FeedForward mlp, WeightLoader& loader, WeightBinder w)
-    : d_(dims),
+ClipLayer::ClipLayer(const ClipLayerDims& dims, FeedForward mlp, WeightLoader& loader, WeightBinder w)
+    : d_(dims.sizes),
+      tile_(dims.tile),
       norm1_(load_layer_norm(loader, w, "layer_norm1", d_.hidden, d_.eps)),
       norm2_(load_layer_norm(loader, w, "layer_norm2", d_.hidden, d_.eps)),
       qkv_(load_qkv(loader, w, d_, Bias::Present)),
@@ -64,7 +65,8 @@ ClipLayer::ClipLayer(const DecoderDims& dims, FeedForward mlp, WeightLoader& loa
 Tensor ClipLayer::forward(Ops& op, const Tensor& x, const PatchGrid&) {
   const HeadsPart part = {d_.head_dim, {}, false}, parts[] = {part, part, part};
   const auto qkv = op.project_heads(norm1_.forward(op, x), qkv_, {parts, d_.eps, {}, RopeSpec{}});
-  const Span spans[] = {{0, x.dim(0), 0}};
+  std::vector<Span> spans;
+  for (int64_t row = 0; row < x.dim(0); row += tile_) spans.push_back({row, tile_, 0});
   const Tensor y = op.add(x, op.linear(attend_within(op, qkv, spans), out_));
   return op.add(y, mlp_(op, norm2_.forward(op, y)));
 }

@@ -8,8 +8,14 @@
 
 namespace kvcal {
 
+/// Of a class, for missing keys.
+struct ClipDefaults {
+  double eps;
+  int64_t hidden = 768, n_heads = 12;
+};
+
 /// Sizes of the layers of a vision_config. Throws Error where they do not fit each other.
-DecoderDims read_clip_layers(const Json& vision, double default_eps);
+DecoderDims read_clip_layers(const Json& vision, const ClipDefaults& defaults);
 
 /// Throws Error unless image_size has whole patches of patch_size, not too many.
 void expect_clip_patches(int64_t image_size, int64_t patch_size);
@@ -31,15 +37,21 @@ class QuickGeluMlp {
   Linear up_, down_;  // [ffn, hidden], [hidden, ffn]
 };
 
-/// A layer with layer norms and biases, in which all rows of a picture see each other. `dims` lives as long as it.
+struct ClipLayerDims {
+  const DecoderDims& sizes;  // lives as long as the layer
+  int64_t tile;              // rows of a tile, or of a picture that is not cut
+};
+
+/// A layer with layer norms and biases, in which all rows of a tile see each other.
 class ClipLayer final : public TowerPart {
  public:
   using FeedForward = std::function<Tensor(Ops& op, const Tensor& x)>;
-  ClipLayer(const DecoderDims& dims, FeedForward mlp, WeightLoader& loader, WeightBinder w);
+  ClipLayer(const ClipLayerDims& dims, FeedForward mlp, WeightLoader& loader, WeightBinder w);
   Tensor forward(Ops& op, const Tensor& x, const PatchGrid& grid) override;
 
  private:
   const DecoderDims& d_;
+  int64_t tile_;
   Norm norm1_, norm2_;  // [hidden]
   LinearGroup qkv_;     // [hidden, hidden] x3
   Linear out_;          // [hidden, hidden]

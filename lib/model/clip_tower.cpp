@@ -10,7 +10,7 @@ namespace {
 class ClipInput final : public TowerPart {
  public:
   ClipInput(const ClipDims& dims, WeightLoader& loader, WeightBinder w) {
-    const int64_t hidden = dims.layers.hidden, n = 1 + dims.patches.side * dims.patches.side;
+    const int64_t hidden = dims.layers.hidden, n = dims.tile_rows();
     norm_ = load_layer_norm(loader, w, "pre_layrnorm", hidden, dims.layers.eps);  // the name is misspelt in all files
     WeightBinder embeddings = w.at("embeddings.");
     projection_ = load_clip_patches(loader, embeddings, dims.layers, dims.patches, Bias::None);
@@ -41,7 +41,7 @@ ClipDims read_clip(const Json& config, int64_t feature_layer) {
   const Json& vision = vision_config(config);
   ClipDims dims;
   DecoderDims& d = dims.layers;
-  d = read_clip_layers(vision, 1e-5);
+  d = read_clip_layers(vision, {1e-5});
   const int64_t n = d.n_layers, layer = get_int_or(config, "vision_feature_layer", feature_layer);
   if (layer > -1 || layer < -1 - n)
     fail("vision_feature_layer is " + std::to_string(layer) + ", expected " + std::to_string(-1 - n) + " to -1");
@@ -72,7 +72,8 @@ std::unique_ptr<TowerPart> ClipTower::load_block(int block, WeightLoader& loader
   const WeightBinder layer = clip_weights(w).at("encoder.layers." + std::to_string(block) + ".");
   QuickGeluMlp mlp(loader, layer.at("mlp."), dims_.layers.hidden, dims_.layers.ffn);
   return std::make_unique<ClipLayer>(
-      dims_.layers, [mlp](Ops& op, const Tensor& x) { return mlp.forward(op, x); }, loader, layer);
+      ClipLayerDims{dims_.layers, dims_.tile_rows()}, [mlp](Ops& op, const Tensor& x) { return mlp.forward(op, x); },
+      loader, layer);
 }
 
 }  // namespace kvcal

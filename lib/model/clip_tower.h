@@ -10,6 +10,8 @@ namespace kvcal {
 struct ClipDims {
   DecoderDims layers{};  // sizes of its layers; n_layers: those that run
   PatchShape patches;
+
+  int64_t tile_rows() const { return 1 + patches.side * patches.side; }
 };
 
 /// Of a config whose class projects what comes out of layer `feature_layer` by default: -2 is the last but one.

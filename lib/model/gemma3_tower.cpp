@@ -1,49 +1,20 @@
-// Every picture is a square of patches, each with a learned position; blocks have layer norm and see the whole picture;
-// behind them the patches of a small square become one row, their mean (docs/model-notes.md, "Images").
+// SigLIP on a picture that is made a square; behind it the patches of a small square become one row, their mean
+// (docs/model-notes.md, "Images").
 #include "model/gemma3_tower.h"
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 #include <utility>
 
 #include "model/clip_layer.h"
 #include "model/config_reading.h"
+#include "model/siglip_tower.h"
 #include "model/weight_rows.h"
 #include "tensor/dtype.h"
 
 namespace kvcal {
 namespace {
-
-struct Gemma3Dims {
-  DecoderDims siglip{};  // sizes of its layers
-  int64_t out_hidden = 0;
-  PatchShape patches;
-  Activation act = Activation::GeluTanh;
-
-  PatchGrid grid() const { return {patches.side, patches.side}; }
-};
-
-class SiglipInput final : public TowerPart {
- public:
-  SiglipInput(const Gemma3Dims& dims, WeightLoader& loader, WeightBinder w) {
-    WeightBinder embeddings = w.at("embeddings.");
-    projection_ = load_clip_patches(loader, embeddings, dims.siglip, dims.patches, Bias::Present);
-    table_ = embeddings("position_embedding.weight", {dims.grid().n_patches(), dims.siglip.hidden});
-    for (int64_t i = 0; i < dims.grid().n_patches(); ++i) {
-      const PatchPlace place = place_of(i, dims.grid(), dims.patches.merge);
-      positions_.push_back(static_cast<int32_t>(place.row * dims.patches.side + place.column));
-    }
-  }
-
-  Tensor forward(Ops& op, const Tensor& x, const PatchGrid&) override {
-    return op.add(op.linear(x, projection_), op.embed(table_, positions_));
-  }
-
- private:
-  Linear projection_;               // [hidden, patch]
-  Tensor table_;                    // [patches, hidden], by rows of the picture
-  std::vector<int32_t> positions_;  // [patches]
-};
 
 /// x [rows · n, hidden] -> [rows, hidden]: the mean of every n rows, in F32, rounded once.
 Tensor mean_of_rows(Ops& op, const Tensor& x, int64_t n) {
@@ -69,14 +40,12 @@ Tensor mean_of_rows(Ops& op, const Tensor& x, int64_t n) {
 
 class Gemma3Output final : public TowerPart {
  public:
-  Gemma3Output(const Gemma3Dims& dims, WeightLoader& loader, WeightBinder siglip, WeightBinder projector)
-      : eps_(dims.siglip.eps),
-        per_row_(dims.patches.merge * dims.patches.merge),
-        last_norm_(load_layer_norm(loader, siglip, "post_layernorm", dims.siglip.hidden, eps_)),
-        gain_(loader.load_gain(projector("mm_soft_emb_norm.weight", {dims.siglip.hidden}), Gain::OnePlus)) {
-    const Tensor weight = projector("mm_input_projection_weight", {dims.siglip.hidden, dims.out_hidden});
-    projection_ = loader.load_linear(transposed(weight).tensor());
-  }
+  Gemma3Output(int64_t per_row, Norm last_norm, float eps, Owned gain, Linear projection)
+      : per_row_(per_row),
+        last_norm_(std::move(last_norm)),
+        eps_(eps),
+        gain_(std::move(gain)),
+        projection_(std::move(projection)) {}
 
   Tensor forward(Ops& op, const Tensor& x, const PatchGrid&) override {
     const Tensor pooled = mean_of_rows(op, last_norm_.forward(op, x), per_row_);
@@ -84,34 +53,35 @@ class Gemma3Output final : public TowerPart {
   }
 
  private:
-  float eps_;
   int64_t per_row_;
-  Norm last_norm_;     // [hidden]
+  Norm last_norm_;  // [hidden]
+  float eps_;
   Owned gain_;         // [hidden]
   Linear projection_;  // [the model's hidden size, hidden]
 };
 
-class Gemma3Tower final : public VisionTower {
+class Gemma3Tower final : public SiglipTower {
  public:
-  Gemma3Tower(const Gemma3Dims& dims, TowerSpec spec) : dims_(dims) { spec_ = std::move(spec); }
+  Gemma3Tower(SiglipDims dims, const ModelSpec& model)
+      : SiglipTower(std::move(dims), model), out_hidden_(model.hidden) {
+    spec_.text = {"<start_of_image>", "\n\n<start_of_image><image_soft_token><end_of_image>\n\n"};
+    spec_.prefixes = {"", "model."};
+    spec_.modules = {"multi_modal_projector.", "vision_tower."};
+    spec_.first = "multi_modal_projector.mm_input_projection_weight";
+  }
 
-  std::unique_ptr<TowerPart> load_input(WeightLoader& loader, WeightBinder& w) const override {
-    return std::make_unique<SiglipInput>(dims_, loader, clip_weights(w));
-  }
-  std::unique_ptr<TowerPart> load_block(int block, WeightLoader& loader, WeightBinder& w) const override {
-    WeightBinder layer = clip_weights(w).at("encoder.layers." + std::to_string(block) + ".");
-    const DecoderDims& d = dims_.siglip;
-    const GluWeights mlp = loader.load_mlp(projection(layer, "mlp.fc1", d.ffn, d.hidden, Bias::Present),
-                                           projection(layer, "mlp.fc2", d.hidden, d.ffn, Bias::Present), dims_.act);
-    return std::make_unique<ClipLayer>(
-        d, [mlp](Ops& op, const Tensor& x) { return op.glu_mlp(x, mlp); }, loader, layer);
-  }
   std::unique_ptr<TowerPart> load_output(WeightLoader& loader, WeightBinder& w) const override {
-    return std::make_unique<Gemma3Output>(dims_, loader, clip_weights(w), w.at("multi_modal_projector."));
+    const int64_t hidden = dims_.layers.hidden, merge = dims_.patches.merge;
+    WeightBinder projector = w.at("multi_modal_projector.");
+    const Tensor weight = projector("mm_input_projection_weight", {hidden, out_hidden_});
+    return std::make_unique<Gemma3Output>(
+        merge * merge, load_last_norm(loader, w), dims_.layers.eps,
+        loader.load_gain(projector("mm_soft_emb_norm.weight", {hidden}), Gain::OnePlus),
+        loader.load_linear(transposed(weight).tensor()));
   }
 
  private:
-  Gemma3Dims dims_;
+  int64_t out_hidden_;
 };
 
 /// The mean of squares of merge x merge patches makes as many rows as mm_tokens_per_image.
@@ -125,33 +95,20 @@ PatchShape read_patches(const Json& config, const Json& vision) {
   return {size, side / per_side, 1, kGemma3Processor, side};
 }
 
-Gemma3Dims read_dims(const Json& config, const Json& vision, const ModelSpec& model) {
-  Gemma3Dims dims;
-  dims.siglip = read_clip_layers(vision, 1e-6);
-  dims.out_hidden = model.hidden;
-  dims.patches = read_patches(config, vision);
-  dims.act = read_activation(vision, "hidden_act", dims.act);
-  if (const std::string type = get_string_or(vision, "model_type", "siglip_vision_model");
-      type != "siglip_vision_model")
-    fail("model_type is " + quoted(type) + ", expected siglip_vision_model");
-  return dims;
-}
-
 }  // namespace
 
 std::unique_ptr<VisionTower> read_gemma3_tower(const Json& config, const ModelSpec& model) {
-  const Gemma3Dims dims = read_dims(config, vision_config(config), model);
-  TowerSpec spec;
-  spec.token = model.placeholders.front();
-  spec.text = {"<start_of_image>", "\n\n<start_of_image><image_soft_token><end_of_image>\n\n"};
-  spec.patches = dims.patches;
-  spec.hidden = dims.siglip.hidden;
-  spec.activations = 12 * dims.siglip.hidden + 3 * dims.siglip.ffn + 2 * dims.patches.values();
-  spec.n_blocks = static_cast<int>(dims.siglip.n_layers);
-  spec.prefixes = {"", "model."};
-  spec.modules = {"multi_modal_projector.", "vision_tower."};
-  spec.first = "multi_modal_projector.mm_input_projection_weight";
-  return std::make_unique<Gemma3Tower>(dims, std::move(spec));
+  const Json& vision = vision_config(config);
+  if (const std::string type = get_string_or(vision, "model_type", "siglip_vision_model");
+      type != "siglip_vision_model")
+    fail("model_type is " + quoted(type) + ", expected siglip_vision_model");
+  SiglipDims dims;
+  dims.layers = read_clip_layers(vision, {1e-6});
+  dims.patches = read_patches(config, vision);
+  dims.act = read_activation(vision, "hidden_act", dims.act);
+  dims.along.resize(static_cast<size_t>(dims.patches.side));
+  std::iota(dims.along.begin(), dims.along.end(), 0);
+  return std::make_unique<Gemma3Tower>(std::move(dims), model);
 }
 
 }  // namespace kvcal

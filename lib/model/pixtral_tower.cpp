@@ -12,6 +12,14 @@ namespace kvcal {
 namespace {
 
 constexpr float kEps = 1e-5f;  // of all norms of the tower
+constexpr std::string_view kRowEnd = "[IMG_BREAK]", kEnd = "[IMG_END]";
+
+std::vector<PicturePart> parts_by_row(const PatchGrid& squares) {
+  std::vector<PicturePart> parts = {{{}, squares.width}};
+  for (int64_t row = 1; row < squares.height; ++row) parts.push_back({std::string(kRowEnd), squares.width});
+  parts.push_back({std::string(kEnd), 0});
+  return parts;
+}
 
 Norm rms_norm(WeightLoader& loader, WeightBinder& w, const std::string& name, int64_t n) {
   return {Norm::Kind::Rms, kEps, loader.load_gain(w(name, {n}), Gain::Plain), {}};
@@ -122,7 +130,7 @@ PixtralDims read_pixtral(const Json& config, int64_t merge, int64_t feature_laye
 PixtralTower::PixtralTower(PixtralDims dims, const ModelSpec& model) : dims_(std::move(dims)) {
   const DecoderDims& d = dims_.layers;
   spec_.token = model.placeholders.front();
-  spec_.text = {{}, {}, "[IMG_BREAK]", "[IMG_END]"};
+  spec_.text = {{}, {}, {kRowEnd, kEnd}, parts_by_row};
   spec_.patches = dims_.patches;
   spec_.hidden = d.hidden;
   spec_.activations = 12 * d.hidden + 3 * d.ffn + 2 * dims_.patches.values();

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "model/gemma3_tower.h"
+#include "model/idefics3_tower.h"
 #include "model/internvl_tower.h"
 #include "model/llava_tower.h"
 #include "model/mistral3_tower.h"
@@ -19,6 +20,7 @@ struct TowerOf {
 };
 
 constexpr TowerOf kTowers[] = {{"Gemma3ForConditionalGeneration", read_gemma3_tower},
+                               {"Idefics3ForConditionalGeneration", read_idefics3_tower},
                                {"InternVLForConditionalGeneration", read_internvl_tower},
                                {"LlavaForConditionalGeneration", read_llava_tower},
                                {"Mistral3ForConditionalGeneration", read_mistral3_tower},
@@ -27,7 +29,8 @@ constexpr TowerOf kTowers[] = {{"Gemma3ForConditionalGeneration", read_gemma3_to
                                {"Qwen3VLForConditionalGeneration", read_qwen3_vl_tower},
                                {"Qwen3VLMoeForConditionalGeneration", read_qwen3_vl_tower},
                                {"Qwen3_5ForConditionalGeneration", read_qwen3_vl_tower},
-                               {"Qwen3_5MoeForConditionalGeneration", read_qwen3_vl_tower}};
+                               {"Qwen3_5MoeForConditionalGeneration", read_qwen3_vl_tower},
+                               {"SmolVLMForConditionalGeneration", read_smolvlm_tower}};
 
 const TowerOf* find_tower(std::string_view architecture) {
   const auto found = std::ranges::find(kTowers, architecture, &TowerOf::architecture);

@@ -78,12 +78,18 @@ std::vector<int32_t> rows_of(std::span<const int32_t> ids, std::span<const Pictu
     }
     if (next == pictures.size()) fail("more image tokens than pictures");
     const Picture& picture = pictures[next++];
-    const int64_t per_row = picture.grid.width / tower.patches.merge;
-    for (int64_t k = 0; k < n_rows(picture, tower); ++k) {
-      if (k > 0 && k % per_row == 0 && !tower.text.row_end.empty()) row_of.push_back(-1);
-      if (row_of.size() >= ids.size() || ids[row_of.size()] != tower.token)
-        fail("fewer image tokens than a picture has squares");
-      row_of.push_back(n++);
+    bool first = true;
+    for (const PicturePart& part : parts_of(tower.text, squares_of(picture.grid, tower.patches.merge))) {
+      const auto at_square = [&] { return row_of.size() < ids.size() && ids[row_of.size()] == tower.token; };
+      if (!first && !part.text.empty() && part.n_squares > 0) {
+        row_of.push_back(-1);
+        while (row_of.size() < ids.size() && !at_square()) row_of.push_back(-1);
+      }
+      for (int64_t k = 0; k < part.n_squares; ++k) {
+        if (!at_square()) fail("fewer image tokens than a picture has squares");
+        row_of.push_back(n++);
+      }
+      first = false;
     }
   }
   if (next < pictures.size()) fail("fewer image tokens than pictures");

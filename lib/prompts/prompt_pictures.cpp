@@ -55,30 +55,23 @@ PatchGrid grid_of(const PromptPicture& picture, const PictureTokens& reader) {
                      [&] { return reader.processor.grid_of(decode_image(*picture.bytes).size); });
 }
 
-/// What stands behind each row of a picture, and behind the last instead; none where nothing does.
-struct RowTokens {
-  std::optional<int32_t> row_end, end;
-};
-
-RowTokens row_tokens_of(const PictureTokens& reader, const Tokenizer* tokenizer) {
-  const auto id_of = [&](std::string_view token) -> std::optional<int32_t> {
-    if (token.empty()) return std::nullopt;
-    if (!tokenizer) fail("has a picture, whose rows end with " + quoted(token) + ", but the model has no tokenizer");
-    const std::optional<int32_t> id = tokenizer->id_of(token);
-    if (!id) fail("has a picture, whose rows end with " + quoted(token) + ", which the tokenizer does not know");
-    return id;
-  };
-  return {id_of(reader.text.row_end), id_of(reader.text.end)};
+void check_tokens(const PictureText& text, const Tokenizer* tokenizer) {
+  if (text.parts && !tokenizer) fail("has a picture, of which texts are a part, but the model has no tokenizer");
+  for (const std::string_view token : text.tokens)
+    if (!tokenizer->id_of(token))
+      fail("has a picture, of which " + quoted(token) + " is a part, which the tokenizer does not know");
 }
 
-/// All that becomes of the token of a picture.
-std::vector<int32_t> tokens_of(const PatchGrid& grid, const PictureTokens& reader, const RowTokens& more) {
+/// All that becomes of the token of a picture. No text is joined with what stands around a token of a square, so that
+/// each is encoded alone.
+std::vector<int32_t> tokens_of(const PatchGrid& grid, const PictureTokens& reader, const Tokenizer* tokenizer) {
   std::vector<int32_t> tokens;
-  const PatchGrid squares = reader.processor.squares_of(grid);
-  for (int64_t row = 0; row < squares.height; ++row) {
-    tokens.insert(tokens.end(), static_cast<size_t>(squares.width), reader.token);
-    const std::optional<int32_t>& end = row + 1 < squares.height ? more.row_end : more.end;
-    if (end) tokens.push_back(*end);
+  for (const PicturePart& part : parts_of(reader.text, reader.processor.squares(grid))) {
+    if (!part.text.empty()) {
+      const std::vector<int32_t> ids = tokenizer->encode(part.text, false).ids;
+      tokens.insert(tokens.end(), ids.begin(), ids.end());
+    }
+    tokens.insert(tokens.end(), static_cast<size_t>(part.n_squares), reader.token);
   }
   return tokens;
 }
@@ -134,7 +127,7 @@ std::vector<Picture> expand_pictures(const std::vector<PromptPicture>& pictures,
   if (n_tokens != pictures.size())
     fail("has " + std::to_string(n_tokens) + " image token(s) (" + std::to_string(reader.token) + ") for " +
          std::to_string(pictures.size()) + " picture(s), expected one for each");
-  const RowTokens row_tokens = row_tokens_of(reader, tokenizer);
+  check_tokens(reader.text, tokenizer);
   std::vector<Picture> out;
   std::vector<int32_t> all_ids;
   std::vector<uint8_t> all_kinds;
@@ -143,7 +136,7 @@ std::vector<Picture> expand_pictures(const std::vector<PromptPicture>& pictures,
     if (ids[i] == reader.token) {
       const PromptPicture& picture = pictures[out.size()];
       out.push_back({picture.bytes, grid_of(picture, reader)});
-      become = tokens_of(out.back().grid, reader, row_tokens);
+      become = tokens_of(out.back().grid, reader, tokenizer);
     }
     all_ids.insert(all_ids.end(), become.begin(), become.end());
     all_kinds.insert(all_kinds.end(), become.size(), kinds[i]);

@@ -21,8 +21,8 @@ void read_pictures(std::vector<PromptPicture>& pictures, Json& messages, const s
 /// A text with each picture as it is read.
 std::string with_pictures(std::string text, const PictureText& picture);
 
-/// Repeats the token of each picture, and its kind, as often as the picture has squares, with what stands behind their
-/// rows; `tokenizer` may be null where that is nothing. Throws Error where there are not as many tokens as pictures,
+/// Repeats the token of each picture, and its kind, as often as the picture has squares, with the texts among them;
+/// `tokenizer` may be null where there are none. Throws Error where there are not as many tokens as pictures,
 /// and for a picture that cannot be read.
 std::vector<Picture> expand_pictures(const std::vector<PromptPicture>& pictures, const PictureTokens& reader,
                                      const Tokenizer* tokenizer, std::vector<int32_t>& ids,

@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "vision/tiles.h"
+
 namespace kvcal {
 namespace {
 
@@ -49,20 +51,13 @@ int64_t n_with_whole(const Tiles& tiles) { return tiles.n() > 1 ? tiles.n() + 1 
 
 Image below_each_other(const Image& picture, const TileRules& rules) {
   const Tiles tiles = tiles_of(picture.size, rules);
-  const int64_t edge = rules.edge, line = edge * 3;
-  const Image all = resized(picture, {tiles.rows * edge, tiles.columns * edge}, kBicubic);
-  Image out{{n_with_whole(tiles) * edge, edge}, {}};
-  out.rgb.reserve(static_cast<size_t>(out.size.height * line));
-  for (int64_t tile = 0; tile < tiles.n(); ++tile)
-    for (int64_t y = 0; y < edge; ++y) {
-      const int64_t row = tile / tiles.columns * edge + y;
-      const auto from = all.rgb.begin() + (row * tiles.columns + tile % tiles.columns) * line;
-      out.rgb.insert(out.rgb.end(), from, from + line);
-    }
-  if (tiles.n() > 1) {
-    const Image whole = resized(picture, {edge, edge}, kBicubic);
-    out.rgb.insert(out.rgb.end(), whole.rgb.begin(), whole.rgb.end());
-  }
+  const int64_t edge = rules.edge;
+  const ImageSize cut = {tiles.rows * edge, tiles.columns * edge};
+  const Image all = resized(picture, cut, kBicubic);
+  Image out;
+  for (int64_t y = 0; y < cut.height; y += edge)
+    for (int64_t x = 0; x < cut.width; x += edge) append_tile(out, all, {y, x}, edge);
+  if (tiles.n() > 1) append_tile(out, resized(picture, {edge, edge}, kBicubic), {0, 0}, edge);
   return out;
 }
 

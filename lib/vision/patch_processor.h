@@ -20,8 +20,7 @@ class PatchProcessor {
   /// Of a picture of this size. Throws Error for one that the framework refuses.
   PatchGrid grid_of(const ImageSize& size) const;
 
-  /// The squares of a picture, each of which becomes one token.
-  PatchGrid squares_of(const PatchGrid& grid) const { return {grid.height / shape_.merge, grid.width / shape_.merge}; }
+  PatchGrid squares(const PatchGrid& grid) const { return squares_of(grid, shape_.merge); }
 
   /// [patches, values], in squares of merge x merge, each [3, frames, size, size]: F32 values about -1 to 1.
   std::vector<float> patches_of(const Image& image) const;

@@ -5,13 +5,15 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace kvcal {
 
 /// Image processors of the reference framework.
 constexpr std::string_view kClipProcessor = "CLIPImageProcessor", kGemma3Processor = "Gemma3ImageProcessor",
-                           kGotOcr2Processor = "GotOcr2ImageProcessor", kPixtralProcessor = "PixtralImageProcessor",
-                           kQwen2VlProcessor = "Qwen2VLImageProcessor";
+                           kGotOcr2Processor = "GotOcr2ImageProcessor", kIdefics3Processor = "Idefics3ImageProcessor",
+                           kPixtralProcessor = "PixtralImageProcessor", kQwen2VlProcessor = "Qwen2VLImageProcessor",
+                           kSmolVlmProcessor = "SmolVLMImageProcessor";
 
 /// What a tower wants: squares of `size` pixels, of which merge x merge become one token, each as many times as a video
 /// has frames in a patch.
@@ -22,12 +24,18 @@ struct PatchShape {
   int64_t values() const { return 3 * frames * size * size; }
 };
 
-/// Patches of a picture, whose tiles lie below each other: multiples of `merge`. In memory squares of merge x merge of
-/// them follow each other by rows.
+/// Patches of a picture: multiples of `merge`. In memory squares of merge x merge of them follow each other by rows.
+/// Tiles of a picture, which are square, lie below each other, by rows, and the whole picture behind them as one more.
 struct PatchGrid {
   int64_t height = 0, width = 0;
+  int64_t tile_columns = 0;  // tiles side by side in the picture; 0: it is not cut into several
   int64_t n_patches() const { return height * width; }
 };
+
+/// Its squares of merge x merge patches, each of which becomes one token.
+inline PatchGrid squares_of(const PatchGrid& grid, int64_t merge) {
+  return {grid.height / merge, grid.width / merge, grid.tile_columns};
+}
 
 /// Row and column of patch i.
 struct PatchPlace {
@@ -38,12 +46,22 @@ inline PatchPlace place_of(int64_t i, const PatchGrid& grid, int64_t merge) {
   return {square / per_row * merge + inside / merge, square % per_row * merge + inside % merge};
 }
 
-/// What the reference framework's processor adds around a picture's tokens.
-struct PictureText {
-  std::string_view written, read;     // what a chat template writes for it, and what becomes of that before it is
-                                      // tokenized; empty where that is the same
-  std::string_view row_end{}, end{};  // tokens behind each row of its squares, and behind the last; empty: none
+/// A part of what stands for a picture: a text, and behind it a token for each of so many squares.
+struct PicturePart {
+  std::string text;
+  int64_t n_squares = 0;
 };
+
+/// What the reference framework's processor adds to the tokens of a picture's squares.
+struct PictureText {
+  std::string_view written, read;          // what a chat template writes for it, and what becomes of that before it is
+                                           // tokenized; empty where that is the same
+  std::vector<std::string_view> tokens{};  // in the texts of `parts`, that the tokenizer has to know
+  std::vector<PicturePart> (*parts)(const PatchGrid& squares) = nullptr;  // null: nothing else
+};
+inline std::vector<PicturePart> parts_of(const PictureText& text, const PatchGrid& squares) {
+  return text.parts ? text.parts(squares) : std::vector<PicturePart>{{{}, squares.n_patches()}};
+}
 
 /// A picture of a prompt.
 struct Picture {

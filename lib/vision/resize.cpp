@@ -3,8 +3,12 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/portable_math.h"
+
 namespace kvcal {
 namespace {
+
+constexpr double kPi = 3.14159265358979323846;
 
 double bilinear(double x) { return std::max(0.0, 1.0 - x); }
 
@@ -14,6 +18,10 @@ double bicubic(double x) {
   if (x < 2.0) return ((a * x - 5.0 * a) * x + 8.0 * a) * x - 4.0 * a;
   return 0.0;
 }
+
+double sinc(double x) { return x == 0.0 ? 1.0 : portable_sin_pi(x) / (kPi * x); }
+
+double lanczos(double x) { return x < 3.0 ? sinc(x) * sinc(x / 3.0) : 0.0; }
 
 // Which pixels of a line make a pixel of the new one, and how much each.
 struct Taps {
@@ -100,7 +108,7 @@ Image with_height(const Image& image, int64_t height, const ResizeKernel& kernel
 
 }  // namespace
 
-const ResizeKernel kBilinear = {1, bilinear}, kBicubic = {2, bicubic};
+const ResizeKernel kBilinear = {1, bilinear}, kBicubic = {2, bicubic}, kLanczos = {3, lanczos};
 
 Image resized(const Image& image, const ImageSize& size, const ResizeKernel& kernel) {
   Image out = size.width == image.size.width ? image : with_width(image, size.width, kernel);

@@ -10,7 +10,7 @@ struct ResizeKernel {
   double radius;
   double (*weight)(double distance);
 };
-extern const ResizeKernel kBilinear, kBicubic;  // bicubic with a = -1/2
+extern const ResizeKernel kBilinear, kBicubic, kLanczos;  // bicubic with a = -1/2
 
 /// With the filter widened where the picture shrinks (antialias): first rows, then columns, rounded to 8 bits after
 /// each, with weights of 16 bits: the bytes of torchvision's resize of uint8 on a CPU.

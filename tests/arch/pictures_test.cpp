@@ -2,6 +2,8 @@
 // tests/reference/make_picture_goldens.py), and through the language model behind it.
 #include <gtest/gtest.h>
 
+#include <numeric>
+
 #include "arch/backend.h"
 #include "arch/golden.h"
 #include "base/read_file.h"
@@ -10,6 +12,7 @@
 #include "harness/picture_model.h"
 #include "harness/tolerances.h"
 #include "harness/whole_run.h"
+#include "model/idefics3_tower.h"
 #include "prefill/picture_rows.h"
 
 namespace kvcal {
@@ -161,6 +164,41 @@ TEST(Pictures, of_pixtral_have_rows_that_end_with_tokens_of_their_own) {
             "fewer image tokens than a picture has squares");
 }
 
+TEST(Pictures, of_smolvlm_have_texts_among_their_tiles) {
+  const PictureModel model("smolvlm");
+  const Json config = read_json_file(model.folder() / "config.json");
+  const std::unique_ptr<Model> parsed = parse_model(config);
+  const TowerSpec tower = read_tower(config, parsed->spec())->spec();
+  const auto row_of = [&](const PatchGrid& grid, const std::vector<int32_t>& ids) {
+    return plan_pictures(ids, {Picture{nullptr, grid}}, tower, parsed->spec())->row_of;
+  };
+  EXPECT_EQ(row_of({4, 4}, {90, 88, 92, 92, 92, 92, 90, 5}), (std::vector<int32_t>{-1, -1, 0, 1, 2, 3, -1, -1}));
+  EXPECT_EQ(row_of({12, 4, 2}, {90, 63, 92, 92, 92, 92, 90, 64, 92, 92, 92, 92, 42, 90, 88, 92, 92, 92, 92, 90}),
+            (std::vector<int32_t>{-1, -1, 0, 1, 2, 3, -1, -1, 4, 5, 6, 7, -1, -1, -1, 8, 9, 10, 11, -1}));
+  EXPECT_EQ(message_of([&] {
+              row_of({12, 4, 2}, std::vector<int32_t>(12, 92));
+            }),
+            "fewer image tokens than a picture has squares");
+}
+
+TEST(Pictures, of_idefics_3_have_patches_at_the_fractions_of_the_reference) {
+  for (const int64_t side : {1, 2, 26, 27, 32}) {
+    std::vector<int32_t> each(static_cast<size_t>(side));
+    std::iota(each.begin(), each.end(), 0);
+    EXPECT_EQ(positions_by_fraction(side), each);
+  }
+  const auto at_the_one_before = [](int64_t side) {
+    std::vector<int32_t> found;
+    const std::vector<int32_t> positions = positions_by_fraction(side);
+    for (int32_t i = 0; i < side; ++i)
+      if (positions[static_cast<size_t>(i)] == i - 1) found.push_back(i);
+    return found;
+  };
+  EXPECT_EQ(at_the_one_before(19), (std::vector<int32_t>{12}));
+  EXPECT_EQ(at_the_one_before(25), (std::vector<int32_t>{5, 9, 10, 11, 12, 13, 15, 18, 20, 23}));
+  EXPECT_EQ(at_the_one_before(54), (std::vector<int32_t>{44, 45}));
+}
+
 INSTANTIATE_TEST_SUITE_P(Cases, PicturesTest, testing::ValuesIn(picture_cases()),
                          [](const auto& c) { return c.param; });
 
@@ -245,6 +283,14 @@ TEST(Pictures, refusals_say_what_is_wrong_with_a_tower) {
             "reading vision_config: hidden_act is 'gelu', expected quick_gelu");
   EXPECT_EQ(refusal_of("llava", "image_size", 18),
             "reading vision_config: image_size is 18, expected at most 1,024 whole patches of 4");
+  const std::filesystem::path idefics3 = PictureModel("idefics3").source();
+  EXPECT_EQ(refusal_at(idefics3, "/vision_config/image_size", 3),
+            "reading vision_config: image_size is 3, expected 1 to 1,024 patches of 4");
+  EXPECT_EQ(refusal_at(idefics3, "/vision_config/image_size", {26, 26}),
+            "reading vision_config: key 'image_size' is a list of 2, expected a whole number");
+  EXPECT_EQ(refusal_at(idefics3, "/vision_config/num_attention_heads", nullptr), "no error");
+  EXPECT_EQ(refusal_at(idefics3, "/vision_config", {{"hidden_size", 24}, {"image_size", 96}}),
+            "reading vision_config: hidden_size is 24, expected a multiple of 16");
   EXPECT_EQ(refusal_of("qwen2_vl", "embed_dim", 18),
             "reading vision_config: embed_dim is 18, expected a multiple of 8");
   EXPECT_EQ(refusal_of("qwen2_vl", "hidden_size", 32), "reading vision_config: hidden_size is 32, expected 48");
@@ -278,6 +324,8 @@ TEST(Pictures, refusals_name_what_a_projector_takes) {
             "reading vision_config: key 'vision_feature_layer' is a list of 2, expected a whole number");
   EXPECT_EQ(refusal_at(mistral3, "/spatial_merge_size", 17),
             "reading vision_config: spatial_merge_size is 17, expected at most 16");
+  EXPECT_EQ(refusal_at(PictureModel("idefics3").source(), "/scale_factor", 4),
+            "reading vision_config: scale_factor is 4, expected a divisor of 6");
   EXPECT_EQ(refusal_at(pixtral, "/vision_feature_select_strategy", "default"),
             "reading vision_config: vision_feature_select_strategy is 'default', expected full");
   EXPECT_EQ(refusal_at(llava, "/vision_feature_select_strategy", "full"),

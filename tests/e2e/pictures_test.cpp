@@ -115,7 +115,7 @@ TEST(PicturePrompts, become_the_tokens_of_the_references_processor) {
     EXPECT_EQ(chat.kinds.size(), chat.input_ids.size()) << name;
     ++n_chats;
   }
-  EXPECT_EQ(n_chats, 5);
+  EXPECT_EQ(n_chats, 7);
 }
 
 TEST(PicturePrompts, of_gemma_3_are_written_out_before_they_become_tokens) {
@@ -142,9 +142,9 @@ TEST(PicturePrompts, of_pixtral_need_the_tokens_that_end_rows) {
   tokenizer["model"]["vocab"].erase("[IMG_BREAK]");
   tokenizer["added_tokens"].clear();
   std::ofstream(pictures.folder() / "tokenizer.json") << tokenizer.dump();
-  EXPECT_TRUE(refusal().ends_with("rows end with '[IMG_BREAK]', which the tokenizer does not know")) << refusal();
+  EXPECT_TRUE(refusal().ends_with("of which '[IMG_BREAK]' is a part, which the tokenizer does not know")) << refusal();
   fs::remove(pictures.folder() / "tokenizer.json");
-  EXPECT_TRUE(refusal().ends_with("rows end with '[IMG_BREAK]', but the model has no tokenizer")) << refusal();
+  EXPECT_TRUE(refusal().ends_with("of which texts are a part, but the model has no tokenizer")) << refusal();
 }
 
 TEST(PicturePrompts, refusals_name_the_picture) {

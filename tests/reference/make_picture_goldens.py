@@ -50,15 +50,18 @@ PIXTRAL = dict(model_type="pixtral", hidden_size=16, intermediate_size=24, num_h
 INTERN_VIT = dict(model_type="internvl_vision", attention_bias=True, hidden_size=16, image_size=[16, 16], intermediate_size=24,
                   num_attention_heads=2, num_hidden_layers=2, patch_size=[4, 4])
 INTERN_VIT_6B = dict(INTERN_VIT, attention_bias=False, norm_type="rms_norm", num_hidden_layers=1, use_qk_norm=True)
-TOWERS = {"gemma3_vl": SIGLIP, "internvl": INTERN_VIT, "internvl_6b": INTERN_VIT_6B,
+IDEFICS3 = dict(hidden_size=16, intermediate_size=24, num_hidden_layers=2, num_attention_heads=2, image_size=26, patch_size=4)
+TOWERS = {"gemma3_vl": SIGLIP, "idefics3": dict(IDEFICS3, layer_norm_eps=0.01), "smolvlm": dict(IDEFICS3, image_size=16),
+          "internvl": INTERN_VIT, "internvl_6b": INTERN_VIT_6B,
           "mistral3": dict(PIXTRAL, hidden_act="silu"), "llava": CLIP,
           "llava_pixtral": dict(PIXTRAL, patch_size=8, rope_parameters=dict(rope_type="axial", rope_theta=100.0)),
           "qwen2_vl": QWEN2, "qwen2_5_vl": QWEN25, "qwen3_vl": dict(TOWER, deepstack_visual_indexes=[0]),
           "qwen3_5_vl": TOWER, "qwen3_vl_moe": dict(TOWER, depth=1, deepstack_visual_indexes=[0]),
           "qwen3_5_moe_vl": dict(TOWER, depth=1)}
 TEXT = {"internvl_6b": "internvl", "llava_pixtral": "llava"}  # the case of tests/arch/golden, where it has another name
-OUTSIDE = {"llava_pixtral": dict(vision_feature_layer=-1, vision_feature_select_strategy="full")}  # of the vision_config
-PUBLISHED = {"internvl": {"model.": ""}, "mistral3": {"model.": ""},  # names in older files
+OUTSIDE = {"idefics3": dict(scale_factor=3),  # of the vision_config
+           "llava_pixtral": dict(vision_feature_layer=-1, vision_feature_select_strategy="full")}
+PUBLISHED = {"internvl": {"model.": ""}, "mistral3": {"model.": ""}, "smolvlm": {},  # names in older files
              "qwen2_vl": {"model.": ""}, "qwen2_5_vl": {"model.": ""},
              "gemma3_vl": {"model.vision_tower.": "vision_tower.vision_model.", "model.": ""},
              "llava": {"model.vision_tower.": "vision_tower.vision_model.", "model.": ""}}
@@ -94,7 +97,7 @@ def image_files() -> dict[str, bytes]:
         "grey_alpha.png": saved(alpha.convert("LA"), "PNG"),
         "grey.jpg": saved(half.convert("L"), "JPEG"), "cmyk.jpg": saved(half.convert("CMYK"), "JPEG"),
         "progressive.jpg": saved(half, "JPEG", progressive=True, subsampling=0),
-        "turned.png": saved(small, "PNG", exif=turned(8)),
+        "turned.png": saved(small, "PNG", exif=turned(8)), "wide.png": saved(drawn(7, 19), "PNG"),
     }
     return files | {f"turned_{i}.jpg": saved(half, "JPEG", quality=30, exif=turned(i)) for i in range(2, 9)}
 
@@ -114,8 +117,9 @@ def write_images(folder: Path) -> None:
         resized = functional.resize(source, [h, w], interpolation=functional.InterpolationMode.BICUBIC, antialias=True)
         tensors[f"shrunk.png to {h} x {w}"] = resized.permute(1, 2, 0)
     for h, w in ((16, 32), (70, 13)):
-        resized = functional.resize(source, [h, w], interpolation=functional.InterpolationMode.BILINEAR, antialias=True)
-        tensors[f"shrunk.png to {h} x {w}, bilinear"] = resized.permute(1, 2, 0)
+        for kind in ("bilinear", "lanczos"):
+            resized = functional.resize(source, [h, w], interpolation=functional.InterpolationMode(kind), antialias=True)
+            tensors[f"shrunk.png to {h} x {w}, {kind}"] = resized.permute(1, 2, 0)
     save_file({k: x.contiguous() for k, x in tensors.items()}, folder / "images.safetensors")
     with tempfile.TemporaryDirectory() as scratch:
         made = {f.patches: f.processed(Path(scratch), folder)["patches"] for f in (Qwen, *FAMILIES.values())}
@@ -204,8 +208,8 @@ def make(name: str, folder: Path, images: Path) -> None:
     chat = family.chat(folder, images) if hasattr(family, "chat") else {}
     write_json(folder / "golden.json", {
         "made_by": Path(__file__).name, "torch": torch.__version__.split("+")[0], "transformers": transformers.__version__,
-        "model": f"tests/arch/golden/{TEXT.get(name, name)}", "images": list(FED), "patches": family.patches,
-        "prompt": PROMPT, "grids": seen["grids"],
+        "model": f"tests/arch/golden/{TEXT.get(name, name)}", "images": list(getattr(family, "fed", FED)),
+        "patches": family.patches, "prompt": PROMPT, "grids": seen["grids"],
         "input_ids": ids[0].tolist(), "positions": positions, **chat})
     print(f"{name}: {ids.shape[1]} tokens, patches {list(seen['patches'].shape)}, rows {list(tensors['f32.rows'].shape)}",
           flush=True)

@@ -59,7 +59,7 @@ INSTANTIATE_TEST_SUITE_P(Files, ImageFileTest,
                          testing::Values("shrunk.png", "grown.jpg", "grey.png", "bits.png", "palette.png", "alpha.png",
                                          "grey_alpha.png", "deep.png", "grey.jpg", "cmyk.jpg", "progressive.jpg",
                                          "turned.png", "turned_2.jpg", "turned_3.jpg", "turned_4.jpg", "turned_5.jpg",
-                                         "turned_6.jpg", "turned_7.jpg", "turned_8.jpg"),
+                                         "turned_6.jpg", "turned_7.jpg", "turned_8.jpg", "wide.png"),
                          [](const auto& file) {
                            std::string name = file.param;
                            std::replace(name.begin(), name.end(), '.', '_');
@@ -73,8 +73,12 @@ TEST(Resize, gives_the_bytes_of_the_reference) {
     EXPECT_EQ(difference(resized(image, size, kBicubic), expected(name)), 0) << name;
   }
   EXPECT_EQ(difference(resized(image, image.size, kBicubic), image), 0);
-  EXPECT_EQ(difference(resized(image, {16, 32}, kBilinear), expected("shrunk.png to 16 x 32, bilinear")), 0);
-  EXPECT_EQ(difference(resized(image, {70, 13}, kBilinear), expected("shrunk.png to 70 x 13, bilinear")), 0);
+  for (const auto& [kind, kernel] : {std::pair{"bilinear", kBilinear}, {"lanczos", kLanczos}})
+    for (const ImageSize size : {ImageSize{16, 32}, {70, 13}}) {
+      const std::string name =
+          "shrunk.png to " + std::to_string(size.height) + " x " + std::to_string(size.width) + ", " + kind;
+      EXPECT_EQ(difference(resized(image, size, kernel), expected(name)), 0) << name;
+    }
 }
 
 TEST(Images, broken_files_are_refused_in_one_line) {

@@ -102,7 +102,7 @@ TEST_F(PatchProcessorTest, makes_squares_for_gemma_3) {
   } catch (const Error& e) {
     EXPECT_STREQ(e.what(), "becomes 268435456 pixels, expected at most 67108864");
   }
-  EXPECT_EQ(load(published, shape).squares_of({64, 64}).n_patches(), 256);
+  EXPECT_EQ(load(published, shape).squares({64, 64}).n_patches(), 256);
   const auto refused = [&](const char* key, const Json& value) {
     Json other = published;
     other[key] = value;
@@ -131,7 +131,7 @@ TEST_F(PatchProcessorTest, shrinks_to_the_longest_edge_for_pixtral) {
                                        {{2151, 1800}, {110, 92}},
                                        {{1023, 4093}, {28, 110}}});
   expect_cuts(load({{"size", nullptr}}, {16, 1, 1, kPixtralProcessor}), {{{3000, 4000}, {48, 64}}});
-  EXPECT_EQ(load(published, shape).squares_of({4, 6}).height, 2);
+  EXPECT_EQ(load(published, shape).squares({4, 6}).height, 2);
   EXPECT_THROW(load(published, shape).grid_of({2, 4000}), Error);
   const auto refused = [&](const char* key, const Json& value) {
     Json other = published;
@@ -145,6 +145,56 @@ TEST_F(PatchProcessorTest, shrinks_to_the_longest_edge_for_pixtral) {
   EXPECT_EQ(refused("size", {{"longest_edge", 0}}), "size.longest_edge is 0, expected 1 to 67108864");
   EXPECT_EQ(refused("image_processor_type", "SiglipImageProcessor"),
             "image_processor_type is 'SiglipImageProcessor', expected PixtralImageProcessor");
+}
+
+TEST_F(PatchProcessorTest, cuts_tiles_for_idefics_3_and_smolvlm) {
+  const PatchShape shape{16, 4, 1, kSmolVlmProcessor, 32};
+  const Json published = {{"image_processor_type", "SmolVLMImageProcessorFast"},
+                          {"do_image_splitting", true},
+                          {"max_image_size", {{"longest_edge", 512}}},
+                          {"resample", 1},
+                          {"size", {{"longest_edge", 2048}}}};
+  const auto expect_tiles = [](const PatchProcessor& processor, int64_t side,
+                               const std::vector<std::pair<ImageSize, ImageSize>>& all) {
+    for (const auto& [size, tiles] : all) {
+      const PatchGrid grid = processor.grid_of(size);
+      const int64_t n = tiles.height * tiles.width;
+      EXPECT_EQ(grid.width, side);
+      EXPECT_EQ(grid.height, (n > 1 ? n + 1 : 1) * side) << size.height << " x " << size.width;
+      EXPECT_EQ(grid.tile_columns, n > 1 ? tiles.width : 0) << size.height << " x " << size.width;
+    }
+  };
+  expect_tiles(load(published, shape), 32,
+               {{{480, 640}, {3, 4}},
+                {{640, 480}, {4, 3}},
+                {{1, 65535}, {1, 4}},
+                {{65535, 1}, {4, 1}},
+                {{700, 701}, {4, 4}},
+                {{500, 1000}, {2, 4}},
+                {{501, 1000}, {3, 4}},
+                {{1000, 499}, {4, 2}},
+                {{3000, 4000}, {3, 4}}});
+  const Json settings = {{"size", {{"longest_edge", 5000}}}};  // of a tile 364 by default, of which 4 are left over
+  expect_tiles(load(settings, {15, 4, 1, kIdefics3Processor, 24}), 24,
+               {{{1080, 1920}, {7, 12}}, {{500, 1000}, {6, 12}}, {{1000, 499}, {12, 6}}, {{750, 1001}, {9, 12}}});
+  Json whole = published;
+  whole["size"]["longest_edge"] = 512;
+  expect_tiles(load(whole, shape), 32, {{{480, 640}, {1, 1}}, {{1, 65535}, {1, 1}}});
+  whole = published;
+  whole["do_image_splitting"] = false;
+  expect_tiles(load(whole, shape), 32, {{{480, 640}, {1, 1}}});
+  const auto refused = [&](const char* key, const Json& value) {
+    Json other = published;
+    other[key] = value;
+    return refusal(other, shape);
+  };
+  EXPECT_EQ(refused("resample", 3), "resample is 3, expected 1 (Lanczos)");
+  EXPECT_EQ(refused("max_image_size", {{"longest_edge", 384}}),
+            "max_image_size.longest_edge is 384, the model's tower has 32 patches of 16");
+  EXPECT_EQ(refused("size", {{"height", 512}, {"width", 512}}),
+            "size has no longest_edge, and what it has is not read");
+  EXPECT_EQ(refused("image_processor_type", "Idefics3ImageProcessor"),
+            "image_processor_type is 'Idefics3ImageProcessor', expected SmolVLMImageProcessor");
 }
 
 TEST_F(PatchProcessorTest, cuts_the_middle_out_for_clip) {
@@ -207,7 +257,7 @@ TEST_F(PatchProcessorTest, cuts_tiles_for_internvl) {
   few["max_patches"] = 6;
   EXPECT_EQ(n_tiles(load(few, shape), {448, 448}), 5);
   EXPECT_EQ(n_tiles(load(few, shape), {100, 1000}), 7);
-  EXPECT_EQ(load(published, shape).squares_of({13 * 32, 32}).n_patches(), 13 * 256);
+  EXPECT_EQ(load(published, shape).squares({13 * 32, 32}).n_patches(), 13 * 256);
   const auto refused = [&](const char* key, const Json& value) {
     Json other = published;
     other[key] = value;
