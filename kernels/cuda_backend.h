@@ -144,6 +144,7 @@ class CudaBackend final : public Ops {
   } coded_;                  // what read_codes() was asked for last, and what is made of it
   size_t shared_limit_ = 0;  // bytes of shared memory a block may have
   int n_processors_ = 0;     // multiprocessors
+  bool warpgroups_ = false;  // has_warpgroups()
   std::string isa_;
 };
 

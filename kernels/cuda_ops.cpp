@@ -39,6 +39,7 @@ CudaBackend::CudaBackend(const CudaOptions& options, std::unique_ptr<Gemm> gemm,
   isa_ = "cuda_sm_" + std::to_string(properties.major) + std::to_string(properties.minor);
   arena_.poison_on_reset(options.poison_temporaries);
   probe(stream_.get());
+  warpgroups_ = has_warpgroups();
 }
 
 void CudaBackend::enter_thread() { check(cudaSetDevice(device_), "opening CUDA device " + std::to_string(device_)); }

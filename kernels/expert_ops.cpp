@@ -42,6 +42,7 @@ void CudaBackend::multiply_groups(GroupedProduct p, std::span<const Linear* cons
     p.vectors = p.vectors && in_vectors(list.back().w, 0, p.t);
   }
   p.weights = device_copy(list);
+  p.warpgroups = warpgroups_;
   grouped_product(p, stream_.get());
 }
 

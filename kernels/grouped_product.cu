@@ -3,51 +3,14 @@
 //
 // Two kernels. grouped_tile_kernel: bf16 on tensor cores, 64 or 128 rows of a group by 128 columns a block, 32 columns
 // of x and w at a time, four such steps in flight. grouped_simple_kernel: f32, and what 16 bytes cannot be read of at
-// once. In both a value is summed in ascending order along its row, whatever else is in the call.
+// once. Hopper has a third, grouped_warpgroups.cu. In all a value is summed in ascending order along its row, whatever
+// else is in the call.
+#include "kernels/device/grouped_rows.cuh"
 #include "kernels/device/mma.cuh"
-#include "kernels/device/real.cuh"
-#include "kernels/device/reduce.cuh"
-#include "kernels/kernels.h"
 #include "kernels/runtime/launch.h"
 
 namespace kvcal::cuda {
 namespace {
-
-/// Where a block's tile of rows begins. Group g's tiles are counted from first[g] / kRows + g on: that is beyond those
-/// of the group before, and needs no sums over groups; a few are empty.
-struct TileRows {
-  int64_t group, begin, end;  // rows of the problem; empty when begin >= end
-
-  template <int kRows>
-  __device__ static TileRows of(int64_t tile, const GroupedProduct& p) {
-    if (!p.first) {
-      const int64_t tiles = (p.rows + kRows - 1) / kRows;
-      return {tile / tiles, tile % tiles * kRows, p.rows};
-    }
-    int64_t low = 0, high = p.n_groups;
-    while (high - low > 1) {
-      const int64_t middle = (low + high) / 2;
-      (p.first[middle] / kRows + middle <= tile ? low : high) = middle;
-    }
-    const int64_t first = p.first[low];
-    return {low, first + (tile - (first / kRows + low)) * kRows, p.first[low + 1]};
-  }
-};
-
-/// How many tiles of rows there may be.
-int64_t n_tiles(const GroupedProduct& p, int64_t rows_of_tile) {
-  return p.first ? p.rows / rows_of_tile + p.n_groups : (p.rows + rows_of_tile - 1) / rows_of_tile * p.n_groups;
-}
-
-template <class T>
-__device__ const T* row_of_x(const GroupedProduct& p, int64_t group, int64_t row) {
-  return static_cast<const T*>(p.x) + (p.row_of ? p.row_of[row] : row) * p.x_stride + group * p.x_group;
-}
-
-__device__ inline float bias_of(const GroupWeight& w, int64_t column) {
-  if (!w.bias) return 0.0f;
-  return w.bias_bf16 ? widen(static_cast<const bf16*>(w.bias)[column]) : static_cast<const float*>(w.bias)[column];
-}
 
 // ---------------------------------------------------------------- tiles on tensor cores
 
@@ -163,18 +126,7 @@ __global__ void __launch_bounds__(Tiles<kRows>::kThreads) grouped_tile_kernel(Gr
 #pragma unroll
       for (int j = 0; j < kWarpColumns / 8; ++j) {
         const int64_t column = column0 + warp_column + j * 8 + lane % 4 * 2;
-        if (column >= p.out) continue;
-        Pack<Y, 2> pair;
-#pragma unroll
-        for (int c = 0; c < 2; ++c)
-          pair.values[c] =
-              narrow<Y>(sums[i][j][2 * half + c] + (column + c < p.out ? bias_of(weight, column + c) : 0.0f));
-        if (p.pairs) {
-          *reinterpret_cast<Pack<Y, 2>*>(y + column) = pair;
-        } else {
-          y[column] = pair.values[0];
-          if (column + 1 < p.out) y[column + 1] = pair.values[1];
-        }
+        if (column < p.out) store_pair(p, weight, y, column, sums[i][j][2 * half], sums[i][j][2 * half + 1]);
       }
     }
 }
@@ -229,13 +181,15 @@ void simple(const GroupedProduct& p, cudaStream_t stream) {
 
 void grouped_product(const GroupedProduct& p, cudaStream_t stream) {
   if (p.rows == 0 || p.out == 0) return;
-  // Groups with few rows leave most of a large tile empty. A row's result is the same in both.
+  // Groups with few rows leave most of a large tile empty. A row's result is the same in all.
   const bool large = (p.first ? p.rows / p.n_groups : p.rows) >= 256;
   const bool wide = p.y_type == DType::F32;
   if (p.t == DType::F32)
     simple<float, float>(p, stream);
   else if (!p.vectors)
     wide ? simple<bf16, float>(p, stream) : simple<bf16, bf16>(p, stream);
+  else if (large && p.warpgroups)
+    grouped_by_warpgroups(p, stream);
   else if (large)
     wide ? tiles<128, float>(p, stream) : tiles<128, bf16>(p, stream);
   else

@@ -236,8 +236,16 @@ struct GroupedProduct {
   int64_t x_stride, x_group, y_stride, y_group;  // elements
   bool vectors;                                  // 16 bytes of a row can be read at once everywhere
   bool pairs;                                    // and two values of y written
+  bool warpgroups;                               // has_warpgroups()
 };
 void grouped_product(const GroupedProduct& product, cudaStream_t stream);
+
+// ---------------------------------------------------------------- grouped_warpgroups.cu
+
+/// Whether this device multiplies by warpgroups, and the library has code for it.
+bool has_warpgroups();
+/// grouped_product() of bf16 where `vectors` and `warpgroups` are true.
+void grouped_by_warpgroups(const GroupedProduct& product, cudaStream_t stream);
 
 // ---------------------------------------------------------------- attention.cu
 

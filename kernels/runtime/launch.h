@@ -4,6 +4,8 @@
 
 #include <cuda_runtime.h>
 
+#include <string>
+
 #include "kernels/runtime/check.h"
 #include "kernels/runtime/grid.h"
 
@@ -42,6 +44,20 @@ void launch(const Kernel<P...>& kernel, const dim3& grid, const dim3& block, siz
 #endif
   if (error == cudaSuccess) error = cudaGetLastError();
   if (error != cudaSuccess) check(error, describe_launch(kernel.name, grid, block, shared_bytes));
+}
+
+/// Whether the code that this device gets of a kernel is more than a return: where nvcc was not asked for the one
+/// architecture that has its instructions, it needs no registers.
+template <class... P>
+bool has_body(const Kernel<P...>& kernel) {
+#ifdef __CUDACC__
+  constexpr int kRegistersOfNothing = 16;
+  cudaFuncAttributes found{};
+  check(cudaFuncGetAttributes(&found, kernel.function), std::string("asking for the code of ") + kernel.name);
+  return found.numRegs > kRegistersOfNothing;
+#else
+  return emulator::has_body(kernel.name);
+#endif
 }
 
 }  // namespace kvcal::cuda

@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "emulator/race.h"
+#include "emulator/warpgroup.h"
 
 namespace emulator {
 namespace {
@@ -88,6 +89,7 @@ struct Fiber {
   unsigned result_mask = 0;              // lanes of that operation
   std::vector<Copy> open_copies;         // not committed
   std::deque<std::vector<Copy>> copies;  // committed groups, oldest first
+  ThreadProducts products;
 };
 
 struct Block {
@@ -123,6 +125,7 @@ void fiber_main() {
       (*g_block->thread)();
       if (!self().copies.empty() || !self().open_copies.empty())
         throw std::logic_error("a thread ends with asynchronous copies that nobody waited for");
+      if (!self().products.waited_for()) throw std::logic_error("a thread ends with products that nobody waited for");
     } catch (...) {
       if (!g_block->error) g_block->error = std::current_exception();
     }
@@ -144,6 +147,7 @@ void start_fiber(Fiber& fiber, size_t i, const Extent& block) {
   fiber.state = State::Ready;
   fiber.open_copies.clear();
   fiber.copies.clear();
+  fiber.products = {};
   if (fresh) fiber.place.start_at(fiber_main, fiber.stack.get());
 }
 
@@ -345,6 +349,7 @@ void commit_copies() { self().copies.push_back(std::exchange(self().open_copies,
 void wait_copies(size_t pending) {
   if (race::leaves_out(__builtin_return_address(0))) return;
   auto& groups = self().copies;
+  self().products.shown = false;
   for (; groups.size() > pending; groups.pop_front())
     for (const Copy& c : groups.front()) {
       if (c.n_valid > 0) std::memcpy(c.to, c.from, c.n_valid);
@@ -352,5 +357,7 @@ void wait_copies(size_t pending) {
       race::end_copy(c.watch);
     }
 }
+
+ThreadProducts& own_products() { return self().products; }
 
 }  // namespace emulator

@@ -38,6 +38,10 @@ inline constexpr size_t kMostThreads = 1024, kMostSharedBytes = 232448, kMostGri
 inline constexpr size_t kSmallSharedBytes = 101376;  // of a "small" one: GPUs of workstations (sm_86, sm_89, sm_120)
 inline constexpr int kPoison = 0xFF;  // every float, bf16 and half of such bytes is NaN, every signed integer -1
 
+/// Whether the device has the instructions of a kernel: the small one has no warpgroups, nor has tests/ptx, which knows
+/// compute_80.
+bool has_body(const std::string& kernel);
+
 /// Runs `thread` for each thread of each block; rethrows the first exception that one of them throws. Throws
 /// std::logic_error for a barrier that some threads never reach.
 void run(const std::string& name, Extent grid, Extent block, size_t shared_bytes, const std::function<void()>& thread);

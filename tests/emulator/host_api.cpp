@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "emulator/devices.h"
+#include "emulator/emulator.h"
 #include "emulator/memory.h"
 #include "include/cuda_runtime.h"
 
@@ -259,6 +260,10 @@ cudaError_t cudaMemcpy2DAsync(void* to, size_t to_pitch, const void* from, size_
 }
 
 namespace emulator {
+
+bool has_body(const std::string& kernel) {
+  return kernel.find("warpgroups") == std::string::npos || (!device_is("small") && !kernel_runner());
+}
 
 int64_t spinning_waits() { return n_spinning_waits; }
 

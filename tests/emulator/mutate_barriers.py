@@ -1,4 +1,4 @@
-"""Leaves out each __syncthreads(), __syncwarp() and wait for asynchronous copies of kernels/ once, and says what notices.
+"""Leaves out each __syncthreads(), __syncwarp() and wait for asynchronous copies or products of kernels/ once, and says what notices.
 
     mutate_barriers.py PROGRAM [--only TEXT ...] [--update]
 
@@ -21,8 +21,9 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 KERNELS = HERE.parents[1] / "kernels"
-STATEMENT = re.compile(r"(__syncthreads|__syncwarp|wait_copies<.*>)\(")
+STATEMENT = re.compile(r"(__syncthreads|__syncwarp|wait_copies<.*>|wait_products<.*>)\(")
 FUNCTION = re.compile(r"__(?:device|global)__\s(?:__launch_bounds__\([^)]*\)|[\w<>:&*,\s])*?\b(?!__launch_bounds__)(\w+)\(")
+INSTRUCTIONS = ("mma.cuh", "warpgroup.cuh")  # around the emulator's
 FIRST_CASES = 8  # of those that reach a barrier, the quickest; all others only if these notice nothing
 
 
@@ -55,7 +56,7 @@ def barriers_of(path):
 
 def all_barriers():
     sources = sorted([*KERNELS.glob("*.cu"), *KERNELS.glob("device/*.cuh")])
-    return [b for path in sources if path.name != "mma.cuh" for b in barriers_of(path)]
+    return [b for path in sources if path.name not in INSTRUCTIONS for b in barriers_of(path)]
 
 
 def start(program, jobs, part, report):
@@ -88,7 +89,7 @@ def places_of(program, offsets):
     for line in done.stdout.splitlines():
         if line.startswith("0x"):
             index += 1
-        elif (found := re.search(r"/kernels/(.*):(\d+)", line)) and not found[1].endswith("mma.cuh"):
+        elif (found := re.search(r"/kernels/(.*):(\d+)", line)) and not found[1].endswith(INSTRUCTIONS):
             places.setdefault(listed[index], (found[1], int(found[2])))
     return places
 

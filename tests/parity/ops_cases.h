@@ -174,6 +174,7 @@ constexpr MoeCase kMoeCases[] = {
     {20, 33, 17, 5, 2, true, false, Activation::Gelu, true, true},
     {20, 40, 24, 5, 2, true, false, Activation::Relu2, false, false},
     {20, 40, 24, 5, 2, true, false, Activation::Gelu, false, true},
+    {560, 328, 136, 2, 1, false},  // more than a tile of 128 by 256 that is four times 64 deep
 };
 
 // For the names of tests.

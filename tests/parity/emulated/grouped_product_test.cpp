@@ -45,6 +45,26 @@ TEST(GroupedProduct, LaunchesDoNotGrowWithTheExperts) {
   EXPECT_EQ(launches(40), few);
 }
 
+/// Where the device has them; tests/ptx has not.
+TEST(GroupedProduct, GroupsOfManyRowsTakeWarpgroups) {
+  const auto launches = [](const char* kernel) {
+    int64_t n = 0;
+    for (const auto& [name, launched] : emulator::launches())
+      if (name.find(kernel) != std::string::npos) n += launched;
+    return n;
+  };
+  const int64_t before = launches("grouped_warpgroups_kernel"), tiles = launches("grouped_tile_kernel");
+  const auto op = emulated_cuda_ops(Precision::BF16);
+  const Values w = random_values({8, 8}, DType::BF16, 1);
+  const std::vector<GluWeights> experts{op->load_glu({w, {}}, {w, {}}, {w, {}})};
+  const Tensor logits = op->upload(random_values({256, 1}, DType::BF16, 2));
+  op->experts(op->upload(random_values({256, 8}, DType::BF16, 3)), op->route(logits, {.k = 1}), experts);
+  emulator::synchronize_all();
+  const bool has = emulator::has_body("grouped_warpgroups_kernel");
+  EXPECT_EQ(launches("grouped_warpgroups_kernel") - before, has ? 2 : 0);
+  EXPECT_EQ(launches("grouped_tile_kernel") - tiles, has ? 0 : 2);
+}
+
 TEST(GroupedProduct, NobodyWaitsForTheDevice) {
   Experts experts(6);
   emulator::set_timing(emulator::Timing::Late);
