@@ -375,6 +375,7 @@ for part in $parts; do
       ;;
     probes)
       [ -z "$rehearse" ] || { line probes 'all probes' 'a rehearsal'; continue; }
+      [ -n "$(ls "$build/bin/probes")" ] || { line probes 'all probes' 'pack.sh was not asked for them'; continue; }
       for probe in "$build"/bin/probes/*; do measure "probe $(basename "$probe")" 60 "$probe"; done
       ;;
   esac

@@ -1,8 +1,10 @@
 #!/bin/sh
-# pack.sh [BUILD]: builds for a Hopper GPU what gpu.sh needs there, and packs it into build/gpu.tar.xz, stripped and with the
-# libraries that such a machine may lack; CUDA's own are taken there. Needs nvcc. Run from anywhere.
+# pack.sh [--probes] [BUILD]: builds for a Hopper GPU what gpu.sh needs there, and packs it into build/gpu.tar.xz, stripped and with
+# the libraries that such a machine may lack; CUDA's own are taken there. Needs nvcc. Run from anywhere.
 set -eu
 cd "$(dirname "$0")/../../.."
+probes=
+[ "${1:-}" != --probes ] || { probes=yes; shift; }
 build=${1:-build/cuda-sm90a}
 out=build/gpu
 sh .ci/cudnn_frontend.sh >/dev/null || echo 'pack: without cuDNN' >&2
@@ -16,9 +18,10 @@ rm -rf "$out"
 mkdir -p "$out/bin/probes" "$out/lib"
 cp "$build/kvcal" "$build/libkvcal_cuda.so" "$build/tests/bench/write_random_model" "$build/tests/gpu/gpu_bench" \
   "$build/tests/gpu/test_parity_gpu" "$build/tests/gpu/test_arch_gpu" "$out/bin"
-cp "$build"/tests/gpu/probes/* "$out/bin/probes"
+[ -z "$probes" ] || cp "$build"/tests/gpu/probes/* "$out/bin/probes"
 [ ! -f "$build/tests/gpu/libtimeline.so" ] || cp "$build/tests/gpu/libtimeline.so" "$out/bin"
-strip "$out"/bin/kvcal "$out"/bin/*.so "$out"/bin/write_random_model "$out"/bin/gpu_bench "$out"/bin/test_* "$out"/bin/probes/*
+strip "$out"/bin/kvcal "$out"/bin/*.so "$out"/bin/write_random_model "$out"/bin/gpu_bench "$out"/bin/test_*
+[ -z "$probes" ] || strip "$out"/bin/probes/*
 # Debian's libraries, but neither C nor C++ nor CUDA: older ones of those run on a newer system.
 for program in "$out"/bin/kvcal "$out"/bin/test_arch_gpu; do
   ldd "$program" | sed -n 's/.*=> \(\/[^ ]*\).*/\1/p' |
