@@ -93,6 +93,14 @@ LinearGroup load_qkv(WeightLoader& loader, WeightBinder& w, const DecoderDims& d
   return loader.load_linears(parts);
 }
 
+LinearGroup load_fused_qkv(WeightLoader& loader, WeightBinder& w, const std::string& name, const DecoderDims& d,
+                           Bias bias) {
+  const int64_t q = d.n_heads * d.head_dim, kv = d.n_kv_heads * d.head_dim;
+  const HostLinear all = projection(w, name, q + 2 * kv, d.hidden, bias);
+  const HostLinear parts[] = {all.rows(0, q), all.rows(q, kv), all.rows(q + kv, kv)};
+  return loader.load_linears(parts);
+}
+
 GluWeights load_glu(WeightLoader& loader, WeightBinder& w, const GluShape& shape) {
   const auto& [hidden, ffn, bias, act] = shape;
   const HostLinear down = projection(w, "down_proj", hidden, ffn, bias);

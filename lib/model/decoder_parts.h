@@ -64,6 +64,9 @@ void share_input(Linear& a, Linear& b);
 
 /// "self_attn.q_proj", ".k_proj", ".v_proj" of a layer: [n_heads·D, hidden], [n_kv_heads·D, hidden] x2.
 LinearGroup load_qkv(WeightLoader& loader, WeightBinder& w, const DecoderDims& dims, Bias bias);
+/// The same of one weight: rows of queries, of keys, of values.
+LinearGroup load_fused_qkv(WeightLoader& loader, WeightBinder& w, const std::string& name, const DecoderDims& dims,
+                           Bias bias);
 
 /// gate_proj and up_proj, or both in gate_up_proj, and down_proj of the binder's module.
 struct GluShape {

@@ -43,6 +43,7 @@ void make_uniform(MoeDecoderConfig& c) {
 MoeDecoder::MoeDecoder(const Json& config, MoeDecoderConfig c) : c_(std::move(c)) {
   spec_ = general_spec(config, c_.dims);
   spec_.default_prefix = c_.default_prefix;
+  spec_.embedding = c_.embedding;
   spec_.mtp_names = c_.mtp.begin;
   final_eps_ = c_.dims.eps;
   final_gain_ = c_.gain;
@@ -56,11 +57,13 @@ void MoeDecoder::add_layer(size_t i) {
   const DecoderDims& d = c_.dims;
   const int64_t dense = attention_parameters(d, c_.attention) + 3 * d.hidden * d.ffn + 2 * d.hidden;
   KvLayout& cache = add_attention_layer(spec_, d, c_.rope_of(static_cast<int>(i)), c_.windows[i], dense);
+  cache.name = spec_.names_of(static_cast<int>(i)) + c_.attention.module;
   cache.learned_sinks = c_.attention.sinks;
   // A weighted norm behind RoPE changes the length of a pair.
   if (c_.attention.norm == QkNorm::PerHeadAfterRope) cache.pair_bound = PairBound::None;
   LayerSpec& layer = spec_.layers.back();
-  name_norms(layer.attention, c_.attention);
+  layer.attention.module = cache.name + ".";
+  name_tensors(layer.attention, c_.attention);
   if (c_.sparse[i]) {
     count_moe_layer(layer, c_.moe, d.ffn);
     layer.parameters += c_.moe_extra_parameters;

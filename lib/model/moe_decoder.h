@@ -25,7 +25,8 @@ struct MoeDecoderConfig {
   int64_t moe_extra_parameters = 0;  // of a sparse layer, beyond moe_parameters()
   std::optional<Multipliers> multipliers;
   std::string default_prefix = "model.";  // ModelSpec::default_prefix
-  MtpNames mtp{};                         // of a sparse layer without a window (nextn.h), or none
+  std::string embedding = "embed_tokens.weight";
+  MtpNames mtp{};  // of a sparse layer without a window (nextn.h), or none
 
   const RopeSpec& rope_of(int layer) const { return ropes.empty() ? rope : ropes[static_cast<size_t>(layer)]; }
 };

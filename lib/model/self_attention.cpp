@@ -1,6 +1,16 @@
 #include "model/self_attention.h"
 
 namespace kvcal {
+namespace {
+
+std::string below(const AttentionForm& form, const char* name) { return std::string(form.module) + "." + name; }
+
+LinearGroup load_projections(WeightLoader& loader, WeightBinder& w, const DecoderDims& d, const AttentionForm& form) {
+  return form.fused ? load_fused_qkv(loader, w, below(form, form.fused), d, form.qkv)
+                    : load_qkv(loader, w, d, form.qkv);
+}
+
+}  // namespace
 
 SelfAttention::SelfAttention(const DecoderDims& d, const KvLayout& layout, const RopeSpec& rope,
                              const AttentionForm& form, WeightLoader& loader, WeightBinder& w)
@@ -9,11 +19,11 @@ SelfAttention::SelfAttention(const DecoderDims& d, const KvLayout& layout, const
       eps_(d.eps),
       norm_(form.norm),
       clip_(form.clip),
-      qkv_(load_qkv(loader, w, d, form.qkv)),
-      wo_(load_output_projection(loader, w, "self_attn.o_proj", d.hidden, {d.n_heads, d.head_dim}, form.o)) {
+      qkv_(load_projections(loader, w, d, form)),
+      wo_(load_output_projection(loader, w, below(form, form.output), d.hidden, {d.n_heads, d.head_dim}, form.o)) {
   const auto load_norm = [&](const char* name, int64_t heads) {
     const int64_t n = form.norm == QkNorm::WholeRow ? heads * d.head_dim : d.head_dim;
-    return loader.load_gain(w("self_attn." + std::string(name) + ".weight", {n}), form.gain);
+    return loader.load_gain(w(below(form, name) + ".weight", {n}), form.gain);
   };
   if (form.norm != QkNorm::None) {
     q_norm_ = load_norm(form.q_norm, d.n_heads);
@@ -68,7 +78,10 @@ int64_t attention_parameters(const DecoderDims& d, const AttentionForm& form) {
   return n + (form.sinks ? d.n_heads : 0);
 }
 
-void name_norms(AttentionTensors& tensors, const AttentionForm& form) {
+void name_tensors(AttentionTensors& tensors, const AttentionForm& form) {
+  tensors.output = form.output;
+  tensors.fused = form.fused != nullptr;
+  if (form.fused) tensors.query = form.fused;
   if (form.clip > 0) tensors.obstacle = "its queries, keys and values are clipped";
   if (form.norm == QkNorm::None) return;
   tensors.norm = form.norm == QkNorm::PerHeadAfterRope ? HeadNorm::GainBehindRope

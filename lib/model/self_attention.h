@@ -18,11 +18,14 @@ struct AttentionForm {
   Gain gain = Gain::Plain;  // of these norms
   bool sinks = false;       // "sinks" [n_heads]
   float clip = 0;  // q, k and v are clamped to ± this before RoPE; 0 = they are not. With norms of whole rows only
+  const char* module = "self_attn";
+  const char* fused = nullptr;  // one weight, rows of queries, of keys, of values; null: three
+  const char* output = "o_proj";
 };
 
 class SelfAttention {
  public:
-  /// `w` is positioned at the layer; reads self_attn.*.
+  /// `w` is positioned at the layer; reads the form's module.
   SelfAttention(const DecoderDims& dims, const KvLayout& layout, const RopeSpec& rope, const AttentionForm& form,
                 WeightLoader& loader, WeightBinder& w);
 
@@ -45,6 +48,7 @@ class SelfAttention {
 
 int64_t attention_parameters(const DecoderDims& dims, const AttentionForm& form);
 
-void name_norms(AttentionTensors& tensors, const AttentionForm& form);
+/// What the form says of a layer's tensors.
+void name_tensors(AttentionTensors& tensors, const AttentionForm& form);
 
 }  // namespace kvcal

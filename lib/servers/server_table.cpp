@@ -83,6 +83,10 @@ constexpr std::array kClasses = {
     ClassLine{"ApertusForCausalLM", {"mapped", "models/apertus.py"}, {"renaming", "models/apertus.py", false, true}},
     ClassLine{
         "ArceeForCausalLM", {"mapped", "models/transformers/base.py"}, {"renaming", "models/arcee.py", false, true}},
+    ClassLine{
+        "BailingMoeForCausalLM", {"unwired", "models/bailing_moe.py"}, {"unwired, quiet", "models/bailing_moe.py"}},
+    ClassLine{
+        "BailingMoeV2ForCausalLM", {"unwired", "models/bailing_moe.py"}, {"unwired, quiet", "models/bailing_moe.py"}},
     ClassLine{"BambaForCausalLM", {"removed", "models/registry.py"}, {"fallback", "models/transformers.py"}},
     ClassLine{"Cohere2ForCausalLM", {"mapped", "", true}, {"renaming late", "", true}},
     ClassLine{"Cohere2MoeForCausalLM", {"mapped", "models/cohere2_moe.py"}, {"native, quiet", "models/cohere2_moe.py"}},

@@ -201,6 +201,38 @@ TEST(MoeConfig, refusals_name_the_cause) {
   expect_refusal(moe("AfmoeForCausalLM", {{"n_group", 2}}), "n_group is not 1");
 }
 
+Json ling(const Json& more = Json::object()) {
+  Json config = moe("BailingMoeV2ForCausalLM", {{"num_experts", 8}, {"num_shared_experts", 1}});
+  config.update(more);
+  return config;
+}
+
+TEST(BailingConfig, names_are_its_own) {
+  const ModelSpec spec = parse_model(ling({{"first_k_dense_replace", 1}}))->spec();
+  EXPECT_EQ(spec.embedding, "word_embeddings.weight");
+  EXPECT_EQ(spec.caches[1].name, "layers.1.attention");
+  EXPECT_EQ(spec.layers[1].attention.module, "layers.1.attention.");
+  EXPECT_EQ(spec.layers[1].attention.query, "query_key_value");
+  EXPECT_TRUE(spec.layers[1].attention.fused);
+  EXPECT_EQ(spec.layers[1].attention.output, "dense");
+  EXPECT_EQ(spec.layers[0].parameters, kAttention + 2 * 64 + kDense);
+  EXPECT_EQ(spec.layers[1].parameters, kAttention + 2 * 64 + kExperts + 3 * 64 * 32);
+}
+
+TEST(BailingConfig, refusals) {
+  EXPECT_EQ(refusal(ling({{"score_function", "softmax"}})), "accepted");
+  EXPECT_EQ(refusal(ling({{"moe_router_enable_expert_bias", true}, {"rotary_dim", 8}, {"partial_rotary_factor", 0.5}})),
+            "accepted");
+  expect_refusal(ling({{"score_function", "sigmoid"}}), "moe_router_enable_expert_bias false");
+  expect_refusal(ling({{"rotary_dim", 8}}), "rotary_dim is 8, but partial_rotary_factor turns 16");
+  expect_refusal(ling({{"use_bias", true}}), "use_bias is true");
+  expect_refusal(ling({{"norm_head", true}}), "norm_head is true");
+  expect_refusal(ling({{"use_qk_norm", true}, {"use_rmsnorm", false}}), "use_rmsnorm is false");
+  Json no_experts = ling();
+  no_experts.erase("num_experts");
+  expect_refusal(no_experts, "num_experts");
+}
+
 Json step(const Json& more = Json::object()) {
   Json config = {{"architectures", {"Step3p5ForCausalLM"}},
                  {"vocab_size", 96},

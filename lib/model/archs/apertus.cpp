@@ -68,7 +68,7 @@ class Apertus final : public AttentionModel {
     const int64_t parameters = attention_parameters(dims_, form_) + 2 * dims_.hidden * (dims_.ffn + 1) + kNumbers;
     for (int64_t i = 0; i < dims_.n_layers; ++i) {
       add_attention_layer(spec_, dims_, rope_, 0, parameters);
-      name_norms(spec_.layers.back().attention, form_);
+      name_tensors(spec_.layers.back().attention, form_);
     }
   }
 

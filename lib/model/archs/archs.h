@@ -11,6 +11,8 @@
   LINE("AfmoeForCausalLM", parse_afmoe)                                 \
   LINE("ApertusForCausalLM", parse_apertus)                             \
   LINE("ArceeForCausalLM", parse_arcee)                                 \
+  LINE("BailingMoeForCausalLM", parse_bailing_moe)                      \
+  LINE("BailingMoeV2ForCausalLM", parse_bailing_moe)                    \
   LINE("BambaForCausalLM", parse_bamba)                                 \
   LINE("Cohere2ForCausalLM", parse_cohere2)                             \
   LINE("Cohere2MoeForCausalLM", parse_cohere2_moe)                      \

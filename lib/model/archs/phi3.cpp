@@ -36,20 +36,12 @@ class Phi3 final : public AttentionModel {
   }
 
  private:
-  // self_attn.qkv_proj rows: q | k | v.
-  LinearGroup load_fused_qkv(WeightLoader& loader, WeightBinder& w) const {
-    const int64_t q = dims_.n_heads * dims_.head_dim, kv = dims_.n_kv_heads * dims_.head_dim;
-    const HostLinear all = projection(w, "self_attn.qkv_proj", q + 2 * kv, dims_.hidden);
-    const HostLinear parts[] = {all.rows(0, q), all.rows(q, kv), all.rows(q + kv, kv)};
-    return loader.load_linears(parts);
-  }
-
   std::unique_ptr<Block> load_layer(const KvLayout& cache, WeightLoader& loader, WeightBinder w) const override {
     const DecoderDims& d = dims_;
     WeightBinder mlp = w.at("mlp.");
     DecoderWeights weights = {loader.load_gain(w("input_layernorm.weight", {d.hidden}), Gain::Plain),
                               loader.load_gain(w("post_attention_layernorm.weight", {d.hidden}), Gain::Plain),
-                              load_fused_qkv(loader, w),
+                              load_fused_qkv(loader, w, "self_attn.qkv_proj", d, Bias::None),
                               load_output_projection(loader, w, "self_attn.o_proj", d.hidden, {d.n_heads, d.head_dim}),
                               load_fused_glu(loader, mlp, "gate_up_proj", d.hidden, d.ffn)};
     return std::make_unique<PlainDecoderBlock>(cache, rope_, d.eps, std::move(weights));

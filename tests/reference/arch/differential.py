@@ -148,7 +148,12 @@ def examine(driver: Driver, model: str, seed: int, folder: Path, recipe_name: st
         dice = Dice(f"{model} {seed}")
         config = CLASSES[model](dice)
     case, plain = case_of(model, config), dice.flag(0.3)
-    rewrite = lambda config, own: config if plain else forms.rewritten(dice, config, own)
+    served, own_config = moe.SERVED.get(model), {}
+
+    def rewrite(config, own):
+        own_config.update(own.to_dict())
+        return config if plain or served else forms.rewritten(dice, config, own)
+
     try:
         parameters = quietly(reference_run.write_model, case, folder, seed, rewrite)
         if recipe:
@@ -160,6 +165,9 @@ def examine(driver: Driver, model: str, seed: int, folder: Path, recipe_name: st
         theirs = quietly(reference_run.run, case, folder, sequences)
     except Refused as e:
         return "not taken", [str(e)]
+    if served:
+        read = folder / "served"
+        reference_run.write_served(served, own_config, folder, read)
     out = folder / "ours.safetensors"
     ours = driver.ask({"model": str(read), "sequences": sequences, "out": str(out)})
     if "error" in ours:
@@ -206,14 +214,17 @@ def examine_silent(driver: Driver, model: str, seed: int) -> tuple[str, list[str
 
 def checks_of(driver: Driver, model: str, root: Path, options) -> list[tuple]:
     seeds = range(options.seed, options.seed + options.models)
+    served = model in moe.SERVED  # whose files and defaults the framework does not know
     if options.quantized is not None:
+        if served:
+            return []
         how = examine_damaged if options.damaged else examine
         return [(f"{recipe} seed {seed}", lambda recipe=recipe, seed=seed:
                  how(driver, model, seed, root / f"{model}-{recipe}-{seed}", recipe))
                 for recipe in options.quantized or recipes.ALL for seed in seeds]
     return [(f"seed {seed}", lambda seed=seed: examine(driver, model, seed, root / f"{model}-{seed}")) for seed in seeds] + \
         [(f"silent seed {seed}", lambda seed=seed: examine_silent(driver, model, seed))
-         for seed in range(options.seed, options.seed + options.silent)]
+         for seed in range(options.seed, options.seed + (0 if served else options.silent))]
 
 
 def shortened(message: str) -> str:

@@ -1,5 +1,6 @@
 """Random models with experts, and with latent rows: {class: how to draw one}."""
 
+from cases import bailing
 from cases.llama4 import far_apart as llama4_apart
 from cases.mla import draws as latent_draws
 from cases.moe import far_apart, gpt_oss_weights
@@ -58,6 +59,12 @@ def glm4_moe(r: Dice):
                 **r.groups("n_routed_experts", "num_experts_per_tok"), moe_intermediate_size=r.choice((12, 17)),
                 n_shared_experts=r.choice((1, 2)), **r.some(attention_bias=(True, False), use_qk_norm=(True, False)),
                 rope_parameters=r.rope(s["head_dim"], share=r.choice((0.5, 1.0))))
+
+
+def bailing_moe(r: Dice):
+    neutral = dict(embedding_multiplier=1.0, residual_multiplier=1.0, logits_scaling=1.0)
+    s = dict(granite_moe(r), **neutral, attention_bias=False, shared_intermediate_size=r.choice((24, 40)))
+    return dict(s, attention_multiplier=(s["hidden_size"] // s["num_attention_heads"]) ** -0.5)
 
 
 def minimax_m2(r: Dice):
@@ -295,7 +302,7 @@ def minimax_m3(r: Dice):
 
 CLASSES = {
     "MixtralForCausalLM": mixtral, "Qwen2MoeForCausalLM": qwen2_moe, "Qwen3MoeForCausalLM": qwen3_moe,
-    "Glm4MoeForCausalLM": glm4_moe, "MiniMaxM2ForCausalLM": minimax_m2, "GptOssForCausalLM": gpt_oss,
+    "BailingMoeForCausalLM": bailing_moe, "BailingMoeV2ForCausalLM": glm4_moe, "Glm4MoeForCausalLM": glm4_moe, "MiniMaxM2ForCausalLM": minimax_m2, "GptOssForCausalLM": gpt_oss,
     "OlmoeForCausalLM": olmoe, "HunYuanMoEV1ForCausalLM": hunyuan_moe, "GraniteMoeForCausalLM": granite_moe,
     "GraniteMoeSharedForCausalLM": granite_moe_shared, "Ernie4_5_MoeForCausalLM": ernie4_5_moe,
     "Llama4ForCausalLM": llama4, "DeepseekV2ForCausalLM": deepseek_v2, "DeepseekV3ForCausalLM": deepseek_v3,
@@ -304,6 +311,9 @@ CLASSES = {
     "SolarOpenForCausalLM": solar_open, "ExaoneMoEForCausalLM": exaone_moe, "HYV3ForCausalLM": hy_v3,
     "AfmoeForCausalLM": afmoe, "Cohere2MoeForCausalLM": cohere2_moe, "MellumForCausalLM": mellum, "MiniMaxM3SparseForCausalLM": minimax_m3, "PhiMoEForCausalLM": phi_moe,
 }
+# Classes that the framework has under another name, in files that it does not read: config and tensors as published.
+SERVED = {"BailingMoeForCausalLM": (bailing.as_ling, bailing.one_by_one),
+          "BailingMoeV2ForCausalLM": (bailing.as_ling_2, bailing.fused)}
 WEIGHTS = {name: far_apart for name in CLASSES} | {
     "GptOssForCausalLM": gpt_oss_weights, "Llama4ForCausalLM": llama4_apart, "DeepseekV2ForCausalLM": latent_draws,
     "DeepseekV3ForCausalLM": latent_draws, "Glm4MoeLiteForCausalLM": latent_draws,

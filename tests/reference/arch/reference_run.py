@@ -15,7 +15,8 @@ from make_arch_goldens import Capture, NarrowestChoice, load
 
 
 # Published files, and servers, have another name of the class.
-OWN_NAMES = {"DeepseekOCRForCausalLM": "DeepseekOcr2ForConditionalGeneration",
+OWN_NAMES = {"BailingMoeForCausalLM": "GraniteMoeSharedForCausalLM", "BailingMoeV2ForCausalLM": "Glm4MoeForCausalLM",
+             "DeepseekOCRForCausalLM": "DeepseekOcr2ForConditionalGeneration",
              "DeepseekOCR2ForCausalLM": "DeepseekOcr2ForConditionalGeneration",
              "DeepseekVLV2ForCausalLM": "DeepseekOcr2ForConditionalGeneration",  # which has its text model, in one of its forms
              "KimiK25ForConditionalGeneration": "Kimi_K25ForConditionalGeneration",
@@ -56,6 +57,14 @@ def write_model(case, folder, seed, rewrite) -> int:
         save_file({name: t.contiguous() for name, t in tensors.items()}, folder / "model.safetensors",
                   metadata={"format": "pt"})
     return parameters_of(model)
+
+
+def write_served(served, config: dict, folder, to) -> None:
+    """A model that write_model() has written, as files that servers alone read. `served`: what config and tensors become."""
+    to.mkdir()
+    write_json(to / "config.json", served[0](config))
+    tensors = served[1](load_file(folder / "model.safetensors"))
+    save_file({name: t.contiguous() for name, t in tensors.items()}, to / "model.safetensors", metadata={"format": "pt"})
 
 
 def run(case, folder, sequences) -> dict:
