@@ -207,6 +207,7 @@ constexpr std::array kClasses = {
     ClassLine{"OlmoForCausalLM", {"mapped", "models/transformers/base.py"}, {"native or crash", "models/olmo.py"}},
     ClassLine{"OlmoeForCausalLM", {"mapped", "", true}, {"native or crash", "", true}},
     ClassLine{"Phi3ForCausalLM", {"mapped", "", true}, {"renaming", "", true, true}},
+    ClassLine{"Phi4MMForCausalLM", {"mapped", "models/phi4mm.py"}, {"native, no projections", "models/phi4mm.py"}},
     ClassLine{"PhiForCausalLM", {"mapped", "models/transformers/base.py"}, {"native, quiet", "models/phi.py"}},
     ClassLine{"PhiMoEForCausalLM", {"mapped", "models/phimoe.py"}, {"renaming late", "models/phimoe.py"}},
     ClassLine{"Qwen2AudioForConditionalGeneration",

@@ -49,6 +49,8 @@ const std::vector<Known>& known() {
       {"olmo_clipped", CacheSite::Value, "its queries, keys and values are clipped"},
       {"olmoe_clipped", CacheSite::Key, "its queries, keys and values are clipped"},
       {"olmoe_clipped", CacheSite::Value, "its queries, keys and values are clipped"},
+      {"phi4mm", CacheSite::Key, "the checkpoint has adapters that add to them"},
+      {"phi4mm", CacheSite::Value, "the checkpoint has adapters that add to them"},
       {"phi_normed", CacheSite::Key, "its norms of q and k have biases"},
       {"phi_normed", CacheSite::Value, "its norms of q and k have biases"},
       {"stablelm_parallel", CacheSite::Key, "the norms of its heads are a tensor each"},

@@ -1,7 +1,8 @@
 // Phi3ForCausalLM: Phi-3, 3.5, 4 and 4-mini. A Llama layer with q, k, v in one tensor and gate, up in another; rope
 // over a part of the head; longrope by the servers' rule: the long list for all positions when the server's limit
 // exceeds the original context (the reference framework decides by the current length); a window on every layer, absent
-// = none (docs/model-notes.md, "Rotary positions").
+// = none (docs/model-notes.md, "Rotary positions"). Phi4MMForCausalLM (Phi-4-multimodal), the language model: the same,
+// each weight beside adapters that servers put in for pictures and for speech; with text alone they leave them out.
 #include "model/archs/archs.h"
 #include "model/plain_decoder.h"
 #include "model/rope.h"
@@ -21,7 +22,8 @@ constexpr DecoderDefaults kDefaults = {.vocab = 32064,
 
 class Phi3 final : public AttentionModel {
  public:
-  explicit Phi3(const Json& config) : AttentionModel(config, read_decoder_dims(config, kDefaults)) {
+  Phi3(const Json& config, bool has_adapters)
+      : AttentionModel(config, read_decoder_dims(config, kDefaults)), has_adapters_(has_adapters) {
     const Json& text = text_config(config);
     for (const char* bias : {"attention_bias", "mlp_bias", "lm_head_bias"})
       if (get_bool_or(text, bias, false)) fail(std::string(bias) + " is not supported for Phi3ForCausalLM");
@@ -30,28 +32,46 @@ class Phi3 final : public AttentionModel {
       add_attention_layer(spec_, dims_, rope_, window, plain_decoder_parameters(dims_, {}));
       spec_.layers.back().attention.query = "qkv_proj";
       spec_.layers.back().attention.fused = true;
+      if (has_adapters) spec_.layers.back().attention.obstacle = "the checkpoint has adapters that add to them";
     }
     spec_.rope_switch = longrope_switch(text, dims_.head_dim);
     spec_.above_rope_switch = get_int_or(text, kServedPositions, dims_.max_positions) > spec_.rope_switch;
   }
 
  private:
+  static void claim_adapters(const WeightBinder& at, const std::string& module) {
+    for (const char* side : {".lora_A.", ".lora_B."})
+      for (const char* kind : {"vision", "speech"}) {
+        const std::string adapter = module + side + kind + ".weight";
+        if (at.has(adapter)) at.claim(adapter);
+      }
+  }
+
   std::unique_ptr<Block> load_layer(const KvLayout& cache, WeightLoader& loader, WeightBinder w) const override {
     const DecoderDims& d = dims_;
     WeightBinder mlp = w.at("mlp.");
-    DecoderWeights weights = {loader.load_gain(w("input_layernorm.weight", {d.hidden}), Gain::Plain),
-                              loader.load_gain(w("post_attention_layernorm.weight", {d.hidden}), Gain::Plain),
-                              load_fused_qkv(loader, w, "self_attn.qkv_proj", d, Bias::None),
-                              load_output_projection(loader, w, "self_attn.o_proj", d.hidden, {d.n_heads, d.head_dim}),
-                              load_fused_glu(loader, mlp, "gate_up_proj", d.hidden, d.ffn)};
+    const auto name = [&](WeightBinder& at, const std::string& module) {
+      if (has_adapters_) claim_adapters(at, module);
+      return module + (has_adapters_ ? ".base_layer" : "");
+    };
+    const HostLinear both = projection(mlp, name(mlp, "gate_up_proj"), 2 * d.ffn, d.hidden);
+    DecoderWeights weights = {
+        loader.load_gain(w("input_layernorm.weight", {d.hidden}), Gain::Plain),
+        loader.load_gain(w("post_attention_layernorm.weight", {d.hidden}), Gain::Plain),
+        load_fused_qkv(loader, w, name(w, "self_attn.qkv_proj"), d, Bias::None),
+        load_output_projection(loader, w, name(w, "self_attn.o_proj"), d.hidden, {d.n_heads, d.head_dim}),
+        loader.load_glu(both.rows(0, d.ffn), both.rows(d.ffn, d.ffn),
+                        projection(mlp, name(mlp, "down_proj"), d.hidden, d.ffn))};
     return std::make_unique<PlainDecoderBlock>(cache, rope_, d.eps, std::move(weights));
   }
 
   RopeSpec rope_;
+  bool has_adapters_;
 };
 
 }  // namespace
 
-std::unique_ptr<Model> parse_phi3(const Json& config) { return std::make_unique<Phi3>(config); }
+std::unique_ptr<Model> parse_phi3(const Json& config) { return std::make_unique<Phi3>(config, false); }
+std::unique_ptr<Model> parse_phi4mm(const Json& config) { return std::make_unique<Phi3>(config, true); }
 
 }  // namespace kvcal

@@ -1,5 +1,6 @@
 """Random models of dense decoders: {class: how to draw one}."""
 
+from cases.dense import as_phi4mm, beside_adapters
 from cases.gemma import gemma4_weights, small_embeddings
 from dice import FULL, SLIDING, Dice
 
@@ -246,11 +247,12 @@ CLASSES = {
     "InternLM3ForCausalLM": internlm3, "IQuestCoderForCausalLM": llama, "LLaMAForCausalLM": llama,
     "TeleChat3ForCausalLM": llama, "MistralForCausalLM": mistral, "MinistralForCausalLM": ministral,
     "Ministral3ForCausalLM": ministral3, "Qwen2ForCausalLM": qwen2, "Qwen3ForCausalLM": qwen3,
-    "Phi3ForCausalLM": phi3, "Olmo2ForCausalLM": olmo2, "Olmo3ForCausalLM": olmo3, "SmolLM3ForCausalLM": smollm3,
+    "Phi3ForCausalLM": phi3, "Phi4MMForCausalLM": phi3, "Olmo2ForCausalLM": olmo2, "Olmo3ForCausalLM": olmo3, "SmolLM3ForCausalLM": smollm3,
     "GraniteForCausalLM": granite, "SeedOssForCausalLM": seed_oss, "GlmForCausalLM": glm, "Glm4ForCausalLM": glm,
     "Exaone4ForCausalLM": exaone4, "HunYuanDenseV1ForCausalLM": hunyuan_dense, "CohereForCausalLM": cohere,
     "Cohere2ForCausalLM": cohere2, "Starcoder2ForCausalLM": starcoder2, "Ernie4_5ForCausalLM": ernie4_5,
     "GemmaForCausalLM": gemma, "Gemma2ForCausalLM": gemma2, "Gemma3ForCausalLM": gemma3, "Gemma4ForCausalLM": gemma4,
 }
+SERVED = {"Phi4MMForCausalLM": (as_phi4mm, beside_adapters)}  # as in moe.py
 WEIGHTS = {"GemmaForCausalLM": small_embeddings, "Gemma2ForCausalLM": small_embeddings,
            "Gemma3ForCausalLM": small_embeddings, "Gemma4ForCausalLM": gemma4_weights}

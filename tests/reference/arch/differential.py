@@ -50,6 +50,7 @@ from dice import Dice  # noqa: E402
 
 GROUPS = (dense, layer_norm, moe, hybrid, wrapped)
 CLASSES = {name: draw for group in GROUPS for name, draw in group.CLASSES.items()}
+SERVED = moe.SERVED | dense.SERVED
 WEIGHTS = {name: draw for group in GROUPS for name, draw in group.WEIGHTS.items()}
 ABSMAX, RMS = 1e-4, 1e-4  # tests/harness/tolerances.h
 NARROW = 1e-4  # relative gap of a router's choice below which rounding may turn it
@@ -148,7 +149,7 @@ def examine(driver: Driver, model: str, seed: int, folder: Path, recipe_name: st
         dice = Dice(f"{model} {seed}")
         config = CLASSES[model](dice)
     case, plain = case_of(model, config), dice.flag(0.3)
-    served, own_config = moe.SERVED.get(model), {}
+    served, own_config = SERVED.get(model), {}
 
     def rewrite(config, own):
         own_config.update(own.to_dict())
@@ -214,7 +215,7 @@ def examine_silent(driver: Driver, model: str, seed: int) -> tuple[str, list[str
 
 def checks_of(driver: Driver, model: str, root: Path, options) -> list[tuple]:
     seeds = range(options.seed, options.seed + options.models)
-    served = model in moe.SERVED  # whose files and defaults the framework does not know
+    served = model in SERVED  # whose files and defaults the framework does not know
     if options.quantized is not None:
         if served:
             return []

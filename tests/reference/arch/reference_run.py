@@ -22,6 +22,7 @@ OWN_NAMES = {"BailingMoeForCausalLM": "GraniteMoeSharedForCausalLM", "BailingMoe
              "KimiK25ForConditionalGeneration": "Kimi_K25ForConditionalGeneration",
              "ExaoneMoEForCausalLM": "ExaoneMoeForCausalLM", "LLaMAForCausalLM": "LlamaForCausalLM",
              "MiniMaxM3SparseForCausalLM": "MiniMaxM3VLForCausalLM",
+             "Phi4MMForCausalLM": "Phi3ForCausalLM",
              "PhiMoEForCausalLM": "PhimoeForCausalLM",
              "Qwen2_5OmniForConditionalGeneration": "Qwen2_5OmniThinkerForConditionalGeneration",
              "Qwen3OmniMoeForConditionalGeneration": "Qwen3OmniMoeThinkerForConditionalGeneration",

@@ -1,6 +1,8 @@
 """Phi-3, OLMo 2 and 3, SmolLM3, Granite, Seed-OSS, Ministral, GLM, EXAONE 3 and 4, Hunyuan, Arcee, Apertus: dense
 decoders."""
 
+import torch
+
 from cases.case import DENSE, YARN, Case, legacy_rope, rope
 
 TWO = (7, 65)  # nothing special happens behind the first block of 64
@@ -17,6 +19,32 @@ def phi3_as_published(config: dict) -> dict:
                                     short_factor=rope["short_factor"]),
                   torch_dtype=config.pop("dtype"))
     return config
+
+
+def as_phi4mm(config: dict) -> dict:
+    """Rope keys at the top, what scales it in rope_scaling."""
+    table = config.pop("rope_parameters")
+    kept = ("rope_theta", "partial_rotary_factor", "original_max_position_embeddings")
+    config.update({key: table.pop(key) for key in kept if key in table})
+    scaling = dict(table, type=table.pop("rope_type"))
+    return dict(config, rope_scaling=scaling if scaling["type"] != "default" else None, architectures=["Phi4MMForCausalLM"], model_type="phi4mm",
+                vision_lora=dict(r=2, lora_alpha=4), speech_lora=dict(r=2, lora_alpha=4))
+
+
+def beside_adapters(tensors: dict) -> dict:
+    """Phi-4-multimodal: each product's weight below base_layer, adapters for pictures and speech beside it, and of towers a little."""
+    out = {"model.embed_tokens_extend.image_embed.glb_GN": torch.ones(1, 1, 4),
+           "model.embed_tokens_extend.audio_embed.encoder.embed.weight": torch.ones(2, 2)}
+    for name, t in tensors.items():
+        module, _, _ = name.rpartition(".weight")
+        if not module.endswith("_proj"):
+            out[name] = t
+            continue
+        out[module + ".base_layer.weight"] = t
+        for kind in ("vision", "speech"):
+            out[f"{module}.lora_A.{kind}.weight"] = torch.ones(2, t.shape[1], dtype=t.dtype)
+            out[f"{module}.lora_B.{kind}.weight"] = torch.ones(t.shape[0], 2, dtype=t.dtype)
+    return out
 
 
 def olmo3_as_published(config: dict) -> dict:
@@ -101,6 +129,11 @@ CASES = (
          lengths=TWO, published=phi3_as_published),
     Case("phi3_window", "Phi3ForCausalLM", dict(SMALL, sliding_window=20, rms_norm_eps=0.02, rope_parameters=rope(1e4)),
          "every layer slides over 20 keys, plain rope, as many queries as the config says", lengths=TWO),
+    Case("phi4mm", "Phi3ForCausalLM",
+         dict(SMALL, hidden_size=64, tie_word_embeddings=True, sliding_window=262144, original_max_position_embeddings=6,
+              rope_parameters=rope(1e2, **LONG, partial_rotary_factor=0.75, original_max_position_embeddings=6)),
+         "the language model of Phi-4-multimodal: weights below base_layer, adapters that text does not use", lengths=TWO,
+         served=as_phi4mm, served_tensors=beside_adapters),
     Case("olmo2", "Olmo2ForCausalLM", dict(DENSE, rms_norm_eps=0.02, rope_parameters=rope(5e5)),
          "norms behind attention and feed-forward only; q and k normed over all heads together; an epsilon that is "
          "felt; old config form",
