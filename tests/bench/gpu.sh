@@ -141,6 +141,7 @@ in_shards() {
 
 # gtest NAME PROGRAM: what each test said is in one XML.
 gtest() {
+  [ -x "$2" ] || { line T "$1" 'not in this pack'; return; }
   GTEST_OPTIONS="--gtest_brief=1 $filter"
   status=0
   in_shards 120 "$1" "$2" || status=$?
@@ -163,6 +164,7 @@ sanitize() {
     line T "$1, $2" "$([ -n "$rehearse" ] && echo a rehearsal || echo no compute-sanitizer)"
     return
   fi
+  [ -x "$4" ] || { line T "$1, $2" 'not in this pack'; return; }
   report=$results/$stamp-$1-${2%%[ ,]*}.txt
   shards=15
   GTEST_OPTIONS="--gtest_brief=1 --gtest_filter=$3"

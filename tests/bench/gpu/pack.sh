@@ -1,6 +1,7 @@
 #!/bin/sh
-# pack.sh [--probes] [BUILD]: builds for a Hopper GPU what gpu.sh needs there, and packs it into build/gpu.tar.xz, stripped and with
-# the libraries that such a machine may lack; CUDA's own are taken there. Needs nvcc. Run from anywhere.
+# pack.sh [--probes] [BUILD]: builds for a Hopper GPU what gpu.sh needs there, and packs it, stripped and with the libraries that
+# such a machine may lack: build/gpu.tar.xz, with which gpu.sh measures, and build/gpu-tests.tar.xz with its tests, which together
+# would be more than travels at once. CUDA's own libraries are taken there. Needs nvcc. Run from anywhere.
 set -eu
 cd "$(dirname "$0")/../../.."
 probes=
@@ -29,6 +30,12 @@ for program in "$out"/bin/kvcal "$out"/bin/test_arch_gpu; do
 done | sort -u | xargs -r cp -L -t "$out/lib"
 git rev-parse --short=12 HEAD >"$out/commit" 2>/dev/null || echo unknown >"$out/commit"
 # Programs share most of their code: a dictionary of 64 MiB sees that.
-tar -cf - "$out" | xz --x86 --lzma2=preset=9e >"$out.tar.xz"
-sh tests/bench/gpu/fits.sh "$out.tar.xz"
+pack() {
+  name=$1
+  shift
+  tar -cf - "$@" "$out" | xz --x86 --lzma2=preset=9e >"$name.tar.xz"
+  sh tests/bench/gpu/fits.sh "$name.tar.xz"
+}
+pack "$out" --exclude='test_*'
+pack "$out-tests" --exclude=kvcal --exclude='*.so' --exclude=gpu_bench --exclude=write_random_model --exclude=probes
 echo 'on the GPU machine: tar -xJf build/gpu.tar.xz && sh tests/bench/gpu.sh --results FOLDER'
