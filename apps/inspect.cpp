@@ -22,6 +22,7 @@
 #include "progress.h"
 #include "servers/foldable.h"
 #include "servers/kv_declaration.h"
+#include "servers/model_identity.h"
 #include "servers/server_support.h"
 #include "table.h"
 #include "verbs.h"
@@ -42,6 +43,7 @@ struct FoundWeights {
   std::map<std::string, int64_t> dtypes;  // tensors by stored type
   std::vector<std::string> kv_scales;
   std::string tensor_prefix;
+  bool mtp_layer = false;  // one that is read on request
 };
 
 struct Inspection {
@@ -55,7 +57,7 @@ struct Inspection {
   std::string fold_problem;             // why their record cannot be read
 };
 
-FoundWeights read_weights(const std::filesystem::path& folder, const std::string& embedding) {
+FoundWeights read_weights(const std::filesystem::path& folder, const ModelSpec& spec) {
   const Checkpoint checkpoint = Checkpoint::open(folder);
   FoundWeights w;
   w.n_tensors = static_cast<int64_t>(checkpoint.names().size());
@@ -64,7 +66,8 @@ FoundWeights read_weights(const std::filesystem::path& folder, const std::string
   for (const std::string& name : checkpoint.names()) ++w.dtypes[std::string(name_of(checkpoint.find(name)->dtype))];
   w.kv_scales = kv_scale_tensors(checkpoint);
   try {
-    w.tensor_prefix = detect_prefix(checkpoint, embedding).model;
+    w.tensor_prefix = detect_prefix(checkpoint, spec.embedding).model;
+    w.mtp_layer = has_mtp_layer(checkpoint, spec, w.tensor_prefix);
   } catch (const Error&) {  // an unknown architecture may have other names; the rest is still worth telling
   }
   return w;
@@ -110,7 +113,7 @@ Inspection inspect(const std::string& path, int64_t max_model_len) {
     i.reason = e.what();
   }
   try {
-    i.weights = read_weights(file.folder, (i.model ? i.model->spec() : ModelSpec{}).embedding);
+    i.weights = read_weights(file.folder, i.model ? i.model->spec() : ModelSpec{});
   } catch (const Error& e) {
     i.weights_problem = e.what();
     // A config alone says what could be calibrated; weights that are there must also be readable.
@@ -210,7 +213,8 @@ Json to_json(const Inspection& i) {
   if (i.weights) {
     const FoundWeights& w = *i.weights;
     out["weights"] = {{"n_tensors", w.n_tensors}, {"n_shards", w.n_shards},   {"bytes", w.bytes},
-                      {"dtypes", w.dtypes},       {"kv_scales", w.kv_scales}, {"tensor_prefix", w.tensor_prefix}};
+                      {"dtypes", w.dtypes},       {"kv_scales", w.kv_scales}, {"tensor_prefix", w.tensor_prefix},
+                      {"mtp_layer", w.mtp_layer}};
   }
   if (!i.servers.empty()) out["servers"] = servers_json(i.servers);
   if (!i.fold_problem.empty()) out["fold_problem"] = i.fold_problem;
@@ -263,12 +267,14 @@ void print_layers(const ModelSpec& spec) {
   std::cout << table.text();
 }
 
-void print_model(const ModelSpec& spec) {
+void print_model(const ModelSpec& spec, bool mtp_layer) {
   const MemoryNeeds m = memory_needs(spec);
   std::cout << "parameters:    " << grouped(parameters_of(spec)) << " (language model, computed from the config)\n"
             << "KV cache:      " << spec.caches.size() << " of " << spec.layers.size() << " layers, "
             << grouped(kv_bytes_per_token(spec, 2)) << " bytes per token in BF16, "
             << grouped(kv_bytes_per_token(spec, 1)) << " in FP8\n";
+  if (mtp_layer)
+    std::cout << "MTP layer:     'calibrate --mtp' measures its cache, too, for servers that draft with it\n";
   if (spec.indexed_beyond > 0)
     std::cout << "prompts:       up to " << grouped(spec.indexed_beyond)
               << " tokens; in longer ones an indexer picks keys, which is not supported\n";
@@ -329,7 +335,7 @@ void print_text(const Inspection& i) {
               << '\n';
   print_servers(i.servers);
   print_fold(i);
-  if (i.model) print_model(i.model->spec());
+  if (i.model) print_model(i.model->spec(), i.weights && i.weights->mtp_layer);
 }
 
 /// For programs that measure a model themselves (kvcal.torch).

@@ -13,6 +13,8 @@ kvcal calibrate model --prompts prompts.jsonl --mtp -q
 cp "$SOURCE/tests/arch/mtp/qwen3_next/mtp.safetensors" model
 { echo '{"weight_map":{'; names model.safetensors; names mtp.safetensors; echo '"":""}}'; } >index
 sed '$!{N;s/,\n"":""/\n/;P;D}' index >model/model.safetensors.index.json
+kvcal inspect model | grep MTP
+kvcal inspect model --json | grep mtp_layer
 kvcal calibrate model --prompts prompts.jsonl -o without.json --no-sanity 2>&1 >/dev/null | grep MTP
 kvcal calibrate model --prompts prompts.jsonl -o with.json --stats with.kvstats --mtp --no-sanity 2>/dev/null | grep mtp
 grep -c '"observations": 19' with.json
