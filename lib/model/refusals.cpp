@@ -33,6 +33,8 @@ constexpr std::array kRefusals = {
     Refusal{"LongcatFlashForCausalLM", "its layers own two latent caches each"},
     Refusal{"Mamba2ForCausalLM", kStateOnly},
     Refusal{"MambaForCausalLM", kStateOnly},
+    Refusal{"MiMoV2ForCausalLM",
+            "its queries, keys and values are one weight, in slices for ranks with scales of their own"},
     Refusal{"MiniCPM3ForCausalLM", "its latent attention with scaled residuals is not implemented"},
     Refusal{"MiniMaxM1ForCausalLM",
             "its names, keys and residuals are not those of MiniMaxForCausalLM, which is supported"},

@@ -33,6 +33,8 @@ def published_config(config):
     if kind == "gemma4_text" and "per_layer_config" in text:
         wide = [layer["head_dim"] for layer in text.pop("per_layer_config").values()]
         text["global_head_dim"] = wide[0] if wide else text["head_dim"]
+    if kind == "mimo_v2_flash":  # whose own config class has none by kind of layer, which SGLang would take for one
+        text["rope_parameters"] = {"rope_type": "default"}
     return config
 
 

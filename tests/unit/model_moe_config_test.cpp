@@ -283,6 +283,59 @@ TEST(StepConfig, refusals) {
   expect_refusal(step({{"per_layer_config", {{"1", {{"head_dim", 8}}}}}}), "unknown key 'head_dim'");
 }
 
+Json mimo(const Json& more = Json::object()) {
+  Json config = {{"architectures", {"MiMoV2FlashForCausalLM"}},
+                 {"vocab_size", 96},
+                 {"hidden_size", 64},
+                 {"num_hidden_layers", 2},
+                 {"num_attention_heads", 8},
+                 {"num_key_value_heads", 2},
+                 {"hybrid_layer_pattern", {0, 1}},
+                 {"moe_layer_freq", {0, 1}},
+                 {"sliding_window", 128},
+                 {"sliding_window_size", 128},
+                 {"n_shared_experts", nullptr},
+                 {"routed_scaling_factor", nullptr}};
+  config.update(more);
+  return config;
+}
+
+TEST(MiMoConfig, layers_with_a_window_have_heads_and_sinks_of_their_own) {
+  const ModelSpec spec = parse_model(mimo({{"swa_head_dim", 96}, {"swa_num_attention_heads", 4}}))->spec();
+  const KvLayout &full = spec.caches.at(0), &sliding = spec.caches.at(1);
+  EXPECT_EQ(full.head_dim_k, 192);
+  EXPECT_EQ(full.head_dim_v, 128);
+  EXPECT_EQ(full.rotary_dim, 64);
+  EXPECT_EQ(full.window, 0);
+  EXPECT_FALSE(full.learned_sinks);
+  EXPECT_EQ(sliding.n_heads, 4);
+  EXPECT_EQ(sliding.n_kv_heads, 4);
+  EXPECT_EQ(sliding.head_dim_k, 96);
+  EXPECT_EQ(sliding.head_dim_v, 128);
+  EXPECT_EQ(sliding.rotary_dim, 32);
+  EXPECT_EQ(sliding.window, 129);  // the query's own key, which sliding_window_size leaves out
+  EXPECT_TRUE(sliding.learned_sinks);
+  EXPECT_GT(spec.layers[1].parameters, int64_t{256} * 3 * 64 * 2048);  // experts
+  EXPECT_FALSE(parse_model(mimo({{"add_swa_attention_sink_bias", false}}))->spec().caches.at(1).learned_sinks);
+}
+
+TEST(MiMoConfig, refusals) {
+  expect_refusal(mimo({{"hybrid_layer_pattern", {0, 2}}}), "hybrid_layer_pattern holds 2, expected 0 or 1");
+  expect_refusal(mimo({{"hybrid_layer_pattern", {0}}}), "layer_types has 1 entries");
+  expect_refusal(mimo({{"layer_types", {"sliding_attention", "full_attention"}}}), "say different things of a layer");
+  expect_refusal(mimo({{"moe_layer_freq", 1}}), "moe_layer_freq is not a list of zeros and ones");
+  expect_refusal(mimo({{"layernorm_epsilon", 1e-5}, {"rms_norm_eps", 1e-6}}), "two names of one thing");
+  expect_refusal(mimo({{"attention_projection_layout", "fused_qkv"}}), "projections of their own only");
+  expect_refusal(mimo({{"add_full_attention_sink_bias", true}}), "add_full_attention_sink_bias");
+  expect_refusal(mimo({{"swa_num_attention_heads", 6}}), "a multiple of their key-value heads, 4");
+  expect_refusal(mimo({{"scoring_func", "softmax"}}), "sigmoid scores only");
+  expect_refusal(mimo({{"topk_method", "greedy"}}), "'noaux_tc' only");
+  expect_refusal(mimo({{"n_shared_experts", 1}}), "shared experts are not known");
+  expect_refusal(mimo({{"routed_scaling_factor", 2.5}}), "routed_scaling_factor is not 1");
+  expect_refusal(mimo({{"architectures", {"MiMoV2ForCausalLM"}}}), "one weight, in slices");
+  expect_refusal(mimo({{"rope_scaling", {{"type", "yarn"}, {"factor", 2}}}}), "rope_scaling is given");
+}
+
 TEST(AfmoeConfig, every_fourth_layer_is_full_and_the_first_dense) {
   EXPECT_EQ(windows_of(moe("AfmoeForCausalLM")), (std::vector<int64_t>{1024, 1024, 1024, 0}));
   const Json few = moe("AfmoeForCausalLM", {{"num_experts", 4}, {"num_shared_experts", 1}, {"num_dense_layers", 1}});

@@ -129,12 +129,12 @@ TEST(ServerSupport, TellsWhereTheSideFileIsRead) {
   std::set<std::string_view> with;
   for (const Architecture& a : architectures())
     if (server_support(kSglang, a.name, KvCarrier::None).json) with.insert(a.name);
-  EXPECT_EQ(with,
-            (std::set<std::string_view>{"ApertusForCausalLM", "ArceeForCausalLM", "Exaone4ForCausalLM",
-                                        "Glm4ForCausalLM", "HunYuanDenseV1ForCausalLM", "HunYuanMoEV1ForCausalLM",
-                                        "IQuestCoderForCausalLM", "InternLM3ForCausalLM", "LlamaForCausalLM",
-                                        "MiMoForCausalLM", "Ministral3ForCausalLM", "MistralForCausalLM",
-                                        "OPTForCausalLM", "Phi3ForCausalLM", "Qwen2ForCausalLM", "Qwen3ForCausalLM"}));
+  EXPECT_EQ(with, (std::set<std::string_view>{"ApertusForCausalLM", "ArceeForCausalLM", "Exaone4ForCausalLM",
+                                              "Glm4ForCausalLM", "HunYuanDenseV1ForCausalLM", "HunYuanMoEV1ForCausalLM",
+                                              "IQuestCoderForCausalLM", "InternLM3ForCausalLM", "LlamaForCausalLM",
+                                              "MiMoForCausalLM", "MiMoV2FlashForCausalLM", "Ministral3ForCausalLM",
+                                              "MistralForCausalLM", "OPTForCausalLM", "Phi3ForCausalLM",
+                                              "Qwen2ForCausalLM", "Qwen3ForCausalLM"}));
 }
 
 TEST(ServerSupport, ReadsServers) {

@@ -79,6 +79,7 @@
   LINE("LlavaOnevisionForConditionalGeneration", parse_llava_onevision) \
   LINE("MellumForCausalLM", parse_mellum)                               \
   LINE("MiMoForCausalLM", parse_qwen2)                                  \
+  LINE("MiMoV2FlashForCausalLM", parse_mimo_v2)                         \
   LINE("MiniMaxForCausalLM", parse_minimax)                             \
   LINE("MiniMaxM2ForCausalLM", parse_minimax_m2)                        \
   LINE("MiniMaxM3SparseForCausalLM", parse_minimax_m3)                  \

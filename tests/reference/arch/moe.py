@@ -3,6 +3,7 @@
 from cases import bailing
 from cases.llama4 import far_apart as llama4_apart
 from cases.mla import draws as latent_draws
+from cases.mimo import mimo_weights
 from cases.moe import far_apart, gpt_oss_weights
 from cases.mla import mistral4_draws
 from dense import multipliers, qwen_windows
@@ -300,6 +301,19 @@ def minimax_m3(r: Dice):
                 rope_parameters=r.rope(s["head_dim"], types=("default",), share=share))
 
 
+def mimo_v2(r: Dice):
+    """Layers without a window have at most half the key heads. The share of RoPE that a kind is silent of is the class's."""
+    s = r.sizes(explicit=True, head_dims=(12, 18, 24), layers=(2, 6))
+    s["num_attention_heads"] = heads = r.choice((2, 4, 6))
+    n = s["num_hidden_layers"]
+    ropes = {kind: r.rope(s["head_dim"], types=("default",), share=r.choice((0.34, 0.67, 1.0))) for kind in (FULL, SLIDING)}
+    return dict(s, **r.tied(), **r.groups("n_routed_experts", "num_experts_per_tok"), moe_intermediate_size=r.choice((12, 17)),
+                num_key_value_heads=r.choice([k for k in (1, 2, 3) if heads % (2 * k) == 0]), v_head_dim=r.choice((8, 16, 20)),
+                layer_types=r.layer_types(n), sliding_window=r.window(), rope_parameters=ropes,
+                mlp_layer_types=[r.choice(("dense", "sparse")) for _ in range(n)],
+                **r.some(norm_topk_prob=(True, False), attention_bias=(True, False), attention_value_scale=(None, 0.5, 1.7)))
+
+
 CLASSES = {
     "MixtralForCausalLM": mixtral, "Qwen2MoeForCausalLM": qwen2_moe, "Qwen3MoeForCausalLM": qwen3_moe,
     "BailingMoeForCausalLM": bailing_moe, "BailingMoeV2ForCausalLM": glm4_moe, "Glm4MoeForCausalLM": glm4_moe, "MiniMaxM2ForCausalLM": minimax_m2, "GptOssForCausalLM": gpt_oss,
@@ -310,11 +324,13 @@ CLASSES = {
     "GlmMoeDsaForCausalLM": glm_moe_dsa, "Mistral4ForCausalLM": mistral4, "Dots1ForCausalLM": dots1,
     "SolarOpenForCausalLM": solar_open, "ExaoneMoEForCausalLM": exaone_moe, "HYV3ForCausalLM": hy_v3,
     "AfmoeForCausalLM": afmoe, "Cohere2MoeForCausalLM": cohere2_moe, "MellumForCausalLM": mellum, "MiniMaxM3SparseForCausalLM": minimax_m3, "PhiMoEForCausalLM": phi_moe,
+    "MiMoV2FlashForCausalLM": mimo_v2,
 }
 # Classes that the framework has under another name, in files that it does not read: config and tensors as published.
 SERVED = {"BailingMoeForCausalLM": (bailing.as_ling, bailing.one_by_one),
           "BailingMoeV2ForCausalLM": (bailing.as_ling_2, bailing.fused)}
 WEIGHTS = {name: far_apart for name in CLASSES} | {
+    "MiMoV2FlashForCausalLM": mimo_weights,
     "GptOssForCausalLM": gpt_oss_weights, "Llama4ForCausalLM": llama4_apart, "DeepseekV2ForCausalLM": latent_draws,
     "DeepseekV3ForCausalLM": latent_draws, "Glm4MoeLiteForCausalLM": latent_draws,
     "DeepseekV32ForCausalLM": latent_draws, "GlmMoeDsaForCausalLM": latent_draws, "Mistral4ForCausalLM": mistral4_draws,
