@@ -15,7 +15,7 @@ Tensor CudaBackend::do_add(const Tensor& x, const Tensor& y) {
 }
 
 Tensor CudaBackend::do_scale(const Tensor& x, float factor) {
-  const Tensor y = activation(x.shape);
+  const Tensor y = temporary(x.shape, x.dtype);
   cuda::scale(y.dtype, data_of(x), factor, y.data, y.elements(), stream_.get());
   return y;
 }

@@ -1,5 +1,7 @@
 #include "model/gated_delta_net.h"
 
+#include "model/conv_filters.h"
+
 namespace kvcal {
 
 constexpr float kL2Epsilon = 1e-6f;  // of the reference kernels, no config key
@@ -25,24 +27,27 @@ DeltaNetDims read_delta_net_dims(const Json& config, int64_t hidden, float eps) 
   return d;
 }
 
-GatedDeltaNet::GatedDeltaNet(const DeltaNetDims& dims, DeltaNetInputs inputs, WeightLoader& loader, WeightBinder w)
+GatedDeltaNet::GatedDeltaNet(const DeltaNetDims& dims, DeltaNetInputs inputs, WeightLoader& loader, WeightBinder w,
+                             const DeltaNetNames& names)
     : dims_(dims),
       in_(std::move(inputs)),
-      out_(load_projection(loader, w, "out_proj", dims.hidden, dims.values())),
-      conv_(loader.load_f32(
-          w("conv1d.weight", {dims.channels(), 1, dims.conv_kernel}).reshaped({dims.channels(), dims.conv_kernel}))),
+      out_(load_projection(loader, w, names.out, dims.hidden, dims.values())),
+      conv_(load_conv_filters({dims.keys(), dims.values(), dims.conv_kernel}, loader, w)),
       a_log_(loader.load_f32(w("A_log", {dims.n_value_heads}))),
       dt_bias_(loader.load_f32(w("dt_bias", {dims.n_value_heads}))),
-      norm_(loader.load_f32(w("norm.weight", {dims.value_dim}))) {}
+      norm_(loader.load_f32(w(std::string(names.norm) + ".weight", {dims.value_dim}))) {}
 
 Tensor GatedDeltaNet::forward(Ops& op, const Tensor& h, const Batch& batch, LayerStates& states) const {
   const DeltaNetDims& d = dims_;
   const int64_t t = batch.n_tokens();
-  const Tensor c = op.causal_conv(op.linear(h, in_.qkv), {conv_}, batch.spans, states.conv_states(batch));
+  Tensor qkv = op.linear(h, in_.qkv.front());
+  for (size_t i = 1; i < in_.qkv.size(); ++i) qkv = op.join(qkv, op.linear(h, in_.qkv[i]));
+  const Tensor c = op.causal_conv(qkv, {conv_}, batch.spans, states.conv_states(batch));
   const Tensor q = op.columns(c, 0, d.keys()).reshaped({t, d.n_key_heads, d.key_dim});
   const Tensor k = op.columns(c, d.keys(), d.keys()).reshaped({t, d.n_key_heads, d.key_dim});
   const Tensor v = op.columns(c, 2 * d.keys(), d.values()).reshaped({t, d.n_value_heads, d.value_dim});
-  const Ops::DeltaGates gates = op.delta_gates(op.linear(h, in_.a), op.linear(h, in_.b), a_log_, dt_bias_);
+  Ops::DeltaGates gates = op.delta_gates(op.linear(h, in_.a), op.linear(h, in_.b), a_log_, dt_bias_);
+  if (d.beta_factor != 1) gates.beta = op.scale(gates.beta, d.beta_factor);
   const Tensor o = op.gated_delta_rule(op.l2_norm(q, kL2Epsilon), op.l2_norm(k, kL2Epsilon), v, gates, batch.spans,
                                        states.delta_states(batch));
   const Tensor z = op.linear(h, in_.z).reshaped({t, d.n_value_heads, d.value_dim});
@@ -50,13 +55,14 @@ Tensor GatedDeltaNet::forward(Ops& op, const Tensor& h, const Batch& batch, Laye
   return op.linear(y.reshaped({t, d.values()}), out_);
 }
 
-int64_t GatedDeltaNet::parameters(const DeltaNetDims& d) {
-  return d.hidden * (d.channels() + 2 * d.values() + 2 * d.n_value_heads) + d.channels() * d.conv_kernel +
-         2 * d.n_value_heads + d.value_dim;
-}
-
-int64_t GatedDeltaNet::state_bytes(const DeltaNetDims& d) {
-  return (d.conv_kernel - 1) * d.channels() * 2 + d.n_value_heads * d.key_dim * d.value_dim * 4;
+MixerSize GatedDeltaNet::size(const DeltaNetDims& d) {
+  MixerSize s;
+  s.parameters = d.hidden * (d.channels() + 2 * d.values() + 2 * d.n_value_heads) + d.channels() * d.conv_kernel +
+                 2 * d.n_value_heads + d.value_dim;
+  // The convolution's input, output and parts, normed keys, the delta rule and its gate.
+  s.activations = 3 * d.channels() + 2 * d.keys() + 3 * d.values() + 8 * d.n_value_heads;
+  s.state_bytes = (d.conv_kernel - 1) * d.channels() * 2 + d.n_value_heads * d.key_dim * d.value_dim * 4;
+  return s;
 }
 
 }  // namespace kvcal

@@ -1,9 +1,9 @@
-// The linear-attention layer of Qwen3-Next and Qwen3.5: causal convolution, gated delta rule, gated norm
+// The linear-attention layer of Qwen3-Next, Qwen3.5 and OLMo Hybrid: causal convolution, gated delta rule, gated norm
 // (docs/model-notes.md, "Gated delta rule"). Owns recurrent state, no KV cache.
 #pragma once
 
 #include "model/block.h"
-#include "model/decoder_parts.h"
+#include "model/mixer.h"
 
 namespace kvcal {
 
@@ -11,6 +11,7 @@ struct DeltaNetDims {
   int64_t hidden, n_key_heads, n_value_heads, key_dim, value_dim, conv_kernel;  // key_dim, value_dim: per head
   float eps;
   GateActivation gate = GateActivation::Silu;
+  float beta_factor = 1;
 
   int64_t keys() const { return n_key_heads * key_dim; }
   int64_t values() const { return n_value_heads * value_dim; }
@@ -20,21 +21,26 @@ struct DeltaNetDims {
 /// linear_* keys of a (text) config, with the families' common defaults.
 DeltaNetDims read_delta_net_dims(const Json& config, int64_t hidden, float eps);
 
-/// The four input projections, however the checkpoint stores them.
+/// The input projections, however the checkpoint stores them.
 struct DeltaNetInputs {
-  Linear qkv, z, b, a;  // [channels, hidden], [values, hidden], [n_value_heads, hidden] x2
+  std::vector<Linear> qkv;  // [channels, hidden] together
+  Linear z, b, a;           // [values, hidden], [n_value_heads, hidden] x2
+};
+
+struct DeltaNetNames {
+  const char *out = "out_proj", *norm = "norm";
 };
 
 class GatedDeltaNet {
  public:
   /// `w` is positioned at linear_attn.; the rest of its tensors are read here.
-  GatedDeltaNet(const DeltaNetDims& dims, DeltaNetInputs inputs, WeightLoader& loader, WeightBinder w);
+  GatedDeltaNet(const DeltaNetDims& dims, DeltaNetInputs inputs, WeightLoader& loader, WeightBinder w,
+                const DeltaNetNames& names = {});
 
   /// h [tokens, hidden] (normed) -> the branch's output [tokens, hidden]; the sequences' states are advanced.
   Tensor forward(Ops& op, const Tensor& h, const Batch& batch, LayerStates& states) const;
 
-  static int64_t parameters(const DeltaNetDims& dims);
-  static int64_t state_bytes(const DeltaNetDims& dims);
+  static MixerSize size(const DeltaNetDims& dims);
 
  private:
   DeltaNetDims dims_;

@@ -1,34 +1,11 @@
 #include "model/kimi_delta_attention.h"
 
-#include "tensor/encoded_weight.h"
+#include "model/conv_filters.h"
 
 namespace kvcal {
 namespace {
 
 constexpr float kL2Epsilon = 1e-6f;  // of the reference kernels, no config key
-
-/// Filters of n channels [n, kernel]; stored with or without a dimension of 1 between.
-Tensor filters(const WeightBinder& w, const char* name, int64_t n, int64_t kernel) {
-  const TensorInfo* found = w.info(name);
-  const bool flat = found && found->shape.rank() == 2;
-  return w(name, flat ? Shape{n, kernel} : Shape{n, 1, kernel}).reshaped({n, kernel});
-}
-
-/// All filters as F32 [channels, kernel], whether they are stored as one tensor or as three.
-Owned load_filters(const KimiDeltaDims& d, WeightLoader& loader, const WeightBinder& w) {
-  if (w.has("conv1d.weight")) return loader.load_f32(filters(w, "conv1d.weight", d.channels(), d.conv_kernel));
-  const Storage all({d.channels(), d.conv_kernel}, DType::F32);
-  int64_t row = 0;
-  for (const char* name : {"q_conv1d.weight", "k_conv1d.weight", "v_conv1d.weight"}) {
-    const Tensor one = filters(w, name, d.inner(), d.conv_kernel);
-    const Tensor to = all.tensor().rows(row, d.inner());
-    const Storage values = one.device == Device::Stored ? decoded(one) : Storage();
-    convert_to_float(one.dtype, (values ? values.tensor() : one).data, to.as<float>(),
-                     static_cast<size_t>(one.elements()));
-    row += d.inner();
-  }
-  return loader.load_f32(all.tensor());
-}
 
 /// [n_heads], stored as that or as [1, 1, n_heads, 1].
 Owned load_a_log(int64_t n_heads, WeightLoader& loader, const WeightBinder& w) {
@@ -66,7 +43,7 @@ KimiDeltaAttention::KimiDeltaAttention(const KimiDeltaDims& d, WeightLoader& loa
       b_(load_projection(loader, w, "b_proj", d.n_heads, d.hidden)),
       g_a_(load_projection(loader, w, "g_a_proj", d.head_dim, d.hidden)),
       g_b_(load_projection(loader, w, "g_b_proj", d.inner(), d.head_dim)),
-      conv_(load_filters(d, loader, w)),
+      conv_(load_conv_filters({d.inner(), d.inner(), d.conv_kernel}, loader, w)),
       norm_(loader.load_f32(w("o_norm.weight", {d.head_dim}))) {
   WeightBinder decay = w.has("forget_gate.A_log") ? w.at("forget_gate.") : w;
   f_a_ = load_projection(loader, decay, "f_a_proj", d.head_dim, d.hidden);

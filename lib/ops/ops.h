@@ -246,7 +246,7 @@ class Ops : public WeightLoader {
   /// [n], or [m, n] for rows that take turns (heads with gains of their own), or absent; bias F32 [n] or absent.
   Tensor layer_norm(const Tensor& x, const Tensor& gain, const Tensor& bias, float eps);
 
-  /// y = round(x · factor).
+  /// y = round(x · factor), of the activation dtype or F32, as x is.
   Tensor scale(const Tensor& x, float factor);
 
   /// y = round(x · y); y has the shape of x, or one column per row of x; activation dtype or F32.

@@ -35,7 +35,8 @@ Tensor Ops::layer_norm(const Tensor& x, const Tensor& gain, const Tensor& bias, 
 }
 
 Tensor Ops::scale(const Tensor& x, float factor) {
-  OpCheck("scale", activation_dtype()).activation("x", x);
+  const OpCheck c("scale", activation_dtype());
+  if (x.dtype != DType::F32) c.activation("x", x);
   return do_scale(x, factor);
 }
 

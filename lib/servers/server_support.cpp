@@ -240,7 +240,7 @@ ServerSupport server_support(const Server& server, std::string_view architecture
   s.architecture = line.architecture;
   s.carrier = carrier;
   s.loader = loader.name;
-  s.served = loader.name != "removed";
+  s.served = loader.name != "removed" && loader.name != "unloadable";
   s.write = loader.write;
   s.why_not = loader.why_not;
   if (s.why_not.empty() && !makes_parameters(server.kind, carrier)) s.why_not = no_parameters(server.kind, carrier);

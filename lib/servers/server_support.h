@@ -78,7 +78,7 @@ struct ServerSupport {
   std::string_view architecture;
   KvCarrier carrier = KvCarrier::None;
   std::string_view loader;                         // LoaderLine::name of server_table.h
-  bool served = true;                              // whether the server has the class at all
+  bool served = true;                              // whether the server has and loads the class
   bool loads = false;                              // whether some spelling reaches the cache
   ScaleSpelling write = ScaleSpelling::Attention;  // which one to write, where it loads
   std::string why_not;                             // where it does not load

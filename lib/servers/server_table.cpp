@@ -36,6 +36,8 @@ constexpr std::array kVllmLoaders = {
         "zamba2", Attention, 0, kMapped, Refused, Refused, Refused,
         "its attention modules have other names than the checkpoint's: with any scale the server does not start"},
     LoaderLine{"removed", Attention, 0, 0, Refused, Refused, Refused, "the class was removed in vLLM 0.23"},
+    LoaderLine{"unloadable", Attention, 0, 0, Refused, Refused, Refused,
+               "vLLM 0.33.0 stops at the convolution's filters in any checkpoint of the class"},
 };
 
 // SGLang: every class has a loop of its own. Some rename (maybe_remap_kv_scale_name), some look names up as they are,
@@ -209,6 +211,9 @@ constexpr std::array kClasses = {
     ClassLine{"Olmo2ForCausalLM", {"mapped", "", true}, {"native or crash", "", true}},
     ClassLine{"Olmo3ForCausalLM", {"mapped", "models/transformers/base.py"}, {"native or crash", "", true}},
     ClassLine{"OlmoForCausalLM", {"mapped", "models/transformers/base.py"}, {"native or crash", "models/olmo.py"}},
+    ClassLine{"OlmoHybridForCausalLM",
+              {"unloadable", "layers/mamba/gdn/olmo_gdn_linear_attn.py"},
+              {"fallback", "models/transformers.py"}},
     ClassLine{"OlmoeForCausalLM", {"mapped", "", true}, {"native or crash", "", true}},
     ClassLine{"Phi3ForCausalLM", {"mapped", "", true}, {"renaming", "", true, true}},
     ClassLine{"Phi4MMForCausalLM", {"mapped", "models/phi4mm.py"}, {"native, no projections", "models/phi4mm.py"}},

@@ -63,6 +63,10 @@ TEST_P(Elementwise, Products) {
   // Not a power of two, nor near one: the product is rounded.
   expect_close("scale", read(op->scale(x, 0.7071f)), map(x.real, [&](size_t i) { return x.real[i] * double{0.7071f}; }),
                one_rounding(precision(), 0));
+  const Values wide = input(4, DType::F32);
+  expect_close("scale of F32", read(op->scale(wide, 0.7071f)),
+               map(wide.real, [&](size_t i) { return wide.real[i] * double{0.7071f}; }),
+               one_rounding(Precision::F32, 0));
   for (const DType t : {dtype(), DType::F32}) {
     const Values y = input(2, t), column = input(3, t, 1);
     expect_close("mul", read(op->mul(x, y)), map(x.real, [&](size_t i) { return x.real[i] * y.real[i]; }),

@@ -188,6 +188,22 @@ TEST(HybridConfig, falcon_has_a_cache_and_a_state_in_every_layer) {
   expect_refusal(with({{"attn_rotary_emb", 32}}), "attn_rotary_emb is 32, expected at most 16");
 }
 
+TEST(HybridConfig, olmos_delta_nets_take_their_sizes_from_attention) {
+  const Json config = model("OlmoHybridForCausalLM", {{"num_hidden_layers", 5}});
+  EXPECT_EQ(cache_layers(config), Layers({3}));
+  EXPECT_EQ(cache_layers(model("OlmoHybridForCausalLM", {{"num_hidden_layers", 3}})), Layers({2}));
+  const ModelSpec spec = spec_of(config);
+  // 4 heads, keys 64 · 3/4 / 4 wide, values twice as much: windows of 3 of 192 channels, a matrix of 12 x 24 a head.
+  EXPECT_EQ(spec.layers[0].state_bytes, 3 * 192 * 2 + 4 * 12 * 24 * 4);
+  EXPECT_TRUE(spec.caches[0].normed_output);
+  EXPECT_EQ(spec.caches[0].rotary_dim, 16);
+  for (const Json& still : {Json{{"rope_theta", nullptr}}, Json{{"rope_parameters", {{"rope_theta", nullptr}}}}})
+    EXPECT_EQ(spec_of(model("OlmoHybridForCausalLM", still)).caches[0].rotary_dim, 0);
+  expect_refusal(model("OlmoHybridForCausalLM", {{"layer_types", {"mamba", "", "", ""}}}), "word in layer_types");
+  expect_refusal(model("OlmoHybridForCausalLM", {{"linear_use_gate", false}}), "with gates only");
+  expect_refusal(model("OlmoHybridForCausalLM", {{"linear_num_value_heads", 6}}), "is not a multiple");
+}
+
 TEST(HybridConfig, minimaxs_layers_are_words_or_take_turns) {
   const auto with = [](Json changes) { return model("MiniMaxForCausalLM", changes); };
   EXPECT_EQ(cache_layers(with(Json::object())), (Layers{0, 2}));

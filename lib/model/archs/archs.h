@@ -96,6 +96,7 @@
   LINE("Olmo2ForCausalLM", parse_olmo2)                                 \
   LINE("Olmo3ForCausalLM", parse_olmo3)                                 \
   LINE("OlmoForCausalLM", parse_olmo)                                   \
+  LINE("OlmoHybridForCausalLM", parse_olmo_hybrid)                      \
   LINE("OlmoeForCausalLM", parse_olmoe)                                 \
   LINE("Phi3ForCausalLM", parse_phi3)                                   \
   LINE("Phi4MMForCausalLM", parse_phi4mm)                              \

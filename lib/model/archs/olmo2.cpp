@@ -1,7 +1,10 @@
 // Olmo2ForCausalLM and Olmo3ForCausalLM: norms behind attention and feed-forward instead of before them, RMSNorm of q
 // and k over all heads together before RoPE. OLMo 3 adds windows on three layers of four; its rope scaling is meant for
-// the full layers only.
+// the full layers only. OlmoHybridForCausalLM: three gated delta nets, with norms before them, to one layer of OLMo 2,
+// which need not rotate.
 #include "model/archs/archs.h"
+#include "model/gated_delta_net.h"
+#include "model/mixer.h"
 #include "model/plain_decoder.h"
 #include "model/rope.h"
 
@@ -19,6 +22,17 @@ constexpr DecoderDefaults kDefaults = {.vocab = 50304,
                                        .eps = 1e-5};
 constexpr RopeDefaults kOlmo3Rope = {500000};
 constexpr int64_t kOlmo3Window = 4096, kOlmo3Period = 4;  // every fourth layer sees all
+
+/// A norm as servers call it, and as the reference framework saves it in a hybrid.
+struct NormName {
+  const char *served, *saved;
+};
+constexpr NormName kFirstNorm = {"input_layernorm.weight", "attention_layer_norm.weight"};
+constexpr NormName kSecondNorm = {"post_attention_layernorm.weight", "feedforward_layer_norm.weight"};
+
+Owned load_norm(const DecoderDims& d, const NormName& name, WeightLoader& loader, WeightBinder& w) {
+  return loader.load_gain(w(w.has(name.saved) ? name.saved : name.served, {d.hidden}), Gain::Plain);
+}
 
 struct OlmoBlock final : Block {
   const KvLayout& s;
@@ -41,15 +55,17 @@ struct OlmoBlock final : Block {
         q_norm(loader.load_gain(w("self_attn.q_norm.weight", {d.n_heads * d.head_dim}), Gain::Plain)),
         k_norm(loader.load_gain(w("self_attn.k_norm.weight", {d.n_kv_heads * d.head_dim}), Gain::Plain)),
         mlp(loader, w.at("mlp."), d.hidden, d.ffn),
-        after_attn(loader.load_gain(w("post_attention_layernorm.weight", {d.hidden}), Gain::Plain)),
+        after_attn(load_norm(d, kSecondNorm, loader, w)),
         after_ffn(loader.load_gain(w("post_feedforward_layernorm.weight", {d.hidden}), Gain::Plain)) {}
 
   Tensor forward(Ops& op, const Tensor& x, const Batch& batch, LayerStates& states, KvTap& tap, Tail tail) override {
     const int64_t n = batch.n_tokens();
-    const Tensor turns = op.rope_table(batch.positions, n, rope);
+    const bool turned = rope.rotary_dim > 0;
+    const Tensor turns = turned ? op.rope_table(batch.positions, n, rope) : Tensor{};
     const auto rotated = [&](const Linear& w, const Tensor& gain, int64_t heads) {
       const Tensor normed = op.rms_norm(op.linear(x, w), gain, eps);  // [tokens, heads·D]
-      return op.rope(normed.reshaped({n, heads, s.head_dim_k}), turns, rope);
+      const Tensor split = normed.reshaped({n, heads, s.head_dim_k});
+      return turned ? op.rope(split, turns, rope) : split;
     };
     const Tensor heads[] = {rotated(qkv.parts[0], q_norm, s.n_heads), rotated(qkv.parts[1], k_norm, s.n_kv_heads),
                             op.linear(x, qkv.parts[2]).reshaped({n, s.n_kv_heads, s.head_dim_v})};
@@ -60,20 +76,22 @@ struct OlmoBlock final : Block {
   }
 };
 
+/// Adds a layer of OlmoBlock.
+void add_olmo_layer(ModelSpec& spec, const DecoderDims& d, const RopeSpec& rope, int64_t window, Bias bias) {
+  const int64_t qk_norms = (d.n_heads + d.n_kv_heads) * d.head_dim;
+  const int64_t parameters = plain_decoder_parameters(d, {bias, bias, Bias::None}) + qk_norms;
+  add_attention_layer(spec, d, rope, window, parameters).normed_output = true;
+  spec.layers.back().attention.norm = HeadNorm::Gain;
+  spec.layers.back().activations += d.hidden;  // two norms, no fused one
+}
+
 class Olmo final : public AttentionModel {
  public:
   /// Layers with a window turn by `sliding`, the others by `full`.
   Olmo(const Json& config, const RopeSpec& full, const RopeSpec& sliding, const std::vector<int64_t>& windows)
       : AttentionModel(config, read_decoder_dims(config, kDefaults)), full_(full), sliding_(sliding) {
     bias_ = get_bool_or(text_config(config), "attention_bias", false) ? Bias::Present : Bias::None;
-    const int64_t qk_norms = (dims_.n_heads + dims_.n_kv_heads) * dims_.head_dim;
-    const int64_t parameters = plain_decoder_parameters(dims_, {bias_, bias_, Bias::None}) + qk_norms;
-    for (const int64_t window : windows)
-      add_attention_layer(spec_, dims_, rope_of(window), window, parameters).normed_output = true;
-    for (LayerSpec& layer : spec_.layers) {
-      layer.attention.norm = HeadNorm::Gain;
-      layer.activations += dims_.hidden;  // two norms, no fused one
-    }
+    for (const int64_t window : windows) add_olmo_layer(spec_, dims_, rope_of(window), window, bias_);
   }
 
  private:
@@ -100,7 +118,110 @@ Json sliding_rope_config(const Json& text) {
   return {{"rope_theta", get_number_or(text, "rope_theta", kOlmo3Rope.theta)}};
 }
 
+constexpr DecoderDefaults kHybridDefaults = {100352, 3840, 11008, 32, 30, 0, 0, 65536};
+constexpr int64_t kHybridPeriod = 4;  // every fourth layer attends
+
+/// h = x + Delta(norm1 x), out = h + MLP(norm2 h).
+struct OlmoDeltaBlock final : Block {
+  float eps;
+  Owned before_delta, before_ffn;  // [hidden]
+  GatedDeltaNet delta;
+  GluMlp mlp;
+
+  OlmoDeltaBlock(const DecoderDims& d, const DeltaNetDims& dims, WeightLoader& loader, WeightBinder w)
+      : eps(d.eps),
+        before_delta(load_norm(d, kFirstNorm, loader, w)),
+        before_ffn(load_norm(d, kSecondNorm, loader, w)),
+        delta(dims, load_inputs(dims, loader, w.at("linear_attn.")), loader, w.at("linear_attn."),
+              {"o_proj", "o_norm"}),
+        mlp(loader, w.at("mlp."), d.hidden, d.ffn) {}
+
+  static DeltaNetInputs load_inputs(const DeltaNetDims& d, WeightLoader& loader, WeightBinder w) {
+    const auto load = [&](const char* name, int64_t out) { return load_projection(loader, w, name, out, d.hidden); };
+    return {{load("q_proj", d.keys()), load("k_proj", d.keys()), load("v_proj", d.values())},
+            load("g_proj", d.values()),
+            load("b_proj", d.n_value_heads),
+            load("a_proj", d.n_value_heads)};
+  }
+
+  Tensor forward(Ops& op, const Tensor& x, const Batch& batch, LayerStates& states, KvTap&, Tail tail) override {
+    const Tensor mixed = delta.forward(op, op.rms_norm(x, before_delta, eps), batch, states);
+    if (tail == Tail::Skip) return x;
+    const auto [y, normed] = op.add_rms_norm(x, mixed, before_ffn, eps);
+    return op.add(y, mlp.forward(op, normed));
+  }
+};
+
+/// Sizes follow from those of attention where the config has none.
+DeltaNetDims read_olmo_delta_dims(const Json& text, const DecoderDims& dims) {
+  constexpr float kNormEps = 1e-5f;  // of the class, no config key
+  Json filled = text;
+  const auto fill = [&](const char* key, auto value) {
+    if (!find_member(text, key)) filled[key] = value;
+    return read_size(filled, key);
+  };
+  const int64_t keys = fill("linear_num_key_heads", dims.n_heads);
+  fill("linear_num_value_heads", dims.n_heads);
+  fill("linear_value_head_dim", 2 * fill("linear_key_head_dim", dims.hidden * 3 / (4 * keys)));
+  if (!get_bool_or(text, "linear_use_gate", true)) fail("linear_use_gate is false; the class is read with gates only");
+  DeltaNetDims d = read_delta_net_dims(filled, dims.hidden, kNormEps);
+  if (get_bool_or(text, "linear_allow_neg_eigval", true)) d.beta_factor = 2;
+  return d;
+}
+
+/// A base of null, beside the table or in it, is no rotation.
+RopeSpec read_hybrid_rope(const Json& text, int64_t head_dim) {
+  const Json* table = find_member(text, "rope_parameters");
+  const Json& owner = table && table->contains("rope_theta") ? *table : text;
+  if (owner.contains("rope_theta") && owner["rope_theta"].is_null()) return {};
+  return read_rope(text, head_dim, {});
+}
+
+class OlmoHybrid final : public DecoderModel {
+ public:
+  explicit OlmoHybrid(const Json& config) : dims_(read_decoder_dims(config, kHybridDefaults)) {
+    const Json& text = text_config(config);
+    delta_ = read_olmo_delta_dims(text, dims_);
+    rope_ = read_hybrid_rope(text, dims_.head_dim);
+    bias_ = get_bool_or(text, "attention_bias", false) ? Bias::Present : Bias::None;
+    spec_ = general_spec(config, dims_);
+    final_eps_ = dims_.eps;
+    for (const bool attends : read_attending(text)) {
+      if (attends) {
+        add_olmo_layer(spec_, dims_, rope_, 0, bias_);
+        continue;
+      }
+      add_recurrent_layer(spec_, LayerKind::GatedDeltaNet, GatedDeltaNet::size(delta_), dims_.ffn);
+      spec_.layers.back().activations += 2 * delta_.channels() + delta_.n_value_heads;  // joined, doubled
+    }
+  }
+
+ private:
+  std::unique_ptr<Block> make_block(const LayerSpec&, const KvLayout* cache, WeightLoader& loader,
+                                    WeightBinder w) const override {
+    if (cache) return std::make_unique<OlmoBlock>(dims_, *cache, rope_, bias_, loader, w);
+    return std::make_unique<OlmoDeltaBlock>(dims_, delta_, loader, w);
+  }
+
+  /// By layer_types, else every fourth, or of fewer layers the last.
+  std::vector<bool> read_attending(const Json& text) const {
+    const auto types = read_layer_types(text, dims_.n_layers, {"full_attention", "linear_attention"});
+    std::vector<bool> attends;
+    for (int64_t i = 0; i < dims_.n_layers; ++i)
+      attends.push_back(types ? (*types)[static_cast<size_t>(i)] == "full_attention" : (i + 1) % kHybridPeriod == 0);
+    if (!types && dims_.n_layers < kHybridPeriod) attends.back() = true;
+    return attends;
+  }
+
+  DecoderDims dims_;
+  DeltaNetDims delta_{};
+  RopeSpec rope_;
+  Bias bias_ = Bias::None;
+};
+
 }  // namespace
+
+std::unique_ptr<Model> parse_olmo_hybrid(const Json& config) { return std::make_unique<OlmoHybrid>(config); }
 
 std::unique_ptr<Model> parse_olmo2(const Json& config) {
   const DecoderDims dims = read_decoder_dims(config, kDefaults);

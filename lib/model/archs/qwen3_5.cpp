@@ -32,11 +32,11 @@ struct Qwen35Config {
 };
 
 DeltaNetInputs load_inputs(const DeltaNetDims& d, WeightLoader& loader, WeightBinder w) {
-  DeltaNetInputs in = {load_projection(loader, w, "in_proj_qkv", d.channels(), d.hidden),
+  DeltaNetInputs in = {{load_projection(loader, w, "in_proj_qkv", d.channels(), d.hidden)},
                        load_projection(loader, w, "in_proj_z", d.values(), d.hidden),
                        load_projection(loader, w, "in_proj_b", d.n_value_heads, d.hidden),
                        load_projection(loader, w, "in_proj_a", d.n_value_heads, d.hidden)};
-  share_input(in.qkv, in.z);
+  share_input(in.qkv.front(), in.z);
   share_input(in.b, in.a);
   return in;
 }

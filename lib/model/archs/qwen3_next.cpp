@@ -46,8 +46,10 @@ DeltaNetInputs load_interleaved_inputs(const DeltaNetDims& d, WeightLoader& load
   const auto load = [&](const HostLinear& all, const auto& rows) {
     return loader.load_linear(select_rows(all.weight, rows).tensor(), {}, all.input);
   };
-  return {load(qkvz, qkv), load(qkvz, RowsOfGroups{n, group, 2 * d.key_dim + values, values}),
-          load(ba, RowsOfGroups{n, 2 * r, 0, r}), load(ba, RowsOfGroups{n, 2 * r, r, r})};
+  return {{load(qkvz, qkv)},
+          load(qkvz, RowsOfGroups{n, group, 2 * d.key_dim + values, values}),
+          load(ba, RowsOfGroups{n, 2 * r, 0, r}),
+          load(ba, RowsOfGroups{n, 2 * r, r, r})};
 }
 
 struct Qwen3NextBlock final : Block {

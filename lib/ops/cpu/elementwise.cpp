@@ -7,7 +7,7 @@ namespace kvcal::cpu {
 
 template <class F>
 Tensor CpuBackend::map(const Tensor& x, F&& f) {
-  const Tensor z = activation(x.shape);
+  const Tensor z = temporary(x.shape, x.dtype);
   visit_activation(z.dtype, [&](auto tag) {
     using T = decltype(tag);
     parallel_rows(x.elements(), 1, [&](int64_t begin, int64_t end) {

@@ -154,6 +154,18 @@ def qwen3_next(r: Dice):
                 rope_parameters=r.rope(out["head_dim"], types=("default", "yarn", "linear"), share=r.choice((0.25, 0.5))))
 
 
+def olmo_hybrid(r: Dice):
+    s = r.sizes(layers=(2, 6), explicit=False)
+    n = s["num_hidden_layers"]
+    types = [LINEAR, FULL] + r.layer_types(n - 2, (LINEAR, FULL))
+    r.shuffle(types)
+    keys = r.choice((1, 2, 3))
+    ropes = (dict(rope_type="default", rope_theta=None), r.rope(r.width(s), types=("default", "linear", "llama3")))
+    return dict(s, **r.tied(), layer_types=types, linear_num_key_heads=keys, linear_num_value_heads=keys * r.choice((1, 2)),
+                **r.some(linear_key_head_dim=(8, 12), linear_value_head_dim=(8, 20), linear_conv_kernel_dim=(2, 3),
+                         linear_allow_neg_eigval=(True, False), attention_bias=(True, False)), rope_parameters=r.choice(ropes))
+
+
 def mrope(r: Dice, head_dim: int) -> dict:
     pairs = int(head_dim * 0.25) // 2
     return dict(r.rope(head_dim, types=("default", "yarn"), share=0.25), mrope_interleaved=True,
@@ -190,7 +202,7 @@ CLASSES = {
     "JambaForCausalLM": jamba, "Lfm2ForCausalLM": lfm2, "Lfm2MoeForCausalLM": lfm2_moe,
     "NemotronHForCausalLM": nemotron_h, "Zamba2ForCausalLM": zamba2, "MiniMaxForCausalLM": minimax,
     "Qwen3NextForCausalLM": qwen3_next, "Qwen3_5ForCausalLM": qwen3_5, "Qwen3_5MoeForCausalLM": qwen3_5_moe,
-    "KimiLinearForCausalLM": kimi_linear,
+    "KimiLinearForCausalLM": kimi_linear, "OlmoHybridForCausalLM": olmo_hybrid,
 }
 WEIGHTS = {name: hybrid_weights for name in CLASSES} | {
     "Qwen3NextForCausalLM": far_apart, "Qwen3_5ForCausalLM": far_apart, "Qwen3_5MoeForCausalLM": far_apart,

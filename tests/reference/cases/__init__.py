@@ -6,9 +6,9 @@ goldens are always computed from the files as they finally lie in the folder, ex
 """
 
 from cases import (bailing, biased, cohere, deepseek_ocr, dense, gemma, hybrid, kimi, layer_norm, llama4, llama_qwen, mimo, mla, moe,
-                   qwen_hybrid, step, vision, wrappers)
+                   olmo_hybrid, qwen_hybrid, step, vision, wrappers)
 from cases.case import Case
 
-FAMILIES = (bailing, biased, cohere, deepseek_ocr, dense, gemma, hybrid, kimi, layer_norm, llama4, llama_qwen, mimo, mla, moe, qwen_hybrid,
+FAMILIES = (bailing, biased, cohere, deepseek_ocr, dense, gemma, hybrid, kimi, layer_norm, llama4, llama_qwen, mimo, mla, moe, olmo_hybrid, qwen_hybrid,
             step, vision, wrappers)
 CASES: tuple[Case, ...] = tuple(case for family in FAMILIES for case in family.CASES)
