@@ -93,7 +93,7 @@ PromptsJob resolve(const PromptsFlags& flags) {
   if (std::ranges::any_of(job.set.records, [](const PromptRecord& r) { return !r.pictures.empty(); })) {
     const Json config = read_config(model).config;
     job.options.pictures = picture_tokens(job.set, model, config, parse_model(config)->spec());
-    if (!job.tokenizer && job.options.pictures->text.parts) job.tokenizer = Tokenizer::load(model);
+    if (!job.tokenizer && !job.options.pictures->text.tokens.empty()) job.tokenizer = Tokenizer::load(model);
   }
   if (const std::string odd = template_mismatch(job.set, job.chat_template ? &*job.chat_template : nullptr);
       !odd.empty())

@@ -26,10 +26,24 @@ DecoderDims read_clip_layers(const Json& vision, const ClipDefaults& defaults) {
   return d;
 }
 
+int64_t read_n_seen(const Json& config, int64_t n, int64_t fallback) {
+  const int64_t layer = get_int_or(config, "vision_feature_layer", fallback);
+  if (layer > -1 || layer < -1 - n)
+    fail("vision_feature_layer is " + std::to_string(layer) + ", expected " + std::to_string(-1 - n) + " to -1");
+  return n + 1 + layer;
+}
+
 void expect_clip_patches(int64_t image_size, int64_t patch_size) {
   expect_size("patch_size", patch_size <= 256, patch_size, "at most 256");
   expect_size("image_size", image_size % patch_size == 0 && image_size / patch_size <= 1024, image_size,
               "at most 1,024 whole patches of " + std::to_string(patch_size));
+}
+
+void expect_tile_patches(int64_t image_size, int64_t patch_size) {
+  const int64_t side = image_size / patch_size;
+  expect_size("patch_size", patch_size <= 256, patch_size, "at most 256");
+  expect_size("image_size", side >= 1 && side <= 1024, image_size,
+              "1 to 1,024 patches of " + std::to_string(patch_size));
 }
 
 WeightBinder clip_weights(const WeightBinder& w) {

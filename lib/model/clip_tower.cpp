@@ -1,7 +1,5 @@
 #include "model/clip_tower.h"
 
-#include <numeric>
-
 #include "model/config_reading.h"
 
 namespace kvcal {
@@ -19,12 +17,12 @@ class ClipInput final : public TowerPart {
   }
 
   Tensor forward(Ops& op, const Tensor& x, const PatchGrid&) override {
-    const int64_t hidden = table_.dim(1), n = table_.dim(0);
-    std::vector<int32_t> positions(static_cast<size_t>(n));
-    std::iota(positions.begin(), positions.end(), 0);
-    const int32_t first[] = {0};
-    const Tensor patches = op.linear(x, projection_).reshaped({1, (n - 1) * hidden});
-    const Tensor rows = op.join(op.embed(class_, first), patches).reshaped({n, hidden});
+    const int64_t hidden = table_.dim(1), n = table_.dim(0), n_tiles = x.dim(0) / (n - 1);
+    std::vector<int32_t> positions(static_cast<size_t>(n_tiles * n));
+    for (size_t i = 0; i < positions.size(); ++i) positions[i] = static_cast<int32_t>(i % static_cast<size_t>(n));
+    const Tensor classes = op.embed(class_, std::vector<int32_t>(static_cast<size_t>(n_tiles), 0));
+    const Tensor patches = op.linear(x, projection_).reshaped({n_tiles, (n - 1) * hidden});
+    const Tensor rows = op.join(classes, patches).reshaped({n_tiles * n, hidden});
     return norm_.forward(op, op.add(rows, op.embed(table_, positions)));
   }
 
@@ -42,10 +40,7 @@ ClipDims read_clip(const Json& config, int64_t feature_layer) {
   ClipDims dims;
   DecoderDims& d = dims.layers;
   d = read_clip_layers(vision, {1e-5});
-  const int64_t n = d.n_layers, layer = get_int_or(config, "vision_feature_layer", feature_layer);
-  if (layer > -1 || layer < -1 - n)
-    fail("vision_feature_layer is " + std::to_string(layer) + ", expected " + std::to_string(-1 - n) + " to -1");
-  d.n_layers = n + 1 + layer;
+  d.n_layers = read_n_seen(config, d.n_layers, feature_layer);
   const int64_t image = read_size(vision, "image_size", 224), size = read_size(vision, "patch_size", 32);
   expect_clip_patches(image, size);
   dims.patches = {size, 1, 1, kClipProcessor, image / size};
@@ -58,7 +53,7 @@ ClipTower::ClipTower(const ClipDims& dims, const ModelSpec& model) : dims_(dims)
   const DecoderDims& d = dims.layers;
   spec_.token = model.placeholders.front();
   spec_.patches = dims.patches;
-  spec_.hidden = d.hidden;
+  spec_.hidden = d.hidden + (d.hidden - 1) / (dims.tile_rows() - 1) + 1;  // with the share of the rows in front
   spec_.activations = 12 * d.hidden + 3 * d.ffn + 2 * dims.patches.values();
   spec_.n_blocks = static_cast<int>(d.n_layers);
   spec_.prefixes = {"", "model."};

@@ -1,5 +1,5 @@
-// The vision tower of CLIP, without the projector behind it: every picture is a square of patches behind a row of its
-// own, each with a learned position.
+// The vision tower of CLIP, without the projector behind it: every tile of a picture, or a picture that is not cut, is
+// a square of patches behind a row of its own, each with a learned position.
 #pragma once
 
 #include "model/clip_layer.h"
@@ -17,7 +17,7 @@ struct ClipDims {
 /// Of a config whose class projects what comes out of layer `feature_layer` by default: -2 is the last but one.
 ClipDims read_clip(const Json& config, int64_t feature_layer);
 
-/// Its rows are [1 + patches, hidden]. Whoever has the projector sets what the spec says of names.
+/// Its rows are [tiles · (1 + patches), hidden]. Whoever has the projector sets what the spec says of names.
 class ClipTower : public VisionTower {
  public:
   ClipTower(const ClipDims& dims, const ModelSpec& model);

@@ -89,8 +89,7 @@ std::unique_ptr<VisionTower> read_tower_with(std::string_view processor, const J
   const Json& vision = vision_config(config);
   const int64_t image = read_size(vision, "image_size", 224), size = read_size(vision, "patch_size", 32);
   const int64_t merge = read_size(config, "scale_factor", 2), side = image / size;
-  expect_size("patch_size", size <= 256, size, "at most 256");
-  expect_size("image_size", side >= 1 && side <= 1024, image, "1 to 1,024 patches of " + std::to_string(size));
+  expect_tile_patches(image, size);
   expect_size("scale_factor", side % merge == 0, merge, "a divisor of " + std::to_string(side));
   SiglipDims dims;
   dims.layers = read_clip_layers(vision, {1e-6, 1152, 16});

@@ -12,6 +12,11 @@ LlavaProjector read_llava_projector(const Json& config, int64_t in, Bias bias, c
   return p;
 }
 
+void expect_strategy(const Json& config, std::string_view fallback, std::string_view wanted) {
+  const std::string given = get_string_or(config, "vision_feature_select_strategy", fallback);
+  if (given != wanted) fail("vision_feature_select_strategy is " + quoted(given) + ", expected " + std::string(wanted));
+}
+
 GluWeights load_llava_projector(const LlavaProjector& p, WeightLoader& loader, WeightBinder& w) {
   return loader.load_mlp(projection(w, "linear_1", p.out, p.in, p.bias),
                          projection(w, "linear_2", p.out, p.out, p.bias), p.act);

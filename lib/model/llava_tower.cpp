@@ -68,23 +68,18 @@ class LlavaClipTower final : public ClipTower {
   LlavaProjector projector_;
 };
 
-void expect_strategy(const Json& config, std::string_view wanted) {
-  const std::string given = get_string_or(config, "vision_feature_select_strategy", "default");
-  if (given != wanted) fail("vision_feature_select_strategy is " + quoted(given) + ", expected " + std::string(wanted));
-}
-
 }  // namespace
 
 std::unique_ptr<VisionTower> read_llava_tower(const Json& config, const ModelSpec& model) {
   const std::string type = get_string_or(vision_config(config), "model_type", "clip_vision_model");
   const auto projector = [&](int64_t in) { return read_llava_projector(config, in, Bias::Present, model); };
   if (type == "clip_vision_model") {
-    expect_strategy(config, "default");
+    expect_strategy(config, "default", "default");
     const ClipDims dims = read_clip(config, kFeatureLayer);
     return std::make_unique<LlavaClipTower>(dims, projector(dims.layers.hidden), model);
   }
   if (type != "pixtral") fail("model_type is " + quoted(type) + ", expected clip_vision_model or pixtral");
-  expect_strategy(config, "full");
+  expect_strategy(config, "default", "full");
   PixtralDims dims = read_pixtral(config, 1, kFeatureLayer);
   const LlavaProjector end = projector(dims.layers.hidden);
   return std::make_unique<LlavaPixtralTower>(std::move(dims), end, model);

@@ -5,6 +5,7 @@
 #include "model/gemma3_tower.h"
 #include "model/idefics3_tower.h"
 #include "model/internvl_tower.h"
+#include "model/llava_next_tower.h"
 #include "model/llava_tower.h"
 #include "model/mistral3_tower.h"
 #include "model/qwen2_5_vl_tower.h"
@@ -23,6 +24,8 @@ constexpr TowerOf kTowers[] = {{"Gemma3ForConditionalGeneration", read_gemma3_to
                                {"Idefics3ForConditionalGeneration", read_idefics3_tower},
                                {"InternVLForConditionalGeneration", read_internvl_tower},
                                {"LlavaForConditionalGeneration", read_llava_tower},
+                               {"LlavaNextForConditionalGeneration", read_llava_next_tower},
+                               {"LlavaOnevisionForConditionalGeneration", read_llava_onevision_tower},
                                {"Mistral3ForConditionalGeneration", read_mistral3_tower},
                                {"Qwen2VLForConditionalGeneration", read_qwen2_vl_tower},
                                {"Qwen2_5_VLForConditionalGeneration", read_qwen2_5_vl_tower},

@@ -10,7 +10,9 @@ namespace kvcal {
 namespace {
 
 int64_t n_rows(const Picture& picture, const TowerSpec& tower) {
-  return picture.grid.n_patches() / (tower.patches.merge * tower.patches.merge);
+  int64_t n = 0;
+  for (const PicturePart& part : parts_of(tower.text, squares_of(picture.grid, tower.patches.merge))) n += part.n_rows;
+  return n;
 }
 
 // Text takes the same position on all axes. A picture's squares take those of its rows and columns from where it
@@ -81,11 +83,11 @@ std::vector<int32_t> rows_of(std::span<const int32_t> ids, std::span<const Pictu
     bool first = true;
     for (const PicturePart& part : parts_of(tower.text, squares_of(picture.grid, tower.patches.merge))) {
       const auto at_square = [&] { return row_of.size() < ids.size() && ids[row_of.size()] == tower.token; };
-      if (!first && !part.text.empty() && part.n_squares > 0) {
+      if (!first && !part.text.empty() && part.n_rows > 0) {
         row_of.push_back(-1);
         while (row_of.size() < ids.size() && !at_square()) row_of.push_back(-1);
       }
-      for (int64_t k = 0; k < part.n_squares; ++k) {
+      for (int64_t k = 0; k < part.n_rows; ++k) {
         if (!at_square()) fail("fewer image tokens than a picture has squares");
         row_of.push_back(n++);
       }

@@ -56,7 +56,8 @@ PatchGrid grid_of(const PromptPicture& picture, const PictureTokens& reader) {
 }
 
 void check_tokens(const PictureText& text, const Tokenizer* tokenizer) {
-  if (text.parts && !tokenizer) fail("has a picture, of which texts are a part, but the model has no tokenizer");
+  if (!text.tokens.empty() && !tokenizer)
+    fail("has a picture, of which texts are a part, but the model has no tokenizer");
   for (const std::string_view token : text.tokens)
     if (!tokenizer->id_of(token))
       fail("has a picture, of which " + quoted(token) + " is a part, which the tokenizer does not know");
@@ -71,7 +72,7 @@ std::vector<int32_t> tokens_of(const PatchGrid& grid, const PictureTokens& reade
       const std::vector<int32_t> ids = tokenizer->encode(part.text, false).ids;
       tokens.insert(tokens.end(), ids.begin(), ids.end());
     }
-    tokens.insert(tokens.end(), static_cast<size_t>(part.n_squares), reader.token);
+    tokens.insert(tokens.end(), static_cast<size_t>(part.n_rows), reader.token);
   }
   return tokens;
 }

@@ -23,10 +23,7 @@ PatchRules read_clip_processor(const Json& settings, const PatchShape& shape) {
   if (!get_bool_or(settings, "do_center_crop", true)) fail("do_center_crop is false, expected true");
   if (get_bool_or(settings, "do_pad", false)) fail("do_pad is true, expected false");
   const int64_t side = shape.side * shape.size;
-  for (const EdgeName& name : {EdgeName{"size", "shortest_edge"}, {"crop_size", "height"}, {"crop_size", "width"}})
-    if (const int64_t pixels = read_edge(settings, name, 224); pixels != side)
-      fail(std::string(name.of) + "." + name.edge + " is " + std::to_string(pixels) + ", the model's tower has " +
-           std::to_string(side));
+  expect_edges(settings, {{"size", "shortest_edge"}, {"crop_size", "height"}, {"crop_size", "width"}}, 224, side);
   const PatchGrid square{shape.side, shape.side};
   PatchRules rules{[square](const ImageSize&) { return square; }, Json::array(), kBicubic, {}, {}};
   rules.arranged = [side](const Image& given) { return resized(given, with_shorter_side(given.size, side), kBicubic); };

@@ -7,6 +7,7 @@
 #include "vision/gemma3_processor.h"
 #include "vision/got_ocr2_processor.h"
 #include "vision/idefics3_processor.h"
+#include "vision/llava_next_processor.h"
 #include "vision/pixtral_processor.h"
 #include "vision/qwen2_vl_processor.h"
 
@@ -20,11 +21,15 @@ struct ProcessorOf {
   PatchRules (*read)(const Json& settings, const PatchShape& shape);
 };
 
-constexpr ProcessorOf kProcessors[] = {
-    {kClipProcessor, read_clip_processor},        {kGemma3Processor, read_gemma3_processor},
-    {kGotOcr2Processor, read_got_ocr2_processor}, {kIdefics3Processor, read_idefics3_processor},
-    {kPixtralProcessor, read_pixtral_processor},  {kQwen2VlProcessor, read_qwen2_vl_processor},
-    {kSmolVlmProcessor, read_idefics3_processor}};
+constexpr ProcessorOf kProcessors[] = {{kClipProcessor, read_clip_processor},
+                                       {kGemma3Processor, read_gemma3_processor},
+                                       {kGotOcr2Processor, read_got_ocr2_processor},
+                                       {kIdefics3Processor, read_idefics3_processor},
+                                       {kLlavaNextProcessor, read_llava_next_processor},
+                                       {kLlavaOnevisionProcessor, read_llava_onevision_processor},
+                                       {kPixtralProcessor, read_pixtral_processor},
+                                       {kQwen2VlProcessor, read_qwen2_vl_processor},
+                                       {kSmolVlmProcessor, read_idefics3_processor}};
 
 /// The image processor's own object: published files have it alone, transformers 5 saves all processors in one.
 Json read_settings(const std::filesystem::path& folder) {

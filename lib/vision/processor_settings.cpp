@@ -48,6 +48,13 @@ int64_t read_edge(const Json& settings, const EdgeName& name, int64_t fallback) 
   return pixels;
 }
 
+void expect_edges(const Json& settings, std::initializer_list<EdgeName> names, int64_t fallback, int64_t wanted) {
+  for (const EdgeName& name : names)
+    if (const int64_t pixels = read_edge(settings, name, fallback); pixels != wanted)
+      fail(std::string(name.of) + "." + name.edge + " is " + std::to_string(pixels) + ", the model's tower has " +
+           std::to_string(wanted));
+}
+
 void read_colors(const Json& settings, const Channels& mean, const Channels& deviation, PatchRules& rules) {
   const float of_bytes = static_cast<float>(1.0 / get_number_or(settings, "rescale_factor", 1.0 / 255));
   rules.mean = read_channels(settings, "image_mean", mean, of_bytes);

@@ -3,6 +3,7 @@
 
 #include <array>
 #include <functional>
+#include <initializer_list>
 #include <string_view>
 
 #include "base/json.h"
@@ -39,6 +40,9 @@ struct EdgeName {
   const char *of, *edge;
 };
 int64_t read_edge(const Json& settings, const EdgeName& name, int64_t fallback);
+
+/// Throws Error unless each of these edges has as many pixels as the model's tower.
+void expect_edges(const Json& settings, std::initializer_list<EdgeName> names, int64_t fallback, int64_t wanted);
 
 /// Of R, G, B by a key: a number for each.
 using Channels = std::array<double, 3>;

@@ -34,8 +34,10 @@ from make_arch_goldens import GOLDEN, PRECISIONS, load
 from make_embedding_golden import CAPTURE, layers_of
 from picture_families import FAMILIES, FED, Qwen
 from pictures import IMAGE, draw_tower, picture
+from tile_families import LLAVA_NEXT_CANVASES, ONEVISION_CANVASES, TILE_FAMILIES
 
 FOLDER = GOLDEN.parent / "pictures"
+ALL_FAMILIES = FAMILIES | TILE_FAMILIES
 TOWER = dict(depth=2, hidden_size=16, intermediate_size=16, num_heads=2, num_position_embeddings=16, patch_size=4,
              spatial_merge_size=2, temporal_patch_size=2)
 QWEN2 = dict(depth=2, embed_dim=16, hidden_size=48, num_heads=2, mlp_ratio=2, patch_size=4)
@@ -54,17 +56,22 @@ IDEFICS3 = dict(hidden_size=16, intermediate_size=24, num_hidden_layers=2, num_a
 TOWERS = {"gemma3_vl": SIGLIP, "idefics3": dict(IDEFICS3, layer_norm_eps=0.01), "smolvlm": dict(IDEFICS3, image_size=16),
           "internvl": INTERN_VIT, "internvl_6b": INTERN_VIT_6B,
           "mistral3": dict(PIXTRAL, hidden_act="silu"), "llava": CLIP,
+          "llava_next": dict(CLIP, num_hidden_layers=2, image_size=14, patch_size=7),
+          "llava_onevision": dict(SIGLIP, image_size=14),
           "llava_pixtral": dict(PIXTRAL, patch_size=8, rope_parameters=dict(rope_type="axial", rope_theta=100.0)),
           "qwen2_vl": QWEN2, "qwen2_5_vl": QWEN25, "qwen3_vl": dict(TOWER, deepstack_visual_indexes=[0]),
           "qwen3_5_vl": TOWER, "qwen3_vl_moe": dict(TOWER, depth=1, deepstack_visual_indexes=[0]),
           "qwen3_5_moe_vl": dict(TOWER, depth=1)}
 TEXT = {"internvl_6b": "internvl", "llava_pixtral": "llava"}  # the case of tests/arch/golden, where it has another name
 OUTSIDE = {"idefics3": dict(scale_factor=3),  # of the vision_config
+           "llava_next": dict(image_grid_pinpoints=LLAVA_NEXT_CANVASES),
+           "llava_onevision": dict(image_grid_pinpoints=ONEVISION_CANVASES, vision_aspect_ratio="anyres_max_2"),
            "llava_pixtral": dict(vision_feature_layer=-1, vision_feature_select_strategy="full")}
 PUBLISHED = {"internvl": {"model.": ""}, "mistral3": {"model.": ""}, "smolvlm": {},  # names in older files
              "qwen2_vl": {"model.": ""}, "qwen2_5_vl": {"model.": ""},
              "gemma3_vl": {"model.vision_tower.": "vision_tower.vision_model.", "model.": ""},
-             "llava": {"model.vision_tower.": "vision_tower.vision_model.", "model.": ""}}
+             "llava": {"model.vision_tower.": "vision_tower.vision_model.", "model.": ""},
+             "llava_next": {"model.vision_tower.": "vision_tower.vision_model.", "model.": ""}}
 LEFT_OUT = ("hidden_act", "in_channels", "rope_parameters", "spatial_merge_size", "temporal_patch_size")  # of their configs
 PROMPT = [5, 71, 94, IMAGE, 95, 23, 94, IMAGE, 95, 44, 8, 60]
 
@@ -122,7 +129,7 @@ def write_images(folder: Path) -> None:
             tensors[f"shrunk.png to {h} x {w}, {kind}"] = resized.permute(1, 2, 0)
     save_file({k: x.contiguous() for k, x in tensors.items()}, folder / "images.safetensors")
     with tempfile.TemporaryDirectory() as scratch:
-        made = {f.patches: f.processed(Path(scratch), folder)["patches"] for f in (Qwen, *FAMILIES.values())}
+        made = {f.patches: f.processed(Path(scratch), folder)["patches"] for f in (Qwen, *ALL_FAMILIES.values())}
         save_file({k: x.contiguous() for k, x in made.items()}, folder / "patches.safetensors")
 
 
@@ -185,7 +192,7 @@ def text_tensors(model, inputs: dict) -> dict:
 @torch.no_grad()
 def make(name: str, folder: Path, images: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
-    family = FAMILIES.get(name, Qwen)
+    family = ALL_FAMILIES.get(name, Qwen)
     seen = family.processed(folder, images)
     ids = expanded(seen["tokens"])
     tensors = {}

@@ -197,6 +197,97 @@ TEST_F(PatchProcessorTest, cuts_tiles_for_idefics_3_and_smolvlm) {
             "image_processor_type is 'Idefics3ImageProcessor', expected SmolVLMImageProcessor");
 }
 
+/// What a picture of a size becomes on its canvas: tiles, and of their patches those that are shown.
+struct OnCanvas {
+  ImageSize size;
+  int64_t rows, columns;
+  int64_t shown_rows, shown_columns;
+};
+
+void expect_on_canvas(const PatchProcessor& processor, int64_t side, std::initializer_list<OnCanvas> all) {
+  for (const OnCanvas& c : all) {
+    const PatchGrid grid = processor.grid_of(c.size);
+    const std::string name = std::to_string(c.size.height) + " x " + std::to_string(c.size.width);
+    EXPECT_EQ(grid.width, side) << name;
+    EXPECT_EQ(grid.height, (1 + c.rows * c.columns) * side) << name;
+    EXPECT_EQ(grid.tile_columns, c.columns) << name;
+    EXPECT_EQ(grid.shown_rows, c.shown_rows) << name;
+    EXPECT_EQ(grid.shown_columns, c.shown_columns) << name;
+  }
+}
+
+TEST_F(PatchProcessorTest, fits_pictures_into_canvases_for_llava_next) {
+  const std::vector<CanvasSize> canvases = {{336, 672}, {672, 336}, {672, 672}, {1008, 336}, {336, 1008}};
+  const PatchShape shape{14, 1, 1, kLlavaNextProcessor, 24, {336, canvases}};
+  const Json published = {{"image_processor_type", "LlavaNextImageProcessorFast"},
+                          {"crop_size", {{"height", 336}, {"width", 336}}},
+                          {"do_pad", true},
+                          {"image_grid_pinpoints", {{336, 672}, {672, 336}, {672, 672}, {1008, 336}, {336, 1008}}},
+                          {"size", {{"shortest_edge", 336}}}};
+  expect_on_canvas(load(published, shape), 24,
+                   {{{480, 640}, 2, 2, 36, 48},
+                    {{640, 480}, 2, 2, 48, 36},
+                    {{336, 336}, 1, 2, 24, 24},
+                    {{1, 5000}, 1, 2, 0, 48},
+                    {{5000, 1}, 1, 2, 24, 0},
+                    {{1080, 1920}, 2, 2, 28, 48},
+                    {{3000, 1000}, 3, 1, 72, 24},
+                    {{100, 333}, 1, 2, 14, 48},
+                    {{768, 1150}, 2, 2, 32, 48}});
+  const auto refused = [&](const char* key, const Json& value) {
+    Json other = published;
+    other[key] = value;
+    return refusal(other, shape);
+  };
+  EXPECT_EQ(refused("image_grid_pinpoints", {{336, 672}}), "image_grid_pinpoints is not that of config.json");
+  EXPECT_EQ(refused("image_grid_pinpoints", nullptr), "image_grid_pinpoints is not that of config.json");
+  EXPECT_EQ(refused("size", {{"shortest_edge", 224}}), "size.shortest_edge is 224, the model's tower has 336");
+  EXPECT_EQ(refused("crop_size", nullptr), "crop_size.height is 224, the model's tower has 336");
+  EXPECT_EQ(refused("image_processor_type", "CLIPImageProcessor"),
+            "image_processor_type is 'CLIPImageProcessor', expected LlavaNextImageProcessor");
+}
+
+TEST_F(PatchProcessorTest, fits_pictures_into_canvases_for_llava_onevision) {
+  PatchShape shape{14, 1, 1, kLlavaOnevisionProcessor, 27, {384, {}}};
+  Json pinpoints = Json::array();
+  for (int64_t height = 384; height <= 2304; height += 384)
+    for (int64_t width = 384; width <= 2304; width += 384) {
+      shape.canvases.sizes.push_back({height, width});
+      pinpoints.push_back({height, width});
+    }
+  const Json published = {{"image_processor_type", "LlavaOnevisionImageProcessor"},
+                          {"crop_size", nullptr},
+                          {"image_grid_pinpoints", pinpoints},
+                          {"size", {{"height", 384}, {"width", 384}}}};
+  expect_on_canvas(load(published, shape), 27,
+                   {{{480, 640}, 2, 2, 40, 54},
+                    {{336, 336}, 1, 1, 27, 27},
+                    {{1, 5000}, 1, 1, 1, 27},
+                    {{1080, 1920}, 3, 5, 75, 135},
+                    {{2304, 2304}, 6, 6, 162, 162},
+                    {{3000, 1000}, 6, 2, 162, 54}});
+  Json other = published;
+  other["crop_size"] = {{"height", 380}, {"width", 380}};
+  EXPECT_EQ(refusal(other, shape), "crop_size.height is 380, the model's tower has 384");
+  other = published;
+  other["size"] = {{"height", 384}, {"width", 380}};
+  EXPECT_EQ(refusal(other, shape), "size.width is 380, the model's tower has 384");
+}
+
+TEST_F(PatchProcessorTest, puts_the_whole_picture_in_front_of_a_canvas_and_black_around_it) {
+  const Json settings = {{"size", {{"height", 3}, {"width", 3}}},
+                         {"image_grid_pinpoints", {{3, 6}}},
+                         {"image_mean", {0, 0, 0}},
+                         {"image_std", {1, 1, 1}},
+                         {"rescale_factor", 1}};
+  const PatchShape shape{1, 1, 1, kLlavaOnevisionProcessor, 3, {3, {{3, 6}}}};
+  const PatchProcessor processor = load(settings, shape);
+  const std::vector<float> patches = processor.patches_of({{3, 3}, std::vector<uint8_t>(27, 7)});
+  std::vector<float> red;
+  for (size_t i = 0; i < patches.size(); i += 3) red.push_back(patches[i]);
+  EXPECT_EQ(red, (std::vector<float>{7, 7, 7, 7, 7, 7, 7, 7, 7, 0, 7, 7, 0, 7, 7, 0, 7, 7, 7, 0, 0, 7, 0, 0, 7, 0, 0}));
+}
+
 TEST_F(PatchProcessorTest, cuts_the_middle_out_for_clip) {
   const PatchShape shape{2, 1, 1, kClipProcessor, 2};
   const Json square = {{"size", {{"shortest_edge", 4}}},
