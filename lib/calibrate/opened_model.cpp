@@ -8,8 +8,9 @@ namespace kvcal {
 
 OpenedModel::OpenedModel(const std::filesystem::path& folder, int64_t max_model_len, bool mtp)
     : checkpoint(Checkpoint::open(folder)),
-      model(while_doing("opening " + quoted(folder.string()),
-                        [&] { return parse_model(checkpoint.config(), max_model_len); })),
+      model(while_doing(
+          "opening " + quoted(folder.string()),
+          [&] { return parse_model(with_image_token(checkpoint.config(), checkpoint.folder()), max_model_len); })),
       weights(while_doing("opening " + quoted(folder.string()),
                           [&] { return locate_weights(checkpoint, model->spec()); })) {
   if (!mtp) return;

@@ -1,6 +1,7 @@
 #include "checkpoint/config_file.h"
 
 #include <algorithm>
+#include <charconv>
 #include <optional>
 #include <vector>
 
@@ -129,6 +130,25 @@ ConfigFile read_config(const fs::path& folder_or_file) {
   const fs::path generation = result.folder / "generation_config.json";
   if (is_file(generation)) result.generation_config = read_json_file(generation, kConfigLimits);
   return result;
+}
+
+Json with_image_token(Json config, const fs::path& folder) {
+  const Json* classes = find_member(config, "architectures");
+  const fs::path file = folder / "tokenizer_config.json";
+  if (!classes || *classes != Json::array({"InternVLChatModel"}) || config.contains("image_token_id")) return config;
+  if (!is_file(file)) return config;
+  const Json tokenizer = read_json_file(file, kConfigLimits);
+  const Json* tokens = find_member(tokenizer, "added_tokens_decoder");
+  if (!tokens || !tokens->is_object()) return config;
+  for (const auto& token : tokens->items()) {
+    const Json* content = token.value().is_object() ? find_member(token.value(), "content") : nullptr;
+    int64_t id = -1;
+    const std::string& key = token.key();
+    if (content && *content == "<IMG_CONTEXT>" &&
+        std::from_chars(key.data(), key.data() + key.size(), id).ptr == key.data() + key.size())
+      config["image_token_id"] = id;
+  }
+  return config;
 }
 
 bool quantizes_weights(const Json& quantization_config) {

@@ -20,6 +20,10 @@ struct ConfigFile {
 /// config.json itself. Weights need not exist. Throws Error naming what is there instead.
 ConfigFile read_config(const std::filesystem::path& folder_or_file);
 
+/// The config as parse_model takes it: with image_token_id, where the config of a class (InternVLChatModel) does not
+/// name the token of an image, but tokenizer_config.json does.
+Json with_image_token(Json config, const std::filesystem::path& folder);
+
 /// Of a folder of the Hub's cache (models--org--name) the snapshot that refs/main names, or the only one; none where
 /// the folder has no snapshots. Throws Error where it has several and names none.
 std::optional<std::filesystem::path> hub_snapshot(const std::filesystem::path& folder);

@@ -26,10 +26,10 @@ DecoderDims read_clip_layers(const Json& vision, const ClipDefaults& defaults) {
   return d;
 }
 
-int64_t read_n_seen(const Json& config, int64_t n, int64_t fallback) {
-  const int64_t layer = get_int_or(config, "vision_feature_layer", fallback);
+int64_t read_n_seen(const Json& config, const char* key, int64_t n, int64_t fallback) {
+  const int64_t layer = get_int_or(config, key, fallback);
   if (layer > -1 || layer < -1 - n)
-    fail("vision_feature_layer is " + std::to_string(layer) + ", expected " + std::to_string(-1 - n) + " to -1");
+    fail(std::string(key) + " is " + std::to_string(layer) + ", expected " + std::to_string(-1 - n) + " to -1");
   return n + 1 + layer;
 }
 

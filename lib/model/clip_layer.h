@@ -17,8 +17,8 @@ struct ClipDefaults {
 /// Sizes of the layers of a vision_config. Throws Error where they do not fit each other.
 DecoderDims read_clip_layers(const Json& vision, const ClipDefaults& defaults);
 
-/// How many of `n` layers run: up to the one that vision_feature_layer counts from the end, -1 is the last.
-int64_t read_n_seen(const Json& config, int64_t n, int64_t fallback);
+/// How many of `n` layers run: up to the one that this key counts from the end, -1 is the last.
+int64_t read_n_seen(const Json& config, const char* key, int64_t n, int64_t fallback);
 
 /// Throws Error unless image_size has whole patches of patch_size, not too many.
 void expect_clip_patches(int64_t image_size, int64_t patch_size);

@@ -40,7 +40,7 @@ ClipDims read_clip(const Json& config, int64_t feature_layer) {
   ClipDims dims;
   DecoderDims& d = dims.layers;
   d = read_clip_layers(vision, {1e-5});
-  d.n_layers = read_n_seen(config, d.n_layers, feature_layer);
+  d.n_layers = read_n_seen(config, "vision_feature_layer", d.n_layers, feature_layer);
   const int64_t image = read_size(vision, "image_size", 224), size = read_size(vision, "patch_size", 32);
   expect_clip_patches(image, size);
   dims.patches = {size, 1, 1, kClipProcessor, image / size};

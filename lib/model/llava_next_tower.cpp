@@ -266,7 +266,7 @@ std::unique_ptr<VisionTower> read_llava_onevision_tower(const Json& config, cons
   expect_tile_patches(image, size);
   SiglipDims dims;
   dims.layers = read_clip_layers(vision, {1e-6});
-  dims.layers.n_layers = read_n_seen(config, dims.layers.n_layers, -1);
+  dims.layers.n_layers = read_n_seen(config, "vision_feature_layer", dims.layers.n_layers, -1);
   dims.patches = {
       size, 1, 1, kLlavaOnevisionProcessor, image / size, read_canvases(config, image, onevision_canvases())};
   dims.act = read_activation(vision, "hidden_act", dims.act);

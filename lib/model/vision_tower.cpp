@@ -4,6 +4,7 @@
 
 #include "model/gemma3_tower.h"
 #include "model/idefics3_tower.h"
+#include "model/internvl_chat_tower.h"
 #include "model/internvl_tower.h"
 #include "model/llava_next_tower.h"
 #include "model/llava_tower.h"
@@ -22,6 +23,7 @@ struct TowerOf {
 
 constexpr TowerOf kTowers[] = {{"Gemma3ForConditionalGeneration", read_gemma3_tower},
                                {"Idefics3ForConditionalGeneration", read_idefics3_tower},
+                               {"InternVLChatModel", read_internvl_chat_tower},
                                {"InternVLForConditionalGeneration", read_internvl_tower},
                                {"LlavaForConditionalGeneration", read_llava_tower},
                                {"LlavaNextForConditionalGeneration", read_llava_next_tower},
@@ -48,7 +50,7 @@ std::unique_ptr<VisionTower> read_tower(const Json& config, const ModelSpec& spe
   const TowerOf* found = find_tower(spec.architecture);
   if (!found)
     fail("the vision tower of a " + spec.architecture + " is not run here; give \"embeddings\" instead of pictures");
-  if (spec.placeholders.empty()) fail("config.json has no vision_config with the token of an image");
+  if (spec.placeholders.empty()) fail("neither config.json nor tokenizer_config.json names the token of an image");
   return while_doing("reading vision_config", [&] { return found->read(config, spec); });
 }
 

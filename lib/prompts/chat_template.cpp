@@ -30,7 +30,23 @@ Json prepared_message(const Json& message) {
   return out;
 }
 
-Json prepared_messages(const Json& messages) {
+/// The parts of a content as one text, where their template knows no parts.
+Json as_text(const Json& content, std::string_view picture) {
+  std::string pictures, texts;
+  for (const Json& part : content) {
+    if (!part.is_object()) return content;
+    const std::string type = get_string_or(part, "type", "");
+    if (type != "image" && type != "text") return content;
+    if (type == "image") {
+      pictures += std::string(picture) + "\n";
+    } else {
+      texts += (texts.empty() ? "" : "\n") + get_string_or(part, "text", "");
+    }
+  }
+  return pictures + texts;
+}
+
+Json prepared_messages(const Json& messages, const PictureText& picture) {
   if (!messages.is_array() || messages.empty())
     fail("messages: expected a list of at least one message, found " +
          (messages.is_array() ? std::string("an empty list") : std::string(messages.type_name())));
@@ -39,6 +55,8 @@ Json prepared_messages(const Json& messages) {
     if (!messages[i].is_object())
       fail("message " + std::to_string(i) + " is " + std::string(messages[i].type_name()) + ", expected an object");
     out.push_back(prepared_message(messages[i]));
+    if (Json& message = out.back(); picture.in_front && message.contains("content") && message["content"].is_array())
+      message["content"] = as_text(message["content"], picture.written);
   }
   return out;
 }
@@ -117,7 +135,7 @@ std::string ChatTemplate::render(const ChatInput& input,
     for (const auto& [what, list] : {std::pair{"tools", &input.tools}, {"documents", &input.documents}})
       if (!list->is_null() && !list->is_array())
         fail(std::string(what) + ": expected a list, found " + std::string(list->type_name()));
-    set_variable(variables, "messages", Value::from_json(prepared_messages(input.messages)));
+    set_variable(variables, "messages", Value::from_json(prepared_messages(input.messages, input.picture)));
     // Always defined, but what the user gives under these names stays.
     const auto define = [&](const char* name, Value value, bool given) {
       if (given || !input.extra.contains(name)) set_variable(variables, name, std::move(value));

@@ -7,6 +7,7 @@
 #include "vision/gemma3_processor.h"
 #include "vision/got_ocr2_processor.h"
 #include "vision/idefics3_processor.h"
+#include "vision/internvl_chat_processor.h"
 #include "vision/llava_next_processor.h"
 #include "vision/pixtral_processor.h"
 #include "vision/qwen2_vl_processor.h"
@@ -19,12 +20,14 @@ constexpr int64_t kMostPatches = int64_t{1} << 20;
 struct ProcessorOf {
   std::string_view name;
   PatchRules (*read)(const Json& settings, const PatchShape& shape);
+  bool has_file = true;  // with its settings
 };
 
 constexpr ProcessorOf kProcessors[] = {{kClipProcessor, read_clip_processor},
                                        {kGemma3Processor, read_gemma3_processor},
                                        {kGotOcr2Processor, read_got_ocr2_processor},
                                        {kIdefics3Processor, read_idefics3_processor},
+                                       {kInternVlChatProcessor, read_internvl_chat_processor, false},
                                        {kLlavaNextProcessor, read_llava_next_processor},
                                        {kLlavaOnevisionProcessor, read_llava_onevision_processor},
                                        {kPixtralProcessor, read_pixtral_processor},
@@ -47,11 +50,12 @@ Json read_settings(const std::filesystem::path& folder) {
 }  // namespace
 
 PatchProcessor PatchProcessor::load(const std::filesystem::path& folder, const PatchShape& shape) {
-  const Json settings = read_settings(folder);
+  const ProcessorOf& of = *std::ranges::find(kProcessors, shape.processor, &ProcessorOf::name);
+  const Json settings = of.has_file ? read_settings(folder) : Json::object();
   return while_doing("reading the image processor of " + quoted(folder.string()), [&] {
     PatchProcessor p;
     p.shape_ = shape;
-    p.rules_ = std::ranges::find(kProcessors, shape.processor, &ProcessorOf::name)->read(settings, shape);
+    p.rules_ = of.read(settings, shape);
     return p;
   });
 }
@@ -80,8 +84,9 @@ std::vector<float> PatchProcessor::patches_of(const Image& given) const {
         for (int64_t y = 0; y < size; ++y)
           for (int64_t x = 0; x < size; ++x) {
             const int64_t pixel = (top + row * size + y) * image.size.width + left + column * size + x;
-            out.push_back((static_cast<float>(image.rgb[static_cast<size_t>(pixel) * 3 + c]) - rules_.mean[c]) /
-                          rules_.deviation[c]);
+            out.push_back(
+                (static_cast<float>(image.rgb[static_cast<size_t>(pixel) * 3 + c]) / rules_.unit - rules_.mean[c]) /
+                rules_.deviation[c]);
           }
   };
   for (int64_t i = 0; i < grid.n_patches(); ++i) {

@@ -13,8 +13,8 @@ namespace kvcal {
 /// Image processors of the reference framework.
 constexpr std::string_view kClipProcessor = "CLIPImageProcessor", kGemma3Processor = "Gemma3ImageProcessor",
                            kGotOcr2Processor = "GotOcr2ImageProcessor", kIdefics3Processor = "Idefics3ImageProcessor",
-                           kLlavaNextProcessor = "LlavaNextImageProcessor",
-                           kLlavaOnevisionProcessor = "LlavaOnevisionImageProcessor",
+                           kInternVlChatProcessor = "InternVLChatImageProcessor",  // by its name in servers
+    kLlavaNextProcessor = "LlavaNextImageProcessor", kLlavaOnevisionProcessor = "LlavaOnevisionImageProcessor",
                            kPixtralProcessor = "PixtralImageProcessor", kQwen2VlProcessor = "Qwen2VLImageProcessor",
                            kSmolVlmProcessor = "SmolVLMImageProcessor";
 
@@ -27,6 +27,12 @@ struct Canvases {
   std::vector<CanvasSize> sizes;  // whole tiles; a picture gets the one that it fills best
 };
 
+/// How many tiles a picture is cut into, where config.json says so and not the file of an image processor.
+struct TileLimits {
+  int64_t least = 1, most = 1;
+  bool whole = false;  // behind several tiles the whole picture is one more
+};
+
 /// What a tower wants: squares of `size` pixels, of which merge x merge become one token, each as many times as a video
 /// has frames in a patch.
 struct PatchShape {
@@ -34,6 +40,7 @@ struct PatchShape {
   std::string_view processor{};  // that makes them
   int64_t side = 0;              // patches on each side of every picture, or of its tiles; 0: its own size tells
   Canvases canvases{};           // of a tower that has them
+  TileLimits tiles{};            // of kInternVlChatProcessor
   int64_t values() const { return 3 * frames * size * size; }
 };
 
@@ -75,6 +82,7 @@ struct PictureText {
                                            // tokenized; empty where that is the same
   std::vector<std::string_view> tokens{};  // in the texts of `parts`, that the tokenizer has to know; none: no texts
   std::function<std::vector<PicturePart>(const PatchGrid& squares)> parts{};  // absent: a row for each square
+  bool in_front = false;  // of a message's texts in a chat, each in a line, where templates take one text
 };
 inline std::vector<PicturePart> parts_of(const PictureText& text, const PatchGrid& squares) {
   return text.parts ? text.parts(squares) : std::vector<PicturePart>{{{}, squares.n_patches()}};

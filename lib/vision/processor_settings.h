@@ -21,6 +21,7 @@ struct PatchRules {
   std::array<float, 3> mean, deviation;  // of bytes
   /// A picture as it is cut, from its middle where it is larger than the patches; absent: resized to their pixels.
   std::function<Image(const Image&)> arranged{};
+  float unit = 1;  // bytes are divided by it first
 };
 
 /// Throws Error where the file is another processor's than `shape` names, leaves out a step that all have, or resizes

@@ -66,7 +66,7 @@ Filter make_filter(const ResizeKernel& kernel, int64_t from, int64_t to) {
     for (const double w : all.back()) largest = std::max(largest, w);
     filter.taps.push_back({first, {}});
   }
-  filter.bits = bits_for(largest);
+  filter.bits = kernel.bits > 0 ? kernel.bits : bits_for(largest);
   for (size_t i = 0; i < all.size(); ++i)
     for (const double w : all[i]) {
       const double scaled = w * static_cast<double>(1 << filter.bits);
@@ -109,6 +109,7 @@ Image with_height(const Image& image, int64_t height, const ResizeKernel& kernel
 }  // namespace
 
 const ResizeKernel kBilinear = {1, bilinear}, kBicubic = {2, bicubic}, kLanczos = {3, lanczos};
+const ResizeKernel kPillowBicubic = {2, bicubic, 22};
 
 Image resized(const Image& image, const ImageSize& size, const ResizeKernel& kernel) {
   Image out = size.width == image.size.width ? image : with_width(image, size.width, kernel);

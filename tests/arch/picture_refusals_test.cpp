@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "arch/golden.h"
+#include "checkpoint/config_file.h"
 #include "harness/message_of.h"
 #include "harness/picture_model.h"
 #include "model/architecture.h"
@@ -114,6 +115,29 @@ TEST(PictureRefusals, name_what_a_projector_takes) {
             "reading vision_config: vision_feature_select_strategy is 'full', expected default");
   EXPECT_EQ(refusal_at(llava, "/vision_feature_layer", -3),
             "reading vision_config: vision_feature_layer is -3, expected -2 to -1");
+}
+
+TEST(PictureRefusals, name_what_a_tower_of_internvl_chat_takes) {
+  const std::filesystem::path chat = PictureModel("internvl_chat").source();
+  const auto refused = [&](const char* pointer, const Json& value) {
+    const Json config = read_json_file(chat / "config.json");
+    Json other = config;
+    other[Json::json_pointer(pointer)] = value;
+    return message_of([&] { read_tower(other, parse_model(with_image_token(config, chat))->spec()); });
+  };
+  const std::string begin = "reading vision_config: ";
+  EXPECT_EQ(refused("/ps_version", "v1"), begin + "ps_version is 'v1', expected v2");
+  EXPECT_EQ(refused("/downsample_ratio", 0.25), begin + "downsample_ratio is 0.250000, expected 0.5");
+  EXPECT_EQ(refused("/select_layer", 1), begin + "select_layer is 1, expected -2 to -1");
+  EXPECT_EQ(refused("/force_image_size", 32), begin + "force_image_size is 32, expected the vision_config's 16");
+  EXPECT_EQ(refused("/vision_config/image_size", 18), begin + "image_size is 18, expected whole patches of 4");
+  EXPECT_EQ(refused("/vision_config/norm_type", "batch_norm"),
+            begin + "norm_type is 'batch_norm', expected layer_norm or rms_norm");
+  const Json config = read_json_file(chat / "config.json");
+  EXPECT_EQ(message_of([&] { read_tower(config, parse_model(config)->spec()); }),
+            "neither config.json nor tokenizer_config.json names the token of an image");
+  EXPECT_EQ(with_image_token(config, chat)["image_token_id"], 92);
+  EXPECT_EQ(with_image_token({{"architectures", {"LlamaForCausalLM"}}}, chat).size(), 1U);
 }
 
 TEST(PictureRefusals, name_what_a_canvas_takes) {

@@ -115,7 +115,7 @@ TEST(PicturePrompts, become_the_tokens_of_the_references_processor) {
     EXPECT_EQ(chat.kinds.size(), chat.input_ids.size()) << name;
     ++n_chats;
   }
-  EXPECT_EQ(n_chats, 7);
+  EXPECT_EQ(n_chats, 8);
 }
 
 TEST(PicturePrompts, of_gemma_3_are_written_out_before_they_become_tokens) {
@@ -131,6 +131,19 @@ TEST(PicturePrompts, of_internvl_get_their_start_and_end) {
   const TokenizedPrompt text = fed(PictureModel("internvl"), {{"text", "a<IMG_CONTEXT>b"}, {"image", "grown.jpg"}});
   EXPECT_EQ(text.text, "a<img><IMG_CONTEXT></img>b");
   EXPECT_EQ(text.input_ids, (std::vector<int32_t>{10, 93, 92, 92, 92, 92, 94, 11}));
+}
+
+TEST(PicturePrompts, of_internvl_chat_are_words_in_the_text) {
+  const PictureModel pictures("internvl_chat");
+  const TokenizedPrompt text = fed(pictures, {{"text", "a<image>b"}, {"image", "grown.jpg"}});
+  EXPECT_EQ(text.text, "a<img><IMG_CONTEXT></img>b");
+  EXPECT_EQ(text.input_ids, (std::vector<int32_t>{10, 93, 92, 92, 92, 92, 94, 11}));
+  const auto part = [](const char* key, const char* value) { return Json{{"type", key}, {key, value}}; };
+  const Json content = {part("text", "a"), part("image", "grown.jpg"), part("text", "b"), part("image", "shrunk.png")};
+  const TokenizedPrompt chat = fed(pictures, {{"messages", {{{"role", "user"}, {"content", content}}}}});
+  EXPECT_TRUE(
+      chat.text.starts_with("<|im_start|>user\n<img><IMG_CONTEXT></img>\n<img><IMG_CONTEXT></img>\na\nb<|im_end|>"))
+      << chat.text;
 }
 
 TEST(PicturePrompts, of_pixtral_need_the_tokens_that_end_rows) {

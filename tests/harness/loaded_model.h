@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "checkpoint/checkpoint.h"
+#include "checkpoint/config_file.h"
 #include "model/architecture.h"
 #include "ops/cpu/cpu_ops.h"
 #include "prefill/generate.h"
@@ -22,7 +23,7 @@ struct LoadedModel {
       : LoadedModel(folder, make_cpu_ops(options)) {}
   LoadedModel(const std::filesystem::path& folder, std::unique_ptr<Ops> backend)
       : checkpoint(Checkpoint::open(folder)),
-        model(parse_model(checkpoint.config())),
+        model(parse_model(with_image_token(checkpoint.config(), checkpoint.folder()))),
         weights(locate_weights(checkpoint, model->spec())),
         ops(std::move(backend)) {}
   LoadedModel(const LoadedModel&) = delete;  // the weights refer to the checkpoint beside them

@@ -33,7 +33,8 @@ class PictureModel {
         folder_(std::filesystem::temp_directory_path() / ("kvcal-pictures-" + name + "-" + std::to_string(getpid()))) {
     std::filesystem::remove_all(folder_);
     std::filesystem::create_directories(folder_);
-    for (const char* file : {"config.json", "preprocessor_config.json", "tokenizer.json", "chat_template.jinja"})
+    for (const char* file :
+         {"config.json", "preprocessor_config.json", "tokenizer.json", "tokenizer_config.json", "chat_template.jinja"})
       if (std::filesystem::exists(source_ / file)) std::filesystem::copy_file(source_ / file, folder_ / file);
     write_weights();
   }
@@ -50,7 +51,7 @@ class PictureModel {
 
  private:
   static bool of_tower(std::string_view name) {
-    constexpr std::string_view kModules[] = {"visual.", "vision_tower."};
+    constexpr std::string_view kModules[] = {"visual.", "vision_model.", "vision_tower."};
     return std::ranges::any_of(kModules, [&](std::string_view module) { return name.find(module) != name.npos; });
   }
 

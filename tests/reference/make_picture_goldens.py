@@ -51,10 +51,11 @@ PIXTRAL = dict(model_type="pixtral", hidden_size=16, intermediate_size=24, num_h
                head_dim=8, patch_size=4)
 INTERN_VIT = dict(model_type="internvl_vision", attention_bias=True, hidden_size=16, image_size=[16, 16], intermediate_size=24,
                   num_attention_heads=2, num_hidden_layers=2, patch_size=[4, 4])
+INTERN_VIT_CHAT = dict(INTERN_VIT, num_hidden_layers=1, use_qk_norm=True)
 INTERN_VIT_6B = dict(INTERN_VIT, attention_bias=False, norm_type="rms_norm", num_hidden_layers=1, use_qk_norm=True)
 IDEFICS3 = dict(hidden_size=16, intermediate_size=24, num_hidden_layers=2, num_attention_heads=2, image_size=26, patch_size=4)
 TOWERS = {"gemma3_vl": SIGLIP, "idefics3": dict(IDEFICS3, layer_norm_eps=0.01), "smolvlm": dict(IDEFICS3, image_size=16),
-          "internvl": INTERN_VIT, "internvl_6b": INTERN_VIT_6B,
+          "internvl": INTERN_VIT, "internvl_6b": INTERN_VIT_6B, "internvl_chat": INTERN_VIT_CHAT,
           "mistral3": dict(PIXTRAL, hidden_act="silu"), "llava": CLIP,
           "llava_next": dict(CLIP, num_hidden_layers=2, image_size=14, patch_size=7),
           "llava_onevision": dict(SIGLIP, image_size=14),
@@ -205,9 +206,11 @@ def make(name: str, folder: Path, images: Path) -> None:
                 made |= text_tensors(model, dict(inputs, input_ids=ids))
             tensors |= {f"{precision}.{k}": x.detach().clone().contiguous() for k, x in made.items()}
         tower = {stored_name(name, n): p.data.bfloat16().contiguous() for n, p in tower_parameters(model).items()}
-    save_file(tower, folder / "tower.safetensors")
+    save_file(family.stored(tower) if hasattr(family, "stored") else tower, folder / "tower.safetensors")
     save_file(tensors, folder / "golden.safetensors")
     config = with_tower(name, golden_of(name, "config"))
+    if hasattr(family, "published"):
+        config = family.published(config, TOWERS[name])
     if name in PUBLISHED:
         left_out = set(LEFT_OUT) - TOWERS[name].keys()
         config["vision_config"] = {key: value for key, value in config["vision_config"].items() if key not in left_out}

@@ -5,9 +5,11 @@ from pathlib import Path
 
 import torch
 import transformers
+from PIL import Image
+from tokenizers import decoders
 
 from json_lines import write_json
-from picture_families import (FED, LlavaClip, by_squares, chat_through, of_auto, through_tower, tokens_through,
+from picture_families import (CHAT, FED, LlavaClip, by_squares, chat_through, of_auto, through_tower, tokens_through,
                               write_tokenizer)
 from pictures import IMAGE, blocks
 
@@ -29,6 +31,8 @@ ONEVISION_PROCESSOR = dict(image_processor_type="LlavaOnevisionImageProcessor", 
                            image_std=[0.5, 0.3, 0.25])
 IDEFICS3_TEMPLATE = ("{% for m in messages %}{{ m['role'] }} {% for c in m['content'] %}{% if c['type'] == 'image' %}<image>"
                      "{% else %}{{ c['text'] }}{% endif %}{% endfor %}<end_of_utterance>\n{% endfor %}")
+INTERNVL_CHAT_TEMPLATE = ("{% for m in messages %}{{ '<|im_start|>' + m['role'] + '\n' + m['content'] + '<|im_end|>\n' }}{% endfor %}"
+                          "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}")
 INTERNVL_TEMPLATE = ("{% for m in messages %}<|im_start|>{{ m['role'] }}\n{% for c in m['content'] %}"
                      "{% if c['type'] == 'image' %}<IMG_CONTEXT>\n{% else %}{{ c['text'] }}{% endif %}{% endfor %}"
                      "<|im_end|>\n{% endfor %}"
@@ -124,6 +128,76 @@ class InternVL:
         return chat_through(cls.processor_of(folder), INTERNVL_TEMPLATE, folder, images)
 
 
+class InternVLChat(InternVL):
+    """The same tower by the names of its makers, whose processing of pictures comes as code, which vLLM has too."""
+    patches = "InternVLChatImageProcessor"
+
+    @classmethod
+    def processor_of(cls, folder: Path):
+        from vllm.transformers_utils.processors.internvl import InternVLChatImageProcessor, InternVLChatProcessor
+        special = {"<pad>": 0, "<|im_start|>": 89, "<|im_end|>": 90, "<IMG_CONTEXT>": IMAGE, "<img>": 93, "</img>": 94}
+        plain = write_tokenizer(folder, {"\n": 38}, [], special)
+        write_json(folder / "tokenizer_config.json", dict(added_tokens_decoder={str(IMAGE): dict(content="<IMG_CONTEXT>")}))
+        plain.decoder = decoders.Fuse()  # as published ones, puts no spaces between tokens
+        tokenizer = transformers.PreTrainedTokenizerFast(tokenizer_object=plain, pad_token="<pad>")
+        of_images = InternVLChatImageProcessor(image_size=cls.side * cls.patch, min_dynamic_patch=1, max_dynamic_patch=5,
+                                               dynamic_image_size=True, use_thumbnail=True)
+        return InternVLChatProcessor(of_images, tokenizer, image_seq_length=(cls.side // cls.merge) ** 2)
+
+    @classmethod
+    def processed(cls, folder: Path, images: Path) -> dict:
+        processor = cls.processor_of(folder)
+        made = processor(text="<image>" * len(FED), images=[Image.open(images / f).convert("RGB") for f in FED],
+                         return_tensors="pt")
+        pixels, n_tiles = made["pixel_values_flat"], made["image_num_patches"].tolist()
+        tokens = [[IMAGE] * n * processor.image_seq_length for n in n_tiles]
+        assert made["input_ids"][0].tolist() == sum(([93, *t, 94] for t in tokens), [])
+        return {"patches": torch.cat([blocks(x, cls.patch, cls.merge).flatten(1) for x in pixels]),
+                "grids": [[n * cls.side, cls.side] for n in n_tiles], "tokens": tokens, "inputs": dict(pixel_values=pixels)}
+
+    @staticmethod
+    def published(config: dict, tower: dict) -> dict:
+        """What the makers' config.json says of the framework's vision_config, and in place of an image processor's file."""
+        keys = ("hidden_act", "hidden_size", "intermediate_size", "layer_norm_eps", "norm_type", "num_attention_heads",
+                "num_channels", "num_hidden_layers")
+        vision = {key: config["vision_config"][key] for key in keys} | dict(
+            model_type="intern_vit_6b", image_size=tower["image_size"][0], patch_size=tower["patch_size"][0],
+            qk_normalization=tower["use_qk_norm"], qkv_bias=tower["attention_bias"])
+        return dict(config, vision_config=vision, downsample_ratio=0.5, dynamic_image_size=True,
+                    force_image_size=vision["image_size"], max_dynamic_patch=5, min_dynamic_patch=1, ps_version="v2",
+                    use_thumbnail=True)
+
+    @staticmethod
+    def stored(tower: dict) -> dict:
+        """By the makers' names, with queries, keys and values in one weight."""
+        names = {"model.multi_modal_projector.layer_norm": "mlp1.0", "model.multi_modal_projector.linear_1": "mlp1.1",
+                 "model.multi_modal_projector.linear_2": "mlp1.3", "model.vision_tower": "vision_model",
+                 "cls_token": "class_embedding", "patch_embeddings.projection": "patch_embedding",
+                 "position_embeddings": "position_embedding", "encoder.layer.": "encoder.layers.", "attention": "attn",
+                 "projection_layer": "proj", "layernorm_before": "norm1", "layernorm_after": "norm2", "lambda_": "ls"}
+        out = {}
+        for name, tensor in tower.items():
+            for of_framework, own in names.items():
+                name = name.replace(of_framework, own)
+            parts = [name.replace("q_proj", f"{part}_proj") for part in "qkv"]
+            out[name] = tensor
+            if name.endswith("v_proj.weight") or name.endswith("v_proj.bias"):
+                parts = [name.replace("v_proj", f"{part}_proj") for part in "qkv"]
+                out[name.replace("v_proj", "qkv")] = torch.cat([out.pop(part) for part in parts])
+        return out
+
+    @classmethod
+    def chat(cls, folder: Path, images: Path) -> dict:
+        """vLLM puts what stands for the pictures of a message in front of its texts, each in a line."""
+        (folder / "chat_template.jinja").write_text(INTERNVL_CHAT_TEMPLATE)
+        processor = cls.processor_of(folder)
+        flat = [dict(CHAT[0], content="\n".join(["<image>", CHAT[0]["content"][1]["text"]]))]
+        text = processor.tokenizer.apply_chat_template(flat, chat_template=INTERNVL_CHAT_TEMPLATE, tokenize=False,
+                                                       add_generation_prompt=True)
+        ids = processor(text=text, images=[Image.open(images / FED[0])], return_tensors="pt")["input_ids"][0]
+        return {"chat": CHAT, "chat_ids": ids.tolist()}
+
+
 class Idefics3:
     """SigLIP on one tile for each picture, of which 2 pixels are left over by the patches."""
     patches = "Idefics3ImageProcessor"
@@ -183,5 +257,5 @@ class SmolVlm(Idefics3):
     fed = ("shrunk.png", "wide.png")
 
 
-TILE_FAMILIES = {"idefics3": Idefics3, "internvl": InternVL, "internvl_6b": InternVL, "llava_next": LlavaNext,
-                 "llava_onevision": LlavaOnevision, "smolvlm": SmolVlm}
+TILE_FAMILIES = {"idefics3": Idefics3, "internvl": InternVL, "internvl_6b": InternVL,
+                 "internvl_chat": InternVLChat, "llava_next": LlavaNext, "llava_onevision": LlavaOnevision, "smolvlm": SmolVlm}
