@@ -99,7 +99,7 @@
   LINE("OlmoHybridForCausalLM", parse_olmo_hybrid)                      \
   LINE("OlmoeForCausalLM", parse_olmoe)                                 \
   LINE("Phi3ForCausalLM", parse_phi3)                                   \
-  LINE("Phi4MMForCausalLM", parse_phi4mm)                              \
+  LINE("Phi4MMForCausalLM", parse_phi4mm)                               \
   LINE("PhiForCausalLM", parse_phi)                                     \
   LINE("PhiMoEForCausalLM", parse_phi_moe)                              \
   LINE("Qwen2AudioForConditionalGeneration", parse_qwen2_audio)         \
