@@ -68,7 +68,8 @@ struct Copies {
 
 /// Block: a tile of rows and one of columns, columns counted first: neighbours in time read the same rows of x.
 template <class Y>
-__global__ void __launch_bounds__(kThreads, 1) grouped_warpgroups_kernel(GroupedProduct p, int64_t column_tiles) {
+__global__ void __launch_bounds__(kHasWarpgroups ? kThreads : kWarp, 1)
+    grouped_warpgroups_kernel(GroupedProduct p, int64_t column_tiles) {
   if (!kHasWarpgroups) return;
   const TileRows tile = TileRows::of<kRows>(blockIdx.x / column_tiles, p);
   if (tile.begin >= tile.end) return;
@@ -125,7 +126,7 @@ void start(const GroupedProduct& p, cudaStream_t stream) {
 
 // ---------------------------------------------------------------- launcher
 
-bool has_warpgroups() { return has_body(KVCAL_KERNEL(grouped_warpgroups_kernel<bf16>)); }
+bool has_warpgroups() { return has_body(KVCAL_KERNEL(grouped_warpgroups_kernel<bf16>), kThreads); }
 
 void grouped_by_warpgroups(const GroupedProduct& p, cudaStream_t stream) {
   if (p.y_type == DType::F32)

@@ -46,15 +46,14 @@ void launch(const Kernel<P...>& kernel, const dim3& grid, const dim3& block, siz
   if (error != cudaSuccess) check(error, describe_launch(kernel.name, grid, block, shared_bytes));
 }
 
-/// Whether the code that this device gets of a kernel is more than a return: where nvcc was not asked for the one
-/// architecture that has its instructions, it needs no registers.
+/// Whether this device gets code of a kernel that only some architectures have: the others' takes fewer threads than it
+/// is started with (its launch bounds), and does nothing.
 template <class... P>
-bool has_body(const Kernel<P...>& kernel) {
+bool has_body(const Kernel<P...>& kernel, [[maybe_unused]] int threads) {
 #ifdef __CUDACC__
-  constexpr int kRegistersOfNothing = 16;
   cudaFuncAttributes found{};
   check(cudaFuncGetAttributes(&found, kernel.function), std::string("asking for the code of ") + kernel.name);
-  return found.numRegs > kRegistersOfNothing;
+  return found.maxThreadsPerBlock >= threads;
 #else
   return emulator::has_body(kernel.name);
 #endif

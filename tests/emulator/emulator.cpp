@@ -82,6 +82,7 @@ struct Fiber {
   std::unique_ptr<char[]> stack;
   Extent index;
   State state = State::Ready;
+  bool threw = false;
   unsigned mask = 0;                     // of the warp operation it waits in
   bool orders_memory = false;            // which is __syncwarp()
   std::array<char, kPayload> payload;    // given to publish()
@@ -127,6 +128,7 @@ void fiber_main() {
         throw std::logic_error("a thread ends with asynchronous copies that nobody waited for");
       if (!self().products.waited_for()) throw std::logic_error("a thread ends with products that nobody waited for");
     } catch (...) {
+      self().threw = true;
       if (!g_block->error) g_block->error = std::current_exception();
     }
     wait(State::Done);
@@ -140,11 +142,13 @@ std::vector<std::max_align_t> poisoned(size_t bytes) {
 }
 
 void start_fiber(Fiber& fiber, size_t i, const Extent& block) {
-  const bool fresh = !fiber.stack || fiber.state != State::Done;  // or left in the middle of a thread by an error
-  if (!fiber.stack) fiber.stack.reset(new char[kStackBytes]);     // not initialised: most of it stays untouched
+  // Or left in the middle of a thread by an error, of which the address sanitizer has not seen the end of functions.
+  const bool fresh = !fiber.stack || fiber.state != State::Done || fiber.threw;
+  if (!fiber.stack) fiber.stack.reset(new char[kStackBytes]);  // not initialised: most of it stays untouched
   const auto n = static_cast<unsigned>(i);
   fiber.index = {n % block.x, n / block.x % block.y, n / (block.x * block.y)};
   fiber.state = State::Ready;
+  fiber.threw = false;
   fiber.open_copies.clear();
   fiber.copies.clear();
   fiber.products = {};

@@ -193,7 +193,8 @@ TEST(Config, dense_families_refuse_by_name) {
   const auto contains = [](const std::string& text, const std::string& part) {
     EXPECT_NE(text.find(part), std::string::npos) << text;
   };
-  contains(refused("Phi3ForCausalLM", {{"attention_bias", true}}), "attention_bias is not supported");
+  contains(refused("Phi3ForCausalLM", {{"attention_bias", true}}),
+           "attention_bias is true; the class is read without it");
   contains(refused("Phi3ForCausalLM", {{"rope_scaling", {{"type", "longrope"}}}}),
            "rope_parameters.original_max_position_embeddings is missing");
   contains(refused("SmolLM3ForCausalLM", {{"no_rope_layers", {1}}}), "no_rope_layers has 1 entries, expected 3");

@@ -227,6 +227,8 @@ TEST(BailingConfig, refusals) {
   expect_refusal(ling({{"rotary_dim", 8}}), "rotary_dim is 8, but partial_rotary_factor turns 16");
   expect_refusal(ling({{"use_bias", true}}), "use_bias is true");
   expect_refusal(ling({{"norm_head", true}}), "norm_head is true");
+  expect_refusal(ling({{"use_sliding_window", true}, {"sliding_window", 4}}), "use_sliding_window is true");
+  expect_refusal(ling({{"multi_gate", true}}), "multi_gate is true");
   expect_refusal(ling({{"use_qk_norm", true}, {"use_rmsnorm", false}}), "use_rmsnorm is false");
   Json no_experts = ling();
   no_experts.erase("num_experts");
@@ -317,6 +319,15 @@ TEST(MiMoConfig, layers_with_a_window_have_heads_and_sinks_of_their_own) {
   EXPECT_TRUE(sliding.learned_sinks);
   EXPECT_GT(spec.layers[1].parameters, int64_t{256} * 3 * 64 * 2048);  // experts
   EXPECT_FALSE(parse_model(mimo({{"add_swa_attention_sink_bias", false}}))->spec().caches.at(1).learned_sinks);
+}
+
+TEST(MiMoConfig, one_table_of_rope_for_all_layers_says_the_published_keys_again) {
+  const Json table = {{"rope_theta", 5e6}, {"partial_rotary_factor", 0.5}, {"rope_type", "default"}};
+  const ModelSpec spec = parse_model(mimo({{"swa_rope_theta", 1e4}, {"rope_parameters", table}}))->spec();
+  EXPECT_EQ(spec.caches.at(0).rotary_dim, 96);
+  EXPECT_EQ(spec.caches.at(1).rotary_dim, 96);
+  expect_refusal(mimo({{"rope_parameters", {{"rope_type", "yarn"}, {"rope_theta", 5e6}, {"factor", 2}}}}),
+                 "rope_type that is not default");
 }
 
 TEST(MiMoConfig, refusals) {

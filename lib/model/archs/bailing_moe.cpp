@@ -47,7 +47,10 @@ MoeDims read_moe(const Json& text, int64_t hidden) {
   MoeDims d = read_biased_moe_dims(text, hidden, kMoeDefaults);
   d.shared_ffn = d.shared_ffn / d.ffn * read_size(text, "moe_shared_expert_intermediate_size", d.ffn);
   d.routing.scoring = read_scoring(text);
-  if (d.routing.scoring == Scoring::Softmax) d.logits = RouterLogits::Activations;
+  if (d.routing.scoring == Scoring::Softmax) {
+    d.logits = RouterLogits::Activations;
+    d.routing.group_best = 1;
+  }
   return d;
 }
 
@@ -62,6 +65,9 @@ RopeSpec read_rotation(const Json& text, int64_t head_dim) {
 
 void refuse_others(const Json& text) {
   if (get_bool_or(text, "use_bias", false)) fail("use_bias is true; the class is read without biases of its products");
+  if (get_bool_or(text, "use_sliding_window", false))
+    fail("use_sliding_window is true; the class is read without windows");
+  if (get_bool_or(text, "multi_gate", false)) fail("multi_gate is true; the class is read with one router a layer");
   if (get_bool_or(text, "norm_head", false)) fail("norm_head is true; the class is read with its head as it is");
   if (get_bool_or(text, "use_qk_norm", false) && !get_bool_or(text, "use_rmsnorm", true))
     fail("use_rmsnorm is false; the class is read with RMS norms of q and k");

@@ -139,12 +139,25 @@ std::vector<std::string> read_kinds(const Json& text, int64_t n_layers) {
   return kinds;
 }
 
+/// One table for all layers, as newer tools write it beside the published keys: those keys again.
+Json without_flat_table(const Json& text) {
+  Json own = text;
+  const Json* table = find_member(text, "rope_parameters");
+  if (!table) return own;
+  if (get_string_or(*table, "rope_type", "default") != "default")
+    fail("rope_parameters have a rope_type that is not default, which vLLM does not read in this class");
+  for (const char* key : {"rope_theta", "partial_rotary_factor"})
+    if (table->contains(key) && !find_member(text, key)) own[key] = (*table)[key];
+  own.erase("rope_parameters");
+  return own;
+}
+
 RopeSpec read_rope_of(const Json& text, const std::string& kind, int64_t head_dim) {
   const bool slides = kind == kSliding;
   const RopeDefaults& defaults = slides ? kSlidingRope : kFullRope;
   if (const auto own = rope_config_of_kind(text, kind)) return read_rope(*own, head_dim, defaults);
   if (find_member(text, "rope_scaling")) fail("rope_scaling is given, which vLLM does not read in this class");
-  Json own = text;
+  Json own = without_flat_table(text);
   if (slides) own["rope_theta"] = get_number_or(text, "swa_rope_theta", kSlidingRope.theta);
   return read_rope(own, head_dim, defaults);
 }

@@ -26,7 +26,7 @@ class Phi3 final : public AttentionModel {
       : AttentionModel(config, read_decoder_dims(config, kDefaults)), has_adapters_(has_adapters) {
     const Json& text = text_config(config);
     for (const char* bias : {"attention_bias", "mlp_bias", "lm_head_bias"})
-      if (get_bool_or(text, bias, false)) fail(std::string(bias) + " is not supported for Phi3ForCausalLM");
+      if (get_bool_or(text, bias, false)) fail(std::string(bias) + " is true; the class is read without it");
     rope_ = read_rope(text, dims_.head_dim, {});
     for (const int64_t window : read_windows(text, dims_.n_layers, 0)) {
       add_attention_layer(spec_, dims_, rope_, window, plain_decoder_parameters(dims_, {}));
