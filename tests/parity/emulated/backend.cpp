@@ -1,7 +1,7 @@
 // The CUDA backend, its kernels running in the emulator, as what the parity tests test.
 //
 // Every test runs with the threads of a block ascending and shuffled. A whole run must have launched every
-// kernel of kernels/.
+// kernel of kernels/ that the device has.
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -48,7 +48,8 @@ class LaunchCount final : public Emulation {
     for (const auto& [name, n] : emulator::launches()) launched.insert(name.substr(0, name.find('<')));
     const std::set<std::string> defined = kernels_of_the_tree();
     EXPECT_GE(defined.size(), 10U);
-    for (const std::string& name : defined) EXPECT_TRUE(launched.contains(name)) << name << " was never launched";
+    for (const std::string& name : defined)
+      EXPECT_EQ(launched.contains(name), emulator::has_body(name)) << name << ": whether it was launched";
   }
 };
 
