@@ -91,7 +91,8 @@ PromptsJob resolve(const PromptsFlags& flags) {
   if (job.tokenizer) job.chat_template = ChatTemplate::load(model);
   if (!flags.prompts.needles.lengths.empty()) hide_needles(job, flags);
   if (std::ranges::any_of(job.set.records, [](const PromptRecord& r) { return !r.pictures.empty(); })) {
-    const Json config = with_image_token(read_config(model).config, read_config(model).folder);
+    const ConfigFile file = read_config(model);
+    const Json config = with_image_token(file.config, file.folder);
     job.options.pictures = picture_tokens(job.set, model, config, parse_model(config)->spec());
     if (!job.tokenizer && !job.options.pictures->text.tokens.empty()) job.tokenizer = Tokenizer::load(model);
   }

@@ -117,9 +117,10 @@ GluMlp::GluMlp(WeightLoader& loader, WeightBinder weights, int64_t hidden, int64
 
 Tensor GluMlp::forward(Ops& op, const Tensor& x) const { return op.glu_mlp(x, w); }
 
-GluWeights load_fused_glu(WeightLoader& loader, WeightBinder& w, const std::string& name, int64_t hidden, int64_t ffn) {
-  const HostLinear both = projection(w, name, 2 * ffn, hidden);
-  return loader.load_glu(both.rows(0, ffn), both.rows(ffn, ffn), projection(w, "down_proj", hidden, ffn));
+GluWeights load_fused_glu(WeightLoader& loader, WeightBinder& w, const FusedGluNames& names, int64_t hidden,
+                          int64_t ffn) {
+  const HostLinear both = projection(w, names.gate_up, 2 * ffn, hidden);
+  return loader.load_glu(both.rows(0, ffn), both.rows(ffn, ffn), projection(w, names.down, hidden, ffn));
 }
 
 Tensor attend(Ops& op, const KvLayout& s, std::span<const Tensor> qkv, const Linear& wo, const Batch& batch,

@@ -84,8 +84,13 @@ struct GluMlp {
   Tensor forward(Ops& op, const Tensor& x) const;  // [tokens, hidden] -> [tokens, hidden]
 };
 
-/// "NAME.weight": gate rows, then up rows: [2 ffn, hidden], and "down_proj.weight" of the binder's module.
-GluWeights load_fused_glu(WeightLoader& loader, WeightBinder& w, const std::string& name, int64_t hidden, int64_t ffn);
+/// Below the binder's module, without ".weight".
+struct FusedGluNames {
+  std::string gate_up, down;
+};
+/// Gate rows, then up rows, in one weight, [2 ffn, hidden], and the other one.
+GluWeights load_fused_glu(WeightLoader& loader, WeightBinder& w, const FusedGluNames& names, int64_t hidden,
+                          int64_t ffn);
 
 /// The taps, then attention over the layer's cache. q [tokens, n_heads, D], k, v [tokens, n_kv_heads, D] ->
 /// [tokens, n_heads·D], which `wo` is for, or an absent tensor with Tail::Skip. Scale and window are the layout's;

@@ -16,6 +16,27 @@ Tensor scaled(Ops& op, const Tensor& x, const Tensor& factors) {
 
 }  // namespace
 
+Norm::Kind read_intern_norm(const Json& vision, const char* fallback) {
+  const std::string type = get_string_or(vision, "norm_type", fallback);
+  if (type != "layer_norm" && type != "rms_norm")
+    fail("norm_type is " + quoted(type) + ", expected layer_norm or rms_norm");
+  return type == "layer_norm" ? Norm::Kind::Layer : Norm::Kind::Rms;
+}
+
+void check_downsampling(const Json& config) {
+  if (const double ratio = get_number_or(config, "downsample_ratio", 0.5); ratio != 0.5)
+    fail("downsample_ratio is " + std::to_string(ratio) + ", expected 0.5");
+}
+
+Norm load_rms_norm(WeightLoader& loader, WeightBinder& w, const std::string& name, const InternVitDims& d, float eps) {
+  return {Norm::Kind::Rms, eps, loader.load_gain(w(name + ".weight", {d.hidden}), Gain::Plain), {}};
+}
+
+Norm load_block_norm(WeightLoader& loader, WeightBinder& w, const std::string& name, const InternVitDims& d) {
+  return d.norm == Norm::Kind::Layer ? load_layer_norm(loader, w, name, d.hidden, d.eps)
+                                     : load_rms_norm(loader, w, name, d, d.eps);
+}
+
 void check_intern_vit(const InternVitDims& d) {
   const PatchShape& p = d.patches;
   expect_size("hidden_size", d.hidden % d.n_heads == 0, d.hidden, "a multiple of " + std::to_string(d.n_heads));

@@ -3,6 +3,7 @@
 // (docs/model-notes.md, "Images").
 #pragma once
 
+#include <string>
 #include <vector>
 
 #include "model/decoder_parts.h"
@@ -21,6 +22,19 @@ struct InternVitDims {
   int64_t tile_rows() const { return tile() + 1; }              // led by the class
   int64_t merged() const { return hidden * patches.merge * patches.merge; }
 };
+
+/// norm_type. Throws Error for another than InternViT has.
+Norm::Kind read_intern_norm(const Json& vision, const char* fallback);
+
+/// downsample_ratio: squares of two by two patches become one row. Throws Error for another.
+void check_downsampling(const Json& config);
+
+/// RMSNorm over a row of the blocks.
+Norm load_rms_norm(WeightLoader& loader, WeightBinder& w, const std::string& name, const InternVitDims& dims,
+                   float eps);
+
+/// A norm of the blocks' kind.
+Norm load_block_norm(WeightLoader& loader, WeightBinder& w, const std::string& name, const InternVitDims& dims);
 
 /// Throws Error where sizes do not fit each other.
 void check_intern_vit(const InternVitDims& dims);

@@ -18,10 +18,6 @@ struct ChatDims {
   bool heads_normed = false;  // q and k
 };
 
-Norm load_rms_norm(WeightLoader& loader, WeightBinder& w, const std::string& name, const InternVitDims& d) {
-  return {Norm::Kind::Rms, d.eps, loader.load_gain(w(name + ".weight", {d.hidden}), Gain::Plain), {}};
-}
-
 class InternVlChatTower final : public VisionTower {
  public:
   InternVlChatTower(const ChatDims& dims, TowerSpec spec) : dims_(dims) { spec_ = std::move(spec); }
@@ -40,12 +36,9 @@ class InternVlChatTower final : public VisionTower {
     const InternVitDims& d = dims_.vit;
     const int64_t h = d.hidden;
     WeightBinder w = weights.at("vision_model.encoder.layers." + std::to_string(block) + ".");
-    const auto norm = [&](const char* name) {
-      return d.norm == Norm::Kind::Layer ? load_layer_norm(loader, w, name, h, d.eps)
-                                         : load_rms_norm(loader, w, name, d);
-    };
+    const auto norm = [&](const char* name) { return load_block_norm(loader, w, name, d); };
     const auto norm_of_heads = [&](const char* name) {
-      return dims_.heads_normed ? load_rms_norm(loader, w, name, d) : Norm{};
+      return dims_.heads_normed ? load_rms_norm(loader, w, name, d, d.eps) : Norm{};
     };
     const auto scale = [&](const char* name) { return w(name, {h}).reshaped({1, h}); };
     const HostLinear all = projection(w, "attn.qkv", 3 * h, h, dims_.qkv);
@@ -70,13 +63,6 @@ class InternVlChatTower final : public VisionTower {
   ChatDims dims_;
 };
 
-Norm::Kind read_norm(const Json& vision) {
-  const std::string type = get_string_or(vision, "norm_type", "rms_norm");
-  if (type != "layer_norm" && type != "rms_norm")
-    fail("norm_type is " + quoted(type) + ", expected layer_norm or rms_norm");
-  return type == "layer_norm" ? Norm::Kind::Layer : Norm::Kind::Rms;
-}
-
 /// Tiles of a picture: one where dynamic_image_size is not set.
 TileLimits read_limits(const Json& config) {
   if (!get_bool_or(config, "dynamic_image_size", false)) return {};
@@ -93,7 +79,7 @@ InternVitDims read_vit(const Json& config) {
   d.n_heads = read_size(vision, "num_attention_heads", 25);
   d.n_layers = read_n_seen(config, "select_layer", read_size(vision, "num_hidden_layers", 48), -1);
   d.eps = static_cast<float>(get_number_or(vision, "layer_norm_eps", 1e-6));
-  d.norm = read_norm(vision);
+  d.norm = read_intern_norm(vision, "rms_norm");
   d.act = read_activation(vision, "hidden_act", d.act);
   const int64_t image = read_size(vision, "image_size", 224), size = read_size(vision, "patch_size", 14);
   expect_size("image_size", image % size == 0, image, "whole patches of " + std::to_string(size));
@@ -108,8 +94,7 @@ InternVitDims read_vit(const Json& config) {
 
 /// Of what stands beside vision_config.
 void check_projector(const Json& config) {
-  if (const double ratio = get_number_or(config, "downsample_ratio", 0.5); ratio != 0.5)
-    fail("downsample_ratio is " + std::to_string(ratio) + ", expected 0.5");
+  check_downsampling(config);
   if (const std::string version = get_string_or(config, "ps_version", "v1"); version != "v2")
     fail("ps_version is " + quoted(version) + ", expected v2");
 }

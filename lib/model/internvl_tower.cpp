@@ -20,10 +20,6 @@ struct InternVlDims {
   Activation act = Activation::Gelu;  // of the projector
 };
 
-Norm load_rms_norm(WeightLoader& loader, WeightBinder& w, const std::string& name, int64_t n, float eps) {
-  return {Norm::Kind::Rms, eps, loader.load_gain(w(name + ".weight", {n}), Gain::Plain), {}};
-}
-
 class InternVlTower final : public VisionTower {
  public:
   InternVlTower(const InternVlDims& dims, TowerSpec spec) : dims_(dims) { spec_ = std::move(spec); }
@@ -43,12 +39,9 @@ class InternVlTower final : public VisionTower {
   std::unique_ptr<TowerPart> load_block(int block, WeightLoader& loader, WeightBinder& weights) const override {
     const InternVitDims& d = dims_.vit;
     WeightBinder w = weights.at("vision_tower.encoder.layer." + std::to_string(block) + ".");
-    const auto norm = [&](const char* name) {
-      return d.norm == Norm::Kind::Layer ? load_layer_norm(loader, w, name, d.hidden, d.eps)
-                                         : load_rms_norm(loader, w, name, d.hidden, d.eps);
-    };
+    const auto norm = [&](const char* name) { return load_block_norm(loader, w, name, d); };
     const auto norm_of_heads = [&](const char* name) {
-      return dims_.heads_normed ? load_rms_norm(loader, w, name, d.hidden, kHeadsEps) : Norm{};
+      return dims_.heads_normed ? load_rms_norm(loader, w, name, d, kHeadsEps) : Norm{};
     };
     const auto project = [&](const char* name) { return projection(w, name, d.hidden, d.hidden, dims_.qkv); };
     const auto scale = [&](const char* name) { return w(name, {d.hidden}).reshaped({1, d.hidden}); };
@@ -91,13 +84,6 @@ void expect_true(const Json& vision, const char* key) {
   if (!get_bool_or(vision, key, true)) fail(std::string(key) + " is false, expected true");
 }
 
-Norm::Kind read_norm(const Json& vision) {
-  const std::string type = get_string_or(vision, "norm_type", "layer_norm");
-  if (type != "layer_norm" && type != "rms_norm")
-    fail("norm_type is " + quoted(type) + ", expected layer_norm or rms_norm");
-  return type == "layer_norm" ? Norm::Kind::Layer : Norm::Kind::Rms;
-}
-
 InternVitDims read_vit(const Json& vision) {
   constexpr int64_t kMerge = 2;
   InternVitDims d;
@@ -106,7 +92,7 @@ InternVitDims read_vit(const Json& vision) {
   d.n_heads = read_size(vision, "num_attention_heads", 16);
   d.n_layers = read_size(vision, "num_hidden_layers", 24);
   d.eps = static_cast<float>(get_number_or(vision, "layer_norm_eps", 1e-6));
-  d.norm = read_norm(vision);
+  d.norm = read_intern_norm(vision, "layer_norm");
   d.act = read_activation(vision, "hidden_act", d.act);
   const int64_t image = read_edge(vision, "image_size", 448), size = read_edge(vision, "patch_size", 14);
   expect_size("image_size", image % size == 0, image, "whole patches of " + std::to_string(size));
@@ -119,8 +105,7 @@ InternVitDims read_vit(const Json& vision) {
 
 /// Of what stands beside vision_config.
 void check_projector(const Json& config) {
-  if (const double ratio = get_number_or(config, "downsample_ratio", 0.5); ratio != 0.5)
-    fail("downsample_ratio is " + std::to_string(ratio) + ", expected 0.5");
+  check_downsampling(config);
   if (const Json* layer = find_member(config, "vision_feature_layer"); layer && *layer != -1)
     fail("vision_feature_layer is " + layer->dump() + ", expected -1");
   expect_word(config, "vision_feature_select_strategy", "default");

@@ -34,7 +34,7 @@ DecoderWeights load_glm_weights(const DecoderDims& d, Bias qkv, OutputTo to, Wei
   return {loader.load_gain(w("input_layernorm.weight", {d.hidden}), Gain::Plain),
           loader.load_gain(w("post_attention_layernorm.weight", {d.hidden}), Gain::Plain), load_qkv(loader, w, d, qkv),
           load_output_projection(loader, w, "self_attn.o_proj", d.hidden, {d.n_heads, d.head_dim}, Bias::None, to),
-          load_fused_glu(loader, mlp, "gate_up_proj", d.hidden, d.ffn)};
+          load_fused_glu(loader, mlp, {"gate_up_proj", "down_proj"}, d.hidden, d.ffn)};
 }
 
 struct Glm4Block final : Block {

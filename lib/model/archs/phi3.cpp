@@ -54,14 +54,12 @@ class Phi3 final : public AttentionModel {
       if (has_adapters_) claim_adapters(at, module);
       return module + (has_adapters_ ? ".base_layer" : "");
     };
-    const HostLinear both = projection(mlp, name(mlp, "gate_up_proj"), 2 * d.ffn, d.hidden);
     DecoderWeights weights = {
         loader.load_gain(w("input_layernorm.weight", {d.hidden}), Gain::Plain),
         loader.load_gain(w("post_attention_layernorm.weight", {d.hidden}), Gain::Plain),
         load_fused_qkv(loader, w, name(w, "self_attn.qkv_proj"), d, Bias::None),
         load_output_projection(loader, w, name(w, "self_attn.o_proj"), d.hidden, {d.n_heads, d.head_dim}),
-        loader.load_glu(both.rows(0, d.ffn), both.rows(d.ffn, d.ffn),
-                        projection(mlp, name(mlp, "down_proj"), d.hidden, d.ffn))};
+        load_fused_glu(loader, mlp, {name(mlp, "gate_up_proj"), name(mlp, "down_proj")}, d.hidden, d.ffn)};
     return std::make_unique<PlainDecoderBlock>(cache, rope_, d.eps, std::move(weights));
   }
 
