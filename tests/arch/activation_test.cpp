@@ -41,7 +41,7 @@ class Activations : public ::testing::TestWithParam<std::string> {
       m.weights.text.at("layers." + std::to_string(layer.index) + ".").check_inputs_asked();
       x = block->forward(*m.ops, x, batch, states.begin(layer.index), tap, Tail::Full);
       states.end(layer.index);
-      hidden_.push_back(values_of(*m.ops, x));
+      hidden_.push_back(kept_tokens(values_of(*m.ops, x), ids.size()));
     }
     caches_ = m.model->spec().caches;
     for (const std::string& name : m.weights.report().unclaimed)
