@@ -36,6 +36,11 @@ __device__ int64_t last_key(int64_t query, const AttentionSpan& span, const Atte
 /// The first key block of which it sees something.
 __device__ int64_t first_block(int64_t query, const AttentionShape& s) { return first_key(query, s) / kKeys * kKeys; }
 
+/// Those of a key block that are picked for a row and head.
+__device__ uint64_t seen_keys(int64_t row, int64_t head, int64_t key0, const AttentionShape& s) {
+  return s.picked.words ? s.picked.row(row, head)[key0 / kKeys] : ~uint64_t{0};
+}
+
 /// A logit from a product.
 __device__ float logit_of(float dot, const AttentionShape& s) {
   const float x = dot * s.scale;
@@ -67,11 +72,13 @@ __global__ void row_attention_kernel(const T* __restrict__ q, T* __restrict__ y,
   float maximum = s.sinks ? s.sinks[head] : -INFINITY, total = s.sinks ? 1.0f : 0.0f;
   const int64_t first = first_key(position, s), last = last_key(position, span, s);
   for (int64_t key0 = first_block(position, s); key0 <= last; key0 += kKeys) {
+    const uint64_t seen = seen_keys(span.row + token, head, key0, s);
+    if (seen == 0) continue;
     float logit[kKeys / kWarp], top = maximum, sum = 0.0f;
     for (int i = 0; i < kKeys / kWarp; ++i) {
       const int64_t j = key0 + lane + i * kWarp;
       logit[i] = -INFINITY;
-      if (j < first || j > last) continue;
+      if (j < first || j > last || (seen >> (j - key0) & 1) == 0) continue;
       const T* key = static_cast<const T*>(span.key) + (j * s.n_kv_heads + kv_head) * s.key_dim;
       float dot = 0.0f;
       for (int64_t d = 0; d < s.key_dim; ++d) dot += query[d] * widen(key[d]);
@@ -125,6 +132,7 @@ __device__ void load_tile(bf16* tile, const bf16* from, int64_t first, int64_t n
 struct RowPair {
   float maximum[2] = {-INFINITY, -INFINITY}, total[2] = {0.0f, 0.0f};
   int first[2] = {}, last[2] = {};  // keys that they see
+  const uint64_t* picked[2] = {};   // and of those; null: all
 };
 constexpr float kLog2E = 1.44269504f;
 
@@ -181,6 +189,13 @@ __device__ inline void softmax_rows(float (&x)[kKeys / 8][4], RowPair& rows, flo
           const int key = n * 8 + i % 2;
           if (key < first || key > last) x[n][i] = -INFINITY;
         }
+    if (rows.picked[half]) {
+      const uint64_t seen = rows.picked[half][key0 / kKeys] >> pair;
+#pragma unroll
+      for (int n = 0; n < kKeys / 8; ++n)
+        for (int i = 2 * half; i < 2 * half + 2; ++i)
+          if ((seen >> (n * 8 + i % 2) & 1) == 0) x[n][i] = -INFINITY;
+    }
     float top = rows.maximum[half], sum = 0.0f;
 #pragma unroll
     for (int n = 0; n < kKeys / 8; ++n) top = fmaxf(top, fmaxf(x[n][2 * half], x[n][2 * half + 1]));
@@ -255,6 +270,8 @@ __global__ void __launch_bounds__(kWarps* kWarp)
     const int64_t query = position0 + warp * 16 + lane / 4 + 8 * half;
     rows.first[half] = static_cast<int>(first_key(query, s));
     rows.last[half] = static_cast<int>(last_key(query, span, s));
+    const int64_t token = query - span.first_position;
+    if (s.picked.words && token < span.n_tokens) rows.picked[half] = s.picked.row(span.row + token, head);
   }
   for (int half = 0; s.sinks && half < 2; ++half) {  // a sink is a first key without a value
     rows.maximum[half] = s.sinks[head] * kLog2E;

@@ -15,6 +15,7 @@ struct Rounded {
   __device__ float operator()(float x) const {
     switch (format) {
       case CacheFormat::E4m3:
+      case CacheFormat::IndexKey:
         return rounded_to_e4m3(x);
       case CacheFormat::E4m3Fnuz:
         return rounded_to_e4m3fnuz(x);
@@ -31,6 +32,9 @@ struct Rounded {
     return x;
   }
 };
+
+/// The least power of two that is not below x, a normal number.
+__device__ float power_of_two_from(float x) { return __uint_as_float((__float_as_uint(x) + 0x7FFFFFu) & 0x7F800000u); }
 
 template <class T, int kRowThreads, bool kWhole>
 __global__ void round_cache_kernel(const T* __restrict__ x, T* __restrict__ y, CacheScales scales, CacheRows rows,
@@ -50,7 +54,10 @@ __global__ void round_cache_kernel(const T* __restrict__ x, T* __restrict__ y, C
       for (int j = 0; j < kPack; ++j) absmax = fmaxf(absmax, fabsf(v[j]));
     });
     absmax = row_reduce<kRowThreads>(absmax, Maximum());
-    if (absmax > 0.0f) scale = absmax / largest;
+    if (format == CacheFormat::IndexKey)
+      scale = power_of_two_from(fmaxf(absmax, kLeastIndexKey) / largest);
+    else if (absmax > 0.0f)
+      scale = absmax / largest;
   }
   each_pack<kRowThreads, kWhole>(width, [&](const auto& part) {
     float v[kPack];

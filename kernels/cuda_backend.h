@@ -155,6 +155,12 @@ T* data_as(const Tensor& t) {
   return static_cast<T*>(data_of(t));
 }
 
+/// AttentionSpec::picked, for n_heads query heads.
+inline PickedKeys picked_keys(const Tensor& picked, int64_t n_heads) {
+  if (!picked) return {};
+  return {data_as<uint64_t>(picked), picked.dim(2), picked.dim(1), n_heads / picked.dim(1)};
+}
+
 /// W of a weight that this backend has loaded.
 inline const Tensor& weight_of(const Linear& l) { return static_cast<const Owned*>(l.packed.get())->view; }
 

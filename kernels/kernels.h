@@ -6,6 +6,7 @@
 
 #include <cstdint>
 
+#include "kernels/pick_keys.h"
 #include "ops/ops.h"
 #include "tensor/dtype.h"
 
@@ -89,7 +90,7 @@ void round_cache(DType t, const void* x, CacheFormat format, const CacheScales& 
 
 // ---------------------------------------------------------------- four_bit_rows.cu
 
-/// is_dynamic_only() formats.
+/// in_four_bits() formats.
 void round_in_four_bits(DType t, const void* x, CacheFormat format, void* y, const CacheRows& rows,
                         cudaStream_t stream);
 
@@ -254,6 +255,7 @@ struct AttentionSpan {
   int64_t row, n_tokens, first_position;
   const void *key, *value;   // [first_position + n_tokens, n_kv_heads, key_dim], [.., value_dim]
   bool looks_ahead = false;  // Span's, or last_keys say so
+  bool picks = false;        // sees what is picked, perhaps not all
 };
 /// Spans are on the device; `longest` is the largest of their n_tokens.
 struct AttentionShape {
@@ -264,6 +266,7 @@ struct AttentionShape {
   int64_t chunk = 0;                   // keys of other chunks of so many positions are not seen; 0: one chunk
   bool kept = false;                   // key and value are what another layer has kept, none of this batch's rows
   const int32_t* last_keys = nullptr;  // [rows of the batch]: as in AttentionSpec, on the device; or null
+  PickedKeys picked{};
 };
 void attention(DType t, const void* q, void* y, const AttentionSpan* spans, const AttentionShape& shape,
                cudaStream_t stream);
@@ -287,8 +290,9 @@ struct SampleArrays {
   const void* q;  // [tokens, n_heads, key_dim]
   const SampledSequence* sequences;
   const SampledRow* rows;
-  const float* sinks;                // [n_heads] or null
-  const float* column_norms;         // [n_heads, value_dim]
+  const float* sinks;         // [n_heads] or null
+  const float* column_norms;  // [n_heads, value_dim]
+  PickedKeys picked;
   float *key_absmax, *value_absmax;  // by position of all sequences; scratch. The same array: one scale
   int32_t* rungs;
   float* figures;

@@ -30,7 +30,7 @@ bool begins(const AttentionSpan& s, const AttentionShape& shape) { return s.firs
 /// decoded.
 bool is_for_library(const AttentionSpan& s) {
   const bool is_piece = s.first_position > 0 && s.first_position % kChunkAlignment == 0;
-  return !s.looks_ahead && (is_piece || s.n_tokens >= kFewest);
+  return !s.looks_ahead && !s.picks && (is_piece || s.n_tokens >= kFewest);
 }
 
 /// How many spans from `first` on lie one behind the other and begin here.

@@ -89,7 +89,7 @@ Tensor CudaBackend::do_round_input(const Tensor& x, const InputRounding& roundin
 Tensor CudaBackend::do_round_cache(const Tensor& x, const CacheRounding& rounding) {
   const Tensor y = activation(x.shape);
   const CacheRows rows{x.dim(0) * x.dim(1), x.dim(1), x.dim(2)};
-  if (is_dynamic_only(rounding.format)) {
+  if (in_four_bits(rounding.format)) {
     round_in_four_bits(x.dtype, data_of(x), rounding.format, y.data, rows, stream_.get());
     return y;
   }

@@ -108,6 +108,7 @@ AttentionSample CudaBackend::do_sample_attention(const Tensor& q, const Tensor& 
   arrays.q = data_of(q);
   arrays.sinks = spec.sinks ? data_as<float>(spec.sinks) : nullptr;
   arrays.column_norms = data_as<float>(request.column_norms);
+  arrays.picked = picked_keys(spec.picked, q.dim(1));
   arrays.key_absmax = absmax();
   arrays.value_absmax = request.one_scale ? arrays.key_absmax : absmax();
   arrays.rungs = data_as<int32_t>(sample.rungs);

@@ -15,11 +15,18 @@ int64_t longest(std::span<const Span> spans) {
   return n;
 }
 
+/// Tokens whose keys are ranked together: so few that the ranks take no more than what is picked by all.
+constexpr int64_t kLeastSlice = 16, kSlices = 8 * kPickBits / 16;
+
 bool looks_ahead(const Span& s, std::span<const int32_t> last_keys) {
   bool ahead = s.looks_ahead;
   for (int64_t t = 0; t < s.n_tokens && !last_keys.empty() && !ahead; ++t)
     ahead = last_keys[static_cast<size_t>(s.row + t)] > s.first_position + t;
   return ahead;
+}
+
+bool picks(const AttentionSpec& spec, size_t span) {
+  return spec.picked && (spec.picks.empty() || spec.picks[span] != 0);
 }
 
 }  // namespace
@@ -37,7 +44,7 @@ void CudaBackend::reserve(KvRows& rows, int64_t n, const Tensor& k, const Tensor
     old = fresh;  // freeing waits for the device, so the copy has been made
   };
   grow(rows.key, k);
-  grow(rows.value, v);
+  if (v) grow(rows.value, v);
 }
 
 void CudaBackend::append(KvRows& rows, const Span& span, const Tensor& k, const Tensor& v) {
@@ -47,7 +54,7 @@ void CudaBackend::append(KvRows& rows, const Span& span, const Tensor& k, const 
     copy(to.view.rows(rows.n_tokens, span.n_tokens).data, data_of(source), source.bytes(), cudaMemcpyDeviceToDevice);
   };
   add_rows(rows.key, k);
-  add_rows(rows.value, v);
+  if (v) add_rows(rows.value, v);
   rows.n_tokens += span.n_tokens;
 }
 
@@ -59,9 +66,10 @@ Tensor CudaBackend::do_attention(const Tensor& q, const Tensor& k, const Tensor&
     if (rows[i]) append(*rows[i], s, k, v);
     if (s.n_tokens == 0) continue;
     const bool kept = rows[i] != nullptr;
-    device_spans.push_back(
-        {s.row, s.n_tokens, s.first_position, data_of(kept ? rows[i]->key.view : k.rows(s.row, s.n_tokens)),
-         data_of(kept ? rows[i]->value.view : v.rows(s.row, s.n_tokens)), looks_ahead(s, spec.last_keys)});
+    device_spans.push_back({s.row, s.n_tokens, s.first_position,
+                            data_of(kept ? rows[i]->key.view : k.rows(s.row, s.n_tokens)),
+                            data_of(kept ? rows[i]->value.view : v.rows(s.row, s.n_tokens)),
+                            looks_ahead(s, spec.last_keys), picks(spec, i)});
   }
   return attend({q, k, v, activation({q.dim(0), q.dim(1) * v.dim(2)})}, device_spans, spec, false);
 }
@@ -73,9 +81,50 @@ Tensor CudaBackend::do_attend_kept(const Tensor& q, std::span<const Span> spans,
   for (size_t i = 0; i < spans.size(); ++i)
     if (spans[i].n_tokens > 0)
       device_spans.push_back({spans[i].row, spans[i].n_tokens, spans[i].first_position, data_of(rows[i]->key.view),
-                              data_of(rows[i]->value.view), looks_ahead(spans[i], spec.last_keys)});
+                              data_of(rows[i]->value.view), looks_ahead(spans[i], spec.last_keys), picks(spec, i)});
   const Tensor &k = rows[0]->key.view, &v = rows[0]->value.view;
   return attend({q, k, v, activation({q.dim(0), q.dim(1) * v.dim(2)})}, device_spans, spec, true);
+}
+
+Owned CudaBackend::do_pick_keys(const Tensor& q, const Tensor& weights, const Tensor& k, std::span<const Span> spans,
+                                std::span<const KvRows* const> kept, const PickSpec& spec) {
+  PickShape shape{};
+  shape.heads = q.dim(1);
+  shape.dim = q.dim(2);
+  shape.pickers = weights ? 1 : q.dim(1);
+  shape.n_picked = spec.n_picked;
+  shape.block = spec.block;
+  shape.n_local = spec.n_local;
+  int64_t last = 0;  // behind the last position
+  for (const Span& s : spans) last = std::max(last, s.first_position + s.n_tokens);
+  shape.words = (last + kPickBits - 1) / kPickBits;
+  shape.row_ranks = shape.words * kPickBits;
+  shape.row_blocks = spec.block > 1 ? (last + spec.block - 1) / spec.block : 0;
+  const int64_t n_tokens = q.dim(0);
+  const Owned picked = uninitialised({n_tokens, shape.pickers, shape.words}, DType::I64);
+  const int64_t slice = std::min(n_tokens, std::max(kLeastSlice, n_tokens / kSlices));
+  const auto scratch = [&](int64_t of_row) {
+    return data_as<uint32_t>(temporary({slice, shape.pickers, of_row}, DType::I32));
+  };
+  uint32_t *const ranks = scratch(shape.row_ranks), *const blocks = scratch(shape.row_blocks);
+  for (shape.first_row = 0; shape.first_row < n_tokens; shape.first_row += slice) {
+    std::vector<PickSpan> parts;
+    shape.longest = 0;
+    for (size_t i = 0; i < spans.size(); ++i) {
+      const Span& s = spans[i];
+      const int64_t first = std::max(s.row, shape.first_row),
+                    end = std::min(s.row + s.n_tokens, shape.first_row + slice);
+      if (first >= end) continue;
+      parts.push_back({first, end - first, s.first_position + first - s.row,
+                       data_of(kept[i] ? kept[i]->key.view : k.rows(s.row, s.n_tokens))});
+      shape.longest = std::max(shape.longest, end - first);
+    }
+    shape.n_spans = static_cast<int64_t>(parts.size());
+    const PickSpan* on_device = device_copy(parts);
+    rank_keys(q.dtype, data_of(q), weights ? data_of(weights) : nullptr, on_device, ranks, shape, stream_.get());
+    cuda::pick_keys(ranks, blocks, on_device, data_as<uint64_t>(picked.view), shape, stream_.get());
+  }
+  return picked;
 }
 
 void CudaBackend::do_keep_rows(const Tensor& k, const Tensor& v, std::span<const Span> spans,
@@ -99,7 +148,8 @@ Tensor CudaBackend::attend(const AttentionRows& rows, std::vector<AttentionSpan>
                        shared_limit_,
                        spec.chunk,
                        kept,
-                       spec.last_keys.empty() ? nullptr : device_copy(spec.last_keys)};
+                       spec.last_keys.empty() ? nullptr : device_copy(spec.last_keys),
+                       picked_keys(spec.picked, rows.q.dim(1))};
   for (const AttentionSpan& s : spans) shape.longest = std::max(shape.longest, s.n_tokens);
   if (spec.softcap == 0.0f && !spec.sinks && spec.chunk == 0) spans = attend_by_library(rows, std::move(spans), shape);
   shape.n_spans = static_cast<int64_t>(spans.size());

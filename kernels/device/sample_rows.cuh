@@ -45,9 +45,10 @@ struct TileRow {
   LogSum exact;
   float factor;  // what sums so far are worth under the new maximum
   int first_key, last_key;
-  int64_t query;    // of q: row of the batch · n_heads + head
-  int64_t figures;  // of figures: sampled row · n_heads + head
-  int lowest[3];    // rungs of keys, of values, of the query
+  int64_t query;           // of q: row of the batch · n_heads + head
+  int64_t figures;         // of figures: sampled row · n_heads + head
+  int lowest[3];           // rungs of keys, of values, of the query
+  const uint64_t* picked;  // words of the keys that it sees among those; or null
   bool there, thorough;
 };
 
@@ -70,10 +71,17 @@ __device__ inline TileRow row_of(int64_t r, const SampledSequence& sequence, con
   row.first_key = sampled.first_key;
   row.last_key = sampled.last_key;
   row.thorough = sampled.thorough != 0;
+  row.picked = a.picked.words ? a.picked.row(sampled.row, head) : nullptr;
   for (int i = 0; i < 3; ++i) row.lowest[i] = i < s.n_rungs ? a.rungs[s.n_rungs * index + i] : 0;
   // A sink is a first key without a value, and rounded never.
   row.exact = a.sinks ? LogSum{a.sinks[head], 1.0f} : LogSum{-INFINITY, 0.0f};
   return row;
+}
+
+/// Whether it sees a key.
+__device__ inline bool sees(const TileRow& row, int64_t key) {
+  return key >= row.first_key && key <= row.last_key &&
+         (!row.picked || (row.picked[key / kKeys] >> (key % kKeys) & 1) != 0);
 }
 
 /// Rows of one key-value head.

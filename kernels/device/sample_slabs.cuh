@@ -172,9 +172,9 @@ __device__ void to_exponents(float (&x)[kForms][kCount], int key, const TileRow&
   else
     each([&](float& dot, int) { dot *= factor; });
   const int first = row.first_key - key, last = row.last_key - key;
-  if (first > 0 || last < 4 * kCount - 7)  // most blocks are seen whole
+  if (first > 0 || last < 4 * kCount - 7 || row.picked)  // most blocks are seen whole
     each([&](float& exponent, int at) {
-      if (at < first || at > last) exponent = -INFINITY;
+      if (at < first || at > last || !sees(row, key + at)) exponent = -INFINITY;
     });
 }
 

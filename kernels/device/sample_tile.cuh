@@ -110,7 +110,7 @@ __device__ inline void to_logits(float (&x)[4], const TileRow& row, int64_t key,
 #pragma unroll
   for (int j = 0; j < 4; ++j) {
     const float logit = x[j] * s.scale, capped = s.softcap > 0.0f ? s.softcap * tanhf(logit / s.softcap) : logit;
-    x[j] = row.there && key + j >= row.first_key && key + j <= row.last_key ? capped : -INFINITY;
+    x[j] = row.there && sees(row, key + j) ? capped : -INFINITY;
   }
 }
 

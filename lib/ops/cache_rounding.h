@@ -7,8 +7,8 @@
 
 namespace kvcal {
 
-/// Largest magnitudes: 448, 240, 57344, 127, 6; the largest code of the others: 15.
-enum class CacheFormat : uint8_t { E4m3, E4m3Fnuz, E5m2, Int8, Nvfp4, Uint4, RotatedInt4 };
+/// Largest magnitudes: 448, 240, 57344, 127, 6, of index keys 448; the largest code of the others: 15.
+enum class CacheFormat : uint8_t { E4m3, E4m3Fnuz, E5m2, Int8, Nvfp4, Uint4, RotatedInt4, IndexKey };
 
 /// What a row becomes: read · rounded(x / write), in f32. Numbers beyond the format's largest saturate.
 ///
@@ -26,6 +26,8 @@ enum class CacheFormat : uint8_t { E4m3, E4m3Fnuz, E5m2, Int8, Nvfp4, Uint4, Rot
 ///   multiplied by signs (ops/rotation_signs.h) and by a Hadamard matrix, and rounded to the activation dtype. With
 ///   zero = code(-least / s), y becomes (code(y · (1 / s) + zero) - zero) · s', s' without the four low bits of s,
 ///   where servers put the zero. Then the block is turned back.
+/// IndexKey: E4M3, dynamic only, with the power of two from max(absmax, 10^-4) / 448 up for a scale. As vLLM 0.33.0 and
+///   SGLang 0.5.23 store the keys of an indexer.
 struct CacheRounding {
   CacheFormat format = CacheFormat::E4m3;
   Tensor write, read;
@@ -34,16 +36,19 @@ struct CacheRounding {
 };
 
 constexpr int64_t kNvfp4Block = 16;
-constexpr float kLeastUint4Step = 1e-8f, kLeastInt4Step = 1e-6f;
+constexpr float kLeastUint4Step = 1e-8f, kLeastInt4Step = 1e-6f, kLeastIndexKey = 1e-4f;
 
-/// Formats that have no scale but those of rows.
-constexpr bool is_dynamic_only(CacheFormat format) {
+constexpr bool in_four_bits(CacheFormat format) {
   return format == CacheFormat::Uint4 || format == CacheFormat::RotatedInt4;
 }
+
+/// Formats that have no scale but those of rows.
+constexpr bool is_dynamic_only(CacheFormat format) { return in_four_bits(format) || format == CacheFormat::IndexKey; }
 
 constexpr float largest_of(CacheFormat format) {
   switch (format) {
     case CacheFormat::E4m3:
+    case CacheFormat::IndexKey:
       return 448.0f;
     case CacheFormat::E4m3Fnuz:
       return 240.0f;

@@ -99,6 +99,23 @@ class OpCheck {
     if (spec.sinks) state("sinks", spec.sinks, {q.dim(1)}, DType::F32);
   }
 
+  /// For n_kv_heads heads of keys, up to the last position of the spans.
+  void picked(const AttentionSpec& spec, const Tensor& q, int64_t n_kv_heads, std::span<const Span> spans) const {
+    const Tensor& picked = spec.picked;
+    require(spec.picks.empty() || (picked && spec.picks.size() == spans.size()),
+            "picks of " + std::to_string(spec.picks.size()) + " spans, expected " + std::to_string(spans.size()) +
+                " beside what is picked");
+    if (!picked) return;
+    require(picked.dtype == DType::I64 && picked.shape.rank() == 3 && picked.dim(0) == q.dim(0) && picked.dim(1) > 0 &&
+                n_kv_heads % picked.dim(1) == 0,
+            "picked " + str(picked) + " does not fit q " + str(q) + " and " + std::to_string(n_kv_heads) +
+                " heads of keys");
+    for (const Span& s : spans)
+      require(
+          s.n_tokens == 0 || picked.dim(2) * kPickBits >= s.first_position + s.n_tokens,
+          "picked " + str(picked) + " has no bits for position " + std::to_string(s.first_position + s.n_tokens - 1));
+  }
+
   /// Of spans that cover the rows of q.
   void last_keys(const Tensor& q, std::span<const Span> spans, std::span<const int32_t> last) const {
     if (last.empty()) return;

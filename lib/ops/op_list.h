@@ -48,6 +48,10 @@ struct OnHost {
   OP(Tensor, attend_kept,                                                                                             \
      (const Tensor& q, std::span<const Span> spans, std::span<const KvRows* const> rows, const AttentionSpec& spec),  \
      q, spans, rows, spec)                                                                                            \
+  OP(Owned, pick_keys,                                                                                                \
+     (const Tensor& q, const Tensor& weights, const Tensor& k, std::span<const Span> spans,                           \
+      std::span<const KvRows* const> rows, const PickSpec& spec),                                                     \
+     q, weights, k, spans, rows, spec)                                                                                \
   OP(void, keep_rows, (const Tensor& k, const Tensor& v, std::span<const Span> spans, std::span<KvRows* const> rows), \
      k, v, spans, rows)                                                                                               \
   OP(AttentionSample, sample_attention,                                                                               \

@@ -42,7 +42,7 @@ Tensor Ops::round_cache(const Tensor& x, const CacheRounding& rounding) {
   const bool in_blocks = rounding.format == CacheFormat::Nvfp4;
   c.require(!in_blocks || x.dim(2) % kNvfp4Block == 0, "rows of " + str(x) + " are no whole number of blocks");
   c.require(!in_blocks || rounding.write.elements() == 1, "NVFP4 has one scale beside those of the blocks");
-  c.require(!is_dynamic_only(rounding.format) || rounding.is_dynamic(), "four bits have scales of their rows alone");
+  c.require(!is_dynamic_only(rounding.format) || rounding.is_dynamic(), "this format has scales of its rows alone");
   c.require(rounding.format != CacheFormat::RotatedInt4 || rotated_together(x.dim(2)) <= kMostRotated,
             "rows of " + str(x) + " are turned by at most " + std::to_string(kMostRotated) + " channels together");
   if (!rounding.is_dynamic()) {
@@ -147,6 +147,7 @@ Tensor Ops::attention(const Tensor& q, const Tensor& k, const Tensor& v, std::sp
   c.attention(q, spec);
   c.spans(q, spans, rows.size());
   c.last_keys(q, spans, spec.last_keys);
+  c.picked(spec, q, k.dim(1), spans);
   c.distinct(rows);
   for (size_t i = 0; i < spans.size(); ++i) {
     const KvRows* kept = rows[i];
@@ -177,6 +178,7 @@ Tensor Ops::attend_kept(const Tensor& q, std::span<const Span> spans, std::span<
     c.require(key.dtype == q.dtype && value.dtype == q.dtype && key.dim(2) == q.dim(2) && key.dim(1) > 0 &&
                   q.dim(1) % key.dim(1) == 0 && value.dim(1) == key.dim(1),
               "kept keys " + str(key) + " and values " + str(value) + " do not fit q " + str(q));
+    c.picked(spec, q, key.dim(1), spans);
   }
   return do_attend_kept(q, spans, rows, spec);
 }
@@ -186,13 +188,41 @@ int64_t AttentionSpec::first_key(int64_t position) const {
   return chunk > 0 ? std::max(windowed, position / chunk * chunk) : windowed;
 }
 
+Owned Ops::pick_keys(const Tensor& q, const Tensor& weights, const Tensor& k, std::span<const Span> spans,
+                     std::span<const KvRows* const> rows, const PickSpec& spec) {
+  const OpCheck c("pick_keys", activation_dtype());
+  c.activation("q", q);
+  c.activation("k", k);
+  c.rank("q", q, 3);
+  c.require(k.shape == Shape{q.dim(0), 1, q.dim(2)}, "q " + str(q) + " does not fit k " + str(k));
+  if (weights) c.state("weights", weights, {q.dim(0), q.dim(1)}, activation_dtype());
+  c.require(spec.n_picked > 0, "picks " + std::to_string(spec.n_picked) + " keys");
+  c.require(spec.block > 0, "blocks of " + std::to_string(spec.block) + " keys");
+  c.require(spec.n_local >= 0 && spec.n_local <= spec.n_picked,
+            std::to_string(spec.n_local) + " of " + std::to_string(spec.n_picked) + " picked blocks are near");
+  c.spans(q, spans, rows.size());
+  for (size_t i = 0; i < spans.size(); ++i) {
+    const int64_t needed = spans[i].first_position + spans[i].n_tokens;
+    c.fresh(rows[i] != nullptr, spans[i]);
+    if (!rows[i] || spans[i].n_tokens == 0) continue;
+    c.require(rows[i]->key && rows[i]->n_tokens >= needed, "keys of " + std::to_string(needed) +
+                                                               " positions are needed, " +
+                                                               std::to_string(rows[i]->n_tokens) + " are kept");
+    const Tensor& kept = rows[i]->key.view;
+    c.state("kept keys", kept, {kept.dim(0), 1, k.dim(2)}, k.dtype);
+  }
+  return do_pick_keys(q, weights, k, spans, rows, spec);
+}
+
 void Ops::keep_rows(const Tensor& k, const Tensor& v, std::span<const Span> spans, std::span<KvRows* const> rows) {
   const OpCheck c("keep_rows", activation_dtype());
   c.activation("k", k);
-  c.activation("v", v);
   c.rank("k", k, 3);
-  c.rank("v", v, 3);
-  c.require(k.dim(0) == v.dim(0) && k.dim(1) == v.dim(1), "k " + str(k) + " does not fit v " + str(v));
+  if (v) {
+    c.activation("v", v);
+    c.rank("v", v, 3);
+    c.require(k.dim(0) == v.dim(0) && k.dim(1) == v.dim(1), "k " + str(k) + " does not fit v " + str(v));
+  }
   c.spans(k, spans, rows.size());
   c.distinct(rows);
   for (size_t i = 0; i < spans.size(); ++i)
@@ -243,6 +273,7 @@ AttentionSample Ops::sample_attention(const Tensor& q, const Tensor& k, const Te
               "keys " + str(key) + " and values " + str(value) + " do not fit q " + str(q));
     c.require(request.column_norms.shape == Shape{q.dim(1), value.dim(2)},
               "column norms " + str(request.column_norms) + " do not fit q " + str(q) + " and values " + str(value));
+    c.picked(spec, q, key.dim(1), spans);
   }
   return do_sample_attention(q, k, v, spans, rows, spec, request);
 }

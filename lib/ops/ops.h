@@ -99,10 +99,22 @@ struct AttentionSpec {
   // most the last of its span, and never less than the row before: rows that all see to the end of their block. Not
   // together with chunks. Empty = the own.
   std::span<const int32_t> last_keys{};
+  // I64 [tokens, pickers, words], of pick_keys(): of the keys above a query sees those whose bit is set, its key and
+  // value heads being dealt to the pickers in order. Absent: all of them.
+  Tensor picked{};
+  std::span<const uint8_t> picks{};  // host, [spans]: 0 where all bits of the span are set; empty: perhaps nowhere
 
   /// The first key that a position sees.
   int64_t first_key(int64_t position) const;
 };
+
+/// How pick_keys() chooses.
+struct PickSpec {
+  int64_t n_picked = 0;  // keys, or blocks of keys, that a query may see
+  int64_t block = 1;     // keys of a block, which counts for as much as the best of those up to the query's own
+  int64_t n_local = 0;   // blocks, the query's own and those before it, that are picked before any other
+};
+constexpr int64_t kPickBits = 64;  // keys of a word
 
 /// Which experts a token goes to.
 struct Routing {
@@ -304,7 +316,17 @@ class Ops : public WeightLoader {
   Tensor attend_kept(const Tensor& q, std::span<const Span> spans, std::span<const KvRows* const> rows,
                      const AttentionSpec& spec);
 
-  /// Appends the spans' rows of k and v to what is kept of their sequences, as attention() does; null rows are left.
+  /// Which keys up to its own each query may see: I64 [tokens, pickers, words], bit j % 64 of word j / 64 for key j of
+  /// its sequence, as many words as the last position of all spans needs. The n_picked best of
+  ///   Σ_h weights_h max(0, q_h · k_j)   weights [tokens, heads]: one picker
+  ///   q_h · k_j                         weights absent: a picker for each head
+  /// all f32 inside; among equals the first. q [tokens, heads, dim], k [tokens, 1, dim]; rows as sample_attention() has
+  /// them. Where the op runs, kept beyond the batch.
+  Owned pick_keys(const Tensor& q, const Tensor& weights, const Tensor& k, std::span<const Span> spans,
+                  std::span<const KvRows* const> rows, const PickSpec& spec);
+
+  /// Appends the spans' rows of k and v to what is kept of their sequences, as attention() does; null rows are left. v
+  /// may be absent, always for a sequence or never.
   void keep_rows(const Tensor& k, const Tensor& v, std::span<const Span> spans, std::span<KvRows* const> rows);
 
   /// What rounding of keys and values would do to attention, for some rows (attention_sample.h). rows[i] holds the rows

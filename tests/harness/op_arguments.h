@@ -37,6 +37,7 @@ RoutingSpec mapped(RoutingSpec spec, const F& f) {
 template <class F>
 AttentionSpec mapped(AttentionSpec spec, const F& f) {
   spec.sinks = f(spec.sinks);
+  spec.picked = f(spec.picked);
   return spec;
 }
 

@@ -203,6 +203,12 @@ class ShadowOps final : public EachOp<ShadowOps> {
       EXPECT_EQ(experts.tensor().as<int32_t>()[i], reference.experts.as<int32_t>()[i]) << op << ", choice " << i;
     same(op, reference.weights, subject.weights);
   }
+  void same(const char* op, const Owned& reference, const Owned& subject) {  // choices of keys
+    EXPECT_EQ(reference.view.shape, subject.view.shape) << op;
+    const Storage there = down(subject.view);
+    for (int64_t i = 0; i < reference.view.elements(); ++i)
+      EXPECT_EQ(there.tensor().as<uint64_t>()[i], reference.view.as<uint64_t>()[i]) << op << ", word " << i;
+  }
   void same(const char* op, const AttentionSample& reference, const AttentionSample& subject) {
     const Storage rungs = down(subject.rungs), figures = down(subject.figures);
     for (int64_t i = 0; i < rungs.tensor().elements(); ++i)

@@ -29,6 +29,9 @@ constexpr SampleCase kSampleCases[] = {
     {150, 4, 2, 64, 64, Content::SinkToken},
     {150, 4, 2, 64, 64, Content::TinyChannel},
     {150, 2, 1, 80, 80, Content::FewLarge},
+    {200, 4, 2, 24, 16, Content::Normal, 0, 0, 0.0f, false, false, 0, 0, SampleFormat::E4m3, 0, 2},
+    {200, 4, 4, 40, 24, Content::Growing, 90, 0, 2.0f, true, false, 0, 0, SampleFormat::E4m3, 0, 2},
+    {150, 20, 1, 40, 32, Content::Normal, 0, 0, 0.0f, false, true, 0, 0, SampleFormat::E4m3, 0, 1},
 };
 
 /// Longer ladders, of one walk over the keys and of several, and INT8.

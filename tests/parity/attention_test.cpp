@@ -3,6 +3,7 @@
 
 #include "harness/message_of.h"
 #include "parity/ops_cases.h"
+#include "parity/picked_keys.h"
 
 namespace kvcal::test {
 namespace {
@@ -15,6 +16,7 @@ std::vector<double> attend(const AttentionCase& c, const Values& q, const Values
       const int64_t g = h / (c.n_heads / c.n_kv_heads);
       const int64_t windowed = c.window > 0 ? std::max<int64_t>(0, i - c.window + 1) : 0;
       const int64_t first = c.chunk > 0 ? std::max(windowed, i - i % c.chunk) : windowed;
+      const auto sees = [&](int64_t j) { return c.pickers == 0 || is_picked(i, h / (c.n_heads / c.pickers), j); };
       std::vector<double> weight;
       double total = 0.0;
       const int64_t last = c.last_key(i);
@@ -24,7 +26,9 @@ std::vector<double> attend(const AttentionCase& c, const Values& q, const Values
           dot += q.real[static_cast<size_t>((i * c.n_heads + h) * c.key_dim + d)] *
                  k.real[static_cast<size_t>((j * c.n_kv_heads + g) * c.key_dim + d)];
         const double logit = dot * scale;
-        weight.push_back(c.softcap > 0.0f ? c.softcap * std::tanh(logit / c.softcap) : logit);
+        weight.push_back(!sees(j)           ? -std::numeric_limits<double>::infinity()
+                         : c.softcap > 0.0f ? c.softcap * std::tanh(logit / c.softcap)
+                                            : logit);
       }
       const double top = *std::max_element(weight.begin(), weight.end());
       for (double& w : weight) total += w = std::exp(w - top);
@@ -61,7 +65,9 @@ TEST_P(AttentionParity, EqualsSoftmaxOverVisibleKeys) {
   const Span span{0, c.tokens, 0};
   const Values sinks = random_values({c.n_heads}, DType::F32, 4, Fill::Normal, 2.0);
   const std::vector<int32_t> last = last_keys(c);
-  const AttentionSpec spec{scale, c.window, c.softcap, c.sinks ? sinks.tensor() : Tensor{}, c.chunk, last};
+  AttentionSpec spec{scale, c.window, c.softcap, c.sinks ? sinks.tensor() : Tensor{}, c.chunk, last};
+  const Storage picked = picked_words(c.tokens, std::max<int64_t>(c.pickers, 1));
+  if (c.pickers > 0) spec.picked = picked.tensor();
   const Tensor y = op->attention(q, k, v, {&span, 1}, no_rows(1), spec);
   ASSERT_EQ(y.shape, (Shape{c.tokens, c.n_heads * c.value_dim}));
   // f32: logits of a few units carry 1e-6. bf16: probabilities are rounded (2^-9 each, averaging out), then the result.

@@ -29,6 +29,7 @@ const std::vector<double>& magnitudes(CacheFormat format) {
                                    e2m1 = floats(1, 1, 6), whole = floats(7, -6, 127);
   switch (format) {
     case CacheFormat::E4m3:
+    case CacheFormat::IndexKey:
       return e4m3;
     case CacheFormat::E4m3Fnuz:
       return fnuz;
@@ -115,6 +116,27 @@ TEST(CacheRounding, DynamicScalesOfARow) {
       }
 }
 
+TEST(CacheRounding, KeysOfAnIndexerHavePowersOfTwoForScales) {
+  for (const Precision p : kBoth)
+    for (const double sigma : {1.0, 1e-6, 3e4, 0.0}) {
+      constexpr int64_t kDim = 128;
+      const auto op = backend(p);
+      Values x = random_values({kTokens, 1, kDim}, op->activation_dtype(), 2, Fill::Normal, sigma);
+      std::vector<double> with_448 = x.real;
+      with_448[5] = 448;  // the scale is 1 where nothing is larger
+      if (sigma == 1.0) x = values({kTokens, 1, kDim}, op->activation_dtype(), with_448);
+      const std::vector<double> y = read(op->round_cache(x, {CacheFormat::IndexKey, {}, {}}));
+      for (size_t row = 0; row < y.size(); row += kDim) {
+        double absmax = 1e-4;
+        for (size_t c = 0; c < kDim; ++c) absmax = std::max(absmax, std::fabs(x.real[row + c]));
+        const auto scale = static_cast<float>(std::exp2(std::ceil(std::log2(absmax / 448))));
+        for (size_t c = 0; c < kDim; ++c)
+          ASSERT_EQ(y[row + c], round_to(p, stored(CacheFormat::IndexKey, x.real[row + c], scale, scale)))
+              << "element " << row + c << ", sigma " << sigma;
+      }
+    }
+}
+
 TEST(CacheRounding, BlocksWithScalesOfTheirOwn) {
   for (const Precision p : kBoth)
     for (const Fill fill : {Fill::Normal, Fill::Outliers, Fill::Zeros}) {
@@ -165,6 +187,7 @@ TEST(CacheRounding, RefusesScalesThatDoNotFit) {
   const Values x = random_values({2, 3, 24}, DType::F32, 1);
   EXPECT_THROW(op->round_cache(x, scales_of(2, 1).of(CacheFormat::E4m3, *op)), Error);
   EXPECT_THROW(op->round_cache(x, scales_of(1, 1).of(CacheFormat::Nvfp4, *op)), Error);  // 24 channels
+  EXPECT_THROW(op->round_cache(x, scales_of(1, 1).of(CacheFormat::IndexKey, *op)), Error);
   EXPECT_THROW(op->round_cache(x, {CacheFormat::E4m3, op->upload(values({1}, DType::F32, {1})),
                                    op->upload(values({3}, DType::F32, {1, 1, 1}))}),
                Error);

@@ -40,6 +40,7 @@ struct AttentionCase {
   bool sinks = false;
   int64_t chunk = 0;
   int64_t block = 0, block_end = 0;  // rows [block, block_end) all see each other
+  int64_t pickers = 0;               // a row sees what is_picked(); 0: everything
 
   int64_t last_key(int64_t row) const { return row >= block && row < block_end ? block_end - 1 : row; }
 };
@@ -78,6 +79,11 @@ constexpr AttentionCase kAttentionCases[] = {
     {150, 2, 1, 256, 256, 7, Fill::Normal, 3.0f, false, 0, 100, 150},
     {130, 2, 1, 520, 8, 30, Fill::Normal, 0.0f, false, 0, 3, 129},
     {130, 2, 2, 24, 40, 0, Fill::Zeros, 0.0f, false, 0, 60, 110},
+    {300, 4, 4, 16, 16, 0, Fill::Normal, 0.0f, false, 0, 0, 0, 1},
+    {257, 4, 2, 64, 64, 0, Fill::Normal, 0.0f, false, 0, 0, 0, 2},
+    {200, 4, 2, 128, 128, 70, Fill::Normal, 2.0f, true, 0, 0, 0, 2},
+    {150, 2, 2, 520, 8, 0, Fill::Normal, 0.0f, false, 0, 0, 0, 1},
+    {1, 2, 1, 64, 64, 0, Fill::Normal, 0.0f, false, 0, 0, 0, 1},
 };
 
 struct ConvCase {

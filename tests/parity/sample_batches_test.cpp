@@ -13,9 +13,19 @@ constexpr SampleCase kCutCases[] = {
     {200, 4, 1, 33, 40, Content::SinkToken, 0, 0, 0.0f, true},
     {200, 2, 2, 16, 16, Content::TinyChannel, 0, 70, 3.0f},
     {200, 4, 1, 24, 16, Content::FewLarge, 0, 0, 0.0f, false, true, 0, 0, SampleFormat::Int8, 1},
+    {200, 4, 2, 24, 16, Content::Normal, 0, 0, 0.0f, false, false, 0, 0, SampleFormat::E4m3, 0, 2},
 };
 
 bool is_thorough(int64_t position) { return position % 56 == 2; }
+
+Storage behind_rows_that_see_all(const Tensor& picked, int64_t n) {
+  Storage words({n + picked.dim(0), picked.dim(1), picked.dim(2)}, DType::I64);
+  auto* word = words.tensor().as<uint64_t>();
+  const int64_t row = picked.dim(1) * picked.dim(2);
+  std::fill_n(word, n * row, ~uint64_t{0});
+  std::copy_n(picked.as<uint64_t>(), picked.elements(), word + n * row);
+  return words;
+}
 
 // A row's figures are those of its sequence, wherever this is cut at multiples of a key block, and whatever stands
 // beside it. attention() or keep_rows() keep what was before.
@@ -50,7 +60,9 @@ TEST(SampleBatches, ChunksAndNeighboursChangeNothing) {
           };
           const Values q = with_other(in.q), k = with_other(in.k), v = with_other(in.v);
           const Span spans[] = {{0, kOther, first / step * kOther}, {kOther, n, first}};
-          const AttentionSpec spec = in.spec(c, first, n);
+          AttentionSpec spec = in.spec(c, first, n);
+          const Storage picked = c.pickers > 0 ? behind_rows_that_see_all(spec.picked, kOther) : Storage();
+          if (c.pickers > 0) spec.picked = picked.tensor();
           if (attends)
             op->attention(q, k, v, spans, own, spec);
           else

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "parity/ops_cases.h"
+#include "parity/picked_keys.h"
 
 namespace kvcal::test {
 
@@ -19,8 +20,12 @@ struct SampleCase {
   bool sinks = false, one_scale = false;
   int64_t block = 0, block_end = 0;  // rows [block, block_end) all see each other
   SampleFormat format = SampleFormat::E4m3;
-  int below = 0;  // SampleRequest::rungs_below
+  int below = 0;        // SampleRequest::rungs_below
+  int64_t pickers = 0;  // a row sees what is_picked(); 0: everything
 
+  bool sees(int64_t row, int64_t head, int64_t key) const {
+    return pickers == 0 || is_picked(row, head / (n_heads / pickers), key);
+  }
   int64_t last_key(int64_t row) const { return row >= block && row < block_end ? block_end - 1 : row; }
   int64_t first_key(int64_t row) const {
     const int64_t windowed = window > 0 ? std::max<int64_t>(0, row - window + 1) : 0;
@@ -46,6 +51,7 @@ inline void PrintTo(const SampleCase& c, std::ostream* out) {
   if (c.block_end > 0) *out << " block " << c.block << " to " << c.block_end;
   if (c.format == SampleFormat::Int8) *out << " int8";
   if (c.below > 0) *out << " " << c.below << " below";
+  if (c.pickers > 0) *out << " " << c.pickers << " pickers";
 }
 
 /// Factor of a channel of a token's key or value.
@@ -96,6 +102,7 @@ Values made(const Shape& shape, DType dtype, uint32_t seed, Factor factor, doubl
 
 struct Inputs {
   Values q, k, v, norms, sinks;
+  Storage picked;
   std::vector<int32_t> last_keys;
   float scale;
 
@@ -115,12 +122,14 @@ struct Inputs {
     for (double& x : norms.real) x = std::fabs(x) + 0.1;
     norms = values({c.n_heads, c.value_dim}, DType::F32, norms.real);
     sinks = random_values({c.n_heads}, DType::F32, 5);
+    if (c.pickers > 0) picked = picked_words(c.tokens, c.pickers);
     for (int64_t i = 0; c.block_end > 0 && i < c.tokens; ++i) last_keys.push_back(static_cast<int32_t>(c.last_key(i)));
   }
 
   /// Of rows [row, row + n) of the sequence.
   AttentionSpec spec(const SampleCase& c, int64_t row, int64_t n) const {
     AttentionSpec s{scale, c.window, c.softcap, c.sinks ? sinks.tensor() : Tensor{}, c.chunk};
+    if (c.pickers > 0) s.picked = picked.tensor().rows(row, n);
     if (!last_keys.empty())
       s.last_keys = std::span(last_keys).subspan(static_cast<size_t>(row), static_cast<size_t>(n));
     return s;

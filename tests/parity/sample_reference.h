@@ -45,7 +45,9 @@ inline std::vector<double> log_probabilities(const SampleCase& c, const Inputs& 
       dot += at(query, query_rung) * at(key, rung);
     }
     const double logit = dot * double{in.scale}, cap = double{c.softcap};
-    p.push_back(cap > 0.0 ? cap * std::tanh(logit / cap) : logit);
+    p.push_back(!c.sees(row, head, j) ? -std::numeric_limits<double>::infinity()
+                : cap > 0.0           ? cap * std::tanh(logit / cap)
+                                      : logit);
   }
   if (c.sinks) p.push_back(in.sinks.real[static_cast<size_t>(head)]);
   const double top = *std::max_element(p.begin(), p.end());
@@ -82,7 +84,8 @@ inline Figures figures_of(const SampleCase& c, const Inputs& in, int64_t row, in
   const auto same = [](double x) { return x; };
   const auto divergence_from = [&](const std::vector<double>& other) {
     double sum = 0.0;
-    for (size_t j = 0; j < p.size(); ++j) sum += p[j] * (log_p[j] - other[j]);
+    for (size_t j = 0; j < p.size(); ++j)
+      if (p[j] > 0.0) sum += p[j] * (log_p[j] - other[j]);
     return sum;
   };
   const auto rung = [&](int i, int size, int from) { return i == size - 1 ? 0 : from - c.below + i; };

@@ -11,6 +11,8 @@ constexpr SampleCase kThoroughCases[] = {
     {70, 2, 1, 16, 136, Content::Growing, 30},
     {70, 2, 1, 33, 16, Content::Normal, 0, 33, 1.5f},
     {66, 12, 1, 40, 24, Content::TinyChannel, 0, 0, 0.0f, true, true},
+    {140, 4, 2, 24, 16, Content::Normal, 0, 0, 0.0f, false, false, 0, 0, SampleFormat::E4m3, 0, 2},
+    {100, 12, 1, 40, 24, Content::Normal, 0, 0, 2.0f, true, true, 0, 0, SampleFormat::E4m3, 0, 1},
     {40, 2, 1, 256, 256, Content::SinkToken, 0, 0, 20.0f, true},
     {70, 2, 1, 16, 16, Content::FewLarge, 30, 0, 0.0f, true, false, 20, 60},
     {20, 2, 1, 16, 16, Content::Zeros},

@@ -48,11 +48,12 @@ class AttentionTask {
     std::fill_n(output_, n_rows_ * products_.output_row(), 0.0f);
   }
 
-  /// q, y: rows of the batch that hold positions first, first + 1, ... last_keys: of those, or null.
-  void run(const T* q, T* y, int64_t first, const int32_t* last_keys) {
+  /// q, y: rows of the batch that hold positions first, first + 1, ... last_keys, picked: of those, or null.
+  void run(const T* q, T* y, int64_t first, const int32_t* last_keys, const uint64_t* picked) {
     const int64_t group = h_.group(), last = first + n_rows_ / group - 1;
     first_ = first;
     last_keys_ = last_keys;
+    picked_ = picked;
     for (int64_t r = 0; r < n_rows_; ++r) products_.load_query(r, q + head_row(r) * h_.key_dim);
     for (int64_t r = 0; r < n_rows_ && spec_.sinks; ++r)  // a sink is a first key without a value
       rows_[static_cast<size_t>(r)] = {spec_.sinks.as<float>()[head_row(r) % h_.n_heads], 1.0f};
@@ -77,6 +78,12 @@ class AttentionTask {
     return spec_.chunk > 0 ? std::min(windowed, (key / spec_.chunk + 1) * spec_.chunk - 1) : windowed;
   }
 
+  /// The keys from key0 on that the picker of this head has picked for a position of the task.
+  uint64_t picked_word(int64_t position, int64_t key0) const {
+    const int64_t pickers = spec_.picked.dim(1), picker = kv_head_ / (h_.n_kv_heads / pickers);
+    return picked_[(position * pickers + picker) * spec_.picked.dim(2) + key0 / kKeys];
+  }
+
   /// Of the task's row r, in [positions, n_heads].
   int64_t head_row(int64_t r) const { return r / h_.group() * h_.n_heads + kv_head_ * h_.group() + r % h_.group(); }
 
@@ -98,8 +105,13 @@ class AttentionTask {
     const float scale = capped ? 1.0f : spec_.scale;
     for (int64_t r = row0; r < row0 + n_rows; ++r) {
       const int64_t position = first_ + r / h_.group();
-      const Visible visible{first_key(position) - key0, last_key(position) - key0 + 1};
-      const float factor = products_.softmax(r, visible, scale, rows_[static_cast<size_t>(r)]);
+      uint64_t seen = seen_keys(first_key(position) - key0, last_key(position) - key0 + 1);
+      if (picked_) seen &= picked_word(r / h_.group(), key0);
+      if (seen == 0) {
+        products_.clear(r);
+        continue;
+      }
+      const float factor = products_.softmax(r, seen, scale, rows_[static_cast<size_t>(r)]);
       if (factor != 1.0f) rescale(output_row(r), factor);
     }
     products_.add_values(row0, n_rows, output_row(row0));
@@ -124,6 +136,7 @@ class AttentionTask {
   int64_t kv_head_, n_rows_;
   int64_t first_ = 0;                   // position of row 0
   const int32_t* last_keys_ = nullptr;  // from that position on
+  const uint64_t* picked_ = nullptr;    // likewise
   Products products_;
   float* output_;  // [n_rows, output_row]
   std::vector<RowState> rows_;
@@ -141,7 +154,7 @@ void reserve(Ops& ops, KvRows& rows, int64_t n, const Tensor& k, const Tensor& v
     old = fresh;
   };
   grow(rows.key, k);
-  grow(rows.value, v);
+  if (v) grow(rows.value, v);
 }
 
 void append(Ops& ops, KvRows& rows, const Span& span, const Tensor& k, const Tensor& v) {
@@ -151,7 +164,7 @@ void append(Ops& ops, KvRows& rows, const Span& span, const Tensor& k, const Ten
     if (source.bytes() > 0) std::memcpy(to.view.rows(rows.n_tokens, span.n_tokens).data, source.data, source.bytes());
   };
   copy(rows.key, k);
-  copy(rows.value, v);
+  if (v) copy(rows.value, v);
   rows.n_tokens += span.n_tokens;
 }
 
@@ -212,7 +225,8 @@ Tensor CpuBackend::attend(const Tensor& q, std::span<const Span> spans, std::spa
       const int64_t row = span.row + task.begin - span.first_position;
       AttentionTask<T, Products>(heads, spec, sequence, task.kv_head, task.end - task.begin, scratch)
           .run(q.as<T>() + row * heads.n_heads * heads.key_dim, y.as<T>() + row * heads.n_heads * heads.value_dim,
-               task.begin, spec.last_keys.empty() ? nullptr : spec.last_keys.data() + row);
+               task.begin, spec.last_keys.empty() ? nullptr : spec.last_keys.data() + row,
+               spec.picked ? spec.picked.rows(row, 1).as<uint64_t>() : nullptr);
     });
   };
 #ifdef KVCAL_AVX512_BF16

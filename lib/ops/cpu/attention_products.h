@@ -28,11 +28,18 @@ struct KeyBlock {
   int64_t n;
 };
 
-/// Keys of a block that a row sees: first <= j < last.
-struct Visible {
-  int64_t first, last;
-  bool all() const { return first <= 0 && last >= kKeys; }
-};
+/// The keys of a block that a row sees, a bit each: those from `first` to before `last`.
+inline uint64_t seen_keys(int64_t first, int64_t last) {
+  const auto below = [](int64_t n) { return n <= 0 ? 0 : n >= kKeys ? ~uint64_t{0} : (uint64_t{1} << n) - 1; };
+  return below(last) & ~below(first);
+}
+
+/// Of lanes [from, from + 8) of a block: all ones in those that are seen.
+inline I32x8 seen_lanes(uint64_t seen, int64_t from) {
+  constexpr I32x8 kBits = {1, 2, 4, 8, 16, 32, 64, 128};
+  const auto byte = static_cast<int32_t>((seen >> from) & 255);
+  return (kBits & byte) != 0;
+}
 
 /// Of the online softmax of one row: the largest logit so far, and the sum of the exponentials below it.
 struct RowState {
@@ -90,18 +97,14 @@ class WideProducts {
   }
   /// A row's logits -> probabilities against the new maximum. Returns the factor for the output so far. The maximum may
   /// miss a NaN, but that logit's own probability is NaN, and with it the total and the output.
-  float softmax(int64_t row, Visible visible, float scale, RowState& state) const {
+  float softmax(int64_t row, uint64_t seen, float scale, RowState& state) const {
     constexpr int kVectors = kKeys / kLanes;
-    constexpr I32x8 kIndex = {0, 1, 2, 3, 4, 5, 6, 7};
     float* logits = logits_ + row * kLogitsRow;  // the probabilities take their place
     F32x8 s[kVectors];
     for (int b = 0; b < kVectors; ++b) s[b] = load8(logits + b * kLanes) * scale;
-    if (!visible.all())
-      for (int b = 0; b < kVectors; ++b) {
-        const I32x8 j = kIndex + b * kLanes;
-        const I32x8 seen = (j >= static_cast<int32_t>(visible.first)) & (j < static_cast<int32_t>(visible.last));
-        s[b] = seen ? s[b] : splat(-std::numeric_limits<float>::infinity());
-      }
+    if (seen != ~uint64_t{0})
+      for (int b = 0; b < kVectors; ++b)
+        s[b] = seen_lanes(seen, b * kLanes) ? s[b] : splat(-std::numeric_limits<float>::infinity());
     F32x8 top = splat(state.maximum);
     for (int b = 0; b < kVectors; ++b) top = larger(s[b], top);
     const float next = largest(top);
@@ -115,6 +118,9 @@ class WideProducts {
     state = {next, state.total * factor + sum(sums)};
     return factor;
   }
+
+  /// In place of softmax() where a row sees no key of the block.
+  void clear(int64_t row) const { std::fill_n(logits_ + row * kLogitsRow, kKeys, 0.0f); }
 
   /// output F32 [n, output_row] += probabilities times values.
   void add_values(int64_t row, int64_t n, float* output) const {
@@ -175,11 +181,11 @@ class PairProducts {
   void cap(int64_t row, int64_t n, float scale, float softcap) const {
     cap_logits(logits_ + row * kLogitsRow, n, scale, softcap);
   }
-  float softmax(int64_t row, Visible visible, float scale, RowState& state) const {
-    const auto below = [](int64_t n) { return n <= 0 ? 0 : n >= kKeys ? ~uint64_t{0} : (uint64_t{1} << n) - 1; };
-    return softmax64(logits_ + row * kLogitsRow, below(visible.last) & ~below(visible.first), scale, state.maximum,
-                     state.total, probabilities_ + row * kProbabilityRow);
+  float softmax(int64_t row, uint64_t seen, float scale, RowState& state) const {
+    return softmax64(logits_ + row * kLogitsRow, seen, scale, state.maximum, state.total,
+                     probabilities_ + row * kProbabilityRow);
   }
+  void clear(int64_t row) const { std::fill_n(probabilities_ + row * kProbabilityRow, kKeys / 2, Pair{0}); }
 
   /// output F32 [n, output_row] += probabilities times values.
   void add_values(int64_t row, int64_t n, float* output) const {

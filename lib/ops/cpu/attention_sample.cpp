@@ -89,7 +89,8 @@ AttentionSample CpuBackend::do_sample_attention(const Tensor& q, const Tensor& k
                            0,
                            0,
                            0,
-                           has_thorough && request.thorough[next] != 0};
+                           has_thorough && request.thorough[next] != 0,
+                           spec.picked ? spec.picked.rows(row, 1).as<uint64_t>() : nullptr};
         const auto last_key = static_cast<size_t>(sampled.last_key);
         const int64_t width = q.dim(1) * q.dim(2);
         sampled.key_rung = lowest_rung(keys[last_key], request.format);

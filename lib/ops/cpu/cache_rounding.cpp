@@ -1,6 +1,8 @@
 // Rows of a KV cache as they are stored and read back.
 #include "ops/cache_rounding.h"
 
+#include <algorithm>
+#include <bit>
 #include <vector>
 
 #include "ops/cpu/activation_value.h"
@@ -15,6 +17,7 @@ template <CacheFormat kFormat>
 float rounded(float x) {
   switch (kFormat) {
     case CacheFormat::E4m3:
+    case CacheFormat::IndexKey:
       return round_to_e4m3(x);
     case CacheFormat::E4m3Fnuz:
       return round_to_e4m3fnuz(x);
@@ -29,6 +32,12 @@ float rounded(float x) {
       break;  // not number by number
   }
   return x;
+}
+
+/// The least power of two that is not below x, a normal number.
+float power_of_two_from(float x) {
+  const auto bits = std::bit_cast<uint32_t>(x);
+  return std::bit_cast<float>((bits + 0x7FFFFFu) & 0x7F800000u);
 }
 
 /// The scales of a row of one head: one for all its channels (step 0), or one for each (step 1).
@@ -49,9 +58,15 @@ void store_row(const T* x, T* y, int64_t dim, const RowScales& s) {
     y[c] = narrowed<T>(rounded<kFormat>(widened(x[c]) / s.write[c * s.step]) * s.read[c * s.step]);
 }
 
+template <CacheFormat kFormat>
+float dynamic_scale(float absmax) {
+  if (kFormat == CacheFormat::IndexKey) return power_of_two_from(std::max(absmax, kLeastIndexKey) / 448.0f);
+  return absmax > 0.0f ? absmax / largest_of(kFormat) : 1.0f;
+}
+
 template <CacheFormat kFormat, class T>
 void store_row_dynamic(const T* x, T* y, int64_t dim) {
-  const float absmax = absmax_of(x, dim), scale = absmax > 0.0f ? absmax / largest_of(kFormat) : 1.0f;
+  const float scale = dynamic_scale<kFormat>(absmax_of(x, dim));
   store_row<kFormat>(x, y, dim, {&scale, &scale, 0});
 }
 
@@ -79,7 +94,7 @@ void store_row_in_four_bits(const T* x, T* y, int64_t dim) {
 
 template <CacheFormat kFormat, class T>
 void store(const T* x, T* y, int64_t dim, const CacheRounding& rounding, int64_t heads, int64_t head) {
-  if constexpr (is_dynamic_only(kFormat))
+  if constexpr (in_four_bits(kFormat))
     store_row_in_four_bits<kFormat>(x, y, dim);
   else if constexpr (kFormat == CacheFormat::Nvfp4)
     store_row_in_blocks(x, y, dim, scales_of(rounding, heads, head, dim));
@@ -107,6 +122,8 @@ void visit_format(CacheFormat format, F f) {
       return f(std::integral_constant<CacheFormat, CacheFormat::Uint4>());
     case CacheFormat::RotatedInt4:
       return f(std::integral_constant<CacheFormat, CacheFormat::RotatedInt4>());
+    case CacheFormat::IndexKey:
+      return f(std::integral_constant<CacheFormat, CacheFormat::IndexKey>());
   }
 }
 

@@ -25,6 +25,7 @@ struct SampledRow {
   int64_t index, row, position, first_key, last_key;
   int key_rung, value_rung, query_rung;  // the lowest that clip nothing
   bool thorough;
+  const uint64_t* picked = nullptr;  // [pickers, words]; or null
 };
 
 inline std::vector<int> rungs_of(std::span<const SampledRow> rows, const RungLadder& ladder, int SampledRow::*lowest) {
@@ -51,19 +52,18 @@ struct LogSum {
   double value() const { return static_cast<double>(maximum) + portable_log(static_cast<double>(total)); }
 };
 
-/// Scales the logits of a block of keys, the first of which is key0; -inf where the row does not see the key.
-inline void mask_logits(const SampledRow& row, int64_t key0, float scale, float* l) {
-  const auto first = static_cast<int32_t>(std::max<int64_t>(row.first_key - key0, 0));
-  const auto last = static_cast<int32_t>(std::min(row.last_key - key0, kKeys - 1));
-  if (first == 0 && last == kKeys - 1) {
-    for (int64_t j = 0; j < kKeys; j += kLanes) store8(l + j, load8(l + j) * scale);
-    return;
-  }
-  constexpr I32x8 kIndex = {0, 1, 2, 3, 4, 5, 6, 7};
-  for (int32_t j = 0; j < kKeys; j += kLanes) {
-    const I32x8 at = kIndex + j;
-    store8(l + j, ((at >= first) & (at <= last)) ? load8(l + j) * scale : splat(-kInfinity));
-  }
+/// Those of the block from key0 on that a row sees for a key-value head. picked: AttentionSpec's.
+inline uint64_t keys_seen_by(const SampledRow& row, int64_t key0, const Tensor& picked, int64_t kv_head,
+                             int64_t n_kv_heads) {
+  const uint64_t seen = seen_keys(row.first_key - key0, row.last_key - key0 + 1);
+  if (!row.picked) return seen;
+  return seen & row.picked[kv_head / (n_kv_heads / picked.dim(1)) * picked.dim(2) + key0 / kKeys];
+}
+
+/// Scales the logits of a block of keys; -inf where they are not seen.
+inline void mask_logits(uint64_t seen, float scale, float* l) {
+  for (int64_t j = 0; j < kKeys; j += kLanes)
+    store8(l + j, seen_lanes(seen, j) ? load8(l + j) * scale : splat(-kInfinity));
 }
 
 /// Logits l2 of a block of keys against the exact ones l and their probabilities p, -inf where the row does not see.

@@ -173,7 +173,8 @@ class SampleTask {
 
   /// Logits of a row with the keys from key0 on.
   void mask(int64_t r, int64_t key0, float* l) const {
-    mask_logits(rows_[pos(r)], key0, in_.spec.softcap > 0.0f ? 1.0f : in_.spec.scale, l);
+    const uint64_t seen = keys_seen_by(rows_[pos(r)], key0, in_.spec.picked, kv_head_, h_.n_kv_heads);
+    mask_logits(seen, in_.spec.softcap > 0.0f ? 1.0f : in_.spec.scale, l);
   }
 
   void try_queries(int64_t key0, int64_t row0, int64_t n) {
