@@ -62,6 +62,7 @@ Sources read_sources(const EvaluateFlags& flags) {
 
 /// A format of --formats or --choose: the first file's own at its scales, others at those that follow from ranges.
 Variant variant_in(const std::string& name, const Sources& sources, const ModelSpec& spec, bool file_is_one) {
+  if (name == kIndexKeys && !file_is_one) return stored_index_keys(spec);
   const StoredFormat format = stored_format(name);
   const Artifact* first = sources.scales.empty() ? nullptr : &sources.scales[0];
   if (file_is_one && first && first->quantization.dtype == name) return at_scales(spec, *first, name);

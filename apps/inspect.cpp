@@ -201,7 +201,7 @@ Json to_json(const Inspection& i) {
     out["n_kv_layers"] = spec.caches.size();
     out["parameters"] = parameters_of(spec);
     out["max_positions"] = spec.max_positions;
-    if (spec.indexed_beyond > 0) out["longest_sequence"] = spec.indexed_beyond;
+    if (spec.indexed_beyond > 0) out["indexed_beyond"] = spec.indexed_beyond;
     if (spec.rope_switch > 0)
       out["longrope"] = {{"original_positions", spec.rope_switch}, {"list", spec.above_rope_switch ? "long" : "short"}};
     out["memory"] = {{"largest_layer_bytes", m.largest_layer},
@@ -276,8 +276,8 @@ void print_model(const ModelSpec& spec, bool mtp_layer) {
   if (mtp_layer)
     std::cout << "MTP layer:     'calibrate --mtp' measures its cache, too, for servers that draft with it\n";
   if (spec.indexed_beyond > 0)
-    std::cout << "prompts:       up to " << grouped(spec.indexed_beyond)
-              << " tokens; in longer ones an indexer picks keys, which is not supported\n";
+    std::cout << "indexer:       in sequences of more than " << grouped(spec.indexed_beyond)
+              << " tokens it picks the keys that a query sees\n";
   if (spec.rope_switch > 0)
     std::cout << "longrope:      the " << (spec.above_rope_switch ? "long" : "short")
               << " list of frequencies, as the server allows " << (spec.above_rope_switch ? "more than " : "at most ")

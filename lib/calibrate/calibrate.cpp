@@ -57,8 +57,6 @@ CalibrationResult calibrate(const CalibrationInputs& inputs, CalibrationOptions 
   // Prompts become token ids.
   options.prompts.keep_within(model.spec().max_positions);
   options.sequences.max_length = options.prompts.max_length;
-  if (model.spec().indexed_beyond > 0)
-    options.sequences.max_length = std::min(options.sequences.max_length, model.spec().indexed_beyond);
   const FedPrompts fed = feed_prompts(model, options.prompts, inputs.prompts, listener);
   const RunSources sources = {fed.sha256, tokenizer_sha256(inputs.model), activation_quant};
   report_limits(model, fed, options, listener);

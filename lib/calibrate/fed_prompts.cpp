@@ -6,7 +6,6 @@
 #include "base/sha256.h"
 #include "base/token_kind.h"
 #include "calibrate/pictures.h"
-#include "model/indexer.h"
 #include "prefill/encoder_file.h"
 
 namespace kvcal {
@@ -144,8 +143,6 @@ std::vector<PromptTokens> tokens_of(const FedPrompts& fed, const OpenedModel& mo
   std::vector<PromptTokens> tokens;
   std::optional<PictureRoom> room;
   for (const TokenizedPrompt& p : fed.prompts) {
-    check_all_attended(spec, static_cast<int64_t>(p.input_ids.size()), "prompt " + quoted(p.id),
-                       "--max-length " + std::to_string(spec.indexed_beyond) + " truncates prompts");
     tokens.push_back({p.id, p.input_ids, p.weight});
     tokens.back().kinds = p.kinds;
     tokens.back().tags = p.tags;

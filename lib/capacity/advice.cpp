@@ -50,6 +50,7 @@ void remark_on_state(const Capacity& c, int64_t context, std::vector<std::string
 void remark_on_windows(const Capacity& c, int64_t context, std::vector<std::string>& remarks) {
   int64_t n_layers = 0, n_all = 0, window = 0;
   for (const CacheCost& cache : c.at(KvFormat::BF16).cost().caches) {
+    if (cache.of_indexer) continue;
     n_all += cache.n_layers;
     if (cache.window == 0 || cache.window >= context) continue;
     n_layers += cache.n_layers;

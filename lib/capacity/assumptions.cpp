@@ -71,6 +71,11 @@ void add_cache(const ModelSpec& spec, const Capacity& c, std::vector<Assumption>
          "is off keep every position",
          ""});
   if (shares) out.push_back({"sharing", "a layer that reads another layer's cache keeps none of its own", ""});
+  if (std::ranges::any_of(spec.layers, [](const LayerSpec& l) { return l.index_row_bytes > 0; }))
+    out.push_back({"indexer",
+                   "beside its cache a layer with an indexer keeps the indexer's keys, in one form whatever the format "
+                   "of the cache is",
+                   ""});
   if (c.at(KvFormat::BF16).cost().state_bytes > 0)
     out.push_back({"state",
                    "one recurrent state for each sequence, in F32 with convolution windows in BF16, whatever the "

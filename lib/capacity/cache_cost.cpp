@@ -127,19 +127,25 @@ StoredLayer stored_layer(int layer, std::string_view format) {
 
 SequenceCost cost_of_sequence(const ModelSpec& spec, std::span<const StoredLayer> layers, int64_t tp) {
   SequenceCost cost;
-  for (const KvLayout& c : spec.caches) {
-    const auto stored = std::ranges::find(layers, c.layer, &StoredLayer::layer);
-    if (stored == layers.end()) fail("no format is given for layer " + std::to_string(c.layer));
-    const int64_t row = row_bytes(c, *stored, tp);
+  const auto add = [&](const CacheCost& one) {
     const auto same = std::find_if(cost.caches.begin(), cost.caches.end(), [&](const CacheCost& other) {
-      return other.row_bytes == row && other.window == c.window && other.is_mla == c.is_mla();
+      return other.row_bytes == one.row_bytes && other.window == one.window && other.is_mla == one.is_mla &&
+             other.of_indexer == one.of_indexer;
     });
     if (same != cost.caches.end())
       ++same->n_layers;
     else
-      cost.caches.push_back({1, row, c.window, c.is_mla()});
+      cost.caches.push_back(one);
+  };
+  for (const KvLayout& c : spec.caches) {
+    const auto stored = std::ranges::find(layers, c.layer, &StoredLayer::layer);
+    if (stored == layers.end()) fail("no format is given for layer " + std::to_string(c.layer));
+    add({1, row_bytes(c, *stored, tp), c.window, c.is_mla()});
   }
-  for (const LayerSpec& layer : spec.layers) cost.state_bytes += (layer.state_bytes + tp - 1) / tp;
+  for (const LayerSpec& layer : spec.layers) {
+    if (layer.index_row_bytes > 0) add({1, layer.index_row_bytes, 0, false, true});
+    cost.state_bytes += (layer.state_bytes + tp - 1) / tp;
+  }
   return cost;
 }
 

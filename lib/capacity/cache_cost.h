@@ -27,6 +27,7 @@ struct CacheCost {
   int64_t row_bytes = 0;  // one token in one of these layers
   int64_t window = 0;     // tokens that are kept at most; 0: all
   bool is_mla = false;
+  bool of_indexer = false;  // its keys, beside the layer's own cache
 };
 
 struct SequenceCost {
@@ -44,7 +45,7 @@ struct SequenceCost {
 /// On each of `tp` GPUs: key-value heads are divided among them; where there are fewer heads than GPUs each has one, a
 /// copy. The row of an MLA cache belongs to all heads: every GPU has it whole. Recurrent state, F32 with convolution
 /// windows in BF16, is divided. Layers that read another's cache add nothing. The caches of `kept_layers` stay in BF16
-/// whatever the format.
+/// whatever the format, and so do the keys of an indexer, which every GPU has whole.
 SequenceCost cost_of_sequence(const ModelSpec& spec, KvFormat format, int64_t tp,
                               std::span<const int> kept_layers = {});
 

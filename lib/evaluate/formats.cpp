@@ -50,7 +50,7 @@ int64_t row_bytes(int64_t width, const std::optional<StoredSite>& site) {
   if (!site) return 2 * width;
   if (site->format == CacheFormat::Nvfp4) return width / 2 + width / kNvfp4Block;
   const int64_t scale = site->scales_per == ScalesPer::TokenHead ? static_cast<int64_t>(sizeof(float)) : 0;
-  return (is_dynamic_only(site->format) ? (width + 1) / 2 : width) + scale;
+  return (in_four_bits(site->format) ? (width + 1) / 2 : width) + scale;
 }
 
 bool is_measured(const std::optional<StoredSite>& site) {

@@ -133,6 +133,14 @@ Variant stored_states(const ModelSpec& spec, std::string_view dtype) {
   return variant;
 }
 
+Variant stored_index_keys(const ModelSpec& spec) {
+  if (!spec.index_keys_in_fp8) fail("the model has no indexer whose keys servers store in FP8");
+  Variant variant{kIndexKeys, "fp8_e4m3", {}};
+  variant.caches.resize(spec.caches.size());
+  variant.index_keys = true;
+  return variant;
+}
+
 void round_queries(Variant& variant, const ModelSpec& spec, const Artifact* artifact) {
   for (size_t c = 0; c < variant.caches.size(); ++c) {
     const SiteRounding& key = *variant.caches[c].key;

@@ -42,6 +42,11 @@ Variant one_cache(const Variant& variant, const KvLayout& layout);
 /// "state_bf16", "state_f16". Error where the model has no such state.
 Variant stored_states(const ModelSpec& spec, std::string_view dtype);
 
+/// The caches as they are, and the keys of an indexer in E4M3, as servers store them. Error where the model has none,
+/// or servers store them otherwise.
+constexpr const char* kIndexKeys = "index_keys";
+Variant stored_index_keys(const ModelSpec& spec);
+
 /// Rounds queries too (of MLA the absorbed ones), at what the file says of them; at 1.0 without a file. Dynamic where
 /// the keys are.
 void round_queries(Variant& variant, const ModelSpec& spec, const Artifact* artifact);

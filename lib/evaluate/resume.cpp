@@ -15,6 +15,7 @@ void append(std::string& text, const std::vector<float>& scales) {
 
 std::string text_of(const Variant& variant) {
   std::string text = variant.name + " " + variant.format + " state " + std::string(name_of(variant.state)) + "\n";
+  if (variant.index_keys) text += "index keys\n";
   for (const CacheSites& sites : variant.caches) {
     for (const auto* site : {&sites.key, &sites.value, &sites.query}) {
       if (!*site) {

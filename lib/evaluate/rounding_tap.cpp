@@ -24,6 +24,9 @@ Tensor RoundingTap::query(int cache, const Tensor& q, const Batch&) { return rou
 Tensor RoundingTap::key(int cache, const Tensor& k, const Batch&) { return now(sites(cache).key, k); }
 Tensor RoundingTap::value(int cache, const Tensor& v, const Batch&) { return now(sites(cache).value, v); }
 Tensor RoundingTap::latent(int cache, const Tensor& row, const Batch&) { return now(sites(cache).key, row); }
+Tensor RoundingTap::index_key(const Tensor& key, const Batch&) {
+  return variant_.index_keys ? op_.round_cache(key, {CacheFormat::IndexKey, {}, {}}) : key;
+}
 
 KvTap::Rows RoundingTap::stored(int cache, const Rows& block) {
   return {round(sites(cache).key, block.k), round(sites(cache).value, block.v)};

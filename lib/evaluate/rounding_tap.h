@@ -17,6 +17,7 @@ class RoundingTap final : public KvTap {
   Tensor key(int cache, const Tensor& k, const Batch& batch) override;
   Tensor value(int cache, const Tensor& v, const Batch& batch) override;
   Tensor latent(int cache, const Tensor& row, const Batch& batch) override;
+  Tensor index_key(const Tensor& key, const Batch& batch) override;
   bool wants_absorbed_queries() const override { return false; }  // but where it rounds them
   bool reads_absorbed_queries(int cache) const override { return sites(cache).query.has_value(); }
   int64_t block() const override { return keep_recent_; }

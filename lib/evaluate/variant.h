@@ -29,6 +29,7 @@ struct Variant {
   std::vector<CacheSites> caches;  // by ModelSpec::caches
   int layer = -1;                  // the only one whose cache it rounds; -1: it was made for all
   DType state = DType::F32;        // what recurrent states are rounded to between two tokens
+  bool index_keys = false;         // whether an indexer's keys are rounded, as servers store them
 
   /// The first cache that it rounds: before its layer the variant is the reference. -1: none.
   int first_cache() const;

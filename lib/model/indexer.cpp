@@ -8,6 +8,7 @@ namespace kvcal {
 namespace {
 
 constexpr int64_t kDefaultPicked = 2048, kDefaultHeads = 64, kDefaultWidth = 128, kDefaultOffset = 2;
+constexpr float kNormEps = 1e-6f;  // in every server
 
 // "FSSF" or a list of words: F, full: a layer with an indexer of its own.
 std::vector<bool> layers_of(const Json& words, const char* key, int64_t n_layers) {
@@ -42,18 +43,34 @@ std::vector<bool> read_own_layers(const Json& text, int64_t n_layers) {
   return own;
 }
 
+RopeSpec with_pairs(RopeSpec rope, bool interleaved) {
+  rope.interleaved = interleaved;
+  return rope;
+}
+
 }  // namespace
 
-std::optional<IndexerDims> read_indexer(const Json& text, int64_t n_layers, int64_t n_heads) {
-  if (!find_member(text, "index_topk") && n_heads == 0) {
+int IndexerDims::picker_of(int layer) const {
+  if (layer >= static_cast<int>(has_own.size())) return layer;
+  while (!has_own[static_cast<size_t>(layer)]) --layer;
+  return layer;
+}
+
+std::optional<IndexerDims> read_indexer(const Json& text, int64_t n_layers, int64_t rope,
+                                        const IndexerDefaults& defaults) {
+  if (!find_member(text, "index_topk") && defaults.n_heads == 0) {
     if (find_member(text, "index_n_heads")) fail("index_n_heads without index_topk: how many keys are picked?");
     return std::nullopt;
   }
   IndexerDims d;
   d.n_picked = read_size(text, "index_topk", kDefaultPicked);
-  d.n_heads = read_size(text, "index_n_heads", n_heads == 0 ? kDefaultHeads : n_heads);
+  d.n_heads = read_size(text, "index_n_heads", defaults.n_heads == 0 ? kDefaultHeads : defaults.n_heads);
   d.head_dim = read_size(text, "index_head_dim", kDefaultWidth);
+  if (d.head_dim < rope)
+    fail("index_head_dim is " + std::to_string(d.head_dim) + ", expected at least the " + std::to_string(rope) +
+         " channels that RoPE turns (qk_rope_head_dim)");
   d.has_own = read_own_layers(text, n_layers);
+  d.interleaved = get_bool_or(text, "indexer_rope_interleave", defaults.interleaved);
   read_layer_types(text, n_layers, {"indexed_attention", "deepseek_sparse_attention"});
   if (!get_bool_or(text, "rope_interleave", true))
     fail("rope_interleave is false; with an indexer, pairs of the rotated part lie side by side");
@@ -64,15 +81,43 @@ int64_t indexer_parameters(const IndexerDims& d, int64_t hidden, int64_t q_rank)
   return d.n_heads * d.head_dim * q_rank + d.head_dim * hidden + 2 * d.head_dim + d.n_heads * hidden;
 }
 
-void pass_over_indexer(const WeightBinder& w) {
-  for (const char* name : {"wq_b.weight", "wk.weight", "k_norm.weight", "k_norm.bias", "weights_proj.weight"})
-    w.at("indexer.").claim(name);
+bool needs_choice(const PickSpec& spec, const Batch& batch) {
+  return std::ranges::any_of(batch.sequences,
+                             [&](const SequenceSpan& s) { return s.sequence_tokens > spec.n_picked * spec.block; });
 }
 
-void check_all_attended(const ModelSpec& spec, int64_t n_tokens, const std::string& what, const std::string& way_out) {
-  if (spec.indexed_beyond == 0 || n_tokens <= spec.indexed_beyond) return;
-  fail(what + " has " + std::to_string(n_tokens) + " tokens; in sequences of more than " +
-       std::to_string(spec.indexed_beyond) + " this model's indexer picks keys, which is not supported: " + way_out);
+KeyChoice choose_keys(Ops& op, const IndexRows& rows, const PickSpec& spec, const Batch& batch, LayerStates& states,
+                      KvTap& tap) {
+  const Tensor stored = tap.index_key(rows.keys, batch);
+  const std::vector<KvRows*> keys = states.index_rows(batch);
+  op.keep_rows(stored, {}, batch.spans, keys);
+  const std::vector<const KvRows*> kept(keys.begin(), keys.end());
+  KeyChoice choice{op.pick_keys(rows.queries, rows.weights, stored, batch.spans, kept, spec), {}};
+  for (const SequenceSpan& s : batch.sequences) choice.picks.push_back(s.sequence_tokens > spec.n_picked * spec.block);
+  states.keep_choice(batch, choice);
+  return choice;
+}
+
+Indexer::Indexer(const IndexerDims& d, int64_t hidden, int64_t q_rank, const RopeSpec& rope, WeightLoader& loader,
+                 WeightBinder attention)
+    : spec_{d.n_picked}, n_heads_(d.n_heads), head_dim_(d.head_dim), rope_(with_pairs(rope, d.interleaved)) {
+  WeightBinder w = attention.at("indexer.");
+  q_ = load_projection(loader, w, "wq_b", d.n_heads * d.head_dim, q_rank);
+  k_ = load_projection(loader, w, "wk", d.head_dim, hidden);
+  k_norm_ = load_layer_norm(loader, w, "k_norm", d.head_dim, kNormEps, Bias::Present);
+  weights_ = load_projection(loader, w, "weights_proj", d.n_heads, hidden);
+}
+
+// Scores are compared with each other only, so the factors that servers give them, all positive, are left out.
+KeyChoice Indexer::choose(Ops& op, const Tensor& h, const Tensor& latent, const Batch& batch, LayerStates& states,
+                          KvTap& tap) const {
+  if (!needs_choice(spec_, batch)) return {};
+  const int64_t n = batch.n_tokens();
+  const Tensor turns = rope_.rotary_dim > 0 ? op.rope_table(batch.positions, n, rope_) : Tensor{};
+  const auto turned = [&](const Tensor& x) { return turns ? op.rope(x, turns, rope_) : x; };
+  const Tensor queries = turned(op.linear(latent, q_).reshaped({n, n_heads_, head_dim_}));
+  const Tensor keys = turned(k_norm_.forward(op, op.linear(h, k_)).reshaped({n, 1, head_dim_}));
+  return choose_keys(op, {queries, op.linear(h, weights_), keys}, spec_, batch, states, tap);
 }
 
 }  // namespace kvcal

@@ -30,6 +30,9 @@ class KvTap {
   /// decoding compares with it; it is shown only, what comes back is not used, unless reads_absorbed_queries().
   virtual Tensor latent(int cache, const Tensor& row, const Batch& batch) = 0;
 
+  /// The key that an indexer compares, [tokens, 1, dim]: servers keep it in a cache beside the layer's own.
+  virtual Tensor index_key(const Tensor& key, const Batch&) { return key; }
+
   /// MLA: whether attention compares absorbed queries, as query() returns them, with rows, as decoding does; else it
   /// expands both.
   virtual bool reads_absorbed_queries(int /*cache*/) const { return false; }

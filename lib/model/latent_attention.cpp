@@ -90,9 +90,9 @@ LatentAttention::LatentAttention(const LatentDims& d, const KvLayout& layout, co
   wo_.column_norms = loader.load_column_norms(output.weight, expansion.values.tensor(), d.n_heads);
 }
 
-Tensor LatentAttention::project_queries(Ops& op, const Tensor& h) const {
-  if (dims_.q_rank == 0) return op.linear(h, q_b_);
-  return op.linear(op.rms_norm(op.linear(h, q_a_), q_norm_, dims_.eps), q_b_);
+/// [tokens, q_rank]; where queries have no latent of their own, what they are made of.
+Tensor LatentAttention::latent_of_queries(Ops& op, const Tensor& h) const {
+  return dims_.q_rank == 0 ? h : op.rms_norm(op.linear(h, q_a_), q_norm_, dims_.eps);
 }
 
 Tensor LatentAttention::rotated(Ops& op, const Tensor& x, const Tensor& turns) const {
@@ -125,7 +125,8 @@ Tensor LatentAttention::forward(Ops& op, const Tensor& h, const Batch& batch, La
   const KvLayout& s = layout_;
   const int64_t n = batch.n_tokens();
   const Tensor turns = rope_.rotary_dim > 0 ? op.rope_table(batch.positions, n, rope_) : Tensor{};
-  const Tensor queries = project_queries(op, h).reshaped({n, d.n_heads, d.qk()});
+  const Tensor query_latent = latent_of_queries(op, h);
+  const Tensor queries = op.linear(query_latent, q_b_).reshaped({n, d.n_heads, d.qk()});
   const Tensor q_nope = grown_query(op, op.columns(queries, 0, d.nope), batch),
                q_pe = grown_query(op, rotated(op, op.columns(queries, d.nope, d.rope), turns), batch);
   const Tensor kv = op.linear(h, kv_a_);  // [tokens, kv_rank + rope]
@@ -139,7 +140,11 @@ Tensor LatentAttention::forward(Ops& op, const Tensor& h, const Batch& batch, La
     absorbed = op.join(op.linear_per_head(q_nope, absorbed_k_), q_pe);
     changed = tap.query(s.cache, absorbed, batch);
   }
-  const AttentionSpec attention{static_cast<float>(s.softmax_scale), s.window};
+  AttentionSpec attention{static_cast<float>(s.softmax_scale), s.window};
+  KeyChoice choice;
+  if (picks_)
+    choice = indexer_ ? indexer_->choose(op, h, query_latent, batch, states, tap) : states.earlier_choice(batch);
+  choice.apply_to(attention);
   std::vector<KvRows*> latents;  // where the tap wants them later
   Tensor values;
   if (tap.samples() || tap.block() > 0) {

@@ -6,6 +6,7 @@
 // with the row itself where the tap changes it.
 #pragma once
 
+#include "model/indexer.h"
 #include "model/mixer.h"
 #include "model/query_growth.h"
 #include "model/rope.h"
@@ -32,6 +33,13 @@ class LatentAttention final : public Mixer {
   LatentAttention(const LatentDims& dims, const KvLayout& layout, const RopeSpec& rope, WeightLoader& loader,
                   WeightBinder w);
 
+  /// From now on queries see keys that are picked: by an indexer of the layer's own, or, where it is null, by that of
+  /// an earlier layer.
+  void pick_keys(std::unique_ptr<Indexer> own) {
+    indexer_ = std::move(own);
+    picks_ = true;
+  }
+
   /// From now on queries grow with their position, by more than 0.
   void grow_queries(const QueryGrowth& growth) { growth_ = growth; }
 
@@ -39,7 +47,7 @@ class LatentAttention final : public Mixer {
                  Tail tail) const override;
 
  private:
-  Tensor project_queries(Ops& op, const Tensor& h) const;
+  Tensor latent_of_queries(Ops& op, const Tensor& h) const;
   KvTap::Rows expand(Ops& op, const Tensor& row, bool absorbed) const;
   Tensor rotated(Ops& op, const Tensor& x, const Tensor& turns) const;
   Tensor grown_query(Ops& op, const Tensor& x, const Batch& batch) const;
@@ -48,6 +56,8 @@ class LatentAttention final : public Mixer {
   const KvLayout& layout_;
   const RopeSpec& rope_;
   QueryGrowth growth_;
+  std::unique_ptr<Indexer> indexer_;
+  bool picks_ = false;
   Linear q_a_, q_b_;  // [q_rank, hidden], [n_heads·qk, q_rank]; q_b_ alone: [n_heads·qk, hidden]
   Linear kv_a_;       // [kv_rank + rope, hidden]
   Owned q_norm_, kv_norm_;

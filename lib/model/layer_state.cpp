@@ -1,5 +1,7 @@
 #include "model/layer_state.h"
 
+#include <algorithm>
+
 namespace kvcal {
 
 std::vector<KvRows*> LayerStates::kv_rows(const Batch& batch) {
@@ -11,20 +13,35 @@ std::vector<KvRows*> LayerStates::kv_rows(const Batch& batch) {
   return rows;
 }
 
-std::vector<KvRows*> LayerStates::latent_rows(const Batch& batch) {
+std::vector<KvRows*> LayerStates::cut_rows(const Batch& batch, KvRows LayerState::*of_state) {
   std::vector<KvRows*> rows;
   for (const SequenceSpan& s : batch.sequences) {
-    rows.push_back(s.whole ? nullptr : &own(s.sequence).latent);
+    rows.push_back(s.whole ? nullptr : &(own(s.sequence).*of_state));
     if (rows.back()) rows.back()->max_tokens = s.sequence_tokens;
   }
   return rows;
 }
 
+static std::pair<int64_t, int64_t> key_of(const Batch& batch) {
+  const SequenceSpan& first = batch.sequences.at(0);
+  return {first.sequence, first.span.first_position};
+}
+
+void LayerStates::keep_choice(const Batch& batch, const KeyChoice& choice) {
+  if (keeps_choices_) choices_.insert_or_assign(key_of(batch), choice);
+}
+
+KeyChoice LayerStates::earlier_choice(const Batch& batch) const {
+  const auto found = earlier_.picker->choices_.find(key_of(batch));
+  return found == earlier_.picker->choices_.end() ? KeyChoice{} : found->second;
+}
+
 std::vector<const KvRows*> LayerStates::owner_rows(const Batch& batch) const {
   std::vector<const KvRows*> rows;
   for (const SequenceSpan& s : batch.sequences) {
-    const auto kept = owner_ ? owner_->states_.find(s.sequence) : decltype(states_)::const_iterator();
-    rows.push_back(owner_ && kept != owner_->states_.end() ? &kept->second.kv : nullptr);
+    const LayerStates* owner = earlier_.owner;
+    const auto kept = owner ? owner->states_.find(s.sequence) : decltype(states_)::const_iterator();
+    rows.push_back(owner && kept != owner->states_.end() ? &kept->second.kv : nullptr);
   }
   return rows;
 }
@@ -56,16 +73,19 @@ LayerStates& RunStates::begin(int layer) {
   if (found != layers_.end()) return found->second;
   const LayerSpec& l = spec_.layers[static_cast<size_t>(layer)];
   const bool shared = l.cache >= 0 && spec_.n_sharing(l.cache) > 0;
-  const LayerStates* owner =
-      l.shares_cache < 0 ? nullptr : &layers_.at(spec_.caches[static_cast<size_t>(l.shares_cache)].layer);
+  EarlierStates earlier;
+  if (l.shares_cache >= 0) earlier.owner = &layers_.at(spec_.caches[static_cast<size_t>(l.shares_cache)].layer);
+  if (l.picker >= 0) earlier.picker = &layers_.at(l.picker);
   const auto rows = shared ? LayerStates::Rows::Shared : LayerStates::Rows::OfCutSequences;
-  return layers_.emplace(layer, LayerStates(rows, owner, stored_)).first->second;
+  return layers_.emplace(layer, LayerStates(rows, earlier, stored_, spec_.last_taking_choices(layer) > layer))
+      .first->second;
 }
 
 void RunStates::end(int layer) {
   std::erase_if(layers_, [&](const auto& entry) {
     const int cache = spec_.layers[static_cast<size_t>(entry.first)].cache;
-    return (cache < 0 ? entry.first : spec_.last_reader(cache)) <= layer;
+    const int last = cache < 0 ? entry.first : spec_.last_reader(cache);
+    return std::max(last, spec_.last_taking_choices(entry.first)) <= layer;
   });
 }
 

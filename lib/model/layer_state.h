@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "model/batch.h"
+#include "model/key_choice.h"
 #include "model/model_spec.h"
 #include "ops/ops.h"
 
@@ -15,23 +16,31 @@ namespace kvcal {
 /// Everything is absent, that is zero, in a fresh sequence.
 struct LayerState {
   KvRows kv;
+  KvRows index;   // an indexer's keys
   KvRows latent;  // MLA: the cache's own rows and their latent parts; of a shared cache in blocks its owner's (gemma4)
   ConvState conv;
   DeltaState delta;
   SsmState ssm;
 };
 
+/// The states of earlier layers: of those whose rows and whose choices of keys a layer reads.
+struct EarlierStates {
+  const LayerStates *owner = nullptr, *picker = nullptr;
+};
+
 /// The states of one layer, by sequence. Lives outside the per-batch arena; one object per layer, so that nothing can
-/// flow from one layer, pass or warm-up into another, but for the rows of a cache that a later layer shares.
+/// flow from one layer, pass or warm-up into another, but for the rows of a cache that a later layer shares, and the
+/// choice of keys that it takes.
 class LayerStates {
  public:
   /// Shared: rows of all sequences are kept, also of whole and finished ones.
   enum class Rows : uint8_t { OfCutSequences, Shared };
 
-  /// `owner`: the states of the layer whose rows this one reads; must outlive these.
-  /// `stored`: what recurrent states are rounded to between two tokens; F32: they are not.
-  explicit LayerStates(Rows rows = Rows::OfCutSequences, const LayerStates* owner = nullptr, DType stored = DType::F32)
-      : rows_(rows), owner_(owner), stored_(stored) {}
+  /// `earlier` must outlive these. `stored`: what recurrent states are rounded to between two tokens; F32: they are
+  /// not. `keeps_choices`: later layers take them.
+  explicit LayerStates(Rows rows = Rows::OfCutSequences, const EarlierStates& earlier = {}, DType stored = DType::F32,
+                       bool keeps_choices = false)
+      : rows_(rows), earlier_(earlier), stored_(stored), keeps_choices_(keeps_choices) {}
 
   /// The state of a sequence, fresh at its first use.
   LayerState& own(int64_t sequence) { return states_[sequence]; }
@@ -43,10 +52,14 @@ class LayerStates {
 
   /// For each span of the batch its key/value rows; null where the span is a whole sequence and nothing is kept.
   std::vector<KvRows*> kv_rows(const Batch& batch);
-  /// The same of KvRows::latent.
-  std::vector<KvRows*> latent_rows(const Batch& batch);
+  /// The same of other rows; those of sequences that are whole are never kept.
+  std::vector<KvRows*> latent_rows(const Batch& batch) { return cut_rows(batch, &LayerState::latent); }
+  std::vector<KvRows*> index_rows(const Batch& batch) { return cut_rows(batch, &LayerState::index); }
   /// For each span the rows that the owner of the cache has kept.
   std::vector<const KvRows*> owner_rows(const Batch& batch) const;
+  /// The choice of keys for a batch, and what an earlier layer has chosen for it: nothing where it needed no choice.
+  void keep_choice(const Batch& batch, const KeyChoice& choice);
+  KeyChoice earlier_choice(const Batch& batch) const;
   std::vector<ConvState*> conv_states(const Batch& batch);
   std::vector<DeltaState*> delta_states(const Batch& batch);
   std::vector<SsmState*> ssm_states(const Batch& batch);
@@ -54,15 +67,19 @@ class LayerStates {
  private:
   template <class State>
   std::vector<State*> recurrent_states(const Batch& batch, State LayerState::*state);
+  std::vector<KvRows*> cut_rows(const Batch& batch, KvRows LayerState::*rows);
 
   Rows rows_;
-  const LayerStates* owner_;
+  EarlierStates earlier_;
   DType stored_;
+  bool keeps_choices_;
   std::unordered_map<int64_t, LayerState> states_;
+  // By the first sequence of a batch and the position at which it begins: all layers see the same batches.
+  std::map<std::pair<int64_t, int64_t>, KeyChoice> choices_;
 };
 
 /// The states of a run through all layers: a layer's live from begin() to end(), or to the end of the last layer that
-/// shares its cache.
+/// shares its cache or takes its choices.
 class RunStates {
  public:
   /// `stored`: of recurrent states, as LayerStates says.

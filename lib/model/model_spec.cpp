@@ -69,6 +69,13 @@ int ModelSpec::n_sharing(int cache) const {
       std::count_if(layers.begin(), layers.end(), [&](const LayerSpec& l) { return l.shares_cache == cache; }));
 }
 
+int ModelSpec::last_taking_choices(int layer) const {
+  int last = layer;
+  for (const LayerSpec& l : layers)
+    if (l.picker == layer) last = std::max(last, l.index);
+  return last;
+}
+
 int ModelSpec::last_cache_layer() const {
   int last = caches.empty() ? -1 : caches.back().layer;
   for (const LayerSpec& l : layers)

@@ -56,14 +56,16 @@ struct KvLayout {
 struct LayerSpec {
   int index = 0;
   LayerKind kind = LayerKind::Attention;
-  int cache = -1;                // index in ModelSpec::caches, -1 = owns none
-  int shares_cache = -1;         // the cache of an earlier layer that it reads instead, -1 = none
-  int64_t parameters = 0;        // of the whole layer, feed-forward included
-  int64_t activations = 0;       // elements that its forward allocates per token: what Plan sizes the arena by
-  int64_t copies = 0;            // elements of weights that are loaded once more, in another order, or wider
-  double expert_share = 1;       // of a batch's rows, those that one expert gets on average; 1 = there are no experts
-  int64_t kept_row = 0;          // elements that attention keeps of a token, where that is not the row of its cache
-  int64_t state_bytes = 0;       // recurrent state of one sequence (convolution window in bf16, delta state in f32)
+  int cache = -1;               // index in ModelSpec::caches, -1 = owns none
+  int shares_cache = -1;        // the cache of an earlier layer that it reads instead, -1 = none
+  int picker = -1;              // the earlier layer whose choice of keys it takes, -1 = none
+  int64_t parameters = 0;       // of the whole layer, feed-forward included
+  int64_t activations = 0;      // elements that its forward allocates per token: what Plan sizes the arena by
+  int64_t copies = 0;           // elements of weights that are loaded once more, in another order, or wider
+  double expert_share = 1;      // of a batch's rows, those that one expert gets on average; 1 = there are no experts
+  int64_t index_row_bytes = 0;  // of a token in the cache of an indexer's keys that servers keep beside the layer's own
+  int64_t kept_row = 0;         // elements that attention keeps of a token, where that is not the row of its cache
+  int64_t state_bytes = 0;      // recurrent state of one sequence (convolution window in bf16, delta state in f32)
   AttentionTensors attention{};  // of a layer that owns or shares a cache
 
   /// A state that runs through all tokens, not just the window of a convolution.
@@ -75,8 +77,10 @@ struct ModelSpec {
   std::string model_type;    // config.json's own, outer level
   int64_t hidden = 0, vocab = 0, max_positions = 0;
   int64_t rope_switch = 0;  // a server that allows more tokens than this turns by other frequencies; 0 = no such rule
-  int64_t indexed_beyond = 0;   // in longer sequences an indexer picks the keys of a query; 0 = there is none
-  int64_t n_position_axes = 1;  // 3 for mRoPE
+  int64_t indexed_beyond = 0;      // in longer sequences an indexer picks the keys of a query; 0 = there is none
+  int64_t n_pickers = 0;           // choices of keys that a layer makes for each of its queries
+  bool index_keys_in_fp8 = false;  // servers store the keys of the indexer in E4M3, a scale for each
+  int64_t n_position_axes = 1;     // 3 for mRoPE
   bool tied_head = false;
   std::string default_prefix = "model.";  // of the language model's tensors, when no checkpoint tells better
   std::string embedding = "embed_tokens.weight", final_norm = "norm.weight";  // their names below the prefix
@@ -105,6 +109,9 @@ struct ModelSpec {
   /// The last layer that reads a cache's rows: its owner, unless others share it; and how many of those there are.
   int last_reader(int cache) const;
   int n_sharing(int cache) const;
+
+  /// The last layer that takes a layer's choice of keys: itself, unless later ones do.
+  int last_taking_choices(int layer) const;
 };
 
 /// Whether names of tensors or modules that begin so stand beside the language model's prefix, not below it.

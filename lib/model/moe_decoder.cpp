@@ -18,6 +18,7 @@ struct MoeDecoderBlock final : Block {
         attn_norm(loader.load_gain(w("input_layernorm.weight", {c.dims.hidden}), c.gain)),
         ffn_norm(loader.load_gain(w("post_attention_layernorm.weight", {c.dims.hidden}), c.gain)),
         attention(c.dims, layout, c.rope_of(layout.layer), c.attention, loader, w) {
+    if (c.picker) attention.pick_keys(c.picker(layout, c.rope_of(layout.layer), loader, w));
     if (c.sparse[static_cast<size_t>(layout.layer)]) {
       moe.emplace(c.moe, c.load(c.moe, loader, w));
     } else {

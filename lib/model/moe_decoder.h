@@ -2,6 +2,7 @@
 // a family is a config reader that fills in MoeDecoderConfig.
 #pragma once
 
+#include <functional>
 #include <optional>
 
 #include "model/decoder_model.h"
@@ -20,6 +21,8 @@ struct MoeDecoderConfig {
   Gain gain = Gain::Plain;  // of norm1, norm2 and the last one
   MoeDims moe{};            // its activation is that of dense layers too
   MoeParts (*load)(const MoeDims&, WeightLoader&, WeightBinder layer) = nullptr;
+  // Of a layer whose keys are picked; null for others, or everywhere.
+  std::function<std::unique_ptr<KeyPicker>(const KvLayout&, const RopeSpec&, WeightLoader&, WeightBinder layer)> picker;
   std::vector<bool> sparse;          // per layer: experts, or "mlp." dense
   std::vector<int64_t> windows;      // per layer, 0 = none
   int64_t moe_extra_parameters = 0;  // of a sparse layer, beyond moe_parameters()

@@ -62,7 +62,10 @@ std::vector<Tensor> SelfAttention::project(Ops& op, const Tensor& h, const Batch
 Tensor SelfAttention::forward(Ops& op, const Tensor& h, const Batch& batch, LayerStates& states, KvTap& tap,
                               Tail tail) const {
   const std::vector<Tensor> heads = project(op, h, batch);
-  const Tensor o = attend(op, layout_, heads, wo_, batch, states, tap, tail, {.sinks = sinks_});
+  const KeyChoice choice = picker_ ? picker_->choose(op, h, batch, states, tap) : KeyChoice{};
+  AttentionSpec spec{.sinks = sinks_};
+  choice.apply_to(spec);
+  const Tensor o = attend(op, layout_, heads, wo_, batch, states, tap, tail, spec);
   return o ? op.linear(o, wo_) : h;
 }
 

@@ -3,6 +3,7 @@
 
 #include "model/block.h"
 #include "model/decoder_parts.h"
+#include "model/key_choice.h"
 
 namespace kvcal {
 
@@ -29,6 +30,9 @@ class SelfAttention {
   SelfAttention(const DecoderDims& dims, const KvLayout& layout, const RopeSpec& rope, const AttentionForm& form,
                 WeightLoader& loader, WeightBinder& w);
 
+  /// From now on queries see what the picker chooses; null: everything.
+  void pick_keys(std::unique_ptr<KeyPicker> picker) { picker_ = std::move(picker); }
+
   /// h [tokens, hidden] (normed) -> the branch's output [tokens, hidden], or h itself after the taps with Tail::Skip.
   Tensor forward(Ops& op, const Tensor& h, const Batch& batch, LayerStates& states, KvTap& tap, Tail tail) const;
 
@@ -44,6 +48,7 @@ class SelfAttention {
   Linear wo_;              // [hidden, N·D]
   Owned q_norm_, k_norm_;  // [D], or [N·D] and [Nkv·D], or absent
   Owned sinks_;            // F32 [N], or absent
+  std::unique_ptr<KeyPicker> picker_;
 };
 
 int64_t attention_parameters(const DecoderDims& dims, const AttentionForm& form);

@@ -29,6 +29,9 @@ constexpr uint64_t kPaddingBytes = kMiB, kSmallBytes = kMiB / 4, kSmallBytesPerT
 // gathered; largest magnitudes of keys and values, by position.
 constexpr uint64_t kSampleBytesPerToken = 128 + 16, kMagnitudeBytes = 8;
 
+// Tokens whose choices of keys, a bit each, take as much as the ranks of a slice do at least (do_pick_keys()).
+constexpr int64_t kLeastRanked = 512;
+
 /// What does not depend on the size of the batches.
 struct Run {
   const ModelSpec& spec;
@@ -89,9 +92,11 @@ uint64_t longest_measured(const Run& run) {
 uint64_t activation_bytes(const Run& run, int64_t rows) {
   const uint64_t per_token = static_cast<uint64_t>(most_activations(run.spec)) * run.element + kSmallBytesPerToken +
                              kSampleBytesPerToken + kMagnitudeBytes;
+  const uint64_t ranks =  // of keys, and of blocks of them
+      2 * static_cast<uint64_t>(std::max(rows, kLeastRanked)) * choice_bytes_per_token(run.spec, run.sequences);
   const uint64_t gathered =
       static_cast<uint64_t>(std::min(rows, run.options.sampled_rows)) * largest_kv_row(run.spec, run.options.precision);
-  return std::max(static_cast<uint64_t>(rows) * per_token + longest_measured(run) * kMagnitudeBytes + gathered,
+  return std::max(static_cast<uint64_t>(rows) * per_token + longest_measured(run) * kMagnitudeBytes + gathered + ranks,
                   sanity_logits(run.spec, run.sequences, run.options.precision)) +
          kSmallBytes;
 }
@@ -107,7 +112,9 @@ MemoryPlan with_chunk(const Run& run, int64_t chunk_tokens, ResidualPlace place)
   plan.program = kLibraryBytes + (run.weights == WeightForm::Encoded ? kDecodingBytes : 0);
   plan.host = kHostBytes + static_cast<uint64_t>(run.options.n_devices) * (kRingBytes + run.options.statistics_bytes);
   plan.weights = weight_bytes(run);
-  plan.states = state_bytes(run, chunk_tokens) + shared_rows(run.spec, run.sequences, run.options.precision);
+  plan.states = state_bytes(run, chunk_tokens) + shared_rows(run.spec, run.sequences, run.options.precision) +
+                kept_choices(run.spec, run.sequences);
+  plan.states += static_cast<uint64_t>(chunk_tokens) * choice_bytes_per_token(run.spec, run.sequences);
   plan.statistics = run.options.device_statistics_bytes;
   if (plan.statistics) plan.statistics += kPaddingBytes;
   int64_t most = 0;

@@ -55,6 +55,21 @@ uint64_t shared_rows(const ModelSpec& spec, const SequencePlan& sequences, Preci
   return bytes;
 }
 
+uint64_t choice_bytes_per_token(const ModelSpec& spec, const SequencePlan& sequences) {
+  int64_t longest = 0;
+  for (const auto* list : {&sequences.measured, &sequences.warmup, &sequences.sanity})
+    for (const Sequence& s : *list) longest = std::max(longest, s.n_tokens);
+  if (spec.indexed_beyond == 0 || longest <= spec.indexed_beyond) return 0;
+  return static_cast<uint64_t>(spec.n_pickers * ((longest + kPickBits - 1) / kPickBits)) * sizeof(uint64_t);
+}
+
+uint64_t kept_choices(const ModelSpec& spec, const SequencePlan& sequences) {
+  if (std::ranges::none_of(spec.layers, [](const LayerSpec& l) { return l.picker >= 0; })) return 0;
+  int64_t n = 0;
+  for (const auto* list : {&sequences.measured, &sequences.warmup, &sequences.sanity}) n += tokens_of(*list);
+  return static_cast<uint64_t>(n) * choice_bytes_per_token(spec, sequences);
+}
+
 uint64_t sanity_logits(const ModelSpec& spec, const SequencePlan& sequences, Precision precision) {
   return static_cast<uint64_t>(tokens_of(sequences.sanity) * spec.vocab) * (element_bytes(precision) + sizeof(float));
 }

@@ -29,6 +29,10 @@ uint64_t layer_states(const ModelSpec& spec, uint64_t rows, uint64_t recurrent);
 /// Bytes of the rows that layers keep for later ones that share their cache: of all sequences of the run, together.
 uint64_t shared_rows(const ModelSpec& spec, const SequencePlan& sequences, Precision precision);
 
+/// Bytes of the choices of keys for a token, where there are such: of the batch, and of all that later layers take.
+uint64_t choice_bytes_per_token(const ModelSpec& spec, const SequencePlan& sequences);
+uint64_t kept_choices(const ModelSpec& spec, const SequencePlan& sequences);
+
 /// Bytes of the sanity sequences' logits: every row of theirs at once, as computed and as F32.
 uint64_t sanity_logits(const ModelSpec& spec, const SequencePlan& sequences, Precision precision);
 

@@ -5,7 +5,6 @@
 #include <cmath>
 #include <numeric>
 
-#include "model/indexer.h"
 #include "prefill/block_loader.h"
 
 namespace kvcal {
@@ -89,8 +88,6 @@ std::vector<std::pair<int32_t, float>> top_logits(const std::vector<float>& logi
 Generated Generator::generate(const PromptTokens& prompt, const GenerateOptions& options, KvTap& tap) {
   if (prompt.ids.empty()) fail("nothing to continue: the prompt has no tokens");
   const int64_t n_prompt = static_cast<int64_t>(prompt.ids.size());
-  check_all_attended(model_.spec(), n_prompt + options.max_new_tokens - 1, "the prompt with its answer",
-                     "shorten it (--max-length) or its answer (--max-new-tokens)");
   Run run(prompt, n_prompt + options.max_new_tokens + 1, model_.spec(), options.state);
   std::vector<float> logits;
   for (int64_t first = 0; first < n_prompt;) {

@@ -69,7 +69,8 @@ MemoryPlan with_chunk(const ModelSpec& spec, const SequencePlan& sequences, cons
         plan.states,
         state_bytes(spec, make_batches(*list, sequences.prompts, chunk_tokens, 1, Cut::Anywhere, plan.block), p));
   }
-  plan.states += shared_rows(spec, sequences, p);
+  plan.states += shared_rows(spec, sequences, p) + kept_choices(spec, sequences) +
+                 static_cast<uint64_t>(rows) * choice_bytes_per_token(spec, sequences);
   plan.activations = std::max(static_cast<uint64_t>(rows * most_activations(spec)) * element_bytes(p),
                               sanity_logits(spec, sequences, p));
   return plan;

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <set>
 
-#include "model/indexer.h"
 #include "ops/residual_rows.h"
 
 namespace kvcal {
@@ -79,8 +78,6 @@ void Runner::run(const std::vector<SequenceGroup>& groups, const std::vector<Pro
     const SequenceGroup& g = groups[i];
     if (g.sequences->empty()) continue;
     logits = logits || g.until == Until::Logits;
-    for (const Sequence& sequence : *g.sequences)
-      check_all_attended(spec, sequence.n_tokens, "sequence " + std::to_string(sequence.id), "shorten it");
     streams.emplace_back(
         g, i, make_batches(*g.sequences, prompts, plan_.chunk_tokens, spec.n_position_axes, plan_.cut(), plan_.block),
         spec, op_, plan_.residual_place);
@@ -151,14 +148,15 @@ void Runner::run_layers(int first, BlockLoader& blocks, std::vector<Stream>& str
       branch(layer, streams);
       run_block(layer, *block, streams);
     });
-    // Where a later layer reads rows of an earlier one, a stopped run begins again at the owner of them.
+    // Where a later layer reads rows or choices of an earlier one, a stopped run begins again at the owner of them.
     if (store_ && (layer + 1 < n_layers_ || logits) && can_branch(model_.spec(), layer + 1)) save(layer + 1, streams);
   }
 }
 
 bool Runner::can_branch(const ModelSpec& spec, int layer) {
-  return std::none_of(spec.caches.begin(), spec.caches.end(),
-                      [&](const KvLayout& c) { return c.layer < layer && spec.last_reader(c.cache) >= layer; });
+  const auto reads = [&](const KvLayout& c) { return c.layer < layer && spec.last_reader(c.cache) >= layer; };
+  const auto takes = [&](const LayerSpec& l) { return l.index >= layer && l.picker >= 0 && l.picker < layer; };
+  return std::ranges::none_of(spec.caches, reads) && std::ranges::none_of(spec.layers, takes);
 }
 
 // Logits are the model's: its MTP layer has none to give to them.

@@ -16,11 +16,6 @@ namespace {
 
 constexpr int64_t kLengths[] = {1, 63, 65, 257, 700};
 
-/// At most where an indexer begins to pick keys.
-int64_t length_of(size_t prompt, const ModelSpec& spec) {
-  return spec.indexed_beyond > 0 ? std::min(kLengths[prompt], spec.indexed_beyond) : kLengths[prompt];
-}
-
 // Tokens that no two sequences share in order: a plain congruence is enough.
 std::vector<int32_t> tokens(int64_t n, int64_t vocab, uint32_t seed) {
   std::vector<int32_t> ids;
@@ -55,9 +50,9 @@ class IsolationTest : public ::testing::TestWithParam<std::tuple<std::string, Pr
     const ModelSpec& spec = m.model->spec();
     std::vector<PromptTokens> prompts;
     for (size_t i = 0; i < std::size(kLengths); ++i)
-      prompts.push_back({std::to_string(i), tokens(length_of(i, spec), spec.vocab, static_cast<uint32_t>(i)), 1});
+      prompts.push_back({std::to_string(i), tokens(kLengths[i], spec.vocab, static_cast<uint32_t>(i)), 1});
     const auto sequence = [&](int64_t p, int64_t id) {
-      const int64_t n = length_of(static_cast<size_t>(p), spec);
+      const int64_t n = kLengths[static_cast<size_t>(p)];
       return Sequence{id, 1, {{p, 0, n}}, n};
     };
     std::vector<Sequence> sequences, discarded;

@@ -99,10 +99,8 @@ TEST_P(MtpTest, bf16_matches_the_reference) {
 // token, leaves nothing to read.
 TEST_P(MtpTest, chunks_and_company_do_not_matter) {
   const auto model = parse_model(Checkpoint::open(folder_).config());
-  const int64_t vocab = model->spec().vocab, indexed_beyond = model->spec().indexed_beyond;
-  const int64_t chunk_tokens = indexed_beyond > 0 ? 64 : 256;
+  const int64_t vocab = model->spec().vocab, chunk_tokens = 256;
   const auto tokens = [&](int64_t n) {
-    if (indexed_beyond > 0) n = std::min(n, indexed_beyond);
     std::vector<int32_t> ids;
     for (int64_t i = 0; i < n; ++i) ids.push_back(static_cast<int32_t>((i * i * 7 + i * 13 + n) % (vocab - 8)));
     return ids;

@@ -22,14 +22,12 @@ namespace kvcal::test {
 
 using emulator::Timing;
 
-/// Where an indexer begins to pick keys they end.
 inline std::vector<PromptTokens> some_prompts(const ModelSpec& spec, const std::vector<int64_t>& lengths) {
   std::vector<PromptTokens> prompts;
   uint32_t x = 7;
   for (const int64_t length : lengths) {
-    const int64_t n = spec.indexed_beyond > 0 ? std::min(length, spec.indexed_beyond) : length;
     prompts.push_back({std::to_string(prompts.size()), {}, 1});
-    for (int64_t i = 0; i < n; ++i) {
+    for (int64_t i = 0; i < length; ++i) {
       x = x * 1664525u + 1013904223u;
       prompts.back().ids.push_back(static_cast<int32_t>((x >> 8) % static_cast<uint32_t>(spec.vocab)));
     }

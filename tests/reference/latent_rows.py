@@ -40,11 +40,3 @@ def sites(module, query: torch.Tensor, key: torch.Tensor) -> dict[str, torch.Ten
     found = {"query": torch.cat((absorbed, in_pairs(module, query[..., nope:])), dim=-1),
              "latent": torch.cat((latent, in_pairs(module, key[:, :1, nope:])), dim=-1)}
     return {site: x.contiguous().detach() for site, x in found.items()}
-
-
-def picked(mask: torch.Tensor, indices: torch.Tensor | None) -> torch.Tensor:
-    """The mask without the keys that an indexer has not picked: the framework leaves that to its kernels."""
-    if indices is None:
-        return mask
-    left_out = torch.ones_like(mask, dtype=torch.bool).scatter(-1, indices.long().unsqueeze(1), False)
-    return mask.masked_fill(left_out, torch.finfo(mask.dtype).min)

@@ -27,6 +27,7 @@ from transformers.models.deepseek_ocr2.modeling_deepseek_ocr2 import DEEPSEEK_OC
 
 import falcon_attention  # noqa: F401
 import latent_rows
+import picked_keys
 from cases import CASES, Case
 from golden_checkpoint import (class_of, config_of, draw_all, layers_of, parameters_of, rewrite_tensors, stored_tensors,
                                write_checkpoint)
@@ -34,10 +35,8 @@ from json_lines import write_json
 
 GOLDEN = Path(__file__).resolve().parents[1] / "arch" / "golden"
 TRIES = 96  # seeds to choose from: the one where bf16 arithmetic moves the absmax values least
-MAX_MOVEMENT = 0.01
 MIN_FELT = 0.05  # where routers compute in f32: the change if their logits were bf16; tests allow 0.02
-KEPT_TOKENS = 4  # of the residual stream, every fourth token is kept
-MIN_COSINE = 0.9995  # between last-position logits in f32 and in bf16
+MAX_MOVEMENT, MIN_COSINE = 0.01, 0.9995  # of absmax; between last-position logits in f32 and in bf16
 SAM["golden"] = SAM["eager"]  # a tower without an attention interface
 PRECISIONS = {"f32": torch.float32, "bf16": torch.bfloat16}
 
@@ -80,7 +79,7 @@ class Capture:
             self.scaling[layer] = kwargs["scaling"]
             self.value_widths[layer] = module.kv_lora_rank if latent else value.shape[-1]
             self.visible[layer] = int((attention_mask[0, 0, -1] == 0).sum())
-        return eager(module, query, key, value, latent_rows.picked(attention_mask, kwargs.get("indices")), **kwargs)
+        return eager(module, query, key, value, picked_keys.mask_of(module, attention_mask, kwargs), **kwargs)
 
     def layouts(self) -> dict:
         """{layer: its geometry} of the layers that own a cache: of keys and values, or of rows whose first columns are
@@ -311,7 +310,7 @@ def write_golden(case: Case, folder: Path, chosen: Attempt) -> dict:
             tensors[f"{precision}.{site}"] = x
         tensors[f"{precision}.logits"] = torch.stack(result["logits"])
     for i, x in enumerate(exact["hidden"][case.full_sequence]):
-        tensors[f"f32.hidden.{i}"] = x[::KEPT_TOKENS]
+        tensors[f"f32.hidden.{i}"] = x[::4]
     save_file({name: x.detach().contiguous() for name, x in sorted(tensors.items())}, folder / "golden.safetensors")
     config, longest = exact["config"], len(chosen.sequences[-1])
     golden = {

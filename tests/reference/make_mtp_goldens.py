@@ -57,7 +57,7 @@ NEXTN = ("", "eh_proj", "enorm", "hnorm", "shared_head.norm", False, True)
 CASES_MTP = (MtpCase("qwen3_5", *HYBRID), MtpCase("qwen3_5_moe", *HYBRID, fused_experts=True),
              MtpCase("qwen3_next", *HYBRID), MtpCase("glm4_moe", "model.layers.3.", *NEXTN),
              MtpCase("deepseek_v3", "model.layers.3.", *NEXTN), MtpCase("deepseek_v32", "model.layers.2.", *NEXTN),
-             MtpCase("glm4_moe_lite", "model.layers.3.", *NEXTN), MtpCase("glm_moe_dsa", "model.layers.4.", *NEXTN))
+             MtpCase("glm4_moe_lite", "model.layers.3.", *NEXTN), MtpCase("glm_moe_dsa", "model.layers.4.", *NEXTN, full_sequence=1))
 
 
 LAYER_LISTS = {"layer_types": None, "mlp_layer_types": "sparse", "indexer_types": "full"}  # None: as the layer before

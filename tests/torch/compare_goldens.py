@@ -26,7 +26,7 @@ import kvcal.torch
 from statistics_file import StatisticsFile, histogram, sites_of
 
 sys.path.insert(0, str(package.SOURCE / "tests/reference"))
-import latent_rows
+import picked_keys
 from cases import CASES
 from golden_checkpoint import write_checkpoint
 from make_arch_goldens import load
@@ -41,10 +41,10 @@ NOT_COMPARED = {  # and why
 }
 
 
-def eager(module, query, key, value, attention_mask, indices=None, **kwargs):
+def eager(module, query, key, value, attention_mask, **kwargs):
     """The class's own function, without the keys that an indexer has not picked."""
     function = sys.modules[type(module).__module__].eager_attention_forward
-    return function(module, query, key, value, latent_rows.picked(attention_mask, indices), **kwargs)
+    return function(module, query, key, value, picked_keys.mask_of(module, attention_mask, kwargs), **kwargs)
 
 
 def of_the_program(folder, prompts, out):

@@ -158,7 +158,7 @@ Json sparse(Json changes = Json::object()) {
   return config;
 }
 
-TEST(LatentConfig, an_indexer_limits_sequences_and_counts_as_parameters) {
+TEST(LatentConfig, an_indexer_picks_in_long_sequences_and_counts_as_parameters) {
   EXPECT_EQ(parse_model(v3())->spec().indexed_beyond, 0);
   EXPECT_EQ(parse_model(sparse())->spec().indexed_beyond, 2048);
   EXPECT_EQ(parse_model(sparse({{"index_topk", 64}}))->spec().indexed_beyond, 64);
@@ -176,6 +176,14 @@ TEST(LatentConfig, an_indexer_limits_sequences_and_counts_as_parameters) {
     EXPECT_EQ(parameters(by_letters, i), parameters(shared, i)) << i;
     EXPECT_EQ(parameters(by_period, i), parameters(shared, i)) << i;
   }
+  const ModelSpec of_all = parse_model(sparse())->spec(), of_some = parse_model(shared)->spec();
+  EXPECT_EQ(of_some.n_pickers, 1);
+  for (size_t i = 0; i < 4; ++i) {
+    EXPECT_EQ(of_all.layers[i].picker, -1) << i;
+    EXPECT_EQ(of_some.layers[i].picker, i % 2 == 0 ? -1 : static_cast<int>(i) - 1) << i;
+  }
+  EXPECT_EQ(of_some.last_taking_choices(2), 3);
+  EXPECT_EQ(of_some.last_taking_choices(3), 3);
 }
 
 TEST(LatentConfig, keys_of_an_indexer_are_checked) {
@@ -183,6 +191,8 @@ TEST(LatentConfig, keys_of_an_indexer_are_checked) {
   expect_refused(sparse({{"indexer_types", {"full", "half", "full", "full"}}}), "'half'");
   expect_refused(sparse({{"index_topk_pattern", "SFFF"}}), "index_topk_pattern begins with a layer that shares");
   expect_refused(sparse({{"index_topk", 0}}), "index_topk is 0");
+  expect_refused(sparse({{"index_head_dim", 6}}),
+                 "index_head_dim is 6, expected at least the 8 channels that RoPE turns");
   expect_refused(sparse({{"rope_interleave", false}}), "rope_interleave is false");
   expect_refused(
       sparse({{"layer_types", {"indexed_attention", "full_attention", "indexed_attention", "indexed_attention"}}}),

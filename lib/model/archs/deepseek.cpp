@@ -1,7 +1,7 @@
 // DeepseekV2ForCausalLM (V2, V2-Lite), DeepseekV3ForCausalLM (V3, R1, Kimi-K2), KimiK25ForConditionalGeneration (text
 // part) and Glm4MoeLiteForCausalLM (GLM-4.7-Flash): latent attention, dense layers first, then mixtures of experts with
 // a shared one (docs/model-notes.md, "Latent attention"). DeepseekV32ForCausalLM and GlmMoeDsaForCausalLM (GLM-5
-// to 5.2) are the same up to index_topk tokens (indexer.h). Mistral4ForCausalLM: queries that grow with their position
+// to 5.2) have an indexer beside it (indexer.h). Mistral4ForCausalLM: queries that grow with their position
 // (query_growth.h), softmax scores whose groups count by the sum of their two best.
 // DeepseekForCausalLM (DeepSeek-MoE), DeepseekOCRForCausalLM, DeepseekOCR2ForCausalLM and, where its config says so,
 // DeepseekVLV2ForCausalLM (DeepSeek-VL2): the same decoder with ordinary attention.
@@ -39,8 +39,8 @@ struct Family {
     double scale;
     int64_t n_groups = 1, k_groups = 1;
   } routing;
-  int64_t n_index_heads = 0;  // 0 = has no indexer
-  bool grows = false;         // queries, with their position
+  IndexerDefaults indexer{};
+  bool grows = false;  // queries, with their position
   RouterLogits logits = RouterLogits::F32;
   const char* wrapped_prefix = "language_model.model.";
   bool drafts = false;  // may have an MTP layer that is read
@@ -70,7 +70,7 @@ constexpr Family kV32 = {.dims = {129280, 7168, 18432, 61, 128, 0, 0, 163840},
                          .latent = kV3.latent,
                          .experts = kV3.experts,
                          .routing = kV3.routing,
-                         .n_index_heads = 64,
+                         .indexer = {.n_heads = 64},
                          .drafts = true};
 constexpr Family kGlmDsa = {.dims = {.vocab = 154880,
                                      .hidden = 6144,
@@ -84,13 +84,13 @@ constexpr Family kGlmDsa = {.dims = {.vocab = 154880,
                             .latent = kGlmDsaLatent,
                             .experts = {256, 8, 2048, 1, 3},
                             .routing = {"sigmoid", "noaux_tc", true, 2.5},
-                            .n_index_heads = 32,
+                            .indexer = {.n_heads = 32, .interleaved = true},
                             .drafts = true};
 constexpr Family kMistral4 = {{131072, 4096, 12288, 36, 32, 0, 0, 1048576},
                               {.q_rank = 1024, .kv_rank = 256, .nope = 64, .rope = 64, .value = 128},
                               {128, 4, 2048, 1, 0},
                               {"softmax", nullptr, true, 1.0},
-                              0,
+                              {},
                               true,
                               RouterLogits::Activations};
 
@@ -175,14 +175,17 @@ class Deepseek final : public DecoderModel {
     c_.dims = read_decoder_dims(without(config, {"num_key_value_heads", "head_dim"}), f.dims);
     c_.latent = read_latent_dims(text, c_.dims, f.latent);
     c_.rope = read_latent_rope(text, c_.latent.rope);
-    c_.indexer = read_indexer(text, c_.dims.n_layers, f.n_index_heads);
+    c_.indexer = read_indexer(text, c_.dims.n_layers, c_.latent.rope, f.indexer);
     if (f.grows) c_.growth = read_query_growth(text);
     if (c_.indexer && c_.latent.q_rank == 0) fail("q_lora_rank is null, but the indexer reads the latent of queries");
     read_feed_forwards(text, f, c_);
     spec_ = general_spec(config, c_.dims);
-    for (size_t i = 0; i < static_cast<size_t>(c_.dims.n_layers); ++i)
-      add_layer(c_.sparse[i], c_.indexer && c_.indexer->has_own[i]);
-    if (c_.indexer) spec_.indexed_beyond = c_.indexer->n_picked;
+    if (c_.indexer) {
+      spec_.indexed_beyond = c_.indexer->n_picked;
+      spec_.n_pickers = 1;
+      spec_.index_keys_in_fp8 = true;
+    }
+    for (const bool sparse : c_.sparse) add_layer(sparse);
     if (f.drafts) c_.mtp = read_nextn(text, c_.dims.n_layers);
     spec_.mtp_names = c_.mtp.begin;
     if (find_member(config, "text_config")) spec_.default_prefix = f.wrapped_prefix;
@@ -191,7 +194,7 @@ class Deepseek final : public DecoderModel {
 
   void add_mtp_layer() override {
     c_.sparse.push_back(true);
-    add_layer(true, c_.indexer.has_value());
+    add_layer(true);
     count_nextn_input(spec_.layers.back(), c_.dims.hidden);
     spec_.n_mtp_layers = 1;
   }
@@ -201,12 +204,24 @@ class Deepseek final : public DecoderModel {
   }
 
  private:
-  void add_layer(bool sparse, bool has_indexer) {
+  void add_layer(bool sparse) {
     add_latent_layer(spec_, c_.latent, c_.rope, c_.dims.ffn);
     LayerSpec& layer = spec_.layers.back();
     if (c_.growth.beta > 0) layer.activations += c_.dims.n_heads * c_.latent.qk() + 4;
     if (sparse) count_moe_layer(layer, c_.moe, c_.dims.ffn);
-    if (has_indexer) layer.parameters += indexer_parameters(*c_.indexer, c_.dims.hidden, c_.latent.q_rank);
+    if (c_.indexer) add_indexer(layer);
+  }
+
+  void add_indexer(LayerSpec& layer) {
+    const IndexerDims& d = *c_.indexer;
+    if (const int picker = d.picker_of(layer.index); picker != layer.index) {
+      layer.picker = picker;
+      return;
+    }
+    layer.parameters += indexer_parameters(d, c_.dims.hidden, c_.latent.q_rank);
+    layer.kept_row += d.head_dim;
+    layer.index_row_bytes = d.head_dim + (d.head_dim + 127) / 128 * 4;  // E4M3, a float for each 128
+    layer.activations += 2 * d.n_heads * d.head_dim + 3 * d.head_dim + d.n_heads;
   }
 
   std::unique_ptr<Block> make_block(const LayerSpec& layer, const KvLayout* cache, WeightLoader& loader,
@@ -220,8 +235,11 @@ class Deepseek final : public DecoderModel {
     } else {
       ffn.dense = GluMlp(loader, w.at("mlp."), n, c_.dims.ffn).w;
     }
-    if (c_.indexer) pass_over_indexer(w.at("self_attn."));
     auto attention = std::make_unique<LatentAttention>(c_.latent, *cache, c_.rope.spec, loader, w.at("self_attn."));
+    if (c_.indexer)
+      attention->pick_keys(layer.picker >= 0 ? nullptr
+                                             : std::make_unique<Indexer>(*c_.indexer, n, c_.latent.q_rank, c_.rope.spec,
+                                                                         loader, w.at("self_attn.")));
     attention->grow_queries(c_.growth);
     return std::make_unique<MixerBlock>(std::move(norms), std::move(attention), std::move(ffn));
   }

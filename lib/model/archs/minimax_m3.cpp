@@ -1,12 +1,13 @@
 // MiniMaxM3SparseForCausalLM and the language model of MiniMaxM3SparseForConditionalGeneration: norms of 1 + w, of each
 // head of q and k too, RoPE over a part of each head, the clamped activation of gpt-oss everywhere; experts chosen by
-// biased sigmoid scores beside a shared one. Some layers attend to blocks of keys that an indexer picks, of as many as
-// there are up to index_topk_blocks of them (indexer.h, docs/model-notes.md, "Sparse attention"). Routers are published
-// in F32, and then their logits are not rounded; vLLM makes any router F32.
+// biased sigmoid scores beside a shared one. In some layers queries attend to index_topk_blocks blocks of keys, which a
+// head of an indexer picks for all query heads of a key-value head (docs/model-notes.md, "Sparse attention"). Routers
+// are published in F32, and then their logits are not rounded; vLLM makes any router F32.
 #include <algorithm>
 
 #include "model/archs/archs.h"
 #include "model/config_reading.h"
+#include "model/indexer.h"
 #include "model/moe_decoder.h"
 #include "model/rope.h"
 
@@ -35,12 +36,42 @@ MoeParts load(const MoeDims& dims, WeightLoader& loader, WeightBinder layer) {
   return load_moe(dims, names, loader, w);
 }
 
-/// Counts the indexer's tensors as used, under the names that are published and the reference framework's.
-void pass_over(const WeightBinder& w) {
-  for (const char* part : {"q_proj", "k_proj", "q_norm", "k_norm"})
-    for (const char* prefix : {"self_attn.index_", "self_attn.indexer."})
-      w.claim(std::string(prefix) + part + ".weight");
-}
+struct BlockIndexerDims {
+  int64_t hidden, n_heads, head_dim;
+  PickSpec spec;
+  float eps;
+  std::vector<bool> indexed;  // by layer
+};
+
+/// Scores blocks of keys: by queries and keys of its own, normed and rotated as the layer's are.
+class BlockIndexer final : public KeyPicker {
+ public:
+  BlockIndexer(const BlockIndexerDims& d, const RopeSpec& rope, WeightLoader& loader, WeightBinder w)
+      : d_(d), rope_(rope) {
+    // As published, or as the reference framework saves it.
+    const std::string name = w.has("self_attn.index_q_proj.weight") ? "self_attn.index_" : "self_attn.indexer.";
+    q_ = load_projection(loader, w, name + "q_proj", d.n_heads * d.head_dim, d.hidden);
+    k_ = load_projection(loader, w, name + "k_proj", d.head_dim, d.hidden);
+    q_norm_ = loader.load_gain(w(name + "q_norm.weight", {d.head_dim}), Gain::OnePlus);
+    k_norm_ = loader.load_gain(w(name + "k_norm.weight", {d.head_dim}), Gain::OnePlus);
+  }
+
+  KeyChoice choose(Ops& op, const Tensor& h, const Batch& batch, LayerStates& states, KvTap& tap) const override {
+    if (!needs_choice(d_.spec, batch)) return {};
+    const int64_t n = batch.n_tokens();
+    const Tensor turns = op.rope_table(batch.positions, n, rope_);
+    const auto rows = [&](const Linear& w, int64_t heads, const Owned& gain) {
+      return op.rope(op.rms_norm(op.linear(h, w).reshaped({n, heads, d_.head_dim}), gain, d_.eps), turns, rope_);
+    };
+    return choose_keys(op, {rows(q_, d_.n_heads, q_norm_), {}, rows(k_, 1, k_norm_)}, d_.spec, batch, states, tap);
+  }
+
+ private:
+  const BlockIndexerDims& d_;
+  const RopeSpec& rope_;
+  Linear q_, k_;           // [heads·dim, hidden], [dim, hidden]
+  Owned q_norm_, k_norm_;  // [dim]
+};
 
 /// The config with the reference framework's keys only.
 Json renamed(const Json& config) {
@@ -52,11 +83,11 @@ Json renamed(const Json& config) {
   text.erase("hidden_act");  // either means the same in this class
   const Json sparse = find_member(text, "sparse_attention_config") ? text["sparse_attention_config"] : Json::object();
   if (!sparse.is_object()) fail("sparse_attention_config is not an object");
-  constexpr const char* kWords[][2] = {{"sparse_num_index_heads", "index_n_heads"},
-                                       {"sparse_index_dim", "index_head_dim"},
-                                       {"sparse_block_size", "index_block_size"},
-                                       {"sparse_topk_blocks", "index_topk_blocks"},
-                                       {"sparse_local_block", "index_local_blocks"}};
+  constexpr const char* kWords[][2] = {
+      {"sparse_num_index_heads", "index_n_heads"},  {"sparse_index_dim", "index_head_dim"},
+      {"sparse_block_size", "index_block_size"},    {"sparse_topk_blocks", "index_topk_blocks"},
+      {"sparse_local_block", "index_local_blocks"}, {"sparse_init_block", "index_init_blocks"},
+      {"sparse_score_type", "index_score_type"}};
   for (const auto& [theirs, ours] : kWords)
     if (find_member(sparse, theirs)) text[ours] = sparse[theirs];
   const auto words_of = [](const Json& flags, const char* key, const char* yes, const char* no) {
@@ -114,27 +145,54 @@ RopeSpec read_rope_of(const Json& text, int64_t head_dim) {
   return rope;
 }
 
+/// nullptr: no layer is indexed.
+std::shared_ptr<const BlockIndexerDims> read_block_indexer(const Json& text, const DecoderDims& dims,
+                                                           const RopeSpec& rope) {
+  const auto words = read_layer_types(text, dims.n_layers, {"full_attention", kIndexed});
+  if (!words || std::ranges::count(*words, kIndexed) == 0) return nullptr;
+  auto d = std::make_shared<BlockIndexerDims>();
+  d->hidden = dims.hidden;
+  d->n_heads = read_size(text, "index_n_heads", 4);
+  d->head_dim = read_size(text, "index_head_dim", 128);
+  d->spec = {read_size(text, "index_topk_blocks", 16), read_size(text, "index_block_size", 128),
+             get_int_or(text, "index_local_blocks", 1)};
+  d->eps = dims.eps;
+  for (const std::string& word : *words) d->indexed.push_back(word == kIndexed);
+  if (dims.n_kv_heads % d->n_heads != 0)
+    fail("index_n_heads is " + std::to_string(d->n_heads) + ", expected a divisor of the " +
+         std::to_string(dims.n_kv_heads) + " key-value heads for which its heads choose");
+  if (d->head_dim < rope.rotary_dim)
+    fail("index_head_dim is " + std::to_string(d->head_dim) + ", expected at least the " +
+         std::to_string(rope.rotary_dim) + " channels that RoPE turns");
+  if (d->spec.n_local < 0 || d->spec.n_local > d->spec.n_picked)
+    fail("index_local_blocks is " + std::to_string(d->spec.n_local) + ", expected 0 to " +
+         std::to_string(d->spec.n_picked) + " (index_topk_blocks)");
+  if (get_int_or(text, "index_init_blocks", 0) != 0) fail("sparse_init_block is not 0: not supported");
+  const std::string type = get_string_or(text, "index_score_type", "max");
+  if (type != "max") fail("sparse_score_type is " + quoted(type) + ", expected 'max'");
+  return d;
+}
+
 class MiniMaxM3 final : public MoeDecoder {
  public:
-  MiniMaxM3(const Json& config, MoeDecoderConfig c) : MoeDecoder(config, std::move(c)) {
-    const Json& text = text_config(config);
-    const auto words = read_layer_types(text, static_cast<int64_t>(spec_.layers.size()), {"full_attention", kIndexed});
-    if (!words || std::ranges::count(*words, kIndexed) == 0) return;
-    const int64_t heads = read_size(text, "index_n_heads", 4), width = read_size(text, "index_head_dim", 128);
-    for (size_t i = 0; i < spec_.layers.size(); ++i)
-      if ((*words)[i] == kIndexed) spec_.layers[i].parameters += (heads + 1) * width * spec_.hidden + 2 * width;
-    spec_.indexed_beyond = read_size(text, "index_topk_blocks", 16) * read_size(text, "index_block_size", 128);
-    indexed_ = true;
+  MiniMaxM3(const Json& config, MoeDecoderConfig c, std::shared_ptr<const BlockIndexerDims> indexer)
+      : MoeDecoder(config, std::move(c)) {
+    if (!indexer) return;
+    const int64_t heads = indexer->n_heads, width = indexer->head_dim;
+    for (size_t i = 0; i < spec_.layers.size(); ++i) {
+      if (!indexer->indexed[i]) continue;
+      LayerSpec& layer = spec_.layers[i];
+      layer.parameters += (heads + 1) * width * spec_.hidden + 2 * width;
+      layer.activations += 3 * (heads + 1) * width;
+      layer.index_row_bytes = 2 * width;
+      layer.kept_row = kept_elements(spec_.caches[static_cast<size_t>(layer.cache)]) + width;
+    }
+    spec_.indexed_beyond = indexer->spec.n_picked * indexer->spec.block;
+    spec_.n_pickers = heads;
   }
 
  private:
-  std::unique_ptr<Block> make_block(const LayerSpec& layer, const KvLayout* cache, WeightLoader& loader,
-                                    WeightBinder w) const override {
-    if (indexed_) pass_over(w);
-    return MoeDecoder::make_block(layer, cache, loader, w);
-  }
-
-  bool indexed_ = false;
+  static int64_t kept_elements(const KvLayout& c) { return c.n_kv_heads * (c.head_dim_k + c.head_dim_v); }
 };
 
 }  // namespace
@@ -153,7 +211,14 @@ std::unique_ptr<Model> parse_minimax_m3(const Json& given) {
   c.load = load;
   c.sparse = read_late_sparse_layers(text, c.dims.n_layers, c.moe.n_experts, 0);
   c.windows.assign(c.sparse.size(), 0);
-  return std::make_unique<MiniMaxM3>(config, std::move(c));
+  const auto indexer = read_block_indexer(text, c.dims, c.rope);
+  if (indexer)
+    c.picker = [indexer](const KvLayout& layout, const RopeSpec& rope, WeightLoader& loader,
+                         WeightBinder w) -> std::unique_ptr<KeyPicker> {
+      if (!indexer->indexed[static_cast<size_t>(layout.layer)]) return nullptr;
+      return std::make_unique<BlockIndexer>(*indexer, rope, loader, w);
+    };
+  return std::make_unique<MiniMaxM3>(config, std::move(c), indexer);
 }
 
 }  // namespace kvcal

@@ -178,8 +178,9 @@ def glm4_moe_lite(r: Dice):
 
 
 def indexed(r: Dice, heads) -> dict:
-    """Sequences are at most as long as the number of keys that are picked: there all are."""
-    return dict(index_topk=r.choice((41, 64, 2048)), index_n_heads=r.choice(heads), index_head_dim=r.choice((12, 16)))
+    """Some of the keys, or all. Few heads would give many keys a score of 0, of which nobody says which are picked."""
+    return dict(index_topk=r.choice((3, 9, 20, 41, 2048)), index_n_heads=r.choice(heads),
+                index_head_dim=r.choice((12, 16)))
 
 
 def mistral4(r: Dice):
@@ -198,13 +199,13 @@ def mistral4(r: Dice):
 def deepseek_v32(r: Dice):
     s = dict(latent(r), q_lora_rank=r.choice((12, 40)))
     return dict(s, **r.tied(), **late_layers(r, s["num_hidden_layers"]), n_shared_experts=r.choice((1, 2)),
-                **r.some(attention_bias=(True, False)), **scaled_routing(r), **indexed(r, (1, 3, 64)),
+                **r.some(attention_bias=(True, False)), **scaled_routing(r), **indexed(r, (8, 17, 64)),
                 **r.groups("n_routed_experts", "num_experts_per_tok"), rope_parameters=latent_rope(r))
 
 
 def glm_moe_dsa(r: Dice):
     """Which layers pick for themselves: by a list, by letters, by a period, or all."""
-    s = dict(deepseek_v32(r), **indexed(r, (2, 32)))
+    s = dict(deepseek_v32(r), **indexed(r, (8, 32)))
     n = s["num_hidden_layers"]
     words = ["full"] + [r.choice(("full", "shared")) for _ in range(n - 1)]
     s.update(r.choice(({}, dict(indexer_types=words), dict(index_topk_pattern="".join(w[0].upper() for w in words)),
@@ -288,14 +289,15 @@ def afmoe(r: Dice):
 
 
 def minimax_m3(r: Dice):
-    """Sequences are at most as long as the blocks that are picked: there all are."""
+    """Some of the blocks of keys, or all."""
     s = r.sizes(explicit=True, head_dims=(8, 16, 24))
     n = s["num_hidden_layers"]
     share = r.choice((0.5, 1.0))
+    rotary = int(s["head_dim"] * share)
     return dict(s, **r.tied(), **r.experts("num_local_experts", "num_experts_per_tok", None),
                 dense_intermediate_size=r.choice((24, 50)), shared_intermediate_size=r.choice((16, 20)),
-                **r.some(routed_scaling_factor=(1.0, 2.0)), rotary_dim=int(s["head_dim"] * share), index_n_heads=r.choice((1, 2)),
-                index_head_dim=r.choice((8, 24)), index_block_size=r.choice((7, 16)), index_topk_blocks=r.choice((6, 16)),
+                **r.some(routed_scaling_factor=(1.0, 2.0)), rotary_dim=rotary, index_n_heads=r.choice((1, s["num_key_value_heads"])),
+                index_head_dim=rotary + r.choice((0, 8)), index_block_size=r.choice((4, 7, 16)), index_topk_blocks=r.choice((2, 3, 6, 16)),
                 layer_types=r.layer_types(n, (FULL, "minimax_m3_sparse")),
                 mlp_layer_types=[r.choice(("dense", "sparse")) for _ in range(n)],
                 rope_parameters=r.rope(s["head_dim"], types=("default",), share=share))

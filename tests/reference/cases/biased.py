@@ -106,10 +106,10 @@ CASES = (
     Case("minimax_m3", "MiniMaxM3VLForCausalLM",
          dict(SMALL, head_dim=16, num_local_experts=6, num_experts_per_tok=2, dense_intermediate_size=56,
               shared_intermediate_size=24, routed_scaling_factor=2.0, rotary_dim=8, index_n_heads=2, index_head_dim=8,
-              index_block_size=16, index_topk_blocks=5, layer_types=[F, "minimax_m3_sparse", "minimax_m3_sparse"],
+              index_block_size=8, index_topk_blocks=3, layer_types=[F, "minimax_m3_sparse", "minimax_m3_sparse"],
               mlp_layer_types=["dense", "sparse", "sparse"], rms_norm_eps=0.02,
               rope_parameters=rope(5e6, partial_rotary_factor=0.5)),
-         "norms of 1 + w, half of a head rotates, the clamped activation in dense layers and experts; an indexer that picks "
-         "as many blocks as the longest sequence has; names and keys as published", LENGTHS, weights=far_apart,
+         "norms of 1 + w, half of a head rotates, the clamped activation in dense layers and experts; an indexer whose "
+         "heads pick some of the blocks of the longest sequence; names and keys as published", LENGTHS, weights=far_apart,
          f32_tensors=("gate.weight", *BIASED), published=m3_as_published, served_tensors=m3_names),
 )
