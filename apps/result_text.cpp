@@ -149,8 +149,7 @@ std::string result_table(const Artifact& artifact) {
       if (s.parts) add_parts(table, *s.parts);
     }
   };
-  for (const ArtifactLayer& l : artifact.layers) add(l, std::to_string(l.index));
-  for (const ArtifactLayer& l : artifact.mtp_layers) add(l, "mtp");
+  for (const ListedLayer& l : listed_layers(artifact)) add(l.layer, row_name(artifact, l.layer));
   return table.text();
 }
 

@@ -173,6 +173,9 @@ struct ListedLayer {
 /// Of both lists, in this order; refer to the artifact.
 std::vector<ListedLayer> listed_layers(const Artifact& artifact);
 
+/// What tables call the row of a layer: "3", or "mtp".
+std::string row_name(const Artifact& artifact, const ArtifactLayer& layer);
+
 /// Every site of every layer has.
 bool converged(const Artifact& artifact);
 

@@ -200,6 +200,10 @@ std::vector<ListedLayer> listed_layers(const Artifact& a) {
   return all;
 }
 
+std::string row_name(const Artifact& a, const ArtifactLayer& layer) {
+  return a.model.is_mtp(layer.index) ? "mtp" : std::to_string(layer.index);
+}
+
 bool converged(const Artifact& a) {
   return std::ranges::all_of(a.layers, [](const ArtifactLayer& layer) {
     return std::ranges::all_of(sites_of(layer), [](const NamedSite& s) { return s.site->growth.converged; });

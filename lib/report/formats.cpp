@@ -18,12 +18,12 @@ std::string formats_section(const ReportInput& input) {
   std::vector<HtmlTable::Column> columns = {{"layer", true}, {"site"}};
   for (const FormatColumn& column : format_columns()) columns.push_back({column.title, true});
   HtmlTable table("Relative RMS error of the worst head in each format", columns);
-  for (const ArtifactLayer& layer : input.artifact.layers)
+  for (const auto& [layer, path] : listed_layers(input.artifact))
     for (const NamedSite& named : cached_sites(layer)) {
       const CacheStatistics* cache = cache_of(input, layer);
       if (!cache) continue;
       const FormatErrors errors = format_errors(*cache, site_named(named.name), input.statistics->run, input.options);
-      std::vector<std::string> cells = {std::to_string(layer.index), named.name};
+      std::vector<std::string> cells = {row_name(input.artifact, layer), named.name};
       for (const FormatColumn& column : format_columns()) {
         const std::optional<double>& error = errors.*column.error;
         cells.push_back(error ? share_in_percent(*error) : "-");

@@ -79,22 +79,22 @@ std::string last_bucket(const std::vector<Curve>& curves) {
   return most < 2 ? "position 0" : "below position " + grouped(int64_t{1} << std::min<size_t>(most - 1, 62));
 }
 
-std::vector<Curve> position_curves(const Artifact& artifact, const std::string& site) {
+std::vector<Curve> position_curves(const ReportInput& input, const std::string& site) {
   std::vector<Curve> curves;
-  for (const ArtifactLayer& layer : artifact.layers)
+  for (const auto& [layer, path] : listed_layers(input.artifact))
     for (const NamedSite& s : sites_of(layer))
       if (s.name == site)
-        curves.push_back({site_title(layer, site), s.site->absmax_by_position, s.site->growth.converged});
+        curves.push_back({site_title(input, layer, site), s.site->absmax_by_position, s.site->growth.converged});
   return curves;
 }
 
 std::vector<Curve> prompt_curves(const ReportInput& input, const std::string& site) {
   std::vector<Curve> curves;
-  for (const ArtifactLayer& layer : input.artifact.layers) {
+  for (const auto& [layer, path] : listed_layers(input.artifact)) {
     const CacheStatistics* cache = cache_of(input, layer);
     for (const NamedSite& s : sites_of(layer))
       if (cache && s.name == site)
-        curves.push_back({site_title(layer, site),
+        curves.push_back({site_title(input, layer, site),
                           absmax_by_prompts(measured_site(*cache, site), input.statistics->run.n_passes),
                           s.site->growth.converged});
   }
@@ -104,7 +104,7 @@ std::vector<Curve> prompt_curves(const ReportInput& input, const std::string& si
 std::string charts(const ReportInput& input) {
   std::string out;
   for (const char* site : {"key", "value", "latent", "query"}) {
-    const std::vector<Curve> positions = position_curves(input.artifact, site);
+    const std::vector<Curve> positions = position_curves(input, site);
     out += chart(std::string(site) + " over positions", positions, "position 0", last_bucket(positions));
     const std::vector<Curve> prompts = prompt_curves(input, site);
     const size_t n = prompts.empty() ? 0 : prompts.front().values.size();
@@ -167,10 +167,10 @@ std::string growth_section(const ReportInput& input) {
                    {"and the headroom", true},
                    {"depends on"},
                    {"settled"}});
-  for (const ArtifactLayer& layer : input.artifact.layers)
+  for (const auto& [layer, path] : listed_layers(input.artifact))
     for (const NamedSite& s : sites_of(layer)) {
       const ArtifactGrowth& g = s.site->growth;
-      table.add_row({std::to_string(layer.index), s.name, passes_text(g), share_text(g.last_quarter),
+      table.add_row({row_name(input.artifact, layer), s.name, passes_text(g), share_text(g.last_quarter),
                      share_text(g.position), g.coverage ? share_text(g.coverage->beyond_absmax) : "-",
                      g.coverage ? share_text(g.coverage->beyond_headroom) : "-", dependence_text(g),
                      g.converged ? "yes" : "<strong>no</strong>"});

@@ -33,7 +33,7 @@ namespace {
 constexpr double kCellWidth = 18, kCellHeight = 14, kLeft = 34, kTop = 16;
 
 struct MapRow {
-  int layer = 0;
+  std::string name, title;
   std::vector<float> heads;
 };
 
@@ -43,13 +43,13 @@ struct HeatMap {
   double low = std::numeric_limits<double>::max(), high = 0;
 };
 
-HeatMap map_of(const Artifact& artifact, const std::string& site) {
+HeatMap map_of(const ReportInput& input, const std::string& site) {
   HeatMap map;
   size_t n_heads = 0;
-  for (const ArtifactLayer& layer : artifact.layers)
+  for (const auto& [layer, path] : listed_layers(input.artifact))
     for (const NamedSite& named : sites_of(layer))
       if (named.name == site) {
-        map.rows.push_back({layer.index, named.site->absmax_per_head});
+        map.rows.push_back({row_name(input.artifact, layer), layer_title(input, layer), named.site->absmax_per_head});
         n_heads = std::max(n_heads, named.site->absmax_per_head.size());
       }
   map.heads_per_cell = heads_per_cell(n_heads);
@@ -83,12 +83,11 @@ std::string column_name(const HeatMap& map, size_t column) {
 std::string row_markup(const HeatMap& map, size_t index, const NumberFormat& format) {
   const MapRow& row = map.rows[index];
   const double y = kTop + kCellHeight * static_cast<double>(index);
-  std::string out = svg_text("a e", kLeft - 4, y + 11, std::to_string(row.layer));
+  std::string out = svg_text("a e", kLeft - 4, y + 11, row.name);
   for (size_t c = 0; c < row.heads.size(); ++c) {
     const auto absmax = static_cast<double>(row.heads[c]);
     const double x = kLeft + kCellWidth * static_cast<double>(c);
-    out += "<g><title>layer " + std::to_string(row.layer) + ", " + column_name(map, c) + ": " + figure_text(absmax) +
-           "</title>" +
+    out += "<g><title>" + row.title + ", " + column_name(map, c) + ": " + figure_text(absmax) + "</title>" +
            svg_rect("h" + std::to_string(shade_of(absmax, map.low, map.high)), x, y, kCellWidth - 1, kCellHeight - 1) +
            mark_of(absmax, format, x, y) + "</g>";
   }
@@ -116,20 +115,20 @@ std::string legend(const HeatMap& map) {
   return drawing(18 * kShades, 25, "from light, " + figure_text(map.low) + ", to dark, " + figure_text(map.high), body);
 }
 
-std::string figure(const Artifact& artifact, const std::string& site) {
-  const HeatMap map = map_of(artifact, site);
+std::string figure(const ReportInput& input, const std::string& site) {
+  const HeatMap map = map_of(input, site);
   if (map.rows.empty() || map.columns == 0) return "";
   const std::string grouped_heads =
       map.heads_per_cell > 1 ? ", each cell the largest of " + std::to_string(map.heads_per_cell) + " heads" : "";
   return "<figure><figcaption>" + site + grouped_heads + "</figcaption>" +
-         map_markup(map, site, number_format(artifact.quantization.dtype)) + legend(map) + "</figure>\n";
+         map_markup(map, site, number_format(input.artifact.quantization.dtype)) + legend(map) + "</figure>\n";
 }
 
 }  // namespace
 
 std::string heat_map_section(const ReportInput& input) {
   std::string figures;
-  for (const char* site : {"key", "value", "latent", "query"}) figures += figure(input.artifact, site);
+  for (const char* site : {"key", "value", "latent", "query"}) figures += figure(input, site);
   const NumberFormat& format = number_format(input.artifact.quantization.dtype);
   return "<p>Largest magnitude of each head, a row for each layer with a cache; shades are even steps in powers of "
          "two, each map from its "

@@ -100,12 +100,12 @@ std::string figure(const Chart& c, const HistogramAxes& axes) {
 std::vector<Chart> charts_of(const ReportInput& input) {
   const NumberFormat& format = number_format(input.artifact.quantization.dtype);
   std::vector<Chart> charts;
-  for (const ArtifactLayer& layer : input.artifact.layers) {
+  for (const auto& [layer, path] : listed_layers(input.artifact)) {
     const CacheStatistics* cache = cache_of(input, layer);
     if (!cache) continue;
     for (const NamedSite& site : sites_of(layer)) {
       const double scale = static_cast<double>(site.site->scale);
-      const std::string name = site_title(layer, site.name);
+      const std::string name = site_title(input, layer, site.name);
       const Assessment& answers = site.site->assessment;
       charts.push_back({name + " " + badge(answers.scale) + " " + badge(answers.fp8), name, range_at(scale, format),
                         range_at(1, format), scale, octave_shares(measured_site(*cache, site.name).heads)});

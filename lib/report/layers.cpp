@@ -50,17 +50,16 @@ std::string basis_text(const Assessment& a) {
   return a.at_one.by == a.at_scale.by ? basis : basis + ", at 1.0 " + std::string(name_of(a.at_one.by));
 }
 
-void add_site(HtmlTable& table, const ArtifactLayer& layer, const NamedSite& named, const AssessmentLimits& limits) {
+void add_site(HtmlTable& table, const std::string& row, const NamedSite& named, const AssessmentLimits& limits) {
   const ArtifactSite& s = *named.site;
   const Assessment& a = s.assessment;
-  const std::string index = std::to_string(layer.index);
-  table.add_row({index, named.name, scale_text(s), absmax_text(s), percent(s.error.at_scale), percent(s.error.at_one),
+  table.add_row({row, named.name, scale_text(s), absmax_text(s), percent(s.error.at_scale), percent(s.error.at_one),
                  deciding_figure(a.at_scale, limits), deciding_figure(a.at_one, limits), stream_text(a), basis_text(a),
                  badge(a.scale), badge(a.fp8)});
   if (!s.parts) return;
   const auto add_part = [&](const char* name, float absmax, const ArtifactError& e) {
     table.add_row(
-        {index, name, "the same", number(absmax), percent(e.at_scale), percent(e.at_one), "", "", "", "", "", ""});
+        {row, name, "the same", number(absmax), percent(e.at_scale), percent(e.at_one), "", "", "", "", "", ""});
   };
   add_part("latent part", s.parts->absmax_latent, s.parts->error_latent);
   add_part("rope part", s.parts->absmax_rope, s.parts->error_rope);
@@ -69,6 +68,7 @@ void add_site(HtmlTable& table, const ArtifactLayer& layer, const NamedSite& nam
 // Every word of the table, in its order.
 constexpr const char* kWords =
     R"(<dl class="words">
+<dt>mtp</dt><dd>The MTP layer, with which servers draft tokens that the model then verifies. Its cache decides how many drafts are right, never what the model answers.</dd>
 <dt>query</dt><dd>Measured for servers that round queries too. They occupy no cache and decide about no layer.</dd>
 <dt>latent part, rope part</dt><dd>The two parts of an MLA row, which share its scale.</dd>
 <dt>scale</dt><dd>Real number = stored number times scale. A server that loads none uses 1.0.</dd>
@@ -101,8 +101,9 @@ std::string layers_section(const ReportInput& input) {
                                                                                  {"by"},
                                                                                  {"scale?"},
                                                                                  {"fp8"}});
-  for (const ArtifactLayer& layer : input.artifact.layers)
-    for (const NamedSite& site : sites_of(layer)) add_site(table, layer, site, input.artifact.quantization.limits);
+  for (const auto& [layer, path] : listed_layers(input.artifact))
+    for (const NamedSite& site : sites_of(layer))
+      add_site(table, row_name(input.artifact, layer), site, input.artifact.quantization.limits);
   return table.html() + kWords;
 }
 

@@ -36,7 +36,7 @@ std::string row_channel_text(const SiteStatistics& site, const ArtifactWhere& wh
 
 std::vector<std::string> row_of(const ReportInput& input, const ArtifactLayer& layer, const NamedSite& named) {
   const ArtifactWhere& w = named.site->where;
-  std::vector<std::string> cells = {std::to_string(layer.index),
+  std::vector<std::string> cells = {row_name(input.artifact, layer),
                                     named.name,
                                     figure_text(static_cast<double>(named.site->absmax)),
                                     escaped(w.prompt),
@@ -64,7 +64,7 @@ std::string outlier_section(const ReportInput& input) {
     columns.push_back({"outlier channel"});
   }
   HtmlTable table("The largest magnitude of each site, and its token", columns);
-  for (const ArtifactLayer& layer : input.artifact.layers)
+  for (const auto& [layer, path] : listed_layers(input.artifact))
     for (const NamedSite& site : sites_of(layer)) table.add_row(row_of(input, layer, site));
   return table.html() +
          "<p class=\"help\">token: in its prompt; position: in the sequence that the prompt was part of. Maxima at the "

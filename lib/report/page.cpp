@@ -64,8 +64,12 @@ std::string badge(Fitness fp8) {
   return badge(kSigns[static_cast<size_t>(fp8)], name_of(fp8));
 }
 
-std::string site_title(const ArtifactLayer& layer, std::string_view site) {
-  return "layer " + std::to_string(layer.index) + " " + std::string(site);
+std::string layer_title(const ReportInput& input, const ArtifactLayer& layer) {
+  return input.artifact.model.is_mtp(layer.index) ? "MTP layer" : "layer " + std::to_string(layer.index);
+}
+
+std::string site_title(const ReportInput& input, const ArtifactLayer& layer, std::string_view site) {
+  return layer_title(input, layer) + " " + std::string(site);
 }
 
 const CacheStatistics* cache_of(const ReportInput& input, const ArtifactLayer& layer) {

@@ -25,8 +25,11 @@ std::string provenance_section(const ReportInput& input);
 std::string badge(ScaleNeed scale);
 std::string badge(Fitness fp8);
 
+/// "layer 3", or "MTP layer".
+std::string layer_title(const ReportInput& input, const ArtifactLayer& layer);
+
 /// "layer 3 key"
-std::string site_title(const ArtifactLayer& layer, std::string_view site);
+std::string site_title(const ReportInput& input, const ArtifactLayer& layer, std::string_view site);
 
 /// The cache of a layer, or null without statistics.
 const CacheStatistics* cache_of(const ReportInput& input, const ArtifactLayer& layer);

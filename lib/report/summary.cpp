@@ -74,6 +74,20 @@ std::string keep16_item(const Answers& c, const Artifact& artifact) {
   return item;
 }
 
+/// By its worst site.
+std::string mtp_item(const ArtifactLayer& layer) {
+  ScaleNeed scale = ScaleNeed::Any;
+  Fitness fp8 = Fitness::Fine;
+  for (const NamedSite& site : cached_sites(layer)) {
+    scale = std::max(scale, site.site->assessment.scale);
+    fp8 = std::max(fp8, site.site->assessment.fp8);
+  }
+  return "MTP layer: " + badge(scale) + " " + badge(fp8) +
+         " The model verifies what a server drafts with it: its cache decides how many drafts are right, never what "
+         "the model answers." +
+         (scale == ScaleNeed::Needed ? " Where the server drafts, make sure that it loads these scales, too." : "");
+}
+
 std::string items_for(const Answers& c, const Artifact& artifact) {
   std::string items;
   const auto add = [&](const std::string& text) { items += "<li>" + text + "</li>\n"; };
@@ -89,6 +103,7 @@ std::string items_for(const Answers& c, const Artifact& artifact) {
     add("Use more, or more varied, prompts: the largest magnitudes of layer(s) " + ranges_text(c.unsettled) +
         " still grew at the end, depend on one prompt, or there was nothing to compare (<a "
         "href=\"#growth\">growth</a>).");
+  for (const ArtifactLayer& layer : artifact.mtp_layers) add(mtp_item(layer));
   if (artifact.kv_cache.empty() && !artifact.kv_cache_left_out.empty())
     add("Servers that read one scale per layer cannot use this file: " + escaped(artifact.kv_cache_left_out) + ".");
   return items;
