@@ -51,6 +51,7 @@ Exit run(const DriftFlags& flags) {
   const Artifact artifact = read_artifact(flags.scales);
   Drift drift = while_doing(quoted(flags.scales), [&] { return Drift(artifact, flags.limits); });
   for (const std::string& file : flags.statistics) drift.add(file, read_statistics(file));
+  for (const std::string& note : drift.notes()) std::cerr << "kvcal: " << note << '\n';
   if (flags.format == "json")
     std::cout << json_output(to_json(flags, drift));
   else

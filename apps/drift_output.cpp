@@ -51,7 +51,9 @@ std::string label(const std::string& value) {
 
 std::string sample_value(double x) { return std::isinf(x) ? "+Inf" : shortest_double(x); }
 
-std::string labels_of(const SiteDrift& d) { return "layer=\"" + std::to_string(d.layer) + "\",site=\"" + d.site + '"'; }
+std::string row_of(const SiteDrift& d) { return d.is_mtp ? "mtp" : std::to_string(d.layer); }
+
+std::string labels_of(const SiteDrift& d) { return "layer=\"" + row_of(d) + "\",site=\"" + d.site + '"'; }
 
 struct Gauge {
   const char *name, *help;
@@ -100,12 +102,12 @@ std::string drift_text(const std::vector<SiteDrift>& sites) {
   std::string closing;
   size_t n_broken = 0;
   for (const SiteDrift& d : sites) {
-    table.add_row({std::to_string(d.layer), d.site, grouped(static_cast<int64_t>(d.n_tokens)),
-                   formatted("%.4g", double{d.absmax}), growth_text(d.growth), formatted("%.4g", d.headroom),
-                   percent_of(d.clipped), token_share(d), percent_of(d.lost), limits_text(d)});
+    table.add_row({row_of(d), d.site, grouped(static_cast<int64_t>(d.n_tokens)), formatted("%.4g", double{d.absmax}),
+                   growth_text(d.growth), formatted("%.4g", d.headroom), percent_of(d.clipped), token_share(d),
+                   percent_of(d.lost), limits_text(d)});
     if (d.broken.empty()) continue;
     ++n_broken;
-    closing += "layer " + std::to_string(d.layer) + " " + d.site + ": " + limits_text(d) + ", since " +
+    closing += (d.is_mtp ? "MTP layer " : "layer " + row_of(d) + " ") + d.site + ": " + limits_text(d) + ", since " +
                since_text(*d.since) + '\n';
   }
   return table.text() + '\n' + closing + std::to_string(n_broken) + " of " + std::to_string(sites.size()) +

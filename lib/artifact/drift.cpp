@@ -55,23 +55,29 @@ void check_shape(const ArtifactLayer& layer, const CacheStatistics& cache) {
     fail("layer " + std::to_string(layer.index) + " has no tokens: nothing was recorded");
 }
 
-/// The caches in the order of the file's layers.
-std::vector<const CacheStatistics*> matched(const Artifact& artifact, const Statistics& statistics) {
+struct Matched {
+  const ArtifactLayer& layer;
+  const CacheStatistics& cache;
+};
+
+/// In the order of the file. An MTP layer is compared where both sides have it: not every server drafts.
+std::vector<Matched> matched(const Artifact& artifact, const Statistics& statistics) {
   check_same_model(artifact.model, statistics.run.model);
   if (statistics.run.heads) fail("the statistics have the heads of one rank only; kvcal merge puts all ranks together");
-  std::vector<const CacheStatistics*> caches;
-  for (const ArtifactLayer& layer : artifact.layers) {
+  std::vector<Matched> pairs;
+  for (const auto& [layer, path] : listed_layers(artifact)) {
     const auto cache = std::ranges::find(statistics.caches, layer.index, [](const auto& c) { return c.layout.layer; });
+    if (cache == statistics.caches.end() && artifact.model.is_mtp(layer.index)) continue;
     if (cache == statistics.caches.end())
       fail("the statistics have no layer " + std::to_string(layer.index) + ", of which the scale file has scales");
     check_shape(layer, *cache);
-    caches.push_back(&*cache);
+    pairs.push_back({layer, *cache});
   }
   for (const CacheStatistics& cache : statistics.caches)
-    if (!artifact.model.is_mtp(cache.layout.layer) &&
+    if (!statistics.run.model->is_mtp(cache.layout.layer) &&
         std::ranges::find(artifact.layers, cache.layout.layer, &ArtifactLayer::index) == artifact.layers.end())
       fail("the scale file has no layer " + std::to_string(cache.layout.layer) + ", of which there are statistics");
-  return caches;
+  return pairs;
 }
 
 struct Bounds {
@@ -188,14 +194,14 @@ std::vector<SiteDrift> drift_in(const Artifact& artifact, const Statistics& stat
                                 const DriftLimits& limits) {
   std::vector<SiteDrift> all;
   const NumberFormat& format = number_format(artifact.quantization.dtype);
-  const std::vector<const CacheStatistics*> caches = matched(artifact, statistics);
-  for (size_t i = 0; i < caches.size(); ++i)
-    for (const NamedSite& named : sites_of(artifact.layers[i])) {
+  for (const auto& [layer, cache] : matched(artifact, statistics))
+    for (const NamedSite& named : sites_of(layer)) {
       const CacheSite kind = kind_of(named.name);
-      const Pair pair = {format, *named.site, *caches[i], kind,
-                         kind == CacheSite::Latent ? latent_row(*caches[i]) : caches[i]->at(kind)};
+      const Pair pair = {format, *named.site, cache, kind,
+                         kind == CacheSite::Latent ? latent_row(cache) : cache.at(kind)};
       SiteDrift d = figures(pair);
-      d.layer = artifact.layers[i].index;
+      d.layer = layer.index;
+      d.is_mtp = artifact.model.is_mtp(layer.index);
       d.site = named.name;
       d.broken = broken(d, named.site->error, limits);
       if (!d.broken.empty()) d.since = DriftSince{name, first_prompt(pair, d.broken.front(), limits, statistics.run)};
@@ -219,11 +225,17 @@ Drift::Drift(const Artifact& artifact, DriftLimits limits) : artifact_(artifact)
 void Drift::add(const std::string& name, const Statistics& statistics) {
   std::vector<SiteDrift> found =
       while_doing(quoted(name), [&] { return drift_in(artifact_, statistics, name, limits_); });
-  if (sites_.empty()) {
-    sites_ = std::move(found);
-    return;
+  const bool in_file = !artifact_.mtp_layers.empty(), in_statistics = statistics.run.model->n_mtp_layers > 0;
+  if (in_file != in_statistics)
+    notes_.push_back(quoted(name) + ": the MTP layer is not compared, " +
+                     (in_file ? "of which these statistics have nothing" : "of which the scale file has no scales"));
+  for (SiteDrift& d : found) {  // the MTP layer is the last of all
+    const auto same = [&](const SiteDrift& s) { return s.layer == d.layer && s.site == d.site; };
+    if (const auto before = std::ranges::find_if(sites_, same); before != sites_.end())
+      unite(d, *before);
+    else
+      sites_.push_back(std::move(d));
   }
-  for (size_t s = 0; s < sites_.size(); ++s) unite(found[s], sites_[s]);
 }
 
 bool Drift::within() const {

@@ -35,6 +35,7 @@ struct DriftSince {
 /// worst.
 struct SiteDrift {
   int layer = 0;
+  bool is_mtp = false;
   std::string site;  // "key", "value" or "latent", "query"
   uint64_t n_tokens = 0, n_not_finite = 0;
   float absmax = 0;
@@ -54,17 +55,20 @@ class Drift {
   Drift(const Artifact& artifact, DriftLimits limits);
 
   /// Throws Error, beginning with the name, for statistics of another model or with other layers than the scale file,
-  /// and for those without a token.
+  /// and for those without a token. An MTP layer may be missing on either side.
   void add(const std::string& name, const Statistics& statistics);
 
-  /// All sites of all layers, in the order of the file.
+  /// All sites of all layers, in the order of the file; of the MTP layer where some statistics have it.
   const std::vector<SiteDrift>& sites() const { return sites_; }
+  /// What was not compared: a sentence each.
+  const std::vector<std::string>& notes() const { return notes_; }
   bool within() const;
 
  private:
   const Artifact& artifact_;
   DriftLimits limits_;
   std::vector<SiteDrift> sites_;
+  std::vector<std::string> notes_;
 };
 
 }  // namespace kvcal
