@@ -83,7 +83,9 @@ std::string range_text(const std::vector<int>& exponents) {
 void print_sites(const FoldResult& result, bool all) {
   for (const FoldedSite& site : result.record.plan.sites) {
     if (!all && !site.left_to_scales) continue;
-    std::cout << "  layer " << site.layer << ", " << name_of(site.site) << ": ";
+    std::cout << "  "
+              << (result.record.original.is_mtp(site.layer) ? "MTP layer" : "layer " + std::to_string(site.layer))
+              << ", " << name_of(site.site) << ": ";
     if (site.is_folded())
       std::cout << "times 2^e, e = " << range_text(site.exponents) << ", by " << name_of(site.balance);
     else

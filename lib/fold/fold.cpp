@@ -47,6 +47,23 @@ void check_is_original(const fs::path& written, const Json& record) {
     fail("the weights are not those of the model that was folded: they were changed since, or the record was");
 }
 
+bool has_mtp(const Statistics& statistics) { return statistics.run.model && statistics.run.model->n_mtp_layers > 0; }
+
+/// Where it was measured and the checkpoint has one: its weights take what its cache needs.
+void add_mtp_as_measured(const Statistics& statistics, OpenedModel& model) {
+  if (has_mtp(statistics) && has_mtp_layer(model.spec(), model.weights)) model.model->add_mtp_layer();
+}
+
+void say_what_stays(const Statistics& statistics, const OpenedModel& model, CalibrationListener& listener) {
+  const bool there = has_mtp_layer(model.spec(), model.weights), measured = has_mtp(statistics);
+  if (there && !measured)
+    listener.hear(
+        Notice::Note,
+        "the MTP layer stays as it is: the statistics have none of its cache, which calibrate --mtp measures");
+  if (measured && !there)
+    listener.hear(Notice::Note, "the checkpoint has no MTP layer: what was measured of one is left out");
+}
+
 std::string sha256_of(const fs::path& path) { return sha256_hex(read_file(path, kMostStatistics)); }
 
 /// "folder/" names the folder too.
@@ -91,10 +108,12 @@ void write_adapters(const FoldResult& result, const FoldRequest& request) {
 }  // namespace
 
 FoldResult fold(const FoldRequest& request, const OpenPrecision& open, CalibrationListener& listener) {
-  const OpenedModel original(request.model);
+  OpenedModel original(request.model);
   const fs::path& folder = original.checkpoint.folder();
   while_doing(quoted(request.model.string()), [&] { check_foldable(original.checkpoint); });
   const Statistics statistics = read_statistics(request.statistics);
+  say_what_stays(statistics, original, listener);
+  add_mtp_as_measured(statistics, original);
   FoldResult result;
   result.record = {request.tool_version, describe(original), sha256_of(request.statistics), request.options.format,
                    while_doing(quoted(request.statistics.string()),
@@ -111,7 +130,8 @@ FoldResult fold(const FoldRequest& request, const OpenPrecision& open, Calibrati
                             {},
                             &listener};
   result.written = write_folder_change(change, [&](const fs::path& written) {
-    const OpenedModel folded(written);
+    OpenedModel folded(written);
+    add_mtp_as_measured(statistics, folded);
     if (request.check) {
       if (result.touched.paths.size() > 1) listener.hear(Notice::Note, "running both models to compare them");
       result.check = prove_fold(original, folded, result.record.plan.sites, open, listener);

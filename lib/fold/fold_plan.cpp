@@ -155,7 +155,9 @@ FoldPlan plan_fold(const OpenedModel& model, const Statistics& statistics, const
   solving.format = options.format;
   const Solution solution = solve(statistics, solving);
   Planner planner(model, options, solving);
-  for (size_t i = 0; i < statistics.caches.size(); ++i) planner.add(statistics.caches[i], solution.caches[i]);
+  for (size_t i = 0; i < statistics.caches.size(); ++i)
+    if (i < model.spec().caches.size())  // else of an MTP layer that this copy leaves out
+      planner.add(statistics.caches[i], solution.caches[i]);
   return planner.take();
 }
 

@@ -92,7 +92,12 @@ std::vector<Seen> run(const OpenedModel& model, Ops& op, const SequencePlan& pla
     group.until = Until::Logits;
     group.sink = &recorder;
   }
-  runner.run({group}, plan.prompts);
+  std::vector<SequenceGroup> groups = {group};
+  if (model.has_head() && model.spec().n_mtp_layers > 0) {  // whose logits are not the model's: its rows alone
+    const int mtp = static_cast<int>(std::ssize(model.spec().layers)) - 1;
+    groups.push_back({&plan.measured, &recorder, Until::LastKv, nullptr, mtp});
+  }
+  runner.run(groups, plan.prompts);
   return recorder.take();
 }
 

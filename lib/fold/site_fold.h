@@ -31,7 +31,8 @@ struct FoldedCache {
   /// The owner, and the layers that share its cache: all whose queries meet the keys.
   std::vector<const LayerSpec*> readers() const;
   std::string module(const LayerSpec& layer, const std::string& name) const {
-    return prefix + layer.attention.module + name;
+    const std::string& module = layer.attention.module;
+    return (is_beside_prefix(module) ? "" : prefix) + module + name;
   }
 };
 

@@ -1,6 +1,7 @@
 #include "arch/golden.h"
 
 #include <algorithm>
+#include <fstream>
 
 namespace kvcal {
 namespace fs = std::filesystem;
@@ -40,6 +41,22 @@ std::vector<std::string> cases_of(const std::string& kind) {
     if (entry.is_directory()) names.push_back(entry.path().filename());
   std::sort(names.begin(), names.end());
   return names;
+}
+
+void write_mtp_checkpoint(const std::string& name, const fs::path& folder) {
+  const fs::path mtp = arch_folder() / "mtp" / name;
+  const fs::path base = Golden(read_json_file(mtp / "golden.json").at("base").get<std::string>()).folder;
+  fs::create_directories(folder);
+  fs::copy_file(base / "config.json", folder / "config.json", fs::copy_options::overwrite_existing);
+  const std::pair<const char*, fs::path> shards[] = {{"model.safetensors", base / "model.safetensors"},
+                                                     {"mtp.safetensors", mtp / "mtp.safetensors"}};
+  Json map = Json::object();
+  for (const auto& [shard, path] : shards) {
+    fs::copy_file(path, folder / shard, fs::copy_options::overwrite_existing);
+    const SafetensorsFile file(path);
+    for (const TensorInfo& t : file.tensors()) map[t.name] = shard;
+  }
+  std::ofstream(folder / "model.safetensors.index.json") << Json{{"weight_map", map}};
 }
 
 std::vector<std::string> golden_cases() { return cases_of("golden"); }

@@ -30,6 +30,9 @@ std::vector<float> golden_tensor(const SafetensorsFile& file, const std::string&
 /// Names of the folders in tests/arch/<kind>, sorted.
 std::vector<std::string> cases_of(const std::string& kind);
 
+/// A case of tests/arch/mtp as a checkpoint folder: that of its base, and the MTP layer as a second shard.
+void write_mtp_checkpoint(const std::string& name, const std::filesystem::path& folder);
+
 /// Names of all cases, sorted.
 std::vector<std::string> golden_cases();
 

@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <cmath>
-#include <fstream>
 
 #include "arch/backend.h"
 #include "arch/golden.h"
@@ -32,21 +31,9 @@ using Runs = std::vector<std::vector<int32_t>>;
 
 class MtpTest : public ::testing::TestWithParam<std::string> {
  protected:
-  /// The checkpoint of another golden, and the MTP layer as a second shard.
   MtpTest() {
-    const fs::path base = Golden(json_.at("base").get<std::string>()).folder;
     folder_ = fs::path(::testing::TempDir()) / (GetParam() + "_mtp_" + std::to_string(getpid()));
-    fs::create_directories(folder_);
-    fs::copy_file(base / "config.json", folder_ / "config.json", fs::copy_options::overwrite_existing);
-    const std::pair<const char*, fs::path> shards[] = {{"model.safetensors", base / "model.safetensors"},
-                                                       {"mtp.safetensors", golden_ / "mtp.safetensors"}};
-    Json map = Json::object();
-    for (const auto& [name, path] : shards) {
-      fs::copy_file(path, folder_ / name, fs::copy_options::overwrite_existing);
-      const SafetensorsFile file(path);
-      for (const TensorInfo& t : file.tensors()) map[t.name] = name;
-    }
-    std::ofstream(folder_ / "model.safetensors.index.json") << Json{{"weight_map", map}};
+    write_mtp_checkpoint(GetParam(), folder_);
   }
   ~MtpTest() override { fs::remove_all(folder_); }
 

@@ -44,8 +44,11 @@ inline PromptSet drawn_prompts() {
   return set;
 }
 
-inline Statistics measured(const fs::path& model) {
+enum class Mtp : uint8_t { PassedOver, Measured };
+
+inline Statistics measured(const fs::path& model, Mtp mtp = Mtp::PassedOver) {
   CalibrationOptions options;
+  options.mtp = mtp == Mtp::Measured;
   options.extent = Extent::Statistics;
   options.sequences.passes = 1;
   options.sequences.sanity = false;
@@ -58,14 +61,15 @@ inline Statistics measured(const fs::path& model) {
 }
 
 /// The statistics of a model as a file in `scratch`.
-inline fs::path statistics_of(const fs::path& model, const ScratchFolder& scratch) {
+inline fs::path statistics_of(const fs::path& model, const ScratchFolder& scratch, Mtp mtp = Mtp::PassedOver) {
   fs::path path = scratch / "run.kvstats";
-  write_statistics(path, measured(model), Existing::Replace);
+  write_statistics(path, measured(model, mtp), Existing::Replace);
   return path;
 }
 
-inline FoldRequest request_for(const fs::path& model, const ScratchFolder& scratch, Balance balance) {
-  FoldRequest request{model, statistics_of(model, scratch), scratch / "folded", {}, {}, false, true, Weights::Copy,
+inline FoldRequest request_for(const fs::path& model, const ScratchFolder& scratch, Balance balance,
+                               Mtp mtp = Mtp::PassedOver) {
+  FoldRequest request{model, statistics_of(model, scratch, mtp), scratch / "folded", {}, {}, false, true, Weights::Copy,
                       "test"};
   request.options.balance = balance;
   request.options.force = true;
