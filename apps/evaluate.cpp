@@ -204,6 +204,10 @@ Exit run_evaluation(const EvaluateFlags& flags) {
   check_writable(flags.out, existing);
   const Sources sources = read_sources(flags);
   Console console(flags.quiet, progress_form(flags.progress));
+  if (std::ranges::any_of(sources.scales, [](const Artifact& a) { return !a.mtp_layers.empty(); }))
+    console.hear(Notice::Note,
+                 "the MTP layer's cache is not rounded: it decides how many drafts the model accepts, not what it "
+                 "predicts");
   const EvaluationInputs inputs = {
       .model = flags.model,
       .prompts = [&](bool) { return read_prompt_files(flags.prompts); },
