@@ -28,7 +28,7 @@ struct PlanFlags {
   std::optional<int64_t> gpus, tp;
   std::optional<double> utilization;
   Load load;
-  bool json = false;
+  bool mtp = false, json = false;
 };
 
 struct Planned {
@@ -124,12 +124,23 @@ WeightBytes weights_of(const PlanFlags& flags, const ConfigFile& file, const Mod
   }
 }
 
+/// With the cache of the MTP layer, which servers keep where they draft tokens with it.
+void add_mtp_layer(Model& model) {
+  if (model.spec().mtp_names.empty())
+    fail("--mtp: this program does not read the MTP layers of " + quoted(model.spec().architecture) +
+         ", or config.json has not exactly one; without it the model is planned for as before");
+  model.add_mtp_layer();
+}
+
 Planned resolve(const PlanFlags& flags) {
   if (!flags.recipe.empty() && !flags.scales.empty())
     fail("--recipe and --scales both say which caches stay in BF16: give one of them");
+  if (!flags.recipe.empty() && flags.mtp)
+    fail("--recipe says nothing of the MTP layer's cache, which --mtp counts: give one of them");
   Deployment deployment = deployment_of(flags);
   const ConfigFile file = read_config(flags.model);
   std::unique_ptr<Model> model = parse_model(file.config);
+  if (flags.mtp) add_mtp_layer(*model);
   if (!flags.scales.empty()) deployment.kept_layers = kept_layers_of(flags.scales, model->spec());
   if (!flags.recipe.empty()) deployment.recipe = recipe_layers_of(flags.recipe, model->spec());
   const WeightBytes weights = weights_of(flags, file, model->spec());
@@ -146,9 +157,11 @@ void print_memory(const Planned& p) {
   const Deployment& d = p.capacity.deployment;
   const Budget& b = p.capacity.budget;
   const WeightBytes& w = p.capacity.weights;
-  std::cout << "model:       " << quoted(p.spec().architecture) << ", " << p.spec().layers.size() << " layers, "
-            << p.spec().caches.size() << " with a KV cache; weights " << gib_text(static_cast<int64_t>(w.bytes)) << " ("
-            << w.format << ", from "
+  const bool mtp = p.spec().n_mtp_layers > 0;
+  std::cout << "model:       " << quoted(p.spec().architecture) << ", " << p.spec().layers.size() - (mtp ? 1 : 0)
+            << " layers, " << p.spec().caches.size() - (mtp ? 1 : 0) << " with a KV cache"
+            << (mtp ? ", and the MTP layer: " + std::to_string(p.spec().caches.size()) + " caches in all" : "")
+            << "; weights " << gib_text(static_cast<int64_t>(w.bytes)) << " (" << w.format << ", from "
             << (w.source == WeightSource::Given ? "the command line" : "the " + std::string(name_of(w.source))) << ")\n"
             << "machine:     " << d.gpus << " x " << gib_text(static_cast<int64_t>(d.gpu_memory))
             << ", tensor parallel " << d.tp
@@ -275,6 +288,8 @@ Json to_json(const Planned& p) {
     assumptions.push_back({{"name", a.name}, {"text", a.text}, {"option", a.option}});
   Json out = {{"architecture", p.spec().architecture},
               {"max_positions", p.spec().max_positions},
+              {"n_caches", p.spec().caches.size()},
+              {"n_mtp_layers", p.spec().n_mtp_layers},
               {"gpu_memory", c.deployment.gpu_memory},
               {"gpus", c.deployment.gpus},
               {"tp", c.deployment.tp},
@@ -332,6 +347,7 @@ void add_plan(CLI::App& app, Job& chosen) {
   verb->add_option("--scales", flags->scales, "Scale file: its layers that are keep16 keep a BF16 cache");
   verb->add_option("--recipe", flags->recipe, "Evaluation: what its recipe (evaluate --choose) gains")
       ->type_name("EVALUATION");
+  verb->add_flag("--mtp", flags->mtp, "Count the cache of the MTP layer too, for a server that drafts tokens with it");
   verb->add_flag("--json", flags->json, "One JSON object on standard output");
   verb->footer(
       "Examples:\n"

@@ -8,7 +8,7 @@
 namespace kvcal {
 namespace {
 
-std::string weights_text(const WeightBytes& w) {
+std::string weights_text(const ModelSpec& spec, const WeightBytes& w) {
   switch (w.source) {
     case WeightSource::Headers:
       return "size of the checkpoint's files, with everything in them (also vision towers and draft heads); F32 "
@@ -22,14 +22,14 @@ std::string weights_text(const WeightBytes& w) {
              (w.bits == 16
                   ? "all in 16 bits"
                   : formatted("%.3g", w.bits) + " bits each with their scales, embedding, head and norms in 16") +
-             "; without vision tower, draft head and modules left unquantized";
+             "; without vision tower" + (spec.n_mtp_layers > 0 ? "" : ", draft head") + " and modules left unquantized";
     case WeightSource::Given:
       return "as given";
   }
   return "";
 }
 
-void add_machine(const Capacity& c, std::vector<Assumption>& out) {
+void add_machine(const ModelSpec& spec, const Capacity& c, std::vector<Assumption>& out) {
   const Deployment& d = c.deployment;
   out.push_back({"utilization",
                  "the server takes " + formatted("%.3g", d.utilization) + " of each GPU's memory, by default " +
@@ -42,7 +42,7 @@ void add_machine(const Capacity& c, std::vector<Assumption>& out) {
                      " of that on each GPU are for activations of a prefill chunk, CUDA graphs, communication and the "
                      "runtime: a round figure, not computed from the model",
                  "--allowance"});
-  out.push_back({"weights", weights_text(c.weights), "--weights"});
+  out.push_back({"weights", weights_text(spec, c.weights), "--weights"});
   if (d.tp > 1)
     out.push_back({"tensor_parallel",
                    "weights and recurrent state divide evenly among the GPUs of a group (norms, routers and MLA's down "
@@ -89,18 +89,30 @@ void add_cache(const ModelSpec& spec, const Capacity& c, std::vector<Assumption>
        ""});
 }
 
+void add_drafts(const ModelSpec& spec, std::vector<Assumption>& out) {
+  if (spec.n_mtp_layers > 0)
+    out.push_back({"drafts",
+                   "the server drafts tokens with the MTP layer, which keeps every token, too, in the format of the "
+                   "others; rows of tokens that are drafted and not yet verified are not counted",
+                   "--mtp"});
+  else
+    out.push_back({"drafts", "the server drafts no tokens: no cache of an MTP layer or another draft head is counted",
+                   spec.mtp_names.empty() ? "" : "--mtp"});
+}
+
 }  // namespace
 
 std::vector<Assumption> assumptions_of(const ModelSpec& spec, const Capacity& c) {
   std::vector<Assumption> out;
-  add_machine(c, out);
+  add_machine(spec, c, out);
   add_cache(spec, c, out);
   out.push_back(
       {"pages",
        "nothing is lost to pages that are not full, and no prefix is shared; every sequence has its full length", ""});
+  add_drafts(spec, out);
   out.push_back({"extras",
-                 "no draft model, no cache of a draft head, no sparse-attention index, no adapters; layers that attend "
-                 "within chunks (Llama 4) keep all positions",
+                 "no draft model, no sparse-attention index, no adapters; layers that attend within chunks (Llama 4) "
+                 "keep all positions",
                  ""});
   return out;
 }
