@@ -38,10 +38,7 @@ MtpNames read_hybrid_mtp(const Json& config) {
 
 void add_hybrid_mtp_layer(ModelSpec& spec, const MtpNames& names, const HybridDims& h) {
   add_gated_attention(spec, h);
-  spec.caches.back().name = names.begin + names.layer + "self_attn";
-  spec.layers.back().attention.module = spec.caches.back().name + ".";
-  count_mtp_input(spec.layers.back(), h.dims.hidden);
-  spec.n_mtp_layers = 1;
+  finish_mtp_layer(spec, names);
 }
 
 }  // namespace kvcal

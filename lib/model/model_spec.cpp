@@ -83,7 +83,7 @@ int ModelSpec::last_cache_layer() const {
   return last;
 }
 
-bool is_beside_prefix(std::string_view name) { return name.starts_with("mtp."); }
+bool is_beside_prefix(std::string_view name) { return name.starts_with("mtp.") || name.starts_with("model.mtp."); }
 
 std::string module_name(const std::string& prefix, const KvLayout& cache) {
   return is_beside_prefix(cache.name) ? cache.name : prefix + cache.name;

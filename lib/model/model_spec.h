@@ -93,8 +93,9 @@ struct ModelSpec {
   int64_t n_deepstack = 0;         // streams of that encoder, added to the residual after layers 0, 1, ...
   std::vector<LayerSpec> layers;
   std::vector<KvLayout> caches;
-  // What the names of the MTP layer's tensors begin with (model/mtp.h): "mtp.", beside the language model's prefix, or
-  // "layers.46.", below it; "" where the config has no such layer or this program does not read it.
+  // What the names of the MTP layer's tensors begin with (model/mtp.h): "mtp." or "model.mtp.layers.0.", beside the
+  // language model's prefix, or "layers.46.", below it; "" where the config has no such layer or this program does not
+  // read it.
   std::string mtp_names;
   int n_mtp_layers = 0;  // the last so many of `layers` are MTP layers: 0, or 1 where it was asked for
 

@@ -76,16 +76,16 @@ void MoeDecoder::add_layer(size_t i) {
 
 void MoeDecoder::add_mtp_layer() {
   assert(c_.ropes.empty());
-  c_.sparse.push_back(true);
+  c_.sparse.push_back(c_.mtp_is_sparse);
   c_.windows.push_back(0);
   add_layer(c_.windows.size() - 1);
-  count_nextn_input(spec_.layers.back(), c_.dims.hidden);
-  spec_.n_mtp_layers = 1;
+  finish_nextn_layer(spec_, c_.mtp);
 }
 
 std::unique_ptr<Block> MoeDecoder::load_mtp_layer(WeightLoader& loader, WeightBinder& weights, WeightBinder& w) const {
-  return std::make_unique<MtpBlock>(load_nextn_input(spec_, c_.mtp, c_.dims.eps, loader, weights, w),
-                                    std::make_unique<MoeDecoderBlock>(c_, spec_.caches.back(), loader, w));
+  return std::make_unique<MtpBlock>(
+      load_nextn_input(spec_, c_.mtp, c_.dims.eps, loader, weights, w),
+      std::make_unique<MoeDecoderBlock>(c_, spec_.caches.back(), loader, w.at(c_.mtp.layer)));
 }
 
 std::unique_ptr<Block> MoeDecoder::make_block(const LayerSpec&, const KvLayout* cache, WeightLoader& loader,

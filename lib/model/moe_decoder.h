@@ -29,7 +29,8 @@ struct MoeDecoderConfig {
   std::optional<Multipliers> multipliers;
   std::string default_prefix = "model.";  // ModelSpec::default_prefix
   std::string embedding = "embed_tokens.weight";
-  MtpNames mtp{};  // of a sparse layer without a window (nextn.h), or none
+  MtpNames mtp{};  // of a layer without a window (nextn.h), or none
+  bool mtp_is_sparse = true;
 
   const RopeSpec& rope_of(int layer) const { return ropes.empty() ? rope : ropes[static_cast<size_t>(layer)]; }
 };

@@ -13,16 +13,21 @@ MtpInput load_mtp_input(const ModelSpec& spec, const MtpNames& names, Gain gain,
           load_projection(loader, w, names.projection, spec.hidden, 2 * spec.hidden)};
 }
 
-void count_mtp_input(LayerSpec& layer, int64_t hidden) {
-  layer.parameters += 2 * hidden * hidden + 3 * hidden;
-  layer.activations += 7 * hidden;  // the embedding, three norms, both side by side, and the projection
+void finish_mtp_layer(ModelSpec& spec, const MtpNames& names) {
+  LayerSpec& layer = spec.layers.back();
+  spec.caches.back().name = names.begin + names.layer + "self_attn";
+  layer.attention.module = spec.caches.back().name + ".";
+  layer.parameters += 2 * spec.hidden * spec.hidden + 3 * spec.hidden;
+  layer.activations += 7 * spec.hidden;  // the embedding, three norms, both side by side, and the projection
+  spec.n_mtp_layers = 1;
 }
 
 Tensor MtpBlock::forward(Ops& op, const Tensor& x, const Batch& batch, LayerStates& states, KvTap& tap, Tail tail) {
   const Tensor next = with_encoder_rows(op, in_.embedding->forward(op, batch), batch);
   const Tensor e = op.rms_norm(next, in_.embedding_norm, in_.eps);
-  const Tensor h = op.rms_norm(op.rms_norm(x, in_.final_norm, in_.eps), in_.hidden_norm, in_.eps);
-  const Tensor read = op.linear(op.join(e, h), in_.projection);
+  const bool bare = in_.order == MtpOrder::BareHiddenFirst;
+  const Tensor h = op.rms_norm(bare ? x : op.rms_norm(x, in_.final_norm, in_.eps), in_.hidden_norm, in_.eps);
+  const Tensor read = op.linear(bare ? op.join(h, e) : op.join(e, h), in_.projection);
   tap.layer_input(read);  // of which x is only a part
   return layer_->forward(op, read, batch, states, tap, tail);
 }

@@ -18,20 +18,25 @@ struct MtpNames {
   std::string projection, embedding_norm, hidden_norm;
 };
 
-/// What the decoder layer reads: Wp [ norm_e(embedding of the next token) | norm_h(norm_final(x)) ].
+/// What the decoder layer reads: Wp [ norm_e(embedding of the next token) | norm_h(norm_final(x)) ], or as MiMo has it
+/// Wp [ norm_h(x) | norm_e(...) ].
+enum class MtpOrder : uint8_t { EmbeddingFirst, BareHiddenFirst };
+
 struct MtpInput {
   std::unique_ptr<Embedding> embedding;
   float eps;
   Owned final_norm, hidden_norm, embedding_norm;  // [hidden]
   Linear projection;                              // [hidden, 2 hidden]
+  MtpOrder order = MtpOrder::EmbeddingFirst;
 };
 
 /// `text` is positioned at the language model, `w` at the MTP layer.
 MtpInput load_mtp_input(const ModelSpec& spec, const MtpNames& names, Gain gain, float eps, WeightLoader& loader,
                         WeightBinder& text, WeightBinder& w);
 
-/// Parameters of that input, and elements that it allocates per token.
-void count_mtp_input(LayerSpec& layer, int64_t hidden);
+/// Makes the last layer of the spec the MTP layer: the names of its cache and tensors, parameters of that input, and
+/// elements that it allocates per token.
+void finish_mtp_layer(ModelSpec& spec, const MtpNames& names);
 
 /// x: the residual stream behind the last decoder layer. The batch's ids are those of the next tokens, its positions
 /// those of the rows of x.

@@ -25,8 +25,10 @@ class EmbeddingBehindFirst final : public Embedding {
 
 }  // namespace
 
+bool has_one_nextn(const Json& text) { return get_int_or(text, "num_nextn_predict_layers", 1) == 1; }
+
 MtpNames read_nextn(const Json& text, int64_t n_layers) {
-  if (get_int_or(text, "num_nextn_predict_layers", 1) != 1) return {};
+  if (!has_one_nextn(text)) return {};
   return {"layers." + std::to_string(n_layers) + ".", "", "eh_proj", "enorm", "hnorm"};
 }
 
@@ -37,9 +39,9 @@ MtpInput load_nextn_input(const ModelSpec& spec, const MtpNames& names, float ep
   return input;
 }
 
-void count_nextn_input(LayerSpec& layer, int64_t hidden) {
-  count_mtp_input(layer, hidden);
-  layer.activations += hidden + 2;  // the rows without the first, and a float per row
+void finish_nextn_layer(ModelSpec& spec, const MtpNames& names) {
+  finish_mtp_layer(spec, names);
+  spec.layers.back().activations += spec.hidden + 2;  // the rows without the first, and a float per row
 }
 
 }  // namespace kvcal

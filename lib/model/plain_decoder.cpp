@@ -15,8 +15,11 @@ std::unique_ptr<Block> AttentionModel::make_block(const LayerSpec&, const KvLayo
 PlainDecoder::PlainDecoder(const Json& config, const DecoderDims& dims, const RopeSpec& rope,
                            const DecoderBiases& biases, const std::vector<int64_t>& windows)
     : AttentionModel(config, dims), rope_(rope), biases_(biases) {
-  for (const int64_t window : windows)
-    add_attention_layer(spec_, dims, rope, window, plain_decoder_parameters(dims, biases));
+  for (const int64_t window : windows) add_layer(window);
+}
+
+void PlainDecoder::add_layer(int64_t window) {
+  add_attention_layer(spec_, dims_, rope_, window, plain_decoder_parameters(dims_, biases_));
 }
 
 std::unique_ptr<Block> PlainDecoder::load_layer(const KvLayout& cache, WeightLoader& loader, WeightBinder w) const {

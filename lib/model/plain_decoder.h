@@ -26,9 +26,12 @@ class PlainDecoder : public AttentionModel {
   PlainDecoder(const Json& config, const DecoderDims& dims, const RopeSpec& rope, const DecoderBiases& biases,
                const std::vector<int64_t>& windows);
 
- private:
+ protected:
+  /// One more, behind the others.
+  void add_layer(int64_t window);
   std::unique_ptr<Block> load_layer(const KvLayout& cache, WeightLoader& loader, WeightBinder w) const override;
 
+ private:
   RopeSpec rope_;
   DecoderBiases biases_;
 };

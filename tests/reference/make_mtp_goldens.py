@@ -15,7 +15,7 @@ import filecmp
 import json
 import sys
 import tempfile
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import torch
@@ -25,7 +25,7 @@ from transformers.masking_utils import eager_mask
 
 import latent_rows
 from cases import CASES
-from golden_checkpoint import Draw, draw, stored_tensors
+from golden_checkpoint import Draw, config_of, draw, stored_tensors
 from json_lines import write_json
 from make_arch_goldens import GOLDEN, PRECISIONS, Capture, absmax, load, movement
 
@@ -49,6 +49,9 @@ class MtpCase:
     zero_centred: bool  # gains: 1 + w
     first_empty: bool = False  # the row at position 0 reads no token's embedding
     fused_experts: bool = False  # in the file
+    bare_hidden_first: bool = False  # the projection reads the hidden state first, which no final norm went over
+    like: int | None = None  # the layer of the model that it is of a kind with
+    renamed: dict = field(default_factory=dict)  # parts of names, from the reference framework's to the file's
     full_sequence: int = 0
 
 
@@ -57,16 +60,24 @@ NEXTN = ("", "eh_proj", "enorm", "hnorm", "shared_head.norm", False, True)
 CASES_MTP = (MtpCase("qwen3_5", *HYBRID), MtpCase("qwen3_5_moe", *HYBRID, fused_experts=True),
              MtpCase("qwen3_next", *HYBRID), MtpCase("glm4_moe", "model.layers.3.", *NEXTN),
              MtpCase("deepseek_v3", "model.layers.3.", *NEXTN), MtpCase("deepseek_v32", "model.layers.2.", *NEXTN),
-             MtpCase("glm4_moe_lite", "model.layers.3.", *NEXTN), MtpCase("glm_moe_dsa", "model.layers.4.", *NEXTN, full_sequence=1))
+             MtpCase("glm4_moe_lite", "model.layers.3.", *NEXTN), MtpCase("glm_moe_dsa", "model.layers.4.", *NEXTN, full_sequence=1),
+             MtpCase("mimo", "model.mtp_layers.0.", "", "input_proj", "token_layernorm", "hidden_layernorm",
+                     "final_layernorm", False, True, bare_hidden_first=True),
+             MtpCase("mimo_v2", "model.mtp.layers.0.", "", "eh_proj", "enorm", "hnorm", "final_layernorm", False, like=0,
+                     renamed={"post_attention_layernorm": "pre_mlp_layernorm", "sinks": "attention_sink_bias"}),
+             MtpCase("ernie4_5_moe", "model.mtp_", "block.0.", "linear_proj.0", "emb_norm.0", "hidden_norm.0", "", False,
+                     True))
 
 
 LAYER_LISTS = {"layer_types": None, "mlp_layer_types": "sparse", "indexer_types": "full"}  # None: as the layer before
 
 
-def decoder_layer(model) -> torch.nn.Module:
+def decoder_layer(case: MtpCase, model) -> torch.nn.Module:
     """One more layer of the model's own kind: as the model's last one with attention is, or the one behind the last."""
     decoder = model.get_decoder()
     config = copy.deepcopy(decoder.config)
+    if case.like is not None:
+        return type(decoder.layers[case.like])(config, case.like)
     kinds = getattr(config, "layer_types", None) or []
     if "full_attention" in kinds:
         index = max(i for i, kind in enumerate(kinds) if kind == "full_attention")
@@ -77,10 +88,21 @@ def decoder_layer(model) -> torch.nn.Module:
     return type(decoder.layers[-1])(config, config.num_hidden_layers)
 
 
+def loaded(base, precision: str):
+    """The base's checkpoint, under the reference framework's own config where the folder has the publisher's."""
+    folder = GOLDEN / base.name
+    if not base.served:
+        return load(base, folder, precision)
+    with tempfile.TemporaryDirectory() as own:
+        config_of(base).save_pretrained(own)
+        (Path(own) / "model.safetensors").symlink_to(folder / "model.safetensors")
+        return load(base, Path(own), precision)
+
+
 def random_tensors(case: MtpCase, base, layer: torch.nn.Module, hidden: int, seed: int) -> dict[str, torch.Tensor]:
     shapes = {case.layer + name: t.shape for name, t in stored_tensors(layer).items()}
     shapes[case.projection + ".weight"] = (hidden, 2 * hidden)
-    for norm in (case.embedding_norm, case.hidden_norm, case.last_norm):
+    for norm in filter(None, (case.embedding_norm, case.hidden_norm, case.last_norm)):
         shapes[norm + ".weight"] = (hidden,)
     tensors = {}
     for name, shape in shapes.items():
@@ -94,6 +116,8 @@ def random_tensors(case: MtpCase, base, layer: torch.nn.Module, hidden: int, see
 
 def published(case: MtpCase, tensors: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
     """The tensors as files have them: most experts one by one."""
+    for old, new in case.renamed.items():
+        tensors = {name.replace(old, new): t for name, t in tensors.items()}
     if case.fused_experts:
         return tensors
     files = {}
@@ -115,12 +139,29 @@ def norm_of(decoder, gain: torch.Tensor) -> torch.nn.Module:
     return norm
 
 
+def hidden_states(case: MtpCase, decoder, tokens: torch.Tensor) -> torch.Tensor:
+    """Behind the final norm, or what goes into it."""
+    bare = []
+    hook = decoder.norm.register_forward_pre_hook(lambda _, args: bare.append(args[0]))
+    normed = decoder(input_ids=tokens, use_cache=False).last_hidden_state
+    hook.remove()
+    return bare[0] if case.bare_hidden_first else normed
+
+
+def rotations(decoder, layer, x, positions):
+    """Of the kind of the layer, where kinds differ."""
+    kinds = getattr(decoder.config, "layer_types", None) or [None]
+    if any(kind in decoder.config.rope_parameters for kind in kinds):
+        return decoder.rotary_emb(x, positions, kinds[layer.self_attn.layer_idx])
+    return decoder.rotary_emb(x, positions)
+
+
 def run(case: MtpCase, base, tensors: dict, precision: str, sequences: list[list[int]]) -> dict:
-    model = load(base, GOLDEN / base.name, precision)
+    model = loaded(base, precision)
     decoder, config = model.get_decoder(), model.get_decoder().config
     weights = {name.removeprefix(case.begin): t if t.dtype == torch.float32 else t.to(PRECISIONS[precision])
                for name, t in tensors.items()}
-    layer = decoder_layer(model).eval()
+    layer = decoder_layer(case, model).eval()
     for name, tensor in stored_tensors(layer).items():
         tensor.data = weights[case.layer + name]
     decoder.layers.append(layer)  # beside its own layers, which alone it runs
@@ -129,17 +170,18 @@ def run(case: MtpCase, base, tensors: dict, precision: str, sequences: list[list
     result = {"sites": [], "further_queries": [{} for _ in sequences]}
     for ids in sequences:
         tokens = torch.tensor([ids])
-        states = decoder(input_ids=tokens, use_cache=False).last_hidden_state  # behind the final norm
+        states = hidden_states(case, decoder, tokens)
         rows, n = states[:, :-1], len(ids) - 1  # a token that none is behind has no row
         behind = decoder.embed_tokens(tokens[:, 1:])
         if case.first_empty:
             behind[:, 0] = 0
-        x = torch.cat([e_norm(behind), h_norm(rows)], dim=-1) @ weights[case.projection + ".weight"].T
+        parts = [e_norm(behind), h_norm(rows)]
+        x = torch.cat(parts[::-1] if case.bare_hidden_first else parts, dim=-1) @ weights[case.projection + ".weight"].T
         positions = torch.arange(n)[None]
         axes = positions[None].expand(3, 1, n) if "mrope_section" in config.rope_parameters else positions
         mask = torch.full((n, n), -torch.inf).triu(1)[None, None].to(x.dtype)
         CAPTURE.start()
-        layer(x, position_embeddings=decoder.rotary_emb(x, axes), attention_mask=mask, position_ids=positions)
+        layer(x, position_embeddings=rotations(decoder, layer, x, axes), attention_mask=mask, position_ids=positions)
         result["sites"].append(dict(CAPTURE.sites))
     return result
 
@@ -160,8 +202,8 @@ def make(case: MtpCase, folder: Path, seed: int | None) -> None:
     """Of the given seed, or of the steadiest one under bf16 rounding."""
     base = next(c for c in CASES if c.name == case.name)
     sequences = json.loads((GOLDEN / base.name / "golden.json").read_text())["sequences"]
-    model = load(base, GOLDEN / base.name, "f32")
-    layer, hidden = decoder_layer(model), model.get_decoder().config.hidden_size
+    model = loaded(base, "f32")
+    layer, hidden = decoder_layer(case, model), model.get_decoder().config.hidden_size
     best = None
     for s in [seed] if seed else range(1, TRIES + 1):
         tensors = random_tensors(case, base, layer, hidden, s)

@@ -78,7 +78,7 @@
   LINE("LlavaNextForConditionalGeneration", parse_llava)                \
   LINE("LlavaOnevisionForConditionalGeneration", parse_llava_onevision) \
   LINE("MellumForCausalLM", parse_mellum)                               \
-  LINE("MiMoForCausalLM", parse_qwen2)                                  \
+  LINE("MiMoForCausalLM", parse_mimo)                                   \
   LINE("MiMoV2FlashForCausalLM", parse_mimo_v2)                         \
   LINE("MiniMaxForCausalLM", parse_minimax)                             \
   LINE("MiniMaxM2ForCausalLM", parse_minimax_m2)                        \

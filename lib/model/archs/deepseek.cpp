@@ -195,8 +195,7 @@ class Deepseek final : public DecoderModel {
   void add_mtp_layer() override {
     c_.sparse.push_back(true);
     add_layer(true);
-    count_nextn_input(spec_.layers.back(), c_.dims.hidden);
-    spec_.n_mtp_layers = 1;
+    finish_nextn_layer(spec_, c_.mtp);
   }
   std::unique_ptr<Block> load_mtp_layer(WeightLoader& loader, WeightBinder& weights, WeightBinder& w) const override {
     return std::make_unique<MtpBlock>(load_nextn_input(spec_, c_.mtp, c_.dims.eps, loader, weights, w),

@@ -4,6 +4,7 @@
 // in f32.
 #include "model/archs/archs.h"
 #include "model/moe_decoder.h"
+#include "model/nextn.h"
 #include "model/plain_decoder.h"
 #include "model/rope.h"
 
@@ -89,6 +90,8 @@ std::unique_ptr<Model> parse_ernie4_5_moe(const Json& config) {
   const int64_t last = end == -1 ? c.dims.n_layers - 1 : end, interval = read_size(text, "moe_layer_interval", 1);
   for (int64_t i = 0; i < c.dims.n_layers; ++i)
     c.sparse[static_cast<size_t>(i)] = i >= first && i <= last && (i + 1) % interval == 0;
+  if (has_one_nextn(text)) c.mtp = {"mtp_", "block.0.", "linear_proj.0", "emb_norm.0", "hidden_norm.0"};
+  c.mtp_is_sparse = false;
   return std::make_unique<MoeDecoder>(config, std::move(c));
 }
 

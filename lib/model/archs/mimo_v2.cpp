@@ -5,6 +5,7 @@
 
 #include "model/archs/archs.h"
 #include "model/decoder_model.h"
+#include "model/mtp.h"
 #include "model/rope.h"
 #include "model/sparse_moe.h"
 
@@ -25,6 +26,8 @@ constexpr double kDefaultValueFactor = 0.707;
 constexpr RopeDefaults kFullRope = {5000000, 0.334}, kSlidingRope = {10000, 0.334};
 constexpr BiasedMoeDefaults kMoeDefaults = {256, 8, 2048, 0};
 constexpr MoeNames kMoeNames = {.choice_bias = "gate.e_score_correction_bias"};
+// Servers draft with the first of three, whose names hold the usual prefix of the language model.
+const MtpNames kMtp = {"model.mtp.layers.0.", "", "eh_proj", "enorm", "hnorm"};
 constexpr const char *kFull = "full_attention", *kSliding = "sliding_attention";
 
 struct MiMoLayer {
@@ -37,6 +40,7 @@ struct MiMoLayer {
 
 struct MiMoConfig {
   std::vector<MiMoLayer> layers;
+  MiMoLayer mtp;  // dense, with a window
   MoeDims moe;
   Bias bias;  // of q, k and v
   float value_factor;
@@ -68,7 +72,9 @@ struct MiMoBlock final : Block {
         qkv(load_projections(loader, w, c, config.bias)) {
     const DecoderDims& d = c.dims;
     before_attn = loader.load_gain(w("input_layernorm.weight", {d.hidden}), Gain::Plain);
-    before_ffn = loader.load_gain(w("post_attention_layernorm.weight", {d.hidden}), Gain::Plain);
+    const char* mtp_name = "pre_mlp_layernorm.weight";
+    before_ffn =
+        loader.load_gain(w(w.has(mtp_name) ? mtp_name : "post_attention_layernorm.weight", {d.hidden}), Gain::Plain);
     wo = load_output_projection(loader, w, "self_attn.o_proj", d.hidden, {d.n_heads, c.value_dim});
     if (c.sinks) sinks = loader.load_f32(w("self_attn.attention_sink_bias", {d.n_heads}));
     if (c.sparse)
@@ -177,6 +183,17 @@ class MiMoV2 final : public DecoderModel {
     spec_ = general_spec(config, dims);
     for (const MiMoLayer& layer : c_.layers) add_layer(layer);
     final_eps_ = dims.eps;
+    spec_.mtp_names = kMtp.begin;
+  }
+
+  void add_mtp_layer() override {
+    c_.layers.push_back(c_.mtp);
+    add_layer(c_.layers.back());
+    finish_mtp_layer(spec_, kMtp);
+  }
+  std::unique_ptr<Block> load_mtp_layer(WeightLoader& loader, WeightBinder& weights, WeightBinder& w) const override {
+    return std::make_unique<MtpBlock>(load_mtp_input(spec_, kMtp, Gain::Plain, final_eps_, loader, weights, w),
+                                      std::make_unique<MiMoBlock>(c_, spec_.caches.back(), loader, w));
   }
 
  private:
@@ -189,6 +206,7 @@ class MiMoV2 final : public DecoderModel {
     const std::vector<std::string> kinds = read_kinds(text, dims.n_layers);
     const std::vector<bool> sparse = read_late_sparse_layers(text, dims.n_layers, c_.moe.n_experts, 1);
     const MiMoLayer full = read_full(text, dims), sliding = read_sliding(text, full);
+    c_.mtp = sliding;
     for (size_t i = 0; i < kinds.size(); ++i) {
       c_.layers.push_back(kinds[i] == kSliding ? sliding : full);
       c_.layers.back().sparse = sparse[i];

@@ -43,5 +43,5 @@ CASES = (
          "keys wider than values, values scaled; sinks, twice the key heads and another RoPE in sliding layers; router "
          "logits in f32 and experts that are twins; names and keys as published, with a draft layer", LENGTHS,
          weights=twin_weights, close=True, f32_tensors=BIASED, served=mimo_as_published,
-         extra_tensors={"model.mtp.layers.0.eh_proj.weight": (32, 64)}),
+         extra_tensors={"model.mtp.layers.1.eh_proj.weight": (32, 64)}),
 )
