@@ -215,7 +215,7 @@ void check_against(const FolderUnderTest& f, const Reference& reference, Report&
   }
   check_towers(f, reference.artifact, report);
   Comparison comparison(f, reference, report);
-  for (const ArtifactLayer& l : reference.artifact.layers)
+  for (const auto& [l, path] : listed_layers(reference.artifact))
     for (const KvLayout& cache : f.spec.caches)
       if (cache.layer == l.index && cache.is_mla() == l.is_mla()) comparison.layer(l, cache);
 }

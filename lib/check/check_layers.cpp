@@ -118,13 +118,13 @@ void check_row(const Json& layer, const std::string& path, Report& report) {
                std::to_string(values));
 }
 
-void check_all_heads(const Json& document, Report& report) {
+void check_heads(const Json& document, const char* list, Report& report) {
   const auto granularity = document["quantization"]["granularity"].get<std::string>();
-  for (size_t i = 0; i < document["layers"].size(); ++i) {
-    const Json& layer = document["layers"][i];
-    if (is_mla(layer)) check_row(layer, at("layers", i, "head_dim_v"), report);
+  for (size_t i = 0; i < document[list].size(); ++i) {
+    const Json& layer = document[list][i];
+    if (is_mla(layer)) check_row(layer, at(list, i, "head_dim_v"), report);
     for (const char* site : is_mla(layer) ? kOfMla : kOfGqa) {
-      const std::string path = at("layers", i, site);
+      const std::string path = at(list, i, site);
       const std::string_view name = site;
       const int64_t n = get_int(layer, name == "query" ? "n_heads" : "n_kv_heads");
       const int64_t width = get_int(layer, name == "value" ? "head_dim_v" : "head_dim_k");
@@ -136,6 +136,21 @@ void check_all_heads(const Json& document, Report& report) {
                   granularity, report);
     }
   }
+}
+
+/// Behind the model's layers, as many as the model is said to have.
+void check_mtp_layers(const Json& document, Report& report) {
+  const Json* layers = find_member(document, "mtp_layers");
+  const Json* counted = find_member(document["model"], "n_mtp_layers");
+  const int64_t n = layers ? std::ssize(*layers) : 0, n_layers = get_int(document["model"], "n_layers", "model.");
+  if (const int64_t said = counted ? counted->get<int64_t>() : 0; said != n)
+    report.add("L04", "model.n_mtp_layers", "the number of MTP layers with scales", std::to_string(n),
+               std::to_string(said));
+  for (int64_t i = 0; i < n; ++i)
+    if (const int64_t index = get_int((*layers)[static_cast<size_t>(i)], "index"); index != n_layers + i)
+      report.add("L03", at("mtp_layers", static_cast<size_t>(i), "index"), "the index of an MTP layer",
+                 std::to_string(n_layers + i) + ", behind the model's layers", std::to_string(index));
+  if (layers) check_heads(document, "mtp_layers", report);
 }
 
 void check_server_block(const Json& document, Report& report) {
@@ -176,7 +191,8 @@ void check_layers(const Json& document, Report& report) {
   check_count(document, report);
   check_sharing(document, report);
   check_names(document, report);
-  check_all_heads(document, report);
+  check_heads(document, "layers", report);
+  check_mtp_layers(document, report);
   check_server_block(document, report);
 }
 

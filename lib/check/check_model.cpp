@@ -76,8 +76,11 @@ void check_layers_with(const Artifact& a, const ModelIdentity& model, Report& re
 /// A checkpoint without the MTP layer drafts no tokens, and its scales do no harm.
 void check_mtp_layers(const Artifact& a, const ModelIdentity& model, Report& report) {
   if (!model.with_mtp) return;
+  const KvLayout& cache = model.with_mtp->caches.back();
+  if (a.mtp_layers.empty() && !cache.is_mla())
+    report.add("V10", "mtp_layers", module_name(model.tensor_prefix, cache), "scales for its cache", "none");
   for (size_t i = 0; i < a.mtp_layers.size(); ++i)
-    check_shape(a.mtp_layers[i], model.with_mtp->caches.back(), model, "mtp_layers[" + std::to_string(i) + "]", report);
+    check_shape(a.mtp_layers[i], cache, model, "mtp_layers[" + std::to_string(i) + "]", report);
 }
 
 void check_layers_without(const Artifact& a, const ModelIdentity& model, Report& report) {
@@ -98,7 +101,7 @@ void check_layers_without(const Artifact& a, const ModelIdentity& model, Report&
 }  // namespace
 
 void check_model(const Artifact& a, const ModelIdentity& model, Report& report) {
-  report.evaluated({"C06", "C08", "M01", "M02", "M03", "M04", "M05", "M06", "M07", "S07"});
+  report.evaluated({"C06", "C08", "M01", "M02", "M03", "M04", "M05", "M06", "M07", "S07", "V10"});
   check_identity(a, model, report);
   check_layers_with(a, model, report);
   check_layers_without(a, model, report);

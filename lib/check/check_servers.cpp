@@ -14,11 +14,12 @@ using Owner = StoredScale::Owner;
 void check_names(const FolderUnderTest& f, const ServedScales& served, Report& report) {
   for (const StoredScale& s : f.stored.tensors) {
     if (s.owner != Owner::Cache || s.zero_point || s.site == Site::Query || s.site == Site::Probability) continue;
-    const Effect effect = effect_of(served.support, spelling_of(s.spelling), s.site == Site::Value ? 'v' : 'k');
-    if (loads(effect) || stops(effect)) continue;  // a stop is V01
-    report.add({"C16", s.tensor, str(served.server) + " " + std::string(served.support.architecture),
-                scale_tensor(served.support, s.attention, s.site == Site::Value ? 'v' : 'k'),
-                std::string(name_of(effect)), 0, f.path_of(s.file)});
+    const ServerSupport& support = f.spec.is_mtp(s.layer) ? served.mtp : served.support;
+    const Effect effect = effect_of(support, spelling_of(s.spelling), s.site == Site::Value ? 'v' : 'k');
+    if (loads(effect) || stops(effect)) continue;  // a stop is V01 or V11
+    report.add({"C16", s.tensor, str(served.server) + " " + std::string(support.architecture),
+                scale_tensor(support, s.attention, s.site == Site::Value ? 'v' : 'k'), std::string(name_of(effect)), 0,
+                f.path_of(s.file)});
   }
 }
 
@@ -57,6 +58,9 @@ void check_server(const FolderUnderTest& f, const ServedScales& served, Report& 
   for (const ServedScales::Stop& stop : served.stops)
     report.add({"V01", stop.tensor, name, "to start", stop.reason, 0,
                 f.path_of(stop.file.empty() ? "config.json" : stop.file)});
+  for (const ServedScales::Stop& stop : served.draft_stops)
+    report.add({"V11", stop.tensor, name, "to start where it drafts tokens", stop.reason, 0,
+                f.path_of(stop.file.empty() ? "config.json" : stop.file)});
   for (const std::string& note : version_notes(served.server)) report.add("V05", "", note);
   if (!any_cache_scale(f)) return;
   const bool takes = served.support.loads || is_misapplied(served);
@@ -77,7 +81,7 @@ void check_server(const FolderUnderTest& f, const ServedScales& served, Report& 
 
 void check_servers(const FolderUnderTest& f, Report& report) {
   if (f.served.empty()) return;
-  report.evaluated({"C16", "V01", "V02", "V03", "V04", "V05", "V07"});
+  report.evaluated({"C16", "V01", "V02", "V03", "V04", "V05", "V07", "V11"});
   for (const ServedScales& served : f.served) check_server(f, served, report);
 }
 

@@ -106,11 +106,15 @@ const KvLayout* first_other_layout(const ModelSpec& spec) {
 }
 
 void check_stored_layers(const FolderUnderTest& f, Report& report) {
-  report.evaluated({"C04", "C05", "C08", "C10", "C17", "F08", "S06", "S07", "S20", "S25"});
+  report.evaluated({"C04", "C05", "C08", "C10", "C17", "F08", "S06", "S07", "S20", "S25", "V10"});
   for (const StoredScale& s : f.stored.tensors) check_owner(f, s, report);
   note_shape_of_model(f, report);
   if (!has_cache_scales(f)) return check_none(f, report);
   for (const KvLayout& cache : f.spec.caches) check_cache(f, cache, report);
+  // No server takes one of a latent row.
+  if (!f.bare_mtp.empty() && !f.spec.caches.back().is_mla())
+    report.add({"V10", f.bare_mtp, "the scales of the MTP layer", "those of its cache", "none", 0,
+                f.path_of(f.stored.tensors.front().file)});
   if (!has_queries(f)) report.add("S25", "", "scales of queries", "", "none");
 }
 

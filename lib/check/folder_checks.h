@@ -22,6 +22,7 @@ struct FolderUnderTest {
   StoredScales stored;
   std::vector<ServedScales> served;  // by server that was named
   std::optional<FoldMark> fold{};    // where its weights are folded
+  std::string bare_mtp{};            // StoredSpec::bare_mtp
 
   std::string path_of(const std::string& file) const { return (checkpoint.folder() / file).string(); }
 };

@@ -9,6 +9,7 @@
 #include "checkpoint/fingerprint.h"
 #include "checkpoint/text_prefix.h"
 #include "model/architecture.h"
+#include "servers/model_identity.h"
 
 namespace kvcal {
 namespace {
@@ -58,22 +59,31 @@ void check_folder(const FolderUnderTest& folder, CheckpointFacts& facts) {
 }
 
 // None where the tensors are not those of a whole model, whose prefix can be told.
-std::optional<StoredScales> scales_of_known(const Checkpoint& checkpoint, const std::optional<ModelSpec>& spec) {
-  if (!spec) return std::nullopt;
+std::optional<StoredScales> scales_of_known(const Checkpoint& checkpoint, const std::optional<StoredSpec>& known) {
+  if (!known) return std::nullopt;
   try {
-    return read_stored_scales(checkpoint, *spec);
+    return read_stored_scales(checkpoint, known->spec);
   } catch (const Error&) {
     return std::nullopt;
   }
 }
 
+// Why vLLM would stop where it drafts tokens with the MTP layer; SGLang loads such layers as it loads the others.
+std::string draft_stop(const Checkpoint& checkpoint, const StoredScales& stored, const ModelSpec& spec) {
+  if (spec.n_mtp_layers == 0) return "";
+  const ServedScales served = served_scales(stored, spec, checkpoint.config(), verified_server(ServerKind::Vllm));
+  return served.draft_stops.empty() ? "" : served.draft_stops.front().tensor;
+}
+
 // With the caches of a model that the program knows, or else those that the tensors' names tell of.
-void take_tensors(const Checkpoint& checkpoint, const std::optional<ModelSpec>& known, bool latent,
+void take_tensors(const Checkpoint& checkpoint, const std::optional<StoredSpec>& known, bool latent,
                   CheckpointFacts& facts) {
   facts.has_tensors = true;
   facts.report = {};
-  if (auto stored = scales_of_known(checkpoint, known))
-    return check_folder({checkpoint, *known, std::move(*stored), {}}, facts);
+  if (auto stored = scales_of_known(checkpoint, known)) {
+    facts.draft_stop = draft_stop(checkpoint, *stored, known->spec);
+    return check_folder({checkpoint, known->spec, std::move(*stored), {}, {}, known->bare_mtp}, facts);
+  }
   const ModelSpec presumed = presumed_spec(checkpoint, latent);
   check_folder({checkpoint, presumed, read_presumed_scales(checkpoint, presumed), {}}, facts);
 }
@@ -119,6 +129,15 @@ std::optional<ModelSpec> known_spec(const Json& config) {
   }
 }
 
+// The same of a folder with tensors: none, too, of one whose prefix cannot be told.
+std::optional<StoredSpec> known_stored_spec(const Checkpoint& checkpoint) {
+  try {
+    return stored_spec(checkpoint);
+  } catch (const Error&) {
+    return std::nullopt;
+  }
+}
+
 }  // namespace
 
 void take_checkpoint(const std::filesystem::path& path, Facts& facts) {
@@ -138,7 +157,7 @@ void take_checkpoint(const std::filesystem::path& path, Facts& facts) {
   if (std::filesystem::is_directory(path)) facts.model_path = path.string();
   if (!std::filesystem::is_directory(path) || !has_weights(file.folder)) return;
   const Checkpoint checkpoint = Checkpoint::open(path);
-  take_tensors(checkpoint, spec, facts.model.latent == Trait::Yes, found);
+  take_tensors(checkpoint, known_stored_spec(checkpoint), facts.model.latent == Trait::Yes, found);
   take_weight_scales(checkpoint, found);
   take_generation(path, found);
 }

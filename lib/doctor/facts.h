@@ -59,6 +59,7 @@ struct CheckpointFacts {
   std::string uneven_block_scale;  // name of the first block scale of weights that is no power of two
   double largest_key_bias = 0;     // of all that no norm takes away
   std::string largest_key_bias_name;
+  std::string draft_stop;  // scale tensor at which vLLM stops where it drafts tokens with the MTP layer
   size_t n_scales() const { return n_key_scales + n_value_scales + n_joint; }
 };
 

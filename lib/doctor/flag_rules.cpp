@@ -138,6 +138,26 @@ Found draft_reads_at_one(const Facts& f) {
   return here ? found_in_flags(f, {"speculative-config", "kv-cache-dtype"}) : Found{};
 }
 
+// With the checkpoint's own MTP layer, not a model beside it.
+bool drafts_with_mtp(const Facts& f) {
+  const std::string algorithm = f.flag_value("speculative-algorithm");
+  if (f.is(Engine::Sglang))
+    return (algorithm == "NEXTN" || algorithm == "EAGLE") && f.flag("speculative-draft-model-path") == nullptr;
+  return f.is(Engine::Vllm) && f.flag_value("speculative-config").find("mtp") != std::string::npos;
+}
+
+Found mtp_at_one(const Facts& f) {
+  const std::vector<Finding>& findings = f.checkpoint->report.findings;
+  const auto bare = std::ranges::find(findings, "V10", &Finding::rule);
+  if (bare == findings.end() || !drafts_with_mtp(f) || cache_is_quantized(f) == Trait::No) return {};
+  return found_in_flags(f, {"speculative-config", "speculative-algorithm"}, bare->path);
+}
+
+Found mtp_stops(const Facts& f) {
+  const bool here = f.is(Engine::Vllm) && drafts_with_mtp(f) && !f.checkpoint->draft_stop.empty();
+  return here ? found_in_flags(f, {"speculative-config"}, f.checkpoint->draft_stop) : Found{};
+}
+
 // "prefill" or "decode" of a pair of servers; "" for one that does both.
 std::string role_of(const ServeCommand& command) {
   const auto value = [&](const char* name) {
@@ -292,6 +312,13 @@ constexpr CombinationRule kRules[] = {
       "vllm 0.33.0 v1/spec_decode/gemma4.py; vllm issue 49262", Cause::KernelDefect, 3},
      kFlags | kModel | kKnownServer,
      draft_reads_at_one},
+    {entry_of("V10", Established, "that answers are wrong: the model verifies what is drafted",
+              "kvcal calibrate {model} --mtp, then kvcal export",
+              "vllm 0.33.0 and sglang 0.5.23, by running their loaders"),
+     kFlags | kTensors | kKnownServer, mtp_at_one},
+    {entry_of("V11", Established, "", "kvcal export kv-cache-scales.json --model {model} --to vllm",
+              "vllm 0.33.0 glm4_moe_mtp.py, by running it", Cause::ScalesRefused, 8),
+     kFlags | kTensors | kKnownServer, mtp_stops},
     {{"F19", Fatal, Established, "prefill and decode servers store the cache differently", "",
       "give both the same --kv-cache-dtype, and the same scales",
       "sglang 0.5.23 srt/disaggregation/common/conn.py; LMCache issue 2495", Cause::CacheTransfer, 9},

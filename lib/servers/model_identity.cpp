@@ -1,7 +1,10 @@
 #include "servers/model_identity.h"
 
+#include <algorithm>
+
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/fingerprint.h"
+#include "checkpoint/kv_scale_names.h"
 #include "checkpoint/text_prefix.h"
 #include "model/architecture.h"
 
@@ -10,6 +13,21 @@ namespace kvcal {
 bool has_mtp_layer(const Checkpoint& checkpoint, const ModelSpec& spec, const std::string& prefix) {
   const std::string& names = spec.mtp_names;
   return !names.empty() && !checkpoint.names_below(is_beside_prefix(names) ? names : prefix + names).empty();
+}
+
+StoredSpec stored_spec(const Checkpoint& checkpoint) {
+  const std::unique_ptr<Model> model = parse_model(checkpoint.config());
+  const TextPrefix prefix = detect_prefix(checkpoint, model->spec().embedding, model->spec().head);
+  if (!has_mtp_layer(checkpoint, model->spec(), prefix.model)) return {model->spec(), ""};
+  const ModelSpec without = model->spec();
+  model->add_mtp_layer();
+  const std::string module = module_name(prefix.model, model->spec().caches.back());
+  const auto is_scale = [](const std::string& name) {
+    KvScaleName parsed;
+    return parse_kv_scale_name(name, parsed);
+  };
+  if (std::ranges::any_of(checkpoint.names_below(module + "."), is_scale)) return {model->spec(), ""};
+  return {without, module};
 }
 
 ModelIdentity identify_model(const std::filesystem::path& folder) {

@@ -27,6 +27,16 @@ class Checkpoint;
 /// Whether there are tensors of the MTP layer. `prefix`: of the language model's.
 bool has_mtp_layer(const Checkpoint& checkpoint, const ModelSpec& spec, const std::string& prefix);
 
+/// What a checkpoint has scales of: the model, and its MTP layer where it has scales of that, too.
+struct StoredSpec {
+  ModelSpec spec;
+  std::string
+      bare_mtp;  // module of an MTP layer's cache that has none: "mtp.layers.0.self_attn"; "" where there is none
+};
+
+/// Throws Error for an architecture that the program does not know, and where the text prefix is not clear.
+StoredSpec stored_spec(const Checkpoint& checkpoint);
+
 /// Opens a checkpoint folder. Throws Error.
 ModelIdentity identify_model(const std::filesystem::path& folder);
 

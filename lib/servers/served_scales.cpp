@@ -60,7 +60,13 @@ class Loading {
   bool vllm() const { return out_.server.kind == ServerKind::Vllm; }
   bool per_head() const { return out_.support.carrier == KvCarrier::PerHead && vllm(); }
 
-  void stop(const StoredScale& s, std::string reason) { out_.stops.push_back({s.tensor, s.file, std::move(reason)}); }
+  std::vector<ServedScales::Stop>& stops_of(int layer) {
+    return layer >= 0 && spec_.is_mtp(layer) ? out_.draft_stops : out_.stops;
+  }
+
+  void stop(const StoredScale& s, std::string reason) {
+    stops_of(s.layer).push_back({s.tensor, s.file, std::move(reason)});
+  }
 
   void pass_over(const StoredScale& s) {
     if (!stops(effect_of_orphan(out_.support))) return;
@@ -76,8 +82,13 @@ class Loading {
 
   void take(const StoredScale& s, Slots& slots) {
     if (s.site == Site::Probability) return;
-    const Effect effect = effect_of(out_.support, spelling_of(s.spelling), letter_of(s.site));
-    if (stops(effect)) return stop(s, stop_reason(effect, out_.support, s));
+    const bool mtp = spec_.is_mtp(s.layer);
+    const ServerSupport& support = mtp ? out_.mtp : out_.support;
+    const Effect effect = effect_of(support, spelling_of(s.spelling), letter_of(s.site));
+    if (stops(effect)) {
+      if (mtp) slots.note = "stops where it drafts";
+      return stop(s, stop_reason(effect, support, s));
+    }
     if (s.site == Site::Query) return;
     if (!loads(effect) && effect != Effect::KeyOnly) {
       slots.note = std::string(name_of(effect));
@@ -144,7 +155,8 @@ class Loading {
       l.key_loaded = true;
       if (l.note.empty()) l.note = "v gets the scale of k";
     } else {
-      out_.stops.push_back({l.module, "", "AssertionError: k has " + text(slots.key) + ", v has " + text(slots.value)});
+      stops_of(l.layer).push_back(
+          {l.module, "", "AssertionError: k has " + text(slots.key) + ", v has " + text(slots.value)});
     }
   }
 
@@ -166,6 +178,7 @@ ServedScales served_scales(const StoredScales& stored, const ModelSpec& spec, co
   ServedScales out;
   out.server = server;
   out.support = server_support(server, spec.architecture, carrier_of(stored.declaration, server.kind));
+  out.mtp = mtp_support(server, spec.architecture, out.support.carrier);
   out.auto_is_fp8 = auto_is_fp8(stored.declaration, server.kind);
   if (const std::string error = declaration_error(stored.declaration, server.kind); !error.empty())
     out.stops.push_back({"", stored.declaration.source, error});

@@ -21,10 +21,12 @@ struct ServedLayer {
 struct ServedScales {
   Server server;
   ServerSupport support;
+  ServerSupport mtp;  // of its MTP layer
   struct Stop {
     std::string tensor, file, reason;  // tensor "": what config.json says
   };
   std::vector<Stop> stops;          // why it does not start; empty when it does
+  std::vector<Stop> draft_stops;    // why it does not start where it drafts tokens with the MTP layer
   std::vector<ServedLayer> layers;  // every cache, by layer; empty when it does not start
   bool auto_is_fp8 = false;         // whether --kv-cache-dtype auto makes the cache FP8
 };

@@ -231,13 +231,14 @@ std::string_view name_of(Effect effect) {
 bool loads(Effect effect) { return effect == Effect::Exact || effect == Effect::Rounded; }
 bool stops(Effect effect) { return effect == Effect::Refused || effect == Effect::Crash; }
 
-ServerSupport server_support(const Server& server, std::string_view architecture, KvCarrier carrier) {
-  const ClassLine& line = class_named(architecture);
-  const ClassLoading& loading = line.by(server.kind);
+namespace {
+
+ServerSupport support_by(const ClassLoading& loading, const Server& server, std::string_view architecture,
+                         KvCarrier carrier) {
   const LoaderLine& loader = loader_named(server.kind, loading.loader);
   ServerSupport s;
   s.server = server;
-  s.architecture = line.architecture;
+  s.architecture = architecture;
   s.carrier = carrier;
   s.loader = loader.name;
   s.served = loader.name != "removed" && loader.name != "unloadable";
@@ -251,6 +252,20 @@ ServerSupport server_support(const Server& server, std::string_view architecture
   s.backend = backend_of(s);
   s.source = evidence(loading, server.kind);
   return s;
+}
+
+}  // namespace
+
+ServerSupport server_support(const Server& server, std::string_view architecture, KvCarrier carrier) {
+  const ClassLine& line = class_named(architecture);
+  return support_by(line.by(server.kind), server, line.architecture, carrier);
+}
+
+ServerSupport mtp_support(const Server& server, std::string_view architecture, KvCarrier carrier) {
+  const auto line = std::ranges::find(mtp_lines(), architecture, &MtpLine::architecture);
+  if (server.kind != ServerKind::Vllm || line == mtp_lines().end())
+    return server_support(server, architecture, carrier);
+  return support_by(line->vllm, server, line->architecture, carrier);
 }
 
 Effect effect_of(const ServerSupport& s, ScaleSpelling spelling, char site) {

@@ -92,6 +92,9 @@ struct ServerSupport {
 /// Of any class that the program calibrates; throws Error for others.
 ServerSupport server_support(const Server& server, std::string_view architecture, KvCarrier carrier);
 
+/// The same of the class that loads its MTP layer where the server drafts tokens with it.
+ServerSupport mtp_support(const Server& server, std::string_view architecture, KvCarrier carrier);
+
 /// What becomes of a tensor whose name has this spelling. `site` is k, v or q.
 Effect effect_of(const ServerSupport& support, ScaleSpelling spelling, char site);
 

@@ -18,6 +18,7 @@ constexpr std::array kVllmLoaders = {
     LoaderLine{"mapped", Attention, kMapped, 0, Dropped, Refused, Exact, ""},
     LoaderLine{"mapped, other module", Attention, set_of(Attention, Native), 0, Dropped, Refused, Exact, ""},
     LoaderLine{"native", Native, set_of(Native), 0, Dropped, Refused, Exact, ""},
+    LoaderLine{"native or crash", Native, set_of(Native), 0, Refused, Refused, Refused, ""},
     LoaderLine{"latent", Projection, 0, 0, Warned, Refused, Warned,
                "since 0.25 the scale names of latent attention are rewritten twice, so none is loaded"},
     LoaderLine{"latent, unwired", Projection, 0, 0, Warned, Refused, Warned,
@@ -261,6 +262,11 @@ constexpr std::array kClasses = {
     ClassLine{"Zamba2ForCausalLM", {"zamba2", "models/zamba2.py"}, {"fallback", "models/transformers.py"}},
 };
 
+// Loaders of MTP layers that take other names than those of the model's own layers. All others take the same.
+constexpr std::array kMtpClasses = {
+    MtpLine{"Glm4MoeForCausalLM", {"native or crash", "", true}},
+};
+
 }  // namespace
 
 std::span<const LoaderLine> loader_lines(ServerKind server) {
@@ -269,5 +275,7 @@ std::span<const LoaderLine> loader_lines(ServerKind server) {
 }
 
 std::span<const ClassLine> class_lines() { return kClasses; }
+
+std::span<const MtpLine> mtp_lines() { return kMtpClasses; }
 
 }  // namespace kvcal

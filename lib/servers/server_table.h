@@ -44,6 +44,13 @@ struct ClassLine {
   const ClassLoading& by(ServerKind server) const { return server == ServerKind::Vllm ? vllm : sglang; }
 };
 
+/// How vLLM loads the MTP layer of a class, where that differs; SGLang loads those as the class's other layers.
+struct MtpLine {
+  std::string_view architecture;
+  ClassLoading vllm;
+};
+
+std::span<const MtpLine> mtp_lines();
 std::span<const LoaderLine> loader_lines(ServerKind server);
 std::span<const ClassLine> class_lines();
 

@@ -4,10 +4,7 @@
 #include "base/read_file.h"
 #include "check/artifact_checks.h"
 #include "check/folder_checks.h"
-#include "checkpoint/kv_scale_names.h"
-#include "checkpoint/text_prefix.h"
 #include "export/record.h"
-#include "model/architecture.h"
 #include "solve/solution.h"
 #include "stats/statistics_file.h"
 #include "validate/validate.h"
@@ -64,28 +61,16 @@ void explain_the_rest(const FolderChecks& checks, bool is_known, Report& report)
       report.not_evaluated({rule.id}, "--scales or --stats was not given");
 }
 
-/// With the MTP layer where the checkpoint has scales of it: they are checked as any other's.
-ModelSpec spec_of(const Checkpoint& checkpoint) {
-  const std::unique_ptr<Model> model = parse_model(checkpoint.config());
-  const TextPrefix prefix = detect_prefix(checkpoint, model->spec().embedding, model->spec().head);
-  if (!has_mtp_layer(checkpoint, model->spec(), prefix.model)) return model->spec();
-  const ModelSpec without = model->spec();
-  model->add_mtp_layer();
-  const std::string module = module_name(prefix.model, model->spec().caches.back()) + ".";
-  KvScaleName parsed;
-  return std::ranges::any_of(checkpoint.names_below(module),
-                             [&](const std::string& name) { return parse_kv_scale_name(name, parsed); })
-             ? model->spec()
-             : without;
-}
-
 }  // namespace
 
 FolderReport validate_folder(const fs::path& folder, std::string_view schema, const FolderChecks& checks) {
   const Checkpoint checkpoint = Checkpoint::open(folder);
   FolderReport result;
-  const ModelSpec spec = spec_of(checkpoint);
-  FolderUnderTest f{checkpoint, spec, read_stored_scales(checkpoint, spec), {}, check_fold(checkpoint, result.report)};
+  const StoredSpec stored = stored_spec(checkpoint);
+  const ModelSpec& spec = stored.spec;
+  FolderUnderTest f{
+      checkpoint,     spec, read_stored_scales(checkpoint, spec), {}, check_fold(checkpoint, result.report),
+      stored.bare_mtp};
   const bool is_known = !result.report.has_errors();
   for (const Server& server : checks.servers)
     f.served.push_back(served_scales(f.stored, spec, checkpoint.config(), server));

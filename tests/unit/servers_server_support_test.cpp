@@ -28,6 +28,8 @@ TEST(ServerSupport, UsesEveryLineOfItsTable) {
   for (const ServerKind kind : {ServerKind::Vllm, ServerKind::Sglang}) {
     std::set<std::string_view> used, there;
     for (const ClassLine& line : class_lines()) used.insert(line.by(kind).loader);
+    for (const MtpLine& line : mtp_lines())
+      if (kind == ServerKind::Vllm) used.insert(line.vllm.loader);
     for (const LoaderLine& line : loader_lines(kind)) there.insert(line.name);
     EXPECT_EQ(used, there);
     for (const LoaderLine& line : loader_lines(kind)) {

@@ -253,6 +253,37 @@ inline std::vector<FolderCase> special_cases() {
   };
 }
 
+/// A layer behind the last one, which servers draft tokens with, at the names that vLLM's loader of it takes.
+inline std::vector<FolderCase> mtp_cases() {
+  ScaleFolder bare = golden_folder("glm4_moe", "model.", {0, 1, 2});
+  bare.tensors["model.layers.3.eh_proj.weight"] = f32_tensor(Shape{1}, {1});
+  const std::string mtp = attention_of(3);
+  ScaleFolder sound = bare;
+  for (const char* site : {".attn.k_scale", ".attn.v_scale"}) set_scale(mtp + site, 0.01F)(sound);
+  const auto nothing = [](ScaleFolder&) {};
+  const auto spelled = [=](ScaleFolder& f) {
+    set_scale(mtp + ".k_scale", 0.01F)(f);
+    set_scale(mtp + ".v_scale", 0.01F)(f);
+  };
+  return {
+      {"MTP layer", sound, {"vllm"}, {"S25"}, nothing},
+      {"MTP layer without scales", bare, {"vllm"}, {"S25", "V10"}, nothing},
+      {"MTP layer, other names", bare, {"vllm"}, {"S25", "V11"}, spelled},
+      {"MTP layer, other names, SGLang", bare, {"sglang"}, {"S25", "V02"}, spelled},
+      {"MTP layer, zero", sound, {}, {"S02", "S25"}, set_scale(mtp + ".attn.k_scale", 0)},
+      {"MTP layer, a key alone",
+       sound,
+       {},
+       {"S06", "S25"},
+       [=](ScaleFolder& f) { f.tensors.erase(mtp + ".attn.v_scale"); }},
+      {"MTP layer, latent",
+       golden_folder("deepseek_v3", "model.", {0, 1, 2}, ".k_proj.k_scale", ".v_proj.v_scale"),
+       {},
+       {"S25"},
+       [](ScaleFolder& f) { f.tensors["model.layers.3.eh_proj.weight"] = f32_tensor(Shape{1}, {1}); }},
+  };
+}
+
 /// A record of a fold beside weights of [1024, 128].
 inline std::vector<FolderCase> fold_cases() {
   ScaleFolder plain;
@@ -291,8 +322,8 @@ inline std::vector<FolderCase> fold_cases() {
 
 inline std::vector<FolderCase> folder_cases() {
   std::vector<FolderCase> all;
-  for (const auto& group :
-       {number_cases(), declaration_cases(), tool_cases(), model_folder_cases(), special_cases(), fold_cases()})
+  for (const auto& group : {number_cases(), declaration_cases(), tool_cases(), model_folder_cases(), special_cases(),
+                            mtp_cases(), fold_cases()})
     all.insert(all.end(), group.begin(), group.end());
   return all;
 }
