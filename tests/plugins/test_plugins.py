@@ -100,6 +100,16 @@ class ScaleFile(WithFolder):
         file = self.read(scale_file(layers=[{**layer, "latent": site(0.125), "query": site(3.0)}]))
         self.assertEqual(file.layers[0].scale, {"k": 0.125, "v": 0.125, "q": 3.0})
 
+    def test_mtp_layers(self):
+        file = self.read(scale_file(mtp_layers=[dict(scale_file()["layers"][0], index=4)]))
+        self.assertEqual(([layer.index for layer in file.mtp_layers], sorted(file.layers)), ([4], [0, 2]))
+        ((layer, name, module),) = plugin.mtp_pairs(file, [("model.layers.0.attn", "module")])
+        self.assertEqual((layer.scale["k"], name, module), (0.5, "model.layers.0.attn", "module"))
+        self.refuses("drafts with 2 caches", plugin.mtp_pairs, file, [("a", 1), ("b", 2)])
+        with self.assertLogs("vllm.kv_cache_scales", "WARNING") as logged:
+            self.assertEqual(plugin.mtp_pairs(self.read(scale_file()), [("a", 1)]), [])
+        self.assertIn("has no scales of the MTP layer", logged.output[0])
+
     def test_heads(self):
         root = scale_file()
         root["layers"][0]["key"]["scale_per_head"] = [0.5, 0.125]

@@ -15,6 +15,7 @@ import re
 
 log = logging.getLogger("sglang.kv_cache_scales")
 
+MTP_LINE = "kv-cache-scales: the MTP layer's cache uses the scales of %s (sha256 %s)"
 LOG_LINE = "kv-cache-scales: %d attention layers use the scales of %s (sha256 %s, per %s, weights %s)"
 MAX_FILE_BYTES = 64 << 20
 MAX_HEADER_BYTES = 100_000_000
@@ -52,6 +53,7 @@ class ScaleFile:
     granularity: str  # "tensor" or "head"
     model: dict[str, object]
     layers: dict[int, Layer]  # by index, only layers that own a cache
+    mtp_layers: list[Layer]  # of the MTP layers, where they were measured
     owners: dict[int, int]  # index -> index of the layer whose cache it reads
 
 
@@ -95,9 +97,12 @@ def _parse(path, root, sha256):
         if layer.index in layers:
             raise ScaleError(f"{path}: layer {layer.index} stands there twice")
         layers[layer.index] = layer
+    mtp_layers = [_parse_layer(path, entry) for entry in root.get("mtp_layers", [])]
     owners = {e["index"]: e["shares_kv_with"] for e in root["layers_without_kv"] if "shares_kv_with" in e}
     quantization = root["quantization"]
-    return ScaleFile(str(path), sha256, quantization["dtype"], quantization["granularity"], model, layers, owners)
+    return ScaleFile(
+        str(path), sha256, quantization["dtype"], quantization["granularity"], model, layers, mtp_layers, owners
+    )
 
 
 def _parse_layer(path, entry):
@@ -160,6 +165,16 @@ def check_geometry(layer, cache, tp_sizes):
         f"{cache.name}: this rank has {cache.n_heads} query and {cache.n_kv_heads} KV heads of "
         f"{' or '.join(map(str, tp_sizes))} ranks, the scale file {layer.n_heads} and {layer.n_kv_heads}: another model?"
     )
+
+
+def mtp_pairs(file, caches):
+    """(layer, name, module) of the MTP layer's cache, which servers number as they like."""
+    if not file.mtp_layers:
+        log.warning("kv-cache-scales: %s has no scales of the MTP layer, whose cache runs at 1.0", file.path)
+        return []
+    if len(caches) != len(file.mtp_layers):
+        raise ScaleError(f"this server drafts with {len(caches)} caches, {file.path} has {len(file.mtp_layers)} MTP layers")
+    return [(layer, name, module) for layer, (name, module) in zip(file.mtp_layers, caches)]
 
 
 def check_all_used(file, used, first, end, n_layers):
@@ -348,7 +363,7 @@ def _is_skipped(name, layers_prefix, n_layers):
 # ---- The server ----
 
 LOADING = "sglang.srt.model_executor.model_runner_components.load_model_utils"
-DRAFTS = set()  # ids of draft models, which keep their own scales
+DRAFTS = {}  # by the id of a draft model: where its checkpoint is
 
 
 def register():
@@ -372,9 +387,9 @@ def register():
     HookRegistry.register(f"{LOADING}.load_kv_cache_scales", _around_scales, HookType.AROUND)
 
 
-def _after_load(loaded, *_args, is_draft_worker=False, **_kwargs):
+def _after_load(loaded, *_args, is_draft_worker=False, model_config=None, **_kwargs):
     if is_draft_worker:
-        DRAFTS.add(id(loaded.model))
+        DRAFTS[id(loaded.model)] = getattr(model_config, "model_path", None)
     elif getattr(loaded, "startup_weight_load", None) is not None:
         raise SystemExit("kv-cache-scales: weights are loaded after the scales here: switch the overlapped loading off")
 
@@ -382,9 +397,12 @@ def _after_load(loaded, *_args, is_draft_worker=False, **_kwargs):
 def _around_scales(original, *, model, kv_cache_dtype):
     """Called once per model, when its weights are in place and before the cache and the graphs exist."""
     if id(model) in DRAFTS:
-        return original(model=model, kv_cache_dtype=kv_cache_dtype)
+        original(model=model, kv_cache_dtype=kv_cache_dtype)
     try:
-        _install(model, kv_cache_dtype)
+        if id(model) not in DRAFTS:
+            _install(model, kv_cache_dtype)
+        elif kv_cache_dtype == "fp8_e4m3":
+            _install_mtp(model, DRAFTS[id(model)])
     except Exception as error:  # an Exception of a hook might be taken for a reason to go on without it
         reason = str(error) if isinstance(error, ScaleError) else f"kv-cache-scales: {type(error).__name__}: {error}"
         raise SystemExit(reason) from error
@@ -419,6 +437,25 @@ def _install(model, kv_cache_dtype):
     check_all_used(file, used, getattr(model, "start_layer", 0), getattr(model, "end_layer", n_layers), n_layers)
     if parallel.tp_rank == 0:
         log.info(LOG_LINE, len(used), file.path, file.sha256[:12], "tensor", weights)
+
+
+def _install_mtp(model, folder):
+    """Of a draft that is the checkpoint's own MTP layer. Any other draft is left alone."""
+    from sglang.srt.runtime_context import get_parallel, process_model_config
+
+    if folder != process_model_config().model_path:
+        return
+    parallel, file = get_parallel(), read_scale_file(os.environ["KV_CACHE_SCALES"])
+    tp_sizes, device = sorted({parallel.attn_tp_size, parallel.tp_size}), next(model.parameters()).device
+    caches = [(name, module) for name, module in _caches(model) if not name.endswith(".attn_mha")]
+    for layer, name, module in mtp_pairs(file, caches):
+        if layer.kind == "mla":
+            _check_mla(layer)
+        check_geometry(layer, _cache_of(name, module, layer), tp_sizes)
+        factor = _platform_factor(file)
+        _pin(module, {site: factor * layer.scale[site] for site in "kv"}, device)
+        if parallel.tp_rank == 0:
+            log.info(MTP_LINE, file.path, file.sha256[:12])
 
 
 def _platform_factor(file):

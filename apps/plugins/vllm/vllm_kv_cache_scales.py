@@ -17,6 +17,7 @@ import sys
 log = logging.getLogger("vllm.kv_cache_scales")
 
 LOAD_FORMAT = "kv_cache_scales"
+MTP_LINE = "kv-cache-scales: the MTP layer's cache uses the scales of %s (sha256 %s)"
 LOG_LINE = (
     "kv-cache-scales: %d attention layers use the scales of %s (sha256 %s, per %s, weights %s)"
 )
@@ -56,6 +57,7 @@ class ScaleFile:
     granularity: str  # "tensor" or "head"
     model: dict[str, object]
     layers: dict[int, Layer]  # by index, only layers that own a cache
+    mtp_layers: list[Layer]  # of the MTP layers, where they were measured
     owners: dict[int, int]  # index -> index of the layer whose cache it reads
 
 
@@ -99,9 +101,12 @@ def _parse(path, root, sha256):
         if layer.index in layers:
             raise ScaleError(f"{path}: layer {layer.index} stands there twice")
         layers[layer.index] = layer
+    mtp_layers = [_parse_layer(path, entry) for entry in root.get("mtp_layers", [])]
     owners = {e["index"]: e["shares_kv_with"] for e in root["layers_without_kv"] if "shares_kv_with" in e}
     quantization = root["quantization"]
-    return ScaleFile(str(path), sha256, quantization["dtype"], quantization["granularity"], model, layers, owners)
+    return ScaleFile(
+        str(path), sha256, quantization["dtype"], quantization["granularity"], model, layers, mtp_layers, owners
+    )
 
 
 def _parse_layer(path, entry):
@@ -164,6 +169,16 @@ def check_geometry(layer, cache, tp_sizes):
         f"{cache.name}: this rank has {cache.n_heads} query and {cache.n_kv_heads} KV heads of "
         f"{' or '.join(map(str, tp_sizes))} ranks, the scale file {layer.n_heads} and {layer.n_kv_heads}: another model?"
     )
+
+
+def mtp_pairs(file, caches):
+    """(layer, name, module) of the MTP layer's cache, which servers number as they like."""
+    if not file.mtp_layers:
+        log.warning("kv-cache-scales: %s has no scales of the MTP layer, whose cache runs at 1.0", file.path)
+        return []
+    if len(caches) != len(file.mtp_layers):
+        raise ScaleError(f"this server drafts with {len(caches)} caches, {file.path} has {len(file.mtp_layers)} MTP layers")
+    return [(layer, name, module) for layer, (name, module) in zip(file.mtp_layers, caches)]
 
 
 def check_all_used(file, used, first, end, n_layers):
@@ -367,15 +382,15 @@ def register():
 
     @register_model_loader(LOAD_FORMAT)
     class KvCacheScalesLoader(DefaultModelLoader):
-        """Loads as "auto" does, then sets the scales. A draft model comes through here too, and is left alone."""
+        """Loads as "auto" does, then sets the scales. Draft models come through here too."""
 
         def __init__(self, load_config):
             super().__init__(dataclasses.replace(load_config, load_format="auto"))
 
         def load_model(self, vllm_config, model_config, prefix=""):
             model = super().load_model(vllm_config=vllm_config, model_config=model_config, prefix=prefix)
-            if not _is_draft(vllm_config, model_config):
-                _install(model, vllm_config, model_config)
+            install = _install_mtp if _is_draft(vllm_config, model_config) else _install
+            install(model, vllm_config, model_config)
             return model
 
     def refuse_scales(load_model):
@@ -452,6 +467,26 @@ def _install(model, vllm_config, model_config):
     if tp_rank == 0:
         granularity = "head" if per_head else "tensor"
         log.info(LOG_LINE, len(used), file.path, file.sha256[:12], granularity, weights)
+
+
+def _install_mtp(model, vllm_config, model_config):
+    """Of a draft that is the checkpoint's own MTP layer. Any other draft is left alone, and so is a cache that is not FP8."""
+    speculative = vllm_config.speculative_config
+    own = speculative is not None and speculative.method == "mtp"
+    if not own or model_config.model != speculative.target_model_config.model:
+        return
+    caches = [(name, module) for name, module in _caches(model) if module.kv_cache_dtype in ("fp8", "fp8_e4m3")]
+    if not caches:
+        return
+    file = read_scale_file(_options(vllm_config)[0])
+    factor, (tp_rank, tp_size) = _platform_factor(file), _tensor_parallel()
+    for layer, name, module in mtp_pairs(file, caches):
+        _check_module(name, module)
+        check_geometry(layer, _cache_of(name, module), [tp_size])
+        module._kv_cache_scales = _scales_of(layer, module, tp_rank, tp_size, factor)
+        _pin(module)
+        if tp_rank == 0:
+            log.info(MTP_LINE, file.path, file.sha256[:12])
 
 
 def _tensor_parallel():
