@@ -24,8 +24,10 @@ struct Softcap {
 };
 
 struct Clamp {
-  float limit;
-  __device__ float operator()(float x) const { return x > limit ? limit : x < -limit ? -limit : x; }  // NaN stays
+  ClampBounds to;
+  __device__ float operator()(float x) const {
+    return x > to.most ? to.most : x < to.least ? to.least : x;
+  }  // NaN stays
 };
 
 /// The reference framework rounds the sigmoid before the product.
@@ -108,8 +110,8 @@ void softcap(DType t, const void* x, float c, void* z, int64_t n, cudaStream_t s
   visit_activation(t, [&]<class T>(T) { map<T>(x, z, n, Softcap{c}, stream); });
 }
 
-void clamp(DType t, const void* x, float limit, void* z, int64_t n, cudaStream_t stream) {
-  visit_activation(t, [&]<class T>(T) { map<T>(x, z, n, Clamp{limit}, stream); });
+void clamp(DType t, const void* x, ClampBounds bounds, void* z, int64_t n, cudaStream_t stream) {
+  visit_activation(t, [&]<class T>(T) { map<T>(x, z, n, Clamp{bounds}, stream); });
 }
 
 void mul(DType t, const void* x, const void* y, DType y_type, void* z, int64_t n, cudaStream_t stream) {

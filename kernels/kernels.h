@@ -27,7 +27,10 @@ struct Rows {
 void add(DType t, const void* x, const void* y, void* z, int64_t n, cudaStream_t stream);
 void scale(DType t, const void* x, float factor, void* z, int64_t n, cudaStream_t stream);
 void softcap(DType t, const void* x, float c, void* z, int64_t n, cudaStream_t stream);
-void clamp(DType t, const void* x, float limit, void* z, int64_t n, cudaStream_t stream);
+struct ClampBounds {
+  float least, most;
+};
+void clamp(DType t, const void* x, ClampBounds bounds, void* z, int64_t n, cudaStream_t stream);
 
 /// y has n elements, or one for each row of x.
 void mul(DType t, const void* x, const void* y, DType y_type, void* z, int64_t n, cudaStream_t stream);

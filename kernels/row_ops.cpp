@@ -26,9 +26,9 @@ Tensor CudaBackend::do_softcap(const Tensor& x, float c) {
   return y;
 }
 
-Tensor CudaBackend::do_clamp(const Tensor& x, float limit) {
+Tensor CudaBackend::do_clamp(const Tensor& x, float least, float most) {
   const Tensor y = activation(x.shape);
-  cuda::clamp(y.dtype, data_of(x), limit, y.data, y.elements(), stream_.get());
+  cuda::clamp(y.dtype, data_of(x), {least, most}, y.data, y.elements(), stream_.get());
   return y;
 }
 

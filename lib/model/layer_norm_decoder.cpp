@@ -15,7 +15,7 @@ std::vector<Tensor> project(Ops& op, const Tensor& h, const Batch& batch, const 
   std::vector<Tensor> heads = op.project_heads(h, w.qkv, {parts, w.attn_norm.eps, turns, rope});
   if (at_once) return heads;
   if (w.clip > 0)
-    for (Tensor& t : heads) t = op.clamp(t, w.clip);
+    for (Tensor& t : heads) t = op.clamp(t, -w.clip, w.clip);
   if (w.q_norm) {
     heads[0] = w.q_norm->forward(op, heads[0]);
     heads[1] = w.k_norm->forward(op, heads[1]);

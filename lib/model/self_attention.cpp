@@ -37,7 +37,7 @@ std::vector<Tensor> SelfAttention::project(Ops& op, const Tensor& h, const Batch
   const bool turned = layout_.rotary_dim > 0;
   const Tensor turns = turned ? op.rope_table(batch.positions, n, rope_) : Tensor{};
   if (norm_ == QkNorm::WholeRow) {
-    const auto clipped = [&](const Tensor& t) { return clip_ > 0 ? op.clamp(t, clip_) : t; };
+    const auto clipped = [&](const Tensor& t) { return clip_ > 0 ? op.clamp(t, -clip_, clip_) : t; };
     const auto normed = [&](size_t part, const Tensor& gain) {
       const Tensor row = clipped(op.rms_norm(op.linear(h, qkv_.parts[part]), gain, eps_));
       const Tensor heads = row.reshaped({n, row.dim(1) / dim, dim});

@@ -30,7 +30,7 @@ struct OnHost {
   OP(Tensor, mul, (const Tensor& x, const Tensor& y), x, y)                                                           \
   OP(Tensor, activate, (const Tensor& x, Activation act), x, act)                                                     \
   OP(Tensor, softcap, (const Tensor& x, float c), x, c)                                                               \
-  OP(Tensor, clamp, (const Tensor& x, float limit), x, limit)                                                         \
+  OP(Tensor, clamp, (const Tensor& x, float least, float most), x, least, most)                                       \
   OP(Tensor, xielu, (const Tensor& x, const XieluWeights& w), x, w)                                                   \
   OP(Tensor, add, (const Tensor& x, const Tensor& y), x, y)                                                           \
   OP(Tensor, glu, (const Tensor& gate, const Tensor& up, Activation act), gate, up, act)                              \

@@ -270,8 +270,8 @@ class Ops : public WeightLoader {
   /// y = round(c tanh(x / c)).
   Tensor softcap(const Tensor& x, float c);
 
-  /// y = round( min(max(x, -limit), limit) ).
-  Tensor clamp(const Tensor& x, float limit);
+  /// y = round( min(max(x, least), most) ); either bound may be infinite.
+  Tensor clamp(const Tensor& x, float least, float most);
 
   /// y = round( x > 0 ? p x² + β x : (expm1(min(x, ε)) - x) n + β x ), with p = softplus(alpha_p) and
   /// n = β + softplus(alpha_n); all f32 or better inside.

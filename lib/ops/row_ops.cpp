@@ -62,11 +62,11 @@ Tensor Ops::softcap(const Tensor& x, float cap) {
   return do_softcap(x, cap);
 }
 
-Tensor Ops::clamp(const Tensor& x, float limit) {
+Tensor Ops::clamp(const Tensor& x, float least, float most) {
   const OpCheck c("clamp", activation_dtype());
   c.activation("x", x);
-  c.require(limit > 0.0f, "limit " + std::to_string(limit));
-  return do_clamp(x, limit);
+  c.require(least <= most, "bounds " + std::to_string(least) + " and " + std::to_string(most));
+  return do_clamp(x, least, most);
 }
 
 Tensor Ops::xielu(const Tensor& x, const XieluWeights& w) {

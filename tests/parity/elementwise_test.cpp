@@ -92,9 +92,14 @@ TEST_P(Elementwise, Softcap) {
 TEST_P(Elementwise, Clamp) {
   const auto op = backend(precision());
   const Values x = input(1, dtype());
-  for (const float limit : {0.25f, 1.5f})  // numbers of bf16: nothing is rounded
-    expect_close("clamp", read(op->clamp(x, limit)),
-                 map(x.real, [&](size_t i) { return std::clamp(x.real[i], double{-limit}, double{limit}); }), {0, 0});
+  constexpr float kNone = std::numeric_limits<float>::infinity();
+  for (const auto& [least, most] : std::vector<std::pair<float, float>>{{-0.25f, 0.25f},
+                                                                        {-1.5f, 0.5f},
+                                                                        {0.25f, 1.0f},
+                                                                        {-kNone, 0.5f},
+                                                                        {-0.5f, kNone}})  // of bf16: nothing is rounded
+    expect_close("clamp", read(op->clamp(x, least, most)),
+                 map(x.real, [&](size_t i) { return std::clamp(x.real[i], double{least}, double{most}); }), {0, 0});
 }
 
 TEST_P(Elementwise, Xielu) {
@@ -172,7 +177,7 @@ TEST(Elementwise, NanStays) {
     for (const Activation a : {Activation::Clamped, Activation::Capped}) EXPECT_TRUE(both(read(op->glu(x, y, a))));
     EXPECT_TRUE(both(read(op->mul(x, y))));
     EXPECT_TRUE(std::isnan(read(op->softcap(x, 2.0f))[0]));
-    EXPECT_TRUE(std::isnan(read(op->clamp(x, 2.0f))[0]));
+    EXPECT_TRUE(std::isnan(read(op->clamp(x, -2.0f, 2.0f))[0]));
     const Values w = values({1}, DType::F32, {0.5});
     EXPECT_TRUE(std::isnan(read(op->xielu(x, {w.tensor(), w.tensor(), w.tensor(), w.tensor()}))[0]));
   }
@@ -188,7 +193,7 @@ TEST(Elementwise, RowsInsideATensorMayBeginAnywhere) {
     };
     same("scale", op->scale(whole, 0.3f), op->scale(inside, 0.3f));
     same("softcap", op->softcap(whole, 0.3f), op->softcap(inside, 0.3f));
-    same("clamp", op->clamp(whole, 0.3f), op->clamp(inside, 0.3f));
+    same("clamp", op->clamp(whole, -0.3f, 0.2f), op->clamp(inside, -0.3f, 0.2f));
     same("mul", op->mul(whole, whole), op->mul(inside, inside));
     same("activate", op->activate(whole, Activation::Gelu), op->activate(inside, Activation::Gelu));
     same("glu", op->glu(whole, whole, Activation::Relu2), op->glu(inside, inside, Activation::Relu2));

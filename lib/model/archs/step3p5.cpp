@@ -40,8 +40,8 @@ struct LimitedMlp {
     share_input(gate, up);
   }
   Tensor forward(Ops& op, const Tensor& x) const {
-    const Tensor limited = op.clamp(op.activate(op.linear(x, gate), Activation::Silu), limit);
-    return op.linear(op.mul(limited, op.clamp(op.linear(x, up), limit)), down);
+    const Tensor limited = op.clamp(op.activate(op.linear(x, gate), Activation::Silu), -limit, limit);
+    return op.linear(op.mul(limited, op.clamp(op.linear(x, up), -limit, limit)), down);
   }
 };
 

@@ -37,8 +37,8 @@ Tensor CpuBackend::do_softcap(const Tensor& x, float c) {
   return map(x, [c](F32x8 v) { return tanh(v / c) * c; });
 }
 
-Tensor CpuBackend::do_clamp(const Tensor& x, float limit) {
-  return map(x, [limit](F32x8 v) { return v > limit ? splat(limit) : v < -limit ? splat(-limit) : v; });
+Tensor CpuBackend::do_clamp(const Tensor& x, float least, float most) {
+  return map(x, [=](F32x8 v) { return v > most ? splat(most) : v < least ? splat(least) : v; });
 }
 
 Tensor CpuBackend::do_xielu(const Tensor& x, const XieluWeights& w) {
