@@ -25,7 +25,7 @@ PatchRules read_clip_processor(const Json& settings, const PatchShape& shape) {
   const int64_t side = shape.side * shape.size;
   expect_edges(settings, {{"size", "shortest_edge"}, {"crop_size", "height"}, {"crop_size", "width"}}, 224, side);
   const PatchGrid square{shape.side, shape.side};
-  PatchRules rules{[square](const ImageSize&) { return square; }, Json::array(), kBicubic, {}, {}};
+  PatchRules rules{[square](const ImageSize&) { return square; }, Json::array(), kBicubic};
   rules.arranged = [side](const Image& given) { return resized(given, with_shorter_side(given.size, side), kBicubic); };
   read_colors(settings, {0.48145466, 0.4578275, 0.40821073}, {0.26862954, 0.26130258, 0.27577711}, rules);
   return rules;

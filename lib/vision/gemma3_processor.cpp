@@ -10,7 +10,7 @@ PatchRules read_gemma3_processor(const Json& settings, const PatchShape& shape) 
   for (const char* edge : {"height", "width"})
     expect_of_tower(size ? *size : Json::object(), edge, 224, shape.side * shape.size, "size.");
   const PatchGrid square{shape.side, shape.side};
-  PatchRules rules{[square](const ImageSize&) { return square; }, Json::array(), kBilinear, {}, {}};
+  PatchRules rules{[square](const ImageSize&) { return square; }, Json::array(), kBilinear};
   read_colors(settings, {0.5, 0.5, 0.5}, {0.5, 0.5, 0.5}, rules);
   return rules;
 }

@@ -72,9 +72,7 @@ PatchRules read_idefics3_processor(const Json& settings, const PatchShape& shape
          std::to_string(shape.side) + " patches of " + std::to_string(shape.size));
   PatchRules rules{[=](const ImageSize& picture) { return grid_of(picture, tiles, shape.side); },
                    {tiles.longest, tiles.edge, tiles.split},
-                   kLanczos,
-                   {},
-                   {}};
+                   kLanczos};
   rules.arranged = [=](const Image& picture) { return below_each_other(picture, tiles, shape.side * shape.size); };
   read_colors(settings, {0.5, 0.5, 0.5}, {0.5, 0.5, 0.5}, rules);
   return rules;

@@ -63,9 +63,7 @@ PatchRules rules_of_tiles(const TileLimits& limits, const PatchShape& shape, con
                      return PatchGrid{(tiles.n() + (has_whole(tiles, limits) ? 1 : 0)) * side, side};
                    },
                    {limits.least, limits.most, limits.whole, edge},
-                   kernel,
-                   {},
-                   {}};
+                   kernel};
   rules.arranged = [=](const Image& picture) {
     const Tiles tiles = tiles_of(picture.size, limits, edge);
     const Image all = resized(picture, {tiles.rows * edge, tiles.columns * edge}, kernel);

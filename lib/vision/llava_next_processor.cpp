@@ -89,7 +89,7 @@ PatchRules read_canvases(const Json& settings, const PatchShape& shape) {
   for (const CanvasSize& c : shape.canvases.sizes) sizes.push_back({c.height, c.width});
   if (const Json* given = find_member(settings, "image_grid_pinpoints"); !given || *given != sizes)
     fail("image_grid_pinpoints is not that of config.json");
-  PatchRules rules{[=](const ImageSize& size) { return grid_of(size, shape); }, sizes, kBicubic, {}, {}};
+  PatchRules rules{[=](const ImageSize& size) { return grid_of(size, shape); }, sizes, kBicubic};
   rules.sizes.push_back(shape.canvases.tile);
   rules.arranged = [=](const Image& picture) { return below_each_other(picture, shape); };
   read_colors(settings, {0.48145466, 0.4578275, 0.40821073}, {0.26862954, 0.26130258, 0.27577711}, rules);

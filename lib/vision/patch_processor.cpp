@@ -84,9 +84,7 @@ std::vector<float> PatchProcessor::patches_of(const Image& given) const {
         for (int64_t y = 0; y < size; ++y)
           for (int64_t x = 0; x < size; ++x) {
             const int64_t pixel = (top + row * size + y) * image.size.width + left + column * size + x;
-            out.push_back(
-                (static_cast<float>(image.rgb[static_cast<size_t>(pixel) * 3 + c]) / rules_.unit - rules_.mean[c]) /
-                rules_.deviation[c]);
+            out.push_back(rules_.colors[c][image.rgb[static_cast<size_t>(pixel) * 3 + c]]);
           }
   };
   for (int64_t i = 0; i < grid.n_patches(); ++i) {
@@ -99,7 +97,7 @@ std::vector<float> PatchProcessor::patches_of(const Image& given) const {
 std::string PatchProcessor::description() const {
   Json all = {shape_.size, shape_.merge, shape_.frames};
   all.insert(all.end(), rules_.sizes.begin(), rules_.sizes.end());
-  for (size_t c = 0; c < rules_.mean.size(); ++c) all.insert(all.end(), {rules_.mean[c], rules_.deviation[c]});
+  for (const ColorTable& color : rules_.colors) all.insert(all.end(), {color.front(), color.back()});
   return all.dump();
 }
 

@@ -24,8 +24,7 @@ PatchRules read_pixtral_processor(const Json& settings, const PatchShape& shape)
   check_steps(settings, shape, {3, "bicubic"});
   if (get_bool_or(settings, "do_center_crop", false)) fail("do_center_crop is true, expected false");
   const int64_t longest = read_edge(settings, {"size", "longest_edge"}, 1024);
-  PatchRules rules{
-      [=](const ImageSize& size) { return grid_below(size, longest, shape); }, {longest}, kBicubic, {}, {}};
+  PatchRules rules{[=](const ImageSize& size) { return grid_below(size, longest, shape); }, {longest}, kBicubic};
   read_colors(settings, {0.48145466, 0.4578275, 0.40821073}, {0.26862954, 0.26130258, 0.27577711}, rules);
   return rules;
 }

@@ -24,7 +24,7 @@ void check_steps(const Json& settings, const PatchShape& shape, const NamedFilte
   const std::string type = get_string_or(settings, "image_processor_type", shape.processor);
   if (!type.starts_with(shape.processor))
     fail("image_processor_type is " + quoted(type) + ", expected " + std::string(shape.processor));
-  for (const char* step : {"do_resize", "do_rescale", "do_normalize", "do_convert_rgb"})
+  for (const char* step : {"do_resize", "do_rescale", "do_convert_rgb"})
     if (!get_bool_or(settings, step, true)) fail(std::string(step) + " is false, expected true");
   if (const int64_t given = get_int_or(settings, "resample", filter.number); given != filter.number)
     fail("resample is " + std::to_string(given) + ", expected " + std::to_string(filter.number) + " (" + filter.name +
@@ -56,11 +56,15 @@ void expect_edges(const Json& settings, std::initializer_list<EdgeName> names, i
 }
 
 void read_colors(const Json& settings, const Channels& mean, const Channels& deviation, PatchRules& rules) {
+  if (!get_bool_or(settings, "do_normalize", true)) fail("do_normalize is false, expected true");
   const float of_bytes = static_cast<float>(1.0 / get_number_or(settings, "rescale_factor", 1.0 / 255));
-  rules.mean = read_channels(settings, "image_mean", mean, of_bytes);
-  rules.deviation = read_channels(settings, "image_std", deviation, of_bytes);
-  for (const float d : rules.deviation)
-    if (d == 0) fail("image_std holds 0");
+  const std::array<float, 3> means = read_channels(settings, "image_mean", mean, of_bytes),
+                             deviations = read_channels(settings, "image_std", deviation, of_bytes);
+  for (size_t c = 0; c < means.size(); ++c) {
+    if (deviations[c] == 0) fail("image_std holds 0");
+    for (size_t byte = 0; byte < 256; ++byte)
+      rules.colors[c][byte] = (static_cast<float>(byte) - means[c]) / deviations[c];
+  }
 }
 
 }  // namespace kvcal

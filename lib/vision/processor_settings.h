@@ -13,15 +13,17 @@
 
 namespace kvcal {
 
+/// What becomes of each byte of a color.
+using ColorTable = std::array<float, 256>;
+
 /// How a processor makes patches of pictures.
 struct PatchRules {
   std::function<PatchGrid(const ImageSize&)> grid_of;
   Json sizes;  // what that depends on, beside the shape
   ResizeKernel kernel;
-  std::array<float, 3> mean, deviation;  // of bytes
+  std::array<ColorTable, 3> colors{};  // of R, G and B
   /// A picture as it is cut, from its middle where it is larger than the patches; absent: resized to their pixels.
   std::function<Image(const Image&)> arranged{};
-  float unit = 1;  // bytes are divided by it first
 };
 
 /// Throws Error where the file is another processor's than `shape` names, leaves out a step that all have, or resizes
@@ -48,7 +50,8 @@ void expect_edges(const Json& settings, std::initializer_list<EdgeName> names, i
 /// Of R, G, B by a key: a number for each.
 using Channels = std::array<double, 3>;
 
-/// Reads rescale_factor, image_mean and image_std, with their defaults for missing keys.
+/// Reads rescale_factor, image_mean and image_std, with their defaults for missing keys. Throws Error for one without
+/// do_normalize.
 void read_colors(const Json& settings, const Channels& mean, const Channels& deviation, PatchRules& rules);
 
 }  // namespace kvcal

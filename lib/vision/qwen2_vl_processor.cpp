@@ -54,11 +54,8 @@ PatchRules read_qwen2_vl_processor(const Json& settings, const PatchShape& shape
   expect_of_tower(settings, "temporal_patch_size", 2, shape.frames);
   const AreaBounds bounds = {read_pixels(settings, "shortest_edge", "min_pixels", 56 * 56),
                              read_pixels(settings, "longest_edge", "max_pixels", 28 * 28 * 1280)};
-  PatchRules rules{[=](const ImageSize& size) { return grid_within(size, bounds, shape); },
-                   {bounds.least, bounds.most},
-                   kBicubic,
-                   {},
-                   {}};
+  PatchRules rules{
+      [=](const ImageSize& size) { return grid_within(size, bounds, shape); }, {bounds.least, bounds.most}, kBicubic};
   read_colors(settings, {0.48145466, 0.4578275, 0.40821073}, {0.26862954, 0.26130258, 0.27577711}, rules);
   return rules;
 }
