@@ -2,41 +2,18 @@
 // (docs/model-notes.md, "Images").
 #include "model/gemma3_tower.h"
 
-#include <algorithm>
 #include <cmath>
 #include <numeric>
 #include <utility>
 
 #include "model/clip_layer.h"
 #include "model/config_reading.h"
+#include "model/patch_rows.h"
 #include "model/siglip_tower.h"
 #include "model/weight_rows.h"
-#include "tensor/dtype.h"
 
 namespace kvcal {
 namespace {
-
-/// x [rows · n, hidden] -> [rows, hidden]: the mean of every n rows, in F32, rounded once.
-Tensor mean_of_rows(Ops& op, const Tensor& x, int64_t n) {
-  const int64_t hidden = x.dim(1);
-  const Storage all(x.shape, x.dtype), means({x.dim(0) / n, hidden}, x.dtype);
-  op.download(x, all.tensor());
-  std::vector<float> row(static_cast<size_t>(hidden)), mean(row.size());
-  for (int64_t i = 0; i < x.dim(0); ++i) {
-    if (i % n == 0) std::fill(mean.begin(), mean.end(), 0.0f);
-    convert_to_float(x.dtype, all.tensor().rows(i, 1).data, row.data(), row.size());
-    for (size_t c = 0; c < row.size(); ++c) mean[c] += row[c];
-    if (i % n < n - 1) continue;
-    for (float& value : mean) value /= static_cast<float>(n);
-    const Tensor to = means.tensor().rows(i / n, 1);
-    if (x.dtype == DType::F32) {
-      std::copy(mean.begin(), mean.end(), to.as<float>());
-    } else {
-      convert_to_bf16(DType::F32, mean.data(), to.as<bf16>(), mean.size());
-    }
-  }
-  return op.upload(means.tensor());
-}
 
 class Gemma3Output final : public TowerPart {
  public:

@@ -9,17 +9,6 @@ namespace {
 
 constexpr Activation kAct = Activation::GeluTanh;
 
-/// Gains stay float32: the reference rounds the product only.
-Owned gain(WeightLoader& loader, WeightBinder& w, const std::string& name, int64_t n) {
-  return loader.load_f32(w(name + ".weight", {n}));
-}
-
-float first_value(const Tensor& t) {
-  float x = 0;
-  convert_to_float(t.dtype, t.data, &x, 1);
-  return x;
-}
-
 class Attention {
  public:
   Attention(const Gemma4Config& c, const Gemma4Layer& layer, const KvLayout& layout, WeightLoader& loader,
@@ -27,11 +16,11 @@ class Attention {
       : c_(c), layer_(layer), s_(layout), rope_(layer.full ? c.full_rope : c.sliding_rope) {
     const int64_t hidden = c.dims.hidden, q = c.dims.n_heads * layer.head_dim, kv = layer.n_kv_heads * layer.head_dim;
     std::vector<HostLinear> parts = {projection(w, "self_attn.q_proj", q, hidden, c.bias)};
-    q_norm_ = gain(loader, w, "self_attn.q_norm", layer.head_dim);
+    q_norm_ = load_f32_gain(loader, w, "self_attn.q_norm", layer.head_dim);
     if (owns()) {
       parts.push_back(projection(w, "self_attn.k_proj", kv, hidden, c.bias));
       if (!layer.keys_as_values) parts.push_back(projection(w, "self_attn.v_proj", kv, hidden, c.bias));
-      k_norm_ = gain(loader, w, "self_attn.k_norm", layer.head_dim);
+      k_norm_ = load_f32_gain(loader, w, "self_attn.k_norm", layer.head_dim);
     } else {  // older saves keep projections that nobody uses
       for (const char* name : {"k_proj.weight", "v_proj.weight", "k_norm.weight", "k_proj.bias", "v_proj.bias"})
         if (w.has(std::string("self_attn.") + name)) w.claim(std::string("self_attn.") + name);
@@ -139,9 +128,9 @@ class Mixture {
         routing_(c.moe->routing),
         input_factor_(1 / std::sqrt(static_cast<float>(c.dims.hidden))),
         router_gain_(loader.load_gain(w("router.scale", {c.dims.hidden}), Gain::Plain)),
-        dense_norm_(gain(loader, w, "post_feedforward_layernorm_1", c.dims.hidden)),
-        in_norm_(gain(loader, w, "pre_feedforward_layernorm_2", c.dims.hidden)),
-        out_norm_(gain(loader, w, "post_feedforward_layernorm_2", c.dims.hidden)),
+        dense_norm_(load_f32_gain(loader, w, "post_feedforward_layernorm_1", c.dims.hidden)),
+        in_norm_(load_f32_gain(loader, w, "pre_feedforward_layernorm_2", c.dims.hidden)),
+        out_norm_(load_f32_gain(loader, w, "post_feedforward_layernorm_2", c.dims.hidden)),
         scales_(static_cast<size_t>(c.moe->n_experts)) {
     MoeNames names;
     names.router = "router.proj";
@@ -196,10 +185,10 @@ class LayerEmbedding {
     table_ = model("embed_tokens_per_layer.weight", {vocab_, all}).reshaped({vocab_ * n_layers_, p});
     const HostLinear part = projection(model, "per_layer_model_projection", all, hidden).rows(layer * p, p);
     projection_ = loader.load_linear(part.weight, part.bias, part.input);
-    norm_ = gain(loader, model, "per_layer_projection_norm", p);
+    norm_ = load_f32_gain(loader, model, "per_layer_projection_norm", p);
     gate_ = load_projection(loader, w, "per_layer_input_gate", p, hidden);
     out_ = load_projection(loader, w, "per_layer_projection", hidden, p);
-    out_norm_ = gain(loader, w, "post_per_layer_input_norm", hidden);
+    out_norm_ = load_f32_gain(loader, w, "post_per_layer_input_norm", hidden);
   }
 
   Tensor forward(Ops& op, const Tensor& x, const Batch& batch) const {
@@ -236,10 +225,10 @@ class Gemma4Block final : public Block {
       : eps_(c.dims.eps),
         attention_(c, layer, layout, loader, w),
         mlp_(loader, w.at("mlp."), c.dims.hidden, layer.ffn, Bias::None, kAct),
-        attn_norm_(gain(loader, w, "input_layernorm", c.dims.hidden)),
-        attn_out_norm_(gain(loader, w, "post_attention_layernorm", c.dims.hidden)),
-        ffn_norm_(gain(loader, w, "pre_feedforward_layernorm", c.dims.hidden)),
-        ffn_out_norm_(gain(loader, w, "post_feedforward_layernorm", c.dims.hidden)) {
+        attn_norm_(load_f32_gain(loader, w, "input_layernorm", c.dims.hidden)),
+        attn_out_norm_(load_f32_gain(loader, w, "post_attention_layernorm", c.dims.hidden)),
+        ffn_norm_(load_f32_gain(loader, w, "pre_feedforward_layernorm", c.dims.hidden)),
+        ffn_out_norm_(load_f32_gain(loader, w, "post_feedforward_layernorm", c.dims.hidden)) {
     if (c.moe) mixture_.emplace(c, loader, w);
     if (c.per_layer_dim > 0) embedding_.emplace(c, layer.index, loader, model, w);
     if (const Tensor factor = w.optional("layer_scalar", {1})) factor_ = first_value(factor);

@@ -19,6 +19,16 @@ float in_activation_type(const WeightLoader& loader, float x) {
   return loader.precision() == Precision::BF16 ? round_to_bf16(x) : x;
 }
 
+Owned load_f32_gain(WeightLoader& loader, const WeightBinder& w, const std::string& name, int64_t n) {
+  return loader.load_f32(w(name + ".weight", {n}));
+}
+
+float first_value(const Tensor& t) {
+  float x = 0;
+  convert_to_float(t.dtype, t.data, &x, 1);
+  return x;
+}
+
 void refuse_bidirectional(const Json& config) {
   const Json* given = find_member(config, "use_bidirectional_attention");
   if (!given || *given == false || *given == "vision") return;  // "vision": among the tokens of an image only

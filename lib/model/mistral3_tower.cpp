@@ -9,15 +9,6 @@
 namespace kvcal {
 namespace {
 
-/// A weight [out, hidden · unit] whose columns are all patches' first channel, then their second one, and so on, with
-/// the channels of each patch side by side.
-Storage columns_by_patch(const Tensor& weight, int64_t hidden, int64_t unit) {
-  std::vector<int64_t> order;
-  for (int64_t patch = 0; patch < unit; ++patch)
-    for (int64_t channel = 0; channel < hidden; ++channel) order.push_back(channel * unit + patch);
-  return transposed(select_rows(transposed(weight).tensor(), order).tensor());
-}
-
 struct Mistral3Projector {
   float eps = 0;  // of its norm: the language model's
   LlavaProjector end;
@@ -30,7 +21,8 @@ class Mistral3Output final : public TowerPart {
     const int64_t hidden = dims.layers.hidden;
     norm_ = {Norm::Kind::Rms, projector.eps, loader.load_gain(w("norm.weight", {hidden}), Gain::Plain), {}};
     const Tensor weight = w("patch_merger.merging_layer.weight", {hidden, merged_});
-    merger_ = loader.load_linear(columns_by_patch(weight, hidden, merged_ / hidden).tensor());
+    // Of all patches the first channel, then the second one, and so on; rows have the channels of each side by side.
+    merger_ = loader.load_linear(swapped_columns(weight, hidden, merged_ / hidden).tensor());
   }
 
   Tensor forward(Ops& op, const Tensor& x, const PatchGrid&) override {

@@ -80,11 +80,7 @@ class PixtralBlock final : public TowerPart {
 
 /// Frequencies of a whole head: every second one is of rows, the others of columns.
 RopeSpec read_axial_rope(const Json& vision, int64_t head_dim) {
-  const Json* parameters = find_member(vision, "rope_parameters");
-  const Json& given = parameters ? *parameters : vision;
-  if (const std::string type = get_string_or(given, "rope_type", "axial"); type != "axial" && type != "default")
-    fail("rope_type is " + quoted(type) + ", expected axial");
-  const double theta = get_number_or(given, "rope_theta", get_number_or(vision, "rope_theta", 10000));
+  const double theta = read_axial_theta(vision, 10000);
   const std::vector<float> all = read_rope(Json::object(), head_dim, {theta}).inverse_frequency;
   RopeSpec rope;
   rope.rotary_dim = head_dim;

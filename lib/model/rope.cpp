@@ -344,6 +344,14 @@ int64_t longrope_switch(const Json& config, int64_t head_dim) {
   return p.type == "longrope" ? original_positions(p) : 0;
 }
 
+double read_axial_theta(const Json& vision, double fallback) {
+  const Json* parameters = find_member(vision, "rope_parameters");
+  const Json& given = parameters ? *parameters : vision;
+  if (const std::string type = get_string_or(given, "rope_type", "axial"); type != "axial" && type != "default")
+    fail("rope_type is " + quoted(type) + ", expected axial");
+  return get_number_or(given, "rope_theta", get_number_or(vision, "rope_theta", fallback));
+}
+
 int64_t rope_position_axes(const RopeSpec& spec) { return spec.axis.empty() ? 1 : 3; }
 
 }  // namespace kvcal

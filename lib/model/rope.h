@@ -42,6 +42,10 @@ std::optional<Json> rope_config_of_kind(const Json& config, const std::string& k
 /// many tokens. 0 for other types. The limit is what parse_model was told, by default the config's own.
 int64_t longrope_switch(const Json& config, int64_t head_dim);
 
+/// The base of the frequencies by which a tower's patches turn, by rows and columns. Throws Error for a rope_type other
+/// than axial, which older configs call default.
+double read_axial_theta(const Json& vision, double fallback);
+
 /// Rows of positions that the config's RoPE needs: 3 with mRoPE sections, else 1.
 int64_t rope_position_axes(const RopeSpec& spec);
 

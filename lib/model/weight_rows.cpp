@@ -54,6 +54,13 @@ Storage transposed(const Tensor& weight) {
   return out;
 }
 
+Storage swapped_columns(const Tensor& weight, int64_t outer, int64_t inner) {
+  std::vector<int64_t> order;
+  for (int64_t i = 0; i < inner; ++i)
+    for (int64_t o = 0; o < outer; ++o) order.push_back(o * inner + i);
+  return transposed(select_rows(transposed(weight).tensor(), order).tensor());
+}
+
 std::vector<int64_t> RowsOfGroups::numbers() const {
   std::vector<int64_t> rows;
   rows.reserve(static_cast<size_t>(n_groups * n));

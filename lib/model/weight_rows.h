@@ -20,6 +20,9 @@ struct RowsOfGroups {
 /// A copy of those rows; of a tensor that is only stored one that is only stored.
 Storage select_rows(const Tensor& weight, const RowsOfGroups& rows);
 
+/// A copy of a weight [out, outer · inner] whose columns are [inner][outer] instead of [outer][inner].
+Storage swapped_columns(const Tensor& weight, int64_t outer, int64_t inner);
+
 /// A copy of a tensor [rows, columns] as [columns, rows]; of one that is only stored one that is only stored.
 Storage transposed(const Tensor& weight);
 
