@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "model/gemma3_tower.h"
+#include "model/gemma4_tower.h"
 #include "model/idefics3_tower.h"
 #include "model/internvl_chat_tower.h"
 #include "model/internvl_tower.h"
@@ -22,6 +23,7 @@ struct TowerOf {
 };
 
 constexpr TowerOf kTowers[] = {{"Gemma3ForConditionalGeneration", read_gemma3_tower},
+                               {"Gemma4ForConditionalGeneration", read_gemma4_tower},
                                {"Idefics3ForConditionalGeneration", read_idefics3_tower},
                                {"InternVLChatModel", read_internvl_chat_tower},
                                {"InternVLForConditionalGeneration", read_internvl_tower},

@@ -5,6 +5,7 @@
 
 #include "vision/clip_processor.h"
 #include "vision/gemma3_processor.h"
+#include "vision/gemma4_processor.h"
 #include "vision/got_ocr2_processor.h"
 #include "vision/idefics3_processor.h"
 #include "vision/internvl_chat_processor.h"
@@ -25,6 +26,7 @@ struct ProcessorOf {
 
 constexpr ProcessorOf kProcessors[] = {{kClipProcessor, read_clip_processor},
                                        {kGemma3Processor, read_gemma3_processor},
+                                       {kGemma4Processor, read_gemma4_processor},
                                        {kGotOcr2Processor, read_got_ocr2_processor},
                                        {kIdefics3Processor, read_idefics3_processor},
                                        {kInternVlChatProcessor, read_internvl_chat_processor, false},

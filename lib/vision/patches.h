@@ -12,7 +12,8 @@ namespace kvcal {
 
 /// Image processors of the reference framework.
 constexpr std::string_view kClipProcessor = "CLIPImageProcessor", kGemma3Processor = "Gemma3ImageProcessor",
-                           kGotOcr2Processor = "GotOcr2ImageProcessor", kIdefics3Processor = "Idefics3ImageProcessor",
+                           kGemma4Processor = "Gemma4ImageProcessor", kGotOcr2Processor = "GotOcr2ImageProcessor",
+                           kIdefics3Processor = "Idefics3ImageProcessor",
                            kInternVlChatProcessor = "InternVLChatImageProcessor",  // by its name in servers
     kLlavaNextProcessor = "LlavaNextImageProcessor", kLlavaOnevisionProcessor = "LlavaOnevisionImageProcessor",
                            kPixtralProcessor = "PixtralImageProcessor", kQwen2VlProcessor = "Qwen2VLImageProcessor",

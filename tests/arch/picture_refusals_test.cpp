@@ -92,6 +92,25 @@ TEST(PictureRefusals, say_what_is_wrong_with_a_tower) {
             "reading vision_config: deepstack_visual_indexes is no ascending list of blocks of the tower");
 }
 
+TEST(PictureRefusals, name_what_a_tower_of_gemma_4_takes) {
+  const std::filesystem::path gemma4 = PictureModel("gemma4").source();
+  const auto refused = [&](const std::string& key, const Json& value) {
+    return refusal_at(gemma4, "/vision_config/" + key, value);
+  };
+  const std::string begin = "reading vision_config: ";
+  EXPECT_EQ(refused("model_type", "gemma4_unified_vision"),
+            begin + "model_type is 'gemma4_unified_vision', expected gemma4_vision");
+  EXPECT_EQ(refused("head_dim", 6), begin + "head_dim is 6, expected a multiple of 4");
+  EXPECT_EQ(refused("num_key_value_heads", nullptr), begin + "num_key_value_heads is 12, expected a divisor of 2");
+  for (const int side : {1, 17})
+    EXPECT_EQ(refused("pooling_kernel_size", side),
+              begin + "pooling_kernel_size is " + std::to_string(side) + ", expected 2 to 16");
+  EXPECT_EQ(refused("patch_size", 257), begin + "patch_size is 257, expected at most 256");
+  EXPECT_EQ(refused("rope_parameters", {{"rope_type", "yarn"}}), begin + "rope_type is 'yarn', expected axial");
+  EXPECT_TRUE(refused("hidden_activation", "xielu").starts_with(begin + "unknown hidden_activation 'xielu'"));
+  EXPECT_EQ(refused("rope_parameters", {{"rope_type", "default"}, {"rope_theta", 100.0}}), "no error");
+}
+
 TEST(PictureRefusals, name_what_a_projector_takes) {
   const std::filesystem::path internvl = Golden("internvl").folder, mistral3 = Golden("mistral3").folder,
                               llava = Golden("llava").folder, pixtral = PictureModel("llava_pixtral").source();

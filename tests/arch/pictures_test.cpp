@@ -148,6 +148,20 @@ TEST(Pictures, of_a_gemma_3_are_seen_whole_in_the_language_model) {
   EXPECT_EQ(rows->last_seen, (std::vector<int32_t>{0, 4, 4, 4, 4, 5}));
 }
 
+TEST(Pictures, of_gemma_4_have_no_more_patches_on_a_side_than_learned_positions) {
+  const PictureModel model("gemma4");
+  LoadedModel m(model.folder(), backend(Precision::F32));
+  WeightBinder weights = m.weights.whole.at("model.");
+  const std::unique_ptr<VisionTower> tower = read_tower(m.checkpoint.config(), m.model->spec());
+  const auto input = tower->load_input(*m.ops, weights);
+  const auto forward = [&](const PatchGrid& grid) {
+    const Storage patches({grid.n_patches(), 12}, DType::F32);
+    return message_of([&] { input->forward(*m.ops, m.ops->upload(patches.tensor()), grid); });
+  };
+  EXPECT_EQ(forward({2, 96}), "no error");
+  EXPECT_EQ(forward({98, 2}), "position_embedding_size is 96, expected at least the 98 patches on a side of a picture");
+}
+
 TEST(Pictures, of_pixtral_have_rows_that_end_with_tokens_of_their_own) {
   const PictureModel model("mistral3");
   const Json config = read_json_file(model.folder() / "config.json");

@@ -32,12 +32,13 @@ from golden_checkpoint import Draw, write_checkpoint
 from json_lines import write_json
 from make_arch_goldens import GOLDEN, PRECISIONS, load
 from make_embedding_golden import CAPTURE, layers_of
+from padded_families import PADDED_FAMILIES
 from picture_families import FAMILIES, FED, Qwen
 from pictures import IMAGE, draw_tower, picture
 from tile_families import LLAVA_NEXT_CANVASES, ONEVISION_CANVASES, TILE_FAMILIES
 
 FOLDER = GOLDEN.parent / "pictures"
-ALL_FAMILIES = FAMILIES | TILE_FAMILIES
+ALL_FAMILIES = FAMILIES | PADDED_FAMILIES | TILE_FAMILIES
 TOWER = dict(depth=2, hidden_size=16, intermediate_size=16, num_heads=2, num_position_embeddings=16, patch_size=4,
              spatial_merge_size=2, temporal_patch_size=2)
 QWEN2 = dict(depth=2, embed_dim=16, hidden_size=48, num_heads=2, mlp_ratio=2, patch_size=4)
@@ -54,7 +55,11 @@ INTERN_VIT = dict(model_type="internvl_vision", attention_bias=True, hidden_size
 INTERN_VIT_CHAT = dict(INTERN_VIT, num_hidden_layers=1, use_qk_norm=True)
 INTERN_VIT_6B = dict(INTERN_VIT, attention_bias=False, norm_type="rms_norm", num_hidden_layers=1, use_qk_norm=True)
 IDEFICS3 = dict(hidden_size=16, intermediate_size=24, num_hidden_layers=2, num_attention_heads=2, image_size=26, patch_size=4)
-TOWERS = {"gemma3_vl": SIGLIP, "idefics3": dict(IDEFICS3, layer_norm_eps=0.01), "smolvlm": dict(IDEFICS3, image_size=16),
+GEMMA4 = dict(model_type="gemma4_vision", hidden_size=6, intermediate_size=12, num_attention_heads=2, num_key_value_heads=1,
+              head_dim=8, patch_size=2, pooling_kernel_size=2, position_embedding_size=96)
+TOWERS = {"gemma3_vl": SIGLIP, "gemma4": dict(GEMMA4, num_hidden_layers=2, rms_norm_eps=0.01, standardize=True),
+          "gemma4_clipped": dict(GEMMA4, num_hidden_layers=1, use_clipped_linears=True),
+          "idefics3": dict(IDEFICS3, layer_norm_eps=0.01), "smolvlm": dict(IDEFICS3, image_size=16),
           "internvl": INTERN_VIT, "internvl_6b": INTERN_VIT_6B, "internvl_chat": INTERN_VIT_CHAT,
           "mistral3": dict(PIXTRAL, hidden_act="silu"), "llava": CLIP,
           "llava_next": dict(CLIP, num_hidden_layers=2, image_size=14, patch_size=7),
@@ -63,7 +68,10 @@ TOWERS = {"gemma3_vl": SIGLIP, "idefics3": dict(IDEFICS3, layer_norm_eps=0.01), 
           "qwen2_vl": QWEN2, "qwen2_5_vl": QWEN25, "qwen3_vl": dict(TOWER, deepstack_visual_indexes=[0]),
           "qwen3_5_vl": TOWER, "qwen3_vl_moe": dict(TOWER, depth=1, deepstack_visual_indexes=[0]),
           "qwen3_5_moe_vl": dict(TOWER, depth=1)}
-TEXT = {"internvl_6b": "internvl", "llava_pixtral": "llava"}  # the case of tests/arch/golden, where it has another name
+TEXT = {"gemma4": "gemma4_k_eq_v", "gemma4_clipped": "gemma4_k_eq_v", "internvl_6b": "internvl",
+        "llava_pixtral": "llava"}  # the case of tests/arch/golden, where it has another name
+TWO_LAYERS = dict(num_hidden_layers=2, layer_types=["sliding_attention", "full_attention"])
+INSIDE = {"gemma4": TWO_LAYERS, "gemma4_clipped": dict(TWO_LAYERS, use_bidirectional_attention=None)}  # of the text_config
 OUTSIDE = {"idefics3": dict(scale_factor=3),  # of the vision_config
            "llava_next": dict(image_grid_pinpoints=LLAVA_NEXT_CANVASES),
            "llava_onevision": dict(image_grid_pinpoints=ONEVISION_CANVASES, vision_aspect_ratio="anyres_max_2"),
@@ -106,6 +114,7 @@ def image_files() -> dict[str, bytes]:
         "grey.jpg": saved(half.convert("L"), "JPEG"), "cmyk.jpg": saved(half.convert("CMYK"), "JPEG"),
         "progressive.jpg": saved(half, "JPEG", progressive=True, subsampling=0),
         "turned.png": saved(small, "PNG", exif=turned(8)), "wide.png": saved(drawn(7, 19), "PNG"),
+        "slender.png": saved(drawn(3, 53), "PNG"), "tall.png": saved(drawn(47, 6), "PNG"),
     }
     return files | {f"turned_{i}.jpg": saved(half, "JPEG", quality=30, exif=turned(i)) for i in range(2, 9)}
 
@@ -137,7 +146,8 @@ def write_images(folder: Path) -> None:
 def with_tower(name: str, config: dict) -> dict:
     """A case's config with the tower that is drawn here."""
     vision = config["vision_config"] if name not in TEXT else {}
-    return dict(config, vision_config=dict(vision, **TOWERS[name]), **OUTSIDE.get(name, {}))
+    text = dict(text_config=dict(config["text_config"], **INSIDE[name])) if name in INSIDE else {}
+    return dict(config, vision_config=dict(vision, **TOWERS[name]), **text, **OUTSIDE.get(name, {}))
 
 
 def case_of(name: str):
@@ -145,10 +155,11 @@ def case_of(name: str):
     return dataclasses.replace(case, config=with_tower(name, case.config), published=None, served_tensors=None)
 
 
-def tower_parameters(model):
-    """Of everything beside the language model."""
-    inside = {id(p) for module in (model.get_decoder(), model.get_output_embeddings()) for p in module.parameters()}
-    return {name: p for name, p in model.named_parameters() if id(p) not in inside}
+def tower_tensors(model):
+    """Parameters and stored buffers of everything beside the language model."""
+    parts = (model.get_decoder(), model.get_output_embeddings())
+    inside = {id(p) for module in parts for p in module.state_dict(keep_vars=True).values()}
+    return {name: p for name, p in model.state_dict(keep_vars=True).items() if id(p) not in inside}
 
 
 def stored_name(case: str, name: str) -> str:
@@ -168,9 +179,11 @@ def model_of(name: str, folder: Path, precision: str):
         write_checkpoint(case_of(name), folder, golden_of(name, "golden")["seed"])
     model = load(case_of(name), folder, precision)
     draw_tower(model, 1, Draw)
-    for parameter, p in tower_parameters(model).items():
+    drawn = getattr(ALL_FAMILIES.get(name, Qwen), "drawn", lambda *_: None)
+    for parameter, p in tower_tensors(model).items():
+        own = drawn(parameter, Draw(parameter, p.shape, 1))
         factor = 5 if ".lambda_" in parameter else 1  # so that what they multiply is felt
-        p.data = (p.data.bfloat16() * factor).to(p.dtype)  # as stored
+        p.data = ((p.data if own is None else own).bfloat16() * factor).to(p.dtype)  # as stored
     return model
 
 
@@ -205,7 +218,7 @@ def make(name: str, folder: Path, images: Path) -> None:
                 inputs, positions = family.of_prompt(model, ids, seen["inputs"])
                 made |= text_tensors(model, dict(inputs, input_ids=ids))
             tensors |= {f"{precision}.{k}": x.detach().clone().contiguous() for k, x in made.items()}
-        tower = {stored_name(name, n): p.data.bfloat16().contiguous() for n, p in tower_parameters(model).items()}
+        tower = {stored_name(name, n): p.data.bfloat16().contiguous() for n, p in tower_tensors(model).items()}
     save_file(family.stored(tower) if hasattr(family, "stored") else tower, folder / "tower.safetensors")
     save_file(tensors, folder / "golden.safetensors")
     config = with_tower(name, golden_of(name, "config"))

@@ -59,7 +59,8 @@ INSTANTIATE_TEST_SUITE_P(Files, ImageFileTest,
                          testing::Values("shrunk.png", "grown.jpg", "grey.png", "bits.png", "palette.png", "alpha.png",
                                          "grey_alpha.png", "deep.png", "grey.jpg", "cmyk.jpg", "progressive.jpg",
                                          "turned.png", "turned_2.jpg", "turned_3.jpg", "turned_4.jpg", "turned_5.jpg",
-                                         "turned_6.jpg", "turned_7.jpg", "turned_8.jpg", "wide.png"),
+                                         "turned_6.jpg", "turned_7.jpg", "turned_8.jpg", "wide.png", "slender.png",
+                                         "tall.png"),
                          [](const auto& file) {
                            std::string name = file.param;
                            std::replace(name.begin(), name.end(), '.', '_');
