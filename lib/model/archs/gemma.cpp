@@ -130,15 +130,8 @@ void check_first_activation(const Json& text) {
     fail("hidden_act is " + quoted(act) + "; this architecture is read with 'gelu_pytorch_tanh' only");
 }
 
-// Older files give the base of sliding layers beside rope_theta, which with rope_scaling is of the others.
 RopeSpec read_rope_of(const Json& text, const DecoderDims& dims, const Generation& g, bool sliding) {
-  if (!g.qk_norm) return read_rope(text, dims.head_dim, {});
-  const RopeDefaults defaults = {sliding ? 1e4 : 1e6};
-  if (const auto of_kind = rope_config_of_kind(text, sliding ? "sliding_attention" : "full_attention"))
-    return read_rope(*of_kind, dims.head_dim, defaults);
-  if (!sliding) return read_rope(text, dims.head_dim, defaults);
-  const Json local = {{"rope_theta", get_number_or(text, "rope_local_base_freq", defaults.theta)}};
-  return read_rope(local, dims.head_dim, defaults);
+  return g.qk_norm ? read_rope_by_kind(text, dims.head_dim, sliding) : read_rope(text, dims.head_dim, {});
 }
 
 class Gemma final : public DecoderModel {

@@ -9,6 +9,7 @@
 #include "model/gemma4_block.h"
 #include "model/gemma_parts.h"
 #include "model/rope.h"
+#include "model/sharing_attention.h"
 #include "model/sparse_moe.h"
 
 namespace kvcal {
@@ -44,12 +45,6 @@ RopeSpec read_rope_of(const Json& text, const char* kind, int64_t head_dim) {
   return read_rope(*of_kind, head_dim, {});
 }
 
-int64_t read_optional_size(const Json& config, const char* key, int64_t fallback) {
-  const int64_t n = get_int_or(config, key, fallback);
-  if (n < 0 || n >= int64_t{1} << 31) fail(std::string(key) + " is " + std::to_string(n) + ", which is out of range");
-  return n;
-}
-
 // Layers that attend to everything; the last one always does.
 std::vector<bool> read_full_layers(const Json& text, int64_t n_layers) {
   std::vector<bool> full;
@@ -81,30 +76,19 @@ void read_geometry(const Json& text, const DecoderDims& dims, bool k_eq_v, const
          std::to_string(layer.n_kv_heads) + " key heads of layer " + std::to_string(layer.index));
 }
 
-// The last layer of the same kind before the shared ones.
-int owner_of(const std::vector<Gemma4Layer>& before, bool full, int64_t first_shared) {
-  for (auto l = before.begin() + first_shared; l != before.begin();)
-    if ((--l)->full == full) return l->index;
-  fail(std::string("num_kv_shared_layers leaves no layer of ") + (full ? "full" : "sliding") +
-       "_attention that owns a KV cache");
-}
-
 std::vector<Gemma4Layer> read_layers(const Json& text, const DecoderDims& dims) {
-  const int64_t n_shared = read_optional_size(text, "num_kv_shared_layers", 0);
-  if (n_shared >= dims.n_layers)
-    fail("num_kv_shared_layers is " + std::to_string(n_shared) + " of " + std::to_string(dims.n_layers) + " layers");
-  const int64_t first_shared = dims.n_layers - n_shared;
   const bool k_eq_v = get_bool_or(text, "attention_k_eq_v", false),
              wide = get_bool_or(text, "use_double_wide_mlp", false);
   const std::vector<bool> full = read_full_layers(text, dims.n_layers);
+  const std::vector<int> owners = read_cache_owners(text, full, 0);
   const std::vector<const Json*> own = read_layer_entries(text, dims.n_layers);
   std::vector<Gemma4Layer> layers;
   for (int64_t i = 0; i < dims.n_layers; ++i) {
     Gemma4Layer l{};
     l.index = static_cast<int>(i);
     l.full = full[static_cast<size_t>(i)];
-    const bool shares = i >= first_shared;
-    l.owner = shares ? owner_of(layers, l.full, first_shared) : l.index;
+    l.owner = owners[static_cast<size_t>(i)];
+    const bool shares = l.owner != l.index;
     if (shares) layers[static_cast<size_t>(l.owner)].shared = true;
     l.keys_as_values = k_eq_v && l.full;
     l.ffn = dims.ffn * (wide && shares ? 2 : 1);
@@ -188,10 +172,7 @@ class Gemma4 final : public Model {
       added.attention.value_normed = true;
       added.activations += gemma4_extra_activations(c_);
       if (c_.moe) added.expert_share = expert_share(*c_.moe);
-      if (l.owner == l.index) continue;
-      spec_.caches.pop_back();
-      added.cache = -1;
-      added.shares_cache = spec_.layers[static_cast<size_t>(l.owner)].cache;
+      if (l.owner != l.index) share_cache(spec_, l.owner);
     }
   }
 
