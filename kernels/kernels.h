@@ -133,6 +133,18 @@ struct GatedNorm {
 };
 void gated_rms_norm(DType t, const GatedNorm& norm, const Rows& rows, cudaStream_t stream);
 
+// ---------------------------------------------------------------- streams.cu
+
+/// x [tokens, n, width], w [tokens, m n] -> y [tokens, m, width].
+struct MixedStreams {
+  const void *x, *w;
+  void* y;
+  int64_t n, m;
+};
+void mix_streams(DType t, const MixedStreams& mixed, int64_t tokens, int64_t width, cudaStream_t stream);
+void match_rms(DType t, const void* x, const void* like, float least, void* y, const Rows& rows, cudaStream_t stream);
+void keep_above(DType t, const void* x, float deviations, void* y, const Rows& rows, cudaStream_t stream);
+
 // ---------------------------------------------------------------- rope.cu
 
 /// positions I32 [n_axes, tokens], inverse_frequency F32 [half], axis I32 [half] -> table [tokens, 2, half].

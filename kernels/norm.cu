@@ -77,21 +77,8 @@ __global__ void layer_norm_kernel(const T* __restrict__ x, const float* __restri
   if (row >= n_rows) return;
   x += row * width;
   if (gain) gain += row % turns * width;
-  float sum = 0.0f, squares = 0.0f;
-  each_pack<kRowThreads, kWhole>(width, [&](const auto& part) {
-    float v[kPack];
-    read_pack(v, x, part);
-    for (const float e : v) sum += e;
-  });
-  const float mean = row_reduce<kRowThreads>(sum, Sum()) / static_cast<float>(width);
-  each_pack<kRowThreads, kWhole>(width, [&](const auto& part) {
-    float v[kPack];
-    read_pack(v, x, part);
-#pragma unroll
-    for (int j = 0; j < kPack; ++j)
-      if (part.has(j)) squares = fmaf(v[j] - mean, v[j] - mean, squares);
-  });
-  const float inverse = inverse_rms(row_reduce<kRowThreads>(squares, Sum()), width, eps);
+  const Moments about = moments<kRowThreads, kWhole>(x, width);
+  const float mean = about.mean, inverse = inverse_rms(about.squares, width, eps);
   each_pack<kRowThreads, kWhole>(width, [&](const auto& part) {
     float v[kPack], g[kPack] = {}, b[kPack] = {};  // nvcc multiplies before it asks for a gain
     read_pack(v, x, part);

@@ -134,6 +134,27 @@ Tensor CudaBackend::do_gated_rms_norm(const Tensor& x, const Tensor& z, const Ga
   return y;
 }
 
+// ---------------------------------------------------------------- streams
+
+Tensor CudaBackend::do_mix_streams(const Tensor& x, const Tensor& w) {
+  const int64_t n = x.dim(1), m = w.dim(1) / n;
+  const Tensor y = activation({x.dim(0), m, x.dim(2)});
+  cuda::mix_streams(x.dtype, {data_of(x), data_of(w), y.data, n, m}, x.dim(0), x.dim(2), stream_.get());
+  return y;
+}
+
+Tensor CudaBackend::do_match_rms(const Tensor& x, const Tensor& like, float least) {
+  const Tensor y = activation(x.shape);
+  cuda::match_rms(x.dtype, data_of(x), data_of(like), least, y.data, {rows_of(x), width_of(x)}, stream_.get());
+  return y;
+}
+
+Tensor CudaBackend::do_keep_above(const Tensor& x, float deviations) {
+  const Tensor y = activation(x.shape);
+  cuda::keep_above(x.dtype, data_of(x), deviations, y.data, {rows_of(x), width_of(x)}, stream_.get());
+  return y;
+}
+
 // ---------------------------------------------------------------- rotary embedding, gates
 
 Tensor CudaBackend::do_rope_table(std::span<const int32_t> positions, int64_t n_tokens, const RopeSpec& spec) {

@@ -76,6 +76,29 @@ __device__ float sum_of_squares(const T* row, int64_t width) {
   return row_reduce<kRowThreads>(sum, Sum());
 }
 
+/// Mean of a row, and the sum of squared distances from it.
+struct Moments {
+  float mean, squares;
+};
+template <int kRowThreads, bool kWhole, class T>
+__device__ Moments moments(const T* row, int64_t width) {
+  float sum = 0.0f, squares = 0.0f;
+  each_pack<kRowThreads, kWhole>(width, [&](const auto& part) {
+    float v[kPack];
+    read_pack(v, row, part);
+    for (const float e : v) sum += e;
+  });
+  const float mean = row_reduce<kRowThreads>(sum, Sum()) / static_cast<float>(width);
+  each_pack<kRowThreads, kWhole>(width, [&](const auto& part) {
+    float v[kPack];
+    read_pack(v, row, part);
+#pragma unroll
+    for (int j = 0; j < kPack; ++j)
+      if (part.has(j)) squares = fmaf(v[j] - mean, v[j] - mean, squares);
+  });
+  return {mean, row_reduce<kRowThreads>(squares, Sum())};
+}
+
 /// 1 / sqrt(mean + eps)
 __device__ inline float inverse_rms(float squares, int64_t width, float eps) {
   return 1.0f / sqrtf(squares / static_cast<float>(width) + eps);

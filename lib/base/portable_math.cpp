@@ -108,6 +108,18 @@ double portable_erfc(double x) {
   return portable_exp(-x * x) / (kSqrtPi * tail);
 }
 
+double normal_quantile(double p) {
+  constexpr double kRootOfHalf = 0.70710678118654752, kRootOfTwoPi = 2.5066282746310005;
+  double x = 0;  // Φ is concave above and convex below 0: from there the steps of Newton's method go one way
+  for (int i = 0; i < 200; ++i) {
+    const double above = 0.5 * portable_erfc(-kRootOfHalf * x) - p;
+    const double next = x - above * kRootOfTwoPi * portable_exp(0.5 * x * x);
+    if (next == x || (next - x) * (p - 0.5) < 0) return next;
+    x = next;
+  }
+  return x;
+}
+
 double portable_sin_pi(double x) {
   constexpr double kPi = 3.14159265358979323846, kRound = 0x1.8p52;
   const double n = x + kRound - kRound, r = kPi * (x - n);  // |r| <= pi / 2

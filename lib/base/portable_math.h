@@ -9,6 +9,7 @@ double portable_exp(double x);               // inf above 709.78, 0 below -745; 
 double portable_log(double x);               // x > 0; -inf at 0, NaN below
 double portable_pow(double base, double y);  // base > 0
 double portable_erfc(double x);              // 1 - erf(x), relative error below 1e-13
+double normal_quantile(double p);            // x with Φ(x) = p, 0 < p < 1, of the standard normal distribution
 double portable_sin_pi(double x);            // sin(pi x), |x| < 2^51
 
 }  // namespace kvcal

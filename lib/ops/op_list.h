@@ -35,6 +35,9 @@ struct OnHost {
   OP(Tensor, add, (const Tensor& x, const Tensor& y), x, y)                                                           \
   OP(Tensor, glu, (const Tensor& gate, const Tensor& up, Activation act), gate, up, act)                              \
   OP(Tensor, sigmoid_mul, (const Tensor& x, const Tensor& gate), x, gate)                                             \
+  OP(Tensor, mix_streams, (const Tensor& x, const Tensor& w), x, w)                                                   \
+  OP(Tensor, match_rms, (const Tensor& x, const Tensor& like, float least), x, like, least)                           \
+  OP(Tensor, keep_above, (const Tensor& x, float deviations), x, deviations)                                          \
   OP(Tensor, columns, (const Tensor& x, int64_t from, int64_t n), x, from, n)                                         \
   OP(Tensor, join, (const Tensor& a, const Tensor& b), a, b)                                                          \
   OP(Tensor, take_rows, (const Tensor& x, std::span<const int64_t> rows), x, rows)                                    \

@@ -286,6 +286,17 @@ class Ops : public WeightLoader {
   /// y = round( x · round(σ(gate)) ); gate has the shape of x, or one column per row of x.
   Tensor sigmoid_mul(const Tensor& x, const Tensor& gate);
 
+  /// y[t, i] = round( Σ_j w[t, i n + j] · x[t, j] ), summed in f32 in order of j: x [tokens, n, dim], w [tokens, m n]
+  /// -> [tokens, m, dim].
+  Tensor mix_streams(const Tensor& x, const Tensor& w);
+
+  /// y = round( x · rms(like) / max(rms(x), least) ), with rms(x) = sqrt(mean(x²)) over the last dimension, in f32.
+  Tensor match_rms(const Tensor& x, const Tensor& like, float least);
+
+  /// y = round( max(x - (mean + deviations · σ), 0) ), with the mean of the last dimension and σ² its mean squared
+  /// distance from it, in f32.
+  Tensor keep_above(const Tensor& x, float deviations);
+
   /// Columns [from, from + n) of the last dimension, copied to be contiguous.
   Tensor columns(const Tensor& x, int64_t from, int64_t n);
 

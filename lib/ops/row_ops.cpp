@@ -79,6 +79,29 @@ Tensor Ops::xielu(const Tensor& x, const XieluWeights& w) {
   return do_xielu(x, w);
 }
 
+Tensor Ops::mix_streams(const Tensor& x, const Tensor& w) {
+  const OpCheck c("mix_streams", activation_dtype());
+  c.activation("x", x);
+  c.rank("x", x, 3);
+  c.activation("w", w);
+  c.require(w.shape.rank() == 2 && w.dim(0) == x.dim(0) && x.dim(1) > 0 && w.dim(1) % x.dim(1) == 0,
+            "w " + str(w) + " does not fit x " + str(x));
+  return do_mix_streams(x, w);
+}
+
+Tensor Ops::match_rms(const Tensor& x, const Tensor& like, float least) {
+  const OpCheck c("match_rms", activation_dtype());
+  c.activation("x", x);
+  c.activation("like", like);
+  c.same_shape("x", x, "like", like);
+  return do_match_rms(x, like, least);
+}
+
+Tensor Ops::keep_above(const Tensor& x, float deviations) {
+  OpCheck("keep_above", activation_dtype()).activation("x", x);
+  return do_keep_above(x, deviations);
+}
+
 Tensor Ops::join(const Tensor& a, const Tensor& b) {
   const OpCheck c("join", activation_dtype());
   c.activation("a", a);

@@ -40,6 +40,7 @@ const std::map<std::string, std::string, std::less<>> kLongFiles = {
     {"apps/plugins/vllm/vllm_kv_cache_scales.py", "a plug-in is one file that can be copied anywhere"},
     {"apps/python/kvcal/recorder.py", "counting, windows and the file, in the order in which a recording needs them"},
     {"tests/plugins/test_recorder.py", "one count of values in Python serves all of its tests"},
+    {"kernels/kernels.h", "the list of all launchers, which every file of kernels/ implements a part of"},
     {"lib/ops/ops.h", "the op contract: one class, which every backend implements"},
     {"lib/jinja/expression_parser.cpp", "one recursive-descent grammar, read from top to bottom"},
 };

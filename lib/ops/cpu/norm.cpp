@@ -1,32 +1,13 @@
-// Norms over the last dimension. A row's sum of squares is always taken in 16 lanes that are added in a fixed tree.
+// Norms over the last dimension.
 #include <cmath>
 #include <vector>
 
 #include "ops/cpu/cpu_backend.h"
 #include "ops/cpu/math.h"
+#include "ops/cpu/row_sums.h"
 
 namespace kvcal::cpu {
 namespace {
-
-template <class T>
-float sum_of_squares(const T* x, int64_t n) {
-  F32x8 even{}, odd{};
-  for (int64_t i = 0; i < n; i += 2 * kLanes) {
-    const F32x8 a = load(x + i, n - i);
-    even += a * a;
-    if (n - i <= kLanes) break;
-    const F32x8 b = load(x + i + kLanes, n - i - kLanes);
-    odd += b * b;
-  }
-  return sum(even + odd);
-}
-
-template <class T>
-float sum_of(const T* x, int64_t n) {
-  F32x8 total{};
-  for (int64_t i = 0; i < n; i += kLanes) total += load(x + i, n - i);
-  return sum(total);
-}
 
 /// 1 / sqrt(mean + eps): sqrt and division are correctly rounded everywhere.
 float inverse_rms(float squares, int64_t n, float eps) {

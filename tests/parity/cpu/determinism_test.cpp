@@ -155,6 +155,11 @@ TEST(Determinism, RowOpsAndExpertsIgnoreTheCompanyOfARow) {
         [&](const Tensor& a, const Tensor&) { return op->rms_norm(a, gain, 1e-6f); },
         [&](const Tensor& a, const Tensor&) { return op->l2_norm(a, 1e-6f); },
         [&](const Tensor& a, const Tensor& b) { return op->add(a, b); },
+        [&](const Tensor& a, const Tensor& b) { return op->match_rms(a, b, 0.01f); },
+        [&](const Tensor& a, const Tensor&) { return op->keep_above(a, 0.5f); },
+        [&](const Tensor& a, const Tensor& b) {
+          return op->mix_streams(a.reshaped({a.dim(0), 7, 10}), op->columns(b, 0, 14));
+        },
         [&](const Tensor& a, const Tensor& b) { return op->glu(a, b); },
         [&](const Tensor& a, const Tensor& b) { return op->sigmoid_mul(a, b); },
         [&](const Tensor& a, const Tensor&) {
