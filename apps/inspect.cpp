@@ -141,7 +141,7 @@ MemoryNeeds memory_needs(const ModelSpec& spec) {
     m.activations_per_token = std::max(m.activations_per_token, static_cast<uint64_t>(l.activations) * 2);
     m.state_per_sequence = std::max(m.state_per_sequence, static_cast<uint64_t>(l.state_bytes));
   }
-  m.residual_per_token = static_cast<uint64_t>(spec.hidden) * 2;
+  m.residual_per_token = static_cast<uint64_t>(spec.residual_width()) * 2;
   return m;
 }
 

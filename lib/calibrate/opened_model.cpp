@@ -2,6 +2,7 @@
 
 #include "checkpoint/config_file.h"
 #include "checkpoint/fingerprint.h"
+#include "model/alt_up.h"
 #include "prefill/memory_plan.h"
 
 namespace kvcal {
@@ -27,7 +28,9 @@ void OpenedModel::report_tensors(bool ran_to_logits, NoticeListener& listener) c
   SkipRules rules = weights.rules;
   if (!ran_to_logits) {
     const std::string norm = spec().final_norm.substr(0, spec().final_norm.rfind('.'));
-    SkipRule after{"after the last cache", {weights.prefix.model + norm + ".*"}};
+    SkipRule after{"after the last cache", {}};
+    for (const std::string& module : {norm, std::string(kMergingModule)})
+      after.patterns.push_back(weights.prefix.model + module + ".*");
     if (!weights.prefix.lm_head.empty()) after.patterns.push_back(weights.prefix.head_module() + "*");
     for (int i = spec().last_cache_layer() + 1; i < static_cast<int>(spec().layers.size()); ++i)
       after.patterns.push_back(weights.prefix.model + spec().names_of(i) + "*");

@@ -15,7 +15,7 @@ class Block {
  public:
   virtual ~Block() = default;
 
-  /// x [tokens, hidden] -> the residual stream after this layer, [tokens, hidden]. With Tail::Skip the result is
+  /// x, the residual stream [tokens, residual width] -> the same after this layer. With Tail::Skip the result is
   /// meaningless. Chunked prefill, continuation and token-by-token generation are the same call.
   virtual Tensor forward(Ops& op, const Tensor& x, const Batch& batch, LayerStates& states, KvTap& tap, Tail tail) = 0;
 };
@@ -24,12 +24,15 @@ class Embedding {
  public:
   virtual ~Embedding() = default;
   virtual Tensor forward(Ops& op, const Batch& batch) = 0;  // [tokens, hidden]
+
+  /// The residual stream that the first layer reads, made of these rows, among which an encoder's may be.
+  virtual Tensor stream(Ops& /*op*/, const Tensor& rows) { return rows; }
 };
 
 class Head {
  public:
   virtual ~Head() = default;
-  virtual Tensor forward(Ops& op, const Tensor& x) = 0;  // [rows, hidden] -> logits [rows, vocab]
+  virtual Tensor forward(Ops& op, const Tensor& x) = 0;  // [rows, residual width] -> logits [rows, vocab]
 };
 
 }  // namespace kvcal

@@ -76,6 +76,7 @@ struct ModelSpec {
   std::string architecture;  // "Qwen3ForCausalLM"
   std::string model_type;    // config.json's own, outer level
   int64_t hidden = 0, vocab = 0, max_positions = 0;
+  int64_t n_streams = 1;    // rows of `hidden` that the residual stream has of a token (AltUp)
   int64_t rope_switch = 0;  // a server that allows more tokens than this turns by other frequencies; 0 = no such rule
   int64_t indexed_beyond = 0;      // in longer sequences an indexer picks the keys of a query; 0 = there is none
   int64_t n_pickers = 0;           // choices of keys that a layer makes for each of its queries
@@ -88,7 +89,8 @@ struct ModelSpec {
   std::string head = "lm_head.weight";   // of an untied head: beside the prefix or at the top
   bool above_rope_switch = false;        // which of both this model was read for
   std::vector<int32_t> placeholders;     // tokens that stand for rows of an encoder: image, video
-  int64_t table_parameters = 0;          // of tables beside embedding and head: Gemma 4's embeddings by layer
+  int64_t table_parameters = 0;          // of no layer, beside embedding and head: Gemma 4's embeddings by layer
+  int64_t head_activations = 0;          // elements per row that the head allocates before its norm
   bool images_seen_whole = false;  // in some layer the tokens of an image attend to all of it, not only to earlier ones
   int64_t n_deepstack = 0;         // streams of that encoder, added to the residual after layers 0, 1, ...
   std::vector<LayerSpec> layers;
@@ -98,6 +100,11 @@ struct ModelSpec {
   // read it.
   std::string mtp_names;
   int n_mtp_layers = 0;  // the last so many of `layers` are MTP layers: 0, or 1 where it was asked for
+
+  int64_t residual_width() const { return n_streams * hidden; }
+
+  /// Of what makes streams of embedded rows; as many make rows for the head of streams.
+  int64_t stream_parameters() const { return (n_streams - 1) * hidden * hidden; }
 
   bool is_mtp(int layer) const { return layer >= static_cast<int>(layers.size()) - n_mtp_layers; }
 

@@ -14,8 +14,6 @@ namespace {
 struct Refusal {
   std::string_view name, reason;
 };
-constexpr std::string_view kGemma3n =
-    "its layers mix four streams (AltUp), with low-rank branches (LAuReL) and sparse activations";
 constexpr std::string_view kAlibi = "its attention is biased by distance (ALiBi) instead of rotated";
 constexpr std::string_view kStateOnly = "its layers keep only recurrent state, so there is no KV cache to calibrate";
 constexpr std::array kRefusals = {
@@ -25,8 +23,6 @@ constexpr std::array kRefusals = {
     Refusal{"DeepseekV4ForCausalLM",
             "its layers cache compressed entries beside a window, and no server takes a scale for them"},
     Refusal{"FalconMambaForCausalLM", kStateOnly},
-    Refusal{"Gemma3nForCausalLM", kGemma3n},
-    Refusal{"Gemma3nForConditionalGeneration", kGemma3n},
     Refusal{"GraniteMoeSWAForCausalLM", "its heads have sinks, and its RoPE bases differ by layer"},
     Refusal{"GraniteSWAForCausalLM", "its heads have sinks, and its RoPE bases differ by layer"},
     Refusal{"KimiK3ForConditionalGeneration",

@@ -57,8 +57,9 @@ uint64_t weight_bytes(const Run& run) {
     layer =
         std::max(layer, static_cast<uint64_t>(run.spec.layers[i].parameters + run.spec.layers[i].copies) * run.element +
                             column_norm_bytes(run.spec, run.spec.layers[i]));
+  const uint64_t streams = static_cast<uint64_t>(run.spec.stream_parameters()) * run.element;  // at either end
   const uint64_t head = run.logits() ? static_cast<uint64_t>(run.spec.vocab * run.spec.hidden) * run.element : 0;
-  return std::max(2 * (layer + kPaddingBytes), head + kPaddingBytes);
+  return std::max(2 * (layer + kPaddingBytes), head + kPaddingBytes) + streams;
 }
 
 /// Only a sequence that is longer than a batch has states, and there is one at a time: its rows, or its recurrent state
@@ -122,7 +123,7 @@ MemoryPlan with_chunk(const Run& run, int64_t chunk_tokens, ResidualPlace place)
     const bool measured = list == &run.sequences.measured;
     const int64_t groups = measured ? run.options.measured_groups : 1;
     const int64_t n = (measured && run.options.device_tokens ? run.options.device_tokens : tokens_of(*list)) / groups;
-    const uint64_t row = static_cast<uint64_t>(run.spec.hidden) * run.element;
+    const uint64_t row = static_cast<uint64_t>(run.spec.residual_width()) * run.element;
     const int64_t rows = std::min(n, chunk_tokens);
     most = std::max(most, rows);
     const uint64_t kept = static_cast<uint64_t>(place == ResidualPlace::Device ? n : 2 * rows) * row + (n ? 1024 : 0);

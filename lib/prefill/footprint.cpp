@@ -71,7 +71,9 @@ uint64_t kept_choices(const ModelSpec& spec, const SequencePlan& sequences) {
 }
 
 uint64_t sanity_logits(const ModelSpec& spec, const SequencePlan& sequences, Precision precision) {
-  return static_cast<uint64_t>(tokens_of(sequences.sanity) * spec.vocab) * (element_bytes(precision) + sizeof(float));
+  const uint64_t logits = static_cast<uint64_t>(spec.vocab) * (element_bytes(precision) + sizeof(float));
+  const uint64_t before = static_cast<uint64_t>(spec.head_activations) * element_bytes(precision);
+  return static_cast<uint64_t>(tokens_of(sequences.sanity)) * (logits + before);
 }
 
 }  // namespace kvcal

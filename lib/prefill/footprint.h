@@ -33,7 +33,8 @@ uint64_t shared_rows(const ModelSpec& spec, const SequencePlan& sequences, Preci
 uint64_t choice_bytes_per_token(const ModelSpec& spec, const SequencePlan& sequences);
 uint64_t kept_choices(const ModelSpec& spec, const SequencePlan& sequences);
 
-/// Bytes of the sanity sequences' logits: every row of theirs at once, as computed and as F32.
+/// Bytes of the sanity sequences' logits: every row of theirs at once, as computed and as F32, with what the head makes
+/// of streams before.
 uint64_t sanity_logits(const ModelSpec& spec, const SequencePlan& sequences, Precision precision);
 
 }  // namespace kvcal

@@ -37,7 +37,7 @@ std::vector<float> Generator::feed(Run& run, int64_t first, int64_t n, KvTap& ta
   Batch batch;
   append_tokens(batch, run.sequence, run.prompts, first, n);
   finish_batch(batch, model_.spec().n_position_axes);
-  Tensor x = with_encoder_rows(op_, embedding_->forward(op_, batch), batch);
+  Tensor x = embedding_->stream(op_, with_encoder_rows(op_, embedding_->forward(op_, batch), batch));
   for (size_t i = 0; i < blocks_.size(); ++i) {
     const int layer = static_cast<int>(i);
     x = with_deepstack(op_, blocks_[i]->forward(op_, x, batch, run.states.begin(layer), tap, Tail::Full), batch, layer);

@@ -30,8 +30,9 @@ void add_weights(MemoryPlan& plan, const ModelSpec& spec, const ModelWeights& we
     plan.mapped = std::max(plan.mapped, stored + stored_before);
     stored_before = stored;
   }
+  plan.weights += static_cast<uint64_t>(spec.stream_parameters()) * element_bytes(p);  // while layer 0 is read
   if (!logits) return;
-  const uint64_t head = static_cast<uint64_t>(spec.vocab) * static_cast<uint64_t>(spec.hidden);
+  const uint64_t head = static_cast<uint64_t>(spec.vocab * spec.hidden + spec.stream_parameters());
   plan.weights = std::max(plan.weights, head * element_bytes(p));
   plan.mapped = std::max(plan.mapped, head * element_bytes(p));
 }
@@ -92,7 +93,7 @@ MemoryPlan plan_memory(const ModelSpec& spec, const ModelWeights& weights, const
   base.mapped += encoder_bytes(sequences.prompts);
   for (const auto* list : {&sequences.measured, &sequences.warmup, &sequences.sanity})
     for (const Sequence& s : *list)
-      base.residual += static_cast<uint64_t>(s.n_tokens * spec.hidden) * element_bytes(options.precision);
+      base.residual += static_cast<uint64_t>(s.n_tokens * spec.residual_width()) * element_bytes(options.precision);
 
   const int64_t wanted = options.chunk_tokens ? options.chunk_tokens : useful_rows(spec);
   int64_t chunk = batch_rows(sequences.prompts, wanted);

@@ -22,7 +22,7 @@ struct Runner::Stream {
 
   Stream(const SequenceGroup& g, size_t i, std::vector<Batch> b, const ModelSpec& spec, Ops& op, ResidualPlace place)
       : group(g), index(i), batches(std::move(b)), states(spec, g.state) {
-    ResidualShape shape{0, spec.hidden, 0};
+    ResidualShape shape{0, spec.residual_width(), 0};
     for (const Batch& batch : batches) {
       shape.n_tokens += batch.n_tokens();
       shape.most_rows = std::max(shape.most_rows, batch.n_tokens());
@@ -121,7 +121,8 @@ void Runner::embed(std::vector<Stream>& streams) {
     if (s.group.first_layer > 0) continue;
     int64_t row = 0;
     for (const Batch& batch : s.batches) {
-      s.residual->save(row, with_encoder_rows(op_, embedding->forward(op_, batch), batch));
+      const Tensor rows = with_encoder_rows(op_, embedding->forward(op_, batch), batch);
+      s.residual->save(row, embedding->stream(op_, rows));
       op_.end_batch();
       row += batch.n_tokens();
     }

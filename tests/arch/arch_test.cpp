@@ -152,7 +152,7 @@ TEST_P(ArchTest, residual_stream_matches_after_every_layer) {
   NoTap tap;
   const Batch batch = make_batches(sequences, prompts, 4096, m.model->spec().n_position_axes).at(0);
   const auto embedding = m.model->load_embedding(*m.ops, m.weights.text);
-  Tensor x = embedding->forward(*m.ops, batch);
+  Tensor x = embedding->stream(*m.ops, embedding->forward(*m.ops, batch));
   RunStates states(m.model->spec());
   for (const LayerSpec& layer : m.model->spec().layers) {
     const auto block = m.model->load_block(layer.index, *m.ops, m.weights.text);

@@ -118,9 +118,9 @@ def load(case: Case, folder: Path, precision: str):
 
 
 def rows_of(output) -> torch.Tensor:
-    """What a layer of the only sequence returns: [tokens, hidden], alone or first of several things."""
+    """What a layer of the only sequence returns: [tokens, hidden or streams · hidden], alone or first of several things."""
     rows = output[0] if isinstance(output, tuple) else output
-    return rows.reshape(rows.shape[-2:])
+    return rows.squeeze(1).transpose(0, 1).flatten(1) if rows.dim() == 4 else rows.reshape(rows.shape[-2:])
 
 
 def run(case: Case, folder: Path, precision: str, sequences: list[list[int]]) -> dict:

@@ -124,6 +124,41 @@ TEST(GemmaConfig, per_layer_config_says_what_the_older_keys_said) {
     EXPECT_EQ(a->spec().caches[i].head_dim_k, b->spec().caches[i].head_dim_k) << "cache " << i;
 }
 
+Json gemma3n(Json changes = Json::object()) {
+  return gemma("Gemma3nForCausalLM", [&] {
+    Json c = {{"num_kv_shared_layers", 0}};
+    c.update(changes);
+    return c;
+  }());
+}
+
+// gemma-3n-E4B is the class's defaults.
+TEST(GemmaConfig, gemma_3n_shares_the_caches_of_the_last_15_of_35_layers) {
+  const auto model = parse_model({{"architectures", {"Gemma3nForConditionalGeneration"}},
+                                  {"text_config", {{"model_type", "gemma3n_text"}}},
+                                  {"vision_config", Json::object()},
+                                  {"image_token_id", 262145}});
+  const ModelSpec& spec = model->spec();
+  ASSERT_EQ(spec.caches.size(), 20u);
+  EXPECT_EQ(spec.layers.size(), 35u);
+  EXPECT_EQ(spec.caches[4].window, 0);
+  EXPECT_EQ(spec.caches[18].window, 512);
+  EXPECT_EQ(spec.caches[18].n_kv_heads, 2);
+  EXPECT_EQ(spec.caches[18].head_dim_k, 256);
+  EXPECT_EQ(spec.layers[20].shares_cache, 18);
+  EXPECT_EQ(spec.layers[34].shares_cache, 19);
+  EXPECT_EQ(spec.residual_width(), 4 * 2048);
+  EXPECT_EQ(spec.placeholders, std::vector<int32_t>{262145});
+  EXPECT_FALSE(spec.images_seen_whole);
+}
+
+TEST(GemmaConfig, layers_of_gemma_3n_are_as_wide_as_a_list_says) {
+  const auto model = parse_model(gemma3n({{"intermediate_size", {8, 16, 8, 8, 8, 8, 8}}}));
+  const ModelSpec& spec = model->spec();
+  EXPECT_EQ(spec.layers[1].parameters - spec.layers[2].parameters, 3 * 64 * 8);
+  EXPECT_EQ(windows(gemma3n({{"sliding_window", 9}})), (std::vector<int64_t>{9, 9, 9, 9, 0, 9, 9}));
+}
+
 TEST(GemmaConfig, refusals_name_the_cause) {
   const auto expect = [](const Json& config, const std::string& part) {
     const std::string message = refusal(config);
@@ -145,7 +180,13 @@ TEST(GemmaConfig, refusals_name_the_cause) {
   expect(gemma4({{"enable_moe_block", true}, {"num_experts", 2}, {"moe_intermediate_size", 8}, {"top_k_experts", 3}}),
          "top_k_experts 3");
   expect(gemma4({{"rope_parameters", {{"rope_theta", 10000.0}}}}), "rope_parameters are not by layer kind");
-  expect(gemma("Gemma3nForConditionalGeneration"), "its layers mix four streams");
+  expect(gemma3n({{"altup_active_idx", 4}}), "altup_active_idx is 4, expected less than altup_num_inputs");
+  expect(gemma3n({{"activation_sparsity_pattern", 0.5}}), "activation_sparsity_pattern is not a list with a number");
+  expect(gemma3n({{"activation_sparsity_pattern", {0.5, 0, 0, 0, 0, 0, 1}}}), "holds 1, expected shares");
+  expect(gemma3n({{"intermediate_size", {8, 8}}}),
+         "intermediate_size is not a list with a number for each of 7 layers");
+  expect(gemma3n({{"num_kv_shared_layers", 3}}), "leaves no layer of full_attention that owns a KV cache");
+  expect(gemma3n({{"hidden_size_per_layer_input", 0}}), "hidden_size_per_layer_input");
 }
 
 }  // namespace

@@ -39,6 +39,8 @@
   LINE("Gemma2ForCausalLM", parse_gemma2)                               \
   LINE("Gemma3ForCausalLM", parse_gemma3)                               \
   LINE("Gemma3ForConditionalGeneration", parse_gemma3)                  \
+  LINE("Gemma3nForCausalLM", parse_gemma3n)                             \
+  LINE("Gemma3nForConditionalGeneration", parse_gemma3n)                \
   LINE("Gemma4ForCausalLM", parse_gemma4)                               \
   LINE("Gemma4ForConditionalGeneration", parse_gemma4)                  \
   LINE("Gemma4UnifiedForConditionalGeneration", parse_gemma4_unified)   \

@@ -1,7 +1,7 @@
 """Random models of dense decoders: {class: how to draw one}."""
 
 from cases.dense import as_phi4mm, beside_adapters
-from cases.gemma import gemma4_weights, small_embeddings
+from cases.gemma import below_language_model, gemma3n_weights, gemma4_weights, in_gemma3n_wrapper, small_embeddings
 from dice import FULL, SLIDING, Dice
 
 
@@ -215,6 +215,26 @@ def gemma3(r: Dice):
     return out
 
 
+def gemma3n(r: Dice):
+    """Of more than 10 layers the first 10 are sparse by default. Streams that are mixed so often carry f32's noise far."""
+    s = r.sizes(layers=r.choice(((2, 7), (2, 7), (2, 7), (11, 11))), explicit=True)
+    n, width = s["num_hidden_layers"], s["intermediate_size"]
+    types = r.layer_types(n) if r.flag(0.7) else [SLIDING if (i + 1) % 5 else FULL for i in range(n)]
+    owned = [i for i in range(1, n) if set(types[i:]) <= set(types) == set(types[:i])]
+    streams = r.choice((1, 2, 3, 4) if n < 11 else (1, 2))
+    shares = ([0.0] * n, None, [r.choice((0.0, 0.3, 0.5, 0.95)) for _ in range(n)])
+    d = s["head_dim"]
+    return dict(s, **r.tied(), layer_types=types, sliding_window=r.window(),
+                num_kv_shared_layers=n - r.choice(owned) if owned and r.flag(0.6) else 0,
+                intermediate_size=r.choice((width, [width + 3 * r.randrange(4) for _ in range(n)])),
+                altup_num_inputs=streams, altup_active_idx=r.randrange(streams), laurel_rank=r.randint(1, 9),
+                hidden_size_per_layer_input=r.choice((4, 6, 8)), vocab_size_per_layer_input=r.choice((64, s["vocab_size"])),
+                activation_sparsity_pattern=r.choice(shares),
+                **r.some(altup_correct_scale=(True, False), altup_coef_clip=(0.01, 120.0), attention_bias=(True, False),
+                         final_logit_softcapping=(8.0, 30.0)),
+                rope_parameters=by_kind(r.rope(d, types=("default", "default", "linear")), r.rope(d)))
+
+
 def gemma4(r: Dice):
     s = r.sizes(layers=(2, 8), explicit=True)
     n = s["num_hidden_layers"]
@@ -252,7 +272,11 @@ CLASSES = {
     "Exaone4ForCausalLM": exaone4, "HunYuanDenseV1ForCausalLM": hunyuan_dense, "CohereForCausalLM": cohere,
     "Cohere2ForCausalLM": cohere2, "Starcoder2ForCausalLM": starcoder2, "Ernie4_5ForCausalLM": ernie4_5,
     "GemmaForCausalLM": gemma, "Gemma2ForCausalLM": gemma2, "Gemma3ForCausalLM": gemma3, "Gemma4ForCausalLM": gemma4,
+    "Gemma3nForCausalLM": gemma3n, "Gemma3nForConditionalGeneration": gemma3n,
 }
-SERVED = {"Phi4MMForCausalLM": (as_phi4mm, beside_adapters)}  # as in moe.py
+SERVED = {"Phi4MMForCausalLM": (as_phi4mm, beside_adapters),
+          "Gemma3nForConditionalGeneration": (in_gemma3n_wrapper, below_language_model)}  # as in moe.py
 WEIGHTS = {"GemmaForCausalLM": small_embeddings, "Gemma2ForCausalLM": small_embeddings,
-           "Gemma3ForCausalLM": small_embeddings, "Gemma4ForCausalLM": gemma4_weights}
+           "Gemma3ForCausalLM": small_embeddings, "Gemma3nForCausalLM": gemma3n_weights,
+           "Gemma3nForConditionalGeneration": gemma3n_weights,
+           "Gemma4ForCausalLM": gemma4_weights}

@@ -19,6 +19,7 @@ OWN_NAMES = {"BailingMoeForCausalLM": "GraniteMoeSharedForCausalLM", "BailingMoe
              "DeepseekOCRForCausalLM": "DeepseekOcr2ForConditionalGeneration",
              "DeepseekOCR2ForCausalLM": "DeepseekOcr2ForConditionalGeneration",
              "DeepseekVLV2ForCausalLM": "DeepseekOcr2ForConditionalGeneration",  # which has its text model, in one of its forms
+             "Gemma3nForConditionalGeneration": "Gemma3nForCausalLM",  # whose towers are of another package
              "KimiK25ForConditionalGeneration": "Kimi_K25ForConditionalGeneration",
              "ExaoneMoEForCausalLM": "ExaoneMoeForCausalLM", "LLaMAForCausalLM": "LlamaForCausalLM",
              "MiniMaxM3SparseForCausalLM": "MiniMaxM3VLForCausalLM",

@@ -1,5 +1,7 @@
 """Gemma: scaled embeddings, norms of what a branch adds, soft-caps, layers that slide, caches that layers share."""
 
+import torch
+
 from cases.case import Case, rope
 
 GEMMA = dict(vocab_size=96, hidden_size=40, intermediate_size=64, num_hidden_layers=3, num_attention_heads=4,
@@ -104,6 +106,53 @@ def gemma4_two_keys(config: dict) -> dict:
     return config
 
 
+def gemma3n_weights(name: str, draw):
+    """As of Gemma 4; streams that differ, from routers that are felt through the width that divides their inputs."""
+    width = draw.shape[-1] ** 0.5
+    if name.endswith("modality_router.weight"):
+        return draw.normal(width)
+    if name.endswith("prediction_coefs.weight"):
+        return draw.normal(0.1)
+    if name.endswith("correction_coefs.weight"):
+        return draw.normal(0.3)
+    if name.endswith("q_norm.weight"):
+        return draw.uniform(0.1, 0.3)
+    if name.endswith("correct_output_scale"):
+        return draw.uniform(0.5, 1.5)
+    return gemma4_weights(name, draw)
+
+
+def in_gemma3n_wrapper(config: dict) -> dict:
+    """A text model as the text_config of the class with towers, whose own module the framework makes of another package."""
+    outside = dict(architectures=["Gemma3nForConditionalGeneration"], model_type="gemma3n", image_token_id=92,
+                   audio_token_id=91, vision_config=dict(model_type="gemma3n_vision", hidden_size=16),
+                   audio_config=dict(model_type="gemma3n_audio", hidden_size=16))
+    outside.update({key: config.pop(key) for key in ("tie_word_embeddings", "dtype", "torch_dtype") if key in config})
+    config.pop("architectures", None)
+    return dict(outside, text_config=config)
+
+
+def gemma3n_as_published(config: dict) -> dict:
+    """Older keys: one base of RoPE for sliding layers, one for the others. No layer_types, as by default."""
+    table = config.pop("rope_parameters")
+    del config["layer_types"]
+    return dict(config, rope_theta=table[FULL]["rope_theta"], rope_local_base_freq=table[SLIDING]["rope_theta"],
+                rope_scaling=None)
+
+
+def below_language_model(tensors: dict) -> dict:
+    """As the class with towers saves them, with a little of both."""
+    moved = {name.replace("model.", "model.language_model.", 1) if name.startswith("model.") else name: t
+             for name, t in tensors.items()}
+    return {**moved, "model.vision_tower.timm_model.conv_stem.conv.weight": torch.ones(2, 2),
+            "model.audio_tower.conformer.0.norm.weight": torch.ones(2),
+            "model.embed_vision.embedding.weight": torch.ones(2, 2), "model.embed_audio.embedding.weight": torch.ones(2, 2)}
+
+
+GEMMA3N = dict(GEMMA, hidden_size=24, intermediate_size=40, head_dim=8, sliding_window=20, laurel_rank=5,
+               hidden_size_per_layer_input=6,
+               rope_parameters={SLIDING: rope(1e3), FULL: rope(1e6)})
+
 CASES = (
     Case("gemma", "GemmaForCausalLM", dict(GEMMA, num_key_value_heads=1, rms_norm_eps=0.02, rope_parameters=rope(1e4)),
          "embeddings times sqrt(hidden), (1 + w) norms, gated GELU (tanh) under the name 'gelu', one key head, tied; "
@@ -140,6 +189,22 @@ CASES = (
          "text_config as published for gemma-3-4b, without query scale, epsilon and layer_types: the class's defaults (a "
          "scale of 1/16, every sixth layer full); tower and projector to skip",
          lengths=LENGTHS, published=gemma3_4b_as_published, weights=small_embeddings),
+    Case("gemma3n", "Gemma3nForCausalLM",
+         dict(GEMMA3N, intermediate_size=[40, 32, 48, 40], num_hidden_layers=4, layer_types=[SLIDING, FULL, SLIDING, FULL],
+              num_kv_shared_layers=2, altup_num_inputs=3, altup_active_idx=1, altup_correct_scale=False, attention_bias=True,
+              activation_sparsity_pattern=[0.5, 0.0, 0.25, 0.0], vocab_size_per_layer_input=96, final_logit_softcapping=8.0,
+              rms_norm_eps=0.02, tie_word_embeddings=False,
+              rope_parameters={SLIDING: rope(1e3), FULL: rope(1e6, rope_type="linear", factor=4.0)}),
+         "layers 2 and 3 read the caches of layers 0 and 1; three streams of which the second is worked on; sparse gates, "
+         "feed-forwards of different widths, biases, a cap of logits that is felt, a head of its own",
+         lengths=LENGTHS, weights=gemma3n_weights),
+    Case("gemma3n_vl", "Gemma3nForCausalLM",
+         dict(GEMMA3N, num_hidden_layers=5, num_kv_shared_layers=0, rms_norm_eps=0.02, vocab_size_per_layer_input=64,
+              activation_sparsity_pattern=[0.5, 0.3, 0.0, 0.0, 0.0]),
+         "text_config of the class with towers, older keys of RoPE, no layer_types: every fifth layer full; four streams "
+         "and a scale of the corrected one; embeddings by layer for the first 64 tokens; a cap of logits by the class's default",
+         lengths=LENGTHS, weights=gemma3n_weights, published=gemma3n_as_published, served=in_gemma3n_wrapper,
+         served_tensors=below_language_model),
     Case("gemma4", "Gemma4ForCausalLM",
          dict(GEMMA4, hidden_size=40, num_hidden_layers=5, layer_types=[SLIDING, FULL, SLIDING, SLIDING, FULL], global_head_dim=16,
               num_kv_shared_layers=2,
