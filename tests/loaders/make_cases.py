@@ -21,6 +21,8 @@ SGLANG = "llama_llama3 qwen3 qwen3_moe qwen3_5 gemma3 llama4 falcon_h1 granite_h
 # Models that a server does not take for other reasons than scales. make_models.py has variants of some.
 NOT_SERVED = {
     "gemma4_k_eq_v": ("vllm", "sglang"),  # its vision_config is null
+    "gemma3n": ("vllm", "sglang"),  # altup_correct_scale is false; feed-forwards of different widths
+    "gemma3n_vl": ("vllm", "sglang"),  # its tower is of a package that neither brings
     "gemma4": ("sglang",),  # heads of two widths in a text-only config
     "gemma3_vl": ("vllm",),  # with images only Triton takes an FP8 cache, and heads of 32 at least
     "llama4": ("vllm",), "llama4_dense": ("vllm",),  # its experts' layers are at no regular distance
