@@ -131,8 +131,7 @@ constexpr std::array kClasses = {
     ClassLine{"Gemma2ForCausalLM", {"mapped", "", true}, {"renaming late", "", true}},
     ClassLine{"Gemma3ForCausalLM", {"mapped", "", true}, {"renaming, no query", "", true}},
     ClassLine{"Gemma3ForConditionalGeneration", {"mapped", "", true}, {"renaming, no query", "", true}},
-    ClassLine{
-        "Gemma3nForCausalLM", {"mapped", "models/gemma3n.py"}, {"renaming late, quiet", "models/gemma3n_causal.py"}},
+    ClassLine{"Gemma3nForCausalLM", {"mapped", "", true}, {"renaming late, quiet", "models/gemma3n_causal.py"}},
     ClassLine{"Gemma3nForConditionalGeneration",
               {"mapped", "models/gemma3n_mm.py"},
               {"renaming late", "models/gemma3n_mm.py"}},
