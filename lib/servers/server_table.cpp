@@ -18,7 +18,7 @@ constexpr std::array kVllmLoaders = {
     LoaderLine{"mapped", Attention, kMapped, 0, Dropped, Refused, Exact, ""},
     LoaderLine{"mapped, other module", Attention, set_of(Attention, Native), 0, Dropped, Refused, Exact, ""},
     LoaderLine{"native", Native, set_of(Native), 0, Dropped, Refused, Exact, ""},
-    LoaderLine{"native or crash", Native, set_of(Native), 0, Refused, Refused, Refused, ""},
+    LoaderLine{"native or crash", Native, set_of(Native), 0, Crash, Crash, Crash, ""},
     LoaderLine{"latent", Projection, 0, 0, Warned, Refused, Warned,
                "since 0.25 the scale names of latent attention are rewritten twice, so none is loaded"},
     LoaderLine{"latent, unwired", Projection, 0, 0, Warned, Refused, Warned,
@@ -270,6 +270,7 @@ constexpr std::array kClasses = {
 // Loaders of MTP layers that take other names than those of the model's own layers. All others take the same.
 constexpr std::array kMtpClasses = {
     MtpLine{"Glm4MoeForCausalLM", {"native or crash", "", true}},
+    MtpLine{"MiMoV2FlashForCausalLM", {"native", "models/mimo_v2_mtp.py"}},
 };
 
 }  // namespace

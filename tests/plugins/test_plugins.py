@@ -105,10 +105,10 @@ class ScaleFile(WithFolder):
         self.assertEqual(([layer.index for layer in file.mtp_layers], sorted(file.layers)), ([4], [0, 2]))
         ((layer, name, module),) = plugin.mtp_pairs(file, [("model.layers.0.attn", "module")])
         self.assertEqual((layer.scale["k"], name, module), (0.5, "model.layers.0.attn", "module"))
-        self.refuses("drafts with 2 caches", plugin.mtp_pairs, file, [("a", 1), ("b", 2)])
-        with self.assertLogs("vllm.kv_cache_scales", "WARNING") as logged:
-            self.assertEqual(plugin.mtp_pairs(self.read(scale_file()), [("a", 1)]), [])
-        self.assertIn("has no scales of the MTP layer", logged.output[0])
+        for other, caches in ((scale_file(), [("a", 1)]), (scale_file(mtp_layers=scale_file()["layers"]), [("a", 1)])):
+            with self.assertLogs("vllm.kv_cache_scales", "WARNING") as logged:
+                self.assertEqual(plugin.mtp_pairs(self.read(other), caches), [])
+            self.assertIn("has no scales of 1 MTP layers", logged.output[0])
 
     def test_heads(self):
         root = scale_file()

@@ -195,12 +195,12 @@ std::vector<std::string> names(const Json& config, const Deployment& d) {
 TEST(Assumptions, are_those_that_bear_on_the_model) {
   using Names = std::vector<std::string>;
   EXPECT_EQ(names(llama_8b(), gpus_of(kGiB)),
-            (Names{"utilization", "allowance", "weights", "nvfp4", "pages", "extras"}));
+            (Names{"utilization", "allowance", "weights", "nvfp4", "pages", "drafts", "extras"}));
   EXPECT_EQ(names(gemma4_e2b(), gpus_of(kGiB, 4, 2)),
             (Names{"utilization", "allowance", "weights", "tensor_parallel", "replicas", "windows", "sharing", "nvfp4",
-                   "pages", "extras"}));
+                   "pages", "drafts", "extras"}));
   EXPECT_EQ(names(qwen3_5_35b(), gpus_of(kGiB)),
-            (Names{"utilization", "allowance", "weights", "state", "nvfp4", "pages", "extras"}));
+            (Names{"utilization", "allowance", "weights", "state", "nvfp4", "pages", "drafts", "extras"}));
 }
 
 }  // namespace

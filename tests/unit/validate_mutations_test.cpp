@@ -366,8 +366,7 @@ TEST(Validate, ComparesWithTheModel) {
 }
 
 TEST(Validate, HasADamageForEveryRule) {
-  // A01 above; C06, R12: validate_latent_test; K07, S18: _measured_; M04: _fold_; V10: _folder_; statistics:
-  // tests/cli/validate
+  // A01 above; C06, R12: validate_latent_test; K07, S18: _measured_; M04: _fold_; T01, T02: tests/cli; V10: _folder_
   Ids seen = {"A01", "C06", "K07", "M04", "R12", "S18", "T01", "T02", "V10"};
   for (const Case& c : all_cases()) seen.insert(c.expected.begin(), c.expected.end());
   for (const auto& [expected, change] : model_cases()) seen.insert(expected.begin(), expected.end());

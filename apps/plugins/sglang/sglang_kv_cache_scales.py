@@ -15,7 +15,6 @@ import re
 
 log = logging.getLogger("sglang.kv_cache_scales")
 
-MTP_LINE = "kv-cache-scales: the MTP layer's cache uses the scales of %s (sha256 %s)"
 LOG_LINE = "kv-cache-scales: %d attention layers use the scales of %s (sha256 %s, per %s, weights %s)"
 MAX_FILE_BYTES = 64 << 20
 MAX_HEADER_BYTES = 100_000_000
@@ -97,12 +96,10 @@ def _parse(path, root, sha256):
         if layer.index in layers:
             raise ScaleError(f"{path}: layer {layer.index} stands there twice")
         layers[layer.index] = layer
-    mtp_layers = [_parse_layer(path, entry) for entry in root.get("mtp_layers", [])]
+    mtp = [_parse_layer(path, entry) for entry in root.get("mtp_layers", [])]
     owners = {e["index"]: e["shares_kv_with"] for e in root["layers_without_kv"] if "shares_kv_with" in e}
     quantization = root["quantization"]
-    return ScaleFile(
-        str(path), sha256, quantization["dtype"], quantization["granularity"], model, layers, mtp_layers, owners
-    )
+    return ScaleFile(str(path), sha256, quantization["dtype"], quantization["granularity"], model, layers, mtp, owners)
 
 
 def _parse_layer(path, entry):
@@ -168,13 +165,12 @@ def check_geometry(layer, cache, tp_sizes):
 
 
 def mtp_pairs(file, caches):
-    """(layer, name, module) of the MTP layer's cache, which servers number as they like."""
-    if not file.mtp_layers:
-        log.warning("kv-cache-scales: %s has no scales of the MTP layer, whose cache runs at 1.0", file.path)
-        return []
+    """(layer, name, module) of each cache of a draft, which servers number as they like; none where the file has others."""
     if len(caches) != len(file.mtp_layers):
-        raise ScaleError(f"this server drafts with {len(caches)} caches, {file.path} has {len(file.mtp_layers)} MTP layers")
-    return [(layer, name, module) for layer, (name, module) in zip(file.mtp_layers, caches)]
+        log.warning("kv-cache-scales: %s has no scales of %d MTP layers: their caches run at 1.0", file.path, len(caches))
+        return []
+    log.info("kv-cache-scales: the MTP layer's cache uses the scales of %s (sha256 %s)", file.path, file.sha256[:12])
+    return [(layer, *cache) for layer, cache in zip(file.mtp_layers, caches)]
 
 
 def check_all_used(file, used, first, end, n_layers):
@@ -334,17 +330,14 @@ def _text_prefix(tensors, of_the_file):
 
 
 SKIPPED = """
-mtp.* *.mtp.* mtp_* *.mtp_* *.nextn_* *.eagle_* *.draft_* medusa_*
-visual.* *.visual.* vision.* *.vision.* vision_* *.vision_* image_* *.image_* vit.* *.vit.* gen_vision_model.* gen_embed.*
-gen_head.* *.embed_vision.* embed_vision.* *.img_processor.* img_processor.* patch_embed* *.siglip* sam_model.*
-*.sam_model.* qwen2_model.* *.qwen2_model.*
-audio.* *.audio.* audio_* *.audio_* *.embed_audio.* embed_audio.* talker.* code2wav.* token2wav.* speech_* *.speech_*
-*.conformer.* whisper_*
-multi_modal_projector.* *.multi_modal_projector.* mm_projector.* *.mm_projector.* mlp1.* projector.* *.projector.*
-aligner.* *.aligner.* gen_aligner.* connector.* *.connector.* patch_merger.* *.patch_merger.* view_seperator
-*.view_seperator
-*.rotary_emb.* rotary_emb.* *.rotary_pos_emb.* *.inv_freq *.cos_cached *.sin_cached freqs_cis *.freqs_cis
-*.input_scale *.activation_scale *.input_global_scale *_input_scale
+mtp.* *.mtp.* mtp_* *.mtp_* *.nextn_* *.eagle_* *.draft_* medusa_* visual.* *.visual.* vision.* *.vision.* vision_*
+*.vision_* image_* *.image_* vit.* *.vit.* gen_vision_model.* gen_embed.* gen_head.* *.embed_vision.* embed_vision.*
+*.img_processor.* img_processor.* patch_embed* *.siglip* sam_model.* *.sam_model.* qwen2_model.* *.qwen2_model.*
+*.conformer.* whisper_* *.view_seperator audio.* *.audio.* audio_* *.audio_* *.embed_audio.* embed_audio.* talker.*
+code2wav.* token2wav.* speech_* *.speech_* multi_modal_projector.* *.multi_modal_projector.* mm_projector.*
+*.mm_projector.* mlp1.* projector.* *.projector.* aligner.* *.aligner.* gen_aligner.* connector.* *.connector.*
+patch_merger.* *.patch_merger.* view_seperator *.rotary_emb.* rotary_emb.* *.rotary_pos_emb.* *.inv_freq *.cos_cached
+*.sin_cached freqs_cis *.freqs_cis *.input_scale *.activation_scale *.input_global_scale *_input_scale
 """
 SKIPPED_NAME = re.compile("|".join(re.escape(p).replace(r"\*", ".*") for p in SKIPPED.split()), re.DOTALL)
 KV_SCALE_NAME = re.compile(
@@ -373,13 +366,11 @@ def register():
     if not os.environ.get("KV_CACHE_SCALES"):
         return
     try:
-        import importlib
-
+        from sglang.srt.model_executor.model_runner_components import load_model_utils
         from sglang.srt.plugins.hook_registry import HookRegistry, HookType
 
-        loading = importlib.import_module(LOADING)
         for name in ("load_kv_cache_scales", "load_model_with_memory_saver"):
-            if not callable(getattr(loading, name, None)):
+            if not callable(getattr(load_model_utils, name, None)):
                 raise ImportError(f"{LOADING} has no {name}")
     except Exception as error:
         raise SystemExit(f"kv-cache-scales: cannot work with this SGLang: {type(error).__name__}: {error}") from None
@@ -399,10 +390,7 @@ def _around_scales(original, *, model, kv_cache_dtype):
     if id(model) in DRAFTS:
         original(model=model, kv_cache_dtype=kv_cache_dtype)
     try:
-        if id(model) not in DRAFTS:
-            _install(model, kv_cache_dtype)
-        elif kv_cache_dtype == "fp8_e4m3":
-            _install_mtp(model, DRAFTS[id(model)])
+        (_install_mtp if id(model) in DRAFTS else _install)(model, kv_cache_dtype)
     except Exception as error:  # an Exception of a hook might be taken for a reason to go on without it
         reason = str(error) if isinstance(error, ScaleError) else f"kv-cache-scales: {type(error).__name__}: {error}"
         raise SystemExit(reason) from error
@@ -416,46 +404,41 @@ def _install(model, kv_cache_dtype):
     if get_model().quantization_param_path is not None:
         raise ScaleError("KV_CACHE_SCALES and --quantization-param-path both name scales: leave one out")
     file = read_scale_file(os.environ["KV_CACHE_SCALES"])
-    config, parallel = process_model_config(), get_parallel()
+    config = process_model_config()
     check_architecture(file, config.hf_config.architectures)
-    allow_other_weights = os.environ.get("KV_CACHE_SCALES_ALLOW_OTHER_WEIGHTS") == "1"
     folder = local_folder(config.model_path, getattr(config, "revision", None), get_model().download_dir)
-    weights = check_weights(file, folder, allow_other_weights)
-    factor, used = _platform_factor(file), set()
-    tp_sizes, device = sorted({parallel.attn_tp_size, parallel.tp_size}), next(model.parameters()).device
-    for name, module in _caches(model):
-        layer = layer_for(file, name, module.layer_id)
-        if layer.kind == "mla":
-            _check_mla(layer)
-            if name.endswith(".attn_mha"):  # prefill without the latent row; _check_mla left it unused
-                continue
-        check_geometry(layer, _cache_of(name, module, layer), tp_sizes)
-        _pin(module, {site: factor * layer.scale[site] for site in "kv"}, device)
-        used.add(layer.index)
-        log.debug("kv-cache-scales: %s k %r v %r", name, module.k_scale_float, module.v_scale_float)
+    weights = check_weights(file, folder, os.environ.get("KV_CACHE_SCALES_ALLOW_OTHER_WEIGHTS") == "1")
+    used = _set_all(model, file, [(layer_for(file, n, m.layer_id), n, m) for n, m in _caches(model)])
     n_layers = config.num_hidden_layers
     check_all_used(file, used, getattr(model, "start_layer", 0), getattr(model, "end_layer", n_layers), n_layers)
-    if parallel.tp_rank == 0:
+    if get_parallel().tp_rank == 0:
         log.info(LOG_LINE, len(used), file.path, file.sha256[:12], "tensor", weights)
 
 
-def _install_mtp(model, folder):
-    """Of a draft that is the checkpoint's own MTP layer. Any other draft is left alone."""
-    from sglang.srt.runtime_context import get_parallel, process_model_config
+def _install_mtp(model, kv_cache_dtype):
+    """Of a draft that is the checkpoint's own MTP layer. Any other draft is left alone, and so is a cache that is not FP8."""
+    from sglang.srt.runtime_context import process_model_config
 
-    if folder != process_model_config().model_path:
-        return
-    parallel, file = get_parallel(), read_scale_file(os.environ["KV_CACHE_SCALES"])
+    if kv_cache_dtype == "fp8_e4m3" and DRAFTS[id(model)] == process_model_config().model_path:
+        file = read_scale_file(os.environ["KV_CACHE_SCALES"])
+        _set_all(model, file, mtp_pairs(file, list(_caches(model))))
+
+
+def _set_all(model, file, pairs):
+    """`pairs`: (layer, name, module). Returns the indexes of what was set."""
+    from sglang.srt.runtime_context import get_parallel
+
+    factor, used, parallel = _platform_factor(file), set(), get_parallel()
     tp_sizes, device = sorted({parallel.attn_tp_size, parallel.tp_size}), next(model.parameters()).device
-    caches = [(name, module) for name, module in _caches(model) if not name.endswith(".attn_mha")]
-    for layer, name, module in mtp_pairs(file, caches):
+    for layer, name, module in pairs:
         if layer.kind == "mla":
             _check_mla(layer)
-        check_geometry(layer, _cache_of(name, module, layer), tp_sizes)
-        factor = _platform_factor(file)
+        heads = module.tp_q_head_num, module.tp_k_head_num
+        check_geometry(layer, Cache(name, layer.kind, *heads, module.qk_head_dim, module.v_head_dim), tp_sizes)
         _pin(module, {site: factor * layer.scale[site] for site in "kv"}, device)
-        if parallel.tp_rank == 0:
-            log.info(MTP_LINE, file.path, file.sha256[:12])
+        used.add(layer.index)
+        log.debug("kv-cache-scales: %s k %r v %r", name, module.k_scale_float, module.v_scale_float)
+    return used
 
 
 def _platform_factor(file):
@@ -477,7 +460,8 @@ def _caches(model):
         if isinstance(fallback, dict):
             modules += [(f"{owner}.attention_instances.{key}".lstrip("."), m) for key, m in fallback.items()]
     for name, module in modules:
-        if not isinstance(module, RadixAttention) or module.attn_type == AttentionType.ENCODER_ONLY:
+        stores = isinstance(module, RadixAttention) and module.attn_type != AttentionType.ENCODER_ONLY
+        if not stores or name.endswith(".attn_mha"):  # prefill without the latent row; _check_mla left it unused
             continue
         if module.is_cross_attention:
             raise ScaleError(f"{name}: a cache of cross attention, of which no scale file knows")
@@ -485,8 +469,8 @@ def _caches(model):
 
 
 def _check_mla(layer):
-    """SGLang stores a latent row without dividing it by the scale, and its backends multiply when they read it. Only Triton's
-    absorbed path divides; its prefill does too where deterministic inference keeps it from the other path."""
+    """A latent row is stored undivided and multiplied when it is read. Only Triton's absorbed path divides; its prefill
+    does too where deterministic inference keeps it from the other path."""
     from sglang.srt.runtime_context import attention_backends, get_exec
 
     if layer.scale["k"] == 1.0:
@@ -498,10 +482,6 @@ def _check_mla(layer):
             f"{' and '.join(sorted(map(str, backends)))}. --attention-backend triton --enable-deterministic-inference "
             "applies it; or serve with --kv-cache-dtype auto, or with vLLM"
         )
-
-
-def _cache_of(name, module, layer):
-    return Cache(name, layer.kind, module.tp_q_head_num, module.tp_k_head_num, module.qk_head_dim, module.v_head_dim)
 
 
 def _pin(module, scales, device):
@@ -529,7 +509,6 @@ def _set(module, scales, device):
 
 
 # ---- Recording: statistics of live traffic, counted by the wheel's kvcal/recorder.py ----
-
 RUNNERS = "sglang.srt.model_executor"
 GRAPHS = ("runner.decode_cuda_graph_runner.DecodeCudaGraphRunner", "runner.prefill_cuda_graph_runner.PrefillCudaGraphRunner")
 RECORDER = []  # at most one: of this process's model
@@ -585,11 +564,10 @@ def _start_recorder(recording, model):
         if name.endswith((".attn_mqa", ".attn_mha")):
             raise recording.RecorderError(f"{name}: MLA: only keys and values of a layer's heads are recorded")
         modules.append((module.layer_id, module))
-        heads[module.layer_id] = recording.Heads(
-            module.tp_q_head_num, module.tp_k_head_num, module.qk_head_dim, module.v_head_dim)
+        widths = module.qk_head_dim, module.v_head_dim
+        heads[module.layer_id] = recording.Heads(module.tp_q_head_num, module.tp_k_head_num, *widths)
     folder = local_folder(config.model_path, getattr(config, "revision", None), get_model().download_dir)
-    device = next(model.parameters()).device
-    place = recording.Place(device, parallel.tp_rank, parallel.tp_size)
+    place = recording.Place(next(model.parameters()).device, parallel.tp_rank, parallel.tp_size)
     return recording.start(given, heads, lambda *names: weights_fingerprint(folder, *names), place), modules
 
 

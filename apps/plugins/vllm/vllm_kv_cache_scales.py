@@ -17,7 +17,6 @@ import sys
 log = logging.getLogger("vllm.kv_cache_scales")
 
 LOAD_FORMAT = "kv_cache_scales"
-MTP_LINE = "kv-cache-scales: the MTP layer's cache uses the scales of %s (sha256 %s)"
 LOG_LINE = (
     "kv-cache-scales: %d attention layers use the scales of %s (sha256 %s, per %s, weights %s)"
 )
@@ -101,12 +100,10 @@ def _parse(path, root, sha256):
         if layer.index in layers:
             raise ScaleError(f"{path}: layer {layer.index} stands there twice")
         layers[layer.index] = layer
-    mtp_layers = [_parse_layer(path, entry) for entry in root.get("mtp_layers", [])]
+    mtp = [_parse_layer(path, entry) for entry in root.get("mtp_layers", [])]
     owners = {e["index"]: e["shares_kv_with"] for e in root["layers_without_kv"] if "shares_kv_with" in e}
     quantization = root["quantization"]
-    return ScaleFile(
-        str(path), sha256, quantization["dtype"], quantization["granularity"], model, layers, mtp_layers, owners
-    )
+    return ScaleFile(str(path), sha256, quantization["dtype"], quantization["granularity"], model, layers, mtp, owners)
 
 
 def _parse_layer(path, entry):
@@ -172,13 +169,12 @@ def check_geometry(layer, cache, tp_sizes):
 
 
 def mtp_pairs(file, caches):
-    """(layer, name, module) of the MTP layer's cache, which servers number as they like."""
-    if not file.mtp_layers:
-        log.warning("kv-cache-scales: %s has no scales of the MTP layer, whose cache runs at 1.0", file.path)
-        return []
+    """(layer, name, module) of each cache of a draft, which servers number as they like; none where the file has others."""
     if len(caches) != len(file.mtp_layers):
-        raise ScaleError(f"this server drafts with {len(caches)} caches, {file.path} has {len(file.mtp_layers)} MTP layers")
-    return [(layer, name, module) for layer, (name, module) in zip(file.mtp_layers, caches)]
+        log.warning("kv-cache-scales: %s has no scales of %d MTP layers: their caches run at 1.0", file.path, len(caches))
+        return []
+    log.info("kv-cache-scales: the MTP layer's cache uses the scales of %s (sha256 %s)", file.path, file.sha256[:12])
+    return [(layer, *cache) for layer, cache in zip(file.mtp_layers, caches)]
 
 
 def check_all_used(file, used, first, end, n_layers):
@@ -338,17 +334,14 @@ def _text_prefix(tensors, of_the_file):
 
 
 SKIPPED = """
-mtp.* *.mtp.* mtp_* *.mtp_* *.nextn_* *.eagle_* *.draft_* medusa_*
-visual.* *.visual.* vision.* *.vision.* vision_* *.vision_* image_* *.image_* vit.* *.vit.* gen_vision_model.* gen_embed.*
-gen_head.* *.embed_vision.* embed_vision.* *.img_processor.* img_processor.* patch_embed* *.siglip* sam_model.*
-*.sam_model.* qwen2_model.* *.qwen2_model.*
-audio.* *.audio.* audio_* *.audio_* *.embed_audio.* embed_audio.* talker.* code2wav.* token2wav.* speech_* *.speech_*
-*.conformer.* whisper_*
-multi_modal_projector.* *.multi_modal_projector.* mm_projector.* *.mm_projector.* mlp1.* projector.* *.projector.*
-aligner.* *.aligner.* gen_aligner.* connector.* *.connector.* patch_merger.* *.patch_merger.* view_seperator
-*.view_seperator
-*.rotary_emb.* rotary_emb.* *.rotary_pos_emb.* *.inv_freq *.cos_cached *.sin_cached freqs_cis *.freqs_cis
-*.input_scale *.activation_scale *.input_global_scale *_input_scale
+mtp.* *.mtp.* mtp_* *.mtp_* *.nextn_* *.eagle_* *.draft_* medusa_* visual.* *.visual.* vision.* *.vision.* vision_*
+*.vision_* image_* *.image_* vit.* *.vit.* gen_vision_model.* gen_embed.* gen_head.* *.embed_vision.* embed_vision.*
+*.img_processor.* img_processor.* patch_embed* *.siglip* sam_model.* *.sam_model.* qwen2_model.* *.qwen2_model.*
+*.conformer.* whisper_* *.view_seperator audio.* *.audio.* audio_* *.audio_* *.embed_audio.* embed_audio.* talker.*
+code2wav.* token2wav.* speech_* *.speech_* multi_modal_projector.* *.multi_modal_projector.* mm_projector.*
+*.mm_projector.* mlp1.* projector.* *.projector.* aligner.* *.aligner.* gen_aligner.* connector.* *.connector.*
+patch_merger.* *.patch_merger.* view_seperator *.rotary_emb.* rotary_emb.* *.rotary_pos_emb.* *.inv_freq *.cos_cached
+*.sin_cached freqs_cis *.freqs_cis *.input_scale *.activation_scale *.input_global_scale *_input_scale
 """
 SKIPPED_NAME = re.compile("|".join(re.escape(p).replace(r"\*", ".*") for p in SKIPPED.split()), re.DOTALL)
 KV_SCALE_NAME = re.compile(
@@ -485,8 +478,6 @@ def _install_mtp(model, vllm_config, model_config):
         check_geometry(layer, _cache_of(name, module), [tp_size])
         module._kv_cache_scales = _scales_of(layer, module, tp_rank, tp_size, factor)
         _pin(module)
-        if tp_rank == 0:
-            log.info(MTP_LINE, file.path, file.sha256[:12])
 
 
 def _tensor_parallel():
