@@ -49,7 +49,8 @@ std::string table_of_servers() {
       "| server | classes | write behind the attention module's name | in compressed-tensors | in fp8, ModelOpt | "
       "without a quantization_config | `.q_scale` | backend applies it |\n|---|---|---|---|---|---|---|---|\n";
   for (const ServerKind kind : {ServerKind::Vllm, ServerKind::Sglang})
-    for (const LoaderLine& loader : loader_lines(kind)) text += row(kind, loader);
+    for (const LoaderLine& loader : loader_lines(kind))  // some are of MTP layers alone
+      if (!classes_of(kind, loader.name).empty()) text += row(kind, loader);
   return text;
 }
 

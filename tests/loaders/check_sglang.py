@@ -14,6 +14,7 @@ import re
 import socket
 import sys
 import traceback
+import types
 
 import verdict
 
@@ -164,6 +165,15 @@ def load(model_config):
     return loader.load_model(model_config=model_config, device_config=DeviceConfig("cpu", 0))
 
 
+def load_draft(model_config):
+    """The plug-in hears of it as its hook behind the runner's loading would."""
+    draft = load(model_config)
+    if plugin := sys.modules.get("sglang_kv_cache_scales"):
+        plugin._after_load(types.SimpleNamespace(model=draft), is_draft_worker=True, model_config=model_config)
+    load_side_file(draft)
+    return draft
+
+
 def load_side_file(model):
     """Without --quantization-param-path nothing; the plug-in gives its scales here."""
     from sglang.srt.model_executor.model_runner_components.load_model_utils import load_kv_cache_scales
@@ -245,6 +255,11 @@ def check(options):
             result["kv_cache_dtype"] = cache_dtype(model, model_config)
             stage = "read back"
             result["layers"] = scales_in_use(model, result["kv_cache_dtype"], traps)
+            if "KVCAL_CHECK_DRAFT" in os.environ:
+                stage = "the model that drafts"
+                draft = load_draft(ModelConfig.from_server_args(arguments, model_path=options.folder, is_draft_model=True))
+                for i, (name, layer) in enumerate(scales_in_use(draft, result["kv_cache_dtype"], traps).items()):
+                    result["layers"][verdict.draft_name(i, name)] = layer
         except BaseException as e:
             result["error"] = stage, type(e).__name__, str(e)[:3000]
             if options.verbose:

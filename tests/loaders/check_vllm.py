@@ -107,6 +107,8 @@ def engine_config(options):
                  kv_cache_dtype=options.kv_cache_dtype, max_num_batched_tokens=4096, max_num_seqs=4)
     if "KVCAL_CHECK_ADDITIONAL_CONFIG" in os.environ:
         given["additional_config"] = json.loads(os.environ["KVCAL_CHECK_ADDITIONAL_CONFIG"])
+    if "KVCAL_CHECK_DRAFT" in os.environ:
+        given["speculative_config"] = {"method": "mtp", "num_speculative_tokens": 1}
     if "KVCAL_CHECK_LOAD_FORMAT" in os.environ:
         given["load_format"] = os.environ["KVCAL_CHECK_LOAD_FORMAT"]
     if os.environ.get("KVCAL_CHECK_PLUGINS"):
@@ -166,9 +168,16 @@ def check(options):
             from vllm.model_executor.model_loader import get_model_loader
 
             with set_current_vllm_config(config):
-                get_model_loader(config.load_config).load_model(vllm_config=config, model_config=config.model_config)
+                loader = get_model_loader(config.load_config)
+                loader.load_model(vllm_config=config, model_config=config.model_config)
+                own = set(config.compilation_config.static_forward_context)
+                if config.speculative_config:  # as its proposer of drafts does
+                    loader.load_model(vllm_config=config, model_config=config.speculative_config.draft_model_config)
             stage = "read back"
-            result["layers"] = scales_in_use(config)
+            layers = scales_in_use(config)
+            result["layers"] = {name: layer for name, layer in layers.items() if name in own}
+            for i, name in enumerate(name for name in layers if name not in own):
+                result["layers"][verdict.draft_name(i, name)] = layers[name]
         except BaseException as e:
             result["error"] = stage, type(e).__name__, str(e)[:3000]
             if options.verbose:

@@ -73,11 +73,12 @@ class Workshop:
         """What the checker must find, from the scale file by rules written here once more. `names`: the server's, by layer."""
         with open(scales) as file:
             root = json.load(file)
-        layers = {}
-        for layer in root["layers"]:
+        layers, drafts = {}, root.get("mtp_layers", [])
+        for layer in root["layers"] + drafts:
             row = layer.get("latent")
             sites = {"k": row or layer["key"], "v": row or layer["value"]} | ({"q": layer["query"]} if query else {})
-            layers[layer["index"]] = {s: x.get("scale_per_head", x["scale"]) for s, x in sites.items()}
+            index = f"mtp.{drafts.index(layer)}" if layer in drafts else layer["index"]
+            layers[index] = {s: x.get("scale_per_head", x["scale"]) for s, x in sites.items()}
         for layer in root["layers_without_kv"]:
             if "shares_kv_with" in layer:
                 layers[layer["index"]] = layers[layer["shares_kv_with"]]
@@ -240,7 +241,7 @@ def export_cases(shop):
     what it does with it is held against the table. A variant of every class comes before the second of any.
     """
     found, seen = [], set()
-    for model in sorted(os.listdir(os.path.join(shop.exports, ".inputs"))):
+    for model in sorted(m for m in os.listdir(os.path.join(shop.exports, ".inputs")) if not m.endswith("_mtp")):
         with open(shop.scales(model)) as file:
             root = json.load(file)
         architecture = root["model"]["architecture"]
@@ -281,6 +282,30 @@ def export_case(shop, folder, server, name, architecture, carrier):
     shop.add(server, name, folder, ["--expect", expect], files=[expect], says=says, **more)
 
 
+def mtp_cases(shop):
+    """Exports with the scales of an MTP layer, in a server that drafts tokens with it, which loads them by a class of its own."""
+    env = {"KVCAL_CHECK_DRAFT": "1"}
+    for model in sorted(m for m in os.listdir(os.path.join(shop.exports, ".inputs")) if m.endswith("_mtp")):
+        with open(shop.scales(model)) as file:
+            says = {"architecture": json.load(file)["model"]["architecture"], "carrier": "compressed-tensors"}
+        for server in ("vllm", "sglang"):
+            limit = LIMITS.get((server, says["architecture"]))
+            more = {"want": limit} if limit else {}
+            folder = os.path.join(shop.exports, model, server)
+            expect = folder + ".expect.json"
+            if os.path.exists(expect):
+                said = says | {"spelling": "native" if server == "vllm" else spelling_of(folder)}
+                shop.add(server, f"mtp/{model}/{server}", folder, ["--expect", expect], env, [expect], says=said, **more)
+            shop.plugin(server, f"mtp/{model}", shop.model(model), shop.scales(model), env=env, **more)
+    with open(shop.scales("glm4_moe_mtp")) as file:
+        root = json.load(file)
+    written = {layer["name"] + f".{site}_scale": [layer[member]["scale"]] for layer in root["layers"] + root["mtp_layers"]
+               for site, member in (("k", "key"), ("v", "value"))}
+    folder = overlay(shop.model("glm4_moe_mtp"), os.path.join(shop.out, "overlays", "mtp"), written, "tensor")
+    says = {"architecture": root["model"]["architecture"], "carrier": "compressed-tensors", "spelling": "attention"}
+    shop.add("vllm", "mtp/glm4_moe_mtp/attention", folder, env=env, says=says, want=r"^refused: .*KeyError: .*self_attn\.k_scale")
+
+
 def broken_cases(shop):
     """Exports with wrong numbers: a checker that takes them proves nothing."""
     with open(os.path.join(shop.exports, "llama_llama3", "vllm.expect.json")) as file:
@@ -300,6 +325,7 @@ def broken_cases(shop):
 def main(exports, out):
     shop = Workshop(exports, out)
     export_cases(shop)
+    mtp_cases(shop)
     broken_cases(shop)
     plugin_cases(shop)
     spelling_cases(shop)

@@ -30,14 +30,18 @@ with open(sys.argv[2], "w") as file:
 PY
 }
 
-# expect REPORT FILE: from what export --json says.
+# expect REPORT SCALES FILE: from what export --json says. MTP layers are counted from 0 again.
 expect() {
-  python3 - "$1" "$2" <<'PY'
+  python3 - "$@" <<'PY'
 import json, sys
+report, scales, file = sys.argv[1:]
+drafts = [layer["index"] for layer in json.load(open(scales)).get("mtp_layers", [])]
 layers = {}
-for scale in json.load(open(sys.argv[1]))["scales"]:
-    layers.setdefault(str(scale["layer"]), {})[scale["site"][0]] = scale["values"]
-json.dump({"layers": layers}, open(sys.argv[2], "w"), indent=1)
+for scale in json.load(open(report))["scales"]:
+    index = scale["layer"]
+    layer = f"mtp.{drafts.index(index)}" if index in drafts else str(index)
+    layers.setdefault(layer, {})[scale["site"][0]] = scale["values"]
+json.dump({"layers": layers}, open(file, "w"), indent=1)
 PY
 }
 
@@ -49,7 +53,7 @@ export_to() {
     >"$inputs/report.json" 2>"$place/$1.refused"; then
     rm "$place/$1.refused"
     exported=$((exported + 1))
-    case $1 in *.json) ;; *) expect "$inputs/report.json" "$place/$1.expect.json" ;; esac
+    case $1 in *.json) ;; *) expect "$inputs/report.json" "$inputs/$2" "$place/$1.expect.json" ;; esac
   fi
 }
 
@@ -68,7 +72,8 @@ for case in "$@"; do
         -o "$inputs/$file.json" >/dev/null
     done
   else
-    "$kvcal" calibrate "$inputs/model" --prompts "$inputs/prompts.jsonl" --no-sanity -q --force \
+    case $case in *_mtp) mtp=--mtp ;; *) mtp= ;; esac
+    "$kvcal" calibrate "$inputs/model" --prompts "$inputs/prompts.jsonl" --no-sanity -q --force $mtp \
       -o "$inputs/scales.json" --stats "$inputs/run.kvstats"
     "$kvcal" solve "$inputs/run.kvstats" --granularity head -q --force -o "$inputs/heads.json"
   fi

@@ -4,6 +4,7 @@ mla           the golden deepseek_v3 with the head dimensions that servers' MLA 
 <case>_heads  goldens with heads of a number and width that a server takes
 llama_awq     the golden llama_llama3 with its linear layers in AWQ's four-bit groups, from which no server takes KV scales
 <case>_two    goldens with two of their three layers
+<case>_mtp    goldens with the MTP layer of tests/arch/mtp among their tensors
 <model>_256  llama_llama3 and qwen2 with sizes that blocks of 128 divide, and the same weights in FP8 blocks (<model>_fp8), of
               compressed-tensors, ModelOpt (modelopt: FP8, nvfp4) and Quark
 Each has the golden's token sequences in golden.json.
@@ -17,6 +18,7 @@ import sys
 import torch
 from safetensors.torch import load_file, save_file
 
+MTP = "glm4_moe qwen3_5 qwen3_next mimo_v2 ernie4_5_moe".split()  # the config class of MiMo comes with its files
 GROUP = 16  # input channels per scale
 ORDER = (0, 2, 4, 6, 1, 3, 5, 7)  # which output channel each nibble of AWQ's int32 holds, lowest first
 
@@ -212,6 +214,14 @@ def quantised(config, tensors, quantize, declared):
     return config | {"quantization_config": declared}, out
 
 
+def with_mtp(goldens, name):
+    """Published files say how many there are."""
+    config, tensors = read(os.path.join(goldens, name))
+    mtp = load_file(os.path.join(goldens, "..", "mtp", name, "mtp.safetensors"))
+    config.setdefault("mtp_num_hidden_layers" if name == "qwen3_5" else "num_nextn_predict_layers", 1)
+    return config, tensors | mtp
+
+
 def main(goldens, out):
     def made(name, golden, model):
         folder = os.path.join(out, name)
@@ -227,6 +237,8 @@ def main(goldens, out):
         made(f"{name}_heads", name, with_heads(*golden(name), *heads))
     for name in ("qwen3_5_vl", "qwen3_5_moe_vl"):
         made(name + "_two", name, two_layers(*golden(name)))
+    for name in MTP:
+        made(name + "_mtp", name, with_mtp(goldens, name))
     for model, base, methods in (("llama", "llama_llama3", QUANTISED), ("qwen2", "qwen2", ("fp8", "modelopt"))):
         made(model + "_256", base, wide(*golden(base)))
         for method in methods:

@@ -72,9 +72,14 @@ def sites_of(name):
 
 
 def layer_of(name):
-    """The layer's index as text; drafts' layers count from 0 again and keep their prefix."""
+    """The layer's index as text; drafts' layers, which draft_name() names, count from 0 again and keep their prefix."""
     match = re.search(r"(?:layers|h|blocks)\.(\d+)\.", name)
     return ("mtp." if re.search(r"(^|\.)mtp\.", name) else "") + match[1] if match else name
+
+
+def draft_name(index, name):
+    """What a checker calls a layer of the model that drafts: servers number those each in its own way."""
+    return f"mtp.layers.{index}.{name}"
 
 
 def expected(options, result):
