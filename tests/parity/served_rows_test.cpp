@@ -81,7 +81,7 @@ TEST(ServedRows, RefuseScalesAndRowsThatNoServerTurns) {
     }
     return "";
   };
-  EXPECT_NE(error_of(16, {CacheFormat::Uint4, one, one}).find("scales of their rows alone"), std::string::npos);
+  EXPECT_NE(error_of(16, {CacheFormat::Uint4, one, one}).find("scales of its rows alone"), std::string::npos);
   EXPECT_NE(error_of(1024, {CacheFormat::RotatedInt4, {}, {}}).find("at most 512"), std::string::npos);
   EXPECT_EQ(error_of(1536 + 256, {CacheFormat::RotatedInt4, {}, {}}), "");
 }
