@@ -36,11 +36,6 @@ __device__ int64_t last_key(int64_t query, const AttentionSpan& span, const Atte
 /// The first key block of which it sees something.
 __device__ int64_t first_block(int64_t query, const AttentionShape& s) { return first_key(query, s) / kKeys * kKeys; }
 
-/// Those of a key block that are picked for a row and head.
-__device__ uint64_t seen_keys(int64_t row, int64_t head, int64_t key0, const AttentionShape& s) {
-  return s.picked.words ? s.picked.row(row, head)[key0 / kKeys] : ~uint64_t{0};
-}
-
 /// A logit from a product.
 __device__ float logit_of(float dot, const AttentionShape& s) {
   const float x = dot * s.scale;
@@ -71,14 +66,15 @@ __global__ void row_attention_kernel(const T* __restrict__ q, T* __restrict__ y,
   // A sink is a first key without a value.
   float maximum = s.sinks ? s.sinks[head] : -INFINITY, total = s.sinks ? 1.0f : 0.0f;
   const int64_t first = first_key(position, s), last = last_key(position, span, s);
+  const uint64_t* const picked = s.picked.words ? s.picked.row(span.row + token, head) : nullptr;
   for (int64_t key0 = first_block(position, s); key0 <= last; key0 += kKeys) {
-    const uint64_t seen = seen_keys(span.row + token, head, key0, s);
+    const uint64_t seen = seen_keys(first - key0, last - key0, picked, key0 / kKeys);
     if (seen == 0) continue;
     float logit[kKeys / kWarp], top = maximum, sum = 0.0f;
     for (int i = 0; i < kKeys / kWarp; ++i) {
       const int64_t j = key0 + lane + i * kWarp;
       logit[i] = -INFINITY;
-      if (j < first || j > last || (seen >> (j - key0) & 1) == 0) continue;
+      if ((seen >> (j - key0) & 1) == 0) continue;
       const T* key = static_cast<const T*>(span.key) + (j * s.n_kv_heads + kv_head) * s.key_dim;
       float dot = 0.0f;
       for (int64_t d = 0; d < s.key_dim; ++d) dot += query[d] * widen(key[d]);
@@ -181,16 +177,9 @@ __device__ inline void softmax_rows(float (&x)[kKeys / 8][4], RowPair& rows, flo
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
     scale_logits(x, half, s);
-    const int first = rows.first[half] - key0 - pair, last = rows.last[half] - key0 - pair;
-    if (first > 0 || last < kKeys - 7)  // most blocks are seen whole
-#pragma unroll
-      for (int n = 0; n < kKeys / 8; ++n)
-        for (int i = 2 * half; i < 2 * half + 2; ++i) {
-          const int key = n * 8 + i % 2;
-          if (key < first || key > last) x[n][i] = -INFINITY;
-        }
-    if (rows.picked[half]) {
-      const uint64_t seen = rows.picked[half][key0 / kKeys] >> pair;
+    const int first = rows.first[half] - key0, last = rows.last[half] - key0;
+    if (first > 0 || last < kKeys - 1 || rows.picked[half]) {  // most blocks are seen whole
+      const uint64_t seen = seen_keys(first, last, rows.picked[half], key0 / kKeys) >> pair;
 #pragma unroll
       for (int n = 0; n < kKeys / 8; ++n)
         for (int i = 2 * half; i < 2 * half + 2; ++i)

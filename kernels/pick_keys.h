@@ -5,6 +5,7 @@
 
 #include <cstdint>
 
+#include "ops/ops.h"
 #include "tensor/dtype.h"
 
 namespace kvcal::cuda {
@@ -19,6 +20,16 @@ struct PickedKeys {
     return words + (row * pickers + head / heads) * n_words;
   }
 };
+
+/// The keys of a block of 64 that a row sees, a bit each: from `first` to `last`, relative to the block's first key,
+/// and of those the picked ones. picked: the row's words, or null.
+__device__ inline uint64_t seen_keys(int64_t first, int64_t last, const uint64_t* picked, int64_t block) {
+  uint64_t seen = picked ? picked[block] : ~uint64_t{0};
+  if (first > 0) seen = first < kPickBits ? seen >> first << first : 0;
+  const int64_t behind = kPickBits - 1 - last;
+  if (behind > 0) seen = behind < kPickBits ? seen << behind >> behind : 0;
+  return seen;
+}
 
 /// Rows of a slice of the batch's tokens that are of one sequence, and its keys from position 0 on.
 struct PickSpan {

@@ -171,11 +171,12 @@ __device__ void to_exponents(float (&x)[kForms][kCount], int key, const TileRow&
     each([&](float& dot, int) { dot = s.softcap * tanhf(dot * s.scale / s.softcap) * kLog2E; });
   else
     each([&](float& dot, int) { dot *= factor; });
-  const int first = row.first_key - key, last = row.last_key - key;
-  if (first > 0 || last < 4 * kCount - 7 || row.picked)  // most blocks are seen whole
-    each([&](float& exponent, int at) {
-      if (at < first || at > last || !sees(row, key + at)) exponent = -INFINITY;
-    });
+  const int block = key / kKeys, first = row.first_key - block * kKeys, last = row.last_key - block * kKeys;
+  if (first <= 0 && last >= kKeys - 1 && !row.picked) return;  // most blocks are seen whole
+  const uint64_t seen = seen_keys(first, last, row.picked, block) >> (key % kKeys);
+  each([&](float& exponent, int at) {
+    if ((seen >> at & 1) == 0) exponent = -INFINITY;
+  });
 }
 
 /// Sum of powers of two. Its maximum, and what one of them is worth, stand in a row's figures until the kernels that
