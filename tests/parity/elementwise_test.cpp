@@ -93,13 +93,15 @@ TEST_P(Elementwise, Clamp) {
   const auto op = backend(precision());
   const Values x = input(1, dtype());
   constexpr float kNone = std::numeric_limits<float>::infinity();
-  for (const auto& [least, most] : std::vector<std::pair<float, float>>{{-0.25f, 0.25f},
-                                                                        {-1.5f, 0.5f},
-                                                                        {0.25f, 1.0f},
-                                                                        {-kNone, 0.5f},
-                                                                        {-0.5f, kNone}})  // of bf16: nothing is rounded
-    expect_close("clamp", read(op->clamp(x, least, most)),
-                 map(x.real, [&](size_t i) { return std::clamp(x.real[i], double{least}, double{most}); }), {0, 0});
+  for (const auto& bounds : std::vector<std::pair<float, float>>{{-0.25f, 0.25f},
+                                                                 {-1.5f, 0.5f},
+                                                                 {0.25f, 1.0f},
+                                                                 {-kNone, 0.5f},
+                                                                 {-0.5f, kNone}})  // of bf16: nothing is rounded
+    expect_close(
+        "clamp", read(op->clamp(x, bounds.first, bounds.second)),
+        map(x.real, [&](size_t i) { return std::clamp(x.real[i], double{bounds.first}, double{bounds.second}); }),
+        {0, 0});
 }
 
 TEST_P(Elementwise, Xielu) {
