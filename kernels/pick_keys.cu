@@ -19,6 +19,7 @@ constexpr uint32_t kBestRank = ~uint32_t{0};
 
 /// In the order of the scores, NaN on top; both zeros are one.
 __device__ uint32_t rank_of(float score) {
+  if (score != score) return kBestRank;
   const uint32_t bits = __float_as_uint(score + 0.0f);
   return bits >> 31 ? ~bits : bits | 1u << 31;
 }

@@ -111,7 +111,7 @@ std::vector<Assumption> assumptions_of(const ModelSpec& spec, const Capacity& c)
        "nothing is lost to pages that are not full, and no prefix is shared; every sequence has its full length", ""});
   add_drafts(spec, out);
   out.push_back({"extras",
-                 "no draft model, no sparse-attention index, no adapters; layers that attend within chunks (Llama 4) "
+                 "no draft model, no adapters; layers that attend within chunks (Llama 4) "
                  "keep all positions",
                  ""});
   return out;

@@ -45,7 +45,7 @@ struct SequenceCost {
 /// On each of `tp` GPUs: key-value heads are divided among them; where there are fewer heads than GPUs each has one, a
 /// copy. The row of an MLA cache belongs to all heads: every GPU has it whole. Recurrent state, F32 with convolution
 /// windows in BF16, is divided. Layers that read another's cache add nothing. The caches of `kept_layers` stay in BF16
-/// whatever the format, and so do the keys of an indexer, which every GPU has whole.
+/// whatever the format; the keys of an indexer have a form of their own, and every GPU has them whole.
 SequenceCost cost_of_sequence(const ModelSpec& spec, KvFormat format, int64_t tp,
                               std::span<const int> kept_layers = {});
 

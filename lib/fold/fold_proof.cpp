@@ -11,19 +11,11 @@ namespace {
 
 constexpr int64_t kLengths[] = {96, 40, 9};  // tokens of the drawn sequences
 
-/// Within what the model computes.
-std::vector<int64_t> lengths_for(const ModelSpec& spec) {
-  std::vector<int64_t> lengths(std::begin(kLengths), std::end(kLengths));
-  for (int64_t& length : lengths)
-    if (spec.indexed_beyond > 0) length = std::min(length, spec.indexed_beyond);
-  return lengths;
-}
-
 /// Ids that depend on nothing but the vocabulary, without those that stand for images.
 std::vector<PromptTokens> drawn_prompts(const ModelSpec& spec) {
   std::vector<PromptTokens> prompts;
   uint64_t state = 1;
-  for (const int64_t length : lengths_for(spec)) {
+  for (const int64_t length : kLengths) {
     PromptTokens& prompt = prompts.emplace_back();
     prompt.id = "drawn-" + std::to_string(prompts.size());
     while (static_cast<int64_t>(prompt.ids.size()) < length) {
@@ -162,7 +154,7 @@ FoldProof prove_fold(const OpenedModel& original, const OpenedModel& folded, con
   const Powers powers(original.spec(), sites);
   const SequencePlan plan =
       plan_sequences(drawn_prompts(original.spec()), {.passes = 1, .warmup_passes = 0, .sanity = false});
-  for (const int64_t length : lengths_for(original.spec())) check.n_tokens += length;
+  for (const int64_t length : kLengths) check.n_tokens += length;
   const int64_t n_models = 2 * std::ssize(kPrecisions);
   listener.sweep_begins(
       {{{"both models", std::ssize(plan.measured), check.n_tokens}}, n_models * check.n_tokens * layers_run(original)});

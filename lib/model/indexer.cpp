@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "model/config_reading.h"
+#include "model/mixer.h"
 
 namespace kvcal {
 namespace {
@@ -69,6 +70,8 @@ std::optional<IndexerDims> read_indexer(const Json& text, int64_t n_layers, int6
   if (d.head_dim < rope)
     fail("index_head_dim is " + std::to_string(d.head_dim) + ", expected at least the " + std::to_string(rope) +
          " channels that RoPE turns (qk_rope_head_dim)");
+  check_product("an indexer", {d.n_heads, d.head_dim, get_int_or(text, "hidden_size", 1)});
+  check_product("an indexer", {d.n_heads, d.head_dim, get_int_or(text, "q_lora_rank", 1)});
   d.has_own = read_own_layers(text, n_layers);
   d.interleaved = get_bool_or(text, "indexer_rope_interleave", defaults.interleaved);
   read_layer_types(text, n_layers, {"indexed_attention", "deepseek_sparse_attention"});

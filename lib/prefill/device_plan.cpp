@@ -115,7 +115,6 @@ MemoryPlan with_chunk(const Run& run, int64_t chunk_tokens, ResidualPlace place)
   plan.weights = weight_bytes(run);
   plan.states = state_bytes(run, chunk_tokens) + shared_rows(run.spec, run.sequences, run.options.precision) +
                 kept_choices(run.spec, run.sequences);
-  plan.states += static_cast<uint64_t>(chunk_tokens) * choice_bytes_per_token(run.spec, run.sequences);
   plan.statistics = run.options.device_statistics_bytes;
   if (plan.statistics) plan.statistics += kPaddingBytes;
   int64_t most = 0;
@@ -130,6 +129,7 @@ MemoryPlan with_chunk(const Run& run, int64_t chunk_tokens, ResidualPlace place)
     plan.residual += static_cast<uint64_t>(groups) * kept;
     if (place == ResidualPlace::Host) plan.host += static_cast<uint64_t>(run.options.n_devices * groups * n) * row;
   }
+  plan.states += static_cast<uint64_t>(most) * choice_bytes_per_token(run.spec, run.sequences);
   plan.activations = activation_bytes(run, most);
   return plan;
 }

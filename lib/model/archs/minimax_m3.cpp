@@ -8,6 +8,7 @@
 #include "model/archs/archs.h"
 #include "model/config_reading.h"
 #include "model/indexer.h"
+#include "model/mixer.h"
 #include "model/moe_decoder.h"
 #include "model/rope.h"
 
@@ -158,6 +159,8 @@ std::shared_ptr<const BlockIndexerDims> read_block_indexer(const Json& text, con
              get_int_or(text, "index_local_blocks", 1)};
   d->eps = dims.eps;
   for (const std::string& word : *words) d->indexed.push_back(word == kIndexed);
+  check_product("an indexer", {d->n_heads + 1, d->head_dim, d->hidden});
+  check_product("blocks of keys", {d->spec.n_picked, d->spec.block});
   if (dims.n_kv_heads % d->n_heads != 0)
     fail("index_n_heads is " + std::to_string(d->n_heads) + ", expected a divisor of the " +
          std::to_string(dims.n_kv_heads) + " key-value heads for which its heads choose");

@@ -16,6 +16,7 @@ constexpr uint32_t kBest = ~uint32_t{0};
 
 /// In the order of the scores, NaN on top; both zeros are one.
 uint32_t rank_of(float score) {
+  if (score != score) return kBest;
   const auto bits = std::bit_cast<uint32_t>(score + 0.0f);
   return bits >> 31 ? ~bits : bits | 1u << 31;
 }
