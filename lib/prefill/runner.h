@@ -41,7 +41,8 @@ struct SequenceGroup {
   Until until = Until::LastKv;
   LogitsSink* sink = nullptr;  // with Until::Logits
   /// Above 0: before this layer it is the group of this index in all it has, with the same sequences, and costs
-  /// nothing. Not between the owner of a cache and a layer that shares it (Runner::can_branch).
+  /// nothing. Not between the owner of a cache and a layer that shares it, nor between a layer whose choice of keys
+  /// another takes and that one (Runner::can_branch).
   int first_layer = 0;
   size_t branch_of = 0;
   DType state = DType::F32;  // what recurrent states are rounded to between two tokens
