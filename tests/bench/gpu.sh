@@ -1,9 +1,9 @@
 #!/bin/sh
-# gpu.sh [--rehearse] [--folder BUILD] [--results FOLDER] [--limit SECONDS] [--rounds N] [PART...]
+# gpu.sh [--rehearse] [--folder BUILD] [--results FOLDER] [--limit SECONDS] [--rounds N] [--sanitized FILTER] [PART...]
 #
 # Tests and measures the CUDA backend on the GPU of this machine; run it from the top of the sources. BUILD holds the
 # programs (tests/bench/gpu/pack.sh makes it where nvcc is: build/gpu). Parts: ceilings models calibrate (these three when none is
-# named), tests same kernels limits timeline sanitizers other_models attention peers delta state_space experts whole_run probes. The ceilings (P0)
+# named), tests same kernels limits timeline sanitizers other_models attention peers delta state_space experts picks whole_run probes. The ceilings (P0)
 # are measured in every run that measures, since results mean nothing without. What fails is
 # recorded, marks the results and ends nothing; each part has its own time, and what is left when the limit (580 s) comes is listed
 # as not run. Writes FOLDER/DATE-DEVICE-TIME.json (tests/bench/results) with what else parts leave beside it: lines as they came, the
@@ -18,6 +18,8 @@ build=build/gpu
 results=tests/bench/results
 limit=580
 rounds=3
+sanitized='*Attention*:*ConvParity*:*DeltaParity*:*MoeParity*:Routing*:*RowOps*:Statistics*:*ServedRows*:*SampleParity*/4:*SampleParity*/15'
+sanitized=$sanitized:'*Ssd*:*Scan*:GroupedProduct*:Pick*:*PickParity*:*Streams*:*StreamRows*'
 parts=
 while [ $# -gt 0 ]; do
   case $1 in
@@ -26,7 +28,8 @@ while [ $# -gt 0 ]; do
     --results) results=$2; shift ;;
     --limit) limit=$2; shift ;;
     --rounds) rounds=$2; shift ;;
-    ceilings | models | calibrate | tests | same | kernels | limits | timeline | sanitizers | other_models | attention | peers | delta | state_space | experts | \
+    --sanitized) sanitized=$2; shift ;;
+    ceilings | models | calibrate | tests | same | kernels | limits | timeline | sanitizers | other_models | attention | peers | delta | state_space | experts | picks | \
       whole_run | probes) parts="$parts $1" ;;
     *) sed -n '2,14s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
   esac
@@ -114,12 +117,11 @@ measure() {
   esac
 }
 
-# in_shards MOST NAME PROGRAM [RUNNER...]: a set of tests, with $GTEST_OPTIONS, dealt to several processes. What they say is in
-# one file; the status is that of one that failed, else 124 where time was short.
-shards=$([ -n "$rehearse" ] && echo 1 || echo 8)
+# in_shards SHARDS MOST NAME PROGRAM [RUNNER...]: a set of tests, with $GTEST_OPTIONS, dealt to several processes. What they say is
+# in one file; the status is that of one that failed, else 124 where time was short.
 in_shards() {
-  most=$1 name=$2 program=$3
-  shift 3
+  shards=$1 most=$2 name=$3 program=$4
+  shift 4
   shard=0
   processes=
   while [ "$shard" -lt "$shards" ]; do
@@ -144,7 +146,7 @@ gtest() {
   [ -x "$2" ] || { line T "$1" 'not in this pack'; return; }
   GTEST_OPTIONS="--gtest_brief=1 $filter"
   status=0
-  in_shards 120 "$1" "$2" || status=$?
+  in_shards "$([ -n "$rehearse" ] && echo 1 || echo 8)" 120 "$1" "$2" || status=$?
   grep -v '^Running main\|Skipped$' "$results/$stamp-$1.txt" | head -n 300 >&2 || true
   {
     echo '<testsuites>'
@@ -166,10 +168,9 @@ sanitize() {
   fi
   [ -x "$4" ] || { line T "$1, $2" 'not in this pack'; return; }
   report=$results/$stamp-$1-${2%%[ ,]*}.txt
-  shards=15
   GTEST_OPTIONS="--gtest_brief=1 --gtest_filter=$3"
   status=0
-  in_shards 180 "$1-${2%%[ ,]*}" "$4" compute-sanitizer --kernel-name kns=kvcal --tool "$1" --error-exitcode 9 || status=$?
+  in_shards 15 180 "$1-${2%%[ ,]*}" "$4" compute-sanitizer --kernel-name kns=kvcal --tool "$1" --error-exitcode 9 || status=$?
   if grep -q 'not supported\|Unable to find' "$report"; then
     line T "$1, $2" 'this machine refuses compute-sanitizer'
   elif [ "$status" -eq 124 ]; then
@@ -286,11 +287,10 @@ print(c.__path__[0] + "/lib")' 2>/dev/null || true)
   done
 }
 
-# The kernels that share memory between threads, once each; whole sets would take an hour.
+# The kernels that share memory between threads, once each, or FILTER's tests; whole sets would take an hour.
 sanitizers() {
-  kernels='*Attention*:*ConvParity*:*DeltaParity*:*MoeParity*:Routing*:*RowOps*:Statistics*:*ServedRows*:*SampleParity*/4:*SampleParity*/15:*Ssd*:*Scan*:GroupedProduct*'
-  sanitize racecheck 'parity kernels' "$kernels" "$parity"
-  sanitize memcheck 'parity kernels' "$kernels" "$parity"
+  sanitize racecheck 'parity kernels' "$sanitized" "$parity"
+  sanitize memcheck 'parity kernels' "$sanitized" "$parity"
   sanitize memcheck 'architectures, a few' '*qwen3:*qwen3_5:*glm4_moe_lite*' "$arch"
 }
 
@@ -368,7 +368,7 @@ for part in $parts; do
     ceilings) measure ceilings 90 "$bench" ceilings $toy --disk "$scratch" ;;
     models) models $shapes ;;
     other_models) models $other_shapes ;;
-    attention | delta | state_space | experts) measure "$part" 120 "$bench" "$part" $toy ;;
+    attention | delta | state_space | experts | picks) measure "$part" 120 "$bench" "$part" $toy ;;
     whole_run)
       first=$scratch/${shapes%% *}
       write_model "${shapes%% *}" || continue

@@ -60,6 +60,7 @@ void bench_attention(const Options& o);    // P4
 void bench_delta_rule(const Options& o);   // P5
 void bench_state_space(const Options& o);  // P6
 void bench_experts(const Options& o);      // P7, P8
+void bench_picks(const Options& o);        // P18
 
 /// Lines of results on standard input, and facts of the machine -> the file of results. `check`: of such a file.
 int collect(const std::vector<std::string>& arguments);

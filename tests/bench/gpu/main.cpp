@@ -4,7 +4,7 @@
 //   gpu_bench collect RESULT.json FACT=VALUE... < lines
 //   gpu_bench check RESULT.json...
 //
-// PART: ceilings attention delta state_space experts models observed whole_run.
+// PART: ceilings attention delta state_space experts picks models observed whole_run.
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
@@ -30,9 +30,11 @@ namespace {
 
 int run(const std::vector<std::string>& arguments) {
   static const std::map<std::string, void (*)(const Options&)> kParts = {
-      {"ceilings", bench_ceilings},       {"attention", bench_attention}, {"delta", bench_delta_rule},
-      {"state_space", bench_state_space}, {"experts", bench_experts},     {"models", bench_models},
-      {"observed", bench_observed},       {"whole_run", bench_whole_run}};
+      {"ceilings", bench_ceilings},  {"attention", bench_attention},
+      {"delta", bench_delta_rule},   {"state_space", bench_state_space},
+      {"experts", bench_experts},    {"models", bench_models},
+      {"picks", bench_picks},        {"observed", bench_observed},
+      {"whole_run", bench_whole_run}};
   Options o;
   std::vector<void (*)(const Options&)> parts;
   for (size_t i = 0; i < arguments.size(); ++i) {
