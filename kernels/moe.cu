@@ -128,9 +128,10 @@ void combine_experts(DType t, const float* results, const float* weights, const 
                      const RoutingShape& shape, int64_t dim, cudaStream_t stream) {
   visit_activation(t, [&](auto tag) {
     using T = decltype(tag);
-    launch(KVCAL_KERNEL(combine_experts_kernel<T>), dim3(n_blocks(shape.tokens, 1)), dim3(kThreads),
-           sizeof(int) * static_cast<size_t>(shape.k), stream, results, weights, slots, static_cast<T*>(y),
-           static_cast<int>(shape.k), dim);
+    // In fours: ptxas reads what is left of them at once, also what is not asked for.
+    const size_t order = sizeof(int) * 4 * static_cast<size_t>((shape.k + 3) / 4);
+    launch(KVCAL_KERNEL(combine_experts_kernel<T>), dim3(n_blocks(shape.tokens, 1)), dim3(kThreads), order, stream,
+           results, weights, slots, static_cast<T*>(y), static_cast<int>(shape.k), dim);
   });
 }
 
