@@ -5,7 +5,7 @@
 // FlashAttention-2 (Dao 2023): each warp has 16 rows, whose probabilities go from the registers of q kᵀ into p v.
 // row_attention_kernel: a warp per query row; f32, and head dimensions that no tile is built for. In both a row meets
 // the same key blocks in the same order whatever else is in the call: a block in which it sees nothing changes nothing.
-#include "kernels/device/mma.cuh"
+#include "kernels/device/key_tile.cuh"
 #include "kernels/device/real.cuh"
 #include "kernels/device/reduce.cuh"
 #include "kernels/kernels.h"
@@ -14,11 +14,6 @@
 
 namespace kvcal::cuda {
 namespace {
-
-constexpr int kKeys = 64;  // keys of a block
-constexpr int kWarps = 4;
-constexpr int kRows = 64;  // query positions of a tile: 16 a warp
-constexpr int kSkew = 8;   // elements between rows in shared memory: the 8 rows of a matrix lie in different banks
 
 /// The first key that a query at this position sees.
 __device__ int64_t first_key(int64_t query, const AttentionShape& s) {
@@ -105,24 +100,6 @@ __global__ void row_attention_kernel(const T* __restrict__ q, T* __restrict__ y,
 
 // ---------------------------------------------------------------- tiles on tensor cores
 
-/// Begins to copy rows [first, first + 64) of a [n, stride] matrix, `dim` columns, into a tile of kDim columns; what is
-/// outside becomes zero.
-template <int kDim>
-__device__ void load_tile(bf16* tile, const bf16* from, int64_t first, int64_t n, int64_t stride, int dim) {
-  constexpr int kChunks = kDim / 8;  // of 16 bytes
-  for (int i = static_cast<int>(threadIdx.x); i < kKeys * kChunks; i += kWarps * kWarp) {
-    const int row = i / kChunks, column = i % kChunks * 8;
-    bf16* to = tile + row * (kDim + kSkew) + column;
-    const bool inside = first + row < n && column < dim;
-    const bf16* source = inside ? from + (first + row) * stride + column : from;
-    if (dim % 8 == 0) {  // then all rows are aligned
-      copy_async(to, source, inside ? 16 : 0);
-    } else {
-      for (int c = 0; c < 8; ++c) to[c] = inside && column + c < dim ? source[c] : bf16{0};
-    }
-  }
-}
-
 /// What a thread knows of its rows g and g + 8 of a warp's 16 (g = lane / 4). Logits are those of powers of two here:
 /// the unit of `maximum` is ln 2.
 struct RowPair {
@@ -131,30 +108,6 @@ struct RowPair {
   const uint64_t* picked[2] = {};   // and of those; null: all
 };
 constexpr float kLog2E = 1.44269504f;
-
-/// logits of 16 x 64: tile n, registers as multiply_add has them.
-template <int kDim>
-__device__ void multiply_keys(float (&logits)[kKeys / 8][4], const bf16* queries, const bf16* keys) {
-  const int lane = static_cast<int>(threadIdx.x) % kWarp, warp = static_cast<int>(threadIdx.x) / kWarp;
-  constexpr int kStride = kDim + kSkew;
-  const bf16* query = queries + (warp * 16 + lane % 16) * kStride + lane / 16 * 8;
-  const bf16* key = keys + (lane / 16 * 8 + lane % 8) * kStride + lane / 8 % 2 * 8;
-#pragma unroll
-  for (int n = 0; n < kKeys / 8; ++n)
-    for (int i = 0; i < 4; ++i) logits[n][i] = 0.0f;
-#pragma unroll
-  for (int d = 0; d < kDim; d += 16) {
-    uint32_t a[4];
-    load_matrices(a, query + d);
-#pragma unroll
-    for (int n = 0; n < kKeys / 8; n += 2) {
-      uint32_t b[4];
-      load_matrices(b, key + n * 8 * kStride + d);
-      multiply_add(logits[n], a, {b[0], b[1]});
-      multiply_add(logits[n + 1], a, {b[2], b[3]});
-    }
-  }
-}
 
 /// Products -> logits, of a row's two of each eight columns.
 __device__ inline void scale_logits(float (&x)[kKeys / 8][4], int half, const AttentionShape& s) {

@@ -1,8 +1,10 @@
 // Which keys an indexer lets a query see: a rank for each key, then the best ranks of each query.
 //
-// rank_keys_kernel: products of 64 rows (queries with all their heads) and 64 keys in tiles of 4 x 4 a thread, then the
-// weighted sum over the heads of a query. pick_kernel: the rank of the last unit that is picked, digit by digit from
-// counts, which are whole numbers: nothing depends on the order of threads.
+// A tile of ranks has 64 rows, queries with all their heads, and 64 keys: products, then the weighted sum over the
+// heads of a query. rank_tiles_kernel: bf16 on tensor cores. rank_keys_kernel: tiles of 4 x 4 a thread; f32, and heads
+// that are too wide for the other. pick_kernel: the rank of the last unit that is picked, digit by digit from counts,
+// which are whole numbers: nothing depends on the order of threads.
+#include "kernels/device/key_tile.cuh"
 #include "kernels/device/real.cuh"
 #include "kernels/device/reduce.cuh"
 #include "kernels/kernels.h"
@@ -12,9 +14,11 @@
 namespace kvcal::cuda {
 namespace {
 
-constexpr int kTile = 64, kThreads = 256, kSlab = 32, kSkew = 4;
-constexpr int kAcross = 16;   // threads along the keys of a tile, each with 4
-constexpr int kDigits = 256;  // values of a digit of a rank
+constexpr int kTile = 64, kThreads = 256, kSlab = 32, kSlabSkew = 4;
+static_assert(kTile == kRows && kTile == kKeys);
+constexpr int kAcross = 16;     // threads along the keys of a tile, each with 4
+constexpr int kQueryTiles = 8;  // that meet a block's keys, where these are loaded once
+constexpr int kDigits = 256;    // values of a digit of a rank
 constexpr uint32_t kBestRank = ~uint32_t{0};
 
 /// In the order of the scores, NaN on top; both zeros are one.
@@ -27,11 +31,99 @@ __device__ uint32_t rank_of(float score) {
 /// Queries of a tile: whole ones, or one of which a tile has some heads.
 __host__ __device__ int64_t queries_of_tile(int64_t heads) { return heads >= kTile ? 1 : kTile / heads; }
 
-struct alignas(16) Slabs {
-  float query[kSlab][kTile + kSkew], key[kSlab][kTile + kSkew];
-};
 struct Dots {
   float at[kTile][kTile + kSkew];  // [rows, keys]
+};
+
+/// Whether a query among n of a span chooses, and could choose the key.
+__device__ bool needs_ranks(const PickSpan& span, int64_t query0, int64_t n, int64_t key, const PickShape& s) {
+  const int64_t last = span.first_position + query0 + n - 1;
+  return key <= last && last / s.block >= s.n_picked;
+}
+
+/// Of a tile's n rows, which are all heads of some queries, or some of one: ranks [pickers of the tile, row_ranks] from
+/// its first key on. With weights, `score` of a thread is what earlier tiles of the same query have, which `last` ends.
+template <class T, int kBlock>
+__device__ void rank_tile(const Dots& dots, const T* weights, uint32_t* ranks, int64_t n, float& score, bool last,
+                          const PickShape& s) {
+  constexpr int kParts = kBlock / kTile;  // threads, side by side, that share the heads of a query and key
+  if (!weights) {
+    for (int64_t i = threadIdx.x; i < n * kTile; i += kBlock)
+      ranks[i / kTile * s.row_ranks + i % kTile] = rank_of(dots.at[i / kTile][i % kTile]);
+    return;
+  }
+  const int64_t heads = s.heads < n ? s.heads : n, key = threadIdx.x / kParts;
+  for (int64_t query = 0; query < n / heads; ++query) {
+    float sum = 0.0f;
+    for (int64_t h = threadIdx.x % kParts; h < heads; h += kParts) {
+      const float dot = dots.at[query * heads + h][key];
+      sum += (dot > 0.0f ? dot : 0.0f) * widen(weights[query * heads + h]);
+    }
+    for (int lanes = 1; lanes < kParts; lanes *= 2) sum += __shfl_xor_sync(kAllLanes, sum, lanes);
+    score += sum;
+    if (!last) continue;
+    if (threadIdx.x % kParts == 0) ranks[query * s.row_ranks + key] = rank_of(score);
+    score = 0.0f;
+  }
+}
+
+// ---------------------------------------------------------------- tiles on tensor cores
+
+template <int kDim>
+struct alignas(16) TileMemory {
+  bf16 keys[kKeys * (kDim + kSkew)], queries[kRows * (kDim + kSkew)];
+  Dots dots;
+};
+
+/// A warp's 16 rows of the tile.
+template <int kDim>
+__device__ void multiply_tile(TileMemory<kDim>& memory) {
+  const int lane = static_cast<int>(threadIdx.x) % kWarp, row = static_cast<int>(threadIdx.x) / kWarp * 16 + lane / 4;
+  float dots[kKeys / 8][4];
+  multiply_keys<kDim>(dots, memory.queries, memory.keys);
+#pragma unroll
+  for (int n = 0; n < kKeys / 8; ++n)
+    for (int i = 0; i < 4; ++i) memory.dots.at[row + i / 2 * 8][n * 8 + lane % 4 * 2 + i % 2] = dots[n][i];
+}
+
+/// Block (keys, kQueryTiles tiles of the slice's queries, span).
+template <int kDim>
+__global__ void __launch_bounds__(kWarps* kWarp)
+    rank_tiles_kernel(const bf16* __restrict__ q, const bf16* __restrict__ weights, const PickSpan* __restrict__ spans,
+                      uint32_t* __restrict__ ranks, PickShape s) {
+  auto& memory = *dynamic_shared<TileMemory<kDim>>();
+  const PickSpan span = spans[blockIdx.z];
+  const int64_t step = queries_of_tile(s.heads), first = int64_t{blockIdx.y} * kQueryTiles * step;
+  const int64_t end = first + kQueryTiles * step < span.n_tokens ? first + kQueryTiles * step : span.n_tokens;
+  const int64_t key0 = int64_t{blockIdx.x} * kTile;
+  if (first >= end || !needs_ranks(span, first, end - first, key0, s)) return;
+  load_tile<kDim>(memory.keys, static_cast<const bf16*>(span.key), key0, span.first_position + span.n_tokens, s.dim,
+                  static_cast<int>(s.dim));
+  commit_copies();
+  float score = 0.0f;
+  for (int64_t query0 = first; query0 < end; query0 += step) {
+    const int64_t n_queries = step < end - query0 ? step : end - query0, n_rows = n_queries * s.heads;
+    if (!needs_ranks(span, query0, n_queries, key0, s)) continue;
+    const int64_t row0 = (span.row + query0) * s.heads;
+    for (int64_t head0 = 0; head0 < n_rows; head0 += kTile) {
+      const int64_t n = n_rows - head0 < kTile ? n_rows - head0 : kTile;
+      load_tile<kDim>(memory.queries, q + row0 * s.dim, head0, n_rows, s.dim, static_cast<int>(s.dim));
+      commit_copies();
+      wait_copies<0>();
+      __syncthreads();  // rows and keys are there, and the products before have been ranked
+      multiply_tile(memory);
+      __syncthreads();
+      const int64_t picker = (span.row + query0 - s.first_row) * s.pickers + (weights ? 0 : head0);
+      rank_tile<bf16, kWarps * kWarp>(memory.dots, weights ? weights + row0 + head0 : nullptr,
+                                      ranks + picker * s.row_ranks + key0, n, score, head0 + n == n_rows, s);
+    }
+  }
+}
+
+// ---------------------------------------------------------------- tiles of 4 x 4 a thread
+
+struct alignas(16) Slabs {
+  float query[kSlab][kTile + kSlabSkew], key[kSlab][kTile + kSlabSkew];
 };
 
 /// Products of rows [row0, row0 + n) of q with keys [key0, key0 + 64), zeros beyond the last of either.
@@ -73,37 +165,24 @@ __global__ void __launch_bounds__(kThreads, 2)
   KVCAL_SHARED(Slabs, slabs, 1);
   KVCAL_SHARED(Dots, dots, 1);
   const PickSpan span = spans[blockIdx.z];
-  const int64_t query0 = int64_t{blockIdx.y} * queries_of_tile(s.heads), key0 = int64_t{blockIdx.x} * kTile;
-  const int64_t n_keys = span.first_position + span.n_tokens;
-  if (query0 >= span.n_tokens || key0 >= n_keys || n_keys <= s.n_picked * s.block) return;  // or all are picked
-  const int64_t n_queries =
-      queries_of_tile(s.heads) < span.n_tokens - query0 ? queries_of_tile(s.heads) : span.n_tokens - query0;
-  const int64_t first_row = (span.row + query0) * s.heads;
-  const auto to = [&](int64_t picker, int64_t key) -> uint32_t& {  // picker: of the tile's queries
-    return ranks[((span.row + query0 - s.first_row) * s.pickers + picker) * s.row_ranks + key0 + key];
-  };
-  float before = 0.0f;  // of the tile's heads before, where a query has more than a tile
-  for (int64_t head0 = 0; head0 < n_queries * s.heads; head0 += kTile) {
-    const int64_t n = n_queries * s.heads - head0 < kTile ? n_queries * s.heads - head0 : kTile;
-    multiply(dots[0], slabs[0], q, first_row + head0, n, static_cast<const T*>(span.key), key0, n_keys, s.dim);
-    const int64_t n_rows = weights ? n_queries : n;
-    for (int64_t i = threadIdx.x; i < n_rows * kTile; i += kThreads) {
-      const int64_t row = i / kTile, key = i % kTile;
-      if (!weights) {
-        to(head0 + row, key) = rank_of(dots[0].at[row][key]);
-        continue;
-      }
-      const int64_t heads = s.heads < n ? s.heads : n;
-      float score = before;
-      for (int64_t h = 0; h < heads; ++h) {
-        const float dot = dots[0].at[row * s.heads + h][key];
-        score += (dot > 0.0f ? dot : 0.0f) * widen(weights[first_row + head0 + row * s.heads + h]);
-      }
-      before = head0 + n < n_queries * s.heads ? score : 0.0f;
-      if (head0 + n == n_queries * s.heads) to(row, key) = rank_of(score);
-    }
+  const int64_t step = queries_of_tile(s.heads), query0 = int64_t{blockIdx.y} * step,
+                key0 = int64_t{blockIdx.x} * kTile;
+  if (query0 >= span.n_tokens) return;
+  const int64_t n_queries = step < span.n_tokens - query0 ? step : span.n_tokens - query0, n_rows = n_queries * s.heads;
+  if (!needs_ranks(span, query0, n_queries, key0, s)) return;
+  const int64_t row0 = (span.row + query0) * s.heads;
+  float score = 0.0f;
+  for (int64_t head0 = 0; head0 < n_rows; head0 += kTile) {
+    const int64_t n = n_rows - head0 < kTile ? n_rows - head0 : kTile;
+    multiply(dots[0], slabs[0], q, row0 + head0, n, static_cast<const T*>(span.key), key0,
+             span.first_position + span.n_tokens, s.dim);
+    const int64_t picker = (span.row + query0 - s.first_row) * s.pickers + (weights ? 0 : head0);
+    rank_tile<T, kThreads>(dots[0], weights ? weights + row0 + head0 : nullptr, ranks + picker * s.row_ranks + key0, n,
+                           score, head0 + n == n_rows, s);
   }
 }
+
+// ---------------------------------------------------------------- the choice
 
 /// The units (keys, or blocks of keys) among which a query chooses.
 struct Units {
@@ -206,8 +285,19 @@ __global__ void __launch_bounds__(kThreads)
 
 // ---------------------------------------------------------------- launchers
 
+template <int kDim>
+static void rank_tiles(const void* q, const void* weights, const PickSpan* spans, uint32_t* ranks, const PickShape& s,
+                       cudaStream_t stream) {
+  const dim3 grid(n_blocks(s.row_ranks, kTile), n_blocks(s.longest, kQueryTiles * queries_of_tile(s.heads)),
+                  n_blocks(s.n_spans, 1));
+  launch(KVCAL_KERNEL(rank_tiles_kernel<kDim>), grid, dim3(kWarps * kWarp), sizeof(TileMemory<kDim>), stream,
+         static_cast<const bf16*>(q), static_cast<const bf16*>(weights), spans, ranks, s);
+}
+
 void rank_keys(DType t, const void* q, const void* weights, const PickSpan* spans, uint32_t* ranks, const PickShape& s,
                cudaStream_t stream) {
+  if (t == DType::BF16 && s.dim <= 64) return rank_tiles<64>(q, weights, spans, ranks, s, stream);
+  if (t == DType::BF16 && s.dim <= 128) return rank_tiles<128>(q, weights, spans, ranks, s, stream);
   const dim3 grid(n_blocks(s.row_ranks, kTile), n_blocks(s.longest, queries_of_tile(s.heads)), n_blocks(s.n_spans, 1));
   visit_activation(t, [&](auto tag) {
     using T = decltype(tag);

@@ -29,6 +29,8 @@ constexpr PickCase kPickCases[] = {
     {260, 70, 16, 4, false, 64, 1},
     {120, 2, 16, 10, true, 1, 4},
     {130, 3, 24, 9, true, 1, 0, Fill::Zeros},
+    {140, 3, 136, 12},
+    {200, 4, 64, 3, false, 16, 1},
     {0, 2, 8, 4},
 };
 void PrintTo(const PickCase& c, std::ostream* out) {
@@ -174,6 +176,56 @@ TEST(PickKeys, DoNotDependOnTheBatch) {
         ASSERT_EQ(words.tensor().as<uint64_t>()[i], expected.tensor().as<uint64_t>()[i * 4]) << "row " << i / pickers;
       for (int64_t i = 50 * pickers; i < 60 * pickers; ++i)  // no more keys than are picked, or no more than 10
         ASSERT_EQ(words.tensor().as<uint64_t>()[i] >> (i / pickers - 49), 0) << "row " << i / pickers;
+    }
+}
+
+// So many ranks that a task of the processor has fewer queries.
+TEST(PickKeys, OfManyPickersAreThoseOfEachQueryAlone) {
+  constexpr int64_t kBefore = 1040, kTokens = 36;
+  const PickCase c{kBefore + kTokens, 64, 8, 20, false};
+  const auto op = backend(Precision::BF16);
+  const Inputs in(c, op->activation_dtype());
+  KvRows kept;
+  KvRows* const rows[] = {&kept};
+  const Span all_keys{0, c.tokens, 0};
+  op->keep_rows(in.k, {}, {&all_keys, 1}, rows);
+  const KvRows* const read[] = {&kept};
+  const auto picked = [&](int64_t first, int64_t n) {
+    const Span span{0, n, first};
+    return op->pick_keys(in.q.tensor().rows(first, n), {}, in.k.tensor().rows(first, n), {&span, 1}, read, spec_of(c));
+  };
+  const Owned together = picked(kBefore, kTokens);
+  const Storage expected = on_host(together.view);
+  for (const int64_t row : {int64_t{0}, int64_t{13}, int64_t{14}, int64_t{15}, int64_t{16}, kTokens - 1}) {
+    const Owned alone = picked(kBefore + row, 1);
+    const Storage words = on_host(alone.view);
+    const int64_t n_words = words.tensor().dim(2), n_expected = expected.tensor().dim(2);
+    for (int64_t picker = 0; picker < c.heads; ++picker)
+      for (int64_t w = 0; w < n_words; ++w)
+        ASSERT_EQ(words.tensor().as<uint64_t>()[picker * n_words + w],
+                  expected.tensor().as<uint64_t>()[(row * c.heads + picker) * n_expected + w])
+            << "row " << row << ", picker " << picker << ", word " << w;
+  }
+}
+
+// A product that is no number counts for nothing in a sum of heads, and is above all others where it is the score.
+TEST(PickKeys, RankWhatIsNoNumber) {
+  for (const Precision p : {Precision::F32, Precision::BF16})
+    for (const bool weighted : {true, false}) {
+      const auto op = backend(p);
+      const DType t = op->activation_dtype();
+      std::vector<double> x(100, 1.0);
+      x[70] = std::nan("");
+      x[30] = x[31] = 2.0;
+      const Values q = values({100, 1, 1}, t, std::vector<double>(100, 1.0)), k = values({100, 1, 1}, t, x),
+                   w = values({100, 1}, t, std::vector<double>(100, 1.0));
+      const Span span{0, 100, 0};
+      const KvRows* const none[] = {nullptr};
+      const Owned picked = op->pick_keys(q, weighted ? w.tensor() : Tensor{}, k, {&span, 1}, none, {3});
+      const Storage words = on_host(picked.view);
+      const auto* word = words.tensor().as<uint64_t>();
+      EXPECT_EQ(word[2 * 99], uint64_t{3} << 30 | (weighted ? 1 : 0));
+      EXPECT_EQ(word[2 * 99 + 1], weighted ? 0 : uint64_t{1} << 6);
     }
 }
 

@@ -11,7 +11,8 @@
 namespace kvcal::cpu {
 namespace {
 
-constexpr int64_t kQueries = 16;  // of a task: enough to pay for repacking a block of keys
+constexpr int64_t kQueries = 16;     // of a task: enough to pay for repacking a block of keys
+constexpr int64_t kRanks = 1 << 20;  // of a task, unless one query has more: 4 MiB for each thread
 constexpr uint32_t kBest = ~uint32_t{0};
 
 /// In the order of the scores, NaN on top; both zeros are one.
@@ -126,8 +127,9 @@ Owned CpuBackend::do_pick_keys(const Tensor& q, const Tensor& weights, const Ten
   for (size_t s = 0; s < spans.size(); ++s) {
     const int64_t end = spans[s].first_position + spans[s].n_tokens;
     n_words = std::max(n_words, (end + kPickBits - 1) / kPickBits);
-    for (int64_t at = spans[s].first_position; at < end; at += kQueries)
-      tasks.push_back({s, at, std::min(kQueries, end - at)});
+    const int64_t queries = std::clamp<int64_t>(kRanks / (pickers * end), 1, kQueries);
+    for (int64_t at = spans[s].first_position; at < end; at += queries)
+      tasks.push_back({s, at, std::min(queries, end - at)});
   }
   const Owned picked = allocate({q.dim(0), pickers, n_words}, DType::I64);
   visit_activation(q.dtype, [&](auto tag) {
