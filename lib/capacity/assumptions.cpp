@@ -90,14 +90,19 @@ void add_cache(const ModelSpec& spec, const Capacity& c, std::vector<Assumption>
 }
 
 void add_drafts(const ModelSpec& spec, std::vector<Assumption>& out) {
-  if (spec.n_mtp_layers > 0)
+  if (spec.n_mtp_layers > 0) {
+    const int64_t window = spec.caches.back().window;
+    const std::string kept =
+        window > 0 ? "the last " + std::to_string(window) + " tokens of a sequence" : "every token, too";
     out.push_back({"drafts",
-                   "the server drafts tokens with the MTP layer, which keeps every token, too, in the format of the "
-                   "others; rows of tokens that are drafted and not yet verified are not counted",
+                   "the server drafts tokens with the MTP layer, which keeps " + kept +
+                       ", in the format of the others; rows of tokens that are drafted and not yet verified are not "
+                       "counted",
                    "--mtp"});
-  else
+  } else {
     out.push_back({"drafts", "the server drafts no tokens: no cache of an MTP layer or another draft head is counted",
                    spec.mtp_names.empty() ? "" : "--mtp"});
+  }
 }
 
 }  // namespace

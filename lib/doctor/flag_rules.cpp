@@ -2,6 +2,8 @@
 #include <algorithm>
 #include <array>
 
+#include "base/error.h"
+#include "base/json.h"
 #include "doctor/rules.h"
 
 namespace kvcal {
@@ -138,12 +140,24 @@ Found draft_reads_at_one(const Facts& f) {
   return here ? found_in_flags(f, {"speculative-config", "kv-cache-dtype"}) : Found{};
 }
 
+/// A text member of vLLM's speculative config; "" when it is absent.
+std::string speculative_member(const Facts& f, const char* member) {
+  try {
+    const Json config = parse_json(f.flag_value("speculative-config"));
+    return config.is_object() ? get_string_or(config, member, "") : "";
+  } catch (const kvcal::Error&) {
+    return "";  // no JSON: the server refuses it, too
+  }
+}
+
 // With the checkpoint's own MTP layer, not a model beside it.
 bool drafts_with_mtp(const Facts& f) {
   const std::string algorithm = f.flag_value("speculative-algorithm");
   if (f.is(Engine::Sglang))
     return (algorithm == "NEXTN" || algorithm == "EAGLE") && f.flag("speculative-draft-model-path") == nullptr;
-  return f.is(Engine::Vllm) && f.flag_value("speculative-config").find("mtp") != std::string::npos;
+  const std::string model = speculative_member(f, "model");
+  const bool beside = !model.empty() && (!f.command || model != f.command->model);
+  return f.is(Engine::Vllm) && !beside && speculative_member(f, "method").ends_with("mtp");  // older names: "mimo_mtp"
 }
 
 Found mtp_at_one(const Facts& f) {

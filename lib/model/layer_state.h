@@ -60,6 +60,7 @@ class LayerStates {
   /// The choice of keys for a batch, and what an earlier layer has chosen for it: nothing where it needed no choice.
   void keep_choice(const Batch& batch, const KeyChoice& choice);
   KeyChoice earlier_choice(const Batch& batch) const;
+  void forget_choices() { choices_.clear(); }
   std::vector<ConvState*> conv_states(const Batch& batch);
   std::vector<DeltaState*> delta_states(const Batch& batch);
   std::vector<SsmState*> ssm_states(const Batch& batch);
@@ -88,6 +89,10 @@ class RunStates {
   /// Layers begin in ascending order. The same again without an end() between.
   LayerStates& begin(int layer);
   void end(int layer);
+  /// Where every layer has seen the batches so far, and none will see them again.
+  void forget_choices() {
+    for (auto& [layer, states] : layers_) states.forget_choices();
+  }
 
  private:
   const ModelSpec& spec_;

@@ -47,6 +47,7 @@ std::vector<float> Generator::feed(Run& run, int64_t first, int64_t n, KvTap& ta
   const Storage host({logits.elements()}, logits.dtype);
   op_.download(logits, host.tensor().reshaped(logits.shape));
   op_.end_batch();
+  run.states.forget_choices();
   std::vector<float> out(static_cast<size_t>(logits.elements()));
   convert_to_float(logits.dtype, host.tensor().data, out.data(), out.size());
   return out;

@@ -181,6 +181,7 @@ TEST(GemmaConfig, refusals_name_the_cause) {
          "top_k_experts 3");
   expect(gemma4({{"rope_parameters", {{"rope_theta", 10000.0}}}}), "rope_parameters are not by layer kind");
   expect(gemma3n({{"altup_active_idx", 4}}), "altup_active_idx is 4, expected less than altup_num_inputs");
+  expect(gemma3n({{"altup_num_inputs", 17}}), "altup_num_inputs is 17, expected at most 16");
   expect(gemma3n({{"activation_sparsity_pattern", 0.5}}), "activation_sparsity_pattern is not a list with a number");
   expect(gemma3n({{"activation_sparsity_pattern", {0.5, 0, 0, 0, 0, 0, 1}}}), "holds 1, expected shares");
   expect(gemma3n({{"intermediate_size", {8, 8}}}),

@@ -354,5 +354,23 @@ TEST(AfmoeConfig, every_fourth_layer_is_full_and_the_first_dense) {
   EXPECT_EQ(parameters[1] - parameters[0], (4 + 1) * 3 * 64 * 32 + 4 * 64 - 3 * 64 * 128);
 }
 
+TEST(MoeConfig, indexers_of_minimax_m3_have_no_values) {
+  const auto with = [](const Json& changes) {
+    Json sparse = {{"sparse_num_index_heads", 2}, {"sparse_index_dim", 8},   {"sparse_block_size", 8},
+                   {"sparse_topk_blocks", 3},     {"sparse_local_block", 1}, {"sparse_attention_freq", {0, 1, 1, 1}}};
+    sparse.update(changes);
+    return moe("MiniMaxM3SparseForCausalLM", {{"head_dim", 16},
+                                              {"rotary_dim", 8},
+                                              {"num_local_experts", 6},
+                                              {"shared_intermediate_size", 24},
+                                              {"dense_intermediate_size", 56},
+                                              {"sparse_attention_config", sparse}});
+  };
+  EXPECT_EQ(refusal(with({{"sparse_disable_index_value", {0, 1, 1, 1}}})), "accepted");
+  expect_refusal(with({{"sparse_disable_index_value", {0, 1, 0, 1}}}), "sparse_disable_index_value is 0 for layer 2");
+  expect_refusal(with({{"sparse_attention_freq", {0, 1, 2, 1}}}), "sparse_attention_freq holds 2, expected 0 and 1");
+  expect_refusal(with({{"use_sparse_attention", false}}), "use_sparse_attention is false");
+}
+
 }  // namespace
 }  // namespace kvcal

@@ -183,7 +183,7 @@ class Deepseek final : public DecoderModel {
     if (c_.indexer) {
       spec_.indexed_beyond = c_.indexer->n_picked;
       spec_.n_pickers = 1;
-      spec_.index_keys_in_fp8 = true;
+      spec_.index_keys_in_fp8 = c_.indexer->head_dim <= 128;  // one scale; wider keys would have several
     }
     for (const bool sparse : c_.sparse) add_layer(sparse);
     if (f.drafts) c_.mtp = read_nextn(text, c_.dims.n_layers);

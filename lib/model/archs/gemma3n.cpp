@@ -7,6 +7,7 @@
 #include "model/archs/archs.h"
 #include "model/gemma3n_block.h"
 #include "model/gemma_parts.h"
+#include "model/mixer.h"
 #include "model/sharing_attention.h"
 
 namespace kvcal {
@@ -54,11 +55,12 @@ std::vector<float> read_sparsity(const Json& text, int64_t n_layers) {
 }
 
 AltUpShape read_streams(const Json& text, const DecoderDims& dims) {
-  constexpr int64_t kMostStreams = 64;
+  constexpr int64_t kMostStreams = 16;  // what activations count is enough for
   AltUpShape s{dims.hidden, read_size(text, "altup_num_inputs", kDefaultStreams), 0, dims.eps};
-  expect_size("altup_num_inputs", s.n_streams <= kMostStreams, s.n_streams, "at most 64");
+  expect_size("altup_num_inputs", s.n_streams <= kMostStreams, s.n_streams, "at most " + std::to_string(kMostStreams));
   s.active = read_optional_size(text, "altup_active_idx", 0);
   expect_size("altup_active_idx", s.active < s.n_streams, s.active, "less than altup_num_inputs");
+  check_product("the residual stream's projections", {s.n_streams, dims.hidden, dims.hidden});
   return s;
 }
 
@@ -110,6 +112,7 @@ class Gemma3n final : public Model {
     c_.per_layer_vocab = read_size(text, "vocab_size_per_layer_input", kDefaultPerLayerVocab);
     expect_size("vocab_size_per_layer_input", c_.per_layer_vocab * c_.dims.n_layers < int64_t{1} << 31,
                 c_.per_layer_vocab, "rows for all layers together below 2^31");
+    check_product("an embedding by layer", {c_.per_layer_vocab, c_.dims.n_layers, c_.per_layer_dim});
   }
 
   void add_layers(const Json& text) {

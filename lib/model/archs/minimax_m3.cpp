@@ -74,6 +74,16 @@ class BlockIndexer final : public KeyPicker {
   Owned q_norm_, k_norm_;  // [dim]
 };
 
+// What an indexer's values would add to attention, no published checkpoint has.
+void refuse_index_values(const Json& sparse) {
+  const Json *off = find_member(sparse, "sparse_disable_index_value"),
+             *picks = find_member(sparse, "sparse_attention_freq");
+  for (size_t i = 0; off && picks && i < std::min(off->size(), picks->size()); ++i)
+    if (off->is_array() && (*off)[i] == 0 && picks->is_array() && (*picks)[i] == 1)
+      fail("sparse_disable_index_value is 0 for layer " + std::to_string(i) +
+           ", whose indexer then has values; the class is read without them");
+}
+
 /// The config with the reference framework's keys only.
 Json renamed(const Json& config) {
   Json out = config;
@@ -91,10 +101,16 @@ Json renamed(const Json& config) {
       {"sparse_score_type", "index_score_type"}};
   for (const auto& [theirs, ours] : kWords)
     if (find_member(sparse, theirs)) text[ours] = sparse[theirs];
+  if (!get_bool_or(sparse, "use_sparse_attention", true))
+    fail("use_sparse_attention is false; without its sparse attention the class is not read");
+  refuse_index_values(sparse);
   const auto words_of = [](const Json& flags, const char* key, const char* yes, const char* no) {
     if (!flags.is_array()) fail(std::string(key) + " is not a list with a number for each layer");
     Json words = Json::array();
-    for (const Json& flag : flags) words.push_back(flag == 0 || flag == false ? no : yes);
+    for (const Json& flag : flags) {
+      if (flag != 0 && flag != 1) fail(std::string(key) + " holds " + flag.dump() + ", expected 0 and 1");
+      words.push_back(flag == 0 ? no : yes);
+    }
     return words;
   };
   if (find_member(sparse, "sparse_attention_freq") && !find_member(text, "layer_types"))
