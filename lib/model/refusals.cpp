@@ -39,6 +39,9 @@ constexpr std::array kRefusals = {
             "its names are not those of MiniMaxForCausalLM, which is supported with RoPE on whole heads"},
     Refusal{"MPTForCausalLM", kAlibi},
     Refusal{"MptForCausalLM", kAlibi},
+    Refusal{"MuseGlimmerForCausalLM",
+            "vLLM and SGLang take its norms, RoPE and query factor differently; MuseGlimmerForConditionalGeneration is "
+            "supported"},
     Refusal{"NemotronHPuzzleForCausalLM", "the numbers of experts and heads differ by layer"},
     Refusal{"PhimoeForCausalLM", "servers know the class as PhiMoEForCausalLM, which is supported"},
     Refusal{"RWForCausalLM", "it is the class of Falcon before the reference framework had it: FalconForCausalLM"},

@@ -51,6 +51,8 @@ constexpr std::array kSglangLoaders = {
     LoaderLine{"renaming", Attention, kRemapped, 0, Warned, Warned, Warned, ""},
     LoaderLine{"renaming, quiet", Attention, kRemapped, 0, Dropped, Warned, Dropped, ""},
     LoaderLine{"renaming, quiet query", Attention, kRemapped, 0, Warned, Warned, Dropped, ""},
+    LoaderLine{"renaming, neither shared nor output", Attention, set_of(Attention, Projection), 0, Warned, Warned,
+               Warned, ""},
     LoaderLine{"renaming, no query", Attention, kRemapped, 0, Warned, Warned, Crash, ""},
     LoaderLine{"renaming late", Attention, set_of(Attention, Shared), kProjections, Warned, Warned, Crash, ""},
     LoaderLine{"renaming late, quiet", Attention, set_of(Attention, Shared), 0, Warned, Warned, Dropped, ""},
@@ -210,6 +212,9 @@ constexpr std::array kClasses = {
               {"fallback", "models/transformers.py"}},
     ClassLine{"MistralForCausalLM", {"mapped", "", true}, {"renaming", "", true, true}},
     ClassLine{"MixtralForCausalLM", {"mapped", "", true}, {"native, no projections", "", true}},
+    ClassLine{"MuseGlimmerForConditionalGeneration",
+              {"mapped", "models/muse_glimmer.py"},
+              {"renaming, neither shared nor output", "models/muse_glimmer.py"}},
     ClassLine{"NemotronForCausalLM", {"mapped", "models/nemotron.py"}, {"fallback", "models/transformers.py"}},
     ClassLine{"NemotronHForCausalLM", {"mapped", "", true}, {"renaming or native", "", true}},
     ClassLine{

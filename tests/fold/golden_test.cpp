@@ -36,6 +36,7 @@ const std::vector<Known>& known() {
       {"qwen3_next", CacheSite::Key, "keys are normed with a gain of 1 + w"},
       {"step3p5", CacheSite::Key, "keys are normed with a gain of 1 + w"},
       {"llama4", CacheSite::Key, "keys are normed without a gain"},
+      {"muse_glimmer", CacheSite::Key, "keys are normed without a gain"},
       {"gemma3n", CacheSite::Value, "values are normed without a gain"},
       {"gemma4", CacheSite::Value, "values are normed without a gain"},
       {"zamba2", CacheSite::Key, "its weights are a block's that serves several layers"},

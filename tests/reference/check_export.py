@@ -110,8 +110,16 @@ def kimi(p: Pictured):
         video_processor=transformers.Kimi_K25VideoProcessor(**size), chat_template=template("<|media_pad|>"))
 
 
+def muse(p: Pictured):
+    tokens = {"<|patch|>": IMAGE, "<|video|>": VIDEO, "<|image_start|>": START, "<|image_end|>": END}
+    size = dict(patch_size=4, merge_size=2, temporal_patch_size=2)
+    return transformers.MuseGlimmerProcessor(
+        image_processor=transformers.MuseGlimmerImageProcessor(**size), tokenizer=tokenizer(p, tokens),
+        video_processor=transformers.MuseGlimmerVideoProcessor(**size), chat_template=template("<|patch|>"))
+
+
 PROCESSORS = {"llava": llava, "mistral3": pixtral, "mistral3_ministral3": pixtral, "gemma3_vl": gemma3, "gemma4_vl": gemma4,
-              "llama4_vl": llama4, "lfm2_vl": lfm2, "deepseek_v3_vl": kimi}
+              "llama4_vl": llama4, "lfm2_vl": lfm2, "deepseek_v3_vl": kimi, "muse_glimmer": muse}
 
 
 def save_model(p: Pictured, folder: Path) -> None:

@@ -53,6 +53,14 @@ def kimi(vision) -> tuple[dict, list[int]]:
         x[0].numel() // (size * merge) ** 2 for x in images]
 
 
+def muse(vision) -> tuple[dict, list[int]]:
+    images, size, merge = pictures(MIDDLE, SMALL), vision.patch_size, vision.merge_size
+    flat = torch.cat([blocks(x, size, 1) for x in images])[:, None]  # the image in every frame
+    pixels = flat.expand(-1, vision.patch_temporal, -1, -1, -1).reshape(len(flat), -1)
+    return dict(pixel_values=pixels, image_grid_thw=grids(images, size)), [
+        x[0].numel() // (size * merge) ** 2 for x in images]
+
+
 def clip(vision) -> tuple[dict, list[int]]:
     images = pictures(SMALL, SMALL)
     return dict(pixel_values=torch.stack(images)), [(vision.image_size // vision.patch_size) ** 2] * 2
@@ -124,7 +132,7 @@ MM = "mm_token_type_ids"
 PICTURED = (
     Pictured("qwen2_vl", qwen, types=MM), Pictured("qwen2_5_vl", qwen, types=MM), Pictured("qwen3_vl", qwen, types=MM), Pictured("qwen3_vl_moe", qwen, types=MM),
     Pictured("qwen3_5_vl", qwen, types=MM), Pictured("qwen3_5_moe_vl", qwen, types=MM), Pictured("llava", clip),
-    Pictured("mistral3", pixtral), Pictured("mistral3_ministral3", pixtral),
+    Pictured("muse_glimmer", muse), Pictured("mistral3", pixtral), Pictured("mistral3_ministral3", pixtral),
     Pictured("gemma3_vl", gemma3, tower=SIGLIP, more=dict(mm_tokens_per_image=16), types="token_type_ids"),
     Pictured("gemma4", gemma4, tower=GEMMA4_TOWER, wrapper="Gemma4ForConditionalGeneration", model_type="gemma4_text",
              text=dict(use_bidirectional_attention="vision"), more=dict(audio_config=None, image_token_id=IMAGE), types=MM),

@@ -92,6 +92,7 @@
   LINE("Mistral4ForCausalLM", parse_mistral4)                           \
   LINE("MistralForCausalLM", parse_mistral)                             \
   LINE("MixtralForCausalLM", parse_mixtral)                             \
+  LINE("MuseGlimmerForConditionalGeneration", parse_muse_glimmer)       \
   LINE("NemotronForCausalLM", parse_nemotron)                           \
   LINE("NemotronHForCausalLM", parse_nemotron_h)                        \
   LINE("OPTForCausalLM", parse_opt)                                     \

@@ -5,6 +5,7 @@ from cases.gemma import gemma4_weights, small_embeddings
 from cases.llama4 import far_apart as llama4_apart
 from cases.mla import draws as latent_draws
 from cases.moe import far_apart
+from cases.muse import OUTSIDE as MUSE_OUTSIDE, muse_weights
 from cases.step import STEP_TOWER
 from cases.vision import IDS, QWEN2_TOWER, QWEN25_TOWER, QWEN3_TOWER, TINY_TOWER
 from cases.wrappers import GLM_TOWER, INTERN_TOWER, OMNI_TOWER, SOUND, WHISPER
@@ -233,6 +234,21 @@ def layers_as_published(tensors: dict) -> dict:
     return {name.replace("language_model.model.blocks.", "language_model.model.layers."): t for name, t in tensors.items()}
 
 
+def muse_glimmer(r: Dice):
+    """Layers slide and rotate independently of each other. The framework takes one base for all that rotate."""
+    s = r.sizes(explicit=True)
+    n, rope = s["num_hidden_layers"], r.rope(s["head_dim"])
+    text = dict(s, **r.tied(), sliding_window=r.window(), rope_parameters=rope,
+                **r.some(attention_bias=(True, False), qk_scale_factor=(0.5, 1.0, 2.3), output_multiplier=(0.7, 1.0),
+                         final_logit_softcapping=(8.0, 30.0), post_norm_eps=(1e-6, 0.1)))
+    if r.flag():
+        text["layer_types"] = r.layer_types(n)
+    if r.flag():
+        text["layer_rope_theta"] = [r.choice((0, rope["rope_theta"])) for _ in range(n)]
+    outside = dict(MUSE_OUTSIDE)
+    return wrapper(r, text, outside.pop("vision_config"), **outside)
+
+
 CLASSES = {
     "Qwen2VLForConditionalGeneration": qwen2_vl, "Qwen2_5_VLForConditionalGeneration": qwen2_5_vl,
     "Qwen3VLForConditionalGeneration": qwen3_vl, "Qwen3VLMoeForConditionalGeneration": qwen3_vl_moe,
@@ -248,7 +264,7 @@ CLASSES = {
     "Qwen2AudioForConditionalGeneration": qwen2_audio, "Qwen2_5OmniForConditionalGeneration": qwen2_5_omni,
     "Qwen3OmniMoeForConditionalGeneration": qwen3_omni_moe, "Gemma4UnifiedForConditionalGeneration": gemma4_unified,
     "Glm4vForConditionalGeneration": glm4v, "Glm4vMoeForConditionalGeneration": glm4v_moe,
-    "Step3p7ForConditionalGeneration": step3p7,
+    "Step3p7ForConditionalGeneration": step3p7, "MuseGlimmerForConditionalGeneration": muse_glimmer,
 }
 WEIGHTS = {"Qwen3VLMoeForConditionalGeneration": far_apart, "Qwen3_5ForConditionalGeneration": far_apart,
            "Qwen3_5MoeForConditionalGeneration": far_apart, "Gemma3ForConditionalGeneration": small_embeddings,
@@ -256,5 +272,5 @@ WEIGHTS = {"Qwen3VLMoeForConditionalGeneration": far_apart, "Qwen3_5ForCondition
            "KimiK25ForConditionalGeneration": latent_draws, "Qwen3OmniMoeForConditionalGeneration": far_apart,
            "Gemma4UnifiedForConditionalGeneration": gemma4_weights, "Glm4vMoeForConditionalGeneration": far_apart,
            "DeepseekOCRForCausalLM": far_apart, "DeepseekOCR2ForCausalLM": far_apart, "DeepseekVLV2ForCausalLM": far_apart,
-           "Step3p7ForConditionalGeneration": far_apart}
+           "Step3p7ForConditionalGeneration": far_apart, "MuseGlimmerForConditionalGeneration": muse_weights}
 PUBLISHED = {"KimiK25ForConditionalGeneration": layers_as_published}
