@@ -96,6 +96,8 @@ DecoderDims read_decoder_dims(const Json& config, const DecoderDefaults& default
   require_activation(text, defaults);
   if (const Json* own = find_member(text, "per_layer_config"); own && !own->empty() && !defaults.layers_differ)
     fail("per_layer_config gives layers sizes of their own, which is not read for this architecture");
+  if (find_member(text, "block_configs") && !defaults.layers_differ)
+    fail("block_configs gives each layer its own sizes, which is not read for this architecture");
   DecoderDims d{};
   d.vocab = read_size(text, "vocab_size", defaults.vocab);
   d.hidden = read_size(text, "hidden_size", defaults.hidden);

@@ -42,7 +42,7 @@ struct DecoderDefaults {
   const char* act_key = "hidden_act";
   const char* eps_key = "rms_norm_eps";
   double eps = 1e-6;
-  bool layers_differ = false;  // the family reads per_layer_config
+  bool layers_differ = false;  // the family reads per_layer_config, or block_configs
 };
 
 /// Dimensions and epsilon from the text config; tie_word_embeddings also counts at the outer level. Refuses activations

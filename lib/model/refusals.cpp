@@ -42,7 +42,6 @@ constexpr std::array kRefusals = {
     Refusal{"MuseGlimmerForCausalLM",
             "vLLM and SGLang take its norms, RoPE and query factor differently; MuseGlimmerForConditionalGeneration is "
             "supported"},
-    Refusal{"NemotronHPuzzleForCausalLM", "the numbers of experts and heads differ by layer"},
     Refusal{"PhimoeForCausalLM", "servers know the class as PhiMoEForCausalLM, which is supported"},
     Refusal{"RWForCausalLM", "it is the class of Falcon before the reference framework had it: FalconForCausalLM"},
     Refusal{"Rwkv6ForCausalLM", kStateOnly},
@@ -188,7 +187,6 @@ void refuse_unread_keys(const Json& config, const ModelSpec& spec) {
       fail(
           std::string(says(*level, "is_causal", false) ? "is_causal is false" : "use_bidirectional_attention is true") +
           ": every token attends to all others, so there is no KV cache");
-  if (find_member(text, "block_configs")) fail("block_configs gives each layer its own sizes, which is not supported");
   const Json* words = find_member(text, "layer_types");
   if (!words || !words->is_array()) return;
   if (const std::string word = unread_word(*words, spec); !word.empty())

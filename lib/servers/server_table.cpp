@@ -217,6 +217,9 @@ constexpr std::array kClasses = {
               {"renaming, neither shared nor output", "models/muse_glimmer.py"}},
     ClassLine{"NemotronForCausalLM", {"mapped", "models/nemotron.py"}, {"fallback", "models/transformers.py"}},
     ClassLine{"NemotronHForCausalLM", {"mapped", "", true}, {"renaming or native", "", true}},
+    ClassLine{"NemotronHPuzzleForCausalLM",
+              {"mapped", "models/nemotron_h.py"},
+              {"renaming or native", "models/nemotron_h.py"}},
     ClassLine{
         "OPTForCausalLM", {"mapped", "models/opt.py"}, {"native, quiet, no projections", "models/opt.py", false, true}},
     ClassLine{"Olmo2ForCausalLM", {"mapped", "", true}, {"native or crash", "", true}},

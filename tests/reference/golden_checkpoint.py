@@ -9,6 +9,7 @@ import torch
 import transformers
 from safetensors.torch import load_file, save_file
 
+import differing_layers
 from cases import Case
 from json_lines import write_json
 
@@ -16,7 +17,9 @@ ZERO_CENTRED = ("qwen3_next", "qwen3_5", "gemma", "minimax_m3", "step3p")  # mod
 
 
 def class_of(name: str):
-    """A class of the framework by its name; some configs of their own it runs as Llama."""
+    """A class of the framework by its name; some configs of their own it runs as Llama, some are made of its layers."""
+    if name in differing_layers.CLASSES:
+        return differing_layers.CLASSES[name]
     if name in ("InternLM3ForCausalLM", "IQuestCoderForCausalLM"):
         config_class = getattr(transformers, name.replace("ForCausalLM", "Config"))
         return type(name, (transformers.LlamaForCausalLM,), dict(config_class=config_class))

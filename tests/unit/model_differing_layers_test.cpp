@@ -67,5 +67,56 @@ TEST(MuseGlimmerConfig, refusals_name_the_cause) {
   expect_refusal({{"architectures", {"MuseGlimmerForCausalLM"}}}, "MuseGlimmerForConditionalGeneration is supported");
 }
 
+Json puzzle(const Json& blocks) {
+  return {{"architectures", {"NemotronHPuzzleForCausalLM"}},
+          {"vocab_size", 100},
+          {"hidden_size", 64},
+          {"num_attention_heads", 4},
+          {"num_key_value_heads", 2},
+          {"head_dim", 16},
+          {"block_configs", blocks}};
+}
+
+const Json kMoeBlock = {{"block_type", "moe"},        {"n_routed_experts", 6},
+                        {"num_experts_per_tok", 2},   {"moe_intermediate_size", 8},
+                        {"moe_latent_size", nullptr}, {"moe_shared_expert_intermediate_size", 16}};
+
+TEST(NemotronHPuzzleConfig, blocks_say_what_each_layer_is) {
+  const Json larger = changed(kMoeBlock, {{"n_routed_experts", 7}});
+  const Json attention = {{"block_type", "attention"}};
+  const auto model = parse_model(puzzle({{{"block_type", "mamba"}},
+                                         attention,
+                                         changed(attention, {{"sliding_window", 9}}),
+                                         {{"block_type", "mlp"}, {"intermediate_size", 10}},
+                                         {{"block_type", "mlp"}, {"intermediate_size", 11}},
+                                         kMoeBlock,
+                                         larger}));
+  const ModelSpec& spec = model->spec();
+  ASSERT_EQ(spec.layers.size(), 7u);
+  EXPECT_EQ(spec.layers[0].kind, LayerKind::Mamba2);
+  ASSERT_EQ(spec.caches.size(), 2u);
+  EXPECT_EQ(spec.caches[0].window, 0);
+  EXPECT_EQ(spec.caches[1].window, 9);
+  EXPECT_EQ(spec.layers[4].parameters - spec.layers[3].parameters, 2 * 64);
+  EXPECT_EQ(spec.layers[6].parameters - spec.layers[5].parameters, 2 * 64 * 8 + 64)
+      << "an expert, and its router's row";
+}
+
+TEST(NemotronHPuzzleConfig, refusals_name_the_cause) {
+  const auto refused = [](const Json& block, const std::string& part) {
+    expect_refusal(puzzle(Json::array({block})), part);
+  };
+  refused({{"block_type", "mamba"}, {"ssm_state_size", 96}},
+          "unknown key in block_configs of a layer of type mamba 'ssm_state_size'");
+  refused({{"block_type", "attention"}, {"q_indexer_dim", 8}}, "'q_indexer_dim'");
+  refused({{"block_type", "conv"}}, "unknown block_type 'conv'");
+  refused({{"block_type", "mlp"}}, "block_configs[0] has no intermediate_size");
+  refused({{"block_type", "moe"}, {"n_routed_experts", 6}}, "block_configs[0] has no num_experts_per_tok");
+  expect_refusal(changed(puzzle(Json::array({kMoeBlock})), {{"moe_latent_size", 8}}),
+                 "block_configs[0] has null for moe_latent_size");
+  refused("moe", "block_configs[0] is not an object");
+  expect_refusal(changed(puzzle(Json::array()), {{"block_configs", nullptr}}), "block_configs is not a list of layers");
+}
+
 }  // namespace
 }  // namespace kvcal

@@ -95,6 +95,7 @@
   LINE("MuseGlimmerForConditionalGeneration", parse_muse_glimmer)       \
   LINE("NemotronForCausalLM", parse_nemotron)                           \
   LINE("NemotronHForCausalLM", parse_nemotron_h)                        \
+  LINE("NemotronHPuzzleForCausalLM", parse_nemotron_h_puzzle)           \
   LINE("OPTForCausalLM", parse_opt)                                     \
   LINE("Olmo2ForCausalLM", parse_olmo2)                                 \
   LINE("Olmo3ForCausalLM", parse_olmo3)                                 \

@@ -1,9 +1,8 @@
 // NemotronHForCausalLM (Nemotron-H, Nemotron Nano 2, Nemotron 3): one norm and one mixer a layer: Mamba-2, attention
 // without RoPE, squared-ReLU feed-forward, or experts without gates (docs/model-notes.md, "Mamba"). Servers do not
 // clamp Δ at time_step_min as the reference does, and count the shared expert's width once for each of
-// n_shared_experts.
+// n_shared_experts. NemotronHPuzzleForCausalLM: windows, widths and experts differ by layer.
 #include <algorithm>
-#include <map>
 
 #include "model/archs/archs.h"
 #include "model/attention_mixer.h"
@@ -61,6 +60,73 @@ std::vector<int64_t> read_widths(const Json& config, int64_t n) {
   for (const Json& width : *list) widths.push_back(read_size(Json{{"intermediate_size", width}}, "intermediate_size"));
   widths.resize(static_cast<size_t>(n), widths[0]);
   return widths;
+}
+
+/// A kind of layer in block_configs, and what servers take from there instead of from the config's own keys. One of
+/// both has to say the first `n_needed`.
+struct BlockKind {
+  const char *type, *word;
+  size_t n_needed;
+  std::vector<std::string> keys;
+};
+const std::vector<BlockKind>& block_kinds() {
+  static const std::vector<BlockKind> all = {
+      {"mamba", "linear_attention", 0, {}},
+      {"attention", "full_attention", 0, {"sliding_window"}},
+      {"mlp", "mlp", 1, {"intermediate_size"}},
+      {"moe",
+       "moe",
+       4,
+       {"n_routed_experts", "num_experts_per_tok", "moe_intermediate_size", "moe_shared_expert_intermediate_size",
+        "moe_latent_size", "routed_scaling_factor", "n_group", "topk_group", "norm_topk_prob"}}};
+  return all;
+}
+
+const BlockKind& kind_of(const Json& block, size_t layer) {
+  if (!block.is_object()) fail("block_configs[" + std::to_string(layer) + "] is not an object");
+  const std::string type = get_string(block, "block_type");
+  std::vector<std::string> known;
+  for (const BlockKind& kind : block_kinds()) {
+    if (kind.type == type) return kind;
+    known.emplace_back(kind.type);
+  }
+  fail_unknown("block_type", type, known);
+}
+
+/// A layer's word, and its own values of keys of the config.
+struct LayerConfig {
+  std::string word;
+  Json own = Json::object();
+};
+
+std::vector<LayerConfig> read_block_configs(const Json& config) {
+  const Json* list = find_member(config, "block_configs");
+  if (!list || !list->is_array() || list->empty())
+    fail("block_configs is not a list of layers, by which this architecture differs from NemotronHForCausalLM");
+  std::vector<LayerConfig> layers;
+  for (const Json& block : *list) {
+    const BlockKind& kind = kind_of(block, layers.size());
+    LayerConfig& layer = layers.emplace_back(LayerConfig{kind.word});
+    for (const auto& [key, value] : block.items()) {
+      if (key == "block_type") continue;
+      if (std::find(kind.keys.begin(), kind.keys.end(), key) == kind.keys.end())
+        fail_unknown("key in block_configs of a layer of type " + std::string(kind.type), key, kind.keys);
+      if (!value.is_null()) layer.own[key] = value;
+      if (value.is_null() && find_member(config, key.c_str()))
+        fail("block_configs[" + std::to_string(layers.size() - 1) + "] has null for " + key +
+             ", which servers take for none or for the config's own");
+    }
+    for (size_t i = 0; i < kind.n_needed; ++i)
+      if (!layer.own.contains(kind.keys[i]) && !find_member(config, kind.keys[i].c_str()))
+        fail("block_configs[" + std::to_string(layers.size() - 1) + "] has no " + kind.keys[i]);
+  }
+  return layers;
+}
+
+std::vector<LayerConfig> read_layers(const Json& config) {
+  std::vector<LayerConfig> layers;
+  for (const std::string& word : read_words(config)) layers.push_back({word});
+  return layers;
 }
 
 DecoderDims read_dims(const Json& config, int64_t n_layers) {
@@ -127,82 +193,108 @@ void refuse_variants(const Json& config) {
 
 class NemotronH final : public DecoderModel {
  public:
-  explicit NemotronH(const Json& config) : words_(read_words(config)) {
+  NemotronH(const Json& config, const std::vector<LayerConfig>& layers) {
     refuse_variants(config);
-    dims_ = read_dims(config, static_cast<int64_t>(words_.size()));
+    dims_ = read_dims(config, static_cast<int64_t>(layers.size()));
     final_eps_ = dims_.eps;
     mamba_ = read_mamba(config, dims_);
-    if (has("moe")) moe_ = read_moe(config, dims_.hidden);
     mlp_bias_ = get_bool_or(config, "mlp_bias", false) ? Bias::Present : Bias::None;
-    if (mlp_bias_ == Bias::Present && has("moe")) fail("mlp_bias with experts is not supported");
-    widths_ = read_widths(config, std::count(words_.begin(), words_.end(), "mlp"));
     spec_ = general_spec(config, dims_);
     spec_.default_prefix = "backbone.";
     spec_.embedding = "embeddings.weight";
     spec_.final_norm = "norm_f.weight";
-    const int64_t window = find_member(config, "sliding_window") ? read_size(config, "sliding_window") : 0;
-    for (const std::string& word : words_) add_layer(word, window);
+    const auto is_mlp = [](const LayerConfig& layer) { return layer.word == "mlp"; };
+    std::vector<int64_t> widths = read_widths(config, std::count_if(layers.begin(), layers.end(), is_mlp));
+    std::reverse(widths.begin(), widths.end());
+    for (const LayerConfig& layer : layers) {
+      Json own = config;
+      own.update(layer.own);
+      if (is_mlp(layer)) {
+        if (!layer.own.contains("intermediate_size")) own["intermediate_size"] = widths.back();
+        widths.pop_back();
+      }
+      add_layer(layer.word, own);
+    }
   }
 
  private:
-  bool has(const char* word) const { return std::find(words_.begin(), words_.end(), word) != words_.end(); }
+  /// Of a layer's feed-forward: its width, or its experts.
+  struct FeedForwardSizes {
+    int64_t width = 0;
+    MoeDims moe{};
+  };
 
-  void add_layer(const std::string& word, int64_t window) {
-    if (word == "full_attention") {
-      DecoderDims alone = dims_;
-      alone.ffn = 0;
-      KvLayout& cache =
-          add_attention_layer(spec_, alone, no_rope_, window, AttentionMixer::parameters(dims_, {}) + dims_.hidden);
-      cache.name = "layers." + std::to_string(cache.layer) + ".mixer";
-      spec_.layers.back().attention.module = cache.name + ".";
-      return;
-    }
+  void add_layer(const std::string& word, const Json& config) {
+    sizes_.emplace_back();
+    if (word == "full_attention")
+      add_attention(find_member(config, "sliding_window") ? read_size(config, "sliding_window") : 0);
+    else
+      add_other(word, config, sizes_.back());
+  }
+
+  void add_attention(int64_t window) {
+    DecoderDims alone = dims_;
+    alone.ffn = 0;
+    KvLayout& cache =
+        add_attention_layer(spec_, alone, no_rope_, window, AttentionMixer::parameters(dims_, {}) + dims_.hidden);
+    cache.name = "layers." + std::to_string(cache.layer) + ".mixer";
+    spec_.layers.back().attention.module = cache.name + ".";
+  }
+
+  void add_other(const std::string& word, const Json& config, FeedForwardSizes& sizes) {
     MixerSize size;
     if (word == "linear_attention") size = Mamba2::size(mamba_);
     add_recurrent_layer(spec_, word == "linear_attention" ? LayerKind::Mamba2 : LayerKind::FeedForward, size, 0);
     LayerSpec& layer = spec_.layers.back();
     layer.parameters -= dims_.hidden;  // one norm only
     layer.activations -= 3 * dims_.hidden;
-    if (word == "moe") count_moe_layer(layer, moe_, 0);
-    if (word != "mlp") return;
-    const int64_t width = widths_[width_of_layer_.size()];
-    width_of_layer_[layer.index] = width;
-    layer.parameters += 2 * dims_.hidden * width + (mlp_bias_ == Bias::Present ? width + dims_.hidden : 0);
-    layer.activations += 2 * width;
+    if (word == "moe") {
+      if (mlp_bias_ == Bias::Present) fail("mlp_bias with experts is not supported");
+      sizes.moe = read_moe(config, dims_.hidden);
+      count_moe_layer(layer, sizes.moe, 0);
+    } else if (word == "mlp") {
+      const int64_t width = sizes.width = read_size(config, "intermediate_size");
+      layer.parameters += 2 * dims_.hidden * width + (mlp_bias_ == Bias::Present ? width + dims_.hidden : 0);
+      layer.activations += 2 * width;
+    }
   }
 
   std::unique_ptr<Block> make_block(const LayerSpec& layer, const KvLayout* cache, WeightLoader& loader,
                                     WeightBinder w) const override {
     Owned norm = loader.load_gain(w("norm.weight", {dims_.hidden}), Gain::Plain);
     WeightBinder module = w.at("mixer.");
+    const auto& [width, moe] = sizes_[static_cast<size_t>(layer.index)];
     std::unique_ptr<Mixer> mixer;
     FeedForward ffn;
     if (cache) {
       mixer = std::make_unique<AttentionMixer>(dims_, *cache, no_rope_, AttentionVariant{}, loader, module);
     } else if (layer.kind == LayerKind::Mamba2) {
       mixer = std::make_unique<Mamba2>(mamba_, loader, module);
-    } else if (const auto width = width_of_layer_.find(layer.index); width != width_of_layer_.end()) {
-      ffn.dense =
-          loader.load_mlp(projection(module, "up_proj", width->second, dims_.hidden, mlp_bias_),
-                          projection(module, "down_proj", dims_.hidden, width->second, mlp_bias_), Activation::Relu2);
+    } else if (width > 0) {
+      ffn.dense = loader.load_mlp(projection(module, "up_proj", width, dims_.hidden, mlp_bias_),
+                                  projection(module, "down_proj", dims_.hidden, width, mlp_bias_), Activation::Relu2);
     } else {
-      ffn.moe.emplace(moe_, load_moe(moe_, {.choice_bias = "gate.e_score_correction_bias"}, loader, module));
+      ffn.moe.emplace(moe, load_moe(moe, {.choice_bias = "gate.e_score_correction_bias"}, loader, module));
     }
     return std::make_unique<Block1>(std::move(norm), dims_.eps, std::move(mixer), std::move(ffn));
   }
 
-  std::vector<std::string> words_;
   DecoderDims dims_{};
   RopeSpec no_rope_;
   Mamba2Dims mamba_{};
-  MoeDims moe_{};
   Bias mlp_bias_ = Bias::None;
-  std::vector<int64_t> widths_;            // of the feed-forward layers, in order
-  std::map<int, int64_t> width_of_layer_;  // by layer
+  std::vector<FeedForwardSizes> sizes_;  // by layer
 };
 
 }  // namespace
 
-std::unique_ptr<Model> parse_nemotron_h(const Json& config) { return std::make_unique<NemotronH>(config); }
+std::unique_ptr<Model> parse_nemotron_h(const Json& config) {
+  return std::make_unique<NemotronH>(config, read_layers(config));
+}
+std::unique_ptr<Model> parse_nemotron_h_puzzle(const Json& config) {
+  Json common = config;
+  common.erase("block_configs");
+  return std::make_unique<NemotronH>(common, read_block_configs(config));
+}
 
 }  // namespace kvcal

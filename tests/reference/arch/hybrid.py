@@ -102,6 +102,28 @@ def nemotron_h(r: Dice):
     return out
 
 
+def nemotron_h_puzzle(r: Dice):
+    """Layers of Nemotron-H with values of their own, some of them as all have them."""
+    out = nemotron_h(r)
+    moe = {key: out.pop(key) for key in ("n_routed_experts", "num_experts_per_tok", "n_group", "topk_group",
+                                         "moe_intermediate_size", "moe_shared_expert_intermediate_size") if key in out}
+    out.pop("moe_latent_size", None)  # servers differ where a block has null instead
+
+    def block(word: str) -> dict:
+        if word == LINEAR:
+            return dict(block_type="mamba")
+        if word == FULL:
+            return dict(block_type="attention", **r.some(sliding_window=(None, r.window(), r.window())))
+        if word == "mlp":
+            return dict(block_type="mlp", intermediate_size=r.choice((20, 37, 64)))
+        own = dict(moe, **r.some(moe_latent_size=(None, 12), routed_scaling_factor=(1.5, 0.5)))
+        if r.flag(0.7):
+            own.update(r.groups("n_routed_experts", "num_experts_per_tok"), moe_intermediate_size=r.choice((9, 12, 24)))
+        return dict(own, block_type="moe")
+
+    return dict(out, block_configs=[block(word) for word in out["layers_block_type"]])
+
+
 def zamba2(r: Dice):
     heads = r.choice((2, 4))
     hidden = heads * r.choice((4, 6, 8))
@@ -200,7 +222,7 @@ def kimi_linear(r: Dice):
 CLASSES = {
     "BambaForCausalLM": bamba, "GraniteMoeHybridForCausalLM": granite_hybrid, "FalconH1ForCausalLM": falcon_h1,
     "JambaForCausalLM": jamba, "Lfm2ForCausalLM": lfm2, "Lfm2MoeForCausalLM": lfm2_moe,
-    "NemotronHForCausalLM": nemotron_h, "Zamba2ForCausalLM": zamba2, "MiniMaxForCausalLM": minimax,
+    "NemotronHForCausalLM": nemotron_h, "NemotronHPuzzleForCausalLM": nemotron_h_puzzle, "Zamba2ForCausalLM": zamba2, "MiniMaxForCausalLM": minimax,
     "Qwen3NextForCausalLM": qwen3_next, "Qwen3_5ForCausalLM": qwen3_5, "Qwen3_5MoeForCausalLM": qwen3_5_moe,
     "KimiLinearForCausalLM": kimi_linear, "OlmoHybridForCausalLM": olmo_hybrid,
 }

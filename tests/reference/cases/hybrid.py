@@ -91,6 +91,18 @@ def nemotron_ultra_as_published(config: dict) -> dict:
     return older_words("layers_block_type")(config)
 
 
+def puzzle_as_published(config: dict) -> dict:
+    """What stands in block_configs stands nowhere else."""
+    own = {key for block in config["block_configs"] for key in block}
+    config = {key: value for key, value in config.items() if key not in own | {"layers_block_type", "num_hidden_layers"}}
+    return dict(config, model_type="nemotron_h_puzzle", mtp_block_configs=[])
+
+
+def puzzle_blocks(*blocks: dict) -> dict:
+    words = dict(mamba="linear_attention", attention="full_attention")
+    return dict(block_configs=list(blocks), layers_block_type=[words.get(b["block_type"], b["block_type"]) for b in blocks])
+
+
 def exact_decays(tensors: dict) -> dict:
     """The tables of lightning attention as the reference computes them, not rounded to bf16."""
     heads, layers, block = SMALL["num_attention_heads"], MINIMAX["num_hidden_layers"], MINIMAX["block_size"]
@@ -149,6 +161,18 @@ CASES = (
            "experts without gates in a latent space, 2 of 4 groups chosen by biased sigmoids, a shared expert; the last "
            "layers own no cache; words, no number of layers; a head of its own whatever tie_word_embeddings says; " + CLAMP,
            published=nemotron_ultra_as_published, f32_tensors=("e_score_correction_bias",)),
+    hybrid("nemotron_h_puzzle", "NemotronHPuzzleForCausalLM",
+           dict(NEMOTRON, layer_norm_epsilon=0.02, **puzzle_blocks(
+               dict(block_type="mamba"),
+               dict(block_type="moe", n_routed_experts=6, num_experts_per_tok=2, moe_intermediate_size=24,
+                    moe_shared_expert_intermediate_size=40, moe_latent_size=20, routed_scaling_factor=2.5),
+               dict(block_type="attention", sliding_window=20), dict(block_type="mlp", intermediate_size=40),
+               dict(block_type="moe", n_routed_experts=4, num_experts_per_tok=1, moe_intermediate_size=17,
+                    moe_shared_expert_intermediate_size=24, routed_scaling_factor=1.5),
+               dict(block_type="attention"), dict(block_type="mlp", intermediate_size=57))),
+           "experts of other numbers, widths, shares of tokens and factors in every layer that has any, in a latent space or "
+           "not; feed-forwards of two widths, a window in one layer of two; " + CLAMP,
+           served=puzzle_as_published, f32_tensors=("e_score_correction_bias",)),
     Case("nemotron_h_moe_close", "NemotronHForCausalLM",
          dict(SMALL, **NEMOTRON, **dict(NEMOTRON_MOE, n_group=1, topk_group=1),
               layers_block_type=["linear_attention", "moe", "full_attention"]),
