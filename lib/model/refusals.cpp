@@ -18,8 +18,6 @@ constexpr std::string_view kAlibi = "its attention is biased by distance (ALiBi)
 constexpr std::string_view kStateOnly = "its layers keep only recurrent state, so there is no KV cache to calibrate";
 constexpr std::array kRefusals = {
     Refusal{"BloomForCausalLM", kAlibi},
-    Refusal{"DeciLMForCausalLM",
-            "its layers have different head counts, or a linear layer instead of attention, or none"},
     Refusal{"DeepseekV4ForCausalLM",
             "its layers cache compressed entries beside a window, and no server takes a scale for them"},
     Refusal{"FalconMambaForCausalLM", kStateOnly},

@@ -5,6 +5,8 @@ import copy
 
 import torch
 import transformers
+from torch import nn
+from transformers.models.llama.modeling_llama import LlamaAttention, LlamaMLP, LlamaRMSNorm
 from transformers.models.nemotron_h.modeling_nemotron_h import NemotronHBlock
 
 
@@ -44,4 +46,45 @@ class NemotronHPuzzleForCausalLM(transformers.NemotronHForCausalLM):
         self.post_init()
 
 
-CLASSES = {"NemotronHPuzzleForCausalLM": NemotronHPuzzleForCausalLM}
+class DeciLayer(nn.Module):
+    """A layer of Llama with its own number of key heads and width; with neither, one branch, or none."""
+
+    def __init__(self, config, block: dict, layer_idx: int):
+        super().__init__()
+        attention, ffn = block["attention"], block["ffn"]
+        if not attention["no_op"]:
+            own = own_config(config, dict(num_key_value_heads=config.num_attention_heads // attention["n_heads_in_group"]))
+            self.self_attn = LlamaAttention(own, layer_idx)
+            self.input_layernorm = LlamaRMSNorm(config.hidden_size, eps=config.rms_norm_eps)
+        if not ffn["no_op"]:
+            width = ffn.get("intermediate_size") or width_of(ffn["ffn_mult"], config.hidden_size)
+            self.mlp = LlamaMLP(own_config(config, dict(intermediate_size=width)))
+            self.post_attention_layernorm = LlamaRMSNorm(config.hidden_size, eps=config.rms_norm_eps)
+
+    def forward(self, hidden_states, **kwargs):
+        if hasattr(self, "self_attn"):
+            hidden_states = hidden_states + self.self_attn(self.input_layernorm(hidden_states), **kwargs)[0]
+        if hasattr(self, "mlp"):
+            hidden_states = hidden_states + self.mlp(self.post_attention_layernorm(hidden_states))
+        return hidden_states
+
+
+def width_of(ffn_mult: float, hidden: int) -> int:
+    """As the makers' code has it: two thirds of so many times the hidden size, twice, up to a multiple of 256."""
+    return -(-int(2 * ffn_mult * hidden / 3) // 256) * 256
+
+
+class DeciLMConfig(transformers.LlamaConfig):
+    pass
+
+
+class DeciLMForCausalLM(transformers.LlamaForCausalLM):
+    config_class = DeciLMConfig
+
+    def __init__(self, config):
+        super().__init__(config)
+        self.model.layers = nn.ModuleList(DeciLayer(config, block, i) for i, block in enumerate(config.block_configs))
+        self.post_init()
+
+
+CLASSES = {"DeciLMForCausalLM": DeciLMForCausalLM, "NemotronHPuzzleForCausalLM": NemotronHPuzzleForCausalLM}

@@ -195,8 +195,8 @@ CONFIGS = {
         [run(0, 33, 8, 128)], "outer model_type of the text model, class of the wrapper"),
     "mistral3_unknown_text": (
         model("Mistral3ForConditionalGeneration", "mistral3", text_config=dict(
-            sizes(131072, 256, 512, 2, 4), model_type="mistral4"), vision_config=dict(model_type="pixtral")),
-        "unknown model_type of text_config 'mistral4'", "a text model that is not read"),
+            sizes(131072, 256, 512, 2, 4), model_type="mistral9"), vision_config=dict(model_type="pixtral")),
+        "unknown model_type of text_config 'mistral9'", "a text model that is not read"),
     "mistral_small_3_1": (
         model("Mistral3ForConditionalGeneration", "mistral3", text_config=dict(
             sizes(131072, 5120, 32768, 40, 32, 8, head_dim=128), model_type="mistral", sliding_window=None,
@@ -271,10 +271,11 @@ CONFIGS = {
     "santacoder": (model("GPTBigCodeForCausalLM", "gpt_bigcode", n_layer=24, n_head=16, n_embd=2048, multi_query=True),
                    "unknown architecture 'GPTBigCodeForCausalLM'", "one key-value head for all"),
     "nemotron_nas": (
-        model("DeciLMForCausalLM", "nemotron-nas", sizes(128256, 8192, 28672, 2, 64), block_configs=[
-            dict(attention=dict(n_heads_in_group=8, no_op=False, replace_with_linear=False)),
-            dict(attention=dict(n_heads_in_group=None, no_op=True, replace_with_linear=False))]),
-        "'DeciLMForCausalLM' is not supported: its layers have different head counts", "layers without attention"),
+        model("DeciLMForCausalLM", "nemotron-nas", dict(sizes(128256, 8192, None, 3, 64), num_key_value_heads=None), block_configs=[
+            dict(attention=dict(n_heads_in_group=8, no_op=False, replace_with_linear=False), ffn=dict(ffn_mult=2.625, no_op=False)),
+            dict(attention=dict(n_heads_in_group=None, no_op=True, replace_with_linear=False), ffn=dict(ffn_mult=0.5, no_op=False)),
+            dict(attention=dict(n_heads_in_group=16, no_op=False, replace_with_linear=False), ffn=dict(ffn_mult=None, no_op=True))]),
+        [run(0, 0, 8, 128, 0, 128), run(2, 2, 4, 128, 0, 128)], "layers without attention, or without a feed-forward"),
     "phi_3_5_moe": (
         model("PhiMoEForCausalLM", "phimoe", sizes(32064, 4096, 6400, 32, 32, 8), num_local_experts=16),
         [run(0, 31, 8, 128, 0, 128)], "another router"),

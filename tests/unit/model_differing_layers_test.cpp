@@ -118,5 +118,54 @@ TEST(NemotronHPuzzleConfig, refusals_name_the_cause) {
   expect_refusal(changed(puzzle(Json::array()), {{"block_configs", nullptr}}), "block_configs is not a list of layers");
 }
 
+Json deci(const Json& blocks, const Json& changes = Json::object()) {
+  return changed({{"architectures", {"DeciLMForCausalLM"}},
+                  {"vocab_size", 100},
+                  {"hidden_size", 64},
+                  {"intermediate_size", nullptr},
+                  {"num_attention_heads", 4},
+                  {"num_key_value_heads", nullptr},
+                  {"num_hidden_layers", blocks.size()},
+                  {"block_configs", blocks}},
+                 changes);
+}
+
+Json deci_block(const Json& attention, const Json& ffn) { return {{"attention", attention}, {"ffn", ffn}}; }
+
+const Json kNothing = {{"no_op", true}}, kPairs = {{"n_heads_in_group", 2}, {"sparsify", nullptr}},
+           kFfn = {{"ffn_mult", 2.625}, {"replace_with_linear", false}};
+
+TEST(DeciLmConfig, blocks_say_which_branches_a_layer_has) {
+  const auto model =
+      parse_model(deci({deci_block(kPairs, kFfn), deci_block(kNothing, {{"intermediate_size", 10}}),
+                        deci_block({{"n_heads_in_group", 4}}, kNothing), deci_block(kNothing, kNothing)}));
+  const ModelSpec& spec = model->spec();
+  ASSERT_EQ(spec.layers.size(), 4u);
+  ASSERT_EQ(spec.caches.size(), 2u);
+  EXPECT_EQ(spec.caches[0].n_kv_heads, 2);
+  EXPECT_EQ(spec.caches[1].n_kv_heads, 1);
+  EXPECT_EQ(spec.caches[1].layer, 2);
+  EXPECT_EQ(spec.layers[1].kind, LayerKind::FeedForward);
+  EXPECT_EQ(spec.layers[0].parameters, 64 * (2 * 64 + 2 * 32) + 64 + 3 * 64 * 256 + 64) << "2.625 makes 112, up to 256";
+  EXPECT_EQ(spec.layers[1].parameters, 3 * 64 * 10 + 64);
+  EXPECT_EQ(spec.layers[2].parameters, 64 * (2 * 64 + 2 * 16) + 64);
+  EXPECT_EQ(spec.layers[3].parameters, 0);
+}
+
+TEST(DeciLmConfig, refusals_name_the_cause) {
+  const auto refused = [](const Json& block, const std::string& part) {
+    expect_refusal(deci(Json::array({block})), part);
+  };
+  refused(deci_block({{"replace_with_linear", true}}, kFfn),
+          "block_configs[0].attention.replace_with_linear is true, which servers do not read");
+  refused(deci_block({{"n_heads_in_group", 2}, {"window_length", 512}}, kFfn), "window_length is 512");
+  refused(deci_block({{"n_heads_in_group", 3}}, kFfn), "n_heads_in_group is 3, expected a divisor of 4");
+  refused(deci_block(kPairs, {{"ffn_mult", 2}, {"hidden_act", "gelu"}}), "ffn.hidden_act is 'gelu'");
+  refused(deci_block(kPairs, {{"ffn_mult", 0}}), "ffn_mult is 0.0, expected");
+  refused(deci_block(kNothing, kFfn), "no layer in block_configs attends");
+  refused({{"attention", kPairs}}, "block_configs[0] has no ffn that is an object");
+  expect_refusal(deci({deci_block(kPairs, kFfn)}, {{"num_hidden_layers", 2}}), "is not a list of 2 layers");
+}
+
 }  // namespace
 }  // namespace kvcal

@@ -2,6 +2,7 @@
 
 from cases.dense import as_phi4mm, beside_adapters
 from cases.gemma import below_language_model, gemma3n_weights, gemma4_weights, in_gemma3n_wrapper, small_embeddings
+from cases.llama_qwen import deci_block
 from dice import FULL, SLIDING, Dice
 
 
@@ -9,6 +10,17 @@ def llama(r: Dice):
     s = r.sizes()
     return dict(s, **r.tied(), **r.some(attention_bias=(True, False), mlp_bias=(True, False)),
                 rope_parameters=r.rope(r.width(s)))
+
+
+def decilm(r: Dice):
+    """At least one layer attends."""
+    s = r.sizes()
+    heads, n = s["num_attention_heads"], s["num_hidden_layers"]
+    groups = [r.choice([0] + [k for k in range(1, heads + 1) if heads % k == 0]) for _ in range(n)]
+    groups[r.randrange(n)] = heads
+    widths = ({}, dict(intermediate_size=20), dict(intermediate_size=37), dict(ffn_mult=0.3), dict(ffn_mult=14.0))
+    return dict(s, **r.tied(), **r.some(attention_bias=(True, False), mlp_bias=(True, False)),
+                rope_parameters=r.rope(r.width(s)), block_configs=[deci_block(group, **r.choice(widths)) for group in groups])
 
 
 def internlm3(r: Dice):
@@ -263,7 +275,7 @@ def gemma4(r: Dice):
 
 
 CLASSES = {
-    "LlamaForCausalLM": llama, "ArceeForCausalLM": arcee, "ApertusForCausalLM": apertus,
+    "LlamaForCausalLM": llama, "DeciLMForCausalLM": decilm, "ArceeForCausalLM": arcee, "ApertusForCausalLM": apertus,
     "InternLM3ForCausalLM": internlm3, "IQuestCoderForCausalLM": llama, "LLaMAForCausalLM": llama,
     "TeleChat3ForCausalLM": llama, "MistralForCausalLM": mistral, "MinistralForCausalLM": ministral,
     "Ministral3ForCausalLM": ministral3, "Qwen2ForCausalLM": qwen2, "Qwen3ForCausalLM": qwen3,

@@ -37,6 +37,21 @@ def internlm3_as_published(config: dict) -> dict:
     return {names.get(key, key): value for key, value in config.items()}
 
 
+def decilm_as_published(config: dict) -> dict:
+    """DeciLM as published: nothing that a block says stands outside, and each has more keys, all null or false."""
+    config = legacy_rope(scaling={k: v for k, v in config["rope_parameters"].items() if k != "rope_theta"})(config)
+    attention = dict(num_sink_tokens=None, replace_with_linear=False, sparsify=None, unshifted_sink=False, window_length=None)
+    blocks = [dict(attention=dict(attention, n_heads_in_group=None) | block["attention"],
+                   ffn=dict(replace_with_linear=False, sparsify=None) | block["ffn"]) for block in config["block_configs"]]
+    return dict(config, model_type="nemotron-nas", num_key_value_heads=None, intermediate_size=None, block_configs=blocks)
+
+
+def deci_block(group: int, **ffn) -> dict:
+    """Without heads in a group no attention, without a width no feed-forward."""
+    attention = dict(no_op=False, n_heads_in_group=group) if group else dict(no_op=True)
+    return dict(attention=attention, ffn=dict(ffn, no_op=not ffn))
+
+
 ALIAS = dict(DENSE, num_hidden_layers=1, rms_norm_eps=0.02, rope_parameters=rope(1e4))
 
 def as_mimo(config: dict) -> dict:
@@ -56,6 +71,12 @@ CASES = (
          "Llama under another name of the class; biases on q, k, v, o by `bias`", lengths=(7, 65),
          served=lambda config: dict({k: v for k, v in config.items() if k != "attention_bias"},
                                     architectures=["TeleChat3ForCausalLM"], model_type="telechat3", bias=True)),
+    Case("decilm", "DeciLMForCausalLM",
+         dict(DENSE, hidden_size=32, num_hidden_layers=6, rms_norm_eps=0.02, attention_bias=True, rope_parameters=dict(LLAMA3, rope_theta=1e4),
+              block_configs=[deci_block(2, ffn_mult=0.5), deci_block(0, intermediate_size=56), deci_block(4), deci_block(0),
+                             deci_block(1, intermediate_size=40), deci_block(0, intermediate_size=40)]),
+         "layers with two, one and four key heads, a layer without attention, one without feed-forward, one without either; "
+         "a width given by a factor (rounded up to 256); biases; keys as published", lengths=(7, 65), served=decilm_as_published),
     Case("llama", "LlamaForCausalLM", dict(DENSE, rms_norm_eps=0.03, rope_parameters=rope(1e4)),
          "plain rope, grouped queries, head_dim from hidden / heads, untied head, an epsilon that is felt; old config "
          "form",

@@ -1,0 +1,160 @@
+// DeciLMForCausalLM (Nemotron Super and Ultra of the Llama line): layers of Llama of which each has its own number of
+// key-value heads and its own width, or no attention, or no feed-forward (docs/model-notes.md, "DeciLM").
+#include <algorithm>
+#include <optional>
+
+#include "model/archs/archs.h"
+#include "model/decoder_model.h"
+#include "model/mixer.h"
+#include "model/rope.h"
+#include "model/self_attention.h"
+
+namespace kvcal {
+namespace {
+
+constexpr DecoderDefaults kDefaults = {.vocab = 32000,
+                                       .hidden = 4096,
+                                       .ffn = 11008,
+                                       .n_layers = 32,
+                                       .n_heads = 32,
+                                       .n_kv_heads = 0,
+                                       .head_dim = 0,
+                                       .max_positions = 2048,
+                                       .layers_differ = true};
+
+/// What a layer has of both branches: 0 = nothing.
+struct DeciLayer {
+  int64_t n_kv_heads = 0, ffn = 0;
+};
+
+struct DeciBlock final : Block {
+  float eps;
+  Owned attn_norm, ffn_norm;  // [hidden], or absent
+  std::optional<SelfAttention> attention;
+  std::optional<GluMlp> mlp;
+
+  /// `dims` are the layer's own; `layout` is null where it does not attend.
+  DeciBlock(const DecoderDims& dims, const KvLayout* layout, const RopeSpec& rope, const AttentionForm& form,
+            Bias mlp_bias, WeightLoader& loader, WeightBinder w)
+      : eps(dims.eps) {
+    const auto gain = [&](const char* name) { return loader.load_gain(w(name, {dims.hidden}), Gain::Plain); };
+    if (layout) {
+      attn_norm = gain("input_layernorm.weight");
+      attention.emplace(dims, *layout, rope, form, loader, w);
+    }
+    if (dims.ffn == 0) return;
+    ffn_norm = gain("post_attention_layernorm.weight");
+    mlp.emplace(loader, w.at("mlp."), dims.hidden, dims.ffn, mlp_bias);
+  }
+
+  Tensor forward(Ops& op, const Tensor& x, const Batch& batch, LayerStates& states, KvTap& tap, Tail tail) override {
+    Tensor y = x;
+    if (attention) {
+      const Tensor mixed = attention->forward(op, op.rms_norm(x, attn_norm, eps), batch, states, tap, tail);
+      if (tail == Tail::Skip) return x;
+      y = op.add(x, mixed);
+    }
+    return mlp ? op.add(y, mlp->forward(op, op.rms_norm(y, ffn_norm, eps))) : y;
+  }
+};
+
+/// An object of a layer's block, without keys that mean something beyond `known`: servers do not read those.
+const Json& branch_of(const Json& block, const char* name, const std::string& layer,
+                      std::initializer_list<std::string_view> known) {
+  const Json* branch = block.is_object() ? find_member(block, name) : nullptr;
+  if (!branch || !branch->is_object()) fail(layer + " has no " + name + " that is an object");
+  for (const auto& [key, value] : branch->items())
+    if (std::ranges::find(known, key) == known.end() && !value.is_null() && value != false)
+      fail(layer + "." + name + "." + key + " is " + value.dump() + ", which servers do not read");
+  return *branch;
+}
+
+int64_t read_kv_heads(const Json& attention, const std::string& layer, int64_t n_heads) {
+  if (get_bool_or(attention, "no_op", false)) return 0;
+  const int64_t group = read_size(attention, "n_heads_in_group");
+  if (n_heads % group != 0)
+    fail(layer + ".attention.n_heads_in_group is " + std::to_string(group) + ", expected a divisor of " +
+         std::to_string(n_heads) + ", num_attention_heads");
+  return n_heads / group;
+}
+
+/// Given, or else two thirds of ffn_mult times the hidden size, twice, up to a multiple of 256.
+int64_t read_width(const Json& ffn, const std::string& layer, int64_t hidden) {
+  if (get_bool_or(ffn, "no_op", false)) return 0;
+  if (const std::string act = get_string_or(ffn, "hidden_act", "silu"); act != "silu")
+    fail(layer + ".ffn.hidden_act is " + quoted(act) + "; this architecture is read with 'silu' only");
+  if (!find_member(ffn, "ffn_mult")) return read_size(ffn, "intermediate_size");
+  constexpr int64_t kMultiple = 256;
+  const double mult = get_number_or(ffn, "ffn_mult", 0);
+  if (!(mult > 0 && mult < 1024)) fail(layer + ".ffn.ffn_mult is " + Json(mult).dump() + ", expected (0, 1024)");
+  const auto width = static_cast<int64_t>(2 * mult * static_cast<double>(hidden) / 3);
+  return std::max<int64_t>(1, (width + kMultiple - 1) / kMultiple) * kMultiple;
+}
+
+std::vector<DeciLayer> read_layers(const Json& text, const DecoderDims& dims) {
+  const Json* list = find_member(text, "block_configs");
+  if (!list || !list->is_array() || static_cast<int64_t>(list->size()) != dims.n_layers)
+    fail("block_configs is not a list of " + std::to_string(dims.n_layers) + " layers (num_hidden_layers)");
+  std::vector<DeciLayer> layers;
+  for (const Json& block : *list) {
+    const std::string layer = "block_configs[" + std::to_string(layers.size()) + "]";
+    const Json& attention = branch_of(block, "attention", layer, {"no_op", "n_heads_in_group"});
+    const Json& ffn = branch_of(block, "ffn", layer, {"no_op", "ffn_mult", "intermediate_size", "hidden_act"});
+    layers.push_back({read_kv_heads(attention, layer, dims.n_heads), read_width(ffn, layer, dims.hidden)});
+  }
+  return layers;
+}
+
+class DeciLm final : public DecoderModel {
+ public:
+  explicit DeciLm(const Json& config) : dims_(read_decoder_dims(config, kDefaults)) {
+    const Json& text = text_config(config);
+    rope_ = read_rope(text, dims_.head_dim, {});
+    const bool biased = get_bool_or(text, "attention_bias", false) || get_bool_or(text, "bias", false);
+    form_.o = biased ? Bias::Present : Bias::None;
+    form_.qkv = get_bool_or(text, "qkv_bias", biased) ? Bias::Present : Bias::None;
+    mlp_bias_ = get_bool_or(text, "mlp_bias", false) ? Bias::Present : Bias::None;
+    spec_ = general_spec(config, dims_);
+    final_eps_ = dims_.eps;
+    layers_ = read_layers(text, dims_);
+    for (const DeciLayer& layer : layers_) add_layer(dims_of(layer));
+    if (spec_.caches.empty()) fail("no layer in block_configs attends, so there is no KV cache to calibrate");
+  }
+
+ private:
+  DecoderDims dims_of(const DeciLayer& layer) const {
+    DecoderDims d = dims_;
+    d.n_kv_heads = layer.n_kv_heads;
+    d.ffn = layer.ffn;
+    return d;
+  }
+
+  void add_layer(const DecoderDims& d) {
+    const int64_t bias = mlp_bias_ == Bias::Present ? 2 * d.ffn + d.hidden : 0;
+    const int64_t mlp = d.ffn > 0 ? 3 * d.hidden * d.ffn + bias + d.hidden : 0;
+    if (d.n_kv_heads > 0) {
+      add_attention_layer(spec_, d, rope_, 0, attention_parameters(d, form_) + d.hidden + mlp);
+    } else {
+      add_recurrent_layer(spec_, LayerKind::FeedForward, {}, d.ffn);
+      spec_.layers.back().parameters = mlp;
+    }
+  }
+
+  std::unique_ptr<Block> make_block(const LayerSpec& layer, const KvLayout* cache, WeightLoader& loader,
+                                    WeightBinder w) const override {
+    const DecoderDims own = dims_of(layers_[static_cast<size_t>(layer.index)]);
+    return std::make_unique<DeciBlock>(own, cache, rope_, form_, mlp_bias_, loader, w);
+  }
+
+  DecoderDims dims_;
+  RopeSpec rope_;
+  AttentionForm form_;
+  Bias mlp_bias_ = Bias::None;
+  std::vector<DeciLayer> layers_;
+};
+
+}  // namespace
+
+std::unique_ptr<Model> parse_decilm(const Json& config) { return std::make_unique<DeciLm>(config); }
+
+}  // namespace kvcal
