@@ -98,6 +98,7 @@ constexpr std::array kClasses = {
     ClassLine{"Cohere2ForCausalLM", {"mapped", "", true}, {"renaming late", "", true}},
     ClassLine{"Cohere2MoeForCausalLM", {"mapped", "models/cohere2_moe.py"}, {"native, quiet", "models/cohere2_moe.py"}},
     ClassLine{"CohereForCausalLM", {"mapped", "", true}, {"renaming late", "", true}},
+    ClassLine{"CwmForCausalLM", {"mapped", "models/transformers/base.py"}, {"fallback", "models/transformers.py"}},
     ClassLine{"DeciLMForCausalLM", {"mapped", "models/nemotron_nas.py"}, {"renaming", "models/nemotron_nas.py"}},
     ClassLine{"DeepseekForCausalLM", {"mapped", "models/deepseek_v2.py"}, {"native or crash", "models/deepseek.py"}},
     ClassLine{"DeepseekOCR2ForCausalLM",

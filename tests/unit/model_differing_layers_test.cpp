@@ -167,5 +167,19 @@ TEST(DeciLmConfig, refusals_name_the_cause) {
   expect_refusal(deci({deci_block(kPairs, kFfn)}, {{"num_hidden_layers", 2}}), "is not a list of 2 layers");
 }
 
+Json cwm(const Json& changes = Json::object()) {
+  return changed({{"architectures", {"CwmForCausalLM"}}, {"num_hidden_layers", 6}, {"sliding_window", 9}}, changes);
+}
+
+TEST(CwmConfig, every_fourth_layer_from_the_first_one_on_sees_all) {
+  EXPECT_EQ(kinds(cwm()).windows, (std::vector<int64_t>{0, 9, 9, 9, 0, 9}));
+  EXPECT_EQ(kinds(cwm({{"sliding_window", nullptr}})).windows, std::vector<int64_t>(6, 0));
+}
+
+TEST(CwmConfig, refusals_name_the_cause) {
+  expect_refusal(cwm({{"rope_theta", 5e5}}), "rope_theta is 500000.0 and there is no rope_scaling");
+  expect_refusal(cwm({{"attention_bias", true}}), "attention_bias is true");
+}
+
 }  // namespace
 }  // namespace kvcal

@@ -17,6 +17,7 @@
   LINE("Cohere2ForCausalLM", parse_cohere2)                             \
   LINE("Cohere2MoeForCausalLM", parse_cohere2_moe)                      \
   LINE("CohereForCausalLM", parse_cohere)                               \
+  LINE("CwmForCausalLM", parse_cwm)                                     \
   LINE("DeciLMForCausalLM", parse_decilm)                               \
   LINE("DeepseekForCausalLM", parse_deepseek)                           \
   LINE("DeepseekOCR2ForCausalLM", parse_deepseek_ocr)                   \

@@ -36,6 +36,16 @@ def arcee(r: Dice):
                 rope_parameters=r.rope(r.width(s)))
 
 
+def cwm(r: Dice):
+    s = r.sizes()
+    out = dict(s, **r.tied(), **r.some(mlp_bias=(True, False)), bos_token_id=1, sliding_window=r.window(), head_dim=r.choice((8, 12, 16)))
+    if r.flag(0.7):
+        out["layer_types"] = r.layer_types(s["num_hidden_layers"])
+    if r.flag(0.8):
+        out["rope_parameters"] = r.rope(out["head_dim"])
+    return out
+
+
 def apertus(r: Dice):
     s = r.sizes(explicit=False)
     return dict(s, **r.tied(), **r.some(attention_bias=(True, False)), rope_parameters=r.rope(r.width(s)))
@@ -275,7 +285,7 @@ def gemma4(r: Dice):
 
 
 CLASSES = {
-    "LlamaForCausalLM": llama, "DeciLMForCausalLM": decilm, "ArceeForCausalLM": arcee, "ApertusForCausalLM": apertus,
+    "LlamaForCausalLM": llama, "DeciLMForCausalLM": decilm, "CwmForCausalLM": cwm, "ArceeForCausalLM": arcee, "ApertusForCausalLM": apertus,
     "InternLM3ForCausalLM": internlm3, "IQuestCoderForCausalLM": llama, "LLaMAForCausalLM": llama,
     "TeleChat3ForCausalLM": llama, "MistralForCausalLM": mistral, "MinistralForCausalLM": ministral,
     "Ministral3ForCausalLM": ministral3, "Qwen2ForCausalLM": qwen2, "Qwen3ForCausalLM": qwen3,

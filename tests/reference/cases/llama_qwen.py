@@ -52,6 +52,11 @@ def deci_block(group: int, **ffn) -> dict:
     return dict(attention=attention, ffn=dict(ffn, no_op=not ffn))
 
 
+def cwm_silent(config: dict) -> dict:
+    """Without what the class's defaults say."""
+    return {key: value for key, value in config.items() if key not in ("layer_types", "rope_parameters", "mlp_bias")}
+
+
 ALIAS = dict(DENSE, num_hidden_layers=1, rms_norm_eps=0.02, rope_parameters=rope(1e4))
 
 def as_mimo(config: dict) -> dict:
@@ -77,6 +82,16 @@ CASES = (
                              deci_block(1, intermediate_size=40), deci_block(0, intermediate_size=40)]),
          "layers with two, one and four key heads, a layer without attention, one without feed-forward, one without either; "
          "a width given by a factor (rounded up to 256); biases; keys as published", lengths=(7, 65), served=decilm_as_published),
+    Case("cwm", "CwmForCausalLM",
+         dict(DENSE, bos_token_id=1, head_dim=12, num_hidden_layers=3, rms_norm_eps=0.02, sliding_window=20, mlp_bias=True,
+              layer_types=["sliding_attention", "full_attention", "sliding_attention"],
+              rope_parameters=dict(LLAMA3, rope_theta=1e4)),
+         "Llama with windows of 20 in two layers of three, biases of the feed-forward; old config form", lengths=(7, 65),
+         published=legacy_rope(scaling=dict(LLAMA3))),
+    Case("cwm_defaults", "CwmForCausalLM", dict(DENSE, bos_token_id=1, head_dim=16, hidden_size=32, intermediate_size=40, num_hidden_layers=6,
+                                                sliding_window=20),
+         "a config that is silent about layers and rotation: every fourth layer, from the first one on, sees all; scaled as "
+         "Llama 3 by the class's default", lengths=(7, 65), published=cwm_silent),
     Case("llama", "LlamaForCausalLM", dict(DENSE, rms_norm_eps=0.03, rope_parameters=rope(1e4)),
          "plain rope, grouped queries, head_dim from hidden / heads, untied head, an epsilon that is felt; old config "
          "form",
