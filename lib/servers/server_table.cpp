@@ -273,6 +273,8 @@ constexpr std::array kClasses = {
         "Step3p7ForConditionalGeneration", {"mapped", "models/step3p7.py"}, {"unwired, quiet", "models/step3p7.py"}},
     ClassLine{"TeleChat3ForCausalLM", {"mapped", "models/llama.py"}, {"fallback", "models/transformers.py"}},
     ClassLine{
+        "VaultGemmaForCausalLM", {"mapped", "models/transformers/base.py"}, {"fallback", "models/transformers.py"}},
+    ClassLine{
         "VoxtralForConditionalGeneration", {"mistral files", "models/voxtral.py"}, {"renaming", "models/voxtral.py"}},
     ClassLine{"Zamba2ForCausalLM", {"zamba2", "models/zamba2.py"}, {"fallback", "models/transformers.py"}},
 };

@@ -13,7 +13,7 @@ import differing_layers
 from cases import Case
 from json_lines import write_json
 
-ZERO_CENTRED = ("qwen3_next", "qwen3_5", "gemma", "minimax_m3", "step3p")  # model types whose norms multiply by 1 + w (except linear_attn.norm)
+ZERO_CENTRED = ("qwen3_next", "qwen3_5", "gemma", "vaultgemma", "minimax_m3", "step3p")  # model types whose norms multiply by 1 + w (except linear_attn.norm)
 
 
 def class_of(name: str):

@@ -134,6 +134,7 @@
   LINE("Step3p5ForCausalLM", parse_step3p5)                             \
   LINE("Step3p7ForConditionalGeneration", parse_step3p5)                \
   LINE("TeleChat3ForCausalLM", parse_llama_alias)                       \
+  LINE("VaultGemmaForCausalLM", parse_vault_gemma)                      \
   LINE("VoxtralForConditionalGeneration", parse_voxtral)                \
   LINE("Zamba2ForCausalLM", parse_zamba2)
 

@@ -1,8 +1,8 @@
-// GemmaForCausalLM, Gemma2ForCausalLM, Gemma3ForCausalLM and the text part of Gemma3ForConditionalGeneration:
-// embeddings times sqrt(hidden), (1 + w) norms, gated GELU. Gemma 2 and 3 norm what a branch adds, slide in most layers
-// and scale queries by a number of their own; Gemma 2 caps logits, Gemma 3 norms q and k and turns its sliding layers
-// by another base (docs/model-notes.md, "Gemma"). The tokens of an image see all of it, in every layer, within the
-// window.
+// GemmaForCausalLM, Gemma2ForCausalLM, Gemma3ForCausalLM, the text part of Gemma3ForConditionalGeneration, and
+// VaultGemmaForCausalLM: embeddings times sqrt(hidden), (1 + w) norms, gated GELU. All but the first slide in most
+// layers and scale queries by a number of their own. Gemma 2 and 3 norm what a branch adds, VaultGemma does not; Gemma
+// 2 and VaultGemma cap logits, Gemma 3 norms q and k and turns its sliding layers by another base (docs/model-notes.md,
+// "Gemma"). The tokens of an image see all of it, in every layer, within the window.
 #include <cmath>
 
 #include "model/archs/archs.h"
@@ -13,9 +13,10 @@
 namespace kvcal {
 namespace {
 
-/// What tells the three generations apart.
+/// What tells the generations apart.
 struct Generation {
   DecoderDefaults defaults;
+  bool tuned;  // has query_pre_attn_scalar and final_logit_softcapping
   bool branch_norms, qk_norm;
   bool caps_attention;               // else attn_logit_softcapping means nothing
   double attention_cap, logits_cap;  // where the config is silent; 0 = none
@@ -27,11 +28,13 @@ constexpr Generation kFirst = {
     false,
     false,
     false,
+    false,
     0,
     0,
     1};
 constexpr Generation kSecond = {
     {256000, 2304, 9216, 26, 8, 4, 256, 8192, true, Activation::GeluTanh, "hidden_activation"},
+    true,
     true,
     false,
     true,
@@ -42,10 +45,14 @@ constexpr Generation kThird = {
     {262208, 2304, 9216, 26, 8, 4, 256, 131072, true, Activation::GeluTanh, "hidden_activation"},
     true,
     true,
+    true,
     false,
     0,
     0,
     6};
+constexpr Generation kVault = {kSecond.defaults,   kSecond.tuned,          false,
+                               kSecond.qk_norm,    kSecond.caps_attention, kSecond.attention_cap,
+                               kSecond.logits_cap, kSecond.period};
 constexpr double kDefaultQueryScalar = 256;
 constexpr int64_t kDefaultWindow = 4096;
 
@@ -53,6 +60,7 @@ struct GemmaConfig {
   DecoderDims dims;
   Bias bias;
   bool branch_norms, qk_norm;
+  const char* ffn_norm;  // its name
   float attention_cap;
   RopeSpec full_rope, sliding_rope;
 
@@ -79,12 +87,10 @@ struct GemmaBlock final : Block {
     const auto gain = [&](const std::string& name, int64_t n) { return loader.load_gain(w(name, {n}), Gain::OnePlus); };
     const int64_t hidden = c.dims.hidden;
     attn_norm = gain("input_layernorm.weight", hidden);
+    ffn_norm = gain(c.ffn_norm, hidden);
     if (c.branch_norms) {
       attn_out_norm = gain("post_attention_layernorm.weight", hidden);
-      ffn_norm = gain("pre_feedforward_layernorm.weight", hidden);
       ffn_out_norm = gain("post_feedforward_layernorm.weight", hidden);
-    } else {
-      ffn_norm = gain("post_attention_layernorm.weight", hidden);
     }
     if (!c.qk_norm) return;
     q_norm = gain("self_attn.q_norm.weight", c.dims.head_dim);
@@ -139,17 +145,18 @@ class Gemma final : public DecoderModel {
   Gemma(const Json& config, const Generation& g) {
     const Json& text = text_config(config);
     refuse_bidirectional(text);
-    if (!g.branch_norms) check_first_activation(text);
+    if (!g.tuned) check_first_activation(text);
     c_.dims = read_decoder_dims(config, g.defaults);
     c_.bias = get_bool_or(text, "attention_bias", false) ? Bias::Present : Bias::None;
     c_.branch_norms = g.branch_norms;
     c_.qk_norm = g.qk_norm;
+    c_.ffn_norm = g.tuned ? "pre_feedforward_layernorm.weight" : "post_attention_layernorm.weight";
     c_.attention_cap = g.caps_attention ? read_cap(text, "attn_logit_softcapping", g.attention_cap) : 0;
     c_.full_rope = read_rope_of(text, c_.dims, g, false);
     c_.sliding_rope = read_rope_of(text, c_.dims, g, true);
     final_gain_ = Gain::OnePlus;
     final_eps_ = c_.dims.eps;
-    if (g.branch_norms) logits_.cap = read_cap(text, "final_logit_softcapping", g.logits_cap);
+    if (g.tuned) logits_.cap = read_cap(text, "final_logit_softcapping", g.logits_cap);
     spec_ = general_spec(config, c_.dims);
     add_layers(text, g);
     spec_.images_seen_whole = !spec_.placeholders.empty();
@@ -177,10 +184,10 @@ class Gemma final : public DecoderModel {
     for (const int64_t window : read_windows(text, d.n_layers, g)) {
       KvLayout& cache = add_attention_layer(spec_, d, window > 0 ? c_.sliding_rope : c_.full_rope, window, parameters);
       if (g.qk_norm) spec_.layers.back().attention.norm = HeadNorm::OnePlusGain;
-      if (!g.branch_norms) continue;
-      cache.softmax_scale = 1 / std::sqrt(scalar);
-      cache.normed_output = true;
+      if (g.tuned) cache.softmax_scale = 1 / std::sqrt(scalar);
       cache.capped_logits = c_.attention_cap > 0;
+      if (!g.branch_norms) continue;
+      cache.normed_output = true;
       spec_.layers.back().activations += 2 * d.hidden;  // the two norms of what is added
     }
   }
@@ -192,6 +199,7 @@ class Gemma final : public DecoderModel {
 
 std::unique_ptr<Model> parse_gemma(const Json& config) { return std::make_unique<Gemma>(config, kFirst); }
 std::unique_ptr<Model> parse_gemma2(const Json& config) { return std::make_unique<Gemma>(config, kSecond); }
+std::unique_ptr<Model> parse_vault_gemma(const Json& config) { return std::make_unique<Gemma>(config, kVault); }
 std::unique_ptr<Model> parse_gemma3(const Json& config) { return std::make_unique<Gemma>(config, kThird); }
 
 }  // namespace kvcal

@@ -293,12 +293,12 @@ CLASSES = {
     "GraniteForCausalLM": granite, "SeedOssForCausalLM": seed_oss, "GlmForCausalLM": glm, "Glm4ForCausalLM": glm,
     "Exaone4ForCausalLM": exaone4, "HunYuanDenseV1ForCausalLM": hunyuan_dense, "CohereForCausalLM": cohere,
     "Cohere2ForCausalLM": cohere2, "Starcoder2ForCausalLM": starcoder2, "Ernie4_5ForCausalLM": ernie4_5,
-    "GemmaForCausalLM": gemma, "Gemma2ForCausalLM": gemma2, "Gemma3ForCausalLM": gemma3, "Gemma4ForCausalLM": gemma4,
+    "GemmaForCausalLM": gemma, "Gemma2ForCausalLM": gemma2, "VaultGemmaForCausalLM": gemma2, "Gemma3ForCausalLM": gemma3, "Gemma4ForCausalLM": gemma4,
     "Gemma3nForCausalLM": gemma3n, "Gemma3nForConditionalGeneration": gemma3n,
 }
 SERVED = {"Phi4MMForCausalLM": (as_phi4mm, beside_adapters),
           "Gemma3nForConditionalGeneration": (in_gemma3n_wrapper, below_language_model)}  # as in moe.py
-WEIGHTS = {"GemmaForCausalLM": small_embeddings, "Gemma2ForCausalLM": small_embeddings,
+WEIGHTS = {"GemmaForCausalLM": small_embeddings, "Gemma2ForCausalLM": small_embeddings, "VaultGemmaForCausalLM": small_embeddings,
            "Gemma3ForCausalLM": small_embeddings, "Gemma3nForCausalLM": gemma3n_weights,
            "Gemma3nForConditionalGeneration": gemma3n_weights,
            "Gemma4ForCausalLM": gemma4_weights}

@@ -164,6 +164,12 @@ CASES = (
          "layers 0 and 2 slide over 20 keys without layer_types, soft-caps that are felt in attention and logits, "
          "query_pre_attn_scalar is not head_dim, norms of what a branch adds; old config form",
          lengths=LENGTHS, published=gemma2_as_published, weights=small_embeddings),
+    Case("vault_gemma", "VaultGemmaForCausalLM",
+         dict(GEMMA, num_hidden_layers=4, query_pre_attn_scalar=24, sliding_window=20, attn_logit_softcapping=2.5,
+              final_logit_softcapping=8.0, rms_norm_eps=0.02, rope_parameters=rope(1e4)),
+         "as Gemma 2, but without norms of what a branch adds: layers 0 and 2 slide over 20 keys without layer_types, soft-caps "
+         "that are felt, query_pre_attn_scalar is not head_dim; old config form",
+         lengths=LENGTHS, published=gemma2_as_published, weights=small_embeddings),
     Case("gemma3", "Gemma3ForCausalLM",
          dict(GEMMA, num_hidden_layers=4, query_pre_attn_scalar=24, sliding_window=20, attention_bias=True,
               attn_logit_softcapping=2.5, rms_norm_eps=0.02,
