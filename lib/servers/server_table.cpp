@@ -128,6 +128,7 @@ constexpr std::array kClasses = {
     ClassLine{
         "FalconForCausalLM", {"mapped, other module", "models/falcon.py"}, {"fallback", "models/transformers.py"}},
     ClassLine{"FalconH1ForCausalLM", {"mapped", "", true}, {"unwired or crash", "", true}},
+    ClassLine{"FlexOlmoForCausalLM", {"mapped", "models/transformers/base.py"}, {"fallback", "models/transformers.py"}},
     ClassLine{"GPT2LMHeadModel", {"native", "models/gpt2.py"}, {"native or crash", "models/gpt2.py"}},
     ClassLine{"GPTNeoXForCausalLM",
               {"mapped, other module", "models/transformers/base.py"},

@@ -36,6 +36,7 @@
   LINE("ExaoneMoeForCausalLM", parse_exaone_moe)                        \
   LINE("FalconForCausalLM", parse_falcon)                               \
   LINE("FalconH1ForCausalLM", parse_falcon_h1)                          \
+  LINE("FlexOlmoForCausalLM", parse_flex_olmo)                          \
   LINE("GPT2LMHeadModel", parse_gpt2)                                   \
   LINE("GPTNeoXForCausalLM", parse_gpt_neox)                            \
   LINE("Gemma2ForCausalLM", parse_gemma2)                               \

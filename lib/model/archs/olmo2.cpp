@@ -1,7 +1,7 @@
 // Olmo2ForCausalLM and Olmo3ForCausalLM: norms behind attention and feed-forward instead of before them, RMSNorm of q
 // and k over all heads together before RoPE. OLMo 3 adds windows on three layers of four; its rope scaling is meant for
-// the full layers only. OlmoHybridForCausalLM: three gated delta nets, with norms before them, to one layer of OLMo 2,
-// which need not rotate.
+// the full layers only. FlexOlmoForCausalLM: OLMo 2 with experts by softmax scores in every layer.
+// OlmoHybridForCausalLM: three gated delta nets, with norms before them, to one layer of OLMo 2, which need not rotate.
 #include "model/archs/archs.h"
 #include "model/gated_delta_net.h"
 #include "model/mixer.h"
@@ -20,7 +20,9 @@ constexpr DecoderDefaults kDefaults = {.vocab = 50304,
                                        .head_dim = 0,
                                        .max_positions = 2048,
                                        .eps = 1e-5};
-constexpr RopeDefaults kOlmo3Rope = {500000};
+constexpr RopeDefaults kOlmo3Rope = {500000}, kFlexRope = {500000};
+constexpr DecoderDefaults kFlexDefaults = {100352, 4096, 11008, 32, 32, 0, 0, 4096};
+constexpr int64_t kFlexExperts = 7, kFlexActive = 5;
 constexpr int64_t kOlmo3Window = 4096, kOlmo3Period = 4;  // every fourth layer sees all
 
 /// A norm as servers call it, and as the reference framework saves it in a hybrid.
@@ -34,6 +36,18 @@ Owned load_norm(const DecoderDims& d, const NormName& name, WeightLoader& loader
   return loader.load_gain(w(w.has(name.saved) ? name.saved : name.served, {d.hidden}), Gain::Plain);
 }
 
+/// What layers of OlmoBlock have in common.
+struct OlmoShape {
+  DecoderDims dims;
+  Bias bias;                     // of q, k, v and o
+  std::optional<MoeDims> moe{};  // instead of a dense feed-forward
+};
+
+OlmoShape read_shape(const Json& config, const DecoderDefaults& defaults) {
+  const bool biased = get_bool_or(text_config(config), "attention_bias", false);
+  return {read_decoder_dims(config, defaults), biased ? Bias::Present : Bias::None};
+}
+
 struct OlmoBlock final : Block {
   const KvLayout& s;
   const RopeSpec& rope;
@@ -41,22 +55,23 @@ struct OlmoBlock final : Block {
   LinearGroup qkv;
   Linear wo;             // [hidden, n_heads·D]
   Owned q_norm, k_norm;  // [n_heads·D], [n_kv_heads·D]
-  GluMlp mlp;
+  FeedForward ffn;
   Owned after_attn, after_ffn;  // [hidden]
 
-  OlmoBlock(const DecoderDims& d, const KvLayout& layout, const RopeSpec& r, Bias bias, WeightLoader& loader,
-            WeightBinder w)
-      : s(layout),
-        rope(r),
-        eps(d.eps),
-        qkv(load_qkv(loader, w, d, bias)),
-        wo(load_output_projection(loader, w, "self_attn.o_proj", d.hidden, {d.n_heads, d.head_dim}, bias,
-                                  OutputTo::Norm)),
-        q_norm(loader.load_gain(w("self_attn.q_norm.weight", {d.n_heads * d.head_dim}), Gain::Plain)),
-        k_norm(loader.load_gain(w("self_attn.k_norm.weight", {d.n_kv_heads * d.head_dim}), Gain::Plain)),
-        mlp(loader, w.at("mlp."), d.hidden, d.ffn),
-        after_attn(load_norm(d, kSecondNorm, loader, w)),
-        after_ffn(loader.load_gain(w("post_feedforward_layernorm.weight", {d.hidden}), Gain::Plain)) {}
+  OlmoBlock(const OlmoShape& shape, const KvLayout& layout, const RopeSpec& r, WeightLoader& loader, WeightBinder w)
+      : s(layout), rope(r), eps(shape.dims.eps), qkv(load_qkv(loader, w, shape.dims, shape.bias)) {
+    const DecoderDims& d = shape.dims;
+    wo = load_output_projection(loader, w, "self_attn.o_proj", d.hidden, {d.n_heads, d.head_dim}, shape.bias,
+                                OutputTo::Norm);
+    q_norm = loader.load_gain(w("self_attn.q_norm.weight", {d.n_heads * d.head_dim}), Gain::Plain);
+    k_norm = loader.load_gain(w("self_attn.k_norm.weight", {d.n_kv_heads * d.head_dim}), Gain::Plain);
+    if (shape.moe)
+      ffn.moe.emplace(*shape.moe, load_moe(*shape.moe, {}, loader, w.at("mlp.")));
+    else
+      ffn.dense = GluMlp(loader, w.at("mlp."), d.hidden, d.ffn).w;
+    after_attn = load_norm(d, kSecondNorm, loader, w);
+    after_ffn = loader.load_gain(w("post_feedforward_layernorm.weight", {d.hidden}), Gain::Plain);
+  }
 
   Tensor forward(Ops& op, const Tensor& x, const Batch& batch, LayerStates& states, KvTap& tap, Tail tail) override {
     const int64_t n = batch.n_tokens();
@@ -72,38 +87,47 @@ struct OlmoBlock final : Block {
     const Tensor o = attend(op, s, heads, wo, batch, states, tap, tail);
     if (!o) return x;
     const Tensor y = op.add(x, op.rms_norm(op.linear(o, wo), after_attn, eps));
-    return op.add(y, op.rms_norm(mlp.forward(op, y), after_ffn, eps));
+    return op.add(y, op.rms_norm(ffn.forward(op, y), after_ffn, eps));
   }
 };
 
 /// Adds a layer of OlmoBlock.
-void add_olmo_layer(ModelSpec& spec, const DecoderDims& d, const RopeSpec& rope, int64_t window, Bias bias) {
+void add_olmo_layer(ModelSpec& spec, const OlmoShape& shape, const RopeSpec& rope, int64_t window) {
+  const DecoderDims& d = shape.dims;
   const int64_t qk_norms = (d.n_heads + d.n_kv_heads) * d.head_dim;
-  const int64_t parameters = plain_decoder_parameters(d, {bias, bias, Bias::None}) + qk_norms;
+  const int64_t parameters = plain_decoder_parameters(d, {shape.bias, shape.bias, Bias::None}) + qk_norms;
   add_attention_layer(spec, d, rope, window, parameters).normed_output = true;
   spec.layers.back().attention.norm = HeadNorm::Gain;
   spec.layers.back().activations += d.hidden;  // two norms, no fused one
+  if (shape.moe) count_moe_layer(spec.layers.back(), *shape.moe, d.ffn);
 }
 
 class Olmo final : public AttentionModel {
  public:
   /// Layers with a window turn by `sliding`, the others by `full`.
-  Olmo(const Json& config, const RopeSpec& full, const RopeSpec& sliding, const std::vector<int64_t>& windows)
-      : AttentionModel(config, read_decoder_dims(config, kDefaults)), full_(full), sliding_(sliding) {
-    bias_ = get_bool_or(text_config(config), "attention_bias", false) ? Bias::Present : Bias::None;
-    for (const int64_t window : windows) add_olmo_layer(spec_, dims_, rope_of(window), window, bias_);
+  Olmo(const Json& config, const OlmoShape& shape, const RopeSpec& full, const RopeSpec& sliding,
+       const std::vector<int64_t>& windows)
+      : AttentionModel(config, shape.dims), shape_(shape), full_(full), sliding_(sliding) {
+    for (const int64_t window : windows) add_olmo_layer(spec_, shape_, rope_of(window), window);
   }
 
  private:
   const RopeSpec& rope_of(int64_t window) const { return window > 0 ? sliding_ : full_; }
 
   std::unique_ptr<Block> load_layer(const KvLayout& cache, WeightLoader& loader, WeightBinder w) const override {
-    return std::make_unique<OlmoBlock>(dims_, cache, rope_of(cache.window), bias_, loader, w);
+    return std::make_unique<OlmoBlock>(shape_, cache, rope_of(cache.window), loader, w);
   }
 
+  OlmoShape shape_;
   RopeSpec full_, sliding_;
-  Bias bias_ = Bias::None;
 };
+
+/// All layers see all and turn alike.
+std::unique_ptr<Model> make_even(const Json& config, const OlmoShape& shape, const RopeDefaults& defaults) {
+  const RopeSpec rope = read_rope(text_config(config), shape.dims.head_dim, defaults);
+  const std::vector<int64_t> windows(static_cast<size_t>(shape.dims.n_layers), 0);
+  return std::make_unique<Olmo>(config, shape, rope, rope, windows);
+}
 
 std::vector<int64_t> read_olmo3_windows(const Json& text, int64_t n_layers) {
   if (find_member(text, "layer_types")) return read_windows(text, n_layers, kOlmo3Window);
@@ -179,19 +203,18 @@ RopeSpec read_hybrid_rope(const Json& text, int64_t head_dim) {
 
 class OlmoHybrid final : public DecoderModel {
  public:
-  explicit OlmoHybrid(const Json& config) : dims_(read_decoder_dims(config, kHybridDefaults)) {
+  explicit OlmoHybrid(const Json& config) : shape_(read_shape(config, kHybridDefaults)) {
     const Json& text = text_config(config);
-    delta_ = read_olmo_delta_dims(text, dims_);
-    rope_ = read_hybrid_rope(text, dims_.head_dim);
-    bias_ = get_bool_or(text, "attention_bias", false) ? Bias::Present : Bias::None;
-    spec_ = general_spec(config, dims_);
-    final_eps_ = dims_.eps;
+    delta_ = read_olmo_delta_dims(text, shape_.dims);
+    rope_ = read_hybrid_rope(text, shape_.dims.head_dim);
+    spec_ = general_spec(config, shape_.dims);
+    final_eps_ = shape_.dims.eps;
     for (const bool attends : read_attending(text)) {
       if (attends) {
-        add_olmo_layer(spec_, dims_, rope_, 0, bias_);
+        add_olmo_layer(spec_, shape_, rope_, 0);
         continue;
       }
-      add_recurrent_layer(spec_, LayerKind::GatedDeltaNet, GatedDeltaNet::size(delta_), dims_.ffn);
+      add_recurrent_layer(spec_, LayerKind::GatedDeltaNet, GatedDeltaNet::size(delta_), shape_.dims.ffn);
       spec_.layers.back().activations += 2 * delta_.channels() + delta_.n_value_heads;  // joined, doubled
     }
   }
@@ -199,44 +222,51 @@ class OlmoHybrid final : public DecoderModel {
  private:
   std::unique_ptr<Block> make_block(const LayerSpec&, const KvLayout* cache, WeightLoader& loader,
                                     WeightBinder w) const override {
-    if (cache) return std::make_unique<OlmoBlock>(dims_, *cache, rope_, bias_, loader, w);
-    return std::make_unique<OlmoDeltaBlock>(dims_, delta_, loader, w);
+    if (cache) return std::make_unique<OlmoBlock>(shape_, *cache, rope_, loader, w);
+    return std::make_unique<OlmoDeltaBlock>(shape_.dims, delta_, loader, w);
   }
 
   /// By layer_types, else every fourth, or of fewer layers the last.
   std::vector<bool> read_attending(const Json& text) const {
-    const auto types = read_layer_types(text, dims_.n_layers, {"full_attention", "linear_attention"});
+    const auto types = read_layer_types(text, shape_.dims.n_layers, {"full_attention", "linear_attention"});
     std::vector<bool> attends;
-    for (int64_t i = 0; i < dims_.n_layers; ++i)
+    for (int64_t i = 0; i < shape_.dims.n_layers; ++i)
       attends.push_back(types ? (*types)[static_cast<size_t>(i)] == "full_attention" : (i + 1) % kHybridPeriod == 0);
-    if (!types && dims_.n_layers < kHybridPeriod) attends.back() = true;
+    if (!types && shape_.dims.n_layers < kHybridPeriod) attends.back() = true;
     return attends;
   }
 
-  DecoderDims dims_;
+  OlmoShape shape_;
   DeltaNetDims delta_{};
   RopeSpec rope_;
-  Bias bias_ = Bias::None;
 };
 
 }  // namespace
 
 std::unique_ptr<Model> parse_olmo_hybrid(const Json& config) { return std::make_unique<OlmoHybrid>(config); }
 
-std::unique_ptr<Model> parse_olmo2(const Json& config) {
-  const DecoderDims dims = read_decoder_dims(config, kDefaults);
-  const RopeSpec rope = read_rope(text_config(config), dims.head_dim, {});
-  const std::vector<int64_t> windows(static_cast<size_t>(dims.n_layers), 0);
-  return std::make_unique<Olmo>(config, rope, rope, windows);
+std::unique_ptr<Model> parse_olmo2(const Json& config) { return make_even(config, read_shape(config, kDefaults), {}); }
+
+std::unique_ptr<Model> parse_flex_olmo(const Json& config) {
+  const Json& text = text_config(config);
+  OlmoShape shape = read_shape(config, kFlexDefaults);
+  MoeDims& moe = shape.moe.emplace();
+  moe.hidden = shape.dims.hidden;
+  moe.ffn = shape.dims.ffn;
+  moe.n_experts = get_int_or(text, "num_experts", get_int_or(text, "num_local_experts", kFlexExperts));
+  moe.routing.k = get_int_or(text, "num_experts_per_tok", kFlexActive);
+  moe.routing.renormalize = get_bool_or(text, "norm_topk_prob", false);
+  check_moe_dims(moe);
+  return make_even(config, shape, kFlexRope);
 }
 
 std::unique_ptr<Model> parse_olmo3(const Json& config) {
-  const DecoderDims dims = read_decoder_dims(config, kDefaults);
+  const OlmoShape shape = read_shape(config, kDefaults);
   const Json& text = text_config(config);
-  const RopeSpec full =
-                     read_rope(rope_config_of_kind(text, "full_attention").value_or(text), dims.head_dim, kOlmo3Rope),
-                 sliding = read_rope(sliding_rope_config(text), dims.head_dim, kOlmo3Rope);
-  return std::make_unique<Olmo>(config, full, sliding, read_olmo3_windows(text, dims.n_layers));
+  const auto rope_of = [&](const Json& own) { return read_rope(own, shape.dims.head_dim, kOlmo3Rope); };
+  const RopeSpec full = rope_of(rope_config_of_kind(text, "full_attention").value_or(text)),
+                 sliding = rope_of(sliding_rope_config(text));
+  return std::make_unique<Olmo>(config, shape, full, sliding, read_olmo3_windows(text, shape.dims.n_layers));
 }
 
 }  // namespace kvcal

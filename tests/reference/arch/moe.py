@@ -90,6 +90,12 @@ def olmoe(r: Dice):
                 rope_parameters=r.rope(r.width(s)))
 
 
+def flex_olmo(r: Dice):
+    out = olmoe(r)
+    out.pop("clip_qkv", None)
+    return out
+
+
 def hunyuan_moe(r: Dice):
     s = r.sizes(head_dims=(8, 12, 16), explicit=True)
     rope = r.rope(r.width(s), types=("default", "linear", "dynamic"))
@@ -319,7 +325,7 @@ def mimo_v2(r: Dice):
 CLASSES = {
     "MixtralForCausalLM": mixtral, "Qwen2MoeForCausalLM": qwen2_moe, "Qwen3MoeForCausalLM": qwen3_moe,
     "BailingMoeForCausalLM": bailing_moe, "BailingMoeV2ForCausalLM": glm4_moe, "Glm4MoeForCausalLM": glm4_moe, "MiniMaxM2ForCausalLM": minimax_m2, "GptOssForCausalLM": gpt_oss,
-    "OlmoeForCausalLM": olmoe, "HunYuanMoEV1ForCausalLM": hunyuan_moe, "GraniteMoeForCausalLM": granite_moe,
+    "OlmoeForCausalLM": olmoe, "FlexOlmoForCausalLM": flex_olmo, "HunYuanMoEV1ForCausalLM": hunyuan_moe, "GraniteMoeForCausalLM": granite_moe,
     "GraniteMoeSharedForCausalLM": granite_moe_shared, "Ernie4_5_MoeForCausalLM": ernie4_5_moe,
     "Llama4ForCausalLM": llama4, "DeepseekV2ForCausalLM": deepseek_v2, "DeepseekV3ForCausalLM": deepseek_v3,
     "Glm4MoeLiteForCausalLM": glm4_moe_lite, "DeepseekV32ForCausalLM": deepseek_v32,

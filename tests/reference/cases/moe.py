@@ -275,6 +275,11 @@ CASES = (
               attention_bias=True, rms_norm_eps=0.02, rope_parameters=rope(1e4)),
          "norms over whole rows of q and k, weights not renormalised, biases; old rope keys", LENGTHS,
          weights=far_apart, published=published_rope),
+    Case("flex_olmo", "FlexOlmoForCausalLM",
+         dict(SMALL, intermediate_size=24, num_experts=6, num_experts_per_tok=2, attention_bias=True, rms_norm_eps=0.02,
+              rope_parameters=rope(1e4)),
+         "norms behind attention and experts only, norms over whole rows of q and k, weights not renormalised, biases; old rope "
+         "keys", LENGTHS, weights=far_apart, published=published_rope),
     Case("olmoe_clipped", "OlmoeForCausalLM",
          dict(SMALL, num_hidden_layers=2, intermediate_size=24, num_experts=4, num_experts_per_tok=2, clip_qkv=1.0,
               rope_parameters=rope(1e4)),
