@@ -174,6 +174,7 @@ constexpr std::array kClasses = {
     ClassLine{"InternVLChatModel", {"mapped", "models/internvl.py"}, {"native or crash", "models/internvl.py"}},
     ClassLine{
         "InternVLForConditionalGeneration", {"mapped", "models/interns1.py"}, {"fallback", "models/transformers.py"}},
+    ClassLine{"Jais2ForCausalLM", {"mapped", "models/transformers/base.py"}, {"fallback", "models/transformers.py"}},
     ClassLine{"JambaForCausalLM", {"unwired", "models/jamba.py"}, {"fallback", "models/transformers.py"}},
     ClassLine{"KimiK25ForConditionalGeneration", {"latent", "models/kimi_k25.py"}, {"latent", "models/kimi_k25.py"}},
     ClassLine{

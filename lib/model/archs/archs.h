@@ -68,6 +68,7 @@
   LINE("InternLM3ForCausalLM", parse_internlm3)                         \
   LINE("InternVLChatModel", parse_internvl)                             \
   LINE("InternVLForConditionalGeneration", parse_internvl)              \
+  LINE("Jais2ForCausalLM", parse_jais2)                                 \
   LINE("JambaForCausalLM", parse_jamba)                                 \
   LINE("KimiK25ForConditionalGeneration", parse_kimi_k25)               \
   LINE("KimiLinearForCausalLM", parse_kimi_linear)                      \

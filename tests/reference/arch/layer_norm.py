@@ -11,6 +11,12 @@ def nemotron(r: Dice):
                 rope_parameters=r.rope(r.width(s), share=share))
 
 
+def jais2(r: Dice):
+    s = r.sizes(eps="layer_norm_eps")
+    return dict(s, **r.tied(), **r.some(attention_bias=(True, False), mlp_bias=(True, False)),
+                rope_parameters=r.rope(r.width(s)))
+
+
 def stablelm(r: Dice):
     s = r.sizes(eps="layer_norm_eps", explicit=False, head_dims=(8, 16, 24))
     return dict(s, **r.tied(), **r.some(use_qkv_bias=(True, False), use_parallel_residual=(True, False),
@@ -65,7 +71,7 @@ def falcon(r: Dice):
 
 
 CLASSES = {
-    "NemotronForCausalLM": nemotron, "StableLmForCausalLM": stablelm, "OlmoForCausalLM": olmo, "PhiForCausalLM": phi,
+    "NemotronForCausalLM": nemotron, "Jais2ForCausalLM": jais2, "StableLmForCausalLM": stablelm, "OlmoForCausalLM": olmo, "PhiForCausalLM": phi,
     "GPT2LMHeadModel": gpt2, "GPTNeoXForCausalLM": gpt_neox, "OPTForCausalLM": opt,
     "FalconForCausalLM": falcon,
 }

@@ -40,6 +40,11 @@ def neox_as_published(config: dict) -> dict:
 
 
 CASES = (
+    Case("jais2", "Jais2ForCausalLM", dict(SMALL, num_hidden_layers=2, layer_norm_eps=0.02, rope_parameters=rope(1e4)),
+         "layer norms, a squared ReLU without a gate, biases everywhere by the class's default; an epsilon that is felt; old "
+         "config form", lengths=TWO,
+         published=lambda config: {key: value for key, value in legacy_rope(scaling=None)(config).items()
+                                   if key not in ("attention_bias", "mlp_bias")}),
     Case("nemotron", "NemotronForCausalLM",
          dict(SMALL, head_dim=16, norm_eps=0.02, rope_parameters=rope(1e4, partial_rotary_factor=0.5)),
          "layer norms with gain 1 + w, squared ReLU, half of a head rotates; an epsilon that is felt", lengths=TWO,
