@@ -25,6 +25,8 @@ constexpr std::array kRefusals = {
     Refusal{"GraniteSWAForCausalLM", "its heads have sinks, and its RoPE bases differ by layer"},
     Refusal{"KimiK3ForConditionalGeneration",
             "its layers add attention over earlier blocks' residuals, its experts work in a latent space"},
+    Refusal{"Lfm3ForCausalLM",
+            "no server runs it: vLLM 0.33.0 stops at its convolutions, SGLang 0.5.23 has no such class"},
     Refusal{"LongcatFlashForCausalLM", "its layers own two latent caches each"},
     Refusal{"Mamba2ForCausalLM", kStateOnly},
     Refusal{"MambaForCausalLM", kStateOnly},

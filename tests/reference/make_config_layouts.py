@@ -270,6 +270,8 @@ CONFIGS = {
               multi_query_group_num=2), "unknown architecture 'ChatGLMModel'", "aliases of all sizes"),
     "santacoder": (model("GPTBigCodeForCausalLM", "gpt_bigcode", n_layer=24, n_head=16, n_embd=2048, multi_query=True),
                    "unknown architecture 'GPTBigCodeForCausalLM'", "one key-value head for all"),
+    "lfm3": (model("Lfm3ForCausalLM", "lfm3", sizes(128000, 2048, 7680, 24, 16, 4, head_dim=128)), "no server runs it",
+             "a class that no server has"),
     "nemotron_nas": (
         model("DeciLMForCausalLM", "nemotron-nas", dict(sizes(128256, 8192, None, 3, 64), num_key_value_heads=None), block_configs=[
             dict(attention=dict(n_heads_in_group=8, no_op=False, replace_with_linear=False), ffn=dict(ffn_mult=2.625, no_op=False)),
