@@ -44,8 +44,7 @@ ClipDims read_clip(const Json& config, int64_t feature_layer) {
   const int64_t image = read_size(vision, "image_size", 224), size = read_size(vision, "patch_size", 32);
   expect_clip_patches(image, size);
   dims.patches = {size, 1, 1, kClipProcessor, image / size};
-  if (const std::string act = get_string_or(vision, "hidden_act", "quick_gelu"); act != "quick_gelu")
-    fail("hidden_act is " + quoted(act) + ", expected quick_gelu");
+  expect_word(vision, "hidden_act", "quick_gelu");
   return dims;
 }
 

@@ -32,6 +32,11 @@ void expect_size(const char* key, bool holds, int64_t value, const std::string& 
   if (!holds) fail(std::string(key) + " is " + std::to_string(value) + ", expected " + expected);
 }
 
+void expect_word(const Json& config, const char* key, std::string_view expected) {
+  if (const std::string word = get_string_or(config, key, expected); word != expected)
+    fail(std::string(key) + " is " + quoted(word) + ", expected " + std::string(expected));
+}
+
 namespace {
 
 struct ActivationWord {

@@ -4,6 +4,7 @@
 #include <initializer_list>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/json.h"
@@ -26,6 +27,9 @@ int64_t read_size(const Json& config, const char* key, std::optional<int64_t> fa
 
 /// Throws Error with the value and what was expected unless the condition holds.
 void expect_size(const char* key, bool holds, int64_t value, const std::string& expected);
+
+/// Throws Error with the word that the config has, unless it is the expected one or absent.
+void expect_word(const Json& config, const char* key, std::string_view expected);
 
 struct DecoderDims {
   int64_t vocab, hidden, ffn, n_layers, n_heads, n_kv_heads, head_dim, max_positions;

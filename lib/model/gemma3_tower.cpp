@@ -76,9 +76,7 @@ PatchShape read_patches(const Json& config, const Json& vision) {
 
 std::unique_ptr<VisionTower> read_gemma3_tower(const Json& config, const ModelSpec& model) {
   const Json& vision = vision_config(config);
-  if (const std::string type = get_string_or(vision, "model_type", "siglip_vision_model");
-      type != "siglip_vision_model")
-    fail("model_type is " + quoted(type) + ", expected siglip_vision_model");
+  expect_word(vision, "model_type", "siglip_vision_model");
   SiglipDims dims;
   dims.layers = read_clip_layers(vision, {1e-6});
   dims.patches = read_patches(config, vision);

@@ -246,19 +246,6 @@ class Gemma4Tower final : public VisionTower {
   int64_t out_hidden_;
 };
 
-/// The first half of a head turns by the column, the second one by the row, with the same frequencies.
-RopeSpec read_places_rope(const Json& vision, int64_t head_dim) {
-  const std::vector<float> each =
-      read_rope(Json::object(), head_dim / 2, {read_axial_theta(vision, 100)}).inverse_frequency;
-  RopeSpec rope;
-  rope.rotary_dim = head_dim;
-  for (const int axis : {1, 0}) {
-    rope.inverse_frequency.insert(rope.inverse_frequency.end(), each.begin(), each.end());
-    rope.axis.insert(rope.axis.end(), each.size(), axis);
-  }
-  return rope;
-}
-
 DecoderDims read_layers(const Json& vision) {
   DecoderDims d{};
   d.hidden = read_size(vision, "hidden_size", 768);
@@ -278,8 +265,7 @@ DecoderDims read_layers(const Json& vision) {
 
 std::unique_ptr<VisionTower> read_gemma4_tower(const Json& config, const ModelSpec& model) {
   const Json& vision = vision_config(config);
-  if (const std::string type = get_string_or(vision, "model_type", "gemma4_vision"); type != "gemma4_vision")
-    fail("model_type is " + quoted(type) + ", expected gemma4_vision");
+  expect_word(vision, "model_type", "gemma4_vision");
   Dims dims;
   dims.layers = read_layers(vision);
   dims.patches = {read_size(vision, "patch_size", 16), read_size(vision, "pooling_kernel_size", 3), 1,
@@ -288,7 +274,7 @@ std::unique_ptr<VisionTower> read_gemma4_tower(const Json& config, const ModelSp
   const int64_t pooled = dims.patches.merge;  // with 1 the reference framework keeps its padding
   expect_size("pooling_kernel_size", pooled >= 2 && pooled <= 16, pooled, "2 to 16");
   dims.act = read_activation(vision, "hidden_activation", dims.act);
-  dims.rope = read_places_rope(vision, dims.layers.head_dim);
+  dims.rope = columns_then_rows(dims.layers.head_dim, read_axial_theta(vision, 100));
   dims.n_positions = read_size(vision, "position_embedding_size", 10240);
   dims.clipped = get_bool_or(vision, "use_clipped_linears", false);
   dims.standardized = get_bool_or(vision, "standardize", false);

@@ -75,11 +75,6 @@ int64_t read_edge(const Json& vision, const char* key, int64_t fallback) {
   return read_size({{key, (*given)[0]}}, key);
 }
 
-void expect_word(const Json& config, const char* key, const char* expected) {
-  if (const std::string word = get_string_or(config, key, expected); word != expected)
-    fail(std::string(key) + " is " + quoted(word) + ", expected " + expected);
-}
-
 void expect_true(const Json& vision, const char* key) {
   if (!get_bool_or(vision, key, true)) fail(std::string(key) + " is false, expected true");
 }

@@ -75,8 +75,7 @@ std::unique_ptr<VisionTower> read_qwen2_vl_tower(const Json& config, const Model
   dims.out_hidden = read_size(vision, "hidden_size", 3584);
   read_heads_and_patches(vision, 14, dims);
   check_tower(vision, dims, {"embed_dim", "hidden_size"}, model);
-  if (const std::string act = get_string_or(vision, "hidden_act", "quick_gelu"); act != "quick_gelu")
-    fail("hidden_act is " + quoted(act) + ", expected quick_gelu");
+  expect_word(vision, "hidden_act", "quick_gelu");
   return std::make_unique<Qwen2VlTower>(dims, qwen_tower_spec(config, dims, read_size(vision, "depth", 32)));
 }
 

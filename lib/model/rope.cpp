@@ -352,6 +352,17 @@ double read_axial_theta(const Json& vision, double fallback) {
   return get_number_or(given, "rope_theta", get_number_or(vision, "rope_theta", fallback));
 }
 
+RopeSpec columns_then_rows(int64_t head_dim, double theta) {
+  const std::vector<float> each = read_rope(Json::object(), head_dim / 2, {theta}).inverse_frequency;
+  RopeSpec rope;
+  rope.rotary_dim = head_dim;
+  for (const int axis : {1, 0}) {
+    rope.inverse_frequency.insert(rope.inverse_frequency.end(), each.begin(), each.end());
+    rope.axis.insert(rope.axis.end(), each.size(), axis);
+  }
+  return rope;
+}
+
 int64_t rope_position_axes(const RopeSpec& spec) { return spec.axis.empty() ? 1 : 3; }
 
 }  // namespace kvcal

@@ -46,6 +46,10 @@ int64_t longrope_switch(const Json& config, int64_t head_dim);
 /// than axial, which older configs call default.
 double read_axial_theta(const Json& vision, double fallback);
 
+/// The first half of a head's pairs turns by the column (row 1 of the positions), the second one by the row (row 0),
+/// with the same frequencies: those of half a head.
+RopeSpec columns_then_rows(int64_t head_dim, double theta);
+
 /// Rows of positions that the config's RoPE needs: 3 with mRoPE sections, else 1.
 int64_t rope_position_axes(const RopeSpec& spec);
 

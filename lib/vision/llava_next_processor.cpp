@@ -60,14 +60,10 @@ PatchGrid grid_of(const ImageSize& size, const PatchShape& shape) {
   return grid;
 }
 
-/// In the middle of black; what cannot be halved lies at the right and lower edge.
+/// In the middle; what cannot be halved lies at the right and lower edge.
 Image on_canvas(const Image& picture, const CanvasSize& canvas) {
-  Image out{{canvas.height, canvas.width}, std::vector<uint8_t>(static_cast<size_t>(canvas.height * canvas.width * 3))};
-  const int64_t top = (canvas.height - picture.size.height) / 2, left = (canvas.width - picture.size.width) / 2;
-  const int64_t line = picture.size.width * 3;
-  for (int64_t y = 0; y < picture.size.height; ++y)
-    std::copy_n(picture.rgb.begin() + y * line, line, out.rgb.begin() + ((top + y) * canvas.width + left) * 3);
-  return out;
+  const Corner first = {(canvas.height - picture.size.height) / 2, (canvas.width - picture.size.width) / 2};
+  return on_black(picture, {canvas.height, canvas.width}, first);
 }
 
 /// Each tile without what is left over by its patches.
