@@ -7,6 +7,7 @@
 #include "model/idefics3_tower.h"
 #include "model/internvl_chat_tower.h"
 #include "model/internvl_tower.h"
+#include "model/llama4_tower.h"
 #include "model/llava_next_tower.h"
 #include "model/llava_tower.h"
 #include "model/mistral3_tower.h"
@@ -27,6 +28,7 @@ constexpr TowerOf kTowers[] = {{"Gemma3ForConditionalGeneration", read_gemma3_to
                                {"Idefics3ForConditionalGeneration", read_idefics3_tower},
                                {"InternVLChatModel", read_internvl_chat_tower},
                                {"InternVLForConditionalGeneration", read_internvl_tower},
+                               {"Llama4ForConditionalGeneration", read_llama4_tower},
                                {"LlavaForConditionalGeneration", read_llava_tower},
                                {"LlavaNextForConditionalGeneration", read_llava_next_tower},
                                {"LlavaOnevisionForConditionalGeneration", read_llava_onevision_tower},

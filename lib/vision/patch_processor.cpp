@@ -9,6 +9,7 @@
 #include "vision/got_ocr2_processor.h"
 #include "vision/idefics3_processor.h"
 #include "vision/internvl_chat_processor.h"
+#include "vision/llama4_processor.h"
 #include "vision/llava_next_processor.h"
 #include "vision/pixtral_processor.h"
 #include "vision/qwen2_vl_processor.h"
@@ -30,6 +31,7 @@ constexpr ProcessorOf kProcessors[] = {{kClipProcessor, read_clip_processor},
                                        {kGotOcr2Processor, read_got_ocr2_processor},
                                        {kIdefics3Processor, read_idefics3_processor},
                                        {kInternVlChatProcessor, read_internvl_chat_processor, false},
+                                       {kLlama4Processor, read_llama4_processor},
                                        {kLlavaNextProcessor, read_llava_next_processor},
                                        {kLlavaOnevisionProcessor, read_llava_onevision_processor},
                                        {kPixtralProcessor, read_pixtral_processor},

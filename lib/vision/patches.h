@@ -15,7 +15,8 @@ constexpr std::string_view kClipProcessor = "CLIPImageProcessor", kGemma3Process
                            kGemma4Processor = "Gemma4ImageProcessor", kGotOcr2Processor = "GotOcr2ImageProcessor",
                            kIdefics3Processor = "Idefics3ImageProcessor",
                            kInternVlChatProcessor = "InternVLChatImageProcessor",  // by its name in servers
-    kLlavaNextProcessor = "LlavaNextImageProcessor", kLlavaOnevisionProcessor = "LlavaOnevisionImageProcessor",
+    kLlama4Processor = "Llama4ImageProcessor", kLlavaNextProcessor = "LlavaNextImageProcessor",
+                           kLlavaOnevisionProcessor = "LlavaOnevisionImageProcessor",
                            kPixtralProcessor = "PixtralImageProcessor", kQwen2VlProcessor = "Qwen2VLImageProcessor",
                            kSmolVlmProcessor = "SmolVLMImageProcessor";
 

@@ -1,22 +1,48 @@
 #include "vision/processor_settings.h"
 
+#include <algorithm>
+#include <bit>
 #include <cmath>
 #include <string>
 
 namespace kvcal {
 namespace {
 
-std::array<float, 3> read_channels(const Json& settings, const char* key, const Channels& fallback, float scale) {
+float rounded_to_bf16(float x) {  // to nearest, ties to even; of numbers
+  const auto bits = std::bit_cast<uint32_t>(x);
+  return std::bit_cast<float>((bits + 0x7FFFu + ((bits >> 16) & 1u)) & 0xFFFF0000u);
+}
+
+/// What becomes of a number of the file, or of its default.
+using Conversion = std::function<float(float)>;
+
+std::array<float, 3> read_channels(const Json& settings, const char* key, const Channels& fallback,
+                                   const Conversion& converted) {
   const Json* given = find_member(settings, key);
   if (given && (!given->is_array() || given->size() != 3)) fail(std::string(key) + " is not a list of three numbers");
   std::array<float, 3> out{};
   for (size_t c = 0; c < out.size(); ++c) {
     if (given && !(*given)[c].is_number()) fail(std::string(key) + " is not a list of three numbers");
-    out[c] = static_cast<float>(given ? (*given)[c].get<double>() : fallback[c]) * scale;
+    out[c] = converted(static_cast<float>(given ? (*given)[c].get<double>() : fallback[c]));
     if (!std::isfinite(out[c])) fail(std::string(key) + " holds a number that is not finite");
   }
   return out;
 }
+
+struct Normalization {
+  std::array<float, 3> mean, deviation;
+};
+
+Normalization read_normalization(const Json& settings, const Channels& mean, const Channels& deviation,
+                                 const Conversion& converted) {
+  if (!get_bool_or(settings, "do_normalize", true)) fail("do_normalize is false, expected true");
+  const Normalization n = {read_channels(settings, "image_mean", mean, converted),
+                           read_channels(settings, "image_std", deviation, converted)};
+  if (std::ranges::count(n.deviation, 0.0f) > 0) fail("image_std holds 0");
+  return n;
+}
+
+double read_rescaling(const Json& settings) { return get_number_or(settings, "rescale_factor", 1.0 / 255); }
 
 }  // namespace
 
@@ -56,15 +82,21 @@ void expect_edges(const Json& settings, std::initializer_list<EdgeName> names, i
 }
 
 void read_colors(const Json& settings, const Channels& mean, const Channels& deviation, PatchRules& rules) {
-  if (!get_bool_or(settings, "do_normalize", true)) fail("do_normalize is false, expected true");
-  const float of_bytes = static_cast<float>(1.0 / get_number_or(settings, "rescale_factor", 1.0 / 255));
-  const std::array<float, 3> means = read_channels(settings, "image_mean", mean, of_bytes),
-                             deviations = read_channels(settings, "image_std", deviation, of_bytes);
-  for (size_t c = 0; c < means.size(); ++c) {
-    if (deviations[c] == 0) fail("image_std holds 0");
+  const auto of_bytes = static_cast<float>(1.0 / read_rescaling(settings));
+  const Normalization n = read_normalization(settings, mean, deviation, [=](float x) { return x * of_bytes; });
+  for (size_t c = 0; c < n.mean.size(); ++c)
     for (size_t byte = 0; byte < 256; ++byte)
-      rules.colors[c][byte] = (static_cast<float>(byte) - means[c]) / deviations[c];
-  }
+      rules.colors[c][byte] = (static_cast<float>(byte) - n.mean[c]) / n.deviation[c];
+}
+
+void read_bf16_colors(const Json& settings, const Channels& mean, const Channels& deviation, PatchRules& rules) {
+  const auto unit = static_cast<float>(read_rescaling(settings));
+  const Normalization n = read_normalization(settings, mean, deviation, rounded_to_bf16);
+  for (size_t c = 0; c < n.mean.size(); ++c)
+    for (size_t byte = 0; byte < 256; ++byte) {
+      const float centered = rounded_to_bf16(rounded_to_bf16(static_cast<float>(byte) * unit) - n.mean[c]);
+      rules.colors[c][byte] = rounded_to_bf16(centered / n.deviation[c]);
+    }
 }
 
 }  // namespace kvcal

@@ -54,4 +54,7 @@ using Channels = std::array<double, 3>;
 /// do_normalize.
 void read_colors(const Json& settings, const Channels& mean, const Channels& deviation, PatchRules& rules);
 
+/// The same where each step is rounded to bf16.
+void read_bf16_colors(const Json& settings, const Channels& mean, const Channels& deviation, PatchRules& rules);
+
 }  // namespace kvcal

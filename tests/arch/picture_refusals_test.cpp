@@ -111,6 +111,29 @@ TEST(PictureRefusals, name_what_a_tower_of_gemma_4_takes) {
   EXPECT_EQ(refused("rope_parameters", {{"rope_type", "default"}, {"rope_theta", 100.0}}), "no error");
 }
 
+TEST(PictureRefusals, name_what_a_tower_of_llama_4_takes) {
+  const std::filesystem::path llama4 = PictureModel("llama4_dense").source();
+  const auto refused = [&](const std::string& key, const Json& value) {
+    return refusal_at(llama4, "/vision_config/" + key, value);
+  };
+  const std::string begin = "reading vision_config: ";
+  EXPECT_EQ(refused("model_type", "clip_vision_model"),
+            begin + "model_type is 'clip_vision_model', expected llama4_vision_model");
+  EXPECT_EQ(refused("hidden_act", "silu"), begin + "hidden_act is 'silu', expected gelu");
+  EXPECT_EQ(refused("hidden_size", 12), begin + "hidden_size is 12, expected a multiple of 8");
+  EXPECT_EQ(refused("image_size", 18), begin + "image_size is 18, expected at most 1,024 whole patches of 4");
+  EXPECT_EQ(refused("image_size", 20), begin + "image_size is 20, expected whole squares of 8");
+  EXPECT_EQ(refused("num_channels", 1), begin + "num_channels is 1, expected 3");
+  EXPECT_EQ(refused("pixel_shuffle_ratio", 0.25), begin + "pixel_shuffle_ratio is 0.250000, expected 0.5");
+  EXPECT_EQ(refused("multi_modal_projector_bias", true), begin + "multi_modal_projector_bias is true, expected false");
+  EXPECT_EQ(refused("intermediate_size", 48), begin + "intermediate_size is 48, expected 64");
+  EXPECT_EQ(refused("projector_input_dim", 16),
+            begin + "projector_input_dim is 16, expected the projector_output_dim 12");
+  EXPECT_EQ(refused("vision_output_dim", 16), begin + "vision_output_dim is 16, expected the projector_output_dim 12");
+  EXPECT_EQ(refused("rope_parameters", {{"rope_type", "yarn"}}), begin + "rope_type is 'yarn', expected axial");
+  EXPECT_EQ(refused("rope_parameters", {{"rope_type", "default"}, {"rope_theta", 100.0}}), "no error");
+}
+
 TEST(PictureRefusals, name_what_a_projector_takes) {
   const std::filesystem::path internvl = Golden("internvl").folder, mistral3 = Golden("mistral3").folder,
                               llava = Golden("llava").folder, pixtral = PictureModel("llava_pixtral").source();

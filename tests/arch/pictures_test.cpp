@@ -195,6 +195,24 @@ TEST(Pictures, of_smolvlm_have_texts_among_their_tiles) {
             "fewer image tokens than a picture has squares");
 }
 
+TEST(Pictures, of_llama_4_have_separators_between_their_tiles) {
+  const PictureModel model("llama4");
+  const Json config = read_json_file(model.folder() / "config.json");
+  const std::unique_ptr<Model> parsed = parse_model(config);
+  const TowerSpec tower = read_tower(config, parsed->spec())->spec();
+  const auto texts_of = [&](const PatchGrid& squares) {
+    std::string all;
+    for (const PicturePart& part : parts_of(tower.text, squares))
+      all += part.text + (part.n_rows > 0 ? std::to_string(part.n_rows) : "");
+    return all;
+  };
+  EXPECT_EQ(texts_of({3, 3}), "<|image_start|><|image|>9<|image_end|>");
+  EXPECT_EQ(texts_of({7, 1, 3}),
+            "<|image_start|>1<|tile_x_separator|>1<|tile_x_separator|>1<|tile_y_separator|>1<|tile_x_separator|>1"
+            "<|tile_x_separator|>1<|tile_y_separator|><|image|>1<|image_end|>");
+  EXPECT_EQ(texts_of({6, 2, 1}), "<|image_start|>4<|tile_y_separator|>4<|tile_y_separator|><|image|>4<|image_end|>");
+}
+
 TEST(Pictures, of_idefics_3_have_patches_at_the_fractions_of_the_reference) {
   for (const int64_t side : {1, 2, 26, 27, 32}) {
     std::vector<int32_t> each(static_cast<size_t>(side));
@@ -275,9 +293,9 @@ TEST(Pictures, refusals_name_the_cause) {
   const Json& config = m.checkpoint.config();
   const ModelSpec& spec = m.model->spec();
   ModelSpec other = spec;
-  other.architecture = "Llama4ForConditionalGeneration";
+  other.architecture = "Kimi_K25ForConditionalGeneration";
   EXPECT_EQ(message_of([&] { read_tower(config, other); }),
-            "the vision tower of a Llama4ForConditionalGeneration is not run here; give \"embeddings\" instead of "
+            "the vision tower of a Kimi_K25ForConditionalGeneration is not run here; give \"embeddings\" instead of "
             "pictures");
   const TowerSpec tower = read_tower(config, spec)->spec();
   const Picture picture{nullptr, {4, 4}};

@@ -115,7 +115,7 @@ TEST(PicturePrompts, become_the_tokens_of_the_references_processor) {
     EXPECT_EQ(chat.kinds.size(), chat.input_ids.size()) << name;
     ++n_chats;
   }
-  EXPECT_EQ(n_chats, 10);
+  EXPECT_EQ(n_chats, 12);
 }
 
 TEST(PicturePrompts, of_gemma_3_are_written_out_before_they_become_tokens) {

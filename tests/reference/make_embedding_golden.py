@@ -93,6 +93,15 @@ def wrapped(p: Pictured, text):
     return model.eval()
 
 
+def config_around(p: Pictured, of_wrapper: dict) -> dict:
+    """The wrapper's config around that of the text class as it lies in its folder."""
+    text = json.loads((GOLDEN / p.case / "config.json").read_text())
+    return {"architectures": [p.wrapper.replace("_", "")], "model_type": of_wrapper["model_type"],
+            "tie_word_embeddings": text.get("tie_word_embeddings", of_wrapper["tie_word_embeddings"]),
+            **{p.published.get(key, key): value for key, value in p.more.items()},
+            "text_config": dict(text, model_type=p.model_type, **p.text), "vision_config": p.tower}
+
+
 def model_of(p: Pictured, folder: Path, precision: str, seed: int):
     text = text_model(p, folder, precision)
     model = wrapped(p, text) if p.wrapper else text
@@ -214,13 +223,8 @@ def make(p: Pictured, folder: Path, seed: int | None, tries: int) -> None:
         "made_by": Path(__file__).name, "torch": torch.__version__.split("+")[0],
         "transformers": transformers.__version__, "model": f"tests/arch/golden/{p.case}", "seed": best.seed,
         "rms_moved_by_bf16": best.moved, "output_ids": best.output_ids, "absmax": absmax})
-    if p.wrapper:  # around the config of the text class as it lies in its folder
-        text = json.loads((GOLDEN / p.case / "config.json").read_text())
-        write_json(folder / "config.json", {
-            "architectures": [p.wrapper.replace("_", "")], "model_type": best.config["model_type"],
-            "tie_word_embeddings": text.get("tie_word_embeddings", best.config["tie_word_embeddings"]),
-            **{p.published.get(key, key): value for key, value in p.more.items()},
-            "text_config": dict(text, model_type=p.model_type, **p.text), "vision_config": p.tower})
+    if p.wrapper:
+        write_json(folder / "config.json", config_around(p, best.config))
     print(f"{p.name}: {len(best.ids)} tokens, {len(best.rows['embeddings'])} of pictures, bf16 moves Q, K, V by "
           f"{100 * best.moved:.2f} %, deepstack {sum(k.startswith('deepstack') for k in best.rows)}, margin "
           f"{best.margin:.2f}", flush=True)

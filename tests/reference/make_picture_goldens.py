@@ -31,10 +31,10 @@ from cases import CASES
 from golden_checkpoint import Draw, write_checkpoint
 from json_lines import write_json
 from make_arch_goldens import GOLDEN, PRECISIONS, load
-from make_embedding_golden import CAPTURE, layers_of
+from make_embedding_golden import CAPTURE, config_around, layers_of, wrapped
 from padded_families import PADDED_FAMILIES
 from picture_families import FAMILIES, FED, Qwen
-from pictures import IMAGE, draw_tower, picture
+from pictures import IMAGE, PICTURED, draw_tower, picture
 from tile_families import LLAVA_NEXT_CANVASES, ONEVISION_CANVASES, TILE_FAMILIES
 
 FOLDER = GOLDEN.parent / "pictures"
@@ -57,10 +57,14 @@ INTERN_VIT_6B = dict(INTERN_VIT, attention_bias=False, norm_type="rms_norm", num
 IDEFICS3 = dict(hidden_size=16, intermediate_size=24, num_hidden_layers=2, num_attention_heads=2, image_size=26, patch_size=4)
 GEMMA4 = dict(model_type="gemma4_vision", hidden_size=6, intermediate_size=12, num_attention_heads=2, num_key_value_heads=1,
               head_dim=8, patch_size=2, pooling_kernel_size=2, position_embedding_size=96)
+LLAMA4 = dict(hidden_size=16, intermediate_size=64, num_attention_heads=2, image_size=16, projector_input_dim=12,
+              projector_output_dim=12, vision_output_dim=12)
 TOWERS = {"gemma3_vl": SIGLIP, "gemma4": dict(GEMMA4, num_hidden_layers=2, rms_norm_eps=0.01, standardize=True),
           "gemma4_clipped": dict(GEMMA4, num_hidden_layers=1, use_clipped_linears=True),
           "idefics3": dict(IDEFICS3, layer_norm_eps=0.01), "smolvlm": dict(IDEFICS3, image_size=16),
           "internvl": INTERN_VIT, "internvl_6b": INTERN_VIT_6B, "internvl_chat": INTERN_VIT_CHAT,
+          "llama4_dense": dict(LLAMA4, num_hidden_layers=2, patch_size=4),
+          "llama4": dict(LLAMA4, num_hidden_layers=1, patch_size=8, norm_eps=0.01, rope_theta=100.0),
           "mistral3": dict(PIXTRAL, hidden_act="silu"), "llava": CLIP,
           "llava_next": dict(CLIP, num_hidden_layers=2, image_size=14, patch_size=7),
           "llava_onevision": dict(SIGLIP, image_size=14),
@@ -71,6 +75,7 @@ TOWERS = {"gemma3_vl": SIGLIP, "gemma4": dict(GEMMA4, num_hidden_layers=2, rms_n
 TEXT = {"gemma4": "gemma4_k_eq_v", "gemma4_clipped": "gemma4_k_eq_v", "internvl_6b": "internvl",
         "llava_pixtral": "llava"}  # the case of tests/arch/golden, where it has another name
 TWO_LAYERS = dict(num_hidden_layers=2, layer_types=["sliding_attention", "full_attention"])
+WRAPPED = {"llama4": "llama4", "llama4_dense": "llama4"}  # of text classes: the entry of PICTURED that says how
 INSIDE = {"gemma4": TWO_LAYERS, "gemma4_clipped": dict(TWO_LAYERS, use_bidirectional_attention=None)}  # of the text_config
 OUTSIDE = {"idefics3": dict(scale_factor=3),  # of the vision_config
            "llava_next": dict(image_grid_pinpoints=LLAVA_NEXT_CANVASES),
@@ -152,6 +157,8 @@ def with_tower(name: str, config: dict) -> dict:
 
 def case_of(name: str):
     case = next(c for c in CASES if c.name == TEXT.get(name, name))
+    if name in WRAPPED:
+        return case
     return dataclasses.replace(case, config=with_tower(name, case.config), published=None, served_tensors=None)
 
 
@@ -169,15 +176,27 @@ def stored_name(case: str, name: str) -> str:
     return name
 
 
+def around_text(name: str):
+    """The entry of PICTURED with this case's text class and tower."""
+    return dataclasses.replace(next(p for p in PICTURED if p.case == WRAPPED[name]), case=name, tower=TOWERS[name])
+
+
 def golden_of(name: str, file: str) -> dict:
     return json.loads((GOLDEN / TEXT.get(name, name) / f"{file}.json").read_text())
 
 
-def model_of(name: str, folder: Path, precision: str):
-    """The case's text weights around a tower that is drawn here."""
+def with_text(name: str, folder: Path, precision: str):
+    """A model with the case's text weights."""
+    if name in WRAPPED:
+        return wrapped(around_text(name), load(case_of(name), GOLDEN / name, precision))
     if not (folder / "model.safetensors").exists():
         write_checkpoint(case_of(name), folder, golden_of(name, "golden")["seed"])
-    model = load(case_of(name), folder, precision)
+    return load(case_of(name), folder, precision)
+
+
+def model_of(name: str, folder: Path, precision: str):
+    """The case's text weights around a tower that is drawn here."""
+    model = with_text(name, folder, precision)
     draw_tower(model, 1, Draw)
     drawn = getattr(ALL_FAMILIES.get(name, Qwen), "drawn", lambda *_: None)
     for parameter, p in tower_tensors(model).items():
@@ -221,7 +240,8 @@ def make(name: str, folder: Path, images: Path) -> None:
         tower = {stored_name(name, n): p.data.bfloat16().contiguous() for n, p in tower_tensors(model).items()}
     save_file(family.stored(tower) if hasattr(family, "stored") else tower, folder / "tower.safetensors")
     save_file(tensors, folder / "golden.safetensors")
-    config = with_tower(name, golden_of(name, "config"))
+    config = (config_around(around_text(name), model.config.to_dict()) if name in WRAPPED else
+              with_tower(name, golden_of(name, "config")))
     if hasattr(family, "published"):
         config = family.published(config, TOWERS[name])
     if name in PUBLISHED:

@@ -9,8 +9,8 @@ from PIL import Image
 from tokenizers import decoders
 
 from json_lines import write_json
-from picture_families import (CHAT, FED, LlavaClip, by_squares, chat_through, of_auto, through_tower, tokens_through,
-                              write_tokenizer)
+from picture_families import (CHAT, FED, LlavaClip, behind_blocks, by_squares, chat_through, of_auto, through_tower,
+                              tokens_through, write_tokenizer)
 from pictures import IMAGE, blocks
 
 IDEFICS3_PROCESSOR = dict(image_processor_type="Idefics3ImageProcessor", do_image_splitting=False, resample=1,
@@ -31,6 +31,10 @@ ONEVISION_PROCESSOR = dict(image_processor_type="LlavaOnevisionImageProcessor", 
                            image_std=[0.5, 0.3, 0.25])
 IDEFICS3_TEMPLATE = ("{% for m in messages %}{{ m['role'] }} {% for c in m['content'] %}{% if c['type'] == 'image' %}<image>"
                      "{% else %}{{ c['text'] }}{% endif %}{% endfor %}<end_of_utterance>\n{% endfor %}")
+LLAMA4_PROCESSOR = dict(image_processor_type="Llama4ImageProcessorFast", size=dict(height=16, width=16), max_patches=4,
+                        resize_to_max_canvas=False, resample=2, image_mean=[0.5] * 3, image_std=[0.5] * 3)
+LLAMA4_TEMPLATE = ("{% for m in messages %}<|header_start|>{{ m['role'] }}<|header_end|>\n{% for c in m['content'] %}"
+                   "{% if c['type'] == 'image' %}<|image|>{% else %}{{ c['text'] }}{% endif %}{% endfor %}<|eot|>{% endfor %}")
 INTERNVL_CHAT_TEMPLATE = ("{% for m in messages %}{{ '<|im_start|>' + m['role'] + '\n' + m['content'] + '<|im_end|>\n' }}{% endfor %}"
                           "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}")
 INTERNVL_TEMPLATE = ("{% for m in messages %}<|im_start|>{{ m['role'] }}\n{% for c in m['content'] %}"
@@ -257,5 +261,66 @@ class SmolVlm(Idefics3):
     fed = ("shrunk.png", "wide.png")
 
 
+class Llama4:
+    """Tiles with a token of their class behind them; pictures keep their size where the canvas has room, colors are bf16."""
+    patches = "Llama4ImageProcessor"
+    settings = LLAMA4_PROCESSOR
+    patch, side, merge = 4, 4, 2
+    fed = FED
+
+    @classmethod
+    def of_auto(cls, folder: Path):
+        special = {"<pad>": 0, "<|header_start|>": 82, "<|header_end|>": 83, "<|eot|>": 84, "<|image|>": 88,
+                   "<|tile_x_separator|>": 89, "<|tile_y_separator|>": 90, "<|patch|>": IMAGE, "<|image_start|>": 94,
+                   "<|image_end|>": 95}
+        write_tokenizer(folder, {"\n": 38}, [], special)
+        write_json(folder / "preprocessor_config.json", cls.settings)
+        processor = of_auto(folder, dict(processor_class="Llama4Processor", patch_size=cls.patch, pixel_shuffle_ratio=1 / cls.merge))
+        assert type(processor.image_processor).__name__ == "Llama4ImageProcessor"
+        return processor
+
+    @classmethod
+    def processed(cls, folder: Path, images: Path) -> dict:
+        processor, files = cls.of_auto(folder), [str(images / f) for f in cls.fed]
+        made = processor(images=files, text="<|image|>" * len(files), return_tensors="pt")
+        of_images = processor.image_processor(images=files, return_tensors="pt")
+        pixels = made["pixel_values"]
+        assert pixels.dtype == torch.bfloat16
+        n_tiles = [n + (n > 1) for n in (rows * columns for rows, columns in of_images["aspect_ratios"].tolist())]
+        return {"patches": torch.cat([blocks(x, cls.patch, cls.merge).flatten(1) for x in pixels]),
+                "grids": [[n * cls.side, cls.side] for n in n_tiles], "tokens": tokens_through(processor, made, of_images),
+                "inputs": dict(pixel_values=pixels)}
+
+    @classmethod
+    def in_squares(cls, out: tuple | torch.Tensor) -> torch.Tensor:
+        """[tiles, patches + 1, hidden] -> [all of them, hidden], each tile's squares of merge x merge, then its class."""
+        x = out[0] if isinstance(out, tuple) else out
+        return torch.cat([by_squares(x[:, :-1], cls.side, cls.merge), x[:, -1:]], 1).flatten(0, 1)
+
+    @classmethod
+    def tower_tensors(cls, model, inputs: dict) -> dict:
+        with behind_blocks(model.vision_model.model.layers, cls.in_squares) as tensors:
+            out = model.get_image_features(pixel_values=inputs["pixel_values"].to(model.dtype)).last_hidden_state
+        return tensors | {"rows": model.multi_modal_projector(out.flatten(0, 1))}
+
+    @staticmethod
+    def of_prompt(model, ids: torch.Tensor, inputs: dict) -> tuple[dict, list]:
+        return dict(pixel_values=inputs["pixel_values"].to(model.dtype)), [list(range(ids.shape[1]))]
+
+    @classmethod
+    def chat(cls, folder: Path, images: Path) -> dict:
+        return chat_through(cls.of_auto(folder), LLAMA4_TEMPLATE, folder, images)
+
+
+class Llama4Canvas(Llama4):
+    """The same where every picture is made as large as a canvas allows."""
+    patches = "Llama4ImageProcessor, patches of 8"
+    settings = dict(LLAMA4_PROCESSOR, max_patches=3, resize_to_max_canvas=True, image_mean=[0.5, 0.4, 0.3],
+                    image_std=[0.5, 0.3, 0.25])
+    patch, side, merge = 8, 2, 2
+    fed = ("tall.png", "grown.jpg")
+
+
 TILE_FAMILIES = {"idefics3": Idefics3, "internvl": InternVL, "internvl_6b": InternVL,
-                 "internvl_chat": InternVLChat, "llava_next": LlavaNext, "llava_onevision": LlavaOnevision, "smolvlm": SmolVlm}
+                 "internvl_chat": InternVLChat, "llama4_dense": Llama4, "llama4": Llama4Canvas, "llava_next": LlavaNext,
+                 "llava_onevision": LlavaOnevision, "smolvlm": SmolVlm}
