@@ -65,10 +65,10 @@ Linear load_patch_projection(const QwenTowerDims& dims, WeightLoader& loader, We
 PatchAttention::PatchAttention(const QwenTowerDims& dims, const RopeSpec& rope, WeightLoader& loader, WeightBinder& w)
     : dims_(dims), rope_(rope) {
   const int64_t h = dims.hidden;
-  const HostLinear all = projection(w, "attn.qkv", 3 * h, h, Bias::Present);
+  const HostLinear all = projection(w, "attn.qkv", 3 * h, h, dims.qkv);
   const HostLinear parts[] = {all.rows(0, h), all.rows(h, h), all.rows(2 * h, h)};
   qkv_ = loader.load_linears(parts);
-  out_ = load_projection(loader, w, "attn.proj", h, h, Bias::Present);
+  out_ = load_projection(loader, w, "attn.proj", h, h, dims.out);
 }
 
 Tensor PatchAttention::forward(Ops& op, const Tensor& x, const PatchRows& rows) const {

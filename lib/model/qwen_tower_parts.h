@@ -16,6 +16,7 @@ constexpr float kQwenTowerEps = 1e-6f;  // of all norms
 struct QwenTowerDims {
   int64_t hidden = 0, ffn = 0, n_heads = 0, out_hidden = 0;
   PatchShape patches;
+  Bias qkv = Bias::Present, out = Bias::Present;  // of attention
   int64_t head_dim() const { return hidden / n_heads; }
   int64_t merged() const { return hidden * patches.merge * patches.merge; }
 };

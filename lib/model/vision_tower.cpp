@@ -4,6 +4,7 @@
 
 #include "model/gemma3_tower.h"
 #include "model/gemma4_tower.h"
+#include "model/glm4v_tower.h"
 #include "model/idefics3_tower.h"
 #include "model/internvl_chat_tower.h"
 #include "model/internvl_tower.h"
@@ -25,6 +26,8 @@ struct TowerOf {
 
 constexpr TowerOf kTowers[] = {{"Gemma3ForConditionalGeneration", read_gemma3_tower},
                                {"Gemma4ForConditionalGeneration", read_gemma4_tower},
+                               {"Glm4vForConditionalGeneration", read_glm4v_tower},
+                               {"Glm4vMoeForConditionalGeneration", read_glm4v_tower},
                                {"Idefics3ForConditionalGeneration", read_idefics3_tower},
                                {"InternVLChatModel", read_internvl_chat_tower},
                                {"InternVLForConditionalGeneration", read_internvl_tower},

@@ -28,6 +28,7 @@ struct ProcessorOf {
 constexpr ProcessorOf kProcessors[] = {{kClipProcessor, read_clip_processor},
                                        {kGemma3Processor, read_gemma3_processor},
                                        {kGemma4Processor, read_gemma4_processor},
+                                       {kGlm4vProcessor, read_glm4v_processor},
                                        {kGotOcr2Processor, read_got_ocr2_processor},
                                        {kIdefics3Processor, read_idefics3_processor},
                                        {kInternVlChatProcessor, read_internvl_chat_processor, false},

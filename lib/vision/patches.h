@@ -12,8 +12,8 @@ namespace kvcal {
 
 /// Image processors of the reference framework.
 constexpr std::string_view kClipProcessor = "CLIPImageProcessor", kGemma3Processor = "Gemma3ImageProcessor",
-                           kGemma4Processor = "Gemma4ImageProcessor", kGotOcr2Processor = "GotOcr2ImageProcessor",
-                           kIdefics3Processor = "Idefics3ImageProcessor",
+                           kGemma4Processor = "Gemma4ImageProcessor", kGlm4vProcessor = "Glm4vImageProcessor",
+                           kGotOcr2Processor = "GotOcr2ImageProcessor", kIdefics3Processor = "Idefics3ImageProcessor",
                            kInternVlChatProcessor = "InternVLChatImageProcessor",  // by its name in servers
     kLlama4Processor = "Llama4ImageProcessor", kLlavaNextProcessor = "LlavaNextImageProcessor",
                            kLlavaOnevisionProcessor = "LlavaOnevisionImageProcessor",

@@ -111,6 +111,16 @@ TEST(PictureRefusals, name_what_a_tower_of_gemma_4_takes) {
   EXPECT_EQ(refused("rope_parameters", {{"rope_type", "default"}, {"rope_theta", 100.0}}), "no error");
 }
 
+TEST(PictureRefusals, name_what_a_tower_of_glm4v_takes) {
+  const std::string begin = "reading vision_config: ";
+  EXPECT_EQ(refusal_of("glm4v", "hidden_size", 18), begin + "hidden_size is 18, expected a multiple of 8");
+  EXPECT_EQ(refusal_of("glm4v", "out_hidden_size", 32), begin + "out_hidden_size is 32, expected 48");
+  EXPECT_EQ(refusal_of("glm4v", "image_size", 3), begin + "image_size is 3, expected 1 to 1,024 patches of 4");
+  EXPECT_TRUE(refusal_of("glm4v_moe", "hidden_act", "xielu").starts_with(begin + "unknown hidden_act 'xielu'"));
+  EXPECT_EQ(refusal_of("glm4v_moe", "rope_parameters", {{"rope_theta", 100.0}}),
+            begin + "rope_theta is 100.000000, expected 10000");
+}
+
 TEST(PictureRefusals, name_what_a_tower_of_llama_4_takes) {
   const std::filesystem::path llama4 = PictureModel("llama4_dense").source();
   const auto refused = [&](const std::string& key, const Json& value) {

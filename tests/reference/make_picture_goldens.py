@@ -57,10 +57,13 @@ INTERN_VIT_6B = dict(INTERN_VIT, attention_bias=False, norm_type="rms_norm", num
 IDEFICS3 = dict(hidden_size=16, intermediate_size=24, num_hidden_layers=2, num_attention_heads=2, image_size=26, patch_size=4)
 GEMMA4 = dict(model_type="gemma4_vision", hidden_size=6, intermediate_size=12, num_attention_heads=2, num_key_value_heads=1,
               head_dim=8, patch_size=2, pooling_kernel_size=2, position_embedding_size=96)
+GLM4V = dict(hidden_size=16, intermediate_size=24, num_heads=2, patch_size=4)
 LLAMA4 = dict(hidden_size=16, intermediate_size=64, num_attention_heads=2, image_size=16, projector_input_dim=12,
               projector_output_dim=12, vision_output_dim=12)
 TOWERS = {"gemma3_vl": SIGLIP, "gemma4": dict(GEMMA4, num_hidden_layers=2, rms_norm_eps=0.01, standardize=True),
           "gemma4_clipped": dict(GEMMA4, num_hidden_layers=1, use_clipped_linears=True),
+          "glm4v": dict(GLM4V, depth=2, image_size=20, out_hidden_size=48, rms_norm_eps=0.01),
+          "glm4v_moe": dict(GLM4V, depth=1, image_size=12, out_hidden_size=32, attention_bias=True),
           "idefics3": dict(IDEFICS3, layer_norm_eps=0.01), "smolvlm": dict(IDEFICS3, image_size=16),
           "internvl": INTERN_VIT, "internvl_6b": INTERN_VIT_6B, "internvl_chat": INTERN_VIT_CHAT,
           "llama4_dense": dict(LLAMA4, num_hidden_layers=2, patch_size=4),

@@ -15,6 +15,8 @@ from pictures import IMAGE, blocks
 
 PROCESSOR = dict(image_processor_type="Qwen2VLImageProcessorFast", patch_size=4, merge_size=2, temporal_patch_size=2,
                  size=dict(shortest_edge=320, longest_edge=768), image_mean=[0.5, 0.4, 0.3], image_std=[0.5, 0.3, 0.25])
+GLM4V_PROCESSOR = dict(image_processor_type="Glm4vImageProcessor", patch_size=4, merge_size=2, temporal_patch_size=2,
+                       size=dict(shortest_edge=576, longest_edge=1600), image_mean=[0.5, 0.4, 0.3], image_std=[0.5, 0.3, 0.25])
 GEMMA3_PROCESSOR = dict(image_processor_type="Gemma3ImageProcessor", size=dict(height=24, width=24), do_convert_rgb=None,
                         do_pan_and_scan=None, resample=2, image_mean=[0.5, 0.4, 0.3], image_std=[0.5, 0.3, 0.25])
 CLIP_PROCESSOR = dict(image_processor_type="CLIPImageProcessor", size=dict(shortest_edge=24), resample=3, do_center_crop=True,
@@ -120,6 +122,22 @@ class Qwen:
         types = (ids == IMAGE).long()
         positions = model.model.get_rope_index(ids, types, image_grid_thw=inputs["image_grid_thw"])[0]
         return dict(inputs, mm_token_type_ids=types), positions[:, 0].tolist()
+
+
+class Glm4v(Qwen):
+    """The same for a tower whose processor counts the pixels of all frames."""
+    patches = "Glm4vImageProcessor"
+    settings = GLM4V_PROCESSOR
+
+    @classmethod
+    def processed(cls, folder: Path, images: Path) -> dict:
+        write_json(folder / "preprocessor_config.json", cls.settings)
+        processor = transformers.AutoImageProcessor.from_pretrained(folder)
+        assert type(processor) is transformers.Glm4vImageProcessor
+        made = processor(images=[str(images / f) for f in FED], return_tensors="pt")
+        grids = made["image_grid_thw"]
+        tokens = [[IMAGE] * n for n in (grids.prod(1) // processor.merge_size ** 2).tolist()]
+        return {"patches": made["pixel_values"], "grids": grids[:, 1:].tolist(), "tokens": tokens, "inputs": dict(made)}
 
 
 class Gemma3:
@@ -247,4 +265,4 @@ class LlavaClip:
         return inputs, [list(range(ids.shape[1]))]
 
 
-FAMILIES = {"gemma3_vl": Gemma3, "llava": LlavaClip, "mistral3": Mistral3, "llava_pixtral": LlavaPixtral}
+FAMILIES = {"gemma3_vl": Gemma3, "glm4v": Glm4v, "glm4v_moe": Glm4v, "llava": LlavaClip, "mistral3": Mistral3, "llava_pixtral": LlavaPixtral}
