@@ -37,6 +37,7 @@ std::string formats_table(const Statistics& statistics) {
   for (const FormatColumn& column : format_columns()) columns.push_back({column.title, Right});
   Table table(columns);
   uint64_t sampled_rows = 0;
+  bool lacks_int4 = false;
   for (const CacheStatistics& cache : statistics.caches)
     for (const auto& [site, name] : stored_sites(cache.layout)) {
       const FormatErrors errors = format_errors(cache, site, statistics.run, SolveOptions{});
@@ -44,13 +45,14 @@ std::string formats_table(const Statistics& statistics) {
       for (const FormatColumn& column : format_columns()) cells.push_back(percent(errors.*column.error));
       table.add_row(std::move(cells));
       sampled_rows = std::max(sampled_rows, errors.sampled_rows);
+      lacks_int4 |= errors.sampled_rows > 0 && !errors.int4_per_row;
     }
   const std::string sampled = sampled_rows == 0 ? " and nvfp4: not sampled, as by an older kvcal"
                                                 : " and nvfp4: of " + std::to_string(sampled_rows) + " sampled tokens";
   return table.text() +
          "relative RMS error of the worst head, at the default policy's scales; per row (a scale for each token and "
          "head)" +
-         sampled + ".\n";
+         sampled + (lacks_int4 ? "; int4: not of rows of MLA, nor of statistics of an older kvcal" : "") + ".\n";
 }
 
 }  // namespace kvcal

@@ -32,12 +32,10 @@ std::string formats_section(const ReportInput& input) {
     }
   return table.html() +
          "<p class=\"help\">fp8_e4m3, fp8_e5m2, int8: one static scale, chosen by the policy of this page. fp8_e4m3 "
-         "per "
-         "row: a scale for each token and head, as it is written; where that is no better, a static scale does. int8 "
-         "per "
-         "channel: each channel at its own largest magnitude; predicted. nvfp4: blocks of 16 channels. Per row and "
-         "nvfp4 "
-         "are of sampled tokens; \"-\" where none were.</p>\n";
+         "per row: a scale for each token and head, as it is written; where that is no better, a static scale does. "
+         "int8 per channel: each channel at its own largest magnitude; predicted. nvfp4: blocks of 16 channels. int4 "
+         "per row: as vLLM's int4_per_token_head. Per row and nvfp4 are of sampled tokens; \"-\" where none were, and "
+         "for int4 of rows of MLA, which no server stores so, and of statistics of an older kvcal.</p>\n";
 }
 
 }  // namespace kvcal

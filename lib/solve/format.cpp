@@ -31,10 +31,10 @@ bool is_integer(const NumberFormat& format) { return format.name == "int8"; }
 }  // namespace
 
 const NumberFormat& number_format(std::string_view name) {
-  if (name == "nvfp4")
-    fail(
-        "number format nvfp4 is not available: its block scales follow the data, so there is only an error to estimate "
-        "(kvcal stats --formats); choose fp8_e4m3, fp8_e4m3fnuz or int8");
+  if (name == "nvfp4" || name == "int4")
+    fail("number format " + std::string(name) +
+         " is not available: its scales follow the data, so there is only an error to estimate (kvcal stats "
+         "--formats); choose fp8_e4m3, fp8_e4m3fnuz or int8");
   const auto found = std::find_if(kFormats.begin(), kFormats.end(), [&](const auto& f) { return f.name == name; });
   if (found == kFormats.end()) fail_unknown("number format", name, number_format_names());
   return *found;

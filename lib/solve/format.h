@@ -19,7 +19,7 @@ struct NumberFormat {
 };
 
 /// fp8_e4m3 (OCP FN: bias 7, max 448), fp8_e4m3fnuz (bias 8, max 240), int8 (symmetric, -127..127). Throws Error for an
-/// unknown name, and for nvfp4, whose block scales cannot be judged from these statistics.
+/// unknown name, and for nvfp4 and int4, whose scales follow the data.
 const NumberFormat& number_format(std::string_view name);
 std::vector<std::string> number_format_names();
 

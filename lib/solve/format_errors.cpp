@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <functional>
 
 #include "base/error.h"
 #include "solve/channel_model.h"
@@ -63,14 +64,16 @@ void add_sampled(const CacheStatistics& cache, CacheSite site, FormatErrors& err
   const SiteStatistics& first = cache.at(parts_of(site)[0]);
   errors.sampled_rows = energies_of(first.row_formats, 0).rows;
   if (errors.sampled_rows == 0) return;
-  const auto worst = [&](double RowFormatEnergies::*squared_error) {
+  const auto worst = [&](auto squared_error) {
     return worst_of(cache, site, [&](const SiteStatistics& s, size_t head) {
       const RowFormatEnergies sums = energies_of(s.row_formats, static_cast<int32_t>(head));
-      return relative(sums.*squared_error, sums.energy);
+      return relative(std::invoke(squared_error, sums), sums.energy);
     });
   };
   errors.e4m3_per_row = worst(&RowFormatEnergies::dynamic_error);
   errors.nvfp4 = worst(&RowFormatEnergies::nvfp4_error);
+  if (energies_of(first.row_formats, 0).int4_error)
+    errors.int4_per_row = worst([](const RowFormatEnergies& sums) { return *sums.int4_error; });
 }
 
 }  // namespace
@@ -96,6 +99,7 @@ std::span<const FormatColumn> format_columns() {
       FormatColumn{"int8", "int8", &FormatErrors::int8},
       FormatColumn{"int8_per_channel", "int8 per channel", &FormatErrors::int8_per_channel},
       FormatColumn{"nvfp4", "nvfp4", &FormatErrors::nvfp4},
+      FormatColumn{"int4_per_row", "int4 per row", &FormatErrors::int4_per_row},
   };
   return columns;
 }

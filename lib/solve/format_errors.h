@@ -19,6 +19,8 @@ struct FormatErrors {
   std::optional<double> int8_per_channel;
   // From sampled rows (stats/row_formats.h). No policy has a say.
   std::optional<double> e4m3_per_row, nvfp4;
+  // As vLLM's int4_per_token_head. None of latent rows either, and of statistics of an older program.
+  std::optional<double> int4_per_row;
   uint64_t sampled_rows = 0;
 };
 

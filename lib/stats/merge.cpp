@@ -97,6 +97,12 @@ std::vector<T> merge_maxima(const std::vector<T>& a, const std::vector<T>& b) {
   return result;
 }
 
+/// INT4 was tried on all rows, or there is nothing to say of it.
+void keep_common_formats(std::vector<RowFormatSum>& sums) {
+  if (std::ranges::all_of(sums, [](const RowFormatSum& s) { return s.int4_error.has_value(); })) return;
+  for (RowFormatSum& s : sums) s.int4_error.reset();
+}
+
 PromptTags merge_tags(const PromptTags& a, const PromptMap& from_a, const PromptTags& b, const PromptMap& from_b) {
   PromptTags all;
   for (const auto& [tags, map] : {std::pair(&a, &from_a), std::pair(&b, &from_b)})
@@ -171,6 +177,7 @@ SiteStatistics merge_sites(const Side& a, const SiteStatistics& x, const Side& b
   site.row_formats = merge_sorted(
       x.row_formats, y.row_formats, [](const RowFormatSum& sum) { return sum.key(); },
       [](RowFormatSum& to, const RowFormatSum& from) { add(to, from); });
+  keep_common_formats(site.row_formats);
   site.column_norms = merge_maxima(x.column_norms, y.column_norms);
   return site;
 }

@@ -4,6 +4,8 @@
 #include <bit>
 #include <cmath>
 
+#include "ops/four_bit_rows.h"
+#include "ops/rotation_signs.h"
 #include "tensor/dtype.h"
 
 namespace kvcal {
@@ -43,7 +45,8 @@ void store_as_e2m1(const float* x, float* stored, size_t n, float scale) {
 /// One row, in units of the power of two below its absmax: absmax lies in [1, 2).
 class Row {
  public:
-  explicit Row(size_t width) : codes_(width), x_(width), dynamic_(width), nvfp4_(width) {}
+  Row(size_t width, bool tries_int4)
+      : codes_(width), x_(width), dynamic_(width), nvfp4_(width), int4_(tries_int4 ? width : 0) {}
 
   /// False when the row is not finite.
   bool load(const Tensor& x, int64_t first) {
@@ -56,9 +59,9 @@ class Row {
     if (largest >= kInfinityBits) return false;
     const auto absmax = static_cast<double>(to_float(bf16{static_cast<uint16_t>(largest)}));
     exponent_ = largest == 0 ? 0 : std::ilogb(absmax);
-    const double unit = power_of_two(-exponent_);
-    for (size_t c = 0; c < x_.size(); ++c) x_[c] = static_cast<float>(static_cast<double>(to_float(codes_[c])) * unit);
-    absmax_ = static_cast<float>(absmax * unit);
+    unit_ = power_of_two(-exponent_);
+    for (size_t c = 0; c < x_.size(); ++c) x_[c] = static_cast<float>(static_cast<double>(to_float(codes_[c])) * unit_);
+    absmax_ = static_cast<float>(absmax * unit_);
     return true;
   }
 
@@ -66,28 +69,35 @@ class Row {
     if (absmax_ == 0) return;
     store_as_e4m3(x_.data(), dynamic_.data(), x_.size(), absmax_ / 448);
     for (size_t from = 0; from < x_.size(); from += kBlock) round_block(from, std::min(kBlock, x_.size() - from));
+    round_to_int4();
   }
 
   /// Of the channels [from, from + width).
   RowFormatSum sums(int64_t from, int64_t width) const {
-    double energy = 0, dynamic_error = 0, nvfp4_error = 0;
+    double energy = 0, dynamic_error = 0, nvfp4_error = 0, int4_error = 0;
     for (auto c = static_cast<size_t>(from); c < static_cast<size_t>(from + width); ++c) {
       const double x = x_[c], by_dynamic = static_cast<double>(dynamic_[c]) - x,
                    by_nvfp4 = static_cast<double>(nvfp4_[c]) - x;
       energy += x * x;
       dynamic_error += by_dynamic * by_dynamic;
       nvfp4_error += by_nvfp4 * by_nvfp4;
+      if (int4_.empty()) continue;
+      const double by_int4 = static_cast<double>(int4_[c]) * unit_ - x;
+      int4_error += by_int4 * by_int4;
     }
     RowFormatSum sum;
     sum.rows = 1;
+    if (!int4_.empty()) sum.int4_error = 0;
     if (energy == 0) return sum;
     const int exponent = std::ilogb(energy);
     const double steps = power_of_two(-exponent) / kUnit;
     sum.octave = 1023 + exponent + 2 * exponent_;
-    // Every format has a zero, so no rounding to the nearest moves a value by more than itself.
+    // Every format has a zero, so no rounding to the nearest moves a value by more than itself. What is turned moves a
+    // little more, and is NaN where its sums overflow: lost as well.
     sum.energy = static_cast<uint64_t>(std::llround(energy * steps));
     sum.dynamic_error = static_cast<uint64_t>(std::llround(std::min(dynamic_error, energy) * steps));
     sum.nvfp4_error = static_cast<uint64_t>(std::llround(std::min(nvfp4_error, energy) * steps));
+    if (!int4_.empty()) sum.int4_error = static_cast<uint64_t>(std::llround(std::min(energy, int4_error) * steps));
     return sum;
   }
 
@@ -104,9 +114,17 @@ class Row {
       std::fill_n(nvfp4_.data() + from, n, 0.0f);
   }
 
+  /// In the row's own magnitude: the smallest step does not follow it.
+  void round_to_int4() {
+    for (size_t c = 0; c < int4_.size(); ++c) int4_[c] = to_float(codes_[c]);
+    round_to_rotated_int4(int4_, DType::BF16);
+  }
+
   std::vector<bf16> codes_;
   std::vector<float> x_, dynamic_, nvfp4_;
+  std::vector<float> int4_;  // not in units; empty where it is not tried
   int exponent_ = 0;
+  double unit_ = 1;  // 2^-exponent_
   float absmax_ = 0;
 };
 
@@ -117,6 +135,7 @@ void add(RowFormatSum& a, const RowFormatSum& b) {
   a.energy += b.energy;
   a.dynamic_error += b.dynamic_error;
   a.nvfp4_error += b.nvfp4_error;
+  a.int4_error = a.int4_error && b.int4_error ? std::optional(*a.int4_error + *b.int4_error) : std::nullopt;
 }
 
 RowFormatEnergies energies_of(std::span<const RowFormatSum> sums, int32_t head) {
@@ -124,11 +143,13 @@ RowFormatEnergies energies_of(std::span<const RowFormatSum> sums, int32_t head) 
   for (const RowFormatSum& s : sums) {
     if (s.head != head) continue;
     all.rows += s.rows;
+    if (!s.int4_error) all.int4_error.reset();
     if (s.octave == 0) continue;
     const double unit = power_of_two(s.octave - 1023) * kUnit;
     all.energy += static_cast<double>(s.energy) * unit;
     all.dynamic_error += static_cast<double>(s.dynamic_error) * unit;
     all.nvfp4_error += static_cast<double>(s.nvfp4_error) * unit;
+    if (all.int4_error) *all.int4_error += static_cast<double>(*s.int4_error) * unit;
   }
   return all;
 }
@@ -137,9 +158,10 @@ void RowFormatTables::add(const Tensor& x, std::span<const int32_t> rows, std::s
                           ThreadPool& pool) {
   if (rows.empty()) return;
   const int64_t n_heads = x.dim(1), width = x.dim(2);
+  const bool tries_int4 = part_widths.size() == 1 && rotated_together(width) <= kMostRotated;
   sums_.resize(static_cast<size_t>(n_heads), std::vector<Sums>(part_widths.size()));
   pool.parallel_for(n_heads, [&](int64_t head, int) {
-    Row row(static_cast<size_t>(width));
+    Row row(static_cast<size_t>(width), tries_int4);
     for (const int32_t r : rows) {
       if (!row.load(x, (r * n_heads + head) * width)) continue;
       row.round();

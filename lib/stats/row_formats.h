@@ -1,5 +1,5 @@
-// What formats whose scales follow the data would make of some rows: FP8 E4M3 with one scale for each token and head,
-// and NVFP4. Histograms cannot tell, since such a scale depends on what else is in the row.
+// What formats whose scales follow the data would make of some rows: FP8 E4M3 and INT4 with one scale for each token
+// and head, and NVFP4. Histograms cannot tell, since such a scale depends on what else is in the row.
 //
 // The rows are those that attention is sampled on. They are rounded to bf16 first, as everything that is counted, and
 // judged each alone:
@@ -9,6 +9,7 @@
 //   above the row's absmax stands in for that absmax: the rounding of the block scales repeats from one power of two to
 //   the next, so it is that of any larger range but for the place within an octave; what is lost is only that block
 //   scales 2^18 times smaller than the largest ones would become zero.
+// - INT4: as vLLM's cache int4_per_token_head stores rows of bf16 (CacheFormat::RotatedInt4).
 //
 // Sums are of fixed-point numbers in units of the row's own magnitude, so they are exact, neither overflow nor vanish,
 // and do not depend on the order of rows, batches or shards.
@@ -16,6 +17,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -33,6 +35,7 @@ struct RowFormatSum {
   uint64_t energy = 0;         // Σ|x|²
   uint64_t dynamic_error = 0;  // Σ|x' - x|², x' stored as dynamic E4M3
   uint64_t nvfp4_error = 0;
+  std::optional<uint64_t> int4_error = std::nullopt;  // none: not tried
   auto key() const { return std::pair(head, octave); }
   bool operator==(const RowFormatSum&) const = default;
 };
@@ -48,6 +51,7 @@ void add(RowFormatSum& a, const RowFormatSum& b);
 struct RowFormatEnergies {
   uint64_t rows = 0;
   double energy = 0, dynamic_error = 0, nvfp4_error = 0;
+  std::optional<double> int4_error = 0;  // none where some rows were not tried
 };
 RowFormatEnergies energies_of(std::span<const RowFormatSum> sums, int32_t head);
 
@@ -55,7 +59,8 @@ RowFormatEnergies energies_of(std::span<const RowFormatSum> sums, int32_t head);
 class RowFormatTables {
  public:
   /// Adds rows of x [tokens, heads, Σ part_widths], BF16 or F32, on the host. Heads are shared out to the pool's
-  /// threads. Rows with infinities or NaNs are left out: their run fails. Every call has the same heads and parts.
+  /// threads. Rows with infinities or NaNs are left out: their run fails. Every call has the same heads and parts. INT4
+  /// is tried on rows of one part that can be turned (ops/rotation_signs.h): no server stores rows of MLA in it.
   void add(const Tensor& x, std::span<const int32_t> rows, std::span<const int64_t> part_widths, ThreadPool& pool);
 
   /// Sorted by key().

@@ -275,10 +275,10 @@ void SiteCheck::check_row_formats() const {
   for (const RowFormatSum& s : site_.row_formats) {
     const uint64_t least = s.octave == 0 ? 0 : kLeastEnergy;
     if (s.rows == 0 || s.rows > kMostFormatRows || s.energy < s.rows * least || s.energy > 2 * s.rows * least ||
-        s.dynamic_error > s.energy || s.nvfp4_error > s.energy)
+        s.dynamic_error > s.energy || s.nvfp4_error > s.energy || s.int4_error.value_or(0) > s.energy)
       fail("row_formats has " + text(s.rows) + " rows of head " + std::to_string(s.head) + " with the energy " +
            text(s.energy) + " and the errors " + text(s.dynamic_error) + " and " + text(s.nvfp4_error) +
-           ", which cannot be");
+           (s.int4_error ? " and " + text(*s.int4_error) : "") + ", which cannot be");
   }
 }
 

@@ -130,12 +130,15 @@ void unflatten_sampled(const SiteArrays& a, SiteStatistics& site) {
 }
 
 void unflatten_row_formats(const SiteArrays& a, SiteStatistics& site) {
+  if (!a.row_formats_int4.empty())
+    check_length(a.row_formats_int4.size(), a.row_formats.size() / kRowFormatFields, "row_formats_int4");
   for (size_t i = 0; i < a.row_formats.size(); i += kRowFormatFields) {
     const uint64_t* s = a.row_formats.data() + i;
     if (s[0] >= site.heads.size() ||
         (s[1] != 0 && (s[1] < uint64_t{kLeastEnergyOctave} || s[1] > uint64_t{kMostEnergyOctave})))
       fail("row_formats has head " + std::to_string(s[0]) + ", octave " + std::to_string(s[1]) + ", which cannot be");
-    const RowFormatSum sum{static_cast<int32_t>(s[0]), static_cast<int32_t>(s[1]), s[2], s[3], s[4], s[5]};
+    RowFormatSum sum{static_cast<int32_t>(s[0]), static_cast<int32_t>(s[1]), s[2], s[3], s[4], s[5]};
+    if (!a.row_formats_int4.empty()) sum.int4_error = a.row_formats_int4[i / kRowFormatFields];
     if (!site.row_formats.empty() && site.row_formats.back().key() >= sum.key()) fail("row_formats is not in order");
     site.row_formats.push_back(sum);
   }
@@ -162,6 +165,7 @@ SiteExtents extents_of(const KvLayout& layout, CacheSite site, int64_t n_passes,
   extents.weighted = site == CacheSite::Value || site == CacheSite::Latent;
   extents.sampled = site != CacheSite::Rope;
   extents.has_row_formats = site != CacheSite::Query;
+  extents.has_int4 = site == CacheSite::Key || site == CacheSite::Value;
   return extents;
 }
 
@@ -180,6 +184,8 @@ SiteArrays flatten(const SiteStatistics& site) {
   for (const RowFormatSum& s : site.row_formats)
     a.row_formats.insert(a.row_formats.end(), {static_cast<uint64_t>(s.head), static_cast<uint64_t>(s.octave), s.rows,
                                                s.energy, s.dynamic_error, s.nvfp4_error});
+  for (const RowFormatSum& s : site.row_formats)
+    if (s.int4_error) a.row_formats_int4.push_back(*s.int4_error);
   a.column_norms = site.column_norms;
   a.kind_absmax = site.kind_absmax;
   a.kind_tokens = site.kind_tokens;

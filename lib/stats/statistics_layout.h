@@ -34,7 +34,8 @@ struct SiteArrays {
   std::vector<uint64_t> n_tokens;  // [1]
   std::vector<uint64_t>
       sampled;  // [n, 9]: figure, format, reader, head, rung, rows, tokens, sum, worst; a rung is two's complement
-  std::vector<uint64_t> row_formats;  // [n, 6]: head, octave, rows, energy, dynamic error, NVFP4 error
+  std::vector<uint64_t> row_formats;       // [n, 6]: head, octave, rows, energy, dynamic error, NVFP4 error
+  std::vector<uint64_t> row_formats_int4;  // [n]: INT4 error; empty where it was not tried
   std::vector<float> column_norms;
   std::vector<uint16_t> kind_absmax;
   std::vector<uint64_t> kind_tokens;
@@ -45,6 +46,7 @@ struct SiteExtents {
   int64_t heads = 0, width = 0, pairs = 0, n_passes = 0, n_prompts = 0;
   bool is_query = false;
   bool sampled = false, weighted = false, has_row_formats = false;  // since version 1.1
+  bool has_int4 = false;                                            // since 1.2
   bool has_kinds = false;                                           // since 1.1, where kinds of tokens were told apart
 };
 SiteExtents extents_of(const KvLayout& layout, CacheSite site, int64_t n_passes, int64_t n_prompts);
@@ -84,6 +86,7 @@ void for_each_tensor(Arrays& a, const SiteExtents& e, Visit visit) {
   visit("position_absmax", DType::BF16, Shape{kAnyExtent}, a.position_absmax);
   visit("prompt_absmax", DType::BF16, Shape{e.n_passes, e.n_prompts}, a.prompt_absmax);
   if (e.has_row_formats) visit("row_formats", DType::U64, Shape{kAnyExtent, 6}, a.row_formats);
+  if (e.has_int4) visit("row_formats_int4", DType::U64, Shape{kAnyExtent}, a.row_formats_int4);
   if (e.sampled) visit("sampled", DType::U64, Shape{kAnyExtent, 9}, a.sampled);
   visit("token_octaves", DType::U64, Shape{kAnyExtent, 3}, a.token_octaves);
   visit("under", DType::U64, Shape{e.heads}, a.under);

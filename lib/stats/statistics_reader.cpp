@@ -15,7 +15,7 @@ namespace kvcal {
 namespace {
 
 /// Of kStatisticsVersion.
-constexpr int64_t kKnownMinor = 1;
+constexpr int64_t kKnownMinor = 2;
 
 bool fits(const Shape& shape, const Shape& expected) {
   if (shape.rank() != expected.rank()) return false;
@@ -97,6 +97,7 @@ PromptTags Reader::read_tags(const std::vector<std::string>& names, size_t n_pro
 SiteStatistics Reader::read_site(const KvLayout& layout, CacheSite site, const RunRecord& run) {
   SiteExtents extents = extents_of(layout, site, run.n_passes, static_cast<int64_t>(run.prompt_ids.size()));
   if (minor_version_ < 1) extents.sampled = extents.weighted = extents.has_row_formats = false;
+  if (minor_version_ < 2) extents.has_int4 = false;
   const std::string prefix = tensor_prefix(layout.cache, site);
   extents.has_kinds = minor_version_ > 0 && file_.find(prefix + "kind_tokens") != nullptr;
   SiteArrays arrays;

@@ -58,6 +58,9 @@ TEST_P(SampledModel, FindsWhatTheCpuFindsInAnyBatches) {
       EXPECT_EQ(rows.rows, of_host.rows);
       EXPECT_NEAR(rows.energy, of_host.energy, 1e-3 * of_host.energy);
       EXPECT_NEAR(rows.nvfp4_error, of_host.nvfp4_error, 0.02 * of_host.nvfp4_error);
+      ASSERT_EQ(rows.int4_error.has_value(), of_host.int4_error.has_value());
+      const double int4_error = of_host.int4_error.value_or(0);
+      EXPECT_NEAR(rows.int4_error.value_or(0), int4_error, 0.02 * int4_error);
       EXPECT_EQ(on.sampled, cut.caches[c].at(site).sampled);
       ASSERT_EQ(on.sampled.size(), expected.sampled.size());
       for (size_t i = 0; i < on.sampled.size(); ++i, ++n) {

@@ -175,11 +175,13 @@ TEST(Format, UnknownNames) {
   } catch (const Error& e) {
     EXPECT_NE(std::string(e.what()).find("fp8_e4m3"), std::string::npos) << e.what();
   }
-  try {
-    number_format("nvfp4");
-    FAIL();
-  } catch (const Error& e) {
-    EXPECT_NE(std::string(e.what()).find("nvfp4"), std::string::npos) << e.what();
+  for (const char* name : {"nvfp4", "int4"}) {
+    try {
+      number_format(name);
+      FAIL();
+    } catch (const Error& e) {
+      EXPECT_NE(std::string(e.what()).find(std::string(name) + " is not available"), std::string::npos) << e.what();
+    }
   }
 }
 

@@ -129,6 +129,7 @@ TEST(StatisticsFile, TensorsAreNamedAndSorted) {
                                              "c1.key.position_absmax",
                                              "c1.key.prompt_absmax",
                                              "c1.key.row_formats",
+                                             "c1.key.row_formats_int4",
                                              "c1.key.sampled",
                                              "c1.key.token_octaves",
                                              "c1.key.under",

@@ -53,6 +53,10 @@ struct Parts {
     tensors["c0.key.row_formats"] = {DType::U64, Shape{static_cast<int64_t>(rows.size() / 6), 6},
                                      std::string(reinterpret_cast<const char*>(rows.data()), rows.size() * 8)};
   }
+  void int4(const std::vector<uint64_t>& errors) {
+    tensors["c0.key.row_formats_int4"] = {DType::U64, Shape{static_cast<int64_t>(errors.size())},
+                                          std::string(reinterpret_cast<const char*>(errors.data()), errors.size() * 8)};
+  }
   void replace(const std::string& from, const std::string& to) {
     const size_t at = metadata.find(from);
     ASSERT_NE(at, std::string::npos) << from << " in " << metadata;
@@ -96,9 +100,9 @@ struct Malformed {
 const Malformed kMalformed[] = {
     {"format", [](Parts& p) { p.replace("kvcal-stats", "other-stats"); },
      "metadata: format 'other-stats', expected 'kvcal-stats'"},
-    {"version", [](Parts& p) { p.replace("\"1.1\"", "\"2.0\""); },
+    {"version", [](Parts& p) { p.replace("\"1.2\"", "\"2.0\""); },
      "metadata: version '2.0' of the statistics format; this program reads 1.x"},
-    {"version_text", [](Parts& p) { p.replace("\"1.1\"", "\"1.\""); }, "metadata: version '1.' of"},
+    {"version_text", [](Parts& p) { p.replace("\"1.2\"", "\"1.\""); }, "metadata: version '1.' of"},
     {"metadata_syntax", [](Parts& p) { p.metadata.pop_back(); }, "metadata: not valid JSON"},
     {"no_model", [](Parts& p) { p.replace("\"model\"", "\"modem\""); }, "metadata: key 'model' is missing"},
     {"passes", [](Parts& p) { p.replace("\"n_passes\":2", "\"n_passes\":-1"); },
@@ -120,7 +124,7 @@ const Malformed kMalformed[] = {
      "metadata: caches[1]: key 'cache' is missing"},
     {"missing_tensor", [](Parts& p) { p.tensors.erase("c1.value.zero"); }, "tensor 'c1.value.zero' is missing"},
     {"extra_tensor", [](Parts& p) { p.tensors["c9.key.zero"] = p.tensors["c1.key.zero"]; },
-     "tensor 'c9.key.zero' does not belong into a statistics file 1.1"},
+     "tensor 'c9.key.zero' does not belong into a statistics file 1.2"},
     {"dtype", [](Parts& p) { p.tensors["c0.key.absmax"].dtype = DType::U16; },
      "tensor 'c0.key.absmax' is U16 [2], expected BF16 [2]"},
     {"shape", [](Parts& p) { p.tensors["c0.key.where"].shape = {12}; },
@@ -272,6 +276,20 @@ const Malformed kMalformed[] = {
        p.row_formats({0, 1023, 1, kOneRow, 0, kOneRow + 1});
      },
      "cache 0, key: row_formats has 1 rows of head 0 with the energy 4294967296 and the errors 0 and 4294967297"},
+    {"row_formats_int4_length",
+     [](Parts& p) {
+       p.row_formats({0, 1023, 1, kOneRow, 0, 0});
+       p.int4({0, 0});
+     },
+     "cache 0, key: row_formats_int4 has 2 entries, expected 1"},
+    {"row_formats_int4_error",
+     [](Parts& p) {
+       p.row_formats({0, 1023, 1, kOneRow, 0, 0});
+       p.int4({kOneRow + 1});
+     },
+     "cache 0, key: row_formats has 1 rows of head 0 with the energy 4294967296 and the errors 0 and 0 and 4294967297"},
+    {"row_formats_int4_missing", [](Parts& p) { p.tensors.erase("c0.value.row_formats_int4"); },
+     "tensor 'c0.value.row_formats_int4' is missing"},
     {"row_formats_rows",
      [](Parts& p) {
        p.row_formats({0, 0, ~uint64_t{0}, 0, 0, 0});
@@ -304,7 +322,7 @@ TEST(StatisticsFile, AnUntouchedCopyIsAccepted) { EXPECT_EQ(message_for(parts_of
 
 TEST(StatisticsFile, OfTheFirstVersionHasNoKindsAndNoSamples) {
   Parts parts = parts_of_sample();
-  parts.replace("\"1.1\"", "\"1.0\"");
+  parts.replace("\"1.2\"", "\"1.0\"");
   EXPECT_NE(message_for(parts).find("kind_absmax' does not belong into a statistics file 1.0"), std::string::npos);
   std::erase_if(parts.tensors, [](const auto& entry) {
     const auto has = [&](const char* part) { return entry.first.find(part) != std::string::npos; };
@@ -313,9 +331,18 @@ TEST(StatisticsFile, OfTheFirstVersionHasNoKindsAndNoSamples) {
   EXPECT_EQ(message_for(parts), "");
 }
 
+TEST(StatisticsFile, OfVersion11WasNotTriedInInt4) {
+  Parts parts = parts_of_sample();
+  parts.row_formats({0, 1023, 1, kOneRow, 0, 0});
+  parts.replace("\"1.2\"", "\"1.1\"");
+  EXPECT_NE(message_for(parts).find("row_formats_int4' does not belong into a statistics file 1.1"), std::string::npos);
+  std::erase_if(parts.tensors, [](const auto& entry) { return entry.first.ends_with(".row_formats_int4"); });
+  EXPECT_EQ(message_for(parts), "");
+}
+
 TEST(StatisticsFile, LaterMinorVersionsMayKnowMoreTensors) {
   Parts parts = parts_of_sample();
-  parts.replace("\"1.1\"", "\"1.7\"");
+  parts.replace("\"1.2\"", "\"1.7\"");
   parts.tensors["c0.key.something_new"] = {DType::U8, {3}, "abc"};
   EXPECT_EQ(message_for(parts), "");
 }

@@ -48,6 +48,37 @@ TEST(RowFormats, OfARowByHand) {
   EXPECT_NEAR(static_cast<double>(sums[0].nvfp4_error) * unit, std::pow(4.0 / 6 - 0.80078125, 2), 1e-7);
 }
 
+// Channel 1 changes its sign: (1, -.75) becomes (.25, 1.75), with a step of .1. Zero is code 0, .25 code 3, as 2.5
+// steps are rounded up, and 1.75 code 15. They are read as .3 and 1.5, which are turned back into .9 and .6.
+TEST(RowFormats, OfARowInInt4ByHand) {
+  const std::vector<RowFormatSum> sums = sums_of({{1, 0.75f}});
+  ASSERT_EQ(sums.size(), 1U);
+  EXPECT_EQ(sums[0].octave, 1023);
+  EXPECT_NEAR(static_cast<double>(*sums[0].int4_error) * 0x1p-32, 0.1 * 0.1 + 0.15 * 0.15, 1e-6);
+}
+
+// A step of 10^-6 at least, so rows below half of it are lost; and so are those whose sums overflow.
+TEST(RowFormats, RowsThatInt4Loses) {
+  const std::vector<std::vector<float>> lost = {std::vector<float>(64, 0x1p-30f), std::vector<float>(64, 0x1p125f)};
+  for (const std::vector<float>& row : lost) {
+    const RowFormatSum sum = sums_of({row})[0];
+    EXPECT_EQ(sum.int4_error, sum.energy);
+    EXPECT_EQ(sum.dynamic_error, 0U);
+  }
+}
+
+// The largest power of two that divides its width may be 512. No server stores a row of two parts so.
+TEST(RowFormats, RowsThatAreNotTriedInInt4) {
+  EXPECT_FALSE(sums_of({std::vector<float>(1024, 1)})[0].int4_error);
+  EXPECT_TRUE(sums_of({std::vector<float>(1536 + 256, 1)})[0].int4_error);
+  const Storage x({1, 1, 32}, DType::F32);
+  std::fill_n(x.tensor().as<float>(), 32, 1.0f);
+  ThreadPool pool(1);
+  RowFormatTables tables;
+  tables.add(x.tensor(), std::vector<int32_t>{0}, std::vector<int64_t>{16, 16}, pool);
+  EXPECT_FALSE(tables.encode(0)[0].int4_error);
+}
+
 TEST(RowFormats, PowersOfTwoChangeTheOctaveAlone) {
   std::vector<float> row(24);
   for (size_t c = 0; c < row.size(); ++c) row[c] = round_to_bf16(std::sin(static_cast<float>(c * c) + 1));
@@ -59,6 +90,7 @@ TEST(RowFormats, PowersOfTwoChangeTheOctaveAlone) {
       RowFormatSum sum = sums_of({scaled}, dtype)[0];
       EXPECT_EQ(sum.octave, at_one.octave + 2 * exponent);
       sum.octave = at_one.octave;
+      if (std::abs(exponent) > 1) sum.int4_error = at_one.int4_error;  // it has a smallest step, and sums may overflow
       EXPECT_EQ(sum, at_one);
     }
   }
@@ -78,7 +110,7 @@ TEST(RowFormats, ZeroAndBrokenRows) {
   constexpr float kInf = std::numeric_limits<float>::infinity(), kNan = std::numeric_limits<float>::quiet_NaN();
   const std::vector<RowFormatSum> sums = sums_of({{0, -0.0f}, {kInf, 1}, {kNan, 1}, {0, 0}, {1, 0}});
   ASSERT_EQ(sums.size(), 2U);
-  EXPECT_EQ(sums[0], (RowFormatSum{0, 0, 2, 0, 0, 0}));
+  EXPECT_EQ(sums[0], (RowFormatSum{0, 0, 2, 0, 0, 0, 0}));
   EXPECT_EQ(sums[1].rows, 1U);
 }
 
@@ -105,6 +137,12 @@ TEST(RowFormats, EnergiesAddUpOverOctaves) {
   const double small = std::pow(round_to_bf16(0.3f), 2) + std::pow(round_to_bf16(0.4f), 2);
   EXPECT_NEAR(all.energy, 25 + small, 1e-7);
   EXPECT_EQ(energies_of(sums, 1).rows, 0U);
+  EXPECT_GT(all.int4_error.value(), 0);
+  std::vector<RowFormatSum> partly = sums;
+  partly[0].int4_error.reset();  // of rows of zeros
+  EXPECT_FALSE(energies_of(partly, 0).int4_error);
+  add(partly[0], sums[0]);
+  EXPECT_FALSE(partly[0].int4_error);
 }
 
 }  // namespace

@@ -12,7 +12,7 @@ from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tu
 
 import numpy as np
 
-FORMAT, VERSION = "kvcal-stats", "1.1"
+FORMAT, VERSION = "kvcal-stats", "1.2"
 CODES = 0x8000  # a magnitude is its bf16 code without the sign
 INFINITY = 0x7F80  # codes above are NaN
 OCTAVES = 255  # code >> 7 of finite codes
@@ -207,6 +207,8 @@ def _not_measured(site: str) -> Iterator[_Tensor]:
         yield _Tensor("sampled", "U64", np.zeros((0, 9)))
     if site != "query":
         yield _Tensor("row_formats", "U64", np.zeros((0, 6)))
+    if site in ("key", "value"):
+        yield _Tensor("row_formats_int4", "U64", np.zeros(0))
     if site in ("value", "latent"):
         yield _Tensor("column_norms", "F32", np.zeros(0))
 

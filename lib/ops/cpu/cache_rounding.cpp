@@ -7,7 +7,7 @@
 
 #include "ops/cpu/activation_value.h"
 #include "ops/cpu/cpu_backend.h"
-#include "ops/cpu/four_bit_rows.h"
+#include "ops/four_bit_rows.h"
 #include "tensor/small_floats.h"
 
 namespace kvcal::cpu {

@@ -2,13 +2,17 @@
 costs in each format: sqrt(Σ(x' - x)² / Σx²) of the worst head, in float64. Tables are those of tables.py; row t of one is what
 token t stores, at any position.
 
-    python make_format_errors.py    (numpy, ml_dtypes)
+    python make_format_errors.py    (numpy, ml_dtypes, torch)
 
 fp8_e4m3, fp8_e5m2, int8: one static scale for the site, or one for each head, from all tokens of all prompts.
 int8_per_channel: each channel at its own absmax / 127. fp8_e4m3_per_row: each token and head at its own absmax / 448.
 nvfp4: blocks of 16 channels of E2M1 numbers at block absmax / 6, stored as E4M3 times the global scale R / (6 · 448), where R
 is the power of two above the row's absmax; in nvfp4_of_the_cache, which the program cannot know, R is the site's absmax.
-The last three are of sampled tokens: of each prompt all up to 64, else the first and the last of each of 63 equal parts of the
+int4_per_row: vLLM's cache int4_per_token_head, of keys and values. Blocks of a row, as wide as the largest power of two that
+divides it, are multiplied by signs (torch draws them, as vLLM does) and by Sylvester's Hadamard matrix, and become bf16. The step
+is (most - least) / 15 of a row, at least 1e-6; codes 0 to 15 count from a code that stands for zero and lies in the four low bits
+of the float32 step. The block is turned back where it is read.
+These four are of sampled tokens: of each prompt all up to 64, else the first and the last of each of 63 equal parts of the
 rest. Of a latent row the "heads" are its two parts, scales and blocks those of the whole row.
 """
 import json
@@ -16,6 +20,7 @@ from pathlib import Path
 
 import ml_dtypes
 import numpy as np
+import torch
 
 from case_layer import N_TOKENS, build, fingerprint, prompts
 from case_words import HEAD, case, each_head, edit, latent_case, table
@@ -127,6 +132,35 @@ def nvfp4(x, reach):
     return stored
 
 
+def hadamard(width):
+    matrix = np.ones((1, 1))
+    while len(matrix) < width:
+        matrix = np.kron([[1, 1], [1, -1]], matrix)
+    return matrix
+
+
+def signs(width):
+    drawn = torch.bernoulli(torch.full((width,), 0.5), generator=torch.Generator().manual_seed(0x9E3779B9))
+    return 2.0 * drawn.double().numpy() - 1.0
+
+
+def code(x):
+    return np.clip(np.floor(x + np.float32(0.5)), 0, 15)
+
+
+def int4_per_row(x):
+    together = x.shape[-1] & -x.shape[-1]
+    turn = hadamard(together) * signs(together)  # rows of it are what a block is multiplied by
+    blocks = x.reshape(*x.shape[:-1], -1, together)
+    turned = (blocks @ turn.T).reshape(x.shape).astype(ml_dtypes.bfloat16).astype(np.float32)
+    least, most = turned.min(-1, keepdims=True), turned.max(-1, keepdims=True)
+    step = np.maximum((most - least) / np.float32(15), np.float32(1e-6))
+    zero, inverse = code(-least / step), np.float32(1) / step
+    step_read = (step.view(np.uint32) & np.uint32(0xFFFFFFF0)).view(np.float32)
+    read = ((code(turned * inverse + zero) - zero) * step_read).astype(np.float64)
+    return (read.reshape(blocks.shape) @ turn / together).reshape(x.shape)
+
+
 def power_of_two_above(x):
     mantissa, exponent = np.frexp(x)
     return np.where(x > 0, np.ldexp(1.0, exponent), 0.0)
@@ -147,6 +181,8 @@ def judge_site(the_case, tables, site, run):
     rows = np.concatenate([values[p[sampled(len(p))]] for p in ids])
     once, reach = np.ones(len(rows)), np.abs(rows).max(-1, keepdims=True)
     errors["fp8_e4m3_per_row"] = worst(latent, rows, per_row(rows), once)
+    if not latent:
+        errors["int4_per_row"] = worst(latent, rows, int4_per_row(rows), once)
     errors["nvfp4"] = worst(latent, rows, nvfp4(rows, power_of_two_above(reach)), once)
     errors["nvfp4_of_the_cache"] = worst(latent, rows, nvfp4(rows, np.full_like(reach, np.abs(x).max())), once)
     errors["sampled_rows"] = len(rows)

@@ -1,4 +1,4 @@
-#include "ops/cpu/four_bit_rows.h"
+#include "ops/four_bit_rows.h"
 
 #include <algorithm>
 #include <bit>
@@ -8,7 +8,7 @@
 #include "ops/cache_rounding.h"
 #include "ops/rotation_signs.h"
 
-namespace kvcal::cpu {
+namespace kvcal {
 namespace {
 
 /// 0 to 15; of a NaN 0.
@@ -86,4 +86,4 @@ void round_to_rotated_int4(std::span<float> row, DType activation) {
   turn_back(row);
 }
 
-}  // namespace kvcal::cpu
+}  // namespace kvcal
