@@ -173,12 +173,9 @@ void print_memory(const Planned& p) {
 void print_costs(const Planned& p) {
   std::cout << "a token:    ";
   const char* separator = " ";
-  for (const KvFormat format : kKvFormats) {
+  for (const KvFormat format : planned_formats(p.spec())) {
     const SequenceCost& cost = p.capacity.at(format).cost();
-    std::cout << separator << grouped(cost.bytes_per_token()) << " bytes in "
-              << (format == KvFormat::BF16  ? "BF16"
-                  : format == KvFormat::FP8 ? "FP8"
-                                            : "NVFP4");
+    std::cout << separator << grouped(cost.bytes_per_token()) << " bytes in " << title_of(format);
     if (cost.bytes_per_late_token() != cost.bytes_per_token())
       std::cout << " (" << grouped(cost.bytes_per_late_token()) << " beyond the windows)";
     separator = ", ";
@@ -207,7 +204,8 @@ void print_recipe(const Planned& p) {
 /// Columns of numbers, one for each format, and one for the recipe where there is one.
 std::vector<Table::Column> format_columns(const Planned& p, const char* first) {
   using enum Table::Align;
-  std::vector<Table::Column> columns = {{first, Right}, {"BF16", Right}, {"FP8", Right}, {"NVFP4", Right}};
+  std::vector<Table::Column> columns = {{first, Right}};
+  for (const KvFormat format : planned_formats(p.spec())) columns.push_back({title_of(format), Right});
   if (p.capacity.recipe) columns.push_back({"recipe", Right});
   return columns;
 }
@@ -219,7 +217,8 @@ void print_sequences(const Planned& p) {
   Table table(columns);
   for (const int64_t context : contexts_of(p)) {
     std::vector<std::string> cells = {grouped(context)};
-    for (const KvFormat format : kKvFormats) cells.push_back(grouped(p.capacity.at(format).sequences(context)));
+    for (const KvFormat format : planned_formats(p.spec()))
+      cells.push_back(grouped(p.capacity.at(format).sequences(context)));
     if (p.capacity.recipe) cells.push_back(grouped(p.capacity.recipe->sequences(context)));
     for (const KvFormat format : {KvFormat::BF16, KvFormat::FP8})
       cells.push_back(gib_text(p.capacity.at(format).cost().bytes(context)));
@@ -238,7 +237,8 @@ void print_contexts(const Planned& p) {
   Table table(format_columns(p, "sequences"));
   for (const int64_t n : concurrencies_of(p)) {
     std::vector<std::string> cells = {grouped(n)};
-    for (const KvFormat format : kKvFormats) cells.push_back(grouped(p.capacity.at(format).context(n, longest)));
+    for (const KvFormat format : planned_formats(p.spec()))
+      cells.push_back(grouped(p.capacity.at(format).context(n, longest)));
     if (p.capacity.recipe) cells.push_back(grouped(p.capacity.recipe->context(n, longest)));
     table.add_row(cells);
   }
@@ -262,7 +262,8 @@ void print_text(const Planned& p) {
 
 Json per_format(const Planned& p, const std::function<Json(const Fit&)>& value) {
   Json out = Json::object();
-  for (const KvFormat format : kKvFormats) out[std::string(name_of(format))] = value(p.capacity.at(format));
+  for (const KvFormat format : planned_formats(p.spec()))
+    out[std::string(name_of(format))] = value(p.capacity.at(format));
   if (p.capacity.recipe) out["recipe"] = value(*p.capacity.recipe);
   return out;
 }

@@ -64,8 +64,9 @@ void remark_on_windows(const Capacity& c, int64_t context, std::vector<std::stri
 void remark_on_kept_layers(const ModelSpec& spec, const Capacity& c, std::vector<std::string>& remarks) {
   const size_t n = c.deployment.kept_layers.size();
   if (n > 0)
-    remarks.push_back(std::to_string(n) + " of " + std::to_string(spec.caches.size()) +
-                      " caches stay in BF16, as the scale file says keep16: FP8 and NVFP4 do not shrink them");
+    remarks.push_back(
+        std::to_string(n) + " of " + std::to_string(spec.caches.size()) +
+        " caches stay in BF16, as the scale file says keep16: FP8 and formats of 4 bits do not shrink them");
 }
 
 void remark_on_copies(const ModelSpec& spec, const Capacity& c, std::vector<std::string>& remarks) {
@@ -101,6 +102,15 @@ std::string counts(const Capacity& c, int64_t context) {
          grouped(c.at(KvFormat::FP8).sequences(context));
 }
 
+// What a format of four bits would do where FP8 does not.
+std::string four_bits_that_hold(const ModelSpec& spec, const Capacity& c, int64_t concurrency, int64_t context) {
+  std::string names;
+  for (const KvFormat format : planned_formats(spec))
+    if ((format == KvFormat::NVFP4 || format == KvFormat::INT4) && c.at(format).holds(concurrency, context))
+      names += (names.empty() ? "; " : " or ") + std::string(title_of(format));
+  return names.empty() ? "" : names + " would hold them";
+}
+
 Recommendation for_load(const ModelSpec& spec, const Capacity& c, int64_t concurrency, int64_t context) {
   const std::string load = sequences_text(concurrency, context);
   if (c.at(KvFormat::BF16).holds(concurrency, context))
@@ -110,7 +120,7 @@ Recommendation for_load(const ModelSpec& spec, const Capacity& c, int64_t concur
   if (c.at(KvFormat::FP8).holds(concurrency, context))
     return {Advice::UseFp8, load + " fit with an FP8 cache but not with BF16 (" + counts(c, context) + ")", {}};
   std::string text = load + " do not fit, not even with an FP8 cache (" + counts(c, context) + ")";
-  if (c.at(KvFormat::NVFP4).holds(concurrency, context)) text += "; NVFP4 would hold them";
+  text += four_bits_that_hold(spec, c, concurrency, context);
   const int64_t fits = c.at(KvFormat::FP8).context(concurrency, context);
   text += fits > 0 ? "; in FP8 that many sequences can have " + grouped(fits) + " tokens each"
                    : larger_group(spec, c, context);

@@ -87,6 +87,11 @@ void add_cache(const ModelSpec& spec, const Capacity& c, std::vector<Assumption>
        std::string("4 bits and a scale of 8 bits for every 16 elements of a head; few servers and GPUs have it") +
            (mla ? ", and none is known to have it for MLA" : ""),
        ""});
+  if (!mla)
+    out.push_back({"int4",
+                   "4 bits and a scale of 32 bits for each token and head of keys and of values: vLLM's "
+                   "int4_per_token_head",
+                   ""});
 }
 
 void add_drafts(const ModelSpec& spec, std::vector<Assumption>& out) {

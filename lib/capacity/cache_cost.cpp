@@ -85,6 +85,16 @@ std::string_view name_of(KvFormat format) {
   return "";
 }
 
+const char* title_of(KvFormat format) {
+  static constexpr std::array kTitles = {"BF16", "FP8", "NVFP4", "INT4"};
+  return kTitles[static_cast<size_t>(format)];
+}
+
+std::span<const KvFormat> planned_formats(const ModelSpec& spec) {
+  const bool mla = std::ranges::any_of(spec.caches, [](const KvLayout& c) { return c.is_mla(); });
+  return std::span(kKvFormats).first(kKvFormats.size() - (mla ? 1 : 0));
+}
+
 int64_t SequenceCost::bytes_per_token() const {
   int64_t bytes = 0;
   for (const CacheCost& c : caches) bytes += times(c.row_bytes, c.n_layers);
@@ -110,7 +120,7 @@ SequenceCost cost_of_sequence(const ModelSpec& spec, KvFormat format, int64_t tp
   std::vector<StoredLayer> layers;
   for (const KvLayout& c : spec.caches) {
     const bool kept = std::ranges::find(kept_layers, c.layer) != kept_layers.end();
-    const StoredRow row{kept ? KvFormat::BF16 : format};
+    const StoredRow row{kept ? KvFormat::BF16 : format, !kept && format == KvFormat::INT4};
     layers.push_back({c.layer, row, row});
   }
   return cost_of_sequence(spec, layers, tp);

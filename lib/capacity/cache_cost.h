@@ -15,11 +15,15 @@ enum class KvFormat : uint8_t {
   BF16,
   FP8,    // one byte; its scales belong to the layer
   NVFP4,  // half a byte, and one byte of scale for every 16 elements of a head
-  INT4,   // half a byte; its scales belong to rows
+  INT4,   // half a byte; its scales belong to rows, of each head and token
 };
-/// Those that a whole model is planned in.
-inline constexpr std::array kKvFormats = {KvFormat::BF16, KvFormat::FP8, KvFormat::NVFP4};
+inline constexpr std::array kKvFormats = {KvFormat::BF16, KvFormat::FP8, KvFormat::NVFP4, KvFormat::INT4};
 std::string_view name_of(KvFormat format);  // "bf16", "fp8", "nvfp4", "int4"
+const char* title_of(KvFormat format);      // "BF16", "FP8", "NVFP4", "INT4"
+
+/// Those that a whole model is planned in: INT4 only where no row is of MLA. vLLM 0.33.0, which alone has it, gives it
+/// to no backend of MLA.
+std::span<const KvFormat> planned_formats(const ModelSpec& spec);
 
 /// Layers whose caches cost the same.
 struct CacheCost {

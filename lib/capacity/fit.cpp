@@ -47,7 +47,7 @@ int64_t Fit::context(int64_t concurrency, int64_t longest) const {
 Capacity capacity_of(const ModelSpec& spec, const Deployment& deployment, const WeightBytes& weights) {
   check(deployment, spec);
   Capacity c = {deployment, weights, budget_of(deployment, weights), {}, {}};
-  for (const KvFormat format : kKvFormats)
+  for (const KvFormat format : planned_formats(spec))
     c.fits.emplace_back(deployment, c.budget, cost_of_sequence(spec, format, deployment.tp, deployment.kept_layers));
   if (!deployment.recipe.empty())
     c.recipe = Fit(deployment, c.budget, cost_of_sequence(spec, deployment.recipe, deployment.tp));

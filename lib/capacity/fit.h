@@ -62,7 +62,7 @@ struct Capacity {
   Deployment deployment;
   WeightBytes weights;
   Budget budget;
-  std::vector<Fit> fits;      // by KvFormat
+  std::vector<Fit> fits;      // by planned_formats()
   std::optional<Fit> recipe;  // where the deployment has one
   const Fit& at(KvFormat format) const { return fits[static_cast<size_t>(format)]; }
 };

@@ -13,11 +13,13 @@ SequenceCost cost(const Json& config, KvFormat format, int64_t tp = 1) {
 }
 
 // 32 layers x 8 heads x (128 + 128) elements x 2 bytes = 131,072; FP8 half of it. NVFP4: a head of 128 has 64 bytes of
-// codes and 8 scales: 32 x 8 x 2 x 72 = 36,864, which is 9/32 of BF16.
+// codes and 8 scales: 32 x 8 x 2 x 72 = 36,864, which is 9/32 of BF16. INT4: 64 bytes and a scale of 4, 32 x 8 x 2
+// x 68.
 TEST(CacheCost, dense_layers_of_llama_3_8b) {
   EXPECT_EQ(cost(llama_8b(), KvFormat::BF16).bytes_per_token(), 131072);
   EXPECT_EQ(cost(llama_8b(), KvFormat::FP8).bytes_per_token(), 65536);
   EXPECT_EQ(cost(llama_8b(), KvFormat::NVFP4).bytes_per_token(), 36864);
+  EXPECT_EQ(cost(llama_8b(), KvFormat::INT4).bytes_per_token(), 34816);
   EXPECT_EQ(cost(llama_8b(), KvFormat::BF16).bytes(8192), int64_t{1} << 30);
   EXPECT_EQ(cost(llama_8b(), KvFormat::BF16).state_bytes, 0);
 }
@@ -31,6 +33,7 @@ TEST(CacheCost, layers_that_stay_in_bf16) {
   EXPECT_EQ(bytes(KvFormat::BF16), 131072);
   EXPECT_EQ(bytes(KvFormat::FP8), 69632);
   EXPECT_EQ(bytes(KvFormat::NVFP4), 36864 * 30 / 32 + 2 * 4096);
+  EXPECT_EQ(bytes(KvFormat::INT4), 34816 * 30 / 32 + 2 * 4096);
 }
 
 // Of 32 layers with 2,048 bytes in FP8: one with 4,096 in BF16, one with 1,152 in NVFP4, and one that has a float32
@@ -89,6 +92,13 @@ TEST(CacheCost, mla_rows_of_deepseek_v3_are_on_every_gpu) {
     EXPECT_EQ(cost(deepseek_v3(), KvFormat::FP8, tp).bytes_per_token(), 35136);
     EXPECT_EQ(cost(deepseek_v3(), KvFormat::NVFP4, tp).bytes_per_token(), 19764);
   }
+}
+
+TEST(CacheCost, int4_is_planned_where_no_row_is_of_mla) {
+  const auto last_of = [](const Json& config) { return planned_formats(spec_of(config)).back(); };
+  EXPECT_EQ(last_of(llama_8b()), KvFormat::INT4);
+  EXPECT_EQ(last_of(qwen3_5_35b()), KvFormat::INT4);
+  EXPECT_EQ(last_of(deepseek_v3()), KvFormat::NVFP4);
 }
 
 // A layer: 8 x (64 + 64) x 2 = 2,048. 24 of them within the window of 128, 12 behind it. 8,192 tokens:

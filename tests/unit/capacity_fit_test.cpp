@@ -34,7 +34,8 @@ constexpr uint64_t kLlama70B = 141107412992;  // 70,553,706,496
 Capacity llama_8b_on_80_gib() { return capacity_of(spec_of(llama_8b()), gpus_of(80 * kGiB), given(kLlama8B)); }
 
 // 0.9 x 85,899,345,920 = 77,309,411,328; less 16,060,522,496 of weights and 3,221,225,472 of allowance: 58,027,663,360.
-// A sequence of 8,192 tokens: 1,073,741,824 in BF16, 536,870,912 in FP8, 301,989,888 in NVFP4: 54.04, 108.08, 192.15.
+// A sequence of 8,192 tokens: 1,073,741,824 in BF16, 536,870,912 in FP8, 301,989,888 in NVFP4, 285,212,672
+// in INT4: 54.04, 108.08, 192.15, 203.45.
 TEST(Fit, llama_3_8b_on_80_gib) {
   const Capacity c = llama_8b_on_80_gib();
   EXPECT_EQ(c.budget.usable, 77309411328);
@@ -42,6 +43,7 @@ TEST(Fit, llama_3_8b_on_80_gib) {
   EXPECT_EQ(c.at(KvFormat::BF16).sequences(8192), 54);
   EXPECT_EQ(c.at(KvFormat::FP8).sequences(8192), 108);
   EXPECT_EQ(c.at(KvFormat::NVFP4).sequences(8192), 192);
+  EXPECT_EQ(c.at(KvFormat::INT4).sequences(8192), 203);
 }
 
 // 64 sequences share 58,027,663,360: 906,682,240 each, 6,917.4 tokens of 131,072 bytes; in FP8 13,834.9, which the
@@ -122,7 +124,7 @@ TEST(Advice, follows_the_load) {  // 54 and 108 sequences of 8,192 tokens
 // 58,027,663,360 / 150 = 386,851,089: 5,902 tokens in FP8.
 TEST(Advice, says_what_would_fit) {
   const std::string text = recommend(spec_of(llama_8b()), llama_8b_on_80_gib(), {150, 8192}).text;
-  EXPECT_NE(text.find("NVFP4 would hold them"), std::string::npos) << text;
+  EXPECT_NE(text.find("; NVFP4 or INT4 would hold them"), std::string::npos) << text;
   EXPECT_NE(text.find("5,902 tokens each"), std::string::npos) << text;
 }
 
@@ -195,12 +197,12 @@ std::vector<std::string> names(const Json& config, const Deployment& d) {
 TEST(Assumptions, are_those_that_bear_on_the_model) {
   using Names = std::vector<std::string>;
   EXPECT_EQ(names(llama_8b(), gpus_of(kGiB)),
-            (Names{"utilization", "allowance", "weights", "nvfp4", "pages", "drafts", "extras"}));
+            (Names{"utilization", "allowance", "weights", "nvfp4", "int4", "pages", "drafts", "extras"}));
   EXPECT_EQ(names(gemma4_e2b(), gpus_of(kGiB, 4, 2)),
             (Names{"utilization", "allowance", "weights", "tensor_parallel", "replicas", "windows", "sharing", "nvfp4",
-                   "pages", "drafts", "extras"}));
+                   "int4", "pages", "drafts", "extras"}));
   EXPECT_EQ(names(qwen3_5_35b(), gpus_of(kGiB)),
-            (Names{"utilization", "allowance", "weights", "state", "nvfp4", "pages", "drafts", "extras"}));
+            (Names{"utilization", "allowance", "weights", "state", "nvfp4", "int4", "pages", "drafts", "extras"}));
 }
 
 }  // namespace

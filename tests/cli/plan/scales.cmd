@@ -1,4 +1,4 @@
-# Two layers of 2 heads x (64 + 64): 512 bytes a token each in BF16, 256 in FP8, 144 in NVFP4. One is said to be keep16.
+# Two layers of 2 heads x (64 + 64): 512 bytes a token each in BF16, 256 in FP8, 144 in NVFP4 and INT4. One is said to be keep16.
 kvcal calibrate "$SOURCE/datasets/demo/natural" --prompts "$SOURCE/datasets/demo/prompts.jsonl" --max-prompts 2 -q -o s.json
 sed '0,/"verdict"/ { s/"fp8": "[a-z]*"/"fp8": "keep16"/; s/"verdict": "[a-z]*"/"verdict": "inadequate"/ }' s.json >bad.json
 for scales in s.json bad.json; do
