@@ -20,6 +20,8 @@ LIBRARIES = {
     "libonig5": "BSD-2-Clause",
     "libpng16-16": "libpng-2.0",
     "libutf8proc2": "MIT",
+    "libwebp7": "BSD-3-Clause",
+    "libwebpdemux2": "BSD-3-Clause",
     "libzstd1": "BSD-3-Clause",
     "ocl-icd-libopencl1": "BSD-2-Clause",
 }

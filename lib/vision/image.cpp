@@ -13,9 +13,9 @@ namespace {
 StoredImage read(std::string_view bytes) {
   if (bytes.starts_with("\x89PNG\r\n\x1a\n")) return while_doing("PNG", [&] { return read_png(bytes); });
   if (bytes.starts_with("\xff\xd8\xff")) return while_doing("JPEG", [&] { return read_jpeg(bytes); });
-  if (bytes.starts_with("RIFF") && bytes.substr(0, 16).find("WEBP") != bytes.npos)
-    fail("is a WebP picture; PNG and JPEG are read");
-  fail("is neither a PNG nor a JPEG picture");
+  if (bytes.starts_with("RIFF") && bytes.substr(0, 12).ends_with("WEBP"))
+    return while_doing("WebP", [&] { return read_webp(bytes); });
+  fail("is no PNG, JPEG or WebP picture");
 }
 
 // Orientations 5 to 8 lay the picture on its side.

@@ -1,4 +1,4 @@
-// Pictures from untrusted files: PNG and JPEG, as rows of RGB.
+// Pictures from untrusted files: PNG, JPEG and WebP, as rows of RGB.
 //
 // What becomes of other kinds of pixels is what the reference framework does (torchvision's decode_image to RGB):
 // palettes and grey levels become colors, transparency is dropped, CMYK is multiplied out, and the picture is put
@@ -25,7 +25,7 @@ struct Image {
 constexpr int64_t kMostPixels = int64_t{1} << 26;
 constexpr int64_t kLongestEdge = 65535;
 
-/// The upright picture. Throws Error for what is neither PNG nor JPEG, is broken or cut short anywhere, has no pixels,
+/// The upright picture. Throws Error for what is none of these, moves, is broken or cut short anywhere, has no pixels,
 /// or has more than kMostPixels.
 Image decode_image(std::string_view bytes);
 

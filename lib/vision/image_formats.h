@@ -13,6 +13,7 @@ struct StoredImage {
 
 StoredImage read_png(std::string_view bytes);
 StoredImage read_jpeg(std::string_view bytes);
+StoredImage read_webp(std::string_view bytes);
 
 /// Throws Error for sizes that image.h refuses.
 void check_size(const ImageSize& size);

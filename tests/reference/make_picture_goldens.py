@@ -22,7 +22,7 @@ from pathlib import Path
 
 import torch
 import transformers
-from PIL import Image
+from PIL import Image, ImageOps
 from safetensors.torch import load_file, save_file
 from torchvision.io import ImageReadMode, decode_image
 from torchvision.transforms.v2 import functional
@@ -124,6 +124,8 @@ def image_files() -> dict[str, bytes]:
         "turned.png": saved(small, "PNG", exif=turned(8)), "wide.png": saved(drawn(7, 19), "PNG"),
         "slender.png": saved(drawn(3, 53), "PNG"), "tall.png": saved(drawn(47, 6), "PNG"),
     }
+    files |= {"half.webp": saved(half, "WEBP", quality=60), "exact.webp": saved(small, "WEBP", lossless=True),
+              "alpha.webp": saved(alpha, "WEBP", lossless=True, exact=True), "turned.webp": saved(half, "WEBP", exif=turned(6))}
     return files | {f"turned_{i}.jpg": saved(half, "JPEG", quality=30, exif=turned(i)) for i in range(2, 9)}
 
 
@@ -134,6 +136,11 @@ def write_images(folder: Path) -> None:
         (folder / name).write_bytes(data)
         pixels = decode_image(folder / name, mode=ImageReadMode.RGB, apply_exif_orientation=True)
         tensors[name] = pixels.permute(1, 2, 0)
+        if name == "turned.webp":  # which only Pillow turns
+            tensors[name] = torch.rot90(tensors[name], -1)
+        if name.endswith(".webp"):
+            seen = ImageOps.exif_transpose(Image.open(io.BytesIO(data))).convert("RGB")
+            assert torch.equal(functional.pil_to_tensor(seen).permute(1, 2, 0), tensors[name])
     deep = torch.arange(0, 65536, 771).reshape(2, 43)  # the framework leaves 16 bits as they are
     (folder / "deep.png").write_bytes(saved(Image.fromarray(deep.numpy().astype("uint16")), "PNG"))
     tensors["deep.png"] = (deep / 257).round().byte()[..., None].expand(-1, -1, 3)
@@ -145,6 +152,9 @@ def write_images(folder: Path) -> None:
         for kind in ("bilinear", "lanczos"):
             resized = functional.resize(source, [h, w], interpolation=functional.InterpolationMode(kind), antialias=True)
             tensors[f"shrunk.png to {h} x {w}, {kind}"] = resized.permute(1, 2, 0)
+    frame = drawn(3, 4)
+    moving = saved(frame, "WEBP", lossless=True, save_all=True, append_images=[frame.rotate(180)])
+    (folder / "moving.webp").write_bytes(moving)
     save_file({k: x.contiguous() for k, x in tensors.items()}, folder / "images.safetensors")
     with tempfile.TemporaryDirectory() as scratch:
         made = {f.patches: f.processed(Path(scratch), folder)["patches"] for f in (Qwen, *ALL_FAMILIES.values())}

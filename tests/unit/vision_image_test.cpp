@@ -60,7 +60,7 @@ INSTANTIATE_TEST_SUITE_P(Files, ImageFileTest,
                                          "grey_alpha.png", "deep.png", "grey.jpg", "cmyk.jpg", "progressive.jpg",
                                          "turned.png", "turned_2.jpg", "turned_3.jpg", "turned_4.jpg", "turned_5.jpg",
                                          "turned_6.jpg", "turned_7.jpg", "turned_8.jpg", "wide.png", "slender.png",
-                                         "tall.png"),
+                                         "tall.png", "half.webp", "exact.webp", "alpha.webp", "turned.webp"),
                          [](const auto& file) {
                            std::string name = file.param;
                            std::replace(name.begin(), name.end(), '.', '_');
@@ -83,10 +83,11 @@ TEST(Resize, gives_the_bytes_of_the_reference) {
 }
 
 TEST(Images, broken_files_are_refused_in_one_line) {
-  EXPECT_EQ(message_of_image(""), "is neither a PNG nor a JPEG picture");
-  EXPECT_EQ(message_of_image("GIF89a"), "is neither a PNG nor a JPEG picture");
-  EXPECT_EQ(message_of_image(std::string("RIFF\x10\0\0\0WEBPVP8 ", 16)), "is a WebP picture; PNG and JPEG are read");
-  for (const char* name : {"shrunk.png", "grown.jpg", "progressive.jpg", "cmyk.jpg", "palette.png"}) {
+  EXPECT_EQ(message_of_image(""), "is no PNG, JPEG or WebP picture");
+  EXPECT_EQ(message_of_image("GIF89a"), "is no PNG, JPEG or WebP picture");
+  EXPECT_EQ(message_of_image(std::string("RIFF\x10\0\0\0WEBPVP8 ", 16)), "WebP: is broken or cut short");
+  for (const char* name : {"shrunk.png", "grown.jpg", "progressive.jpg", "cmyk.jpg", "palette.png", "half.webp",
+                           "exact.webp", "turned.webp"}) {
     const std::string whole = bytes_of(name);
     for (size_t n = 8; n < whole.size() - 16; n += 7) {
       const std::string message = message_of_image(whole.substr(0, n));
@@ -94,6 +95,10 @@ TEST(Images, broken_files_are_refused_in_one_line) {
       EXPECT_EQ(message.find('\n'), message.npos);
     }
   }
+}
+
+TEST(Images, moving_pictures_are_refused) {
+  EXPECT_EQ(message_of_image(bytes_of("moving.webp")), "WebP: moves; a picture that stands still is expected");
 }
 
 /// A header of PNG for `width` x `height` grey pixels, with its checksum.
@@ -120,6 +125,9 @@ TEST(Images, sizes_are_checked_before_memory_is_taken) {
                                 8));
   EXPECT_EQ(message_of_image(claims), "PNG: is truncated: a chunk claims 2046820378 bytes, 20 are left");
   EXPECT_NE(message_of_image(png_header(0, 5, 0x4e2db27d)).find("PNG: "), std::string::npos);
+  std::string lossless("RIFF\x18\0\0\0WEBPVP8L\x0c\0\0\0\x2f\xff\xff\xff\x0f", 25);
+  EXPECT_EQ(message_of_image(lossless + std::string(7, '\0')),
+            "WebP: has 16384 x 16384 pixels, at most 67108864 and an edge of 65535 are accepted");
   std::string large = bytes_of("grown.jpg");
   const size_t frame = large.find("\xff\xc0");
   large.replace(frame + 5, 4, "\xc3\x50\xc3\x50");
