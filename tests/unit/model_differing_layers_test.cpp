@@ -115,6 +115,9 @@ TEST(NemotronHPuzzleConfig, refusals_name_the_cause) {
   expect_refusal(changed(puzzle(Json::array({kMoeBlock})), {{"moe_latent_size", 8}}),
                  "block_configs[0] has null for moe_latent_size");
   refused("moe", "block_configs[0] is not an object");
+  expect_refusal(
+      changed(puzzle(Json::array({kMoeBlock})), {{"hybrid_override_pattern", "M"}, {"moe_latent_size", nullptr}}),
+      "hybrid_override_pattern does not name the kinds of layers");
   expect_refusal(changed(puzzle(Json::array()), {{"block_configs", nullptr}}), "block_configs is not a list of layers");
 }
 

@@ -99,6 +99,10 @@ struct LayerConfig {
   Json own = Json::object();
 };
 
+bool says_the_same(const std::vector<std::string>& words, const std::vector<LayerConfig>& layers) {
+  return std::ranges::equal(words, layers, {}, {}, &LayerConfig::word);
+}
+
 std::vector<LayerConfig> read_block_configs(const Json& config) {
   const Json* list = find_member(config, "block_configs");
   if (!list || !list->is_array() || list->empty())
@@ -120,6 +124,9 @@ std::vector<LayerConfig> read_block_configs(const Json& config) {
       if (!layer.own.contains(kind.keys[i]) && !find_member(config, kind.keys[i].c_str()))
         fail("block_configs[" + std::to_string(layers.size() - 1) + "] has no " + kind.keys[i]);
   }
+  for (const char* key : {"layers_block_type", "layer_types", "hybrid_override_pattern"})
+    if (find_member(config, key) && !says_the_same(read_words(config), layers))
+      fail(std::string(key) + " does not name the kinds of layers that block_configs has");
   return layers;
 }
 

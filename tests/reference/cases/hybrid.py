@@ -92,9 +92,9 @@ def nemotron_ultra_as_published(config: dict) -> dict:
 
 
 def puzzle_as_published(config: dict) -> dict:
-    """What stands in block_configs stands nowhere else."""
+    """What stands in block_configs stands nowhere else, but a letter for each layer."""
     own = {key for block in config["block_configs"] for key in block}
-    config = {key: value for key, value in config.items() if key not in own | {"layers_block_type", "num_hidden_layers"}}
+    config = nemotron_as_published({key: value for key, value in config.items() if key not in own})
     return dict(config, model_type="nemotron_h_puzzle", mtp_block_configs=[])
 
 
