@@ -98,7 +98,7 @@ constexpr std::array kClasses = {
     ClassLine{"Cohere2ForCausalLM", {"mapped", "", true}, {"renaming late", "", true}},
     ClassLine{"Cohere2MoeForCausalLM", {"mapped", "models/cohere2_moe.py"}, {"native, quiet", "models/cohere2_moe.py"}},
     ClassLine{"CohereForCausalLM", {"mapped", "", true}, {"renaming late", "", true}},
-    ClassLine{"CwmForCausalLM", {"mapped", "models/transformers/base.py"}, {"fallback", "models/transformers.py"}},
+    ClassLine{"CwmForCausalLM", {"mapped", "", true}, {"fallback", "models/transformers.py"}},
     ClassLine{"DeciLMForCausalLM", {"mapped", "models/nemotron_nas.py"}, {"renaming", "models/nemotron_nas.py"}},
     ClassLine{"DeepseekForCausalLM", {"mapped", "models/deepseek_v2.py"}, {"native or crash", "models/deepseek.py"}},
     ClassLine{"DeepseekOCR2ForCausalLM",
@@ -128,7 +128,7 @@ constexpr std::array kClasses = {
     ClassLine{
         "FalconForCausalLM", {"mapped, other module", "models/falcon.py"}, {"fallback", "models/transformers.py"}},
     ClassLine{"FalconH1ForCausalLM", {"mapped", "", true}, {"unwired or crash", "", true}},
-    ClassLine{"FlexOlmoForCausalLM", {"mapped", "models/transformers/base.py"}, {"fallback", "models/transformers.py"}},
+    ClassLine{"FlexOlmoForCausalLM", {"mapped", "", true}, {"fallback", "models/transformers.py"}},
     ClassLine{"GPT2LMHeadModel", {"native", "models/gpt2.py"}, {"native or crash", "models/gpt2.py"}},
     ClassLine{"GPTNeoXForCausalLM",
               {"mapped, other module", "models/transformers/base.py"},
@@ -216,14 +216,11 @@ constexpr std::array kClasses = {
               {"fallback", "models/transformers.py"}},
     ClassLine{"MistralForCausalLM", {"mapped", "", true}, {"renaming", "", true, true}},
     ClassLine{"MixtralForCausalLM", {"mapped", "", true}, {"native, no projections", "", true}},
-    ClassLine{"MuseGlimmerForConditionalGeneration",
-              {"mapped", "models/muse_glimmer.py"},
-              {"renaming, neither shared nor output", "models/muse_glimmer.py"}},
+    ClassLine{
+        "MuseGlimmerForConditionalGeneration", {"mapped", "", true}, {"renaming, neither shared nor output", "", true}},
     ClassLine{"NemotronForCausalLM", {"mapped", "models/nemotron.py"}, {"fallback", "models/transformers.py"}},
     ClassLine{"NemotronHForCausalLM", {"mapped", "", true}, {"renaming or native", "", true}},
-    ClassLine{"NemotronHPuzzleForCausalLM",
-              {"mapped", "models/nemotron_h.py"},
-              {"renaming or native", "models/nemotron_h.py"}},
+    ClassLine{"NemotronHPuzzleForCausalLM", {"mapped", "models/nemotron_h.py"}, {"renaming or native", "", true}},
     ClassLine{
         "OPTForCausalLM", {"mapped", "models/opt.py"}, {"native, quiet, no projections", "models/opt.py", false, true}},
     ClassLine{"Olmo2ForCausalLM", {"mapped", "", true}, {"native or crash", "", true}},
@@ -274,8 +271,7 @@ constexpr std::array kClasses = {
     ClassLine{
         "Step3p7ForConditionalGeneration", {"mapped", "models/step3p7.py"}, {"unwired, quiet", "models/step3p7.py"}},
     ClassLine{"TeleChat3ForCausalLM", {"mapped", "models/llama.py"}, {"fallback", "models/transformers.py"}},
-    ClassLine{
-        "VaultGemmaForCausalLM", {"mapped", "models/transformers/base.py"}, {"fallback", "models/transformers.py"}},
+    ClassLine{"VaultGemmaForCausalLM", {"mapped", "", true}, {"fallback", "models/transformers.py"}},
     ClassLine{
         "VoxtralForConditionalGeneration", {"mistral files", "models/voxtral.py"}, {"renaming", "models/voxtral.py"}},
     ClassLine{"Zamba2ForCausalLM", {"zamba2", "models/zamba2.py"}, {"fallback", "models/transformers.py"}},

@@ -30,6 +30,7 @@ NOT_SERVED = {
     "qwen2_vl_heads": ("vllm",), "qwen3_next_dense": ("vllm",),  # configs lack what vLLM reads
     "qwen3_window": ("vllm",), "qwen3_vl_moe_saved": ("vllm",),  # experts as only the reference framework saves them
     "qwen2_5_vl": ("vllm",), "qwen2_5_vl_heads": ("vllm",),  # a window in some layers
+    "decilm": ("vllm", "sglang"), "nemotron_h_puzzle": ("vllm",),  # their config classes come with the published files
     "deepseek_moe": ("vllm", "sglang"),  # its config class comes with the published files
     # Towers of fixed sizes, which the goldens lack, and a tokenizer with <image>.
     "deepseek_ocr": ("vllm", "sglang"), "deepseek_ocr2": ("vllm", "sglang"), "deepseek_vl2_tiny": ("vllm", "sglang"),
