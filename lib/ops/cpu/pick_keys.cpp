@@ -127,7 +127,7 @@ Owned CpuBackend::do_pick_keys(const Tensor& q, const Tensor& weights, const Ten
   for (size_t s = 0; s < spans.size(); ++s) {
     const int64_t end = spans[s].first_position + spans[s].n_tokens;
     n_words = std::max(n_words, (end + kPickBits - 1) / kPickBits);
-    const int64_t queries = std::clamp<int64_t>(kRanks / (pickers * end), 1, kQueries);
+    const int64_t queries = std::clamp<int64_t>(kRanks / std::max<int64_t>(pickers * end, 1), 1, kQueries);
     for (int64_t at = spans[s].first_position; at < end; at += queries)
       tasks.push_back({s, at, std::min(queries, end - at)});
   }
