@@ -66,6 +66,12 @@ bool makes_parameters(ServerKind kind, KvCarrier carrier) {
   return kind == ServerKind::Vllm || carrier != KvCarrier::PerHead;
 }
 
+/// The server does not start, with scales or without.
+bool stops_at(const LoaderLine& loader, KvCarrier carrier) {
+  return loader.asks_config &&
+         (carrier == KvCarrier::Fp8 || carrier == KvCarrier::ModelOpt || carrier == KvCarrier::Quark);
+}
+
 std::string no_parameters(ServerKind kind, KvCarrier carrier) {
   if (carrier == KvCarrier::PerHead) return "SGLang ignores scales per head (strategy attn_head)";
   return carrier == KvCarrier::None
@@ -241,9 +247,13 @@ ServerSupport support_by(const ClassLoading& loading, const Server& server, std:
   s.architecture = architecture;
   s.carrier = carrier;
   s.loader = loader.name;
-  s.served = loader.name != "removed" && loader.name != "unloadable";
+  s.served = loader.name != "removed" && loader.name != "unloadable" && !stops_at(loader, carrier);
   s.write = loader.write;
   s.why_not = loader.why_not;
+  if (stops_at(loader, carrier))
+    s.why_not =
+        "the class asks the quantization config for names of scales (get_cache_scale), which only that of "
+        "compressed-tensors answers: with any other the server does not start";
   if (s.why_not.empty() && !makes_parameters(server.kind, carrier)) s.why_not = no_parameters(server.kind, carrier);
   s.loads = s.why_not.empty();
   s.query = effect_of(s, ScaleSpelling::Attention, 'q');
@@ -270,6 +280,7 @@ ServerSupport mtp_support(const Server& server, std::string_view architecture, K
 
 Effect effect_of(const ServerSupport& s, ScaleSpelling spelling, char site) {
   const LoaderLine& loader = loader_named(s.server.kind, s.loader);
+  if (stops_at(loader, s.carrier)) return Effect::Crash;
   if (s.server.kind == ServerKind::Sglang) return site == 'q' ? loader.query : sglang_effect(s, loader, spelling);
   // Its pattern for projections knows k and v only.
   if (site == 'q' && (spelling == ScaleSpelling::Projection || spelling == ScaleSpelling::Fused) &&
@@ -280,6 +291,7 @@ Effect effect_of(const ServerSupport& s, ScaleSpelling spelling, char site) {
 
 Effect effect_of_orphan(const ServerSupport& s) {
   const LoaderLine& loader = loader_named(s.server.kind, s.loader);
+  if (stops_at(loader, s.carrier)) return Effect::Crash;
   // All others walk the tree of modules, and stop where it ends.
   if (s.server.kind == ServerKind::Vllm) return looks_up(loader) ? Effect::Warned : Effect::Refused;
   return loader.other == Effect::Crash || loader.bare == Effect::Crash ? Effect::Crash : loader.other;

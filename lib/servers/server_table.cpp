@@ -49,6 +49,7 @@ constexpr Spellings kRemapped = set_of(Attention, Projection, Output, Shared);
 constexpr Spellings kProjections = set_of(Projection, Fused, Output);
 constexpr std::array kSglangLoaders = {
     LoaderLine{"renaming", Attention, kRemapped, 0, Warned, Warned, Warned, ""},
+    LoaderLine{"renaming, asking the config", Attention, kRemapped, 0, Warned, Warned, Warned, "", true},
     LoaderLine{"renaming, quiet", Attention, kRemapped, 0, Dropped, Warned, Dropped, ""},
     LoaderLine{"renaming, quiet query", Attention, kRemapped, 0, Warned, Warned, Dropped, ""},
     LoaderLine{"renaming, neither shared nor output", Attention, set_of(Attention, Projection), 0, Warned, Warned,
@@ -65,6 +66,7 @@ constexpr std::array kSglangLoaders = {
     LoaderLine{"native, quiet", Native, set_of(Native), 0, Dropped, Dropped, Dropped, ""},
     LoaderLine{"native, quiet, no projections", Native, set_of(Native), kProjections, Dropped, Dropped, Dropped, ""},
     LoaderLine{"native or crash", Native, set_of(Native), 0, Crash, Crash, Crash, ""},
+    LoaderLine{"native or crash, asking the config", Native, set_of(Native), 0, Crash, Crash, Crash, "", true},
     LoaderLine{"latent", Projection, set_of(Projection, Latent), 0, Warned, Warned, Warned,
                "its pool of latent rows writes them without dividing by the scale, while most backends multiply on "
                "reading: any value but 1 is wrong"},
@@ -98,8 +100,10 @@ constexpr std::array kClasses = {
     ClassLine{"Cohere2ForCausalLM", {"mapped", "", true}, {"renaming late", "", true}},
     ClassLine{"Cohere2MoeForCausalLM", {"mapped", "models/cohere2_moe.py"}, {"native, quiet", "models/cohere2_moe.py"}},
     ClassLine{"CohereForCausalLM", {"mapped", "", true}, {"renaming late", "", true}},
-    ClassLine{"CwmForCausalLM", {"mapped", "", true}, {"fallback", "models/transformers.py"}},
-    ClassLine{"DeciLMForCausalLM", {"mapped", "models/nemotron_nas.py"}, {"renaming", "models/nemotron_nas.py"}},
+    ClassLine{"CwmForCausalLM", {"mapped", "", true}, {"fallback", "", true}},
+    ClassLine{"DeciLMForCausalLM",
+              {"mapped", "models/nemotron_nas.py"},
+              {"renaming, asking the config", "models/nemotron_nas.py"}},
     ClassLine{"DeepseekForCausalLM", {"mapped", "models/deepseek_v2.py"}, {"native or crash", "models/deepseek.py"}},
     ClassLine{"DeepseekOCR2ForCausalLM",
               {"mapped", "models/deepseek_ocr2.py"},
@@ -162,7 +166,7 @@ constexpr std::array kClasses = {
     ClassLine{"GptOssForCausalLM", {"mapped", "", true}, {"unwired, quiet", "", true}},
     ClassLine{"GraniteForCausalLM", {"mapped", "", true}, {"native or crash", "", true}},
     ClassLine{"GraniteMoeForCausalLM", {"mapped", "", true}, {"native, no projections", "", true}},
-    ClassLine{"GraniteMoeHybridForCausalLM", {"mapped", "", true}, {"native or crash", "", true}},
+    ClassLine{"GraniteMoeHybridForCausalLM", {"mapped", "", true}, {"native or crash, asking the config", "", true}},
     ClassLine{"GraniteMoeSharedForCausalLM", {"mapped", "", true}, {"native, no projections", "", true}},
     ClassLine{"HYV3ForCausalLM", {"mapped", "models/hy_v3.py"}, {"unwired, quiet", "models/hunyuan_v3.py"}},
     ClassLine{"HunYuanDenseV1ForCausalLM", {"mapped", "", true}, {"unwired, no query", "", true, true}},
@@ -271,7 +275,7 @@ constexpr std::array kClasses = {
     ClassLine{
         "Step3p7ForConditionalGeneration", {"mapped", "models/step3p7.py"}, {"unwired, quiet", "models/step3p7.py"}},
     ClassLine{"TeleChat3ForCausalLM", {"mapped", "models/llama.py"}, {"fallback", "models/transformers.py"}},
-    ClassLine{"VaultGemmaForCausalLM", {"mapped", "", true}, {"fallback", "models/transformers.py"}},
+    ClassLine{"VaultGemmaForCausalLM", {"mapped", "", true}, {"fallback", "", true}},
     ClassLine{
         "VoxtralForConditionalGeneration", {"mistral files", "models/voxtral.py"}, {"renaming", "models/voxtral.py"}},
     ClassLine{"Zamba2ForCausalLM", {"zamba2", "models/zamba2.py"}, {"fallback", "models/transformers.py"}},

@@ -27,6 +27,7 @@ struct LoaderLine {
   Effect bare;          // of accepted ones where the carrier makes no parameters
   Effect query;
   std::string_view why_not;  // where `accepts` is empty
+  bool asks_config = false;  // for names of scales, which only that of compressed-tensors answers
 };
 
 /// How a server loads a class of models.

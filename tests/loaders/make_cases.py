@@ -31,6 +31,7 @@ NOT_SERVED = {
     "qwen3_window": ("vllm",), "qwen3_vl_moe_saved": ("vllm",),  # experts as only the reference framework saves them
     "qwen2_5_vl": ("vllm",), "qwen2_5_vl_heads": ("vllm",),  # a window in some layers
     "decilm": ("vllm", "sglang"), "nemotron_h_puzzle": ("vllm",),  # their config classes come with the published files
+    "muse_glimmer_defaults": ("sglang",),  # its config lacks what SGLang reads
     "deepseek_moe": ("vllm", "sglang"),  # its config class comes with the published files
     # Towers of fixed sizes, which the goldens lack, and a tokenizer with <image>.
     "deepseek_ocr": ("vllm", "sglang"), "deepseek_ocr2": ("vllm", "sglang"), "deepseek_vl2_tiny": ("vllm", "sglang"),
