@@ -1,9 +1,8 @@
 // F: options of the serve command, alone and with the model and the server's version.
 #include <algorithm>
 #include <array>
+#include <filesystem>
 
-#include "base/error.h"
-#include "base/json.h"
 #include "doctor/rules.h"
 
 namespace kvcal {
@@ -132,22 +131,26 @@ Found speculative(const Facts& f) {
   return here ? found_in_flags(f, {"speculative-config", "speculative-algorithm"}) : Found{};
 }
 
-// The proposer names the target's layer to read from, and copies no scale.
-Found draft_reads_at_one(const Facts& f) {
-  const std::string config = f.flag_value("speculative-config");
-  const bool gemma = f.model.model_type.starts_with("gemma4") && config.find("mtp") != std::string::npos;
-  const bool here = f.is(Engine::Vllm) && gemma && has_calibrated_scales(f) && cache_is_quantized(f) == Trait::Yes;
-  return here ? found_in_flags(f, {"speculative-config", "kv-cache-dtype"}) : Found{};
+/// A text member of vLLM's speculative config, JSON in a command and as Python prints it in a log; "" when it is
+/// absent.
+std::string speculative_member(const Facts& f, const char* member) {
+  return printed_value(f.flag_value("speculative-config"), member).value_or("");
 }
 
-/// A text member of vLLM's speculative config; "" when it is absent.
-std::string speculative_member(const Facts& f, const char* member) {
-  try {
-    const Json config = parse_json(f.flag_value("speculative-config"));
-    return config.is_object() ? get_string_or(config, member, "") : "";
-  } catch (const kvcal::Error&) {
-    return "";  // no JSON: the server refuses it, too
-  }
+bool is_served(const Facts& f, const std::string& model) {
+  const auto plain = [](const std::string& path) {
+    std::string text = std::filesystem::path(path).lexically_normal().string();
+    if (text.size() > 1 && text.ends_with('/')) text.pop_back();
+    return text;
+  };
+  return plain(model) == plain(f.command ? f.command->model : f.model_path);
+}
+
+// The proposer names the target's layer to read from, and copies no scale.
+Found draft_reads_at_one(const Facts& f) {
+  const bool gemma = f.model.model_type.starts_with("gemma4") && speculative_member(f, "method").ends_with("mtp");
+  const bool here = f.is(Engine::Vllm) && gemma && has_calibrated_scales(f) && cache_is_quantized(f) == Trait::Yes;
+  return here ? found_in_flags(f, {"speculative-config", "kv-cache-dtype"}) : Found{};
 }
 
 // With the checkpoint's own MTP layer, not a model beside it.
@@ -155,9 +158,10 @@ bool drafts_with_mtp(const Facts& f) {
   const std::string algorithm = f.flag_value("speculative-algorithm");
   if (f.is(Engine::Sglang))
     return (algorithm == "NEXTN" || algorithm == "EAGLE") && f.flag("speculative-draft-model-path") == nullptr;
-  const std::string model = speculative_member(f, "model");
-  const bool beside = !model.empty() && (!f.command || model != f.command->model);
-  return f.is(Engine::Vllm) && !beside && speculative_member(f, "method").ends_with("mtp");  // older names: "mimo_mtp"
+  if (!f.is(Engine::Vllm)) return false;
+  const std::string method = speculative_member(f, "method"), model = speculative_member(f, "model");
+  // Without a method vLLM goes by the model; older names are of a family: "mimo_mtp".
+  return model.empty() ? method.ends_with("mtp") : is_served(f, model) && (method.empty() || method.ends_with("mtp"));
 }
 
 Found mtp_at_one(const Facts& f) {

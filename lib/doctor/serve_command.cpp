@@ -170,6 +170,17 @@ std::string command_without(const ServeCommand& command, const std::vector<std::
   return text;
 }
 
+/// Behind a value without quotes: a word, or what stands between braces, with them.
+static size_t end_of_bare(std::string_view text, size_t from) {
+  if (from >= text.size() || text[from] != '{') return text.find_first_of(",)} ", from);
+  int depth = 0;
+  for (size_t at = from; at < text.size(); ++at) {
+    depth += text[at] == '{' ? 1 : text[at] == '}' ? -1 : 0;
+    if (depth == 0) return at + 1;
+  }
+  return std::string_view::npos;
+}
+
 std::optional<std::string> printed_value(std::string_view text, std::string_view key) {
   for (size_t at = text.find(key); at != std::string_view::npos; at = text.find(key, at + 1)) {
     if (at > 0 && (std::isalnum(static_cast<unsigned char>(text[at - 1])) || text[at - 1] == '_')) continue;
@@ -180,7 +191,7 @@ std::optional<std::string> printed_value(std::string_view text, std::string_view
     while (from < text.size() && text[from] == ' ') ++from;
     const char quote = from < text.size() && (text[from] == '\'' || text[from] == '"') ? text[from] : '\0';
     if (quote != '\0') ++from;
-    const size_t end = quote != '\0' ? text.find(quote, from) : text.find_first_of(",)} ", from);
+    const size_t end = quote != '\0' ? text.find(quote, from) : end_of_bare(text, from);
     const std::string value(text.substr(from, end == std::string_view::npos ? end : end - from));
     if (value == "None" && quote == '\0') return std::nullopt;
     return value;

@@ -31,7 +31,8 @@ std::string flag_name(std::string_view word);
 /// The command again, fit for a shell, without these options and their values.
 std::string command_without(const ServeCommand& command, const std::vector<std::string>& flags);
 
-/// The value of a key in what Python prints of dictionaries and data classes: 'key': 'value', key='value', key=value.
+/// The value of a key in what Python prints of dictionaries and data classes: 'key': 'value', key='value', key=value,
+/// key={...} with its braces; the same of JSON.
 /// Nothing when it is not there or None.
 std::optional<std::string> printed_value(std::string_view text, std::string_view key);
 
