@@ -85,9 +85,9 @@ void add_cache(const ModelSpec& spec, const Capacity& c, std::vector<Assumption>
   out.push_back(
       {"nvfp4",
        std::string("4 bits and a scale of 8 bits for every 16 elements of a head; few servers and GPUs have it") +
-           (mla ? ", and none is known to have it for MLA" : ""),
+           (mla ? "; of MLA only vLLM's sparse attention, in rows of its own, which are not counted here" : ""),
        ""});
-  if (!mla)
+  if (std::ranges::find(planned_formats(spec), KvFormat::INT4) != planned_formats(spec).end())
     out.push_back({"int4",
                    "4 bits and a scale of 32 bits for each token and head of keys and of values: vLLM's "
                    "int4_per_token_head",

@@ -91,8 +91,10 @@ const char* title_of(KvFormat format) {
 }
 
 std::span<const KvFormat> planned_formats(const ModelSpec& spec) {
-  const bool mla = std::ranges::any_of(spec.caches, [](const KvLayout& c) { return c.is_mla(); });
-  return std::span(kKvFormats).first(kKvFormats.size() - (mla ? 1 : 0));
+  const bool plain =
+      std::ranges::all_of(spec.caches, [](const KvLayout& c) { return !c.is_mla() && c.head_dim_k == c.head_dim_v; }) &&
+      std::ranges::all_of(spec.layers, [](const LayerSpec& l) { return l.index_row_bytes == 0; });
+  return std::span(kKvFormats).first(kKvFormats.size() - (plain ? 0 : 1));
 }
 
 int64_t SequenceCost::bytes_per_token() const {

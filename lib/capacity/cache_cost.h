@@ -21,8 +21,9 @@ inline constexpr std::array kKvFormats = {KvFormat::BF16, KvFormat::FP8, KvForma
 std::string_view name_of(KvFormat format);  // "bf16", "fp8", "nvfp4", "int4"
 const char* title_of(KvFormat format);      // "BF16", "FP8", "NVFP4", "INT4"
 
-/// Those that a whole model is planned in: INT4 only where no row is of MLA. vLLM 0.33.0, which alone has it, gives it
-/// to no backend of MLA.
+/// Those that a whole model is planned in: INT4 only where keys and values of all layers are equally wide and nothing
+/// picks them. vLLM 0.33.0, which alone has it, gives it to no backend of other layers: of MLA, of MiMo-V2-Flash, of
+/// MiniMax-M3.
 std::span<const KvFormat> planned_formats(const ModelSpec& spec);
 
 /// Layers whose caches cost the same.
