@@ -37,7 +37,7 @@ PatchGrid grid_of(const ImageSize& size, int64_t most_tokens, const PatchShape& 
 
 /// 2 (x - 1/2) of x from 0 to 1, in F32 as the model begins with it.
 ColorTable read_colors_of_model(const Json& settings) {
-  const auto unit = static_cast<float>(get_number_or(settings, "rescale_factor", 1.0 / 255));
+  const auto unit = static_cast<float>(read_rescaling(settings));
   ColorTable table;
   for (size_t byte = 0; byte < table.size(); ++byte) table[byte] = 2 * (static_cast<float>(byte) * unit - 0.5f);
   return table;

@@ -1,6 +1,7 @@
 // Pictures from untrusted files: PNG, JPEG and WebP, as rows of RGB.
 //
-// What becomes of other kinds of pixels is what the reference framework does (torchvision's decode_image to RGB):
+// What becomes of other kinds of pixels is what the reference framework does (torchvision's decode_image to RGB; of
+// WebP, which it does not turn, Pillow):
 // palettes and grey levels become colors, transparency is dropped, CMYK is multiplied out, and the picture is put
 // upright as its EXIF orientation says.
 #pragma once

@@ -42,9 +42,14 @@ Normalization read_normalization(const Json& settings, const Channels& mean, con
   return n;
 }
 
-double read_rescaling(const Json& settings) { return get_number_or(settings, "rescale_factor", 1.0 / 255); }
-
 }  // namespace
+
+double read_rescaling(const Json& settings) {
+  const double factor = get_number_or(settings, "rescale_factor", 1.0 / 255);
+  if (!(factor > 0) || !std::isfinite(static_cast<float>(factor)))
+    fail("rescale_factor is " + Json(factor).dump() + ", expected a positive number");
+  return factor;
+}
 
 void check_steps(const Json& settings, const PatchShape& shape, const NamedFilter& filter) {
   const std::string type = get_string_or(settings, "image_processor_type", shape.processor);

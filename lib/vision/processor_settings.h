@@ -52,6 +52,9 @@ using Channels = std::array<double, 3>;
 
 /// Reads rescale_factor, image_mean and image_std, with their defaults for missing keys. Throws Error for one without
 /// do_normalize.
+/// rescale_factor, else 1/255. Throws Error unless it is positive, and finite as a float.
+double read_rescaling(const Json& settings);
+
 void read_colors(const Json& settings, const Channels& mean, const Channels& deviation, PatchRules& rules);
 
 /// The same where each step is rounded to bf16.

@@ -71,7 +71,11 @@ PatchRules rules_within(const Json& settings, const AreaBounds& bounds,
 
 }  // namespace
 
-PatchRules read_glm4v_processor(const Json& settings, const PatchShape& shape) {
+PatchRules read_glm4v_processor(const Json& given, const PatchShape& shape) {
+  Json settings = given;
+  // GLM-4.6V's has another name and nothing else of its own.
+  if (get_string_or(settings, "image_processor_type", "").starts_with("Glm46VImageProcessor"))
+    settings.erase("image_processor_type");
   expect_patches(settings, shape);
   const AreaBounds bounds = {read_edge(settings, {"size", "shortest_edge"}, 112 * 112),
                              read_edge(settings, {"size", "longest_edge"}, 28 * 28 * 15000), shape.frames};

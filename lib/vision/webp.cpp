@@ -10,6 +10,11 @@
 namespace kvcal {
 namespace {
 
+// Without loss, as transparency is, too, a file may have a table of codes for every few pixels, which the decoder makes
+// seventy times as large.
+constexpr size_t kMostLossless = size_t{4} << 20;
+constexpr int kLossless = 2;  // WebPBitstreamFeatures::format
+
 struct DemuxerDeleter {
   void operator()(WebPDemuxer* demuxer) const { WebPDemuxDelete(demuxer); }
 };
@@ -44,6 +49,9 @@ StoredImage read_webp(std::string_view bytes) {
   if (!demuxer || WebPGetFeatures(file.bytes, file.size, &config.input) != VP8_STATUS_OK)
     fail("is broken or cut short");
   if (config.input.has_animation) fail("moves; a picture that stands still is expected");
+  if ((config.input.format == kLossless || config.input.has_alpha) && bytes.size() > kMostLossless)
+    fail("has " + std::to_string(bytes.size()) + " bytes without loss or with transparency, at most " +
+         std::to_string(kMostLossless) + " are accepted");
   StoredImage out;
   out.image.size = {config.input.height, config.input.width};
   check_size(out.image.size);

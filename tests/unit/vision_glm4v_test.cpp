@@ -28,6 +28,9 @@ TEST(Glm4vProcessor, counts_the_pixels_of_all_frames) {
                           {"patch_size", 14},
                           {"size", {{"shortest_edge", 12544}, {"longest_edge", 9633792}}}};
   expect_cuts(read_glm4v_processor(published, kShape), {{{3000, 4000}, {134, 180}}, {{6000, 4000}, {192, 128}}});
+  Json newer = published;
+  newer["image_processor_type"] = "Glm46VImageProcessorFast";
+  expect_cuts(read_glm4v_processor(newer, kShape), {{{3000, 4000}, {134, 180}}});
   expect_cuts(read_glm4v_processor(Json::object(), kShape),
               {{{480, 640}, {34, 46}}, {{1080, 1920}, {78, 138}}, {{3000, 4000}, {150, 200}}, {{56, 112}, {4, 8}}});
   expect_cuts(read_glm4v_processor(kOfSmall, kSmall), {{{47, 61}, {6, 8}}, {{11, 16}, {4, 6}}});

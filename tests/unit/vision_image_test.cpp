@@ -101,6 +101,22 @@ TEST(Images, moving_pictures_are_refused) {
   EXPECT_EQ(message_of_image(bytes_of("moving.webp")), "WebP: moves; a picture that stands still is expected");
 }
 
+TEST(Images, large_lossless_pictures_are_refused) {
+  const std::string exact = bytes_of("exact.webp").substr(12);  // a VP8L chunk
+  const std::string junk(5 << 20, 'x');
+  const auto number = [](size_t n) {
+    std::string text;
+    for (int shift = 0; shift < 32; shift += 8) text += static_cast<char>(n >> shift);
+    return text;
+  };
+  const std::string sizes("\x0d\0\0\x08\0\0", 6);  // 14 x 9, less one
+  const std::string chunks =
+      "WEBPVP8X" + number(10) + std::string(4, '\0') + sizes + exact + "JUNK" + number(junk.size());
+  const std::string file = "RIFF" + number(chunks.size() + junk.size()) + chunks + junk;
+  EXPECT_EQ(message_of_image(file), "WebP: has " + std::to_string(file.size()) +
+                                        " bytes without loss or with transparency, at most 4194304 are accepted");
+}
+
 /// A header of PNG for `width` x `height` grey pixels, with its checksum.
 std::string png_header(uint32_t width, uint32_t height, uint32_t crc) {
   std::string out("\x89PNG\r\n\x1a\n\0\0\0\rIHDR", 16);
