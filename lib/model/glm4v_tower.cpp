@@ -54,9 +54,9 @@ class Glm4vInput final : public TowerPart {
   Glm4vInput(const Dims& dims, WeightLoader& loader, WeightBinder& w)
       : dims_(dims),
         projection_(load_patch_projection(dims, loader, w, Bias::Present)),
-        norm_(rms_norm(dims, loader, w, "post_conv_layernorm")),
-        table_(static_cast<size_t>(dims.side * dims.side * dims.hidden)) {
+        norm_(rms_norm(dims, loader, w, "post_conv_layernorm")) {
     const Tensor table = w("embeddings.position_embedding.weight", {dims.side * dims.side, dims.hidden});
+    table_.resize(static_cast<size_t>(table.elements()));
     convert_to_float(table.dtype, table.data, table_.data(), table_.size());
   }
 

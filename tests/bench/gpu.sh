@@ -19,7 +19,7 @@ results=tests/bench/results
 limit=580
 rounds=3
 sanitized='*Attention*:*ConvParity*:*DeltaParity*:*MoeParity*:Routing*:*RowOps*:Statistics*:*ServedRows*:*SampleParity*/4:*SampleParity*/15'
-sanitized=$sanitized:'*Ssd*:*Scan*:GroupedProduct*:Pick*:*PickParity*:*Streams*:*StreamRows*'
+sanitized=$sanitized:'*Ssd*:*Scan*:GroupedProduct*:Pick*:*PickParity*:*Streams*:*StreamRows*:*Thorough*:SampleBatches*:*LinearParity*'
 parts=
 while [ $# -gt 0 ]; do
   case $1 in

@@ -27,24 +27,40 @@ struct DeciLayer {
   int64_t n_kv_heads = 0, ffn = 0;
 };
 
+/// What all layers share.
+struct DeciShape {
+  DecoderDims dims;  // without key-value heads and width, which are a layer's own
+  RopeSpec rope;
+  AttentionForm form;
+  Bias mlp_bias = Bias::None;
+
+  DecoderDims of(const DeciLayer& layer) const {
+    DecoderDims d = dims;
+    d.n_kv_heads = layer.n_kv_heads;
+    d.ffn = layer.ffn;
+    return d;
+  }
+};
+
 struct DeciBlock final : Block {
   float eps;
   Owned attn_norm, ffn_norm;  // [hidden], or absent
   std::optional<SelfAttention> attention;
   std::optional<GluMlp> mlp;
 
-  /// `dims` are the layer's own; `layout` is null where it does not attend.
-  DeciBlock(const DecoderDims& dims, const KvLayout* layout, const RopeSpec& rope, const AttentionForm& form,
-            Bias mlp_bias, WeightLoader& loader, WeightBinder w)
-      : eps(dims.eps) {
+  /// `layout` is null where it does not attend.
+  DeciBlock(const DeciShape& shape, const DeciLayer& layer, const KvLayout* layout, WeightLoader& loader,
+            WeightBinder w)
+      : eps(shape.dims.eps) {
+    const DecoderDims dims = shape.of(layer);
     const auto gain = [&](const char* name) { return loader.load_gain(w(name, {dims.hidden}), Gain::Plain); };
     if (layout) {
       attn_norm = gain("input_layernorm.weight");
-      attention.emplace(dims, *layout, rope, form, loader, w);
+      attention.emplace(dims, *layout, shape.rope, shape.form, loader, w);
     }
     if (dims.ffn == 0) return;
     ffn_norm = gain("post_attention_layernorm.weight");
-    mlp.emplace(loader, w.at("mlp."), dims.hidden, dims.ffn, mlp_bias);
+    mlp.emplace(loader, w.at("mlp."), dims.hidden, dims.ffn, shape.mlp_bias);
   }
 
   Tensor forward(Ops& op, const Tensor& x, const Batch& batch, LayerStates& states, KvTap& tap, Tail tail) override {
@@ -83,12 +99,16 @@ int64_t read_width(const Json& ffn, const std::string& layer, int64_t hidden) {
   if (get_bool_or(ffn, "no_op", false)) return 0;
   if (const std::string act = get_string_or(ffn, "hidden_act", "silu"); act != "silu")
     fail(layer + ".ffn.hidden_act is " + quoted(act) + "; this architecture is read with 'silu' only");
-  if (!find_member(ffn, "ffn_mult")) return read_size(ffn, "intermediate_size");
+  const auto checked = [&](int64_t width) {
+    check_product("a feed-forward", {3, hidden, width});
+    return width;
+  };
+  if (!find_member(ffn, "ffn_mult")) return checked(read_size(ffn, "intermediate_size"));
   constexpr int64_t kMultiple = 256;
   const double mult = get_number_or(ffn, "ffn_mult", 0);
   if (!(mult > 0 && mult < 1024)) fail(layer + ".ffn.ffn_mult is " + Json(mult).dump() + ", expected (0, 1024)");
   const auto width = static_cast<int64_t>(2 * mult * static_cast<double>(hidden) / 3);
-  return std::max<int64_t>(1, (width + kMultiple - 1) / kMultiple) * kMultiple;
+  return checked(std::max<int64_t>(1, (width + kMultiple - 1) / kMultiple) * kMultiple);
 }
 
 std::vector<DeciLayer> read_layers(const Json& text, const DecoderDims& dims) {
@@ -105,35 +125,38 @@ std::vector<DeciLayer> read_layers(const Json& text, const DecoderDims& dims) {
   return layers;
 }
 
+/// Variants that one server or the other knows, and no published checkpoint has.
+void refuse_variants(const Json& text) {
+  expect_word(text, "position_embedding_type", "rope");
+  if (!get_bool_or(text, "rope_is_neox_style", true))
+    fail("rope_is_neox_style is false; this architecture is read with pairs in halves only");
+  for (const char* key : {"bias", "qkv_bias"})
+    if (get_bool_or(text, key, false)) fail(std::string(key) + " is true; this architecture is read without it");
+}
+
 class DeciLm final : public DecoderModel {
  public:
-  explicit DeciLm(const Json& config) : dims_(read_decoder_dims(config, kDefaults)) {
+  explicit DeciLm(const Json& config) {
     const Json& text = text_config(config);
-    rope_ = read_rope(text, dims_.head_dim, {});
-    const bool biased = get_bool_or(text, "attention_bias", false) || get_bool_or(text, "bias", false);
-    form_.o = biased ? Bias::Present : Bias::None;
-    form_.qkv = get_bool_or(text, "qkv_bias", biased) ? Bias::Present : Bias::None;
-    mlp_bias_ = get_bool_or(text, "mlp_bias", false) ? Bias::Present : Bias::None;
-    spec_ = general_spec(config, dims_);
-    final_eps_ = dims_.eps;
-    layers_ = read_layers(text, dims_);
-    for (const DeciLayer& layer : layers_) add_layer(dims_of(layer));
+    refuse_variants(text);
+    shape_.dims = read_decoder_dims(config, kDefaults);
+    shape_.rope = read_rope(text, shape_.dims.head_dim, {});
+    const Bias bias = get_bool_or(text, "attention_bias", false) ? Bias::Present : Bias::None;
+    shape_.form.qkv = shape_.form.o = bias;
+    shape_.mlp_bias = get_bool_or(text, "mlp_bias", false) ? Bias::Present : Bias::None;
+    spec_ = general_spec(config, shape_.dims);
+    final_eps_ = shape_.dims.eps;
+    layers_ = read_layers(text, shape_.dims);
+    for (const DeciLayer& layer : layers_) add_layer(shape_.of(layer));
     if (spec_.caches.empty()) fail("no layer in block_configs attends, so there is no KV cache to calibrate");
   }
 
  private:
-  DecoderDims dims_of(const DeciLayer& layer) const {
-    DecoderDims d = dims_;
-    d.n_kv_heads = layer.n_kv_heads;
-    d.ffn = layer.ffn;
-    return d;
-  }
-
   void add_layer(const DecoderDims& d) {
-    const int64_t bias = mlp_bias_ == Bias::Present ? 2 * d.ffn + d.hidden : 0;
+    const int64_t bias = shape_.mlp_bias == Bias::Present ? 2 * d.ffn + d.hidden : 0;
     const int64_t mlp = d.ffn > 0 ? 3 * d.hidden * d.ffn + bias + d.hidden : 0;
     if (d.n_kv_heads > 0) {
-      add_attention_layer(spec_, d, rope_, 0, attention_parameters(d, form_) + d.hidden + mlp);
+      add_attention_layer(spec_, d, shape_.rope, 0, attention_parameters(d, shape_.form) + d.hidden + mlp);
     } else {
       add_recurrent_layer(spec_, LayerKind::FeedForward, {}, d.ffn);
       spec_.layers.back().parameters = mlp;
@@ -142,14 +165,10 @@ class DeciLm final : public DecoderModel {
 
   std::unique_ptr<Block> make_block(const LayerSpec& layer, const KvLayout* cache, WeightLoader& loader,
                                     WeightBinder w) const override {
-    const DecoderDims own = dims_of(layers_[static_cast<size_t>(layer.index)]);
-    return std::make_unique<DeciBlock>(own, cache, rope_, form_, mlp_bias_, loader, w);
+    return std::make_unique<DeciBlock>(shape_, layers_[static_cast<size_t>(layer.index)], cache, loader, w);
   }
 
-  DecoderDims dims_;
-  RopeSpec rope_;
-  AttentionForm form_;
-  Bias mlp_bias_ = Bias::None;
+  DeciShape shape_;
   std::vector<DeciLayer> layers_;
 };
 

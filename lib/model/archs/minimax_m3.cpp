@@ -108,8 +108,9 @@ Json renamed(const Json& config) {
     if (!flags.is_array()) fail(std::string(key) + " is not a list with a number for each layer");
     Json words = Json::array();
     for (const Json& flag : flags) {
-      if (flag != 0 && flag != 1) fail(std::string(key) + " holds " + flag.dump() + ", expected 0 and 1");
-      words.push_back(flag == 0 ? no : yes);
+      const bool off = flag == 0 || flag == false;
+      if (!off && flag != 1 && flag != true) fail(std::string(key) + " holds " + flag.dump() + ", expected 0 and 1");
+      words.push_back(off ? no : yes);
     }
     return words;
   };

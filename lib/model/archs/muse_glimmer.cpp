@@ -1,6 +1,7 @@
 // MuseGlimmerForConditionalGeneration (text model): embeddings normed without a gain, norms of 1 + w before and behind
 // both branches, norms of each head of q and k without a gain, queries times a factor before RoPE, attention's output
-// gated by a projection of its own. Layers with a window rotate, the others do not. Logits times a factor, then capped.
+// gated by a projection of its own. By default layers with a window rotate and the others do not. Logits times a
+// factor, then capped.
 #include "model/archs/archs.h"
 #include "model/decoder_model.h"
 #include "model/gemma_parts.h"

@@ -213,8 +213,10 @@ class NemotronH final : public DecoderModel {
     const auto is_mlp = [](const LayerConfig& layer) { return layer.word == "mlp"; };
     std::vector<int64_t> widths = read_widths(config, std::count_if(layers.begin(), layers.end(), is_mlp));
     std::reverse(widths.begin(), widths.end());
+    Json sizes = config;
+    sizes.erase("quantization_config");  // large, and copied for each layer
     for (const LayerConfig& layer : layers) {
-      Json own = config;
+      Json own = sizes;
       own.update(layer.own);
       if (is_mlp(layer)) {
         if (!layer.own.contains("intermediate_size")) own["intermediate_size"] = widths.back();
