@@ -173,7 +173,7 @@ TEST(PicturePrompts, refusals_name_the_picture) {
     EXPECT_TRUE(message.ends_with(end)) << message;
   };
   expect("shrunk.png", {}, "has 2 image token(s) (92) for 1 picture(s), expected one for each");
-  expect({"shrunk.png", "data:;base64,QUJD"}, {}, "': is neither a PNG nor a JPEG picture");
+  expect({"shrunk.png", "data:;base64,QUJD"}, {}, "': is no PNG, JPEG or WebP picture");
   expect({"shrunk.png", "data:;base64,Q!"}, {}, "p.jsonl:1: the data URI is not base64");
   expect({"shrunk.png", "https://host/cat.png"}, {},
          "p.jsonl:1: picture 'https://host/cat.png' is an address; give a file or a data URI");
