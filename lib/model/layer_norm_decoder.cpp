@@ -57,8 +57,11 @@ LayerNormModel::LayerNormModel(const Json& config, const DecoderDims& dims) : At
 
 std::unique_ptr<Head> LayerNormModel::load_head(WeightLoader& loader, WeightBinder& weights, WeightBinder& head) const {
   const std::string norm = spec_.final_norm.substr(0, spec_.final_norm.rfind('.'));
-  return load_output_head(spec_, load_layer_norm(loader, weights, norm, dims_.hidden, dims_.eps), logits_, loader,
-                          weights, head);
+  return load_output_head(spec_, load_norm(loader, weights, norm), logits_, loader, weights, head);
+}
+
+Norm LayerNormModel::load_norm(WeightLoader& loader, WeightBinder& w, const std::string& name) const {
+  return load_layer_norm(loader, w, name, dims_.hidden, dims_.eps);
 }
 
 KvLayout& LayerNormModel::add_layer(const RopeSpec& rope, const std::string& module, int64_t parameters) {
@@ -66,6 +69,33 @@ KvLayout& LayerNormModel::add_layer(const RopeSpec& rope, const std::string& mod
   cache.name = spec_.names_of(cache.layer) + module;
   spec_.layers.back().attention.module = cache.name + ".";
   return cache;
+}
+
+SquaredReluDecoder::SquaredReluDecoder(const Json& config, const DecoderDefaults& defaults, const RopeDefaults& rope,
+                                       Bias bias)
+    : LayerNormModel(config, read_decoder_dims(config, defaults)) {
+  const Json& text = text_config(config);
+  const auto read_bias = [&](const char* key) {
+    return get_bool_or(text, key, bias == Bias::Present) ? Bias::Present : Bias::None;
+  };
+  rope_ = read_rope(text, dims_.head_dim, rope);
+  attention_bias_ = read_bias("attention_bias");
+  mlp_bias_ = read_bias("mlp_bias");
+  const int64_t norms = 4 * dims_.hidden;
+  const int64_t parameters = ungated_parameters(dims_, {attention_bias_, attention_bias_, mlp_bias_}) + norms;
+  for (int64_t i = 0; i < dims_.n_layers; ++i) add_layer(rope_, "self_attn", parameters);
+}
+
+std::unique_ptr<Block> SquaredReluDecoder::load_layer(const KvLayout& cache, WeightLoader& loader,
+                                                      WeightBinder w) const {
+  const DecoderDims& d = dims_;
+  NormedWeights weights = {
+      load_norm(loader, w, "input_layernorm"), load_norm(loader, w, "post_attention_layernorm"),
+      load_qkv(loader, w, d, attention_bias_),
+      load_output_projection(loader, w, "self_attn.o_proj", d.hidden, {d.n_heads, d.head_dim}, attention_bias_),
+      loader.load_mlp(projection(w, "mlp.up_proj", d.ffn, d.hidden, mlp_bias_),
+                      projection(w, "mlp.down_proj", d.hidden, d.ffn, mlp_bias_), Activation::Relu2)};
+  return std::make_unique<SequentialBlock>(cache, rope_, std::move(weights));
 }
 
 LinearGroup load_grouped_qkv(WeightLoader& loader, WeightBinder& w, const std::string& name, const DecoderDims& d,

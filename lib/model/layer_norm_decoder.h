@@ -1,11 +1,12 @@
-// Decoders with layer norms: what Phi, StableLM, Nemotron, OLMo, StarCoder 2, GPT-2, GPT-NeoX, OPT and Falcon have in
-// common.
+// Decoders with layer norms: what Phi, StableLM, Nemotron, OLMo, StarCoder 2, GPT-2, GPT-NeoX, OPT, Falcon and Jais 2
+// have in common.
 #pragma once
 
 #include <optional>
 #include <utility>
 
 #include "model/plain_decoder.h"
+#include "model/rope.h"
 
 namespace kvcal {
 
@@ -56,8 +57,25 @@ class LayerNormModel : public AttentionModel {
  protected:
   LayerNormModel(const Json& config, const DecoderDims& dims);
 
+  /// NAME.weight and NAME.bias [hidden], of any norm of the model.
+  virtual Norm load_norm(WeightLoader& loader, WeightBinder& w, const std::string& name) const;
+
   /// Adds a layer whose attention is called `module`. `parameters`: of the whole layer.
   KvLayout& add_layer(const RopeSpec& rope, const std::string& module, int64_t parameters);
+};
+
+/// Llama's layers with layer norms and a squared ReLU between two projections, which attention_bias and mlp_bias may
+/// give biases.
+class SquaredReluDecoder : public LayerNormModel {
+ public:
+  /// `bias`: where the config is silent.
+  SquaredReluDecoder(const Json& config, const DecoderDefaults& defaults, const RopeDefaults& rope, Bias bias);
+
+ private:
+  std::unique_ptr<Block> load_layer(const KvLayout& cache, WeightLoader& loader, WeightBinder w) const override;
+
+  RopeSpec rope_;
+  Bias attention_bias_, mlp_bias_;
 };
 
 /// q, k and v that are one weight "NAME" in groups: of each key head the rows of its queries, of the key, of the value.
