@@ -11,6 +11,8 @@ namespace {
 
 constexpr size_t kSanityPrompts = 4;
 constexpr int64_t kSanityTokens = 64;
+// Each takes some hundred bytes, before anything says how much memory there is.
+constexpr int64_t kMostRepeated = 1'000'000;
 constexpr size_t kWarmupShare = 16;  // a warm-up pass runs one prompt in 16, at least one
 
 // Splitmix64: a few lines whose numbers no library version changes.
@@ -57,12 +59,18 @@ std::vector<Sequence> packed(const std::vector<PromptTokens>& prompts, const std
 
 void check(const std::vector<PromptTokens>& prompts, const SequenceOptions& options) {
   if (prompts.empty()) fail("no prompts to run");
+  int64_t n_repeated = 0;
   for (size_t i = 0; i < prompts.size(); ++i) {
     const PromptTokens& p = prompts[i];
     if (i > 0 && prompts[i - 1].id == p.id) fail("two prompts have the id " + quoted(p.id));
     if (p.ids.empty()) fail("prompt " + quoted(p.id) + " has no tokens");
     if (p.weight < 1)
       fail("prompt " + quoted(p.id) + " has weight " + std::to_string(p.weight) + ", expected 1 or more");
+    n_repeated += std::min(p.weight, kMostRepeated + 1);
+    if (n_repeated > kMostRepeated)
+      fail("the prompts, each as often as its weight says, are more than the " + std::to_string(kMostRepeated) +
+           " that can be fed: prompt " + quoted(p.id) + " of weight " + std::to_string(p.weight) +
+           " is beyond; use smaller weights or fewer prompts");
     if (static_cast<int64_t>(p.ids.size()) > options.max_length)
       fail("prompt " + quoted(p.id) + " has " + std::to_string(p.ids.size()) +
            " tokens, more than the maximum length " + std::to_string(options.max_length));
@@ -93,14 +101,11 @@ std::string digest(const SequencePlan& plan) {
   return sha.hex();
 }
 
-int64_t encoder_tokens_of(const SequencePlan& plan) {
+/// Every pass has every prompt whole.
+int64_t encoder_tokens_of(const SequencePlan& plan, int passes) {
   int64_t n = 0;
-  for (const Sequence& s : plan.measured)
-    for (const Piece& piece : s.pieces) {
-      const PromptTokens& p = plan.prompts[static_cast<size_t>(piece.prompt)];
-      for (int64_t i = piece.offset; p.encoder && i < piece.offset + piece.n_tokens; ++i)
-        n += p.encoder->row_of[static_cast<size_t>(i)] >= 0 ? 1 : 0;
-    }
+  for (const PromptTokens& p : plan.prompts)
+    if (p.encoder) n += passes * p.weight * std::ranges::count_if(p.encoder->row_of, [](auto row) { return row >= 0; });
   return n;
 }
 
@@ -137,7 +142,7 @@ SequencePlan plan_sequences(std::vector<PromptTokens> prompts, const SequenceOpt
   plan.sha256 = digest(plan);
   plan.n_sequences = static_cast<int64_t>(plan.measured.size());
   plan.n_tokens_of_all = plan.n_tokens();
-  plan.n_encoder_tokens_of_all = encoder_tokens_of(plan);
+  plan.n_encoder_tokens_of_all = encoder_tokens_of(plan, options.passes);
   plan.longest_of_all = plan.longest();
   if (options.n_shards > plan.n_sequences)
     fail("the plan has " + std::to_string(plan.n_sequences) + " sequences, too few for " +

@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <limits>
 
 #include "base/error.h"
 #include "prefill/batching.h"
@@ -80,6 +81,16 @@ TEST(SequencePlan, later_passes_take_other_orders_with_the_same_tokens) {
   EXPECT_EQ(order[1], order[2]);
   EXPECT_NE(order[2], order[3]);
   EXPECT_NE(order[3], order[4]);
+}
+
+// What a few bytes of a file ask for is refused before a sequence is made of it.
+TEST(SequencePlan, weights_beyond_what_can_be_fed_are_refused_at_once) {
+  auto list = prompts({1, 1});
+  list[0].weight = 1'000'000;
+  EXPECT_NE(refusal(list, {}).find("more than the 1000000 that can be fed: prompt 'b' of weight 1 is beyond"),
+            std::string::npos);
+  list[0].weight = std::numeric_limits<int64_t>::max();
+  EXPECT_NE(refusal(list, {}).find("prompt 'a' of weight 9223372036854775807"), std::string::npos);
 }
 
 TEST(SequencePlan, a_weight_repeats_the_prompt_in_every_pass) {
