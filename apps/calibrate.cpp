@@ -234,7 +234,7 @@ CalibrationOptions resolved(const CalibrateFlags& flags) {
 
 CalibrationInputs inputs_of(const CalibrateFlags& flags, const CalibrationOptions& options) {
   return {.model = flags.model,
-          .prompts = [&](bool) { return read_prompt_files(flags.prompts); },
+          .prompts = [&](bool chat) { return read_prompt_files(flags.prompts, chat); },
           .open_devices = [&] { return open_devices(flags.device, options.precision, options.threads); }};
 }
 

@@ -210,7 +210,7 @@ Exit run_evaluation(const EvaluateFlags& flags) {
                  "predicts");
   const EvaluationInputs inputs = {
       .model = flags.model,
-      .prompts = [&](bool) { return read_prompt_files(flags.prompts); },
+      .prompts = [&](bool chat) { return read_prompt_files(flags.prompts, chat); },
       .open_device = [&] { return open_device(flags.device, options.precision, options.threads); }};
   const Evaluation evaluation = evaluate(
       inputs, options, [&](const ModelSpec& spec) { return make_variants(flags, sources, spec); }, console);

@@ -67,7 +67,7 @@ Exit run(const GenerateFlags& flags) {
   prompts.raw_on_purpose = flags.raw;
   OpenedModel model(flags.model);
   const auto source = [&](bool chat) {
-    return flags.texts.empty() ? read_prompt_files(flags.prompts) : inline_prompts(flags, chat);
+    return flags.texts.empty() ? read_prompt_files(flags.prompts, chat) : inline_prompts(flags, chat);
   };
   Console console(/*quiet=*/false);
   const FedPrompts fed = feed_prompts(model, prompts, source, console);

@@ -52,7 +52,7 @@ LaunchPlan planned(const LaunchFlags& flags) {
   options.threads = flags.threads;
   if (!flags.memory.empty()) options.memory = parse_size("--memory", flags.memory);
   const CalibrationInputs inputs = {.model = flags.names.model,
-                                    .prompts = [&](bool) { return read_prompt_files(flags.prompts); },
+                                    .prompts = [&](bool chat) { return read_prompt_files(flags.prompts, chat); },
                                     .open_devices = [&] { return open_devices("cpu", options.precision, 1); }};
   Console console(/*quiet=*/true);
   return plan_launch(inputs, options, flags.parts, console);

@@ -4,6 +4,7 @@
 
 #include "base/json.h"
 #include "prompts/default_prompts.h"
+#include "prompts/haystack.h"
 #include "source_date.h"
 
 namespace kvcal {
@@ -72,12 +73,16 @@ std::vector<std::string> words_of(const PromptFlags& flags) {
   return words;
 }
 
-PromptSet read_prompt_files(const PromptFlags& flags) {
+PromptSet read_prompt_files(const PromptFlags& flags, bool chat) {
   PromptLoadOptions options;
   options.skip_bad = flags.skip_bad;
+  // Of others that cannot be fed, or are only text for needles, more may be needed.
+  if (!flags.skip_bad && flags.needles.lengths.empty()) options.first = static_cast<size_t>(flags.max_prompts);
+  if (!flags.files.empty()) return load_prompts({flags.files.begin(), flags.files.end()}, options);
   // Messages name the file by its place in the source tree, wherever the program lies.
-  if (flags.files.empty()) return parse_prompts(default_prompts(), "datasets/default.jsonl", options);
-  return load_prompts({flags.files.begin(), flags.files.end()}, options);
+  PromptSet shipped = parse_prompts(default_prompts(), "datasets/default.jsonl", options);
+  if (!chat) make_chats_plain(shipped);
+  return shipped;
 }
 
 PromptOptions PromptFlags::resolve() const {

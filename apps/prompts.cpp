@@ -41,6 +41,7 @@ struct PromptsJob {
 struct Totals {
   int64_t n_failed = 0, n_truncated = 0, n_repeats = 0;
   size_t replaced = 0;
+  TokenizedSet noted;            // what is to be said at the end; without prompts
   std::vector<int64_t> lengths;  // of the prompts that can be fed
 
   int64_t n_tokens() const {
@@ -59,6 +60,16 @@ int64_t vocab_rows(const fs::path& folder) {
   if (text != nullptr && text->is_object())
     if (const int64_t n = get_int_or(*text, "vocab_size", 0, "text_config."); n > 0) return n;
   return get_int_or(config, "vocab_size", 0);
+}
+
+// A model that calibrate cannot run has no such limit that is known.
+void keep_within_model(PromptOptions& options, const fs::path& model) {
+  std::error_code ignored;
+  if (options.needles || !fs::exists(model / "config.json", ignored)) return;
+  try {
+    options.keep_within(parse_model(read_config(model).config)->spec().max_positions);
+  } catch (const Error&) {
+  }
 }
 
 bool any_of_kind(const PromptSet& set, PromptKind kind) {
@@ -83,9 +94,11 @@ PromptsJob resolve(const PromptsFlags& flags) {
   job.ids = flags.ids;
   job.json = flags.json;
   const int64_t vocab = vocab_rows(model);
-  job.options = tokenize_options(flags.prompts.resolve(), vocab);
+  PromptOptions options = flags.prompts.resolve();
+  keep_within_model(options, model);
+  job.options = tokenize_options(options, vocab);
   job.options.skip_bad = false;  // so that the reason arrives; feed() goes on with the next prompt
-  job.set = read_prompt_files(flags.prompts);
+  job.set = read_prompt_files(flags.prompts, !flags.prompts.files.empty() || ChatTemplate::load(model).has_value());
   const bool chats = any_of_kind(job.set, PromptKind::Chat);
   if (chats || any_of_kind(job.set, PromptKind::Text)) job.tokenizer = Tokenizer::load(model);
   if (job.tokenizer) job.chat_template = ChatTemplate::load(model);
@@ -99,6 +112,7 @@ PromptsJob resolve(const PromptsFlags& flags) {
   if (const std::string odd = template_mismatch(job.set, job.chat_template ? &*job.chat_template : nullptr);
       !odd.empty())
     std::cerr << "kvcal: warning: " << odd << '\n';
+  for (const std::string& note : job.set.notes) std::cerr << "kvcal: " << note << '\n';
   return job;
 }
 
@@ -157,12 +171,16 @@ void feed(const PromptsJob& job, const PromptRecord& record, Totals& totals) {
   const Tokenizer* tokenizer = job.tokenizer ? &*job.tokenizer : nullptr;
   const ChatTemplate* chat_template = job.chat_template ? &*job.chat_template : nullptr;
   try {
-    const TokenizedSet fed = tokenize_prompts({{record}, {}, 0}, tokenizer, chat_template, job.options);
+    PromptSet alone;
+    alone.records.push_back(record);
+    const TokenizedSet fed = tokenize_prompts(alone, tokenizer, chat_template, job.options);
     const TokenizedPrompt& prompt = fed.prompts.front();
     totals.lengths.push_back(static_cast<int64_t>(prompt.input_ids.size()));
     totals.n_truncated += prompt.truncated ? 1 : 0;
     totals.n_repeats += prompt.weight - 1;
     totals.replaced += fed.replaced;
+    totals.noted.n_not_told_apart += fed.n_not_told_apart;
+    totals.noted.n_written_as_python += fed.n_written_as_python;
     print_prompt(job, record, prompt);
   } catch (const Error& error) {
     ++totals.n_failed;
@@ -217,7 +235,7 @@ void print_totals(Totals totals, const TokenizeOptions& options, std::ostream& o
   if (totals.n_repeats > 0)
     out << ", with repeats " << grouped(static_cast<int64_t>(lengths.size()) + totals.n_repeats);
   if (totals.n_truncated > 0)
-    out << "; " << grouped(totals.n_truncated) << " truncated to --max-length " << grouped(options.max_length);
+    out << "; " << grouped(totals.n_truncated) << " truncated to " << grouped(options.max_length) << " tokens";
   if (totals.n_failed > 0) out << "; " << grouped(totals.n_failed) << " cannot be fed";
   if (totals.replaced > 0) out << "; " << totals.replaced << " malformed UTF-8 sequence(s) read as U+FFFD";
   out << '\n';
@@ -232,6 +250,7 @@ Exit run(const PromptsJob& job) {
   totals.replaced = job.set.replaced;
   for (const std::string& skipped : job.set.skipped) print_failure(job, nullptr, skipped);
   for (const PromptRecord& record : job.set.records) feed(job, record, totals);
+  for (const std::string& note : notes_on(totals.noted)) std::cerr << "kvcal: " << note << '\n';
   // In JSON mode standard output belongs to the prompts.
   std::ostream& out = job.json ? std::cerr : std::cout;
   if (!job.json) print_sources(job, out);

@@ -190,7 +190,7 @@ void RankedCalibration::check_identity(const CalibrationPlan& plan) const {
 void RankedCalibration::share_prompts() {
   std::string lines;
   if (ranks_.rank() == 0) {
-    prompts_ = inputs_.prompts(false);
+    prompts_ = inputs_.prompts(ChatTemplate::load(inputs_.model).has_value());
     for (const PromptRecord& record : prompts_.records) lines += record_json(record).dump() + "\n";
   }
   lines = ranks_.broadcast(std::move(lines));

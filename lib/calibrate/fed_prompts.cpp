@@ -26,20 +26,6 @@ std::optional<Tokenizer> load_tokenizer(const std::filesystem::path& model, std:
   }
 }
 
-// The first prompts by id, so that the order of files does not matter.
-void select(std::vector<TokenizedPrompt>& prompts, const PromptOptions& options) {
-  if (options.max_prompts > 0 && prompts.size() > static_cast<size_t>(options.max_prompts))
-    prompts.resize(static_cast<size_t>(options.max_prompts));
-  if (options.max_tokens <= 0) return;
-  int64_t tokens = 0;
-  size_t n = 0;
-  for (; n < prompts.size(); ++n) {
-    tokens += prompts[n].weight * static_cast<int64_t>(prompts[n].input_ids.size());
-    if (tokens > options.max_tokens && n > 0) break;
-  }
-  prompts.resize(n);
-}
-
 PromptSet needles_in(const PromptSet& texts, const FedPrompts& fed, const NeedleOptions& needles,
                      const TokenizeOptions& options, NoticeListener& listener) {
   NeedlePrompts made = make_needle_prompts(texts, needles, *fed.tokenizer, fed.chat ? &*fed.chat : nullptr, options);
@@ -50,6 +36,7 @@ PromptSet needles_in(const PromptSet& texts, const FedPrompts& fed, const Needle
 void warn(const FedPrompts& fed, int64_t max_length, NoticeListener& listener) {
   constexpr size_t kShown = 5;
   const auto say = [&](const std::string& text) { listener.hear(Notice::Warning, text); };
+  for (const std::string& note : fed.notes) listener.hear(Notice::Note, note);
   for (size_t i = 0; i < std::min(fed.skipped.size(), kShown); ++i) say("skipped " + fed.skipped[i]);
   if (fed.skipped.size() > kShown) say("skipped " + std::to_string(fed.skipped.size()) + " prompts in all");
   if (fed.n_truncated)
@@ -82,6 +69,8 @@ TokenizeOptions tokenize_options(const PromptOptions& options, int64_t vocab) {
   out.max_length = options.max_length;
   out.vocab_size = vocab;
   out.skip_bad = options.skip_bad;
+  out.max_prompts = options.max_prompts;
+  out.max_tokens = options.max_tokens;
   out.template_kwargs = options.template_kwargs;
   out.unix_seconds = options.unix_seconds;
   return out;
@@ -102,19 +91,21 @@ FedPrompts feed_prompts(const OpenedModel& model, const PromptOptions& options, 
   if (const std::string odd = template_mismatch(set, fed.chat ? &*fed.chat : nullptr);
       !odd.empty() && !options.raw_on_purpose)
     listener.hear(Notice::Warning, odd);
+  // The first prompts by id, so that the order of files does not matter.
+  std::ranges::sort(set.records, {}, &PromptRecord::id);
   tokenizing.pictures = picture_tokens(set, folder, model.checkpoint.config(), model.spec());
   TokenizedSet tokenized =
       tokenize_prompts(set, fed.tokenizer ? &*fed.tokenizer : nullptr, fed.chat ? &*fed.chat : nullptr, tokenizing);
+  set.records = {};  // of many prompts more than their tokens
   fed.prompts = std::move(tokenized.prompts);
-  std::sort(fed.prompts.begin(), fed.prompts.end(), [](const auto& a, const auto& b) { return a.id < b.id; });
-  select(fed.prompts, options);
-  if (fed.prompts.empty()) fail("no usable prompt");
   fed.sha256 = prompts_sha256(fed.prompts);
   fed.skipped = set.skipped;
   fed.skipped.insert(fed.skipped.end(), tokenized.skipped.begin(), tokenized.skipped.end());
   fed.n_truncated = static_cast<size_t>(
       std::count_if(fed.prompts.begin(), fed.prompts.end(), [](const TokenizedPrompt& p) { return p.truncated; }));
   fed.n_replaced = set.replaced + tokenized.replaced;
+  fed.notes = set.notes;
+  std::ranges::move(notes_on(tokenized), std::back_inserter(fed.notes));
   warn(fed, options.max_length, listener);
   return fed;
 }

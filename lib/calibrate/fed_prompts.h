@@ -39,6 +39,7 @@ struct FedPrompts {
   std::vector<TokenizedPrompt> prompts;  // sorted by id; those beyond max_prompts and max_tokens are gone
   std::string sha256;                    // over the sorted canonical records
   std::vector<std::string> skipped;      // "what: reason"
+  std::vector<std::string> notes;        // what was decided about them
   size_t n_truncated = 0, n_replaced = 0;
 };
 

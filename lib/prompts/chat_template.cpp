@@ -3,6 +3,7 @@
 #include <charconv>
 #include <chrono>
 
+#include "jinja/content_use.h"
 #include "jinja/interpreter.h"
 #include "jinja/parser.h"
 #include "prompts/chat_template_files.h"
@@ -82,6 +83,7 @@ struct ChatTemplate::Parts {
     std::string variant;
     std::string name;
     jinja::Block body;
+    ContentForm contents;
   };
   std::vector<Variant> variants;
 
@@ -89,6 +91,15 @@ struct ChatTemplate::Parts {
     for (const Variant& v : variants)
       if (v.variant == wanted) return &v;
     return nullptr;
+  }
+
+  const Variant& chosen(bool with_tools) const {
+    const Variant* v = with_tools ? find("tool_use") : nullptr;
+    if (!v) v = find("default");
+    if (v) return *v;
+    std::string names;
+    for (const Variant& other : variants) names += (names.empty() ? "" : ", ") + other.variant;
+    fail(variants.front().name + ": several templates and none named 'default': " + names);
   }
 };
 
@@ -106,7 +117,11 @@ void ChatTemplate::add(const std::string& variant, std::string_view source, std:
   const RepairedText text = repair_utf8(source);
   if (text.replaced > 0) fail(name + ": not valid UTF-8");
   jinja::Block body = while_doing(name, [&] { return jinja::parse_template(text.text); });
-  parts_->variants.push_back({variant, std::move(name), std::move(body)});
+  const jinja::ContentUse use = jinja::content_use(body);
+  const ContentForm contents = !use.is_looped_over ? ContentForm::Text
+                               : use.is_text_too   ? ContentForm::Either
+                                                   : ContentForm::Parts;
+  parts_->variants.push_back({variant, std::move(name), std::move(body), contents});
 }
 
 std::optional<ChatTemplate> ChatTemplate::load(const std::filesystem::path& folder) {
@@ -119,14 +134,8 @@ std::optional<ChatTemplate> ChatTemplate::load(const std::filesystem::path& fold
 
 std::string ChatTemplate::render(const ChatInput& input,
                                  const std::map<std::string, std::string>& special_tokens) const {
-  const Parts::Variant* chosen = input.tools.is_null() ? nullptr : parts_->find("tool_use");
-  if (!chosen) chosen = parts_->find("default");
-  if (!chosen) {
-    std::string names;
-    for (const std::string& v : variants()) names += (names.empty() ? "" : ", ") + v;
-    fail(name() + ": several templates and none named 'default': " + names);
-  }
-  return while_doing(chosen->name, [&] {
+  const Parts::Variant& chosen = parts_->chosen(!input.tools.is_null());
+  return while_doing(chosen.name, [&] {
     std::vector<std::pair<std::string, Value>> variables;
     for (const auto& [key, content] : special_tokens) set_variable(variables, key, Value::text(content));
     if (!input.extra.is_object())
@@ -144,8 +153,12 @@ std::string ChatTemplate::render(const ChatInput& input,
     define("documents", Value::from_json(input.documents), !input.documents.is_null());
     define("add_generation_prompt", Value::boolean(input.add_generation_prompt), false);
     const int64_t now = input.unix_seconds ? *input.unix_seconds : current_seconds();
-    return with_pictures(jinja::render(chosen->body, variables, jinja::Limits(), now), input.picture);
+    return with_pictures(jinja::render(chosen.body, variables, jinja::Limits(), now), input.picture);
   });
+}
+
+ContentForm ChatTemplate::contents(bool with_tools) const {
+  return parts_->chosen(with_tools).contents;
 }
 
 const std::string& ChatTemplate::name() const { return parts_->variants.front().name; }

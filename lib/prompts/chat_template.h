@@ -29,6 +29,13 @@ struct ChatInput {
   PictureText picture{};  // what becomes of each picture in what the template writes
 };
 
+/// What a template makes of the content of a message.
+enum class ContentForm {
+  Text,    // it takes a text
+  Either,  // it goes through a list of parts, too
+  Parts,   // it goes through parts without asking whether they are a list
+};
+
 /// "2026-07-26" (midnight), "2026-07-26T12:30:00" or seconds since 1970, as seconds since 1970 in UTC.
 int64_t parse_date(std::string_view text);
 
@@ -51,6 +58,9 @@ class ChatTemplate {
   /// Keys of messages whose value is null are dropped first, and reasoning is given under all its names.
   /// Throws Error with template, line and construct; raise_exception gives the template's own message.
   std::string render(const ChatInput& input, const std::map<std::string, std::string>& special_tokens = {}) const;
+
+  /// Which contents the template takes that is used with tools, or without.
+  ContentForm contents(bool with_tools) const;
 
   /// Where the template comes from: file, and the name where a file has several.
   const std::string& name() const;

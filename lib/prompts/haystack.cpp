@@ -4,6 +4,7 @@
 #include <span>
 
 #include "base/error.h"
+#include "prompts/prompt_record.h"
 #include "unicode/grapheme.h"
 #include "unicode/unicode.h"
 #include "unicode/utf8.h"
@@ -42,13 +43,6 @@ std::string said_in(const Json& message) {
   return out;
 }
 
-std::string written_in(const PromptRecord& record) {
-  if (record.kind != PromptKind::Chat) return record.text;
-  std::string out;
-  for (const Json& message : record.messages) append(out, said_in(message), "\n");
-  return out;
-}
-
 bool is_space(char32_t c) { return is_white_space(c); }
 
 /// Ends a sentence, in any script that marks it so.
@@ -66,13 +60,36 @@ size_t nearest(std::span<const size_t> ascending, size_t at) {
 
 }  // namespace
 
+std::string plain_text_of(const PromptRecord& record) {
+  if (record.kind != PromptKind::Chat) return record.text;
+  std::string out;
+  for (const Json& message : record.messages) append(out, said_in(message), "\n");
+  return out;
+}
+
+void make_chats_plain(PromptSet& set) {
+  size_t n = 0;
+  for (PromptRecord& r : set.records) {
+    if (r.kind != PromptKind::Chat) continue;
+    const PromptRecord plain = text_record(plain_text_of(r));
+    r.kind = plain.kind;
+    r.text = plain.text;
+    r.canonical = plain.canonical;
+    r.messages = r.tools = nullptr;
+    ++n;
+  }
+  if (n > 0)
+    set.notes.push_back("the model has no chat template: what " + std::to_string(n) + " of the " +
+                        std::to_string(set.records.size()) + " shipped prompts say in messages is fed as raw text");
+}
+
 std::string joined_text(const PromptSet& set, size_t max_bytes) {
   std::vector<const PromptRecord*> records;
   for (const PromptRecord& r : set.records) records.push_back(&r);
   std::ranges::sort(records, {}, &PromptRecord::id);
   std::string text;
   for (const PromptRecord* r : records) {
-    append(text, repair_utf8(written_in(*r)).text, kBetweenPrompts);
+    append(text, repair_utf8(plain_text_of(*r)).text, kBetweenPrompts);
     if (text.size() < max_bytes) continue;
     while ((static_cast<unsigned char>(text[max_bytes]) & 0xC0U) == 0x80) --max_bytes;  // inside a code point
     text.resize(max_bytes);

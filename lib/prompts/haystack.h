@@ -10,6 +10,12 @@
 
 namespace kvcal {
 
+/// Raw text, or what the messages of a chat say, one in a line.
+std::string plain_text_of(const PromptRecord& record);
+
+/// Makes raw text of chats, for a model without a chat template; `notes` says so.
+void make_chats_plain(PromptSet& set);
+
 /// What is written in the prompts, by id: raw text, and what the messages of chats say. At most so many bytes of it.
 /// Throws Error where nothing is.
 std::string joined_text(const PromptSet& set, size_t max_bytes);

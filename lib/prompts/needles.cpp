@@ -166,6 +166,7 @@ NeedlePrompts make_needle_prompts(const PromptSet& texts, const NeedleOptions& n
                     options);
   NeedlePrompts made;
   made.set.skipped = texts.skipped;
+  made.set.notes = texts.notes;
   made.set.replaced = texts.replaced;
   for (const int64_t length : lengths)
     for (const int64_t depth : depths) {

@@ -6,54 +6,23 @@
 
 #include "base/sha256.h"
 #include "prompts/prompt_pictures.h"
+#include "prompts/record_shapes.h"
 
 namespace kvcal {
 namespace {
 
-const std::vector<std::string> kKnownKeys{"text",       "messages",   "tools", "conversations", "prompt",
-                                          "completion", "input_ids",  "id",    "weight",        "tags",
-                                          "system",     "embeddings", "image"};
+const std::vector<std::string> kContentKeys{"text",        "messages",  "conversations", "conversation",
+                                            "instruction", "input_ids", "prompt"};
 
-// Published sets carry keys of their own ("source", "language"); one that looks like a slip of the pen is an error. Not
-// of "expect": sets have "expected" in forms of their own.
-void check_keys(const Json& json) {
+// Published sets carry keys of their own ("source", "prompt_id"), so that what looks like a slip of the pen is one only
+// where nothing else was found.
+[[noreturn]] void fail_without_content(const Json& json) {
   for (const auto& [key, value] : json.items())
-    if (std::find(kKnownKeys.begin(), kKnownKeys.end(), key) == kKnownKeys.end() &&
-        !nearest_match(key, kKnownKeys).empty())
-      fail_unknown("key", key, kKnownKeys);
-}
-
-void check_message(const Json& message, size_t i) {
-  const std::string where = "messages[" + std::to_string(i) + "]";
-  if (!message.is_object()) fail(where + " is " + std::string(message.type_name()) + ", expected an object");
-  const Json* role = find_member(message, "role");
-  if (!role || !role->is_string()) fail(where + " has no \"role\" text");
-}
-
-// ShareGPT names the speakers otherwise.
-std::string chat_role(const std::string& from) {
-  if (from == "human" || from == "user") return "user";
-  if (from == "gpt" || from == "assistant" || from == "chatgpt" || from == "bing" || from == "bard") return "assistant";
-  if (from == "system" || from == "tool") return from;
-  if (from == "function" || from == "observation") return "tool";
-  const std::vector<std::string> known{"human",  "user", "gpt",      "assistant",
-                                       "system", "tool", "function", "observation"};
-  fail_unknown("speaker", from, known);
-}
-
-Json from_conversations(const Json& turns, const Json* system) {
-  if (!turns.is_array()) fail("conversations is " + std::string(turns.type_name()) + ", expected a list");
-  Json messages = Json::array();
-  if (system && system->is_string()) messages.push_back({{"role", "system"}, {"content", *system}});
-  for (size_t i = 0; i < turns.size(); ++i) {
-    const std::string where = "conversations[" + std::to_string(i) + "].";
-    if (!turns[i].is_object()) fail(where + " is " + std::string(turns[i].type_name()) + ", expected an object");
-    const bool chat_names = find_member(turns[i], "role") != nullptr;
-    const std::string from = get_string(turns[i], chat_names ? "role" : "from", where);
-    messages.push_back(
-        {{"role", chat_role(from)}, {"content", get_string(turns[i], chat_names ? "content" : "value", where)}});
-  }
-  return messages;
+    if (std::ranges::find(kContentKeys, key) == kContentKeys.end() && !nearest_match(key, kContentKeys).empty())
+      fail_unknown("key", key, kContentKeys);
+  std::string names;
+  for (const std::string& key : kContentKeys) names += (names.empty() ? "none of \"" : ", \"") + key + "\"";
+  fail(names);
 }
 
 std::vector<int32_t> read_ids(const Json& list) {
@@ -68,28 +37,51 @@ std::vector<int32_t> read_ids(const Json& list) {
   return ids;
 }
 
-// The one kind of content that a record has.
+// The one kind of content of a record that is no chat.
 std::string content_key(const Json& json) {
   std::string found;
-  for (const char* key : {"text", "messages", "conversations", "prompt", "input_ids"}) {
+  for (const char* key : {"text", "prompt", "input_ids"}) {
     if (!find_member(json, key)) continue;
     if (!found.empty()) fail("both \"" + found + "\" and \"" + key + "\"; a record has one of them");
     found = key;
   }
-  if (found.empty()) fail("none of \"text\", \"messages\", \"conversations\", \"prompt\", \"input_ids\"");
+  if (found.empty()) fail_without_content(json);
   return found;
 }
 
-void read_chat(const Json& json, const std::string& key, PromptRecord& record) {
+void read_chat(const Json& json, Json messages, PromptRecord& record) {
+  if (find_member(json, "image")) fail("image beside messages; put it into the content of a message");
+  if (find_member(json, "input_ids")) fail("both messages and \"input_ids\"; a record has one of them");
   record.kind = PromptKind::Chat;
-  record.messages = key == "messages" ? json["messages"] : from_conversations(json[key], find_member(json, "system"));
-  if (!record.messages.is_array() || record.messages.empty()) fail(key + " is empty or no list");
-  for (size_t i = 0; i < record.messages.size(); ++i) check_message(record.messages[i], i);
+  record.messages = std::move(messages);
   record.pictures = pictures_in(record.messages);
-  if (const Json* tools = find_member(json, "tools")) {
-    if (!tools->is_array()) fail("tools is " + std::string(tools->type_name()) + ", expected a list");
-    record.tools = *tools;
+  record.tools = tools_in(json);
+}
+
+void read_plain(const Json& json, PromptRecord& record) {
+  const std::string key = content_key(json);
+  if (find_member(json, "tools")) fail("tools without messages");
+  if (find_member(json, "system")) fail("system without messages");
+  if (find_member(json, "embeddings") && key != "input_ids") fail("embeddings without input_ids");
+  if (find_member(json, "completion") && key != "prompt") fail("completion without prompt");
+  if (const Json* image = find_member(json, "image")) {
+    if (find_member(json, "embeddings")) fail("both \"image\" and \"embeddings\"; a record has one of them");
+    record.pictures = pictures_of(*image);
   }
+  if (key == "text") record.text = get_string(json, "text");
+  if (key == "prompt") record.text = get_string(json, "prompt") + get_string_or(json, "completion", "");
+  if (key != "input_ids") return;
+  record.kind = PromptKind::Ids;
+  record.input_ids = read_ids(json["input_ids"]);
+  record.embeddings = get_string_or(json, "embeddings", "");
+}
+
+// Sets number their records, too.
+std::string read_id(const Json& json) {
+  const Json* id = find_member(json, "id");
+  if (!id) return "";
+  if (id->is_binary()) return large_integer_digits(*id);
+  return id->is_number_integer() ? id->dump() : get_string(json, "id");
 }
 
 Json sources_of(const std::vector<PromptPicture>& pictures) {
@@ -145,46 +137,27 @@ PromptRecord text_record(std::string text) {
   return r;
 }
 
-PromptRecord parse_prompt_record(const Json& json) {
-  if (!json.is_object()) fail("record is " + std::string(json.type_name()) + ", expected an object");
-  check_keys(json);
+PromptRecord parse_prompt_record(const Json& record) {
+  if (record.is_string()) return text_record(record.get<std::string>());
+  if (!record.is_object()) fail("record is " + std::string(record.type_name()) + ", expected an object or a text");
+  const Json& json = request_in(record);
   PromptRecord r;
-  const std::string key = content_key(json);
-  if (find_member(json, "tools") && key != "messages" && key != "conversations") fail("tools without messages");
-  if (find_member(json, "embeddings") && key != "input_ids") fail("embeddings without input_ids");
-  if (const Json* image = find_member(json, "image")) {
-    if (key == "messages" || key == "conversations")
-      fail("image beside " + key + "; put it into the content of a message");
-    if (find_member(json, "embeddings")) fail("both \"image\" and \"embeddings\"; a record has one of them");
-    r.pictures = pictures_of(*image);
-  }
-  if (find_member(json, "completion") && key != "prompt") fail("completion without prompt");
-  if (find_member(json, "system") && key != "conversations") fail("system without conversations");
-  if (key == "text") {
-    r.text = get_string(json, "text");
-  } else if (key == "prompt" && json["prompt"].is_array()) {
-    fail("prompt is a list; chats are given as \"messages\"");
-  } else if (key == "prompt") {
-    r.text = get_string(json, "prompt") + get_string_or(json, "completion", "");
-  } else if (key == "input_ids") {
-    r.kind = PromptKind::Ids;
-    r.input_ids = read_ids(json["input_ids"]);
-    r.embeddings = get_string_or(json, "embeddings", "");
-  } else {
-    read_chat(json, key, r);
-  }
-  r.id = get_string_or(json, "id", "");
-  r.weight = get_int_or(json, "weight", 1);
+  if (std::optional<Json> chat = chat_in(json))
+    read_chat(json, std::move(*chat), r);
+  else
+    read_plain(json, r);
+  r.id = read_id(record);
+  r.weight = get_int_or(record, "weight", 1);
   if (r.weight < 1 || r.weight > 1'000'000)
     fail("weight is " + std::to_string(r.weight) + ", expected a whole repeat count from 1 to 1000000");
-  if (const Json* tags = find_member(json, "tags")) {
+  if (const Json* tags = find_member(record, "tags")) {
     if (!tags->is_array()) fail("tags is " + std::string(tags->type_name()) + ", expected a list of texts");
     for (const Json& tag : *tags) {
       if (!tag.is_string()) fail("tags holds " + quoted(tag.dump()) + ", expected texts");
       r.tags.push_back(tag.get<std::string>());
     }
   }
-  if (const Json* expect = find_member(json, "expect")) r.expect.emplace(*expect);
+  if (const Json* expect = find_member(record, "expect")) r.expect.emplace(*expect);
   r.canonical = canonical_of(r);
   return r;
 }

@@ -1,14 +1,20 @@
 #include "prompts/prompt_set.h"
 
 #include <algorithm>
+#include <set>
 #include <unordered_map>
+#include <unordered_set>
+#include <utility>
 
 #include "base/sha256.h"
 #include "base/token_kind.h"
 #include "prompts/chat_template.h"
+#include "prompts/foreign_formats.h"
 #include "prompts/prompt_input.h"
 #include "prompts/prompt_pictures.h"
 #include "prompts/prompt_record.h"
+#include "prompts/record_splitter.h"
+#include "prompts/served_messages.h"
 #include "prompts/token_kinds.h"
 #include "tokenizer/tokenizer.h"
 #include "unicode/utf8.h"
@@ -18,33 +24,65 @@ namespace {
 
 constexpr size_t kIdDigits = 16;
 
-// Collects the records of all files; ids are given when all are there.
+std::string extension_of(std::filesystem::path path) {
+  if (path.extension() == ".gz" || path.extension() == ".zst") path.replace_extension();
+  return path.extension().string();
+}
+
+// Which records can be among the first by id, while ids are not final: an id that is there twice gets a '#' and more
+// behind it, and so stays below the id with a '$'.
+class FirstIds {
+ public:
+  explicit FirstIds(size_t n) : n_(n) {}
+
+  bool can_have(const std::string& id) const { return n_ == 0 || bounds_.size() < n_ || id <= bounds_.front(); }
+
+  void add(const std::string& id) {
+    if (n_ == 0) return;
+    bounds_.push_back(id + "$");
+    std::ranges::push_heap(bounds_);
+    if (bounds_.size() <= n_) return;
+    std::ranges::pop_heap(bounds_);
+    bounds_.pop_back();
+  }
+
+ private:
+  size_t n_;                         // 0: all
+  std::vector<std::string> bounds_;  // heap of the n smallest
+};
+
+// Collects the records of all files; ids are final when all are there.
 class Collector {
  public:
-  explicit Collector(const PromptLoadOptions& options) : options_(options) {}
+  explicit Collector(const PromptLoadOptions& options) : options_(options), first_(options.first) {}
 
-  void add_file(std::string_view bytes, const std::string& name, std::string extension) {
+  /// `read` is given what takes the blocks of the file.
+  template <class Read>
+  void add_file(const std::string& name, Read&& read) {
+    name_ = name;
     folder_ = std::filesystem::path(name).parent_path();
-    if (extension == ".txt") return add_text_file(bytes, name);
-    if (extension == ".json") return add_array(bytes, name);
-    size_t line = 0;
-    for (size_t begin = 0; begin < bytes.size(); ++begin) {
-      const size_t end = std::min(bytes.find('\n', begin), bytes.size());
-      const std::string_view text = bytes.substr(begin, end - begin);
-      begin = end;
-      ++line;
-      if (text.find_first_not_of(" \t\r") == std::string_view::npos) continue;
-      add(name + ":" + std::to_string(line), [&] {
-        check_size(text.size());
-        return parse_prompt_record(parse_json(valid(text), {.keep_large_integers = true}));
-      });
-    }
+    const std::string extension = extension_of(name);
+    const bool values = extension == ".json";
+    RecordSplitter splitter(values ? RecordSplitter::Form::Values : RecordSplitter::Form::Lines, name,
+                            options_.max_line_bytes, [&](const RecordSplitter::Record& record) { add(record); });
+    std::string text;  // of a file that is one prompt
+    bool begun = false;
+    read([&](std::string_view block) {
+      if (block.empty()) return;
+      if (!std::exchange(begun, true)) refuse_foreign_format(block, name);
+      if (extension != ".txt") return splitter.add(block);
+      if (text.size() <= options_.max_line_bytes) text += block;
+    });
+    if (extension == ".txt") return add_text_file(text);
+    splitter.end();
   }
 
   PromptSet finish() {
     if (set_.records.empty())
       fail("no prompt in the set" +
            (set_.skipped.empty() ? std::string() : "; the first one skipped: " + set_.skipped.front()));
+    drop_others();
+    tell_repeated_ids_apart();
     number_records();
     return std::move(set_);
   }
@@ -65,23 +103,46 @@ class Collector {
            " are accepted");
   }
 
+  void add(const RecordSplitter::Record& record) {
+    const std::string source =
+        record.index > 0 ? name_ + ": record " + std::to_string(record.index) : name_ + ":" + std::to_string(record.line);
+    add(source, [&] {
+      check_size(record.n_bytes);
+      return parse_prompt_record(parse_json(valid(record.text), {.keep_large_integers = true}));
+    });
+  }
+
   template <class Make>
   void add(const std::string& source, Make&& make) {
-    if (set_.records.size() >= options_.max_records)
-      fail(source + ": more than " + std::to_string(options_.max_records) + " prompts");
     try {
       PromptRecord r = make();
       locate_files(r, folder_);
       r.source = source;
-      set_.records.push_back(std::move(r));
+      keep(std::move(r));
     } catch (const Error& e) {
       if (!options_.skip_bad) fail(source + ": " + e.what());
       set_.skipped.push_back(source + ": " + e.what());
     }
   }
 
-  void add_text_file(std::string_view bytes, const std::string& name) {
-    add(name + ":1", [&] {
+  void keep(PromptRecord&& r) {
+    r.is_named = !r.id.empty();
+    if (!r.is_named) r.id = sha256_hex(r.canonical).substr(0, kIdDigits);
+    if (!first_.can_have(r.id)) return;
+    if (set_.records.size() >= options_.max_records)
+      fail("more than " + std::to_string(options_.max_records) + " prompts; use fewer");
+    first_.add(r.id);
+    set_.records.push_back(std::move(r));
+    if (set_.records.size() >= 2 * n_kept_ + kFewRecords) drop_others();
+  }
+
+  void drop_others() {
+    std::erase_if(set_.records, [&](const PromptRecord& r) { return !first_.can_have(r.id); });
+    n_kept_ = set_.records.size();
+  }
+
+  void add_text_file(const std::string& bytes) {
+    add(name_ + ":1", [&] {
       check_size(bytes.size());
       std::string text = valid(bytes);
       if (text.ends_with('\n')) text.pop_back();
@@ -90,47 +151,47 @@ class Collector {
     });
   }
 
-  void add_array(std::string_view bytes, const std::string& name) {
-    JsonLimits limits;
-    limits.max_bytes = options_.max_file_bytes;
-    limits.keep_large_integers = true;
-    const Json j = while_doing(name, [&] { return parse_json(valid(bytes), limits); });
-    if (!j.is_array()) return add(name + ":1", [&] { return parse_prompt_record(j); });
-    for (size_t i = 0; i < j.size(); ++i)
-      add(name + ": record " + std::to_string(i + 1), [&] { return parse_prompt_record(j[i]); });
+  // Of prompts with one id, contents make the difference, so that it does not matter which comes first.
+  void tell_repeated_ids_apart() {
+    std::unordered_map<std::string_view, const PromptRecord*> given;
+    std::set<std::string> repeated;
+    for (const PromptRecord& r : set_.records) {
+      if (!r.is_named) continue;
+      const auto [it, fresh] = given.emplace(r.id, &r);
+      if (!fresh && it->second->canonical != r.canonical) repeated.insert(r.id);
+    }
+    if (repeated.empty()) return;
+    set_.notes.push_back(std::to_string(repeated.size()) + " id(s) are used for several prompts, first " +
+                         quoted(*repeated.begin()) + ": each of these got a '#' and digits of its content behind its id");
+    for (PromptRecord& r : set_.records)
+      if (r.is_named && repeated.contains(r.id)) r.id += "#" + sha256_hex(r.canonical).substr(0, kIdDigits);
   }
 
   // Default ids come from the content alone, so that neither order nor file matters; equal records are told apart by a
   // number, which again is the same whichever comes first.
   void number_records() {
-    std::unordered_map<std::string, const PromptRecord*> given;
-    for (const PromptRecord& r : set_.records) {
-      if (r.id.empty()) continue;
-      const auto [it, fresh] = given.emplace(r.id, &r);
-      if (!fresh && it->second->canonical != r.canonical)
-        fail(r.source + ": id " + quoted(r.id) + " was used for another prompt at " + it->second->source);
-    }
+    std::unordered_set<std::string> given;
+    for (const PromptRecord& r : set_.records)
+      if (r.is_named) given.insert(r.id);
     std::unordered_map<std::string, int> uses;
     for (PromptRecord& r : set_.records) {
-      std::string base = r.id.empty() ? sha256_hex(r.canonical).substr(0, kIdDigits) : r.id;
-      std::string id;
+      const std::string base = r.id;
       do {
         const int n = ++uses[base];
-        id = n == 1 ? base : base + "#" + std::to_string(n);
-      } while (r.id.empty() ? given.count(id) > 0 : (id != base && given.count(id) > 0));
-      r.id = std::move(id);
+        r.id = n == 1 ? base : base + "#" + std::to_string(n);
+      } while ((!r.is_named || r.id != base) && given.contains(r.id));
     }
   }
 
+  static constexpr size_t kFewRecords = 1024;
+
   PromptLoadOptions options_;
-  std::filesystem::path folder_;  // of the file being read
+  FirstIds first_;
+  size_t n_kept_ = 0;  // after the last that were dropped
+  std::string name_;   // of the file being read
+  std::filesystem::path folder_;
   PromptSet set_;
 };
-
-std::string extension_of(std::filesystem::path path) {
-  if (path.extension() == ".gz" || path.extension() == ".zst") path.replace_extension();
-  return path.extension().string();
-}
 
 bool ends_with_assistant(const Json& messages) {
   const Json* role = find_member(messages.back(), "role");
@@ -142,7 +203,7 @@ class PromptTokenizer {
   PromptTokenizer(const Tokenizer* tokenizer, const ChatTemplate* chat_template, const TokenizeOptions& options)
       : tokenizer_(tokenizer), template_(chat_template), options_(options) {}
 
-  TokenizedPrompt run(const PromptRecord& r, size_t& replaced) const {
+  TokenizedPrompt run(const PromptRecord& r, TokenizedSet& set) const {
     TokenizedPrompt out{r.id, r.canonical, "", {}, 0, false, r.weight, r.embeddings, r.embeddings_sha256};
     out.expect = r.expect;
     out.tags = r.tags;
@@ -157,9 +218,15 @@ class PromptTokenizer {
                                             : with_pictures(r.text, picture_text(r));
       Tokenizer::Encoded encoded = tokenizer_->encode(out.text, r.kind == PromptKind::Text);
       out.input_ids = std::move(encoded.ids);
-      replaced += encoded.replaced;
-      if (r.kind == PromptKind::Chat)
-        out.kinds = chat_token_kinds(chat, out.text, out.input_ids, *template_, *tokenizer_);
+      set.replaced += encoded.replaced;
+      if (r.kind == PromptKind::Chat) {
+        ChatTokenKinds kinds = chat_token_kinds(chat, out.text, out.input_ids, *template_, *tokenizer_);
+        out.kinds = std::move(kinds.of_tokens);
+        set.n_not_told_apart += kinds.complete ? 0 : 1;
+        set.n_written_as_python += has_python_notation(chat, "tool_calls", out.text) ? 1 : 0;
+        if (has_python_notation(chat, "content", out.text))
+          fail("the chat template writes the parts of a content as Python prints them; give the content as one text");
+      }
     }
     if (r.kind != PromptKind::Chat) out.kinds.assign(out.input_ids.size(), token_kind(TokenRole::Text));
     check(out.input_ids);
@@ -183,7 +250,7 @@ class PromptTokenizer {
   ChatInput chat_of(const PromptRecord& r) const {
     if (!template_) fail("is a chat, but the model has no chat template; give \"text\" instead of \"messages\"");
     ChatInput input;
-    input.messages = r.messages;
+    input.messages = served_messages(r.messages, template_->contents(!r.tools.is_null()));
     input.tools = r.tools;
     input.add_generation_prompt = !ends_with_assistant(r.messages);
     input.extra = options_.template_kwargs;
@@ -217,26 +284,43 @@ class PromptTokenizer {
 PromptSet load_prompts(const std::vector<std::filesystem::path>& paths, const PromptLoadOptions& options) {
   Collector collector(options);
   for (const std::filesystem::path& path : paths)
-    collector.add_file(read_prompt_file(path, options.max_file_bytes), path == "-" ? "standard input" : path.string(),
-                       extension_of(path));
+    collector.add_file(path == "-" ? "standard input" : path.string(),
+                       [&](const TakeBlock& take) { read_prompt_file(path, options.max_file_bytes, take); });
   return collector.finish();
 }
 
 PromptSet parse_prompts(std::string_view text, const std::string& name, const PromptLoadOptions& options) {
   Collector collector(options);
-  collector.add_file(text, name, extension_of(name));
+  collector.add_file(name, [&](const TakeBlock& take) { take(text); });
   return collector.finish();
+}
+
+std::vector<std::string> notes_on(const TokenizedSet& set) {
+  std::vector<std::string> notes;
+  if (set.n_not_told_apart > 0)
+    notes.push_back(std::to_string(set.n_not_told_apart) +
+                    " chat(s) have too many messages to tell all of them apart: some of their tokens count as role other");
+  if (set.n_written_as_python > 0)
+    notes.push_back("in " + std::to_string(set.n_written_as_python) +
+                    " chat(s) the chat template writes arguments of tool calls as Python prints them, as it does in vLLM; "
+                    "it may expect them as a text");
+  return notes;
 }
 
 TokenizedSet tokenize_prompts(const PromptSet& set, const Tokenizer* tokenizer, const ChatTemplate* chat_template,
                               const TokenizeOptions& options) {
   TokenizedSet out;
   const PromptTokenizer run(tokenizer, chat_template, options);
+  int64_t n_tokens = 0;
   for (const PromptRecord& r : set.records) {
+    if (options.max_prompts > 0 && static_cast<int64_t>(out.prompts.size()) == options.max_prompts) break;
     const std::string who = "prompt " + quoted(r.id) + " (" + r.source + ")";
     try {
-      out.prompts.push_back(run.run(r, out.replaced));
-      out.n_truncated += out.prompts.back().truncated ? 1 : 0;
+      TokenizedPrompt prompt = run.run(r, out);
+      n_tokens += prompt.weight * static_cast<int64_t>(prompt.input_ids.size());
+      if (options.max_tokens > 0 && n_tokens > options.max_tokens && !out.prompts.empty()) break;
+      out.n_truncated += prompt.truncated ? 1 : 0;
+      out.prompts.push_back(std::move(prompt));
     } catch (const Error& e) {
       if (!options.skip_bad) fail(who + ": " + e.what());
       out.skipped.push_back(who + ": " + e.what());

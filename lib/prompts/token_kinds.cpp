@@ -11,8 +11,11 @@
 namespace kvcal {
 namespace {
 
-// Rendering every beginning of a long chat takes a time that grows with its square: beyond this the rest is Other.
-constexpr size_t kMostBytes = size_t{32} << 20;
+// Rendering every beginning of a long chat takes a time that grows with its square: beyond this many bytes, of which
+// each message counts as some, the rest is Other. It grows with the text, so that no set takes longer than its size.
+constexpr size_t kMostBytes = size_t{32} << 20, kFewBytes = size_t{64} << 10;
+constexpr size_t kRenderedPerByte = 32, kSearchedPerByte = 512, kEncodedPerByte = 8;  // by what each takes
+constexpr size_t kBytesOfMessage = 64;
 
 std::string text_member(const Json& message, const char* key) {
   const Json* member = find_member(message, key);
@@ -45,18 +48,37 @@ std::string_view trimmed(std::string_view text) {
   return text.substr(first, text.find_last_not_of(kSpace) - first + 1);
 }
 
+/// To render beginnings of the messages with.
+ChatInput without_messages(const ChatInput& input) {
+  ChatInput rest;
+  rest.tools = input.tools;
+  rest.documents = input.documents;
+  rest.extra = input.extra;
+  rest.unix_seconds = input.unix_seconds;
+  rest.picture = input.picture;
+  return rest;
+}
+
 using End = std::optional<size_t>;  // none: not known
 
 class MessageEnds {
  public:
   MessageEnds(const ChatInput& input, const std::string& text, const ChatTemplate& chat_template,
               const Tokenizer& tokenizer)
-      : input_(input), text_(text), template_(chat_template), tokenizer_(tokenizer) {}
+      : input_(input),
+        text_(text),
+        template_(chat_template),
+        tokenizer_(tokenizer) {}
+
+  /// Whether all that was asked for could be looked at.
+  bool complete() const { return complete_; }
 
   /// Where each message ends in the text, in bytes, ascending.
   std::vector<End> in_text() {
     std::vector<End> ends;
+    left_ = share(kRenderedPerByte, kMostBytes);
     for (size_t n = 1; n <= input_.messages.size(); ++n) ends.push_back(end_of_first(n));
+    left_ = share(kSearchedPerByte, kSearchedPerByte * kMostBytes);
     add_by_content(ends);
     return ends;
   }
@@ -64,6 +86,7 @@ class MessageEnds {
   /// The same in tokens.
   std::vector<End> in_tokens(const std::vector<End>& ends, const std::vector<int32_t>& ids) {
     std::vector<End> tokens;
+    left_ = share(kEncodedPerByte, kMostBytes);
     size_t byte = 0, token = 0;
     for (const End& end : ends) {
       tokens.push_back(end ? token_at(*end, byte, token, ids) : std::nullopt);
@@ -75,17 +98,20 @@ class MessageEnds {
   }
 
  private:
+  size_t share(size_t per_byte, size_t most) const { return std::min(most, kFewBytes + per_byte * text_.size()); }
+
   bool spend(size_t bytes) {
-    spent_ += bytes;
-    return spent_ <= kMostBytes;
+    const bool enough = bytes <= left_;
+    complete_ = complete_ && enough;
+    left_ = enough ? left_ - bytes : 0;
+    return enough;
   }
 
   /// Of the first n messages, rendered alone.
   End end_of_first(size_t n) {
-    if (!spend(text_.size() * n / input_.messages.size())) return std::nullopt;
-    ChatInput part = input_;
+    if (!spend(text_.size() * n / input_.messages.size() + kBytesOfMessage * n)) return std::nullopt;
+    ChatInput part = rest_;
     part.messages = Json(input_.messages.begin(), input_.messages.begin() + static_cast<ptrdiff_t>(n));
-    part.add_generation_prompt = false;
     try {
       const std::string rendered = template_.render(part, tokenizer_.special_tokens());
       // A message that comes out later, as a system prompt in that of the user, has not ended.
@@ -97,7 +123,7 @@ class MessageEnds {
   }
 
   /// Between two known ends, by contents that are there once, in their order.
-  void add_by_content(std::vector<End>& ends) const {
+  void add_by_content(std::vector<End>& ends) {
     size_t from = 0;
     for (size_t first = 0, last = 0; first < ends.size(); first = last + 1) {
       for (last = first; last + 1 < ends.size() && !ends[last]; ++last) {
@@ -113,8 +139,9 @@ class MessageEnds {
   }
 
   /// Behind the content in [from, to) of the text, if it is there once and not before `at`.
-  End end_of_content(const std::string& content, size_t from, size_t at, size_t to) const {
+  End end_of_content(const std::string& content, size_t from, size_t at, size_t to) {
     const std::string_view sought = trimmed(content), part = std::string_view(text_).substr(from, to - from);
+    if (!spend(part.size())) return std::nullopt;
     const size_t found = part.find(sought);
     if (sought.empty() || found == std::string_view::npos || from + found < at) return std::nullopt;
     if (part.find(sought, found + 1) != std::string_view::npos) return std::nullopt;
@@ -144,16 +171,19 @@ class MessageEnds {
   const std::string& text_;
   const ChatTemplate& template_;
   const Tokenizer& tokenizer_;
-  size_t spent_ = 0;
+  const ChatInput rest_ = without_messages(input_);
+  size_t left_ = 0;  // bytes that may still be looked at, by the way that is being tried
+  bool complete_ = true;
 };
 
 }  // namespace
 
-std::vector<uint8_t> chat_token_kinds(const ChatInput& input, const std::string& text, const std::vector<int32_t>& ids,
+ChatTokenKinds chat_token_kinds(const ChatInput& input, const std::string& text, const std::vector<int32_t>& ids,
                                       const ChatTemplate& chat_template, const Tokenizer& tokenizer) {
   std::vector<uint8_t> messages = kinds_of_messages(input.messages);
   MessageEnds ends(input, text, chat_template, tokenizer);
   std::vector<End> tokens = ends.in_tokens(ends.in_text(), ids);
+  const bool complete = ends.complete();
   // What is behind the last message is the header of a reply.
   const size_t turn = messages.empty() ? 0 : turn_of_kind(messages.back());
   messages.push_back(input.add_generation_prompt ? token_kind(TokenRole::Assistant, turn)
@@ -174,7 +204,7 @@ std::vector<uint8_t> chat_token_kinds(const ChatInput& input, const std::string&
                 messages[first]);
     from = std::max(from, *tokens[last]);
   }
-  return kinds;
+  return {std::move(kinds), complete};
 }
 
 }  // namespace kvcal

@@ -18,9 +18,13 @@ namespace kvcal {
 
 class Tokenizer;
 
-/// Kinds (base/token_kind.h) of `ids`, which are `text`, which is `input` rendered. Never throws Error: what cannot be
-/// told is Other.
-std::vector<uint8_t> chat_token_kinds(const ChatInput& input, const std::string& text, const std::vector<int32_t>& ids,
-                                      const ChatTemplate& chat_template, const Tokenizer& tokenizer);
+struct ChatTokenKinds {
+  std::vector<uint8_t> of_tokens;  // base/token_kind.h
+  bool complete = true;            // false: too many messages to look at all
+};
+
+/// Of `ids`, which are `text`, which is `input` rendered. Never throws Error: what cannot be told is Other.
+ChatTokenKinds chat_token_kinds(const ChatInput& input, const std::string& text, const std::vector<int32_t>& ids,
+                                const ChatTemplate& chat_template, const Tokenizer& tokenizer);
 
 }  // namespace kvcal

@@ -45,6 +45,17 @@ const char* const kAccepted[] = {
     R"({"input_ids": [1], "image": "a.png"})",
     R"({"text": "a", "image": ["a.png", "b.jpg"], "embeddings": null})",
     R"({"text": "a", "id": null, "weight": null, "tags": null, "completion": null})",
+    R"("a")",
+    R"({"text": "a", "id": 5})",
+    R"({"prompt": "p", "prompt_id": "x", "messages": [{"role": "user", "content": "a"}]})",
+    R"({"messages": [{"role": "user", "content": "a"}], "system": "s", "tools": "[]", "weights": 1})",
+    R"({"messages": [{"from": "human", "value": "a"}]})",
+    R"({"conversations": [{"role": "human", "value": "a"}]})",
+    R"({"conversation": [{"user": "a", "assistant": "b"}]})",
+    R"({"prompt": [{"role": "user", "content": "a"}], "completion": [{"role": "assistant", "content": "b"}]})",
+    R"({"instruction": "a", "input": "b", "output": "c", "history": [["d", "e"]]})",
+    R"({"custom_id": "a", "body": {"messages": [{"role": "user", "content": "a"}]}})",
+    R"({"request": {"prompt": "a"}, "response": null})",
 };
 
 const char* const kRefused[] = {
@@ -64,7 +75,12 @@ const char* const kRefused[] = {
     R"({"text": "a", "weight": true})",
     R"({"text": "a", "tags": [1]})",
     R"({"text": "a", "tags": "t"})",
-    R"({"text": "a", "id": 5})",
+    R"({"text": "a", "id": 1.5})",
+    R"({"prompt": ["a"]})",
+    R"({"instruction": 5})",
+    R"({"instruction": "a", "history": ["b"]})",
+    R"({"conversations": [{"role": "user", "content": 5}]})",
+    R"({"body": {"model": "m"}})",
     R"({"input_ids": [1, -2]})",
     R"({"input_ids": [1.5]})",
     R"({"input_ids": [2147483648]})",
@@ -85,7 +101,6 @@ const char* const kRefused[] = {
     R"({"conversations": [{"from": "humn", "value": "a"}]})",
     R"({"conversations": [{"from": "human"}]})",
     R"({"conversations": [{"from": "human", "value": 5}]})",
-    R"({"prompt": [{"role": "user", "content": "a"}]})",
     R"({"prompt": "p", "completion": 5})",
 };
 

@@ -69,7 +69,7 @@ TEST(PromptSet, KeysOfOtherPeopleAreLeftAlone) {
 TEST(PromptSet, BadRecordsNameFileLineAndReason) {
   const Broken broken[] = {
       {"{", "p.jsonl:2: "},
-      {"5", "record is number, expected an object"},
+      {"5", "record is number, expected an object or a text"},
       {"{\"txt\": \"a\"}", "unknown key 'txt'; did you mean 'text'?"},
       {"{}", "none of \"text\""},
       {"{\"text\": 5}", "text"},
@@ -91,6 +91,12 @@ TEST(PromptSet, BadRecordsNameFileLineAndReason) {
       {"{\"text\": \"a\", \"tags\": [1]}", "tags holds '1'"},
       {"{\"text\": \"a\", \"completion\": \"b\"}", "completion without prompt"},
       {"{\"text\": \"a\", \"text\": \"b\"}", "p.jsonl:2: "},
+      {"{\"messages\": [{\"role\": \"user\", \"content\": {}}]}", "messages[0].content is object, expected a text or a list"},
+      {"{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}], \"conversations\": []}", "both \"messages\" and"},
+      {"{\"mesages\": []}", "unknown key 'mesages'; did you mean 'messages'?"},
+      {"{\"instructions\": \"a\", \"output\": \"b\"}", "did you mean 'instruction'?"},
+      {"{\"prompt\": [1, 2]}", "prompt is a list of something else than messages"},
+      {"{\"text\": \"a\", \"id\": 1.5}", "key 'id' is 1.5"},
   };
   for (const Broken& b : broken) {
     const std::string text = std::string("{\"text\": \"ok\"}\n") + b.line + "\n";
@@ -111,7 +117,6 @@ TEST(PromptSet, BadRecordsNameFileLineAndReason) {
 
 TEST(PromptSet, LimitsAndConflicts) {
   EXPECT_THROW(parse_prompts("\n\n", "p.jsonl"), Error);
-  EXPECT_THROW(parse_prompts("{\"text\": \"a\", \"id\": \"x\"}\n{\"text\": \"b\", \"id\": \"x\"}", "p.jsonl"), Error);
   EXPECT_EQ(
       parse_prompts("{\"text\": \"a\", \"id\": \"x\"}\n{\"text\": \"a\", \"id\": \"x\"}", "p.jsonl").records[1].id,
       "x#2");
