@@ -36,8 +36,8 @@ struct PromptFlags {
 /// The flags as words of another command line; without needles.
 std::vector<std::string> words_of(const PromptFlags& flags);
 
-/// Reads the files of the flags. Without files: the shipped prompts, as raw text where `chat` says that the model has no
-/// chat template.
+/// Reads the files of the flags. Without files: the shipped prompts, as raw text where `chat` says that the model has
+/// no chat template.
 PromptSet read_prompt_files(const PromptFlags& flags, bool chat);
 
 }  // namespace kvcal

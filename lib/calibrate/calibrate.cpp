@@ -60,7 +60,7 @@ CalibrationResult calibrate(const CalibrationInputs& inputs, CalibrationOptions 
   const FedPrompts fed = feed_prompts(model, options.prompts, inputs.prompts, listener);
   const RunSources sources = {fed.sha256, tokenizer_sha256(inputs.model), activation_quant};
   report_limits(model, fed, options, listener);
-  const std::vector<PromptTokens> prompts = tokens_of(fed, model);
+  std::vector<PromptTokens> prompts = tokens_of(fed, model);
 
   // What was found before stands as long as a run would find the same.
   if (options.earlier && earlier_stands(model, prompts, sources, options, listener)) {
@@ -71,7 +71,7 @@ CalibrationResult calibrate(const CalibrationInputs& inputs, CalibrationOptions 
   }
 
   // Sequences, memory and devices, before anything runs.
-  CalibrationPlan plan = plan_calibration(model, prompts, sources, options, inputs.open_devices);
+  CalibrationPlan plan = plan_calibration(model, std::move(prompts), sources, options, inputs.open_devices);
   listener.planned(plan, model.spec());
   if (options.extent == Extent::Plan) return {{std::move(plan.sequences)}, plan.memory, activation_quant};
 

@@ -51,7 +51,7 @@ MemoryOptions memory_options(const ModelSpec& spec, const CalibrationPlan& plan,
 
 }  // namespace
 
-CalibrationPlan plan_calibration(OpenedModel& model, const std::vector<PromptTokens>& prompts, RunSources sources,
+CalibrationPlan plan_calibration(OpenedModel& model, std::vector<PromptTokens> prompts, RunSources sources,
                                  const CalibrationOptions& options, const OpenDevices& open_devices) {
   check_needed_weights(model, options.sequences.sanity);
   CalibrationPlan plan;
@@ -59,7 +59,7 @@ CalibrationPlan plan_calibration(OpenedModel& model, const std::vector<PromptTok
   plan.devices = open_devices();
   if (plan.devices.size() > 1 && !options.resume.empty())
     fail("--resume cannot be used with several GPUs: it keeps the rows of one; name one, or run without it");
-  plan.sequences = plan_sequences(prompts, options.sequences);
+  plan.sequences = plan_sequences(std::move(prompts), options.sequences);
   ModelSpec spec = model.spec();
   const MemoryOptions memory = memory_options(spec, plan, options);
   if (!plan.sources.activation_quant.empty())  // rounded copies of the inputs; an input is some other op's output

@@ -28,7 +28,7 @@ struct CalibrationPlan {
 
 /// Throws Error when a tensor that the run needs is missing or has another shape, when the run cannot fit, and for what
 /// several devices cannot do.
-CalibrationPlan plan_calibration(OpenedModel& model, const std::vector<PromptTokens>& prompts, RunSources sources,
+CalibrationPlan plan_calibration(OpenedModel& model, std::vector<PromptTokens> prompts, RunSources sources,
                                  const CalibrationOptions& options, const OpenDevices& open_devices);
 
 }  // namespace kvcal

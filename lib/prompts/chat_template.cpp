@@ -157,9 +157,7 @@ std::string ChatTemplate::render(const ChatInput& input,
   });
 }
 
-ContentForm ChatTemplate::contents(bool with_tools) const {
-  return parts_->chosen(with_tools).contents;
-}
+ContentForm ChatTemplate::contents(bool with_tools) const { return parts_->chosen(with_tools).contents; }
 
 const std::string& ChatTemplate::name() const { return parts_->variants.front().name; }
 

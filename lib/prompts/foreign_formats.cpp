@@ -41,7 +41,9 @@ constexpr std::array kMagics{
     Magic{"PAR1"sv, {"Parquet", kFromParquet}},
     Magic{"ARROW1"sv, {"Arrow", kFromFeather}},
     Magic{"BZh"sv, {"compressed with bzip2", nullptr}},
-    Magic{"\xFD" "7zXZ"sv, {"compressed with xz", nullptr}},
+    Magic{"\xFD"
+          "7zXZ"sv,
+          {"compressed with xz", nullptr}},
     Magic{"\x1F\x8B"sv, {"compressed twice", nullptr}},
     Magic{"\x28\xB5\x2F\xFD"sv, {"compressed twice", nullptr}},
 };
@@ -116,8 +118,8 @@ void refuse_foreign_format(std::string_view begin, const std::string& name) {
   const std::filesystem::path path = name;
   const bool packed = path.extension() == ".gz" || path.extension() == ".zst";
   const std::string file = packed ? "FILE" : word(name);
-  fail(what + (packed ? "unpack it and make" : "make") + " JSON lines of it: python3 -c " + format->program + " " + file +
-       " > " + file + ".jsonl");
+  fail(what + (packed ? "unpack it and make" : "make") + " JSON lines of it: python3 -c " + format->program + " " +
+       file + " > " + file + ".jsonl");
 }
 
 }  // namespace kvcal

@@ -26,7 +26,8 @@ class Bounded {
       : name_(name), max_bytes_(max_bytes), beyond_(std::move(beyond)), take_(take) {}
 
   void take(const char* data, size_t n) {
-    if (n > max_bytes_ - n_bytes_) fail_named("more than " + std::to_string(max_bytes_) + " bytes of prompts; " + beyond_);
+    if (n > max_bytes_ - n_bytes_)
+      fail_named("more than " + std::to_string(max_bytes_) + " bytes of prompts; " + beyond_);
     n_bytes_ += n;
     take_({data, n});
   }
@@ -65,7 +66,8 @@ void unpack_gzip(const std::string& packed, Bounded& out) {
   size_t at = 0;
   int status = Z_OK;
   while (at < packed.size() || status != Z_STREAM_END) {
-    if (status == Z_STREAM_END && inflateReset(z.get()) != Z_OK) out.fail_named("zlib cannot restart");  // joined members
+    if (status == Z_STREAM_END && inflateReset(z.get()) != Z_OK)
+      out.fail_named("zlib cannot restart");  // joined members
     const size_t n = std::min(packed.size() - at, kChunk);
     z->next_in = reinterpret_cast<Bytef*>(const_cast<char*>(packed.data() + at));
     z->avail_in = static_cast<uInt>(n);
@@ -105,8 +107,10 @@ void read_prompt_file(const std::filesystem::path& path, size_t max_bytes, const
   if (!gzip && !zstd) return take(bytes);
   const std::string name = path.string();
   const size_t limit = std::min(max_bytes, std::max(kAlwaysAccepted, bytes.size() * kLargestRatio));
-  Bounded out(name, limit, "that is far more than its size of " + std::to_string(bytes.size()) +
-                               " lets expect: unpack it, if it is meant", take);
+  Bounded out(
+      name, limit,
+      "that is far more than its size of " + std::to_string(bytes.size()) + " lets expect: unpack it, if it is meant",
+      take);
   gzip ? unpack_gzip(bytes, out) : unpack_zstd(bytes, out);
 }
 

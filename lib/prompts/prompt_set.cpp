@@ -104,8 +104,8 @@ class Collector {
   }
 
   void add(const RecordSplitter::Record& record) {
-    const std::string source =
-        record.index > 0 ? name_ + ": record " + std::to_string(record.index) : name_ + ":" + std::to_string(record.line);
+    const std::string source = record.index > 0 ? name_ + ": record " + std::to_string(record.index)
+                                                : name_ + ":" + std::to_string(record.line);
     add(source, [&] {
       check_size(record.n_bytes);
       return parse_prompt_record(parse_json(valid(record.text), {.keep_large_integers = true}));
@@ -162,7 +162,8 @@ class Collector {
     }
     if (repeated.empty()) return;
     set_.notes.push_back(std::to_string(repeated.size()) + " id(s) are used for several prompts, first " +
-                         quoted(*repeated.begin()) + ": each of these got a '#' and digits of its content behind its id");
+                         quoted(*repeated.begin()) +
+                         ": each of these got a '#' and digits of its content behind its id");
     for (PromptRecord& r : set_.records)
       if (r.is_named && repeated.contains(r.id)) r.id += "#" + sha256_hex(r.canonical).substr(0, kIdDigits);
   }
@@ -298,12 +299,14 @@ PromptSet parse_prompts(std::string_view text, const std::string& name, const Pr
 std::vector<std::string> notes_on(const TokenizedSet& set) {
   std::vector<std::string> notes;
   if (set.n_not_told_apart > 0)
-    notes.push_back(std::to_string(set.n_not_told_apart) +
-                    " chat(s) have too many messages to tell all of them apart: some of their tokens count as role other");
+    notes.push_back(
+        std::to_string(set.n_not_told_apart) +
+        " chat(s) have too many messages to tell all of them apart: some of their tokens count as role other");
   if (set.n_written_as_python > 0)
-    notes.push_back("in " + std::to_string(set.n_written_as_python) +
-                    " chat(s) the chat template writes arguments of tool calls as Python prints them, as it does in vLLM; "
-                    "it may expect them as a text");
+    notes.push_back(
+        "in " + std::to_string(set.n_written_as_python) +
+        " chat(s) the chat template writes arguments of tool calls as Python prints them, as it does in vLLM; "
+        "it may expect them as a text");
   return notes;
 }
 

@@ -15,9 +15,9 @@
 // and optionally "id" (text or integer), "weight" (whole repeat count, at least 1), "tags" (list of texts), "expect"
 // (what a right answer has: prompts/expectation.h). Other keys are left alone. Files: .jsonl (one record a line; blank
 // lines are skipped), .json (one record, or several with white space between them), .txt (the whole file is one prompt,
-// without its last newline), each also with .gz or .zst behind; "-" is JSON lines from standard input. Any other name is
-// read as JSON lines. Whatever the name, a file that begins with '[' is an array of records. Order and spread over files
-// do not matter to the ids.
+// without its last newline), each also with .gz or .zst behind; "-" is JSON lines from standard input. Any other name
+// is read as JSON lines. Whatever the name, a file that begins with '[' is an array of records. Order and spread over
+// files do not matter to the ids.
 #pragma once
 
 #include <cstdint>
@@ -99,7 +99,7 @@ struct TokenizeOptions {
   int64_t max_length = 0;  // tokens; longer prompts are cut off behind this many. 0: no limit
   int64_t vocab_size = 0;  // rows of the model's embedding; every id must be below it. 0: the tokenizer's size
   bool skip_bad = false;   // leave prompts out that fail or give no token
-  int64_t max_prompts = 0, max_tokens = 0;  // the first that are there, so many at most; 0: all
+  int64_t max_prompts = 0, max_tokens = 0;          // the first that are there, so many at most; 0: all
   Json template_kwargs = Json::object();            // variables for the chat template
   std::optional<int64_t> unix_seconds;              // for templates that print the date
   std::shared_ptr<const PictureTokens> pictures{};  // null where no prompt has any
@@ -125,7 +125,7 @@ struct TokenizedSet {
   std::vector<TokenizedPrompt> prompts;  // in the order of the records
   std::vector<std::string> skipped;      // "id (file:line): reason"
   size_t n_truncated = 0;
-  size_t replaced = 0;  // malformed UTF-8 sequences in texts
+  size_t replaced = 0;             // malformed UTF-8 sequences in texts
   size_t n_not_told_apart = 0;     // chats with too many messages to find the end of each
   size_t n_written_as_python = 0;  // chats in which the template wrote arguments of a tool call as Python prints them
 };

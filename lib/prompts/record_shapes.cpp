@@ -14,11 +14,11 @@ constexpr std::array kTurnLists{"messages", "conversations", "conversation"};
 // Speakers by the names of ShareGPT and its like, as templates call them.
 const std::map<std::string, std::string>& roles() {
   static const std::map<std::string, std::string> known{
-      {"user", "user"},         {"human", "user"},           {"prompter", "user"},     {"assistant", "assistant"},
-      {"gpt", "assistant"},     {"chatgpt", "assistant"},    {"bing", "assistant"},    {"bard", "assistant"},
-      {"model", "assistant"},   {"bot", "assistant"},        {"ai", "assistant"},      {"function_call", "assistant"},
-      {"system", "system"},     {"developer", "developer"},  {"tool", "tool"},         {"function", "tool"},
-      {"observation", "tool"},  {"tool_response", "tool"},
+      {"user", "user"},        {"human", "user"},          {"prompter", "user"},  {"assistant", "assistant"},
+      {"gpt", "assistant"},    {"chatgpt", "assistant"},   {"bing", "assistant"}, {"bard", "assistant"},
+      {"model", "assistant"},  {"bot", "assistant"},       {"ai", "assistant"},   {"function_call", "assistant"},
+      {"system", "system"},    {"developer", "developer"}, {"tool", "tool"},      {"function", "tool"},
+      {"observation", "tool"}, {"tool_response", "tool"},
   };
   return known;
 }
@@ -174,12 +174,11 @@ std::optional<Json> chat_in(const Json& record) {
 Json tools_in(const Json& record) {
   const Json* tools = find_member(record, "tools");
   if (!tools || *tools == "") return nullptr;
-  const Json list = tools->is_string() ? while_doing("tools",
-                                                     [&] {
-                                                       return parse_json(tools->get_ref<const std::string&>(),
-                                                                         {.keep_large_integers = true});
-                                                     })
-                                       : *tools;
+  const Json list =
+      tools->is_string()
+          ? while_doing("tools",
+                        [&] { return parse_json(tools->get_ref<const std::string&>(), {.keep_large_integers = true}); })
+          : *tools;
   if (!list.is_array()) fail("tools is " + std::string(list.type_name()) + ", expected a list");
   return list;
 }

@@ -44,9 +44,8 @@ std::optional<std::string> joined(const Json& parts) {
 }
 
 bool has_picture(const Json& parts) {
-  return std::ranges::any_of(parts, [](const Json& part) {
-    return part.is_object() && part.contains("type") && part["type"] == "image";
-  });
+  return std::ranges::any_of(
+      parts, [](const Json& part) { return part.is_object() && part.contains("type") && part["type"] == "image"; });
 }
 
 Json served_content(const Json& content, bool of_tool, ContentForm form) {

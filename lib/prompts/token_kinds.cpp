@@ -65,10 +65,7 @@ class MessageEnds {
  public:
   MessageEnds(const ChatInput& input, const std::string& text, const ChatTemplate& chat_template,
               const Tokenizer& tokenizer)
-      : input_(input),
-        text_(text),
-        template_(chat_template),
-        tokenizer_(tokenizer) {}
+      : input_(input), text_(text), template_(chat_template), tokenizer_(tokenizer) {}
 
   /// Whether all that was asked for could be looked at.
   bool complete() const { return complete_; }
@@ -179,7 +176,7 @@ class MessageEnds {
 }  // namespace
 
 ChatTokenKinds chat_token_kinds(const ChatInput& input, const std::string& text, const std::vector<int32_t>& ids,
-                                      const ChatTemplate& chat_template, const Tokenizer& tokenizer) {
+                                const ChatTemplate& chat_template, const Tokenizer& tokenizer) {
   std::vector<uint8_t> messages = kinds_of_messages(input.messages);
   MessageEnds ends(input, text, chat_template, tokenizer);
   std::vector<End> tokens = ends.in_tokens(ends.in_text(), ids);

@@ -49,7 +49,9 @@ TEST(PromptSet, ChatsOfPublicSetsInEverySpelling) {
 }
 
 TEST(PromptSet, ChatsKeepWhatTemplatesNeed) {
-  const auto messages = [](const char* record) { return parse_prompts(record, "p.jsonl").records.at(0).messages.dump(); };
+  const auto messages = [](const char* record) {
+    return parse_prompts(record, "p.jsonl").records.at(0).messages.dump();
+  };
   EXPECT_EQ(messages(R"({"instruction": "a", "input": "b", "history": [["c", "d"]], "system": "s"})"),
             R"([{"role":"system","content":"s"},{"role":"user","content":"c"},{"role":"assistant","content":"d"},)"
             R"({"role":"user","content":"a\nb"}])");
@@ -87,9 +89,9 @@ TEST(PromptSet, RepeatedIdsAreToldApartByContent) {
 TEST(PromptSet, TheFirstByIdAreKept) {
   std::string lines, backwards;
   for (int i = 0; i < 5000; ++i) {
-    const std::string line = i % 7 == 0 ? R"({"id": "n)" + std::to_string(i % 70) + R"(", "text": ")" +
-                                              std::to_string(i % 3) + "\"}\n"
-                                        : "{\"text\": \"" + std::to_string(i % 900) + "\"}\n";
+    const std::string line =
+        i % 7 == 0 ? R"({"id": "n)" + std::to_string(i % 70) + R"(", "text": ")" + std::to_string(i % 3) + "\"}\n"
+                   : "{\"text\": \"" + std::to_string(i % 900) + "\"}\n";
     lines += line;
     backwards = line + backwards;
   }
@@ -113,7 +115,8 @@ TEST(PromptSet, FormsOfFilesAreSeenInTheirContents) {
     for (const PromptRecord& r : parse_prompts(text, name).records) all += r.source + "=" + r.text + " ";
     return all;
   };
-  EXPECT_EQ(texts("[{\"text\": \"a\"}, {\"text\": \"]\\\"\"}]\n", "p.jsonl"), "p.jsonl: record 1=a p.jsonl: record 2=]\" ");
+  EXPECT_EQ(texts("[{\"text\": \"a\"}, {\"text\": \"]\\\"\"}]\n", "p.jsonl"),
+            "p.jsonl: record 1=a p.jsonl: record 2=]\" ");
   EXPECT_EQ(texts("{\"text\":\"a\"}\n{\"text\":\"b\"}\n", "p.json"), "p.json:1=a p.json:2=b ");
   EXPECT_EQ(texts("\n{\n \"text\": \"a\"\n}", "p.json"), "p.json:2=a ");
   EXPECT_EQ(texts("[\"a\", \"b\"]", "p.json"), "p.json: record 1=a p.json: record 2=b ");
@@ -136,7 +139,8 @@ TEST(PromptSet, BrokenArraysNameTheirLine) {
   EXPECT_EQ(message("[{\"text\": \"a\"}\n {\"text\": \"b\"}]"),
             "p.json: not valid JSON at line 2: expected ',' or ']' behind record 1");
   EXPECT_EQ(message("[{\"text\": \"a\"},]"), "p.json: not valid JSON at line 1: expected a record, found ']'");
-  EXPECT_EQ(message("[{\"text\": \"a}\n]"), "p.json: not valid JSON at line 1: a text has no closing quote in its line");
+  EXPECT_EQ(message("[{\"text\": \"a}\n]"),
+            "p.json: not valid JSON at line 1: a text has no closing quote in its line");
   EXPECT_EQ(message("{\"text\": \"a\""),
             "p.json: not valid JSON at line 1: the file ends inside the value that begins at line 1; is it complete?");
   EXPECT_EQ(message("[]"), "no prompt in the set");

@@ -20,16 +20,20 @@ TEST(ContentForm, OfTemplatesThatGoThroughParts) {
   for (const char* source : {
            "{% for message in messages %}{% for c in message['content'] %}{{ c.text }}{% endfor %}{% endfor %}",
            "{% for x in messages %}{% for c in x.content %}{{ c.text }}{% endfor %}{% endfor %}",
-           "{% set rest = messages[1:] %}{% for x in rest %}{% for c in x.content | list %}{{ c }}{% endfor %}{% endfor %}",
+           "{% set rest = messages[1:] %}{% for x in rest %}{% for c in x.content | list %}{{ c }}{% endfor %}{% "
+           "endfor %}",
            "{% macro show(parts) %}{% for p in parts %}{{ p.text }}{% endfor %}{% endmacro %}"
            "{% for message in messages %}{{ show(message.content) }}{% endfor %}",
-           "{% for msg in messages %}{% set content = msg.content %}{% for c in content %}{{ c }}{% endfor %}{% endfor %}",
+           "{% for msg in messages %}{% set content = msg.content %}{% for c in content %}{{ c }}{% endfor %}{% endfor "
+           "%}",
        })
     EXPECT_NE(form_of(source), ContentForm::Text) << source;
   for (const char* source : {
            kPlain,
-           "{% for message in messages %}{% if message.content is string %}{{ message.content }}{% endif %}{% endfor %}",
-           "{% for message in messages %}{% for t in message.tool_calls %}{{ t }}{% endfor %}{{ message.content }}{% endfor %}",
+           "{% for message in messages %}{% if message.content is string %}{{ message.content }}{% endif %}{% endfor "
+           "%}",
+           "{% for message in messages %}{% for t in message.tool_calls %}{{ t }}{% endfor %}{{ message.content }}{% "
+           "endfor %}",
        })
     EXPECT_EQ(form_of(source), ContentForm::Text) << source;
   EXPECT_EQ(form_of("{% for m in messages %}{% if m.content is string %}{{ m.content }}{% else %}"
@@ -44,10 +48,12 @@ std::string served(const char* messages, ContentForm form) {
 }
 
 TEST(ServedMessages, PartsOfTextAreJoinedAsInVllm) {
-  const char* parts = R"([{"role":"user","content":[{"type":"text","text":"What is "},{"type":"input_text","text":""},"this?"]}])";
+  const char* parts =
+      R"([{"role":"user","content":[{"type":"text","text":"What is "},{"type":"input_text","text":""},"this?"]}])";
   EXPECT_EQ(served(parts, ContentForm::Text), R"([{"role":"user","content":"What is \nthis?"}])");
-  EXPECT_EQ(served(parts, ContentForm::Either),
-            R"([{"role":"user","content":[{"type":"text","text":"What is "},{"type":"text","text":""},{"type":"text","text":"this?"}]}])");
+  EXPECT_EQ(
+      served(parts, ContentForm::Either),
+      R"([{"role":"user","content":[{"type":"text","text":"What is "},{"type":"text","text":""},{"type":"text","text":"this?"}]}])");
   EXPECT_EQ(served(R"([{"role":"tool","content":[{"type":"text","text":"a"}]}])", ContentForm::Either),
             R"([{"role":"tool","content":"a"}])");
   EXPECT_EQ(served(R"([{"role":"user","content":"a"}])", ContentForm::Parts),
@@ -85,9 +91,10 @@ TEST(ServedMessages, ArgumentsOfToolCallsAreObjects) {
             "messages[0]: tool_calls[0].function.arguments: is the JSON of array, expected that of an object");
   EXPECT_EQ(arguments(R"(,"arguments":5)"),
             "messages[0]: tool_calls[0].function.arguments: is number, expected an object");
-  EXPECT_TRUE(arguments(R"(,"arguments":"{city}")").starts_with(
-      "messages[0]: tool_calls[0].function.arguments: not valid JSON at line 1"));
-  EXPECT_EQ(refusal(R"([{"role":"assistant","content":"a","tool_calls":[]}])"), R"([{"role":"assistant","content":"a"}])");
+  EXPECT_TRUE(arguments(R"(,"arguments":"{city}")")
+                  .starts_with("messages[0]: tool_calls[0].function.arguments: not valid JSON at line 1"));
+  EXPECT_EQ(refusal(R"([{"role":"assistant","content":"a","tool_calls":[]}])"),
+            R"([{"role":"assistant","content":"a"}])");
   EXPECT_EQ(refusal(R"([{"role":"user","tool_calls":[]}])"), R"([{"role":"user","tool_calls":[]}])");
 }
 
@@ -107,11 +114,13 @@ TokenizedSet fed(const std::string& line, const char* source) {
 }
 
 TEST(TokenizePrompts, NoListOfPythonEntersAPrompt) {
-  const std::string parts = R"({"messages": [{"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]}]})";
+  const std::string parts =
+      R"({"messages": [{"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]}]})";
   EXPECT_EQ(fed(parts, kPlain).prompts[0].text, "[a\nb]");
   try {
-    fed(parts, "{% for c in messages[0].content %}{% endfor %}{% for m in messages %}{% for c in m.content %}{% endfor %}"
-               "{{ m.content }}{% endfor %}");
+    fed(parts,
+        "{% for c in messages[0].content %}{% endfor %}{% for m in messages %}{% for c in m.content %}{% endfor %}"
+        "{{ m.content }}{% endfor %}");
     ADD_FAILURE() << "accepted";
   } catch (const Error& e) {
     EXPECT_NE(std::string(e.what()).find("writes the parts of a content as Python prints them"), std::string::npos)
@@ -122,11 +131,15 @@ TEST(TokenizePrompts, NoListOfPythonEntersAPrompt) {
 TEST(TokenizePrompts, ArgumentsThatPythonPrintsAreNoted) {
   const std::string call =
       R"({"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "tool_calls": [{"function": {"name": "f", "arguments": "{\"x\": 1}"}}]}]})";
-  const TokenizedSet printed = fed(call, "{% for m in messages %}{% for t in m.tool_calls %}{{ t.function.arguments }}{% endfor %}{% endfor %}");
+  const TokenizedSet printed =
+      fed(call, "{% for m in messages %}{% for t in m.tool_calls %}{{ t.function.arguments }}{% endfor %}{% endfor %}");
   EXPECT_EQ(printed.prompts[0].text, "{'x': 1}");
   ASSERT_EQ(notes_on(printed).size(), 1u);
-  EXPECT_TRUE(notes_on(printed)[0].starts_with("in 1 chat(s) the chat template writes arguments")) << notes_on(printed)[0];
-  const TokenizedSet json = fed(call, "{% for m in messages %}{% for t in m.tool_calls %}{{ t.function.arguments|tojson }}{% endfor %}{% endfor %}");
+  EXPECT_TRUE(notes_on(printed)[0].starts_with("in 1 chat(s) the chat template writes arguments"))
+      << notes_on(printed)[0];
+  const TokenizedSet json = fed(
+      call,
+      "{% for m in messages %}{% for t in m.tool_calls %}{{ t.function.arguments|tojson }}{% endfor %}{% endfor %}");
   EXPECT_EQ(json.prompts[0].text, R"({"x": 1})");
   EXPECT_TRUE(notes_on(json).empty());
 }
@@ -147,7 +160,8 @@ TEST(TokenKinds, OfManyMessagesAreGivenUpAndSaid) {
 TEST(TokenizePrompts, StopsBehindTheFirst) {
   TokenizeOptions options;
   options.vocab_size = 9;
-  const PromptSet set = parse_prompts("{\"input_ids\": [1, 2], \"weight\": 2}\n{\"input_ids\": [3]}\n{\"input_ids\": [99]}\n", "p.jsonl");
+  const PromptSet set =
+      parse_prompts("{\"input_ids\": [1, 2], \"weight\": 2}\n{\"input_ids\": [3]}\n{\"input_ids\": [99]}\n", "p.jsonl");
   EXPECT_THROW(tokenize_prompts(set, nullptr, nullptr, options), Error);
   options.max_prompts = 2;
   EXPECT_EQ(tokenize_prompts(set, nullptr, nullptr, options).prompts.size(), 2u);
