@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "checkpoint/formats/scale_grid.h"
 #include "checkpoint/quantization.h"
 
 namespace kvcal {
@@ -16,16 +17,35 @@ std::optional<ActivationScheme> scheme_of(const Checkpoint& checkpoint) {
   }
 }
 
-/// One exponent for each run of `group` lines, the last may be shorter; none where lines of a run differ.
-std::optional<std::vector<int>> by_group(const std::vector<int>& exponents, int64_t group) {
-  std::vector<int> groups;
-  for (size_t begin = 0; begin < exponents.size(); begin += static_cast<size_t>(group)) {
-    const size_t end = std::min(begin + static_cast<size_t>(group), exponents.size());
-    for (size_t i = begin; i < end; ++i)
-      if (exponents[i] != exponents[begin]) return std::nullopt;
-    groups.push_back(exponents[begin]);
+/// One exponent for each of `n` groups, of which groups[i] has line i; 0 for one without lines, none where lines of a
+/// group differ.
+std::optional<std::vector<int>> by_group(const std::vector<int>& exponents, const std::vector<int64_t>& groups,
+                                         int64_t n) {
+  std::vector<std::optional<int>> found(static_cast<size_t>(n));
+  for (size_t i = 0; i < exponents.size(); ++i) {
+    std::optional<int>& group = found[static_cast<size_t>(groups[i])];
+    if (group.value_or(exponents[i]) != exponents[i]) return std::nullopt;
+    group = exponents[i];
   }
-  return groups;
+  std::vector<int> all;
+  for (const std::optional<int>& e : found) all.push_back(e.value_or(0));
+  return all;
+}
+
+/// Which of the rectangles along the axis each line is in.
+std::vector<int64_t> groups_of(const Checkpoint& checkpoint, const RectangleScales& s, const WeightFactors& f) {
+  if (f.axis == Axis::Rows) return read_groups(checkpoint, "", f.rows, s.rows, s.n_rows);
+  return read_groups(checkpoint, s.order, f.columns, s.columns, s.n_columns);
+}
+
+/// Lines of one scale that need different factors.
+std::string differing_lines(const RectangleScales& s, const WeightFactors& f) {
+  const bool rows = f.axis == Axis::Rows;
+  if (!rows && !s.order.empty())
+    return "factors of " + quoted(f.module) + " change inside of a group of columns that " + quoted(s.order) +
+           " puts together";
+  return "factors of " + quoted(f.module) + " change inside of a block of " +
+         std::to_string(rows ? s.rows : s.columns) + (rows ? " rows" : " columns") + " that has one scale";
 }
 
 /// Formats whose servers multiply activations as they are.
@@ -54,7 +74,8 @@ std::string WeightFolder::inputs_obstacle(const WeightFactors& f) const {
   if (!input_scale_name(checkpoint_, name).empty())
     return "the inputs of " + quoted(f.module) + " are rounded with a scale of the checkpoint";
   const int64_t whole = scheme_ && scheme_->rounding.group > 0 ? scheme_->rounding.group : f.columns;
-  if (by_group(f.exponents, std::min(whole, f.columns))) return "";
+  const std::vector<int64_t> together = read_groups(checkpoint_, "", f.columns, whole, f.columns);
+  if (by_group(f.exponents, together, f.columns)) return "";
   return "the inputs of " + quoted(f.module) + " are rounded together, and their factors differ";
 }
 
@@ -65,14 +86,9 @@ Folded WeightFolder::fold_stored(const WeightFactors& f, const StoredWeight& sto
   if (s.n_rows * s.n_columns == 1)
     return Folded::impossible(quoted(f.module) +
                               " has one scale for all of it, which servers replace when they join projections");
-  if (f.axis == Axis::Columns && s.ordered_columns)
-    return Folded::impossible("the columns of " + quoted(f.module) + " are in groups by an order of their own");
   const bool rows = f.axis == Axis::Rows;
-  const auto lines = by_group(f.exponents, rows ? s.rows : s.columns);
-  if (!lines)
-    return Folded::impossible("factors of " + quoted(f.module) + " change inside of a block of " +
-                              std::to_string(rows ? s.rows : s.columns) + (rows ? " rows" : " columns") +
-                              " that has one scale");
+  const auto lines = by_group(f.exponents, groups_of(checkpoint_, s, f), rows ? s.n_rows : s.n_columns);
+  if (!lines) return Folded::impossible(differing_lines(s, f));
   // Of one row of scales (or one column), every element gets it.
   const bool stored_rows = rows != s.inputs_first;
   return {{{s.name, stored_rows ? Axis::Rows : Axis::Columns, *lines}}, {}, ""};

@@ -1,5 +1,7 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "checkpoint_folder.h"
 #include "fold/site_fold.h"
 #include "fold/weight_fold.h"
@@ -101,7 +103,77 @@ TEST_F(Weight, OfGptqWithAnOrderTakesRowsOnly) {
         R"({"quant_method": "gptq", "bits": 4, "group_size": 32, "desc_act": true})");
   EXPECT_EQ(rows("o", 128, 64, lines(128, 7, 1, 2)).tensors,
             (std::vector<TensorFold>{{"o.scales", Axis::Columns, lines(128, 7, 1, 2)}}));
-  expect_contains(columns("o", 128, 64, lines(64, 0, 32, 2)).obstacle, "by an order of their own");
+}
+
+/// A weight [128, 64] of n groups, whose columns are in them as `order` says.
+class Ordered : public Weight {
+ protected:
+  Folded columns_of(const std::string& format, const std::vector<int32_t>& order, int64_t n,
+                    const std::vector<int>& exponents) {
+    const bool gptq = format == "gptq";
+    const std::string name = gptq ? "o.g_idx" : "o.weight_g_idx";
+    std::vector<TestTensor> tensors = {{"o.weight_packed", DType::I32, {128, 8}},
+                                       {"o.weight_scale", DType::BF16, {128, n}}};
+    if (gptq)
+      tensors = {
+          {"o.qweight", DType::I32, {8, 128}}, {"o.qzeros", DType::I32, {n, 16}}, {"o.scales", DType::F16, {n, 128}}};
+    folder_.write("config.json", R"({"quantization_config": {"quant_method": ")" + format + R"("}})");
+    tensors.push_back({name, DType::I32, {64}});
+    std::ranges::sort(tensors, {}, &TestTensor::name);
+    SafetensorsWriter writer(folder_ / "model.safetensors", Existing::Replace);
+    for (const TestTensor& t : tensors) writer.declare(t.name, t.dtype, t.shape);
+    for (const TestTensor& t : tensors) {
+      const std::vector<std::byte> zeros(static_cast<size_t>(t.shape.elements() * bits_of(t.dtype) / 8));
+      writer.write(t.name, t.name == name ? std::as_bytes(std::span(order)) : std::span(zeros));
+    }
+    writer.commit();
+    checkpoint_.emplace(Checkpoint::open(folder_.path()));
+    return columns("o", 128, 64, exponents);
+  }
+  static std::vector<int32_t> order(int (*group)(int)) {
+    std::vector<int32_t> all(64);
+    for (int i = 0; i < 64; ++i) all[static_cast<size_t>(i)] = group(i);
+    return all;
+  }
+  static std::vector<TensorFold> folds(const std::string& format, const std::vector<int>& exponents) {
+    if (format == "gptq") return {{"o.scales", Axis::Rows, exponents}};
+    return {{"o.weight_scale", Axis::Columns, exponents}};
+  }
+};
+
+TEST_F(Ordered, ByRunsTakesThemAsWithoutAnOrder) {
+  for (const std::string format : {"gptq", "compressed-tensors"}) {
+    const Folded folded = columns_of(format, order([](int k) { return k / 32; }), 2, lines(64, 32, 32, 2));
+    EXPECT_EQ(folded.obstacle, "") << format;
+    EXPECT_EQ(folded.tensors, folds(format, {0, 2}));
+    expect_contains(columns("o", 128, 64, lines(64, 0, 16, 2)).obstacle, "change inside of a group of columns");
+  }
+}
+
+TEST_F(Ordered, ByAnyOrderTakesWhatEveryGroupHasInCommon) {
+  for (const std::string format : {"gptq", "compressed-tensors"}) {
+    // Groups of 16, the later first, and columns of the first half taken in turns by two of them.
+    const auto turns = order([](int k) { return k < 32 ? 3 - k % 2 : 1 - (k - 32) / 16; });
+    EXPECT_EQ(columns_of(format, turns, 4, lines(64, 0, 32, -1)).tensors, folds(format, {0, 0, -1, -1}));
+    EXPECT_EQ(columns_of(format, turns, 4, lines(64, 32, 16, 2)).tensors, folds(format, {0, 2, 0, 0}));
+    expect_contains(columns_of(format, turns, 4, lines(64, 0, 16, 2)).obstacle,
+                    std::string("factors of 'o' change inside of a group of columns that ") +
+                        (format == "gptq" ? "'o.g_idx'" : "'o.weight_g_idx'") + " puts together");
+  }
+}
+
+TEST_F(Ordered, OfOneGroupTakesOneFactor) {
+  for (const std::string format : {"gptq", "compressed-tensors"}) {
+    const auto zeros = order([](int) { return 0; });
+    EXPECT_EQ(columns_of(format, zeros, 1, lines(64, 0, 64, 3)).tensors, folds(format, {3}));
+    expect_contains(columns_of(format, zeros, 1, lines(64, 0, 32, 3)).obstacle, "change inside of a group of columns");
+  }
+}
+
+TEST_F(Ordered, ByAGroupThatDoesNotExistIsAnError) {
+  const auto broken = order([](int k) { return k == 5 ? 2 : k / 32; });
+  expect_contains(message_of([&] { columns_of("gptq", broken, 2, lines(64, 0, 64, 1)); }),
+                  "column 5 is in group 2 by 'o.g_idx'");
 }
 
 TEST_F(Weight, OfPackedGroupsTakesGroups) {

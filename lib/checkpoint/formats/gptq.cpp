@@ -51,7 +51,7 @@ std::optional<StoredWeight> find_gptq(const WeightRequest& request) {
   }
   const int64_t group = order_name.empty() ? group_size(request, scales) : in;
   check_group_size(request, scales, group, kFormat);
-  stored.scales = {scales.name, 1, group, out, n_groups, /*inputs_first=*/true, !order_name.empty()};
+  stored.scales = {scales.name, 1, group, out, n_groups, /*inputs_first=*/true, order_name};
   const int added = request.facts.zeros_less_one ? 1 : 0;
   stored.open = [&checkpoint = request.checkpoint, out, in, bits, group, n_groups, added, packed = packed->name,
                  scales_name = scales.name, zeros_name = zeros.name, order_name]() -> DecodeRows {

@@ -71,8 +71,7 @@ std::optional<StoredWeight> find_pack_quantized(const WeightRequest& request) {
   if (const TensorInfo* order = find_part(request, request.beside("_g_idx"), {DType::I32, DType::I64},
                                           request.facts.ordered && grid.n_columns > 1, kFormat)) {
     check_shape(request, *order, {in}, kFormat);
-    stored.parts.push_back(names.order = order->name);
-    stored.scales.ordered_columns = true;
+    stored.parts.push_back(names.order = stored.scales.order = order->name);
   }
   if (request.checkpoint.has(request.beside("_shape"))) stored.parts.push_back(request.beside("_shape"));
   stored.open = [&checkpoint = request.checkpoint, grid, bits, names] { return open(checkpoint, grid, bits, names); };

@@ -52,8 +52,8 @@ struct RectangleScales {
   std::string name;
   int64_t rows = 0, columns = 0;  // of a rectangle; the last of each may be cut off
   int64_t n_rows = 0, n_columns = 0;
-  bool inputs_first = false;     // stored as [n_columns, n_rows]
-  bool ordered_columns = false;  // columns are in their rectangles by an order of their own
+  bool inputs_first = false;  // stored as [n_columns, n_rows]
+  std::string order{};        // the tensor that has the rectangle of each column (g_idx); "": they are runs of columns
 };
 
 struct StoredWeight {
