@@ -14,7 +14,7 @@
 #include "export/layer_scales.h"
 #include "hub_cache.h"
 #include "json_output.h"
-#include "model/architecture.h"
+#include "planned_model.h"
 #include "progress.h"
 #include "servers/gpu.h"
 #include "table.h"
@@ -32,11 +32,11 @@ struct PlanFlags {
 };
 
 struct Planned {
-  std::unique_ptr<Model> model;
+  PlannedModel model;
   Capacity capacity;
   Load load;
   Recommendation recommendation;
-  const ModelSpec& spec() const { return model->spec(); }
+  const ModelSpec& spec() const { return model.spec; }
 };
 
 Gpu named_gpu(const std::string& name) {
@@ -124,14 +124,6 @@ WeightBytes weights_of(const PlanFlags& flags, const ConfigFile& file, const Mod
   }
 }
 
-/// With the cache of the MTP layer, which servers keep where they draft tokens with it.
-void add_mtp_layer(Model& model) {
-  if (model.spec().mtp_names.empty())
-    fail("--mtp: this program does not read the MTP layers of " + quoted(model.spec().architecture) +
-         ", or config.json has not exactly one; without it the model is planned for as before");
-  model.add_mtp_layer();
-}
-
 Planned resolve(const PlanFlags& flags) {
   if (!flags.recipe.empty() && !flags.scales.empty())
     fail("--recipe and --scales both say which caches stay in BF16: give one of them");
@@ -139,13 +131,12 @@ Planned resolve(const PlanFlags& flags) {
     fail("--recipe says nothing of the MTP layer's cache, which --mtp counts: give one of them");
   Deployment deployment = deployment_of(flags);
   const ConfigFile file = read_config(flags.model);
-  std::unique_ptr<Model> model = parse_model(file.config);
-  if (flags.mtp) add_mtp_layer(*model);
-  if (!flags.scales.empty()) deployment.kept_layers = kept_layers_of(flags.scales, model->spec());
-  if (!flags.recipe.empty()) deployment.recipe = recipe_layers_of(flags.recipe, model->spec());
-  const WeightBytes weights = weights_of(flags, file, model->spec());
-  Capacity capacity = capacity_of(model->spec(), deployment, weights);
-  Recommendation recommendation = recommend(model->spec(), capacity, flags.load);
+  PlannedModel model = planned_model(file.config, flags.mtp);
+  if (!flags.scales.empty()) deployment.kept_layers = kept_layers_of(flags.scales, model.spec);
+  if (!flags.recipe.empty()) deployment.recipe = recipe_layers_of(flags.recipe, model.spec);
+  const WeightBytes weights = weights_of(flags, file, model.spec);
+  Capacity capacity = capacity_of(model.spec, deployment, weights);
+  Recommendation recommendation = recommend(model.spec, capacity, flags.load);
   return {std::move(model), std::move(capacity), flags.load, std::move(recommendation)};
 }
 
@@ -153,11 +144,19 @@ std::vector<int64_t> contexts_of(const Planned& p) {
   return p.load.context ? std::vector<int64_t>{*p.load.context} : usual_contexts(p.spec());
 }
 
+/// With what the model itself is, where it is a guess.
+std::vector<Assumption> all_assumptions(const Planned& p) {
+  std::vector<Assumption> all = assumptions_of(p.spec(), p.capacity);
+  if (!p.model.guess.empty()) all.insert(all.begin(), {"guess", p.model.guess, ""});
+  return all;
+}
+
 void print_memory(const Planned& p) {
   const Deployment& d = p.capacity.deployment;
   const Budget& b = p.capacity.budget;
   const WeightBytes& w = p.capacity.weights;
   const bool mtp = p.spec().n_mtp_layers > 0;
+  if (!p.model.guess.empty()) std::cout << "a guess:     " << p.model.guess << '\n';
   std::cout << "model:       " << quoted(p.spec().architecture) << ", " << p.spec().layers.size() - (mtp ? 1 : 0)
             << " layers, " << p.spec().caches.size() - (mtp ? 1 : 0) << " with a KV cache"
             << (mtp ? ", and the MTP layer: " + std::to_string(p.spec().caches.size()) + " caches in all" : "")
@@ -256,7 +255,7 @@ void print_text(const Planned& p) {
   std::cout << "\n" << name_of(p.recommendation.advice) << ": " << p.recommendation.text << ".\n";
   for (const std::string& remark : p.recommendation.remarks) std::cout << "- " << remark << ".\n";
   std::cout << "\nassumptions:\n";
-  for (const Assumption& a : assumptions_of(p.spec(), p.capacity))
+  for (const Assumption& a : all_assumptions(p))
     std::cout << "  " << a.name << ": " << a.text << (a.option.empty() ? "" : " (" + a.option + ")") << '\n';
 }
 
@@ -285,9 +284,10 @@ Json to_json(const Planned& p) {
   const Capacity& c = p.capacity;
   const WeightBytes& w = c.weights;
   Json assumptions = Json::array();
-  for (const Assumption& a : assumptions_of(p.spec(), c))
+  for (const Assumption& a : all_assumptions(p))
     assumptions.push_back({{"name", a.name}, {"text", a.text}, {"option", a.option}});
   Json out = {{"architecture", p.spec().architecture},
+              {"guessed", !p.model.guess.empty()},
               {"max_positions", p.spec().max_positions},
               {"n_caches", p.spec().caches.size()},
               {"n_mtp_layers", p.spec().n_mtp_layers},

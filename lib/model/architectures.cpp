@@ -1,6 +1,8 @@
+#include <algorithm>
 #include <array>
 
 #include "model/archs/archs.h"
+#include "model/config_guess.h"
 #include "model/config_reading.h"
 #include "model/refusals.h"
 
@@ -50,6 +52,18 @@ const Architecture& find_architecture(const Json& config) {
   for (const Architecture& a : kArchitectures)
     if (a.name == name) return a;
   refuse_architecture(config, name, known_names());
+}
+
+std::optional<GuessedModel> guess_unknown_class(const Json& given) {
+  if (!given.is_object()) return std::nullopt;
+  const Json config = with_text_config(given);
+  const std::string name = architecture_name(config);
+  const std::vector<std::string_view> known = known_names();
+  if (std::ranges::find(known, name) != known.end() || !reason_to_refuse(config, name, known).empty())
+    return std::nullopt;
+  std::optional<GuessedModel> guess = guess_model(config);
+  if (guess) guess->spec.architecture = name;
+  return guess;
 }
 
 std::unique_ptr<Model> parse_model(const Json& given, int64_t max_model_len) {

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "model/config_guess.h"
 #include "model/config_reading.h"
 
 namespace kvcal {
@@ -13,6 +14,8 @@ namespace {
 /// Near relatives of what is read, whose caches or layers are others, and models without a KV cache.
 struct Refusal {
   std::string_view name, reason;
+  bool measured_elsewhere =
+      false;  // its keys and values are cached as usual: its own code in transformers can measure them
 };
 constexpr std::string_view kAlibi = "its attention is biased by distance (ALiBi) instead of rotated";
 constexpr std::string_view kStateOnly = "its layers keep only recurrent state, so there is no KV cache to calibrate";
@@ -21,22 +24,22 @@ constexpr std::array kRefusals = {
     Refusal{"DeepseekV4ForCausalLM",
             "its layers cache compressed entries beside a window, and no server takes a scale for them"},
     Refusal{"FalconMambaForCausalLM", kStateOnly},
-    Refusal{"GraniteMoeSWAForCausalLM", "its heads have sinks, and its RoPE bases differ by layer"},
-    Refusal{"GraniteSWAForCausalLM", "its heads have sinks, and its RoPE bases differ by layer"},
+    Refusal{"GraniteMoeSWAForCausalLM", "its heads have sinks, and its RoPE bases differ by layer", true},
+    Refusal{"GraniteSWAForCausalLM", "its heads have sinks, and its RoPE bases differ by layer", true},
     Refusal{"KimiK3ForConditionalGeneration",
-            "its layers add attention over earlier blocks' residuals, its experts work in a latent space"},
+            "its layers add attention over earlier blocks' residuals, its experts work in a latent space", true},
     Refusal{"Lfm3ForCausalLM",
             "no server runs it: vLLM 0.33.0 stops at its convolutions, SGLang 0.5.23 has no such class"},
     Refusal{"LongcatFlashForCausalLM", "its layers own two latent caches each"},
     Refusal{"Mamba2ForCausalLM", kStateOnly},
     Refusal{"MambaForCausalLM", kStateOnly},
     Refusal{"MiMoV2ForCausalLM",
-            "its queries, keys and values are one weight, in slices for ranks with scales of their own"},
-    Refusal{"MiniCPM3ForCausalLM", "its latent attention with scaled residuals is not implemented"},
+            "its queries, keys and values are one weight, in slices for ranks with scales of their own", true},
+    Refusal{"MiniCPM3ForCausalLM", "its latent attention with scaled residuals is not implemented", true},
     Refusal{"MiniMaxM1ForCausalLM",
-            "its names, keys and residuals are not those of MiniMaxForCausalLM, which is supported"},
+            "its names, keys and residuals are not those of MiniMaxForCausalLM, which is supported", true},
     Refusal{"MiniMaxText01ForCausalLM",
-            "its names are not those of MiniMaxForCausalLM, which is supported with RoPE on whole heads"},
+            "its names are not those of MiniMaxForCausalLM, which is supported with RoPE on whole heads", true},
     Refusal{"MPTForCausalLM", kAlibi},
     Refusal{"MptForCausalLM", kAlibi},
     Refusal{"MuseGlimmerForCausalLM",
@@ -48,6 +51,16 @@ constexpr std::array kRefusals = {
     Refusal{"RWKV7ForCausalLM", kStateOnly},
     Refusal{"RwkvForCausalLM", kStateOnly},
     Refusal{"xLSTMForCausalLM", kStateOnly},
+};
+
+/// Names in configs of published models that neither vLLM 0.33.0 nor SGLang 0.5.23 knows, and what they serve of these.
+struct OtherName {
+  std::string_view name, served;
+};
+constexpr OtherName kOtherNames[] = {
+    {"MiniMaxM3ForCausalLM", "MiniMaxM3SparseForCausalLM"},
+    {"Step3p5FlashForCausalLM", "Step3p5ForCausalLM"},
+    {"Step3p7FlashForCausalLM", "Step3p7ForConditionalGeneration"},
 };
 
 /// What a part of a class name says of a model that generates no text of its own.
@@ -122,8 +135,18 @@ std::string headed(std::string_view name, std::span<const std::string_view> know
   return "";
 }
 
-[[noreturn]] void refuse(std::string_view name, std::string_view reason) {
-  fail("architecture " + quoted(name) + " is not supported: " + std::string(reason));
+/// What measures a model whose class is not read.
+constexpr std::string_view kOtherWay =
+    "'kvcal-torch calibrate' measures most decoders that transformers runs (docs/torch.md)";
+
+/// Where the name comes from, as far as that is known: a typing error, or a class under a name that is not served.
+std::string likely_cause(std::string_view name, std::span<const std::string_view> known) {
+  for (const OtherName& other : kOtherNames)
+    if (other.name == name)
+      return "; vLLM 0.33.0 and SGLang 0.5.23 have no class of this name, they serve the family as '" +
+             std::string(other.served) + "'";
+  const std::string near = misspelt(name, known);
+  return near.empty() ? "" : "; did you mean '" + near + "'?";
 }
 
 bool says(const Json& config, const char* key, bool value) {
@@ -160,24 +183,31 @@ void refuse_without_architecture(const Json& config, std::span<const std::string
   std::string_view fits;  // of two, the later one is the wrapper of the other
   for (const std::string_view k : known)
     if (folded(stem_of(k)) == stem && (fits.empty() || find_member(config, "text_config"))) fits = k;
-  fail(message +
-       (fits.empty() ? ", which matches no supported class" : ": add " + quoted(fits) + " if that is the class"));
+  fail(message + (fits.empty() ? ", which matches no supported class; " + std::string(kOtherWay)
+                               : ": add " + quoted(fits) + " if that is the class"));
+}
+
+std::string reason_to_refuse(const Json& config, std::string_view name, std::span<const std::string_view> known) {
+  for (const Refusal& r : kRefusals)
+    if (r.name == name) return std::string(r.reason) + (r.measured_elsewhere ? "; " + std::string(kOtherWay) : "");
+  for (const Role& role : kRoles)
+    if (name.find(role.part) != name.npos && name.find("_VL") == name.npos) return std::string(role.reason);
+  if (says(config, "is_encoder_decoder", true))
+    return "it is an encoder-decoder model (is_encoder_decoder), whose decoder also caches the encoder's output";
+  if (const std::string whole = headed(name, known); !whole.empty())
+    return "it is " + whole + " without its output head, like embedding models; it cannot generate";
+  return "";
 }
 
 void refuse_architecture(const Json& config, std::string_view name, std::span<const std::string_view> known) {
-  for (const Refusal& r : kRefusals)
-    if (r.name == name) refuse(name, r.reason);
-  for (const Role& role : kRoles)
-    if (name.find(role.part) != name.npos && name.find("_VL") == name.npos) refuse(name, role.reason);
-  if (says(config, "is_encoder_decoder", true))
-    refuse(name, "it is an encoder-decoder model (is_encoder_decoder), whose decoder also caches the encoder's output");
-  if (const std::string whole = headed(name, known); !whole.empty())
-    refuse(name, "it is " + whole + " without its output head, like embedding models; it cannot generate");
-  const std::string type = get_string_or(config, "model_type", "");
-  const std::string near = misspelt(name, known);
-  fail("unknown architecture " + quoted(name) + (type.empty() ? "" : ", model_type " + quoted(type)) +
-       (near.empty() ? "" : "; did you mean '" + near + "'?") + "; docs/models.md lists the " +
-       std::to_string(known.size()) + " known ones");
+  if (const std::string reason = reason_to_refuse(config, name, known); !reason.empty())
+    fail("architecture " + quoted(name) + " is not supported: " + reason);
+  const Json* type = find_member(config, "model_type");
+  const std::optional<GuessedModel> guess = guess_model(config);
+  fail("unknown architecture " + quoted(name) +
+       (type && type->is_string() ? ", model_type " + quoted(type->get<std::string>()) : "") +
+       likely_cause(name, known) + "; docs/models.md lists the " + std::to_string(known.size()) + " known ones" +
+       (guess ? ", its config tells of " + caches_text(guess->spec) : "") + "; " + std::string(kOtherWay));
 }
 
 void refuse_unread_keys(const Json& config, const ModelSpec& spec) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <span>
+#include <string>
 #include <string_view>
 
 #include "base/json.h"
@@ -12,7 +13,12 @@ namespace kvcal {
 /// Throws for a config that names no architecture; says which one its model_type suggests, of the `known` ones.
 [[noreturn]] void refuse_without_architecture(const Json& config, std::span<const std::string_view> known);
 
-/// Throws for the architecture `name`, which is none of the `known` ones.
+/// Why a class that is none of the `known` ones is refused, by its name or for what the config says it is; "" where it
+/// is simply not known.
+std::string reason_to_refuse(const Json& config, std::string_view name, std::span<const std::string_view> known);
+
+/// Throws for the architecture `name`, which is none of the `known` ones; says what its config tells, and what else can
+/// measure it.
 [[noreturn]] void refuse_architecture(const Json& config, std::string_view name,
                                       std::span<const std::string_view> known);
 
