@@ -30,6 +30,7 @@ tar -C "$scratch" -xf "$dist"/kvcal-*-linux-x86_64.tar.gz
 mv "$scratch"/kvcal-*-linux-x86_64 "$scratch/tarball"
 calibrate tarball "$scratch/tarball/bin/kvcal"
 python3 tests/packages/symbols.py "$scratch"/tarball/bin/kvcal "$scratch"/tarball/lib/kvcal/*.so.*
+python3 tests/packages/hardening.py "$scratch/tarball/bin/kvcal"
 
 echo '== a processor without AVX2'
 # One line, exit code 2; no illegal instruction. What computes no rows works there.
@@ -46,6 +47,7 @@ for python in python3.9 python3.10 python3.11 python3.12 python3.13 python3.14; 
   $python -m venv "$scratch/$python"
   "$scratch/$python/bin/pip" install --quiet --disable-pip-version-check --no-index "$wheel"
   "$scratch/$python/bin/python" tests/packages/check_wheel.py
+  python3 tests/packages/hardening.py "$("$scratch/$python/bin/python" -c 'import kvcal; print(kvcal.program())')"
   calibrate $python "$scratch/$python/bin/kvcal"
   cmp "$scratch/$python.json" "$scratch/tarball.json"
   echo "$python: ok"
@@ -60,6 +62,7 @@ if cuda=$(ls "$dist"/kvcal_cuda13-*.whl 2>/dev/null); then
   "$scratch/cuda/bin/pip" install --quiet --disable-pip-version-check --no-index --no-deps "$wheel" "$cuda"
   backend=$(echo "$scratch"/cuda/lib/python3*/site-packages/kvcal/lib/kvcal/libkvcal_cuda.so)
   python3 tests/packages/symbols.py "$backend"
+  python3 tests/packages/hardening.py "$backend"
   "$scratch/cuda/bin/kvcal" --version | tail -n 1
   "$scratch/cuda/bin/kvcal" --version | tail -n 1 | grep -q 'cuda: built in' || fail 'the program does not find its backend'
 fi
@@ -70,6 +73,7 @@ deb=$(echo "$dist"/kvcal_*_amd64.deb)
 lintian --allow-root --suppress-tags initial-upload-closes-no-bugs --fail-on error,warning "$deb"
 dpkg-deb -x "$deb" "$scratch/deb"
 calibrate deb "$scratch/deb/usr/bin/kvcal"
+python3 tests/packages/hardening.py "$scratch/deb/usr/bin/kvcal"
 cmp "$scratch/deb.json" "$scratch/tarball.json"
 dpkg-deb -f "$deb" Depends
 for file in share/man/man1/kvcal.1.gz share/doc/kvcal/copyright share/bash-completion/completions/kvcal; do

@@ -49,6 +49,7 @@ inside python3 -m venv /environment
 inside /environment/bin/pip install --quiet --disable-pip-version-check --no-index "/try/$(basename "$wheel")"
 python3 tests/packages/symbols.py "$(echo "$root"/environment/lib/python3*/site-packages/kvcal/bin/kvcal)" \
   "$root"/environment/lib/python3*/site-packages/kvcal/lib/kvcal/*.so.*
+python3 tests/packages/hardening.py "$(echo "$root"/environment/lib/python3*/site-packages/kvcal/bin/kvcal)"
 inside /environment/bin/python /try/tests/packages/check_wheel.py
 calibrate wheel /environment/bin/kvcal
 
