@@ -11,6 +11,7 @@ rm -f $out/kvcal-*_aarch64.whl $out/kvcal_*_arm64.deb
 # The names under which scikit-build-core, pip and dpkg are told of another processor.
 export SKBUILD_BUILD_DIR="$PWD/build/packages-arm64" SKBUILD_CMAKE_ARGS=--preset=arm64 _PYTHON_HOST_PLATFORM=linux-aarch64
 export DPKG_ADMINDIR="$PWD/build/arm64-packages/dpkg" DEB_HOST_ARCH=arm64
+python3 .ci/newest.py arm64
 
 echo '== wheel'
 # auditwheel takes names of this machine's platforms alone; from the symbols it finds manylinux_2_34_aarch64.

@@ -1,5 +1,6 @@
 # Sourced, from the root: the tools of .ci/dist.txt in PATH, and what makes builds repeatable.
 sh .ci/packages.sh build dist
+python3 .ci/newest.py
 tools=build/dist-tools
 . .ci/python_environment.sh
 python_environment $tools .ci/dist.txt --only-binary=:all:
