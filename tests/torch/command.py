@@ -4,6 +4,6 @@ import sys
 
 import package  # noqa: F401
 
-from kvcal.torch_calibrate import main
+from kvcal.torch_command import main
 
 sys.exit(main())
