@@ -37,6 +37,16 @@ with tempfile.TemporaryDirectory() as folder:
     except subprocess.CalledProcessError as error:
         assert error.returncode in (1, 2), error
 
+# What shells, man and readers look for below an environment, as below /usr.
+share = pathlib.Path(sys.prefix, "share")
+for name in ("bash-completion/completions/kvcal", "zsh/site-functions/_kvcal", "fish/vendor_completions.d/kvcal.fish",
+             "man/man1/kvcal.1", "doc/kvcal/README.md", "doc/kvcal/docs/models.md", "doc/kvcal/docs/plugins.md"):
+    assert (share / name).stat().st_size > 0, name
+
+# Nothing that runs models is installed here.
+torch = subprocess.run([pathlib.Path(sys.prefix, "bin", "kvcal-torch"), "calibrate", "model"], stderr=subprocess.PIPE, text=True)
+assert torch.returncode == 2 and torch.stderr.count("\n") == 1 and "it needs: pip install" in torch.stderr, torch.stderr
+
 # The plug-ins: importing them needs no server, and without KV_CACHE_SCALES SGLang's does nothing.
 points = {point.group: point for point in distribution("kvcal").entry_points if point.name == "kv_cache_scales"}
 assert set(points) == {"vllm.general_plugins", "sglang.srt.plugins"}, points
