@@ -36,7 +36,6 @@ done
 """
 
 
-@unittest.skipUnless(shutil.which("dpkg"), "needs Debian's dpkg")
 class Newest(unittest.TestCase):
     def setUp(self):
         self.fake = pathlib.Path(tempfile.mkdtemp())
@@ -93,4 +92,7 @@ class Newest(unittest.TestCase):
 
 
 if __name__ == "__main__":
+    if not shutil.which("dpkg"):  # it compares versions
+        print("skipped: not a Debian system")
+        sys.exit(77)
     unittest.main()

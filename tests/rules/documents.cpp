@@ -106,6 +106,26 @@ std::vector<std::string> anchors_of(std::string_view markdown) {
   return anchors;
 }
 
+Findings installers_are_given_files(const std::vector<SourceFile>& tree) {
+  static const std::regex by_name(
+      R"((\bpip3? install\b|\buvx|\bpipx (install|run)|\buv (add|tool (install|run))|additional_dependencies:|\bdefault:))"
+      R"([^|;&#`]*?[\s'"\[,]kvcal(-cuda\d+)?(\[\w+\])?(?!\s*@)\s*([=<>~!]=?[^@]*)?(['"`,.;)\]]|\s|$))");
+  // What follows is a command of a wheel's, not its name.
+  static const std::regex from_file(R"(\b(uvx|uv tool run|pipx run) (--from|--spec) \S*[/$]\S*)");
+  Findings findings;
+  for (const SourceFile& file : tree) {
+    if (file.path.starts_with("tests/") || file.path.starts_with("datasets/")) continue;
+    int number = 0;
+    for (const std::string& line : lines_of(file.text)) {
+      ++number;
+      if (line.find("kvcal") != std::string::npos && line.size() < 1000 && std::regex_search(line, by_name) &&
+          !std::regex_search(line, from_file))
+        findings.push_back(file.path + ":" + std::to_string(number) + ": takes kvcal from PyPI, where it is not ours");
+    }
+  }
+  return findings;
+}
+
 Findings readme_is_short(const std::vector<SourceFile>& tree) {
   const auto readme = std::ranges::find(tree, "README.md", &SourceFile::path);
   if (readme == tree.end()) return {"README.md is missing"};

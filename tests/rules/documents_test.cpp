@@ -15,6 +15,8 @@ TEST(Documents, ReadmeIsShort) { expect_none(readme_is_short(tree())); }
 TEST(Documents, LinksLeadSomewhere) { expect_none(links_lead_somewhere(tree())); }
 TEST(Documents, AreLinked) { expect_none(documents_are_linked(tree())); }
 
+TEST(Documents, InstallersAreGivenFiles) { expect_none(installers_are_given_files(tree())); }
+
 TEST(Documents, WereRead) {
   EXPECT_TRUE(std::ranges::any_of(tree(), [](const SourceFile& f) { return f.path == "docs/models.md"; }));
 }
@@ -48,6 +50,28 @@ TEST(DocumentSample, Links) {
   EXPECT_EQ(findings("README.md", "[a](docs/ci.md#gone)\n[b](#gone)\n[c](apps#a)\n"), 3U);
   EXPECT_EQ(findings("docs/x.md", "[a](ci.md) [b](../apps/a.cpp) [c](../apps/)\n"), 0U);
   EXPECT_EQ(findings("docs/x.md", "[a](docs/ci.md) [b](../../ci.md)\n"), 2U);
+}
+
+TEST(DocumentSample, InstallersByName) {
+  const auto findings = [](const std::string& line) {
+    return installers_are_given_files({{"docs/a.md", "First\n" + line + "\n"}}).size();
+  };
+  for (const char* line :
+       {"pip install kvcal", "    - pip install -q kvcal", "with 'pip install kvcal'.", "`pip install kvcal` is all",
+        "uvx kvcal doctor x", "pip install 'kvcal[torch]'", "pip3 install --upgrade kvcal==0.1.0 && kvcal",
+        "python3 -m pip install \"kvcal>=0.1\"", "pip install kvcal-cuda13", "pip install kvcal # the program",
+        "uvx --from kvcal kvcal-torch", "pipx install kvcal", "uv add kvcal", "uv tool install kvcal",
+        ". venv/bin/activate && pip install -q kvcal", "additional_dependencies: [kvcal==0.1.0]", "    default: kvcal",
+        "\"pip install kvcal (or its part)\"", "RUN pip install vllm kvcal"})
+    EXPECT_EQ(findings(line), 1U) << line;
+  for (const char* line :
+       {"pip install build/dist/kvcal-0.1.0-py3-none-any.whl", "pip install './kvcal-0.1.0-py3-none-any.whl[torch]'",
+        "uvx --from build/dist/kvcal-0.1.0-py3-none-any.whl kvcal doctor ./model", "RUN pip install /tmp/kvcal-*.whl",
+        "pip install -q \"$KVCAL_WHEEL\"", "pip install -q huggingface_hub && kvcal calibrate x",
+        "`pip install nvidia-cublas`; kvcal finds it",
+        "additional_dependencies: ['kvcal @ file:///path/kvcal-0.1.0-py3-none-any.whl']",
+        "pip install ./apps/plugins/vllm", "pip install torch    # then kvcal"})
+    EXPECT_EQ(findings(line), 0U) << line;
 }
 
 TEST(DocumentSample, UnlinkedDocument) {
