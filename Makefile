@@ -10,7 +10,7 @@ help:
 	@echo 'make build         build the program: build/release/kvcal'
 	@echo 'make packages      install the Debian packages for building and testing'
 	@echo 'make debug         compile each source of the program alone and unoptimized'
-	@echo 'make asan, tsan    unit and parity tests, fuzz corpora, under sanitizers'
+	@echo 'make asan, tsan    unit and parity tests, fuzz corpora, and (asan) cases of the command line, under sanitizers'
 	@echo 'make fuzz          build the fuzz programs with clang, run each for FUZZ_SECONDS (60)'
 	@echo 'make test-text-reference  compare tokenizers and templates with the Python libraries on generated input'
 	@echo 'make test-arch-reference  compare architectures with the reference framework on random tiny models'
@@ -141,7 +141,7 @@ asan tsan:
 	@sh .ci/packages.sh build test fuzz
 	@test -f build/$@/build.ninja || cmake --preset $@
 	@cmake --build --preset $@ --parallel $(JOBS) --target unit_tests
-	@ctest --test-dir build/$@ -L 'unit|parity|fuzz' --output-on-failure --no-label-summary --no-tests=error \
+	@ctest --test-dir build/$@ -L 'unit|parity|fuzz|selected' --output-on-failure --no-label-summary --no-tests=error \
 	  --parallel $(JOBS)
 
 # The program with each source compiled alone, with no precompiled header and nothing optimized. By clang, which takes three
