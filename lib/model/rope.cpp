@@ -49,16 +49,37 @@ const Json* find_rope_table(const Json& config) {
   return newer;
 }
 
+// The widest heads of published models have 512 channels. Each pair costs a power, in some classes for every layer,
+// before anything can find a number absurd: no weights need to be there for a config to be read.
+constexpr int64_t kMostChannels = 1 << 13;
+
+/// The table is copied, in some classes for every layer: it may not have more than two lists of factors need.
+void check_table(const Json& table) {
+  size_t n = 0;
+  for (const auto& member : table.items()) {
+    const Json& value = member.value();
+    // A family that has them by layer kind takes them apart first.
+    if (value.is_object()) fail("rope_parameters by layer kind are not supported for this architecture");
+    n += value.is_string() ? value.get_ref<const std::string&>().size() : value.size();
+    const bool flat = !value.is_array() || std::ranges::none_of(value, &Json::is_structured);
+    if (!flat || n > static_cast<size_t>(2 * kMostChannels))
+      fail("rope_parameters hold more than numbers, words and two lists of " + std::to_string(kMostChannels / 2) +
+           " factors");
+  }
+}
+
 Json rope_table(const Json& config) {
   const Json* table = find_rope_table(config);
   if (!table) return Json::object();
   if (!table->is_object()) fail("rope_parameters is not an object");
-  for (const auto& member : table->items())  // a family that has them by layer kind takes them apart first
-    if (member.value().is_object()) fail("rope_parameters by layer kind are not supported for this architecture");
+  check_table(*table);
   return *table;
 }
 
 Parameters read_parameters(const Json& config, int64_t head_dim, const RopeDefaults& defaults) {
+  if (head_dim > kMostChannels)
+    fail("RoPE has heads of " + std::to_string(head_dim) + " channels to rotate, expected at most " +
+         std::to_string(kMostChannels));
   Parameters p;
   p.table = rope_table(config);
   p.type = rope_type(p.table);

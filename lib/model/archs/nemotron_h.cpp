@@ -136,6 +136,22 @@ std::vector<LayerConfig> read_layers(const Json& config) {
   return layers;
 }
 
+/// What layers are read from where they say nothing of their own: little, as it is copied for each of them. A list of
+/// widths is taken apart by read_widths.
+Json layer_sizes(const Json& config) {
+  Json sizes = Json::object();
+  const auto take = [&](const std::string& key) {
+    const Json* value = find_member(config, key);
+    if (!value || (value->is_array() && key == "intermediate_size")) return;
+    if (!value->is_number() && !value->is_boolean())
+      fail(key + " is a JSON " + value->type_name() + ", expected a number or true or false");
+    sizes[key] = *value;
+  };
+  for (const BlockKind& kind : block_kinds()) std::ranges::for_each(kind.keys, take);
+  take("n_shared_experts");
+  return sizes;
+}
+
 DecoderDims read_dims(const Json& config, int64_t n_layers) {
   Json plain = config;  // what the other families spell otherwise
   plain["num_hidden_layers"] = n_layers;
@@ -213,10 +229,9 @@ class NemotronH final : public DecoderModel {
     const auto is_mlp = [](const LayerConfig& layer) { return layer.word == "mlp"; };
     std::vector<int64_t> widths = read_widths(config, std::count_if(layers.begin(), layers.end(), is_mlp));
     std::reverse(widths.begin(), widths.end());
-    Json sizes = config;
-    sizes.erase("quantization_config");  // large, and copied for each layer
+    const Json common = layer_sizes(config);
     for (const LayerConfig& layer : layers) {
-      Json own = sizes;
+      Json own = common;
       own.update(layer.own);
       if (is_mlp(layer)) {
         if (!layer.own.contains("intermediate_size")) own["intermediate_size"] = widths.back();

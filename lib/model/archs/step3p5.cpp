@@ -176,7 +176,10 @@ double number_of(const Json& text, const char* key, size_t layer, size_t n_layer
 
 RopeSpec read_rope_of(const Json& text, size_t layer, size_t n_layers, const std::string& kind, int64_t head_dim) {
   if (const auto own = rope_config_of_kind(text, kind)) return read_rope(*own, head_dim, {});
-  Json own = text;
+  Json own = Json::object();  // a layer's: not all of the config for each of them
+  for (const char* key : {"rope_parameters", "rope_scaling", "max_position_embeddings",
+                          "original_max_position_embeddings", kServedPositions})
+    if (text.contains(key)) own[key] = text[key];
   own["rope_theta"] = number_of(text, "rope_theta", layer, n_layers, 10000);
   own["partial_rotary_factor"] = number_of(text, "partial_rotary_factors", layer, n_layers, 1);
   if (find_member(text, "rope_scaling")) {
