@@ -16,7 +16,7 @@ namespace {
 
 // Progressive pictures have about ten scans. Each of thousands would go over all pixels.
 constexpr int kMostScans = 64;
-constexpr unsigned kExifBytes = 0xFFFF;
+constexpr std::string_view kExif("Exif\0\0", 6);
 
 struct JpegReader {
   jpeg_decompress_struct jpeg{};
@@ -24,6 +24,7 @@ struct JpegReader {
   jpeg_progress_mgr progress{};
   std::jmp_buf escape{};
   char message[JMSG_LENGTH_MAX] = {};
+  std::string_view tiff = {};  // of the first marker that is EXIF's
 
   JpegReader() {
     jpeg.err = jpeg_std_error(&errors);
@@ -34,7 +35,10 @@ struct JpegReader {
   }
   ~JpegReader() { jpeg_destroy_decompress(&jpeg); }
 
-  static JpegReader& self(j_common_ptr jpeg) { return *static_cast<JpegReader*>(jpeg->client_data); }
+  template <class Jpeg>
+  static JpegReader& self(Jpeg* jpeg) {
+    return *static_cast<JpegReader*>(jpeg->client_data);
+  }
   static void leave(j_common_ptr jpeg) { std::longjmp(self(jpeg).escape, 1); }
   static void on_error(j_common_ptr jpeg) {
     jpeg->err->format_message(jpeg, self(jpeg).message);
@@ -50,12 +54,29 @@ struct JpegReader {
     leave(jpeg);
   }
 
+  // Looked at where it stands: jpeg_save_markers() would copy each, and go through those it has for every further one.
+  static boolean on_app1(j_decompress_ptr jpeg) {
+    constexpr size_t kLength = 2;  // is counted, too
+    jpeg_source_mgr& from = *jpeg->src;
+    const JOCTET* at = from.next_input_byte;
+    const size_t n = from.bytes_in_buffer < kLength ? 0 : size_t{at[0]} << 8 | at[1];
+    if (n < kLength || n > from.bytes_in_buffer) {
+      std::snprintf(self(jpeg).message, JMSG_LENGTH_MAX, "has a broken APP1 marker");
+      leave(reinterpret_cast<j_common_ptr>(jpeg));
+    }
+    const std::string_view data(reinterpret_cast<const char*>(at) + kLength, n - kLength);
+    if (self(jpeg).tiff.empty() && data.starts_with(kExif)) self(jpeg).tiff = data.substr(kExif.size());
+    from.next_input_byte += n;
+    from.bytes_in_buffer -= n;
+    return TRUE;
+  }
+
   bool read_header(std::string_view bytes) {
     if (setjmp(escape)) return false;
     jpeg_create_decompress(&jpeg);
     jpeg.progress = &progress;
     jpeg_mem_src(&jpeg, reinterpret_cast<const unsigned char*>(bytes.data()), bytes.size());
-    jpeg_save_markers(&jpeg, JPEG_APP0 + 1, kExifBytes);
+    jpeg_set_marker_processor(&jpeg, JPEG_APP0 + 1, on_app1);
     jpeg_read_header(&jpeg, TRUE);
     const bool four = jpeg.jpeg_color_space == JCS_CMYK || jpeg.jpeg_color_space == JCS_YCCK;
     jpeg.out_color_space = four ? JCS_CMYK : JCS_RGB;
@@ -86,15 +107,6 @@ struct JpegReader {
         rgb[3 * i + c] = static_cast<uint8_t>(black - (((product >> 8) + product) >> 8));
       }
   }
-
-  int orientation() const {
-    constexpr std::string_view kExif("Exif\0\0", 6);
-    for (const jpeg_marker_struct* m = jpeg.marker_list; m; m = m->next) {
-      const std::string_view data(reinterpret_cast<const char*>(m->data), m->data_length);
-      if (data.starts_with(kExif)) return exif_orientation(data.substr(kExif.size()));
-    }
-    return 1;
-  }
 };
 
 }  // namespace
@@ -106,7 +118,7 @@ StoredImage read_jpeg(std::string_view bytes) {
   ImageSize& size = out.image.size;
   size = {reader.jpeg.image_height, reader.jpeg.image_width};
   check_size(size);
-  out.orientation = reader.orientation();
+  out.orientation = reader.tiff.empty() ? 1 : exif_orientation(reader.tiff);
   out.image.rgb.resize(static_cast<size_t>(size.height * size.width * 3));
   std::vector<uint8_t> line(static_cast<size_t>(size.width) * 4);
   if (!reader.read_pixels(out.image.rgb.data(), line.data())) fail(printable(reader.message, sizeof reader.message));

@@ -47,6 +47,10 @@ struct PngReader {
     if (setjmp(png_jmpbuf(png))) return false;
     png_set_read_fn(png, this, read);
     png_set_user_limits(png, kLongestEdge, kLongestEdge);
+    // Only the pixels, their palette and the orientation are looked at. Of the rest, libpng would unpack and keep texts
+    // and color profiles, megabytes for each kilobyte. A negative count means all that it has a name for.
+    png_set_keep_unknown_chunks(png, PNG_HANDLE_CHUNK_NEVER, nullptr, -1);
+    png_set_keep_unknown_chunks(png, PNG_HANDLE_CHUNK_AS_DEFAULT, reinterpret_cast<png_const_bytep>("eXIf"), 1);
     png_read_info(png, info);
     return true;
   }

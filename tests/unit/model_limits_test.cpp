@@ -1,17 +1,12 @@
 // A number in a config.json may cost neither time nor memory: every number of every golden's config, and numbers that
 // it could have beside them, set to large values. Each config is read in a process of its own, whose peak is its own.
 #include <gtest/gtest.h>
-#include <sys/mman.h>
-#include <sys/resource.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <cstring>
-#include <ctime>
 #include <filesystem>
-#include <functional>
 
 #include "base/read_file.h"
+#include "harness/cost.h"
 #include "model/architecture.h"
 #include "model/vision_tower.h"
 
@@ -22,26 +17,15 @@ namespace fs = std::filesystem;
 
 // A reading takes milliseconds. The processor's time is counted, and not the clock's: others use this machine, too.
 constexpr double kMostSeconds = 0.5;
-constexpr rlim_t kMostSecondsInAll = 20;
 constexpr int64_t kMostKilobytes = 64 << 10;
-constexpr size_t kNameBytes = 256;
+struct Notes {
+  char reading[256], found[256];
+};
 const Json kLarge[] = {Json(4097), Json(1 << 20), Json(99999998), Json(2147483646), Json(int64_t{1} << 53)};
 /// Keys by which classes give sizes and counts, added where a config does without.
 constexpr const char* kSizes[] = {
     "head_dim",    "num_hidden_layers", "qk_rope_head_dim", "swa_head_dim",          "index_head_dim",
     "num_experts", "vocab_size",        "sliding_window",   "partial_rotary_factor", "num_key_value_heads"};
-
-int64_t peak_kilobytes() {
-  rusage usage{};
-  ::getrusage(RUSAGE_SELF, &usage);
-  return usage.ru_maxrss;
-}
-
-double cpu_seconds() {
-  timespec now{};
-  ::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
-  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
-}
 
 /// All that verbs ask of a config before they look for weights.
 void read_all(const Json& config) {
@@ -95,7 +79,7 @@ void grow(Json& value, size_t n_layers) {
 /// In the child: what is wrong stands in `found`, and what is being read in `reading`.
 class Sweep {
  public:
-  Sweep(char* reading, char* found) : reading_(reading), found_(found) {}
+  explicit Sweep(Notes& notes) : notes_(notes) {}
 
   void run(const fs::path& file) {
     Json config = read_json_file(file, {.allow_non_finite = true});
@@ -125,39 +109,26 @@ class Sweep {
   }
 
   void check(const std::string& name, const Json& config) {
-    if (*found_ != '\0') return;
-    std::strncpy(reading_, name.c_str(), kNameBytes - 1);
+    if (*notes_.found != '\0') return;
+    std::strncpy(notes_.reading, name.c_str(), sizeof notes_.reading - 1);
     const double start = cpu_seconds();
     read_all(config);
     const double took = cpu_seconds() - start;
     const int64_t grew = peak_kilobytes() - before_;
     if (took <= kMostSeconds && grew <= kMostKilobytes) return;
     const std::string excess = name + ": " + std::to_string(took) + " s, " + std::to_string(grew) + " KiB";
-    std::strncpy(found_, excess.c_str(), kNameBytes - 1);
+    std::strncpy(notes_.found, excess.c_str(), sizeof notes_.found - 1);
   }
 
-  char *reading_, *found_;
+  Notes& notes_;
   int64_t before_ = 0;
 };
 
 /// "" or what took too much.
 std::string excess_of(const fs::path& file) {
-  auto* const shared =
-      static_cast<char*>(::mmap(nullptr, 2 * kNameBytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
-  if (shared == MAP_FAILED) return "no memory to share";
-  const pid_t child = ::fork();
-  if (child == 0) {
-    const rlimit cpu = {kMostSecondsInAll, kMostSecondsInAll};
-    ::setrlimit(RLIMIT_CPU, &cpu);
-    Sweep(shared, shared + kNameBytes).run(file);
-    ::_exit(0);
-  }
-  int status = 0;
-  ::waitpid(child, &status, 0);
-  std::string excess = shared + kNameBytes;
-  if (status != 0) excess = "ended with status " + std::to_string(status) + " at " + shared;
-  ::munmap(shared, 2 * kNameBytes);
-  return excess;
+  const Shared<Notes> notes;
+  if (!cost_of([&] { Sweep(*notes).run(file); }).ended) return std::string("did not end at ") + notes->reading;
+  return notes->found;
 }
 
 TEST(ConfigLimits, no_number_takes_time_or_memory) {
