@@ -8,6 +8,7 @@
 #include "base/read_file.h"
 #include "doctor/diagnose.h"
 #include "doctor/input_kind.h"
+#include "doctor/log_source.h"
 #include "hub_cache.h"
 #include "json_output.h"
 #include "verbs.h"
@@ -23,27 +24,8 @@ struct DoctorFlags {
   bool json = false, list = false;
 };
 
-Doctor::Source reading(std::istream& stream, std::string head) {
-  return [&stream, head = std::move(head), given = false](char* buffer, size_t bytes) mutable -> size_t {
-    if (!given) {
-      given = true;
-      if (!head.empty() && head.size() <= bytes) return head.copy(buffer, head.size());
-    }
-    stream.read(buffer, static_cast<std::streamsize>(bytes));
-    if (stream.bad()) fail("reading failed: " + errno_text(errno));
-    return static_cast<size_t>(stream.gcount());
-  };
-}
-
 void add_log(Doctor& doctor, const std::string& name) {
-  if (name == "-") {
-    doctor.add_log("standard input", reading(std::cin, ""));
-    return;
-  }
-  std::ifstream file(name, std::ios::binary);
-  if (!file || std::filesystem::is_directory(name))
-    fail(quoted(name) + ": cannot be read: " + errno_text(errno == 0 ? EISDIR : errno));
-  doctor.add_log(name, reading(file, ""));
+  doctor.add_log(name == "-" ? "standard input" : name, log_source(name));
 }
 
 // The beginning of a file that can be read twice; pipes are logs.

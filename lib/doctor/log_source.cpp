@@ -1,0 +1,84 @@
+#include "doctor/log_source.h"
+
+#include <fcntl.h>
+#include <linux/magic.h>
+#include <sys/stat.h>
+#include <sys/statfs.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <memory>
+
+#include "base/read_file.h"
+#include "base/size_text.h"
+
+namespace kvcal {
+namespace {
+
+[[noreturn]] void fail_errno(const std::string& name) { fail(name + ": cannot be read: " + errno_text(errno)); }
+
+/// A pipe that two processes share, and that no name leads to: it ends when its writers do.
+bool is_from_a_shell(int fd, const struct stat& info) {
+  struct statfs system {};
+  return S_ISFIFO(info.st_mode) && ::fstatfs(fd, &system) == 0 && system.f_type == PIPEFS_MAGIC;
+}
+
+void check_ends(int fd, const struct stat& info, const std::string& name) {
+  constexpr const char* kInstead = "; expected a file, '-' for standard input, or <(COMMAND)";
+  if (S_ISREG(info.st_mode) || is_from_a_shell(fd, info)) return;
+  if (S_ISDIR(info.st_mode)) fail(name + ": cannot be read: " + errno_text(EISDIR));
+  fail(name + ": is a " + (S_ISFIFO(info.st_mode) ? "named pipe" : "device or socket") + ", which may never end" +
+       kInstead);
+}
+
+/// Opened for as long as it is read.
+class OpenLog {
+ public:
+  OpenLog(const std::string& path, std::string name) : name_(std::move(name)) {
+    // O_NONBLOCK: opening a pipe that nobody writes to would wait before its kind is known.
+    fd_ = path == "-" ? ::dup(STDIN_FILENO) : ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    if (fd_ < 0) fail_errno(name_);
+  }
+  ~OpenLog() { ::close(fd_); }
+  OpenLog(const OpenLog&) = delete;
+  OpenLog& operator=(const OpenLog&) = delete;
+
+  /// Whether it has an end that is known.
+  bool check() {
+    struct stat info {};
+    if (::fstat(fd_, &info) != 0) fail_errno(name_);
+    check_ends(fd_, info, name_);
+    if (::fcntl(fd_, F_SETFL, ::fcntl(fd_, F_GETFL) & ~O_NONBLOCK) != 0) fail_errno(name_);
+    return S_ISREG(info.st_mode);
+  }
+
+  size_t read(char* buffer, size_t bytes) {
+    for (;;) {
+      const ssize_t n = ::read(fd_, buffer, bytes);
+      if (n >= 0) return static_cast<size_t>(n);
+      if (errno != EINTR) fail_errno(name_);
+    }
+  }
+
+ private:
+  std::string name_;
+  int fd_ = -1;
+};
+
+}  // namespace
+
+Doctor::Source log_source(const std::string& path, uint64_t most_streamed) {
+  const std::string name = path == "-" ? "standard input" : quoted(path);
+  const auto log = std::make_shared<OpenLog>(path, name);
+  const bool whole = path != "-" && log->check();
+  return [=, streamed = uint64_t{0}](char* buffer, size_t bytes) mutable {
+    const size_t n = log->read(buffer, bytes);
+    streamed += n;
+    if (!whole && streamed > most_streamed)
+      fail(name + ": gives more than " + bytes_text(most_streamed) +
+           ", and may never end; put what matters of it into a file");
+    return n;
+  };
+}
+
+}  // namespace kvcal

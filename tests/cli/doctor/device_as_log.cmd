@@ -1,0 +1,1 @@
+kvcal doctor --log /dev/zero
