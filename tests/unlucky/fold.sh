@@ -24,6 +24,17 @@ fails_with 2 "cannot write to standard output" sh -c "$kvcal fold model --stats 
 "$kvcal" fold reference --undo -o back >text && cmp -s back/model.safetensors model/model.safetensors ||
   complain "the fold whose text was lost is not whole"
 
+# Little room for what functions keep on the stack: matrices do not belong there.
+if ! "$kvcal" --version | grep -qi sanitize; then
+  for kib in 64 128; do
+    sh -c "ulimit -s $kib; exec $kvcal fold model --stats run.kvstats -o out" >text 2>err.txt ||
+      complain "a stack of $kib KiB: $(cat err.txt)"
+    diff -r out reference >diff.txt || complain "a stack of $kib KiB: another result: $(cat diff.txt)"
+    rm -rf out out.kvcal-partial
+  done
+  nothing_left "a small stack"
+fi
+
 # Folders that cannot be written, and one that is not there.
 fails_with 2 "cannot write '/proc/out'" fold_to -o /proc/out
 fails_with 2 "does the folder exist?" fold_to -o nowhere/out

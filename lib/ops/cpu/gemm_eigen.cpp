@@ -1,6 +1,7 @@
 // Panel products through Eigen, in f32; bf16 operands are widened, so that their products are exact.
 #define EIGEN_DONT_PARALLELIZE  // one panel, one thread
 #define EIGEN_MPL2_ONLY
+#define EIGEN_STACK_ALLOCATION_LIMIT 8192  // bytes of a packed operand; by default 128 KiB, more than some stacks have
 #include <Eigen/Core>
 #include <algorithm>
 #include <cstring>
