@@ -19,8 +19,8 @@ target=$1 learned=build/asan/fuzz/learned/$1 findings=build/asan/fuzz/findings/$
 mkdir -p "$learned" "$findings"
 dictionary=
 [ ! -f tests/fuzz/dict/"$target".dict ] || dictionary=-dict=tests/fuzz/dict/$target.dict
-# Limits: an input of at most 16 KiB may neither take more than 10 s nor 1 GiB.
-if build/asan/tests/fuzz/fuzz_"$target" $dictionary -max_total_time="$seconds" -max_len=16384 -timeout=10 \
+# Limits: an input of at most 16 KiB may neither take more than 5 s nor 1 GiB, sanitizers included.
+if build/asan/tests/fuzz/fuzz_"$target" $dictionary -max_total_time="$seconds" -max_len=16384 -timeout=5 \
   -rss_limit_mb=1024 -artifact_prefix="$findings/" -print_final_stats=1 "$learned" tests/fuzz/corpus/"$target" \
   >"$findings/log" 2>&1; then
   echo "fuzz $target: $(awk '/number_of_executed_units/ { print $2 }' "$findings/log") executions, nothing found"
