@@ -1,13 +1,12 @@
 #include "artifact_output.h"
 
 #include <CLI/CLI.hpp>
-#include <iostream>
 
 #include "base/atomic_file.h"
 #include "base/sha256.h"
-#include "json_output.h"
 #include "result_text.h"
 #include "source_date.h"
+#include "terminal.h"
 
 namespace kvcal {
 void ArtifactOutput::add_to(CLI::App& verb) {
@@ -43,9 +42,11 @@ void ArtifactOutput::print(const Artifact& artifact, const std::string& sha256, 
     more["scales"] = path.string();
     more["scales_sha256"] = sha256;
     more.update(result_json(artifact));
-    std::cout << json_output(more);
+    write_json(more);
   } else if (!quiet) {
-    std::cout << result_table(artifact) << '\n' << result_advice(artifact);
+    write_lines(result_table(artifact));
+    write_line();
+    write_lines(result_advice(artifact));
   }
 }
 

@@ -4,7 +4,6 @@
 #include <CLI/CLI.hpp>
 #include <cmath>
 #include <cstdio>
-#include <iostream>
 #include <limits>
 
 #include "artifact/make_artifact.h"
@@ -20,7 +19,6 @@
 #include "evaluate.h"
 #include "hub_cache.h"
 #include "if_changed.h"
-#include "json_output.h"
 #include "plan_text.h"
 #include "progress.h"
 #include "prompt_flags.h"
@@ -29,6 +27,7 @@
 #include "solve/solution.h"
 #include "solve_flags.h"
 #include "stats/statistics_file.h"
+#include "terminal.h"
 #include "verbs.h"
 
 namespace kvcal {
@@ -144,9 +143,8 @@ class CalibrateConsole final : public Console {
 
 void print_emulation(const CalibrateFlags& flags, const std::string& activation_quant) {
   if (activation_quant.empty() || flags.output.quiet) return;
-  std::cerr << "kvcal: activations were rounded as servers do (" << activation_quant << "); 'kvcal diff WITHOUT.json "
-            << flags.output.path.string()
-            << "' with a run without --emulate-activation-quant shows how much each range changes\n";
+  say("kvcal: activations were rounded as servers do (", activation_quant, "); 'kvcal diff WITHOUT.json ",
+      flags.output.path.string(), "' with a run without --emulate-activation-quant shows how much each range changes");
 }
 
 void print_closing_line(const CalibrationResult& result, const std::string& digests) {
@@ -154,9 +152,8 @@ void print_closing_line(const CalibrationResult& result, const std::string& dige
   std::snprintf(rate, sizeof rate, "%.1f s, %.0f tokens/s", result.seconds,
                 static_cast<double>(result.n_tokens_run) / result.seconds);
   const RunRecord& run = result.statistics.run;
-  std::cerr << "kvcal: " << grouped(static_cast<int64_t>(run.prompt_ids.size())) << " prompts, "
-            << grouped(result.n_tokens) << " tokens in " << run.n_passes << " pass(es), " << rate << "; " << digests
-            << '\n';
+  say("kvcal: ", grouped(static_cast<int64_t>(run.prompt_ids.size())), " prompts, ", grouped(result.n_tokens),
+      " tokens in ", run.n_passes, " pass(es), ", rate, "; ", digests);
 }
 
 Json result_json(const CalibrateFlags& flags, const CalibrationResult& result, const std::string& statistics_sha256) {
@@ -203,17 +200,15 @@ Exit evaluated(const CalibrateFlags& flags, const CalibrationOptions& options) {
 Exit kept(const CalibrateFlags& flags, const EarlierResult& earlier) {
   if (flags.output.json) flags.output.print(*earlier.artifact, earlier.sha256, {{"changed", false}});
   if (!flags.output.quiet)
-    std::cerr << "kvcal: " << flags.output.path.string()
-              << " is up to date: model, prompts and options are those it was made with; sha256 "
-              << earlier.sha256.substr(0, 16) << '\n';
+    say("kvcal: ", flags.output.path.string(),
+        " is up to date: model, prompts and options are those it was made with; sha256 ", earlier.sha256.substr(0, 16));
   return Exit::Done;
 }
 
 // Of several GPUs its own.
 void take_device(CalibrateFlags& flags, int64_t on_host) {
   const std::string device = device_of_process(flags.device, on_host);
-  if (device != flags.device && flags.verbose)
-    std::cerr << "kvcal: process " << on_host << " of this machine computes on " << device << '\n';
+  if (device != flags.device && flags.verbose) say("kvcal: process ", on_host, " of this machine computes on ", device);
   flags.device = device;
 }
 
@@ -248,7 +243,7 @@ void finish(const CalibrateFlags& flags, const CalibrationResult& result, const 
     digests += (digests.empty() ? "" : ", ") + write_scales(flags, result, more);
   } else {
     if (result.resume) result.resume->remove();
-    if (flags.output.json) std::cout << json_output(more);
+    if (flags.output.json) write_json(more);
     digests = "shard " + flags.shard + ", " + digests;
   }
   if (!flags.output.quiet) print_closing_line(result, digests);
@@ -294,7 +289,7 @@ Exit run(CalibrateFlags flags) {
   const CalibrationResult result = calibrate(inputs_of(flags, options), options, console);
   if (result.earlier_stands) return kept(flags, earlier);
   if (flags.dry_run) {
-    if (flags.output.json) std::cout << plan_json(result.sequences, result.memory).dump(2) << '\n';
+    if (flags.output.json) write_json(plan_json(result.sequences, result.memory));
     return Exit::Done;
   }
   finish(flags, result, console);

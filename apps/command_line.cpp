@@ -2,7 +2,6 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <iostream>
 #include <memory>
 #include <optional>
 #include <regex>
@@ -14,6 +13,7 @@
 #include "first_step.h"
 #include "help_format.h"
 #include "hub_cache.h"
+#include "terminal.h"
 
 namespace kvcal {
 namespace {
@@ -100,7 +100,7 @@ std::string in_our_words(std::string what) {
 
 Job print(std::string text) {
   return [text = std::move(text)] {
-    std::cout << text;
+    write_lines(Lines::of_text(text));
     return Exit::Done;
   };
 }
@@ -122,9 +122,9 @@ Job parse(std::vector<std::string> arguments) {
   const std::vector<std::string> names = verb_names(app);
   if (arguments.empty())
     return [names] {
-      const std::string step = first_step();
+      const Lines step = first_step();
       if (step.empty()) fail("no verb given; one of: " + CLI::detail::join(names, ", ") + "; see 'kvcal --help'");
-      std::cout << step;
+      write_lines(step);
       return Exit::Done;
     };
   const std::string& first = arguments.front();

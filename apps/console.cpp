@@ -1,29 +1,26 @@
 #include "console.h"
 
-#include <iostream>
-
 #include "base/number_text.h"
 #include "plan_text.h"
+#include "terminal.h"
 
 namespace kvcal {
 
 void Console::hear(Notice notice, const std::string& text) {
   if (notice == Notice::Detail ? !verbose_ : notice != Notice::Warning && quiet_) return;
   if (progress_) progress_->clear();
-  if (notice != Notice::Detail) std::cerr << "kvcal: ";
-  if (notice == Notice::Warning || notice == Notice::Advice) std::cerr << "warning: ";
-  std::cerr << text << '\n';
+  const bool warns = notice == Notice::Warning || notice == Notice::Advice;
+  say(notice == Notice::Detail ? "" : "kvcal: ", warns ? "warning: " : "", text);
 }
 
 void Console::planned(const CalibrationPlan& plan, const ModelSpec& spec) {
-  if (!quiet_) std::cerr << plan_text(plan.sequences, plan.memory, spec);
+  if (!quiet_) say_lines(plan_text(plan.sequences, plan.memory, spec));
 }
 
 void Console::sweep_begins(const SweepOutline& outline) {
   if (verbose_)
     for (const SweepGroup& group : outline.groups)
-      std::cerr << group.name << ": " << grouped(group.n_sequences) << " sequences, " << grouped(group.n_tokens)
-                << " tokens\n";
+      say(group.name, ": ", grouped(group.n_sequences), " sequences, ", grouped(group.n_tokens), " tokens");
   progress_.emplace(progress_form_, outline, ++n_sweeps_);
 }
 

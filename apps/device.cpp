@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <charconv>
 #include <filesystem>
-#include <iostream>
 #include <numeric>
 #include <optional>
 
@@ -14,6 +13,7 @@
 #include "library_folders.h"
 #include "ops/backend_library.h"
 #include "ops/cpu/cpu_ops.h"
+#include "terminal.h"
 
 namespace kvcal {
 namespace {
@@ -208,7 +208,7 @@ std::unique_ptr<Ops> open_first_cuda(Precision precision) {
   } catch (const NoGpu&) {
     return nullptr;
   } catch (const Error& error) {
-    std::cerr << "kvcal: warning: using the CPU instead of a GPU: " << error.what() << '\n';
+    say("kvcal: warning: using the CPU instead of a GPU: ", error.what());
     return nullptr;
   }
 }

@@ -2,16 +2,15 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cmath>
-#include <iostream>
 
 #include "artifact/difference.h"
 #include "artifact/json_text.h"
 #include "artifact/make_artifact.h"
 #include "base/number_text.h"
-#include "json_output.h"
 #include "solve/solution.h"
 #include "stats/statistics_file.h"
 #include "table.h"
+#include "terminal.h"
 #include "verbs.h"
 
 namespace kvcal {
@@ -61,7 +60,7 @@ Json to_json(const DiffFlags& flags, const ArtifactDifference& d) {
 
 void print_text(const DiffFlags& flags, const ArtifactDifference& d) {
   for (const MemberDifference& m : d.members)
-    std::cout << (m.decides ? "! " : "  ") << m.member << ": " << quoted(m.a) << " -> " << quoted(m.b) << '\n';
+    write_line((m.decides ? "! " : "  "), m.member, ": ", quoted(m.a), " -> ", quoted(m.b));
   using enum Table::Align;
   Table table({{"layer", Right},
                {"site"},
@@ -84,11 +83,13 @@ void print_text(const DiffFlags& flags, const ArtifactDifference& d) {
                    figure(static_cast<double>(s.absmax_b) / static_cast<double>(s.absmax_a)),
                    a == b ? a : a + " -> " + b, s.effect.empty() ? "none" : s.effect});
   }
-  if (n_changed + n_effects > 0) std::cout << table.text() << '\n';
-  std::cout << n_changed << " of " << d.sites.size() << " scales changed, by at most " << figure(100 * largest)
-            << " %; " << n_effects << " of them with an effect; "
-            << (d.within(flags.tolerance) ? "within" : "NOT within") << " the tolerance of "
-            << figure(100 * flags.tolerance) << " %\n";
+  if (n_changed + n_effects > 0) {
+    write_lines(table.text());
+    write_line();
+  }
+  write_line(n_changed, " of ", d.sites.size(), " scales changed, by at most ", figure(100 * largest), " %; ",
+             n_effects, " of them with an effect; ", (d.within(flags.tolerance) ? "within" : "NOT within"),
+             " the tolerance of ", figure(100 * flags.tolerance), " %");
 }
 
 Exit run(const DiffFlags& flags) {
@@ -96,7 +97,7 @@ Exit run(const DiffFlags& flags) {
     fail("--tolerance is " + figure(flags.tolerance) + ", expected a share, 0 or more, such as 0.05");
   const ArtifactDifference d = compare(read(flags.a), read(flags.b));
   if (flags.json)
-    std::cout << json_output(to_json(flags, d));
+    write_json(to_json(flags, d));
   else
     print_text(flags, d);
   return d.within(flags.tolerance) ? Exit::Done : Exit::Findings;

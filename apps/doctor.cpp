@@ -2,7 +2,6 @@
 #include <CLI/CLI.hpp>
 #include <filesystem>
 #include <fstream>
-#include <iostream>
 #include <memory>
 
 #include "base/read_file.h"
@@ -10,7 +9,7 @@
 #include "doctor/input_kind.h"
 #include "doctor/log_source.h"
 #include "hub_cache.h"
-#include "json_output.h"
+#include "terminal.h"
 #include "verbs.h"
 
 namespace kvcal {
@@ -77,14 +76,20 @@ Diagnosis examine(const DoctorFlags& flags) {
 
 Exit run(const DoctorFlags& flags) {
   if (flags.list) {
-    std::cout << (flags.json ? json_output(catalog_json()) : catalog_text());
+    if (flags.json)
+      write_json(catalog_json());
+    else
+      write_lines(catalog_text());
     return Exit::Done;
   }
   const bool any = !flags.inputs.empty() || !flags.logs.empty() || !flags.models.empty() || !flags.scales.empty() ||
                    !flags.outputs.empty() || !flags.commands.empty() || !flags.command_files.empty();
   if (!any) fail("doctor: no input; give it a log, a command or a model folder; see 'kvcal doctor --help'");
   const Diagnosis diagnosis = examine(flags);
-  std::cout << (flags.json ? json_output(diagnosis_json(diagnosis)) : diagnosis_text(diagnosis));
+  if (flags.json)
+    write_json(diagnosis_json(diagnosis));
+  else
+    write_lines(diagnosis_text(diagnosis));
   return diagnosis.findings.empty() ? Exit::Done : Exit::Findings;
 }
 

@@ -4,13 +4,12 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cmath>
-#include <iostream>
 
 #include "artifact/artifact.h"
 #include "base/number_text.h"
 #include "drift_output.h"
-#include "json_output.h"
 #include "stats/statistics_file.h"
+#include "terminal.h"
 #include "verbs.h"
 
 namespace kvcal {
@@ -51,11 +50,11 @@ Exit run(const DriftFlags& flags) {
   const Artifact artifact = read_artifact(flags.scales);
   Drift drift = while_doing(quoted(flags.scales), [&] { return Drift(artifact, flags.limits); });
   for (const std::string& file : flags.statistics) drift.add(file, read_statistics(file));
-  for (const std::string& note : drift.notes()) std::cerr << "kvcal: " << note << '\n';
+  for (const std::string& note : drift.notes()) say("kvcal: ", note);
   if (flags.format == "json")
-    std::cout << json_output(to_json(flags, drift));
+    write_json(to_json(flags, drift));
   else
-    std::cout << (flags.format == "text" ? drift_text(drift.sites()) : drift_prometheus(drift.sites()));
+    write_lines((flags.format == "text" ? drift_text(drift.sites()) : drift_prometheus(drift.sites())));
   return drift.within() ? Exit::Done : Exit::Findings;
 }
 

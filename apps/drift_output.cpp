@@ -35,16 +35,12 @@ std::string since_text(const DriftSince& since) {
 
 Json finite_or_null(double x) { return std::isfinite(x) ? Json(x) : Json(); }
 
-/// A label's value: backslash, quote and line feed are escaped, nothing else; what is not UTF-8 is replaced.
+/// A label's value, printable: backslash and quote are escaped, nothing else.
 std::string label(const std::string& value) {
-  const std::string valid = Json(value).dump(-1, ' ', false, Json::error_handler_t::replace);
   std::string out;
-  for (const char c : Json::parse(valid).get<std::string>()) {
+  for (const char c : printable(value)) {
     if (c == '\\' || c == '"') out += '\\';
-    if (c == '\n')
-      out += "\\n";
-    else
-      out += c;
+    out += c;
   }
   return out;
 }
@@ -81,13 +77,13 @@ constexpr Gauge kGauges[] = {
      [](const SiteDrift& d) { return static_cast<double>(d.n_not_finite); }},
 };
 
-std::string heading(const std::string& name, const char* help) {
-  return "# HELP " + name + " " + help + "\n# TYPE " + name + " gauge\n";
+Lines heading(const std::string& name, const char* help) {
+  return Lines("# HELP " + name + " " + help) + Lines("# TYPE " + name + " gauge");
 }
 
 }  // namespace
 
-std::string drift_text(const std::vector<SiteDrift>& sites) {
+Lines drift_text(const std::vector<SiteDrift>& sites) {
   using enum Table::Align;
   Table table({{"layer", Right},
                {"site"},
@@ -99,7 +95,7 @@ std::string drift_text(const std::vector<SiteDrift>& sites) {
                {"of tokens", Right},
                {"lost", Right},
                {"broken"}});
-  std::string closing;
+  Lines closing;
   size_t n_broken = 0;
   for (const SiteDrift& d : sites) {
     table.add_row({row_of(d), d.site, grouped(static_cast<int64_t>(d.n_tokens)), formatted("%.4g", double{d.absmax}),
@@ -107,11 +103,11 @@ std::string drift_text(const std::vector<SiteDrift>& sites) {
                    percent_of(d.lost), limits_text(d)});
     if (d.broken.empty()) continue;
     ++n_broken;
-    closing += (d.is_mtp ? "MTP layer " : "layer " + row_of(d) + " ") + d.site + ": " + limits_text(d) + ", since " +
-               since_text(*d.since) + '\n';
+    closing.add((d.is_mtp ? "MTP layer " : "layer " + row_of(d) + " ") + d.site + ": " + limits_text(d) + ", since " +
+                since_text(*d.since));
   }
-  return table.text() + '\n' + closing + std::to_string(n_broken) + " of " + std::to_string(sites.size()) +
-         " sites beyond the limits\n";
+  return table.text() + Lines("") + closing +
+         Lines(std::to_string(n_broken) + " of " + std::to_string(sites.size()) + " sites beyond the limits");
 }
 
 Json drift_json(const std::vector<SiteDrift>& sites) {
@@ -138,19 +134,19 @@ Json drift_json(const std::vector<SiteDrift>& sites) {
   return all;
 }
 
-std::string drift_prometheus(const std::vector<SiteDrift>& sites) {
-  std::string text;
+Lines drift_prometheus(const std::vector<SiteDrift>& sites) {
+  Lines text;
   for (const Gauge& gauge : kGauges) {
     const std::string name = std::string("kvcal_drift_") + gauge.name;
     text += heading(name, gauge.help);
-    for (const SiteDrift& d : sites) text += name + "{" + labels_of(d) + "} " + sample_value(gauge.value(d)) + '\n';
+    for (const SiteDrift& d : sites) text.add(name + "{" + labels_of(d) + "} " + sample_value(gauge.value(d)));
   }
   const std::string since = "kvcal_drift_since_info";
   text += heading(since, "Where a limit is broken: the first statistics, and their first prompt or interval.");
   for (const SiteDrift& d : sites)
     if (d.since)
-      text += since + "{" + labels_of(d) + ",statistics=\"" + label(d.since->statistics) + "\",prompt=\"" +
-              label(d.since->prompt) + "\"} 1\n";
+      text.add(since + "{" + labels_of(d) + ",statistics=\"" + label(d.since->statistics) + "\",prompt=\"" +
+               label(d.since->prompt) + "\"} 1");
   return text;
 }
 

@@ -3,7 +3,6 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <iostream>
 
 #include "base/atomic_file.h"
 #include "base/number_text.h"
@@ -19,6 +18,7 @@
 #include "export/layer_scales.h"
 #include "hub_cache.h"
 #include "stats/statistics_file.h"
+#include "terminal.h"
 #include "verbs.h"
 
 namespace kvcal {
@@ -113,8 +113,7 @@ bool breaks_limits(const EvaluateFlags& flags, const Evaluation& evaluation, con
   const auto judge = [&](const char* what, double value, double limit, bool is_broken) {
     if (!is_broken) return;
     broken = true;
-    std::cerr << "kvcal: " << judged.name << ": " << what << " is " << formatted("%.4g", value) << ", the limit "
-              << formatted("%.4g", limit) << '\n';
+    say("kvcal: ", judged.name, ": ", what, " is ", formatted("%.4g", value), ", the limit ", formatted("%.4g", limit));
   };
   if (flags.max_kl && !evaluation.recipe)
     judge("mean KL", judged.all.kl.mean, *flags.max_kl,
@@ -131,9 +130,8 @@ bool breaks_limits(const EvaluateFlags& flags, const Evaluation& evaluation, con
 
 bool is_too_large(const EvaluatedRecipe& recipe, int64_t limit) {
   if (limit == 0 || recipe.found.bytes <= limit) return false;
-  std::cerr << "kvcal: no choice was found that keeps the mean KL within " << formatted("%.4g", recipe.limits.max_kl)
-            << " and takes at most " << grouped(limit) << " bytes per token: the recipe takes "
-            << grouped(recipe.found.bytes) << '\n';
+  say("kvcal: no choice was found that keeps the mean KL within ", formatted("%.4g", recipe.limits.max_kl),
+      " and takes at most ", grouped(limit), " bytes per token: the recipe takes ", grouped(recipe.found.bytes));
   return true;
 }
 
@@ -221,9 +219,9 @@ Exit run_evaluation(const EvaluateFlags& flags) {
   write_file_atomically(flags.out, text, existing);
   if (evaluation.resume) evaluation.resume->remove();
   if (flags.json)
-    std::cout << text;
+    write_json_text(text);
   else if (!flags.quiet)
-    std::cout << result_text(evaluation, figures, flags.prompts.needles);
+    write_lines(result_text(evaluation, figures, flags.prompts.needles));
   return breaks_limits(flags, evaluation, figures) ? Exit::Findings : Exit::Done;
 }
 

@@ -29,7 +29,7 @@ void add_row(Table& table, std::vector<std::string> cells, const PredictionFigur
   table.add_row(std::move(cells));
 }
 
-std::string predictions_text(const Evaluation& evaluation, const EvaluationFigures& figures) {
+Lines predictions_text(const Evaluation& evaluation, const EvaluationFigures& figures) {
   Table variants = table_of({{"variant"}, {"format"}});
   for (const VariantFigures& v : figures.variants) add_row(variants, {v.name, v.format}, v.all);
   if (figures.layers.empty()) return variants.text();
@@ -42,16 +42,16 @@ std::string predictions_text(const Evaluation& evaluation, const EvaluationFigur
   const std::string on = evaluation.sample ? ", on " + std::to_string(evaluation.sample->n_prompts) + " of " +
                                                  std::to_string(evaluation.prompts.size()) + " prompts"
                                            : "";
-  return variants.text() + "\neach layer alone" + on + ":\n" + layers.text() +
-         "sum of their mean KL: " + formatted("%.3g", sum) + ", all of them together (" + figures.whole_name +
-         "): " + formatted("%.3g", figures.whole.kl.mean) + "\n";
+  return variants.text() + Lines("") + Lines("each layer alone" + on + ":") + layers.text() +
+         Lines("sum of their mean KL: " + formatted("%.3g", sum) + ", all of them together (" + figures.whole_name +
+               "): " + formatted("%.3g", figures.whole.kl.mean));
 }
 
 std::string share_of(int64_t part, int64_t whole) {
   return whole == 0 ? "-" : formatted("%.1f %%", 100 * static_cast<double>(part) / static_cast<double>(whole));
 }
 
-std::string answers_text(const EvaluationFigures& figures) {
+Lines answers_text(const EvaluationFigures& figures) {
   using enum Table::Align;
   Table table({{"answers of"},
                {"equal", Right},
@@ -61,17 +61,17 @@ std::string answers_text(const EvaluationFigures& figures) {
                {"without end", Right},
                {"correct", Right}});
   for (const VariantFigures& v : figures.variants) {
-    if (!v.answers) return "";
+    if (!v.answers) return {};
     const AnswerFigures& a = *v.answers;
     table.add_row({v.name, share_of(a.n_equal, a.n_answers), formatted("%.1f %%", 100 * a.agreement),
                    std::to_string(a.n_loops), std::to_string(a.n_empty), std::to_string(a.n_endless),
                    share_of(a.n_correct, a.n_expected)});
   }
-  return "\n" + table.text();
+  return Lines("") + table.text();
 }
 
 /// Shares of right answers: a row a tag, a column a variant.
-std::string right_by_tag_text(const EvaluationFigures& figures) {
+Lines right_by_tag_text(const EvaluationFigures& figures) {
   std::vector<Table::Column> columns = {{"correct"}};
   for (const VariantFigures& v : figures.variants) columns.push_back({v.name, Table::Align::Right});
   Table table(columns);
@@ -86,11 +86,11 @@ std::string right_by_tag_text(const EvaluationFigures& figures) {
     }
     table.add_row(std::move(cells));
   }
-  return any ? "\n" + table.text() : "";
+  return any ? Lines("") + table.text() : Lines();
 }
 
 /// Which needles were found: a row a variant and length, a column a depth.
-std::string needles_text(const EvaluationFigures& figures, const NeedleOptions& needles) {
+Lines needles_text(const EvaluationFigures& figures, const NeedleOptions& needles) {
   std::vector<Table::Column> columns = {{"needles found by"}, {"tokens", Table::Align::Right}};
   for (const int64_t depth : needles.depths) columns.push_back({std::to_string(depth) + " %", Table::Align::Right});
   Table table(columns);
@@ -101,38 +101,39 @@ std::string needles_text(const EvaluationFigures& figures, const NeedleOptions& 
         cells.emplace_back(v.right_by_tag.at(needle_tag(length, depth)).n_correct > 0 ? "yes" : "no");
       table.add_row(std::move(cells));
     }
-  return "\n" + table.text();
+  return Lines("") + table.text();
 }
 
-std::string recipe_text(const Evaluation& evaluation) {
-  if (!evaluation.recipe) return "";
+Lines recipe_text(const Evaluation& evaluation) {
+  if (!evaluation.recipe) return {};
   const EvaluatedRecipe& recipe = *evaluation.recipe;
   std::map<std::string, std::vector<int64_t>> layers;
   for (const auto& [index, format] : recipe.layers) layers[format].push_back(index);
   const RecipeLimits& limits = recipe.limits;
-  std::string text = "\nrecipe: mean KL " + formatted("%.3g", recipe.found.measured.kl) + " (limit " +
-                     formatted("%.3g", limits.max_kl) + "), ";
+  std::string found = "recipe: mean KL " + formatted("%.3g", recipe.found.measured.kl) + " (limit " +
+                      formatted("%.3g", limits.max_kl) + "), ";
   if (limits.min_top1 > 0)
-    text += "same top token " + formatted("%.2f %%", 100 * recipe.found.measured.top1) + " (limit " +
-            formatted("%.4g %%", 100 * limits.min_top1) + "), ";
-  text += grouped(recipe.found.bytes) + " bytes per token\n";
-  for (const auto& [format, indices] : layers) text += "  " + format + ": layer " + ranges_text(indices) + "\n";
+    found += "same top token " + formatted("%.2f %%", 100 * recipe.found.measured.top1) + " (limit " +
+             formatted("%.4g %%", 100 * limits.min_top1) + "), ";
+  Lines text("");
+  text.add(found + grouped(recipe.found.bytes) + " bytes per token");
+  for (const auto& [format, indices] : layers) text.add("  " + format + ": layer " + ranges_text(indices));
   return text;
 }
 
 /// What the run itself vouches for, and where a variant's numbers end.
-std::string notes_of(const Evaluation& evaluation, const EvaluationFigures& figures) {
-  std::string notes = "reference against itself: KL 0 on " + grouped(evaluation.n_tokens_twice) + " tokens\n";
+Lines notes_of(const Evaluation& evaluation, const EvaluationFigures& figures) {
+  Lines notes("reference against itself: KL 0 on " + grouped(evaluation.n_tokens_twice) + " tokens");
   for (const VariantFigures& v : figures.variants)
     if (v.all.n_not_finite > 0)
-      notes += v.name + ": no finite logits after " + grouped(v.all.n_not_finite) + " of " + grouped(v.all.n_tokens) +
-               " tokens; its other figures leave them out\n";
+      notes.add(v.name + ": no finite logits after " + grouped(v.all.n_not_finite) + " of " + grouped(v.all.n_tokens) +
+                " tokens; its other figures leave them out");
   return notes;
 }
 
 }  // namespace
 
-std::string result_text(const Evaluation& evaluation, const EvaluationFigures& figures, const NeedleOptions& needles) {
+Lines result_text(const Evaluation& evaluation, const EvaluationFigures& figures, const NeedleOptions& needles) {
   return predictions_text(evaluation, figures) + answers_text(figures) +
          (needles.lengths.empty() ? right_by_tag_text(figures) : needles_text(figures, needles)) +
          recipe_text(evaluation) + notes_of(evaluation, figures);

@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "base/lines.h"
 #include "evaluate/evaluation_figures.h"
 #include "prompts/needles.h"
 
@@ -10,6 +11,6 @@ namespace kvcal {
 
 /// Predictions of all variants and layers, answers and the recipe where there are some, needles found, and what the run
 /// vouches for.
-std::string result_text(const Evaluation& evaluation, const EvaluationFigures& figures, const NeedleOptions& needles);
+Lines result_text(const Evaluation& evaluation, const EvaluationFigures& figures, const NeedleOptions& needles);
 
 }  // namespace kvcal

@@ -34,33 +34,33 @@ std::string dependent_sites(const Artifact& artifact, Member member) {
   return list_of(sites);
 }
 
-std::string dependence_text(const Artifact& artifact) {
-  std::string text;
+Lines dependence_text(const Artifact& artifact) {
+  Lines text;
   if (const std::string sites = dependent_sites(artifact, &ArtifactGrowth::depends_on); !sites.empty())
-    text +=
+    text.add(
         "depends on one prompt: " + sites +
         "; without it absmax would be less than half, so another prompt like it may exceed the range: add more of its "
-        "kind.\n";
+        "kind.");
   if (const std::string sites = dependent_sites(artifact, &ArtifactGrowth::depends_on_tag); !sites.empty())
-    text += "depends on one tag: " + sites + "; a service without such prompts could use smaller scales.\n";
+    text.add("depends on one tag: " + sites + "; a service without such prompts could use smaller scales.");
   return text;
 }
 
-std::string coverage_text(const Artifact& artifact) {
+Lines coverage_text(const Artifact& artifact) {
   const std::optional<PromptsBeyond>& beyond = artifact.evidence.beyond;
-  if (!beyond) return "";
+  if (!beyond) return {};
   std::string text = "coverage: each of " + grouped(beyond->n_prompts) + " prompts was left out once; " +
                      grouped(beyond->absmax) + " exceed(s) the absmax of the others at some site";
   if (beyond->headroom && artifact.quantization.headroom)
     text += ", " + grouped(*beyond->headroom) + " by more than headroom " +
             formatted("%.4g", *artifact.quantization.headroom);
-  return text + "; expect the same share of similar new prompts to do so.\n";
+  return Lines(text + "; expect the same share of similar new prompts to do so.");
 }
 
-std::string rotation_text(const Artifact& artifact) {
+Lines rotation_text(const Artifact& artifact) {
   const ArtifactQuantization& q = artifact.quantization;
   const int64_t longest = artifact.calibration.longest;
-  if (q.headroom || (q.max_model_len > 0 && longest > 0 && q.max_model_len <= longest)) return "";
+  if (q.headroom || (q.max_model_len > 0 && longest > 0 && q.max_model_len <= longest)) return {};
   double most = 1;
   std::string where;
   for (const ArtifactLayer& layer : artifact.layers)
@@ -70,15 +70,15 @@ std::string rotation_text(const Artifact& artifact) {
         most = ratio;
         where = "layer " + std::to_string(layer.index) + " " + s.name;
       }
-  if (where.empty()) return "";
-  return "--policy " + q.policy + " covers the keys measured, up to position " + grouped(longest - 1) +
-         "; the server allows longer contexts, where rotation alone can raise " + where + " to " +
-         formatted("%.3g", most) + " times its absmax: --policy absmax covers that.\n";
+  if (where.empty()) return {};
+  return Lines("--policy " + q.policy + " covers the keys measured, up to position " + grouped(longest - 1) +
+               "; the server allows longer contexts, where rotation alone can raise " + where + " to " +
+               formatted("%.3g", most) + " times its absmax: --policy absmax covers that.");
 }
 
 }  // namespace
 
-std::string evidence_text(const Artifact& artifact) {
+Lines evidence_text(const Artifact& artifact) {
   return rotation_text(artifact) + dependence_text(artifact) + coverage_text(artifact);
 }
 

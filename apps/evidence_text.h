@@ -4,11 +4,12 @@
 #include <string>
 
 #include "artifact/artifact.h"
+#include "base/lines.h"
 
 namespace kvcal {
 
 /// Sites whose range depends on one prompt or tag, how many prompts exceed the range of the others, and keys that a
 /// policy does not provide for at longer contexts; "" where there is nothing to say.
-std::string evidence_text(const Artifact& artifact);
+Lines evidence_text(const Artifact& artifact);
 
 }  // namespace kvcal

@@ -3,14 +3,13 @@
 
 #include <CLI/CLI.hpp>
 #include <charconv>
-#include <iostream>
 #include <memory>
 #include <sstream>
 
 #include "artifact/json_text.h"
 #include "build_info.h"
 #include "hub_cache.h"
-#include "json_output.h"
+#include "terminal.h"
 #include "verbs.h"
 
 namespace kvcal {
@@ -76,11 +75,11 @@ void print_json(const ExportRequest& request, const ExportResult& done) {
                {"snippet", serving.snippet},
                {"scales", scales_json(done.plan)}};
   if (!done.evaluation_sha256.empty()) json["evaluation_sha256"] = done.evaluation_sha256;
-  std::cout << json_output(json);
+  write_json(json);
 }
 
 std::string files_text(bool was_written, const OverlayReport& report) {
-  if (!was_written) return "nothing was written (--dry-run)\n";
+  if (!was_written) return "nothing was written (--dry-run)";
   std::string text = std::to_string(report.written) + " file(s) written";
   const auto add = [&](size_t n, const char* what) {
     if (n > 0) text += ", " + std::to_string(n) + " " + what;
@@ -88,24 +87,31 @@ std::string files_text(bool was_written, const OverlayReport& report) {
   add(report.hard_linked, "hard-linked to the model's files");
   add(report.symlinked, "symlinked (do not move the model)");
   add(report.copied, "copied");
-  text += "; read back and verified\n";
-  for (const std::string& line : report.left_out) text += "left out: " + line + "\n";
-  return text;
+  return text + "; read back and verified";
 }
 
 void print_text(const ExportRequest& request, const ExportResult& done) {
   const ExportPlan& plan = done.plan;
   const std::string count = plan.scales.empty() ? "" : std::to_string(plan.scales.size()) + " scales, ";
-  std::cout << quoted(done.out.string()) << ": " << count << "target " << request.target << ", "
-            << files_text(!request.plan_only, done.report);
-  if (!plan.serving.commands.empty()) std::cout << "\nserve:\n";
-  for (const std::string& command : plan.serving.commands) std::cout << "  " << command << '\n';
-  if (!plan.serving.notes.empty()) std::cout << "\nnote:\n";
-  for (const std::string& note : plan.serving.notes) std::cout << "- " << note << '\n';
+  write_line(quoted(done.out.string()), ": ", count, "target ", request.target, ", ",
+             files_text(!request.plan_only, done.report));
+  if (!request.plan_only)
+    for (const std::string& line : done.report.left_out) write_line("left out: ", line);
+  if (!plan.serving.commands.empty()) {
+    write_line();
+    write_line("serve:");
+  }
+  for (const std::string& command : plan.serving.commands) write_line("  ", command);
+  if (!plan.serving.notes.empty()) {
+    write_line();
+    write_line("note:");
+  }
+  for (const std::string& note : plan.serving.notes) write_line("- ", note);
   if (plan.serving.snippet.empty()) return;
-  std::cout << "\nto see the scales that the server really uses:\n";
+  write_line();
+  write_line("to see the scales that the server really uses:");
   std::stringstream lines(plan.serving.snippet);
-  for (std::string line; std::getline(lines, line);) std::cout << (line.empty() ? "" : "  ") << line << '\n';
+  for (std::string line; std::getline(lines, line);) write_line(line.empty() ? "" : "  ", line);
 }
 
 Exit undo(const ExportRequest& request, bool json) {
@@ -113,9 +119,9 @@ Exit undo(const ExportRequest& request, bool json) {
   if (model.empty()) fail("--undo needs --model, the folder that was modified in place");
   const std::string target = undo_export(request.model, request.write.force);
   if (json)
-    std::cout << json_output({{"undone", target}, {"model", model}});
+    write_json({{"undone", target}, {"model", model}});
   else
-    std::cout << quoted(model) << ": the export for " << target << " was undone\n";
+    write_line(quoted(model), ": the export for ", target, " was undone");
   return Exit::Done;
 }
 

@@ -65,39 +65,43 @@ std::string description(const fs::path& folder, std::string& problem) {
     const OpenedModel model(folder);
     return what + " is a checkpoint, " + printable(model.spec().architecture, 100) + ": " +
            std::to_string(model.spec().caches.size()) + " of " + std::to_string(model.spec().layers.size()) +
-           " layers have a KV cache.\n";
+           " layers have a KV cache.";
   } catch (const Error& e) {
     problem = e.what();
-    return what + " has a config.json, but cannot be calibrated: " + problem + "\n";
+    return what + " has a config.json, but cannot be calibrated: " + problem;
   }
 }
 
-std::string commands(const fs::path& folder) {
+Lines commands(const fs::path& folder) {
   const std::string model = shell_word(folder.string());
   if (!is_file(kScales)) {
     const std::string prompts = prompts_option();
-    return "\n  kvcal calibrate " + model + prompts + " -o " + kScales + "\n" +
-           (prompts.empty() ? "\nThat feeds a set of prompts that comes with kvcal; give yours with --prompts "
-                              "chats.jsonl, a prompt a line.\n"
-                            : "");
+    Lines text("  kvcal calibrate " + model + prompts + " -o " + kScales);
+    if (prompts.empty())
+      text += Lines("") + Lines(
+                              "That feeds a set of prompts that comes with kvcal; give yours with --prompts "
+                              "chats.jsonl, a prompt a line.");
+    return text;
   }
   std::error_code ignored;
   const fs::path out = folder == "." ? fs::path("..") / (fs::current_path(ignored).filename().string() + "-fp8kv")
                                      : fs::path(folder.string() + "-fp8kv");
-  return std::string("\n  kvcal validate ") + kScales + " --model " + model + "\n  kvcal export " + kScales +
-         " --model " + model + " -o " + shell_word(out.string()) + "\n";
+  return Lines(std::string("  kvcal validate ") + kScales + " --model " + model) +
+         Lines(std::string("  kvcal export ") + kScales + " --model " + model + " -o " + shell_word(out.string()));
 }
 
 }  // namespace
 
-std::string first_step() {
+Lines first_step() {
   const std::vector<fs::path> found = checkpoints();
-  if (found.empty()) return "";
-  std::string problem, text = description(found[0], problem);
-  text +=
-      problem.empty() ? "Next:\n" + commands(found[0]) : "\n  kvcal inspect " + shell_word(found[0].string()) + "\n";
-  if (found.size() > 1) text += "\nOther checkpoints here: " + std::to_string(found.size() - 1) + ".\n";
-  return text + "\n'kvcal --help' lists all verbs.\n";
+  if (found.empty()) return {};
+  std::string problem;
+  Lines text(description(found[0], problem));
+  if (problem.empty()) text.add("Next:");
+  text.add("");
+  text += problem.empty() ? commands(found[0]) : Lines("  kvcal inspect " + shell_word(found[0].string()));
+  if (found.size() > 1) text += Lines("") + Lines("Other checkpoints here: " + std::to_string(found.size() - 1) + ".");
+  return text + Lines("") + Lines("'kvcal --help' lists all verbs.");
 }
 
 }  // namespace kvcal

@@ -3,9 +3,11 @@
 
 #include <string>
 
+#include "base/lines.h"
+
 namespace kvcal {
 
 /// Lines for a new user; "" where nothing is recognized. Runs nothing and writes nothing.
-std::string first_step();
+Lines first_step();
 
 }  // namespace kvcal

@@ -3,7 +3,6 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <iostream>
 #include <memory>
 
 #include "base/number_text.h"
@@ -13,9 +12,9 @@
 #include "device.h"
 #include "export/serve.h"
 #include "hub_cache.h"
-#include "json_output.h"
 #include "progress.h"
 #include "solve/format.h"
+#include "terminal.h"
 #include "verbs.h"
 
 namespace kvcal {
@@ -71,7 +70,7 @@ void print_json(const FoldRequest& request, const FoldResult& result) {
                      {"logits_equal", result.check->n_logits},
                      {"rows_equal", result.check->n_rows}};
   json["commands"] = written ? serve_commands(request) : std::vector<std::string>{};
-  std::cout << json_output(json);
+  write_json(json);
 }
 
 /// "-4" or "-6 to 2".
@@ -83,35 +82,33 @@ std::string range_text(const std::vector<int>& exponents) {
 void print_sites(const FoldResult& result, bool all) {
   for (const FoldedSite& site : result.record.plan.sites) {
     if (!all && !site.left_to_scales) continue;
-    std::cout << "  "
-              << (result.record.original.is_mtp(site.layer) ? "MTP layer" : "layer " + std::to_string(site.layer))
-              << ", " << name_of(site.site) << ": ";
-    if (site.is_folded())
-      std::cout << "times 2^e, e = " << range_text(site.exponents) << ", by " << name_of(site.balance);
-    else
-      std::cout << (site.left_to_scales ? "left to a scale file" : "as it is");
-    if (!site.why.empty()) std::cout << " (" << site.why << ')';
-    std::cout << '\n';
+    const std::string layer =
+        result.record.original.is_mtp(site.layer) ? "MTP layer" : "layer " + std::to_string(site.layer);
+    const std::string how = site.is_folded()
+                                ? line_of("times 2^e, e = ", range_text(site.exponents), ", by ", name_of(site.balance))
+                            : site.left_to_scales ? "left to a scale file"
+                                                  : "as it is";
+    write_line("  ", layer, ", ", name_of(site.site), ": ", how, site.why.empty() ? "" : " (" + site.why + ")");
   }
 }
 
 void print_nothing(const FoldRequest& request, const FoldResult& result) {
   if (const size_t left = count(result, is_left); left > 0) {
-    std::cout << "nothing can be folded, so nothing was written; " << left << " site(s) need a scale file:\n";
+    write_line("nothing can be folded, so nothing was written; ", left, " site(s) need a scale file:");
     return print_sites(result, false);
   }
   if (request.options.force) {
-    std::cout << "nothing can be folded, so nothing was written:\n";
+    write_line("nothing can be folded, so nothing was written:");
     return print_sites(result, true);
   }
-  std::cout << "nothing to fold: scale 1.0 is as good as any at all " << result.record.plan.sites.size()
-            << " sites, so nothing was written; serve the model as it is (--force folds all the same)\n";
+  write_line("nothing to fold: scale 1.0 is as good as any at all ", result.record.plan.sites.size(),
+             " sites, so nothing was written; serve the model as it is (--force folds all the same)");
 }
 
 void print_adapters(const FoldResult& result, bool planned) {
   for (const FoldedAdapter& a : result.adapters)
-    std::cout << "adapter " << quoted(a.source.string()) << ": " << a.tensors.size() << " of its tensors "
-              << (planned ? "would be multiplied" : "multiplied, in " + quoted(a.out.string())) << '\n';
+    write_line("adapter ", quoted(a.source.string()), ": ", a.tensors.size(), " of its tensors ",
+               (planned ? "would be multiplied" : "multiplied, in " + quoted(a.out.string())));
 }
 
 std::string files_text(const FolderChangeReport& written) {
@@ -123,59 +120,68 @@ std::string files_text(const FolderChangeReport& written) {
   add(written.files.hard_linked, "hard-linked to the model's");
   add(written.files.symlinked, "symlinked (do not move the model)");
   add(written.files.copied, "file(s) copied");
-  for (const std::string& line : written.files.left_out) text += "\nleft out: " + line;
-  return text + "\n";
+  return text;
+}
+
+void print_left_out(const FolderChangeReport& written) {
+  for (const std::string& line : written.files.left_out) write_line("left out: ", line);
 }
 
 void print_plan(const FoldResult& result) {
-  std::cout << "sites:\n";
+  write_line("sites:");
   print_sites(result, true);
-  std::cout << "\ntensors:\n";
+  write_line();
+  write_line("tensors:");
   for (const TensorFold& t : result.record.plan.tensors)
-    std::cout << "  " << t.name << ": " << t.exponents.size() << (t.axis == Axis::Rows ? " rows" : " columns")
-              << (t.one_plus ? ", 1 + each" : ",") << " times 2^e, e = " << range_text(t.exponents) << '\n';
+    write_line("  ", t.name, ": ", t.exponents.size(), (t.axis == Axis::Rows ? " rows" : " columns"),
+               (t.one_plus ? ", 1 + each" : ","), " times 2^e, e = ", range_text(t.exponents));
   print_adapters(result, true);
-  std::cout << "\n"
-            << result.touched.paths.size() << " weight file(s), " << bytes_text(result.touched.bytes)
-            << ", would be rewritten; nothing was written (--dry-run)\n";
+  write_line();
+  write_line(result.touched.paths.size(), " weight file(s), ", bytes_text(result.touched.bytes),
+             ", would be rewritten; nothing was written (--dry-run)");
 }
 
 void print_check(const FoldResult& result) {
   if (!result.check) {
-    std::cout << "not checked (--no-check)\n";
+    write_line("not checked (--no-check)");
     return;
   }
   const FoldProof& check = *result.check;
-  std::cout << "checked: " << grouped(check.n_logits) << " logits of " << check.n_tokens
-            << " tokens in bf16 and f32 are the same bits, " << grouped(check.n_rows)
-            << " cached rows are the original's times their powers of two\n";
+  write_line("checked: ", grouped(check.n_logits), " logits of ", check.n_tokens,
+             " tokens in bf16 and f32 are the same bits, ", grouped(check.n_rows),
+             " cached rows are the original's times their powers of two");
 }
 
 void print_written(const FoldRequest& request, const FoldResult& result) {
-  std::cout << quoted(request.out.string()) << ": " << count(result, is_folded) << " of "
-            << result.record.plan.sites.size() << " sites folded into " << result.record.plan.tensors.size()
-            << " tensors; " << files_text(result.written);
+  write_line(quoted(request.out.string()), ": ", count(result, is_folded), " of ", result.record.plan.sites.size(),
+             " sites folded into ", result.record.plan.tensors.size(), " tensors; ", files_text(result.written));
+  print_left_out(result.written);
   print_adapters(result, false);
   print_check(result);
   if (const size_t left = count(result, is_left); left > 0) {
-    std::cout << left << " site(s) still need scales, measured on this folder, from a server that loads them:\n";
+    write_line(left, " site(s) still need scales, measured on this folder, from a server that loads them:");
     print_sites(result, false);
   }
   const std::vector<std::string> commands = serve_commands(request);
-  if (!commands.empty()) std::cout << "\nserve:\n";
-  for (const std::string& command : commands) std::cout << "  " << command << '\n';
-  std::cout << "\nnote:\n- scales and LoRA adapters made for " << quoted(request.model.string())
-            << " do not belong to this folder\n";
+  if (!commands.empty()) {
+    write_line();
+    write_line("serve:");
+  }
+  for (const std::string& command : commands) write_line("  ", command);
+  write_line();
+  write_line("note:");
+  write_line("- scales and LoRA adapters made for ", quoted(request.model.string()), " do not belong to this folder");
 }
 
 Exit undo(const FoldRequest& request, const FoldFlags& flags) {
   Console console(flags.quiet);
   const FolderChangeReport report = undo_fold(request.model, request.out, request.untouched, console);
-  if (flags.json)
-    std::cout << json_output(
-        {{"undone", request.model.string()}, {"out", request.out.string()}, {"files", files_json(report)}});
-  else
-    std::cout << quoted(request.out.string()) << ": the weights before the fold; " << files_text(report);
+  if (flags.json) {
+    write_json({{"undone", request.model.string()}, {"out", request.out.string()}, {"files", files_json(report)}});
+  } else {
+    write_line(quoted(request.out.string()), ": the weights before the fold; ", files_text(report));
+    print_left_out(report);
+  }
   return Exit::Done;
 }
 

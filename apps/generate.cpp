@@ -2,7 +2,6 @@
 #include "prefill/generate.h"
 
 #include <CLI/CLI.hpp>
-#include <iostream>
 
 #include "calibrate/opened_model.h"
 #include "calibrate/pictures.h"
@@ -10,6 +9,7 @@
 #include "device.h"
 #include "hub_cache.h"
 #include "prompt_flags.h"
+#include "terminal.h"
 #include "verbs.h"
 
 namespace kvcal {
@@ -43,13 +43,13 @@ Json result_json(const TokenizedPrompt& prompt, const Generated& g, const std::s
 
 void print_text(const TokenizedPrompt& prompt, const Generated& g, const std::string& text,
                 const std::optional<Tokenizer>& tokenizer) {
-  std::cout << "[" << prompt.id << "] " << prompt.input_ids.size() << " tokens in, " << g.output_ids.size() << " out\n"
-            << text << '\n';
+  write_line("[", prompt.id, "] ", prompt.input_ids.size(), " tokens in, ", g.output_ids.size(), " out");
+  write_lines(Lines::of_text(text.empty() ? "\n" : text));
   if (g.top.empty()) return;
-  std::cout << "first token:";
+  std::string first = "first token:";
   for (const auto& [token, logit] : g.top)
-    std::cout << "  " << quoted(tokenizer ? tokenizer->decode({token}, false) : "?") << " (" << token << ") " << logit;
-  std::cout << "\n";
+    first += line_of("  ", quoted(tokenizer ? tokenizer->decode({token}, false) : "?"), " (", token, ") ", logit);
+  write_line(first);
 }
 
 void check(const GenerateFlags& flags) {
@@ -86,9 +86,10 @@ Exit run(const GenerateFlags& flags) {
                                     [&] { return generator.generate(tokens[i], options, tap); });
     const std::string text = fed.tokenizer ? fed.tokenizer->decode(g.output_ids, true) : "";
     if (flags.json)
-      std::cout << result_json(prompt, g, text).dump(-1, ' ', false, Json::error_handler_t::replace) << std::endl;
+      write_json(result_json(prompt, g, text), -1);
     else
       print_text(prompt, g, text, fed.tokenizer);
+    flush_output();
   }
   return Exit::Done;
 }

@@ -2,7 +2,6 @@
 // alone; reads headers of weights where there are any, never tensors.
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <iostream>
 #include <map>
 #include <optional>
 
@@ -15,7 +14,6 @@
 #include "checkpoint/kv_scale_names.h"
 #include "checkpoint/quantization.h"
 #include "hub_cache.h"
-#include "json_output.h"
 #include "model/architecture.h"
 #include "prefill/memory_plan.h"
 #include "prefill/model_weights.h"
@@ -25,6 +23,7 @@
 #include "servers/model_identity.h"
 #include "servers/server_support.h"
 #include "table.h"
+#include "terminal.h"
 #include "verbs.h"
 
 namespace kvcal {
@@ -264,75 +263,74 @@ void print_layers(const ModelSpec& spec) {
     cells.insert(cells.begin(), cut_to_width(ranges_text(indexes), kRangesWidth));
     table.add_row(cells);
   }
-  std::cout << table.text();
+  write_lines(table.text());
 }
 
 void print_model(const ModelSpec& spec, bool mtp_layer) {
   const MemoryNeeds m = memory_needs(spec);
-  std::cout << "parameters:    " << grouped(parameters_of(spec)) << " (language model, computed from the config)\n"
-            << "KV cache:      " << spec.caches.size() << " of " << spec.layers.size() << " layers, "
-            << grouped(kv_bytes_per_token(spec, 2)) << " bytes per token in BF16, "
-            << grouped(kv_bytes_per_token(spec, 1)) << " in FP8\n";
-  if (mtp_layer)
-    std::cout << "MTP layer:     'calibrate --mtp' measures its cache, too, for servers that draft with it\n";
+  write_line("parameters:    ", grouped(parameters_of(spec)), " (language model, computed from the config)");
+  write_line("KV cache:      ", spec.caches.size(), " of ", spec.layers.size(), " layers, ",
+             grouped(kv_bytes_per_token(spec, 2)), " bytes per token in BF16, ", grouped(kv_bytes_per_token(spec, 1)),
+             " in FP8");
+  if (mtp_layer) write_line("MTP layer:     'calibrate --mtp' measures its cache, too, for servers that draft with it");
   if (spec.indexed_beyond > 0)
-    std::cout << "indexer:       in sequences of more than " << grouped(spec.indexed_beyond)
-              << " tokens it picks the keys that a query sees\n";
+    write_line("indexer:       in sequences of more than ", grouped(spec.indexed_beyond),
+               " tokens it picks the keys that a query sees");
   if (spec.rope_switch > 0)
-    std::cout << "longrope:      the " << (spec.above_rope_switch ? "long" : "short")
-              << " list of frequencies, as the server allows " << (spec.above_rope_switch ? "more than " : "at most ")
-              << grouped(spec.rope_switch) << " tokens\n";
-  std::cout << "memory:        " << bytes_text(m.largest_layer) << " for the largest layer, "
-            << bytes_text(m.residual_per_token) << " per prompt token, " << bytes_text(m.activations_per_token)
-            << " per token of a batch; 'calibrate --dry-run' plans a run\n\n";
+    write_line("longrope:      the ", (spec.above_rope_switch ? "long" : "short"),
+               " list of frequencies, as the server allows ", (spec.above_rope_switch ? "more than " : "at most "),
+               grouped(spec.rope_switch), " tokens");
+  write_line("memory:        ", bytes_text(m.largest_layer), " for the largest layer, ",
+             bytes_text(m.residual_per_token), " per prompt token, ", bytes_text(m.activations_per_token),
+             " per token of a batch; 'calibrate --dry-run' plans a run");
+  write_line();
   print_layers(spec);
 }
 
 void print_servers(const std::vector<ServerSupport>& servers) {
   for (const ServerSupport& s : servers) {
-    std::cout << (&s == &servers.front() ? "servers:       " : "               ") << str(s.server) << ' ';
+    const std::string server =
+        line_of(&s == &servers.front() ? "servers:       " : "               ", str(s.server), " ");
     if (s.loads)
-      std::cout << "loads scales named *" << scale_suffix(s.write, 'k') << '\n';
+      write_line(server, "loads scales named *", scale_suffix(s.write, 'k'));
     else
-      std::cout << "loads no scales from a checkpoint: " << s.why_not
-                << (s.plugin.empty() ? "" : "; the plug-in " + s.plugin + " loads the scale file") << '\n';
+      write_line(server, "loads no scales from a checkpoint: ", s.why_not,
+                 (s.plugin.empty() ? "" : "; the plug-in " + s.plugin + " loads the scale file"));
   }
 }
 
 /// What is in the weights already, or could be where a server loads nothing.
 void print_fold(const Inspection& i) {
   if (!i.fold_problem.empty()) {
-    std::cout << "folded:        unknown: " << i.fold_problem << '\n';
+    write_line("folded:        unknown: ", i.fold_problem);
   } else if (i.fold) {
-    std::cout << "folded:        powers of two are in the weights (" << kFoldRecord << "), " << i.fold->n_left << " of "
-              << i.fold->n_sites << " sites left to a scale file\n";
+    write_line("folded:        powers of two are in the weights (", kFoldRecord, "), ", i.fold->n_left, " of ",
+               i.fold->n_sites, " sites left to a scale file");
   } else if (i.model && may_be_folded(i.model->spec()) &&
              std::ranges::any_of(i.servers, [](const ServerSupport& s) { return s.served && !s.loads; })) {
-    std::cout << "               where nothing loads, 'kvcal fold' puts powers of two into the weights\n";
+    write_line("               where nothing loads, 'kvcal fold' puts powers of two into the weights");
   }
 }
 
 void print_text(const Inspection& i) {
-  std::cout << "architecture:  " << (i.architecture.empty() ? "-" : quoted(i.architecture)) << ", model_type "
-            << quoted(i.model_type) << '\n'
-            << "calibration:   " << (i.reason.empty() ? "supported" : "not supported: " + i.reason) << '\n';
+  write_line("architecture:  ", (i.architecture.empty() ? "-" : quoted(i.architecture)), ", model_type ",
+             quoted(i.model_type));
+  write_line("calibration:   ", (i.reason.empty() ? "supported" : "not supported: " + i.reason));
   if (i.weights) {
     const FoundWeights& w = *i.weights;
-    std::cout << "weights:       " << grouped(w.n_tensors) << " tensors, " << bytes_text(w.bytes) << " in "
-              << w.n_shards << " file(s):";
-    for (const auto& [dtype, n] : w.dtypes) std::cout << ' ' << dtype << " x " << n;
-    std::cout << '\n';
+    std::string dtypes;
+    for (const auto& [dtype, n] : w.dtypes) dtypes += line_of(" ", dtype, " x ", n);
+    write_line("weights:       ", grouped(w.n_tensors), " tensors, ", bytes_text(w.bytes), " in ", w.n_shards,
+               " file(s):", dtypes);
   } else {
-    std::cout << "weights:       not read: " << i.weights_problem << '\n';
+    write_line("weights:       not read: ", i.weights_problem);
   }
-  std::cout << "quantization:  " << str(i.quantization) << '\n';
+  write_line("quantization:  ", str(i.quantization));
   if (i.weights)
-    std::cout << "KV scales:     "
-              << (i.weights->kv_scales.empty()
-                      ? "none in the checkpoint"
-                      : std::to_string(i.weights->kv_scales.size()) + " already in the checkpoint, from " +
-                            quoted(i.weights->kv_scales.front()))
-              << '\n';
+    write_line("KV scales:     ", (i.weights->kv_scales.empty() ? "none in the checkpoint"
+                                                                : std::to_string(i.weights->kv_scales.size()) +
+                                                                      " already in the checkpoint, from " +
+                                                                      quoted(i.weights->kv_scales.front())));
   print_servers(i.servers);
   print_fold(i);
   if (i.model) print_model(i.model->spec(), i.weights && i.weights->mtp_layer);
@@ -341,7 +339,7 @@ void print_text(const Inspection& i) {
 /// For programs that measure a model themselves (kvcal.torch).
 Exit print_identity(const std::string& model) {
   const std::filesystem::path folder = read_config(model).folder;
-  std::cout << json_output({{"model", to_json(identify(folder))}, {"tokenizer_sha256", tokenizer_sha256(folder)}});
+  write_json({{"model", to_json(identify(folder))}, {"tokenizer_sha256", tokenizer_sha256(folder)}});
   return Exit::Done;
 }
 
@@ -351,7 +349,7 @@ Exit run(const InspectFlags& flags) {
     fail("--max-model-len is " + std::to_string(flags.max_model_len) + ", expected 0 (the model's own) or more");
   const Inspection i = inspect(flags.model, flags.max_model_len);
   if (flags.json) {
-    std::cout << json_output(to_json(i));
+    write_json(to_json(i));
   } else {
     print_text(i);
   }

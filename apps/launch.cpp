@@ -1,12 +1,12 @@
 // kvcal launch MODEL --print KIND: the script or manifest with which a cluster calibrates in parts. Submits nothing.
 #include <CLI/CLI.hpp>
-#include <iostream>
 
 #include "base/size_text.h"
 #include "console.h"
 #include "device.h"
 #include "launch_scripts.h"
 #include "prompt_flags.h"
+#include "terminal.h"
 #include "verbs.h"
 
 namespace kvcal {
@@ -36,7 +36,26 @@ const Kind& kind_named(const std::string& name) {
   fail_unknown("kind of cluster", name, known);
 }
 
+// A script is lines: what is in a word must not end one, least of all the one that begins the command of a job.
+void check_word(const std::string& what, const std::string& word) {
+  if (printable(word) != word)
+    fail(
+        what + " is " + quoted(word) +
+        ": it has a line break, another character that is not seen as it is, or a command of a CI system, which cannot "
+        "stand in a script; rename it, or give it by a link");
+}
+
+void check_words(const LaunchFlags& flags) {
+  check_word("MODEL", flags.names.model);
+  check_word("--out", flags.names.scales);
+  check_word("--stats", flags.statistics);
+  check_word("--image", flags.names.image);
+  check_word("--claim", flags.names.claim);
+  for (const std::string& word : words_of(flags.prompts)) check_word("a word of the options for prompts", word);
+}
+
 void check(const LaunchFlags& flags) {
+  check_words(flags);
   check_threads(flags.threads);
   if (flags.threads == 0) fail("--threads is 0, expected the number of processors of a part");
   if (flags.parts < 0) fail("--parts is " + std::to_string(flags.parts) + ", expected 0 (chosen by kvcal) or more");
@@ -66,7 +85,7 @@ Exit run(LaunchFlags flags) {
   // Named by the plan, so that files of other prompts that lie there are not taken for parts of this run.
   flags.names.statistics =
       flags.statistics.empty() ? "kvcal-" + plan.plan_sha256.substr(0, 12) + ".kvstats" : flags.statistics;
-  std::cout << kind.print(plan, flags.names);
+  write_lines(Lines::of_text(kind.print(plan, flags.names)));
   return Exit::Done;
 }
 

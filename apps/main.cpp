@@ -4,13 +4,13 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <iostream>
 #include <new>
 #include <string>
 
 #include "base/error.h"
 #include "command_line.h"
 #include "signals.h"
+#include "terminal.h"
 
 namespace kvcal {
 namespace {
@@ -24,15 +24,14 @@ void occupy_standard_descriptors() {
 
 Exit run(int argc, char** argv) {
   const Exit exit = parse_command_line(argc, argv)();
-  std::cout.flush();
-  if (!std::cout) fail("cannot write to standard output; is the disk full, or the output closed?");
+  flush_output();
   return exit;
 }
 
 int report(std::string message) {
   constexpr size_t kLongestMessage = 16384;
   std::replace(message.begin(), message.end(), '\n', ' ');
-  std::cerr << "kvcal: error: " << printable(message, kLongestMessage) << '\n';
+  say("kvcal: error: ", printable(message, kLongestMessage));
   return static_cast<int>(Exit::Failure);
 }
 

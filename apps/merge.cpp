@@ -1,6 +1,5 @@
 // kvcal merge STATS...: statistics of shards or machines, as if run in one piece.
 #include <CLI/CLI.hpp>
-#include <iostream>
 #include <limits>
 
 #include "base/atomic_file.h"
@@ -11,6 +10,7 @@
 #include "stats/head_union.h"
 #include "stats/run_union.h"
 #include "stats/statistics_file.h"
+#include "terminal.h"
 #include "verbs.h"
 
 namespace kvcal {
@@ -27,23 +27,20 @@ void print(const MergeFlags& flags, const Statistics& merged, size_t n_sets) {
   const int64_t n_tokens = merged.run.calibration->n_tokens;
   const bool packed_apart = n_sets > 1 && merged.run.n_passes > 1;
   if (flags.json)
-    std::cout << Json{{"statistics", flags.out},
-                      {"statistics_sha256", sha256},
-                      {"n_files", flags.files.size()},
-                      {"n_sets", n_sets},
-                      {"n_prompts", merged.run.prompt_ids.size()},
-                      {"n_tokens", n_tokens},
-                      {"exact_passes", packed_apart ? 1 : merged.run.n_passes},
-                      {"n_passes", merged.run.n_passes}}
-                     .dump(2)
-              << '\n';
+    write_json(Json{{"statistics", flags.out},
+                    {"statistics_sha256", sha256},
+                    {"n_files", flags.files.size()},
+                    {"n_sets", n_sets},
+                    {"n_prompts", merged.run.prompt_ids.size()},
+                    {"n_tokens", n_tokens},
+                    {"exact_passes", packed_apart ? 1 : merged.run.n_passes},
+                    {"n_passes", merged.run.n_passes}});
   if (flags.quiet) return;
   if (packed_apart)
-    std::cerr << "kvcal: " << n_sets << " sets of prompts: pass 1 equals that of one run over all prompts; later "
-              << "passes packed each set separately\n";
-  std::cerr << "kvcal: " << flags.files.size() << " file(s), "
-            << grouped(static_cast<int64_t>(merged.run.prompt_ids.size())) << " prompts, " << grouped(n_tokens)
-            << " tokens; " << flags.out << " sha256 " << sha256.substr(0, 16) << '\n';
+    say("kvcal: ", n_sets, " sets of prompts: pass 1 equals that of one run over all prompts; later ",
+        "passes packed each set separately");
+  say("kvcal: ", flags.files.size(), " file(s), ", grouped(static_cast<int64_t>(merged.run.prompt_ids.size())),
+      " prompts, ", grouped(n_tokens), " tokens; ", flags.out, " sha256 ", sha256.substr(0, 16));
 }
 
 /// Ranks of one recording: every file has some of the heads.

@@ -2,7 +2,6 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <functional>
-#include <iostream>
 #include <optional>
 
 #include "artifact/artifact.h"
@@ -13,11 +12,11 @@
 #include "capacity/assumptions.h"
 #include "export/layer_scales.h"
 #include "hub_cache.h"
-#include "json_output.h"
 #include "planned_model.h"
 #include "progress.h"
 #include "servers/gpu.h"
 #include "table.h"
+#include "terminal.h"
 #include "verbs.h"
 
 namespace kvcal {
@@ -156,34 +155,33 @@ void print_memory(const Planned& p) {
   const Budget& b = p.capacity.budget;
   const WeightBytes& w = p.capacity.weights;
   const bool mtp = p.spec().n_mtp_layers > 0;
-  if (!p.model.guess.empty()) std::cout << "a guess:     " << p.model.guess << '\n';
-  std::cout << "model:       " << quoted(p.spec().architecture) << ", " << p.spec().layers.size() - (mtp ? 1 : 0)
-            << " layers, " << p.spec().caches.size() - (mtp ? 1 : 0) << " with a KV cache"
-            << (mtp ? ", and the MTP layer: " + std::to_string(p.spec().caches.size()) + " caches in all" : "")
-            << "; weights " << gib_text(static_cast<int64_t>(w.bytes)) << " (" << w.format << ", from "
-            << (w.source == WeightSource::Given ? "the command line" : "the " + std::string(name_of(w.source))) << ")\n"
-            << "machine:     " << d.gpus << " x " << gib_text(static_cast<int64_t>(d.gpu_memory))
-            << ", tensor parallel " << d.tp
-            << (d.replicas() > 1 ? ", " + std::to_string(d.replicas()) + " replicas" : "") << '\n'
-            << "a GPU:       " << gib_text(b.usable) << " usable - " << gib_text(b.weights) << " weights - "
-            << gib_text(b.allowance) << " allowance = " << gib_text(b.cache()) << " for the cache\n";
+  if (!p.model.guess.empty()) write_line("a guess:     ", p.model.guess);
+  write_line("model:       ", quoted(p.spec().architecture), ", ", p.spec().layers.size() - (mtp ? 1 : 0), " layers, ",
+             p.spec().caches.size() - (mtp ? 1 : 0), " with a KV cache",
+             (mtp ? ", and the MTP layer: " + std::to_string(p.spec().caches.size()) + " caches in all" : ""),
+             "; weights ", gib_text(static_cast<int64_t>(w.bytes)), " (", w.format, ", from ",
+             (w.source == WeightSource::Given ? "the command line" : "the " + std::string(name_of(w.source))), ")");
+  write_line("machine:     ", d.gpus, " x ", gib_text(static_cast<int64_t>(d.gpu_memory)), ", tensor parallel ", d.tp,
+             (d.replicas() > 1 ? ", " + std::to_string(d.replicas()) + " replicas" : ""));
+  write_line("a GPU:       ", gib_text(b.usable), " usable - ", gib_text(b.weights), " weights - ",
+             gib_text(b.allowance), " allowance = ", gib_text(b.cache()), " for the cache");
 }
 
 void print_costs(const Planned& p) {
-  std::cout << "a token:    ";
+  std::string costs = "a token:    ";
   const char* separator = " ";
   for (const KvFormat format : planned_formats(p.spec())) {
     const SequenceCost& cost = p.capacity.at(format).cost();
-    std::cout << separator << grouped(cost.bytes_per_token()) << " bytes in " << title_of(format);
+    costs += line_of(separator, grouped(cost.bytes_per_token()), " bytes in ", title_of(format));
     if (cost.bytes_per_late_token() != cost.bytes_per_token())
-      std::cout << " (" << grouped(cost.bytes_per_late_token()) << " beyond the windows)";
+      costs += line_of(" (", grouped(cost.bytes_per_late_token()), " beyond the windows)");
     separator = ", ";
   }
   if (p.capacity.recipe)
-    std::cout << separator << grouped(p.capacity.recipe->cost().bytes_per_token()) << " bytes with the recipe";
+    costs += line_of(separator, grouped(p.capacity.recipe->cost().bytes_per_token()), " bytes with the recipe");
   const int64_t state = p.capacity.at(KvFormat::BF16).cost().state_bytes;
-  std::cout << ", on each GPU of a group\n";
-  if (state > 0) std::cout << "a sequence:  " << gib_text(state) << " of recurrent state beside that\n";
+  write_line(costs, ", on each GPU of a group");
+  if (state > 0) write_line("a sequence:  ", gib_text(state), " of recurrent state beside that");
 }
 
 std::string gained(int64_t tokens, int64_t against) {
@@ -196,8 +194,8 @@ void print_recipe(const Planned& p) {
   const auto tokens = [&](const Fit& fit) { return tokens_in(p.capacity.budget, fit.cost()); };
   const int64_t n = tokens(*p.capacity.recipe);
   const int64_t bf16 = tokens(p.capacity.at(KvFormat::BF16)), fp8 = tokens(p.capacity.at(KvFormat::FP8));
-  std::cout << "recipe:      a GPU's cache holds " << grouped(n) << " tokens, " << gained(n, bf16) << " against BF16 ("
-            << grouped(bf16) << "), " << gained(n, fp8) << " against FP8 (" << grouped(fp8) << ")\n";
+  write_line("recipe:      a GPU's cache holds ", grouped(n), " tokens, ", gained(n, bf16), " against BF16 (",
+             grouped(bf16), "), ", gained(n, fp8), " against FP8 (", grouped(fp8), ")");
 }
 
 /// Columns of numbers, one for each format, and one for the recipe where there is one.
@@ -224,7 +222,9 @@ void print_sequences(const Planned& p) {
     cells.push_back(formatted("x%.2f", gain_of_fp8(p.capacity, context)));
     table.add_row(cells);
   }
-  std::cout << "\nsequences at a time:\n" << table.text();
+  write_line();
+  write_line("sequences at a time:");
+  write_lines(table.text());
 }
 
 std::vector<int64_t> concurrencies_of(const Planned& p) {
@@ -241,7 +241,9 @@ void print_contexts(const Planned& p) {
     if (p.capacity.recipe) cells.push_back(grouped(p.capacity.recipe->context(n, longest)));
     table.add_row(cells);
   }
-  std::cout << "\nlongest context, of at most " << grouped(longest) << " tokens:\n" << table.text();
+  write_line();
+  write_line("longest context, of at most ", grouped(longest), " tokens:");
+  write_lines(table.text());
 }
 
 void print_text(const Planned& p) {
@@ -252,11 +254,13 @@ void print_text(const Planned& p) {
     print_sequences(p);
     print_contexts(p);
   }
-  std::cout << "\n" << name_of(p.recommendation.advice) << ": " << p.recommendation.text << ".\n";
-  for (const std::string& remark : p.recommendation.remarks) std::cout << "- " << remark << ".\n";
-  std::cout << "\nassumptions:\n";
+  write_line();
+  write_line(name_of(p.recommendation.advice), ": ", p.recommendation.text, ".");
+  for (const std::string& remark : p.recommendation.remarks) write_line("- ", remark, ".");
+  write_line();
+  write_line("assumptions:");
   for (const Assumption& a : all_assumptions(p))
-    std::cout << "  " << a.name << ": " << a.text << (a.option.empty() ? "" : " (" + a.option + ")") << '\n';
+    write_line("  ", a.name, ": ", a.text, (a.option.empty() ? "" : " (" + a.option + ")"));
 }
 
 Json per_format(const Planned& p, const std::function<Json(const Fit&)>& value) {
@@ -320,7 +324,7 @@ Json to_json(const Planned& p) {
 Exit run(const PlanFlags& flags) {
   const Planned planned = resolve(flags);
   if (flags.json)
-    std::cout << json_output(to_json(planned));
+    write_json(to_json(planned));
   else
     print_text(planned);
   return Exit::Done;

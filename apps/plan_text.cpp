@@ -5,21 +5,22 @@
 
 namespace kvcal {
 
-std::string plan_text(const SequencePlan& sequences, const MemoryPlan& m, const ModelSpec& spec) {
-  return "plan: " + grouped(static_cast<int64_t>(sequences.prompts.size())) + " prompts, " +
-         grouped(static_cast<int64_t>(sequences.measured.size())) +
-         (static_cast<int64_t>(sequences.measured.size()) < sequences.n_sequences
-              ? " of " + grouped(sequences.n_sequences)
-              : "") +
-         " sequences, " + grouped(sequences.n_tokens()) + " tokens through " +
-         std::to_string(spec.last_cache_layer() + 1) + " of " + std::to_string(spec.layers.size()) +
-         " layers in batches of " + grouped(m.chunk_tokens) + "\nplan: " + bytes_text(m.total()) + " of " +
-         (m.on_device ? "the device's " : "") + "memory (weights " + bytes_text(m.weights) +
-         (m.on_device ? "" : ", file pages " + bytes_text(m.mapped)) + ", residual stream " + bytes_text(m.residual) +
-         (m.residual_place == ResidualPlace::Host ? " for two batches, the rest in host memory" : "") + ", batch " +
-         bytes_text(m.activations) + ", states " + bytes_text(m.states) + ", statistics " + bytes_text(m.statistics) +
-         ", program " + bytes_text(m.program) + "), budget " + bytes_text(m.budget) +
-         (m.on_device ? "; host memory " + bytes_text(m.host) : "") + "\n";
+Lines plan_text(const SequencePlan& sequences, const MemoryPlan& m, const ModelSpec& spec) {
+  return Lines("plan: " + grouped(static_cast<int64_t>(sequences.prompts.size())) + " prompts, " +
+               grouped(static_cast<int64_t>(sequences.measured.size())) +
+               (static_cast<int64_t>(sequences.measured.size()) < sequences.n_sequences
+                    ? " of " + grouped(sequences.n_sequences)
+                    : "") +
+               " sequences, " + grouped(sequences.n_tokens()) + " tokens through " +
+               std::to_string(spec.last_cache_layer() + 1) + " of " + std::to_string(spec.layers.size()) +
+               " layers in batches of " + grouped(m.chunk_tokens)) +
+         Lines("plan: " + bytes_text(m.total()) + " of " + (m.on_device ? "the device's " : "") + "memory (weights " +
+               bytes_text(m.weights) + (m.on_device ? "" : ", file pages " + bytes_text(m.mapped)) +
+               ", residual stream " + bytes_text(m.residual) +
+               (m.residual_place == ResidualPlace::Host ? " for two batches, the rest in host memory" : "") +
+               ", batch " + bytes_text(m.activations) + ", states " + bytes_text(m.states) + ", statistics " +
+               bytes_text(m.statistics) + ", program " + bytes_text(m.program) + "), budget " + bytes_text(m.budget) +
+               (m.on_device ? "; host memory " + bytes_text(m.host) : ""));
 }
 
 Json plan_json(const SequencePlan& sequences, const MemoryPlan& m) {

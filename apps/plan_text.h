@@ -4,12 +4,13 @@
 #include <string>
 
 #include "base/json.h"
+#include "base/lines.h"
 #include "calibrate/plan.h"
 
 namespace kvcal {
 
 /// Lines for standard error.
-std::string plan_text(const SequencePlan& sequences, const MemoryPlan& memory, const ModelSpec& spec);
+Lines plan_text(const SequencePlan& sequences, const MemoryPlan& memory, const ModelSpec& spec);
 
 /// Memory in bytes.
 Json plan_json(const SequencePlan& sequences, const MemoryPlan& memory);

@@ -14,6 +14,7 @@
 #include "base/error.h"
 #include "base/number_text.h"
 #include "table.h"
+#include "terminal.h"
 
 namespace kvcal {
 namespace {
@@ -25,11 +26,6 @@ constexpr double kSettlingSeconds = 1.0;  // a rate measured over less says noth
 // Whether a line without an end is on the terminal: read by the signal handler.
 std::atomic<bool> g_line_open{false};
 static_assert(std::atomic<bool>::is_always_lock_free);
-
-void put(std::string_view text) {
-  // A terminal that went away is no reason to stop the job.
-  if (write(STDERR_FILENO, text.data(), text.size()) < 0) return;
-}
 
 bool is_smart_terminal() {
   const char* kind = std::getenv("TERM");
@@ -122,21 +118,21 @@ void Progress::finish() {
 
 void Progress::show(Status status) {
   status.unit = unit_;
-  if (form_ == ProgressForm::JsonLines) return put(status_json(status, number_).dump() + "\n");
+  if (form_ == ProgressForm::JsonLines) return say_raw(status_json(status, number_).dump() + "\n");
   g_line_open = line_open_ = true;
   // One column is left free: some terminals wrap as soon as the last one is filled.
-  put("\r" + status_line(status, terminal_columns() - 1) + "\x1b[K");
+  say_raw("\r" + status_line(status, terminal_columns() - 1) + "\x1b[K");
 }
 
 void Progress::clear() {
   const std::lock_guard lock(mutex_);
   if (!line_open_) return;
-  put("\r\x1b[K");
+  say_raw("\r\x1b[K");
   g_line_open = line_open_ = false;
 }
 
 void end_status_line_in_signal_handler() noexcept {
-  if (g_line_open) put("\n");
+  if (g_line_open) say_in_signal_handler({"\n"});
 }
 
 }  // namespace kvcal

@@ -3,7 +3,6 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <filesystem>
-#include <iostream>
 #include <optional>
 #include <string>
 #include <vector>
@@ -16,6 +15,7 @@
 #include "hub_cache.h"
 #include "progress.h"
 #include "prompt_flags.h"
+#include "terminal.h"
 #include "verbs.h"
 
 namespace kvcal {
@@ -80,8 +80,7 @@ void hide_needles(PromptsJob& job, const PromptsFlags& flags) {
   if (!job.tokenizer) job.tokenizer = Tokenizer::load(flags.model);
   NeedlePrompts made = make_needle_prompts(job.set, flags.prompts.needles, *job.tokenizer,
                                            job.chat_template ? &*job.chat_template : nullptr, job.options);
-  if (const std::string notice = repetition_notice(made); !notice.empty())
-    std::cerr << "kvcal: warning: " << notice << '\n';
+  if (const std::string notice = repetition_notice(made); !notice.empty()) say("kvcal: warning: ", notice);
   job.set = std::move(made.set);
 }
 
@@ -111,59 +110,41 @@ PromptsJob resolve(const PromptsFlags& flags) {
   }
   if (const std::string odd = template_mismatch(job.set, job.chat_template ? &*job.chat_template : nullptr);
       !odd.empty())
-    std::cerr << "kvcal: warning: " << odd << '\n';
-  for (const std::string& note : job.set.notes) std::cerr << "kvcal: " << note << '\n';
+    say("kvcal: warning: ", odd);
+  for (const std::string& note : job.set.notes) say("kvcal: ", note);
   return job;
 }
-
-// What terminals would obey is shown instead of sent; line breaks and tabs stay.
-std::string shown(const std::string& text) {
-  std::string out;
-  for (const char c : text) {
-    const auto byte = static_cast<unsigned char>(c);
-    if ((byte >= 0x20 || c == '\n' || c == '\t') && byte != 0x7F) {
-      out += c;
-    } else {
-      char escaped[5];
-      std::snprintf(escaped, sizeof escaped, "\\x%02x", byte);
-      out += escaped;
-    }
-  }
-  return out;
-}
-
-std::string one_line(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); }
 
 void print_prompt(const PromptsJob& job, const PromptRecord& record, const TokenizedPrompt& prompt) {
   const auto n_tokens = static_cast<int64_t>(prompt.input_ids.size());
   if (job.json) {
     Json line = {{"id", prompt.id}, {"text", prompt.text}, {"input_ids", prompt.input_ids}, {"n_tokens", n_tokens}};
     if (prompt.truncated) line["n_before_truncation"] = prompt.n_before_truncation;
-    std::cout << one_line(line) << '\n';
+    write_json(line, -1);
     return;
   }
-  std::cout << "== " << quoted(prompt.id) << "  " << grouped(n_tokens) << (n_tokens == 1 ? " token" : " tokens");
-  if (prompt.truncated) std::cout << ", truncated from " << grouped(prompt.n_before_truncation);
-  if (prompt.weight > 1) std::cout << ", fed " << grouped(prompt.weight) << " times";
-  std::cout << "  (" << record.source << ")\n";
+  write_line("== ", quoted(prompt.id), "  ", grouped(n_tokens), (n_tokens == 1 ? " token" : " tokens"),
+             prompt.truncated ? line_of(", truncated from ", grouped(prompt.n_before_truncation)) : "",
+             prompt.weight > 1 ? line_of(", fed ", grouped(prompt.weight), " times") : "", "  (", record.source, ")");
   if (record.kind == PromptKind::Ids)
-    std::cout << "given as token ids" << (job.ids ? "" : "; --ids shows them") << '\n';
+    write_line("given as token ids", (job.ids ? "" : "; --ids shows them"));
   else
-    std::cout << shown(prompt.text) << '\n';
+    write_lines(Lines::of_text(prompt.text.empty() ? "\n" : prompt.text));
   if (job.ids) {
-    std::cout << "ids:";
-    for (const int32_t id : prompt.input_ids) std::cout << ' ' << id;
-    std::cout << '\n';
+    std::string ids = "ids:";
+    for (const int32_t id : prompt.input_ids) ids += " " + std::to_string(id);
+    write_line(ids);
   }
-  std::cout << '\n';
+  write_line();
 }
 
 void print_failure(const PromptsJob& job, const Json& id, const std::string& reason) {
   if (job.json)
-    std::cout << one_line({{"id", id}, {"error", reason}}) << '\n';
-  else
-    std::cout << "== " << (id.is_string() ? quoted(id.get<std::string>()) + "  " : "") << "cannot be fed: " << reason
-              << "\n\n";
+    write_json({{"id", id}, {"error", reason}}, -1);
+  else {
+    write_line("== ", (id.is_string() ? quoted(id.get<std::string>()) + "  " : ""), "cannot be fed: ", reason);
+    write_line();
+  }
 }
 
 // tokenize_prompts() stops at the first prompt that fails; here each one is a set of its own.
@@ -205,43 +186,45 @@ std::string comma_list(const std::vector<std::string>& items) {
   return list;
 }
 
-void print_sources(const PromptsJob& job, std::ostream& out) {
+Lines sources_text(const PromptsJob& job) {
+  Lines out;
   const bool chats = any_of_kind(job.set, PromptKind::Chat);
   if (chats || job.chat_template) {
-    out << "chat template:   ";
+    std::string which = "none";
     if (job.chat_template) {
-      out << job.chat_template->name() << (chats ? "" : ", not used");
+      which = job.chat_template->name() + (chats ? "" : ", not used");
       const std::vector<std::string> variants = job.chat_template->variants();
-      if (variants.size() > 1) out << ", one of " << comma_list(variants);
-      out << '\n';
-    } else {
-      out << "none\n";
+      if (variants.size() > 1) which += ", one of " + comma_list(variants);
     }
+    out.add("chat template:   " + which);
   }
-  if (!job.tokenizer) return;
-  out << "around raw text: " << tokens_around_text(*job.tokenizer) << '\n';
+  if (!job.tokenizer) return out;
+  out.add("around raw text: " + tokens_around_text(*job.tokenizer));
   std::vector<std::string> named;
   for (const auto& [name, token] : job.tokenizer->special_tokens()) {
     const std::optional<int32_t> id = job.tokenizer->id_of(token);
     named.push_back(name + " " + quoted(token) + (id ? " (" + std::to_string(*id) + ")" : " (not in the vocabulary)"));
   }
-  if (!named.empty()) out << "special tokens:  " << comma_list(named) << '\n';
+  if (!named.empty()) out.add("special tokens:  " + comma_list(named));
+  return out;
 }
 
-void print_totals(Totals totals, const TokenizeOptions& options, std::ostream& out) {
+Lines totals_text(Totals totals, const TokenizeOptions& options) {
   std::vector<int64_t>& lengths = totals.lengths;
   std::sort(lengths.begin(), lengths.end());
-  out << "prompts:         " << grouped(static_cast<int64_t>(lengths.size()));
+  std::ostringstream prompts;
+  prompts << "prompts:         " << grouped(static_cast<int64_t>(lengths.size()));
   if (totals.n_repeats > 0)
-    out << ", with repeats " << grouped(static_cast<int64_t>(lengths.size()) + totals.n_repeats);
+    prompts << ", with repeats " << grouped(static_cast<int64_t>(lengths.size()) + totals.n_repeats);
   if (totals.n_truncated > 0)
-    out << "; " << grouped(totals.n_truncated) << " truncated to " << grouped(options.max_length) << " tokens";
-  if (totals.n_failed > 0) out << "; " << grouped(totals.n_failed) << " cannot be fed";
-  if (totals.replaced > 0) out << "; " << totals.replaced << " malformed UTF-8 sequence(s) read as U+FFFD";
-  out << '\n';
-  if (lengths.empty()) return;
-  out << "tokens:          " << grouped(totals.n_tokens()) << "; shortest " << grouped(lengths.front()) << ", median "
-      << grouped(lengths[lengths.size() / 2]) << ", longest " << grouped(lengths.back()) << '\n';
+    prompts << "; " << grouped(totals.n_truncated) << " truncated to " << grouped(options.max_length) << " tokens";
+  if (totals.n_failed > 0) prompts << "; " << grouped(totals.n_failed) << " cannot be fed";
+  if (totals.replaced > 0) prompts << "; " << totals.replaced << " malformed UTF-8 sequence(s) read as U+FFFD";
+  Lines out(prompts.str());
+  if (lengths.empty()) return out;
+  out.add(line_of("tokens:          ", grouped(totals.n_tokens()), "; shortest ", grouped(lengths.front()), ", median ",
+                  grouped(lengths[lengths.size() / 2]), ", longest ", grouped(lengths.back())));
+  return out;
 }
 
 Exit run(const PromptsJob& job) {
@@ -250,11 +233,10 @@ Exit run(const PromptsJob& job) {
   totals.replaced = job.set.replaced;
   for (const std::string& skipped : job.set.skipped) print_failure(job, nullptr, skipped);
   for (const PromptRecord& record : job.set.records) feed(job, record, totals);
-  for (const std::string& note : notes_on(totals.noted)) std::cerr << "kvcal: " << note << '\n';
+  for (const std::string& note : notes_on(totals.noted)) say("kvcal: ", note);
   // In JSON mode standard output belongs to the prompts.
-  std::ostream& out = job.json ? std::cerr : std::cout;
-  if (!job.json) print_sources(job, out);
-  if (!job.json || totals.n_failed > 0) print_totals(totals, job.options, out);
+  if (!job.json) write_lines(sources_text(job) + totals_text(totals, job.options));
+  if (job.json && totals.n_failed > 0) say_lines(totals_text(totals, job.options));
   return totals.n_failed == 0 ? Exit::Done : Exit::Findings;
 }
 

@@ -3,7 +3,6 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <iostream>
 #include <optional>
 
 #include "artifact/make_artifact.h"
@@ -13,6 +12,7 @@
 #include "solve/solution.h"
 #include "solve_flags.h"
 #include "stats/statistics_file.h"
+#include "terminal.h"
 #include "verbs.h"
 
 namespace kvcal {
@@ -81,7 +81,7 @@ Exit run(const ReportFlags& flags) {
   input.evaluation = evaluation ? &*evaluation : nullptr;
   const std::string page = report_html(input);
   write_file_atomically(flags.output, page, existing);
-  if (!flags.quiet) std::cerr << "kvcal: " << flags.output.string() << ", " << (page.size() + 1023) / 1024 << " KiB\n";
+  if (!flags.quiet) say("kvcal: ", flags.output.string(), ", ", (page.size() + 1023) / 1024, " KiB");
   return Exit::Done;
 }
 

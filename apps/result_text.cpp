@@ -72,17 +72,18 @@ std::string unsettled_sites(const Artifact& artifact) {
   return list.text();
 }
 
-std::string not_converged_text(const Artifact& artifact) {
+Lines not_converged_text(const Artifact& artifact) {
   const std::string sites = unsettled_sites(artifact);
-  if (sites.empty()) return "";
+  if (sites.empty()) return {};
   if (!cached_sites(artifact.layers.front())[0].site->growth.last_quarter)
-    return "not converged: a single prompt cannot show convergence; use more, and varied, prompts.\n";
-  return "not converged: the last quarter of the prompts, or packing them differently, still raised the absmax of " +
-         sites + "; use more, or more varied, prompts.\n";
+    return Lines("not converged: a single prompt cannot show convergence; use more, and varied, prompts.");
+  return Lines(
+      "not converged: the last quarter of the prompts, or packing them differently, still raised the absmax of " +
+      sites + "; use more, or more varied, prompts.");
 }
 
 // Which sites these scales ruin, and by what.
-std::string keep16_text(const Artifact& artifact, const std::string& layers) {
+Lines keep16_text(const Artifact& artifact, const std::string& layers) {
   SiteList list;
   bool fine_at_one = true;
   for (const ArtifactLayer& l : artifact.layers)
@@ -97,16 +98,17 @@ std::string keep16_text(const Artifact& artifact, const std::string& layers) {
     way = "scale 1.0 does not: leave these scales out, try --policy percentile, or " + way;
   else if (!artifact.quantization.headroom)  // such policies clip what absmax keeps
     way = "try --policy absmax, which clips nothing; if that does not help, " + way;
-  return "keep16: rounding at these scales ruins the attention of " + list.text() + "; " + way + ".\n";
+  return Lines("keep16: rounding at these scales ruins the attention of " + list.text() + "; " + way + ".");
 }
 
 // "layer 3 key head 1": heads that were pruned, or padded. They need no scale, but nobody expects them.
-std::string zero_heads_text(const Artifact& artifact) {
+Lines zero_heads_text(const Artifact& artifact) {
   SiteList list;
   for (const ArtifactLayer& l : artifact.layers)
     for (const NamedSite& s : sites_of(l))
       for (const int head : s.site->zero_heads) list.add(l, s, " head " + std::to_string(head));
-  return list.text().empty() ? "" : "note: heads whose values are all zero: " + list.text() + ".\n";
+  if (list.text().empty()) return {};
+  return Lines("note: heads whose values are all zero: " + list.text() + ".");
 }
 
 // The parts of an MLA row, below it: they share its scale.
@@ -122,7 +124,7 @@ void add_parts(Table& table, const ArtifactParts& parts) {
 
 }  // namespace
 
-std::string result_table(const Artifact& artifact) {
+Lines result_table(const Artifact& artifact) {
   using enum Table::Align;
   Table table({{"layer", Right},
                {"site"},
@@ -153,29 +155,29 @@ std::string result_table(const Artifact& artifact) {
   return table.text();
 }
 
-std::string result_advice(const Artifact& artifact) {
+Lines result_advice(const Artifact& artifact) {
   const auto layers_that = [&](Fitness fitness) {
     return layers_where(artifact, [=](const Assessment& a) { return a.fp8 == fitness; });
   };
   const std::string keep16 = layers_that(Fitness::Keep16), check = layers_that(Fitness::Check);
   const std::string needed = layers_where(artifact, [](const Assessment& a) { return a.scale == ScaleNeed::Needed; });
-  std::string text;
+  Lines text;
   if (!keep16.empty()) text += keep16_text(artifact, keep16);
   if (!needed.empty())
-    text +=
-        "needed: scale 1.0 would change the attention of layer(s) " + needed + "; the server must load these scales.\n";
+    text.add("needed: scale 1.0 would change the attention of layer(s) " + needed +
+             "; the server must load these scales.");
   else
-    text += "any scale: 1.0 works as well for every layer; these scales do no harm.\n";
+    text.add("any scale: 1.0 works as well for every layer; these scales do no harm.");
   if (!check.empty())
-    text += "check: FP8 rounding noticeably changes the attention of layer(s) " + check +
-            "; measure what that does with 'kvcal evaluate'.\n";
-  if (keep16.empty() && check.empty()) text += "fine: at these scales an FP8 cache harms no layer.\n";
+    text.add("check: FP8 rounding noticeably changes the attention of layer(s) " + check +
+             "; measure what that does with 'kvcal evaluate'.");
+  if (keep16.empty() && check.empty()) text.add("fine: at these scales an FP8 cache harms no layer.");
   if (!artifact.mtp_layers.empty())
-    text +=
-        "mtp: the model verifies what a server drafts with that layer; its cache decides how many drafts are right.\n";
+    text.add(
+        "mtp: the model verifies what a server drafts with that layer; its cache decides how many drafts are right.");
   text += zero_heads_text(artifact) + not_converged_text(artifact) + evidence_text(artifact);
   if (artifact.kv_cache.empty() && !artifact.kv_cache_left_out.empty())
-    text += "kv_cache (for servers that read one scale per layer) is omitted: " + artifact.kv_cache_left_out + "\n";
+    text.add("kv_cache (for servers that read one scale per layer) is omitted: " + artifact.kv_cache_left_out);
   return text;
 }
 

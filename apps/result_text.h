@@ -4,15 +4,16 @@
 #include <string>
 
 #include "artifact/artifact.h"
+#include "base/lines.h"
 
 namespace kvcal {
 
 /// One row per layer and site: absmax, scale, error at the scale and at 1.0, the figures that decided, what packing the
 /// prompts otherwise added, the two answers.
-std::string result_table(const Artifact& artifact);
+Lines result_table(const Artifact& artifact);
 
 /// What the verdicts and figures mean for the user, a few lines; warnings first.
-std::string result_advice(const Artifact& artifact);
+Lines result_advice(const Artifact& artifact);
 
 /// {"layers": [{"index", "name", "key": {"scale", "absmax", "verdict"}, ...}], "converged", "verdicts": {...}}
 Json result_json(const Artifact& artifact);

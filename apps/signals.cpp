@@ -9,6 +9,7 @@
 #include "base/atomic_file.h"
 #include "checkpoint/mapped_address.h"
 #include "progress.h"
+#include "terminal.h"
 #include "verbs.h"
 
 namespace kvcal {
@@ -22,8 +23,7 @@ namespace {
   while (ending.test_and_set()) pause();
   unlink_temporaries_in_signal_handler();
   end_status_line_in_signal_handler();
-  for (const std::string_view part : {before, name, after})
-    if (write(STDERR_FILENO, part.data(), part.size()) < 0) break;
+  say_in_signal_handler({before, name, after});
   _exit(static_cast<int>(exit));
 }
 

@@ -1,6 +1,5 @@
 // kvcal solve STATS: scales again from saved statistics with another policy; no model needed.
 #include <CLI/CLI.hpp>
-#include <iostream>
 
 #include "artifact/make_artifact.h"
 #include "artifact_output.h"

@@ -1,11 +1,9 @@
 // kvcal stats FILE: what a statistics file holds.
 #include <CLI/CLI.hpp>
-#include <iostream>
 #include <span>
 
 #include "artifact/json_text.h"
 #include "base/number_text.h"
-#include "json_output.h"
 #include "progress.h"
 #include "stats/further_members.h"
 #include "stats/queries.h"
@@ -13,6 +11,7 @@
 #include "stats_formats.h"
 #include "stats_groups.h"
 #include "table.h"
+#include "terminal.h"
 #include "verbs.h"
 
 namespace kvcal {
@@ -99,9 +98,8 @@ void add_rows(Table& table, int layer, std::string_view site, std::span<const He
 }
 
 void print_text(const Statistics& s) {
-  if (s.run.model) std::cout << quoted(s.run.model->architecture) << ", ";
-  std::cout << s.run.prompt_ids.size() << " prompt(s), " << s.run.n_passes << " pass(es), plan "
-            << s.run.plan_sha256.substr(0, 16) << '\n';
+  write_line(s.run.model ? line_of(quoted(s.run.model->architecture), ", ") : "", s.run.prompt_ids.size(),
+             " prompt(s), ", s.run.n_passes, " pass(es), plan ", s.run.plan_sha256.substr(0, 16));
   using enum Table::Align;
   Table table({{"layer", Right},
                {"site"},
@@ -120,15 +118,16 @@ void print_text(const Statistics& s) {
       add_rows(table, c.layout.layer, "row", std::span(&row, 1), s.run);
     }
   }
-  std::cout << table.text() << evidence_tables(s);
+  write_lines(table.text());
+  write_lines(evidence_tables(s));
 }
 
 Exit run(const StatsFlags& flags) {
   const Statistics statistics = read_statistics(flags.file);
   if (flags.json)
-    std::cout << json_output(to_json(statistics));
+    write_json(to_json(statistics));
   else if (flags.formats)
-    std::cout << formats_table(statistics);
+    write_lines(formats_table(statistics));
   else
     print_text(statistics);
   return Exit::Done;

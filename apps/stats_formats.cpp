@@ -31,7 +31,7 @@ Json formats_json(const CacheStatistics& cache, CacheSite site, const RunRecord&
   return json;
 }
 
-std::string formats_table(const Statistics& statistics) {
+Lines formats_table(const Statistics& statistics) {
   using enum Table::Align;
   std::vector<Table::Column> columns = {{"layer", Right}, {"site"}};
   for (const FormatColumn& column : format_columns()) columns.push_back({column.title, Right});
@@ -50,9 +50,11 @@ std::string formats_table(const Statistics& statistics) {
   const std::string sampled = sampled_rows == 0 ? " and nvfp4: not sampled, as by an older kvcal"
                                                 : " and nvfp4: of " + std::to_string(sampled_rows) + " sampled tokens";
   return table.text() +
-         "relative RMS error of the worst head, at the default policy's scales; per row (a scale for each token and "
-         "head)" +
-         sampled + (lacks_int4 ? "; int4: not of rows of MLA, nor of statistics of an older kvcal" : "") + ".\n";
+         Lines(
+             "relative RMS error of the worst head, at the default policy's scales; per row (a scale for each token "
+             "and "
+             "head)" +
+             sampled + (lacks_int4 ? "; int4: not of rows of MLA, nor of statistics of an older kvcal" : "") + ".");
 }
 
 }  // namespace kvcal

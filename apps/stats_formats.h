@@ -4,6 +4,7 @@
 #include <string>
 
 #include "base/json.h"
+#include "base/lines.h"
 #include "stats/run_record.h"
 
 namespace kvcal {
@@ -12,6 +13,6 @@ namespace kvcal {
 Json formats_json(const CacheStatistics& cache, CacheSite site, const RunRecord& run);
 
 /// A line for each cache site.
-std::string formats_table(const Statistics& statistics);
+Lines formats_table(const Statistics& statistics);
 
 }  // namespace kvcal

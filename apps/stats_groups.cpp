@@ -47,7 +47,7 @@ void add_site(Table& table, int layer, const std::string& name, const SiteStatis
                  dependence_text(tag, tag ? tag->tag : "")});
 }
 
-std::string dependence_table(const Statistics& s) {
+Lines dependence_table(const Statistics& s) {
   using enum Table::Align;
   Table table({{"layer", Right},
                {"site"},
@@ -72,9 +72,9 @@ std::string share_text(const Json& group, const char* site) {
          std::to_string(get_int(*share, "layer")) + ")";
 }
 
-std::string groups_table(const Statistics& s) {
+Lines groups_table(const Statistics& s) {
   const Json by = ranges_by(s);
-  if (by.is_null()) return "";
+  if (by.is_null()) return {};
   const bool mla = !s.caches.empty() && s.caches.front().layout.is_mla();
   using enum Table::Align;
   std::vector<Table::Column> columns = {{"by"}, {"name"}, {"count", Right}};
@@ -88,7 +88,7 @@ std::string groups_table(const Statistics& s) {
       for (const char* site : sites) row.push_back(share_text(group, site));
       table.add_row(row);
     }
-  return "\nlargest share of a site's absmax, in any layer:\n" + table.text();
+  return Lines("") + Lines("largest share of a site's absmax, in any layer:") + table.text();
 }
 
 }  // namespace
@@ -111,8 +111,9 @@ Json evidence_json(const SiteStatistics& site, const RunRecord& run) {
   return json;
 }
 
-std::string evidence_tables(const Statistics& statistics) {
-  return statistics.run.prompt_ids.empty() ? "" : "\n" + dependence_table(statistics) + groups_table(statistics);
+Lines evidence_tables(const Statistics& statistics) {
+  if (statistics.run.prompt_ids.empty()) return {};
+  return Lines("") + dependence_table(statistics) + groups_table(statistics);
 }
 
 }  // namespace kvcal

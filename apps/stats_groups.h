@@ -5,6 +5,7 @@
 #include <string>
 
 #include "base/json.h"
+#include "base/lines.h"
 #include "stats/run_record.h"
 
 namespace kvcal {
@@ -13,6 +14,6 @@ namespace kvcal {
 Json evidence_json(const SiteStatistics& site, const RunRecord& run);
 
 /// Two tables: what the range of each site depends on, and by tag, role and turn.
-std::string evidence_tables(const Statistics& statistics);
+Lines evidence_tables(const Statistics& statistics);
 
 }  // namespace kvcal

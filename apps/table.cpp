@@ -49,17 +49,18 @@ std::string cut_to_width(std::string_view text, int width) {
 
 void Table::add_row(std::vector<std::string> cells) {
   assert(cells.size() == columns_.size());
+  for (std::string& cell : cells) cell = printable(cell);
   rows_.push_back(std::move(cells));
 }
 
-std::string Table::text() const {
+Lines Table::text() const {
   std::vector<int> widths;
   for (size_t c = 0; c < columns_.size(); ++c) {
     int width = display_width(columns_[c].title);
     for (const auto& row : rows_) width = std::max(width, display_width(row[c]));
     widths.push_back(width);
   }
-  std::string out;
+  Lines out;
   const auto put_line = [&](auto&& cell_of) {
     std::string line;
     for (size_t c = 0; c < columns_.size(); ++c) {
@@ -69,7 +70,7 @@ std::string Table::text() const {
       line += columns_[c].align == Align::Right ? padding + cell : cell + padding;
     }
     line.erase(line.find_last_not_of(' ') + 1);
-    out += line + '\n';
+    out.add(line);
   };
   put_line([&](size_t c) -> const std::string& { return columns_[c].title; });
   for (const auto& row : rows_) put_line([&](size_t c) -> const std::string& { return row[c]; });

@@ -5,6 +5,8 @@
 #include <string_view>
 #include <vector>
 
+#include "base/lines.h"
+
 namespace kvcal {
 
 /// Columns that printable UTF-8 text takes on a terminal: combining marks none, wide characters two.
@@ -23,11 +25,11 @@ class Table {
 
   explicit Table(std::vector<Column> columns) : columns_(std::move(columns)) {}
 
-  /// One cell per column, without line breaks. Untrusted text goes through quoted() or similar first.
+  /// One cell per column, made printable.
   void add_row(std::vector<std::string> cells);
 
   /// Title line and rows, two spaces between columns, none at line ends.
-  std::string text() const;
+  Lines text() const;
 
  private:
   std::vector<Column> columns_;

@@ -4,7 +4,6 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <array>
-#include <iostream>
 #include <limits>
 #include <memory>
 #include <optional>
@@ -16,9 +15,9 @@
 #include "build_info.h"
 #include "check/artifact_checks.h"
 #include "hub_cache.h"
-#include "json_output.h"
 #include "solve/solution.h"
 #include "stats/statistics_file.h"
+#include "terminal.h"
 #include "validate/output.h"
 #include "validate/validate_evaluation.h"
 #include "validate/validate_folder.h"
@@ -80,11 +79,11 @@ void check_format(const std::string& format) {
 
 void print(const Validated& result, const std::string& format) {
   if (format == "json")
-    std::cout << json_output(json_report(result));
+    write_json(json_report(result));
   else if (format == "sarif")
-    std::cout << json_output(sarif_report(result, {build_info().version, build_info().site}));
+    write_json(sarif_report(result, {build_info().version, build_info().site}));
   else
-    std::cout << (format == "github" ? github_report(result) : text_report(result));
+    write_lines(format == "github" ? github_report(result) : text_report(result));
 }
 
 std::vector<Server> servers_of(const ValidateFlags& flags) {
@@ -140,7 +139,10 @@ Exit run(const ValidateFlags& flags) {
   const std::string format = flags.json ? "json" : flags.format;
   check_format(format);
   if (flags.list_rules) {
-    std::cout << (format == "json" ? rules_json().dump(2) + "\n" : rules_text());
+    if (format == "json")
+      write_json(rules_json());
+    else
+      write_lines(rules_text());
     return Exit::Done;
   }
   if (flags.file.empty()) fail("validate: FILE is required; see 'kvcal validate --help'");

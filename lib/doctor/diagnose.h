@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/json.h"
+#include "base/lines.h"
 #include "doctor/causes.h"
 #include "doctor/facts.h"
 #include "doctor/rules.h"
@@ -59,10 +60,10 @@ class Doctor {
 };
 
 /// For people. `Entry::fix` has its {model} and {command} filled in.
-std::string diagnosis_text(const Diagnosis& diagnosis);
+Lines diagnosis_text(const Diagnosis& diagnosis);
 Json diagnosis_json(const Diagnosis& diagnosis);
 /// The catalog: a line per entry, or as JSON.
-std::string catalog_text();
+Lines catalog_text();
 Json catalog_json();
 
 /// The fix of an entry with {model} and {command} filled in; {command} is the serve command without the options that

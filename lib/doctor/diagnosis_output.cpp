@@ -14,16 +14,6 @@ void replace_all(std::string& text, std::string_view what, const std::string& wi
     text.replace(at, what.size(), with);
 }
 
-// Paths and commands come from logs and files of strangers: nothing in them may steer a terminal.
-std::string without_controls(std::string text) {
-  for (size_t i = 0; i < text.size(); ++i) {
-    const auto c = static_cast<unsigned char>(text[i]);
-    const bool c1 = c == 0xC2 && i + 1 < text.size() && static_cast<unsigned char>(text[i + 1]) < 0xA0;
-    if (c < 0x20 || c == 0x7F || c1) text[i] = '?';
-  }
-  return text;
-}
-
 // What quoted() makes safe, without its quotation marks.
 std::string safe(const std::string& text) {
   const std::string safe_text = quoted(text);
@@ -39,13 +29,13 @@ std::string place(const Evidence& e) {
   return text;
 }
 
-std::string evidence_text(const Sign& sign) {
+Lines evidence_text(const Sign& sign) {
   constexpr size_t kShown = 4;
-  std::string text;
+  Lines text;
   for (size_t i = 0; i < sign.evidence.size() && i < kShown; ++i)
-    if (const std::string where = place(sign.evidence[i]); !where.empty()) text += "  seen: " + where + "\n";
+    if (const std::string where = place(sign.evidence[i]); !where.empty()) text.add("  seen: " + where);
   if (sign.evidence.size() > kShown)
-    text += "  seen in " + std::to_string(sign.evidence.size() - kShown) + " more places\n";
+    text.add("  seen in " + std::to_string(sign.evidence.size() - kShown) + " more places");
   return text;
 }
 
@@ -53,39 +43,36 @@ std::string sentence(const Sign& sign) {
   return std::string(sign.entry->meaning) + (sign.detail.empty() ? "" : " (" + safe(sign.detail) + ")");
 }
 
-std::string finding_text(const Sign& sign, const Facts& facts) {
+Lines finding_text(const Sign& sign, const Facts& facts) {
   const Entry& e = *sign.entry;
-  std::string text = std::string(name_of(e.severity)) + " " + std::string(e.id) + ": " + sentence(sign) + "\n";
+  Lines text(std::string(name_of(e.severity)) + " " + std::string(e.id) + ": " + sentence(sign));
   text += evidence_text(sign);
-  text += "  confidence: " + std::string(name_of(e.confidence)) +
-          (e.source.empty() ? "" : "; " + std::string(e.source)) + "\n";
-  if (!e.not_proved.empty()) text += "  does not prove: " + std::string(e.not_proved) + "\n";
-  if (!e.fix.empty()) text += "  fix: " + fix_text(e, facts) + "\n";
-  return text + "\n";
+  text.add("  confidence: " + std::string(name_of(e.confidence)) +
+           (e.source.empty() ? "" : "; " + std::string(e.source)));
+  if (!e.not_proved.empty()) text.add("  does not prove: " + std::string(e.not_proved));
+  if (!e.fix.empty()) text.add("  fix: " + fix_text(e, facts));
+  return text + Lines("");
 }
 
-std::string note_text(const Sign& sign) {
+Lines note_text(const Sign& sign) {
   const Entry& e = *sign.entry;
-  std::string text = "  " + std::string(e.id) + ": " + sentence(sign) + "\n";
-  if (!e.not_proved.empty()) text += "    does not prove: " + std::string(e.not_proved) + "\n";
+  Lines text("  " + std::string(e.id) + ": " + sentence(sign));
+  if (!e.not_proved.empty()) text.add("    does not prove: " + std::string(e.not_proved));
   for (const Evidence& evidence : sign.evidence)
-    if (!evidence.file.empty()) return text + "    seen: " + place(evidence) + "\n";
+    if (!evidence.file.empty()) return text + Lines("    seen: " + place(evidence));
   return text;
 }
 
-std::string inputs_text(const Diagnosis& d) {
-  std::string text;
-  for (const InputSummary& input : d.inputs) {
-    text += input.name + ": " + input.kind;
-    if (input.kind == "log") text += ", " + std::to_string(input.n_lines) + " lines";
-    text += "\n";
-  }
-  if (d.facts.server != Engine::Unknown) {
-    text += "server: " + std::string(name_of(d.facts.server));
-    text += d.facts.version ? " " + str(*d.facts.version) + "\n"
-                            : ", version unknown (give it with --server, such as vllm@0.33.0)\n";
-  }
-  return text + "\n";
+Lines inputs_text(const Diagnosis& d) {
+  Lines text;
+  for (const InputSummary& input : d.inputs)
+    text.add(input.name + ": " + input.kind +
+             (input.kind == "log" ? ", " + std::to_string(input.n_lines) + " lines" : ""));
+  if (d.facts.server != Engine::Unknown)
+    text.add("server: " + std::string(name_of(d.facts.server)) +
+             (d.facts.version ? " " + str(*d.facts.version)
+                              : ", version unknown (give it with --server, such as vllm@0.33.0)"));
+  return text + Lines("");
 }
 
 std::string joined(const std::vector<std::string>& words) {
@@ -94,25 +81,24 @@ std::string joined(const std::vector<std::string>& words) {
   return text;
 }
 
-std::string model_name(const Facts& facts) {
-  return facts.model_path.empty() ? "MODEL" : without_controls(facts.model_path);
-}
+std::string model_name(const Facts& facts) { return facts.model_path.empty() ? "MODEL" : printable(facts.model_path); }
 
-std::string explanation_text(const Diagnosis& d) {
+Lines explanation_text(const Diagnosis& d) {
   if (d.explanations.empty())
-    return d.findings.empty()
-               ? "No known problem matches.\n"
-               : "No known problem explains this: compare with --kv-cache-dtype auto and nothing else changed. What "
-                 "rounding the cache does alone: kvcal evaluate " +
-                     model_name(d.facts) + " --generate\n";
+    return Lines(
+        d.findings.empty()
+            ? "No known problem matches."
+            : "No known problem explains this: compare with --kv-cache-dtype auto and nothing else changed. What "
+              "rounding the cache does alone: kvcal evaluate " +
+                  model_name(d.facts) + " --generate");
   const Explanation& top = d.explanations.front();
-  std::string text = "Most likely: " + std::string(title_of(top.cause)) + " [" +
-                     std::string(name_of(likelihood_of(top))) + "; " + joined(top.because) + "]\n";
-  if (!top.best->fix.empty()) text += "  do: " + fix_text(*top.best, d.facts) + "\n";
+  Lines text("Most likely: " + std::string(title_of(top.cause)) + " [" + std::string(name_of(likelihood_of(top))) +
+             "; " + joined(top.because) + "]");
+  if (!top.best->fix.empty()) text.add("  do: " + fix_text(*top.best, d.facts));
   for (size_t i = 1; i < d.explanations.size(); ++i) {
     const Explanation& e = d.explanations[i];
-    text += "Also: " + std::string(title_of(e.cause)) + " [" + std::string(name_of(likelihood_of(e))) + "; " +
-            joined(e.because) + "]\n";
+    text.add("Also: " + std::string(title_of(e.cause)) + " [" + std::string(name_of(likelihood_of(e))) + "; " +
+             joined(e.because) + "]");
   }
   return text;
 }
@@ -168,18 +154,18 @@ std::string fix_text(const Entry& entry, const Facts& facts) {
   replace_all(text, "{model}", model_name(facts));
   replace_all(text, "{command}",
               facts.command ? command_without(*facts.command, kHarmful) : "the serve command without it");
-  return without_controls(text);
+  return printable(text);
 }
 
-std::string diagnosis_text(const Diagnosis& d) {
-  std::string text = inputs_text(d);
+Lines diagnosis_text(const Diagnosis& d) {
+  Lines text = inputs_text(d);
   for (const Sign& sign : d.findings) text += finding_text(sign, d.facts);
-  if (!d.notes.empty()) text += "Seen, and no finding:\n";
+  if (!d.notes.empty()) text.add("Seen, and no finding:");
   for (const Sign& sign : d.notes) text += note_text(sign);
-  if (!d.notes.empty()) text += "\n";
+  if (!d.notes.empty()) text.add("");
   text += explanation_text(d);
   if (!d.not_evaluated.empty())
-    text += std::to_string(d.not_evaluated.size()) + " rules not evaluated: inputs missing; --json names them\n";
+    text.add(std::to_string(d.not_evaluated.size()) + " rules not evaluated: inputs missing; --json names them");
   return text;
 }
 
@@ -202,10 +188,10 @@ Json diagnosis_json(const Diagnosis& d) {
   return json;
 }
 
-std::string catalog_text() {
-  std::string text;
+Lines catalog_text() {
+  Lines text;
   for (const Entry* e : catalog())
-    text += std::string(e->id) + "  " + std::string(name_of(e->severity)) + "  " + std::string(e->meaning) + "\n";
+    text.add(std::string(e->id) + "  " + std::string(name_of(e->severity)) + "  " + std::string(e->meaning));
   return text;
 }
 

@@ -3,16 +3,36 @@
 #include <algorithm>
 #include <cctype>
 
+#include "base/lines.h"
 #include "export/layer_scales.h"
 #include "servers/foldable.h"
 
 namespace kvcal {
+namespace {
+
+// $'...' of bash, ksh and zsh: what a terminal would not show as it is, as bytes.
+std::string escaped_word(const std::string& text) {
+  std::string word = "$'";
+  for (const char c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (std::isalnum(byte) || std::string_view(" -_./=:@%+,").find(c) != std::string_view::npos) {
+      word += c;
+    } else {
+      constexpr std::string_view kHex = "0123456789abcdef";
+      word += {'\\', 'x', kHex[byte >> 4], kHex[byte & 15]};
+    }
+  }
+  return word + "'";
+}
+
+}  // namespace
 
 std::string shell_word(const std::string& text) {
   const bool plain = !text.empty() && std::ranges::all_of(text, [](unsigned char c) {
     return std::isalnum(c) || std::string_view("-_./=:@%+,").find(static_cast<char>(c)) != std::string_view::npos;
   });
   if (plain) return text;
+  if (printable(text) != text) return escaped_word(text);
   std::string word = "'";
   for (const char c : text) word += c == '\'' ? std::string("'\\''") : std::string(1, c);
   return word + "'";

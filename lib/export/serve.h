@@ -7,7 +7,8 @@
 
 namespace kvcal {
 
-/// A path or argument as a shell reads it: in single quotes where it has more than plain characters.
+/// A path or argument as a shell reads it: in single quotes where it has more than plain characters,
+/// as $'...' where a terminal would not show it as it is.
 std::string shell_word(const std::string& text);
 
 /// "the plug-in vllm-kv-cache-scales, which comes with kvcal, reads the scale file itself: vllm serve ..."

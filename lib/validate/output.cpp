@@ -25,18 +25,18 @@ std::string place(const Finding& f, const Validated& v) {
 /// The file that a finding is about.
 const std::string& file_of(const Finding& f, const Validated& v) { return f.file.empty() ? v.file : f.file; }
 
-std::string closing_line(const Validated& v) {
+Lines closing_line(const Validated& v) {
   const Report& r = v.report;
   std::string counts;
   for (const Severity s : {Severity::Error, Severity::Warning, Severity::Note})
     if (const size_t n = r.count(s)) counts += ", " + plural(n, std::string(name_of(s)));
-  return v.file + ": " + (v.passed() ? "valid" : "NOT valid") + counts + "; " +
-         plural(r.evaluated_rules().size(), "rule") + " evaluated, " + std::to_string(r.skipped_rules().size()) +
-         " not\n";
+  return Lines(v.file + ": " + (v.passed() ? "valid" : "NOT valid") + counts + "; " +
+               plural(r.evaluated_rules().size(), "rule") + " evaluated, " + std::to_string(r.skipped_rules().size()) +
+               " not");
 }
 
 /// A line per reason; of many rules only the number.
-std::string skipped_text(const Report& report) {
+Lines skipped_text(const Report& report) {
   constexpr size_t kListed = 12;
   std::vector<std::pair<std::string, std::vector<std::string>>> by_reason;
   for (const Report::Skipped& s : report.skipped_rules()) {
@@ -44,12 +44,12 @@ std::string skipped_text(const Report& report) {
     if (same == by_reason.end()) same = by_reason.insert(same, {s.reason, {}});
     same->second.push_back(s.rule);
   }
-  std::string text;
+  Lines text;
   for (const auto& [reason, ids] : by_reason) {
-    text += "not evaluated (" + reason + "):";
-    if (ids.size() > kListed) text += " " + plural(ids.size(), "rule");
-    for (size_t i = 0; i < ids.size() && ids.size() <= kListed; ++i) text += " " + ids[i];
-    text += "\n";
+    std::string line = "not evaluated (" + reason + "):";
+    if (ids.size() > kListed) line += " " + plural(ids.size(), "rule");
+    for (size_t i = 0; i < ids.size() && ids.size() <= kListed; ++i) line += " " + ids[i];
+    text.add(line);
   }
   return text;
 }
@@ -99,46 +99,22 @@ Json sarif_result(const Finding& f, const Validated& v) {
           {"locations", Json::array({place_json})}};
 }
 
-/// GitHub's escapes: of properties also ':' and ','.
-std::string escaped(const std::string& text, bool property) {
-  std::string out;
-  for (const char c : text) switch (c) {
-      case '%':
-        out += "%25";
-        break;
-      case '\r':
-        out += "%0D";
-        break;
-      case '\n':
-        out += "%0A";
-        break;
-      case ':':
-        out += property ? "%3A" : ":";
-        break;
-      case ',':
-        out += property ? "%2C" : ",";
-        break;
-      default:
-        out += c;
-    }
-  return out;
-}
-
 }  // namespace
 
-std::string text_report(const Validated& v) {
+Lines text_report(const Validated& v) {
   std::vector<const Finding*> sorted;
   for (const Finding& f : v.report.findings) sorted.push_back(&f);
   std::stable_sort(sorted.begin(), sorted.end(), [](const Finding* a, const Finding* b) {
     return rule_named(a->rule).severity > rule_named(b->rule).severity;
   });
-  std::string text, before;
+  Lines text;
+  std::string before;
   for (const Finding* f : sorted) {
     const Rule& rule = rule_named(f->rule);
-    text += std::string(name_of(rule.severity)) + " " + f->rule + " " + place(*f, v) +
-            (f->line ? " (line " + std::to_string(f->line) + ")" : "") + ": " + sentence(*f) +
-            (f->file.empty() ? "" : " [" + f->file + "]") + "\n";
-    if (f->rule != before) text += "    fix: " + std::string(rule.fix) + "\n";
+    text.add(std::string(name_of(rule.severity)) + " " + f->rule + " " + place(*f, v) +
+             (f->line ? " (line " + std::to_string(f->line) + ")" : "") + ": " + sentence(*f) +
+             (f->file.empty() ? "" : " [" + f->file + "]"));
+    if (f->rule != before) text.add("    fix: " + std::string(rule.fix));
     before = f->rule;
   }
   return text + skipped_text(v.report) + served_text(v.served) + closing_line(v);
@@ -190,25 +166,26 @@ Json sarif_report(const Validated& v, const Reporter& reporter) {
   return {{"$schema", "https://json.schemastore.org/sarif-2.1.0.json"}, {"version", "2.1.0"}, {"runs", {run}}};
 }
 
-std::string github_report(const Validated& v) {
-  std::string text;
+Lines github_report(const Validated& v) {
+  Lines text;
   for (const Finding& f : v.report.findings) {
     const Rule& rule = rule_named(f.rule);
-    text += "::" + std::string(rule.severity == Severity::Note ? "notice" : name_of(rule.severity)) +
-            " file=" + escaped(file_of(f, v), true) + ",line=" + std::to_string(std::max<size_t>(f.line, 1)) +
-            ",title=" + escaped(f.rule, true) +
-            "::" + escaped(place(f, v) + ": " + sentence(f) + ". " + std::string(rule.fix), false) + "\n";
+    text += Lines::of_annotation({.level = rule.severity == Severity::Note ? "notice" : name_of(rule.severity),
+                                  .file = file_of(f, v),
+                                  .line = std::max<size_t>(f.line, 1),
+                                  .title = f.rule,
+                                  .message = place(f, v) + ": " + sentence(f) + ". " + std::string(rule.fix)});
   }
   return text + closing_line(v);
 }
 
-std::string rules_text() {
-  std::string text;
+Lines rules_text() {
+  Lines text;
   for (const Rule& rule : rules()) {
     std::string severity(name_of(rule.severity));
     severity.resize(9, ' ');
-    text += std::string(rule.id) + "  " + severity + std::string(rule.meaning) +
-            (rule.needs.empty() ? "" : " (needs " + std::string(rule.needs) + ")") + "\n";
+    text.add(std::string(rule.id) + "  " + severity + std::string(rule.meaning) +
+             (rule.needs.empty() ? "" : " (needs " + std::string(rule.needs) + ")"));
   }
   return text;
 }

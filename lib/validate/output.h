@@ -4,6 +4,7 @@
 #include <string>
 
 #include "base/json.h"
+#include "base/lines.h"
 #include "check/finding.h"
 #include "servers/served_scales.h"
 
@@ -17,7 +18,7 @@ struct Validated {
   bool passed() const { return !report.has_errors() && !(strict && report.count(Severity::Warning) > 0); }
 };
 
-std::string text_report(const Validated& result);
+Lines text_report(const Validated& result);
 Json json_report(const Validated& result);
 /// Of the program that reports.
 struct Reporter {
@@ -28,9 +29,9 @@ struct Reporter {
 /// SARIF 2.1.0, with the table of rules.
 Json sarif_report(const Validated& result, const Reporter& reporter);
 /// Workflow commands: "::error file=...,line=...,title=S02::...".
-std::string github_report(const Validated& result);
+Lines github_report(const Validated& result);
 /// The table of rules, a line each.
-std::string rules_text();
+Lines rules_text();
 Json rules_json();
 
 }  // namespace kvcal

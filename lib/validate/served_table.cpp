@@ -21,15 +21,16 @@ std::string cell_of(const ServedLayer& l) {
 
 using Row = std::vector<std::string>;
 
-std::string padded(const std::vector<Row>& rows) {
+Lines padded(const std::vector<Row>& rows) {
   std::vector<size_t> widths(rows[0].size(), 0);
   for (const Row& row : rows)
     for (size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
-  std::string text;
+  Lines text;
   for (const Row& row : rows) {
+    std::string line;
     for (size_t i = 0; i < row.size(); ++i)
-      text += (i ? "  " : "") + (i + 1 < row.size() ? row[i] + std::string(widths[i] - row[i].size(), ' ') : row[i]);
-    text += "\n";
+      line += (i ? "  " : "") + (i + 1 < row.size() ? row[i] + std::string(widths[i] - row[i].size(), ' ') : row[i]);
+    text.add(line);
   }
   return text;
 }
@@ -42,20 +43,20 @@ const ServedScales* any_started(const std::vector<ServedScales>& served) {
 
 }  // namespace
 
-std::string served_text(const std::vector<ServedScales>& served) {
-  if (served.empty()) return "";
-  std::string text;
+Lines served_text(const std::vector<ServedScales>& served) {
+  if (served.empty()) return {};
+  Lines text;
   for (const ServedScales& s : served)
-    if (!s.stops.empty()) text += str(s.server) + " does not start: " + s.stops.front().reason + "\n";
+    if (!s.stops.empty()) text.add(str(s.server) + " does not start: " + s.stops.front().reason);
   const ServedScales* first = any_started(served);
   if (!first) return text;
   std::vector<Row> rows = {{"layer", "module"}};
   for (const ServedScales& s : served)
     if (s.stops.empty()) rows[0].push_back(str(s.server) + " uses (key, value)");
   for (size_t i = 0; i < first->layers.size(); ++i) {
-    rows.push_back({std::to_string(first->layers[i].layer), first->layers[i].module});
+    rows.push_back({std::to_string(first->layers[i].layer), printable(first->layers[i].module)});
     for (const ServedScales& s : served)
-      if (s.stops.empty()) rows.back().push_back(cell_of(s.layers[i]));
+      if (s.stops.empty()) rows.back().push_back(printable(cell_of(s.layers[i])));
   }
   return text + padded(rows);
 }

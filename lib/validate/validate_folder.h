@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/lines.h"
 #include "check/finding.h"
 #include "servers/served_scales.h"
 
@@ -31,7 +32,7 @@ FolderReport validate_folder(const std::filesystem::path& folder, std::string_vi
 void check_as_side_file(std::string_view text, const std::vector<Server>& servers, Report& report);
 
 /// A line per layer and the value that each server uses; "" without servers.
-std::string served_text(const std::vector<ServedScales>& served);
+Lines served_text(const std::vector<ServedScales>& served);
 Json served_json(const std::vector<ServedScales>& served);
 
 }  // namespace kvcal

@@ -140,6 +140,21 @@ class Action(Repository):
         with open(run.outputs["sarif"]) as file:
             self.assertEqual(json.load(file)["runs"][0]["results"][0]["ruleId"], "A01")
 
+    def test_an_unknown_format_fails(self):
+        for name in ("typo", "", "json"):
+            run = self.use(format=name)
+            self.assertTrue(run.failed, name)
+            self.assertIn(f"::error title=kvcal::the input format is '{name}', expected github, sarif or text", run.log)
+            self.assertIn("kv-cache-scales.json: valid", run.summary)
+
+    def test_a_broken_base_is_told_and_no_fault_of_the_change(self):
+        origin = os.path.join(self.scratch, "origin")
+        self.write("kv-cache-scales.json", "{", origin)
+        sh("git commit -qam broken", origin)
+        run = self.use({"base_ref": "main"})
+        self.assertFalse(run.failed, run.log)
+        self.assertIn("kvcal: error: ", run.summary)
+
     def test_limits(self):
         run = self.use(model="model", prompts="chats.jsonl", limits="--max-kl 0.5")
         self.assertFalse(run.failed, run.log)

@@ -22,7 +22,7 @@ TEST(Table, AlignsColumnsAndLeavesNoSpacesAtLineEnds) {
   Table table({{"layer", Table::Align::Right}, {"kind"}, {"bytes", Table::Align::Right}, {"note"}});
   table.add_row({"3", "attention", "1024", ""});
   table.add_row({"10", "mla", "9", "shared"});
-  EXPECT_EQ(table.text(),
+  EXPECT_EQ(table.text().text(),
             "layer  kind       bytes  note\n"
             "    3  attention   1024\n"
             "   10  mla            9  shared\n");
@@ -37,7 +37,7 @@ TEST(Table, CountsColumnsOfTheTerminalNotBytes) {
   Table table({{"a"}, {"b"}});
   table.add_row({"日本", "x"});
   table.add_row({"abcd", "y"});
-  EXPECT_EQ(table.text(), "a     b\n日本  x\nabcd  y\n");
+  EXPECT_EQ(table.text().text(), "a     b\n日本  x\nabcd  y\n");
 }
 
 TEST(Table, CutsAtCharacters) {

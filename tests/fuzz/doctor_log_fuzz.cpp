@@ -27,7 +27,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     Diagnosis diagnosis;
     const bool done = fuzzing::accepts([&] { diagnosis = doctor.diagnose(); });
     fuzzing::require(done, "a log gives a diagnosis, whatever is in it");
-    const std::string report = diagnosis_text(diagnosis);
+    const std::string report = diagnosis_text(diagnosis).text();
     fuzzing::require(report.find('\x1b') == std::string::npos, "nothing of a log steers a terminal");
     diagnosis_json(diagnosis).dump(1, ' ', false, Json::error_handler_t::replace);
     reports[chunk == 7] = report;

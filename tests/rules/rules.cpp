@@ -151,6 +151,26 @@ Findings library_is_silent(const SourceFile& file) {
   return search_code(file, loud, "lib/ throws; it does not print, exit or read the environment");
 }
 
+Findings one_way_to_print(const SourceFile& file) {
+  const bool ours =
+      file.path.starts_with("apps/") || file.path.starts_with("lib/") || file.path.starts_with("kernels/");
+  if (!is_code(file.path) || !ours || file.path == "apps/terminal.cpp") return {};
+  static const std::regex stream(
+      R"(\b(std::(cout|cerr|clog|print(ln)?|osyncstream)\b|stderr\b|stdout\b|v?f?printf\s*\(|v?dprintf\s*\(|f?puts\s*\(|f?putc\s*\(|putchar\s*\(|perror\s*\(|write\s*\(\s*(STD|[12]\b))|#\s*include\s*<iostream>)");
+  static const std::regex raw(R"(\bsay_raw\s*\()"), text(R"(\bof_text\s*\()"), json(R"(\bwrite_json_text\s*\()");
+  Findings findings = search_code(file, stream, "only apps/terminal.cpp writes to standard output and standard error");
+  const auto only_in = [&](const std::set<std::string>& places, const std::regex& what, const std::string& rule) {
+    if (places.contains(file.path)) return;
+    for (std::string& finding : search_code(file, what, rule)) findings.push_back(std::move(finding));
+  };
+  only_in({"apps/terminal.h", "apps/progress.cpp"}, raw, "only the status line steers a terminal");
+  only_in({"lib/base/lines.h", "lib/base/lines.cpp", "apps/command_line.cpp", "apps/launch.cpp", "apps/prompts.cpp",
+           "apps/generate.cpp"},
+          text, "text with lines of its own is help, version, a script, a prompt or an answer; all else is lines");
+  only_in({"apps/terminal.h", "apps/evaluate.cpp"}, json, "only the file of an evaluation is JSON text already");
+  return findings;
+}
+
 Findings no_surprises(const SourceFile& file) {
   if (!is_code(file.path) || file.path.starts_with("tests/")) return {};
   static const std::regex outside(

@@ -20,6 +20,11 @@ Findings architecture_names_no_device(const SourceFile& file);
 /// lib/ never prints, exits, aborts or reads the environment.
 Findings library_is_silent(const SourceFile& file);
 
+/// Outside the tests only apps/terminal.cpp writes to standard output and standard error: by lines, which
+/// lib/base/lines.h makes harmless whoever wrote their parts, and each in one write. Text of several lines
+/// (Lines::of_text) comes in only where rules.cpp says what it is.
+Findings one_way_to_print(const SourceFile& file);
+
 /// No shell, no other program, no network, no locale; the environment is read for SOURCE_DATE_EPOCH and TERM, each
 /// in its file; a shared library is opened in apps/device.cpp only.
 Findings no_surprises(const SourceFile& file);

@@ -89,21 +89,21 @@ TEST_P(DoctorCase, HasItsFindingsAndItsExplanation) {
   const Diagnosis d = run_case(sections, scratch);
   std::vector<std::string> expected = words_of(sections.at("findings"));
   std::sort(expected.begin(), expected.end());
-  EXPECT_EQ(joined(sorted_ids(d.findings)), joined(expected)) << diagnosis_text(d);
+  EXPECT_EQ(joined(sorted_ids(d.findings)), joined(expected)) << diagnosis_text(d).text();
   const std::string top = d.explanations.empty() ? "none" : std::string(name_of(d.explanations.front().cause));
-  EXPECT_EQ(top, words_of(sections.at("top")).at(0)) << diagnosis_text(d);
+  EXPECT_EQ(top, words_of(sections.at("top")).at(0)) << diagnosis_text(d).text();
   if (sections.contains("notes"))
     for (const std::string& id : words_of(sections.at("notes"))) {
       const std::vector<std::string> notes = sorted_ids(d.notes);
-      EXPECT_NE(std::find(notes.begin(), notes.end(), id), notes.end()) << id << "\n" << diagnosis_text(d);
+      EXPECT_NE(std::find(notes.begin(), notes.end(), id), notes.end()) << id << "\n" << diagnosis_text(d).text();
     }
   if (sections.contains("absent"))
     for (const std::string& id : words_of(sections.at("absent"))) {
       const std::vector<std::string> notes = sorted_ids(d.notes);
-      EXPECT_EQ(std::find(notes.begin(), notes.end(), id), notes.end()) << id << "\n" << diagnosis_text(d);
+      EXPECT_EQ(std::find(notes.begin(), notes.end(), id), notes.end()) << id << "\n" << diagnosis_text(d).text();
     }
   if (sections.contains("says")) {
-    const std::string text = diagnosis_text(d);
+    const std::string text = diagnosis_text(d).text();
     std::istringstream lines(sections.at("says"));
     for (std::string line; std::getline(lines, line);)
       EXPECT_NE(text.find(line), std::string::npos) << line << "\n" << text;

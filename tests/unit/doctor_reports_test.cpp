@@ -28,7 +28,7 @@ bool explained_by(const Diagnosis& d, Cause cause) {
 
 TEST(Reports, RepeatedPhrasesOfAHybridAreRuntimeScales) {
   const Diagnosis d = diagnose_log(report("repeated_phrases.txt"));
-  EXPECT_EQ(top(d), "runtime-scales-of-hybrid") << diagnosis_text(d);
+  EXPECT_EQ(top(d), "runtime-scales-of-hybrid") << diagnosis_text(d).text();
   EXPECT_TRUE(found(d.findings, "F03"));
   EXPECT_TRUE(found(d.findings, "F05")) << "--kv-cache-scales-path exists nowhere";
   EXPECT_TRUE(found(d.notes, "LG8")) << "q_scale=1.0 says nothing about the cache";
@@ -37,14 +37,14 @@ TEST(Reports, RepeatedPhrasesOfAHybridAreRuntimeScales) {
 
 TEST(Reports, WrongDigitsOfAHybridAreRuntimeScales) {
   const Diagnosis d = diagnose_log(report("wrong_digits.txt"));
-  EXPECT_EQ(top(d), "runtime-scales-of-hybrid") << diagnosis_text(d);
+  EXPECT_EQ(top(d), "runtime-scales-of-hybrid") << diagnosis_text(d).text();
   ASSERT_TRUE(d.facts.version.has_value());
   EXPECT_EQ(str(*d.facts.version), "0.17.1");
 }
 
 TEST(Reports, NoiseInTheSecondTurnIsLatentAttentionAndNotMissingScales) {
   const Diagnosis d = diagnose_log(report("second_turn.txt"));
-  EXPECT_EQ(top(d), "latent-attention") << diagnosis_text(d);
+  EXPECT_EQ(top(d), "latent-attention") << diagnosis_text(d).text();
   EXPECT_TRUE(found(d.findings, "B16"));
   EXPECT_TRUE(found(d.findings, "C07")) << "20 heads";
   EXPECT_TRUE(found(d.notes, "LG1")) << "the line that the report takes for the cause";
@@ -55,7 +55,7 @@ TEST(Reports, NoiseInTheSecondTurnIsLatentAttentionAndNotMissingScales) {
 
 TEST(Reports, ExclamationMarksAreFrozenScalesAndNanOfUnprovedOrigin) {
   const Diagnosis d = diagnose_log(report("exclamation_marks.txt"));
-  EXPECT_EQ(top(d), "runtime-scales-frozen") << diagnosis_text(d);
+  EXPECT_EQ(top(d), "runtime-scales-frozen") << diagnosis_text(d).text();
   EXPECT_TRUE(found(d.findings, "E15"));
   EXPECT_TRUE(explained_by(d, Cause::NanLogits)) << "NaN keeps an explanation of its own";
   EXPECT_NE(likelihood_of(d.explanations.front()), Likelihood::Certain);
@@ -70,7 +70,7 @@ TEST(Reports, OneLetterOfBlocksIsNotTheCache) {
   doctor.add_log("issue", reading(text));
   doctor.add_output("answer", text.substr(at + begin.size(), text.find('"', at + begin.size()) - at - begin.size()));
   const Diagnosis d = doctor.diagnose();
-  EXPECT_EQ(top(d), "not-the-cache") << diagnosis_text(d);
+  EXPECT_EQ(top(d), "not-the-cache") << diagnosis_text(d).text();
   EXPECT_TRUE(found(d.findings, "E16"));
   EXPECT_TRUE(found(d.notes, "W01"));
   EXPECT_TRUE(found(d.notes, "LG18")) << "harmless alone";

@@ -19,7 +19,7 @@ inline void keep_examples(const Report& report) {
     finding.file = std::filesystem::path(finding.file).filename();  // of a scratch folder
     Report alone;
     alone.add(finding);
-    const std::string text = text_report({"kv-cache-scales.json", std::move(alone), false, {}});
+    const std::string text = text_report({"kv-cache-scales.json", std::move(alone), false, {}}).text();
     out << text.substr(0, text.find('\n') + 1);
   }
 }

@@ -85,7 +85,7 @@ TEST(ValidateFolder, SaysWhatEachServerUses) {
 
 TEST(ValidateFolder, PutsValuesIntoItsTable) {
   const FolderReport found = judged(llm_compressor_folder(), {"vllm", "sglang"});
-  const std::string text = served_text(found.served);
+  const std::string text = served_text(found.served).text();
   EXPECT_NE(text.find("layer  module"), std::string::npos) << text;
   EXPECT_NE(text.find("0.008605957, 0.0021820068"), std::string::npos) << text;
   EXPECT_NE(text.find("1.0, 1.0 (left out with a warning)"), std::string::npos) << text;

@@ -78,7 +78,7 @@ TEST(Sarif, LeadsToThePublishedPages) {
 }
 
 TEST(Github, EscapesWhatItsCommandsWouldTakeForTheirOwn) {
-  const std::string text = github_report(sample("a,b:c%.json"));
+  const std::string text = github_report(sample("a,b:c%.json")).text();
   EXPECT_EQ(
       text.find("::error file=a%2Cb%3Ac%25.json,line=42,title=S02::layers[3].key.scale: a scale: is -1, expected"), 0u)
       << text;
@@ -102,7 +102,7 @@ TEST(Strict, MakesWarningsCount) {
 }
 
 TEST(Text, EndsWithOneLine) {
-  const std::string text = text_report(sample());
+  const std::string text = text_report(sample()).text();
   EXPECT_TRUE(text.ends_with("scales.json: NOT valid, 1 error, 1 warning, 1 note; 4 rules evaluated, " +
                              std::to_string(rules().size() - 4) + " not\n"))
       << text;

@@ -119,7 +119,7 @@ def calibrate(options: argparse.Namespace) -> str:
             stats.feed.next_ids, stats.feed.kind = [prompt.id], prompt.kind
             model(**{name: x.to(model.device) if isinstance(x, torch.Tensor) else x for name, x in prompt.inputs.items()})
             if sys.stderr.isatty():
-                print(f"\r{n} of {len(own)} prompts", end="\n" if n == len(own) else "", file=sys.stderr)
+                sys.stderr.write(f"\r{n} of {len(own)} prompts" + ("\n" if n == len(own) else ""))
     stats.save(out, options.model, options.force, shard=None if shard.count == 1 else astuple(shard), tags=tags_of(prompts),
                **description(prompts, stats.feed.image_tokens, options.max_length))
     return (f"{len(own)} prompts, {sum(stats.feed.n_tokens):,} tokens, {len(stats.counts)} caches, "
@@ -143,14 +143,20 @@ def parser() -> argparse.ArgumentParser:
     return root
 
 
+def say(text: str) -> None:
+    """One line in one write, also where Python buffers nothing: torchrun's processes share a standard error."""
+    line = "".join(c if c.isprintable() else c.encode("unicode_escape", "surrogatepass").decode() for c in text)
+    sys.stderr.write(f"kvcal-torch: {line}\n")
+
+
 def main(arguments: Optional[Sequence[str]] = None) -> int:
     options = parser().parse_args(arguments)
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
     try:
-        print(f"kvcal-torch: {calibrate(options)}", file=sys.stderr)
+        say(calibrate(options))
     except StatisticsError as error:
-        print(f"kvcal-torch: error: {error}", file=sys.stderr)
+        say(f"error: {error}")
         return 2
     return 0
 

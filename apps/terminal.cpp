@@ -1,0 +1,67 @@
+#include "terminal.h"
+
+#include <poll.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <climits>
+#include <iostream>
+
+#include "base/error.h"
+
+namespace kvcal {
+namespace {
+
+bool is_ready(int milliseconds) {
+  pollfd error = {STDERR_FILENO, POLLOUT, 0};
+  int n = 0;
+  do n = poll(&error, 1, milliseconds);
+  while (n < 0 && errno == EINTR && milliseconds < 0);
+  return n > 0;
+}
+
+}  // namespace
+
+void write_lines(const Lines& lines) { std::cout << lines.text(); }
+
+void write_json(const Json& json, int indent) {
+  write_json_text(json.dump(indent, ' ', false, Json::error_handler_t::replace) + "\n");
+}
+
+void write_json_text(std::string_view json) { std::cout << printable_json(json); }
+
+void flush_output() {
+  std::cout.flush();
+  if (!std::cout) fail("cannot write to standard output; is the disk full, or the output closed?");
+}
+
+void say_lines(const Lines& lines) noexcept { say_raw(lines.text()); }
+
+void say_raw(std::string_view text) noexcept {
+  while (!text.empty()) {
+    const ssize_t n = write(STDERR_FILENO, text.data(), text.size());
+    if (n > 0) {
+      text.remove_prefix(static_cast<size_t>(n));
+    } else if (n < 0 && errno == EAGAIN) {  // somebody has made the terminal or pipe that we share non-blocking
+      if (!is_ready(-1)) return;
+    } else if (n == 0 || errno != EINTR) {
+      return;
+    }
+  }
+}
+
+void say_in_signal_handler(std::initializer_list<std::string_view> parts) noexcept {
+  std::array<char, PIPE_BUF> text;
+  size_t n = 0;
+  for (const std::string_view part : parts)
+    for (size_t i = 0; i < part.size() && n < text.size(); ++i) {
+      const auto c = static_cast<unsigned char>(part[i]);
+      text[n++] = (c >= 0x20 && c != 0x7F) || c == '\n' ? part[i] : '?';
+    }
+  constexpr int kPatience = 1000;
+  if (is_ready(kPatience) && write(STDERR_FILENO, text.data(), n) < 0) return;
+}
+
+}  // namespace kvcal
