@@ -23,16 +23,8 @@ TEST(Printable, ShowsControlCharactersAsEscapes) {
 }
 
 TEST(Printable, ShowsWhatSteersTheDirectionOfText) {
-  for (const char32_t c : U"\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069") {
-    if (c == 0) continue;
-    std::string text = "a  b";  // three bytes of the character in the middle, or two
-    text = c < 0x800 ? std::string{static_cast<char>(0xC0 | (c >> 6)), static_cast<char>(0x80 | (c & 0x3F))}
-                     : std::string{static_cast<char>(0xE0 | (c >> 12)), static_cast<char>(0x80 | ((c >> 6) & 0x3F)),
-                                   static_cast<char>(0x80 | (c & 0x3F))};
-    char expected[8];
-    std::snprintf(expected, sizeof expected, "\\u%04x", static_cast<unsigned>(c));
-    EXPECT_EQ(printable("a" + text + "b"), "a" + std::string(expected) + "b");
-  }
+  EXPECT_EQ(printable("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"),
+            "\\u061c\\u200e\\u200f\\u202a\\u202b\\u202c\\u202d\\u202e\\u2066\\u2067\\u2068\\u2069");
 }
 
 TEST(Printable, ShowsWhatHasNoWidth) {
@@ -68,7 +60,7 @@ TEST(Printable, BreaksCommandsInsideLines) {
 
 TEST(Printable, CutsLongText) {
   EXPECT_EQ(printable(std::string(100, 'x') + "\x1b", 8), "xxxx...x\\x1b");
-  EXPECT_EQ(quoted("a\u202eb"), "'a\\u202eb'");
+  EXPECT_EQ(quoted(std::string_view("a\u202eb")), "'a\\u202eb'");
 }
 
 TEST(Printable, JsonStaysTheSameDocument) {

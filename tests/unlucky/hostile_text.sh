@@ -62,8 +62,10 @@ safe 2 $kvcal inspect --"$evil"
 safe 2 $kvcal validate "$evil"
 
 # A member that nobody knows; a place of a checkpoint; the form of annotations.
-sed "s/\"model\": {/\"model\": {\"$(echo "$json_evil" | sed 's/\\/\\\\/g')\": 1,/" "$scales" >"bad $evil.json"
+for_sed=$(printf '%s' "$json_evil" | sed 's/\\/&&/g')
+sed "s/\"model\": {/&\"$for_sed\": 1,/" "$scales" >"bad $evil.json"
 safe 1 $kvcal validate "bad $evil.json"
+grep -q 'error A.. model\..*owned' out.txt || complain "the member is not named: $(cat -v out.txt)"
 safe 1 $kvcal validate "bad $evil.json" --json
 safe 1 $kvcal validate "bad $evil.json" --format github
 [ "$(grep -c '^::error file=' out.txt)" -ge 1 ] || complain "no annotation: $(cat -v out.txt)"
