@@ -44,7 +44,7 @@ Json result_json(const TokenizedPrompt& prompt, const Generated& g, const std::s
 void print_text(const TokenizedPrompt& prompt, const Generated& g, const std::string& text,
                 const std::optional<Tokenizer>& tokenizer) {
   write_line("[", prompt.id, "] ", prompt.input_ids.size(), " tokens in, ", g.output_ids.size(), " out");
-  write_lines(Lines::of_text(text.empty() ? "\n" : text));
+  write_lines(Lines::of_text(text + "\n"));
   if (g.top.empty()) return;
   std::string first = "first token:";
   for (const auto& [token, logit] : g.top)

@@ -129,7 +129,7 @@ void print_prompt(const PromptsJob& job, const PromptRecord& record, const Token
   if (record.kind == PromptKind::Ids)
     write_line("given as token ids", (job.ids ? "" : "; --ids shows them"));
   else
-    write_lines(Lines::of_text(prompt.text.empty() ? "\n" : prompt.text));
+    write_lines(Lines::of_text(prompt.text + "\n"));
   if (job.ids) {
     std::string ids = "ids:";
     for (const int32_t id : prompt.input_ids) ids += " " + std::to_string(id);

@@ -134,7 +134,6 @@ TEST(Sample, Code) {
       {"apps/diff.cpp", "std::cout << name;\n", one_way_to_print, 1},
       {"apps/diff.cpp", "  std::cerr << name << std::endl;\n", one_way_to_print, 1},
       {"apps/mpi/library.cpp", "std::fprintf(stderr, \"x\");\n", one_way_to_print, 1},
-      {"apps/diff.cpp", "#include <iostream>\n", one_way_to_print, 1},
       {"apps/diff.cpp", "if (write(STDERR_FILENO, p, n) < 0) return;\nwrite(2, p, n);\n", one_way_to_print, 2},
       {"apps/diff.cpp", "write_line(name);\nsay(name);\nstd::snprintf(b, n, \"x\");\n", one_way_to_print, 0},
       {"apps/diff.cpp", "say_raw(name);\n", one_way_to_print, 1},

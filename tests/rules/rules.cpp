@@ -156,7 +156,7 @@ Findings one_way_to_print(const SourceFile& file) {
       file.path.starts_with("apps/") || file.path.starts_with("lib/") || file.path.starts_with("kernels/");
   if (!is_code(file.path) || !ours || file.path == "apps/terminal.cpp") return {};
   static const std::regex stream(
-      R"(\b(std::(cout|cerr|clog|print(ln)?|osyncstream)\b|stderr\b|stdout\b|v?f?printf\s*\(|v?dprintf\s*\(|f?puts\s*\(|f?putc\s*\(|putchar\s*\(|perror\s*\(|write\s*\(\s*(STD|[12]\b))|#\s*include\s*<iostream>)");
+      R"(\b(std::(cout|cerr|clog|print(ln)?|osyncstream)\b|stderr\b|stdout\b|v?f?printf\s*\(|v?dprintf\s*\(|f?puts\s*\(|f?putc\s*\(|putchar\s*\(|perror\s*\(|write\s*\(\s*(STD|[12]\b)))");
   static const std::regex raw(R"(\bsay_raw\s*\()"), text(R"(\bof_text\s*\()"), json(R"(\bwrite_json_text\s*\()");
   Findings findings = search_code(file, stream, "only apps/terminal.cpp writes to standard output and standard error");
   const auto only_in = [&](const std::set<std::string>& places, const std::regex& what, const std::string& rule) {
