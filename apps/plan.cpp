@@ -40,8 +40,12 @@ struct Planned {
 
 Gpu named_gpu(const std::string& name) {
   const std::optional<Gpu> gpu = parse_gpu(name);
-  if (!gpu || gpu->memory == 0)
-    fail("--gpu " + quoted(name) + ": its memory is not known; give it with --gpu-memory SIZE");
+  if (!gpu) {
+    const std::string near = nearest_match(name, gpu_names());
+    fail("--gpu " + quoted(name) + ": unknown GPU; " + (near.empty() ? "" : "did you mean '" + near + "'? ") +
+         "for another one give its memory with --gpu-memory SIZE");
+  }
+  if (gpu->memory == 0) fail("--gpu " + quoted(name) + ": its memory is not known; give it with --gpu-memory SIZE");
   return *gpu;
 }
 
@@ -337,7 +341,7 @@ void add_plan(CLI::App& app, Job& chosen) {
   CLI::App* verb = app.add_subcommand("plan", "Estimate context and concurrency on given GPUs, BF16 vs. FP8 cache");
   verb->add_option("MODEL", flags->model, "Checkpoint folder, or a config.json")->required();
   verb->add_option("--gpu", flags->gpu,
-                   "GPU: H100, 'A100 80GB', GH200, GB10, 'RTX 5090'; of several sizes the smallest");
+                   "GPU: H100, 'A100 80GB', GH200, GB10, 'RTX 5090', MI300X; of several sizes the smallest");
   verb->add_option("--gpu-memory", flags->gpu_memory,
                    "Instead: memory of one GPU, with unit: 80GiB (2^30 bytes) or 80GB (10^9)");
   verb->add_option("--gpus", flags->gpus, "Number of GPUs (default: one tensor-parallel group)");

@@ -55,7 +55,11 @@ void Doctor::add_server(const NamedEngine& server) {
 
 void Doctor::add_gpu(const std::string& text) {
   facts_.gpu = parse_gpu(text);
-  if (!facts_.gpu) fail("--gpu " + quoted(text) + ": expected a GPU such as H100, 'RTX 5090', sm_90, MI300X or gfx942");
+  if (!facts_.gpu) {
+    const std::string near = nearest_match(text, gpu_names());
+    fail("--gpu " + quoted(text) + ": unknown GPU; " + (near.empty() ? "" : "did you mean '" + near + "'? ") +
+         "expected one such as H100, 'RTX 5090', sm_90, MI300X or gfx942");
+  }
   facts_.gpu_from = {"--gpu", 0, text, 1, 0};
 }
 

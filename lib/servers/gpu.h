@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace kvcal {
 
@@ -18,6 +19,10 @@ struct Gpu {
 };
 
 /// "H100", "NVIDIA_H100_80GB_HBM3", "RTX 5090", "sm_120a", "9.0", "MI300X", "gfx942". Nothing for what is not known.
+/// Whole words count: "H1000" is no H100.
 std::optional<Gpu> parse_gpu(std::string_view text);
+
+/// What parse_gpu() knows by a name, for suggestions.
+std::vector<std::string> gpu_names();
 
 }  // namespace kvcal
