@@ -116,6 +116,7 @@ inline constexpr std::array kRules = {
     Rule{"M07", Error, "a layer without a cache is of another kind, or shares another layer's", kOwn, kModel},
     Rule{"N01", Error, "a scale below the smallest normal float32", "calibrate again: engines flush it to zero", ""},
     Rule{"N02", Error, "a largest magnitude that is zero or negative", "use more prompts; nothing was measured", ""},
+    Rule{"N03", Error, "a measured magnitude that is no bf16 number, as all that are measured are", kAgain, ""},
     Rule{"R01", Error, "the scale does not follow from policy, headroom and measured range", kAgain, ""},
     Rule{"R02", Error, "the largest magnitude is not the largest of the heads", kAgain, ""},
     Rule{"R03", Error, "the recorded place of the largest magnitude does not have that magnitude", kAgain, ""},

@@ -1,6 +1,8 @@
 // A sound scale file of five layers, to be damaged.
 #pragma once
 
+#include <bit>
+#include <cstdint>
 #include <filesystem>
 #include <string>
 
@@ -76,6 +78,20 @@ inline ModelIdentity its_model() {
   model.config_sha256 = std::string(64, 'a');
   model.weights_fingerprint = std::string(64, 'b');
   return model;
+}
+
+/// The bf16 number toward zero, as measured magnitudes are.
+inline double bf16_below(double x) {
+  return std::bit_cast<float>(std::bit_cast<uint32_t>(static_cast<float>(x)) & 0xFFFF0000U);
+}
+
+/// By hand, wherever it stands, so that only its being no bf16 number tells.
+inline void edit_absmax(Json& site) {
+  const double was = site["absmax"], edited = was * 0.99999;
+  site["absmax"] = edited;
+  for (const char* list : {"absmax_per_head", "absmax_by_position"})
+    for (Json& x : site[list])
+      if (x.get<double>() == was) x = edited;
 }
 
 }  // namespace kvcal

@@ -10,7 +10,6 @@
 
 namespace kvcal {
 namespace {
-
 using Ids = std::set<std::string>;
 
 Ids ids_of(const Report& report) {
@@ -77,6 +76,7 @@ void scale_cases(std::vector<Case>& cases) {
       cases.push_back({name + "other observations", {"R11"}, [=](Json& j) { layer(j, i)[site]["observations"] = 7; }});
       cases.push_back({name + "absmax NaN", {"K06"}, [=](Json& j) { layer(j, i)[site]["absmax"] = kMark; }});
       cases.push_back({name + "absmax zero", {"N02"}, [=](Json& j) { layer(j, i)[site]["absmax"] = 0; }});
+      cases.push_back({name + "absmax edited", {"N03"}, [=](Json& j) { edit_absmax(layer(j, i)[site]); }});
       cases.push_back({name + "absmax of another file", {"R02"}, [=](Json& j) {
                          layer(j, i)[site]["absmax"] = layer(j, i)[site]["absmax"].get<double>() * 2;
                        }});
@@ -211,7 +211,7 @@ void relation_cases(std::vector<Case>& cases) {
       Json& site = layer(j, 1)["value"];
       const double absmax = site["absmax"].get<double>();
       for (size_t b = 0; b < site["absmax_by_position"].size(); ++b)
-        site["absmax_by_position"][b] = b ? absmax / times : absmax;
+        site["absmax_by_position"][b] = b ? bf16_below(absmax / times) : absmax;
       site["where"]["position"] = 0;
     };
   };
