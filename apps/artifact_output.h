@@ -2,7 +2,9 @@
 #pragma once
 
 #include <filesystem>
+#include <initializer_list>
 #include <string>
+#include <utility>
 
 #include "artifact/artifact.h"
 
@@ -25,6 +27,12 @@ struct ArtifactOutput {
 
   /// Throws when the scales would replace that file; `name` is what the user calls it.
   void check_other(const std::filesystem::path& other, const std::string& name) const;
+
+  /// Throws "--resume needs a file as --out, which is -" for the first option that was given, where there is no file.
+  void check_is_file_for(std::initializer_list<std::pair<bool, const char*>> options) const;
+
+  /// For messages.
+  std::string name() const;
 
   /// Writes the file and returns its SHA-256. A time stamp goes in only with SOURCE_DATE_EPOCH.
   std::string write(Artifact artifact) const;

@@ -104,6 +104,8 @@ CalibrationOptions resolve(const CalibrateFlags& flags) {
   if (!flags.evaluation.empty() && (flags.dry_run || !flags.shard.empty()))
     fail("--evaluate needs the scales, which neither --dry-run nor --shard gives");
   if (flags.if_changed) check_if_changed(flags);
+  flags.output.check_is_file_for(
+      {{flags.if_changed, "--if-changed"}, {flags.resume, "--resume"}, {!flags.evaluation.empty(), "--evaluate"}});
   options.solve = flags.solve.resolve();
   options.extent = flags.dry_run ? Extent::Plan : flags.shard.empty() ? Extent::Scales : Extent::Statistics;
   options.tool_version = std::string("kvcal ") + build_info().version;
@@ -174,7 +176,7 @@ std::string write_scales(const CalibrateFlags& flags, const CalibrationResult& r
   if (result.resume) result.resume->remove();
   flags.output.print(artifact, sha256, more);
   print_emulation(flags, result.activation_quant);
-  return flags.output.path.string() + " sha256 " + sha256.substr(0, 16);
+  return flags.output.name() + " sha256 " + sha256.substr(0, 16);
 }
 
 // On the same prompts, with the scales that were just written.
@@ -381,6 +383,7 @@ void add_calibrate(CLI::App& app, Job& chosen) {
       "  kvcal calibrate ./Qwen3-8B-FP8 --emulate-activation-quant -o as-served.json\n"
       "  kvcal calibrate ./model --policy pow2 --granularity head --max-model-len 131072");
   verb->callback([flags, verb, &chosen] {
+    flags->solve.refuse_idle_options(*verb);
     flags->scale_option = scale_option_given(*verb);
     chosen = [flags] {
       flags->model = model_folder(flags->model);

@@ -105,13 +105,22 @@ Job print(std::string text) {
   };
 }
 
+// "help", "help VERB" and "version", which other programs have for verbs.
+std::vector<std::string> as_options(std::vector<std::string> arguments) {
+  if (arguments.front() == "version") arguments.front() = "--version";
+  if (arguments.front() != "help") return arguments;
+  arguments.erase(arguments.begin());
+  arguments.insert(arguments.begin() + std::min<std::ptrdiff_t>(1, std::ssize(arguments)), "--help");
+  return arguments;
+}
+
 Job parse(std::vector<std::string> arguments) {
   CLI::App app("Measures what a language model writes to its KV cache, and computes the scales of an FP8 cache.",
                "kvcal");
   app.formatter(std::make_shared<HelpFormat>());
   app.set_help_flag("-h,--help", "Print this help");
   bool version = false;
-  app.add_flag("--version", version, "Print version, commit, compiler and the backends built and found");
+  app.add_flag("-V,--version", version, "Print version, commit, compiler and the backends built and found");
   app.footer(kFooter);
 
   Job chosen;
@@ -121,13 +130,16 @@ Job parse(std::vector<std::string> arguments) {
   // Before CLI11 sees it: it would read on after an unknown verb and complain about something later.
   const std::vector<std::string> names = verb_names(app);
   if (arguments.empty())
-    return [names] {
-      const Lines step = first_step();
-      if (step.empty()) fail("no verb given; one of: " + CLI::detail::join(names, ", ") + "; see 'kvcal --help'");
-      write_lines(step);
-      return Exit::Done;
+    return [help = app.help()] {
+      if (const Lines step = first_step(); !step.empty()) {
+        write_lines(step);
+        return Exit::Done;
+      }
+      say_lines(Lines::of_text(help));
+      return Exit::Failure;
     };
-  const std::string& first = arguments.front();
+  arguments = as_options(std::move(arguments));
+  const std::string first = arguments.front();
   if (!first.starts_with("-") && std::find(names.begin(), names.end(), first) == names.end())
     fail_unknown("verb", first, names);
 

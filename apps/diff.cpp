@@ -6,6 +6,7 @@
 #include "artifact/difference.h"
 #include "artifact/json_text.h"
 #include "artifact/make_artifact.h"
+#include "base/file_kind.h"
 #include "base/number_text.h"
 #include "solve/solution.h"
 #include "stats/statistics_file.h"
@@ -22,9 +23,15 @@ struct DiffFlags {
   bool json = false;
 };
 
+bool is_statistics(const std::filesystem::path& file) {
+  const FileKind kind = kind_of_file(file);
+  return kind == FileKind::Statistics || (kind == FileKind::Unknown && file.extension() == ".kvstats");
+}
+
 /// Statistics stand for the scales that the default options give.
 Artifact read(const std::string& file) {
-  if (std::filesystem::path(file).extension() != ".kvstats") return read_artifact(file);
+  if (!is_statistics(file))
+    return reading(FileKind::ScaleFile, "a scale file or statistics", file, [&] { return read_artifact(file); });
   const Statistics statistics = read_statistics(file);
   return while_doing(quoted(file), [&] { return make_artifact(statistics, solve(statistics, {})); });
 }

@@ -4,11 +4,13 @@
 #include <fstream>
 #include <memory>
 
+#include "base/file_kind.h"
 #include "base/read_file.h"
 #include "doctor/diagnose.h"
 #include "doctor/input_kind.h"
 #include "doctor/log_source.h"
 #include "hub_cache.h"
+#include "idle_options.h"
 #include "terminal.h"
 #include "verbs.h"
 
@@ -23,7 +25,17 @@ struct DoctorFlags {
   bool json = false, list = false;
 };
 
+// What no server prints: read as a log it would be healthy.
+void refuse_other_kind(const std::string& name, const char* expected, bool may_be_prompts) {
+  using enum FileKind;
+  const FileKind kind = kind_of_file(name);
+  for (const FileKind other :
+       {Statistics, Evaluation, Weights, Gguf, ExportRecord, FoldRecord, RunState, ValidateReport, ReportPage, Prompts})
+    if (kind == other && !(may_be_prompts && kind == Prompts)) fail(other_kind(name, kind, expected));
+}
+
 void add_log(Doctor& doctor, const std::string& name) {
+  refuse_other_kind(name, "a server's log", false);
   doctor.add_log(name == "-" ? "standard input" : name, log_source(name));
 }
 
@@ -41,7 +53,19 @@ bool is_adapter(const std::filesystem::path& folder) {
   return std::filesystem::exists(folder / "adapter_config.json") && !std::filesystem::exists(folder / "config.json");
 }
 
+// An answer of a server may be one record with a text.
+void add_output(Doctor& doctor, const std::string& name) {
+  refuse_other_kind(name, "a sample of the model's output", true);
+  doctor.add_output(name, read_file(name, kMostOutputFileBytes));
+}
+
+void add_command_file(Doctor& doctor, const std::string& name) {
+  refuse_other_kind(name, "a command that starts a server", false);
+  doctor.add_command(name, read_file(name, kMostCommandFileBytes));
+}
+
 void add_input(Doctor& doctor, const std::string& name) {
+  refuse_other_kind(name, "a log, a command, a model folder, a scale file or a sample of output", false);
   if (name != "-" && std::filesystem::is_directory(name))
     return is_adapter(name) ? doctor.add_adapter(name) : doctor.add_checkpoint(name);
   switch (kind_of_file(name)) {
@@ -65,12 +89,12 @@ Diagnosis examine(const DoctorFlags& flags) {
   if (!flags.server.empty()) doctor.add_server(parse_engine(flags.server));
   if (!flags.gpu.empty()) doctor.add_gpu(flags.gpu);
   for (const std::string& text : flags.commands) doctor.add_command("--command", text);
-  for (const std::string& file : flags.command_files) doctor.add_command(file, read_file(file, kMostCommandFileBytes));
+  for (const std::string& file : flags.command_files) add_command_file(doctor, file);
   for (const std::string& path : flags.models) doctor.add_checkpoint(path);
   for (const std::string& file : flags.scales) doctor.add_scale_file(file);
   for (const std::string& file : flags.inputs) add_input(doctor, file);
   for (const std::string& file : flags.logs) add_log(doctor, file);
-  for (const std::string& file : flags.outputs) doctor.add_output(file, read_file(file, kMostOutputFileBytes));
+  for (const std::string& file : flags.outputs) add_output(doctor, file);
   return doctor.diagnose();
 }
 
@@ -134,7 +158,11 @@ void add_doctor(CLI::App& app, Job& chosen) {
       "  journalctl -u vllm | kvcal doctor - --model ./Qwen3.5-35B-A3B\n"
       "  kvcal doctor --command 'vllm serve ./GLM-4.7-Flash --kv-cache-dtype fp8' --output answer.txt\n"
       "  kvcal doctor server.log ./export kv-cache-scales.json --json | jq '.explanations[0]'");
-  verb->callback([flags, &chosen] {
+  verb->callback([flags, verb, &chosen] {
+    if (flags->list)
+      refuse_idle(
+          *verb, "with --list",
+          {"INPUT", "--log", "--command", "--command-file", "--model", "--scales", "--output", "--server", "--gpu"});
     chosen = [flags] {
       for (std::string& model : flags->models) model = model_folder(model);
       for (std::string& input : flags->inputs)

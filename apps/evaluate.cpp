@@ -4,7 +4,6 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 
-#include "base/atomic_file.h"
 #include "base/number_text.h"
 #include "base/read_file.h"
 #include "base/sha256.h"
@@ -17,6 +16,8 @@
 #include "evaluation_text.h"
 #include "export/layer_scales.h"
 #include "hub_cache.h"
+#include "idle_options.h"
+#include "output_file.h"
 #include "stats/statistics_file.h"
 #include "terminal.h"
 #include "verbs.h"
@@ -190,6 +191,7 @@ EvaluationOptions resolve(const EvaluateFlags& flags) {
   options.max_new_tokens = flags.generate ? flags.max_new_tokens : 0;
   options.expects = flags.min_correct.has_value();
   options.commit = build_info().commit;
+  if (flags.resume && is_standard_output(flags.out)) fail("--resume needs a file as --out, which is -");
   if (flags.resume) options.resume = flags.out.string() + ".kvcal-resume";
   return options;
 }
@@ -199,7 +201,7 @@ EvaluationOptions resolve(const EvaluateFlags& flags) {
 Exit run_evaluation(const EvaluateFlags& flags) {
   const EvaluationOptions options = resolve(flags);
   const Existing existing = flags.force ? Existing::Replace : Existing::Refuse;
-  check_writable(flags.out, existing);
+  check_output(flags.out, existing);
   const Sources sources = read_sources(flags);
   Console console(flags.quiet, progress_form(flags.progress));
   if (std::ranges::any_of(sources.scales, [](const Artifact& a) { return !a.mtp_layers.empty(); }))
@@ -216,12 +218,12 @@ Exit run_evaluation(const EvaluateFlags& flags) {
   const std::string text = evaluation_text(
       {std::string("kvcal ") + build_info().version, flags.precision, sources.files, options.keep_recent}, evaluation,
       figures);
-  write_file_atomically(flags.out, text, existing);
+  write_output(flags.out, text, existing);
   if (evaluation.resume) evaluation.resume->remove();
-  if (flags.json)
+  if (flags.json && !is_standard_output(flags.out))
     write_json_text(text);
-  else if (!flags.quiet)
-    write_lines(result_text(evaluation, figures, flags.prompts.needles));
+  else if (!flags.json && !flags.quiet)
+    write_beside_output(flags.out, result_text(evaluation, figures, flags.prompts.needles));
   return breaks_limits(flags, evaluation, figures) ? Exit::Findings : Exit::Done;
 }
 
@@ -268,7 +270,7 @@ void add_evaluate(CLI::App& app, Job& chosen) {
       "Exit with 1 when the share of equal likeliest tokens is below this, 0 to 1; with --choose, the recipe's");
   verb->add_option("--min-correct", flags->min_correct,
                    "Exit with 1 when the share of answers that have what their prompt expects is below this, 0 to 1");
-  verb->add_option("-o,--out", flags->out, "File to write")->capture_default_str();
+  verb->add_option("-o,--out", flags->out, "File to write; - prints it")->capture_default_str();
   verb->add_flag("--resume", flags->resume,
                  "Save the state of the run in OUT.kvcal-resume, and continue from there if it exists");
   verb->add_flag("--force", flags->force, "Overwrite an existing file");
@@ -294,7 +296,10 @@ void add_evaluate(CLI::App& app, Job& chosen) {
       "  kvcal evaluate ./model --prompts chats.jsonl --scales kv-cache-scales.json\n"
       "  kvcal evaluate ./model --scales kv-cache-scales.json --formats int8,fp8_per_token_head --max-kl 0.02\n"
       "  kvcal evaluate ./model --scales kv-cache-scales.json --generate --needles 1024,4096");
-  verb->callback([flags, &chosen] {
+  verb->callback([flags, verb, &chosen] {
+    if (!flags->generate) refuse_idle(*verb, "without --generate", {"--max-new-tokens"});
+    if (flags->formats.empty() && flags->choose.empty())
+      refuse_idle(*verb, "without --formats or --choose", {"--stats"});
     chosen = [flags] {
       flags->model = model_folder(flags->model);
       return run_evaluation(*flags);

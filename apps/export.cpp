@@ -7,8 +7,11 @@
 #include <sstream>
 
 #include "artifact/json_text.h"
+#include "base/atomic_folder.h"
 #include "build_info.h"
 #include "hub_cache.h"
+#include "idle_options.h"
+#include "output_file.h"
 #include "terminal.h"
 #include "verbs.h"
 
@@ -125,6 +128,16 @@ Exit undo(const ExportRequest& request, bool json) {
   return Exit::Done;
 }
 
+/// On standard output, once it was read back like any other file.
+Exit print_file(ExportRequest request) {
+  if (find_exporter(request.target).writes_folder)
+    fail("'--to " + request.target + "' writes a folder, expected its name as --out, which is -");
+  const AtomicFolder scratch(std::filesystem::temp_directory_path() / "kvcal-export", Existing::Replace);
+  request.out = scratch.path() / "file";
+  write_bytes(export_scales(request).plan.files.front().text);
+  return Exit::Done;
+}
+
 Exit run(const ExportFlags& flags) {
   if (flags.undo) return undo(flags.request, flags.json);
   ExportRequest request = flags.request;
@@ -134,6 +147,10 @@ Exit run(const ExportFlags& flags) {
   request.options.query = !flags.no_query;
   request.write.tool_version = std::string("kvcal ") + build_info().version;
   read_skip_layers(flags.skip_layers, request.options);
+  if (is_standard_output(request.out) && !request.plan_only) {
+    if (flags.json) fail("--json and --out - both print to standard output, expected one of them");
+    return print_file(std::move(request));
+  }
   (flags.json ? print_json : print_text)(request, export_scales(request));
   return Exit::Done;
 }
@@ -153,7 +170,7 @@ void add_options(CLI::App& verb, ExportFlags& flags) {
   verb.add_option("--to", request.target, "Output format, see Targets below")
       ->type_name("TARGET")
       ->capture_default_str();
-  verb.add_option("-o,--out", request.out, "Folder or file to write");
+  verb.add_option("-o,--out", request.out, "Folder or file to write; - prints a file");
   verb.add_option("--granularity", request.granularity,
                   "tensor, head or channel: stop unless the scale file has this granularity")
       ->type_name("NAME");
@@ -202,7 +219,12 @@ void add_export(CLI::App& app, Job& chosen) {
       "  kvcal export s.json --model ./Qwen3-8B --to sglang-json --tp 2 -o tp2.json\n"
       "  kvcal export s.json --model ./Llama --to scales --also-for ./Llama-AWQ -o both.json\n"
       "  kvcal export s.json --model ./Qwen3-8B --recipe evaluation.json -o ./Qwen3-8B-fp8kv");
-  verb->callback([flags, &chosen] {
+  verb->callback([flags, verb, &chosen] {
+    if (flags->undo)
+      refuse_idle(
+          *verb, "with --undo",
+          {"SCALES", "--to", "--out", "--granularity", "--no-query", "--skip-layers", "--recipe", "--allow-keep16",
+           "--replace-scales", "--tp", "--nvfp4", "--also-for", "--copy", "--in-place", "--dry-run"});
     chosen = [flags] {
       if (!flags->request.write.in_place && !flags->undo)
         flags->request.model = model_folder(flags->request.model.string());

@@ -12,6 +12,7 @@
 #include "device.h"
 #include "export/serve.h"
 #include "hub_cache.h"
+#include "idle_options.h"
 #include "progress.h"
 #include "solve/format.h"
 #include "terminal.h"
@@ -258,7 +259,8 @@ void add_fold(CLI::App& app, Job& chosen) {
       "  kvcal fold ./Qwen3-0.6B --stats run.kvstats -o ./Qwen3-0.6B-folded\n"
       "  kvcal fold ./Qwen3-0.6B --stats run.kvstats --dry-run\n"
       "  kvcal fold ./Qwen3-0.6B-folded --undo -o ./Qwen3-0.6B-again");
-  verb->callback([flags, &chosen] {
+  verb->callback([flags, verb, &chosen] {
+    if (flags->no_check) refuse_idle(*verb, "with --no-check", {"--threads"});
     chosen = [flags] {
       flags->request.model = model_folder(flags->request.model.string());
       return run(*flags);

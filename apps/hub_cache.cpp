@@ -79,6 +79,29 @@ std::vector<std::string> ids_in(const fs::path& cache) {
        (nearest.empty() ? "" : "did you mean " + quoted(nearest) + "? ") + "'hf download " + id + "' gets it");
 }
 
+// "hf:ORG/NAME", "https://huggingface.co/ORG/NAME/tree/main": what others take for an id.
+[[noreturn]] void fail_address(const std::string& given, std::string_view rest) {
+  const size_t slash = rest.find('/');
+  const size_t end = slash == rest.npos ? rest.npos : rest.find_first_of("/?#@:", slash + 1);
+  const std::string id(rest.substr(0, end));
+  if (is_id(id)) fail(quoted(given) + ": give a model of the Hub by its id alone, " + id);
+  fail(quoted(given) +
+       ": is an address, expected a checkpoint folder, or the id ORG/NAME of a model in the Hub's cache");
+}
+
+void refuse_address(const std::string& given) {
+  std::string_view rest = given;
+  const auto removed = [&](std::initializer_list<std::string_view> starts) {
+    for (const std::string_view start : starts)
+      if (rest.starts_with(start)) return rest.remove_prefix(start.size()), true;
+    return false;
+  };
+  if (removed({"hf://", "hf:", "huggingface:"})) fail_address(given, rest);
+  const bool is_web = removed({"https://", "http://"});
+  if (removed({"huggingface.co/", "www.huggingface.co/", "hf.co/"})) fail_address(given, rest);
+  if (is_web) fail_address(given, "");
+}
+
 bool is_path(const std::string& given) {
   std::error_code ignored;
   return fs::exists(given, ignored);
@@ -87,7 +110,9 @@ bool is_path(const std::string& given) {
 }  // namespace
 
 std::string model_folder(const std::string& given) {
-  if (is_path(given) || !is_id(given)) return given;
+  if (is_path(given)) return given;
+  refuse_address(given);
+  if (!is_id(given)) return given;
   const fs::path cache = hub_cache(), folder = folder_of(cache, given);
   if (!is_folder(folder)) fail_absent(cache, given);
   const std::optional<fs::path> snapshot = hub_snapshot(folder);

@@ -14,6 +14,7 @@
 #include "checkpoint/kv_scale_names.h"
 #include "checkpoint/quantization.h"
 #include "hub_cache.h"
+#include "idle_options.h"
 #include "model/architecture.h"
 #include "prefill/memory_plan.h"
 #include "prefill/model_weights.h"
@@ -375,7 +376,8 @@ void add_inspect(CLI::App& app, Job& chosen) {
       "  kvcal inspect ./model && kvcal calibrate ./model\n"
       "\n"
       "Exit code 0: the model can be calibrated; 1: it cannot, and the output says why; 2: failure.");
-  verb->callback([flags, &chosen] {
+  verb->callback([flags, verb, &chosen] {
+    if (flags->identity) refuse_idle(*verb, "with --identity", {"--max-model-len"});
     chosen = [flags] {
       flags->model = model_folder(flags->model);
       return run(*flags);

@@ -63,6 +63,8 @@ void check(const LaunchFlags& flags) {
     fail("--print k8s needs --image IMAGE: the containers' image, with this program in PATH");
   for (const std::string& file : flags.prompts.files)
     if (file == "-") fail("--prompts is -, expected files: the parts of a job have no standard input");
+  for (const auto& [option, file] : {std::pair("--out", flags.names.scales), std::pair("--stats", flags.statistics)})
+    if (file == "-") fail(std::string(option) + " is -, expected a file: the job writes it");
 }
 
 LaunchPlan planned(const LaunchFlags& flags) {
@@ -118,7 +120,10 @@ void add_launch(CLI::App& app, Job& chosen) {
       "  kvcal launch ./model --prompts chats.jsonl --print slurm > calibrate.sh && bash calibrate.sh\n"
       "  kvcal launch ./model --prompts chats.jsonl --print mpi --parts 8 | sbatch\n"
       "  kvcal launch model --prompts chats.jsonl --print k8s --image registry.local/kvcal:1 | kubectl apply -f -");
-  verb->callback([flags, &chosen] { chosen = [flags] { return run(*flags); }; });
+  verb->callback([flags, verb, &chosen] {
+    if (flags->kind != "k8s") refuse_idle(*verb, "with --print " + flags->kind, {"--image", "--claim"});
+    chosen = [flags] { return run(*flags); };
+  });
 }
 
 }  // namespace kvcal

@@ -8,11 +8,13 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/file_kind.h"
 #include "base/json.h"
 #include "base/number_text.h"
 #include "calibrate/pictures.h"
 #include "checkpoint/config_file.h"
 #include "hub_cache.h"
+#include "idle_options.h"
 #include "progress.h"
 #include "prompt_flags.h"
 #include "terminal.h"
@@ -87,8 +89,10 @@ void hide_needles(PromptsJob& job, const PromptsFlags& flags) {
 PromptsJob resolve(const PromptsFlags& flags) {
   const fs::path model = flags.model;
   std::error_code ignored;
-  if (!fs::is_directory(model, ignored))
-    fail("MODEL " + quoted(flags.model) + " is not a folder; expected a Hugging Face checkpoint folder");
+  const bool is_folder = fs::is_directory(model, ignored);
+  if (!is_folder || kind_of_file(model) == FileKind::RunState)
+    expect_kind(FileKind::ModelFolder, "a model folder", model);
+  if (!is_folder) fail("MODEL " + quoted(flags.model) + " is not a folder; expected a Hugging Face checkpoint folder");
   PromptsJob job;
   job.ids = flags.ids;
   job.json = flags.json;
@@ -260,7 +264,8 @@ void add_prompts(CLI::App& app, Job& chosen) {
       "  kvcal prompts ./Qwen3-0.6B --template-kwargs '{\"enable_thinking\": false}'\n"
       "\n"
       "Exit code 1 if any prompt cannot be tokenized; the others are still shown.");
-  verb->callback([flags, &chosen] {
+  verb->callback([flags, verb, &chosen] {
+    if (flags->json) refuse_idle(*verb, "with --json, which has them", {"--ids"});
     chosen = [flags] {
       flags->model = model_folder(flags->model);
       return run(resolve(*flags));

@@ -6,9 +6,10 @@
 #include <optional>
 
 #include "artifact/make_artifact.h"
-#include "base/atomic_file.h"
+#include "base/file_kind.h"
 #include "base/sha256.h"
 #include "build_info.h"
+#include "output_file.h"
 #include "solve/solution.h"
 #include "solve_flags.h"
 #include "stats/statistics_file.h"
@@ -27,8 +28,12 @@ struct ReportFlags {
   std::string solving_option;  // the first of them that was given
 };
 
-// A scale file is JSON; everything else must be statistics.
-bool is_scale_file(const std::filesystem::path& path) { return path.extension() == ".json"; }
+constexpr const char* kExpected = "statistics (calibrate --stats) or a scale file (calibrate -o)";
+
+bool is_scale_file(const std::filesystem::path& path) {
+  const FileKind kind = kind_of_file(path);
+  return kind == FileKind::ScaleFile || (kind == FileKind::Unknown && path.extension() == ".json");
+}
 
 struct Opened {
   std::optional<Statistics> statistics;
@@ -43,7 +48,8 @@ Opened open(const ReportFlags& flags) {
     return {std::nullopt, read_artifact(flags.input)};
   }
   const SolveOptions options = flags.solve.resolve();
-  Statistics statistics = read_statistics(flags.input);
+  Statistics statistics =
+      reading(FileKind::Statistics, kExpected, flags.input, [&] { return read_statistics(flags.input); });
   Artifact artifact = make_artifact(statistics, solve(statistics, options));
   return {std::move(statistics), std::move(artifact), options};
 }
@@ -71,7 +77,7 @@ Exit run(const ReportFlags& flags) {
   if (std::filesystem::equivalent(flags.input, flags.output, ignored) ||
       std::filesystem::equivalent(flags.evaluation, flags.output, ignored))
     fail("--output " + quoted(flags.output.string()) + " would overwrite the input");
-  check_writable(flags.output, existing);
+  check_output(flags.output, existing);
   const Opened opened = open(flags);
   ReportInput input = {opened.artifact, opened.statistics ? &*opened.statistics : nullptr,
                        std::filesystem::path(flags.input).filename().string(),
@@ -80,8 +86,8 @@ Exit run(const ReportFlags& flags) {
   if (!flags.evaluation.empty()) evaluation = evaluation_for(flags, opened.artifact);
   input.evaluation = evaluation ? &*evaluation : nullptr;
   const std::string page = report_html(input);
-  write_file_atomically(flags.output, page, existing);
-  if (!flags.quiet) say("kvcal: ", flags.output.string(), ", ", (page.size() + 1023) / 1024, " KiB");
+  write_output(flags.output, page, existing);
+  if (!flags.quiet) say("kvcal: ", output_name(flags.output), ", ", (page.size() + 1023) / 1024, " KiB");
   return Exit::Done;
 }
 
@@ -92,7 +98,7 @@ void add_report(CLI::App& app, Job& chosen) {
   CLI::App* verb = app.add_subcommand("report", "Write an HTML report with plots of the measurements and assessments");
   verb->add_option("FILE", flags->input, "Statistics (calibrate --stats), or a scale file (.json)")->required();
   verb->add_option("--evaluation", flags->evaluation, "Show what kvcal evaluate found, too")->type_name("FILE");
-  verb->add_option("-o,--output", flags->output, "HTML file to write (default: report.html)");
+  verb->add_option("-o,--output", flags->output, "HTML file to write; - prints it (default: report.html)");
   verb->add_flag("--force", flags->force, "Overwrite an existing file");
   verb->add_flag("-q,--quiet", flags->quiet, "Print errors only");
   const std::vector<CLI::Option*> own = verb->get_options();
@@ -107,6 +113,7 @@ void add_report(CLI::App& app, Job& chosen) {
     for (const CLI::Option* option : verb->get_options())
       if (option->count() > 0 && std::find(own.begin(), own.end(), option) == own.end())
         flags->solving_option = option->get_name();
+    flags->solve.refuse_idle_options(*verb);
     chosen = [flags] { return run(*flags); };
   });
 }

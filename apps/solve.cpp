@@ -41,7 +41,10 @@ void add_solve(CLI::App& app, Job& chosen) {
       "Examples:\n"
       "  kvcal solve run.kvstats --policy pow2 -o kv-cache-scales.json\n"
       "  kvcal solve run.kvstats --granularity head --dtype fp8_e4m3fnuz -o mi300.json");
-  verb->callback([flags, &chosen] { chosen = [flags] { return run(*flags); }; });
+  verb->callback([flags, verb, &chosen] {
+    flags->solve.refuse_idle_options(*verb);
+    chosen = [flags] { return run(*flags); };
+  });
 }
 
 }  // namespace kvcal

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/number_text.h"
+#include "idle_options.h"
 #include "solve/policies.h"
 
 namespace kvcal {
@@ -55,6 +56,12 @@ void SolveFlags::add_limits_to(CLI::App& verb) {
   verb.add_option("--limit-growth", options.limits.growth, "Growth of an absmax that still counts as converged")
       ->group(group)
       ->capture_default_str();
+}
+
+void SolveFlags::refuse_idle_options(const CLI::App& verb) const {
+  const std::string with = "with --policy " + options.policy;
+  if (!policy_named(options.policy).uses_headroom) refuse_idle(verb, with, {"--headroom"});
+  if (options.policy != "percentile") refuse_idle(verb, with, {"--percentile"});
 }
 
 SolveOptions SolveFlags::resolve() const {

@@ -19,6 +19,9 @@ struct SolveFlags {
   void add_scales_to(CLI::App& verb);  // how scales are chosen
   void add_limits_to(CLI::App& verb);  // from where a scale is assessed as "check" or "keep16"
 
+  /// Throws Error for one that the policy does not use.
+  void refuse_idle_options(const CLI::App& verb) const;
+
   /// Throws Error naming the invalid option.
   SolveOptions resolve() const;
 };

@@ -4,6 +4,7 @@
 
 #include "artifact/json_text.h"
 #include "base/number_text.h"
+#include "idle_options.h"
 #include "progress.h"
 #include "stats/further_members.h"
 #include "stats/queries.h"
@@ -146,7 +147,10 @@ void add_stats(CLI::App& app, Job& chosen) {
       "  kvcal stats run.kvstats\n"
       "  kvcal stats run.kvstats --formats\n"
       "  kvcal stats run.kvstats --json | jq '.layers[0].key.absmax'");
-  verb->callback([flags, &chosen] { chosen = [flags] { return run(*flags); }; });
+  verb->callback([flags, verb, &chosen] {
+    if (flags->json) refuse_idle(*verb, "with --json, which has all of them", {"--formats"});
+    chosen = [flags] { return run(*flags); };
+  });
 }
 
 }  // namespace kvcal

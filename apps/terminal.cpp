@@ -32,6 +32,8 @@ void write_json(const Json& json, int indent) {
 
 void write_json_text(std::string_view json) { std::cout << printable_json(json); }
 
+void write_bytes(std::string_view file) { std::cout << file; }
+
 void flush_output() {
   std::cout.flush();
   if (!std::cout) fail("cannot write to standard output; is the disk full, or the output closed?");

@@ -20,6 +20,9 @@ void write_json(const Json& json, int indent = 2);
 /// A document that is JSON already.
 void write_json_text(std::string_view json);
 
+/// The bytes of a file that was asked for on standard output (-o -), as they would be in the file.
+void write_bytes(std::string_view file);
+
 /// What is in the buffer. Throws Error where something could not be written.
 void flush_output();
 

@@ -15,12 +15,14 @@
 #include "build_info.h"
 #include "check/artifact_checks.h"
 #include "hub_cache.h"
+#include "idle_options.h"
 #include "solve/solution.h"
 #include "stats/statistics_file.h"
 #include "terminal.h"
 #include "validate/output.h"
 #include "validate/validate_evaluation.h"
 #include "validate/validate_folder.h"
+#include "validate_input.h"
 #include "verbs.h"
 
 namespace kvcal {
@@ -30,23 +32,21 @@ struct ValidateFlags {
   std::string file, model, scales, statistics, format = "text";
   std::vector<std::string> servers;
   int64_t n_ranks = 0;
-  bool json = false, strict = false, list_rules = false;
+  bool json = false, strict = false, verbose = false, list_rules = false;
 };
 
-/// A safetensors container: eight bytes of length, then a JSON object. Told by the name when it is cut too short.
-bool is_statistics(const std::string& file, const std::string& text) {
-  return std::filesystem::path(file).extension() == ".kvstats" || (text.size() > 8 && text[0] != '{' && text[8] == '{');
-}
-
 /// Statistics have the reader's own checks; what can be said about their numbers is said of the scales they give.
-Report validate_statistics(const std::string& file, const std::string& schema, const ModelIdentity* model) {
+Report validate_statistics(const std::filesystem::path& file, const std::string& schema, const ModelIdentity* model) {
   Report report;
   std::optional<Statistics> statistics;
   report.evaluated({"T01"});
   try {
     statistics = read_statistics(file);
   } catch (const Error& e) {
-    report.add("T01", "", e.what());
+    std::string what = e.what();
+    const std::string own = quoted(file.string()) + ": ";
+    if (what.starts_with(own)) what.erase(0, own.size());  // the report names the file
+    report.add("T01", "", what);
     return report;
   }
   try {
@@ -58,18 +58,6 @@ Report validate_statistics(const std::string& file, const std::string& schema, c
     report.add("T02", "", e.what());
   }
   return report;
-}
-
-Report report_on(const std::string& file, const std::string& schema, const ModelIdentity* model) {
-  // One byte more than is accepted, so that a file that is too large becomes a finding.
-  std::error_code ignored;
-  const uintmax_t bytes = std::filesystem::file_size(file, ignored);
-  if (std::filesystem::path(file).extension() == ".kvstats" || (!ignored && bytes > kMostArtifactBytes)) {
-    if (!std::filesystem::exists(file, ignored)) read_file(file, 1);  // says so
-    return validate_statistics(file, schema, model);
-  }
-  const std::string text = read_file(file, kMostArtifactBytes);
-  return is_statistics(file, text) ? validate_statistics(file, schema, model) : validate_artifact(text, schema, model);
 }
 
 void check_format(const std::string& format) {
@@ -99,40 +87,54 @@ Validated validated_folder(const ValidateFlags& flags, const std::string& schema
   FolderChecks checks{servers_of(flags), flags.scales, flags.statistics, flags.n_ranks};
   if (checks.servers.empty()) checks.servers = {verified_server(ServerKind::Vllm), verified_server(ServerKind::Sglang)};
   FolderReport found = validate_folder(flags.file, schema, checks);
-  return {flags.file, std::move(found.report), flags.strict, std::move(found.served)};
+  return {flags.file, std::move(found.report), flags.strict, std::move(found.served), flags.verbose};
 }
 
-/// Nothing for a file that is no evaluation.
-std::optional<Validated> validated_evaluation(const ValidateFlags& flags) {
-  std::error_code ignored;
-  const uintmax_t bytes = std::filesystem::file_size(flags.file, ignored);
-  if (ignored || bytes > kMostArtifactBytes) return std::nullopt;
-  const std::string text = read_file(flags.file, kMostArtifactBytes);
-  if (!is_evaluation_text(text)) return std::nullopt;
+std::optional<ModelIdentity> model_of(const ValidateFlags& flags) {
+  return flags.model.empty() ? std::nullopt : std::optional(identify_model(flags.model));
+}
+
+Report report_on_evaluation(const ValidateFlags& flags, const ValidateInput& input) {
   if (!flags.statistics.empty() || !flags.servers.empty() || flags.n_ranks > 0)
-    fail("validate: --stats, --server and --tp are not for evaluations, and " + quoted(flags.file) + " is one");
-  std::optional<ModelIdentity> model;
-  if (!flags.model.empty()) model = identify_model(flags.model);
-  const EvaluationChecks checks = {model ? &*model : nullptr, flags.scales, flags.file};
-  return Validated{flags.file, validate_evaluation(text, checks), flags.strict, {}};
+    fail("validate: --stats, --server and --tp are not for evaluations, and " + quoted(input.name()) + " is one");
+  const std::optional<ModelIdentity> model = model_of(flags);
+  const std::filesystem::path beside = input.is_piped() ? std::filesystem::path() : input.path();
+  return validate_evaluation(input.text(), {model ? &*model : nullptr, flags.scales, beside});
+}
+
+Report report_on_scales(const ValidateFlags& flags, const ValidateInput& input, const std::string& schema) {
+  const std::optional<ModelIdentity> model = model_of(flags);
+  const std::vector<Server> servers = servers_of(flags);
+  Report report = validate_artifact(input.text(), schema, model ? &*model : nullptr);
+  if (report.has_errors()) return report;
+  check_as_side_file(input.text(), servers, report);
+  if (flags.n_ranks > 0) check_ranks(input.text(), flags.n_ranks, report);
+  return report;
+}
+
+Report report_on_statistics(const ValidateFlags& flags, const ValidateInput& input, const std::string& schema) {
+  if (!flags.servers.empty() || flags.n_ranks > 0)
+    fail("validate: --server and --tp have no effect on statistics, and " + quoted(input.name()) +
+         " are some; solve them, and check the scale file");
+  const std::optional<ModelIdentity> model = model_of(flags);
+  Report report = validate_statistics(input.path(), schema, model ? &*model : nullptr);
+  report.not_evaluated({"S18", "V05", "V08"}, "applies to scale files only");
+  return report;
 }
 
 Validated validated_file(const ValidateFlags& flags, const std::string& schema) {
-  if (auto evaluation = validated_evaluation(flags)) return std::move(*evaluation);
-  if (!flags.scales.empty() || !flags.statistics.empty())
+  const ValidateInput input(flags.file);
+  const bool is_evaluation = input.kind() == FileKind::Evaluation;
+  if (!is_evaluation && (!flags.statistics.empty() || !flags.scales.empty()))
     fail("validate: --scales and --stats need a checkpoint folder as FILE, --scales also takes an evaluation; " +
-         quoted(flags.file) + " is not a folder");
-  std::optional<ModelIdentity> model;
-  if (!flags.model.empty()) model = identify_model(flags.model);
-  const std::vector<Server> servers = servers_of(flags);
-  Report report = report_on(flags.file, schema, model ? &*model : nullptr);
-  const bool asks_more = !servers.empty() || flags.n_ranks > 0;
-  if (asks_more && !report.has_errors() && std::filesystem::path(flags.file).extension() != ".kvstats") {
-    const std::string text = read_file(flags.file, kMostArtifactBytes);
-    check_as_side_file(text, servers, report);
-    if (flags.n_ranks > 0) check_ranks(text, flags.n_ranks, report);
-  }
-  return {flags.file, std::move(report), flags.strict, {}};
+         quoted(input.name()) + " is not a folder");
+  return {input.name(),
+          is_evaluation                          ? report_on_evaluation(flags, input)
+          : input.kind() == FileKind::Statistics ? report_on_statistics(flags, input, schema)
+                                                 : report_on_scales(flags, input, schema),
+          flags.strict,
+          {},
+          flags.verbose};
 }
 
 Exit run(const ValidateFlags& flags) {
@@ -161,7 +163,8 @@ void add_validate(CLI::App& app, Job& chosen) {
   CLI::App* verb =
       app.add_subcommand("validate", "Check a scale file, statistics, an evaluation or a checkpoint with KV scales");
   verb->add_option("FILE", flags->file,
-                   "kv-cache-scales.json, a statistics file, evaluation.json, or a checkpoint folder with KV scales");
+                   "kv-cache-scales.json, a statistics file, evaluation.json ('-': standard input), or a checkpoint "
+                   "folder with KV scales");
   verb->add_option("--model", flags->model, "Checkpoint folder that the file is for")->type_name("MODEL");
   verb->add_option("--server", flags->servers,
                    "Server to check for, such as vllm@0.33 or sglang@0.5.23 (default for folders: both)")
@@ -178,9 +181,10 @@ void add_validate(CLI::App& app, Job& chosen) {
       ->capture_default_str();
   verb->add_flag("--json", flags->json, "Same as --format json");
   verb->add_flag("--strict", flags->strict, "Treat warnings as errors");
+  verb->add_flag("-v,--verbose", flags->verbose, "Also list the rules that were not checked, and why");
   verb->add_flag("--list-rules", flags->list_rules, "Print the rules: id, severity, meaning");
   verb->footer(
-      "A rule whose inputs are missing is reported as 'not evaluated', never as passed. Exit code 0: no errors (with\n"
+      "A rule whose inputs are missing is not counted as checked: -v and --json list it. Exit code 0: no errors (with\n"
       "--strict: no warnings either); 1: errors, also for truncated files or files that are not JSON; 2: the file\n"
       "cannot be read.\n"
       "\n"
@@ -191,7 +195,13 @@ void add_validate(CLI::App& app, Job& chosen) {
       "  kvcal validate ./Qwen3-0.6B-kv --scales kv-cache-scales.json --server vllm@0.33\n"
       "  kvcal validate ./third-party-fp8-kv --stats run.kvstats\n"
       "  kvcal validate evaluation.json --model ./Qwen3-0.6B --scales kv-cache-scales.json");
-  verb->callback([flags, &chosen] {
+  verb->callback([flags, verb, &chosen] {
+    if (flags->list_rules)
+      refuse_idle(*verb, "with --list-rules",
+                  {"FILE", "--model", "--server", "--scales", "--stats", "--tp", "--strict", "--verbose"});
+    if (flags->json) refuse_idle(*verb, "with --json", {"--format"});
+    if (flags->json || flags->format != "text")
+      refuse_idle(*verb, "on this format; text alone leaves something out", {"--verbose"});
     chosen = [flags] {
       flags->model = model_folder(flags->model);
       if (names_model(flags->file)) flags->file = model_folder(flags->file);

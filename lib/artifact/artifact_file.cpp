@@ -1,5 +1,6 @@
 // A scale file as bytes: how much is read, how deep it may be nested, and whose name messages begin with.
 #include "artifact/artifact.h"
+#include "base/file_kind.h"
 #include "base/read_file.h"
 
 namespace kvcal {
@@ -13,10 +14,14 @@ Artifact parse_artifact(std::string_view text, const std::filesystem::path& path
   JsonLimits limits;
   limits.max_bytes = kMaxBytes;
   limits.max_depth = 32;
-  return while_doing(quoted(path.string()), [&] { return artifact_from_json(parse_json(text, limits)); });
+  return parsing(FileKind::ScaleFile, kExpectedScales, text, path.string(), [&] {
+    return while_doing(quoted(path.string()), [&] { return artifact_from_json(parse_json(text, limits)); });
+  });
 }
 
-std::string read_artifact_text(const std::filesystem::path& path) { return read_file(path, kMaxBytes); }
+std::string read_artifact_text(const std::filesystem::path& path) {
+  return reading(FileKind::ScaleFile, kExpectedScales, path, [&] { return read_file(path, kMaxBytes); });
+}
 
 Artifact read_artifact(const std::filesystem::path& path) { return parse_artifact(read_artifact_text(path), path); }
 

@@ -7,6 +7,7 @@
 #include "artifact/evaluation_schema.h"
 #include "artifact/json_object.h"
 #include "artifact/schema_check.h"
+#include "base/file_kind.h"
 #include "base/read_file.h"
 
 namespace kvcal {
@@ -158,16 +159,21 @@ SavedEvaluation evaluation_from_json(const Json& json) {
 }
 
 SavedEvaluation parse_evaluation_file(std::string_view text, const std::filesystem::path& path) {
-  return while_doing(quoted(path.string()), [&] {
-    SavedEvaluation evaluation = evaluation_from_json(parse_evaluation(text));
-    for (const EvaluationFault& f : faults_of(evaluation))
-      fail(quoted(f.path) + ": " + f.what + ": is " + f.actual + ", expected " + f.expected +
-           "; was the file edited? 'kvcal validate' names all that contradicts itself");
-    return evaluation;
+  return parsing(FileKind::Evaluation, kExpectedEvaluation, text, path.string(), [&] {
+    return while_doing(quoted(path.string()), [&] {
+      SavedEvaluation evaluation = evaluation_from_json(parse_evaluation(text));
+      for (const EvaluationFault& f : faults_of(evaluation))
+        fail(quoted(f.path) + ": " + f.what + ": " + f.actual + ", expected " + f.expected +
+             "; was the file edited? 'kvcal validate' names all that contradicts itself");
+      return evaluation;
+    });
   });
 }
 
-std::string read_evaluation_text(const std::filesystem::path& path) { return read_file(path, kMostEvaluationBytes); }
+std::string read_evaluation_text(const std::filesystem::path& path) {
+  return reading(FileKind::Evaluation, kExpectedEvaluation, path,
+                 [&] { return read_file(path, kMostEvaluationBytes); });
+}
 
 SavedEvaluation read_evaluation(const std::filesystem::path& path) {
   return parse_evaluation_file(read_evaluation_text(path), path);

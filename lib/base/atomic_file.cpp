@@ -16,6 +16,7 @@ namespace fs = std::filesystem;
 
 AtomicFile::AtomicFile(fs::path target, Existing existing)
     : shown_(std::move(target)), target_(shown_), existing_(existing) {
+  if (shown_ == "-") fail_write(shown_, kNotStandardOutput);
   if (!shown_.has_filename()) fail_write(shown_, "it names a folder, expected a file");
   std::error_code ignored;
   const fs::file_status link = fs::symlink_status(target_, ignored);

@@ -14,6 +14,7 @@ namespace kvcal {
 namespace fs = std::filesystem;
 
 AtomicFolder::AtomicFolder(fs::path target, Existing existing) : shown_(std::move(target)), target_(shown_) {
+  if (shown_ == "-") fail_write(shown_, kNotStandardOutput);
   if (!target_.has_filename()) target_ = target_.parent_path();  // "out/"
   std::error_code ignored;
   if (fs::is_symlink(fs::symlink_status(target_, ignored))) {

@@ -49,9 +49,24 @@ std::string nearest_match(std::string_view name, std::span<const std::string> ca
   return best;
 }
 
+namespace {
+
+/// "fp8_e4m3" for "fp8": the shortest name that begins so.
+std::string completed(std::string_view name, std::span<const std::string> known) {
+  constexpr size_t kShortest = 3;
+  std::string best;
+  for (const std::string& k : known)
+    if (name.size() >= kShortest && k.starts_with(name) && (best.empty() || k.size() < best.size())) best = k;
+  return best;
+}
+
+}  // namespace
+
 void fail_unknown(std::string_view kind, std::string_view name, std::span<const std::string> known) {
   std::string message = "unknown " + std::string(kind) + " " + quoted(name);
-  if (const std::string near = nearest_match(name, known); !near.empty()) message += "; did you mean '" + near + "'?";
+  std::string near = completed(name, known);
+  if (near.empty()) near = nearest_match(name, known);
+  if (!near.empty()) message += "; did you mean '" + near + "'?";
   message += known.empty() ? "" : "; known: ";
   for (size_t i = 0; i < known.size(); ++i) message += (i ? ", " : "") + known[i];
   fail(message);

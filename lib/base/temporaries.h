@@ -18,6 +18,10 @@ std::filesystem::path folder_of(const std::filesystem::path& path);
 int register_temporary(const std::filesystem::path& path);
 void release_temporary(int slot);
 
+/// Of "-" where there is more to write than text: it means standard output, and no file is called so.
+constexpr const char* kNotStandardOutput =
+    "this is not printed on standard output, expected the name of a file or folder";
+
 /// "no space left on device; is the disk full?"
 std::string write_failure(int error);
 [[noreturn]] void fail_write(const std::filesystem::path& path, const std::string& reason);

@@ -33,7 +33,9 @@ void check_site(const Artifact& a, const ArtifactSite& site, bool is_cached, con
   const DamageAtScale& damage = site.assessment.at_scale;
   const FigureLimits* figure = limits_of(limits, damage.decided_by);
   const std::string what = "the damage at the scale, " + std::string(name_of(damage.decided_by));
-  const std::string actual = "'" + std::string(name_of(damage.fitness)) + "'";
+  const std::optional<double> value = deciding_value(damage);
+  const std::string actual =
+      (figure && value ? number_text(*value) + ", " : "") + "'" + std::string(name_of(damage.fitness)) + "'";
   if (damage.fitness == Fitness::Keep16)
     report.add("S16", path + ".assessment.fp8", what, figure ? "at most " + number_text(figure->keep16) : "less",
                actual);

@@ -43,7 +43,7 @@ std::vector<Report::Skipped> Report::skipped_rules() const {
   for (const Rule& r : rules()) {
     if (std::find(evaluated_.begin(), evaluated_.end(), r.id) != evaluated_.end()) continue;
     const auto given = std::find_if(reasons_.begin(), reasons_.end(), [&](const Skipped& s) { return s.rule == r.id; });
-    std::string reason = r.needs.empty() ? "because of an error above" : "needs " + std::string(r.needs);
+    std::string reason = r.needs.empty() ? std::string(kAfterError) : "needs " + std::string(r.needs);
     skipped.push_back({std::string(r.id), given != reasons_.end() ? given->reason : std::move(reason)});
   }
   return skipped;

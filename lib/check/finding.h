@@ -19,6 +19,8 @@ struct Finding {
   std::string file;  // where it stands when that is not the file that was named: a shard, config.json, a scale file
 };
 
+constexpr std::string_view kAfterError = "because of an error above";
+
 class Report {
  public:
   /// These rules were looked at, whatever came out.
@@ -29,7 +31,7 @@ class Report {
   void add(Finding finding);
   /// Everything of another report, as found in `file`.
   void merge(const Report& other, const std::string& file);
-  /// Why the rules that were not looked at were not: "--model was not given".
+  /// Why the rules that were not looked at were not: "needs --model", where an option would have them looked at.
   void not_evaluated(std::initializer_list<std::string_view> ids, const std::string& reason);
 
   struct Skipped {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/file_kind.h"
 #include "base/read_file.h"
 #include "base/sha256.h"
 #include "checkpoint/quantization_config.h"
@@ -18,9 +19,6 @@ namespace fs = std::filesystem;
 constexpr JsonLimits kConfigLimits{.max_bytes = size_t{32} << 20, .max_depth = 64, .allow_non_finite = true};
 constexpr const char* kKvKeys[] = {"kv_cache_scheme", "kv_cache_quant_algo", "kv_cache_dtype",
                                    "kv_cache_quantized_layers", "kv_cache_schema_version"};
-
-constexpr const char* kNoGguf =
-    "; GGUF is not read: get the original checkpoint ('hf download ORG/NAME'), whose weights are not quantized yet";
 
 bool is_file(const fs::path& path) {
   std::error_code ignored;
@@ -38,7 +36,7 @@ std::string why_no_config(const fs::path& folder) {
   if (is_file(folder / "params.json")) return "; it is in the model maker's own format: get the Hugging Face version";
   std::error_code ignored;
   for (const auto& entry : fs::directory_iterator(folder, ignored)) {
-    if (entry.path().extension() == ".gguf") return kNoGguf;
+    if (entry.path().extension() == ".gguf") return std::string(kNoGguf);
     if (is_file(entry.path() / "config.json")) return "; did you mean " + quoted(entry.path().string()) + "?";
   }
   return "; is it a model folder?";
@@ -46,9 +44,10 @@ std::string why_no_config(const fs::path& folder) {
 
 fs::path find_config(const fs::path& given, fs::path& folder) {
   if (is_file(given)) {
+    expect_kind(FileKind::Config, "a model folder", given);
     if (given.extension() != ".json")
       fail(quoted(given.string()) + ": is not a model folder or config.json" +
-           (given.extension() == ".gguf" ? kNoGguf : ""));
+           std::string(given.extension() == ".gguf" ? kNoGguf : ""));
     folder = given.has_parent_path() ? given.parent_path() : fs::path(".");
     return given;
   }
@@ -69,6 +68,8 @@ fs::path find_config(const fs::path& given, fs::path& folder) {
     folder = *snapshot;
     if (is_file(folder / "config.json")) return folder / "config.json";
   }
+  if (kind_of_file(folder) == FileKind::RunState)
+    fail(other_kind(folder.string(), FileKind::RunState, "a model folder"));
   fail(quoted(folder.string()) + ": has no config.json" + why_no_config(folder));
 }
 

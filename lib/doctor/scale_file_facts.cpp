@@ -1,6 +1,7 @@
 #include <cmath>
 
 #include "artifact/artifact.h"
+#include "base/file_kind.h"
 #include "doctor/checkpoint_facts.h"
 
 namespace kvcal {
@@ -87,7 +88,7 @@ void take_scale_file(const std::filesystem::path& path, Facts& facts) {
   JsonLimits limits;
   limits.max_bytes = size_t{64} << 20;
   limits.allow_non_finite = true;
-  const Json json = read_json_file(path, limits);
+  const Json json = reading(FileKind::ScaleFile, kExpectedScales, path, [&] { return read_json_file(path, limits); });
   ScaleFacts found;
   found.path = path.string();
   if (!json.is_object()) fail(quoted(path.string()) + ": not a scale file: no JSON object");
@@ -95,8 +96,10 @@ void take_scale_file(const std::filesystem::path& path, Facts& facts) {
   if (text_at(json, "format") == kArtifactFormat)
     take_artifact(json, found);
   else if (!take_server_json(json, found))
-    fail(quoted(path.string()) +
-         ": not a scale file: has neither \"format\": \"kv-cache-scales\" nor kv_cache.scaling_factor");
+    reading(FileKind::ServerScales, kExpectedScales, path, [&] {
+      fail(quoted(path.string()) +
+           ": not a scale file: has neither \"format\": \"kv-cache-scales\" nor kv_cache.scaling_factor");
+    });
   facts.scales = std::move(found);
 }
 

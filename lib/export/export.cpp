@@ -36,6 +36,11 @@ void check_request(const ExportRequest& request, const Exporter& exporter) {
   check_recipe_options(request);
   if (!exporter.writes_folder && (request.write.in_place || request.write.copy))
     fail("'--to " + request.target + "' writes one file: --in-place and --copy apply to folders only");
+  const auto idle = [&](bool given, const char* option, const char* why) {
+    if (given) fail(std::string(option) + " has no effect with '--to " + request.target + "', " + why);
+  };
+  idle(!exporter.writes_folder && request.options.replace_scales, "--replace-scales", "which writes no checkpoint");
+  idle(!exporter.is_served && request.options.allow_keep16, "--allow-keep16", "which writes the scales of all layers");
   if (request.write.in_place && (request.write.copy || !request.out.empty()))
     fail("--in-place modifies the model's folder: it cannot be combined with --out or --copy");
   if (request.out.empty() && !request.write.in_place && !request.plan_only)

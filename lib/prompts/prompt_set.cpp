@@ -6,6 +6,7 @@
 #include <unordered_set>
 #include <utility>
 
+#include "base/file_kind.h"
 #include "base/sha256.h"
 #include "base/token_kind.h"
 #include "prompts/chat_template.h"
@@ -76,6 +77,8 @@ class Collector {
     if (extension == ".txt") return add_text_file(text);
     splitter.end();
   }
+
+  size_t n_records() const { return set_.records.size(); }
 
   PromptSet finish() {
     if (set_.records.empty())
@@ -194,6 +197,33 @@ class Collector {
   PromptSet set_;
 };
 
+void expect_prompts(std::string_view head, const std::string& name) {
+  const FileKind kind = kind_of_bytes(head);
+  if (kind != FileKind::Unknown && kind != FileKind::Prompts) fail(other_kind(name, kind, "prompts"));
+}
+
+// Reads a file's records; where that fails since the file is of another kind, says so.
+void add_prompt_file(Collector& collector, const std::filesystem::path& path, size_t max_bytes) {
+  constexpr size_t kHead = size_t{1} << 16;
+  const std::string name = path == "-" ? "standard input" : path.string();
+  const size_t before = collector.n_records();
+  std::string head;
+  try {
+    collector.add_file(name, [&](const TakeBlock& take) {
+      read_prompt_file(path, max_bytes, [&](std::string_view block) {
+        head += block.substr(0, kHead - std::min(kHead, head.size()));
+        take(block);
+      });
+    });
+    // All of its records were skipped: a file of another kind has none.
+    if (collector.n_records() == before) expect_prompts(head, name);
+  } catch (const Error&) {
+    if (head.empty()) expect_kind(FileKind::Compressed, "prompts", path);  // a folder, or nothing that can be read
+    expect_prompts(head, name);
+    throw;
+  }
+}
+
 bool ends_with_assistant(const Json& messages) {
   const Json* role = find_member(messages.back(), "role");
   return role && *role == "assistant";
@@ -284,9 +314,7 @@ class PromptTokenizer {
 
 PromptSet load_prompts(const std::vector<std::filesystem::path>& paths, const PromptLoadOptions& options) {
   Collector collector(options);
-  for (const std::filesystem::path& path : paths)
-    collector.add_file(path == "-" ? "standard input" : path.string(),
-                       [&](const TakeBlock& take) { read_prompt_file(path, options.max_file_bytes, take); });
+  for (const std::filesystem::path& path : paths) add_prompt_file(collector, path, options.max_file_bytes);
   return collector.finish();
 }
 

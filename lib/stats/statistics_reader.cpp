@@ -5,6 +5,7 @@
 #include <set>
 
 #include "base/error.h"
+#include "base/file_kind.h"
 #include "checkpoint/safetensors.h"
 #include "stats/statistics_checks.h"
 #include "stats/statistics_file.h"
@@ -140,8 +141,10 @@ Statistics Reader::read(std::string_view company_prefix) {
 }  // namespace
 
 Statistics read_statistics(const std::filesystem::path& path, std::string_view company_prefix) {
-  Reader reader(path);  // its messages begin with the path
-  return while_doing(quoted(path.string()), [&] { return reader.read(company_prefix); });
+  return reading(FileKind::Statistics, kExpectedStatistics, path, [&] {
+    Reader reader(path);  // its messages begin with the path
+    return while_doing(quoted(path.string()), [&] { return reader.read(company_prefix); });
+  });
 }
 
 }  // namespace kvcal

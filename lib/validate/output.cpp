@@ -1,6 +1,7 @@
 #include "validate/output.h"
 
 #include <algorithm>
+#include <functional>
 
 #include "validate/validate_folder.h"
 
@@ -9,10 +10,10 @@ namespace {
 
 std::string plural(size_t n, const std::string& word) { return std::to_string(n) + " " + word + (n == 1 ? "" : "s"); }
 
-/// "the scale is zero: is -1, expected more than 0".
+/// "the scale is zero or negative: -1, expected more than 0".
 std::string sentence(const Finding& f) {
   std::string text = f.what;
-  if (!f.actual.empty()) text += ": is " + f.actual;
+  if (!f.actual.empty()) text += ": " + f.actual;
   if (!f.expected.empty()) text += (f.actual.empty() ? ": expected " : ", expected ") + f.expected;
   return text;
 }
@@ -25,14 +26,36 @@ std::string place(const Finding& f, const Validated& v) {
 /// The file that a finding is about.
 const std::string& file_of(const Finding& f, const Validated& v) { return f.file.empty() ? v.file : f.file; }
 
+/// "; --model would check 11 more, --tp 1": what other options would add, most first.
+std::string more_by_options(const std::vector<Report::Skipped>& skipped) {
+  constexpr std::string_view kNeeds = "needs --";
+  std::vector<std::pair<std::string, size_t>> options;
+  for (const Report::Skipped& s : skipped) {
+    if (!s.reason.starts_with(kNeeds)) continue;
+    const std::string option = s.reason.substr(kNeeds.size() - 2);
+    auto same = std::ranges::find(options, option, &std::pair<std::string, size_t>::first);
+    if (same == options.end()) same = options.insert(same, {option, 0});
+    ++same->second;
+  }
+  std::ranges::stable_sort(options, std::greater(), &std::pair<std::string, size_t>::second);
+  std::string text;
+  for (const auto& [option, n] : options)
+    text += (text.empty() ? "; " + option + " would check " : ", " + option + " ") + std::to_string(n) +
+            (text.empty() ? " more" : "");
+  return text;
+}
+
 Lines closing_line(const Validated& v) {
   const Report& r = v.report;
   std::string counts;
   for (const Severity s : {Severity::Error, Severity::Warning, Severity::Note})
     if (const size_t n = r.count(s)) counts += ", " + plural(n, std::string(name_of(s)));
+  const std::vector<Report::Skipped> skipped = r.skipped_rules();
+  const auto hidden = static_cast<size_t>(std::ranges::count(skipped, kAfterError, &Report::Skipped::reason));
   return Lines(v.file + ": " + (v.passed() ? "valid" : "NOT valid") + counts + "; " +
-               plural(r.evaluated_rules().size(), "rule") + " evaluated, " + std::to_string(r.skipped_rules().size()) +
-               " not");
+         plural(r.evaluated_rules().size(), "rule") +
+         (hidden > 0 ? ", " + std::to_string(hidden) + " not checked " + std::string(kAfterError) : "") +
+         (r.has_errors() ? "" : more_by_options(skipped)));
 }
 
 /// A line per reason; of many rules only the number.
@@ -117,7 +140,7 @@ Lines text_report(const Validated& v) {
     if (f->rule != before) text.add("    fix: " + std::string(rule.fix));
     before = f->rule;
   }
-  return text + skipped_text(v.report) + served_text(v.served) + closing_line(v);
+  return text + (v.verbose ? skipped_text(v.report) : Lines()) + served_text(v.served) + closing_line(v);
 }
 
 Json json_report(const Validated& v) {

@@ -15,6 +15,7 @@ struct Validated {
   Report report;
   bool strict = false;               // warnings count as errors
   std::vector<ServedScales> served;  // of a checkpoint folder: what each server uses
+  bool verbose = false;              // the text lists the rules that were not evaluated
   bool passed() const { return !report.has_errors() && !(strict && report.count(Severity::Warning) > 0); }
 };
 

@@ -2,6 +2,7 @@
 
 #include "artifact/artifact.h"
 #include "artifact/saved_evaluation.h"
+#include "base/file_kind.h"
 #include "base/sha256.h"
 #include "check/evaluation_checks.h"
 #include "validate/locate.h"
@@ -27,8 +28,8 @@ std::string digest_beside(const std::filesystem::path& file) {
 
 /// Rules that speak of scale files, statistics and checkpoints say nothing here.
 void explain_other_rules(const EvaluationChecks& checks, Report& report) {
-  if (!checks.model) report.not_evaluated({"M01", "M02", "M03", "M04"}, "--model was not given");
-  if (checks.scales.empty()) report.not_evaluated({"D06"}, "--scales was not given");
+  if (!checks.model) report.not_evaluated({"M01", "M02", "M03", "M04"}, "needs --model");
+  if (checks.scales.empty()) report.not_evaluated({"D06"}, "needs --scales");
   report.not_evaluated({"D07"}, "no kv-cache-scales.json beside it");
   const bool stopped = report.has_errors();
   for (const Rule& rule : rules())
@@ -49,6 +50,7 @@ bool is_evaluation_text(std::string_view text) {
 Report validate_evaluation(std::string_view text, const EvaluationChecks& checks) {
   Report report;
   report.evaluated({"A01", "A06"});
+  if (!checks.scales.empty()) expect_kind(FileKind::ScaleFile, kExpectedScales, checks.scales);
   const std::string named = checks.scales.empty() ? "" : digest_of_scales(checks.scales);
   Json document;
   try {

@@ -1,6 +1,7 @@
 #include "validate/validate_folder.h"
 
 #include "artifact/make_artifact.h"
+#include "base/file_kind.h"
 #include "base/read_file.h"
 #include "check/artifact_checks.h"
 #include "check/folder_checks.h"
@@ -28,6 +29,7 @@ std::optional<Reference> reference_of(const FolderChecks& checks, const fs::path
     for (Finding& f : report.findings) f.line = 0;  // of a file that nobody has
     return r;
   }
+  expect_kind(FileKind::ScaleFile, kExpectedScales, checks.scales);
   const std::string text = read_file(checks.scales, kMostArtifactBytes);
   const Report own = validate_artifact(text, schema, &model);
   report.merge(own, checks.scales.string());
@@ -50,15 +52,15 @@ void explain_unknown(Report& report) {
 /// Rules of scale files were not looked at where none was given.
 void explain_the_rest(const FolderChecks& checks, bool is_known, Report& report) {
   report.not_evaluated({"S04", "S05"}, "the scales are known to be measured");
-  if (checks.n_ranks == 0) report.not_evaluated({"S18"}, "--tp was not given");
+  if (checks.n_ranks == 0) report.not_evaluated({"S18"}, "needs --tp");
   report.not_evaluated({"V08"}, "applies to scale files only");
-  if (checks.scales.empty()) report.not_evaluated({"V06", "V09"}, "--scales was not given");
+  if (checks.scales.empty()) report.not_evaluated({"V06", "V09"}, "needs --scales");
   const bool compares = !checks.scales.empty() || !checks.statistics.empty();
   if (compares && !is_known) explain_unknown(report);
   if (compares) return;
   for (const Rule& rule : rules())
     if ((rule.needs != "a statistics file" && rule.needs != "an evaluation") || rule.id == "C19")
-      report.not_evaluated({rule.id}, "--scales or --stats was not given");
+      report.not_evaluated({rule.id}, "needs --scales or --stats");
 }
 
 }  // namespace
@@ -97,9 +99,9 @@ void check_as_side_file(std::string_view text, const std::vector<Server>& server
     for (const std::string& note : version_notes(server)) report.add("V05", "", note);
     const std::string name = str(server) + " " + architecture;
     if (server.kind == ServerKind::Vllm)
-      report.add("V08", "", name, "no flag takes a scale file since 0.7");
+      report.add("V08", "", name, "", "no flag takes a scale file since 0.7");
     else if (!server_support(server, architecture, KvCarrier::None).json)
-      report.add("V08", "", name, "RuntimeError: the class does not support loading scaling factors");
+      report.add("V08", "", name, "", "RuntimeError: the class does not support loading scaling factors");
     else if (a.kv_cache.empty())
       report.add("V08", "kv_cache", name, "a block kv_cache", a.kv_cache_left_out);
   }

@@ -97,13 +97,13 @@ TEST_P(BrokenEvaluation, IsOneLine) {
   } catch (const Error& e) {
     const std::string message = e.what();
     EXPECT_NE(message.find(GetParam().message), std::string::npos) << message;
-    EXPECT_TRUE(message.starts_with("'e.json': ")) << message;
+    EXPECT_TRUE(message.starts_with("'e.json'")) << message;
     EXPECT_EQ(message.find('\n'), std::string::npos);
   }
 }
 
 const Broken kBroken[] = {
-    {"format", [](Json& j) { j["format"] = "kv-cache-scales"; }, "is not an evaluation"},
+    {"format", [](Json& j) { j["format"] = "kv-cache-scales"; }, "is a scale file, expected an evaluation"},
     {"version", [](Json& j) { j["version"] = "2.0"; }, "key 'version': "},
     {"no_variants", [](Json& j) { j.erase("variants"); }, "'variants'"},
     {"share_beyond_one", [](Json& j) { j["variants"][1]["top1"] = 1.5; }, "key 'variants[1].top1': "},
@@ -112,21 +112,21 @@ const Broken kBroken[] = {
     {"no_digest", [](Json& j) { j["files"][0]["sha256"] = "d"; }, "key 'files[0].sha256': "},
     {"reference_not_first", [](Json& j) { std::swap(j["variants"][0], j["variants"][1]); }, "expected 'reference'"},
     {"variant_twice", [](Json& j) { j["variants"][2]["name"] = "scale_1.0"; }, "'variants[2].name': a variant's name"},
-    {"mean_above_worst", [](Json& j) { j["variants"][1]["kl"]["mean"] = 5; }, "the mean KL: is 5, expected at most 4"},
+    {"mean_above_worst", [](Json& j) { j["variants"][1]["kl"]["mean"] = 5; }, "the mean KL: 5, expected at most 4"},
     {"median_above_p99", [](Json& j) { j["variants"][1]["kl"]["median"] = 3; }, "the median KL"},
     {"reference_moves", [](Json& j) { j["variants"][0]["kl"]["worst"]["kl"] = 1; }, "the reference's KL from itself"},
     {"kl_of_nothing", [](Json& j) { j["variants"][1]["n_not_finite"] = 6; }, "none, of no finite logits"},
     {"half_a_perplexity", [](Json& j) { j["variants"][1].erase("nll"); }, "both or none"},
-    {"tokens", [](Json& j) { j["variants"][1]["n_tokens"] = 7; }, "the number of tokens: is 7, expected 6"},
-    {"positions", [](Json& j) { j["variants"][2]["by_position"].erase(0); }, "tokens by position: is 5, expected 6"},
+    {"tokens", [](Json& j) { j["variants"][1]["n_tokens"] = 7; }, "the number of tokens: 7, expected 6"},
+    {"positions", [](Json& j) { j["variants"][2]["by_position"].erase(0); }, "tokens by position: 5, expected 6"},
     {"positions_back", [](Json& j) { j["variants"][2]["by_position"][1]["from"] = 0; }, "where the part begins"},
     {"more_equal_than_all", [](Json& j) { j["variants"][1]["answers"]["n_equal"] = 3; }, "a count of answers"},
     {"layers_descending", [](Json& j) { std::swap(j["layers"][0], j["layers"][1]); }, "'layers[1].index': a layer"},
     {"layer_of_no_model", [](Json& j) { j["layers"][1]["index"] = 8; }, "expected less than the model's 8"},
-    {"layer_missing", [](Json& j) { j["layers"].erase(0); }, "number of layers with a cache: is 1, expected 2"},
+    {"layer_missing", [](Json& j) { j["layers"].erase(0); }, "number of layers with a cache: 1, expected 2"},
     {"recipe_layer_twice", [](Json& j) { j["recipe"]["layers"][1]["index"] = 3; }, "'recipe.layers[1].index'"},
     {"recipe_of_one", [](Json& j) { j["recipe"]["layers"].erase(1); }, "'recipe.layers': the number of layers"},
-    {"recipe_format", [](Json& j) { j["recipe"]["layers"][0]["format"] = "fp7"; }, "is 'fp7'"},
+    {"recipe_format", [](Json& j) { j["recipe"]["layers"][0]["format"] = "fp7"; }, "'fp7', expected"},
     {"recipe_above_its_limit", [](Json& j) { j["recipe"]["kl"] = 0.5; }, "the KL that was measured"},
     {"answer_of_nobody", [](Json& j) { j["answers"][0]["others"]["x\ny"] = j["answers"][0]["others"]["file"]; },
      "a variant that answers"},

@@ -131,7 +131,7 @@ TEST(ValidateEvaluation, SaysWhatItDidNotLookAt) {
   for (const Report::Skipped& s : report.skipped_rules()) {
     EXPECT_NE(s.rule, "D02");
     if (s.rule == "M01") {
-      EXPECT_EQ(s.reason, "--model was not given");
+      EXPECT_EQ(s.reason, "needs --model");
     } else if (s.rule == "S01") {
       EXPECT_EQ(s.reason, "does not apply to evaluations");
     }

@@ -1,8 +1,10 @@
 // What other programs read: SARIF's required members, and GitHub's escapes.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <fstream>
 #include <iterator>
+#include <map>
 #include <set>
 
 #include "validate/output.h"
@@ -80,10 +82,10 @@ TEST(Sarif, LeadsToThePublishedPages) {
 TEST(Github, EscapesWhatItsCommandsWouldTakeForTheirOwn) {
   const std::string text = github_report(sample("a,b:c%.json")).text();
   EXPECT_EQ(
-      text.find("::error file=a%2Cb%3Ac%25.json,line=42,title=S02::layers[3].key.scale: a scale: is -1, expected"), 0u)
+      text.find("::error file=a%2Cb%3Ac%25.json,line=42,title=S02::layers[3].key.scale: a scale: -1, expected"), 0u)
       << text;
   EXPECT_NE(text.find("::warning file=a%2Cb%3Ac%25.json,line=1,title=S08::(document): "), std::string::npos) << text;
-  EXPECT_NE(text.find("::notice file=a%2Cb%3Ac%25.json,line=1,title=K05::layers[3].key: 100 %25%0Amore: here, too"),
+  EXPECT_NE(text.find("::notice file=a%2Cb%3Ac%25.json,line=1,title=K05::layers[3].key: 100 %25\\x0amore: here, too"),
             std::string::npos)
       << text;
 }
@@ -103,9 +105,37 @@ TEST(Strict, MakesWarningsCount) {
 
 TEST(Text, EndsWithOneLine) {
   const std::string text = text_report(sample()).text();
-  EXPECT_TRUE(text.ends_with("scales.json: NOT valid, 1 error, 1 warning, 1 note; 4 rules evaluated, " +
-                             std::to_string(rules().size() - 4) + " not\n"))
+  const auto after =
+      static_cast<size_t>(std::ranges::count(sample().report.skipped_rules(), kAfterError, &Report::Skipped::reason));
+  EXPECT_TRUE(text.ends_with("scales.json: NOT valid, 1 error, 1 warning, 1 note; 4 rules, " + std::to_string(after) +
+                             " not checked because of an error above\n"))
       << text;
+}
+
+// Options that would add nothing are not named, and what was left out only where it is asked for.
+TEST(Text, OfAGoodFileIsOneLine) {
+  Validated v;
+  v.file = "s.json";
+  for (const Rule& rule : rules())
+    if (rule.needs.empty()) v.report.evaluated({rule.id});
+  std::map<std::string_view, size_t> needs;
+  for (const Rule& rule : rules()) ++needs[rule.needs];
+  EXPECT_EQ(text_report(v), "s.json: valid; " + std::to_string(needs[""]) + " rules; --model would check " +
+                                std::to_string(needs["--model"]) + " more, --server " +
+                                std::to_string(needs["--server"]) + ", --tp " + std::to_string(needs["--tp"]) + "\n");
+  v.verbose = true;
+  EXPECT_NE(text_report(v).find("not evaluated (needs --server): V05 V08\n"), std::string::npos);
+  EXPECT_EQ(json_report(v)["not_evaluated"].size(), rules().size() - needs[""]);
+}
+
+// "what: actual, expected ...": no verb is put between words that are none of ours.
+TEST(Text, GluesNoSentences) {
+  Validated v;
+  v.report.add("S25", "", "scales of queries", "", "none");
+  v.report.add("S02", "", "a scale", "more than 0", "-1");
+  const std::string text = text_report(v);
+  EXPECT_NE(text.find("scales of queries: none\n"), std::string::npos) << text;
+  EXPECT_NE(text.find("a scale: -1, expected more than 0\n"), std::string::npos) << text;
 }
 
 TEST(Rules, AreUniqueAndSorted) {

@@ -19,7 +19,7 @@ deep=$(printf 'd/%.0s' $(seq 1 2500))
 fails_with 2 "file name too long" $kvcal validate "${deep}s.json"
 
 fails_with 2 "has no config.json" $kvcal validate "$scratch"
-fails_with 2 "is not a model folder or config.json" $kvcal inspect "$demo/model.safetensors"
+fails_with 2 "is a part of a checkpoint, expected a model folder" $kvcal inspect "$demo/model.safetensors"
 fails_with 2 "is not a regular file" $kvcal validate /dev/null
 fails_with 2 "no such model folder" $kvcal inspect ""
 

@@ -1,0 +1,37 @@
+// The file that validate checks, read once: what is checked for a server is what was validated.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <string>
+
+#include "base/file_kind.h"
+
+namespace kvcal {
+
+class ValidateInput {
+ public:
+  /// "-" is standard input; pipes are read to their end, at most 512 MiB. Throws Error for what cannot be read, and for
+  /// a file that is of a kind that nothing here checks.
+  explicit ValidateInput(const std::string& file);
+
+  const std::string& name() const { return name_; }  // for reports
+  FileKind kind() const { return kind_; }
+  const std::string& text() const { return text_; }            // all of it; of statistics perhaps less
+  const std::filesystem::path& path() const { return path_; }  // where the same bytes can be read again
+  bool is_piped() const { return copy_ != nullptr; }
+
+ private:
+  void read_regular_file();
+  void take_pipe(int fd);
+
+  struct Close {
+    void operator()(const int* fd) const;
+  };
+  std::string name_, text_;
+  std::filesystem::path path_;
+  FileKind kind_ = FileKind::Unknown;
+  std::unique_ptr<int, Close> copy_;  // in memory, of what came through a pipe
+};
+
+}  // namespace kvcal

@@ -1,0 +1,180 @@
+// JSON is read as far as it goes: the head of a large file ends anywhere, and a truncated file is still of its kind.
+#include "base/file_kind.h"
+
+#include <algorithm>
+#include <array>
+#include <fstream>
+#include <set>
+#include <utility>
+
+#include "base/json.h"
+
+namespace kvcal {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr size_t kHeadBytes = size_t{4} << 20;
+constexpr size_t kPageHead = 1024;
+constexpr std::string_view kPageTitle = "<title>KV cache of ";  // of lib/report
+constexpr size_t kMostKeys = 64;                                // of the outermost object: more say nothing new
+
+/// Names of the outermost object's members, or of those of the first object in an array, until a value is wrong.
+class MemberNames final : public nlohmann::json_sax<Json> {
+ public:
+  std::set<std::string> keys, metadata;  // metadata: of the member __metadata__
+  std::string format, schema;
+
+  bool null() override { return true; }
+  bool boolean(bool) override { return true; }
+  bool number_integer(number_integer_t) override { return true; }
+  bool number_unsigned(number_unsigned_t) override { return true; }
+  bool number_float(number_float_t, const string_t&) override { return true; }
+  bool binary(binary_t&) override { return false; }
+  bool string(string_t& value) override {
+    if (depth_ == 1 && key_ == "format") format = value;
+    if (depth_ == 1 && key_ == "$schema") schema = value;
+    return true;
+  }
+  bool key(string_t& name) override {
+    if (depth_ == 2 && key_ == "__metadata__") metadata.insert(name);
+    if (depth_ != 1) return metadata.size() < kMostKeys;
+    key_ = name;
+    keys.insert(name);
+    return keys.size() < kMostKeys;
+  }
+  bool start_object(size_t) override { return ++depth_, true; }
+  bool end_object() override { return --depth_ > 0; }
+  bool start_array(size_t) override {
+    // A list of records is looked into.
+    if (depth_ > 0 || std::exchange(is_list_, true)) ++depth_;
+    return true;
+  }
+  bool end_array() override { return --depth_ > 0; }
+  bool parse_error(size_t, const std::string&, const nlohmann::detail::exception&) override { return false; }
+
+  bool has(std::initializer_list<const char*> names) const {
+    return std::ranges::any_of(names, [&](const char* name) { return keys.contains(name); });
+  }
+
+ private:
+  int depth_ = 0;  // of what is open, without the list
+  bool is_list_ = false;
+  std::string key_;
+};
+
+MemberNames members_of(std::string_view json) {
+  MemberNames found;
+  static_cast<void>(Json::sax_parse(json.begin(), json.end(), &found, Json::input_format_t::json, false));
+  return found;
+}
+
+FileKind kind_of_json(std::string_view text) {
+  constexpr std::array<std::pair<std::string_view, FileKind>, 4> kFormats = {{
+      {"kv-cache-scales", FileKind::ScaleFile},
+      {"kv-cache-evaluation", FileKind::Evaluation},
+      {"kvcal-export", FileKind::ExportRecord},
+      {"kvcal-fold", FileKind::FoldRecord},
+  }};
+  const MemberNames found = members_of(text);
+  for (const auto& [format, kind] : kFormats)
+    if (found.format == format) return kind;
+  if (found.schema.starts_with("kv-cache-scales.")) return FileKind::ScaleFile;
+  if (found.schema.starts_with("evaluation.")) return FileKind::Evaluation;
+  if (found.schema.find("sarif") != found.schema.npos || (found.has({"findings"}) && found.has({"evaluated"})))
+    return FileKind::ValidateReport;
+  if (!found.format.empty()) return FileKind::Unknown;
+  // Requests to servers, their answers and logs have such members, too.
+  if (found.has({"messages", "conversations", "input_ids", "text", "prompt"}) &&
+      !found.has({"model", "choices", "meta_info", "record", "level"}))
+    return FileKind::Prompts;
+  if (found.has({"weight_map"})) return FileKind::Weights;
+  if (found.has({"target_modules", "peft_type"})) return FileKind::Adapter;
+  if (found.has({"kv_cache"})) return FileKind::ServerScales;
+  if (found.has({"architectures", "model_type"})) return FileKind::Config;
+  return FileKind::Unknown;
+}
+
+/// Eight bytes of length, then a JSON object.
+FileKind kind_of_safetensors(std::string_view head) {
+  const MemberNames found = members_of(head.substr(8));
+  if (found.metadata.contains("kvcal_resume")) return FileKind::RunState;
+  if (found.metadata.contains("kvcal")) return FileKind::Statistics;
+  return FileKind::Weights;
+}
+
+bool is_file(const fs::path& path) {
+  std::error_code ignored;
+  return fs::is_regular_file(path, ignored);
+}
+
+FileKind kind_of_folder(const fs::path& folder) {
+  std::error_code ignored;
+  if (is_file(folder / "config.json") || fs::is_directory(folder / "snapshots", ignored)) return FileKind::ModelFolder;
+  if (is_file(folder / "adapter_config.json")) return FileKind::Adapter;
+  if (is_file(folder / "a.kvresume") || is_file(folder / "b.kvresume")) return FileKind::RunState;
+  return FileKind::Unknown;
+}
+
+}  // namespace
+
+std::string_view name_of(FileKind kind) {
+  constexpr std::array<std::string_view, 18> kNames = {
+      "of no known kind",
+      "a scale file",
+      "a statistics file",
+      "an evaluation",
+      "a prompt file",
+      "a model's config.json",
+      "a model folder",
+      "a part of a checkpoint",
+      "a GGUF model",
+      "a LoRA adapter",
+      "a scale file of SGLang (export --to sglang-json)",
+      "the record of an export",
+      "the record of a fold",
+      "the state of an interrupted run (--resume)",
+      "a report of 'kvcal validate'",
+      "a page of 'kvcal report'",
+      "compressed (gzip or zstd)",
+      "a Git LFS pointer, not the file itself",
+  };
+  return kNames.at(static_cast<size_t>(kind));
+}
+
+FileKind kind_of_bytes(std::string_view head) {
+  head = head.substr(0, kHeadBytes);
+  if (head.starts_with("GGUF")) return FileKind::Gguf;
+  if (head.starts_with("\x1F\x8B") || head.starts_with("\x28\xB5\x2F\xFD")) return FileKind::Compressed;
+  if (head.starts_with("version https://git-lfs")) return FileKind::LfsPointer;
+  if (head.size() > 8 && head[8] == '{' && head[7] == '\0') return kind_of_safetensors(head);
+  if (head.starts_with("\xEF\xBB\xBF")) head.remove_prefix(3);  // a byte order mark
+  head.remove_prefix(std::min(head.find_first_not_of(" \t\r\n"), head.size()));
+  if (head.starts_with("{") || head.starts_with("[")) return kind_of_json(head);
+  const bool is_page = head.starts_with("<!DOCTYPE html") && head.substr(0, kPageHead).find(kPageTitle) != head.npos;
+  return is_page ? FileKind::ReportPage : FileKind::Unknown;
+}
+
+FileKind kind_of_file(const fs::path& path) {
+  std::error_code ignored;
+  if (fs::is_directory(path, ignored)) return kind_of_folder(path);
+  if (!is_file(path)) return FileKind::Unknown;
+  std::ifstream file(path, std::ios::binary);
+  std::string head(std::min<uintmax_t>(fs::file_size(path, ignored), kHeadBytes), '\0');
+  if (ignored || !file.read(head.data(), static_cast<std::streamsize>(head.size()))) return FileKind::Unknown;
+  return kind_of_bytes(head);
+}
+
+std::string other_kind(const std::string& name, FileKind kind, std::string_view expected) {
+  return quoted(name) + " is " + std::string(name_of(kind)) + ", expected " + std::string(expected) +
+         (kind == FileKind::Gguf         ? std::string(kNoGguf)
+          : kind == FileKind::LfsPointer ? "; 'git lfs pull' gets it"
+                                         : "");
+}
+
+void expect_kind(FileKind wanted, std::string_view expected, const fs::path& path) {
+  const FileKind kind = kind_of_file(path);
+  if (kind != wanted && kind != FileKind::Unknown) fail(other_kind(path.string(), kind, expected));
+}
+
+}  // namespace kvcal
