@@ -16,21 +16,25 @@ Nesting::Nesting(size_t& depth) : depth_(depth) {
 }
 
 Value Evaluator::lookup(const std::string& name, const Scope& scope) {
-  if (const Value* v = scope.find(name)) return *v;
-  Value global = find_global(name);
-  return global.is_undefined() ? Value::undefined("'" + name + "' is undefined") : global;
+  if (const Value* v = scope.find(rt_, name)) return *v;
+  Value global = find_global(rt_, name);
+  return global.is_undefined() ? rt_.undefined("'" + name + "' is undefined") : global;
 }
 
 Arguments Evaluator::arguments(const CallArguments& call, Scope& scope) {
-  Arguments out;
-  for (const ExprPtr& e : call.positional) out.positional.push_back(evaluate(*e, scope));
+  Arguments out(rt_);
+  for (const ExprPtr& e : call.positional) out.add(evaluate(*e, scope));
   if (call.star)
-    for (Value& v : iterate(evaluate(*call.star, scope))) out.positional.push_back(std::move(v));
-  for (const auto& [name, e] : call.named) out.named.emplace_back(name, evaluate(*e, scope));
+    for (Cursor items(rt_, evaluate(*call.star, scope)); auto item = items.next();) out.add(std::move(*item));
+  for (const auto& [name, e] : call.named) out.add(name, evaluate(*e, scope));
   if (call.double_star) {
     const Value v = evaluate(*call.double_star, scope);
     if (!v.as_dict()) fail("** needs a dict, not " + type_name(v));
-    for (const auto& [key, value] : v.as_dict()->items) out.named.emplace_back(to_str(key), value);
+    for (const auto& [key, value] : v.as_dict()->items) {
+      PaidText name(rt_);
+      append_str(name, key);
+      out.add(std::string(name.view()), value);
+    }
   }
   return out;
 }
@@ -52,12 +56,11 @@ Value Evaluator::compare(const Expr& e, Scope& scope) {
 }
 
 Value Evaluator::dict(const Expr& e, Scope& scope) {
-  Dict d;
+  Dict d(&rt_);
   for (size_t i = 0; i < e.items.size(); i += 2) {
     const Value key = evaluate(*e.items[i], scope);
     d.set(key, evaluate(*e.items[i + 1], scope));
   }
-  rt_.charge(d.items.size() * sizeof(Value));
   return Value::dict(std::move(d));
 }
 
@@ -99,9 +102,9 @@ Value Evaluator::evaluate(const Expr& e, Scope& scope) {
       return lookup(e.name, scope);
     case ExprKind::List:
     case ExprKind::Tuple: {
-      Values items;
+      List items(&rt_);
       for (const ExprPtr& item : e.items) items.push_back(evaluate(*item, scope));
-      return rt_.list(std::move(items), e.kind == ExprKind::List ? SequenceKind::List : SequenceKind::Tuple);
+      return Value::sequence(e.kind == ExprKind::List ? SequenceKind::List : SequenceKind::Tuple, std::move(items));
     }
     case ExprKind::DictLiteral:
       return dict(e, scope);
@@ -121,7 +124,7 @@ Value Evaluator::evaluate(const Expr& e, Scope& scope) {
     case ExprKind::Conditional:
       if (evaluate(*e.items[0], scope).truthy()) return evaluate(*e.items[1], scope);
       if (e.items.size() > 2) return evaluate(*e.items[2], scope);
-      return Value::undefined("the inline if-expression has no else and its condition is false");
+      return rt_.undefined("the inline if-expression has no else and its condition is false");
     case ExprKind::Attribute:
       return rt_.attribute(evaluate(*e.items[0], scope), e.name);
     case ExprKind::Item:

@@ -12,23 +12,33 @@ namespace kvcal::jinja {
 
 // Names of one frame: the template, an iteration of a loop, a call of a macro, a block. Lookups go outwards.
 struct Scope {
-  Scope* outer = nullptr;
+  Scope(Budget& payer, Scope* around) : outer(around), held(&payer, 256) {}
+
+  Scope* outer;
+  Held held;
   std::vector<std::pair<std::string, Value>> names;
 
-  void set(const std::string& name, Value v) {
+  void set(Budget& budget, const std::string& name, Value v) {
+    budget.steps(names.size(), kNameSteps);
     for (auto& [key, value] : names)
       if (key == name) {
         value = std::move(v);
         return;
       }
+    held.grow(name.size() + 2 * sizeof(names[0]));
     names.emplace_back(name, std::move(v));
   }
-  const Value* find(const std::string& name) const {
-    for (const Scope* s = this; s; s = s->outer)
+  const Value* find(Budget& budget, const std::string& name) const {
+    for (const Scope* s = this; s; s = s->outer) {
+      budget.steps(s->names.size() + 1, kNameSteps);
       for (const auto& [key, value] : s->names)
         if (key == name) return &value;
+    }
     return nullptr;
   }
+
+ private:
+  static constexpr size_t kNameSteps = 4;
 };
 
 /// Counts expressions and statements inside each other, macros included: bounds the stack that running a template

@@ -295,7 +295,7 @@ ExprPtr ExpressionParser::parse_subscript(ExprPtr node) {
     if (current().kind == TokenKind::Integer) {
       ExprPtr e = make(ExprKind::Item);
       ExprPtr index = make(ExprKind::Constant);
-      index->constant = Value::integer_of_digits(take().text);
+      index->constant = Value::integer_of_digits(nullptr, take().text);
       e->items.push_back(std::move(node));
       e->items.push_back(std::move(index));
       return e;
@@ -380,10 +380,10 @@ ExprPtr ExpressionParser::parse_primary() {
   if (t.kind == TokenKind::String) {
     std::string text = take().text;
     while (current().kind == TokenKind::String) text += take().text;  // neighbors are one literal
-    e->constant = Value::text(std::move(text));
+    e->constant = Value::text(nullptr, text);
     return e;
   }
-  if (t.kind == TokenKind::Integer) return e->constant = Value::integer_of_digits(take().text), std::move(e);
+  if (t.kind == TokenKind::Integer) return e->constant = Value::integer_of_digits(nullptr, take().text), std::move(e);
   if (t.kind == TokenKind::Real) return e->constant = Value::real(take().real), std::move(e);
   if (skip_operator("(")) {
     ExprPtr inside = parse_tuple(true, "", true);

@@ -8,6 +8,7 @@
 
 #include "jinja/python_text.h"
 #include "jinja/runtime.h"
+#include "unicode/utf8.h"
 
 namespace kvcal::jinja {
 namespace {
@@ -24,22 +25,26 @@ struct Spec {
   char type = 0;
 };
 
-std::string padded(const Spec& s, std::string text, char default_align) {
-  const auto n = static_cast<int64_t>(python::length(text));
-  if (n >= s.width) return text;
+void append_padded(PaidText& out, const Spec& s, std::string_view text, char default_align) {
+  const auto n = static_cast<int64_t>(python::length(out.budget(), text));
+  if (n >= s.width) {
+    out += text;
+    return;
+  }
   const int64_t missing = s.width - n;
   const char align = s.align ? s.align : default_align;
   const int64_t left = align == '<' ? 0 : align == '^' ? missing / 2 : missing;
-  const auto pad = [&](int64_t k) {
-    std::string out;
-    while (k-- > 0) out += s.fill;
-    return out;
-  };
+  const auto pad = [&](int64_t k) { out.repeat(s.fill, static_cast<size_t>(k)); };
   if (align == '=') {
     const size_t sign = !text.empty() && (text[0] == '-' || text[0] == '+' || text[0] == ' ') ? 1 : 0;
-    return text.substr(0, sign) + pad(missing) + text.substr(sign);
+    out += text.substr(0, sign);
+    pad(missing);
+    out += text.substr(sign);
+    return;
   }
-  return pad(left) + text + pad(missing - left);
+  pad(left);
+  out += text;
+  pad(missing - left);
 }
 
 std::string with_sign(const Spec& s, bool negative, std::string digits) {
@@ -49,19 +54,25 @@ std::string with_sign(const Spec& s, bool negative, std::string digits) {
 
 void group_thousands(std::string& digits) {
   const size_t whole = std::min(digits.find_first_not_of("0123456789"), digits.size());
-  for (size_t i = whole; i > 3; i -= 3) digits.insert(i - 3, ",");
+  std::string grouped;
+  for (size_t i = 0; i < whole; ++i) {
+    if (i > 0 && (whole - i) % 3 == 0) grouped += ',';
+    grouped += digits[i];
+  }
+  digits.replace(0, whole, grouped);
 }
 
 std::string digits_in_base(const Value& v, int base) {
   int64_t value = 0;
-  if (!v.to_int(value)) fail("printing integer " + to_repr(v) + " in base " + std::to_string(base));
+  if (!v.to_int(value)) fail("printing integer " + integer_text(v) + " in base " + std::to_string(base));
   const uint64_t magnitude = value < 0 ? 0 - static_cast<uint64_t>(value) : static_cast<uint64_t>(value);
   char buffer[80];
   return std::string(buffer, std::to_chars(buffer, buffer + sizeof buffer, magnitude, base).ptr);
 }
 
 // Of an integer or boolean.
-std::string format_integer(const Spec& s, const Value& v) {
+void append_integer(PaidText& out, const Spec& s, const Value& v) {
+  out.budget().step();
   const int base = s.type == 'x' || s.type == 'X' ? 16 : s.type == 'o' ? 8 : s.type == 'b' ? 2 : 10;
   std::string digits = integer_text(v);
   const bool negative = digits.starts_with('-');
@@ -74,10 +85,11 @@ std::string format_integer(const Spec& s, const Value& v) {
     digits.insert(0, static_cast<size_t>(s.precision) - digits.size(), '0');
   if (s.alternate && base != 10) digits = std::string("0") + s.type + digits;
   if (s.grouped) group_thousands(digits);
-  return padded(s, with_sign(s, negative, digits), '>');
+  append_padded(out, s, with_sign(s, negative, digits), '>');
 }
 
-std::string format_real(const Spec& s, double value) {
+void append_real(PaidText& out, const Spec& s, double value) {
+  out.budget().step();
   const char type = s.type ? s.type : 'g';
   const std::string pattern = std::string("%.*") + (type == '%' ? 'f' : type);
   const double magnitude = std::abs(type == '%' ? value * 100 : value);
@@ -88,18 +100,16 @@ std::string format_real(const Spec& s, double value) {
   if (!s.type && s.precision < 0) digits = repr_of_real(magnitude);
   if (s.grouped) group_thousands(digits);
   if (type == '%') digits += '%';
-  return padded(s, with_sign(s, std::signbit(value) && !std::isnan(value), digits), '>');
+  append_padded(out, s, with_sign(s, std::signbit(value) && !std::isnan(value), digits), '>');
 }
 
-std::string format_text(const Spec& s, std::string text, char default_align) {
+void append_text(PaidText& out, const Spec& s, std::string_view text, char default_align) {
   if (s.precision >= 0) {
     size_t end = 0;
-    for (int64_t i = 0; i < s.precision && end < text.size(); ++i) do
-        ++end;
-      while (end < text.size() && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80);
-    text.resize(end);
+    for (int64_t i = 0; i < s.precision && end < text.size(); ++i) end += utf8_length(text[end]);
+    text = text.substr(0, end);
   }
-  return padded(s, std::move(text), default_align);
+  append_padded(out, s, text, default_align);
 }
 
 int64_t read_count(std::string_view text, size_t& i) {
@@ -127,27 +137,30 @@ Spec read_percent(std::string_view f, size_t& i) {
   return s;
 }
 
-std::string convert_percent(Spec s, const Value& v) {
+void append_percent(PaidText& out, Spec s, const Value& v) {
   double d = 0;
   const bool whole = v.is_integer() || v.as_bool();
   switch (s.type) {
     case 's':
-      return format_text(s, to_str(v), '>');
-    case 'r':
-      return format_text(s, to_repr(v), '>');
+      return append_text(out, s, AsText(out.budget(), v).view(), '>');
+    case 'r': {
+      PaidText repr(out.budget());
+      append_repr(repr, v);
+      return append_text(out, s, repr.view(), '>');
+    }
     case 'd':
     case 'i':
     case 'u':
       s.type = 'd';
-      if (whole) return format_integer(s, v);
+      if (whole) return append_integer(out, s, v);
       if (!v.as_real()) fail("%d format: a number is required, not " + type_name(v));
-      if (!std::isfinite(*v.as_real())) fail("cannot convert float " + to_repr(v) + " to integer");
-      return format_integer(s, Value::integer_of_digits(digits_of_whole(std::trunc(*v.as_real()))));
+      if (!std::isfinite(*v.as_real())) fail("cannot convert float " + repr_of_real(*v.as_real()) + " to integer");
+      return append_integer(out, s, Value::integer_of_digits(&out.budget(), digits_of_whole(std::trunc(*v.as_real()))));
     case 'x':
     case 'X':
     case 'o':
       if (!whole) fail(std::string("%") + s.type + " format: an integer is required, not " + type_name(v));
-      return format_integer(s, v);
+      return append_integer(out, s, v);
     case 'e':
     case 'E':
     case 'f':
@@ -155,7 +168,7 @@ std::string convert_percent(Spec s, const Value& v) {
     case 'g':
     case 'G':
       if (!v.to_real(d)) fail("must be real number, not " + type_name(v));
-      return format_real(s, d);
+      return append_real(out, s, d);
     default:
       fail(std::string("format character '") + s.type + "' is not supported");
   }
@@ -192,27 +205,27 @@ Spec read_spec(std::string_view f) {
   return s;
 }
 
-std::string convert_braces(const Value& v, std::string_view spec) {
-  if (spec.empty()) return to_str(v);
+void append_braces(PaidText& out, const Value& v, std::string_view spec) {
+  if (spec.empty()) return append_str(out, v);
   const Spec s = read_spec(spec);
   double d = 0;
   if (const Text* t = v.as_text()) {
     if (s.type && s.type != 's') fail("unknown format code '" + std::string(1, s.type) + "' for a str");
-    return format_text(s, t->text, '<');
+    return append_text(out, s, t->text, '<');
   }
   if ((v.is_integer() || v.as_bool()) && (!s.type || std::string_view("dxXob").find(s.type) != std::string_view::npos))
-    return format_integer(s, v);
+    return append_integer(out, s, v);
   if (v.to_real(d) && (!s.type || std::string_view("eEfFgG%").find(s.type) != std::string_view::npos))
-    return format_real(s, d);
+    return append_real(out, s, d);
   fail("format specifier " + quoted(spec) + " does not fit a " + type_name(v));
 }
 
 }  // namespace
 
-std::string format_percent(std::string_view f, const Value& values) {
+Value format_percent(Runtime& rt, std::string_view f, const Value& values) {
   const Sequence* tuple = values.as_sequence();
   if (tuple && tuple->kind != SequenceKind::Tuple) tuple = nullptr;
-  std::string out;
+  PaidText out(rt);
   size_t used = 0;
   for (size_t i = 0; i < f.size();) {
     if (f[i] != '%') {
@@ -228,7 +241,7 @@ std::string format_percent(std::string_view f, const Value& values) {
       const size_t end = f.find(')', i);
       if (end == std::string_view::npos || !values.as_dict()) fail("format requires a mapping");
       const std::string key(f.substr(i + 1, end - i - 1));
-      v = values.as_dict()->find(key.c_str());
+      v = values.as_dict()->find(key);
       if (!v) fail("format: no key " + quoted(key));
       i = end + 1;
     }
@@ -238,16 +251,16 @@ std::string format_percent(std::string_view f, const Value& values) {
       v = tuple ? &tuple->items[used] : &values;
       ++used;
     }
-    out += convert_percent(s, *v);
+    append_percent(out, s, *v);
   }
   if (tuple ? used < tuple->items.size()
             : used == 0 && !values.as_dict() && !values.as_sequence() && !values.is_undefined())
     fail("not all arguments converted during string formatting");
-  return out;
+  return Value::text(std::move(out));
 }
 
-std::string format_braces(Runtime& rt, std::string_view f, const Arguments& a) {
-  std::string out;
+Value format_braces(Runtime& rt, std::string_view f, const Arguments& a) {
+  PaidText out(rt);
   size_t next = 0;
   for (size_t i = 0; i < f.size();) {
     if ((f[i] == '{' || f[i] == '}') && i + 1 < f.size() && f[i + 1] == f[i]) {
@@ -275,15 +288,15 @@ std::string format_braces(Runtime& rt, std::string_view f, const Arguments& a) {
       const size_t index = name.empty() ? next++ : static_cast<size_t>(std::stoi(std::string(name)));
       if (index < a.positional.size()) v = &a.positional[index];
     } else {
+      rt.steps(a.named.size(), 4);
       for (const auto& [key, value] : a.named)
         if (key == name) v = &value;
     }
     if (!v) fail("format: no argument for field " + quoted(field));
-    out += convert_braces(*v, colon < field.size() ? field.substr(colon + 1) : "");
-    if (out.size() > rt.limits().max_output_bytes) rt.charge(out.size());
+    append_braces(out, *v, colon < field.size() ? field.substr(colon + 1) : "");
     i = end + 1;
   }
-  return out;
+  return Value::text(std::move(out));
 }
 
 }  // namespace kvcal::jinja

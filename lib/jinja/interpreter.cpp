@@ -11,11 +11,11 @@ namespace {
 
 enum class Flow { Next, Break, Continue };
 
-std::vector<std::pair<std::string, Value>> macro_attributes(const MacroDefinition& m) {
-  Values names;
-  for (const std::string& p : m.parameters) names.push_back(Value::text(p));
+std::vector<std::pair<std::string, Value>> macro_attributes(Budget& budget, const MacroDefinition& m) {
+  List names(&budget);
+  for (const std::string& p : m.parameters) names.push_back(Value::text(&budget, p));
   const bool has_caller = std::count(m.parameters.begin(), m.parameters.end(), "caller") > 0;
-  return {{"name", m.is_call_block ? Value::none() : Value::text(m.name)},
+  return {{"name", m.is_call_block ? Value::none() : Value::text(&budget, m.name)},
           {"arguments", Value::tuple(std::move(names))},
           {"catch_kwargs", Value::boolean(m.uses_kwargs)},
           {"catch_varargs", Value::boolean(m.uses_varargs)},
@@ -37,7 +37,7 @@ class Interpreter {
       Scope& root = new_scope(nullptr);
       root.names = variables;
       execute(body, new_scope(&root));
-      return std::move(out_);
+      return out_.take().first;
     } catch (const Error& e) {
       fail("line " + std::to_string(rt_.line) + ": " + printable(e.what(), kLongestMessage));
     }
@@ -45,8 +45,7 @@ class Interpreter {
 
  private:
   Scope& new_scope(Scope* outer) {
-    scopes_.emplace_back();
-    scopes_.back().outer = outer;
+    scopes_.emplace_back(rt_, outer);
     return scopes_.back();
   }
 
@@ -69,32 +68,26 @@ class Interpreter {
   };
 
   // A macro is about to refer to the scopes that are open now.
-  void keep_scopes() {
-    rt_.charge(1024);  // they stay until the end, and this is about their size
-    scopes_with_macros_ = scopes_.size();
-  }
+  void keep_scopes() { scopes_with_macros_ = scopes_.size(); }
 
   void write(std::string_view text) {
-    if (out_.size() + text.size() > rt_.limits().max_output_bytes)
+    if (text.size() > rt_.limits().max_output_bytes - out_.size())
       fail("the rendering is larger than " + std::to_string(rt_.limits().max_output_bytes) + " bytes");
     out_ += text;
   }
+  void write(const Value& v) { write(AsText(rt_, v).view()); }
 
   // What `body` prints, as a text of its own.
   template <class Body>
-  std::string captured(Body&& body) {
-    std::string outer = std::move(out_);
-    out_.clear();
+  Value captured(Body&& body) {
+    PaidText outer = std::exchange(out_, PaidText(rt_));
     try {
       body();
     } catch (...) {
       out_ = std::move(outer);
       throw;
     }
-    rt_.charge(out_.size());
-    std::string inner = std::move(out_);
-    out_ = std::move(outer);
-    return inner;
+    return Value::text(std::exchange(out_, std::move(outer)));
   }
 
   Flow execute(const Block& body, Scope& scope) {
@@ -115,7 +108,7 @@ class Interpreter {
         for (const ExprPtr& e : s.exprs) {
           const Value v = eval_.evaluate(*e, scope);
           rt_.line = s.line;
-          write(to_str(v));
+          write(v);
         }
         break;
       case StmtKind::If:
@@ -132,7 +125,7 @@ class Interpreter {
         return execute_with(s, scope);
       case StmtKind::Macro:
         keep_scopes();
-        scope.set(s.macro->name, make_macro(s.macro, scope));
+        scope.set(rt_, s.macro->name, make_macro(s.macro, scope));
         break;
       case StmtKind::CallBlock:
         execute_call(s, scope);
@@ -146,7 +139,7 @@ class Interpreter {
       case StmtKind::Continue:
         return Flow::Continue;
       case StmtKind::Hide:
-        for (const std::string& name : s.names) scope.set(name, Value::undefined("'" + name + "' is undefined"));
+        for (const std::string& name : s.names) scope.set(rt_, name, rt_.undefined("'" + name + "' is undefined"));
         break;
     }
     return Flow::Next;
@@ -161,13 +154,13 @@ class Interpreter {
   Flow execute_filtered(const Stmt& s, Scope& scope) {
     LocalScope inner(*this, &scope);
     Flow flow = Flow::Next;
-    Value v = Value::text(captured([&] { flow = execute(s.branches[0], *inner); }));
+    Value v = captured([&] { flow = execute(s.branches[0], *inner); });
     if (flow != Flow::Next) return flow;  // what was written so far is lost, as in the reference
     for (const ExprPtr& f : s.filters) v = eval_.filter(*f, v, *inner);
     if (s.kind == StmtKind::SetBlock)
       assign(*s.target, std::move(v), scope);
     else
-      write(to_str(v));
+      write(v);
     return Flow::Next;
   }
 
@@ -179,7 +172,7 @@ class Interpreter {
 
   // The items for which the condition of {% for ... if ... %} holds, each looked at when the loop comes to it.
   Value filtered(const Stmt& s, const Value& iterable, Scope& scope) {
-    return Value::generator(iterable.depth(), [this, &s, &scope, items = Cursor(iterable)]() mutable {
+    return Value::generator(rt_, iterable.depth(), [this, &s, &scope, items = Cursor(rt_, iterable)]() mutable {
       std::optional<Value> item;
       while ((item = items.next())) {
         LocalScope probe(*this, &scope);
@@ -193,12 +186,12 @@ class Interpreter {
   Flow execute_for(const Stmt& s, const Value& iterable, Scope& scope, size_t depth) {
     if (depth > rt_.limits().max_depth)
       fail("recursive loop deeper than " + std::to_string(rt_.limits().max_depth) + " levels");
-    const auto loop = std::make_shared<LoopState>(s.exprs.size() > 1 ? filtered(s, iterable, scope) : iterable, depth);
+    const auto loop = std::make_shared<LoopState>(rt_, s.exprs.size() > 1 ? filtered(s, iterable, scope) : iterable, depth);
     if (s.recursive)
       loop->recurse = [this, &s, &scope, depth](Runtime&, Arguments& arguments) {
         Bound b("loop()", arguments, {"iterable"});
         const Value inner = b.at(0);
-        return Value::text(captured([&] { execute_for(s, inner, scope, depth + 1); }));
+        return captured([&] { execute_for(s, inner, scope, depth + 1); });
       };
     const bool reached_an_end = run_passes(s, loop, scope);
     loop->finish();
@@ -213,7 +206,7 @@ class Interpreter {
     while (const Value* item = loop->advance()) {
       rt_.step();
       LocalScope inner(*this, &scope);
-      (*inner).set("loop", Value::loop(loop));
+      (*inner).set(rt_, "loop", Value::loop(loop));
       assign(*s.target, *item, *inner);
       const Flow flow = execute(s.branches[0], *inner);
       if (flow == Flow::Break) break;
@@ -227,18 +220,19 @@ class Interpreter {
     keep_scopes();
     const Value function = eval_.evaluate(*call.items[0], scope);
     Arguments arguments = eval_.arguments(call.call, scope);
-    arguments.named.emplace_back("caller", make_macro(s.macro, scope));
-    write(to_str(rt_.call(function, arguments)));
+    arguments.add("caller", make_macro(s.macro, scope));
+    write(rt_.call(function, arguments));
   }
 
   Value make_macro(const std::shared_ptr<MacroDefinition>& macro, Scope& definition) {
     Callable c;
+    c.held = Held(&rt_, sizeof(Callable) + 1024 + macro->name.size());  // and its attributes
     c.name = macro->name;
     c.call = [this, macro, &definition](Runtime&, Arguments& arguments) {
       return while_doing("macro '" + macro->name + "'", [&] { return call_macro(*macro, definition, arguments); });
     };
-    c.printed = macro->is_call_block ? "<Macro anonymous>" : "<Macro " + repr_of_text(macro->name) + ">";
-    c.attributes = macro_attributes(*macro);
+    c.printed = macro->is_call_block ? "<Macro anonymous>" : "<Macro '" + macro->name + "'>";
+    c.attributes = macro_attributes(rt_, *macro);
     return Value::callable(std::move(c));
   }
 
@@ -252,7 +246,7 @@ class Interpreter {
     const int line = rt_.line;
     LocalScope inner(*this, &definition);
     bind_parameters(m, arguments, *inner);
-    Value text = Value::text(captured([&] { execute(m.body, *inner); }));
+    Value text = captured([&] { execute(m.body, *inner); });
     rt_.line = line;
     return text;
   }
@@ -262,61 +256,60 @@ class Interpreter {
     std::vector<bool> given(n, false);
     for (size_t i = 0; i < std::min(n, arguments.positional.size()); ++i) {
       if (m.uses_caller && m.parameters[i] == "caller") fail("parameter 'caller' cannot be given by position");
-      inner.set(m.parameters[i], arguments.positional[i]);
+      inner.set(rt_, m.parameters[i], arguments.positional[i]);
       given[i] = true;
     }
     if (arguments.positional.size() > n && !m.uses_varargs)
       fail("takes not more than " + std::to_string(n) + " arguments, " + std::to_string(arguments.positional.size()) +
            " given");
-    Dict extra;
-    Value caller = Value::undefined("'caller' is undefined: the macro is not used in a call block");
+    Dict extra(&rt_);
+    Value caller = rt_.undefined("'caller' is undefined: the macro is not used in a call block");
     for (auto& [name, value] : arguments.named) {
+      rt_.steps(n, 4);
       const auto it = std::find(m.parameters.begin(), m.parameters.end(), name);
       if (it != m.parameters.end()) {
         const auto i = static_cast<size_t>(it - m.parameters.begin());
         if (given[i]) fail("got two values for argument '" + name + "'");
-        inner.set(name, value);
+        inner.set(rt_, name, value);
         given[i] = true;
       } else if (name == "caller" && m.uses_caller) {
         caller = value;
       } else if (m.uses_kwargs) {
-        extra.set(Value::text(name), value);
+        extra.set(rt_.text(name), value);
       } else {
         fail("takes no keyword argument '" + name + "'");
       }
     }
     if (m.uses_caller && std::count(m.parameters.begin(), m.parameters.end(), "caller") == 0)
-      inner.set("caller", caller);
+      inner.set(rt_, "caller", caller);
     if (m.uses_varargs) {
       const size_t used = std::min(n, arguments.positional.size());
-      inner.set("varargs", Value::tuple({arguments.positional.begin() + static_cast<ptrdiff_t>(used),
-                                         arguments.positional.end()}));
+      List rest(&rt_);
+      for (size_t i = used; i < arguments.positional.size(); ++i) rest.push_back(arguments.positional[i]);
+      inner.set(rt_, "varargs", Value::tuple(std::move(rest)));
     }
-    if (m.uses_kwargs) inner.set("kwargs", Value::dict(std::move(extra)));
+    if (m.uses_kwargs) inner.set(rt_, "kwargs", Value::dict(std::move(extra)));
     const size_t required = n - m.defaults.size();
     for (size_t i = 0; i < n; ++i) {
       if (given[i]) continue;
-      inner.set(m.parameters[i], i < required ? Value::undefined("parameter '" + m.parameters[i] + "' was not provided")
+      inner.set(rt_, m.parameters[i], i < required ? rt_.undefined("parameter '" + m.parameters[i] + "' was not provided")
                                               : eval_.evaluate(*m.defaults[i - required], inner));
     }
   }
 
   void assign(const Expr& target, Value v, Scope& scope) {
-    if (target.kind == ExprKind::Name) return scope.set(target.name, std::move(v));
+    if (target.kind == ExprKind::Name) return scope.set(rt_, target.name, std::move(v));
     if (target.kind == ExprKind::Attribute) {
       const Value object = eval_.lookup(target.items[0]->name, scope);
       Namespace* n = object.as_namespace();
       if (!n)
         fail("cannot assign attribute '" + target.name + "' of '" + type_name(object) + "', expected a namespace");
       if (target.name.starts_with("_")) fail("namespace attribute '" + target.name + "' begins with an underscore");
-      if (Value* known = n->find(target.name))
-        *known = std::move(v);
-      else
-        n->attributes.emplace_back(target.name, std::move(v));
-      return;
+      rt_.steps(n->attributes.size(), 4);
+      return n->set(target.name, std::move(v));
     }
     if (v.is_undefined()) fail_undefined(v);
-    const Values items = iterate(v);
+    const List items = iterate(rt_, v);
     if (items.size() != target.items.size())
       fail("cannot unpack " + std::to_string(items.size()) + " values into " + std::to_string(target.items.size()) +
            " names");
@@ -328,7 +321,7 @@ class Interpreter {
   std::deque<Scope> scopes_;       // a deque: references stay valid
   size_t scopes_with_macros_ = 0;  // this many of them may be referred to by macros
   size_t depth_ = 0;               // of macros
-  std::string out_;
+  PaidText out_{rt_};
 };
 
 }  // namespace

@@ -20,12 +20,13 @@ std::optional<Value> next_of(const Sequence& generator) {
 
 }  // namespace
 
-Cursor::Cursor(Value over) : over_(std::move(over)) {
+Cursor::Cursor(Budget& budget, Value over) : budget_(&budget), over_(std::move(over)) {
   if (!over_.is_undefined() && !over_.as_sequence() && !over_.as_dict() && !over_.as_text())
     fail("'" + type_name(over_) + "' object is not iterable");
 }
 
 std::optional<Value> Cursor::next() {
+  budget_->step(kValueSteps);
   if (const Sequence* s = over_.as_sequence()) {
     if (s->kind == SequenceKind::Generator) return next_of(*s);
     if (at_ < s->items.size()) return s->items[at_++];
@@ -34,16 +35,16 @@ std::optional<Value> Cursor::next() {
   } else if (const Text* t = over_.as_text(); t && at_ < t->text.size()) {
     const size_t n = utf8_length(t->text[at_]);
     at_ += n;
-    return Value::text(t->text.substr(at_ - n, n));
+    return Value::text(budget_, std::string_view(t->text).substr(at_ - n, n));
   }
   return std::nullopt;
 }
 
-Values iterate(const Value& v) {
+List iterate(Budget& budget, const Value& v) {
   const Sequence* s = v.as_sequence();
-  if (s && s->kind != SequenceKind::Generator) return s->items;
-  Values out;
-  for (Cursor items(v); auto item = items.next();) out.push_back(std::move(*item));
+  if (s && s->kind != SequenceKind::Generator) return List(&budget, s->items);
+  List out(&budget);
+  for (Cursor items(budget, v); auto item = items.next();) out.push_back(std::move(*item));
   return out;
 }
 

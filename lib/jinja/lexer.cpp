@@ -31,7 +31,7 @@ std::string with_plain_newlines(std::string_view source) {
   return out;
 }
 
-bool is_blank(std::string_view s) { return python::strip(s, python::Side::Left).empty(); }
+bool is_blank(std::string_view s) { return python::strip_source(s, python::Side::Left).empty(); }
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 bool starts_name(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' || (static_cast<unsigned char>(c) & 0x80);
@@ -64,7 +64,7 @@ class Lexer {
   }
 
   // White space that an end tag with '-' swallows.
-  void skip_space() { advance(rest().size() - python::strip(rest(), python::Side::Left).size()); }
+  void skip_space() { advance(rest().size() - python::strip_source(rest(), python::Side::Left).size()); }
 
   // Behind an end tag: '-' swallows white space, otherwise a block or comment swallows one newline. Remembers whether
   // the next text begins a line, which lstrip_blocks asks.
@@ -83,7 +83,7 @@ class Lexer {
     const size_t newlines = text.size();
     std::string_view kept = text;
     if (sign == '-') {
-      kept = python::strip(text, python::Side::Right);
+      kept = python::strip_source(text, python::Side::Right);
     } else if (sign != '+' && lstrip) {
       const size_t line_begin = text.rfind('\n') + 1;  // 0 when there is none
       if ((line_begin > 0 || line_starting_) && line_begin < text.size() && is_blank(text.substr(line_begin)))
@@ -133,7 +133,7 @@ class Lexer {
     size_t p = i + 2;
     left = sign_at(p);
     if (left) ++p;
-    const auto skip = [&] { p = s.size() - python::strip(s.substr(p), python::Side::Left).size(); };
+    const auto skip = [&] { p = s.size() - python::strip_source(s.substr(p), python::Side::Left).size(); };
     skip();
     if (!s.substr(p).starts_with(name)) return 0;
     p += name.size();

@@ -12,8 +12,9 @@ bool has_length(const Value& v) {
 
 }  // namespace
 
-LoopState::LoopState(const Value& over, size_t depth) : items_(over), depth_(depth) {
-  if (has_length(over)) length_ = length_of(over);
+LoopState::LoopState(Budget& budget, const Value& over, size_t depth)
+    : held_(&budget, sizeof(LoopState)), budget_(budget), nesting_(over.depth()), items_(budget, over), depth_(depth) {
+  if (has_length(over)) length_ = length_of(budget, over);
 }
 
 const std::optional<Value>& LoopState::peek() {
@@ -34,29 +35,32 @@ const Value* LoopState::advance() {
 
 void LoopState::finish() {
   if (!length_ && exhausted_) length_ = index_ + 1 + (after_ ? 1 : 0);
-  items_ = Cursor(Value());
+  items_ = Cursor(budget_, Value());
   finished_ = true;
   recurse = {};
-  last_change_.clear();
+  last_change_.reset();
 }
 
 int64_t LoopState::length(Runtime& rt) {
   if (length_) return *length_;
   if (finished_) fail("loop.length of a loop that was left before its end");
   const int64_t known = index_ + 1 + (peek() ? 1 : 0);
-  Values unseen;
+  List unseen(&rt);
   while (auto item = items_.next()) unseen.push_back(std::move(*item));
-  const Value rest = rt.list(std::move(unseen));
-  items_ = Cursor(rest);
+  const Value rest = Value::list(std::move(unseen));
+  items_ = Cursor(rt, rest);
   length_ = known + static_cast<int64_t>(rest.as_sequence()->items.size());
   return *length_;
 }
 
-Value LoopState::changed(const Arguments& a) {
-  const bool same = seen_change_ && std::equal(a.positional.begin(), a.positional.end(), last_change_.begin(),
-                                               last_change_.end(), equal);
+Value LoopState::changed(Runtime& rt, const Arguments& a) {
+  static const Values none;
+  const Values& before = last_change_ ? last_change_->positional : none;
+  const bool same = seen_change_ && std::equal(a.positional.begin(), a.positional.end(), before.begin(), before.end(),
+                                               [&](const Value& x, const Value& y) { return equal(rt, x, y); });
   seen_change_ = true;
-  if (!finished_) last_change_ = a.positional;
+  last_change_.reset();
+  if (!finished_) last_change_.emplace(a);
   return Value::boolean(!same);
 }
 
@@ -71,16 +75,17 @@ Value LoopState::attribute(Runtime& rt, const std::string& name) {
   if (name == "length") return Value::integer(length(rt));
   if (name == "depth") return Value::integer(depth + 1);
   if (name == "depth0") return Value::integer(depth);
-  if (name == "previtem") return before_ ? *before_ : Value::undefined("there is no previous item");
-  if (name == "nextitem") return peek() ? *after_ : Value::undefined("there is no next item");
+  if (name == "previtem") return before_ ? *before_ : rt.undefined("there is no previous item");
+  if (name == "nextitem") return peek() ? *after_ : rt.undefined("there is no next item");
   if (name == "cycle")
-    return Value::callable(name, [i = static_cast<size_t>(index_)](Runtime&, Arguments& a) {
+    return Value::callable(rt, name, [i = static_cast<size_t>(index_)](Runtime&, Arguments& a) {
       if (a.positional.empty()) fail("loop.cycle: no items for cycling given");
       return a.positional[i % a.positional.size()];
     });
   if (name == "changed")
-    return Value::callable(name, [l = shared_from_this()](Runtime&, Arguments& a) { return l->changed(a); });
-  return Value::undefined("'loop' has no attribute " + quoted(name));
+    return Value::callable(rt, name, [l = shared_from_this()](Runtime& r, Arguments& a) { return l->changed(r, a); },
+                           nesting_);
+  return rt.undefined("'loop' has no attribute " + quoted(name));
 }
 
 }  // namespace kvcal::jinja

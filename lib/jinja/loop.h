@@ -15,7 +15,7 @@ namespace kvcal::jinja {
 class LoopState : public std::enable_shared_from_this<LoopState> {
  public:
   /// `depth` counts the loops of a recursion from 0. Throws Error when `over` cannot be iterated.
-  LoopState(const Value& over, size_t depth);
+  LoopState(Budget& budget, const Value& over, size_t depth);
 
   /// Goes to the next item; null behind the last one.
   const Value* advance();
@@ -23,14 +23,19 @@ class LoopState : public std::enable_shared_from_this<LoopState> {
   /// freed.
   void finish();
   Value attribute(Runtime& rt, const std::string& name);
+  /// Of the values it holds, and keeps after its end.
+  int nesting() const { return nesting_; }
 
   std::function<Value(Runtime&, Arguments&)> recurse;  // empty unless {% for ... recursive %}
 
  private:
   const std::optional<Value>& peek();
   int64_t length(Runtime& rt);
-  Value changed(const Arguments& arguments);
+  Value changed(Runtime& rt, const Arguments& arguments);
 
+  Held held_;
+  Budget& budget_;
+  int nesting_;
   Cursor items_;
   std::optional<int64_t> length_;
   size_t depth_;
@@ -39,7 +44,7 @@ class LoopState : public std::enable_shared_from_this<LoopState> {
   bool exhausted_ = false;  // there is no item behind current_ and after_
   bool finished_ = false;
   bool seen_change_ = false;
-  Values last_change_;
+  std::optional<Arguments> last_change_;
 };
 
 }  // namespace kvcal::jinja

@@ -14,7 +14,7 @@ LargeInteger whole_of(std::string_view text) {
   w.negative = text.starts_with('-');
   if (w.negative || text.starts_with('+')) text.remove_prefix(1);
   w.digits = text.substr(std::min(text.find_first_not_of('0'), text.size()));
-  if (w.digits.empty()) w = {false, "0"};
+  if (w.digits.empty()) w = {{}, false, "0"};
   return w;
 }
 
@@ -43,12 +43,14 @@ std::partial_ordering compare_with_real(const Value& integer, double d) {
 
 }  // namespace
 
-Value Value::integer_of_digits(std::string_view text) {
+Value Value::integer_of_digits(Budget* payer, std::string_view text) {
+  if (payer) payer->step(text.size());
   LargeInteger w = whole_of(text);
   const std::string signed_digits = (w.negative ? "-" : "") + w.digits;
   int64_t i = 0;
   const auto end = signed_digits.data() + signed_digits.size();
   if (std::from_chars(signed_digits.data(), end, i).ec == std::errc()) return integer(i);
+  w.held = Held(payer, sizeof(LargeInteger) + w.digits.size());
   return Value(std::make_shared<const LargeInteger>(std::move(w)));
 }
 

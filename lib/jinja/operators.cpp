@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "jinja/loop.h"
+#include "jinja/python_text.h"
 #include "jinja/runtime.h"
 #include "unicode/utf8.h"
 
@@ -23,7 +24,7 @@ namespace {
 void refuse_large(const std::string& op, const Value& a, const Value& b) {
   for (const Value* v : {&a, &b})
     if (v->as_large() && !a.as_real() && !b.as_real())
-      fail("'" + op + "' on integer " + to_repr(*v) + ": integers of more than 64 bits are printed and compared only");
+      fail("'" + op + "' on integer " + integer_text(*v) + ": integers of more than 64 bits are printed and compared only");
 }
 
 int64_t floor_divide(int64_t a, int64_t b) {
@@ -97,22 +98,23 @@ Value real_operation(const std::string& op, double a, double b) {
   return floor_operation(op, a, b);
 }
 
-Value repeated(Runtime& rt, const Value& sequence, int64_t times) {
-  times = std::max<int64_t>(times, 0);
-  const auto check = [&](size_t size) {
-    if (size > 0 && static_cast<uint64_t>(times) > rt.limits().max_output_bytes / size) rt.charge(SIZE_MAX);
-  };
+Value repeated(Runtime& rt, const Value& sequence, int64_t wanted) {
+  const auto times = static_cast<size_t>(std::max<int64_t>(wanted, 0));
   if (const Text* t = sequence.as_text()) {
-    check(t->text.size());
-    std::string out;
-    for (int64_t i = 0; i < times && !t->text.empty(); ++i) out += t->text;
-    return rt.text(std::move(out));
+    PaidText out(rt);
+    out.repeat(t->text, times);
+    return Value::text(std::move(out));
   }
   const Sequence* s = sequence.as_sequence();
-  check(s->items.size() * sizeof(Value));
-  Values out;
-  for (int64_t i = 0; i < times && !s->items.empty(); ++i) out.insert(out.end(), s->items.begin(), s->items.end());
-  return rt.list(std::move(out), s->kind);
+  const size_t n = s->items.size();
+  List out(&rt);
+  if (n > 0) {
+    if (times > rt.limits().max_output_bytes / n) rt.check_size(SIZE_MAX);
+    out.reserve(n * times);
+    for (size_t i = 0; i < times; ++i)
+      for (const Value& v : s->items) out.push_back(v);
+  }
+  return Value::sequence(s->kind, std::move(out));
 }
 
 bool repeats(const Value& v) {
@@ -121,10 +123,22 @@ bool repeats(const Value& v) {
 }
 
 Value add_text(Runtime& rt, const Text& a, const Text& b) {
-  rt.charge(a.text.size() + b.text.size());
-  if (a.markup == b.markup) return Value::text(a.text + b.text, a.markup);
-  // Marked-up text escapes what is added to it.
-  return Value::text((a.markup ? a.text : html_escape(a.text)) + (b.markup ? b.text : html_escape(b.text)), true);
+  PaidText out(rt);
+  for (const Text* t : {&a, &b}) {
+    if (a.markup != b.markup && !t->markup)
+      append_html_escaped(out, t->text);  // marked-up text escapes what is added to it
+    else
+      out += t->text;
+  }
+  return Value::text(std::move(out), a.markup || b.markup);
+}
+
+Value add_lists(Runtime& rt, const Sequence& a, const Sequence& b) {
+  List both(&rt);
+  both.reserve(a.items.size() + b.items.size());
+  for (const Sequence* s : {&a, &b})
+    for (const Value& v : s->items) both.push_back(v);
+  return Value::sequence(a.kind, std::move(both));
 }
 
 // Start, stop and step of a slice over n items, as Python adjusts them.
@@ -163,8 +177,8 @@ void walk(const Range& r, Take&& take) {
 
 std::string object_name(const Value& object) { return type_name(object) + " object"; }
 
-Value missing_attribute(const Value& object, const std::string& name) {
-  return Value::undefined("'" + object_name(object) + "' has no attribute " + quoted(name));
+Value missing_attribute(Runtime& rt, const Value& object, const std::string& name) {
+  return rt.undefined("'" + object_name(object) + "' has no attribute " + quoted(name));
 }
 
 // x[i] with an integer, or nothing.
@@ -175,28 +189,50 @@ const Value* indexed(const Sequence& s, int64_t i) {
   return i >= 0 && i < n ? &s.items[static_cast<size_t>(i)] : nullptr;
 }
 
+std::string_view character_at(Budget& budget, std::string_view text, size_t i) {
+  budget.step(text.size());
+  size_t at = 0;
+  for (; i > 0; --i) at += utf8_length(text[at]);
+  return text.substr(at, utf8_length(text[at]));
+}
+
+Value slice_of_text(Runtime& rt, std::string_view text, const Value& start, const Value& stop, const Value& step) {
+  const Held held(&rt, 4 * text.size());
+  rt.steps(text.size(), 8);
+  const std::u32string codes = to_code_points(text);
+  PaidText out(rt);
+  std::string character;
+  walk(adjust(static_cast<int64_t>(codes.size()), start, stop, step), [&](size_t i) {
+    character.clear();
+    append_utf8(character, codes[i]);
+    out += character;
+  });
+  return Value::text(std::move(out));
+}
+
 }  // namespace
 
 Value Runtime::attribute(const Value& object, const std::string& name) {
   step();
   if (object.is_undefined()) fail_undefined(object);
   if (name.starts_with("__"))
-    return Value::undefined("access to attribute '" + name + "' of '" + type_name(object) + "' object is unsafe");
+    return undefined("access to attribute '" + name + "' of '" + type_name(object) + "' object is unsafe");
   if (LoopState* l = object.as_loop()) return l->attribute(*this, name);
   if (Namespace* n = object.as_namespace()) {
+    steps(n->attributes.size(), 4);
     const Value* v = n->find(name);
-    return v ? *v : missing_attribute(object, name);
+    return v ? *v : missing_attribute(*this, object, name);
   }
   if (const Callable* c = object.as_callable())
     for (const auto& [key, value] : c->attributes)
       if (key == name) return value;
   if (const Sequence* s = object.as_sequence(); s && s->is_group && (name == "grouper" || name == "list"))
     return s->items[name == "list"];
-  if (Value method = find_method(object, name); !method.is_undefined() || !method.as_missing()->reason.empty())
+  if (Value method = find_method(*this, object, name); !method.is_undefined() || !method.as_missing()->reason.empty())
     return method;
   if (const Dict* d = object.as_dict())
-    if (const Value* v = d->find(name.c_str())) return *v;
-  return missing_attribute(object, name);
+    if (const Value* v = d->find(name)) return *v;
+  return missing_attribute(*this, object, name);
 }
 
 Value Runtime::item(const Value& object, const Value& key) {
@@ -206,47 +242,46 @@ Value Runtime::item(const Value& object, const Value& key) {
   if (const Dict* d = object.as_dict()) {
     const Sequence* s = key.as_sequence();
     if (!key.is_undefined() && !key.as_dict() && !(s && s->kind != SequenceKind::Tuple))
-      if (const Value* v = d->find(key)) return *v;
+      if (const Value* v = d->find(*this, key)) return *v;
   } else if (const Sequence* s = object.as_sequence(); s && key.to_int(i)) {
     if (const Value* v = indexed(*s, i)) return *v;
   } else if (const Text* t = object.as_text(); t && key.to_int(i)) {
-    const std::u32string codes = to_code_points(t->text);
-    const auto n = static_cast<int64_t>(codes.size());
+    const auto n = static_cast<int64_t>(python::length(*this, t->text));
     if (i < 0) i += n;
-    if (i >= 0 && i < n) return Value::text(from_code_points(codes.substr(static_cast<size_t>(i), 1)));
+    if (i >= 0 && i < n) return text(character_at(*this, t->text, static_cast<size_t>(i)));
   }
   if (const Text* name = key.as_text()) {
     if (object.as_dict()) {
-      Value method = find_method(object, name->text);
-      return method.is_undefined() && method.as_missing()->reason.empty() ? missing_attribute(object, name->text)
+      Value method = find_method(*this, object, name->text);
+      return method.is_undefined() && method.as_missing()->reason.empty() ? missing_attribute(*this, object, name->text)
                                                                           : method;
     }
     return attribute(object, name->text);
   }
-  return Value::undefined(object_name(object) + " has no element " + to_repr(key));
+  return undefined(object_name(object) + " has no element " + brief_repr(*this, key));
 }
 
 Value Runtime::slice(const Value& object, const Value& start, const Value& stop, const Value& step_value) {
   step();
   if (object.is_undefined()) fail_undefined(object);
-  if (const Text* t = object.as_text()) {
-    const std::u32string codes = to_code_points(t->text);
-    std::u32string out;
-    walk(adjust(static_cast<int64_t>(codes.size()), start, stop, step_value), [&](size_t i) { out += codes[i]; });
-    return text(from_code_points(out));
-  }
+  if (const Text* t = object.as_text()) return slice_of_text(*this, t->text, start, stop, step_value);
   const Sequence* s = object.as_sequence();
   if (!s || s->kind == SequenceKind::Generator || s->kind == SequenceKind::View)
     fail("'" + object_name(object) + "' cannot be sliced");
-  Values out;
+  List out(this);
   walk(adjust(static_cast<int64_t>(s->items.size()), start, stop, step_value),
        [&](size_t i) { out.push_back(s->items[i]); });
-  return list(std::move(out), s->kind == SequenceKind::Range ? SequenceKind::List : s->kind);
+  return Value::sequence(s->kind == SequenceKind::Range ? SequenceKind::List : s->kind, std::move(out));
 }
 
 Value Runtime::binary(const std::string& op, const Value& a, const Value& b) {
   step();
-  if (op == "~") return text(to_str(a) + to_str(b));
+  if (op == "~") {
+    PaidText both(*this);
+    append_str(both, a);
+    append_str(both, b);
+    return Value::text(std::move(both));
+  }
   int64_t i = 0, j = 0;
   double x = 0, y = 0;
   if (a.to_int(i) && b.to_int(j)) return integer_operation(op, i, j);
@@ -255,16 +290,11 @@ Value Runtime::binary(const std::string& op, const Value& a, const Value& b) {
   if (op == "+") {
     if (a.as_text() && b.as_text()) return add_text(*this, *a.as_text(), *b.as_text());
     const Sequence *s = a.as_sequence(), *t = b.as_sequence();
-    if (s && t && s->kind == t->kind && repeats(a)) {
-      charge((s->items.size() + t->items.size()) * sizeof(Value));
-      Values both = s->items;
-      both.insert(both.end(), t->items.begin(), t->items.end());
-      return Value::sequence(s->kind, std::move(both));
-    }
+    if (s && t && s->kind == t->kind && repeats(a)) return add_lists(*this, *s, *t);
   }
   if (op == "*" && repeats(a) && b.to_int(j)) return repeated(*this, a, j);
   if (op == "*" && repeats(b) && a.to_int(i)) return repeated(*this, b, i);
-  if (op == "%" && a.as_text()) return text(format_percent(a.as_text()->text, b));
+  if (op == "%" && a.as_text()) return format_percent(*this, a.as_text()->text, b);
   fail_operands(op, a, b);
 }
 
@@ -272,7 +302,7 @@ Value Runtime::negative(const Value& v) {
   int64_t i = 0;
   if (v.as_large() || (v.to_int(i) && i == INT64_MIN)) {
     const std::string text = integer_text(v);
-    return Value::integer_of_digits(text.starts_with('-') ? text.substr(1) : "-" + text);
+    return Value::integer_of_digits(this, text.starts_with('-') ? text.substr(1) : "-" + text);
   }
   if (v.to_int(i)) return integer_operation("-", 0, i);
   if (const double* d = v.as_real()) return Value::real(-*d);
@@ -282,16 +312,16 @@ Value Runtime::negative(const Value& v) {
 
 bool Runtime::compare(const std::string& op, const Value& a, const Value& b) {
   step();
-  if (op == "==") return equal(a, b);
-  if (op == "!=") return !equal(a, b);
-  if (op == "<") return less(a, b);
-  if (op == ">") return less(b, a);
+  if (op == "==") return equal(*this, a, b);
+  if (op == "!=") return !equal(*this, a, b);
+  if (op == "<") return less(*this, a, b);
+  if (op == ">") return less(*this, b, a);
   if ((op == "<=" || op == ">=") && a.is_number() && b.is_number()) {
     const auto order = compare_numbers(a, b);  // NaN: neither <= nor >=
     return op == "<=" ? order <= 0 : order >= 0;
   }
-  if (op == "<=") return !less(b, a);
-  if (op == ">=") return !less(a, b);
+  if (op == "<=") return !less(*this, b, a);
+  if (op == ">=") return !less(*this, a, b);
   return contains(b, a) == (op == "in");
 }
 
@@ -300,19 +330,20 @@ bool Runtime::contains(const Value& container, const Value& v) {
   if (const Text* t = container.as_text()) {
     if (v.is_undefined()) fail_undefined(v);
     if (!v.as_text()) fail("'in <string>' requires string as left operand, not " + type_name(v));
-    return t->text.find(v.as_text()->text) != std::string::npos;
+    return python::find(*this, t->text, v.as_text()->text) != std::string::npos;
   }
-  if (const Dict* d = container.as_dict()) return !v.is_undefined() && d->find(v) != nullptr;
+  if (const Dict* d = container.as_dict()) return !v.is_undefined() && d->find(*this, v) != nullptr;
   if (Namespace* n = container.as_namespace()) {
     static_cast<void>(n);
     fail("argument of type 'Namespace' is not iterable");
   }
-  for (Cursor items(container); const auto item_value = items.next();)
-    if (equal(*item_value, v)) return true;
+  for (Cursor items(*this, container); const auto item_value = items.next();)
+    if (equal(*this, *item_value, v)) return true;
   return false;
 }
 
 Value Runtime::attribute_path(const Value& object, const Value& path, const Value* fallback) {
+  if (path.as_text()) step(path.as_text()->text.size());
   const auto defaulted = [&](Value v) { return fallback && v.is_undefined() ? *fallback : v; };
   const Text* t = path.as_text();
   if (!t) return defaulted(item(object, path));
@@ -322,7 +353,7 @@ Value Runtime::attribute_path(const Value& object, const Value& path, const Valu
     const size_t dot = t->text.find('.', begin);
     const std::string part = t->text.substr(begin, dot == std::string::npos ? dot : dot - begin);
     const bool number = !part.empty() && part.size() < 10 && part.find_first_not_of("0123456789") == std::string::npos;
-    v = defaulted(item(v, number ? Value::integer(std::stoll(part)) : Value::text(part)));
+    v = defaulted(item(v, number ? Value::integer(std::stoll(part)) : text(part)));
     if (dot == std::string::npos) return v;
     begin = dot + 1;
   }

@@ -102,54 +102,66 @@ bool is_digit(char32_t c) {
                                       [c](const auto& r) { return c >= r.first && c <= r.last; });
 }
 
-std::string upper(std::string_view text) {
-  std::u32string out;
-  for (char32_t c : to_code_points(text)) append_upper(out, c);
-  return from_code_points(out);
-}
+namespace {
 
-std::string lower(std::string_view text) {
+// A text as code points and what is made of them, which can be three for one.
+template <class Change>
+void change(PaidText& out, std::string_view text, Change&& change) {
+  out.budget().steps(text.size(), jinja::kCharacterSteps);
+  const jinja::Held held(&out.budget(), 12 * text.size());
   const std::u32string s = to_code_points(text);
-  std::u32string out;
-  for (size_t i = 0; i < s.size(); ++i) append_lower(out, s, i);
-  return from_code_points(out);
+  std::u32string changed;
+  change(s, changed);
+  out += from_code_points(changed);
 }
 
-std::string casefold(std::string_view text) {
-  std::u32string out;
-  for (char32_t c : to_code_points(text)) {
-    utf8proc_int32_t folded[4];  // three at most
-    int unused = 0;
-    const auto n = utf8proc_decompose_char(static_cast<utf8proc_int32_t>(c), folded, 4, UTF8PROC_CASEFOLD, &unused);
-    for (utf8proc_ssize_t i = 0; i < n; ++i) out += static_cast<char32_t>(folded[i]);
-  }
-  return from_code_points(out);
+}  // namespace
+
+void upper(PaidText& out, std::string_view text) {
+  change(out, text, [](const std::u32string& s, std::u32string& to) {
+    for (const char32_t c : s) append_upper(to, c);
+  });
 }
 
-std::string capitalize(std::string_view text) {
-  const std::u32string s = to_code_points(text);
-  std::u32string out;
-  for (size_t i = 0; i < s.size(); ++i) {
-    if (i == 0)
-      append_title(out, s[i]);
-    else
-      append_lower(out, s, i);
-  }
-  return from_code_points(out);
+void lower(PaidText& out, std::string_view text) {
+  change(out, text, [](const std::u32string& s, std::u32string& to) {
+    for (size_t i = 0; i < s.size(); ++i) append_lower(to, s, i);
+  });
 }
 
-std::string title(std::string_view text) {
-  const std::u32string s = to_code_points(text);
-  std::u32string out;
-  bool inside = false;
-  for (size_t i = 0; i < s.size(); ++i) {
-    if (inside)
-      append_lower(out, s, i);
-    else
-      append_title(out, s[i]);
-    inside = is_cased(s[i]);
-  }
-  return from_code_points(out);
+void casefold(PaidText& out, std::string_view text) {
+  change(out, text, [](const std::u32string& s, std::u32string& to) {
+    for (const char32_t c : s) {
+      utf8proc_int32_t folded[4];  // three at most
+      int unused = 0;
+      const auto n = utf8proc_decompose_char(static_cast<utf8proc_int32_t>(c), folded, 4, UTF8PROC_CASEFOLD, &unused);
+      for (utf8proc_ssize_t i = 0; i < n; ++i) to += static_cast<char32_t>(folded[i]);
+    }
+  });
+}
+
+void capitalize(PaidText& out, std::string_view text) {
+  change(out, text, [](const std::u32string& s, std::u32string& to) {
+    for (size_t i = 0; i < s.size(); ++i) {
+      if (i == 0)
+        append_title(to, s[i]);
+      else
+        append_lower(to, s, i);
+    }
+  });
+}
+
+void title(PaidText& out, std::string_view text) {
+  change(out, text, [](const std::u32string& s, std::u32string& to) {
+    bool inside = false;
+    for (size_t i = 0; i < s.size(); ++i) {
+      if (inside)
+        append_lower(to, s, i);
+      else
+        append_title(to, s[i]);
+      inside = is_cased(s[i]);
+    }
+  });
 }
 
 }  // namespace kvcal::python

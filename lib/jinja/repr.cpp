@@ -1,9 +1,11 @@
 // Values as text: Python's str and repr, and json.dumps.
 
 #include <algorithm>
+#include <bit>
 #include <charconv>
 #include <cmath>
 #include <cstdio>
+#include <utility>
 
 #include "jinja/python_text.h"
 #include "jinja/runtime.h"
@@ -15,51 +17,84 @@ namespace {
 
 constexpr int kDeepestNamespace = 20;  // a namespace may contain itself
 
-std::string joined(const Values& items, int level);
+void append_repr_at(PaidText& out, const Value& v, int level);
 
-std::string repr_at(const Value& v, int level) {
-  if (v.is_undefined()) return "Undefined";
-  if (v.is_none()) return "None";
-  if (const bool* b = v.as_bool()) return *b ? "True" : "False";
-  if (v.is_integer()) return integer_text(v);
-  if (const double* d = v.as_real()) return repr_of_real(*d);
-  if (const Text* t = v.as_text()) {
-    const std::string r = repr_of_text(t->text);
-    return t->markup ? "Markup(" + r + ")" : r;
+void append_items(PaidText& out, const Values& items, int level) {
+  for (size_t i = 0; i < items.size(); ++i) {
+    if (i) out += ", ";
+    append_repr_at(out, items[i], level);
   }
-  if (const Sequence* s = v.as_sequence()) {
-    const std::string inside = s->kind == SequenceKind::Generator ? "" : joined(s->items, level);
-    if (s->kind == SequenceKind::List) return "[" + inside + "]";
-    if (s->kind == SequenceKind::Tuple) return "(" + inside + (s->items.size() == 1 ? ",)" : ")");
-    if (s->kind == SequenceKind::View) return s->view_name + "([" + inside + "])";
-    if (s->kind == SequenceKind::Range) return s->view_name;
+}
+
+void append_sequence(PaidText& out, const Sequence& s, int level) {
+  if (s.kind == SequenceKind::Generator)
     fail("printing a generator, whose text is an address in the reference; use |list");
+  if (s.kind == SequenceKind::Range) {
+    out += s.view_name;
+    return;
   }
-  if (const Dict* d = v.as_dict()) {
-    std::string out = "{";
-    for (const auto& [key, value] : d->items)
-      out += (out.size() > 1 ? ", " : "") + repr_at(key, level) + ": " + repr_at(value, level);
-    return out + "}";
-  }
-  if (const Namespace* n = v.as_namespace()) {
-    if (level >= kDeepestNamespace) fail("namespaces are nested deeper than " + std::to_string(kDeepestNamespace));
-    std::string out = "<Namespace {";
-    for (size_t i = 0; i < n->attributes.size(); ++i)
-      out +=
-          (i ? ", " : "") + repr_of_text(n->attributes[i].first) + ": " + repr_at(n->attributes[i].second, level + 1);
-    return out + "}>";
-  }
-  if (const Callable* c = v.as_callable(); c && !c->printed.empty()) return c->printed;
-  fail("printing a " + type_name(v) + ", whose text is an address in the reference");
+  const bool tuple = s.kind == SequenceKind::Tuple, view = s.kind == SequenceKind::View;
+  if (view) out += s.view_name;
+  out += tuple ? "(" : view ? "([" : "[";
+  append_items(out, s.items, level);
+  out += tuple ? (s.items.size() == 1 ? ",)" : ")") : view ? "])" : "]";
 }
 
-std::string joined(const Values& items, int level) {
-  std::string out;
-  for (size_t i = 0; i < items.size(); ++i) out += (i ? ", " : "") + repr_at(items[i], level);
-  return out;
+void append_dict(PaidText& out, const Dict& d, int level) {
+  out += '{';
+  bool first = true;
+  for (const auto& [key, value] : d.items) {
+    if (!std::exchange(first, false)) out += ", ";
+    append_repr_at(out, key, level);
+    out += ": ";
+    append_repr_at(out, value, level);
+  }
+  out += '}';
 }
 
-void append_unicode_escape(std::string& out, char32_t c) {
+void append_namespace(PaidText& out, const Namespace& n, int level) {
+  if (level >= kDeepestNamespace) fail("namespaces are nested deeper than " + std::to_string(kDeepestNamespace));
+  out += "<Namespace {";
+  bool first = true;
+  for (const auto& [name, value] : n.attributes) {
+    if (!std::exchange(first, false)) out += ", ";
+    append_repr_of_text(out, name);
+    out += ": ";
+    append_repr_at(out, value, level + 1);
+  }
+  out += "}>";
+}
+
+void append_repr_at(PaidText& out, const Value& v, int level) {
+  out.budget().step(kValueSteps);
+  if (v.is_undefined()) {
+    out += "Undefined";
+  } else if (v.is_none()) {
+    out += "None";
+  } else if (const bool* b = v.as_bool()) {
+    out += *b ? "True" : "False";
+  } else if (v.is_integer()) {
+    out += integer_text(v);
+  } else if (const double* d = v.as_real()) {
+    out += repr_of_real(*d);
+  } else if (const Text* t = v.as_text()) {
+    if (t->markup) out += "Markup(";
+    append_repr_of_text(out, t->text);
+    if (t->markup) out += ')';
+  } else if (const Sequence* s = v.as_sequence()) {
+    append_sequence(out, *s, level);
+  } else if (const Dict* dict = v.as_dict()) {
+    append_dict(out, *dict, level);
+  } else if (const Namespace* n = v.as_namespace()) {
+    append_namespace(out, *n, level);
+  } else if (const Callable* c = v.as_callable(); c && !c->printed.empty()) {
+    out += c->printed;
+  } else {
+    fail("printing a " + type_name(v) + ", whose text is an address in the reference");
+  }
+}
+
+void append_unicode_escape(PaidText& out, char32_t c) {
   char buffer[16];
   if (c >= 0x10000) {
     c -= 0x10000;
@@ -70,9 +105,11 @@ void append_unicode_escape(std::string& out, char32_t c) {
   out += buffer;
 }
 
-std::string json_text(std::string_view text, bool ensure_ascii) {
-  std::string out = "\"";
+void append_json_text(PaidText& out, std::string_view text, bool ensure_ascii) {
+  out.budget().steps(text.size(), 8);
+  out += '"';
   for (size_t i = 0; i < text.size();) {
+    const size_t begin = i;
     const char32_t c = next_code_point(text, i);
     switch (c) {
       case '"':
@@ -100,10 +137,10 @@ std::string json_text(std::string_view text, bool ensure_ascii) {
         if (c < 0x20 || (ensure_ascii && c > 0x7E))
           append_unicode_escape(out, c);
         else
-          append_utf8(out, c);
+          out += text.substr(begin, i - begin);
     }
   }
-  return out + "\"";
+  out += '"';
 }
 
 std::string json_number(double d) {
@@ -123,20 +160,21 @@ std::string json_key(const Value& key) {
 
 class JsonWriter {
  public:
-  explicit JsonWriter(const JsonStyle& style) : style_(style) {}
+  JsonWriter(PaidText& out, const JsonStyle& style) : out_(out), style_(style) {}
 
   void write(const Value& v, int level) {
+    out_.budget().step(kValueSteps);
     const Sequence* s = v.as_sequence();
     if (v.is_none()) {
-      out += "null";
+      out_ += "null";
     } else if (const bool* b = v.as_bool()) {
-      out += *b ? "true" : "false";
+      out_ += *b ? "true" : "false";
     } else if (v.is_integer()) {
-      out += integer_text(v);
+      out_ += integer_text(v);
     } else if (const double* d = v.as_real()) {
-      out += json_number(*d);
+      out_ += json_number(*d);
     } else if (const Text* t = v.as_text()) {
-      out += json_text(t->text, style_.ensure_ascii);
+      append_json_text(out_, t->text, style_.ensure_ascii);
     } else if (s && (s->kind == SequenceKind::List || s->kind == SequenceKind::Tuple)) {
       write_items('[', ']', s->items.size(), level, [&](size_t k) { write(s->items[k], level + 1); });
     } else if (const Dict* dict = v.as_dict()) {
@@ -147,65 +185,83 @@ class JsonWriter {
     }
   }
 
-  std::string out;
-
  private:
   template <class Item>
   void write_items(char open, char close, size_t n, int level, Item&& item) {
-    out += open;
+    out_ += open;
     for (size_t i = 0; i < n; ++i) {
-      if (i) out += style_.item_separator;
+      if (i) out_ += style_.item_separator;
       new_line(level + 1);
       item(i);
     }
     if (n) new_line(level);
-    out += close;
+    out_ += close;
   }
 
   void write_dict(const Dict& d, int level) {
+    const Held held = paid_members(d);
     std::vector<std::pair<std::string, const Value*>> members;
+    members.reserve(d.items.size());
     for (const auto& [key, value] : d.items) members.emplace_back(json_key(key), &value);
     if (style_.sort_keys)
       std::stable_sort(members.begin(), members.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
     write_items('{', '}', members.size(), level, [&](size_t i) {
-      out += json_text(members[i].first, style_.ensure_ascii);
-      out += style_.key_separator;
+      append_json_text(out_, members[i].first, style_.ensure_ascii);
+      out_ += style_.key_separator;
       write(*members[i].second, level + 1);
     });
   }
 
-  void new_line(int level) {
-    if (!style_.indented) return;
-    out += '\n';
-    for (int i = 0; i < level; ++i) out += style_.indent;
+  // The keys as texts, and comparing them where they are sorted.
+  Held paid_members(const Dict& d) {
+    size_t bytes = 0;
+    for (const auto& [key, value] : d.items) bytes += 64 + (key.as_text() ? key.as_text()->text.size() : 400);
+    if (style_.sort_keys) out_.budget().steps(bytes, static_cast<size_t>(std::bit_width(d.items.size())));
+    return Held(&out_.budget(), bytes);
   }
 
+  void new_line(int level) {
+    if (!style_.indented) return;
+    out_ += '\n';
+    out_.repeat(style_.indent, static_cast<size_t>(level));
+  }
+
+  PaidText& out_;
   const JsonStyle& style_;
 };
 
 }  // namespace
 
-std::string to_repr(const Value& v) { return repr_at(v, 0); }
+void append_repr(PaidText& out, const Value& v) { append_repr_at(out, v, 0); }
 
-std::string to_str(const Value& v) {
-  if (v.is_undefined()) return "";
-  if (const Text* t = v.as_text()) return t->text;
-  return repr_at(v, 0);
+void append_str(PaidText& out, const Value& v) {
+  if (v.is_undefined()) return;
+  if (const Text* t = v.as_text())
+    out += t->text;
+  else
+    append_repr(out, v);
 }
 
-std::string to_json(const Value& v, const JsonStyle& style) {
-  JsonWriter writer(style);
-  writer.write(v, 0);
-  return std::move(writer.out);
+std::string brief_repr(Budget& budget, const Value& v) {
+  constexpr size_t kLongest = 200;
+  PaidText out(budget);
+  append_repr(out, v);
+  const std::string_view whole = out.view();
+  if (whole.size() <= kLongest) return std::string(whole);
+  return repair_utf8(whole.substr(0, kLongest)).text + "...";
 }
+
+void append_json(PaidText& out, const Value& v, const JsonStyle& style) { JsonWriter(out, style).write(v, 0); }
 
 // Python prefers single quotes, and escapes what is not printable.
-std::string repr_of_text(std::string_view text) {
+void append_repr_of_text(PaidText& out, std::string_view text) {
+  out.budget().steps(text.size(), kCharacterSteps);
   const bool single = text.find('\'') == std::string_view::npos || text.find('"') != std::string_view::npos;
   const char quote = single ? '\'' : '"';
-  std::string out(1, quote);
+  out += quote;
   char buffer[16];
   for (size_t i = 0; i < text.size();) {
+    const size_t begin = i;
     const char32_t c = next_code_point(text, i);
     if (c == static_cast<char32_t>(quote) || c == '\\') {
       out += '\\';
@@ -213,13 +269,13 @@ std::string repr_of_text(std::string_view text) {
     } else if (c == '\n' || c == '\r' || c == '\t') {
       out += c == '\n' ? "\\n" : c == '\r' ? "\\r" : "\\t";
     } else if (python::is_printable(c)) {
-      append_utf8(out, c);
+      out += text.substr(begin, i - begin);
     } else {
       std::snprintf(buffer, sizeof buffer, c < 0x100 ? "\\x%02x" : c < 0x10000 ? "\\u%04x" : "\\U%08x", c);
       out += buffer;
     }
   }
-  return out + quote;
+  out += quote;
 }
 
 // The shortest digits that read back, laid out as Python does: an exponent below 1e-4 and from 1e16 on.

@@ -6,6 +6,16 @@
 
 namespace kvcal::jinja {
 
+namespace {
+
+int deepest(const Values& values) {
+  int most = 0;
+  for (const Value& v : values) most = std::max(most, v.depth());
+  return most;
+}
+
+}  // namespace
+
 Bound::Bound(const std::string& what, Arguments& arguments, std::initializer_list<const char*> parameters)
     : what_(what), names_(parameters.begin(), parameters.end()), values_(names_.size()), given_(names_.size(), false) {
   if (arguments.positional.size() > names_.size())
@@ -38,9 +48,17 @@ const std::string& Bound::text(size_t i) const {
 
 int64_t Bound::integer(size_t i) const {
   int64_t n = 0;
-  if (at(i).as_large()) fail(what_ + ": argument '" + names_[i] + "' is " + to_repr(at(i)) + ", more than 64 bits");
+  if (at(i).as_large()) fail(what_ + ": argument '" + names_[i] + "' is " + integer_text(at(i)) + ", more than 64 bits");
   if (!at(i).to_int(n)) fail(what_ + ": argument '" + names_[i] + "' is " + type_name(values_[i]) + ", expected int");
   return n;
+}
+
+int Bound::depth() const { return deepest(values_); }
+
+int Arguments::depth() const {
+  int most = deepest(positional);
+  for (const auto& [name, value] : named) most = std::max(most, value.depth());
+  return most;
 }
 
 // Namespaces may form rings of shared pointers; emptying them frees what they hold.
@@ -52,27 +70,8 @@ Runtime::~Runtime() {
   }
 }
 
-void Runtime::step() {
-  if (++steps_ > limits_.max_steps)
-    fail("the template takes more than " + std::to_string(limits_.max_steps) + " steps; does it loop without end?");
-}
-
-void Runtime::charge(size_t bytes) {
-  if (bytes > limits_.max_output_bytes)
-    fail("a text or list of more than " + std::to_string(limits_.max_output_bytes) + " bytes");
-  made_bytes_ += bytes;
-  if (made_bytes_ > limits_.max_made_bytes)
-    fail("the template makes more than " + std::to_string(limits_.max_made_bytes) + " bytes of text and lists");
-}
-
-Value Runtime::list(Values items, SequenceKind kind) {
-  charge(items.size() * sizeof(Value));
-  return Value::sequence(kind, std::move(items));
-}
-
 Value Runtime::make_namespace() {
-  charge(sizeof(Namespace));
-  namespaces_.push_back(std::make_shared<Namespace>());
+  namespaces_.push_back(std::make_shared<Namespace>(*this));
   return Value::name_space(namespaces_.back());
 }
 
@@ -118,18 +117,17 @@ void fail_undefined(const Value& v) {
   fail(reason.empty() ? "a value that is not defined is used" : reason);
 }
 
-int64_t length_of(const Value& v) {
+int64_t length_of(Budget& budget, const Value& v) {
   if (v.is_undefined()) return 0;
-  if (const Text* t = v.as_text()) return static_cast<int64_t>(python::length(t->text));
+  if (const Text* t = v.as_text()) return static_cast<int64_t>(python::length(budget, t->text));
   if (const Dict* d = v.as_dict()) return static_cast<int64_t>(d->items.size());
   const Sequence* s = v.as_sequence();
   if (s && s->kind != SequenceKind::Generator) return static_cast<int64_t>(s->items.size());
   fail("object of type '" + type_name(v) + "' has no len()");
 }
 
-std::string html_escape(std::string_view text) {
-  std::string out;
-  for (char c : text) {
+void append_html_escaped(PaidText& out, std::string_view text) {
+  for (const char c : text) {
     if (c == '&')
       out += "&amp;";
     else if (c == '<')
@@ -143,7 +141,6 @@ std::string html_escape(std::string_view text) {
     else
       out += c;
   }
-  return out;
 }
 
 }  // namespace kvcal::jinja

@@ -13,15 +13,22 @@
 
 namespace kvcal::jinja {
 
-struct Limits {
-  size_t max_steps = 20'000'000;               // statements and expressions evaluated
-  size_t max_depth = 100;                      // macros and recursive loops inside each other
-  size_t max_output_bytes = size_t{64} << 20;  // of the rendering, and of any one text on the way
-  size_t max_made_bytes = size_t{1} << 31;     // all texts and lists made, ever
-};
-
 /// Arguments of a call as evaluated.
 struct Arguments {
+  explicit Arguments(Budget& payer) : held(&payer, 0) {}
+
+  void add(Value v) {
+    held.grow(2 * sizeof(Value));
+    positional.push_back(std::move(v));
+  }
+  void add(std::string name, Value v) {
+    held.grow(2 * sizeof(named[0]) + name.size());
+    named.emplace_back(std::move(name), std::move(v));
+  }
+  /// Deepest nesting of what is given.
+  int depth() const;
+
+  Held held;
   Values positional;
   std::vector<std::pair<std::string, Value>> named;
 };
@@ -31,6 +38,8 @@ class Bound {
  public:
   /// Throws Error for too many arguments, unknown names and doubles; `what` names the function.
   Bound(const std::string& what, Arguments& arguments, std::initializer_list<const char*> parameters);
+  /// Deepest nesting of what is given.
+  int depth() const;
 
   bool has(size_t i) const { return given_[i]; }
   /// The argument; throws Error when it is missing.
@@ -39,7 +48,7 @@ class Bound {
   bool is_none_or_missing(size_t i) const { return !given_[i] || values_[i].is_none(); }
   /// Typed, with an error that names the parameter.
   const std::string& text(size_t i) const;
-  std::string text_or(size_t i, const std::string& fallback) const { return given_[i] ? text(i) : fallback; }
+  std::string_view text_or(size_t i, std::string_view fallback) const { return given_[i] ? text(i) : fallback; }
   int64_t integer(size_t i) const;
   int64_t integer_or(size_t i, int64_t fallback) const { return given_[i] ? integer(i) : fallback; }
   bool flag_or(size_t i, bool fallback) const { return given_[i] ? values_[i].truthy() : fallback; }
@@ -51,23 +60,16 @@ class Bound {
   std::vector<bool> given_;
 };
 
-class Runtime {
+class Runtime : public Budget {
  public:
-  Runtime(const Limits& limits, int64_t unix_seconds) : limits_(limits), unix_seconds_(unix_seconds) {}
+  Runtime(const Limits& limits, int64_t unix_seconds) : Budget(limits), unix_seconds_(unix_seconds) {}
   ~Runtime();
   Runtime(const Runtime&) = delete;
   Runtime& operator=(const Runtime&) = delete;
 
-  void step();
-  /// Counts a text or list that is made; throws Error when one is too large or all are too many. Call before making it.
-  void charge(size_t bytes);
-  Value text(std::string s) {
-    charge(s.size());
-    return Value::text(std::move(s));
-  }
-  Value list(Values items, SequenceKind kind = SequenceKind::List);
+  Value text(std::string_view s) { return Value::text(this, s); }
+  Value undefined(std::string reason) { return Value::undefined(this, std::move(reason)); }
   Value make_namespace();
-  const Limits& limits() const { return limits_; }
   int64_t unix_seconds() const { return unix_seconds_; }
 
   Value call_filter(const std::string& name, const Value& input, Arguments& arguments);
@@ -91,19 +93,16 @@ class Runtime {
   int line = 0;  // of what runs now, for messages
 
  private:
-  Limits limits_;
   int64_t unix_seconds_;
-  size_t steps_ = 0;
-  size_t made_bytes_ = 0;
   std::vector<std::shared_ptr<Namespace>> namespaces_;  // they can hold themselves, so they are emptied in the end
 };
 
 /// Throws the error of using an undefined value.
 [[noreturn]] void fail_undefined(const Value& v);
 /// len(); throws Error for values without one.
-int64_t length_of(const Value& v);
-/// & < > ' " as HTML entities.
-std::string html_escape(std::string_view text);
+int64_t length_of(Budget& budget, const Value& v);
+/// Appends with & < > ' " as HTML entities.
+void append_html_escaped(PaidText& out, std::string_view text);
 
 using FilterFunction = Value (*)(Runtime&, const Value&, Arguments&);
 using TestFunction = bool (*)(Runtime&, const Value&, Arguments&);
@@ -121,16 +120,16 @@ std::vector<std::string> test_names();
 
 /// A method of a str, dict, list, int or float bound to its object; undefined when there is none of this name, and an
 /// error when Python has one that is not supported here.
-Value find_method(const Value& object, const std::string& name);
+Value find_method(Budget& budget, const Value& object, const std::string& name);
 
 /// range, namespace, dict, joiner, raise_exception, strftime_now; undefined for other names.
-Value find_global(const std::string& name);
+Value find_global(Budget& budget, const std::string& name);
 
 /// '%s of %d' % values, and str.format.
-std::string format_percent(std::string_view format, const Value& values);
-std::string format_braces(Runtime& rt, std::string_view format, const Arguments& arguments);
+Value format_percent(Runtime& rt, std::string_view format, const Value& values);
+Value format_braces(Runtime& rt, std::string_view format, const Arguments& arguments);
 
-/// The time as strftime prints it in UTC with C-locale names.
-std::string format_time(std::string_view format, int64_t unix_seconds);
+/// Appends the time as strftime prints it in UTC with C-locale names.
+void append_time(PaidText& out, std::string_view format, int64_t unix_seconds);
 
 }  // namespace kvcal::jinja

@@ -21,7 +21,7 @@ void no_argument(Arguments& a) {
 
 // v % n == remainder, as the language computes it: 2.5 is neither even nor odd.
 bool leaves(Runtime& rt, const Value& v, const Value& n, int64_t remainder) {
-  return equal(rt.binary("%", v, n), Value::integer(remainder));
+  return equal(rt, rt.binary("%", v, n), Value::integer(remainder));
 }
 
 bool is_sequence(const Value& v) {
@@ -34,10 +34,15 @@ bool is_sequence(const Value& v) {
 bool is_iterable(const Value& v) { return is_sequence(v) || v.as_sequence() || v.as_loop(); }
 
 // str.islower and str.isupper: at least one cased character and none of the other case.
-bool has_only_case(const Value& v, bool upper) {
+template <bool Upper>
+bool has_only_case(Runtime& rt, const Value& v, Arguments& a) {
+  no_argument(a);
+  const AsText text(rt, v);
+  rt.steps(text.view().size(), kCharacterSteps);
   bool any = false;
-  for (char32_t c : to_code_points(to_str(v))) {
-    const bool wanted = upper ? python::is_upper(c) : python::is_lower(c);
+  for (size_t i = 0; i < text.view().size();) {
+    const char32_t c = next_code_point(text.view(), i);
+    const bool wanted = Upper ? python::is_upper(c) : python::is_lower(c);
     if (!wanted && python::is_cased(c)) return false;
     any = any || wanted;
   }
@@ -62,8 +67,6 @@ bool is_number(const Value& v) { return v.is_number(); }
 bool is_string(const Value& v) { return v.as_text() != nullptr; }
 bool is_mapping(const Value& v) { return v.as_dict() != nullptr; }
 bool is_callable(const Value& v) { return v.as_callable() || v.as_loop() || v.is_undefined(); }
-bool is_lower(const Value& v) { return has_only_case(v, false); }
-bool is_upper(const Value& v) { return has_only_case(v, true); }
 bool is_escaped(const Value& v) { return v.as_text() && v.as_text()->markup; }
 
 template <int Remainder>
@@ -74,10 +77,10 @@ bool parity(Runtime& rt, const Value& v, Arguments& a) {
 
 bool divisible_by(Runtime& rt, const Value& v, Arguments& a) { return leaves(rt, v, only_argument(a), 0); }
 
-bool same_as(Runtime&, const Value& v, Arguments& a) {
+bool same_as(Runtime& rt, const Value& v, Arguments& a) {
   const Value& other = only_argument(a);
   if (v.address() || other.address()) return v.address() == other.address();
-  return type_name(v) == type_name(other) && equal(v, other);
+  return type_name(v) == type_name(other) && equal(rt, v, other);
 }
 
 template <const char* const& Op>
@@ -94,15 +97,14 @@ const char* const kGe = ">=";
 
 bool is_in(Runtime& rt, const Value& v, Arguments& a) { return rt.contains(only_argument(a), v); }
 
-bool is_filter_name(Runtime&, const Value& v, Arguments& a) {
+bool is_filter_name(Runtime& rt, const Value& v, Arguments& a) {
   no_argument(a);
-  const std::string name = to_str(v);
-  return find_filter(name) != nullptr;
+  return find_filter(AsText(rt, v).view()) != nullptr;
 }
 
-bool is_test_name(Runtime&, const Value& v, Arguments& a) {
+bool is_test_name(Runtime& rt, const Value& v, Arguments& a) {
   no_argument(a);
-  return find_test(to_str(v)) != nullptr;
+  return find_test(AsText(rt, v).view()) != nullptr;
 }
 
 const std::map<std::string, TestFunction, std::less<>> kTests{
@@ -120,8 +122,8 @@ const std::map<std::string, TestFunction, std::less<>> kTests{
     {"sequence", property<is_sequence>},
     {"iterable", property<is_iterable>},
     {"callable", property<is_callable>},
-    {"lower", property<is_lower>},
-    {"upper", property<is_upper>},
+    {"lower", has_only_case<false>},
+    {"upper", has_only_case<true>},
     {"escaped", property<is_escaped>},
     {"even", parity<0>},
     {"odd", parity<1>},

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <utility>
 
 #include "base/json.h"
 #include "jinja/python_text.h"
@@ -12,8 +13,10 @@
 namespace kvcal::jinja {
 namespace {
 
-// Filters take any value where they need a text: str() of it.
-std::string text_of(const Value& v) { return to_str(v); }
+// What a byte of JSON takes to parse, and its tree at most: "[]," is a value in three bytes.
+constexpr size_t kParsedByteSteps = 100, kParsedByteBytes = 24;
+
+// Filters take any value where they need a text: AsText of it.
 
 Value tojson(Runtime& rt, const Value& v, Arguments& a) {
   Bound b("tojson", a, {"ensure_ascii", "indent", "separators", "sort_keys"});
@@ -29,82 +32,84 @@ Value tojson(Runtime& rt, const Value& v, Arguments& a) {
       style.indent.assign(static_cast<size_t>(std::clamp<int64_t>(b.integer(1), 0, 100)), ' ');
   }
   if (!b.is_none_or_missing(2)) {
-    const Values pair = iterate(b.at(2));
+    const List pair = iterate(rt, b.at(2));
     if (pair.size() != 2 || !pair[0].as_text() || !pair[1].as_text()) fail("separators must be two strings");
     style.item_separator = pair[0].as_text()->text;
     style.key_separator = pair[1].as_text()->text;
   }
-  return rt.text(to_json(v, style));
+  PaidText out(rt);
+  append_json(out, v, style);
+  return Value::text(std::move(out));
 }
 
 Value from_json(Runtime& rt, const Value& v, Arguments& a) {
   Bound b("from_json", a, {});
-  const std::string text = text_of(v);
-  rt.charge(text.size() * 16);
-  return Value::from_json(parse_json(text, {.keep_large_integers = true}));
+  const AsText text(rt, v);
+  rt.steps(text.view().size(), kParsedByteSteps);
+  const Held held(&rt, text.view().size() * kParsedByteBytes);
+  return Value::from_json(parse_json(text.view(), {.keep_large_integers = true}), &rt);
 }
 
 Value trim(Runtime& rt, const Value& v, Arguments& a) {
   Bound b("trim", a, {"chars"});
-  const std::string text = text_of(v);
-  if (b.is_none_or_missing(0)) return rt.text(std::string(python::strip(text, python::Side::Both)));
-  return rt.text(std::string(python::strip(text, python::Side::Both, b.text(0))));
+  const AsText text(rt, v);
+  if (b.is_none_or_missing(0)) return rt.text(python::strip(rt, text.view(), python::Side::Both));
+  return rt.text(python::strip(rt, text.view(), python::Side::Both, b.text(0)));
 }
 
 Value string(Runtime& rt, const Value& v, Arguments& a) {
   Bound b("string", a, {});
-  return v.as_text() ? v : rt.text(text_of(v));
+  return v.as_text() ? v : rt.text(AsText(rt, v).view());
 }
 
-Value safe(Runtime&, const Value& v, Arguments& a) {
+Value safe(Runtime& rt, const Value& v, Arguments& a) {
   Bound b("safe", a, {});
-  return Value::text(text_of(v), true);
+  return Value::text(&rt, AsText(rt, v).view(), true);
 }
 
 Value escape(Runtime& rt, const Value& v, Arguments& a) {
   Bound b("escape", a, {});
   if (v.as_text() && v.as_text()->markup) return v;
-  std::string text = html_escape(text_of(v));
-  rt.charge(text.size());
-  return Value::text(std::move(text), true);
+  PaidText out(rt);
+  append_html_escaped(out, AsText(rt, v).view());
+  return Value::text(std::move(out), true);
 }
 
-template <std::string (*Change)(std::string_view)>
+template <void (*Change)(PaidText&, std::string_view)>
 Value changed_case(Runtime& rt, const Value& v, Arguments& a) {
   Bound b("case", a, {});
-  return rt.text(Change(text_of(v)));
+  PaidText out(rt);
+  Change(out, AsText(rt, v).view());
+  return Value::text(std::move(out));
 }
 
 // Not str.title: words begin behind white space and -({[<, so that "it's" stays one word.
-std::string title_words(std::string_view text) {
-  std::u32string out;
-  std::u32string word;
-  const auto flush = [&] {
-    if (word.empty()) return;
-    out += to_code_points(python::upper(from_code_points(word.substr(0, 1))));
-    out += to_code_points(python::lower(from_code_points(word.substr(1))));
-    word.clear();
+void title_words(PaidText& out, std::string_view text) {
+  out.budget().steps(text.size(), kCharacterSteps);
+  size_t word = 0;
+  const auto flush = [&](size_t end) {
+    if (word == end) return;
+    const size_t first = utf8_length(text[word]);
+    python::upper(out, text.substr(word, first));
+    python::lower(out, text.substr(word + first, end - word - first));
   };
-  for (char32_t c : to_code_points(text)) {
-    const bool separates = python::is_space(c) || c == '-' || c == '(' || c == '{' || c == '[' || c == '<';
-    if (separates) {
-      flush();
-      out += c;
-    } else {
-      word += c;
-    }
+  for (size_t i = 0; i < text.size();) {
+    const size_t begin = i;
+    const char32_t c = next_code_point(text, i);
+    if (!python::is_space(c) && c != '-' && c != '(' && c != '{' && c != '[' && c != '<') continue;
+    flush(begin);
+    out += text.substr(begin, i - begin);
+    word = i;
   }
-  flush();
-  return from_code_points(out);
+  flush(text.size());
 }
 
 Value replace(Runtime& rt, const Value& v, Arguments& a) {
   Bound b("replace", a, {"old", "new", "count"});
-  const std::string text = text_of(v), from = text_of(b.at(0)), to = text_of(b.at(1));
-  rt.charge(text.size());
-  const auto hits = static_cast<size_t>(python::count(text, from));
-  if (!to.empty() && hits > rt.limits().max_output_bytes / to.size()) rt.charge(SIZE_MAX);
-  return rt.text(python::replace(text, from, to, b.is_none_or_missing(2) ? -1 : b.integer(2)));
+  PaidText out(rt);
+  python::replace(out, AsText(rt, v).view(), AsText(rt, b.at(0)).view(), AsText(rt, b.at(1)).view(),
+                  b.is_none_or_missing(2) ? -1 : b.integer(2));
+  return Value::text(std::move(out));
 }
 
 Value indent(Runtime& rt, const Value& v, Arguments& a) {
@@ -117,41 +122,49 @@ Value indent(Runtime& rt, const Value& v, Arguments& a) {
   else if (b.has(0))
     margin.assign(static_cast<size_t>(std::clamp<int64_t>(b.integer(0), 0, 1000)), ' ');
   const bool blank = b.flag_or(2, false);
-  const std::vector<std::string> lines = python::split_lines(t->text + "\n", false);
-  if (margin.size() > 0 && lines.size() > rt.limits().max_output_bytes / margin.size()) rt.charge(SIZE_MAX);
-  std::string out = b.flag_or(1, false) ? margin : "";
-  for (size_t i = 0; i < lines.size(); ++i) {
-    if (i > 0) out += "\n" + (blank || !lines[i].empty() ? margin : "");
-    out += lines[i];
+  PaidText out(rt);
+  if (b.flag_or(1, false)) out += margin;
+  bool first = true;
+  PaidText ended(rt);
+  ended += t->text;
+  ended += '\n';
+  for (const Value& line : python::split_lines(rt, ended.view(), false)) {
+    const std::string& text = line.as_text()->text;
+    if (!std::exchange(first, false)) {
+      out += '\n';
+      if (blank || !text.empty()) out += margin;
+    }
+    out += text;
   }
-  return rt.text(std::move(out));
+  return Value::text(std::move(out));
 }
 
 Value join(Runtime& rt, const Value& v, Arguments& a) {
   Bound b("join", a, {"d", "attribute"});
-  const std::string separator = b.has(0) ? text_of(b.at(0)) : "";
-  std::string out;
+  const AsText separator(rt, b.has(0) ? b.at(0) : Value());
+  PaidText out(rt);
   bool first = true;
-  for (const Value& item : iterate(v)) {
-    if (!first) out += separator;
-    first = false;
-    out += to_str(b.is_none_or_missing(1) ? item : rt.attribute_path(item, b.at(1)));
-    if (out.size() > rt.limits().max_output_bytes) rt.charge(out.size());
+  for (Cursor items(rt, v); const auto item = items.next();) {
+    if (!std::exchange(first, false)) out += separator.view();
+    append_str(out, b.is_none_or_missing(1) ? *item : rt.attribute_path(*item, b.at(1)));
   }
-  return rt.text(std::move(out));
+  return Value::text(std::move(out));
 }
 
 Value format(Runtime& rt, const Value& v, Arguments& a) {
   if (!a.named.empty() && !a.positional.empty()) fail("takes positional or named arguments, not both");
-  if (a.named.empty()) return rt.text(format_percent(text_of(v), Value::tuple(a.positional)));
-  Dict d;
-  for (const auto& [name, value] : a.named) d.set(Value::text(name), value);
-  return rt.text(format_percent(text_of(v), Value::dict(std::move(d))));
+  const AsText text(rt, v);
+  if (a.named.empty()) return format_percent(rt, text.view(), Value::tuple(List(&rt, a.positional)));
+  Dict d(&rt);
+  for (const auto& [name, value] : a.named) d.set(rt.text(name), value);
+  return format_percent(rt, text.view(), Value::dict(std::move(d)));
 }
 
-Value wordcount(Runtime&, const Value& v, Arguments& a) {
+Value wordcount(Runtime& rt, const Value& v, Arguments& a) {
   Bound b("wordcount", a, {});
-  const std::string text = text_of(v);
+  const AsText words(rt, v);
+  const std::string_view text = words.view();
+  rt.steps(text.size(), kCharacterSteps);
   int64_t n = 0;
   bool inside = false;
   for (size_t i = 0; i < text.size();) {
@@ -165,30 +178,36 @@ Value wordcount(Runtime&, const Value& v, Arguments& a) {
 
 Value center(Runtime& rt, const Value& v, Arguments& a) {
   Bound b("center", a, {"width"});
-  const std::string text = text_of(v);
+  const AsText text(rt, v);
   const int64_t width = std::clamp<int64_t>(b.integer_or(0, 80), 0, 100'000);
-  const auto n = static_cast<int64_t>(python::length(text));
-  if (n >= width) return rt.text(text);
-  const int64_t pad = width - n, left = pad / 2 + (pad & width & 1);
-  return rt.text(std::string(static_cast<size_t>(left), ' ') + text +
-                 std::string(static_cast<size_t>(pad - left), ' '));
+  const auto n = static_cast<int64_t>(python::length(rt, text.view()));
+  const int64_t pad = std::max<int64_t>(width - n, 0), left = pad / 2 + (pad & width & 1);
+  PaidText out(rt);
+  out.repeat(" ", static_cast<size_t>(left));
+  out += text.view();
+  out.repeat(" ", static_cast<size_t>(pad - left));
+  return Value::text(std::move(out));
 }
 
 Value truncate(Runtime& rt, const Value& v, Arguments& a) {
   Bound b("truncate", a, {"length", "killwords", "end", "leeway"});
   if (!v.as_text()) {
-    if (length_of(v) <= b.integer_or(0, 255) + (b.is_none_or_missing(3) ? 5 : b.integer(3))) return v;
+    if (length_of(rt, v) <= b.integer_or(0, 255) + (b.is_none_or_missing(3) ? 5 : b.integer(3))) return v;
     fail("needs a str, not " + type_name(v));
   }
-  const std::u32string s = to_code_points(text_of(v));
+  const std::string_view s = v.as_text()->text;
   const int64_t length = b.integer_or(0, 255), leeway = b.is_none_or_missing(3) ? 5 : b.integer(3);
-  const std::string end = b.text_or(2, "...");
-  const auto n_end = static_cast<int64_t>(python::length(end));
+  const std::string_view end = b.text_or(2, "...");
+  const auto n_end = static_cast<int64_t>(python::length(rt, end));
   if (length < n_end) fail("expected length >= " + std::to_string(n_end) + ", got " + std::to_string(length));
-  if (static_cast<int64_t>(s.size()) <= length + leeway) return rt.text(from_code_points(s));
-  std::u32string kept = s.substr(0, static_cast<size_t>(length - n_end));
-  if (const size_t space = kept.rfind(U' '); !b.flag_or(1, false) && space != std::u32string::npos) kept.resize(space);
-  return rt.text(from_code_points(kept) + end);
+  if (static_cast<int64_t>(python::length(rt, s)) <= length + leeway) return rt.text(s);
+  size_t kept = 0;
+  for (int64_t i = 0; i < length - n_end && kept < s.size(); ++i) kept += utf8_length(s[kept]);
+  if (const size_t space = s.substr(0, kept).rfind(' '); !b.flag_or(1, false) && space != s.npos) kept = space;
+  PaidText out(rt);
+  out += s.substr(0, kept);
+  out += end;
+  return Value::text(std::move(out));
 }
 
 const std::map<std::string, FilterFunction, std::less<>> kTextFilters{

@@ -8,6 +8,8 @@
 namespace kvcal::jinja {
 namespace {
 
+constexpr size_t kDirectiveSteps = 2000;  // what the C library takes for one
+
 std::tm broken_down(int64_t unix_seconds) {
   constexpr int64_t kEndOf9999 = 253402300799;
   const auto when = static_cast<std::time_t>(std::clamp<int64_t>(unix_seconds, 0, kEndOf9999));
@@ -40,14 +42,14 @@ std::string one_directive(const std::string& directive, const std::tm& date) {
 
 }  // namespace
 
-std::string format_time(std::string_view f, int64_t unix_seconds) {
+void append_time(PaidText& out, std::string_view f, int64_t unix_seconds) {
   const std::tm date = broken_down(unix_seconds);
-  std::string out;
   for (size_t i = 0; i < f.size();) {
     if (f[i] != '%') {
       out += f[i++];
       continue;
     }
+    out.budget().step(kDirectiveSteps);
     const size_t end = directive_end(f, i);
     const std::string directive(f.substr(i, end - i));
     i = end;
@@ -58,7 +60,6 @@ std::string format_time(std::string_view f, int64_t unix_seconds) {
     else if (directive != "%z" && directive != "%Z")
       out += one_directive(directive, date);
   }
-  return out;
 }
 
 }  // namespace kvcal::jinja

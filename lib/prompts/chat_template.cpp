@@ -137,7 +137,7 @@ std::string ChatTemplate::render(const ChatInput& input,
   const Parts::Variant& chosen = parts_->chosen(!input.tools.is_null());
   return while_doing(chosen.name, [&] {
     std::vector<std::pair<std::string, Value>> variables;
-    for (const auto& [key, content] : special_tokens) set_variable(variables, key, Value::text(content));
+    for (const auto& [key, content] : special_tokens) set_variable(variables, key, Value::text(nullptr, content));
     if (!input.extra.is_object())
       fail("template variables are " + std::string(input.extra.type_name()) + ", expected an object");
     for (const auto& [key, value] : input.extra.items()) set_variable(variables, key, Value::from_json(value));
