@@ -19,8 +19,8 @@ struct Limits {
 
 // Prices in steps. One is half a nanosecond at most: a byte copied, compared or searched.
 constexpr size_t kExpressionSteps = 100;  // a statement, an expression, a call
-constexpr size_t kValueSteps = 20;        // a value looked at, copied or freed
-constexpr size_t kCharacterSteps = 20;    // a character looked up in tables
+constexpr size_t kValueSteps = 40;        // a value looked at, copied or freed
+constexpr size_t kCharacterSteps = 30;    // a character looked up in tables
 constexpr size_t kAllocationSteps = 100;
 
 class Budget {
