@@ -21,7 +21,9 @@ struct Limits {
 constexpr size_t kExpressionSteps = 100;  // a statement, an expression, a call
 constexpr size_t kValueSteps = 40;        // a value looked at, copied or freed
 constexpr size_t kCharacterSteps = 30;    // a character looked up in tables
+constexpr size_t kAppendSteps = 8;
 constexpr size_t kAllocationSteps = 100;
+constexpr size_t kRealSteps = 500;  // a double to decimal digits
 
 class Budget {
  public:
@@ -108,7 +110,7 @@ class PaidText {
   void repeat(std::string_view s, size_t times);
   /// Makes room for that many more bytes.
   void reserve(size_t more) {
-    budget_->step(more);
+    budget_->step(more + kAppendSteps);
     if (more > text_.capacity() - text_.size()) enlarge(more);
   }
   std::string_view view() const { return text_; }

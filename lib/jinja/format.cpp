@@ -89,7 +89,7 @@ void append_integer(PaidText& out, const Spec& s, const Value& v) {
 }
 
 void append_real(PaidText& out, const Spec& s, double value) {
-  out.budget().step();
+  out.budget().step(4 * kRealSteps);
   const char type = s.type ? s.type : 'g';
   const std::string pattern = std::string("%.*") + (type == '%' ? 'f' : type);
   const double magnitude = std::abs(type == '%' ? value * 100 : value);

@@ -86,13 +86,12 @@ Value dict(Runtime& rt, Arguments& a) { return Value::dict(make_dict(rt, "dict",
 Value find_global(Budget& budget, const std::string& name) {
   using Function = Value (*)(Runtime&, Arguments&);
   static const std::map<std::string, Function, std::less<>> functions{
-      {"range", range}, {"namespace", make_namespace},   {"dict", dict}, {"raise_exception", raise_exception},
+      {"range", range},   {"namespace", make_namespace}, {"dict", dict}, {"raise_exception", raise_exception},
       {"joiner", joiner}, {"strftime_now", strftime_now}};
   if (const auto it = functions.find(name); it != functions.end()) return Value::callable(budget, name, it->second);
   if (name == "cycler" || name == "lipsum")
-    return Value::callable(budget, name, [name](Runtime&, Arguments&) -> Value {
-      fail("function '" + name + "' is not supported");
-    });
+    return Value::callable(budget, name,
+                           [name](Runtime&, Arguments&) -> Value { fail("function '" + name + "' is not supported"); });
   return Value();
 }
 

@@ -186,7 +186,8 @@ class Interpreter {
   Flow execute_for(const Stmt& s, const Value& iterable, Scope& scope, size_t depth) {
     if (depth > rt_.limits().max_depth)
       fail("recursive loop deeper than " + std::to_string(rt_.limits().max_depth) + " levels");
-    const auto loop = std::make_shared<LoopState>(rt_, s.exprs.size() > 1 ? filtered(s, iterable, scope) : iterable, depth);
+    const auto loop =
+        std::make_shared<LoopState>(rt_, s.exprs.size() > 1 ? filtered(s, iterable, scope) : iterable, depth);
     if (s.recursive)
       loop->recurse = [this, &s, &scope, depth](Runtime&, Arguments& arguments) {
         Bound b("loop()", arguments, {"iterable"});
@@ -292,8 +293,9 @@ class Interpreter {
     const size_t required = n - m.defaults.size();
     for (size_t i = 0; i < n; ++i) {
       if (given[i]) continue;
-      inner.set(rt_, m.parameters[i], i < required ? rt_.undefined("parameter '" + m.parameters[i] + "' was not provided")
-                                              : eval_.evaluate(*m.defaults[i - required], inner));
+      inner.set(rt_, m.parameters[i],
+                i < required ? rt_.undefined("parameter '" + m.parameters[i] + "' was not provided")
+                             : eval_.evaluate(*m.defaults[i - required], inner));
     }
   }
 

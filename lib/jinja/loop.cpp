@@ -83,8 +83,8 @@ Value LoopState::attribute(Runtime& rt, const std::string& name) {
       return a.positional[i % a.positional.size()];
     });
   if (name == "changed")
-    return Value::callable(rt, name, [l = shared_from_this()](Runtime& r, Arguments& a) { return l->changed(r, a); },
-                           nesting_);
+    return Value::callable(
+        rt, name, [l = shared_from_this()](Runtime& r, Arguments& a) { return l->changed(r, a); }, nesting_);
   return rt.undefined("'loop' has no attribute " + quoted(name));
 }
 

@@ -15,7 +15,7 @@ namespace {
 
 constexpr size_t kMostTextDigits = 4300;  // int(text) of Python takes no more
 
-constexpr size_t kDigitSteps = 500;      // finding the value of a digit of another script
+constexpr size_t kDigitSteps = 500;  // finding the value of a digit of another script
 
 constexpr std::string_view kAsciiSpace = " \t\n\v\f\r";
 

@@ -24,7 +24,8 @@ namespace {
 void refuse_large(const std::string& op, const Value& a, const Value& b) {
   for (const Value* v : {&a, &b})
     if (v->as_large() && !a.as_real() && !b.as_real())
-      fail("'" + op + "' on integer " + integer_text(*v) + ": integers of more than 64 bits are printed and compared only");
+      fail("'" + op + "' on integer " + integer_text(*v) +
+           ": integers of more than 64 bits are printed and compared only");
 }
 
 int64_t floor_divide(int64_t a, int64_t b) {
@@ -190,7 +191,7 @@ const Value* indexed(const Sequence& s, int64_t i) {
 }
 
 std::string_view character_at(Budget& budget, std::string_view text, size_t i) {
-  budget.step(text.size());
+  budget.steps(text.size(), 4);
   size_t at = 0;
   for (; i > 0; --i) at += utf8_length(text[at]);
   return text.substr(at, utf8_length(text[at]));
@@ -198,7 +199,7 @@ std::string_view character_at(Budget& budget, std::string_view text, size_t i) {
 
 Value slice_of_text(Runtime& rt, std::string_view text, const Value& start, const Value& stop, const Value& step) {
   const Held held(&rt, 4 * text.size());
-  rt.steps(text.size(), 8);
+  rt.steps(text.size(), 16);
   const std::u32string codes = to_code_points(text);
   PaidText out(rt);
   std::string character;

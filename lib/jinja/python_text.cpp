@@ -101,9 +101,7 @@ List rsplit(Budget& budget, std::string_view text, std::string_view separator, i
   const std::string backwards = reversed(text), part = reversed(separator);
   List out(&budget);
   size_t from = 0;
-  const auto push = [&](size_t at) {
-    out.push_back(Value::text(&budget, text.substr(text.size() - at, at - from)));
-  };
+  const auto push = [&](size_t at) { out.push_back(Value::text(&budget, text.substr(text.size() - at, at - from))); };
   while (limit < 0 || static_cast<int64_t>(out.size()) < limit) {
     const size_t at = find(budget, backwards, part, from);
     if (at == std::string_view::npos) break;
@@ -121,8 +119,7 @@ List split_space(Budget& budget, std::string_view text, int64_t limit) {
   while (!text.empty()) {
     // The rest keeps its trailing white space.
     const bool last = limit >= 0 && static_cast<int64_t>(out.size()) >= limit;
-    const std::string_view rest =
-        last ? std::string_view() : strip_while(text, Side::Left, paid_space(budget, false));
+    const std::string_view rest = last ? std::string_view() : strip_while(text, Side::Left, paid_space(budget, false));
     out.push_back(Value::text(&budget, text.substr(0, text.size() - rest.size())));
     text = strip(budget, rest, Side::Left);
   }
@@ -135,8 +132,7 @@ List rsplit_space(Budget& budget, std::string_view text, int64_t limit) {
   text = strip(budget, text, Side::Right);
   while (!text.empty()) {
     const bool last = static_cast<int64_t>(out.size()) >= limit;
-    const std::string_view rest =
-        last ? std::string_view() : strip_while(text, Side::Right, paid_space(budget, false));
+    const std::string_view rest = last ? std::string_view() : strip_while(text, Side::Right, paid_space(budget, false));
     out.push_back(Value::text(&budget, text.substr(rest.size())));
     text = strip(budget, rest, Side::Right);
   }

@@ -76,6 +76,7 @@ void append_repr_at(PaidText& out, const Value& v, int level) {
   } else if (v.is_integer()) {
     out += integer_text(v);
   } else if (const double* d = v.as_real()) {
+    out.budget().step(kRealSteps);
     out += repr_of_real(*d);
   } else if (const Text* t = v.as_text()) {
     if (t->markup) out += "Markup(";
@@ -95,6 +96,7 @@ void append_repr_at(PaidText& out, const Value& v, int level) {
 }
 
 void append_unicode_escape(PaidText& out, char32_t c) {
+  out.budget().step(8 * kCharacterSteps);
   char buffer[16];
   if (c >= 0x10000) {
     c -= 0x10000;
@@ -172,6 +174,7 @@ class JsonWriter {
     } else if (v.is_integer()) {
       out_ += integer_text(v);
     } else if (const double* d = v.as_real()) {
+      out_.budget().step(kRealSteps);
       out_ += json_number(*d);
     } else if (const Text* t = v.as_text()) {
       append_json_text(out_, t->text, style_.ensure_ascii);

@@ -48,7 +48,8 @@ const std::string& Bound::text(size_t i) const {
 
 int64_t Bound::integer(size_t i) const {
   int64_t n = 0;
-  if (at(i).as_large()) fail(what_ + ": argument '" + names_[i] + "' is " + integer_text(at(i)) + ", more than 64 bits");
+  if (at(i).as_large())
+    fail(what_ + ": argument '" + names_[i] + "' is " + integer_text(at(i)) + ", more than 64 bits");
   if (!at(i).to_int(n)) fail(what_ + ": argument '" + names_[i] + "' is " + type_name(values_[i]) + ", expected int");
   return n;
 }

@@ -88,9 +88,8 @@ Value reverse(Runtime& rt, const Value& v, Arguments& a) {
   // What has no order backwards becomes a list, the rest an iterator.
   if (const Sequence* s = v.as_sequence(); s && s->kind == SequenceKind::Generator) return Value::list(std::move(all));
   if (!v.as_text())
-    return lazily(rt, "reverse", v, 0, [left = LateCursor(rt, Value::list(std::move(all)))]() mutable {
-      return left.next();
-    });
+    return lazily(rt, "reverse", v, 0,
+                  [left = LateCursor(rt, Value::list(std::move(all)))]() mutable { return left.next(); });
   PaidText text(rt);
   for (const Value& c : all) text += c.as_text()->text;
   return Value::text(std::move(text));
@@ -160,15 +159,17 @@ Value dictsort(Runtime& rt, const Value& v, Arguments& a) {
 
 Value unique(Runtime& rt, const Value& v, Arguments& a) {
   const Bound b("unique", a, {"case_sensitive", "attribute"});
-  return lazily(rt, "unique", v, b.depth(), [&rt, b, left = LateCursor(rt, v), seen = Dict(&rt)]() mutable -> std::optional<Value> {
-    while (auto item = left.next()) {
-      const Value key = sort_key(rt, *item, b.is_none_or_missing(1) ? nullptr : &b.at(1), b.flag_or(0, false));
-      if (seen.find(rt, key)) continue;
-      seen.set(key, Value::none());
-      return item;
-    }
-    return std::nullopt;
-  });
+  return lazily(rt, "unique", v, b.depth(),
+                [&rt, b, left = LateCursor(rt, v), seen = Dict(&rt)]() mutable -> std::optional<Value> {
+                  while (auto item = left.next()) {
+                    const Value key =
+                        sort_key(rt, *item, b.is_none_or_missing(1) ? nullptr : &b.at(1), b.flag_or(0, false));
+                    if (seen.find(rt, key)) continue;
+                    seen.set(key, Value::none());
+                    return item;
+                  }
+                  return std::nullopt;
+                });
 }
 
 template <bool Largest>
@@ -307,8 +308,8 @@ Value groupby(Runtime& rt, const Value& v, Arguments& a) {
   List out(&rt), group(&rt);
   for (size_t i = 0; i < all.size(); ++i) {
     group.push_back(all[i]);
-    const bool ends = i + 1 == all.size() ||
-                      !equal(rt, folded(rt, grouper(all[i]), case_sensitive), folded(rt, grouper(all[i + 1]), case_sensitive));
+    const bool ends = i + 1 == all.size() || !equal(rt, folded(rt, grouper(all[i]), case_sensitive),
+                                                    folded(rt, grouper(all[i + 1]), case_sensitive));
     if (!ends) continue;
     Value name = grouper(group[0]);
     out.push_back(Value::group(rt, std::move(name), Value::list(std::exchange(group, List(&rt)))));

@@ -17,6 +17,12 @@ size_t size_of(const Value& plain) {
   return 1;
 }
 
+// An integer and a double are compared by their digits.
+size_t steps_to_compare(const Value& a, const Value& b) {
+  const bool by_digits = a.is_number() && b.is_number() && (a.as_real() == nullptr) != (b.as_real() == nullptr);
+  return kValueSteps + std::min(size_of(a), size_of(b)) + (by_digits ? kRealSteps : 0);
+}
+
 void append_number(std::string& out, char mark, std::string_view text) {
   out += mark;
   out += text;
@@ -27,6 +33,7 @@ void append_identity(Held& held, std::string& out, const Value& key) {
   if (Budget* payer = held.payer()) payer->step(kValueSteps + size_of(key));
   if (key.as_bool() || key.is_integer()) return append_number(out, 'n', integer_text(key));
   if (const double* d = key.as_real()) {
+    if (held.payer()) held.payer()->step(kRealSteps);
     if (*d == 0) return append_number(out, 'n', "0");  // also minus zero
     if (std::isfinite(*d) && *d == std::floor(*d)) return append_number(out, 'n', digits_of_whole(*d));
     return append_number(out, 'f', repr_of_real(*d));
@@ -277,7 +284,7 @@ std::string type_name(const Value& v) {
 }
 
 bool equal(Budget& budget, const Value& a, const Value& b) {
-  budget.step(kValueSteps + std::min(size_of(a), size_of(b)));
+  budget.step(steps_to_compare(a, b));
   if (a.is_number() && b.is_number()) return compare_numbers(a, b) == 0;
   if (a.as_text() && b.as_text()) return a.as_text()->text == b.as_text()->text;
   if (a.is_none() || b.is_none()) return a.is_none() && b.is_none();
@@ -297,7 +304,7 @@ bool equal(Budget& budget, const Value& a, const Value& b) {
 }
 
 bool less(Budget& budget, const Value& a, const Value& b) {
-  budget.step(kValueSteps + std::min(size_of(a), size_of(b)));
+  budget.step(steps_to_compare(a, b));
   if (a.is_number() && b.is_number()) return compare_numbers(a, b) < 0;
   // Bytes of UTF-8 sort as code points do.
   if (a.as_text() && b.as_text()) return a.as_text()->text < b.as_text()->text;

@@ -17,9 +17,9 @@ using namespace kvcal;
 // Small enough that a runaway input ends in milliseconds.
 jinja::Limits small_limits() {
   jinja::Limits limits;
-  limits.max_steps = 20'000;
+  limits.max_steps = 4'000'000;
   limits.max_output_bytes = size_t{1} << 16;
-  limits.max_made_bytes = size_t{1} << 22;
+  limits.max_held_bytes = size_t{1} << 22;
   return limits;
 }
 
