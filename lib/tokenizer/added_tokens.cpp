@@ -38,31 +38,27 @@ AddedToken read_added_token(const Json& j) {
   return t;
 }
 
-void StringMatcher::add(std::string_view text, uint32_t value) {
-  if (text.empty()) return;  // would match everywhere; a normalizer can make a content empty
-  first_byte_[static_cast<unsigned char>(text[0])] = true;
-  uint32_t node = 0;
-  for (char c : text) {
-    const auto fresh = static_cast<uint32_t>(nodes_.size());
-    const auto [it, inserted] = nodes_[node].next.try_emplace(static_cast<unsigned char>(c), fresh);
-    node = it->second;
-    if (inserted) nodes_.emplace_back();
+StringMatcher::StringMatcher(const std::vector<std::pair<std::string, uint32_t>>& texts) {
+  std::unordered_set<std::string_view> seen;
+  std::vector<std::string> pieces;
+  for (const auto& [text, value] : texts) {
+    // An empty one would match everywhere; a normalizer can make a content empty.
+    if (text.empty() || !seen.insert(text).second) continue;
+    first_byte_[static_cast<unsigned char>(text[0])] = true;
+    pieces.push_back(text);
+    values_.push_back(value);
   }
-  if (!nodes_[node].value) nodes_[node].value = value;
+  if (!pieces.empty()) trie_.emplace(pieces);
 }
 
-std::optional<StringMatcher::Match> StringMatcher::find(std::string_view text, size_t from) const {
-  for (size_t begin = from; begin < text.size(); ++begin) {
+std::optional<StringMatcher::Match> StringMatcher::find(std::string_view text, size_t from,
+                                                        Allowance& allowance) const {
+  for (size_t begin = from; trie_ && begin < text.size(); ++begin) {
     if (!first_byte_[static_cast<unsigned char>(text[begin])]) continue;
-    std::optional<Match> longest;
-    uint32_t node = 0;
-    for (size_t i = begin; i < text.size(); ++i) {
-      const auto it = nodes_[node].next.find(static_cast<unsigned char>(text[i]));
-      if (it == nodes_[node].next.end()) break;
-      node = it->second;
-      if (nodes_[node].value) longest = Match{{begin, i + 1}, *nodes_[node].value};
-    }
-    if (longest) return longest;
+    size_t seen = 0;
+    const auto longest = trie_->longest({}, text.substr(begin), &seen);
+    allowance.look_at(seen);
+    if (longest) return Match{{begin, begin + longest->bytes}, values_[longest->value]};
   }
   return std::nullopt;
 }
@@ -90,32 +86,39 @@ void AddedTokens::add(const std::vector<AddedToken>& tokens, size_t model_size, 
 }
 
 void AddedTokens::prepare(const std::function<std::string(const std::string&)>& normalize) {
-  raw_ = {};
-  normalized_ = {};
+  std::vector<std::pair<std::string, uint32_t>> raw, normalized;
   for (const auto* list : {&special_, &plain_})
     for (const AddedToken& t : *list) {
       const uint32_t id = ids_.at(t.content);
       if (tokens_.at(id).normalized)  // flags of a later addition count
-        normalized_.add(normalize(t.content), id);
+        normalized.emplace_back(normalize(t.content), id);
       else
-        raw_.add(t.content, id);
+        raw.emplace_back(t.content, id);
     }
+  raw_ = StringMatcher(raw);
+  normalized_ = StringMatcher(normalized);
   decoded_.clear();
   for (const auto& [id, t] : tokens_) decoded_[id] = t.normalized ? normalize(t.content) : t.content;
 }
 
-std::vector<Stretch> AddedTokens::split(std::string_view text, const StringMatcher& matcher) const {
+std::vector<Stretch> AddedTokens::split(std::string_view text, const StringMatcher& matcher,
+                                        Allowance& allowance) const {
   std::vector<Stretch> out;
   size_t done = 0;
   size_t from = 0;
-  while (const auto m = matcher.find(text, from)) {
+  ByteRange space;  // the last white space that was swallowed behind a token: looked at once
+  while (const auto m = matcher.find(text, from, allowance)) {
     size_t begin = m->span.begin, end = m->span.end;
     from = end;
     const AddedToken& t = tokens_.at(m->value);
     if (t.single_word && (ends_with_word(text.substr(0, begin)) || starts_with_word(text.substr(end)))) continue;
     // White space that the token before has swallowed is not swallowed again.
-    if (t.lstrip) begin = std::max(begin - trailing_white_space(text.substr(0, begin)), done);
-    if (t.rstrip) end += leading_white_space(text.substr(end));
+    if (t.lstrip && begin > done) begin -= trailing_white_space(text.substr(done, begin - done));
+    begin = t.lstrip ? std::max(begin, done) : begin;
+    if (t.rstrip) {
+      if (end < space.begin || end > space.end) space = {end, end + leading_white_space(text.substr(end))};
+      end = space.end;
+    }
     if (done < begin) out.push_back({{done, begin}, std::nullopt});
     // A token of white space may lie wholly in what the one before has swallowed; then it is gone.
     if (begin < end) out.push_back({{begin, end}, m->value});
@@ -123,6 +126,12 @@ std::vector<Stretch> AddedTokens::split(std::string_view text, const StringMatch
   }
   if (done < text.size()) out.push_back({{done, text.size()}, std::nullopt});
   return out;
+}
+
+size_t AddedTokens::bytes() const {
+  size_t bytes = 0;
+  for (const auto& [content, id] : ids_) bytes += content.size();
+  return bytes;
 }
 
 std::optional<uint32_t> AddedTokens::id_of(const std::string& content) const {

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/json.h"
+#include "tokenizer/piece_trie.h"
 #include "tokenizer/segment.h"
 
 namespace kvcal {
@@ -37,19 +38,17 @@ struct Stretch {
 /// Finds the leftmost-longest of a set of byte strings; where two are equal the one added first counts.
 class StringMatcher {
  public:
-  void add(std::string_view text, uint32_t value);
+  /// Of texts and their values. Throws Error: texts that PieceTrie refuses.
+  explicit StringMatcher(const std::vector<std::pair<std::string, uint32_t>>& texts = {});
   struct Match {
     ByteRange span;
     uint32_t value;
   };
-  std::optional<Match> find(std::string_view text, size_t from) const;
+  std::optional<Match> find(std::string_view text, size_t from, Allowance& allowance) const;
 
  private:
-  struct Node {
-    std::unordered_map<unsigned char, uint32_t> next;
-    std::optional<uint32_t> value;
-  };
-  std::vector<Node> nodes_{1};
+  std::optional<PieceTrie> trie_;
+  std::vector<uint32_t> values_;
   bool first_byte_[256] = {};
 };
 
@@ -65,9 +64,15 @@ class AddedTokens {
   void prepare(const std::function<std::string(const std::string&)>& normalize);
 
   /// Cuts at the tokens with normalized:false (raw text), or with normalized:true (text after normalization).
-  std::vector<Stretch> split_raw(std::string_view text) const { return split(text, raw_); }
-  std::vector<Stretch> split_normalized(std::string_view text) const { return split(text, normalized_); }
+  std::vector<Stretch> split_raw(std::string_view text, Allowance& allowance) const {
+    return split(text, raw_, allowance);
+  }
+  std::vector<Stretch> split_normalized(std::string_view text, Allowance& allowance) const {
+    return split(text, normalized_, allowance);
+  }
 
+  /// Of all contents.
+  size_t bytes() const;
   std::optional<uint32_t> id_of(const std::string& content) const;
   const AddedToken* find(uint32_t id) const;
   /// What decode puts in the place of the id: the content as the normalizer leaves it, if it is looked for that way.
@@ -78,7 +83,7 @@ class AddedTokens {
   const std::unordered_map<std::string, uint32_t>& ids() const { return ids_; }
 
  private:
-  std::vector<Stretch> split(std::string_view text, const StringMatcher& matcher) const;
+  std::vector<Stretch> split(std::string_view text, const StringMatcher& matcher, Allowance& allowance) const;
 
   std::unordered_map<std::string, uint32_t> ids_;
   std::unordered_map<uint32_t, AddedToken> tokens_;

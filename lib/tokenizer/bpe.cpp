@@ -9,6 +9,8 @@
 namespace kvcal {
 namespace {
 
+constexpr size_t kLongestAffix = 256;  // bytes; put to every character of a text
+
 uint64_t pair_key(uint32_t left, uint32_t right) { return uint64_t{left} << 32 | right; }
 
 }  // namespace
@@ -18,6 +20,10 @@ Bpe::Bpe(const Json& model) : vocabulary_(model) {
     fail("model has dropout " + std::to_string(dropout) + ", expected none: its tokens would be random");
   continuing_prefix_ = get_string_or(model, "continuing_subword_prefix", "");
   word_suffix_ = get_string_or(model, "end_of_word_suffix", "");
+  for (const std::string* affix : {&continuing_prefix_, &word_suffix_})
+    if (affix->size() > kLongestAffix)
+      fail("continuing_subword_prefix or end_of_word_suffix has " + std::to_string(affix->size()) + " bytes, at most " +
+           std::to_string(kLongestAffix) + " are accepted");
   fuse_unk_ = get_bool_or(model, "fuse_unk", false);
   byte_fallback_ = get_bool_or(model, "byte_fallback", false);
   ignore_merges_ = get_bool_or(model, "ignore_merges", false);
@@ -72,7 +78,7 @@ const Bpe::Merge* Bpe::find_merge(uint32_t left, uint32_t right) const {
   return it == merges_.end() ? nullptr : &it->second;
 }
 
-std::vector<uint32_t> Bpe::encode_piece(std::string_view piece) const {
+std::vector<uint32_t> Bpe::encode_piece(std::string_view piece, Allowance&) const {
   if (ignore_merges_)
     if (const auto whole = id_of(piece)) return {*whole};
   return merge(initial_symbols(piece));

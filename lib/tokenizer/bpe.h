@@ -28,7 +28,7 @@ class Bpe final : public TokenModel {
 
  protected:
   /// Time is n log n in the length of the piece.
-  std::vector<uint32_t> encode_piece(std::string_view piece) const override;
+  std::vector<uint32_t> encode_piece(std::string_view piece, Allowance&) const override;
 
  private:
   struct Merge {

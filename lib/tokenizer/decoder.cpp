@@ -10,10 +10,16 @@
 namespace kvcal {
 namespace {
 
+size_t size_of(const std::vector<std::string>& tokens) {
+  size_t bytes = 0;
+  for (const std::string& t : tokens) bytes += t.size();
+  return bytes;
+}
+
 // The bytes behind the symbols. A token with any other character (an added token) stands for its own UTF-8.
 class ByteLevelDecoder final : public Decoder {
  public:
-  std::vector<std::string> apply(std::vector<std::string> tokens) const override {
+  std::vector<std::string> apply(std::vector<std::string> tokens, Allowance&) const override {
     std::string bytes;
     for (const std::string& token : tokens) {
       const size_t mark = bytes.size();
@@ -34,7 +40,7 @@ class ByteLevelDecoder final : public Decoder {
 // <0xNN> tokens in a row are the bytes of a text; where that is malformed, each byte becomes U+FFFD.
 class ByteFallbackDecoder final : public Decoder {
  public:
-  std::vector<std::string> apply(std::vector<std::string> tokens) const override {
+  std::vector<std::string> apply(std::vector<std::string> tokens, Allowance&) const override {
     std::vector<std::string> out;
     std::string bytes;
     const auto flush = [&] {
@@ -74,7 +80,7 @@ class ByteFallbackDecoder final : public Decoder {
 
 class FuseDecoder final : public Decoder {
  public:
-  std::vector<std::string> apply(std::vector<std::string> tokens) const override {
+  std::vector<std::string> apply(std::vector<std::string> tokens, Allowance&) const override {
     std::string all;
     for (const std::string& t : tokens) all += t;
     return {std::move(all)};
@@ -88,7 +94,7 @@ class StripDecoder final : public Decoder {
       : content_(get_code_point(j, "content")), start_(get_int(j, "start")), stop_(get_int(j, "stop")) {
     if (start_ < 0 || stop_ < 0) fail("Strip: start and stop must not be negative");
   }
-  std::vector<std::string> apply(std::vector<std::string> tokens) const override {
+  std::vector<std::string> apply(std::vector<std::string> tokens, Allowance&) const override {
     for (std::string& token : tokens) {
       const std::u32string codes = to_code_points(token);
       size_t begin = 0, end = codes.size();
@@ -111,11 +117,16 @@ class ReplaceDecoder final : public Decoder {
     literal_ = pattern.text;
     if (pattern.is_regex) regex_.emplace(pattern.text);
   }
-  std::vector<std::string> apply(std::vector<std::string> tokens) const override {
+  std::vector<std::string> apply(std::vector<std::string> tokens, Allowance& allowance) const override {
+    size_t bytes = size_of(tokens);
     for (std::string& token : tokens) {
+      const std::vector<ByteRange> matches =
+          regex_ ? regex_->find_all(token, allowance) : find_all_literal(token, literal_);
+      bytes += matches.size() * content_.size();
+      allowance.check_size("Replace", bytes);
       std::string out;
       size_t previous = 0;
-      for (const ByteRange& m : regex_ ? regex_->find_all(token) : find_all_literal(token, literal_)) {
+      for (const ByteRange& m : matches) {
         out.append(token, previous, m.begin - previous);
         out += content_;
         previous = m.end;
@@ -135,7 +146,7 @@ class MetaspaceDecoder final : public Decoder {
   explicit MetaspaceDecoder(const Json& j) : replacement_(get_code_point(j, "replacement")) {
     drop_first_ = get_bool_or(j, "add_prefix_space", true) && get_string_or(j, "prepend_scheme", "always") != "never";
   }
-  std::vector<std::string> apply(std::vector<std::string> tokens) const override {
+  std::vector<std::string> apply(std::vector<std::string> tokens, Allowance&) const override {
     for (size_t t = 0; t < tokens.size(); ++t) {
       std::string out;
       for (size_t i = 0; i < tokens[t].size();) {
@@ -159,7 +170,7 @@ class MetaspaceDecoder final : public Decoder {
 class SuffixDecoder final : public Decoder {
  public:
   explicit SuffixDecoder(std::string suffix) : suffix_(std::move(suffix)) {}
-  std::vector<std::string> apply(std::vector<std::string> tokens) const override {
+  std::vector<std::string> apply(std::vector<std::string> tokens, Allowance&) const override {
     for (size_t t = 0; t < tokens.size(); ++t) {
       std::string out;
       size_t previous = 0;
@@ -183,7 +194,7 @@ class WordPieceDecoder final : public Decoder {
  public:
   explicit WordPieceDecoder(const Json& j)
       : prefix_(get_string_or(j, "prefix", "##")), cleanup_(get_bool_or(j, "cleanup", true)) {}
-  std::vector<std::string> apply(std::vector<std::string> tokens) const override {
+  std::vector<std::string> apply(std::vector<std::string> tokens, Allowance&) const override {
     for (size_t t = 0; t < tokens.size(); ++t) {
       std::string& token = tokens[t];
       if (t > 0 && token.starts_with(prefix_))
@@ -218,8 +229,12 @@ class WordPieceDecoder final : public Decoder {
 class DecoderSequence final : public Decoder {
  public:
   explicit DecoderSequence(const Json& list) : steps_(make_steps<Decoder>(list, make_decoder)) {}
-  std::vector<std::string> apply(std::vector<std::string> tokens) const override {
-    for (const auto& step : steps_) tokens = step->apply(std::move(tokens));
+  std::vector<std::string> apply(std::vector<std::string> tokens, Allowance& allowance) const override {
+    for (const auto& step : steps_) {
+      allowance.look_at(size_of(tokens) + tokens.size() + 1);
+      tokens = step->apply(std::move(tokens), allowance);
+      allowance.check_size("decoder", size_of(tokens));
+    }
     return tokens;
   }
 

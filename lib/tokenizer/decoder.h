@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/json.h"
+#include "tokenizer/allowance.h"
 
 namespace kvcal {
 
@@ -14,7 +15,7 @@ class Decoder {
  public:
   virtual ~Decoder() = default;
   /// The text is the concatenation of what comes out of the last step.
-  virtual std::vector<std::string> apply(std::vector<std::string> tokens) const = 0;
+  virtual std::vector<std::string> apply(std::vector<std::string> tokens, Allowance& allowance) const = 0;
 };
 
 /// Throws Error for an unknown or malformed component. A null component gives a null pointer: tokens are then joined by

@@ -120,6 +120,7 @@ class Prepend final : public Normalizer {
   explicit Prepend(std::string prefix) : prefix_(std::move(prefix)) {}
   void apply(TextSegment& s) const override {
     if (s.text.empty()) return;
+    s.allowance->check_size("Prepend", s.text.size() + prefix_.size());
     s.text.insert(0, prefix_);
     if (s.origin_bytes > 0) s.origin_bytes += prefix_.size();
   }
@@ -135,10 +136,10 @@ class Replace final : public Normalizer {
   }
 
   void apply(TextSegment& s) const override {
-    const std::vector<ByteRange> matches = regex_ ? regex_->find_all(s.text) : find_all_literal(s.text, literal_);
+    const std::vector<ByteRange> matches =
+        regex_ ? regex_->find_all(s.text, *s.allowance) : find_all_literal(s.text, literal_);
     if (matches.empty() || s.text.empty()) return;
-    if (s.text.size() + matches.size() * content_.size() > kLargestNormalizedText)
-      fail("Replace would make a text of more than " + std::to_string(kLargestNormalizedText) + " bytes");
+    s.allowance->check_size("Replace", s.text.size() + matches.size() * content_.size());
     std::string out;
     out.reserve(s.text.size());
     size_t previous = 0, origin = 0;
@@ -169,7 +170,11 @@ class NormalizerSequence final : public Normalizer {
   explicit NormalizerSequence(const Json& list) : steps_(make_steps<Normalizer>(list, make_normalizer)) {}
   void add(std::unique_ptr<Normalizer> step) { steps_.push_back(std::move(step)); }
   void apply(TextSegment& s) const override {
-    for (const auto& step : steps_) step->apply(s);
+    for (const auto& step : steps_) {
+      s.allowance->look_at(s.text.size() + 1);
+      step->apply(s);
+      s.allowance->check_size("normalizer", s.text.size());
+    }
   }
 
  private:

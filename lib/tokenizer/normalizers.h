@@ -9,13 +9,11 @@
 
 namespace kvcal {
 
-/// Bytes; files may make text grow, again and again. What would be longer is an Error.
-inline constexpr size_t kLargestNormalizedText = size_t{256} << 20;
-
 class Normalizer {
  public:
   virtual ~Normalizer() = default;
-  /// Rewrites segment.text and keeps segment.origin_bytes true; pieces are not there yet.
+  /// Rewrites segment.text and keeps segment.origin_bytes true; pieces are not there yet. What may make more than some
+  /// bytes of one asks segment.allowance beforehand.
   virtual void apply(TextSegment& segment) const = 0;
 };
 

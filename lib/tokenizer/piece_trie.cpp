@@ -78,7 +78,7 @@ std::optional<uint32_t> PieceTrie::find(std::string_view piece) const {
   return values_[node];
 }
 
-std::optional<PieceTrie::Match> PieceTrie::longest(std::string_view lead, std::string_view text) const {
+std::optional<PieceTrie::Match> PieceTrie::longest(std::string_view lead, std::string_view text, size_t* seen) const {
   uint32_t node = kRoot;
   for (char c : lead) {
     node = child(node, static_cast<unsigned char>(c));
@@ -87,6 +87,7 @@ std::optional<PieceTrie::Match> PieceTrie::longest(std::string_view lead, std::s
   std::optional<Match> found;
   for (size_t i = 0; i < text.size(); ++i) {
     node = child(node, static_cast<unsigned char>(text[i]));
+    if (seen) *seen = i + 1;
     if (node == kRoot) break;
     if (values_[node] != kNone) found = Match{i + 1, values_[node]};
   }

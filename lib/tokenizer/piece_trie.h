@@ -23,18 +23,20 @@ class PieceTrie {
     size_t bytes;  // of the text
     uint32_t value;
   };
-  /// The longest piece that is `lead` followed by at least one byte that `text` begins with.
-  std::optional<Match> longest(std::string_view lead, std::string_view text) const;
+  /// The longest piece that is `lead` followed by at least one byte that `text` begins with. `seen`: bytes looked at.
+  std::optional<Match> longest(std::string_view lead, std::string_view text, size_t* seen = nullptr) const;
 
   /// Calls found(length in bytes, value) for every piece that `text` begins with, from the shortest; not for "".
+  /// Returns how many bytes it looked at.
   template <class Found>
-  void for_each_prefix(std::string_view text, Found&& found) const {
+  size_t for_each_prefix(std::string_view text, Found&& found) const {
     uint32_t node = kRoot;
     for (size_t i = 0; i < text.size(); ++i) {
       node = child(node, static_cast<unsigned char>(text[i]));
-      if (node == kRoot) return;
+      if (node == kRoot) return i + 1;
       if (values_[node] != kNone) found(i + 1, values_[node]);
     }
+    return text.size();
   }
 
  private:

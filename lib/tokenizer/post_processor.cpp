@@ -65,6 +65,14 @@ class Template final : public PostProcessor {
     }
     if (parts_.size() > kMostParts)
       fail("template has " + std::to_string(parts_.size()) + " entries, at most 64 are accepted");
+    size_t texts = 0, ids = 0;
+    for (const Part& p : parts_) p.is_text ? ++texts : ids += p.ids.size();
+    if (texts > kMostTexts)
+      fail("template has the text " + std::to_string(texts) + " times, at most " + std::to_string(kMostTexts) +
+           " are accepted");
+    if (ids > kMostIds)
+      fail("template adds " + std::to_string(ids) + " special tokens, at most " + std::to_string(kMostIds) +
+           " are accepted");
   }
 
   std::vector<uint32_t> apply(std::vector<uint32_t> ids, bool add_special_tokens) const override {
@@ -77,7 +85,8 @@ class Template final : public PostProcessor {
   }
 
  private:
-  static constexpr size_t kMostParts = 64;  // each may repeat the whole text
+  // Real files have the text once and a few tokens.
+  static constexpr size_t kMostParts = 64, kMostTexts = 4, kMostIds = 1024;
 
   struct Part {
     bool is_text;

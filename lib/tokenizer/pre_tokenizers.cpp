@@ -26,7 +26,7 @@ void split_pieces(TextSegment& s, SplitBehavior behavior, bool invert, Find&& fi
 // Rewrites every piece through `rewrite(piece, at_origin)`. The first character keeps standing for the origin.
 template <class Rewrite>
 void rewrite_pieces(TextSegment& s, Rewrite&& rewrite) {
-  TextSegment out;
+  TextSegment out(*s.allowance);
   out.text.reserve(s.text.size() * 3 / 2);
   out.pieces.reserve(s.pieces.size());
   for (const ByteRange& p : s.pieces) {
@@ -67,8 +67,9 @@ class Split final : public PreTokenizer {
     if (pattern.is_regex) regex_.emplace(pattern.text);
   }
   void apply(TextSegment& s) const override {
-    split_pieces(s, behavior_, invert_,
-                 [&](std::string_view t) { return regex_ ? regex_->find_all(t) : find_all_literal(t, literal_); });
+    split_pieces(s, behavior_, invert_, [&](std::string_view t) {
+      return regex_ ? regex_->find_all(t, *s.allowance) : find_all_literal(t, literal_);
+    });
   }
 
  private:
@@ -126,7 +127,8 @@ class ByteLevel final : public PreTokenizer {
         out += piece;
       });
     if (regex_)
-      split_pieces(s, SplitBehavior::Isolated, false, [&](std::string_view t) { return regex_->find_all(t); });
+      split_pieces(s, SplitBehavior::Isolated, false,
+                   [&](std::string_view t) { return regex_->find_all(t, *s.allowance); });
     rewrite_pieces(s, [](std::string_view piece, bool, std::string& out) {
       const auto& symbols = byte_symbols();
       for (char c : piece) out += symbols[static_cast<unsigned char>(c)];
@@ -203,7 +205,11 @@ class PreTokenizerSequence final : public PreTokenizer {
     if (step) steps_.push_back(std::move(step));
   }
   void apply(TextSegment& s) const override {
-    for (const auto& step : steps_) step->apply(s);
+    for (const auto& step : steps_) {
+      s.allowance->look_at(s.text.size() + 1);
+      step->apply(s);
+      s.allowance->check_size("pre_tokenizer", s.text.size());
+    }
   }
 
  private:

@@ -21,10 +21,13 @@ size_t code_points_in(std::string_view text) {
 // character, 1 for none (it was inserted and stands where the one before it does), -n for the next one and the n behind
 // it.
 struct Rewritten {
+  explicit Rewritten(const Allowance& a) : allowance(&a) {}
+
   struct Run {
     int32_t change;
     size_t characters;
   };
+  const Allowance* allowance;
   std::string text;
   std::vector<Run> runs;
   bool modified = false;
@@ -35,8 +38,7 @@ struct Rewritten {
   }
 
   void replace(std::string_view old_part, std::string_view new_part) {
-    if (text.size() + new_part.size() > kLargestNormalizedText)
-      fail("Precompiled would make a text of more than " + std::to_string(kLargestNormalizedText) + " bytes");
+    allowance->check_size("Precompiled", text.size() + new_part.size());
     const size_t n_old = code_points_in(old_part), n_new = code_points_in(new_part);
     text += new_part;
     modified = true;
@@ -79,7 +81,7 @@ struct Rewritten {
 }  // namespace
 
 void Precompiled::apply(TextSegment& s) const {
-  Rewritten out;
+  Rewritten out(*s.allowance);
   out.text.reserve(s.text.size());
   for_each_grapheme(s.text, [&](std::string_view grapheme) {
     if (grapheme.size() <= kShortGrapheme)

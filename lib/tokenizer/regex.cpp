@@ -110,7 +110,9 @@ Regex::~Regex() = default;
 Regex::Regex(Regex&&) noexcept = default;
 Regex& Regex::operator=(Regex&&) noexcept = default;
 
-std::vector<ByteRange> Regex::find_all(std::string_view text) const {
+std::vector<ByteRange> Regex::find_all(std::string_view text, Allowance& allowance) const {
+  allowance.look_at(text.size());
+  Allowance::Clock clock(allowance);
   std::vector<ByteRange> found;
   const std::unique_ptr<OnigRegion, FreeRegion> region(onig_region_new());
   const UChar* begin = bytes_of(text);
@@ -119,6 +121,7 @@ std::vector<ByteRange> Regex::find_all(std::string_view text) const {
   while (from <= text.size()) {
     const int at = onig_search_with_param(compiled_->regex, begin, end, begin + from, end, region.get(),
                                           ONIG_OPTION_NONE, compiled_->limits);
+    clock.spend();
     if (at == ONIG_MISMATCH) break;
     if (at < 0)
       fail("regular expression " + quoted(pattern_) + " at byte " + std::to_string(from) + " of " +
@@ -142,8 +145,14 @@ std::vector<ByteRange> find_all_literal(std::string_view text, std::string_view 
     found.push_back({text.size(), text.size()});
     return found;
   }
-  for (size_t i = text.find(literal); i != std::string_view::npos; i = text.find(literal, i + literal.size()))
+  // memmem is linear whatever is looked for, where std::string_view::find takes the product of both lengths.
+  for (size_t i = 0; i < text.size();) {
+    const void* at = memmem(text.data() + i, text.size() - i, literal.data(), literal.size());
+    if (!at) break;
+    i = static_cast<size_t>(static_cast<const char*>(at) - text.data());
     found.push_back({i, i + literal.size()});
+    i += literal.size();
+  }
   return found;
 }
 

@@ -7,6 +7,8 @@
 #include <string_view>
 #include <vector>
 
+#include "tokenizer/allowance.h"
+
 namespace kvcal {
 
 /// Half-open range of bytes.
@@ -28,7 +30,8 @@ class Regex {
 
   /// All matches from left to right. Empty matches count, except directly behind the previous match. Throws Error
   /// naming the pattern when the match stack or retry limit is hit: patterns come from files nobody vouches for.
-  std::vector<ByteRange> find_all(std::string_view text) const;
+  /// All searches of one `allowance` together are bounded too.
+  std::vector<ByteRange> find_all(std::string_view text, Allowance& allowance) const;
 
   const std::string& pattern() const { return pattern_; }
 

@@ -5,12 +5,16 @@
 #include <string_view>
 #include <vector>
 
+#include "tokenizer/allowance.h"
 #include "tokenizer/regex.h"
 
 namespace kvcal {
 
 /// Normalizers change `text`; pre-tokenizers change `pieces`, and `text` where they rewrite characters.
 struct TextSegment {
+  explicit TextSegment(Allowance& a) : allowance(&a) {}
+
+  Allowance* allowance;           // of the whole input
   std::string text;               // valid UTF-8
   std::vector<ByteRange> pieces;  // ascending, not overlapping, none empty; what lies between them is dropped
   /// Leading bytes of `text` that stand for the first character of the whole input; 0 for every segment but the first.

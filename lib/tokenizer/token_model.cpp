@@ -22,16 +22,17 @@ std::string model_type(const Json& model) {
 
 }  // namespace
 
-void TokenModel::encode(std::string_view piece, Cache& cache, std::vector<uint32_t>& ids) const {
+void TokenModel::encode(std::string_view piece, Allowance& allowance, Cache& cache, std::vector<uint32_t>& ids) const {
   if (piece.empty()) return;
+  allowance.look_at(piece.size());
   if (piece.size() > kLongestCachedPiece) {
-    const std::vector<uint32_t> fresh = encode_piece(piece);
+    const std::vector<uint32_t> fresh = encode_piece(piece, allowance);
     ids.insert(ids.end(), fresh.begin(), fresh.end());
     return;
   }
   if (cache.size() >= kCacheEntries) cache.clear();
   const auto [it, inserted] = cache.try_emplace(std::string(piece));
-  if (inserted) it->second = encode_piece(piece);
+  if (inserted) it->second = encode_piece(piece, allowance);
   ids.insert(ids.end(), it->second.begin(), it->second.end());
 }
 

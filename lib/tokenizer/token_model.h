@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/json.h"
+#include "tokenizer/allowance.h"
 
 namespace kvcal {
 
@@ -26,7 +27,7 @@ class TokenModel {
 
   /// Appends the ids of one piece of valid UTF-8. Throws Error: a character that the model has no token for, where it
   /// has no unknown token either and its kind of model needs one.
-  void encode(std::string_view piece, Cache& cache, std::vector<uint32_t>& ids) const;
+  void encode(std::string_view piece, Allowance& allowance, Cache& cache, std::vector<uint32_t>& ids) const;
 
   virtual std::optional<uint32_t> id_of(std::string_view token) const = 0;
   /// The token with this id, or nullptr.
@@ -38,7 +39,7 @@ class TokenModel {
 
  protected:
   /// The ids of one piece that is not empty.
-  virtual std::vector<uint32_t> encode_piece(std::string_view piece) const = 0;
+  virtual std::vector<uint32_t> encode_piece(std::string_view piece, Allowance& allowance) const = 0;
 };
 
 /// The name of the token that stands for one byte where a model falls back to bytes: <0x00> to <0xFF>.

@@ -129,13 +129,16 @@ void Tokenizer::add_configured_tokens(const Json& config) {
 }
 
 void Tokenizer::Parts::prepare_added() {
-  added.prepare([&](const std::string& content) {
+  Allowance allowance(added.bytes());
+  const auto normalize = [&](const std::string& content) {
     if (!normalizer) return content;
-    TextSegment s;
+    TextSegment s(allowance);
     s.text = content;
     normalizer->apply(s);
+    allowance.keep("normalizer", s.text.size());
     return s.text;
-  });
+  };
+  while_doing("added_tokens", [&] { added.prepare(normalize); });
 }
 
 Tokenizer::~Tokenizer() = default;
@@ -145,31 +148,34 @@ Tokenizer& Tokenizer::operator=(Tokenizer&&) noexcept = default;
 // One stretch between added tokens of the raw text: normalize, look for the normalized added tokens, cut, encode.
 void Tokenizer::Parts::encode_segment(TextSegment segment, TokenModel::Cache& cache, std::vector<uint32_t>& ids) const {
   if (normalizer) normalizer->apply(segment);
-  for (const Stretch& stretch : added.split_normalized(segment.text)) {
+  Allowance& allowance = *segment.allowance;
+  allowance.keep("normalizer", segment.text.size());
+  for (const Stretch& stretch : added.split_normalized(segment.text, allowance)) {
     if (stretch.id) {
       ids.push_back(*stretch.id);
       continue;
     }
-    TextSegment part;
+    TextSegment part(allowance);
     part.text = segment.text.substr(stretch.span.begin, stretch.span.size());
     const size_t skipped = std::min(stretch.span.begin, segment.origin_bytes);
     part.origin_bytes = std::min(segment.origin_bytes - skipped, part.text.size());
     part.pieces = {{0, part.text.size()}};
     if (pre_tokenizer) pre_tokenizer->apply(part);
-    for (const ByteRange& p : part.pieces) model->encode(part.piece(p), cache, ids);
+    for (const ByteRange& p : part.pieces) model->encode(part.piece(p), allowance, cache, ids);
   }
 }
 
 Tokenizer::Encoded Tokenizer::encode(std::string_view bytes, bool add_special_tokens) const {
   const RepairedText input = repair_utf8(bytes);
+  Allowance allowance(input.text.size());
   TokenModel::Cache cache;
   std::vector<uint32_t> ids;
-  for (const Stretch& stretch : parts_->added.split_raw(input.text)) {
+  for (const Stretch& stretch : parts_->added.split_raw(input.text, allowance)) {
     if (stretch.id) {
       ids.push_back(*stretch.id);
       continue;
     }
-    TextSegment segment;
+    TextSegment segment(allowance);
     segment.text = input.text.substr(stretch.span.begin, stretch.span.size());
     if (stretch.span.begin == 0) segment.origin_bytes = utf8_length(segment.text[0]);
     parts_->encode_segment(std::move(segment), cache, ids);
@@ -179,16 +185,23 @@ Tokenizer::Encoded Tokenizer::encode(std::string_view bytes, bool add_special_to
 }
 
 std::string Tokenizer::decode(const std::vector<int32_t>& ids, bool skip_special) const {
+  // No vocabulary that was met has tokens of more bytes on average.
+  constexpr size_t kLongestMean = 256;
+  Allowance allowance(ids.size() * kLongestMean);
   std::vector<std::string> tokens;
+  size_t bytes = 0;
   for (int32_t id : ids) {
     if (id < 0) continue;
     const std::string* token = parts_->added.decoded(static_cast<uint32_t>(id));
     if (!token) token = parts_->model->token_of(static_cast<uint32_t>(id));
-    if (token && !(skip_special && parts_->added.is_special(*token))) tokens.push_back(*token);
+    if (!token || (skip_special && parts_->added.is_special(*token))) continue;
+    bytes += token->size();
+    allowance.check_size("decoder", bytes);
+    tokens.push_back(*token);
   }
   std::string text;
   const bool decoded = parts_->decoder != nullptr;
-  if (decoded) tokens = parts_->decoder->apply(std::move(tokens));
+  if (decoded) tokens = parts_->decoder->apply(std::move(tokens), allowance);
   for (size_t i = 0; i < tokens.size(); ++i) text += (i > 0 && !decoded ? " " : "") + tokens[i];
   return text;
 }

@@ -97,7 +97,7 @@ struct Unigram::Part {
 
 // Of equal sums the first found counts: from left to right, at one place the shorter piece before the longer, and the
 // unknown piece last. A text needs the unknown piece as soon as it is better somewhere, even where it is not used.
-std::vector<Unigram::Ending> Unigram::best_endings(std::string_view text) const {
+std::vector<Unigram::Ending> Unigram::best_endings(std::string_view text, Allowance& allowance) const {
   if (text.size() >= kNoPart) fail("text of " + std::to_string(text.size()) + " bytes is too long for a Unigram model");
   std::vector<Ending> endings(text.size() + 1);
   for (uint32_t begin = 0; begin < text.size();) {
@@ -108,10 +108,11 @@ std::vector<Unigram::Ending> Unigram::best_endings(std::string_view text) const 
       return ending.begin == kNoPart || score + before > ending.score;
     };
     bool known = false;
-    trie_->for_each_prefix(text.substr(begin), [&](size_t length, uint32_t id) {
+    const size_t seen = trie_->for_each_prefix(text.substr(begin), [&](size_t length, uint32_t id) {
       if (is_better(length, scores_[id])) endings[begin + length] = {scores_[id] + before, begin, id};
       known = known || length == character;
     });
+    allowance.look_at(seen);
     if (!known && is_better(character, unk_score_)) {
       if (!unk_)
         fail("text has " + quoted(text.substr(begin, character)) + ", which is not a piece, and there is no unk_id");
@@ -122,8 +123,8 @@ std::vector<Unigram::Ending> Unigram::best_endings(std::string_view text) const 
   return endings;
 }
 
-std::vector<Unigram::Part> Unigram::best_parts(std::string_view text) const {
-  const std::vector<Ending> endings = best_endings(text);
+std::vector<Unigram::Part> Unigram::best_parts(std::string_view text, Allowance& allowance) const {
+  const std::vector<Ending> endings = best_endings(text, allowance);
   std::vector<Part> parts;
   for (auto end = static_cast<uint32_t>(text.size()); end > 0;) {
     const Ending& last = endings[end];
@@ -138,9 +139,9 @@ std::vector<Unigram::Part> Unigram::best_parts(std::string_view text) const {
 }
 
 // A run of unknown characters is looked up as a whole, as the reference does: with high scores it may be a piece.
-std::vector<uint32_t> Unigram::encode_piece(std::string_view text) const {
+std::vector<uint32_t> Unigram::encode_piece(std::string_view text, Allowance& allowance) const {
   std::vector<uint32_t> ids;
-  for (const Part& part : best_parts(text)) {
+  for (const Part& part : best_parts(text, allowance)) {
     const std::string_view token = text.substr(part.begin, part.end - part.begin);
     if (part.id != unk_)
       ids.push_back(part.id);

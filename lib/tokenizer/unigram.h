@@ -28,15 +28,15 @@ class Unigram final : public TokenModel {
 
  protected:
   /// Time is linear in the length of the text times that of the longest piece that it begins with somewhere.
-  std::vector<uint32_t> encode_piece(std::string_view text) const override;
+  std::vector<uint32_t> encode_piece(std::string_view text, Allowance& allowance) const override;
 
  private:
   struct Ending;
   struct Part;
 
   void read_vocab(const Json& model);
-  std::vector<Ending> best_endings(std::string_view text) const;
-  std::vector<Part> best_parts(std::string_view text) const;
+  std::vector<Ending> best_endings(std::string_view text, Allowance& allowance) const;
+  std::vector<Part> best_parts(std::string_view text, Allowance& allowance) const;
 
   std::vector<std::string> pieces_;  // by id
   std::vector<double> scores_;       // by id

@@ -26,7 +26,7 @@ WordPiece::WordPiece(const Json& model)
   trie_.emplace(tokens);
 }
 
-std::vector<uint32_t> WordPiece::encode_piece(std::string_view word) const {
+std::vector<uint32_t> WordPiece::encode_piece(std::string_view word, Allowance&) const {
   if (count_characters(word) > most_characters_) return unknown(word);
   std::vector<uint32_t> ids;
   for (size_t begin = 0; begin < word.size();) {

@@ -27,7 +27,7 @@ class WordPiece final : public TokenModel {
  protected:
   /// A word of which some part is no token, or with too many characters, is one unknown token. Time is linear in the
   /// length of the word times that of the longest token.
-  std::vector<uint32_t> encode_piece(std::string_view word) const override;
+  std::vector<uint32_t> encode_piece(std::string_view word, Allowance&) const override;
 
  private:
   std::vector<uint32_t> unknown(std::string_view word) const;

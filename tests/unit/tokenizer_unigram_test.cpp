@@ -191,7 +191,7 @@ TEST(Charsmap, TextDoesNotGrowBeyondALimit) {
   const Tokenizer t(j);
   EXPECT_EQ(t.encode("aa", false).ids, (Ids{0}));
   EXPECT_EQ(message_of([&] { t.encode(std::string(5000, 'a'), false); }),
-            "Precompiled would make a text of more than 268435456 bytes");
+            "Precompiled would make a text of more than 4234304 bytes");
 }
 
 TEST(Charsmap, DamagedOnesAreRefused) {
