@@ -68,7 +68,8 @@ bool Expectation::is_met_by(std::string_view answer) const {
     const std::optional<double> last = last_number(answer);
     return last && equal(*last, *number);
   }
-  return !std::get<std::shared_ptr<const Regex>>(wanted_)->find_all(answer).empty();
+  Allowance allowance(answer.size());
+  return !std::get<std::shared_ptr<const Regex>>(wanted_)->find_all(answer, allowance).empty();
 }
 
 }  // namespace kvcal
