@@ -36,7 +36,8 @@ std::string text_of(const PromptRecord& r) {
 size_t n_pieces(const std::string& text) {
   static const Regex pattern(
       R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)");
-  return pattern.find_all(text).size();
+  Allowance allowance(text.size());
+  return pattern.find_all(text, allowance).size();
 }
 
 template <class F>
