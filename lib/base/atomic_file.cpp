@@ -8,11 +8,26 @@
 #include <cerrno>
 
 #include "base/error.h"
+#include "base/input_files.h"
 #include "base/temporaries.h"
 
 namespace kvcal {
 
 namespace fs = std::filesystem;
+
+namespace {
+
+struct Descriptor {
+  int fd;
+  explicit Descriptor(int opened) : fd(opened) {}
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+  ~Descriptor() {
+    if (fd >= 0) ::close(fd);
+  }
+};
+
+}  // namespace
 
 AtomicFile::AtomicFile(fs::path target, Existing existing)
     : shown_(std::move(target)), target_(shown_), existing_(existing) {
@@ -26,23 +41,36 @@ AtomicFile::AtomicFile(fs::path target, Existing existing)
   const fs::file_status status = fs::status(target_, ignored);
   if (fs::is_directory(status)) fail_write(shown_, "it is a folder, expected a file");
   if (fs::exists(status) && !fs::is_regular_file(status)) fail_write(shown_, "it is not a regular file");
+  refuse_inputs();
   if (existing_ == Existing::Refuse && (fs::exists(status) || fs::is_symlink(link))) fail_exists(shown_, "exists");
   open_temporary();
 }
 
 AtomicFile::~AtomicFile() { discard(); }
 
+void AtomicFile::refuse_inputs() const {
+  struct stat info {};
+  if (::stat(target_.c_str(), &info) != 0) return;
+  if (const auto input = input_that_is(info))
+    fail_write(shown_, "it is a file that this command reads" +
+                           (*input == shown_.string() ? "" : ", as " + quoted(*input)) + "; choose another name");
+}
+
 void AtomicFile::open_temporary() {
+  remove_abandoned_temporaries(folder_of(target_));
   for (int attempt = 0; attempt < 16; ++attempt) {
     temporary_ = temporary_name(folder_of(target_));
     // Registered first, so that no instant exists at which a signal would leave it behind.
     slot_ = register_temporary(temporary_);
     fd_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     const int error = errno;
-    if (fd_ >= 0) break;
+    if (fd_ >= 0 && own_temporary(fd_, temporary_)) break;
+    if (fd_ >= 0) ::close(fd_);
+    const bool taken = fd_ >= 0 || error == EEXIST;
+    fd_ = -1;
     release_temporary(slot_);
     slot_ = -1;
-    if (error != EEXIST) fail_write(shown_, write_failure(error));
+    if (!taken) fail_write(shown_, write_failure(error));
   }
   if (fd_ < 0) fail_write(shown_, "no unused temporary name in its folder");
   struct stat info {};
@@ -59,9 +87,24 @@ void AtomicFile::write(std::span<const std::byte> bytes) {
   }
 }
 
+void AtomicFile::rewrite(uint64_t offset, std::string_view text) {
+  assert(fd_ >= 0);
+  while (!text.empty()) {
+    const ssize_t n = ::pwrite(fd_, text.data(), text.size(), static_cast<off_t>(offset));
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) fail_write(shown_, write_failure(errno));
+    text.remove_prefix(static_cast<size_t>(n));
+    offset += static_cast<uint64_t>(n);
+  }
+}
+
 void AtomicFile::commit() {
   assert(fd_ >= 0);
   if (!sync_descriptor(fd_)) fail_write(shown_, write_failure(errno));
+  refuse_inputs();
+  check_inputs_unchanged();
+  // Closing may fail, and gives up the lock, which is held until the file has its name.
+  const Descriptor lock(::dup(fd_));
   const int closed = ::close(fd_);
   const int error = errno;
   fd_ = -1;

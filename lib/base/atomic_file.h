@@ -13,7 +13,8 @@ enum class Existing { Refuse, Replace };
 
 /// Writes to a temporary name in the target's folder; commit() makes it durable and gives it its name. Without commit()
 /// the destructor removes it. A target that is a symbolic link to a file is written where it points. Every method
-/// throws Error: no such folder, no permission, disk full, the target is a folder or (Existing::Refuse) exists.
+/// throws Error: no such folder, no permission, disk full, the target is a folder, an input (input_files.h) or
+/// (Existing::Refuse) exists. What a killed process left in that folder is removed (temporaries.h).
 class AtomicFile {
  public:
   AtomicFile(std::filesystem::path target, Existing existing);
@@ -24,11 +25,15 @@ class AtomicFile {
   void write(std::span<const std::byte> bytes);
   void write(std::string_view text) { write(std::as_bytes(std::span(text.data(), text.size()))); }
 
-  /// Also throws when something appeared under the target's name meanwhile (Existing::Refuse). Call once, write nothing
-  /// after it.
+  /// Replaces bytes that were written.
+  void rewrite(uint64_t offset, std::string_view text);
+
+  /// Also throws when something appeared under the target's name meanwhile (Existing::Refuse), or an input was changed.
+  /// Call once, write nothing after it.
   void commit();
 
  private:
+  void refuse_inputs() const;
   void open_temporary();
   void give_name();
   void discard() noexcept;

@@ -1,5 +1,6 @@
 #include "base/atomic_folder.h"
 
+#include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -7,6 +8,7 @@
 #include <cstdio>
 
 #include "base/error.h"
+#include "base/input_files.h"
 #include "base/temporaries.h"
 
 namespace kvcal {
@@ -33,12 +35,18 @@ AtomicFolder::AtomicFolder(fs::path target, Existing existing) : shown_(std::mov
 AtomicFolder::~AtomicFolder() { discard(); }
 
 void AtomicFolder::make_temporary() {
+  remove_abandoned_temporaries(folder_of(target_));
   for (int attempt = 0; attempt < 16; ++attempt) {
     temporary_ = temporary_name(folder_of(target_));
     // Registered first, so that no instant exists at which a signal would leave it behind.
     slot_ = register_temporary(temporary_);
-    if (::mkdir(temporary_.c_str(), 0777) == 0) break;
-    const int error = errno;
+    const bool made = ::mkdir(temporary_.c_str(), 0777) == 0;
+    const int error = made ? EEXIST : errno;
+    if (made) lock_ = ::open(temporary_.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    // Without permission to open it nobody else opens it to look whether it is abandoned.
+    if (made && (lock_ < 0 || own_temporary(lock_, temporary_))) break;
+    if (lock_ >= 0) ::close(lock_);
+    lock_ = -1;
     release_temporary(slot_);
     slot_ = -1;
     temporary_.clear();
@@ -55,6 +63,7 @@ void AtomicFolder::commit() {
   for (const fs::directory_entry& entry : fs::recursive_directory_iterator(temporary_, ignored))
     if (entry.is_directory(ignored) && !entry.is_symlink(ignored)) sync_folder(entry.path());
   sync_folder(temporary_);
+  check_inputs_unchanged();
   // Without an exchange, rename gives way to nothing but an empty folder.
   const bool named = replaces_ ? exchange_names(temporary_.c_str(), target_.c_str())
                                : ::rename(temporary_.c_str(), target_.c_str()) == 0;
@@ -71,6 +80,8 @@ void AtomicFolder::commit() {
 void AtomicFolder::discard() noexcept {
   std::error_code ignored;
   if (!temporary_.empty()) fs::remove_all(temporary_, ignored);
+  if (lock_ >= 0) ::close(lock_);
+  lock_ = -1;
   release_temporary(slot_);
   slot_ = -1;
   temporary_.clear();

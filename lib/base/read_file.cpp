@@ -8,6 +8,8 @@
 #include <cerrno>
 #include <system_error>
 
+#include "base/input_files.h"
+
 namespace kvcal {
 namespace {
 
@@ -56,6 +58,7 @@ std::string read_file(const std::filesystem::path& path, size_t max_bytes) {
     if (used == bytes.size()) bytes.resize(std::max<size_t>(2 * bytes.size(), 4096));
   }
   bytes.resize(used);
+  note_input(path, info, InputUse::Once);
   return bytes;
 }
 

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <linux/fs.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -12,11 +13,13 @@
 #include <climits>
 #include <cstdio>
 #include <cstring>
+#include <fstream>
 #include <random>
 
 #include "base/atomic_file.h"
 #include "base/error.h"
 #include "base/read_file.h"
+#include "base/sha256.h"
 
 namespace kvcal {
 namespace {
@@ -65,13 +68,67 @@ void remove_folder_in_signal_handler(int parent, const char* name, int levels) n
   ::unlinkat(parent, name, AT_REMOVEDIR);
 }
 
+/// What names of temporaries begin with: 8 digits that processes under one running kernel have in common, since its
+/// locks tell these of each other. Where it does not say which kernel it is, no other process has them.
+const std::string& temporary_prefix() {
+  static const std::string prefix = [] {
+    std::string boot;
+    if (std::ifstream file("/proc/sys/kernel/random/boot_id"); !std::getline(file, boot) || boot.empty()) {
+      std::random_device entropy;
+      boot = std::to_string(entropy()) + " " + std::to_string(entropy());
+    }
+    return ".kvcal-" + sha256_hex(boot).substr(0, 8);
+  }();
+  return prefix;
+}
+
+bool is_temporary_of_this_machine(const std::string& name) {
+  constexpr size_t kRandomDigits = 8;
+  const std::string& prefix = temporary_prefix();
+  return name.starts_with(prefix) && name.ends_with(".tmp") && name.size() == prefix.size() + kRandomDigits + 4;
+}
+
+bool is_at(int fd, const fs::path& path) {
+  struct stat open {
+  }, named{};
+  return ::fstat(fd, &open) == 0 && ::lstat(path.c_str(), &named) == 0 && open.st_dev == named.st_dev &&
+         open.st_ino == named.st_ino;
+}
+
+void remove_if_abandoned(const fs::path& path) {
+  // For writing: network file systems lock nothing else. Folders are opened for reading only.
+  constexpr int kHow = O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC;
+  int fd = ::open(path.c_str(), O_RDWR | kHow);
+  if (fd < 0 && errno == EISDIR) fd = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | kHow);
+  if (fd < 0) return;
+  std::error_code ignored;
+  if (::flock(fd, LOCK_EX | LOCK_NB) == 0 && is_at(fd, path)) fs::remove_all(path, ignored);
+  ::close(fd);
+}
+
 }  // namespace
 
 fs::path temporary_name(const fs::path& folder) {
   std::random_device entropy;
-  char name[40];
-  std::snprintf(name, sizeof name, ".kvcal-%08x%08x.tmp", entropy(), entropy());
-  return folder / name;
+  char digits[9];
+  std::snprintf(digits, sizeof digits, "%08x", entropy());
+  return folder / (temporary_prefix() + digits + ".tmp");
+}
+
+bool own_temporary(int fd, const fs::path& path) {
+  // Waits for one who looks whether it is abandoned. Without locks nobody removes it.
+  while (::flock(fd, LOCK_EX) != 0 && errno == EINTR) {
+  }
+  return is_at(fd, path);
+}
+
+void remove_abandoned_temporaries(const fs::path& folder) noexcept {
+  try {
+    std::error_code error;
+    for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error))
+      if (is_temporary_of_this_machine(it->path().filename().string())) remove_if_abandoned(it->path());
+  } catch (const std::exception&) {  // no memory: they stay
+  }
 }
 
 fs::path folder_of(const fs::path& path) { return path.has_parent_path() ? path.parent_path() : fs::path("."); }

@@ -1,4 +1,7 @@
 // What AtomicFile and AtomicFolder share: temporary names that no signal leaves behind, and lasting renames.
+//
+// SIGKILL, a full loss of power and the like do leave one. Whoever makes a temporary holds a lock on it (flock), which
+// ends with the process; who finds one of this machine in its folder and gets that lock removes it.
 #pragma once
 
 #include <filesystem>
@@ -9,6 +12,14 @@ namespace kvcal {
 
 /// A name nobody uses, in `folder`; it hides files from listings and says whose they are.
 std::filesystem::path temporary_name(const std::filesystem::path& folder);
+
+/// Locks the open temporary. False when it is not under its name any more: it was taken for abandoned.
+bool own_temporary(int fd, const std::filesystem::path& path);
+
+/// Removes temporaries in `folder` that a process of this machine, since it was started, made and did not live to
+/// remove. Others stay, as locks need not reach from one machine to another: a name says by which it was made. Where
+/// the file system has no locks all stay.
+void remove_abandoned_temporaries(const std::filesystem::path& folder) noexcept;
 
 /// The folder that a path stands in.
 std::filesystem::path folder_of(const std::filesystem::path& path);

@@ -105,6 +105,7 @@ int RunFolder::read(int slot) {
     if (metadata == container.metadata().end()) fail(quoted(path.string()) + ": has no entry " + kMetadataKey);
     state = parse_json(metadata->second);
     layers_done = static_cast<int>(get_int(state, "layers_done"));
+    while_doing(quoted(path.string()), [&] { check_seal(container); });
     if (get_string(state, "rows_checksum") != checksum_in(container, kRowsPrefix))
       fail(quoted(path.string()) + ": checksum mismatch");
     read_rest(slot);

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "base/input_files.h"
 #include "checkpoint/weight_files.h"
 
 namespace kvcal {
@@ -27,6 +28,7 @@ void check_index(const WeightFiles& files, const std::vector<std::unique_ptr<Saf
 Checkpoint Checkpoint::open(const std::filesystem::path& folder, MappedFile::Access access) {
   Checkpoint result;
   result.config_ = read_config(folder);
+  note_input_folder(result.folder());
   const WeightFiles files = find_weight_files(result.config_.folder);
   for (const std::filesystem::path& shard : files.shards)
     result.shards_.push_back(std::make_unique<SafetensorsFile>(shard, access));

@@ -13,6 +13,7 @@
 #include <cstdlib>
 #include <vector>
 
+#include "base/input_files.h"
 #include "base/read_file.h"
 #include "checkpoint/mapped_address.h"
 
@@ -69,6 +70,12 @@ MappedFile::MappedFile(std::filesystem::path path, Access access) : path_(std::m
     fail(name + (known && S_ISDIR(info.st_mode) ? ": is a folder, expected a file" : ": is not a regular file"));
   }
   size_ = static_cast<uint64_t>(info.st_size);
+  try {
+    note_input(path_, info, InputUse::Long);
+  } catch (...) {
+    ::close(fd_);
+    throw;
+  }
   if (access == Access::ReadOnly || size_ == 0) return;
   void* map = ::mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, fd_, 0);
   // Refused where the address space is limited (ulimit -v) or the file system cannot: range() then reads copies.

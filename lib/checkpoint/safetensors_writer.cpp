@@ -4,11 +4,34 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "checkpoint/safetensors.h"
 
 namespace kvcal {
+namespace {
 
-SafetensorsWriter::SafetensorsWriter(const std::filesystem::path& path, Existing existing, SafetensorsMetadata metadata)
-    : file_(path, existing), metadata_(std::move(metadata)) {}
+constexpr size_t kSealDigits = 64, kLengthBytes = 8;
+
+/// Where in a header the digits of its seal stand; npos in one that this writer did not make. No text within a string
+/// looks like that, as its quotes are escaped.
+size_t digits_in(std::string_view header) {
+  const std::string entry = "\"" + std::string(kSealKey) + "\":\"";
+  const size_t at = header.find(entry);
+  return at == header.npos || header.size() - at < entry.size() + kSealDigits ? header.npos : at + entry.size();
+}
+
+}  // namespace
+
+SafetensorsWriter::SafetensorsWriter(const std::filesystem::path& path, Existing existing, SafetensorsMetadata metadata,
+                                     Seal seal)
+    : file_(path, existing), metadata_(std::move(metadata)), seal_(seal) {
+  if (seal_ == Seal::Sha256) metadata_[kSealKey] = std::string(kSealDigits, '0');
+}
+
+void SafetensorsWriter::put(std::span<const std::byte> bytes) {
+  file_.write(bytes);
+  const bool open = current_ < entries_.size() && entries_[current_].name.starts_with(kUnsealedPrefix);
+  if (seal_ == Seal::Sha256 && (!header_written_ || !open)) sealed_.update(bytes);
+}
 
 void SafetensorsWriter::declare(std::string name, DType dtype, const Shape& shape) {
   if (header_written_) fail("tensor " + quoted(name) + " is declared after the first bytes were written");
@@ -38,8 +61,9 @@ void SafetensorsWriter::write_header() {
   text.append((8 - text.size() % 8) % 8, ' ');
   std::string length;
   for (int shift = 0; shift < 64; shift += 8) length += static_cast<char>(uint64_t{text.size()} >> shift & 0xFF);
-  file_.write(length);
-  file_.write(text);
+  if (seal_ == Seal::Sha256) seal_at_ = kLengthBytes + digits_in(text);
+  put(length);
+  put(text);
   header_written_ = true;
   skip_finished();
 }
@@ -59,7 +83,7 @@ void SafetensorsWriter::write(std::string_view name, std::span<const std::byte> 
          (current_ == entries_.size() ? "none" : quoted(entries_[current_].name)) + " is expected");
   if (bytes.size() > entries_[current_].bytes - written_)
     fail("tensor " + quoted(name) + " gets more than its " + std::to_string(entries_[current_].bytes) + " bytes");
-  file_.write(bytes);
+  put(bytes);
   written_ += bytes.size();
   skip_finished();
 }
@@ -73,7 +97,35 @@ void SafetensorsWriter::commit() {
   if (current_ != entries_.size())
     fail("tensor " + quoted(entries_[current_].name) + " got " + std::to_string(written_) + " of its " +
          std::to_string(entries_[current_].bytes) + " bytes");
+  if (seal_ == Seal::Sha256) file_.rewrite(seal_at_, sealed_.hex());
   file_.commit();
+}
+
+bool is_sealed(const SafetensorsFile& file) { return file.metadata().contains(kSealKey); }
+
+void check_seal(const SafetensorsFile& file) {
+  if (!is_sealed(file)) return;
+  uint64_t data = file.file().size(), end = data;
+  for (const TensorInfo& info : file.tensors()) {
+    data = std::min(data, info.offset);
+    if (info.name.starts_with(kUnsealedPrefix)) end = std::min(end, info.offset);
+  }
+  std::string header(data, '\0');
+  file.read(0, std::as_writable_bytes(std::span(header.data(), header.size())));
+  const std::string digest = file.metadata().at(kSealKey);
+  const size_t at = digits_in(header);
+  if (at != header.npos && digest.size() == kSealDigits) header.replace(at, kSealDigits, kSealDigits, '0');
+  Sha256 found;
+  found.update(header);
+  std::vector<std::byte> piece(size_t{1} << 20);
+  for (uint64_t offset = data; offset < end; offset += piece.size()) {
+    const auto part = std::span(piece).first(std::min<uint64_t>(piece.size(), end - offset));
+    file.read(offset, part);
+    found.update(part);
+  }
+  if (found.hex() != digest)
+    fail("is damaged: the SHA-256 of its content is " + found.hex().substr(0, 16) + ", it says " +
+         quoted(digest.substr(0, 16)) + "; was it changed or copied badly?");
 }
 
 }  // namespace kvcal

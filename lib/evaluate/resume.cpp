@@ -34,7 +34,7 @@ std::string text_of(const Variant& variant) {
 }  // namespace
 
 void EvaluationFolder::write_file(int slot, const Tensors& rows, const SafetensorsMetadata& metadata) {
-  SafetensorsWriter writer(file(slot), Existing::Replace, metadata);
+  SafetensorsWriter writer(file(slot), Existing::Replace, metadata, Seal::Sha256);
   for (const auto& [name, tensor] : rows) writer.declare(name, tensor.dtype, tensor.shape);
   for (const auto& [name, tensor] : rows) writer.write(name, tensor);
   writer.commit();

@@ -15,7 +15,7 @@
 namespace kvcal {
 
 constexpr std::string_view kStatisticsFormat = "kvcal-stats";
-constexpr std::string_view kStatisticsVersion = "1.2";
+constexpr std::string_view kStatisticsVersion = "1.3";
 
 /// What a file holds beside statistics: a resume file's rows. Tensor names must sort behind "prompt_tags".
 struct StatisticsCompany {
@@ -28,10 +28,10 @@ struct StatisticsCompany {
 void write_statistics(const std::filesystem::path& path, const Statistics& statistics, Existing existing,
                       const StatisticsCompany& company = {});
 
-/// Reads a file that nobody vouches for: every shape, offset, code and count is checked before use, and the sums of the
-/// tables against each other. Throws Error beginning with the path. Reads every 1.x; tensors that this
-/// version does not know are ignored in later ones and refused in it and earlier ones, but for those of a company with
-/// this prefix.
+/// Reads a file that nobody vouches for: its seal (since 1.3), every shape, offset, code and count are checked before
+/// use, and the sums of the tables against each other. Throws Error beginning with the path. Reads every 1.x; tensors
+/// that this version does not know are ignored in later ones and refused in it and earlier ones, but for those of a
+/// company with this prefix.
 Statistics read_statistics(const std::filesystem::path& path, std::string_view company_prefix = "");
 
 }  // namespace kvcal

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/file_kind.h"
 #include "checkpoint/safetensors.h"
+#include "checkpoint/safetensors_writer.h"
 #include "stats/statistics_checks.h"
 #include "stats/statistics_file.h"
 #include "stats/statistics_layout.h"
@@ -16,7 +17,10 @@ namespace kvcal {
 namespace {
 
 /// Of kStatisticsVersion.
-constexpr int64_t kKnownMinor = 2;
+constexpr int64_t kKnownMinor = 3;
+
+/// Files since this one have a seal.
+constexpr int64_t kFirstSealedMinor = 3;
 
 bool fits(const Shape& shape, const Shape& expected) {
   if (shape.rank() != expected.rank()) return false;
@@ -120,11 +124,14 @@ Statistics Reader::read(std::string_view company_prefix) {
   const auto metadata = file_.metadata().find("kvcal");
   if (metadata == file_.metadata().end())
     fail("has no '__metadata__' entry 'kvcal', so it is no statistics file; is it a checkpoint?");
+  check_seal(file_);
   StatisticsMetadata parsed = while_doing("metadata", [&] { return parse_metadata(metadata->second); });
   Statistics statistics;
   statistics.run = std::move(parsed.run);
   statistics.run.prompt_ids = read_prompt_ids();
   minor_version_ = parsed.minor_version;
+  if (minor_version_ >= kFirstSealedMinor && !is_sealed(file_))
+    fail("is damaged: version 1." + std::to_string(minor_version_) + " without the entry '" + kSealKey + "'");
   if (minor_version_ > 0) statistics.run.tags = read_tags(parsed.tags, statistics.run.prompt_ids.size());
   for (const KvLayout& layout : parsed.layouts) {
     CacheStatistics cache;

@@ -59,7 +59,7 @@ void write_statistics(const std::filesystem::path& path, const Statistics& stati
   while_doing("writing " + quoted(path.string()), [&] { check_statistics(statistics); });
   SafetensorsMetadata metadata = company.metadata;
   metadata["kvcal"] = metadata_of(statistics);
-  SafetensorsWriter writer(path, existing, std::move(metadata));
+  SafetensorsWriter writer(path, existing, std::move(metadata), Seal::Sha256);
   const std::vector<SiteToWrite> sites = sites_by_name(statistics);
   const std::vector<uint64_t> tags = flat_tags(statistics.run.tags);
   std::string ids;

@@ -4,12 +4,15 @@
 #include <sys/mount.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <csignal>
+#include <fstream>
 #include <set>
 
 #include "base/atomic_file.h"
+#include "base/atomic_folder.h"
 #include "base/error.h"
 #include "base/read_file.h"
 
@@ -45,6 +48,53 @@ class AtomicFileTest : public testing::Test {
 
   fs::path folder_;
 };
+
+// A process that is killed at once, while it writes.
+template <class Write>
+void run_killed(Write write) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    write();
+    ::kill(::getpid(), SIGKILL);
+  }
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  ASSERT_TRUE(WIFSIGNALED(status));
+}
+
+TEST_F(AtomicFileTest, WhatAKilledProcessLeftIsRemovedByTheNext) {
+  run_killed([&] { (new AtomicFile(folder_ / "out.json", Existing::Refuse))->write("half"); });
+  run_killed([&] {
+    auto* folder = new AtomicFolder(folder_ / "out", Existing::Refuse);
+    fs::create_directories(folder->path() / "a" / "b");
+  });
+  EXPECT_EQ(names().size(), 1u);  // the second has removed what the first left
+  write_file_atomically(folder_ / "out.json", "whole", Existing::Refuse);
+  EXPECT_EQ(names(), std::set<std::string>{"out.json"});
+}
+
+TEST_F(AtomicFileTest, OfOneThatLivesItStays) {
+  AtomicFile file(folder_ / "a.json", Existing::Refuse);
+  AtomicFolder folder(folder_ / "a", Existing::Refuse);
+  run_killed([&] { write_file_atomically(folder_ / "b.json", "b", Existing::Refuse); });
+  write_file_atomically(folder_ / "c.json", "c", Existing::Refuse);
+  EXPECT_EQ(names().size(), 4u);
+  file.write("a");
+  file.commit();
+  folder.commit();
+  EXPECT_EQ(names(), (std::set<std::string>{"a", "a.json", "b.json", "c.json"}));
+}
+
+// Locks need not reach to another machine, whose temporaries have another beginning, and files of others have other
+// names.
+TEST_F(AtomicFileTest, OfAnotherMachineItStays) {
+  const std::set<std::string> others = {".kvcal-0123456789abcdef.tmp", ".kvcal-.tmp", ".other.tmp"};
+  for (const std::string& name : others) std::ofstream(folder_ / name) << "x";
+  write_file_atomically(folder_ / "out", "x", Existing::Refuse);
+  std::set<std::string> expected = others;
+  expected.insert("out");
+  EXPECT_EQ(names(), expected);
+}
 
 TEST_F(AtomicFileTest, AppearsOnlyWithCommit) {
   {

@@ -4,6 +4,7 @@
 #include <random>
 
 #include "base/read_file.h"
+#include "base/sha256.h"
 #include "checkpoint/safetensors.h"
 #include "checkpoint/safetensors_writer.h"
 #include "stats/statistics_file.h"
@@ -214,6 +215,34 @@ TEST(StatisticsFile, EveryTruncationIsRefused) {
     put(path, bytes.substr(0, n));
     EXPECT_NE(message_of([&] { read_statistics(path); }), "") << n;
   }
+}
+
+// Of what comes before the data every bit, of the data some.
+TEST(StatisticsFile, EveryFlippedBitIsRefused) {
+  const std::string bytes = file_bytes(sample());
+  const TemporaryPath path;
+  size_t header = 8;
+  for (size_t i = 0; i < 8; ++i) header += size_t{static_cast<unsigned char>(bytes[i])} << (8 * i);
+  const auto flipped = [&](size_t at, int bit) {
+    std::string broken = bytes;
+    broken[at] ^= static_cast<char>(1 << bit);
+    put(path, broken);
+    const std::string message = message_of([&] { read_statistics(path); });
+    EXPECT_NE(message, "") << "byte " << at << ", bit " << bit;
+    return without_path(message, path);
+  };
+  for (size_t at = 0; at < header; ++at) flipped(at, static_cast<int>(at % 8));
+  for (size_t at = header; at < bytes.size(); at += 97)
+    EXPECT_TRUE(flipped(at, static_cast<int>(at % 8)).starts_with("is damaged: the SHA-256 of its content is ")) << at;
+}
+
+TEST(StatisticsFile, IsSealedByItsOwnBytes) {
+  std::string bytes = file_bytes(sample());
+  const std::string key = "\"kvcal_sha256\":\"";
+  const size_t at = bytes.find(key) + key.size();
+  const std::string digits = bytes.substr(at, 64);
+  bytes.replace(at, 64, 64, '0');
+  EXPECT_EQ(digits, sha256_hex(bytes));
 }
 
 // Whatever is flipped: an error or statistics that hold together, never anything else.

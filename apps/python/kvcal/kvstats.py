@@ -4,6 +4,7 @@ Equal counters give equal bytes, and `kvcal merge` of one such file gives the sa
 left empty: sampled attention, row formats, column norms. `kvcal solve` then goes by the histograms.
 """
 
+import hashlib
 import json
 import os
 from dataclasses import dataclass, field
@@ -12,7 +13,8 @@ from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tu
 
 import numpy as np
 
-FORMAT, VERSION = "kvcal-stats", "1.2"
+FORMAT, VERSION = "kvcal-stats", "1.3"
+_SEAL = "0" * 64  # in place of the SHA-256 of the file that has them
 CODES = 0x8000  # a magnitude is its bf16 code without the sign
 INFINITY = 0x7F80  # codes above are NaN
 OCTAVES = 255  # code >> 7 of finite codes
@@ -260,7 +262,7 @@ def encode(run: Run, caches: Sequence[Cache]) -> Iterator[bytes]:
     for i, cache in enumerate(caches):
         for site, counts in cache.sites.items():
             tensors += [t._replace(name=f"c{i}.{site}.{t.name}") for t in _site_tensors(site, counts)]
-    header: Dict[str, Any] = {"__metadata__": {"kvcal": _dump(run.to_json(caches))}}
+    header: Dict[str, Any] = {"__metadata__": {"kvcal": _dump(run.to_json(caches)), "kvcal_sha256": _SEAL}}
     parts, offset = [], 0
     for name, dtype, data in sorted(tensors, key=lambda t: t.name):
         parts.append(np.ascontiguousarray(data, _DTYPES[dtype]).tobytes())
@@ -269,8 +271,12 @@ def encode(run: Run, caches: Sequence[Cache]) -> Iterator[bytes]:
         offset = end
     text = _dump(header).encode()
     text += b" " * (-len(text) % 8)
-    yield len(text).to_bytes(8, "little")
-    yield text
+    parts = [len(text).to_bytes(8, "little"), text, *parts]
+    sealed = hashlib.sha256()
+    for part in parts:
+        sealed.update(part)
+    key = b'"kvcal_sha256":"'
+    parts[1] = text.replace(key + _SEAL.encode(), key + sealed.hexdigest().encode(), 1)
     yield from parts
 
 

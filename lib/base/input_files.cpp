@@ -1,0 +1,138 @@
+#include "base/input_files.h"
+
+#include <algorithm>
+#include <map>
+#include <mutex>
+#include <set>
+
+#include "base/error.h"
+
+namespace kvcal {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// What tells one content from another without reading it. Not the time of change of the inode: a link to the file or
+/// other permissions, which harm nobody, move it. On network file systems it is as old as the client's cache.
+struct FileState {
+  dev_t device = 0;
+  ino_t inode = 0;
+  off_t size = 0;
+  time_t seconds = 0;
+  long nanoseconds = 0;
+  explicit FileState(const struct stat& s)
+      : device(s.st_dev), inode(s.st_ino), size(s.st_size), seconds(s.st_mtim.tv_sec), nanoseconds(s.st_mtim.tv_nsec) {}
+  bool operator==(const FileState&) const = default;
+  bool is_same_file(const FileState& other) const { return device == other.device && inode == other.inode; }
+};
+
+struct Input {
+  FileState state;
+  InputUse use;
+};
+
+struct Record {
+  std::map<fs::path, Input> files;
+  std::set<fs::path> folders;
+};
+
+std::mutex mutex;
+std::optional<Record> record;  // guarded by mutex
+
+bool is_own_name(const std::string& name) {
+  return name.starts_with(".kvcal-") || name.ends_with(".kvcal-resume") || name.ends_with(".kvcal-partial") ||
+         name.ends_with(".kvcal-check");
+}
+
+bool is_own(const fs::path& path) {
+  return std::any_of(path.begin(), path.end(), [](const fs::path& part) { return is_own_name(part.string()); });
+}
+
+bool is_within(const fs::path& inner, const fs::path& outer) {
+  return std::mismatch(outer.begin(), outer.end(), inner.begin(), inner.end()).first == outer.end();
+}
+
+bool matters_for_long(const Record& all, const fs::path& path, const Input& input) {
+  return input.use == InputUse::Long || std::any_of(all.folders.begin(), all.folders.end(),
+                                                    [&](const fs::path& folder) { return is_within(path, folder); });
+}
+
+/// "" where nothing has changed.
+std::string change_between(const FileState& then, const FileState& now) {
+  if (!then.is_same_file(now)) return "was replaced by another file";
+  if (then.size != now.size)
+    return "had " + std::to_string(then.size) + " bytes when it was opened, and has " + std::to_string(now.size) +
+           " now";
+  return then == now ? "" : "was written to";
+}
+
+[[noreturn]] void fail_changed(const fs::path& path, const std::string& change) {
+  fail(quoted(path.string()) + " " + change +
+       " while this command used it: a result would be of neither content; is another program writing it?");
+}
+
+}  // namespace
+
+InputFiles::InputFiles() {
+  const std::lock_guard lock(mutex);
+  record.emplace();
+}
+
+InputFiles::~InputFiles() {
+  const std::lock_guard lock(mutex);
+  record.reset();
+}
+
+void note_input(const fs::path& path, const struct stat& info, InputUse use) {
+  const std::lock_guard lock(mutex);
+  if (!record || is_own(path)) return;
+  const FileState state(info);
+  const auto [place, is_new] = record->files.try_emplace(path, Input{state, use});
+  Input& input = place->second;
+  if (const std::string change = change_between(input.state, state); !is_new && !change.empty())
+    fail_changed(path, change);
+  if (use == InputUse::Long) input.use = use;
+}
+
+void note_input_folder(const fs::path& folder) {
+  const std::lock_guard lock(mutex);
+  if (record && !is_own(folder)) record->folders.insert(folder.has_filename() ? folder : folder.parent_path());
+}
+
+void forget_input(const fs::path& path) {
+  const std::lock_guard lock(mutex);
+  if (record) record->files.erase(path);
+}
+
+std::optional<std::string> input_that_is(const struct stat& info) {
+  const std::lock_guard lock(mutex);
+  if (!record) return std::nullopt;
+  // With size and time: an inode number may have gone to another file.
+  const FileState state(info);
+  for (const auto& [path, input] : record->files)
+    if (input.state == state) return path.string();
+  return std::nullopt;
+}
+
+std::optional<std::string> input_within(const fs::path& folder) {
+  const std::lock_guard lock(mutex);
+  if (!record) return std::nullopt;
+  std::error_code ignored;
+  const fs::path outer = fs::canonical(folder, ignored);
+  for (const auto& [path, input] : record->files)
+    if (!outer.empty() && is_within(fs::weakly_canonical(path, ignored), outer)) return path.string();
+  return std::nullopt;
+}
+
+void check_inputs_unchanged() {
+  const std::lock_guard lock(mutex);
+  if (!record) return;
+  for (const auto& [path, input] : record->files) {
+    struct stat info {};
+    if (!matters_for_long(*record, path, input) || ::stat(path.c_str(), &info) != 0) continue;
+    if (const std::string change = change_between(input.state, FileState(info)); !change.empty())
+      fail_changed(path, change);
+  }
+}
+
+}  // namespace kvcal
