@@ -9,6 +9,34 @@
 #include "terminal.h"
 
 namespace kvcal {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Where writing to this name puts a file that need not exist yet: sees through links, also to what is not there, and
+// "./". Absolute first: weakly_canonical leaves "a" as it is when no such file exists.
+fs::path place(fs::path path) {
+  std::error_code ignored;
+  constexpr int kMostLinks = 40;  // as many as the kernel follows
+  for (int i = 0; i < kMostLinks && fs::is_symlink(fs::symlink_status(path, ignored)); ++i)
+    path = path.parent_path() / fs::read_symlink(path, ignored);
+  return fs::weakly_canonical(fs::absolute(path));
+}
+
+bool are_one(const fs::path& a, const fs::path& b) {
+  std::error_code ignored;
+  return place(a) == place(b) || fs::equivalent(a, b, ignored);
+}
+
+}  // namespace
+
+void check_different(const std::vector<NamedOutput>& outputs) {
+  for (auto b = outputs.begin(); b != outputs.end(); ++b)
+    for (auto a = outputs.begin(); a != b; ++a)
+      if (are_one(a->path, b->path))
+        fail(a->name + " and " + b->name + " are both " + quoted(a->path.string()) + ", expected two different files");
+}
+
 void ArtifactOutput::add_to(CLI::App& verb) {
   verb.add_option("-o,--out", path, "Scale file to write; - prints it")->capture_default_str();
   verb.add_flag("--force", force, "Overwrite existing files");
@@ -20,15 +48,6 @@ void ArtifactOutput::check() const {
   if (is_standard_output(path) && json) fail("--json and --out - both print to standard output, expected one of them");
   check_output(path, force ? Existing::Replace : Existing::Refuse);
   source_date_epoch();
-}
-
-void ArtifactOutput::check_other(const std::filesystem::path& other, const std::string& name) const {
-  // Sees through links and "./". Absolute first: weakly_canonical leaves "a" as it is when no such file exists.
-  const auto place = [](const std::filesystem::path& p) {
-    return std::filesystem::weakly_canonical(std::filesystem::absolute(p));
-  };
-  if (!is_standard_output(path) && place(path) == place(other))
-    fail("--out and " + name + " are both " + quoted(path.string()) + ", expected two different files");
 }
 
 void ArtifactOutput::check_is_file_for(std::initializer_list<std::pair<bool, const char*>> options) const {

@@ -5,6 +5,7 @@
 #include <initializer_list>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "artifact/artifact.h"
 
@@ -13,6 +14,15 @@ class App;
 }
 
 namespace kvcal {
+
+/// An output, and what the user calls it: "--stats".
+struct NamedOutput {
+  std::string name;
+  std::filesystem::path path;
+};
+
+/// Throws where two outputs of a command are one file, under whatever names.
+void check_different(const std::vector<NamedOutput>& outputs);
 
 struct ArtifactOutput {
   std::filesystem::path path = "kv-cache-scales.json";
@@ -24,9 +34,6 @@ struct ArtifactOutput {
 
   /// Throws when the file could not be written: before hours of work.
   void check() const;
-
-  /// Throws when the scales would replace that file; `name` is what the user calls it.
-  void check_other(const std::filesystem::path& other, const std::string& name) const;
 
   /// Throws "--resume needs a file as --out, which is -" for the first option that was given, where there is no file.
   void check_is_file_for(std::initializer_list<std::pair<bool, const char*>> options) const;

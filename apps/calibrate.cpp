@@ -3,17 +3,16 @@
 
 #include <CLI/CLI.hpp>
 #include <cmath>
-#include <cstdio>
 #include <limits>
 
 #include "artifact/make_artifact.h"
 #include "artifact_output.h"
 #include "base/atomic_file.h"
-#include "base/number_text.h"
 #include "base/read_file.h"
 #include "base/sha256.h"
 #include "base/size_text.h"
 #include "build_info.h"
+#include "closing_text.h"
 #include "console.h"
 #include "device.h"
 #include "evaluate.h"
@@ -78,13 +77,16 @@ void check_if_changed(const CalibrateFlags& flags) {
   refuse(!flags.evaluation.empty(), "--evaluate; run 'kvcal evaluate' where the scales changed");
 }
 
+std::string resume_folder(const CalibrateFlags& flags) {
+  return (flags.shard.empty() ? flags.output.path.string() : flags.statistics) + ".kvcal-resume";
+}
+
 CalibrationOptions resolve(const CalibrateFlags& flags) {
   CalibrationOptions options = flags.run;
   options.precision = precision_named(flags.precision);
   if (!flags.memory.empty()) options.memory = parse_size("--memory", flags.memory);
   options.sequences.sanity = !flags.no_sanity;
-  if (flags.resume)
-    options.resume = (flags.shard.empty() ? flags.output.path.string() : flags.statistics) + ".kvcal-resume";
+  if (flags.resume) options.resume = resume_folder(flags);
   if (options.sequences.passes < 1)
     fail("--passes is " + std::to_string(options.sequences.passes) + ", expected 1 or more");
   if (options.sequences.warmup_passes < 0)
@@ -115,13 +117,24 @@ CalibrationOptions resolve(const CalibrateFlags& flags) {
 
 Existing existing(const CalibrateFlags& flags) { return flags.output.force ? Existing::Replace : Existing::Refuse; }
 
+// A run that was killed between its statistics and its scales leaves the former and what --resume goes on from.
+bool may_be_of_this_run(const CalibrateFlags& flags) {
+  std::error_code ignored;
+  return flags.resume && std::filesystem::exists(flags.statistics, ignored) &&
+         std::filesystem::exists(resume_folder(flags), ignored);
+}
+
 // Before hours of work.
 void check_outputs(const CalibrateFlags& flags) {
-  if (!flags.statistics.empty()) check_writable(flags.statistics, existing(flags));
+  std::vector<NamedOutput> outputs;
+  if (flags.shard.empty()) outputs.push_back({"--out", flags.output.path});
+  if (!flags.statistics.empty()) outputs.push_back({"--stats", flags.statistics});
+  if (!flags.evaluation.empty()) outputs.push_back({"--evaluate", flags.evaluation});
+  check_different(outputs);
+  if (!flags.statistics.empty())
+    check_writable(flags.statistics, may_be_of_this_run(flags) ? Existing::Replace : existing(flags));
   if (!flags.evaluation.empty()) check_writable(flags.evaluation, existing(flags));
-  if (!flags.shard.empty()) return;
-  flags.output.check();
-  if (!flags.statistics.empty()) flags.output.check_other(flags.statistics, "--stats");
+  if (flags.shard.empty()) flags.output.check();
 }
 
 // Saves the statistics as soon as there are some: computing scales from them may fail.
@@ -130,9 +143,16 @@ class CalibrateConsole final : public Console {
   explicit CalibrateConsole(const CalibrateFlags& flags)
       : Console(flags.output.quiet, progress_form(flags.progress), flags.verbose), flags_(flags) {}
 
+  // Once more: now it is known what the command reads.
+  void planned(const CalibrationPlan& plan, const ModelSpec& spec) override {
+    if (!flags_.dry_run) check_outputs(flags_);
+    Console::planned(plan, spec);
+  }
+
   void measured(const Statistics& statistics) override {
     if (flags_.statistics.empty()) return;
-    write_statistics(flags_.statistics, statistics, existing(flags_));
+    const bool rewrites = may_be_of_this_run(flags_) && are_of_run(flags_.statistics, statistics.run);
+    write_statistics(flags_.statistics, statistics, rewrites ? Existing::Replace : existing(flags_));
     statistics_sha256_ = sha256_hex(read_file(flags_.statistics, std::numeric_limits<size_t>::max()));
   }
 
@@ -142,21 +162,6 @@ class CalibrateConsole final : public Console {
   const CalibrateFlags& flags_;
   std::string statistics_sha256_;
 };
-
-void print_emulation(const CalibrateFlags& flags, const std::string& activation_quant) {
-  if (activation_quant.empty() || flags.output.quiet) return;
-  say("kvcal: activations were rounded as servers do (", activation_quant, "); 'kvcal diff WITHOUT.json ",
-      flags.output.path.string(), "' with a run without --emulate-activation-quant shows how much each range changes");
-}
-
-void print_closing_line(const CalibrationResult& result, const std::string& digests) {
-  char rate[64];
-  std::snprintf(rate, sizeof rate, "%.1f s, %.0f tokens/s", result.seconds,
-                static_cast<double>(result.n_tokens_run) / result.seconds);
-  const RunRecord& run = result.statistics.run;
-  say("kvcal: ", grouped(static_cast<int64_t>(run.prompt_ids.size())), " prompts, ", grouped(result.n_tokens),
-      " tokens in ", run.n_passes, " pass(es), ", rate, "; ", digests);
-}
 
 Json result_json(const CalibrateFlags& flags, const CalibrationResult& result, const std::string& statistics_sha256) {
   Json json = plan_json(result.sequences, result.memory);
@@ -175,7 +180,8 @@ std::string write_scales(const CalibrateFlags& flags, const CalibrationResult& r
   const std::string sha256 = flags.output.write(artifact);
   if (result.resume) result.resume->remove();
   flags.output.print(artifact, sha256, more);
-  print_emulation(flags, result.activation_quant);
+  if (!flags.output.quiet && !result.activation_quant.empty())
+    say(emulation_text(result.activation_quant, flags.output.path));
   return flags.output.name() + " sha256 " + sha256.substr(0, 16);
 }
 
@@ -248,7 +254,7 @@ void finish(const CalibrateFlags& flags, const CalibrationResult& result, const 
     if (flags.output.json) write_json(more);
     digests = "shard " + flags.shard + ", " + digests;
   }
-  if (!flags.output.quiet) print_closing_line(result, digests);
+  if (!flags.output.quiet) say(closing_text(result, digests));
 }
 
 // Rank 0 is ready first: what is wrong with the command line is said once.

@@ -213,7 +213,12 @@ Exit run_evaluation(const EvaluateFlags& flags) {
       .prompts = [&](bool chat) { return read_prompt_files(flags.prompts, chat); },
       .open_device = [&] { return open_device(flags.device, options.precision, options.threads); }};
   const Evaluation evaluation = evaluate(
-      inputs, options, [&](const ModelSpec& spec) { return make_variants(flags, sources, spec); }, console);
+      inputs, options,
+      [&](const ModelSpec& spec) {
+        check_writable(flags.out, existing);  // once more: now it is known what the command reads
+        return make_variants(flags, sources, spec);
+      },
+      console);
   const EvaluationFigures figures = figures_of(evaluation);
   const std::string text = evaluation_text(
       {std::string("kvcal ") + build_info().version, flags.precision, sources.files, options.keep_recent}, evaluation,

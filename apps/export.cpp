@@ -48,11 +48,8 @@ void read_skip_layers(const std::string& text, ExportOptions& options) {
 }
 
 Json report_json(const OverlayReport& report) {
-  return {{"hard_linked", report.hard_linked},
-          {"symlinked", report.symlinked},
-          {"copied", report.copied},
-          {"written", report.written},
-          {"left_out", report.left_out}};
+  return {{"hard_linked", report.hard_linked}, {"symlinked", report.symlinked}, {"copied", report.copied},
+          {"written", report.written},         {"left_out", report.left_out},   {"from_outside", report.from_outside}};
 }
 
 Json scales_json(const ExportPlan& plan) {
@@ -98,8 +95,10 @@ void print_text(const ExportRequest& request, const ExportResult& done) {
   const std::string count = plan.scales.empty() ? "" : std::to_string(plan.scales.size()) + " scales, ";
   write_line(quoted(done.out.string()), ": ", count, "target ", request.target, ", ",
              files_text(!request.plan_only, done.report));
-  if (!request.plan_only)
+  if (!request.plan_only) {
     for (const std::string& line : done.report.left_out) write_line("left out: ", line);
+    for (const std::string& line : done.report.from_outside) write_line("from outside the model's folder: ", line);
+  }
   if (!plan.serving.commands.empty()) {
     write_line();
     write_line("serve:");

@@ -43,9 +43,13 @@ bool is_left(const FoldedSite& site) { return site.left_to_scales; }
 bool is_folded(const FoldedSite& site) { return site.is_folded(); }
 
 Json files_json(const FolderChangeReport& report) {
-  return {{"hard_linked", report.files.hard_linked}, {"symlinked", report.files.symlinked},
-          {"copied", report.files.copied},           {"written", report.files.written},
-          {"left_out", report.files.left_out},       {"shards", report.shards},
+  return {{"hard_linked", report.files.hard_linked},
+          {"symlinked", report.files.symlinked},
+          {"copied", report.files.copied},
+          {"written", report.files.written},
+          {"left_out", report.files.left_out},
+          {"from_outside", report.files.from_outside},
+          {"shards", report.shards},
           {"shards_resumed", report.n_resumed}};
 }
 
@@ -124,8 +128,9 @@ std::string files_text(const FolderChangeReport& written) {
   return text;
 }
 
-void print_left_out(const FolderChangeReport& written) {
+void print_notes_on_files(const FolderChangeReport& written) {
   for (const std::string& line : written.files.left_out) write_line("left out: ", line);
+  for (const std::string& line : written.files.from_outside) write_line("from outside the model's folder: ", line);
 }
 
 void print_plan(const FoldResult& result) {
@@ -156,7 +161,7 @@ void print_check(const FoldResult& result) {
 void print_written(const FoldRequest& request, const FoldResult& result) {
   write_line(quoted(request.out.string()), ": ", count(result, is_folded), " of ", result.record.plan.sites.size(),
              " sites folded into ", result.record.plan.tensors.size(), " tensors; ", files_text(result.written));
-  print_left_out(result.written);
+  print_notes_on_files(result.written);
   print_adapters(result, false);
   print_check(result);
   if (const size_t left = count(result, is_left); left > 0) {
@@ -181,7 +186,7 @@ Exit undo(const FoldRequest& request, const FoldFlags& flags) {
     write_json({{"undone", request.model.string()}, {"out", request.out.string()}, {"files", files_json(report)}});
   } else {
     write_line(quoted(request.out.string()), ": the weights before the fold; ", files_text(report));
-    print_left_out(report);
+    print_notes_on_files(report);
   }
   return Exit::Done;
 }

@@ -3,6 +3,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include "base/input_files.h"
 #include "calibrate/opened_model.h"
 #include "calibrate/pictures.h"
 #include "console.h"
@@ -84,6 +85,7 @@ Exit run(const GenerateFlags& flags) {
     const TokenizedPrompt& prompt = fed.prompts[i];
     const Generated g = while_doing("generating for prompt " + quoted(prompt.id),
                                     [&] { return generator.generate(tokens[i], options, tap); });
+    check_inputs_unchanged();
     const std::string text = fed.tokenizer ? fed.tokenizer->decode(g.output_ids, true) : "";
     if (flags.json)
       write_json(result_json(prompt, g, text), -1);

@@ -2,6 +2,7 @@
 
 #include "artifact/artifact_schema.h"
 #include "base/error.h"
+#include "base/input_files.h"
 #include "base/sha256.h"
 #include "check/rules.h"
 #include "stats/statistics_file.h"
@@ -43,9 +44,7 @@ std::string mismatch(const fs::path& statistics, const Statistics& found, const 
   return same ? "" : quoted(statistics.string()) + " is of another run";
 }
 
-}  // namespace
-
-EarlierResult earlier_result(const fs::path& scales, const fs::path& statistics, bool force, NoticeListener& listener) {
+EarlierResult read_earlier(const fs::path& scales, const fs::path& statistics, bool force, NoticeListener& listener) {
   EarlierResult result;
   std::string why;
   if (is_there(scales)) {
@@ -70,6 +69,20 @@ EarlierResult earlier_result(const fs::path& scales, const fs::path& statistics,
     result.artifact.reset();
   }
   return result;
+}
+
+}  // namespace
+
+EarlierResult earlier_result(const fs::path& scales, const fs::path& statistics, bool force, NoticeListener& listener) {
+  EarlierResult result = read_earlier(scales, statistics, force, listener);
+  for (const fs::path& replaced : {scales, statistics}) forget_input(replaced);
+  return result;
+}
+
+bool are_of_run(const fs::path& statistics, const RunRecord& run) {
+  const RunRecord found = read_statistics(statistics).run;
+  forget_input(statistics);
+  return found.model == run.model && found.calibration == run.calibration && found.plan_sha256 == run.plan_sha256;
 }
 
 }  // namespace kvcal

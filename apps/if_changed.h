@@ -7,6 +7,7 @@
 
 #include "artifact/artifact.h"
 #include "calibrate/notices.h"
+#include "stats/run_record.h"
 
 namespace kvcal {
 
@@ -21,5 +22,9 @@ struct EarlierResult {
 /// hears why.
 EarlierResult earlier_result(const std::filesystem::path& scales, const std::filesystem::path& statistics, bool force,
                              NoticeListener& listener);
+
+/// Whether the statistics in this file, which the command may replace, are of the same run. Throws Error where it
+/// cannot be read.
+bool are_of_run(const std::filesystem::path& statistics, const RunRecord& run);
 
 }  // namespace kvcal

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "base/error.h"
+#include "base/input_files.h"
 #include "command_line.h"
 #include "signals.h"
 #include "terminal.h"
@@ -23,6 +24,7 @@ void occupy_standard_descriptors() {
 }
 
 Exit run(int argc, char** argv) {
+  const InputFiles inputs;
   const Exit exit = parse_command_line(argc, argv)();
   flush_output();
   return exit;

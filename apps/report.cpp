@@ -73,10 +73,6 @@ SavedEvaluation evaluation_for(const ReportFlags& flags, const Artifact& artifac
 
 Exit run(const ReportFlags& flags) {
   const Existing existing = flags.force ? Existing::Replace : Existing::Refuse;
-  std::error_code ignored;
-  if (std::filesystem::equivalent(flags.input, flags.output, ignored) ||
-      std::filesystem::equivalent(flags.evaluation, flags.output, ignored))
-    fail("--output " + quoted(flags.output.string()) + " would overwrite the input");
   check_output(flags.output, existing);
   const Opened opened = open(flags);
   ReportInput input = {opened.artifact, opened.statistics ? &*opened.statistics : nullptr,

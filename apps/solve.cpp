@@ -21,7 +21,6 @@ struct SolveVerbFlags {
 Exit run(const SolveVerbFlags& flags) {
   const SolveOptions options = flags.solve.resolve();
   const Statistics statistics = read_statistics(flags.statistics);
-  flags.output.check_other(flags.statistics, "STATS");
   flags.output.check();
   const Artifact artifact = make_artifact(statistics, solve(statistics, options));
   const std::string sha256 = flags.output.write(artifact);

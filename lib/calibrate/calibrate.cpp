@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "artifact/make_artifact.h"
+#include "base/input_files.h"
 #include "calibrate/changes.h"
 #include "calibrate/fed_prompts.h"
 #include "calibrate/opened_model.h"
@@ -83,6 +84,7 @@ CalibrationResult calibrate(const CalibrationInputs& inputs, CalibrationOptions 
   const auto n_prompts = result.sequences.prompts.size();  // with until_stable fewer than were fed
   result.statistics.run.calibration->prompts_sha256 = prompts_sha256(std::span(fed.prompts).first(n_prompts));
   model.report_tensors(options.sequences.sanity, listener);
+  check_inputs_unchanged();
   listener.measured(result.statistics);
 
   if (options.extent == Extent::Statistics) return result;

@@ -21,8 +21,8 @@ struct CalibrationResult : Measurement {
 
 /// Writes nothing but options.resume. With Extent::Plan only `sequences` and `memory` are filled in. Equal inputs give
 /// equal results whatever the threads, batches, order of prompts and interruptions. `listener` must outlive the result.
-/// Throws Error for what cannot be read, does not fit, is not measured once for every token, or has no honest scale;
-/// and whatever the listener throws.
+/// Throws Error for what cannot be read, does not fit, is not measured once for every token, has no honest scale,
+/// or was changed meanwhile (input_files.h); and whatever the listener throws.
 CalibrationResult calibrate(const CalibrationInputs& inputs, CalibrationOptions options, CalibrationListener& listener);
 
 }  // namespace kvcal

@@ -5,6 +5,7 @@
 #include <span>
 #include <utility>
 
+#include "base/input_files.h"
 #include "base/number_text.h"
 #include "calibrate/opened_model.h"
 #include "calibrate/pictures.h"
@@ -178,6 +179,7 @@ Evaluation evaluate(const EvaluationInputs& inputs, const EvaluationOptions& opt
   result.prompts_sha256 = fed.sha256;
   result.isa = op->isa();
   model.report_tensors(true, listener);
+  check_inputs_unchanged();
   return result;
 }
 

@@ -95,6 +95,15 @@ std::vector<FolderEntry> folder_entries(const fs::path& folder) {
   return entries;
 }
 
+fs::path target_outside(const fs::path& entry, const fs::path& folder) {
+  std::error_code error;
+  if (!fs::is_symlink(fs::symlink_status(entry, error))) return "";
+  const fs::path target = fs::canonical(entry, error), source = fs::canonical(folder, error);
+  if (target.empty() || is_within(target, source)) return "";
+  const fs::path snapshots = source.parent_path(), blobs = snapshots.parent_path() / "blobs";
+  return snapshots.filename() == "snapshots" && is_within(target, blobs) ? "" : target;
+}
+
 void make_folder(const fs::path& path) {
   if (::mkdir(path.c_str(), 0777) != 0) fail_write(path, write_failure(errno));
 }

@@ -18,6 +18,10 @@ struct FolderEntry {
 /// than a model folder can hold.
 std::vector<FolderEntry> folder_entries(const std::filesystem::path& folder);
 
+/// Where a symbolic link leads, if that is outside of the folder; "" for what stays within it, is no link, or leads
+/// from a snapshot of the Hub's cache to the blobs that belong to it.
+std::filesystem::path target_outside(const std::filesystem::path& entry, const std::filesystem::path& folder);
+
 void make_folder(const std::filesystem::path& path);
 
 /// A path in full, with links resolved and without a slash at its end; it need not exist.

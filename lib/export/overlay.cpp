@@ -119,6 +119,15 @@ std::vector<std::string> thinned_shards(const fs::path& source, const TensorName
   return names;
 }
 
+namespace {
+
+void note_if_outside(const FolderEntry& entry, const fs::path& source, OverlayReport& report) {
+  if (const fs::path target = target_outside(entry.path, source); !target.empty())
+    report.from_outside.push_back(printable(entry.name.string(), 200) + " is a link to " + quoted(target.string()));
+}
+
+}  // namespace
+
 OverlayReport fill_overlay(const Overlay& overlay, const fs::path& into, Weights weights) {
   OverlayReport report = fill_additions(overlay, into);
   std::set<std::string> replaced = {kScaleShard, kExportRecord};
@@ -133,6 +142,7 @@ OverlayReport fill_overlay(const Overlay& overlay, const fs::path& into, Weights
       continue;
     }
     const fs::path to = into / entry.name;
+    note_if_outside(entry, overlay.source, report);
     if (entry.is_folder) {
       make_folder(to);
     } else if (entry.is_folder_link) {

@@ -49,7 +49,8 @@ enum class Weights {
 
 struct OverlayReport {
   size_t hard_linked = 0, symlinked = 0, copied = 0, written = 0;
-  std::vector<std::string> left_out;  // why, after a colon
+  std::vector<std::string> left_out;      // why, after a colon
+  std::vector<std::string> from_outside;  // symbolic links out of the model's folder, and where they lead
 };
 
 /// Fills an empty folder. Left out: version control and download bookkeeping, consolidated.* weights, which vLLM would

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "base/atomic_folder.h"
+#include "base/input_files.h"
 #include "base/read_file.h"
 #include "base/sha256.h"
 #include "checkpoint/config_file.h"
@@ -30,6 +31,9 @@ void check_target(const ExportInput& input, const WriteOptions& options) {
   if (!earlier)
     fail(name + " was not written by kvcal export (it has no " + kExportRecord +
          "): --force does not delete other folders");
+  if (const auto read = input_within(out))
+    fail(name + " holds " + quoted(*read) +
+         ", which this command reads, and --force would delete it; move it elsewhere");
   if (earlier->in_place) fail(name + " is a model modified in place: --force does not delete models");
 }
 

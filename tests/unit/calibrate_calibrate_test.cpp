@@ -6,8 +6,11 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <functional>
+#include <utility>
 
 #include "base/atomic_file.h"
+#include "base/input_files.h"
 #include "base/read_file.h"
 #include "ops/cpu/cpu_ops.h"
 #include "stats/statistics_file.h"
@@ -130,6 +133,55 @@ TEST(Calibrate, TellsItsStagesInOrder) {
   EXPECT_EQ(groups, (std::vector<std::string>{"warm-up", "pass 1", "pass 2", "sanity"}));
   EXPECT_EQ(listener.outlines[0].groups[1].n_sequences, 3);
   EXPECT_EQ(result.statistics.run.prompt_ids, (std::vector<std::string>{"a", "b", "c"}));
+}
+
+/// Does something in the first batch of a layer.
+class Meddler final : public CalibrationListener {
+ public:
+  Meddler(int layer, std::function<void()> act) : layer_(layer), act_(std::move(act)) {}
+  void hear(Notice, const std::string&) override {}
+  void step(const RunStep& step, int64_t) override {
+    if (step.layer == layer_) std::exchange(act_, [] {})();
+  }
+  void measured(const Statistics&) override { is_measured = true; }
+  bool is_measured = false;
+
+ private:
+  int layer_;
+  std::function<void()> act_;
+};
+
+TEST(Calibrate, OfAModelThatChangesThereIsNoResult) {
+  for (const char* name : {"model.safetensors", "config.json", "tokenizer.json"}) {
+    const Scratch scratch;
+    CalibrationInputs from = inputs();
+    fs::copy(from.model, scratch.path() / "m");
+    from.model = scratch.path() / "m";
+    const fs::path file = from.model / name;
+    const InputFiles record;
+    Meddler overwrites(3, [&] { std::fstream(file, std::ios::in | std::ios::out).put('{').flush(); });
+    EXPECT_THROW(calibrate(from, {}, overwrites), Error) << name;
+    EXPECT_FALSE(overwrites.is_measured);
+  }
+}
+
+TEST(Calibrate, OfAModelThatIsReplacedThereIsNoResult) {
+  const Scratch scratch;
+  CalibrationInputs from = inputs();
+  fs::copy(from.model, scratch.path() / "m");
+  from.model = scratch.path() / "m";
+  const InputFiles record;
+  Meddler replaces(3, [&] {
+    fs::copy(from.model / "model.safetensors", scratch.path() / "new");
+    fs::rename(scratch.path() / "new", from.model / "model.safetensors");
+  });
+  try {
+    calibrate(from, {}, replaces);
+    ADD_FAILURE() << "no error";
+  } catch (const Error& e) {
+    EXPECT_NE(std::string(e.what()).find("model.safetensors' was replaced by another file"), std::string::npos)
+        << e.what();
+  }
 }
 
 TEST(Calibrate, OfAPlanRunsNothing) {

@@ -1,0 +1,23 @@
+#include "closing_text.h"
+
+#include <cstdio>
+
+#include "base/number_text.h"
+
+namespace kvcal {
+
+std::string closing_text(const CalibrationResult& result, const std::string& digests) {
+  char rate[64];
+  std::snprintf(rate, sizeof rate, "%.1f s, %.0f tokens/s", result.seconds,
+                static_cast<double>(result.n_tokens_run) / result.seconds);
+  const RunRecord& run = result.statistics.run;
+  return "kvcal: " + grouped(static_cast<int64_t>(run.prompt_ids.size())) + " prompts, " + grouped(result.n_tokens) +
+         " tokens in " + std::to_string(run.n_passes) + " pass(es), " + rate + "; " + digests;
+}
+
+std::string emulation_text(const std::string& activation_quant, const std::filesystem::path& scales) {
+  return "kvcal: activations were rounded as servers do (" + activation_quant + "); 'kvcal diff WITHOUT.json " +
+         scales.string() + "' with a run without --emulate-activation-quant shows how much each range changes";
+}
+
+}  // namespace kvcal
