@@ -217,7 +217,7 @@ TEST(StatisticsFile, EveryTruncationIsRefused) {
   }
 }
 
-// Of what comes before the data every bit, of the data some.
+// A bit of every region of the header, and of the data.
 TEST(StatisticsFile, EveryFlippedBitIsRefused) {
   const std::string bytes = file_bytes(sample());
   const TemporaryPath path;
@@ -231,8 +231,8 @@ TEST(StatisticsFile, EveryFlippedBitIsRefused) {
     EXPECT_NE(message, "") << "byte " << at << ", bit " << bit;
     return without_path(message, path);
   };
-  for (size_t at = 0; at < header; ++at) flipped(at, static_cast<int>(at % 8));
-  for (size_t at = header; at < bytes.size(); at += 97)
+  for (size_t at = 0; at < header; at += at < 64 ? 1 : 11) flipped(at, static_cast<int>(at % 8));
+  for (size_t at = header; at < bytes.size(); at += 1999)
     EXPECT_TRUE(flipped(at, static_cast<int>(at % 8)).starts_with("is damaged: the SHA-256 of its content is ")) << at;
 }
 
