@@ -19,6 +19,7 @@ const std::vector<SkipRule>& common_rules() {
       {"audio",
        {"audio.*", "*.audio.*", "audio_*", "*.audio_*", "*.embed_audio.*", "embed_audio.*", "talker.*", "code2wav.*",
         "token2wav.*", "speech_*", "*.speech_*", "*.conformer.*", "whisper_*"}},
+      {"time series", {"time_series.*", "*.time_series.*"}},
       {"projector",
        {"multi_modal_projector.*", "*.multi_modal_projector.*", "mm_projector.*", "*.mm_projector.*", "mlp1.*",
         "projector.*", "*.projector.*", "aligner.*", "*.aligner.*", "gen_aligner.*", "connector.*", "*.connector.*",

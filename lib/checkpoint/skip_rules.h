@@ -20,8 +20,8 @@ bool matches_pattern(std::string_view pattern, std::string_view text);
 
 class SkipRules {
  public:
-  /// The rules for every model: mtp, vision, audio, projector, rope tables, kv scales, activation scales, extra layers
-  /// (`layers_prefix` + number >= n_layers, such as "model.layers." and 28), and then the architecture's own.
+  /// The rules for every model: mtp, vision, audio, time series, projector, rope tables, kv scales, activation scales,
+  /// extra layers (`layers_prefix` + number >= n_layers, such as "model.layers." and 28), then the architecture's own.
   SkipRules(std::string layers_prefix, int64_t n_layers, std::vector<SkipRule> architecture_rules = {});
 
   /// Adds a rule for this run, such as the output head when no logits are wanted.

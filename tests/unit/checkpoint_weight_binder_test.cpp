@@ -208,6 +208,7 @@ TEST(SkipRules, CommonRules) {
       {"model.image_newline", "vision"},
       {"audio_tower.layers.0.fc1.weight", "audio"},
       {"model.embed_audio.embedding.weight", "audio"},
+      {"model.time_series.encoder.layers.0.fc1.weight", "time series"},
       {"multi_modal_projector.linear_1.weight", "projector"},
       {"mlp1.0.weight", "projector"},
       {"model.mtp.layers.0.x", "mtp"},
