@@ -40,6 +40,9 @@ constexpr std::array kRefusals = {
             "its names, keys and residuals are not those of MiniMaxForCausalLM, which is supported", true},
     Refusal{"MiniMaxText01ForCausalLM",
             "its names are not those of MiniMaxForCausalLM, which is supported with RoPE on whole heads", true},
+    Refusal{"MistralLarge3ForCausalLM",
+            "its tensors have Mistral's own names, which servers change to those of DeepseekV3ForCausalLM, which is "
+            "supported"},
     Refusal{"MPTForCausalLM", kAlibi},
     Refusal{"MptForCausalLM", kAlibi},
     Refusal{"MuseGlimmerForCausalLM",
@@ -47,9 +50,13 @@ constexpr std::array kRefusals = {
             "supported"},
     Refusal{"PhimoeForCausalLM", "servers know the class as PhiMoEForCausalLM, which is supported"},
     Refusal{"RWForCausalLM", "it is the class of Falcon before the reference framework had it: FalconForCausalLM"},
+    Refusal{"Rnj1ForCausalLM", "its chunked layers see the chunk before theirs too"},
     Refusal{"Rwkv6ForCausalLM", kStateOnly},
     Refusal{"RWKV7ForCausalLM", kStateOnly},
     Refusal{"RwkvForCausalLM", kStateOnly},
+    Refusal{"SolarForCausalLM", "its later layers mix in what earlier ones began with (bskcn)"},
+    Refusal{"Step1ForCausalLM", kAlibi},
+    Refusal{"TeleFLMForCausalLM", "of vLLM and SGLang only the second multiplies embeddings by input_mult"},
     Refusal{"xLSTMForCausalLM", kStateOnly},
 };
 
