@@ -247,7 +247,8 @@ ServerSupport support_by(const ClassLoading& loading, const Server& server, std:
   s.architecture = architecture;
   s.carrier = carrier;
   s.loader = loader.name;
-  s.served = loader.name != "removed" && loader.name != "unloadable" && !stops_at(loader, carrier);
+  s.served = loader.name != "removed" && loader.name != "no class" && loader.name != "unloadable" &&
+             !stops_at(loader, carrier);
   s.write = loader.write;
   s.why_not = loader.why_not;
   if (stops_at(loader, carrier))

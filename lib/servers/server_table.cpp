@@ -37,6 +37,7 @@ constexpr std::array kVllmLoaders = {
         "zamba2", Attention, 0, kMapped, Refused, Refused, Refused,
         "its attention modules have other names than the checkpoint's: with any scale the server does not start"},
     LoaderLine{"removed", Attention, 0, 0, Refused, Refused, Refused, "the class was removed in vLLM 0.23"},
+    LoaderLine{"no class", Attention, 0, 0, Refused, Refused, Refused, "vLLM 0.33.0 has no such class of its own"},
     LoaderLine{"unloadable", Attention, 0, 0, Refused, Refused, Refused,
                "vLLM 0.33.0 stops at the convolution's filters in any checkpoint of the class"},
 };
@@ -92,6 +93,7 @@ constexpr std::array kClasses = {
     ClassLine{"ApertusForCausalLM", {"mapped", "models/apertus.py"}, {"renaming", "models/apertus.py", false, true}},
     ClassLine{
         "ArceeForCausalLM", {"mapped", "models/transformers/base.py"}, {"renaming", "models/arcee.py", false, true}},
+    ClassLine{"BailingMoEForCausalLM", {"no class", "models/registry.py"}, {"unwired, quiet", "models/bailing_moe.py"}},
     ClassLine{
         "BailingMoeForCausalLM", {"unwired", "models/bailing_moe.py"}, {"unwired, quiet", "models/bailing_moe.py"}},
     ClassLine{
@@ -119,7 +121,9 @@ constexpr std::array kClasses = {
               {"mapped", "models/deepseek_vl2.py"},
               {"unwired or crash", "models/deepseek_vl2.py"}},
     ClassLine{"Dots1ForCausalLM", {"removed", "models/registry.py"}, {"fallback", "models/transformers.py"}},
+    ClassLine{"DotsOCRForCausalLM", {"mapped", "models/dots_ocr.py"}, {"native", "models/dots_ocr.py"}},
     ClassLine{"Ernie4_5ForCausalLM", {"mapped", "", true}, {"fallback", "", true}},
+    ClassLine{"Ernie4_5_ForCausalLM", {"no class", "models/registry.py"}, {"native or crash", "models/ernie4.py"}},
     ClassLine{"Ernie4_5_MoeForCausalLM", {"mapped", "", true}, {"native or crash", "", true}},
     ClassLine{"Exaone4ForCausalLM", {"mapped", "", true}, {"renaming", "models/exaone4.py", false, true}},
     ClassLine{"Exaone4_5_ForConditionalGeneration",
@@ -175,6 +179,9 @@ constexpr std::array kClasses = {
     ClassLine{
         "Idefics3ForConditionalGeneration", {"mapped", "models/idefics3.py"}, {"fallback", "models/transformers.py"}},
     ClassLine{"InternLM3ForCausalLM", {"mapped", "models/llama.py"}, {"renaming", "models/llama.py", false, true}},
+    ClassLine{"InternS2PreviewForConditionalGeneration",
+              {"mapped", "models/interns2_preview.py"},
+              {"renaming or native", "models/interns2preview.py"}},
     ClassLine{"InternVLChatModel", {"mapped", "models/internvl.py"}, {"native or crash", "models/internvl.py"}},
     ClassLine{
         "InternVLForConditionalGeneration", {"mapped", "models/interns1.py"}, {"fallback", "models/transformers.py"}},
@@ -189,6 +196,8 @@ constexpr std::array kClasses = {
     ClassLine{"Lfm2MoeForCausalLM", {"unwired", "models/lfm2_moe.py"}, {"unwired, quiet", "", true}},
     ClassLine{
         "Lfm2VlForConditionalGeneration", {"unwired", "models/lfm2_vl.py"}, {"unwired, quiet", "models/lfm2_vl.py"}},
+    ClassLine{
+        "LightOnOCRForConditionalGeneration", {"mapped", "models/lightonocr.py"}, {"unwired", "models/lightonocr.py"}},
     ClassLine{"Llama4ForCausalLM", {"mapped", "models/llama4.py"}, {"unwired", "", true}},
     ClassLine{"Llama4ForConditionalGeneration", {"mapped", "models/mllama4.py"}, {"unwired", "models/mllama4.py"}},
     ClassLine{"LlamaForCausalLM", {"mapped", "", true}, {"renaming", "", true, true}},
@@ -234,6 +243,7 @@ constexpr std::array kClasses = {
               {"unloadable", "layers/mamba/gdn/olmo_gdn_linear_attn.py"},
               {"fallback", "models/transformers.py"}},
     ClassLine{"OlmoeForCausalLM", {"mapped", "", true}, {"native or crash", "", true}},
+    ClassLine{"PanguEmbeddedForCausalLM", {"mapped", "models/openpangu.py"}, {"fallback", "models/transformers.py"}},
     ClassLine{"Phi3ForCausalLM", {"mapped", "", true}, {"renaming", "", true, true}},
     ClassLine{"Phi4MMForCausalLM", {"mapped", "models/phi4mm.py"}, {"native, no projections", "models/phi4mm.py"}},
     ClassLine{"PhiForCausalLM", {"mapped", "models/transformers/base.py"}, {"native, quiet", "models/phi.py"}},
@@ -263,6 +273,7 @@ constexpr std::array kClasses = {
     ClassLine{"Qwen3_5ForConditionalGeneration", {"mapped", "", true}, {"renaming or native", "", true}},
     ClassLine{"Qwen3_5MoeForCausalLM", {"mapped", "", true}, {"renaming or native", "", true}},
     ClassLine{"Qwen3_5MoeForConditionalGeneration", {"mapped", "", true}, {"renaming or native", "", true}},
+    ClassLine{"SarvamMoEForCausalLM", {"unwired", "models/sarvam.py"}, {"unwired, quiet", "models/sarvam_moe.py"}},
     ClassLine{"SeedOssForCausalLM", {"mapped", "", true}, {"fallback", "", true}},
     ClassLine{"SmolLM3ForCausalLM", {"mapped", "", true}, {"fallback", "", true}},
     ClassLine{
@@ -278,6 +289,7 @@ constexpr std::array kClasses = {
     ClassLine{"VaultGemmaForCausalLM", {"mapped", "", true}, {"fallback", "", true}},
     ClassLine{
         "VoxtralForConditionalGeneration", {"mistral files", "models/voxtral.py"}, {"renaming", "models/voxtral.py"}},
+    ClassLine{"XverseForCausalLM", {"removed", "models/registry.py"}, {"native or crash", "models/xverse.py"}},
     ClassLine{"Zamba2ForCausalLM", {"zamba2", "models/zamba2.py"}, {"fallback", "models/transformers.py"}},
 };
 

@@ -96,7 +96,7 @@ std::string table_of_models() {
     const auto found = goldens.find(a.name);
     const Shown shown = found == goldens.end() ? Shown{} : found->second;
     text += "| `" + std::string(a.name) + "` | " +
-            (shown.goldens ? std::to_string(shown.goldens) : "of its text model") + " | " + cache_of(shown) + " | " +
+            (shown.goldens ? std::to_string(shown.goldens) : "of another class") + " | " + cache_of(shown) + " | " +
             words(shown.recurrent) + " | " + (shown.experts ? "yes" : "") + " | " + images_of(a.name, shown) + " | " +
             loaded_by(ServerKind::Vllm, a.name) + " | " + loaded_by(ServerKind::Sglang, a.name) + " |\n";
   }

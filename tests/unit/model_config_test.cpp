@@ -105,6 +105,43 @@ TEST(Config, a_wrapper_is_read_from_its_text_config) {
   EXPECT_TRUE(spec.tied_head);
 }
 
+TEST(Config, names_that_only_servers_know_are_the_class_they_run) {
+  const auto as = [](const char* name, Json changes) {
+    changes["architectures"] = {name};
+    return llama(changes);
+  };
+  const auto window = [&](Json c) { return parse_model(c)->spec().caches[0].window; };
+  const Json windows = {{"sliding_window", 128}, {"use_sliding_window", true}, {"max_window_layers", 0}};
+  EXPECT_EQ(window(as("DotsOCRForCausalLM", windows)), window(as("Qwen2ForCausalLM", windows)));
+  EXPECT_EQ(refusal(as("PanguEmbeddedForCausalLM", {{"bias", true}})), "accepted");
+  EXPECT_EQ(refusal(as("XverseForCausalLM", {{"tie_word_embeddings", false}})), "accepted");
+  EXPECT_EQ(refusal(as("Ernie4_5_ForCausalLM", {{"use_bias", false}})), "accepted");
+}
+
+TEST(Config, names_that_only_servers_know_refuse_what_servers_do_otherwise) {
+  const auto contains = [](const char* name, Json changes, const std::string& part) {
+    changes["architectures"] = {name};
+    const std::string text = refusal(llama(changes));
+    EXPECT_NE(text.find(part), std::string::npos) << text;
+  };
+  contains("XverseForCausalLM", {{"attention_bias", true}}, "attention_bias is true, which no server reads");
+  contains("XverseForCausalLM", {{"tie_word_embeddings", true}}, "tie_word_embeddings is true, which no server");
+  contains("Ernie4_5_ForCausalLM", {{"use_bias", true}}, "use_bias is true");
+  contains("Ernie4_5_ForCausalLM", {{"moe_layer_start_index", 1}}, "moe_layer_start_index is given");
+  contains("PanguEmbeddedForCausalLM", {{"kv_lora_rank", 512}}, "kv_lora_rank is given");
+  contains("PanguEmbeddedForCausalLM", {{"n_routed_experts", 8}}, "n_routed_experts is given");
+  contains("PanguEmbeddedForCausalLM", {{"param_sink_number", 128}}, "param_sink_number is given");
+  contains("PanguEmbeddedForCausalLM", {{"sandwich_norm", true}}, "sandwich_norm is true");
+  contains("InternS2PreviewForConditionalGeneration", Json::object(), "there is no text_config");
+  contains("InternS2PreviewForConditionalGeneration", {{"text_config", {{"model_type", "qwen3_5_text"}}}},
+           "'qwen3_5_text'");
+  contains("LightOnOCRForConditionalGeneration", {{"text_config", {{"model_type", "qwen2"}}}}, "'qwen2'");
+  contains("TeleFLMForCausalLM", Json::object(), "input_mult");
+  contains("MistralLarge3ForCausalLM", Json::object(), "DeepseekV3ForCausalLM, which is supported");
+  contains("Rnj1ForCausalLM", Json::object(), "the chunk before theirs");
+  contains("SolarForCausalLM", Json::object(), "bskcn");
+}
+
 TEST(Config, refusals_name_the_cause) {
   const auto contains = [](const std::string& text, const std::string& part) {
     EXPECT_NE(text.find(part), std::string::npos) << text;

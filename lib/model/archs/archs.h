@@ -11,6 +11,7 @@
   LINE("AfmoeForCausalLM", parse_afmoe)                                 \
   LINE("ApertusForCausalLM", parse_apertus)                             \
   LINE("ArceeForCausalLM", parse_arcee)                                 \
+  LINE("BailingMoEForCausalLM", parse_bailing_moe)                      \
   LINE("BailingMoeForCausalLM", parse_bailing_moe)                      \
   LINE("BailingMoeV2ForCausalLM", parse_bailing_moe)                    \
   LINE("BambaForCausalLM", parse_bamba)                                 \
@@ -27,7 +28,9 @@
   LINE("DeepseekV3ForCausalLM", parse_deepseek_v3)                      \
   LINE("DeepseekVLV2ForCausalLM", parse_deepseek_vl2)                   \
   LINE("Dots1ForCausalLM", parse_dots1)                                 \
+  LINE("DotsOCRForCausalLM", parse_qwen2)                               \
   LINE("Ernie4_5ForCausalLM", parse_ernie4_5)                           \
+  LINE("Ernie4_5_ForCausalLM", parse_ernie4_5_first)                    \
   LINE("Ernie4_5_MoeForCausalLM", parse_ernie4_5_moe)                   \
   LINE("Exaone4ForCausalLM", parse_exaone4)                             \
   LINE("Exaone4_5_ForConditionalGeneration", parse_exaone4_5)           \
@@ -66,6 +69,7 @@
   LINE("IQuestCoderForCausalLM", parse_iquest_coder)                    \
   LINE("Idefics3ForConditionalGeneration", parse_idefics3)              \
   LINE("InternLM3ForCausalLM", parse_internlm3)                         \
+  LINE("InternS2PreviewForConditionalGeneration", parse_intern_s2)      \
   LINE("InternVLChatModel", parse_internvl)                             \
   LINE("InternVLForConditionalGeneration", parse_internvl)              \
   LINE("Jais2ForCausalLM", parse_jais2)                                 \
@@ -77,6 +81,7 @@
   LINE("Lfm2ForCausalLM", parse_lfm2)                                   \
   LINE("Lfm2MoeForCausalLM", parse_lfm2_moe)                            \
   LINE("Lfm2VlForConditionalGeneration", parse_lfm2)                    \
+  LINE("LightOnOCRForConditionalGeneration", parse_light_on_ocr)        \
   LINE("Llama4ForCausalLM", parse_llama4)                               \
   LINE("Llama4ForConditionalGeneration", parse_llama4)                  \
   LINE("LlamaForCausalLM", parse_llama)                                 \
@@ -106,6 +111,7 @@
   LINE("OlmoForCausalLM", parse_olmo)                                   \
   LINE("OlmoHybridForCausalLM", parse_olmo_hybrid)                      \
   LINE("OlmoeForCausalLM", parse_olmoe)                                 \
+  LINE("PanguEmbeddedForCausalLM", parse_pangu_embedded)                \
   LINE("Phi3ForCausalLM", parse_phi3)                                   \
   LINE("Phi4MMForCausalLM", parse_phi4mm)                               \
   LINE("PhiForCausalLM", parse_phi)                                     \
@@ -127,6 +133,7 @@
   LINE("Qwen3_5ForConditionalGeneration", parse_qwen3_5)                \
   LINE("Qwen3_5MoeForCausalLM", parse_qwen3_5_moe)                      \
   LINE("Qwen3_5MoeForConditionalGeneration", parse_qwen3_5_moe)         \
+  LINE("SarvamMoEForCausalLM", parse_bailing_moe)                       \
   LINE("SeedOssForCausalLM", parse_seed_oss)                            \
   LINE("SmolLM3ForCausalLM", parse_smollm3)                             \
   LINE("SmolVLMForConditionalGeneration", parse_idefics3)               \
@@ -138,6 +145,7 @@
   LINE("TeleChat3ForCausalLM", parse_llama_alias)                       \
   LINE("VaultGemmaForCausalLM", parse_vault_gemma)                      \
   LINE("VoxtralForConditionalGeneration", parse_voxtral)                \
+  LINE("XverseForCausalLM", parse_xverse)                               \
   LINE("Zamba2ForCausalLM", parse_zamba2)
 
 namespace kvcal {

@@ -1,7 +1,8 @@
 // BailingMoeForCausalLM: Ling-lite and -plus. BailingMoeV2ForCausalLM: Ling-2.0 and Ring-2.0. Queries, keys and values
 // in one weight, RoPE over a part of a head; the first layers dense, then experts beside shared ones, chosen by
 // softmax, or in the second class by biased sigmoid scores as DeepSeek-V3 has it. The reference framework has neither;
-// they are read as their publisher's code and the servers have them.
+// they are read as their publisher's code and the servers have them. BailingMoEForCausalLM is SGLang's own name of
+// both, SarvamMoEForCausalLM to both servers the same class again.
 #include <algorithm>
 
 #include "model/archs/archs.h"

@@ -1,7 +1,7 @@
-// Ernie4_5ForCausalLM and Ernie4_5_MoeForCausalLM: interleaved RoPE over whole heads, biases everywhere with use_bias.
-// Experts are chosen by biased softmax scores and weighted by the unbiased ones over their sum, which counts as
-// moe_norm_min at least. Cosines are rounded to the activation dtype as vLLM does; the reference framework keeps them
-// in f32.
+// Ernie4_5ForCausalLM and Ernie4_5_MoeForCausalLM, and Ernie4_5_ForCausalLM, SGLang's name of the first: interleaved
+// RoPE over whole heads, biases everywhere with use_bias. Experts are chosen by biased softmax scores and weighted by
+// the unbiased ones over their sum, which counts as moe_norm_min at least. Cosines are rounded to the activation dtype
+// as vLLM does; the reference framework keeps them in f32.
 #include "model/archs/archs.h"
 #include "model/moe_decoder.h"
 #include "model/nextn.h"
@@ -74,6 +74,14 @@ std::unique_ptr<Model> parse_ernie4_5(const Json& config) {
   const std::vector<int64_t> windows(static_cast<size_t>(dims.n_layers), 0);
   return std::make_unique<PlainDecoder>(config, dims, read_interleaved_rope(text, dims.head_dim),
                                         DecoderBiases{bias, bias, bias}, windows);
+}
+
+// SGLang gives biases to its attention alone, and experts to layers from moe_layer_start_index on.
+std::unique_ptr<Model> parse_ernie4_5_first(const Json& config) {
+  if (get_bool_or(config, "use_bias", false)) fail("use_bias is true; this class is read without biases");
+  if (find_member(config, "moe_layer_start_index"))
+    fail("moe_layer_start_index is given; experts are read in Ernie4_5_MoeForCausalLM");
+  return parse_ernie4_5(config);
 }
 
 std::unique_ptr<Model> parse_ernie4_5_moe(const Json& config) {

@@ -1,7 +1,8 @@
 // LlamaForCausalLM: Llama 2, 3.x and the many models published under this class. Biases on q, k, v, o with
 // attention_bias, on the feed-forward with mlp_bias. Classes that the reference framework and servers run as this one
 // have defaults of their own (InternLM3, IQuest-Coder) or other words for the biases; of those that servers alone know
-// (LLaMA, TeleChat3) `bias` is for all of attention, and qkv_bias, where it is given, for q, k and v.
+// (LLaMA, TeleChat3, openPangu-Embedded) `bias` is for all of attention, and qkv_bias, where it is given, for q, k and
+// v. XVERSE, which SGLang alone serves, has neither biases nor a tied head, whatever its config says.
 #include "model/archs/archs.h"
 #include "model/plain_decoder.h"
 #include "model/rope.h"
@@ -51,6 +52,13 @@ void refuse_clips_and_windows(const Json& config) {
     fail("use_sliding_window is true, which no server reads for this class");
 }
 
+/// vLLM builds other layers where the config has these.
+void refuse_other_pangu(const Json& config) {
+  for (const char* key : {"kv_lora_rank", "n_routed_experts", "param_sink_number"})
+    if (find_member(config, key)) fail(std::string(key) + " is given; this class is read as Llama");
+  if (get_bool_or(config, "sandwich_norm", false)) fail("sandwich_norm is true; this class is read as Llama");
+}
+
 }  // namespace
 
 std::unique_ptr<Model> parse_llama(const Json& config) { return make_llama(config, read_biases(text_config(config))); }
@@ -67,11 +75,22 @@ std::unique_ptr<Model> parse_iquest_coder(const Json& config) {
   return make_llama(config, read_biases(config), kIquestCoder);
 }
 
+std::unique_ptr<Model> parse_xverse(const Json& config) {
+  for (const char* key : {"attention_bias", "mlp_bias", "tie_word_embeddings"})
+    if (get_bool_or(config, key, false)) fail(std::string(key) + " is true, which no server reads for this class");
+  return make_llama(config, {});
+}
+
 std::unique_ptr<Model> parse_llama_alias(const Json& config) {
   refuse_clips_and_windows(config);
   const bool attention = get_bool_or(config, "attention_bias", false) || get_bool_or(config, "bias", false);
   return make_llama(config, {bias_if(get_bool_or(config, "qkv_bias", attention)), bias_if(attention),
                              bias_if(get_bool_or(config, "mlp_bias", false))});
+}
+
+std::unique_ptr<Model> parse_pangu_embedded(const Json& config) {
+  refuse_other_pangu(config);
+  return parse_llama_alias(config);
 }
 
 }  // namespace kvcal

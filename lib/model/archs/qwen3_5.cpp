@@ -1,7 +1,9 @@
 // Qwen3_5ForCausalLM and Qwen3_5ForConditionalGeneration (text part), and their Moe classes: three gated delta nets to
 // one gated attention, (1 + w) norms everywhere but inside the delta net; SwiGLU, or in every layer a mixture of
-// experts (docs/model-notes.md, "Gated delta rule").
+// experts (docs/model-notes.md, "Gated delta rule"). InternS2PreviewForConditionalGeneration is to servers the
+// multimodal one with experts, with a tower for time series beside that for images.
 #include <optional>
+#include <vector>
 
 #include "model/archs/archs.h"
 #include "model/gated_attention.h"
@@ -130,5 +132,13 @@ class Qwen35 final : public Model {
 
 std::unique_ptr<Model> parse_qwen3_5(const Json& config) { return std::make_unique<Qwen35>(config, false); }
 std::unique_ptr<Model> parse_qwen3_5_moe(const Json& config) { return std::make_unique<Qwen35>(config, true); }
+
+std::unique_ptr<Model> parse_intern_s2(const Json& config) {
+  if (!find_member(config, "text_config")) fail("there is no text_config");
+  const std::vector<std::string> known = {"qwen3_5_moe_text"};
+  const std::string type = get_string_or(text_config(config), "model_type", known[0]);
+  if (type != known[0]) fail_unknown("model_type of text_config", type, known);
+  return parse_qwen3_5_moe(config);
+}
 
 }  // namespace kvcal

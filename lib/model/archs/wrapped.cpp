@@ -1,5 +1,5 @@
 // A text model of another class, named by the model_type of text_config, behind a tower for images or sound: LLaVA,
-// LLaVA-NeXT and OneVision, Mistral 3, InternVL, Idefics 3, SmolVLM, EXAONE 4.5, Voxtral, Qwen2-Audio
+// LLaVA-NeXT and OneVision, Mistral 3, InternVL, Idefics 3, SmolVLM, LightOnOCR, EXAONE 4.5, Voxtral, Qwen2-Audio
 // (docs/model-notes.md, "Reading config.json").
 #include "model/archs/archs.h"
 #include "model/config_reading.h"
@@ -52,6 +52,11 @@ std::unique_ptr<Model> parse_internvl(const Json& config) {
 
 std::unique_ptr<Model> parse_idefics3(const Json& config) {
   constexpr TextClass kClasses[] = {{"llama", parse_llama}};
+  return parse_wrapped(config, kClasses);
+}
+
+std::unique_ptr<Model> parse_light_on_ocr(const Json& config) {
+  constexpr TextClass kClasses[] = {{"qwen3", parse_qwen3}};
   return parse_wrapped(config, kClasses);
 }
 
