@@ -27,11 +27,13 @@ void check_target(const ExportInput& input, const WriteOptions& options) {
   check_apart(input.model.folder, input.out);
   std::error_code ignored;
   if (!options.force || !fs::is_directory(out, ignored) || fs::is_empty(out, ignored)) return;
+  // Asked before this function itself reads in the folder.
+  const std::optional<std::string> read = input_within(out);
   const std::optional<ExportRecord> earlier = read_record(out);
   if (!earlier)
     fail(name + " was not written by kvcal export (it has no " + kExportRecord +
          "): --force does not delete other folders");
-  if (const auto read = input_within(out))
+  if (read)
     fail(name + " holds " + quoted(*read) +
          ", which this command reads, and --force would delete it; move it elsewhere");
   if (earlier->in_place) fail(name + " is a model modified in place: --force does not delete models");
