@@ -6,7 +6,8 @@
 
 namespace kvcal::jinja {
 
-void Budget::fail_steps() const {
+void Budget::fail_steps() {
+  steps_left_ = 0;
   fail("the template takes more than " + std::to_string(limits_.max_steps) + " steps; does it loop without end?");
 }
 

@@ -53,9 +53,10 @@ class Budget {
   }
   void release(size_t bytes) noexcept { held_ -= bytes; }
   const Limits& limits() const { return limits_; }
+  size_t steps_left() const { return steps_left_; }
 
  private:
-  [[noreturn]] void fail_steps() const;
+  [[noreturn]] void fail_steps();
   [[noreturn]] void fail_size() const;
   [[noreturn]] void fail_held() const;
 

@@ -25,11 +25,13 @@ std::vector<std::pair<std::string, Value>> macro_attributes(Budget& budget, cons
 
 class Interpreter {
  public:
-  Interpreter(const Limits& limits, int64_t unix_seconds) : rt_(limits, unix_seconds) {}
+  Interpreter(const Limits& limits, int64_t unix_seconds, size_t* steps_left)
+      : rt_(limits, unix_seconds), steps_left_(steps_left) {}
 
   // Macros refer to the scope of their definition, and scopes to macros: the scopes are kept, and emptied in the end.
   ~Interpreter() {
     for (Scope& s : scopes_) s.names.clear();
+    if (steps_left_) *steps_left_ = rt_.steps_left();
   }
 
   std::string run(const Block& body, const std::vector<std::pair<std::string, Value>>& variables) {
@@ -319,6 +321,7 @@ class Interpreter {
   }
 
   Runtime rt_;
+  size_t* steps_left_;
   Evaluator eval_{rt_};
   std::deque<Scope> scopes_;       // a deque: references stay valid
   size_t scopes_with_macros_ = 0;  // this many of them may be referred to by macros
@@ -329,8 +332,8 @@ class Interpreter {
 }  // namespace
 
 std::string render(const Block& body, const std::vector<std::pair<std::string, Value>>& variables, const Limits& limits,
-                   int64_t unix_seconds) {
-  return Interpreter(limits, unix_seconds).run(body, variables);
+                   int64_t unix_seconds, size_t* steps_left) {
+  return Interpreter(limits, unix_seconds, steps_left).run(body, variables);
 }
 
 }  // namespace kvcal::jinja

@@ -132,8 +132,16 @@ std::optional<ChatTemplate> ChatTemplate::load(const std::filesystem::path& fold
   return t;
 }
 
+size_t ChatTemplate::steps_of_a_rendering() { return jinja::Limits().max_steps; }
+
 std::string ChatTemplate::render(const ChatInput& input,
                                  const std::map<std::string, std::string>& special_tokens) const {
+  size_t steps = steps_of_a_rendering();
+  return render(input, special_tokens, steps);
+}
+
+std::string ChatTemplate::render(const ChatInput& input, const std::map<std::string, std::string>& special_tokens,
+                                 size_t& steps) const {
   const Parts::Variant& chosen = parts_->chosen(!input.tools.is_null());
   return while_doing(chosen.name, [&] {
     std::vector<std::pair<std::string, Value>> variables;
@@ -153,7 +161,9 @@ std::string ChatTemplate::render(const ChatInput& input,
     define("documents", Value::from_json(input.documents), !input.documents.is_null());
     define("add_generation_prompt", Value::boolean(input.add_generation_prompt), false);
     const int64_t now = input.unix_seconds ? *input.unix_seconds : current_seconds();
-    return with_pictures(jinja::render(chosen.body, variables, jinja::Limits(), now), input.picture);
+    jinja::Limits limits;
+    limits.max_steps = steps;
+    return with_pictures(jinja::render(chosen.body, variables, limits, now, &steps), input.picture);
   });
 }
 

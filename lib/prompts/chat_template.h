@@ -59,6 +59,13 @@ class ChatTemplate {
   /// Throws Error with template, line and construct; raise_exception gives the template's own message.
   std::string render(const ChatInput& input, const std::map<std::string, std::string>& special_tokens = {}) const;
 
+  /// What a rendering may take, in the interpreter's steps: about a second.
+  static size_t steps_of_a_rendering();
+
+  /// The same for one of many renderings that share these steps; takes its own off them, also when it throws.
+  std::string render(const ChatInput& input, const std::map<std::string, std::string>& special_tokens,
+                     size_t& steps) const;
+
   /// Which contents the template takes that is used with tools, or without.
   ContentForm contents(bool with_tools) const;
 

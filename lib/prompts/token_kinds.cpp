@@ -1,5 +1,7 @@
 #include "prompts/token_kinds.h"
 
+#include <string.h>  // memmem
+
 #include <algorithm>
 #include <optional>
 #include <string_view>
@@ -46,6 +48,12 @@ std::string_view trimmed(std::string_view text) {
   const size_t first = text.find_first_not_of(kSpace);
   if (first == std::string_view::npos) return {};
   return text.substr(first, text.find_last_not_of(kSpace) - first + 1);
+}
+
+/// std::string::find takes the product of both lengths for texts that nearly repeat, the C library their sum.
+size_t find_in(std::string_view text, std::string_view sought) {
+  const void* found = ::memmem(text.data(), text.size(), sought.data(), sought.size());
+  return found ? static_cast<size_t>(static_cast<const char*>(found) - text.data()) : std::string_view::npos;
 }
 
 /// To render beginnings of the messages with.
@@ -110,11 +118,13 @@ class MessageEnds {
     ChatInput part = rest_;
     part.messages = Json(input_.messages.begin(), input_.messages.begin() + static_cast<ptrdiff_t>(n));
     try {
-      const std::string rendered = template_.render(part, tokenizer_.special_tokens());
+      const std::string rendered = template_.render(part, tokenizer_.special_tokens(), steps_left_);
       // A message that comes out later, as a system prompt in that of the user, has not ended.
       const std::string content = text_member(input_.messages[n - 1], "content");
-      if (text_.starts_with(rendered) && rendered.find(trimmed(content)) != std::string::npos) return rendered.size();
+      if (text_.starts_with(rendered) && find_in(rendered, trimmed(content)) != std::string::npos)
+        return rendered.size();
     } catch (const Error&) {  // a template may refuse a part of what it takes whole
+      complete_ = complete_ && steps_left_ > 0;
     }
     return std::nullopt;
   }
@@ -139,9 +149,9 @@ class MessageEnds {
   End end_of_content(const std::string& content, size_t from, size_t at, size_t to) {
     const std::string_view sought = trimmed(content), part = std::string_view(text_).substr(from, to - from);
     if (!spend(part.size())) return std::nullopt;
-    const size_t found = part.find(sought);
+    const size_t found = find_in(part, sought);
     if (sought.empty() || found == std::string_view::npos || from + found < at) return std::nullopt;
-    if (part.find(sought, found + 1) != std::string_view::npos) return std::nullopt;
+    if (find_in(part.substr(found + 1), sought) != std::string_view::npos) return std::nullopt;
     return from + found + sought.size();
   }
 
@@ -169,6 +179,7 @@ class MessageEnds {
   const ChatTemplate& template_;
   const Tokenizer& tokenizer_;
   const ChatInput rest_ = without_messages(input_);
+  size_t steps_left_ = ChatTemplate::steps_of_a_rendering();  // of all beginnings together
   size_t left_ = 0;  // bytes that may still be looked at, by the way that is being tried
   bool complete_ = true;
 };
