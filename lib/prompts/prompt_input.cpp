@@ -17,6 +17,7 @@ constexpr size_t kChunk = size_t{1} << 20;
 
 // Text shrinks to a tenth. Records in memory take a multiple of their text, so that what a small file may unpack to
 // decides how much memory it can take.
+constexpr size_t kMostPiped = size_t{512} << 20;  // held whole
 constexpr size_t kLargestRatio = 16, kAlwaysAccepted = size_t{64} << 20;
 
 /// Hands on blocks of text, and no more than so many bytes.
@@ -100,7 +101,7 @@ void unpack_zstd(const std::string& packed, Bounded& out) {
 }  // namespace
 
 void read_prompt_file(const std::filesystem::path& path, size_t max_bytes, const TakeBlock& take) {
-  if (path == "-") return take(read_standard_input(max_bytes));
+  if (path == "-") return take(read_standard_input(std::min(max_bytes, kMostPiped)));
   const std::string bytes = read_file(path, max_bytes);
   const bool gzip = path.extension() == ".gz" || bytes.starts_with("\x1F\x8B");
   const bool zstd = path.extension() == ".zst" || bytes.starts_with("\x28\xB5\x2F\xFD");

@@ -78,7 +78,7 @@ class Collector {
     splitter.end();
   }
 
-  size_t n_records() const { return set_.records.size(); }
+  size_t n_skipped() const { return set_.skipped.size(); }
 
   PromptSet finish() {
     if (set_.records.empty())
@@ -206,7 +206,7 @@ void expect_prompts(std::string_view head, const std::string& name) {
 void add_prompt_file(Collector& collector, const std::filesystem::path& path, size_t max_bytes) {
   constexpr size_t kHead = size_t{1} << 16;
   const std::string name = path == "-" ? "standard input" : path.string();
-  const size_t before = collector.n_records();
+  const size_t n_skipped = collector.n_skipped();
   std::string head;
   try {
     collector.add_file(name, [&](const TakeBlock& take) {
@@ -215,10 +215,11 @@ void add_prompt_file(Collector& collector, const std::filesystem::path& path, si
         take(block);
       });
     });
-    // All of its records were skipped: a file of another kind has none.
-    if (collector.n_records() == before) expect_prompts(head, name);
+    // Some lines of another kind of file may be records.
+    if (collector.n_skipped() > n_skipped) expect_prompts(head, name);
   } catch (const Error&) {
-    if (head.empty()) expect_kind(FileKind::Compressed, "prompts", path);  // a folder, or nothing that can be read
+    if (head.empty() && kind_of_file(path) != FileKind::Prompts)  // a folder, or nothing that can be read
+      expect_kind(FileKind::Compressed, "prompts", path);
     expect_prompts(head, name);
     throw;
   }

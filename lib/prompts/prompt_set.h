@@ -77,7 +77,7 @@ struct PromptLoadOptions {
   bool strict_utf8 = false;                  // malformed UTF-8 is an error
   size_t max_file_bytes = size_t{4} << 30;   // after decompression
   size_t max_line_bytes = size_t{64} << 20;  // of one record
-  size_t max_records = 1'000'000;            // kept
+  size_t max_records = 200'000;              // kept
   size_t first = 0;                          // keep so many, the first by id, and perhaps more. 0: all
 };
 

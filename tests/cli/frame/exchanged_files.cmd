@@ -70,8 +70,10 @@ for verb in "export in/scales --model \$M --recipe @ -o o" "plan \$M --gpu H100 
 done
 for verb in "calibrate \$M -p @ -o o" "evaluate \$M -p @ -o o" "prompts \$M -p @" "generate \$M -p @" \
   "calibrate \$M -p in/prompts @ -o o" "calibrate \$M -p @ --skip-bad -o o" "launch \$M --print slurm -p @"; do
-  try prompts "$verb"
+  try 'prompts gz' "$verb"
 done
+# Prompt files may be compressed: what is in the file tells.
+kvcal prompts "$M" -p in/gz 2>&1
 for verb in 'calibrate @ -o o' 'evaluate @ -o o' 'prompts @' 'generate @ --prompt x' 'inspect @' 'plan @ --gpu H100' \
   'fold @ --stats in/statistics -o o' 'export in/scales --model @ -o o' 'validate in/scales --model @' \
   "export in/scales --model \$M --to scales --also-for @ -o o"; do
