@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cerrno>
 
+#include "base/finite_input.h"
 #include "base/read_file.h"
 #include "validate/validate.h"
 
@@ -50,8 +51,10 @@ ValidateInput::ValidateInput(const std::string& file) : name_(file), path_(file)
     name_ = "standard input";
     take_pipe(STDIN_FILENO);
   } else if (fs::is_fifo(path_, ignored)) {
-    const std::unique_ptr<int, Close> pipe(new int(::open(path_.c_str(), O_RDONLY | O_CLOEXEC)));
+    const std::unique_ptr<int, Close> pipe(new int(::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)));
     if (*pipe < 0) fail(quoted(file) + ": cannot open: " + errno_text(errno));
+    check_has_end(*pipe, quoted(file));
+    ::fcntl(*pipe, F_SETFL, 0);  // it was O_NONBLOCK, so that opening a named pipe does not wait for who writes to it
     take_pipe(*pipe);
   } else {
     read_regular_file();

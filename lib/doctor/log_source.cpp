@@ -1,14 +1,13 @@
 #include "doctor/log_source.h"
 
 #include <fcntl.h>
-#include <linux/magic.h>
 #include <sys/stat.h>
-#include <sys/statfs.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <memory>
 
+#include "base/finite_input.h"
 #include "base/read_file.h"
 #include "base/size_text.h"
 
@@ -16,20 +15,6 @@ namespace kvcal {
 namespace {
 
 [[noreturn]] void fail_errno(const std::string& name) { fail(name + ": cannot be read: " + errno_text(errno)); }
-
-/// A pipe that two processes share, and that no name leads to: it ends when its writers do.
-bool is_from_a_shell(int fd, const struct stat& info) {
-  struct statfs system {};
-  return S_ISFIFO(info.st_mode) && ::fstatfs(fd, &system) == 0 && system.f_type == PIPEFS_MAGIC;
-}
-
-void check_ends(int fd, const struct stat& info, const std::string& name) {
-  constexpr const char* kInstead = "; expected a file, '-' for standard input, or <(COMMAND)";
-  if (S_ISREG(info.st_mode) || is_from_a_shell(fd, info)) return;
-  if (S_ISDIR(info.st_mode)) fail(name + ": cannot be read: " + errno_text(EISDIR));
-  fail(name + ": is a " + (S_ISFIFO(info.st_mode) ? "named pipe" : "device or socket") + ", which may never end" +
-       kInstead);
-}
 
 /// Opened for as long as it is read.
 class OpenLog {
@@ -47,7 +32,7 @@ class OpenLog {
   bool check() {
     struct stat info {};
     if (::fstat(fd_, &info) != 0) fail_errno(name_);
-    check_ends(fd_, info, name_);
+    check_has_end(fd_, name_);
     if (::fcntl(fd_, F_SETFL, ::fcntl(fd_, F_GETFL) & ~O_NONBLOCK) != 0) fail_errno(name_);
     return S_ISREG(info.st_mode);
   }

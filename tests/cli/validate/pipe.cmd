@@ -2,9 +2,7 @@
 M=$SOURCE/datasets/demo/natural
 set -- -p "$SOURCE/datasets/demo/prompts.jsonl" --max-prompts 2 -q
 kvcal calibrate "$M" "$@" -o s.json --stats run.kvstats --evaluate e.json
-mkfifo fifo
-cat s.json >fifo &
-kvcal validate fifo --server sglang@0.5.23 --tp 2 --model "$M"
+cat s.json | kvcal validate /dev/fd/0 --server sglang@0.5.23 --tp 2 --model "$M"
 cat run.kvstats | kvcal validate /dev/stdin --model "$M"
 cat e.json | kvcal validate - --scales s.json
 kvcal validate - <s.json
