@@ -215,7 +215,7 @@ Exit run_evaluation(const EvaluateFlags& flags) {
   const Evaluation evaluation = evaluate(
       inputs, options,
       [&](const ModelSpec& spec) {
-        check_writable(flags.out, existing);  // once more: now it is known what the command reads
+        check_output(flags.out, existing);  // once more: now it is known what the command reads
         return make_variants(flags, sources, spec);
       },
       console);

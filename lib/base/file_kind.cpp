@@ -99,7 +99,9 @@ FileKind kind_of_json(std::string_view text) {
 FileKind kind_of_safetensors(std::string_view head) {
   const MemberNames found = members_of(head.substr(8));
   if (found.metadata.contains("kvcal_resume")) return FileKind::RunState;
-  if (found.metadata.contains("kvcal")) return FileKind::Statistics;
+  // A damaged file may have lost either name.
+  if (found.metadata.contains("kvcal") || head.find("kvcal_sha256") != std::string_view::npos)
+    return FileKind::Statistics;
   return FileKind::Weights;
 }
 

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "base/error.h"
+#include "base/temporaries.h"
 
 namespace kvcal {
 namespace {
@@ -40,7 +41,7 @@ std::mutex mutex;
 std::optional<Record> record;  // guarded by mutex
 
 bool is_own_name(const std::string& name) {
-  return name.starts_with(".kvcal-") || name.ends_with(".kvcal-resume") || name.ends_with(".kvcal-partial") ||
+  return is_temporary_name(name) || name.ends_with(".kvcal-resume") || name.ends_with(".kvcal-partial") ||
          name.ends_with(".kvcal-check");
 }
 

@@ -108,6 +108,13 @@ void remove_if_abandoned(const fs::path& path) {
 
 }  // namespace
 
+bool is_temporary_name(const std::string& name) {
+  constexpr size_t kDigits = 16;
+  constexpr std::string_view kBegin = ".kvcal-", kEnd = ".tmp";
+  return name.size() == kBegin.size() + kDigits + kEnd.size() && name.starts_with(kBegin) && name.ends_with(kEnd) &&
+         name.find_first_not_of("0123456789abcdef", kBegin.size()) == kBegin.size() + kDigits;
+}
+
 fs::path temporary_name(const fs::path& folder) {
   std::random_device entropy;
   char digits[9];

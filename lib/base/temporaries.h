@@ -13,6 +13,9 @@ namespace kvcal {
 /// A name nobody uses, in `folder`; it hides files from listings and says whose they are.
 std::filesystem::path temporary_name(const std::filesystem::path& folder);
 
+/// Whether some machine's temporary has this name, ".kvcal-0123456789abcdef.tmp".
+bool is_temporary_name(const std::string& name);
+
 /// Locks the open temporary. False when it is not under its name any more: it was taken for abandoned.
 bool own_temporary(int fd, const std::filesystem::path& path);
 
