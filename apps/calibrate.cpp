@@ -58,8 +58,7 @@ void check_shard(const CalibrateFlags& flags, SequenceOptions& sequences) {
   take_shard(flags.shard, sequences);
   if (!flags.scale_option.empty())
     fail(flags.scale_option +
-         " has no effect with --shard, which computes no scales; pass it to 'kvcal solve' after "
-         "'kvcal merge'");
+         " has no effect with --shard, which computes no scales; pass it to 'kvcal solve' after 'kvcal merge'");
   if (flags.until_stable)
     fail("--until-stable cannot be used with --shard: a shard does not see the other shards' prompts");
   if (flags.statistics.empty() && !flags.dry_run)

@@ -125,7 +125,7 @@ CalibrationResult calibrated(const fs::path& model, const PromptFlags& flags) {
   options.tool_version = std::string("kvcal ") + build_info().version;
   Recorder listener;
   return calibrate({.model = model,
-                    .prompts = [&](bool) { return read_prompt_files(flags); },
+                    .prompts = [&](bool chat) { return read_prompt_files(flags, chat); },
                     .open_devices = [] { return open_device("auto", Precision::BF16, 0); }},
                    options, listener);
 }

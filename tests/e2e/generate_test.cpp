@@ -26,7 +26,7 @@ TEST_P(DemoAnswers, equal_the_reference_frameworks) {
   flags.files = {(root / "datasets/demo/questions.jsonl").string()};
   NoticeListener silent;
   const FedPrompts fed = feed_prompts(
-      model, flags.resolve(), [&](bool) { return read_prompt_files(flags); }, silent);
+      model, flags.resolve(), [&](bool chat) { return read_prompt_files(flags, chat); }, silent);
   std::map<std::string, const TokenizedPrompt*> by_id;
   for (const TokenizedPrompt& p : fed.prompts) by_id[p.id] = &p;
 

@@ -65,7 +65,7 @@ TEST(NeedleEvaluation, SaysWhichVariantFindsWhich) {
   EvaluationFigures figures = figures_of(evaluation);
   figures.variants[0].right_by_tag.at("needle 200 depth 100").n_correct = 1;
   figures.variants[1].right_by_tag.at("needle 120 depth 0").n_correct = 1;
-  const std::string text = result_text(evaluation, figures, kNeedles);
+  const std::string text = result_text(evaluation, figures, kNeedles).text();
   EXPECT_NE(text.find("needles found by  tokens  0 %  100 %\n"
                       "reference            120   no     no\n"
                       "reference            200   no    yes\n"
@@ -80,7 +80,7 @@ TEST(NeedleEvaluation, RightAnswersHaveATableByTagWithoutNeedles) {
   const Evaluation evaluation = evaluated(false, 2);
   EvaluationFigures figures = figures_of(evaluation);
   for (VariantFigures& v : figures.variants) v.right_by_tag = {{"facts", {4, 3}}, {"nothing expected", {0, 0}}};
-  const std::string text = result_text(evaluation, figures, {});
+  const std::string text = result_text(evaluation, figures, {}).text();
   EXPECT_NE(text.find("correct  reference  scale_1.0\n"
                       "facts       75.0 %     75.0 %\n"),
             std::string::npos)

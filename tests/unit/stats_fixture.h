@@ -86,4 +86,7 @@ std::string without_path(const std::string& message, const std::filesystem::path
 /// The bytes of a statistics file.
 std::string file_bytes(const Statistics& statistics);
 
+/// A file that was edited, with the digest of what it holds now.
+std::string sealed_again(std::string bytes);
+
 }  // namespace kvcal::stats_test

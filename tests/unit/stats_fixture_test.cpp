@@ -9,6 +9,7 @@
 #include <filesystem>
 
 #include "base/read_file.h"
+#include "base/sha256.h"
 #include "base/token_kind.h"
 #include "stats/statistics_file.h"
 
@@ -223,6 +224,14 @@ std::string without_path(const std::string& message, const std::filesystem::path
   const std::string prefix = quoted(path.string()) + ": ";
   EXPECT_EQ(message.find(prefix), 0U) << message;
   return message.substr(std::min(prefix.size(), message.size()));
+}
+
+std::string sealed_again(std::string bytes) {
+  constexpr size_t kDigits = 64;
+  const std::string key = "\"kvcal_sha256\":\"";
+  const size_t at = bytes.find(key) + key.size();
+  bytes.replace(at, kDigits, kDigits, '0');
+  return bytes.replace(at, kDigits, sha256_hex(bytes));
 }
 
 std::string file_bytes(const Statistics& statistics) {

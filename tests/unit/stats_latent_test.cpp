@@ -160,7 +160,7 @@ TEST(LatentStatistics, FilesWhosePartsDoNotFitAreRefused) {
     const size_t at = bytes.find(from);
     EXPECT_NE(at, std::string::npos) << from;
     bytes.replace(at, from.size(), to);
-    std::ofstream(static_cast<const std::filesystem::path&>(path), std::ios::binary) << bytes;
+    std::ofstream(static_cast<const std::filesystem::path&>(path), std::ios::binary) << sealed_again(std::move(bytes));
     return without_path(message_of([&] { read_statistics(path); }), path);
   };
   const std::string member = R"(\"latent_dim\":16)";

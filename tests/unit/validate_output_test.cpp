@@ -81,8 +81,8 @@ TEST(Sarif, LeadsToThePublishedPages) {
 
 TEST(Github, EscapesWhatItsCommandsWouldTakeForTheirOwn) {
   const std::string text = github_report(sample("a,b:c%.json")).text();
-  EXPECT_EQ(
-      text.find("::error file=a%2Cb%3Ac%25.json,line=42,title=S02::layers[3].key.scale: a scale: -1, expected"), 0u)
+  EXPECT_EQ(text.find("::error file=a%2Cb%3Ac%25.json,line=42,title=S02::layers[3].key.scale: a scale: -1, expected"),
+            0u)
       << text;
   EXPECT_NE(text.find("::warning file=a%2Cb%3Ac%25.json,line=1,title=S08::(document): "), std::string::npos) << text;
   EXPECT_NE(text.find("::notice file=a%2Cb%3Ac%25.json,line=1,title=K05::layers[3].key: 100 %25\\x0amore: here, too"),
@@ -120,11 +120,12 @@ TEST(Text, OfAGoodFileIsOneLine) {
     if (rule.needs.empty()) v.report.evaluated({rule.id});
   std::map<std::string_view, size_t> needs;
   for (const Rule& rule : rules()) ++needs[rule.needs];
-  EXPECT_EQ(text_report(v), "s.json: valid; " + std::to_string(needs[""]) + " rules; --model would check " +
-                                std::to_string(needs["--model"]) + " more, --server " +
-                                std::to_string(needs["--server"]) + ", --tp " + std::to_string(needs["--tp"]) + "\n");
+  EXPECT_EQ(text_report(v).text(), "s.json: valid; " + std::to_string(needs[""]) + " rules; --model would check " +
+                                       std::to_string(needs["--model"]) + " more, --server " +
+                                       std::to_string(needs["--server"]) + ", --tp " + std::to_string(needs["--tp"]) +
+                                       "\n");
   v.verbose = true;
-  EXPECT_NE(text_report(v).find("not evaluated (needs --server): V05 V08\n"), std::string::npos);
+  EXPECT_NE(text_report(v).text().find("not evaluated (needs --server): V05 V08\n"), std::string::npos);
   EXPECT_EQ(json_report(v)["not_evaluated"].size(), rules().size() - needs[""]);
 }
 
@@ -133,7 +134,7 @@ TEST(Text, GluesNoSentences) {
   Validated v;
   v.report.add("S25", "", "scales of queries", "", "none");
   v.report.add("S02", "", "a scale", "more than 0", "-1");
-  const std::string text = text_report(v);
+  const std::string text = text_report(v).text();
   EXPECT_NE(text.find("scales of queries: none\n"), std::string::npos) << text;
   EXPECT_NE(text.find("a scale: -1, expected more than 0\n"), std::string::npos) << text;
 }

@@ -4,7 +4,7 @@ kvcal calibrate "$D/stressed" --prompts "$D/prompts.jsonl" --max-prompts 6 -q -o
 kvcal fold "$D/stressed" --stats run.kvstats -o out >text
 kvcal inspect out | grep folded
 kvcal inspect out --json | grep -A 3 '"fold"'
-kvcal validate s.json --model out --strict | grep -A 1 -o -E "M04.*: is|fix: .*"
+kvcal validate s.json --model out --strict | grep -A 1 -o -E "M04.*weights: |fix: .*"
 kvcal validate out --server vllm | grep -A 1 -E "X0|F08|warning"
 kvcal doctor out --json | grep '"X03"'
 kvcal export s.json --model out -o served || echo exit $?

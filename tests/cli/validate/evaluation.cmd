@@ -8,7 +8,8 @@ sed 's/"n_prompts": 2/"n_prompts": 3/; s/"index": 3, "format"/"index": 7, "forma
 kvcal validate bad.json --format github || echo exit $?
 sed 's/"1.0"/"2.0"/' e.json >later.json
 kvcal validate later.json | grep A04
-kvcal validate later.json --scales later.json | grep -c D06
+sed 's/$/ /' s.json >other.json
+kvcal validate e.json --scales other.json | grep -c D06
 echo '{}' >kv-cache-scales.json
 kvcal validate e.json --strict || echo exit $?
 for flags in "--tp 2" "--stats run.kvstats" "--server vllm" "--scales nowhere.json"; do kvcal validate e.json $flags || echo exit $?; done
