@@ -53,9 +53,9 @@ Lines closing_line(const Validated& v) {
   const std::vector<Report::Skipped> skipped = r.skipped_rules();
   const auto hidden = static_cast<size_t>(std::ranges::count(skipped, kAfterError, &Report::Skipped::reason));
   return Lines(v.file + ": " + (v.passed() ? "valid" : "NOT valid") + counts + "; " +
-         plural(r.evaluated_rules().size(), "rule") +
-         (hidden > 0 ? ", " + std::to_string(hidden) + " not checked " + std::string(kAfterError) : "") +
-         (r.has_errors() ? "" : more_by_options(skipped)));
+               plural(r.evaluated_rules().size(), "rule") +
+               (hidden > 0 ? ", " + std::to_string(hidden) + " not checked " + std::string(kAfterError) : "") +
+               (r.has_errors() ? "" : more_by_options(skipped)));
 }
 
 /// A line per reason; of many rules only the number.
