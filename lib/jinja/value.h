@@ -64,7 +64,7 @@ struct Sequence {
 
 /// Keys keep their order. 1, 1.0 and true are one key, as in Python.
 struct Dict {
-  explicit Dict(Budget* payer) : held(payer, 0) {}
+  explicit Dict(Budget* payer);
 
   Held held;
   std::vector<std::pair<Value, Value>> items;
@@ -77,7 +77,7 @@ struct Dict {
 };
 
 struct Namespace {
-  explicit Namespace(Budget& payer) : held(&payer, sizeof(Namespace)) {}
+  explicit Namespace(Budget& payer);
 
   Held held;
   std::vector<std::pair<std::string, Value>> attributes;
@@ -199,6 +199,10 @@ class List {
   Held held_;
   Values values_;
 };
+
+// Here, since they need to know what a Value is.
+inline Dict::Dict(Budget* payer) : held(payer, 0) {}
+inline Namespace::Namespace(Budget& payer) : held(&payer, sizeof(Namespace)) {}
 
 struct Callable {
   Held held;
