@@ -52,6 +52,7 @@ std::string_view trimmed(std::string_view text) {
 
 /// std::string::find takes the product of both lengths for texts that nearly repeat, the C library their sum.
 size_t find_in(std::string_view text, std::string_view sought) {
+  if (sought.empty()) return 0;  // and may point nowhere
   const void* found = ::memmem(text.data(), text.size(), sought.data(), sought.size());
   return found ? static_cast<size_t>(static_cast<const char*>(found) - text.data()) : std::string_view::npos;
 }
