@@ -119,8 +119,15 @@ DecoderDims read_decoder_dims(const Json& config, const DecoderDefaults& default
     fail("num_attention_heads " + std::to_string(d.n_heads) + " is not a multiple of num_key_value_heads " +
          std::to_string(d.n_kv_heads));
   if (!(d.eps > 0) || !std::isfinite(d.eps)) fail(std::string(defaults.eps_key) + " is not a positive number");
-  constexpr int64_t kMostLayers = 4096;
-  if (d.n_layers > kMostLayers) fail("num_hidden_layers is " + std::to_string(d.n_layers) + ", expected at most 4096");
+  // Far beyond what exists; products of them, over all layers, stay below 2^63.
+  constexpr int64_t kMostLayers = 4096, kWidest = int64_t{1} << 20, kMostHeads = int64_t{1} << 14;
+  const auto at_most = [](const char* key, int64_t value, int64_t most) {
+    expect_size(key, value <= most, value, "at most " + std::to_string(most));
+  };
+  at_most("num_hidden_layers", d.n_layers, kMostLayers);
+  at_most("hidden_size", d.hidden, kWidest);
+  at_most("intermediate_size", d.ffn, kWidest);
+  at_most("num_attention_heads", d.n_heads, kMostHeads);
   return d;
 }
 
