@@ -23,7 +23,7 @@ def main(out, cases_path, *paths):
         result = found[key]
         keep = ("server", "case", "verdict", "architecture", "carrier", "spelling", "with_query", "effect", "message")
         rows.append({k: result[k] for k in keep if result.get(k)} | ({} if result["as_wanted"] else {"as_wanted": False}))
-    lines = ",\n".join("  " + json.dumps(row) for row in rows)
+    lines = ",\n".join(json.dumps(row, separators=(",", ":")) for row in rows)
     os.makedirs(os.path.dirname(out), exist_ok=True)
     with open(out, "w") as file:
         file.write('{\n "results": [\n' + lines + "\n ]\n}\n")

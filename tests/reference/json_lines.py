@@ -1,4 +1,5 @@
-"""JSON as the goldens are written: indented, innermost lists of numbers on one line, so that diffs stay readable."""
+"""JSON as the goldens are written: indented, innermost lists of numbers on one line, without spaces, so that diffs stay readable
+and files small."""
 
 import json
 import re
@@ -9,5 +10,5 @@ NUMBERS = re.compile(r"\[\s+((?:-?[\d.]+(?:e[+-]?\d+)?,\s+)*-?[\d.]+(?:e[+-]?\d+
 
 def write_json(path: Path, value) -> None:
     text = json.dumps(value, indent=1, ensure_ascii=False)
-    text = NUMBERS.sub(lambda match: "[" + re.sub(r",\s+", ", ", match[1]) + "]", text)
+    text = NUMBERS.sub(lambda match: "[" + re.sub(r",\s+", ",", match[1]) + "]", text)
     path.write_text(text + "\n")
