@@ -82,13 +82,15 @@ safe $? $kvcal doctor "l $evil.log" --model "$model" --command "vllm serve '$mod
 
 # What a script is made of has no line breaks at all.
 for kind in slurm mpi k8s; do
+  image= && [ $kind != k8s ] || image='--image i'
   for name in "$(printf 'a\nEND\n)\ntouch PWNED\n#')" "$(printf 'a\rb')" "a${bidi}b"; do
     rm -rf "$name" && cp -r "$model" "$name"
-    fails_with 2 "MODEL is" $kvcal launch "$name" --prompts "$source/datasets/demo/prompts.jsonl" --print $kind --image i
-    fails_with 2 "--out is" $kvcal launch "$demo" --prompts "$source/datasets/demo/prompts.jsonl" --print $kind --image i -o "$name"
-    fails_with 2 "--stats is" $kvcal launch "$demo" --prompts "$source/datasets/demo/prompts.jsonl" --print $kind --image i --stats "$name"
-    fails_with 2 "options for prompts" $kvcal launch "$demo" --prompts "$name" --print $kind --image i
-    fails_with 2 "--image is" $kvcal launch "$demo" --prompts "$source/datasets/demo/prompts.jsonl" --print $kind --image "$name"
+    fails_with 2 "MODEL is" $kvcal launch "$name" --prompts "$source/datasets/demo/prompts.jsonl" --print $kind $image
+    fails_with 2 "--out is" $kvcal launch "$demo" --prompts "$source/datasets/demo/prompts.jsonl" --print $kind $image -o "$name"
+    fails_with 2 "--stats is" $kvcal launch "$demo" --prompts "$source/datasets/demo/prompts.jsonl" --print $kind $image --stats "$name"
+    fails_with 2 "options for prompts" $kvcal launch "$demo" --prompts "$name" --print $kind $image
+    [ $kind != k8s ] ||
+      fails_with 2 "--image is" $kvcal launch "$demo" --prompts "$source/datasets/demo/prompts.jsonl" --print $kind --image "$name"
     [ ! -s out.txt ] || complain "a script all the same: $(cat -v out.txt)"
   done
 done
