@@ -1,5 +1,6 @@
 #include "prompts/chat_template.h"
 
+#include <atomic>
 #include <charconv>
 #include <chrono>
 
@@ -86,6 +87,7 @@ struct ChatTemplate::Parts {
     ContentForm contents;
   };
   std::vector<Variant> variants;
+  std::atomic<size_t> steps_in_vain = 0;  // of renderings that failed
 
   const Variant* find(std::string_view wanted) const {
     for (const Variant& v : variants)
@@ -136,8 +138,17 @@ size_t ChatTemplate::steps_of_a_rendering() { return jinja::Limits().max_steps; 
 
 std::string ChatTemplate::render(const ChatInput& input,
                                  const std::map<std::string, std::string>& special_tokens) const {
-  size_t steps = steps_of_a_rendering();
-  return render(input, special_tokens, steps);
+  constexpr size_t kMostInVain = 4;  // renderings' worth
+  const size_t most = steps_of_a_rendering();
+  if (parts_->steps_in_vain >= kMostInVain * most)
+    fail(name() + ": failed for earlier chats after many steps, and is not run again");
+  size_t steps = most;
+  try {
+    return render(input, special_tokens, steps);
+  } catch (const Error&) {
+    parts_->steps_in_vain += most - steps;
+    throw;
+  }
 }
 
 std::string ChatTemplate::render(const ChatInput& input, const std::map<std::string, std::string>& special_tokens,

@@ -39,7 +39,8 @@ enum class ContentForm {
 /// "2026-07-26" (midnight), "2026-07-26T12:30:00" or seconds since 1970, as seconds since 1970 in UTC.
 int64_t parse_date(std::string_view text);
 
-/// Immutable after loading.
+/// Immutable after loading, but for how much was spent on chats that cannot be rendered: a template that takes all it
+/// may for one chat after the other is not run for the rest.
 class ChatTemplate {
  public:
   /// The template of a checkpoint folder, or nothing when it has none. chat_template.jinja wins (with

@@ -240,5 +240,15 @@ TEST(ChatTemplate, DatesAreRead) {
     EXPECT_THROW(parse_date(bad), Error) << bad;
 }
 
+// Else a set takes a second for each of its chats.
+TEST(ChatTemplate, IsNotRunForEverWhereItFails) {
+  const ChatTemplate slow("{% for i in range(100000) %}{% for j in range(100000) %}{% endfor %}{% endfor %}");
+  ChatInput chat;
+  chat.messages = Json::array({{{"role", "user"}, {"content", "x"}}});
+  for (int i = 0; i < 4; ++i)
+    EXPECT_NE(outcome([&] { return slow.render(chat); }).find(" steps; does it loop"), std::string::npos) << i;
+  EXPECT_NE(outcome([&] { return slow.render(chat); }).find("is not run again"), std::string::npos);
+}
+
 }  // namespace
 }  // namespace kvcal
