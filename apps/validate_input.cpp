@@ -40,22 +40,18 @@ FileKind settled(FileKind kind, const fs::path& path) {
 
 }  // namespace
 
-void ValidateInput::Close::operator()(const int* fd) const {
-  ::close(*fd);
-  delete fd;
-}
-
 ValidateInput::ValidateInput(const std::string& file) : name_(file), path_(file) {
   std::error_code ignored;
   if (file == "-" || file == "/dev/stdin") {
     name_ = "standard input";
     take_pipe(STDIN_FILENO);
   } else if (fs::is_fifo(path_, ignored)) {
-    const std::unique_ptr<int, Close> pipe(new int(::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)));
-    if (*pipe < 0) fail(quoted(file) + ": cannot open: " + errno_text(errno));
-    check_has_end(*pipe, quoted(file));
-    ::fcntl(*pipe, F_SETFL, 0);  // it was O_NONBLOCK, so that opening a named pipe does not wait for who writes to it
-    take_pipe(*pipe);
+    const Descriptor pipe(::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+    if (!pipe) fail(quoted(file) + ": cannot open: " + errno_text(errno));
+    check_has_end(pipe.get(), quoted(file));
+    ::fcntl(pipe.get(), F_SETFL,
+            0);  // it was O_NONBLOCK, so that opening a named pipe does not wait for who writes to it
+    take_pipe(pipe.get());
   } else {
     read_regular_file();
   }
@@ -79,11 +75,13 @@ void ValidateInput::read_regular_file() {
 void ValidateInput::take_pipe(int fd) {
   text_ = read_to_end(fd, name_);
   kind_ = kind_of_bytes(text_);
-  copy_.reset(new int(::memfd_create("kvcal", MFD_CLOEXEC)));
-  path_ = "/proc/self/fd/" + std::to_string(*copy_);
-  std::string_view rest = kind_ == FileKind::Statistics ? std::string_view(text_) : std::string_view();
+  is_piped_ = true;
+  if (kind_ != FileKind::Statistics) return;
+  copy_ = Descriptor(::memfd_create("kvcal", MFD_CLOEXEC));
+  path_ = "/proc/self/fd/" + std::to_string(copy_.get());
+  std::string_view rest = text_;
   while (!rest.empty()) {
-    const ssize_t n = ::write(*copy_, rest.data(), rest.size());
+    const ssize_t n = ::write(copy_.get(), rest.data(), rest.size());
     if (n < 0 && errno == EINTR) continue;
     if (n < 0) fail(quoted(name_) + ": cannot be kept in memory: " + errno_text(errno));
     rest.remove_prefix(static_cast<size_t>(n));

@@ -2,9 +2,9 @@
 #pragma once
 
 #include <filesystem>
-#include <memory>
 #include <string>
 
+#include "base/descriptor.h"
 #include "base/file_kind.h"
 
 namespace kvcal {
@@ -18,20 +18,18 @@ class ValidateInput {
   const std::string& name() const { return name_; }  // for reports
   FileKind kind() const { return kind_; }
   const std::string& text() const { return text_; }            // all of it; of statistics perhaps less
-  const std::filesystem::path& path() const { return path_; }  // where the same bytes can be read again
-  bool is_piped() const { return copy_ != nullptr; }
+  const std::filesystem::path& path() const { return path_; }  // of files and of statistics: where the bytes are
+  bool is_piped() const { return is_piped_; }
 
  private:
   void read_regular_file();
   void take_pipe(int fd);
 
-  struct Close {
-    void operator()(const int* fd) const;
-  };
   std::string name_, text_;
   std::filesystem::path path_;
   FileKind kind_ = FileKind::Unknown;
-  std::unique_ptr<int, Close> copy_;  // in memory, of what came through a pipe
+  bool is_piped_ = false;
+  Descriptor copy_;  // in memory, of statistics that came through a pipe
 };
 
 }  // namespace kvcal

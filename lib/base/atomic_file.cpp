@@ -7,6 +7,7 @@
 #include <cassert>
 #include <cerrno>
 
+#include "base/descriptor.h"
 #include "base/error.h"
 #include "base/input_files.h"
 #include "base/temporaries.h"
@@ -14,20 +15,6 @@
 namespace kvcal {
 
 namespace fs = std::filesystem;
-
-namespace {
-
-struct Descriptor {
-  int fd;
-  explicit Descriptor(int opened) : fd(opened) {}
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  ~Descriptor() {
-    if (fd >= 0) ::close(fd);
-  }
-};
-
-}  // namespace
 
 AtomicFile::AtomicFile(fs::path target, Existing existing)
     : shown_(std::move(target)), target_(shown_), existing_(existing) {

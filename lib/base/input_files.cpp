@@ -49,10 +49,6 @@ bool is_own(const fs::path& path) {
   return std::any_of(path.begin(), path.end(), [](const fs::path& part) { return is_own_name(part.string()); });
 }
 
-bool is_within(const fs::path& inner, const fs::path& outer) {
-  return std::mismatch(outer.begin(), outer.end(), inner.begin(), inner.end()).first == outer.end();
-}
-
 bool matters_for_long(const Record& all, const fs::path& path, const Input& input) {
   return input.use == InputUse::Long || std::any_of(all.folders.begin(), all.folders.end(),
                                                     [&](const fs::path& folder) { return is_within(path, folder); });
@@ -73,6 +69,10 @@ std::string change_between(const FileState& then, const FileState& now) {
 }
 
 }  // namespace
+
+bool is_within(const fs::path& inner, const fs::path& outer) {
+  return std::mismatch(outer.begin(), outer.end(), inner.begin(), inner.end()).first == outer.end();
+}
 
 InputFiles::InputFiles() {
   const std::lock_guard lock(mutex);

@@ -33,6 +33,9 @@ void note_input(const std::filesystem::path& path, const struct stat& info, Inpu
 /// Files in this folder are of use for long: a checkpoint, whose parts belong together.
 void note_input_folder(const std::filesystem::path& folder);
 
+/// Whether `outer` is `inner`, or a folder above it, by their names.
+bool is_within(const std::filesystem::path& inner, const std::filesystem::path& outer);
+
 /// A file that the command has read to replace it.
 void forget_input(const std::filesystem::path& path);
 

@@ -8,23 +8,10 @@
 #include <cerrno>
 #include <system_error>
 
+#include "base/descriptor.h"
 #include "base/input_files.h"
 
 namespace kvcal {
-namespace {
-
-struct Descriptor {
-  int fd;
-  explicit Descriptor(int opened) : fd(opened) {}
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  ~Descriptor() {
-    if (fd >= 0) ::close(fd);
-  }
-};
-
-}  // namespace
-
 std::string errno_text(int error) {
   std::string text = std::generic_category().message(error);
   if (text.size() > 1 && text[0] >= 'A' && text[0] <= 'Z' && text[1] >= 'a') text[0] += 'a' - 'A';
@@ -35,9 +22,9 @@ std::string read_file(const std::filesystem::path& path, size_t max_bytes) {
   const std::string name = quoted(path.string());
   // O_NONBLOCK: opening a pipe that nobody writes to would otherwise wait before fstat could refuse it.
   const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
-  if (file.fd < 0) fail(name + ": cannot open: " + errno_text(errno));
+  if (file.get() < 0) fail(name + ": cannot open: " + errno_text(errno));
   struct stat info {};
-  if (::fstat(file.fd, &info) != 0) fail(name + ": cannot read its size: " + errno_text(errno));
+  if (::fstat(file.get(), &info) != 0) fail(name + ": cannot read its size: " + errno_text(errno));
   if (S_ISDIR(info.st_mode)) fail(name + ": is a folder, expected a file");
   if (!S_ISREG(info.st_mode)) fail(name + ": is not a regular file");
   const auto too_large = [&](size_t bytes) {
@@ -49,7 +36,7 @@ std::string read_file(const std::filesystem::path& path, size_t max_bytes) {
   std::string bytes(static_cast<size_t>(info.st_size) + 1, '\0');
   size_t used = 0;
   for (;;) {
-    const ssize_t n = ::read(file.fd, bytes.data() + used, bytes.size() - used);
+    const ssize_t n = ::read(file.get(), bytes.data() + used, bytes.size() - used);
     if (n < 0 && errno == EINTR) continue;
     if (n < 0) fail(name + ": cannot read: " + errno_text(errno));
     used += static_cast<size_t>(n);

@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <memory>
 
+#include "base/descriptor.h"
 #include "base/finite_input.h"
 #include "base/read_file.h"
 #include "base/size_text.h"
@@ -19,27 +20,25 @@ namespace {
 /// Opened for as long as it is read.
 class OpenLog {
  public:
-  OpenLog(const std::string& path, std::string name) : name_(std::move(name)) {
-    // O_NONBLOCK: opening a pipe that nobody writes to would wait before its kind is known.
-    fd_ = path == "-" ? ::dup(STDIN_FILENO) : ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-    if (fd_ < 0) fail_errno(name_);
+  // O_NONBLOCK: opening a pipe that nobody writes to would wait before its kind is known.
+  OpenLog(const std::string& path, std::string name)
+      : name_(std::move(name)),
+        file_(path == "-" ? ::dup(STDIN_FILENO) : ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY)) {
+    if (!file_) fail_errno(name_);
   }
-  ~OpenLog() { ::close(fd_); }
-  OpenLog(const OpenLog&) = delete;
-  OpenLog& operator=(const OpenLog&) = delete;
 
   /// Whether it has an end that is known.
   bool check() {
     struct stat info {};
-    if (::fstat(fd_, &info) != 0) fail_errno(name_);
-    check_has_end(fd_, name_);
-    if (::fcntl(fd_, F_SETFL, ::fcntl(fd_, F_GETFL) & ~O_NONBLOCK) != 0) fail_errno(name_);
+    if (::fstat(file_.get(), &info) != 0) fail_errno(name_);
+    check_has_end(file_.get(), name_);
+    if (::fcntl(file_.get(), F_SETFL, ::fcntl(file_.get(), F_GETFL) & ~O_NONBLOCK) != 0) fail_errno(name_);
     return S_ISREG(info.st_mode);
   }
 
   size_t read(char* buffer, size_t bytes) {
     for (;;) {
-      const ssize_t n = ::read(fd_, buffer, bytes);
+      const ssize_t n = ::read(file_.get(), buffer, bytes);
       if (n >= 0) return static_cast<size_t>(n);
       if (errno != EINTR) fail_errno(name_);
     }
@@ -47,7 +46,7 @@ class OpenLog {
 
  private:
   std::string name_;
-  int fd_ = -1;
+  Descriptor file_;
 };
 
 }  // namespace

@@ -8,7 +8,9 @@
 #include <cerrno>
 #include <memory>
 
+#include "base/descriptor.h"
 #include "base/error.h"
+#include "base/input_files.h"
 #include "base/read_file.h"
 #include "base/temporaries.h"
 
@@ -18,21 +20,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr size_t kMostEntries = 100'000;
-
-/// An open file that is closed on every way out.
-class Descriptor {
- public:
-  explicit Descriptor(int fd) : fd_(fd) {}
-  ~Descriptor() {
-    if (fd_ >= 0) ::close(fd_);
-  }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  int get() const { return fd_; }
-
- private:
-  int fd_;
-};
 
 void write_all(int fd, const char* bytes, ssize_t n, const fs::path& to) {
   while (n > 0) {
@@ -54,10 +41,6 @@ void copy_bytes(int from, int to, const fs::path& source, const fs::path& target
     if (n == 0) return;
     write_all(to, block.get(), n, target);
   }
-}
-
-bool is_within(const fs::path& inner, const fs::path& outer) {
-  return std::mismatch(outer.begin(), outer.end(), inner.begin(), inner.end()).first == outer.end();
 }
 
 }  // namespace
