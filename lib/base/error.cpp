@@ -51,13 +51,13 @@ std::string nearest_match(std::string_view name, std::span<const std::string> ca
 
 namespace {
 
-/// "fp8_e4m3" for "fp8", the shortest name that begins so, and for "fp8_e4m3fn", which begins with that name.
+/// "fp8_e4m3" for "fp8": the shortest name that begins so. Not for "fp8_e4m3fn", which more likely is "fp8_e4m3" with
+/// something behind it.
 std::string completed(std::string_view name, std::span<const std::string> known) {
   constexpr size_t kShortest = 3;
   std::string best;
   for (const std::string& k : known)
-    if (k.size() >= kShortest && name.starts_with(k) && k.size() > best.size()) best = k;
-  if (!best.empty()) return best;
+    if (k.size() >= kShortest && name.starts_with(k)) return "";
   for (const std::string& k : known)
     if (name.size() >= kShortest && k.starts_with(name) && (best.empty() || k.size() < best.size())) best = k;
   return best;

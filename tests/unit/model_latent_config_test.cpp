@@ -137,7 +137,8 @@ TEST(LatentConfig, refusals_say_what_is_not_read) {
   expect_refused(silent, "n_group 8 and topk_group 4");  // the class's defaults
   expect_refused(v3({{"scoring_func", "tanh"}}), "'tanh'");
   expect_refused(v2({{"mlp_bias", true}}), "mlp_bias");
-  expect_refused(v2({{"num_attention_heads", 1 << 30}, {"v_head_dim", 1 << 30}}), "are too large");
+  expect_refused(v2({{"num_attention_heads", 1 << 30}}), "num_attention_heads is 1073741824, expected at most 16384");
+  expect_refused(v2({{"num_attention_heads", 1 << 14}, {"v_head_dim", 1 << 30}}), "are too large");
   expect_refused(v3({{"index_n_heads", 4}}), "without index_topk");
   expect_refused(v3({{"index_topk", 64}}), "q_lora_rank is null");
   expect_refused(v3({{"mlp_layer_types", {"sparse"}}}), "mlp_layer_types has 1 entries");
