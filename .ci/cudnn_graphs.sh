@@ -28,7 +28,7 @@ for source in kernels/cudnn/cudnn_attention.cpp kernels/attention_library.cpp ke
     -o "$object"
 done
 # shellcheck disable=SC2046,SC2086  # lists
-$compiler $objects $(pkg-config --libs gtest_main) lib/base/error.cpp lib/tensor/*.cpp -std=c++20 -Ilib "$runtime" \
+$compiler $objects $(pkg-config --libs gtest_main) lib/base/error.cpp lib/base/lines.cpp lib/tensor/*.cpp -std=c++20 -Ilib "$runtime" \
   -Wl,-rpath,"$(dirname "$runtime")" -ldl -o "$out/test_cudnn_graphs"
 "$out/test_cudnn_graphs" --gtest_brief=1
 $compiler -std=c++20 -fsyntax-only -Wall -Wextra -Werror -I. -Ilib -Itests -isystem "$frontend" -isystem "$cuda/include" \
