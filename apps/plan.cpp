@@ -41,7 +41,7 @@ struct Planned {
 Gpu named_gpu(const std::string& name) {
   const std::optional<Gpu> gpu = parse_gpu(name);
   if (!gpu) {
-    const std::string near = nearest_match(name, gpu_names());
+    const std::string near = nearest_gpu(name);
     fail("--gpu " + quoted(name) + ": unknown GPU; " + (near.empty() ? "" : "did you mean '" + near + "'? ") +
          "for another one give its memory with --gpu-memory SIZE");
   }

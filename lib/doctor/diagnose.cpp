@@ -56,7 +56,7 @@ void Doctor::add_server(const NamedEngine& server) {
 void Doctor::add_gpu(const std::string& text) {
   facts_.gpu = parse_gpu(text);
   if (!facts_.gpu) {
-    const std::string near = nearest_match(text, gpu_names());
+    const std::string near = nearest_gpu(text);
     fail("--gpu " + quoted(text) + ": unknown GPU; " + (near.empty() ? "" : "did you mean '" + near + "'? ") +
          "expected one such as H100, 'RTX 5090', sm_90, MI300X or gfx942");
   }

@@ -5,7 +5,6 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <vector>
 
 namespace kvcal {
 
@@ -14,7 +13,7 @@ struct Gpu {
   bool rocm = false;     // AMD
   int capability = 0;    // of NVIDIA: 90 for 9.0
   std::string gfx;       // of AMD: "gfx942"
-  uint64_t memory = 0;   // bytes that CUDA reports, or the name says; of several sizes the smallest; 0: not known
+  uint64_t memory = 0;   // bytes that tools print; of several sizes the one in the name, or the smallest; 0: not known
   bool unified = false;  // the memory is the system's, too
 };
 
@@ -22,7 +21,7 @@ struct Gpu {
 /// Whole words count: "H1000" is no H100.
 std::optional<Gpu> parse_gpu(std::string_view text);
 
-/// What parse_gpu() knows by a name, for suggestions.
-std::vector<std::string> gpu_names();
+/// The name that is likely meant by one that parse_gpu() does not know; "" for none.
+std::string nearest_gpu(std::string_view text);
 
 }  // namespace kvcal

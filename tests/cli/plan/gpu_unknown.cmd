@@ -1,1 +1,1 @@
-kvcal plan "$SOURCE/datasets/demo/natural" --gpu B300
+kvcal plan "$SOURCE/datasets/demo/natural" --gpu GB300
