@@ -1,1 +1,0 @@
-kvcal plan

@@ -1,1 +1,0 @@
-kvcal plan "$SOURCE/datasets/demo/natural" --gpu-memory 1GiB --gpus 3 --tp 2

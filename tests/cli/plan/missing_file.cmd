@@ -1,1 +1,0 @@
-kvcal plan nowhere --gpu-memory 80GiB

@@ -1,1 +1,0 @@
-kvcal plan "$SOURCE/datasets/demo/natural" --gpu-memory 80

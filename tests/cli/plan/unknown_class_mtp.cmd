@@ -1,2 +1,0 @@
-sed 's/Qwen3_5ForCausalLM/FooForCausalLM/' "$SOURCE/datasets/demo/natural/config.json" >config.json
-kvcal plan config.json --gpu-memory 1GiB --mtp

@@ -1,2 +1,0 @@
-echo '{"architectures": ["FooForCausalLM"], "model_type": "foo"}' >config.json
-kvcal plan config.json --gpu-memory 1GiB

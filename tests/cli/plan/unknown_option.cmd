@@ -1,1 +1,0 @@
-kvcal plan --gpu-mem 80GiB .
