@@ -8,7 +8,8 @@ namespace kvcal {
 namespace {
 
 std::string guess_text(const GuessedModel& guess) {
-  return "this program does not read the class " + quoted(guess.spec.architecture) + "; guessed from " + guess.told_by +
+  return "this program does not read the class " + quoted(guess.spec.architecture) +
+         (guess.refused.empty() ? "" : " (" + guess.refused + ")") + "; guessed from " + guess.told_by +
          " of its config: " + caches_text(guess.spec) + (guess.open.empty() ? "" : "; " + guess.open);
 }
 

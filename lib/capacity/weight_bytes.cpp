@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <numeric>
 
 #include "base/error.h"
 #include "checkpoint/checkpoint.h"
@@ -101,9 +102,10 @@ int64_t attention_weights(const ModelSpec& spec) {
 }  // namespace
 
 int64_t parameters_of(const ModelSpec& spec) {
-  int64_t n = spec.vocab * spec.hidden * (spec.tied_head ? 1 : 2) + spec.hidden + spec.table_parameters;
-  for (const LayerSpec& l : spec.layers) n += l.parameters;
-  return n;
+  const auto in = [](int64_t n, const LayerSpec& layer) { return n + layer.parameters; };
+  const int64_t in_layers = std::accumulate(spec.layers.begin(), spec.layers.end(), int64_t{0}, in);
+  if (in_layers == 0) return 0;
+  return in_layers + spec.vocab * spec.hidden * (spec.tied_head ? 1 : 2) + spec.hidden + spec.table_parameters;
 }
 
 std::string_view name_of(WeightSource source) {
@@ -151,6 +153,11 @@ WeightBytes measure_weights(const ConfigFile& file, const ModelSpec& spec) {
   } else if (const uint64_t total = bytes_in_index(file.folder)) {
     w.source = WeightSource::Index;
     w.bytes = total;
+  } else if (w.parameters == 0) {
+    fail(
+        "the size of the weights is not known: there are no weights and no index beside the config, and of a class "
+        "that "
+        "this program does not read it does not follow from the config");
   } else {
     w.bits = bits_per_weight(find_quantization(file.config, file.folder), summary.method);
     w.bytes = bytes_of_parameters(spec, w.bits, summary.method == "mxfp4");

@@ -10,7 +10,7 @@
 
 namespace kvcal {
 
-/// Parameters of the language model: layers, embedding, head, final norm.
+/// Parameters of the language model: layers, embedding, head, final norm. 0 where those of layers are not known.
 int64_t parameters_of(const ModelSpec& spec);
 
 enum class WeightSource : uint8_t {
@@ -26,13 +26,13 @@ struct WeightBytes {
   WeightSource source = WeightSource::Config;
   std::string format;          // "16 bits", "fp8 (128x128 blocks)": as the config describes it
   double bits = 16;            // per quantized weight; Config only
-  uint64_t parameters = 0;     // of the language model
+  uint64_t parameters = 0;     // of the language model; 0: not known
   bool in_eight_bits = false;  // or fewer
 };
 
 /// Takes the best source there is. Unquantized weights count 16 bits an element, also where they are stored in F32:
 /// that is how servers load them. Throws Error for weights that are there and cannot be read, and where only the config
-/// could tell and names a format whose size is not known.
+/// could tell and does not, or names a format whose size is not known.
 WeightBytes measure_weights(const ConfigFile& file, const ModelSpec& spec);
 
 /// Bits that one quantized weight takes with its share of scales and zero points; of several formats in one model the

@@ -59,10 +59,16 @@ std::optional<GuessedModel> guess_unknown_class(const Json& given) {
   const Json config = with_text_config(given);
   const std::string name = architecture_name(config);
   const std::vector<std::string_view> known = known_names();
-  if (std::ranges::find(known, name) != known.end() || !reason_to_refuse(config, name, known).empty())
+  const Refused refused = reason_to_refuse(config, name, known);
+  if (std::ranges::find(known, name) != known.end() || (!refused.reason.empty() && !refused.cached_as_usual))
     return std::nullopt;
   std::optional<GuessedModel> guess = guess_model(config);
-  if (guess) guess->spec.architecture = name;
+  if (!guess) return guess;
+  guess->spec.architecture = name;
+  guess->refused = refused.reason;
+  if (!says_it_generates(name))
+    guess->open += std::string(guess->open.empty() ? "" : "; ") +
+                   "its name does not say that it generates text: encoders and classifiers keep no KV cache";
   return guess;
 }
 

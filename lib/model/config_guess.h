@@ -10,9 +10,10 @@
 namespace kvcal {
 
 struct GuessedModel {
-  ModelSpec spec;       // layers, caches and sizes; of weights parameters alone, and no names
+  ModelSpec spec;       // layers, caches and sizes; parameters where all that counts is told, else 0; and no names
   std::string told_by;  // the keys that it comes from: "num_hidden_layers, head_dim"
   std::string open;     // what the keys leave open, and how it was taken; "" for nothing
+  std::string refused;  // why the class is refused by name; "" where it is not known
 };
 
 /// From the language model's own keys. Nothing where layers or heads are not told, or not as numbers that can be right.
@@ -22,7 +23,7 @@ std::optional<GuessedModel> guess_model(const Json& config);
 /// 512".
 std::string caches_text(const ModelSpec& spec);
 
-/// The same where the config's class is neither read nor refused for what it is; else nothing.
+/// The same where the config's class is not read, unless its caches are known to be others than keys tell, or none.
 std::optional<GuessedModel> guess_unknown_class(const Json& config);
 
 }  // namespace kvcal

@@ -12,34 +12,41 @@ namespace kvcal {
 namespace {
 
 /// Near relatives of what is read, whose caches or layers are others, and models without a KV cache.
+enum class Caches : uint8_t {
+  Usual,     // keys and values, or a latent row, of layers that attend
+  Measured,  // the same, and its own code in transformers can measure them
+  Other,     // or none
+};
 struct Refusal {
   std::string_view name, reason;
-  bool measured_elsewhere =
-      false;  // its keys and values are cached as usual: its own code in transformers can measure them
+  Caches caches = Caches::Usual;
 };
 constexpr std::string_view kAlibi = "its attention is biased by distance (ALiBi) instead of rotated";
 constexpr std::string_view kStateOnly = "its layers keep only recurrent state, so there is no KV cache to calibrate";
 constexpr std::array kRefusals = {
     Refusal{"BloomForCausalLM", kAlibi},
     Refusal{"DeepseekV4ForCausalLM",
-            "its layers cache compressed entries beside a window, and no server takes a scale for them"},
-    Refusal{"FalconMambaForCausalLM", kStateOnly},
-    Refusal{"GraniteMoeSWAForCausalLM", "its heads have sinks, and its RoPE bases differ by layer", true},
-    Refusal{"GraniteSWAForCausalLM", "its heads have sinks, and its RoPE bases differ by layer", true},
+            "its layers cache compressed entries beside a window, and no server takes a scale for them", Caches::Other},
+    Refusal{"FalconMambaForCausalLM", kStateOnly, Caches::Other},
+    Refusal{"GraniteMoeSWAForCausalLM", "its heads have sinks, and its RoPE bases differ by layer", Caches::Measured},
+    Refusal{"GraniteSWAForCausalLM", "its heads have sinks, and its RoPE bases differ by layer", Caches::Measured},
     Refusal{"KimiK3ForConditionalGeneration",
-            "its layers add attention over earlier blocks' residuals, its experts work in a latent space", true},
+            "its layers add attention over earlier blocks' residuals, its experts work in a latent space",
+            Caches::Measured},
     Refusal{"Lfm3ForCausalLM",
             "no server runs it: vLLM 0.33.0 stops at its convolutions, SGLang 0.5.23 has no such class"},
-    Refusal{"LongcatFlashForCausalLM", "its layers own two latent caches each"},
-    Refusal{"Mamba2ForCausalLM", kStateOnly},
-    Refusal{"MambaForCausalLM", kStateOnly},
+    Refusal{"LongcatFlashForCausalLM", "its layers own two latent caches each", Caches::Other},
+    Refusal{"Mamba2ForCausalLM", kStateOnly, Caches::Other},
+    Refusal{"MambaForCausalLM", kStateOnly, Caches::Other},
     Refusal{"MiMoV2ForCausalLM",
-            "its queries, keys and values are one weight, in slices for ranks with scales of their own", true},
-    Refusal{"MiniCPM3ForCausalLM", "its latent attention with scaled residuals is not implemented", true},
+            "its queries, keys and values are one weight, in slices for ranks with scales of their own",
+            Caches::Measured},
+    Refusal{"MiniCPM3ForCausalLM", "its latent attention with scaled residuals is not implemented", Caches::Measured},
     Refusal{"MiniMaxM1ForCausalLM",
-            "its names, keys and residuals are not those of MiniMaxForCausalLM, which is supported", true},
+            "its names, keys and residuals are not those of MiniMaxForCausalLM, which is supported", Caches::Measured},
     Refusal{"MiniMaxText01ForCausalLM",
-            "its names are not those of MiniMaxForCausalLM, which is supported with RoPE on whole heads", true},
+            "its names are not those of MiniMaxForCausalLM, which is supported with RoPE on whole heads",
+            Caches::Measured},
     Refusal{"MistralLarge3ForCausalLM",
             "its tensors have Mistral's own names, which servers change to those of DeepseekV3ForCausalLM, which is "
             "supported"},
@@ -51,13 +58,13 @@ constexpr std::array kRefusals = {
     Refusal{"PhimoeForCausalLM", "servers know the class as PhiMoEForCausalLM, which is supported"},
     Refusal{"RWForCausalLM", "it is the class of Falcon before the reference framework had it: FalconForCausalLM"},
     Refusal{"Rnj1ForCausalLM", "its chunked layers see the chunk before theirs too"},
-    Refusal{"Rwkv6ForCausalLM", kStateOnly},
-    Refusal{"RWKV7ForCausalLM", kStateOnly},
-    Refusal{"RwkvForCausalLM", kStateOnly},
+    Refusal{"Rwkv6ForCausalLM", kStateOnly, Caches::Other},
+    Refusal{"RWKV7ForCausalLM", kStateOnly, Caches::Other},
+    Refusal{"RwkvForCausalLM", kStateOnly, Caches::Other},
     Refusal{"SolarForCausalLM", "its later layers mix in what earlier ones began with (bskcn)"},
     Refusal{"Step1ForCausalLM", kAlibi},
     Refusal{"TeleFLMForCausalLM", "of vLLM and SGLang only the second multiplies embeddings by input_mult"},
-    Refusal{"xLSTMForCausalLM", kStateOnly},
+    Refusal{"xLSTMForCausalLM", kStateOnly, Caches::Other},
 };
 
 /// Names in configs of published models that neither vLLM 0.33.0 nor SGLang 0.5.23 knows, and what they serve of these.
@@ -194,27 +201,33 @@ void refuse_without_architecture(const Json& config, std::span<const std::string
                                : ": add " + quoted(fits) + " if that is the class"));
 }
 
-std::string reason_to_refuse(const Json& config, std::string_view name, std::span<const std::string_view> known) {
+Refused reason_to_refuse(const Json& config, std::string_view name, std::span<const std::string_view> known) {
   for (const Refusal& r : kRefusals)
-    if (r.name == name) return std::string(r.reason) + (r.measured_elsewhere ? "; " + std::string(kOtherWay) : "");
+    if (r.name == name) return {std::string(r.reason), r.caches != Caches::Other, r.caches == Caches::Measured};
   for (const Role& role : kRoles)
-    if (name.find(role.part) != name.npos && name.find("_VL") == name.npos) return std::string(role.reason);
+    if (name.find(role.part) != name.npos && name.find("_VL") == name.npos) return {std::string(role.reason)};
   if (says(config, "is_encoder_decoder", true))
-    return "it is an encoder-decoder model (is_encoder_decoder), whose decoder also caches the encoder's output";
+    return {"it is an encoder-decoder model (is_encoder_decoder), whose decoder also caches the encoder's output"};
   if (const std::string whole = headed(name, known); !whole.empty())
-    return "it is " + whole + " without its output head, like embedding models; it cannot generate";
-  return "";
+    return {"it is " + whole + " without its output head, like embedding models; it cannot generate"};
+  return {};
+}
+
+bool says_it_generates(std::string_view name) {
+  return std::ranges::any_of(kHeads, [&](std::string_view head) { return name.find(head) != name.npos; });
 }
 
 void refuse_architecture(const Json& config, std::string_view name, std::span<const std::string_view> known) {
-  if (const std::string reason = reason_to_refuse(config, name, known); !reason.empty())
-    fail("architecture " + quoted(name) + " is not supported: " + reason);
+  if (const Refused refused = reason_to_refuse(config, name, known); !refused.reason.empty())
+    fail("architecture " + quoted(name) + " is not supported: " + refused.reason +
+         (refused.measured_elsewhere ? "; " + std::string(kOtherWay) : ""));
   const Json* type = find_member(config, "model_type");
   const std::optional<GuessedModel> guess = guess_model(config);
   fail("unknown architecture " + quoted(name) +
        (type && type->is_string() ? ", model_type " + quoted(type->get<std::string>()) : "") +
        likely_cause(name, known) + "; docs/models.md lists the " + std::to_string(known.size()) + " known ones" +
-       (guess ? ", its config tells of " + caches_text(guess->spec) : "") + "; " + std::string(kOtherWay));
+       (guess ? ", its config tells of " + caches_text(guess->spec) : "") +
+       (guess && !guess->open.empty() ? " (" + guess->open + ")" : "") + "; " + std::string(kOtherWay));
 }
 
 void refuse_unread_keys(const Json& config, const ModelSpec& spec) {

@@ -75,7 +75,7 @@ TEST(Guess, ReadsWindowsAndLayersWithoutACache) {
   EXPECT_EQ(
       caches_text(g.spec),
       "4 layers: 1 with 2 KV heads of 16 (8 query heads), 2 with 2 KV heads of 16 (8 query heads) and a window of "
-      "512, 1 without a KV cache (hybrid)");
+      "512, 1 without a KV cache");
   EXPECT_EQ(g.open, "recurrent state is not counted");
   EXPECT_EQ(g.spec.layers[3].cache, 2);
   expect_contains(guessed(foo({{"layer_types", words}})).open, "the length of the window is not told");
@@ -84,7 +84,7 @@ TEST(Guess, ReadsWindowsAndLayersWithoutACache) {
 }
 
 TEST(Guess, ReadsOtherWordsForHybrids) {
-  const std::string one = "4 layers: 1 with 2 KV heads of 16 (8 query heads), 3 without a KV cache (hybrid)";
+  const std::string one = "4 layers: 1 with 2 KV heads of 16 (8 query heads), 3 without a KV cache";
   EXPECT_EQ(text_of(foo({{"hybrid_override_pattern", "M-*M"}})), one);
   EXPECT_EQ(text_of(foo({{"full_attention_interval", 4}})), one);
   EXPECT_EQ(text_of(foo({{"attn_type_list", {0, 0, 0, 1}}})), one);
@@ -124,9 +124,16 @@ TEST(Guess, SaysNothingWhereTheConfigTellsNothing) {
 
 TEST(Guess, IsOfUnknownClassesOnly) {
   EXPECT_FALSE(guess_unknown_class(foo({{"architectures", {"LlamaForCausalLM"}}})));
-  EXPECT_FALSE(guess_unknown_class(foo({{"architectures", {"BloomForCausalLM"}}})));
+  EXPECT_FALSE(guess_unknown_class(foo({{"architectures", {"DeepseekV4ForCausalLM"}}})));
+  EXPECT_FALSE(guess_unknown_class(foo({{"architectures", {"Mamba2ForCausalLM"}}})));
   EXPECT_FALSE(guess_unknown_class(foo({{"architectures", {"FooForSequenceClassification"}}})));
   EXPECT_FALSE(guess_unknown_class(foo({{"is_encoder_decoder", true}})));
+}
+
+TEST(Guess, IsOfClassesThatAreRefusedForOtherThanTheirCaches) {
+  const GuessedModel g = guessed(foo({{"architectures", {"BloomForCausalLM"}}}));
+  EXPECT_EQ(caches_text(g.spec), "4 layers: 4 with 2 KV heads of 16 (8 query heads)");
+  expect_contains(g.refused, "biased by distance (ALiBi)");
 }
 
 TEST(Guess, IsInTheRefusalWithTheOtherWay) {
@@ -147,7 +154,8 @@ TEST(Guess, OfAClassRefusedByNameIsTheReason) {
 }
 
 TEST(Guess, NamesTheClassThatServersHaveOfAFamily) {
-  const Json minimax = foo({{"architectures", {"MiniMaxM3ForCausalLM"}}, {"sparse_attention_config", Json::object()}});
+  const Json minimax =
+      foo({{"architectures", {"MiniMaxM3ForCausalLM"}}, {"sparse_attention_config", {{"sparse_topk_blocks", 16}}}});
   expect_contains(refusal(minimax),
                   "have no class of this name, they serve the family as 'MiniMaxM3SparseForCausalLM'");
   EXPECT_EQ(guessed(minimax).open, "keys of an indexer are not counted");

@@ -18,3 +18,8 @@ echo '{"architectures": ["FooForCausalLM"], "model_type": "foo"}' >config.json
 refused config.json --gpu-memory 1GiB
 sed 's/Qwen3_5ForCausalLM/FooForCausalLM/' "$M/config.json" >config.json
 refused config.json --gpu-memory 1GiB --mtp
+# Weights of a hybrid do not follow from its config; an index tells them. A class that is refused for other than its caches is guessed, too.
+sed 's/Qwen3_5ForCausalLM/Rnj1ForCausalLM/' "$M/config.json" >config.json
+refused config.json --gpu-memory 1GiB
+echo '{"metadata": {"total_size": 2097152}, "weight_map": {}}' >model.safetensors.index.json
+refused config.json --gpu-memory 1GiB --allowance 100MiB --context 2048 | sed -n '1,2p;$p'
