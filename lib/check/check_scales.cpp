@@ -13,15 +13,22 @@ constexpr double kSlack = 1e-5;  // the envelope is stored as a float32
 
 struct Bounds {
   double least = 0, most = 0;
-  bool hold(double scale) const { return scale >= least * (1 - kSlack) && scale <= most * (1 + kSlack); }
+  bool powers_of_two = false;  // none but these
+  bool hold(double scale) const {
+    int exponent = 0;
+    return scale >= least * (1 - kSlack) && scale <= most * (1 + kSlack) &&
+           (!powers_of_two || std::frexp(scale, &exponent) == 0.5);
+  }
 };
 
-/// What the policy gives for a range; pow2 rounds up to a power of two, which at most doubles it. A policy that chooses
-/// what to clip is bound by the candidates it has: 16 times below and above.
+/// What the policy gives for a range; pow2 rounds up to a power of two, which at most doubles it, and from there goes
+/// up to 1.0 where that loses nothing. A policy that chooses what to clip is bound by the candidates it has: 16 times
+/// below and above.
 Bounds bounds_of(double range, const ArtifactQuantization& q) {
   if (!q.headroom) return {range / q.max / 16, range / q.max * 16};
   const double tight = range * *q.headroom / q.max;
-  return {tight, tight * (q.policy == "pow2" ? 2 : 1)};
+  if (q.policy == "pow2") return {tight, std::max(1.0, 2 * tight), true};
+  return {tight, tight};
 }
 
 double range_of(const ArtifactSite& site) {

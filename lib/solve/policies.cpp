@@ -11,11 +11,12 @@ namespace kvcal {
 namespace {
 
 constexpr std::array kPolicies = {
-    PolicyEntry{"absmax", absmax_scale, true, "largest magnitude with headroom; nothing measured is clipped"},
-    PolicyEntry{"pow2", pow2_scale, true, "absmax rounded up to a power of two; small drifts leave the file unchanged"},
-    PolicyEntry{"percentile", percentile_scale, false, "clips what lies above a quantile of the magnitudes"},
-    PolicyEntry{"mse", mse_scale, false, "smallest squared error; for int8"},
-    PolicyEntry{"kl", kl_scale, false, "smallest divergence of the distribution; for int8"},
+    PolicyEntry{"absmax", absmax_scale, true, false, "largest magnitude with headroom; nothing measured is clipped"},
+    PolicyEntry{"pow2", pow2_scale, true, true,
+                "1.0 where it is as good as any, else the power of two nearest to it that clips and loses nothing"},
+    PolicyEntry{"percentile", percentile_scale, false, false, "clips what lies above a quantile of the magnitudes"},
+    PolicyEntry{"mse", mse_scale, false, false, "smallest squared error; for int8"},
+    PolicyEntry{"kl", kl_scale, false, false, "smallest divergence of the distribution; for int8"},
 };
 
 // 8 steps per octave, 4 octaves to each side.

@@ -27,6 +27,7 @@ struct PolicyEntry {
   std::string_view name;
   Policy scale;
   bool uses_headroom;
+  bool seeks_one;            // goes on from there to the power of two nearest to 1.0 that is as good (pow2.h)
   std::string_view summary;  // one line for --help
 };
 
@@ -35,7 +36,7 @@ const PolicyEntry& policy_named(std::string_view name);  // throws Error with th
 std::vector<std::string> policy_names();
 
 double absmax_scale(const PolicyInput& in);      // range · headroom / max
-double pow2_scale(const PolicyInput& in);        // the same, rounded up to a power of two
+double pow2_scale(const PolicyInput& in);        // the same, rounded up to a power of two; pow2.h goes on from there
 double percentile_scale(const PolicyInput& in);  // the given quantile of |x|, zeros included, / max
 double mse_scale(const PolicyInput& in);         // least squared error among the candidates
 double kl_scale(const PolicyInput& in);          // least divergence of the distribution among the candidates

@@ -1,13 +1,107 @@
+#include "solve/pow2.h"
+
+#include <algorithm>
 #include <cmath>
 
+#include "solve/damage.h"
 #include "solve/policies.h"
 
 namespace kvcal {
+namespace {
+
+// What is given up for 1.0: a hundredth of the rounding error is a fiftieth of the KL, which grows with its square.
+constexpr double kAlike = 1.01;
+
+template <class T>
+void keep_part(std::vector<T>& all, size_t part, size_t n_parts) {
+  const auto n = static_cast<std::ptrdiff_t>(all.size() / n_parts);
+  const auto first = all.begin() + static_cast<std::ptrdiff_t>(part) * n;
+  all = std::vector<T>(first, first + n);
+}
+
+void keep_head(SiteStatistics& site, size_t head, size_t n_heads) {
+  keep_part(site.heads, head, n_heads);
+  keep_part(site.channels, head, n_heads);
+  keep_part(site.column_norms, head, n_heads);
+}
+
+/// The cache as if it had one head of the site: a key or value head with the query heads that read it, or a query head
+/// with the keys that it reads. The row of a latent site is one already.
+CacheStatistics alone(const CacheStatistics& cache, CacheSite site, size_t head) {
+  CacheStatistics one;
+  one.layout = cache.layout;
+  const auto n_heads = static_cast<size_t>(cache.layout.n_heads), n_kv = static_cast<size_t>(cache.layout.n_kv_heads);
+  const bool of_queries = site == CacheSite::Query;
+  const size_t n_parts = of_queries ? n_heads : n_kv, kv_head = of_queries ? head / (n_heads / n_kv) : head;
+  for (const CacheSite s : sites_of(cache.layout)) {
+    const SiteStatistics& from = cache.at(s);
+    SiteStatistics& to = one.at(s);
+    to.n_tokens = from.n_tokens;
+    to.heads = from.heads;
+    to.channels = from.channels;
+    to.column_norms = from.column_norms;
+    if (s == CacheSite::Query)
+      keep_head(to, head, n_parts);
+    else if (!cache.layout.is_mla())
+      keep_head(to, kv_head, n_kv);
+  }
+  one.layout.n_heads = cache.layout.n_heads / static_cast<int64_t>(n_parts);
+  one.layout.n_kv_heads = 1;
+  return one;
+}
+
+bool is_alike(const PredictedDamage& damage, const PredictedDamage& least) {
+  return damage.noise <= kAlike * least.noise && damage.rel <= kAlike * least.rel &&
+         damage.rel_raw <= kAlike * least.rel_raw && damage.flushed_tokens <= least.flushed_tokens;
+}
+
+/// One head at powers of two.
+class Head {
+ public:
+  Head(const CacheStatistics& cache, CacheSite site, size_t head, const NumberFormat& format, float least)
+      : cache_(alone(cache, site, head)), site_(site), format_(format), least_(damage_at(least)) {}
+  bool is_as_good_at(float scale) const { return is_alike(damage_at(scale), least_); }
+
+ private:
+  PredictedDamage damage_at(float scale) const { return predict_damage(cache_, site_, format_, std::span(&scale, 1)); }
+
+  CacheStatistics cache_;
+  CacheSite site_;
+  const NumberFormat& format_;
+  PredictedDamage least_;
+};
+
+/// The nearest to 1.0 from `least` on at which all of them are as good.
+float nearest_to_one(const std::vector<Head>& heads, float least) {
+  float scale = std::max(1.0F, least);
+  while (scale > least && !std::ranges::all_of(heads, [&](const Head& h) { return h.is_as_good_at(scale); }))
+    scale /= 2;
+  return scale;
+}
+
+}  // namespace
 
 double pow2_scale(const PolicyInput& in) {
   int exponent = 0;
   const double fraction = std::frexp(absmax_scale(in), &exponent);  // in [0.5, 1)
   return std::ldexp(1.0, fraction == 0.5 ? exponent - 1 : exponent);
+}
+
+std::vector<float> raised_towards_one(const CacheStatistics& cache, CacheSite site, const NumberFormat& format,
+                                      std::vector<float> least) {
+  if (std::ranges::min(least) >= 1) return least;
+  const size_t n_heads = site == CacheSite::Latent ? 1 : cache.at(site).heads.size();
+  std::vector<Head> all;
+  for (size_t h = 0; h < n_heads; ++h) {
+    const float own = least[least.size() == 1 ? 0 : h];
+    Head head(cache, site, h, format, own);
+    if (least.size() == 1)
+      all.push_back(std::move(head));
+    else
+      least[h] = nearest_to_one({head}, own);
+  }
+  if (least.size() == 1) least[0] = nearest_to_one(all, least[0]);
+  return least;
 }
 
 }  // namespace kvcal

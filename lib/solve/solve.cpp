@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "solve/policies.h"
+#include "solve/pow2.h"
 #include "stats/queries.h"
 
 namespace kvcal {
@@ -117,8 +118,12 @@ void solve_scales(const CacheStatistics& cache, CacheSite site, const SiteStatis
   out.provides_for_envelope =
       out.envelope && policy_named(options.policy).uses_headroom && exceeds_measured_length(run, options);
   const double range = out.provides_for_envelope ? *out.envelope : out.absmax;
+  const auto raised = [&](std::vector<float> scales) {
+    return policy_named(options.policy).seeks_one ? raised_towards_one(cache, site, format, std::move(scales)) : scales;
+  };
   out.scale =
       while_doing(title(cache, site), [&] { return chosen_scale(pooled(s).histogram, range, options, format); });
+  out.scale = raised({out.scale})[0];
   if (options.granularity == Granularity::Tensor) return;
   if (options.granularity == Granularity::Channel) {
     // No server rounds queries, or stores a latent row, with scales per channel.
@@ -140,6 +145,7 @@ void solve_scales(const CacheStatistics& cache, CacheSite site, const SiteStatis
       return chosen_scale(s.heads[head].histogram, head_range, options, format);
     }));
   }
+  out.scale_per_head = raised(std::move(out.scale_per_head));
 }
 
 SolvedSite solve_site(const CacheStatistics& cache, CacheSite site, const RunRecord& run, const SolveOptions& options) {
