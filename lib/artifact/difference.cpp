@@ -16,26 +16,41 @@ std::string times(double factor) {
   return text;
 }
 
+/// A scale, and what it was made from.
+struct Measured {
+  const char* file;
+  float scale = 0, absmax = 0;
+  const ArtifactQuantization& q;
+};
+
+/// The range of a scale in units of what was measured; 0 where that is a head of zeros, which no scale harms.
+double overshoot(const Measured& scale, const Measured& of) {
+  return of.absmax > 0 ? scale.scale * scale.q.max / of.absmax : 0;
+}
+
+/// pow2 goes up to 1.0 while nothing is lost of what it was made from, hence of what is as large.
+bool loses_nothing(const Measured& one, const Measured& other) {
+  constexpr float kAsLarge = 2;
+  return one.q.policy == "pow2" && one.scale <= 1 && one.absmax <= kAsLarge * other.absmax;
+}
+
 /// What the scale of one file does to what the other has measured, where the other's own scale is better.
-std::string effect_of(const char* one, double overshoot, const char* other, double own, const std::string& dtype) {
-  const double limit = dtype.starts_with("fp8") ? 16 : 2;
-  if (overshoot < 1 - kSlack && own > overshoot * (1 + kSlack))
-    return std::string(one) + " clips what " + other + " measured";
-  if (overshoot > limit * (1 + kSlack) && own < overshoot / (1 + kSlack))
-    return std::string(one) + " is " + times(overshoot) + " times too large for " + other;
+std::string effect_of(const Measured& one, const Measured& other) {
+  const double limit = one.q.dtype.starts_with("fp8") ? 16 : 2, range = overshoot(one, other),
+               own = overshoot(other, other);
+  if (range < 1 - kSlack && own > range * (1 + kSlack))
+    return std::string(one.file) + " clips what " + other.file + " measured";
+  if (range > limit * (1 + kSlack) && own < range / (1 + kSlack) && !loses_nothing(one, other))
+    return std::string(one.file) + " is " + times(range) + " times too large for " + other.file;
   return "";
 }
 
-/// The range of a scale in units of what was measured; 0 where that is a head of zeros, which no scale harms.
-double overshoot(float scale, const ArtifactQuantization& q, float absmax) {
-  return absmax > 0 ? scale * q.max / absmax : 0;
-}
-
 SiteDifference compare_scales(SiteDifference d, const ArtifactQuantization& qa, const ArtifactQuantization& qb) {
-  d.overshoot_a = overshoot(d.scale_a, qa, d.absmax_b);
-  d.overshoot_b = overshoot(d.scale_b, qb, d.absmax_a);
-  d.effect = effect_of("B", d.overshoot_b, "A", overshoot(d.scale_a, qa, d.absmax_a), qb.dtype);
-  const std::string reverse = effect_of("A", d.overshoot_a, "B", overshoot(d.scale_b, qb, d.absmax_b), qa.dtype);
+  const Measured a = {"A", d.scale_a, d.absmax_a, qa}, b = {"B", d.scale_b, d.absmax_b, qb};
+  d.overshoot_a = overshoot(a, b);
+  d.overshoot_b = overshoot(b, a);
+  d.effect = effect_of(b, a);
+  const std::string reverse = effect_of(a, b);
   if (!reverse.empty()) d.effect += (d.effect.empty() ? "" : ", ") + reverse;
   return d;
 }

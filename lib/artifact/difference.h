@@ -3,7 +3,8 @@
 // FP8 is floating point, so a scale matters only where it clips or flushes. What was measured for A is held against the
 // scale of B, and the reverse: a scale whose range (scale · max) is below the other's largest magnitude clips it; in
 // FP8 one whose range is up to 16 times larger costs nothing, beyond that small values sink below the normal numbers.
-// INT8 loses a bit with every factor of two, so that there 2 is the limit.
+// INT8 loses a bit with every factor of two, so that there 2 is the limit. A scale of pow2 up to 1.0 was found to lose
+// nothing, however large its range is.
 #pragma once
 
 #include <string>

@@ -145,7 +145,7 @@ SequencePlan plan_sequences(std::vector<PromptTokens> prompts, const SequenceOpt
   plan.n_encoder_tokens_of_all = encoder_tokens_of(plan, options.passes);
   plan.longest_of_all = plan.longest();
   if (options.n_shards > plan.n_sequences)
-    fail("the plan has " + std::to_string(plan.n_sequences) + " sequences, too few for " +
+    fail("the plan has " + std::to_string(plan.n_sequences) + " sequence(s), too few for " +
          std::to_string(options.n_shards) + " shards; expected at most one shard per sequence");
   if (options.n_shards > 1)
     std::erase_if(plan.measured, [&](const Sequence& s) { return s.id % options.n_shards != options.shard; });

@@ -53,6 +53,22 @@ TEST(Difference, IsMeasuredInBothDirections) {
   EXPECT_DOUBLE_EQ(d.change(), 7);
 }
 
+// pow2 goes up to 1.0 where nothing is lost by it; it clips like any other.
+TEST(Difference, AScaleThatWasLookedForNearOneIsNotTooLarge) {
+  const Artifact a = sample();
+  Artifact b = a;
+  b.layers[0].value.scale = 1;
+  const auto effect = [&] { return compare(a, b).sites[1].effect; };
+  ASSERT_NE(effect().find("times too large for A"), std::string::npos) << effect();
+  b.quantization.policy = "pow2";
+  EXPECT_EQ(effect(), "");
+  b.layers[0].value.absmax = 4 * a.layers[0].value.absmax;
+  EXPECT_NE(effect().find("times too large for A"), std::string::npos) << "made from larger values than A has";
+  b.layers[0].value.absmax = a.layers[0].value.absmax;
+  b.layers[0].value.scale = a.layers[0].value.scale / 4;
+  EXPECT_NE(effect().find("B clips what A measured"), std::string::npos) << effect();
+}
+
 TEST(Difference, KeepsToTheTolerance) {
   const Artifact a = sample();
   Artifact b = a;
