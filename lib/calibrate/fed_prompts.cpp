@@ -57,7 +57,7 @@ std::string template_mismatch(const PromptSet& set, const ChatTemplate* chat) {
   const auto n_chats = count(PromptKind::Chat), n_texts = count(PromptKind::Text);
   if (!chat && n_chats > 0)
     return std::to_string(n_chats) + " of " + std::to_string(set.records.size()) +
-           " prompts are chats, but the model has no chat template; give their text as \"text\"";
+           " prompts are chats, but the model has no chat template";
   if (chat && n_texts > 0 && n_chats == 0)
     return "the prompts are raw text, so the chat template of the model is not used (" + chat->name() +
            "); in service a chat model sees other tokens; give \"messages\" unless raw text is intended";

@@ -280,7 +280,10 @@ class PromptTokenizer {
 
  private:
   ChatInput chat_of(const PromptRecord& r) const {
-    if (!template_) fail("is a chat, but the model has no chat template; give \"text\" instead of \"messages\"");
+    if (!template_)
+      fail(
+          "is a chat, but the model has no chat template; put the one that it is served with into its folder as "
+          "chat_template.jinja, or give raw text as \"text\"");
     ChatInput input;
     input.messages = served_messages(r.messages, template_->contents(!r.tools.is_null()));
     input.tools = r.tools;
