@@ -6,8 +6,6 @@
 #include <optional>
 #include <vector>
 
-#include "base/error.h"
-
 namespace kvcal {
 namespace {
 
@@ -47,6 +45,46 @@ constexpr std::array kMagics{
     Magic{"\x1F\x8B"sv, {"compressed twice", nullptr}},
     Magic{"\x28\xB5\x2F\xFD"sv, {"compressed twice", nullptr}},
 };
+
+// Records that are known and not read, by two of their keys.
+struct RecordKind {
+  const char* key;
+  const char* other;
+  const char* name;
+  const char* program;       // of jq, makes records of each; null: `instead`
+  const char* instead = "";  // to do
+  const char* within = "";   // stands in the text of `key`
+};
+
+constexpr const char* kOfTranscript = R"jq({conversations: [.chosen | splits("\n\n(?=Human:|Assistant:)") | )jq"
+                                      R"jq(capture("(?<from>Human|Assistant): ?(?<value>.*)"; "p")]})jq";
+constexpr const char* kOfChoices = R"jq({instruction: .question, input: (.choices.text? // .choices | join("\n"))})jq";
+constexpr const char* kOfOptions = R"jq({instruction: .question, input: (.options | join("\n"))})jq";
+
+constexpr std::array kRecordKinds{
+    RecordKind{.key = "chosen",
+               .other = "rejected",
+               .name = "a pair of transcripts, as Anthropic's HH has them",
+               .program = kOfTranscript,
+               .within = "Human:"},
+    RecordKind{"question", "context", "a question about a text, as SQuAD has them",
+               "{instruction: .question, context}"},
+    RecordKind{"question", "choices", "a question with choices", kOfChoices},
+    RecordKind{"question", "options", "a question with options", kOfOptions},
+    RecordKind{"input", "output", "an input with its output, which may be a chat or raw text",
+               "{instruction: .input, output}"},
+    RecordKind{"rows", "features", "a page of the Hub's dataset viewer", ".rows[].row"},
+    RecordKind{"custom_id", "response", "an answer of an OpenAI batch, without its prompt", nullptr,
+               "give the file that went in"},
+    RecordKind{"choices", "object", "a server's answer, without its prompt", nullptr, "give the requests"},
+    RecordKind{"role", "content", "one message of a chat", nullptr,
+               "of a file that is one list of messages make a record: jq -c '{messages: .}' FILE > new.jsonl"},
+};
+
+/// A file may be an array of records.
+std::string with_jq(const std::string& program) {
+  return "jq -c '(arrays[], objects) | " + program + "' FILE > new.jsonl";
+}
 
 std::string lower(std::string_view text) {
   std::string out(text);
@@ -99,6 +137,13 @@ std::optional<Format> foreign_format(std::string_view begin, const std::string& 
   return std::nullopt;
 }
 
+/// Whether neither a shell nor jq finds anything but a name in it.
+bool is_plain_name(const std::string& key) {
+  return std::ranges::all_of(key, [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '-';
+  });
+}
+
 /// As a shell reads it.
 std::string word(const std::string& name) {
   const bool plain = std::ranges::all_of(name, [](char c) {
@@ -120,6 +165,31 @@ void refuse_foreign_format(std::string_view begin, const std::string& name) {
   const std::string file = packed ? "FILE" : word(name);
   fail(what + (packed ? "unpack it and make" : "make") + " JSON lines of it: python3 -c " + format->program + " " +
        file + " > " + file + ".jsonl");
+}
+
+void refuse_foreign_record(const Json& record) {
+  for (const RecordKind& kind : kRecordKinds) {
+    const Json* said = find_member(record, kind.key);
+    if (!said || !find_member(record, kind.other)) continue;
+    if (*kind.within &&
+        !(said->is_string() && said->get_ref<const std::string&>().find(kind.within) != std::string::npos))
+      continue;
+    fail("is " + std::string(kind.name) + ", which is not read; " +
+         (kind.program ? "make records of them: " + with_jq(kind.program) : kind.instead));
+  }
+}
+
+std::string how_to_name_text(const Json& record) {
+  std::string longest;
+  size_t n_bytes = 0;
+  for (const auto& [key, value] : record.items()) {
+    if (!value.is_string() || !is_plain_name(key)) continue;
+    const auto& text = value.get_ref<const std::string&>();
+    if (text.size() <= n_bytes || text.find(' ') == std::string::npos) continue;
+    n_bytes = text.size();
+    longest = key;
+  }
+  return longest.empty() ? "" : "; if \"" + longest + "\" is the text: " + with_jq("{text: .[\"" + longest + "\"]}");
 }
 
 }  // namespace kvcal

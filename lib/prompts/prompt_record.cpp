@@ -5,24 +5,34 @@
 #include <limits>
 
 #include "base/sha256.h"
+#include "prompts/foreign_formats.h"
 #include "prompts/prompt_pictures.h"
 #include "prompts/record_shapes.h"
 
 namespace kvcal {
 namespace {
 
-const std::vector<std::string> kContentKeys{"text",        "messages",  "conversations", "conversation",
-                                            "instruction", "input_ids", "prompt"};
+const std::vector<std::string> kTextKeys{"text", "prompt", "instruction"};
+const std::vector<std::string> kListKeys{"messages", "conversations", "conversation", "input_ids"};
+
+std::vector<std::string> content_keys() {
+  std::vector<std::string> keys = kTextKeys;
+  keys.insert(keys.end(), kListKeys.begin(), kListKeys.end());
+  return keys;
+}
 
 // Published sets carry keys of their own ("source", "prompt_id"), so that what looks like a slip of the pen is one only
-// where nothing else was found.
+// where nothing else was found, and what stands there is what would stand under the right name.
 [[noreturn]] void fail_without_content(const Json& json) {
-  for (const auto& [key, value] : json.items())
-    if (std::ranges::find(kContentKeys, key) == kContentKeys.end() && !nearest_match(key, kContentKeys).empty())
-      fail_unknown("key", key, kContentKeys);
+  refuse_foreign_record(json);
+  for (const auto& [key, value] : json.items()) {
+    const std::vector<std::string>& near = value.is_array() ? kListKeys : kTextKeys;
+    if ((value.is_array() || value.is_string()) && !nearest_match(key, near).empty())
+      fail_unknown("key", key, content_keys());
+  }
   std::string names;
-  for (const std::string& key : kContentKeys) names += (names.empty() ? "none of \"" : ", \"") + key + "\"";
-  fail(names);
+  for (const std::string& key : content_keys()) names += (names.empty() ? "none of \"" : ", \"") + key + "\"";
+  fail(names + " or what else is read as a prompt" + how_to_name_text(json));
 }
 
 std::vector<int32_t> read_ids(const Json& list) {
@@ -45,6 +55,7 @@ std::string content_key(const Json& json) {
     if (!found.empty()) fail("both \"" + found + "\" and \"" + key + "\"; a record has one of them");
     found = key;
   }
+  if (found.empty() && find_member(json, "inputs")) return "inputs";  // of requests to TGI
   if (found.empty()) fail_without_content(json);
   return found;
 }
@@ -60,6 +71,8 @@ void read_chat(const Json& json, Json messages, PromptRecord& record) {
 
 void read_plain(const Json& json, PromptRecord& record) {
   const std::string key = content_key(json);
+  if (key == "prompt" && json["prompt"].is_array())
+    fail("prompt is a list of something else than messages; give one text, or \"messages\", or \"input_ids\"");
   if (find_member(json, "tools")) fail("tools without messages");
   if (find_member(json, "system")) fail("system without messages");
   if (find_member(json, "embeddings") && key != "input_ids") fail("embeddings without input_ids");
@@ -68,7 +81,7 @@ void read_plain(const Json& json, PromptRecord& record) {
     if (find_member(json, "embeddings")) fail("both \"image\" and \"embeddings\"; a record has one of them");
     record.pictures = pictures_of(*image);
   }
-  if (key == "text") record.text = get_string(json, "text");
+  if (key == "text" || key == "inputs") record.text = get_string(json, key.c_str());
   if (key == "prompt") record.text = get_string(json, "prompt") + get_string_or(json, "completion", "");
   if (key != "input_ids") return;
   record.kind = PromptKind::Ids;

@@ -1,11 +1,10 @@
-// The shapes that records of public sets and of request logs have.
+// The shapes that records of public sets and of request logs have: a table in record_shapes.cpp.
 //
-//   {"messages" | "conversations" | "conversation": [turn...], "system"?, "tools"?}
-//   {"prompt": [turn...], "completion": [turn...]?}                                  as trainers write preferences
-//   {"instruction": "...", "input" | "context"?: "...", "output" | "response"?: "...",
-//    "history"?: [["...", "..."]...], "system"?}                                    Alpaca, Dolly
-//   {"body" | "request": {one of these}}                                             batch files and logs of requests
-// A turn is {"role", "content", ...}, {"from", "value"}, a mixture of both, or {"user": "...", "assistant": "..."}.
+// A chat is a list of turns, some lists are of texts, or it is what a user says in a text or two; behind it may come a
+// reply, before it a system message. "messages", "conversations", "conversation" may be texts of JSON. Beside "text",
+// "prompt" or "input_ids" only those, a "prompt" of turns, and "chosen" are looked at. A turn is {"role", "content",
+// ...},
+// {"from", "value"}, a mixture of both, {"user": "...", "assistant": "..."}, or Gemini's {"role", "parts"}.
 #pragma once
 
 #include <optional>

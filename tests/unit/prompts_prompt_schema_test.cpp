@@ -56,6 +56,20 @@ const char* const kAccepted[] = {
     R"({"instruction": "a", "input": "b", "output": "c", "history": [["d", "e"]]})",
     R"({"custom_id": "a", "body": {"messages": [{"role": "user", "content": "a"}]}})",
     R"({"request": {"prompt": "a"}, "response": null})",
+    R"({"params": {"messages": [{"role": "user", "content": "a"}], "system": [{"type": "text", "text": "b"}]}})",
+    R"({"messages": "[{\"role\": \"user\", \"content\": \"a\"}]"})",
+    R"({"prompt": "p", "chosen": [{"role": "user", "content": "a"}], "rejected": "r"})",
+    R"({"inputs": "a", "parameters": {}})",
+    R"({"items": [{"from": "human", "value": "a"}]})",
+    R"({"data": ["a", "b"]})",
+    R"({"turns": ["a"], "category": "b"})",
+    R"({"contents": [{"parts": [{"text": "a"}]}], "system_instruction": {"parts": [{"text": "b"}]}})",
+    R"({"model": "m", "input": "a", "instructions": "b"})",
+    R"({"input": [{"role": "user", "content": "a"}], "output": "b"})",
+    R"({"system_prompt": "a", "question": "b", "response": "c"})",
+    R"({"query": "b", "response": "c", "history": []})",
+    R"({"problem": "b", "solution": "c", "answer": 5})",
+    R"({"text": "a", "data": 5, "turns": 2})",
 };
 
 const char* const kRefused[] = {
@@ -102,6 +116,18 @@ const char* const kRefused[] = {
     R"({"conversations": [{"from": "human"}]})",
     R"({"conversations": [{"from": "human", "value": 5}]})",
     R"({"prompt": "p", "completion": 5})",
+    R"({"inputs": 5})",
+    R"({"data": []})",
+    R"({"data": ["a", 5]})",
+    R"({"turns": [5]})",
+    R"({"items": ["a"]})",
+    R"({"contents": [{"parts": [{"inlineData": {}}]}]})",
+    R"({"input": "a"})",
+    R"({"input": ["a"], "model": "m"})",
+    R"({"question": "a"})",
+    R"({"question": "a", "answer": true})",
+    R"({"question": "a", "answer": "b", "choices": []})",
+    R"({"chosen": "a", "rejected": "b"})",
 };
 
 TEST(PromptSchema, AcceptsWhatTheReaderAccepts) {

@@ -38,6 +38,25 @@ TEST(PromptSet, ChatsOfPublicSetsInEverySpelling) {
       R"({"instruction": "p", "input": "", "output": "q"})",
       R"({"instruction": "p", "context": "", "response": "q", "category": "open_qa"})",
       R"({"instruction": "p", "output": "q", "history": [], "system": ""})",
+      // UltraFeedback, DPO pairs
+      R"({"prompt": "p", "chosen": [{"role": "user", "content": "p"}, {"role": "assistant", "content": "q"}],
+          "rejected": []})",
+      R"({"prompt": [{"role": "user", "content": "p"}], "chosen": [{"role": "assistant", "content": "q"}]})",
+      R"({"system": "", "question": "p", "chosen": "q", "rejected": "r"})",
+      // ShareGPT as it was collected, UltraChat as it was made, OpenOrca, GSM8K, MetaMath, MATH, Nemotron
+      R"({"items": [{"from": "human", "value": "p"}, {"from": "gpt", "value": "q"}]})",
+      R"({"data": ["p", "q"]})",
+      R"({"system_prompt": "", "question": "p", "response": "q"})",
+      R"({"question": "p", "answer": "q"})",
+      R"({"query": "p", "response": "q", "type": "GSM"})",
+      R"({"problem": "p", "solution": "q", "level": 1})",
+      R"({"input": [{"role": "user", "content": "p"}], "output": "q"})",
+      R"({"messages": "[{\"role\": \"user\", \"content\": \"p\"}, {\"role\": \"assistant\", \"content\": \"q\"}]"})",
+      // requests to Gemini, OpenAI's responses, batches of Anthropic's
+      R"({"contents": [{"parts": [{"text": "p"}]}, {"role": "model", "parts": [{"text": "q"}]}]})",
+      R"({"model": "m", "input": "p", "output": [{"type": "message", "role": "assistant", "content": "q"}]})",
+      R"({"custom_id": "a", "params": {"messages": [{"role": "user", "content": "p"},
+          {"role": "assistant", "content": "q"}]}})",
   };
   for (const char* spelling : kSpellings) {
     const PromptRecord r = parse_prompts(Json::parse(spelling).dump(), "p.jsonl").records.at(0);
@@ -61,8 +80,62 @@ TEST(PromptSet, ChatsKeepWhatTemplatesNeed) {
             R"([{"content":"a","role":"ipython","own":1}])");
   EXPECT_EQ(messages(R"({"messages": [{"role": "system", "content": "a"}], "system": "b"})"),
             R"([{"role":"system","content":"a"}])");
+  // Of MT-bench's turns the answers belong between.
+  EXPECT_EQ(messages(R"({"question_id": 81, "turns": ["a", "b"]})"), R"([{"role":"user","content":"a"}])");
+  EXPECT_EQ(messages(R"({"systemInstruction": {"parts": [{"text": "s"}]}, "contents": [{"parts": [{"text": "a"}]}]})"),
+            R"([{"role":"system","content":"s"},{"role":"user","content":"a"}])");
+  EXPECT_EQ(messages(R"({"instructions": "s", "input": [{"role": "user", "content": "a"}]})"),
+            R"([{"role":"system","content":"s"},{"role":"user","content":"a"}])");
+  EXPECT_EQ(messages(R"({"system": [{"type": "text", "text": "s"}], "messages": [{"role": "user", "content": "a"}]})"),
+            R"([{"role":"system","content":[{"type":"text","text":"s"}]},{"role":"user","content":"a"}])");
   const char* tools = R"({"conversations": [{"from": "human", "value": "a"}], "tools": "[{\"name\": \"f\"}]"})";
   EXPECT_EQ(parse_prompts(tools, "p.jsonl").records.at(0).tools.dump(), R"([{"name":"f"}])");
+}
+
+TEST(PromptSet, KeysOfChatsMayMeanSomethingElse) {
+  for (const char* record :
+       {R"({"text": "a", "data": ["b", "c"], "question": "b", "answer": "c"})",
+        R"({"inputs": "a", "parameters": {"max_new_tokens": 1}})",
+        R"({"prompt": "a", "canonical_solution": "b", "test": "c", "chosen": "d", "rejected": "e"})",
+        R"({"text": "a", "turns": 2, "items": [], "input": "b", "model": "c"})"}) {
+    const PromptRecord r = parse_prompts(record, "p.jsonl").records.at(0);
+    EXPECT_EQ(r.kind, PromptKind::Text) << record;
+    EXPECT_EQ(r.text, "a") << record;
+  }
+}
+
+TEST(PromptSet, KnownRecordsThatAreNotReadAreNamed) {
+  const auto message = [](const char* record) {
+    try {
+      parse_prompts(record, "p.jsonl");
+      return std::string("accepted");
+    } catch (const Error& e) {
+      return std::string(e.what());
+    }
+  };
+  const std::pair<const char*, const char*> records[] = {
+      {R"({"chosen": "\n\nHuman: a", "rejected": "\n\nHuman: b"})",
+       "is a pair of transcripts, as Anthropic's HH has them"},
+      {R"({"question": "a", "context": "b", "answers": {"text": ["c"]}})",
+       "is a question about a text, as SQuAD has them"},
+      {R"({"question": "a", "choices": ["b"], "answer": 0})", "is a question with choices, which is not read"},
+      {R"({"question": "a", "options": ["b"], "answer": "A"})", "is a question with options, which is not read"},
+      {R"({"custom_id": "a", "response": {"body": {"choices": []}}})", "is an answer of an OpenAI batch, without"},
+      {R"({"role": "user", "content": "a"})", "is one message of a chat, which is not read"},
+      {R"({"input": "a", "output": "b"})", "is an input with its output, which may be a chat or raw text"},
+      {R"({"test": 1, "texts": {}, "prompts": 2})", "none of \"text\""},
+      {R"({"url": "x", "content": "a b"})", "; if \"content\" is the text: jq -c "},
+      {R"({"a'b": "a b"})", "none of \"text\""},
+      {R"({"model": "m", "input": ["a"]})", "none of \"text\""},
+      {R"({"messages": "[{'role': 'user'}]"})", "messages is a text, which is read as JSON: "},
+      {R"({"contents": [{"parts": [{"inlineData": {}}]}]})", "contents[0].parts holds something else than texts"},
+      {R"({"data": ["a", 5]})", "data holds a text and number, expected texts"},
+  };
+  for (const auto& [record, expected] : records) {
+    const std::string what = message(record);
+    EXPECT_NE(what.find(expected), std::string::npos) << what;
+    EXPECT_EQ(what.find("did you mean"), std::string::npos) << what;
+  }
 }
 
 TEST(PromptSet, IdsMayBeNumbers) {

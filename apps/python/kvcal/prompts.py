@@ -5,7 +5,7 @@ import json
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterable, Iterator, List, Sequence, Set, Tuple
+from typing import Any, Callable, Dict, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Set, Tuple
 
 import torch
 
@@ -16,8 +16,38 @@ OTHER = 0  # the kind of a chat's tokens: whose message one belongs to is not to
 _ROLES = {"human": "user", "prompter": "user", "gpt": "assistant", "chatgpt": "assistant", "bing": "assistant",
           "bard": "assistant", "model": "assistant", "bot": "assistant", "ai": "assistant", "function_call": "assistant",
           "function": "tool", "observation": "tool", "tool_response": "tool"}
-_CHATS = ("messages", "conversations", "conversation")
+_SPEAKERS = {*_ROLES, "user", "assistant", "system", "developer", "tool"}
 _CONTENT = ("text", "prompt", "input_ids")
+
+
+class Shape(NamedTuple):
+    """A row of the table in lib/prompts/record_shapes.cpp."""
+
+    key: str
+    said: str = "turns"  # or "first" and "in turn" (of texts), "text"
+    sure: bool = False
+    more: Tuple[str, ...] = ()
+    reply: Tuple[str, ...] = ()
+    system: Tuple[str, ...] = ("system",)
+    needs: Tuple[str, ...] = ()
+    without: Tuple[str, ...] = ()
+
+
+_HALVES = ("choices", "options", "context", "passage", "article")
+_SHAPES = (
+    Shape("messages", sure=True), Shape("conversations", sure=True), Shape("conversation", sure=True),
+    Shape("prompt", reply=("completion", "chosen")), Shape("chosen"),
+    Shape("instruction", "text", True, ("input", "context"), ("output", "response")),
+    Shape("items"), Shape("data", "in turn"), Shape("turns", "first"),
+    Shape("contents", system=("systemInstruction", "system_instruction")),
+    Shape("input", reply=("output",), system=("instructions",)),
+    Shape("input", "text", reply=("output",), system=("instructions",), needs=("model", "instructions")),
+    Shape("question", "text", False, (), ("response", "answer", "chosen"), ("system_prompt", "system"),
+          ("response", "answer", "chosen"), _HALVES),
+    Shape("query", "text", reply=("response",), needs=("response",), without=_HALVES),
+    Shape("problem", "text", reply=("solution",), needs=("solution",), without=_HALVES),
+)
+_WHATEVER_BESIDE = 5
 
 
 @dataclass
@@ -58,42 +88,87 @@ def _parsed(source: str, line: str) -> Any:
         raise StatisticsError(f"{source}: {error}") from None
 
 
+def _fits(record: Dict[str, Any], shape: Shape) -> bool:
+    said = record.get(shape.key)
+    if said is None or shape.sure:
+        return said is not None
+    if shape.needs and not _some(record, shape.needs) or _some(record, shape.without):
+        return False
+    if shape.said == "text":
+        return isinstance(said, str)
+    if not isinstance(said, list) or not said:
+        return False
+    return shape.said != "turns" if isinstance(said[0], str) else isinstance(said[0], dict) and (
+        _some(said[0], ("role", "from", "parts")) or any(key.lower() in _SPEAKERS for key in said[0]))
+
+
+def _some(record: Dict[str, Any], keys: Iterable[str]) -> bool:
+    return any(record.get(key) is not None for key in keys)
+
+
+def _shape(record: Dict[str, Any]) -> Optional[Shape]:
+    shapes = _SHAPES[:_WHATEVER_BESIDE] if _some(record, _CONTENT) else _SHAPES
+    return next((shape for shape in shapes if _fits(record, shape)), None)
+
+
+def _has_content(record: Dict[str, Any]) -> bool:
+    return _some(record, (*_CONTENT, "inputs")) or _shape(record) is not None
+
+
 def _request(record: Any) -> Any:
     """The record, or the request in a line of a batch file or log."""
-    if isinstance(record, dict) and not any(record.get(key) is not None for key in (*_CHATS, *_CONTENT, "instruction")):
-        for key in ("body", "request"):
-            if isinstance(record.get(key), dict):
-                return _request(record[key])
+    if isinstance(record, dict) and not _has_content(record):
+        for key in ("body", "request", "params"):
+            if isinstance(record.get(key), dict) and _has_content(inner := _request(record[key])):
+                return inner
     return record
 
 
+def _content_of_parts(parts: Optional[List[Dict[str, Any]]]) -> Any:
+    """Gemini's parts have no type."""
+    typed = parts and [part if "type" in part else {"type": "text", "text": part["text"]} for part in parts]
+    return typed[0]["text"] if typed and len(typed) == 1 and typed[0]["type"] == "text" else typed
+
+
 def _turns(turn: Dict[str, Any], own: bool) -> List[Dict[str, Any]]:
-    if turn.get("role") is None and turn.get("from") is None:
+    parts = _content_of_parts(turn.get("parts"))
+    if turn.get("role") is None and turn.get("from") is None and parts is None:
         return [{"role": _ROLES.get(key.lower(), key.lower()), "content": said} for key, said in turn.items()]
-    name = turn.get("role") if turn.get("role") is not None else turn["from"]
+    name = next((turn[key] for key in ("role", "from") if turn.get(key) is not None), "user")
     kept = own and turn.get("role") is not None
     role = name if kept and name in ("model", "function", "bot", "ai", "function_call") else _ROLES.get(name.lower(), name)
-    content = next((turn[key] for key in ("content", "value", "text") if turn.get(key) is not None), None)
+    content = next((turn[key] for key in ("content", "value", "text") if turn.get(key) is not None), parts)
     return [{**(turn if kept else {}), "role": role, "content": content}]
+
+
+def _listed(shape: Shape, record: Dict[str, Any]) -> List[Dict[str, Any]]:
+    """What is said, as turns."""
+    said = record[shape.key]
+    if shape.said == "text":
+        more = next((record[key] for key in shape.more if record.get(key) is not None), "")
+        earlier = [turn for pair in record.get("history") or [] for turn in ({"user": pair[0]}, {"assistant": pair[1]})]
+        return earlier + [{"user": "\n".join(filter(None, (said, more)))}]
+    said = json.loads(said) if isinstance(said, str) else said
+    if isinstance(said[0], str):
+        texts = [{("user", "assistant")[i % 2]: text} for i, text in enumerate(said)]
+        return texts[:1] if shape.said == "first" else texts
+    return said
 
 
 def _chat(record: Dict[str, Any]) -> List[Dict[str, Any]]:
     """The messages of a chat in any of its shapes; none where the record has no chat."""
-    found = [key for key in _CHATS if record.get(key) is not None]
-    if isinstance(record.get("prompt"), list) and not found:
-        found, listed = ["prompt"], record["prompt"] + (record.get("completion") or [])
-    elif found:
-        listed = record[found[0]]
-    elif record.get("instruction") is not None and not any(record.get(key) is not None for key in _CONTENT):
-        said = record["instruction"], record.get("input") or record.get("context")
-        reply = record.get("output") or record.get("response")
-        listed = [turn for pair in record.get("history") or [] for turn in ({"user": pair[0]}, {"assistant": pair[1]})]
-        listed += [{"user": "\n".join(filter(None, said))}] + ([{"assistant": reply}] if reply else [])
-    else:
+    shape = _shape(record)
+    if shape is None:
         return []
-    messages = [message for turn in listed for message in _turns(turn, found in (["messages"], ["prompt"]))]
-    if record.get("system") and messages[0]["role"] != "system":
-        messages.insert(0, {"role": "system", "content": record["system"]})
+    listed = _listed(shape, record)
+    reply = next((record[key] for key in shape.reply if record.get(key) is not None), None)
+    listed = listed + (reply if isinstance(reply, list) else [{"assistant": reply}] if reply else [])
+    messages = [message for turn in listed for message in _turns(turn, shape.key in ("messages", "prompt", "chosen"))]
+    system = next((record[key] for key in shape.system if record.get(key) is not None), None)
+    system = _content_of_parts(system["parts"]) if isinstance(system, dict) else system
+    known = isinstance(system, str) or isinstance(system, list) and system and isinstance(system[0], dict)
+    if system and known and messages[0]["role"] != "system":
+        messages.insert(0, {"role": "system", "content": system})
     return messages
 
 
@@ -114,6 +189,8 @@ def _content(source: str, record: Any) -> Dict[str, Any]:
     if messages:
         return {"messages": messages, **({"tools": tools} if tools else {})}
     found = [key for key in _CONTENT if record.get(key) is not None]
+    if not found and isinstance(record.get("inputs"), str):
+        return {"text": record["inputs"]}
     if len(found) != 1:
         raise StatisticsError(f"{source}: has {' and '.join(found) or 'no content'}, expected a chat or one of "
                               f"{', '.join(_CONTENT)}")

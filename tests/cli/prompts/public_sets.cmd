@@ -5,6 +5,9 @@ cat >p.jsonl <<"END"
 {"instruction": "red", "input": "", "output": "blue"}
 {"custom_id": "request-1", "method": "POST", "body": {"model": "m", "messages": [{"role": "user", "content": "red"}, {"role": "assistant", "content": "blue"}]}}
 {"messages": [{"role": "user", "content": [{"type": "text", "text": "red"}]}, {"role": "assistant", "content": "blue"}], "uuid": "x", "idx": 1, "weights": 2, "images": [], "tool": "x"}
+{"system_prompt": "", "question": "red", "response": "blue"}
+{"id": "0", "data": ["red", "blue"]}
+{"contents": [{"parts": [{"text": "red"}]}, {"role": "model", "parts": [{"text": "blue"}]}]}
 END
 printf '{"text": "red"}\n{"text": "blue"}\n' >lines.json
 printf '[{"text": "red"}, {"text": "blue"}]\n' >array.jsonl
