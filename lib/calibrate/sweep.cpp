@@ -22,10 +22,17 @@ SweepGroup group_of(const std::string& name, const std::vector<Sequence>& sequen
   return group;
 }
 
+/// A repeat runs as a sequence of its own where the part leaves out what it repeats.
 std::vector<Sequence> measured_in(const SequencePlan& plan, const SweepPart& part) {
   std::vector<Sequence> measured;
-  for (const Sequence& s : plan.measured)
-    if (part.has(s)) measured.push_back(s);
+  for (const Sequence& s : plan.measured) {
+    if (part.has(s)) {
+      measured.push_back(s);
+      continue;
+    }
+    for (const Repeat& r : s.repeats)
+      if (Sequence repeat = {r.sequence, r.pass, s.pieces, s.n_tokens}; part.has(repeat)) measured.push_back(repeat);
+  }
   return measured;
 }
 
@@ -98,8 +105,10 @@ Statistics Sweeper::run_share(size_t device, const Share& share, const Swept& sw
   OpenedModel& model = device == 0 ? model_ : *others_[device - 1];
   const SequencePlan& sequences = swept.sequences;
   op.enter_thread();
-  Observer observer(model.spec(), {swept.n_passes, ids_of(sequences), segments_of(share.measured), kinds_of(sequences)},
-                    pool_, &op, sample_options(options_.solve));
+  Observer observer(
+      model.spec(),
+      {swept.n_passes, ids_of(sequences), segments_of(share.measured), kinds_of(sequences), repeats_of(share.measured)},
+      pool_, &op, sample_options(options_.solve));
   NoTap away;
   const std::vector<SequenceGroup> groups = {{&share.warmup, &away, Until::LastKv, nullptr},
                                              {&share.sanity, &away, Until::Logits, &swept.sanity},

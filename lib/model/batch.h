@@ -21,6 +21,12 @@ struct Segment {
   int64_t n_tokens = 0;
 };
 
+/// A sequence of a later pass that would be one of pass 1 once more: it is not run, that one's rows count for it.
+struct Repeat {
+  int64_t sequence = 0;
+  int pass = 0;
+};
+
 /// Neighboring segments of one sequence, joined: what attention and recurrence work on.
 struct SequenceSpan {
   int64_t sequence = 0;

@@ -12,10 +12,19 @@ std::vector<Segment> segments_of(const std::vector<Sequence>& sequences) {
     int64_t position = 0;
     for (const Piece& p : s.pieces) {
       segments.push_back({s.id, s.pass, p.prompt, p.offset, position, 0, p.n_tokens});
+      for (const Repeat& r : s.repeats)
+        segments.push_back({r.sequence, r.pass, p.prompt, p.offset, position, 0, p.n_tokens});
       position += p.n_tokens;
     }
   }
   return segments;
+}
+
+std::map<int64_t, std::vector<Repeat>> repeats_of(const std::vector<Sequence>& sequences) {
+  std::map<int64_t, std::vector<Repeat>> repeats;
+  for (const Sequence& s : sequences)
+    if (!s.repeats.empty()) repeats[s.id] = s.repeats;
+  return repeats;
 }
 
 namespace {

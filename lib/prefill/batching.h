@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <map>
 #include <vector>
 
 #include "model/batch.h"
@@ -45,8 +46,11 @@ struct MtpRows {
 /// `next`: the batch behind, where it goes on with the last sequence of this one; may be null when there is none.
 std::vector<MtpRows> mtp_rows(const Batch& batch, const Batch* next);
 
-/// Every piece of every sequence as a segment (row 0): what a complete run feeds.
+/// Every piece of every sequence and of its repeats as a segment (row 0): what a complete run counts.
 std::vector<Segment> segments_of(const std::vector<Sequence>& sequences);
+
+/// By id of the sequence that is run.
+std::map<int64_t, std::vector<Repeat>> repeats_of(const std::vector<Sequence>& sequences);
 
 /// Appends tokens [first, first + n) of a sequence to a batch whose positions are still in the order of tokens.
 void append_tokens(Batch& batch, const Sequence& sequence, const std::vector<PromptTokens>& prompts, int64_t first,

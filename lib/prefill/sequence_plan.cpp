@@ -1,7 +1,10 @@
 #include "prefill/sequence_plan.h"
 
 #include <algorithm>
+#include <functional>
+#include <map>
 #include <numeric>
+#include <span>
 
 #include "base/error.h"
 #include "base/sha256.h"
@@ -109,6 +112,20 @@ int64_t encoder_tokens_of(const SequencePlan& plan, int passes) {
   return n;
 }
 
+/// A sequence of a later pass that is one of pass 1 once more becomes a repeat of that one. Numbers all of them, those
+/// that are run first.
+void fold_repeats(std::vector<Sequence>& sequences) {
+  const auto repeats = [](const Sequence& s) { return s.pass > 1 && s.pieces.size() == 1; };
+  const auto first = std::stable_partition(sequences.begin(), sequences.end(), std::not_fn(repeats));
+  for (size_t i = 0; i < sequences.size(); ++i) sequences[i].id = static_cast<int64_t>(i);
+  std::map<int64_t, Sequence*> alone;  // of pass 1, by prompt
+  for (Sequence& s : std::span(sequences.begin(), first))
+    if (s.pass == 1) alone.try_emplace(s.pieces.front().prompt, &s);
+  for (const Sequence& s : std::span(first, sequences.end()))
+    alone.at(s.pieces.front().prompt)->repeats.push_back({s.id, s.pass});
+  sequences.erase(first, sequences.end());
+}
+
 }  // namespace
 
 int64_t tokens_of(const std::vector<Sequence>& sequences) {
@@ -116,7 +133,11 @@ int64_t tokens_of(const std::vector<Sequence>& sequences) {
                          [](int64_t n, const Sequence& s) { return n + s.n_tokens; });
 }
 
-int64_t SequencePlan::n_tokens() const { return tokens_of(measured); }
+int64_t SequencePlan::n_tokens() const {
+  int64_t n = 0;
+  for (const Sequence& s : measured) n += s.n_tokens * static_cast<int64_t>(1 + s.repeats.size());
+  return n;
+}
 
 int64_t SequencePlan::longest() const {
   int64_t n = 0;
@@ -138,12 +159,12 @@ SequencePlan plan_sequences(std::vector<PromptTokens> prompts, const SequenceOpt
     const auto sequences = packed(plan.prompts, pass == 2 ? order : shuffled(order, pass), pass, options.max_length);
     plan.measured.insert(plan.measured.end(), sequences.begin(), sequences.end());
   }
-  for (size_t i = 0; i < plan.measured.size(); ++i) plan.measured[i].id = static_cast<int64_t>(i);
   plan.sha256 = digest(plan);
-  plan.n_sequences = static_cast<int64_t>(plan.measured.size());
   plan.n_tokens_of_all = plan.n_tokens();
   plan.n_encoder_tokens_of_all = encoder_tokens_of(plan, options.passes);
   plan.longest_of_all = plan.longest();
+  fold_repeats(plan.measured);
+  plan.n_sequences = static_cast<int64_t>(plan.measured.size());
   if (options.n_shards > plan.n_sequences)
     fail("the plan has " + std::to_string(plan.n_sequences) + " sequence(s), too few for " +
          std::to_string(options.n_shards) + " shards; expected at most one shard per sequence");

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "model/batch.h"
 #include "model/encoder_rows.h"
 
 namespace kvcal {
@@ -36,8 +37,10 @@ struct Sequence {
   int pass = 0;    // 1, 2, ... measured; 0 warm-up or sanity
   std::vector<Piece> pieces;
   int64_t n_tokens = 0;
+  std::vector<Repeat> repeats = {};  // of pass 1: of a prompt that fits with no other
 };
 
+/// Tokens that are run.
 int64_t tokens_of(const std::vector<Sequence>& sequences);
 
 struct SequenceOptions {
@@ -56,7 +59,7 @@ struct SequencePlan {
   int64_t n_sequences = 0, n_tokens_of_all = 0, longest_of_all = 0;
   int64_t n_encoder_tokens_of_all = 0;  // among them: what an encoder made of images
   // Of this shard:
-  int64_t n_tokens() const;  // measured, all passes
+  int64_t n_tokens() const;  // measured, all passes, with repeats
   int64_t longest() const;   // tokens of the longest measured sequence
 };
 

@@ -59,6 +59,17 @@ void check_tensor(const KvLayout& layout, CacheSite site, const Tensor& x, const
     fail("the segments of a batch have " + std::to_string(row) + " rows, expected " + std::to_string(batch.n_tokens()));
 }
 
+/// The rows of a segment alone, as those of the sequence that is not run.
+Batch once_more(Segment segment, const Repeat& repeat) {
+  segment.sequence = repeat.sequence;
+  segment.pass = repeat.pass;
+  segment.row = 0;
+  Batch batch;
+  batch.ids.resize(static_cast<size_t>(segment.n_tokens));
+  batch.segments = {segment};
+  return batch;
+}
+
 void check_kinds(const ObservationPlan& plan) {
   if (plan.kinds.empty()) return;
   if (plan.kinds.size() != plan.prompt_ids.size())
@@ -117,6 +128,11 @@ struct Observer::State {
   }
 
   int64_t n_prompts() const { return static_cast<int64_t>(plan.prompt_ids.size()); }
+
+  std::span<const Repeat> repeats_of(int64_t sequence) const {
+    const auto found = plan.repeats.find(sequence);
+    return found == plan.repeats.end() ? std::span<const Repeat>() : found->second;
+  }
 
   SiteTables& on_host(const KvLayout& layout, CacheSite site) {
     SiteInProgress& progress = at(layout.cache, site);
@@ -203,13 +219,21 @@ void Observer::observe(int cache, CacheSite site, const Tensor& x, const Batch& 
     if (s.closed[static_cast<size_t>(cache)]) fail("got tokens after the layer was finished");
     if (!exists(layout, site)) fail("a cache of kind " + quoted(layout.kind) + " has none");
     check_tensor(layout, site, x, batch);
-    const int64_t from = first_column(layout, site), width = width_of(layout, site);
-    s.at(cache, site).coverage.add(batch);
-    if (x.device == Device::Host)
-      s.on_host(layout, site).add(x, batch, s.pool, from);
-    else
-      s.on_device(layout, site).add(width == x.dim(2) ? x : s.device->columns(x, from, width), batch);
+    count(layout, site, x, batch);
+    for (const Segment& segment : batch.segments)
+      for (const Repeat& repeat : s.repeats_of(segment.sequence))
+        count(layout, site, x.rows(segment.row, segment.n_tokens), once_more(segment, repeat));
   });
+}
+
+void Observer::count(const KvLayout& layout, CacheSite site, const Tensor& x, const Batch& batch) {
+  State& s = *state_;
+  const int64_t from = first_column(layout, site), width = width_of(layout, site);
+  s.at(layout.cache, site).coverage.add(batch);
+  if (x.device == Device::Host)
+    s.on_host(layout, site).add(x, batch, s.pool, from);
+  else
+    s.on_device(layout, site).add(width == x.dim(2) ? x : s.device->columns(x, from, width), batch);
 }
 
 void Observer::attention(Ops& op, int cache, const TappedAttention& attention, const Batch& batch) {

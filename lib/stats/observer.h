@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -29,6 +30,8 @@ struct ObservationPlan {
   std::vector<Segment> segments;        // all pieces of all measured sequences, in any order; `row` is not read
   // By prompt: the kind of each of its tokens (base/token_kind.h). Empty: kinds are not told apart.
   std::vector<std::vector<uint8_t>> kinds{};
+  // By sequence: those among the segments that do not come by, because this one's rows are theirs.
+  std::map<int64_t, std::vector<Repeat>> repeats{};
 };
 
 /// How much of a run a device observes.
@@ -90,6 +93,7 @@ class Observer final : public KvTap {
  private:
   struct State;
   void observe(int cache, CacheSite site, const Tensor& x, const Batch& batch);
+  void count(const KvLayout& layout, CacheSite site, const Tensor& x, const Batch& batch);
 
   std::unique_ptr<State> state_;
 };

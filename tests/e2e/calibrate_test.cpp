@@ -263,6 +263,23 @@ TEST(UntilStable, takes_all_prompts_where_they_do_not_settle) {
   }
 }
 
+// Drawn prompts are run in every pass, others count in later ones by what the first showed.
+TEST(Passes, that_run_a_prompt_again_find_the_same) {
+  auto prompts = many_prompts(20, 40);
+  for (size_t i = 0; i < 20; i += 3) prompts[i].ids.resize(25 + i / 3), prompts[i].kinds.resize(25 + i / 3);
+  RunOptions options;
+  options.sequences.passes = 3;
+  options.sequences.max_length = 60;
+  const auto bytes_with = [&](double until_stable) {
+    options.until_stable = until_stable;
+    const Scratch scratch;
+    const fs::path file = scratch.path() / "s.kvstats";
+    write_statistics(file, measure(source("datasets/demo/natural"), prompts, options), Existing::Replace);
+    return read_file(file, 1 << 26);
+  };
+  EXPECT_EQ(bytes_with(-1), bytes_with(0));
+}
+
 TEST(UntilStable, says_that_few_prompts_show_nothing) {
   RunOptions options;
   options.until_stable = 1000;

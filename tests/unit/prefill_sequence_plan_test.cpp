@@ -30,14 +30,33 @@ std::string refusal(std::vector<PromptTokens> list, const SequenceOptions& optio
 TEST(SequencePlan, pass_one_is_each_prompt_alone_and_pass_two_packs_whole_prompts) {
   SequenceOptions options;
   options.max_length = 100;
-  const SequencePlan plan = plan_sequences(prompts({60, 30, 20, 100, 5}), options);
-  ASSERT_EQ(plan.measured.size(), 5u + 4u);
-  EXPECT_EQ(plan.measured[5].n_tokens, 90);   // a b
-  EXPECT_EQ(plan.measured[6].n_tokens, 20);   // c; d would not fit
-  EXPECT_EQ(plan.measured[7].n_tokens, 100);  // d
-  EXPECT_EQ(plan.measured[8].n_tokens, 5);
-  EXPECT_EQ(plan.n_tokens(), 2 * 215);
+  const SequencePlan plan = plan_sequences(prompts({60, 30, 20, 100, 5, 10}), options);
+  ASSERT_EQ(plan.measured.size(), 6u + 2u);
+  EXPECT_EQ(plan.measured[6].n_tokens, 90);  // a b; c fits neither with b nor with d, and d with none
+  EXPECT_EQ(plan.measured[7].n_tokens, 15);  // e f
+  EXPECT_EQ(plan.n_tokens(), 2 * 225);
   EXPECT_EQ(plan.longest(), 100);
+}
+
+TEST(SequencePlan, a_prompt_that_would_be_alone_again_is_a_repeat) {
+  SequenceOptions options;
+  options.max_length = 100;
+  options.passes = 3;
+  const SequencePlan plan = plan_sequences(prompts({51, 100, 70}), options);
+  EXPECT_EQ(tokens_of(plan.measured), 221);
+  EXPECT_EQ(plan.n_tokens(), 3 * 221);
+  std::vector<int64_t> ids;
+  for (const Sequence& s : plan.measured) {
+    ASSERT_EQ(s.repeats.size(), 2u);
+    EXPECT_EQ(s.repeats[0].pass + s.repeats[1].pass, 2 + 3);
+    for (const Repeat& r : s.repeats) ids.push_back(r.sequence);
+  }
+  for (const Sequence& s : plan.warmup) ids.push_back(s.id);
+  std::sort(ids.begin(), ids.end());
+  EXPECT_TRUE(ids.front() == 3 && std::adjacent_find(ids.begin(), ids.end()) == ids.end());
+  auto repeated = prompts({50});
+  repeated[0].weight = 2;
+  EXPECT_EQ(tokens_of(plan_sequences(repeated, options).measured), 2 * 50 + 2 * 100) << "beside itself it is not alone";
 }
 
 TEST(SequencePlan, file_order_does_not_matter) {
