@@ -1,5 +1,7 @@
 // kvcal doctor INPUT...: what went wrong with an FP8 KV cache, from logs, commands, configurations and outputs.
 #include <CLI/CLI.hpp>
+#include <algorithm>
+#include <array>
 #include <filesystem>
 #include <fstream>
 #include <memory>
@@ -25,17 +27,18 @@ struct DoctorFlags {
   bool json = false, list = false;
 };
 
-// What no server prints: read as a log it would be healthy.
-void refuse_other_kind(const std::string& name, const char* expected, bool may_be_prompts) {
+// What is no log, command or answer, but is known: read as a log it would be healthy. JSON of servers may have members
+// of a config.json.
+void refuse_other_kind(const std::string& name, const char* expected, std::initializer_list<FileKind> also = {}) {
   using enum FileKind;
-  const FileKind kind = kind_of_file(name);
-  for (const FileKind other :
-       {Statistics, Evaluation, Weights, Gguf, ExportRecord, FoldRecord, RunState, ValidateReport, ReportPage, Prompts})
-    if (kind == other && !(may_be_prompts && kind == Prompts)) fail(other_kind(name, kind, expected));
+  constexpr std::array kTaken = {Unknown, Compressed, Config, ModelFolder, Adapter};
+  const FileKind kind = kind_of_file(std::filesystem::path(name));
+  const auto is_in = [&](const auto& kinds) { return std::ranges::find(kinds, kind) != kinds.end(); };
+  if (!is_in(kTaken) && !is_in(also)) fail(other_kind(name, kind, expected));
 }
 
 void add_log(Doctor& doctor, const std::string& name) {
-  refuse_other_kind(name, "a server's log", false);
+  refuse_other_kind(name, "a server's log");
   doctor.add_log(name == "-" ? "standard input" : name, log_source(name));
 }
 
@@ -55,17 +58,18 @@ bool is_adapter(const std::filesystem::path& folder) {
 
 // An answer of a server may be one record with a text.
 void add_output(Doctor& doctor, const std::string& name) {
-  refuse_other_kind(name, "a sample of the model's output", true);
+  refuse_other_kind(name, "a sample of the model's output", {FileKind::Prompts});
   doctor.add_output(name, read_file(name, kMostOutputFileBytes));
 }
 
 void add_command_file(Doctor& doctor, const std::string& name) {
-  refuse_other_kind(name, "a command that starts a server", false);
+  refuse_other_kind(name, "a command that starts a server");
   doctor.add_command(name, read_file(name, kMostCommandFileBytes));
 }
 
 void add_input(Doctor& doctor, const std::string& name) {
-  refuse_other_kind(name, "a log, a command, a model folder, a scale file or a sample of output", false);
+  refuse_other_kind(name, "a log, a command, a model folder, a scale file or a sample of output",
+                    {FileKind::ScaleFile, FileKind::SglangScales});
   if (name != "-" && std::filesystem::is_directory(name))
     return is_adapter(name) ? doctor.add_adapter(name) : doctor.add_checkpoint(name);
   switch (kind_of_file(name)) {

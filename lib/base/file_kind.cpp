@@ -22,7 +22,7 @@ constexpr size_t kMostKeys = 64;                                // of the outerm
 /// Names of the outermost object's members, or of those of the first object in an array, until a value is wrong.
 class MemberNames final : public nlohmann::json_sax<Json> {
  public:
-  std::set<std::string> keys, metadata;  // metadata: of the member __metadata__
+  std::set<std::string, std::less<>> keys, metadata;  // metadata: of the member __metadata__
   std::string format, schema;
 
   bool null() override { return true; }
@@ -53,8 +53,9 @@ class MemberNames final : public nlohmann::json_sax<Json> {
   bool end_array() override { return --depth_ > 0; }
   bool parse_error(size_t, const std::string&, const nlohmann::detail::exception&) override { return false; }
 
-  bool has(std::initializer_list<const char*> names) const {
-    return std::ranges::any_of(names, [&](const char* name) { return keys.contains(name); });
+  bool has(std::string_view name) const { return keys.contains(name); }
+  bool has_any(std::initializer_list<std::string_view> names) const {
+    return std::ranges::any_of(names, [&](std::string_view name) { return has(name); });
   }
 
  private:
@@ -69,30 +70,70 @@ MemberNames members_of(std::string_view json) {
   return found;
 }
 
+/// Members that only this kind has together.
+struct Signature {
+  FileKind kind;
+  std::string_view one, other = {};
+};
+
+// The first that fits says what a file is: a scale file of a server may name the model's class, as its config.json
+// does.
+constexpr Signature kSignatures[] = {
+    {FileKind::ValidateReport, "findings", "evaluated"},
+    {FileKind::CommandOutput, "scales_sha256"},
+    {FileKind::CommandOutput, "statistics_sha256"},
+    {FileKind::CommandOutput, "plan_sha256"},
+    {FileKind::CommandOutput, "kv_bytes_per_token"},
+    {FileKind::CommandOutput, "tokenizer_sha256"},
+    {FileKind::CommandOutput, "within", "sites"},
+    {FileKind::CommandOutput, "findings", "not_evaluated"},
+    {FileKind::CommandOutput, "skip_layers", "snippet"},
+    {FileKind::CommandOutput, "id", "does_not_prove"},
+    {FileKind::CommandOutput, "rule", "needs"},
+    {FileKind::PlainScales, "convention", "modules"},
+    {FileKind::LightllmScales, "quant_type", "num_layers"},
+    {FileKind::OrtGenaiScales, "layer_ids", "qmax"},
+    {FileKind::Weights, "weight_map"},
+    {FileKind::Adapter, "target_modules"},
+    {FileKind::Adapter, "peft_type"},
+    {FileKind::Config, "architectures"},
+    {FileKind::SglangScales, "kv_cache"},
+    {FileKind::Config, "model_type"},
+    {FileKind::ModelFile, "added_tokens", "model"},
+    {FileKind::ModelFile, "tokenizer_class"},
+    {FileKind::ModelFile, "added_tokens_decoder"},
+    {FileKind::ModelFile, "chat_template"},
+    {FileKind::ModelFile, "eos_token"},
+    {FileKind::ModelFile, "eos_token_id"},
+    {FileKind::ModelFile, "transformers_version"},
+    {FileKind::ModelFile, "image_processor_type"},
+    {FileKind::ModelFile, "feature_extractor_type"},
+    {FileKind::ModelFile, "processor_class"},
+    {FileKind::ModelFile, "producer", "quantization"},
+};
+
 FileKind kind_of_json(std::string_view text) {
-  constexpr std::array<std::pair<std::string_view, FileKind>, 4> kFormats = {{
+  constexpr std::array<std::pair<std::string_view, FileKind>, 5> kFormats = {{
       {"kv-cache-scales", FileKind::ScaleFile},
       {"kv-cache-evaluation", FileKind::Evaluation},
       {"kvcal-export", FileKind::ExportRecord},
       {"kvcal-fold", FileKind::FoldRecord},
+      {"kvcal-stats", FileKind::CommandOutput},
   }};
   const MemberNames found = members_of(text);
   for (const auto& [format, kind] : kFormats)
-    if (found.format == format) return kind;
+    if (found.format == format) return found.has("bytes_rewritten") ? FileKind::CommandOutput : kind;
   if (found.schema.starts_with("kv-cache-scales.")) return FileKind::ScaleFile;
   if (found.schema.starts_with("evaluation.")) return FileKind::Evaluation;
-  if (found.schema.find("sarif") != found.schema.npos || (found.has({"findings"}) && found.has({"evaluated"})))
-    return FileKind::ValidateReport;
+  if (found.schema.find("sarif") != found.schema.npos) return FileKind::ValidateReport;
   if (!found.format.empty()) return FileKind::Unknown;
   // Requests to servers, their answers and logs have such members, too.
-  if (found.has({"messages", "conversations", "input_ids", "text", "prompt"}) &&
-      !found.has({"model", "choices", "meta_info", "record", "level"}))
+  if (found.has_any({"messages", "conversations", "input_ids", "text", "prompt"}) &&
+      !found.has_any({"model", "choices", "meta_info", "record", "level"}))
     return FileKind::Prompts;
-  if (found.has({"weight_map"})) return FileKind::Weights;
-  if (found.has({"target_modules", "peft_type"})) return FileKind::Adapter;
-  if (found.has({"kv_cache"})) return FileKind::ServerScales;
-  if (found.has({"architectures", "model_type"})) return FileKind::Config;
-  return FileKind::Unknown;
+  const auto fits = [&](const Signature& s) { return found.has(s.one) && (s.other.empty() || found.has(s.other)); };
+  const auto signature = std::ranges::find_if(kSignatures, fits);
+  return signature == std::end(kSignatures) ? FileKind::Unknown : signature->kind;
 }
 
 /// Eight bytes of length, then a JSON object.
@@ -103,6 +144,14 @@ FileKind kind_of_safetensors(std::string_view head) {
   if (found.metadata.contains("kvcal") || head.find("kvcal_sha256") != std::string_view::npos)
     return FileKind::Statistics;
   return FileKind::Weights;
+}
+
+/// A zip file that begins with the pickle of a state dict, or the older form, a pickle of torch's own number.
+bool is_torch_pickle(std::string_view head) {
+  constexpr std::string_view kNumber = "\x80\x02\x8A\x0A\x6C\xFC\x9C\x46\xF9\x20\x6A\xA8\x50\x19";
+  constexpr size_t kFirstName = 128;
+  return head.starts_with(kNumber) ||
+         (head.starts_with("PK\x03\x04") && head.substr(0, kFirstName).find("data.pkl") != head.npos);
 }
 
 bool is_file(const fs::path& path) {
@@ -121,7 +170,7 @@ FileKind kind_of_folder(const fs::path& folder) {
 }  // namespace
 
 std::string_view name_of(FileKind kind) {
-  constexpr std::array<std::string_view, 18> kNames = {
+  constexpr std::array<std::string_view, 24> kNames = {
       "of no known kind",
       "a scale file",
       "a statistics file",
@@ -131,22 +180,43 @@ std::string_view name_of(FileKind kind) {
       "a model folder",
       "a part of a checkpoint",
       "a GGUF model",
+      "PyTorch's pickled weights",
       "a LoRA adapter",
+      "a model's tokenizer or settings",
       "a scale file of SGLang (export --to sglang-json)",
+      "a scale file of LightLLM (export --to lightllm)",
+      "a scale file of onnxruntime-genai (export --to ort-genai)",
+      "a map of scales for scripts (export --to json)",
       "the record of an export",
       "the record of a fold",
       "the state of an interrupted run (--resume)",
       "a report of 'kvcal validate'",
       "a page of 'kvcal report'",
+      "what a verb of this program prints (--json)",
       "compressed (gzip or zstd)",
       "a Git LFS pointer, not the file itself",
   };
   return kNames.at(static_cast<size_t>(kind));
 }
 
+bool is_of_model(FileKind kind) {
+  using enum FileKind;
+  constexpr std::array kOfModel = {Config, Weights, Gguf, Pickle, Adapter, ModelFile};
+  return std::ranges::find(kOfModel, kind) != kOfModel.end();
+}
+
+bool is_output(FileKind kind) {
+  using enum FileKind;
+  constexpr std::array kOutputs = {ScaleFile,      Statistics,     Evaluation,   SglangScales,
+                                   LightllmScales, OrtGenaiScales, PlainScales,  RunState,
+                                   ValidateReport, ReportPage,     CommandOutput};
+  return std::ranges::find(kOutputs, kind) != kOutputs.end();
+}
+
 FileKind kind_of_bytes(std::string_view head) {
   head = head.substr(0, kHeadBytes);
   if (head.starts_with("GGUF")) return FileKind::Gguf;
+  if (is_torch_pickle(head)) return FileKind::Pickle;
   if (head.starts_with("\x1F\x8B") || head.starts_with("\x28\xB5\x2F\xFD")) return FileKind::Compressed;
   if (head.starts_with("version https://git-lfs")) return FileKind::LfsPointer;
   if (head.size() > 8 && head[8] == '{' && head[7] == '\0') return kind_of_safetensors(head);

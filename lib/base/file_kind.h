@@ -20,19 +20,31 @@ enum class FileKind : uint8_t {
   ModelFolder,  // a folder with one, or of the Hub's cache
   Weights,      // safetensors that are not ours, or their index
   Gguf,
+  Pickle,          // weights in PyTorch's own form
   Adapter,         // its configuration, or a folder with one
-  ServerScales,    // export --to sglang-json
+  ModelFile,       // its tokenizer, or settings of generation, quantization or pictures
+  SglangScales,    // export --to sglang-json
+  LightllmScales,  // export --to lightllm
+  OrtGenaiScales,  // export --to ort-genai
+  PlainScales,     // export --to json
   ExportRecord,    // kvcal-export.json
   FoldRecord,      // kvcal-fold.json
   RunState,        // of --resume: the folder, or a file of it
   ValidateReport,  // JSON or SARIF
   ReportPage,      // kvcal report
+  CommandOutput,   // JSON that a verb prints
   Compressed,      // gzip or zstd
   LfsPointer,
 };
 
 /// "a scale file", "statistics": what stands behind "is".
 std::string_view name_of(FileKind kind);
+
+/// A file that a model consists of.
+bool is_of_model(FileKind kind);
+
+/// What a verb writes as its result; not the records that its folders need.
+bool is_output(FileKind kind);
 
 /// Of the first bytes of a file, which may be anything, as long as they are; Unknown for what nothing tells.
 FileKind kind_of_bytes(std::string_view head);

@@ -88,15 +88,18 @@ void take_scale_file(const std::filesystem::path& path, Facts& facts) {
   JsonLimits limits;
   limits.max_bytes = size_t{64} << 20;
   limits.allow_non_finite = true;
-  const Json json = reading(FileKind::ScaleFile, kExpectedScales, path, [&] { return read_json_file(path, limits); });
+  const Json json = reading(FileKind::ScaleFile, kExpectedScales, path, [&] {
+    Json read = read_json_file(path, limits);
+    if (!read.is_object()) fail(quoted(path.string()) + ": not a scale file: no JSON object");
+    return read;
+  });
   ScaleFacts found;
   found.path = path.string();
-  if (!json.is_object()) fail(quoted(path.string()) + ": not a scale file: no JSON object");
   found.model_type = text_at(json, "model_type");
   if (text_at(json, "format") == kArtifactFormat)
     take_artifact(json, found);
   else if (!take_server_json(json, found))
-    reading(FileKind::ServerScales, kExpectedScales, path, [&] {
+    reading(FileKind::SglangScales, kExpectedScales, path, [&] {
       fail(quoted(path.string()) +
            ": not a scale file: has neither \"format\": \"kv-cache-scales\" nor kv_cache.scaling_factor");
     });

@@ -68,7 +68,7 @@ ExportPlan plan(const ExportInput& input) {
   // What the builder takes for its own calibration to have divided by: with it a scheme of this width keeps the scales
   // as they are, and one of four bits gets larger ones.
   const Json qmax = input.artifact.quantization.dtype == "int8" ? 128.0 : 448.0;
-  const Json file = {{"scales", {{"k_scales", keys}, {"v_scales", values}}}, {"qmax", qmax}, {"layer_ids", layers}};
+  const Json file = {{"qmax", qmax}, {"layer_ids", layers}, {"scales", {{"k_scales", keys}, {"v_scales", values}}}};
   result.files = {{"", json_text(file)}};
   result.serving.commands = {
       "python -m onnxruntime_genai.models.builder -i " + shell_word(input.model.folder.string()) +

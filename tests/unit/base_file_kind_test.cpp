@@ -37,7 +37,19 @@ TEST(FileKind, OfEveryKind) {
       {R"({"model": "m", "messages": []})", Unknown},
       {R"({"text": "a", "record": {}})", Unknown},
       {R"({"architectures": ["LlamaForCausalLM"]})", Config},
-      {R"({"model_type": "llama", "kv_cache": {}})", ServerScales},
+      {R"({"model_type": "llama", "kv_cache": {}})", SglangScales},
+      {R"({"convention": "x", "model_type": "llama", "modules": {}})", PlainScales},
+      {R"({"architectures": "LlamaForCausalLM", "quant_type": "per_head", "num_layers": 1})", LightllmScales},
+      {R"({"qmax": 448.0, "layer_ids": [0], "scales": {"k_sc)", OrtGenaiScales},
+      {R"({"architectures": ["X"], "kv_cache": {}})", Config},
+      {R"({"architecture": "X", "model_type": "llama", "kv_bytes_per_token": 1})", CommandOutput},
+      {R"({"format": "kvcal-stats"})", CommandOutput},
+      {R"({"format": "kvcal-fold", "bytes_rewritten": 1})", CommandOutput},
+      {R"([{"id": "D01", "does_not_prove": ""}])", CommandOutput},
+      {R"({"version": "1.0", "added_tokens": [], "model": {}})", ModelFile},
+      {R"({"eos_token_id": 1})", ModelFile},
+      {R"({"producer": {}, "quantization": {}})", ModelFile},
+      {R"({"within": true})", Unknown},
       {R"({"weight_map": {}})", Weights},
       {R"({"peft_type": "LORA"})", Adapter},
       {safetensors(R"({"__metadata__": {"kvcal": "{}"}})"), Statistics},
@@ -45,6 +57,8 @@ TEST(FileKind, OfEveryKind) {
       {safetensors(R"({"__metadata__": {"kvcal": "{}", "kvcal_resume": "{}"}})"), RunState},
       {safetensors(R"({"__metadata__": {"format": "pt"}, "kvcal": {}})"), Weights},
       {"GGUF\x03", Gguf},
+      {std::string("PK\x03\x04\0\0archive/data.pkl", 22), Pickle},
+      {"\x80\x02\x8A\x0A\x6C\xFC\x9C\x46\xF9\x20\x6A\xA8\x50\x19", Pickle},
       {"\x1F\x8B\x08", Compressed},
       {"\x28\xB5\x2F\xFD", Compressed},
       {"version https://git-lfs.github.com/spec/v1\n", LfsPointer},
@@ -60,7 +74,7 @@ TEST(FileKind, OfWhatTellsNothing) {
        {std::string(), std::string("{"), std::string("[]"), std::string("[[1]]"),
         std::string("{\"a\": 1e999, \"format\": \"kv-cache-scales\"}"), std::string("hello"), deep, zeros,
         std::string("<!DOCTYPE html><title>CI</title>"), std::string("{\"a\": {\"format\": \"kv-cache-scales\"}}"),
-        std::string("INFO 11-28 vllm started\n{\"text\": \"a\"}")})
+        std::string("PK\x03\x04 x.txt"), std::string("INFO 11-28 vllm started\n{\"text\": \"a\"}")})
     EXPECT_EQ(kind_of_bytes(bytes), Unknown) << bytes.substr(0, 60);
 }
 
@@ -77,6 +91,11 @@ TEST(FileKind, OfFilesAndFolders) {
   std::ofstream(folder / "a.kvresume") << "x";
   EXPECT_EQ(kind_of_file(folder), RunState);
   std::filesystem::remove_all(folder);
+}
+
+TEST(FileKind, NoneIsBothOfAModelAndWrittenByUs) {
+  for (int i = 0; i <= static_cast<int>(LfsPointer); ++i)
+    EXPECT_FALSE(is_of_model(FileKind(i)) && is_output(FileKind(i)));
 }
 
 TEST(FileKind, NoTwoHaveOneName) {

@@ -8,6 +8,27 @@ kvcal report statistics -o page -q
 kvcal validate scales --json >findings
 kvcal validate scales --format sarif >sarif
 kvcal export scales --model "$M" -o export >/dev/null
+for to in json lightllm ort-genai; do kvcal export scales --model "$M" --to $to -o $to >/dev/null; done
+kvcal fold "$M" --stats statistics --force --no-check -q -o folded >/dev/null
+mv folded/kvcal-fold.json fold && rm -r folded
+printf '{"model_type": "x", "kv_cache": {"scaling_factor": {"0": {"0": 1.5}}}}' >sglang
+# What verbs print with --json.
+kvcal inspect "$M" --json >json_inspect
+kvcal inspect "$M" --identity >json_identity
+kvcal plan "$M" --gpu H100 --json >json_plan
+kvcal calibrate "$M" "$@" --dry-run --json >json_calibrate
+kvcal stats statistics --json >json_stats
+kvcal solve statistics --json -q -o s >json_solve && rm s
+kvcal merge statistics --json -q -o s >json_merge && rm s
+kvcal diff scales scales --json >json_diff
+kvcal drift scales --stats statistics --format json >json_drift
+kvcal doctor "$M" --json >json_doctor
+kvcal doctor --list --json >json_list
+kvcal validate --list-rules --json >json_rules
+kvcal export scales --model "$M" --dry-run --json >json_export
+kvcal fold "$M" --stats statistics --dry-run --json >json_fold
+for name in tokenizer tokenizer_config generation_config; do cp "$M/$name.json" $name; done
+printf 'PK\003\004  archive/data.pkl' >torch
 cp export/kvcal-export.json record
 cp "$M/config.json" config
 cp "$M/model.safetensors" weights
@@ -28,7 +49,15 @@ name_of() {
     evaluation) echo 'an evaluation' ;;
     page) echo "a page of 'kvcal report'" ;;
     findings | sarif) echo "a report of 'kvcal validate'" ;;
+    json) echo 'a map of scales for scripts (export --to json)' ;;
+    lightllm) echo 'a scale file of LightLLM (export --to lightllm)' ;;
+    ort-genai) echo 'a scale file of onnxruntime-genai (export --to ort-genai)' ;;
+    sglang) echo 'a scale file of SGLang (export --to sglang-json)' ;;
+    json_*) echo 'what a verb of this program prints (--json)' ;;
+    tokenizer* | generation_config) echo "a model's tokenizer or settings" ;;
+    torch) echo "PyTorch's pickled weights" ;;
     record) echo 'the record of an export' ;;
+    fold) echo 'the record of a fold' ;;
     export) echo 'a model folder' ;;
     config) echo "a model's config.json" ;;
     weights) echo 'a part of a checkpoint' ;;
@@ -62,9 +91,10 @@ try "$S scales" 'diff @ in/scales'
 try "$S scales" 'diff in/scales @'
 for verb in 'drift @ --stats in/statistics' "export @ --model \$M -o o" "evaluate \$M --scales @ -o o" \
   "evaluate \$M --scales in/scales @ -o o" "plan \$M --gpu H100 --scales @" 'validate in/evaluation --scales @' \
-  'validate in/export --scales @' 'doctor --scales @'; do
+  'validate in/export --scales @'; do
   try scales "$verb"
 done
+try 'scales sglang' 'doctor --scales @'
 for verb in "export in/scales --model \$M --recipe @ -o o" "plan \$M --gpu H100 --recipe @" 'report in/scales --evaluation @ -o o'; do
   try evaluation "$verb"
 done
@@ -80,7 +110,8 @@ for verb in 'calibrate @ -o o' 'evaluate @ -o o' 'prompts @' 'generate @ --promp
   try 'export config' "$verb"
 done
 try "$S scales evaluation export" 'validate @'
-for verb in 'doctor @' 'doctor --log @' 'doctor --command-file @'; do try 'export config scales gz lfs resume' "$verb"; done
-try 'export config scales gz lfs resume prompts' 'doctor --output @'
+try 'export config gz scales sglang' 'doctor @'
+for verb in 'doctor --log @' 'doctor --command-file @'; do try 'export config gz' "$verb"; done
+try 'export config gz prompts' 'doctor --output @'
 ls o 2>/dev/null
 echo "$n combinations"
