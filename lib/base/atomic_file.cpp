@@ -10,6 +10,7 @@
 #include "base/descriptor.h"
 #include "base/error.h"
 #include "base/input_files.h"
+#include "base/kept_file.h"
 #include "base/temporaries.h"
 
 namespace kvcal {
@@ -28,16 +29,19 @@ AtomicFile::AtomicFile(fs::path target, Existing existing)
   const fs::file_status status = fs::status(target_, ignored);
   if (fs::is_directory(status)) fail_write(shown_, "it is a folder, expected a file");
   if (fs::exists(status) && !fs::is_regular_file(status)) fail_write(shown_, "it is not a regular file");
-  refuse_inputs();
+  refuse_kept();
   if (existing_ == Existing::Refuse && (fs::exists(status) || fs::is_symlink(link))) fail_exists(shown_, "exists");
   open_temporary();
 }
 
 AtomicFile::~AtomicFile() { discard(); }
 
-void AtomicFile::refuse_inputs() const {
+void AtomicFile::refuse_kept() const {
   struct stat info {};
-  if (::stat(target_.c_str(), &info) != 0) return;
+  if (!records_inputs() || ::stat(target_.c_str(), &info) != 0) return;
+  // A link may lead out of a model's folder, or into one.
+  for (const fs::path& name : {shown_, target_})
+    if (const std::string why = why_kept(name); !why.empty()) fail_write(shown_, why + "; choose another name");
   if (const auto input = input_that_is(info))
     fail_write(shown_, "it is a file that this command reads" +
                            (*input == shown_.string() ? "" : ", as " + quoted(*input)) + "; choose another name");
@@ -88,7 +92,7 @@ void AtomicFile::rewrite(uint64_t offset, std::string_view text) {
 void AtomicFile::commit() {
   assert(fd_ >= 0);
   if (!sync_descriptor(fd_)) fail_write(shown_, write_failure(errno));
-  refuse_inputs();
+  refuse_kept();
   check_inputs_unchanged();
   // Closing may fail, and gives up the lock, which is held until the file has its name.
   const Descriptor lock(::dup(fd_));

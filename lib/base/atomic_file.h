@@ -13,8 +13,9 @@ enum class Existing { Refuse, Replace };
 
 /// Writes to a temporary name in the target's folder; commit() makes it durable and gives it its name. Without commit()
 /// the destructor removes it. A target that is a symbolic link to a file is written where it points. Every method
-/// throws Error: no such folder, no permission, disk full, the target is a folder, an input (input_files.h) or
-/// (Existing::Refuse) exists. What a killed process left in that folder is removed (temporaries.h).
+/// throws Error: no such folder, no permission, disk full, the target is a folder, within a command an input
+/// (input_files.h) or a file of a model (kept_file.h), or (Existing::Refuse) exists. What a killed process left in that
+/// folder is removed (temporaries.h).
 class AtomicFile {
  public:
   AtomicFile(std::filesystem::path target, Existing existing);
@@ -33,7 +34,7 @@ class AtomicFile {
   void commit();
 
  private:
-  void refuse_inputs() const;
+  void refuse_kept() const;
   void open_temporary();
   void give_name();
   void discard() noexcept;

@@ -40,15 +40,6 @@ struct Record {
 std::mutex mutex;
 std::optional<Record> record;  // guarded by mutex
 
-bool is_own_name(const std::string& name) {
-  return is_temporary_name(name) || name.ends_with(".kvcal-resume") || name.ends_with(".kvcal-partial") ||
-         name.ends_with(".kvcal-check");
-}
-
-bool is_own(const fs::path& path) {
-  return std::any_of(path.begin(), path.end(), [](const fs::path& part) { return is_own_name(part.string()); });
-}
-
 bool matters_for_long(const Record& all, const fs::path& path, const Input& input) {
   return input.use == InputUse::Long || std::any_of(all.folders.begin(), all.folders.end(),
                                                     [&](const fs::path& folder) { return is_within(path, folder); });
@@ -84,9 +75,14 @@ InputFiles::~InputFiles() {
   record.reset();
 }
 
+bool records_inputs() {
+  const std::lock_guard lock(mutex);
+  return record.has_value();
+}
+
 void note_input(const fs::path& path, const struct stat& info, InputUse use) {
   const std::lock_guard lock(mutex);
-  if (!record || is_own(path)) return;
+  if (!record || is_working_place(path)) return;
   const FileState state(info);
   const auto [place, is_new] = record->files.try_emplace(path, Input{state, use});
   Input& input = place->second;
@@ -97,7 +93,8 @@ void note_input(const fs::path& path, const struct stat& info, InputUse use) {
 
 void note_input_folder(const fs::path& folder) {
   const std::lock_guard lock(mutex);
-  if (record && !is_own(folder)) record->folders.insert(folder.has_filename() ? folder : folder.parent_path());
+  if (record && !is_working_place(folder))
+    record->folders.insert(folder.has_filename() ? folder : folder.parent_path());
 }
 
 void forget_input(const fs::path& path) {

@@ -20,6 +20,9 @@ class InputFiles {
   InputFiles& operator=(const InputFiles&) = delete;
 };
 
+/// Whether one lives: what is written then are outputs that a user has named.
+bool records_inputs();
+
 /// How long the bytes of a file matter.
 enum class InputUse {
   Once,  // they were read whole

@@ -7,6 +7,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cerrno>
@@ -113,6 +114,14 @@ bool is_temporary_name(const std::string& name) {
   constexpr std::string_view kBegin = ".kvcal-", kEnd = ".tmp";
   return name.size() == kBegin.size() + kDigits + kEnd.size() && name.starts_with(kBegin) && name.ends_with(kEnd) &&
          name.find_first_not_of("0123456789abcdef", kBegin.size()) == kBegin.size() + kDigits;
+}
+
+bool is_working_place(const fs::path& path) {
+  return std::any_of(path.begin(), path.end(), [](const fs::path& part) {
+    const std::string name = part.string();
+    return is_temporary_name(name) || name.ends_with(".kvcal-resume") || name.ends_with(".kvcal-partial") ||
+           name.ends_with(".kvcal-check");
+  });
 }
 
 fs::path temporary_name(const fs::path& folder) {

@@ -16,6 +16,10 @@ std::filesystem::path temporary_name(const std::filesystem::path& folder);
 /// Whether some machine's temporary has this name, ".kvcal-0123456789abcdef.tmp".
 bool is_temporary_name(const std::string& name);
 
+/// Whether a part of this path is a name that this program gives to what it works in: a temporary, *.kvcal-resume,
+/// *.kvcal-partial, *.kvcal-check.
+bool is_working_place(const std::filesystem::path& path);
+
 /// Locks the open temporary. False when it is not under its name any more: it was taken for abandoned.
 bool own_temporary(int fd, const std::filesystem::path& path);
 
