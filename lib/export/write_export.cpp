@@ -19,14 +19,14 @@ namespace fs = std::filesystem;
 
 constexpr size_t kTextBytes = size_t{512} << 20;
 
-/// Never deletes what an export did not make.
-void check_target(const ExportInput& input, const WriteOptions& options) {
+/// Never deletes what an export did not make. Returns the record of the one that is to be replaced.
+std::optional<ExportRecord> check_target(const ExportInput& input, const WriteOptions& options) {
   const fs::path source = place_of(input.model.folder), out = place_of(input.out);
   const std::string name = quoted(input.out.string());
   if (out == source) fail(name + " is the model's own folder; choose a new one, or modify the model with --in-place");
   check_apart(input.model.folder, input.out);
   std::error_code ignored;
-  if (!options.force || !fs::is_directory(out, ignored) || fs::is_empty(out, ignored)) return;
+  if (!options.force || !fs::is_directory(out, ignored) || fs::is_empty(out, ignored)) return std::nullopt;
   // Asked before this function itself reads in the folder.
   const std::optional<std::string> read = input_within(out);
   const std::optional<ExportRecord> earlier = read_record(out);
@@ -37,6 +37,20 @@ void check_target(const ExportInput& input, const WriteOptions& options) {
     fail(name + " holds " + quoted(*read) +
          ", which this command reads, and --force would delete it; move it elsewhere");
   if (earlier->in_place) fail(name + " is a model modified in place: --force does not delete models");
+  return earlier;
+}
+
+/// `out` gives way to `replacement`: what an export did not make and the model does not have was put there by someone.
+void check_nothing_lost(const fs::path& out, const ExportRecord& earlier, const fs::path& replacement) {
+  for (const FolderEntry& entry : folder_entries(out)) {
+    const std::string name = entry.name.string();
+    std::error_code ignored;
+    if (name == kExportRecord || std::ranges::find(earlier.files, name, &RecordedFile::name) != earlier.files.end() ||
+        fs::exists(fs::symlink_status(replacement / entry.name, ignored)))
+      continue;
+    fail(quoted(out.string()) + " holds " + quoted(name) +
+         ", which this export does not write: --force would delete it; move it elsewhere, or choose another folder");
+  }
 }
 
 ExportRecord record_of(const Exporter& exporter, const ExportPlan& plan, const WriteOptions& options) {
@@ -116,7 +130,7 @@ auto speaking_of(const fs::path& temporary, const fs::path& target, F&& f) -> de
 
 OverlayReport write_folder(const Exporter& exporter, const ExportInput& input, const ExportPlan& plan,
                            const WriteOptions& options) {
-  if (!options.in_place) check_target(input, options);
+  const std::optional<ExportRecord> earlier = options.in_place ? std::nullopt : check_target(input, options);
   const fs::path target = options.in_place ? fs::canonical(input.model.folder) : input.out;
   const bool replace = options.in_place || options.force;
   AtomicFolder folder(target, replace ? Existing::Replace : Existing::Refuse);
@@ -126,6 +140,7 @@ OverlayReport write_folder(const Exporter& exporter, const ExportInput& input, c
                                ? fill_in_place(overlay, folder.path())
                                : fill_overlay(overlay, folder.path(), options.copy ? Weights::Copy : Weights::Link);
     while_doing("reading back what was written", [&] { exporter.read_back(input, plan, folder.path()); });
+    if (earlier) check_nothing_lost(target, *earlier, folder.path());
     folder.commit();
     return report;
   });
