@@ -169,8 +169,7 @@ void add_doctor(CLI::App& app, Job& chosen) {
           {"INPUT", "--log", "--command", "--command-file", "--model", "--scales", "--output", "--server", "--gpu"});
     chosen = [flags] {
       for (std::string& model : flags->models) model = model_folder(model);
-      for (std::string& input : flags->inputs)
-        if (names_model(input)) input = model_folder(input);
+      for (std::string& input : flags->inputs) input = file_or_model(input);
       return run(*flags);
     };
   });

@@ -227,6 +227,7 @@ void add_export(CLI::App& app, Job& chosen) {
     chosen = [flags] {
       if (!flags->request.write.in_place && !flags->undo)
         flags->request.model = model_folder(flags->request.model.string());
+      for (auto& folder : flags->request.also_for) folder = model_folder(folder.string());
       return run(*flags);
     };
   });

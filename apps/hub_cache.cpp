@@ -15,8 +15,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::string_view kPrefix = "models--";
-
 std::optional<fs::path> folder_in_environment(const char* name) {
   const char* const value = std::getenv(name);
   if (!value || *value == '\0') return std::nullopt;
@@ -55,7 +53,7 @@ bool is_folder(const fs::path& path) {
 
 fs::path folder_of(const fs::path& cache, const std::string& id) {
   const size_t slash = id.find('/');
-  return cache / (std::string(kPrefix) + id.substr(0, slash) + "--" + id.substr(slash + 1));
+  return cache / ("models--" + id.substr(0, slash) + "--" + id.substr(slash + 1));
 }
 
 // What the cache has, as ids.
@@ -63,11 +61,7 @@ std::vector<std::string> ids_in(const fs::path& cache) {
   std::vector<std::string> ids;
   std::error_code error;
   for (fs::directory_iterator at(cache, error), end; !error && at != end; at.increment(error)) {
-    std::string name = at->path().filename().string();
-    if (!name.starts_with(kPrefix)) continue;
-    name.erase(0, kPrefix.size());
-    if (const size_t at_dashes = name.find("--"); at_dashes != name.npos)
-      ids.push_back(name.replace(at_dashes, 2, "/"));
+    if (std::string id = hub_id(at->path()); !id.empty()) ids.push_back(std::move(id));
   }
   std::sort(ids.begin(), ids.end());
   return ids;
@@ -79,27 +73,35 @@ std::vector<std::string> ids_in(const fs::path& cache) {
        (nearest.empty() ? "" : "did you mean " + quoted(nearest) + "? ") + "'hf download " + id + "' gets it");
 }
 
-// "hf:ORG/NAME", "https://huggingface.co/ORG/NAME/tree/main": what others take for an id.
-[[noreturn]] void fail_address(const std::string& given, std::string_view rest) {
-  const size_t slash = rest.find('/');
-  const size_t end = slash == rest.npos ? rest.npos : rest.find_first_of("/?#@:", slash + 1);
-  const std::string id(rest.substr(0, end));
-  if (is_id(id)) fail(quoted(given) + ": give a model of the Hub by its id alone, " + id);
-  fail(quoted(given) +
-       ": is an address, expected a checkpoint folder, or the id ORG/NAME of a model in the Hub's cache");
+bool begins_in_any_case(std::string_view text, std::string_view start) {
+  return std::ranges::equal(text.substr(0, start.size()), start, {}, [](unsigned char c) { return std::tolower(c); });
 }
 
-void refuse_address(const std::string& given) {
+// "s3://bucket/model"
+bool has_scheme(std::string_view text) {
+  const size_t end = text.find("://");
+  return end != text.npos && end > 0 &&
+         std::ranges::all_of(text.substr(0, end), [](unsigned char c) { return std::isalnum(c) || c == '+'; });
+}
+
+// "hf:ORG/NAME", "https://huggingface.co/ORG/NAME/tree/main": what others take for an id. `expected`: besides a model.
+void refuse_address(const std::string& given, const std::string& expected) {
   std::string_view rest = given;
   const auto removed = [&](std::initializer_list<std::string_view> starts) {
     for (const std::string_view start : starts)
-      if (rest.starts_with(start)) return rest.remove_prefix(start.size()), true;
+      if (begins_in_any_case(rest, start)) return rest.remove_prefix(start.size()), true;
     return false;
   };
-  if (removed({"hf://", "hf:", "huggingface:"})) fail_address(given, rest);
-  const bool is_web = removed({"https://", "http://"});
-  if (removed({"huggingface.co/", "www.huggingface.co/", "hf.co/"})) fail_address(given, rest);
-  if (is_web) fail_address(given, "");
+  bool is_of_hub = removed({"hf://", "hf:", "huggingface:"});
+  removed({"https://", "http://"});
+  is_of_hub |= removed({"huggingface.co/", "www.huggingface.co/", "hf.co/"});
+  if (!is_of_hub && !has_scheme(given)) return;
+  const size_t slash = rest.find('/');
+  const size_t end = slash == rest.npos ? rest.npos : rest.find_first_of("/?#@:", slash + 1);
+  const std::string id(rest.substr(0, end));
+  if (is_of_hub && is_id(id)) fail(quoted(given) + ": give a model of the Hub by its id alone, " + id);
+  fail(quoted(given) + ": is an address, expected " + expected +
+       "a checkpoint folder, or the id ORG/NAME of a model in the Hub's cache");
 }
 
 bool is_path(const std::string& given) {
@@ -111,7 +113,7 @@ bool is_path(const std::string& given) {
 
 std::string model_folder(const std::string& given) {
   if (is_path(given)) return given;
-  refuse_address(given);
+  refuse_address(given, "");
   if (!is_id(given)) return given;
   const fs::path cache = hub_cache(), folder = folder_of(cache, given);
   if (!is_folder(folder)) fail_absent(cache, given);
@@ -120,6 +122,11 @@ std::string model_folder(const std::string& given) {
     fail(quoted(given) + ": the Hub cache has nothing of it but " + quoted(folder.string()) +
          "; was the download complete? 'hf download " + given + "' completes it");
   return snapshot->string();
+}
+
+std::string file_or_model(const std::string& given) {
+  if (!is_path(given)) refuse_address(given, "a file, ");
+  return names_model(given) ? model_folder(given) : given;
 }
 
 bool names_model(const std::string& given) {

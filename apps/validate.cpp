@@ -204,7 +204,7 @@ void add_validate(CLI::App& app, Job& chosen) {
       refuse_idle(*verb, "on this format; text alone leaves something out", {"--verbose"});
     chosen = [flags] {
       flags->model = model_folder(flags->model);
-      if (names_model(flags->file)) flags->file = model_folder(flags->file);
+      flags->file = file_or_model(flags->file);
       return run(*flags);
     };
   });

@@ -34,6 +34,8 @@ bool is_folder(const fs::path& path) {
 std::string why_no_config(const fs::path& folder) {
   if (is_file(folder / "adapter_config.json")) return "; it holds a LoRA adapter: merge it into its base model first";
   if (is_file(folder / "params.json")) return "; it is in the model maker's own format: get the Hugging Face version";
+  if (const std::string id = hub_id(folder); !id.empty())
+    return "; it is a folder of the Hub's cache without a snapshot: 'hf download " + printable(id, 100) + "' gets one";
   std::error_code ignored;
   for (const auto& entry : fs::directory_iterator(folder, ignored)) {
     if (entry.path().extension() == ".gguf") return std::string(kNoGguf);
@@ -106,6 +108,14 @@ bool is_empty(const Json* value) { return !value || ((value->is_object() || valu
 
 }  // namespace
 
+std::string hub_id(const fs::path& folder) {
+  constexpr std::string_view kPrefix = "models--";
+  std::string name = folder.has_filename() ? folder.filename().string() : folder.parent_path().filename().string();
+  const size_t dashes = name.find("--", kPrefix.size());
+  if (!name.starts_with(kPrefix) || dashes == name.npos) return "";
+  return name.replace(dashes, 2, "/").substr(kPrefix.size());
+}
+
 // The Hub's cache keeps revisions in snapshots/<hash> and the hash of a branch in refs/<branch>.
 std::optional<fs::path> hub_snapshot(const fs::path& folder) {
   if (!is_folder(folder / "snapshots")) return std::nullopt;
@@ -118,6 +128,7 @@ std::optional<fs::path> hub_snapshot(const fs::path& folder) {
   std::vector<fs::path> snapshots;
   std::error_code ignored;
   for (const auto& entry : fs::directory_iterator(folder / "snapshots", ignored)) snapshots.push_back(entry.path());
+  if (snapshots.empty()) return std::nullopt;
   if (snapshots.size() == 1) return snapshots[0];
   fail(quoted(folder.string()) + ": is a cache folder with " + std::to_string(snapshots.size()) +
        " snapshots and no usable refs/main; name one of the folders in snapshots/");

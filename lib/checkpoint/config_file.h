@@ -24,6 +24,9 @@ ConfigFile read_config(const std::filesystem::path& folder_or_file);
 /// name the token of an image, but tokenizer_config.json does.
 Json with_image_token(Json config, const std::filesystem::path& folder);
 
+/// "org/name" of a folder of the Hub's cache, models--org--name; "" of others.
+std::string hub_id(const std::filesystem::path& folder);
+
 /// Of a folder of the Hub's cache (models--org--name) the snapshot that refs/main names, or the only one; none where
 /// the folder has no snapshots. Throws Error where it has several and names none.
 std::optional<std::filesystem::path> hub_snapshot(const std::filesystem::path& folder);

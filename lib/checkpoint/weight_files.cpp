@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "checkpoint/config_file.h"
 
 namespace kvcal {
 namespace {
@@ -31,12 +32,9 @@ std::vector<std::string> file_names(const fs::path& folder) {
 
 /// What completes a folder of which something is missing. A snapshot of the Hub's cache tells which model it is of.
 std::string completing(const fs::path& folder) {
-  const std::string question = "was the download complete?", prefix = "models--";
-  std::string model = folder.parent_path().parent_path().filename().string();
-  if (folder.parent_path().filename() != "snapshots" || !model.starts_with(prefix)) return question;
-  model.erase(0, prefix.size());
-  if (const size_t at = model.find("--"); at != std::string::npos) model.replace(at, 2, "/");
-  return question + " 'hf download " + printable(model, 100) + "' completes it";
+  const std::string question = "was the download complete?", id = hub_id(folder.parent_path().parent_path());
+  if (folder.parent_path().filename() != "snapshots" || id.empty()) return question;
+  return question + " 'hf download " + printable(id, 100) + "' completes it";
 }
 
 /// Weights in formats that are not read here, in the order of how likely each is what the user has.
