@@ -16,7 +16,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr size_t kMostPiped = size_t{512} << 20;
 constexpr const char* kExpected = "a scale file, statistics, an evaluation or a checkpoint folder";
 
 std::string read_to_end(int fd, const std::string& name) {

@@ -10,15 +10,11 @@
 #include "base/read_file.h"
 
 namespace kvcal {
-namespace {
 
-/// A pipe that no name leads to.
 bool is_from_a_shell(int fd, const struct stat& info) {
   struct statfs system {};
   return S_ISFIFO(info.st_mode) && ::fstatfs(fd, &system) == 0 && system.f_type == PIPEFS_MAGIC;
 }
-
-}  // namespace
 
 void check_has_end(int fd, const std::string& name) {
   struct stat info {};

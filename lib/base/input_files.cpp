@@ -86,6 +86,8 @@ void note_input(const fs::path& path, const struct stat& info, InputUse use) {
   const FileState state(info);
   const auto [place, is_new] = record->files.try_emplace(path, Input{state, use});
   Input& input = place->second;
+  if (!is_new && S_ISFIFO(info.st_mode))
+    fail(quoted(path.string()) + ": is a pipe, and this command reads it twice; put what it gives into a file");
   if (const std::string change = change_between(input.state, state); !is_new && !change.empty())
     fail_changed(path, change);
   if (use == InputUse::Long) input.use = use;

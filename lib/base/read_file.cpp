@@ -9,6 +9,7 @@
 #include <system_error>
 
 #include "base/descriptor.h"
+#include "base/finite_input.h"
 #include "base/input_files.h"
 
 namespace kvcal {
@@ -26,7 +27,13 @@ std::string read_file(const std::filesystem::path& path, size_t max_bytes) {
   struct stat info {};
   if (::fstat(file.get(), &info) != 0) fail(name + ": cannot read its size: " + errno_text(errno));
   if (S_ISDIR(info.st_mode)) fail(name + ": is a folder, expected a file");
-  if (!S_ISREG(info.st_mode)) fail(name + ": is not a regular file");
+  if (is_from_a_shell(file.get(), info)) {
+    max_bytes = std::min(max_bytes, kMostPiped);
+    ::fcntl(file.get(), F_SETFL, 0);  // its writer may be slow
+  } else if (!S_ISREG(info.st_mode)) {
+    fail(name + ": is not a regular file");
+  }
+  note_input(path, info, InputUse::Once);
   const auto too_large = [&](size_t bytes) {
     fail(name + ": has " + std::to_string(bytes) + " bytes or more, expected at most " + std::to_string(max_bytes));
   };
@@ -45,7 +52,6 @@ std::string read_file(const std::filesystem::path& path, size_t max_bytes) {
     if (used == bytes.size()) bytes.resize(std::max<size_t>(2 * bytes.size(), 4096));
   }
   bytes.resize(used);
-  note_input(path, info, InputUse::Once);
   return bytes;
 }
 

@@ -8,6 +8,7 @@
 #include <memory>
 #include <vector>
 
+#include "base/finite_input.h"
 #include "base/read_file.h"
 
 namespace kvcal {
@@ -17,7 +18,6 @@ constexpr size_t kChunk = size_t{1} << 20;
 
 // Text shrinks to a tenth. Records in memory take a multiple of their text, so that what a small file may unpack to
 // decides how much memory it can take.
-constexpr size_t kMostPiped = size_t{512} << 20;  // held whole
 constexpr size_t kLargestRatio = 16, kAlwaysAccepted = size_t{64} << 20;
 
 /// Hands on blocks of text, and no more than so many bytes.
