@@ -49,7 +49,8 @@ uint64_t parse_size(std::string_view what, const std::string& text) {
 
 std::string gib_text(int64_t bytes) {
   const double mib = static_cast<double>(bytes) / (1024.0 * 1024);
-  const bool small = std::abs(mib) >= 0.05 && std::abs(mib) < 1023.95;
+  const bool small = bytes != 0 && std::abs(mib) < 1023.95;
+  if (small && std::abs(mib) < 0.05) return (bytes < 0 ? "-" : "") + bytes_text(static_cast<uint64_t>(std::abs(bytes)));
   char text[40];
   std::snprintf(text, sizeof text, small ? "%.1f MiB" : "%.1f GiB", small ? mib : mib / 1024);
   return text;

@@ -11,7 +11,7 @@ namespace kvcal {
 /// not. Throws Error naming `what` for anything else: "80G" could mean both.
 uint64_t parse_size(std::string_view what, const std::string& text);
 
-/// "12.3 GiB", "512.0 MiB", "0.0 GiB" below a tenth of a MiB; negative sizes have a sign.
+/// "12.3 GiB", "512.0 MiB", "3.0 KiB", "0.0 GiB" for none; negative sizes have a sign.
 std::string gib_text(int64_t bytes);
 
 /// In the largest unit of which there is one: "1.5 GiB", "3.0 KiB", "12 bytes".

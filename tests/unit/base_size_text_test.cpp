@@ -24,6 +24,8 @@ TEST(Sizes, are_printed_in_binary_units) {
   EXPECT_EQ(gib_text(536870912), "512.0 MiB");
   EXPECT_EQ(gib_text(-67019227136), "-62.4 GiB");
   EXPECT_EQ(gib_text(0), "0.0 GiB");
+  EXPECT_EQ(gib_text(3072), "3.0 KiB");
+  EXPECT_EQ(gib_text(-12), "-12 bytes");
   EXPECT_EQ(bytes_text(12), "12 bytes");
   EXPECT_EQ(bytes_text(3072), "3.0 KiB");
   EXPECT_EQ(bytes_text(1610612736), "1.5 GiB");
