@@ -44,7 +44,8 @@ void ArtifactOutput::add_to(CLI::App& verb) {
   verb.add_flag("-q,--quiet", quiet, "Print no table, no progress and no closing line");
 }
 
-void ArtifactOutput::check() const {
+void ArtifactOutput::check(bool is_alone) const {
+  if (is_standard_output(path) && force && is_alone) fail("--force has no effect with --out -, which replaces no file");
   if (is_standard_output(path) && json) fail("--json and --out - both print to standard output, expected one of them");
   check_output(path, force ? Existing::Replace : Existing::Refuse);
   source_date_epoch();

@@ -32,8 +32,9 @@ struct ArtifactOutput {
 
   void add_to(CLI::App& verb);
 
-  /// Throws when the file could not be written: before hours of work.
-  void check() const;
+  /// Throws when the file could not be written: before hours of work. `is_alone`: nothing else is written that --force
+  /// could replace.
+  void check(bool is_alone = true) const;
 
   /// Throws "--resume needs a file as --out, which is -" for the first option that was given, where there is no file.
   void check_is_file_for(std::initializer_list<std::pair<bool, const char*>> options) const;

@@ -133,7 +133,7 @@ void check_outputs(const CalibrateFlags& flags) {
   if (!flags.statistics.empty())
     check_writable(flags.statistics, may_be_of_this_run(flags) ? Existing::Replace : existing(flags));
   if (!flags.evaluation.empty()) check_writable(flags.evaluation, existing(flags));
-  if (flags.shard.empty()) flags.output.check();
+  if (flags.shard.empty()) flags.output.check(flags.statistics.empty());
 }
 
 // Saves the statistics as soon as there are some: computing scales from them may fail.

@@ -142,6 +142,7 @@ Job parse(std::vector<std::string> arguments) {
   const std::string first = arguments.front();
   if (!first.starts_with("-") && std::find(names.begin(), names.end(), first) == names.end())
     fail_unknown("verb", first, names);
+  if (arguments.size() == 2 && (arguments[1] == "--version" || arguments[1] == "-V")) return print(version_text());
 
   try {
     std::reverse(arguments.begin(), arguments.end());  // CLI11 takes them from the back

@@ -305,6 +305,7 @@ void add_evaluate(CLI::App& app, Job& chosen) {
     if (!flags->generate) refuse_idle(*verb, "without --generate", {"--max-new-tokens"});
     if (flags->formats.empty() && flags->choose.empty())
       refuse_idle(*verb, "without --formats or --choose", {"--stats"});
+    refuse_idle_force(*verb, flags->out);
     chosen = [flags] {
       flags->model = model_folder(flags->model);
       return run_evaluation(*flags);

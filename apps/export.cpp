@@ -224,6 +224,7 @@ void add_export(CLI::App& app, Job& chosen) {
           *verb, "with --undo",
           {"SCALES", "--to", "--out", "--granularity", "--no-query", "--skip-layers", "--recipe", "--allow-keep16",
            "--replace-scales", "--tp", "--nvfp4", "--also-for", "--copy", "--in-place", "--dry-run"});
+    refuse_idle_force(*verb, flags->request.out);
     chosen = [flags] {
       if (!flags->request.write.in_place && !flags->undo)
         flags->request.model = model_folder(flags->request.model.string());

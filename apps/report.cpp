@@ -9,6 +9,7 @@
 #include "base/file_kind.h"
 #include "base/sha256.h"
 #include "build_info.h"
+#include "idle_options.h"
 #include "output_file.h"
 #include "solve/solution.h"
 #include "solve_flags.h"
@@ -110,6 +111,7 @@ void add_report(CLI::App& app, Job& chosen) {
       if (option->count() > 0 && std::find(own.begin(), own.end(), option) == own.end())
         flags->solving_option = option->get_name();
     flags->solve.refuse_idle_options(*verb);
+    refuse_idle_force(*verb, flags->output);
     chosen = [flags] { return run(*flags); };
   });
 }

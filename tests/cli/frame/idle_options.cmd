@@ -30,11 +30,17 @@ try validate --list-rules --strict
 try validate s.json --json --format sarif
 try validate s.json --format github -v
 try doctor --list server.log
+try report r.kvstats -o - --force
+try evaluate "$M" -o - --force
+try export s.json --model "$M" --to json -o - --force
 try doctor --list --gpu H100
 try export --undo --model m s.json
 try export --undo --model m --dry-run
 try export --undo --model m --to sglang
 kvcal calibrate "$M" -p "$SOURCE/datasets/demo/prompts.jsonl" --max-prompts 2 -q -o s.json
+try calibrate "$M" -o - --force
+kvcal calibrate "$M" -p "$SOURCE/datasets/demo/prompts.jsonl" --max-prompts 2 -q -o - --stats r.kvstats --force >out
+try solve r.kvstats -o - --force
 try export s.json --model "$M" --to json -o x --replace-scales
 try export s.json --model "$M" --to json -o x --allow-keep16
 echo "$n refused"
