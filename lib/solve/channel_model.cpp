@@ -46,20 +46,26 @@ double around_mean(const Errors& errors, double n) {
 ChannelRounding rounding_of(const ChannelStatistics& channel, const NumberFormat& format, double scale,
                             uint64_t n_tokens) {
   const auto n_all = static_cast<double>(n_tokens);
+  const auto errors_of = [&](std::span<const OctaveMoments> octaves) {
+    Errors sum;
+    for (const OctaveMoments& moments : octaves) {
+      const Errors errors = errors_in(moments, channel.absmax, scale);
+      sum.sum += errors.sum;
+      sum.squares += errors.squares;
+    }
+    return sum;
+  };
   ChannelRounding rounding;
-  Errors all;
-  for (const OctaveMoments& moments : channel.octaves) {
-    const Errors errors = errors_in(moments, channel.absmax, scale);
-    all.sum += errors.sum;
-    all.squares += errors.squares;
-    const double n = static_cast<double>(moments.count), energy = energy_of(moments),
-                 unit = octave_unit(moments.octave);
-    const double offset = std::fabs(static_cast<double>(moments.signed_sum_m)) * unit / n;
-    const double spread = std::max(0.0, energy / n - offset * offset);
-    rounding.within.variance += n * spread / n_all;
-    rounding.within.error += (is_far_from_zero(offset, spread) ? around_mean(errors, n) : errors.squares) / n_all;
-    if (256 * unit <= format.smallest_normal * scale) rounding.lost += energy / n_all;
+  for (const auto octaves : populations_of(channel, n_tokens)) {
+    const PopulationMoments moments(octaves);
+    const Errors errors = errors_of(octaves);
+    const double varying = moments.far_from_zero() ? around_mean(errors, moments.n) : errors.squares;
+    rounding.of_populations.add({errors.squares, moments.energy, varying, moments.n * moments.spread}, 1 / n_all);
   }
+  for (const OctaveMoments& moments : channel.octaves)
+    if (256 * octave_unit(moments.octave) <= format.smallest_normal * scale)
+      rounding.lost += energy_of(moments) / n_all;
+  const Errors all = errors_of(channel.octaves);
   rounding.squared_error = all.squares / n_all;
   const bool far = is_far_from_zero(mean(channel, n_tokens), variance(channel, n_tokens));
   rounding.varying = (far ? around_mean(all, n_all) : all.squares) / n_all;

@@ -11,8 +11,8 @@ namespace kvcal {
 struct ChannelRounding {
   double squared_error = 0;  // e_c² = E[(x' - x)²]
   double varying = 0;        // what of it is not common to all tokens, as varying_error()
-  Varying within;            // as varying_within_octaves()
-  double lost = 0;           // energy of octaves below the smallest normal number
+  PopulationErrors of_populations;
+  double lost = 0;  // energy of octaves below the smallest normal number
 };
 
 ChannelRounding rounding_of(const ChannelStatistics& channel, const NumberFormat& format, double scale,

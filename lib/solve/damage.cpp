@@ -34,46 +34,53 @@ double flushed_tokens(const HeadStatistics& head, const NumberFormat& format, do
   return all == 0 ? 0 : static_cast<double>(flushed) / static_cast<double>(all);
 }
 
+// An offset is most of what is rounded where without it the change is more than that many times as large.
+constexpr double kOffset = 2;
+
 /// Numerators and denominators of PredictedDamage::rel.
 struct Change {
-  double error = 0, energy = 0, varying_error = 0, variance = 0;
-  Varying within;  // octaves
+  double error = 0, energy = 0;
+  double varying_error = 0, variance = 0;  // around the mean of all tokens
+  PopulationErrors of_populations;
 
-  void add(const Change& other) {
-    error += other.error;
-    energy += other.energy;
-    varying_error += other.varying_error;
-    variance += other.variance;
-    within.error += other.within.error;
-    within.variance += other.within.variance;
+  void add(const Change& other, double weight = 1) {
+    error += weight * other.error;
+    energy += weight * other.energy;
+    varying_error += weight * other.varying_error;
+    variance += weight * other.variance;
+    of_populations.add(other.of_populations, weight);
   }
   double raw() const { return share(error, energy); }
-  double relative() const { return std::max(raw(), share(varying_error, variance)); }
-  double relative_within() const { return share(within.error, within.variance); }
+  /// Of what varies within populations, where offsets are most of them; else 0.
+  double varying() const {
+    const PopulationErrors& p = of_populations;
+    const double around_means = share(p.varying_error, p.variance);
+    return around_means > kOffset * share(p.error, p.energy) ? around_means : 0.0;
+  }
   /// Of an output that is normed. Tokens of another magnitude make it longer or shorter, which the norm takes back: all
   /// of it where there is one head, and of n heads, each with weights of its own, the n-th part.
   double of_direction(int64_t n_heads) const {
     const double kept = 1 - 1 / static_cast<double>(n_heads);
     const auto left = [&](double inside, double all) { return inside + kept * std::max(0.0, all - inside); };
-    return std::max(raw(), share(left(within.error, varying_error), left(within.variance, variance)));
+    return std::max(raw(),
+                    share(left(of_populations.varying_error, varying_error), left(of_populations.variance, variance)));
   }
   static double share(double part, double whole) { return whole > 0 ? std::sqrt(part / whole) : 0.0; }
 };
 
-Change change_of(const SiteStatistics& site, size_t head, size_t width, const HeadModel& model, bool normed) {
+double squared_norm(const SiteStatistics& site, size_t channel) {
+  const double norm = site.column_norms.empty() ? 1.0 : static_cast<double>(site.column_norms[channel]);
+  return norm * norm;
+}
+
+Change change_of(const SiteStatistics& site, size_t head, size_t width, const HeadModel& model) {
   Change sum;
   for (size_t c = head * width; c < (head + 1) * width; ++c) {
     const ChannelStatistics& channel = site.channels[c];
-    const auto norm = site.column_norms.empty() ? 1.0 : static_cast<double>(site.column_norms[c]);
-    const double w = norm * norm;
-    sum.error += w * mean_squared_error(channel, model, site.n_tokens);
-    sum.energy += w * mean_square(channel, site.n_tokens);
-    sum.varying_error += w * varying_error(channel, model, site.n_tokens);
-    sum.variance += w * variance(channel, site.n_tokens);
-    if (!normed) continue;
-    const Varying within = varying_within_octaves(channel, model, site.n_tokens);
-    sum.within.error += w * within.error;
-    sum.within.variance += w * within.variance;
+    const uint64_t n = site.n_tokens;
+    sum.add({mean_squared_error(channel, model, n), mean_square(channel, n), varying_error(channel, model, n),
+             variance(channel, n), errors_of_populations(channel, model, n)},
+            squared_norm(site, c));
   }
   return sum;
 }
@@ -84,15 +91,11 @@ Change change_by_channel(const SiteStatistics& site, size_t head, const NumberFo
   Change sum;
   for (size_t c = 0; c < scales.size(); ++c) {
     const size_t at = head * scales.size() + c;
-    const auto norm = site.column_norms.empty() ? 1.0 : static_cast<double>(site.column_norms[at]);
-    const double w = norm * norm;
-    const ChannelRounding rounding = rounding_of(site.channels[at], format, scales[c], site.n_tokens);
-    sum.error += w * rounding.squared_error;
-    sum.energy += w * mean_square(site.channels[at], site.n_tokens);
-    sum.varying_error += w * rounding.varying;
-    sum.variance += w * variance(site.channels[at], site.n_tokens);
-    sum.within.error += w * rounding.within.error;
-    sum.within.variance += w * rounding.within.variance;
+    const ChannelStatistics& channel = site.channels[at];
+    const ChannelRounding rounding = rounding_of(channel, format, scales[c], site.n_tokens);
+    sum.add({rounding.squared_error, mean_square(channel, site.n_tokens), rounding.varying,
+             variance(channel, site.n_tokens), rounding.of_populations},
+            squared_norm(site, at));
   }
   return sum;
 }
@@ -126,19 +129,16 @@ void predict_values(const CacheStatistics& cache, CacheSite values, const Number
     const std::span<const float> own = scales_of_head(scales, site, head);
     const Change change = own.size() > 1
                               ? change_by_channel(site, head, format, own)
-                              : change_of(site, head, width, model_of(site.heads[head].histogram, format, own[0]),
-                                          cache.layout.normed_output);
+                              : change_of(site, head, width, model_of(site.heads[head].histogram, format, own[0]));
     all.add(change);
     energies.push_back(change.energy);
     damage.clips |= clips_at(site, head, format, own);
   }
-  // Weights that do not sum to one, but to another share in each row, make an offset of all values vary as well.
-  damage.rel = cache.layout.learned_sinks ? all.raw() : all.relative();
   damage.rel_raw = all.raw();
-  if (cache.layout.normed_output) {
-    damage.rel = all.of_direction(cache.layout.n_heads);
-    damage.rel_within = all.relative_within();
-  }
+  // Weights that do not sum to one, but to another share in each row, make an offset of all values vary as well.
+  damage.rel_varying = cache.layout.learned_sinks ? 0 : all.varying();
+  damage.rel = cache.layout.normed_output ? all.of_direction(cache.layout.n_heads)
+                                          : std::max(damage.rel_raw, damage.rel_varying);
   for (size_t head = 0; head < site.heads.size(); ++head)
     if (energies[head] > kHeadThatMatters * all.energy)
       damage.flushed_tokens =

@@ -18,12 +18,12 @@ struct PredictedDamage {
   // noise.
   double typical_noise = 0;
   // Values, latent part: relative RMS change of the output, channels weighted by their columns of the output
-  // projection: sqrt(Σ w² e² / Σ w² E[v²]), or the same of what varies, sqrt(Σ w² e_varying² / Σ w² Var), the
-  // larger (head_model.h). Where heads have learned sinks, the first alone. Where the output is normed, what varies
-  // between octaves of magnitude counts less by what the length of all n_heads has of it: 1 / n_heads.
+  // projection: sqrt(Σ w² e² / Σ w² E[v²]), or rel_varying, the larger. Where heads have learned sinks, the first
+  // alone. Where the output is normed, what varies between populations counts less by what the length of all n_heads
+  // has of it: 1 / n_heads.
   double rel = 0;
-  double rel_raw = 0;     // the first of the two alone
-  double rel_within = 0;  // where the output is normed: the second, of what varies within octaves alone
+  double rel_raw = 0;      // the first of the two alone
+  double rel_varying = 0;  // the same of what varies within populations (head_model.h), where offsets are most of them
   // Values: share of tokens whose row is below 2^-7 · scale throughout; of heads that matter only.
   double flushed_tokens = 0;
   bool clips = false;  // some value is off by more than rounding: |x| > 17/16 of the largest stored

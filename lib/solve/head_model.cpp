@@ -8,7 +8,9 @@
 namespace kvcal {
 namespace {
 
-constexpr double kFarFromZero = 4;  // mean / standard deviation
+constexpr double kFarFromZero = 4;             // mean / standard deviation
+constexpr double kShareThatCounts = 1.0 / 32;  // of all tokens, in an octave
+constexpr double kNothing = 0x1p-18;           // of E[x²]: less is less than bfloat16 keeps
 
 /// Var[r(x) - x] of the values of the head that are as large as this channel's are.
 double error_variance(const HeadModel& head, double mean, double deviation) {
@@ -105,21 +107,57 @@ double varying_error(const ChannelStatistics& channel, const HeadModel& head, ui
   return mean_squared_error(channel, head, n_tokens);
 }
 
-Varying varying_within_octaves(const ChannelStatistics& channel, const HeadModel& head, uint64_t n_tokens) {
-  Varying sum;
+std::vector<std::span<const OctaveMoments>> populations_of(const ChannelStatistics& channel, uint64_t n_tokens) {
+  std::vector<std::span<const OctaveMoments>> populations;
+  const OctaveMoments* last = nullptr;
   for (const OctaveMoments& moments : channel.octaves) {
-    const OctaveEnergy& octave = head.octaves[moments.octave];
-    const double n = static_cast<double>(moments.count), energy = energy_of(moments);
-    const double offset = std::fabs(static_cast<double>(moments.signed_sum_m)) * octave_unit(moments.octave) / n;
-    const double spread = std::max(0.0, energy / n - offset * offset);
-    sum.variance += n * spread;
-    if (is_far_from_zero(offset, spread))
-      sum.error += n * error_variance(head, offset, std::sqrt(spread));
-    else if (octave.total > 0)
-      sum.error += energy * octave.squared_error / octave.total;
+    if (static_cast<double>(moments.count) < kShareThatCounts * static_cast<double>(n_tokens)) continue;
+    if (last && last->octave + 1 == moments.octave)
+      populations.back() = {populations.back().data(), populations.back().size() + 1};
+    else
+      populations.emplace_back(&moments, 1);
+    last = &moments;
   }
-  const auto n_all = static_cast<double>(n_tokens);
-  return {sum.error / n_all, sum.variance / n_all};
+  return populations;
+}
+
+PopulationMoments::PopulationMoments(std::span<const OctaveMoments> octaves) {
+  double sum = 0, signed_sum = 0;
+  for (const OctaveMoments& moments : octaves) {
+    n += static_cast<double>(moments.count);
+    energy += energy_of(moments);
+    sum += static_cast<double>(moments.sum_m) * octave_unit(moments.octave);
+    signed_sum += static_cast<double>(moments.signed_sum_m) * octave_unit(moments.octave);
+  }
+  const auto around = [&](double total) {
+    offset = std::fabs(total / n);
+    spread = std::max(0.0, energy / n - offset * offset);
+  };
+  around(sum);
+  if (!far_from_zero() || spread < kNothing * energy / n) around(signed_sum);
+}
+
+void PopulationErrors::add(const PopulationErrors& other, double weight) {
+  error += weight * other.error;
+  energy += weight * other.energy;
+  varying_error += weight * other.varying_error;
+  variance += weight * other.variance;
+}
+
+PopulationErrors errors_of_populations(const ChannelStatistics& channel, const HeadModel& head, uint64_t n_tokens) {
+  PopulationErrors sum;
+  for (const auto octaves : populations_of(channel, n_tokens)) {
+    const PopulationMoments all(octaves);
+    double error = 0;
+    for (const OctaveMoments& moments : octaves) {
+      const OctaveEnergy& octave = head.octaves[moments.octave];
+      if (octave.total > 0) error += energy_of(moments) * octave.squared_error / octave.total;
+    }
+    const double varying =
+        all.far_from_zero() ? all.n * error_variance(head, all.offset, std::sqrt(all.spread)) : error;
+    sum.add({error, all.energy, varying, all.n * all.spread}, 1 / static_cast<double>(n_tokens));
+  }
+  return sum;
 }
 
 }  // namespace kvcal

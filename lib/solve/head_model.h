@@ -3,6 +3,8 @@
 #pragma once
 
 #include <array>
+#include <span>
+#include <vector>
 
 #include "solve/error_model.h"
 
@@ -42,11 +44,24 @@ bool is_far_from_zero(double mean, double variance);
 /// all of e_c².
 double varying_error(const ChannelStatistics& channel, const HeadModel& head, uint64_t n_tokens);
 
-/// The same and the variance, around the mean of each octave of magnitude and not around that of all: what tokens have
-/// that are alike but for their length. A channel that is around zero has all of its energy here.
-struct Varying {
-  double error = 0, variance = 0;
+/// Tokens that are alike in a channel but for what they vary in: octaves next to each other, of which each holds some
+/// share of all tokens. Others hold few, which another token more or less would be without.
+std::vector<std::span<const OctaveMoments>> populations_of(const ChannelStatistics& channel, uint64_t n_tokens);
+
+/// Of a population. Where its magnitudes are far from zero and it has both signs, those are two populations around
+/// opposite means: so moments are those of magnitudes there; but where nothing else varies, signs are all there is.
+struct PopulationMoments {
+  explicit PopulationMoments(std::span<const OctaveMoments> octaves);
+  double n = 0, energy = 0;
+  double offset = 0, spread = 0;  // |E[x]|, Var
+  bool far_from_zero() const { return is_far_from_zero(offset, spread); }
 };
-Varying varying_within_octaves(const ChannelStatistics& channel, const HeadModel& head, uint64_t n_tokens);
+
+/// What rounding does to the populations of a channel, over all tokens: as they are, and around the mean of each.
+struct PopulationErrors {
+  double error = 0, energy = 0, varying_error = 0, variance = 0;
+  void add(const PopulationErrors& other, double weight);
+};
+PopulationErrors errors_of_populations(const ChannelStatistics& channel, const HeadModel& head, uint64_t n_tokens);
 
 }  // namespace kvcal

@@ -258,14 +258,13 @@ std::optional<SampledDamage> sampled_damage(const CacheStatistics& cache, CacheS
     if (predicted.flushed_tokens > kManyTokens && rungs.size() == 1 && !ordinary)
       if (const auto by_both = between(s, SampledFigure::LayerChange, *stand, alike(format, *stand, scales[0])))
         damage.rel = std::sqrt(*by_both);
-    // What was measured is of the output as it is. Where an offset that all tokens share is most of it, the change of
-    // what varies counts, which attention averages as it averages what varies.
-    constexpr double kOffset = 2;
+    // What was measured is of the output as it is. Where offsets that tokens share are most of it, the change of what
+    // varies counts, which attention averages as it averages what varies.
     const std::optional<double> variation = variation_of_shares(s, stand->sampled);
-    const bool normed = cache.layout.normed_output && variation;
-    const double varying = normed ? predicted.rel_within : predicted.rel;
-    if (varying > kOffset * predicted.rel_raw)
-      damage.rel = std::max(*damage.rel, normed ? change_of_direction(*damage.rel, *variation, varying) : varying);
+    if (predicted.rel_varying > 0)
+      damage.rel = std::max(*damage.rel, cache.layout.normed_output && variation
+                                             ? change_of_direction(*damage.rel, *variation, predicted.rel_varying)
+                                             : predicted.rel_varying);
   }
   return damage;
 }

@@ -1,6 +1,7 @@
 """Cases that each hold a part of the rule that no other case holds; tests/verdicts/parts.toml names the parts."""
 from case_words import FNUZ, FP8, HEAD, INT8, case, each_head, edit, latent_case, table
 from key_cases import percentile
+from value_cases import own_kind, unread
 
 V, K, ROW = ["value"], ["key"], ["latent"]
 RARE = [{"length": 300, "tokens": [1, 255], "put": [[0, 0]]} for _ in range(3)] + [
@@ -196,4 +197,14 @@ LOST = [
        q=table(1.5, *kinds_of_tokens(4, 71.2))),
 ]
 
-CASES = VALUES + KEYS + ROWS + CLIPPED + GRIDS + FEW + BOTTOM + SINKS + ONE_CHANNEL + SAMPLES + NORMED + LOGITS + LIKELY + LOST
+SHARED = [
+    of("v_sink_offset", "values at 34 +- 1, and a first token 113 times as large that nobody looks at: it moves the mean of all", V,
+       v=table(1, edit(add=34.0), edit(0, times=113.0)), **unread()),
+    of("v_sink_offset_near", "the same, and the first token in the octave beside the others", V,
+       v=table(1, edit(add=34.0), edit(0, times=2.2)), **unread()),
+    of("v_two_offsets", "tokens at 215 +- 3 and at a thousandth of it, that look at their own kind only", V, v=OFFSET_KINDS, **own_kind()),
+    of("v_two_signs", "tokens at 215 +- 3 and at -215 +- 3, that look at their own kind only", V,
+       v=table(3, edit([0, 128], add=215.0), edit([128, 256], add=-215.0)), **own_kind()),
+]
+
+CASES = VALUES + KEYS + ROWS + CLIPPED + GRIDS + FEW + BOTTOM + SINKS + ONE_CHANNEL + SAMPLES + NORMED + LOGITS + LIKELY + LOST + SHARED
