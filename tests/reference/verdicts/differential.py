@@ -1,6 +1,6 @@
 """What kvcal says of sites, beside what is true of them: of cases drawn at random, or of the committed ones.
 
-    differential.py KVCAL [--sites 300] [--seed 0] | --engineered
+    differential.py KVCAL [--sites 300] [--seed 0] [--families] | --engineered
 """
 import argparse
 import json
@@ -14,6 +14,7 @@ import numpy as np
 
 from case_layer import build, make_layer
 from checkpoint import FOLDER, write_checkpoint
+from family_cases import family_case
 from judge import grade, judge, rel, scale_near
 from random_cases import random_case
 
@@ -141,10 +142,10 @@ def committed():
         yield case, build(case), t["runs"]
 
 
-def drawn(sites, seed):
+def drawn(sites, seed, draw):
     index = 0
     while sites > 0:
-        case = random_case(seed, index)
+        case = draw(seed, index)
         tables = build(case)
         with np.errstate(under="ignore"):
             yield case, tables, judge(case, make_layer(case, tables))
@@ -158,9 +159,11 @@ def main():
     parser.add_argument("--sites", type=int, default=300)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--engineered", action="store_true", help="the committed cases instead")
+    parser.add_argument("--families", action="store_true", help="layers that are built to mislead a judge")
     parser.add_argument("--all", action="store_true", help="print every site, not only those with a wrong answer")
     options = parser.parse_args()
-    source = committed() if options.engineered else drawn(options.sites, options.seed)
+    draw = family_case if options.families else random_case
+    source = committed() if options.engineered else drawn(options.sites, options.seed, draw)
     rows = []
     print(HEADER)
     for case, tables, truth in source:
