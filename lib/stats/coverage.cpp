@@ -4,6 +4,7 @@
 #include <map>
 
 #include "base/error.h"
+#include "base/token_kind.h"
 
 namespace kvcal {
 namespace {
@@ -40,6 +41,22 @@ ObservationPlan mtp_plan(const ObservationPlan& plan) {
   for (const auto& [sequence, at] : last) --seen.segments[at.second].n_tokens;
   std::erase_if(seen.segments, [](const Segment& s) { return s.n_tokens == 0; });
   return seen;
+}
+
+void check_kinds(const ObservationPlan& plan) {
+  if (plan.kinds.empty()) return;
+  if (plan.kinds.size() != plan.prompt_ids.size())
+    fail("there are kinds of the tokens of " + std::to_string(plan.kinds.size()) + " prompts, expected " +
+         std::to_string(plan.prompt_ids.size()));
+  for (const Segment& s : plan.segments) {
+    const std::vector<uint8_t>& kinds = plan.kinds[static_cast<size_t>(s.prompt)];
+    if (s.prompt_offset + s.n_tokens > static_cast<int64_t>(kinds.size()))
+      fail("prompt " + quoted(plan.prompt_ids[static_cast<size_t>(s.prompt)]) + " has kinds of " +
+           std::to_string(kinds.size()) + " tokens, expected " + std::to_string(s.prompt_offset + s.n_tokens));
+  }
+  for (const auto& kinds : plan.kinds)
+    if (std::ranges::any_of(kinds, [](uint8_t kind) { return kind >= kTokenKinds; }))
+      fail("a kind of token does not exist");
 }
 
 PlannedTokens::PlannedTokens(const ObservationPlan& plan) : plan_(plan) {

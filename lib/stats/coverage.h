@@ -13,6 +13,9 @@ namespace kvcal {
 /// What an MTP layer sees of a plan: all but the last token of each sequence, behind which there is none to read.
 ObservationPlan mtp_plan(const ObservationPlan& plan);
 
+/// Throws Error unless each planned token has a kind that exists, or none has one.
+void check_kinds(const ObservationPlan& plan);
+
 /// The plan, sorted, with a number for every token.
 class PlannedTokens {
  public:

@@ -70,22 +70,6 @@ Batch once_more(Segment segment, const Repeat& repeat) {
   return batch;
 }
 
-void check_kinds(const ObservationPlan& plan) {
-  if (plan.kinds.empty()) return;
-  if (plan.kinds.size() != plan.prompt_ids.size())
-    fail("there are kinds of the tokens of " + std::to_string(plan.kinds.size()) + " prompts, expected " +
-         std::to_string(plan.prompt_ids.size()));
-  for (const Segment& s : plan.segments) {
-    const std::vector<uint8_t>& kinds = plan.kinds[static_cast<size_t>(s.prompt)];
-    if (s.prompt_offset + s.n_tokens > static_cast<int64_t>(kinds.size()))
-      fail("prompt " + quoted(plan.prompt_ids[static_cast<size_t>(s.prompt)]) + " has kinds of " +
-           std::to_string(kinds.size()) + " tokens, expected " + std::to_string(s.prompt_offset + s.n_tokens));
-  }
-  for (const auto& kinds : plan.kinds)
-    if (std::ranges::any_of(kinds, [](uint8_t kind) { return kind >= kTokenKinds; }))
-      fail("a kind of token does not exist");
-}
-
 }  // namespace
 
 struct Observer::State {
