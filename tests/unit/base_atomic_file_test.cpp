@@ -15,6 +15,7 @@
 #include "base/atomic_folder.h"
 #include "base/error.h"
 #include "base/read_file.h"
+#include "harness/message_of.h"
 
 namespace kvcal {
 namespace {
@@ -35,16 +36,6 @@ class AtomicFileTest : public testing::Test {
     return all;
   }
   static std::string content(const fs::path& path) { return read_file(path, 1 << 20); }
-
-  template <class F>
-  static std::string message(F&& f) {
-    try {
-      f();
-    } catch (const Error& e) {
-      return e.what();
-    }
-    return "no error";
-  }
 
   fs::path folder_;
 };
@@ -121,7 +112,7 @@ TEST_F(AtomicFileTest, RefusesOrReplacesAnExistingFile) {
   const fs::path out = folder_ / "out.json";
   write_file_atomically(out, "old", Existing::Refuse);
   ::chmod(out.c_str(), 0640);
-  EXPECT_EQ(message([&] { write_file_atomically(out, "new", Existing::Refuse); }),
+  EXPECT_EQ(message_of([&] { write_file_atomically(out, "new", Existing::Refuse); }),
             "cannot write " + quoted(out.string()) + ": it exists; use --force to replace it");
   EXPECT_EQ(content(out), "old");
   write_file_atomically(out, "new", Existing::Replace);
@@ -136,7 +127,7 @@ TEST_F(AtomicFileTest, RefusesATargetThatAppearedMeanwhile) {
     AtomicFile file(out, Existing::Refuse);
     file.write("mine");
     write_file_atomically(out, "theirs", Existing::Refuse);
-    EXPECT_NE(message([&] { file.commit(); }).find("it appeared meanwhile"), std::string::npos);
+    EXPECT_NE(message_of([&] { file.commit(); }).find("it appeared meanwhile"), std::string::npos);
   }
   EXPECT_EQ(content(out), "theirs");
   EXPECT_EQ(names(), std::set<std::string>{"out.json"});
@@ -145,10 +136,10 @@ TEST_F(AtomicFileTest, RefusesATargetThatAppearedMeanwhile) {
 TEST_F(AtomicFileTest, TargetsThatAreNoFiles) {
   fs::create_directory(folder_ / "sub");
   for (const Existing existing : {Existing::Refuse, Existing::Replace}) {
-    EXPECT_NE(message([&] { AtomicFile(folder_ / "sub", existing); }).find("it is a folder"), std::string::npos);
-    EXPECT_NE(message([&] { AtomicFile(folder_ / "sub/", existing); }).find("it names a folder"), std::string::npos);
-    EXPECT_NE(message([&] { AtomicFile("/dev/null", existing); }).find("not a regular file"), std::string::npos);
-    EXPECT_NE(message([&] { AtomicFile(folder_ / "none" / "x", existing); }).find("does the folder exist?"),
+    EXPECT_NE(message_of([&] { AtomicFile(folder_ / "sub", existing); }).find("it is a folder"), std::string::npos);
+    EXPECT_NE(message_of([&] { AtomicFile(folder_ / "sub/", existing); }).find("it names a folder"), std::string::npos);
+    EXPECT_NE(message_of([&] { AtomicFile("/dev/null", existing); }).find("not a regular file"), std::string::npos);
+    EXPECT_NE(message_of([&] { AtomicFile(folder_ / "none" / "x", existing); }).find("does the folder exist?"),
               std::string::npos);
   }
   EXPECT_EQ(names(), std::set<std::string>{"sub"});
@@ -162,7 +153,7 @@ TEST_F(AtomicFileTest, WritesThroughALink) {
   write_file_atomically(folder_ / "link.json", "new", Existing::Replace);
   EXPECT_TRUE(fs::is_symlink(folder_ / "link.json"));
   EXPECT_EQ(content(folder_ / "data/real.json"), "new");
-  EXPECT_NE(message([&] { AtomicFile(folder_ / "dangling.json", Existing::Refuse); }).find("it exists"),
+  EXPECT_NE(message_of([&] { AtomicFile(folder_ / "dangling.json", Existing::Refuse); }).find("it exists"),
             std::string::npos);
 }
 
@@ -185,7 +176,7 @@ TEST_F(AtomicFileTest, ReadOnlyFolder) {
   const uid_t before = ::geteuid();
   ::chmod(folder_.c_str(), 0555);
   if (before == 0 && ::seteuid(kNobody) != 0) GTEST_SKIP() << "root here may not become another user";
-  const std::string text = message([&] { check_writable(folder_ / "x", Existing::Refuse); });
+  const std::string text = message_of([&] { check_writable(folder_ / "x", Existing::Refuse); });
   ASSERT_EQ(::seteuid(before), 0);
   ::chmod(folder_.c_str(), 0755);
   EXPECT_NE(text.find("permission denied"), std::string::npos) << text;
@@ -201,7 +192,7 @@ TEST_F(AtomicFileTest, FullDisk) {
   fs::create_directory(small);
   if (::mount("tmpfs", small.c_str(), "tmpfs", 0, "size=64k") != 0) GTEST_SKIP() << "may not mount a small file system";
   const std::string text =
-      message([&] { write_file_atomically(small / "x", std::string(1 << 20, 'x'), Existing::Refuse); });
+      message_of([&] { write_file_atomically(small / "x", std::string(1 << 20, 'x'), Existing::Refuse); });
   EXPECT_TRUE(fs::is_empty(small));
   ::umount(small.c_str());
   EXPECT_NE(text.find("no space left on device; is the disk full?"), std::string::npos) << text;
@@ -216,7 +207,7 @@ TEST_F(AtomicFileTest, FileSizeLimit) {
   small.rlim_cur = 4096;
   ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &small), 0);
   const std::string text =
-      message([&] { write_file_atomically(folder_ / "x", std::string(10000, 'x'), Existing::Refuse); });
+      message_of([&] { write_file_atomically(folder_ / "x", std::string(10000, 'x'), Existing::Refuse); });
   ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &before), 0);
   std::signal(SIGXFSZ, old_handler);
   EXPECT_NE(text.find("cannot write"), std::string::npos) << text;
@@ -230,7 +221,7 @@ TEST_F(AtomicFileTest, SignalHandlerRemovesTemporaries) {
   EXPECT_EQ(names().size(), 3u);
   unlink_temporaries_in_signal_handler();
   EXPECT_EQ(names(), std::set<std::string>{"done"});
-  EXPECT_NE(message([&] { a.commit(); }), "no error");
+  EXPECT_NE(message_of([&] { a.commit(); }), "no error");
 }
 
 TEST_F(AtomicFileTest, MoreFilesThanRegistrySlots) {

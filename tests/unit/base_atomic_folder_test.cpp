@@ -7,8 +7,8 @@
 #include <set>
 
 #include "base/atomic_folder.h"
-#include "base/error.h"
 #include "base/read_file.h"
+#include "harness/message_of.h"
 
 namespace kvcal {
 namespace {
@@ -32,15 +32,6 @@ class AtomicFolderTest : public testing::Test {
   static void write(const fs::path& path, const std::string& text) {
     fs::create_directories(path.parent_path());
     std::ofstream(path) << text;
-  }
-  template <class F>
-  static std::string message(F&& f) {
-    try {
-      f();
-    } catch (const Error& e) {
-      return e.what();
-    }
-    return "no error";
   }
   using Names = std::set<std::string>;
   fs::path folder_;
@@ -73,18 +64,20 @@ TEST_F(AtomicFolderTest, AnEmptyFolderIsNoObstacle) {
 TEST_F(AtomicFolderTest, RefusesWhatIsThere) {
   write(folder_ / "out" / "mine", "kept");
   write(folder_ / "file", "kept");
-  EXPECT_NE(message([&] { AtomicFolder(folder_ / "out", Existing::Refuse); }).find("use --force"), std::string::npos);
-  EXPECT_NE(message([&] { AtomicFolder(folder_ / "file", Existing::Replace); }).find("expected a folder"),
+  EXPECT_NE(message_of([&] { AtomicFolder(folder_ / "out", Existing::Refuse); }).find("use --force"),
             std::string::npos);
-  EXPECT_NE(message([&] { AtomicFolder(folder_ / "no" / "out", Existing::Refuse); }).find("does the folder exist?"),
+  EXPECT_NE(message_of([&] { AtomicFolder(folder_ / "file", Existing::Replace); }).find("expected a folder"),
+            std::string::npos);
+  EXPECT_NE(message_of([&] { AtomicFolder(folder_ / "no" / "out", Existing::Refuse); }).find("does the folder exist?"),
             std::string::npos);
   EXPECT_EQ(names(), (Names{"file", "out", "out/mine"}));
 }
 
 TEST_F(AtomicFolderTest, RefusesALinkToNothing) {
   fs::create_symlink("nowhere", folder_ / "out");
-  EXPECT_NE(message([&] { AtomicFolder(folder_ / "out", Existing::Replace); }).find("a symlink to what is not there"),
-            std::string::npos);
+  EXPECT_NE(
+      message_of([&] { AtomicFolder(folder_ / "out", Existing::Replace); }).find("a symlink to what is not there"),
+      std::string::npos);
   EXPECT_EQ(names(), Names{"out"});
 }
 
@@ -101,7 +94,7 @@ TEST_F(AtomicFolderTest, ReplacesInOneStep) {
 TEST_F(AtomicFolderTest, SomethingThatAppearsMeanwhileStays) {
   AtomicFolder made(folder_ / "out", Existing::Refuse);
   write(folder_ / "out" / "other", "theirs");
-  EXPECT_NE(message([&] { made.commit(); }).find("appeared meanwhile"), std::string::npos);
+  EXPECT_NE(message_of([&] { made.commit(); }).find("appeared meanwhile"), std::string::npos);
   EXPECT_TRUE(fs::exists(folder_ / "out" / "other"));
 }
 

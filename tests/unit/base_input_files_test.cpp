@@ -6,9 +6,9 @@
 
 #include "base/atomic_file.h"
 #include "base/atomic_folder.h"
-#include "base/error.h"
 #include "base/input_files.h"
 #include "base/read_file.h"
+#include "harness/message_of.h"
 
 namespace kvcal {
 namespace {
@@ -29,15 +29,6 @@ class InputFilesTest : public testing::Test {
   std::string read(const std::string& name) const { return read_file(folder_ / name, 1 << 20); }
   void write(const std::string& name) const { write_file_atomically(folder_ / name, "output", Existing::Replace); }
 
-  template <class F>
-  static std::string message(F&& f) {
-    try {
-      f();
-    } catch (const Error& e) {
-      return e.what();
-    }
-    return "no error";
-  }
   static bool has(const std::string& text, const std::string& part) { return text.find(part) != text.npos; }
 
   fs::path folder_;
@@ -50,8 +41,8 @@ TEST_F(InputFilesTest, OutputsDoNotReplaceThemUnderAnyName) {
   fs::create_hard_link(folder_ / "prompts.jsonl", folder_ / "hard");
   fs::create_directory_symlink(folder_, folder_ / "loop");
   for (const char* name : {"prompts.jsonl", "./prompts.jsonl", "symbolic", "hard", "loop/prompts.jsonl"}) {
-    EXPECT_TRUE(has(message([&] { write(name); }), "it is a file that this command reads")) << name;
-    EXPECT_TRUE(has(message([&] { check_writable(folder_ / name, Existing::Replace); }), "reads")) << name;
+    EXPECT_TRUE(has(message_of([&] { write(name); }), "it is a file that this command reads")) << name;
+    EXPECT_TRUE(has(message_of([&] { check_writable(folder_ / name, Existing::Replace); }), "reads")) << name;
   }
   EXPECT_EQ(read("prompts.jsonl"), "one");
   write("other");
@@ -81,10 +72,10 @@ TEST_F(InputFilesTest, OfAModelMayNotChange) {
     read("model/config.json");
     check_inputs_unchanged();
     change();
-    const std::string text = message([&] { check_inputs_unchanged(); });
-    EXPECT_EQ(message([&] { write("out"); }), text);
+    const std::string text = message_of([&] { check_inputs_unchanged(); });
+    EXPECT_EQ(message_of([&] { write("out"); }), text);
     EXPECT_FALSE(fs::exists(folder_ / "out"));
-    EXPECT_EQ(message([&] { AtomicFolder(folder_ / "out", Existing::Refuse).commit(); }), text);
+    EXPECT_EQ(message_of([&] { AtomicFolder(folder_ / "out", Existing::Refuse).commit(); }), text);
     EXPECT_FALSE(fs::exists(folder_ / "out"));
     return text;
   };
@@ -120,7 +111,7 @@ TEST_F(InputFilesTest, ReadOnceMayChangeUntilTheyAreReadAgain) {
   read("prompts.jsonl");
   put("prompts.jsonl", "other");
   check_inputs_unchanged();
-  EXPECT_TRUE(has(message([&] { read("prompts.jsonl"); }), "had 3 bytes"));
+  EXPECT_TRUE(has(message_of([&] { read("prompts.jsonl"); }), "had 3 bytes"));
 }
 
 TEST_F(InputFilesTest, InAFolderAreFound) {
