@@ -13,16 +13,20 @@ namespace {
 constexpr double kAlike = 1.01;
 
 template <class T>
-void keep_part(std::vector<T>& all, size_t part, size_t n_parts) {
+std::vector<T> part_of(const std::vector<T>& all, size_t part, size_t n_parts) {
   const auto n = static_cast<std::ptrdiff_t>(all.size() / n_parts);
   const auto first = all.begin() + static_cast<std::ptrdiff_t>(part) * n;
-  all = std::vector<T>(first, first + n);
+  return {first, first + n};
 }
 
-void keep_head(SiteStatistics& site, size_t head, size_t n_heads) {
-  keep_part(site.heads, head, n_heads);
-  keep_part(site.channels, head, n_heads);
-  keep_part(site.column_norms, head, n_heads);
+/// What predictions read of one of so many heads.
+SiteStatistics head_of(const SiteStatistics& site, size_t head, size_t n_heads) {
+  SiteStatistics one;
+  one.n_tokens = site.n_tokens;
+  one.heads = part_of(site.heads, head, n_heads);
+  one.channels = part_of(site.channels, head, n_heads);
+  one.column_norms = part_of(site.column_norms, head, n_heads);
+  return one;
 }
 
 /// The cache as if it had one head of the site: a key or value head with the query heads that read it, or a query head
@@ -34,16 +38,9 @@ CacheStatistics alone(const CacheStatistics& cache, CacheSite site, size_t head)
   const bool of_queries = site == CacheSite::Query;
   const size_t n_parts = of_queries ? n_heads : n_kv, kv_head = of_queries ? head / (n_heads / n_kv) : head;
   for (const CacheSite s : sites_of(cache.layout)) {
-    const SiteStatistics& from = cache.at(s);
-    SiteStatistics& to = one.at(s);
-    to.n_tokens = from.n_tokens;
-    to.heads = from.heads;
-    to.channels = from.channels;
-    to.column_norms = from.column_norms;
-    if (s == CacheSite::Query)
-      keep_head(to, head, n_parts);
-    else if (!cache.layout.is_mla())
-      keep_head(to, kv_head, n_kv);
+    const bool is_row = cache.layout.is_mla() && s != CacheSite::Query;
+    one.at(s) = s == CacheSite::Query ? head_of(cache.at(s), head, n_parts)
+                                      : head_of(cache.at(s), is_row ? 0 : kv_head, is_row ? 1 : n_kv);
   }
   one.layout.n_heads = cache.layout.n_heads / static_cast<int64_t>(n_parts);
   one.layout.n_kv_heads = 1;
