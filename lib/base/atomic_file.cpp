@@ -40,8 +40,9 @@ void AtomicFile::refuse_kept() const {
   struct stat info {};
   if (!records_inputs() || ::stat(target_.c_str(), &info) != 0) return;
   // A link may lead out of a model's folder, or into one.
-  for (const fs::path& name : {shown_, target_})
-    if (const std::string why = why_kept(name); !why.empty()) fail_write(shown_, why + "; choose another name");
+  std::string why = why_kept(shown_);
+  if (why.empty() && target_ != shown_) why = why_kept(target_);
+  if (!why.empty()) fail_write(shown_, why + "; choose another name");
   if (const auto input = input_that_is(info))
     fail_write(shown_, "it is a file that this command reads" +
                            (*input == shown_.string() ? "" : ", as " + quoted(*input)) + "; choose another name");

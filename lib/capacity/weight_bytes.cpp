@@ -156,8 +156,7 @@ WeightBytes measure_weights(const ConfigFile& file, const ModelSpec& spec) {
   } else if (w.parameters == 0) {
     fail(
         "the size of the weights is not known: there are no weights and no index beside the config, and of a class "
-        "that "
-        "this program does not read it does not follow from the config");
+        "that this program does not read it does not follow from the config");
   } else {
     w.bits = bits_per_weight(find_quantization(file.config, file.folder), summary.method);
     w.bytes = bytes_of_parameters(spec, w.bits, summary.method == "mxfp4");
