@@ -190,7 +190,7 @@ def build_tokenizer(folder: Path):
     tokenizer.add_special_tokens([AddedToken(text, special=True, normalized=False)
                                   for text in (END_OF_TEXT, IM_START, IM_END)])
     folder.mkdir(parents=True, exist_ok=True)
-    tokenizer.save(str(folder / "tokenizer.json"))
+    tokenizer.save(str(folder / "tokenizer.json"), pretty=False)
     (folder / "tokenizer_config.json").write_text(json.dumps({
         "tokenizer_class": "Qwen3_5Tokenizer", "add_prefix_space": False, "add_bos_token": False, "bos_token": None,
         "eos_token": IM_END, "pad_token": END_OF_TEXT, "unk_token": None, "clean_up_tokenization_spaces": False,
