@@ -85,8 +85,7 @@ def whole_model(m, scales):
 
 
 def one_layer(m, layer, scales):
-    row = {"scales": scales, "figures": figures(m.model, layer, m.streams[layer], m.spans, rounding("kv", scales)),
-           "figures_at_one": figures(m.model, layer, m.streams[layer], m.spans, rounding("kv", (1, 1)))}
+    row = {"scales": scales, "figures": figures(m.model, layer, m.streams[layer], m.spans, rounding("kv", scales))}
     for sites in ("kv", "k", "v"):
         row[sites] = m.run([layer], lambda _: rounding(sites, scales))["kl"]
     return row
