@@ -79,7 +79,7 @@ constexpr const char* kWords =
 <dt>noise</dt><dd>Predicted: noise of the attention logits, in nats, worst head.</dd>
 <dt>flushed_tokens</dt><dd>Predicted: share of tokens whose values keep a few of their bits or become zero.</dd>
 <dt>clipped</dt><dd>Some keys are beyond the largest number that is stored. Queries may look at just these: never fine.</dd>
-<dt>stream</dt><dd>Measured: how far rounding moves the residual stream, relative to the stream, RMS. It orders layers by their harm to the model's predictions, as far as a layer alone tells; no answer follows from it.</dd>
+<dt>stream</dt><dd>Measured: how far rounding moves the residual stream, relative to the stream, RMS. How much a layer harms the model's predictions, no figure of it alone tells: no answer follows from it.</dd>
 <dt>by</dt><dd>attention: measured on sampled rows near this scale. histogram: predicted from the statistics.</dd>
 <dt>scale?</dt><dd>Does the scale matter? any: 1.0 would do as well. needed: at 1.0 the site would be clearly worse, and not fine or clipped.</dd>
 <dt>fp8</dt><dd>Is the format fine here at this scale? fine: rounding is not felt. check: ordinary rounding can be felt, look at the model's answers. keep16: attention is ruined, keep the layer in the model's dtype.</dd>

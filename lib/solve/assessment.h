@@ -46,8 +46,8 @@ struct DamageAtScale {
   // Predicted, in nats. Keys, latent rows, queries; not where logits have a soft cap and were measured.
   std::optional<double> noise;
   std::optional<double> flushed_tokens;  // predicted; values, latent rows
-  // Measured: mean of |what rounding changes of the layer's output|² / |residual stream|². It orders layers by their
-  // harm to the model's predictions; by itself it decides nothing.
+  // Measured: mean of |what rounding changes of the layer's output|² / |residual stream|². Neither it nor
+  // another figure of a layer alone orders layers by harm; it decides nothing.
   std::optional<double> on_stream;
   bool clips = false;
   Basis by = Basis::Histogram;
