@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 
+#include "artifact/delivery.h"
 #include "artifact/json_text.h"
 #include "base/number_text.h"
 #include "evidence_text.h"
@@ -101,6 +102,23 @@ Lines keep16_text(const Artifact& artifact, const std::string& layers) {
   return Lines("keep16: rounding at these scales ruins the attention of " + list.text() + "; " + way + ".");
 }
 
+// What the server has to load.
+Lines scales_text(const Artifact& artifact, const std::string& needed) {
+  const std::string delivery = delivery_text(artifact);
+  Lines text;
+  if (!delivery.empty()) text.add(delivery);
+  if (!needed.empty())
+    return text + Lines("needed: scale 1.0 would change the attention of layer(s) " + needed +
+                        "; the server must load these scales.");
+  if (serves_as_it_is(artifact)) return text;
+  text.add("any scale: at 1.0 no layer is clearly worse.");
+  if (!artifact.quantization.seeks_one() && artifact.quantization.dtype.starts_with("fp8"))
+    text.add("policy " + artifact.quantization.policy +
+             ": other scales than powers of two round every value otherwise than 1.0 does, for better or worse; "
+             "--policy pow2 leaves 1.0 wherever that is as good.");
+  return text;
+}
+
 // "layer 3 key head 1": heads that were pruned, or padded. They need no scale, but nobody expects them.
 Lines zero_heads_text(const Artifact& artifact) {
   SiteList list;
@@ -163,11 +181,7 @@ Lines result_advice(const Artifact& artifact) {
   const std::string needed = layers_where(artifact, [](const Assessment& a) { return a.scale == ScaleNeed::Needed; });
   Lines text;
   if (!keep16.empty()) text += keep16_text(artifact, keep16);
-  if (!needed.empty())
-    text.add("needed: scale 1.0 would change the attention of layer(s) " + needed +
-             "; the server must load these scales.");
-  else
-    text.add("any scale: 1.0 works as well for every layer; these scales do no harm.");
+  text += scales_text(artifact, needed);
   if (!check.empty())
     text.add("check: FP8 rounding noticeably changes the attention of layer(s) " + check +
              "; measure what that does with 'kvcal evaluate'.");

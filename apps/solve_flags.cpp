@@ -16,9 +16,9 @@ void SolveFlags::add_to(CLI::App& verb) {
 
 void SolveFlags::add_scales_to(CLI::App& verb) {
   const std::string group = "Scales";
-  std::string policies_help = "How scales are chosen";
+  std::string policies_help = "How scales are chosen (default: by format, pow2 for FP8, absmax for INT8)";
   for (const PolicyEntry& p : policies()) policies_help += "\n" + std::string(p.name) + ": " + std::string(p.summary);
-  verb.add_option("--policy", options.policy, policies_help)->group(group)->capture_default_str();
+  verb.add_option("--policy", options.policy, policies_help)->group(group);
   verb.add_option("--headroom", options.headroom,
                   "For absmax and pow2: largest representable value / absmax (default: by format, 2 for FP8)")
       ->group(group);
@@ -59,9 +59,10 @@ void SolveFlags::add_limits_to(CLI::App& verb) {
 }
 
 void SolveFlags::refuse_idle_options(const CLI::App& verb) const {
-  const std::string with = "with --policy " + options.policy;
-  if (!policy_named(options.policy).uses_headroom) refuse_idle(verb, with, {"--headroom"});
-  if (options.policy != "percentile") refuse_idle(verb, with, {"--percentile"});
+  const PolicyEntry& policy = policy_of(options);
+  const std::string with = "with --policy " + std::string(policy.name);
+  if (!policy.uses_headroom) refuse_idle(verb, with, {"--headroom"});
+  if (policy.name != "percentile") refuse_idle(verb, with, {"--percentile"});
 }
 
 SolveOptions SolveFlags::resolve() const {

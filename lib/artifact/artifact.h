@@ -10,6 +10,7 @@
 
 #include "base/json.h"
 #include "solve/options.h"
+#include "solve/pow2.h"
 #include "solve/prompts_beyond.h"
 #include "solve/verdict.h"
 #include "stats/calibration_info.h"
@@ -18,7 +19,7 @@
 namespace kvcal {
 
 constexpr const char* kArtifactFormat = "kv-cache-scales";
-constexpr const char* kArtifactVersion = "1.1";
+constexpr const char* kArtifactVersion = "1.2";
 constexpr const char* kArtifactSchemaFile = "kv-cache-scales.v1.schema.json";  // in schemas/
 
 /// Where the largest magnitude was seen.
@@ -81,8 +82,11 @@ struct ArtifactSite {
   std::optional<bool> uses_envelope;   // where there is an envelope: whether the scale provides for it
   uint64_t observations = 0;           // tokens
   std::vector<float> absmax_per_head;  // key, value, latent per KV head; query per query head; 0: zero throughout
-  std::vector<int> zero_heads;         // key, value, query: heads that are zero throughout, ascending
-  Assessment assessment;               // figures as float32 holds them
+  /// Why the scale, or that of a head, is not 1.0, each reason once. None: the policy does not seek 1.0, or the file is
+  /// older than 1.2.
+  std::optional<std::vector<Departure>> departs;
+  std::vector<int> zero_heads;  // key, value, query: heads that are zero throughout, ascending
+  Assessment assessment;        // figures as float32 holds them
   ArtifactError error;
   ArtifactWhere where;
   ArtifactGrowth growth;
@@ -136,6 +140,8 @@ struct ArtifactQuantization {
   std::optional<double> percentile;  // percentile
   int64_t max_model_len = 0;
   AssessmentLimits limits;
+  /// Whether the policy takes 1.0 where that is as good, so that a site with another scale departs from it.
+  bool seeks_one() const;
   bool operator==(const ArtifactQuantization&) const = default;
 };
 

@@ -178,6 +178,20 @@ std::vector<int> zero_heads_from(const Object& o, const std::vector<float>& absm
   return heads;
 }
 
+/// Absent from files of earlier versions, and where the policy does not seek 1.0.
+std::optional<std::vector<Departure>> departures_from(const Object& o) {
+  if (find_member(o.json, "departs_from_one") == nullptr) return std::nullopt;
+  std::vector<Departure> departures;
+  for (const Json& value : o.array("departs_from_one")) {
+    const std::string path = o.where + "departs_from_one[" + std::to_string(departures.size()) + "]";
+    if (!value.is_string()) fail(member_at(path) + " is " + value.type_name() + ", expected a reason");
+    departures.push_back(while_doing(member_at(path), [&] { return departure_from_name(value.get<std::string>()); }));
+    if (departures.size() > 1 && departures.end()[-1] <= departures.end()[-2])
+      fail(member_at(path) + " is " + value.dump() + ", expected each reason once, in the schema's order");
+  }
+  return departures;
+}
+
 ArtifactSite site_from(const Object& o, int64_t n_heads, bool has_parts = false) {
   ArtifactSite s;
   s.scale = scale_from(o.at("scale"), o.where + "scale");
@@ -192,6 +206,7 @@ ArtifactSite site_from(const Object& o, int64_t n_heads, bool has_parts = false)
   if (s.verdict() != verdict)
     fail(member_at(o.where + "verdict") + " is " + quoted(name_of(verdict)) + ", expected " +
          quoted(name_of(s.verdict())) + " by the assessment");
+  s.departs = departures_from(o);
   if (find_member(o.json, "scale_per_head") != nullptr) s.scale_per_head = floats(o, "scale_per_head", scale_from);
   s.absmax_per_head = floats(o, "absmax_per_head", at_least_zero);
   const auto n = static_cast<size_t>(n_heads);

@@ -1,5 +1,6 @@
 #include "artifact/artifact.h"
 #include "artifact/json_text.h"
+#include "solve/policies.h"
 #include "stats/further_members.h"
 
 namespace kvcal {
@@ -10,6 +11,12 @@ constexpr double kOldClippedLimit = 1e-6, kOldLostLimit = 0.1, kOldDominatingLim
 Json numbers(const std::vector<float>& values) {
   Json out = Json::array();
   for (const float v : values) out.push_back(json_number(v));
+  return out;
+}
+
+Json names_of(const std::vector<Departure>& departures) {
+  Json out = Json::array();
+  for (const Departure departure : departures) out.push_back(name_of(departure));
   return out;
 }
 
@@ -95,6 +102,7 @@ Json site_json(const ArtifactSite& s, const AssessmentLimits& limits) {
   out["observations"] = s.observations;
   out["assessment"] = assessment_json(s.assessment, limits);
   out["verdict"] = name_of(s.verdict());
+  if (s.departs) out["departs_from_one"] = names_of(*s.departs);
   if (!s.scale_per_head.empty()) out["scale_per_head"] = numbers(s.scale_per_head);
   if (!s.scale_per_channel.empty()) out["scale_per_channel"] = numbers(s.scale_per_channel);
   out["absmax_per_head"] = numbers(s.absmax_per_head);
@@ -203,6 +211,8 @@ std::vector<ListedLayer> listed_layers(const Artifact& a) {
 std::string row_name(const Artifact& a, const ArtifactLayer& layer) {
   return a.model.is_mtp(layer.index) ? "mtp" : std::to_string(layer.index);
 }
+
+bool ArtifactQuantization::seeks_one() const { return kvcal::seeks_one(policy); }
 
 bool converged(const Artifact& a) {
   return std::ranges::all_of(a.layers, [](const ArtifactLayer& layer) {

@@ -31,7 +31,7 @@ double overshoot(const Measured& scale, const Measured& of) {
 /// pow2 goes up to 1.0 while nothing is lost of what it was made from, hence of what is as large.
 bool loses_nothing(const Measured& one, const Measured& other) {
   constexpr float kAsLarge = 2;
-  return one.q.policy == "pow2" && one.scale <= 1 && one.absmax <= kAsLarge * other.absmax;
+  return one.q.seeks_one() && one.scale <= 1 && one.absmax <= kAsLarge * other.absmax;
 }
 
 /// What the scale of one file does to what the other has measured, where the other's own scale is better.

@@ -74,6 +74,7 @@ Assessment as_stored(const Assessment& a) { return {a.scale, a.fp8, as_stored(a.
 ArtifactSite site_from(const SiteStatistics& site, CacheSite which, const SolvedSite& solved, const RunRecord& run) {
   ArtifactSite out;
   out.scale = solved.scale;
+  out.departs = solved.departures;
   out.scale_per_head = solved.scale_per_head;
   out.scale_per_channel = solved.scale_per_channel;
   out.absmax = absmax_of(site);
@@ -172,14 +173,14 @@ void add_kv_cache(Artifact& a) {
 }  // namespace
 
 ArtifactQuantization quantization_of(const SolveOptions& options, int64_t max_model_len) {
-  const PolicyEntry& policy = policy_named(options.policy);
+  const PolicyEntry& policy = policy_of(options);
   ArtifactQuantization q;
   q.dtype = options.format;
   q.max = number_format(options.format).max;
   q.granularity = options.granularity;
-  q.policy = options.policy;
+  q.policy = policy.name;
   if (policy.uses_headroom) q.headroom = headroom_of(options);
-  if (options.policy == "percentile") q.percentile = options.percentile;
+  if (policy.name == "percentile") q.percentile = options.percentile;
   q.max_model_len = max_model_len;
   q.limits = options.limits;
   return q;

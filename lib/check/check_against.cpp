@@ -3,6 +3,7 @@
 #include <array>
 #include <cmath>
 
+#include "artifact/delivery.h"
 #include "check/artifact_checks.h"
 #include "check/folder_checks.h"
 #include "solve/format.h"
@@ -136,16 +137,17 @@ class Comparison {
   bool value(const StoredScale& s, double scale, double absmax, const Measured& m) {
     const char* rule = cause_of(scale, absmax, max_);
     if (rule && rule == std::string_view("S14")) rule = cause_of_clipping(s, scale, *m.site);
+    // Scales that this program chose are meant: those for the largest rotation may fall on any ratio, and those
+    // near 1.0 flush what nothing feels.
+    const bool own = std::fabs(scale / static_cast<double>(m.site->scale) - 1) < 0.01;
     if (rule) {
       add(rule, s, "at least " + number_text(absmax / max_), damage(scale, absmax, m));
-    } else if (m.statistics && flushed_share(*m.statistics, scale * smallest()) > 0.01) {
+    } else if (m.statistics && !own && flushed_share(*m.statistics, scale * smallest()) > 0.01) {
       add("S16", s, "at most 1 % flushed to zero",
           number_text(std::round(1000 * flushed_share(*m.statistics, scale * smallest())) / 10) + " % at " +
               number_text(scale));
       return true;
     }
-    // Scales for the largest rotation may fall on such a ratio: those that this program chose are meant.
-    const bool own = std::fabs(scale / static_cast<double>(m.site->scale) - 1) < 0.01;
     if (const int known = convention_of(absmax / scale); known != 0 && !own)
       add("S11", s, number_text(max_), std::to_string(known));
     return rule != nullptr;
@@ -197,9 +199,10 @@ void check_towers(const FolderUnderTest& f, const Artifact& a, Report& report) {
 
 /// Latent rows are no loss: no server takes their scale from a checkpoint.
 void check_presence(const FolderUnderTest& f, const Artifact& a, Report& report) {
-  const auto n = std::ranges::count_if(a.layers, [](const ArtifactLayer& l) { return !l.is_mla(); });
-  if (n > 0 && f.stored.tensors.empty())
-    report.add({"V09", "", "the scales of keys and values", "those of " + std::to_string(n) + " layers", "none", 0,
+  std::vector<DepartingSite> sites = departing_sites(a, false);  // a server without scales has 1.0
+  std::erase_if(sites, [](const DepartingSite& s) { return s.layer->is_mla(); });
+  if (!sites.empty() && f.stored.tensors.empty())
+    report.add({"V09", "", "the scales of keys and values that are not 1.0", text_of(a, sites), "none", 0,
                 f.path_of("config.json")});
 }
 

@@ -27,7 +27,7 @@ struct Bounds {
 Bounds bounds_of(double range, const ArtifactQuantization& q) {
   if (!q.headroom) return {range / q.max / 16, range / q.max * 16};
   const double tight = range * *q.headroom / q.max;
-  if (q.policy == "pow2") return {tight, std::max(1.0, 2 * tight), true};
+  if (q.seeks_one()) return {tight, std::max(1.0, 2 * tight), true};
   return {tight, tight};
 }
 
@@ -102,6 +102,22 @@ void check_channels(const ArtifactSite& site, const ArtifactQuantization& q, con
   }
 }
 
+/// Scales above 1.0 are there for the range, those below for small values.
+void check_departures(const ArtifactSite& site, const std::string& path, Report& report) {
+  if (!site.departs) return;
+  const std::vector<float> scales = site.scale_per_channel.empty() ? site.scales() : std::vector{site.scale};
+  const auto says = [&](bool small) {
+    return std::ranges::any_of(*site.departs, [&](Departure d) { return (d == Departure::SmallValues) == small; });
+  };
+  const bool above = std::ranges::any_of(scales, [](float x) { return x > 1; }),
+             below = std::ranges::any_of(scales, [](float x) { return x < 1; });
+  if (says(false) != above || says(true) != below)
+    report.add("R14", path + ".departs_from_one", "the reasons for scales that are not 1.0",
+               std::string(above ? "range" : "") + (above && below ? " and " : "") + (below ? "small values" : "") +
+                   (above || below ? "" : "none"),
+               std::to_string(site.departs->size()) + " reason(s)");
+}
+
 void check_site(const ArtifactSite& site, const ArtifactQuantization& q, const std::string& path, Report& report) {
   if (report.has_below(path + ".absmax") || report.has_below(path + ".envelope")) return;
   if (!fits(site, q))
@@ -111,6 +127,7 @@ void check_site(const ArtifactSite& site, const ArtifactQuantization& q, const s
                number_text(site.absmax / (q.max * site.scale)));
   check_heads(site, q, path, report);
   check_channels(site, q, path, report);
+  check_departures(site, path, report);
 }
 
 /// Key and value would both fit much better with each other's scale.
@@ -143,15 +160,15 @@ void check_layer(const ArtifactLayer& l, const ArtifactQuantization& q, const st
 
 /// pow2 says so itself where 1.0 is as good as any.
 bool all_one(const Artifact& a) {
-  return a.quantization.policy != "pow2" && std::ranges::all_of(a.layers, [](const ArtifactLayer& l) {
-           return std::ranges::all_of(cached_sites(l), [](const NamedSite& s) { return s.site->scale == 1; });
-         });
+  return !a.quantization.seeks_one() && std::ranges::all_of(a.layers, [](const ArtifactLayer& l) {
+    return std::ranges::all_of(cached_sites(l), [](const NamedSite& s) { return s.site->scale == 1; });
+  });
 }
 
 }  // namespace
 
 void check_scales(const Artifact& a, Report& report) {
-  report.evaluated({"R01", "R07", "R08", "S08", "S09", "S10", "S11", "S12", "S13", "S14", "S15"});
+  report.evaluated({"R01", "R07", "R08", "R14", "S08", "S09", "S10", "S11", "S12", "S13", "S14", "S15"});
   if (const double max = number_format(a.quantization.dtype).max; a.quantization.max != max)
     return report.add("R07", "quantization.max", "the largest magnitude of " + a.quantization.dtype, number_text(max),
                       number_text(a.quantization.max));

@@ -28,6 +28,13 @@ bool any_cache_scale(const FolderUnderTest& f) {
                      [](const StoredScale& s) { return s.owner == Owner::Cache && !s.zero_point; });
 }
 
+/// Whether something is lost where none arrives: a server without scales has 1.0.
+bool any_but_one(const FolderUnderTest& f) {
+  return std::ranges::any_of(f.stored.tensors, [](const StoredScale& s) {
+    return s.owner == Owner::Cache && !s.zero_point && !std::ranges::all_of(s.values, [](float x) { return x == 1; });
+  });
+}
+
 void check_rounding(const FolderUnderTest& f, const ServedScales& served, Report& report) {
   for (const ServedLayer& l : served.layers)
     for (const auto& [site, loaded, values] :
@@ -64,7 +71,7 @@ void check_server(const FolderUnderTest& f, const ServedScales& served, Report& 
   for (const std::string& note : version_notes(served.server)) report.add("V05", "", note);
   if (!any_cache_scale(f)) return;
   const bool takes = served.support.loads || is_misapplied(served);
-  if (!takes && served.support.served)
+  if (!takes && served.support.served && any_but_one(f))
     report.add({"V02", "", name + " " + std::string(served.support.architecture), "", served.support.why_not, 0,
                 f.path_of("config.json")});
   else if (takes)

@@ -69,12 +69,12 @@ void check_cache(const FolderUnderTest& f, const KvLayout& cache, Report& report
                 0, f.path_of(keys[0]->file)});
 }
 
-void check_none(const FolderUnderTest& f, Report& report) {
+void check_none(const FolderUnderTest& f, bool needs_none, Report& report) {
   const KvDeclaration& d = f.stored.declaration;
   const bool elsewhere = !f.stored.unlisted.empty();
   // C15 says where they are; weights are folded so that 1.0 is right.
-  const bool needs_none = f.fold && f.fold->n_left == 0 && !d.declares_cache();
-  if (elsewhere || needs_none) return;
+  const bool is_folded = f.fold && f.fold->n_left == 0 && !d.declares_cache();
+  if (elsewhere || is_folded || needs_none) return;
   report.add({"F08", "", d.declares_cache() ? "the scales of keys and values" : "no key or value scales found",
               d.declares_cache() ? "those of the FP8 cache that " + d.source + " declares" : "",
               d.declares_cache() ? "none, so 1.0 in every layer" : "", 0,
@@ -105,11 +105,11 @@ const KvLayout* first_other_layout(const ModelSpec& spec) {
   return other == spec.caches.end() ? nullptr : &*other;
 }
 
-void check_stored_layers(const FolderUnderTest& f, Report& report) {
+void check_stored_layers(const FolderUnderTest& f, bool needs_none, Report& report) {
   report.evaluated({"C04", "C05", "C08", "C10", "C17", "F08", "S06", "S07", "S20", "S25", "V10"});
   for (const StoredScale& s : f.stored.tensors) check_owner(f, s, report);
   note_shape_of_model(f, report);
-  if (!has_cache_scales(f)) return check_none(f, report);
+  if (!has_cache_scales(f)) return check_none(f, needs_none, report);
   for (const KvLayout& cache : f.spec.caches) check_cache(f, cache, report);
   // No server takes one of a latent row.
   if (!f.bare_mtp.empty() && !f.spec.caches.back().is_mla())

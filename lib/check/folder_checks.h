@@ -36,12 +36,13 @@ struct Reference {
 /// kvcal-fold.json, if there is one, against the tensors that it names. None where it cannot be read, too.
 std::optional<FoldMark> check_fold(const Checkpoint& checkpoint, Report& report);
 
-/// Each scale by itself and among the others: finite, positive, of a shape and dtype that servers read; plausible,
-/// unless it is known that it was measured.
+/// Each scale by itself and among the others: finite, positive, of a shape and dtype that servers read; plausible, and
+/// not 1.0 throughout, unless it is known that they were measured.
 void check_stored_numbers(const FolderUnderTest& f, bool measured, Report& report);
 
-/// The set of layers: each cache has one key and one value, nothing else has any.
-void check_stored_layers(const FolderUnderTest& f, Report& report);
+/// The set of layers: each cache has one key and one value, nothing else has any. `needs_none`: it is known that 1.0,
+/// as a server has it without scales, is what was measured.
+void check_stored_layers(const FolderUnderTest& f, bool needs_none, Report& report);
 
 /// What a config.json says about the KV cache; `folder` is where it is.
 void check_scheme(const KvDeclaration& declaration, const std::filesystem::path& folder, Report& report);

@@ -130,6 +130,7 @@ inline constexpr std::array kRules = {
     Rule{"R11", Error, "sites were not observed equally often", kAgain, ""},
     Rule{"R12", Error, "the widths of an MLA row contradict each other", kAgain, ""},
     Rule{"R13", Error, "the runs or counts of the calibration contradict each other", kAgain, ""},
+    Rule{"R14", Error, "the reasons for which a scale departs from 1.0 do not fit it", kAgain, ""},
     Rule{"S01", Error, "a scale that is not a finite float32", "calibrate again", ""},
     Rule{"S02", Error, "a scale that is zero or negative", "calibrate again; servers divide by it", ""},
     Rule{"S03", Error, "the scale is the machine epsilon of float32: the observer saw only zeros", "calibrate again",

@@ -8,6 +8,7 @@
 #include "checkpoint/config_file.h"
 #include "checkpoint/fingerprint.h"
 #include "checkpoint/text_prefix.h"
+#include "export/record.h"
 #include "model/architecture.h"
 #include "servers/model_identity.h"
 
@@ -42,12 +43,20 @@ void count_scales(const StoredScales& stored, CheckpointFacts& facts) {
   }
 }
 
-// The checks that validate makes. They are told that scales were measured: an unusually small or large one is no
-// trouble of a server.
+// Whether kvcal wrote these scales, which it measures.
+bool is_measured(const std::filesystem::path& folder) {
+  try {
+    return read_record(folder).has_value();
+  } catch (const Error&) {
+    return false;
+  }
+}
+
+// The checks that validate makes. An unusually small or large scale is no trouble of a server: doctor does not ask.
 void check_folder(const FolderUnderTest& folder, CheckpointFacts& facts) {
   facts.fold = check_fold(folder.checkpoint, facts.report);
-  check_stored_numbers(folder, true, facts.report);
-  check_stored_layers(folder, facts.report);
+  check_stored_numbers(folder, is_measured(folder.checkpoint.folder()), facts.report);
+  check_stored_layers(folder, false, facts.report);
   check_declaration(folder, facts.report);
   check_key_bias(folder, facts.report);
   for (const KeyBias& bias : key_biases(folder)) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <iterator>
 
+#include "artifact/delivery.h"
 #include "base/sha256.h"
 #include "checkpoint/config_file.h"
 #include "export/carrier.h"
@@ -105,6 +106,9 @@ ExportResult export_scales(const ExportRequest& request) {
   if (exporter.is_served && !artifact.mtp_layers.empty())
     if (const std::string note = note_on_mtp(input, exporter, result.plan); !note.empty())
       result.plan.serving.notes.push_back(note);
+  if (exporter.is_served && skipped.empty())
+    if (const std::string note = delivery_text(artifact); !note.empty())
+      result.plan.serving.notes.insert(result.plan.serving.notes.begin(), note);
   if (recipe) {
     std::vector<std::string> notes = notes_on(*recipe, artifact);
     std::ranges::move(result.plan.serving.notes, std::back_inserter(notes));

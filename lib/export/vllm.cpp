@@ -3,6 +3,7 @@
 // base_config.py (get_cache_scale_mapper), executed on tiny checkpoints.
 #include <algorithm>
 
+#include "artifact/delivery.h"
 #include "checkpoint/config_file.h"
 #include "export/checkpoint_target.h"
 #include "export/serve.h"
@@ -82,7 +83,8 @@ void add_notes(const ExportInput& input, const Naming& naming, Serving& serving)
     notes.emplace_back(
         "vLLM before 0.20 gave garbage with such scales on FlashInfer and AITER; fp8_e5m2 cannot be "
         "combined with them");
-  notes.emplace_back("vLLM does not report missing scales: check with the snippet, not in the log");
+  if (!serves_as_it_is(input.artifact))
+    notes.emplace_back("vLLM does not report missing scales: check with the snippet, not in the log");
 }
 
 ExportPlan plan(const ExportInput& input) {

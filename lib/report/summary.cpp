@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <map>
 
+#include "artifact/delivery.h"
 #include "base/number_text.h"
 #include "report/markup.h"
 #include "report/sections.h"
@@ -45,7 +46,7 @@ void count_layer(const ArtifactLayer& layer, Answers& c) {
 
 std::string meaning(ScaleNeed scale) {
   return scale == ScaleNeed::Any
-             ? "Scale 1.0 works as well in every layer. These scales do no harm."
+             ? "At scale 1.0 no layer is clearly worse."
              : "At scale 1.0 some layers would be clearly worse. The server must load these scales.";
 }
 
@@ -92,6 +93,7 @@ std::string items_for(const Answers& c, const Artifact& artifact) {
   std::string items;
   const auto add = [&](const std::string& text) { items += "<li>" + text + "</li>\n"; };
   if (c.layers.contains(Fitness::Keep16)) add(badge(Fitness::Keep16) + " " + keep16_item(c, artifact));
+  if (const std::string delivery = delivery_text(artifact); !delivery.empty()) add("Scales: " + escaped(delivery));
   if (!c.needed.empty())
     add(badge(ScaleNeed::Needed) + " Make sure that the server loads the scales of layer(s) " + ranges_text(c.needed) +
         ": a server that does not find them uses 1.0, mostly without a warning.");

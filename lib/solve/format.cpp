@@ -17,12 +17,12 @@ namespace {
 // step 1 up to 2^7; its "smallest normal" is where half a step is 1/16 of the value, as in a format with three mantissa
 // bits.
 constexpr std::array kFormats = {
-    NumberFormat{"fp8_e4m3", -6, 3, 448, 0x1p-6, 0x1p-9, 2},
-    NumberFormat{"fp8_e4m3fnuz", -7, 3, 240, 0x1p-7, 0x1p-10, 2},
-    NumberFormat{"int8", 7, 7, 127, 8, 1, 1},
+    NumberFormat{"fp8_e4m3", -6, 3, 448, 0x1p-6, 0x1p-9, 2, "pow2"},
+    NumberFormat{"fp8_e4m3fnuz", -7, 3, 240, 0x1p-7, 0x1p-10, 2, "pow2"},
+    NumberFormat{"int8", 7, 7, 127, 8, 1, 1, "absmax"},
 };
 
-constexpr NumberFormat kE5m2 = {"fp8_e5m2", -14, 2, 57344, 0x1p-14, 0x1p-16, 2};
+constexpr NumberFormat kE5m2 = {"fp8_e5m2", -14, 2, 57344, 0x1p-14, 0x1p-16, 2, "pow2"};
 
 double power_of_two(int exponent) { return std::bit_cast<double>(static_cast<uint64_t>(exponent + 1023) << 52); }
 

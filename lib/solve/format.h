@@ -12,10 +12,11 @@ namespace kvcal {
 struct NumberFormat {
   std::string_view name;
   int min_exponent = 0, mantissa_bits = 0;
-  double max = 0;                 // largest magnitude that can be stored
-  double smallest_normal = 0;     // from here up one rounding moves a value by at most 1/16 of it
-  double smallest_subnormal = 0;  // smallest magnitude but zero; half of it and below round to zero
-  double default_headroom = 1;    // 2 where room above the largest value costs nothing, 1 where it costs precision
+  double max = 0;                   // largest magnitude that can be stored
+  double smallest_normal = 0;       // from here up one rounding moves a value by at most 1/16 of it
+  double smallest_subnormal = 0;    // smallest magnitude but zero; half of it and below round to zero
+  double default_headroom = 1;      // 2 where room above the largest value costs nothing, 1 where it costs precision
+  std::string_view default_policy;  // pow2 where all powers of two round normal values alike, else absmax
 };
 
 /// fp8_e4m3 (OCP FN: bias 7, max 448), fp8_e4m3fnuz (bias 8, max 240), int8 (symmetric, -127..127). Throws Error for an

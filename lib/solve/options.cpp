@@ -31,8 +31,8 @@ void check_per_channel(const SolveOptions& options) {
   if (options.format != "int8")
     fail("granularity channel is for int8, the format is " + options.format +
          ": FP8 has the same relative error at any " + "scale; use --granularity head, or --dtype int8");
-  if (!policy_named(options.policy).uses_headroom)
-    fail("granularity channel is for the policies absmax and pow2: " + options.policy +
+  if (!policy_of(options).uses_headroom)
+    fail("granularity channel is for the policies absmax and pow2: " + *options.policy +
          " needs a histogram, and channels have none");
 }
 
@@ -47,7 +47,7 @@ Granularity granularity_from_name(std::string_view name) {
 }
 
 void check(const SolveOptions& options) {
-  policy_named(options.policy);
+  policy_of(options);
   number_format(options.format);
   check_per_channel(options);
   const double headroom = headroom_of(options);

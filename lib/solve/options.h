@@ -42,7 +42,7 @@ struct AssessmentLimits {
 };
 
 struct SolveOptions {
-  std::string policy = "absmax";
+  std::optional<std::string> policy;  // default: the format's
   std::string format = "fp8_e4m3";
   Granularity granularity = Granularity::Tensor;
   std::optional<double> headroom;  // absmax, pow2; default: the format's

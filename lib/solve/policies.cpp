@@ -13,7 +13,8 @@ namespace {
 constexpr std::array kPolicies = {
     PolicyEntry{"absmax", absmax_scale, true, false, "largest magnitude with headroom; nothing measured is clipped"},
     PolicyEntry{"pow2", pow2_scale, true, true,
-                "1.0 where it is as good as any, else the power of two nearest to it that clips and loses nothing"},
+                "1.0 unless another lowers the error by a tenth, else the power of two nearest to it that clips and "
+                "loses nothing"},
     PolicyEntry{"percentile", percentile_scale, false, false, "clips what lies above a quantile of the magnitudes"},
     PolicyEntry{"mse", mse_scale, false, false, "smallest squared error; for int8"},
     PolicyEntry{"kl", kl_scale, false, false, "smallest divergence of the distribution; for int8"},
@@ -30,10 +31,20 @@ constexpr double kTie = 1e-6;
 std::span<const PolicyEntry> policies() { return kPolicies; }
 
 const PolicyEntry& policy_named(std::string_view name) {
-  const auto found = std::find_if(kPolicies.begin(), kPolicies.end(), [&](const auto& p) { return p.name == name; });
+  const auto* const found = std::ranges::find(kPolicies, name, &PolicyEntry::name);
   if (found == kPolicies.end()) fail_unknown("policy", name, policy_names());
   return *found;
 }
+
+bool seeks_one(std::string_view policy) {
+  return std::ranges::any_of(kPolicies, [&](const PolicyEntry& p) { return p.seeks_one && p.name == policy; });
+}
+
+const PolicyEntry& policy_of(const SolveOptions& options, const NumberFormat& format) {
+  return policy_named(options.policy ? std::string_view(*options.policy) : format.default_policy);
+}
+
+const PolicyEntry& policy_of(const SolveOptions& options) { return policy_of(options, number_format(options.format)); }
 
 std::vector<std::string> policy_names() {
   std::vector<std::string> names;

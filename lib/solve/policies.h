@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "solve/format.h"
+#include "solve/options.h"
 #include "stats/statistics.h"
 
 namespace kvcal {
@@ -33,7 +34,13 @@ struct PolicyEntry {
 
 std::span<const PolicyEntry> policies();
 const PolicyEntry& policy_named(std::string_view name);  // throws Error with the nearest name
+/// The same of a file, which may be of another program: false for a name that is none.
+bool seeks_one(std::string_view policy);
 std::vector<std::string> policy_names();
+
+/// The policy in force: the one that was chosen, or the default of the format, which may be another than the options'.
+const PolicyEntry& policy_of(const SolveOptions& options, const NumberFormat& format);
+const PolicyEntry& policy_of(const SolveOptions& options);
 
 double absmax_scale(const PolicyInput& in);      // range · headroom / max
 double pow2_scale(const PolicyInput& in);        // the same, rounded up to a power of two; pow2.h goes on from there

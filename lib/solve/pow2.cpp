@@ -1,16 +1,21 @@
 #include "solve/pow2.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <string>
 
+#include "base/error.h"
 #include "solve/damage.h"
 #include "solve/policies.h"
 
 namespace kvcal {
 namespace {
 
-// What is given up for 1.0: a hundredth of the rounding error is a fiftieth of the KL, which grows with its square.
-constexpr double kAlike = 1.01;
+// How much larger a rounding error may be. A site that departs from 1.0 depends on the server, and all that lies behind
+// it is rounded anew, which alone moves a model's KL by some percent either way: it has to buy more than a tenth of the
+// site's error. Once it departs nothing is to be lost: a hundredth of the error is a fiftieth of the KL.
+constexpr double kWorthDeparting = 1.1, kAlike = 1.01;
 
 template <class T>
 std::vector<T> part_of(const std::vector<T>& all, size_t part, size_t n_parts) {
@@ -47,9 +52,9 @@ CacheStatistics alone(const CacheStatistics& cache, CacheSite site, size_t head)
   return one;
 }
 
-bool is_alike(const PredictedDamage& damage, const PredictedDamage& least) {
-  return damage.noise <= kAlike * least.noise && damage.rel <= kAlike * least.rel &&
-         damage.rel_raw <= kAlike * least.rel_raw && damage.flushed_tokens <= least.flushed_tokens;
+bool is_within(double factor, const PredictedDamage& damage, const PredictedDamage& least) {
+  return damage.noise <= factor * least.noise && damage.rel <= factor * least.rel &&
+         damage.rel_raw <= factor * least.rel_raw && damage.flushed_tokens <= least.flushed_tokens;
 }
 
 /// One head at powers of two.
@@ -57,7 +62,9 @@ class Head {
  public:
   Head(const CacheStatistics& cache, CacheSite site, size_t head, const NumberFormat& format, float least)
       : cache_(alone(cache, site, head)), site_(site), format_(format), least_(damage_at(least)) {}
-  bool is_as_good_at(float scale) const { return is_alike(damage_at(scale), least_); }
+  bool is_as_good_at(float scale) const {
+    return is_within(scale == 1 ? kWorthDeparting : kAlike, damage_at(scale), least_);
+  }
 
  private:
   PredictedDamage damage_at(float scale) const { return predict_damage(cache_, site_, format_, std::span(&scale, 1)); }
@@ -76,7 +83,24 @@ float nearest_to_one(const std::vector<Head>& heads, float least) {
   return scale;
 }
 
+constexpr std::array<std::string_view, 3> kDepartures = {"clipped", "headroom", "small_values"};
+
 }  // namespace
+
+std::string_view name_of(Departure departure) { return kDepartures[static_cast<size_t>(departure)]; }
+
+Departure departure_from_name(std::string_view name) {
+  const auto* const found = std::ranges::find(kDepartures, name);
+  if (found == kDepartures.end())
+    fail_unknown("reason", name, std::vector<std::string>(kDepartures.begin(), kDepartures.end()));
+  return static_cast<Departure>(found - kDepartures.begin());
+}
+
+std::optional<Departure> departure_of(float scale, double range, const NumberFormat& format) {
+  if (scale == 1) return std::nullopt;
+  if (scale < 1) return Departure::SmallValues;
+  return range > format.max ? Departure::Clipped : Departure::Headroom;
+}
 
 double pow2_scale(const PolicyInput& in) {
   int exponent = 0;

@@ -26,7 +26,7 @@ std::optional<PromptsBeyond> prompts_beyond(const Statistics& statistics, const 
   PromptsBeyond beyond;
   beyond.n_prompts = static_cast<int64_t>(run.prompt_ids.size());
   beyond.absmax = static_cast<int64_t>(beyond_absmax.size());
-  if (policy_named(options.policy).uses_headroom) beyond.headroom = static_cast<int64_t>(beyond_headroom.size());
+  if (policy_of(options).uses_headroom) beyond.headroom = static_cast<int64_t>(beyond_headroom.size());
   return beyond;
 }
 

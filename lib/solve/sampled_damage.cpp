@@ -189,7 +189,7 @@ double change_of_direction(double measured, double variation, double within) {
 SampleOptions sample_options(const SolveOptions& options) {
   const std::optional<Stand> stand = stand_in(number_format(options.format));
   constexpr int kBelow = 3;  // a scale that clips by a factor of 64
-  const bool clips = !policy_named(options.policy).uses_headroom;
+  const bool clips = !policy_of(options).uses_headroom;
   // Without headroom the rung nearest to a scale may be the one below.
   const int below = clips ? kBelow : headroom_of(options) < 2 ? 1 : 0;
   return {stand ? stand->sampled : SampleFormat::E4m3, below};

@@ -1,6 +1,7 @@
 #include "solve/solve.h"
 
 #include <algorithm>
+#include <set>
 
 #include "base/error.h"
 #include "solve/policies.h"
@@ -56,7 +57,7 @@ float chosen_scale(const MagnitudeHistogram& histogram, double range, const Solv
                    const NumberFormat& format) {
   const double headroom = options.headroom.value_or(format.default_headroom);
   const PolicyInput input = {histogram, format, range, headroom, options.percentile};
-  return scale_rounded_up(policy_named(options.policy).scale(input));
+  return scale_rounded_up(policy_of(options, format).scale(input));
 }
 
 /// The scales in force: one, one per head, or one per channel.
@@ -110,20 +111,32 @@ void solve_channels(const CacheStatistics& cache, CacheSite site, const SolveOpt
     }
 }
 
+/// Why the scales are not 1.0, each reason once.
+std::vector<Departure> departures_of(std::span<const float> scales, std::span<const double> ranges,
+                                     const NumberFormat& format) {
+  std::set<Departure> all;
+  for (size_t i = 0; i < scales.size(); ++i)
+    if (const auto departure = departure_of(scales[i], ranges[i], format)) all.insert(*departure);
+  return {all.begin(), all.end()};
+}
+
 /// From absmax to the scales.
 void solve_scales(const CacheStatistics& cache, CacheSite site, const SiteStatistics& s, const RunRecord& run,
                   const SolveOptions& options, const NumberFormat& format, SolvedSite& out) {
   out.absmax = absmax_of(s);
   if (site == CacheSite::Key || site == CacheSite::Latent) out.envelope = key_envelope(cache);
   out.provides_for_envelope =
-      out.envelope && policy_named(options.policy).uses_headroom && exceeds_measured_length(run, options);
+      out.envelope && policy_of(options, format).uses_headroom && exceeds_measured_length(run, options);
   const double range = out.provides_for_envelope ? *out.envelope : out.absmax;
-  const auto raised = [&](std::vector<float> scales) {
-    return policy_named(options.policy).seeks_one ? raised_towards_one(cache, site, format, std::move(scales)) : scales;
+  const auto finish = [&](std::vector<float> scales, std::span<const double> ranges) {
+    if (!policy_of(options, format).seeks_one) return scales;
+    scales = raised_towards_one(cache, site, format, std::move(scales));
+    out.departures = departures_of(scales, ranges, format);
+    return scales;
   };
   out.scale =
       while_doing(title(cache, site), [&] { return chosen_scale(pooled(s).histogram, range, options, format); });
-  out.scale = raised({out.scale})[0];
+  out.scale = finish({out.scale}, std::span(&range, 1))[0];
   if (options.granularity == Granularity::Tensor) return;
   if (options.granularity == Granularity::Channel) {
     // No server rounds queries, or stores a latent row, with scales per channel.
@@ -134,18 +147,20 @@ void solve_scales(const CacheStatistics& cache, CacheSite site, const SiteStatis
     out.scale_per_head = {out.scale};
     return;
   }
+  std::vector<double> ranges;
   for (size_t head = 0; head < s.heads.size(); ++head) {
+    const double head_range = out.provides_for_envelope ? *key_envelope(cache, static_cast<int64_t>(head))
+                                                        : static_cast<double>(magnitude_of(s.heads[head].absmax));
+    ranges.push_back(head_range);
     if (s.heads[head].absmax == 0) {
       out.scale_per_head.push_back(1);
       continue;
     }
-    const double head_range = out.provides_for_envelope ? *key_envelope(cache, static_cast<int64_t>(head))
-                                                        : static_cast<double>(magnitude_of(s.heads[head].absmax));
     out.scale_per_head.push_back(while_doing(title(cache, site) + ", head " + std::to_string(head), [&] {
       return chosen_scale(s.heads[head].histogram, head_range, options, format);
     }));
   }
-  out.scale_per_head = raised(std::move(out.scale_per_head));
+  out.scale_per_head = finish(std::move(out.scale_per_head), ranges);
 }
 
 SolvedSite solve_site(const CacheStatistics& cache, CacheSite site, const RunRecord& run, const SolveOptions& options) {
@@ -160,7 +175,7 @@ SolvedSite solve_site(const CacheStatistics& cache, CacheSite site, const RunRec
   out.assessment = assess(cache, site, options, scales_of(out));
   for (size_t head = 0; head < s.heads.size() && site != CacheSite::Latent; ++head)
     if (s.heads[head].absmax == 0) out.zero_heads.push_back(static_cast<int>(head));
-  const bool has_headroom = policy_named(options.policy).uses_headroom;
+  const bool has_headroom = policy_of(options).uses_headroom;
   out.growth = growth_of(s, run, options.limits, has_headroom ? std::optional(headroom_of(options)) : std::nullopt);
   return out;
 }

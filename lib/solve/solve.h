@@ -12,6 +12,7 @@
 #include "solve/convergence.h"
 #include "solve/error_model.h"
 #include "solve/options.h"
+#include "solve/pow2.h"
 #include "stats/run_record.h"
 
 namespace kvcal {
@@ -21,6 +22,8 @@ struct SolvedSite {
   std::vector<float> scale_per_head;  // Granularity::Head only; 1 for a head that is zero throughout
   // Key and value at Granularity::Channel only: [heads · head_dim]; 1 for a channel that is zero throughout.
   std::vector<float> scale_per_channel;
+  // Why scales, of the site or of heads, are not 1.0, each reason once; none where the policy does not seek it.
+  std::optional<std::vector<Departure>> departures;
   std::vector<int> zero_heads;  // heads without a value but zero: pruned, or padded
   double absmax = 0;
   std::optional<double> envelope;      // keys and rows with known rotary pairs: bound at any position, at least absmax

@@ -1,5 +1,6 @@
 #include "validate/validate_folder.h"
 
+#include "artifact/delivery.h"
 #include "artifact/make_artifact.h"
 #include "base/file_kind.h"
 #include "base/read_file.h"
@@ -51,7 +52,7 @@ void explain_unknown(Report& report) {
 
 /// Rules of scale files were not looked at where none was given.
 void explain_the_rest(const FolderChecks& checks, bool is_known, Report& report) {
-  report.not_evaluated({"S04", "S05"}, "the scales are known to be measured");
+  report.not_evaluated({"S04", "S05", "S08", "S24"}, "the scales are known to be measured");
   if (checks.n_ranks == 0) report.not_evaluated({"S18"}, "needs --tp");
   report.not_evaluated({"V08"}, "applies to scale files only");
   if (checks.scales.empty()) report.not_evaluated({"V06", "V09"}, "needs --scales");
@@ -76,15 +77,15 @@ FolderReport validate_folder(const fs::path& folder, std::string_view schema, co
   const bool is_known = !result.report.has_errors();
   for (const Server& server : checks.servers)
     f.served.push_back(served_scales(f.stored, spec, checkpoint.config(), server));
+  const std::optional<Reference> reference =
+      is_known ? reference_of(checks, folder, schema, result.report) : std::nullopt;
   check_stored_numbers(f, is_measured(folder, checks), result.report);
-  check_stored_layers(f, result.report);
+  check_stored_layers(f, reference && serves_as_it_is(reference->artifact), result.report);
   check_declaration(f, result.report);
   check_key_bias(f, result.report);
   if (checks.n_ranks > 0) check_ranks(f, checks.n_ranks, result.report);
   check_servers(f, result.report);
-  if (is_known)
-    if (const auto reference = reference_of(checks, folder, schema, result.report))
-      check_against(f, *reference, result.report);
+  if (reference) check_against(f, *reference, result.report);
   explain_the_rest(checks, is_known, result.report);
   result.served = std::move(f.served);
   return result;
@@ -95,15 +96,20 @@ void check_as_side_file(std::string_view text, const std::vector<Server>& server
   report.evaluated({"V05", "V08"});
   const Artifact a = artifact_from_json(parse_json(text));
   const std::string& architecture = a.model.architecture;
+  const std::vector<DepartingSite> departing = departing_sites(a, false);
+  const auto misses = [&](const char* path, const std::string& name, const char* expected, const std::string& why) {
+    if (!departing.empty())  // without scales a server has 1.0
+      report.add("V08", path, name, expected, why + "; not 1.0: " + text_of(a, departing));
+  };
   for (const Server& server : servers) {
     for (const std::string& note : version_notes(server)) report.add("V05", "", note);
     const std::string name = str(server) + " " + architecture;
     if (server.kind == ServerKind::Vllm)
-      report.add("V08", "", name, "", "no flag takes a scale file since 0.7");
+      misses("", name, "", "no flag takes a scale file since 0.7");
     else if (!server_support(server, architecture, KvCarrier::None).json)
-      report.add("V08", "", name, "", "RuntimeError: the class does not support loading scaling factors");
+      misses("", name, "", "RuntimeError: the class does not support loading scaling factors");
     else if (a.kv_cache.empty())
-      report.add("V08", "kv_cache", name, "a block kv_cache", a.kv_cache_left_out);
+      misses("kv_cache", name, "a block kv_cache", a.kv_cache_left_out);
   }
 }
 

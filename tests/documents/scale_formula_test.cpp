@@ -122,9 +122,27 @@ TEST_F(Demo, ScalesFollowFromTheDocumentedFormula) {
   const StatisticsBytes file(folder_ / "run.kvstats");
   const int64_t longest = file.about["calibration"]["longest"], positions = file.about["model"]["max_positions"];
   ASSERT_GT(positions, longest) << "else the demo would not show what keys provide for";
-  expect_formula("s.json", positions);
-  run("solve run.kvstats -q -o short.json --max-model-len " + std::to_string(longest));
+  run("solve run.kvstats -q --policy absmax -o absmax.json");
+  expect_formula("absmax.json", positions);
+  run("solve run.kvstats -q --policy absmax -o short.json --max-model-len " + std::to_string(longest));
   expect_formula("short.json", longest);
+}
+
+/// What pow2 may give: the formula's scale rounded up to a power of two, and below 1.0 any from there up to 1.0.
+void expect_near_one(double scale, double formula, const std::string& what) {
+  const double exponent = std::round(std::log2(scale)), least = std::ceil(std::log2(formula));
+  EXPECT_NEAR(scale / std::exp2(exponent), 1, 1e-4) << what;  // README shows five digits
+  EXPECT_GE(exponent, least) << what;
+  EXPECT_LE(exponent, std::max(0.0, least)) << what;
+}
+
+TEST_F(Demo, DefaultScalesLieBetweenTheFormulaAndOne) {
+  const StatisticsBytes statistics(folder_ / "run.kvstats");
+  const auto formula = by_formula(statistics, statistics.about["model"]["max_positions"]);
+  for (const json& layer : json::parse(read(folder_ / "s.json"))["layers"])
+    for (const char* site : {"key", "value", "query"})
+      expect_near_one(layer[site]["scale"].get<double>(), static_cast<double>(formula.at({layer["index"], site})),
+                      layer["index"].dump() + site);
 }
 
 TEST_F(Demo, ReadmeShowsTheseScales) {
@@ -139,8 +157,7 @@ TEST_F(Demo, ReadmeShowsTheseScales) {
     double absmax = 0, scale = 0;
     if (!(cells >> layer >> site >> absmax >> scale) || !expected.contains({layer, site})) continue;
     ++n;
-    // Another processor rounds another way; the envelope is 3 % above absmax in layer 3.
-    EXPECT_NEAR(scale / static_cast<double>(expected.at({layer, site})), 1, 0.01) << line;
+    expect_near_one(scale, static_cast<double>(expected.at({layer, site})), line);
   }
   EXPECT_EQ(n, expected.size());
 }

@@ -95,6 +95,12 @@ class ScaleFile(WithFolder):
         self.assertEqual(file.layers[2].per_head, {})
         self.assertEqual(file.owners, {3: 2})
 
+    def test_what_depends_on_the_file(self):
+        file = self.read(scale_file())
+        self.assertTrue(plugin.depends_on_file(file, {0, 2}).endswith(": [0, 2]"))
+        ones = self.read(scale_file(layers=[dict(l, key=site(1.0), value=site(1.0)) for l in scale_file()["layers"]]))
+        self.assertIn("every scale is 1.0", plugin.depends_on_file(ones, {0, 2}))
+
     def test_latent_row_is_key_and_value(self):
         layer = {"index": 0, "kind": "mla", "n_heads": 4, "n_kv_heads": 1, "head_dim_k": 576, "head_dim_v": 512}
         file = self.read(scale_file(layers=[{**layer, "latent": site(0.125), "query": site(3.0)}]))

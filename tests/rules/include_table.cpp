@@ -47,14 +47,15 @@ std::span<const IncludeRule> include_table() {
       {"check",
        "what can be wrong with a scale file or checkpoint",
        {"base", "checkpoint", "artifact", "servers", "stats", "model/model_spec.h", "solve/format.h"}},
-      // Of exports only their record, which tells that scales were measured.
+      // Of exports only their record, which tells that scales were measured; so does doctor.
       {"validate",
        "",
        {"base", "checkpoint", "artifact", "servers", "check", "stats", "model/architecture.h", "export/record.h",
         "solve/solution.h"}},
       {"doctor",
        "logs, flags and configs of servers",
-       {"base", "tensor", "checkpoint", "artifact", "servers", "check", "model/model_spec.h", "model/architecture.h"}},
+       {"base", "tensor", "checkpoint", "artifact", "servers", "check", "export/record.h", "model/model_spec.h",
+        "model/architecture.h"}},
       {"capacity",
        "contexts that fit a GPU",
        {"base", "tensor", "checkpoint", "model/model_spec.h", "model/architecture.h"}},

@@ -11,7 +11,7 @@ namespace {
 
 Artifact sample(Granularity granularity = Granularity::Tensor, const char* format = "fp8_e4m3") {
   static const Statistics statistics = synthetic_statistics(ordinary_run());
-  SolveOptions options;
+  SolveOptions options = absmax_options();
   options.granularity = granularity;
   options.format = format;
   return solved_artifact(statistics, options);
@@ -128,7 +128,7 @@ TEST(Difference, FindsTheHead) {
 TEST(Difference, LeavesOutHeadsThatAreZeroThroughout) {
   SyntheticRun run = ordinary_run();
   run.value = [plain = gaussian(1, 2)](const Provenance& w) mutable { return w.head == 0 ? 0.0F : plain(w); };
-  SolveOptions options;
+  SolveOptions options = absmax_options();
   options.granularity = Granularity::Head;
   const Artifact a = solved_artifact(synthetic_statistics(run), options);
   ASSERT_EQ(a.layers[0].value.zero_heads, std::vector<int>{0});

@@ -40,7 +40,7 @@ const Statistics& calibration() {
 }
 
 Artifact scales(Granularity granularity = Granularity::Tensor) {
-  SolveOptions options;
+  SolveOptions options = absmax_options();
   options.granularity = granularity;
   return solved_artifact(calibration(), options);
 }
@@ -130,7 +130,7 @@ TEST(Drift, TellsTokensApartFromValues) {
 
 TEST(Drift, IsNoneForWhatWasCalibrated) {
   for (const char* policy : {"absmax", "percentile", "mse"}) {
-    SolveOptions options;
+    SolveOptions options = absmax_options();
     options.policy = policy;
     options.format = policy == std::string("absmax") ? "fp8_e4m3" : "int8";
     options.percentile = 99;

@@ -24,7 +24,7 @@ const CacheStatistics& cache() { return statistics().caches[0]; }
 double absmax(CacheSite site) { return static_cast<double>(absmax_of(cache().at(site))); }
 
 SolveOptions short_context() {
-  SolveOptions options;
+  SolveOptions options = absmax_options();
   options.max_model_len = 64;  // less than was measured: no envelope
   return options;
 }
@@ -56,7 +56,7 @@ TEST(LatentArtifact, ALargerLatentPartCountsToo) {
 TEST(LatentArtifact, EnvelopeBoundsThePairsOfTheRopePart) {
   double bound = absmax(CacheSite::Latent);
   for (const double norm : cache().at(CacheSite::Rope).pair_norm) bound = std::max(bound, norm * (1 + 0x1p-7));
-  const SolvedCache solved = solve_cache(cache(), statistics().run, {});
+  const SolvedCache solved = solve_cache(cache(), statistics().run, absmax_options());
   EXPECT_EQ(solved.latent.envelope, bound);
   EXPECT_GT(bound, absmax(CacheSite::Rope));
   EXPECT_TRUE(solved.latent.provides_for_envelope);
@@ -103,7 +103,7 @@ TEST(LatentArtifact, AFlushedLatentPartIsInadequate) {
 
 TEST(LatentArtifact, FileHasTheMembersAndReadsBack) {
   for (const Granularity granularity : {Granularity::Tensor, Granularity::Head}) {
-    SolveOptions options;
+    SolveOptions options = absmax_options();
     options.granularity = granularity;
     const Artifact a = solved_artifact(statistics(), options);
     const Json json = to_json(a);

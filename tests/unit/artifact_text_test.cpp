@@ -77,7 +77,7 @@ TEST(ArtifactText, MembersAreInFixedOrder) {
   EXPECT_EQ(keys, (std::vector<std::string>{"$schema", "format", "version", "model_type", "model", "quantization",
                                             "layers", "layers_without_kv", "calibration", "kv_cache"}));
   EXPECT_EQ(json["format"], "kv-cache-scales");
-  EXPECT_EQ(json["version"], "1.1");
+  EXPECT_EQ(json["version"], "1.2");
 }
 
 TEST(ArtifactText, HasNoTimeUnlessTheCallerGivesOne) {

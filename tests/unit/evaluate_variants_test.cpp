@@ -17,7 +17,7 @@ ModelSpec spec_of(const KvLayout& layout) {
 }
 
 struct Measured {
-  explicit Measured(const SyntheticRun& run, const SolveOptions& options = {})
+  explicit Measured(const SyntheticRun& run, const SolveOptions& options = absmax_options())
       : spec(spec_of(run.layout)),
         statistics(synthetic_statistics(run)),
         artifact(solved_artifact(statistics, options)) {}

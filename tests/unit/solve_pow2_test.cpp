@@ -60,6 +60,21 @@ TEST(NearestToOne, SmallValuesGetTheLargestThatLosesNothing) {
   }
 }
 
+// Less than a tenth of the error is no reason to depend on a server.
+TEST(NearestToOne, ADepartureHasToBuySomething) {
+  int n_worse_at_one = 0;
+  for (const double sigma : {0.16, 0.12, 0.09, 0.07, 0.05, 0.035, 0.025}) {
+    SyntheticRun run = ordinary_run();
+    run.value = gaussian(sigma, 2);
+    const CacheStatistics cache = synthetic_cache(run);
+    const auto rel_at = [&](float s) { return predict_damage(cache, CacheSite::Value, fp8(), std::span(&s, 1)).rel; };
+    const double buys = rel_at(1) / rel_at(0x1p-7F);
+    EXPECT_EQ(solved(run).value.scale == 1, buys <= 1.1) << sigma << " buys " << buys;
+    n_worse_at_one += buys > 1.01 && buys <= 1.1;
+  }
+  EXPECT_GT(n_worse_at_one, 0);
+}
+
 // A head, and tokens, that are a small part of the site's energy.
 TEST(NearestToOne, NoHeadAndNoTokenIsLostForTheOthers) {
   SyntheticRun heads = ordinary_run();

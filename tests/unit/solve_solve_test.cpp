@@ -10,11 +10,12 @@
 #include "solve/policies.h"
 #include "solve/solution.h"
 #include "unit/solve_synthetic.h"
+#include "unit/solved_artifact.h"
 
 namespace kvcal {
 namespace {
 
-SolvedCache solved(const Statistics& s, const SolveOptions& options = {}) {
+SolvedCache solved(const Statistics& s, const SolveOptions& options = absmax_options()) {
   return solve_cache(s.caches[0], s.run, options);
 }
 
@@ -26,6 +27,19 @@ TEST(Solve, AbsmaxWithHeadroomTwo) {
   EXPECT_EQ(out.value.absmax, absmax);
   EXPECT_FALSE(out.value.envelope);
   EXPECT_TRUE(out.value.scale_per_head.empty());
+}
+
+TEST(Solve, TakesThePolicyOfTheFormat) {
+  const Statistics s = synthetic_statistics(ordinary_run());
+  SolveOptions options;
+  for (const std::string& format : number_format_names()) {
+    options.format = format;
+    EXPECT_EQ(policy_of(options).name, format == "int8" ? "absmax" : "pow2");
+    EXPECT_EQ(solved(s, options).value.scale == 1, format != "int8");
+    EXPECT_EQ(solved(s, options).value.departures.has_value(), format != "int8");
+  }
+  const auto run = s.run;
+  EXPECT_EQ(scales_for(s.caches[0], CacheSite::Value, run, {}, fp8_e5m2()), std::vector{1.0F});
 }
 
 TEST(Solve, EveryPolicyAndFormatGivesScales) {
@@ -83,7 +97,7 @@ TEST(Envelope, CoversTheRoundingOfARotatedKey) {
 
 TEST(Envelope, CountsWhenTheServerAllowsMoreThanWasMeasured) {
   const Statistics s = synthetic_statistics(paired_run(1));  // longest 320, the model allows 4096
-  SolveOptions options;
+  SolveOptions options = absmax_options();
   SolvedCache out = solved(s, options);
   EXPECT_TRUE(out.key.provides_for_envelope);
   EXPECT_EQ(out.key.scale, scale_rounded_up(5.0 * (1 + 0x1p-7) * 2 / 448));

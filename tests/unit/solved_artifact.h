@@ -6,7 +6,14 @@
 
 namespace kvcal {
 
-inline Artifact solved_artifact(const Statistics& statistics, const SolveOptions& options = {}) {
+/// A policy whose scales follow the data, however ordinary they are.
+inline SolveOptions absmax_options() {
+  SolveOptions options;
+  options.policy = "absmax";
+  return options;
+}
+
+inline Artifact solved_artifact(const Statistics& statistics, const SolveOptions& options = absmax_options()) {
   return make_artifact(statistics, solve(statistics, options));
 }
 

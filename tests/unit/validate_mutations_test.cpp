@@ -102,6 +102,9 @@ void scale_cases(std::vector<Case>& cases) {
                      for (const Json& l : j["layers"])
                        j["kv_cache"]["scaling_factor"]["0"][l["index"].dump()] = l["joint"]["scale"];
                    }});
+  cases.push_back({"a departure of a scale above 1.0", {"R14"}, [](Json& j) {
+                     layer(j, 0)["key"]["departs_from_one"] = Json::array({"clipped"});
+                   }});
   cases.push_back({"all ones", {"R01", "S08"}, [](Json& j) {
                      for (Json& l : j["layers"]) l["key"]["scale"] = l["value"]["scale"] = 1.0;
                    }});

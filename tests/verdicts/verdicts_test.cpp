@@ -44,7 +44,7 @@ void PrintTo(const Judged& c, std::ostream* out) { *out << c.given["name"]; }
 SolveOptions options_of(const Json& run) {
   SolveOptions options;
   options.format = get_string(run, "dtype");
-  options.policy = get_string_or(run, "policy", options.policy);
+  options.policy = get_string_or(run, "policy", "absmax");
   options.percentile = get_number_or(run, "percentile", options.percentile);
   options.granularity = granularity_from_name(get_string_or(run, "granularity", "tensor"));
   return options;

@@ -185,6 +185,17 @@ def check_all_used(file, used, first, end, n_layers):
         raise ScaleError(f"{file.path} has scales for layers {missing}, which keep no KV cache in this server")
 
 
+def depends_on_file(file, indexes):
+    """Says at which of these layers the server would use another scale without the file: it has 1.0 everywhere."""
+    def of_cache(layer):
+        return [layer.scale[s] for s in "kv"] + [x for s in "kv" for x in layer.per_head.get(s, [])]
+
+    layers = sorted(i for i in indexes if any(x != 1 for x in of_cache(file.layers[i])))
+    if not layers:
+        return "kv-cache-scales: every scale is 1.0, which the server has without this file, too"
+    return f"kv-cache-scales: layers with other scales than 1.0, which they would have without this file: {layers}"
+
+
 def check_architecture(file, architectures):
     expected = file.model["architecture"]
     if expected not in (architectures or []):
@@ -460,6 +471,7 @@ def _install(model, vllm_config, model_config):
     if tp_rank == 0:
         granularity = "head" if per_head else "tensor"
         log.info(LOG_LINE, len(used), file.path, file.sha256[:12], granularity, weights)
+        log.info("%s", depends_on_file(file, used))
 
 
 def _install_mtp(model, vllm_config, model_config):

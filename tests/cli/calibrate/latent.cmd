@@ -10,8 +10,8 @@ for name in deepseek_v3 kimi_linear; do
   kvcal solve merged.kvstats -q -o solved.json --force
   cmp whole.kvstats merged.kvstats && cmp whole.json solved.json && echo equal
   kvcal stats merged.kvstats | head -n 5
-  kvcal solve merged.kvstats -q --policy pow2 -o pow2.json --force
+  kvcal solve merged.kvstats -q --policy absmax -o absmax.json --force
   kvcal diff whole.json solved.json
-  kvcal diff whole.json pow2.json --tolerance 1000 || echo exit $?
+  kvcal diff whole.json absmax.json --tolerance 1000 || echo exit $?
   kvcal validate whole.json --model "$model" | tail -n 1
 done

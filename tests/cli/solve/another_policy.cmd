@@ -1,5 +1,5 @@
 kvcal calibrate "$SOURCE/datasets/demo/stressed" --prompts "$SOURCE/datasets/demo/prompts.jsonl" -q -o run.json --stats run.kvstats
-kvcal solve run.kvstats --policy pow2 | sed -n 2p
+kvcal solve run.kvstats --policy absmax | sed -n 2p
 grep -m 1 -e '"policy"' kv-cache-scales.json
 cmp -s run.json kv-cache-scales.json || echo differs
 kvcal validate kv-cache-scales.json

@@ -1,7 +1,7 @@
 # Scales of an MTP layer: there, missing, half, of other values, and under a name at which a server stops that drafts.
 sh "$SOURCE/tests/cli/mtp_model.sh" glm4_moe
-kvcal calibrate model --prompts prompts.jsonl -o without.json --no-sanity -q 2>/dev/null
-kvcal calibrate model --prompts prompts.jsonl -o with.json --mtp --no-sanity -q 2>/dev/null
+kvcal calibrate model --prompts prompts.jsonl -o without.json --policy absmax --no-sanity -q 2>/dev/null
+kvcal calibrate model --prompts prompts.jsonl -o with.json --mtp --policy absmax --no-sanity -q 2>/dev/null
 kvcal export with.json --model model --to vllm -o with >/dev/null
 kvcal export without.json --model model --to vllm -o without >/dev/null
 kvcal validate with.json --model model | tail -1
