@@ -106,7 +106,8 @@ ExportResult export_scales(const ExportRequest& request) {
   if (exporter.is_served && !artifact.mtp_layers.empty())
     if (const std::string note = note_on_mtp(input, exporter, result.plan); !note.empty())
       result.plan.serving.notes.push_back(note);
-  if (exporter.is_served && skipped.empty())
+  // Of servers that load a checkpoint's scales, which have 1.0 without any, and of this format alone.
+  if (exporter.writes_folder && skipped.empty() && !options.nvfp4)
     if (const std::string note = delivery_text(artifact); !note.empty())
       result.plan.serving.notes.insert(result.plan.serving.notes.begin(), note);
   if (recipe) {
