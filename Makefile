@@ -98,10 +98,10 @@ test-demo: build
 	@$(or $(PYTHON),python3) tests/reference/demo/accuracy.py build/release/kvcal $(OPTIONS)
 
 test-real: build
-	@sh tests/reference/real/run.sh build/release/kvcal layers
+	@sh tests/reference/real/run.sh layers build/release/kvcal
 
 test-real-scales: build
-	@sh tests/reference/real/run.sh build/release/kvcal scales
+	@sh tests/reference/real/run.sh scales build/release/kvcal
 
 # CASES=... for some goldens. OPTIONS='--balance head' for one of three.
 test-fold-reference: build

@@ -77,7 +77,7 @@ void check_outliers(const FolderUnderTest& f, Site site, Report& report) {
                   f.path_of(s->file)});
 }
 
-/// ModelOpt writes 1.0 wherever 448 is enough, as kvcal does: there it was measured.
+/// ModelOpt writes 1.0 wherever 448 is enough: there it was measured.
 void check_ones(const FolderUnderTest& f, Report& report) {
   if (f.stored.declaration.is_modelopt()) return;
   bool any = false;

@@ -43,7 +43,7 @@ void count_scales(const StoredScales& stored, CheckpointFacts& facts) {
   }
 }
 
-// Whether kvcal wrote these scales, which it measures.
+// Whether an export of this program wrote the scales, which are measured.
 bool is_measured(const std::filesystem::path& folder) {
   try {
     return read_record(folder).has_value();

