@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "artifact/artifact.h"
+#include "artifact/delivery.h"
 #include "artifact/saved_evaluation.h"
 #include "base/number_text.h"
 #include "base/size_text.h"

@@ -48,18 +48,11 @@ std::string how(const ArtifactSite& site) {
          (site.scale_per_channel.empty() ? " heads" : " channels");
 }
 
-bool any_keep16(const Artifact& artifact) {
-  return std::ranges::any_of(artifact.layers, [](const ArtifactLayer& l) {
-    return std::ranges::any_of(cached_sites(l),
-                               [](const NamedSite& s) { return s.site->assessment.fp8 == Fitness::Keep16; });
-  });
-}
-
 /// Of a file in which the cache has 1.0 everywhere.
 std::string as_it_is(const Artifact& artifact) {
   const std::vector<DepartingSite> queries = departing_sites(artifact, true);
   std::string text = queries.empty() ? "every scale is 1.0: " : "every scale of the cache is 1.0: ";
-  if (artifact.quantization.dtype.starts_with("fp8") && !any_keep16(artifact))
+  if (artifact.quantization.dtype.starts_with("fp8") && keep16_layers(artifact).empty())
     text += "serve the checkpoint as it is with --kv-cache-dtype fp8; ";
   text += "nothing depends on whether the server loads scales";
   if (!queries.empty()) text += ", but queries where it computes attention in FP8: " + text_of(artifact, queries);
@@ -77,6 +70,16 @@ std::vector<DepartingSite> departing_sites(const Artifact& artifact, bool querie
       if (departs(*site.site)) found.push_back({&listed.layer, site});
   }
   return found;
+}
+
+std::vector<int> keep16_layers(const Artifact& artifact) {
+  std::vector<int> layers;
+  for (const ArtifactLayer& layer : artifact.layers)
+    if (std::ranges::any_of(cached_sites(layer),
+                            [](const NamedSite& s) { return s.site->assessment.fp8 == Fitness::Keep16; }))
+      layers.push_back(layer.index);
+  std::ranges::sort(layers);
+  return layers;
 }
 
 bool serves_as_it_is(const Artifact& artifact) { return departing_sites(artifact, false).empty(); }

@@ -17,6 +17,9 @@ struct DepartingSite {
 /// Of all layers, that of the MTP layer included. `queries`: of these, else of what the cache holds.
 std::vector<DepartingSite> departing_sites(const Artifact& artifact, bool queries);
 
+/// Layers whose key, value or latent row is assessed as keep16, ascending.
+std::vector<int> keep16_layers(const Artifact& artifact);
+
 /// Whether everything that the cache holds has scale 1.0: then the checkpoint serves as well without scales.
 bool serves_as_it_is(const Artifact& artifact);
 

@@ -6,6 +6,7 @@
 #include <iterator>
 #include <map>
 
+#include "artifact/delivery.h"
 #include "base/number_text.h"
 
 namespace kvcal {
@@ -156,16 +157,6 @@ std::vector<LayerScales> mtp_layer_scales(const Artifact& artifact, const ModelI
     all.push_back(std::move(scales));
   }
   return all;
-}
-
-std::vector<int> keep16_layers(const Artifact& artifact) {
-  std::vector<int> layers;
-  for (const ArtifactLayer& layer : artifact.layers)
-    if (std::ranges::any_of(cached_sites(layer),
-                            [](const NamedSite& s) { return s.site->assessment.fp8 == Fitness::Keep16; }))
-      layers.push_back(layer.index);
-  std::ranges::sort(layers);
-  return layers;
 }
 
 std::vector<int> skipped_layers(const Artifact& artifact, const ExportOptions& options) {

@@ -31,9 +31,6 @@ void check_fits(const Artifact& artifact, const ModelIdentity& model);
 /// Throws when a layer is assessed as keep16 and the options neither skip nor allow it.
 void check_fitness(const Artifact& artifact, const ExportOptions& options);
 
-/// Layers whose key, value or latent row is assessed as keep16, ascending.
-std::vector<int> keep16_layers(const Artifact& artifact);
-
 /// Layers that the server is to keep in the model's dtype.
 std::vector<int> skipped_layers(const Artifact& artifact, const ExportOptions& options);
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "artifact/delivery.h"
 #include "base/number_text.h"
 #include "base/sha256.h"
 #include "export/layer_scales.h"

@@ -47,8 +47,7 @@ Granularity granularity_from_name(std::string_view name) {
 }
 
 void check(const SolveOptions& options) {
-  policy_of(options);
-  number_format(options.format);
+  policy_of(options);  // knows the format as well
   check_per_channel(options);
   const double headroom = headroom_of(options);
   if (!(headroom >= 1 && headroom <= kMaxHeadroom))

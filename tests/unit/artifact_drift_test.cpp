@@ -130,7 +130,7 @@ TEST(Drift, TellsTokensApartFromValues) {
 
 TEST(Drift, IsNoneForWhatWasCalibrated) {
   for (const char* policy : {"absmax", "percentile", "mse"}) {
-    SolveOptions options = absmax_options();
+    SolveOptions options;
     options.policy = policy;
     options.format = policy == std::string("absmax") ? "fp8_e4m3" : "int8";
     options.percentile = 99;
